@@ -46,7 +46,7 @@ func (a *app) chat() *cobra.Command {
 			parts = append(parts, text)
 		}
 		message := strings.TrimSpace(strings.Join(parts, "\n\n"))
-		if message == "" && !a.inTerminal {
+		if message == "" && !a.asks() {
 			return usage("there is no message: pass one as argument or on standard input")
 		}
 		if chat.tools, err = a.toolbox(ctx, client, connectors, allowed); err != nil {

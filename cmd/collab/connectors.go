@@ -67,6 +67,9 @@ func (a *app) connectors() *cobra.Command {
 			return one(a, columns...)(client.StoreConnectorCredentials(ctx, c.ID, draft))
 		}))
 	authorize := command("authorize CONNECTOR", "Allow a connector in the browser to use an account", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
+		if !a.attended() {
+			return coded{exitSignIn, errors.New("CI is set, so nobody can allow it: run collab connectors authorize where a person is")}
+		}
 		c, err := connectorOf(ctx, client, args[0])
 		if err != nil {
 			return err
@@ -94,7 +97,7 @@ func (a *app) connectors() *cobra.Command {
 			}
 			return errors.New("nobody has allowed it")
 		}
-		if a.errTerminal {
+		if a.attended(a.errTerminal) {
 			return a.browse(ctx, started.AuthURL, allowed)
 		}
 		return allowed(ctx)

@@ -42,11 +42,9 @@ func (a *app) login() *cobra.Command {
 		switch {
 		case fromInput:
 			token, err = a.tokenFromInput(c.Context(), client)
-		case device:
-			token, err = a.tokenFromDevice(c.Context(), client)
-		case !a.errTerminal && !noBrowser || a.env("CI") != "":
-			err = coded{exitSignIn, errors.New("there is no terminal to sign in from: set COLLAB_TOKEN, or pass a token to collab login --with-token")}
-		case a.env("SSH_CONNECTION") != "" && !noBrowser:
+		case !a.attended(a.errTerminal || device || noBrowser):
+			err = coded{exitSignIn, errors.New("there is nobody to sign in: set COLLAB_TOKEN, or pass a token to collab login --with-token")}
+		case device || a.env("SSH_CONNECTION") != "" && !noBrowser:
 			token, err = a.tokenFromDevice(c.Context(), client)
 		default:
 			token, err = a.tokenFromBrowser(c.Context(), server, noBrowser)

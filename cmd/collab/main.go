@@ -166,7 +166,7 @@ COLLAB_NO_UPDATE_CHECK  no look for a newer release once a day, if it is not emp
 EDITOR, VISUAL     editor of collab memory edit
 BROWSER            program that opens pages
 NO_COLOR           no colours, if it is not empty
-CI                 no sign-in and no look for releases, if it is not empty
+CI                 no questions, no sign-in and no look for releases, if it is not empty
 `
 
 const exitCodes = `

@@ -81,6 +81,13 @@ func (a *app) memory() *cobra.Command {
 }
 
 func (a *app) editMemory(ctx context.Context, m memoryOf) error {
+	editor := strings.Fields(cmp.Or(a.env("VISUAL"), a.env("EDITOR")))
+	if len(editor) == 0 {
+		if !a.attended(a.inTerminal, a.outTerminal) {
+			return usage("there is nobody to edit: set EDITOR to a program that changes the file")
+		}
+		editor = []string{"vi"}
+	}
 	stored, err := m.get(ctx)
 	if err != nil {
 		return err
@@ -103,7 +110,6 @@ func (a *app) editMemory(ctx context.Context, m memoryOf) error {
 	if err = cmp.Or(err, text.Close()); err != nil {
 		return err
 	}
-	editor := strings.Fields(cmp.Or(a.env("VISUAL"), a.env("EDITOR"), "vi"))
 	program := exec.CommandContext(ctx, editor[0], append(editor[1:], text.Name())...)
 	program.Stdin, program.Stdout, program.Stderr = a.in, a.out, a.err
 	if err := program.Run(); err != nil {

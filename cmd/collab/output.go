@@ -84,6 +84,15 @@ func cleaned(args []any) []any {
 	return args
 }
 
+// attended reports whether a person is there, as in no pipeline, and the streams that a command needs of
+// that person are terminals.
+func (a *app) attended(streams ...bool) bool {
+	return a.env("CI") == "" && !slices.Contains(streams, false)
+}
+
+// asks reports whether a person can be asked.
+func (a *app) asks() bool { return a.attended(a.inTerminal, a.errTerminal) }
+
 // question asks the person at the terminal, and returns what was typed.
 func (a *app) question(ctx context.Context, format string, args ...any) (string, error) {
 	fmt.Fprintf(a.err, format, cleaned(args)...)

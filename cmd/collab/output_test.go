@@ -308,6 +308,53 @@ func TestAPersonIsAskedBeforeARemoval(t *testing.T) {
 	}
 }
 
+// TestNobodyIsAskedWithoutAPerson expects that each command ends by itself in a pipeline, which has a terminal here, and says
+// what it needs, if it does not do without.
+func TestNobodyIsAskedWithoutAPerson(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodDelete:
+			_, _ = io.WriteString(w, `{"success": true}`)
+		case r.URL.Path == "/api/v1/teams":
+			_, _ = io.WriteString(w, `[{"id": "1", "name": "Sales"}]`)
+		default:
+			t.Errorf("it asks for %s", r.URL)
+		}
+	}))
+	defer s.Close()
+	for line, want := range map[string]struct {
+		code int
+		says string
+	}{
+		"login":                     {exitSignIn, "set COLLAB_TOKEN"},
+		"login --no-browser":        {exitSignIn, "set COLLAB_TOKEN"},
+		"login --device":            {exitSignIn, "set COLLAB_TOKEN"},
+		"teams remove Sales":        {0, ""},
+		"chat":                      {exitUsage, "pass one as argument"},
+		"memory edit":               {exitUsage, "set EDITOR"},
+		"connectors authorize Mine": {exitSignIn, "CI is set"},
+	} {
+		a, _, stderr := terminal(t, 80, map[string]string{"COLLAB_SERVER": s.URL, "COLLAB_TOKEN": "secret", "CI": "true"})
+		if code := a.run(t.Context(), strings.Fields(line)); code != want.code || !strings.Contains(stderr.String(), want.says) || strings.Contains(stderr.String(), "?") {
+			t.Errorf("%s exits with %d and says %q", line, code, stderr)
+		}
+	}
+	for name, change := range map[string]func(*app, map[string]string){
+		"a pipeline":      func(_ *app, env map[string]string) { env["CI"] = "true" },
+		"a file as input": func(a *app, _ map[string]string) { a.inTerminal = false },
+		"a log of errors": func(a *app, _ map[string]string) { a.errTerminal = false },
+	} {
+		env := map[string]string{}
+		a, _, stderr := terminal(t, 80, env)
+		a.in = strings.NewReader("y\n")
+		change(a, env)
+		allowed := must.Do((&toolbox{app: a}).allows(t.Context(), &toolServer{label: "Wiki"}, apiclient.ToolCall{Name: "search"})).Or(t)
+		if allowed || !strings.Contains(stderr.String(), "allow it with --allow search") {
+			t.Errorf("with %s: %v after %q", name, allowed, stderr)
+		}
+	}
+}
+
 func TestAPersonSeesAllArgumentsOfACall(t *testing.T) {
 	a, _, stderr := terminal(t, 80, nil)
 	a.in = strings.NewReader("n\n")

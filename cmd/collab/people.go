@@ -63,7 +63,7 @@ func workspaceID(ctx context.Context, client *apiclient.Client, name string) (st
 	return w.ID, err
 }
 
-// removes returns a command that removes what its argument names. A person is asked before.
+// removes returns a command that removes what its argument names. Where a person can be asked, they are before.
 func removes[T any](a *app, use, short string, find func(context.Context, *apiclient.Client, string) (T, error),
 	remove func(context.Context, *apiclient.Client, T) (apiclient.Success, error)) *cobra.Command {
 	var yes bool
@@ -72,7 +72,7 @@ func removes[T any](a *app, use, short string, find func(context.Context, *apicl
 		if err != nil {
 			return err
 		}
-		if a.inTerminal && a.errTerminal && !yes {
+		if a.asks() && !yes {
 			answer, err := a.question(ctx, "%s: %s? [y/N] ", short, args[0])
 			if err != nil {
 				return err

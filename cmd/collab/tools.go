@@ -166,7 +166,7 @@ func (t *toolbox) allows(ctx context.Context, server *toolServer, call apiclient
 	case slices.Contains(t.allowed, call.Name) || slices.Contains(t.allowed, "all"):
 		a.printErrf("%s%s", a.paint(a.errTerminal, dim, title), details)
 		return true, nil
-	case !a.inTerminal || !a.errTerminal:
+	case !a.asks():
 		a.warn("refused %s (allow it with --allow %s)%s", title, call.Name, details)
 		return false, nil
 	}

@@ -41,7 +41,7 @@ type updateCheck struct {
 // the terminal.
 func (a *app) checkForUpdate(ctx context.Context) *updateCheck {
 	check := &updateCheck{done: make(chan struct{})}
-	if version == "devel" || !a.outTerminal || !a.errTerminal || a.env("CI") != "" || a.env("COLLAB_NO_UPDATE_CHECK") != "" {
+	if version == "devel" || !a.attended(a.outTerminal, a.errTerminal) || a.env("COLLAB_NO_UPDATE_CHECK") != "" {
 		return check
 	}
 	server, err := a.chosenServer()
