@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -18,7 +19,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"collab/test/authserver"
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/toolserver"
 )
 
@@ -32,26 +35,30 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs the scripts of testdata, in which the program talks to a server. Each has an organisation of its own, whose
-// owner's token is in $TOKEN. Beside testscript's commands they have:
+// owner's token is in $TOKEN, with a second member, $NAME-member@example.com. Beside testscript's commands they have:
 //
 //	exits CODE PROGRAM ARGUMENT…   runs a program that ends with that code
 //	interrupts PROGRAM ARGUMENT…   interrupts a program once it prints something; it ends with 130
 //	signin EMAIL ORGANISATION FLAG runs collab login with --no-browser or --device, and is the browser
+//	authorizes CONNECTOR           runs collab connectors authorize, and is the browser
 func TestScripts(t *testing.T) {
-	catalog := filepath.Join(t.TempDir(), "catalog.json")
-	if err := os.WriteFile(catalog, []byte(`{"builtIn": true, "providers": [{
-		"serverId": "wiki", "displayName": "Wiki", "description": "Pages.", "authMode": "API_KEY", "mcpTransport": "HTTP",
-		"credentials": [{"name": "apiKey", "label": "API key"}], "headers": {"Authorization": "Bearer {apiKey}"}}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := collabd.Start(t, "COLLAB_ADMIN_SECRET=operator", "COLLAB_CONNECTORS_FILE="+catalog, "COLLAB_CONNECTOR_NETWORKS=127.0.0.0/8")
-	tools := toolserver.Start(t)
+	tools, mediated, provider := toolserver.Start(t), toolserver.Start(t), authserver.Start(t, "")
 	tools.RequireBearer(func(token string) bool { return token == "key" })
+	mediated.Protect(provider.Issuer, "notes:read")
+	mediated.RequireBearer(provider.Valid)
+	catalog := filepath.Join(t.TempDir(), "catalog.json")
+	must.NoError(t, os.WriteFile(catalog, fmt.Appendf(nil, `{"builtIn": true, "providers": [
+		{"serverId": "wiki", "displayName": "Wiki", "description": "Pages.", "authMode": "API_KEY", "mcpTransport": "HTTP",
+		 "credentials": [{"name": "apiKey", "label": "API key"}], "headers": {"Authorization": "Bearer {apiKey}"}},
+		{"serverId": "notes", "displayName": "Notes", "description": "Notes.", "authMode": "SERVER_MEDIATED", "mcpTransport": "HTTP", "mcpUrl": %q}
+	]}`, mediated.HTTP()), 0o600))
+	s := collabd.Start(t, "COLLAB_ADMIN_SECRET=operator", "COLLAB_CONNECTORS_FILE="+catalog, "COLLAB_CONNECTOR_NETWORKS=127.0.0.0/8")
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(e *testscript.Env) error {
 			name := regexp.MustCompile(`[a-z]+`).FindString(e.WorkDir[strings.LastIndexByte(e.WorkDir, '/')+1+len("script-"):])
 			owner := s.SignIn(t, name+"@example.com", "Org of "+name, "owner")
+			s.SignIn(t, name+"-member@example.com", "Org of "+name, "member")
 			for name, value := range map[string]string{
 				"SERVER": s.URL, "TOKEN": owner.Token, "ORG": owner.Org, "USER_ID": owner.User, "NAME": name,
 				"COLLAB_CONFIG_DIR": e.WorkDir + "/config", "TZ": "UTC", "TOOLS": tools.HTTP(),
@@ -60,7 +67,7 @@ func TestScripts(t *testing.T) {
 			}
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "interrupts": interrupts, "signin": signIn},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "interrupts": interrupts, "signin": signIn, "authorizes": authorizes},
 	})
 }
 
@@ -99,19 +106,44 @@ func interrupts(ts *testscript.TestScript, _ bool, args []string) {
 
 var (
 	opened = regexp.MustCompile(`https?://\S+`)
-	field  = regexp.MustCompile(`name="(\w+)" value="([^"]*)"`)
+	field  = regexp.MustCompile(`<input [^>]*name="(\w+)" value="([^"]*)"`)
 )
 
-// signIn follows the address that the program prints through the development identity provider
-// back to the program.
 func signIn(ts *testscript.TestScript, _ bool, args []string) {
+	withBrowser(ts, func(address string) error { return browse(address, args[0], args[1]) }, "", "login", args[2])
+}
+
+// authorizes follows the address that the program prints to the authorization server, allows what it asks
+// for and returns to the server.
+func authorizes(ts *testscript.TestScript, _ bool, args []string) {
+	withBrowser(ts, func(address string) error {
+		jar, err := cookiejar.New(nil)
+		if err != nil {
+			return err
+		}
+		browser := http.Client{Jar: jar}
+		page, err := browser.Get(address)
+		for range 2 { // the server's page, and that of the authorization server
+			if err == nil {
+				var text string
+				page, text, err = submit(&browser, page, url.Values{})
+				page.Body = io.NopCloser(strings.NewReader(text))
+			}
+		}
+		return err
+	}, ts.Getenv("TOKEN"), "connectors", "authorize", args[0])
+}
+
+// withBrowser runs the program, with a token if it is not empty, and passes the address that it prints to
+// follow, after which the program ends without an error.
+func withBrowser(ts *testscript.TestScript, follow func(address string) error, token string, args ...string) {
 	path, err := exec.LookPath("collab")
 	ts.Check(err)
-	login := exec.Command(path, "login", args[2], "--server", ts.Getenv("SERVER"))
-	login.Env = append(os.Environ(), "COLLAB_CONFIG_DIR="+ts.Getenv("COLLAB_CONFIG_DIR"), "HOME="+ts.Getenv("HOME"), "CI=") // in a pipeline nobody signs in
-	stderr, err := login.StderrPipe()
+	program := exec.Command(path, append(args, "--server", ts.Getenv("SERVER"))...)
+	program.Env = append(os.Environ(), "COLLAB_CONFIG_DIR="+ts.Getenv("COLLAB_CONFIG_DIR"), "HOME="+ts.Getenv("HOME"), "COLLAB_TOKEN="+token, "CI=") // nobody is in a pipeline
+	stderr, err := program.StderrPipe()
 	ts.Check(err)
-	ts.Check(login.Start())
+	ts.Check(program.Start())
 	lines := bufio.NewReader(stderr)
 	address := ""
 	for address == "" {
@@ -124,15 +156,16 @@ func signIn(ts *testscript.TestScript, _ bool, args []string) {
 		text, _ := io.ReadAll(lines)
 		rest <- string(text)
 	}()
-	ts.Check(browse(address, args[0], args[1]))
+	ts.Check(follow(address))
 	text := <-rest
-	if err := login.Wait(); err != nil {
-		ts.Fatalf("collab login: %v\n%s", err, text)
+	if err := program.Wait(); err != nil {
+		ts.Fatalf("collab %s: %v\n%s", strings.Join(args, " "), err, text)
 	}
 	ts.Logf("%s", text)
 }
 
-// browse signs a new account in at the page that the address leads to, and allows a device.
+// browse signs a new account in at the page of the development identity provider that the address leads
+// to and follows it back to the program, or allows a device.
 func browse(address, email, organisation string) error {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -167,7 +200,7 @@ func submit(browser *http.Client, page *http.Response, values url.Values) (*http
 	}
 	for _, f := range field.FindAllStringSubmatch(string(text), -1) {
 		if values.Get(f[1]) == "" {
-			values.Set(f[1], f[2])
+			values.Set(f[1], html.UnescapeString(f[2]))
 		}
 	}
 	request, err := http.NewRequest(http.MethodPost, page.Request.URL.String(), strings.NewReader(values.Encode()))
