@@ -7,6 +7,7 @@
 package bucket
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,6 +118,19 @@ func open(ctx context.Context, address string, timeout time.Duration) (*Bucket, 
 }
 
 func newBucket(o *objects) *Bucket { return &Bucket{o, o.store.close} }
+
+// Secrets returns the secrets in the variables that Open and the stores' client libraries read.
+func Secrets(getenv func(variable string) string) (all []string) {
+	for _, variable := range []string{
+		"AWS_SECRET_ACCESS_KEY", "AWS_SECRET_KEY", "AWS_SESSION_TOKEN",
+		"AZURE_CLIENT_SECRET", "AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGEBLOB_CONNECTIONSTRING", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN", "IDENTITY_HEADER",
+	} {
+		value := getenv(variable)
+		sas, _ := url.ParseQuery(strings.TrimPrefix(cmp.Or(connectionField(value, "SharedAccessSignature"), value), "?"))
+		all = append(all, value, connectionField(value, "AccountKey"), sas.Get("sig"), url.QueryEscape(sas.Get("sig")))
+	}
+	return all
+}
 
 // checkParameters returns an error if the parameters of an address are not all in
 // allowed, or one is repeated.

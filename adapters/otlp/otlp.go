@@ -135,6 +135,15 @@ func setting(name string) (value string) {
 	return value
 }
 
+// Secrets returns the secrets in the variables of headers.
+func Secrets(getenv func(variable string) string) (all []string) {
+	for _, variable := range []string{"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"} {
+		_, keys := parseHeaders(getenv(variable))
+		all = append(all, keys...)
+	}
+	return all
+}
+
 // parseHeaders reads a list of name=value, the values with percent signs as in
 // addresses. Keys are the values, and the values without an authorization scheme.
 // It skips what it cannot read.

@@ -20,7 +20,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"collab/adapters/bucket"
 	"collab/adapters/httpapi/limit"
+	"collab/adapters/otlp"
 	"collab/adapters/outbound"
 	"collab/domain/id"
 	"collab/domain/org"
@@ -105,7 +107,7 @@ type Config struct {
 
 	Unknown []Unknown // variables that are set and not described here
 	Lacking []string  // of a configuration for development: what it lacks for production, each with its variable
-	headers []Secret  // of requests to the collector, which its exporter reads
+	others  []Secret  // in variables that adapters and their libraries read
 }
 
 // fields returns the fields of Config that are read from variables.
@@ -126,12 +128,10 @@ func Read(environ []string) (Config, error) {
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
 		set[name] = value
-		if strings.HasPrefix(name, "OTEL_EXPORTER_OTLP_") && strings.HasSuffix(name, "HEADERS") {
-			for header := range strings.SplitSeq(value, ",") {
-				_, secret, _ := strings.Cut(header, "=")
-				c.headers = append(c.headers, newSecret(secret))
-			}
-		}
+	}
+	getenv := func(variable string) string { return set[variable] }
+	for _, s := range append(append(bucket.Secrets(getenv), otlp.Secrets(getenv)...), set["PGPASSWORD"], set["PGSSLPASSWORD"]) { // pgx reads the last two
+		c.others = append(c.others, newSecret(s))
 	}
 	lines := c.readAll(set)
 	if len(lines) == 0 {
@@ -369,8 +369,8 @@ func (c Config) Redactor() *strings.Replacer {
 			all = append(all, v.secrets()...)
 		}
 	}
-	for _, h := range c.headers {
-		all = append(all, h.Value())
+	for _, s := range c.others {
+		all = append(all, s.Value())
 	}
 	// The longest first, as one may be a prefix of another.
 	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })

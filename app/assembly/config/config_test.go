@@ -286,3 +286,17 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 	}
 	must.Is(t, "a "+redacted, c.Redactor().Replace("a "+secret))
 }
+
+// TestSecretsThatAdaptersReadAreRedacted has the secrets of variables that are not fields of Config, as servers may repeat them.
+func TestSecretsThatAdaptersReadAreRedacted(t *testing.T) {
+	c := read(t,
+		"AWS_SECRET_ACCESS_KEY=amazon", "AWS_SESSION_TOKEN=session", "AZURE_STORAGE_KEY=azure-key", "AZURE_STORAGE_SAS_TOKEN=?sp=r&sig=a%2Btoken", "AZURE_CLIENT_SECRET=application",
+		"AZURE_STORAGE_CONNECTION_STRING=AccountName=x;AccountKey=in-string==", "AZURE_STORAGEBLOB_CONNECTIONSTRING=BlobEndpoint=https://x;SharedAccessSignature=sp=r&sig=shared",
+		"IDENTITY_HEADER=of-the-machine", "OTEL_EXPORTER_OTLP_HEADERS=Authorization=Bearer%20collector,X=plain", "OTEL_EXPORTER_OTLP_TRACES_HEADERS=X=traces", "PGPASSWORD=postgres", "PGSSLPASSWORD=key-file",
+	)
+	for _, secret := range []string{
+		"amazon", "session", "azure-key", "a%2Btoken", "a+token", "application", "in-string==", "shared", "of-the-machine", "Bearer collector", "collector", "plain", "traces", "postgres", "key-file",
+	} {
+		must.Is(t, "refused: "+redacted, c.Redactor().Replace("refused: "+secret))
+	}
+}

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"collab/adapters/levenshtein"
@@ -33,6 +34,6 @@ func unknownVariables(environ []string) (all []Unknown) {
 		}
 		all = append(all, Unknown{name, slices.MinFunc(names, func(a, b string) int { return levenshtein.Distance(name, a) - levenshtein.Distance(name, b) })})
 	}
-	slices.SortFunc(all, func(a, b Unknown) int { return strings.Compare(a.Name, b.Name) })
+	sort.Slice(all, func(i, j int) bool { return all[i].Name < all[j].Name })
 	return all
 }
