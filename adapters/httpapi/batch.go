@@ -139,7 +139,7 @@ func readOperation(line []byte) objects.Operation {
 		return objects.Operation{Err: err}
 	}
 	op := objects.Operation{
-		Action:   body.Required(f, "op", body.OneOf(objects.ParseAction, objects.Actions...)),
+		Action:   body.Required(f, "op", body.OneOf(objects.Actions...)),
 		Expected: condition{}.or(f).version,
 	}
 	switch op.Action {

@@ -52,7 +52,7 @@ func (c *call) question() (chat.Request, error) {
 }
 
 func readTurn(o *body.Fields) chat.Turn {
-	t := chat.Turn{Role: body.Required(o, "role", body.OneOf(asRole, chat.User, chat.Assistant))}
+	t := chat.Turn{Role: body.Required(o, "role", body.OneOf(chat.User, chat.Assistant))}
 	switch raw, ok := o.Find("content"); {
 	case ok && raw[0] == '"':
 		text, _ := body.Text(raw) // checked with the body
@@ -65,18 +65,8 @@ func readTurn(o *body.Fields) chat.Turn {
 	return t
 }
 
-func asRole(s string) (chat.Role, bool) {
-	r := chat.Role(s)
-	return r, r == chat.User || r == chat.Assistant
-}
-
-func asBlockKind(s string) (chat.BlockKind, bool) {
-	k := chat.BlockKind(s)
-	return k, k == chat.Text || k == chat.ToolUse || k == chat.ToolResult
-}
-
 func readBlock(o *body.Fields) chat.Block {
-	b := chat.Block{Kind: body.Required(o, "type", body.OneOf(asBlockKind, chat.Text, chat.ToolUse, chat.ToolResult))}
+	b := chat.Block{Kind: body.Required(o, "type", body.OneOf(chat.Text, chat.ToolUse, chat.ToolResult))}
 	switch b.Kind {
 	case chat.Text:
 		b.Text = body.Required(o, "text", body.Text)

@@ -24,8 +24,8 @@ type startedView struct {
 // readPlace reads the fields of a place: by default that of shared artifacts.
 func readPlace(f *body.Fields) object.Draft {
 	return object.Draft{
-		Kind:      body.OrElse(f, "kind", body.OneOf(object.ParseKind, object.Kinds...), object.Artifact),
-		Scope:     body.OrElse(f, "scope", body.OneOf(object.ParseScope, object.Scopes...), object.Shared),
+		Kind:      body.OrElse(f, "kind", body.OneOf(object.Kinds...), object.Artifact),
+		Scope:     body.OrElse(f, "scope", body.OneOf(object.Scopes...), object.Shared),
 		Workspace: body.Optional(f, "workspaceId", body.ID[id.Workspace]("workspace")),
 		Team:      body.Optional(f, "teamId", body.ID[id.Team]("team")),
 	}

@@ -214,10 +214,10 @@ func (a *api) sendFile(c *call, q body.Query, redirect bool, o object.Object) er
 
 // readObjectFilter reads the filters of a list of files.
 func readObjectFilter(q body.Query, p body.Page) (f object.Filter, err error) {
-	if f.Kind, err = body.EnumParam(q, "kind", object.ParseKind, object.Kinds...); err != nil {
+	if f.Kind, err = body.EnumParam(q, "kind", object.Kinds...); err != nil {
 		return f, err
 	}
-	if f.Scope, err = body.EnumParam(q, "scope", object.ParseScope, object.Scopes...); err != nil {
+	if f.Scope, err = body.EnumParam(q, "scope", object.Scopes...); err != nil {
 		return f, err
 	}
 	switch text, given := q.Get("workspaceId"); {

@@ -42,7 +42,7 @@ func (a *api) viewOverview(o operator.Overview) overviewView {
 
 func keyOfOverview(o operator.Overview) body.Position { return body.Position{ID: string(o.ID)} }
 
-var asPlan = body.OneOf(plan.Parse, plan.None, plan.Free, plan.Standard, plan.Premium, plan.Enterprise)
+var asPlan = body.OneOf(plan.All()...)
 
 // maxSearch bounds the text of a search, in characters.
 const maxSearch = 200

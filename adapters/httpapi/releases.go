@@ -373,7 +373,7 @@ func (a *api) reportInstallation(c *call) error {
 	}
 	version, platform, arch := body.Required(o, "version", body.Text), body.Required(o, "platform", body.Text), body.Required(o, "arch", body.Text)
 	channel := cmp.Or(body.OrZero(o, "channel", asChannel), string(release.Stable))
-	outcome := body.Required(o, "outcome", body.OneOf(func(s string) (string, bool) { return s, s == "success" || s == "failure" }, "success", "failure"))
+	outcome := body.Required(o, "outcome", body.OneOf("success", "failure"))
 	if err := o.Err(); err != nil {
 		return err
 	}

@@ -19,8 +19,8 @@ import (
 )
 
 var (
-	asStatus    = body.OneOf(task.ParseStatus, task.Todo, task.InProgress, task.Done, task.Cancelled)
-	asPriority  = body.OneOf(task.ParsePriority, task.Low, task.Medium, task.High, task.Urgent)
+	asStatus    = body.OneOf(task.Statuses...)
+	asPriority  = body.OneOf(task.Priorities...)
 	asUser      = body.ID[id.User]("user")
 	asWorkspace = body.ID[id.Workspace]("workspace")
 	asTeam      = body.ID[id.Team]("team")
@@ -143,10 +143,10 @@ func keyOfTask(t task.Task) body.Position {
 
 // readTaskFilter reads the filters of a list of tasks.
 func readTaskFilter(q body.Query, p body.Page) (f task.Filter, err error) {
-	if f.Status, err = body.EnumParam(q, "status", task.ParseStatus, task.Todo, task.InProgress, task.Done, task.Cancelled); err != nil {
+	if f.Status, err = body.EnumParam(q, "status", task.Statuses...); err != nil {
 		return f, err
 	}
-	if f.Priority, err = body.EnumParam(q, "priority", task.ParsePriority, task.Low, task.Medium, task.High, task.Urgent); err != nil {
+	if f.Priority, err = body.EnumParam(q, "priority", task.Priorities...); err != nil {
 		return f, err
 	}
 	f.Assignee = refTo[id.User](q, "assigneeId")
@@ -172,7 +172,7 @@ func readTaskFilter(q body.Query, p body.Page) (f task.Filter, err error) {
 		return f, err
 	}
 	f.Words = words.Of(text)
-	newest, err := body.EnumParam(q, "sort", func(s string) (string, bool) { return s, s == sortNewest }, sortNewest)
+	newest, err := body.EnumParam(q, "sort", sortNewest)
 	if err != nil {
 		return f, err
 	}

@@ -56,9 +56,6 @@ const (
 // Actions are all actions.
 var Actions = []Action{PutFile, MoveFile, DeleteFile}
 
-// ParseAction returns the action that s names exactly.
-func ParseAction(s string) (Action, bool) { return Action(s), slices.Contains(Actions, Action(s)) }
-
 // Operation is one operation of a batch.
 type Operation struct {
 	Action   Action

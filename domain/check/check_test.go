@@ -89,6 +89,14 @@ func TestAllProblemsAreKeptAndTheFirstIsNamed(t *testing.T) {
 	}
 }
 
+func TestNamesOfAnEnumerationAreComparedExactly(t *testing.T) {
+	for s, want := range map[string]bool{"LOW": true, "HIGH": true, "": false, "low": false, " LOW": false, "LOW,HIGH": false} {
+		if got, ok := check.OneOf(s, "LOW", "HIGH"); ok != want || ok && got != s {
+			t.Errorf("%q gives %q, %t", s, got, ok)
+		}
+	}
+}
+
 // problem returns the first problem's message, empty when there is none.
 func problem(err error) string {
 	var e *fault.Error

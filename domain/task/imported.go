@@ -15,10 +15,10 @@ func (t Task) Imported(s Status, completedAt *time.Time) (Task, error) {
 		Title: t.Title, Description: t.Description, Status: s, Priority: t.Priority, Tags: t.Tags, Metadata: t.Metadata,
 	}, t.CreatedAt)
 	c.AddError(err)
-	if _, ok := ParseStatus(string(s)); !ok {
+	if !slices.Contains(Statuses, s) {
 		c.Add("status", "must be one of TODO, IN_PROGRESS, DONE, CANCELLED")
 	}
-	if _, ok := ParsePriority(string(t.Priority)); !ok {
+	if !slices.Contains(Priorities, t.Priority) {
 		c.Add("priority", "must be one of LOW, MEDIUM, HIGH, URGENT")
 	}
 	if (completedAt != nil) != (s == Done) {

@@ -31,8 +31,8 @@ const (
 	Cancelled  Status = "CANCELLED"
 )
 
-// ParseStatus returns the status written exactly as in the interface.
-func ParseStatus(s string) (Status, bool) { return check.OneOf(s, Todo, InProgress, Done, Cancelled) }
+// Statuses are all statuses.
+var Statuses = []Status{Todo, InProgress, Done, Cancelled}
 
 // Priority is how urgent a task is.
 type Priority string
@@ -45,8 +45,8 @@ const (
 	Urgent Priority = "URGENT"
 )
 
-// ParsePriority returns the priority written exactly as in the interface.
-func ParsePriority(s string) (Priority, bool) { return check.OneOf(s, Low, Medium, High, Urgent) }
+// Priorities are all priorities.
+var Priorities = []Priority{Low, Medium, High, Urgent}
 
 // Task is a piece of work. Optional fields are nil or empty where unset. Tags
 // are in the order they were given, without repetitions.

@@ -229,8 +229,8 @@ func Parsed[T any](problem string, parse func(string) (T, bool)) Reader[T] {
 }
 
 // OneOf returns a Reader of an enumeration.
-func OneOf[T ~string](parse func(string) (T, bool), all ...T) Reader[T] {
-	return Parsed("must be one of "+Join(all), parse)
+func OneOf[T ~string](all ...T) Reader[T] {
+	return Parsed("must be one of "+Join(all), func(s string) (T, bool) { return check.OneOf(s, all...) })
 }
 
 // Join lists values, separated by commas.

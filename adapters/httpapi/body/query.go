@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"collab/domain/check"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
@@ -38,11 +39,11 @@ func (q Query) Get(name string) (value string, given bool) {
 }
 
 // EnumParam returns a parameter that is an enumeration, the zero value if it is absent.
-func EnumParam[T ~string](q Query, name string, parse func(string) (T, bool), all ...T) (T, error) {
+func EnumParam[T ~string](q Query, name string, all ...T) (T, error) {
 	if _, given := q.Get(name); !given {
 		return "", nil
 	}
-	return ParsedParam(q, name, "must be one of "+Join(all), parse)
+	return ParsedParam(q, name, "must be one of "+Join(all), func(s string) (T, bool) { return check.OneOf(s, all...) })
 }
 
 // InstantParam returns a parameter that is an instant (see Instant), the zero value if it is absent.
