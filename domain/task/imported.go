@@ -11,10 +11,9 @@ import (
 // task can have its fields.
 func (t Task) Imported(s Status, completedAt *time.Time) (Task, error) {
 	var c check.List
-	_, err := New(t.ID, t.Org, t.CreatedBy, Draft{
-		Title: t.Title, Description: t.Description, Status: s, Priority: t.Priority, Tags: t.Tags, Metadata: t.Metadata,
-	}, t.CreatedAt)
-	c.AddError(err)
+	c.Name("title", t.Title)
+	tags := cleanTags(&c, t.Tags)
+	t.check(&c)
 	if !slices.Contains(Statuses, s) {
 		c.Add("status", "must be one of TODO, IN_PROGRESS, DONE, CANCELLED")
 	}
@@ -24,8 +23,7 @@ func (t Task) Imported(s Status, completedAt *time.Time) (Task, error) {
 	if (completedAt != nil) != (s == Done) {
 		c.Add("completedAt", "is that of a task that is DONE, and of no other")
 	}
-	var once check.List
-	if !slices.Equal(cleanTags(&once, t.Tags), t.Tags) {
+	if !slices.Equal(tags, t.Tags) {
 		c.Add("tags", "must be trimmed and different")
 	}
 	if t.Version < 1 || t.Version > check.MaxVersion {
