@@ -20,6 +20,7 @@ import (
 
 	"collab/adapters/atomicfile"
 	"collab/adapters/devkit"
+	"collab/adapters/encode"
 	"collab/adapters/loopback"
 	"collab/adapters/style"
 	"collab/domain/fault"
@@ -119,7 +120,7 @@ func New(o Options) (*Provider, error) {
 	}
 	p.site = devkit.New(devkit.Options{
 		Prefix: Prefix, Name: "development identity provider", Footer: "asks for no password",
-		Files: files, Style: style.Card + pageStyle, Funcs: template.FuncMap{"title": title}, Log: o.Log, Admit: p.admit, Explain: explain,
+		Files: files, Style: style.Card + pageStyle, Funcs: template.FuncMap{"title": title}, Log: o.Log, Admit: p.admit, Explain: explain, AppendError: encode.AppendError,
 	}, "pages.html", "avatar.svg")
 	for path, methods := range map[string]map[string]devkit.Handler{
 		"/.well-known/openid-configuration": {"GET": p.discovery},

@@ -36,6 +36,9 @@ type Options struct {
 	Funcs  template.FuncMap // of the templates, which also have prefix and the common ones
 	Log    *slog.Logger
 
+	// AppendError appends the JSON of an error's response.
+	AppendError func(dst []byte, status int, message string) []byte
+
 	// Admit returns an error for a request that is refused whatever it asks for.
 	Admit func(*http.Request) error
 
@@ -220,16 +223,11 @@ func (s *Site) Explain(r *http.Request, err error) *Error {
 // fail answers an error in the service's form, as a page if HTML is accepted.
 func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	e := s.Explain(r, err)
-	title := http.StatusText(e.Status)
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {
-		s.Show(w, e.Status, "problem", struct{ Title, Message string }{title, e.Message})
+		s.Show(w, e.Status, "problem", struct{ Title, Message string }{http.StatusText(e.Status), e.Message})
 		return
 	}
-	s.Reply(w, e.Status, struct {
-		StatusCode int    `json:"statusCode"`
-		Message    string `json:"message"`
-		Error      string `json:"error"`
-	}{e.Status, e.Message, title})
+	s.Send(w, e.Status, "application/json", s.options.AppendError(nil, e.Status, e.Message))
 }
 
 // Reply answers with a JSON body.

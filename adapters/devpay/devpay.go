@@ -17,6 +17,7 @@ import (
 
 	"collab/adapters/atomicfile"
 	"collab/adapters/devkit"
+	"collab/adapters/encode"
 	"collab/adapters/loopback"
 	"collab/adapters/style"
 	"collab/ports"
@@ -92,7 +93,7 @@ func New(o Options) (*Provider, error) {
 func (p *Provider) routes(log *slog.Logger) *devkit.Site {
 	site := devkit.New(devkit.Options{
 		Prefix: Prefix, Name: "development payment provider", Footer: "takes no money",
-		Files: files, Style: style.Card, Funcs: template.FuncMap{"day": day, "price": price}, Log: log, Admit: p.admit, Explain: explain,
+		Files: files, Style: style.Card, Funcs: template.FuncMap{"day": day, "price": price}, Log: log, Admit: p.admit, Explain: explain, AppendError: encode.AppendError,
 	}, "pages.html")
 	site.HandleFunc("POST", "/v1/customers", p.post(createCustomer))
 	site.HandleFunc("POST", "/v1/checkout/sessions", p.post(createSession))

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"collab/adapters/encode"
 	"collab/adapters/httpapi/body"
-	"collab/adapters/httpapi/encode"
 	"collab/adapters/httpapi/spool"
 	"collab/app/objects"
 	"collab/domain/fault"

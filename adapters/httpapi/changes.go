@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"collab/adapters/httpapi/encode"
+	"collab/adapters/encode"
 	"collab/adapters/httpapi/stream"
 	"collab/domain/object"
 	"collab/domain/org"

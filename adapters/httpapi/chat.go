@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"collab/adapters/encode"
 	"collab/adapters/httpapi/body"
-	"collab/adapters/httpapi/encode"
 	"collab/app/chats"
 	"collab/domain/chat"
 	"collab/domain/org"

@@ -13,8 +13,8 @@ import (
 	"strconv"
 	"strings"
 
+	"collab/adapters/encode"
 	"collab/adapters/httpapi/body"
-	"collab/adapters/httpapi/encode"
 	"collab/adapters/httpapi/spool"
 	"collab/domain/fault"
 	"collab/domain/object"

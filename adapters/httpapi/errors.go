@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"collab/adapters/httpapi/encode"
+	"collab/adapters/encode"
 	"collab/adapters/httpapi/stream"
 	"collab/app/objects"
 	"collab/domain/fault"

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"collab/adapters/encode"
 	"collab/adapters/httpapi/body"
-	"collab/adapters/httpapi/encode"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"

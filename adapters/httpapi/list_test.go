@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"collab/adapters/encode"
 	"collab/adapters/httpapi/body"
-	"collab/adapters/httpapi/encode"
 	"collab/adapters/httpapi/stream"
 	"collab/domain/org"
 )

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"collab/adapters/encode"
 	"collab/adapters/httpapi/body"
-	"collab/adapters/httpapi/encode"
 	"collab/adapters/httpapi/limit"
 	"collab/adapters/httpapi/stream"
 	"collab/app/releases"

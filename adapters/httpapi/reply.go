@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"time"
 
+	"collab/adapters/encode"
 	"collab/adapters/httpapi/body"
-	"collab/adapters/httpapi/encode"
 	"collab/adapters/httpapi/limit"
 	"collab/adapters/httpapi/stream"
 	"collab/domain/fault"

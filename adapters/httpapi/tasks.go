@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"collab/adapters/encode"
 	"collab/adapters/httpapi/body"
-	"collab/adapters/httpapi/encode"
 	"collab/adapters/httpapi/stream"
 	"collab/domain/fault"
 	"collab/domain/id"

@@ -7,8 +7,8 @@ import (
 
 	"github.com/gorilla/mux"
 
+	"collab/adapters/encode"
 	"collab/adapters/httpapi/body"
-	"collab/adapters/httpapi/encode"
 	"collab/app/objects"
 	"collab/domain/fault"
 	"collab/domain/id"

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"collab/adapters/httpapi/encode"
+	"collab/adapters/encode"
 	"collab/domain/fault"
 )
 

@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"collab/adapters/httpapi/encode"
+	"collab/adapters/encode"
 )
 
 const (

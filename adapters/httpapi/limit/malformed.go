@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"collab/adapters/httpapi/encode"
+	"collab/adapters/encode"
 )
 
 // malformed returns the response to a request that net/http cannot parse, with an error

@@ -1,5 +1,5 @@
 // Package encode appends JSON in the form of the interface: strings, times, and error
-// bodies.
+// bodies. It is a leaf: it imports the standard library alone.
 package encode
 
 import (
