@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"slices"
@@ -298,7 +297,7 @@ func runNoisy(options string, in io.Reader, out io.Writer) error {
 	s := &process{address: o.Address}
 	m := newConnectionGroup(3*noisyPerKind + noisyUploads)
 	repeat := func(w workload, seed int) error {
-		return m.begin(o.Address, o.Lifetime, func(c *connection) ([]time.Duration, error) { return c.repeat(w, &m.phase, uint64(seed)) })
+		return m.begin(o.Address, o.Lifetime, func(c *connection) ([]time.Duration, error) { return c.repeat(&m.phase, uint64(seed), func() {}, w) })
 	}
 	var err error
 	for i := range noisyPerKind {
@@ -336,30 +335,11 @@ func percentiles(took []time.Duration) (p50, p99 time.Duration) {
 
 // pace sends one request of the workloads in turn at each interval, after a delay, until the
 // measurement is over, and returns how long each counted answer took.
-func (c *connection) pace(kinds []workload, every, delay time.Duration, phase *atomic.Int32, seed uint64) (took []time.Duration, err error) {
-	random := rand.New(rand.NewPCG(seed, 3))
+func (c *connection) pace(kinds []workload, every, delay time.Duration, phase *atomic.Int32, seed uint64) ([]time.Duration, error) {
 	due := time.Now().Add(delay)
-	for i := 0; ; i++ {
+	wait := func() {
 		time.Sleep(time.Until(due))
 		due = due.Add(every)
-		w := kinds[i%len(kinds)]
-		var id string
-		if len(w.ids) > 0 {
-			id = w.ids[random.IntN(len(w.ids))]
-		}
-		began := time.Now()
-		status, body, err := c.exchange(w, id)
-		if err != nil {
-			return nil, err
-		}
-		if status != w.status || !w.holds(body, id) {
-			return nil, fmt.Errorf("status %d with %.300q", status, body)
-		}
-		switch phase.Load() {
-		case counting:
-			took = append(took, time.Since(began))
-		case over:
-			return took, nil
-		}
 	}
+	return c.repeat(phase, seed, wait, kinds...)
 }

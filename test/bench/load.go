@@ -85,7 +85,7 @@ func measure(ctx context.Context, p *process, w workload, connections int, warm,
 	for i := range connections {
 		err := m.begin(p.address, warm+run+patience, func(c *connection) ([]time.Duration, error) {
 			<-started
-			return c.repeat(w, &m.phase, uint64(i))
+			return c.repeat(&m.phase, uint64(i), func() {}, w)
 		})
 		if err != nil {
 			close(started)
@@ -170,12 +170,14 @@ func (c *connection) renew(secured *tls.Config) error {
 	return c.SetDeadline(time.Now().Add(patience))
 }
 
-// repeat sends the workload's requests until the measurement is over and
+// repeat sends requests of the workloads in turn until the measurement is over, each after wait, and
 // returns how long each counted answer took.
-func (c *connection) repeat(w workload, phase *atomic.Int32, seed uint64) ([]time.Duration, error) {
+func (c *connection) repeat(phase *atomic.Int32, seed uint64, wait func(), kinds ...workload) ([]time.Duration, error) {
 	random := rand.New(rand.NewPCG(seed, 2))
 	took := make([]time.Duration, 0, 1<<14)
-	for {
+	for i := 0; ; i++ {
+		wait()
+		w := kinds[i%len(kinds)]
 		var id string
 		switch {
 		case w.next != nil:
