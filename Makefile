@@ -8,6 +8,7 @@ FUZZTIME ?= 10s
 SCALAR   ?= 1.72.1
 DURATION ?= 10m
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+CLIENTS   := $(PLATFORMS) windows/amd64 windows/arm64
 
 # How everything is built, tests and the servers that they build included, so that
 # no package is compiled in two ways: without this machine's paths, without gRPC,
@@ -71,7 +72,7 @@ release: ## build archives of collabd for Linux and macOS, and of collab with it
 		rm -r dist/$$name; echo "ok	dist/$$name.tar.gz"; \
 	}; \
 	for platform in $(PLATFORMS); do pack collabd README.md docs/deploy; done; \
-	for platform in $(PLATFORMS) windows/amd64 windows/arm64; do pack collab docs/cli.md docs/client.md dist/man dist/completions; done; \
+	for platform in $(CLIENTS); do pack collab docs/cli.md docs/client.md dist/man dist/completions; done; \
 	rm -r dist/man dist/completions; \
 	cd dist; sha256sum * > SHA256SUMS
 
@@ -102,12 +103,13 @@ format:
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi; \
 	echo "ok	gofmt"
 
+# Tests run on Linux. For the other systems the client is built, and its packages are vetted with those tests that start
+# no server, which would be compiled for each.
 vet:
 	$(GO) vet ./...
 	$(GO) vet -tags browser,$(TAGS) ./test/browser
-	@set -e; for system in windows darwin; do \
-		export GOOS=$$system; $(GO) build -o /dev/null ./cmd/collab; $(GO) vet ./adapters/localdisk ./adapters/filelock ./adapters/atomicfile; \
-	done
+	@set -e; for platform in $(CLIENTS); do GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -o /dev/null ./cmd/collab; done
+	@set -e; for system in windows darwin; do export GOOS=$$system; $(GO) vet $$($(GO) list -deps ./cmd/collab | grep '^collab/'); done
 	@echo "ok	vet"
 
 staticcheck:

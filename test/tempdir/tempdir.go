@@ -9,36 +9,18 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 
 	"collab/test/must"
 )
 
-// memory is where Linux has a file system in memory, and room is how much must be
-// free there, in bytes.
-const (
-	memory = "/dev/shm"
-	room   = 4 << 30
-)
-
 // prefix begins the name of each directory. The process that made it follows.
 const prefix = "collab-test-"
 
-var removeAbandoned = sync.OnceFunc(func() { remove(memory) })
-
-// Make makes a directory that the caller removes. What processes that were killed have left in
-// memory is removed before: it would stay there until the machine starts again.
+// Make makes a directory that the caller removes.
 func Make() (string, error) {
-	removeAbandoned()
-	parent := ""
-	var s syscall.Statfs_t
-	if syscall.Statfs(memory, &s) == nil && uint64(s.Bavail)*uint64(s.Bsize) >= room {
-		parent = memory
-	}
 	pid := os.Getpid()
-	return os.MkdirTemp(parent, fmt.Sprintf("%s%d-%s-", prefix, pid, started(pid)))
+	return os.MkdirTemp(parent(), fmt.Sprintf("%s%d-%s-", prefix, pid, started(pid)))
 }
 
 // New returns a directory that is removed at the end of the test.
