@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
@@ -135,7 +136,7 @@ type ledger struct {
 // content returns a new content.
 func (l *ledger) content(by string) string {
 	l.n++
-	c := fmt.Sprintf("content %d of %s\n", l.n, by)
+	c := fmt.Sprintf("content %8d of %s\n", l.n, by) // all are equally long, see edit
 	l.all[c] = true
 	return c
 }
@@ -166,7 +167,7 @@ func (d *device) edit(l *ledger) {
 	rename := func(from, to string, flags uint) bool {
 		return !raced(unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, flags))
 	}
-	what := d.random.IntN(10)
+	what := d.random.IntN(12)
 	if len(names) < 5 {
 		what = 0
 	}
@@ -186,6 +187,29 @@ func (d *device) edit(l *ledger) {
 		}
 	case what < 9: // a renamed one
 		rename(d.path(some()), d.path(fresh()), unix.RENAME_NOREPLACE)
+	case what < 10: // one that an editor saves, with what was there beside it until then
+		name := d.path(some())
+		must.NoError(d, os.WriteFile(saved, []byte(l.content(d.name)), 0o666))
+		before := rename(name, name+"~", unix.RENAME_NOREPLACE)
+		if !rename(saved, name, unix.RENAME_NOREPLACE) {
+			taken()
+		}
+		if before && rename(name+"~", saved, unix.RENAME_NOREPLACE) {
+			taken()
+		}
+	case what < 11: // one that is changed in place. What is written after the client has replaced it is gone.
+		name := d.path(some())
+		f, err := os.OpenFile(name, os.O_RDWR, 0)
+		if raced(err) {
+			return
+		}
+		defer f.Close()
+		before, content := must.Do(io.ReadAll(f)).Or(d), l.content(d.name)
+		must.Do(f.WriteAt([]byte(content), 0)).Or(d)
+		l.gone[string(before)] = true
+		if now, err := os.Stat(name); err != nil || !os.SameFile(must.Do(f.Stat()).Or(d), now) {
+			l.gone[content] = true
+		}
 	default: // a renamed directory
 		directory := filepath.Dir(some())
 		rename(d.path(directory), d.path(directory+"-"+fmt.Sprint(l.n)), unix.RENAME_NOREPLACE)
@@ -339,6 +363,40 @@ func TestDevicesAndServersThatAreKilledLoseNothingAndConverge(t *testing.T) {
 	}
 	if len(ann) < 5 {
 		t.Errorf("only %d files are left", len(ann))
+	}
+}
+
+// TestALargeFileThatIsChangedInTheMiddleGoesOnAfterKills kills each device in the middle of each transfer.
+func TestALargeFileThatIsChangedInTheMiddleGoesOnAfterKills(t *testing.T) {
+	t.Parallel()
+	const size = 40 << 20
+	s := collabd.Start(t)
+	proxy := newKiller(t, s, size/2)
+	account := s.SignIn(t, "ada@example.com", t.Name(), "owner")
+	account.Base = proxy.URL
+	var all []*device
+	for _, name := range []string{"ann", "bob"} {
+		d := &device{T: t, name: name, dir: t.TempDir(), account: account, outside: t.TempDir()}
+		must.Is(d, 0, d.once())
+		all = append(all, d)
+	}
+	content := make([]byte, size)
+	must.Do(rand.NewChaCha8([32]byte{}).Read(content)).Or(t)
+	must.NoError(t, os.WriteFile(all[0].path("film"), content, 0o666))
+	for range 2 {
+		for _, d := range all {
+			proxy.twice(t, size, func() *exec.Cmd { return d.command("--once") })
+		}
+		for _, d := range all {
+			must.Is(d, 0, d.once())
+			if files := d.files(); len(files) != 1 || files["film"] != string(content) {
+				t.Errorf("%s has %d files, and not the one that was written", d.name, len(files))
+			}
+		}
+		copy(content[size/2:], "changed in place")
+		f := must.Do(os.OpenFile(all[0].path("film"), os.O_WRONLY, 0)).Or(t)
+		must.Do(f.WriteAt(content[size/2:size/2+16], size/2)).Or(t)
+		must.NoError(t, f.Close())
 	}
 }
 

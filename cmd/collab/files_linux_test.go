@@ -37,30 +37,68 @@ func (p passing) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// killer is a proxy that kills a process once so much content has passed: parts of uploads, and answers.
+type killer struct {
+	*httptest.Server
+	after   int64
+	passed  atomic.Int64
+	process atomic.Pointer[os.Process] // nil for none
+}
+
+func newKiller(t *testing.T, s *collabd.Server, after int64) *killer {
+	k := &killer{after: after}
+	counted := func(body io.ReadCloser) io.ReadCloser {
+		return passing{body, func(n int) {
+			if p := k.process.Load(); k.passed.Add(int64(n)) >= k.after && p != nil {
+				_ = p.Kill() // it may be dead already
+			}
+		}}
+	}
+	through := httputil.NewSingleHostReverseProxy(must.Do(url.Parse(s.URL)).Or(t))
+	through.ErrorLog = log.New(io.Discard, "", 0)
+	through.ModifyResponse = func(r *http.Response) error {
+		r.Body = counted(r.Body)
+		return nil
+	}
+	k.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPatch {
+			r.Body = counted(r.Body)
+		}
+		defer func() { _ = recover() }() // with which the proxy gives up a request that broke
+		through.ServeHTTP(w, r)
+	}))
+	t.Cleanup(k.Close)
+	return k
+}
+
+// twice runs a command that is killed, and then one that is not and whose output it returns. Together
+// they have moved size bytes, of which one part may have passed again.
+func (k *killer) twice(t *testing.T, size int64, command func() *exec.Cmd) []byte {
+	t.Helper()
+	k.passed.Store(0)
+	first := command()
+	must.NoError(t, first.Start())
+	k.process.Store(first.Process)
+	if err := first.Wait(); err == nil || first.ProcessState.ExitCode() >= 0 {
+		t.Fatalf("the first run was not killed: %v", first.ProcessState)
+	}
+	k.process.Store(nil)
+	before := k.passed.Swap(0)
+	out, err := command().Output()
+	must.NoError(t, err)
+	if after := k.passed.Load(); before < k.after || after > size-before+upload.PartSize {
+		t.Errorf("of %d bytes %d had passed before the first run was killed, and %d afterwards", size, before, after)
+	}
+	return out
+}
+
 // TestAnUploadGoesOnInTheNextRunAfterACommandWasKilled kills a command during an upload, of which the device keeps no record.
 func TestAnUploadGoesOnInTheNextRunAfterACommandWasKilled(t *testing.T) {
 	t.Parallel()
 	const size, killed = 5 * upload.PartSize, 3*upload.PartSize + upload.PartSize/2
 	s := collabd.Start(t)
 	owner := s.SignIn(t, "ada@example.com", t.Name(), "owner")
-	target := must.Do(url.Parse(s.URL)).Or(t)
-	var sent atomic.Int64
-	var running atomic.Pointer[os.Process] // which is to be killed; nil for none
-	through := httputil.NewSingleHostReverseProxy(target)
-	through.ErrorLog = log.New(io.Discard, "", 0)
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPatch {
-			r.Body = passing{r.Body, func(n int) {
-				if p := running.Load(); sent.Add(int64(n)) >= killed && p != nil {
-					_ = p.Kill() // it may be dead already
-				}
-			}}
-		}
-		defer func() { _ = recover() }() // with which the proxy gives up a request that broke
-		through.ServeHTTP(w, r)
-	}))
-	defer proxy.Close()
-
+	proxy := newKiller(t, s, killed)
 	content := make([]byte, size)
 	must.Do(rand.NewChaCha8([32]byte{}).Read(content)).Or(t)
 	file := filepath.Join(t.TempDir(), "film")
@@ -71,22 +109,10 @@ func TestAnUploadGoesOnInTheNextRunAfterACommandWasKilled(t *testing.T) {
 		c.Env = append(os.Environ(), "COLLAB_SERVER="+proxy.URL, "COLLAB_TOKEN="+owner.Token, "COLLAB_CONFIG_DIR="+t.TempDir())
 		return c
 	}
-
-	put := command("put", file)
-	must.NoError(t, put.Start())
-	running.Store(put.Process)
-	if err := put.Wait(); err == nil || put.ProcessState.ExitCode() >= 0 {
-		t.Fatalf("the first run was not killed: %v", put.ProcessState)
-	}
-	running.Store(nil)
-	first := sent.Swap(0)
-	out, err := command("put", file, "--json", "size").CombinedOutput()
+	out := proxy.twice(t, size, func() *exec.Cmd { return command("put", file, "--json", "size") })
 	var stored struct{ Size int64 }
-	if err != nil || json.Unmarshal(out, &stored) != nil || stored.Size != size {
-		t.Fatalf("the second run: %v, %s", err, out)
-	}
-	if second := sent.Load(); first == 0 || second > size-first+upload.PartSize {
-		t.Errorf("of %d bytes %d were sent before the first run was killed, and %d afterwards", size, first, second)
+	if json.Unmarshal(out, &stored) != nil || stored.Size != size {
+		t.Fatalf("the second run prints %s", out)
 	}
 	if got, err := command("get", "film", "-").Output(); err != nil || !bytes.Equal(got, content) {
 		t.Errorf("%d bytes are stored, which are not those of the file: %v", len(got), err)
