@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"time"
 
+	"collab/adapters/outbound"
 	"collab/domain/fault"
 	"collab/ports"
 
@@ -61,7 +62,7 @@ func New(o Options) (*Provider, error) {
 		return nil, err
 	}
 	if o.Transport == nil {
-		o.Transport = http.DefaultTransport
+		o.Transport = outbound.NewConfigured(timeout).Transport
 	}
 	unknown, err := lru.New[string, time.Time](2 * keysBurst)
 	if err != nil {

@@ -29,6 +29,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+
+	"collab/adapters/outbound"
 )
 
 const (
@@ -65,16 +67,15 @@ var _ otlptrace.Client = (*Client)(nil)
 func NewClient(retries bool) *Client {
 	header, keys := parseHeaders(setting("HEADERS"))
 	c := &Client{
-		header:    header,
-		keys:      keys,
-		url:       url.URL{Scheme: "https", Host: "localhost:4318", Path: "/v1/traces"},
-		transport: http.DefaultTransport.(*http.Transport).Clone(),
-		retries:   retries,
+		header:  header,
+		keys:    keys,
+		url:     url.URL{Scheme: "https", Host: "localhost:4318", Path: "/v1/traces"},
+		http:    outbound.NewConfigured(defaultTimeout),
+		retries: retries,
 	}
-	c.http = &http.Client{
-		Transport: c.transport, Timeout: defaultTimeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it would take keys in headers along
-	}
+	c.http.Timeout = defaultTimeout
+	c.transport = c.http.Transport.(*http.Transport)
+	c.transport.DisableCompression = false // as OpenTelemetry's client
 	c.stopped, c.stop = context.WithCancel(context.Background())
 
 	for traces, value := range variables("ENDPOINT") {

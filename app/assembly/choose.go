@@ -210,8 +210,8 @@ type developmentNeeds struct {
 
 // developmentIdentity runs the built-in provider inside the server. As with any other
 // provider, its tokens are verified by discovery, and its events arrive as signed webhooks.
-func developmentIdentity(n developmentNeeds) (identityEdge, error) {
-	client := &http.Client{Timeout: 10 * time.Second}
+func developmentIdentity(lc fx.Lifecycle, n developmentNeeds) (identityEdge, error) {
+	client := newWebhookClient(lc)
 	dev, err := devidp.New(devidp.Options{
 		Development:  !n.Config.Production(),
 		Listen:       string(n.Config.Listen),

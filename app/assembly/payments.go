@@ -15,6 +15,7 @@ import (
 
 	"collab/adapters/devpay"
 	"collab/adapters/httpapi"
+	"collab/adapters/outbound"
 	"collab/adapters/stripepay"
 	"collab/app/access"
 	"collab/app/assembly/config"
@@ -84,7 +85,7 @@ type devpayNeeds struct {
 // developmentPayments runs the built-in provider inside the server. As with any other provider,
 // it is called through its API, and its messages arrive as signed webhooks.
 func developmentPayments(lc fx.Lifecycle, n devpayNeeds) (paymentEdge, error) {
-	client := &http.Client{Timeout: 10 * time.Second}
+	client := newWebhookClient(lc)
 	named := map[string]string{}
 	for p, price := range prices(n.Config) {
 		named[price] = string(p)
@@ -137,6 +138,17 @@ func newBilling(lc fx.Lifecycle, n billingNeeds) *billing.Billing {
 	})
 	schedule(lc, billingEvery, b.Reconcile, n.Log, "subscription sweep failed")
 	return b
+}
+
+// webhookTimeout bounds a call of a webhook of ours.
+const webhookTimeout = 10 * time.Second
+
+// newWebhookClient returns the client by which a development provider calls a webhook until stop.
+func newWebhookClient(lc fx.Lifecycle) *http.Client {
+	client := outbound.NewConfigured(webhookTimeout)
+	client.Timeout = webhookTimeout
+	lc.Append(fx.StopHook(client.CloseIdleConnections))
+	return client
 }
 
 // postWebhook posts a message to a webhook of ours.
