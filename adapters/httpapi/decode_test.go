@@ -87,7 +87,7 @@ func FuzzPath(f *testing.F) {
 		r.Header[staging] = []string{client}
 		switch w := send(a, r); w.Code {
 		case http.StatusOK, http.StatusNoContent:
-			if !strings.HasPrefix(r.URL.Path, feeds) && r.URL.Path != prefix+"/openapi.json" && r.URL.Path != checkPath {
+			if !strings.HasPrefix(r.URL.Path, feeds) && r.URL.Path != prefix+"/openapi.json" && r.URL.Path != CheckPath {
 				t.Fatalf("%q %q: %s", path, query, w.Body)
 			}
 		case http.StatusBadRequest, http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed:

@@ -160,14 +160,14 @@ func TestPublicAnswersAreCacheableWithoutRateLimitHeaders(t *testing.T) {
 	a := built(t, func(o *Options) {
 		o.Releases, o.Rates = s, limit.Rates{Address: limit.Rate{Count: 1000, Per: time.Hour}}
 	})
-	const check = checkPath + "?version=1.0.0&arch=x64&platform="
+	const check = CheckPath + "?version=1.0.0&arch=x64&platform="
 	const private, minute, short, forever = "private, no-cache", "public, max-age=60", "public, max-age=300", "public, max-age=31536000, immutable"
 	for _, c := range []struct {
 		target, caching string
 		status          int
 	}{
 		{check + "win32", minute, 200}, {check + "linux", minute, 200}, {check + "win32&clientId=a", private, 200},
-		{check + "win32&clientId=", private, 400}, {check + "win32&channel=", private, 400}, {checkPath, private, 400},
+		{check + "win32&clientId=", private, 400}, {check + "win32&channel=", private, 400}, {CheckPath, private, 400},
 		{feeds + "electron/latest.yml", minute, 200}, {feeds + "electron/latest.yml?clientId=a", private, 200},
 		{feeds + "electron/latest-mac.yml?arch=x64", minute, 200}, {feeds + "electron/latest-mac.yml?arch=x64&clientId=a", private, 200},
 		{feeds + "electron/other.yml", private, 404}, {feeds + "sparkle/appcast.xml", minute, 200}, {feeds + "sparkle/appcast.xml?clientId=a", private, 200},

@@ -19,14 +19,12 @@ const Prefix = "/api/v1"
 
 const prefix = Prefix
 
-const (
-	chatPath  = prefix + "/chat"
-	checkPath = prefix + "/updates/check"
-)
+const chatPath = prefix + "/chat"
 
 // Paths that other packages are given: sign-in pages redirect browsers to CLICallbackPath,
 // ExchangePath takes identity tokens, and providers call the webhooks and redirect to the ends
 // of a checkout. ReferencePath is the page about the interface, HealthPath answers while the server runs.
+// The demo calls the endpoints that apiclient has no method for.
 const (
 	CLICallbackPath     = prefix + "/auth/cli-callback"
 	ExchangePath        = prefix + "/auth/exchange-token"
@@ -34,6 +32,10 @@ const (
 	PaymentWebhookPath  = prefix + "/billing/webhook"
 	CheckoutSuccessPath = prefix + "/billing/checkout/success"
 	CheckoutCancelPath  = prefix + "/billing/checkout/cancel"
+	OnboardedPath       = prefix + "/auth/onboarding-complete"
+	ReprioritizePath    = prefix + "/tasks/reprioritize"
+	CheckPath           = prefix + "/updates/check"
+	ReportsPath         = prefix + "/updates/reports"
 	ReferencePath       = "/docs"
 	HealthPath          = "/healthz"
 )
@@ -337,7 +339,7 @@ func (a *api) router(table []row) (*router, error) {
 		if p.methods[r.Method] != nil {
 			return nil, fmt.Errorf("httpapi: %s %s is in the table twice", r.Method, r.Path)
 		}
-		e := &endpoint{row: r, series: a.newSeries(r.Path), inMemory: r.Path == checkPath, positioned: positioned(r)}
+		e := &endpoint{row: r, series: a.newSeries(r.Path), inMemory: r.Path == CheckPath, positioned: positioned(r)}
 		e.whole, e.work = a.shares.of(r)
 		p.methods[r.Method] = e
 	}

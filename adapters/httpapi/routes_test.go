@@ -132,7 +132,7 @@ func answersOf(r row, body bool) []string {
 	}
 	keyed := r.Method == http.MethodPost && r.Guard.keyed()
 	add(r.Guard != free, "429", "500")
-	add(r.Guard != free && r.Path != checkPath, "503") // which waits for nothing
+	add(r.Guard != free && r.Path != CheckPath, "503") // which waits for nothing
 	add(r.Guard.token() || r.Guard == operating, "401")
 	add(r.Guard.token(), "403")
 	add(r.Method == http.MethodGet && !passesBy(r), "400") // for parameters that are not known
@@ -188,7 +188,7 @@ func TestOpenAPIDescribesGuardAndKeyResponses(t *testing.T) {
 // their updaters and readers of event streams add some, and so does who sends a browser
 // here or watches over servers.
 func passesBy(r row) bool {
-	return r.Guard == free || r.Guard == browser || r.Path == checkPath || r.Path == prefix+"/sync/changes" || strings.HasPrefix(r.Path, feeds) || r.Path == "/docs/{file}"
+	return r.Guard == free || r.Guard == browser || r.Path == CheckPath || r.Path == prefix+"/sync/changes" || strings.HasPrefix(r.Path, feeds) || r.Path == "/docs/{file}"
 }
 
 func TestUnknownParametersAreRefused(t *testing.T) {

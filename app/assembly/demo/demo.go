@@ -19,10 +19,14 @@ import (
 	"time"
 
 	"collab/adapters/apiclient"
+	"collab/adapters/httpapi"
+	"collab/adapters/outbound"
 )
 
-// days is the length of the month, today included.
-const days = 30
+const (
+	days           = 30 // of the month, today included
+	connectTimeout = 10 * time.Second
+)
 
 // Options are what Fill needs.
 type Options struct {
@@ -38,10 +42,10 @@ type Options struct {
 // request, ends at Now; no time is later than that. The same Random and Now make the same
 // content, but for ids.
 func Fill(ctx context.Context, o Options) error {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	defer transport.CloseIdleConnections()
+	client := outbound.NewConfigured(connectTimeout)
+	defer client.CloseIdleConnections()
 	f := plan(o)
-	f.http = transport
+	f.http = client.Transport
 	var err error
 	if f.anyone, err = f.connect(""); err != nil {
 		return err
@@ -256,7 +260,7 @@ func (f *filling) signIn(ctx context.Context, i int) error {
 		return err
 	}
 	f.members[i] = signedIn{c, session.User.ID}
-	return f.send(ctx, c, http.MethodPost, "/api/v1/auth/onboarding-complete", nil, nil)
+	return f.send(ctx, c, http.MethodPost, httpapi.OnboardedPath, nil, nil)
 }
 
 // connect returns a client with a service token, or without one.

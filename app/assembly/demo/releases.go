@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"collab/adapters/apiclient"
+	"collab/adapters/httpapi"
 )
 
 // device is an installation of the companion app.
@@ -77,7 +78,7 @@ func (f *filling) planReleases() {
 func (f *filling) check(ctx context.Context, d *device, installs, works bool) error {
 	from := http.Header{"X-Forwarded-For": {d.address}}
 	query := url.Values{"version": {d.version}, "platform": {strings.ToLower(d.platform)}, "arch": {strings.ToLower(d.arch)}, "clientId": {d.id}}
-	answer, err := f.anyone.Do(ctx, http.MethodGet, "/api/v1/updates/check?"+query.Encode(), from, nil)
+	answer, err := f.anyone.Do(ctx, http.MethodGet, httpapi.CheckPath+"?"+query.Encode(), from, nil)
 	if err != nil {
 		return err
 	}
@@ -89,7 +90,7 @@ func (f *filling) check(ctx context.Context, d *device, installs, works bool) er
 	if works {
 		outcome, d.version = "success", offer.LatestVersion
 	}
-	return f.send(ctx, f.anyone, http.MethodPost, "/api/v1/updates/reports", from, map[string]string{
+	return f.send(ctx, f.anyone, http.MethodPost, httpapi.ReportsPath, from, map[string]string{
 		"version": offer.LatestVersion, "platform": strings.ToLower(d.platform), "arch": strings.ToLower(d.arch), "outcome": outcome,
 	})
 }

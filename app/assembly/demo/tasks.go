@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"collab/adapters/apiclient"
+	"collab/adapters/httpapi"
 )
 
 // planTasks plans a task for each action and subject of each workspace, on random days. Most are
@@ -76,7 +77,7 @@ func (f *filling) planTask(place, day int, a action, subject string) {
 	if f.Random(8) == 0 {
 		next, reason := one(f, []string{"LOW", "URGENT"}), one(f, reasons)
 		f.at(begins, 7*time.Hour, "giving a task another priority", func(ctx context.Context) error {
-			return f.send(ctx, f.members[creator].Client, http.MethodPost, "/api/v1/tasks/reprioritize", nil, map[string]any{
+			return f.send(ctx, f.members[creator].Client, http.MethodPost, httpapi.ReprioritizePath, nil, map[string]any{
 				"changes": []map[string]any{{"taskId": id, "priority": next, "reason": reason}},
 			})
 		})
