@@ -131,7 +131,8 @@ type TasksAt interface {
 	List(ctx context.Context, o id.Org, actor org.Actor, f task.Filter, each func(task.Task) error) error
 	Add(ctx context.Context, o id.Org, t task.Task) (task.Task, error)
 	// Replace stores next in place of was, which has the same workspace, and appends changes of
-	// the task. NotFound also if the stored task has another version than was.
+	// the task. NotFound also if the stored task has another version or time of change than was, which
+	// may have been read at any time before: the same id may be another task's since.
 	Replace(ctx context.Context, o id.Org, was, next task.Task, changes []task.Change) error
 }
 

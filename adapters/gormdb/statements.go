@@ -26,10 +26,10 @@ var (
 	getTaskAt = [2]string{onSQLite: taskTable.getByKey[onSQLite] + " AND " + atEpoch, onPostgres: taskTable.getByKey[onPostgres] + " AND " + atEpoch}
 )
 
-// replaceTaskAt stores a task if it still has the version and the organisation the epoch. On
+// replaceTaskAt stores a task if it still has the version and its time, and the organisation the epoch. On
 // Postgres it appends the changes of the task as well.
 var replaceTaskAt = func() (s [2]string) {
-	put := "UPDATE tasks SET " + join(taskTable.changes, "% = ?") + " WHERE org_id = @org AND id = ? AND version = ? AND " + ofEpoch
+	put := "UPDATE tasks SET " + join(taskTable.changes, "% = ?") + " WHERE org_id = @org AND id = ? AND version = ? AND updated_at = ? AND " + ofEpoch
 	appended := historyTable.insertsRecords(historyTable.rest, " AND EXISTS (SELECT 1 FROM put)")
 	return [2]string{onSQLite: put, onPostgres: "WITH put AS (" + put + " RETURNING 1), appended AS (" + appended[onPostgres] + ") SELECT 1 FROM put"}
 }()

@@ -167,8 +167,8 @@ func (q tasksAt) Add(ctx context.Context, o id.Org, t task.Task) (task.Task, err
 // Replace is one statement on Postgres.
 func (q tasksAt) Replace(ctx context.Context, o id.Org, was, next task.Task, changes []task.Change) error {
 	next.ID, next.Org = was.ID, o
-	args := params(bind(rowOfTask(q.dialect, next), taskTable.changes, tenantParams(o, len(taskTable.changes)+4)))
-	args = append(args, string(was.ID), was.Version, q.epoch)
+	args := params(bind(rowOfTask(q.dialect, next), taskTable.changes, tenantParams(o, len(taskTable.changes)+5)))
+	args = append(args, string(was.ID), was.Version, was.UpdatedAt.UnixMilli(), q.epoch)
 	if q.dialect == onPostgres {
 		return getRow(ctx, q.write, "Task", args.sql(replaceTaskAt[onPostgres], records(rowsOfHistory(changes), historyTable.rest)), new(int))
 	}

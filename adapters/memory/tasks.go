@@ -118,7 +118,7 @@ func (s tasksAt) Replace(ctx context.Context, o id.Org, was, next task.Task, cha
 			return err
 		}
 		_, err = q.Revise(ctx, o, []id.Task{was.ID}, func(there []task.Task) ([]task.Task, error) {
-			if there[0].Version != was.Version {
+			if there[0].Version != was.Version || !there[0].UpdatedAt.Equal(was.UpdatedAt) {
 				return nil, fault.Missing("Task")
 			}
 			return []task.Task{next}, nil

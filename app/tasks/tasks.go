@@ -28,6 +28,7 @@ type Tasks struct {
 	ids   ports.IDs
 
 	atomic Transaction
+	recent recent
 }
 
 // Transaction is access.Access.Atomic.
@@ -35,7 +36,7 @@ type Transaction func(ctx context.Context, actor org.Actor, fn func(ports.Record
 
 // New returns the use cases over the store.
 func New(store ports.Store, clock ports.Clock, ids ports.IDs, atomic Transaction) *Tasks {
-	return &Tasks{store: store, clock: clock, ids: ids, atomic: atomic}
+	return &Tasks{store: store, clock: clock, ids: ids, atomic: atomic, recent: newRecent()}
 }
 
 // Match reports whether a change of a task with the version is allowed; nil allows all.
@@ -65,18 +66,22 @@ func (s *Tasks) ListUnconfirmed(ctx context.Context, actor org.Actor, f task.Fil
 
 // Get returns a task that the actor sees.
 func (s *Tasks) Get(ctx context.Context, actor org.Actor, t id.Task) (task.Task, error) {
-	return get(ctx, s.store.Work().Tasks().Get, actor, t)
+	return s.get(ctx, s.store.Work().Tasks().Get, actor, t)
 }
 
 // GetUnconfirmed is Get for an actor that access.Access.Cached returned: NotFound if the
 // organisation is at another epoch than the actor.
 func (s *Tasks) GetUnconfirmed(ctx context.Context, actor org.Actor, t id.Task) (task.Task, error) {
-	return get(ctx, s.store.Work().TasksAt(actor.Epoch()).Get, actor, t)
+	return s.get(ctx, s.store.Work().TasksAt(actor.Epoch()).Get, actor, t)
 }
 
-func get(ctx context.Context, read func(context.Context, id.Org, id.Task) (task.Task, error), actor org.Actor, t id.Task) (task.Task, error) {
+// reader reads a task: NotFound if there is none.
+type reader func(context.Context, id.Org, id.Task) (task.Task, error)
+
+func (s *Tasks) get(ctx context.Context, read reader, actor org.Actor, t id.Task) (task.Task, error) {
 	found, err := read(ctx, actor.Org, t)
 	if err == nil {
+		s.recent.put(found)
 		err = checkVisible(actor, found)
 	}
 	return found, err
@@ -119,7 +124,9 @@ func (s *Tasks) create(ctx context.Context, add func(context.Context, id.Org, ta
 		if err := checkPlace(actor); err != nil {
 			return task.Task{}, err
 		}
-		made, err = add(ctx, actor.Org, made)
+		if made, err = add(ctx, actor.Org, made); err == nil {
+			s.recent.put(made)
+		}
 		return made, workspaceGone(err)
 	}
 	var added task.Task
@@ -143,10 +150,13 @@ func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Ma
 		return task.Task{}, err
 	}
 	if !p.Assignee.Present() && !p.Workspace.Present() {
-		// Concurrent changes are rare, and without them two statements are enough.
-		next, err := s.replace(ctx, actor, t, match, p)
-		if err == nil || fault.Is(err, fault.Internal) || fault.Is(err, fault.Unavailable) {
-			return next, err
+		// Concurrent changes are rare, and without them one statement is enough, or two.
+		to := s.store.Work().TasksAt(actor.Epoch())
+		for _, read := range []reader{s.recent.get, to.Get} {
+			next, err := s.replace(ctx, read, to, actor, t, match, p)
+			if err == nil || fault.Is(err, fault.Internal) || fault.Is(err, fault.Unavailable) {
+				return next, err
+			}
 		}
 	}
 	err = s.atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
@@ -179,23 +189,27 @@ func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Ma
 		}
 		return r.Work().TaskHistory().Add(ctx, actor.Org, s.difference(actor, was, changed))
 	})
+	if err == nil {
+		s.recent.put(changed)
+	}
 	return changed, err
 }
 
-// replace is Update in two transactions, for a patch of neither assignee nor workspace: NotFound
-// also if the organisation is at another epoch than the actor, or the task is changed between
-// the two.
-func (s *Tasks) replace(ctx context.Context, actor org.Actor, t id.Task, match Match, p task.Patch) (task.Task, error) {
-	to := s.store.Work().TasksAt(actor.Epoch())
-	was, err := to.Get(ctx, actor.Org, t)
+// replace is Update in one statement after read, for a patch of neither assignee nor workspace: NotFound
+// also if the organisation is at another epoch than the actor, or the task is no longer as it was read.
+func (s *Tasks) replace(ctx context.Context, read reader, to ports.TasksAt, actor org.Actor, t id.Task, match Match, p task.Patch) (task.Task, error) {
+	was, err := read(ctx, actor.Org, t)
 	if err != nil {
 		return was, err
 	}
 	next, err := s.patched(actor, was, match, p)
-	if err != nil {
-		return was, err
+	if err == nil {
+		err = to.Replace(ctx, actor.Org, was, next, s.difference(actor, was, next))
 	}
-	return next, to.Replace(ctx, actor.Org, was, next, s.difference(actor, was, next))
+	if err == nil {
+		s.recent.put(next)
+	}
+	return next, err
 }
 
 // patched returns the task with the patch applied, if the actor sees it and match allows it.

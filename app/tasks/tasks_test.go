@@ -13,6 +13,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/org"
+	"collab/domain/patch"
 	"collab/domain/task"
 	"collab/ports"
 	"collab/test/must"
@@ -112,4 +113,24 @@ func TestATaskThatAnEarlierAttemptAddedIsAConflict(t *testing.T) {
 	d := task.Draft{ID: "0198a1b2-0000-7000-8000-000000000001", Title: "x"}
 	must.Do(w.tasks.CreateUnconfirmed(t.Context(), w.ada, d)).Or(w)
 	must.Fail(t, must.ErrorOf(w.tasks.CreateUnconfirmed(t.Context(), w.ada, d)), fault.Conflict)
+}
+
+func TestAChangeBuildsOnThatOfAnotherServer(t *testing.T) {
+	w := newFixture(t)
+	other := tasks.New(w.store, w.clock, w.ids, within(w.store))
+	one := w.made(1, 0)[0]
+	retitled := func(s *tasks.Tasks, title string) {
+		t.Helper()
+		must.Do(s.Update(t.Context(), w.ada, one, nil, task.Patch{Title: patch.Value(title)})).Or(t)
+	}
+	retitled(w.tasks, "first")
+	w.clock.Advance(time.Second)
+	must.Do(other.Update(t.Context(), w.ada, one, nil, task.Patch{Tags: patch.Value([]string{"other"})})).Or(t)
+	retitled(w.tasks, "second")
+	if got := must.Do(w.tasks.Get(t.Context(), w.ada, one)).Or(t); got.Title != "second" || !slices.Equal(got.Tags, []string{"other"}) {
+		t.Errorf("got %+v", got)
+	}
+	must.NoError(t, other.Delete(t.Context(), w.ada, one, nil))
+	w.clock.Advance(time.Second)
+	must.Fail(t, must.ErrorOf(w.tasks.Update(t.Context(), w.ada, one, nil, task.Patch{Title: patch.Value("third")})), fault.NotFound)
 }

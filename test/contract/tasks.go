@@ -122,6 +122,12 @@ func TasksAt(t *testing.T, open func(t *testing.T) Opened) {
 			unknown := someTask(tn.ID, nil, tn.owner.ID)
 			w.wantNotFound(now.Replace(w.ctx, tn.ID, unknown, revised(unknown), nil))
 			wantEqual(w, w.content(other), untouched)
+			again := tn.unplaced
+			w.ok(w.tasks().Remove(w.ctx, tn.ID, again.ID, func(task.Task) error { return nil }))
+			again.UpdatedAt = at(70)
+			again = resultOf(w.tasks().Add(w.ctx, tn.ID, again)).must(w)
+			w.wantNotFound(now.Replace(w.ctx, tn.ID, tn.unplaced, revised(tn.unplaced), nil))
+			w.ok(now.Replace(w.ctx, tn.ID, again, revised(again), nil))
 		},
 		"of concurrent replacements of one version one succeeds": func(w *fixture) {
 			tn := w.tenant()
