@@ -252,6 +252,9 @@ func (db *DB) ownTransaction(ctx context.Context, c *conn, fn func(*conn) error)
 
 // transaction runs fn in a transaction. It returns an error of fn unchanged.
 func transaction(ctx context.Context, db *gorm.DB, o *sql.TxOptions, fn func(*gorm.DB) error) error {
+	if pool, ok := pgxPool(db, db.Statement.ConnPool); ok {
+		return transactPgx(ctx, db, pool, o, fn)
+	}
 	var own error
 	err := db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		own = fn(tx)

@@ -209,7 +209,7 @@ func (q objects) put(ctx context.Context, o id.Org, was, v object.Object) error 
 	return err
 }
 
-// Replace is one statement on Postgres, and so one round trip instead of eight.
+// Replace is one statement on Postgres, and so one round trip instead of seven.
 func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64, keep object.Retention) (head object.Head, err error) {
 	switch {
 	case s.dialect == onSQLite:

@@ -3,6 +3,7 @@ package gormdb
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/binary"
 	"errors"
 	"net/url"
@@ -24,6 +25,9 @@ import (
 
 // idleTime is how long an idle connection is kept open.
 const idleTime = 5 * time.Minute
+
+// rollbackTimeout is how long a transaction that failed waits for Postgres before its connection is closed.
+const rollbackTimeout = 5 * time.Second
 
 func (db *DB) openPostgres(o Options) error {
 	address, err := parsePostgres(o.URL)
@@ -185,42 +189,135 @@ func (p epochPool) queryPgx(ctx context.Context, pool *sql.DB, text string, args
 		return err
 	}
 	return onPgx(ctx, pool, func(c *pgx.Conn) error {
-		var both pgx.Batch
-		both.Queue(compared, first.args...)
-		both.Queue(text, args...)
-		results := c.SendBatch(ctx, &both)
-		defer results.Close()
-		var epoch int64
-		err := results.QueryRow().Scan(new(string), &epoch)
-		if err == nil || errors.Is(err, pgx.ErrNoRows) {
-			err = p.is(epoch, err == nil)
-		}
-		if err != nil {
+		return queryAfter(ctx, c, compared, first.args, text, args, func(results pgx.BatchResults) error {
+			var epoch int64
+			err := results.QueryRow().Scan(new(string), &epoch)
+			if err == nil || errors.Is(err, pgx.ErrNoRows) {
+				err = p.is(epoch, err == nil)
+			}
 			return err
-		}
-		rows, err := results.Query()
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		return scan(pgxRows{rows})
+		}, func(rows pgx.Rows) error { return scan(pgxRows{rows}) })
 	})
 }
 
 // onPgx runs fn with a connection of the pool. If the connection is closed before fn has sent
 // anything, fn runs again with another one.
 func onPgx(ctx context.Context, pool *sql.DB, fn func(*pgx.Conn) error) error {
+	conn, err := takePgx(ctx, pool, fn)
+	if conn != nil {
+		_ = conn.Close() // returns it to the pool
+	}
+	return err
+}
+
+// takePgx is onPgx, and returns the connection to close, nil if there is none.
+func takePgx(ctx context.Context, pool *sql.DB, fn func(*pgx.Conn) error) (*sql.Conn, error) {
 	for attempt := 1; ; attempt++ {
 		conn, err := pool.Conn(ctx)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		err = conn.Raw(func(c any) error { return fn(c.(*stdlib.Conn).Conn()) })
-		_ = conn.Close() // returns it to the pool
 		if attempt == attempts || !pgconn.SafeToRetry(err) || ctx.Err() != nil {
-			return err
+			return conn, err
+		}
+		_ = conn.Close()
+	}
+}
+
+// pgxTransaction is a transaction that begins with its first statement, in the same round trip.
+type pgxTransaction struct {
+	gorm.ConnPool // nil
+	pool          *sql.DB
+	begin         string
+	conn          *sql.Conn // nil before the first statement
+	pgx           *pgx.Conn // of conn
+}
+
+// transactPgx runs fn in a transaction of the pool, and returns its error unchanged.
+func transactPgx(ctx context.Context, db *gorm.DB, pool *sql.DB, o *sql.TxOptions, fn func(*gorm.DB) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	t := &pgxTransaction{pool: pool, begin: "BEGIN ISOLATION LEVEL " + o.Isolation.String()}
+	if o.ReadOnly {
+		t.begin += " READ ONLY"
+	}
+	defer t.end(ctx)
+	err := fn(&gorm.DB{Config: db.Config, Statement: &gorm.Statement{ConnPool: t}})
+	if err != nil || t.conn == nil {
+		return err
+	}
+	done, err := t.pgx.Exec(ctx, "COMMIT")
+	if err == nil && done.String() != "COMMIT" {
+		err = pgx.ErrTxCommitRollback
+	}
+	return failed(ctx, err, "Record")
+}
+
+// end rolls back what is not committed, and returns the connection to the pool, closed if that failed.
+func (t *pgxTransaction) end(ctx context.Context) {
+	if t.conn == nil {
+		return
+	}
+	if t.pgx.PgConn().TxStatus() != 'I' {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+		defer cancel()
+		if _, err := t.pgx.Exec(ctx, "ROLLBACK"); err != nil {
+			_ = t.pgx.Close(ctx)
 		}
 	}
+	_ = t.conn.Close()
+}
+
+// query runs a statement, and scan with its rows.
+func (t *pgxTransaction) query(ctx context.Context, text string, args []any, scan func(pgx.Rows) error) (err error) {
+	if t.conn != nil {
+		rows, err := t.pgx.Query(ctx, text, args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		return scan(rows)
+	}
+	t.conn, err = takePgx(ctx, t.pool, func(c *pgx.Conn) error {
+		t.pgx = c
+		return queryAfter(ctx, c, t.begin, nil, text, args, func(begun pgx.BatchResults) error {
+			_, err := begun.Exec()
+			return err
+		}, scan)
+	})
+	return err
+}
+
+// ExecContext implements gorm.ConnPool.
+func (t *pgxTransaction) ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error) {
+	var n int64
+	err := t.query(ctx, text, args, func(rows pgx.Rows) error {
+		rows.Close()
+		n = rows.CommandTag().RowsAffected()
+		return rows.Err()
+	})
+	return driver.RowsAffected(n), err
+}
+
+// queryAfter sends two statements in one round trip, and runs check with the results of the first, and then
+// scan with the rows of the second.
+func queryAfter(ctx context.Context, c *pgx.Conn, first string, firstArgs []any, text string, args []any, check func(pgx.BatchResults) error, scan func(pgx.Rows) error) error {
+	var both pgx.Batch
+	both.Queue(first, firstArgs...)
+	both.Queue(text, args...)
+	results := c.SendBatch(ctx, &both)
+	defer results.Close()
+	if err := check(results); err != nil {
+		return err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	return scan(rows)
 }
 
 // postgresAddress is what the address of a database on Postgres says.

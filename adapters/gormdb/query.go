@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"gorm.io/gorm"
 
 	"collab/domain/fault"
@@ -198,6 +199,7 @@ func eachRowOn(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, what string
 		pool = stale.db.read.Statement.ConnPool
 	}
 	p, onPgx := pgxPool(db, pool)
+	tx, inTransaction := pool.(*pgxTransaction)
 	read := false // on a replica
 	if isStale {
 		read, err = stale.query(ctx, text, c.args, scan)
@@ -208,6 +210,8 @@ func eachRowOn(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, what string
 		err = at.queryPgx(ctx, p, text, c.args, scan)
 	case onPgx:
 		err = queryPgx(ctx, p, text, c.args, scan)
+	case inTransaction:
+		err = tx.query(ctx, text, c.args, func(rows pgx.Rows) error { return scan(pgxRows{rows}) })
 	default:
 		if atEpoch {
 			err = at.compare(ctx)

@@ -247,7 +247,7 @@ func TestSettlingLocksLeasesInTheOrderOfTheirKeys(t *testing.T) {
 			return err
 		}
 		var free int
-		err := c.write.Raw("SELECT COUNT(*) FROM (SELECT FROM quota_leases FOR NO KEY UPDATE SKIP LOCKED) AS free").Scan(&free).Error
+		_, err := oneRow(ctx, c.write, "Lease", crossTenantSQL(crossTenantOverview, "SELECT COUNT(*) FROM (SELECT FROM quota_leases FOR NO KEY UPDATE SKIP LOCKED) AS free"), &free)
 		if free != leases {
 			t.Errorf("%d of %d leases are not locked while the first is waited for", free, leases)
 		}
