@@ -298,11 +298,12 @@ func (s *Objects) Cancel(ctx context.Context, actor org.Actor, of upload.Upload)
 // discardParts has the parts of an upload that has ended collected sooner than they would be when it
 // expires. Errors are ignored for that reason.
 func (s *Objects) discardParts(ctx context.Context, of upload.Upload) {
-	for from := int64(0); ; {
+	for from, more := int64(0), true; more; {
 		parts, err := s.Store.Journal().Uploads().Parts(ctx, of.Org, of.ID, from, partsPage)
 		if err != nil || len(parts) == 0 {
 			return
 		}
+		more = len(parts) == partsPage
 		names := make([]string, len(parts))
 		for i, p := range parts {
 			names[i], from = p.Blob, p.Offset+1
