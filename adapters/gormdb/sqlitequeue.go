@@ -50,7 +50,8 @@ type groupTransaction struct {
 }
 
 // grouped runs fn as a part of a group transaction and returns when that has committed.
-// If fn fails, its part alone is rolled back.
+// If fn fails, its part alone is rolled back, and the parts before it are committed before grouped
+// returns: fn may have failed because of what they changed, and the caller reads that to try again.
 func (db *DB) grouped(ctx context.Context, c *conn, fn func(*conn) error) error {
 	j, err := db.queue.await(ctx, c.async)
 	if err != nil {
@@ -76,11 +77,11 @@ func (db *DB) grouped(ctx context.Context, c *conn, fn func(*conn) error) error 
 func (db *DB) runMember(ctx context.Context, j *groupTransaction, c *conn, fn func(*conn) error) error {
 	done := false
 	defer func() {
-		if !done {
-			j = j.undo()
-		}
-		if j != nil {
+		if done {
 			j.members++
+		} else if j = j.undo(); j != nil {
+			db.queue.commit(j)
+			j = nil
 		}
 		db.queue.pass(j)
 	}()

@@ -219,12 +219,35 @@ func TestGroupTransaction(t *testing.T) {
 		if errs[0] != nil || !fault.Is(errs[1], fault.Conflict) || !errors.Is(errs[2], stop) || errs[3] != nil || errs[4] != nil || errs[5] != nil {
 			t.Errorf("the errors are %v", errs)
 		}
-		for _, c := range used[1:] {
-			if c.write != used[0].write {
-				t.Error("there are several transactions")
-			}
+		if used[0].write != used[1].write || used[3].write != used[4].write {
+			t.Error("there are several transactions")
 		}
 		expect(t, map[int]bool{1: true, 2: false, 3: false, 4: true})
+	})
+	t.Run("who fails reads what was changed before it", func(t *testing.T) {
+		read := make(chan bool, 1)
+		run := func(p part) error { return db.Atomic(ctx, func(r ports.Records) error { return p(ctx, r) }) }
+		errs := queued(t, func(fn func(*conn) error) error {
+			return db.Atomic(ctx, func(r ports.Records) error { return fn(r.(*conn)) })
+		}, []func() error{
+			func() error { return run(add(61)) },
+			func() error {
+				err := run(add(61))
+				read <- there(61)
+				return err
+			},
+			func() error {
+				return run(func(context.Context, ports.Records) error {
+					if !<-read {
+						t.Error("the change is not committed")
+					}
+					return nil
+				})
+			},
+		})
+		if errs[0] != nil || !fault.Is(errs[1], fault.Conflict) || errs[2] != nil || errs[3] != nil {
+			t.Errorf("the errors are %v", errs)
+		}
 	})
 	t.Run("a panic undoes one's own part, and the others go on", func(t *testing.T) {
 		caught := make(chan any, 1)
