@@ -328,17 +328,19 @@ func (p *process) atOnce(ctx context.Context, w workload, connections int) (f fi
 
 func (b *bench) printFiles(all []*fileSeries, memory [3][]int64) {
 	t := b.newTable("Files of random bytes in a folder, Collab on SQLite (bare: net/http without records and authentication; an upload is hashed and synced once, a download is copied by the kernel)",
-		"", "connections", "MB/s", "bare", "ratio", "", "Collab on Postgres", "ratio to bare", "CPU µs", "bare", "p50 ms", "bare", "p99 ms", "bare")
+		"", "connections", "MB/s", "bare", "ratio", "", "Collab on Postgres", "ratio to bare", "", "CPU µs", "bare", "p50 ms", "bare", "p99 ms", "bare")
 	for _, s := range all {
 		speed := func(f figures) float64 { return f.rate * float64(s.size) / 1e6 }
-		ours, bare := s.at[collabOnSQLite], s.at[bareFolder]
-		share, target := ratio(ours, bare, speed), ""
+		ours, bare, postgres := s.at[collabOnSQLite], s.at[bareFolder], s.at[collabOnPostgres]
+		share, onPostgres := ratio(ours, bare, speed), ratio(postgres, bare, speed)
+		target, there := "", ""
 		if s.rate != nil {
 			target = b.judge(s.rate, fmt.Sprintf("%s, SQLite, %d connections", s.kind, s.connections), share)
+			there = b.judge(s.rate, fmt.Sprintf("%s, Postgres, %d connections", s.kind, s.connections), onPostgres)
 		}
 		t.row(s.kind, fmt.Sprint(s.connections),
 			fmt.Sprintf("%.0f", median(ours, speed)), fmt.Sprintf("%.0f", median(bare, speed)), fmt.Sprintf("%.2f", share), target,
-			fmt.Sprintf("%.0f", median(s.at[collabOnPostgres], speed)), fmt.Sprintf("%.2f", ratio(s.at[collabOnPostgres], bare, speed)),
+			fmt.Sprintf("%.0f", median(postgres, speed)), fmt.Sprintf("%.2f", onPostgres), there,
 			micros(median(ours, cpuOf)), micros(median(bare, cpuOf)),
 			millis(median(ours, p50)), millis(median(bare, p50)), millis(median(ours, p99)), millis(median(bare, p99)))
 	}

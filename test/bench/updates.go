@@ -100,7 +100,7 @@ func (b *bench) updates(ctx context.Context) (err error) {
 		all = append(all, s)
 	}
 	for _, secured := range []bool{false, true} {
-		s, err := b.freshChecks(ctx, lite.process, bare, secured, func(address string) workload { return checks(address, devices, answers) })
+		s, err := b.freshChecks(ctx, lite.process, bare, pg.process, secured, func(address string) workload { return checks(address, devices, answers) })
 		if err != nil {
 			return err
 		}
@@ -112,9 +112,11 @@ func (b *bench) updates(ctx context.Context) (err error) {
 
 // freshChecks measures checks over a new connection each, with TLS where it is secured, which
 // ends in this process.
-func (b *bench) freshChecks(ctx context.Context, lite, bare *process, secured bool, checks func(address string) workload) (*updateSeries, error) {
+func (b *bench) freshChecks(ctx context.Context, lite, bare, pg *process, secured bool, checks func(address string) workload) (*updateSeries, error) {
 	s := &updateSeries{connections: 16, each: ", a new one each"}
-	turns := []measurement{{lite, checks(lite.address), nil, &s.sqlite}, {bare, checks(bare.address), nil, &s.bare}}
+	turns := []measurement{
+		{lite, checks(lite.address), nil, &s.sqlite}, {bare, checks(bare.address), nil, &s.bare}, {pg, checks(pg.address), nil, &s.postgres},
+	}
 	for i := range turns {
 		turns[i].w.fresh = true
 		if !secured {
@@ -161,9 +163,6 @@ func (b *bench) printUpdates(all []*updateSeries, answers map[string][]byte) {
 			name    string
 			figures []figures
 		}{{"SQLite", s.sqlite}, {"Postgres", s.postgres}} {
-			if d.figures == nil {
-				continue
-			}
 			share := ratio(d.figures, s.bare, rate)
 			t.row(strconv.Itoa(s.connections)+s.each, d.name, thousands(median(d.figures, rate)), thousands(median(s.bare, rate)),
 				fmt.Sprintf("%.2f", share), b.judge(updateRate, fmt.Sprintf("%s, %d connections%s", d.name, s.connections, s.each), share), tenths(median(d.figures, cpuOf)), tenths(median(s.bare, cpuOf)),
