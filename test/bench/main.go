@@ -104,7 +104,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags.IntVar(&b.rounds, "rounds", 3, "rounds of each measurement")
 	flags.StringVar(&b.binary, "server", "", "a server that was built already (default: build ./cmd/collabd)")
 	flags.StringVar(&b.client, "client", "", "a client that was built already (default: build ./cmd/collab)")
-	flags.StringVar(&b.rows, "rows", "", "what the part mirror measures, comma separated: first, saved, idle, renamed, resumed (default all; the page is written only then)")
+	flags.StringVar(&b.rows, "rows", "", "what the part mirror measures, comma separated: first, saved, idle, renamed, resumed, apart (default all; the page is written only then)")
 	flags.StringVar(&b.page, "page", "", "a page to write the figures into, docs/performance.md")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -55,6 +56,7 @@ var mirrorRows = []struct {
 	{"idle", (*bench).idleClients},
 	{"renamed", (*bench).renamedDirectory},
 	{"resumed", (*bench).resumedFile},
+	{"apart", (*bench).apartReplicas},
 }
 
 // mirror measures the client that keeps directories the same.
@@ -254,6 +256,7 @@ func (b *bench) firstSyncs(ctx context.Context) error {
 	}
 	others := b.peers(ctx)
 	var ours, bare []time.Duration
+	var asked []int
 	theirs := make([][]time.Duration, len(others))
 	for range b.rounds {
 		from, err := os.MkdirTemp(b.folder, "from-")
@@ -263,11 +266,11 @@ func (b *bench) firstSyncs(ctx context.Context) error {
 		if err := fill(from, n, size); err != nil {
 			return err
 		}
-		took, err := b.syncFirst(ctx, from, n)
+		took, requests, err := b.syncFirst(ctx, from, n)
 		if err != nil {
 			return err
 		}
-		ours = append(ours, took)
+		ours, asked = append(ours, took), append(asked, requests)
 		if took, err = b.copyFirst(ctx, from); err != nil {
 			return err
 		}
@@ -281,41 +284,45 @@ func (b *bench) firstSyncs(ctx context.Context) error {
 		}
 	}
 	t := b.newTable(fmt.Sprintf("First sync of %d files of %d KiB from one directory to another, from the start of the programs, which run at once; Collab by a server on SQLite that runs already (net/http: %d at a time, each file is hashed and synced by the bare server, and by the client that gets it; others: from directory to directory, without a server)", n, size/kib, mirrorWorkers),
-		"", "s", "ratio of Collab", "")
+		"", "s", "ratio of Collab", "", "requests")
 	whole := func(d time.Duration) float64 { return float64(d) }
-	row := func(name string, took []time.Duration, of *goal) {
-		cells := []string{name, secondsOf(median(took, func(d time.Duration) time.Duration { return d })), "", ""}
+	row := func(name, requests string, took []time.Duration, of *goal) {
+		cells := []string{name, secondsOf(median(took, func(d time.Duration) time.Duration { return d })), "", "", requests}
 		if of != nil {
 			share := ratio(ours, took, whole)
 			cells[2], cells[3] = fmt.Sprintf("%.2f", share), b.judge(of, fmt.Sprintf("first sync of %d files, %s", n, name), share)
 		}
 		t.row(cells...)
 	}
-	row("Collab", ours, nil)
-	row("net/http", bare, firstSync)
+	row("Collab", fmt.Sprint(slices.Max(asked)), ours, nil)
+	row("net/http", fmt.Sprint(2*n), bare, firstSync)
 	for i, p := range others {
-		row(p.name, theirs[i], firstOfPeers)
+		row(p.name+" "+p.version, "", theirs[i], firstOfPeers)
 	}
 	t.print()
 	return nil
 }
 
-// syncFirst measures the client.
-func (b *bench) syncFirst(ctx context.Context, from string, n int) (took time.Duration, err error) {
+// syncFirst measures the client, and counts the requests of both sides.
+func (b *bench) syncFirst(ctx context.Context, from string, n int) (took time.Duration, requests int, err error) {
 	c, err := b.startCollab(ctx, "collabd-mirror", "sqlite")
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
 	var sides [2]*replica
 	for i := range sides {
 		if sides[i], err = b.newReplica(c, c.address); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
 	// The first directory has the files where the replica is to be.
 	if err := errors.Join(os.Remove(sides[0].dir), os.CopyFS(sides[0].dir, os.DirFS(from))); err != nil {
-		return 0, err
+		return 0, 0, err
+	}
+	before, err := c.requests(ctx)
+	if err != nil {
+		return 0, 0, err
 	}
 	var started []*process
 	took, err = timed(func() error {
@@ -329,12 +336,15 @@ func (b *bench) syncFirst(ctx context.Context, from string, n int) (took time.Du
 		return until(ctx, mirrorPoll, func() bool { return filled(sides[1].dir, n) })
 	})
 	if err == nil {
+		requests, err = c.requests(ctx)
+	}
+	if err == nil {
 		err = compare(from, sides[1].dir)
 	}
 	for _, p := range started {
 		err = errors.Join(err, p.stop())
 	}
-	return took, err
+	return took, requests - before, err
 }
 
 // copyFirst measures the floor: the same files by a bare server, each got as soon as it is there.
@@ -449,13 +459,15 @@ func request(ctx context.Context, client *http.Client, method, address string, c
 	return body, err
 }
 
+const savesOfPeers = 50
+
 // savedFiles measures the time from saving a file to its being in the other directory.
 func (b *bench) savedFiles(ctx context.Context) (err error) {
-	saves := 300
+	saves := 1000
 	if b.quick {
 		saves = 30
 	}
-	t := b.newTable(fmt.Sprintf("From saving a file of 4 KiB to its being in another directory, %d times after pauses of up to 500 ms, Collab by a server on SQLite", saves),
+	t := b.newTable(fmt.Sprintf("From saving a file of 4 KiB to its being in another directory, %d times after pauses of up to 100 ms (others: %d times), Collab by a server on SQLite", saves, min(saves, savesOfPeers)),
 		"", "p50 ms", "", "p99 ms", "")
 	c, err := b.startCollab(ctx, "collabd-mirror-saved", "sqlite")
 	if err != nil {
@@ -477,11 +489,11 @@ func (b *bench) savedFiles(ctx context.Context) (err error) {
 		if len(p.serve) == 0 {
 			continue // it ends, and would have to be started for each file
 		}
-		p50, p99, err := p.saved(ctx, b, min(saves, 50))
+		p50, p99, err := p.saved(ctx, b, min(saves, savesOfPeers))
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		t.row(p.name, whole(p50), "", whole(p99), "")
+		t.row(p.name+" "+p.version, whole(p50), "", whole(p99), "")
 	}
 	t.print()
 	return nil
@@ -493,7 +505,7 @@ func save(ctx context.Context, from, to string, n int) (p50, p99 time.Duration, 
 	var took []time.Duration
 	random := rand.New(rand.NewPCG(7, 7))
 	for i := range n + 1 {
-		if err := rest(ctx, time.Duration(random.Int64N(int64(500*time.Millisecond)))); err != nil {
+		if err := rest(ctx, time.Duration(random.Int64N(int64(100*time.Millisecond)))); err != nil {
 			return 0, 0, err
 		}
 		content, name := randomBytes(4*kib+i), fmt.Sprintf("saved%d", i%10)
@@ -678,6 +690,115 @@ func (b *bench) resumedFile(ctx context.Context) (err error) {
 	}
 	t.print()
 	return errors.Join(compare(dirs[0], dirs[1]), os.RemoveAll(dirs[0]), os.RemoveAll(dirs[1]))
+}
+
+// apartReplicas measures how long two directories that were kept the same take to be so again after one or
+// both have changed while neither client ran, and the requests of that.
+func (b *bench) apartReplicas(ctx context.Context) (err error) {
+	n, conflicts := 10_000, 500
+	if b.quick {
+		n, conflicts = 1_000, 50
+	}
+	c, err := b.startCollab(ctx, "collabd-mirror-apart", "sqlite")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.stop()) }()
+	var sides [2]*replica
+	for i := range sides {
+		if sides[i], err = b.newReplica(c, c.address); err != nil {
+			return err
+		}
+	}
+	t := b.newTable("Two directories after their clients were stopped for a while, one after the other", "", "s of the one that changed", "s of the other", "requests", "files")
+	measure := func(what string, order ...*replica) error {
+		before, err := c.requests(ctx)
+		if err != nil {
+			return err
+		}
+		cells := []string{what}
+		for _, r := range order {
+			took, err := timed(func() error { return r.once(ctx) })
+			if err != nil {
+				return err
+			}
+			cells = append(cells, secondsOf(took))
+		}
+		after, err := c.requests(ctx)
+		if err != nil {
+			return err
+		}
+		t.row(append(cells, fmt.Sprint(after-before), fmt.Sprint(count(order[len(order)-1].dir)))...)
+		return nil
+	}
+	if err := fill(sides[0].dir, n, 4*kib); err != nil {
+		return err
+	}
+	if err := measure(fmt.Sprintf("%d new files of 4 KiB", n), sides[0], sides[1]); err != nil {
+		return err
+	}
+	i := 0
+	err = each(sides[0].dir, func(path string) (err error) {
+		switch i++; i % 10 {
+		case 0:
+			err = os.Remove(path)
+		case 1:
+			err = os.Rename(path, path+".renamed")
+		case 2, 3, 4, 5:
+			err = os.WriteFile(path+".new", randomBytes(4*kib+i), 0o666)
+		default:
+			err = os.WriteFile(path, randomBytes(4*kib+i), 0o666)
+		}
+		return err
+	})
+	if err == nil {
+		err = measure(fmt.Sprintf("%d changes: 4 in 10 new, 4 changed, 1 renamed, 1 deleted", n), sides[0], sides[1])
+	}
+	if err == nil {
+		err = compare(sides[0].dir, sides[1].dir)
+	}
+	if err != nil {
+		return err
+	}
+	for s, r := range sides {
+		left := conflicts
+		err := each(r.dir, func(path string) error {
+			if left--; left < 0 {
+				return fs.SkipAll
+			}
+			return os.WriteFile(path, randomBytes(5*kib+2*left+s), 0o666)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	before := count(sides[0].dir)
+	if err := measure(fmt.Sprintf("%d files changed in both", conflicts), sides[0], sides[1]); err != nil {
+		return err
+	}
+	if err := sides[0].once(ctx); err != nil {
+		return err
+	}
+	t.print()
+	if made := count(sides[0].dir) - before; made != conflicts {
+		return fmt.Errorf("%d conflicts are %d more files", conflicts, made)
+	}
+	return compare(sides[0].dir, sides[1].dir)
+}
+
+// requests returns how many requests the server has answered.
+func (c *collab) requests(ctx context.Context) (n int, err error) {
+	_, text, err := fetch(ctx, "GET", "http://"+c.address+"/metrics", "", "", "")
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
+		if of, err := strconv.Atoi(value); err == nil && strings.HasPrefix(name, "http_server_request_duration_seconds_count{") {
+			n += of
+		}
+	}
+	if err == nil && n == 0 {
+		err = fmt.Errorf("/metrics of %s has no requests", c.name)
+	}
+	return n, err
 }
 
 // writeLarge writes a file whose blocks differ.

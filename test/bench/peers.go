@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -21,9 +22,12 @@ type peer struct {
 	prepare func(ctx context.Context, program, home, a, z string) error // nil: nothing
 	serve   [][]string                                                  // processes that go on
 	once    []string                                                    // one that ends; it is repeated until the others are ready
+	version string                                                      // argument with which it prints its version
 
 	program string
 }
+
+var versionNumber = regexp.MustCompile(`\d+(\.\d+)+`)
 
 // peers returns the peers that can be had here, which are installed once. The others are named on standard error.
 func (b *bench) peers(ctx context.Context) []*peer {
@@ -32,16 +36,21 @@ func (b *bench) peers(ctx context.Context) []*peer {
 	}
 	b.installed = []*peer{}
 	for _, p := range []*peer{
-		{name: "Unison", install: unpacked("unison-2.52", "unison-2.52"), once: []string{"{a}", "{z}", "-batch", "-auto", "-silent"}},
-		{name: "rclone bisync", install: unpacked("rclone", "rclone"), once: []string{"bisync", "{a}", "{z}", "--resync", "--workdir", "{home}/work", "--transfers", fmt.Sprint(mirrorWorkers)}},
+		{name: "Unison", install: unpacked("unison-2.52", "unison-2.52"), once: []string{"{a}", "{z}", "-batch", "-auto", "-silent"}, version: "-version"},
+		{name: "rclone bisync", install: unpacked("rclone", "rclone"), once: []string{"bisync", "{a}", "{z}", "--resync", "--workdir", "{home}/work", "--transfers", fmt.Sprint(mirrorWorkers)}, version: "version"},
 		{name: "Syncthing", install: unpacked("syncthing", "syncthing"), prepare: prepareSyncthing, serve: [][]string{
 			{"serve", "--home", "{home}/a", "--no-browser", "--no-restart", "--no-upgrade"},
 			{"serve", "--home", "{home}/z", "--no-browser", "--no-restart", "--no-upgrade"},
-		}},
-		{name: "Mutagen", install: builtMutagen, serve: [][]string{{"daemon", "run"}}, once: []string{"sync", "create", "{a}", "{z}"}},
+		}, version: "--version"},
+		{name: "Mutagen", install: builtMutagen, serve: [][]string{{"daemon", "run"}}, once: []string{"sync", "create", "{a}", "{z}"}, version: "version"},
 	} {
 		var err error
-		if p.program, err = p.install(ctx, b); err != nil {
+		if p.program, err = p.install(ctx, b); err == nil {
+			var text []byte
+			text, err = exec.CommandContext(ctx, p.program, p.version).Output()
+			p.version = versionNumber.FindString(string(text))
+		}
+		if err != nil {
 			fmt.Fprintf(os.Stderr, "%s is left out: %v\n", p.name, err)
 			continue
 		}
