@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"collab/adapters/analytics"
 	"collab/adapters/anthropic"
 	"collab/adapters/bucket"
+	"collab/adapters/catalog"
 	"collab/adapters/gormdb"
 	"collab/adapters/httpapi"
 	"collab/adapters/inspect"
@@ -24,6 +24,7 @@ import (
 	"collab/adapters/oidc"
 	"collab/adapters/openai"
 	"collab/adapters/otlp"
+	"collab/adapters/registry"
 	"collab/adapters/servicetoken"
 	"collab/adapters/standardwebhooks"
 	"collab/adapters/stripepay"
@@ -31,7 +32,6 @@ import (
 	"collab/adapters/vault"
 	"collab/app/assembly/config"
 	"collab/app/assembly/datadir"
-	"collab/domain/connector"
 )
 
 // serverTimeout is how long the doctor waits for a server of this program.
@@ -273,32 +273,18 @@ func (d *doctor) payments(ctx context.Context) (f inspect.Findings) {
 	}, d.c.StripeURL, d.c.Production())
 }
 
-func (d *doctor) models(context.Context) (f inspect.Findings) {
+func (d *doctor) models(context.Context) inspect.Findings {
 	r, err := d.c.Models()
-	if err != nil {
-		f.Wrong("correct the file, or name one of its models whose provider is configured", "").Err = err
-		return f
-	}
-	f.OK("%d in the registry; chats that name none have %s", len(r), r[0].ID)
-	if d.c.LocalModel() && !d.c.Anthropic() && !d.c.OpenAI() {
-		f.Note("set COLLAB_ANTHROPIC_API_KEY or COLLAB_OPENAI_API_KEY for useful answers", "the built-in model alone")
-	}
-	return f
+	return registry.Inspect(r, err, d.c.LocalModel() && !d.c.Anthropic() && !d.c.OpenAI())
 }
 
-// modelsOf returns the ids of a provider's models in the registry, and reports if it has
-// none.
+// modelsOf returns what registry.InspectProvider does of the configured registry.
 func (d *doctor) modelsOf(provider string) (ids []string, f inspect.Findings) {
 	r, err := d.c.Models()
-	for _, m := range r {
-		if m.Provider == provider {
-			ids = append(ids, m.ID)
-		}
+	if err != nil {
+		return nil, nil // models reports it
 	}
-	if err == nil && len(ids) == 0 {
-		f.Note("add some to COLLAB_MODELS_FILE", "the registry has none of its models")
-	}
-	return ids, f
+	return registry.InspectProvider(r, provider)
 }
 
 func (d *doctor) anthropic(ctx context.Context) (f inspect.Findings) {
@@ -329,23 +315,9 @@ func urlOr(configured config.URL, own string) config.URL {
 	return config.NewURL(own)
 }
 
-func (d *doctor) connectors(context.Context) (f inspect.Findings) {
+func (d *doctor) connectors(context.Context) inspect.Findings {
 	known, err := d.c.Catalog()
-	switch {
-	case err != nil:
-		f.Wrong("correct the file, or set COLLAB_CONNECTORS_FILE to another", "").Err = err
-	case d.c.ConnectorsFile == "":
-		f.OK("the built-in catalog")
-	default:
-		if info, err := os.Stat(d.c.ConnectorsFile); err == nil && info.Mode()&fs.FileMode(0o007) != 0 {
-			f.Note("chmod 640 "+d.c.ConnectorsFile+" where it has secrets of clients", "%s can be read by all users of this machine", d.c.ConnectorsFile)
-		}
-		f.OK("%s", d.c.ConnectorsFile)
-	}
-	for _, issuer := range known.Issuers() {
-		f.OK("%s, registered with our client of %s, is where that sends people back to", connector.Redirect(d.c.PublicURL.Text()+httpapi.CallbackPath, issuer), config.NewURL(issuer))
-	}
-	return f
+	return catalog.Inspect(d.c.ConnectorsFile, known, err, d.c.PublicURL.Text()+httpapi.CallbackPath)
 }
 
 func (d *doctor) mail(ctx context.Context) (f inspect.Findings) {
