@@ -93,7 +93,7 @@ func TestPatternsCanBeReadWhileTheyAreSaved(t *testing.T) {
 		defer close(done)
 		for range 200 {
 			err := d.top.root.WriteFile("new", []byte("*.tmp\n"), 0o666)
-			if err = errors.Join(err, d.top.root.Rename("new", ignoreName)); err != nil {
+			if err = errors.Join(err, d.top.root.Rename("new", mirror.IgnoreFile)); err != nil {
 				done <- err
 				return
 			}

@@ -18,12 +18,8 @@ import (
 	"collab/domain/mirror"
 )
 
-// ignoreName is the file at the top with the patterns of ignored files, and maxIgnore the bytes
-// that it may have.
-const (
-	ignoreName = ".collabignore"
-	maxIgnore  = 1 << 20
-)
+// maxIgnore is how many bytes the file with the patterns of ignored files may have.
+const maxIgnore = 1 << 20
 
 // junk are the names of files that systems leave in directories, and junkPrefix begins others. They go with
 // their directory.
@@ -59,10 +55,10 @@ func (d *Disk) Rules(context.Context) (mirror.Rules, error) {
 		r, err = d.readRules()
 	}
 	if beingSaved() {
-		return mirror.Rules{}, fault.Wrap(fault.Unavailable, err, "%s is being saved", ignoreName)
+		return mirror.Rules{}, fault.Wrap(fault.Unavailable, err, "%s is being saved", mirror.IgnoreFile)
 	}
 	if err != nil {
-		return mirror.Rules{}, failed(err, "The patterns in %s cannot be read", ignoreName)
+		return mirror.Rules{}, failed(err, "The patterns in %s cannot be read", mirror.IgnoreFile)
 	}
 	d.rules.Store(r)
 	return mirror.Rules{Hash: r.hash, Ignored: r.ignores, Refused: d.refused}, nil
@@ -80,7 +76,7 @@ func (d *Disk) lastRules(ctx context.Context) (*rules, error) {
 // readRules reads the file of patterns. One that is missing or not a regular file has none.
 func (d *Disk) readRules() (*rules, error) {
 	var content []byte
-	info, err := d.top.root.Lstat(ignoreName)
+	info, err := d.top.root.Lstat(mirror.IgnoreFile)
 	if err == nil && info.Mode().IsRegular() {
 		f, err := openRegular(d.top, info)
 		if err != nil {
@@ -91,7 +87,7 @@ func (d *Disk) readRules() (*rules, error) {
 			return nil, err
 		}
 		if len(content) > maxIgnore {
-			return nil, fault.New(fault.TooLarge, "%s has more than %d bytes", ignoreName, maxIgnore)
+			return nil, fault.New(fault.TooLarge, "%s has more than %d bytes", mirror.IgnoreFile, maxIgnore)
 		}
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err

@@ -180,7 +180,7 @@ func (w *watcher) event(e fsnotify.Event) bool {
 	name := filepath.ToSlash(rest)
 	path := norm.NFC.String(name)
 	switch {
-	case e.Name == w.d.path && e.Has(fsnotify.Remove|fsnotify.Rename), path == ignoreName:
+	case e.Name == w.d.path && e.Has(fsnotify.Remove|fsnotify.Rename), path == mirror.IgnoreFile:
 		w.again = true
 		return true
 	case !inside, mirror.IsState(path):

@@ -189,13 +189,21 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		if err := r.settle(ctx, in, plan.Settled); err != nil {
 			return err
 		}
-		err = r.execute(ctx, r.tried(plan.Steps))
+		steps := r.tried(plan.Steps)
+		first := mirror.Plan{Steps: steps}.PatternsFirst()
+		switch {
+		case len(first) > 0:
+			steps = first
+		case len(plan.PatternsFirst()) > 0: // and they cannot be had at present: what is to be ignored may be among the others
+			steps = slices.DeleteFunc(steps, func(s mirror.Step) bool { return writes(s.Action) || s.Action.Deletes() })
+		}
+		err = r.execute(ctx, steps)
 		r.scope = r.scope.Add(mirror.Scope{Directories: slices.Collect(maps.Keys(r.touched))})
 		clear(r.touched)
 		if err != nil {
 			return err
 		}
-		if r.progress {
+		if r.progress || len(first) > 0 {
 			continue
 		}
 		if bound := r.binding; !guarded && r.stopped == nil {

@@ -59,3 +59,15 @@ func (p Plan) WithoutDeletions() Plan {
 	})
 	return p
 }
+
+// PatternsFirst returns the steps by which the directory gets other patterns of ignored files, none if it has
+// them. The other steps follow from patterns that no longer hold.
+func (p Plan) PatternsFirst() (steps []Step) {
+	key := KeyOf(IgnoreFile)
+	for _, s := range p.Steps {
+		if s.Row.Key == key && (s.Action == SetAside || s.Action == Download) || s.Action == Rename && s.To.Key == key {
+			steps = append(steps, s)
+		}
+	}
+	return steps
+}

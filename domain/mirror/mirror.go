@@ -16,6 +16,9 @@ import (
 // files. It is never synchronised.
 const StateDirectory = ".collab"
 
+// IgnoreFile is the file at the top with the patterns of ignored files. It is synchronised as others are.
+const IgnoreFile = ".collabignore"
+
 // IsState reports whether a path, or the key of a row, is that of StateDirectory or below it.
 func IsState(path string) bool {
 	top, _, _ := strings.Cut(path, "/")

@@ -258,6 +258,8 @@ func (p *planner) compare(r Row) {
 		p.decided[r.Key] = Trash
 	case remote == same && local == gone:
 		p.decided[r.Key] = Delete
+	case local != changed && r.Local == nil && p.Tree.holding[r.Key]:
+		p.Held = append(p.Held, Held{r.Remote.Path, "A directory is in its place, with names in it that are not synchronised."})
 	case local != changed:
 		p.decided[r.Key] = Download
 	case remote != changed:

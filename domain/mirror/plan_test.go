@@ -384,3 +384,28 @@ func TestFilesOfTheServerWithPathsThatNoneHasAreLeftAlone(t *testing.T) {
 		t.Errorf("the plan has the steps %v, and holds %v", plan.Steps, plan.Held)
 	}
 }
+
+// TestADirectoryWithNamesThatAreHeldStaysInThePlaceOfAFile has a symbolic link in a directory where the server has a file.
+func TestADirectoryWithNamesThatAreHeldStaysInThePlaceOfAFile(t *testing.T) {
+	tree := mirror.NewTree(slices.Values([]*mirror.Entry{{Path: "e", Name: "e", Kind: mirror.Directory}, {Path: "e/x", Name: "e/x", Kind: mirror.Symlink}}), func(string) string { return "" })
+	plan := mirror.MakePlan(mirror.Input{
+		Rows: map[string]mirror.Row{mirror.KeyOf("e"): {Key: mirror.KeyOf("e"), Remote: &mirror.Record{ID: "e", Path: "e", Version: 1, Checksum: sum("e")}}}, Tree: tree,
+		Rules: mirror.Rules{Ignored: func(string) bool { return false }, Refused: func(string) string { return "" }},
+	})
+	if len(plan.Steps) > 0 || len(plan.Held) != 2 {
+		t.Errorf("the plan has the steps %v, and holds %v", plan.Steps, plan.Held)
+	}
+}
+
+// TestPatternsOfIgnoredFilesComeFirst has a server with other patterns, which the directory has to get before other steps.
+func TestPatternsOfIgnoredFilesComeFirst(t *testing.T) {
+	w := world{local: map[string]string{"a": "a"}, remote: map[string]mirror.Record{}, synced: map[string]mirror.Synced{}}
+	w.create("b", "b")
+	if steps := w.plan().PatternsFirst(); len(steps) > 0 {
+		t.Errorf("without patterns %v come first", steps)
+	}
+	w.create(mirror.IgnoreFile, "b")
+	if steps := w.plan().PatternsFirst(); len(steps) != 1 || steps[0].Action != mirror.Download || steps[0].Path != mirror.IgnoreFile {
+		t.Errorf("%v come first", steps)
+	}
+}

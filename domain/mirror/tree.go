@@ -20,6 +20,7 @@ type Tree struct {
 	Directories    map[string]string // how each is spelled, by its folded path
 	Held           []Held
 	held           map[string]bool // keys of names that are held, with everything below
+	holding        map[string]bool // keys of directories in which names are held
 	nonemptyBeside map[string]bool // keys of files that are also keys of directories with a file in them
 	doubled        map[string]bool // keys of directories that exist in several spellings
 }
@@ -27,10 +28,16 @@ type Tree struct {
 // NewTree makes the tree of what a scan found. Of names with the same key the one that preferred
 // returns is in the tree, else the least; the others are held.
 func NewTree(entries iter.Seq[*Entry], preferred func(key string) string) Tree {
-	t := Tree{Files: map[string]*Entry{}, Directories: map[string]string{}, held: map[string]bool{}, nonemptyBeside: map[string]bool{}, doubled: map[string]bool{}}
+	t := Tree{Files: map[string]*Entry{}, Directories: map[string]string{}, held: map[string]bool{}, holding: map[string]bool{}, nonemptyBeside: map[string]bool{}, doubled: map[string]bool{}}
+	list := func(e *Entry, reason string) {
+		t.Held = append(t.Held, Held{e.Path, reason})
+		for _, above := range object.Ancestors(KeyOf(e.Path)) {
+			t.holding[above] = true
+		}
+	}
 	hold := func(key string, e *Entry, reason string) {
 		t.held[key] = true
-		t.Held = append(t.Held, Held{e.Path, reason})
+		list(e, reason)
 	}
 	var twins []*Entry
 	for e := range entries {
@@ -67,7 +74,7 @@ func NewTree(entries iter.Seq[*Entry], preferred func(key string) string) Tree {
 		}
 	}
 	for _, e := range twins {
-		t.Held = append(t.Held, Held{e.Path, "The name differs from " + t.Files[KeyOf(e.Path)].Path + " only in case or Unicode form."})
+		list(e, "The name differs from "+t.Files[KeyOf(e.Path)].Path+" only in case or Unicode form.")
 	}
 	beside := map[string]bool{} // keys of files and of directories
 	for key := range t.Files {
