@@ -91,7 +91,7 @@ func TestMigrateByManyAtOnce(t *testing.T) {
 			}
 		}
 		var applied int64
-		must.NoError(t, dbs[0].read.Raw("SELECT COUNT(*) FROM goose_db_version WHERE version_id > 0").Row().Scan(&applied))
+		must.NoError(t, dbs[0].pools[0].QueryRow("SELECT COUNT(*) FROM goose_db_version WHERE version_id > 0").Scan(&applied))
 		newest := must.Do(latest(dbs[0].dialect)).Or(t)
 		if applied != newest {
 			t.Errorf("%d migrations were applied, want each of %d once", applied, newest)

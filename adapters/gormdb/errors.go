@@ -11,7 +11,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"gorm.io/gorm"
 	"modernc.org/sqlite"
 	sqlitecode "modernc.org/sqlite/lib"
 
@@ -58,10 +57,6 @@ func cause(err error) int {
 	var network net.Error
 	var connecting *pgconn.ConnectError
 	switch {
-	case errors.Is(err, gorm.ErrDuplicatedKey):
-		return causeTaken
-	case errors.Is(err, gorm.ErrForeignKeyViolated):
-		return causeReference
 	case errors.As(err, &connecting): // also if the server refused the connection
 		return causeUnreachable
 	case errors.As(err, &pg):

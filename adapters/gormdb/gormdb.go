@@ -176,7 +176,6 @@ func (db *DB) openGORM(pool *sql.DB, dialector gorm.Dialector, l *slog.Logger) (
 	db.pools = append(db.pools, pool)
 	g, err := gorm.Open(dialector, &gorm.Config{
 		SkipDefaultTransaction: true,
-		TranslateError:         true,
 		DisableAutomaticPing:   true,
 		Logger:                 logs{l},
 	})

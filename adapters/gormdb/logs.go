@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
 	"collab/domain/org"
@@ -17,10 +16,7 @@ import (
 // and never logged.
 type logs struct{ to *slog.Logger }
 
-var (
-	_ logger.Interface  = logs{}
-	_ gorm.ParamsFilter = logs{}
-)
+var _ logger.Interface = logs{}
 
 func (l logs) LogMode(logger.LogLevel) logger.Interface { return l }
 
@@ -45,14 +41,9 @@ func (l logs) log(ctx context.Context, level slog.Level, text string, args []any
 // Trace logs statements that failed, unless by a constraint of the schema, another epoch of the
 // organisation or the end of the caller's context.
 func (l logs) Trace(ctx context.Context, _ time.Time, statement func() (string, int64), err error) {
-	if l.to == nil || err == nil || ctx.Err() != nil || errors.Is(err, gorm.ErrDuplicatedKey) ||
-		errors.Is(err, gorm.ErrForeignKeyViolated) || errors.Is(err, org.ErrEpochChanged) || cause(err) != causeOther || retryable(err) {
+	if l.to == nil || err == nil || ctx.Err() != nil || errors.Is(err, org.ErrEpochChanged) || cause(err) != causeOther || retryable(err) {
 		return
 	}
 	text, _ := statement()
 	l.to.LogAttrs(ctx, slog.LevelError, "database statement failed", slog.String("statement", text), slog.Any("error", err))
-}
-
-func (l logs) ParamsFilter(_ context.Context, statement string, _ ...any) (string, []any) {
-	return statement, nil
 }

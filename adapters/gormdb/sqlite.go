@@ -12,10 +12,6 @@ import (
 	"strings"
 
 	"gorm.io/gorm"
-	"gorm.io/gorm/callbacks"
-	"gorm.io/gorm/clause"
-	"gorm.io/gorm/logger"
-	"gorm.io/gorm/schema"
 
 	"collab/domain/fault"
 )
@@ -24,61 +20,18 @@ import (
 const driverName = "sqlite"
 
 // sqliteDialector is GORM's dialect of SQLite over a pool of connections. GORM's own
-// imports a driver in C. Migrations create the tables and no column has a default, so there
-// is no migrator and no savepoint.
-type sqliteDialector struct{ pool *sql.DB }
-
-var (
-	_ gorm.Dialector       = sqliteDialector{}
-	_ gorm.ErrorTranslator = sqliteDialector{}
-)
-
-func (sqliteDialector) Name() string                      { return driverName }
-func (sqliteDialector) Migrator(*gorm.DB) gorm.Migrator   { return nil }
-func (sqliteDialector) DataTypeOf(f *schema.Field) string { return string(f.DataType) }
-func (sqliteDialector) DefaultValueOf(*schema.Field) clause.Expression {
-	return clause.Expr{SQL: "NULL"}
+// imports a driver in C. It has what transactions need: GORM makes neither statements nor
+// tables, so the rest of the interface is nil.
+type sqliteDialector struct {
+	gorm.Dialector
+	pool *sql.DB
 }
+
+func (sqliteDialector) Name() string { return driverName }
 
 func (d sqliteDialector) Initialize(db *gorm.DB) error {
 	db.ConnPool = d.pool
-	callbacks.RegisterDefaultCallbacks(db, &callbacks.Config{})
 	return nil
-}
-
-func (sqliteDialector) BindVarTo(w clause.Writer, _ *gorm.Statement, _ any) {
-	_ = w.WriteByte('?')
-}
-
-// QuoteTo writes a name, or several separated by dots, in backquotes, which SQLite never
-// reads as a string.
-func (sqliteDialector) QuoteTo(w clause.Writer, name string) {
-	_ = w.WriteByte('`')
-	for i := range len(name) {
-		switch c := name[i]; c {
-		case '.':
-			_, _ = w.WriteString("`.`")
-		case '`':
-			_, _ = w.WriteString("``")
-		default:
-			_ = w.WriteByte(c)
-		}
-	}
-	_ = w.WriteByte('`')
-}
-
-func (sqliteDialector) Explain(query string, vars ...any) string {
-	return logger.ExplainSQL(query, nil, `"`, vars...)
-}
-
-func (sqliteDialector) Translate(err error) error {
-	switch cause(err) {
-	case causeTaken:
-		return gorm.ErrDuplicatedKey
-	case causeReference:
-		return gorm.ErrForeignKeyViolated
-	}
-	return err
 }
 
 // openSQLite opens one connection for writing, whose transactions take the
@@ -99,7 +52,7 @@ func (db *DB) openSQLite(o Options) error {
 		return err
 	}
 	writer.SetMaxOpenConns(1)
-	if db.write, err = db.openGORM(writer, sqliteDialector{writer}, o.Logger); err != nil {
+	if db.write, err = db.openGORM(writer, sqliteDialector{pool: writer}, o.Logger); err != nil {
 		return err
 	}
 	// The planner chooses among a list's indexes by statistics. This updates those of
@@ -115,7 +68,7 @@ func (db *DB) openSQLite(o Options) error {
 	readers := max(8, 2*runtime.GOMAXPROCS(0))
 	reader.SetMaxOpenConns(readers)
 	reader.SetMaxIdleConns(readers)
-	if db.read, err = db.openGORM(reader, sqliteDialector{reader}, o.Logger); err != nil {
+	if db.read, err = db.openGORM(reader, sqliteDialector{pool: reader}, o.Logger); err != nil {
 		return err
 	}
 	db.migrator = migrationOnSQLite(path)

@@ -59,9 +59,6 @@ func TestStatementsEndWithTheirContext(t *testing.T) {
 				return err
 			})
 		},
-		"GORM's": func(ctx context.Context) error {
-			return failed(ctx, db.read.WithContext(ctx).Raw(endless).Scan(new(int64)).Error, "Number")
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, end := context.WithCancel(t.Context())
@@ -115,10 +112,15 @@ func awaitWaiting(db *DB, n int) {
 // does, 1 where only what is moved into the database's own file is waited for.
 func synchronous(t *testing.T, c *conn) (level int64) {
 	t.Helper()
-	if err := c.write.Raw("PRAGMA synchronous").Scan(&level).Error; err != nil {
+	if err := getRow(t.Context(), c.write, "Level", sharedSQL("PRAGMA synchronous"), &level); err != nil {
 		t.Error(err)
 	}
 	return level
+}
+
+// rollBack rolls a transaction back as SQLite does when there is no more room.
+func rollBack(ctx context.Context, c *conn) error {
+	return must.ErrorOf(c.write.Statement.ConnPool.ExecContext(ctx, "ROLLBACK"))
 }
 
 func TestGroupTransaction(t *testing.T) {
@@ -272,8 +274,7 @@ func TestGroupTransaction(t *testing.T) {
 		errs := joined(t, same(4), []part{
 			add(21),
 			func(ctx context.Context, r ports.Records) error {
-				// As it does when there is no more room.
-				return r.(*conn).write.WithContext(ctx).Exec("ROLLBACK").Error
+				return rollBack(ctx, r.(*conn))
 			},
 			add(23),
 			add(24),
@@ -296,7 +297,7 @@ func TestGroupTransaction(t *testing.T) {
 		errs := queued(t, asynchronous, []func() error{
 			reserve(0, quota.Need{Input: 20, Output: 55}),
 			func() error {
-				return asynchronous(func(c *conn) error { return c.write.WithContext(ctx).Exec("ROLLBACK").Error })
+				return asynchronous(func(c *conn) error { return rollBack(ctx, c) })
 			},
 			reserve(1, quota.Need{Input: 50, Output: 50}),
 		})

@@ -19,9 +19,7 @@ import (
 
 func TestEveryTableIsTransferredOrNotForAReason(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
-		var made []string
-		must.NoError(t, db.read.Raw(selectTables[db.dialect]+" NOT LIKE 'sqlite_%'").Scan(&made).Error)
-		for _, name := range made {
+		for _, name := range texts(t, db, selectTables[db.dialect]+" NOT LIKE 'sqlite_%'") {
 			if !slices.Contains(ComparedTables(), name) && notTransferred[name] == "" {
 				t.Errorf("%s is neither copied nor left out for a reason", name)
 			}
@@ -30,16 +28,13 @@ func TestEveryTableIsTransferredOrNotForAReason(t *testing.T) {
 		if db.dialect == onSQLite {
 			references = `SELECT s.name, f."table" FROM sqlite_schema s, pragma_foreign_key_list(s.name) f WHERE s.type = 'table'`
 		}
-		rows := must.Do(db.read.Raw(references).Rows()).Or(t)
-		defer rows.Close()
-		for rows.Next() {
-			var from, to string
-			must.NoError(t, rows.Scan(&from, &to))
+		var from, to string
+		must.NoError(t, eachRow(t.Context(), db.read, "Reference", sharedSQL(references), []any{&from, &to}, func() error {
 			if i := slices.Index(TransferTables, from); i >= 0 && i <= slices.Index(TransferTables, to) {
 				t.Errorf("%s is copied before %s, which it refers to", from, to)
 			}
-		}
-		must.NoError(t, rows.Err())
+			return nil
+		}))
 	})
 }
 
