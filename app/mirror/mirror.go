@@ -88,6 +88,7 @@ type Mirror struct {
 	binding   mirror.Binding
 	entries   map[string]*mirror.Entry         // the last scan, by name
 	scanned   bool                             // the whole directory was, since the rows were loaded; else entries may lack files that rows have
+	patterns  string                           // the hash of those of ignored files at the last scan
 	immovable bool                             // the server cannot move files
 	apart     map[[2]string]bool               // moves of directories that the server has refused, from and to
 	refused   map[string]refusal               // by key

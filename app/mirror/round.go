@@ -145,7 +145,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 			return err
 		}
 		changes := mirror.Changes{Root: r.binding.Root != "" && root.Identity != r.binding.Root, Ignore: r.binding.Ignore != "" && rules.Hash != r.binding.Ignore}
-		if changes.Root || changes.Ignore {
+		if changes.Root || changes.Ignore || rules.Hash != r.patterns { // entries have no files that were ignored
 			r.scope = mirror.Everything()
 		}
 		if changes.Root && accept {
@@ -157,7 +157,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		if err := r.scan(ctx, r.scope); err != nil {
 			return err
 		}
-		r.scope = mirror.Scope{}
+		r.scope, r.patterns = mirror.Scope{}, rules.Hash
 		unsynced, err := r.read(ctx, !accept && (changes.Root || r.emptied()))
 		if err != nil {
 			return err
