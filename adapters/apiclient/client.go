@@ -27,6 +27,7 @@ import (
 
 const (
 	maxProblem  = 64 << 10         // bytes read of the body of an error
+	maxAnswer   = 64 << 20         // bytes read of the body of an answer that is neither a list nor a content
 	maxWait     = 2 * time.Minute  // for one retry, whatever the server asks for
 	firstWait   = time.Second / 4  // before the first retry; twice as long before each further one
 	defaultTry  = 6                // attempts for a request
@@ -219,7 +220,12 @@ func receive[T any](c *Client, r *request) (T, error) {
 // Decode reads an answer whose JSON is a T, and closes it.
 func Decode[T any](answer *http.Response) (v T, err error) {
 	defer answer.Body.Close()
-	if err := json.NewDecoder(answer.Body).Decode(&v); err != nil {
+	body := &io.LimitedReader{R: answer.Body, N: maxAnswer}
+	err = json.NewDecoder(body).Decode(&v)
+	if err != nil && body.N == 0 {
+		err = fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+	}
+	if err != nil {
 		return v, fmt.Errorf("%s %s: %w", answer.Request.Method, answer.Request.URL.Path, err)
 	}
 	return v, nil

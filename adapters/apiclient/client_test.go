@@ -211,6 +211,19 @@ func TestAListIsReadToItsEnd(t *testing.T) {
 	}
 }
 
+func TestAnAnswerHasAnEnd(t *testing.T) {
+	f := serve(t, func(w http.ResponseWriter, _ *http.Request, _ string, _ int) {
+		for piece := strings.Repeat(" ", 1<<20); ; {
+			if _, err := io.WriteString(w, piece); err != nil {
+				return
+			}
+		}
+	})
+	if _, err := f.GetMe(t.Context()); err == nil || !strings.Contains(err.Error(), "more than 67108864 bytes") {
+		t.Error(err)
+	}
+}
+
 func TestAChangeIsAValueOrNullOrAbsent(t *testing.T) {
 	var p struct {
 		A Change[string] `json:"a,omitzero"`
