@@ -145,7 +145,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 			return err
 		}
 		changes := mirror.Changes{Root: r.binding.Root != "" && root.Identity != r.binding.Root, Ignore: r.binding.Ignore != "" && rules.Hash != r.binding.Ignore}
-		if changes.Root || changes.Ignore || rules.Hash != r.patterns { // entries have no files that were ignored
+		if changes.Root || rules.Hash != r.patterns { // entries have no files that were ignored
 			r.scope = mirror.Everything()
 		}
 		if changes.Root && accept {
