@@ -95,6 +95,16 @@ func (b *bench) newReplica(c *collab, address string) (*replica, error) {
 	return r, os.Mkdir(r.dir, 0o700)
 }
 
+// newReplicas returns two replicas of the server's files.
+func (b *bench) newReplicas(c *collab) (sides [2]*replica, err error) {
+	for i := range sides {
+		if sides[i], err = b.newReplica(c, c.address); err != nil {
+			break
+		}
+	}
+	return sides, err
+}
+
 // once makes both sides equal.
 func (r *replica) once(ctx context.Context) error {
 	c := exec.CommandContext(ctx, r.b.client, "sync", r.dir, "--once")
@@ -310,11 +320,9 @@ func (b *bench) syncFirst(ctx context.Context, from string, n int) (took time.Du
 		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
-	var sides [2]*replica
-	for i := range sides {
-		if sides[i], err = b.newReplica(c, c.address); err != nil {
-			return 0, 0, err
-		}
+	sides, err := b.newReplicas(c)
+	if err != nil {
+		return 0, 0, err
 	}
 	// The first directory has the files where the replica is to be.
 	if err := errors.Join(os.Remove(sides[0].dir), os.CopyFS(sides[0].dir, os.DirFS(from))); err != nil {
@@ -704,11 +712,9 @@ func (b *bench) apartReplicas(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
-	var sides [2]*replica
-	for i := range sides {
-		if sides[i], err = b.newReplica(c, c.address); err != nil {
-			return err
-		}
+	sides, err := b.newReplicas(c)
+	if err != nil {
+		return err
 	}
 	t := b.newTable("Two directories after their clients were stopped for a while, one after the other", "", "s of the one that changed", "s of the other", "requests", "files")
 	measure := func(what string, order ...*replica) error {
