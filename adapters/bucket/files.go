@@ -211,7 +211,7 @@ func (f *files) Put(ctx context.Context, name, mimeType string, _ int64, r io.Re
 		return unavailable(err)
 	}
 	s := &source{ctx: ctx, r: r}
-	err = s.copyTo(file)
+	err = s.copyTo(syncfs.NewWriter(file, 0))
 	if s.err == nil {
 		s.err = ctx.Err()
 	}
@@ -356,7 +356,7 @@ func (f *files) putEach(ctx context.Context, contents []object.BlobContent) (err
 			return err
 		}
 		written = append(written, file)
-		startWriteback(file)
+		syncfs.StartWriteback(file, 0, 0)
 		if dir := filepath.Dir(file.Name()); !f.ordered && !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}

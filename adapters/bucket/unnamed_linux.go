@@ -73,8 +73,3 @@ func linkUnnamed(file *os.File, path string) error {
 	}
 	return nil
 }
-
-// startWriteback has the kernel write what is in a file, which a sync then waits for.
-func startWriteback(file *os.File) {
-	_ = unix.SyncFileRange(int(file.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE) // the sync tells what cannot be written
-}

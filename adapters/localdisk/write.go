@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"collab/adapters/syncfs"
 	"collab/domain/fault"
 	"collab/domain/mirror"
 )
@@ -67,7 +68,7 @@ func (d *Disk) Stage(ctx context.Context, name string, offset int64, r io.Reader
 	if _, err := io.CopyBuffer(sum, io.LimitReader(f, offset), buffer[:]); err != nil {
 		return staged, err
 	}
-	written, err := io.CopyBuffer(io.MultiWriter(f, sum), &contextReader{ctx, r}, buffer[:])
+	written, err := io.CopyBuffer(io.MultiWriter(syncfs.NewWriter(f, offset), sum), &contextReader{ctx, r}, buffer[:])
 	return mirror.Staged{Size: offset + written, Checksum: hex.EncodeToString(sum.Sum(nil))}, err
 }
 

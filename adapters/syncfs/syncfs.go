@@ -1,4 +1,4 @@
-// Package syncfs makes all of a file system durable by one call.
+// Package syncfs makes all of a file system durable by one call, and large files while they are written.
 package syncfs
 
 import "sync"

@@ -28,3 +28,20 @@ func Of(directory *os.File) *FileSystem {
 	}
 	return nil
 }
+
+// StartWriteback has the kernel write length bytes of a file from offset, 0: all from there, which a sync then waits
+// for.
+func StartWriteback(file *os.File, offset, length int64) {
+	_ = unix.SyncFileRange(int(file.Fd()), offset, length, unix.SYNC_FILE_RANGE_WRITE) // the sync tells what cannot be written
+}
+
+// waitForWriteback returns when the kernel has written length bytes of a file from offset. It does nothing where the
+// system does not have the call.
+func waitForWriteback(file *os.File, offset, length int64) error {
+	err := unix.SyncFileRange(int(file.Fd()), offset, length, unix.SYNC_FILE_RANGE_WAIT_BEFORE|unix.SYNC_FILE_RANGE_WRITE|unix.SYNC_FILE_RANGE_WAIT_AFTER)
+	switch err {
+	case nil, unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP, unix.EPERM:
+		return nil
+	}
+	return os.NewSyscallError("sync_file_range", err)
+}
