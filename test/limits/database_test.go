@@ -133,12 +133,14 @@ func (d *database) administer(t testing.TB, statements ...string) {
 	}
 }
 
+// copied copies a file and has the copy on the disk, so that no request waits until it is written.
 func copied(t testing.TB, from, to string) {
 	t.Helper()
 	in := must.Do(os.Open(from)).Or(t)
 	defer in.Close()
 	out := must.Do(os.Create(to)).Or(t)
 	must.Do(io.Copy(out, in)).Or(t)
+	must.NoError(t, out.Sync())
 	must.NoError(t, out.Close())
 }
 

@@ -162,7 +162,7 @@ func fill(t *testing.T, d *database) *largest {
 	}
 	f.multiply("objects", "id = '"+stored+"'", files, set{"id": f.id("0000000b"), "path": numbered("path"), "storage_key": numbered("storage_key"), "folded_key": numbered("folded_key"), "blob": "blob||i", "n": "1000 + i"})
 	f.multiply("changes", "record LIKE '%7777777777%'", files, set{"n": "1000 + i", "record": "replace(" + numbered("record") + ", '" + stored + "', CAST(" + f.id("0000000b") + " AS TEXT))"})
-	f.exec(fmt.Sprintf("UPDATE log_heads SET n = %d WHERE org_id = '%s'", 1000+files, w.ada.Org))
+	f.exec(fmt.Sprintf("UPDATE log_heads SET n = %[1]d, counted_n = %[1]d, shared_bytes = (SELECT SUM(size) FROM objects WHERE org_id = '%[2]s') WHERE org_id = '%[2]s'", 1000+files, w.ada.Org))
 	member := fmt.Sprintf(d.uuid, "00000001", "1 + i % 20000")
 	const day = 24 * 60 * 60 * 1000
 	f.multiply("usage_users", fmt.Sprint("unit = ", day), d.scaled(90, 15)*members, set{"user_id": member, "since": fmt.Sprintf("since + %d * (i / 20000 - 60)", day)})
