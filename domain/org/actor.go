@@ -27,20 +27,6 @@ func (a Actor) Epoch() int64 {
 	return a.Visibility.Epoch
 }
 
-// ErrEpochChanged means that an organisation is at another epoch than the actor.
-var ErrEpochChanged = fault.New(fault.Stale, "The organisation has changed meanwhile")
-
-// Mark is an organisation's epoch and the position of its log, read together.
-// Records that were read at a mark or later are current while the mark stays the same.
-type Mark struct {
-	Epoch int64 // incremented by every change of members, of what they see, and of the plan
-
-	// The position of the log of changes, which every change of a stored object is in:
-	// the log's epoch, and the number of the last entry, 0 for an empty log.
-	LogEpoch int64
-	LogN     int64
-}
-
 // CheckMember decides whether the actor acts in an organisation at all.
 func (a Actor) CheckMember() error {
 	if a.Org == "" {

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 
+	"collab/domain/fault"
 	"collab/domain/id"
 )
 
@@ -37,6 +38,20 @@ func NewStructure(teams []id.Team, workspaces iter.Seq2[id.Workspace, id.Team]) 
 
 // Bytes estimates how much memory the structure takes.
 func (s *Structure) Bytes() int { return 256 + 128*len(s.teams) + 160*len(s.workspaces) }
+
+// ErrEpochChanged means that an organisation is at another epoch than the actor.
+var ErrEpochChanged = fault.New(fault.Stale, "The organisation has changed meanwhile")
+
+// Mark is an organisation's epoch and the position of its log, read together.
+// Records that were read at a mark or later are current while the mark stays the same.
+type Mark struct {
+	Epoch int64 // incremented by every change of members, of what they see, and of the plan
+
+	// The position of the log of changes, which every change of a stored object is in:
+	// the log's epoch, and the number of the last entry, 0 for an empty log.
+	LogEpoch int64
+	LogN     int64
+}
 
 // Visibility is what a member can see of an organisation's teams and workspaces. It
 // is shared between requests and never changed. The zero value sees nothing.
