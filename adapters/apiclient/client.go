@@ -35,6 +35,9 @@ const (
 	answerWait  = 2 * time.Minute  // for the head of an answer, after the request was sent
 )
 
+// Prefix begins every path of the interface.
+const Prefix = "/api/v1"
+
 // Config says which server a client speaks to, and as whom.
 type Config struct {
 	Server    string // the server's address, scheme and host

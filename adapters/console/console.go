@@ -41,13 +41,6 @@ const (
 	operatorSignOutPath = prefix + "/operator/sign-out"
 )
 
-// The bridge maps paths below bridged to those below interfacePrefix.
-const (
-	bridged         = prefix + interfacePrefix
-	interfacePrefix = "/api/v1/"
-	adminPrefix     = interfacePrefix + "admin/" // what an operator's session is for
-)
-
 // accountHeader names the account of the page that sends a request, as access.Account does. A page
 // stays open when another tab switches the organisation or signs another person in, and the
 // browser sends the new session's cookie with what the page sends then.
@@ -87,14 +80,14 @@ func New(a *access.Access, publicURL string) (*Console, error) {
 	return c, nil
 }
 
-// Bridge returns a handler that passes requests below /console/api/v1 to the interface below
-// /api/v1, authenticated by the sessions of the cookies alone: that of a member, and below
-// /api/v1/admin that of an operator. Authorization, the operator's secret and cookies are removed.
+// Bridge returns a handler that passes requests below the console's path followed by root to the
+// interface's root, authenticated by the sessions of the cookies alone: that of a member, and below
+// /admin of the root that of an operator. Authorization, the operator's secret and cookies are removed.
 // It refuses what a page of this origin has not sent, and requests of a page of another account
 // than the member's session's, if they name theirs. Other requests are passed on unchanged.
-func (c *Console) Bridge(api http.Handler) http.Handler {
+func (c *Console) Bridge(root string, api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasPrefix(r.URL.EscapedPath(), bridged) {
+		if !strings.HasPrefix(r.URL.EscapedPath(), prefix+root+"/") {
 			api.ServeHTTP(w, r)
 			return
 		}
@@ -103,7 +96,7 @@ func (c *Console) Bridge(api http.Handler) http.Handler {
 		switch secret := c.secret(r); {
 		case !sameOrigin(r):
 			to.Path, to.RawPath = refusedPath, ""
-		case strings.HasPrefix(to.EscapedPath(), adminPrefix):
+		case strings.HasPrefix(to.EscapedPath(), root+"/admin/"):
 			if _, err := c.access.VerifyOperator(cookieValue(r, c.opCookie)); err == nil {
 				ctx = access.WithOperator(ctx)
 			}

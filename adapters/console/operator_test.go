@@ -68,7 +68,7 @@ func (s *consoleServer) bridged(path, token string, header http.Header) (got see
 	for name, values := range header {
 		r.Header[name] = values
 	}
-	s.Bridge(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	s.Bridge("/api/v1", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		got = seen{r.URL.EscapedPath(), access.ByOperator(r.Context()), r.Header}
 	})).ServeHTTP(httptest.NewRecorder(), r)
 	return got

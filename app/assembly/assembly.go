@@ -376,7 +376,7 @@ func newHandler(lc fx.Lifecycle, n handlerNeeds) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pages.Bridge(api), nil
+	return pages.Bridge(httpapi.Prefix, api), nil
 }
 
 // printAddresses writes the addresses of the server.

@@ -25,7 +25,7 @@ func (a *app) api() *cobra.Command {
 			path = "/" + path
 		}
 		if !strings.HasPrefix(path, "/api/") {
-			path = "/api/v1" + path
+			path = apiclient.Prefix + path
 		}
 		var body any
 		header := http.Header{}
@@ -76,7 +76,7 @@ func (a *app) api() *cobra.Command {
 		}
 		return a.printTree(tree)
 	})
-	c.Long = "api makes a request with the stored token and prints the answer. PATH begins at /api/v1.\n" +
+	c.Long = "api makes a request with the stored token and prints the answer. PATH begins at " + apiclient.Prefix + ".\n" +
 		"The method is GET, or POST with a body."
 	c.Example = "  collab api /tasks?limit=10 --jq '.[].title'\n  collab api /teams --field name=Sales"
 	c.Flags().StringVarP(&method, "method", "X", "", "method of the request")

@@ -139,7 +139,7 @@ func (a *app) tokenFromBrowser(ctx context.Context, server string, noBrowser boo
 	})
 	defer serve(handler, listeners...)()
 
-	address := server + "/api/v1/auth/cli-auth?" + url.Values{"port": {strconv.Itoa(port)}, "state": {state}}.Encode()
+	address := server + apiclient.Prefix + "/auth/cli-auth?" + url.Values{"port": {strconv.Itoa(port)}, "state": {state}}.Encode()
 	a.printErrf("Sign in with a browser at\n%s", address)
 	ctx, cancel := context.WithTimeoutCause(ctx, signInTimeout, errors.New("nobody has signed in"))
 	defer cancel()

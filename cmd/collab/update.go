@@ -102,7 +102,7 @@ func newerRelease(ctx context.Context, server, device string) (string, error) {
 	if runtime.GOARCH == "amd64" {
 		query.Set("arch", "x64")
 	}
-	answer, err := client.Do(ctx, "GET", "/api/v1/updates/check?"+query.Encode(), nil, nil)
+	answer, err := client.Do(ctx, "GET", apiclient.Prefix+"/updates/check?"+query.Encode(), nil, nil)
 	if err != nil {
 		return "", err
 	}
