@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"collab/adapters/outbound"
 	"collab/domain/fault"
 	"collab/ports"
 )
@@ -107,9 +108,8 @@ func open(ctx context.Context, address string, timeout time.Duration) (*Bucket, 
 	case "s3":
 		o.store, err = openS3(u.Host, u.Query())
 	case "azblob":
-		transport := http.DefaultTransport.(*http.Transport).Clone()
-		transport.DisableCompression = true // an object with a Content-Encoding is read as it is stored
-		o.store, err = openAzure(u.Host, u.Query(), transport)
+		// It reads an object with a Content-Encoding as it is stored.
+		o.store, err = openAzure(u.Host, u.Query(), outbound.NewConfigured(stepTimeout).Transport.(*http.Transport))
 	}
 	if err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ type Servers struct {
 	sdk     *sdk.Client
 }
 
-// NewServers returns Servers that use the client. Blocked reports whether an error of the
+// NewServers returns Servers that use the client, which has a transport. Blocked reports whether an error of the
 // client refuses the address. The client must allow responses of MaxAnswers bytes; timeouts
 // are set here.
 func NewServers(client *http.Client, blocked func(error) bool) *Servers {

@@ -115,11 +115,7 @@ func (x *exchange) send(r *http.Request) (*http.Response, error) {
 	end := func() { stop(); cancel() }
 	sent := r.Clone(ctx)
 	maps.Copy(sent.Header, x.headers)
-	next := x.guarded.Transport
-	if next == nil {
-		next = http.DefaultTransport
-	}
-	resp, err := next.RoundTrip(sent)
+	resp, err := x.guarded.Transport.RoundTrip(sent)
 	if err != nil {
 		end()
 		return nil, err

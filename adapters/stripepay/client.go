@@ -49,9 +49,6 @@ func client(c *http.Client) *http.Client {
 		c = outbound.NewConfigured(connectLimit)
 	}
 	own := *c
-	if own.Transport == nil {
-		own.Transport = http.DefaultTransport
-	}
 	own.Transport = transport{own.Transport}
 	if own.Timeout == 0 {
 		own.Timeout = attemptLimit

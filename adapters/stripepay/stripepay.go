@@ -41,7 +41,7 @@ type Options struct {
 	Prices     map[plan.Plan]string // ids of prices
 	SuccessURL string               // redirected to after a payment, with the session's id in the query
 	CancelURL  string               // redirected to without a payment
-	Client     *http.Client         // nil: a new one
+	Client     *http.Client         // with a transport; nil: a new one
 	Log        *slog.Logger         // nil: none
 }
 

@@ -6,18 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"collab/adapters/apiclient"
 	"collab/adapters/mcp"
+	"collab/adapters/outbound"
 	"collab/domain/connector"
 )
 
 const (
-	maxResult = 100_000 // bytes of a tool's result that the model is given
-	maxAsked  = 200     // characters of each end of an argument that a person is shown
+	connectTimeout = 30 * time.Second // of a connector's server
+	maxResult      = 100_000          // bytes of a tool's result that the model is given
+	maxAsked       = 200              // characters of each end of an argument that a person is shown
 )
 
 // toolbox has the tools that a model may call. They are those of connectors, and this program calls
@@ -96,8 +98,7 @@ func (t *toolbox) add(ctx context.Context, client *apiclient.Client, c apiclient
 		}
 		access.Entries = string(entries)
 	}
-	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	session, err := mcp.NewServers(&http.Client{CheckRedirect: stay}, func(error) bool { return false }).Open(ctx, access)
+	session, err := mcp.NewServers(outbound.NewConfigured(connectTimeout), func(error) bool { return false }).Open(ctx, access)
 	if err != nil {
 		return err
 	}
