@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 
@@ -102,23 +103,20 @@ func newBudgets(b limit.Budgets) *budgets {
 
 // instrumentBudgets makes the instruments of the budgets.
 func (a *api) instrumentBudgets() error {
-	used, err := a.Meter.Int64ObservableUpDownCounter("collab.budget.used",
-		metric.WithUnit("By"), metric.WithDescription("Bytes that requests hold of a budget."))
-	if err != nil {
-		return err
-	}
-	refusals, err := a.Meter.Int64ObservableCounter("collab.budget.refusals",
-		metric.WithUnit("{refusal}"), metric.WithDescription("Times that a budget did not have what a request needed."))
-	if err != nil {
-		return err
-	}
-	_, err = a.Meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		for name, b := range a.budgetsByName() {
-			of := metric.WithAttributes(attribute.String("budget", name))
-			o.ObserveInt64(used, b.Used(), of)
-			o.ObserveInt64(refusals, b.Refusals(), of)
+	_, used := a.Meter.Int64ObservableUpDownCounter("collab.budget.used", metric.WithUnit("By"),
+		metric.WithDescription("Bytes that requests hold of a budget."), observe("budget", a.budgetsByName, (*limit.Budget).Used))
+	_, refusals := a.Meter.Int64ObservableCounter("collab.budget.refusals", metric.WithUnit("{refusal}"),
+		metric.WithDescription("Times that a budget did not have what a request needed."),
+		observe("budget", a.budgetsByName, (*limit.Budget).Refusals))
+	return errors.Join(used, refusals)
+}
+
+// observe has an instrument observe a value of each of the things, whose name is an attribute.
+func observe[T any](attributeName string, things func() map[string]T, value func(T) int64) metric.Int64ObservableOption {
+	return metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+		for name, thing := range things() {
+			o.Observe(value(thing), metric.WithAttributes(attribute.String(attributeName, name)))
 		}
 		return nil
-	}, used, refusals)
-	return err
+	})
 }

@@ -2,10 +2,10 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"collab/adapters/httpapi/limit"
@@ -104,32 +104,16 @@ func (a *api) enterWebhook(c *call) webhooks.Enter {
 
 // instrumentShares makes the instruments of the shares.
 func (a *api) instrumentShares() error {
-	if a.shares.kinds() == nil {
-		return nil
+	figure := func(of func(limit.SharesFigures) int64) metric.Int64ObservableOption {
+		return observe("kind", a.shares.kinds, func(s *limit.Shares) int64 { return of(s.Figures()) })
 	}
-	used, err := a.Meter.Int64ObservableUpDownCounter("collab.share.used",
-		metric.WithUnit("{place}"), metric.WithDescription("Places that are taken, by kind of work."))
-	if err != nil {
-		return err
-	}
-	waiting, err := a.Meter.Int64ObservableUpDownCounter("collab.share.waiting",
-		metric.WithUnit("{request}"), metric.WithDescription("Requests that wait because their organisation has its share or no place is free."))
-	if err != nil {
-		return err
-	}
-	refusals, err := a.Meter.Int64ObservableCounter("collab.share.refusals",
-		metric.WithUnit("{refusal}"), metric.WithDescription("Requests refused because their organisation had its share or no place was free for too long."))
-	if err != nil {
-		return err
-	}
-	_, err = a.Meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		for kind, s := range a.shares.kinds() {
-			of, f := metric.WithAttributes(attribute.String("kind", kind)), s.Figures()
-			o.ObserveInt64(used, f.Used, of)
-			o.ObserveInt64(waiting, f.Waiting, of)
-			o.ObserveInt64(refusals, f.Refusals, of)
-		}
-		return nil
-	}, used, waiting, refusals)
-	return err
+	_, used := a.Meter.Int64ObservableUpDownCounter("collab.share.used", metric.WithUnit("{place}"),
+		metric.WithDescription("Places that are taken, by kind of work."), figure(func(f limit.SharesFigures) int64 { return f.Used }))
+	_, waiting := a.Meter.Int64ObservableUpDownCounter("collab.share.waiting", metric.WithUnit("{request}"),
+		metric.WithDescription("Requests that wait because their organisation has its share or no place is free."),
+		figure(func(f limit.SharesFigures) int64 { return f.Waiting }))
+	_, refusals := a.Meter.Int64ObservableCounter("collab.share.refusals", metric.WithUnit("{refusal}"),
+		metric.WithDescription("Requests refused because their organisation had its share or no place was free for too long."),
+		figure(func(f limit.SharesFigures) int64 { return f.Refusals }))
+	return errors.Join(used, waiting, refusals)
 }
