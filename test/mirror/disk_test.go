@@ -25,6 +25,7 @@ import (
 
 // file is a file of a virtual disk.
 type file struct {
+	kind          mirror.EntryKind // File, Symlink or Special
 	content       string
 	changed, made int64 // modification time and time of the inode's change, in nanoseconds
 	inode         uint64
@@ -54,11 +55,15 @@ type disk struct {
 	absent      map[string]bool // names that the client has found to have no file, in this round
 	identity    string
 	gone        bool
+	rules       *mirror.Rules // that were read last
 
 	// before is called with each call of the client, and may fail it; half says that the call is
 	// to be done in part, as far as it can be.
-	before func(call string) (half bool, err error)
-	placed func(content string) // by the client, under a new name or in a file's place
+	before  func(call string) (half bool, err error)
+	placed  func(content string) // by the client, under a new name or in a file's place
+	alters  func(path string)    // is called before the client changes what a path has
+	trashes func(e mirror.Entry) // is called before the client removes a file
+	ruled   func()               // is called when the client reads the rules
 }
 
 var (
@@ -69,7 +74,7 @@ var (
 func newDisk(now func() time.Time) *disk {
 	d := &disk{
 		steady: now, trash: map[string]bool{}, absent: map[string]bool{}, files: map[string]*file{}, directories: map[string]bool{}, staged: map[string]string{}, identity: "root", inodes: true, grain: 1,
-		wait: func(time.Duration) {}, before: func(string) (bool, error) { return false, nil }, placed: func(string) {},
+		wait: func(time.Duration) {}, before: func(string) (bool, error) { return false, nil }, placed: func(string) {}, alters: func(string) {}, trashes: func(mirror.Entry) {}, ruled: func() {},
 	}
 	d.now = func() time.Time { return now().Add(d.skew) }
 	return d
@@ -273,6 +278,8 @@ func (d *disk) current(e mirror.Entry) (*file, error) {
 	switch {
 	case f == nil:
 		return nil, fault.Missing("File")
+	case f.kind != mirror.File:
+		return nil, fault.New(fault.Conflict, "%s is no file any more", e.Name)
 	case d.facts(f) != e.Facts:
 		return nil, fault.New(fault.Conflict, "%s has changed", e.Name)
 	}
@@ -284,6 +291,7 @@ func (d *disk) write(p, content string) bool {
 	if name, ok := find(d, d.files, p); ok {
 		d.changes(name)
 		d.touch(d.files[name], content)
+		d.files[name].kind = mirror.File
 		return true
 	}
 	name := d.target(p)
@@ -361,18 +369,31 @@ func (d *disk) Root(context.Context) (mirror.Root, error) {
 }
 
 func (d *disk) Rules(context.Context) (mirror.Rules, error) {
-	var patterns []string
-	if f := d.files[".collabignore"]; f != nil {
-		patterns = strings.Fields(f.content)
+	rules := d.present()
+	d.rules = &rules
+	d.ruled()
+	return rules, nil
+}
+
+// present returns the rules as the file of patterns says now.
+func (d *disk) present() mirror.Rules {
+	if f := d.files[mirror.IgnoreFile]; f != nil && f.kind == mirror.File {
+		return rulesOf(f.content)
 	}
+	return rulesOf("")
+}
+
+// rulesOf returns the rules that follow from patterns, one a line.
+func rulesOf(text string) mirror.Rules {
+	patterns := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return line == "" || line[0] == '#' })
 	return mirror.Rules{
-		Hash: checksum(strings.Join(patterns, "\n")),
+		Hash: checksum(text),
 		Ignored: func(p string) bool {
 			if junk(p) {
 				return true
 			}
 			ignored := false
-			for i, segments := 1, strings.Split(p, "/"); i <= len(segments); i++ {
+			for i, segments := 1, strings.Split(p, "/"); i <= len(segments) && len(patterns) > 0; i++ {
 				inner := i < len(segments)
 				for _, pattern := range patterns {
 					pattern, keep := strings.CutPrefix(pattern, "!")
@@ -388,7 +409,7 @@ func (d *disk) Rules(context.Context) (mirror.Rules, error) {
 			return ignored
 		},
 		Refused: func(string) string { return "" },
-	}, nil
+	}
 }
 
 func (d *disk) Scan(ctx context.Context, scope mirror.Scope, known func(string) (mirror.Facts, string, bool), each func(mirror.Entry) error) error {
@@ -398,14 +419,17 @@ func (d *disk) Scan(ctx context.Context, scope mirror.Scope, known func(string) 
 	if d.gone {
 		return fault.Missing("Directory")
 	}
-	rules, _ := d.Rules(ctx)
+	if d.rules == nil {
+		_, _ = d.Rules(ctx)
+	}
+	rules := d.rules
 	in := func(p string) bool {
 		return slices.ContainsFunc(scope.Trees, func(tree string) bool { return tree == "" || strings.HasPrefix(p, tree+"/") }) ||
 			slices.Contains(scope.Directories, strings.TrimPrefix(path.Dir("/"+p), "/"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.directories)) {
 		p := norm.NFC.String(name)
-		if in(p) && !rules.Ignored(p) && !rules.Ignored(p+"/x") {
+		if in(p) && !rules.Ignored(p) && !rules.Ignored(p+"/\x00") {
 			if err := each(mirror.Entry{Path: p, Name: name, Kind: mirror.Directory}); err != nil {
 				return err
 			}
@@ -414,6 +438,12 @@ func (d *disk) Scan(ctx context.Context, scope mirror.Scope, known func(string) 
 	for _, name := range slices.Sorted(maps.Keys(d.files)) {
 		f, e := d.files[name], d.entry(name)
 		if !in(e.Path) || rules.Ignored(e.Path) {
+			continue
+		}
+		if e.Kind = f.kind; f.kind != mirror.File {
+			if err := each(e); err != nil {
+				return err
+			}
 			continue
 		}
 		facts, sum, ok := known(name)
@@ -519,6 +549,7 @@ func (d *disk) place(name, p string, target *mirror.Entry) (mirror.Entry, error)
 	if err != nil && !half {
 		return mirror.Entry{}, err
 	}
+	d.alters(p)
 	content, ok := d.staged[name]
 	if !ok {
 		return mirror.Entry{}, fault.Missing("Staged content")
@@ -562,6 +593,8 @@ func (d *disk) Rename(_ context.Context, e mirror.Entry, p string) (mirror.Entry
 		return mirror.Entry{}, err
 	}
 	if e.Kind == mirror.File {
+		d.alters(e.Path)
+		d.alters(p)
 		if _, err := d.current(e); err != nil {
 			return mirror.Entry{}, err
 		}
@@ -591,6 +624,7 @@ func (d *disk) Trash(_ context.Context, e mirror.Entry) error {
 	if err != nil && !half {
 		return err
 	}
+	d.trashes(e)
 	_, changed := d.current(e)
 	if changed = cmp.Or(changed, d.busy(e.Name)); changed != nil {
 		return changed

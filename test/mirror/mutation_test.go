@@ -71,6 +71,29 @@ var mutations = map[string]func(*client.Options){
 		p.Steps = slices.DeleteFunc(p.Steps, func(s mirror.Step) bool { return s.Action == mirror.Upload && mirror.IsConflict(s.Path) })
 	}),
 	"no guard looks at an emptied directory": planned(func(p *mirror.Plan) { p.Emptied = false }),
+	"no guard looks at deletions":            planned(func(p *mirror.Plan) { p.Deletions = 0 }),
+	"patterns are not applied to what the server has": func(o *client.Options) {
+		o.Plan = func(in mirror.Input) mirror.Plan {
+			in.Rules.Ignored = func(string) bool { return false }
+			return mirror.MakePlan(in)
+		}
+	},
+	"what is no file is not listed": func(o *client.Options) {
+		o.Disk = scanned{o.Disk, func(e *mirror.Entry) bool { return e.Kind == mirror.File || e.Kind == mirror.Directory }}
+	},
+	"symbolic links are followed": func(o *client.Options) {
+		d := o.Disk.(*disk)
+		o.Disk = followed{scanned{d, func(e *mirror.Entry) bool {
+			if e.Kind == mirror.Symlink {
+				e.Kind, e.Checksum = mirror.File, checksum(d.files[e.Name].content)
+			}
+			return true
+		}}, d}
+	},
+	"what is no file is replaced": func(o *client.Options) {
+		o.Disk = scanned{o.Disk, func(e *mirror.Entry) bool { return e.Kind == mirror.File || e.Kind == mirror.Directory }}
+		o.DiskWriter = replacingDisk{o.DiskWriter, o.DiskWriter.(*disk)}
+	},
 	"files are not looked at again before they are replaced, moved or removed": func(o *client.Options) {
 		o.DiskWriter = blindDisk{o.DiskWriter, o.DiskWriter.(*disk)}
 	},
@@ -202,6 +225,47 @@ func (d newerDisk) Scan(ctx context.Context, scope mirror.Scope, known func(stri
 		}
 		return each(e)
 	})
+}
+
+// scanned is a disk whose entries are altered, or left out.
+type scanned struct {
+	ports.Disk
+	alter func(*mirror.Entry) bool
+}
+
+func (d scanned) Scan(ctx context.Context, scope mirror.Scope, known func(string) (mirror.Facts, string, bool), each func(mirror.Entry) error) error {
+	return d.Disk.Scan(ctx, scope, known, func(e mirror.Entry) error {
+		if !d.alter(&e) {
+			return nil
+		}
+		return each(e)
+	})
+}
+
+// followed is a disk that opens what symbolic links lead to.
+type followed struct {
+	ports.Disk
+	disk *disk
+}
+
+func (d followed) Open(ctx context.Context, e mirror.Entry) (io.ReadCloser, error) {
+	if f := d.disk.files[e.Name]; f != nil && f.kind == mirror.Symlink {
+		return io.NopCloser(strings.NewReader(f.content)), nil
+	}
+	return d.Disk.Open(ctx, e)
+}
+
+// replacingDisk is a disk that replaces what is no file.
+type replacingDisk struct {
+	ports.DiskWriter
+	disk *disk
+}
+
+func (d replacingDisk) Place(ctx context.Context, contents ...mirror.Placement) []mirror.Placed {
+	for _, c := range contents {
+		maps.DeleteFunc(d.disk.files, func(name string, f *file) bool { return d.disk.same(name, c.Path) && f.kind != mirror.File })
+	}
+	return d.DiskWriter.Place(ctx, contents...)
 }
 
 type blindDisk struct {

@@ -35,9 +35,9 @@ type remote struct {
 	before func(call string) (lost bool, err error)
 	// delay gets changes whose answers are lost, to make them later; they are made at once if it is nil.
 	delay    func(change func())
-	sends    func(checksum string) // is called before an upload or a move; nil for nobody
-	deletes  func(of id.Object)    // is called before a deletion; nil for nobody
-	deleted  []mirror.Record       // by a client, of which the id and the version are known
+	sends    func(path, checksum string) // is called before an upload or a move; nil for nobody
+	deletes  func(of id.Object)          // is called before a deletion; nil for nobody
+	deleted  []mirror.Record             // by a client, of which the id and the version are known
 	requests atomic.Int64
 	readOnly bool
 }
@@ -234,9 +234,9 @@ func change[T any](r *remote, call string, do func(lost bool) (T, error)) (T, er
 	return made, err
 }
 
-func (r *remote) sending(checksum string) {
+func (r *remote) sending(path, checksum string) {
 	if r.sends != nil {
-		r.sends(checksum)
+		r.sends(path, checksum)
 	}
 }
 
@@ -245,7 +245,7 @@ func (r *remote) Create(ctx context.Context, path, checksum string, size int64, 
 	if err != nil {
 		return mirror.Record{}, err
 	}
-	r.sending(checksum)
+	r.sending(path, checksum)
 	return change(r, "create", func(bool) (mirror.Record, error) {
 		return r.create(ctx, path, bytes.NewReader(received), size, checksum)
 	})
@@ -256,7 +256,7 @@ func (r *remote) Replace(ctx context.Context, of mirror.Record, checksum string,
 	if err != nil {
 		return mirror.Record{}, err
 	}
-	r.sending(checksum)
+	r.sending(of.Path, checksum)
 	return change(r, "replace", func(bool) (mirror.Record, error) {
 		return r.replace(ctx, of, bytes.NewReader(received), size, checksum)
 	})
@@ -312,14 +312,14 @@ func (s *server) restore(ctx context.Context, of mirror.Record, path string) (mi
 }
 
 func (r *remote) Move(ctx context.Context, of mirror.Record, path string) (mirror.Record, error) {
-	r.sending(of.Checksum)
+	r.sending(path, of.Checksum)
 	return change(r, "move", func(bool) (mirror.Record, error) { return r.move(ctx, of, path) })
 }
 
 func (r *remote) MoveDirectory(ctx context.Context, from, to string) error {
 	_, err := r.list(ctx, func(record mirror.Record) error {
 		if strings.HasPrefix(record.Path, from+"/") {
-			r.sending(record.Checksum)
+			r.sending(record.Path, record.Checksum)
 		}
 		return nil
 	})
@@ -338,9 +338,11 @@ func (r *remote) MoveDirectory(ctx context.Context, from, to string) error {
 
 func (r *remote) Batch(ctx context.Context, writes []mirror.Write) ([]mirror.Result, error) {
 	for _, w := range writes {
-		if r.sending(w.Checksum); w.Delete {
+		if w.Delete {
 			r.deleting(w.ID)
+			continue
 		}
+		r.sending(w.Path, w.Checksum)
 	}
 	return change(r, "batch", func(lost bool) (results []mirror.Result, err error) {
 		for i, w := range writes {

@@ -46,12 +46,19 @@ var kinds = []struct {
 	{"late", 4}, {"power", 4}, {"hold", 3}, {"clock", 2}, {"equal", 1}, {"return", 2}, {"replace", 1},
 }
 
+// themes are events of which some cases have several more, wherever they happen to be.
+var themes = [][]string{{"patterns"}, {"odd"}, {"patterns", "odd"}}
+
+// patterns are texts of ignored files, of which the cases with such a theme have two.
+var patterns = []string{"b.txt\ne/", "x", "*.txt\n!b.txt", "d", "[ae]*\ny", "D/\nf.txt", "*"}
+
 // scenario is a case: how many devices there are, how they behave, and what happens.
 type scenario struct {
 	seed    uint64
 	devices int
 	single  bool // one device writes, and nobody else
 	ops     []op
+	ignores []string // what users write as patterns of ignored files
 }
 
 func newScenario(seed uint64) scenario {
@@ -79,6 +86,14 @@ func newScenario(seed uint64) scenario {
 				s.ops = append(s.ops, o)
 				break
 			}
+		}
+	}
+	random = rand.New(rand.NewPCG(seed, 13)) // so that other themes do not change what is above
+	if theme := pick(themes, random.IntN(60)); !s.single && random.IntN(5) < 2 {
+		s.ignores = []string{pick(patterns, random.IntN(70)), pick(patterns, random.IntN(70))}
+		for range 2 + random.IntN(5) {
+			o := op{pick(theme, random.IntN(60)), random.IntN(s.devices), random.IntN(1 << 16), random.IntN(1 << 16), random.IntN(40)}
+			s.ops = slices.Insert(s.ops, random.IntN(len(s.ops)+1), o)
 		}
 	}
 	return s
@@ -110,6 +125,8 @@ type device struct {
 	failing int
 	// transfers are the requests that do not read changes.
 	transfers int
+	accepting bool // its user has accepted the first plan of the present round
+	plans     int  // of the present round
 	// unstored are the contents, by checksum, that were sent or received and are not stored as agreed.
 	unstored map[string]bool
 }
@@ -138,6 +155,7 @@ type world struct {
 	ledger   map[string]string // by content: empty, or why it may be gone
 	back     map[string]bool   // contents that may come back: somebody moved them
 	unstored map[string]bool   // contents, by checksum, that were unstored when a process was killed
+	nofiles  map[string]bool   // contents, by checksum, of what is no file
 	rivals   int               // edits at paths to which such a content was yet to come back from the server
 	restored bool              // the server was
 	calls    int
@@ -159,15 +177,26 @@ func (w *world) log(format string, args ...any) {
 
 func (w *world) now() time.Time { return w.server.core.Clock.Now() }
 
-// content returns a new content; all differ, and some have one length.
-func (w *world) content() string {
+// content returns a new content for a path; all differ, and some have one length. That of IgnoreFile has patterns.
+func (w *world) content(path string) string {
 	w.contents++
 	c := fmt.Sprintf("content %03d", w.contents)
 	if w.contents%3 == 0 {
 		c += strings.Repeat(".", w.contents%40)
 	}
-	w.ledger[c] = ""
+	if path == mirror.IgnoreFile && len(w.s.ignores) > 0 {
+		c = "# " + c + "\n" + pick(w.s.ignores, w.contents)
+	}
+	w.ledger[c], w.back[c] = "", w.ignorable(path)
 	return c
+}
+
+// ignorable reports whether a path matches patterns that the users of the case may write. A deletion of such
+// a file is not followed while one of them ignores it.
+func (w *world) ignorable(path string) bool {
+	return slices.ContainsFunc(w.s.ignores, func(text string) bool {
+		return rulesOf(mirror.KeyOf(strings.ReplaceAll(text, "!", "#"))).Ignored(mirror.KeyOf(path))
+	})
 }
 
 // gone says that a content may be nowhere, as somebody has knowingly replaced or removed it.
@@ -189,7 +218,7 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 	}
 	core.VersionRetention[plan.None] = object.Retention{Days: 36_500, Versions: 1000}
 	w := &world{
-		t: ctx, s: s, server: &server{core: core, actor: actor}, random: rand.New(rand.NewPCG(s.seed, 11)), ledger: map[string]string{}, back: map[string]bool{}, unstored: map[string]bool{}, mutate: mutate,
+		t: ctx, s: s, server: &server{core: core, actor: actor}, random: rand.New(rand.NewPCG(s.seed, 11)), ledger: map[string]string{}, back: map[string]bool{}, unstored: map[string]bool{}, nofiles: map[string]bool{}, mutate: mutate,
 	}
 	w.ledger[""], w.back[""] = "what a power failure leaves of a file", true
 	for i := range s.devices {
@@ -197,7 +226,22 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 		platforms[[]string{"linux", "insensitive", "darwin", "windows"}[(int(s.seed)+i)%4]](d.disk)
 		d.disk.wait = func(d time.Duration) { core.Clock.Advance(d) }
 		d.remote = &remote{server: w.server, batches: []int{0, 4}[(int(s.seed)+i)/2%2]}
-		d.remote.sends = func(checksum string) { d.unstored[checksum] = true }
+		d.remote.sends = func(path, checksum string) {
+			d.unstored[checksum] = true
+			w.follows(d, path)
+			if w.nofiles[checksum] {
+				w.failf("%s: what is no file is sent as %s", d.name, path)
+			}
+		}
+		d.disk.alters = func(path string) { w.follows(d, path) }
+		d.disk.trashes = func(e mirror.Entry) {
+			w.follows(d, e.Path)
+			w.guards(d, e.Path)
+			if d.state.rows[mirror.KeyOf(e.Path)].Missing && !d.accepted() {
+				w.failf("%s: %s is to be removed, and nobody knows that it was deleted", d.name, e.Path)
+			}
+		}
+		d.disk.ruled = func() { d.plans++ }
 		d.remote.deletes = func(of id.Object) { w.looked(d, of) }
 		d.remote.delay = func(change func()) {
 			if d.late == 0 {
@@ -284,6 +328,8 @@ func (w *world) looked(d *device, of id.Object) {
 		if r.Remote == nil || r.Remote.ID != of || r.Synced == nil {
 			continue
 		}
+		w.follows(d, r.Remote.Path)
+		w.guards(d, r.Remote.Path)
 		name := r.Synced.Name
 		if r.Local != nil {
 			name = r.Local.Name
@@ -291,6 +337,23 @@ func (w *world) looked(d *device, of id.Object) {
 		if d.disk.files[name] != nil && !d.disk.absent[name] {
 			w.failf("%s: the server's %s is to be deleted, and the file is there", d.name, r.Remote.Path)
 		}
+	}
+}
+
+// follows checks that a device does not ignore a path that it is about to change on either side.
+func (w *world) follows(d *device, path string) {
+	if d.disk.rules.Ignored(path) && !mirror.IsConflict(path) || mirror.IsState(path) { // a copy's name may match patterns
+		w.failf("%s: %s is to be changed, and is ignored", d.name, path)
+	}
+}
+
+// accepted reports whether the user of a device has accepted the deletions of the present plan.
+func (d *device) accepted() bool { return d.accepting && d.plans <= 1 }
+
+// guards checks that no guard stands before a deletion that a device is about to make.
+func (w *world) guards(d *device, path string) {
+	if b := d.state.binding; b.Ignore != "" && b.Ignore != d.disk.rules.Hash && !d.accepted() {
+		w.failf("%s: %s is to be deleted, and nobody has accepted that after the patterns of ignored files changed", d.name, path)
 	}
 }
 
@@ -368,14 +431,22 @@ func (w *world) calm() {
 func (w *world) round(d *device) (client.Outcome, error) {
 	d.calls = 0
 	clear(d.disk.absent)
+	d.plans = 0
 	d.client.Changed(mirror.Everything()) // a watcher would say which part
 	out, err := d.client.Round(w.t)
+	d.accepting = false
 	clear(d.at)
 	w.log("%s round: %d done, guard %q, %v", d.name, out.Done, out.Guard, err)
 	if d.killed {
 		w.start(d)
 	}
 	return out, err
+}
+
+// accept has a device's user accept what the next round does first.
+func (d *device) accept() {
+	d.accepting = true
+	d.client.AcceptDeletions()
 }
 
 func (d *device) names() []string {
@@ -466,7 +537,7 @@ func (w *world) write(d *device, p string) {
 	if r := d.state.rows[mirror.KeyOf(p)]; f == nil && r.Synced == nil && r.Remote != nil && w.unstored[r.Remote.Checksum] {
 		w.rivals++ // the file before was set aside, and the server's has not come
 	}
-	c := w.content()
+	c := w.content(p)
 	if !d.disk.write(p, c) {
 		w.gone(c, "never written")
 	}
@@ -516,6 +587,7 @@ func (w *world) user(d *device, o op) {
 		}
 		ok := d.disk.move(from, to)
 		d.disk.prune(from)
+		w.shield(d)
 		w.log("%s renames %s to %s: %v", d.name, from, to, ok)
 	}
 }
@@ -623,6 +695,25 @@ func (w *world) do(o op) {
 		d.forbids, d.remote.readOnly = 1+o.call%4, o.b%2 == 0
 		_, _ = w.round(d)
 		d.remote.readOnly = false
+	case "patterns": // users write patterns of ignored files, and remove them
+		switch f := d.disk.files[mirror.IgnoreFile]; {
+		case o.b%4 == 0:
+			for _, r := range w.records() {
+				if r.Path == mirror.IgnoreFile {
+					w.serverReplaces(r)
+					return
+				}
+			}
+			w.serverCreates(mirror.IgnoreFile)
+		case o.b%4 == 1 && f != nil && d.disk.busy(mirror.IgnoreFile) == nil:
+			w.gone(f.content, "removed on "+d.name)
+			d.disk.remove(mirror.IgnoreFile)
+			w.log("%s removes the patterns", d.name)
+		default:
+			w.write(d, mirror.IgnoreFile)
+		}
+	case "odd":
+		w.odd(d, o)
 	case "hours":
 		w.server.core.Clock.Advance(time.Duration(o.a%20) * time.Hour)
 	case "weeks":
@@ -668,7 +759,7 @@ func (w *world) do(o op) {
 		d.disk.unsynced = nil // a power failure does not bring back what the directory before it had
 		w.log("%s has a copy of its directory without %s", d.name, name)
 		before, trashed := w.records(), len(d.disk.trash)
-		d.client.AcceptDeletions()
+		d.accept()
 		_, _ = w.round(d)
 		if after := w.records(); len(after) < len(before) || len(d.disk.trash) > trashed {
 			w.failf("%s has %d more files in its trash, and the server %d of %d, after its directory was replaced", d.name, len(d.disk.trash)-trashed, len(after), len(before))
@@ -720,6 +811,79 @@ func (w *world) do(o op) {
 	}
 }
 
+// odd has something appear that is left alone: what is no file or has a name that some systems cannot have, or on
+// the server a file with the name of a client's own.
+func (w *world) odd(d *device, o op) {
+	switch o.b % 4 {
+	case 0:
+		w.serverCreates(pick([]string{".collab/x", ".Collab/state.db", "d/.collab/x"}, o.a))
+	case 1:
+		w.write(d, pick([]string{"a:b", "d/CON", "e/x.", "f /x", "con.txt"}, o.a))
+	default:
+		p, ok := w.writable(d, pick(paths, o.a))
+		if !ok || d.disk.busy(p) != nil {
+			return
+		}
+		if f := d.disk.files[p]; f != nil {
+			w.gone(f.content, "overwritten on "+d.name)
+			d.disk.remove(p)
+		}
+		c := w.content(p)
+		if !d.disk.write(p, c) {
+			w.gone(c, "never written")
+			return
+		}
+		d.file(p).kind = []mirror.EntryKind{mirror.Symlink, mirror.Special}[o.b/4%2]
+		d.disk.unsynced = slices.DeleteFunc(d.disk.unsynced, func(u unsynced) bool { return mirror.KeyOf(u.name) == mirror.KeyOf(p) })
+		w.nofiles[checksum(c)] = true
+		w.log("%s has %q at %s, which is no file", d.name, c, p)
+	}
+	w.shield(d)
+}
+
+// isOdd reports whether what a name has is no file, or the name is one that some systems cannot have.
+func (d *device) isOdd(name string) bool {
+	_, err := object.ParsePath("path", name)
+	return d.disk.files[name].kind != mirror.File || err != nil
+}
+
+// shield lets contents come back whose deletion is not followed as something is in their place that is left alone.
+func (w *world) shield(d *device) {
+	for name := range d.disk.files {
+		if !d.isOdd(name) {
+			continue
+		}
+		for key, r := range d.state.rows {
+			if at := mirror.KeyOf(name); r.Synced != nil && (key == at || strings.HasPrefix(key, at+"/")) {
+				for c := range w.ledger {
+					w.back[c] = w.back[c] || checksum(c) == r.Synced.Checksum
+				}
+			}
+		}
+	}
+}
+
+// left returns which keys a device leaves alone: those of what is odd or ignored, what is below it, and files
+// in the places of directories that have it.
+func (w *world) left(d *device) func(key string) bool {
+	rules, at, above := d.disk.present(), map[string]bool{}, map[string]bool{}
+	for name := range d.disk.files {
+		if d.isOdd(name) || rules.Ignored(norm.NFC.String(name)) {
+			at[mirror.KeyOf(name)] = true
+			for _, directory := range object.Ancestors(mirror.KeyOf(name)) {
+				above[directory] = true
+			}
+		}
+	}
+	ignored := map[string]bool{}
+	for key, r := range d.state.rows {
+		ignored[key] = r.Synced != nil && rules.Ignored(r.Synced.Name) || r.Remote != nil && rules.Ignored(r.Remote.Path)
+	}
+	return func(key string) bool {
+		return at[key] || above[key] || ignored[key] || mirror.IsState(key) || slices.ContainsFunc(object.Ancestors(key), func(directory string) bool { return at[directory] })
+	}
+}
+
 // equalEdits has all devices, when they agree on a file, make the same edit of it. Each then does a
 // round, some without an answer. No device may take another's edit for a rival of its own.
 func (w *world) equalEdits(o op) {
@@ -751,7 +915,7 @@ func (w *world) equalEdits(o op) {
 			return
 		}
 	}
-	c := w.content()
+	c := w.content(p)
 	w.log("all write %q to %s", c, p)
 	for i, d := range w.devices {
 		if f := d.disk.files[names[i]]; f != nil {
@@ -775,7 +939,7 @@ func (w *world) equalEdits(o op) {
 
 // serverCreates has another client make a file, if the path is free.
 func (w *world) serverCreates(path string) {
-	c := w.content()
+	c := w.content(path)
 	_, err := w.server.create(w.t, path, strings.NewReader(c), int64(len(c)), "")
 	if err != nil {
 		w.gone(c, "refused")
@@ -785,7 +949,7 @@ func (w *world) serverCreates(path string) {
 
 // serverReplaces has another client replace a file.
 func (w *world) serverReplaces(r mirror.Record) {
-	c := w.content()
+	c := w.content(r.Path)
 	if _, err := w.server.replace(w.t, r, strings.NewReader(c), int64(len(c)), ""); err != nil {
 		w.failf("replace: %v", err)
 	}
@@ -802,7 +966,7 @@ func (w *world) quiet() {
 		w.server.core.Clock.Advance(10 * time.Second)
 		busy := false
 		for _, d := range w.devices {
-			d.client.AcceptDeletions()
+			d.accept()
 			writes := d.state.writes
 			most := len(d.disk.staged) // which may be damaged
 			d.transfers = 0
@@ -811,10 +975,8 @@ func (w *world) quiet() {
 				w.failf("%s: a round without faults: %v", d.name, err)
 				return
 			}
-			if len(out.Failed) > 0 || len(out.Held) > 0 {
-				w.failf("%s: held %v, failed %v", d.name, out.Held, out.Failed)
-			}
-			if most += out.Done; d.transfers > most {
+			w.lists(d, out)
+			if most += out.Done + 3*len(out.Failed); d.transfers > most {
 				w.failf("%s: %d requests beside readings of changes, of at most %d", d.name, d.transfers, most)
 			}
 			busy = busy || out.Done > 0 || d.state.writes > writes
@@ -845,15 +1007,20 @@ func (w *world) quiet() {
 	for _, d := range w.devices {
 		d.remote.requests.Store(0)
 		d.state.writes = 0
-		if _, err := w.round(d); err != nil || d.remote.requests.Load() > 1 || d.state.writes > 0 {
+		out, err := w.round(d)
+		if err != nil || d.remote.requests.Load() > int64(1+3*len(out.Failed)) || d.state.writes > 0 {
 			w.failf("%s makes %d requests and %d writes in quiet, %v", d.name, d.remote.requests.Load(), d.state.writes, err)
 		}
-		here := map[string]string{}
+		here, left := map[string]string{}, w.left(d)
 		for name, f := range d.disk.files {
-			here[mirror.KeyOf(name)] = checksum(f.content)
 			kept[checksum(f.content)], present[f.content] = true, true
+			if !left(mirror.KeyOf(name)) {
+				here[mirror.KeyOf(name)] = checksum(f.content)
+			}
 		}
-		if diff := cmp.Diff(there, here); diff != "" {
+		followed := maps.Clone(there)
+		maps.DeleteFunc(followed, func(key, _ string) bool { return left(key) })
+		if diff := cmp.Diff(followed, here); diff != "" {
 			w.failf("%s (-server +directory):\n%s", d.name, diff)
 		}
 	}
@@ -869,6 +1036,23 @@ func (w *world) quiet() {
 	for _, d := range w.devices {
 		for _, r := range d.remote.deleted {
 			w.restores(r)
+		}
+	}
+}
+
+// lists checks that a round without faults has listed what is odd, and left nothing else alone.
+func (w *world) lists(d *device, out client.Outcome) {
+	left, rules := w.left(d), d.disk.present()
+	listed := map[string]bool{}
+	for _, h := range slices.Concat(out.Held, out.Failed) {
+		listed[h.Path] = true
+		if !left(mirror.KeyOf(h.Path)) {
+			w.failf("%s: held %v, failed %v", d.name, out.Held, out.Failed)
+		}
+	}
+	for name := range d.disk.files {
+		if p := norm.NFC.String(name); d.isOdd(name) && !rules.Ignored(p) && !listed[p] {
+			w.failf("%s: %s is not listed", d.name, p)
 		}
 	}
 }
