@@ -568,36 +568,68 @@ func (b *bench) idleClients(ctx context.Context) (err error) {
 		return err
 	}
 	started := time.Since(p.began)
-	if err := rest(ctx, settled); err != nil {
-		return err
-	}
-	most, err := p.peak()
+	load := fmt.Sprintf("idle with %d files", n)
+	t := b.newTable(fmt.Sprintf("A client with %d files of 100 bytes in %d directories", n, n/filesInOne),
+		"", "s of the first sync", "s of a start", "MB at most", "MB idle", "", fmt.Sprintf("of a processor in %v", watched), "")
+	i, err := p.idle(ctx, settled, watched)
 	if err != nil {
 		return err
+	}
+	t.row("Collab", secondsOf(first), secondsOf(started), megabytes(i.most), megabytes(i.held), b.judge(idleResident, load, float64(i.held)/1e6),
+		fmt.Sprintf("%.2f %%", i.share), b.judge(idleProcessor, load, i.share))
+	for _, other := range b.peers(ctx) {
+		if len(other.serve) == 0 {
+			continue // it ends
+		}
+		o, took, err := other.filled(ctx, b, r.dir, n)
+		if err != nil {
+			return fmt.Errorf("%s: %w", other.name, err)
+		}
+		i, err := o.running[0].idle(ctx, settled, watched)
+		o.stop()
+		if err != nil {
+			return err
+		}
+		name := other.name + " " + other.version
+		if len(other.serve) == 1 {
+			name += ", with both directories"
+		}
+		t.row(name, secondsOf(took), "", megabytes(i.most), megabytes(i.held), "", fmt.Sprintf("%.2f %%", i.share), "")
+	}
+	t.print()
+	return nil
+}
+
+func megabytes(n int64) string { return fmt.Sprintf("%.1f", float64(n)/1e6) }
+
+// idling is what a process takes that has nothing to do.
+type idling struct {
+	most, held int64   // bytes of memory, since it began and at the end
+	share      float64 // of a processor, in percent
+}
+
+// idle measures a process for a while, after it was left to settle.
+func (p *process) idle(ctx context.Context, settled, watched time.Duration) (i idling, err error) {
+	if err := rest(ctx, settled); err != nil {
+		return i, err
+	}
+	if i.most, err = p.peak(); err != nil {
+		return i, err
 	}
 	before, err := p.cpu()
 	if err != nil {
-		return err
+		return i, err
 	}
 	if err := rest(ctx, watched); err != nil {
-		return err
+		return i, err
 	}
 	after, err := p.cpu()
 	if err != nil {
-		return err
+		return i, err
 	}
-	held, err := p.resident()
-	if err != nil {
-		return err
-	}
-	share := 100 * float64(after-before) / float64(watched)
-	load := fmt.Sprintf("idle with %d files", n)
-	t := b.newTable(fmt.Sprintf("A client with %d files of 100 bytes in %d directories", n, n/filesInOne),
-		"s of the first sync", "s of a start", "MB at most", "MB idle", "", fmt.Sprintf("of a processor in %v", watched), "")
-	t.row(secondsOf(first), secondsOf(started), fmt.Sprintf("%.1f", float64(most)/1e6), fmt.Sprintf("%.1f", float64(held)/1e6),
-		b.judge(idleResident, load, float64(held)/1e6), fmt.Sprintf("%.2f %%", share), b.judge(idleProcessor, load, share))
-	t.print()
-	return nil
+	i.share = 100 * float64(after-before) / float64(watched)
+	i.held, err = p.resident()
+	return i, err
 }
 
 // renamedDirectory measures what another name of a directory moves.
@@ -627,28 +659,64 @@ func (b *bench) renamedDirectory(ctx context.Context) (err error) {
 	if err := rest(ctx, settling); err != nil {
 		return err
 	}
-	name := func(i int, name string) string { return filepath.Join(dirs[i], name) }
-	if err := os.Mkdir(name(0, "in"), 0o777); err != nil {
-		return err
+	before := m.bytes()
+	took, err := rename(ctx, dirs[0], dirs[1], n)
+	if err == nil {
+		err = rest(ctx, settling) // what a content would still move
 	}
-	before, began := m.bytes(), time.Now()
-	for d := range n / filesInOne {
-		if err := os.Rename(name(0, fmt.Sprintf("d%04d", d)), name(0, fmt.Sprintf("in/d%04d", d))); err != nil {
-			return err
-		}
-	}
-	if err := until(ctx, mirrorPoll, func() bool { return count(name(1, "in")) == n && count(dirs[1]) == n }); err != nil {
-		return err
-	}
-	took := time.Since(began)
-	if err := rest(ctx, settling); err != nil { // what a content would still move
+	if err != nil {
 		return err
 	}
 	share := float64(m.bytes()-before) / float64(2*n*size)
-	t := b.newTable(fmt.Sprintf("%d files of %d KiB in directories that get another name, two clients", n, size/kib), "s until the other has it", "KiB moved", "of the contents, up and down", "")
-	t.row(secondsOf(took), fmt.Sprint((m.bytes()-before)/kib), fmt.Sprintf("%.3f", share), b.judge(renamedBytes, fmt.Sprintf("renamed directories of %d files", n), share))
+	t := b.newTable(fmt.Sprintf("%d files of %d KiB in directories that get another name", n, size/kib), "", "s until the other has it", "KiB moved", "of the contents, up and down", "")
+	t.row("Collab, two clients", secondsOf(took), fmt.Sprint((m.bytes()-before)/kib), fmt.Sprintf("%.3f", share), b.judge(renamedBytes, fmt.Sprintf("renamed directories of %d files", n), share))
+	if err := compare(dirs[0], dirs[1]); err != nil {
+		return err
+	}
+	from, err := os.MkdirTemp(b.folder, "from-")
+	if err == nil {
+		err = fill(from, n, size)
+	}
+	if err != nil {
+		return err
+	}
+	for _, p := range b.peers(ctx) {
+		if len(p.serve) == 0 {
+			continue // it ends
+		}
+		r, _, err := p.filled(ctx, b, from, n)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		took, err := time.Duration(0), rest(ctx, settling)
+		if err == nil {
+			took, err = rename(ctx, r.a, r.z, n)
+		}
+		r.stop()
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		t.row(p.name+" "+p.version, secondsOf(took), "", "", "")
+	}
 	t.print()
-	return compare(dirs[0], dirs[1])
+	return nil
+}
+
+// rename moves the directories of n files into one, and measures how long it takes until they are there in the
+// other directory too.
+func rename(ctx context.Context, a, z string, n int) (time.Duration, error) {
+	return timed(func() error {
+		if err := os.Mkdir(filepath.Join(a, "in"), 0o777); err != nil {
+			return err
+		}
+		for d := range n / filesInOne {
+			name := fmt.Sprintf("d%04d", d)
+			if err := os.Rename(filepath.Join(a, name), filepath.Join(a, "in", name)); err != nil {
+				return err
+			}
+		}
+		return until(ctx, mirrorPoll, func() bool { return filled(filepath.Join(z, "in"), n) && count(z) == n })
+	})
 }
 
 // resumedFile measures how many bytes of a large file are sent twice if its connection is cut in the middle.

@@ -141,95 +141,108 @@ func command(ctx context.Context, dir string, environ []string, program string, 
 	return nil
 }
 
-// directories makes the directories of a run, and returns arguments with them in the place of their names.
-func (p *peer) directories(b *bench) (home, a, z string, fill func(args []string) []string, err error) {
-	if home, err = os.MkdirTemp(b.folder, "peer-"); err != nil {
-		return
-	}
-	a, z = filepath.Join(home, "from"), filepath.Join(home, "to")
-	names := strings.NewReplacer("{a}", a, "{z}", z, "{home}", home)
-	return home, a, z, func(args []string) (filled []string) {
-		for _, arg := range args {
-			filled = append(filled, names.Replace(arg))
-		}
-		return filled
-	}, os.Mkdir(z, 0o777)
+// peerRun is a run of a peer with two directories of its own.
+type peerRun struct {
+	*peer
+	home, a, z string
+	running    []*process
 }
 
-// start starts the programs, and returns a function that stops those that go on.
-func (p *peer) start(ctx context.Context, home string, fill func([]string) []string) (stop func(), err error) {
-	environ := []string{"HOME=" + home, "UNISON=" + home, "MUTAGEN_DATA_DIRECTORY=" + home, "MUTAGEN_DISABLE_AUTOSTART=1"}
-	var started []*process
-	stop = func() {
-		for _, s := range started {
-			_ = s.stop() // some end with an error when they are told to end
-		}
+// prepared makes the directories of a run. The first has the files of from; empty: none.
+func (p *peer) prepared(ctx context.Context, b *bench, from string) (*peerRun, error) {
+	home, err := os.MkdirTemp(b.folder, "peer-")
+	if err != nil {
+		return nil, err
 	}
-	for i, args := range p.serve {
-		s, err := launch(fmt.Sprintf("%s-%d", strings.Fields(p.name)[0], i), home, "", p.program, append(os.Environ(), environ...), fill(args)...)
+	r := &peerRun{peer: p, home: home, a: filepath.Join(home, "from"), z: filepath.Join(home, "to")}
+	err = errors.Join(os.Mkdir(r.a, 0o777), os.Mkdir(r.z, 0o777))
+	if err == nil && from != "" {
+		err = os.CopyFS(r.a, os.DirFS(from))
+	}
+	if err == nil && p.prepare != nil {
+		err = p.prepare(ctx, p.program, home, r.a, r.z)
+	}
+	return r, err
+}
+
+// arguments returns arguments with the directories in the place of their names.
+func (r *peerRun) arguments(args []string) (filled []string) {
+	names := strings.NewReplacer("{a}", r.a, "{z}", r.z, "{home}", r.home)
+	for _, arg := range args {
+		filled = append(filled, names.Replace(arg))
+	}
+	return filled
+}
+
+// start starts the programs. Those that go on have to be stopped even after an error.
+func (r *peerRun) start(ctx context.Context) error {
+	environ := []string{"HOME=" + r.home, "UNISON=" + r.home, "MUTAGEN_DATA_DIRECTORY=" + r.home, "MUTAGEN_DISABLE_AUTOSTART=1"}
+	for i, args := range r.serve {
+		s, err := launch(fmt.Sprintf("%s-%d", strings.Fields(r.name)[0], i), r.home, "", r.program, append(os.Environ(), environ...), r.arguments(args)...)
 		if err != nil {
-			return stop, err
+			return err
 		}
-		started = append(started, s)
+		r.running = append(r.running, s)
 	}
-	if p.once == nil {
-		return stop, nil
+	if r.once == nil {
+		return nil
 	}
+	var err error
 	for range 50 {
-		if err = command(ctx, home, environ, p.program, fill(p.once)...); err == nil || len(p.serve) == 0 {
+		if err = command(ctx, r.home, environ, r.program, r.arguments(r.once)...); err == nil || len(r.serve) == 0 {
 			break
 		}
 		if err := rest(ctx, 100*time.Millisecond); err != nil {
-			return stop, err
+			return err
 		}
 	}
-	return stop, err
+	return err
+}
+
+func (r *peerRun) stop() {
+	for _, s := range r.running {
+		_ = s.stop() // some end with an error when they are told to end
+	}
+}
+
+// filled starts the programs with the n files of from, and measures how long they take to be in the other directory.
+func (p *peer) filled(ctx context.Context, b *bench, from string, n int) (r *peerRun, took time.Duration, err error) {
+	if r, err = p.prepared(ctx, b, from); err != nil {
+		return nil, 0, err
+	}
+	took, err = timed(func() error {
+		if err := r.start(ctx); err != nil {
+			return err
+		}
+		return until(ctx, mirrorPoll, func() bool { return filled(r.z, n) })
+	})
+	if err == nil {
+		err = compare(r.a, r.z)
+	}
+	if err != nil {
+		r.stop()
+	}
+	return r, took, err
 }
 
 // first measures how long a directory takes to be in another one.
-func (p *peer) first(ctx context.Context, b *bench, from string, n int) (took time.Duration, err error) {
-	home, a, z, fill, err := p.directories(b)
-	if err != nil {
-		return 0, err
-	}
-	if err := os.CopyFS(a, os.DirFS(from)); err != nil {
-		return 0, err
-	}
-	if p.prepare != nil {
-		if err := p.prepare(ctx, p.program, home, a, z); err != nil {
-			return 0, err
-		}
-	}
-	stop := func() {}
-	took, err = timed(func() (err error) {
-		if stop, err = p.start(ctx, home, fill); err != nil {
-			return err
-		}
-		return until(ctx, mirrorPoll, func() bool { return filled(z, n) })
-	})
+func (p *peer) first(ctx context.Context, b *bench, from string, n int) (time.Duration, error) {
+	r, took, err := p.filled(ctx, b, from, n)
 	if err == nil {
-		err = compare(a, z)
+		r.stop()
 	}
-	stop()
 	return took, err
 }
 
 // saved measures what save does.
 func (p *peer) saved(ctx context.Context, b *bench, n int) (p50, p99 time.Duration, err error) {
-	home, a, z, fill, err := p.directories(b)
-	if err == nil {
-		err = os.Mkdir(a, 0o777)
-	}
-	if err == nil && p.prepare != nil {
-		err = p.prepare(ctx, p.program, home, a, z)
-	}
+	r, err := p.prepared(ctx, b, "")
 	if err != nil {
 		return 0, 0, err
 	}
-	stop, err := p.start(ctx, home, fill)
-	if err == nil {
-		p50, p99, err = save(ctx, a, z, n)
+	defer r.stop()
+	if err := r.start(ctx); err != nil {
+		return 0, 0, err
 	}
-	stop()
-	return p50, p99, err
+	return save(ctx, r.a, r.z, n)
 }

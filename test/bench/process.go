@@ -102,7 +102,11 @@ func (p *process) stop() error {
 func discard(all ...*process) error {
 	var errs []error
 	for _, p := range all {
-		errs = append(errs, p.stop(), filepath.WalkDir(p.folder, func(path string, d fs.DirEntry, err error) error {
+		errs = append(errs, p.stop())
+		if p.folder == "" {
+			continue
+		}
+		errs = append(errs, filepath.WalkDir(p.folder, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.Type().IsRegular() {
 				err = os.Truncate(path, 0)
 			}
