@@ -48,10 +48,10 @@ func sample(t testing.TB) []archive.Record {
 	t.Helper()
 	ada, w, tm := uid[id.User](2), uid[id.Workspace](4), uid[id.Team](3)
 	due, _ := task.ParseDue("2026-01-31")
-	first := must.Do(task.Task{
+	first := must.Full(must.Do(task.Task{
 		ID: uid[id.Task](5), Org: ofOrg, Title: "Tïtle <&>", Description: new("a\nb"), Priority: task.High, Assignee: &ada, Workspace: &w, Due: &due,
 		Tags: []string{"x", "ü"}, Metadata: `{"a":[1,2]}`, SortOrder: 7, CreatedBy: ada, CreatedAt: made, UpdatedAt: made, Version: 3,
-	}.Imported(task.Done, &made)).Or(t)
+	}.Imported(task.Done, &made)).Or(t))
 	second := must.Do(task.Task{
 		ID: uid[id.Task](6), Org: ofOrg, Title: "Bare", Priority: task.Low, CreatedBy: ada, CreatedAt: made, UpdatedAt: made, Version: 1,
 	}.Imported(task.Todo, nil)).Or(t)

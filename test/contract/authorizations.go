@@ -11,12 +11,13 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // someFlow returns an authorization of the instance that is not stored yet, with
 // every field set.
 func someFlow(i connector.Instance) connector.Flow {
-	return connector.Flow{
+	return must.Full(connector.Flow{
 		State: connector.Digest(nextID()), Org: i.Org, User: fresh[id.User](), Instance: i.ID,
 		Server: connector.AuthServer{
 			Issuer: "https://as.example.com/a?b=<c>&d='e'", Authorization: "https://as.example.com/authorize", Token: "https://as.example.com/token",
@@ -25,7 +26,7 @@ func someFlow(i connector.Instance) connector.Flow {
 		},
 		Client: "client \"1\"", Redirect: "https://collab.example.com/callback", Verifier: []byte("\x01verifier\x00\xff"),
 		Browser: connector.Digest("browser"), Error: "The provider says no 🦉", CreatedAt: at(95), ExpiresAt: at(96),
-	}.Restore(connector.Refused)
+	}.Restore(connector.Refused))
 }
 
 // flow adds an authorization.
@@ -192,10 +193,10 @@ func Flows(t *testing.T, open func(t *testing.T) Opened) {
 
 // someRegistered returns a client of an issuer of its own, with every field set.
 func someRegistered() connector.Registered {
-	return connector.Registered{
+	return must.Full(connector.Registered{
 		Issuer: "https://" + nextID() + ".example.com/a?b='c'", Redirect: "https://collab.example.com/callback", ID: "client \"ü\"",
 		Secret: []byte("\x01secret\x00\xff"), Method: "client_secret_basic", ExpiresAt: new(at(1000)), UsedAt: at(500),
-	}
+	})
 }
 
 // Clients is the suite of ports.Clients.
@@ -372,7 +373,7 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 // someRevocation returns a revocation that is not stored yet, with every field
 // set.
 func someRevocation(o id.Org, due time.Time) connector.Revocation {
-	return connector.Revocation{ID: fresh[id.Connector](), Org: o, Renewal: []byte("\x01renewal\x00\xff"), Attempts: 3, DueAt: due}
+	return must.Full(connector.Revocation{ID: fresh[id.Connector](), Org: o, Renewal: []byte("\x01renewal\x00\xff"), Attempts: 3, DueAt: due})
 }
 
 // Revocations is the suite of ports.Revocations.

@@ -15,6 +15,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // Claims select from the whole store. Sub-tests that claim run alone, with
@@ -46,13 +47,13 @@ func (w *fixture) claims() {
 // someConnector returns an instance that is not stored yet, with every field
 // set.
 func someConnector(o id.Org) connector.Instance {
-	return connector.Instance{
+	return must.Full(connector.Instance{
 		ID: fresh[id.Connector](), Org: o, Provider: "tracker", Label: "Träcker \"1\"", Name: new("Träcker \"1\""), Config: "{ \"b\": 1.0,\n\t\"a\": \"\\u0041\" }",
 		URL: "https://mcp.example.com/a?b=%20", Hosting: connector.Cloud, Transport: connector.HTTP, CreatedBy: fresh[id.User](), CreatedAt: at(90),
 		LastUsedAt: new(at(91)), LastError: "The server cannot be reached 🦉", Failures: 3, Version: 1 << 40,
 		Tools:     []connector.Tool{{Name: "search", Description: "Finds <b>'x'</b> & \"y\"\n\\"}, {Name: "a_b"}},
 		ExpiresAt: new(at(92)), RenewAt: new(at(93)), DueAt: new(at(94)),
-	}.Restore(connector.Failing)
+	}.Restore(connector.Failing))
 }
 
 // bareConnector returns one with only the required fields set.
@@ -526,7 +527,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 
 // someSealed returns credentials of an instance with every field set.
 func someSealed(i id.Connector) connector.Sealed {
-	return connector.Sealed{Instance: i, Version: 7, Entries: []byte("\x01entries\x00\xff"), Renewal: []byte("\x01renewal\x00\xfe")}
+	return must.Full(connector.Sealed{Instance: i, Version: 7, Entries: []byte("\x01entries\x00\xff"), Renewal: []byte("\x01renewal\x00\xfe")})
 }
 
 // Credentials is the suite of ports.Credentials.

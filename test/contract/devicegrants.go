@@ -9,15 +9,16 @@ import (
 	"collab/domain/id"
 	"collab/domain/session"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // someDevice returns a device grant that is not stored yet, with every field set.
 func someDevice(o id.Org) session.DeviceGrant {
-	return session.DeviceGrant{
+	return must.Full(session.DeviceGrant{
 		Code: session.CodeDigest(nextID()), UserCode: session.CodeDigest(nextID()), Name: "Ada's \"büro\" 🦉",
 		From: session.Client{Address: "2001:db8::1", UserAgent: "Agent/1.0 (ünïcödé)"}, User: fresh[id.User](), Org: o,
 		Interval: 15 * time.Second, PolledAt: new(at(3)), CreatedAt: at(1), ExpiresAt: at(1000),
-	}.Restore(session.DeviceApproved)
+	}.Restore(session.DeviceApproved), "Org")
 }
 
 // device adds an undecided grant.

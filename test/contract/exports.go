@@ -10,6 +10,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // Exports is the suite of ports.Exports.
@@ -20,10 +21,10 @@ func Exports(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
 		"an export is returned with every field as stored": func(w *fixture) {
 			bare := export.New(fresh[id.Export](), w.org().ID, fresh[id.User](), at(1))
-			full := export.Export{
+			full := must.Full(export.Export{
 				ID: fresh[id.Export](), Org: w.org().ID, User: fresh[id.User](), CreatedAt: at(2), Claim: "c", DueAt: new(at(999_999)), Attempts: 2,
 				Progress: export.Progress{Records: 3, Files: 4, Done: 5, Bytes: 6}, Blob: "b/ü", Size: 7, FinishedAt: new(at(8)), ExpiresAt: new(at(9)), Error: "so",
-			}.Restore(export.Running)
+			}.Restore(export.Running))
 			for _, e := range []export.Export{bare, full} {
 				w.ok(w.exports().Add(w.ctx, e.Org, e))
 				resultOf(w.exports().Get(w.ctx, e.Org, e.ID)).is(w, e)

@@ -21,55 +21,56 @@ import (
 	"collab/domain/usage"
 	"collab/domain/workspace"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // someUser returns a user that is not stored yet, with every field set that a
 // living user has.
 func someUser() org.User {
 	u := fresh[id.User]()
-	return org.User{
+	return must.Full(org.User{
 		ID: u, ProviderID: "user_" + string(u), Name: "Åse O'Neill 🦉", Email: "Ase." + string(u) + "@Example.com",
 		AvatarURL: "https://example.com/a?b=c&d=%20", CreatedAt: at(1), UpdatedAt: at(2), Full: true, Blocked: true,
 		Seen:         identity.Stamp{At: at(3), Rank: identity.RankUpdated, Message: "msg_1"},
 		NameIssuedAt: at(4), EmailIssuedAt: at(5), AvatarURLIssuedAt: at(6),
-	}
+	}, "DeletedAt")
 }
 
 // someSession returns a session that is not stored yet, with every field set that
 // one in force has.
 func someSession(u id.User, o id.Org) session.Session {
-	return session.Session{
+	return must.Full(session.Session{
 		ID: fresh[id.Session](), User: u, Org: o, CreatedAt: at(1), LastUsedAt: at(2), ExpiresAt: at(3), Address: "2001:db8::1",
 		UserAgent: "Agent/1.0 (ünïcödé 🦉)", Unnamed: true,
-	}
+	}, "Org", "Ended")
 }
 
 // someOrg returns an organisation that is not stored yet.
 func someOrg() org.Organisation {
 	o := fresh[id.Org]()
-	return org.Organisation{
+	return must.Full(org.Organisation{
 		ID: o, ProviderID: "org_" + string(o), Name: "Łódź & Søn \"A/S\"", Slug: "lodz-son", CreatedAt: at(1), UpdatedAt: at(2),
 		Full: true, Seen: identity.Stamp{At: at(3), Rank: identity.RankUpdated, Message: "msg_1"}, SlugIssuedAt: at(5), EmailsUntil: at(6),
 		CreatedBy: "user_x", CreatedBySeen: identity.Stamp{At: at(4), Rank: identity.RankCreated, Message: "msg_2"},
-	}
+	}, "ClosedAt", "ErasedAt")
 }
 
 // someInvitation returns a pending invitation that is not stored yet.
 func someInvitation(o id.Org, by id.User) invitation.Invitation {
 	i := fresh[id.Invitation]()
-	return invitation.New(invitation.Invitation{
+	return must.Full(invitation.New(invitation.Invitation{
 		ID: i, Org: o, Email: "Guest." + string(i) + "@Example.com", Role: org.Member, InvitedBy: by, ProviderID: "inv_" + string(i),
 		ResendsUntil: at(6),
-	}, strings.Repeat("0", 28)+string(i), at(5))
+	}, strings.Repeat("0", 28)+string(i), at(5)), "AcceptedAt", "Seen")
 }
 
-// someTask returns a task that is not stored yet, with every field set.
+// someTask returns a task that is not stored yet, with every field set that is not the store's.
 func someTask(o id.Org, in *id.Workspace, by id.User) task.Task {
-	return task.Task{
+	return must.Full(task.Task{
 		ID: fresh[id.Task](), Org: o, Title: "Say \"it's\" 100 % — done? \\ 🦉", Description: new("Two\nlines,\tand ünïcödé"),
 		Priority: task.Urgent, Assignee: new(by), Workspace: in, Due: new(task.DueAt(at(86_400_000))), Tags: []string{"z", "a b", "ä"},
 		Metadata: "{ \"b\": 1.0,\n\t\"a\": [\"\\u0041\", null, 1e2],  \"b\": {} }", CreatedBy: by, CreatedAt: at(6), UpdatedAt: at(7), Version: 1,
-	}.Restore(task.Done, new(at(8)))
+	}.Restore(task.Done, new(at(8))), "Workspace", "SortOrder")
 }
 
 // user adds a user.
@@ -95,10 +96,10 @@ func (w *fixture) member(o id.Org, r org.Role) org.User {
 // join makes a user a member.
 func (w *fixture) join(o id.Org, u id.User, r org.Role, joined time.Time) org.Membership {
 	w.Helper()
-	m := org.Membership{
+	m := must.Full(org.Membership{
 		Org: o, User: u, Role: r, OnboardingCompleted: true, JoinedAt: joined, UsedAt: at(11), ProviderRole: "org:" + string(r), RoleIssuedAt: at(13), RoleSetHere: true,
 		Seen: identity.Stamp{At: at(12), Rank: identity.RankCreated, Message: "msg_3"},
-	}
+	}, "RemovedAt")
 	w.ok(w.members().Put(w.ctx, o, m))
 	return m
 }
@@ -112,10 +113,10 @@ func (w *fixture) team(o id.Org, by id.User) team.Team {
 }
 
 func someTeam(o id.Org, kind team.Kind, by id.User) team.Team {
-	return team.Team{
+	return must.Full(team.Team{
 		ID: fresh[id.Team](), Org: o, Name: "Tëam % 'x'", Description: new("For\nall"), Kind: kind,
 		CreatedBy: by, CreatedAt: at(20), UpdatedAt: at(21),
-	}
+	})
 }
 
 // workspace adds a workspace.
@@ -127,10 +128,10 @@ func (w *fixture) workspace(o id.Org, in id.Team, by id.User) workspace.Workspac
 }
 
 func someWorkspace(o id.Org, in id.Team, by id.User) workspace.Workspace {
-	return workspace.Workspace{
+	return must.Full(workspace.Workspace{
 		ID: fresh[id.Workspace](), Org: o, Team: in, Name: "Wörk _ 'y'", Description: new("Of\nall"),
 		CreatedBy: by, CreatedAt: at(30), UpdatedAt: at(31),
-	}
+	})
 }
 
 // sixTasks returns two tasks of the tenant and four more that it adds.
@@ -158,13 +159,13 @@ func (w *fixture) change(t task.Task) task.Change {
 }
 
 func someChange(t task.Task) task.Change {
-	return task.Change{
+	return must.Full(task.Change{
 		ID: fresh[id.Entry](), Org: t.Org, Task: t.ID, At: at(40), By: t.CreatedBy, Reason: "Because \"so\"",
 		Fields: []task.Delta{
 			{Field: "title", From: new("a"), To: new("")}, {Field: "description"},
 			{Field: "assigneeId", To: new("ü")}, {Field: "dueDate", From: new("2026-01-31")},
 		},
-	}
+	})
 }
 
 // tenant is an organisation with records of every kind. The owner made them
@@ -231,7 +232,7 @@ func someObject(o id.Org, in object.Place, path string, by id.User) object.Objec
 	v.Content = object.Content{
 		Blob: v.BlobName(nextID()), Size: 5 << 40, Checksum: strings.Repeat("0123456789abcdef", 4), Text: true,
 	}
-	return v
+	return must.Full(v, "Workspace", "Team", "Owner", "UpdatedBy", "N")
 }
 
 // addObject adds an object and the change that it makes.
@@ -281,12 +282,12 @@ func (w *fixture) append(o id.Org, fn func(ports.Storage) ([]object.Change, erro
 
 // someSubscription returns a subscription with every field set. It is not due.
 func someSubscription(o id.Org) plan.Subscription {
-	return plan.Subscription{
+	return must.Full(plan.Subscription{
 		Org: o, Plan: plan.Premium, PurchasedSeats: new(7), CurrentPeriodStart: new(at(50)), CurrentPeriodEnd: new(at(51)),
 		CancelAtPeriodEnd: true, TrialEnd: new(at(53)), ManagedExternally: true, HasPaymentMethod: true, EverPaid: true, UpdatedAt: at(52),
 		Customer: "cus_" + string(o), ProviderID: "sub_ü", SyncedAt: at(54), Attempts: 2, ClaimedAt: at(55), Revision: 3,
 		Checkout: &plan.Checkout{Key: "key 'x'", Plan: plan.Standard, Session: "cs_1", URL: "https://pay.example.com/a?b=c#d%20", ExpiresAt: at(55)},
-	}.Restore(plan.PastDue)
+	}.Restore(plan.PastDue))
 }
 
 // storedSubscription is a subscription as it comes back after it was put.
@@ -296,10 +297,10 @@ func storedSubscription(s plan.Subscription) plan.Subscription {
 }
 
 func someEntry(o id.Org, by id.User) audit.Entry {
-	return audit.Entry{
+	return must.Full(audit.Entry{
 		ID: fresh[id.Entry](), Org: o, At: at(60), Actor: by, Operator: true, Action: audit.RoleChanged, Target: string(by),
 		Detail: "MEMBER -> ADMIN", Address: "2001:db8::1", Request: "req \"1\"",
-	}
+	}, "Org", "Actor", "Target")
 }
 
 // content is all that the store holds of a tenant.

@@ -280,11 +280,11 @@ var always = usage.Period{Start: at(0).AddDate(-1, 0, 0), End: at(0).AddDate(1, 
 
 // someUsage returns an entry that is not stored yet, with every field set.
 func someUsage(o id.Org, u id.User) usage.Entry {
-	return usage.Entry{
+	return must.Full(usage.Entry{
 		ID: fresh[id.Request](), Org: o, User: u, At: at(80), Model: "claude-ü 5.5 'x'", Provider: "anthropic",
 		Tokens:     chat.Usage{Input: 1 << 33, Output: 700, CacheRead: 60, CacheCreated: 5, Searches: 4},
 		Provenance: chat.Partial, Outcome: chat.ClientGone,
-	}
+	})
 }
 
 // entries reads an organisation's entries of a period.

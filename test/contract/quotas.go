@@ -524,7 +524,7 @@ func (w *fixture) usedOf(o id.Org, users []id.User) (used int64) {
 
 // someLease returns a lease that is not stored yet and that no sweep ends.
 func someLease(o id.Org, u id.User) quota.Lease {
-	return quota.Lease{ID: fresh[id.Request](), Org: o, User: u, Day: quota.DayOf(at(0)), ExpiresAt: at(1_000_000)}
+	return must.Full(quota.Lease{ID: fresh[id.Request](), Org: o, User: u, Day: quota.DayOf(at(0)), ExpiresAt: at(1_000_000)}, "Tokens")
 }
 
 // expired returns one that has expired at sweepTime, which any sub-test may end once

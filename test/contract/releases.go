@@ -15,6 +15,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/release"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // releasesMutex is held by the sub-test that changes releases: they and their
@@ -44,7 +45,7 @@ func version(w *fixture, s string) release.Version {
 // someRelease returns a release that is not stored yet, with every field set.
 func someRelease(w *fixture) release.Release {
 	w.Helper()
-	return release.Release{
+	return must.Full(release.Release{
 		ID: fresh[id.Release](), Version: someVersion(w),
 		Target: release.Target{Platform: release.Darwin, Arch: release.ARM64, Channel: release.Beta},
 		Settings: release.Settings{
@@ -56,7 +57,7 @@ func someRelease(w *fixture) release.Release {
 			FailureLimit: new(7), FailureMinimum: 20, GuardedBy: fresh[id.Org](), Before: release.Outcomes{Succeeded: 1 << 33, Failed: 5}, PausedAt: new(at(92)),
 		},
 		PublishedAt: at(90), UpdatedAt: at(91),
-	}
+	}, "Halt")
 }
 
 // bareRelease returns one with no field set that need not be.

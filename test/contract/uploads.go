@@ -9,6 +9,7 @@ import (
 	"collab/domain/object"
 	"collab/domain/upload"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // Uploads is the suite of ports.Uploads.
@@ -28,10 +29,10 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 		"an upload is returned with every field as stored": func(w *fixture) {
 			bare := made(w.org().ID, fresh[id.User](), 0)
 			draft := object.Draft{Path: "é/b", Kind: object.Artifact, Scope: object.Shared, Workspace: new(fresh[id.Workspace]()), Team: new(fresh[id.Team]()), MimeType: "a/b"}
-			full := upload.Upload{
+			full := must.Full(upload.Upload{
 				ID: fresh[id.Upload](), Org: w.org().ID, User: fresh[id.User](), Object: fresh[id.Object](), Draft: &draft, MimeType: "c/d", Expected: new(int64(3)),
 				Size: 5 << 40, Checksum: "ab", Offset: 4 << 40, CreatedAt: at(1), ExpiresAt: at(9),
-			}.Restore(upload.Completed)
+			}.Restore(upload.Completed))
 			for _, u := range []upload.Upload{bare, full} {
 				w.ok(w.uploads().Add(w.ctx, u.Org, u))
 				resultOf(w.uploads().Get(w.ctx, u.Org, u.ID)).is(w, u)

@@ -4,6 +4,10 @@ package must
 
 import (
 	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -91,3 +95,26 @@ func Get[V any](v V, err error) V {
 
 // ErrorOf returns the error of a call that has another result.
 func ErrorOf[V any](_ V, err error) error { return err }
+
+// Full returns v. It panics if a field of v, or of a struct that a field is or points to, is zero,
+// unless it is one of unset. Fixtures that are compared with what a mapping returns are full, so
+// that a field that is added and not mapped is noticed.
+func Full[V any](v V, unset ...string) V {
+	if zero := zeroFields(reflect.ValueOf(v), unset); len(zero) > 0 {
+		panic(fmt.Sprintf("%T has no %s", v, strings.Join(zero, ", ")))
+	}
+	return v
+}
+
+func zeroFields(v reflect.Value, unset []string) (names []string) {
+	for field, value := range v.Fields() {
+		switch inner := reflect.Indirect(value); {
+		case slices.Contains(unset, field.Name):
+		case value.IsZero():
+			names = append(names, field.Name)
+		case inner.Kind() == reflect.Struct && inner.NumField() > 0 && inner.Type().Field(0).IsExported():
+			names = append(names, zeroFields(inner, unset)...)
+		}
+	}
+	return names
+}
