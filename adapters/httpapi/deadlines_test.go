@@ -60,6 +60,20 @@ func TestStalledBodyTimesOut(t *testing.T) {
 	})
 }
 
+// TestABodyThatIsCutIsInvalid has the client close its half of the connection before the end of the body, which
+// ends the request's context as well.
+func TestABodyThatIsCutIsInvalid(t *testing.T) {
+	server := httptest.NewServer(newFileServer(t))
+	defer server.Close()
+	conn := must.Do(net.Dial("tcp", server.Listener.Addr().String())).Or(t).(*net.TCPConn)
+	defer conn.Close()
+	must.Do(io.WriteString(conn, "POST "+batchPath+" HTTP/1.1\r\nHost: x\r\nX-Actor: ada\r\nContent-Type: application/x-ndjson\r\nContent-Length: 1000\r\n\r\n{")).Or(t)
+	must.NoError(t, conn.CloseWrite())
+	if answer := string(must.Do(io.ReadAll(conn)).Or(t)); !strings.Contains(answer, "400 Bad Request") || !strings.Contains(answer, "The body ended before its length") {
+		t.Errorf("the answer is %q", answer)
+	}
+}
+
 func TestReadDeadlineIsClearedAfterTheBody(t *testing.T) {
 	var deadlines []time.Time
 	a := serving(t, http.MethodPost, open, func(c *call) error {

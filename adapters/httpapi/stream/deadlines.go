@@ -136,6 +136,9 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 		err = fault.Wrap(fault.Invalid, err, "The body came more slowly than %d bytes a second", MinRate)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = fault.Wrap(fault.Invalid, err, "The body did not come within %d seconds", int(BodyTimeout.Seconds()))
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		// The client has closed the connection, which ends the request's context, or its writing half only.
+		err = fault.Wrap(fault.Invalid, errors.Join(err, b.r.Context().Err()), "The body ended before its length")
 	case b.r.Context().Err() != nil:
 		err = b.r.Context().Err()
 	default:
