@@ -235,6 +235,10 @@ func TestResumableUploadsThatAreNotFinished(t *testing.T) {
 			w.ben.Role = org.Viewer
 			return ""
 		}, fault.Forbidden, false},
+		"after the workspace was deleted": {func(t *testing.T, w *fixture, _ upload.Upload) string {
+			must.NoError(t, w.Workspaces.Delete(t.Context(), w.ada, w.desk))
+			return ""
+		}, fault.Invalid, false},
 		"after the path was taken": {func(t *testing.T, w *fixture, _ upload.Upload) string {
 			w.create(t, w.ada, "new.md", "was faster")
 			return ""
