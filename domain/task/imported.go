@@ -7,11 +7,11 @@ import (
 	"collab/domain/check"
 )
 
-// Imported returns the task of another deployment with its status and completion, or Invalid if no
+// Imported returns the task of another deployment with its status, its completion and a trimmed title, or Invalid if no
 // task can have its fields.
 func (t Task) Imported(s Status, completedAt *time.Time) (Task, error) {
 	var c check.List
-	c.Name("title", t.Title)
+	t.Title = c.Name("title", t.Title)
 	tags := cleanTags(&c, t.Tags)
 	t.check(&c)
 	if !slices.Contains(Statuses, s) {
