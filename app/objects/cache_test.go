@@ -96,6 +96,22 @@ func TestAMissingDocumentIsReadOnce(t *testing.T) {
 	must.Is(t, 2, must.Do(other.Save(t.Context(), w.ben, object.Profile, u)).Or(t).Version)
 }
 
+func TestMissingNamesDisplaceNoRecords(t *testing.T) {
+	w := open(t)
+	w.reauthorize(t)
+	must.Do(w.Objects.Get(t.Context(), w.ben, w.notes.ID)).Or(t)
+	for i := range 12_000 { // whose weight is more than that of all records that are cached
+		if _, found, err := w.Objects.FindMemory(t.Context(), w.ben, w.desk, fmt.Sprint(strings.Repeat("x", 200), i)); found || err != nil {
+			t.Fatalf("name %d: %t, %v", i, found, err)
+		}
+	}
+	w.Faults.Reset(-1, "")
+	must.Do(w.Objects.Get(t.Context(), w.ben, w.notes.ID)).Or(t)
+	if calls := w.Faults.Calls(); len(calls) > 0 {
+		t.Errorf("the calls are %v", calls)
+	}
+}
+
 // TestAnOutdatedRecordRefusesNoUpload has another server replace the file after its record was cached.
 func TestAnOutdatedRecordRefusesNoUpload(t *testing.T) {
 	w := open(t)

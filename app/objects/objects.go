@@ -66,6 +66,7 @@ type Options struct {
 type Objects struct {
 	Options
 	records  *recent[name, record]
+	missing  *recent[name, record]
 	contents *recent[string, []byte]       // by blob; never changed
 	verified *recent[string, verification] // by blob
 	writes   chan struct{}                 // has a value for each content of a batch that is being written
@@ -76,7 +77,7 @@ type Objects struct {
 func New(o Options) *Objects {
 	o.PartSize, o.MinAppend = cmp.Or(o.PartSize, upload.PartSize), cmp.Or(o.MinAppend, upload.MinAppend)
 	return &Objects{
-		Options: o, records: newRecords(), contents: newContents(), verified: newVerified(),
+		Options: o, records: newRecords(maxRecords), missing: newRecords(maxMissing), contents: newContents(), verified: newVerified(),
 		writes: make(chan struct{}, parallelWrites), reads: make(chan struct{}, parallelReads),
 	}
 }

@@ -15,6 +15,7 @@ import (
 // Bounds of the caches, in bytes.
 const (
 	maxRecords       = 8 << 20
+	maxMissing       = 1 << 20
 	maxContents      = 16 << 20
 	maxVerified      = 4 << 20
 	maxCachedContent = 16 << 10 // the largest content that is cached
@@ -67,6 +68,16 @@ func (r *recent[K, V]) put(k K, v V) {
 	r.add(k, v)
 }
 
+func (r *recent[K, V]) remove(k K) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if v, ok := r.young[k]; ok {
+		r.youngWeight -= r.weight(k, v)
+	}
+	delete(r.young, k)
+	delete(r.old, k)
+}
+
 func (r *recent[K, V]) add(k K, v V) {
 	w := r.weight(k, v)
 	if was, ok := r.young[k]; ok {
@@ -87,14 +98,15 @@ type name struct {
 
 // record is an object, or the zero object where there was none, as it was at a position of its
 // organisation's log, or later. As every change of an object appends to the log, the record is
-// current while the log is at that position.
+// current while the log is at that position. Zero objects have a cache of their own, so that names
+// that a member makes up displace no objects.
 type record struct {
 	at     object.Cursor
 	object object.Object
 }
 
-func newRecords() *recent[name, record] {
-	return newRecent(maxRecords, func(n name, r record) int {
+func newRecords(most int) *recent[name, record] {
+	return newRecent(most, func(n name, r record) int {
 		o := r.object
 		return entryOverhead + len(n.key) + len(o.Path) + len(o.Blob) + len(o.MimeType) + len(o.Checksum)
 	})
@@ -153,11 +165,17 @@ func (s *Objects) readCached(r source, actor org.Actor, key string, read func() 
 		return read()
 	}
 	n := name{actor.Org, key}
-	if r, ok := s.records.get(n); ok && r.at == at {
-		return r.object, nil
+	for _, cache := range []*recent[name, record]{s.records, s.missing} {
+		if r, ok := cache.get(n); ok && r.at == at {
+			return r.object, nil
+		}
 	}
 	o, err := read()
-	if err == nil {
+	switch {
+	case err != nil:
+	case o.Version == 0:
+		s.missing.put(n, record{at, o})
+	default:
 		s.records.put(n, record{at, o})
 	}
 	return o, err
@@ -166,6 +184,8 @@ func (s *Objects) readCached(r source, actor org.Actor, key string, read func() 
 // cacheRecord caches the record that a change has stored at the log's head.
 func (s *Objects) cacheRecord(o object.Object, head object.Head) {
 	r := record{head.Cursor(), o}
-	s.records.put(name{o.Org, string(o.ID)}, r)
-	s.records.put(name{o.Org, o.StorageKey()}, r)
+	for _, key := range []string{string(o.ID), o.StorageKey()} {
+		s.records.put(name{o.Org, key}, r)
+		s.missing.remove(name{o.Org, key})
+	}
 }
