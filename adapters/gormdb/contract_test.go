@@ -1,6 +1,9 @@
 package gormdb
 
 import (
+	"bytes"
+	"fmt"
+	"log/slog"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -72,9 +75,13 @@ func TestMigrateByManyAtOnce(t *testing.T) {
 		for i := range dbs {
 			dbs[i] = opened(t, url)
 		}
-		if err := dbs[0].Ready(t.Context()); err == nil {
-			t.Fatal("an empty database is ready")
+		var log bytes.Buffer
+		empty := must.Do(Open(t.Context(), Options{URL: url, Logger: slog.New(slog.NewTextHandler(&log, nil))})).Or(t)
+		err := empty.Ready(t.Context())
+		if want := fmt.Sprintf("The database's schema has version 0 and needs %d: run collabd migrate", Schema()); err == nil || err.Error() != want || log.Len() > 0 {
+			t.Errorf("of an empty database: %v, and the log has %q", err, log.String())
 		}
+		must.NoError(t, empty.Close())
 		errs := make([]error, len(dbs))
 		var all sync.WaitGroup
 		for i, db := range dbs {

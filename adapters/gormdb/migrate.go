@@ -142,12 +142,20 @@ func (db *DB) Ready(ctx context.Context) error {
 		return err
 	}
 	var version int64
-	found, err := oneRow(ctx, db.read, "Schema", sharedSQL(selectVersion), &version)
+	var table string
+	quiet := db.read.Session(&gorm.Session{Logger: logs{}}) // before the first migration there is no table of versions
+	_, err = oneRow(ctx, quiet, "Schema", sharedSQL(selectVersion), &version)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err != nil || !found || version < want {
-		return fault.Wrap(fault.Unavailable, err, "The database's schema has version %d and needs %d", version, want)
+	if err != nil {
+		migrated, lookup := oneRow(ctx, db.read, "Schema", sharedSQL(selectTables[db.dialect]+" = ?", "goose_db_version"), &table)
+		if migrated || lookup != nil {
+			return fault.Wrap(fault.Unavailable, err, "The version of the database's schema could not be read")
+		}
+	}
+	if version < want {
+		return fault.New(fault.Unavailable, "The database's schema has version %d and needs %d: run collabd migrate", version, want)
 	}
 	return db.requireSupported(ctx, want)
 }
