@@ -298,6 +298,11 @@ func (c *Client) MoveFolder(ctx context.Context, body FolderMove) (FolderMoved, 
 	return receive[FolderMoved](c, c.request(ctx, http.MethodPost, "/api/v1/sync/move", nil, body, keyed))
 }
 
+// ListResumableUploads is GET /api/v1/sync/resumable-uploads: List the caller's resumable uploads.
+func (c *Client) ListResumableUploads(ctx context.Context) (*List[ResumableUpload], error) {
+	return list[ResumableUpload](c, c.request(ctx, http.MethodGet, "/api/v1/sync/resumable-uploads", nil, nil, 0))
+}
+
 // CreateResumableUpload is POST /api/v1/sync/resumable-uploads: Create a resumable upload.
 func (c *Client) CreateResumableUpload(ctx context.Context, params CreateResumableUploadParams, body Content) (*http.Response, error) {
 	return c.send(c.request(ctx, http.MethodPost, "/api/v1/sync/resumable-uploads", params, body, keyed))
@@ -1061,9 +1066,11 @@ type Restoration struct {
 type ResumableUpload struct {
 	ID        string    `json:"id"`
 	FileID    string    `json:"fileId"`
+	Path      *string   `json:"path"`
 	Offset    int64     `json:"offset"`
 	Size      int64     `json:"size"`
 	Complete  bool      `json:"complete"`
+	CreatedAt time.Time `json:"createdAt"`
 	ExpiresAt time.Time `json:"expiresAt"`
 }
 

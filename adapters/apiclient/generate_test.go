@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write api.go")
 var operations = strings.Fields(`
 	exchangeToken startDeviceSignIn claimDeviceToken refreshToken getMe endSession listSessions endOtherSessions
 	listFiles uploadFile downloadFile replaceFile deleteFile moveFile moveFolder listVersions downloadVersion restoreFile getManifest followChanges changeFiles readFiles getSyncLimits
-	createResumableUpload getResumableUpload appendToResumableUpload cancelResumableUpload
+	createResumableUpload listResumableUploads getResumableUpload appendToResumableUpload cancelResumableUpload
 	listTasks getTask createTask updateTask reorderTasks getTaskHistory
 	getMemory putMemory getWorkspaceMemory putWorkspaceMemory chat listModels
 	listMembers changeRole removeMember listInvitations invite resendInvitation deleteInvitation

@@ -659,7 +659,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			of := uid[id.Upload](kindEntry, 7, 10)
 			fresh := upload.New(upload.Upload{ID: uid[id.Upload](kindEntry, 7, 90_000), User: user, Object: uid[id.Object](kindObject, 7, 10)}, now)
 			return errors.Join(q.Add(ctx, o, fresh), drop(q.Get(ctx, o, of)), q.Append(ctx, o, of, upload.Part{Offset: 9, Size: 9}), drop(q.Parts(ctx, o, of, 0, 100)),
-				drop(q.Update(ctx, o, of, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(now) })), drop(q.Sweep(ctx, time.UnixMilli(1200), 100)))
+				drop(q.Update(ctx, o, of, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(now) })), drop(q.Sweep(ctx, time.UnixMilli(1200), 100)), drop(r.Storage().OpenUploads(ctx, o, user)))
 		},
 		"sessions": func(_ *DB, r ports.Records) error {
 			q := r.Journal().Sessions()

@@ -126,6 +126,10 @@ func (q uploads) Sweep(ctx context.Context, before time.Time, limit int) (int, e
 	})
 }
 
+func (s storage) OpenUploads(ctx context.Context, o id.Org, user id.User) ([]upload.Upload, error) {
+	return all(ctx, uploadTable.of(s.read, o).filter("user_id = ? AND status = 'OPEN'", string(user)).page("id", upload.MaxOpen), (*uploadRow).upload)
+}
+
 // CancelUploads selects the parts of earlier cancelled uploads too, whose names are discarded already.
 func (s storage) CancelUploads(ctx context.Context, o id.Org, user id.User, now time.Time) error {
 	return s.atomic(ctx, func(c *conn) error {

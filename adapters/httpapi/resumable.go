@@ -37,14 +37,20 @@ const statusResumable = 104
 type resumableView struct {
 	ID       id.Upload `json:"id"`
 	FileID   id.Object `json:"fileId"`
+	Path     *string   `json:"path"`
 	Offset   int64     `json:"offset"`
 	Size     int64     `json:"size"`
 	Complete bool      `json:"complete"`
+	Created  jsonTime  `json:"createdAt"`
 	Expires  jsonTime  `json:"expiresAt"`
 }
 
 func viewResumable(u upload.Upload) resumableView {
-	return resumableView{u.ID, u.Object, u.Offset, u.Size, u.Status() == upload.Completed, jsonTime(u.ExpiresAt)}
+	v := resumableView{u.ID, u.Object, nil, u.Offset, u.Size, u.Status() == upload.Completed, jsonTime(u.CreatedAt), jsonTime(u.ExpiresAt)}
+	if u.Draft != nil {
+		v.Path = &u.Draft.Path
+	}
+	return v
 }
 
 // uploadHeaders are those of a request.
@@ -216,6 +222,10 @@ func (a *api) onResumable(do func(*call, org.Actor, upload.Upload) error) action
 		}
 		return do(c, actor, u)
 	})
+}
+
+func (a *api) listResumable(c *call, actor org.Actor) error {
+	return replyUnstored(c, viewEach(viewResumable))(a.Objects.OpenUploads(c.r.Context(), actor))
 }
 
 func (a *api) getResumable(c *call, _ org.Actor, u upload.Upload) error {

@@ -23,6 +23,8 @@ type resumable struct {
 	ID, FileID   string
 	Offset, Size int64
 	Complete     bool
+	Path         *string
+	CreatedAt    string
 	ExpiresAt    string
 }
 

@@ -140,6 +140,7 @@ func (a *api) routes() []row {
 		{"POST", "/sync/uploads/{id}/complete", writer, withoutQuery(a.authorized(a.onUpload(a.completeUpload)))},
 		{"DELETE", "/sync/uploads/{id}", writer, withoutQuery(a.authorized(a.onUpload(succeedsOn(a.Objects.GiveUp))))},
 		{"POST", "/sync/resumable-uploads", writer, withUploadHeaders(a.createResumable)},
+		{"GET", "/sync/resumable-uploads", member, withoutQuery(a.authorized(a.listResumable))},
 		{"GET", "/sync/resumable-uploads/{id}", member, withoutQuery(a.authorized(a.onResumable(a.getResumable)))},
 		{"PATCH", "/sync/resumable-uploads/{id}", writer, withUploadHeaders(a.appendResumable)},
 		{"DELETE", "/sync/resumable-uploads/{id}", member, withoutQuery(a.authorized(a.onResumable(succeedsOn(a.Objects.Cancel))))},

@@ -45,7 +45,7 @@ func (s shares) of(r row) (whole, work *limit.Shares) {
 	case path == "/chat":
 		return s.calls, s.requests
 	case path == "/sync/files" && r.Method == http.MethodPost, path == "/sync/files/{id}" && (r.Method == http.MethodGet || r.Method == http.MethodPut), path == "/sync/uploads/{id}/complete",
-		path == "/sync/resumable-uploads", path == "/sync/resumable-uploads/{id}" && r.Method == http.MethodPatch,
+		path == "/sync/resumable-uploads" && r.Method == http.MethodPost, path == "/sync/resumable-uploads/{id}" && r.Method == http.MethodPatch,
 		path == "/sync/files/{id}/versions/{version}" && r.Method == http.MethodGet, path == "/sync/batch", path == "/sync/batch/read":
 		return s.transfers, s.requests
 	case path == "/billing/checkout", path == "/billing/portal", path == "/billing/downgrade", path == "/mcp-oauth/start",

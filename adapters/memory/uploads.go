@@ -94,6 +94,10 @@ func (q uploads) Sweep(_ context.Context, before time.Time, limit int) (n int, e
 	})
 }
 
+func (s storage) OpenUploads(_ context.Context, o id.Org, user id.User) ([]upload.Upload, error) {
+	return result(s.run, func(x *tx) ([]upload.Upload, error) { return x.tenant(o).openUploads(user), nil })
+}
+
 func (s storage) CancelUploads(_ context.Context, o id.Org, user id.User, now time.Time) error {
 	return s.run(func(x *tx) error {
 		t := x.tenant(o)

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"slices"
 	"time"
 
 	"collab/domain/fault"
@@ -61,6 +62,13 @@ func (s *Objects) Resumable(ctx context.Context, actor org.Actor, of id.Upload) 
 		err = fault.Missing("Upload")
 	}
 	return u, err
+}
+
+// OpenUploads returns the actor's resumable uploads that are neither complete nor expired, in the order of their
+// creation.
+func (s *Objects) OpenUploads(ctx context.Context, actor org.Actor) ([]upload.Upload, error) {
+	open, err := s.Store.Storage().OpenUploads(ctx, actor.Org, actor.User)
+	return slices.DeleteFunc(open, func(u upload.Upload) bool { return !u.Exists(s.Clock.Now()) }), err
 }
 
 // Append appends in's content to an upload at the offset, where last says whether it is the end of the

@@ -339,10 +339,14 @@ func TestAbandonedResumableUploadsAreCollected(t *testing.T) {
 	u := w.appended(t, w.Objects, w.began(t, "", "new.md", "text and more"), "text and more")
 	w.Clock.Advance(upload.Lifetime - time.Millisecond)
 	must.NoError(t, w.Upkeep.Run(t.Context()))
-	if now, err := w.Objects.Resumable(t.Context(), w.ben, u.ID); err != nil || now.Offset != u.Size {
-		t.Errorf("before its end: %+v, %v", now, err)
+	listed := func() []upload.Upload { return must.Do(w.Objects.OpenUploads(t.Context(), w.ben)).Or(t) }
+	if now := listed(); len(now) != 1 || now[0].Offset != u.Size {
+		t.Errorf("before its end: %+v", now)
 	}
 	w.Clock.Advance(2 * time.Millisecond)
+	if now := listed(); len(now) != 0 {
+		t.Errorf("after its end: %+v", now)
+	}
 	must.NoError(t, w.Upkeep.Run(t.Context()))
 	must.Fail(t, must.ErrorOf(w.Store.Journal().Uploads().Get(t.Context(), u.Org, u.ID)), fault.NotFound)
 	w.assertCollected(t, false)

@@ -224,7 +224,34 @@ func (a *app) files() *cobra.Command {
 	restore.Long = "restore returns a deleted file, or makes an earlier version the next one with --version."
 	restore.Flags().Int64Var(&earlier, "version", 0, "the `version` of a file that is there")
 	restore.Flags().StringVar(&to, "to", "", "another `path` for a deleted file")
+	uploads := command("uploads", "List uploads that are not complete", 0, 0, func(c *cobra.Command, _ []string) error {
+		client, err := a.client()
+		if err != nil {
+			return err
+		}
+		return all(a,
+			column[apiclient.ResumableUpload]{"path", func(u apiclient.ResumableUpload) string { return or(u.Path, "file "+u.FileID) }},
+			column[apiclient.ResumableUpload]{"sent", func(u apiclient.ResumableUpload) string { return sizeText(u.Offset) }},
+			column[apiclient.ResumableUpload]{"size", func(u apiclient.ResumableUpload) string { return sizeText(u.Size) }},
+			column[apiclient.ResumableUpload]{"expires", func(u apiclient.ResumableUpload) string { return day(u.ExpiresAt) }},
+			column[apiclient.ResumableUpload]{"id", func(u apiclient.ResumableUpload) string { return u.ID }})(client.ListResumableUploads(c.Context()))
+	})
+	uploads.Long = "uploads lists one's uploads of large files that are not complete. Their sizes count against the limit of\nthe plan until they are completed, which put of the same file does within a day, or cancelled, or expire."
+	cancel := command("cancel UPLOAD...", "Cancel uploads that are not complete", 1, -1, func(c *cobra.Command, args []string) error {
+		client, err := a.client()
+		if err != nil {
+			return err
+		}
+		for _, of := range args {
+			if _, err := client.CancelResumableUpload(c.Context(), of); err != nil {
+				return fmt.Errorf("%s: %w", of, err)
+			}
+		}
+		return nil
+	})
+	cancel.Long = "cancel cancels uploads by their ids, which uploads prints."
 	files := group("files", "Work with stored files")
+	files.AddCommand(uploads, cancel)
 	for _, c := range []*cobra.Command{ls, get, put, mv, rm, versions, restore} {
 		files.AddCommand(at.flags(c))
 	}

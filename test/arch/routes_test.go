@@ -168,6 +168,7 @@ var specified = []group{
 		DELETE /sync/uploads/:id`},
 	{"resumable uploads", true, `
 		POST /sync/resumable-uploads
+		GET /sync/resumable-uploads
 		GET /sync/resumable-uploads/:id
 		PATCH /sync/resumable-uploads/:id
 		DELETE /sync/resumable-uploads/:id`},

@@ -187,6 +187,7 @@ async function documents(api: Client, workspaceId: string): Promise<void> {
 	const header = { "Upload-Complete": "?0", "Upload-Length": 7 } as const
 	const resumable: Schema<"ResumableUpload"> = good(await api.POST("/api/v1/sync/resumable-uploads", { params: { header, query: { path: "january.pdf", checksum } } })) as Schema<"ResumableUpload">
 	const parts = { path: { id: resumable.id } }
+	good(await api.GET("/api/v1/sync/resumable-uploads"))
 	const { offset } = good(await api.GET("/api/v1/sync/resumable-uploads/{id}", { params: parts }))
 	good(await api.PATCH("/api/v1/sync/resumable-uploads/{id}", { params: { ...parts, header: { ...header, "Upload-Offset": offset } }, body: "january", bodySerializer: (text) => text, headers: { "Content-Type": "application/partial-upload" } }))
 	good(await api.DELETE("/api/v1/sync/resumable-uploads/{id}", { params: parts }))

@@ -91,6 +91,22 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 			w.wantNotFound(w.uploads().Append(w.ctx, other, u.ID, part(u, 9, 1)))
 			resultOf(w.uploads().Update(w.ctx, other, u.ID, upload.Upload.Complete)).wantNotFound(w)
 		},
+		"the open uploads of a user are listed by id, without others' and those of other organisations": func(w *fixture) {
+			u := added(w, 9)
+			listed := func(want ...upload.Upload) {
+				w.Helper()
+				resultOf(w.store.Storage().OpenUploads(w.ctx, u.Org, u.User)).is(w, want)
+			}
+			second, done := made(u.Org, u.User, 1), made(u.Org, u.User, 0)
+			for _, other := range []upload.Upload{second, done, made(u.Org, fresh[id.User](), 9), made(w.org().ID, u.User, 9)} {
+				w.ok(w.uploads().Add(w.ctx, other.Org, other))
+			}
+			listed(u, second, done)
+			resultOf(w.uploads().Update(w.ctx, u.Org, done.ID, upload.Upload.Complete)).must(w)
+			listed(u, second)
+			resultOf(w.uploads().Update(w.ctx, u.Org, u.ID, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(at(2)) })).must(w)
+			listed(second)
+		},
 		"a member has a bounded number of open uploads": func(w *fixture) {
 			o, user := w.org().ID, fresh[id.User]()
 			var last upload.Upload

@@ -117,6 +117,7 @@ var roundTrips = []roundTrip{
 	{"DELETE /sync/files/{replaced}/versions", "", 9, true},
 	{"POST /sync/files/{replaced}/restore", `{"version": 1}`, 12, true},
 	{"POST /sync/resumable-uploads?path=resumed-{n}.md&checksum={sum}", "rest", 27, false},
+	{"GET /sync/resumable-uploads", "", 2, false},
 	{"GET /sync/resumable-uploads/{upload}", "", 2, false},
 	{"PATCH /sync/resumable-uploads/{upload}", "rest", 21, true},
 	{"DELETE /sync/resumable-uploads/{upload}", "", 7, true},

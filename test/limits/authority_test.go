@@ -97,6 +97,7 @@ var acts = map[string]heldRequest{
 	"POST /api/v1/sync/uploads/{id}/complete":                    {path: "/sync/uploads/none/complete", body: `{}`},
 	"DELETE /api/v1/sync/uploads/{id}":                           {path: "/sync/uploads/none"},
 	"POST /api/v1/sync/resumable-uploads":                        {path: "/sync/resumable-uploads?path=late&workspaceId=$workspace", headers: "Upload-Complete: ?0\r\nUpload-Length: 4\r\n", private: true},
+	"GET /api/v1/sync/resumable-uploads":                         {path: "/sync/resumable-uploads"},
 	"GET /api/v1/sync/resumable-uploads/{id}":                    {path: "/sync/resumable-uploads/$task"},
 	"PATCH /api/v1/sync/resumable-uploads/{id}":                  {path: "/sync/resumable-uploads/$task", headers: "Content-Type: application/partial-upload\r\nUpload-Complete: ?1\r\nUpload-Offset: 0\r\n"},
 	"DELETE /api/v1/sync/resumable-uploads/{id}":                 {path: "/sync/resumable-uploads/$task"},

@@ -428,6 +428,7 @@ var requests = map[string]func(w *largest) []request{
 		all[0].headers = append(all[0].headers, "Upload-Complete: ?0", fmt.Sprint("Upload-Length: ", 100<<20))
 		return all
 	},
+	"GET /api/v1/sync/resumable-uploads": func(w *largest) []request { return w.get("/sync/resumable-uploads") },
 	"GET /api/v1/sync/resumable-uploads/{id}": func(w *largest) []request {
 		return []request{{path: "/sync/resumable-uploads/" + w.file, as: w.ada, status: 404}}
 	},

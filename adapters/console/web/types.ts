@@ -114,7 +114,7 @@ export type ReplacementForm = { checksum?: Checksum; expectedVersion?: number; f
 export type Reprioritization = { priority?: (TaskPriority) | null; reason: string; sortOrder?: number | null; taskId: TaskReference; }
 export type Reprioritize = { changes: Reprioritization[]; }
 export type Restoration = { expectedVersion?: number; path?: (Path); version?: number; }
-export type ResumableUpload = { complete: boolean; expiresAt: string; fileId: string; id: string; offset: number; size: number; }
+export type ResumableUpload = { complete: boolean; createdAt: string; expiresAt: string; fileId: string; id: string; offset: number; path: string | null; size: number; }
 export type Resync = { id: SyncCursor; }
 export type Role = "OWNER" | "ADMIN" | "MEMBER" | "VIEWER"
 export type RoleChange = { role: Role; }
@@ -264,6 +264,7 @@ export type Operations = {
 	"PUT /api/v1/sync/org-onboarding": { query?: { expectedVersion?: number; }; body: { [name: string]: unknown }; answer: StoredObject }
 	"GET /api/v1/sync/profile": { answer: { [name: string]: unknown } | null }
 	"PUT /api/v1/sync/profile": { query?: { expectedVersion?: number; }; body: { [name: string]: unknown }; answer: StoredObject }
+	"GET /api/v1/sync/resumable-uploads": { answer: ResumableUpload[] }
 	"POST /api/v1/sync/resumable-uploads": { query?: { fileId?: string; path?: Path; kind?: StorageKind; scope?: Scope; workspaceId?: string; teamId?: string; mimeType?: MimeType; checksum?: Checksum; expectedVersion?: number; }; answer: StoredObject }
 	"DELETE /api/v1/sync/resumable-uploads/{id}": { path: { id: string; }; answer: Success }
 	"GET /api/v1/sync/resumable-uploads/{id}": { path: { id: string; }; answer: ResumableUpload }
