@@ -70,8 +70,10 @@ var mutations = map[string]func(*client.Options){
 	"conflict copies are not uploaded": planned(func(p *mirror.Plan) {
 		p.Steps = slices.DeleteFunc(p.Steps, func(s mirror.Step) bool { return s.Action == mirror.Upload && mirror.IsConflict(s.Path) })
 	}),
-	"no guard looks at an emptied directory": planned(func(p *mirror.Plan) { p.Emptied = false }),
-	"no guard looks at deletions":            planned(func(p *mirror.Plan) { p.Deletions = 0 }),
+	"no guard looks at an emptied directory":        planned(func(p *mirror.Plan) { p.Emptied = false }),
+	"no guard looks at deletions":                   planned(func(p *mirror.Plan) { p.Deletions = 0 }),
+	"deletions are not counted":                     planned(func(p *mirror.Plan) { p.Known = 1 << 20 }),
+	"what a whole manifest lacks counts as deleted": planned(func(p *mirror.Plan) { p.Missing = 0 }),
 	"patterns are not applied to what the server has": func(o *client.Options) {
 		o.Plan = func(in mirror.Input) mirror.Plan {
 			in.Rules.Ignored = func(string) bool { return false }

@@ -40,7 +40,20 @@ type remote struct {
 	deleted  []mirror.Record             // by a client, of which the id and the version are known
 	requests atomic.Int64
 	readOnly bool
+	sight    sight
+	resync   bool // the client has to read the whole manifest
 }
+
+// sight is what a member has access to.
+type sight uint8
+
+const (
+	whole   sight = iota
+	nothing       // all objects are hidden
+	none          // the membership has ended
+)
+
+var errNone = fault.New(fault.Forbidden, "no member")
 
 var (
 	_ ports.Remote       = (*remote)(nil)
@@ -111,6 +124,9 @@ func (s *server) move(ctx context.Context, r mirror.Record, path string) (mirror
 
 func (r *remote) call(call string) (lost bool, err error) {
 	r.requests.Add(1)
+	if r.sight == none {
+		return false, errNone
+	}
 	return r.before(call)
 }
 
@@ -126,6 +142,9 @@ func (r *remote) Manifest(ctx context.Context, each func(mirror.Record) error) (
 	if _, err := r.call("manifest"); err != nil {
 		return object.Cursor{}, err
 	}
+	if r.resync = r.sight == nothing; r.resync {
+		return r.list(ctx, func(mirror.Record) error { return nil })
+	}
 	return r.list(ctx, each)
 }
 
@@ -133,8 +152,8 @@ func (r *remote) Since(ctx context.Context, from object.Cursor, each func(mirror
 	if _, err := r.call("since"); err != nil {
 		return now, err
 	}
-	if from.Epoch -= r.epoch; from.Epoch != 1 {
-		return now, fault.New(fault.Gone, "the log was restored")
+	if from.Epoch -= r.epoch; from.Epoch != 1 || r.sight == nothing || r.resync {
+		return now, fault.New(fault.Gone, "the log was restored, or the member sees other objects")
 	}
 	actor, err := r.acting(ctx)
 	if err != nil {

@@ -46,8 +46,9 @@ var kinds = []struct {
 	{"late", 4}, {"power", 4}, {"hold", 3}, {"clock", 2}, {"equal", 1}, {"return", 2}, {"replace", 1},
 }
 
-// themes are events of which some cases have several more, wherever they happen to be.
-var themes = [][]string{{"patterns"}, {"odd"}, {"patterns", "odd"}}
+// themes are events of which some cases have several more, wherever they happen to be. That of many files is
+// rare, as it takes long.
+var themes, many = [][]string{{"patterns"}, {"odd"}, {"patterns", "odd"}, {"access"}}, []string{"mass"}
 
 // patterns are texts of ignored files, of which the cases with such a theme have two.
 var patterns = []string{"b.txt\ne/", "x", "*.txt\n!b.txt", "d", "[ae]*\ny", "D/\nf.txt", "*"}
@@ -90,6 +91,9 @@ func newScenario(seed uint64) scenario {
 	}
 	random = rand.New(rand.NewPCG(seed, 13)) // so that other themes do not change what is above
 	if theme := pick(themes, random.IntN(60)); !s.single && random.IntN(5) < 2 {
+		if random.IntN(24) == 0 {
+			theme = many
+		}
 		s.ignores = []string{pick(patterns, random.IntN(70)), pick(patterns, random.IntN(70))}
 		for range 2 + random.IntN(5) {
 			o := op{pick(theme, random.IntN(60)), random.IntN(s.devices), random.IntN(1 << 16), random.IntN(1 << 16), random.IntN(40)}
@@ -127,6 +131,7 @@ type device struct {
 	transfers int
 	accepting bool // its user has accepted the first plan of the present round
 	plans     int  // of the present round
+	deletions int  // of the present plan
 	// unstored are the contents, by checksum, that were sent or received and are not stored as agreed.
 	unstored map[string]bool
 }
@@ -241,7 +246,10 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 				w.failf("%s: %s is to be removed, and nobody knows that it was deleted", d.name, e.Path)
 			}
 		}
-		d.disk.ruled = func() { d.plans++ }
+		d.disk.ruled = func() {
+			d.plans++
+			d.deletions = 0
+		}
 		d.remote.deletes = func(of id.Object) { w.looked(d, of) }
 		d.remote.delay = func(change func()) {
 			if d.late == 0 {
@@ -352,6 +360,9 @@ func (d *device) accepted() bool { return d.accepting && d.plans <= 1 }
 
 // guards checks that no guard stands before a deletion that a device is about to make.
 func (w *world) guards(d *device, path string) {
+	if d.deletions++; d.deletions > max(20, len(d.state.rows)/4) && !d.accepted() {
+		w.failf("%s: %s is to be deleted after many others, and nobody has accepted that", d.name, path)
+	}
 	if b := d.state.binding; b.Ignore != "" && b.Ignore != d.disk.rules.Hash && !d.accepted() {
 		w.failf("%s: %s is to be deleted, and nobody has accepted that after the patterns of ignored files changed", d.name, path)
 	}
@@ -714,6 +725,10 @@ func (w *world) do(o op) {
 		}
 	case "odd":
 		w.odd(d, o)
+	case "mass":
+		w.mass(d, o)
+	case "access":
+		w.access(d)
 	case "hours":
 		w.server.core.Clock.Advance(time.Duration(o.a%20) * time.Hour)
 	case "weeks":
@@ -811,6 +826,88 @@ func (w *world) do(o op) {
 	}
 }
 
+// mass has many files appear or, if they are there, be removed on a device or the server. Users of devices that stop
+// accept that, or put the files back.
+func (w *world) mass(d *device, o op) {
+	var names []string
+	for _, name := range d.names() {
+		if strings.HasPrefix(name, "m/") {
+			names = append(names, name)
+		}
+	}
+	if len(names) <= 20 {
+		for i := range 21 + o.a%6 {
+			w.write(d, fmt.Sprintf("m/%02d", i))
+		}
+		_, _ = w.round(d)
+		return
+	}
+	if o.b%3 == 0 {
+		for _, r := range w.records() {
+			if strings.HasPrefix(r.Path, "m/") {
+				w.gone(w.stored(r), "deleted on the server")
+				if err := w.server.delete(w.t, r); err != nil {
+					w.failf("delete: %v", err)
+				}
+			}
+		}
+		w.log("the server deletes many")
+	} else {
+		contents, was := map[string]string{}, maps.Clone(w.ledger)
+		for _, name := range names {
+			if d.disk.busy(name) == nil {
+				contents[name] = d.disk.files[name].content
+				w.gone(contents[name], "removed on "+d.name)
+				d.disk.remove(name)
+			}
+		}
+		w.log("%s removes many", d.name)
+		_, _ = w.round(d)
+		if o.b%3 == 1 {
+			for _, name := range names {
+				c, removed := contents[name]
+				if !removed || d.file(name) != nil { // another device has edited it
+					continue
+				}
+				if w.ledger[c], w.back[c] = was[c], true; !d.disk.write(name, c) {
+					w.gone(c, "never written")
+				}
+			}
+			w.log("%s has them back", d.name)
+			return
+		}
+	}
+	if _, _ = w.round(d); o.b%2 == 0 {
+		d.accept()
+		_, _ = w.round(d)
+	}
+}
+
+// access takes a device its access for a round, and the sight of all files for another one. Neither removes any here.
+func (w *world) access(d *device) {
+	clear(d.at)
+	w.settle(func(pending) bool { return true })
+	names, trashed := d.names(), len(d.disk.trash)
+	due := 0 // removals of files that the server was known to have removed or moved before
+	for key, r := range d.state.rows {
+		if d.file(key) == nil { // then neither side seems to have it
+			w.returns(r.Synced)
+		}
+		if r.Synced != nil && r.Remote == nil && !r.Missing {
+			due++
+		}
+	}
+	for _, d.remote.sight = range []sight{none, nothing} {
+		_, _ = w.round(d)
+	}
+	if left := len(d.names()); left < len(names)-due || len(d.disk.trash) > trashed+due {
+		w.failf("%s has %d of %d files, and %d more in its trash, of which %d were to be removed, after it had no access", d.name, left, len(names), len(d.disk.trash)-trashed, due)
+	}
+	for d.remote.sight = whole; d.remote.resync; { // requests may be refused
+		_, _ = w.round(d)
+	}
+}
+
 // odd has something appear that is left alone: what is no file or has a name that some systems cannot have, or on
 // the server a file with the name of a client's own.
 func (w *world) odd(d *device, o op) {
@@ -854,12 +951,17 @@ func (w *world) shield(d *device) {
 			continue
 		}
 		for key, r := range d.state.rows {
-			if at := mirror.KeyOf(name); r.Synced != nil && (key == at || strings.HasPrefix(key, at+"/")) {
-				for c := range w.ledger {
-					w.back[c] = w.back[c] || checksum(c) == r.Synced.Checksum
-				}
+			if at := mirror.KeyOf(name); key == at || strings.HasPrefix(key, at+"/") {
+				w.returns(r.Synced)
 			}
 		}
+	}
+}
+
+// returns lets a content come back on which both sides have agreed.
+func (w *world) returns(s *mirror.Synced) {
+	for c := range w.ledger {
+		w.back[c] = w.back[c] || s != nil && checksum(c) == s.Checksum
 	}
 }
 
