@@ -142,15 +142,13 @@ func (db *DB) Ready(ctx context.Context) error {
 		return err
 	}
 	var version int64
-	var table string
 	quiet := db.read.Session(&gorm.Session{Logger: logs{}}) // before the first migration there is no table of versions
 	_, err = oneRow(ctx, quiet, "Schema", sharedSQL(selectVersion), &version)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
-		migrated, lookup := oneRow(ctx, db.read, "Schema", sharedSQL(selectTables[db.dialect]+" = ?", "goose_db_version"), &table)
-		if migrated || lookup != nil {
+		if migrated, lookup := db.hasTable(ctx, "goose_db_version"); migrated || lookup != nil {
 			return fault.Wrap(fault.Unavailable, err, "The version of the database's schema could not be read")
 		}
 	}
@@ -162,9 +160,7 @@ func (db *DB) Ready(ctx context.Context) error {
 
 // checkSupported is requireSupported for a database whose schema may be older than the table.
 func (db *DB) checkSupported(ctx context.Context) error {
-	var release string
-	found, err := oneRow(ctx, db.read, "Database", sharedSQL(selectTables[db.dialect]+" = ?", "schema_support"), &release)
-	if err != nil || !found {
+	if there, err := db.hasTable(ctx, "schema_support"); err != nil || !there {
 		return err
 	}
 	return db.requireSupported(ctx, Schema())

@@ -312,11 +312,10 @@ func (s *Source) number(ctx context.Context, text string, args ...any) (int64, e
 
 // checkComplete returns an error if a transfer to the database has begun and not finished.
 func (db *DB) checkComplete(ctx context.Context) error {
-	var origin string
-	_, err := oneRow(ctx, db.read, "Database", sharedSQL(selectTables[db.dialect]+" = ?", transferTable), &origin)
-	if err != nil || origin == "" {
+	if there, err := db.hasTable(ctx, transferTable); err != nil || !there {
 		return err
 	}
+	var origin string
 	if _, err := oneRow(ctx, db.read, "Database", sharedSQL("SELECT value FROM "+transferTable+" WHERE name = ?", "origin"), &origin); err != nil {
 		return err
 	}
@@ -327,6 +326,11 @@ func (db *DB) checkComplete(ctx context.Context) error {
 var selectTables = [2]string{
 	onSQLite:   "SELECT name FROM sqlite_schema WHERE type = 'table' AND name",
 	onPostgres: "SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema() AND tablename",
+}
+
+// hasTable reports whether there is a table.
+func (db *DB) hasTable(ctx context.Context, name string) (bool, error) {
+	return oneRow(ctx, db.read, "Database", sharedSQL(selectTables[db.dialect]+" = ?", name), new(string))
 }
 
 // exists reports whether there is a table.

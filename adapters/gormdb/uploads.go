@@ -67,13 +67,16 @@ func (r *uploadPartRow) part() (upload.Part, error) {
 	return upload.Part{Offset: r.Offset, Size: r.Size, Blob: r.Blob}, nil
 }
 
+// openOfUser is the condition of a user's open uploads.
+const openOfUser = "user_id = ? AND status = 'OPEN'"
+
 type uploads struct{ *conn }
 
 var _ ports.Uploads = uploads{}
 
 func (q uploads) Add(ctx context.Context, o id.Org, u upload.Upload) error {
 	return q.atomic(ctx, func(c *conn) error {
-		open, err := uploadTable.of(c.write, o).filter("user_id = ? AND status = 'OPEN'", string(u.User)).count(ctx)
+		open, err := uploadTable.of(c.write, o).filter(openOfUser, string(u.User)).count(ctx)
 		if err == nil && open >= upload.MaxOpen {
 			err = fault.New(fault.Conflict, "The user has %d open uploads", open)
 		}
@@ -127,13 +130,13 @@ func (q uploads) Sweep(ctx context.Context, before time.Time, limit int) (int, e
 }
 
 func (s storage) OpenUploads(ctx context.Context, o id.Org, user id.User) ([]upload.Upload, error) {
-	return all(ctx, uploadTable.of(s.read, o).filter("user_id = ? AND status = 'OPEN'", string(user)).page("id", upload.MaxOpen), (*uploadRow).upload)
+	return all(ctx, uploadTable.of(s.read, o).filter(openOfUser, string(user)).page("id", upload.MaxOpen), (*uploadRow).upload)
 }
 
 // CancelUploads selects the parts of earlier cancelled uploads too, whose names are discarded already.
 func (s storage) CancelUploads(ctx context.Context, o id.Org, user id.User, now time.Time) error {
 	return s.atomic(ctx, func(c *conn) error {
-		n, err := uploadTable.of(c.write, o).filter("user_id = ? AND status = 'OPEN'", string(user)).set(ctx, "status = ?, expires_at = ?", upload.Cancelled, now.UnixMilli())
+		n, err := uploadTable.of(c.write, o).filter(openOfUser, string(user)).set(ctx, "status = ?, expires_at = ?", upload.Cancelled, now.UnixMilli())
 		if err != nil || n == 0 {
 			return err
 		}

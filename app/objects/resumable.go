@@ -68,7 +68,8 @@ func (s *Objects) Resumable(ctx context.Context, actor org.Actor, of id.Upload) 
 // creation.
 func (s *Objects) OpenUploads(ctx context.Context, actor org.Actor) ([]upload.Upload, error) {
 	open, err := s.Store.Storage().OpenUploads(ctx, actor.Org, actor.User)
-	return slices.DeleteFunc(open, func(u upload.Upload) bool { return !u.Exists(s.Clock.Now()) }), err
+	now := s.Clock.Now()
+	return slices.DeleteFunc(open, func(u upload.Upload) bool { return !u.Exists(now) }), err
 }
 
 // Append appends in's content to an upload at the offset, where last says whether it is the end of the

@@ -493,10 +493,7 @@ func (b *bench) savedFiles(ctx context.Context) (err error) {
 	if err := errors.Join(err, stop()); err != nil {
 		return err
 	}
-	for _, p := range b.peers(ctx) {
-		if len(p.serve) == 0 {
-			continue // it ends, and would have to be started for each file
-		}
+	for _, p := range b.watchers(ctx) {
 		p50, p99, err := p.saved(ctx, b, min(saves, savesOfPeers))
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
@@ -577,10 +574,7 @@ func (b *bench) idleClients(ctx context.Context) (err error) {
 	}
 	t.row("Collab", secondsOf(first), secondsOf(started), megabytes(i.most), megabytes(i.held), b.judge(idleResident, load, float64(i.held)/1e6),
 		fmt.Sprintf("%.2f %%", i.share), b.judge(idleProcessor, load, i.share))
-	for _, other := range b.peers(ctx) {
-		if len(other.serve) == 0 {
-			continue // it ends
-		}
+	for _, other := range b.watchers(ctx) {
 		o, took, err := other.filled(ctx, b, r.dir, n)
 		if err != nil {
 			return fmt.Errorf("%s: %w", other.name, err)
@@ -680,10 +674,7 @@ func (b *bench) renamedDirectory(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, p := range b.peers(ctx) {
-		if len(p.serve) == 0 {
-			continue // it ends
-		}
+	for _, p := range b.watchers(ctx) {
 		r, _, err := p.filled(ctx, b, from, n)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -57,6 +58,11 @@ func (b *bench) peers(ctx context.Context) []*peer {
 		b.installed = append(b.installed, p)
 	}
 	return b.installed
+}
+
+// watchers returns the peers that go on. The others would have to be started for each change.
+func (b *bench) watchers(ctx context.Context) []*peer {
+	return slices.DeleteFunc(slices.Clone(b.peers(ctx)), func(p *peer) bool { return len(p.serve) == 0 })
 }
 
 // unpacked returns a function that unpacks a program of a Debian package.

@@ -35,9 +35,8 @@ const (
 	// answered little, in bytes.
 	maxGrowth = 64 << 20
 	// maxDelay is how long a small request of another organisation may take meanwhile,
-	// without the longest time that a thread of the server waits for a processor. On a
-	// machine where that is less than maxDelayRatio times a bareTransaction takes, it is
-	// that.
+	// without the longest time that a thread of the server waits for a processor. It may
+	// take maxDelayRatio times what a bareTransaction takes, on machines where that is more.
 	maxDelay      = 500 * time.Millisecond
 	maxDelayRatio = 3
 	// attempts is how often a request is measured that is above a bound: the machine

@@ -81,7 +81,7 @@ var mutations = map[string]func(*client.Options){
 		}
 	},
 	"what is no file is not listed": func(o *client.Options) {
-		o.Disk = scanned{o.Disk, func(e *mirror.Entry) bool { return e.Kind == mirror.File || e.Kind == mirror.Directory }}
+		o.Disk = scanned{o.Disk, isPlain}
 	},
 	"symbolic links are followed": func(o *client.Options) {
 		d := o.Disk.(*disk)
@@ -93,7 +93,7 @@ var mutations = map[string]func(*client.Options){
 		}}, d}
 	},
 	"what is no file is replaced": func(o *client.Options) {
-		o.Disk = scanned{o.Disk, func(e *mirror.Entry) bool { return e.Kind == mirror.File || e.Kind == mirror.Directory }}
+		o.Disk = scanned{o.Disk, isPlain}
 		o.DiskWriter = replacingDisk{o.DiskWriter, o.DiskWriter.(*disk)}
 	},
 	"files are not looked at again before they are replaced, moved or removed": func(o *client.Options) {
@@ -243,6 +243,9 @@ func (d scanned) Scan(ctx context.Context, scope mirror.Scope, known func(string
 		return each(e)
 	})
 }
+
+// isPlain reports whether an entry is a file or a directory.
+func isPlain(e *mirror.Entry) bool { return e.Kind == mirror.File || e.Kind == mirror.Directory }
 
 // followed is a disk that opens what symbolic links lead to.
 type followed struct {
