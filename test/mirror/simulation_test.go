@@ -145,8 +145,8 @@ type pending struct {
 	make  func()
 }
 
-// undone is in the ledger for contents of which a power failure has undone a change. If the client
-// had followed it, they may be in a trash.
+// undone is in the ledger for contents of which a power failure, or a user, has undone a change. If the
+// client had followed it, they may be in a trash.
 const undone = "undone"
 
 // world is a running case.
@@ -862,14 +862,17 @@ func (w *world) mass(d *device, o op) {
 			}
 		}
 		w.log("%s removes many", d.name)
-		_, _ = w.round(d)
+		_, err := w.round(d)
 		if o.b%3 == 1 {
 			for _, name := range names {
 				c, removed := contents[name]
 				if !removed || d.file(name) != nil { // another device has edited it
 					continue
 				}
-				if w.ledger[c], w.back[c] = was[c], true; !d.disk.write(name, c) {
+				if w.ledger[c], w.back[c] = was[c], true; err != nil && was[c] == "" { // deletions may have been made
+					w.ledger[c] = undone
+				}
+				if !d.disk.write(name, c) {
 					w.gone(c, "never written")
 				}
 			}
@@ -977,6 +980,11 @@ func (w *world) left(d *device) func(key string) bool {
 			}
 		}
 	}
+	for name := range d.disk.directories {
+		if rules.Ignored(norm.NFC.String(name) + "/\x00") { // it may be empty
+			at[mirror.KeyOf(name)] = true
+		}
+	}
 	ignored := map[string]bool{}
 	for key, r := range d.state.rows {
 		ignored[key] = r.Synced != nil && rules.Ignored(r.Synced.Name) || r.Remote != nil && rules.Ignored(r.Remote.Path)
@@ -1002,6 +1010,9 @@ func (w *world) equalEdits(o op) {
 	for _, r := range w.records() {
 		if mirror.KeyOf(r.Path) == mirror.KeyOf(p) {
 			there = r.Checksum
+		}
+		if slices.Contains(object.Ancestors(mirror.KeyOf(r.Path)), mirror.KeyOf(p)) { // devices may ignore what is in the directory
+			return
 		}
 	}
 	names := make([]string, len(w.devices))
@@ -1120,8 +1131,12 @@ func (w *world) quiet() {
 				here[mirror.KeyOf(name)] = checksum(f.content)
 			}
 		}
-		followed := maps.Clone(there)
-		maps.DeleteFunc(followed, func(key, _ string) bool { return left(key) })
+		followed, blocked := maps.Clone(there), map[string]bool{} // by checksum: files that cannot be moved to where they are on the server
+		maps.DeleteFunc(followed, func(key, sum string) bool {
+			blocked[sum] = blocked[sum] || left(key)
+			return left(key)
+		})
+		maps.DeleteFunc(here, func(key, sum string) bool { return blocked[sum] && there[key] == "" })
 		if diff := cmp.Diff(followed, here); diff != "" {
 			w.failf("%s (-server +directory):\n%s", d.name, diff)
 		}
