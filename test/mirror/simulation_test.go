@@ -48,7 +48,7 @@ var kinds = []struct {
 
 // themes are events of which some cases have several more, wherever they happen to be. That of many files is
 // rare, as it takes long.
-var themes, many = [][]string{{"patterns"}, {"odd"}, {"patterns", "odd"}, {"access"}}, []string{"mass"}
+var themes, many = [][]string{{"patterns"}, {"odd"}, {"patterns", "odd"}, {"access"}, {"backup"}}, []string{"mass"}
 
 // patterns are texts of ignored files, of which the cases with such a theme have two.
 var patterns = []string{"b.txt\ne/", "x", "*.txt\n!b.txt", "d", "[ae]*\ny", "D/\nf.txt", "*"}
@@ -132,6 +132,8 @@ type device struct {
 	accepting bool // its user has accepted the first plan of the present round
 	plans     int  // of the present round
 	deletions int  // of the present plan
+	known     int  // rows before the present plan
+	backup    *backup
 	// unstored are the contents, by checksum, that were sent or received and are not stored as agreed.
 	unstored map[string]bool
 }
@@ -248,7 +250,7 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 		}
 		d.disk.ruled = func() {
 			d.plans++
-			d.deletions = 0
+			d.deletions, d.known = 0, len(d.state.rows)
 		}
 		d.remote.deletes = func(of id.Object) { w.looked(d, of) }
 		d.remote.delay = func(change func()) {
@@ -360,7 +362,7 @@ func (d *device) accepted() bool { return d.accepting && d.plans <= 1 }
 
 // guards checks that no guard stands before a deletion that a device is about to make.
 func (w *world) guards(d *device, path string) {
-	if d.deletions++; d.deletions > max(20, len(d.state.rows)/4) && !d.accepted() {
+	if d.deletions++; d.deletions > max(20, d.known/4) && !d.accepted() {
 		w.failf("%s: %s is to be deleted after many others, and nobody has accepted that", d.name, path)
 	}
 	if b := d.state.binding; b.Ignore != "" && b.Ignore != d.disk.rules.Hash && !d.accepted() {
@@ -729,6 +731,8 @@ func (w *world) do(o op) {
 		w.mass(d, o)
 	case "access":
 		w.access(d)
+	case "backup":
+		w.restoreDevice(d, o)
 	case "hours":
 		w.server.core.Clock.Advance(time.Duration(o.a%20) * time.Hour)
 	case "weeks":
@@ -908,6 +912,69 @@ func (w *world) access(d *device) {
 	}
 	for d.remote.sight = whole; d.remote.resync; { // requests may be refused
 		_, _ = w.round(d)
+	}
+}
+
+// backup is a copy of a directory and its state.
+type backup struct {
+	files       map[string]file
+	directories map[string]bool
+	staged      map[string]string
+	binding     *mirror.Binding
+	rows        map[string]mirror.Row
+	cursor      object.Cursor
+}
+
+// restoreDevice backs a device's directory up with its state, or restores it from its backup: as another directory
+// that its user accepts, as the same one, or without its state.
+func (w *world) restoreDevice(d *device, o op) {
+	if d.backup == nil {
+		d.backup = &backup{map[string]file{}, maps.Clone(d.disk.directories), maps.Clone(d.disk.staged), d.state.binding, maps.Clone(d.state.rows), d.state.cursor}
+		for name, f := range d.disk.files {
+			d.backup.files[name] = *f
+		}
+		w.log("%s is backed up", d.name)
+		return
+	}
+	w.settle(func(pending) bool { return true })
+	clear(d.at)
+	b, before := *d.backup, d.contents()
+	d.backup, d.disk.held, d.disk.unsynced, d.disk.files = nil, "", nil, map[string]*file{}
+	d.disk.directories, d.disk.staged = b.directories, b.staged
+	for _, name := range slices.Sorted(maps.Keys(b.files)) {
+		d.disk.inode++
+		d.disk.ticks++
+		f := b.files[name]
+		f.inode, f.made = d.disk.inode, d.disk.now().UnixNano()+d.disk.ticks
+		d.disk.files[name] = &f
+		w.back[f.content] = true
+	}
+	d.state.binding, d.state.rows, d.state.cursor = b.binding, b.rows, b.cursor
+	how := []string{"as another directory", "in place", "without its state"}[o.b%3]
+	switch o.b % 3 {
+	case 0:
+		d.disk.identity = fmt.Sprint("copy", w.calls)
+	case 2:
+		d.state.binding, d.state.rows, d.state.cursor = nil, map[string]mirror.Row{}, object.Cursor{}
+		clear(d.disk.staged)
+	}
+	w.log("%s is restored %s", d.name, how)
+	kept, records, trashed := d.contents(), w.records(), len(d.disk.trash)
+	for _, r := range records {
+		c := w.stored(r)
+		kept[c], w.back[c] = true, true
+	}
+	for c := range before {
+		if !kept[c] {
+			w.gone(c, "lost by the directory")
+		}
+	}
+	united := o.b%3 == 2 || o.b%3 == 0 && b.binding != nil && b.binding.Root != ""
+	w.start(d)
+	d.accept()
+	_, _ = w.round(d)
+	if after := w.records(); united && (len(after) < len(records) || len(d.disk.trash) > trashed) {
+		w.failf("%s has %d more files in its trash, and the server %d of %d, after it was restored %s", d.name, len(d.disk.trash)-trashed, len(after), len(records), how)
 	}
 }
 
