@@ -130,11 +130,14 @@ func (r *remote) call(call string) (lost bool, err error) {
 	return r.before(call)
 }
 
+// readBytes is the most bytes of files that are downloaded together.
+const readBytes = 1 << 10
+
 func (r *remote) Limits(context.Context) (mirror.Limits, error) {
 	return mirror.Limits{
 		ReadOnly: r.readOnly,
 		MaxFile:  harness.MaxSize, BatchFiles: r.batches, BatchBytes: 1 << 20, BatchFileSize: 1 << 10,
-		ReadFiles: r.batches, ReadBytes: 1 << 10, ReadFileSize: 1 << 8,
+		ReadFiles: r.batches, ReadBytes: readBytes, ReadFileSize: 1 << 8,
 	}, nil
 }
 
@@ -211,7 +214,7 @@ func (r *remote) DownloadAll(ctx context.Context, records []mirror.Record, each 
 	if err != nil {
 		return err
 	}
-	contents, err := r.core.Objects.Contents(ctx, outcomes, make([]byte, objects.MaxReadBytes))
+	contents, err := r.core.Objects.Contents(ctx, outcomes, make([]byte, readBytes))
 	if err != nil {
 		return err
 	}
