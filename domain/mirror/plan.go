@@ -111,6 +111,7 @@ func MakePlan(in Input) Plan {
 	p.pair(Trash, TrashFirst, Download, Rename)
 	if !p.Immovable {
 		p.pair(Delete, DeleteFirst, Upload, Move)
+		p.postpone()
 		p.gather()
 	}
 	for _, s := range p.Steps {
@@ -434,6 +435,18 @@ func (p *planner) pair(removal, removalFirst, arrival, move Action) {
 		p.Steps[i] = Step{Action: move, Row: s.Row, To: to.Row, Path: to.Path}
 	}
 	p.drop(done)
+}
+
+// postpone leaves the deletions of contents that are set aside, as files that were renamed to where the server
+// has another, to the next plan, which moves them.
+func (p *planner) postpone() {
+	aside := map[string]bool{}
+	for _, s := range p.Steps {
+		if s.Action == SetAside {
+			aside[s.Row.Local.Checksum] = true
+		}
+	}
+	p.Steps = slices.DeleteFunc(p.Steps, func(s Step) bool { return s.Action == Delete && aside[s.Row.Remote.Checksum] })
 }
 
 // gather replaces the moves of all files in a directory of the server by one.

@@ -369,6 +369,28 @@ func TestPlansOfAnyTwoChangedTreesMakeThemEqual(t *testing.T) {
 	})
 }
 
+// TestAFileRenamedToWhereTheServerHasAnotherIsMoved has a plan set the file aside, and the next one move it on the server.
+func TestAFileRenamedToWhereTheServerHasAnotherIsMoved(t *testing.T) {
+	for _, taken := range []string{"b", "b/c"} {
+		w := &world{local: map[string]string{"b": "a"}, remote: map[string]mirror.Record{}, synced: map[string]mirror.Synced{}}
+		a := w.create("a", "a")
+		w.synced[mirror.KeyOf("a")] = mirror.Synced{ID: a.ID, Version: a.Version, Checksum: a.Checksum, Path: a.Path, Name: a.Path}
+		w.create(taken, "c")
+		for _, want := range [][]mirror.Action{{mirror.SetAside, mirror.Download}, {mirror.Move}, nil} {
+			var actions []mirror.Action
+			for _, s := range w.plan().Steps {
+				actions = append(actions, s.Action)
+				if err := w.do(s); err != nil {
+					t.Fatalf("%s: %s %s: %v", taken, s.Action, s.Path, err)
+				}
+			}
+			if !slices.Equal(actions, want) {
+				t.Fatalf("%s: a plan has the steps %v, not %v", taken, actions, want)
+			}
+		}
+	}
+}
+
 // TestFilesOfTheServerWithPathsThatNoneHasAreLeftAlone has a server that is faulty or hostile: its paths are invalid
 // as names of files, or lead outside of the directory.
 func TestFilesOfTheServerWithPathsThatNoneHasAreLeftAlone(t *testing.T) {

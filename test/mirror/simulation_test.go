@@ -967,8 +967,6 @@ func (w *world) restoreDevice(d *device, o op) {
 	for c := range before {
 		if !kept[c] {
 			w.gone(c, "lost by the directory")
-		} else if o.b%3 == 1 && w.ledger[c] == "" { // it may have been renamed, and the server know only that its former name is gone
-			w.ledger[c] = undone
 		}
 	}
 	united := o.b%3 == 2 || o.b%3 == 0 && b.binding != nil && b.binding.Root != ""
