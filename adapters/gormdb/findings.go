@@ -23,8 +23,8 @@ type Inspection struct {
 	Clocks     *inspect.Clocks
 }
 
-// Inspect reports on the database, its schema, and the organisations that may publish
-// releases. It changes nothing.
+// Inspect checks the database, its schema, and the organisations that may publish releases. It changes
+// nothing.
 func Inspect(ctx context.Context, i Inspection) (f inspect.Findings) {
 	var found condition
 	var err error
@@ -61,7 +61,7 @@ func (i Inspection) postgres(f *inspect.Findings, found condition, err error) {
 		return
 	}
 	i.Clocks.Add("the database", p.now, 0, p.asked, p.answered)
-	f.OK("%s at %s answers in %s", found.product, found.location, inspect.Milliseconds(found.took))
+	f.OK("%s at %s answers in %s", found.product, found.location, inspect.Milliseconds(found.latency))
 	switch {
 	case p.pooled && !p.poolMode:
 		f.Wrong("add pool_mode=transaction to COLLAB_DATABASE_URL", "it is behind a pooler in transaction mode, where prepared statements are lost and sessions are shared")
@@ -92,10 +92,10 @@ func (i Inspection) postgres(f *inspect.Findings, found condition, err error) {
 	}
 }
 
-// replicaPatience is how long a replica may take to replay what the primary has.
-const replicaPatience = 2 * time.Second
+// replayTimeout is how long a replica may take to replay the position of the primary.
+const replayTimeout = 2 * time.Second
 
-// replicas reports which replicas servers will read from, as PollReplicas decides it.
+// replicas reports which replicas servers will read from, by the rules of PollReplicas.
 func (i Inspection) replicas(ctx context.Context) (f inspect.Findings) {
 	for _, address := range i.Replicas {
 		name, err := checkReplica(ctx, i.Address, address)
@@ -108,9 +108,10 @@ func (i Inspection) replicas(ctx context.Context) (f inspect.Findings) {
 	return f.Of("replicas")
 }
 
-// checkReplica returns the name of the replica at an address, and why it is not read.
+// checkReplica returns the name of the replica at an address. The error says why servers do not read from
+// it.
 func checkReplica(ctx context.Context, primary, address string) (name string, err error) {
-	of, err := parsePostgres(primary)
+	p, err := parsePostgres(primary)
 	if err != nil {
 		return "", err
 	}
@@ -119,7 +120,7 @@ func checkReplica(ctx context.Context, primary, address string) (name string, er
 		return "", err
 	}
 	r := newReplica(a)
-	conns := of.open()
+	conns := p.open()
 	defer func() { err = errors.Join(err, conns.Close(), r.conns.Close()) }()
 	var timeline, lsn, system int64
 	if err := conns.QueryRowContext(ctx, selectPrimary).Scan(&timeline, &lsn, &system); err != nil {
@@ -128,9 +129,9 @@ func checkReplica(ctx context.Context, primary, address string) (name string, er
 	if err := r.conns.PingContext(ctx); err != nil {
 		return r.name, serverError(ctx, err)
 	}
-	at := []sample{{time.Now(), position{uint32(timeline), uint64(lsn)}}}
-	for err = r.poll(ctx, at, system); errors.Is(err, errLagging) && time.Since(at[0].at) < replicaPatience; err = r.poll(ctx, at, system) {
-		time.Sleep(replicaPatience / 20)
+	samples := []sample{{time.Now(), position{uint32(timeline), uint64(lsn)}}}
+	for err = r.poll(ctx, samples, system); errors.Is(err, errLagging) && time.Since(samples[0].at) < replayTimeout; err = r.poll(ctx, samples, system) {
+		time.Sleep(replayTimeout / 20)
 	}
 	return r.name, err
 }

@@ -25,50 +25,49 @@ import (
 type condition struct {
 	product  string           // with its version, such as Postgres 15.18
 	location string           // host, port and name, or the file; without credentials
-	took     time.Duration    // the round trip of a statement
-	schema   int64            // version that was migrated to; zero: none, or not readable
+	latency  time.Duration    // the round trip of a statement
+	schema   int64            // version of the schema; zero: none, or not readable
 	isTarget bool             // of a transfer that is not complete
-	latest   int64            // version that this program knows
-	onlyFor  string           // the oldest release that the schema is for, if it is newer than this program
-	missing  []id.Org         // of the given ones
+	latest   int64            // version of the schema that this program needs
+	onlyFor  string           // the oldest release that the schema supports, if it is newer than this program
+	missing  []id.Org         // organisations that do not exist
 	postgres *serverCondition // nil for SQLite, and before a server has answered
 	damage   string           // the first problem of SQLite's quick_check; empty: none
 }
 
 // serverCondition is the state of a Postgres server.
 type serverCondition struct {
-	now             time.Time // its clock, read between asked and answered of ours
+	now             time.Time // its clock, read between asked and answered of the local clock
 	asked, answered time.Time
 	user            string
 	local           bool // on this machine
-	pooled          bool // a pooler in transaction mode is between, and poolMode says so in the address
-	poolMode        bool
-	maxConnections  int  // the most connections that one of our servers opens
-	connectionsLeft int  // connections that this user may have, less those of other programs
-	encrypted       bool // the connection
+	pooled          bool // the address is that of a pooler in transaction mode
+	poolMode        bool // the address has the parameter pool_mode=transaction
+	maxConnections  int  // limit of the connections of one Collab server
+	connectionsLeft int  // limit of the connections of the user, minus those of other programs
+	encrypted       bool // the connection is
 	losesCommits    bool // a commit may be lost in a crash: fsync or synchronous_commit is off
-	readOnly        bool // a standby, or set so
-	canCreate       bool // the user may make tables, as migrations do
-	deniedTables    int  // tables that the user may not read and write, partitions aside; if there are any, none is read
+	readOnly        bool // a standby, or configured as read-only
+	canCreate       bool // the user may create tables
+	deniedTables    int  // number of tables, without partitions, that the user may not read and write; the schema is read only if it is zero
 	utf8            bool
 	superuser       bool
 }
 
-// selectOnlyFor returns the oldest release that the schema is for if that needs a newer schema than %d,
+// selectOnlyFor returns the oldest release that the schema supports if that needs a newer schema than %d,
 // else "".
 const selectOnlyFor = "SELECT COALESCE((SELECT release FROM schema_support WHERE oldest > %d), '')"
 
-// readPostgres and readSQLite read the state of the database at the address without
-// changing it. They return NotFound if there is no such database, Unauthenticated if the
-// server rejects the user, and Unavailable if it does not answer. Errors do not contain the
-// password.
-func readPostgres(ctx context.Context, address string, ask []id.Org) (c condition, err error) {
+// readPostgres reads the state of a database without changing it, and which of the organisations are
+// missing. It returns NotFound if the database does not exist, Unauthenticated if the server rejects
+// the user, and Unavailable if it does not answer. Errors do not contain the password.
+func readPostgres(ctx context.Context, address string, orgs []id.Org) (c condition, err error) {
 	a, err := parsePostgres(address)
 	if err != nil {
 		return c, err
 	}
 	config := a.config
-	config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // which any pooler allows
+	config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // the mode that works through poolers
 	config.RuntimeParams["application_name"] = "collab doctor"
 	c.location = net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port))) + "/" + config.Database
 	if strings.HasPrefix(config.Host, "/") {
@@ -92,7 +91,7 @@ func readPostgres(ctx context.Context, address string, ask []id.Org) (c conditio
 		return c, serverError(ctx, err)
 	}
 	p.answered = time.Now()
-	c.took = p.answered.Sub(p.asked)
+	c.latency = p.answered.Sub(p.asked)
 	var version string
 	err = conn.QueryRow(ctx, `SELECT split_part(current_setting('server_version'), ' ', 1), current_user,
 		least(
@@ -119,16 +118,16 @@ func readPostgres(ctx context.Context, address string, ask []id.Org) (c conditio
 	var table bool
 	err = conn.QueryRow(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL, to_regclass('"+transferTable+"') IS NOT NULL").Scan(&table, &c.isTarget)
 	if err == nil && table {
-		err = c.readSchema(ask, func(query string, args ...any) scannable { return conn.QueryRow(ctx, query, args...) })
+		err = c.readSchema(orgs, func(query string, args ...any) rowScanner { return conn.QueryRow(ctx, query, args...) })
 	}
 	return c, serverError(ctx, err)
 }
 
-// scannable is a row of database/sql or of pgx.
-type scannable interface{ Scan(to ...any) error }
+// rowScanner is a row of database/sql or of pgx.
+type rowScanner interface{ Scan(dest ...any) error }
 
 // readSchema reads the version of the schema, and which of the organisations are missing.
-func (c *condition) readSchema(ask []id.Org, row func(query string, args ...any) scannable) error {
+func (c *condition) readSchema(orgs []id.Org, row func(query string, args ...any) rowScanner) error {
 	if err := row(selectVersion).Scan(&c.schema); err != nil {
 		return err
 	}
@@ -140,20 +139,19 @@ func (c *condition) readSchema(ask []id.Org, row func(query string, args ...any)
 	if c.schema == 0 {
 		return nil
 	}
-	for _, o := range ask {
-		var there bool
-		if err := row("SELECT EXISTS (SELECT 1 FROM organisations WHERE id = $1)", string(o)).Scan(&there); err != nil {
+	for _, o := range orgs {
+		var exists bool
+		if err := row("SELECT EXISTS (SELECT 1 FROM organisations WHERE id = $1)", string(o)).Scan(&exists); err != nil {
 			return err
 		}
-		if !there {
+		if !exists {
 			c.missing = append(c.missing, o)
 		}
 	}
 	return nil
 }
 
-// serverError returns a server's error with its kind, without addresses and
-// credentials.
+// serverError returns a server's error with its kind, and without addresses and credentials.
 func serverError(ctx context.Context, err error) error {
 	var refusal *pgconn.PgError
 	switch {
@@ -176,7 +174,8 @@ func serverError(ctx context.Context, err error) error {
 	return fault.Wrap(fault.Unavailable, cause, "The database refuses the connection")
 }
 
-func readSQLite(ctx context.Context, address string, ask []id.Org) (c condition, err error) {
+// readSQLite is readPostgres for SQLite.
+func readSQLite(ctx context.Context, address string, orgs []id.Org) (c condition, err error) {
 	if c.location, err = sqlitePath(address); err != nil {
 		return c, err
 	}
@@ -191,8 +190,8 @@ func readSQLite(ctx context.Context, address string, ask []id.Org) (c condition,
 	case !info.Mode().IsRegular():
 		return c, fault.New(fault.Unavailable, "The database's path is not that of a file")
 	}
-	// Opened for writing, because the last connection to close checkpoints the log that a
-	// crash left; a reader would leave files there instead.
+	// The mode is rw because the last connection to close checkpoints the write-ahead log that a crash
+	// left; a read-only connection would leave its files.
 	pool, err := sql.Open(driverName, sqliteDSN(c.location, "deferred", []string{"busy_timeout(5000)", "query_only(1)"})+"&mode=rw")
 	if err != nil {
 		return c, failed(ctx, err, "Database")
@@ -206,15 +205,15 @@ func readSQLite(ctx context.Context, address string, ask []id.Org) (c condition,
 	if err != nil {
 		return c, failed(ctx, err, "Database")
 	}
-	c.product, c.took = version, time.Since(asked)
+	c.product, c.latency = version, time.Since(asked)
 	if table {
-		err = c.readSchema(ask, func(query string, args ...any) scannable { return pool.QueryRowContext(ctx, query, args...) })
+		err = c.readSchema(orgs, func(query string, args ...any) rowScanner { return pool.QueryRowContext(ctx, query, args...) })
 		if err != nil {
 			return c, failed(ctx, err, "Database")
 		}
 	}
 	if c.schema == 0 {
-		c.missing = slices.Clone(ask)
+		c.missing = slices.Clone(orgs)
 	}
 	var found string
 	if err := pool.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&found); err != nil {

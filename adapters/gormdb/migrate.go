@@ -26,18 +26,16 @@ import (
 //go:embed migrations
 var migrations embed.FS
 
-// migrationLock is the number of the lock that servers on Postgres take while
-// they migrate.
+// migrationLock is the number of the advisory lock that servers on Postgres take while they migrate.
 const migrationLock = 7_305_804_385_410
 
-// lockPoll is how often a server that waits for migrationLock asks for it.
+// lockPoll is the time between attempts to take migrationLock.
 const lockPoll = 100 * time.Millisecond
 
-// selectVersion returns the version of the schema, zero before the first
-// migration.
+// selectVersion returns the version of the schema, or zero before the first migration.
 const selectVersion = "SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version WHERE is_applied"
 
-// migration has the resources of a run of migrations.
+// migration holds the resources of a run of migrations.
 type migration struct {
 	pool    *sql.DB
 	dialect goose.Dialect
@@ -45,18 +43,18 @@ type migration struct {
 	close   func() error // releases the lock and the connections
 }
 
-// lockTimeout is how long a migration on Postgres waits for the lock of a table, because
-// statements that come later wait behind it. It then fails, and is repeated after lockPause, up to
-// lockAttempts times.
+// lockTimeout is how long a migration on Postgres waits for the lock of a table. It is short because
+// later statements queue behind the migration, which is attempted up to lockAttempts times with a pause
+// of lockPause.
 const (
 	lockTimeout  = 250 * time.Millisecond
 	lockPause    = time.Second
 	lockAttempts = 480
 )
 
-// Migrate brings the schema to its present version. Each step is a transaction, or can be repeated
+// Migrate brings the schema to the newest version. Each step is a transaction, or can be repeated
 // after an interruption. If several servers call it at once, one migrates and the others wait. On
-// Postgres it fails with Unavailable if other transactions hold a table for ten minutes.
+// Postgres it returns Unavailable if other transactions hold the lock of a table for ten minutes.
 func (db *DB) Migrate(ctx context.Context) error {
 	files, err := fs.Sub(migrations, db.dialect.migrations())
 	if err != nil {
@@ -76,14 +74,15 @@ func (db *DB) migrate(ctx context.Context, files fs.FS, version int64) (err erro
 	if err != nil {
 		return err
 	}
-	return failed(ctx, db.untilLocked(ctx, m.pool, func() error {
+	return failed(ctx, db.retryLocked(ctx, m.pool, func() error {
 		_, err := provider.UpTo(ctx, version)
 		return err
 	}), "Database")
 }
 
-// stopAutovacuums takes the locks of autovacuums, and releases them. Postgres cancels an autovacuum
-// for which another lock waits longer than deadlock_timeout. No writer waits behind these locks.
+// stopAutovacuums takes the locks that autovacuums hold, and releases them. Postgres cancels an
+// autovacuum when another session has waited for its lock for deadlock_timeout. Writers do not queue
+// behind these locks.
 const stopAutovacuums = `DO $$ DECLARE found regclass; BEGIN
 	PERFORM set_config('lock_timeout', (2000 * extract(epoch FROM current_setting('deadlock_timeout')::interval))::int::text, true);
 	FOR found IN SELECT DISTINCT c.oid FROM pg_locks JOIN pg_class c ON c.oid = relation JOIN pg_stat_activity USING (pid)
@@ -91,12 +90,12 @@ const stopAutovacuums = `DO $$ DECLARE found regclass; BEGIN
 		AND mode = 'ShareUpdateExclusiveLock' AND relkind = 'r' AND pg_has_role(relowner, 'USAGE')
 	LOOP EXECUTE format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE', found); END LOOP; END $$`
 
-// untilLocked runs fn, and again while it fails because other transactions hold a table. On conn it
-// stops autovacuums that do.
-func (db *DB) untilLocked(ctx context.Context, conn gorm.ConnPool, fn func() error) error {
+// retryLocked runs fn, and repeats it while it fails because others hold the lock of a table. On conn
+// it stops autovacuums that do.
+func (db *DB) retryLocked(ctx context.Context, conn gorm.ConnPool, fn func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := fn()
-		if !isLocked(err) {
+		if !isLockFailure(err) {
 			return err
 		}
 		if attempt == lockAttempts {
@@ -114,8 +113,8 @@ func (db *DB) untilLocked(ctx context.Context, conn gorm.ConnPool, fn func() err
 	}
 }
 
-// isLocked reports whether a migration did not get a lock within lockTimeout, or only by a deadlock.
-func isLocked(err error) bool {
+// isLockFailure reports whether a migration failed because of lockTimeout or a deadlock.
+func isLockFailure(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (pg.Code == "55P03" || pg.Code == "40P01")
 }
@@ -131,8 +130,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Ready returns nil if every pool answers, the schema has at least the version that this program
-// knows, and supports that one: it is newer during a rolling update.
+// Ready returns nil if every pool answers and the schema has the version of this program or, during a
+// rolling update, a newer one that supports it.
 func (db *DB) Ready(ctx context.Context) error {
 	if err := db.ping(ctx); err != nil {
 		return err
@@ -142,8 +141,8 @@ func (db *DB) Ready(ctx context.Context) error {
 		return err
 	}
 	var version int64
-	quiet := db.read.Session(&gorm.Session{Logger: logs{}}) // before the first migration there is no table of versions
-	_, err = oneRow(ctx, quiet, "Schema", sharedSQL(selectVersion), &version)
+	unlogged := db.read.Session(&gorm.Session{Logger: logs{}}) // before the first migration the table does not exist
+	_, err = oneRow(ctx, unlogged, "Schema", sharedSQL(selectVersion), &version)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -158,16 +157,16 @@ func (db *DB) Ready(ctx context.Context) error {
 	return db.requireSupported(ctx, want)
 }
 
-// checkSupported is requireSupported for a database whose schema may be older than the table.
+// checkSupported is requireSupported for a schema that may be older than the table schema_support.
 func (db *DB) checkSupported(ctx context.Context) error {
-	if there, err := db.hasTable(ctx, "schema_support"); err != nil || !there {
+	if found, err := db.hasTable(ctx, "schema_support"); err != nil || !found {
 		return err
 	}
 	return db.requireSupported(ctx, Schema())
 }
 
-// requireSupported returns an error if the database's schema is only for servers that know a newer one
-// than the known one.
+// requireSupported returns an error if the database's schema supports only servers that need a newer
+// version than known.
 func (db *DB) requireSupported(ctx context.Context, known int64) error {
 	var release string
 	_, err := oneRow(ctx, db.read, "Schema", sharedSQL(fmt.Sprintf(selectOnlyFor, known)), &release)
@@ -179,12 +178,12 @@ func (db *DB) requireSupported(ctx context.Context, known int64) error {
 
 func (d dialect) migrations() string { return d.text("migrations/sqlite", "migrations/postgres") }
 
-// Schema returns the version of the schema that this program needs, which is the same on both
-// databases.
+// Schema returns the version of the schema that this program needs. It is the same for SQLite and
+// Postgres.
 func Schema() int64 {
 	version, err := latest(onPostgres)
 	if err != nil {
-		panic(err) // the names of embedded files
+		panic(err) // the embedded files have other names
 	}
 	return version
 }
@@ -207,8 +206,8 @@ func latest(d dialect) (int64, error) {
 	return newest, nil
 }
 
-// migrationOnPostgres uses connections beside the pool, which may have only one, and takes
-// an advisory lock that ends with its connection.
+// migrationOnPostgres uses connections beside the pool, which may have only one, and takes an advisory
+// lock that ends with its connection.
 func migrationOnPostgres(config *pgx.ConnConfig) func(context.Context) (*migration, error) {
 	return func(ctx context.Context) (*migration, error) {
 		if err := requireSession(ctx, config); err != nil {
@@ -217,13 +216,13 @@ func migrationOnPostgres(config *pgx.ConnConfig) func(context.Context) (*migrati
 		pool := stdlib.OpenDB(*config)
 		return &migration{
 			pool: pool, dialect: goose.DialectPostgres,
-			options: []goose.ProviderOption{goose.WithSessionLocker(advisory{})}, close: pool.Close,
+			options: []goose.ProviderOption{goose.WithSessionLocker(sessionLocker{})}, close: pool.Close,
 		}, nil
 	}
 }
 
-// requireSession returns an error if the address is that of a pooler in transaction mode, through which
-// advisory locks and parameters of the session are others'.
+// requireSession returns an error if the address is that of a pooler in transaction mode, which shares
+// sessions, with their locks and parameters, among clients.
 func requireSession(ctx context.Context, config *pgx.ConnConfig) error {
 	c, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
@@ -236,11 +235,11 @@ func requireSession(ctx context.Context, config *pgx.ConnConfig) error {
 	return errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 }
 
-// advisory polls for the lock: a statement that waits for it has a snapshot, for whose end an index
-// that is built concurrently under the lock would wait.
-type advisory struct{}
+// sessionLocker implements lock.SessionLocker. It polls, because a statement that waits for the lock has
+// a snapshot, and CREATE INDEX CONCURRENTLY under the lock waits until older snapshots end.
+type sessionLocker struct{}
 
-func (advisory) SessionLock(ctx context.Context, c *sql.Conn) error {
+func (sessionLocker) SessionLock(ctx context.Context, c *sql.Conn) error {
 	for locked := false; ; {
 		if err := c.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", migrationLock).Scan(&locked); err != nil {
 			return err
@@ -255,42 +254,40 @@ func (advisory) SessionLock(ctx context.Context, c *sql.Conn) error {
 	}
 }
 
-func (advisory) SessionUnlock(ctx context.Context, c *sql.Conn) error {
+func (sessionLocker) SessionUnlock(ctx context.Context, c *sql.Conn) error {
 	_, err := c.ExecContext(ctx, "SELECT pg_advisory_unlock($1)", migrationLock)
 	return err
 }
 
-// migrationOnSQLite takes the write lock of a second database, which the operating system
-// releases when the process ends: that of the first cannot be held over several
-// transactions.
+// migrationOnSQLite takes the write lock of a second database, because that of the first cannot be held
+// over several transactions. The operating system releases it when the process ends.
 func migrationOnSQLite(file string) func(context.Context) (*migration, error) {
 	return func(ctx context.Context) (*migration, error) {
 		if err := makeFile(file + "-migrate"); err != nil {
 			return nil, err
 		}
-		// The driver does not stop waiting when the context ends, so it waits in short
-		// steps.
-		gate, err := sql.Open(driverName, sqliteDSN(file+"-migrate", "exclusive", []string{"busy_timeout(250)"}))
+		// The driver does not stop waiting when the context ends, so it waits in short steps.
+		lockDB, err := sql.Open(driverName, sqliteDSN(file+"-migrate", "exclusive", []string{"busy_timeout(250)"}))
 		if err != nil {
 			return nil, err
 		}
-		// A transaction ends with its context, and the lock must last until close.
-		lasting := context.WithoutCancel(ctx)
-		tx, err := gate.BeginTx(lasting, nil)
+		// A transaction ends with its context, and the lock must be held until close.
+		uncancelled := context.WithoutCancel(ctx)
+		tx, err := lockDB.BeginTx(uncancelled, nil)
 		for isBusy(err) && ctx.Err() == nil {
-			tx, err = gate.BeginTx(lasting, nil)
+			tx, err = lockDB.BeginTx(uncancelled, nil)
 		}
 		if err != nil {
-			return nil, errors.Join(err, gate.Close())
+			return nil, errors.Join(err, lockDB.Close())
 		}
 		pool, err := sql.Open(driverName, sqliteDSN(file, "immediate", []string{"busy_timeout(10000)", "journal_mode(WAL)", "foreign_keys(1)", "synchronous(FULL)"}))
 		if err != nil {
-			return nil, errors.Join(err, tx.Rollback(), gate.Close())
+			return nil, errors.Join(err, tx.Rollback(), lockDB.Close())
 		}
 		pool.SetMaxOpenConns(1)
 		return &migration{
 			pool: pool, dialect: goose.DialectSQLite3,
-			close: func() error { return errors.Join(pool.Close(), tx.Rollback(), gate.Close()) },
+			close: func() error { return errors.Join(pool.Close(), tx.Rollback(), lockDB.Close()) },
 		}, nil
 	}
 }

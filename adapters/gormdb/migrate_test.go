@@ -34,7 +34,7 @@ func addOrganisation(t *testing.T, db *DB, o id.Org) {
 		"VALUES ('"+string(o)+"', '"+string(o)+"', 'O', 'o', 1, 1, true, 1, 1, '', '', 0, 0, '')")
 }
 
-func TestADatabaseForNewerProgramsIsRefused(t *testing.T) {
+func TestADatabaseForNewerServersIsRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		db := migrated(t, url)
 		must.NoError(t, db.Ready(t.Context()))
@@ -55,7 +55,7 @@ func TestADatabaseForNewerProgramsIsRefused(t *testing.T) {
 	})
 }
 
-func TestSubscriptionsOfBeforeBillingAreKept(t *testing.T) {
+func TestMigrationToBillingKeepsSubscriptions(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		db := migratedTo(t, url, 3)
 		free, granted, none := uid[id.Org](kindOrg, 1, 0), uid[id.Org](kindOrg, 2, 0), uid[id.Org](kindOrg, 3, 0)
@@ -77,7 +77,7 @@ func TestSubscriptionsOfBeforeBillingAreKept(t *testing.T) {
 	})
 }
 
-func TestSubscriptionsOfBeforeTheyAreAskedAfterAreDue(t *testing.T) {
+func TestMigrationToPollingMakesSubscriptionsDue(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		db := migratedTo(t, url, 9)
 		const day = 24 * 60 * 60 * 1000
@@ -100,14 +100,14 @@ func TestSubscriptionsOfBeforeTheyAreAskedAfterAreDue(t *testing.T) {
 	})
 }
 
-// TestLongTextsOfTasksAreTheSameAfterTheyMoved has texts that Postgres stores outside of their rows.
-func TestLongTextsOfTasksAreTheSameAfterTheyMoved(t *testing.T) {
+// TestMigrationToTaskTextsKeepsTexts has texts that Postgres stores outside of their rows.
+func TestMigrationToTaskTextsKeepsTexts(t *testing.T) {
 	db := migratedTo(t, databases[0].url(t), 9)
 	o := uid[id.Org](kindOrg, 1, 0)
 	addOrganisation(t, db, o)
 	longest := `{"a":"` + strings.Repeat("x", 65_536-len(`{"a":""}`)) + `"}`
 	tests := []struct {
-		description, metadata any // nil: there is none
+		description, metadata any // nil: none
 		moves                 bool
 	}{
 		{nil, nil, false},
@@ -141,17 +141,13 @@ func TestLongTextsOfTasksAreTheSameAfterTheyMoved(t *testing.T) {
 			t.Errorf("task %d has other texts, %v", i, err)
 		}
 	}
-	var n int
-	if err := db.pools[0].QueryRowContext(t.Context(), "SELECT count(*) FROM task_texts").Scan(&n); err != nil || n != moved {
-		t.Errorf("the texts of %d tasks moved, want %d, %v", n, moved, err)
-	}
+	must.Is(t, moved, value[int](t, db.pools[0], "SELECT count(*) FROM task_texts"))
 }
 
-func TestClientsOfBeforeTheyAreForgottenCountAsUsedNow(t *testing.T) {
+func TestMigrationToExpiringClientsCountsThemAsUsed(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		db := migratedTo(t, url, 7)
-		const add = "INSERT INTO connector_clients (issuer, redirect, client_id, method) VALUES ('i', 'r', 'c', 'none')"
-		run(t, db, add)
+		run(t, db, "INSERT INTO connector_clients (issuer, redirect, client_id, method) VALUES ('i', 'r', 'c', 'none')")
 		before := time.Now().Add(-time.Minute) // the database has a clock of its own
 		must.NoError(t, db.Migrate(t.Context()))
 		c, err := db.Connections().Clients().Get(t.Context(), "i", "r")

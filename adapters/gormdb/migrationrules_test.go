@@ -10,39 +10,39 @@ import (
 	"collab/test/must"
 )
 
-// released is the schema of the first release. Later migrations run while servers write, and while
-// servers of the release before run.
-const released = 13
+// firstRelease is the version of the schema of the first release. Later migrations run while servers of
+// the present and the previous release write.
+const firstRelease = 13
 
-// permitted are statements of migrations on Postgres that break a rule, by file and rule, each with
-// the reason why servers can write and older ones can run all the same.
-var permitted = map[string]string{}
+// exempt are the rules that migrations on Postgres may break, by file and rule, each with the reason why
+// servers of both releases can still run.
+var exempt = map[string]string{}
 
-func TestMigrationsOnPostgresRunBesideServers(t *testing.T) {
+func TestMigrationsOnPostgresKeepTheRules(t *testing.T) {
 	names, err := fs.Glob(migrations, "migrations/postgres/*.sql")
-	if err != nil || len(names) < released {
+	if err != nil || len(names) < firstRelease {
 		t.Fatalf("%d migrations, %v", len(names), err)
 	}
 	used := map[string]bool{}
-	for _, name := range names[released:] {
+	for _, name := range names[firstRelease:] {
 		text := must.Do(fs.ReadFile(migrations, name)).Or(t)
 		name = strings.TrimPrefix(name, "migrations/postgres/")
-		for _, rule := range broken(string(text)) {
+		for _, rule := range brokenRules(string(text)) {
 			key := name + ": " + rule
-			if used[key] = true; permitted[key] == "" {
+			if used[key] = true; exempt[key] == "" {
 				t.Error(key)
 			}
 		}
 	}
-	for key := range permitted {
+	for key := range exempt {
 		if !used[key] {
-			t.Errorf("%s is permitted and does not occur", key)
+			t.Errorf("%s is exempt and does not occur", key)
 		}
 	}
 }
 
-// statementRules are the rules about single statements. A statement that matches breaks the rule, unless it also matches
-// the exception or is about a table that the migration creates.
+// statementRules are the rules for single statements. A statement that matches breaks the rule, unless it
+// also matches the exception or changes a table that the migration creates.
 var statementRules = []struct{ rule, matches, except string }{
 	{"an index is built CONCURRENTLY", `^CREATE (UNIQUE )?INDEX`, `^CREATE (UNIQUE )?INDEX CONCURRENTLY`},
 	{"an index is dropped CONCURRENTLY", `^DROP INDEX`, `^DROP INDEX CONCURRENTLY IF EXISTS`},
@@ -56,19 +56,19 @@ var statementRules = []struct{ rule, matches, except string }{
 	{"what older servers use is neither dropped nor renamed", `^DROP (TABLE|VIEW|FUNCTION|TRIGGER)|\bDROP (COLUMN|CONSTRAINT|DEFAULT)|\bRENAME\b|^ALTER TABLE [^;]* DROP \w+`, ``},
 	{"rows are not written in bulk", `^(WITH|UPDATE|DELETE|TRUNCATE|COPY|MERGE|CREATE TABLE \w+ AS)\b|^INSERT [^;]*\bSELECT\b`, ``},
 	{"no table is locked or rewritten", `^(LOCK|CLUSTER|VACUUM|REFRESH)\b|SET (LOGGED|UNLOGGED|TABLESPACE|ACCESS METHOD)|^ALTER TABLE [^;]*\b(ATTACH|INHERIT)\b`, ``},
-	{"blocks of code are looked at", `^(DO|CALL)\b`, ``},
+	{"blocks of code are exempted by a review", `^(DO|CALL)\b`, ``},
 }
 
 var (
 	lineComment  = regexp.MustCompile(`(?m)--.*$`)
 	codeBlock    = regexp.MustCompile(`(?s)-- \+goose StatementBegin\n(.*?)-- \+goose StatementEnd`)
 	createdTable = regexp.MustCompile(`^CREATE TABLE (?:IF NOT EXISTS )?(\w+)`)
-	aboutTable   = regexp.MustCompile(`^(?:CREATE (?:UNIQUE )?INDEX (?:\w+ )?ON|ALTER TABLE(?: IF EXISTS)?(?: ONLY)?|INSERT INTO|UPDATE|DELETE FROM|DROP TABLE(?: IF EXISTS)?) (\w+)`)
+	changedTable = regexp.MustCompile(`^(?:CREATE (?:UNIQUE )?INDEX (?:\w+ )?ON|ALTER TABLE(?: IF EXISTS)?(?: ONLY)?|INSERT INTO|UPDATE|DELETE FROM|DROP TABLE(?: IF EXISTS)?) (\w+)`)
 	concurrent   = regexp.MustCompile(`^CREATE (?:UNIQUE )?INDEX CONCURRENTLY (\w+)`)
 )
 
-// broken returns the rules that a migration breaks.
-func broken(migration string) (rules []string) {
+// brokenRules returns the rules that a migration breaks.
+func brokenRules(migration string) (rules []string) {
 	var statements []string
 	rest := codeBlock.ReplaceAllStringFunc(migration, func(block string) string {
 		statements = append(statements, codeBlock.FindStringSubmatch(block)[1])
@@ -78,21 +78,20 @@ func broken(migration string) (rules []string) {
 	created := map[string]bool{}
 	for i, s := range statements {
 		statements[i] = strings.ToUpper(strings.Join(strings.Fields(lineComment.ReplaceAllString(s, "")), " "))
-		if of := createdTable.FindStringSubmatch(statements[i]); of != nil {
-			created[of[1]] = true
+		if m := createdTable.FindStringSubmatch(statements[i]); m != nil {
+			created[m[1]] = true
 		}
 	}
 	statements = slices.DeleteFunc(statements, func(s string) bool { return s == "" })
 	for _, r := range statementRules {
 		matches, except := regexp.MustCompile(r.matches), regexp.MustCompile(r.except)
 		if slices.ContainsFunc(statements, func(s string) bool {
-			about := aboutTable.FindStringSubmatch(s)
-			return (about == nil || !created[about[1]]) && matches.MatchString(s) && (r.except == "" || !except.MatchString(s))
+			changed := changedTable.FindStringSubmatch(s)
+			return (changed == nil || !created[changed[1]]) && matches.MatchString(s) && (r.except == "" || !except.MatchString(s))
 		}) {
 			rules = append(rules, r.rule)
 		}
 	}
-	// Of a migration that is not one transaction.
 	isTransaction := !strings.Contains(migration, "-- +goose NO TRANSACTION")
 	for i, s := range statements {
 		index := concurrent.FindStringSubmatch(s)
@@ -110,7 +109,7 @@ func broken(migration string) (rules []string) {
 	return rules
 }
 
-func TestRulesOfMigrations(t *testing.T) {
+func TestBrokenRules(t *testing.T) {
 	const begin, index = "-- +goose Up\n", "-- +goose NO TRANSACTION\n-- +goose Up\nSET lock_timeout = 0;\nDROP INDEX CONCURRENTLY IF EXISTS i;\nCREATE INDEX CONCURRENTLY i ON tasks (a);\nSET lock_timeout = 250;\n"
 	for _, valid := range []string{
 		index,
@@ -120,7 +119,7 @@ func TestRulesOfMigrations(t *testing.T) {
 		begin + "ALTER TABLE tasks VALIDATE CONSTRAINT c;",
 		begin + "-- +goose StatementBegin\nCREATE FUNCTION f() RETURNS trigger AS $$ BEGIN UPDATE x SET a = 1; RETURN NULL; END $$ LANGUAGE plpgsql;\n-- +goose StatementEnd\nCREATE TRIGGER f AFTER INSERT ON tasks FOR EACH ROW EXECUTE FUNCTION f();",
 	} {
-		if rules := broken(valid); len(rules) > 0 {
+		if rules := brokenRules(valid); len(rules) > 0 {
 			t.Errorf("%s\nbreaks %q", valid, rules)
 		}
 	}
@@ -147,7 +146,7 @@ func TestRulesOfMigrations(t *testing.T) {
 		"ALTER TABLE tasks ATTACH PARTITION p FOR VALUES IN (1)":                      "no table is locked or rewritten",
 		"ALTER TABLE tasks ADD COLUMN a TEXT;ALTER TABLE tasks VALIDATE CONSTRAINT c": "a constraint is validated by itself",
 	} {
-		if rules := broken(begin + statement + ";\n"); !slices.Contains(rules, rule) {
+		if rules := brokenRules(begin + statement + ";\n"); !slices.Contains(rules, rule) {
 			t.Errorf("%s breaks %q instead of %q", statement, rules, rule)
 		}
 	}
@@ -156,7 +155,7 @@ func TestRulesOfMigrations(t *testing.T) {
 		strings.Replace(index, "DROP INDEX CONCURRENTLY IF EXISTS i;\n", "", 1), strings.Replace(index, "-- +goose NO TRANSACTION\n", "", 1),
 		strings.Replace(index, "SET lock_timeout = 250", "CREATE TABLE t ();\nSET lock_timeout = 250", 1),
 	} {
-		if len(broken(changed)) == 0 {
+		if len(brokenRules(changed)) == 0 {
 			t.Errorf("%s\nbreaks no rule", changed)
 		}
 	}

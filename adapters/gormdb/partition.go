@@ -47,7 +47,7 @@ func (db *DB) Partition(ctx context.Context, report func(table string, rows int6
 	conn, err := m.pool.Conn(ctx)
 	if err == nil {
 		defer conn.Close()
-		err = advisory{}.SessionLock(ctx, conn)
+		err = sessionLocker{}.SessionLock(ctx, conn)
 	}
 	if err == nil {
 		// A crash of the database may undo copies, which the next call finds missing.
@@ -112,7 +112,7 @@ func (p *partitioning) run(ctx context.Context, report func(rows int64, done boo
 // exec runs statements in a transaction, and again while other transactions hold a table that they
 // lock.
 func (p *partitioning) exec(ctx context.Context, statements ...string) error {
-	return p.db.untilLocked(ctx, p.conn, func() error {
+	return p.db.retryLocked(ctx, p.conn, func() error {
 		tx, err := p.conn.BeginTx(ctx, nil)
 		if err != nil {
 			return err
@@ -224,7 +224,7 @@ func (p *partitioning) copyPass(ctx context.Context, report func(rows int64)) er
 	var rows int64
 	for from := 0; from < blocks; from += copiedBlocks {
 		var n int64
-		err := p.db.untilLocked(ctx, p.conn, func() error {
+		err := p.db.retryLocked(ctx, p.conn, func() error {
 			done, err := p.conn.ExecContext(ctx, "WITH held AS MATERIALIZED (SELECT t.* FROM "+p.table+" t WHERE t.ctid >= $1::tid AND t.ctid < $2::tid"+
 				" AND NOT EXISTS (SELECT 1 FROM "+p.next+" n WHERE ("+p.key("n.")+") = ("+p.key("t.")+")) FOR SHARE OF t SKIP LOCKED)"+
 				" INSERT INTO "+p.next+" SELECT * FROM held ON CONFLICT DO NOTHING", fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", from+copiedBlocks))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"runtime"
 	"strings"
@@ -32,7 +31,7 @@ func partitioned(t *testing.T, db *DB) {
 }
 
 func TestLaterMigrationsRunOnPartitionedTables(t *testing.T) {
-	db := migratedTo(t, postgres.URL(t), released+1)
+	db := migratedTo(t, postgres.URL(t), firstRelease+1)
 	partitioned(t, db)
 	must.NoError(t, db.Migrate(t.Context()))
 }
@@ -41,8 +40,8 @@ func TestSQLiteHasNoPartitions(t *testing.T) {
 	must.Fail(t, migrated(t, databases[0].url(t)).Partition(t.Context(), nil), fault.Invalid)
 }
 
-// describedTables selects a description of all tables without their partitions.
-const describedTables = `SELECT string_agg(line, E'\n' ORDER BY line) FROM (
+// describeTables selects a description of all tables without their partitions.
+const describeTables = `SELECT string_agg(line, E'\n' ORDER BY line) FROM (
 	SELECT concat_ws(' ', c.relname, a.attname, format_type(atttypid, atttypmod), attnotnull, pg_get_expr(adbin, adrelid)) AS line
 		FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid LEFT JOIN pg_attrdef d ON adrelid = attrelid AND adnum = attnum WHERE attnum > 0 AND relkind IN ('r', 'p') AND NOT relispartition AND relnamespace = 'public'::regnamespace
 	UNION ALL SELECT concat_ws(' ', conrelid::regclass, conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE connamespace = 'public'::regnamespace AND conparentid = 0 AND conrelid::regclass::text !~ '_p[0-9]+$'
@@ -52,7 +51,7 @@ const describedTables = `SELECT string_agg(line, E'\n' ORDER BY line) FROM (
 	UNION ALL SELECT concat_ws(' ', relname, relacl) FROM pg_class WHERE relname = ANY ('{usage_entries,task_history,changes}')
 ) AS lines`
 
-func TestPartitionedTablesLookAsBefore(t *testing.T) {
+func TestPartitioningKeepsTheDescriptionOfTables(t *testing.T) {
 	address := postgres.URL(t)
 	db := migrated(t, address)
 	role := "reader_" + strings.ReplaceAll(strings.ToLower(t.Name()), "/", "_")[:20]
@@ -66,24 +65,15 @@ func TestPartitionedTablesLookAsBefore(t *testing.T) {
 	must.Fail(t, db.Partition(t.Context(), func(string, int64, bool) {}), fault.Invalid) // the table is another role's
 	run(t, db, "ALTER TABLE usage_entries OWNER TO current_user")
 	run(t, db, "GRANT SELECT, INSERT ON usage_entries TO "+role)
-	look := func() (all string) {
-		must.NoError(t, db.pools[0].QueryRowContext(t.Context(), describedTables).Scan(&all))
-		return all
-	}
-	before := look()
+	before := value[string](t, db.pools[0], describeTables)
 	for range 2 {
 		partitioned(t, db)
-		if after := look(); after != before {
-			t.Errorf("before:\n%s\nafter:\n%s", before, after)
-		}
+		must.Equal(t, before, value[string](t, db.pools[0], describeTables))
 	}
 	for _, table := range partitionedTables {
-		var n int
-		if err := db.pools[0].QueryRowContext(t.Context(), "SELECT COUNT(*) FROM pg_inherits WHERE inhparent = $1::regclass", table).Scan(&n); err != nil || n != partitions {
-			t.Errorf("%s has %d partitions, %v", table, n, err)
-		}
+		must.Is(t, partitions, value[int](t, db.pools[0], "SELECT COUNT(*) FROM pg_inherits WHERE inhparent = $1::regclass", table))
 	}
-	// Rights on partitions are not needed, and the doctor does not ask for them.
+	// Rights on partitions are not needed, and not among deniedTables.
 	run(t, db, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "+role)
 	run(t, db, "DO $$ DECLARE p regclass; BEGIN FOR p IN SELECT oid FROM pg_class WHERE relispartition AND relkind = 'r' LOOP EXECUTE 'REVOKE ALL ON ' || p || ' FROM "+role+"'; END LOOP; END $$")
 	u := must.Do(url.Parse(address)).Or(t)
@@ -98,8 +88,8 @@ func TestPartitionedTablesLookAsBefore(t *testing.T) {
 	}
 }
 
-// activeMember is a member of an organisation of its own who adds and removes records of every
-// partitioned table, and remembers what was acknowledged.
+// activeMember adds and removes records of every partitioned table in an organisation of its own, and
+// counts the acknowledged ones.
 type activeMember struct {
 	db     *DB
 	org    id.Org
@@ -114,8 +104,7 @@ func newActiveMember(t *testing.T, db *DB, n int) *activeMember {
 	w := &activeMember{db: db, org: organisation(t, db, uid[id.Org](kindOrg, n, 0)), user: uid[id.User](kindUser, n, 1), added: map[string]int64{}}
 	_, err := db.Directory().Users().Upsert(t.Context(), org.User{ID: w.user, ProviderID: string(w.user)}, func(u org.User) (org.User, error) { return u, nil })
 	must.NoError(t, err)
-	// More rows than are copied in one transaction.
-	const rows = 4000
+	const rows = 4000 // more than are copied in one transaction
 	fill := fmt.Sprintf(" FROM generate_series(1, %d) AS n", rows)
 	o := "'" + string(w.org) + "'::uuid"
 	run(t, db, "INSERT INTO tasks (org_id, id, title, status, priority, sort_order, created_by, created_at, updated_at, version) VALUES ("+o+", "+o+", '', 'TODO', 'LOW', 0, "+o+", 0, 0, 1)")
@@ -131,8 +120,8 @@ func newActiveMember(t *testing.T, db *DB, n int) *activeMember {
 	return w
 }
 
-// write adds a record to each table, and every third time removes some of each that has them
-// removed, n being different each time.
+// write adds a record to each table, and removes some task history if n is a multiple of three. Each
+// call needs another n.
 func (w *activeMember) write(ctx context.Context, n int) error {
 	tasks, now := w.db.Work().TasksAt(0), time.UnixMilli(int64(n)).UTC()
 	if w.task.ID == "" {
@@ -162,20 +151,19 @@ func (w *activeMember) write(ctx context.Context, n int) error {
 		return err
 	}
 	w.added["changes"]++
-	// The oldest task is that of the first rows; its history goes with it in parts.
-	const few = 10
-	if n%3 > 0 || w.oldest < few {
+	const batch = 10
+	if n%3 > 0 || w.oldest < batch {
 		return nil
 	}
-	w.oldest -= few
-	if _, err := w.db.Work().TaskHistory().Remove(ctx, w.org, id.Task(w.org), few); err != nil {
+	w.oldest -= batch
+	if _, err := w.db.Work().TaskHistory().Remove(ctx, w.org, id.Task(w.org), batch); err != nil {
 		return err
 	}
-	w.added["task_history"] -= few
+	w.added["task_history"] -= batch
 	return nil
 }
 
-func TestPartitioningBeginsAgainAfterAMigration(t *testing.T) {
+func TestPartitioningRestartsAfterAMigration(t *testing.T) {
 	db := migrated(t, postgres.URL(t))
 	newActiveMember(t, db, 1)
 	limited, interrupt := context.WithCancel(t.Context())
@@ -184,10 +172,9 @@ func TestPartitioningBeginsAgainAfterAMigration(t *testing.T) {
 	run(t, db, "CREATE INDEX usage_entries_added ON usage_entries (org_id, outcome)")
 	run(t, db, "ALTER TABLE usage_entries ALTER searches SET DEFAULT 7, ADD CONSTRAINT usage_entries_checked CHECK (input >= 0)")
 	partitioned(t, db)
-	var all bool
-	if err := db.pools[0].QueryRowContext(t.Context(), "SELECT to_regclass('usage_entries_added') IS NOT NULL AND EXISTS (SELECT 1 FROM pg_constraint WHERE conname = 'usage_entries_checked' AND conrelid = 'usage_entries'::regclass)"+
-		" AND EXISTS (SELECT 1 FROM pg_attrdef WHERE adrelid = 'usage_entries'::regclass AND pg_get_expr(adbin, adrelid) = '7')").Scan(&all); err != nil || !all {
-		t.Errorf("the partitioned table lacks what a migration added, %v", err)
+	if !value[bool](t, db.pools[0], "SELECT to_regclass('usage_entries_added') IS NOT NULL AND EXISTS (SELECT 1 FROM pg_constraint WHERE conname = 'usage_entries_checked' AND conrelid = 'usage_entries'::regclass)"+
+		" AND EXISTS (SELECT 1 FROM pg_attrdef WHERE adrelid = 'usage_entries'::regclass AND pg_get_expr(adbin, adrelid) = '7')") {
+		t.Error("the partitioned table lacks a change of the migration")
 	}
 }
 
@@ -219,7 +206,7 @@ func TestPartitioningWaitsForALock(t *testing.T) {
 	must.Succeed(t, <-released)
 }
 
-// TestPartitioningUnderLoad interrupts the partitioning later each time, while writers keep their prepared statements.
+// TestPartitioningUnderLoad interrupts the partitioning later each time, while writers use prepared statements.
 func TestPartitioningUnderLoad(t *testing.T) {
 	url := postgres.URL(t)
 	db := migrated(t, url)
@@ -257,16 +244,12 @@ func TestPartitioningUnderLoad(t *testing.T) {
 	all.Wait()
 	for _, w := range writers {
 		for table, want := range w.added {
-			var n int64
-			if err := db.pools[0].QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+table+" WHERE org_id = $1", string(w.org)).Scan(&n); err != nil || n != want {
-				t.Errorf("%s has %d rows of %s, want %d, %v", table, n, w.org, want, err)
+			if n := value[int64](t, db.pools[0], "SELECT COUNT(*) FROM "+table+" WHERE org_id = $1", string(w.org)); n != want {
+				t.Errorf("%s has %d rows of %s, want %d", table, n, w.org, want)
 			}
 		}
 	}
-	var left string
-	if err := db.pools[0].QueryRowContext(t.Context(), "SELECT COALESCE(string_agg(relname, ' '), '') FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relname ~ '_(un)?partitioned'").Scan(&left); err != nil || left != "" {
-		t.Errorf("what is left is %q, %v", left, err)
-	}
+	must.Is(t, "", value[string](t, db.pools[0], "SELECT COALESCE(string_agg(relname, ' '), '') FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relname ~ '_(un)?partitioned'"))
 }
 
 func TestTransferBetweenPartitionedTables(t *testing.T) {
@@ -282,7 +265,5 @@ func TestTransferBetweenPartitionedTables(t *testing.T) {
 	awaitTrue(t, from, "SELECT COUNT(*) = 3 FROM pg_locks WHERE mode = 'AccessShareLock' AND relation = ANY ('{usage_entries,task_history,changes}'::regclass[])")
 	must.NoError(t, source.Close())
 	must.NoError(t, transfer(t.Context(), from, to, ignoreProgress))
-	if got := digestsOf(t, to); !maps.Equal(got, want) {
-		t.Errorf("the target has %v, want %v", got, want)
-	}
+	checkDigests(t, want, to)
 }

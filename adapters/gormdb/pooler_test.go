@@ -1,7 +1,6 @@
 package gormdb
 
 import (
-	"maps"
 	"strings"
 	"testing"
 
@@ -26,11 +25,9 @@ func TestThroughPgBouncer(t *testing.T) {
 	t.Run("the parameters of sessions are Postgres' own", func(t *testing.T) {
 		db := opened(t, pooled)
 		for _, name := range []string{"plan_cache_mode", "synchronous_commit", "lock_timeout", "statement_timeout"} {
-			var same bool
 			for range 2 * 8 { // connections of the pooler
-				err := db.pools[0].QueryRowContext(t.Context(), "SELECT setting IS NOT DISTINCT FROM reset_val FROM pg_settings WHERE name = $1", name).Scan(&same)
-				if err != nil || !same {
-					t.Fatalf("%s is changed, error %v", name, err)
+				if !value[bool](t, db.pools[0], "SELECT setting IS NOT DISTINCT FROM reset_val FROM pg_settings WHERE name = $1", name) {
+					t.Fatalf("%s is changed", name)
 				}
 			}
 		}
@@ -55,8 +52,6 @@ func TestThroughPgBouncer(t *testing.T) {
 		}
 		to := postgres.URL(t)
 		must.NoError(t, transfer(t.Context(), postgres.Pooled(t, from), to, ignoreProgress))
-		if got := digestsOf(t, to); !maps.Equal(got, want) {
-			t.Errorf("the target has\n%v\nof\n%v", got, want)
-		}
+		checkDigests(t, want, to)
 	})
 }

@@ -7,9 +7,7 @@ import (
 	"collab/test/must"
 )
 
-func contains(all []string, s string) bool { return slices.Contains(all, s) }
-
-// columnTypes says what each type on Postgres is on SQLite.
+// columnTypes maps the types on Postgres to those on SQLite.
 var columnTypes = map[string]string{"uuid": "TEXT", "text": "TEXT", "bigint": "INTEGER", "boolean": "INTEGER", "bytea": "BLOB"}
 
 type logEpochRow struct {
@@ -21,13 +19,13 @@ type schemaSupportRow struct {
 	Release string
 }
 
-// Statements on these are texts.
+// Tables whose statements are SQL texts.
 var (
 	_ = shared[logEpochRow]("log_epoch", "Log")
 	_ = shared[schemaSupportRow]("schema_support", "Schema")
 )
 
-// texts returns the only column of a query.
+// texts returns the values of a query for one text column.
 func texts(t *testing.T, db *DB, query string) (all []string) {
 	t.Helper()
 	var text string
@@ -68,7 +66,7 @@ func TestRowsEqualTheMigratedSchema(t *testing.T) {
 				var name string
 				var got column
 				must.NoError(t, rows.Scan(&name, &got.kind, &got.nullable))
-				if name == "org_id" && !contains(tenantTables, table.name) {
+				if name == "org_id" && !slices.Contains(tenantTables, table.name) {
 					t.Errorf("%s has organisations and is not described as a tenant's", table.name)
 				}
 				if w, ok := want[name]; !ok {
@@ -84,7 +82,7 @@ func TestRowsEqualTheMigratedSchema(t *testing.T) {
 			}
 		}
 		for _, name := range texts(t, db, names) {
-			if !contains(known, name) {
+			if !slices.Contains(known, name) {
 				t.Errorf("the table %s has no row", name)
 			}
 		}

@@ -21,7 +21,7 @@ import (
 	"collab/test/must"
 )
 
-// someObject is a template, the n-th of an organisation.
+// someObject returns a template, the n-th of an organisation.
 func someObject(o id.Org, u id.User, n int) object.Object {
 	v := object.Object{
 		ID: uid[id.Object](kindObject, 1, n), Org: o, Path: fmt.Sprintf("%d.md", n), MimeType: "text/markdown",
@@ -40,13 +40,15 @@ func store(ctx context.Context, r ports.Records, o id.Org, u id.User, n int) err
 	return err
 }
 
-// besides adds another organisation beside the seeded one.
-func besides(t *testing.T, db *DB) id.Org { return organisation(t, db, uid[id.Org](kindOrg, 2, 2)) }
+// secondOrganisation adds an organisation beside the seeded one.
+func secondOrganisation(t *testing.T, db *DB) id.Org {
+	return organisation(t, db, uid[id.Org](kindOrg, 2, 2))
+}
 
 func TestHints(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		o, u := seeded(t, db)
-		other := besides(t, db)
+		other := secondOrganisation(t, db)
 		ctx := t.Context()
 		var mu sync.Mutex
 		var hints []object.Hint
@@ -127,12 +129,12 @@ func TestHints(t *testing.T) {
 	})
 }
 
-func TestTheEpochIsOfTheDatabase(t *testing.T) {
+func TestTheLogEpochIsTheDatabases(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		before := time.Now().Unix()
 		db := migrated(t, url)
 		o, u := seeded(t, db)
-		other := besides(t, db)
+		other := secondOrganisation(t, db)
 		must.NoError(t, db.Atomic(t.Context(), func(r ports.Records) error { return store(t.Context(), r, o, u, 1) }))
 		heads, err := db.Storage().Changes().Heads(t.Context(), []id.Org{o, other})
 		must.NoError(t, err)
@@ -159,8 +161,8 @@ func TestTheEpochIsOfTheDatabase(t *testing.T) {
 	})
 }
 
-// logged writes so many entries without objects into a log, in one transaction.
-func logged(t *testing.T, db *DB, o id.Org, at time.Time, n int) {
+// appendEntries appends n entries without objects to a log, in one transaction.
+func appendEntries(t *testing.T, db *DB, o id.Org, at time.Time, n int) {
 	t.Helper()
 	entries := make([]object.Change, n)
 	for i := range entries {
@@ -172,33 +174,27 @@ func logged(t *testing.T, db *DB, o id.Org, at time.Time, n int) {
 	}))
 }
 
-func TestPruneIsDoneInParts(t *testing.T) {
+func TestPruneDeletesInBatches(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		o, _ := seeded(t, db)
-		other := besides(t, db)
+		other := secondOrganisation(t, db)
 		old, young := time.UnixMilli(1000).UTC(), time.UnixMilli(5000).UTC()
-		logged(t, db, o, old, 2*prunedEntries)
-		logged(t, db, o, young, 10)
-		logged(t, db, o, old, 10) // a clock that went back: what is before goes too
-		logged(t, db, o, young, 5)
-		logged(t, db, other, old, 7)
+		appendEntries(t, db, o, old, 2*prunedEntries)
+		appendEntries(t, db, o, young, 10)
+		appendEntries(t, db, o, old, 10) // after a clock was set back: the entries before are removed too
+		appendEntries(t, db, o, young, 5)
+		appendEntries(t, db, other, old, 7)
 		r := record(t, db)
-		seen := r.during(t, func() error { return db.Storage().Changes().Prune(t.Context(), young) })
-		deletions := 0
-		for _, s := range seen {
-			if strings.HasPrefix(s.text, "DELETE FROM changes") {
-				deletions++
-			}
-		}
-		if deletions < 4 {
-			t.Errorf("%d deletions", deletions)
+		sent := r.statements(t, func() error { return db.Storage().Changes().Prune(t.Context(), young) })
+		if n := countPrefix(sent, "DELETE FROM changes"); n < 4 {
+			t.Errorf("%d deletions", n)
 		}
 		heads := must.Do(db.Storage().Changes().Heads(t.Context(), []id.Org{o, other})).Or(t)
-		for of, want := range map[id.Org][2]int64{o: {2*prunedEntries + 25, 2*prunedEntries + 20}, other: {7, 7}} {
-			if h := heads[of]; h.N != want[0] || h.Floor != want[1] {
+		for log, want := range map[id.Org][2]int64{o: {2*prunedEntries + 25, 2*prunedEntries + 20}, other: {7, 7}} {
+			if h := heads[log]; h.N != want[0] || h.Floor != want[1] {
 				t.Errorf("the head is %+v, want %v", h, want)
 			}
-			left, err := db.Storage().Changes().List(t.Context(), of, 0, 100)
+			left, err := db.Storage().Changes().List(t.Context(), log, 0, 100)
 			if err != nil || int64(len(left)) != want[0]-want[1] || len(left) > 0 && left[0].N != want[1]+1 {
 				t.Errorf("%d entries are left, error %v", len(left), err)
 			}
@@ -206,13 +202,13 @@ func TestPruneIsDoneInParts(t *testing.T) {
 	})
 }
 
-// TestPruneAgainstItselfAndWriters has two servers prune logs that grow.
+// TestPruneAgainstItselfAndWriters has two servers prune growing logs.
 func TestPruneAgainstItselfAndWriters(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		o, u := seeded(t, db)
-		other := besides(t, db)
+		other := secondOrganisation(t, db)
 		for _, of := range []id.Org{o, other} {
-			logged(t, db, of, time.UnixMilli(1), prunedEntries/2+100)
+			appendEntries(t, db, of, time.UnixMilli(1), prunedEntries/2+100)
 		}
 		var all sync.WaitGroup
 		for range 2 {
@@ -256,9 +252,8 @@ func TestAnnouncingSharesATransaction(t *testing.T) {
 	}
 }
 
-// TestEveryKeyHasItsRange compares the bounds of ranges, which are texts that Postgres can store,
-// with any bytes.
-func TestEveryKeyHasItsRange(t *testing.T) {
+// TestRangeBounds compares the bounds of ranges, which are texts that Postgres can store, with any bytes.
+func TestRangeBounds(t *testing.T) {
 	bytes := rapid.OneOf(
 		rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 6), func(b []byte) string { return string(b) }),
 		rapid.Map(rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, '/', 'a', 0x7f, 0x80, 0xbf, 0xc2, 0xdf, 0xe0, 0xed, 0x9f, 0xa0, 0xef, 0xf0, 0xf4, 0x8f, 0x90, 0xf5, 0xff}), 0, 6),
@@ -359,10 +354,10 @@ func TestUsageCountsWhatServersOfThePreviousReleaseWrite(t *testing.T) {
 }
 
 func TestAMoveOfManyObjectsTakesAFixedNumberOfStatements(t *testing.T) {
-	const most = 8
+	const limit = 8
 	onBoth(t, func(t *testing.T, db *DB) {
 		o, u := seeded(t, db)
-		sent := record(t, db)
+		r := record(t, db)
 		move := func(from, n int) []statement {
 			must.NoError(t, db.Atomic(t.Context(), func(r ports.Records) (err error) {
 				for i := range n {
@@ -370,7 +365,7 @@ func TestAMoveOfManyObjectsTakesAFixedNumberOfStatements(t *testing.T) {
 				}
 				return err
 			}))
-			statements := sent.during(t, func() error {
+			statements := r.statements(t, func() error {
 				return db.Atomic(t.Context(), func(r ports.Records) error {
 					next, changes := make([]object.Object, n), make([]object.Change, n)
 					for i := range n {
@@ -387,7 +382,7 @@ func TestAMoveOfManyObjectsTakesAFixedNumberOfStatements(t *testing.T) {
 			return slices.CompactFunc(statements, func(a, b statement) bool { return db.dialect == onSQLite && a.text == b.text })
 		}
 		few, many := move(1, 2), move(10, 200)
-		if len(many) > most || len(few) != len(many) {
+		if len(many) > limit || len(few) != len(many) {
 			t.Errorf("2 objects take %d statements, 200 take %d: %v", len(few), len(many), many)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -71,9 +72,8 @@ func TestOpen(t *testing.T) {
 			"journal_mode": {"wal", "wal"}, "synchronous": {"2", "2"}, "foreign_keys": {"1", "1"}, "query_only": {"0", "1"}, "busy_timeout": {"10000", "10000"},
 		} {
 			for i, pool := range db.pools {
-				var got string
-				if err := pool.QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want[i] {
-					t.Errorf("%s of pool %d is %s, want %s, error %v", pragma, i, got, want[i], err)
+				if got := value[string](t, pool, "PRAGMA "+pragma); got != want[i] {
+					t.Errorf("%s of pool %d is %s, want %s", pragma, i, got, want[i])
 				}
 			}
 		}
@@ -94,7 +94,7 @@ func organisation(t *testing.T, db *DB, o id.Org) id.Org {
 	return o
 }
 
-// seeded is an organisation with a member.
+// seeded adds an organisation and a user.
 func seeded(t *testing.T, db *DB) (id.Org, id.User) {
 	t.Helper()
 	o, u := organisation(t, db, uid[id.Org](kindOrg, 1, 1)), uid[id.User](kindUser, 1, 1)
@@ -130,7 +130,7 @@ func TestTransactions(t *testing.T) {
 			}
 			stop := errors.New("stop")
 			db.pause = func(context.Context, int) error { return stop }
-			if err := db.Atomic(ctx, func(ports.Records) error { return &pgconn.PgError{Code: "40001"} }); err != stop { //nolint:errorlint // the very same
+			if err := db.Atomic(ctx, func(ports.Records) error { return &pgconn.PgError{Code: "40001"} }); err != stop { //nolint:errorlint // it is not wrapped
 				t.Errorf("the error is %v", err)
 			}
 			db.pause = func(ctx context.Context, _ int) error { return ctx.Err() }
@@ -232,7 +232,7 @@ func TestTransactions(t *testing.T) {
 					t.Errorf("the tags are %v, want %q", got, want)
 				}
 				for _, r := range got {
-					if !contains(want, r.Tag) || r.SortOrder != tagged.SortOrder || !r.CreatedAt.Equal(tagged.CreatedAt) {
+					if !slices.Contains(want, r.Tag) || r.SortOrder != tagged.SortOrder || !r.CreatedAt.Equal(tagged.CreatedAt) {
 						t.Errorf("%+v is not of %+v with %q", r, tagged, want)
 					}
 				}
@@ -346,17 +346,13 @@ func TestAServerThatRefusesIsUnavailable(t *testing.T) {
 	})
 	t.Run("one that only reads", func(t *testing.T) {
 		o, u := seeded(t, migrated(t, url))
-		separator := "?"
-		if strings.Contains(url, "?") {
-			separator = "&"
-		}
-		db := must.Do(Open(t.Context(), Options{URL: url + separator + "default_transaction_read_only=on"})).Or(t)
+		db := must.Do(Open(t.Context(), Options{URL: url + "&default_transaction_read_only=on"})).Or(t)
 		defer db.Close()
 		must.Fail(t, must.ErrorOf(db.Work().Tasks().Add(t.Context(), o, someTask(o, u, 1))), fault.Unavailable)
 	})
 }
 
-// awaitBlocked returns when a statement waits for a lock on Postgres, or ended has an error.
+// awaitBlocked waits until a statement waits for a lock on Postgres, or ended has an error.
 func awaitBlocked(db *DB, ended chan error) (err error) {
 	const blocked = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')"
 	for waits := false; err == nil && !waits && len(ended) == 0; {
@@ -365,21 +361,10 @@ func awaitBlocked(db *DB, ended chan error) (err error) {
 	return err
 }
 
-func TestConnectionsPlanStatementsOnceUnlessTheAddressSaysOtherwise(t *testing.T) {
+func TestConnectionsUseGenericPlansUnlessTheAddressSetsThem(t *testing.T) {
 	address := postgres.URL(t)
-	separator := "?"
-	if strings.Contains(address, "?") {
-		separator = "&"
-	}
-	for given, want := range map[string]string{"": "force_generic_plan", "auto": "auto"} {
-		url := address
-		if given != "" {
-			url += separator + "plan_cache_mode=" + given
-		}
-		var mode string
-		if err := opened(t, url).pools[0].QueryRowContext(t.Context(), "SHOW plan_cache_mode").Scan(&mode); err != nil || mode != want {
-			t.Errorf("with %q the mode is %q, error %v", given, mode, err)
-		}
+	for parameter, want := range map[string]string{"": "force_generic_plan", "&plan_cache_mode=auto": "auto"} {
+		must.Is(t, want, value[string](t, opened(t, address+parameter).pools[0], "SHOW plan_cache_mode"))
 	}
 }
 

@@ -175,12 +175,16 @@ func join(columns []field, form string) string {
 	return strings.Join(list, ", ")
 }
 
+// column returns the index of a column in t.all, or -1.
+func (t *table) column(name string) int {
+	return slices.IndexFunc(t.all, func(f field) bool { return f.name == name })
+}
+
 // fieldsOf returns the fields of the columns, in their order.
 func (t *table) fieldsOf(columns ...string) []field {
 	found := make([]field, len(columns))
 	for i, name := range columns {
-		at := slices.IndexFunc(t.all, func(f field) bool { return f.name == name })
-		found[i] = t.all[at]
+		found[i] = t.all[t.column(name)]
 	}
 	return found
 }

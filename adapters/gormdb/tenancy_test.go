@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,7 +62,7 @@ func TestStatementsGoThroughTheDescriptions(t *testing.T) {
 	names := must.Do(filepath.Glob("*.go")).Or(t)
 	files := token.NewFileSet()
 	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") || contains(within, name) {
+		if strings.HasSuffix(name, "_test.go") || slices.Contains(within, name) {
 			continue
 		}
 		file := must.Do(parser.ParseFile(files, name, nil, 0)).Or(t)
@@ -71,7 +72,7 @@ func TestStatementsGoThroughTheDescriptions(t *testing.T) {
 				return true
 			}
 			method, ok := call.Fun.(*ast.SelectorExpr)
-			if ok && contains(strings.Fields(forbidden), method.Sel.Name) && touchesPool(method.X) {
+			if ok && slices.Contains(strings.Fields(forbidden), method.Sel.Name) && touchesPool(method.X) {
 				t.Errorf("%s: %s", files.Position(call.Pos()), method.Sel.Name)
 			}
 			return true
@@ -85,7 +86,7 @@ func touchesPool(e ast.Expr) bool {
 	case *ast.CallExpr:
 		return touchesPool(e.Fun)
 	case *ast.SelectorExpr:
-		return contains([]string{"db", "read", "write", "pools"}, e.Sel.Name) || touchesPool(e.X)
+		return slices.Contains([]string{"db", "read", "write", "pools"}, e.Sel.Name) || touchesPool(e.X)
 	case *ast.IndexExpr:
 		return touchesPool(e.X)
 	case *ast.Ident:

@@ -34,29 +34,17 @@ var derivedTables = []string{"task_tags"}
 // ComparedTables are the tables whose digests are equal in source and target.
 func ComparedTables() []string { return append(slices.Clone(TransferTables), derivedTables...) }
 
-// notTransferred are all other tables, with the reason.
-var notTransferred = map[string]string{
-	"goose_db_version": "migrations write it",
-	"log_epoch":        "Finish writes it",
-	"schema_support":   "migrations write it",
-	"request_counts":   "they are of the last minutes",
-	"exports":          "the archives that they name are not moved",
-	"uploads":          "the content of uploads that are not completed is not moved",
-	"upload_parts":     "the same",
-	"task_texts":       "only SQLite has it; tasks are read with their texts and written without",
-}
-
-// transferTable exists in the target from Begin to Finish. Its rows are the origin of the
-// transfer and how far it is.
+// transferTable exists in the target from Begin to Finish. Its rows are the origin and the progress
+// of the transfer.
 const transferTable = "collab_move"
 
-const transferLock = 7_305_804_385_411 // number of the lock of a transfer to Postgres
+const transferLock = 7_305_804_385_411 // number of the advisory lock of a transfer to Postgres
 
-// Bounds of one batch.
+// Limits of a batch, and of a transaction, which writes a chunk of batches.
 const (
 	batchRows  = 500
 	batchBytes = 1 << 20
-	chunkRows  = 100_000 // of a transaction
+	chunkRows  = 100_000
 	chunkBytes = 64 << 20
 )
 
@@ -64,8 +52,8 @@ func tableNamed(name string) *table {
 	return tables[slices.IndexFunc(tables, func(t *table) bool { return t.name == name })]
 }
 
-// rowValues are the values of a row in the order of table.all: nil, int64, bool, string, []byte
-// that is not nil, or uuid.
+// rowValues are the values of a row in the order of table.all: nil, int64, bool, string, non-nil
+// []byte, or uuid.
 type rowValues []any
 
 type uuid [16]byte
@@ -97,7 +85,7 @@ func (f field) fromSQLite(v any) (any, error) {
 		}
 	case []byte:
 		if f.kind == "bytea" {
-			return append([]byte{}, v...), nil // an empty one is nil in the driver
+			return append([]byte{}, v...), nil // the driver returns nil for an empty value
 		}
 	}
 	return nil, fmt.Errorf("the column %s has a value that is no %s", f.name, f.kind)
@@ -121,7 +109,7 @@ func (t *table) key(r rowValues) (key []string) {
 	return key
 }
 
-// keyArgs returns the parameters of a key that was made by key.
+// keyArgs returns the parameters of a statement for a key that the method key returned.
 func (t *table) keyArgs(key []string) (args []any, err error) {
 	for i, f := range keysOf(t.all) {
 		var v any = key[i]
@@ -139,7 +127,7 @@ func (t *table) keyArgs(key []string) (args []any, err error) {
 	return args, nil
 }
 
-// size returns about how many bytes a record takes.
+// size returns the approximate size of a record in memory, in bytes.
 func (r rowValues) size() int {
 	n := 24 * len(r)
 	for _, v := range r {
@@ -159,7 +147,7 @@ type Digest struct {
 	sum     [4]uint64
 }
 
-// Add adds a record in the form of bytes.
+// Add adds an encoded record.
 func (d *Digest) Add(b []byte) {
 	sum := sha256.Sum256(b)
 	for i := range d.sum {
@@ -176,10 +164,11 @@ func (d *Digest) Merge(other Digest) {
 	d.Records += other.Records
 }
 
-// String returns the first 64 bits.
+// String returns the first 64 bits in hexadecimal.
 func (d Digest) String() string { return fmt.Sprintf("%016x", d.sum[0]) }
 
-// append writes the values with their types and lengths, so that no two records are the same.
+// append appends the values with their types and lengths to b: different records have different
+// encodings.
 func (r rowValues) append(b []byte) []byte {
 	for _, v := range r {
 		switch v := v.(type) {
@@ -202,8 +191,8 @@ func (r rowValues) append(b []byte) []byte {
 
 // reader is one connection to a database.
 type reader interface {
-	// rows calls each with the values of every row. Those of Postgres are as in rowValues,
-	// those of SQLite as its driver has them.
+	// rows calls each with the values of every row. Postgres returns the types of rowValues,
+	// SQLite those of its driver.
 	rows(ctx context.Context, text string, args []any, each func([]any) error) error
 	Close() error
 }
@@ -212,11 +201,11 @@ type reader interface {
 type Source struct {
 	dialect dialect
 	conn    reader
-	served  bool // when it was opened
+	served  bool // servers had connections when it was opened
 }
 
-// OpenSource opens a database that has the schema of this program. What it reads of Postgres is of
-// one moment; the caller must hold the lock of a database on SQLite.
+// OpenSource opens a database that has the schema of this program. On Postgres all reads have one
+// snapshot. On SQLite the caller must hold the lock of the database.
 func OpenSource(ctx context.Context, address string) (s *Source, err error) {
 	s = &Source{}
 	if s.dialect, err = dialectOfAddress(address); err != nil {
@@ -266,7 +255,7 @@ func (s *Source) examine(ctx context.Context) error {
 	case version > known:
 		return fmt.Errorf("the schema has version %d, and this program knows %d: use the program of that version", version, known)
 	}
-	if origin, err := s.origin(ctx); err != nil || origin != "" {
+	if origin, err := s.State(ctx, "origin"); err != nil || origin != "" {
 		return errors.Join(err, incomplete(origin))
 	}
 	return nil
@@ -295,7 +284,7 @@ func (s *Source) Served(ctx context.Context) (bool, error) {
 // Close closes the connection.
 func (s *Source) Close() error { return s.conn.Close() }
 
-// value returns the only value of a query, nil if there is no row.
+// value returns the only value of a query, or nil if there is no row.
 func (s *Source) value(ctx context.Context, text string, args ...any) (v any, err error) {
 	err = s.conn.rows(ctx, text, args, func(values []any) error {
 		v = values[0]
@@ -312,7 +301,7 @@ func (s *Source) number(ctx context.Context, text string, args ...any) (int64, e
 
 // checkComplete returns an error if a transfer to the database has begun and not finished.
 func (db *DB) checkComplete(ctx context.Context) error {
-	if there, err := db.hasTable(ctx, transferTable); err != nil || !there {
+	if found, err := db.hasTable(ctx, transferTable); err != nil || !found {
 		return err
 	}
 	var origin string
@@ -322,38 +311,34 @@ func (db *DB) checkComplete(ctx context.Context) error {
 	return incomplete(origin)
 }
 
-// selectTables returns the names of all tables, and takes a condition.
+// selectTables are the queries for the names of tables, without the condition on the name.
 var selectTables = [2]string{
 	onSQLite:   "SELECT name FROM sqlite_schema WHERE type = 'table' AND name",
 	onPostgres: "SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema() AND tablename",
 }
 
-// hasTable reports whether there is a table.
+// hasTable reports whether the table exists.
 func (db *DB) hasTable(ctx context.Context, name string) (bool, error) {
 	return oneRow(ctx, db.read, "Database", sharedSQL(selectTables[db.dialect]+" = ?", name), new(string))
 }
 
-// exists reports whether there is a table.
-func (s *Source) exists(ctx context.Context, name string) (bool, error) {
+// hasTable reports whether the table exists.
+func (s *Source) hasTable(ctx context.Context, name string) (bool, error) {
 	found, err := s.value(ctx, selectTables[s.dialect]+" = '"+name+"'")
 	return found != nil, err
 }
 
-// version returns the version of the schema, zero if there is none.
+// version returns the version of the schema, or zero if there is none.
 func (s *Source) version(ctx context.Context) (int64, error) {
-	if found, err := s.exists(ctx, "goose_db_version"); err != nil || !found {
+	if found, err := s.hasTable(ctx, "goose_db_version"); err != nil || !found {
 		return 0, err
 	}
 	return s.number(ctx, selectVersion)
 }
 
-// origin returns the origin of a transfer to the database that is not complete, or "".
-func (s *Source) origin(ctx context.Context) (string, error) {
-	return s.state(ctx, "origin")
-}
-
-func (s *Source) state(ctx context.Context, name string) (string, error) {
-	if found, err := s.exists(ctx, transferTable); err != nil || !found {
+// State returns the value that SetState stored in an incomplete transfer to the database, or "".
+func (s *Source) State(ctx context.Context, name string) (string, error) {
+	if found, err := s.hasTable(ctx, transferTable); err != nil || !found {
 		return "", err
 	}
 	v, err := s.value(ctx, "SELECT value FROM "+transferTable+" WHERE name = '"+name+"'")
@@ -403,24 +388,24 @@ func (s *Source) read(ctx context.Context, t *table, text string, args []any, ea
 	})
 }
 
-// Digests returns the digests of the records in a table by organisation; those that belong to
-// none are under "". It calls progress after a number of records.
+// Digests returns the digests of the records in a table by organisation, with "" for the records of
+// none. It calls progress with each number of records that it has read since the last call.
 func (s *Source) Digests(ctx context.Context, table string, progress func(n int)) (map[id.Org]Digest, error) {
 	t := tableNamed(table)
-	org := slices.IndexFunc(t.all, func(f field) bool { return f.name == "org_id" })
+	column := t.column("org_id")
 	sums := map[uuid]*Digest{}
 	var b []byte
 	n := 0
 	err := s.read(ctx, t, "SELECT "+t.selected(s.dialect, t.all, t.read)+" FROM "+t.name, nil, func(r rowValues) error {
-		var of uuid
-		if org >= 0 && r[org] != nil {
-			of = r[org].(uuid)
+		var org uuid
+		if column >= 0 && r[column] != nil {
+			org = r[column].(uuid)
 		}
-		if sums[of] == nil {
-			sums[of] = &Digest{}
+		if sums[org] == nil {
+			sums[org] = &Digest{}
 		}
 		b = r.append(b[:0])
-		sums[of].Add(b)
+		sums[org].Add(b)
 		if n++; n == batchRows {
 			progress(n)
 			n = 0
@@ -432,9 +417,9 @@ func (s *Source) Digests(ctx context.Context, table string, progress func(n int)
 	}
 	progress(n)
 	digests := make(map[id.Org]Digest, len(sums))
-	for o, d := range sums {
-		name := id.Org(o.String())
-		if o == (uuid{}) {
+	for org, d := range sums {
+		name := id.Org(org.String())
+		if org == (uuid{}) {
 			name = ""
 		}
 		digests[name] = *d
@@ -442,8 +427,9 @@ func (s *Source) Digests(ctx context.Context, table string, progress func(n int)
 	return digests, nil
 }
 
-// Contents ranges over the content that the objects and earlier versions of all organisations name after a name, in the
-// order of names. An error is the last. No other method may be called meanwhile.
+// Contents returns an iterator over the content of the objects and earlier versions of all organisations
+// whose blob name is greater than after, in the order of names. An error ends it. No other method may be
+// called during the iteration.
 func (s *Source) Contents(ctx context.Context, after string) iter.Seq2[Named, error] {
 	return func(yield func(Named, error) bool) {
 		stopped := false
@@ -464,12 +450,12 @@ func (s *Source) Contents(ctx context.Context, after string) iter.Seq2[Named, er
 	}
 }
 
-// CountContents returns the number of contents that Contents ranges over.
+// CountContents returns the number of elements of Contents.
 func (s *Source) CountContents(ctx context.Context, after string) (int64, error) {
 	return s.number(ctx, s.blobsAfter("SELECT count(DISTINCT blob) FROM "+contents), after)
 }
 
-// blobsAfter adds the condition that content follows a name.
+// blobsAfter appends the condition that the blob name is greater than the parameter.
 func (s *Source) blobsAfter(text string) string {
 	if s.dialect == onPostgres {
 		return text + " WHERE blob > $1"
@@ -481,11 +467,11 @@ func (s *Source) blobsAfter(text string) string {
 type writer interface {
 	reader
 	exec(ctx context.Context, text string, args ...any) error
-	// insert writes records in the transaction that is open, until next reports false.
+	// insert writes records in the open transaction until next returns false.
 	insert(ctx context.Context, t *table, next func() (rowValues, bool, error)) error
 	// lock returns an error if another process uses the database. It may be called again.
 	lock(ctx context.Context) error
-	// finish runs the last commit. What was committed is durable when it returns nil.
+	// finish runs the last commit. All commits are durable when it returns nil.
 	finish(ctx context.Context, commit func() error) error
 }
 
@@ -493,17 +479,17 @@ type writer interface {
 type Target struct {
 	Source
 	address string
-	from    string // origin
+	origin  string
 	conn    writer
-	Resumed bool // an earlier call began the transfer
-	chunk   int  // records of a transaction
+	Resumed bool // the transfer has begun before
+	chunk   int  // limit of the records of a transaction
 }
 
 // OpenTarget opens a database that is empty or to which a transfer from the origin has begun, and
-// returns an error for every other one; "" is the origin of any transfer that has begun. It writes no
-// tables. The caller must hold the lock of a database on SQLite.
+// returns an error for any other. An empty origin stands for that of a transfer that has begun. It
+// writes no tables. On SQLite the caller must hold the lock of the database.
 func OpenTarget(ctx context.Context, address, origin string) (t *Target, err error) {
-	t = &Target{address: address, from: origin, chunk: chunkRows}
+	t = &Target{address: address, origin: origin, chunk: chunkRows}
 	if t.dialect, err = dialectOfAddress(address); err != nil {
 		return nil, err
 	}
@@ -527,17 +513,17 @@ func (t *Target) examine(ctx context.Context) error {
 	if err := t.conn.lock(ctx); err != nil {
 		return err
 	}
-	origin, err := t.origin(ctx)
+	origin, err := t.State(ctx, "origin")
 	switch {
 	case err != nil:
 		return err
-	case origin != "" && (origin == t.from || t.from == ""):
+	case origin != "" && (origin == t.origin || t.origin == ""):
 		t.Resumed = true
 		return nil
 	case origin != "":
 		return incomplete(origin)
-	case t.from == "":
-		if marked, err := t.exists(ctx, transferTable); marked || err != nil { // Begin ended before it stored the origin
+	case t.origin == "":
+		if found, err := t.hasTable(ctx, transferTable); found || err != nil { // Begin ended before it stored the origin
 			t.Resumed = true
 			return err
 		}
@@ -577,14 +563,14 @@ func (t *Target) examine(ctx context.Context) error {
 	return nil
 }
 
-// Begin makes the schema, and lets no server open the database until Finish. If the transfer is
-// resumed and its source is not Resumable, it removes the records and the state.
+// Begin creates the schema, and keeps servers from opening the database until Finish or Abandon. If
+// the transfer is resumed and its source is not Resumable, it removes the records and the state.
 func (t *Target) Begin(ctx context.Context, from *Source) error {
 	err := t.transaction(ctx, func() error {
 		if err := t.conn.exec(ctx, "CREATE TABLE IF NOT EXISTS "+transferTable+" (name TEXT PRIMARY KEY, value TEXT NOT NULL)"); err != nil {
 			return err
 		}
-		return t.SetState(ctx, "origin", t.from)
+		return t.SetState(ctx, "origin", t.origin)
 	})
 	if err == nil {
 		err = t.conn.lock(ctx) // a server may have opened the database before the table was there
@@ -606,19 +592,20 @@ func (t *Target) migrate(ctx context.Context) error {
 	return errors.Join(db.Migrate(ctx), db.Close())
 }
 
-// clear removes all records, and all state but the origin: other records may name other content.
+// clear removes all records, and all state except the origin, because the next records may name other
+// content.
 func (t *Target) clear(ctx context.Context) error {
-	const forget = "DELETE FROM " + transferTable + " WHERE name <> 'origin'"
+	const clearState = "DELETE FROM " + transferTable + " WHERE name <> 'origin'"
 	return t.transaction(ctx, func() error {
 		if t.dialect == onPostgres {
-			return t.conn.exec(ctx, "TRUNCATE "+strings.Join(ComparedTables(), ", ")+"; "+forget)
+			return t.conn.exec(ctx, "TRUNCATE "+strings.Join(ComparedTables(), ", ")+"; "+clearState)
 		}
 		for _, name := range slices.Backward(TransferTables) {
 			if err := t.conn.exec(ctx, "DELETE FROM "+name); err != nil {
 				return err
 			}
 		}
-		return t.conn.exec(ctx, forget)
+		return t.conn.exec(ctx, clearState)
 	})
 }
 
@@ -633,10 +620,7 @@ func (t *Target) transaction(ctx context.Context, fn func() error) error {
 	return t.conn.exec(ctx, "COMMIT")
 }
 
-// State returns what SetState stored, or "".
-func (t *Target) State(ctx context.Context, name string) (string, error) { return t.state(ctx, name) }
-
-// SetState stores how far the transfer is.
+// SetState stores a value of the transfer's state.
 func (t *Target) SetState(ctx context.Context, name, value string) error {
 	text, err := sharedSQL("INSERT INTO "+transferTable+" (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", "", "").prepare(t.dialect)
 	if err != nil {
@@ -645,7 +629,7 @@ func (t *Target) SetState(ctx context.Context, name, value string) error {
 	return t.conn.exec(ctx, text, name, value)
 }
 
-// tableState is how far the transfer of a table is.
+// tableState is the progress of the transfer of a table.
 type tableState struct {
 	Done  bool     `json:"done"`
 	Rows  int64    `json:"rows"`
@@ -653,8 +637,7 @@ type tableState struct {
 }
 
 // Load copies the records of a table that are not in the target yet, in transactions that also store
-// how far the transfer is. Each is called with a number of records that are written; its error ends
-// Load.
+// the progress. It calls each with the number of records of every batch, and returns its error.
 func (t *Target) Load(ctx context.Context, from *Source, name string, each func(n int) error) error {
 	var state tableState
 	text, err := t.State(ctx, "table "+name)
@@ -671,9 +654,9 @@ func (t *Target) Load(ctx context.Context, from *Source, name string, each func(
 	}
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
-	b := batches{table: tableNamed(name), each: each, chunk: t.chunk, queue: make(chan []rowValues, 1), end: make(chan error, 1)}
+	b := batches{table: tableNamed(name), each: each, chunk: t.chunk, queue: make(chan []rowValues, 1), result: make(chan error, 1)}
 	go func() {
-		b.end <- b.fill(reading, from, state.After)
+		b.result <- b.fill(reading, from, state.After)
 		close(b.queue)
 	}()
 	for err == nil && !state.Done {
@@ -708,20 +691,23 @@ func (t *Target) Load(ctx context.Context, from *Source, name string, each func(
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// batches are the records of a table between the source, which one goroutine reads, and the target.
+// batches are the records of a table on their way from the source, which another goroutine reads, to
+// the target.
 type batches struct {
 	table *table
 	each  func(n int) error
-	chunk int // records of a transaction
+	chunk int // limit of the records of a transaction
 	queue chan []rowValues
-	end   chan error // the source's, before the queue is closed
+	// result receives the error of fill before the queue is closed.
+	result chan error
 
 	batch       []rowValues
 	last        rowValues
 	rows, bytes int  // of the transaction
-	ended       bool // all were returned
+	ended       bool // next has returned all records
 }
 
+// fill sends the records that follow a key to the queue.
 func (b *batches) fill(ctx context.Context, from *Source, after []string) error {
 	var batch []rowValues
 	size := 0
@@ -747,16 +733,16 @@ func (b *batches) fill(ctx context.Context, from *Source, after []string) error 
 	return send()
 }
 
-// next returns a record until the source or the transaction ends.
+// next returns the next record, or false at the end of the source or of the transaction.
 func (b *batches) next() (rowValues, bool, error) {
 	for len(b.batch) == 0 {
 		if b.rows >= b.chunk || b.bytes >= chunkBytes {
 			return nil, false, nil
 		}
-		var more bool
-		if b.batch, more = <-b.queue; !more {
+		var ok bool
+		if b.batch, ok = <-b.queue; !ok {
 			b.ended = true
-			return nil, false, <-b.end
+			return nil, false, <-b.result
 		}
 		b.rows += len(b.batch)
 		if err := b.each(len(b.batch)); err != nil {
@@ -768,8 +754,8 @@ func (b *batches) next() (rowValues, bool, error) {
 	return b.last, true, nil
 }
 
-// Finish sets the epoch of the logs and lets servers open the database. All is durable when it
-// returns nil.
+// Finish sets the epoch of the logs and allows servers to open the database. The transfer is durable
+// when it returns nil.
 func (t *Target) Finish(ctx context.Context, epoch int64) error {
 	return failed(ctx, t.conn.finish(ctx, func() error {
 		return t.transaction(ctx, func() error {
@@ -781,7 +767,7 @@ func (t *Target) Finish(ctx context.Context, epoch int64) error {
 	}), "Database")
 }
 
-// Abandon removes all that the transfer wrote, and lets servers open the database.
+// Abandon removes all records of the transfer, and allows servers to open the database.
 func (t *Target) Abandon(ctx context.Context) error {
 	err := t.migrate(ctx)
 	if err == nil {

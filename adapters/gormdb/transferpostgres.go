@@ -30,14 +30,14 @@ func connectPostgres(ctx context.Context, address string) (postgresReader, error
 	return postgresReader{conn}, err
 }
 
-// openPostgresReader begins a transaction in which all is read as of one moment. Before that moment
-// it takes locks that keep Partition from replacing tables.
+// openPostgresReader begins a transaction whose reads have one snapshot. Before that it takes locks that
+// keep Partition from replacing tables.
 func openPostgresReader(ctx context.Context, address string) (reader, error) {
 	r, err := connectPostgres(ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	lock, found := "", false // there are no tables before the first migration
+	lock, found := "", false // before the first migration no table exists
 	err = r.conn.QueryRow(ctx, "SELECT bool_and(to_regclass(name) IS NOT NULL) FROM unnest($1::text[]) AS name", partitionedTables).Scan(&found)
 	if found {
 		lock = "LOCK TABLE " + strings.Join(partitionedTables, ", ") + " IN ACCESS SHARE MODE; "
@@ -56,7 +56,7 @@ func openPostgresReader(ctx context.Context, address string) (reader, error) {
 
 // served reports whether servers have connections to the database.
 func (r postgresReader) served(ctx context.Context) (served bool, err error) {
-	if _, err := r.conn.Exec(ctx, "SELECT pg_stat_clear_snapshot()"); err != nil { // a transaction keeps what it saw
+	if _, err := r.conn.Exec(ctx, "SELECT pg_stat_clear_snapshot()"); err != nil { // a transaction caches the statistics
 		return false, err
 	}
 	const find = "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'collab')"
@@ -64,13 +64,13 @@ func (r postgresReader) served(ctx context.Context) (served bool, err error) {
 	return served, err
 }
 
-// closingPeriods is how many tenths of a second the connections of a stopped server may take to end.
-const closingPeriods = 20
+// closeAttempts is how often awaitStopped checks, every 0.1 seconds, that the connections have ended.
+const closeAttempts = 20
 
-// awaitStopped waits for the end of the connections of servers that were just stopped. It reports whether
-// servers have none.
+// awaitStopped waits for the end of the connections of servers that were just stopped, and reports
+// whether all have ended.
 func (r postgresReader) awaitStopped(ctx context.Context) (bool, error) {
-	for range closingPeriods {
+	for range closeAttempts {
 		if served, err := r.served(ctx); err != nil || !served {
 			return !served, err
 		}
@@ -145,11 +145,11 @@ func (w postgresWriter) exec(ctx context.Context, text string, args ...any) erro
 	return err
 }
 
-// lock takes a lock that ends with the connection, and finds servers that opened the database before.
-// It waits for the end of the connection of a process that was killed.
+// lock takes a lock that ends with the connection, and returns an error if servers have the database open.
+// It waits for the end of the connections of a process that was killed.
 func (w postgresWriter) lock(ctx context.Context) error {
 	err := w.exec(ctx, fmt.Sprintf("SET lock_timeout = '5s'; SELECT pg_advisory_lock(%d); RESET lock_timeout", int64(transferLock)))
-	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == "55P03" {
+	if refusal, ok := errors.AsType[*pgconn.PgError](err); ok && refusal.Code == "55P03" {
 		return errors.New("another move to the target is under way")
 	}
 	if err != nil {
@@ -162,22 +162,22 @@ func (w postgresWriter) lock(ctx context.Context) error {
 	return err
 }
 
-// copied is the rows of a COPY.
-type copied struct {
+// copySource implements pgx.CopyFromSource.
+type copySource struct {
 	table *table
 	next  func() (rowValues, bool, error)
 	row   rowValues
 	err   error
 }
 
-func (c *copied) Next() bool {
-	var more bool
-	c.row, more, c.err = c.next()
-	return more && c.err == nil
+func (c *copySource) Next() bool {
+	var ok bool
+	c.row, ok, c.err = c.next()
+	return ok && c.err == nil
 }
 
-// Values refuses texts that Postgres does not store.
-func (c *copied) Values() ([]any, error) {
+// Values returns an error for texts that Postgres does not store.
+func (c *copySource) Values() ([]any, error) {
 	for i, v := range c.row {
 		if text, ok := v.(string); ok && (!utf8.ValidString(text) || strings.Contains(text, "\x00")) {
 			return nil, fmt.Errorf("the record %s has a text in the column %s that Postgres does not store", c.table.key(c.row), c.table.all[i].name)
@@ -186,14 +186,14 @@ func (c *copied) Values() ([]any, error) {
 	return c.row, nil
 }
 
-func (c *copied) Err() error { return c.err }
+func (c *copySource) Err() error { return c.err }
 
 func (w postgresWriter) insert(ctx context.Context, t *table, next func() (rowValues, bool, error)) error {
 	columns := make([]string, len(t.all))
 	for i, f := range t.all {
 		columns[i] = f.name
 	}
-	source := &copied{table: t, next: next}
+	source := &copySource{table: t, next: next}
 	_, err := w.conn.CopyFrom(ctx, pgx.Identifier{t.name}, columns, source)
 	if source.err != nil {
 		return source.err
@@ -201,8 +201,8 @@ func (w postgresWriter) insert(ctx context.Context, t *table, next func() (rowVa
 	return err
 }
 
-// finish waits for the disk with its commit, and so for all commits before. Before it gathers the
-// statistics that plans need.
+// finish updates the statistics for the planner, and commits synchronously, which makes all earlier
+// commits durable too.
 func (w postgresWriter) finish(ctx context.Context, commit func() error) error {
 	if err := w.exec(ctx, "SET synchronous_commit = on; ANALYZE "+strings.Join(ComparedTables(), ", ")); err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
 )
 
 // sqliteReader reads through one connection.
@@ -13,8 +12,7 @@ type sqliteReader struct {
 	conn *sql.Conn
 }
 
-// openSQLiteReader opens a database that may have a write-ahead log, which a server left that was
-// killed.
+// openSQLiteReader opens a database that may have the write-ahead log of a server that was killed.
 func openSQLiteReader(ctx context.Context, address string) (reader, error) {
 	r, err := connectSQLite(ctx, address, "busy_timeout(10000)", "query_only(1)", "cache_size(-8000)")
 	if err != nil {
@@ -51,13 +49,13 @@ func (r sqliteReader) rows(ctx context.Context, text string, args []any, each fu
 	if err != nil {
 		return err
 	}
-	to := make([]any, len(columns))
+	dest := make([]any, len(columns))
 	for rows.Next() {
 		values := make([]any, len(columns))
 		for i := range values {
-			to[i] = &values[i]
+			dest[i] = &values[i]
 		}
-		if err := rows.Scan(to...); err != nil {
+		if err := rows.Scan(dest...); err != nil {
 			return err
 		}
 		if err := each(values); err != nil {
@@ -70,8 +68,8 @@ func (r sqliteReader) rows(ctx context.Context, text string, args []any, each fu
 // sqliteWriter writes through one connection.
 type sqliteWriter struct{ sqliteReader }
 
-// openSQLiteWriter opens a database whose commits a crash of the machine may undo until finish, with
-// the state that they stored.
+// openSQLiteWriter opens a database. Until finish a crash of the machine may undo commits, with the
+// state that they stored.
 func openSQLiteWriter(ctx context.Context, address string) (writer, error) {
 	path, err := sqlitePath(address)
 	if err == nil {
@@ -92,7 +90,7 @@ func (w sqliteWriter) exec(ctx context.Context, text string, args ...any) error 
 	return err
 }
 
-// lock does nothing, because the caller holds the lock of the file.
+// lock returns nil, because the caller holds the lock of the file.
 func (w sqliteWriter) lock(context.Context) error { return nil }
 
 func (w sqliteWriter) insert(ctx context.Context, t *table, next func() (rowValues, bool, error)) (err error) {
@@ -101,13 +99,10 @@ func (w sqliteWriter) insert(ctx context.Context, t *table, next func() (rowValu
 		return err
 	}
 	defer func() { err = errors.Join(err, insert.Close()) }()
-	column := func(name string) int {
-		return slices.IndexFunc(t.all, func(f field) bool { return f.name == name })
-	}
 	args := make([]any, len(t.all))
 	for {
-		r, more, err := next()
-		if err != nil || !more {
+		r, ok, err := next()
+		if err != nil || !ok {
 			return err
 		}
 		for i, v := range r {
@@ -115,12 +110,12 @@ func (w sqliteWriter) insert(ctx context.Context, t *table, next func() (rowValu
 		}
 		var texts []any
 		if t == &taskTable.table {
-			description, metadata := column("description"), column("metadata")
-			long, _ := args[description].(string)
-			longer, _ := args[metadata].(string)
-			if len(long)+len(longer) > maxInline {
-				texts = []any{args[column("org_id")], args[column("id")], args[description], args[metadata]}
-				args[description], args[metadata] = nil, ""
+			d, m := t.column("description"), t.column("metadata")
+			description, _ := args[d].(string)
+			metadata, _ := args[m].(string)
+			if len(description)+len(metadata) > maxInline {
+				texts = []any{args[t.column("org_id")], args[t.column("id")], args[d], args[m]}
+				args[d], args[m] = nil, ""
 			}
 		}
 		if _, err := insert.ExecContext(ctx, args...); err != nil {
@@ -134,7 +129,7 @@ func (w sqliteWriter) insert(ctx context.Context, t *table, next func() (rowValu
 	}
 }
 
-// finish writes the write-ahead log to the file after the commit.
+// finish checkpoints the write-ahead log after the commit.
 func (w sqliteWriter) finish(ctx context.Context, commit func() error) error {
 	if err := commit(); err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,9 +20,8 @@ import (
 	"collab/test/postgres"
 )
 
-// TestSegmentsAreThePeriod checks the segments of a summary with any instant: it counts once in the
-// period, and not outside.
-func TestSegmentsAreThePeriod(t *testing.T) {
+// TestSegmentsCoverThePeriod checks that an instant counts once in the period, and not outside of it.
+func TestSegmentsCoverThePeriod(t *testing.T) {
 	start := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 	rapid.Check(t, func(t *rapid.T) {
 		units := rapid.SampledFrom([][]time.Duration{{day}, userUnits, modelUnits}).Draw(t, "units")
@@ -57,8 +55,7 @@ func TestSegmentsAreThePeriod(t *testing.T) {
 		number := map[time.Duration]int{}
 		for _, s := range segments {
 			number[s.unit]++
-			// The length of the unit around the segment, half of which is enough.
-			surrounding := units[len(units)-1]
+			surrounding := units[len(units)-1] // the unit around the segment, which covers at most half of it
 			if i := slices.Index(units, s.unit); i >= 0 {
 				if !s.from.Equal(s.from.Truncate(s.unit)) || !s.until.Equal(s.until.Truncate(s.unit)) {
 					t.Fatalf("units of %v are from %v until %v", s.unit, s.from, s.until)
@@ -73,9 +70,8 @@ func TestSegmentsAreThePeriod(t *testing.T) {
 	})
 }
 
-// TestMigratingMakesTheSumsThatAddingMakes migrates a ledger that has no sums of several units, and
-// adds its entries to another one.
-func TestMigratingMakesTheSumsThatAddingMakes(t *testing.T) {
+// TestMigrationSumsLikeSettle migrates a ledger without sums, and settles its entries in another one.
+func TestMigrationSumsLikeSettle(t *testing.T) {
 	o := uid[id.Org](kindOrg, 7, 0)
 	start := time.Date(2026, 6, 3, 0, 0, 0, 0, time.UTC)
 	sumsIn := func(db *DB) (all []string) {
@@ -83,10 +79,10 @@ func TestMigratingMakesTheSumsThatAddingMakes(t *testing.T) {
 			"SELECT unit, since, CAST(user_id AS TEXT), '', input, output, requests FROM usage_users WHERE org_id = @org ORDER BY 1, 2, 3",
 			"SELECT unit, since, model, lane, input, output, requests FROM usage_models WHERE org_id = @org ORDER BY 1, 2, 3, 4",
 		} {
-			var of, shard string
+			var key, shard string
 			var n [5]int64
-			must.NoError(t, eachRow(t.Context(), db.read, "Sum", tenantSQL(o, q), []any{&n[0], &n[1], &of, &shard, &n[2], &n[3], &n[4]}, func() error {
-				all = append(all, fmt.Sprint(of, " ", shard, " ", n))
+			must.NoError(t, eachRow(t.Context(), db.read, "Sum", tenantSQL(o, q), []any{&n[0], &n[1], &key, &shard, &n[2], &n[3], &n[4]}, func() error {
+				all = append(all, fmt.Sprint(key, " ", shard, " ", n))
 				return nil
 			}))
 		}
@@ -104,13 +100,13 @@ func TestMigratingMakesTheSumsThatAddingMakes(t *testing.T) {
 				})
 			}))
 			if got, want := sumsIn(before), sumsIn(added); len(got) < 500 || !slices.Equal(got, want) {
-				t.Errorf("migrating made\n%v\nand adding\n%v", got, want)
+				t.Errorf("the migration has the sums\n%v\nwant those of Settle\n%v", got, want)
 			}
 		})
 	}
 }
 
-func TestSweepIsDoneInParts(t *testing.T) {
+func TestSweepDeletesInBatches(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		o, u := seeded(t, db)
 		today := quota.DayOf(time.UnixMilli(1))
@@ -120,14 +116,8 @@ func TestSweepIsDoneInParts(t *testing.T) {
 			must.Do(q.Reserve(t.Context(), l, 1_000_000, quota.Need{Output: 3})).Or(t)
 		}
 		r := record(t, db)
-		seen := r.during(t, func() error { return q.Sweep(t.Context(), time.UnixMilli(10)) })
-		deletions := 0
-		for _, s := range seen {
-			if strings.HasPrefix(s.text, "DELETE FROM quota_leases") {
-				deletions++
-			}
-		}
-		must.Is(t, 3, deletions)
+		sent := r.statements(t, func() error { return q.Sweep(t.Context(), time.UnixMilli(10)) })
+		must.Is(t, 3, countPrefix(sent, "DELETE FROM quota_leases"))
 		must.Is(t, (quota.Account{}), must.Do(q.Account(t.Context(), o, u, today)).Or(t))
 	})
 }
@@ -155,9 +145,8 @@ func TestSweepKeepsExtendedLeases(t *testing.T) {
 	})
 }
 
-// TestOnlyReservationsDoNotWaitForTheDisk has triggers that record, at the end of a transaction, whether
-// its commit waits.
-func TestOnlyReservationsDoNotWaitForTheDisk(t *testing.T) {
+// TestOnlyReservationsCommitAsynchronously has triggers that record the setting at the end of transactions.
+func TestOnlyReservationsCommitAsynchronously(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		o, u := seeded(t, db)
 		ctx := t.Context()
@@ -180,11 +169,11 @@ func TestOnlyReservationsDoNotWaitForTheDisk(t *testing.T) {
 		for _, s := range statements {
 			run(t, db, s)
 		}
-		waits := "on"
+		synchronous := "on"
 		if db.dialect == onPostgres {
-			// All statements have one connection, which would show a setting that stays.
+			// All statements use one connection, so that a setting that is not reset is seen.
 			db.pools[0].SetMaxOpenConns(1)
-			waits = "local"
+			synchronous = "local"
 			run(t, db, "SET synchronous_commit = 'local'")
 		}
 		lease := func(n int) quota.Lease {
@@ -199,12 +188,12 @@ func TestOnlyReservationsDoNotWaitForTheDisk(t *testing.T) {
 			want  string
 		}{
 			{"a reservation", func() error { return reserve(db, 1) }, "off"},
-			{"a task", func() error { _, err := db.Work().Tasks().Add(ctx, o, someTask(o, u, 1)); return err }, waits},
+			{"a task", func() error { _, err := db.Work().Tasks().Add(ctx, o, someTask(o, u, 1)); return err }, synchronous},
 			{"another reservation", func() error { return reserve(db, 2) }, "off"},
-			{"a settlement", func() error { return settleLease(ctx, db, lease(1), 5) }, waits},
-			{"a reservation that is part of more", func() error { return db.Atomic(ctx, func(r ports.Records) error { return reserve(r, 3) }) }, waits},
+			{"a settlement", func() error { return settleLease(ctx, db, lease(1), 5) }, synchronous},
+			{"a reservation that is part of more", func() error { return db.Atomic(ctx, func(r ports.Records) error { return reserve(r, 3) }) }, synchronous},
 			{"a third reservation", func() error { return reserve(db, 4) }, "off"},
-			{"a sweep", func() error { return db.Usage().Quotas().Sweep(ctx, time.UnixMilli(2)) }, waits},
+			{"a sweep", func() error { return db.Usage().Quotas().Sweep(ctx, time.UnixMilli(2)) }, synchronous},
 		} {
 			t.Run(c.about, func(t *testing.T) {
 				must.NoError(t, c.run())
@@ -218,7 +207,7 @@ func TestOnlyReservationsDoNotWaitForTheDisk(t *testing.T) {
 	})
 }
 
-// settleLease settles a lease of which so much was used.
+// settleLease settles a lease with the number of used tokens.
 func settleLease(ctx context.Context, db *DB, l quota.Lease, used int64) error {
 	return db.Usage().Ledger().Settle(ctx, l.Org, usage.Entry{ID: l.ID, Org: l.Org, User: l.User, At: l.Day.Start(), Tokens: chat.Usage{Output: used}})
 }
@@ -279,9 +268,8 @@ func TestReservingSharesATransaction(t *testing.T) {
 	}
 }
 
-// TestErasureTakesLeasesAlong has an organisation erased while its members
-// reserve and settle.
-func TestErasureTakesLeasesAlong(t *testing.T) {
+// TestEraseRemovesLeases erases an organisation while its members settle.
+func TestEraseRemovesLeases(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		o, _ := seeded(t, db)
 		ctx := t.Context()
@@ -298,16 +286,13 @@ func TestErasureTakesLeasesAlong(t *testing.T) {
 		}
 		all.Go(func() { must.Succeed(t, db.Directory().Organisations().Erase(ctx, o, time.UnixMilli(5))) })
 		all.Wait()
-		var leases int
-		if err := db.pools[0].QueryRowContext(ctx, "SELECT COUNT(*) FROM quota_leases").Scan(&leases); err != nil || leases > 0 {
-			t.Errorf("%d leases are left, error %v", leases, err)
-		}
+		must.Is(t, 0, value[int](t, db.pools[0], "SELECT COUNT(*) FROM quota_leases"))
 	})
 }
 
-// ledgerEntries is the statement that makes entries that are even in time.
+// ledgerEntries returns the statement that inserts entries at equal intervals.
 func ledgerEntries(d dialect, o id.Org, start time.Time, users, days, requests int) string {
-	made := func(kind int, n string) string {
+	uidSQL := func(kind int, n string) string {
 		if d == onPostgres {
 			return fmt.Sprintf("('%08x-0007-7000-8000-' || lpad(to_hex(%s), 12, '0'))::uuid", kind, n)
 		}
@@ -316,26 +301,26 @@ func ledgerEntries(d dialect, o id.Org, start time.Time, users, days, requests i
 	return fmt.Sprintf(`INSERT INTO usage_entries (org_id, id, user_id, at, day, model, provider, input, output, cache_read, cache_made, searches, provenance, outcome)
 		SELECT '%s', %s, %s, at, at - at %% %d, 'claude-model-' || (n * 31 %% 5), 'anthropic', n %% 9000, n %% 700, 0, 0, 0, 'provider', 'completed'
 		FROM (WITH RECURSIVE s(n) AS (SELECT CAST(0 AS BIGINT) UNION ALL SELECT n + 1 FROM s WHERE n + 1 < %d) SELECT n, %d + n * %d AS at FROM s) AS x`,
-		o, made(kindEntry, "n"), made(kindUser, fmt.Sprintf("n * 7919 / 5 %% %d + 1", users)), day.Milliseconds(), requests, start.UnixMilli(), int64(days)*day.Milliseconds()/int64(requests))
+		o, uidSQL(kindEntry, "n"), uidSQL(kindUser, fmt.Sprintf("n * 7919 / 5 %% %d + 1", users)), day.Milliseconds(), requests, start.UnixMilli(), int64(days)*day.Milliseconds()/int64(requests))
 }
 
-// ledgerSums are the statements that make the ledger's sums from it.
+// ledgerSums returns the statements that insert the sums of the ledger.
 func ledgerSums(d dialect) []string {
 	last := "substr(user_id, -1)"
 	if d == onPostgres {
 		last = "right(user_id::text, 1)"
 	}
-	const of = "SUM(input), SUM(output), COUNT(*) FROM usage_entries GROUP BY "
-	statements := []string{"INSERT INTO usage_user_models SELECT org_id, user_id, day, model, " + of + "org_id, user_id, day, model"}
+	const sums = "SUM(input), SUM(output), COUNT(*) FROM usage_entries GROUP BY "
+	statements := []string{"INSERT INTO usage_user_models SELECT org_id, user_id, day, model, " + sums + "org_id, user_id, day, model"}
 	since := func(unit time.Duration) string {
 		first := time.UnixMilli(0).Truncate(unit).UnixMilli()
 		return fmt.Sprintf("at - (at - %d) %% %d", first, unit.Milliseconds())
 	}
 	for _, unit := range userUnits {
-		statements = append(statements, fmt.Sprintf("INSERT INTO usage_users SELECT org_id, %d, %s, user_id, %s1, 3, 4", unit.Milliseconds(), since(unit), of))
+		statements = append(statements, fmt.Sprintf("INSERT INTO usage_users SELECT org_id, %d, %s, user_id, %s1, 3, 4", unit.Milliseconds(), since(unit), sums))
 	}
 	for _, unit := range modelUnits {
-		statements = append(statements, fmt.Sprintf("INSERT INTO usage_models SELECT org_id, %d, %s, model, %s, %s1, 3, 4, 5", unit.Milliseconds(), since(unit), last, of))
+		statements = append(statements, fmt.Sprintf("INSERT INTO usage_models SELECT org_id, %d, %s, model, %s, %s1, 3, 4, 5", unit.Milliseconds(), since(unit), last, sums))
 	}
 	return statements
 }
