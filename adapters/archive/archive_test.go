@@ -41,10 +41,10 @@ func uid[T ~string](n int) T { return T(fmt.Sprintf("01900000-0000-7000-8000-%01
 
 const ofOrg = id.Org("01900000-0000-7000-8000-000000000001")
 
-// contents are those of the sample's files.
+// contents are the contents of the sample's files.
 var contents = []string{"# Brief\n", strings.Repeat("0123456789", 200)}
 
-// sample returns records of the kinds that are read again, with every field set.
+// sample returns records of the kinds that are imported, with every field set.
 func sample(t testing.TB) []archive.Record {
 	t.Helper()
 	ada, w, tm := uid[id.User](2), uid[id.Workspace](4), uid[id.Team](3)
@@ -58,28 +58,29 @@ func sample(t testing.TB) []archive.Record {
 	}.Imported(task.Todo, nil)).Or(t)
 	file := func(n int, in object.Place, path, content string) archive.Record {
 		sum := sha256.Sum256([]byte(content))
-		return archive.Record{Object: &object.Object{
+		return archive.Record{Object: new(must.Full(object.Object{
 			Place: in, ID: uid[id.Object](n), Org: ofOrg, Path: path, MimeType: "text/markdown", Version: 2, CreatedBy: ada, UpdatedBy: ada, CreatedAt: made,
 			UpdatedAt: made, Content: object.Content{Size: int64(len(content)), Checksum: hex.EncodeToString(sum[:]), Text: true},
-		}}
+		}, "Workspace", "Team", "Owner", "Blob", "N"))}
 	}
 	return []archive.Record{
-		{Organisation: &org.Organisation{ID: ofOrg, ProviderID: "org_1", Name: "Örg", Slug: "org", CreatedAt: made, UpdatedAt: made, CreatedBy: "user_1"}},
-		{Member: &org.Profile{
+		{Organisation: new(must.Full(org.Organisation{ID: ofOrg, ProviderID: "org_1", Name: "Örg", Slug: "org", CreatedAt: made, UpdatedAt: made, CreatedBy: "user_1"},
+			"Full", "Seen", "SlugIssuedAt", "CreatedBySeen", "ClosedAt", "ErasedAt", "EmailsUntil"))},
+		{Member: new(must.Full(org.Profile{
 			Membership: org.Membership{Org: ofOrg, User: ada, Role: org.Owner, ProviderRole: "org:admin", OnboardingCompleted: true, JoinedAt: made},
 			Person:     org.User{ID: ada, ProviderID: "user_1", Name: "Ada", Email: "ada@example.com", AvatarURL: "https://example.com/a"},
-		}},
-		{Team: &team.Team{ID: tm, Org: ofOrg, Name: "Team", Description: new("d"), Kind: team.Standard, CreatedBy: ada, CreatedAt: made, UpdatedAt: made}},
-		{TeamMember: &team.Member{Team: tm, User: ada, JoinedAt: made}},
-		{Workspace: &workspace.Workspace{ID: w, Org: ofOrg, Team: tm, Name: "Work", CreatedBy: ada, CreatedAt: made, UpdatedAt: made}},
-		{Order: &archive.Order{User: ada, Workspaces: workspace.Order{w}}},
+		}, "UsedAt", "RoleIssuedAt", "RoleSetHere", "Seen", "RemovedAt", "CreatedAt", "UpdatedAt", "Full", "NameIssuedAt", "EmailIssuedAt", "AvatarURLIssuedAt", "Blocked", "DeletedAt"))},
+		{Team: new(must.Full(team.Team{ID: tm, Org: ofOrg, Name: "Team", Description: new("d"), Kind: team.Standard, CreatedBy: ada, CreatedAt: made, UpdatedAt: made}))},
+		{TeamMember: new(must.Full(team.Member{Team: tm, User: ada, JoinedAt: made}))},
+		{Workspace: new(must.Full(workspace.Workspace{ID: w, Org: ofOrg, Team: tm, Name: "Work", Description: new("w"), CreatedBy: ada, CreatedAt: made, UpdatedAt: made}))},
+		{Order: new(must.Full(archive.Order{User: ada, Workspaces: workspace.Order{w}}))},
 		{Task: &first}, {Task: &second},
-		{Change: &archive.Change{Change: task.Change{
+		{Change: &archive.Change{Change: must.Full(task.Change{
 			ID: uid[id.Entry](7), Org: ofOrg, Task: first.ID, At: made, By: ada, Reason: "because", Fields: []task.Delta{{Field: "title", From: new("a"), To: new("")}, {Field: "metadata"}},
-		}}},
-		{Entry: &audit.Entry{
+		})}},
+		{Entry: new(must.Full(audit.Entry{
 			ID: uid[id.Entry](8), Org: ofOrg, At: made, Actor: ada, Operator: true, Action: audit.RoleChanged, Target: string(ada), Detail: "A -> B", Address: "::1", Request: "r",
-		}},
+		}))},
 		file(9, object.Place{Kind: object.Template, Scope: object.Shared}, "brief.md", contents[0]),
 		file(10, object.Place{Kind: object.WorkspaceMemory, Scope: object.Shared, Workspace: &w}, strings.Repeat("a", 120)+"/ünd.md", contents[1]),
 	}
@@ -150,7 +151,7 @@ func TestAnArchiveIsReadAsItWasWritten(t *testing.T) {
 	must.Equal(t, records[10:12], read, compared)
 }
 
-// TestRecordsThatAreNotImportedAreReadEmpty packs records that exports alone have: they are checked, and read as empty.
+// TestRecordsThatAreNotImportedAreReadEmpty packs records that are only exported. Read checks them and returns empty ones.
 func TestRecordsThatAreNotImportedAreReadEmpty(t *testing.T) {
 	records := []archive.Record{
 		{Subscription: new(plan.Unsubscribed(ofOrg))},
@@ -246,7 +247,7 @@ func rewritten(t testing.TB, file []byte, name, was, is string) []byte {
 	return zipped(t, out.Bytes())
 }
 
-func TestRecordsThatNobodyCouldHaveMadeAreRefused(t *testing.T) {
+func TestInvalidRecordsAreRefused(t *testing.T) {
 	file, _ := pack(t, sample(t))
 	_, got, _, err := read(t, rewritten(t, file, "tasks.jsonl", `"Bare"`, `" Bore "`))
 	must.NoError(t, err)
@@ -330,7 +331,7 @@ func TestFilesThatDoNotBelongInAnArchiveAreRefused(t *testing.T) {
 	}
 }
 
-func TestAnErrorOfTheReceiverIsReturned(t *testing.T) {
+func TestReadReturnsTheErrorOfItsFunction(t *testing.T) {
 	file, _ := pack(t, sample(t))
 	no := errors.New("no")
 	if err := (Archiver{}).Read(t.Context(), bytes.NewReader(file), "", func(archive.Item) error { return no }); err != no {
