@@ -21,8 +21,7 @@ import (
 // encoding/json without authentication.
 const bareCommand = "bare"
 
-// bareConnections is the size of the bare server's pool: as many as Collab has
-// on two processors.
+// bareConnections is the size of the bare server's pool, which is that of Collab on two processors.
 const bareConnections = 16
 
 // startBare launches a bare server and waits until it is ready.
@@ -82,15 +81,15 @@ type bareTask struct {
 	UpdatedAt   stamp           `json:"updatedAt"`
 }
 
-// stamp is milliseconds since 1970, an RFC 3339 time in JSON.
+// stamp is a time in milliseconds since 1970, and in the format of RFC 3339 in JSON.
 type stamp int64
 
 func (s stamp) MarshalJSON() ([]byte, error) {
 	return time.UnixMilli(int64(s)).UTC().AppendFormat(make([]byte, 0, 26), `"2006-01-02T15:04:05.000Z"`), nil
 }
 
-// serveBare runs the bare server: args are its address and that of the
-// database, empty for none, and the folder for its files.
+// serveBare runs the bare server. Its arguments are its address, that of the database, which may be empty, and
+// the folder for its files.
 func serveBare(args []string) error {
 	if len(args) != 3 {
 		return errors.New("bare needs an address, a database and a folder")
@@ -142,7 +141,7 @@ func serveBare(args []string) error {
 	return nil
 }
 
-// bare answers for the one organisation in its table, as the one user.
+// bare serves the tasks of the one organisation and the one user in its table.
 type bare struct {
 	pool      *pgxpool.Pool
 	org, user string

@@ -16,14 +16,14 @@ const (
 	bareCopies = "/copied" // the provider's response, unchanged
 )
 
-// bareRelay passes on a provider's response.
+// bareRelay relays a provider's responses.
 type bareRelay struct{ client *http.Client }
 
 func newBareRelay() bareRelay {
 	return bareRelay{&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true, ReadBufferSize: 8 << 10}}}
 }
 
-// ask asks the provider what the request asks for.
+// ask sends the message of a request to the provider.
 func (b bareRelay) ask(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -61,14 +61,14 @@ func (b bareRelay) ask(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// Of the provider's events, in which text is found without decoding.
+// Parts of the provider's events, in which text is found without decoding.
 var (
 	eventData  = []byte("data: ")
 	textBegins = []byte(deltaBegins)
 	textEnds   = []byte(`"}}`)
 )
 
-// relay writes each text as a chunk of ours, and flushes it.
+// relay writes each text as a chunk in Collab's format, and flushes it.
 func (b bareRelay) relay(w http.ResponseWriter, r *http.Request) {
 	answer, err := b.ask(r)
 	if err != nil {
@@ -89,7 +89,7 @@ func (b bareRelay) relay(w http.ResponseWriter, r *http.Request) {
 	for {
 		line, err := lines.ReadSlice('\n')
 		if err != nil {
-			return // without an end, so that it is missed
+			return // without the event that ends the stream
 		}
 		data, ok := bytes.CutPrefix(bytes.TrimSuffix(line, []byte("\n")), eventData)
 		if !ok {
@@ -106,7 +106,7 @@ func (b bareRelay) relay(w http.ResponseWriter, r *http.Request) {
 		case bytes.HasPrefix(data, []byte(`{"type":"message_stop"`)):
 			chunk = fmt.Appendf(chunk, "%s,\"usage\":{\"inputTokens\":%d,\"outputTokens\":%d}}\n\n", doneBegins, usage.Usage.Input, usage.Usage.Output)
 			_, _ = w.Write(chunk)
-			_, _ = io.Copy(io.Discard, answer.Body) // so that the connection is used again
+			_, _ = io.Copy(io.Discard, answer.Body) // so that the connection is reused
 			return
 		}
 		if len(chunk) == 0 {

@@ -13,7 +13,7 @@ import (
 	"sync"
 )
 
-// Of the bare server's files.
+// The files of the bare server.
 const (
 	bareUploads = "/files"
 	bareBlock   = 256 << 10
@@ -24,8 +24,8 @@ type bareFiles struct{ folder string }
 
 var bareBlocks = sync.Pool{New: func() any { return new(make([]byte, bareBlock)) }}
 
-// upload stores the part named file of a form, or the body if it is no form. The content is synced before the
-// response, and so is its name on ext4 and XFS, whose journals keep the order of changes.
+// upload stores the part named file of a form, or a body of another type. The content is synced before the
+// response, and with it its name on ext4 and XFS, whose journals are ordered.
 func (f bareFiles) upload(w http.ResponseWriter, r *http.Request) {
 	content := io.Reader(r.Body)
 	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media == "multipart/form-data" {
@@ -69,14 +69,14 @@ func (f bareFiles) store(content io.Reader) (name string, size int64, checksum s
 		return "", 0, "", err
 	}
 	sum := sha256.New()
-	if size, err = pump(io.MultiWriter(sum, file), content); err == nil {
+	if size, err = copyBlocks(io.MultiWriter(sum, file), content); err == nil {
 		err = file.Sync()
 	}
 	return name, size, hex.EncodeToString(sum.Sum(nil)), errors.Join(err, file.Close())
 }
 
-// pump copies in whole blocks: what reads forms has little to give at once.
-func pump(to io.Writer, from io.Reader) (size int64, err error) {
+// copyBlocks copies in whole blocks, because the reader of a form returns few bytes at a time.
+func copyBlocks(to io.Writer, from io.Reader) (size int64, err error) {
 	block := bareBlocks.Get().(*[]byte)
 	defer bareBlocks.Put(block)
 	for {
@@ -94,7 +94,7 @@ func pump(to io.Writer, from io.Reader) (size int64, err error) {
 	}
 }
 
-// download sends a file as net/http does, which has the kernel copy it.
+// download sends a file with net/http, for which the kernel copies.
 func (f bareFiles) download(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	http.ServeFile(w, r, filepath.Join(f.folder, filepath.Base(r.PathValue("id"))))

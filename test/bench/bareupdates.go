@@ -18,7 +18,7 @@ type bareUpdates struct {
 	answers atomic.Pointer[map[string][]byte] // by query
 }
 
-// publish sets the responses, which the request has by query.
+// publish sets the responses to those in the request, by query.
 func (u *bareUpdates) publish(w http.ResponseWriter, r *http.Request) {
 	var answers map[string][]byte
 	if err := json.NewDecoder(r.Body).Decode(&answers); err != nil {

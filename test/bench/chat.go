@@ -41,33 +41,33 @@ type chatLoad struct {
 	churnTail *goal         // chatTail where streams begin and end
 }
 
-// chatsAtOnce are the connections over which first chunks are asked for. The target
-// is for one: with more, two cores have more to do than requests to wait for.
+// chatsAtOnce are the numbers of connections over which first chunks are requested. The goal is for one,
+// because with more, two processors are the limit.
 var chatsAtOnce = []int{1, 4}
 
-// Targets of chats, as indices of the figures of a round.
+// Servers of chats, as indices of the figures of a round.
 const (
-	askedDirectly = iota
-	askedBare
-	askedCopied // the bare server, which forwards the response unchanged
-	askedOnSQLite
-	askedOnPostgres
-	waysOfAsking
+	chatProvider = iota
+	chatBare
+	chatCopied // the bare server that forwards the response unchanged
+	chatSQLite
+	chatPostgres
+	chatServers
 )
 
-// chatRound has the results of one round, by target.
+// chatRound has the results of one round, by server.
 type chatRound struct {
-	paced  [][waysOfAsking]pacedFigures // by load
-	churn  [][waysOfAsking]pacedFigures // by load
-	flood  [waysOfAsking]float64        // chunks per second
-	poured [waysOfAsking]time.Duration  // processor time per chunk of a flood
-	first  [][waysOfAsking]figures      // by connections
-	memory [waysOfAsking]int64
+	paced    [][chatServers]pacedFigures // by load
+	churn    [][chatServers]pacedFigures // by load
+	flood    [chatServers]float64        // chunks per second
+	floodCPU [chatServers]time.Duration  // processor time per chunk of a flood
+	first    [][chatServers]figures      // by connections
+	memory   [chatServers]int64
 }
 
-// chat measures answers of a scripted provider that are passed on. Every server
-// is new in every round: Collab on SQLite and on Postgres, and the bare one without
-// authentication and records. All get the same bytes.
+// chat measures how servers relay the responses of a scripted provider, which sends the same bytes to all:
+// Collab on SQLite and on Postgres, and the bare server without authentication and records. Each round
+// starts new servers.
 func (b *bench) chat(ctx context.Context) (err error) {
 	p, err := listenProvider()
 	if err != nil {
@@ -92,14 +92,14 @@ func (b *bench) chatOnce(ctx context.Context, name string, p *provider) (r chatR
 	if err != nil {
 		return r, err
 	}
-	for _, way := range []int{askedBare, askedOnPostgres} {
+	for _, way := range []int{chatBare, chatPostgres} {
 		if r.memory[way], err = talks[way].measureMemory(ctx, heldStreams, 4*b.warm); err != nil {
 			return r, err
 		}
 	}
 	for _, load := range chatLoads {
-		var at [waysOfAsking]pacedFigures
-		for _, way := range []int{askedDirectly, askedBare, askedOnPostgres} {
+		var at [chatServers]pacedFigures
+		for _, way := range []int{chatProvider, chatBare, chatPostgres} {
 			// Processor time is measured in ticks.
 			if at[way], err = talks[way].pace(ctx, load.streams, load.every, 2*b.warm, 3*b.run); err != nil {
 				return r, err
@@ -108,8 +108,8 @@ func (b *bench) chatOnce(ctx context.Context, name string, p *provider) (r chatR
 		r.paced = append(r.paced, at)
 	}
 	for _, load := range chatLoads {
-		var at [waysOfAsking]pacedFigures
-		for _, way := range []int{askedDirectly, askedBare, askedOnPostgres} {
+		var at [chatServers]pacedFigures
+		for _, way := range []int{chatProvider, chatBare, chatPostgres} {
 			if at[way], err = talks[way].churn(ctx, load.streams, load.every, b.life()); err != nil {
 				return r, err
 			}
@@ -117,14 +117,14 @@ func (b *bench) chatOnce(ctx context.Context, name string, p *provider) (r chatR
 		r.churn = append(r.churn, at)
 	}
 	chunks := max(1, int(floodChunks*b.run.Seconds()))
-	for _, way := range []int{askedBare, askedCopied, askedOnPostgres} {
-		if r.flood[way], r.poured[way], err = talks[way].flood(ctx, floodStreams, chunks); err != nil {
+	for _, way := range []int{chatBare, chatCopied, chatPostgres} {
+		if r.flood[way], r.floodCPU[way], err = talks[way].flood(ctx, floodStreams, chunks); err != nil {
 			return r, err
 		}
 	}
 	for _, connections := range chatsAtOnce {
-		var at [waysOfAsking]figures
-		for _, way := range []int{askedDirectly, askedBare, askedOnSQLite, askedOnPostgres} {
+		var at [chatServers]figures
+		for _, way := range []int{chatProvider, chatBare, chatSQLite, chatPostgres} {
 			if at[way], err = talks[way].begin(ctx, connections, b.warm, b.run); err != nil {
 				return r, err
 			}
@@ -134,23 +134,22 @@ func (b *bench) chatOnce(ctx context.Context, name string, p *provider) (r chatR
 	return r, nil
 }
 
-// life is how long a stream lives where streams begin and end, 5 s unless the bench is quick.
+// life returns the duration of a stream where streams begin and end, 5 s unless the bench is quick.
 func (b *bench) life() time.Duration { return b.run * 5 / 3 }
 
-// startTalks starts a new server of each kind. The function it returns ends
-// them.
-func (b *bench) startTalks(ctx context.Context, name string, p *provider) (talks [waysOfAsking]chatTarget, stop func() error, err error) {
+// startTalks starts a new server of each kind. The returned function stops them.
+func (b *bench) startTalks(ctx context.Context, name string, p *provider) (talks [chatServers]chatTarget, stop func() error, err error) {
 	var started []*process
 	stop = func() error { return discard(started...) }
-	talks[askedDirectly] = chatTarget{name: "the provider", address: p.address(), path: "/v1/messages", provider: p}
+	talks[chatProvider] = chatTarget{name: "the provider", address: p.address(), path: "/v1/messages", provider: p}
 	bare, err := b.startBare(ctx, "")
 	if err != nil {
 		return talks, stop, err
 	}
 	started = append(started, bare)
 	query := "?provider=" + url.QueryEscape(p.address())
-	talks[askedBare] = chatTarget{name: "bare", address: bare.address, path: bareChat + query, process: bare, provider: p}
-	talks[askedCopied] = chatTarget{name: "bare, copied", address: bare.address, path: bareCopies + query, process: bare, provider: p}
+	talks[chatBare] = chatTarget{name: "bare", address: bare.address, path: bareChat + query, process: bare, provider: p}
+	talks[chatCopied] = chatTarget{name: "bare, copied", address: bare.address, path: bareCopies + query, process: bare, provider: p}
 	database, conn, err := b.database(ctx, name)
 	if err != nil {
 		return talks, stop, err
@@ -158,7 +157,7 @@ func (b *bench) startTalks(ctx context.Context, name string, p *provider) (talks
 	if err := conn.Close(ctx); err != nil {
 		return talks, stop, err
 	}
-	for way, database := range map[int]string{askedOnSQLite: "sqlite", askedOnPostgres: database} {
+	for way, database := range map[int]string{chatSQLite: "sqlite", chatPostgres: database} {
 		c, t, err := b.startChatting(ctx, fmt.Sprintf("collabd-%s-%d", name, way), database, p, chatUsers)
 		if err != nil {
 			return talks, stop, err
@@ -169,8 +168,7 @@ func (b *bench) startTalks(ctx context.Context, name string, p *provider) (talks
 	return talks, stop, nil
 }
 
-// startChatting starts a server with a provider's models, members who may chat, and further settings as
-// NAME=value.
+// startChatting starts a server with a provider, members who may chat, and further settings as NAME=value.
 func (b *bench) startChatting(ctx context.Context, name, database string, p *provider, members int, more ...string) (c *collab, t chatTarget, err error) {
 	c, err = b.startCollab(ctx, name, database, append(more,
 		"COLLAB_ANTHROPIC_URL=http://"+p.address(), "COLLAB_ANTHROPIC_API_KEY=bench", "COLLAB_ADMIN_SECRET="+chatSecret)...)
@@ -199,47 +197,41 @@ func (c *collab) grant(ctx context.Context, plan string) error {
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("X-Admin-Secret", chatSecret)
-	got, err := http.DefaultClient.Do(request)
-	if err == nil && got.StatusCode != http.StatusOK {
-		err = fmt.Errorf("a plan on %s: %s", c.name, got.Status)
-	}
-	if got != nil {
-		err = errors.Join(err, got.Body.Close())
-	}
+	_, _, err = send(http.DefaultClient, request)
 	return err
 }
 
 func (b *bench) printChat(rounds []chatRound) {
-	const ours = askedOnPostgres
+	const ours = chatPostgres
 	b.printPaced("Chats of a scripted provider over HTTP/1.1, paced, Collab on Postgres (bare: net/http, text found without decoding, a flush per chunk, no authentication, quota or records); added to what the provider alone takes",
-		"steady", rounds, func(r chatRound) [][waysOfAsking]pacedFigures { return r.paced }, func(chatLoad) *goal { return chatTail })
+		"steady", rounds, func(r chatRound) [][chatServers]pacedFigures { return r.paced }, func(chatLoad) *goal { return chatTail })
 	b.printPaced(fmt.Sprintf("The same where each stream lives %v and is followed by the next, in %d waves", b.life(), waves),
-		"successive", rounds, func(r chatRound) [][waysOfAsking]pacedFigures { return r.churn }, func(l chatLoad) *goal { return l.churnTail })
+		"successive", rounds, func(r chatRound) [][chatServers]pacedFigures { return r.churn }, func(l chatLoad) *goal { return l.churnTail })
 
 	flood := func(way int) func(chatRound) float64 {
 		return func(r chatRound) float64 { return r.flood[way] }
 	}
-	poured := func(way int) string {
-		return fmt.Sprintf("%.1f", median(rounds, func(r chatRound) float64 { return float64(r.poured[way]) })/float64(time.Microsecond))
+	floodCPU := func(way int) string {
+		return tenths(median(rounds, func(r chatRound) float64 { return float64(r.floodCPU[way]) }))
 	}
 	t := b.newTable(fmt.Sprintf("Chats as fast as they go, %d streams, Collab on Postgres (copied: net/http, what was read at once is written as it is)", floodStreams),
 		"chunks/s", "bare", "ratio", "", "copied", "ratio", "CPU µs per chunk", "bare", "copied")
-	fast := quotient(rounds, flood(ours), flood(askedBare))
-	t.row(thousands(median(rounds, flood(ours))), thousands(median(rounds, flood(askedBare))), fmt.Sprintf("%.2f", fast), b.judge(chatFlood, fmt.Sprintf("as fast as they go, %d streams, Postgres", floodStreams), fast),
-		thousands(median(rounds, flood(askedCopied))), fmt.Sprintf("%.2f", quotient(rounds, flood(ours), flood(askedCopied))),
-		poured(ours), poured(askedBare), poured(askedCopied))
+	rateRatio := quotient(rounds, flood(ours), flood(chatBare))
+	t.row(thousands(median(rounds, flood(ours))), thousands(median(rounds, flood(chatBare))), fmt.Sprintf("%.2f", rateRatio), b.judge(chatFlood, fmt.Sprintf("as fast as they go, %d streams, Postgres", floodStreams), rateRatio),
+		thousands(median(rounds, flood(chatCopied))), fmt.Sprintf("%.2f", quotient(rounds, flood(ours), flood(chatCopied))),
+		floodCPU(ours), floodCPU(chatBare), floodCPU(chatCopied))
 	t.print()
 
 	t = b.newTable("First chunks of chats, from the request on, over connections that are open (added: to what the provider alone takes)",
 		"", "at once", "added p50 ms", "", "added p99 ms", "CPU µs per request")
-	names := []string{askedBare: "bare", askedOnSQLite: "Collab on SQLite", askedOnPostgres: "Collab on Postgres"}
-	for _, way := range []int{askedOnSQLite, askedOnPostgres, askedBare} {
+	names := []string{chatBare: "bare", chatSQLite: "Collab on SQLite", chatPostgres: "Collab on Postgres"}
+	for _, way := range []int{chatSQLite, chatPostgres, chatBare} {
 		for i, connections := range chatsAtOnce {
 			added := func(f func(figures) float64) float64 {
-				return median(rounds, func(r chatRound) float64 { return f(r.first[i][way]) - f(r.first[i][askedDirectly]) })
+				return median(rounds, func(r chatRound) float64 { return f(r.first[i][way]) - f(r.first[i][chatProvider]) })
 			}
 			middle, target := added(p50), ""
-			first := map[int]*goal{askedOnSQLite: chatFirstSQLite, askedOnPostgres: chatFirstPostgres}[way]
+			first := map[int]*goal{chatSQLite: chatFirstSQLite, chatPostgres: chatFirstPostgres}[way]
 			if first != nil && connections == 1 {
 				target = b.judge(first, names[way]+", one at once", middle/float64(time.Millisecond))
 			}
@@ -250,9 +242,9 @@ func (b *bench) printChat(rounds []chatRound) {
 	t.print()
 
 	t = b.newTable(fmt.Sprintf("Memory for each of %d streams that are open and have had a chunk", heldStreams), "", "KiB", "")
-	for _, way := range []int{askedOnPostgres, askedBare} {
+	for _, way := range []int{chatPostgres, chatBare} {
 		held, target := median(rounds, func(r chatRound) float64 { return float64(r.memory[way]) / kib }), ""
-		if way != askedBare {
+		if way != chatBare {
 			target = b.judge(chatMemory, fmt.Sprintf("%d streams, Postgres", heldStreams), held)
 		}
 		t.row(names[way], fmt.Sprintf("%.1f", held), target)
@@ -260,10 +252,10 @@ func (b *bench) printChat(rounds []chatRound) {
 	t.print()
 }
 
-// printPaced prints what each load of a kind took of Collab on Postgres and of the bare
-// server, with the targets of their ratios.
-func (b *bench) printPaced(title, kind string, rounds []chatRound, of func(chatRound) [][waysOfAsking]pacedFigures, tail func(chatLoad) *goal) {
-	const ours = askedOnPostgres
+// printPaced prints the figures of Collab on Postgres and of the bare server under each load of a kind, with
+// the verdicts on their ratios.
+func (b *bench) printPaced(title, kind string, rounds []chatRound, of func(chatRound) [][chatServers]pacedFigures, tail func(chatLoad) *goal) {
+	const ours = chatPostgres
 	t := b.newTable(title,
 		"streams", "chunks/s", "CPU µs per chunk", "bare", "ratio", "", "provider p50 µs", "added p50 µs", "bare", "ratio", "", "provider p99 µs", "added p99 µs", "bare", "ratio", "")
 	for i, load := range chatLoads {
@@ -272,26 +264,25 @@ func (b *bench) printPaced(title, kind string, rounds []chatRound, of func(chatR
 			return func(r chatRound) float64 { return float64(f(of(r)[i][way])) }
 		}
 		added := func(way int, f func(pacedFigures) time.Duration) func(chatRound) float64 {
-			return func(r chatRound) float64 { return at(way, f)(r) - at(askedDirectly, f)(r) }
+			return func(r chatRound) float64 { return at(way, f)(r) - at(chatProvider, f)(r) }
 		}
 		cpu := func(f pacedFigures) time.Duration { return f.cpu }
 		p50 := func(f pacedFigures) time.Duration { return f.p50 }
 		p99 := func(f pacedFigures) time.Duration { return f.p99 }
-		dear := quotient(rounds, at(ours, cpu), at(askedBare, cpu))
-		late := quotient(rounds, added(ours, p50), added(askedBare, p50))
-		last := quotient(rounds, added(ours, p99), added(askedBare, p99))
-		tenth := func(ns float64) string { return fmt.Sprintf("%.1f", ns/float64(time.Microsecond)) }
+		cpuRatio := quotient(rounds, at(ours, cpu), at(chatBare, cpu))
+		p50Ratio := quotient(rounds, added(ours, p50), added(chatBare, p50))
+		p99Ratio := quotient(rounds, added(ours, p99), added(chatBare, p99))
 		t.row(fmt.Sprint(load.streams), fmt.Sprintf("%.0f", float64(load.streams)/load.every.Seconds()),
-			tenth(median(rounds, at(ours, cpu))), tenth(median(rounds, at(askedBare, cpu))), fmt.Sprintf("%.2f", dear), b.judge(chatCPU, under, dear),
-			micros(median(rounds, at(askedDirectly, p50))),
-			micros(median(rounds, added(ours, p50))), micros(median(rounds, added(askedBare, p50))), fmt.Sprintf("%.2f", late), b.judge(chatDelay, under, late),
-			micros(median(rounds, at(askedDirectly, p99))),
-			micros(median(rounds, added(ours, p99))), micros(median(rounds, added(askedBare, p99))), fmt.Sprintf("%.2f", last), b.judge(tail(load), under, last))
+			tenths(median(rounds, at(ours, cpu))), tenths(median(rounds, at(chatBare, cpu))), fmt.Sprintf("%.2f", cpuRatio), b.judge(chatCPU, under, cpuRatio),
+			micros(median(rounds, at(chatProvider, p50))),
+			micros(median(rounds, added(ours, p50))), micros(median(rounds, added(chatBare, p50))), fmt.Sprintf("%.2f", p50Ratio), b.judge(chatDelay, under, p50Ratio),
+			micros(median(rounds, at(chatProvider, p99))),
+			micros(median(rounds, added(ours, p99))), micros(median(rounds, added(chatBare, p99))), fmt.Sprintf("%.2f", p99Ratio), b.judge(tail(load), under, p99Ratio))
 	}
 	t.print()
 }
 
-// quotient is the median of one figure divided, round by round, by another.
-func quotient[S any](rounds []S, this, that func(S) float64) float64 {
-	return median(rounds, func(r S) float64 { return this(r) / that(r) })
+// quotient returns the median over the rounds of a divided by b.
+func quotient[S any](rounds []S, a, b func(S) float64) float64 {
+	return median(rounds, func(r S) float64 { return a(r) / b(r) })
 }

@@ -12,9 +12,8 @@ import (
 	"collab/test/must"
 )
 
-// asking returns ways of asking a provider: itself, and through what h makes of
-// the bare server's relay.
-func asking(t *testing.T, h func(bareRelay) http.HandlerFunc) (direct, through chatTarget) {
+// newTargets returns a provider as a target, and the handler that h makes of the bare server's relay.
+func newTargets(t *testing.T, h func(bareRelay) http.HandlerFunc) (direct, through chatTarget) {
 	t.Helper()
 	p, err := listenProvider()
 	must.NoError(t, err)
@@ -25,16 +24,16 @@ func asking(t *testing.T, h func(bareRelay) http.HandlerFunc) (direct, through c
 	})
 	relay := newBareRelay()
 	t.Cleanup(relay.client.CloseIdleConnections)
-	s := against(t, h(relay))
+	s := testServer(t, h(relay))
 	direct = chatTarget{name: "the provider", address: p.address(), path: "/v1/messages", provider: p}
 	return direct, chatTarget{name: "server", address: s.address, path: bareChat + "?provider=" + url.QueryEscape(p.address()), process: s, provider: p}
 }
 
-// instead returns a relay whose answer is changed once it is whole.
-func instead(change func(body string) string) func(bareRelay) http.HandlerFunc {
+// rewriting returns a relay that changes the complete answer.
+func rewriting(change func(body string) string) func(bareRelay) http.HandlerFunc {
 	return func(b bareRelay) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
-			whole := &discarded{header: http.Header{}}
+			whole := &bufferedResponse{header: http.Header{}}
 			b.relay(whole, r)
 			w.Header().Set("Content-Type", "text/event-stream")
 			_, _ = w.Write([]byte(change(whole.body.String())))
@@ -43,25 +42,25 @@ func instead(change func(body string) string) func(bareRelay) http.HandlerFunc {
 	}
 }
 
-// discarded is a response that is dropped.
-type discarded struct {
+// bufferedResponse implements http.ResponseWriter and http.Flusher.
+type bufferedResponse struct {
 	header http.Header
 	body   bytes.Buffer
 }
 
-func (g *discarded) Header() http.Header         { return g.header }
-func (g *discarded) WriteHeader(int)             {}
-func (g *discarded) Write(b []byte) (int, error) { return g.body.Write(b) }
-func (g *discarded) Flush()                      {}
+func (g *bufferedResponse) Header() http.Header         { return g.header }
+func (g *bufferedResponse) WriteHeader(int)             {}
+func (g *bufferedResponse) Write(b []byte) (int, error) { return g.body.Write(b) }
+func (g *bufferedResponse) Flush()                      {}
 
 func relayed(b bareRelay) http.HandlerFunc { return b.relay }
 func copied(b bareRelay) http.HandlerFunc  { return b.copied }
 
 func TestTalks(t *testing.T) {
 	const every, warm, run = 2 * time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond
-	for name, h := range map[string]func(bareRelay) http.HandlerFunc{"as chunks of ours": relayed, "as they are": copied} {
-		t.Run("events that are passed on "+name+" are all heard and measured", func(t *testing.T) {
-			direct, through := asking(t, h)
+	for name, h := range map[string]func(bareRelay) http.HandlerFunc{"as chunks of Collab": relayed, "unchanged": copied} {
+		t.Run("all events that are relayed "+name+" are received and measured", func(t *testing.T) {
+			direct, through := newTargets(t, h)
 			for _, way := range []chatTarget{direct, through} {
 				paced, err := way.pace(t.Context(), 5, every, warm, run)
 				must.NoError(t, err)
@@ -86,15 +85,15 @@ func TestTalks(t *testing.T) {
 			}
 		})
 	}
-	t.Run("what the bare server sends are chunks of ours", func(t *testing.T) {
+	t.Run("the bare server sends chunks in the format of Collab", func(t *testing.T) {
 		var got string
-		_, through := asking(t, instead(func(body string) string {
+		_, through := newTargets(t, rewriting(func(body string) string {
 			got = body
 			return body
 		}))
-		s := newScene(1, 2, 0)
-		s.goOn()
-		through.provider.scene.Store(s)
+		s := newStreamScript(1, 2, 0)
+		s.resume()
+		through.provider.script.Store(s)
 		w, err := through.dial(t.Context(), 0)
 		must.NoError(t, err)
 		defer w.Close()
@@ -131,14 +130,14 @@ func TestTalks(t *testing.T) {
 		"that fails":               {func(s string) string { return strings.Replace(s, doneBegins, errorBegins, 1) }, "the stream failed"},
 	} {
 		t.Run("a stream "+name+" is an error", func(t *testing.T) {
-			direct, through := asking(t, instead(c.change))
-			s := newScene(1, 1_000, 0)
-			s.goOn() // the response is sent when it is complete
-			direct.provider.scene.Store(s)
+			direct, through := newTargets(t, rewriting(c.change))
+			s := newStreamScript(1, 1_000, 0)
+			s.resume() // the response is sent when it is complete
+			direct.provider.script.Store(s)
 			w, err := through.dial(t.Context(), 0)
 			must.NoError(t, err)
 			defer w.Close()
-			r := &openStreams{chatTarget: through, scene: s}
+			r := &openStreams{chatTarget: through, script: s}
 			if err = w.ask(); err == nil {
 				err = r.listen(w, s.sent[0])
 			}
@@ -148,14 +147,14 @@ func TestTalks(t *testing.T) {
 		})
 	}
 	t.Run("one that is refused is an error", func(t *testing.T) {
-		_, through := asking(t, func(bareRelay) http.HandlerFunc {
+		_, through := newTargets(t, func(bareRelay) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no room", http.StatusForbidden) }
 		})
 		if _, err := through.pace(t.Context(), 2, every, warm, run); err == nil || !strings.Contains(err.Error(), "403 Forbidden") {
 			t.Errorf("it ended with %v", err)
 		}
 	})
-	t.Run("each stream is asked for by the next who talks", func(t *testing.T) {
+	t.Run("the tokens are used in turns", func(t *testing.T) {
 		a := chatTarget{address: "host", path: "/chat", tokens: []string{"one", "two"}}
 		for i, token := range []string{"one", "two", "one"} {
 			got := string(a.request(i))

@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// rates are limits of requests that no measurement reaches.
+// rates are rate limits that no measurement reaches.
 const rates = "caller=1000000/s,address=1000000/s,chat=1000000/s,credentials=1000000/s,webhook=1000000/s"
 
-// launchCollab starts the server with its state in the folder and everything
-// at its default but the database, the address, the rate limits, and more settings as NAME=value.
+// launchCollab starts the server with its state in the folder and all settings at their defaults except the
+// database, the address, the rate limits, and those of more as NAME=value.
 func (b *bench) launchCollab(name, folder, database string, more ...string) (*process, error) {
 	address, err := freeAddress()
 	if err != nil {
@@ -67,20 +67,19 @@ func (b *bench) startCollab(ctx context.Context, name, database string, more ...
 	return c, nil
 }
 
-// session is what an exchanged token stands for.
+// session is the answer to an exchange of a token.
 type session struct {
 	Token string              `json:"token"`
 	User  struct{ ID string } `json:"user"`
 	Org   struct{ ID string } `json:"org"`
 }
 
-// exchange is exchangeIn for a user of the organisation that all parts share.
+// exchange is exchangeIn for the organisation that all parts share.
 func (c *collab) exchange(ctx context.Context, name, role string, s *session) error {
 	return c.exchangeIn(ctx, "Bench", name, role, s)
 }
 
-// exchangeIn takes the way of a script: a token of the development provider, for
-// a user of an organisation, exchanged for a service token.
+// exchangeIn exchanges a token of the development provider, for a user of an organisation, for a service token.
 func (c *collab) exchangeIn(ctx context.Context, org, name, role string, s *session) error {
 	var identity struct {
 		IdentityToken string `json:"identityToken"`
@@ -98,7 +97,7 @@ func (c *collab) exchangeIn(ctx context.Context, org, name, role string, s *sess
 	return err
 }
 
-// signIn signs an owner in, and makes what every organisation begins with.
+// signIn signs an owner in, and creates the records of the onboarding.
 func (c *collab) signIn(ctx context.Context) error {
 	var s session
 	if err := c.exchange(ctx, "ada", "owner", &s); err != nil {
@@ -121,7 +120,7 @@ func (c *collab) signIn(ctx context.Context) error {
 	return fmt.Errorf("no shared workspace among %v", workspaces)
 }
 
-// call makes one request that is not measured and decodes its answer.
+// call sends a request that is not measured and decodes its answer.
 func (c *collab) call(ctx context.Context, method, path, kind, body string, answer any) (http.Header, error) {
 	header, text, err := fetch(ctx, method, "http://"+c.address+path, c.token, kind, body)
 	if err != nil || answer == nil {
@@ -130,8 +129,8 @@ func (c *collab) call(ctx context.Context, method, path, kind, body string, answ
 	return header, json.Unmarshal(text, answer)
 }
 
-// fetch makes one request that is not measured and returns its answer, of which the
-// status is 2xx. An empty token or content type is not sent.
+// fetch sends a request that is not measured and returns its answer. Other statuses than 2xx are errors. An
+// empty token or content type is not sent.
 func fetch(ctx context.Context, method, address, token, kind, body string) (http.Header, []byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
 	if err != nil {
@@ -146,7 +145,7 @@ func fetch(ctx context.Context, method, address, token, kind, body string) (http
 	return send(http.DefaultClient, request)
 }
 
-// send sends a request and returns its answer, of which the status is 2xx.
+// send sends a request and returns its answer. Other statuses than 2xx are errors.
 func send(client *http.Client, request *http.Request) (http.Header, []byte, error) {
 	got, err := client.Do(request)
 	if err != nil {

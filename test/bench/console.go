@@ -26,8 +26,8 @@ var (
 	consoleStall    = atMost("console", "longest stall", "%.0f ms", 50)
 )
 
-// The conditions of a first load: those that Chromium's developer tools call Fast 4G, and a
-// processor that takes four times as long.
+// The conditions of a first load: the network that Chromium's developer tools call Fast 4G, and a processor that
+// is four times slower.
 const (
 	mobileLatency  = 165.0               // ms
 	mobileDownload = 9_000_000 / 8 * 0.9 // bytes/s
@@ -36,15 +36,15 @@ const (
 )
 
 const (
-	consoleWithin = 10 * time.Minute       // bounds the browser's work, from its start to its end
-	settled       = 500 * time.Millisecond // after which nothing more is loaded
-	scrolledTasks = 10_000
-	costRepeats   = 300 // of the requests of a page, of which the server's processor time is measured
+	consoleTimeout = 10 * time.Minute       // limit of the time of the browser
+	settled        = 500 * time.Millisecond // without requests, after which a page is loaded
+	scrolledTasks  = 10_000
+	costRepeats    = 300 // of the requests of a page, for the measurement of the server's processor time
 )
 
-// noteFigures has a page note when it shows the figures of today, in milliseconds since the
-// navigation began.
-const noteFigures = `new MutationObserver((_, observer) => {
+// recordFigures makes a page record when it shows the figures of today, in milliseconds since the beginning of the
+// navigation.
+const recordFigures = `new MutationObserver((_, observer) => {
 	if (document.querySelector("main")?.textContent.includes("Tokens today")) {
 		window.shownAt = performance.now()
 		observer.disconnect()
@@ -54,15 +54,15 @@ const noteFigures = `new MutationObserver((_, observer) => {
 var figuresShown = chromedp.WaitVisible(`//h2[.="Tokens today"]`)
 var nothingLoads = chromedp.WaitNotPresent(chromedp.CSS(`[aria-busy="true"]`))
 
-// consoleTab is a tab of Chromium with the console of a server in it, without a cache.
+// consoleTab is a tab of Chromium with the console of a server, without a cache.
 type consoleTab struct {
 	context.Context
 	*collab
 	traffic *chromium.Traffic
 }
 
-// console measures the console in Chromium, as a person sees it who is signed in to an organisation with
-// many tasks. It measures nothing where there is no Chromium.
+// console measures the console in Chromium for an organisation with many tasks. It does nothing if Chromium is not
+// installed.
 func (b *bench) console(ctx context.Context) (err error) {
 	path := chromium.Find()
 	if path == "" {
@@ -89,7 +89,7 @@ func (b *bench) console(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	limited, done := context.WithTimeout(browser, consoleWithin)
+	limited, done := context.WithTimeout(browser, consoleTimeout)
 	defer done()
 	defer context.AfterFunc(ctx, done)()
 	tab := consoleTab{Context: limited, collab: server.collab}
@@ -118,13 +118,13 @@ func (c consoleTab) enter() error {
 		chromedp.Click(`//button[normalize-space()="Sign in"]`), figuresShown)
 }
 
-// home loads the first page anew.
+// home reloads the first page.
 func (c consoleTab) home() error {
 	return chromedp.Do(c, chromedp.Navigate("http://"+c.address+"/console"), figuresShown, nothingLoads)
 }
 
-// furtherPages measures what each page of the navigation loads when it is opened from the first page, and
-// the processor time of the server for the requests of it.
+// furtherPages measures the requests of each page of the navigation that is opened from the first page, and the
+// processor time of the server for them.
 func (b *bench) furtherPages(ctx context.Context, tab consoleTab) error {
 	if err := tab.home(); err != nil {
 		return err
@@ -167,8 +167,8 @@ func (b *bench) furtherPages(ctx context.Context, tab consoleTab) error {
 	return nil
 }
 
-// cost returns the processor time that the server takes for the reads among a page's requests, but for the
-// feed, which does not end. They are repeated with the browser's session.
+// cost returns the processor time of the server for the reads among a page's requests, without the feed, which
+// does not end. They are repeated with the browser's session.
 func (c consoleTab) cost(ctx context.Context, page []chromium.Transfer) (time.Duration, error) {
 	held, err := chromedp.Call(c, network.GetCookies, network.GetCookiesParams{URLs: []string{"http://" + c.address}})
 	if err != nil {
@@ -201,13 +201,13 @@ func (c consoleTab) cost(ctx context.Context, page []chromium.Transfer) (time.Du
 	return (after - before) / costRepeats, err
 }
 
-// slow has the page's processor take so many times as long.
+// slow makes the page's processor slower by the factor.
 func (c consoleTab) slow(times float64) error {
 	_, err := chromedp.Call(c, emulation.SetCPUThrottlingRate, emulation.SetCPUThrottlingRateParams{Rate: times})
 	return err
 }
 
-// scrolling measures the longest stall while the list of tasks is scrolled to its end.
+// scrolling measures the longest stall while the list of tasks is scrolled to the end.
 func (b *bench) scrolling(tab consoleTab) error {
 	t := b.newTable(fmt.Sprintf("Scrolling through a list of %d tasks, 900 pixels in each frame", scrolledTasks), "", "longest stall", "")
 	for _, times := range []float64{1, slowdown} {
@@ -225,7 +225,7 @@ func (b *bench) scrolling(tab consoleTab) error {
 			}
 			stalls = append(stalls, got[0])
 		}
-		name, middle := fmt.Sprintf("processor %.0f times slower", times), median(stalls, itself)
+		name, middle := fmt.Sprintf("processor %.0f times slower", times), median(stalls, identity)
 		verdict := ""
 		if times == 1 {
 			name = "this processor"
@@ -241,7 +241,7 @@ func (b *bench) scrolling(tab consoleTab) error {
 type firstLoad struct {
 	shown    float64 // ms
 	requests int
-	bytes    float64 // of the answers, as they were transferred
+	bytes    float64 // transferred, of the answers
 }
 
 // firstLoads measures loads of the first page on a slow network and a slow processor.
@@ -250,7 +250,7 @@ func (b *bench) firstLoads(tab consoleTab) error {
 		MatchedNetworkConditions: []*network.Conditions{{Latency: mobileLatency, DownloadThroughput: mobileDownload, UploadThroughput: mobileUpload}},
 	})
 	_, err2 := chromedp.Call(tab, cdppage.Enable, cdppage.EnableParams{})
-	_, err3 := chromedp.Call(tab, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: noteFigures})
+	_, err3 := chromedp.Call(tab, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: recordFigures})
 	if err := errors.Join(err, err2, err3, tab.home(), tab.slow(slowdown)); err != nil {
 		return err
 	}

@@ -17,17 +17,17 @@ import (
 const (
 	distanceRows = 1_000
 	oneWay       = 500 * time.Microsecond // between a server and Postgres
-	distanceAsks = 200                    // empty queries that a round trip is measured with
+	distanceAsks = 200                    // empty queries for the measurement of a round trip
 )
 
-// roundTripsGoal leaves half of a round trip for the work.
+// roundTripsGoal allows half of a round trip for the server's work.
 var roundTripsGoal = atMost("distance", "p50 in round trips to Postgres", "%.2f", 1.5)
 
-// distance measures requests, one at a time, to servers that are a millisecond away from Postgres.
+// distance measures sequential requests to servers whose round trip to Postgres takes a millisecond.
 func (b *bench) distance(ctx context.Context) (err error) {
 	var away string
 	pg, err := b.startOnPostgresVia(ctx, "distance", distanceRows, func(address string) (_ string, err error) {
-		away, err = delayed(ctx, address)
+		away, err = delayProxy(ctx, address)
 		return away, err
 	})
 	if err != nil {
@@ -66,7 +66,7 @@ func (b *bench) distance(ctx context.Context) (err error) {
 	return nil
 }
 
-// tripTime returns the median time of an empty query.
+// tripTime returns the median duration of an empty query.
 func tripTime(ctx context.Context, address string) (time.Duration, error) {
 	conn, err := pgx.Connect(ctx, address)
 	if err != nil {
@@ -85,9 +85,9 @@ func tripTime(ctx context.Context, address string) (time.Duration, error) {
 	return took[len(took)/2], nil
 }
 
-// delayed returns the address of Postgres through a proxy that delays each direction by oneWay, until the
-// context ends.
-func delayed(ctx context.Context, address string) (string, error) {
+// delayProxy starts a proxy that delays each direction by oneWay until the context ends, and returns the
+// address of Postgres through it.
+func delayProxy(ctx context.Context, address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return "", err
@@ -127,7 +127,7 @@ func delay(to, from net.Conn) {
 	go func() {
 		defer to.Close()
 		for p := range parts {
-			for time.Now().Before(p.due) { // a sleep of half a millisecond takes a whole one
+			for time.Now().Before(p.due) { // time.Sleep is not precise enough
 				runtime.Gosched()
 			}
 			if _, err := to.Write(p.text); err != nil {
@@ -135,7 +135,7 @@ func delay(to, from net.Conn) {
 			}
 		}
 		_ = from.Close()
-		for range parts { // until the reader has noticed
+		for range parts { // until the reader ends
 		}
 	}()
 	defer close(parts)

@@ -18,21 +18,21 @@ var (
 	enduredGoroutines = atMost("endurance", "more goroutines than before", "%.0f", 0)
 )
 
-// enduranceLoad is what one server endures.
+// enduranceLoad is the load of one server.
 type enduranceLoad struct {
 	feeds, chats int
 	lasts        time.Duration
-	life         time.Duration // of a chat, below chatPatience
+	life         time.Duration // of a chat, below chatTimeout
 	heartbeat    time.Duration // of a feed, by which the server detects a disconnected client
 }
 
 const (
 	enduredEvery = time.Second     // between the chunks of a chat
-	enduredRest  = 2 * time.Minute // at most, until all is closed
+	enduredRest  = 2 * time.Minute // limit of the time until all connections are closed
 )
 
-// endurance keeps change feeds open, nearly idle, while chats come and go, and compares
-// the server's memory, descriptors and goroutines.
+// endurance keeps nearly idle change feeds open while chats begin and end, and compares the server's memory,
+// descriptors and goroutines.
 func (b *bench) endurance(ctx context.Context) (err error) {
 	load := enduranceLoad{feeds: 10_000, chats: 1_000, lasts: 10 * time.Minute, life: 45 * time.Second, heartbeat: 10 * time.Second}
 	if b.quick {
@@ -56,7 +56,7 @@ func (b *bench) endurance(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
-	// The pools of connections, which stay, are filled first.
+	// Fill the pools of connections, which remain open.
 	if _, err := measure(ctx, c.process, create(c.address, c.token), 4*bareConnections, 0, b.run, nil); err != nil {
 		return err
 	}
@@ -110,9 +110,8 @@ func (b *bench) printEndurance(load enduranceLoad, before, after processStats, s
 	t.print()
 }
 
-// runLoad opens feeds, keeps them for as long as the load lasts while one generation of
-// chats follows the other, at least one, and makes sure that each feed gets an event
-// at the end. It returns the server's figures, once a second.
+// runLoad opens feeds and runs generations of chats, at least one, for the time of the load. At the end it
+// returns an error unless each feed gets an event. It returns the server's figures of each second.
 func (c *collab) runLoad(ctx context.Context, chats chatTarget, load enduranceLoad) (samples []processStats, err error) {
 	a := &feedClients{process: c.process, write: c.write("org"), began: time.Now(), asked: make([]atomic.Int64, 1), fed: make(chan struct{}, 1)}
 	defer func() { err = errors.Join(err, a.close()) }()
@@ -129,11 +128,11 @@ func (c *collab) runLoad(ctx context.Context, chats chatTarget, load enduranceLo
 	go func() {
 		ended <- func() error {
 			for first := true; first || time.Now().Before(until); first = false {
-				r, err := chats.enter(ctx, newScene(load.chats, int(load.life/enduredEvery), enduredEvery))
+				r, err := chats.open(ctx, newStreamScript(load.chats, int(load.life/enduredEvery), enduredEvery))
 				if err != nil {
 					return err
 				}
-				r.goOn()
+				r.resume()
 				if err := r.wait(); err != nil {
 					return err
 				}
@@ -149,14 +148,14 @@ func (c *collab) runLoad(ctx context.Context, chats chatTarget, load enduranceLo
 			}
 			running = false
 		case <-time.After(time.Second):
-			v, err := c.vitals(ctx)
+			v, err := c.stats(ctx)
 			if err != nil {
 				return nil, errors.Join(err, <-ended)
 			}
 			samples = append(samples, v)
 		}
 	}
-	writer, err := dial(c.address, feedPatience)
+	writer, err := dial(c.address, feedTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -170,21 +169,21 @@ func (c *collab) runLoad(ctx context.Context, chats chatTarget, load enduranceLo
 // processStats are the resources of a server.
 type processStats struct {
 	resident   int64   // bytes
-	heap       float64 // bytes at which a collection begins: what lives, and as much again
+	heap       float64 // bytes at which a garbage collection begins: twice the live heap
 	goroutines float64
 	files      int // open descriptors
 }
 
-// settled returns the figures when descriptors and goroutines have not changed for longer
-// than a heartbeat.
+// settled waits until the numbers of descriptors and goroutines have not changed for longer than a heartbeat,
+// and returns the figures.
 func (c *collab) settled(ctx context.Context, heartbeat time.Duration) (v processStats, err error) {
 	changed := time.Now()
 	for began := changed; time.Since(changed) < heartbeat+2*time.Second && time.Since(began) < enduredRest; {
-		if err := rest(ctx, time.Second); err != nil {
+		if err := sleep(ctx, time.Second); err != nil {
 			return v, err
 		}
 		last := v
-		if v, err = c.vitals(ctx); err != nil {
+		if v, err = c.stats(ctx); err != nil {
 			return v, err
 		}
 		if v.files != last.files || v.goroutines != last.goroutines {
@@ -194,7 +193,8 @@ func (c *collab) settled(ctx context.Context, heartbeat time.Duration) (v proces
 	return v, nil
 }
 
-func (c *collab) vitals(ctx context.Context) (v processStats, err error) {
+// stats returns the present figures.
+func (c *collab) stats(ctx context.Context) (v processStats, err error) {
 	if v.resident, err = c.resident(); err != nil {
 		return v, err
 	}

@@ -24,7 +24,7 @@ const (
 	quietOrgs  = 50
 	quietRows  = 20
 	quietEvery = 200 * time.Millisecond
-	quietRuns  = 3 // a measurement of few requests, of which one in a hundred counts, lasts so many others
+	quietRuns  = 3 // factor of the duration, because the p99 of few requests needs more of them
 
 	noisyUploads = 4   // connections
 	noisyPerKind = 32  // connections of each kind of request
@@ -36,7 +36,7 @@ const unshared = "COLLAB_CONCURRENCY=requests=1000000,transfers=1000000"
 
 var quietDelay = atMost("fairness", "p99 of quiet organisations, of that without the noisy one", "%.2f", 2)
 
-// fairServer is a server with a noisy organisation, that of the collab, and quiet ones.
+// fairServer is a server with a noisy organisation, which is that of the collab, and quiet ones.
 type fairServer struct {
 	*collab
 	ids   []string // of the noisy organisation's tasks
@@ -68,7 +68,7 @@ func newFairServer(ctx context.Context, c *collab) (*fairServer, error) {
 	return s, nil
 }
 
-// makeTasks makes the tasks of an organisation and returns their ids.
+// makeTasks creates the tasks of an organisation and returns their ids.
 func (c *collab) makeTasks(ctx context.Context) (ids []string, err error) {
 	for i := range quietRows {
 		var made struct{ ID string }
@@ -88,8 +88,8 @@ func (c *collab) requestKinds(ids []string) []workload {
 	}
 }
 
-// fairness measures what the requests of quiet organisations take while another sends requests
-// and uploads at full speed, with shares and without.
+// fairness measures requests of quiet organisations while another sends requests and uploads at full speed,
+// with shares and without.
 func (b *bench) fairness(ctx context.Context) error {
 	t := b.newTable(fmt.Sprintf("Requests of %d quiet organisations, one each %v for %v, beside one with %d connections that send requests and %d that send files of %d KiB at full speed",
 		quietOrgs, quietEvery, quietRuns*b.run, 3*noisyPerKind, noisyUploads, noisySize),
@@ -122,8 +122,8 @@ func (b *bench) fairnessOn(ctx context.Context, database string, t table) (err e
 			return err
 		}
 		if conn != nil {
-			// Autovacuum does this within a minute. Plans that are made before, for hardly any
-			// records, sort all tasks of an organisation for each list.
+			// Autovacuum does this within a minute. Plans from before, for few records, sort all tasks of an
+			// organisation for each list.
 			if _, err := conn.Exec(ctx, "ANALYZE"); err != nil {
 				return err
 			}
@@ -136,12 +136,12 @@ func (b *bench) fairnessOn(ctx context.Context, database string, t table) (err e
 		quiet *[]figures
 		noisy *[]figures
 	}
-	// The order turns around with each round, as the database writes what one turn has changed during the next.
+	// The order is reversed in each round, because the database writes the changes of one turn during the next.
 	turns := []turn{{servers[0], &alone, nil}, {servers[0], &beside, &noisy}, {servers[1], &without, &noisyWithout}}
 	for range b.rounds {
 		slices.Reverse(turns)
 		for _, turn := range turns {
-			quiet, loud, err := b.besides(ctx, turn.on, turn.noisy != nil)
+			quiet, loud, err := b.measureQuiet(ctx, turn.on, turn.noisy != nil)
 			if err != nil {
 				return fmt.Errorf("%s: %w", database, err)
 			}
@@ -159,8 +159,8 @@ func (b *bench) fairnessOn(ctx context.Context, database string, t table) (err e
 	return nil
 }
 
-// besides measures the quiet organisations of a server, with load of the noisy one if noisy is set.
-func (b *bench) besides(ctx context.Context, s *fairServer, noisy bool) (quiet, loud figures, err error) {
+// measureQuiet measures the quiet organisations of a server, under the load of the noisy one if noisy is set.
+func (b *bench) measureQuiet(ctx context.Context, s *fairServer, noisy bool) (quiet, loud figures, err error) {
 	var l *noisyLoad
 	if noisy {
 		if l, err = b.startNoisy(s); err != nil {
@@ -193,7 +193,7 @@ func (b *bench) besides(ctx context.Context, s *fairServer, noisy bool) (quiet, 
 	return quiet, loud, err
 }
 
-// connectionGroup runs connections at once and collects how long their counted answers took.
+// connectionGroup runs concurrent connections and collects the durations of their counted requests.
 type connectionGroup struct {
 	phase  atomic.Int32
 	done   sync.WaitGroup
@@ -208,7 +208,7 @@ func newConnectionGroup(connections int) *connectionGroup {
 	return &connectionGroup{broken: make(chan struct{}, connections)}
 }
 
-// begin dials and runs run in a goroutine.
+// begin dials, and calls run with the connection on another goroutine.
 func (m *connectionGroup) begin(address string, lifetime time.Duration, run func(*connection) ([]time.Duration, error)) error {
 	c, err := dial(address, lifetime)
 	if err != nil {
@@ -220,7 +220,7 @@ func (m *connectionGroup) begin(address string, lifetime time.Duration, run func
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.took = append(m.took, took...); err != nil {
-			m.failed = err // one error is enough: the others are alike
+			m.failed = err // the last error stands for all
 			m.broken <- struct{}{}
 		}
 	})
@@ -234,10 +234,10 @@ func (m *connectionGroup) end() ([]time.Duration, error) {
 	return m.took, m.failed
 }
 
-// noisyCommand makes this program the noisy organisation's clients instead of the benchmark.
+// noisyCommand runs this program as the noisy organisation's clients instead of the benchmark.
 const noisyCommand = "noisy"
 
-// noisyOptions are what the noisy clients need.
+// noisyOptions are the options of the noisy clients.
 type noisyOptions struct {
 	Address, Token string
 	IDs            []string // of tasks
@@ -251,9 +251,8 @@ type noisyLoad struct {
 	out     bytes.Buffer
 }
 
-// startNoisy starts the clients of the noisy organisation as a process of the lowest priority:
-// they take processor time that neither the server nor the quiet clients ask for, as clients on
-// other machines would.
+// startNoisy starts the clients of the noisy organisation as a process of the lowest priority, so that they
+// take only processor time that neither the server nor the quiet clients need.
 func (b *bench) startNoisy(s *fairServer) (*noisyLoad, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -271,13 +270,13 @@ func (b *bench) startNoisy(s *fairServer) (*noisyLoad, error) {
 	return l, l.command.Start()
 }
 
-// count has the clients count their answers from now on.
+// count makes the clients count their answers from now on.
 func (l *noisyLoad) count() error {
 	_, err := io.WriteString(l.in, "count\n")
 	return err
 }
 
-// end ends the clients and returns how many answers they counted.
+// end stops the clients and returns the number of counted answers.
 func (l *noisyLoad) end() (answers int, err error) {
 	if err := errors.Join(l.in.Close(), l.command.Wait()); err != nil {
 		return 0, fmt.Errorf("noisy clients: %w", err)
@@ -286,14 +285,14 @@ func (l *noisyLoad) end() (answers int, err error) {
 	return answers, err
 }
 
-// runNoisy is the process of noisyLoad: it sends requests until in ends, and writes to out how many
-// answers came after the first line of in.
+// runNoisy is the process of noisyLoad. It sends requests until in ends, and writes the number of answers since
+// the first line of in to out.
 func runNoisy(options string, in io.Reader, out io.Writer) error {
 	var o noisyOptions
 	if err := json.Unmarshal([]byte(options), &o); err != nil {
 		return err
 	}
-	uploaded.Store(int64(os.Getpid()%100_000) * 10_000_000) // paths that earlier rounds have not used
+	uploaded.Store(int64(os.Getpid()%100_000) * 10_000_000) // so that paths differ from those of earlier rounds
 	s := &process{address: o.Address}
 	m := newConnectionGroup(3*noisyPerKind + noisyUploads)
 	repeat := func(w workload, seed int) error {
@@ -318,7 +317,8 @@ func runNoisy(options string, in io.Reader, out io.Writer) error {
 	return errors.Join(err, failed, lines.Err())
 }
 
-// summarize returns the rate and the percentiles of requests that took so long and were sent in a time.
+// summarize returns the rate and the percentiles of requests by their durations and the time of the
+// measurement.
 func summarize(took []time.Duration, lasted time.Duration) (f figures) {
 	if n := len(took); n > 0 {
 		f.rate = float64(n) / lasted.Seconds()
@@ -327,14 +327,14 @@ func summarize(took []time.Duration, lasted time.Duration) (f figures) {
 	return f
 }
 
-// percentiles sorts times, of which there is at least one, and returns their percentiles.
+// percentiles sorts the durations, at least one, and returns their percentiles.
 func percentiles(took []time.Duration) (p50, p99 time.Duration) {
 	slices.Sort(took)
 	return took[len(took)/2], took[len(took)*99/100]
 }
 
-// pace sends one request of the workloads in turn at each interval, after a delay, until the
-// measurement is over, and returns how long each counted answer took.
+// pace sends one request of the workloads in turn at each interval, after a delay, until the end of the
+// measurement, and returns the durations of the counted requests.
 func (c *connection) pace(kinds []workload, every, delay time.Duration, phase *atomic.Int32, seed uint64) ([]time.Duration, error) {
 	due := time.Now().Add(delay)
 	wait := func() {

@@ -25,7 +25,7 @@ var (
 	feedMemory = atMost("feed", "memory of an idle subscriber", "%.1f KiB", 12)
 )
 
-// feedLoads are the loads of the feed, by the number of subscribers of one organisation.
+// feedLoads are the loads of the feed of one organisation.
 var feedLoads = []feedLoad{
 	{subscribers: 1_000, every: 100 * time.Millisecond, burst: 200},
 	{subscribers: 5_000, every: 250 * time.Millisecond, burst: 60},
@@ -43,8 +43,8 @@ const (
 	burstWriters    = 16  // connections that events of a burst are made over, each of its own file
 	warmEvents      = 3   // before each measurement
 	makeEvery       = 20 * time.Millisecond
-	feedPatience    = time.Minute
-	calmFor         = 200 * time.Millisecond
+	feedTimeout     = time.Minute
+	idleFor         = 200 * time.Millisecond
 )
 
 // feedFigures are the results of one round.
@@ -56,9 +56,8 @@ type feedFigures struct {
 	memory   int64         // bytes per idle subscriber
 }
 
-// feed measures changes that all members of an organisation follow. Every server
-// is new in every round: Collab on Postgres, where an event is a file that was
-// written, and the bare one, which sends the same bytes on and stores nothing.
+// feed measures the change feed of an organisation: Collab on Postgres, where an event is a written file, and
+// the bare server, which sends the same bytes and stores nothing. Each round starts new servers.
 func (b *bench) feed(ctx context.Context) error {
 	var all []*feedSeries
 	var event []byte
@@ -101,21 +100,20 @@ func (b *bench) printFeed(all []*feedSeries, size int) {
 	memory := func(f feedFigures) float64 { return float64(f.memory) / (1 << 10) }
 	for _, s := range all {
 		load := fmt.Sprintf("%d subscribers", s.subscribers)
-		dear, late, fast := ratio(s.collab, s.bare, cpu), ratio(s.collab, s.bare, p99), ratio(s.collab, s.bare, rate)
-		holds := median(s.collab, memory)
-		tenth := func(ns float64) string { return fmt.Sprintf("%.1f", ns/float64(time.Microsecond)) }
+		cpuRatio, p99Ratio, rateRatio := ratio(s.collab, s.bare, cpu), ratio(s.collab, s.bare, p99), ratio(s.collab, s.bare, rate)
+		perSubscriber := median(s.collab, memory)
 		t.row(fmt.Sprint(s.subscribers),
 			micros(median(s.collab, making)), micros(median(s.bare, making)),
-			tenth(median(s.collab, cpu)), tenth(median(s.bare, cpu)), fmt.Sprintf("%.2f", dear), b.judge(feedCPU, load, dear),
+			tenths(median(s.collab, cpu)), tenths(median(s.bare, cpu)), fmt.Sprintf("%.2f", cpuRatio), b.judge(feedCPU, load, cpuRatio),
 			millis(median(s.collab, p50)), millis(median(s.bare, p50)),
-			millis(median(s.collab, p99)), millis(median(s.bare, p99)), fmt.Sprintf("%.2f", late), b.judge(feedDelay, load, late),
-			thousands(median(s.collab, rate)), thousands(median(s.bare, rate)), fmt.Sprintf("%.2f", fast), b.judge(feedBurst, load, fast),
-			fmt.Sprintf("%.1f", holds), fmt.Sprintf("%.1f", median(s.bare, memory)), b.judge(feedMemory, load, holds))
+			millis(median(s.collab, p99)), millis(median(s.bare, p99)), fmt.Sprintf("%.2f", p99Ratio), b.judge(feedDelay, load, p99Ratio),
+			thousands(median(s.collab, rate)), thousands(median(s.bare, rate)), fmt.Sprintf("%.2f", rateRatio), b.judge(feedBurst, load, rateRatio),
+			fmt.Sprintf("%.1f", perSubscriber), fmt.Sprintf("%.1f", median(s.bare, memory)), b.judge(feedMemory, load, perSubscriber))
 	}
 	t.print()
 }
 
-// feedOfCollab measures a new server, and returns an event as it was sent.
+// feedOfCollab measures a new server, and returns the bytes of an event.
 func (b *bench) feedOfCollab(ctx context.Context, name string, load feedLoad) (f feedFigures, event []byte, err error) {
 	database, conn, err := b.database(ctx, name)
 	if err != nil {
@@ -139,8 +137,7 @@ func (b *bench) feedOfCollab(ctx context.Context, name string, load feedLoad) (f
 		}
 		tokens = append(tokens, s.Token)
 	}
-	// A burst is many files that change at once: writers of the same one would wait
-	// for each other, and be measured instead of the feed.
+	// A burst changes many files, because writers of one file would wait for each other.
 	var burst []workload
 	for i := range burstWriters {
 		burst = append(burst, c.write(fmt.Sprintf("workspace/%s/note-%02d.md", c.workspace, i)))
@@ -150,7 +147,7 @@ func (b *bench) feedOfCollab(ctx context.Context, name string, load feedLoad) (f
 	return f, a.event, err
 }
 
-// write changes a memory file, which all members of the organisation are notified of.
+// write returns the workload that changes a memory file of the organisation.
 func (c *collab) write(file string) workload {
 	const body = `{"content":"What everybody of the organisation knows."}`
 	return workload{name: "write", status: http.StatusOK, head: []byte("PUT /api/v1/sync/memory/" + file + headers(c.address, c.token,
@@ -170,16 +167,16 @@ func (b *bench) feedOfBare(ctx context.Context, event []byte, load feedLoad) (f 
 	return a.measure(ctx, b, load, func(int) string { return "" })
 }
 
-// feedClients are subscribers, and the client that makes events for them.
+// feedClients are the subscribers and the writers of a feed.
 type feedClients struct {
 	*process
 	write     workload   // paced
 	burst     []workload // one for each writer
 	followers []*follower
-	event     []byte // the first one, as it was sent
+	event     []byte // bytes of the first event
 
 	began time.Time
-	asked []atomic.Int64 // when each event was asked for, since began
+	asked []atomic.Int64 // when each event was requested, in nanoseconds since began
 	got   atomic.Int64   // deliveries
 	fed   chan struct{}  // receives when got reaches want
 	want  atomic.Int64
@@ -206,7 +203,7 @@ func (a *feedClients) measure(ctx context.Context, b *bench, load feedLoad, toke
 	paced := max(4, int(2*b.run/load.every))
 	a.began, a.fed = time.Now(), make(chan struct{}, 1)
 	a.asked = make([]atomic.Int64, paced+load.burst+2*warmEvents)
-	writer, err := dial(a.address, 10*feedPatience)
+	writer, err := dial(a.address, 10*feedTimeout)
 	if err != nil {
 		return f, err
 	}
@@ -221,7 +218,7 @@ func (a *feedClients) measure(ctx context.Context, b *bench, load feedLoad, toke
 			return f, fmt.Errorf("subscriber %d on %s: %w", i, a.name, err)
 		}
 	}
-	if err := rest(ctx, 4*b.warm); err != nil {
+	if err := sleep(ctx, 4*b.warm); err != nil {
 		return f, err
 	}
 	after, err := a.resident()
@@ -255,13 +252,13 @@ func (a *feedClients) measure(ctx context.Context, b *bench, load feedLoad, toke
 		late = append(late, w.took[warmEvents:next]...)
 	}
 	f.p50, f.p99 = percentiles(late)
-	// The cost of an event without subscribers: while it sends the first ones, the server detects
-	// that all have disconnected.
+	// Measure an event without subscribers. While it sends the first ones, the server detects that all have
+	// disconnected.
 	a.followers = nil
 	if _, err := a.pace(ctx, writer, 0, warmEvents, load.every); err != nil {
 		return f, err
 	}
-	if err := a.calm(ctx); err != nil {
+	if err := a.awaitIdle(ctx); err != nil {
 		return f, err
 	}
 	if f.making, err = a.pace(ctx, writer, 0, paced, makeEvery); err != nil {
@@ -272,7 +269,8 @@ func (a *feedClients) measure(ctx context.Context, b *bench, load feedLoad, toke
 	return f, nil
 }
 
-func rest(ctx context.Context, d time.Duration) error {
+// sleep waits for the duration, or returns the error of a context that ends before.
+func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -281,26 +279,26 @@ func rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// calm returns when the server has nothing left to do.
-func (a *feedClients) calm(ctx context.Context) error {
-	limit := time.Now().Add(feedPatience)
+// awaitIdle waits until the server takes hardly any processor time.
+func (a *feedClients) awaitIdle(ctx context.Context) error {
+	limit := time.Now().Add(feedTimeout)
 	for time.Now().Before(limit) {
 		before, err := a.cpu()
 		if err != nil {
 			return err
 		}
-		if err := rest(ctx, calmFor); err != nil {
+		if err := sleep(ctx, idleFor); err != nil {
 			return err
 		}
 		if after, err := a.cpu(); err != nil || after-before <= 2*tick {
 			return err
 		}
 	}
-	return fmt.Errorf("%s is not calm after %v", a.name, feedPatience)
+	return fmt.Errorf("%s is not idle after %v", a.name, feedTimeout)
 }
 
-// pace makes n events, the first of which has the number from, and returns the
-// processor time that the server took for them.
+// pace makes n events with the numbers from on at intervals, and returns the processor time of the server
+// for them.
 func (a *feedClients) pace(ctx context.Context, w *connection, from, n int, every time.Duration) (time.Duration, error) {
 	before, err := a.cpu()
 	if err != nil {
@@ -321,13 +319,12 @@ func (a *feedClients) pace(ctx context.Context, w *connection, from, n int, ever
 	return after - before, err
 }
 
-// measureRate makes n events as fast as they can be made and returns the deliveries
-// per second.
+// measureRate makes n events as fast as possible and returns the deliveries per second.
 func (a *feedClients) measureRate(ctx context.Context, from, n int) (float64, error) {
 	writers := make([]*connection, len(a.burst))
 	for i := range writers {
 		var err error
-		if writers[i], err = dial(a.address, feedPatience); err != nil {
+		if writers[i], err = dial(a.address, feedTimeout); err != nil {
 			return 0, err
 		}
 		defer writers[i].Close()
@@ -364,11 +361,11 @@ func (a *feedClients) make(w *connection, write workload, i int) error {
 	return nil
 }
 
-// wait returns when every subscriber has so many events.
+// wait waits until every subscriber has received the number of events.
 func (a *feedClients) wait(ctx context.Context, events int) error {
 	want := int64(events * len(a.followers))
 	a.want.Store(want)
-	limit := time.NewTimer(feedPatience)
+	limit := time.NewTimer(feedTimeout)
 	defer limit.Stop()
 	for a.got.Load() < want {
 		select {
@@ -376,13 +373,13 @@ func (a *feedClients) wait(ctx context.Context, events int) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-limit.C:
-			return fmt.Errorf("%d of %d deliveries on %s after %v", a.got.Load(), want, a.name, feedPatience)
+			return fmt.Errorf("%d of %d deliveries on %s after %v", a.got.Load(), want, a.name, feedTimeout)
 		}
 	}
 	return nil
 }
 
-// follow adds a subscriber and reads to the end of what a stream begins with.
+// follow adds a subscriber and reads the beginning of its stream.
 func (a *feedClients) follow(token string) error {
 	conn, err := connect(context.Background(), a.address)
 	if err != nil {
@@ -405,7 +402,7 @@ func (a *feedClients) follow(token string) error {
 	return nil
 }
 
-// read counts events and how long they took until the connection is closed.
+// read records the delays of events until the connection is closed.
 func (a *feedClients) read(w *follower) error {
 	var event []byte
 	for {
@@ -422,7 +419,7 @@ func (a *feedClients) read(w *follower) error {
 		}
 		if !bytes.HasPrefix(line, []byte("data: ")) {
 			if len(line) == 1 && len(event) > 0 && !bytes.Contains(event, []byte("data: ")) {
-				event = nil // an id alone
+				event = nil // it has only an id
 			}
 			continue
 		}
@@ -457,10 +454,10 @@ func (a *feedClients) close() error {
 	return nil
 }
 
-// Of the bare server's feed.
+// The feed of the bare server.
 const (
 	barePublish = "/publish"
-	bareQueue   = 64 // events that wait for one client
+	bareQueue   = 64 // capacity of the channel of one client
 )
 
 // bareFeed sends posted events to all its subscribers.

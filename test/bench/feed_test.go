@@ -16,11 +16,11 @@ func TestAnAudience(t *testing.T) {
 	const event = "id: 1-1\ndata: {\"type\":\"file-changed\"}\n\n"
 	b := &bench{run: 20 * time.Millisecond}
 	load := feedLoad{subscribers: 20, every: 2 * time.Millisecond, burst: 100}
-	// around puts something in the way of the bare feed.
-	around := func(t *testing.T, publish func(f *bareFeed, w http.ResponseWriter, r *http.Request)) *feedClients {
+	// newClients returns clients of a bare feed with another handler of published events.
+	newClients := func(t *testing.T, publish func(f *bareFeed, w http.ResponseWriter, r *http.Request)) *feedClients {
 		t.Helper()
 		feed := &bareFeed{clients: map[chan []byte]<-chan struct{}{}}
-		p := against(t, func(w http.ResponseWriter, r *http.Request) {
+		p := testServer(t, func(w http.ResponseWriter, r *http.Request) {
 			switch {
 			case r.URL.Path == barePublish:
 				publish(feed, w, r)
@@ -36,7 +36,7 @@ func TestAnAudience(t *testing.T) {
 	}
 	reader := func(int) string { return "reader" }
 	t.Run("gets every event and is measured", func(t *testing.T) {
-		a := around(t, (*bareFeed).publish)
+		a := newClients(t, (*bareFeed).publish)
 		f, err := a.measure(t.Context(), b, load, reader)
 		must.NoError(t, err)
 		if f.p50 <= 0 || f.p99 < f.p50 || f.rate <= 0 || string(a.event) != event {
@@ -47,14 +47,14 @@ func TestAnAudience(t *testing.T) {
 		}
 	})
 	t.Run("of whom one is refused is an error", func(t *testing.T) {
-		a := around(t, (*bareFeed).publish)
+		a := newClients(t, (*bareFeed).publish)
 		_, err := a.measure(t.Context(), b, load, func(i int) string { return []string{"reader", "nobody"}[i/10] })
 		if err == nil || !strings.Contains(err.Error(), "subscriber 10") {
 			t.Errorf("it ended with %v", err)
 		}
 	})
 	t.Run("that gets an event twice is an error", func(t *testing.T) {
-		a := around(t, func(f *bareFeed, w http.ResponseWriter, r *http.Request) {
+		a := newClients(t, func(f *bareFeed, w http.ResponseWriter, r *http.Request) {
 			r.Body = io.NopCloser(strings.NewReader(event + event))
 			f.publish(w, r)
 		})
@@ -63,7 +63,7 @@ func TestAnAudience(t *testing.T) {
 		}
 	})
 	t.Run("whose events cannot be made is an error", func(t *testing.T) {
-		a := around(t, func(_ *bareFeed, w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusConflict) })
+		a := newClients(t, func(_ *bareFeed, w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusConflict) })
 		if _, err := a.measure(t.Context(), b, load, reader); err == nil || !strings.Contains(err.Error(), "status 409") {
 			t.Errorf("it ended with %v", err)
 		}

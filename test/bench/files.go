@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -33,20 +32,20 @@ var (
 const (
 	bigUploads     = 4   // at once
 	bigSize        = 100 // MiB
-	filePatience   = 5 * time.Minute
-	storedOfAKind  = 32 // files of each size, of which downloads choose
+	fileTimeout    = 5 * time.Minute
+	storedOfAKind  = 32 // files of each size that are downloaded
 	fileBoundary   = "bench-boundary-of-a-form-7d1e5c"
 	smallTransfers = 16 // connections
 	largeTransfers = 4
 )
 
-// fileServer is a server in which files are.
+// fileServer is a server of files.
 type fileServer struct {
 	*process
 	token   string // empty: without authentication
 	uploads string // the path to post to
-	reads   string // of a file as it is, up to its id
-	query   string // behind it
+	reads   string // the path to download from, up to the id
+	query   string // the rest of it
 }
 
 // fileSeries are the measurements of one kind of transfer.
@@ -65,9 +64,8 @@ const (
 	collabOnPostgres
 )
 
-// files measures uploads and downloads: Collab on SQLite and on Postgres, with
-// its files in a folder, and the bare server, in turns. Every server is new in
-// every round.
+// files measures uploads and downloads: Collab on SQLite and on Postgres, with its files in a folder, and the
+// bare server, in turns. Each round starts new servers.
 func (b *bench) files(ctx context.Context) error {
 	big := &fileSeries{kind: "upload of 100 MiB", size: bigSize * mib, connections: bigUploads, rate: bigUploadRate}
 	uploads := []*fileSeries{
@@ -95,7 +93,7 @@ func (b *bench) filesOnce(ctx context.Context, round int, big *fileSeries, uploa
 	if err != nil {
 		return err
 	}
-	if err := rest(ctx, settling); err != nil {
+	if err := sleep(ctx, settling); err != nil {
 		return err
 	}
 	content := randomBytes(mib)
@@ -104,7 +102,7 @@ func (b *bench) filesOnce(ctx context.Context, round int, big *fileSeries, uploa
 		if err != nil {
 			return err
 		}
-		if err := s.forgetPeak(); err != nil {
+		if err := s.resetPeak(); err != nil {
 			return err
 		}
 		f, err := s.atOnce(ctx, s.form(content, bigSize), big.connections)
@@ -135,8 +133,8 @@ func (b *bench) filesOnce(ctx context.Context, round int, big *fileSeries, uploa
 				return err
 			}
 		}
-		// What was written within two seconds may change unnoticed, so the server hashes it in each download.
-		if err := rest(ctx, settling); err != nil {
+		// The server hashes a file in each download until its modification is two seconds old.
+		if err := sleep(ctx, settling); err != nil {
 			return err
 		}
 		for i, s := range servers {
@@ -150,8 +148,8 @@ func (b *bench) filesOnce(ctx context.Context, round int, big *fileSeries, uploa
 	return nil
 }
 
-// startFileServers starts a new server of each kind. The function that it returns
-// stops them and removes their files.
+// startFileServers starts a new server of each kind. The returned function stops them and removes their
+// files.
 func (b *bench) startFileServers(ctx context.Context, name string) (servers [3]fileServer, stop func() error, err error) {
 	var started []*process
 	stop = func() error { return discard(started...) }
@@ -164,7 +162,7 @@ func (b *bench) startFileServers(ctx context.Context, name string) (servers [3]f
 	}
 	for i, database := range []string{collabOnSQLite: "sqlite", collabOnPostgres: database} {
 		if database == "" {
-			continue // a bare one
+			continue // the bare server
 		}
 		c, err := b.startCollab(ctx, fmt.Sprintf("collabd-%s-%d", name, i), database)
 		if err != nil {
@@ -182,7 +180,7 @@ func (b *bench) startFileServers(ctx context.Context, name string) (servers [3]f
 	return servers, stop, nil
 }
 
-// randomBytes are what no text is and nothing makes smaller.
+// randomBytes returns n pseudo-random bytes, which are no text and cannot be compressed.
 func randomBytes(n int) []byte {
 	b := make([]byte, 0, n+8)
 	random := rand.New(rand.NewPCG(uint64(n), 3))
@@ -193,13 +191,12 @@ func randomBytes(n int) []byte {
 	return b[:n]
 }
 
-// uploaded counts uploads: no two have the same path.
+// uploaded is the number of uploads, which makes their paths unique.
 var uploaded atomic.Int64
 
 func serial(*rand.Rand) string { return fmt.Sprintf("%012d", uploaded.Add(1)) }
 
-// form is the upload of a block that is repeated, in a form whose fields come
-// before it.
+// form returns the upload of a repeated block in a form whose fields precede it.
 func (s fileServer) form(block []byte, times int) workload {
 	field := func(name, value string) string {
 		return fmt.Sprintf("--%s\r\nContent-Disposition: form-data; name=%q\r\n\r\n%s", fileBoundary, name, value)
@@ -219,7 +216,7 @@ func (s fileServer) form(block []byte, times int) workload {
 	}
 }
 
-// checksumOf is how an answer names the checksum of a block that is repeated.
+// checksumOf returns the checksum of a repeated block, as it is in an answer.
 func checksumOf(block []byte, times int) []byte {
 	sum := sha256.New()
 	for range times {
@@ -228,59 +225,41 @@ func checksumOf(block []byte, times int) []byte {
 	return []byte(`"checksum":"` + hex.EncodeToString(sum.Sum(nil)) + `"`)
 }
 
-// download asks for one of the files that the content is in.
+// download returns the workload that requests one of the files with the content.
 func (s fileServer) download(content []byte, ids []string) workload {
 	edge := min(len(content), 64)
 	return workload{
 		name: fmt.Sprintf("download of %d bytes", len(content)), status: http.StatusOK, ids: ids,
 		head: []byte("GET " + s.reads), tail: []byte(s.query + headers(s.address, s.token)),
-		// The whole content was compared before; doing so here would take the processor time that is measured.
+		// stock has compared the whole content, which would take processor time here.
 		holds: func(body []byte, _ string) bool {
 			return len(body) == len(content) && bytes.HasPrefix(body, content[:edge]) && bytes.HasSuffix(body, content[len(content)-edge:])
 		},
 	}
 }
 
-// stock stores files of the content and makes sure that they come back.
+// stock stores files of the content, and returns an error unless the first has the same content.
 func (s fileServer) stock(ctx context.Context, content []byte) (ids []string, err error) {
 	for range storedOfAKind {
 		var made struct{ ID string }
-		status, body, err := s.ask(ctx, "POST", s.uploads+"?path=bench/"+serial(nil)+".bin", content)
+		_, body, err := fetch(ctx, "POST", "http://"+s.address+s.uploads+"?path=bench/"+serial(nil)+".bin", s.token, "application/octet-stream", string(content))
 		if err == nil {
 			err = json.Unmarshal(body, &made)
 		}
-		if err != nil || status != http.StatusCreated {
-			return nil, fmt.Errorf("storing a file on %s: status %d with %.300q: %w", s.name, status, body, err)
+		if err != nil {
+			return nil, fmt.Errorf("storing a file on %s: %w", s.name, err)
 		}
 		ids = append(ids, made.ID)
 	}
-	status, body, err := s.ask(ctx, "GET", s.reads+ids[0]+s.query, nil)
-	if err == nil && (status != http.StatusOK || !bytes.Equal(body, content)) {
-		err = fmt.Errorf("a file on %s came back as status %d with %d bytes", s.name, status, len(body))
+	_, body, err := fetch(ctx, "GET", "http://"+s.address+s.reads+ids[0]+s.query, s.token, "", "")
+	if err == nil && !bytes.Equal(body, content) {
+		err = fmt.Errorf("a file on %s has %d other bytes", s.name, len(body))
 	}
 	return ids, err
 }
 
-func (s fileServer) ask(ctx context.Context, method, path string, content []byte) (status int, body []byte, err error) {
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+s.address+path, bytes.NewReader(content))
-	if err != nil {
-		return 0, nil, err
-	}
-	request.Header.Set("Content-Type", "application/octet-stream")
-	if s.token != "" {
-		request.Header.Set("Authorization", "Bearer "+s.token)
-	}
-	got, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer got.Body.Close()
-	body, err = io.ReadAll(got.Body)
-	return got.StatusCode, body, err
-}
-
-// atOnce sends one request over each of so many connections at the same time
-// and measures until the last is answered.
+// atOnce sends one request over each of the connections at the same time, and measures until the last
+// answer.
 func (p *process) atOnce(ctx context.Context, w workload, connections int) (f figures, err error) {
 	type answered struct {
 		took time.Duration
@@ -295,7 +274,7 @@ func (p *process) atOnce(ctx context.Context, w workload, connections int) (f fi
 	for range connections {
 		go func() {
 			answers <- func() (a answered) {
-				c, err := dial(p.address, filePatience)
+				c, err := dial(p.address, fileTimeout)
 				if err != nil {
 					return answered{err: err}
 				}
@@ -348,7 +327,7 @@ func (b *bench) printFiles(all []*fileSeries, memory [3][]int64) {
 	t = b.newTable(fmt.Sprintf("Memory above idle at most, with %d uploads of %d MiB at once", bigUploads, bigSize), "", "MiB", "")
 	for _, i := range []int{collabOnSQLite, collabOnPostgres, bareFolder} {
 		name := []string{"Collab on SQLite", "bare", "Collab on Postgres"}[i]
-		held, target := float64(median(memory[i], itself))/mib, ""
+		held, target := float64(median(memory[i], identity))/mib, ""
 		if i != bareFolder {
 			target = b.judge(uploadMemory, fmt.Sprintf("%d uploads of %d MiB, %s", bigUploads, bigSize, name), held)
 		}

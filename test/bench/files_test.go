@@ -17,23 +17,23 @@ import (
 	"collab/test/must"
 )
 
-// storing returns the bare server's files as a server.
-func storing(t *testing.T) (fileServer, string) {
+// newFileServer returns a server of the bare server's files, and their folder.
+func newFileServer(t *testing.T) (fileServer, string) {
 	t.Helper()
 	folder := t.TempDir()
 	files := bareFiles{folder}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+bareUploads, files.upload)
 	mux.HandleFunc("GET "+bareUploads+"/{id}", files.download)
-	return fileServer{against(t, mux.ServeHTTP), "", bareUploads, bareUploads + "/", ""}, folder
+	return fileServer{testServer(t, mux.ServeHTTP), "", bareUploads, bareUploads + "/", ""}, folder
 }
 
 func TestFiles(t *testing.T) {
 	const warm, run = time.Millisecond, 50 * time.Millisecond
 	content := randomBytes(300 << 10)
 
-	t.Run("an upload in a form is the content, as often as it is repeated", func(t *testing.T) {
-		s, folder := storing(t)
+	t.Run("an upload in a form has the repeated content", func(t *testing.T) {
+		s, folder := newFileServer(t)
 		f, err := s.atOnce(t.Context(), s.form(content, 3), 4)
 		must.NoError(t, err)
 		if f.rate <= 0 || f.p50 <= 0 || f.p99 < f.p50 {
@@ -48,11 +48,11 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%d bytes: %v", len(got), err)
 		}
 	})
-	t.Run("every upload has fields and a path of its own before the content", func(t *testing.T) {
+	t.Run("every upload has fields and a unique path before the content", func(t *testing.T) {
 		var mu sync.Mutex
 		paths := map[string]bool{}
 		sum := sha256.Sum256(content)
-		p := against(t, func(w http.ResponseWriter, r *http.Request) {
+		p := testServer(t, func(w http.ResponseWriter, r *http.Request) {
 			form, err := r.MultipartReader()
 			if err != nil {
 				http.Error(w, err.Error(), http.StatusBadRequest)
@@ -88,7 +88,7 @@ func TestFiles(t *testing.T) {
 		}
 	})
 	t.Run("an answer with another checksum is an error", func(t *testing.T) {
-		p := against(t, func(w http.ResponseWriter, r *http.Request) {
+		p := testServer(t, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.WriteHeader(http.StatusCreated)
 			fmt.Fprintf(w, `{"checksum":%q}`, strings.Repeat("0", 64))
@@ -98,8 +98,8 @@ func TestFiles(t *testing.T) {
 			t.Errorf("no error, but %+v", f)
 		}
 	})
-	t.Run("what was stored is sent", func(t *testing.T) {
-		s, _ := storing(t)
+	t.Run("a stored file is sent", func(t *testing.T) {
+		s, _ := newFileServer(t)
 		ids, err := s.stock(t.Context(), content)
 		must.NoError(t, err)
 		if _, err := measure(t.Context(), s.process, s.download(content, ids), 2, warm, run, nil); err != nil {
@@ -107,7 +107,7 @@ func TestFiles(t *testing.T) {
 		}
 	})
 	t.Run("a download of other content is an error", func(t *testing.T) {
-		s, folder := storing(t)
+		s, folder := newFileServer(t)
 		ids, err := s.stock(t.Context(), content)
 		must.NoError(t, err)
 		damaged := append([]byte("x"), content[1:]...)
@@ -116,8 +116,8 @@ func TestFiles(t *testing.T) {
 			t.Errorf("no error, but %+v", f)
 		}
 	})
-	t.Run("content that comes back otherwise is an error", func(t *testing.T) {
-		p := against(t, func(w http.ResponseWriter, r *http.Request) {
+	t.Run("other content in the download is an error", func(t *testing.T) {
+		p := testServer(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == "POST" {
 				w.WriteHeader(http.StatusCreated)
 				fmt.Fprint(w, `{"id":"one"}`)
@@ -130,9 +130,9 @@ func TestFiles(t *testing.T) {
 			t.Error("no error")
 		}
 	})
-	t.Run("the most memory is at least what is held", func(t *testing.T) {
-		p := against(t, func(http.ResponseWriter, *http.Request) {})
-		must.NoError(t, p.forgetPeak())
+	t.Run("the peak of memory is at least the present one", func(t *testing.T) {
+		p := testServer(t, func(http.ResponseWriter, *http.Request) {})
+		must.NoError(t, p.resetPeak())
 		held := make([]byte, 32*mib)
 		for i := range held {
 			held[i] = 1
@@ -150,7 +150,7 @@ func TestSmallWrites(t *testing.T) {
 		t.Run("of a "+kind+" are whole, and are made for every organisation", func(t *testing.T) {
 			var mu sync.Mutex
 			wrong, tokens, paths, writes := "", map[string]bool{}, map[string]bool{}, 0
-			p := against(t, func(w http.ResponseWriter, r *http.Request) {
+			p := testServer(t, func(w http.ResponseWriter, r *http.Request) {
 				var body struct{ Path, Content string }
 				err := json.NewDecoder(r.Body).Decode(&body)
 				mu.Lock()

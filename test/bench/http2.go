@@ -16,7 +16,7 @@ var (
 	http2Chunk = atMost("http2", "added p99 of a chunk's delay, of net/http", "%.2f", 1.3)
 )
 
-// http2Connections is the number of clients, each with an HTTP/2 connection of its own.
+// http2Connections is the number of clients, which have one HTTP/2 connection each.
 const http2Connections = 16
 
 var (
@@ -24,9 +24,8 @@ var (
 	http2Talks    = chatLoad{streams: 50, every: 50 * time.Millisecond}
 )
 
-// http2 measures clients that use HTTP/2 over TLS to a proxy, nginx, which uses
-// HTTP/1.1 to Collab or to the bare server. It is left out where there is no proxy and
-// none can be installed.
+// http2 measures clients that use HTTP/2 over TLS to nginx, which uses HTTP/1.1 to Collab or to the bare server. It
+// does nothing if nginx is not installed and cannot be installed.
 func (b *bench) http2(ctx context.Context) error {
 	if _, err := debian.Program(ctx, "nginx", "nginx-light"); err != nil {
 		fmt.Fprintf(b.out, "\nHTTP/2 is not measured: %v\n", err)
@@ -123,7 +122,7 @@ func (b *bench) chatOverHTTP2(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	ways := []int{askedDirectly, askedBare, askedOnPostgres}
+	ways := []int{chatProvider, chatBare, chatPostgres}
 	for _, way := range ways[1:] {
 		through, proxy, err := b.proxied(ctx, talks[way].process)
 		if err != nil {
@@ -132,9 +131,9 @@ func (b *bench) chatOverHTTP2(ctx context.Context) (err error) {
 		defer func() { err = errors.Join(err, proxy.stop()) }()
 		talks[way].address = through.address
 	}
-	var rounds [][waysOfAsking]pacedFigures
+	var rounds [][chatServers]pacedFigures
 	for range b.rounds {
-		var at [waysOfAsking]pacedFigures
+		var at [chatServers]pacedFigures
 		for _, way := range ways {
 			if at[way], err = talks[way].pace(ctx, http2Talks.streams, http2Talks.every, b.warm, b.run); err != nil {
 				return err
@@ -142,22 +141,22 @@ func (b *bench) chatOverHTTP2(ctx context.Context) (err error) {
 		}
 		rounds = append(rounds, at)
 	}
-	added := func(way int, of func(pacedFigures) time.Duration) func([waysOfAsking]pacedFigures) float64 {
-		return func(at [waysOfAsking]pacedFigures) float64 { return float64(of(at[way]) - of(at[askedDirectly])) }
+	added := func(way int, of func(pacedFigures) time.Duration) func([chatServers]pacedFigures) float64 {
+		return func(at [chatServers]pacedFigures) float64 { return float64(of(at[way]) - of(at[chatProvider])) }
 	}
 	p50 := func(f pacedFigures) time.Duration { return f.p50 }
 	p99 := func(f pacedFigures) time.Duration { return f.p99 }
-	cpu := func(way int) func([waysOfAsking]pacedFigures) float64 {
-		return func(at [waysOfAsking]pacedFigures) float64 { return float64(at[way].cpu) }
+	cpu := func(way int) func([chatServers]pacedFigures) float64 {
+		return func(at [chatServers]pacedFigures) float64 { return float64(at[way].cpu) }
 	}
 	t := b.newTable(fmt.Sprintf("%d chats over HTTP/2 and TLS through nginx, a chunk every %v, Collab on Postgres (bare: net/http relay, through nginx); added to what the provider alone takes over HTTP/1.1", http2Talks.streams, http2Talks.every),
 		"server's CPU µs per chunk", "bare", "ratio", "added p50 µs", "bare", "ratio", "added p99 µs", "bare", "ratio", "")
-	cells := []string{micros(median(rounds, cpu(askedOnPostgres))), micros(median(rounds, cpu(askedBare))), fmt.Sprintf("%.2f", quotient(rounds, cpu(askedOnPostgres), cpu(askedBare)))}
+	cells := []string{micros(median(rounds, cpu(chatPostgres))), micros(median(rounds, cpu(chatBare))), fmt.Sprintf("%.2f", quotient(rounds, cpu(chatPostgres), cpu(chatBare)))}
 	for _, of := range []func(pacedFigures) time.Duration{p50, p99} {
-		cells = append(cells, micros(median(rounds, added(askedOnPostgres, of))), micros(median(rounds, added(askedBare, of))),
-			fmt.Sprintf("%.2f", quotient(rounds, added(askedOnPostgres, of), added(askedBare, of))))
+		cells = append(cells, micros(median(rounds, added(chatPostgres, of))), micros(median(rounds, added(chatBare, of))),
+			fmt.Sprintf("%.2f", quotient(rounds, added(chatPostgres, of), added(chatBare, of))))
 	}
-	t.row(append(cells, b.judge(http2Chunk, fmt.Sprintf("%d steady streams, Postgres", http2Talks.streams), quotient(rounds, added(askedOnPostgres, p99), added(askedBare, p99))))...)
+	t.row(append(cells, b.judge(http2Chunk, fmt.Sprintf("%d steady streams, Postgres", http2Talks.streams), quotient(rounds, added(chatPostgres, p99), added(chatBare, p99))))...)
 	t.print()
 	return nil
 }

@@ -18,27 +18,26 @@ import (
 	"time"
 )
 
-// A workload is one kind of request and the check of its responses. Requests
-// are prepared as bytes and responses parsed by hand, so that the
-// load tool takes as little as possible of the cores that it shares with the
-// servers.
+// A workload is one kind of request and the check of its responses. Requests are prepared as bytes, and
+// responses are parsed by hand, so that the load tool takes little of the processors that it shares with
+// the servers.
 type workload struct {
 	name   string
-	head   []byte                  // the request, up to the id where there are any
+	head   []byte                  // the request, up to the id if it has one
 	ids    []string                // a random one is inserted between head and tail
-	next   func(*rand.Rand) string // makes one instead, where none may come twice; nil: ids
+	next   func(*rand.Rand) string // returns the id if it must be unique; nil: it is one of ids
 	tail   []byte
-	block  []byte // repeated after out, for long bodies
+	block  []byte // repeated after tail, for long bodies
 	blocks int
 	end    []byte // follows the blocks
 	status int
 	holds  func(body []byte, id string) bool
 
-	fresh   bool        // each request has a connection of its own
-	secured *tls.Config // of these connections; nil: they have no TLS
+	fresh   bool        // each request has a new connection
+	secured *tls.Config // of new connections; nil: they have no TLS
 }
 
-// figures are what one measurement found.
+// figures are the results of one measurement.
 type figures struct {
 	rate     float64       // requests per second
 	cpu      time.Duration // of the server's process, per request
@@ -53,18 +52,18 @@ const (
 	over
 )
 
-// patience is how long a measurement may outlast its time before it fails.
+// patience is the time after its end at which a measurement fails.
 const patience = 20 * time.Second
 
-// measurement is a measurement of a workload on one of the servers that take turns.
+// measurement is the measurement of a workload on one of the servers that take turns.
 type measurement struct {
 	on       *process
 	w        workload
 	database *postmaster
-	into     *[]figures // its figures are added to
+	into     *[]figures // its figures are appended to
 }
 
-// round takes each of the turns once.
+// round runs each measurement once.
 func (b *bench) round(ctx context.Context, connections int, turns ...measurement) error {
 	for _, t := range turns {
 		f, err := measure(ctx, t.on, t.w, connections, b.warm, b.run, t.database)
@@ -76,9 +75,8 @@ func (b *bench) round(ctx context.Context, connections int, turns ...measurement
 	return nil
 }
 
-// measure sends requests over so many connections, one after the other on
-// each, and counts those whose answer came within the time that follows the
-// warm-up. A wrong answer ends it.
+// measure sends sequential requests over each of the connections, and counts those that are answered within
+// run after the warm-up. It returns an error on the first wrong answer.
 func measure(ctx context.Context, p *process, w workload, connections int, warm, run time.Duration, database *postmaster) (figures, error) {
 	m := newConnectionGroup(connections)
 	started := make(chan struct{})
@@ -116,6 +114,7 @@ func measure(ctx context.Context, p *process, w workload, connections int, warm,
 	return f, nil
 }
 
+// wait waits for the duration, the end of the context or a broken connection.
 func wait(ctx context.Context, d time.Duration, broken <-chan struct{}) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -146,8 +145,8 @@ func dial(address string, lifetime time.Duration) (*connection, error) {
 	return &connection{Conn: c, address: address, r: bufio.NewReaderSize(c, 32<<10)}, nil
 }
 
-// dialReset connects to a server. Closing the connection resets it, which leaves no port
-// behind that waits: there are not enough for all.
+// dialReset connects to a server. Closing the connection resets it, so that no port remains in TIME_WAIT: there
+// are fewer ports than connections.
 func dialReset(address string) (net.Conn, error) {
 	c, err := net.Dial("tcp", address)
 	if err == nil {
@@ -156,8 +155,8 @@ func dialReset(address string) (net.Conn, error) {
 	return c, err
 }
 
-// renew replaces the connection by a new one, of TLS where a configuration is given.
-func (c *connection) renew(secured *tls.Config) error {
+// reconnect replaces the connection by a new one, with TLS if there is a configuration.
+func (c *connection) reconnect(secured *tls.Config) error {
 	_ = c.Close()
 	var err error
 	if c.Conn, err = dialReset(c.address); err != nil {
@@ -170,8 +169,8 @@ func (c *connection) renew(secured *tls.Config) error {
 	return c.SetDeadline(time.Now().Add(patience))
 }
 
-// repeat sends requests of the workloads in turn until the measurement is over, each after wait, and
-// returns how long each counted answer took.
+// repeat sends requests of the workloads in turn, each after wait, until the end of the measurement, and returns
+// the durations of the counted ones.
 func (c *connection) repeat(phase *atomic.Int32, seed uint64, wait func(), kinds ...workload) ([]time.Duration, error) {
 	random := rand.New(rand.NewPCG(seed, 2))
 	took := make([]time.Duration, 0, 1<<14)
@@ -187,7 +186,7 @@ func (c *connection) repeat(phase *atomic.Int32, seed uint64, wait func(), kinds
 		}
 		began := time.Now()
 		if w.fresh {
-			if err := c.renew(w.secured); err != nil {
+			if err := c.reconnect(w.secured); err != nil {
 				return nil, err
 			}
 		}
@@ -207,8 +206,7 @@ func (c *connection) repeat(phase *atomic.Int32, seed uint64, wait func(), kinds
 	}
 }
 
-// exchange sends one request and reads its answer. The body is valid until the
-// next exchange.
+// exchange sends one request and reads its answer. The body is valid until the next exchange.
 func (c *connection) exchange(w workload, id string) (status int, body []byte, err error) {
 	c.out = append(append(append(c.out[:0], w.head...), id...), w.tail...)
 	if err := c.send(w); err != nil {
@@ -256,7 +254,7 @@ func (c *connection) exchange(w workload, id string) (status int, body []byte, e
 	return status, c.body, err
 }
 
-// send writes out, and the blocks after it.
+// send writes the request and its blocks.
 func (c *connection) send(w workload) error {
 	if _, err := c.Write(c.out); err != nil || w.blocks == 0 {
 		return err
@@ -299,7 +297,7 @@ func (c *connection) readChunks() error {
 	}
 }
 
-// The three kinds of requests. A bare server has them under the same paths.
+// The three kinds of requests have the same paths on the bare server.
 
 func get(address, token string, ids []string) workload {
 	return workload{
@@ -328,12 +326,12 @@ func create(address, token string) workload {
 		head: []byte("POST /api/v1/tasks" + headers(address, token,
 			"Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(body))) + body),
 		holds: func(body []byte, _ string) bool {
-			return bytes.HasPrefix(body, []byte(`{"id":"`)) && bytes.Contains(body, []byte(titled(0))) && bytes.HasSuffix(body, []byte("}\n"))
+			return bytes.HasPrefix(body, []byte(`{"id":"`)) && bytes.Contains(body, []byte(taskTitle(0))) && bytes.HasSuffix(body, []byte("}\n"))
 		},
 	}
 }
 
-// headers returns the rest of a request's head, from behind its path on.
+// headers returns the head of a request after its path.
 func headers(address, token string, more ...string) string {
 	lines := append([]string{" HTTP/1.1", "Host: " + address, "User-Agent: bench", "Accept: application/json"}, more...)
 	if token != "" {

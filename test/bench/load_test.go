@@ -16,8 +16,8 @@ import (
 	"collab/test/must"
 )
 
-// against returns a handler as a server whose processor time is this process's.
-func against(t *testing.T, h http.HandlerFunc) *process {
+// testServer returns a server of the handler, whose processor time is that of this process.
+func testServer(t *testing.T, h http.HandlerFunc) *process {
 	t.Helper()
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
@@ -33,10 +33,10 @@ func page(rows int) string {
 func TestMeasure(t *testing.T) {
 	const warm, run = time.Millisecond, 50 * time.Millisecond
 
-	t.Run("every request reaches the server as it was meant", func(t *testing.T) {
+	t.Run("every request reaches the server unchanged", func(t *testing.T) {
 		ids := []string{"0190a000-0000-7000-8000-000000000001", "0190a000-0000-7000-8000-000000000002"}
 		var wrong atomic.Value
-		p := against(t, func(w http.ResponseWriter, r *http.Request) {
+		p := testServer(t, func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
 			id := strings.TrimPrefix(r.URL.Path, "/api/v1/tasks/")
 			if r.Method == "GET" && (id != ids[0] && id != ids[1] || r.Header.Get("Authorization") != "Bearer token") {
@@ -49,7 +49,7 @@ func TestMeasure(t *testing.T) {
 				w.WriteHeader(http.StatusCreated)
 				id = ids[0]
 			}
-			fmt.Fprintf(w, "{\"id\":%q,\"title\":%q}\n", id, titled(0))
+			fmt.Fprintf(w, "{\"id\":%q,\"title\":%q}\n", id, taskTitle(0))
 		})
 		for _, w := range []workload{get(p.address, "token", ids), create(p.address, "token")} {
 			f, err := measure(t.Context(), p, w, 3, warm, run, nil)
@@ -64,7 +64,7 @@ func TestMeasure(t *testing.T) {
 	})
 
 	t.Run("answers in chunks are read like others", func(t *testing.T) {
-		p := against(t, func(w http.ResponseWriter, _ *http.Request) {
+		p := testServer(t, func(w http.ResponseWriter, _ *http.Request) {
 			for _, part := range strings.SplitAfter(page(50), ",") {
 				fmt.Fprint(w, part)
 				w.(http.Flusher).Flush()
@@ -81,15 +81,15 @@ func TestMeasure(t *testing.T) {
 		"an answer that is cut off": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	} {
 		t.Run(name+" ends the measurement with an error", func(t *testing.T) {
-			p := against(t, h)
+			p := testServer(t, h)
 			if f, err := measure(t.Context(), p, list("list", p.address, "", "limit=50", 50), 2, warm, run, nil); err == nil {
 				t.Errorf("no error, but %+v", f)
 			}
 		})
 	}
 
-	t.Run("it ends when it is told to", func(t *testing.T) {
-		p := against(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, page(50)) })
+	t.Run("the measurement ends with its context", func(t *testing.T) {
+		p := testServer(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, page(50)) })
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := measure(ctx, p, list("list", p.address, "", "limit=50", 50), 2, time.Hour, time.Hour, nil); err == nil {

@@ -4,9 +4,9 @@
 //	go run ./test/bench [-quick] [-only requests,feed] [-rounds 3] [-page docs/performance.md]
 //
 // Every figure is the median of rounds that take turns between the servers, so
-// that what else the machine does meets all of them. The load comes from this
+// that other work of the machine affects all of them. The load comes from this
 // process and shares the processors with the servers, all on loopback. Servers,
-// databases and folders are gone when it ends.
+// databases and folders are removed at the end.
 package main
 
 import (
@@ -30,10 +30,10 @@ import (
 	"collab/test/postgres"
 )
 
-// bench is what all parts share.
+// bench is the state that all parts share.
 type bench struct {
 	out    io.Writer
-	folder string // for everything that is written
+	folder string // for all files
 	binary string // the server
 	client string // the command-line client; empty until it is built
 	rounds int
@@ -45,10 +45,10 @@ type bench struct {
 	page   string     // the file that is written into; empty: none
 	found  partResult // by the part that runs
 
-	server   *postgres.Server // started when first asked for
+	server   *postgres.Server // started by the first call of database
 	postgres string           // its version
 
-	installed []*peer // nil until they are asked for
+	installed []*peer // nil before the first call of peers
 }
 
 // The parts, in the order in which they run.
@@ -120,7 +120,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if b.quick {
 		b.warm, b.run, b.many = 200*time.Millisecond, time.Second, 100_000
 	}
-	// The load tool's own collections would be taken from the servers' time.
+	// Garbage collections of the load tool would take processor time from the servers.
 	debug.SetGCPercent(800)
 
 	if b.folder, err = os.MkdirTemp("", "collab-bench-"); err != nil {
@@ -178,13 +178,12 @@ func choose(only string) (chosen []string, err error) {
 	return chosen, nil
 }
 
-// build builds a program of a package.
+// build builds the program of a package.
 func (b *bench) build(ctx context.Context, program, from string) error {
 	return command(ctx, "", []string{"CGO_ENABLED=0"}, "go", "build", "-o", program, from)
 }
 
-// database makes a database on the one Postgres server, which waits for the
-// disk as it does by default, and opens a connection to it.
+// database creates a database on the Postgres server, which has fsync on, and opens a connection to it.
 func (b *bench) database(ctx context.Context, name string) (address string, conn *pgx.Conn, err error) {
 	if b.server == nil {
 		if b.server, err = postgres.Start(ctx, postgres.Options{}); err != nil {

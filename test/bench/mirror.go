@@ -39,14 +39,14 @@ var (
 
 // Settings of the synchronisation of directories.
 const (
-	mirrorWorkers  = 8 // of the bare client, as many as collab has
-	mirrorPatience = 5 * time.Minute
-	mirrorPoll     = 50 * time.Millisecond // for the files of a directory
-	savePoll       = time.Millisecond      // for one file
-	filesInOne     = 100                   // directory
+	mirrorWorkers = 8 // of the bare client, as many as collab has
+	mirrorTimeout = 5 * time.Minute
+	mirrorPoll    = 50 * time.Millisecond // for the files of a directory
+	savePoll      = time.Millisecond      // for one file
+	filesInOne    = 100                   // directory
 )
 
-// mirrorRows are what mirror measures; the flag -rows chooses some.
+// mirrorRows are the measurements of mirror. The flag -rows selects some.
 var mirrorRows = []struct {
 	name string
 	run  func(*bench, context.Context) error
@@ -56,10 +56,10 @@ var mirrorRows = []struct {
 	{"idle", (*bench).idleClients},
 	{"renamed", (*bench).renamedDirectory},
 	{"resumed", (*bench).resumedFile},
-	{"apart", (*bench).apartReplicas},
+	{"apart", (*bench).divergedReplicas},
 }
 
-// mirror measures the client that keeps directories the same.
+// mirror measures the client that synchronises directories.
 func (b *bench) mirror(ctx context.Context) error {
 	if b.client == "" {
 		b.client = filepath.Join(b.folder, "collab")
@@ -78,14 +78,14 @@ func (b *bench) mirror(ctx context.Context) error {
 	return nil
 }
 
-// replica is a directory that a client keeps the same as the shared files of an organisation.
+// replica is a directory that a client synchronises with the shared files of an organisation.
 type replica struct {
 	b       *bench
 	dir     string
 	environ []string
 }
 
-// newReplica returns a replica in a new directory; address is the server's, or that of a meter before it.
+// newReplica returns a replica in a new directory. The address is that of the server, or of a meter before it.
 func (b *bench) newReplica(c *collab, address string) (*replica, error) {
 	home, err := os.MkdirTemp(b.folder, "replica-")
 	if err != nil {
@@ -105,7 +105,7 @@ func (b *bench) newReplicas(c *collab) (sides [2]*replica, err error) {
 	return sides, err
 }
 
-// once makes both sides equal.
+// once synchronises once.
 func (r *replica) once(ctx context.Context) error {
 	c := exec.CommandContext(ctx, r.b.client, "sync", r.dir, "--once")
 	c.Env = r.environ
@@ -117,19 +117,19 @@ func (r *replica) once(ctx context.Context) error {
 	return nil
 }
 
-// launch starts a process that keeps both sides equal.
+// launch starts a process that synchronises.
 func (r *replica) launch() (*process, error) {
 	return launch(filepath.Base(filepath.Dir(r.dir)), r.b.folder, "", r.b.client, r.environ, "sync", r.dir)
 }
 
-// start starts a process that keeps both sides equal, and waits for its first round.
+// start starts a process that synchronises, and waits for its first round.
 func (r *replica) start(ctx context.Context) (*process, error) {
 	p, err := r.launch()
 	if err != nil {
 		return nil, err
 	}
 	ended := false
-	err = until(ctx, mirrorPoll, func() bool {
+	err = waitUntil(ctx, mirrorPoll, func() bool {
 		select {
 		case <-p.ended:
 			ended = true
@@ -144,7 +144,7 @@ func (r *replica) start(ctx context.Context) (*process, error) {
 	return p, err
 }
 
-// pair starts two replicas of one server that are kept the same.
+// pair starts the synchronisation of two replicas of one server.
 func (b *bench) pair(ctx context.Context, c *collab, address string) (dirs [2]string, stop func() error, err error) {
 	var started []*process
 	stop = func() error { return discard(started...) }
@@ -165,22 +165,22 @@ func (b *bench) pair(ctx context.Context, c *collab, address string) (dirs [2]st
 	return dirs, stop, nil
 }
 
-// until waits until a condition holds, for at most mirrorPatience.
-func until(ctx context.Context, poll time.Duration, holds func() bool) error {
-	for deadline := time.Now().Add(mirrorPatience); !holds(); {
+// waitUntil waits until the condition holds, for at most mirrorTimeout.
+func waitUntil(ctx context.Context, poll time.Duration, holds func() bool) error {
+	for deadline := time.Now().Add(mirrorTimeout); !holds(); {
 		if time.Now().After(deadline) {
 			return errors.New("the directories do not become the same")
 		}
-		if err := rest(ctx, poll); err != nil {
+		if err := sleep(ctx, poll); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// fill makes n files of random bytes in directories.
+// fill creates n files of random bytes in directories.
 func fill(dir string, n, size int) error {
-	content := randomBytes(n + size) // each file has another piece of it
+	content := randomBytes(n + size) // the files have different parts of it
 	for i := range n {
 		file := filepath.Join(dir, fmt.Sprintf("d%04d/f%06d.bin", i/filesInOne, i))
 		if i%filesInOne == 0 {
@@ -195,7 +195,7 @@ func fill(dir string, n, size int) error {
 	return nil
 }
 
-// each calls fn with the files of a directory, but for those of programs that keep it the same.
+// each calls fn with the files of a directory, except the hidden ones of the synchronising programs.
 func each(dir string, fn func(path string) error) error {
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		hidden := path != dir && strings.HasPrefix(filepath.Base(path), ".")
@@ -211,14 +211,14 @@ func each(dir string, fn func(path string) error) error {
 	})
 }
 
-// count returns how many files a directory has.
+// count returns the number of files in a directory.
 func count(dir string) (n int) {
 	_ = each(dir, func(string) error { n++; return nil })
 	return n
 }
 
-// filled reports whether a directory has n files as fill makes them. It ends at the first directory that lacks
-// some, so that looking takes nothing from who fills it.
+// filled reports whether a directory has the n files of fill. It stops at the first incomplete directory, so
+// that it takes little time from the program that fills it.
 func filled(dir string, n int) bool {
 	for ; n > 0; n -= filesInOne {
 		entries, err := os.ReadDir(filepath.Join(dir, fmt.Sprintf("d%04d", (n-1)/filesInOne)))
@@ -256,9 +256,9 @@ func timed(fn func() error) (time.Duration, error) {
 
 func secondsOf(d time.Duration) string { return fmt.Sprintf("%.2f", d.Seconds()) }
 
-// firstSyncs measures how long many small files take from one directory over the server to another, while
-// the programs of both directories run. Directories stay to the end: ext4 takes long to create files
-// where others were removed shortly before, which the next program would have to pay for.
+// firstSyncs measures the time of many small files from one directory over the server to another, while the
+// programs of both directories run. No directory is removed before the end, because ext4 creates files
+// slowly shortly after others were removed.
 func (b *bench) firstSyncs(ctx context.Context) error {
 	n, size := 10_000, 4*kib
 	if b.quick {
@@ -297,7 +297,7 @@ func (b *bench) firstSyncs(ctx context.Context) error {
 		"", "s", "ratio of Collab", "", "requests")
 	whole := func(d time.Duration) float64 { return float64(d) }
 	row := func(name, requests string, took []time.Duration, of *goal) {
-		cells := []string{name, secondsOf(median(took, func(d time.Duration) time.Duration { return d })), "", "", requests}
+		cells := []string{name, secondsOf(median(took, identity)), "", "", requests}
 		if of != nil {
 			share := ratio(ours, took, whole)
 			cells[2], cells[3] = fmt.Sprintf("%.2f", share), b.judge(of, fmt.Sprintf("first sync of %d files, %s", n, name), share)
@@ -313,7 +313,7 @@ func (b *bench) firstSyncs(ctx context.Context) error {
 	return nil
 }
 
-// syncFirst measures the client, and counts the requests of both sides.
+// syncFirst measures the first synchronisation of two clients, and counts their requests.
 func (b *bench) syncFirst(ctx context.Context, from string, n int) (took time.Duration, requests int, err error) {
 	c, err := b.startCollab(ctx, "collabd-mirror", "sqlite")
 	if err != nil {
@@ -324,7 +324,7 @@ func (b *bench) syncFirst(ctx context.Context, from string, n int) (took time.Du
 	if err != nil {
 		return 0, 0, err
 	}
-	// The first directory has the files where the replica is to be.
+	// The first replica has the files before its client starts.
 	if err := errors.Join(os.Remove(sides[0].dir), os.CopyFS(sides[0].dir, os.DirFS(from))); err != nil {
 		return 0, 0, err
 	}
@@ -341,7 +341,7 @@ func (b *bench) syncFirst(ctx context.Context, from string, n int) (took time.Du
 			}
 			started = append(started, p)
 		}
-		return until(ctx, mirrorPoll, func() bool { return filled(sides[1].dir, n) })
+		return waitUntil(ctx, mirrorPoll, func() bool { return filled(sides[1].dir, n) })
 	})
 	if err == nil {
 		requests, err = c.requests(ctx)
@@ -355,7 +355,7 @@ func (b *bench) syncFirst(ctx context.Context, from string, n int) (took time.Du
 	return took, requests - before, err
 }
 
-// copyFirst measures the floor: the same files by a bare server, each got as soon as it is there.
+// copyFirst measures the copying of the files over a bare server, each downloaded as soon as it is stored.
 func (b *bench) copyFirst(ctx context.Context, from string) (took time.Duration, err error) {
 	bare, err := b.startBare(ctx, "")
 	if err != nil {
@@ -374,11 +374,11 @@ func (b *bench) copyFirst(ctx context.Context, from string) (took time.Duration,
 	defer client.CloseIdleConnections()
 	took, err = timed(func() error {
 		return inParallel(len(paths), func(i int) error {
-			id, sum, err := copyUp(ctx, client, bare.address, paths[i])
+			id, sum, err := uploadFile(ctx, client, bare.address, paths[i])
 			if err != nil {
 				return err
 			}
-			return copyDown(ctx, client, bare.address, id, sum, to+strings.TrimPrefix(paths[i], from))
+			return downloadFile(ctx, client, bare.address, id, sum, to+strings.TrimPrefix(paths[i], from))
 		})
 	})
 	if err != nil {
@@ -413,8 +413,8 @@ func inParallel(n int, fn func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// copyUp posts a file to the bare server and returns its id and checksum there.
-func copyUp(ctx context.Context, client *http.Client, address, path string) (id, checksum string, err error) {
+// uploadFile posts a file to the bare server and returns its id and checksum there.
+func uploadFile(ctx context.Context, client *http.Client, address, path string) (id, checksum string, err error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return "", "", err
@@ -434,8 +434,8 @@ func copyUp(ctx context.Context, client *http.Client, address, path string) (id,
 	return made.ID, made.Checksum, err
 }
 
-// copyDown gets a file of the bare server and stores it durably.
-func copyDown(ctx context.Context, client *http.Client, address, id, checksum, path string) error {
+// downloadFile gets a file of the bare server and stores it durably.
+func downloadFile(ctx context.Context, client *http.Client, address, id, checksum, path string) error {
 	content, err := request(ctx, client, "GET", "http://"+address+bareUploads+"/"+id, nil)
 	if err != nil {
 		return err
@@ -469,7 +469,7 @@ func request(ctx context.Context, client *http.Client, method, address string, c
 
 const savesOfPeers = 50
 
-// savedFiles measures the time from saving a file to its being in the other directory.
+// savedFiles measures the time from saving a file until it is in the other directory.
 func (b *bench) savedFiles(ctx context.Context) (err error) {
 	saves := 1000
 	if b.quick {
@@ -510,7 +510,7 @@ func save(ctx context.Context, from, to string, n int) (p50, p99 time.Duration, 
 	var took []time.Duration
 	random := rand.New(rand.NewPCG(7, 7))
 	for i := range n + 1 {
-		if err := rest(ctx, time.Duration(random.Int64N(int64(100*time.Millisecond)))); err != nil {
+		if err := sleep(ctx, time.Duration(random.Int64N(int64(100*time.Millisecond)))); err != nil {
 			return 0, 0, err
 		}
 		content, name := randomBytes(4*kib+i), fmt.Sprintf("saved%d", i%10)
@@ -518,13 +518,13 @@ func save(ctx context.Context, from, to string, n int) (p50, p99 time.Duration, 
 			return 0, 0, err
 		}
 		began := time.Now()
-		if err := until(ctx, savePoll, func() bool {
+		if err := waitUntil(ctx, savePoll, func() bool {
 			info, err := os.Stat(filepath.Join(to, name))
 			return err == nil && info.Size() == int64(len(content))
 		}); err != nil {
 			return 0, 0, err
 		}
-		if i > 0 { // the first one waits for the programs to have started
+		if i > 0 { // the first waits for the start of the programs
 			took = append(took, time.Since(began))
 		}
 		if got, err := os.ReadFile(filepath.Join(to, name)); err != nil || !bytes.Equal(got, content) {
@@ -535,7 +535,7 @@ func save(ctx context.Context, from, to string, n int) (p50, p99 time.Duration, 
 	return p50, p99, nil
 }
 
-// idleClients measures what a client takes that keeps many files the same while nothing happens.
+// idleClients measures a client of many files that do not change.
 func (b *bench) idleClients(ctx context.Context) (err error) {
 	n, settled, watched := 100_000, 90*time.Second, time.Minute
 	if b.quick {
@@ -594,17 +594,18 @@ func (b *bench) idleClients(ctx context.Context) (err error) {
 	return nil
 }
 
+// megabytes formats a number of bytes in units of 1,000,000.
 func megabytes(n int64) string { return fmt.Sprintf("%.1f", float64(n)/1e6) }
 
-// idling is what a process takes that has nothing to do.
-type idling struct {
-	most, held int64   // bytes of memory, since it began and at the end
+// idleStats are the resources of an idle process.
+type idleStats struct {
+	most, held int64   // bytes of memory: the peak, and at the end
 	share      float64 // of a processor, in percent
 }
 
-// idle measures a process for a while, after it was left to settle.
-func (p *process) idle(ctx context.Context, settled, watched time.Duration) (i idling, err error) {
-	if err := rest(ctx, settled); err != nil {
+// idle waits until the process has settled, and measures it for the duration watched.
+func (p *process) idle(ctx context.Context, settled, watched time.Duration) (i idleStats, err error) {
+	if err := sleep(ctx, settled); err != nil {
 		return i, err
 	}
 	if i.most, err = p.peak(); err != nil {
@@ -614,7 +615,7 @@ func (p *process) idle(ctx context.Context, settled, watched time.Duration) (i i
 	if err != nil {
 		return i, err
 	}
-	if err := rest(ctx, watched); err != nil {
+	if err := sleep(ctx, watched); err != nil {
 		return i, err
 	}
 	after, err := p.cpu()
@@ -626,7 +627,7 @@ func (p *process) idle(ctx context.Context, settled, watched time.Duration) (i i
 	return i, err
 }
 
-// renamedDirectory measures what another name of a directory moves.
+// renamedDirectory measures the transferred bytes when directories are renamed.
 func (b *bench) renamedDirectory(ctx context.Context) (err error) {
 	n, size := 1_000, 16*kib
 	c, err := b.startCollab(ctx, "collabd-mirror-renamed", "sqlite")
@@ -647,16 +648,16 @@ func (b *bench) renamedDirectory(ctx context.Context) (err error) {
 	if err := fill(dirs[0], n, size); err != nil {
 		return err
 	}
-	if err := until(ctx, mirrorPoll, func() bool { return count(dirs[1]) == n }); err != nil {
+	if err := waitUntil(ctx, mirrorPoll, func() bool { return count(dirs[1]) == n }); err != nil {
 		return err
 	}
-	if err := rest(ctx, settling); err != nil {
+	if err := sleep(ctx, settling); err != nil {
 		return err
 	}
 	before := m.bytes()
 	took, err := rename(ctx, dirs[0], dirs[1], n)
 	if err == nil {
-		err = rest(ctx, settling) // what a content would still move
+		err = sleep(ctx, settling) // for late transfers of contents
 	}
 	if err != nil {
 		return err
@@ -679,7 +680,7 @@ func (b *bench) renamedDirectory(ctx context.Context) (err error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		took, err := time.Duration(0), rest(ctx, settling)
+		took, err := time.Duration(0), sleep(ctx, settling)
 		if err == nil {
 			took, err = rename(ctx, r.a, r.z, n)
 		}
@@ -693,8 +694,7 @@ func (b *bench) renamedDirectory(ctx context.Context) (err error) {
 	return nil
 }
 
-// rename moves the directories of n files into one, and measures how long it takes until they are there in the
-// other directory too.
+// rename moves the directories of n files into one, and measures the time until the other directory has them.
 func rename(ctx context.Context, a, z string, n int) (time.Duration, error) {
 	return timed(func() error {
 		if err := os.Mkdir(filepath.Join(a, "in"), 0o777); err != nil {
@@ -706,11 +706,11 @@ func rename(ctx context.Context, a, z string, n int) (time.Duration, error) {
 				return err
 			}
 		}
-		return until(ctx, mirrorPoll, func() bool { return filled(filepath.Join(z, "in"), n) && count(z) == n })
+		return waitUntil(ctx, mirrorPoll, func() bool { return filled(filepath.Join(z, "in"), n) && count(z) == n })
 	})
 }
 
-// resumedFile measures how many bytes of a large file are sent twice if its connection is cut in the middle.
+// resumedFile measures the bytes of a large file that are sent twice when its connection is cut in the middle.
 func (b *bench) resumedFile(ctx context.Context) (err error) {
 	size := int64(1 << 30)
 	if b.quick {
@@ -741,7 +741,7 @@ func (b *bench) resumedFile(ctx context.Context) (err error) {
 		before := m.bytes()
 		m.cutAfter(size / 2)
 		took, err := timed(func() (err error) {
-			for range 3 { // by hand, as far as the client does not go on by itself
+			for range 3 { // restart the client unless it resumes by itself
 				if err = r.once(ctx); err == nil {
 					break
 				}
@@ -759,9 +759,9 @@ func (b *bench) resumedFile(ctx context.Context) (err error) {
 	return errors.Join(compare(dirs[0], dirs[1]), os.RemoveAll(dirs[0]), os.RemoveAll(dirs[1]))
 }
 
-// apartReplicas measures how long two directories that were kept the same take to be so again after one or
-// both have changed while neither client ran, and the requests of that.
-func (b *bench) apartReplicas(ctx context.Context) (err error) {
+// divergedReplicas measures the time and the requests for two directories to be equal again after one or both
+// have changed while no client ran.
+func (b *bench) divergedReplicas(ctx context.Context) (err error) {
 	n, conflicts := 10_000, 500
 	if b.quick {
 		n, conflicts = 1_000, 50
@@ -851,7 +851,7 @@ func (b *bench) apartReplicas(ctx context.Context) (err error) {
 	return compare(sides[0].dir, sides[1].dir)
 }
 
-// requests returns how many requests the server has answered.
+// requests returns the number of requests that the server has answered.
 func (c *collab) requests(ctx context.Context) (n int, err error) {
 	_, text, err := fetch(ctx, "GET", "http://"+c.address+"/metrics", "", "", "")
 	for line := range strings.Lines(string(text)) {
@@ -880,13 +880,13 @@ func writeLarge(path string, size int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// meter passes connections on to a server, counts the bytes in both directions, and cuts all of them once.
+// meter is a proxy that counts the bytes in both directions, and can close all connections once.
 type meter struct {
 	listener net.Listener
 
 	mu    sync.Mutex
 	moved int64
-	cut   int64 // how many more bytes are moved before connections are cut; 0: they are not
+	cut   int64 // number of further bytes after which connections are closed; 0: they are not
 	open  map[net.Conn]bool
 }
 
@@ -914,14 +914,14 @@ func (m *meter) bytes() int64 {
 	return m.moved
 }
 
-// cutAfter cuts the connections that are open after so many more bytes.
+// cutAfter closes the open connections after n further bytes.
 func (m *meter) cutAfter(n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.cut = n
 }
 
-// count returns a connection whose written bytes are counted, and which is cut with the others.
+// count returns a connection whose written bytes are counted, and which is closed with the others.
 func (m *meter) count(c net.Conn) net.Conn {
 	m.mu.Lock()
 	defer m.mu.Unlock()

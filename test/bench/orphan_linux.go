@@ -2,7 +2,7 @@ package main
 
 import "syscall"
 
-// withParent makes a process end when the one that started it does.
+// withParent returns attributes of a process that is killed when its parent ends.
 func withParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

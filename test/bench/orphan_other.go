@@ -4,6 +4,5 @@ package main
 
 import "syscall"
 
-// withParent keeps a process out of the terminal's reach; on this system it
-// stays when the benchmark is killed.
+// withParent returns attributes of a process in a group of its own. On this system it survives its parent.
 func withParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// partResult is a part's section of the page.
+// partResult is the section of a part in the page.
 type partResult struct {
 	tables   strings.Builder
 	verdicts []verdict
@@ -31,9 +31,8 @@ var verdictColumns = []string{"part", "load", "figure", "measured", "goal", ""}
 // has a section of its own name.
 const verdictsSection = "verdicts"
 
-// updatePage writes what a part found into its section of the page, and its
-// verdicts into the table of all. The rest of the page stays as it is: it is what
-// people write.
+// updatePage writes the results of a part into its section of the page, and its verdicts into the table of all.
+// It keeps the rest of the page, which is written by hand.
 func (b *bench) updatePage(part string) error {
 	text, err := os.ReadFile(b.page)
 	if err != nil {
@@ -46,8 +45,7 @@ func (b *bench) updatePage(part string) error {
 	return os.WriteFile(b.page, []byte(page), 0o644)
 }
 
-// insert returns the page with the tables and the verdicts of a part in place of
-// those that it had.
+// insert returns the page with the tables and the verdicts of a part in the place of the previous ones.
 func insert(page, part, tables string, verdicts []verdict) (string, error) {
 	before, _, after, err := cutSection(page, part)
 	if err != nil {
@@ -62,8 +60,8 @@ func insert(page, part, tables string, verdicts []verdict) (string, error) {
 	return before + "\n" + writeVerdicts(append(kept, verdicts...)) + "\n" + after, nil
 }
 
-// cutSection returns the text of a section, which lies between two comments, and what
-// is before and behind it with these.
+// cutSection returns the text of a section, which is between two comments, and the text before and after it with
+// the comments.
 func cutSection(page, name string) (before, text, after string, err error) {
 	begin, end := "<!-- begin "+name+" -->\n", "<!-- end "+name+" -->"
 	before, rest, ok := strings.Cut(page, begin)
@@ -123,7 +121,7 @@ func (b *bench) origin() string {
 		after("/proc/sys/kernel/osrelease", ""), runtime.Version(), database, b.rounds, b.run, b.warm)
 }
 
-// after returns the rest of the first line of a file that begins with a prefix.
+// after returns the rest of the first line of a file that begins with the prefix.
 func after(file, prefix string) string {
 	text, err := os.ReadFile(file)
 	if err != nil {

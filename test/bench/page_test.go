@@ -10,10 +10,10 @@ import (
 	"collab/test/pages"
 )
 
-const thePage = "docs/performance.md"
+const performancePage = "docs/performance.md"
 
 func TestThePageHasWhatPartsFound(t *testing.T) {
-	page := pages.Read(t, thePage)
+	page := pages.Read(t, performancePage)
 	_, table, _, err := cutSection(page, verdictsSection)
 	must.NoError(t, err)
 	verdicts := readVerdicts(table)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The small table of pages, and the longest page.
+// The rows of the small table, and those of the longest page.
 const (
 	fewRows     = 1_000
 	longestPage = 1_000
@@ -16,16 +16,15 @@ const (
 
 var pageGrowth = atMost("pages", "p50 of a page of the large table, of one of the small table", "%.2f", 1.2)
 
-// taskServer is a server over a table of tasks.
+// taskServer is a server with a table of tasks.
 type taskServer struct {
 	*collab
 	rows int
 	ids  []string
 }
 
-// pages measures what a page costs in a small and in a large organisation,
-// which lie in databases of their own. One connection asks for one page after
-// the other.
+// pages measures sequential requests of a page in a small and in a large organisation, which have databases of
+// their own.
 func (b *bench) pages(ctx context.Context) error {
 	err := b.pagesOn(ctx, "Postgres", func(rows int) (*taskServer, *postmaster, func() error, error) {
 		pg, err := b.startOnPostgres(ctx, "pages", rows)
@@ -79,15 +78,15 @@ func (b *bench) pagesOn(ctx context.Context, name string, start func(rows int) (
 				}
 			}
 		}
-		slower, dearer := ratio(found[1], found[0], p50), ratio(found[1], found[0], together)
+		slower, dearer := ratio(found[1], found[0], p50), ratio(found[1], found[0], totalCPU)
 		t.row(p.name, millis(median(found[0], p50)), millis(median(found[1], p50)), fmt.Sprintf("%.2f", slower), b.judge(pageGrowth, p.name+", "+name, slower),
-			micros(median(found[0], together)), micros(median(found[1], together)), fmt.Sprintf("%.2f", dearer))
+			micros(median(found[0], totalCPU)), micros(median(found[1], totalCPU)), fmt.Sprintf("%.2f", dearer))
 	}
 	t.print()
 	return nil
 }
 
-// pageKind is one page that is asked for.
+// pageKind is a page of a list.
 type pageKind struct {
 	name   string
 	filter func(s *taskServer) string
@@ -108,8 +107,7 @@ var pageKinds = []pageKind{
 	{"due", fixed("dueBefore=2026-06-30"), false},
 }
 
-// query returns the query of the page. To get to the middle it follows the
-// links from page to page as a client does.
+// query returns the query of the page. It follows the links to the page in the middle, as a client does.
 func (p pageKind) query(ctx context.Context, s *taskServer) (string, error) {
 	filter := p.filter(s)
 	if filter != "" {

@@ -10,23 +10,23 @@ import (
 	"strconv"
 )
 
-// signedInCost is of the processor time of a signed-in request that does nothing, divided by
-// the bare server's for an answer of the same bytes.
+// signedInCost is the goal of the processor time of a signed-in request that does nothing, divided by that of the
+// bare server for an answer of the same bytes.
 var signedInCost = atMost("path", "CPU", "%.2f of net/http", 1.25)
 
-// pathConnections is how many connections the requests of path come over.
+// pathConnections is the number of connections of path.
 const pathConnections = 16
 
-// pathStep is a request that does what the one before it does and something more.
+// pathStep is a request that passes more layers than the step before it.
 type pathStep struct {
 	name, path   string
 	token        string
 	answer       []byte
-	these, those []figures // the server's, and the bare server's with the same bytes
+	collab, bare []figures // bare: with the same bytes
 }
 
-// path measures the processor time of requests that do nothing: each row of its table adds
-// layers to the row before. The bare server sends the same bytes.
+// path measures the processor time of requests that do nothing. Each row of its table adds layers to the row
+// before. The bare server sends the same bytes.
 func (b *bench) path(ctx context.Context) (err error) {
 	c, err := b.startCollab(ctx, "collabd-path", "sqlite")
 	if err != nil {
@@ -60,8 +60,8 @@ func (b *bench) path(ctx context.Context) (err error) {
 	for _, s := range steps {
 		for range b.rounds {
 			err := b.round(ctx, pathConnections,
-				measurement{c.process, s.request(c.address, s.path), nil, &s.these},
-				measurement{bare, s.request(bare.address, checkPath+"?path="+s.path), nil, &s.those})
+				measurement{c.process, s.request(c.address, s.path), nil, &s.collab},
+				measurement{bare, s.request(bare.address, checkPath+"?path="+s.path), nil, &s.bare})
 			if err != nil {
 				return err
 			}
@@ -71,7 +71,7 @@ func (b *bench) path(ctx context.Context) (err error) {
 	return nil
 }
 
-// request is the workload of a step.
+// request returns the workload of the step.
 func (s *pathStep) request(address, path string) workload {
 	return workload{
 		name: s.name, status: http.StatusOK, head: []byte("GET " + path), tail: []byte(headers(address, s.token)),
@@ -83,12 +83,12 @@ func (b *bench) printPath(steps []*pathStep) {
 	t := b.newTable(fmt.Sprintf("Requests that do nothing, %d connections, SQLite (bare: net/http that sends the same bytes)", pathConnections),
 		"", "bytes", "CPU µs", "bare", "ratio", "", "requests/s", "bare", "ratio")
 	for _, s := range steps {
-		cost, target := ratio(s.these, s.those, cpuOf), ""
+		cost, target := ratio(s.collab, s.bare, cpuOf), ""
 		if s.token != "" {
 			target = b.judge(signedInCost, fmt.Sprintf("%s, %d connections", s.name, pathConnections), cost)
 		}
-		t.row(s.name, strconv.Itoa(len(s.answer)), tenths(median(s.these, cpuOf)), tenths(median(s.those, cpuOf)), fmt.Sprintf("%.2f", cost), target,
-			thousands(median(s.these, rate)), thousands(median(s.those, rate)), fmt.Sprintf("%.2f", ratio(s.these, s.those, rate)))
+		t.row(s.name, strconv.Itoa(len(s.answer)), tenths(median(s.collab, cpuOf)), tenths(median(s.bare, cpuOf)), fmt.Sprintf("%.2f", cost), target,
+			thousands(median(s.collab, rate)), thousands(median(s.bare, rate)), fmt.Sprintf("%.2f", ratio(s.collab, s.bare, rate)))
 	}
 	t.print()
 }

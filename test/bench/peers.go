@@ -15,35 +15,35 @@ import (
 	"time"
 )
 
-// peer is another program that keeps two directories the same. In its arguments {a} and {z} stand for
-// the directories, and {home} for that of its own files. That both are the same is seen by the files.
+// peer is another program that synchronises two directories. In its arguments {a} and {z} stand for the
+// directories, and {home} for that of its own files.
 type peer struct {
 	name    string
 	install func(ctx context.Context, b *bench) (program string, err error)
 	prepare func(ctx context.Context, program, home, a, z string) error // nil: nothing
-	serve   [][]string                                                  // processes that go on
-	once    []string                                                    // one that ends; it is repeated until the others are ready
-	version string                                                      // argument with which it prints its version
+	serve   [][]string                                                  // arguments of processes that run until they are stopped
+	once    []string                                                    // arguments of one that ends; it is repeated until the others are ready
+	version string                                                      // argument that prints the version
 
 	program string
 }
 
 var versionNumber = regexp.MustCompile(`\d+(\.\d+)+`)
 
-// peers returns the peers that can be had here, which are installed once. The others are named on standard error.
+// peers installs the peers once and returns the available ones. It reports the others on standard error.
 func (b *bench) peers(ctx context.Context) []*peer {
 	if b.installed != nil {
 		return b.installed
 	}
 	b.installed = []*peer{}
 	for _, p := range []*peer{
-		{name: "Unison", install: unpacked("unison-2.52", "unison-2.52"), once: []string{"{a}", "{z}", "-batch", "-auto", "-silent"}, version: "-version"},
-		{name: "rclone bisync", install: unpacked("rclone", "rclone"), once: []string{"bisync", "{a}", "{z}", "--resync", "--workdir", "{home}/work", "--transfers", fmt.Sprint(mirrorWorkers)}, version: "version"},
-		{name: "Syncthing", install: unpacked("syncthing", "syncthing"), prepare: prepareSyncthing, serve: [][]string{
+		{name: "Unison", install: unpackDebian("unison-2.52", "unison-2.52"), once: []string{"{a}", "{z}", "-batch", "-auto", "-silent"}, version: "-version"},
+		{name: "rclone bisync", install: unpackDebian("rclone", "rclone"), once: []string{"bisync", "{a}", "{z}", "--resync", "--workdir", "{home}/work", "--transfers", fmt.Sprint(mirrorWorkers)}, version: "version"},
+		{name: "Syncthing", install: unpackDebian("syncthing", "syncthing"), prepare: prepareSyncthing, serve: [][]string{
 			{"serve", "--home", "{home}/a", "--no-browser", "--no-restart", "--no-upgrade"},
 			{"serve", "--home", "{home}/z", "--no-browser", "--no-restart", "--no-upgrade"},
 		}, version: "--version"},
-		{name: "Mutagen", install: builtMutagen, serve: [][]string{{"daemon", "run"}}, once: []string{"sync", "create", "{a}", "{z}"}, version: "version"},
+		{name: "Mutagen", install: buildMutagen, serve: [][]string{{"daemon", "run"}}, once: []string{"sync", "create", "{a}", "{z}"}, version: "version"},
 	} {
 		var err error
 		if p.program, err = p.install(ctx, b); err == nil {
@@ -60,13 +60,13 @@ func (b *bench) peers(ctx context.Context) []*peer {
 	return b.installed
 }
 
-// watchers returns the peers that go on. The others would have to be started for each change.
+// watchers returns the peers that run until they are stopped, without those that must be started for each change.
 func (b *bench) watchers(ctx context.Context) []*peer {
 	return slices.DeleteFunc(slices.Clone(b.peers(ctx)), func(p *peer) bool { return len(p.serve) == 0 })
 }
 
-// unpacked returns a function that unpacks a program of a Debian package.
-func unpacked(name, program string) func(context.Context, *bench) (string, error) {
+// unpackDebian returns a function that unpacks a program of a Debian package.
+func unpackDebian(name, program string) func(context.Context, *bench) (string, error) {
 	return func(ctx context.Context, b *bench) (string, error) {
 		to := filepath.Join(b.folder, "package-"+name)
 		if err := os.Mkdir(to, 0o700); err != nil {
@@ -83,11 +83,11 @@ func unpacked(name, program string) func(context.Context, *bench) (string, error
 	}
 }
 
-// mutagenVersion is the newest that the Go module proxy resolves.
+// mutagenVersion is the newest version that the Go module proxy resolves.
 const mutagenVersion = "github.com/mutagen-io/mutagen@v0.18.1"
 
-// builtMutagen builds Mutagen from its module, without the parts of another licence.
-func builtMutagen(ctx context.Context, b *bench) (string, error) {
+// buildMutagen builds Mutagen from its module, without the parts under another licence.
+func buildMutagen(ctx context.Context, b *bench) (string, error) {
 	environ := []string{"CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOWORK=off"}
 	download := exec.CommandContext(ctx, "go", "mod", "download", "-json", mutagenVersion)
 	download.Dir, download.Env = b.folder, append(os.Environ(), environ...)
@@ -103,8 +103,8 @@ func builtMutagen(ctx context.Context, b *bench) (string, error) {
 	return program, command(ctx, module.Dir, environ, "go", "build", "-tags=mutagencli", "-o", program, "./cmd/mutagen")
 }
 
-// prepareSyncthing makes two devices that know each other and nobody else. Of the watcher's delay a second
-// is the least.
+// prepareSyncthing configures two devices that know only each other, with the shortest delay of the watcher, one
+// second.
 func prepareSyncthing(ctx context.Context, program, home, a, z string) error {
 	var devices string
 	var ids, addresses [2]string
@@ -137,7 +137,7 @@ func prepareSyncthing(ctx context.Context, program, home, a, z string) error {
 	return nil
 }
 
-// command runs a program that ends, with more variables of the environment.
+// command runs a program to its end, with further variables in the environment.
 func command(ctx context.Context, dir string, environ []string, program string, args ...string) error {
 	c := exec.CommandContext(ctx, program, args...)
 	c.Dir, c.Env = dir, append(os.Environ(), environ...)
@@ -154,7 +154,7 @@ type peerRun struct {
 	running    []*process
 }
 
-// prepared makes the directories of a run. The first has the files of from; empty: none.
+// prepared creates the directories of a run. The first has the files of from unless from is empty.
 func (p *peer) prepared(ctx context.Context, b *bench, from string) (*peerRun, error) {
 	home, err := os.MkdirTemp(b.folder, "peer-")
 	if err != nil {
@@ -171,7 +171,7 @@ func (p *peer) prepared(ctx context.Context, b *bench, from string) (*peerRun, e
 	return r, err
 }
 
-// arguments returns arguments with the directories in the place of their names.
+// arguments returns args with the directories in the place of {a}, {z} and {home}.
 func (r *peerRun) arguments(args []string) (filled []string) {
 	names := strings.NewReplacer("{a}", r.a, "{z}", r.z, "{home}", r.home)
 	for _, arg := range args {
@@ -180,7 +180,7 @@ func (r *peerRun) arguments(args []string) (filled []string) {
 	return filled
 }
 
-// start starts the programs. Those that go on have to be stopped even after an error.
+// start starts the programs. The caller must call stop even after an error.
 func (r *peerRun) start(ctx context.Context) error {
 	environ := []string{"HOME=" + r.home, "UNISON=" + r.home, "MUTAGEN_DATA_DIRECTORY=" + r.home, "MUTAGEN_DISABLE_AUTOSTART=1"}
 	for i, args := range r.serve {
@@ -198,7 +198,7 @@ func (r *peerRun) start(ctx context.Context) error {
 		if err = command(ctx, r.home, environ, r.program, r.arguments(r.once)...); err == nil || len(r.serve) == 0 {
 			break
 		}
-		if err := rest(ctx, 100*time.Millisecond); err != nil {
+		if err := sleep(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -207,11 +207,11 @@ func (r *peerRun) start(ctx context.Context) error {
 
 func (r *peerRun) stop() {
 	for _, s := range r.running {
-		_ = s.stop() // some end with an error when they are told to end
+		_ = s.stop() // some exit with an error
 	}
 }
 
-// filled starts the programs with the n files of from, and measures how long they take to be in the other directory.
+// filled starts the programs with the n files of from, and measures the time until the other directory has them.
 func (p *peer) filled(ctx context.Context, b *bench, from string, n int) (r *peerRun, took time.Duration, err error) {
 	if r, err = p.prepared(ctx, b, from); err != nil {
 		return nil, 0, err
@@ -220,7 +220,7 @@ func (p *peer) filled(ctx context.Context, b *bench, from string, n int) (r *pee
 		if err := r.start(ctx); err != nil {
 			return err
 		}
-		return until(ctx, mirrorPoll, func() bool { return filled(r.z, n) })
+		return waitUntil(ctx, mirrorPoll, func() bool { return filled(r.z, n) })
 	})
 	if err == nil {
 		err = compare(r.a, r.z)
@@ -231,7 +231,7 @@ func (p *peer) filled(ctx context.Context, b *bench, from string, n int) (r *pee
 	return r, took, err
 }
 
-// first measures how long a directory takes to be in another one.
+// first measures the first synchronisation of a directory.
 func (p *peer) first(ctx context.Context, b *bench, from string, n int) (time.Duration, error) {
 	r, took, err := p.filled(ctx, b, from, n)
 	if err == nil {
@@ -240,7 +240,7 @@ func (p *peer) first(ctx context.Context, b *bench, from string, n int) (time.Du
 	return took, err
 }
 
-// saved measures what save does.
+// saved measures save between the directories of a run.
 func (p *peer) saved(ctx context.Context, b *bench, n int) (p50, p99 time.Duration, err error) {
 	r, err := p.prepared(ctx, b, "")
 	if err != nil {

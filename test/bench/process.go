@@ -26,7 +26,7 @@ type process struct {
 	began   time.Time
 	command *exec.Cmd
 	log     string // the file of its output
-	folder  string // where it keeps its state
+	folder  string // of its state
 	ended   chan struct{}
 }
 
@@ -36,8 +36,7 @@ const (
 	stopLimit  = 15 * time.Second
 )
 
-// launch starts a program with an environment; its output goes to a file in
-// the folder.
+// launch starts a program with an environment, and with its output in a file in the folder.
 func launch(name, folder, address, program string, environ []string, args ...string) (*process, error) {
 	log, err := os.Create(filepath.Join(folder, name+".log"))
 	if err != nil {
@@ -60,8 +59,7 @@ func launch(name, folder, address, program string, environ []string, args ...str
 	return p, nil
 }
 
-// ready waits until GET /readyz is answered with 200 and returns the time since
-// the process was started.
+// ready waits until GET /readyz returns 200, and returns the time since the start of the process.
 func (p *process) ready(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -84,7 +82,7 @@ func (p *process) ready(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// stop ends the process and waits for it.
+// stop stops the process and waits for its end.
 func (p *process) stop() error {
 	_ = p.command.Process.Signal(syscall.SIGTERM)
 	select {
@@ -97,8 +95,8 @@ func (p *process) stop() error {
 	}
 }
 
-// discard stops processes and empties the files where they keep their state. The files are removed at the end of the
-// run: for minutes after many were removed, ext4 without a journal takes several times as long to create others.
+// discard stops processes and truncates the files of their state. The files are removed at the end of the run,
+// because ext4 without a journal creates files several times slower for minutes after many were removed.
 func discard(all ...*process) error {
 	var errs []error
 	for _, p := range all {
@@ -124,21 +122,20 @@ func tail(file string) string {
 	return string(text[max(0, len(text)-2048):])
 }
 
-// cpu returns the processor time that the process has taken, in user and
-// kernel mode.
+// cpu returns the processor time of the process in user and kernel mode.
 func (p *process) cpu() (time.Duration, error) {
 	s, err := statOf(p.command.Process.Pid)
 	return s.cpu, err
 }
 
-// resident returns the bytes of memory that the process holds.
+// resident returns the resident memory of the process in bytes.
 func (p *process) resident() (int64, error) { return p.memory("VmRSS:") }
 
-// peak returns the most that it has held since forgetPeak.
+// peak returns the maximum of resident since resetPeak.
 func (p *process) peak() (int64, error) { return p.memory("VmHWM:") }
 
-func (p *process) forgetPeak() error {
-	// proc(5): 5 sets the peak to what is held now.
+func (p *process) resetPeak() error {
+	// proc(5): 5 resets the peak resident set size.
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.command.Process.Pid), []byte("5"), 0)
 }
 
@@ -159,11 +156,11 @@ func (p *process) memory(field string) (int64, error) {
 // tick is the unit of processor time in /proc.
 const tick = 10 * time.Millisecond
 
-// stat has the figures of a process in /proc.
+// stat has the figures of a process in /proc/PID/stat.
 type stat struct {
 	parent   int
-	cpu      time.Duration // its own
-	children time.Duration // of its children that ended
+	cpu      time.Duration // of the process
+	children time.Duration // processor time of its ended children
 }
 
 func statOf(pid int) (stat, error) {
@@ -171,14 +168,14 @@ func statOf(pid int) (stat, error) {
 	if err != nil {
 		return stat{}, err
 	}
-	// The name of the program, in parentheses, may have spaces in it.
+	// The name of the program, in parentheses, may contain spaces.
 	_, rest, _ := bytes.Cut(text[bytes.LastIndexByte(text, ')'):], []byte(" "))
 	fields := strings.Fields(string(rest))
 	if len(fields) < 15 {
 		return stat{}, fmt.Errorf("/proc/%d/stat: %q", pid, text)
 	}
 	parent, err := strconv.Atoi(fields[1])
-	var ticks [4]int64 // user, system, and both of the children
+	var ticks [4]int64 // user and system time, and both of the children
 	for i := range ticks {
 		n, bad := strconv.ParseInt(fields[11+i], 10, 64)
 		ticks[i], err = n, errors.Join(err, bad)
@@ -189,10 +186,10 @@ func statOf(pid int) (stat, error) {
 	}, err
 }
 
-// postmaster is a Postgres server's first process. The nil one takes no time.
+// postmaster is the first process of a Postgres server. The processor time of a nil postmaster is zero.
 type postmaster struct{ pid int }
 
-// postmasterOf finds the parent of a connection's backend.
+// postmasterOf returns the parent of a connection's backend.
 func postmasterOf(ctx context.Context, conn *pgx.Conn) (*postmaster, error) {
 	var backend int
 	if err := conn.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&backend); err != nil {
@@ -202,8 +199,7 @@ func postmasterOf(ctx context.Context, conn *pgx.Conn) (*postmaster, error) {
 	return &postmaster{s.parent}, err
 }
 
-// cpu returns the processor time of the server's processes together, those that
-// ended included.
+// cpu returns the sum of the processor times of the server's processes, including ended ones.
 func (p *postmaster) cpu() (time.Duration, error) {
 	if p == nil {
 		return 0, nil

@@ -13,20 +13,19 @@ import (
 	"time"
 )
 
-// A streamScript is the provider's response to each stream: a chunk
-// at once, and further ones when it goes on. Every chunk has its number in its
-// text.
+// A streamScript is the provider's response to each stream: a chunk at once, and further ones after resume. The
+// text of a chunk has its number.
 type streamScript struct {
-	every   time.Duration // between the chunks of a stream; 0: as fast as they are taken
+	every   time.Duration // between the chunks of a stream; 0: as fast as they are read
 	churn   bool          // each stream continues when it was requested, not at from
 	further int           // chunks of each stream, after the first
-	from    time.Time     // when the first streams go on; set before on is closed
-	on      chan struct{} // closed when they go on
+	from    time.Time     // when the first streams resume; set before on is closed
+	on      chan struct{} // closed by resume
 	began   time.Time
 	sent    [][]atomic.Int64 // when, in nanoseconds since began, by stream and chunk
 }
 
-func newScene(streams, further int, every time.Duration) *streamScript {
+func newStreamScript(streams, further int, every time.Duration) *streamScript {
 	s := &streamScript{every: every, further: further, on: make(chan struct{}), began: time.Now(), sent: make([][]atomic.Int64, streams)}
 	for i := range s.sent {
 		s.sent[i] = make([]atomic.Int64, 1+further)
@@ -34,22 +33,19 @@ func newScene(streams, further int, every time.Duration) *streamScript {
 	return s
 }
 
-// goOn lets the streams go on, one after the other within the time between two
-// chunks.
-func (s *streamScript) goOn() {
+// resume continues the streams, one after the other within the time between two chunks.
+func (s *streamScript) resume() {
 	s.from = time.Now()
 	close(s.on)
 }
 
-// provider is one of models, and speaks the Messages protocol as Anthropic's
-// does. It answers with bytes that are ready beforehand, over HTTP/1.1 that is
-// written by hand, so that it takes little of the processors that it shares with
-// the servers.
+// provider is a model provider with Anthropic's Messages API. It sends prepared bytes over a minimal HTTP/1.1, so
+// that it takes little of the processors that it shares with the servers.
 type provider struct {
 	listener net.Listener
-	scene    atomic.Pointer[streamScript]
+	script   atomic.Pointer[streamScript]
 
-	gone  chan struct{} // closed when it is closed
+	gone  chan struct{} // closed by close
 	mu    sync.Mutex
 	conns map[net.Conn]bool // guarded by mu; nil: it is closed
 	all   sync.WaitGroup
@@ -106,7 +102,7 @@ func (p *provider) accept() {
 	}
 }
 
-// serve answers one request after the other.
+// serve serves the requests of a connection.
 func (p *provider) serve(c net.Conn) {
 	r := bufio.NewReaderSize(c, 4<<10)
 	var body, out []byte
@@ -115,7 +111,7 @@ func (p *provider) serve(c net.Conn) {
 		if body, err = readRequest(r, body); err != nil {
 			return
 		}
-		s, stream := p.scene.Load(), streamOf(body)
+		s, stream := p.script.Load(), streamOf(body)
 		if s == nil || stream < 0 || stream >= len(s.sent) {
 			fmt.Fprintf(c, "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
 			continue
@@ -157,7 +153,7 @@ func readRequest(r *bufio.Reader, body []byte) ([]byte, error) {
 // streamMark is the text before the number of the stream in a message.
 const streamMark = "stream number "
 
-// streamOf finds the number of a stream in a request, -1 where there is none.
+// streamOf returns the number of the stream in a request, or -1.
 func streamOf(body []byte) int {
 	_, rest, ok := bytes.Cut(body, []byte(streamMark))
 	if !ok || len(rest) < digits {
@@ -166,10 +162,10 @@ func streamOf(body []byte) int {
 	return number(rest)
 }
 
-// digits are those of a number in a text.
+// digits is the number of digits of a number in a text.
 const digits = 6
 
-// number reads one, -1 where there is none.
+// number returns the number at the beginning of a text, or -1.
 func number(text []byte) (n int) {
 	for _, d := range text[:digits] {
 		if d < '0' || d > '9' {
@@ -187,7 +183,7 @@ func putNumber(text []byte, n int) {
 	}
 }
 
-// The parts of an answer. Each event is a chunk of HTTP's by itself.
+// The parts of an answer. Each event is one chunk of the transfer coding.
 const (
 	answerHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\nRequest-Id: req_1\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -195,7 +191,7 @@ const (
 	deltaEnds   = ` is said"}}`
 )
 
-// floodBlock is how many chunks a flood has in one write.
+// floodBlock is the number of chunks in one write of a flood.
 const floodBlock = 64
 
 var (
@@ -209,13 +205,13 @@ var (
 	deltaAt = bytes.Index([]byte(delta), []byte("000000"))
 )
 
-// framed returns an event in a chunk of HTTP's.
+// framed returns an event as a chunk of the transfer coding.
 func framed(name, data string) string {
 	event := "event: " + name + "\ndata: " + data + "\n\n"
 	return fmt.Sprintf("%x\r\n%s\r\n", len(event), event)
 }
 
-// play answers, and returns the buffer that it used.
+// play sends the response of a stream, and returns out for reuse.
 func (s *streamScript) play(c net.Conn, stream int, out []byte, gone <-chan struct{}) ([]byte, error) {
 	sent := s.sent[stream]
 	out = append(append(append(out[:0], answerHead...), answerBegins...), delta...)

@@ -23,11 +23,11 @@ import (
 	"collab/test/debian"
 )
 
-// http2Scheme begins an address that is spoken to with HTTP/2 over TLS.
+// http2Scheme is the prefix of addresses of HTTP/2 over TLS.
 const http2Scheme = "https://"
 
-// proxyConfig makes nginx end HTTP/2 and TLS, and speak HTTP/1.1 to a server over
-// connections that are kept.
+// proxyConfig configures nginx to terminate HTTP/2 and TLS, and to use HTTP/1.1 with persistent connections to a
+// server.
 const proxyConfig = `
 daemon off; master_process off; pid proxy.pid; error_log stderr;
 events { worker_connections 8192; }
@@ -49,7 +49,7 @@ http {
 
 // proxyCertificate returns a certificate for loopback addresses and its key in PEM.
 var proxyCertificate = sync.OnceValues(func() ([2][]byte, error) {
-	s := httptest.NewTLSServer(nil) // it has one
+	s := httptest.NewTLSServer(nil) // for its certificate
 	defer s.Close()
 	own := s.TLS.Certificates[0]
 	key, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
@@ -59,8 +59,8 @@ var proxyCertificate = sync.OnceValues(func() ([2][]byte, error) {
 	}, err
 })
 
-// proxied starts a proxy in front of a server. It returns the server with the proxy's address, and the
-// proxy, which the caller stops.
+// proxied starts a proxy before a server. It returns the server with the proxy's address, and the proxy, which the
+// caller must stop.
 func (b *bench) proxied(ctx context.Context, p *process) (through, proxy *process, err error) {
 	program, err := debian.Program(ctx, "nginx", "nginx-light")
 	if err != nil {
@@ -106,8 +106,7 @@ func (b *bench) proxied(ctx context.Context, p *process) (through, proxy *proces
 	}
 }
 
-// connect connects to an address of host and port, or with HTTP/2 where it begins
-// with http2Scheme.
+// connect connects to host:port, or with HTTP/2 to an address with http2Scheme.
 func connect(ctx context.Context, address string) (net.Conn, error) {
 	if !strings.HasPrefix(address, http2Scheme) {
 		var d net.Dialer
@@ -126,17 +125,16 @@ func connect(ctx context.Context, address string) (net.Conn, error) {
 	return c, nil
 }
 
-// http2Conn is a connection of its own over which requests that are written as those
-// of HTTP/1.1, each at once, are made with HTTP/2, and whose answers are read as
-// those of HTTP/1.1.
+// http2Conn is an HTTP/2 connection with the bytes of HTTP/1.1 on the outside: each Write is a whole request, and
+// Read returns its answer.
 type http2Conn struct {
-	net.Conn  // nil: the load tool needs no other methods
+	net.Conn  // nil: its methods are not called
 	address   string
 	transport *http.Transport
 	ctx       context.Context
 	cancel    context.CancelFunc
 	closed    atomic.Bool
-	body      io.ReadCloser // of the answer that is read; nil: none
+	body      io.ReadCloser // of the present answer; nil: none
 	chunked   bool
 	block     []byte
 	out       bytes.Buffer // read before more of the body
@@ -192,7 +190,7 @@ func (c *http2Conn) Read(p []byte) (int, error) {
 	return c.out.Read(p)
 }
 
-// SetDeadline ends running requests at a time.
+// SetDeadline cancels running requests at the time.
 func (c *http2Conn) SetDeadline(t time.Time) error {
 	end := time.AfterFunc(time.Until(t), c.cancel)
 	context.AfterFunc(c.ctx, func() { end.Stop() })

@@ -22,7 +22,7 @@ func TestHTTP2Connections(t *testing.T) {
 			return
 		}
 		w.WriteHeader(http.StatusCreated)
-		fmt.Fprintf(w, "{\"id\":\"1\",\"title\":%q}\n", titled(0))
+		fmt.Fprintf(w, "{\"id\":\"1\",\"title\":%q}\n", taskTitle(0))
 	})
 	mux.HandleFunc("GET /api/v1/tasks", func(w http.ResponseWriter, _ *http.Request) {
 		for _, part := range strings.SplitAfter(page(50), ",") {
@@ -33,7 +33,7 @@ func TestHTTP2Connections(t *testing.T) {
 	mux.HandleFunc("POST "+barePublish, feed.publish)
 	mux.HandleFunc("GET /api/v1/sync/changes", feed.follow)
 	serve := func(t *testing.T, version2 bool) *process {
-		p := against(t, mux.ServeHTTP)
+		p := testServer(t, mux.ServeHTTP)
 		s := httptest.NewUnstartedServer(mux)
 		s.EnableHTTP2 = version2
 		s.StartTLS()

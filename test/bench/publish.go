@@ -16,15 +16,14 @@ var (
 	publishedOnPostgres = atLeast("publish", "writes/s", "%.0f", 500)
 )
 
-// publishers is how many organisations write, each of which has one log.
+// publishers is the number of organisations that write, each with one log.
 const publishers = 100
 
 // note is the content of a small write.
 var note = strings.Repeat("What everybody of the team knows by now. ", 5)[:200]
 
-// publish measures small writes that many organisations make: each is stored in
-// a file of its own, recorded and appended to its organisation's log before it
-// is acknowledged. Bare is the file alone.
+// publish measures small writes of many organisations. Each is stored in a file, recorded, and appended to the
+// log of its organisation before it is acknowledged. The bare server only stores the file.
 func (b *bench) publish(ctx context.Context) (err error) {
 	database, conn, err := b.database(ctx, "publish")
 	if err != nil {
@@ -97,7 +96,7 @@ func (b *bench) printPublished(all []*publishSeries) {
 				fmt.Sprintf("%.0f", got), b.judge(d.goal, fmt.Sprintf("%s, %s, %d connections", s.kind, d.name, s.connections), got),
 				fmt.Sprintf("%.0f", median(s.bare, rate)), fmt.Sprintf("%.2f", ratio(d.figures, s.bare, rate)),
 				millis(median(d.figures, p50)), millis(median(s.bare, p50)), millis(median(d.figures, p99)), millis(median(s.bare, p99)),
-				micros(median(d.figures, cpuOf)), micros(median(d.figures, together)), micros(median(s.bare, cpuOf)))
+				micros(median(d.figures, cpuOf)), micros(median(d.figures, totalCPU)), micros(median(s.bare, cpuOf)))
 		}
 	}
 	t.print()
@@ -130,8 +129,8 @@ func (b *bench) startPublishers(ctx context.Context, name, database string) (*pu
 	return p, nil
 }
 
-// workload writes for one of the organisations at random: its memory, which is
-// replaced, or a file that was not there.
+// workload returns the workload that writes for one of the organisations at random: its memory, or a new
+// file.
 func (p *publishing) workload(kind string) workload {
 	w := workload{name: kind, status: http.StatusOK, holds: func(body []byte, _ string) bool {
 		return bytes.Contains(body, []byte(`"size":200,`)) && bytes.HasSuffix(body, []byte("}\n"))

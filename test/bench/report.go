@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// median returns the middle of the values of what f takes from each.
+// median returns the median of the values of f.
 func median[S any, T cmp.Ordered](all []S, f func(S) T) T {
 	values := make([]T, len(all))
 	for i, v := range all {
@@ -20,21 +20,21 @@ func median[S any, T cmp.Ordered](all []S, f func(S) T) T {
 	return values[len(values)/2]
 }
 
-func itself[T any](v T) T { return v }
+func identity[T any](v T) T { return v }
 
-// ratio returns the median of the quotients of two figures of each round, which were measured right after one
-// another.
-func ratio[S any](these, those []S, f func(S) float64) float64 {
-	rounds := make([]float64, len(these))
-	for i := range these {
-		rounds[i] = f(these[i]) / f(those[i])
+// ratio returns the median over the rounds of the figure of a divided by that of b, which were measured one
+// after the other.
+func ratio[S any](a, b []S, f func(S) float64) float64 {
+	rounds := make([]float64, len(a))
+	for i := range a {
+		rounds[i] = f(a[i]) / f(b[i])
 	}
-	return median(rounds, itself)
+	return median(rounds, identity)
 }
 
 func rate(f figures) float64     { return f.rate }
 func cpuOf(f figures) float64    { return float64(f.cpu) }
-func together(f figures) float64 { return float64(f.cpu + f.database) }
+func totalCPU(f figures) float64 { return float64(f.cpu + f.database) }
 func p50(f figures) float64      { return float64(f.p50) }
 func p99(f figures) float64      { return float64(f.p99) }
 
@@ -46,24 +46,24 @@ func millis(ns float64) string { return fmt.Sprintf("%.2f", ns/float64(time.Mill
 
 func thousands(v float64) string { return fmt.Sprintf("%.1fk", v/1000) }
 
-// A goal is the least, or the most, that a figure of a part is to come to.
+// A goal is a lower or an upper bound of a figure of a part.
 type goal struct {
 	part, figure string
 	bound        float64
-	most         bool   // the bound is the most
+	most         bool   // it is an upper bound
 	format       string // of figure and bound
 }
 
-// goals are those of all parts, each of which declares its own.
+// goals are the goals of all parts.
 var goals []*goal
 
-// atLeast declares a goal for figures of a part with a format, such as "%.0f ms".
+// atLeast declares a lower bound for a figure of a part with a format, such as "%.0f ms".
 func atLeast(part, figure, format string, bound float64) *goal {
 	goals = append(goals, &goal{part, figure, bound, false, format})
 	return goals[len(goals)-1]
 }
 
-// atMost declares a goal as atLeast does.
+// atMost declares an upper bound.
 func atMost(part, figure, format string, bound float64) *goal {
 	g := atLeast(part, figure, format, bound)
 	g.most = true
@@ -77,7 +77,7 @@ func (g *goal) String() string {
 	return fmt.Sprintf("at least "+g.format, g.bound)
 }
 
-// verdict returns whether a figure, as printed, reaches the goal.
+// verdict returns "reached" if the printed figure reaches the goal, else "MISSED".
 func (g *goal) verdict(printed string) string {
 	number, _, _ := strings.Cut(printed, " ")
 	got, err := strconv.ParseFloat(number, 64)
@@ -87,8 +87,8 @@ func (g *goal) verdict(printed string) string {
 	return "MISSED"
 }
 
-// judge records a figure under a load, such as "get, 16 connections", and returns its cell of
-// a table.
+// judge records a figure under a load, such as "get, 16 connections", and returns the cell of a table with its
+// verdict.
 func (b *bench) judge(g *goal, load string, got float64) string {
 	v := verdict{part: g.part, load: load, figure: g.figure, got: fmt.Sprintf(g.format, got), goal: g.String()}
 	v.result = g.verdict(v.got)
@@ -96,7 +96,7 @@ func (b *bench) judge(g *goal, load string, got float64) string {
 	return v.goal + ": " + v.result
 }
 
-// table prints columns under one another, and again for the page.
+// table prints aligned columns, and writes them to the page.
 type table struct {
 	w    *tabwriter.Writer
 	page *strings.Builder

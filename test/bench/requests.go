@@ -49,7 +49,7 @@ func (b *bench) requests(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, bare.stop()) }()
-	if err := sameAnswers(ctx, pg, bare); err != nil {
+	if err := checkSameAnswers(ctx, pg, bare); err != nil {
 		return err
 	}
 	database, err := postmasterOf(ctx, pg.conn)
@@ -102,7 +102,7 @@ func (b *bench) printRequests(all []*series) {
 			s.kind, strconv.Itoa(s.connections), thousands(median(s.postgres, rate)), thousands(median(s.bare, rate)),
 			fmt.Sprintf("%.2f", share), b.judge(requestRate, load, share),
 		}
-		for _, f := range []func(figures) float64{cpuOf, together} {
+		for _, f := range []func(figures) float64{cpuOf, totalCPU} {
 			cells = append(cells, micros(median(s.postgres, f)), micros(median(s.bare, f)))
 		}
 		for _, f := range []func(figures) float64{p50, p99} {
@@ -115,31 +115,31 @@ func (b *bench) printRequests(all []*series) {
 	t = b.newTable(fmt.Sprintf("The same on SQLite, %d tasks", requestRows),
 		"", "connections", "requests/s", "CPU µs", "on Postgres", "with Postgres", "SQLite / with Postgres", "", "p50 ms", "p99 ms")
 	for _, s := range all {
-		share := median(s.sqlite, cpuOf) / median(s.postgres, together)
+		share := median(s.sqlite, cpuOf) / median(s.postgres, totalCPU)
 		t.row(s.kind, strconv.Itoa(s.connections), thousands(median(s.sqlite, rate)),
-			micros(median(s.sqlite, cpuOf)), micros(median(s.postgres, cpuOf)), micros(median(s.postgres, together)),
+			micros(median(s.sqlite, cpuOf)), micros(median(s.postgres, cpuOf)), micros(median(s.postgres, totalCPU)),
 			fmt.Sprintf("%.2f", share), b.judge(sqliteCPU, fmt.Sprintf("%s, %d connections", s.kind, s.connections), share),
 			millis(median(s.sqlite, p50)), millis(median(s.sqlite, p99)))
 	}
 	t.print()
 }
 
-// sameAnswers makes sure that both servers do the same work: their answers to
-// the same requests are equal, but for what each makes up for a new task.
-func sameAnswers(ctx context.Context, pg *onPostgres, bare *process) error {
+// checkSameAnswers returns an error unless both servers give equal answers to the same requests, apart from the
+// generated fields of a new task.
+func checkSameAnswers(ctx context.Context, pg *onPostgres, bare *process) error {
 	for _, one := range []struct {
 		method, path, body string
-		made               []string // fields that each makes up
+		generated          []string // fields that differ
 	}{
 		{"GET", "/api/v1/tasks/" + pg.ids[len(pg.ids)/2], "", nil},
 		{"GET", "/api/v1/tasks?" + filter, "", nil},
 		{"POST", "/api/v1/tasks", draft(0), []string{"id", "sortOrder", "createdAt", "updatedAt"}},
 	} {
-		ours, err := decoded(ctx, one.method, "http://"+pg.address+one.path, pg.token, one.body, one.made)
+		ours, err := decoded(ctx, one.method, "http://"+pg.address+one.path, pg.token, one.body, one.generated)
 		if err != nil {
 			return err
 		}
-		theirs, err := decoded(ctx, one.method, "http://"+bare.address+one.path, "", one.body, one.made)
+		theirs, err := decoded(ctx, one.method, "http://"+bare.address+one.path, "", one.body, one.generated)
 		if err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func sameAnswers(ctx context.Context, pg *onPostgres, bare *process) error {
 	return pg.trim(ctx)
 }
 
-// decoded returns an answer's JSON, without some fields of the object that it is.
+// decoded returns the JSON of an answer, without some fields of its object.
 func decoded(ctx context.Context, method, address, token, body string, without []string) (answer any, err error) {
 	_, text, err := fetch(ctx, method, address, token, "application/json", body)
 	if err != nil {

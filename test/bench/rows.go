@@ -26,16 +26,16 @@ const (
 	metadata    = `{"source":"bench","points":3}`
 )
 
-// firstDay is when the tasks that fill a table begin: long before those that
-// are made while measuring.
+// firstDay is the time of the first task of a filled table, long before those that are created during a
+// measurement.
 var firstDay = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func titled(i int) string { return fmt.Sprintf("Prepare the quarterly review, part %d", i) }
+func taskTitle(i int) string { return fmt.Sprintf("Prepare the quarterly review, part %d", i) }
 
-// draft is the body of a POST.
+// draft returns the body of a POST of the i-th task.
 func draft(i int) string {
 	return fmt.Sprintf(`{"title":%q,"description":%q,"priority":"HIGH","tags":[%q,%q],"dueDate":"2026-06-30","metadata":%s}`,
-		titled(i), description, tags[0], tags[1], metadata)
+		taskTitle(i), description, tags[0], tags[1], metadata)
 }
 
 // taskColumns are the columns of the table of tasks, in the order of record.
@@ -44,8 +44,8 @@ var taskColumns = []string{
 	"due_text", "due_start", "due_end", "tags", "metadata", "sort_order", "completed_at", "created_by", "created_at", "updated_at", "version",
 }
 
-// record is the i-th task of an organisation. Every filter selects the same
-// share of few tasks and of many.
+// record returns the i-th task of an organisation. Every filter selects the same share of few tasks and of
+// many.
 func (s *taskServer) record(i int) []any {
 	random := rand.New(rand.NewPCG(uint64(i), 1))
 	one := func(of []string) string { return of[random.IntN(len(of))] }
@@ -68,30 +68,30 @@ func (s *taskServer) record(i int) []any {
 	first := random.IntN(len(tags))
 	second := (first + 1 + random.IntN(len(tags)-1)) % len(tags)
 	return []any{
-		s.org, taskID(at, random), titled(i), description, status, one(priorities), assignee, workspace,
+		s.org, taskID(at, random), taskTitle(i), description, status, one(priorities), assignee, workspace,
 		due, dueStart, dueEnd, fmt.Sprintf("[%q,%q]", tags[first], tags[second]), metadata, int64(i), completed, s.user, at, at, int64(1),
 	}
 }
 
-// taskID makes a UUID of version 7.
+// taskID returns a UUID of version 7.
 func taskID(ms int64, random *rand.Rand) string {
 	low := random.Uint64()
 	return fmt.Sprintf("%08x-%04x-7%03x-%04x-%012x", ms>>16, ms&0xffff, random.Uint64()&0xfff, 0x8000|low>>50, low&0xffffffffffff)
 }
 
-// onPostgres is a server over tasks in Postgres.
+// onPostgres is a server with tasks in Postgres.
 type onPostgres struct {
 	taskServer
 	url  string
 	conn *pgx.Conn
 }
 
-// startOnPostgres starts a server on a fresh database and fills it with tasks.
+// startOnPostgres starts a server on a new database and fills it with tasks.
 func (b *bench) startOnPostgres(ctx context.Context, name string, rows int) (*onPostgres, error) {
 	return b.startOnPostgresVia(ctx, name, rows, func(address string) (string, error) { return address, nil })
 }
 
-// startOnPostgresVia is startOnPostgres for a server that is given another address of the database.
+// startOnPostgresVia is startOnPostgres for a server that gets the address of the database that via returns.
 func (b *bench) startOnPostgresVia(ctx context.Context, name string, rows int, via func(address string) (string, error)) (_ *onPostgres, err error) {
 	p := &onPostgres{taskServer: taskServer{rows: rows}}
 	if p.url, p.conn, err = b.database(ctx, name); err != nil {
@@ -129,9 +129,8 @@ func (p *onPostgres) exec(ctx context.Context, statements ...string) error {
 }
 
 func (p *onPostgres) fill(ctx context.Context) error {
-	// The trigger that indexes tags would take most of the time; one statement
-	// does the same for all rows.
-	if err := p.exec(ctx, "DELETE FROM tasks", "SET session_replication_role = replica"); err != nil { // what onboarding made
+	// One statement for all rows replaces the trigger that indexes tags, which would take most of the time.
+	if err := p.exec(ctx, "DELETE FROM tasks", "SET session_replication_role = replica"); err != nil { // the tasks of the onboarding
 		return err
 	}
 	_, err := p.conn.CopyFrom(ctx, pgx.Identifier{"tasks"}, taskColumns, pgx.CopyFromSlice(p.rows, func(i int) ([]any, error) {
@@ -147,8 +146,8 @@ func (p *onPostgres) fill(ctx context.Context) error {
 		"SET session_replication_role = origin", "VACUUM ANALYZE", "CHECKPOINT")
 }
 
-// copyForBare gives the bare server a table with the same columns, indexes and
-// rows. Triggers keep the index of tags, as they do for the table of tasks.
+// copyForBare creates a table for the bare server with the same columns, indexes and rows. Triggers update the
+// index of tags, as for the table of tasks.
 func (p *onPostgres) copyForBare(ctx context.Context) error {
 	return p.exec(ctx,
 		"CREATE TABLE "+bareTable+" (LIKE tasks INCLUDING ALL)", "INSERT INTO "+bareTable+" SELECT * FROM tasks",
@@ -158,25 +157,25 @@ func (p *onPostgres) copyForBare(ctx context.Context) error {
 		"VACUUM ANALYZE "+bareTable, "VACUUM ANALYZE "+bareTags, "CHECKPOINT")
 }
 
-// trim removes the tasks that were made since the tables were filled.
+// trim removes the tasks that were created after the tables were filled.
 func (p *onPostgres) trim(ctx context.Context) error {
 	made := fmt.Sprintf(" WHERE created_at > %d", p.last())
 	return p.exec(ctx, "DELETE FROM tasks"+made, "DELETE FROM "+bareTable+made,
 		"VACUUM ANALYZE tasks", "VACUUM ANALYZE task_tags", "VACUUM ANALYZE "+bareTable, "VACUUM ANALYZE "+bareTags, "CHECKPOINT")
 }
 
-// last is when the last of the tasks that filled the table was made.
+// last returns the time of the last task of the filled table, in milliseconds.
 func (s *taskServer) last() int64 {
 	return firstDay.Add(time.Duration(s.rows) * time.Second).UnixMilli()
 }
 
-// onSQLite is a server over tasks in SQLite.
+// onSQLite is a server with tasks in SQLite.
 type onSQLite struct {
 	taskServer
 	db *sql.DB
 }
 
-// startOnSQLite starts a server on a fresh file and fills it with tasks.
+// startOnSQLite starts a server on a new file and fills it with tasks.
 func (b *bench) startOnSQLite(ctx context.Context, name string, rows int) (_ *onSQLite, err error) {
 	l := &onSQLite{taskServer: taskServer{rows: rows}}
 	file := filepath.Join(b.folder, fmt.Sprintf("%s-%d.db", name, rows))
@@ -206,8 +205,8 @@ func (l *onSQLite) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback()                                                 // of no effect after the commit
-	if _, err := tx.ExecContext(ctx, "DELETE FROM tasks"); err != nil { // what onboarding made
+	defer tx.Rollback()                                                 // does nothing after Commit
+	if _, err := tx.ExecContext(ctx, "DELETE FROM tasks"); err != nil { // the tasks of the onboarding
 		return err
 	}
 	insert, err := tx.PrepareContext(ctx, fmt.Sprintf("INSERT INTO tasks (%s) VALUES (?%s)", strings.Join(taskColumns, ", "), strings.Repeat(", ?", len(taskColumns)-1)))
@@ -224,7 +223,7 @@ func (l *onSQLite) fill(ctx context.Context) error {
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	// With a limit, as the server's own PRAGMA optimize has one.
+	// With the limit of the server's PRAGMA optimize.
 	return l.exec(ctx, "PRAGMA analysis_limit = 1000", "ANALYZE", "PRAGMA wal_checkpoint(TRUNCATE)")
 }
 
@@ -237,7 +236,7 @@ func (l *onSQLite) exec(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// trim removes the tasks that were made since the table was filled.
+// trim removes the tasks that were created after the table was filled.
 func (l *onSQLite) trim(ctx context.Context) error {
 	return l.exec(ctx, fmt.Sprintf("DELETE FROM tasks WHERE created_at > %d", l.last()), "PRAGMA wal_checkpoint(TRUNCATE)")
 }

@@ -16,17 +16,17 @@ var (
 	idleMemory = atMost("start", "memory", "%.1f MB", 60)
 )
 
-// settling is how long a server idles before its memory is measured again.
+// settling is the time for which a server idles before its memory is measured again.
 const settling = 2 * time.Second
 
-// startResult is what one start showed.
+// startResult has the figures of one start.
 type startResult struct {
 	ready      time.Duration
 	busy, idle int64 // resident bytes: after a few requests, and after settling
 }
 
-// starts measures the time from starting the process to its being ready, on an
-// empty folder and on the same folder again, and the memory it holds.
+// starts measures the time from the start of a process until it is ready, on an empty folder and on the same
+// folder again, and its memory.
 func (b *bench) starts(ctx context.Context) error {
 	var first, again, bare []startResult
 	for round := range b.rounds {
@@ -59,13 +59,12 @@ func (b *bench) starts(ctx context.Context) error {
 	busy := func(l startResult) int64 { return l.busy }
 	idle := func(l startResult) int64 { return l.idle }
 	t := b.newTable("Start and memory, SQLite (bare: net/http that only says it is ready)", "", "collab", "bare", "target")
-	mib := func(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
 	ms := func(d time.Duration) string { return millis(float64(d)) + " ms" }
 	one, two, none := median(first, ready), median(again, ready), median(bare, ready)
 	t.row("ready, empty folder", ms(one), ms(none), b.judge(firstStart, "empty folder", millisOf(one)))
 	t.row("ready, existing folder", ms(two), ms(none), b.judge(nextStart, "existing folder", millisOf(two)))
-	t.row("memory after sign-in", mib(median(first, busy)), mib(median(bare, busy)), "")
-	t.row(fmt.Sprintf("memory after %v idle", settling), mib(median(first, idle)), mib(median(bare, idle)),
+	t.row("memory after sign-in", megabytes(median(first, busy))+" MB", megabytes(median(bare, busy))+" MB", "")
+	t.row(fmt.Sprintf("memory after %v idle", settling), megabytes(median(first, idle))+" MB", megabytes(median(bare, idle))+" MB",
 		b.judge(idleMemory, "idle after sign-in", float64(median(first, idle))/1e6))
 	t.print()
 	return nil
@@ -73,7 +72,7 @@ func (b *bench) starts(ctx context.Context) error {
 
 func millisOf(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// watch waits for a server, sends it a few requests and measures its memory.
+// watch waits until a server is ready, calls use, and measures its memory.
 func watch(ctx context.Context, p *process, use func(context.Context) error) (l startResult, err error) {
 	if l.ready, err = p.ready(ctx); err != nil {
 		return l, err

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Beginnings of the chunks of this server's streams, and of the provider's event that ends a stream.
+// Beginnings of the events of Collab's streams, and of the provider's event that ends a stream.
 const (
 	chunkBegins = `data: {"type":"text","text":"`
 	doneBegins  = `data: {"type":"done"`
@@ -23,19 +23,19 @@ const (
 )
 
 const (
-	chatPatience = time.Minute
-	atHand       = 4   // connections that a talker has to spare, where they are for one question each
-	lastChunks   = 2   // of each paced stream, that are not counted: all end within the time between two, and are settled
-	answerTokens = 500 // at most, of one answer
+	chatTimeout      = time.Minute
+	spareConnections = 4   // of a client whose connections the server closes after one answer
+	lastChunks       = 2   // chunks of each paced stream that are not counted, because other streams end meanwhile
+	answerTokens     = 500 // limit of the tokens of an answer
 )
 
-// A chatTarget is what streams are requested from: a server, or the provider itself.
+// A chatTarget is a server of streams, or the provider.
 type chatTarget struct {
 	name     string
 	address  string
 	path     string
 	tokens   []string // used in turns; empty: without authentication
-	process  *process // nil: the provider is asked
+	process  *process // nil for the provider
 	provider *provider
 }
 
@@ -63,26 +63,26 @@ type chatClient struct {
 	request []byte
 	framed  *bufio.Reader
 	lines   *bufio.Reader
-	took    []time.Duration // of the further chunks
-	last    time.Time       // when there were no more of them
+	took    []time.Duration // delays of the further chunks
+	last    time.Time       // of the receipt of the last chunk
 	closes  bool            // the server closes the connection after the answer
-	spare   []net.Conn      // to take then, the oldest first
+	spare   []net.Conn      // the next connections, the oldest first
 	err     error
 }
 
-// dial connects a client for a stream. It is for one time of patience.
+// dial connects a client for a stream, with a deadline after chatTimeout.
 func (t chatTarget) dial(ctx context.Context, stream int) (*chatClient, error) {
 	c, err := connect(ctx, t.address)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.SetDeadline(time.Now().Add(chatPatience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(chatTimeout)); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return &chatClient{Conn: c, request: t.request(stream), framed: bufio.NewReaderSize(c, 8<<10), lines: bufio.NewReaderSize(nil, 8<<10)}, nil
 }
 
-// ask asks, and reads up to the first chunk.
+// ask sends the request and reads the first chunk.
 func (w *chatClient) ask() error {
 	if _, err := w.Write(w.request); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (w *chatClient) ask() error {
 	return w.chunk(0)
 }
 
-// chunk reads the next chunk, which has to be the i-th.
+// chunk reads the next chunk, and returns an error unless it is the i-th.
 func (w *chatClient) chunk(i int) error {
 	got, over, err := w.next()
 	switch {
@@ -128,7 +128,7 @@ func (w *chatClient) chunk(i int) error {
 	return nil
 }
 
-// next reads up to the next chunk and returns its number, or to the end.
+// next reads the next chunk and returns its number, or over at the end of the stream.
 func (w *chatClient) next() (i int, over bool, err error) {
 	for {
 		line, err := w.lines.ReadSlice('\n')
@@ -150,7 +150,7 @@ func (w *chatClient) next() (i int, over bool, err error) {
 	}
 }
 
-// end reads what follows the last chunk, so that one can ask again.
+// end reads the rest of the answer after the last chunk.
 func (w *chatClient) end() error {
 	switch i, over, err := w.next(); {
 	case err != nil:
@@ -161,7 +161,7 @@ func (w *chatClient) end() error {
 	for {
 		line, err := w.lines.ReadSlice('\n')
 		if err != nil {
-			break // the end of the body, or what the next line shows
+			break // io.EOF; the next read shows other errors
 		}
 		if len(line) > 1 {
 			return fmt.Errorf("%q follows the end", line)
@@ -174,20 +174,19 @@ func (w *chatClient) end() error {
 	return err
 }
 
-// again connects anew where the server closed the connection, as a pool of
-// connections would have another one at hand.
-func (w *chatClient) again() error {
+// reconnect takes a spare connection if the server closes the present one, like a pool of connections.
+func (w *chatClient) reconnect() error {
 	if !w.closes {
 		return nil
 	}
-	for len(w.spare) < atHand {
+	for len(w.spare) < spareConnections {
 		c, err := net.Dial("tcp", w.RemoteAddr().String())
 		if err != nil {
 			return err
 		}
 		w.spare = append(w.spare, c)
 	}
-	if err := errors.Join(w.Conn.Close(), w.spare[0].SetDeadline(time.Now().Add(chatPatience))); err != nil {
+	if err := errors.Join(w.Conn.Close(), w.spare[0].SetDeadline(time.Now().Add(chatTimeout))); err != nil {
 		return err
 	}
 	w.Conn, w.spare, w.closes = w.spare[0], w.spare[1:], false
@@ -207,21 +206,21 @@ func (w *chatClient) Close() error {
 // openStreams are concurrent streams of a script.
 type openStreams struct {
 	chatTarget
-	scene   *streamScript
-	talkers []*chatClient
-	heard   atomic.Int64 // further chunks
+	script  *streamScript
+	clients []*chatClient
+	heard   atomic.Int64 // number of further chunks received
 	all     sync.WaitGroup
-	release func() bool // ends the watch over the context
+	release func() bool // stops the context.AfterFunc
 }
 
-// enter opens all streams of a script and reads their first chunks.
-func (t chatTarget) enter(ctx context.Context, s *streamScript) (*openStreams, error) {
-	t.provider.scene.Store(s)
-	r := &openStreams{chatTarget: t, scene: s}
+// open opens all streams of a script and reads their first chunks.
+func (t chatTarget) open(ctx context.Context, s *streamScript) (*openStreams, error) {
+	t.provider.script.Store(s)
+	r := &openStreams{chatTarget: t, script: s}
 	for i := range s.sent {
 		w, err := t.dial(ctx, i)
 		if err == nil {
-			r.talkers = append(r.talkers, w)
+			r.clients = append(r.clients, w)
 			err = w.ask()
 		}
 		if err != nil {
@@ -234,31 +233,32 @@ func (t chatTarget) enter(ctx context.Context, s *streamScript) (*openStreams, e
 }
 
 func (r *openStreams) close() {
-	for _, w := range r.talkers {
+	for _, w := range r.clients {
 		_ = w.Close()
 	}
 }
 
-// goOn lets the streams go on, and everybody listen.
-func (r *openStreams) goOn() {
-	for _, w := range r.talkers {
-		if r.scene.every > 0 {
-			w.took = make([]time.Duration, 0, r.scene.further)
+// resume continues the streams and reads them on other goroutines.
+func (r *openStreams) resume() {
+	for _, w := range r.clients {
+		if r.script.every > 0 {
+			w.took = make([]time.Duration, 0, r.script.further)
 		}
 	}
-	for i, w := range r.talkers {
-		r.all.Go(func() { w.err = r.listen(w, r.scene.sent[i]) })
+	for i, w := range r.clients {
+		r.all.Go(func() { w.err = r.listen(w, r.script.sent[i]) })
 	}
-	r.scene.goOn()
+	r.script.resume()
 }
 
+// listen reads the further chunks of a stream.
 func (r *openStreams) listen(w *chatClient, sent []atomic.Int64) error {
-	for i := 1; i <= r.scene.further; i++ {
+	for i := 1; i <= r.script.further; i++ {
 		if err := w.chunk(i); err != nil {
 			return err
 		}
-		if r.scene.every > 0 {
-			w.took = append(w.took, time.Since(r.scene.began)-time.Duration(sent[i].Load()))
+		if r.script.every > 0 {
+			w.took = append(w.took, time.Since(r.script.began)-time.Duration(sent[i].Load()))
 			r.heard.Add(1)
 		}
 	}
@@ -266,12 +266,12 @@ func (r *openStreams) listen(w *chatClient, sent []atomic.Int64) error {
 	return w.end()
 }
 
-// wait waits for the ends of all streams.
+// wait waits for the end of all streams, and returns the first error.
 func (r *openStreams) wait() error {
 	r.all.Wait()
 	r.release()
 	r.close()
-	for i, w := range r.talkers {
+	for i, w := range r.clients {
 		if w.err != nil {
 			return fmt.Errorf("stream %d of %s: %w", i, r.name, w.err)
 		}
@@ -279,20 +279,20 @@ func (r *openStreams) wait() error {
 	return nil
 }
 
-// pacedFigures are of streams whose chunks come at intervals.
+// pacedFigures are the figures of streams whose chunks are sent at intervals.
 type pacedFigures struct {
 	cpu      time.Duration // of the server's process, per chunk
-	p50, p99 time.Duration // from the provider's sending a chunk to its receipt
+	p50, p99 time.Duration // from the sending of a chunk by the provider to its receipt
 }
 
-// pace measures streams whose chunks come at the interval every.
+// pace measures streams whose chunks are sent at the interval every.
 func (t chatTarget) pace(ctx context.Context, streams int, every, warm, run time.Duration) (f pacedFigures, err error) {
 	before, counted := int(warm/every)+1, int(run/every)+1
-	r, err := t.enter(ctx, newScene(streams, before+counted+lastChunks, every))
+	r, err := t.open(ctx, newStreamScript(streams, before+counted+lastChunks, every))
 	if err != nil {
 		return f, err
 	}
-	r.goOn()
+	r.resume()
 	cpu, heard, err := r.count(ctx, warm)
 	if err == nil {
 		var cpuAfter time.Duration
@@ -304,17 +304,17 @@ func (t chatTarget) pace(ctx context.Context, streams int, every, warm, run time
 	if err = errors.Join(err, r.wait()); err != nil {
 		return f, err
 	}
-	for _, w := range r.talkers {
+	for _, w := range r.clients {
 		w.took = w.took[before : before+counted]
 	}
-	f.delays(r.talkers)
+	f.delays(r.clients)
 	return f, nil
 }
 
-// delays sets the percentiles of what the talkers' chunks took.
-func (f *pacedFigures) delays(talkers []*chatClient) {
+// delays sets the percentiles of the delays of the clients' chunks.
+func (f *pacedFigures) delays(clients []*chatClient) {
 	var took []time.Duration
-	for _, w := range talkers {
+	for _, w := range clients {
 		took = append(took, w.took...)
 	}
 	if len(took) > 0 {
@@ -322,31 +322,31 @@ func (f *pacedFigures) delays(talkers []*chatClient) {
 	}
 }
 
-// waves is how many groups of streams that begin together there are in the life of one.
+// waves is the number of groups of streams, which begin at equal intervals within the life of a stream.
 const waves = 10
 
-// churn measures streams that are each followed by the next of the same talker when they
-// have lived so long. They begin in waves. The warm-up and the measurement last a life each.
+// churn measures streams with the duration life, each of which is followed by another of the same client. They
+// begin in waves. The warm-up and the measurement last one life each.
 func (t chatTarget) churn(ctx context.Context, streams int, every, life time.Duration) (f pacedFigures, err error) {
-	s := newScene(streams, int(life/every), every)
+	s := newStreamScript(streams, int(life/every), every)
 	s.churn = true
-	s.goOn()
-	t.provider.scene.Store(s)
-	r := &openStreams{chatTarget: t, scene: s}
+	s.resume()
+	t.provider.script.Store(s)
+	r := &openStreams{chatTarget: t, script: s}
 	defer r.close()
 	for i := range streams {
 		w, err := t.dial(ctx, i)
 		if err != nil {
 			return f, err
 		}
-		r.talkers = append(r.talkers, w)
+		r.clients = append(r.clients, w)
 	}
 	r.release = context.AfterFunc(ctx, r.close)
 	var phase atomic.Int32
-	for i, w := range r.talkers {
+	for i, w := range r.clients {
 		r.all.Go(func() {
-			if w.err = rest(ctx, life*time.Duration(i*waves/streams)/waves); w.err == nil {
-				w.err = r.succeed(w, s.sent[i], &phase)
+			if w.err = sleep(ctx, life*time.Duration(i*waves/streams)/waves); w.err == nil {
+				w.err = r.repeatStreams(w, s.sent[i], &phase)
 			}
 		})
 	}
@@ -361,104 +361,102 @@ func (t chatTarget) churn(ctx context.Context, streams int, every, life time.Dur
 	}
 	phase.Store(over)
 	err = errors.Join(err, r.wait())
-	f.delays(r.talkers)
+	f.delays(r.clients)
 	return f, err
 }
 
-// succeed asks for one stream after the other until the measurement is over, and keeps what
-// the counted chunks took.
-func (r *openStreams) succeed(w *chatClient, sent []atomic.Int64, phase *atomic.Int32) error {
+// repeatStreams requests one stream after the other until the end of the measurement, and appends the delays of
+// the counted chunks to w.took.
+func (r *openStreams) repeatStreams(w *chatClient, sent []atomic.Int64, phase *atomic.Int32) error {
 	for phase.Load() != over {
-		if err := w.SetDeadline(time.Now().Add(chatPatience)); err != nil {
+		if err := w.SetDeadline(time.Now().Add(chatTimeout)); err != nil {
 			return err
 		}
 		if err := w.ask(); err != nil {
 			return err
 		}
-		for i := 1; i <= r.scene.further; i++ {
+		for i := 1; i <= r.script.further; i++ {
 			if err := w.chunk(i); err != nil {
 				return err
 			}
 			if phase.Load() == counting {
-				w.took = append(w.took, time.Since(r.scene.began)-time.Duration(sent[i].Load()))
+				w.took = append(w.took, time.Since(r.script.began)-time.Duration(sent[i].Load()))
 			}
 			r.heard.Add(1)
 		}
-		if err := errors.Join(w.end(), w.again()); err != nil {
+		if err := errors.Join(w.end(), w.reconnect()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// count returns, after a duration, the server's processor time and the number of chunks received.
+// count waits, and returns the server's processor time and the number of received chunks.
 func (r *openStreams) count(ctx context.Context, after time.Duration) (time.Duration, int64, error) {
-	if err := rest(ctx, after); err != nil {
+	if err := sleep(ctx, after); err != nil {
 		return 0, 0, err
 	}
 	cpu, err := r.cpu()
 	return cpu, r.heard.Load(), err
 }
 
-// flood returns how many chunks arrive per second when the provider sends them as fast as they are read, and
+// flood returns the number of received chunks per second, which the provider sends as fast as they are read, and
 // the server's processor time per chunk.
 func (t chatTarget) flood(ctx context.Context, streams, chunks int) (perSecond float64, cpu time.Duration, err error) {
-	r, err := t.enter(ctx, newScene(streams, chunks, 0))
+	r, err := t.open(ctx, newStreamScript(streams, chunks, 0))
 	if err != nil {
 		return 0, 0, err
 	}
 	before, err := t.cpu()
-	r.goOn()
+	r.resume()
 	if err = errors.Join(err, r.wait()); err != nil {
 		return 0, 0, err
 	}
 	after, err := t.cpu()
-	last := slices.MaxFunc(r.talkers, func(a, b *chatClient) int { return a.last.Compare(b.last) }).last
+	last := slices.MaxFunc(r.clients, func(a, b *chatClient) int { return a.last.Compare(b.last) }).last
 	n := streams * chunks
-	return float64(n) / last.Sub(r.scene.from).Seconds(), (after - before) / time.Duration(n), err
+	return float64(n) / last.Sub(r.script.from).Seconds(), (after - before) / time.Duration(n), err
 }
 
-// measureMemory returns how much memory a server takes for each stream that is open and
-// has had its first chunk.
+// measureMemory returns the memory of a server per open stream after its first chunk, in bytes.
 func (t chatTarget) measureMemory(ctx context.Context, streams int, calm time.Duration) (int64, error) {
 	before, err := t.process.resident()
 	if err != nil {
 		return 0, err
 	}
-	r, err := t.enter(ctx, newScene(streams, 0, 0))
+	r, err := t.open(ctx, newStreamScript(streams, 0, 0))
 	if err != nil {
 		return 0, err
 	}
-	err = rest(ctx, calm)
+	err = sleep(ctx, calm)
 	after, failed := t.process.resident()
-	r.goOn()
+	r.resume()
 	return (after - before) / int64(streams), errors.Join(err, failed, r.wait())
 }
 
-// begin measures how long the first chunk takes, over so many connections with
-// one request after the other on each.
+// begin measures the delay of the first chunk of sequential requests over each of the connections.
 func (t chatTarget) begin(ctx context.Context, connections int, warm, run time.Duration) (f figures, err error) {
-	s := newScene(connections, 0, 0)
-	s.goOn()
-	t.provider.scene.Store(s)
-	talkers := make([]*chatClient, connections)
-	for i := range talkers {
-		if talkers[i], err = t.dial(ctx, i); err != nil {
+	s := newStreamScript(connections, 0, 0)
+	s.resume()
+	t.provider.script.Store(s)
+	clients := make([]*chatClient, connections)
+	for i := range clients {
+		if clients[i], err = t.dial(ctx, i); err != nil {
 			return f, err
 		}
-		defer talkers[i].Close()
-		defer context.AfterFunc(ctx, func() { _ = talkers[i].Close() })()
+		defer clients[i].Close()
+		defer context.AfterFunc(ctx, func() { _ = clients[i].Close() })()
 	}
 	var phase atomic.Int32
 	var all sync.WaitGroup
-	for _, w := range talkers {
+	for _, w := range clients {
 		all.Go(func() { w.err = w.repeat(&phase) })
 	}
-	err = rest(ctx, warm)
+	err = sleep(ctx, warm)
 	before, err1 := t.cpu()
 	began := time.Now()
 	phase.Store(counting)
-	err = errors.Join(err, err1, rest(ctx, run))
+	err = errors.Join(err, err1, sleep(ctx, run))
 	phase.Store(over)
 	lasted := time.Since(began)
 	after, err2 := t.cpu()
@@ -467,7 +465,7 @@ func (t chatTarget) begin(ctx context.Context, connections int, warm, run time.D
 		return f, err
 	}
 	var took []time.Duration
-	for _, w := range talkers {
+	for _, w := range clients {
 		if w.err != nil {
 			return f, fmt.Errorf("the first chunk of %s: %w", t.name, w.err)
 		}
@@ -481,8 +479,8 @@ func (t chatTarget) begin(ctx context.Context, connections int, warm, run time.D
 	return f, nil
 }
 
-// repeat asks until the measurement is over, and keeps how long the counted
-// first chunks took.
+// repeat requests streams until the end of the measurement, and appends the delays of the counted first chunks
+// to w.took.
 func (w *chatClient) repeat(phase *atomic.Int32) error {
 	for {
 		began := time.Now()
@@ -493,7 +491,7 @@ func (w *chatClient) repeat(phase *atomic.Int32) error {
 		if err := w.end(); err != nil {
 			return err
 		}
-		if err := w.again(); err != nil {
+		if err := w.reconnect(); err != nil {
 			return err
 		}
 		switch phase.Load() {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// tlsRelay ends TLS before a server, to which it has a connection for each of its own.
+// tlsRelay terminates TLS before a server, with one connection to the server for each client.
 type tlsRelay struct {
 	listener net.Listener
 	client   *tls.Config // trusts the relay
@@ -51,8 +51,8 @@ func (r *tlsRelay) address() string { return r.listener.Addr().String() }
 
 func (r *tlsRelay) close() { _ = r.listener.Close() }
 
-// relay passes on what a client and a server send until one of them is gone, over what wrap makes
-// of their connections. A client that gets nothing notices.
+// relay copies between a client and a server until one of them closes the connection. Wrap wraps both
+// connections.
 func relay(client net.Conn, to string, wrap func(net.Conn) net.Conn) {
 	client = wrap(client)
 	defer client.Close()

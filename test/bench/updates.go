@@ -20,18 +20,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// updateRate is for checks per second. The bare server knows the answers beforehand.
+// updateRate is the goal of checks per second. The bare server has prepared answers.
 var updateRate = atLeast("updates", "checks/s, of net/http", "%.2f", 0.95)
 
 const (
 	publishedReleases = 10_000
 	askingDevices     = 8_192
-	followWithin      = 10 * time.Second // the change of releases, which the server looks for itself
+	followWithin      = 10 * time.Second // limit of the time until the server has read the releases
 )
 
-// updates measures checks for updates, which thousands of devices with versions
-// of all ages make among thousands of releases. The bare server sends the bytes
-// that Collab answered, which were looked at before.
+// updates measures checks for updates by thousands of devices with versions of all ages among thousands of
+// releases. The bare server sends the verified answers of Collab.
 func (b *bench) updates(ctx context.Context) (err error) {
 	lite, err := b.startCollab(ctx, "collabd-updates-sqlite", "sqlite")
 	if err != nil {
@@ -110,16 +109,15 @@ func (b *bench) updates(ctx context.Context) (err error) {
 	return nil
 }
 
-// freshChecks measures checks over a new connection each, with TLS where it is secured, which
-// ends in this process.
-func (b *bench) freshChecks(ctx context.Context, lite, bare, pg *process, secured bool, checks func(address string) workload) (*updateSeries, error) {
+// freshChecks measures checks over a new connection each, on request with TLS, which this process terminates.
+func (b *bench) freshChecks(ctx context.Context, lite, bare, pg *process, withTLS bool, checks func(address string) workload) (*updateSeries, error) {
 	s := &updateSeries{connections: 16, each: ", a new one each"}
 	turns := []measurement{
 		{lite, checks(lite.address), nil, &s.sqlite}, {bare, checks(bare.address), nil, &s.bare}, {pg, checks(pg.address), nil, &s.postgres},
 	}
 	for i := range turns {
 		turns[i].w.fresh = true
-		if !secured {
+		if !withTLS {
 			continue
 		}
 		s.each = ", a new one with TLS each"
@@ -140,7 +138,7 @@ func (b *bench) freshChecks(ctx context.Context, lite, bare, pg *process, secure
 	return s, nil
 }
 
-// updateSeries are the measurements with one number of connections at once.
+// updateSeries are the measurements with one number of connections.
 type updateSeries struct {
 	connections            int
 	each                   string
@@ -172,24 +170,24 @@ func (b *bench) printUpdates(all []*updateSeries, answers map[string][]byte) {
 	t.print()
 }
 
-// Targets of releases.
+// Platforms, architectures and channels of releases.
 var (
 	platforms     = []string{"DARWIN", "WIN32", "LINUX"}
 	architectures = []string{"X64", "ARM64", "UNIVERSAL"}
 	channels      = []string{"STABLE", "BETA", "CANARY"}
 )
 
-// targets is the number of targets; every 27th release is for the same one.
+// targets is the number of targets. Every 27th release has the same one.
 const targets = 27
 
 func targetOf(i int) (platform, arch, channel string) {
 	return platforms[i%3], architectures[i/3%3], channels[i/9%3]
 }
 
-// numbered is the n-th version, the oldest of which is the 0th.
-func numbered(n int) string { return fmt.Sprintf("%d.%d.%d", 1+n/100, n/10%10, n%10) }
+// releaseVersion returns the n-th version. The oldest is number 0.
+func releaseVersion(n int) string { return fmt.Sprintf("%d.%d.%d", 1+n/100, n/10%10, n%10) }
 
-func activeOf(i int) bool { return i%7 != 0 }
+func isActive(i int) bool { return i%7 != 0 }
 
 func rolloutOf(i int) int { return []int{100, 50, 25, 10}[i%4] }
 
@@ -200,17 +198,17 @@ var releaseColumns = []string{
 	"notes", "min_os_version", "signature", "is_mandatory", "rollout", "is_active", "published_at", "updated_at", "revision",
 }
 
-// releaseRecord is the i-th release.
+// releaseRecord returns the i-th release.
 func releaseRecord(i int) []any {
 	platform, arch, channel := targetOf(i)
-	version := numbered(i / targets)
+	version := releaseVersion(i / targets)
 	at := firstDay.Add(time.Duration(i) * time.Minute).UnixMilli()
 	return []any{
 		taskID(at, rand.New(rand.NewPCG(uint64(i), 3))), version, version, platform, arch, channel,
 		fmt.Sprintf("https://downloads.example.com/%s/%s/%s/Collab-%s.zip", channel, platform, arch, version),
 		strings.Repeat(fmt.Sprintf("%08x", i), 16), nil, int64(90e6 + i),
 		fmt.Sprintf("## %s\n\n- Folders are synchronised while the lid is closed.\n- Long answers scroll \"smoothly\" again.\n", version), "13.0",
-		strings.Repeat("dW50cnVzdGVk", 8), i%50 == 0, int64(rolloutOf(i)), activeOf(i), at, at, 1,
+		strings.Repeat("dW50cnVzdGVk", 8), i%50 == 0, int64(rolloutOf(i)), isActive(i), at, at, 1,
 	}
 }
 
@@ -227,7 +225,7 @@ func (c *collab) publishOnSQLite(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() // of no effect after the commit
+	defer tx.Rollback() // does nothing after Commit
 	insert, err := tx.PrepareContext(ctx, fmt.Sprintf("INSERT INTO releases (%s) VALUES (?%s)", strings.Join(releaseColumns, ", "), strings.Repeat(", ?", len(releaseColumns)-1)))
 	if err != nil {
 		return err
@@ -243,13 +241,13 @@ func (c *collab) publishOnSQLite(ctx context.Context) (err error) {
 	return tx.Commit()
 }
 
-// publishOnPostgres does the same.
+// publishOnPostgres is publishOnSQLite for Postgres.
 func publishOnPostgres(ctx context.Context, conn *pgx.Conn) error {
 	tx, err := conn.Begin(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // of no effect after the commit
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // does nothing after Commit
 	_, err = tx.CopyFrom(ctx, pgx.Identifier{"releases"}, releaseColumns, pgx.CopyFromSlice(publishedReleases, func(i int) ([]any, error) {
 		return releaseRecord(i), nil
 	}))
@@ -262,15 +260,15 @@ func publishOnPostgres(ctx context.Context, conn *pgx.Conn) error {
 	return tx.Commit(ctx)
 }
 
-// device is one that asks, always the same.
+// device is a device that checks for updates with one query.
 type device struct {
 	query   string
-	version string // that it has
-	offer   string // the version that it is to be offered; empty: none
+	version string // installed
+	offer   string // the version of the update that must be offered; empty: none
 }
 
-// deviceList makes devices of all targets with versions of all ages, and decides
-// a second time what each is to be offered.
+// deviceList returns devices of all targets with versions of all ages, and computes the update of each
+// independently of the server.
 func deviceList(n int) []device {
 	var latest [targets]int
 	for target := range latest {
@@ -283,23 +281,23 @@ func deviceList(n int) []device {
 		platform, arch, channel := targetOf(target)
 		has := random.IntN(publishedReleases/targets + 2)
 		client := taskID(firstDay.UnixMilli(), random)
-		d := device{version: numbered(has)}
+		d := device{version: releaseVersion(has)}
 		d.query = fmt.Sprintf("version=%s&platform=%s&arch=%s&channel=%s&clientId=%s",
 			d.version, strings.ToLower(platform), strings.ToLower(arch), strings.ToLower(channel), client)
 		if now := latest[target]; now/targets > has && bucketOf(client) < rolloutOf(now) {
-			d.offer = numbered(now / targets)
+			d.offer = releaseVersion(now / targets)
 		}
 		all[i] = d
 	}
 	return all
 }
 
-// latestOf returns the release that is served for a target.
+// latestOf returns the latest active release of a target.
 func latestOf(target int) int {
 	universal := target%3 + 6 + target/9*9 // of the platform and channel
 	latest := -1
 	for i := range publishedReleases {
-		if !activeOf(i) || i%targets != target && i%targets != universal {
+		if !isActive(i) || i%targets != target && i%targets != universal {
 			continue
 		}
 		if latest < 0 || i/targets > latest/targets || i/targets == latest/targets && i%targets == target {
@@ -314,7 +312,7 @@ func bucketOf(client string) int {
 	return int(binary.BigEndian.Uint64(sum[:]) % 100)
 }
 
-// checks asks for one of the devices at random.
+// checks returns the workload of one of the devices at random.
 func checks(address string, devices []device, answers map[string][]byte) workload {
 	w := workload{
 		name: "check", status: http.StatusOK, head: []byte("GET " + checkPath + "?"), tail: []byte(headers(address, "")),
@@ -328,13 +326,12 @@ func checks(address string, devices []device, answers map[string][]byte) workloa
 
 var offered = []byte(`"updateAvailable":true`)
 
-// answers checks for updates of every device once, as soon as the server knows the releases, and verifies
-// the responses.
+// answers returns the verified answer to one check of every device, after the server has read the releases.
 func (c *collab) answers(ctx context.Context, devices []device) (map[string][]byte, error) {
 	if err := c.follow(ctx, devices); err != nil {
 		return nil, err
 	}
-	link, err := dial(c.address, filePatience)
+	link, err := dial(c.address, fileTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -354,7 +351,7 @@ func (c *collab) answers(ctx context.Context, devices []device) (map[string][]by
 	return all, nil
 }
 
-// follow waits until the server knows the releases.
+// follow waits until the server has read the releases.
 func (c *collab) follow(ctx context.Context, devices []device) error {
 	ctx, cancel := context.WithTimeout(ctx, followWithin)
 	defer cancel()
@@ -375,7 +372,7 @@ func (c *collab) follow(ctx context.Context, devices []device) error {
 	}
 }
 
-// holds reports whether an answer is right.
+// holds reports whether an answer is correct.
 func (d device) holds(body []byte) bool {
 	var answer struct {
 		UpdateAvailable               bool
@@ -392,9 +389,9 @@ func (d device) holds(body []byte) bool {
 		strings.HasSuffix(answer.DownloadURL, "/Collab-"+d.offer+".zip") && len(answer.SHA512) == 2*64
 }
 
-// verify makes sure that a server gives every device its answer.
+// verify returns an error unless the server sends every device its answer.
 func verify(p *process, devices []device, answers map[string][]byte) error {
-	link, err := dial(p.address, filePatience)
+	link, err := dial(p.address, fileTimeout)
 	if err != nil {
 		return err
 	}
