@@ -19,8 +19,8 @@ import (
 	"collab/test/must"
 )
 
-// database runs a statement in the server's database.
-func database(t *testing.T, c *collabd.Server, statement string, args ...any) {
+// execute executes a statement in the server's database.
+func execute(t *testing.T, c *collabd.Server, statement string, args ...any) {
 	t.Helper()
 	db := must.Do(sql.Open("sqlite", "file:"+filepath.Join(c.Dir, "collab.db")+"?_pragma=busy_timeout(10000)")).Or(t)
 	defer db.Close()
@@ -29,22 +29,24 @@ func database(t *testing.T, c *collabd.Server, statement string, args ...any) {
 	}
 }
 
-// memberID returns the id of the member with an address.
-func (s *server) memberID(as, email string) string {
+// member is what the tests read of a member.
+type member struct{ UserID, Name, Email, Role string }
+
+// member returns the member with an address, with the role "none" if there is none.
+func (s *server) member(as, email string) member {
 	s.t.Helper()
-	for _, m := range decode[[]struct{ UserID, Email string }](s.t, s.call("GET", "/org/members", as, nil, http.StatusOK)) {
+	for _, m := range decode[[]member](s.t, s.call("GET", "/org/members", as, nil, http.StatusOK)) {
 		if m.Email == email {
-			return m.UserID
+			return m
 		}
 	}
-	s.t.Fatalf("%s is no member", email)
-	return ""
+	return member{Role: "none"}
 }
 
 func TestAuditPage(t *testing.T) {
 	c := collabd.Start(t, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret, "COLLAB_RATE_LIMITS=off")
 	s := &server{t, c.URL}
-	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
+	owner := s.signIn("ada@collab.example", "Analytical Engines", "")
 	as := bearer(owner.Token)
 	open := func(t *testing.T, person, address string) *tab {
 		t.Helper()
@@ -60,26 +62,26 @@ func TestAuditPage(t *testing.T) {
 		b.t.Helper()
 		b.do(chromedp.Focus(who))
 		b.key(name)
-		b.shown(fmt.Sprintf(`//*[@role="option" and @aria-selected="true" and contains(., %q)]`, name))
+		b.waitVisible(fmt.Sprintf(`//*[@role="option" and @aria-selected="true" and contains(., %q)]`, name))
 		b.key(kb.Enter)
 	}
 
 	t.Run("an empty log says what will be in it, and a filter of it that nothing fits", func(t *testing.T) {
 		b := open(t, "Ada", "")
-		b.shown(`//p[starts-with(., "Nothing has been recorded yet")]`)
+		b.waitVisible(`//p[starts-with(., "Nothing has been recorded yet")]`)
 		b.tabTo("What")
 		b.key("c") // connectors
-		b.shown(`//p[starts-with(., "No entry fits these filters")]`)
+		b.waitVisible(`//p[starts-with(., "No entry fits these filters")]`)
 		b.do(chromedp.Click(button("Clear the filters")))
-		b.shown(`//p[starts-with(., "Nothing has been recorded yet")]`)
-		b.clean(s.base, icon)
+		b.waitVisible(`//p[starts-with(., "Nothing has been recorded yet")]`)
+		b.checkProblems(s.base, icon)
 	})
 
 	s.grant(as, "PREMIUM")
-	s.signedIn("ben@collab.example", "Analytical Engines", "member")
-	walter := bearer(s.signedIn("walter@collab.example", "Analytical Engines", "admin").Token)
-	s.signedIn("vera@collab.example", "Analytical Engines", "viewer")
-	ben, vera := s.memberID(as, "ben@collab.example"), s.memberID(as, "vera@collab.example")
+	s.signIn("ben@collab.example", "Analytical Engines", "member")
+	walter := bearer(s.signIn("walter@collab.example", "Analytical Engines", "admin").Token)
+	s.signIn("vera@collab.example", "Analytical Engines", "viewer")
+	ben, vera := s.member(as, "ben@collab.example").UserID, s.member(as, "vera@collab.example").UserID
 	s.call("PATCH", "/org/members/"+ben+"/role", as, map[string]string{"role": "VIEWER"}, http.StatusOK)
 	s.call("PATCH", "/org/members/"+ben+"/role", as, map[string]string{"role": "MEMBER"}, http.StatusOK)
 	s.call("POST", "/org/invite", walter, map[string]string{"email": "grace@collab.example", "role": "MEMBER"}, http.StatusCreated)
@@ -87,63 +89,63 @@ func TestAuditPage(t *testing.T) {
 
 	t.Run("entries are sentences with names, the newest first, and their details open by keyboard", func(t *testing.T) {
 		b := open(t, "Ada", "")
-		b.shown(`//ul[@aria-label="Entries"]/li[1]//*[starts-with(normalize-space(.), "Walter removed Vera (former member)")]`, entry("Walter invited grace@collab.example as Member"),
+		b.waitVisible(`//ul[@aria-label="Entries"]/li[1]//*[starts-with(normalize-space(.), "Walter removed Vera (former member)")]`, entry("Walter invited grace@collab.example as Member"),
 			entry("Ada changed the role of Ben from Viewer to Member"), entry("An operator of the service changed the plan from No plan to Premium"), `//p[.="5 entries, back to the beginning."]`)
 		b.do(chromedp.Focus(entry("from Viewer to Member") + `//summary`))
 		b.key(kb.Enter)
-		b.shown(`//dd[code="member.role_changed"]`, `//dd[code="127.0.0.1"]`, fmt.Sprintf(`//dd[code=%q]//a[.="All entries about it"]`, ben))
+		b.waitVisible(`//dd[code="member.role_changed"]`, `//dd[code="127.0.0.1"]`, fmt.Sprintf(`//dd[code=%q]//a[.="All entries about it"]`, ben))
 		b.do(chromedp.Reload())
-		b.shown(`//dd[code="member.role_changed"]`) // it is in the address
+		b.waitVisible(`//dd[code="member.role_changed"]`) // it is in the address
 		b.do(chromedp.Click(`//a[.="All entries about it"]`), chromedp.WaitNotPresent(entry("removed")))
-		b.shown(entry("from Member to Viewer"), entry("from Viewer to Member"), `//*[@class="badge" and contains(., "About Ben")]`)
+		b.waitVisible(entry("from Member to Viewer"), entry("from Viewer to Member"), `//*[@class="badge" and contains(., "About Ben")]`)
 		b.do(chromedp.Click(`//button[@aria-label="Show entries about everything"]`))
-		b.shown(entry("removed"))
-		b.clean(s.base, icon)
+		b.waitVisible(entry("removed"))
+		b.checkProblems(s.base, icon)
 	})
 	t.Run("filters combine, are in the address, and the browser goes back through them", func(t *testing.T) {
 		b := open(t, "Ada", "")
-		b.shown(entry("Ada changed"))
+		b.waitVisible(entry("Ada changed"))
 		by(b, "Walter")
 		b.do(chromedp.WaitNotPresent(entry("Ada changed")))
 		b.do(chromedp.SetValue(choose("What"), "member"), chromedp.WaitNotPresent(entry("invited")))
-		b.shown(entry("Walter removed"), `//*[@id="said" and contains(., "1 entry")]`)
+		b.waitVisible(entry("Walter removed"), `//*[@id="said" and contains(., "1 entry")]`)
 		where := read(b, chromedp.Location())
 		if !strings.Contains(where, "actor=") || !strings.Contains(where, "action=member") {
 			t.Errorf("the address is %s", where)
 		}
 		by(b, "Operators")
-		b.shown(`//p[starts-with(., "No entry fits these filters")]`)
+		b.waitVisible(`//p[starts-with(., "No entry fits these filters")]`)
 		b.run(`history.back()`)
-		b.shown(entry("Walter removed"))
+		b.waitVisible(entry("Walter removed"))
 		again := open(t, "Ada", where[strings.Index(where, "?"):])
-		again.shown(entry("Walter removed"))
+		again.waitVisible(entry("Walter removed"))
 		again.do(chromedp.WaitNotPresent(entry("invited")))
 	})
 	t.Run("days of this device are from the first to the last, and refused when they are crossed or no days", func(t *testing.T) {
 		today := time.Now().Format("2006-01-02")
 		b := open(t, "Ada", "?from="+today+"&to="+today)
-		b.shown(entry("Walter removed"))
+		b.waitVisible(entry("Walter removed"))
 		b.do(chromedp.Navigate(s.base + "/console/audit?to=2020-01-01"))
-		b.inConsole("Audit log")
-		b.shown(`//p[starts-with(., "No entry fits these filters")]`)
+		b.waitConsole("Audit log")
+		b.waitVisible(`//p[starts-with(., "No entry fits these filters")]`)
 		b.do(chromedp.Navigate(s.base + "/console/audit?from=2026-02-02&to=2026-02-01"))
-		b.inConsole("Audit log")
-		b.shown(`//*[@role="alert" and .="The first day is after the last one."]`)
+		b.waitConsole("Audit log")
+		b.waitVisible(`//*[@role="alert" and .="The first day is after the last one."]`)
 		b.do(chromedp.Navigate(s.base + "/console/audit?from=x"))
-		b.inConsole("Audit log")
-		b.shown(`//*[@role="alert" and contains(., "from must be a date")]`)
+		b.waitConsole("Audit log")
+		b.waitVisible(`//*[@role="alert" and contains(., "from must be a date")]`)
 		b.do(chromedp.Click(`//*[@role="alert"]//button[.="Clear the filters"]`), chromedp.WaitVisible(entry("Walter removed")))
 	})
 	t.Run("older entries are read when the end of the list comes into view, and the CSV has what is shown", func(t *testing.T) {
-		database(t, c, "INSERT INTO audit (id, org_id, at, actor_id, is_operator, action, target, detail, address, request) "+
+		execute(t, c, "INSERT INTO audit (id, org_id, at, actor_id, is_operator, action, target, detail, address, request) "+
 			"WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 120) "+
 			"SELECT printf('00000009-0000-7000-8000-%012d', n), org_id, at - 1000 * n, actor_id, false, 'session.ended', '=1+1', 'more than 100 sessions', '192.0.2.7', '' FROM audit, s WHERE action = 'invitation.created'")
 		b := open(t, "Ada", "?action=session.ended")
-		b.shown(entry("Walter ended a session"))
+		b.waitVisible(entry("Walter ended a session"))
 		b.eventually("120", func() string {
 			return read(b, chromedp.Evaluate[string](`scrollTo(0, document.body.scrollHeight), String(document.querySelectorAll(".entries > li").length)`))
 		})
-		b.shown(`//p[.="120 entries, back to the beginning."]`)
+		b.waitVisible(`//p[.="120 entries, back to the beginning."]`)
 		b.run(`{
 			const real = URL.createObjectURL
 			URL.createObjectURL = (blob) => (blob.text().then((text) => (document.body.dataset.csv = text)), real(blob))
@@ -164,22 +166,22 @@ func TestAuditPage(t *testing.T) {
 			{"actor_id", "release.changed", "1.5.0 DARWIN ARM64 STABLE, 40 %, was 25 %"},
 			{"actor_id", "connector.deleted", "postgres"},
 		} {
-			database(t, c, "INSERT INTO audit (id, org_id, at, actor_id, is_operator, action, target, detail, address, request) "+
+			execute(t, c, "INSERT INTO audit (id, org_id, at, actor_id, is_operator, action, target, detail, address, request) "+
 				"SELECT ?, org_id, at + 1000, "+of.actor+", false, ?, '', ?, '', '' FROM audit WHERE action = 'invitation.created'", fmt.Sprintf("00000008-0000-7000-8000-%012d", i), of.action, of.detail)
 		}
 		b := open(t, "Ada", "")
-		b.shown(entry("The service changed the plan from Standard to Free · because the trial is over"), entry("The payment provider changed the subscription · PREMIUM ACTIVE -> PREMIUM PAST_DUE"),
+		b.waitVisible(entry("The service changed the plan from Standard to Free · because the trial is over"), entry("The payment provider changed the subscription · PREMIUM ACTIVE -> PREMIUM PAST_DUE"),
 			entry("The identity provider changed the role of a former member from Member to Admin"), entry("Walter changed 1.5.0 for macOS · ARM64 · Stable · 40 %, was 25 %"), entry("Walter deleted the connector postgres"))
 		by(b, "providers")
 		b.do(chromedp.WaitNotPresent(entry("Walter deleted")))
-		b.shown(entry("The service changed the plan"))
+		b.waitVisible(entry("The service changed the plan"))
 	})
 	t.Run("a 503 is said in the list's place, and tried again", func(t *testing.T) {
 		b := openTab(t)
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		b.busyOnce("/org/audit?limit=50")
 		b.do(chromedp.Navigate(s.base + "/console/audit"))
-		b.shown(`//*[@role="alert" and contains(., "Loading the audit log failed") and contains(., "request-1")]`)
+		b.waitVisible(`//*[@role="alert" and contains(., "Loading the audit log failed") and contains(., "request-1")]`)
 		b.do(chromedp.Click(button("Try again")), chromedp.WaitVisible(entry("Walter removed")))
 	})
 	t.Run("new entries appear before those that were read, which stay", func(t *testing.T) {
@@ -196,7 +198,7 @@ func TestAuditPage(t *testing.T) {
 		b.key(kb.Enter)
 		s.call("PATCH", "/org/members/"+ben+"/role", as, map[string]string{"role": "ADMIN"}, http.StatusOK)
 		b.returnToFront()
-		b.shown(`//ul[@aria-label="Entries"]/li[1][contains(., "Ada changed the role of Ben from Member to Admin")]`, `//*[@id="said" and .="1 new entry"]`, `//ul[@aria-label="Entries"]/li[last()]//dl`)
+		b.waitVisible(`//ul[@aria-label="Entries"]/li[1][contains(., "Ada changed the role of Ben from Member to Admin")]`, `//*[@id="said" and .="1 new entry"]`, `//ul[@aria-label="Entries"]/li[last()]//dl`)
 		if got := rows(); got != fmt.Sprint(before+1) {
 			t.Errorf("%s entries are shown", got)
 		}
@@ -209,22 +211,22 @@ func TestAuditPage(t *testing.T) {
 			b.returnToFront()
 			return read(b, chromedp.Evaluate[string](`String(!!document.querySelector(".problem code"))`))
 		})
-		b.shown(`//*[@role="alert" and contains(., "Looking for new entries failed")]`)
+		b.waitVisible(`//*[@role="alert" and contains(., "Looking for new entries failed")]`)
 		b.do(chromedp.Click(button("Try again")), chromedp.WaitNotPresent(`//*[@role="alert"]`))
-		b.shown(`//ul[@aria-label="Entries"]/li[1][contains(., "from Admin to Member")]`)
+		b.waitVisible(`//ul[@aria-label="Entries"]/li[1][contains(., "from Admin to Member")]`)
 	})
 	t.Run("who has left is chosen in the filter by name, and has none once the account is deleted", func(t *testing.T) {
 		b := open(t, "Ada", "?actor="+vera)
 		b.eventually("Vera (former member)", func() string { return read(b, chromedp.Value(who)) })
 		b.do(chromedp.Focus(who))
-		b.shown(`//*[@role="option" and .="Vera (former member)"]`)
-		database(t, c, "UPDATE users SET name = '', email = '', email_key = '', deleted_at = 1 WHERE id = ?", vera)
+		b.waitVisible(`//*[@role="option" and .="Vera (former member)"]`)
+		execute(t, c, "UPDATE users SET name = '', email = '', email_key = '', deleted_at = 1 WHERE id = ?", vera)
 		b.do(chromedp.Navigate(s.base+"/console/audit"), chromedp.WaitVisible(entry("Walter removed a former member")))
-		database(t, c, "UPDATE users SET name = 'Vera', deleted_at = NULL WHERE id = ?", vera)
+		execute(t, c, "UPDATE users SET name = 'Vera', deleted_at = NULL WHERE id = ?", vera)
 	})
 	t.Run("members have no such page, and are told so at its address", func(t *testing.T) {
 		b := open(t, "Ben", "")
-		b.shown(`//p[contains(., "has no access to this page")]`)
+		b.waitVisible(`//p[contains(., "has no access to this page")]`)
 		b.do(chromedp.WaitNotPresent(`//nav//a[.="Audit log"]`))
 	})
 	t.Run("the page is accessible, in light and dark, wide and narrow", func(t *testing.T) {
@@ -232,10 +234,10 @@ func TestAuditPage(t *testing.T) {
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		for name, address := range map[string]string{"audit": "?from=2020-01-01", "audit-none": "?actor=operator&action=connector"} {
 			b.do(chromedp.Navigate(s.base + "/console/audit" + address))
-			b.inConsole("Audit log")
+			b.waitConsole("Audit log")
 			if name == "audit" {
 				b.do(chromedp.Click(entry("Walter removed") + `//summary`))
-				b.shown(`//dd[code="member.removed"]`)
+				b.waitVisible(`//dd[code="member.removed"]`)
 			}
 			b.axe(name)
 		}
@@ -245,10 +247,10 @@ func TestAuditPage(t *testing.T) {
 func TestExportPage(t *testing.T) {
 	c := collabd.Start(t, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret)
 	s := &server{t, c.URL}
-	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
+	owner := s.signIn("ada@collab.example", "Analytical Engines", "")
 	as := bearer(owner.Token)
 	s.grant(as, "PREMIUM")
-	s.signedIn("walter@collab.example", "Analytical Engines", "admin")
+	s.signIn("walter@collab.example", "Analytical Engines", "admin")
 	for _, path := range []string{"a.md", "b.md"} {
 		s.call("POST", "/sync/files", as, map[string]any{"path": path, "kind": "TEMPLATE", "content": path}, http.StatusCreated)
 	}
@@ -257,21 +259,21 @@ func TestExportPage(t *testing.T) {
 		return openPage(t, s, person, "/console/export", "Export")
 	}
 	row := func(status, rest string) string { return fmt.Sprintf(`//li[@data-export=%q]%s`, status, rest) }
-	ada, walter := s.memberID(as, "ada@collab.example"), s.memberID(as, "walter@collab.example")
+	ada, walter := s.member(as, "ada@collab.example").UserID, s.member(as, "walter@collab.example").UserID
 	const running = "01900000-0000-7000-8000-000000000001"
 	// put stores an export that another server has claimed for an hour.
 	put := func(t *testing.T, user string) {
 		t.Helper()
-		database(t, c, "INSERT INTO exports (org_id, id, user_id, status, created_at, claim, due_at, attempts, records, files, files_done, bytes, size, error) VALUES (?, ?, ?, 'RUNNING', ?, 'c', ?, 1, 1204, 17, 12, 48213, 0, '')",
+		execute(t, c, "INSERT INTO exports (org_id, id, user_id, status, created_at, claim, due_at, attempts, records, files, files_done, bytes, size, error) VALUES (?, ?, ?, 'RUNNING', ?, 'c', ?, 1, 1204, 17, 12, 48213, 0, '')",
 			owner.Org.ID, running, user, time.Now().UnixMilli(), time.Now().Add(time.Hour).UnixMilli())
 	}
 
 	t.Run("by keyboard an archive is made, and downloaded through the console", func(t *testing.T) {
 		b := open(t, "Ada")
-		b.shown(`//p[starts-with(., "You have not made one")]`)
+		b.waitVisible(`//p[starts-with(., "You have not made one")]`)
 		b.tabTo("Make an archive")
 		b.key(kb.Enter)
-		b.shown(row("READY", `//p[contains(., "2 files")]`))
+		b.waitVisible(row("READY", `//p[contains(., "2 files")]`))
 		b.run(`HTMLAnchorElement.prototype.click = function () { document.body.dataset.to = this.href }`)
 		b.tabTo("Download")
 		b.key(kb.Enter)
@@ -283,37 +285,37 @@ func TestExportPage(t *testing.T) {
 		if got := read(b, chromedp.Evaluate[string](fmt.Sprintf(`fetch(%q).then(async (r) => r.status + " " + r.headers.get("Content-Type") + " " + new Uint8Array(await r.arrayBuffer())[0])`, to), chromedp.EvalAwaitPromise)); got != "200 application/gzip 31" {
 			t.Errorf("the archive is %s", got)
 		}
-		b.clean(s.base, icon)
+		b.checkProblems(s.base, icon)
 	})
 	t.Run("progress goes on after a reload, another cannot begin meanwhile, and a failure is explained", func(t *testing.T) {
 		put(t, ada)
 		b := open(t, "Ada")
-		b.shown(row("RUNNING", `//progress[@aria-label="12 of 17 files"]`), `//button[.="Make an archive" and @disabled]`)
+		b.waitVisible(row("RUNNING", `//progress[@aria-label="12 of 17 files"]`), `//button[.="Make an archive" and @disabled]`)
 		b.do(chromedp.Reload())
-		b.inConsole("Export")
-		b.shown(row("RUNNING", `//p[contains(., "1,204 records read, 12 of 17 files")]`))
-		database(t, c, "UPDATE exports SET files_done = 16 WHERE id = ?", running)
-		b.shown(row("RUNNING", `//progress[@aria-label="16 of 17 files"]`))
-		database(t, c, "UPDATE exports SET status = 'FAILED', due_at = NULL, claim = NULL, error = 'The archive could not be made', finished_at = created_at WHERE id = ?", running)
-		b.shown(row("FAILED", `//p[contains(., "The archive could not be made")]`), `//button[.="Make an archive" and not(@disabled)]`, `//*[@id="said" and .="The export has failed"]`)
+		b.waitConsole("Export")
+		b.waitVisible(row("RUNNING", `//p[contains(., "1,204 records read, 12 of 17 files")]`))
+		execute(t, c, "UPDATE exports SET files_done = 16 WHERE id = ?", running)
+		b.waitVisible(row("RUNNING", `//progress[@aria-label="16 of 17 files"]`))
+		execute(t, c, "UPDATE exports SET status = 'FAILED', due_at = NULL, claim = NULL, error = 'The archive could not be made', finished_at = created_at WHERE id = ?", running)
+		b.waitVisible(row("FAILED", `//p[contains(., "The archive could not be made")]`), `//button[.="Make an archive" and not(@disabled)]`, `//*[@id="said" and .="The export has failed"]`)
 	})
 	t.Run("an archive that expires while it is shown is not offered any more", func(t *testing.T) {
 		b := open(t, "Ada")
-		b.shown(row("READY", "//button"))
-		database(t, c, "UPDATE exports SET expires_at = 1 WHERE status = 'READY'")
+		b.waitVisible(row("READY", "//button"))
+		execute(t, c, "UPDATE exports SET expires_at = 1 WHERE status = 'READY'")
 		b.do(chromedp.Click(row("READY", "//button")))
-		b.shown(row("EXPIRED", `//p[contains(., "The archive was removed")]`))
+		b.waitVisible(row("EXPIRED", `//p[contains(., "The archive was removed")]`))
 		b.do(chromedp.WaitNotPresent(row("READY", "")))
 	})
 	t.Run("an archive of another owner is not shown, and said to be the reason of a conflict", func(t *testing.T) {
-		database(t, c, "DELETE FROM exports WHERE id = ?", running)
+		execute(t, c, "DELETE FROM exports WHERE id = ?", running)
 		put(t, walter)
 		b := open(t, "Ada")
 		b.do(chromedp.WaitNotPresent(row("RUNNING", "")), chromedp.Click(button("Make an archive")))
-		b.shown(`//*[@role="alert" and contains(., "Asking for the export failed") and contains(., "Another owner has asked for it")]`)
-		database(t, c, "DELETE FROM exports WHERE id = ?", running)
+		b.waitVisible(`//*[@role="alert" and contains(., "Asking for the export failed") and contains(., "Another owner has asked for it")]`)
+		execute(t, c, "DELETE FROM exports WHERE id = ?", running)
 		b.do(chromedp.Click(button("Try again")))
-		b.shown(row("READY", "//button"))
+		b.waitVisible(row("READY", "//button"))
 		b.do(chromedp.WaitNotPresent(`//*[@role="alert"]`))
 	})
 	t.Run("a 503 while asking is said, and the same request is sent again", func(t *testing.T) {
@@ -321,10 +323,10 @@ func TestExportPage(t *testing.T) {
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		b.busyOnce("/org/export")
 		b.do(chromedp.Navigate(s.base + "/console/export"))
-		b.inConsole("Export")
+		b.waitConsole("Export")
 		before := len(decode[[]any](t, s.call("GET", "/org/exports", as, nil, http.StatusOK)))
 		b.do(chromedp.Click(button("Make an archive")))
-		b.shown(`//*[@role="alert" and contains(., "Asking for the export failed") and contains(., "request-1")]`)
+		b.waitVisible(`//*[@role="alert" and contains(., "Asking for the export failed") and contains(., "request-1")]`)
 		b.do(chromedp.Click(button("Try again")))
 		b.eventually(fmt.Sprint(before+1), func() string {
 			return read(b, chromedp.Evaluate[string](`String(document.querySelectorAll(".exports li[data-export=READY], .exports li[data-export=EXPIRED]").length)`))
@@ -332,17 +334,17 @@ func TestExportPage(t *testing.T) {
 	})
 	t.Run("admins have no such page", func(t *testing.T) {
 		b := open(t, "Walter")
-		b.shown(`//p[contains(., "has no access to this page")]`)
+		b.waitVisible(`//p[contains(., "has no access to this page")]`)
 		b.do(chromedp.WaitNotPresent(`//nav//a[.="Export"]`))
 	})
 	t.Run("the page is accessible, with every status, in light and dark, wide and narrow", func(t *testing.T) {
 		put(t, ada)
-		database(t, c, "INSERT INTO exports (org_id, id, user_id, status, created_at, attempts, records, files, files_done, bytes, size, finished_at, error) VALUES (?, '01900000-0000-7000-8000-000000000002', ?, 'FAILED', 1, 3, 0, 0, 0, 0, 0, 1, 'Servers stopped while they made the archive')", owner.Org.ID, ada)
+		execute(t, c, "INSERT INTO exports (org_id, id, user_id, status, created_at, attempts, records, files, files_done, bytes, size, finished_at, error) VALUES (?, '01900000-0000-7000-8000-000000000002', ?, 'FAILED', 1, 3, 0, 0, 0, 0, 0, 1, 'Servers stopped while they made the archive')", owner.Org.ID, ada)
 		b := openWithoutPolicy(t)
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		b.do(chromedp.Navigate(s.base + "/console/export"))
-		b.inConsole("Export")
-		b.shown(row("RUNNING", ""), row("READY", ""), row("EXPIRED", ""), row("FAILED", ""))
+		b.waitConsole("Export")
+		b.waitVisible(row("RUNNING", ""), row("READY", ""), row("EXPIRED", ""), row("FAILED", ""))
 		b.axe("export")
 	})
 }

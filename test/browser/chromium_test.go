@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -26,35 +25,34 @@ import (
 	"collab/test/must"
 )
 
-// patience bounds what a test waits for in one tab.
-const patience = 4 * time.Minute
+// tabTimeout is the limit of the time of one tab.
+const tabTimeout = 4 * time.Minute
 
-// chromiumPath returns the browser's path, having installed it where it is missing
-// and that is possible.
+// chromiumPath installs the browser if it is missing, and returns its path.
 var chromiumPath = sync.OnceValues(func() (string, error) {
 	err := debian.Install(context.Background(), func() bool { return chromium.Find() != "" }, "chromium")
 	return chromium.Find(), err
 })
 
-// tab is one tab of a browser of its own, without history or cookies.
+// tab is a tab of a browser of its own, without history and cookies.
 type tab struct {
 	context.Context
-	t       *testing.T
-	axeCore string // the script that checks accessibility, once it is needed
+	t         *testing.T
+	axeScript string // the source of axe-core; empty before its first use
 
 	mu       sync.Mutex
-	requests []string // the addresses that it has asked for
-	problems []string // what it has complained of
+	requests []string // addresses of the requests
+	problems []string // messages of errors
 }
 
 func openTab(t *testing.T) *tab {
 	t.Helper()
 	path := must.Do(chromiumPath()).Or(t)
 	options := []chromedp.ExecAllocatorOption{chromedp.Flag("lang", "en"),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1")} // there is nothing beyond this machine
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1")} // without other hosts
 	for _, flag := range []string{
 		"disable-quic", "hide-scrollbars",
-		"disable-back-forward-cache", // in which the page's events stop
+		"disable-back-forward-cache", // whose pages get no events
 	} {
 		options = append(options, chromedp.Flag(flag, true))
 	}
@@ -67,18 +65,18 @@ func openTab(t *testing.T) *tab {
 			t.Logf("closing the browser: %v", err)
 		}
 	})
-	limited, done := context.WithTimeout(whole, patience)
+	limited, done := context.WithTimeout(whole, tabTimeout)
 	t.Cleanup(done)
 	b := &tab{Context: limited, t: t}
-	must.NoError(t, chromedp.Listen(whole, b.note))
+	must.NoError(t, chromedp.Listen(whole, b.record))
 	_, err = chromedp.Call(b, network.Enable, network.EnableParams{})
 	_, err2 := chromedp.Call(b, log.Enable, cdp.Empty{})
 	must.NoError(t, errors.Join(err, err2))
 	return b
 }
 
-// note records the browser's messages.
-func (b *tab) note(event any) {
+// record records the browser's requests and errors.
+func (b *tab) record(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch e := event.(type) {
@@ -111,18 +109,18 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// fail ends the test with a picture of the page.
+// fail ends the test with a screenshot.
 func (b *tab) fail(err error) {
 	b.t.Helper()
 	ctx, done := context.WithTimeout(context.WithoutCancel(b.Context), 10*time.Second)
 	defer done()
-	b.Context = ctx // its own may have ended
-	b.picture("failure")
+	b.Context = ctx // the tab's context may have ended
+	b.screenshot("failure")
 	where, _ := chromedp.Run(b, chromedp.Location())
 	b.t.Fatalf("at %s: %v", where, err)
 }
 
-// read returns what an action finds.
+// read returns the result of an action, which must succeed.
 func read[T any](b *tab, action chromedp.Action[T]) T {
 	b.t.Helper()
 	found, err := chromedp.Run(b, action)
@@ -135,7 +133,7 @@ func read[T any](b *tab, action chromedp.Action[T]) T {
 // press clicks the button with this text and waits for the next page.
 func (b *tab) press(text string) {
 	b.t.Helper()
-	response, err := chromedp.RunResponse(b, chromedp.Click(fmt.Sprintf(`//button[normalize-space()=%q]`, text)))
+	response, err := chromedp.RunResponse(b, chromedp.Click(button(text)))
 	if err != nil {
 		b.fail(fmt.Errorf("pressing %s: %w", text, err))
 	}
@@ -149,7 +147,7 @@ func (b *tab) fill(label, text string) {
 	b.do(chromedp.WaitVisible(field), chromedp.Clear(field), chromedp.SendKeys(field, text))
 }
 
-// choose clicks the choice whose text begins so.
+// choose clicks the choice whose label begins with the text.
 func (b *tab) choose(text string) {
 	b.t.Helper()
 	b.do(chromedp.Click(fmt.Sprintf(`//label[starts-with(normalize-space(), %q)]`, text)))
@@ -161,8 +159,8 @@ func (b *tab) text() string {
 	return read(b, chromedp.Evaluate[string](`document.body.innerText`))
 }
 
-// says checks that the page contains these texts.
-func (b *tab) says(texts ...string) {
+// checkText checks that the page contains the texts.
+func (b *tab) checkText(texts ...string) {
 	b.t.Helper()
 	page := b.text()
 	for _, text := range texts {
@@ -178,19 +176,15 @@ func (b *tab) value(id string) string {
 	return read(b, chromedp.Value(chromedp.ID(id)))
 }
 
-// resize gives the tab the size of a screen, and its colours.
+// resize sets the size and the colour scheme of the screen.
 func (b *tab) resize(width, height int64, colours string) {
 	b.t.Helper()
 	b.do(chromedp.EmulateViewport(width, height))
-	if _, err := chromedp.Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: colours}},
-	}); err != nil {
-		b.fail(err)
-	}
+	b.media("prefers-color-scheme", colours)
 }
 
-// picture keeps the whole page as a picture among the test's artifacts.
-func (b *tab) picture(name string) {
+// screenshot stores a picture of the whole page among the test's artifacts.
+func (b *tab) screenshot(name string) {
 	b.t.Helper()
 	png, err := chromedp.Run(b, chromedp.FullScreenshot(100))
 	if err != nil {
@@ -202,16 +196,15 @@ func (b *tab) picture(name string) {
 	}
 }
 
-// forget forgets what the browser has had to complain of.
-func (b *tab) forget() {
+// clearProblems removes the errors that the browser has reported.
+func (b *tab) clearProblems() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.problems = nil
 }
 
-// clean checks that the browser has had nothing to complain of and has asked
-// nobody but these servers.
-func (b *tab) clean(servers ...string) {
+// checkProblems checks that the browser has reported no errors and has sent requests only to the servers.
+func (b *tab) checkProblems(servers ...string) {
 	b.t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()

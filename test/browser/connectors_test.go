@@ -30,11 +30,10 @@ import (
 	"collab/test/toolserver"
 )
 
-// pollInterval is how often a test reads a status that changes soon.
+// pollInterval is the time between reads of a status.
 const pollInterval = 50 * time.Millisecond
 
-// connectorServer is a server with one connector, to a tool server that an authorization
-// server protects.
+// connectorServer is a server with one connector to a tool server that an authorization server protects.
 type connectorServer struct {
 	*server
 	auth  *authserver.Server
@@ -44,8 +43,8 @@ type connectorServer struct {
 // authorization is the answer of /mcp-oauth/start.
 type authorization struct{ AuthURL, State, InstanceID string }
 
-// newConnectorServer starts a server whose provider notes has this name, and calls before
-// with it before anybody signs in.
+// newConnectorServer starts a server whose provider notes has the name. It calls before with the server before the
+// first sign-in.
 func newConnectorServer(t *testing.T, name string, before func(*server), settings ...string) *connectorServer {
 	t.Helper()
 	w := &connectorServer{auth: authserver.Start(t, "")}
@@ -59,11 +58,11 @@ func newConnectorServer(t *testing.T, name string, before func(*server), setting
 	must.NoError(t, os.WriteFile(path, catalog, 0o600))
 	w.server = startServer(t, append(settings, "COLLAB_CONNECTORS_FILE="+path, "COLLAB_CONNECTOR_NETWORKS=127.0.0.0/8,::1/128")...)
 	before(w.server)
-	w.owner = w.signedIn("ada@collab.example", "Analytical Engines", "")
+	w.owner = w.signIn("ada@collab.example", "Analytical Engines", "")
 	return w
 }
 
-// direct leaves the server without a proxy.
+// direct is the argument of newConnectorServer for a server without a proxy.
 func direct(*server) {}
 
 // begin starts the authorization of a new connector.
@@ -105,8 +104,8 @@ func (w *connectorServer) waitConnected(b *tab, f authorization) {
 	}
 }
 
-// overTLS starts a server that says nothing of browsers that try its certificate.
-func overTLS(t *testing.T, handler http.Handler) *httptest.Server {
+// startTLS starts a server that logs no errors about its certificate.
+func startTLS(t *testing.T, handler http.Handler) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -115,12 +114,12 @@ func overTLS(t *testing.T, handler http.Handler) *httptest.Server {
 	return s
 }
 
-// encrypted is an address at which browsers find a server that is told of it. The
-// certificate is what the server itself has to trust.
-func encrypted(t *testing.T) (address, certificate string, to func(*server)) {
+// startTLSProxy starts a proxy with TLS to the server with which to is called. It returns the address of the proxy and the
+// file of its certificate, which the server must trust.
+func startTLSProxy(t *testing.T) (address, certificate string, to func(*server)) {
 	t.Helper()
 	var behind *url.URL
-	proxy := overTLS(t, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+	proxy := startTLS(t, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(behind)
 		r.Out.Host = r.In.Host
 	}})
@@ -132,8 +131,8 @@ func encrypted(t *testing.T) (address, certificate string, to func(*server)) {
 	}
 }
 
-// leads runs actions, and checks the status of the page that they lead to.
-func (b *tab) leads(status int64, actions ...chromedp.Action[chromedp.Void]) {
+// leadsTo runs actions, and checks the status of the page that they load.
+func (b *tab) leadsTo(status int64, actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	r, err := chromedp.RunResponse(b, actions...)
 	if err != nil {
@@ -144,22 +143,22 @@ func (b *tab) leads(status int64, actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// continueLabel is the button of the page that asks.
+// continueLabel returns the label of the button that confirms an authorization.
 func (w *connectorServer) continueLabel() string {
 	return "Continue to " + strings.TrimPrefix(w.auth.URL, "http://")
 }
 
 func button(text string) string { return fmt.Sprintf(`//button[normalize-space()=%q]`, text) }
 
-// complained reports whether the browser has logged a message with this text.
-func (b *tab) complained(text string) bool {
+// hasProblem reports whether the browser has reported an error with the text.
+func (b *tab) hasProblem(text string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.ContainsFunc(b.problems, func(p string) bool { return strings.Contains(p, text) })
 }
 
-// everywhere checks the page on every screen, without reloading it. Without Node it leaves out axe.
-func (b *tab) everywhere(name string) {
+// checkScreens checks the page on every screen without reloading it. Without Node it does not run axe.
+func (b *tab) checkScreens(name string) {
 	b.t.Helper()
 	whole := b.t
 	for _, screen := range axeScreens {
@@ -174,15 +173,15 @@ func (b *tab) everywhere(name string) {
 	b.t = whole
 }
 
-// enter goes to the button or link with the tabulator, and on to its page.
+// enter focuses the button or link by Tab, and loads its page by Enter.
 func (b *tab) enter(text string) {
 	b.t.Helper()
 	b.tabTo(text)
-	b.leads(http.StatusOK, chromedp.KeyEvent(kb.Enter))
+	b.leadsTo(http.StatusOK, chromedp.KeyEvent(kb.Enter))
 }
 
-// refuses checks that the field with this id has the focus, and is described by what is wrong with it.
-func (b *tab) refuses(field, problem string) {
+// checkInvalid checks that the field with the id has the focus, is invalid, and is described by the problem.
+func (b *tab) checkInvalid(field, problem string) {
 	b.t.Helper()
 	b.eventually(field+", true, "+problem, func() string {
 		return read(b, chromedp.Evaluate[string](`(() => {
@@ -192,8 +191,8 @@ func (b *tab) refuses(field, problem string) {
 	})
 }
 
-// cookies returns what the browser holds for an address, by their names without
-// the part that differs between authorizations.
+// cookies returns the cookies for an address, by their names without the part that differs between
+// authorizations.
 func (b *tab) cookies(address string) map[string]*network.Cookie {
 	b.t.Helper()
 	got, err := chromedp.Call(b, network.GetCookies, network.GetCookiesParams{URLs: []string{address}})
@@ -210,44 +209,44 @@ func (b *tab) cookies(address string) map[string]*network.Cookie {
 func TestConnector(t *testing.T) {
 	w, b := newConnectorServer(t, "Notes", direct), openTab(t)
 	f := w.begin()
-	b.leads(http.StatusOK, chromedp.Navigate(f.AuthURL))
-	b.everywhere("connect")
-	b.says("Connect Notes", "Analytical Engines", "ada@collab.example", strings.TrimPrefix(w.auth.URL, "http://"))
+	b.leadsTo(http.StatusOK, chromedp.Navigate(f.AuthURL))
+	b.checkScreens("connect")
+	b.checkText("Connect Notes", "Analytical Engines", "ada@collab.example", strings.TrimPrefix(w.auth.URL, "http://"))
 	held := b.cookies(w.base)
 	if c := held["collab_asked"]; len(held) != 1 || c == nil || !c.HTTPOnly || c.Secure || c.SameSite != network.CookieSameSiteLax || c.Path != "/" {
 		t.Errorf("the browser holds %+v", held)
 	}
 
-	// With the keyboard alone, back again, and on with an impatient mouse.
+	// By keyboard, then back, then by a double click.
 	b.do(chromedp.KeyEvent(kb.Tab))
 	if got := read(b, chromedp.Evaluate[string](`document.activeElement.innerText + ", " + getComputedStyle(document.activeElement).outlineStyle`)); got != w.continueLabel()+", solid" {
 		t.Errorf("the focus is on %s", got)
 	}
-	b.picture("connect-focus")
-	b.leads(http.StatusOK, chromedp.KeyEvent(kb.Enter))
-	b.says("Authorization server of the tests")
-	b.leads(http.StatusOK, chromedp.NavigateBack())
-	b.says("Connect Notes")
+	b.screenshot("connect-focus")
+	b.leadsTo(http.StatusOK, chromedp.KeyEvent(kb.Enter))
+	b.checkText("Authorization server of the tests")
+	b.leadsTo(http.StatusOK, chromedp.NavigateBack())
+	b.checkText("Connect Notes")
 	if !read(b, chromedp.Evaluate[bool](`const form = document.forms[0]; form.requestSubmit(); form.requestSubmit(); true`)) {
 		t.Error("the form is not sent")
 	}
 	b.do(chromedp.WaitVisible(button("Allow")))
 	w.checkStatus(f, "pending")
-	b.leads(http.StatusOK, chromedp.Click(button("Allow")))
-	b.says("Connected", "You can close this window.")
-	b.everywhere("connected")
+	b.leadsTo(http.StatusOK, chromedp.Click(button("Allow")))
+	b.checkText("Connected", "You can close this window.")
+	b.checkScreens("connected")
 	w.waitConnected(b, f)
 	if held := b.cookies(w.base); held["collab_confirmed"] != nil {
 		t.Errorf("the browser still holds %+v", held)
 	}
-	b.clean(w.base, w.auth.URL)
+	b.checkProblems(w.base, w.auth.URL)
 
 	// A user who navigates back sees that it is done.
 	b.do(chromedp.NavigateBack(), chromedp.WaitVisible(button("Allow")))
-	b.leads(http.StatusNotFound, chromedp.Click(button("Allow")))
-	b.says("This authorization was used already")
-	b.everywhere("used")
-	b.leads(http.StatusNotFound, chromedp.Navigate(f.AuthURL))
+	b.leadsTo(http.StatusNotFound, chromedp.Click(button("Allow")))
+	b.checkText("This authorization was used already")
+	b.checkScreens("used")
+	b.leadsTo(http.StatusNotFound, chromedp.Navigate(f.AuthURL))
 	w.waitConnected(b, f)
 	if n := len(w.auth.Redeemed()); n != 1 {
 		t.Errorf("%d codes were redeemed", n)
@@ -257,10 +256,10 @@ func TestConnector(t *testing.T) {
 // TestConnectorBehindTLS is redirected from https over https to http and back: browsers hold redirects after a
 // form against the policy of its page.
 func TestConnectorBehindTLS(t *testing.T) {
-	address, certificate, to := encrypted(t)
+	address, certificate, to := startTLSProxy(t)
 	w, b := newConnectorServer(t, "Notes", to, "COLLAB_PUBLIC_URL="+address, "SSL_CERT_FILE="+certificate), openTab(t)
 	must.Do(chromedp.Call(b, security.SetIgnoreCertificateErrors, security.SetIgnoreCertificateErrorsParams{Ignore: true})).Or(t)
-	front := overTLS(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	front := startTLS(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		http.Redirect(rw, r, w.auth.Issuer+r.URL.RequestURI(), http.StatusFound)
 	}))
 	w.auth.Set(func(s *authserver.Script) {
@@ -268,38 +267,38 @@ func TestConnectorBehindTLS(t *testing.T) {
 	})
 
 	f := w.begin()
-	b.leads(http.StatusOK, chromedp.Navigate(f.AuthURL))
+	b.leadsTo(http.StatusOK, chromedp.Navigate(f.AuthURL))
 	held := b.cookies(address)
 	if c := held["__Host-collab_asked"]; len(held) != 1 || c == nil || !c.HTTPOnly || !c.Secure || c.SameSite != network.CookieSameSiteLax {
 		t.Errorf("the browser holds %+v", held)
 	}
-	b.leads(http.StatusOK, chromedp.Click(button("Continue to "+strings.TrimPrefix(front.URL, "https://"))))
-	b.says("Authorization server of the tests")
-	b.leads(http.StatusOK, chromedp.Click(button("Allow")))
-	b.says("Connected")
+	b.leadsTo(http.StatusOK, chromedp.Click(button("Continue to "+strings.TrimPrefix(front.URL, "https://"))))
+	b.checkText("Authorization server of the tests")
+	b.leadsTo(http.StatusOK, chromedp.Click(button("Allow")))
+	b.checkText("Connected")
 	w.waitConnected(b, f)
-	b.clean(address, front.URL, w.auth.URL)
+	b.checkProblems(address, front.URL, w.auth.URL)
 }
 
 func TestConnectorOfAnother(t *testing.T) {
 	w, mallory, victim := newConnectorServer(t, "Notes", direct), openTab(t), openTab(t)
 	f := w.begin()
-	mallory.leads(http.StatusOK, chromedp.Navigate(f.AuthURL))
-	mallory.leads(http.StatusOK, chromedp.Click(button(w.continueLabel())))
-	victim.leads(http.StatusOK, chromedp.Navigate(read(mallory, chromedp.Location())))
-	victim.leads(http.StatusForbidden, chromedp.Click(button("Allow")))
-	victim.says("This authorization was begun in another browser")
-	victim.everywhere("refused")
+	mallory.leadsTo(http.StatusOK, chromedp.Navigate(f.AuthURL))
+	mallory.leadsTo(http.StatusOK, chromedp.Click(button(w.continueLabel())))
+	victim.leadsTo(http.StatusOK, chromedp.Navigate(read(mallory, chromedp.Location())))
+	victim.leadsTo(http.StatusForbidden, chromedp.Click(button("Allow")))
+	victim.checkText("This authorization was begun in another browser")
+	victim.checkScreens("refused")
 	w.checkStatus(f, "pending")
 	if all := w.auth.Redeemed(); len(all) != 0 {
 		t.Errorf("redeemed %v", all)
 	}
-	mallory.leads(http.StatusOK, chromedp.Click(button("Allow")))
+	mallory.leadsTo(http.StatusOK, chromedp.Click(button("Allow")))
 	w.waitConnected(mallory, f)
-	mallory.clean(w.base, w.auth.URL)
+	mallory.checkProblems(w.base, w.auth.URL)
 }
 
-// attackPage has all that our page has, in a form and in a script, and our page itself.
+// attackPage has the contents of the page of authorizations in a form and in a script, and that page in a frame.
 var attackPage = template.Must(template.New("").Parse(`<!DOCTYPE html>
 <title>Win a prize</title>
 <form method="post" action="{{.Action}}"><input name="state" value="{{.State}}"><input name="token" value="{{.Token}}"></form>
@@ -327,20 +326,20 @@ func TestConnectorUnderAttack(t *testing.T) {
 	} {
 		t.Run(about, func(t *testing.T) {
 			b := openTab(t)
-			b.leads(http.StatusOK, chromedp.Navigate(f.AuthURL))
+			b.leadsTo(http.StatusOK, chromedp.Navigate(f.AuthURL))
 			token = read(b, chromedp.Value(chromedp.CSS("[name=token]"))) // which other sites cannot know
 
-			b.leads(http.StatusOK, chromedp.Navigate(address))
-			if !b.complained("frame-ancestors 'none'") {
+			b.leadsTo(http.StatusOK, chromedp.Navigate(address))
+			if !b.hasProblem("frame-ancestors 'none'") {
 				t.Error("the page can be framed")
 			}
 			must.Is(t, "sent", read(b, chromedp.Evaluate[string](`fetched()`, chromedp.EvalAwaitPromise)))
-			b.leads(http.StatusForbidden, chromedp.Click(button("Send")))
-			b.says("This form can only be sent from its own page")
+			b.leadsTo(http.StatusForbidden, chromedp.Click(button("Send")))
+			b.checkText("This form can only be sent from its own page")
 			if held := b.cookies(w.base); held["collab_asked"] == nil || held["collab_confirmed"] != nil {
 				t.Errorf("the browser holds %+v", held)
 			}
-			b.leads(http.StatusOK, chromedp.Navigate(f.AuthURL))
+			b.leadsTo(http.StatusOK, chromedp.Navigate(f.AuthURL))
 			if again := read(b, chromedp.Value(chromedp.CSS("[name=token]"))); again != token {
 				t.Error("the attack has spoilt the form of the page that was open")
 			}
@@ -355,12 +354,12 @@ func TestConnectorWithHostileNames(t *testing.T) {
 	const evil = `</title></bdi></style><script>document.title = "evil"</script><img src=x onerror="document.title = 'evil'"> &lt;b&gt; {{.}}`
 	name, label, organisation := "Provider"+evil, "Label"+evil+strings.Repeat("W", 40), "Office"+evil
 	w, b := newConnectorServer(t, name, direct), openTab(t)
-	w.owner = w.signedIn("mallory@collab.example", organisation, "")
+	w.owner = w.signIn("mallory@collab.example", organisation, "")
 	made := decode[struct{ ID string }](t, w.call("POST", "/connectors", bearer(w.owner.Token), map[string]string{"providerId": "notes", "name": label}, http.StatusCreated))
 	f := decode[authorization](t, w.call("POST", "/mcp-oauth/start", bearer(w.owner.Token), map[string]string{"instanceId": made.ID}, http.StatusOK))
-	b.leads(http.StatusOK, chromedp.Navigate(f.AuthURL))
-	b.everywhere("hostile")
-	b.says(name, label, organisation)
+	b.leadsTo(http.StatusOK, chromedp.Navigate(f.AuthURL))
+	b.checkScreens("hostile")
+	b.checkText(name, label, organisation)
 	must.Is(t, "Connect "+label+" · Collab", read(b, chromedp.Title()))
-	b.clean(w.base)
+	b.checkProblems(w.base)
 }

@@ -27,28 +27,28 @@ var axeScreens = []struct {
 	colours string
 }{{1280, "light"}, {1280, "dark"}, {320, "light"}, {320, "dark"}}
 
-// inConsole waits for a page of the console with this heading, for what it loads too.
-func (b *tab) inConsole(heading string) {
+// waitConsole waits until a page of the console with the heading is loaded.
+func (b *tab) waitConsole(heading string) {
 	b.t.Helper()
-	b.shown(fmt.Sprintf(`//h1[normalize-space()=%q]`, heading))
+	b.waitVisible(fmt.Sprintf(`//h1[normalize-space()=%q]`, heading))
 	b.do(chromedp.WaitNotPresent(chromedp.CSS(`[aria-busy="true"]`)))
 }
 
-// shown waits until elements are visible.
-func (b *tab) shown(paths ...string) {
+// waitVisible waits until elements are visible.
+func (b *tab) waitVisible(paths ...string) {
 	b.t.Helper()
 	for _, path := range paths {
 		b.do(chromedp.WaitVisible(path))
 	}
 }
 
-// bottom scrolls to the end of the page, of which the rest is loaded then.
-func (b *tab) bottom() {
+// scrollToBottom scrolls to the end of the page, and waits until the rest is loaded.
+func (b *tab) scrollToBottom() {
 	b.t.Helper()
 	b.do(chromedp.ScrollIntoView(`//main/section[last()]`), chromedp.WaitNotPresent(chromedp.CSS(`.placeholder, [aria-busy="true"]`)))
 }
 
-// key presses keys.
+// key presses keys, one after the other.
 func (b *tab) key(keys ...string) {
 	b.t.Helper()
 	for _, k := range keys {
@@ -56,8 +56,8 @@ func (b *tab) key(keys ...string) {
 	}
 }
 
-// chord presses a key with modifiers. What the key types is a part of its keydown event, as in a
-// browser: a page that prevents the event has nothing typed.
+// chord presses a key with modifiers. The typed text is a part of the keydown event, as in a browser, so that a page
+// can prevent it.
 func (b *tab) chord(key string, with chromedp.Modifier) {
 	b.t.Helper()
 	for _, r := range key {
@@ -76,14 +76,14 @@ func (b *tab) chord(key string, with chromedp.Modifier) {
 	}
 }
 
-// tabTo moves the focus with the tabulator until it is on what has this text.
+// tabTo presses Tab until the focused element has the text.
 func (b *tab) tabTo(text string) {
 	b.t.Helper()
 	b.keyTo(kb.Tab, text)
 }
 
-// keyTo presses a key until the focus is on what has this text or name, if it is not yet. The page must not have lost
-// the focus since a key moved it.
+// keyTo presses a key until the focused element has the text or the name. The page must not have lost the focus since a
+// key moved it.
 func (b *tab) keyTo(key, text string) {
 	b.t.Helper()
 	b.eventually("false", func() string {
@@ -100,20 +100,20 @@ func (b *tab) keyTo(key, text string) {
 	b.fail(fmt.Errorf("the key does not reach %q", text))
 }
 
-// enterOn goes to what has this text or name with the tabulator, and presses Enter.
+// enterOn focuses the element with the text or the name by Tab, and presses Enter.
 func (b *tab) enterOn(text string) {
 	b.t.Helper()
 	b.tabTo(text)
 	b.key(kb.Enter)
 }
 
-// axe checks the page's accessibility by axe-core on every screen. The page must be one that was
-// loaded after its policy was bypassed. Without Node it skips the test.
+// axe checks the page's accessibility by axe-core on every screen. The page must be loaded after bypassPolicy. Without
+// Node it skips the test.
 func (b *tab) axe(name string) {
 	b.t.Helper()
 	for _, screen := range axeScreens {
 		b.resize(screen.width, 800, screen.colours)
-		b.picture(fmt.Sprintf("%s-%d-%s", name, screen.width, screen.colours))
+		b.screenshot(fmt.Sprintf("%s-%d-%s", name, screen.width, screen.colours))
 		b.runAxe(fmt.Sprintf("%s at %d in %s", name, screen.width, screen.colours))
 		if wide := read(b, chromedp.Evaluate[int](`document.documentElement.scrollWidth - innerWidth`)); wide > 0 {
 			b.t.Errorf("%s at %d scrolls sideways by %d", name, screen.width, wide)
@@ -121,18 +121,18 @@ func (b *tab) axe(name string) {
 	}
 	b.resize(1280, 800, "light")
 	b.checkPreferences()
-	b.resize(1280, 800, "light") // which are reset
+	b.resize(1280, 800, "light") // checkPreferences resets the colours
 }
 
-// runAxe checks the accessibility of the page as it is.
+// runAxe checks the accessibility of the page on the present screen.
 func (b *tab) runAxe(name string) {
 	b.t.Helper()
-	if b.axeCore == "" {
+	if b.axeScript == "" {
 		packages := nodejs.InstallFrom(b.t, "accessibility is not checked in this run", os.DirFS("../../adapters/console/web"))
 		script := must.Do(os.ReadFile(filepath.Join(packages.Dir, "node_modules/axe-core/axe.min.js"))).Or(b.t)
-		b.axeCore = string(script)
+		b.axeScript = string(script)
 	}
-	b.run(b.axeCore)
+	b.run(b.axeScript)
 	found := read(b, chromedp.Evaluate[[]string](`axe.run(document, { rules: { "target-size": { enabled: true } }, resultTypes: ["violations"] }).then((r) =>
 		r.violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.html.slice(0, 120) + " " + n.failureSummary.slice(0, 200))))`, chromedp.EvalAwaitPromise))
 	for _, f := range found {
@@ -140,7 +140,7 @@ func (b *tab) runAxe(name string) {
 	}
 }
 
-// bypassPolicy loads pages without their policy from now on.
+// bypassPolicy disables the content security policy of pages that are loaded later.
 func (b *tab) bypassPolicy() {
 	b.t.Helper()
 	if _, err := chromedp.Call(b, page.SetBypassCSP, page.SetBypassCSPParams{Enabled: true}); err != nil {
@@ -148,7 +148,7 @@ func (b *tab) bypassPolicy() {
 	}
 }
 
-// openWithoutPolicy is openTab for pages that axe examines, whose script the policy keeps out.
+// openWithoutPolicy is openTab with bypassPolicy, without which the page blocks the script of axe.
 func openWithoutPolicy(t *testing.T) *tab {
 	t.Helper()
 	b := openTab(t)
@@ -156,21 +156,21 @@ func openWithoutPolicy(t *testing.T) *tab {
 	return b
 }
 
-// closeDialog closes the dialog by Escape, and waits until the page has removed it. Until then the page takes
-// one that is opened for the one that was closed.
+// closeDialog closes the dialog by Escape, and waits until the page has removed it, before which another dialog cannot
+// be told from it.
 func (b *tab) closeDialog() {
 	b.t.Helper()
 	b.key(kb.Escape)
 	b.do(chromedp.WaitNotPresent(chromedp.CSS("dialog")))
 }
 
-// refusedBusy is an expression for the response of a server that is busy.
+// refusedBusy is a JavaScript expression for the response of a busy server.
 const refusedBusy = `Response.json({ statusCode: 503, message: "busy", error: "Service Unavailable" }, { status: 503, headers: { "X-Request-Id": "request-1", "Retry-After": "2" } })`
 
-// busyOnce has the pages that are loaded from now on get 503 for their first request to a path.
+// busyOnce answers the first request to a path in each page that is loaded later with 503.
 func (b *tab) busyOnce(path string) {
 	b.t.Helper()
-	b.onNewPages(fmt.Sprintf(`{
+	b.runInNewPages(fmt.Sprintf(`{
 		const real = fetch
 		let answered = false
 		window.fetch = (address, init) => {
@@ -185,25 +185,25 @@ func (b *tab) busyOnce(path string) {
 func (b *tab) enterConsole(s *server, account, organisation string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(s.base + "/"))
-	b.inConsole("Sign in to Collab")
+	b.waitConsole("Sign in to Collab")
 	b.do(chromedp.Click(`//a[normalize-space()="Sign in"]`), chromedp.WaitVisible(button("Sign in")))
 	b.choose(account)
 	b.choose(organisation)
 	b.press("Sign in")
-	b.inConsole(organisation)
+	b.waitConsole(organisation)
 }
 
-// enterPage signs an account of Analytical Engines in to the console and opens a page of it on a wide screen.
+// enterPage signs an account of Analytical Engines in to the console, and opens a page on a wide screen.
 func (b *tab) enterPage(s *server, account, address, heading string) {
 	b.t.Helper()
 	b.resize(1280, 800, "light")
 	b.enterConsole(s, account, "Analytical Engines")
 	b.do(chromedp.Navigate(s.base + address))
-	b.inConsole(heading)
-	b.forget() // of 401 before the sign-in
+	b.waitConsole(heading)
+	b.clearProblems() // of 401 before the sign-in
 }
 
-// openPage is enterPage in a browser of its own.
+// openPage is enterPage in a new browser.
 func openPage(t *testing.T, s *server, account, address, heading string) *tab {
 	t.Helper()
 	b := openTab(t)
@@ -227,17 +227,17 @@ func TestConsole(t *testing.T) {
 			b.fail(err)
 		}
 		b.do(chromedp.Reload())
-		b.inConsole("Analytical Engines")
-		b.shown(`//h2[.="Tokens by day"]`, `//figure`)
-		b.says("Tokens today", "of 2,000,000 left", "at 00:00 UTC", "Standard", "trialing", "The trial ends on", "local-1", "1 member")
+		b.waitConsole("Analytical Engines")
+		b.waitVisible(`//h2[.="Tokens by day"]`, `//figure`)
+		b.checkText("Tokens today", "of 2,000,000 left", "at 00:00 UTC", "Standard", "trialing", "The trial ends on", "local-1", "1 member")
 		loaded := traffic.Take()
 		bytes := chromium.Bytes(loaded, "")
 		t.Logf("the first load is %d requests and %.0f bytes", len(loaded), bytes)
 		if len(loaded) > chromium.FirstLoadRequests || bytes > chromium.FirstLoadBytes {
 			t.Errorf("the first load is %d requests and %.0f bytes: %v", len(loaded), bytes, loaded)
 		}
-		b.bottom()
-		b.says("reports/january.md was added", "Ada joined", "earlier versions")
+		b.scrollToBottom()
+		b.checkText("reports/january.md was added", "Ada joined", "earlier versions")
 		b.do(chromedp.Click(`//summary[.="Figures"]`), chromedp.WaitVisible(`//table//th[.="local-1"]`))
 		if csv := read(b, chromedp.Evaluate[string](`(() => {
 			const link = document.querySelector("a[download]")
@@ -247,56 +247,56 @@ func TestConsole(t *testing.T) {
 		})()`, chromedp.EvalAwaitPromise)); !strings.HasPrefix(csv, "blob:"+s.base) {
 			t.Errorf("the CSV is %q", csv) // connect-src keeps the page from reading it, a download may
 		}
-		b.forget() // of reading it
+		b.clearProblems() // of reading it
 		b.do(chromedp.SetValue(`//label[starts-with(., "By")]/select`, "user"))
-		b.shown(`//figcaption/span[contains(., "Ada")]`)
+		b.waitVisible(`//figcaption/span[contains(., "Ada")]`)
 		b.do(chromedp.Reload())
-		b.shown(`//figcaption/span[contains(., "Ada")]`) // as the address says
-		b.clean(s.base)
+		b.waitVisible(`//figcaption/span[contains(., "Ada")]`) // as the address says
+		b.checkProblems(s.base)
 	})
 	t.Run("home on a large screen loads what is below only after the figures of today", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console", "Analytical Engines")
 		b.resize(1920, 1080, "light")
-		b.onNewPages(`new MutationObserver((_, observer) => {
+		b.runInNewPages(`new MutationObserver((_, observer) => {
 			if (document.querySelectorAll("p.figure").length < 2 || !document.querySelector("figure")) return
 			window.figuresAt = performance.now()
 			observer.disconnect()
 		}).observe(document, { childList: true, subtree: true })`)
 		b.do(chromedp.Reload())
-		b.shown(`//li[contains(., "Ada joined")]`, `//section[h2="Storage"]//p[@class="figure"]`)
-		b.inConsole("Analytical Engines")
+		b.waitVisible(`//li[contains(., "Ada joined")]`, `//section[h2="Storage"]//p[@class="figure"]`)
+		b.waitConsole("Analytical Engines")
 		loads := read(b, chromedp.Evaluate[[2][]string](`performance.getEntries().filter((e) => e.entryType === "navigation" || e.entryType === "resource")
 			.reduce((all, e) => (all[e.startTime < window.figuresAt ? 0 : 1].push(e.name), all), [[], []])`))
 		if first, later := loads[0], loads[1]; len(first) > chromium.FirstLoadRequests || len(later) == 0 {
 			t.Errorf("the first load is %d requests: %q, and %q after it", len(first), first, later)
 		}
-		b.clean(s.base)
+		b.checkProblems(s.base)
 	})
 	t.Run("home follows what others change, and shows what can be loaded", func(t *testing.T) {
-		ben := s.signedIn("ben@collab.example", "Analytical Engines", "member")
+		ben := s.signIn("ben@collab.example", "Analytical Engines", "member")
 		b := openTab(t)
 		b.busyOnce("/org/members?limit=500")
 		b.resize(1280, 800, "light")
 		b.enterConsole(s, "Ada", "Analytical Engines")
-		b.bottom()
-		b.shown(`//*[@role="alert" and contains(., "Loading who joined failed")]`, `//li[contains(., "reports/january.md was added")]`)
+		b.scrollToBottom()
+		b.waitVisible(`//*[@role="alert" and contains(., "Loading who joined failed")]`, `//li[contains(., "reports/january.md was added")]`)
 		b.do(chromedp.Click(button("Try again")))
-		b.shown(`//li[contains(., "Ada joined")]`)
+		b.waitVisible(`//li[contains(., "Ada joined")]`)
 		for _, path := range []string{"reports/march.md", "reports/april.md"} { // the second while the feed is live
 			s.store(bearer(ben.Token), path, "# A month", "text/markdown")
-			b.shown(fmt.Sprintf(`//li[contains(., "%s was added")]`, path))
+			b.waitVisible(fmt.Sprintf(`//li[contains(., "%s was added")]`, path))
 		}
 		made := decode[record](t, s.call("POST", "/tasks", bearer(ben.Token), map[string]any{"title": "Oil the wheels"}, http.StatusCreated))
 		s.call("PATCH", "/tasks/"+made.ID, bearer(ben.Token), map[string]any{"status": "IN_PROGRESS"}, http.StatusOK)
 		left := read(b, chromedp.Text(`//section[h2="Tokens today"]//p[@class="figure"]`))
 		s.call("POST", "/chat", as, map[string]any{"message": "Good evening", "maxTokens": 5}, http.StatusOK)
 		b.returnToFront()
-		b.shown(`//li[contains(., "Oil the wheels was changed and is in progress")]`)
+		b.waitVisible(`//li[contains(., "Oil the wheels was changed and is in progress")]`)
 		b.eventually("true", func() string {
 			return fmt.Sprint(read(b, chromedp.Text(`//section[h2="Tokens today"]//p[@class="figure"]`)) != left)
 		})
-		b.forget() // of 401 before the sign-in
-		b.clean(s.base)
+		b.clearProblems() // of 401 before the sign-in
+		b.checkProblems(s.base)
 	})
 	t.Run("the change feed and chats pass through to the page as they come", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console", "Analytical Engines")
@@ -322,47 +322,47 @@ func TestConsole(t *testing.T) {
 		}).then((r) => r.text())`, chromedp.EvalAwaitPromise)); !strings.Contains(text, `"type":"done"`) {
 			t.Errorf("the chat is %q", text)
 		}
-		b.forget() // of 401 before the sign-in
-		b.clean(s.base)
+		b.clearProblems() // of 401 before the sign-in
+		b.checkProblems(s.base)
 	})
 	t.Run("every page is accessible, in light and dark, wide and narrow, with the menu open", func(t *testing.T) {
 		b := openWithoutPolicy(t)
 		b.do(chromedp.Navigate(s.base + "/console"))
-		b.inConsole("Sign in to Collab")
+		b.waitConsole("Sign in to Collab")
 		b.axe("sign-in")
 		b.enterConsole(s, "Ada", "Analytical Engines")
-		b.bottom()
+		b.scrollToBottom()
 		b.do(chromedp.Click(`//summary[.="Figures"]`))
 		b.axe("home")
 		b.do(chromedp.Click(chromedp.CSS("button.account")), chromedp.WaitVisible(button("Sign out")))
-		b.shown(`//li/button[@aria-current]`)
+		b.waitVisible(`//li/button[@aria-current]`)
 		b.axe("menu")
 		b.do(chromedp.Navigate(s.base + "/console/sessions"))
-		b.inConsole("Sessions")
-		b.says("Chrome on Linux")
+		b.waitConsole("Sessions")
+		b.checkText("Chrome on Linux")
 		b.axe("sessions")
 		b.do(chromedp.Navigate(s.base + "/console/nothing"))
-		b.inConsole("There is no such page")
+		b.waitConsole("There is no such page")
 		b.axe("missing")
 		b.enterOn("AE")
 		b.enterOn("Sign out")
-		b.inConsole("You are signed out")
+		b.waitConsole("You are signed out")
 		b.axe("signed-out")
 	})
 	t.Run("with the keyboard alone one signs in, ends a session and signs out", func(t *testing.T) {
 		b := openTab(t)
 		b.do(chromedp.Navigate(s.base + "/console/sessions?from=here"))
-		b.inConsole("Sign in to Collab")
+		b.waitConsole("Sign in to Collab")
 		b.tabTo("Sign in")
 		b.key(kb.Enter)
-		b.shown(button("Sign in"))
+		b.waitVisible(button("Sign in"))
 		b.tabTo("Sign in")
 		b.key(kb.Enter)
-		b.inConsole("Sessions")
+		b.waitConsole("Sessions")
 		if where := read(b, chromedp.Location()); where != s.base+"/console/sessions?from=here" {
 			t.Errorf("the sign-in leads to %s", where)
 		}
-		b.shown(`//*[@class="badge" and .="This browser"]`)
+		b.waitVisible(`//*[@class="badge" and .="This browser"]`)
 		b.tabTo("Skip to the page")
 		b.key(kb.Enter)
 		b.tabTo("End")
@@ -370,25 +370,25 @@ func TestConsole(t *testing.T) {
 		b.eventually("H1", func() string { return read(b, chromedp.Evaluate[string](`document.activeElement.tagName`)) })
 		b.do(chromedp.Focus(chromedp.CSS("a.brand")))
 		b.key(kb.Enter)
-		b.inConsole("Analytical Engines")
+		b.waitConsole("Analytical Engines")
 		b.do(chromedp.Focus(chromedp.CSS("button.account")))
 		b.key(kb.Enter)
 		b.tabTo("Sign out everywhere")
 		b.key(kb.Enter)
-		b.inConsole("You are signed out")
-		b.says("and at the identity provider")
+		b.waitConsole("You are signed out")
+		b.checkText("and at the identity provider")
 		s.call("GET", "/auth/me", as, nil, http.StatusUnauthorized)
 		b.do(chromedp.Reload())
-		b.inConsole("Sign in to Collab")
-		b.forget() // of 401
-		b.clean(s.base)
+		b.waitConsole("Sign in to Collab")
+		b.clearProblems() // of 401
+		b.checkProblems(s.base)
 	})
 	t.Run("the menu switches to another organisation of the person, in all tabs", func(t *testing.T) {
-		s.signedIn("ada@collab.example", "Difference Engines", "member")
+		s.signIn("ada@collab.example", "Difference Engines", "member")
 		b := openPage(t, s, "Ada", "/console", "Analytical Engines")
-		other := b.beside()
+		other := b.newTab()
 		other.do(chromedp.Navigate(s.base + "/console/sessions"))
-		other.inConsole("Sessions")
+		other.waitConsole("Sessions")
 		if moved := read(b, chromedp.Evaluate[float64](`(async () => {
 			document.querySelector("button.account").click()
 			const last = () => [...document.querySelectorAll("#account > button")].at(-1).getBoundingClientRect().top
@@ -399,34 +399,34 @@ func TestConsole(t *testing.T) {
 		})()`, chromedp.EvalAwaitPromise)); moved != 0 {
 			t.Errorf("the menu moves by %v when the organisations arrive", moved)
 		}
-		b.shown(`//li/button[@aria-current="true" and normalize-space()="Analytical Engines owner"]`)
+		b.waitVisible(`//li/button[@aria-current="true" and normalize-space()="Analytical Engines owner"]`)
 		b.enterOn("Difference Engines member")
-		b.inConsole("Difference Engines")
-		other.inConsole("Difference Engines")
+		b.waitConsole("Difference Engines")
+		other.waitConsole("Difference Engines")
 		b.do(chromedp.Click(chromedp.CSS("button.account")))
-		b.shown(`//li/button[@aria-current="true" and normalize-space()="Difference Engines member"]`)
-		b.forget() // of 401 before the sign-in
-		b.clean(s.base)
+		b.waitVisible(`//li/button[@aria-current="true" and normalize-space()="Difference Engines member"]`)
+		b.clearProblems() // of 401 before the sign-in
+		b.checkProblems(s.base)
 	})
 	t.Run("what fails is said beside it and can be tried again, and an ended session is named", func(t *testing.T) {
 		b := openWithoutPolicy(t)
 		b.enterPage(s, "Ada", "/console", "Analytical Engines")
 		b.busyOnce("/metering/quota")
 		b.do(chromedp.Reload())
-		b.shown(`//*[@role="alert" and contains(., "Loading today's quota failed") and contains(., "The server is busy") and contains(., "request-1")]`, `//figure`)
+		b.waitVisible(`//*[@role="alert" and contains(., "Loading today's quota failed") and contains(., "The server is busy") and contains(., "request-1")]`, `//figure`)
 		b.do(chromedp.Click(button("Try again")))
-		b.shown(`//p[contains(., "of 2,000,000 left")]`)
+		b.waitVisible(`//p[contains(., "of 2,000,000 left")]`)
 
-		again := s.signedIn("ada@collab.example", "Analytical Engines", "")
+		again := s.signIn("ada@collab.example", "Analytical Engines", "")
 		s.call("DELETE", "/auth/sessions", bearer(again.Token), nil, http.StatusOK)
 		b.do(chromedp.Focus(chromedp.CSS("button.account")))
 		b.key(kb.Enter)
 		b.tabTo("Sessions")
 		b.key(kb.Enter)
 		const notice = `//*[@role="alert" and contains(., "Your session has ended")]`
-		b.shown(notice + `//a[.="Sign in again in a new tab" and @target="_blank"]`)
+		b.waitVisible(notice + `//a[.="Sign in again in a new tab" and @target="_blank"]`)
 		b.axe("session-ended")
-		other := b.beside()
+		other := b.newTab()
 		other.enterConsole(s, "Ada", "Analytical Engines")
 		b.do(chromedp.WaitNotPresent(notice))
 	})

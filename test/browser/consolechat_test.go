@@ -16,30 +16,30 @@ import (
 	"collab/test/contract/provider"
 )
 
-// answer is the path of the last answer, in a state, that has a text.
+// answer returns the path of the last answer in a state with a text.
 func answer(state, text string) string {
 	return fmt.Sprintf(`(//*[@class="exchange"])[last()]//*[@class="answer" and @data-state=%q and contains(., %q)]`, state, text)
 }
 
-// heard is the path of the announcement of a text.
-func heard(text string) string { return fmt.Sprintf(`//*[@id="said" and contains(., %q)]`, text) }
+// announced returns the path of the announcement of a text.
+func announced(text string) string { return fmt.Sprintf(`//*[@id="said" and contains(., %q)]`, text) }
 
 // write types a message without sending it.
 func (b *tab) write(text string) {
 	b.t.Helper()
-	b.shown(`//textarea[@aria-label="Message"]`)
+	b.waitVisible(`//textarea[@aria-label="Message"]`)
 	b.do(chromedp.SendKeys(`//textarea[@aria-label="Message"]`, text))
 }
 
-// written returns what stands in the field of the message.
-func (b *tab) written() string {
+// draft returns the text in the field of the message.
+func (b *tab) draft() string {
 	b.t.Helper()
-	b.shown(`//textarea[@aria-label="Message"]`)
+	b.waitVisible(`//textarea[@aria-label="Message"]`)
 	return read(b, chromedp.Value(`//textarea[@aria-label="Message"]`))
 }
 
-// instead has the next request to the chat get a response that an expression makes.
-func (b *tab) instead(response string) {
+// replaceChatResponse answers the next request to the chat with the response of a JavaScript expression.
+func (b *tab) replaceChatResponse(response string) {
 	b.t.Helper()
 	b.run(fmt.Sprintf(`{
 		const real = fetch
@@ -86,8 +86,8 @@ func TestChatPage(t *testing.T) {
 	t.Run("an answer is streamed as Markdown without HTML and pictures, with its usage, and kept under an address", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/chat", "Chat")
 		say(b, "Show me code")
-		b.shown(answer("done", "tokens in"), `//*[@class="answer"]//pre[contains(., "<b>no HTML</b>")]`, `//li[contains(., "<script>alert(1)</script>")]`, heard("The answer is complete"))
-		b.says("tokens left today", "Claude Sonnet 5.5", "Image: secret")
+		b.waitVisible(answer("done", "tokens in"), `//*[@class="answer"]//pre[contains(., "<b>no HTML</b>")]`, `//li[contains(., "<script>alert(1)</script>")]`, announced("The answer is complete"))
+		b.checkText("tokens left today", "Claude Sonnet 5.5", "Image: secret")
 		streamed := read(b, chromedp.Evaluate[string](`document.querySelector(".markdown").innerHTML`))
 		where := read(b, chromedp.Location())
 		if !strings.Contains(where, "/console/chat?c=") {
@@ -95,17 +95,17 @@ func TestChatPage(t *testing.T) {
 		}
 		b.eventually("done", func() string { return read(b, chromedp.Evaluate[string](states, chromedp.EvalAwaitPromise)) })
 		b.do(chromedp.Reload())
-		b.shown(answer("done", "tokens in"), `//nav//a[@aria-current="page" and contains(., "Show me code")]`)
+		b.waitVisible(answer("done", "tokens in"), `//nav//a[@aria-current="page" and contains(., "Show me code")]`)
 		if again := read(b, chromedp.Evaluate[string](`document.querySelector(".markdown").innerHTML`)); again != streamed {
 			t.Errorf("the streamed answer was\n%s\nand is now\n%s", streamed, again)
 		}
 		say(b, "Thank you")
-		b.shown(answer("done", "You said Thank you"))
+		b.waitVisible(answer("done", "You said Thank you"))
 		requests := models.Requests()
 		if last := string(requests[len(requests)-1].Body); !strings.Contains(last, "Show me code") || !strings.Contains(last, "no HTML") {
 			t.Errorf("the model was sent %s", last)
 		}
-		b.clean(s.base)
+		b.checkProblems(s.base)
 	})
 	t.Run("Escape stops an answer, the provider's call ends and is metered, and the text stays", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/chat", "Chat")
@@ -114,9 +114,9 @@ func TestChatPage(t *testing.T) {
 		}
 		before := used()
 		say(b, "Answer slowly")
-		b.shown(answer("running", "It begins"), button("Stop"), heard("The answer begins"))
+		b.waitVisible(answer("running", "It begins"), button("Stop"), announced("The answer begins"))
 		b.key(kb.Escape)
-		b.shown(answer("stopped", "It begins"), heard("The answer is stopped"), button("Try again"))
+		b.waitVisible(answer("stopped", "It begins"), announced("The answer is stopped"), button("Try again"))
 		select {
 		case <-models.Disconnects():
 		case <-b.Done():
@@ -124,81 +124,81 @@ func TestChatPage(t *testing.T) {
 		}
 		b.eventually(fmt.Sprint(before+1), func() string { return fmt.Sprint(used()) })
 		b.do(chromedp.Reload())
-		b.shown(answer("stopped", "It begins"), button("Try again"))
-		b.clean(s.base)
+		b.waitVisible(answer("stopped", "It begins"), button("Try again"))
+		b.checkProblems(s.base)
 	})
 	t.Run("searches, calls of tools and the provider's failures are shown as such", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/chat", "Chat")
 		b.click(`//label[contains(., "Web search")]/input`)
 		say(b, "Please search")
-		b.shown(answer("done", "I found it."))
+		b.waitVisible(answer("done", "I found it."))
 		b.click(`//summary[contains(., "Web search: Bernoulli")]`)
-		b.shown(`//details//a[.="Numbers" and @href="https://example.com/numbers"]`)
+		b.waitVisible(`//details//a[.="Numbers" and @href="https://example.com/numbers"]`)
 		b.do(chromedp.WaitNotPresent(`//a[starts-with(@href, "javascript")]`))
 		say(b, "Use a tool")
-		b.shown(answer("done", "I call a tool."))
+		b.waitVisible(answer("done", "I call a tool."))
 		b.click(`//summary[contains(., "Tool: get_weather") and contains(., "not run")]`)
-		b.shown(`//pre[contains(., "Oslo")]`)
+		b.waitVisible(`//pre[contains(., "Oslo")]`)
 		say(b, "Now fail")
-		b.shown(answer("failed", "The model is overloaded. Please retry in a few moments."), answer("failed", "It goes well"), requestID, button("Try again"), heard("The answer failed"))
+		b.waitVisible(answer("failed", "The model is overloaded. Please retry in a few moments."), answer("failed", "It goes well"), requestID, button("Try again"), announced("The answer failed"))
 		b.click(button("Try again"))
 		b.eventually("2", func() string { return fmt.Sprint(failures.Load()) })
-		b.shown(answer("failed", "It goes well"))
+		b.waitVisible(answer("failed", "It goes well"))
 		say(b, "Hello")
-		b.shown(answer("done", "You said Hello"))
-		b.clean(s.base)
+		b.waitVisible(answer("done", "You said Hello"))
+		b.checkProblems(s.base)
 	})
 	t.Run("what is typed outlives refusals and reloads, and an answer that is cut off keeps its text", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/chat", "Chat")
 		b.write("My long thought")
 		b.do(chromedp.Reload())
-		if got := b.written(); got != "My long thought" {
+		if got := b.draft(); got != "My long thought" {
 			t.Fatalf("after a reload %q is left", got)
 		}
 		for status, says := range map[int]string{503: "The server is busy", 403: "tokens left today", 401: "Your session has ended"} {
-			b.instead(strings.NewReplacer("503", fmt.Sprint(status), "busy", "No").Replace(refusedBusy))
+			b.replaceChatResponse(strings.NewReplacer("503", fmt.Sprint(status), "busy", "No").Replace(refusedBusy))
 			b.do(chromedp.Focus(`//textarea[@aria-label="Message"]`))
 			b.key(kb.Enter)
-			b.shown(`//*[@role="alert" and contains(., "Sending failed") and contains(., "request-1")]`, fmt.Sprintf(`//body[contains(., %q)]`, says))
-			if got := b.written(); got != "My long thought" {
+			b.waitVisible(`//*[@role="alert" and contains(., "Sending failed") and contains(., "request-1")]`, fmt.Sprintf(`//body[contains(., %q)]`, says))
+			if got := b.draft(); got != "My long thought" {
 				t.Errorf("after %d %q is left", status, got)
 			}
 			b.click(button("Dismiss"))
 		}
 		b.do(chromedp.Reload())
-		b.shown(`//textarea[@aria-label="Message"]`)
-		b.instead("new Response('data: {\"type\":\"text\",\"text\":\"The beginning\"}\\n\\n')")
+		b.waitVisible(`//textarea[@aria-label="Message"]`)
+		b.replaceChatResponse("new Response('data: {\"type\":\"text\",\"text\":\"The beginning\"}\\n\\n')")
 		b.do(chromedp.Focus(`//textarea[@aria-label="Message"]`))
 		b.key(kb.Enter)
-		b.shown(answer("cut", "The beginning"), answer("cut", "cut off"), heard("cut off"))
+		b.waitVisible(answer("cut", "The beginning"), answer("cut", "cut off"), announced("cut off"))
 		b.click(button("Try again"))
-		b.shown(answer("done", "You said My long thought"))
+		b.waitVisible(answer("done", "You said My long thought"))
 		say(b, "Answer slowly, and I leave")
-		b.shown(answer("running", "It begins"))
+		b.waitVisible(answer("running", "It begins"))
 		b.eventually("done running", func() string { return read(b, chromedp.Evaluate[string](states, chromedp.EvalAwaitPromise)) })
 		b.do(chromedp.Reload())
-		b.shown(answer("cut", "It begins"), button("Try again"))
+		b.waitVisible(answer("cut", "It begins"), button("Try again"))
 	})
 	t.Run("the last message is changed and sent again, which can be undone", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/chat", "Chat")
 		say(b, "Helo")
-		b.shown(answer("done", "You said Helo"))
+		b.waitVisible(answer("done", "You said Helo"))
 		b.click(button("Edit my message"))
-		if got := b.written(); got != "Helo" {
+		if got := b.draft(); got != "Helo" {
 			t.Fatalf("%q is to be changed", got)
 		}
 		say(b, " again")
-		b.shown(answer("done", "You said Helo again"))
+		b.waitVisible(answer("done", "You said Helo again"))
 		b.do(chromedp.WaitNotPresent(`//*[@class="said" and .="Helo"]`))
 		b.click(button("Undo"))
-		b.shown(`//*[@class="said" and .="Helo"]`)
+		b.waitVisible(`//*[@class="said" and .="Helo"]`)
 		b.do(chromedp.WaitNotPresent(`//*[@class="said" and .="Helo again"]`))
-		b.clean(s.base)
+		b.checkProblems(s.base)
 	})
 	t.Run("with the keyboard alone conversations are begun, found, renamed, deleted and brought back", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/chat", "Chat")
 		say(b, "Brass wheels")
-		b.shown(answer("done", "You said Brass wheels"))
+		b.waitVisible(answer("done", "You said Brass wheels"))
 		b.do(chromedp.Focus(chromedp.CSS("h1")))
 		b.tabTo("New chat")
 		b.key(kb.Enter)
@@ -207,58 +207,58 @@ func TestChatPage(t *testing.T) {
 		b.chord(kb.Enter, chromedp.ModifierShift)
 		b.key("of paper")
 		b.key(kb.Enter)
-		b.shown(answer("done", "You said Punched cards"), `//*[@class="said" and contains(., "of paper")]`)
+		b.waitVisible(answer("done", "You said Punched cards"), `//*[@class="said" and contains(., "of paper")]`)
 		b.do(chromedp.Focus(`//input[@type="search"]`))
 		b.key("WHEELS")
 		b.do(chromedp.WaitNotPresent(`//nav//a[contains(., "Punched cards")]`))
 		b.tabTo("Brass wheels")
 		b.key(kb.Enter)
-		b.shown(answer("done", "You said Brass wheels"))
+		b.waitVisible(answer("done", "You said Brass wheels"))
 		menu := `//button[@aria-haspopup="menu" and contains(@aria-label, "Brass wheels")]`
 		b.do(chromedp.Focus(menu))
 		b.key(kb.Enter)
-		b.shown(choice("Rename"))
+		b.waitVisible(choice("Rename"))
 		b.key(kb.Enter)
-		b.shown(`//dialog//input`)
+		b.waitVisible(`//dialog//input`)
 		b.do(chromedp.SendKeys(`//dialog//input`, ", second order"))
 		b.click(`//dialog//button[.="Save"]`)
 		b.do(chromedp.WaitNotPresent(chromedp.CSS("dialog")))
-		b.shown(`//nav//a[contains(., "second order")]`)
+		b.waitVisible(`//nav//a[contains(., "second order")]`)
 		b.eventually("1", func() string { // a menu does not open again at once
 			b.do(chromedp.Focus(menu))
 			b.key(kb.Enter)
 			return fmt.Sprint(read(b, chromedp.Evaluate[int](`document.querySelectorAll("[role=menu]").length`)))
 		})
-		b.shown(choice("Delete"))
+		b.waitVisible(choice("Delete"))
 		b.key("d", kb.Enter)
 		b.do(chromedp.WaitNotPresent(`//nav//a[contains(., "second order")]`))
 		b.do(chromedp.Focus(chromedp.CSS("h1")))
 		b.chord("z", chromedp.ModifierCtrl)
-		b.shown(answer("done", "You said Brass wheels"), `//nav//a[contains(., "second order")]`)
-		b.clean(s.base)
+		b.waitVisible(answer("done", "You said Brass wheels"), `//nav//a[contains(., "second order")]`)
+		b.checkProblems(s.base)
 	})
 	t.Run("two tabs with one conversation add to it, and neither loses what the other has", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/chat", "Chat")
 		say(b, "First")
-		b.shown(answer("done", "You said First"))
-		other := b.beside()
+		b.waitVisible(answer("done", "You said First"))
+		other := b.newTab()
 		other.do(chromedp.Navigate(read(b, chromedp.Location())))
-		other.shown(answer("done", "You said First"))
+		other.waitVisible(answer("done", "You said First"))
 		say(b, "This is held")
-		b.shown(answer("running", "Half of it."))
-		other.shown(answer("running", "Half of it."), `//p[contains(., "Another tab is being given an answer")]`)
+		b.waitVisible(answer("running", "Half of it."))
+		other.waitVisible(answer("running", "Half of it."), `//p[contains(., "Another tab is being given an answer")]`)
 		close(held)
-		other.shown(answer("done", "And the rest."))
+		other.waitVisible(answer("done", "And the rest."))
 		say(other, "From the other")
-		b.shown(answer("done", "You said From the other"))
+		b.waitVisible(answer("done", "You said From the other"))
 		say(b, "And back")
-		other.shown(answer("done", "You said And back"))
+		other.waitVisible(answer("done", "You said And back"))
 		for _, one := range []*tab{b, other} {
 			one.do(chromedp.Reload())
-			one.shown(answer("done", "You said And back"))
-			one.says("You said First", "And the rest.", "You said From the other")
+			one.waitVisible(answer("done", "You said And back"))
+			one.checkText("You said First", "And the rest.", "You said From the other")
 		}
-		b.clean(s.base)
+		b.checkProblems(s.base)
 	})
 	t.Run("damaged and older records do not break the page", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/chat", "Chat")
@@ -277,11 +277,11 @@ func TestChatPage(t *testing.T) {
 			}
 		})`, chromedp.EvalAwaitPromise))
 		b.do(chromedp.Reload())
-		b.shown(answer("done", "You said Whole"))
+		b.waitVisible(answer("done", "You said Whole"))
 		if n := read(b, chromedp.Evaluate[int](`document.querySelectorAll(".talks li").length`)); n != 1 {
 			t.Errorf("%d conversations are listed", n)
 		}
-		b.clean(s.base)
+		b.checkProblems(s.base)
 		b.do(chromedp.Navigate(s.base+"/console/chat?c=older"), chromedp.WaitVisible(`//p[contains(., "no such conversation on this device")]`))
 		if version := read(b, chromedp.Evaluate[int](`new Promise((resolve) => {
 			indexedDB.deleteDatabase("collab-chats").onsuccess = () => {
@@ -291,9 +291,9 @@ func TestChatPage(t *testing.T) {
 			t.Fatalf("the database has version %d", version)
 		}
 		b.do(chromedp.Navigate(s.base + "/console/chat"))
-		b.shown(`//*[@role="alert" and contains(., "does not keep conversations")]`)
+		b.waitVisible(`//*[@role="alert" and contains(., "does not keep conversations")]`)
 		say(b, "Still here")
-		b.shown(answer("done", "You said Still here"))
+		b.waitVisible(answer("done", "You said Still here"))
 	})
 	t.Run("signing out, and another person's sign-in, remove what the device keeps", func(t *testing.T) {
 		kept := func(b *tab) string {
@@ -301,10 +301,10 @@ func TestChatPage(t *testing.T) {
 		}
 		b := openPage(t, s, "Ada", "/console/chat", "Chat")
 		say(b, "A secret")
-		b.shown(answer("done", "You said A secret"))
+		b.waitVisible(answer("done", "You said A secret"))
 		b.write("A draft")
 		b.do(chromedp.Click(chromedp.CSS("button.account")), chromedp.Click(button("Sign out")))
-		b.inConsole("You are signed out")
+		b.waitConsole("You are signed out")
 		if got := kept(b); got != "" {
 			t.Errorf("%s is left", got)
 		}
@@ -312,26 +312,26 @@ func TestChatPage(t *testing.T) {
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		b.do(chromedp.Navigate(s.base + "/console/chat"))
 		say(b, "Another secret")
-		b.shown(answer("done", "You said Another secret"))
-		s.signedIn("charles@collab.example", "Analytical Engines", "member")
+		b.waitVisible(answer("done", "You said Another secret"))
+		s.signIn("charles@collab.example", "Analytical Engines", "member")
 		b.do(chromedp.Navigate(s.base + "/console/sign-in"))
 		b.choose("Charles")
 		b.choose("Analytical Engines")
 		b.press("Sign in")
-		b.inConsole("Analytical Engines")
+		b.waitConsole("Analytical Engines")
 		b.eventually("", func() string { return kept(b) })
 	})
 	t.Run("a VIEWER and an organisation without a plan are told why there is no chat", func(t *testing.T) {
-		s.signedIn("vera@collab.example", "Analytical Engines", "viewer")
-		s.signedIn("nora@collab.example", "Without", "")
+		s.signIn("vera@collab.example", "Analytical Engines", "viewer")
+		s.signIn("nora@collab.example", "Without", "")
 		for account, c := range map[string]struct{ organisation, says string }{"Vera": {"Analytical Engines", "VIEWER has read-only access"}, "Nora": {"Without", "no tokens for chats"}} {
 			b := openTab(t)
 			b.enterConsole(s, account, c.organisation)
 			b.do(chromedp.Navigate(s.base + "/console/chat"))
-			b.shown(fmt.Sprintf(`//p[contains(., %q)]`, c.says))
+			b.waitVisible(fmt.Sprintf(`//p[contains(., %q)]`, c.says))
 			b.do(chromedp.WaitNotPresent(`//textarea`))
 			if account == "Nora" {
-				b.shown(`//main//a[@href="/console/billing"]`)
+				b.waitVisible(`//main//a[@href="/console/billing"]`)
 			}
 		}
 	})
@@ -340,18 +340,18 @@ func TestChatPage(t *testing.T) {
 		b.enterPage(s, "Ada", "/console/chat", "Chat")
 		b.axe("new")
 		say(b, "Show me code")
-		b.shown(answer("done", "tokens in"))
+		b.waitVisible(answer("done", "tokens in"))
 		say(b, "Now fail")
-		b.shown(answer("failed", "overloaded"))
+		b.waitVisible(answer("failed", "overloaded"))
 		b.axe("conversation")
 		b.click(button("Instructions"))
-		b.shown(`//dialog//textarea`)
+		b.waitVisible(`//dialog//textarea`)
 		b.axe("instructions")
 		b.closeDialog()
 		b.enterOn("Acts on “Show me code”")
-		b.shown(choice("Rename"))
+		b.waitVisible(choice("Rename"))
 		b.key(kb.Enter)
-		b.shown(`//dialog//input`)
+		b.waitVisible(`//dialog//input`)
 		b.axe("rename")
 	})
 	t.Run("a long answer is painted in little time", func(t *testing.T) {
@@ -365,13 +365,13 @@ func TestChatPage(t *testing.T) {
 			window.long_ = []; new PerformanceObserver((l) => l.getEntries().forEach((e) => long_.push(e.duration))).observe({ type: "longtask" })`)
 		began := time.Now()
 		say(b, "At length")
-		b.shown(answer("done", "tokens in"))
+		b.waitVisible(answer("done", "tokens in"))
 		got := read(b, chromedp.Evaluate[[]float64](`[frames_.length, Math.max(0, ...long_), long_.length]`))
 		t.Logf("%d characters took %v and %.0f frames, of which %.0f had a task of over 50 ms, the longest %.0f ms", text.Len(), time.Since(began), got[0], got[2], got[1])
 	})
 }
 
-// states is a script that returns the states of the answers with a text that the device keeps.
+// states is a script that returns the states of the stored answers with a text.
 const states = `new Promise((resolve) => {
 	indexedDB.open("collab-chats").onsuccess = ({ target: { result: db } }) => {
 		db.transaction("exchanges").objectStore("exchanges").getAll().onsuccess = ({ target: { result } }) => {

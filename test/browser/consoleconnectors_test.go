@@ -23,22 +23,22 @@ func TestConnectorsPage(t *testing.T) {
 
 	t.Run("the catalog is searched, and a local provider shows its command", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/connectors?category=local", "Connectors")
-		b.shown(`//main//*[contains(text(), "Nothing is connected yet")]`)
+		b.waitVisible(`//main//*[contains(text(), "Nothing is connected yet")]`)
 		b.do(chromedp.WaitNotPresent(`//*[@data-provider="linear"]`))
 		b.do(chromedp.SendKeys(`//input[@type="search"]`, "files"))
 		b.eventually("?category=local&q=files", func() string { return read(b, chromedp.Evaluate[string](`location.search`)) })
 		b.do(chromedp.Click(`//*[@data-provider="filesystem"]//a`))
-		b.shown(`//dialog//code[.="npx -y @modelcontextprotocol/server-filesystem"]`)
+		b.waitVisible(`//dialog//code[.="npx -y @modelcontextprotocol/server-filesystem"]`)
 		b.do(chromedp.Click(`//dialog//button[.="Connect"]`))
-		b.shown(`//dialog//*[@data-status="CONNECTED"]`)
-		b.clean(s.base, icon)
+		b.waitVisible(`//dialog//*[@data-status="CONNECTED"]`)
+		b.checkProblems(s.base, icon)
 	})
 	t.Run("with the keyboard alone a key is stored, read and replaced, and the connector deleted", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/connectors?connect=brave-search", "Connectors")
-		b.shown(`//dialog//input[@type="password" and @autocomplete="off"]`)
+		b.waitVisible(`//dialog//input[@type="password" and @autocomplete="off"]`)
 		b.do(chromedp.Focus(`//dialog//input[not(@type)]`))
 		b.key("Search", kb.Tab, "first-secret", kb.Enter)
-		b.shown(`//dialog//h2[.="Search"]`)
+		b.waitVisible(`//dialog//h2[.="Search"]`)
 		if kept := read(b, chromedp.Evaluate[string](`JSON.stringify({ ...sessionStorage, ...localStorage })`)); strings.Contains(kept, "secret") {
 			t.Errorf("the browser keeps %s", kept)
 		}
@@ -50,7 +50,7 @@ func TestConnectorsPage(t *testing.T) {
 		b.do(chromedp.WaitNotPresent(`//dialog//input[@type="password"]`))
 		b.tabTo("Read the credentials")
 		b.key(kb.Enter)
-		b.shown(`//dialog//code[.="second-secret"]`)
+		b.waitVisible(`//dialog//code[.="second-secret"]`)
 		if log := string(s.call("GET", "/org/audit", as, nil, http.StatusOK)); strings.Count(log, "connector.credentials_read") != 1 {
 			t.Errorf("the audit log is %s", log)
 		}
@@ -58,32 +58,32 @@ func TestConnectorsPage(t *testing.T) {
 		b.do(chromedp.WaitNotPresent(`//code[.="second-secret"]`))
 		b.tabTo("Delete…")
 		b.key(kb.Enter)
-		b.shown(`//h2[.="Delete Search?"]`)
+		b.waitVisible(`//h2[.="Delete Search?"]`)
 		b.tabTo("Delete the connector")
 		b.key(kb.Enter)
 		b.do(chromedp.WaitNotPresent(chromedp.CSS("dialog")))
 		b.do(chromedp.WaitNotPresent(`//*[@class="rows"]//b[.="Search"]`))
-		b.clean(s.base, icon)
+		b.checkProblems(s.base, icon)
 	})
 	t.Run("a 503 midway keeps what was typed, and the next attempt uses what the first has made", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/connectors", "Connectors")
 		b.busyOnce("/credentials")
 		b.do(chromedp.Navigate(s.base + "/console/connectors?connect=postgres"))
 		b.do(chromedp.SendKeys(`//dialog//input[@type="password"]`, "postgres://localhost"), chromedp.Click(`//dialog//button[.="Connect"]`))
-		b.shown(`//dialog//*[@role="alert" and contains(., "its credentials were not stored yet") and contains(., "request-1")]`)
+		b.waitVisible(`//dialog//*[@role="alert" and contains(., "its credentials were not stored yet") and contains(., "request-1")]`)
 		b.do(chromedp.Click(button("Try again")))
-		b.shown(`//dialog//*[@data-status="CONNECTED"]`)
+		b.waitVisible(`//dialog//*[@data-status="CONNECTED"]`)
 		if all := string(s.call("GET", "/connectors", as, nil, http.StatusOK)); strings.Count(all, `"serverId":"postgres"`) != 1 {
 			t.Errorf("there are the connectors %s", all)
 		}
-		b.clean(s.base, icon)
+		b.checkProblems(s.base, icon)
 	})
 	t.Run("a viewer sees connectors and cannot change them", func(t *testing.T) {
-		s.signedIn("vera@collab.example", "Analytical Engines", "viewer")
+		s.signIn("vera@collab.example", "Analytical Engines", "viewer")
 		b := openPage(t, s, "Vera", "/console/connectors", "Connectors")
-		b.shown(`//main//*[contains(., "As a viewer you see them")]`)
+		b.waitVisible(`//main//*[contains(., "As a viewer you see them")]`)
 		b.do(chromedp.WaitNotPresent(`//a[.="Connect"]`), chromedp.Click(`//*[@class="rows"]//a`))
-		b.shown(`//dialog//dt[.="Last used"]`)
+		b.waitVisible(`//dialog//dt[.="Last used"]`)
 		b.do(chromedp.WaitNotPresent(button("Delete…")), chromedp.WaitNotPresent(button("Read the credentials")))
 	})
 	t.Run("every screen is accessible", func(t *testing.T) {
@@ -91,22 +91,22 @@ func TestConnectorsPage(t *testing.T) {
 		b.enterPage(s, "Ada", "/console/connectors", "Connectors")
 		b.axe("connectors")
 		b.do(chromedp.Navigate(s.base + "/console/connectors?connect=brave-search"))
-		b.shown(`//dialog//input[@type="password"]`)
+		b.waitVisible(`//dialog//input[@type="password"]`)
 		b.axe("connect")
 		b.do(chromedp.Navigate(s.base + "/console/connectors"))
-		b.inConsole("Connectors")
+		b.waitConsole("Connectors")
 		b.do(chromedp.Click(`//*[@class="rows"]//a`))
-		b.shown(`//dialog//dt[.="Last used"]`)
+		b.waitVisible(`//dialog//dt[.="Last used"]`)
 		b.axe("connector")
 		b.do(chromedp.Click(button("Delete…")))
-		b.shown(button("Delete the connector"))
+		b.waitVisible(button("Delete the connector"))
 		b.axe("delete")
 		made := decode[struct{ ID string }](t, s.call("POST", "/connectors", as, map[string]any{"providerId": "brave-search"}, http.StatusCreated)).ID
 		s.call("POST", "/connectors/"+made+"/credentials", as, map[string]any{"credentials": map[string]string{"apiKey": "secret"}}, http.StatusOK)
 		b.do(chromedp.Navigate(s.base + "/console/connectors?instance=" + made))
 		b.enterOn("Replace the credentials")
 		b.enterOn("Read the credentials")
-		b.shown(`//dialog//input[@type="password"]`, `//dialog//code[.="secret"]`)
+		b.waitVisible(`//dialog//input[@type="password"]`, `//dialog//code[.="secret"]`)
 		b.axe("credentials")
 	})
 }
@@ -126,7 +126,7 @@ func (b *tab) windows() (ids []target.ID) {
 	return ids
 }
 
-// window does what opens a window, and returns the window's tab.
+// window calls open, and returns the tab of the window that it opens.
 func (b *tab) window(open func()) *tab {
 	b.t.Helper()
 	before := b.windows()
@@ -139,17 +139,17 @@ func (b *tab) window(open func()) *tab {
 	context, closeTab := chromedp.NewContext(b, chromedp.WithTargetID(opened[0]))
 	b.t.Cleanup(closeTab)
 	w := &tab{Context: context, t: b.t}
-	w.shown(`//h1`)
+	w.waitVisible(`//h1`)
 	return w
 }
 
-// close closes the tab, as its user does.
+// close closes the tab like its user.
 func (b *tab) close() {
 	b.t.Helper()
 	must.NoError(b.t, chromedp.Cancel(b.Context))
 }
 
-// bringToFront shows the tab in place of others of its window.
+// bringToFront activates the tab in its window.
 func (b *tab) bringToFront() {
 	b.t.Helper()
 	if _, err := chromedp.Call(b, page.BringToFront, cdp.Empty{}); err != nil {
@@ -157,18 +157,18 @@ func (b *tab) bringToFront() {
 	}
 }
 
-// gone waits until the browser has a window no more.
-func (b *tab) gone(w *tab) {
+// waitClosed waits until a window is closed.
+func (b *tab) waitClosed(w *tab) {
 	b.t.Helper()
 	b.eventually("false", func() string {
 		return fmt.Sprint(slices.Contains(b.windows(), chromedp.FromContext(w).Target.TargetID))
 	})
 }
 
-// scripted clicks what a path finds by a script, so that the browser keeps windows from opening.
-func (b *tab) scripted(path string) {
+// clickByScript clicks an element by a script, so that the browser blocks windows that it opens.
+func (b *tab) clickByScript(path string) {
 	b.t.Helper()
-	b.shown(path)
+	b.waitVisible(path)
 	b.run(fmt.Sprintf(`document.evaluate(%q, document, null, XPathResult.FIRST_ORDERED_NODE_TYPE).singleNodeValue.click()`, path))
 }
 
@@ -183,44 +183,44 @@ func TestConnectorsPageSignsIn(t *testing.T) {
 	t.Run("what is cancelled before the provider is asked is said, and can be begun again", func(t *testing.T) {
 		b.t = t
 		last = b.window(func() { b.enterOn("Sign in at Notes") })
-		b.shown(waiting)
+		b.waitVisible(waiting)
 		last.press("Cancel")
-		last.says("Nothing was connected")
-		b.shown(declined)
+		last.checkText("Nothing was connected")
+		b.waitVisible(declined)
 	})
 	t.Run("so is what is declined at the provider, and one window is open at a time", func(t *testing.T) {
 		b.t = t
 		b.bringToFront()
 		next := b.window(func() { b.enterOn("Sign in again") })
-		b.shown(waiting)
-		b.gone(last)
+		b.waitVisible(waiting)
+		b.waitClosed(last)
 		next.press(w.continueLabel())
 		next.press("Deny")
-		next.says("The authorization was declined")
-		b.shown(declined)
+		next.checkText("The authorization was declined")
+		b.waitVisible(declined)
 		next.close()
 	})
 	t.Run("a window that is closed is noticed, and can be opened again", func(t *testing.T) {
 		b.t = t
 		b.window(func() { b.click(button("Sign in again")) }).close()
-		b.shown(`//dialog//*[@role="status" and contains(., "The window seems to be closed")]`)
+		b.waitVisible(`//dialog//*[@role="status" and contains(., "The window seems to be closed")]`)
 		next := b.window(func() { b.click(button("Open it again")) })
-		b.shown(waiting)
+		b.waitVisible(waiting)
 		next.press(w.continueLabel())
 		next.click(button("Allow"))
-		b.shown(`//dialog//h2[.="Notes"]`, `//dialog//*[@data-status="CONNECTED"]`, `//dialog//code[.="echo"]`)
-		b.gone(next)
+		b.waitVisible(`//dialog//h2[.="Notes"]`, `//dialog//*[@data-status="CONNECTED"]`, `//dialog//code[.="echo"]`)
+		b.waitClosed(next)
 	})
 	t.Run("where the browser keeps windows from opening, the address is a link", func(t *testing.T) {
 		b.t = t
 		b.do(chromedp.Navigate(w.base + "/console/connectors?connect=notes"))
-		b.inConsole("Connectors")
-		b.scripted(button("Sign in at Notes"))
-		b.shown(waiting, `//dialog//p[contains(., "kept the window from opening")]`)
+		b.waitConsole("Connectors")
+		b.clickByScript(button("Sign in at Notes"))
+		b.waitVisible(waiting, `//dialog//p[contains(., "kept the window from opening")]`)
 		b.axe("waiting")
 		next := b.window(func() { b.enterOn("Open the sign-in") })
 		next.press(w.continueLabel())
 		next.click(button("Allow"))
-		b.shown(`//dialog//h2[.="Notes"]`, `//dialog//*[@data-status="CONNECTED"]`)
+		b.waitVisible(`//dialog//h2[.="Notes"]`, `//dialog//*[@data-status="CONNECTED"]`)
 	})
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// block has requests to addresses of these patterns fail, as if the server were not there, or not,
-// whichever the first that matches says.
+// block makes requests fail as if the server were unreachable, by the first pattern that matches the address.
 func (b *tab) block(patterns ...*network.BlockPattern) {
 	b.t.Helper()
 	if _, err := chromedp.Call(b, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: patterns}); err != nil {
@@ -21,7 +20,7 @@ func (b *tab) block(patterns ...*network.BlockPattern) {
 	}
 }
 
-// requested returns the addresses with this part that the tab has asked for.
+// requested returns the addresses of requests that contain the part.
 func (b *tab) requested(part string) (found []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -34,7 +33,7 @@ func (b *tab) requested(part string) (found []string) {
 }
 
 const (
-	// busy answers the page's calls with 503 until the page says otherwise.
+	// busy answers the page's calls with 503 until window.busy is reset.
 	busy = `{
 		const real = fetch
 		window.busy = true
@@ -42,15 +41,15 @@ const (
 			? Promise.resolve(` + refusedBusy + `)
 			: real(address, init)
 	}`
-	// untold are places of a page where something that failed is shown as if it were empty, or is not named. The
-	// conversations of chats are kept on the device, and not on the server.
-	untold = `[...document.querySelectorAll("main .empty:not(.begin, .talks *), main .problem:not(:has(code))")].filter((e) => e.checkVisibility()).map((e) => e.innerText)`
-	// failures presses what tries again, and returns how much has failed or is being loaded.
+	// unexplained returns the parts of a page that show a failure as if they were empty, or without its name. The
+	// conversations of chats are stored on the device.
+	unexplained = `[...document.querySelectorAll("main .empty:not(.begin, .talks *), main .problem:not(:has(code))")].filter((e) => e.checkVisibility()).map((e) => e.innerText)`
+	// failures clicks all buttons "Try again", and returns the number of parts that have failed or are loading.
 	failures = `([...document.querySelectorAll("button")].filter((e) => e.innerText === "Try again").forEach((e) => e.click()), document.querySelectorAll('.problem, [aria-busy="true"]').length)`
 )
 
-// recovers tries again what failed until the page has no failure any more.
-func (b *tab) recovers() {
+// retryAll retries until the page has no failure.
+func (b *tab) retryAll() {
 	b.t.Helper()
 	b.eventually("0", func() string { return fmt.Sprint(read(b, chromedp.Evaluate[int](failures))) })
 }
@@ -63,34 +62,34 @@ func TestPagesWithoutTheServer(t *testing.T) {
 	for _, p := range consolePages(t) {
 		t.Run(p.name+" says that the server is busy, and goes on", func(t *testing.T) {
 			b.t = t
-			other := b.beside()
-			other.onNewPages(busy)
+			other := b.newTab()
+			other.runInNewPages(busy)
 			other.do(chromedp.Navigate(s.base + p.path))
-			other.shown(`//main//*[@role="alert" and contains(., "The server is busy") and contains(., "request-1")]`)
-			for _, found := range read(other, chromedp.Evaluate[[]string](untold)) {
+			other.waitVisible(`//main//*[@role="alert" and contains(., "The server is busy") and contains(., "request-1")]`)
+			for _, found := range read(other, chromedp.Evaluate[[]string](unexplained)) {
 				t.Errorf("the page says %q", found)
 			}
 			other.run("window.busy = false")
-			other.recovers()
+			other.retryAll()
 		})
 		if p.path == "/console" {
 			continue
 		}
 		t.Run(p.name+" is not there while the server is not, and then is", func(t *testing.T) {
 			b.t = t
-			other := b.beside()
+			other := b.newTab()
 			other.do(chromedp.Navigate(s.base + "/console"))
-			other.inConsole("Analytical Engines")
+			other.waitConsole("Analytical Engines")
 			other.resize(1280, 800, "light")
 			other.block(&network.BlockPattern{URLPattern: s.base + "/*", Block: true})
 			if p.path == "/console/sessions" {
 				other.do(chromedp.Click(chromedp.CSS("button.account")))
 			}
 			other.do(chromedp.Click(fmt.Sprintf(`//a[@href=%q]`, p.path)))
-			other.shown(`//main//*[@role="alert" and contains(., "cannot be reached")]`)
+			other.waitVisible(`//main//*[@role="alert" and contains(., "cannot be reached")]`)
 			other.block()
-			other.recovers()
-			other.shown(`//main//h1[.!=""]`)
+			other.retryAll()
+			other.waitVisible(`//main//h1[.!=""]`)
 		})
 	}
 	t.Run("a page whose file is gone after an upgrade is loaded with the console anew, once", func(t *testing.T) {
@@ -102,11 +101,11 @@ func TestPagesWithoutTheServer(t *testing.T) {
 		b.block(append(blocked, &network.BlockPattern{URLPattern: s.base + "/console/assets/*", Block: true})...)
 		b.run("window.before = true")
 		b.do(chromedp.Click(`//nav//a[@href="/console/tasks"]`))
-		b.shown(`//main//*[@role="alert" and contains(., "Loading the page failed")]`)
+		b.waitVisible(`//main//*[@role="alert" and contains(., "Loading the page failed")]`)
 		b.eventually("false", func() string { return fmt.Sprint(read(b, chromedp.Evaluate[bool](`"before" in window`))) })
-		b.shown(`//main//*[@role="alert" and contains(., "Loading the page failed")]`)
+		b.waitVisible(`//main//*[@role="alert" and contains(., "Loading the page failed")]`)
 		b.block()
-		b.recovers()
-		b.inConsole("Tasks")
+		b.retryAll()
+		b.waitConsole("Tasks")
 	})
 }

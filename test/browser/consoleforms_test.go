@@ -17,23 +17,23 @@ import (
 	"collab/test/must"
 )
 
-// form is where something is typed on a page of the console and then saved.
+// form is a field of a page of the console with the actions around it.
 type form struct {
 	name, address, heading string
-	open                   func(*tab)    // how it is opened at the address; nil: by the address
-	field                  string        // the path of the field
-	first                  [2]string     // what is saved first, and the path of what shows that; empty: the field takes nothing while it is saved
-	typed                  string        // what is typed into it
-	more                   [2]string     // the path and the text of another field without which nothing is saved
-	save                   string        // the path of what saves; empty: Enter in the field
-	saved                  string        // the path of what shows that it is saved
+	open                   func(*tab)    // opens the form at the address; nil: the address opens it
+	field                  string        // path of the field
+	first                  [2]string     // text that is saved first, and path of the element that shows it; empty: the field is disabled while it is saved
+	typed                  string        // text that is typed
+	more                   [2]string     // path and text of another required field
+	save                   string        // path of the button that saves; empty: Enter in the field
+	saved                  string        // path of the element that shows that it is saved
 	change                 func() string // changes at the server what the page shows, and returns the path of what then shows it; nil: nothing changes by itself
-	secret                 bool          // the text is a secret, which the browser keeps nowhere
-	operators              bool          // the page is one of operators
+	secret                 bool          // the text is a secret, which the browser must not store
+	operators              bool          // the page is for operators
 }
 
-// refusing answers each request that is not a read with window.refused, while it is set. The answers to others
-// wait in window.waiting, while that is a list.
+// refusing answers each request that is not a read with window.refused if it is set. If window.waiting is a list, the
+// answers to other requests wait in it.
 const refusing = `{
 	const real = fetch
 	window.fetch = async (address, init) => {
@@ -49,24 +49,24 @@ const refusing = `{
 func (f form) show(b *tab, s *server) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(s.base + f.address))
-	b.inConsole(f.heading)
+	b.waitConsole(f.heading)
 	if f.open != nil {
 		f.open(b)
 	}
-	b.shown(f.field)
+	b.waitVisible(f.field)
 }
 
-// fill types the form's text, and what else is needed to save it.
+// fill types a text into the field, and the text of the other required field.
 func (f form) fill(b *tab, text string) {
 	b.t.Helper()
-	b.into(f.field, text)
+	b.typeInto(f.field, text)
 	if f.more[0] != "" {
-		b.into(f.more[0], f.more[1])
+		b.typeInto(f.more[0], f.more[1])
 	}
 	b.keepsNoSecrets()
 }
 
-// keepsNoSecrets checks that the browser keeps nothing that a field of secrets has.
+// keepsNoSecrets checks that the browser does not store the text of a field of secrets.
 func (b *tab) keepsNoSecrets() {
 	b.t.Helper()
 	for _, secret := range read(b, chromedp.Evaluate[[]string](`(() => {
@@ -77,15 +77,15 @@ func (b *tab) keepsNoSecrets() {
 	}
 }
 
-// into types a text in place of what a field has.
-func (b *tab) into(field, text string) {
+// typeInto replaces the text of a field.
+func (b *tab) typeInto(field, text string) {
 	b.t.Helper()
 	b.do(chromedp.Focus(field))
 	b.run(`document.activeElement.select()`)
 	b.key(text)
 }
 
-// submit saves what is typed.
+// submit saves the form.
 func (f form) submit(b *tab) {
 	b.t.Helper()
 	if f.save == "" {
@@ -96,22 +96,22 @@ func (f form) submit(b *tab) {
 	b.click(f.save)
 }
 
-// has checks that the field has what was typed.
-func (f form) has(b *tab) {
+// checkTyped checks that the field has the typed text.
+func (f form) checkTyped(b *tab) {
 	b.t.Helper()
-	f.is(b, f.typed)
+	f.checkValue(b, f.typed)
 }
 
-// is checks what the field has.
-func (f form) is(b *tab, want string) {
+// checkValue checks the text of the field.
+func (f form) checkValue(b *tab, want string) {
 	b.t.Helper()
-	b.shown(f.field)
+	b.waitVisible(f.field)
 	if got := read(b, chromedp.Value(f.field)); got != want {
 		b.t.Errorf("%s: the field has %q, not %q", f.name, got, want)
 	}
 }
 
-// offline takes the network from the tab, or gives it back.
+// offline disconnects the tab from the network, or connects it again.
 func (b *tab) offline(is bool) {
 	b.t.Helper()
 	_, err := chromedp.Call(b, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
@@ -125,17 +125,17 @@ func (b *tab) offline(is bool) {
 	}
 }
 
-// switchTo has the menu switch to another organisation.
+// switchTo switches to another organisation by the menu.
 func (b *tab) switchTo(choice, heading string) {
 	b.t.Helper()
 	b.do(chromedp.Click(chromedp.CSS("button.account")), chromedp.Click(fmt.Sprintf(`//li/button[normalize-space()=%q]`, choice)))
-	b.inConsole(heading)
+	b.waitConsole(heading)
 }
 
 func TestForms(t *testing.T) {
 	s, as := startOwned(t)
 	s.grant(as, "PREMIUM")
-	s.signedIn("ada@collab.example", "Difference Engines", "")
+	s.signIn("ada@collab.example", "Difference Engines", "")
 	created := func(path string, body any) string {
 		t.Helper()
 		return decode[struct{ ID string }](t, s.call("POST", path, as, body, http.StatusCreated)).ID
@@ -152,7 +152,7 @@ func TestForms(t *testing.T) {
 	onRow := func(title, key string) func(*tab) {
 		return func(b *tab) {
 			row := fmt.Sprintf(`//a[@data-row and .=%q]`, title)
-			b.shown(row)
+			b.waitVisible(row)
 			b.do(chromedp.Focus(row))
 			b.key(key)
 		}
@@ -185,7 +185,7 @@ func TestForms(t *testing.T) {
 		{
 			name: "a file's path", address: "/console/files?place=shared/artifacts", heading: "Files", field: `//dialog//input[@id="path"]`, first: [2]string{"our plan.txt", `//*[@class="undo" and contains(., "our plan.txt")]`}, typed: "plans/plan.txt",
 			open: func(b *tab) {
-				b.shown(entry("plan.txt"))
+				b.waitVisible(entry("plan.txt"))
 				b.do(chromedp.Focus(entry("plan.txt")))
 				b.key(kb.F2)
 			},
@@ -217,7 +217,7 @@ func TestForms(t *testing.T) {
 		{
 			name: "an invitation", address: "/console/people?invite=1", heading: "People", field: `//dialog//input`, first: [2]string{"mary@collab.example", `//dialog//p[contains(., "shown once")]`}, typed: "grace@collab.example", save: `//dialog//button[.="Invite"]`, saved: `//dialog//p[contains(., "shown once")]`,
 			change: func() string {
-				s.signedIn("ben@collab.example", "Analytical Engines", "member")
+				s.signIn("ben@collab.example", "Analytical Engines", "member")
 				return `//li[@data-member="ben@collab.example"]`
 			},
 		},
@@ -270,9 +270,9 @@ func TestForms(t *testing.T) {
 		}
 	}
 	for i := range forms {
-		tabs[i] = b.beside()
+		tabs[i] = b.newTab()
 		tabs[i].resize(1280, 800, "light")
-		tabs[i].onNewPages(refusing)
+		tabs[i].runInNewPages(refusing)
 		if forms[i].operators {
 			tabs[i].enterOperator(s, forms[i].address, forms[i].heading)
 		}
@@ -297,11 +297,11 @@ func TestForms(t *testing.T) {
 		b.run(`window.waiting = []`)
 		f.submit(b)
 		b.eventually("1", func() string { return read(b, chromedp.Evaluate[string](`String(waiting.length)`)) })
-		b.into(f.field, f.typed)
+		b.typeInto(f.field, f.typed)
 		b.run(`const [go] = waiting; window.waiting = undefined; go()`)
-		b.shown(f.first[1])
+		b.waitVisible(f.first[1])
 		f.show(b, s)
-		f.has(b)
+		f.checkTyped(b)
 	})
 	each("says why it is not saved, with the request's id, and keeps what was typed", func(t *testing.T, b *tab, f form) {
 		f.show(b, s)
@@ -312,8 +312,8 @@ func TestForms(t *testing.T) {
 		} {
 			b.run(fmt.Sprint("window.refused = ", status))
 			f.submit(b)
-			b.shown(alert(f, texts...))
-			f.has(b)
+			b.waitVisible(alert(f, texts...))
+			f.checkTyped(b)
 		}
 		b.run("window.refused = 0")
 	})
@@ -324,14 +324,14 @@ func TestForms(t *testing.T) {
 		b.offline(true)
 		changed := f.change()
 		b.offline(false)
-		b.shown(changed)
-		f.has(b)
+		b.waitVisible(changed)
+		f.checkTyped(b)
 	})
 
 	const ended = `//h2[.="Your operator’s session has ended"]`
-	again := s.signedIn("ada@collab.example", "Analytical Engines", "")
+	again := s.signIn("ada@collab.example", "Analytical Engines", "")
 	s.call("DELETE", "/auth/sessions", bearer(again.Token), nil, http.StatusOK)
-	as = bearer(s.signedIn("ada@collab.example", "Analytical Engines", "").Token)
+	as = bearer(s.signIn("ada@collab.example", "Analytical Engines", "").Token)
 	each("says that the session has ended, where it can be seen, and keeps what was typed", func(t *testing.T, b *tab, f form) {
 		if f.operators {
 			if !read(b, chromedp.Evaluate[bool](`fetch("/console/operator/sign-out", { method: "POST" }).then((r) => r.ok)`, chromedp.EvalAwaitPromise)) {
@@ -340,11 +340,11 @@ func TestForms(t *testing.T) {
 		}
 		f.submit(b)
 		if f.operators {
-			b.shown(ended)
+			b.waitVisible(ended)
 		} else {
-			b.shown(alert(f, "Sign in again in a new tab"))
+			b.waitVisible(alert(f, "Sign in again in a new tab"))
 		}
-		f.has(b)
+		f.checkTyped(b)
 	})
 	b.t = t
 	b.enterConsole(s, "Ada", "Analytical Engines")
@@ -355,7 +355,7 @@ func TestForms(t *testing.T) {
 			b.key(kb.Enter)
 		}
 		b.do(chromedp.WaitNotPresent(`//*[@class="notice" and @role="alert"]`), chromedp.WaitNotPresent(ended))
-		f.has(b)
+		f.checkTyped(b)
 	})
 
 	b.switchTo("Difference Engines owner", "Difference Engines")
@@ -363,7 +363,7 @@ func TestForms(t *testing.T) {
 		if f.operators {
 			t.Skip("operators are of no organisation")
 		}
-		b.inConsole("Difference Engines")
+		b.waitConsole("Difference Engines")
 		b.do(chromedp.Navigate(s.base+f.address), chromedp.WaitVisible(`//main//h1`), chromedp.WaitNotPresent(chromedp.CSS(`[aria-busy="true"]`)))
 		if page := read(b, chromedp.Evaluate[string](`[...document.querySelectorAll("input, textarea")].map((e) => e.value).join("\n")`)); strings.Contains(page, f.typed) {
 			t.Errorf("the page has %q", page)
@@ -371,18 +371,18 @@ func TestForms(t *testing.T) {
 	})
 	b.switchTo("Analytical Engines owner", "Analytical Engines")
 	each("is there again in its own, and is saved", func(t *testing.T, b *tab, f form) {
-		b.inConsole("Analytical Engines")
+		b.waitConsole("Analytical Engines")
 		f.show(b, s)
 		if f.secret {
-			f.is(b, "")
-			b.into(f.field, f.typed)
+			f.checkValue(b, "")
+			b.typeInto(f.field, f.typed)
 		}
-		f.has(b)
+		f.checkTyped(b)
 		if f.more[0] != "" {
-			b.into(f.more[0], f.more[1])
+			b.typeInto(f.more[0], f.more[1])
 		}
 		f.submit(b)
-		b.shown(f.saved)
+		b.waitVisible(f.saved)
 	})
 
 	t.Run("a title that was refused in its row is there again", func(t *testing.T) {
@@ -391,20 +391,20 @@ func TestForms(t *testing.T) {
 		const field = `//input[@aria-label="Title"]`
 		b.do(chromedp.Navigate(s.base + "/console/tasks"))
 		onRow("Translate Note G", "e")(b)
-		b.into(field, "Translate Note A")
+		b.typeInto(field, "Translate Note A")
 		b.run("window.refused = 503")
 		b.key(kb.Enter)
-		b.shown(`//*[@role="alert" and contains(., "Translate Note G") and contains(., "The server is busy")]`)
+		b.waitVisible(`//*[@role="alert" and contains(., "Translate Note G") and contains(., "The server is busy")]`)
 		b.do(chromedp.Navigate(s.base + "/console/tasks"))
 		onRow("Translate Note G", "e")(b)
 		must.Is(t, "Translate Note A", read(b, chromedp.Value(field)))
 		b.key(kb.Enter)
-		b.shown(`//a[@data-row and .="Translate Note A"]`)
+		b.waitVisible(`//a[@data-row and .="Translate Note A"]`)
 		b.do(chromedp.WaitNotPresent(chromedp.CSS(`[aria-busy="true"]`)))
 		onRow("Translate Note A", "e")(b)
-		b.into(field, "Translate Note B")
+		b.typeInto(field, "Translate Note B")
 		b.key(kb.Escape)
-		b.shown(`//a[@data-row and .="Translate Note A"]`)
+		b.waitVisible(`//a[@data-row and .="Translate Note A"]`)
 		if kept := read(b, chromedp.Evaluate[json.RawMessage](`({ ...sessionStorage })`)); strings.Contains(string(kept), "Translate Note") {
 			t.Errorf("the tab keeps %s", kept)
 		}
@@ -414,10 +414,10 @@ func TestForms(t *testing.T) {
 		b, f := tabs[len(tabs)-1], forms[len(forms)-1]
 		b.t = t
 		f.show(b, s)
-		b.into(f.field, "30")
+		b.typeInto(f.field, "30")
 		b.closeDialog()
 		b.click(button("Sign out"))
-		b.inConsole("Operator")
+		b.waitConsole("Operator")
 		if kept := read(b, chromedp.Evaluate[string](`JSON.stringify({ ...sessionStorage })`)); strings.Contains(kept, "plan") {
 			t.Errorf("the tab keeps %s", kept)
 		}
@@ -427,10 +427,10 @@ func TestForms(t *testing.T) {
 		b.t, tabs[0].t = t, t
 		f := forms[0]
 		f.show(tabs[0], s)
-		tabs[0].into(f.field, "secret")
+		tabs[0].typeInto(f.field, "secret")
 		b.do(chromedp.Click(chromedp.CSS("button.account")), chromedp.Click(button("Sign out")))
-		b.inConsole("You are signed out")
-		tabs[0].inConsole("You are signed out")
+		b.waitConsole("You are signed out")
+		tabs[0].waitConsole("You are signed out")
 		kept := read(tabs[0], chromedp.Evaluate[json.RawMessage](`({ ...sessionStorage, ...localStorage })`))
 		if strings.Contains(string(kept), "secret") {
 			t.Errorf("the tab keeps %s", kept)

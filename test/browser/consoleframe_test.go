@@ -26,10 +26,10 @@ func TestConsoleFrame(t *testing.T) {
 
 	t.Run("on a wide screen the pages are beside the page, and that of the address is marked", func(t *testing.T) {
 		b.t = t
-		b.shown(`//nav[@aria-label="Pages"]//ul[@aria-labelledby="group-Work"]//a[@aria-current="page" and normalize-space()="Home"]`)
+		b.waitVisible(`//nav[@aria-label="Pages"]//ul[@aria-labelledby="group-Work"]//a[@aria-current="page" and normalize-space()="Home"]`)
 		b.do(chromedp.Click(`//nav[@aria-label="Pages"]//a[normalize-space()="Tasks"]`))
-		b.inConsole("Tasks")
-		b.shown(`//nav//a[@aria-current="page" and normalize-space()="Tasks"]`)
+		b.waitConsole("Tasks")
+		b.waitVisible(`//nav//a[@aria-current="page" and normalize-space()="Tasks"]`)
 		b.do(chromedp.WaitNotPresent(`//nav//a[@aria-current="page" and normalize-space()="Home"]`))
 		if got := active(); got != "main" {
 			t.Errorf("the focus is on %q", got)
@@ -39,7 +39,7 @@ func TestConsoleFrame(t *testing.T) {
 		b.t = t
 		b.resize(320, 700, "light")
 		b.do(chromedp.Reload())
-		b.inConsole("Tasks")
+		b.waitConsole("Tasks")
 		b.do(chromedp.Focus(`//button[@aria-label="Pages"]`))
 		b.key(kb.Enter)
 		b.do(chromedp.WaitVisible(open))
@@ -52,7 +52,7 @@ func TestConsoleFrame(t *testing.T) {
 		b.do(chromedp.WaitVisible(open))
 		b.tabTo("Files")
 		b.key(kb.Enter)
-		b.inConsole("Files")
+		b.waitConsole("Files")
 		b.do(chromedp.WaitNotPresent(open))
 		if got := active(); got != "main" {
 			t.Errorf("the focus is on %q", got)
@@ -63,7 +63,7 @@ func TestConsoleFrame(t *testing.T) {
 		for _, colours := range []string{"light", "dark"} {
 			b.resize(320, 700, colours)
 			b.do(chromedp.WaitReady(chromedp.CSS("#pages[popover]")), chromedp.Click(`//button[@aria-label="Pages"]`), chromedp.WaitVisible(open))
-			b.picture("pages-320-" + colours)
+			b.screenshot("pages-320-" + colours)
 			b.runAxe("the open menu in " + colours)
 			b.resize(1280, 800, colours)
 			b.do(chromedp.WaitVisible(chromedp.CSS("#pages:not([popover])")))
@@ -73,20 +73,20 @@ func TestConsoleFrame(t *testing.T) {
 	t.Run("the palette opens a task by its title, by the pointer too, and says what it does not find", func(t *testing.T) {
 		b.t = t
 		b.do(chromedp.Click(chromedp.CSS("button.find")))
-		b.shown(dialog)
+		b.waitVisible(dialog)
 		b.key("z", "q", "z")
-		b.shown(`//*[@role="status" and contains(., "Nothing has this name")]`)
+		b.waitVisible(`//*[@role="status" and contains(., "Nothing has this name")]`)
 		b.key(kb.Backspace, kb.Backspace, kb.Backspace, "n", "o", "t", "e", " ", "g")
 		b.do(chromedp.Click(`//*[@role="option" and normalize-space()="Translate Note G"]`))
-		b.inConsole("Tasks")
-		b.shown(`//dialog[@open]//h2[.="Translate Note G"]`)
+		b.waitConsole("Tasks")
+		b.waitVisible(`//dialog[@open]//h2[.="Translate Note G"]`)
 		b.key(kb.Escape)
 		b.do(chromedp.WaitNotPresent(`//dialog[@open]`))
 	})
 	t.Run("the palette is accessible", func(t *testing.T) {
 		b.t = t
 		b.do(chromedp.Click(chromedp.CSS("button.find")))
-		b.shown(dialog)
+		b.waitVisible(dialog)
 		b.axe("palette")
 		b.key(kb.Escape)
 	})
@@ -113,7 +113,7 @@ func TestConsoleFrame(t *testing.T) {
 		find := func(text string) {
 			t.Helper()
 			b.chord("k", chromedp.ModifierCtrl)
-			b.shown(dialog)
+			b.waitVisible(dialog)
 			b.key(strings.Split(text, "")...)
 		}
 		active := func(text string) string {
@@ -122,61 +122,61 @@ func TestConsoleFrame(t *testing.T) {
 		goTo := func(text, option, heading string) {
 			t.Helper()
 			find(text)
-			b.shown(active(option))
+			b.waitVisible(active(option))
 			b.key(kb.Enter)
-			b.inConsole(heading)
+			b.waitConsole(heading)
 		}
 		find("QU")
 		b.eventually("false", func() string { return read(b, chromedp.Evaluate[string](`String(window.held?.aborted)`)) })
 		b.key(strings.Split("ARTERLY", "")...)
-		b.shown(`//dialog//*[@role="alert" and contains(., "Loading files failed") and contains(., "request-1")]`)
+		b.waitVisible(`//dialog//*[@role="alert" and contains(., "Loading files failed") and contains(., "request-1")]`)
 		if !read(b, chromedp.Evaluate[bool](`window.held.aborted`)) {
 			t.Error("the search for another text goes on")
 		}
 		b.tabTo("Try again")
 		b.key(kb.Enter)
-		b.shown(active("Quarterly Plan.mdreports"))
+		b.waitVisible(active("Quarterly Plan.mdreports"))
 		b.do(chromedp.WaitNotPresent(`//dialog//*[@role="alert"]`))
 		b.axe("palette-found")
 		b.do(chromedp.Focus(chromedp.CSS(`dialog [role="combobox"]`)))
 		b.key(kb.Enter)
-		b.inConsole("Files")
-		b.shown(`//h2[.="Quarterly Plan.md"]`)
+		b.waitConsole("Files")
+		b.waitVisible(`//h2[.="Quarterly Plan.md"]`)
 		goTo("org-mem", "org-memory.md", "Memories")
 		goTo("wheels brass", "Brass wheels", "Teams")
-		b.shown(`//dialog[@open]//h2[.="Brass wheels"]`)
+		b.waitVisible(`//dialog[@open]//h2[.="Brass wheels"]`)
 		b.closeDialog()
 		goTo("MILL ÅNG", "Oil the ångström mill", "Tasks")
-		b.shown(`//dialog[@open]//h2[.="Oil the ångström mill"]`)
+		b.waitVisible(`//dialog[@open]//h2[.="Oil the ångström mill"]`)
 		b.closeDialog()
 		goTo("ada@", "Adaada@collab.example", "People")
 		b.do(chromedp.Navigate(s.base + "/console/tasks"))
-		b.inConsole("Tasks")
+		b.waitConsole("Tasks")
 	})
 	t.Run("the palette opens by its keys, finds a page, and gives the focus back", func(t *testing.T) {
 		b.t = t
 		b.do(chromedp.Reload())
-		b.inConsole("Tasks")
+		b.waitConsole("Tasks")
 		b.do(chromedp.Focus(`//nav//a[normalize-space()="Files"]`))
 		b.chord("k", chromedp.ModifierCtrl)
-		b.shown(dialog, `//*[@role="option" and @aria-selected="true" and normalize-space()="Home"]`)
+		b.waitVisible(dialog, `//*[@role="option" and @aria-selected="true" and normalize-space()="Home"]`)
 		b.closeDialog()
 		if got := active(); got != "Files" {
 			t.Errorf("after Escape the focus is on %q", got)
 		}
 		b.chord("k", chromedp.ModifierCtrl)
-		b.shown(dialog)
+		b.waitVisible(dialog)
 		b.key(kb.ArrowDown)
-		b.shown(`//*[@role="option" and @aria-selected="true" and normalize-space()="Tasks"]`)
+		b.waitVisible(`//*[@role="option" and @aria-selected="true" and normalize-space()="Tasks"]`)
 		if !read(b, chromedp.Evaluate[bool](`document.getElementById(document.activeElement.getAttribute("aria-activedescendant")).textContent === "Tasks"`)) {
 			t.Error("the active option is not that of the field")
 		}
 		b.key("m", "e", "m", "o")
-		b.shown(`//*[@role="option" and @aria-selected="true" and normalize-space()="Memories"]`)
+		b.waitVisible(`//*[@role="option" and @aria-selected="true" and normalize-space()="Memories"]`)
 		b.key(kb.Enter)
-		b.inConsole("Memories")
+		b.waitConsole("Memories")
 		b.do(chromedp.WaitNotPresent(dialog))
-		b.forget() // of 401 before the sign-in
-		b.clean(s.base, icon)
+		b.clearProblems() // of 401 before the sign-in
+		b.checkProblems(s.base, icon)
 	})
 }

@@ -23,13 +23,13 @@ import (
 
 var update = flag.Bool("update", false, "write the pictures of docs/console")
 
-// pictures is the directory of the pictures of the console's pages.
+// pictures is the directory of the screenshots of the console's pages.
 const pictures = "../../docs/console"
 
-// largestPicture is in bytes.
+// largestPicture is the limit of the size of a screenshot in bytes.
 const largestPicture = 100_000
 
-// pictureScreens are those on which pictures are taken.
+// pictureScreens are the screens of the screenshots.
 var pictureScreens = []struct {
 	name          string
 	width, height int64
@@ -39,7 +39,7 @@ var pictureScreens = []struct {
 // consolePage is a page of the console.
 type consolePage struct{ path, name string }
 
-// file returns the name of a picture of the page.
+// file returns the name of the file of a screenshot.
 func (p consolePage) file(screen string) string {
 	return filepath.Join(pictures, strings.ReplaceAll(strings.ToLower(p.name), " ", "-")+"-"+screen+".webp")
 }
@@ -57,7 +57,7 @@ func consolePages(t *testing.T) (all []consolePage) {
 	return all
 }
 
-// media emulates one of the user's preferences.
+// media emulates a media feature.
 func (b *tab) media(feature, value string) {
 	b.t.Helper()
 	if _, err := chromedp.Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -67,15 +67,15 @@ func (b *tab) media(feature, value string) {
 	}
 }
 
-// open goes to a page of the console and waits for what it loads.
+// open opens a page of the console and waits until it is loaded.
 func (b *tab) open(s *server, p consolePage) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(s.base + p.path))
-	b.shown(`//main//h1`)
+	b.waitVisible(`//main//h1`)
 	b.do(chromedp.WaitNotPresent(chromedp.CSS(`[aria-busy="true"], [data-feed]:not([data-feed="live"])`)))
 }
 
-// savePicture writes a picture of what the tab shows.
+// savePicture writes a screenshot of the visible part of the page.
 func (b *tab) savePicture(file string) {
 	b.t.Helper()
 	quality := int64(80)
@@ -88,19 +88,19 @@ func (b *tab) savePicture(file string) {
 	}
 }
 
-// What the pages must not have, each a script that returns descriptions of what it finds.
+// Scripts that return descriptions of elements that the pages must not have.
 const (
-	// moving is what is animated.
+	// moving returns animated elements.
 	moving = `[...document.querySelectorAll("*")].filter((e) => {
 		const s = getComputedStyle(e)
 		return [s.transitionDuration, s.animationDuration].some((all) => all.split(",").some((d) => parseFloat(d) > 0.01))
 	}).map((e) => e.outerHTML.slice(0, 80))`
-	// vague is what a person with forced colours, who sees no backgrounds, cannot tell from text.
+	// vague returns controls that look like text with forced colours, which remove backgrounds.
 	vague = `[...document.querySelectorAll("button, .button, input, select, textarea")].filter((e) => {
 		const s = getComputedStyle(e)
 		return e.checkVisibility() && e.type !== "checkbox" && e.type !== "radio" && !["Top", "Right", "Bottom", "Left"].some((side) => parseFloat(s["border" + side + "Width"]) > 0)
 	}).map((e) => e.outerHTML.slice(0, 80))`
-	// cut is what is beside the page with text of twice the size.
+	// cut returns elements outside of the page with text of twice the size.
 	cut = `(() => {
 		document.documentElement.style.fontSize = "200%"
 		const beside = document.documentElement.scrollWidth - innerWidth
@@ -109,15 +109,15 @@ const (
 	})()`
 )
 
-// payments returns the path of the page of the payment provider to which Ada is sent.
+// payments returns the path of the payment provider's page for an operation of Ada.
 func (s *server) payments(organisation, operation string, body any) string {
 	s.t.Helper()
-	as := bearer(s.signedIn("ada@larkspur.example", organisation, "").Token)
+	as := bearer(s.signIn("ada@larkspur.example", organisation, "").Token)
 	page := decode[struct{ URL string }](s.t, s.call("POST", "/billing/"+operation, as, body, http.StatusOK)).URL
 	return strings.TrimPrefix(page, s.base)
 }
 
-// checkPreferences checks the page with what people set in their systems.
+// checkPreferences checks the page with reduced motion, forced colours and large text.
 func (b *tab) checkPreferences() {
 	b.t.Helper()
 	for about, check := range map[string]struct{ feature, value, script string }{
@@ -162,14 +162,14 @@ func TestConsolePages(t *testing.T) {
 			case "Chat":
 				b.write("Write three lines for the newsletter about our new thermometer.")
 				b.key(kb.Enter)
-				b.shown(answer("done", "tokens"))
+				b.waitVisible(answer("done", "tokens"))
 			case "Export":
 				b.do(chromedp.Click(button("Make an archive")), chromedp.WaitVisible(`//li[@data-export="READY"]`))
 			case "Files":
 				b.do(chromedp.Click(`//*[@role="treeitem" and contains(., "Shared files")]`), chromedp.WaitVisible(`//a[@data-row]`))
 			}
 			if p != signIn && p != operatorSignIn {
-				b.clean(s.base, icon)
+				b.checkProblems(s.base, icon)
 			}
 			b.checkPreferences()
 			for _, screen := range pictureScreens {
@@ -186,12 +186,12 @@ func TestConsolePages(t *testing.T) {
 		if p == signIn {
 			b.t = t
 			b.enterConsole(s, "Ada", "Larkspur Instruments")
-			b.forget() // of 401 before the sign-in
+			b.clearProblems() // of 401 before the sign-in
 		}
 		if p == operatorSignIn {
 			b.t = t
 			b.enterOperator(s, "/console/operator", "Setup")
-			b.forget() // of 401 before the sign-in
+			b.clearProblems() // of 401 before the sign-in
 		}
 	}
 	t.Run("there is no picture of a page that is gone", func(t *testing.T) {

@@ -1,3 +1,3 @@
-// Package browser runs what people do in a browser in a real one: Chromium,
-// without a screen. The tests need the build tag "browser".
+// Package browser tests the pages of the server in headless Chromium. The tests need
+// the build tag "browser".
 package browser

@@ -23,13 +23,13 @@ import (
 	"collab/test/must"
 )
 
-// record is what a test reads of a file's record.
+// record is a file as far as the tests read it.
 type record struct {
 	ID, Path, Content string
 	Version           int64
 }
 
-// store stores a new file for the caller.
+// store stores a new file.
 func (s *server) store(header, path, content, mimeType string) record {
 	s.t.Helper()
 	return decode[record](s.t, s.call("POST", "/sync/files", header, map[string]any{
@@ -37,7 +37,7 @@ func (s *server) store(header, path, content, mimeType string) record {
 	}, http.StatusCreated))
 }
 
-// stored returns the files that the caller sees, by their paths.
+// stored returns the visible files by their paths.
 func (s *server) stored(header string) map[string]record {
 	s.t.Helper()
 	found := map[string]record{}
@@ -47,20 +47,20 @@ func (s *server) stored(header string) map[string]record {
 	return found
 }
 
-// beside opens another tab of the same browser.
-func (b *tab) beside() *tab {
+// newTab opens another tab of the browser.
+func (b *tab) newTab() *tab {
 	b.t.Helper()
 	context, closeTab := chromedp.NewContext(b)
 	b.t.Cleanup(closeTab)
 	other := &tab{Context: context, t: b.t}
 	must.NoError(b.t, chromedp.Do(other))
-	must.NoError(b.t, chromedp.Listen(other, other.note))
+	must.NoError(b.t, chromedp.Listen(other, other.record))
 	must.Do(chromedp.Call(other, network.Enable, network.EnableParams{})).Or(b.t)
 	return other
 }
 
-// asked returns how many of the tab's requests end so.
-func (b *tab) asked(end string) (n int) {
+// countRequests returns the number of requests whose address has the suffix.
+func (b *tab) countRequests(end string) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, r := range b.requests {
@@ -71,15 +71,15 @@ func (b *tab) asked(end string) (n int) {
 	return n
 }
 
-// visit opens a page of the console that follows the feed, and waits until it does.
+// visit opens a page of the console that follows the feed, and waits until the feed is connected.
 func (b *tab) visit(address, heading string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(address))
-	b.inConsole(heading)
-	b.shown(`//*[@data-feed="live"]`)
+	b.waitConsole(heading)
+	b.waitVisible(`//*[@data-feed="live"]`)
 }
 
-// click clicks what a path finds.
+// click clicks the element of a path.
 func (b *tab) click(path string) {
 	b.t.Helper()
 	b.do(chromedp.Click(path))
@@ -93,7 +93,7 @@ func (b *tab) run(script string) {
 	}
 }
 
-// upload gives files to the page, each with its name as content.
+// upload selects files for the page, each with its name as content.
 func (b *tab) upload(names ...string) {
 	b.t.Helper()
 	dir := b.t.TempDir()
@@ -105,7 +105,7 @@ func (b *tab) upload(names ...string) {
 	b.do(chromedp.SetUploadFiles(`//label[starts-with(., "Upload files")]/input`, paths))
 }
 
-// drop drops files and directories of the disk onto the middle of an element.
+// drop drops files and directories onto the middle of an element.
 func (b *tab) drop(on string, paths ...string) {
 	b.t.Helper()
 	at := read(b, chromedp.Evaluate[[2]float64](fmt.Sprintf(`((e) => (e.scrollIntoView({ block: "center" }), ((r) => [r.x + r.width / 2, r.y + r.height / 2])(e.getBoundingClientRect())))(document.querySelector(%q))`, on)))
@@ -117,16 +117,16 @@ func (b *tab) drop(on string, paths ...string) {
 	}
 }
 
-// entry is the path of the link of a row with this name.
+// entry returns the path of the link of the row with the name.
 func entry(name string) string { return fmt.Sprintf(`//a[@data-row and contains(., %q)]`, name) }
 
-// uploaded is the path of an upload in a state.
+// uploaded returns the path of an upload in a state.
 func uploaded(path, state string) string {
 	return fmt.Sprintf(`//li[@data-upload=%q and contains(., %q)]`, state, path)
 }
 
-// planned has the next requests that send a file end as planned in place of being sent: "half" is
-// halfway for good, "cut" is a broken connection, and others are an answer with this status.
+// planned ends the next uploads in the planned way: "half" stops halfway, "cut" is a broken connection, and a number is
+// the status of the answer.
 const planned = `{
 	window.plans = []
 	const real = XMLHttpRequest.prototype.send
@@ -143,8 +143,8 @@ const planned = `{
 	}
 }`
 
-// cuttable has feeds fail while window.cut is set. cutFeed sets it and ends the present one.
-const cuttable = `{
+// cutFeeds makes feeds fail while window.cut is set. cutFeed sets it and ends the present feed.
+const cutFeeds = `{
 	const real = fetch
 	let cutter = new AbortController()
 	window.cutFeed = () => { window.cut = true; cutter.abort() }
@@ -164,35 +164,35 @@ func TestFiles(t *testing.T) {
 		b := openTab(t)
 		b.resize(1280, 800, "light")
 		b.enterConsole(s, "Ada", "Analytical Engines")
-		b.forget() // of 401 before the sign-in
+		b.clearProblems() // of 401 before the sign-in
 		return b
 	}
 
 	t.Run("what another client does appears at once, and of two tabs one has the feed", func(t *testing.T) {
 		b := signedIn(t)
 		b.visit(shared, "Files")
-		b.shown(`//p[contains(., "Nothing is here yet")]`)
-		other := b.beside()
+		b.waitVisible(`//p[contains(., "Nothing is here yet")]`)
+		other := b.newTab()
 		other.visit(shared, "Files")
 		s.store(as, "live/first.txt", "first", "text/plain")
-		b.shown(entry("live"))
-		other.shown(entry("live"))
-		if n := b.asked("/sync/changes") + other.asked("/sync/changes"); n != 1 {
+		b.waitVisible(entry("live"))
+		other.waitVisible(entry("live"))
+		if n := b.countRequests("/sync/changes") + other.countRequests("/sync/changes"); n != 1 {
 			t.Errorf("two tabs have %d feeds", n)
 		}
-		b.clean(s.base)
-		other.clean(s.base)
+		b.checkProblems(s.base)
+		other.checkProblems(s.base)
 	})
 	t.Run("a feed that is cut says so, and what happened meanwhile is there when it is back", func(t *testing.T) {
 		b := signedIn(t)
-		b.onNewPages(cuttable)
+		b.runInNewPages(cutFeeds)
 		b.visit(shared, "Files")
 		b.run(`cutFeed()`)
-		b.shown(`//*[@role="alert" and contains(., "Following changes failed") and contains(., "request-9")]`, `//*[@data-feed="down"]`)
+		b.waitVisible(`//*[@role="alert" and contains(., "Following changes failed") and contains(., "request-9")]`, `//*[@data-feed="down"]`)
 		s.store(as, "meanwhile.txt", "x", "text/plain")
 		b.run(`window.cut = false`)
 		b.click(button("Try again"))
-		b.shown(`//*[@data-feed="live"]`, entry("meanwhile.txt"))
+		b.waitVisible(`//*[@data-feed="live"]`, entry("meanwhile.txt"))
 		b.do(chromedp.WaitNotPresent(`//*[@role="alert"]`))
 	})
 	t.Run("many files, and folders, are uploaded with progress, can be cancelled, and tried again", func(t *testing.T) {
@@ -205,24 +205,24 @@ func TestFiles(t *testing.T) {
 		}
 		b.run(`plans.push(503)`)
 		b.upload(names...)
-		b.shown(`//h2[.="11 of 12 files uploaded"]`, uploaded("up/file-00.txt", "failed"), `//*[@role="alert" and contains(., "The server is busy") and contains(., "request-7")]`)
+		b.waitVisible(`//h2[.="11 of 12 files uploaded"]`, uploaded("up/file-00.txt", "failed"), `//*[@role="alert" and contains(., "The server is busy") and contains(., "request-7")]`)
 		b.click(button("Try again"))
-		b.shown(`//h2[.="12 of 12 files uploaded"]`, entry("file-00.txt"), entry("file-11.txt"))
+		b.waitVisible(`//h2[.="12 of 12 files uploaded"]`, entry("file-00.txt"), entry("file-11.txt"))
 		b.click(button("Close"))
 
 		b.run(`plans.push("half")`)
 		b.upload("halfway.bin")
-		b.shown(uploaded("up/halfway.bin", "sending")+`[contains(., "50 % of 11 bytes")]//progress`, `//*[@aria-labelledby="uploads"]/progress`)
+		b.waitVisible(uploaded("up/halfway.bin", "sending")+`[contains(., "50 % of 11 bytes")]//progress`, `//*[@aria-labelledby="uploads"]/progress`)
 		b.click(`//button[@aria-label="Cancel up/halfway.bin"]`)
-		b.shown(uploaded("up/halfway.bin", "cancelled"))
+		b.waitVisible(uploaded("up/halfway.bin", "cancelled"))
 		b.click(button("Close"))
 
 		b.upload("file-00.txt", "file-01.txt")
-		b.shown(`//div[button[@aria-label="Keep both of up/file-00.txt"]]`+requestID, button("Replace all 2"))
+		b.waitVisible(`//div[button[@aria-label="Keep both of up/file-00.txt"]]`+requestID, button("Replace all 2"))
 		b.click(`//button[@aria-label="Keep both of up/file-00.txt"]`)
-		b.shown(entry("file-00 (2).txt"))
+		b.waitVisible(entry("file-00 (2).txt"))
 		b.click(`//button[@aria-label="Replace up/file-01.txt"]`)
-		b.shown(`//h2[.="2 of 2 files uploaded"]`)
+		b.waitVisible(`//h2[.="2 of 2 files uploaded"]`)
 		b.click(button("Close"))
 
 		b.run(`{
@@ -232,7 +232,7 @@ func TestFiles(t *testing.T) {
 			Object.defineProperty(input, "files", { value: files })
 			input.dispatchEvent(new Event("change", { bubbles: true }))
 		}`)
-		b.shown(`//h2[.="2 of 2 files uploaded"]`, entry("tree"))
+		b.waitVisible(`//h2[.="2 of 2 files uploaded"]`, entry("tree"))
 		b.click(button("Close"))
 
 		disk := t.TempDir()
@@ -241,17 +241,17 @@ func TestFiles(t *testing.T) {
 			must.NoError(t, os.WriteFile(filepath.Join(disk, path), []byte(path), 0o600))
 		}
 		b.drop(".folder", filepath.Join(disk, "leaf.md"), filepath.Join(disk, "branch"))
-		b.shown(`//h2[.="3 of 3 files uploaded"]`, entry("branch"), entry("leaf.md"))
+		b.waitVisible(`//h2[.="3 of 3 files uploaded"]`, entry("branch"), entry("leaf.md"))
 		b.click(button("Close"))
 
 		b.run(`plans.push("cut")
 			const input = document.querySelector("label:nth-of-type(1) input")
 			Object.defineProperty(input, "files", { value: [new File([new Uint8Array(9_000_000)], "big.bin")] })
 			input.dispatchEvent(new Event("change", { bubbles: true }))`)
-		b.shown(`//*[@role="alert" and contains(., "The server cannot be reached")]`)
+		b.waitVisible(`//*[@role="alert" and contains(., "The server cannot be reached")]`)
 		b.click(button("Try again"))
-		b.shown(`//h2[.="1 of 1 files uploaded"]`, entry("big.bin"))
-		if n := b.asked("/sync/changes"); n != 1 {
+		b.waitVisible(`//h2[.="1 of 1 files uploaded"]`, entry("big.bin"))
+		if n := b.countRequests("/sync/changes"); n != 1 {
 			t.Errorf("the page has %d feeds", n)
 		}
 		found := s.stored(as)
@@ -260,7 +260,7 @@ func TestFiles(t *testing.T) {
 		}
 	})
 	t.Run("full storage is said, and nothing more is sent", func(t *testing.T) {
-		s.signedIn("bob@collab.example", "Full Engines", "")
+		s.signIn("bob@collab.example", "Full Engines", "")
 		b := openTab(t)
 		b.enterConsole(s, "Bob", "Full Engines")
 		b.visit(shared, "Files")
@@ -269,23 +269,23 @@ func TestFiles(t *testing.T) {
 			Object.defineProperty(input, "files", { value: [0, 1, 2, 3, 4, 5].map((n) => new File([new Uint8Array(2_000_000)], "big-" + n + ".bin")) })
 			input.dispatchEvent(new Event("change", { bubbles: true }))
 		}`)
-		b.shown(uploaded("big-5.bin", "failed")+`[contains(., "The upload failed") and contains(., "Request")]`, button("Try all again"))
-		b.says("0 of 6 files uploaded")
+		b.waitVisible(uploaded("big-5.bin", "failed")+`[contains(., "The upload failed") and contains(., "Request")]`, button("Try all again"))
+		b.checkText("0 of 6 files uploaded")
 	})
 	t.Run("a file that was changed before it is replaced can be kept beside", func(t *testing.T) {
 		r := s.store(as, "beside/both.txt", "x", "text/plain")
 		b := signedIn(t)
 		b.visit(shared+"&folder=beside", "Files")
 		b.upload("both.txt")
-		b.shown(`//button[@aria-label="Replace beside/both.txt"]`)
+		b.waitVisible(`//button[@aria-label="Replace beside/both.txt"]`)
 		s.call("PUT", "/sync/files/"+r.ID, as, map[string]any{"content": "y"}, http.StatusOK)
 		b.click(`//button[@aria-label="Replace beside/both.txt"]`)
-		b.eventually("refused", func() string { // it had failed before too
+		b.eventually("refused", func() string { // it was refused before, too
 			return read(b, chromedp.Evaluate[string](fmt.Sprintf(`performance.getEntriesByType("resource").some((r) => r.responseStatus === 409 && r.name.includes("/sync/files/%s")) ? "refused" : ""`, r.ID)))
 		})
-		b.shown(uploaded("beside/both.txt", "failed"))
+		b.waitVisible(uploaded("beside/both.txt", "failed"))
 		b.click(`//button[@aria-label="Keep both of beside/both.txt"]`)
-		b.shown(entry("both (2).txt"))
+		b.waitVisible(entry("both (2).txt"))
 	})
 	t.Run("contents are shown, and what is hostile in them does nothing", func(t *testing.T) {
 		hostile := "# Plan\n\n<script>window.hacked = 1</script>\n<img src=x onerror=\"window.hacked = 1\">\n\n![leak](https://elsewhere.example/leak.png?secret)\n" +
@@ -305,107 +305,107 @@ func TestFiles(t *testing.T) {
 		show := func(name string) {
 			b.visit(shared+"&folder=shown", "Files")
 			b.click(entry(name))
-			b.shown(fmt.Sprintf(`//h2[.=%q]`, name))
+			b.waitVisible(fmt.Sprintf(`//h2[.=%q]`, name))
 		}
 		show("plan.md")
-		b.shown(`//*[@class="markdown"]//h3[.="Plan"]`, `//*[@class="markdown"]//strong[.="bold"]`, `//*[@class="markdown"]//td[.="2"]`, `//*[@class="markdown"]//li//li[.="two"]`)
-		b.says("<script>window.hacked = 1</script>", `<img src=x onerror="window.hacked = 1">`, "Image: leak")
+		b.waitVisible(`//*[@class="markdown"]//h3[.="Plan"]`, `//*[@class="markdown"]//strong[.="bold"]`, `//*[@class="markdown"]//td[.="2"]`, `//*[@class="markdown"]//li//li[.="two"]`)
+		b.checkText("<script>window.hacked = 1</script>", `<img src=x onerror="window.hacked = 1">`, "Image: leak")
 		links := read(b, chromedp.Evaluate[[]string](`[...document.querySelectorAll(".markdown a, .markdown img, .markdown script")].map((e) => e.href ?? e.tagName)`))
 		if want := []string{"https://elsewhere.example/leak.png?secret", "https://collab.example/good"}; !slices.Equal(links, want) {
 			t.Errorf("the text leads to %q", links)
 		}
 		b.click(button("Source"))
-		b.shown(`//pre[contains(., "![leak](https://elsewhere.example")]`)
+		b.waitVisible(`//pre[contains(., "![leak](https://elsewhere.example")]`)
 		show("page.html")
-		b.shown(`//pre[.="<script>window.hacked = 1</script>"]`)
+		b.waitVisible(`//pre[.="<script>window.hacked = 1</script>"]`)
 		show("evil.svg")
-		b.shown(`//img[@alt="evil.svg"]`)
+		b.waitVisible(`//img[@alt="evil.svg"]`)
 		show("dot.png")
-		b.shown(`//img[@alt="dot.png" and starts-with(@src, "blob:")]`)
+		b.waitVisible(`//img[@alt="dot.png" and starts-with(@src, "blob:")]`)
 		if wide := read(b, chromedp.Evaluate[int](`document.querySelector("img.content").naturalWidth`)); wide != 8 {
 			t.Errorf("the picture is %d pixels wide", wide)
 		}
 		show("paper.pdf")
-		b.shown(`//iframe[@title="paper.pdf" and starts-with(@src, "blob:")]`)
+		b.waitVisible(`//iframe[@title="paper.pdf" and starts-with(@src, "blob:")]`)
 		show("false.pdf")
-		b.shown(`//p[contains(., "not that of such a file")]`)
+		b.waitVisible(`//p[contains(., "not that of such a file")]`)
 		show("data.bin")
-		b.shown(`//p[contains(., "are not shown here")]`)
+		b.waitVisible(`//p[contains(., "are not shown here")]`)
 		show("evil.svg")
-		b.shown(`//img[@alt="evil.svg"]`)
+		b.waitVisible(`//img[@alt="evil.svg"]`)
 		s.call("PATCH", "/sync/files/"+s.stored(as)["shown/evil.svg"].ID, as, map[string]any{"path": "shown/evil.pdf"}, http.StatusOK)
-		b.shown(`//h2[.="evil.pdf"]`, `//p[contains(., "not that of such a file")]`)
+		b.waitVisible(`//h2[.="evil.pdf"]`, `//p[contains(., "not that of such a file")]`)
 		if hacked := read(b, chromedp.Evaluate[bool](`"hacked" in window`)); hacked {
 			t.Error("a script of a file has run")
 		}
-		b.clean(s.base, "blob:"+s.base, "chrome-extension:")
+		b.checkProblems(s.base, "blob:"+s.base, "chrome-extension:")
 	})
 	t.Run("with the keyboard alone versions have addresses, are compared, and restored, which can be undone", func(t *testing.T) {
 		r := s.store(as, "versions.txt", "one\ntwo\nthree\n", "text/plain")
 		s.call("PUT", "/sync/files/"+r.ID, as, map[string]any{"content": "one\n2\nthree\n"}, http.StatusOK)
 		b := signedIn(t)
 		b.visit(shared+"&file="+r.ID, "Files")
-		b.shown(`//pre[contains(., "2")]`, `//a[.="Version 1"]`)
+		b.waitVisible(`//pre[contains(., "2")]`, `//a[.="Version 1"]`)
 		b.enterOn("Version 1")
-		b.shown(`//*[@class="first" and contains(., "two")]`, `//*[@class="second" and contains(., "2")]`)
+		b.waitVisible(`//*[@class="first" and contains(., "two")]`, `//*[@class="second" and contains(., "2")]`)
 		b.do(chromedp.Reload())
-		b.shown(`//*[@class="first" and contains(., "two")]`)
+		b.waitVisible(`//*[@class="first" and contains(., "two")]`)
 		b.enterOn("Changes since")
-		b.shown(`//pre[contains(., "two")]`)
+		b.waitVisible(`//pre[contains(., "two")]`)
 		b.enterOn("Restore this version")
-		b.shown(`//*[@data-open="true" and contains(., "version 1 is the present one now")]`, `//pre[contains(., "two")]`)
+		b.waitVisible(`//*[@data-open="true" and contains(., "version 1 is the present one now")]`, `//pre[contains(., "two")]`)
 		b.tabTo("Rename")
 		b.chord("z", chromedp.ModifierCtrl)
-		b.shown(`//pre[contains(., "2")]`, `//p[contains(., "version 4")]`)
-		b.clean(s.base)
+		b.waitVisible(`//pre[contains(., "2")]`, `//p[contains(., "version 4")]`)
+		b.checkProblems(s.base)
 	})
 	t.Run("with the keyboard alone a file is found in the tree, opened, renamed, deleted and restored, and others are uploaded", func(t *testing.T) {
 		r := s.store(as, "keys/plan.txt", "x", "text/plain")
 		b := signedIn(t)
 		b.visit(shared, "Files")
-		b.shown(`//*[@role="treeitem" and .="keys"]`)
+		b.waitVisible(`//*[@role="treeitem" and .="keys"]`)
 		b.tabTo("▾Shared files")
 		b.keyTo(kb.ArrowDown, "keys")
 		b.key(kb.ArrowLeft, kb.ArrowLeft)
 		b.do(chromedp.WaitNotPresent(`//*[@role="treeitem" and .="keys"]`))
 		b.key(kb.ArrowRight)
-		b.shown(`//*[@role="treeitem" and .="keys"]`)
+		b.waitVisible(`//*[@role="treeitem" and .="keys"]`)
 		b.keyTo(kb.ArrowDown, "keys")
 		b.key(kb.Enter)
-		b.shown(entry("plan.txt"))
+		b.waitVisible(entry("plan.txt"))
 		b.tabTo("Upload files")
 		b.upload("new.txt")
-		b.shown(entry("new.txt"))
+		b.waitVisible(entry("new.txt"))
 		b.tabTo("new.txt")
 		b.keyTo(kb.ArrowDown, "plan.txt")
 		b.key(kb.Enter)
-		b.shown(`//h2[.="plan.txt"]`)
+		b.waitVisible(`//h2[.="plan.txt"]`)
 		b.enterOn("Rename")
 		b.tabTo("Path within its place")
 		b.key("keys/notes.txt", kb.Enter)
 		b.do(chromedp.WaitNotPresent(chromedp.CSS("dialog")))
-		b.shown(`//h2[.="notes.txt"]`)
+		b.waitVisible(`//h2[.="notes.txt"]`)
 		b.enterOn("Delete")
-		b.shown(`//*[@data-open="true" and contains(., "notes.txt was deleted")]`)
+		b.waitVisible(`//*[@data-open="true" and contains(., "notes.txt was deleted")]`)
 		b.chord("z", chromedp.ModifierCtrl)
-		b.shown(entry("notes.txt"))
+		b.waitVisible(entry("notes.txt"))
 		b.tabTo("new.txt")
 		b.keyTo(kb.ArrowDown, "notes.txt")
 		b.enterOn("Actions for notes.txt")
-		b.shown(choice("Delete"))
+		b.waitVisible(choice("Delete"))
 		b.key(kb.End, kb.Enter)
 		b.do(chromedp.WaitNotPresent(entry("notes.txt")))
 		b.enterOn("Deleted files")
-		b.shown(`//button[@aria-label="Restore keys/notes.txt"]`)
+		b.waitVisible(`//button[@aria-label="Restore keys/notes.txt"]`)
 		b.enterOn("Restore keys/notes.txt")
 		b.do(chromedp.WaitNotPresent(`//button[@aria-label="Restore keys/notes.txt"]`))
 		if got := s.stored(as)["keys/notes.txt"]; got.ID != r.ID {
 			t.Errorf("the restored file is %v", got)
 		}
 		b.enterOn("Shared files")
-		b.shown(entry("keys"))
+		b.waitVisible(entry("keys"))
 		b.tabTo("Upload files")
-		b.clean(s.base)
+		b.checkProblems(s.base)
 	})
 }
 
@@ -425,33 +425,33 @@ func TestMemories(t *testing.T) {
 
 	t.Run("of a conflict both sides are shown, and either can be kept", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/memories?memory=org", "Memories")
-		b.shown(`//*[@data-feed="live"]`)
-		b.says("Nothing is stored yet")
+		b.waitVisible(`//*[@data-feed="live"]`)
+		b.checkText("Nothing is stored yet")
 		write(b, "# Ours")
 		b.click(button("Save"))
-		b.shown(`//p[contains(., "Version 1")]`)
+		b.waitVisible(`//p[contains(., "Version 1")]`)
 		b.do(chromedp.WaitNotPresent(`//*[.="Not saved"]`))
 		write(b, " and mine")
 		saved("# Theirs", 1)
-		b.shown(`//*[@role="alert" and contains(., "Ada has changed this memory")]`, `//textarea[@id="theirs"]`, `//*[@class="second" and contains(., "mine")]`)
+		b.waitVisible(`//*[@role="alert" and contains(., "Ada has changed this memory")]`, `//textarea[@id="theirs"]`, `//*[@class="second" and contains(., "mine")]`)
 		if text := b.value("text"); text != "# Ours and mine" {
 			t.Errorf("what was written is %q", text)
 		}
 		b.click(button("Save mine"))
-		b.shown(`//p[contains(., "Version 3")]`)
+		b.waitVisible(`//p[contains(., "Version 3")]`)
 		if got := now(); got.Content != "# Ours and mine" {
 			t.Errorf("stored is %q", got.Content)
 		}
 		b.do(chromedp.WaitNotPresent(`//*[.="Not saved"]`))
 		write(b, ", more")
 		saved("# Theirs again", 3)
-		b.shown(`//textarea[@id="theirs"]`)
+		b.waitVisible(`//textarea[@id="theirs"]`)
 		b.click(button("Take theirs"))
 		b.do(chromedp.WaitNotPresent(`//textarea[@id="theirs"]`))
 		if text := b.value("text"); text != "# Theirs again" || now().Version != 4 {
 			t.Errorf("the text is %q, stored is %v", text, now())
 		}
-		b.clean(s.base)
+		b.checkProblems(s.base)
 	})
 	t.Run("a memory of a workspace is added by keyboard, and is in the tree of files", func(t *testing.T) {
 		s.call("POST", "/auth/seed-onboarding", as, nil, http.StatusOK)
@@ -461,18 +461,18 @@ func TestMemories(t *testing.T) {
 		b.key(kb.Enter, kb.Tab)
 		field := fmt.Sprintf(`//input[@aria-label="Name of a new memory of %s"]`, name)
 		b.do(chromedp.SendKeys(field, "habits"), chromedp.Reload())
-		b.inConsole("Memories")
+		b.waitConsole("Memories")
 		b.do(chromedp.SendKeys(field, kb.Enter)) // the name is kept
-		b.shown(`//h2[.="habits.md"]`)
+		b.waitVisible(`//h2[.="habits.md"]`)
 		write(b, "Short names.")
 		b.click(button("Save"))
-		b.shown(`//p[contains(., "Version 1")]`, `//a[.="habits.md"]`)
+		b.waitVisible(`//p[contains(., "Version 1")]`, `//a[.="habits.md"]`)
 		b.do(chromedp.Click(`//a[.="Versions"]`))
-		b.shown(`//*[@role="treeitem" and @aria-expanded="true" and contains(., "Memories")]`, fmt.Sprintf(`//*[@role="treeitem" and @aria-selected="true" and contains(., "Memory of %s")]`, name))
+		b.waitVisible(`//*[@role="treeitem" and @aria-expanded="true" and contains(., "Memories")]`, fmt.Sprintf(`//*[@role="treeitem" and @aria-selected="true" and contains(., "Memory of %s")]`, name))
 		b.do(chromedp.Focus(`//*[@role="treeitem" and contains(., "Memories")]`))
 		b.key(kb.Enter)
 		b.do(chromedp.WaitNotPresent(`//*[@role="treeitem" and contains(., "Memory of")]`))
-		b.clean(s.base)
+		b.checkProblems(s.base)
 	})
 }
 
@@ -497,22 +497,22 @@ func TestFilesAndMemoriesAreAccessible(t *testing.T) {
 	b.run(planned)
 	b.run(`plans.push(503, "half")`)
 	b.upload("a.txt", "b.txt", "plain.txt", "d.txt")
-	b.shown(uploaded("d.txt", "done"), uploaded("a.txt", "failed"), uploaded("b.txt", "sending"), `//button[@aria-label="Replace plain.txt"]`)
+	b.waitVisible(uploaded("d.txt", "done"), uploaded("a.txt", "failed"), uploaded("b.txt", "sending"), `//button[@aria-label="Replace plain.txt"]`)
 	b.axe("files")
 	b.do(chromedp.Focus(entry("plain.txt")))
 	b.key(kb.F2)
-	b.shown(`//dialog//input`)
+	b.waitVisible(`//dialog//input`)
 	b.axe("files-rename")
 	b.closeDialog()
 	b.click(`//button[@aria-label="Cancel b.txt"]`)
 	b.visit(shared+"&deleted=1", "Files")
-	b.shown(`//button[@aria-label="Restore deleted.txt"]`)
+	b.waitVisible(`//button[@aria-label="Restore deleted.txt"]`)
 	b.axe("files-deleted")
 	b.visit(shared+"&folder=plans&file="+r.ID, "Files")
-	b.shown(`//*[@class="markdown"]`)
+	b.waitVisible(`//*[@class="markdown"]`)
 	b.axe("file")
 	b.visit(shared+"&folder=plans&file="+r.ID+"&version=1", "Files")
-	b.shown(`//*[@class="first"]`)
+	b.waitVisible(`//*[@class="first"]`)
 	b.axe("file-version")
 	var picture bytes.Buffer
 	must.NoError(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 8, 8))))
@@ -520,18 +520,18 @@ func TestFilesAndMemoriesAreAccessible(t *testing.T) {
 	s.store(as, "paper.pdf", "%PDF-1.4\n", "application/pdf")
 	for name, content := range map[string]string{"dot.png": `//img[@alt="dot.png"]`, "paper.pdf": `//iframe[@title="paper.pdf"]`} {
 		b.visit(shared+"&file="+s.stored(as)[name].ID, "Files")
-		b.shown(content)
+		b.waitVisible(content)
 		b.axe(name)
 	}
 	b.visit(s.base+"/console/memories", "Memories")
 	b.do(chromedp.SendKeys(`//textarea[@id="text"]`, "# Mine"))
 	s.call("PUT", "/sync/memory/user", as, map[string]any{"content": "# Theirs"}, http.StatusOK)
-	b.shown(`//textarea[@id="theirs"]`)
+	b.waitVisible(`//textarea[@id="theirs"]`)
 	b.click(button("Preview"))
 	b.axe("memories")
 	b.visit(shared, "Files")
 	b.resize(320, 800, "light") // where the menu opens within every screen
 	b.click(`//button[@aria-label="Actions for plain.txt"]`)
-	b.shown(choice("Delete"))
+	b.waitVisible(choice("Delete"))
 	b.axe("file-menu")
 }

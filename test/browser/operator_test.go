@@ -14,17 +14,17 @@ import (
 	"collab/test/collabd"
 )
 
-// enterOperator signs an operator in at a page of operators.
+// enterOperator signs an operator in on a page for operators.
 func (b *tab) enterOperator(s *server, address, heading string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(s.base + address))
-	b.inConsole("Operator")
+	b.waitConsole("Operator")
 	b.do(chromedp.Focus(chromedp.CSS(`input[type="password"]`)))
 	b.key(collabd.AdminSecret, kb.Enter)
-	b.inConsole(heading)
+	b.waitConsole(heading)
 }
 
-// endOperatorSession removes the cookie, as the browser does when the session is over.
+// endOperatorSession removes the cookies, as the browser does at the end of the session.
 func (b *tab) endOperatorSession() {
 	b.t.Helper()
 	if _, err := chromedp.Call(b, network.ClearBrowserCookies, cdp.Empty{}); err != nil {
@@ -38,47 +38,47 @@ func TestOperatorPage(t *testing.T) {
 	b.resize(1280, 800, "light")
 	b.bypassPolicy()
 	b.do(chromedp.Navigate(s.base + "/console/operator"))
-	b.inConsole("Operator")
+	b.waitConsole("Operator")
 	field := chromedp.CSS(`input[type="password"]`)
 	b.do(chromedp.WaitVisible(field))
 	b.axe("operator-sign-in")
 
 	b.do(chromedp.Focus(field))
 	b.key("another secret", kb.Enter)
-	b.shown(`//form//*[@role="alert" and contains(., "not the operator")]`)
+	b.waitVisible(`//form//*[@role="alert" and contains(., "not the operator")]`)
 	if typed := read(b, chromedp.Value(field)); typed != "another secret" {
 		t.Errorf("after the refusal the field has %q", typed)
 	}
 	read(b, chromedp.Evaluate[int](`document.querySelector("input").select(), 0`))
 	b.key(collabd.AdminSecret, kb.Enter)
-	b.inConsole("Setup")
-	b.shown(`//h2[starts-with(., "1. Do what remains")]`)
+	b.waitConsole("Setup")
+	b.waitVisible(`//h2[starts-with(., "1. Do what remains")]`)
 	if where := read(b, chromedp.Location()); where != s.base+"/console/operator/setup" {
 		t.Errorf("the sign-in leads to %s", where)
 	}
 	b.do(chromedp.Click(`//nav/a[.="Health"]`))
-	b.inConsole("Health of one server")
-	b.shown(`//span[@class="badge" and .="Ready"]`, `//h2[.="Requests by minute"]`, `//h2[.="Budgets of memory"]`, `(//span[@class="key" and normalize-space()="Unknown"])[1]`)
-	b.says("Signed in until", "the server that answered")
+	b.waitConsole("Health of one server")
+	b.waitVisible(`//span[@class="badge" and .="Ready"]`, `//h2[.="Requests by minute"]`, `//h2[.="Budgets of memory"]`, `(//span[@class="key" and normalize-space()="Unknown"])[1]`)
+	b.checkText("Signed in until", "the server that answered")
 	b.axe("operator-health")
 	b.do(chromedp.Click(`(//summary)[1]`), chromedp.WaitVisible(`(//a[@download="requests.csv"])[1]`), chromedp.WaitVisible(`(//th[.="Minute (UTC)"])[1]`))
 
 	b.do(chromedp.Reload())
-	b.inConsole("Health of one server")
+	b.waitConsole("Health of one server")
 	b.endOperatorSession()
 	b.do(chromedp.Click(button("Refresh")))
-	b.shown(`//dialog[.//h2[.="Your operator’s session has ended"]]`)
+	b.waitVisible(`//dialog[.//h2[.="Your operator’s session has ended"]]`)
 	b.key(collabd.AdminSecret, kb.Enter)
 	b.do(chromedp.WaitNotPresent(`//dialog`), chromedp.WaitNotPresent(`//*[@role="alert"]`))
-	b.inConsole("Health of one server")
+	b.waitConsole("Health of one server")
 	b.do(chromedp.Click(button("Sign out")))
-	b.inConsole("Operator")
+	b.waitConsole("Operator")
 	b.do(chromedp.WaitVisible(field), chromedp.Reload())
-	b.inConsole("Operator")
+	b.waitConsole("Operator")
 	b.do(chromedp.WaitVisible(field))
 
-	// A development server always has something to do.
-	b.onNewPages(`{
+	// A development server always has findings.
+	b.runInNewPages(`{
 		const real = fetch
 		window.fetch = (address, init) => String(address).endsWith("/admin/doctor")
 			? Promise.resolve(Response.json({ ok: true, checks: [{ check: "database", verdict: "ok", message: "answers", remedy: "", variables: [] }] }))
@@ -86,8 +86,8 @@ func TestOperatorPage(t *testing.T) {
 	}`)
 	b.enterOperator(s, "/console/operator", "Health of one server")
 	b.do(chromedp.Click(`//nav/a[.="Setup"]`))
-	b.inConsole("Setup")
-	b.says("Everything is set up.", "1 of 1 checks are done.")
+	b.waitConsole("Setup")
+	b.checkText("Everything is set up.", "1 of 1 checks are done.")
 }
 
 func TestOperatorsSetup(t *testing.T) {
@@ -98,24 +98,24 @@ func TestOperatorsSetup(t *testing.T) {
 	b.bypassPolicy()
 	b.busyOnce("/admin/doctor")
 	b.enterOperator(s, "/console/operator/setup", "Setup")
-	b.shown(`//*[@role="alert" and contains(., "Loading the findings failed") and contains(., "request-1")]`)
+	b.waitVisible(`//*[@role="alert" and contains(., "Loading the findings failed") and contains(., "request-1")]`)
 	b.do(chromedp.Click(button("Try again")))
 	group := func(name, rest string) string { return `//section[starts-with(h2, "` + name + `")]` + rest }
-	b.shown(group("1. Repair what is broken", `//div[dt="Traces"]//p[contains(., "refused")]`), group("2. Do what remains", `//div[dt="Production" and contains(., "COLLAB_IDENTITY_ISSUER: OpenID Connect issuer")]`))
-	b.shown(group("2. Do what remains", `//div[dt="Production"]//p[contains(., "COLLAB_DATABASE_URL must be set in production")]`))
-	b.says("One thing must be repaired", "checks are done", "1 left")
+	b.waitVisible(group("1. Repair what is broken", `//div[dt="Traces"]//p[contains(., "refused")]`), group("2. Do what remains", `//div[dt="Production" and contains(., "COLLAB_IDENTITY_ISSUER: OpenID Connect issuer")]`))
+	b.waitVisible(group("2. Do what remains", `//div[dt="Production"]//p[contains(., "COLLAB_DATABASE_URL must be set in production")]`))
+	b.checkText("One thing must be repaired", "checks are done", "1 left")
 	b.tabTo("Check again")
 	b.do(chromedp.Click(`//summary`))
-	b.shown(group("In order", `//div[dt="Database" and contains(., "SQLite")]`))
+	b.waitVisible(group("In order", `//div[dt="Database" and contains(., "SQLite")]`))
 	b.axe("setup")
 
 	b.endOperatorSession()
 	b.do(chromedp.Focus(button("Check again")))
 	b.key(kb.Enter)
-	b.shown(`//h2[.="Your operator’s session has ended"]`, `//*[@role="alert" and contains(., "Checking again failed")]`)
+	b.waitVisible(`//h2[.="Your operator’s session has ended"]`, `//*[@role="alert" and contains(., "Checking again failed")]`)
 	b.key(collabd.AdminSecret, kb.Enter)
 	b.do(chromedp.WaitNotPresent(`//dialog`), chromedp.WaitNotPresent(`//*[@role="alert"]`))
-	b.shown(group("1. Repair what is broken", `//div[dt="Traces"]`), `//details[@open]`)
+	b.waitVisible(group("1. Repair what is broken", `//div[dt="Traces"]`), `//details[@open]`)
 	if text := b.text(); strings.Contains(text, collabd.AdminSecret) {
 		t.Error("the page shows the secret")
 	}

@@ -17,10 +17,10 @@ import (
 
 func TestOperatorsOrganisations(t *testing.T) {
 	s := startServer(t)
-	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
-	s.signedIn("ben@collab.example", "Analytical Engines", "member")
+	owner := s.signIn("ada@collab.example", "Analytical Engines", "")
+	s.signIn("ben@collab.example", "Analytical Engines", "member")
 	for i := range 51 {
-		s.signedIn("grace@collab.example", fmt.Sprintf("Company %02d", i), "")
+		s.signIn("grace@collab.example", fmt.Sprintf("Company %02d", i), "")
 	}
 	const list = "/console/operator/organisations"
 	one := list + "?id=" + owner.Org.ID
@@ -29,7 +29,7 @@ func TestOperatorsOrganisations(t *testing.T) {
 		b := openTab(t)
 		b.resize(1280, 800, "light")
 		b.enterOperator(s, address, heading)
-		b.forget() // of 401 before the sign-in
+		b.clearProblems() // of 401 before the sign-in
 		return b
 	}
 	type organisation struct {
@@ -43,14 +43,7 @@ func TestOperatorsOrganisations(t *testing.T) {
 		o := decode[organisation](t, s.call("GET", "/admin/organisations/"+owner.Org.ID, "X-Admin-Secret: "+collabd.AdminSecret, nil, http.StatusOK))
 		return o.Subscription.Plan
 	}
-	roleOf := func(email string) string {
-		for _, m := range decode[[]struct{ Email, Role string }](t, s.call("GET", "/org/members", bearer(owner.Token), nil, http.StatusOK)) {
-			if m.Email == email {
-				return m.Role
-			}
-		}
-		return "none"
-	}
+	roleOf := func(email string) string { return s.member(bearer(owner.Token), email).Role }
 	audited := func(action, detail string) {
 		t.Helper()
 		for _, e := range decode[[]struct {
@@ -69,33 +62,33 @@ func TestOperatorsOrganisations(t *testing.T) {
 
 	t.Run("with the keyboard an organisation is found and opened, and the list has pages", func(t *testing.T) {
 		b := open(t, list, "Organisations")
-		b.shown(named("Company 00"), named("Analytical Engines"), `//nav//a[@aria-current="page" and .="Organisations"]`)
+		b.waitVisible(named("Company 00"), named("Analytical Engines"), `//nav//a[@aria-current="page" and .="Organisations"]`)
 		b.do(chromedp.WaitNotPresent(named("Company 50")), chromedp.Click(`//a[.="Next page"]`))
-		b.shown(named("Company 50"))
+		b.waitVisible(named("Company 50"))
 		b.do(chromedp.WaitNotPresent(named("Company 00")), chromedp.Click(`//a[.="First page"]`))
-		b.shown(named("Company 00"))
+		b.waitVisible(named("Company 00"))
 		b.tabTo("Search")
 		b.do(chromedp.Focus(chromedp.CSS(`input[type="search"]`)))
 		b.key("nothing like it", kb.Enter)
-		b.shown(`//p[starts-with(., "No organisation has this in its name")]`)
+		b.waitVisible(`//p[starts-with(., "No organisation has this in its name")]`)
 		b.do(chromedp.Click(button("Show all")))
 		b.do(chromedp.Focus(chromedp.CSS(`input[type="search"]`)))
 		b.key("aNALYTICAL", kb.Enter)
 		b.do(chromedp.WaitNotPresent(named("Company 00")))
 		b.tabTo("Analytical Engines")
 		b.key(kb.Enter)
-		b.inConsole("Analytical Engines")
-		b.says("No plan", "1 owner", "Its owners and admins may publish releases", owner.Org.ID)
+		b.waitConsole("Analytical Engines")
+		b.checkText("No plan", "1 owner", "Its owners and admins may publish releases", owner.Org.ID)
 		b.do(chromedp.NavigateBack())
-		b.inConsole("Organisations")
-		b.shown(named("Analytical Engines"))
+		b.waitConsole("Organisations")
+		b.waitVisible(named("Analytical Engines"))
 		b.do(chromedp.Navigate(s.base + list + "?q=" + owner.Org.ID))
-		b.inConsole("Organisations")
-		b.shown(named("Analytical Engines"))
+		b.waitConsole("Organisations")
+		b.waitVisible(named("Analytical Engines"))
 		b.do(chromedp.Navigate(s.base + list + "?id=01900000-0000-7000-8000-000000000000"))
-		b.inConsole("There is no such organisation")
-		b.forget() // of 404
-		b.clean(s.base, icon)
+		b.waitConsole("There is no such organisation")
+		b.clearProblems() // of 404
+		b.checkProblems(s.base, icon)
 	})
 	t.Run("a plan is set after it was shown beside the present one, and what was typed outlasts errors and the session", func(t *testing.T) {
 		b := openTab(t)
@@ -104,23 +97,23 @@ func TestOperatorsOrganisations(t *testing.T) {
 		b.enterOperator(s, one, "Analytical Engines")
 		b.do(chromedp.Focus(button("Set the plan…")))
 		b.key(kb.Enter)
-		b.shown(`//dialog//h2[.="Plan of Analytical Engines"]`, `//dialog//p[contains(., "can no longer buy or change a plan itself")]`)
+		b.waitVisible(`//dialog//h2[.="Plan of Analytical Engines"]`, `//dialog//p[contains(., "can no longer buy or change a plan itself")]`)
 		b.do(chromedp.Focus(field("Plan")))
 		b.key("e")
 		b.do(chromedp.Focus(field("Seats")))
 		b.key("25")
-		b.shown(`//dialog//tr[th="Plan" and td[1]="No plan" and td[2]="Enterprise"]`, `//dialog//tr[th="Seats" and td[2]="25"]`)
+		b.waitVisible(`//dialog//tr[th="Plan" and td[1]="No plan" and td[2]="Enterprise"]`, `//dialog//tr[th="Seats" and td[2]="25"]`)
 		b.key(kb.Enter)
-		b.shown(`//dialog//*[@role="alert" and contains(., "Setting the plan failed") and contains(., "request-1")]`)
+		b.waitVisible(`//dialog//*[@role="alert" and contains(., "Setting the plan failed") and contains(., "request-1")]`)
 		if plan := planOf(); plan != "NO_PLAN" {
 			t.Errorf("after a 503 the plan is %s", plan)
 		}
 
 		b.endOperatorSession()
 		b.do(chromedp.Click(`//dialog//button[.="Try again"]`))
-		b.shown(`//h2[.="Your operator’s session has ended"]`)
+		b.waitVisible(`//h2[.="Your operator’s session has ended"]`)
 		b.key("not it", kb.Enter)
-		b.shown(`//form//*[@role="alert" and contains(., "not the operator")]`)
+		b.waitVisible(`//form//*[@role="alert" and contains(., "not the operator")]`)
 		read(b, chromedp.Evaluate[int](`document.querySelector("input[type=password]").select(), 0`))
 		b.key(collabd.AdminSecret, kb.Enter)
 		b.do(chromedp.WaitNotPresent(`//h2[.="Your operator’s session has ended"]`))
@@ -128,22 +121,22 @@ func TestOperatorsOrganisations(t *testing.T) {
 			t.Errorf("after the sign-in the dialog has %q", typed)
 		}
 		b.do(chromedp.Reload())
-		b.shown(`//dialog//tr[th="Plan" and td[2]="Enterprise"]`, `//dialog//tr[th="Seats" and td[2]="25"]`)
+		b.waitVisible(`//dialog//tr[th="Plan" and td[2]="Enterprise"]`, `//dialog//tr[th="Seats" and td[2]="25"]`)
 		b.do(chromedp.Click(`//dialog//button[.="Set the plan"]`))
-		b.shown(`//dialog//*[@role="alert" and contains(., "request-1")]`) // of this load of the page
+		b.waitVisible(`//dialog//*[@role="alert" and contains(., "request-1")]`) // of this load of the page
 		b.do(chromedp.Click(`//dialog//button[.="Set the plan"]`), chromedp.WaitNotPresent(`//dialog`))
-		b.shown(`//p[contains(@class, "figure") and starts-with(., "Enterprise")]`, `//*[@id="said" and contains(., "is Enterprise now")]`)
+		b.waitVisible(`//p[contains(@class, "figure") and starts-with(., "Enterprise")]`, `//*[@id="said" and contains(., "is Enterprise now")]`)
 		must.Is(t, "ENTERPRISE", planOf())
 		audited("subscription.changed", "NO_PLAN -> ENTERPRISE")
 		b.do(chromedp.Click(button("Set the plan…")))
-		b.shown(`//dialog//tr[th="Set by" and td[1]="an operator"]`)
+		b.waitVisible(`//dialog//tr[th="Set by" and td[1]="an operator"]`)
 		b.closeDialog()
 	})
 	t.Run("an organisation gets an owner, keeps one, and nothing changes before it is confirmed", func(t *testing.T) {
 		b := open(t, one, "Analytical Engines")
 		b.do(chromedp.Focus(role("ben@collab.example")))
 		b.key("o")
-		b.shown(`//dialog//h2[.="Role in Analytical Engines"]`, `//dialog//tr[th="Ben" and td[1]="Member" and td[2]="Owner"]`)
+		b.waitVisible(`//dialog//h2[.="Role in Analytical Engines"]`, `//dialog//tr[th="Ben" and td[1]="Member" and td[2]="Owner"]`)
 		b.closeDialog()
 		if got := roleOf("ben@collab.example"); got != "MEMBER" {
 			t.Errorf("after the dialog was closed the role is %s", got)
@@ -151,14 +144,14 @@ func TestOperatorsOrganisations(t *testing.T) {
 		b.do(chromedp.Focus(role("ada@collab.example")))
 		b.key("v")
 		b.do(chromedp.Click(button("Make Viewer")))
-		b.shown(`//dialog//*[@role="alert" and contains(., "last OWNER") and contains(., "Make somebody else one first")]`)
+		b.waitVisible(`//dialog//*[@role="alert" and contains(., "last OWNER") and contains(., "Make somebody else one first")]`)
 		b.closeDialog()
 		b.do(chromedp.Focus(role("ben@collab.example")))
 		b.key("o")
 		b.tabTo("Make Owner")
 		b.key(kb.Enter)
 		b.do(chromedp.WaitNotPresent(`//dialog`))
-		b.shown(`//p[contains(., "2 owners")]`)
+		b.waitVisible(`//p[contains(., "2 owners")]`)
 		must.Is(t, "OWNER", roleOf("ben@collab.example"))
 		audited("member.role_changed", "MEMBER -> OWNER")
 	})
@@ -169,18 +162,18 @@ func TestOperatorsOrganisations(t *testing.T) {
 		b.busyOnce("limit=100")
 		b.busyOnce("/sign-in")
 		b.do(chromedp.Navigate(s.base + list))
-		b.inConsole("Operator")
+		b.waitConsole("Operator")
 		b.do(chromedp.Focus(chromedp.CSS(`input[type="password"]`)))
 		b.key(collabd.AdminSecret, kb.Enter)
-		b.shown(`//form//*[@role="alert" and contains(., "request-1")]`)
+		b.waitVisible(`//form//*[@role="alert" and contains(., "request-1")]`)
 		b.key(kb.Enter)
-		b.shown(`//*[@role="alert" and contains(., "Loading the organisations failed") and contains(., "request-1")]`)
+		b.waitVisible(`//*[@role="alert" and contains(., "Loading the organisations failed") and contains(., "request-1")]`)
 		b.do(chromedp.WaitNotPresent(named("Company 00")), chromedp.Click(button("Try again")))
-		b.shown(named("Company 00"))
+		b.waitVisible(named("Company 00"))
 		b.do(chromedp.Click(named("Analytical Engines")))
-		b.shown(`//*[@role="alert" and contains(., "Loading the members failed")]`)
+		b.waitVisible(`//*[@role="alert" and contains(., "Loading the members failed")]`)
 		b.do(chromedp.Click(button("Try again")))
-		b.shown(role("ada@collab.example"))
+		b.waitVisible(role("ada@collab.example"))
 	})
 	t.Run("the pages are accessible, with dialogs open, in light and dark, wide and narrow", func(t *testing.T) {
 		b := openWithoutPolicy(t)
@@ -188,23 +181,23 @@ func TestOperatorsOrganisations(t *testing.T) {
 		b.enterOperator(s, list, "Organisations")
 		b.axe("organisations")
 		b.do(chromedp.Navigate(s.base + list + "?q=nothing"))
-		b.inConsole("Organisations")
+		b.waitConsole("Organisations")
 		b.axe("no-organisation")
 		b.do(chromedp.Navigate(s.base + one))
-		b.inConsole("Analytical Engines")
-		b.shown(role("ada@collab.example"))
+		b.waitConsole("Analytical Engines")
+		b.waitVisible(role("ada@collab.example"))
 		b.axe("organisation")
 		b.do(chromedp.Focus(role("ada@collab.example")))
 		b.key("v")
-		b.shown(`//dialog`)
+		b.waitVisible(`//dialog`)
 		b.axe("organisation-role")
 		b.closeDialog()
 		b.do(chromedp.Click(button("Set the plan…")))
-		b.shown(`//dialog`)
+		b.waitVisible(`//dialog`)
 		b.axe("organisation-plan")
 		b.endOperatorSession()
 		b.do(chromedp.Click(`//dialog//button[.="Set the plan"]`))
-		b.shown(`//h2[.="Your operator’s session has ended"]`)
+		b.waitVisible(`//h2[.="Your operator’s session has ended"]`)
 		b.axe("operator-session-ended")
 		if text := b.text(); strings.Contains(text, collabd.AdminSecret) {
 			t.Error("the page shows the secret")

@@ -23,7 +23,7 @@ import (
 	"collab/test/must"
 )
 
-// identityServer is the development identity provider without the service.
+// identityServer starts the development identity provider without the server.
 func identityServer(t *testing.T, redirects ...string) *devidp.Provider {
 	t.Helper()
 	var provider *devidp.Provider
@@ -54,7 +54,7 @@ func (system) Secret() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// account makes an account the way scripts do.
+// account creates an account by the token endpoint.
 func account(t *testing.T, provider *devidp.Provider, email, name, org, role string) {
 	t.Helper()
 	res := must.Do(http.PostForm(provider.Issuer()+"/token", url.Values{"email": {email}, "name": {name}, "org": {org}, "role": {role}})).Or(t)
@@ -90,8 +90,8 @@ func TestPages(t *testing.T) {
 		t.Run(name+" fits, is labelled and loads nothing from elsewhere, on every screen", func(t *testing.T) {
 			b := openTab(t)
 			b.do(chromedp.Navigate(address), chromedp.WaitVisible(chromedp.CSS("h1")))
-			b.everywhere(name)
-			b.clean(strings.TrimSuffix(fresh.Issuer(), devidp.Prefix), strings.TrimSuffix(used.Issuer(), devidp.Prefix))
+			b.checkScreens(name)
+			b.checkProblems(strings.TrimSuffix(fresh.Issuer(), devidp.Prefix), strings.TrimSuffix(used.Issuer(), devidp.Prefix))
 		})
 	}
 
@@ -110,20 +110,20 @@ func TestPages(t *testing.T) {
 		}
 	})
 	t.Run("a page that says what is wrong fits and is readable", func(t *testing.T) {
-		b := openTab(t) // which also complains of the status
+		b := openTab(t) // which also reports the status as an error
 		b.do(chromedp.Navigate(used.Issuer()+"/nothing"), chromedp.WaitVisible(chromedp.CSS("h1")))
-		b.everywhere("problem")
+		b.checkScreens("problem")
 	})
 	t.Run("the first page can be sent as it is, with the keyboard alone", func(t *testing.T) {
 		provider := identityServer(t)
 		b := openTab(t)
 		b.do(chromedp.Navigate(provider.SignInURL()))
 		b.enter("E-mail address")
-		b.everywhere("session")
+		b.checkScreens("session")
 		if text := b.text(); !strings.Contains(text, "Ada Lovelace") || !strings.Contains(text, "Owner of Example") {
 			t.Errorf("the page says:\n%s", text)
 		}
-		b.clean(strings.TrimSuffix(provider.Issuer(), devidp.Prefix))
+		b.checkProblems(strings.TrimSuffix(provider.Issuer(), devidp.Prefix))
 	})
 	t.Run("fields of what is new are shown when they are chosen, and say what is wrong, with the keyboard alone", func(t *testing.T) {
 		b := openTab(t)
@@ -131,7 +131,7 @@ func TestPages(t *testing.T) {
 		send := func() {
 			t.Helper()
 			b.tabTo("Sign in")
-			b.leads(http.StatusBadRequest, chromedp.KeyEvent(kb.Enter))
+			b.leadsTo(http.StatusBadRequest, chromedp.KeyEvent(kb.Enter))
 		}
 		b.key(kb.Tab)
 		b.keyTo(kb.ArrowDown, "+")
@@ -141,22 +141,22 @@ func TestPages(t *testing.T) {
 		b.tabTo("Role there")
 		b.key("Admin")
 		send()
-		b.refuses("org-name", "The organisation’s name must not be empty.")
+		b.checkInvalid("org-name", "The organisation’s name must not be empty.")
 		b.key("Somewhere")
 		send()
-		b.refuses("email", "The e-mail address must be an e-mail address.")
-		b.everywhere("mistake")
+		b.checkInvalid("email", "The e-mail address must be an e-mail address.")
+		b.checkScreens("mistake")
 		b.key(kb.End, "@example.com")
 		b.enter("Sign in")
-		b.says("nobody@example.com", "Admin of Somewhere")
+		b.checkText("nobody@example.com", "Admin of Somewhere")
 	})
 	t.Run("an invitation says what is wrong with the name", func(t *testing.T) {
 		b := openTab(t)
 		b.do(chromedp.Navigate(used.InviteURL("1")))
 		b.do(chromedp.SetValue(chromedp.ID("name"), "a\u0001b"))
 		b.tabTo("Accept the invitation")
-		b.leads(http.StatusBadRequest, chromedp.KeyEvent(kb.Enter))
-		b.refuses("name", "The name must not contain control characters.")
+		b.leadsTo(http.StatusBadRequest, chromedp.KeyEvent(kb.Enter))
+		b.checkInvalid("name", "The name must not contain control characters.")
 	})
 	t.Run("the redirects after a sign-in may lead through the client to a local server", func(t *testing.T) {
 		arrived := make(chan string, 1)
@@ -189,9 +189,8 @@ func TestPages(t *testing.T) {
 	})
 }
 
-// accessible checks that the page has a language, a title and one heading,
-// runs no scripts, does not scroll sideways, and names every control and
-// picture.
+// accessible checks that the page has a language, a title and one heading, runs no scripts, does not scroll
+// horizontally, and names every control and image.
 func (b *tab) accessible() {
 	b.t.Helper()
 	found := read(b, chromedp.Evaluate[[]string](`(() => {

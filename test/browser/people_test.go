@@ -16,57 +16,50 @@ import (
 
 func TestPeoplePage(t *testing.T) {
 	s, as := startOwned(t)
-	roleOf := func(email string) string {
-		for _, m := range decode[[]struct{ Email, Role string }](t, s.call("GET", "/org/members", as, nil, http.StatusOK)) {
-			if m.Email == email {
-				return m.Role
-			}
-		}
-		return "none"
-	}
+	roleOf := func(email string) string { return s.member(as, email).Role }
 	row := func(email, rest string) string { return fmt.Sprintf(`//li[@data-member=%q]%s`, email, rest) }
 
 	t.Run("a plan without free seats is named when somebody is invited, and what was typed stays", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/people?invite=1", "People")
-		b.shown(`//p[contains(., "The only seat is used (No plan)")]//a[.="Change the plan"]`)
+		b.waitVisible(`//p[contains(., "The only seat is used (No plan)")]//a[.="Change the plan"]`)
 		b.do(chromedp.SendKeys(chromedp.CSS("dialog input"), "grace@collab.example"))
 		b.key(kb.Enter)
-		b.shown(`//dialog//*[@role="alert" and contains(., "The plan is No plan")]`)
+		b.waitVisible(`//dialog//*[@role="alert" and contains(., "The plan is No plan")]`)
 		must.Is(t, "grace@collab.example", read(b, chromedp.Value(chromedp.CSS("dialog input"))))
 	})
 	s.grant(as, "PREMIUM")
-	s.signedIn("ben@collab.example", "Analytical Engines", "member")
-	s.signedIn("walter@collab.example", "Analytical Engines", "admin")
+	s.signIn("ben@collab.example", "Analytical Engines", "member")
+	s.signIn("walter@collab.example", "Analytical Engines", "admin")
 
 	t.Run("with the keyboard somebody is invited, and the link is shown once", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/people", "People")
 		b.do(chromedp.Focus(button("Invite…")))
 		b.key(kb.Enter)
-		b.shown(`//dialog//h2[.="Invite somebody"]`)
+		b.waitVisible(`//dialog//h2[.="Invite somebody"]`)
 		b.do(chromedp.Focus(chromedp.CSS("dialog input")))
 		b.key("grace@collab.example", kb.Enter)
-		b.shown(`//dialog//p[contains(., "shown once")]`)
+		b.waitVisible(`//dialog//p[contains(., "shown once")]`)
 		link := read(b, chromedp.Value(chromedp.CSS("dialog input")))
 		b.closeDialog()
-		b.shown(`//ul[@aria-label="Invitations"]//b[.="grace@collab.example"]`)
+		b.waitVisible(`//ul[@aria-label="Invitations"]//b[.="grace@collab.example"]`)
 		b.enterOn("New link for grace@collab.example")
-		b.shown(`//dialog//p[contains(., "shown once")]`)
+		b.waitVisible(`//dialog//p[contains(., "shown once")]`)
 		if again := read(b, chromedp.Value(chromedp.CSS("dialog input"))); again == link || !strings.HasPrefix(again, "http") {
 			t.Errorf("after %s the link is %s", link, again)
 		}
 		b.closeDialog()
 		const remove, none = "Delete the invitation of grace@collab.example", `//p[starts-with(., "No invitation is pending")]`
 		b.enterOn(remove)
-		b.shown(none)
+		b.waitVisible(none)
 		if left := string(s.call("GET", "/org/invites", as, nil, http.StatusOK)); strings.Contains(left, "grace") {
 			t.Errorf("stored are %s", left)
 		}
 		b.enterOn("Undo")
-		b.shown(`//dialog//h2[.="Link for grace@collab.example"]`)
+		b.waitVisible(`//dialog//h2[.="Link for grace@collab.example"]`)
 		b.closeDialog()
 		b.enterOn(remove)
-		b.shown(none)
-		b.clean(s.base, icon)
+		b.waitVisible(none)
+		b.checkProblems(s.base, icon)
 	})
 	t.Run("an owner changes roles, the last one stays, and members are found and removed", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/people", "People")
@@ -75,41 +68,41 @@ func TestPeoplePage(t *testing.T) {
 		b.eventually("VIEWER", func() string { return roleOf("ben@collab.example") })
 		b.do(chromedp.Focus(row("ada@collab.example", "//select")))
 		b.key("m")
-		b.shown(`//dialog`)
+		b.waitVisible(`//dialog`)
 		b.enterOn("Change my role")
-		b.shown(`//*[@role="alert" and contains(., "last OWNER") and contains(., "Make somebody else one first")]`)
+		b.waitVisible(`//*[@role="alert" and contains(., "last OWNER") and contains(., "Make somebody else one first")]`)
 		b.tabTo("Search members")
 		b.key("ben")
 		b.do(chromedp.WaitNotPresent(row("ada@collab.example", "")))
 		b.enterOn("Remove Ben")
-		b.shown(`//dialog//li[contains(., "assigned to nobody")]`)
+		b.waitVisible(`//dialog//li[contains(., "assigned to nobody")]`)
 		b.enterOn("Remove")
-		b.shown(`//p[starts-with(., "No member matches")]`)
+		b.waitVisible(`//p[starts-with(., "No member matches")]`)
 		b.eventually("none", func() string { return roleOf("ben@collab.example") })
 	})
 	t.Run("an admin cannot change roles or remove an owner, and can leave", func(t *testing.T) {
 		b := openPage(t, s, "Walter", "/console/people", "People")
-		b.shown(row("ada@collab.example", `//span[.="Owner"]`))
+		b.waitVisible(row("ada@collab.example", `//span[.="Owner"]`))
 		b.do(chromedp.WaitNotPresent(`//main//select`), chromedp.WaitNotPresent(row("ada@collab.example", "//button")))
 		b.enterOn("Leave…")
-		b.shown(`//dialog`)
+		b.waitVisible(`//dialog`)
 		b.enterOn("Leave")
-		b.inConsole("You are not a member any more")
+		b.waitConsole("You are not a member any more")
 	})
 	t.Run("the page is accessible, with dialogs open, in light and dark, wide and narrow", func(t *testing.T) {
 		b := openWithoutPolicy(t)
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		for name, address := range map[string]string{"people": "", "invite": "?invite=1"} {
 			b.do(chromedp.Navigate(s.base + "/console/people" + address))
-			b.inConsole("People")
-			b.shown(row("ada@collab.example", ""))
+			b.waitConsole("People")
+			b.waitVisible(row("ada@collab.example", ""))
 			b.axe(name)
 		}
 		s.call("POST", "/org/invite", as, map[string]any{"email": "grace@collab.example", "role": "MEMBER"}, http.StatusCreated)
 		b.do(chromedp.Navigate(s.base + "/console/people"))
 		for name, opens := range map[string]string{"link": "New link for grace@collab.example", "leave": "Leave…"} {
 			b.enterOn(opens)
-			b.shown(`//dialog`)
+			b.waitVisible(`//dialog`)
 			b.axe(name)
 			b.closeDialog()
 		}

@@ -28,10 +28,10 @@ type operation struct {
 	method, path string
 }
 
-// anchor is where the page has the operation.
+// anchor returns the fragment of the operation on the page.
 func (o operation) anchor() string { return "tag/" + strings.ToLower(o.Tags[0]) + "/" + o.ID }
 
-// operations are those of the document that the server has, by their tags.
+// operations returns the operations of the server's document, by their tags.
 func (s *server) operations() []operation {
 	s.t.Helper()
 	var all []operation
@@ -51,11 +51,10 @@ func (s *server) operations() []operation {
 	return all
 }
 
-// await looks at the page until an expression of JavaScript is truthy, and returns
-// it.
+// await waits until a JavaScript expression is truthy, and returns its value.
 func (b *tab) await(what, expression string) string {
 	b.t.Helper()
-	// A poll of chromedp may still know the page before as the one to look at.
+	// chromedp.Poll may still evaluate the expression in the previous page.
 	found, err := chromedp.Run(b, chromedp.Evaluate[string](fmt.Sprintf(`new Promise((done) => {
 		const look = () => { const found = %s; found ? done(found) : setTimeout(look, 50) }
 		look()
@@ -66,22 +65,21 @@ func (b *tab) await(what, expression string) string {
 	return found
 }
 
-// view keeps what is to be seen of the page, which may be long, among the test's
-// artifacts.
+// view stores a picture of the visible part of the page among the test's artifacts.
 func (b *tab) view(name string) {
 	b.t.Helper()
 	png := read(b, chromedp.CaptureScreenshot())
 	must.NoError(b.t, os.WriteFile(filepath.Join(b.t.ArtifactDir(), name+".png"), png, 0o600))
 }
 
-// reference opens the page of the document at one of its operations.
+// reference opens the page of the document at an operation.
 func (b *tab) reference(s *server, anchor string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate("about:blank"), chromedp.Navigate(s.base+"/docs#"+anchor))
 	b.section(anchor)
 }
 
-// section returns the text of an operation on the page, once it is shown.
+// section waits until an operation is shown, and returns its text.
 func (b *tab) section(anchor string) string {
 	b.t.Helper()
 	return b.await(anchor, fmt.Sprintf(`document.querySelector("section[id$='/%s']")?.textContent`, anchor))
@@ -126,7 +124,7 @@ func TestReference(t *testing.T) {
 				}
 			}
 		}
-		b.clean(s.base)
+		b.checkProblems(s.base)
 	})
 
 	t.Run("it fits every screen", func(t *testing.T) {
@@ -142,7 +140,7 @@ func TestReference(t *testing.T) {
 				t.Errorf("on %s it is dark: %t", screen.name, got)
 			}
 		}
-		b.clean(s.base)
+		b.checkProblems(s.base)
 	})
 
 	t.Run("its renderer is fetched once", func(t *testing.T) {
@@ -156,13 +154,13 @@ func TestReference(t *testing.T) {
 		if n := read(b, chromedp.Evaluate[int](fetched)); n != 0 {
 			t.Errorf("then %d bytes were sent", n)
 		}
-		b.clean(s.base)
+		b.checkProblems(s.base)
 	})
 
 	t.Run("requests can be tried, and the token is not kept", func(t *testing.T) {
 		b := openTab(t)
 		b.resize(1280, 800, "light")
-		session := s.signedIn("ada@collab.example", "Analytical Engines", "")
+		session := s.signIn("ada@collab.example", "Analytical Engines", "")
 		b.reference(s, "tag/auth/getMe")
 		const field = `document.querySelector("input[placeholder=Token]")`
 		b.await("the field of the token", field+`?.placeholder`)
@@ -187,6 +185,6 @@ func TestReference(t *testing.T) {
 		if got := read(b, chromedp.Evaluate[string](field+`.value`)); got != "" {
 			t.Errorf("the token is there again: %s", got)
 		}
-		b.clean(s.base)
+		b.checkProblems(s.base)
 	})
 }

@@ -22,23 +22,24 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(collabd.Run(m)) }
 
-// server is one of its own, with nothing configured that it can make up.
+// server is a server with the default configuration.
 type server struct {
 	t    *testing.T
 	base string
 }
 
-// startServer starts one with these settings besides.
+// startServer starts a server with further settings.
 func startServer(t *testing.T, settings ...string) *server {
 	t.Helper()
 	return &server{t, collabd.Start(t, append([]string{"COLLAB_ADMIN_SECRET=" + collabd.AdminSecret}, settings...)...).URL}
 }
 
-// startOwned starts a server with the organisation Analytical Engines, and returns the header of Ada, who owns it.
+// startOwned starts a server with the organisation Analytical Engines, and returns the Authorization header of its
+// owner Ada.
 func startOwned(t *testing.T, settings ...string) (s *server, as string) {
 	t.Helper()
 	s = startServer(t, settings...)
-	return s, bearer(s.signedIn("ada@collab.example", "Analytical Engines", "").Token)
+	return s, bearer(s.signIn("ada@collab.example", "Analytical Engines", "").Token)
 }
 
 // grant gives the caller's organisation a plan, as the operator.
@@ -48,8 +49,8 @@ func (s *server) grant(as, plan string) {
 	s.call("PUT", "/admin/organisations/"+me.Org.ID+"/subscription", "X-Admin-Secret: "+collabd.AdminSecret, map[string]string{"plan": plan}, http.StatusOK)
 }
 
-// call sends a request, with a JSON body unless it is nil, expects this status
-// and returns the answer. Header is "Name: value", or empty.
+// call sends a request, with a JSON body unless it is nil, and returns the answer. It ends the test on another
+// status. Header is "Name: value", or empty.
 func (s *server) call(method, path, header string, body any, status int) json.RawMessage {
 	s.t.Helper()
 	var headers []string
@@ -65,7 +66,7 @@ func (s *server) call(method, path, header string, body any, status int) json.Ra
 
 func bearer(token string) string { return "Authorization: Bearer " + token }
 
-// decode reads an answer.
+// decode decodes an answer.
 func decode[T any](t *testing.T, answer json.RawMessage) T {
 	t.Helper()
 	var value T
@@ -75,7 +76,7 @@ func decode[T any](t *testing.T, answer json.RawMessage) T {
 	return value
 }
 
-// session is what an exchange, and /auth/me, answer.
+// session is the answer of /auth/exchange-token and /auth/me.
 type session struct {
 	Token string
 	User  struct{ Name, Email string }
@@ -83,8 +84,8 @@ type session struct {
 	Role  *string
 }
 
-// is checks who a session is of.
-func (s session) is(t *testing.T, email, org, role string) {
+// check checks the user, the organisation and the role of a session.
+func (s session) check(t *testing.T, email, org, role string) {
 	t.Helper()
 	if s.User.Email != email || s.Org == nil || s.Org.Name != org || s.Role == nil || *s.Role != role {
 		answer, _ := json.Marshal(s)
@@ -97,8 +98,8 @@ func (s *server) exchange(identityToken string) session {
 	return decode[session](s.t, s.call("POST", "/auth/exchange-token", "", map[string]string{"identityToken": identityToken}, http.StatusOK))
 }
 
-// signedIn is the session of an account that a script asks for.
-func (s *server) signedIn(email, org, role string) session {
+// signIn creates an account, and returns a session of it.
+func (s *server) signIn(email, org, role string) session {
 	s.t.Helper()
 	token := must.Do(collabd.IdentityToken(s.base, email, "", org, role)).Or(s.t)
 	return s.exchange(token)
@@ -111,16 +112,16 @@ func TestSignIn(t *testing.T) {
 	b.fill("E-mail address", "ada@collab.example")
 	b.fill("Organisation’s name", "Analytical Engines")
 	b.press("Sign in")
-	b.picture("signed-in")
+	b.screenshot("signed-in")
 	token := b.value("token")
 
 	t.Run("the token of the page can be exchanged", func(t *testing.T) {
 		session := s.exchange(token)
-		session.is(t, "ada@collab.example", "Analytical Engines", "OWNER")
+		session.check(t, "ada@collab.example", "Analytical Engines", "OWNER")
 		decode[struct{ User struct{ Name string } }](t, s.call("GET", "/auth/me", bearer(session.Token), nil, http.StatusOK))
 	})
 	t.Run("the token of the page is taken as it is, too", func(t *testing.T) {
-		decode[session](t, s.call("GET", "/auth/me", bearer(token), nil, http.StatusOK)).is(t, "ada@collab.example", "Analytical Engines", "OWNER")
+		decode[session](t, s.call("GET", "/auth/me", bearer(token), nil, http.StatusOK)).check(t, "ada@collab.example", "Analytical Engines", "OWNER")
 	})
 	t.Run("the command on the page leads here", func(t *testing.T) {
 		if command := b.value("command"); !strings.Contains(command, s.base+"/api/v1/auth/exchange-token") || !strings.Contains(command, token) {
@@ -128,15 +129,15 @@ func TestSignIn(t *testing.T) {
 		}
 	})
 	t.Run("another role at the next sign-in is heard of before the token is used", func(t *testing.T) {
-		s.signedIn("charles@collab.example", "Analytical Engines", "member")
+		s.signIn("charles@collab.example", "Analytical Engines", "member")
 		b.do(chromedp.Navigate(s.base + "/dev/identity/sign-in"))
 		b.choose("Charles")
 		b.choose("Analytical Engines")
 		b.do(chromedp.SetValue(chromedp.ID("role"), "admin"))
 		b.press("Sign in")
-		s.exchange(b.value("token")).is(t, "charles@collab.example", "Analytical Engines", "ADMIN")
+		s.exchange(b.value("token")).check(t, "charles@collab.example", "Analytical Engines", "ADMIN")
 	})
-	b.clean(s.base)
+	b.checkProblems(s.base)
 }
 
 func TestCommandLine(t *testing.T) {
@@ -157,7 +158,7 @@ func TestCommandLine(t *testing.T) {
 	b.fill("Name", "Grace Hopper")
 	b.fill("E-mail address", "grace@collab.example")
 	b.fill("Organisation’s name", "Navy Yard")
-	b.picture("command-line")
+	b.screenshot("command-line")
 	b.press("Sign in")
 	var r *http.Request
 	select {
@@ -172,7 +173,7 @@ func TestCommandLine(t *testing.T) {
 		}
 	})
 	t.Run("the token works", func(t *testing.T) {
-		decode[session](t, s.call("GET", "/auth/me", bearer(r.URL.Query().Get("token")), nil, http.StatusOK)).is(t, "grace@collab.example", "Navy Yard", "OWNER")
+		decode[session](t, s.call("GET", "/auth/me", bearer(r.URL.Query().Get("token")), nil, http.StatusOK)).check(t, "grace@collab.example", "Navy Yard", "OWNER")
 	})
 	t.Run("the local server is told nothing else", func(t *testing.T) {
 		if q := r.URL.Query(); len(q) != 2 || len(q["token"]) != 1 || len(q["state"]) != 1 {
@@ -180,7 +181,7 @@ func TestCommandLine(t *testing.T) {
 		}
 		must.Is(t, "", r.Header.Get("Referer"))
 	})
-	b.clean(s.base, "http://localhost:"+port)
+	b.checkProblems(s.base, "http://localhost:"+port)
 }
 
 func TestDeviceSignIn(t *testing.T) {
@@ -192,29 +193,29 @@ func TestDeviceSignIn(t *testing.T) {
 	}](t, s.call("POST", "/auth/device", "", map[string]string{"client_name": "<b>Build</b> server"}, http.StatusOK))
 
 	b.do(chromedp.Navigate(device.Page), chromedp.WaitVisible(chromedp.CSS("h1")))
-	b.everywhere("device-code")
+	b.checkScreens("device-code")
 	b.tabTo("Continue")
-	b.leads(http.StatusBadRequest, chromedp.KeyEvent(kb.Enter))
-	b.refuses("user-code", "Type the code that the device shows.")
+	b.leadsTo(http.StatusBadRequest, chromedp.KeyEvent(kb.Enter))
+	b.checkInvalid("user-code", "Type the code that the device shows.")
 	b.key("nonsensical")
-	b.leads(http.StatusNotFound, chromedp.KeyEvent(kb.Enter))
-	b.refuses("user-code", "The code (user_code) must be 8 letters, none of them a vowel.")
-	b.everywhere("device-code-wrong")
+	b.leadsTo(http.StatusNotFound, chromedp.KeyEvent(kb.Enter))
+	b.checkInvalid("user-code", "The code (user_code) must be 8 letters, none of them a vowel.")
+	b.checkScreens("device-code-wrong")
 	must.Is(t, "nonsensical", b.value("user-code"))
-	b.forget() // of 400 and 404
+	b.clearProblems() // of 400 and 404
 	b.fill("Code", strings.ToLower(strings.ReplaceAll(device.User, "-", "")))
 	b.press("Continue")
 	b.fill("Name", "Grace Hopper")
 	b.fill("E-mail address", "grace@collab.example")
 	b.fill("Organisation’s name", "Navy Yard")
 	b.press("Sign in")
-	b.says(device.User, "<b>Build</b> server", "Grace Hopper", "grace@collab.example", "Navy Yard")
-	b.everywhere("device")
+	b.checkText(device.User, "<b>Build</b> server", "Grace Hopper", "grace@collab.example", "Navy Yard")
+	b.checkScreens("device")
 	b.press("Allow")
-	b.says("Allowed")
+	b.checkText("Allowed")
 	claimed := decode[session](t, s.call("POST", "/auth/device/token", "", map[string]string{"device_code": device.Code}, http.StatusOK))
-	decode[session](t, s.call("GET", "/auth/me", bearer(claimed.Token), nil, http.StatusOK)).is(t, "grace@collab.example", "Navy Yard", "OWNER")
-	b.clean(s.base)
+	decode[session](t, s.call("GET", "/auth/me", bearer(claimed.Token), nil, http.StatusOK)).check(t, "grace@collab.example", "Navy Yard", "OWNER")
+	b.checkProblems(s.base)
 }
 
 func TestInvitation(t *testing.T) {
@@ -224,18 +225,17 @@ func TestInvitation(t *testing.T) {
 	invited := decode[struct{ ID, InviteURL string }](t, s.call("POST", "/org/invite", as, map[string]string{"email": "Bob@collab.example", "role": "VIEWER"}, http.StatusCreated))
 
 	b.do(chromedp.Navigate(invited.InviteURL), chromedp.WaitVisible(chromedp.CSS("h1")))
-	b.picture("invitation")
+	b.screenshot("invitation")
 	if text := b.text(); !strings.Contains(text, "Analytical Engines") || !strings.Contains(text, "Bob@collab.example") || !strings.Contains(text, "Viewer") {
 		t.Errorf("the page says:\n%s", text)
 	}
 	b.fill("Your name", "Bob Babbage")
 	b.press("Accept the invitation")
-	b.picture("accepted")
+	b.screenshot("accepted")
 
-	type member struct{ Name, Email, Role string }
 	t.Run("who accepted is a member with the invited role", func(t *testing.T) {
 		members := decode[[]member](t, s.call("GET", "/org/members", as, nil, http.StatusOK))
-		if len(members) != 2 || members[1] != (member{"Bob Babbage", "Bob@collab.example", "VIEWER"}) {
+		if len(members) != 2 || members[1] != (member{members[1].UserID, "Bob Babbage", "Bob@collab.example", "VIEWER"}) {
 			t.Errorf("the members are %v", members)
 		}
 	})
@@ -245,9 +245,9 @@ func TestInvitation(t *testing.T) {
 		}
 	})
 	t.Run("the page after it gives the new member's token", func(t *testing.T) {
-		s.exchange(b.value("token")).is(t, "Bob@collab.example", "Analytical Engines", "VIEWER")
+		s.exchange(b.value("token")).check(t, "Bob@collab.example", "Analytical Engines", "VIEWER")
 	})
-	b.clean(s.base)
+	b.checkProblems(s.base)
 	t.Run("the link works once", func(t *testing.T) {
 		b.do(chromedp.Navigate(invited.InviteURL))
 		if text := b.text(); !strings.Contains(text, "not valid any more") {
@@ -255,11 +255,10 @@ func TestInvitation(t *testing.T) {
 		}
 	})
 	t.Run("whoever was removed can be invited again", func(t *testing.T) {
-		members := decode[[]struct{ UserID, Email string }](t, s.call("GET", "/org/members", as, nil, http.StatusOK))
-		s.call("DELETE", "/org/members/"+members[1].UserID, as, nil, http.StatusOK)
+		s.call("DELETE", "/org/members/"+s.member(as, "Bob@collab.example").UserID, as, nil, http.StatusOK)
 		again := decode[struct{ InviteURL string }](t, s.call("POST", "/org/invite", as, map[string]string{"email": "bob@collab.example", "role": "ADMIN"}, http.StatusCreated))
 		b.do(chromedp.Navigate(again.InviteURL))
 		b.press("Accept the invitation")
-		s.exchange(b.value("token")).is(t, "Bob@collab.example", "Analytical Engines", "ADMIN")
+		s.exchange(b.value("token")).check(t, "Bob@collab.example", "Analytical Engines", "ADMIN")
 	})
 }

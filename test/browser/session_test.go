@@ -19,8 +19,8 @@ import (
 	"collab/test/must"
 )
 
-// sessionProvider starts an identity provider that signs Ada in by a session cookie of the host, which
-// the service shares, and has no logout. It returns the provider's address.
+// sessionProvider starts an identity provider that signs Ada in by a session cookie of the host, which the server shares,
+// and that has no logout. It returns the provider's address.
 func sessionProvider(t *testing.T) string {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
@@ -68,19 +68,19 @@ func TestConsoleWithAProviderThatSignsInBySession(t *testing.T) {
 	s := startServer(t, "COLLAB_IDENTITY_ISSUER="+issuer, "COLLAB_IDENTITY_SIGN_IN_URL="+issuer+"/sign-in", "COLLAB_IDENTITY_SESSION_COOKIE=__session")
 	b := openTab(t)
 	b.do(chromedp.Navigate(s.base + "/console/sessions"))
-	b.inConsole("Sign in to Collab")
+	b.waitConsole("Sign in to Collab")
 	b.do(chromedp.Click(`//a[normalize-space()="Sign in"]`))
-	b.inConsole("Sessions")
-	b.shown(`//*[@class="badge" and .="This browser"]`)
+	b.waitConsole("Sessions")
+	b.waitVisible(`//*[@class="badge" and .="This browser"]`)
 	b.do(chromedp.Click(chromedp.CSS("button.account")), chromedp.WaitVisible(button("Sign out")))
-	b.says("Ada", "ada@collab.example")
+	b.checkText("Ada", "ada@collab.example")
 	b.do(chromedp.Click(button("Sign out")))
-	b.inConsole("You are signed out")
+	b.waitConsole("You are signed out")
 	if strings.Contains(b.text(), "Here, and at the identity provider") {
 		t.Error("the provider, which has no logout, is said to have signed out")
 	}
 	b.do(chromedp.Reload())
-	b.inConsole("Sign in to Collab")
-	b.forget() // of 401
-	b.clean(s.base, issuer)
+	b.waitConsole("Sign in to Collab")
+	b.clearProblems() // of 401
+	b.checkProblems(s.base, issuer)
 }

@@ -19,25 +19,25 @@ import (
 	"collab/test/must"
 )
 
-// icon begins the address of the browser's own picture in fields of dates.
+// icon is the prefix of the address of the browser's image in date fields.
 const icon = "data:image/svg+xml"
 
-// requestID is that of a request which was refused, with its button.
+// requestID is the path of the id of a failed request, with its button.
 const requestID = `//p[starts-with(., "Request ")][string-length(code) > 10]/button[.="Copy"]`
 
-// task is what the tests read of a task.
+// task is a task as far as the tests read it.
 type task struct {
 	ID, Title, Status, Priority string
 	SortOrder                   int64
 }
 
-// tasksOf returns the tasks as they are at the server, in order.
+// tasksOf returns the stored tasks in their order.
 func (s *server) tasksOf(as string) []task {
 	s.t.Helper()
 	return decode[[]task](s.t, s.call("GET", "/tasks?limit=1000", as, nil, http.StatusOK))
 }
 
-// titles returns the titles of tasks, as one text.
+// titles returns the titles of tasks, joined.
 func titles(tasks []task) string {
 	var all []string
 	for _, t := range tasks {
@@ -59,21 +59,21 @@ func (b *tab) eventually(want string, fn func() string) {
 	b.fail(fmt.Errorf("%q does not become %q", got, want))
 }
 
-// focus puts the focus on the row of a task.
+// focus focuses the row of a task.
 func (b *tab) focus(title string) {
 	b.t.Helper()
 	path := fmt.Sprintf(`//a[@data-row and .=%q]`, title)
-	b.shown(path)
+	b.waitVisible(path)
 	b.do(chromedp.Focus(path))
 }
 
-// choice is an entry of the open menu.
+// choice returns the path of an entry of the open menu.
 func choice(text string) string {
 	return fmt.Sprintf(`//*[@role="menu"]/button[.=%q]`, text)
 }
 
-// holding has answers to the requests that window.hold names wait for release, which returns when
-// the page has had them for some frames.
+// holding makes answers to the requests in window.hold wait for release, which returns some frames after the page has got
+// them.
 const holding = `{
 	const real = fetch
 	window.held = []
@@ -105,13 +105,13 @@ func TestTasksPage(t *testing.T) {
 
 	t.Run("filters and a search are in the address, and a board and groups have a list for each status", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/tasks?status=IN_PROGRESS", "Tasks")
-		b.shown(`//a[@data-row and .="third"]`, `//summary[.="Filters (1)"]`)
+		b.waitVisible(`//a[@data-row and .="third"]`, `//summary[.="Filters (1)"]`)
 		b.do(chromedp.WaitNotPresent(`//a[@data-row and .="first"]`))
 		b.tabTo("Status")
 		b.key("d")
-		b.shown(`//p[starts-with(., "No task fits these filters")]`)
+		b.waitVisible(`//p[starts-with(., "No task fits these filters")]`)
 		b.enterOn("Clear the filters")
-		b.shown(`//a[@data-row and .="first"]`)
+		b.waitVisible(`//a[@data-row and .="first"]`)
 
 		row := func(title string) string { return fmt.Sprintf(`//a[@data-row and .=%q]`, title) }
 		query := func() string { return read(b, chromedp.Evaluate[string](`location.search`)) }
@@ -120,7 +120,7 @@ func TestTasksPage(t *testing.T) {
 		workspace := decode[made](t, s.call("POST", "/workspaces", as, map[string]string{"name": "Engines", "teamId": team}, http.StatusCreated)).ID
 		s.call("PATCH", "/tasks/"+second.ID, as, map[string]any{"workspaceId": workspace, "tags": []string{"brass", "steam"}, "dueDate": "2100-01-02"}, http.StatusOK)
 		b.do(chromedp.Reload())
-		b.shown(row("first"))
+		b.waitVisible(row("first"))
 		b.do(chromedp.Click(`//summary[.="Filters"]`))
 		for _, f := range []struct{ field, value, other, query string }{
 			{`//label[starts-with(., "Workspace")]/select`, workspace, "null", "workspaceId="},
@@ -129,79 +129,79 @@ func TestTasksPage(t *testing.T) {
 			{`//label[starts-with(., "Due to")]/input`, "2100-01-02", "2100-01-01", "dueBefore="},
 		} {
 			b.do(chromedp.SetValue(f.field, f.value))
-			b.shown(row("second"), `//summary[.="Filters (1)"]`)
+			b.waitVisible(row("second"), `//summary[.="Filters (1)"]`)
 			b.do(chromedp.WaitNotPresent(row("first")))
 			if where := query(); !strings.HasPrefix(where, "?"+f.query) {
 				t.Errorf("the address has %s", where)
 			}
 			b.do(chromedp.SetValue(f.field, f.other), chromedp.WaitNotPresent(row("second")))
 			b.do(chromedp.Click(`//details//button[.="Clear"]`))
-			b.shown(row("first"), row("second"))
+			b.waitVisible(row("first"), row("second"))
 		}
 
 		const search = `//input[@aria-label="Search tasks"]`
 		b.focus("first")
 		b.key("/", "ON", " Sec")
 		b.do(chromedp.WaitNotPresent(row("first")))
-		b.shown(row("second"), `//summary[.="Filters"]`)
+		b.waitVisible(row("second"), `//summary[.="Filters"]`)
 		b.eventually("?search=ON+Sec", query)
 		b.do(chromedp.Reload())
-		b.shown(row("second"))
+		b.waitVisible(row("second"))
 		if text := read(b, chromedp.Value(search)); text != "ON Sec" {
 			t.Errorf("the field has %q", text)
 		}
-		b.focus("second") // leaves the list with the words
+		b.focus("second") // the list with the words closes
 		b.key("e")
-		b.shown(`//input[@data-row]`)
+		b.waitVisible(`//input[@data-row]`)
 		b.key("2.", kb.Enter)
-		b.shown(`//p[starts-with(., "No task fits these filters")]`)
-		b.into(search, ".")
+		b.waitVisible(`//p[starts-with(., "No task fits these filters")]`)
+		b.typeInto(search, ".")
 		b.key(kb.Enter)
-		b.shown(row("2."))
+		b.waitVisible(row("2."))
 		b.do(chromedp.WaitNotPresent(row("first")))
 		b.do(chromedp.SendKeys(chromedp.CSS("input.new"), "other\r")) // ends a search that it does not fit
-		b.shown(row("other"), row("first"))
+		b.waitVisible(row("other"), row("first"))
 		b.eventually("", query)
 		b.do(chromedp.NavigateBack())
 		b.do(chromedp.WaitNotPresent(row("first")))
 		b.eventually(".", func() string { return read(b, chromedp.Value(search)) })
 		b.do(chromedp.Focus(search))
 		b.key(kb.Escape)
-		b.shown(row("first"))
+		b.waitVisible(row("first"))
 		s.call("DELETE", "/tasks/"+s.tasksOf(as)[3].ID, as, nil, http.StatusOK)
 		s.call("PATCH", "/tasks/"+second.ID, as, map[string]any{"title": "second", "workspaceId": nil, "tags": []string{}, "dueDate": nil}, http.StatusOK)
 		s.call("DELETE", "/workspaces/"+workspace, as, nil, http.StatusOK)
 		s.call("DELETE", "/teams/"+team, as, nil, http.StatusOK)
 		b.do(chromedp.Reload())
-		b.shown(row("second"))
+		b.waitVisible(row("second"))
 
 		b.enterOn("Board")
-		b.shown(`//section[@aria-label="In progress"]//a[.="third"]`, `//section[@aria-label="To do"]//a[.="first"]`)
+		b.waitVisible(`//section[@aria-label="In progress"]//a[.="third"]`, `//section[@aria-label="To do"]//a[.="first"]`)
 		if where := read(b, chromedp.Location()); !strings.HasSuffix(where, "/console/tasks?view=board") {
 			t.Errorf("the address is %s", where)
 		}
 		b.do(chromedp.Click(button("Groups")))
-		b.shown(`//section[@aria-label="In progress"]//a[.="third"]`, `//section[@aria-label="To do"]//button[@aria-label="Status of first: To do"]`)
-		b.clean(s.base, icon)
+		b.waitVisible(`//section[@aria-label="In progress"]//a[.="third"]`, `//section[@aria-label="To do"]//button[@aria-label="Status of first: To do"]`)
+		b.checkProblems(s.base, icon)
 	})
 	t.Run("with the keyboard alone tasks are created, changed, moved, selected and opened", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/tasks", "Tasks")
 		b.focus("third")
 		b.key("c")
 		b.key("fourth", kb.Enter)
-		b.shown(`//a[@data-row and .="fourth"]`)
+		b.waitVisible(`//a[@data-row and .="fourth"]`)
 		b.focus("fourth")
 		b.chord(kb.ArrowUp, chromedp.ModifierAlt)
-		b.shown(`//*[@id="said" and contains(., "moved to place 3, after “second”")]`)
+		b.waitVisible(`//*[@id="said" and contains(., "moved to place 3, after “second”")]`)
 		b.eventually("first second fourth third", order)
 		b.key("e")
-		b.shown(`//input[@data-row]`)
+		b.waitVisible(`//input[@data-row]`)
 		b.key("fifth", kb.Enter)
-		b.shown(`//a[@data-row and .="fifth"]`)
+		b.waitVisible(`//a[@data-row and .="fifth"]`)
 		b.eventually("first second fifth third", order)
 		b.focus("fifth")
 		b.key("p")
-		b.shown(choice("Urgent"))
+		b.waitVisible(choice("Urgent"))
 		b.key("u", kb.Enter)
 		b.eventually("URGENT", func() string { return s.tasksOf(as)[2].Priority })
 		b.focus("fifth")
@@ -209,24 +209,24 @@ func TestTasksPage(t *testing.T) {
 		b.eventually("IN_PROGRESS", func() string { return s.tasksOf(as)[2].Status })
 		b.focus("fifth")
 		b.key(kb.Enter)
-		b.shown(`//dialog//h2[.="fifth"]`, `//dialog//li[contains(., "Title fourth → fifth")]`)
+		b.waitVisible(`//dialog//h2[.="fifth"]`, `//dialog//li[contains(., "Title fourth → fifth")]`)
 		b.closeDialog()
 		b.focus("fifth")
 		b.key(kb.Delete)
-		b.shown(button("Undo"))
+		b.waitVisible(button("Undo"))
 		b.do(chromedp.WaitNotPresent(`//a[@data-row and .="fifth"]`))
 		b.chord("z", chromedp.ModifierCtrl)
 		b.focus("fifth")
 		b.key(kb.Delete)
 		b.do(chromedp.Click(button("Dismiss")))
 		b.eventually("first second third", order)
-		b.clean(s.base, icon)
+		b.checkProblems(s.base, icon)
 	})
 	t.Run("tasks are dragged in the order, and to another status", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/tasks?view=board", "Tasks")
 		drag := func(title, onto string) {
 			t.Helper()
-			b.shown(fmt.Sprintf(`//a[@data-row and .=%q]`, title), fmt.Sprintf(`//a[@data-row and .=%q]`, onto))
+			b.waitVisible(fmt.Sprintf(`//a[@data-row and .=%q]`, title), fmt.Sprintf(`//a[@data-row and .=%q]`, onto))
 			at := read(b, chromedp.Evaluate[[]float64](fmt.Sprintf(`[%q, %q].flatMap((title) => {
 				const box = [...document.querySelectorAll("a[data-row]")].find((a) => a.textContent === title).closest("li").getBoundingClientRect()
 				return [box.x + 60, box.y + 15]
@@ -237,13 +237,13 @@ func TestTasksPage(t *testing.T) {
 		drag("second", "first")
 		b.eventually("second first third", order)
 		drag("first", "third")
-		b.shown(`//section[@aria-label="In progress"]//a[.="first"]`)
+		b.waitVisible(`//section[@aria-label="In progress"]//a[.="first"]`)
 		b.eventually("IN_PROGRESS", func() string {
 			return decode[task](t, s.call("GET", "/tasks/"+first.ID, as, nil, http.StatusOK)).Status
 		})
 		b.do(chromedp.WaitNotPresent(chromedp.CSS("dialog")))
 		s.call("PATCH", "/tasks/"+first.ID, as, map[string]string{"status": "TODO"}, http.StatusOK)
-		b.clean(s.base, icon)
+		b.checkProblems(s.base, icon)
 	})
 	t.Run("tasks are reprioritised together, with reasons", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/tasks", "Tasks")
@@ -252,7 +252,7 @@ func TestTasksPage(t *testing.T) {
 		b.focus("second")
 		b.key("x")
 		b.enterOn("Reprioritise…")
-		b.shown(`//dialog`)
+		b.waitVisible(`//dialog`)
 		b.tabTo("Priority of all")
 		b.key("h")
 		b.tabTo("Reason")
@@ -266,18 +266,18 @@ func TestTasksPage(t *testing.T) {
 				t.Errorf("the history lacks %q: %s", reason.text, history)
 			}
 		}
-		b.clean(s.base, icon)
+		b.checkProblems(s.base, icon)
 	})
 	t.Run("a conflict shows both sides, and either can be kept", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/tasks?task="+third.ID, "Tasks")
 		for i, keep := range []string{"Keep yours", "Take theirs"} {
 			mine, theirs := fmt.Sprint("mine ", i), fmt.Sprint("theirs ", i)
-			b.shown(`//dialog//textarea`)
+			b.waitVisible(`//dialog//textarea`)
 			b.tabTo("Description")
 			b.key(mine)
 			s.call("PATCH", "/tasks/"+third.ID, as, map[string]string{"description": theirs}, http.StatusOK)
 			b.enterOn("Save")
-			b.shown(fmt.Sprintf(`//section[@aria-label="Yours" and contains(., %q)]`, mine), fmt.Sprintf(`//section[@aria-label="Theirs, stored" and contains(., %q)]`, theirs), requestID)
+			b.waitVisible(fmt.Sprintf(`//section[@aria-label="Yours" and contains(., %q)]`, mine), fmt.Sprintf(`//section[@aria-label="Theirs, stored" and contains(., %q)]`, theirs), requestID)
 			b.enterOn(keep)
 			b.do(chromedp.WaitNotPresent(button(keep)))
 			want := []string{mine, theirs}[i]
@@ -286,17 +286,17 @@ func TestTasksPage(t *testing.T) {
 			})
 			b.eventually(want, func() string { return read(b, chromedp.Value(chromedp.CSS("dialog textarea"))) })
 		}
-		b.forget() // of 409
-		b.clean(s.base, icon)
+		b.clearProblems() // of 409
+		b.checkProblems(s.base, icon)
 	})
 	t.Run("a 503 is said with the request's id, nothing typed is lost, and it can be tried again", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/tasks", "Tasks")
 		b.busyOnce("/tasks?limit=100")
 		b.do(chromedp.Reload())
-		b.shown(`//*[@role="alert" and contains(., "Loading the tasks failed") and contains(., "request-1")]`)
+		b.waitVisible(`//*[@role="alert" and contains(., "Loading the tasks failed") and contains(., "request-1")]`)
 		must.Do(chromedp.CallBrowser(b, browser.SetPermission, browser.SetPermissionParams{Permission: &browser.PermissionDescriptor{Name: "clipboard-read"}, Setting: browser.PermissionSettingGranted})).Or(t)
 		b.do(chromedp.Click(button("Copy")))
-		b.shown(button("Copied"), `//*[@id="said" and .="Copied"]`)
+		b.waitVisible(button("Copied"), `//*[@id="said" and .="Copied"]`)
 		if text := read(b, chromedp.Evaluate[string](`navigator.clipboard.readText()`, chromedp.EvalAwaitPromise)); text != "request-1" {
 			t.Errorf("the clipboard has %q", text)
 		}
@@ -304,22 +304,22 @@ func TestTasksPage(t *testing.T) {
 		b.focus("first")
 		b.busyOnce("/tasks/" + second.ID)
 		b.do(chromedp.Navigate(s.base + "/console/tasks"))
-		b.shown(`//*[@role="alert"]`)
+		b.waitVisible(`//*[@role="alert"]`)
 		b.do(chromedp.Click(button("Try again")))
 		b.focus("second")
 		b.key("e")
-		b.shown(`//input[@data-row]`)
+		b.waitVisible(`//input[@data-row]`)
 		b.key("renamed", kb.Enter)
-		b.shown(`//*[@role="alert" and contains(., "Changing “second” failed") and contains(., "request-1")]`, `//a[@data-row and .="second"]`)
+		b.waitVisible(`//*[@role="alert" and contains(., "Changing “second” failed") and contains(., "request-1")]`, `//a[@data-row and .="second"]`)
 		b.do(chromedp.Click(button("Try again")))
-		b.shown(`//a[@data-row and .="renamed"]`)
+		b.waitVisible(`//a[@data-row and .="renamed"]`)
 		b.eventually("renamed", func() string {
 			return decode[task](t, s.call("GET", "/tasks/"+second.ID, as, nil, http.StatusOK)).Title
 		})
 	})
 	t.Run("answers that arrive late take nothing away that was typed or changed meanwhile", func(t *testing.T) {
 		b := openTab(t)
-		b.onNewPages(holding)
+		b.runInNewPages(holding)
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		b.do(chromedp.Navigate(s.base + "/console/tasks"))
 		b.focus("first")
@@ -333,7 +333,7 @@ func TestTasksPage(t *testing.T) {
 		held()
 		b.do(chromedp.SendKeys(chromedp.CSS("input.new"), " and more"))
 		release()
-		b.shown(`//a[@data-row and .="sixth"]`)
+		b.waitVisible(`//a[@data-row and .="sixth"]`)
 		if text := read(b, chromedp.Value(chromedp.CSS("input.new"))); text != "sixth and more" {
 			t.Errorf("what was typed is %q", text)
 		}
@@ -342,11 +342,11 @@ func TestTasksPage(t *testing.T) {
 		held()
 		b.focus("sixth")
 		b.key("e")
-		b.shown(`//input[@data-row]`)
+		b.waitVisible(`//input[@data-row]`)
 		b.key("seventh", kb.Enter)
 		b.eventually("seventh", func() string { return s.tasksOf(as)[len(s.tasksOf(as))-1].Title })
 		release()
-		b.shown(`//a[@data-row and .="seventh"]`)
+		b.waitVisible(`//a[@data-row and .="seventh"]`)
 
 		last := s.tasksOf(as)[len(s.tasksOf(as))-1]
 		const title = `//input[@aria-label="Title"]`
@@ -354,8 +354,8 @@ func TestTasksPage(t *testing.T) {
 			t.Helper()
 			b.focus(row)
 			b.key("e")
-			b.shown(title)
-			b.into(title, text)
+			b.waitVisible(title)
+			b.typeInto(title, text)
 		}
 		kept := func() string {
 			return read(b, chromedp.Evaluate[string](`JSON.stringify(Object.entries(sessionStorage).filter(([name]) => name.includes(" title ")).map(([, draft]) => JSON.parse(draft).text))`))
@@ -370,18 +370,18 @@ func TestTasksPage(t *testing.T) {
 		b.do(chromedp.Reload())
 		b.focus("eighth")
 		b.key("e")
-		b.shown(title)
+		b.waitVisible(title)
 		if text := read(b, chromedp.Value(title)); text != "ninth" {
 			t.Errorf("the title that was typed while another was saved is %q", text)
 		}
 		s.call("PATCH", "/tasks/"+last.ID, as, map[string]string{"title": "theirs"}, http.StatusOK)
 		b.run(`Date.now = ((real) => () => real() + 10_000)(Date.now); dispatchEvent(new Event("focus"))`)
-		b.shown(`//li[.//input[@aria-label="Title"]]//button[@aria-label="More for theirs"]`)
+		b.waitVisible(`//li[.//input[@aria-label="Title"]]//button[@aria-label="More for theirs"]`)
 		if text := read(b, chromedp.Value(title)); text != "ninth" {
 			t.Errorf("after somebody else has changed the title the field has %q", text)
 		}
 		b.key(kb.Enter)
-		b.shown(`//section[@aria-label="Yours" and contains(., "ninth")]`, `//section[@aria-label="Theirs, stored" and contains(., "theirs")]`)
+		b.waitVisible(`//section[@aria-label="Yours" and contains(., "ninth")]`, `//section[@aria-label="Theirs, stored" and contains(., "theirs")]`)
 		b.do(chromedp.Click(button("Keep yours")))
 		b.eventually("[]", kept)
 		rename("ninth", "tenth")
@@ -393,16 +393,16 @@ func TestTasksPage(t *testing.T) {
 		for i, failing := range []func(text string){
 			func(text string) {
 				release()
-				b.shown(fmt.Sprintf(`//*[@role="alert" and contains(., "Changing “%s” failed")]`, stored))
-				b.into(title, text)
+				b.waitVisible(fmt.Sprintf(`//*[@role="alert" and contains(., "Changing “%s” failed")]`, stored))
+				b.typeInto(title, text)
 				b.do(chromedp.Reload())
 			},
 			func(text string) {
-				b.into(title, text)
+				b.typeInto(title, text)
 				b.do(chromedp.Reload())
 			},
 			func(text string) {
-				b.into(title, text)
+				b.typeInto(title, text)
 				b.key(kb.Enter)
 				release()
 			},
@@ -420,13 +420,13 @@ func TestTasksPage(t *testing.T) {
 			held()
 			b.focus("lost")
 			b.key("e")
-			b.shown(title)
+			b.waitVisible(title)
 			text := fmt.Sprint("second ", i)
 			failing(text)
 			if i < 2 {
 				b.focus(stored)
 				b.key("e")
-				b.shown(title)
+				b.waitVisible(title)
 				must.Is(t, text, read(b, chromedp.Value(title)))
 				b.key(kb.Enter)
 			}
@@ -450,12 +450,12 @@ func TestTasksPage(t *testing.T) {
 		held()
 		b.do(chromedp.SendKeys(chromedp.CSS("dialog textarea"), ", two"))
 		release()
-		b.shown(`//dialog//*[.="Not saved yet"]`)
+		b.waitVisible(`//dialog//*[.="Not saved yet"]`)
 		if text := read(b, chromedp.Value(chromedp.CSS("dialog textarea"))); text != "One, two" {
 			t.Errorf("what was typed is %q", text)
 		}
 		b.do(chromedp.Click(`//dialog//button[.="Save"]`))
-		b.shown(`//dialog//*[.="Saved"]`)
+		b.waitVisible(`//dialog//*[.="Saved"]`)
 		s.call("DELETE", "/tasks/"+last.ID, as, nil, http.StatusOK)
 	})
 	t.Run("the page is accessible, with dialogs open, in light and dark, wide and narrow", func(t *testing.T) {
@@ -463,47 +463,47 @@ func TestTasksPage(t *testing.T) {
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		for name, address := range map[string]string{"tasks": "", "board": "?view=board&priority=HIGH", "groups": "?view=groups", "task": "?task=" + third.ID} {
 			b.do(chromedp.Navigate(s.base + "/console/tasks" + address))
-			b.inConsole("Tasks")
-			b.shown(`//*[@data-row]`)
+			b.waitConsole("Tasks")
+			b.waitVisible(`//*[@data-row]`)
 			b.axe(name)
 		}
 		b.do(chromedp.Navigate(s.base + "/console/tasks?task=" + third.ID))
-		b.shown(`//dialog//textarea`)
+		b.waitVisible(`//dialog//textarea`)
 		b.tabTo("Description")
 		b.key("mine")
 		s.call("PATCH", "/tasks/"+third.ID, as, map[string]string{"description": "theirs of them"}, http.StatusOK)
 		b.enterOn("Save")
-		b.shown(button("Keep yours"))
+		b.waitVisible(button("Keep yours"))
 		b.axe("conflict")
 		b.do(chromedp.Navigate(s.base + "/console/tasks"))
 		b.focus("first")
 		b.key("?")
-		b.shown(`//dialog//h2[.="Keyboard"]`)
+		b.waitVisible(`//dialog//h2[.="Keyboard"]`)
 		b.axe("keyboard")
 		b.closeDialog()
 		b.key("x")
 		b.enterOn("Reprioritise…")
-		b.shown(`//dialog//select`)
+		b.waitVisible(`//dialog//select`)
 		b.axe("reprioritise")
 		b.closeDialog()
 		b.focus("first")
 		b.resize(320, 800, "light") // where the menu opens within every screen
 		b.key("m")
-		b.shown(choice("Open"))
+		b.waitVisible(choice("Open"))
 		b.axe("task-menu")
 		b.key(kb.Escape, kb.Delete)
 		b.tabTo("Undo") // where the offer stays
 		b.axe("undo")
 		b.key(kb.Enter)
-		b.shown(`//a[@data-row and .="first"]`)
+		b.waitVisible(`//a[@data-row and .="first"]`)
 	})
 	t.Run("of many members an assignee is found by a part of the name: in the row, the dialog and the filter", func(t *testing.T) {
 		b := openWithoutPolicy(t)
 		b.enterPage(s, "Ada", "/console/tasks", "Tasks") // before the page of the sign-in has the other accounts
-		s.signedIn("grace@collab.example", "Analytical Engines", "member")
-		grace := s.memberID(as, "grace@collab.example")
+		s.signIn("grace@collab.example", "Analytical Engines", "member")
+		grace := s.member(as, "grace@collab.example").UserID
 		for i := range 60 {
-			s.signedIn(fmt.Sprintf("person-%02d@collab.example", i), "Analytical Engines", "member")
+			s.signIn(fmt.Sprintf("person-%02d@collab.example", i), "Analytical Engines", "member")
 		}
 		assignee := func(id string) func() string {
 			return func() string {
@@ -515,55 +515,55 @@ func TestTasksPage(t *testing.T) {
 		b.focus("first")
 		b.resize(320, 800, "light") // where the menu opens within every screen
 		b.key("a")
-		b.shown(`//*[@role="dialog"]//input[@role="combobox"]`, `//*[@role="listbox"]//p[starts-with(., "50 of 6")]`)
+		b.waitVisible(`//*[@role="dialog"]//input[@role="combobox"]`, `//*[@role="listbox"]//p[starts-with(., "50 of 6")]`)
 		b.axe("assignee")
 		b.key("zz")
-		b.shown(`//*[@role="status" and .="Nothing has this name."]`)
+		b.waitVisible(`//*[@role="status" and .="Nothing has this name."]`)
 		b.key(kb.Backspace, kb.Backspace, "GRAC")
-		b.shown(option)
+		b.waitVisible(option)
 		b.key(kb.Enter)
 		b.do(chromedp.WaitNotPresent(chromedp.CSS(`[role="listbox"]`)))
 		b.eventually(grace, assignee(first.ID))
-		b.shown(`//li[.//a[.="first"]]//button[starts-with(@aria-label, "Assignee of first: Grace")]`)
+		b.waitVisible(`//li[.//a[.="first"]]//button[starts-with(@aria-label, "Assignee of first: Grace")]`)
 
 		b.do(chromedp.Navigate(s.base + "/console/tasks?task=" + third.ID))
-		b.shown(`//dialog` + field)
+		b.waitVisible(`//dialog` + field)
 		b.do(chromedp.Focus(`//dialog` + field))
-		b.shown(`//dialog//*[@role="option" and .="Nobody"]`)
+		b.waitVisible(`//dialog//*[@role="option" and .="Nobody"]`)
 		b.axe("task-assignee")
 		b.key(kb.ArrowDown, kb.ArrowDown)
-		b.shown(`//dialog//*[@role="option" and @aria-selected="true" and not(.="Nobody")]`)
-		b.key(kb.Escape, kb.ArrowDown, kb.Enter) // nothing is chosen in a list that was closed and opened again
+		b.waitVisible(`//dialog//*[@role="option" and @aria-selected="true" and not(.="Nobody")]`)
+		b.key(kb.Escape, kb.ArrowDown, kb.Enter) // a list that was closed and opened again has no choice
 		b.do(chromedp.WaitNotPresent(`//dialog//*[.="Not saved yet"]`))
 		b.eventually("Nobody", func() string { return read(b, chromedp.Value(`//dialog`+field)) })
 		b.key(kb.Escape)
 		b.do(chromedp.WaitNotPresent(chromedp.CSS(`[role="listbox"]`)))
 		b.key("zz")
-		b.shown(`//dialog//*[@role="status" and .="Nobody is called this."]`)
+		b.waitVisible(`//dialog//*[@role="status" and .="Nobody is called this."]`)
 		b.key(kb.Backspace, kb.Backspace, "grace@")
-		b.shown(option)
-		b.key(kb.Tab) // what alone fits is taken
-		b.shown(`//dialog//*[.="Not saved yet"]`)
+		b.waitVisible(option)
+		b.key(kb.Tab) // the only match is taken
+		b.waitVisible(`//dialog//*[.="Not saved yet"]`)
 		b.eventually("Grace", func() string { return read(b, chromedp.Value(`//dialog`+field)) })
 		b.do(chromedp.Click(`//dialog//button[.="Save"]`))
 		b.eventually(grace, assignee(third.ID))
 		b.do(chromedp.Focus(`//dialog` + field))
 		b.key("person-42")
-		b.shown(`//dialog//*[@role="option" and contains(., "person-42")]`)
-		b.chord(kb.Enter, chromedp.ModifierCtrl) // saves what alone fits
-		b.eventually(s.memberID(as, "person-42@collab.example"), assignee(third.ID))
+		b.waitVisible(`//dialog//*[@role="option" and contains(., "person-42")]`)
+		b.chord(kb.Enter, chromedp.ModifierCtrl) // saves the only match
+		b.eventually(s.member(as, "person-42@collab.example").UserID, assignee(third.ID))
 
 		b.do(chromedp.Navigate(s.base + "/console/tasks?assigneeId=" + grace))
-		b.shown(`//a[@data-row and .="first"]`)
+		b.waitVisible(`//a[@data-row and .="first"]`)
 		b.eventually("Grace", func() string { return read(b, chromedp.Value(field)) })
 		b.do(chromedp.Focus(field))
-		b.shown(`//*[@role="option" and contains(., "Grace")]`)
+		b.waitVisible(`//*[@role="option" and contains(., "Grace")]`)
 		b.axe("filter-assignee")
 		b.key("nobody", kb.Enter)
 		b.do(chromedp.WaitNotPresent(`//a[@data-row and .="first"]`))
 		b.eventually("?assigneeId=null", func() string { return read(b, chromedp.Evaluate[string](`location.search`)) })
 		b.key("any", kb.Enter)
-		b.shown(`//a[@data-row and .="first"]`)
+		b.waitVisible(`//a[@data-row and .="first"]`)
 	})
 	t.Run("of 10,000 tasks few are rendered", func(t *testing.T) {
 		const many = 10_000
@@ -581,7 +581,7 @@ func TestTasksPage(t *testing.T) {
 		}
 		group.Wait()
 		b := openPage(t, s, "Ada", "/console/tasks", "Tasks")
-		b.shown(`//*[@data-row]`)
+		b.waitVisible(`//*[@data-row]`)
 		b.run(`window.made = 0; document.createElementNS = ((real) => (space, name, ...more) => (window.made += name === "li", real.call(document, space, name, ...more)))(document.createElementNS)`)
 		got := read(b, chromedp.Evaluate[[]float64](chromium.ScrollList, chromedp.EvalAwaitPromise))
 		t.Logf("the longest stall was %.0f ms, of %.0f rows %.0f are rendered", got[0], got[1], got[2])
@@ -594,7 +594,7 @@ func TestTasksPage(t *testing.T) {
 
 		// A task that leaves the list leaves its focus to no other.
 		b.do(chromedp.Navigate(s.base + "/console/tasks?status=TODO"))
-		b.shown(`//*[@data-row]`)
+		b.waitVisible(`//*[@data-row]`)
 		b.run(`window.first = document.querySelector("[data-id]").dataset.id; document.querySelector("a[data-row]").focus()`)
 		b.key("s")
 		b.do(chromedp.Click(`//*[@role="menu"]//button[.="Done"]`))

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
-	_ "time/tzdata" // zones that this machine may not have
+	_ "time/tzdata" // for machines without the time zone database
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
@@ -20,16 +20,16 @@ import (
 	"collab/test/must"
 )
 
-// TestFarTimeZones opens pages 14 hours before and nine and a half after UTC, on other days than the server's.
+// TestFarTimeZones opens pages in time zones 14 hours before and 9.5 hours after UTC, whose date differs from the server's.
 func TestFarTimeZones(t *testing.T) {
 	demo := collabd.StartProgram(t, collabd.Program("demo"), "COLLAB_ADMIN_SECRET="+collabd.AdminSecret)
 	s := &server{t, demo.URL}
-	me := s.signedIn("zoe@collab.example", "Larkspur Instruments", "owner")
+	me := s.signIn("zoe@collab.example", "Larkspur Instruments", "owner")
 	as, admin := bearer(me.Token), "X-Admin-Secret: "+collabd.AdminSecret
 	s.call("POST", "/tasks", as, map[string]any{"title": "Far away", "dueDate": "2030-01-31"}, http.StatusCreated)
 	c := collabd.Start(t, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret, "COLLAB_RATE_LIMITS=off")
 	other := &server{t, c.URL}
-	asAda := bearer(other.signedIn("ada@collab.example", "Analytical Engines", "").Token)
+	asAda := bearer(other.signIn("ada@collab.example", "Analytical Engines", "").Token)
 	other.grant(asAda, "PREMIUM")
 	other.call("POST", "/org/invite", asAda, map[string]any{"email": "far@collab.example", "role": "MEMBER"}, http.StatusCreated)
 	const written, date = "2006-01-02T15:04:05.000Z", "2006-01-02"
@@ -41,16 +41,16 @@ func TestFarTimeZones(t *testing.T) {
 			must.Do(chromedp.Call(b, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: zone})).Or(t)
 			b.resize(1280, 800, "light")
 			b.enterConsole(s, "Ada", "Larkspur Instruments")
-			b.forget() // of 401 before the sign-in
+			b.clearProblems() // of 401 before the sign-in
 
 			now := time.Now()
 			reset := now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour).In(place)
-			b.shown(fmt.Sprintf(`//p[starts-with(., "Resets") and contains(., "at 00:00 UTC")]/time[contains(@title, %q) and contains(@title, %q)]`, reset.Format("2 January 2006"), reset.Format("15:04:05")))
-			b.shown(fmt.Sprintf(`//*[@class="chart"]//p[@class="ends"]/span[.=%q]`, now.UTC().Format(date)+" UTC"))
+			b.waitVisible(fmt.Sprintf(`//p[starts-with(., "Resets") and contains(., "at 00:00 UTC")]/time[contains(@title, %q) and contains(@title, %q)]`, reset.Format("2 January 2006"), reset.Format("15:04:05")))
+			b.waitVisible(fmt.Sprintf(`//*[@class="chart"]//p[@class="ends"]/span[.=%q]`, now.UTC().Format(date)+" UTC"))
 
 			b.do(chromedp.Navigate(s.base + "/console/tasks?dueAfter=2030-01-31&dueBefore=2030-01-31"))
-			b.inConsole("Tasks")
-			b.shown(`//time[@datetime="2030-01-31" and .="31 January 2030" and contains(@title, "Thursday") and contains(@title, "31 January 2030 (UTC)")]`)
+			b.waitConsole("Tasks")
+			b.waitVisible(`//time[@datetime="2030-01-31" and .="31 January 2030" and contains(@title, "Thursday") and contains(@title, "31 January 2030 (UTC)")]`)
 			b.do(chromedp.Click(`//a[@data-row and .="Far away"]`), chromedp.WaitVisible(`//dialog//label[starts-with(., "Due (UTC)")]/input`))
 			if due := read(b, chromedp.Value(`//dialog//label[starts-with(., "Due (UTC)")]/input`)); due != "2030-01-31" {
 				t.Errorf("the task is due %s", due)
@@ -59,7 +59,7 @@ func TestFarTimeZones(t *testing.T) {
 			today := now.In(place)
 			midnight := time.Date(today.Year(), today.Month(), today.Day(), 0, 0, 0, 0, place)
 			b.do(chromedp.Navigate(s.base + "/console/audit?from=" + today.Format(date) + "&to=" + today.Format(date)))
-			b.inConsole("Audit log")
+			b.waitConsole("Audit log")
 			want := "from=" + url.QueryEscape(midnight.UTC().Format(written)) + "&to=" + url.QueryEscape(midnight.Add(24*time.Hour).UTC().Format(written))
 			if asked := b.requested("/api/v1/org/audit"); !slices.ContainsFunc(asked, func(address string) bool { return strings.Contains(address, want) }) {
 				t.Errorf("none of %q has %s", asked, want)
@@ -73,10 +73,10 @@ func TestFarTimeZones(t *testing.T) {
 				end.value = "2030-12-31"
 				end.dispatchEvent(new Event("input", { bubbles: true }))
 			}`)
-			b.shown(`//dialog//tr[th="Ends" and td[2]="31 December 2030"]`)
+			b.waitVisible(`//dialog//tr[th="Ends" and td[2]="31 December 2030"]`)
 			b.do(chromedp.Focus(end))
 			b.key(kb.Enter)
-			b.shown(`//p[starts-with(., "Ends on")]/time[.="31 December 2030"]`)
+			b.waitVisible(`//p[starts-with(., "Ends on")]/time[.="31 December 2030"]`)
 			stored := decode[struct {
 				Subscription struct{ CurrentPeriodEnd string }
 			}](t, s.call("GET", "/admin/organisations/"+me.Org.ID, admin, nil, http.StatusOK))
@@ -88,11 +88,11 @@ func TestFarTimeZones(t *testing.T) {
 				t.Errorf("the dialog has %s", kept)
 			}
 
-			database(t, c, "UPDATE audit SET at = ? WHERE action = 'invitation.created'", midnight.Add(-24*time.Hour-time.Minute).UnixMilli())
+			execute(t, c, "UPDATE audit SET at = ? WHERE action = 'invitation.created'", midnight.Add(-24*time.Hour-time.Minute).UnixMilli())
 			b.enterConsole(other, "Ada", "Analytical Engines")
 			b.do(chromedp.Navigate(other.base + "/console/audit"))
-			b.inConsole("Audit log")
-			b.shown(`//li[contains(., "far@collab.example")]//time[.="2 days ago"]`)
+			b.waitConsole("Audit log")
+			b.waitVisible(`//li[contains(., "far@collab.example")]//time[.="2 days ago"]`)
 		})
 	}
 }
