@@ -18,13 +18,14 @@ type Disk interface {
 	// Rules returns the rules of the directory as they are now.
 	Rules(ctx context.Context) (mirror.Rules, error)
 	// Scan calls each with the files of the scope, in any order, including symbolic links and
-	// special files, and with its directories, without the top. Ignored names, StateDirectory
-	// and what is below them are left out. What cannot be read is passed as Unreadable, and a
-	// directory of the scope that does not exist contains nothing. A file whose name and facts
-	// are those of known has the checksum that known returns; any other is read, when its times
-	// will show every later change: facts that were passed once do not return with another
-	// content. A file that changes while it is read is passed as Unreadable. An error of each
-	// ends the scan and is returned.
+	// special files, and with its directories, without the top. Ignored directories are passed as
+	// such without what is below, and of the other ignored names of a directory one at least, as
+	// IgnoredFile. StateDirectory and junk of the system are left out. What cannot be read is
+	// passed as Unreadable, and a directory of the scope that does not exist contains nothing. A
+	// file whose name and facts are those of known has the checksum that known returns; any other
+	// is read, when its times will show every later change: facts that were passed once do not
+	// return with another content. A file that changes while it is read is passed as Unreadable.
+	// An error of each ends the scan and is returned.
 	Scan(ctx context.Context, scope mirror.Scope, known func(name string) (facts mirror.Facts, checksum string, ok bool), each func(mirror.Entry) error) error
 	// Open returns the content of a file with the facts of e. Conflict if the file has other
 	// facts when it is opened, or, in the place of io.EOF, when all of it was read.

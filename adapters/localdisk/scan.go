@@ -114,6 +114,7 @@ func (s *scan) start(path string, deep bool) {
 // unreadable, unless it is the top, which is an error.
 func (s *scan) directory(at directory, deep bool) {
 	var below []string
+	ignored := false // a file is, and was passed
 	err := at.each(func(info fs.FileInfo) error {
 		if s.stopped == nil {
 			s.stopped = context.Cause(s.ctx)
@@ -122,8 +123,20 @@ func (s *scan) directory(at directory, deep bool) {
 			return s.stopped
 		}
 		e := s.d.entryOf(at, info)
-		if mirror.IsState(e.Path) || s.rules.ignored(e.Path, info.IsDir()) {
+		if mirror.IsState(e.Path) {
 			return nil
+		}
+		if s.rules.ignored(e.Path, info.IsDir()) {
+			switch {
+			case info.IsDir():
+				e.Kind = mirror.IgnoredDirectory
+			case ignored || info.Mode().IsRegular() && isJunk(info.Name()):
+				return nil
+			default:
+				e.Kind, ignored = mirror.IgnoredFile, true
+			}
+			s.pass(e)
+			return s.stopped
 		}
 		switch e.Kind {
 		case mirror.Directory:

@@ -36,6 +36,8 @@ const (
 	Symlink
 	Special // a device, socket or pipe
 	Unreadable
+	IgnoredDirectory // with what is below
+	IgnoredFile      // or another name that is no directory; there may be more in its directory
 )
 
 // Facts are what a file system says of a file without reading it. Two equal values mean that the

@@ -20,7 +20,7 @@ type Tree struct {
 	Directories    map[string]string // how each is spelled, by its folded path
 	Held           []Held
 	held           map[string]bool // keys of names that are held, with everything below
-	holding        map[string]bool // keys of directories in which names are held
+	holding        map[string]bool // keys of directories that are ignored, or in which names are held or ignored
 	nonemptyBeside map[string]bool // keys of files that are also keys of directories with a file in them
 	doubled        map[string]bool // keys of directories that exist in several spellings
 }
@@ -29,11 +29,14 @@ type Tree struct {
 // returns is in the tree, else the least; the others are held.
 func NewTree(entries iter.Seq[*Entry], preferred func(key string) string) Tree {
 	t := Tree{Files: map[string]*Entry{}, Directories: map[string]string{}, held: map[string]bool{}, holding: map[string]bool{}, nonemptyBeside: map[string]bool{}, doubled: map[string]bool{}}
-	list := func(e *Entry, reason string) {
-		t.Held = append(t.Held, Held{e.Path, reason})
-		for _, above := range object.Ancestors(KeyOf(e.Path)) {
+	keep := func(key string) {
+		for _, above := range object.Ancestors(key) {
 			t.holding[above] = true
 		}
+	}
+	list := func(e *Entry, reason string) {
+		t.Held = append(t.Held, Held{e.Path, reason})
+		keep(KeyOf(e.Path))
 	}
 	hold := func(key string, e *Entry, reason string) {
 		t.held[key] = true
@@ -57,6 +60,11 @@ func NewTree(entries iter.Seq[*Entry], preferred func(key string) string) Tree {
 			hold(key, e, "It is neither a file nor a directory.")
 		case Unreadable:
 			hold(key, e, "It cannot be read at present.")
+		case IgnoredDirectory:
+			t.holding[key] = true
+			keep(key)
+		case IgnoredFile:
+			keep(key)
 		case File:
 			if _, err := object.ParsePath("The path", e.Path); err != nil {
 				hold(key, e, err.Error())
@@ -84,7 +92,7 @@ func NewTree(entries iter.Seq[*Entry], preferred func(key string) string) Tree {
 	}
 	if len(beside) > 0 {
 		for e := range entries {
-			if e.Kind == Directory {
+			if e.Kind == Directory || e.Kind == IgnoredDirectory || e.Kind == IgnoredFile {
 				continue
 			}
 			for _, above := range object.Ancestors(KeyOf(e.Path)) {

@@ -85,13 +85,19 @@ func (s *diskFixture) entry(path string) mirror.Entry {
 }
 
 // wantTree ends the sub-test unless the directory has these files, and directories, whose content
-// is "/".
+// is "/". That of ignored ones is "ignored" and "ignored/".
 func (s *diskFixture) wantTree(want map[string]string) {
 	s.Helper()
 	got := map[string]string{}
 	for path, e := range s.scan(mirror.Everything()) {
-		got[path] = "/"
-		if e.Kind != mirror.Directory {
+		switch e.Kind {
+		case mirror.Directory:
+			got[path] = "/"
+		case mirror.IgnoredDirectory:
+			got[path] = "ignored/"
+		case mirror.IgnoredFile:
+			got[path] = "ignored"
+		default:
 			content, _ := s.Read(path)
 			if got[path] = content; e.Kind == mirror.File && e.Checksum != checksumOf(content) {
 				s.Errorf("%q has the checksum %q", path, e.Checksum)
@@ -221,13 +227,13 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 				s.Errorf("%d calls", calls)
 			}
 		},
-		"ignored files and junk are left out": func(s *diskFixture) {
+		"ignored files and directories are passed as such, and junk is left out": func(s *diskFixture) {
 			before := resultOf(s.Disk.Rules(s.ctx)).must(s.fixture)
 			for _, path := range []string{"a.log", "keep.log", "build/x", "d/build/y", "d/.DS_Store", "Thumbs.db", "z/build"} {
 				s.Write(path, "x")
 			}
 			s.Write(".collabignore", "*.log\n!keep.log\nbuild/\n")
-			s.wantTree(map[string]string{"keep.log": "x", "d": "/", "z": "/", "z/build": "x", ".collabignore": "*.log\n!keep.log\nbuild/\n"})
+			s.wantTree(map[string]string{"a.log": "ignored", "build": "ignored/", "d/build": "ignored/", "keep.log": "x", "d": "/", "z": "/", "z/build": "x", ".collabignore": "*.log\n!keep.log\nbuild/\n"})
 			after := resultOf(s.Disk.Rules(s.ctx)).must(s.fixture)
 			if before.Hash == after.Hash {
 				s.Error("the hash of the rules is the same")

@@ -429,18 +429,27 @@ func (d *disk) Scan(ctx context.Context, scope mirror.Scope, known func(string) 
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.directories)) {
 		p := norm.NFC.String(name)
-		if in(p) && !rules.Ignored(p) && !rules.Ignored(p+"/\x00") {
-			if err := each(mirror.Entry{Path: p, Name: name, Kind: mirror.Directory}); err != nil {
-				return err
-			}
+		e := mirror.Entry{Path: p, Name: name, Kind: mirror.Directory}
+		if rules.Ignored(p + "/\x00") {
+			e.Kind = mirror.IgnoredDirectory
+		}
+		if !in(p) || rules.Ignored(path.Dir(p)+"/\x00") {
+			continue
+		}
+		if err := each(e); err != nil {
+			return err
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.files)) {
 		f, e := d.files[name], d.entry(name)
-		if !in(e.Path) || rules.Ignored(e.Path) {
+		if !in(e.Path) || junk(e.Path) || rules.Ignored(path.Dir(e.Path)+"/\x00") {
 			continue
 		}
-		if e.Kind = f.kind; f.kind != mirror.File {
+		e.Kind = f.kind
+		if rules.Ignored(e.Path) {
+			e.Kind = mirror.IgnoredFile
+		}
+		if e.Kind != mirror.File {
 			if err := each(e); err != nil {
 				return err
 			}

@@ -333,6 +333,30 @@ func TestAnotherDirectoryThatIsAcceptedIsUnited(t *testing.T) {
 	}
 }
 
+// TestAFileInThePlaceOfWhatIsIgnoredIsHeld has the server move files to where the directory has an ignored directory,
+// and one with an ignored file in it, which are removed later.
+func TestAFileInThePlaceOfWhatIsIgnoredIsHeld(t *testing.T) {
+	s := newSingle(t)
+	s.disk.write(mirror.IgnoreFile, "build/\n*.tmp")
+	s.disk.write("a", "a")
+	s.disk.write("b", "b")
+	_, _ = s.round()
+	s.disk.write("build/x", "x")
+	s.disk.write("out/x.tmp", "x")
+	for from, to := range map[string]string{"a": "build", "b": "out"} {
+		must.Do(s.server.move(t.Context(), s.records()[from], to)).Or(t)
+	}
+	for range 2 {
+		if out, err := s.round(); err != nil || len(out.Held) != 2 || out.Held[0].Path != "build" || out.Held[1].Path != "out" {
+			t.Errorf("%+v, %v, want two files that are held", out, err)
+		}
+	}
+	s.disk.remove("build/x")
+	s.disk.remove("out/x.tmp")
+	_, _ = s.round()
+	s.want(map[string]string{mirror.IgnoreFile: "build/\n*.tmp", "build": "a", "out": "b"})
+}
+
 // damaging damages the contents that are downloaded.
 type damaging struct {
 	*remote
