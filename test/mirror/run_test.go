@@ -333,6 +333,23 @@ func TestAnotherDirectoryThatIsAcceptedIsUnited(t *testing.T) {
 	}
 }
 
+// TestACopyThatHasWhatTheServerHasIsBound has a copy of the directory in its place, which is then one of its own.
+func TestACopyThatHasWhatTheServerHasIsBound(t *testing.T) {
+	s := newSingle(t)
+	for _, name := range []string{"a", "b", "c"} {
+		s.disk.write(name, name)
+	}
+	_, _ = s.round()
+	s.disk.identity = "a copy"
+	s.start()
+	if out, err := s.round(); err != nil || out.Done > 0 || s.state.binding.Root != "a copy" {
+		t.Errorf("%+v, %v, bound to %q", out, err, s.state.binding.Root)
+	}
+	s.disk.remove("a")
+	_, _ = s.round()
+	s.want(map[string]string{"b": "b", "c": "c"})
+}
+
 // TestAFileInThePlaceOfWhatIsIgnoredIsHeld has the server move files to where the directory has an ignored directory,
 // and one with an ignored file in it, which are removed later.
 func TestAFileInThePlaceOfWhatIsIgnoredIsHeld(t *testing.T) {
