@@ -287,7 +287,8 @@ func (f *files) withinOnce(dir string, made map[string]bool, add func() error) (
 }
 
 // PutAll writes the files under their names, which need not be complete at once as those of Put, and syncs
-// many after all of them are written, together where the system can.
+// many after all of them are written, together where the system can. If it fails it removes them: a disk that
+// is full of them has no room for the records by which they would be collected.
 func (f *files) PutAll(ctx context.Context, contents []object.BlobContent) error {
 	select {
 	case f.putting <- struct{}{}:
@@ -295,10 +296,14 @@ func (f *files) PutAll(ctx context.Context, contents []object.BlobContent) error
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	err := f.putAll(ctx, contents)
-	switch {
-	case err == nil:
+	created, err := f.putAll(ctx, contents)
+	if err == nil {
 		return nil
+	}
+	for _, c := range contents[:created] {
+		_ = os.Remove(f.path(c.Name))
+	}
+	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case fault.KindOf(err) != fault.Internal:
@@ -309,40 +314,41 @@ func (f *files) PutAll(ctx context.Context, contents []object.BlobContent) error
 	return unavailable(err)
 }
 
-func (f *files) putAll(ctx context.Context, contents []object.BlobContent) error {
+// putAll returns how many of the files it has created, from the first on.
+func (f *files) putAll(ctx context.Context, contents []object.BlobContent) (created int, err error) {
 	if f.fileSystem != nil && len(contents) >= manySyncs {
 		return f.putTogether(ctx, contents)
 	}
-	for some := range slices.Chunk(contents, maxOpen) {
-		if err := f.putEach(ctx, some); err != nil {
-			return err
-		}
+	for created < len(contents) && err == nil {
+		n := 0
+		n, err = f.putEach(ctx, contents[created:min(created+maxOpen, len(contents))])
+		created += n
 	}
-	return nil
+	return created, err
 }
 
 // putTogether writes files, and syncs the file system.
-func (f *files) putTogether(ctx context.Context, contents []object.BlobContent) error {
+func (f *files) putTogether(ctx context.Context, contents []object.BlobContent) (created int, err error) {
 	failures := f.fileSystem.Failures()
 	made := map[string]bool{}
 	for _, c := range contents {
 		file, err := f.write(ctx, c, made)
 		if err != nil {
-			return err
+			return created, err
 		}
+		created++
 		if err := file.Close(); err != nil {
-			return err
+			return created, err
 		}
 	}
-	if err := f.fileSystem.Sync(failures); err != nil {
-		return err
+	if err = f.fileSystem.Sync(failures); err == nil {
+		f.noteSynced(made)
 	}
-	f.noteSynced(made)
-	return nil
+	return created, err
 }
 
 // putEach writes files, and syncs each.
-func (f *files) putEach(ctx context.Context, contents []object.BlobContent) (err error) {
+func (f *files) putEach(ctx context.Context, contents []object.BlobContent) (created int, err error) {
 	var written []*os.File
 	defer func() {
 		for _, file := range written {
@@ -353,7 +359,7 @@ func (f *files) putEach(ctx context.Context, contents []object.BlobContent) (err
 	for _, c := range contents {
 		file, err := f.write(ctx, c, nil)
 		if err != nil {
-			return err
+			return len(written), err
 		}
 		written = append(written, file)
 		syncfs.StartWriteback(file, 0, 0)
@@ -363,15 +369,15 @@ func (f *files) putEach(ctx context.Context, contents []object.BlobContent) (err
 	}
 	for _, file := range written {
 		if err := f.syncFile(file); err != nil {
-			return err
+			return len(written), err
 		}
 	}
 	for _, dir := range dirs {
 		if err := syncDir(dir); err != nil {
-			return err
+			return len(written), err
 		}
 	}
-	return nil
+	return len(written), nil
 }
 
 // write creates the file of a content, and missing directories as within does.
@@ -388,7 +394,9 @@ func (f *files) write(ctx context.Context, c object.BlobContent, made map[string
 		return nil, err
 	}
 	if _, err := file.Write(c.Content); err != nil {
-		return nil, errors.Join(err, file.Close())
+		_ = file.Close()
+		_ = os.Remove(path)
+		return nil, err
 	}
 	return file, nil
 }
