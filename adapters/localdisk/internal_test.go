@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"collab/adapters/syncfs"
 	"collab/adapters/system"
 	"collab/domain/fault"
 	"collab/domain/mirror"
@@ -163,6 +164,24 @@ func TestAFileThatCannotBeSyncedIsOneError(t *testing.T) {
 	errs := d.Sync(t.Context(), mirror.Entry{Path: none, Name: none, Facts: now}, mirror.Entry{Path: "a", Name: "a", Facts: now})
 	if !fault.Is(errs[0], fault.Unavailable) || errs[1] != nil {
 		t.Errorf("%v", errs)
+	}
+}
+
+func TestContentsThatCouldNotBeSyncedAreNotStagedAnyMore(t *testing.T) {
+	d, _, read := opened(t)
+	failure := errors.New("no")
+	d.fileSystem = syncfs.New(func() error { return failure })
+	var contents []mirror.Placement
+	for i := range manySyncs {
+		name := fmt.Sprint(i)
+		must.Do(d.Stage(t.Context(), name, 0, strings.NewReader(name))).Or(t)
+		contents = append(contents, mirror.Placement{Name: name, Path: name})
+	}
+	for i, placed := range d.Place(t.Context(), contents...) {
+		name := contents[i].Name
+		if staged, err := d.Staged(t.Context(), name); !fault.Is(placed.Err, fault.Unavailable) || staged > 0 || err != nil || read(name) != "" {
+			t.Errorf("%s: %v, %d bytes are staged, %v, and the file has %q", name, placed.Err, staged, err, read(name))
+		}
 	}
 }
 

@@ -127,7 +127,8 @@ func (d *Disk) Staged(_ context.Context, name string) (int64, error) {
 // maxChanged is the most directories that Place keeps open.
 const maxChanged = 64
 
-// Place implements ports.DiskWriter. A file that it replaces keeps its permissions.
+// Place implements ports.DiskWriter. A file that it replaces keeps its permissions. Contents that cannot be synced
+// are not staged any more.
 func (d *Disk) Place(_ context.Context, contents ...mirror.Placement) []mirror.Placed {
 	placed := make([]mirror.Placed, len(contents))
 	many, failures := len(contents) >= manySyncs, d.failures()
@@ -137,6 +138,13 @@ func (d *Disk) Place(_ context.Context, contents ...mirror.Placement) []mirror.P
 		}
 		return err
 	})
+	if synced != nil {
+		for i, c := range contents {
+			_ = d.staging.root.Remove(c.Name) // another sync would succeed without what this one could not write
+			placed[i].Err = failed(synced, "%s cannot be written", c.Path)
+		}
+		return placed
+	}
 	var changed []directory   // whose names are not durable yet, each but the last once
 	fresh := map[string]int{} // as provide has it
 	var within []int          // the contents that were placed there
@@ -158,7 +166,7 @@ func (d *Disk) Place(_ context.Context, contents ...mirror.Placement) []mirror.P
 		if parent, _ := split(c.Path); len(changed) > 0 && c.Target == nil && changed[len(changed)-1].name == parent {
 			last = &changed[len(changed)-1]
 		}
-		to, e, err := d.place(c, last, fresh, synced)
+		to, e, err := d.place(c, last, fresh)
 		if err != nil {
 			placed[i].Err = failed(err, "%s cannot be written", c.Path)
 			continue
@@ -174,13 +182,13 @@ func (d *Disk) Place(_ context.Context, contents ...mirror.Placement) []mirror.P
 	return placed
 }
 
-// place gives staged content, which was synced with an error or nil, its path, and returns its
-// directory, which is last if that is not nil. fresh is that of provide.
-func (d *Disk) place(c mirror.Placement, last *directory, fresh map[string]int, synced error) (to directory, e mirror.Entry, err error) {
+// place gives staged content its path, and returns its directory, which is last if that is not nil. fresh is that
+// of provide.
+func (d *Disk) place(c mirror.Placement, last *directory, fresh map[string]int) (to directory, e mirror.Entry, err error) {
 	// The kernel's times are ticks of a clock. With a time between two of them, a change by
 	// somebody else in the same tick shows.
 	now := time.Now()
-	if err := errors.Join(synced, setTimes(d.staging, c.Name, now)); err != nil {
+	if err := setTimes(d.staging, c.Name, now); err != nil {
 		return to, e, err
 	}
 	name := c.Path
