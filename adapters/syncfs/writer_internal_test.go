@@ -20,6 +20,10 @@ func TestAWriterHasTwoWindowsUnwrittenAtMost(t *testing.T) {
 			calls = append(calls, fmt.Sprintf("wait %d+%d", offset/mib, length/mib))
 			return broken
 		},
+		cut: func(size int64) error {
+			calls = append(calls, fmt.Sprint("cut ", size/mib))
+			return nil
+		},
 		offset: mib, begun: mib, written: mib,
 	}
 	write := func(times, size int) (err error) {
@@ -38,7 +42,7 @@ func TestAWriterHasTwoWindowsUnwrittenAtMost(t *testing.T) {
 		t.Errorf("after %d bytes: %q instead of %q", file.Len(), calls, want)
 	}
 	broken = errors.New("no space")
-	if err := write(4, mib); !errors.Is(err, broken) {
-		t.Errorf("the error of a wait is %v", err)
+	if err := write(4, mib); !errors.Is(err, broken) || !slices.Equal(calls[len(want):], []string{"start 18+4", "wait 9+9", "cut 9"}) {
+		t.Errorf("the error of a wait is %v, after %q", err, calls)
 	}
 }
