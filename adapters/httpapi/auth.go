@@ -28,7 +28,7 @@ type sessionView struct {
 	standingView
 }
 
-// standingView is a user's organisation, with their role and onboarding in it.
+// standingView is a user's organisation with the user's role and onboarding.
 type standingView struct {
 	Org                 *orgView `json:"org"`
 	Role                *string  `json:"role"`
@@ -198,7 +198,7 @@ func viewSeeded(s onboarding.Seeded) seededView {
 
 var received = []byte(`{"received":true}` + "\n")
 
-// unsignedCost is the number of messages that one with a wrong signature is charged as.
+// unsignedCost is the number of messages that a message with a wrong signature is charged as.
 const unsignedCost = 10
 
 // identityWebhook handles a message of the identity provider.
@@ -206,9 +206,8 @@ func (a *api) identityWebhook(c *call) error {
 	return a.receiveMessage(c, a.Webhooks.Identity, refusedCredentials...)
 }
 
-// receiveMessage passes the raw bytes of a provider's message, which are signed, to take. A
-// message that is refused with one of the kinds is charged to the address, as unsignedCost
-// messages.
+// receiveMessage calls take with the raw bytes of a provider's message, which are signed. If take refuses
+// the message with one of the kinds, it is charged to the address as unsignedCost messages.
 func (a *api) receiveMessage(c *call, take func(context.Context, func(string) string, []byte, webhooks.Enter) error, unsigned ...fault.Kind) error {
 	body, err := c.read(maxMessage)
 	if err != nil {
@@ -224,9 +223,8 @@ func (a *api) receiveMessage(c *call, take func(context.Context, func(string) st
 	return nil
 }
 
-// startCLI redirects the browser to the identity provider. If another site has linked here
-// it asks for confirmation first, as that site could have a token sent to a local port that
-// it chose.
+// startCLI redirects the browser to the identity provider. If another site has linked to it, it asks for
+// confirmation first, because that site could have chosen the local port that gets the token.
 func (a *api) startCLI(c *call) error {
 	c.hideAddress()
 	q := c.r.URL.Query()
@@ -243,7 +241,7 @@ func (a *api) startCLI(c *call) error {
 	return nil
 }
 
-// crossSite reports whether Sec-Fetch-Site says that a page began the navigation.
+// crossSite reports whether a page began the navigation, according to Sec-Fetch-Site.
 func crossSite(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header["Sec-Fetch-Site"], func(site string) bool { return site != "none" })
 }
@@ -311,8 +309,7 @@ func cookieValue(r *http.Request, name string) string {
 	return cookie.Value
 }
 
-// setFlow sets the cookie that carries the sign-in of a command line or a device; a negative
-// age removes it.
+// setFlow sets the cookie with the sign-in of a command line or a device. A negative age removes it.
 func (a *api) setFlow(c *call, value string, age int) {
 	http.SetCookie(c, &http.Cookie{
 		Name: access.CLICookie, Value: value, Path: prefix + "/auth", MaxAge: age,

@@ -84,13 +84,13 @@ func (a *api) showAuthorizationPrompt(c *call) error {
 	if err != nil {
 		return err
 	}
-	// The secret is kept, so that pages that are already open stay valid.
+	// Reuse the secret, so that open pages remain valid.
 	secret := cookieValue(c.r, a.flowCookie(cookieAsked, state))
 	if secret == "" {
 		secret = rand.Text()
 	}
 	a.setFlowCookie(c, cookieAsked, state, secret)
-	// "no-referrer" would remove the Origin of our own form.
+	// "no-referrer" would remove the Origin of the page's form.
 	c.Header()["Referrer-Policy"] = sameOrigin
 	// Browsers check the whole chain of redirects after a form against form-action, and
 	// a provider may redirect to any site.
@@ -111,7 +111,7 @@ func checkConfirmation(form url.Values, secret, state string) error {
 	return nil
 }
 
-// readPageForm reads the form of one of the server's own pages, whose answer is hidden as the page is.
+// readPageForm reads the form of one of the server's pages. The headers of the answer are those of hidePage.
 func (a *api) readPageForm(c *call) (url.Values, error) {
 	c.hidePage()
 	if err := a.checkOrigin(c.r); err != nil {
@@ -130,8 +130,8 @@ func deriveToken(purpose, secret, state string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// confirmAuthorization sends the browser to the provider, or ends the authorization if the form was sent by
-// its button Cancel.
+// confirmAuthorization redirects the browser to the provider, or ends the authorization if the form was submitted
+// by its button Cancel.
 func (a *api) confirmAuthorization(c *call) error {
 	form, err := a.readPageForm(c)
 	if err != nil {
@@ -151,7 +151,7 @@ func (a *api) confirmAuthorization(c *call) error {
 		}
 		return a.showOutcome(c, "Cancelled", "Nothing was connected. You can close this window.")
 	}
-	// The same for each form of this page, as it may be sent twice.
+	// The cookie is the same for each submission, because the form may be sent twice.
 	browser := deriveToken("confirmed", secret, state)
 	page, err := a.Connectors.Confirm(c.r.Context(), state, browser)
 	if err != nil {
@@ -162,7 +162,7 @@ func (a *api) confirmAuthorization(c *call) error {
 	return nil
 }
 
-// checkOrigin refuses a form that another site has sent, according to the browser's headers.
+// checkOrigin returns Forbidden for a form of another site, according to the browser's headers.
 func (a *api) checkOrigin(r *http.Request) error {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/x-www-form-urlencoded" {
 		return fault.New(fault.Unsupported, "The content type must be application/x-www-form-urlencoded")
@@ -194,7 +194,7 @@ func (a *api) finishAuthorization(c *call) error {
 	return a.showOutcome(c, "Connected", "The connector is authorised. You can close this window.")
 }
 
-// originOf returns the origin of an address, as browsers write it.
+// originOf returns the origin of an address in the serialization of browsers.
 func originOf(address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Hostname() == "" {
@@ -254,8 +254,8 @@ func (a *api) describeClient(c *call) error {
 	return a.describe(c, ClientDocumentPath+"/"+key, connector.DocumentRedirect(CallbackPath, key))
 }
 
-// describeFormerClient answers with the document of authorizations that were made before
-// each issuer had its own: their refreshes name it. Callbacks to its address are refused.
+// describeFormerClient answers with the document of authorizations from before each issuer had its own, because
+// their refreshes name it. Callbacks to its address are refused.
 func (a *api) describeFormerClient(c *call) error {
 	return a.describe(c, ClientDocumentPath+".json", CallbackPath)
 }

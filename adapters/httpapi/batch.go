@@ -19,25 +19,24 @@ import (
 )
 
 const (
-	// batchPath is where batches of operations on files are sent to.
+	// batchPath is the path of batches of operations on files.
 	batchPath = prefix + "/sync/batch"
 
 	// maxBatch is the longest body of a batch, in bytes.
 	maxBatch = 16 << 20
 
-	// maxOperation is the longest line of a batch, in bytes, and how many bytes of lines are carried
-	// out together.
+	// maxOperation is the limit of a line of a batch, and of the lines that are executed together, in bytes.
 	maxOperation = 4 << 20
 
-	// operationsPerToken is how many operations of a batch count as one request in the rate limit.
+	// operationsPerToken is the number of operations of a batch that count as one request in the rate limit.
 	operationsPerToken = 100
 )
 
 var linesType = []string{"application/x-ndjson"}
 
-// batchFiles carries out the operations in the lines of the body, in their order, and answers with a
-// line for each. If the store or the database fails, the operations that were not carried out are
-// answered with that; if that are all, the whole request is.
+// batchFiles executes the operations in the lines of the body, in their order, and answers with a line for
+// each. If the store or the database fails, the error is the answer to the operations that were not
+// executed, or to the whole request if none was.
 func (a *api) batchFiles(c *call) error {
 	if err := c.spoolBatch(); err != nil {
 		return err
@@ -96,8 +95,8 @@ func (a *api) batchFiles(c *call) error {
 	return nil
 }
 
-// chargeOperations charges the caller and the limit of the organisation's plan for n operations on
-// files, less those that the request itself counts for.
+// chargeOperations charges the caller and the limit of the organisation's plan for n operations on files, minus
+// those that the charge of the request includes.
 func (a *api) chargeOperations(c *call, n int) {
 	tokens := max(0, n-1) / operationsPerToken
 	a.callers.Charge(string(c.caller.User), tokens)
@@ -108,7 +107,7 @@ func (a *api) chargeOperations(c *call, n int) {
 	}
 }
 
-// spoolBatch reads the body of a batch into the spool, unless it is there, and counts the operations.
+// spoolBatch reads the body of a batch into the spool, unless it is spooled already, and counts the operations.
 func (c *call) spoolBatch() error {
 	if c.spooled != nil {
 		return nil
@@ -129,7 +128,7 @@ func (c *call) spoolBatch() error {
 	return nil
 }
 
-// readOperation reads a line of a batch; nil is one that is too long.
+// readOperation reads a line of a batch. A nil line is too long.
 func readOperation(line []byte) objects.Operation {
 	if line == nil {
 		return objects.Operation{Err: fault.New(fault.TooLarge, "An operation must be at most %d bytes", maxOperation)}
@@ -179,8 +178,8 @@ func appendOutcome(dst []byte, index int, op objects.Operation, o objects.Outcom
 	return appendFileOutcome(appendNumbers(dst, index, status), file, problem)
 }
 
-// appendNumbers appends the beginning of the answer for one file of several: its number in the request
-// and its status.
+// appendNumbers appends the beginning of the answer for one of several files: its number in the request and its
+// status.
 func appendNumbers(dst []byte, index, status int) []byte {
 	dst = append(dst, `{"index":`...)
 	dst = strconv.AppendInt(dst, int64(index), 10)
@@ -188,8 +187,8 @@ func appendNumbers(dst []byte, index, status int) []byte {
 	return strconv.AppendInt(dst, int64(status), 10)
 }
 
-// appendFileOutcome appends the end of the answer for one file of several: its record and its error, of
-// which the zero value is left out.
+// appendFileOutcome appends the end of the answer for one of several files: its record and its error, without the
+// one that is zero.
 func appendFileOutcome(dst []byte, file object.Object, problem errorView) []byte {
 	if file.ID != "" {
 		dst = append(dst, `,"file":`...)
@@ -259,7 +258,7 @@ func viewRetention(r object.Retention) *keptView {
 	return &keptView{r.Days, r.Versions}
 }
 
-// syncLimits answers with what a client must know before it sends files.
+// syncLimits answers with the limits for the transfer of files.
 func (a *api) syncLimits(c *call, actor org.Actor) error {
 	stored, err := a.Metering.Storage(c.r.Context(), actor)
 	if err != nil {

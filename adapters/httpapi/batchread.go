@@ -15,16 +15,16 @@ import (
 	"collab/domain/org"
 )
 
-// selectedMemory is how much memory the records of objects.MaxReads files take, in bytes.
+// selectedMemory is the memory of the records of objects.MaxReads files, in bytes.
 const selectedMemory = 1 << 20
 
-// contentsType is the media type of lines each of which is followed by content.
+// contentsType is the media type of lines that are each followed by content.
 var contentsType = []string{"application/vnd.collab.files"}
 
-// readWanted reads which files a request for many wants.
+// readWanted reads the selection of files of a request for several.
 func readWanted(f *body.Fields) (wanted []objects.Wanted, err error) {
 	body.Each(f, "files", func(part *body.Fields) {
-		of, _ := id.Parse[id.Object](body.Required(part, "id", body.Text)) // nothing has a malformed one
+		of, _ := id.Parse[id.Object](body.Required(part, "id", body.Text)) // a malformed id selects nothing
 		wanted = append(wanted, objects.Wanted{Object: of, Expected: condition{}.or(part).version})
 	})
 	if err := f.Err(); err != nil {
@@ -36,10 +36,9 @@ func readWanted(f *body.Fields) (wanted []objects.Wanted, err error) {
 	return wanted, nil
 }
 
-// readFiles answers with a line for each of the files, which is followed by as many bytes of content as
-// it says. Content is verified before its line is sent, so that damaged content is the error of its file
-// alone. If the store fails, the files that were not read yet are answered with that; if none was
-// answered, the whole request is.
+// readFiles answers with a line for each of the files, followed by content of the length in the line. Content is
+// verified before its line is sent, so that damaged content is only the error of its file. If the store fails,
+// the error is the answer to the remaining files, or to the whole request if none was answered.
 func (a *api) readFiles(c *call, actor org.Actor, wanted []objects.Wanted) error {
 	a.chargeOperations(c, len(wanted))
 	if err := c.Hold(selectedMemory); err != nil {
@@ -89,7 +88,7 @@ func (a *api) readFiles(c *call, actor org.Actor, wanted []objects.Wanted) error
 	return c.sendPart(*out)
 }
 
-// appendRead appends the line of a file, which content of so many bytes follows.
+// appendRead appends the line of a file that is followed by content of the length.
 func appendRead(dst []byte, index int, file object.Object, problem errorView, length int) []byte {
 	dst = appendNumbers(dst, index, cmp.Or(problem.Status, http.StatusOK))
 	dst = append(dst, `,"length":`...)
@@ -97,7 +96,7 @@ func appendRead(dst []byte, index int, file object.Object, problem errorView, le
 	return append(appendFileOutcome(dst, file, problem), '\n')
 }
 
-// writeParts appends content to what is to be sent, or sends both if they are long.
+// writeParts appends content to the buffered part of the answer, or sends both if they are long.
 func (c *call) writeParts(out *[]byte, content []byte) error {
 	if len(*out)+len(content) < stream.FlushAt {
 		*out = append(*out, content...)
@@ -110,7 +109,7 @@ func (c *call) writeParts(out *[]byte, content []byte) error {
 	return c.sendPart(content)
 }
 
-// sendPart sends a part of an answer whose length is not known.
+// sendPart sends a part of an answer of unknown length.
 func (c *call) sendPart(part []byte) error {
 	c.ExtendFor(len(part))
 	if _, err := c.Write(part); err != nil {

@@ -82,8 +82,7 @@ func viewURL(url string) urlView { return urlView{url} }
 
 var readPlan = oneField("plan", asPlan)
 
-// paymentWebhook handles a message of the payment provider. One with a bad signature is
-// Invalid.
+// paymentWebhook handles a message of the payment provider. It returns Invalid for a bad signature.
 func (a *api) paymentWebhook(c *call) error {
 	return a.receiveMessage(c, a.Webhooks.Payment, fault.Invalid)
 }
@@ -120,7 +119,7 @@ func (a *api) checkoutSuccess(c *call) error {
 	return a.replyOutcome(c, seen, "Thank you", text)
 }
 
-// checkoutCancel answers browsers that the provider redirects without one.
+// checkoutCancel answers browsers that the provider redirects without a payment.
 func (a *api) checkoutCancel(c *call) error {
 	c.hideAddress()
 	return a.replyOutcome(c, outcomeView{Status: "cancelled"}, "Checkout cancelled", "Nothing was charged.")

@@ -19,14 +19,14 @@ import (
 // call is one request, and the http.ResponseWriter of its response.
 type call struct {
 	r     *http.Request
-	since time.Time // when it began
+	since time.Time // the beginning of the request
 	id    string    // the request's id
 	route *endpoint // nil until one matched
 
 	caller        access.Caller // of the request's token; the zero value for none
 	operator      bool          // the request has the operator's secret
-	provisional   bool          // the caller was admitted and not authorized yet
-	authorized    bool          // authorize was called, so the body must not be read any more
+	provisional   bool          // the caller is admitted and not yet authorized
+	authorized    bool          // authorize was called: the body must not be read after that
 	callerRefused bool          // authorize has refused the caller
 
 	address string // the client's network address without its port
@@ -54,10 +54,10 @@ type call struct {
 	files     limit.Account // disk
 
 	whole, work limit.Place // of the organisation's shares, see shares.of
-	overShare   error       // of enter
-	recordID    string      // the id of a record that the request makes; empty: a new one
+	overShare   error       // the error of enter
+	recordID    string      // the id of the record that the request creates; empty: a new one
 
-	// Memory for the values of headers that Set sets.
+	// Memory for the header values of Set.
 	values [8]string
 	used   int
 }
@@ -132,8 +132,7 @@ func (c *call) template() string {
 	return c.route.Path
 }
 
-// pathID returns an id of the path. A malformed one is that of a record that does not
-// exist.
+// pathID returns an id in the path. A malformed id is treated like that of a record that does not exist.
 func pathID[T ~string](c *call, name, what string) (T, error) {
 	v, ok := id.Parse[T](mux.Vars(c.r)[name])
 	if !ok {
@@ -166,8 +165,7 @@ func (c *call) sendBody(status int, body []byte) {
 	_, _ = c.Write(body)
 }
 
-// sendTagged writes a whole body of a media type with its entity tag, or 304 where the client has
-// it.
+// sendTagged writes a whole body of a media type with its entity tag, or 304 if the request has the tag.
 func (c *call) sendTagged(mediaType []string, tag string, body []byte) error {
 	if c.notModified(tag) {
 		return nil
@@ -212,7 +210,7 @@ func viewEach[R, V any](view func(R) V) func([]R) []V {
 	}
 }
 
-// succeedUnless returns err, or answers as succeed does if it is nil.
+// succeedUnless returns err, or calls succeed if it is nil.
 func (c *call) succeedUnless(err error) error {
 	if err != nil {
 		return err

@@ -33,8 +33,8 @@ func (a *api) followChanges(c *call, actor org.Actor) error {
 	return a.follow(c, actor, sub, firstFrame(at, lost))
 }
 
-// lastEventID returns the last event id of the header, or of the query, for clients that
-// cannot set headers: they spell it in two ways, and add other parameters.
+// lastEventID returns the last event id of the header, or of the query for clients that cannot set headers, which
+// have two names for it and add other parameters.
 func lastEventID(header http.Header, query string) (from string, given bool) {
 	// Several values, joined, are not a valid id.
 	if from = strings.Join(header["Last-Event-Id"], ","); from != "" {
@@ -49,7 +49,7 @@ func lastEventID(header http.Header, query string) (from string, given bool) {
 			return from, true
 		}
 	}
-	// A query that cannot be parsed may have an id, so the client gets a resync.
+	// An invalid query may contain an id, so the client gets a resync.
 	return "", err != nil
 }
 

@@ -28,12 +28,12 @@ func (a *api) startChat(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.body = nil // the stream may be long, and the request is in the call
+	c.body = nil // the stream may be long, and does not need the body
 	a.streamChat(c, ready)
 	return nil
 }
 
-// question reads the body.
+// question reads the question in the body.
 func (c *call) question() (chat.Request, error) {
 	f, err := c.fields()
 	if err != nil {
@@ -91,8 +91,8 @@ func readTool(o *body.Fields) chat.Tool {
 	}
 }
 
-// asOutcome reads the result of a tool: a text, text blocks as providers write
-// them, or any other JSON, which models read as it is.
+// asOutcome reads the result of a tool: a text, text blocks in the form of providers, or any other JSON, which is
+// given to the model unchanged.
 func asOutcome(raw []byte) (string, string) {
 	if raw[0] == '"' {
 		return body.Text(raw)
@@ -124,7 +124,7 @@ func joinTexts(raw []byte) (string, bool) {
 	return strings.Join(texts, "\n"), len(texts) > 0
 }
 
-// asSchema reads the schema of a tool's arguments, which are an object.
+// asSchema reads the schema of a tool's arguments, which must be an object.
 func asSchema(raw []byte) (string, string) {
 	schema, problem := body.Document(raw)
 	if problem != "" {

@@ -17,9 +17,8 @@ const (
 	chatSilence  = 15 * time.Second
 )
 
-// chatStream sends the answer of a model to its client. It implements ports.Sink. Chunks
-// are sent when the model has no more at once, and the head with the first chunk or
-// comment.
+// chatStream sends the answer of a model to its client. It implements ports.Sink. Chunks are buffered up to
+// stream.FlushAt or until Wait, and the head is sent with the first chunk or comment.
 type chatStream struct {
 	c       *call
 	to      *stream.Writer
@@ -29,11 +28,11 @@ type chatStream struct {
 
 	mu     sync.Mutex
 	timer  *time.Timer // of the next comment
-	frame  []byte      // chunks that were not sent; empty: none
+	frame  []byte      // the buffered chunks
 	last   time.Time   // of the last write; zero: none
 	err    error       // of the first write that failed
 	whole  bool        // the end of the response was sent
-	closed bool        // its last chunk came, done or error
+	closed bool        // the last chunk, done or error, was received
 	over   bool
 }
 
@@ -79,18 +78,18 @@ func (w *chatStream) keepAlive() {
 	w.timer.Reset(w.last.Add(w.silence).Sub(now))
 }
 
-// finish records how the stream ended.
+// finish records the end of the stream.
 func (w *chatStream) finish() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.over = true
 	w.timer.Stop()
-	// A client that has the last chunk has all of the answer, and may leave before it ends.
+	// A client may disconnect after the last chunk, before the end of the response.
 	w.c.gone = w.err != nil || !w.closed && w.c.r.Context().Err() != nil
 	w.c.broken = !w.whole
 }
 
-// Chunk implements ports.Sink. It sends a chunk, at the latest in Wait.
+// Chunk implements ports.Sink. It sends the chunk at the latest in Wait.
 func (w *chatStream) Chunk(k chat.Chunk) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,7 +108,7 @@ func (w *chatStream) Chunk(k chat.Chunk) error {
 // Alive implements ports.Sink. The stream needs nothing here.
 func (w *chatStream) Alive() {}
 
-// Wait implements ports.Sink. It sends the chunks that were not sent.
+// Wait implements ports.Sink. It sends the buffered chunks.
 func (w *chatStream) Wait() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"collab/domain/object"
 )
 
-// jsonTagSuffix ends the entity tag of content that is part of a JSON object, which is
-// another representation than the bytes.
+// jsonTagSuffix is the suffix of the entity tag of content in a JSON object, which is another representation than
+// the bytes.
 const jsonTagSuffix = "-json"
 
 // etag returns the entity tag of a version.
@@ -115,7 +115,7 @@ func (w condition) or(f *body.Fields) condition {
 	return condition{true, version}
 }
 
-// mustExist returns a conflict where no object was found.
+// mustExist returns a conflict if no object was found.
 func mustExist(_ object.Object, found bool, err error) error {
 	if err == nil && !found {
 		return fault.New(fault.Conflict, "Version conflict: any version was expected, and nothing is stored")
@@ -123,8 +123,8 @@ func mustExist(_ object.Object, found bool, err error) error {
 	return err
 }
 
-// versionOfTag returns the version of the header's only entity tag, or of a plain number in
-// its place; nil is any. A weak tag never matches (RFC 9110, section 13.1.1).
+// versionOfTag returns the version of the header's only entity tag, or of a plain number in its place. Nil stands
+// for any version. A weak tag never matches (RFC 9110, section 13.1.1).
 func versionOfTag(header []string) (*int64, bool) {
 	if len(header) != 1 {
 		return nil, false

@@ -9,7 +9,7 @@ import (
 	"collab/domain/session"
 )
 
-// consolePrefix is the path below which the console has its pages.
+// consolePrefix is the path prefix of the console.
 const consolePrefix = "/console"
 
 // Console is the web console below /console.

@@ -13,8 +13,8 @@ import (
 	"collab/domain/session"
 )
 
-// Paths of the sign-in of devices (RFC 8628): where a device starts it and its code is typed, and
-// where the page with the device sends the decision.
+// Paths of the sign-in of devices (RFC 8628): of its start and of the page for the user code, and of the decision on
+// the page with the device.
 const (
 	devicePath         = prefix + "/auth/device"
 	deviceDecisionPath = devicePath + "/decision"
@@ -23,7 +23,7 @@ const (
 	devicePagePath = "/device"
 )
 
-// How many requests one is charged as that stores a record without a caller, or guesses.
+// The number of requests that the creation of a record without a caller, and a wrong user code, are charged as.
 const (
 	deviceStartCost = 10
 	wrongCodeCost   = 30
@@ -32,7 +32,7 @@ const (
 // deviceGrantType is the grant type of RFC 8628, section 3.4.
 const deviceGrantType = "urn:ietf:params:oauth:grant-type:device_code"
 
-// cookieDevice is the prefix of the cookie of the person who has signed in to decide about a device.
+// cookieDevice is the prefix of the cookie of the user who has signed in to decide about a device.
 const cookieDevice = "collab_device_"
 
 // deviceStartView has the fields of RFC 8628, section 3.2.
@@ -53,7 +53,7 @@ type deviceSessionView struct {
 	LifetimeSeconds int    `json:"expires_in"`
 }
 
-// refusalView is an error in the form of RFC 6749, section 5.2, and of this interface.
+// refusalView is an error with the fields of RFC 6749, section 5.2, and of errorView.
 type refusalView struct {
 	Status  int                   `json:"statusCode"`
 	Message string                `json:"message"`
@@ -124,9 +124,8 @@ func (a *api) claimDevice(c *call) error {
 	return c.reply(http.StatusOK, deviceSessionView{viewSession(s), s.Token, "Bearer", int(session.Lifetime.Seconds())})
 }
 
-// showDevice shows the page on which the user code of a device is typed, or that on which whoever
-// has signed in in this browser decides about the device. Between the two it redirects the browser
-// to the identity provider.
+// showDevice shows the page for the user code of a device, or the page on which the user who has signed in in this
+// browser decides about the device. Between the two it redirects the browser to the identity provider.
 func (a *api) showDevice(c *call) error {
 	c.hidePage()
 	q, err := body.ParseForm(c.r.URL.RawQuery)
@@ -150,7 +149,7 @@ func (a *api) showDevice(c *call) error {
 		return a.refuseUserCode(c, text, err)
 	}
 	if signedIn {
-		// "no-referrer" would remove the Origin of our own form.
+		// "no-referrer" would remove the Origin of the page's form.
 		c.Header()["Referrer-Policy"] = sameOrigin
 		return c.page(http.StatusOK, "device", map[string]any{
 			"Asked": asked, "Action": deviceDecisionPath, "Code": session.FormatUserCode(code), "Token": confirmation(cookie, code),
@@ -165,14 +164,14 @@ func (a *api) showDevice(c *call) error {
 	return nil
 }
 
-// askUserCode shows the page on which a user code is typed, with the one before and its problem.
+// askUserCode shows the page for a user code, with the previous code and its problem.
 func (a *api) askUserCode(c *call, status int, text, problem string) error {
 	// Browsers check the redirect after a form against form-action, and the provider is elsewhere.
 	return c.page(status, "device code", map[string]string{"Action": devicePagePath, "Code": text, "Problem": problem}, "'self' https: http:")
 }
 
-// refuseUserCode charges a wrong user code to the address, as wrongCodeCost requests, and asks
-// browsers for another one.
+// refuseUserCode charges a wrong user code to the address as wrongCodeCost requests, and shows browsers the page for
+// another one.
 func (a *api) refuseUserCode(c *call, text string, err error) error {
 	if !fault.Is(err, fault.NotFound) {
 		return err
@@ -184,7 +183,7 @@ func (a *api) refuseUserCode(c *call, text string, err error) error {
 	return a.askUserCode(c, http.StatusNotFound, text, viewError(err).Message)
 }
 
-// decideDevice takes the decision about a device from its page.
+// decideDevice handles the form with the decision about a device.
 func (a *api) decideDevice(c *call) error {
 	form, err := a.readPageForm(c)
 	if err != nil {

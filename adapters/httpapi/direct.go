@@ -31,8 +31,7 @@ func readPlace(f *body.Fields) object.Draft {
 	}
 }
 
-// readTarget reads which file an upload is for: the id of one that is there from the field, or else the
-// draft of a new one.
+// readTarget reads the target of an upload: the id of an existing file in the field, or else the draft of a new one.
 func readTarget(f *body.Fields, idField string) (of id.Object, d object.Draft) {
 	there := body.Optional(f, idField, body.ID[id.Object]("file"))
 	d = readPlace(f)
@@ -58,8 +57,7 @@ func asChecksum(raw []byte) (string, string) {
 	return sum, problem
 }
 
-// readStart reads what is to be uploaded: the content of the file in fileId, or else of a new
-// file, which draft describes.
+// readStart reads the start of an upload: of the file in fileId, or else of a new file of the draft.
 func readStart(f *body.Fields, when condition) (of id.Object, draft *object.Draft, u objects.Upload, err error) {
 	of, d := readTarget(f, "fileId")
 	if of == "" {
@@ -111,7 +109,7 @@ func (a *api) onUpload(do func(*call, org.Actor, *objects.Started) error) action
 	}
 }
 
-// completeUpload stores what was uploaded, and answers as the upload of a file does.
+// completeUpload stores the uploaded content, and answers like the upload of a file.
 func (a *api) completeUpload(c *call, actor org.Actor, of *objects.Started) error {
 	c.ExtendFor(int(of.Content.Size)) // it may be read
 	o, err := a.Objects.Complete(c.r.Context(), actor, of, c.yield)

@@ -7,7 +7,7 @@ import (
 	"collab/domain/org"
 )
 
-// Finding is what a check of the server's configuration has found. It has no secrets.
+// Finding is the result of a check of the server's configuration. It contains no secrets.
 type Finding struct {
 	Check     string
 	Verdict   string // ok, note or wrong
@@ -34,11 +34,11 @@ type (
 	}
 )
 
-// doctorSeconds is how long a check of the configuration takes at most.
+// doctorSeconds is the limit of the duration of a check of the configuration.
 const doctorSeconds = 15
 
-// examine answers with what the checks of the configuration find. One request has them run at a time, as they ask
-// the systems that the configuration names.
+// examine answers with the findings of the checks of the configuration. Only one request at a time runs them, because
+// they send requests to the systems of the configuration.
 func (a *api) examine(c *call, _ org.Actor) error {
 	if !a.doctor.TryLock() {
 		busy := fault.New(fault.Limited, "The configuration is being checked for another request")

@@ -17,10 +17,10 @@ import (
 	"collab/domain/org"
 )
 
-// nullBody is the body of a response if nothing is stored.
+// nullBody is the body of a response without a stored object.
 var nullBody = []byte("null\n")
 
-// slot reads and writes the object of a fixed name: a document or a memory.
+// slot reads and writes an object of a fixed name: a document or a memory.
 type slot struct {
 	find func(context.Context, org.Actor) (object.Object, bool, error)
 	save func(context.Context, org.Actor, *objects.Upload) (object.Object, error)
@@ -134,7 +134,7 @@ func readMemory(c *call) (content []byte, when condition, err error) {
 	return content, when, nil
 }
 
-// readDocument answers with a document as it was stored.
+// readDocument answers with a document, byte for byte as stored.
 func (a *api) readDocument(d object.Document) action {
 	return func(c *call, actor org.Actor) error {
 		return sendFound(c, a.sendStored)(a.Objects.Find(c.r.Context(), actor, d))
@@ -154,7 +154,7 @@ func (a *api) readMemory(in func(*call) (slot, error)) action {
 	}
 }
 
-// sendFound returns a function that sends the object that was found, or null if none was.
+// sendFound returns a function that sends the found object, or null if there is none.
 func sendFound(c *call, send func(*call, object.Object) error) func(object.Object, bool, error) error {
 	return func(o object.Object, found bool, err error) error {
 		switch {

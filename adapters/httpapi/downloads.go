@@ -20,10 +20,10 @@ import (
 	"collab/domain/object"
 )
 
-// copyMemory is net/http's memory while the kernel copies a file, in bytes.
+// copyMemory is the memory of net/http while the kernel copies a file, in bytes.
 const copyMemory = 32 << 10
 
-// maxRanges is how many ranges one request may have: each is a read of the store.
+// maxRanges is the limit of the ranges of one request. Each is a read of the store.
 const maxRanges = 16
 
 var (
@@ -114,9 +114,8 @@ func (c *call) prefersRedirect() bool {
 	return false
 }
 
-// wantsBytes decides between the two representations of a file: the bytes for a
-// request that says so, or that accepts their type or any bytes rather than
-// JSON.
+// wantsBytes reports whether a request prefers the bytes of a file to JSON, by a parameter or because it accepts their
+// type or any bytes.
 func (c *call) wantsBytes(q body.Query, o object.Object) (bool, error) {
 	if raw, given := q.Get("raw"); given {
 		if raw != "1" && raw != "0" {
@@ -139,9 +138,8 @@ func (c *call) wantsBytes(q body.Query, o object.Object) (bool, error) {
 	return bytes, nil
 }
 
-// sendBytes answers with the content itself, or with the parts of it that are
-// asked for. If redirect is set and the object store has addresses it answers with one instead,
-// where ranges are left to the store.
+// sendBytes answers with the content or the requested ranges of it. If redirect is set and the object store has
+// addresses it redirects to one, and leaves ranges to the store.
 func (a *api) sendBytes(c *call, o object.Object, redirect bool) error {
 	tag := etag(o.Version)
 	if c.notModified(tag) {
@@ -166,7 +164,7 @@ func (a *api) sendBytes(c *call, o object.Object, redirect bool) error {
 	head := func(status int, mimeType string, length int64) {
 		h := c.Header()
 		h["Accept-Ranges"] = byteRanges
-		h["Content-Security-Policy"] = contentPolicy // scripts in the content do not run
+		h["Content-Security-Policy"] = contentPolicy // so that scripts in the content do not run
 		c.setMetadataHeaders(o)
 		c.Set("Etag", tag)
 		c.Set("Content-Type", mimeType)
@@ -253,8 +251,8 @@ func (a *api) sendContent(c *call, w io.Writer, o object.Object, s byteRange, fi
 	return c.copyContent(w, r, s.length, o.String(), first)
 }
 
-// copyContent copies content of the length, which what names, to w, and calls first before the
-// first write.
+// copyContent copies content of the length to w, and calls first before the first write. Errors name the content
+// what.
 func (c *call) copyContent(w io.Writer, r io.Reader, length int64, what string, first func() error) error {
 	if from, ok := r.(io.WriterTo); ok && w == io.Writer(c) && c.readsFiles() {
 		if err := c.Hold(copyMemory); err != nil {
@@ -278,10 +276,9 @@ func (c *call) copyContent(w io.Writer, r io.Reader, length int64, what string, 
 	}
 	defer spool.ReleaseBlock(c, &block)
 	for left, begun := length, false; ; begun = true {
-		// A whole block, so that what fits into one is known to be right before any
-		// of it is sent.
+		// Read a whole block, so that content that fits into one is verified before it is sent.
 		n, err := io.ReadFull(r, *block)
-		end := err == io.EOF || err == io.ErrUnexpectedEOF // of r itself, not what a broken connection wraps
+		end := err == io.EOF || err == io.ErrUnexpectedEOF // compared without errors.Is, as a broken connection may wrap them
 		if left -= int64(n); left < 0 || end && left > 0 {
 			return fault.Wrap(fault.Internal, err, "The stored content of %s is not as long as it was", what)
 		}
@@ -331,9 +328,9 @@ func (s byteRange) contentRange(size int64) string {
 	return fmt.Sprintf("bytes %d-%d/%d", s.start, s.start+s.length-1, size)
 }
 
-// rangesOf returns the requested ranges of the content; none is all of it. It fails if no
-// range is satisfiable. It ignores other units than bytes, ranges of another version, and
-// ranges that are together longer than the content.
+// rangesOf returns the requested ranges of the content, or none for all of it. It returns an error if no range is
+// satisfiable. It ignores other units than bytes, ranges of another version, and ranges that are together longer
+// than the content.
 func rangesOf(h http.Header, tag string, size int64) (ranges []byteRange, err error) {
 	text, ok := strings.CutPrefix(h.Get("Range"), "bytes=")
 	if !ok {
@@ -369,8 +366,7 @@ func rangesOf(h http.Header, tag string, size int64) (ranges []byteRange, err er
 	return ranges, nil
 }
 
-// parseSpan parses one range of content of the size; its length is 0 if it is beyond the
-// end.
+// parseSpan parses one range of content of the size. The length is 0 if the range is beyond the end.
 func parseSpan(text string, size int64) (s byteRange, ok bool) {
 	from, to, ok := strings.Cut(text, "-")
 	if !ok {
@@ -400,12 +396,12 @@ func parseSpan(text string, size int64) (s byteRange, ok bool) {
 	return s, true
 }
 
-// maxWriteChunk is how much content is escaped at once, in bytes: even if every byte is
-// escaped, it fits into a block.
+// maxWriteChunk is the number of bytes of content that are escaped at once. Even if every byte is escaped they fit into
+// a block.
 const maxWriteChunk = 32 << 10
 
-// sendRecord answers with the metadata record and the content in it. Text is
-// sent as it is, anything else in base64.
+// sendRecord answers with the metadata record and the content in it. Text is sent as a string, other content in
+// base64.
 func (a *api) sendRecord(c *call, o object.Object, tag string) error {
 	if c.notModified(tag) {
 		return nil
@@ -416,7 +412,7 @@ func (a *api) sendRecord(c *call, o object.Object, tag string) error {
 		c.WriteHeader(http.StatusOK)
 		return nil
 	}
-	block, err := spool.TakeBlock(c, 2*o.Size) // most of a text stands for itself
+	block, err := spool.TakeBlock(c, 2*o.Size) // few bytes of a text are escaped
 	if err != nil {
 		return err
 	}
@@ -449,7 +445,7 @@ type recordWriter struct {
 	c      *call
 	out    []byte
 	text   bool
-	length int // of the answer; 0: not known
+	length int // of the answer; 0: unknown
 
 	partial    [3]byte // bytes of an incomplete group of base64
 	partialLen int

@@ -43,7 +43,7 @@ type errorView struct {
 	Status     int
 	Message    string
 	RetryAfter int            // seconds; 0: the header is not sent
-	Stored     *object.Object // what a conflict is about, whose metadata the headers have; nil: unknown
+	Stored     *object.Object // the object of a conflict, whose metadata the headers have; nil: unknown
 }
 
 // viewError returns the view of an error. An error without a kind is a 500 without details.
@@ -79,7 +79,7 @@ func viewError(err error) errorView {
 func (a *api) fail(c *call, err error) {
 	r := a.classify(c, err)
 	if c.sent {
-		// The status was sent already, so the response is aborted to show that it is incomplete.
+		// The status was sent, so aborting the response shows that it is incomplete.
 		panic(http.ErrAbortHandler)
 	}
 	if (r.Status == http.StatusTooManyRequests || r.Status == http.StatusServiceUnavailable) && c.r.ProtoMajor == 1 && c.r.Body != http.NoBody && !c.hasBody {
@@ -114,7 +114,7 @@ func (a *api) classify(c *call, err error) errorView {
 	return r
 }
 
-// writeError writes the error shape.
+// writeError writes the error as JSON.
 func (c *call) writeError(r errorView) {
 	h := c.Header()
 	delete(h, "Etag")

@@ -25,13 +25,13 @@ type exportView struct {
 	Size       *int64        `json:"size"`
 	Error      *string       `json:"error"`
 
-	// The address of the archive, and when a download can no longer begin at it.
+	// The address of the archive, and the end of the time in which a download can begin.
 	DownloadURL     *string   `json:"downloadUrl"`
 	DownloadExpires *jsonTime `json:"downloadExpiresAt"`
 }
 
-// viewExport has the address of the archive if that is ready: at the object store, or else of
-// this server.
+// viewExport returns the view of an export, with the address of a ready archive at the object store or else at this
+// server.
 func (a *api) viewExport(c *call, e export.Export) (exportView, error) {
 	v := exportView{
 		ID: e.ID, Status: e.Status(a.Archives.Now()), CreatedAt: jsonTime(e.CreatedAt), FinishedAt: timeOrNull(e.FinishedAt), ExpiresAt: timeOrNull(e.ExpiresAt),
@@ -64,7 +64,7 @@ func (a *api) replyExport(c *call, status int, e export.Export, err error) error
 	return c.reply(status, v)
 }
 
-// startExport answers before anything is exported.
+// startExport starts an export and answers before its end.
 func (a *api) startExport(c *call, actor org.Actor) error {
 	e, err := a.Archives.Start(c.r.Context(), actor)
 	if err == nil {
@@ -93,7 +93,7 @@ func (a *api) getExport(c *call, actor org.Actor, of id.Export) error {
 	return a.replyExport(c, http.StatusOK, e, err)
 }
 
-// downloadExport answers with the archive, or with the one range of it that is asked for.
+// downloadExport answers with the archive or with one requested range of it.
 func (a *api) downloadExport(c *call, actor org.Actor, of id.Export) error {
 	e, err := a.Archives.ExportOf(c.r.Context(), actor, of)
 	if err != nil {

@@ -32,7 +32,7 @@ const (
 	endCrashed changes.Reason = "crashed" // a panic
 )
 
-// maxFrames is the most frames of one write.
+// maxFrames is the limit of the frames of one write.
 const maxFrames = 64
 
 var frameLists = sync.Pool{New: func() any {
@@ -40,8 +40,8 @@ var frameLists = sync.Pool{New: func() any {
 	return &frames
 }}
 
-// follower sends the events of a subscription to its client. It refers to nothing of the
-// request, which ends when its connection is hijacked.
+// follower sends the events of a subscription to its client. It must not refer to the request, which ends when its
+// connection is hijacked.
 type follower struct {
 	api *api
 	sub *changes.Subscriber
@@ -59,8 +59,8 @@ type follower struct {
 	actor            struct{ user, org string }
 }
 
-// follow answers with a stream of the subscription's events. Over HTTP/1.1 it hijacks the
-// connection and leaves it to a goroutine, which needs less memory than a request.
+// follow answers with a stream of the subscription's events. Over HTTP/1.1 it hijacks the connection and serves it on
+// another goroutine, which needs less memory than the request.
 func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []byte) error {
 	c.deadlines.Clear()
 	stream.SetHeaders(c.Header())
@@ -74,7 +74,7 @@ func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []
 	switch {
 	case err == nil:
 		c.status, c.sent = http.StatusOK, true
-		c.whole = limit.Place{} // the stream gives it back
+		c.whole = limit.Place{} // the stream releases it
 		go f.serve(first, nil)
 		return nil
 	case !errors.Is(err, errors.ErrUnsupported):
@@ -95,8 +95,8 @@ func (a *api) heartbeat() time.Duration {
 	return defaultHeartbeat
 }
 
-// serve sends events until the stream ends, and logs the reason. The context is the
-// request's, nil if that has ended.
+// serve sends events until the stream ends, and logs the reason. The context is that of the request, or nil if it has
+// ended.
 func (f *follower) serve(first []byte, ctx context.Context) {
 	var why changes.Reason
 	defer func() {
@@ -112,7 +112,7 @@ func (f *follower) serve(first []byte, ctx context.Context) {
 
 func (f *follower) run(first []byte, ctx context.Context) changes.Reason {
 	f.sub.OnEnd(f.to.EndSoon)
-	// One channel signals everything: events, timers and a closed connection.
+	// The channel signals events, timers and a closed connection.
 	f.timer = time.AfterFunc(f.next().Sub(f.api.Now()), f.sub.Nudge)
 	if ctx != nil {
 		defer context.AfterFunc(ctx, f.sub.Nudge)()
@@ -149,7 +149,7 @@ func (f *follower) run(first []byte, ctx context.Context) changes.Reason {
 	}
 }
 
-// next returns when the next heartbeat or the end of the token is due.
+// next returns the time of the next heartbeat or of the expiry of the token.
 func (f *follower) next() time.Time {
 	if !f.until.IsZero() && f.until.Before(f.beat) {
 		return f.until
@@ -182,7 +182,7 @@ func (f *follower) sendHeartbeat() error {
 	return f.to.Send(heartbeatFrame)
 }
 
-// failed returns the reason for the error of a write.
+// failed returns the reason of the end for the error of a write.
 func (f *follower) failed(err error) changes.Reason {
 	if why := f.sub.Ended(); why != "" {
 		return why
@@ -218,7 +218,7 @@ func (f *follower) close(why changes.Reason) {
 		slog.String("user", f.actor.user), slog.String("org", f.actor.org))
 }
 
-// instrumentFeed makes the instruments of the feed.
+// instrumentFeed creates the instruments of the feed.
 func (a *api) instrumentFeed() error {
 	var err error
 	a.ends, err = a.Meter.Int64Counter("collab.feed.disconnects",

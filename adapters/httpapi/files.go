@@ -16,11 +16,11 @@ import (
 	"collab/domain/words"
 )
 
-// filesPath is where files are uploaded to.
+// filesPath is the path of uploads of files.
 const filesPath = prefix + "/sync/files"
 
-// appendObject appends the object's metadata record. It is written by hand
-// because manifests are long; a test holds it to what encoding/json would write.
+// appendObject appends the object's metadata record. It does not use encoding/json because manifests are long. A test
+// compares it with encoding/json.
 func appendObject(dst []byte, o object.Object) []byte {
 	dst = append(dst, `{"id":`...)
 	dst = encode.AppendString(dst, string(o.ID))
@@ -59,7 +59,7 @@ func appendObject(dst []byte, o object.Object) []byte {
 
 func appendListed(dst []byte, o object.Object) ([]byte, error) { return appendObject(dst, o), nil }
 
-// appendSince appends the record of a change's object, with "deleted" where it was deleted.
+// appendSince appends the record of a change's object, with "deleted" if it was deleted.
 func appendSince(dst []byte, c object.Change) ([]byte, error) {
 	dst = appendObject(dst, c.Object)
 	if c.Type == object.Deleted {
@@ -145,7 +145,7 @@ func (a *api) moveFile(c *call) error {
 	return c.replyObject(http.StatusOK)(a.Objects.Move(c.r.Context(), actor, of, path, when.version))
 }
 
-// moveMemory is how much memory a move of a folder of object.MaxMoved files takes, in bytes.
+// moveMemory is the memory of a move of a folder of object.MaxMoved files, in bytes.
 const moveMemory = 6 << 20
 
 // folderMove is a request to move a folder in the place of the draft.
@@ -262,8 +262,7 @@ func (a *api) listFiles(c *call) error {
 	})
 }
 
-// manifest answers with all records that the caller sees, or with those that changed since a
-// cursor.
+// manifest answers with all records that the caller can see, or with those that changed after a cursor.
 func (a *api) manifest(c *call) error {
 	q, p, err := c.listingByKey("since")
 	if err != nil {

@@ -31,8 +31,8 @@ const (
 	operating guard = "operator" // the operator's secret, or a session of the console by it
 )
 
-// keyed reports whether a POST may have an idempotency key. Webhook messages have their
-// their own, and browsers send forms without keys.
+// keyed reports whether a POST may have an idempotency key. Webhook messages have ids of their own, and browsers send
+// forms without keys.
 func (g guard) keyed() bool { return g != signed && g != browser }
 
 // token reports whether the guard requires a bearer token.
@@ -91,7 +91,7 @@ func (a *api) admit(c *call, g guard) error {
 		if actor, err = a.lookup(c); err != nil {
 			return err
 		}
-		c.releasePlace() // the body is still to be read
+		c.releasePlace() // reading the body may take long
 	}
 	if err := a.callers.Take(c, string(caller.User)); err != nil {
 		return err
@@ -103,8 +103,8 @@ func (a *api) admit(c *call, g guard) error {
 	return a.chargePlan(c)
 }
 
-// chargePlan charges the request to the limit of the organisation's plan. It fails with
-// fault.Limited if nothing remains of that.
+// chargePlan charges the request to the limit of the organisation's plan. It returns fault.Limited if the limit is
+// reached.
 func (a *api) chargePlan(c *call) error {
 	if a.PlanLimiter == nil || c.caller.Org == "" {
 		return nil
@@ -177,7 +177,7 @@ func confirmed[T any](a *api, c *call, try, do func(org.Actor) (T, error)) (v T,
 		case refused == nil:
 			return v, nil
 		case fault.Is(refused, fault.Internal), fault.Is(refused, fault.Unavailable):
-			return v, refused // it may have been carried out
+			return v, refused // try may have changed records
 		}
 	}
 	actor, err := a.authorize(c)
@@ -209,13 +209,13 @@ func (a *api) lookup(c *call) (org.Actor, error) {
 	}
 	actor, err := a.actorOf(c.r.Context(), c.caller)
 	if err != nil {
-		limit.RemoveHeaders(c.Header()) // of the provisional caller
+		limit.RemoveHeaders(c.Header()) // those of the provisional caller
 		return org.Actor{}, a.chargeRefusal(c, err, refusedCredentials...)
 	}
 	return actor, nil
 }
 
-// action is a handler that needs neither a body nor a semaphore before it acts.
+// action is a handler after the authorization, without a body.
 type action func(*call, org.Actor) error
 
 // authorized returns a handler that authorizes the caller and runs the action.

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	minutesKept = 60          // that a server has counts of
-	sampleEvery = time.Second // between looks at what is in progress
+	minutesKept = 60          // minutes of the counts
+	sampleEvery = time.Second // interval of the samples
 )
 
-// minuteCounts are the requests that ended in one minute, and the most that was in progress in it.
+// minuteCounts are the counts of requests that ended in one minute, and its maxima of inProgress.
 type minuteCounts struct {
 	start    time.Time
 	requests int64
@@ -25,7 +25,7 @@ type minuteCounts struct {
 	inProgress
 }
 
-// inProgress is what is in progress at one moment, or the most of each in some time.
+// inProgress has the numbers of concurrent things at one moment, or their maxima in some time.
 type inProgress struct {
 	feeds     int64
 	calls     int64 // of models and providers; 0 without a limit of concurrency, as those below
@@ -39,7 +39,7 @@ type recent struct {
 	minutes [minutesKept]minuteCounts // by the number of the minute, modulo; guarded by mu
 }
 
-// minuteAt returns the counts of the minute of a time, new ones if it has none. The caller holds mu.
+// minuteAt returns the counts of the minute of a time, and resets them for a new minute. The caller holds mu.
 func (r *recent) minuteAt(at time.Time) *minuteCounts {
 	start := at.Truncate(time.Minute)
 	m := &r.minutes[start.Unix()/60%minutesKept]
@@ -64,7 +64,7 @@ func (r *recent) add(ended time.Time, took time.Duration, status int) {
 	}
 }
 
-// sample keeps what is in progress at a time if it is the most of its minute.
+// sample updates the maxima of the minute of a time.
 func (r *recent) sample(at time.Time, now inProgress) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,7 +72,7 @@ func (r *recent) sample(at time.Time, now inProgress) {
 	m.inProgress = inProgress{max(m.feeds, now.feeds), max(m.calls, now.calls), max(m.transfers, now.transfers), max(m.waiting, now.waiting)}
 }
 
-// list returns the counts of the last minutes that have any, the oldest first.
+// list returns the counts of the last minutes with requests, the oldest first.
 func (r *recent) list(now time.Time) (all []minuteCounts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,7 +85,7 @@ func (r *recent) list(now time.Time) (all []minuteCounts) {
 	return all
 }
 
-// sample records what is in progress now.
+// sample records the present numbers.
 func (a *api) sample() {
 	now := inProgress{feeds: a.openFeeds()}
 	for kind, s := range a.shares.kinds() {
@@ -170,7 +170,7 @@ func (a *api) health(c *call, _ org.Actor) error {
 	return c.reply(http.StatusOK, v)
 }
 
-// kinds returns the shares by kind of work; none without a limit of concurrency.
+// kinds returns the shares by kind of work, or none without a limit of concurrency.
 func (s shares) kinds() map[string]*limit.Shares {
 	if s == (shares{}) {
 		return nil

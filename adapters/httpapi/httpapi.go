@@ -1,4 +1,4 @@
-// Package httpapi drives the use cases over HTTP. Routes, guards, decoding, responses and
+// Package httpapi serves the use cases over HTTP. Routes, guards, decoding, responses and
 // errors each have one place.
 package httpapi
 
@@ -92,10 +92,10 @@ type Options struct {
 	Mounts  map[string]http.Handler         // more handlers by path prefix, such as /dev/identity; may be nil
 	Console Console                         // nil: there is none
 
-	NewID func() string    // makes request ids
+	NewID func() string    // returns a new request id
 	Now   func() time.Time // nil: the wall clock
 
-	// Repeat has fn called at intervals while the server runs. Nil: what is in progress is recorded only when it is asked for.
+	// Repeat calls fn at intervals while the server runs. If it is nil, samples are recorded only by requests for them.
 	Repeat func(every time.Duration, fn func())
 }
 
@@ -118,7 +118,7 @@ type api struct {
 
 	reference   *reference
 	documentTag string // the entity tag of the OpenAPI document
-	origin      string // of our own pages
+	origin      string // of the server's pages
 	secure      bool   // cookies are for https only
 
 	duration metric.Float64Histogram

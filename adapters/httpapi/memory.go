@@ -34,8 +34,7 @@ func (c *call) account() *limit.Account {
 	return a
 }
 
-// HoldDisk reserves n bytes of disk for the call, until its end, and reports whether it
-// could.
+// HoldDisk reserves n bytes of disk until the end of the call, and reports whether it succeeded.
 func (c *call) HoldDisk(n int64) bool {
 	if c.files.Budget == nil {
 		c.files.Budget, c.files.Holder = c.budgets.spool, c.holder()
@@ -51,8 +50,8 @@ func (c *call) holder() string {
 	return limit.Network(c.address)
 }
 
-// Hold reserves n bytes of memory for the call, until Release or its end. It fails at once
-// if the budget does not have them.
+// Hold reserves n bytes of memory until Release or the end of the call. It returns an error at once if the budget does
+// not have them.
 func (c *call) Hold(n int64) error {
 	if c.account().Take(n) {
 		return nil
@@ -101,7 +100,7 @@ func newBudgets(b limit.Budgets) *budgets {
 	return &budgets{limit.NewBudget(b.Anonymous), limit.NewBudget(b.Callers), limit.NewBudget(b.Spool)}
 }
 
-// instrumentBudgets makes the instruments of the budgets.
+// instrumentBudgets creates the instruments of the budgets.
 func (a *api) instrumentBudgets() error {
 	_, used := a.Meter.Int64ObservableUpDownCounter("collab.budget.used", metric.WithUnit("By"),
 		metric.WithDescription("Bytes that requests hold of a budget."), observe("budget", a.budgetsByName, (*limit.Budget).Used))
@@ -111,7 +110,7 @@ func (a *api) instrumentBudgets() error {
 	return errors.Join(used, refusals)
 }
 
-// observe has an instrument observe a value of each of the things, whose name is an attribute.
+// observe makes an instrument observe a value of each of the things, with its name as an attribute.
 func observe[T any](attributeName string, things func() map[string]T, value func(T) int64) metric.Int64ObservableOption {
 	return metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
 		for name, thing := range things() {

@@ -118,7 +118,7 @@ func viewDaily(d usage.Daily) dailyView {
 	return dailyView{d.Day, textOrNull(d.Model), textOrNull(d.User), viewSum(d.Sum)}
 }
 
-// keyOfDaily returns the position of a sum among the daily ones of models, or of users.
+// keyOfDaily returns the position of a sum among the daily sums of models or of users.
 func keyOfDaily(d usage.Daily) body.Position {
 	return body.Position{Key: string(d.Day) + "/" + cmp.Or(d.Model, string(d.User))}
 }
@@ -165,7 +165,7 @@ func (a *api) dailyUsage(c *call) error {
 	})
 }
 
-// orgUsage streams the sums of the users, of whom there can be any number.
+// orgUsage streams the sums of the users, whose number is not limited.
 func (a *api) orgUsage(c *call) error {
 	return listWithin(a, c, body.Query{}, body.Page{}, nil, appendViewed(viewUserSum), func(actor org.Actor, text func([]byte), each func(usage.Part) error) error {
 		end := "}\n"
@@ -174,7 +174,7 @@ func (a *api) orgUsage(c *call) error {
 			if err != nil {
 				return err
 			}
-			head = head[:len(head)-1] // the object goes on
+			head = head[:len(head)-1] // more fields follow
 			if byUser {
 				head, end = append(head, `,"byUser":[`...), "]}\n"
 			}

@@ -138,7 +138,7 @@ func (a *api) log(ctx context.Context, level slog.Level, c *call, to slog.Handle
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
 		line.AddAttrs(slog.String("trace", span.TraceID().String()))
 	}
-	_ = to.Handle(ctx, line) // a log that fails cannot be logged
+	_ = to.Handle(ctx, line) // an error of the log cannot be logged
 }
 
 func endSpan(span trace.Span, c *call) {
@@ -154,7 +154,7 @@ func endSpan(span trace.Span, c *call) {
 	span.End()
 }
 
-// methodLabel returns the method as a label: _OTHER for one that is not known.
+// methodLabel returns the method as a label, or _OTHER for an unknown method.
 func methodLabel(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
@@ -163,7 +163,7 @@ func methodLabel(method string) string {
 	return "_OTHER"
 }
 
-// instrument makes the instruments.
+// instrument creates the instruments of requests.
 func (a *api) instrument() error {
 	var err error
 	a.duration, err = a.Meter.Float64Histogram("http.server.request.duration",
@@ -195,7 +195,7 @@ type outcome struct {
 	status int
 }
 
-// entry has what requests with the same outcome share.
+// entry has the options that requests with the same outcome share.
 type entry struct {
 	options []metric.RecordOption // of their durations
 	line    slog.Handler          // of their log lines, with the common attributes

@@ -44,10 +44,10 @@ func keyOfOverview(o operator.Overview) body.Position { return body.Position{ID:
 
 var asPlan = body.OneOf(plan.All()...)
 
-// maxSearch bounds the text of a search, in characters.
+// maxSearch is the limit of the text of a search, in characters.
 const maxSearch = 200
 
-// searchParam returns the text that is searched for, empty if there is none.
+// searchParam returns the text of a search, or "".
 func searchParam(q body.Query) (string, error) {
 	text, given := q.Get("search")
 	if given && (strings.TrimSpace(text) == "" || !body.IsKeyText(text) || utf8.RuneCountInString(text) > maxSearch) {

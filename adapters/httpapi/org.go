@@ -160,7 +160,7 @@ func (a *api) resendInvite(c *call, actor org.Actor, i id.Invitation) error {
 	return a.replyInvited(c, http.StatusOK)(a.Members.Resend(c.r.Context(), actor, i))
 }
 
-// replyInvited shows the invitation with its address, which holds a token.
+// replyInvited answers with the invitation and its address, which contains a token.
 func (a *api) replyInvited(c *call, status int) func(members.Invited, error) error {
 	return replyWith(c, status, func(i members.Invited) invitationView {
 		c.Header()["Cache-Control"] = noStore

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// positionHeader has a position of the store, from which lists may be read that may be stale (see
+// positionHeader is the header with a position of the store from which lists that may be stale can be read (see
 // ports.Store.From).
 const positionHeader = "Collab-Position"
 
-// unlisted are the beginnings of paths whose changes no such list shows.
+// unlisted are the prefixes of paths whose changes no such list shows.
 var unlisted = []string{prefix + "/tasks", prefix + "/teams", prefix + "/workspaces", prefix + "/sync/"}
 
-// position returns the position that the request has, or "".
+// position returns the position in the request, or "".
 func (a *api) position(c *call) string {
 	if v := c.r.Header[positionHeader]; a.Position != nil && len(v) == 1 {
 		return v[0]
@@ -48,8 +48,8 @@ func (a *api) staleElse(present, list handler) handler {
 	}
 }
 
-// positioned reports whether answers of the row have the position after their change: lists show it
-// that may be stale.
+// positioned reports whether answers of the row have the position after their change, because lists that may be stale
+// show it.
 func positioned(r row) bool {
 	switch r.Guard {
 	case free, browser, signed:
@@ -59,11 +59,11 @@ func positioned(r row) bool {
 		!slices.ContainsFunc(unlisted, func(beginning string) bool { return strings.HasPrefix(r.Path, beginning) })
 }
 
-// presentPosition returns a position after all changes that were made.
+// presentPosition returns a position after all committed changes.
 func (a *api) presentPosition(ctx context.Context) string {
 	at, err := a.Position(ctx, "")
 	if err != nil {
-		return "unknown" // no position of the store: the client's next list is of the present
+		return "unknown" // not a position of the store, so that the next list is not stale
 	}
 	return at
 }

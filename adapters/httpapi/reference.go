@@ -46,7 +46,7 @@ type reference struct {
 	gzipTag   string // of the compressed renderer
 }
 
-// newReference makes the page around the renderer.
+// newReference returns the page with the renderer.
 func newReference() (*reference, error) {
 	sum, _, ok := strings.Cut(rendererSum, " ")
 	if raw, err := hex.DecodeString(sum); !ok || err != nil || len(raw) != sha256.Size {
@@ -79,8 +79,7 @@ func tagOf(content []byte) string {
 	return `"` + hex.EncodeToString(sum[:8]) + `"`
 }
 
-// readReference answers with the page, which is always revalidated, as it names the
-// renderer of its own version.
+// readReference answers with the page. Caches must revalidate it, because it names the renderer of its version.
 func (a *api) readReference(c *call) error {
 	c.Header()["Referrer-Policy"] = noReferrer
 	if c.notModified(a.reference.tag) {
@@ -96,7 +95,7 @@ var immutable = []string{"public, max-age=31536000, immutable"}
 
 var scriptType = []string{"text/javascript; charset=utf-8"}
 
-// unpackMemory is the memory that unpacking the renderer takes, in bytes.
+// unpackMemory is the memory for decompressing the renderer, in bytes.
 const unpackMemory = 96 << 10
 
 // readRenderer answers with the renderer, compressed if the client accepts that.
@@ -142,7 +141,7 @@ func (a *api) readRenderer(c *call) error {
 	return nil
 }
 
-// takesGzip reports whether a client accepts gzip.
+// takesGzip reports whether an Accept-Encoding header accepts gzip.
 func takesGzip(header []string) (takes bool) {
 	for coding, weight := range weights(header) {
 		switch coding {

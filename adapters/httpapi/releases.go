@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	maxClients = 100 // devices in one request for an explanation
+	maxClients = 100 // limit of the devices in one request for an explanation
 
 	reportDays    = 30  // of a report by default
 	maxReportDays = 400 // and at most
@@ -72,7 +72,7 @@ func viewRelease(r release.Release) releaseView {
 	}
 }
 
-// inBase64 returns a digest in the encoding that some updaters need.
+// inBase64 returns a digest in base64, as some updaters need it.
 func inBase64(digest *string) *string {
 	if digest == nil {
 		return nil
@@ -117,7 +117,7 @@ var noUpdate = answer{before: []byte(`{"updateAvailable":false,"currentVersion":
 
 var updateAvailable = []byte(`{"updateAvailable":true,"currentVersion":`)
 
-// offers are the responses that offer releases of one snapshot, each made at its first use.
+// offers are the responses that offer releases of one snapshot. Each is encoded at its first use.
 type offers struct {
 	of      *release.Snapshot
 	answers sync.Map // *release.Release to *answer
@@ -272,7 +272,7 @@ func (a *api) publishRelease(c *call, actor org.Actor, d release.Draft) error {
 	return replyWith(c, http.StatusCreated, viewRelease)(a.Releases.Publish(c.r.Context(), actor, d))
 }
 
-// asChannel reads the name of a channel. The empty one would stand for none.
+// asChannel reads the name of a channel, which must not be empty.
 var asChannel = body.Parsed("must not be empty", func(text string) (string, bool) { return text, text != "" })
 
 func readReleasePatch(o *body.Fields) (release.Patch, error) {
@@ -299,7 +299,7 @@ func (a *api) listReleases(c *call) error {
 	if err != nil {
 		return err
 	}
-	p.Waits = true // their notes may have gigabytes
+	p.Waits = true // the notes may have gigabytes
 	return list(a, c, q, p, keyOfRelease, appendViewed(viewRelease), func(actor org.Actor, each func(release.Release) error) error {
 		return a.Releases.List(c.r.Context(), actor, id.Release(p.After.ID), p.Fetch(), each)
 	})

@@ -52,7 +52,7 @@ type recorder struct {
 	events bool   // the answer is an event stream
 	live   bool   // the answer is sent as it is written
 	long   bool   // the answer is too long to be stored
-	leave  func() // is called before a long answer is sent live
+	leave  func() // called before a long answer is sent live
 }
 
 func (r *recorder) Header() http.Header { return r.to.Header() }
@@ -153,7 +153,7 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 		}
 		// The handler panicked, which is answered elsewhere, or its response is long.
 		c.w, c.sent = connection, recorded.live
-		if recorded.long && !recorded.events { // the request was carried out
+		if recorded.long && !recorded.events { // the request was executed
 			settle(finish)
 		} else {
 			settle(attempt.Abandon)
@@ -187,8 +187,8 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 	return nil
 }
 
-// made returns the record that create makes of the draft d. If it is there already, an earlier attempt
-// of the request has made it, and get returns it by the id i.
+// made returns the record that create creates from the draft d. If the record exists, an earlier attempt of the request
+// has created it, and get returns it by the id i.
 func made[D, I, T any](c *call, actor org.Actor, d D, create func(context.Context, org.Actor, D) (T, error), i I, get func(context.Context, org.Actor, I) (T, error)) (T, error) {
 	v, err := create(c.r.Context(), actor, d)
 	if c.recordID == "" || !fault.Is(err, fault.Conflict) {

@@ -20,8 +20,8 @@ import (
 // buffered until its Link header is known.
 const maxPageBytes = 4 << 20
 
-// maxLists is the most complete lists that one caller is sent concurrently. Each holds a
-// database connection while it is read, and memory or disk while it is sent.
+// maxLists is the limit of the concurrent complete lists of one caller. Each holds a database connection while it is
+// read, and memory or disk while it is sent.
 const maxLists = 4
 
 // errPageFull ends the reading of a list after a full page.
@@ -48,7 +48,7 @@ func appendView(dst []byte, view any) ([]byte, error) {
 // jsonTime is a time in a view.
 type jsonTime time.Time
 
-// MarshalJSON writes the time as the interface does.
+// MarshalJSON implements json.Marshaler.
 func (m jsonTime) MarshalJSON() ([]byte, error) {
 	return encode.AppendTime(make([]byte, 0, 26), time.Time(m)), nil
 }

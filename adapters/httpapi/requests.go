@@ -57,8 +57,7 @@ func readBody[B any](c *call, read func(*body.Fields) (B, error)) (given B, err 
 	return read(o)
 }
 
-// withBody returns a handler that reads the fields of the body, authorizes the caller, and
-// acts on what was read.
+// withBody returns a handler that reads the fields of the body, authorizes the caller, and acts.
 func withBody[B any](a *api, read func(*body.Fields) (B, error), do func(*call, org.Actor, B) error) handler {
 	return func(c *call) error {
 		given, err := readBody(c, read)
@@ -84,21 +83,21 @@ func onRecordWithBody[T ~string, B any](a *api, param, kind string, read func(*b
 	}
 }
 
-// replies returns an action that answers with the view of what do returns.
+// replies returns an action that answers with the view of the result of do.
 func replies[R, V any](view func(R) V, do func(context.Context, org.Actor) (R, error)) action {
 	return func(c *call, actor org.Actor) error {
 		return replyWith(c, http.StatusOK, view)(do(c.r.Context(), actor))
 	}
 }
 
-// repliesOn is replies for what do returns for a record, as in onRecord, or for a body.
+// repliesOn is replies for a do with a record, as in onRecord, or with a body.
 func repliesOn[T, R, V any](view func(R) V, do func(context.Context, org.Actor, T) (R, error)) func(*call, org.Actor, T) error {
 	return func(c *call, actor org.Actor, of T) error {
 		return replyWith(c, http.StatusOK, view)(do(c.r.Context(), actor, of))
 	}
 }
 
-// repliesChanged is replies for what do returns for a record and a body, as in onRecordWithBody.
+// repliesChanged is replies for a do with a record and a body, as in onRecordWithBody.
 func repliesChanged[T, B, R, V any](view func(R) V, do func(context.Context, org.Actor, T, B) (R, error)) func(*call, org.Actor, T, B) error {
 	return func(c *call, actor org.Actor, of T, given B) error {
 		return replyWith(c, http.StatusOK, view)(do(c.r.Context(), actor, of, given))

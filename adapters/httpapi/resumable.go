@@ -19,7 +19,7 @@ import (
 	"collab/domain/upload"
 )
 
-// resumablePath is where resumable uploads are created.
+// resumablePath is the path for the creation of resumable uploads.
 const resumablePath = prefix + "/sync/resumable-uploads"
 
 // The headers of resumable uploads (draft-ietf-httpbis-resumable-upload).
@@ -53,7 +53,7 @@ func viewResumable(u upload.Upload) resumableView {
 	return v
 }
 
-// uploadHeaders are those of a request.
+// uploadHeaders are the headers of a request with content of an upload.
 type uploadHeaders struct {
 	complete bool   // the request ends the content
 	offset   *int64 // nil: none
@@ -96,8 +96,8 @@ func (a *api) setUpload(c *call, u upload.Upload) {
 	c.setUploadComplete(u.Status() == upload.Completed)
 }
 
-// withUploadHeaders returns a handler whose errors have the headers of an upload only if they are about it:
-// after others the client asks where to continue, at the Location of an upload that was created.
+// withUploadHeaders returns a handler whose errors have the headers of an upload only if they are about it. After other
+// errors the client requests the offset at the Location of the created upload.
 func withUploadHeaders(h handler) handler {
 	return func(c *call) error {
 		err := h(c)
@@ -114,7 +114,7 @@ func withUploadHeaders(h handler) handler {
 	}
 }
 
-// setUploadComplete says whether the response is that of the upload's completion.
+// setUploadComplete sets the header that tells whether the upload is complete.
 func (c *call) setUploadComplete(complete bool) {
 	c.Set(uploadComplete, map[bool]string{true: "?1", false: "?0"}[complete])
 }
@@ -174,8 +174,7 @@ func (a *api) createResumable(c *call) error {
 	return a.finishResumable(c, actor, made, "", http.StatusOK) // 201 is the answer of an upload that is not complete
 }
 
-// readResumable reads what is to be uploaded: the content of the file in fileId, or else of a new file,
-// which draft describes.
+// readResumable reads the start of an upload: of the file in fileId, or else of a new file of the draft.
 func readResumable(r *http.Request, q body.Query, h uploadHeaders) (of id.Object, draft *object.Draft, o objects.Upload, err error) {
 	u := &uploadRequest{draft: object.Draft{Kind: object.Artifact, Scope: object.Shared}}
 	text, replaces := q.Get("fileId")
@@ -285,7 +284,7 @@ func (a *api) appendResumable(c *call) error {
 	}))(c)
 }
 
-// appendTo appends the request's content to an upload and returns it as it is then.
+// appendTo appends the request's content to an upload and returns the changed upload.
 func (a *api) appendTo(c *call, actor org.Actor, u upload.Upload, offset int64, last bool) (upload.Upload, error) {
 	u, err := a.Objects.Append(c.r.Context(), actor, u, offset, last, &objects.Upload{Content: c.uploadBody(), Size: c.r.ContentLength, Storing: c.yield})
 	a.setUpload(c, u)
@@ -294,7 +293,7 @@ func (a *api) appendTo(c *call, actor org.Actor, u upload.Upload, offset int64, 
 
 // finishResumable stores the object of an upload, and answers with its record.
 func (a *api) finishResumable(c *call, actor org.Actor, u upload.Upload, checksum string, status int) error {
-	c.ExtendFor(int(u.Size)) // it is read and written once more
+	c.ExtendFor(int(u.Size)) // the content is read and written once more
 	o, err := a.Objects.Finish(c.r.Context(), actor, u, checksum, c.yield)
 	if err != nil {
 		// The upload can be finished later unless it was cancelled.

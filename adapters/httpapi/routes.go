@@ -40,7 +40,7 @@ const (
 	HealthPath          = "/healthz"
 )
 
-// handler handles a request, or returns the error that errors.go answers with.
+// handler handles a request, or returns the error of its answer.
 type handler func(*call) error
 
 // row is one endpoint.

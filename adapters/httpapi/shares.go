@@ -12,14 +12,12 @@ import (
 	"collab/app/webhooks"
 )
 
-// shares are the places of a server that organisations share, by kind of work. A nil one allows
-// everything.
+// shares are the places of a server that organisations share, by kind of work. Nil shares have no limits.
 type shares struct{ requests, streams, transfers, calls, webhooks *limit.Shares }
 
-// newShares returns the shares of a server. Beside other organisations, requests that use the
-// database get one place for every two processors, as each place delays the others, and providers'
-// messages two. Places that are held for long cost the others nothing, so that only the last eighth
-// is left for them.
+// newShares returns the shares of a server. Beside other organisations, requests that use the database get one place
+// for every two processors, because each place delays the others, and providers' messages get two. Places that are
+// held for long do not delay others, so that only the last eighth is reserved for other organisations.
 func newShares(c limit.Concurrency) shares {
 	if c == (limit.Concurrency{}) {
 		return shares{}
@@ -33,8 +31,8 @@ func newShares(c limit.Concurrency) shares {
 	}
 }
 
-// of returns the shares of an endpoint: what a request takes a place of while it is handled,
-// nil for none, and while it uses the database.
+// of returns the shares of an endpoint: those of which a request takes a place while it is handled, which may be nil,
+// and those while it uses the database.
 func (s shares) of(r row) (whole, work *limit.Shares) {
 	path := strings.TrimPrefix(r.Path, prefix)
 	switch {
@@ -64,11 +62,11 @@ func (c *call) shareHolder() string {
 	return string(c.caller.User)
 }
 
-// enter takes a place for the request's use of the database, unless it has one or needs none.
-// Once refused, it returns the same error.
+// enter takes a place for the request's use of the database, unless it has one or needs none. After a refusal it
+// returns the same error.
 func (c *call) enter() error { return c.enterUntil(c.r.Context()) }
 
-// enterUntil is enter, which waits no longer than until the context is done.
+// enterUntil is enter with a context that ends the waiting.
 func (c *call) enterUntil(ctx context.Context) error {
 	if c.route == nil || c.work.Held() || c.overShare != nil {
 		return c.overShare
@@ -77,17 +75,16 @@ func (c *call) enterUntil(ctx context.Context) error {
 	return c.overShare
 }
 
-// releasePlace gives the place of enter back before the response is sent or content is transferred, so
-// that clients and the store of content do not determine how long it is held. A recorded
-// response is stored first.
+// releasePlace releases the place of enter before the response is sent or content is transferred, so that it is not
+// held while the server waits for clients or the object store. A recorded response is stored first.
 func (c *call) releasePlace() {
 	if !c.recorded() {
 		c.work.Leave()
 	}
 }
 
-// yield gives the place of enter back until the function that it returns is called, which enters also
-// if the client has gone meanwhile, so that what it sent is stored.
+// yield releases the place of enter until the returned function is called. That enters again even if the client has
+// disconnected, so that the received content is stored.
 func (c *call) yield() func() error {
 	c.work.Leave()
 	return func() error { return c.enterUntil(context.WithoutCancel(c.r.Context())) }
@@ -102,7 +99,7 @@ func (a *api) enterWebhook(c *call) webhooks.Enter {
 	}
 }
 
-// instrumentShares makes the instruments of the shares.
+// instrumentShares creates the instruments of the shares.
 func (a *api) instrumentShares() error {
 	figure := func(of func(limit.SharesFigures) int64) metric.Int64ObservableOption {
 		return observe("kind", a.shares.kinds, func(s *limit.Shares) int64 { return of(s.Figures()) })

@@ -26,8 +26,7 @@ func (a *api) alive(c *call) error {
 	return c.reply(http.StatusOK, stateView{"ok", a.Release})
 }
 
-// readyTimeout bounds the readiness check: it does not wait for a database that
-// accepts connections and does not answer.
+// readyTimeout is the limit of the readiness check, for a database that accepts connections and does not answer.
 const readyTimeout = 5 * time.Second
 
 // ready answers 200 if requests can be served, else 503.
@@ -41,9 +40,8 @@ func (a *api) ready(c *call) error {
 	return c.reply(http.StatusOK, readyView{stateView{"ready", a.Release}, a.Schema, a.Compatible})
 }
 
-// maxScrapes is the most concurrent responses with all measurements. Each needs a megabyte
-// to compress, which is not charged to a budget, as measurements are needed most when all
-// are used up.
+// maxScrapes is the limit of concurrent responses with all measurements. Each needs a megabyte for compression, which is
+// not charged to a budget, because measurements are needed most when all budgets are used up.
 const maxScrapes = 8
 
 // metrics returns the handler of /metrics, nil if there is none. A response is sent when it

@@ -76,8 +76,8 @@ func readReprioritizations(o *body.Fields) ([]task.Reprioritization, error) {
 	return changes, o.Err()
 }
 
-// appendTask appends the task's view. It is written by hand because tasks are read most
-// often; a test compares it with encoding/json.
+// appendTask appends the task's view. It does not use encoding/json because tasks are read most often. A test compares
+// it with encoding/json.
 func appendTask(dst []byte, t task.Task) ([]byte, error) {
 	status := t.Status()
 	if len(t.Metadata) > stream.FlushAt {
@@ -184,7 +184,7 @@ func readTaskFilter(q body.Query, p body.Page) (f task.Filter, err error) {
 	return f, f.Check()
 }
 
-// sortNewest is the value of sort for lists that begin with the newest.
+// sortNewest is the value of sort for lists that begin with the newest task.
 const sortNewest = "newest"
 
 func refTo[T ~string](q body.Query, name string) task.Ref[T] {

@@ -13,8 +13,8 @@ import (
 	"collab/domain/object"
 )
 
-// The fields of an upload beside its content. Where the blob lies follows from the placing
-// fields, so they are needed before the content can be stored.
+// The fields of an upload beside its content. The name of the blob follows from the placing fields, so they must
+// precede the content.
 var (
 	placing    = []string{"path", "kind", "scope", "workspaceId", "teamId"}
 	describing = []string{"mimeType", "checksum", "expectedVersion"}
@@ -28,8 +28,7 @@ type uploadRequest struct {
 	begun bool
 }
 
-// receive prepares to read an upload: of a new file with the fields that place it, of one
-// that is there without.
+// receive prepares to read an upload, of a new file with the placing fields or of an existing file without them.
 func (a *api) receive(c *call, placed bool) (*uploadRequest, error) {
 	if strings.TrimSpace(c.r.Header.Get(uploadComplete)) == "?0" {
 		return nil, fault.Field(uploadComplete, "must not be ?0 here: create a resumable upload at %s", resumablePath)
@@ -61,7 +60,7 @@ func (a *api) receive(c *call, placed bool) (*uploadRequest, error) {
 	return u, nil
 }
 
-// uploadBody returns the body of an upload: streamed, or as it was read before.
+// uploadBody returns the body of an upload, streamed or already read.
 func (c *call) uploadBody() io.Reader {
 	switch {
 	case c.spooled != nil:
@@ -113,7 +112,7 @@ func (u *uploadRequest) set(name, text string) (err error) {
 	return err
 }
 
-// complete fills in what the form says and no field does.
+// complete sets the size, and the unset fields from the headers of the form's file.
 func (u *uploadRequest) complete() {
 	u.Size = u.form.Size
 	if u.MimeType == "" {
@@ -124,7 +123,7 @@ func (u *uploadRequest) complete() {
 	}
 }
 
-// begin reads the fields that come before the content.
+// begin reads the fields before the content.
 func (u *uploadRequest) begin() error {
 	err := u.form.Begin()
 	if !u.begun {

@@ -16,8 +16,7 @@ import (
 	"collab/domain/org"
 )
 
-// appendEnding appends a comma, and when and by whom a version ended and when it expires. The names
-// are those of the first two.
+// appendEnding appends a comma, the end of a version with its user under the two names, and its expiry.
 func appendEnding(dst []byte, at, by string, v object.Earlier) []byte {
 	dst = append(append(append(dst, ',', '"'), at...), '"', ':')
 	dst = encode.AppendTime(dst, v.EndedAt)
@@ -102,7 +101,7 @@ func (a *api) readVersion(c *call, actor org.Actor, of id.Object) error {
 	return a.sendFile(c, q, redirect, o)
 }
 
-// restoreFile makes an earlier version of a file the next one, or a deleted file present again.
+// restoreFile restores an earlier version of a file as the next one, or a deleted file.
 func (a *api) restoreFile(c *call) error {
 	of, when, f, err := c.fileChange()
 	if err != nil {
