@@ -12,7 +12,7 @@ import (
 )
 
 func TestHTTP2Connections(t *testing.T) {
-	const warm, run = time.Millisecond, 50 * time.Millisecond
+	const warm, run = time.Millisecond, 500 * time.Millisecond
 	const event = "id: 1-1\ndata: {\"type\":\"file-changed\"}\n\n"
 	feed := &bareFeed{clients: map[chan []byte]<-chan struct{}{}}
 	mux := http.NewServeMux()
