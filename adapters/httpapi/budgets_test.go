@@ -64,7 +64,7 @@ func holding(t *testing.T, h http.Handler, most, size int, request func(io.Reade
 }
 
 func TestAnonymousBodiesShareABudget(t *testing.T) {
-	for _, g := range []guard{open, browser, signed} {
+	for _, g := range []guard{public, browser, webhook} {
 		t.Run(string(g), func(t *testing.T) {
 			var a *api
 			var waiting int
@@ -105,7 +105,7 @@ func TestAnonymousBodiesShareABudget(t *testing.T) {
 }
 
 func TestCallersBodiesLeaveBudgetForOthers(t *testing.T) {
-	a := serving(t, http.MethodPost, free, func(c *call) error {
+	a := serving(t, http.MethodPost, unlimited, func(c *call) error {
 		c.caller = access.Caller{User: "ada"}
 		if c.r.Header.Get("User") != "" {
 			c.caller.User = "bob"
@@ -149,7 +149,7 @@ func TestWebhookRateIsTakenBeforeTheBodyIsRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var a *api
-			a = serving(t, http.MethodPost, signed, func(c *call) error {
+			a = serving(t, http.MethodPost, webhook, func(c *call) error {
 				return a.receiveMessage(c, func(context.Context, func(string) string, []byte, webhooks.Enter) error { return test.err }, refusedCredentials...)
 			}, limits)
 			for i := range test.allowed {

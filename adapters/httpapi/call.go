@@ -53,9 +53,9 @@ type call struct {
 	bodies    limit.Account // memory, of a known caller
 	files     limit.Account // disk
 
-	whole, work limit.Place // of the organisation's shares, see shares.of
-	overShare   error       // the error of enter
-	recordID    string      // the id of the record that the request creates; empty: a new one
+	requestPlace, databasePlace limit.Place // of the organisation's shares, see shares.of
+	overShare                   error       // the error of enter
+	recordID                    string      // the id of the record that the request creates; empty: a new one
 
 	// Memory for the header values of Set.
 	values [8]string

@@ -108,7 +108,7 @@ func newChatServer(t testing.TB, model modelFunc, change ...func(*Options)) *cha
 		o.Metering = metering.New(w.store, access.From(w.store), system.Clock{}, nil)
 		o.Idempotency = idempotency.New(w.store, newVault(t), system.Clock{}, &memory.Secrets{})
 	}
-	w.api = serving(t, http.MethodPost, open, func(c *call) error {
+	w.api = serving(t, http.MethodPost, public, func(c *call) error {
 		return w.chatting(c)
 	}, append([]func(*Options){options, logs}, change...)...)
 	w.chatting = w.as(&w.actor, w.startChat)

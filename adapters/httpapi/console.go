@@ -27,9 +27,9 @@ type Console interface {
 func (a *api) routeConsole(root *mux.Router) {
 	serve := func(c *call) error { return a.Console.Serve(c, c.r, c.client(), c.id) }
 	series := a.newSeries(consolePrefix + "/*")
-	file := &endpoint{row: row{Path: consolePrefix + "/*", Guard: free, Handle: serve}, series: series}
+	file := &endpoint{row: row{Path: consolePrefix + "/*", Guard: unlimited, Handle: serve}, series: series}
 	other := &endpoint{row: row{Path: consolePrefix + "/*", Guard: browser, Handle: serve}, series: series}
-	front := &endpoint{row: row{Path: "/", Guard: free, Handle: openConsole}, series: a.newSeries("/")}
+	front := &endpoint{row: row{Path: "/", Guard: unlimited, Handle: openConsole}, series: a.newSeries("/")}
 	root.Path("/").HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.serveAt(front, w, r)
 	})

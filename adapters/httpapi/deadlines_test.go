@@ -41,7 +41,7 @@ func TestStalledBodyTimesOut(t *testing.T) {
 	const begun = " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
 	t.Run("while it is read", func(t *testing.T) {
 		var failure error
-		a := serving(t, http.MethodPost, open, func(c *call) error {
+		a := serving(t, http.MethodPost, public, func(c *call) error {
 			_, failure = c.fields()
 			return failure
 		}, late)
@@ -76,7 +76,7 @@ func TestABodyThatIsCutIsInvalid(t *testing.T) {
 
 func TestReadDeadlineIsClearedAfterTheBody(t *testing.T) {
 	var deadlines []time.Time
-	a := serving(t, http.MethodPost, open, func(c *call) error {
+	a := serving(t, http.MethodPost, public, func(c *call) error {
 		if _, err := c.fields(); err != nil {
 			return err
 		}
@@ -131,7 +131,7 @@ func appendTime(all *[]time.Time, t time.Time) error {
 
 func TestHandlerTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := serving(t, http.MethodGet, open, func(c *call) error {
+		a := serving(t, http.MethodGet, public, func(c *call) error {
 			<-c.r.Context().Done() // as a database does that no longer answers
 			return c.r.Context().Err()
 		})

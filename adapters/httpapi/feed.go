@@ -66,7 +66,7 @@ func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []
 	stream.SetHeaders(c.Header())
 	f := &follower{
 		api: a, sub: sub, began: c.since, until: access.FromContext(c.r.Context()).Expires, beat: c.since.Add(a.heartbeat()),
-		request: strings.Clone(c.id), address: c.address, place: c.whole,
+		request: strings.Clone(c.id), address: c.address, place: c.requestPlace,
 	}
 	f.actor.user, f.actor.org = string(actor.User), string(actor.Org)
 	var err error
@@ -74,7 +74,7 @@ func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []
 	switch {
 	case err == nil:
 		c.status, c.sent = http.StatusOK, true
-		c.whole = limit.Place{} // the stream releases it
+		c.requestPlace = limit.Place{} // the stream releases it
 		go f.serve(first, nil)
 		return nil
 	case !errors.Is(err, errors.ErrUnsupported):
@@ -82,7 +82,7 @@ func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []
 		return err
 	}
 	f.to = stream.NewWriter(c, c.r, a.Now)
-	c.whole = limit.Place{}
+	c.requestPlace = limit.Place{}
 	c.releasePlace()
 	f.serve(first, c.r.Context())
 	return nil

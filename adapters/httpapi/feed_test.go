@@ -71,7 +71,7 @@ func newFeedServer(t testing.TB, change ...func(*Options)) *feedServer {
 	})
 	s.actor = must.Do(people.Reauthorize(t.Context(), s.actor)).Or(t)
 	log := func(o *Options) { o.Feed, o.Log = s.feed, slog.New(slog.NewJSONHandler(s, nil)) }
-	s.api = serving(t, http.MethodGet, free, func(c *call) error {
+	s.api = serving(t, http.MethodGet, unlimited, func(c *call) error {
 		return s.following(c)
 	}, append([]func(*Options){log}, change...)...)
 	s.following = s.as(&s.actor, s.authorized(s.followChanges))
@@ -370,7 +370,7 @@ func TestFeedHoldsAPlaceUntilItsEnd(t *testing.T) {
 			s := newFeedServer(t, withShares)
 			follow := s.following
 			s.following = func(c *call) (err error) {
-				if c.whole, err = s.shares.streams.Enter(c.r.Context(), string(someID)); err != nil {
+				if c.requestPlace, err = s.shares.streams.Enter(c.r.Context(), string(someID)); err != nil {
 					return err
 				}
 				return follow(c)

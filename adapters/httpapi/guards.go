@@ -19,21 +19,21 @@ type guard string
 
 // The guards.
 const (
-	free      guard = "free"     // anyone, without limits on how often
-	open      guard = "open"     // anyone
-	browser   guard = "browser"  // anyone; errors are pages where Accept names text/html
-	signed    guard = "signed"   // the provider that signed the body, which the use case verifies
-	caller    guard = "caller"   // a valid token; the organisation may be absent
-	member    guard = "member"   // a valid token of a member
-	writer    guard = "writer"   // a member who is not VIEWER
-	manager   guard = "manager"  // OWNER and ADMIN
-	owner     guard = "owner"    // OWNER
-	operating guard = "operator" // the operator's secret, or a session of the console by it
+	unlimited  guard = "unlimited" // anyone, without limits on how often
+	public     guard = "public"    // anyone
+	browser    guard = "browser"   // anyone; errors are pages where Accept names text/html
+	webhook    guard = "webhook"   // the provider that signed the body, which the use case verifies
+	caller     guard = "caller"    // a valid token; the organisation may be absent
+	member     guard = "member"    // a valid token of a member
+	writer     guard = "writer"    // a member who is not VIEWER
+	manager    guard = "manager"   // OWNER and ADMIN
+	owner      guard = "owner"     // OWNER
+	byOperator guard = "operator"  // the operator's secret, or a session of the console by it
 )
 
 // keyed reports whether a POST may have an idempotency key. Webhook messages have ids of their own, and browsers send
 // forms without keys.
-func (g guard) keyed() bool { return g != signed && g != browser }
+func (g guard) keyed() bool { return g != webhook && g != browser }
 
 // token reports whether the guard requires a bearer token.
 func (g guard) token() bool {
@@ -50,18 +50,18 @@ func (g guard) token() bool {
 // is enough to admit a request, but not to refuse it.
 func (a *api) admit(c *call, g guard) error {
 	switch g {
-	case free:
+	case unlimited:
 		return nil
-	case open, browser, signed:
+	case public, browser, webhook:
 		limiter := a.addresses
-		if g == signed {
+		if g == webhook {
 			limiter = a.webhooks
 		}
 		if err := limiter.Take(c, limit.Network(c.address)); err != nil || c.route.inMemory {
 			return err
 		}
 		return c.Hold(requestMemory)
-	case operating:
+	case byOperator:
 		if err := a.addresses.Take(c, limit.Network(c.address)); err != nil {
 			return err
 		}

@@ -158,7 +158,7 @@ func TestQueuedListIsAuthorizedAtItsTurn(t *testing.T) {
 }
 
 func TestReadingBodyAfterAuthorizePanics(t *testing.T) {
-	a := serving(t, http.MethodPost, open, nil)
+	a := serving(t, http.MethodPost, public, nil)
 	defer func() {
 		if recover() == nil {
 			t.Error("it goes unnoticed")

@@ -18,7 +18,7 @@ import (
 
 func TestAnonymousRequestsAreLimitedPerAddress(t *testing.T) {
 	manual := memory.NewClock(time.Unix(1_800_000_000, 0))
-	a := serving(t, http.MethodGet, open, (*call).succeed, func(o *Options) {
+	a := serving(t, http.MethodGet, public, (*call).succeed, func(o *Options) {
 		o.Now, o.Rates = manual.Now, limit.Rates{Address: limit.Rate{Count: 3, Per: time.Minute}}
 	})
 	from := func(address string) *http.Request {

@@ -51,7 +51,7 @@ type textList struct {
 // with fail.
 func serveTexts(t testing.TB, n, size int, waits bool, fail error, change ...func(*Options)) *textList {
 	l := &textList{}
-	l.api = serving(t, http.MethodGet, open, func(c *call) error {
+	l.api = serving(t, http.MethodGet, public, func(c *call) error {
 		q, p, err := c.listing()
 		if err != nil {
 			return err

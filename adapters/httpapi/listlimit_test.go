@@ -17,7 +17,7 @@ func TestConcurrentListsAreLimitedPerCaller(t *testing.T) {
 		running := map[id.User]int{}
 		more := make(chan struct{})
 		var a *api
-		a = serving(t, http.MethodGet, open, func(c *call) error {
+		a = serving(t, http.MethodGet, public, func(c *call) error {
 			c.caller = access.Caller{User: id.User(c.r.Header.Get("X-User"))}
 			q, p, err := c.listing()
 			if err != nil {

@@ -69,8 +69,8 @@ func (c *call) releaseAll() {
 	c.anonymous.Close()
 	c.bodies.Close()
 	c.files.Close()
-	c.whole.Leave()
-	c.work.Leave()
+	c.requestPlace.Leave()
+	c.databasePlace.Leave()
 }
 
 // mounted returns a handler that passes requests to another one, charged as webhooks are.

@@ -101,7 +101,7 @@ func (a *api) finish(c *call) {
 	a.duration.Record(ctx, ended.Sub(c.since).Seconds(), of.options...)
 	a.recent.add(ended, ended.Sub(c.since), c.status)
 	level := slog.LevelInfo
-	if c.route != nil && c.route.Guard == free {
+	if c.route != nil && c.route.Guard == unlimited {
 		level = slog.LevelDebug // probes and scrapes
 	}
 	if of.line.Enabled(ctx, level) {

@@ -71,7 +71,7 @@ func lines(t testing.TB, b *bytes.Buffer) (all []map[string]any) {
 func TestRequestLogLine(t *testing.T) {
 	logs, b := logging(slog.LevelInfo)
 	manual := memory.NewClock(time.Unix(1_800_000_000, 0))
-	a := serving(t, http.MethodPost, open, func(c *call) error {
+	a := serving(t, http.MethodPost, public, func(c *call) error {
 		c.caller = access.Caller{User: "user-1", Org: "org-1"}
 		manual.Advance(1500 * time.Millisecond)
 		return c.succeed()
@@ -98,7 +98,7 @@ func TestRequestLogLine(t *testing.T) {
 
 func TestRequestLogLineHasTheAddressThatATrustedProxyForwards(t *testing.T) {
 	logs, b := logging(slog.LevelInfo)
-	a := serving(t, http.MethodGet, open, (*call).succeed, logs, func(o *Options) { o.Proxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
+	a := serving(t, http.MethodGet, public, (*call).succeed, logs, func(o *Options) { o.Proxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
 	want := []string{"192.0.2.1", "192.0.2.9"}
 	for _, remote := range []string{"10.0.0.1:1", "192.0.2.9:1"} {
 		r := get("/test")
@@ -134,7 +134,7 @@ func TestInternalErrorsAreLoggedAndNotSent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			logs, b := logging(slog.LevelWarn)
-			w := send(serving(t, http.MethodGet, open, test.handle, logs), get("/test"))
+			w := send(serving(t, http.MethodGet, public, test.handle, logs), get("/test"))
 			refused(t, w, test.status)
 			if strings.Contains(w.Body.String(), "fire") {
 				t.Errorf("the answer says %s", w.Body)
@@ -151,7 +151,7 @@ func TestInternalErrorsAreLoggedAndNotSent(t *testing.T) {
 }
 
 func TestPanicInAnAnswerAbortsTheConnection(t *testing.T) {
-	server := httptest.NewServer(serving(t, http.MethodGet, open, func(c *call) error {
+	server := httptest.NewServer(serving(t, http.MethodGet, public, func(c *call) error {
 		_, _ = c.Write([]byte("half"))
 		c.Flush()
 		panic("boom")
@@ -169,7 +169,7 @@ func TestCancelledRequestIsLoggedAs499(t *testing.T) {
 	logs, b := logging(slog.LevelInfo)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	a := serving(t, http.MethodGet, open, func(c *call) error {
+	a := serving(t, http.MethodGet, public, func(c *call) error {
 		return fault.Wrap(fault.Unavailable, c.r.Context().Err(), "Later")
 	}, logs)
 	send(a, get("/test").WithContext(ctx))
@@ -185,7 +185,7 @@ func TestStatusOfErrorKinds(t *testing.T) {
 		fault.TooLarge: 413, fault.Unsupported: 415, fault.Mismatch: 422, fault.Limited: 429, fault.Internal: 500, fault.Unavailable: 503,
 		fault.Kind(200): 500,
 	} {
-		w := send(serving(t, http.MethodGet, open, func(*call) error { return fmt.Errorf("outer: %w", fault.New(kind, "Because")) }), get("/test"))
+		w := send(serving(t, http.MethodGet, public, func(*call) error { return fmt.Errorf("outer: %w", fault.New(kind, "Because")) }), get("/test"))
 		if e := refused(t, w, status); status != 500 && e.Message != "Because" {
 			t.Errorf("%d says %q", status, e.Message)
 		}
@@ -201,7 +201,7 @@ func TestRequestMetrics(t *testing.T) {
 		return all
 	}
 	inFlight := int64(0)
-	a := serving(t, http.MethodGet, open, func(c *call) error {
+	a := serving(t, http.MethodGet, public, func(c *call) error {
 		manual.Advance(time.Second)
 		for _, m := range collect(t).ScopeMetrics[0].Metrics {
 			if m.Name == "http.server.active_requests" {
@@ -237,7 +237,7 @@ func TestRequestMetrics(t *testing.T) {
 func TestRequestSpanContinuesTheTrace(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	logs, b := logging(slog.LevelInfo)
-	a := serving(t, http.MethodGet, open, func(*call) error { return errors.New("broken") }, logs, func(o *Options) {
+	a := serving(t, http.MethodGet, public, func(*call) error { return errors.New("broken") }, logs, func(o *Options) {
 		o.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test")
 	})
 	r := get("/test?secret=1")
@@ -268,7 +268,7 @@ func TestNoOriginIsAllowedWhereNoneIsConfigured(t *testing.T) {
 }
 
 func TestResponseControllerReachesTheConnection(t *testing.T) {
-	server := httptest.NewServer(serving(t, http.MethodGet, open, func(c *call) error {
+	server := httptest.NewServer(serving(t, http.MethodGet, public, func(c *call) error {
 		control := http.NewResponseController(c)
 		if err := control.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
 			return err

@@ -22,12 +22,12 @@ func (a *api) position(c *call) string {
 	return ""
 }
 
-// stale returns the handler of a list that may be stale. Requests without a position of the store get
+// fromReplica returns the handler of a list that may be stale. Requests without a position of the store get
 // one for the next request.
-func (a *api) stale(list handler) handler { return a.staleElse(list, list) }
+func (a *api) fromReplica(list handler) handler { return a.fromReplicaOr(list, list) }
 
-// staleElse is stale with another handler, present, of requests without a position of the store.
-func (a *api) staleElse(present, list handler) handler {
+// fromReplicaOr is fromReplica with another handler, present, of requests without a position of the store.
+func (a *api) fromReplicaOr(present, list handler) handler {
 	return func(c *call) error {
 		if a.Position == nil {
 			return present(c)
@@ -52,7 +52,7 @@ func (a *api) staleElse(present, list handler) handler {
 // show it.
 func positioned(r row) bool {
 	switch r.Guard {
-	case free, browser, signed:
+	case unlimited, browser, webhook:
 		return false
 	}
 	return r.Method != http.MethodGet &&

@@ -46,7 +46,7 @@ func FuzzCursor(f *testing.F) {
 
 func TestListQueriesAreStrict(t *testing.T) {
 	var got task.Filter
-	a := serving(t, http.MethodGet, open, func(c *call) error {
+	a := serving(t, http.MethodGet, public, func(c *call) error {
 		q, p, err := c.listing("status", "priority", "assigneeId", "workspaceId", "tags", "dueBefore", "dueAfter", "sort")
 		if err != nil {
 			return err
@@ -132,7 +132,7 @@ func TestPageOfLargeRecordsEndsEarly(t *testing.T) {
 		all[i].id = fmt.Sprintf("00000000-0000-7000-8000-%012d", i)
 	}
 	key := func(p listRecord) body.Position { return body.Position{ID: p.id} }
-	a = serving(t, http.MethodGet, open, func(c *call) error {
+	a = serving(t, http.MethodGet, public, func(c *call) error {
 		q, p, err := c.listing()
 		if err != nil {
 			return err

@@ -213,7 +213,7 @@ func TestAdoptionPages(t *testing.T) {
 	s := newReleases(t, nil)
 	s.AnyOrganisation = true
 	var a *api
-	a = serving(t, http.MethodGet, open, func(c *call) error {
+	a = serving(t, http.MethodGet, public, func(c *call) error {
 		return a.as(&org.Actor{User: body.NilID, Org: body.NilID, Role: org.Owner}, a.adoption)(c)
 	}, func(o *Options) { o.Releases = s })
 	var kept []release.Tally

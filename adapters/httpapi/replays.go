@@ -139,7 +139,7 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 		a.settleKey(c, fn)
 	}
 	connection := c.w
-	recorded := &recorder{to: connection, leave: c.work.Leave}
+	recorded := &recorder{to: connection, leave: c.databasePlace.Leave}
 	finish := func(ctx context.Context) error {
 		answer, err := json.Marshal(answerOf(recorded))
 		if err != nil {

@@ -62,7 +62,7 @@ func withKey(key, body string) *http.Request {
 }
 
 func TestReplayHasThePresentPosition(t *testing.T) {
-	a, _ := keyed(t, open, func(c *call) error { return c.succeed() })
+	a, _ := keyed(t, public, func(c *call) error { return c.succeed() })
 	for _, at := range []string{"1", "2"} {
 		a.Position = func(context.Context, string) (string, error) { return at, nil }
 		if w := send(a, withKey("k", `{}`)); w.Code != 200 || w.Header().Get("Collab-Position") != at {
@@ -78,15 +78,15 @@ func TestAnswersStoredForAKey(t *testing.T) {
 		status int
 		calls  int // of two requests
 	}{
-		{operating, fault.New(fault.Conflict, "No"), 409, 1},
-		{operating, fault.Field("title", "is required"), 400, 1},
-		{operating, fault.New(fault.Unavailable, "Later"), 503, 2},
-		{operating, errors.New("secret inside"), 500, 2},
-		{operating, fault.New(fault.Unauthenticated, "Expired meanwhile"), 401, 2},
+		{byOperator, fault.New(fault.Conflict, "No"), 409, 1},
+		{byOperator, fault.Field("title", "is required"), 400, 1},
+		{byOperator, fault.New(fault.Unavailable, "Later"), 503, 2},
+		{byOperator, errors.New("secret inside"), 500, 2},
+		{byOperator, fault.New(fault.Unauthenticated, "Expired meanwhile"), 401, 2},
 		// Without a caller only successes are stored.
-		{open, nil, 200, 1},
-		{open, fault.New(fault.Unauthenticated, "No"), 401, 2},
-		{open, fault.Field("token", "is required"), 400, 2},
+		{public, nil, 200, 1},
+		{public, fault.New(fault.Unauthenticated, "No"), 401, 2},
+		{public, fault.Field("token", "is required"), 400, 2},
 	} {
 		t.Run(string(test.guard)+" "+http.StatusText(test.status), func(t *testing.T) {
 			calls := 0
@@ -115,7 +115,7 @@ func TestAnswersStoredForAKey(t *testing.T) {
 
 func TestPanicReleasesTheKey(t *testing.T) {
 	calls := 0
-	a, _ := keyed(t, open, func(c *call) error {
+	a, _ := keyed(t, public, func(c *call) error {
 		if calls++; calls == 1 {
 			panic("boom")
 		}
@@ -128,7 +128,7 @@ func TestPanicReleasesTheKey(t *testing.T) {
 }
 
 func TestAnswerIsSentWhereItCannotBeStored(t *testing.T) {
-	a, v := keyed(t, open, (*call).succeed)
+	a, v := keyed(t, public, (*call).succeed)
 	v.broken = errors.New("disk full")
 	if w := send(a, withKey("k", "{}")); w.Code != 200 || w.Body.String() != string(success) {
 		t.Errorf("%d %s", w.Code, w.Body)
@@ -138,7 +138,7 @@ func TestAnswerIsSentWhereItCannotBeStored(t *testing.T) {
 func TestLongAnswerIsNotStored(t *testing.T) {
 	calls, broken := 0, errors.New("broken")
 	var end error
-	a, v := keyed(t, open, func(c *call) error {
+	a, v := keyed(t, public, func(c *call) error {
 		calls++
 		for range 3 {
 			if _, err := c.Write(make([]byte, maxStored/2)); err != nil {
@@ -168,7 +168,7 @@ func TestLongAnswerIsNotStored(t *testing.T) {
 
 func TestCancelledRequestReleasesTheKey(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
-	a, _ := keyed(t, open, func(c *call) error {
+	a, _ := keyed(t, public, func(c *call) error {
 		if c.r.Header.Get("Leaves") != "" {
 			cancel()
 			return c.r.Context().Err()
@@ -186,7 +186,7 @@ func TestCancelledRequestReleasesTheKey(t *testing.T) {
 func TestConcurrentRequestsWithOneKeyRunOnce(t *testing.T) {
 	const others = 8
 	started, finish := make(chan bool), make(chan bool)
-	a, _ := keyed(t, open, func(c *call) error {
+	a, _ := keyed(t, public, func(c *call) error {
 		started <- true
 		<-finish
 		return c.succeed()
@@ -213,7 +213,7 @@ func TestConcurrentRequestsWithOneKeyRunOnce(t *testing.T) {
 }
 
 func TestIdempotencyKeyFormat(t *testing.T) {
-	a, _ := keyed(t, open, (*call).succeed)
+	a, _ := keyed(t, public, (*call).succeed)
 	for _, key := range []string{"", "a\tb", "é", "a\x7f", strings.Repeat("k", 256)} {
 		refused(t, send(a, withKey(key, "{}")), 400)
 	}
@@ -331,7 +331,7 @@ func TestChatStreamWithIdempotencyKey(t *testing.T) {
 
 func TestSettledKeyIsNotRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := serving(t, http.MethodPost, open, func(c *call) error {
+		a := serving(t, http.MethodPost, public, func(c *call) error {
 			time.Sleep(idempotency.RenewEvery) // to be renewed as it is settled
 			return c.succeed()
 		}, func(o *Options) {

@@ -56,12 +56,12 @@ func (a *api) routes() []row {
 	table := []row{
 		{"GET", "/auth/cli-auth", browser, a.startCLI},
 		{"GET", "/auth/cli-callback", browser, a.finishCLI},
-		{"POST", "/auth/device", open, a.startDevice},
-		{"POST", "/auth/device/token", open, a.claimDevice},
+		{"POST", "/auth/device", public, a.startDevice},
+		{"POST", "/auth/device/token", public, a.claimDevice},
 		{"GET", "/auth/device", browser, a.showDevice},
 		{"POST", "/auth/device/decision", browser, a.decideDevice},
-		{"POST", "/auth/exchange-token", open, a.exchange},
-		{"POST", "/auth/refresh", open, a.refresh},
+		{"POST", "/auth/exchange-token", public, a.exchange},
+		{"POST", "/auth/refresh", public, a.refresh},
 		{"GET", "/auth/me", caller, withoutQuery(a.me)},
 		{"GET", "/auth/organisations", caller, withoutQuery(a.authorized(a.listOwnOrganisations))},
 		{"GET", "/auth/sessions", caller, withoutQuery(a.authorized(a.listSessions))},
@@ -69,9 +69,9 @@ func (a *api) routes() []row {
 		{"DELETE", "/auth/sessions/{id}", caller, a.authorized(onRecord("id", "Session", succeedsOn(a.Access.EndSession)))},
 		{"POST", "/auth/onboarding-complete", member, a.authorized(a.completeOnboarding)},
 		{"POST", "/auth/seed-onboarding", writer, a.authorized(replies(viewSeeded, a.Onboarding.Seed))},
-		{"POST", "/auth/webhook", signed, a.identityWebhook},
+		{"POST", "/auth/webhook", webhook, a.identityWebhook},
 
-		{"GET", "/org/members", member, a.staleElse(a.listMembers(false), a.listMembers(true))},
+		{"GET", "/org/members", member, a.fromReplicaOr(a.listMembers(false), a.listMembers(true))},
 		{"GET", "/org/members/former", manager, listed(a, keyOfFormer, viewFormer, a.listFormerMembers)},
 		{"PATCH", "/org/members/{userId}/role", owner, onRecordWithBody(a, "userId", "Member", readRole, repliesChanged(viewMember, a.Members.ChangeRole))},
 		{"DELETE", "/org/members/{userId}", member, a.authorized(onRecord("userId", "Member", succeedsOn(a.Members.Remove)))}, // anyone may leave
@@ -79,7 +79,7 @@ func (a *api) routes() []row {
 		{"POST", "/org/invite", manager, withBody(a, readInvitation, a.invite)},
 		{"POST", "/org/invite/{id}/resend", manager, a.authorized(onRecord("id", "Invitation", a.resendInvite))},
 		{"DELETE", "/org/invite/{id}", manager, a.authorized(onRecord("id", "Invitation", succeedsOn(a.Members.Withdraw)))},
-		{"GET", "/org/audit", manager, a.stale(a.auditLog)},
+		{"GET", "/org/audit", manager, a.fromReplica(a.auditLog)},
 
 		{"POST", "/org/export", owner, a.authorized(a.startExport)},
 		{"GET", "/org/exports", owner, withoutQuery(a.authorized(a.listExports))},
@@ -159,15 +159,15 @@ func (a *api) routes() []row {
 		{"POST", "/billing/downgrade", manager, a.authorized(replies(viewDetails, a.Billing.Downgrade))},
 		{"GET", "/billing/checkout/success", browser, a.checkoutSuccess},
 		{"GET", "/billing/checkout/cancel", browser, a.checkoutCancel},
-		{"POST", "/billing/webhook", signed, a.paymentWebhook},
+		{"POST", "/billing/webhook", webhook, a.paymentWebhook},
 
-		{"GET", "/metering/org", member, withoutQuery(a.stale(a.orgUsage))},
+		{"GET", "/metering/org", member, withoutQuery(a.fromReplica(a.orgUsage))},
 		{"GET", "/metering/user", member, withoutQuery(a.authorized(replies(viewSummary, a.Metering.Own)))},
-		{"GET", "/metering/daily", member, a.stale(a.dailyUsage)},
+		{"GET", "/metering/daily", member, a.fromReplica(a.dailyUsage)},
 		{"GET", "/metering/quota", member, withoutQuery(a.quotaToday)},
 		{"GET", "/metering/storage", member, withoutQuery(a.authorized(replies(viewStorage, a.Metering.Storage)))},
 
-		{"GET", "/connector-providers", open, withoutQuery(a.listProviders)},
+		{"GET", "/connector-providers", public, withoutQuery(a.listProviders)},
 		{"GET", "/connectors", member, listed(a, keyOfConnector, viewConnector, a.listConnectors)},
 		{"POST", "/connectors", writer, withBody(a, readConnector, a.createConnector)},
 		{"GET", "/connectors/{instanceId}/credentials", member, withoutQuery(a.limitedCredentials(a.authorized(onRecord("instanceId", "Connector", repliesOn(viewCredentials, a.Connectors.Read)))))},
@@ -179,60 +179,60 @@ func (a *api) routes() []row {
 		{"POST", "/mcp-oauth/authorize", browser, a.confirmAuthorization},
 		{"GET", "/mcp-oauth/callback", browser, a.finishAuthorization},
 		{"GET", "/mcp-oauth/callback/{issuer}", browser, a.finishAuthorization},
-		{"GET", "/mcp-oauth/client-metadata.json", free, a.describeFormerClient},
-		{"GET", "/mcp-oauth/client-metadata/{issuer}", free, a.describeClient},
+		{"GET", "/mcp-oauth/client-metadata.json", unlimited, a.describeFormerClient},
+		{"GET", "/mcp-oauth/client-metadata/{issuer}", unlimited, a.describeClient},
 
-		{"GET", "/updates/check", open, a.checkForUpdate},
+		{"GET", "/updates/check", public, a.checkForUpdate},
 		{"POST", "/updates", manager, withBody(a, a.readReleaseDraft, a.publishRelease)},
 		{"PATCH", "/updates/{id}", manager, onRecordWithBody(a, "id", "Release", readReleasePatch, repliesChanged(viewRelease, a.Releases.Change))},
 		{"GET", "/updates/releases", manager, a.listReleases},
 		{"GET", "/updates/releases/{id}/rollout", manager, a.authorized(onRecord("id", "Release", a.explainRollout))},
 		{"GET", "/updates/releases/{id}/progress", manager, withoutQuery(a.authorized(onRecord("id", "Release", repliesOn(viewProgress, a.Releases.Progress))))},
 		{"GET", "/updates/releases/{id}/reports", manager, a.listReports},
-		{"POST", "/updates/reports", open, a.reportInstallation},
-		{"GET", "/updates/adoption", manager, a.stale(a.adoption)},
-		{"GET", "/updates/feeds/electron/{file}", open, a.electronUpdates},
-		{"GET", "/updates/feeds/squirrel/darwin/{arch}/{version}", open, a.macUpdates},
-		{"GET", "/updates/feeds/squirrel/win32/{arch}/{version}/RELEASES", open, a.windowsUpdates},
-		{"GET", "/updates/feeds/tauri/{target}/{arch}/{version}", open, a.tauriUpdates},
-		{"GET", "/updates/feeds/sparkle/appcast.xml", open, a.appcastUpdates},
+		{"POST", "/updates/reports", public, a.reportInstallation},
+		{"GET", "/updates/adoption", manager, a.fromReplica(a.adoption)},
+		{"GET", "/updates/feeds/electron/{file}", public, a.electronUpdates},
+		{"GET", "/updates/feeds/squirrel/darwin/{arch}/{version}", public, a.macUpdates},
+		{"GET", "/updates/feeds/squirrel/win32/{arch}/{version}/RELEASES", public, a.windowsUpdates},
+		{"GET", "/updates/feeds/tauri/{target}/{arch}/{version}", public, a.tauriUpdates},
+		{"GET", "/updates/feeds/sparkle/appcast.xml", public, a.appcastUpdates},
 
-		{"GET", "/admin/health", operating, withoutQuery(a.authorized(a.health))},
-		{"GET", "/admin/doctor", operating, withoutQuery(a.authorized(a.examine))},
-		{"GET", "/admin/organisations", operating, a.listOrganisations},
-		{"GET", "/admin/organisations/{id}", operating, withoutQuery(a.authorized(onRecord("id", "Organisation", repliesOn(a.viewOverview, a.Operator.Organisation))))},
-		{"PUT", "/admin/organisations/{id}/subscription", operating, onRecordWithBody(a, "id", "Organisation", readGrant, repliesChanged(a.viewOverview, a.Operator.Grant))},
-		{"GET", "/admin/organisations/{id}/members", operating, a.listOrganisationMembers},
-		{"PUT", "/admin/organisations/{id}/members/{userId}/role", operating, a.setRole},
+		{"GET", "/admin/health", byOperator, withoutQuery(a.authorized(a.health))},
+		{"GET", "/admin/doctor", byOperator, withoutQuery(a.authorized(a.examine))},
+		{"GET", "/admin/organisations", byOperator, a.listOrganisations},
+		{"GET", "/admin/organisations/{id}", byOperator, withoutQuery(a.authorized(onRecord("id", "Organisation", repliesOn(a.viewOverview, a.Operator.Organisation))))},
+		{"PUT", "/admin/organisations/{id}/subscription", byOperator, onRecordWithBody(a, "id", "Organisation", readGrant, repliesChanged(a.viewOverview, a.Operator.Grant))},
+		{"GET", "/admin/organisations/{id}/members", byOperator, a.listOrganisationMembers},
+		{"PUT", "/admin/organisations/{id}/members/{userId}/role", byOperator, a.setRole},
 
-		{"GET", "/openapi.json", free, a.document},
+		{"GET", "/openapi.json", unlimited, a.document},
 	}
 	for i := range table {
 		table[i].Path = prefix + table[i].Path
-		if table[i].Guard == operating && a.AdminSecret == "" {
+		if table[i].Guard == byOperator && a.AdminSecret == "" {
 			table[i].Handle = nil
 		}
 	}
 	return append(table,
-		row{"GET", "/favicon.ico", free, a.readIcon},
+		row{"GET", "/favicon.ico", unlimited, a.readIcon},
 		row{"GET", devicePagePath, browser, a.showDevice},
-		row{"GET", ReferencePath, free, a.readReference},
-		row{"GET", ReferencePath + "/{file}", open, a.readRenderer},
-		row{"GET", HealthPath, free, a.alive},
-		row{"GET", "/readyz", free, a.ready},
-		row{"GET", "/metrics", free, a.metrics()},
-		row{"GET", "/.well-known/jwks.json", free, a.keys},
+		row{"GET", ReferencePath, unlimited, a.readReference},
+		row{"GET", ReferencePath + "/{file}", public, a.readRenderer},
+		row{"GET", HealthPath, unlimited, a.alive},
+		row{"GET", "/readyz", unlimited, a.ready},
+		row{"GET", "/metrics", unlimited, a.metrics()},
+		row{"GET", "/.well-known/jwks.json", unlimited, a.keys},
 	)
 }
 
 // endpoint is a row with its measurements.
 type endpoint struct {
 	row
-	series     *series
-	whole      *limit.Shares // a request takes a place of it while it is handled; nil: none
-	work       *limit.Shares // and of this while it uses the database; nil: none
-	inMemory   bool          // the handler does not block, and is not charged to the memory budget
-	positioned bool          // the answer to a change has the position after it
+	series         *series
+	requestShares  *limit.Shares // a request takes a place of it while it is handled; nil: none
+	databaseShares *limit.Shares // and of this while it uses the database; nil: none
+	inMemory       bool          // the handler does not block, and is not charged to the memory budget
+	positioned     bool          // the answer to a change has the position after it
 }
 
 // path is all endpoints with one path: it chooses among them by method.
@@ -286,7 +286,7 @@ func (a *api) handle(c *call, e *endpoint) error {
 			return err
 		}
 		defer leave()
-		if c.whole, err = e.whole.Enter(c.r.Context(), c.shareHolder()); err != nil {
+		if c.requestPlace, err = e.requestShares.Enter(c.r.Context(), c.shareHolder()); err != nil {
 			return err
 		}
 	}
@@ -341,7 +341,7 @@ func (a *api) router(table []row) (*router, error) {
 			return nil, fmt.Errorf("httpapi: %s %s is in the table twice", r.Method, r.Path)
 		}
 		e := &endpoint{row: r, series: a.newSeries(r.Path), inMemory: r.Path == CheckPath, positioned: positioned(r)}
-		e.whole, e.work = a.shares.of(r)
+		e.requestShares, e.databaseShares = a.shares.of(r)
 		p.methods[r.Method] = e
 	}
 	literal := map[string]*path{}
@@ -372,7 +372,7 @@ func (a *api) router(table []row) (*router, error) {
 	}
 	for _, start := range slices.Sorted(maps.Keys(a.Mounts)) {
 		mounted := a.mounted(a.Mounts[start])
-		e := &endpoint{row: row{Path: start + "/*", Guard: free}, series: a.newSeries(start + "/*")}
+		e := &endpoint{row: row{Path: start + "/*", Guard: unlimited}, series: a.newSeries(start + "/*")}
 		root.PathPrefix(start + "/").HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			c := w.(*call)
 			c.r, c.route = r, e

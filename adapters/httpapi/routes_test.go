@@ -33,7 +33,7 @@ func everything(o *Options) {
 func TestRoutesPageMatchesTheTable(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Routes\n\nPrinted from `adapters/httpapi/routes.go` by its test. HEAD works wherever GET does.\n\n")
-	b.WriteString("Guards: `free` anyone, without limits; `open` anyone; `browser` anyone, with pages for errors; `signed` whoever signed the body; `caller` a valid token; `member` a member of the organisation; `writer` a member who is not VIEWER; `manager` OWNER or ADMIN; `owner` OWNER; `operator` the operator's secret.\n\n")
+	b.WriteString("Guards: `unlimited` anyone, without limits on how often; `public` anyone; `browser` anyone, with pages for errors; `webhook` whoever signed the body; `caller` a valid token; `member` a member of the organisation; `writer` a member who is not VIEWER; `manager` OWNER or ADMIN; `owner` OWNER; `operator` the operator's secret.\n\n")
 	b.WriteString("| method | path | guard |\n|---|---|---|\n")
 	for _, r := range built(t, everything).routes() {
 		fmt.Fprintf(&b, "| %s | `%s` | %s |\n", r.Method, r.Path, r.Guard)
@@ -77,9 +77,9 @@ func TestRouteTableMatchesOpenAPI(t *testing.T) {
 		t.Run(r.Method+" "+r.Path+" is described with its guard, parameters and key", func(t *testing.T) {
 			want := "bearer"
 			switch r.Guard {
-			case free, open, browser, signed:
+			case unlimited, public, browser, webhook:
 				want = ""
-			case operating:
+			case byOperator:
 				want = "operator"
 			}
 			got := "bearer"
@@ -131,14 +131,14 @@ func answersOf(r row, body bool) []string {
 		}
 	}
 	keyed := r.Method == http.MethodPost && r.Guard.keyed()
-	add(r.Guard != free, "429", "500")
-	add(r.Guard != free && r.Path != CheckPath, "503") // which waits for nothing
-	add(r.Guard.token() || r.Guard == operating, "401")
+	add(r.Guard != unlimited, "429", "500")
+	add(r.Guard != unlimited && r.Path != CheckPath, "503") // which waits for nothing
+	add(r.Guard.token() || r.Guard == byOperator, "401")
 	add(r.Guard.token(), "403")
 	add(r.Method == http.MethodGet && !passesBy(r), "400") // for parameters that are not known
 	add(keyed, "400", "409", "413", "422")
 	add(body, "400", "413")
-	add(body && r.Guard != signed, "415") // whatever is signed is read
+	add(body && r.Guard != webhook, "415") // whatever is signed is read
 	return all
 }
 
@@ -163,7 +163,7 @@ func TestOpenAPIDescribesGuardAndKeyResponses(t *testing.T) {
 				caching := answer.Value.Headers["Cache-Control"]
 				public := caching != nil && strings.HasPrefix(caching.Ref, "#/components/headers/Public")
 				for _, name := range []string{"RateLimit", "RateLimit-Policy", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"} {
-					if status < "400" && status != "304" && described(name) != (r.Guard != free && r.Guard != signed && !public) {
+					if status < "400" && status != "304" && described(name) != (r.Guard != unlimited && r.Guard != webhook && !public) {
 						t.Errorf("%s: %s is described: %t", status, name, described(name))
 					}
 				}
@@ -188,7 +188,7 @@ func TestOpenAPIDescribesGuardAndKeyResponses(t *testing.T) {
 // their updaters and readers of event streams add some, and so does who sends a browser
 // here or watches over servers.
 func passesBy(r row) bool {
-	return r.Guard == free || r.Guard == browser || r.Path == CheckPath || r.Path == prefix+"/sync/changes" || strings.HasPrefix(r.Path, feeds) || r.Path == "/docs/{file}"
+	return r.Guard == unlimited || r.Guard == browser || r.Path == CheckPath || r.Path == prefix+"/sync/changes" || strings.HasPrefix(r.Path, feeds) || r.Path == "/docs/{file}"
 }
 
 func TestUnknownParametersAreRefused(t *testing.T) {
@@ -227,7 +227,7 @@ func TestUnknownParametersAreRefused(t *testing.T) {
 func TestEveryRouteNeedsItsCredentials(t *testing.T) {
 	a := built(t, everything)
 	for _, r := range a.routes() {
-		if !r.Guard.token() && r.Guard != operating {
+		if !r.Guard.token() && r.Guard != byOperator {
 			continue
 		}
 		t.Run(r.Method+" "+r.Path, func(t *testing.T) {

@@ -33,7 +33,7 @@ func newShares(c limit.Concurrency) shares {
 
 // of returns the shares of an endpoint: those of which a request takes a place while it is handled, which may be nil,
 // and those while it uses the database.
-func (s shares) of(r row) (whole, work *limit.Shares) {
+func (s shares) of(r row) (request, database *limit.Shares) {
 	path := strings.TrimPrefix(r.Path, prefix)
 	switch {
 	case !r.Guard.token():
@@ -68,10 +68,10 @@ func (c *call) enter() error { return c.enterUntil(c.r.Context()) }
 
 // enterUntil is enter with a context that ends the waiting.
 func (c *call) enterUntil(ctx context.Context) error {
-	if c.route == nil || c.work.Held() || c.overShare != nil {
+	if c.route == nil || c.databasePlace.Held() || c.overShare != nil {
 		return c.overShare
 	}
-	c.work, c.overShare = c.route.work.Enter(ctx, c.shareHolder())
+	c.databasePlace, c.overShare = c.route.databaseShares.Enter(ctx, c.shareHolder())
 	return c.overShare
 }
 
@@ -79,14 +79,14 @@ func (c *call) enterUntil(ctx context.Context) error {
 // held while the server waits for clients or the object store. A recorded response is stored first.
 func (c *call) releasePlace() {
 	if !c.recorded() {
-		c.work.Leave()
+		c.databasePlace.Leave()
 	}
 }
 
 // yield releases the place of enter until the returned function is called. That enters again even if the client has
 // disconnected, so that the received content is stored.
 func (c *call) yield() func() error {
-	c.work.Leave()
+	c.databasePlace.Leave()
 	return func() error { return c.enterUntil(context.WithoutCancel(c.r.Context())) }
 }
 
@@ -94,7 +94,7 @@ func (c *call) yield() func() error {
 // the request. The organisation is named by the provider's id.
 func (a *api) enterWebhook(c *call) webhooks.Enter {
 	return func(ctx context.Context, organisation string) (err error) {
-		c.whole, err = a.shares.webhooks.Enter(ctx, organisation)
+		c.requestPlace, err = a.shares.webhooks.Enter(ctx, organisation)
 		return err
 	}
 }

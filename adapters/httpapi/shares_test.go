@@ -27,9 +27,9 @@ func TestRequestsOfAnOrganisationWaitForItsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proceed := make(chan struct{})
 		var a *api
-		a = serving(t, http.MethodGet, open, func(c *call) error {
+		a = serving(t, http.MethodGet, public, func(c *call) error {
 			c.caller = access.Caller{User: "u", Org: id.Org(c.r.Header.Get("X-Org"))}
-			c.route.work = a.shares.requests
+			c.route.databaseShares = a.shares.requests
 			if _, err := a.authorize(c); err != nil {
 				return err
 			}
@@ -132,8 +132,8 @@ func TestNoPlaceIsHeldWhileRecordedAnswersAreSent(t *testing.T) {
 	for about, size := range map[string]int{"an answer that is stored": 1000, "a long answer": 2 * maxStored} {
 		t.Run(about, func(t *testing.T) {
 			var a *api
-			a, _ = keyed(t, open, func(c *call) error {
-				c.caller, c.route.work = access.Caller{User: "u", Org: "o"}, a.shares.requests
+			a, _ = keyed(t, public, func(c *call) error {
+				c.caller, c.route.databaseShares = access.Caller{User: "u", Org: "o"}, a.shares.requests
 				if _, err := a.authorize(c); err != nil {
 					return err
 				}
@@ -190,12 +190,12 @@ func TestAPlaceIsTakenAfterTheClientHasGone(t *testing.T) {
 		other := must.Do(work.Enter(t.Context(), "other")).Or(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		c := &call{r: get("/test").WithContext(ctx), route: &endpoint{work: work}}
+		c := &call{r: get("/test").WithContext(ctx), route: &endpoint{databaseShares: work}}
 		enter, entered := c.yield(), make(chan error, 1)
 		go func() { entered <- enter() }()
 		synctest.Wait()
 		other.Leave()
-		if err := <-entered; err != nil || !c.work.Held() {
+		if err := <-entered; err != nil || !c.databasePlace.Held() {
 			t.Errorf("%v", err)
 		}
 		c.releasePlace()

@@ -74,13 +74,13 @@ func newFileServer(t testing.TB, change ...func(*objects.Options)) *fileServer {
 	table := o.api.routes()
 	for i, r := range table {
 		if strings.HasPrefix(r.Path, prefix+"/sync/") {
-			table[i].Guard, table[i].Handle = open, func(c *call) error {
+			table[i].Guard, table[i].Handle = public, func(c *call) error {
 				actor := o.actor(t, c.r.Header.Get("X-Actor"))
 				if err := r.Guard.check(actor); err != nil {
 					return err
 				}
 				c.caller = access.Caller{User: actor.User, Org: actor.Org}
-				c.route.work = o.shares.requests
+				c.route.databaseShares = o.shares.requests
 				return r.Handle(c)
 			}
 		}

@@ -61,7 +61,7 @@ func (a *api) metrics() handler {
 			busy.RetryAfter = 1
 			return nil, busy
 		}
-		made := &recorder{to: c, leave: c.work.Leave}
+		made := &recorder{to: c, leave: c.databasePlace.Leave}
 		a.Metrics.ServeHTTP(made, c.r)
 		return made, nil
 	}
