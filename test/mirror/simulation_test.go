@@ -1336,7 +1336,7 @@ func TestClientsAndServerBecomeEqualAndLoseNothing(t *testing.T) {
 	}
 	count := uint64(seeds)
 	if soak.Full() {
-		count = 100_000
+		count = soak.Seeds(100_000)
 	}
 	const lanes = 4
 	for lane := range uint64(lanes) {

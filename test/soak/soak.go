@@ -15,6 +15,17 @@ const env = "COLLAB_SOAK"
 // EnvSeed names the variable with the seed of an earlier run.
 const EnvSeed = "COLLAB_SEED"
 
+// envSeeds names the variable with how many seeds a simulation has in a soak.
+const envSeeds = "COLLAB_SEEDS"
+
+// Seeds returns how many seeds a simulation has in a soak: the number of the environment, or else all.
+func Seeds(all uint64) uint64 {
+	if n, err := strconv.ParseUint(os.Getenv(envSeeds), 10, 64); err == nil {
+		return n
+	}
+	return all
+}
+
 // Full reports whether tests run at full scale.
 func Full() bool { return os.Getenv(env) != "" }
 
