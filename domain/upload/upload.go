@@ -4,7 +4,6 @@ package upload
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"collab/domain/fault"
@@ -77,11 +76,6 @@ func (u Upload) Restore(s Status) Upload {
 // Status returns the status.
 func (u Upload) Status() Status { return u.status }
 
-// ended returns the error of a change of an upload that is not open.
-func (u Upload) ended() error {
-	return fault.New(fault.Conflict, "The upload is %s", strings.ToLower(string(u.status)))
-}
-
 // Exists reports whether requests find the upload at now.
 func (u Upload) Exists(now time.Time) bool { return u.status != Cancelled && now.Before(u.ExpiresAt) }
 
@@ -97,7 +91,7 @@ func (u Upload) CheckAppend(offset, length int64, last bool, least int64) error 
 	end := offset + length
 	switch {
 	case u.status != Open:
-		return u.ended()
+		return fault.New(fault.Conflict, "The upload is complete")
 	case offset != u.Offset:
 		return fault.New(fault.Conflict, "The upload has %d bytes: continue there", u.Offset)
 	case length < 0:
@@ -131,7 +125,7 @@ func (u Upload) Complete() (Upload, error) {
 // Cancel returns the upload as cancelled at now. Conflict if it is not open.
 func (u Upload) Cancel(now time.Time) (Upload, error) {
 	if u.status != Open {
-		return u, u.ended()
+		return u, fault.New(fault.Conflict, "The upload is complete")
 	}
 	u.status, u.ExpiresAt = Cancelled, now
 	return u, nil
