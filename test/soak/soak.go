@@ -19,11 +19,9 @@ const EnvSeed = "COLLAB_SEED"
 const envSeeds = "COLLAB_SEEDS"
 
 // Seeds returns how many seeds a simulation has in a soak: the number of the environment, or else all.
-func Seeds(all uint64) uint64 {
-	if n, err := strconv.ParseUint(os.Getenv(envSeeds), 10, 64); err == nil {
-		return n
-	}
-	return all
+func Seeds(t testing.TB, all uint64) uint64 {
+	t.Helper()
+	return number(t, envSeeds, all)
 }
 
 // Full reports whether tests run at full scale.
@@ -40,13 +38,19 @@ func Count(n int) int {
 // Seed returns the seed of an earlier run where the environment has one, and a new one otherwise.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
-	text := os.Getenv(EnvSeed)
+	return number(t, EnvSeed, uint64(time.Now().UnixNano()))
+}
+
+// number returns the number of an environment variable, or otherwise if that is empty.
+func number(t testing.TB, name string, otherwise uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
 	if text == "" {
-		return uint64(time.Now().UnixNano())
+		return otherwise
 	}
-	seed, err := strconv.ParseUint(text, 10, 64)
+	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		t.Fatalf("%s: %v", EnvSeed, err)
+		t.Fatalf("%s: %v", name, err)
 	}
-	return seed
+	return n
 }
