@@ -11,6 +11,7 @@ import (
 	"collab/adapters/httpapi/stream"
 	"collab/domain/id"
 	"collab/test/must"
+	"collab/test/race"
 )
 
 // discardedResponse is a response that nobody reads.
@@ -71,6 +72,7 @@ func (a *api) allocations(c *call, r *http.Request) map[string]float64 {
 }
 
 func TestAllocationsOfASignedInRequest(t *testing.T) {
+	race.Skip(t, "with it pools drop what they are given at random, and more is allocated")
 	w := newMemberServer(t, limit.Rates{Caller: limit.Rate{Count: 1_000_000, Per: time.Second}})
 	mark := must.Do(w.store.Marks(t.Context(), []id.Org{someID})).Or(t)[someID]
 	w.looks.cached = &mark // as on SQLite between commits
