@@ -191,9 +191,9 @@ func (s *Server) PeerProgram(t testing.TB, program func() (*exec.Cmd, error), mo
 }
 
 // Restart starts the server again after Stop or Kill, on the same data and
-// address. It may be another Program.
-func (s *Server) Restart() error {
-	_, err := s.start("COLLAB_LISTEN=127.0.0.1" + strings.TrimPrefix(s.URL, "http://localhost"))
+// address, with more settings over its own. It may be another Program.
+func (s *Server) Restart(more ...string) error {
+	_, err := s.start(append(more, "COLLAB_LISTEN=127.0.0.1"+strings.TrimPrefix(s.URL, "http://localhost"))...)
 	return err
 }
 

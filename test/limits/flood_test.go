@@ -130,8 +130,10 @@ func TestAnAddressHasItsShareOfConnections(t *testing.T) {
 }
 
 func TestAnIdleConnectionIsClosedForAnotherAndALongAnswerIsNot(t *testing.T) {
-	s := collabd.Start(t, "COLLAB_CONNECTIONS=total=2")
-	ada := s.SignIn(t, "ada@example.com", "Plant", "owner")
+	s := collabd.Start(t)
+	ada := s.SignIn(t, "ada@example.com", "Plant", "owner") // for which the server connects to itself
+	s.Stop(t)
+	must.NoError(t, s.Restart("COLLAB_CONNECTIONS=total=2"))
 	http.DefaultClient.CloseIdleConnections()
 	deadline := time.Now().Add(patience)
 	// A connection is refused, with 503 or by a reset, while the one before has just been answered.

@@ -643,15 +643,20 @@ func (w *largest) measure(t testing.TB, method string, r request) (c cost) {
 // a test opens by package os, here of millions, and looks at each again at the end.
 func waitsForProcessor(t testing.TB, pid int) map[string]time.Duration {
 	t.Helper()
-	read := func(path string, by func(fd int, to []byte) (int, error)) []byte {
+	read := func(path string, by func(fd int, to []byte) (int, error)) (all []byte) {
 		fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 		if err != nil { // the thread has ended
 			return nil
 		}
 		defer func() { _ = syscall.Close(fd) }()
-		buffer := make([]byte, 4096) // for more threads than there are
-		n, _ := by(fd, buffer)
-		return buffer[:max(n, 0)]
+		var buffer [4096]byte
+		for { // a signal ends a reading of a directory before all of it is read
+			n, _ := by(fd, buffer[:])
+			if n <= 0 {
+				return all
+			}
+			all = append(all, buffer[:n]...)
+		}
 	}
 	tasks := fmt.Sprintf("/proc/%d/task/", pid)
 	_, _, threads := syscall.ParseDirent(read(tasks, syscall.ReadDirent), -1, nil)
