@@ -21,8 +21,8 @@ type Storage interface {
 	// Announced returns how many names of the organisation are announced, and the sum of their
 	// sizes and those of its open resumable uploads.
 	Announced(ctx context.Context, o id.Org) (names int, size int64, err error)
-	// OpenUploads returns the open resumable uploads of a user in the organisation, in the order of their ids.
-	OpenUploads(ctx context.Context, o id.Org, user id.User) ([]upload.Upload, error)
+	// OpenUploads returns the resumable uploads of a user in the organisation that are open at now, in the order of their ids.
+	OpenUploads(ctx context.Context, o id.Org, user id.User, now time.Time) ([]upload.Upload, error)
 	// CancelUploads cancels the open resumable uploads of a user in the organisation at now, and discards
 	// the names of their parts.
 	CancelUploads(ctx context.Context, o id.Org, user id.User, now time.Time) error

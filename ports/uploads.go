@@ -10,8 +10,8 @@ import (
 
 // Uploads holds resumable uploads and their parts.
 type Uploads interface {
-	// Add stores an upload. Conflict if its id is taken or its user has upload.MaxOpen open ones. A
-	// caller holds the Lock of the organisation's log, so that concurrent calls count each other.
+	// Add stores an upload. Conflict if its id is taken or its user has upload.MaxOpen that are open when it is created.
+	// A caller holds the Lock of the organisation's log, so that concurrent calls count each other.
 	Add(ctx context.Context, o id.Org, u upload.Upload) error
 	Get(ctx context.Context, o id.Org, of id.Upload) (upload.Upload, error)
 	// Append stores a part and the upload with it, as Appended returns it. Conflict unless the upload is

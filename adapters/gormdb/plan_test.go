@@ -664,7 +664,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			of := uid[id.Upload](kindEntry, 7, 10)
 			fresh := upload.New(upload.Upload{ID: uid[id.Upload](kindEntry, 7, 90_000), User: user, Object: uid[id.Object](kindObject, 7, 10)}, now)
 			return errors.Join(q.Add(ctx, o, fresh), must.ErrorOf(q.Get(ctx, o, of)), q.Append(ctx, o, of, upload.Part{Offset: 9, Size: 9}), must.ErrorOf(q.Parts(ctx, o, of, 0, 100)),
-				must.ErrorOf(q.Update(ctx, o, of, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(now) })), must.ErrorOf(q.Sweep(ctx, time.UnixMilli(1200), 100)), must.ErrorOf(r.Storage().OpenUploads(ctx, o, user)))
+				must.ErrorOf(q.Update(ctx, o, of, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(now) })), must.ErrorOf(q.Sweep(ctx, time.UnixMilli(1200), 100)), must.ErrorOf(r.Storage().OpenUploads(ctx, o, user, now)))
 		},
 		"sessions": func(_ *DB, r ports.Records) error {
 			q := r.Journal().Sessions()

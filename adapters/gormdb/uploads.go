@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"gorm.io/gorm"
+
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
@@ -67,8 +69,13 @@ func (r *uploadPartRow) part() (upload.Part, error) {
 	return upload.Part{Offset: r.Offset, Size: r.Size, Blob: r.Blob}, nil
 }
 
-// openOfUser is the condition of a user's open uploads.
+// openOfUser is the condition of a user's open uploads, those that expired and were not swept included.
 const openOfUser = "user_id = ? AND status = 'OPEN'"
+
+// openUploads selects the uploads of a user that are open at now.
+func openUploads(db *gorm.DB, o id.Org, user id.User, now time.Time) selection {
+	return uploadTable.of(db, o).filter(openOfUser+" AND expires_at > ?", string(user), now.UnixMilli())
+}
 
 type uploads struct{ *conn }
 
@@ -76,7 +83,7 @@ var _ ports.Uploads = uploads{}
 
 func (q uploads) Add(ctx context.Context, o id.Org, u upload.Upload) error {
 	return q.atomic(ctx, func(c *conn) error {
-		open, err := uploadTable.of(c.write, o).filter(openOfUser, string(u.User)).count(ctx)
+		open, err := openUploads(c.write, o, u.User, u.CreatedAt).count(ctx)
 		if err == nil && open >= upload.MaxOpen {
 			err = fault.New(fault.Conflict, "The user has %d open uploads", open)
 		}
@@ -129,8 +136,8 @@ func (q uploads) Sweep(ctx context.Context, before time.Time, limit int) (int, e
 	})
 }
 
-func (s storage) OpenUploads(ctx context.Context, o id.Org, user id.User) ([]upload.Upload, error) {
-	return all(ctx, uploadTable.of(s.read, o).filter(openOfUser, string(user)).page("id", upload.MaxOpen), (*uploadRow).upload)
+func (s storage) OpenUploads(ctx context.Context, o id.Org, user id.User, now time.Time) ([]upload.Upload, error) {
+	return all(ctx, openUploads(s.read, o, user, now).page("id", upload.MaxOpen), (*uploadRow).upload)
 }
 
 // CancelUploads selects the parts of earlier cancelled uploads too, whose names are discarded already.

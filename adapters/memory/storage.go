@@ -379,7 +379,7 @@ func (s storage) Announced(_ context.Context, o id.Org) (names int, size int64, 
 				names, size = names+1, size+v.Size
 			}
 		}
-		for _, u := range x.tenant(o).openUploads("") {
+		for _, u := range x.tenant(o).openUploads("", time.Time{}) {
 			size += u.Size
 		}
 	})

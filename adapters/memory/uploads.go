@@ -27,16 +27,16 @@ type uploadOffset struct {
 	offset int64
 }
 
-// openUploads returns the open uploads of a user, or of all if user is empty.
-func (t *tenant) openUploads(user id.User) []upload.Upload {
+// openUploads returns the open uploads of a user, or of all if user is empty, that expire after a time.
+func (t *tenant) openUploads(user id.User, after time.Time) []upload.Upload {
 	return t.uploads.list(func(u upload.Upload) bool {
-		return u.Status() == upload.Open && (user == "" || u.User == user)
+		return u.Status() == upload.Open && (user == "" || u.User == user) && u.ExpiresAt.After(after)
 	}, func(a, b upload.Upload) int { return cmp.Compare(a.ID, b.ID) }, 0)
 }
 
 func (q uploads) Add(_ context.Context, o id.Org, u upload.Upload) error {
 	return q.run.in(o, func(x *tx, t *tenant) error {
-		if len(t.openUploads(u.User)) >= upload.MaxOpen {
+		if len(t.openUploads(u.User, u.CreatedAt)) >= upload.MaxOpen {
 			return t.uploads.errTaken()
 		}
 		u.Org = o
@@ -94,14 +94,14 @@ func (q uploads) Sweep(_ context.Context, before time.Time, limit int) (n int, e
 	})
 }
 
-func (s storage) OpenUploads(_ context.Context, o id.Org, user id.User) ([]upload.Upload, error) {
-	return result(s.run, func(x *tx) ([]upload.Upload, error) { return x.tenant(o).openUploads(user), nil })
+func (s storage) OpenUploads(_ context.Context, o id.Org, user id.User, now time.Time) ([]upload.Upload, error) {
+	return result(s.run, func(x *tx) ([]upload.Upload, error) { return x.tenant(o).openUploads(user, now), nil })
 }
 
 func (s storage) CancelUploads(_ context.Context, o id.Org, user id.User, now time.Time) error {
 	return s.run(func(x *tx) error {
 		t := x.tenant(o)
-		for _, u := range t.openUploads(user) {
+		for _, u := range t.openUploads(user, time.Time{}) {
 			if _, err := t.uploads.update(x, u.ID, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(now) }); err != nil {
 				return err
 			}

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"io"
-	"slices"
 	"time"
 
 	"collab/domain/fault"
@@ -67,9 +66,7 @@ func (s *Objects) Resumable(ctx context.Context, actor org.Actor, of id.Upload) 
 // OpenUploads returns the actor's resumable uploads that are neither complete nor expired, in the order of their
 // creation.
 func (s *Objects) OpenUploads(ctx context.Context, actor org.Actor) ([]upload.Upload, error) {
-	open, err := s.Store.Storage().OpenUploads(ctx, actor.Org, actor.User)
-	now := s.Clock.Now()
-	return slices.DeleteFunc(open, func(u upload.Upload) bool { return !u.Exists(now) }), err
+	return s.Store.Storage().OpenUploads(ctx, actor.Org, actor.User, s.Clock.Now())
 }
 
 // Append appends in's content to an upload at the offset, where last says whether it is the end of the

@@ -95,7 +95,7 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 			u := added(w, 9)
 			listed := func(want ...upload.Upload) {
 				w.Helper()
-				resultOf(w.store.Storage().OpenUploads(w.ctx, u.Org, u.User)).is(w, want)
+				resultOf(w.store.Storage().OpenUploads(w.ctx, u.Org, u.User, at(2))).is(w, want)
 			}
 			second, done := made(u.Org, u.User, 1), made(u.Org, u.User, 0)
 			for _, other := range []upload.Upload{second, done, made(u.Org, fresh[id.User](), 9), made(w.org().ID, u.User, 9)} {
@@ -106,6 +106,7 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 			listed(u, second)
 			resultOf(w.uploads().Update(w.ctx, u.Org, u.ID, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(at(2)) })).must(w)
 			listed(second)
+			resultOf(w.store.Storage().OpenUploads(w.ctx, u.Org, u.User, second.ExpiresAt)).is(w, nil)
 		},
 		"a member has a bounded number of open uploads": func(w *fixture) {
 			o, user := w.org().ID, fresh[id.User]()
@@ -118,6 +119,9 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.uploads().Add(w.ctx, o, made(o, fresh[id.User](), 0)))
 			resultOf(w.uploads().Update(w.ctx, o, last.ID, upload.Upload.Complete)).must(w)
 			w.ok(w.uploads().Add(w.ctx, o, made(o, user, 0)))
+			later := upload.New(made(o, user, 0), last.ExpiresAt.Add(-time.Millisecond))
+			w.wantConflict(w.uploads().Add(w.ctx, o, later))
+			w.ok(w.uploads().Add(w.ctx, o, upload.New(later, last.ExpiresAt)))
 		},
 		"the sizes of open uploads are counted as announced": func(w *fixture) {
 			announced := func(o id.Org, want int64) {
