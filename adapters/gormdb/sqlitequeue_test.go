@@ -68,7 +68,7 @@ func TestStatementsEndWithTheirContext(t *testing.T) {
 				}
 			}
 			must.FailIs(t, run(ctx), context.Canceled)
-			// What it ran on can be used again, and nothing of it stayed.
+			// The connection can be used again, and nothing of the statement stayed.
 			must.NoError(t, db.Journal().Inbox().Accept(t.Context(), "s", name, time.UnixMilli(1)))
 			if n, err := inboxTable.on(db.read).filter("message IN ('m', 'undone')").count(t.Context()); err != nil || n != 0 {
 				t.Errorf("%d messages stayed, %v", n, err)
@@ -99,7 +99,7 @@ func TestWaitingForAConnectionEndsWithTheContext(t *testing.T) {
 	}
 }
 
-// awaitWaiting returns when so many wait for the writer.
+// awaitWaiting returns when n transactions wait for the writer.
 func awaitWaiting(db *DB, n int) {
 	for waiting := -1; waiting < n; runtime.Gosched() {
 		db.queue.mu.Lock()
@@ -108,8 +108,8 @@ func awaitWaiting(db *DB, n int) {
 	}
 }
 
-// synchronous is SQLite's word for how a commit waits for the disk: 2 where it
-// does, 1 where only what is moved into the database's own file is waited for.
+// synchronous returns SQLite's setting of this name: 2 where a commit waits for the disk, 1 where
+// only a checkpoint does.
 func synchronous(t *testing.T, c *conn) (level int64) {
 	t.Helper()
 	if err := getRow(t.Context(), c.write, "Level", sharedSQL("PRAGMA synchronous"), &level); err != nil {
@@ -226,7 +226,7 @@ func TestGroupTransaction(t *testing.T) {
 		}
 		expect(t, map[int]bool{1: true, 2: false, 3: false, 4: true})
 	})
-	t.Run("who fails reads what was changed before it", func(t *testing.T) {
+	t.Run("a member that failed reads what an earlier one changed", func(t *testing.T) {
 		read := make(chan bool, 1)
 		run := func(p part) error { return db.Atomic(ctx, func(r ports.Records) error { return p(ctx, r) }) }
 		errs := queued(t, func(fn func(*conn) error) error {
@@ -251,20 +251,16 @@ func TestGroupTransaction(t *testing.T) {
 			t.Errorf("the errors are %v", errs)
 		}
 	})
-	t.Run("a panic undoes one's own part, and the others go on", func(t *testing.T) {
-		caught := make(chan any, 1)
+	t.Run("a member whose goroutine ends is rolled back, and the others go on", func(t *testing.T) {
 		errs := joined(t, same(3), []part{
 			add(11),
 			func(ctx context.Context, r ports.Records) error {
 				must.Succeed(t, add(12)(ctx, r))
-				// In a goroutine of its own, because it is that which panics.
-				defer func() { caught <- nil }()
 				runtime.Goexit()
 				return nil
 			},
 			add(13),
 		})
-		<-caught
 		if errs[0] != nil || errs[2] != nil || errs[3] != nil {
 			t.Errorf("the errors are %v", errs)
 		}
@@ -333,7 +329,7 @@ func TestGroupTransaction(t *testing.T) {
 		secondCanceled(t, errs)
 		expect(t, map[int]bool{41: true, 42: false, 43: true})
 	})
-	t.Run("a statement that a context ends in the middle fails nobody else", func(t *testing.T) {
+	t.Run("a statement that its context interrupts fails no other member", func(t *testing.T) {
 		stopped, stop := context.WithCancel(ctx)
 		contexts := same(3)
 		contexts[1] = stopped
@@ -383,67 +379,54 @@ func TestGroupTransaction(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a part that waits for the disk is in no asynchronous transaction", func(t *testing.T) {
-		const async, lasting = 1, 2
-		kinds := []bool{true, true, false, true, true, false}
-		levels := make([]int64, len(kinds))
-		transactions := make([]any, len(kinds))
+	const async, lasting = 1, 2 // levels of synchronous
+	// attempted has parts wait, in their order, while another part has the writer. It returns the level
+	// and the transaction of each, and last of that other one.
+	attempted := func(t *testing.T, first bool, asynchronous []bool, fails ...int) (levels []int64, transactions []any) {
+		t.Helper()
+		n := len(asynchronous)
+		levels, transactions = make([]int64, n+1), make([]any, n+1)
 		stop := errors.New("stop")
+		attempt := func(i int, asynchronous bool, meanwhile func()) {
+			if err := db.attempt(ctx, asynchronous, func(c *conn) (err error) {
+				levels[i], transactions[i] = synchronous(t, c), c.write
+				meanwhile()
+				if slices.Contains(fails, i) {
+					err = stop
+				}
+				return err
+			}); err != nil && err != stop {
+				t.Error(err)
+			}
+		}
 		var all sync.WaitGroup
-		err := db.attempt(ctx, true, func(c *conn) error {
-			for i, kind := range kinds {
-				all.Go(func() {
-					if err := db.attempt(ctx, kind, func(c *conn) (err error) {
-						levels[i], transactions[i] = synchronous(t, c), c.write
-						if i == 2 || i == 4 {
-							err = stop
-						}
-						return err
-					}); err != nil && err != stop {
-						t.Error(err)
-					}
-				})
+		attempt(n, first, func() {
+			for i, asynchronous := range asynchronous {
+				all.Go(func() { attempt(i, asynchronous, func() {}) })
 				awaitWaiting(db, i+1)
 			}
-			return nil
 		})
 		all.Wait()
-		if want := []int64{async, async, lasting, async, async, lasting}; err != nil || !slices.Equal(levels, want) {
-			t.Errorf("the levels are %v instead of %v, error %v", levels, want, err)
+		return levels, transactions
+	}
+	t.Run("a part that waits for the disk is in no asynchronous transaction", func(t *testing.T) {
+		levels, transactions := attempted(t, true, []bool{true, true, false, true, true, false}, 2, 4)
+		if want := []int64{async, async, lasting, async, async, lasting, async}; !slices.Equal(levels, want) {
+			t.Errorf("the levels are %v instead of %v", levels, want)
 		}
 		if transactions[0] != transactions[1] || transactions[3] != transactions[4] {
-			t.Error("async parts share no transaction")
+			t.Error("asynchronous parts share no transaction")
 		}
 		if level := synchronous(t, &db.conn); level != lasting {
 			t.Errorf("a statement by itself is of the level %d", level)
 		}
 	})
 	t.Run("an asynchronous part waits for no transaction that waits for the disk", func(t *testing.T) {
-		kinds := []bool{false, true, false, true}
-		levels := make([]int64, len(kinds))
-		transactions := make([]any, len(kinds))
-		var all sync.WaitGroup
-		var first any
-		err := db.attempt(ctx, false, func(c *conn) error {
-			first = c.write
-			for i, kind := range kinds {
-				all.Go(func() {
-					if err := db.attempt(ctx, kind, func(c *conn) error {
-						levels[i], transactions[i] = synchronous(t, c), c.write
-						return nil
-					}); err != nil {
-						t.Error(err)
-					}
-				})
-				awaitWaiting(db, i+1)
-			}
-			return nil
-		})
-		all.Wait()
-		if want := []int64{2, 1, 2, 1}; err != nil || !slices.Equal(levels, want) {
-			t.Errorf("the levels are %v instead of %v, error %v", levels, want, err)
+		levels, transactions := attempted(t, false, []bool{false, true, false, true})
+		if want := []int64{lasting, async, lasting, async, lasting}; !slices.Equal(levels, want) {
+			t.Errorf("the levels are %v instead of %v", levels, want)
 		}
-		if transactions[0] != first || transactions[2] != first || transactions[1] != transactions[3] {
+		if transactions[0] != transactions[4] || transactions[2] != transactions[4] || transactions[1] != transactions[3] {
 			t.Error("parts of one kind share no transaction")
 		}
 	})
@@ -452,9 +435,9 @@ func TestGroupTransaction(t *testing.T) {
 		for i := range 8 {
 			all.Go(func() {
 				for n := range 50 {
-					async := (i+n)%3 != 0
-					err := db.attempt(ctx, async, func(c *conn) error {
-						if level := synchronous(t, c); level != 2 && !async {
+					asynchronous := (i+n)%3 != 0
+					err := db.attempt(ctx, asynchronous, func(c *conn) error {
+						if level := synchronous(t, c); level != lasting && !asynchronous {
 							t.Errorf("the level is %d", level)
 						}
 						if n%7 == 0 {
@@ -465,7 +448,7 @@ func TestGroupTransaction(t *testing.T) {
 					if (err != nil) != (n%7 == 0) {
 						t.Error(err)
 					}
-					if level := synchronous(t, &db.conn); level != 2 {
+					if level := synchronous(t, &db.conn); level != lasting {
 						t.Errorf("a statement by itself is of the level %d", level)
 					}
 				}
@@ -473,7 +456,7 @@ func TestGroupTransaction(t *testing.T) {
 		}
 		all.Wait()
 	})
-	t.Run("cancelled members leave nobody waiting", func(t *testing.T) {
+	t.Run("cancelled members leave no other waiting", func(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 16 {
 			all.Go(func() {

@@ -11,7 +11,7 @@ import (
 
 func TestCachedStatements(t *testing.T) {
 	ctx := t.Context()
-	pool := must.Do(openSQLitePool(sqliteDSN(filepath.Join(t.TempDir(), "kept.db"), "immediate", nil))).Or(t)
+	pool := must.Do(openSQLitePool(sqliteDSN(filepath.Join(t.TempDir(), "cached.db"), "immediate", nil))).Or(t)
 	t.Cleanup(func() {
 		must.Succeed(t, pool.Close())
 	})
@@ -21,8 +21,8 @@ func TestCachedStatements(t *testing.T) {
 		must.Do(pool.ExecContext(ctx, statement)).Or(t)
 	}
 	exec(t, "CREATE TABLE n (n INTEGER PRIMARY KEY); INSERT INTO n VALUES (1), (2), (3)") // several at once
-	// kept calls fn with the one connection.
-	kept := func(t *testing.T, fn func(*cachingConn)) {
+	// onConn calls fn with the only connection.
+	onConn := func(t *testing.T, fn func(*cachingConn)) {
 		t.Helper()
 		c := must.Do(pool.Conn(ctx)).Or(t)
 		defer c.Close()
@@ -40,9 +40,9 @@ func TestCachedStatements(t *testing.T) {
 	t.Run("a statement is prepared once and takes new arguments each time", func(t *testing.T) {
 		read(t, 1, "[1 2 3]")
 		var before, after *cachedStatement
-		kept(t, func(c *cachingConn) { before = c.cached[query] })
+		onConn(t, func(c *cachingConn) { before = c.cached[query] })
 		read(t, 3, "[3]")
-		kept(t, func(c *cachingConn) { after = c.cached[query] })
+		onConn(t, func(c *cachingConn) { after = c.cached[query] })
 		if before == nil || before != after {
 			t.Errorf("%p became %p", before, after)
 		}
@@ -91,30 +91,31 @@ func TestCachedStatements(t *testing.T) {
 		read(t, 4, "[4 5]")
 	})
 
-	t.Run("what cannot be prepared is an error and not kept", func(t *testing.T) {
+	t.Run("a statement that cannot be prepared is an error and is not cached", func(t *testing.T) {
 		if _, err := pool.QueryContext(ctx, "SELECT nothing"); err == nil {
 			t.Error("no error")
 		}
-		kept(t, func(c *cachingConn) {
+		onConn(t, func(c *cachingConn) {
 			if c.cached["SELECT nothing"] != nil {
-				t.Error("kept")
+				t.Error("it is cached")
 			}
 		})
 	})
 
-	t.Run("no more than so many are kept", func(t *testing.T) {
+	t.Run("at most maxStatements are cached", func(t *testing.T) {
 		for i := range maxStatements + 10 {
 			exec(t, fmt.Sprintf("SELECT %d", i))
 		}
-		kept(t, func(c *cachingConn) {
+		onConn(t, func(c *cachingConn) {
 			if len(c.cached) != maxStatements {
-				t.Errorf("%d are kept", len(c.cached))
+				t.Errorf("%d are cached", len(c.cached))
 			}
 		})
 		read(t, 5, "[5]")
 	})
 }
 
+// drain returns the numbers of rows.
 func drain(t *testing.T, rows *sql.Rows) (all []int) {
 	t.Helper()
 	defer rows.Close()
