@@ -42,7 +42,8 @@ func (p Plan) guardDeletions(c Changes) string {
 	return ""
 }
 
-// WithoutDeletions returns the plan without its deletions and without the steps that need them.
+// WithoutDeletions returns the plan without its deletions and without the steps that need them. Setting a file aside
+// needs none, and others need it.
 func (p Plan) WithoutDeletions() Plan {
 	staying := newKeys()
 	for _, s := range p.Steps {
@@ -55,7 +56,7 @@ func (p Plan) WithoutDeletions() Plan {
 		if s.Action == Rename || s.Action == Move {
 			key = s.To.Key
 		}
-		return s.Action.Deletes() || staying.collide(key)
+		return s.Action.Deletes() || s.Action != SetAside && staying.collide(key)
 	})
 	return p
 }

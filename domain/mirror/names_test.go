@@ -97,8 +97,8 @@ func TestGuardsStopDeletions(t *testing.T) {
 	}
 }
 
-// TestAPlanWithoutDeletions has a directory take the place of a file on the server, and a file elsewhere deleted
-// there: without deletions, the acts that need one are left out too.
+// TestAPlanWithoutDeletions has a directory take the place of a file on the server, a file elsewhere deleted there,
+// and a file take the place of a directory that has a new file there: without deletions, the steps that need one are left out too.
 func TestAPlanWithoutDeletions(t *testing.T) {
 	was := func(p string) mirror.Row {
 		return mirror.Row{Key: mirror.KeyOf(p), Synced: &mirror.Synced{Checksum: p, Path: p, Name: p}, Local: &mirror.Entry{Path: p, Name: p, Checksum: p}}
@@ -106,7 +106,10 @@ func TestAPlanWithoutDeletions(t *testing.T) {
 	rows := map[string]mirror.Row{"A": was("a"), "B": was("b")}
 	rows["A/X"] = mirror.Row{Key: "A/X", Remote: &mirror.Record{ID: "1", Path: "a/x", Checksum: "x"}}
 	rows["C"] = mirror.Row{Key: "C", Remote: &mirror.Record{ID: "2", Path: "c", Checksum: "y"}}
-	entries := []*mirror.Entry{rows["A"].Local, rows["B"].Local}
+	rows["D"] = mirror.Row{Key: "D", Local: &mirror.Entry{Path: "d", Name: "d", Checksum: "zzzzzz"}}
+	rows["D/X"] = mirror.Row{Key: "D/X", Synced: &mirror.Synced{Checksum: "x", Path: "d/x", Name: "d/x"}, Remote: &mirror.Record{ID: "3", Path: "d/x", Checksum: "x"}}
+	rows["D/Y"] = mirror.Row{Key: "D/Y", Remote: &mirror.Record{ID: "4", Path: "d/y", Checksum: "y"}}
+	entries := []*mirror.Entry{rows["A"].Local, rows["B"].Local, rows["D"].Local}
 	p := mirror.MakePlan(mirror.Input{Rows: rows, Tree: mirror.NewTree(slices.Values(entries), func(string) string { return "" }), Rules: open})
 	list := func(p mirror.Plan) (all []string) {
 		for _, s := range p.Steps {
@@ -114,10 +117,11 @@ func TestAPlanWithoutDeletions(t *testing.T) {
 		}
 		return all
 	}
-	if got, want := list(p), []string{"trash a", "download a/x", "download c", "trash b"}; !slices.Equal(got, want) || p.Deletions != 2 {
+	const aside = "set aside d (conflict device 1970-01-01 zzzzzz)"
+	if got, want := list(p), []string{aside, "trash a", "download a/x", "download c", "download d/y", "delete d/x", "trash b"}; !slices.Equal(got, want) || p.Deletions != 3 {
 		t.Errorf("the plan is %q, want %q", got, want)
 	}
-	if got, want := list(p.WithoutDeletions()), []string{"download c"}; !slices.Equal(got, want) {
+	if got, want := list(p.WithoutDeletions()), []string{aside, "download c", "download d/y"}; !slices.Equal(got, want) {
 		t.Errorf("without deletions it is %q, want %q", got, want)
 	}
 }
