@@ -131,9 +131,10 @@ func load(t *testing.T, db *DB) {
 	today := fmt.Sprint(time.UnixMilli(loadedAt).Truncate(day).UnixMilli())
 	entries := "INSERT INTO usage_entries (org_id, id, user_id, at, day, model, provider, input, output, cache_read, cache_made, searches, provenance, outcome) SELECT " + orgID + ", " +
 		idSQL(kindEntry, "o", "n") + ", " + idSQL(kindUser, "o", "n % 100 + 1") + ", " + today + " + CAST(n AS BIGINT) * 600000, " + today + " + CAST(n / 144 AS BIGINT) * 86400000, 'model-' || (n % 5), 'p', n, 1, 0, 0, 0, '', '' "
-	bytes, sketch := "x'00'", "zeroblob(2048)"
+	bytes, sketch, unchecked, checked := "x'00'", "zeroblob(2048)", "PRAGMA foreign_keys = OFF", "PRAGMA foreign_keys = ON"
 	if db.dialect == onPostgres {
 		bytes, sketch = "'\\x00'::bytea", "decode(repeat('00', 2048), 'hex')"
+		unchecked, checked = "SET session_replication_role = replica", "RESET session_replication_role" // which leaves out triggers too, that tasks have
 	}
 	// A fifth of the entries have no actor, and a tenth are an operator's.
 	audited := "INSERT INTO audit (id, org_id, at, actor_id, is_operator, action, target, detail, address, request) SELECT " + idSQL(kindEntry, "o", "n") + ", " + orgID + ", n, " +
@@ -141,7 +142,9 @@ func load(t *testing.T, db *DB) {
 	inSeven := func(from, more int) string {
 		return fmt.Sprintf("FROM (WITH RECURSIVE s(n) AS (SELECT %d UNION ALL SELECT n + 1 FROM s WHERE n < %d) SELECT 7 AS o, n FROM s) AS x", from+1, from+more)
 	}
-	for _, statement := range append([]string{
+	c := must.Do(db.pools[0].Conn(t.Context())).Or(t)
+	defer c.Close()
+	for _, statement := range slices.Concat([]string{
 		"INSERT INTO organisations (id, provider_id, name, slug, created_at, updated_at, is_full, seen_at, seen_rank, seen_message, created_by, created_by_seen_at, created_by_seen_rank, created_by_seen_message, closed_at) " +
 			"SELECT " + idSQL(kindOrg, "n", "0") + ", 'org_' || n, 'O', 'o', 1, 1, true, 1, 1, '', '', 0, 0, '', CASE WHEN n % 50 = 0 THEN n END " +
 			"FROM (WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < " + strconv.Itoa(organisationN) + ") SELECT n FROM s) AS x",
@@ -160,6 +163,7 @@ func load(t *testing.T, db *DB) {
 		"INSERT INTO workspace_orders (org_id, user_id, workspace_ids) SELECT " + orgID + ", " + idSQL(kindUser, "o", "n") + ", '[]' " + inEach(usersN),
 		tasks + inEach(tasksN),
 		tasks + inSeven(tasksN, moreTasksN),
+		unchecked,
 		objects + inEach(objectsN),
 		objects + inSeven(objectsN, moreObjectsN),
 		versions + inEach(objectsN),
@@ -200,8 +204,8 @@ func load(t *testing.T, db *DB) {
 		"INSERT INTO release_reports (release_id, hour, succeeded, failed) SELECT " + idSQL(kindRelease, "o", "n") + ", n * 3600000, 1, 1 " + inEach(200),
 		"INSERT INTO release_devices (day, platform, arch, channel, registers) SELECT '20' || (10 + n / 3) || '-01-01', 'LINUX', 'X64', o || '.' || n, " + sketch + " " + inEach(200),
 		"INSERT INTO release_adoption (day, platform, arch, channel, version, checks, offered) SELECT '20' || (10 + n / 3) || '-01-01', 'LINUX', 'X64', 'STABLE', o || '.' || n || '.0', n, 0 " + inEach(200),
-	}, ledgerSums(db.dialect)...) {
-		run(t, db, statement)
+	}, ledgerSums(db.dialect), []string{checked}) {
+		must.Do(c.ExecContext(t.Context(), statement)).Or(t)
 	}
 }
 
@@ -290,13 +294,18 @@ type recordedTx struct {
 	gorm.TxCommitter
 }
 
-// statements returns the statements that fn runs. It ends the test if there are none.
+// errEnough ends a list or a transaction whose statements are recorded.
+var errEnough = errors.New("enough")
+
+// statements returns the statements that fn runs, which may end with errEnough. It ends the test if there are none.
 func (r *recorder) statements(t *testing.T, fn func() error) []statement {
 	t.Helper()
 	r.sent, r.enabled = nil, true
 	err := fn()
 	r.enabled = false
-	must.NoError(t, err)
+	if !errors.Is(err, errEnough) {
+		must.NoError(t, err)
+	}
 	if len(r.sent) == 0 {
 		t.Fatal("no statement ran")
 	}
@@ -503,18 +512,13 @@ func testPlans(t *testing.T, db *DB, r *recorder) {
 // testEveryPlan checks the plans of the statements of every collection.
 func testEveryPlan(t *testing.T, db *DB, r *recorder) {
 	for name, fn := range everyStatement(t.Context()) {
-		rollback := errors.New("rolled back")
 		sent := r.statements(t, func() error {
-			err := db.Atomic(t.Context(), func(rs ports.Records) error {
+			return db.Atomic(t.Context(), func(rs ports.Records) error {
 				if err := fn(db, rs); err != nil {
 					return fmt.Errorf("%s: %w", name, err)
 				}
-				return rollback
+				return errEnough
 			})
-			if errors.Is(err, rollback) {
-				return nil
-			}
-			return err
 		})
 		for _, s := range sent {
 			for _, p := range explain(t, db, s) {
@@ -922,10 +926,12 @@ func testTaskPlans(t *testing.T, db *DB, r *recorder) {
 	for name, set := range taskFilters() {
 		for _, limit := range []int{0, 50} {
 			for _, from := range []*task.Position{nil, after} {
-				f := task.Filter{Limit: limit, After: from}
-				set(&f)
+				f, enough := task.Filter{Limit: limit, After: from}, errEnough
+				if set(&f); limit > 0 || len(f.Words) > 0 {
+					enough = nil // a page is read whole, and a search has several statements
+				}
 				sent := r.statements(t, func() error {
-					return db.Work().Tasks().List(t.Context(), uid[id.Org](kindOrg, 7, 0), someActor(), f, func(task.Task) error { return nil })
+					return db.Work().Tasks().List(t.Context(), uid[id.Org](kindOrg, 7, 0), someActor(), f, func(task.Task) error { return enough })
 				})
 				if len(sent) != 1 && len(f.Words) == 0 {
 					t.Errorf("%s takes %d statements", name, len(sent))
@@ -985,9 +991,12 @@ func testObjectPlans(t *testing.T, db *DB, r *recorder) {
 		for _, viewer := range []*org.Actor{nil, &a} {
 			for _, f.Limit = range []int{0, 50} {
 				for _, f.After = range []string{"", string(o) + "/personal/00000002-0007-7000-8000-000000000005/file number 10004.md"} {
-					n := 0
+					n, enough := 0, errEnough
+					if f.Limit > 0 || len(f.Words) > 0 {
+						enough = nil // a page is read whole, and a search has several statements
+					}
 					sent := r.statements(t, func() error {
-						return db.Storage().Objects().List(t.Context(), o, viewer, f, func(object.Head) error { return nil }, func(object.Object) error { n++; return nil })
+						return db.Storage().Objects().List(t.Context(), o, viewer, f, func(object.Head) error { return nil }, func(object.Object) error { n++; return enough })
 					})
 					if f.After == "" && n == 0 {
 						t.Errorf("%s selects nothing", name)
@@ -996,7 +1005,7 @@ func testObjectPlans(t *testing.T, db *DB, r *recorder) {
 					f := f
 					f.Words = nil
 					sent = append(sent, r.statements(t, func() error {
-						return db.Storage().Versions().Deleted(t.Context(), o, viewer, f, func(object.Earlier) error { deleted++; return nil })
+						return db.Storage().Versions().Deleted(t.Context(), o, viewer, f, func(object.Earlier) error { deleted++; return errEnough })
 					})...)
 					if f.After == "" && deleted == 0 {
 						t.Errorf("%s selects nothing that is deleted", name)
