@@ -50,6 +50,7 @@ type disk struct {
 	trash       map[string]bool // contents
 	held        string          // the name of a file that another program has open
 	exclusive   bool            // which does not let others read it
+	closed      string          // the name of a directory that the client may not read
 	inode       uint64
 	ticks       int64           // of the inodes' times
 	absent      map[string]bool // names that the client has found to have no file, in this round
@@ -148,6 +149,14 @@ func (d *disk) stop(ago time.Duration, torn bool) (before []string) {
 func (d *disk) busy(name string) error {
 	if d.held == name || strings.HasPrefix(d.held, name+"/") {
 		return fault.New(fault.Unavailable, "%s is open in another program", name)
+	}
+	return nil
+}
+
+// barred returns an error if a name is that of the closed directory, or below it.
+func (d *disk) barred(name string) error {
+	if d.closed != "" && strings.HasPrefix(name+"/", d.closed+"/") {
+		return fault.New(fault.Forbidden, "%s cannot be read", d.closed)
 	}
 	return nil
 }
@@ -274,6 +283,9 @@ func (d *disk) entry(name string) mirror.Entry {
 
 // current returns the file of an entry if it is as it was found.
 func (d *disk) current(e mirror.Entry) (*file, error) {
+	if err := d.barred(e.Name); err != nil {
+		return nil, err
+	}
 	f := d.files[e.Name]
 	switch {
 	case f == nil:
@@ -433,16 +445,25 @@ func (d *disk) Scan(ctx context.Context, scope mirror.Scope, known func(string) 
 		if rules.Ignored(p + "/\x00") {
 			e.Kind = mirror.IgnoredDirectory
 		}
-		if !in(p) || rules.Ignored(path.Dir(p)+"/\x00") {
+		if !in(p) || rules.Ignored(path.Dir(p)+"/\x00") || d.barred(path.Dir(name)) != nil {
 			continue
 		}
 		if err := each(e); err != nil {
 			return err
 		}
 	}
+	for _, name := range append(slices.Concat(scope.Trees, scope.Directories), d.closed) {
+		name, exists := find(d, d.directories, name)
+		p := norm.NFC.String(name)
+		if exists && d.barred(name) != nil && (name != d.closed || in(p) || in(p+"/x")) && !rules.Ignored(p+"/\x00") {
+			if err := each(mirror.Entry{Path: p, Name: name, Kind: mirror.Unreadable}); err != nil {
+				return err
+			}
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(d.files)) {
 		f, e := d.files[name], d.entry(name)
-		if !in(e.Path) || junk(e.Path) || rules.Ignored(path.Dir(e.Path)+"/\x00") {
+		if !in(e.Path) || junk(e.Path) || rules.Ignored(path.Dir(e.Path)+"/\x00") || d.barred(name) != nil {
 			continue
 		}
 		e.Kind = f.kind
@@ -494,7 +515,7 @@ func (d *disk) Open(_ context.Context, e mirror.Entry) (io.ReadCloser, error) {
 		return nil, err
 	}
 	f, err := d.current(e)
-	if d.absent[e.Name] = f == nil && d.files[e.Name] == nil; err == nil && d.exclusive {
+	if d.absent[e.Name] = f == nil && d.files[e.Name] == nil && d.barred(e.Name) == nil; err == nil && d.exclusive {
 		err = d.busy(e.Name)
 	}
 	if err != nil {
@@ -507,7 +528,7 @@ func (d *disk) Sync(_ context.Context, files ...mirror.Entry) []error {
 	_, err := d.before("sync")
 	errs := make([]error, len(files))
 	for i, e := range files {
-		if errs[i] = err; err == nil && d.exclusive && d.files[e.Name] != nil {
+		if errs[i] = cmp.Or(err, d.barred(e.Name)); errs[i] == nil && d.exclusive && d.files[e.Name] != nil {
 			errs[i] = d.busy(e.Name)
 		}
 		if errs[i] == nil {
@@ -564,6 +585,9 @@ func (d *disk) place(name, p string, target *mirror.Entry) (mirror.Entry, error)
 		return mirror.Entry{}, fault.Missing("Staged content")
 	}
 	to := d.target(p)
+	if err := d.barred(to); err != nil {
+		return mirror.Entry{}, err
+	}
 	if target != nil {
 		_, changed := d.current(*target)
 		if changed = cmp.Or(changed, d.busy(target.Name)); changed != nil {
@@ -610,7 +634,7 @@ func (d *disk) Rename(_ context.Context, e mirror.Entry, p string) (mirror.Entry
 	} else if !d.directories[e.Name] {
 		return mirror.Entry{}, fault.Missing("Directory")
 	}
-	if err := d.busy(e.Name); err != nil {
+	if err := cmp.Or(d.busy(e.Name), d.barred(e.Name), d.barred(d.target(p))); err != nil {
 		return mirror.Entry{}, err
 	}
 	if !d.move(e.Name, p) {

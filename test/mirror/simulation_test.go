@@ -424,7 +424,7 @@ func (w *world) calm() {
 	w.settle(func(pending) bool { return true })
 	w.server.core.Clock.Advance(time.Minute) // in which clients ask again whether they may write
 	for _, d := range w.devices {
-		d.refuses, d.forbids, d.losing, d.late, d.failing, d.disk.held = 0, 0, nil, 0, 0, ""
+		d.refuses, d.forbids, d.losing, d.late, d.failing, d.disk.held, d.disk.closed = 0, 0, nil, 0, 0, "", ""
 		// A file that was written while one was downloaded whose name differs in case alone is held
 		// until its user renames it.
 		keys := map[string]bool{}
@@ -684,11 +684,16 @@ func (w *world) do(o op) {
 		}
 		w.start(d)
 	case "hold":
-		if names := d.names(); d.disk.held == "" && len(names) > 0 {
+		names, directories := d.names(), slices.Sorted(maps.Keys(d.disk.directories))
+		switch {
+		case d.disk.held != "" || d.disk.closed != "" || len(names) == 0:
+			d.disk.held, d.disk.closed = "", ""
+		case o.b%4 == 3 && len(directories) > 0:
+			d.disk.closed = pick(directories, o.a)
+			w.log("%s may not read %s", d.name, d.disk.closed)
+		default:
 			d.disk.held, d.disk.exclusive = pick(names, o.a), o.b%2 == 0
 			w.log("%s holds %s", d.name, d.disk.held)
-		} else {
-			d.disk.held = ""
 		}
 		_, _ = w.round(d)
 	case "clock":
@@ -940,7 +945,7 @@ func (w *world) restoreDevice(d *device, o op) {
 	w.settle(func(pending) bool { return true })
 	clear(d.at)
 	b, before := *d.backup, d.contents()
-	d.backup, d.disk.held, d.disk.unsynced, d.disk.files = nil, "", nil, map[string]*file{}
+	d.backup, d.disk.held, d.disk.closed, d.disk.unsynced, d.disk.files = nil, "", "", nil, map[string]*file{}
 	d.disk.directories, d.disk.staged = b.directories, b.staged
 	for _, name := range slices.Sorted(maps.Keys(b.files)) {
 		d.disk.inode++
