@@ -21,21 +21,20 @@ import (
 	"collab/test/must"
 )
 
-// unlimited are resources without a bound.
+// unlimited are resources without limits.
 type unlimited struct{}
 
 func (unlimited) Hold(int64) error    { return nil }
 func (unlimited) Release(int64)       {}
 func (unlimited) HoldDisk(int64) bool { return true }
 
-// peeking returns a reader that can be peeked into.
-func peeking(from io.Reader) *peekReader {
-	in, _ := newPeekReader(from, unlimited{}) // it cannot fail
-	return in
-}
+// peek returns a peekReader without limits.
+func peek(from io.Reader) *peekReader { return must.Get(newPeekReader(from, unlimited{})) }
 
-// partsOf makes a body of parts that are given with their headers.
-func partsOf(parts ...string) string {
+func whole(r io.Reader) io.Reader { return r }
+
+// multipartBody returns a body of the parts, which include their headers.
+func multipartBody(parts ...string) string {
 	return "--b\r\n" + strings.Join(parts, "\r\n--b\r\n") + "\r\n--b--\r\n"
 }
 
@@ -44,9 +43,9 @@ const (
 	fieldPartText = "Content-Disposition: form-data; name=%q\r\n\r\n%s"
 )
 
-// readJSONForm reads a body that comes in pieces of a size to its end.
-func readJSONForm(body string, pieces func(io.Reader) io.Reader) (content string, found bool, pairs []pair, err error) {
-	in := peeking(pieces(strings.NewReader(body)))
+// readJSONForm reads a form to its end, and checks that the pairs before the content stay unchanged.
+func readJSONForm(from io.Reader) (content string, found bool, pairs []pair, err error) {
+	in := peek(from)
 	defer in.close()
 	j := newJSONForm(in)
 	if found, err = j.open(); err != nil || !found {
@@ -68,8 +67,8 @@ func readJSONForm(body string, pieces func(io.Reader) io.Reader) (content string
 	return string(text), true, j.pairs, nil
 }
 
-// FuzzJSONUpload holds the stream to what is read of a body as a whole, which
-// other tests hold to encoding/json, and the content to encoding/json directly.
+// FuzzJSONUpload compares the pairs of a stream with those of parseObject, which FuzzObject compares with
+// encoding/json, and its content with encoding/json.
 func FuzzJSONUpload(f *testing.F) {
 	for _, body := range []string{
 		``, `{}`, `{"content":"x"}`, ` { "a" : [1,{"content":"y"}] , "content" : "\u00e9\ud83d\ude00\n" , "b":null } `, `{"c\u006fntent":"x"}`, `{"content":5}`,
@@ -84,8 +83,8 @@ func FuzzJSONUpload(f *testing.F) {
 			return
 		}
 		want, wrong := parseObject([]byte(body))
-		for _, pieces := range []func(io.Reader) io.Reader{func(r io.Reader) io.Reader { return r }, iotest.OneByteReader, iotest.HalfReader, iotest.DataErrReader} {
-			content, found, got, err := readJSONForm(body, pieces)
+		for _, pieces := range []func(io.Reader) io.Reader{whole, iotest.OneByteReader, iotest.HalfReader, iotest.DataErrReader} {
+			content, found, got, err := readJSONForm(pieces(strings.NewReader(body)))
 			if (err != nil) != (wrong != nil) {
 				t.Fatalf("%q as a stream: %v, as a whole: %v", body, err, wrong)
 			}
@@ -121,15 +120,14 @@ func TestJSONFormStreamsLongTexts(t *testing.T) {
 		text := strings.Join(rapid.SliceOfN(piece, 0, 6).Draw(t, "text"), "")
 		quoted, _ := json.Marshal(text)
 		body := fmt.Sprintf(` {"path":"p","content" : %s,"encoding":"utf8"}`, quoted)
-		content, found, _, err := readJSONForm(body, func(r io.Reader) io.Reader { return r })
+		content, found, _, err := readJSONForm(strings.NewReader(body))
 		if err != nil || !found || content != strings.ToValidUTF8(text, "\ufffd") {
 			t.Fatalf("%d bytes became %d: %v", len(text), len(content), err)
 		}
 	})
 }
 
-// FuzzBase64 holds the stream to encoding/base64, which takes line breaks and
-// bits that stand for nothing unless it is told otherwise.
+// FuzzBase64 compares the stream with the strict decoders of encoding/base64, which ignore line breaks.
 func FuzzBase64(f *testing.F) {
 	for _, text := range []string{"", "eA", "eA==", "eHk=", "eHl6", "eHl6eA", "eHl6eA==", "e", "eB", "=", "====", "eA=", "eHl6=", "eA\n==", "eHl6\r\n", "ab=c", "eA==eA=="} {
 		f.Add(text, 1)
@@ -142,7 +140,7 @@ func FuzzBase64(f *testing.F) {
 		if strings.ContainsAny(text, "\r\n") {
 			wrong = errors.New("line breaks")
 		}
-		in := peeking(iotest.HalfReader(strings.NewReader(text)))
+		in := peek(iotest.HalfReader(strings.NewReader(text)))
 		defer in.close()
 		d, b := &base64Reader{in: in}, make([]byte, 1+uint(size)%64)
 		var got []byte
@@ -160,20 +158,19 @@ func FuzzBase64(f *testing.F) {
 	})
 }
 
-// FuzzMultipartUpload holds what is read to mime/multipart: whatever is taken,
-// it reads in the same way.
+// FuzzMultipartUpload checks that mime/multipart reads the same parts of each body that is accepted.
 func FuzzMultipartUpload(f *testing.F) {
 	for _, body := range []string{
-		partsOf(filePartText), partsOf(fmt.Sprintf(fieldPartText, "path", "a"), filePartText, fmt.Sprintf(fieldPartText, "x", "\r\n--bb")), "\r\n" + partsOf(filePartText), "--b--", "--b \t\r\n" + filePartText + "\r\n--b-- \r\n",
-		partsOf("Content-Disposition: form-data; name=\"a\\\"b\"; filename*=UTF-8''%e2%82%ac\r\n\r\nx"), "--b\r\n\r\nx\r\n--b--", partsOf(filePartText + "\r\n--b"),
+		multipartBody(filePartText), multipartBody(fmt.Sprintf(fieldPartText, "path", "a"), filePartText, fmt.Sprintf(fieldPartText, "x", "\r\n--bb")), "\r\n" + multipartBody(filePartText), "--b--", "--b \t\r\n" + filePartText + "\r\n--b-- \r\n",
+		multipartBody("Content-Disposition: form-data; name=\"a\\\"b\"; filename*=UTF-8''%e2%82%ac\r\n\r\nx"), "--b\r\n\r\nx\r\n--b--", multipartBody(filePartText + "\r\n--b"),
 		"--b\r\nContent-Disposition:form-data;name=a\r\n\":\r\n\r\n\r\n--b--",
-		partsOf("content-disposition:form-data;name=file\r\nContent-Type: text/plain\r\n\r\n\r\n\r\n"),
+		multipartBody("content-disposition:form-data;name=file\r\nContent-Type: text/plain\r\n\r\n\r\n\r\n"),
 	} {
 		f.Add(body)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
 		var first []string
-		for i, pieces := range []func(io.Reader) io.Reader{func(r io.Reader) io.Reader { return r }, iotest.OneByteReader, iotest.HalfReader} {
+		for i, pieces := range []func(io.Reader) io.Reader{whole, iotest.OneByteReader, iotest.HalfReader} {
 			got, err := readMultipart(pieces(strings.NewReader(body)))
 			if err != nil {
 				if !fault.Is(err, fault.Invalid) {
@@ -184,7 +181,7 @@ func FuzzMultipartUpload(f *testing.F) {
 			if i == 0 {
 				first = got
 			} else if diff := cmp.Diff(first, got); diff != "" {
-				t.Fatalf("%q depends on how it comes: %s", body, diff)
+				t.Fatalf("%q depends on the sizes of reads: %s", body, diff)
 			}
 		}
 		if len(first) > 0 && strings.HasPrefix(first[0], "refused: ") {
@@ -198,22 +195,20 @@ func FuzzMultipartUpload(f *testing.F) {
 				break
 			}
 			if err != nil {
-				t.Fatalf("%q is taken, but %v", body, err)
+				t.Fatalf("%q is accepted, but %v", body, err)
 			}
 			content, err := io.ReadAll(p)
 			if err != nil {
-				t.Fatalf("%q is taken, but %v", body, err)
+				t.Fatalf("%q is accepted, but %v", body, err)
 			}
 			want = append(want, p.FormName()+": "+string(content))
 		}
-		if diff := cmp.Diff(want, first); diff != "" {
-			t.Fatalf("%q: %s", body, diff)
-		}
+		must.Equal(t, want, first)
 	})
 }
 
 func readMultipart(from io.Reader) (all []string, err error) {
-	in := peeking(from)
+	in := peek(from)
 	defer in.close()
 	m := newMultipartForm(in, "b")
 	for {
@@ -242,12 +237,12 @@ func TestMultipartRoundTrips(t *testing.T) {
 			_, _ = io.WriteString(part, content)
 		}
 		_ = w.Close()
-		in := peeking(&b)
+		in := peek(&b)
 		defer in.close()
 		m := newMultipartForm(in, boundary)
 		for i, want := range contents {
 			if strings.Contains("\r\n"+want, "\r\n--"+boundary) {
-				return // no writer may write this
+				return // the writer chooses another boundary
 			}
 			p, ok, err := m.next()
 			if err != nil || !ok || p.name != fmt.Sprint(i) {
@@ -258,7 +253,7 @@ func TestMultipartRoundTrips(t *testing.T) {
 			}
 		}
 		if _, ok, err := m.next(); ok || err != nil {
-			t.Fatalf("afterwards: %v, %v", ok, err)
+			t.Fatalf("after the last part: %v, %v", ok, err)
 		}
 	})
 }

@@ -11,11 +11,9 @@ import (
 	"testing/iotest"
 
 	"pgregory.net/rapid"
-
-	"collab/test/must"
 )
 
-// readLines returns what a reader with a buffer of the size returns, a long line as "LONG".
+// readLines returns the lines of a reader with a buffer of the size. A long line is "LONG".
 func readLines(t *rapid.T, from io.Reader, size, most int) (found []string) {
 	r := &LineReader{From: from, Buffer: make([]byte, size)}
 	for {
@@ -35,7 +33,7 @@ func readLines(t *rapid.T, from io.Reader, size, most int) (found []string) {
 	}
 }
 
-func TestLinesAreReadHoweverTheyCome(t *testing.T) {
+func TestLineReader(t *testing.T) {
 	long := 0
 	rapid.Check(t, func(t *rapid.T) {
 		size, most := rapid.IntRange(1, 12).Draw(t, "size"), rapid.IntRange(1, 4).Draw(t, "most")
@@ -65,14 +63,14 @@ func TestLinesAreReadHoweverTheyCome(t *testing.T) {
 			t.Fatalf("%q in a buffer of %d is %q, want %q", text, size, found, want)
 		}
 		for _, line := range found {
-			isLine := func(of string) bool { return strings.Trim(of, " \r") == strings.Trim(line, " \r") }
-			if line != "LONG" && !slices.ContainsFunc(lines, isLine) {
-				t.Fatalf("%q is no line of %q", line, text)
+			same := func(s string) bool { return strings.Trim(s, " \r") == strings.Trim(line, " \r") }
+			if line != "LONG" && !slices.ContainsFunc(lines, same) {
+				t.Fatalf("%q is not a line of %q", line, text)
 			}
 		}
 	})
 	if long == 0 {
-		t.Error("no line was long")
+		t.Error("no long line was read")
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		short := rapid.StringMatching(`[ab]{1,5}`).Draw(t, "short")
@@ -83,7 +81,7 @@ func TestLinesAreReadHoweverTheyCome(t *testing.T) {
 	})
 }
 
-func TestBase64IsThatOfStreams(t *testing.T) {
+func TestDecodeBase64MatchesTheStream(t *testing.T) {
 	valid, invalid := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(
@@ -91,7 +89,7 @@ func TestBase64IsThatOfStreams(t *testing.T) {
 			rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 12), base64.StdEncoding.EncodeToString),
 		).Draw(t, "text")
 		got, ok := decodeBase64([]byte(text))
-		in := must.Do(newPeekReader(strings.NewReader(text), unlimited{})).Or(t)
+		in := peek(strings.NewReader(text))
 		defer in.close()
 		want, err := io.ReadAll(&base64Reader{in: in})
 		if ok != (err == nil) || ok && !bytes.Equal(got, want) {
@@ -104,6 +102,6 @@ func TestBase64IsThatOfStreams(t *testing.T) {
 		}
 	})
 	if valid == 0 || invalid == 0 {
-		t.Errorf("%d were valid, %d not", valid, invalid)
+		t.Errorf("%d texts were valid, %d not", valid, invalid)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"collab/test/must"
 )
 
-// networks reads networks that are separated by blanks.
+// networks parses networks, separated by spaces.
 func networks(s string) (all []netip.Prefix) {
 	for n := range strings.FieldsSeq(s) {
 		all = append(all, netip.MustParsePrefix(n))
@@ -21,7 +21,7 @@ func networks(s string) (all []netip.Prefix) {
 	return all
 }
 
-// forwarded is a request from somewhere, with lines of X-Forwarded-For.
+// forwarded returns a request from the remote address with the lines of X-Forwarded-For.
 func forwarded(remote string, lines ...string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, "/test", nil)
 	r.RemoteAddr = remote
@@ -40,33 +40,33 @@ func TestClientAddressBehindProxies(t *testing.T) {
 		lines   []string
 		want    string
 	}{
-		"nobody is believed":                  {"", proxy, []string{"192.0.2.1"}, "10.0.0.1"},
-		"a connection without the header":     {"10.0.0.0/8", proxy, nil, "10.0.0.1"},
-		"a client that is no proxy":           {"10.0.0.0/8", "192.0.2.9:4000", []string{"192.0.2.1"}, "192.0.2.9"},
-		"a client of IPv6 that is no proxy":   {"10.0.0.0/8", "[2001:db8::9]:4000", []string{"192.0.2.1"}, "2001:db8::9"},
-		"a connection without an address":     {"10.0.0.0/8", "@", []string{"192.0.2.1"}, "@"},
-		"a proxy":                             {"10.0.0.0/8", proxy, []string{"192.0.2.1"}, "192.0.2.1"},
-		"a single address":                    {"10.0.0.1/32", proxy, []string{"192.0.2.1"}, "192.0.2.1"},
-		"the address beside it":               {"10.0.0.2/32", proxy, []string{"192.0.2.1"}, "10.0.0.1"},
-		"one of several networks":             {"fd00::/8 10.0.0.0/8", proxy, []string{"192.0.2.1"}, "192.0.2.1"},
-		"a proxy of IPv6":                     {"fd00::/8", "[fd00::1]:4000", []string{"2001:db8::1"}, "2001:db8::1"},
-		"a proxy with a zone":                 {"fe80::/10", "[fe80::1%eth0]:4000", []string{"2001:db8::1"}, "2001:db8::1"},
-		"a proxy of IPv4 in IPv6":             {"10.0.0.0/8", "[::ffff:10.0.0.1]:4000", []string{"192.0.2.1"}, "192.0.2.1"},
-		"what the client put in front":        {"10.0.0.0/8", proxy, []string{"198.51.100.1, 192.0.2.1"}, "192.0.2.1"},
-		"a proxy that the client put there":   {"10.0.0.0/8", proxy, []string{"198.51.100.1, 10.0.0.7, 192.0.2.1"}, "192.0.2.1"},
-		"a line that the client put in front": {"10.0.0.0/8", proxy, []string{"198.51.100.1", "192.0.2.1"}, "192.0.2.1"},
-		"proxies behind one another":          {"10.0.0.0/8", proxy, []string{"198.51.100.1, 192.0.2.1, 10.0.0.3,10.0.0.2"}, "192.0.2.1"},
-		"each with a line of its own":         {"10.0.0.0/8", proxy, []string{"198.51.100.1", "192.0.2.1", "10.0.0.3", "10.0.0.2"}, "192.0.2.1"},
-		"a proxy that is not ours":            {"10.0.0.0/8", proxy, []string{"198.51.100.1, 203.0.113.1, 10.0.0.2"}, "203.0.113.1"},
-		"proxies alone":                       {"10.0.0.0/8", proxy, []string{"10.0.0.4", "10.0.0.3, 10.0.0.2"}, "10.0.0.4"},
-		"a name":                              {"10.0.0.0/8", proxy, []string{"192.0.2.1, unknown"}, "10.0.0.1"},
-		"a name behind a proxy":               {"10.0.0.0/8", proxy, []string{"192.0.2.1, unknown, 10.0.0.2"}, "10.0.0.2"},
-		"an empty line":                       {"10.0.0.0/8", proxy, []string{""}, "10.0.0.1"},
-		"an empty entry":                      {"10.0.0.0/8", proxy, []string{"192.0.2.1,,10.0.0.2"}, "10.0.0.2"},
-		"an empty entry that nobody looks at": {"10.0.0.0/8", proxy, []string{",192.0.2.1"}, "192.0.2.1"},
-		"as many proxies as are looked at":    {"10.0.0.0/8", proxy, []string{"192.0.2.1" + many(maxForwarded-1)}, "192.0.2.1"},
-		"one more":                            {"10.0.0.0/8", proxy, []string{"192.0.2.1" + many(maxForwarded)}, "10.0.0.9"},
-		"one more, over lines":                {"10.0.0.0/8", proxy, append([]string{"192.0.2.1"}, slices.Repeat([]string{"10.0.0.9"}, maxForwarded)...), "10.0.0.9"},
+		"no trusted proxies":                {"", proxy, []string{"192.0.2.1"}, "10.0.0.1"},
+		"proxy without the header":          {"10.0.0.0/8", proxy, nil, "10.0.0.1"},
+		"other client":                      {"10.0.0.0/8", "192.0.2.9:4000", []string{"192.0.2.1"}, "192.0.2.9"},
+		"other client over IPv6":            {"10.0.0.0/8", "[2001:db8::9]:4000", []string{"192.0.2.1"}, "2001:db8::9"},
+		"no remote address":                 {"10.0.0.0/8", "@", []string{"192.0.2.1"}, "@"},
+		"proxy":                             {"10.0.0.0/8", proxy, []string{"192.0.2.1"}, "192.0.2.1"},
+		"network of one address":            {"10.0.0.1/32", proxy, []string{"192.0.2.1"}, "192.0.2.1"},
+		"address beside the network":        {"10.0.0.2/32", proxy, []string{"192.0.2.1"}, "10.0.0.1"},
+		"second network":                    {"fd00::/8 10.0.0.0/8", proxy, []string{"192.0.2.1"}, "192.0.2.1"},
+		"proxy over IPv6":                   {"fd00::/8", "[fd00::1]:4000", []string{"2001:db8::1"}, "2001:db8::1"},
+		"proxy with a zone":                 {"fe80::/10", "[fe80::1%eth0]:4000", []string{"2001:db8::1"}, "2001:db8::1"},
+		"IPv4-mapped proxy":                 {"10.0.0.0/8", "[::ffff:10.0.0.1]:4000", []string{"192.0.2.1"}, "192.0.2.1"},
+		"entry of the client":               {"10.0.0.0/8", proxy, []string{"198.51.100.1, 192.0.2.1"}, "192.0.2.1"},
+		"proxy in an entry of the client":   {"10.0.0.0/8", proxy, []string{"198.51.100.1, 10.0.0.7, 192.0.2.1"}, "192.0.2.1"},
+		"line of the client":                {"10.0.0.0/8", proxy, []string{"198.51.100.1", "192.0.2.1"}, "192.0.2.1"},
+		"chain of proxies":                  {"10.0.0.0/8", proxy, []string{"198.51.100.1, 192.0.2.1, 10.0.0.3,10.0.0.2"}, "192.0.2.1"},
+		"chain of proxies in several lines": {"10.0.0.0/8", proxy, []string{"198.51.100.1", "192.0.2.1", "10.0.0.3", "10.0.0.2"}, "192.0.2.1"},
+		"untrusted proxy":                   {"10.0.0.0/8", proxy, []string{"198.51.100.1, 203.0.113.1, 10.0.0.2"}, "203.0.113.1"},
+		"only proxies":                      {"10.0.0.0/8", proxy, []string{"10.0.0.4", "10.0.0.3, 10.0.0.2"}, "10.0.0.4"},
+		"name":                              {"10.0.0.0/8", proxy, []string{"192.0.2.1, unknown"}, "10.0.0.1"},
+		"name before a proxy":               {"10.0.0.0/8", proxy, []string{"192.0.2.1, unknown, 10.0.0.2"}, "10.0.0.2"},
+		"empty line":                        {"10.0.0.0/8", proxy, []string{""}, "10.0.0.1"},
+		"empty entry":                       {"10.0.0.0/8", proxy, []string{"192.0.2.1,,10.0.0.2"}, "10.0.0.2"},
+		"empty entry before the client":     {"10.0.0.0/8", proxy, []string{",192.0.2.1"}, "192.0.2.1"},
+		"maxForwarded entries":              {"10.0.0.0/8", proxy, []string{"192.0.2.1" + many(maxForwarded-1)}, "192.0.2.1"},
+		"more entries":                      {"10.0.0.0/8", proxy, []string{"192.0.2.1" + many(maxForwarded)}, "10.0.0.9"},
+		"more entries in several lines":     {"10.0.0.0/8", proxy, append([]string{"192.0.2.1"}, slices.Repeat([]string{"10.0.0.9"}, maxForwarded)...), "10.0.0.9"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			must.Is(t, test.want, ClientAddress(forwarded(test.remote, test.lines...), networks(test.proxies)))
@@ -116,15 +116,15 @@ func TestParseForwarded(t *testing.T) {
 	}
 }
 
-// TestClientCannotChooseItsAddress checks that the address is the one that the first trusted proxy saw, whatever
-// headers the client sends and however many proxies forward the request.
+// TestClientCannotChooseItsAddress checks that the address is that of the connection to the first trusted proxy, for
+// any headers of the client and number of proxies.
 func TestClientCannotChooseItsAddress(t *testing.T) {
 	proxies := networks("10.0.0.0/8 192.0.2.128/25 fd00::/8")
 	ours := rapid.SampledFrom([]string{"10.0.0.1", "10.255.1.2", "192.0.2.200", "fd00::1", "fd12:3456::ffff"})
 	theirs := rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.127", "198.51.100.7", "2001:db8::1", "fe80::1", "11.0.0.1", "::1"})
 	sent := rapid.SliceOfN(rapid.OneOf(rapid.String(), rapid.StringMatching(`[0-9a-f:., %\[\]]*`), ours, theirs), 0, 4)
 	rapid.Check(t, func(t *rapid.T) {
-		// written is one of the ways to write an address.
+		// written returns one of the texts of an address.
 		written := func(address string) string {
 			a := netip.MustParseAddr(address)
 			forms := []string{address, netip.AddrPortFrom(a, 4000).String(), " " + address + "\t"}
@@ -163,12 +163,12 @@ func TestClientAddressAllocations(t *testing.T) {
 		proxies []netip.Prefix
 		most    float64
 	}{
-		{"without proxies", behind, nil, 0},
-		{"of somebody who is none", direct, networks("10.0.0.0/8"), 0},
-		{"behind two", behind, networks("fd00::/8 10.0.0.0/8"), 1},
+		{"no trusted proxies", behind, nil, 0},
+		{"other client", direct, networks("10.0.0.0/8"), 0},
+		{"chain of proxies", behind, networks("fd00::/8 10.0.0.0/8"), 1},
 	} {
 		if n := testing.AllocsPerRun(100, func() { ClientAddress(test.r, test.proxies) }); n > test.most {
-			t.Errorf("%s it makes %v allocations", test.name, n)
+			t.Errorf("%s: %v allocations", test.name, n)
 		}
 	}
 }

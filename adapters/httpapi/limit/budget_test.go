@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestHolderHasAtMostWhatIsFree(t *testing.T) {
+func TestHolderHasAtMostTheFreeBytes(t *testing.T) {
 	b := NewBudget(100)
 	if b.Take("a", 51) {
 		t.Error("a holder has more than half")
@@ -25,7 +25,7 @@ func TestHolderHasAtMostWhatIsFree(t *testing.T) {
 	}
 	b.Give("a", 50)
 	if !b.Take("b0", 1) || b.Used() != 44 {
-		t.Errorf("after some was given back %d are used", b.Used())
+		t.Errorf("%d used after Give", b.Used())
 	}
 }
 
@@ -58,7 +58,7 @@ func TestBudgetIsNeverExceeded(t *testing.T) {
 			accounts[i].Close()
 		}
 		if b.Used() != 0 || len(b.held) != 0 {
-			t.Fatalf("%d are left, of %v", b.Used(), b.held)
+			t.Fatalf("%d used, held by %v", b.Used(), b.held)
 		}
 	})
 }

@@ -16,15 +16,15 @@ func TestParseBudgets(t *testing.T) {
 		"callers=64MiB,", "anonymous=3MiB", "callers=15MiB", "connections=15MiB", "spool=199MiB", "spool=1uploads", "")
 }
 
-// checkParser checks what texts are parsed into, and that the bad ones are refused.
-func checkParser[T comparable](t *testing.T, parse func(string) (T, error), good map[string]T, bad ...string) {
+// checkParser checks the values of the valid texts, and that the invalid ones are refused.
+func checkParser[T comparable](t *testing.T, parse func(string) (T, error), valid map[string]T, invalid ...string) {
 	t.Helper()
-	for text, want := range good {
+	for text, want := range valid {
 		if got, err := parse(text); err != nil || got != want {
 			t.Errorf("%q is %+v, %v", text, got, err)
 		}
 	}
-	for _, text := range bad {
+	for _, text := range invalid {
 		if got, err := parse(text); err == nil {
 			t.Errorf("%q is %+v", text, got)
 		}

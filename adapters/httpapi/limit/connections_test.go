@@ -26,40 +26,36 @@ func TestParseConnections(t *testing.T) {
 	}, "", "off", "total", "total=", "total=0", "total=-1", "total=x", "other=1", "total=1,total=2", "total=1,")
 }
 
-// end is one end of a connection in memory, with an address.
-type end struct {
+// pipeConn is the server's end of a pipe, with the address of the client.
+type pipeConn struct {
 	net.Conn
-	from net.Addr
+	remote net.Addr
 }
 
-func (e end) RemoteAddr() net.Addr { return e.from }
+func (c pipeConn) RemoteAddr() net.Addr { return c.remote }
 
-// pipeListener is a listener in memory.
+// pipeListener is a listener of pipes, which ends when the channel is closed.
 type pipeListener chan net.Conn
 
-func (e pipeListener) Accept() (net.Conn, error) {
-	c, ok := <-e
+func (l pipeListener) Accept() (net.Conn, error) {
+	c, ok := <-l
 	if !ok {
-		return nil, errors.New("closed")
+		return nil, net.ErrClosed
 	}
 	return c, nil
 }
-func (e pipeListener) Close() error   { return nil }
-func (e pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
+func (l pipeListener) Close() error   { return nil }
+func (l pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// server is a limiter and what it has let in.
+// server accepts connections with limits.
 type server struct {
 	*Connections
 	listener pipeListener
 	accepted chan net.Conn
 }
 
-func open(t *testing.T, total, address int) *server {
-	return within(t, total, address, 1<<30)
-}
-
-// within is open with so much memory for connections.
-func within(t *testing.T, total, address int, memory int64) *server {
+// open returns a server with the limits of connections and their memory, in bytes. The address 10.0.0.1 is exempt.
+func open(t *testing.T, total, address int, memory int64) *server {
 	l := NewConnections(ConnectionLimits{total, address}, NewBudget(memory), options(func(a netip.Addr) bool { return a == netip.MustParseAddr("10.0.0.1") }))
 	s := &server{l, make(pipeListener), make(chan net.Conn, 1)}
 	t.Cleanup(func() { close(s.listener) })
@@ -72,13 +68,13 @@ func within(t *testing.T, total, address int, memory int64) *server {
 	return s
 }
 
-// dial connects from an address, and returns both ends; the server's is nil where
-// the connection was refused.
+// dial connects from an address, and returns the ends of the client and of the server, which is nil if the connection
+// was refused.
 func (s *server) dial(t *testing.T, from string) (client, accepted net.Conn) {
 	t.Helper()
-	client, inner := net.Pipe()
+	client, far := net.Pipe()
 	t.Cleanup(func() { _ = client.Close() })
-	s.listener <- end{inner, net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 4000))}
+	s.listener <- pipeConn{far, net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 4000))}
 	synctest.Wait()
 	select {
 	case accepted = <-s.accepted:
@@ -89,7 +85,17 @@ func (s *server) dial(t *testing.T, from string) (client, accepted net.Conn) {
 	return client, accepted
 }
 
-// closed reports whether a connection was closed by the limiter.
+// active is dial whose connection has begun a request.
+func (s *server) active(t *testing.T, from string) net.Conn {
+	t.Helper()
+	_, c := s.dial(t, from)
+	if c != nil {
+		s.ConnState(c, http.StateActive)
+	}
+	return c
+}
+
+// closed reports whether the server has closed a connection.
 func closed(c net.Conn) bool {
 	_ = c.SetWriteDeadline(time.Unix(1, 0))
 	_, err := c.Write([]byte("x"))
@@ -98,20 +104,15 @@ func closed(c net.Conn) bool {
 
 func TestLongestIdleConnectionIsEvictedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, 3, 9)
-		var all []net.Conn
-		for range 3 {
-			_, c := s.dial(t, "192.0.2.1")
-			s.ConnState(c, http.StateActive)
-			all = append(all, c)
-		}
+		s := open(t, 3, 9, 1<<30)
+		all := []net.Conn{s.active(t, "192.0.2.1"), s.active(t, "192.0.2.1"), s.active(t, "192.0.2.1")}
 		for _, i := range []int{1, 2, 0} {
 			s.ConnState(all[i], http.StateIdle)
 			time.Sleep(time.Millisecond)
 		}
 		_, fresh := s.dial(t, "192.0.2.2")
 		if fresh == nil || !closed(all[1]) || closed(all[2]) || closed(all[0]) {
-			t.Errorf("let in: %t, closed: %t %t %t", fresh != nil, closed(all[1]), closed(all[2]), closed(all[0]))
+			t.Errorf("accepted: %t, closed: %t %t %t", fresh != nil, closed(all[1]), closed(all[2]), closed(all[0]))
 		}
 		if s.Open() != 3 || s.Evicted() != 1 || s.Refused() != 0 {
 			t.Errorf("%d open, %d evicted, %d refused", s.Open(), s.Evicted(), s.Refused())
@@ -121,34 +122,28 @@ func TestLongestIdleConnectionIsEvictedFirst(t *testing.T) {
 
 func TestSlowConnectionsAreEvictedAfterIdleOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, 4, 9)
+		s := open(t, 4, 9, 1<<30)
 		_, head := s.dial(t, "192.0.2.1")
 		time.Sleep(time.Millisecond)
-		_, body := s.dial(t, "192.0.2.2")
-		s.ConnState(body, http.StateActive)
+		body := s.active(t, "192.0.2.2")
 		_ = body.SetReadDeadline(time.Now().Add(time.Hour))
-		_, working := s.dial(t, "192.0.2.3")
-		s.ConnState(working, http.StateActive)
+		working := s.active(t, "192.0.2.3")
 		_ = working.SetReadDeadline(time.Now().Add(time.Hour))
-		_ = working.SetReadDeadline(time.Time{}) // its body has come
-		_, stream := s.dial(t, "192.0.2.4")
-		s.ConnState(stream, http.StateActive)
+		_ = working.SetReadDeadline(time.Time{}) // the body was read
+		stream := s.active(t, "192.0.2.4")
 		s.ConnState(stream, http.StateHijacked)
 
-		_, early := s.dial(t, "192.0.2.5")
-		if early != nil {
-			t.Fatal("a request that has just begun had to go")
+		if _, early := s.dial(t, "192.0.2.5"); early != nil {
+			t.Fatal("a request that has just begun is evicted")
 		}
 		time.Sleep(2 * slowAfter)
 		for i, want := range []net.Conn{head, body} {
-			_, fresh := s.dial(t, "192.0.2.6")
-			if fresh == nil || !closed(want) {
-				t.Fatalf("%d: let in: %t, closed: %t", i, fresh != nil, closed(want))
+			if fresh := s.active(t, "192.0.2.6"); fresh == nil || !closed(want) {
+				t.Fatalf("%d: accepted: %t, closed: %t", i, fresh != nil, closed(want))
 			}
-			s.ConnState(fresh, http.StateActive)
 		}
 		if _, more := s.dial(t, "192.0.2.7"); more != nil || closed(working) || closed(stream) {
-			t.Errorf("let in: %t, closed: %t %t", more != nil, closed(working), closed(stream))
+			t.Errorf("accepted: %t, closed: %t %t", more != nil, closed(working), closed(stream))
 		}
 		time.Sleep(2 * refusalTimeout)
 	})
@@ -156,38 +151,37 @@ func TestSlowConnectionsAreEvictedAfterIdleOnes(t *testing.T) {
 
 func TestUploadingConnectionIsNotSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, 1, 9)
-		_, c := s.dial(t, "192.0.2.1")
-		s.ConnState(c, http.StateActive)
+		s := open(t, 1, 9, 1<<30)
+		c := s.active(t, "192.0.2.1")
 		for range 10 {
 			_ = c.SetReadDeadline(time.Now().Add(time.Hour))
 			time.Sleep(slowAfter / 2)
 		}
 		if _, other := s.dial(t, "192.0.2.2"); other != nil || closed(c) {
-			t.Error("an upload had to go")
+			t.Error("an upload is evicted")
 		}
 		time.Sleep(2 * refusalTimeout)
 	})
 }
 
-// copying is a connection that has the kernel copy to it.
-type copying struct {
-	end
+// readerFrom is a connection with ReadFrom, which sends the sizes that it is called with.
+type readerFrom struct {
+	pipeConn
 	sizes chan int64
 }
 
-func (c copying) ReadFrom(r io.Reader) (int64, error) {
+func (c readerFrom) ReadFrom(r io.Reader) (int64, error) {
 	c.sizes <- r.(*io.LimitedReader).N
 	return io.Copy(io.Discard, r)
 }
 
 func TestFilesAreCopiedInPartsAndSlowClientsEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, 1, 9)
-		client, inner := net.Pipe()
+		s := open(t, 1, 9, 1<<30)
+		client, far := net.Pipe()
 		defer client.Close()
 		sizes := make(chan int64)
-		s.listener <- copying{end{inner, net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:1"))}, sizes}
+		s.listener <- readerFrom{pipeConn{far, net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:1"))}, sizes}
 		c := <-s.accepted
 		s.ConnState(c, http.StateActive)
 		copies := func(bytes int64) {
@@ -202,17 +196,15 @@ func TestFilesAreCopiedInPartsAndSlowClientsEvicted(t *testing.T) {
 		}{{maxCopy, 2 * slowAfter}, {maxCopy, 2 * slowAfter}, {5, slowAfter}} {
 			time.Sleep(part.patience * 3 / 4)
 			if _, other := s.dial(t, "192.0.2.2"); other != nil {
-				t.Fatal("a client that takes maxWrite bytes in slowAfter had to go")
+				t.Fatal("a client that reads maxWrite bytes in slowAfter is evicted")
 			}
-			if got := <-sizes; got != part.size {
-				t.Errorf("a part of %d bytes, want %d", got, part.size)
-			}
+			must.Is(t, part.size, <-sizes)
 		}
 		synctest.Wait()
 		go copies(1)
 		time.Sleep(2 * slowAfter)
 		if _, other := s.dial(t, "192.0.2.3"); other == nil {
-			t.Error("a client that takes nothing is kept")
+			t.Error("a client that reads nothing is not evicted")
 		}
 		<-sizes
 		time.Sleep(2 * refusalTimeout)
@@ -221,7 +213,7 @@ func TestFilesAreCopiedInPartsAndSlowClientsEvicted(t *testing.T) {
 
 func TestHijackedConnectionIsIdleWhileItReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, 1, 9)
+		s := open(t, 1, 9, 1<<30)
 		client, c := s.dial(t, "192.0.2.1")
 		s.ConnState(c, http.StateActive)
 		s.ConnState(c, http.StateHijacked)
@@ -239,34 +231,27 @@ func TestHijackedConnectionIsIdleWhileItReads(t *testing.T) {
 			t.Fatal("nothing was read")
 		}
 		if _, other := s.dial(t, "192.0.2.2"); other != nil {
-			t.Error("a connection that is being answered had to go")
+			t.Error("a connection with a request is evicted")
 		}
 		time.Sleep(2 * refusalTimeout)
 		once()
 		if _, other := s.dial(t, "192.0.2.2"); other == nil || <-read == nil {
-			t.Error("a connection that waits stays")
+			t.Error("an idle connection is not evicted")
 		}
 	})
 }
 
 func TestConnectionsPerAddressAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, 100, 2)
-		let := func(from string) net.Conn {
-			_, c := s.dial(t, from)
-			if c != nil {
-				s.ConnState(c, http.StateActive)
-			}
-			return c
-		}
+		s := open(t, 100, 2, 1<<30)
 		for range 2 {
-			if let("192.0.2.1") == nil || let("2001:db8::1") == nil || let("10.0.0.1") == nil {
-				t.Fatal("refused within the bound")
+			if s.active(t, "192.0.2.1") == nil || s.active(t, "2001:db8::1") == nil || s.active(t, "10.0.0.1") == nil {
+				t.Fatal("refused within the limit")
 			}
 		}
 		for from, want := range map[string]bool{"192.0.2.1": false, "::ffff:192.0.2.1": false, "2001:db8::2": false, "2001:db8:0:1::1": true, "192.0.2.2": true, "10.0.0.1": true} {
-			if got := let(from) != nil; got != want {
-				t.Errorf("%s is let in: %t", from, got)
+			if got := s.active(t, from) != nil; got != want {
+				t.Errorf("%s is accepted: %t", from, got)
 			}
 		}
 		time.Sleep(2 * refusalTimeout)
@@ -275,16 +260,15 @@ func TestConnectionsPerAddressAreLimited(t *testing.T) {
 
 func TestRefusedConnectionGets503(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, 1, 9)
-		_, first := s.dial(t, "192.0.2.1")
-		s.ConnState(first, http.StateActive)
+		s := open(t, 1, 9, 1<<30)
+		first := s.active(t, "192.0.2.1")
 		client, refused := s.dial(t, "192.0.2.2")
 		if refused != nil {
-			t.Fatal("it was let in")
+			t.Fatal("the connection is accepted")
 		}
 		answer := must.Do(http.ReadResponse(bufio.NewReader(client), nil)).Or(t)
 		body, err := io.ReadAll(answer.Body)
-		if answer.StatusCode != 503 || answer.Header.Get("Retry-After") != "1" || answer.Header.Get("X-Request-Id") != "made-1" || err != nil || !strings.HasPrefix(string(body), `{"statusCode":503,`) || s.Refused() != 1 {
+		if answer.StatusCode != 503 || answer.Header.Get("Retry-After") != "1" || answer.Header.Get("X-Request-Id") != "id-1" || err != nil || !strings.HasPrefix(string(body), `{"statusCode":503,`) || s.Refused() != 1 {
 			t.Errorf("%s %v %s %v", answer.Status, answer.Header, body, err)
 		}
 		_ = first.Close()
@@ -295,8 +279,8 @@ func TestRefusedConnectionGets503(t *testing.T) {
 	})
 }
 
-// send sends the beginning of a request over a new connection from an address, and
-// returns the connection and the response that is sent if there is no memory for the request.
+// send sends the head of a request over a new connection from an address. It returns the connection, and the status
+// line of the response if there is no memory for the request.
 func (s *server) send(t *testing.T, from, head string) (c net.Conn, response string) {
 	t.Helper()
 	client, c := s.dial(t, from)
@@ -319,9 +303,9 @@ func (s *server) send(t *testing.T, from, head string) (c net.Conn, response str
 }
 
 func TestHeadersAreChargedToTheirNetwork(t *testing.T) {
-	for name, head := range map[string]string{"long ones": strings.Repeat("x", 64<<10), "many lines": strings.Repeat("a:\n", 200)} {
-		timed(t, name, func(t *testing.T) {
-			s := within(t, 1000, 1000, 2<<20)
+	for name, head := range map[string]string{"long line": strings.Repeat("x", 64<<10), "many lines": strings.Repeat("a:\n", 200)} {
+		runSynctest(t, name, func(t *testing.T) {
+			s := open(t, 1000, 1000, 2<<20)
 			var all []net.Conn
 			response := ""
 			for response == "" && len(all) < 100 {
@@ -330,10 +314,10 @@ func TestHeadersAreChargedToTheirNetwork(t *testing.T) {
 				all = append(all, c)
 			}
 			if len(all) < 9 || !strings.Contains(response, " 503 ") || s.Refused() != 1 || s.Budget().Used() > 1<<20 {
-				t.Errorf("%d connections, told %q, %d refused, %d bytes", len(all), response, s.Refused(), s.Budget().Used())
+				t.Errorf("%d connections, response %q, %d refused, %d bytes", len(all), response, s.Refused(), s.Budget().Used())
 			}
 			if _, response := s.send(t, "192.0.2.2", head); response != "" {
-				t.Errorf("another network is told %s", response)
+				t.Errorf("another network: %s", response)
 			}
 			_ = all[len(all)-1].Close()
 			for _, c := range all {
@@ -341,7 +325,7 @@ func TestHeadersAreChargedToTheirNetwork(t *testing.T) {
 				s.ConnState(c, http.StateIdle)
 			}
 			if _, response := s.send(t, "192.0.2.1", head); response != "" {
-				t.Errorf("after the requests have ended: %s", response)
+				t.Errorf("after the end of the requests: %s", response)
 			}
 			for c := range s.Connections.open {
 				_, _ = c.Close(), c.Close()

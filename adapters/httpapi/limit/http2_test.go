@@ -17,8 +17,7 @@ import (
 	"collab/test/must"
 )
 
-// serve serves a handler behind a limiter, and returns a client of one protocol that
-// connects from an address.
+// serve serves a handler with the limits, over HTTP/1.1 or HTTP/2, and returns a client.
 func serve(t *testing.T, l *Connections, version int, h http.HandlerFunc) (listener pipeListener, client *http.Client) {
 	listener = make(pipeListener)
 	protocols := new(http.Protocols)
@@ -37,18 +36,18 @@ func serve(t *testing.T, l *Connections, version int, h http.HandlerFunc) (liste
 	return listener, &http.Client{Transport: transport}
 }
 
-// connect connects, and returns the client's end.
+// connect returns the client's end of a connection from 192.0.2.1.
 func connect(listener pipeListener) net.Conn {
-	client, inner := net.Pipe()
-	listener <- end{inner, net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:4000"))}
+	client, server := net.Pipe()
+	listener <- pipeConn{server, net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:4000"))}
 	return client
 }
 
 func TestRequestsThatWaitForTheirClientAreEvicted(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		for path, want := range map[string]int64{"/body": 1, "/answer": 1, "/copy": 1, "/work": 0} {
-			timed(t, fmt.Sprintf("HTTP %d%s", version, path), func(t *testing.T) {
-				l := NewConnections(ConnectionLimits{1, 9}, NewBudget(1<<30), options(func(netip.Addr) bool { return false }))
+			runSynctest(t, fmt.Sprintf("HTTP %d%s", version, path), func(t *testing.T) {
+				l := NewConnections(ConnectionLimits{1, 9}, NewBudget(1<<30), options(exemptNone))
 				listener, client := serve(t, l, version, func(w http.ResponseWriter, r *http.Request) {
 					switch r.URL.Path {
 					case "/body":
@@ -63,13 +62,13 @@ func TestRequestsThatWaitForTheirClientAreEvicted(t *testing.T) {
 						<-r.Context().Done()
 					}
 				})
-				ctx, leave := context.WithCancel(t.Context())
-				defer leave()
-				body, never := io.Pipe()
-				defer never.Close()
-				ended := make(chan struct{})
+				ctx, disconnect := context.WithCancel(t.Context())
+				defer disconnect()
+				body, unwritten := io.Pipe()
+				defer unwritten.Close()
+				done := make(chan struct{})
 				go func() {
-					defer close(ended)
+					defer close(done)
 					r, _ := http.NewRequestWithContext(ctx, http.MethodPost, "http://server"+path, nil)
 					if path == "/body" {
 						r.Body = body
@@ -86,18 +85,18 @@ func TestRequestsThatWaitForTheirClientAreEvicted(t *testing.T) {
 					t.Errorf("%d evicted, %d refused, %d open", l.Evicted(), l.Refused(), l.Open())
 				}
 				_ = other.Close()
-				leave()
-				_ = never.Close()
-				<-ended
+				disconnect()
+				_ = unwritten.Close()
+				<-done
 			})
 		}
 	}
 }
 
-func TestClientReadingALongAnswerIsNotSlow(t *testing.T) {
+func TestClientReadingALongResponseIsNotSlow(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
-			l := NewConnections(ConnectionLimits{1, 9}, NewBudget(1<<30), options(func(netip.Addr) bool { return false }))
+			l := NewConnections(ConnectionLimits{1, 9}, NewBudget(1<<30), options(exemptNone))
 			listener, client := serve(t, l, version, func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = w.Write(make([]byte, 64<<20))
 			})
@@ -121,9 +120,9 @@ func TestHTTP2RequestsAreCharged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 60 << 10
 		memory := NewBudget(2 * (http2Memory + 10*(streamMemory+size)))
-		l := NewConnections(ConnectionLimits{10, 10}, memory, options(func(netip.Addr) bool { return false }))
-		goOn := make(chan struct{})
-		_, client := serve(t, l, 2, func(http.ResponseWriter, *http.Request) { <-goOn })
+		l := NewConnections(ConnectionLimits{10, 10}, memory, options(exemptNone))
+		end := make(chan struct{})
+		_, client := serve(t, l, 2, func(http.ResponseWriter, *http.Request) { <-end })
 		send := func() (*http.Response, error) {
 			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://server/", nil)
 			r.Header.Set("X-Large", strings.Repeat("x", size-1000))
@@ -138,27 +137,23 @@ func TestHTTP2RequestsAreCharged(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		one, err := send()
-		if err != nil || one.StatusCode != http.StatusServiceUnavailable || one.Header.Get("Retry-After") == "" || one.Header.Get("X-Request-Id") != "made-1" || l.Refused() != 1 {
-			t.Errorf("one more is answered %v, %v, %d refused", one, err, l.Refused())
+		refused, err := send()
+		if err != nil || refused.StatusCode != http.StatusServiceUnavailable || refused.Header.Get("Retry-After") == "" || refused.Header.Get("X-Request-Id") != "id-1" || l.Refused() != 1 {
+			t.Errorf("one more request: %v, %v, %d refused", refused, err, l.Refused())
 		}
-		close(goOn)
+		close(end)
 		for range 10 {
-			if answer := <-answers; answer.StatusCode != http.StatusOK {
-				t.Error(answer.Status)
-			}
+			must.Is(t, http.StatusOK, (<-answers).StatusCode)
 		}
 		must.Is(t, http2Memory, memory.Used())
-		if one, err := send(); err != nil || one.StatusCode != http.StatusOK {
-			t.Errorf("after all have ended: %v, %v", one, err)
-		}
+		must.Is(t, http.StatusOK, must.Do(send()).Or(t).StatusCode) // after the end of all
 	})
 }
 
 func TestHTTP2ConnectionIsChargedBeforeItsFirstRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := NewBudget(3 * (http2Memory))
-		l := NewConnections(ConnectionLimits{10, 10}, memory, options(func(netip.Addr) bool { return false }))
+		memory := NewBudget(3 * http2Memory)
+		l := NewConnections(ConnectionLimits{10, 10}, memory, options(exemptNone))
 		listener, _ := serve(t, l, 2, nil)
 		begin := func() (open bool) {
 			c := connect(listener)
@@ -169,10 +164,10 @@ func TestHTTP2ConnectionIsChargedBeforeItsFirstRequest(t *testing.T) {
 			return err == nil
 		}
 		if !begin() || memory.Used() != http2Memory {
-			t.Errorf("the first holds %d bytes", memory.Used())
+			t.Errorf("the first connection holds %d bytes", memory.Used())
 		}
 		if begin() || l.Refused() != 1 {
-			t.Errorf("another one of the same address stays, %d refused", l.Refused())
+			t.Errorf("another connection of the address is open, %d refused", l.Refused())
 		}
 	})
 }
@@ -180,7 +175,7 @@ func TestHTTP2ConnectionIsChargedBeforeItsFirstRequest(t *testing.T) {
 func TestRequestWithoutHeaderMemoryIsAnsweredOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		o := options(func(netip.Addr) bool { return false })
+		o := options(exemptNone)
 		o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		l := NewConnections(ConnectionLimits{9, 9}, NewBudget(headMemoryStep), o)
 		listener, _ := serve(t, l, 1, nil)

@@ -9,25 +9,16 @@ import (
 
 func TestInFlightIsLimitedPerCaller(t *testing.T) {
 	w := &InFlight{}
-	leaves := make([]func(), maxInFlight)
-	for i := range leaves {
-		var err error
-		if leaves[i], err = w.Enter("ada"); err != nil {
-			t.Fatalf("request %d: %v", i, err)
-		}
+	var leaves []func()
+	for range maxInFlight {
+		leaves = append(leaves, must.Do(w.Enter("ada")).Or(t))
 	}
-	must.Fail(t, must.ErrorOf(w.Enter("ada")), fault.Limited) // one more
-	other, err := w.Enter("bob")
-	must.NoError(t, err) // another caller
+	must.Fail(t, must.ErrorOf(w.Enter("ada")), fault.Limited)
+	leaves = append(leaves, must.Do(w.Enter("bob")).Or(t))
 	leaves[0]()
-	again, err := w.Enter("ada")
-	must.NoError(t, err) // after one has ended
-	other()
-	again()
-	for _, leave := range leaves[1:] {
+	leaves[0] = must.Do(w.Enter("ada")).Or(t)
+	for _, leave := range leaves {
 		leave()
 	}
-	if len(w.count) != 0 {
-		t.Errorf("%v is left of callers who have left", w.count)
-	}
+	must.Is(t, 0, len(w.count))
 }

@@ -15,12 +15,12 @@ import (
 	"collab/test/must"
 )
 
-// timed runs a sub-test whose time passes while it waits.
-func timed(t *testing.T, name string, test func(t *testing.T)) {
+// runSynctest runs test as a subtest in a bubble of synctest.
+func runSynctest(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-// enter takes a place that must be free.
+// enter takes a place, which must be free.
 func enter(t *testing.T, s *Shares, key string) *Place {
 	t.Helper()
 	p, err := s.Enter(t.Context(), key)
@@ -39,7 +39,7 @@ func enterTimes(t *testing.T, s *Shares, key string, n int) (all []*Place) {
 	return all
 }
 
-// queue starts a call of Enter that has to wait, and returns where its result will be.
+// queue starts a call of Enter, which must wait, and returns the channel of its error.
 func queue(ctx context.Context, t *testing.T, s *Shares, key string) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -50,21 +50,21 @@ func queue(ctx context.Context, t *testing.T, s *Shares, key string) <-chan erro
 	}()
 	synctest.Wait()
 	if len(done) > 0 {
-		t.Fatalf("%s has not waited", key)
+		t.Fatalf("%s does not wait", key)
 	}
 	return done
 }
 
-// checkEmpty fails unless nothing is held and no holder has a record.
+// checkEmpty checks that no place is held and no holder has a record.
 func checkEmpty(t *testing.T, s *Shares) {
 	t.Helper()
 	if f := s.Figures(); f.Used != 0 || f.Waiting != 0 || len(s.holders) != 0 || len(s.queue) != 0 {
-		t.Errorf("%+v, %d holders and %d queued holders are left", f, len(s.holders), len(s.queue))
+		t.Errorf("%+v, %d holders and %d queued holders", f, len(s.holders), len(s.queue))
 	}
 }
 
 func TestShares(t *testing.T) {
-	t.Run("a holder that is alone may have all places, and others at once the reserved ones", func(t *testing.T) {
+	t.Run("a single holder may have all places except the reserved", func(t *testing.T) {
 		s := NewShares("requests", 16, 4, 2)
 		places := enterTimes(t, s, "noisy", 16)
 		places = append(places, enterTimes(t, s, "quiet", 2)...)
@@ -73,11 +73,11 @@ func TestShares(t *testing.T) {
 		}
 		for _, p := range places {
 			p.Leave()
-			p.Leave() // of no effect
+			p.Leave() // without effect
 		}
 		checkEmpty(t, s)
 	})
-	timed(t, "beside others a holder waits at its share, and takes the next place that it gives back", func(t *testing.T) {
+	runSynctest(t, "a holder beside others waits for a place of its share", func(t *testing.T) {
 		s := NewShares("requests", 16, 4, 2)
 		quiet := enter(t, s, "quiet")
 		places := enterTimes(t, s, "noisy", 4)
@@ -88,7 +88,7 @@ func TestShares(t *testing.T) {
 		quiet.Leave()
 		synctest.Wait()
 		if len(next) != 0 {
-			t.Error("it has got more than its share")
+			t.Error("the holder has more than its share")
 		}
 		places[0].Leave()
 		must.Succeed(t, <-next)
@@ -98,7 +98,7 @@ func TestShares(t *testing.T) {
 		synctest.Wait()
 		checkEmpty(t, s)
 	})
-	timed(t, "a holder is alone again after a time without others", func(t *testing.T) {
+	runSynctest(t, "a holder is single again after aloneAfter without others", func(t *testing.T) {
 		s := NewShares("requests", 16, 4, 2)
 		most := func() (n int) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -123,7 +123,7 @@ func TestShares(t *testing.T) {
 		must.Is(t, 16, most())
 		checkEmpty(t, s)
 	})
-	timed(t, "a holder that waits gets more places when the last other one leaves", func(t *testing.T) {
+	runSynctest(t, "a waiting holder gets more places when the last other one leaves", func(t *testing.T) {
 		s := NewShares("requests", 16, 4, 2)
 		quiet := enter(t, s, "quiet")
 		places := enterTimes(t, s, "noisy", 4)
@@ -143,14 +143,14 @@ func TestShares(t *testing.T) {
 		synctest.Wait()
 		checkEmpty(t, s)
 	})
-	timed(t, "waiting holders take turns, and each is served in its order", func(t *testing.T) {
+	runSynctest(t, "waiting holders take turns, and each is served in its order", func(t *testing.T) {
 		s := NewShares("requests", 3, 3, 1)
 		a, b, free := enter(t, s, "a"), enter(t, s, "b"), enter(t, s, "c")
 		var order []string
 		for _, call := range []string{"a1", "a2", "a3", "b1", "b2"} {
 			go func() {
 				p := enter(t, s, call[:1])
-				order = append(order, call) // one at a time, since they take turns with one place
+				order = append(order, call) // the calls take turns with one place
 				time.Sleep(time.Millisecond)
 				p.Leave()
 			}()
@@ -166,15 +166,13 @@ func TestShares(t *testing.T) {
 		synctest.Wait()
 		checkEmpty(t, s)
 	})
-	timed(t, "waiting ends after a time and with the context", func(t *testing.T) {
+	runSynctest(t, "waiting ends after maxWait and with the context", func(t *testing.T) {
 		s := NewShares("requests", 1, 1, 1)
 		held := enter(t, s, "a")
 		ctx, cancel := context.WithCancel(t.Context())
 		canceled, late := queue(ctx, t, s, "a"), queue(t.Context(), t, s, "a")
 		cancel()
-		if err := <-canceled; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		must.FailIs(t, <-canceled, context.Canceled)
 		began := time.Now()
 		err := <-late
 		limited, ok := errors.AsType[*fault.Error](err)
@@ -187,7 +185,7 @@ func TestShares(t *testing.T) {
 		held.Leave()
 		checkEmpty(t, s)
 	})
-	timed(t, "the queue of a holder is bounded", func(t *testing.T) {
+	runSynctest(t, "the queue of a holder is bounded", func(t *testing.T) {
 		s := NewShares("requests", 1, 1, 1)
 		held := enter(t, s, "a")
 		for range maxQueue {
@@ -204,11 +202,8 @@ func TestShares(t *testing.T) {
 		synctest.Wait()
 		checkEmpty(t, s)
 	})
-	t.Run("nil allows everything", func(t *testing.T) {
-		p := enter(t, nil, "a")
-		p.Leave()
-	})
-	t.Run("a place that is free is taken without allocations", func(t *testing.T) {
+	t.Run("nil has no limit", func(t *testing.T) { enter(t, nil, "a").Leave() })
+	t.Run("a free place is taken without allocations", func(t *testing.T) {
 		s := NewShares("requests", 16, 4, 2)
 		n := testing.AllocsPerRun(1000, func() {
 			p, _ := s.Enter(t.Context(), "a")
@@ -220,45 +215,44 @@ func TestShares(t *testing.T) {
 	})
 }
 
-// TestSharesKeepTheirBounds runs calls that take places, give them back and are canceled in any
-// order.
-func TestSharesKeepTheirBounds(t *testing.T) {
+// TestSharesKeepTheirLimits takes places, leaves them and cancels calls in any order.
+func TestSharesKeepTheirLimits(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const capacity, share, reserved = 6, 3, 1
 			s := NewShares("requests", capacity, share, reserved)
-			s.last, s.changed = "another", time.Now().Add(time.Hour) // none is alone
+			s.last, s.changed = "another", time.Now().Add(time.Hour) // no holder is single
 			held, waiting := map[string][]*Place{}, map[string]int{}
-			type end struct {
+			type result struct {
 				key string
 				p   Place
 				err error
 			}
-			ended := make(chan end, 1000)
+			results := make(chan result, 1000)
 			var cancels []context.CancelFunc
 			check := func() {
 				synctest.Wait()
-				for len(ended) > 0 {
-					e := <-ended
-					if waiting[e.key]--; e.err == nil {
-						held[e.key] = append(held[e.key], &e.p)
+				for len(results) > 0 {
+					r := <-results
+					if waiting[r.key]--; r.err == nil {
+						held[r.key] = append(held[r.key], &r.p)
 					}
 				}
-				total, left := 0, 0
+				used, queued := 0, 0
 				for key, places := range held {
 					if len(places) > share {
 						t.Fatalf("%s has %d places", key, len(places))
 					}
-					total += len(places)
+					used += len(places)
 				}
 				for key, n := range waiting {
-					if n > 0 && (len(held[key]) < reserved || total < capacity && len(held[key]) < share) {
-						t.Fatalf("%s waits with %d places of %d", key, len(held[key]), total)
+					if n > 0 && (len(held[key]) < reserved || used < capacity && len(held[key]) < share) {
+						t.Fatalf("%s waits with %d places of %d", key, len(held[key]), used)
 					}
-					left += n
+					queued += n
 				}
-				if f := s.Figures(); f.Used != int64(total) || f.Waiting != int64(left) {
-					t.Fatalf("%+v, want %d used and %d waiting", f, total, left)
+				if f := s.Figures(); f.Used != int64(used) || f.Waiting != int64(queued) {
+					t.Fatalf("%+v, want %d used and %d waiting", f, used, queued)
 				}
 			}
 			for range rapid.IntRange(1, 60).Draw(r, "steps") {
@@ -270,7 +264,7 @@ func TestSharesKeepTheirBounds(t *testing.T) {
 					waiting[key]++
 					go func() {
 						p, err := s.Enter(ctx, key)
-						ended <- end{key, p, err}
+						results <- result{key, p, err}
 					}()
 				case "leave":
 					if n := len(held[key]); n > 0 {
