@@ -2,7 +2,7 @@ package httpapi
 
 import "testing"
 
-func TestPagesAreForClientsThatAcceptHTMLByName(t *testing.T) {
+func TestPrefersPage(t *testing.T) {
 	for accept, want := range map[string]bool{
 		"":          false,
 		"*/*":       false,
@@ -18,9 +18,7 @@ func TestPagesAreForClientsThatAcceptHTMLByName(t *testing.T) {
 		"application/json":                      false,
 		"text/htmlx, x text/html":               false,
 	} {
-		r := get("/test")
-		r.Header.Set("Accept", accept)
-		if got := (&call{r: r}).prefersPage(); got != want {
+		if got := (&call{r: get("/test", "Accept: "+accept)}).prefersPage(); got != want {
 			t.Errorf("%q: %t", accept, got)
 		}
 	}

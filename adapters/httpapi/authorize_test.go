@@ -24,7 +24,7 @@ import (
 	"collab/test/must"
 )
 
-// fakeAuthorizer is an authorization server, as a test has it.
+// fakeAuthorizer is an authorization server without a network.
 type fakeAuthorizer struct {
 	ports.Authorizer
 	server connector.AuthServer
@@ -47,31 +47,30 @@ func (m *fakeAuthorizer) Redeem(context.Context, connector.AuthServer, connector
 	return m.redeem()
 }
 
-// authorizationPages is the pages of authorizations, for a person who began one.
+// authorizationPages is an interface with an authorization that a user has started.
 type authorizationPages struct {
 	*api
-	core  *harness.Deployment
-	ada   org.Actor
-	at    *fakeAuthorizer
-	begun connectors.Authorization
+	core    *harness.Deployment
+	server  *fakeAuthorizer
+	started connectors.Authorization
 }
 
-// newAuthorizationPages returns the pages where Ada of the organisation has begun to
-// authorise the provider.
-func newAuthorizationPages(t *testing.T, p connector.Provider, ada, organisation string, change ...func(*Options)) *authorizationPages {
+// newAuthorizationPages returns an interface where a user has started to authorise the provider. The names are those
+// of the user and of the organisation.
+func newAuthorizationPages(t *testing.T, p connector.Provider, user, organisation string, change ...func(*Options)) *authorizationPages {
 	t.Helper()
 	core, err := harness.NewDeployment(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	must.NoError(t, err)
-	e := &authorizationPages{core: core, at: &fakeAuthorizer{
+	e := &authorizationPages{core: core, server: &fakeAuthorizer{
 		server: connector.AuthServer{Issuer: "https://issuer.example", Authorization: "https://sign-in.example/authorize", Registration: "https://issuer.example/register"},
 		redeem: func() (connector.Credentials, error) {
 			return connector.Credentials{Entries: `{"accessToken":"token-of-ada"}`}, nil
 		},
 	}}
-	e.ada = must.Do(core.Join(t.Context(), "org_office", "user_ada", org.Owner)).Or(t)
+	actor := must.Do(core.Join(t.Context(), "org_office", "user_ada", org.Owner)).Or(t)
 	directory := core.Store.Directory()
 	must.Do(directory.Users().Upsert(t.Context(), org.User{ProviderID: "user_ada"}, func(u org.User) (org.User, error) {
-		u.Name, u.Email = ada, "ada@example.com"
+		u.Name, u.Email = user, "ada@example.com"
 		return u, nil
 	})).Or(t)
 	must.Do(directory.Organisations().Upsert(t.Context(), org.Organisation{ProviderID: "org_office"}, func(o org.Organisation) (org.Organisation, error) {
@@ -79,21 +78,25 @@ func newAuthorizationPages(t *testing.T, p connector.Provider, ada, organisation
 		return o, nil
 	})).Or(t)
 	p.ID, p.Auth, p.Transport, p.URL, p.Enabled = "notes", connector.ServerMediated, connector.HTTP, "https://notes.example/mcp", true
-	e.api = built(t, append(change, func(o *Options) {
+	e.api = newAPI(t, append(change, func(o *Options) {
 		o.Connectors = connectors.New(connectors.Options{
-			Store: core.Store, Catalog: connector.NewCatalog([]connector.Provider{p}, nil), Authorizer: e.at, Sealer: newVault(t),
+			Store: core.Store, Catalog: connector.NewCatalog([]connector.Provider{p}, nil), Authorizer: e.server, Sealer: newVault(t),
 			Clock: core.Clock, IDs: core.IDs, Secrets: &memory.Secrets{}, Log: o.Log,
 			Reauthorize: core.Access.Reauthorize, Locked: core.Access.Locked, Atomic: core.Access.Atomic, Origin: access.Origin,
 			Page: o.PublicURL + AuthorizePath, Callback: o.PublicURL + CallbackPath,
 		})
 	})...)
-	e.begun = must.Do(e.Connectors.Start(t.Context(), e.ada, "", "notes")).Or(t)
+	e.started = must.Do(e.Connectors.Start(t.Context(), actor, "", "notes")).Or(t)
 	return e
 }
 
-var notes = connector.Provider{Name: "Notes"}
+// newNotesPages is newAuthorizationPages with fixed names.
+func newNotesPages(t *testing.T, change ...func(*Options)) *authorizationPages {
+	t.Helper()
+	return newAuthorizationPages(t, connector.Provider{Name: "Notes"}, "Ada", "Office", change...)
+}
 
-// browse asks as a browser does.
+// browse sends a request with the headers of a browser.
 func (e *authorizationPages) browse(method, target, body string, change ...func(http.Header)) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
 	r.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
@@ -108,15 +111,11 @@ func (e *authorizationPages) browse(method, target, body string, change ...func(
 	return send(e, r)
 }
 
-func carrying(cookies ...*http.Cookie) func(http.Header) {
-	return func(h http.Header) {
-		for _, c := range cookies {
-			h.Add("Cookie", c.Name+"="+c.Value)
-		}
-	}
+func withCookie(c *http.Cookie) func(http.Header) {
+	return func(h http.Header) { h.Add("Cookie", c.Name+"="+c.Value) }
 }
 
-// cookie returns the one cookie of an answer.
+// cookie returns the only cookie of a response.
 func cookie(t *testing.T, w *httptest.ResponseRecorder) *http.Cookie {
 	t.Helper()
 	all := w.Result().Cookies()
@@ -126,10 +125,10 @@ func cookie(t *testing.T, w *httptest.ResponseRecorder) *http.Cookie {
 	return all[0]
 }
 
-// asked opens the page, and returns its form and its cookie.
-func (e *authorizationPages) asked(t *testing.T) (form url.Values, held *http.Cookie) {
+// prompt opens the page that asks for confirmation, and returns its form and its cookie.
+func (e *authorizationPages) prompt(t *testing.T) (form url.Values, asked *http.Cookie) {
 	t.Helper()
-	w := e.browse(http.MethodGet, e.begun.URL, "")
+	w := e.browse(http.MethodGet, e.started.URL, "")
 	if w.Code != http.StatusOK {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
@@ -145,34 +144,29 @@ func (e *authorizationPages) asked(t *testing.T) (form url.Values, held *http.Co
 	return form, cookie(t, w)
 }
 
-// confirmed goes on to the provider, and returns the cookie to come back with.
-func (e *authorizationPages) confirmed(t *testing.T) *http.Cookie {
+// confirm submits the form of the prompt, and returns the cookie for the callback.
+func (e *authorizationPages) confirm(t *testing.T) *http.Cookie {
 	t.Helper()
-	form, held := e.asked(t)
-	w := e.browse(http.MethodPost, AuthorizePath, form.Encode(), carrying(held))
+	form, asked := e.prompt(t)
+	w := e.browse(http.MethodPost, AuthorizePath, form.Encode(), withCookie(asked))
 	if w.Code != http.StatusSeeOther {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	return cookie(t, w)
 }
 
-// answers is where the issuer's come to.
-var answers = connector.Redirect(CallbackPath, "https://issuer.example")
-
-func (e *authorizationPages) back(code string) string {
-	return answers + "?" + url.Values{"state": {e.begun.State}, "code": {code}}.Encode()
+// callback returns the target of the issuer's redirect with the parameters and the state.
+func (e *authorizationPages) callback(params url.Values) string {
+	params.Set("state", e.started.State)
+	return connector.Redirect(CallbackPath, "https://issuer.example") + "?" + params.Encode()
 }
 
-// checkHidden checks that nobody keeps a page, or learns of it.
+// checkHidden checks the headers of pages that must not be stored, indexed, framed or named to other sites.
 func checkHidden(t *testing.T, w *httptest.ResponseRecorder, referrer string) {
 	t.Helper()
-	for name, want := range map[string]string{
+	checkHeader(t, w.Header(), map[string]string{
 		"Cache-Control": "no-store", "Referrer-Policy": referrer, "X-Robots-Tag": "noindex", "X-Content-Type-Options": "nosniff",
-	} {
-		if got := w.Header().Get(name); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
-		}
-	}
+	})
 	if p := w.Header().Get("Content-Security-Policy"); w.Code != http.StatusSeeOther &&
 		(!strings.HasPrefix(p, "default-src 'none';") || !strings.Contains(p, "frame-ancestors 'none'") || strings.Contains(p, "script-src")) {
 		t.Errorf("the policy is %q", p)
@@ -182,7 +176,7 @@ func checkHidden(t *testing.T, w *httptest.ResponseRecorder, referrer string) {
 func TestAuthorizationPageEscapesNames(t *testing.T) {
 	const evil = `</bdi><script>alert("1")</script><img src=x onerror='alert(2)'>&amp;` + "\u202e"
 	e := newAuthorizationPages(t, connector.Provider{Name: "provider" + evil}, "ada"+evil, "office"+evil)
-	w := e.browse(http.MethodGet, e.begun.URL, "")
+	w := e.browse(http.MethodGet, e.started.URL, "")
 	page := w.Body.String()
 	if w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html; charset=utf-8") {
 		t.Fatalf("%d %v", w.Code, w.Header())
@@ -195,7 +189,7 @@ func TestAuthorizationPageEscapesNames(t *testing.T) {
 	}
 	for _, name := range []string{"provider", "ada", "office"} {
 		if !strings.Contains(html.UnescapeString(page), "<bdi>"+name+evil+"</bdi>") || strings.Contains(page, name+evil) {
-			t.Errorf("the name of the %s is not there as it is: %s", name, page)
+			t.Errorf("the name of the %s is missing or not escaped: %s", name, page)
 		}
 	}
 	for _, part := range []string{"<bdi>ada@example.com</bdi>", "<dd><bdi>sign-in.example</bdi></dd>", `<form method="post" action="/api/v1/mcp-oauth/authorize">`} {
@@ -206,8 +200,8 @@ func TestAuthorizationPageEscapesNames(t *testing.T) {
 }
 
 func TestAuthorizationPageWithoutNames(t *testing.T) {
-	e := newAuthorizationPages(t, notes, "", "")
-	page := e.browse(http.MethodGet, e.begun.URL, "").Body.String()
+	e := newAuthorizationPages(t, connector.Provider{Name: "Notes"}, "", "")
+	page := e.browse(http.MethodGet, e.started.URL, "").Body.String()
 	if !strings.Contains(page, "somebody without a name") || !strings.Contains(page, "<bdi>without a name</bdi>") {
 		t.Error(page)
 	}
@@ -218,37 +212,35 @@ func TestAuthorizationCookieAttributes(t *testing.T) {
 		publicURL:               "; Path=/; Max-Age=600; HttpOnly; Secure; SameSite=Lax",
 		"http://localhost:8080": "; Path=/; Max-Age=600; HttpOnly; SameSite=Lax",
 	} {
-		e := newAuthorizationPages(t, notes, "Ada", "Office", func(o *Options) { o.PublicURL = public })
+		e := newNotesPages(t, func(o *Options) { o.PublicURL = public })
 		prefix := ""
 		if e.secure {
 			prefix = "__Host-"
 		}
-		of := connector.Digest(e.begun.State)[:12]
-		form, held := e.asked(t)
-		if held.Name != prefix+"collab_asked_"+of || held.Raw != held.Name+"="+held.Value+want || len(held.Value) < 26 {
-			t.Errorf("the page sets %s", held.Raw)
+		suffix := connector.Digest(e.started.State)[:12]
+		form, asked := e.prompt(t)
+		if asked.Name != prefix+"collab_asked_"+suffix || asked.Raw != asked.Name+"="+asked.Value+want || len(asked.Value) < 26 {
+			t.Errorf("the prompt sets %s", asked.Raw)
 		}
-		if _, other := e.asked(t); other.Value == held.Value {
+		if _, other := e.prompt(t); other.Value == asked.Value {
 			t.Error("two browsers have the same secret")
 		}
-		if again := cookie(t, e.browse(http.MethodGet, e.begun.URL, "", carrying(held))); again.Raw != held.Raw {
-			t.Errorf("opened again, the page sets %s", again.Raw)
-		}
-		if strings.Contains(form.Get("token"), held.Value) {
+		must.Is(t, asked.Raw, cookie(t, e.browse(http.MethodGet, e.started.URL, "", withCookie(asked))).Raw)
+		if strings.Contains(form.Get("token"), asked.Value) {
 			t.Error("the secret is in the page")
 		}
-		w := e.browse(http.MethodPost, AuthorizePath, form.Encode(), carrying(held), func(h http.Header) { h.Set("Origin", public) })
+		w := e.browse(http.MethodPost, AuthorizePath, form.Encode(), withCookie(asked), func(h http.Header) { h.Set("Origin", public) })
 		confirmed := cookie(t, w)
-		if w.Code != http.StatusSeeOther || confirmed.Name != prefix+"collab_confirmed_"+of || confirmed.Raw != confirmed.Name+"="+confirmed.Value+want {
+		if w.Code != http.StatusSeeOther || confirmed.Name != prefix+"collab_confirmed_"+suffix || confirmed.Raw != confirmed.Name+"="+confirmed.Value+want {
 			t.Errorf("%d: the form sets %s", w.Code, confirmed.Raw)
 		}
 		if to := w.Header().Get("Location"); !strings.HasPrefix(to, "https://sign-in.example/authorize?") {
-			t.Errorf("it leads to %s", to)
+			t.Errorf("the form redirects to %s", to)
 		}
 		checkHidden(t, w, "no-referrer")
-		gone := cookie(t, e.browse(http.MethodGet, e.back("code"), "", carrying(confirmed)))
-		if gone.Name != confirmed.Name || gone.Value != "" || gone.MaxAge != -1 || gone.Secure != e.secure {
-			t.Errorf("the end sets %s", gone.Raw)
+		removed := cookie(t, e.browse(http.MethodGet, e.callback(url.Values{"code": {"code"}}), "", withCookie(confirmed)))
+		if removed.Name != confirmed.Name || removed.Value != "" || removed.MaxAge != -1 || removed.Secure != e.secure {
+			t.Errorf("the callback sets %s", removed.Raw)
 		}
 	}
 }
@@ -258,51 +250,53 @@ func TestAuthorizationFormIsAcceptedFromItsPageOnly(t *testing.T) {
 		return func(h http.Header) { h.Set(name, value) }
 	}
 	none := func(http.Header) {}
-	as := func(name, value string) func(url.Values) { return func(v url.Values) { v.Set(name, value) } }
+	field := func(name, value string) func(url.Values) {
+		return func(v url.Values) { v.Set(name, value) }
+	}
 	same := func(url.Values) {}
-	for about, c := range map[string]struct {
+	for name, test := range map[string]struct {
 		header func(http.Header)
 		form   func(url.Values)
 		want   int
 	}{
-		"as it is":                          {none, same, 303},
-		"by a browser that tells nothing":   {func(h http.Header) { h.Del("Origin"); h.Del("Sec-Fetch-Site") }, same, 303},
-		"with a key, which counts for none": {set("Idempotency-Key", "k"), same, 303},
-		"reloaded":                          {set("Sec-Fetch-Site", "none"), same, 303},
-		"with a charset":                    {set("Content-Type", "application/x-www-form-urlencoded; charset=UTF-8"), same, 303},
-		"from another site":                 {set("Origin", "https://attacker.example"), same, 403},
-		"from the same host without TLS":    {set("Origin", "http://collab.example"), same, 403},
-		"from another port":                 {set("Origin", publicURL+":8443"), same, 403},
-		"from nowhere":                      {set("Origin", "null"), same, 403},
-		"from two places":                   {func(h http.Header) { h.Add("Origin", "https://attacker.example") }, same, 403},
-		"across sites":                      {set("Sec-Fetch-Site", "cross-site"), same, 403},
-		"across a site's hosts":             {set("Sec-Fetch-Site", "same-site"), same, 403},
-		"without its cookie":                {func(h http.Header) { h.Del("Cookie") }, same, 403},
-		"with an empty cookie":              {func(h http.Header) { h.Set("Cookie", strings.SplitAfter(h.Get("Cookie"), "=")[0]) }, same, 403},
-		"with another cookie":               {func(h http.Header) { h.Set("Cookie", h.Get("Cookie")+"x") }, same, 403},
-		"with another token":                {none, as("token", confirmation("", "")), 403},
-		"without a token":                   {none, func(v url.Values) { v.Del("token") }, 403},
-		"with a token in another case":      {none, func(v url.Values) { v.Set("token", strings.ToUpper(v.Get("token"))) }, 403},
-		"with two tokens":                   {none, func(v url.Values) { v.Add("token", v.Get("token")) }, 400},
-		"for another authorization":         {none, as("state", "other"), 403},
-		"for none":                          {none, as("state", ""), 400},
-		"for an endless one":                {none, as("state", strings.Repeat("s", 201)), 400},
-		"too large":                         {none, as("more", strings.Repeat("m", 8<<10)), 413},
-		"as JSON":                           {set("Content-Type", "application/json"), same, 415},
-		"in parts":                          {set("Content-Type", "multipart/form-data; boundary=x"), same, 415},
-		"as plain text":                     {set("Content-Type", "text/plain"), same, 415},
-		"as nothing":                        {func(h http.Header) { h.Del("Content-Type") }, same, 415},
+		"unchanged":           {none, same, 303},
+		"no Origin":           {func(h http.Header) { h.Del("Origin"); h.Del("Sec-Fetch-Site") }, same, 303},
+		"idempotency key":     {set("Idempotency-Key", "k"), same, 303},
+		"reloaded":            {set("Sec-Fetch-Site", "none"), same, 303},
+		"charset":             {set("Content-Type", "application/x-www-form-urlencoded; charset=UTF-8"), same, 303},
+		"other site":          {set("Origin", "https://attacker.example"), same, 403},
+		"other scheme":        {set("Origin", "http://collab.example"), same, 403},
+		"other port":          {set("Origin", publicURL+":8443"), same, 403},
+		"opaque origin":       {set("Origin", "null"), same, 403},
+		"two origins":         {func(h http.Header) { h.Add("Origin", "https://attacker.example") }, same, 403},
+		"cross-site":          {set("Sec-Fetch-Site", "cross-site"), same, 403},
+		"same-site":           {set("Sec-Fetch-Site", "same-site"), same, 403},
+		"no cookie":           {func(h http.Header) { h.Del("Cookie") }, same, 403},
+		"empty cookie":        {func(h http.Header) { h.Set("Cookie", strings.SplitAfter(h.Get("Cookie"), "=")[0]) }, same, 403},
+		"other cookie":        {func(h http.Header) { h.Set("Cookie", h.Get("Cookie")+"x") }, same, 403},
+		"other token":         {none, field("token", confirmation("", "")), 403},
+		"no token":            {none, func(v url.Values) { v.Del("token") }, 403},
+		"token in upper case": {none, func(v url.Values) { v.Set("token", strings.ToUpper(v.Get("token"))) }, 403},
+		"two tokens":          {none, func(v url.Values) { v.Add("token", v.Get("token")) }, 400},
+		"other state":         {none, field("state", "other"), 403},
+		"no state":            {none, field("state", ""), 400},
+		"too long state":      {none, field("state", strings.Repeat("s", 201)), 400},
+		"too long body":       {none, field("more", strings.Repeat("m", 8<<10)), 413},
+		"JSON":                {set("Content-Type", "application/json"), same, 415},
+		"multipart":           {set("Content-Type", "multipart/form-data; boundary=x"), same, 415},
+		"plain text":          {set("Content-Type", "text/plain"), same, 415},
+		"no content type":     {func(h http.Header) { h.Del("Content-Type") }, same, 415},
 	} {
-		t.Run(about, func(t *testing.T) {
-			e := newAuthorizationPages(t, notes, "Ada", "Office")
-			form, held := e.asked(t)
-			c.form(form)
-			w := e.browse(http.MethodPost, AuthorizePath, form.Encode(), carrying(held), c.header)
-			if w.Code != c.want {
+		t.Run(name, func(t *testing.T) {
+			e := newNotesPages(t)
+			form, asked := e.prompt(t)
+			test.form(form)
+			w := e.browse(http.MethodPost, AuthorizePath, form.Encode(), withCookie(asked), test.header)
+			if w.Code != test.want {
 				t.Fatalf("%d %s", w.Code, w.Body)
 			}
 			checkHidden(t, w, "no-referrer")
-			if taken := w.Code == http.StatusSeeOther; taken != (len(w.Result().Cookies()) == 1) || taken != (w.Header().Get("Location") != "") {
+			if accepted := w.Code == http.StatusSeeOther; accepted != (len(w.Result().Cookies()) == 1) || accepted != (w.Header().Get("Location") != "") {
 				t.Errorf("%v", w.Header())
 			}
 			if ct := w.Header().Get("Content-Type"); w.Code >= 400 && !strings.HasPrefix(ct, "text/html") {
@@ -314,41 +308,40 @@ func TestAuthorizationFormIsAcceptedFromItsPageOnly(t *testing.T) {
 
 func TestAuthorizationOutcomePage(t *testing.T) {
 	refusal := fault.Wrap(fault.Forbidden, errors.New("token-of-ada"), "The provider did not accept the authorization")
-	for about, c := range map[string]struct {
+	for name, test := range map[string]struct {
 		query  url.Values
 		redeem error
 		want   int
-		says   string
+		text   string // in the page
 	}{
-		"well":                         {url.Values{"code": {"code-of-ada"}, "iss": {"https://issuer.example"}}, nil, 200, "<h1>Connected</h1>"},
-		"well, without a name":         {url.Values{"code": {"code-of-ada"}}, nil, 200, "You can close this window"},
-		"declined":                     {url.Values{"error": {"access_denied"}, "error_description": {"code-of-ada"}}, nil, 403, "The authorization was declined"},
-		"refused":                      {url.Values{"error": {"<b>code-of-ada"}}, nil, 403, "refused the authorization"},
-		"without a code":               {url.Values{}, nil, 403, "refused the authorization"},
-		"from another server":          {url.Values{"code": {"code-of-ada"}, "iss": {"https://attacker.example"}}, nil, 403, "does not come from the server"},
-		"with a code of no use":        {url.Values{"code": {"code-of-ada"}}, refusal, 403, "The provider did not accept the authorization"},
-		"with a server that is away":   {url.Values{"code": {"code-of-ada"}}, fault.New(fault.Unavailable, "The provider does not answer"), 503, "The provider does not answer"},
-		"with a failure of our own":    {url.Values{"code": {"code-of-ada"}}, errors.New("token-of-ada"), 500, "Internal server error"},
-		"with two codes":               {url.Values{"code": {"code-of-ada", "b"}}, nil, 400, "must not be repeated"},
-		"with an endless code":         {url.Values{"code": {strings.Repeat("c", maxCode+1)}}, nil, 400, "code must be at most 4096 bytes"},
-		"with an endless issuer":       {url.Values{"iss": {strings.Repeat("i", maxIssuer+1)}}, nil, 400, "iss must be at most 2048 bytes"},
-		"with an endless error":        {url.Values{"error": {strings.Repeat("e", maxRefusal+1)}}, nil, 400, "error must be at most 200 bytes"},
-		"with something more, and two": {url.Values{"code": {"code-of-ada"}, "more": {"a", "b"}}, nil, 400, "must not be repeated"},
+		"connected":                {url.Values{"code": {"code-of-ada"}, "iss": {"https://issuer.example"}}, nil, 200, "<h1>Connected</h1>"},
+		"no issuer":                {url.Values{"code": {"code-of-ada"}}, nil, 200, "You can close this window"},
+		"declined":                 {url.Values{"error": {"access_denied"}, "error_description": {"code-of-ada"}}, nil, 403, "The authorization was declined"},
+		"other error":              {url.Values{"error": {"<b>code-of-ada"}}, nil, 403, "refused the authorization"},
+		"no code":                  {url.Values{}, nil, 403, "refused the authorization"},
+		"other issuer":             {url.Values{"code": {"code-of-ada"}, "iss": {"https://attacker.example"}}, nil, 403, "does not come from the server"},
+		"invalid code":             {url.Values{"code": {"code-of-ada"}}, refusal, 403, "The provider did not accept the authorization"},
+		"provider unavailable":     {url.Values{"code": {"code-of-ada"}}, fault.New(fault.Unavailable, "The provider does not answer"), 503, "The provider does not answer"},
+		"internal error":           {url.Values{"code": {"code-of-ada"}}, errors.New("token-of-ada"), 500, "Internal server error"},
+		"two codes":                {url.Values{"code": {"code-of-ada", "b"}}, nil, 400, "must not be repeated"},
+		"too long code":            {url.Values{"code": {strings.Repeat("c", maxCode+1)}}, nil, 400, "code must be at most 4096 bytes"},
+		"too long issuer":          {url.Values{"iss": {strings.Repeat("i", maxIssuer+1)}}, nil, 400, "iss must be at most 2048 bytes"},
+		"too long error":           {url.Values{"error": {strings.Repeat("e", maxRefusal+1)}}, nil, 400, "error must be at most 200 bytes"},
+		"two of another parameter": {url.Values{"code": {"code-of-ada"}, "more": {"a", "b"}}, nil, 400, "must not be repeated"},
 	} {
-		t.Run(about, func(t *testing.T) {
-			e := newAuthorizationPages(t, notes, "Ada", "Office")
-			if c.redeem != nil {
-				e.at.redeem = func() (connector.Credentials, error) { return connector.Credentials{}, c.redeem }
+		t.Run(name, func(t *testing.T) {
+			e := newNotesPages(t)
+			if test.redeem != nil {
+				e.server.redeem = func() (connector.Credentials, error) { return connector.Credentials{}, test.redeem }
 			}
-			held := e.confirmed(t)
-			c.query.Set("state", e.begun.State)
-			w := e.browse(http.MethodGet, answers+"?"+c.query.Encode(), "", carrying(held))
+			confirmed := e.confirm(t)
+			w := e.browse(http.MethodGet, e.callback(test.query), "", withCookie(confirmed))
 			page := html.UnescapeString(w.Body.String())
-			if w.Code != c.want || !strings.Contains(page, c.says) || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
+			if w.Code != test.want || !strings.Contains(page, test.text) || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
 				t.Fatalf("%d %s", w.Code, w.Body)
 			}
 			checkHidden(t, w, "no-referrer")
-			for _, secret := range []string{"code-of-ada", "token-of-ada", e.begun.State, held.Value, "<b>"} {
+			for _, secret := range []string{"code-of-ada", "token-of-ada", e.started.State, confirmed.Value, "<b>"} {
 				if strings.Contains(page, secret) {
 					t.Errorf("the page has %s", secret)
 				}
@@ -358,17 +351,17 @@ func TestAuthorizationOutcomePage(t *testing.T) {
 }
 
 func TestAuthorizationExpires(t *testing.T) {
-	e := newAuthorizationPages(t, notes, "Ada", "Office")
-	held := e.confirmed(t)
-	form, asked := e.asked(t)
+	e := newNotesPages(t)
+	confirmed := e.confirm(t)
+	form, asked := e.prompt(t)
 	e.core.Clock.Advance(connector.FlowLifetime)
-	for about, w := range map[string]*httptest.ResponseRecorder{
-		"the page":   e.browse(http.MethodGet, e.begun.URL, ""),
-		"the form":   e.browse(http.MethodPost, AuthorizePath, form.Encode(), carrying(asked)),
-		"the answer": e.browse(http.MethodGet, e.back("code"), "", carrying(held)),
+	for name, w := range map[string]*httptest.ResponseRecorder{
+		"prompt":   e.browse(http.MethodGet, e.started.URL, ""),
+		"form":     e.browse(http.MethodPost, AuthorizePath, form.Encode(), withCookie(asked)),
+		"callback": e.browse(http.MethodGet, e.callback(url.Values{"code": {"code"}}), "", withCookie(confirmed)),
 	} {
 		if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "10 minutes") {
-			t.Errorf("%s: %d %s", about, w.Code, w.Body)
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}
 	}
 }

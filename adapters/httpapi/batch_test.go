@@ -8,32 +8,28 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"collab/adapters/httpapi/limit"
 	"collab/test/harness"
 	"collab/test/must"
 )
 
-// fileOutcome is a line of the answer to a batch.
+// fileOutcome is a line of the response to a batch.
 type fileOutcome struct {
-	Index  int     `json:"index"`
-	Status int     `json:"status"`
-	File   *record `json:"file"`
-	Error  *struct {
-		StatusCode int    `json:"statusCode"`
-		Message    string `json:"message"`
-		Error      string `json:"error"`
-	} `json:"error"`
+	Index  int        `json:"index"`
+	Status int        `json:"status"`
+	File   *record    `json:"file"`
+	Error  *errorBody `json:"error"`
 }
 
 // batch sends a batch of the lines.
 func (o *fileServer) batch(lines []string, headers ...string) *httptest.ResponseRecorder {
-	r := request(http.MethodPost, "/batch", strings.NewReader(strings.Join(lines, "\n")), headers...)
-	r.Header.Set("Content-Type", "application/x-ndjson")
-	return send(o, r)
+	body := strings.NewReader(strings.Join(lines, "\n"))
+	return send(o, syncRequest(http.MethodPost, "/batch", body, append(headers, "Content-Type: application/x-ndjson")...))
 }
 
-// outcomes reads the answer to a batch.
+// outcomes decodes the response to a batch.
 func outcomes(t testing.TB, w *httptest.ResponseRecorder) (all []fileOutcome) {
 	t.Helper()
 	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/x-ndjson" {
@@ -50,7 +46,7 @@ func outcomes(t testing.TB, w *httptest.ResponseRecorder) (all []fileOutcome) {
 	return all
 }
 
-// puts are operations that make files.
+// puts returns operations that create the files from, from+1, ..., to-1.
 func puts(from, to int) (lines []string) {
 	for i := from; i < to; i++ {
 		lines = append(lines, fmt.Sprintf(`{"op":"put","path":"many/%04d.md","content":"content \u0023%d\n"}`, i, i))
@@ -58,68 +54,62 @@ func puts(from, to int) (lines []string) {
 	return lines
 }
 
-func TestABatchHasABoundedNumberOfOperations(t *testing.T) {
+func TestBatchOperationLimit(t *testing.T) {
 	o := newFileServer(t)
 	for _, headers := range [][]string{nil, {"Idempotency-Key: many"}} {
-		if w := o.batch(append(puts(0, 1001), "", " "), headers...); w.Code != http.StatusRequestEntityTooLarge {
-			t.Errorf("%d %.300s", w.Code, w.Body)
-		}
+		checkError(t, o.batch(append(puts(0, 1001), "", " "), headers...), http.StatusRequestEntityTooLarge)
 	}
 	all := outcomes(t, o.batch(append([]string{"", "\t"}, puts(0, 1000)...)))
 	if len(all) != 1000 {
 		t.Fatalf("%d outcomes", len(all))
 	}
 	for i, of := range all {
-		if of.Status != http.StatusCreated || of.File.Path != fmt.Sprintf("many/%04d.md", i) || of.File.Checksum != checksum(fmt.Sprintf("content #%d\n", i)) {
+		if of.Status != http.StatusCreated || of.File.Path != fmt.Sprintf("many/%04d.md", i) || of.File.Checksum != harness.Checksum(fmt.Sprintf("content #%d\n", i)) {
 			t.Fatalf("operation %d: %+v", i, of)
 		}
 	}
 	must.Is(t, "content #999\n", o.content(t, all[999].File.ID))
 }
 
-func TestAFailureOfTheStoreEndsABatch(t *testing.T) {
-	for about, c := range map[string]struct {
+func TestStoreErrorEndsBatch(t *testing.T) {
+	for name, test := range map[string]struct {
 		call  string
-		after int // how many of the calls succeed
-		fault harness.Fault
-		want  int // operations that are carried out; -1: the whole request fails
+		after int // the number of these calls that succeed
+		want  int // the number of operations that are executed; -1: the request fails
 	}{
-		"the first transaction":  {"Atomic", 0, harness.Refused, -1},
-		"the first contents":     {"Blobs.Put", 0, harness.Refused, -1},
-		"the second transaction": {"Atomic", 1, harness.Refused, 500},
-		"later contents":         {"Blobs.Put", 510, harness.Refused, 500},
-		"the last announcement":  {"ObjectSets.Announce", 1, harness.Refused, 500},
+		"first transaction":  {"Atomic", 0, -1},
+		"first content":      {"Blobs.Put", 0, -1},
+		"second transaction": {"Atomic", 1, 500},
+		"later content":      {"Blobs.Put", 510, 500},
+		"last announcement":  {"ObjectSets.Announce", 1, 500},
 	} {
-		t.Run(about, func(t *testing.T) {
-			o := newFileServer(t)
-			undisturbed := newFileServer(t)
-			undisturbed.core.Faults.Reset(-1, "")
-			outcomes(t, undisturbed.batch(puts(0, 600)))
+		t.Run(name, func(t *testing.T) {
+			o, withoutFault := newFileServer(t), newFileServer(t)
+			withoutFault.core.Faults.Reset(-1, "")
+			outcomes(t, withoutFault.batch(puts(0, 600)))
 			at, seen := -1, 0
-			for i, call := range undisturbed.core.Faults.Calls() {
-				if call == c.call {
-					if seen == c.after {
+			for i, call := range withoutFault.core.Faults.Calls() {
+				if call == test.call {
+					if seen == test.after {
 						at = i
 						break
 					}
 					seen++
 				}
 			}
-			o.core.Faults.Reset(at, c.fault)
+			o.core.Faults.Reset(at, harness.Refused)
 			w := o.batch(puts(0, 600), "Idempotency-Key: once")
 			o.core.Faults.Reset(-1, "")
-			if c.want < 0 {
-				if w.Code != http.StatusServiceUnavailable {
-					t.Errorf("%d %.300s", w.Code, w.Body)
-				}
+			if test.want < 0 {
+				checkError(t, w, http.StatusServiceUnavailable)
 			} else {
 				for i, of := range outcomes(t, w) {
-					if want := map[bool]int{true: http.StatusCreated, false: http.StatusServiceUnavailable}[i < c.want]; of.Status != want {
+					if want := map[bool]int{true: http.StatusCreated, false: http.StatusServiceUnavailable}[i < test.want]; of.Status != want {
 						t.Fatalf("operation %d: %+v", i, of)
 					}
 				}
 			}
-			if files := read[[]record](t, o.get("/files"), http.StatusOK); len(files) != max(0, c.want) {
+			if files := read[[]record](t, o.get("/files"), http.StatusOK); len(files) != max(0, test.want) {
 				t.Errorf("%d files are stored", len(files))
 			}
 			if names, _, err := o.core.Store.Storage().Announced(t.Context(), o.actor(t, "ada").Org); names != 0 || err != nil {
@@ -127,30 +117,37 @@ func TestAFailureOfTheStoreEndsABatch(t *testing.T) {
 			}
 			w = o.batch(puts(0, 600), "Idempotency-Key: once")
 			all := outcomes(t, w)
-			if c.want < 0 && (all[0].Status != http.StatusCreated || all[599].Status != http.StatusCreated) || c.want > 0 && w.Header().Get("Idempotent-Replayed") != "true" {
+			if test.want < 0 && (all[0].Status != http.StatusCreated || all[599].Status != http.StatusCreated) || test.want > 0 && w.Header().Get("Idempotent-Replayed") != "true" {
 				t.Errorf("repeated: %+v, %v", all[0], w.Header())
 			}
 		})
 	}
 }
 
-func TestABatchIsChargedToTheBudgetsAndTheRate(t *testing.T) {
-	o := newFileServer(t)
-	o.Budgets.Callers = 16 << 20
+// limitCallers sets the memory of callers, in bytes, and a rate of 20 requests in an hour.
+func (o *fileServer) limitCallers(memory int64) {
+	o.Budgets.Callers = memory
 	o.budgets = newBudgets(o.Budgets)
-	o.callers = limit.NewRateLimiter("caller", limit.Rate{Count: 20, Per: 3600e9}, o.Now)
+	o.callers = limit.NewRateLimiter("caller", limit.Rate{Count: 20, Per: time.Hour}, o.Now)
+}
+
+// remaining returns the number of requests that the rate of limitCallers still allows ada. The requests of
+// syncRequest are not charged, only their operations.
+func (o *fileServer) remaining() (n int) {
+	for o.callers.Take(&call{w: httptest.NewRecorder()}, string(o.members["ada"].User)) == nil {
+		n++
+	}
+	return n
+}
+
+func TestBatchIsCharged(t *testing.T) {
+	o := newFileServer(t)
+	o.limitCallers(16 << 20)
 	outcomes(t, o.batch(puts(0, 1000)))
-	if w := send(o, request(http.MethodPost, "/move", strings.NewReader(`{"from":"many","to":"all"}`), "Content-Type: application/json")); w.Code != http.StatusOK {
+	if w := send(o, syncRequest(http.MethodPost, "/move", strings.NewReader(`{"from":"many","to":"all"}`), "Content-Type: application/json")); w.Code != http.StatusOK {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
-	ada := o.actor(t, "ada")
-	left := 0
-	for o.callers.Take(&call{w: httptest.NewRecorder()}, string(ada.User)) == nil {
-		left++
-	}
-	if left != 2 { // the requests themselves were admitted elsewhere
-		t.Errorf("%d requests are left", left)
-	}
+	must.Is(t, 2, o.remaining())
 	long := fmt.Sprintf(`{"op":"put","path":"long","content":"%s"}`, strings.Repeat(`\u0001`, 1<<20))
 	whole := fmt.Sprintf(`{"op":"put","path":"whole","content":"%s"}`, strings.Repeat("x", 1<<20))
 	fields := `{"op":"put","path":"fields","content":""`
@@ -158,14 +155,17 @@ func TestABatchIsChargedToTheBudgetsAndTheRate(t *testing.T) {
 		fields += fmt.Sprintf(`,"%d":{"nested":0}`, i)
 	}
 	all := outcomes(t, o.batch([]string{long, whole, whole[:len(whole)-2] + `x"}`, puts(2000, 2001)[0], fields + "}"}))
-	if len(all) != 5 || all[4].Status != http.StatusBadRequest || !strings.Contains(all[4].Error.Message, "more than 64 fields") || all[0].Status != http.StatusRequestEntityTooLarge || all[1].Status != http.StatusCreated || all[2].Status != http.StatusRequestEntityTooLarge || all[3].Status != http.StatusCreated {
-		t.Errorf("%+v", all)
+	var got []int
+	for _, of := range all {
+		got = append(got, of.Status)
+	}
+	must.Equal(t, []int{413, 201, 413, 201, 400}, got)
+	if !strings.Contains(all[4].Error.Message, "more than 64 fields") {
+		t.Errorf("%+v", all[4].Error)
 	}
 	must.Is(t, 0, o.budgets.callers.Used())
 	if !o.budgets.callers.Take("others", 8<<20) {
 		t.Fatal("the budget is used")
 	}
-	if w := o.batch([]string{whole, whole, whole, whole, whole}); w.Code != http.StatusServiceUnavailable {
-		t.Errorf("%d %.300s", w.Code, w.Body)
-	}
+	checkError(t, o.batch([]string{whole, whole, whole, whole, whole}), http.StatusServiceUnavailable)
 }

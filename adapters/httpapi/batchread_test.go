@@ -14,33 +14,27 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"collab/adapters/httpapi/limit"
 	"collab/app/objects"
 	"collab/domain/fault"
 	"collab/ports"
+	"collab/test/harness"
+	"collab/test/must"
 )
 
-// fileReading is what a request for many files is answered with for one of them.
+// fileReading is the part of one file in the response to a request for several.
 type fileReading struct {
 	fileOutcome
 	Length  int `json:"length"`
 	content string
 }
 
-// readFilesRequest is a request for many files.
+// readFilesRequest returns a request for several files.
 func readFilesRequest(ids []string, headers ...string) *http.Request {
-	files := make([]map[string]string, len(ids))
-	for i, of := range ids {
-		files[i] = map[string]string{"id": of}
-	}
-	body, err := json.Marshal(map[string]any{"files": files})
-	if err != nil {
-		panic(err) // the test's own
-	}
-	return request(http.MethodPost, "/batch/read", strings.NewReader(string(body)), append(headers, "Content-Type: application/json")...)
+	body := `{"files":[{"id":"` + strings.Join(ids, `"},{"id":"`) + `"}]}`
+	return syncRequest(http.MethodPost, "/batch/read", strings.NewReader(body), append(headers, "Content-Type: application/json")...)
 }
 
-// readings reads the answer to a request for so many files.
+// readings decodes the response to a request for n files.
 func readings(t testing.TB, w *httptest.ResponseRecorder, n int) (all []fileReading) {
 	t.Helper()
 	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/vnd.collab.files" {
@@ -61,8 +55,8 @@ func readings(t testing.TB, w *httptest.ResponseRecorder, n int) (all []fileRead
 			t.Fatalf("the content of %d bytes after line %d: %v", of.Length, len(all), err)
 		}
 		of.content = string(content)
-		if of.Status == 200 && (of.File == nil || of.File.Checksum != checksum(of.content)) {
-			t.Fatalf("%+v is not the content of %+v", of, of.File)
+		if of.Status == 200 && (of.File == nil || of.File.Checksum != harness.Checksum(of.content)) {
+			t.Fatalf("%+v does not have the checksum of %+v", of, of.File)
 		}
 		all = append(all, of)
 	}
@@ -72,7 +66,7 @@ func readings(t testing.TB, w *httptest.ResponseRecorder, n int) (all []fileRead
 	return all
 }
 
-func TestManyFilesAreReadInTheirOrder(t *testing.T) {
+func TestReadFilesKeepsOrder(t *testing.T) {
 	o := newFileServer(t)
 	var ids, contents []string
 	for i, size := range []int{0, 5, 20_000, 256 << 10, 33_000, 1, 256 << 10, 100_000, 100_000, 100_000} {
@@ -82,7 +76,7 @@ func TestManyFilesAreReadInTheirOrder(t *testing.T) {
 	for _, headers := range [][]string{nil, {"Idempotency-Key: k"}, {"Idempotency-Key: k"}} {
 		w := send(o, readFilesRequest(ids, headers...))
 		if w.Code == http.StatusConflict && len(headers) > 0 {
-			continue // it was too long to be kept
+			continue // the response was too long to be stored
 		}
 		for i, of := range readings(t, w, len(ids)) {
 			if of.Status != 200 || of.content != contents[i] || of.File.ID != ids[i] {
@@ -96,25 +90,25 @@ func TestManyFilesAreReadInTheirOrder(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotFitIntoAnAnswerIsAskedForAgain(t *testing.T) {
+func TestReadFilesRefusesContentBeyondItsLimit(t *testing.T) {
 	o := newFileServer(t)
 	large := o.store(t, "large.txt", strings.Repeat("x", objects.MaxReadFile)).ID
 	ids := slices.Repeat([]string{large}, objects.MaxReadBytes/objects.MaxReadFile+2)
-	left := 0
+	refused := 0
 	for i, of := range readings(t, send(o, readFilesRequest(ids)), len(ids)) {
 		if of.Status == 200 {
 			continue
 		}
-		if left++; of.Status != http.StatusRequestEntityTooLarge || of.File == nil || of.File.Size != objects.MaxReadFile || i < len(ids)-2 {
+		if refused++; of.Status != http.StatusRequestEntityTooLarge || of.File == nil || of.File.Size != objects.MaxReadFile || i < len(ids)-2 {
 			t.Errorf("file %d is %+v", i, of)
 		}
 	}
-	if left != 2 || readings(t, send(o, readFilesRequest(ids[:left])), 2)[1].Status != 200 {
-		t.Errorf("%d files are left", left)
+	if refused != 2 || readings(t, send(o, readFilesRequest(ids[:refused])), 2)[1].Status != 200 {
+		t.Errorf("%d files are refused", refused)
 	}
 }
 
-// failingBlobs has the store fail to open content.
+// failingBlobs calls fails before it opens content.
 type failingBlobs struct {
 	ports.Blobs
 	fails func() error
@@ -127,11 +121,11 @@ func (b *failingBlobs) Open(ctx context.Context, name string, offset, length int
 	return b.Blobs.Open(ctx, name, offset, length)
 }
 
-func TestAFailureOfTheStoreIsOneOfTheFilesThatWereNotRead(t *testing.T) {
+func TestReadFilesReportsStoreErrorsPerFile(t *testing.T) {
 	blobs := &failingBlobs{fails: func() error { return nil }}
 	o := newFileServer(t, func(o *objects.Options) { blobs.Blobs, o.Blobs = o.Blobs, blobs })
-	logs, lines := logging(slog.LevelWarn)
-	logs(&o.api.Options)
+	logs, logged := logging(slog.LevelWarn)
+	logs(&o.Options)
 	var ids []string
 	for i := range 6 {
 		ids = append(ids, o.store(t, fmt.Sprintf("%d.txt", i), strings.Repeat("x", 100_000+i)).ID)
@@ -150,49 +144,33 @@ func TestAFailureOfTheStoreIsOneOfTheFilesThatWereNotRead(t *testing.T) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	blobs.fails = failAfter(2) // two fit into the buffer
-	before := strings.Count(lines.String(), "\n")
+	logged.Reset()
 	all := readings(t, send(o, readFilesRequest(append(slices.Clone(ids[:2]), ids[2], "none"))), 4)
 	for i, want := range []int{200, 200, 503, 404} {
 		if all[i].Status != want {
 			t.Errorf("file %d is %+v", i, all[i])
 		}
 	}
-	if n := strings.Count(lines.String(), "\n") - before; n != 1 {
-		t.Errorf("%d lines are logged: %s", n, lines)
-	}
+	must.Is(t, 1, strings.Count(logged.String(), "\n"))
 
 	blobs.fails = func() error { return fault.New(fault.NotFound, "no such blob") }
-	before = strings.Count(lines.String(), "\n")
+	logged.Reset()
 	for i, of := range readings(t, send(o, readFilesRequest(ids)), len(ids)) {
 		if of.Status != 500 || of.Error.Message != "Internal server error" {
 			t.Errorf("file %d is %+v", i, of)
 		}
 	}
-	if n := strings.Count(lines.String(), "\n") - before; n != len(ids) {
-		t.Errorf("%d lines are logged: %s", n, lines)
-	}
+	must.Is(t, len(ids), strings.Count(logged.String(), "\n"))
 }
 
-func TestReadingManyFilesIsChargedToTheBudgetsAndTheRate(t *testing.T) {
+func TestReadFilesIsCharged(t *testing.T) {
 	o := newFileServer(t)
-	o.Budgets.Callers = 4 << 20
-	o.budgets = newBudgets(o.Budgets)
-	o.callers = limit.NewRateLimiter("caller", limit.Rate{Count: 20, Per: 3600e9}, o.Now)
+	o.limitCallers(4 << 20)
 	short := o.store(t, "short.txt", "short").ID
 	readings(t, send(o, readFilesRequest(slices.Repeat([]string{short}, 1000))), 1000)
-	left := 0
-	for o.callers.Take(&call{w: httptest.NewRecorder()}, string(o.actor(t, "ada").User)) == nil {
-		left++
-	}
-	if left != 11 { // the requests themselves were admitted elsewhere
-		t.Errorf("%d requests are left", left)
-	}
-	if used := o.budgets.callers.Used(); used != 0 {
-		t.Errorf("%d bytes are still held", used)
-	}
+	must.Is(t, 11, o.remaining())
+	must.Is(t, 0, o.budgets.callers.Used())
 	for i := 0; o.budgets.callers.Take(fmt.Sprint("other ", i), 1<<20); i++ {
 	}
-	if w := send(o, readFilesRequest([]string{short})); w.Code != http.StatusServiceUnavailable {
-		t.Errorf("%d %.300s", w.Code, w.Body)
-	}
+	checkError(t, send(o, readFilesRequest([]string{short})), http.StatusServiceUnavailable)
 }

@@ -1,14 +1,13 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"collab/adapters/httpapi/body"
@@ -18,43 +17,32 @@ import (
 	"collab/app/access"
 	"collab/app/webhooks"
 	"collab/domain/fault"
+	"collab/domain/id"
 	"collab/domain/release"
 	"collab/test/must"
 )
 
-// stalledBody is a body whose second half does not come before it is let.
-type stalledBody struct {
-	first io.Reader
-	stuck chan struct{} // closed when the first half was read
-	let   chan struct{}
-}
-
-func (b *stalledBody) Read(p []byte) (int, error) {
-	n, err := b.first.Read(p)
-	if err == io.EOF {
-		close(b.stuck)
-		<-b.let
-	}
-	return n, err
-}
-
-// holding sends requests with half a body each, one after the other, until one is
-// answered, and returns that answer with the number of those that wait. All are
-// let go when the test ends.
-func holding(t *testing.T, h http.Handler, most, size int, request func(io.Reader) *http.Request) (*httptest.ResponseRecorder, int) {
+// sendStalled sends requests with stalled bodies, of which size bytes arrive, one after the other until one is
+// answered. It returns that response and the number of requests that wait for the rest of their body. The bodies end
+// with the test.
+func sendStalled(t *testing.T, h http.Handler, most, size int, request func(io.Reader) *http.Request) (*httptest.ResponseRecorder, int) {
 	t.Helper()
-	let := make(chan struct{})
-	t.Cleanup(func() { close(let) })
+	end := make(chan struct{})
+	t.Cleanup(func() { close(end) })
 	for waiting := range most {
-		b := &stalledBody{bytes.NewReader(bytes.Repeat([]byte{' '}, size)), make(chan struct{}), let}
-		answered := make(chan struct{})
+		stalled, answered := make(chan struct{}), make(chan struct{})
+		rest := readFunc(func([]byte) (int, error) {
+			close(stalled)
+			<-end
+			return 0, io.EOF
+		})
 		w := httptest.NewRecorder()
 		go func() {
 			defer close(answered)
-			h.ServeHTTP(w, request(b))
+			h.ServeHTTP(w, request(io.MultiReader(strings.NewReader(strings.Repeat(" ", size)), rest)))
 		}()
 		select {
-		case <-b.stuck:
+		case <-stalled:
 		case <-answered:
 			return w, waiting
 		}
@@ -63,14 +51,21 @@ func holding(t *testing.T, h http.Handler, most, size int, request func(io.Reade
 	return nil, 0
 }
 
+// checkBusy checks that a response is 503 with a Retry-After of a second.
+func checkBusy(t testing.TB, w *httptest.ResponseRecorder) {
+	t.Helper()
+	checkError(t, w, http.StatusServiceUnavailable)
+	must.Is(t, "1", w.Header().Get("Retry-After"))
+}
+
 func TestAnonymousBodiesShareABudget(t *testing.T) {
 	for _, g := range []guard{public, browser, webhook} {
 		t.Run(string(g), func(t *testing.T) {
 			var a *api
 			var waiting int
 			done := make(chan struct{}, 100)
-			t.Run("while bodies are awaited", func(t *testing.T) {
-				a = serving(t, http.MethodPost, g, func(c *call) error {
+			t.Run("stalled bodies", func(t *testing.T) {
+				a = serveEndpoint(t, http.MethodPost, g, func(c *call) error {
 					defer func() { done <- struct{}{} }()
 					_, err := c.read(body.MaxJSON)
 					return err
@@ -83,17 +78,15 @@ func TestAnonymousBodiesShareABudget(t *testing.T) {
 					}
 				}
 				var w *httptest.ResponseRecorder
-				w, waiting = holding(t, a, 10, 500<<10, from("192.0.2.1:1"))
-				refused(t, w, http.StatusServiceUnavailable)
-				if w.Header().Get("Retry-After") != "1" || w.Header().Get("Connection") != "close" {
-					t.Errorf("headers %v", w.Header())
-				}
+				w, waiting = sendStalled(t, a, 10, 500<<10, from("192.0.2.1:1"))
+				checkBusy(t, w)
+				must.Is(t, "close", w.Header().Get("Connection"))
 				if used := a.budgets.anonymous.Used(); waiting < 2 || used > 2<<20 {
-					t.Errorf("%d of one address wait with %d bytes", waiting, used)
+					t.Errorf("%d requests of one address wait with %d bytes", waiting, used)
 				}
 				<-done
 				if w := send(a, from("192.0.2.2:1")(strings.NewReader("x"))); w.Code != http.StatusOK {
-					t.Errorf("another address meanwhile: %d", w.Code)
+					t.Errorf("another address: %d", w.Code)
 				}
 				<-done
 			})
@@ -105,34 +98,21 @@ func TestAnonymousBodiesShareABudget(t *testing.T) {
 }
 
 func TestCallersBodiesLeaveBudgetForOthers(t *testing.T) {
-	a := serving(t, http.MethodPost, unlimited, func(c *call) error {
-		c.caller = access.Caller{User: "ada"}
-		if c.r.Header.Get("User") != "" {
-			c.caller.User = "bob"
-		}
+	a := serveEndpoint(t, http.MethodPost, unlimited, func(c *call) error {
+		c.caller = access.Caller{User: id.User(c.r.Header.Get("X-User"))}
 		_, err := c.read(body.MaxJSON)
 		return err
 	}, func(o *Options) { o.Budgets.Callers = 16 << 20 })
-	w, waiting := holding(t, a, 30, 1<<20, func(body io.Reader) *http.Request {
-		return httptest.NewRequest(http.MethodPost, "/test", body)
+	w, waiting := sendStalled(t, a, 30, 1<<20, func(body io.Reader) *http.Request {
+		return newRequest(http.MethodPost, "/test", body, "X-User: ada")
 	})
-	refused(t, w, http.StatusServiceUnavailable)
+	checkError(t, w, http.StatusServiceUnavailable)
 	if waiting < 6 || waiting > 8 {
 		t.Errorf("%d bodies of one caller are in memory", waiting)
 	}
-	r := post("/test", strings.Repeat(" ", 1<<20))
-	r.Header.Set("User", "bob")
-	if w := send(a, r); w.Code != http.StatusOK {
-		t.Errorf("another caller meanwhile: %d", w.Code)
+	if w := send(a, post("/test", strings.Repeat(" ", 1<<20), "X-User: bob")); w.Code != http.StatusOK {
+		t.Errorf("another caller: %d", w.Code)
 	}
-}
-
-// unreadableBody is a body that must not be read.
-type unreadableBody struct{ t *testing.T }
-
-func (b unreadableBody) Read([]byte) (int, error) {
-	b.t.Error("the body was read")
-	return 0, io.EOF
 }
 
 func TestWebhookRateIsTakenBeforeTheBodyIsRead(t *testing.T) {
@@ -144,12 +124,12 @@ func TestWebhookRateIsTakenBeforeTheBodyIsRead(t *testing.T) {
 		err     error
 		allowed int
 	}{
-		"good ones":               {nil, 30},
-		"those without signature": {fault.New(fault.Unauthenticated, "Bad signature"), 3},
+		"valid signature":   {nil, 30},
+		"invalid signature": {fault.New(fault.Unauthenticated, "Bad signature"), 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var a *api
-			a = serving(t, http.MethodPost, webhook, func(c *call) error {
+			a = serveEndpoint(t, http.MethodPost, webhook, func(c *call) error {
 				return a.receiveMessage(c, func(context.Context, func(string) string, []byte, webhooks.Enter) error { return test.err }, refusedCredentials...)
 			}, limits)
 			for i := range test.allowed {
@@ -157,15 +137,18 @@ func TestWebhookRateIsTakenBeforeTheBodyIsRead(t *testing.T) {
 					t.Fatalf("message %d is refused", i+1)
 				}
 			}
-			w := send(a, httptest.NewRequest(http.MethodPost, "/test", unreadableBody{t}))
-			refused(t, w, http.StatusTooManyRequests)
+			w := send(a, httptest.NewRequest(http.MethodPost, "/test", readFunc(func([]byte) (int, error) {
+				t.Error("the body was read")
+				return 0, io.EOF
+			})))
+			checkError(t, w, http.StatusTooManyRequests)
 			if w.Header().Get("Retry-After") == "" || w.Header().Get("Connection") != "close" {
 				t.Errorf("headers %v", w.Header())
 			}
 			other := post("/test", "{}")
 			other.RemoteAddr = "192.0.2.77:1"
 			if w := send(a, other); w.Code == http.StatusTooManyRequests {
-				t.Error("another address is refused as well")
+				t.Error("another address is refused")
 			}
 		})
 	}
@@ -173,7 +156,7 @@ func TestWebhookRateIsTakenBeforeTheBodyIsRead(t *testing.T) {
 
 func TestMountedHandlersAreChargedAsWebhooks(t *testing.T) {
 	manual := memory.NewClock(time.Unix(1_800_000_000, 0))
-	a := built(t, func(o *Options) {
+	a := newAPI(t, func(o *Options) {
 		o.Now, o.Rates, o.Budgets.Anonymous = manual.Now, limit.Rates{Webhook: limit.Rate{Count: 2, Per: time.Minute}}, 4<<20
 		o.Mounts = map[string]http.Handler{"/dev/x": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(w, r.Body)
@@ -182,14 +165,12 @@ func TestMountedHandlersAreChargedAsWebhooks(t *testing.T) {
 	body := strings.Repeat("x", 1<<20)
 	w := send(a, post("/dev/x/y", body))
 	if w.Code != http.StatusOK || w.Body.String() != body {
-		t.Errorf("it is %d with %d bytes", w.Code, w.Body.Len())
+		t.Errorf("%d with %d bytes", w.Code, w.Body.Len())
 	}
-	a.budgets.anonymous.Take("somebody else", 2<<20)
-	w = send(a, post("/dev/x/y", body))
-	refused(t, w, http.StatusServiceUnavailable)
-	must.Is(t, "1", w.Header().Get("Retry-After"))
-	a.budgets.anonymous.Give("somebody else", 2<<20)
-	refused(t, send(a, post("/dev/x/y", "")), http.StatusTooManyRequests)
+	a.budgets.anonymous.Take("other", 2<<20)
+	checkBusy(t, send(a, post("/dev/x/y", body)))
+	a.budgets.anonymous.Give("other", 2<<20)
+	checkError(t, send(a, post("/dev/x/y", "")), http.StatusTooManyRequests)
 	must.Is(t, 0, a.budgets.anonymous.Used())
 }
 
@@ -197,18 +178,16 @@ func TestDownloadsAreChargedToTheCaller(t *testing.T) {
 	o := newFileServer(t)
 	content := strings.Repeat("x", 2*spool.BlockSize)
 	path := "/files/" + o.store(t, "x", content).ID
-	o.api.budgets.callers = limit.NewBudget(3 * spool.BlockSize)
+	o.budgets.callers = limit.NewBudget(3 * spool.BlockSize)
 	if w := o.get(path + "?raw=1"); w.Code != http.StatusOK || w.Body.String() != content {
-		t.Errorf("one that needs a block is %d", w.Code)
+		t.Errorf("a download that needs a block: %d", w.Code)
 	}
-	w := o.get(path)
-	refused(t, w, http.StatusServiceUnavailable)
-	must.Is(t, "1", w.Header().Get("Retry-After"))
-	must.Is(t, 0, o.api.budgets.callers.Used())
+	checkBusy(t, o.get(path))
+	must.Is(t, 0, o.budgets.callers.Used())
 }
 
 func TestLargeAnswersAreChargedToTheAnonymousBudget(t *testing.T) {
-	a := built(t, func(o *Options) {
+	a := newAPI(t, func(o *Options) {
 		o.Releases = newReleases(t, []release.Release{released(t, "2.0.0", "darwin/universal", noted(strings.Repeat("x", 60_000)))})
 	})
 	for _, path := range []string{feeds + "sparkle/appcast.xml?version=1.0.0", "/docs/" + a.reference.script, prefix + "/updates/check?version=1.0.0&platform=darwin&arch=universal"} {
@@ -221,72 +200,58 @@ func TestLargeAnswersAreChargedToTheAnonymousBudget(t *testing.T) {
 		}
 		a.budgets.anonymous = limit.NewBudget(3 * requestMemory)
 		w := send(a, get(path))
-		refused(t, w, http.StatusServiceUnavailable)
-		if w.Header().Get("Retry-After") != "1" || strings.Contains(w.Header().Get("Cache-Control"), "public") {
-			t.Errorf("%s is refused with %v", path, w.Header())
+		checkBusy(t, w)
+		if caching := w.Header().Get("Cache-Control"); strings.Contains(caching, "public") {
+			t.Errorf("%s: Cache-Control of the error is %s", path, caching)
 		}
 	}
 }
 
 func TestConcurrentScrapesAreLimited(t *testing.T) {
-	within, goOn := make(chan struct{}), make(chan struct{})
-	a := built(t, func(o *Options) {
+	running, end := make(chan struct{}), make(chan struct{})
+	a := newAPI(t, func(o *Options) {
 		o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			within <- struct{}{}
-			<-goOn
+			running <- struct{}{}
+			<-end
 			w.WriteHeader(http.StatusOK)
 		})
 	})
 	codes := make(chan int)
 	for range maxScrapes {
 		go func() { codes <- send(a, get("/metrics")).Code }()
-		<-within
+		<-running
 	}
-	w := send(a, get("/metrics"))
-	refused(t, w, http.StatusServiceUnavailable)
-	must.Is(t, "1", w.Header().Get("Retry-After"))
-	close(goOn)
+	checkBusy(t, send(a, get("/metrics")))
+	close(end)
 	for range maxScrapes {
 		must.Is(t, http.StatusOK, <-codes)
 	}
 }
 
-// blockedWriter is an answer that its client does not take until it goes on.
-type blockedWriter struct {
-	*httptest.ResponseRecorder
-	writes chan struct{} // a value when the answer goes out
-	goOn   chan struct{}
-}
-
-func (s blockedWriter) Write(b []byte) (int, error) {
-	s.writes <- struct{}{}
-	<-s.goOn
-	return s.ResponseRecorder.Write(b)
-}
-
 func TestSlowScrapesDoNotBlockOthers(t *testing.T) {
-	a := built(t, func(o *Options) {
-		o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Encoding", "gzip")
-			_, _ = w.Write(make([]byte, requestMemory+1))
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t, func(o *Options) {
+			o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Encoding", "gzip")
+				_, _ = w.Write(make([]byte, requestMemory+1))
+			})
 		})
+		resume := make(chan struct{})
+		for range maxScrapes {
+			go a.ServeHTTP(blockedWriter{httptest.NewRecorder(), resume, nil}, get("/metrics"))
+			synctest.Wait()
+		}
+		if w := send(a, get("/metrics")); w.Code != http.StatusOK || w.Body.Len() != requestMemory+1 {
+			t.Errorf("another scrape: %d with %d bytes", w.Code, w.Body.Len())
+		}
+		must.Is(t, maxScrapes*(requestMemory+1), a.budgets.anonymous.Used())
+		close(resume)
+		synctest.Wait()
+		a.budgets.anonymous = limit.NewBudget(requestMemory)
+		w := send(a, get("/metrics"))
+		checkError(t, w, http.StatusServiceUnavailable)
+		must.Is(t, "", w.Header().Get("Content-Encoding"))
 	})
-	writes, goOn := make(chan struct{}), make(chan struct{})
-	var slow sync.WaitGroup
-	for range maxScrapes {
-		slow.Go(func() { a.ServeHTTP(blockedWriter{httptest.NewRecorder(), writes, goOn}, get("/metrics")) })
-		<-writes
-	}
-	if w := send(a, get("/metrics")); w.Code != http.StatusOK || w.Body.Len() != requestMemory+1 {
-		t.Errorf("another is answered %d with %d bytes", w.Code, w.Body.Len())
-	}
-	must.Is(t, maxScrapes*(requestMemory+1), a.budgets.anonymous.Used())
-	close(goOn)
-	slow.Wait()
-	a.budgets.anonymous = limit.NewBudget(requestMemory)
-	w := send(a, get("/metrics"))
-	refused(t, w, http.StatusServiceUnavailable)
-	must.Is(t, "", w.Header().Get("Content-Encoding"))
 }
 
 func TestCallReleasesItsBudgets(t *testing.T) {

@@ -24,19 +24,19 @@ func TestLastEventIDComesFromHeaderOrQuery(t *testing.T) {
 		from   string
 		given  bool
 	}{
-		"nothing said":                          {},
-		"the header":                            {header: []string{"1-2"}, from: "1-2", given: true},
-		"the header counts more than the query": {header: []string{"1-2"}, query: "lastEventId=1-3", from: "1-2", given: true},
-		"the query":                             {query: "lastEventId=1-3", from: "1-3", given: true},
-		"the query's other spelling":            {query: "x=y&last_event_id=1-4", from: "1-4", given: true},
-		"an empty header, and the query":        {header: []string{""}, query: "lastEventId=1-3", from: "1-3", given: true},
-		"an empty parameter, and the other":     {query: "lastEventId=&last_event_id=1-4", from: "1-4", given: true},
-		"an empty parameter":                    {query: "lastEventId="},
-		"parameters of the client's own":        {query: "_=1700000000"},
-		"two headers":                           {header: []string{"1-2", "1-3"}, from: "1-2,1-3", given: true},
-		"a parameter twice":                     {query: "lastEventId=1-2&lastEventId=1-3", from: "1-2,1-3", given: true},
-		"a query that cannot be read":           {query: "lastEventId=%zz", given: true},
-		"what can be read of it":                {query: "x=%zz&lastEventId=1-2", from: "1-2", given: true},
+		"neither":                       {},
+		"header":                        {header: []string{"1-2"}, from: "1-2", given: true},
+		"header before query":           {header: []string{"1-2"}, query: "lastEventId=1-3", from: "1-2", given: true},
+		"lastEventId":                   {query: "lastEventId=1-3", from: "1-3", given: true},
+		"last_event_id":                 {query: "x=y&last_event_id=1-4", from: "1-4", given: true},
+		"empty header and query":        {header: []string{""}, query: "lastEventId=1-3", from: "1-3", given: true},
+		"empty parameter and the other": {query: "lastEventId=&last_event_id=1-4", from: "1-4", given: true},
+		"empty parameter":               {query: "lastEventId="},
+		"other parameter":               {query: "_=1700000000"},
+		"two headers":                   {header: []string{"1-2", "1-3"}, from: "1-2,1-3", given: true},
+		"repeated parameter":            {query: "lastEventId=1-2&lastEventId=1-3", from: "1-2,1-3", given: true},
+		"malformed parameter":           {query: "lastEventId=%zz", given: true},
+		"other malformed parameter":     {query: "x=%zz&lastEventId=1-2", from: "1-2", given: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from, given := lastEventID(http.Header{"Last-Event-Id": c.header}, c.query)
@@ -47,9 +47,8 @@ func TestLastEventIDComesFromHeaderOrQuery(t *testing.T) {
 	}
 }
 
-// FuzzLastEventID holds what is read to what was sent: an id that we gave out
-// comes back as it went out, whichever way it takes, and nothing that a client
-// says where it left off is taken for a client that has just come.
+// FuzzLastEventID checks that cursors are read unchanged from the header and the query, and that a request with an
+// id is never treated as one without.
 func FuzzLastEventID(f *testing.F) {
 	for _, seed := range []struct{ header, query string }{
 		{"", ""}, {"1-0", ""}, {"1-9223372036854775807", "lastEventId=2-3"}, {"9223372036854775808-1", ""}, {"01-1", ""}, {"1--1", ""},
@@ -61,7 +60,7 @@ func FuzzLastEventID(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header, query string) {
 		from, given := lastEventID(http.Header{"Last-Event-Id": {header}}, query)
 		if from != "" && !given {
-			t.Errorf("%q is not counted as given", from)
+			t.Errorf("%q is not given", from)
 		}
 		if header != "" && (from != header || !given) {
 			t.Errorf("the header %q became %q, %v", header, from, given)
@@ -71,16 +70,16 @@ func FuzzLastEventID(f *testing.F) {
 				t.Errorf("%q was read as %v", from, at)
 			}
 			if back, _ := lastEventID(http.Header{}, "lastEventId="+url.QueryEscape(from)); back != from {
-				t.Errorf("%q came back as %q", from, back)
+				t.Errorf("%q is read from the query as %q", from, back)
 			}
 		}
 		if values, err := url.ParseQuery(query); header == "" && !given && (err != nil || values.Get("lastEventId") != "" || values.Get("last_event_id") != "") {
-			t.Errorf("the query %q was taken for nothing", query)
+			t.Errorf("the query %q has an id, which was not read", query)
 		}
 	})
 }
 
-// frameText is the text inside a frame.
+// frameText returns the text of a frame.
 func frameText(f []byte) []byte { return f[len("00000000\r\n") : len(f)-len("\r\n")] }
 
 func TestEncodeChange(t *testing.T) {
@@ -93,16 +92,16 @@ func TestEncodeChange(t *testing.T) {
 		change object.Change
 		want   string
 	}{
-		"a file that changed": {
+		"changed file": {
 			object.Change{Type: object.Changed, Object: file, By: "u", At: at},
 			`id: 1-7` + "\n" + `data: {"type":"file-changed","storageKey":"` + someID + `/shared/templates/Notes/a.md","path":"Notes/a.md","checksum":"` +
 				strings.Repeat("ab", 32) + `","version":3,"changedBy":"u","timestamp":"2026-01-02T03:04:05.678Z"}` + "\n\n",
 		},
-		"a file that was deleted, by nobody of ours": {
+		"deleted file, without a user": {
 			object.Change{Type: object.Deleted, Object: file, At: at},
 			`id: 1-7` + "\n" + `data: {"type":"file-deleted","storageKey":"` + someID + `/shared/templates/Notes/a.md","path":"Notes/a.md","timestamp":"2026-01-02T03:04:05.678Z"}` + "\n\n",
 		},
-		"another set of objects": {
+		"changed access": {
 			object.NewAccessChange(object.Audience{Everyone: true}, "u", at),
 			"event: resync\nid: 1-7\n" + `data: {"id":"1-7"}` + "\n\n",
 		},

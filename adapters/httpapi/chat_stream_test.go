@@ -32,7 +32,7 @@ import (
 	"collab/test/must"
 )
 
-// modelFunc is a model that does what a test says.
+// modelFunc implements ports.Models.
 type modelFunc func(ctx context.Context, to ports.Sink) (chat.Reply, error)
 
 func (fn modelFunc) Stream(ctx context.Context, _ chat.Call, to ports.Sink) (chat.Reply, error) {
@@ -40,7 +40,7 @@ func (fn modelFunc) Stream(ctx context.Context, _ chat.Call, to ports.Sink) (cha
 	return fn(ctx, to)
 }
 
-// whole is the reply of a model that has come to its end.
+// whole is the reply of a model after its last chunk.
 var whole = chat.Reply{Usage: chat.Usage{Input: 12, Output: 7}, InputKnown: true, OutputKnown: true}
 
 const (
@@ -52,11 +52,10 @@ func textEvent(text string) string { return `data: {"type":"text","text":"` + te
 
 func says(text string) chat.Chunk { return chat.Chunk{Type: chat.TextChunk, Text: text} }
 
-// say sends a text at once.
+// say sends a text and flushes it.
 func say(to ports.Sink, text string) error { return errors.Join(to.Chunk(says(text)), to.Wait()) }
 
-// Models of tests: silent sends nothing until its context ends, and talkative sends more than any
-// client reads.
+// silent is a model that sends nothing until its context ends. talkative is one that sends text until then.
 var (
 	silent modelFunc = func(ctx context.Context, _ ports.Sink) (chat.Reply, error) {
 		<-ctx.Done()
@@ -71,22 +70,18 @@ var (
 	}
 )
 
-// chatServer is an interface whose chat is at /test, for a member, over a model
-// of a test's own.
+// chatServer is an interface with the chat of an actor at /test. It implements ports.Generations.
 type chatServer struct {
 	testing.TB
 	*api
 	store  *memory.Store
 	actor  org.Actor
-	server *http.Server // once it listens
-
-	chatting handler // startChat, for the actor
-	cancel   func()  // ends its requests
-
-	log *bytes.Buffer
+	server *http.Server // nil before listen
+	cancel func()       // of the contexts of its requests
+	log    *bytes.Buffer
 
 	mu          sync.Mutex
-	generations []chat.Generation // as analytics had them
+	generations []chat.Generation // guarded by mu
 }
 
 func newChatServer(t testing.TB, model modelFunc, change ...func(*Options)) *chatServer {
@@ -108,10 +103,9 @@ func newChatServer(t testing.TB, model modelFunc, change ...func(*Options)) *cha
 		o.Metering = metering.New(w.store, access.From(w.store), system.Clock{}, nil)
 		o.Idempotency = idempotency.New(w.store, newVault(t), system.Clock{}, &memory.Secrets{})
 	}
-	w.api = serving(t, http.MethodPost, public, func(c *call) error {
-		return w.chatting(c)
-	}, append([]func(*Options){options, logs}, change...)...)
-	w.chatting = w.as(&w.actor, w.startChat)
+	var start handler
+	w.api = serveEndpoint(t, http.MethodPost, public, func(c *call) error { return start(c) }, append([]func(*Options){options, logs}, change...)...)
+	start = w.as(&w.actor, w.startChat)
 	return w
 }
 
@@ -124,8 +118,8 @@ func (w *chatServer) subscribe(p plan.Plan) {
 	})
 }
 
-// inOrganisation runs fn in a transaction in which the organisation someID, which is added
-// where it is not there, is locked.
+// inOrganisation runs fn in a transaction that has locked the organisation someID. It adds the organisation if it is
+// missing.
 func inOrganisation(t testing.TB, store *memory.Store, fn func(ports.Records) error) {
 	t.Helper()
 	must.NoError(t, store.Atomic(t.Context(), func(r ports.Records) error {
@@ -141,15 +135,14 @@ func inOrganisation(t testing.TB, store *memory.Store, fn func(ports.Records) er
 	}))
 }
 
-// Record takes what analytics have.
+// Record implements ports.Generations.
 func (w *chatServer) Record(g chat.Generation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.generations = append(w.generations, g)
 }
 
-// checkUsage checks what the log, analytics, the ledger and the account say of the
-// only chat.
+// checkUsage checks the log line, generation, ledger entry and account of the only chat, and returns the entry.
 func (w *chatServer) checkUsage(status int, outcome chat.Outcome) usage.Entry {
 	w.Helper()
 	requests := slices.DeleteFunc(lines(w, w.log), func(line map[string]any) bool { return line["msg"] != RequestLine })
@@ -157,14 +150,14 @@ func (w *chatServer) checkUsage(status int, outcome chat.Outcome) usage.Entry {
 	generations := slices.Clone(w.generations)
 	w.mu.Unlock()
 	if len(requests) != 1 || requests[0]["status"] != float64(status) || requests[0]["user"] != someID {
-		w.Errorf("the log says %v, want the status %d", requests, status)
+		w.Errorf("the log lines are %v, want the status %d", requests, status)
 	}
 	if len(generations) != 1 || generations[0].Outcome != outcome {
-		w.Errorf("analytics have %+v, want %s", generations, outcome)
+		w.Errorf("the generations are %+v, want one with the outcome %s", generations, outcome)
 	}
 	all := w.entries()
 	if len(all) != 1 || all[0].Outcome != outcome {
-		w.Fatalf("the ledger has %+v, want one that is %s", all, outcome)
+		w.Fatalf("the entries are %+v, want one with the outcome %s", all, outcome)
 	}
 	account, err := w.store.Usage().Quotas().Account(context.Background(), someID, someID, quota.DayOf(all[0].At))
 	if err != nil || account.Reserved != 0 || account.Used != all[0].Tokens.Total() {
@@ -173,6 +166,7 @@ func (w *chatServer) checkUsage(status int, outcome chat.Outcome) usage.Entry {
 	return all[0]
 }
 
+// entries returns the ledger.
 func (w *chatServer) entries() (all []usage.Entry) {
 	w.Helper()
 	now := time.Now()
@@ -185,14 +179,14 @@ func (w *chatServer) entries() (all []usage.Entry) {
 
 // pipeListener is a listener whose connections are pipes.
 type pipeListener struct {
-	waiting chan net.Conn
-	closed  chan struct{}
-	once    sync.Once
+	dialed chan net.Conn
+	closed chan struct{}
+	once   sync.Once
 }
 
 func (p *pipeListener) Accept() (net.Conn, error) {
 	select {
-	case conn := <-p.waiting:
+	case conn := <-p.dialed:
 		return conn, nil
 	case <-p.closed:
 		return nil, net.ErrClosed
@@ -207,28 +201,28 @@ func (p *pipeListener) Close() error {
 func (p *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
 func (p *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	near, far := net.Pipe()
+	client, server := net.Pipe()
 	select {
-	case p.waiting <- far:
-		return near, nil
+	case p.dialed <- server:
+		return client, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// listen serves over pipes, and returns a client for them.
+// listen serves over pipes, and returns a client.
 func (w *chatServer) listen(http2 bool) *http.Client {
 	w.Helper()
-	p := &pipeListener{waiting: make(chan net.Conn), closed: make(chan struct{})}
+	p := &pipeListener{dialed: make(chan net.Conn), closed: make(chan struct{})}
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(!http2)
 	protocols.SetUnencryptedHTTP2(http2)
 	ctx, cancel := context.WithCancel(w.Context())
 	w.cancel = cancel
 	w.server = &http.Server{BaseContext: func(net.Listener) context.Context { return ctx }, Handler: w, Protocols: protocols, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
-	over := make(chan struct{})
+	served := make(chan struct{})
 	go func() {
-		defer close(over)
+		defer close(served)
 		_ = w.server.Serve(p)
 	}()
 	transport := &http.Transport{DialContext: p.dial, Protocols: protocols}
@@ -236,40 +230,42 @@ func (w *chatServer) listen(http2 bool) *http.Client {
 		transport.CloseIdleConnections()
 		cancel()
 		must.Succeed(w, w.server.Close())
-		<-over
+		<-served
 	})
 	return &http.Client{Transport: transport}
 }
 
-// chatClient is a client on its way through an answer.
+// chatClient is a client that reads the response to a chat.
 type chatClient struct {
-	answerText
-	answer *http.Response
-	leave  context.CancelFunc
+	streamReader
+	answer     *http.Response
+	disconnect context.CancelFunc
 }
 
-// answerText is what a client has of an answer.
-type answerText struct {
+// streamReader reads a response in the background.
+type streamReader struct {
 	mu   sync.Mutex
-	all  bytes.Buffer  // guarded by mu
-	end  error         // of the answer, when done is closed
-	done chan struct{} // closed when nothing more is read
+	read bytes.Buffer  // guarded by mu
+	done chan struct{} // closed at the end of the response
+	end  error         // of the response, once done is closed
 }
 
-func (r *answerText) text() string {
+// text returns what was read.
+func (r *streamReader) text() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.all.String()
+	return r.read.String()
 }
 
-func (r *answerText) Write(b []byte) (int, error) {
+func (r *streamReader) Write(b []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.all.Write(b)
+	return r.read.Write(b)
 }
 
-// readFrom reads an answer in the background, or nothing of it.
-func (r *answerText) readFrom(answer io.Reader, reads bool) {
+// start reads the response, or nothing of it if reads is false.
+func (r *streamReader) start(answer io.Reader, reads bool) {
+	r.done = make(chan struct{})
 	if !reads {
 		close(r.done)
 		return
@@ -282,43 +278,38 @@ func (r *answerText) readFrom(answer io.Reader, reads bool) {
 
 const hello = `{"message":"Hello"}`
 
-// ask begins a chat and returns when the head of its answer is there. A client
-// that does not read has no more of it than the head.
-func (w *chatServer) ask(client *http.Client, reads bool, change ...func(*http.Request)) *chatClient {
+// ask starts a chat and returns after the head of the response. The client reads the body if reads is set.
+func (w *chatServer) ask(client *http.Client, reads bool, headers ...string) *chatClient {
 	w.Helper()
-	l := &chatClient{answerText: answerText{done: make(chan struct{})}}
+	l := &chatClient{}
 	var ctx context.Context
-	ctx, l.leave = context.WithCancel(context.Background())
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://collab/test", strings.NewReader(hello))
-	must.NoError(w, err)
-	r.Header.Set("Content-Type", "application/json")
-	for _, fn := range change {
-		fn(r)
-	}
+	ctx, l.disconnect = context.WithCancel(context.Background())
+	r := post("http://collab/test", hello, headers...).WithContext(ctx)
+	r.RequestURI = ""
 	l.answer = must.Do(client.Do(r)).Or(w)
 	w.Cleanup(func() {
-		l.leave()
+		l.disconnect()
 		_ = l.answer.Body.Close()
 		<-l.done
 	})
-	l.readFrom(l.answer.Body, reads)
+	l.start(l.answer.Body, reads)
 	return l
 }
 
-// expect waits for the end of the answer and checks it.
+// expect waits for the end of the response and checks it.
 func (l *chatClient) expect(t testing.TB, want string) {
 	t.Helper()
 	<-l.done
 	if got := l.text(); got != want || l.end != nil {
-		t.Errorf("heard %q and %v, want %q", got, l.end, want)
+		t.Errorf("read %q and %v, want %q", got, l.end, want)
 	}
 }
 
-// within runs a test over each protocol with a time of its own.
-func within(t *testing.T, name string, model modelFunc, fn func(*chatServer, *http.Client), change ...func(*Options)) {
+// runChat runs fn as a subtest over each protocol, in a bubble of synctest.
+func runChat(t *testing.T, name string, model modelFunc, fn func(*chatServer, *http.Client), change ...func(*Options)) {
 	t.Helper()
 	for protocol, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
-		timed(t, name+" over "+protocol, func(t *testing.T) {
+		runSynctest(t, name+" over "+protocol, func(t *testing.T) {
 			w := newChatServer(t, model, change...)
 			fn(w, w.listen(http2))
 		})
@@ -326,7 +317,7 @@ func within(t *testing.T, name string, model modelFunc, fn func(*chatServer, *ht
 }
 
 func TestChatStream(t *testing.T) {
-	within(t, "begins soon, and ends with what was used", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+	runChat(t, "begins with a comment and ends with the usage", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
 		time.Sleep(time.Second)
 		for _, text := range []string{"Hel", "lo"} {
 			if err := to.Chunk(says(text)); err != nil {
@@ -339,21 +330,17 @@ func TestChatStream(t *testing.T) {
 		l := w.ask(client, true)
 		synctest.Wait()
 		if took := time.Since(began); took != firstSilence || l.text() != comment {
-			t.Errorf("after %v there is %q", took, l.text())
+			t.Errorf("read %q after %v", l.text(), took)
 		}
 		l.expect(w, comment+textEvent("Hel")+textEvent("lo")+doneEvent)
-		for name, want := range map[string]string{"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no", "Content-Length": ""} {
-			if got := l.answer.Header.Get(name); got != want {
-				w.Errorf("%s is %q", name, got)
-			}
-		}
+		checkHeader(w, l.answer.Header, map[string]string{"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no", "Content-Length": ""})
 		synctest.Wait()
 		if e := w.checkUsage(http.StatusOK, chat.Completed); e.Tokens != whole.Usage {
 			w.Errorf("the entry is %+v", e)
 		}
 	})
 
-	within(t, "begins with the first chunk where that comes soon", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+	runChat(t, "begins with a chunk that is sent soon", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
 		time.Sleep(firstSilence - time.Millisecond)
 		_ = say(to, "a")
 		time.Sleep(chatSilence + time.Second)
@@ -363,7 +350,7 @@ func TestChatStream(t *testing.T) {
 		w.ask(client, true).expect(w, textEvent("a")+comment+textEvent("b")+doneEvent)
 	})
 
-	within(t, "gathers what comes at once", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+	runChat(t, "buffers chunks until they are flushed", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
 		time.Sleep(2 * firstSilence)
 		_ = to.Chunk(says("a"))
 		_ = to.Chunk(says("b"))
@@ -380,14 +367,14 @@ func TestChatStream(t *testing.T) {
 		for _, more := range []string{"", "", textEvent("a") + textEvent("b"), textEvent("c") + textEvent(strings.Repeat("d", stream.FlushAt))} {
 			synctest.Wait()
 			if want += more; l.text() != want {
-				w.Errorf("there are %d bytes, want %d", len(l.text()), len(want))
+				w.Errorf("read %d bytes, want %d", len(l.text()), len(want))
 			}
 			time.Sleep(time.Second)
 		}
 		l.expect(w, want+doneEvent)
 	})
 
-	within(t, "has comments while the model is silent, and none while it talks", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+	runChat(t, "has comments only while the model is silent", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
 		for range 4 {
 			time.Sleep(10 * time.Second)
 			_ = say(to, "a")
@@ -397,18 +384,17 @@ func TestChatStream(t *testing.T) {
 		time.Sleep(14 * time.Second)
 		return whole, nil
 	}, func(w *chatServer, client *http.Client) {
-		l := w.ask(client, true)
-		l.expect(w, comment+strings.Repeat(textEvent("a"), 4)+strings.Repeat(comment, 3)+textEvent("b")+doneEvent)
+		w.ask(client, true).expect(w, comment+strings.Repeat(textEvent("a"), 4)+strings.Repeat(comment, 3)+textEvent("b")+doneEvent)
 	})
 
-	within(t, "has comments as often as streams are configured to", func(context.Context, ports.Sink) (chat.Reply, error) {
+	runChat(t, "has comments at the configured interval", func(context.Context, ports.Sink) (chat.Reply, error) {
 		time.Sleep(3500 * time.Millisecond)
 		return whole, nil
 	}, func(w *chatServer, client *http.Client) {
 		w.ask(client, true).expect(w, strings.Repeat(comment, 4)+doneEvent)
 	}, func(o *Options) { o.Heartbeat = time.Second })
 
-	within(t, "outlives the time that a write and the work have", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+	runChat(t, "has no deadline", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
 		for range 20 {
 			time.Sleep(80 * time.Second)
 			to.Alive()
@@ -416,71 +402,70 @@ func TestChatStream(t *testing.T) {
 		}
 		return whole, nil
 	}, func(w *chatServer, client *http.Client) {
-		l := w.ask(client, true)
-		l.expect(w, comment+strings.Repeat(strings.Repeat(comment, 5)+textEvent("a"), 20)+doneEvent)
+		w.ask(client, true).expect(w, comment+strings.Repeat(strings.Repeat(comment, 5)+textEvent("a"), 20)+doneEvent)
 		synctest.Wait()
 		w.checkUsage(http.StatusOK, chat.Completed)
 	})
 
-	within(t, "is given up when the client does not read", talkative, func(w *chatServer, client *http.Client) {
+	runChat(t, "is canceled if the client does not read", talkative, func(w *chatServer, client *http.Client) {
 		began := time.Now()
 		w.ask(client, false)
 		time.Sleep(stream.WriteTimeout + stream.WriteSlack + time.Second)
 		synctest.Wait()
 		e := w.checkUsage(statusGone, chat.ClientGone)
 		if took := w.generations[0].Took; took < stream.WriteTimeout || took > stream.WriteTimeout+stream.WriteSlack {
-			w.Errorf("it had %v", took)
+			w.Errorf("canceled after %v", took)
 		}
 		if e.Tokens.Output == 0 || e.At.Before(began) {
 			w.Errorf("the entry is %+v", e)
 		}
 	})
 
-	within(t, "is given up when the client does not take comments", silent, func(w *chatServer, client *http.Client) {
-		// Over HTTP/2 comments go through windows that are never full.
+	runChat(t, "is canceled if the client does not read comments", silent, func(w *chatServer, client *http.Client) {
+		// Comments never fill the windows of HTTP/2.
 		l := w.ask(client, false)
 		if l.answer.ProtoMajor == 2 {
-			l.leave()
+			l.disconnect()
 		}
 		time.Sleep(chatSilence + stream.WriteTimeout + stream.WriteSlack + time.Second)
 		synctest.Wait()
 		w.checkUsage(statusGone, chat.ClientGone)
 	})
 
-	within(t, "ends the model's work when the client goes away", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
+	runChat(t, "is canceled when the client disconnects", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
 		_ = say(to, "a")
 		return silent(ctx, to)
 	}, func(w *chatServer, client *http.Client) {
 		l := w.ask(client, true)
 		synctest.Wait()
 		began := time.Now()
-		l.leave()
+		l.disconnect()
 		<-l.done
 		synctest.Wait()
 		w.checkUsage(statusGone, chat.ClientGone)
 		must.Is(w, 0, time.Since(began))
 	})
 
-	within(t, "ends with an error after a panic, and is counted", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+	runChat(t, "ends with an error after a panic", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
 		_ = to.Chunk(says("a"))
 		panic("boom")
 	}, func(w *chatServer, client *http.Client) {
 		l := w.ask(client, true)
 		<-l.done
-		// The answer is cut off after its last chunk.
+		// The response is aborted after its last chunk.
 		if l.text() != textEvent("a")+errorEvent || l.end == nil {
-			w.Errorf("heard %q, %v", l.text(), l.end)
+			w.Errorf("read %q, %v", l.text(), l.end)
 		}
 		synctest.Wait()
 		if e := w.checkUsage(http.StatusOK, chat.Failed); e.Tokens.Output == 0 {
 			w.Errorf("the entry is %+v", e)
 		}
 		if !strings.Contains(w.log.String(), `"msg":"panic"`) || !strings.Contains(w.log.String(), `"error":"boom"`) {
-			w.Errorf("the log says %s", w.log)
+			w.Errorf("the log is %s", w.log)
 		}
 	})
 
-	within(t, "ends with an error when the server goes away", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
+	runChat(t, "ends with an error when the server shuts down", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
 		_ = to.Chunk(says("a"))
 		return silent(ctx, to)
 	}, func(w *chatServer, client *http.Client) {
@@ -490,10 +475,10 @@ func TestChatStream(t *testing.T) {
 		l.expect(w, textEvent("a")+errorEvent)
 		synctest.Wait()
 		w.checkUsage(http.StatusOK, chat.ShutDown)
-		refused(w, send(w, post("/test", hello)), http.StatusServiceUnavailable)
+		checkError(w, send(w, post("/test", hello)), http.StatusServiceUnavailable)
 	})
 
-	within(t, "holds up no server that goes away, whatever its client does", talkative, func(w *chatServer, client *http.Client) {
+	runChat(t, "does not delay shutdown if the client does not read", talkative, func(w *chatServer, client *http.Client) {
 		w.ask(client, false)
 		synctest.Wait()
 		began := time.Now()
@@ -505,29 +490,25 @@ func TestChatStream(t *testing.T) {
 		w.checkUsage(statusGone, chat.ClientGone)
 	})
 
-	within(t, "ends with an error when the model falls silent", silent, func(w *chatServer, client *http.Client) {
+	runChat(t, "ends with an error if the model stays silent", silent, func(w *chatServer, client *http.Client) {
 		w.ask(client, true).expect(w, strings.Repeat(comment, 7)+errorEvent)
 		synctest.Wait()
 		w.checkUsage(http.StatusOK, chat.TimedOut)
 	}, func(o *Options) { o.Heartbeat = 14 * time.Second })
 }
 
-// endedWriter is a writer that fails the test when it is written to after its
-// request was answered.
-type endedWriter struct {
+// funcWriter is a response whose body is written to a function.
+type funcWriter struct {
 	http.ResponseWriter
-	t    testing.TB
-	over bool // not guarded: a write that comes late is a race as well
+	write func([]byte)
 }
 
-func (w *endedWriter) Write(b []byte) (int, error) {
-	if w.over {
-		w.t.Errorf("%q is written when all is over", b)
-	}
+func (w funcWriter) Write(b []byte) (int, error) {
+	w.write(b)
 	return len(b), nil
 }
 
-func (w *endedWriter) Flush() {}
+func (w funcWriter) Flush() {}
 
 func TestChatWritesNothingAfterItsEnd(t *testing.T) {
 	for _, heartbeat := range []time.Duration{time.Millisecond, time.Second} {
@@ -539,9 +520,13 @@ func TestChatWritesNothingAfterItsEnd(t *testing.T) {
 			var all sync.WaitGroup
 			for range 100 {
 				all.Go(func() {
-					out := &endedWriter{ResponseWriter: httptest.NewRecorder(), t: t}
-					w.ServeHTTP(out, post("/test", hello))
-					out.over = true
+					ended := false // unguarded, so that the race detector reports late writes, too
+					w.ServeHTTP(funcWriter{httptest.NewRecorder(), func(b []byte) {
+						if ended {
+							t.Errorf("%q is written after the end", b)
+						}
+					}}, post("/test", hello))
+					ended = true
 				})
 			}
 			all.Wait()
@@ -550,55 +535,45 @@ func TestChatWritesNothingAfterItsEnd(t *testing.T) {
 	}
 }
 
-// TestClientThatLeavesWithTheLastChunkIsNotGone closes the connection after the last chunk was read.
-func TestClientThatLeavesWithTheLastChunkIsNotGone(t *testing.T) {
+func TestChatIsCompletedIfClientDisconnectsAfterLastChunk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, leave := context.WithCancel(context.Background())
+		ctx, disconnect := context.WithCancel(context.Background())
 		w := newChatServer(t, func(context.Context, ports.Sink) (chat.Reply, error) { return whole, nil })
-		out := &disconnectingWriter{endedWriter{ResponseWriter: httptest.NewRecorder(), t: t}, leave}
-		w.ServeHTTP(out, post("/test", hello).WithContext(ctx))
+		w.ServeHTTP(funcWriter{httptest.NewRecorder(), func(b []byte) {
+			if strings.HasSuffix(string(b), doneEvent) {
+				disconnect()
+			}
+		}}, post("/test", hello).WithContext(ctx))
 		w.checkUsage(http.StatusOK, chat.Completed)
 	})
 }
 
-type disconnectingWriter struct {
-	endedWriter
-	leave context.CancelFunc
-}
-
-func (w *disconnectingWriter) Write(b []byte) (int, error) {
-	if strings.HasSuffix(string(b), doneEvent) {
-		w.leave()
-	}
-	return w.endedWriter.Write(b)
-}
-
 func TestChatOverHTTP1Wire(t *testing.T) {
-	for sentence, c := range map[string]struct {
+	for name, test := range map[string]struct {
 		request string
 		read    func(io.Reader) ([]byte, error)
-		head    string // of what is read
+		head    string // of the bytes that were read
 	}{
-		"over HTTP/1.0 the end of the connection is that of the answer": {"POST /test HTTP/1.0\r\n", io.ReadAll, ""},
-		// What is read of a pipe at once was written at once.
-		"the head goes out with the first chunk": {"POST /test HTTP/1.1\r\nHost: h\r\n", func(r io.Reader) ([]byte, error) {
+		"HTTP/1.0 closes the connection": {"POST /test HTTP/1.0\r\n", io.ReadAll, ""},
+		// A read of a pipe returns bytes of one write.
+		"HTTP/1.1 sends the head with the first chunk": {"POST /test HTTP/1.1\r\nHost: h\r\n", func(r io.Reader) ([]byte, error) {
 			b := make([]byte, 4096)
 			n, err := r.Read(b)
 			return b[:n], err
 		}, "HTTP/1.1 200 OK\r\n"},
 	} {
-		timed(t, sentence, func(t *testing.T) {
+		runSynctest(t, name, func(t *testing.T) {
 			w := newChatServer(t, func(_ context.Context, to ports.Sink) (chat.Reply, error) {
 				return whole, to.Chunk(says("a"))
 			})
 			conn := must.Do(w.listen(false).Transport.(*http.Transport).DialContext(t.Context(), "", "")).Or(t)
 			defer conn.Close()
 			go func() {
-				_, _ = io.WriteString(conn, c.request+"Content-Type: application/json\r\nContent-Length: 19\r\n\r\n"+hello)
+				_, _ = io.WriteString(conn, test.request+"Content-Type: application/json\r\nContent-Length: 19\r\n\r\n"+hello)
 			}()
-			got, err := c.read(conn)
-			if err != nil || !strings.HasPrefix(string(got), c.head) || !strings.Contains(string(got), textEvent("a")) ||
-				c.head == "" && !strings.HasSuffix(string(got), "\r\n\r\n"+textEvent("a")+doneEvent) {
+			got, err := test.read(conn)
+			if err != nil || !strings.HasPrefix(string(got), test.head) || !strings.Contains(string(got), textEvent("a")) ||
+				test.head == "" && !strings.HasSuffix(string(got), "\r\n\r\n"+textEvent("a")+doneEvent) {
 				t.Errorf("got %q, %v", got, err)
 			}
 		})

@@ -20,14 +20,11 @@ var testModel = chat.Model{
 	Capabilities: []string{chat.WebSearch}, SearchTool: "search",
 }
 
-// asked reads the body of a chat.
-func asked(t testing.TB, body string) (chat.Request, error) {
-	t.Helper()
-	return newCall(post("/", body)).question()
-}
+// readChat reads the body of a chat request.
+func readChat(body string) (chat.Request, error) { return newCall(post("/", body)).question() }
 
 func TestChatRequestIsReadWhole(t *testing.T) {
-	got, err := asked(t, `{
+	got, err := readChat(`{
 		"message": "Caf\u00e9 \ud83d\ude00", "model": "one", "maxTokens": 7, "systemPrompt": "Be\nbrief", "enableWebSearch": true, "unknown": [],
 		"history": [
 			{"role": "user", "content": "How warm is it?"},
@@ -93,11 +90,7 @@ func TestToolResultIsText(t *testing.T) {
 		`21.50`:                                                                `21.50`,
 		`true`:                                                                 `true`,
 	} {
-		r, err := asked(t, `{"message":"m","history":[{"role":"user","content":[{"type":"tool_result","toolUseId":"a","content":`+content+`}]}]}`)
-		if err != nil {
-			t.Errorf("%s: %v", content, err)
-			continue
-		}
+		r := must.Do(readChat(`{"message":"m","history":[{"role":"user","content":[{"type":"tool_result","toolUseId":"a","content":` + content + `}]}]}`)).Or(t)
 		if got := r.History[0].Blocks[0].Text; got != want {
 			t.Errorf("%s is %q, want %q", content, got, want)
 		}
@@ -118,7 +111,6 @@ func TestChatRequestErrorsNameTheirField(t *testing.T) {
 	tool := func(fields string) string {
 		return `{"message":"m","tools":[{"name":"fine"},{` + fields + `}]}`
 	}
-	many := func(n int, one string) string { return strings.TrimSuffix(strings.Repeat(one+",", n), ",") }
 	for body, want := range map[string]string{
 		`{}`:                                             "message is required",
 		`{"message":null}`:                               "message is required",
@@ -158,20 +150,20 @@ func TestChatRequestErrorsNameTheirField(t *testing.T) {
 		history(user(`{"type":"tool_result"}`)):                                                        "history[0].content[0].toolUseId is required",
 		history(user(`{"type":"tool_result","tool_use_id":7}`)):                                        "history[0].content[0].tool_use_id must be a string",
 		history(user(`{"type":"tool_result","toolUseId":"a","is_error":"no"}`)):                        "history[0].content[0].is_error must be true or false",
-		tool(`"description":"x"`):                                      "tools[1].name is required",
-		tool(`"name":"n","description":1`):                             "tools[1].description must be a string",
-		tool(`"name":"n","inputSchema":"{}"`):                          "tools[1].inputSchema must be a JSON schema",
-		tool(`"name":"n","input_schema":[]`):                           "tools[1].input_schema must be a JSON schema",
-		tool(`"name":"n","parameters":true`):                           "tools[1].parameters must be a JSON schema",
-		tool(`"name":"n","inputSchema":{"type":"string"}`):             `tools[1].inputSchema must be a JSON schema whose type is "object"`,
-		tool(`"name":"n","inputSchema":{"type":["object"]}`):           `tools[1].inputSchema must be a JSON schema whose type is "object"`,
-		tool(`"name":"n","inputSchema":{"type":null}`):                 `tools[1].inputSchema must be a JSON schema whose type is "object"`,
-		`{"message":"m","tools":[1]}`:                                  "tools[0] must be an object",
-		history(many(chat.MaxTurns+1, `7`)):                            "history must be at most 2000",
-		history(user(), user(many(chat.MaxBlocks+1, `7`))):             "history[1].content must be at most 200",
-		`{"message":"m","tools":[` + many(chat.MaxTools+1, `7`) + `]}`: "tools must be at most 128",
+		tool(`"description":"x"`):                                        "tools[1].name is required",
+		tool(`"name":"n","description":1`):                               "tools[1].description must be a string",
+		tool(`"name":"n","inputSchema":"{}"`):                            "tools[1].inputSchema must be a JSON schema",
+		tool(`"name":"n","input_schema":[]`):                             "tools[1].input_schema must be a JSON schema",
+		tool(`"name":"n","parameters":true`):                             "tools[1].parameters must be a JSON schema",
+		tool(`"name":"n","inputSchema":{"type":"string"}`):               `tools[1].inputSchema must be a JSON schema whose type is "object"`,
+		tool(`"name":"n","inputSchema":{"type":["object"]}`):             `tools[1].inputSchema must be a JSON schema whose type is "object"`,
+		tool(`"name":"n","inputSchema":{"type":null}`):                   `tools[1].inputSchema must be a JSON schema whose type is "object"`,
+		`{"message":"m","tools":[1]}`:                                    "tools[0] must be an object",
+		history(repeat(chat.MaxTurns+1, `7`)):                            "history must be at most 2000",
+		history(user(), user(repeat(chat.MaxBlocks+1, `7`))):             "history[1].content must be at most 200",
+		`{"message":"m","tools":[` + repeat(chat.MaxTools+1, `7`) + `]}`: "tools must be at most 128",
 
-		// What the rules of the domain say names its place in the same way.
+		// Errors of the domain name their field in the same way.
 		history(user(use)):                   "history[0].content[0] must not be a tool_use: only the assistant uses tools",
 		history(user(), assistant(use, use)): "history[1].content[1].id must not be another tool_use's",
 		history(user(), assistant(`{"type":"tool_use","id":"a","name":"n m","input":{}}`)): "history[1].content[0].name must be 1 to 64 letters, digits, _ or -",
@@ -190,10 +182,7 @@ func TestChatRequestErrorsNameTheirField(t *testing.T) {
 			name = name[:100]
 		}
 		t.Run(name, func(t *testing.T) {
-			r, err := asked(t, body)
-			if err == nil {
-				_, err = r.Call(testModel)
-			}
+			_, err := callOf(body)
 			if !fault.Is(err, fault.Invalid) || err.Error() != want {
 				t.Errorf("got %v, want %q", err, want)
 			}
@@ -201,9 +190,21 @@ func TestChatRequestErrorsNameTheirField(t *testing.T) {
 	}
 }
 
+// repeat returns n times the text, separated by commas.
+func repeat(n int, text string) string { return strings.TrimSuffix(strings.Repeat(text+",", n), ",") }
+
+// callOf reads the body of a chat request and returns the call of testModel for it.
+func callOf(body string) (chat.Call, error) {
+	r, err := readChat(body)
+	if err != nil {
+		return chat.Call{}, err
+	}
+	return r.Call(testModel)
+}
+
 func TestChatRequestProblemsAreBounded(t *testing.T) {
-	turn := `{"role":"user","content":[` + strings.TrimSuffix(strings.Repeat("7,", chat.MaxBlocks), ",") + `]},`
-	_, err := asked(t, `{"message":"m","history":[`+strings.TrimSuffix(strings.Repeat(turn, chat.MaxTurns), ",")+`]}`)
+	turn := `{"role":"user","content":[` + repeat(chat.MaxBlocks, "7") + `]}`
+	_, err := readChat(`{"message":"m","history":[` + repeat(chat.MaxTurns, turn) + `]}`)
 	var e *fault.Error
 	if !errors.As(err, &e) || e.Message != "history[0].content[0] must be an object" || len(e.Problems) > 100 {
 		t.Errorf("%d problems, the first is %v", len(e.Problems), err)
@@ -211,37 +212,31 @@ func TestChatRequestProblemsAreBounded(t *testing.T) {
 }
 
 func TestChatRequestBounds(t *testing.T) {
+	toolUse := func(input string) string {
+		return `{"message":"m","history":[{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"n","input":` + input + `}]}]}`
+	}
+	nested := func(n int) string { return strings.Repeat(`{"a":`, n) + `1` + strings.Repeat(`}`, n) }
 	for name, body := range map[string]string{
-		"2,000 turns":    `{"message":"m","history":[` + strings.TrimSuffix(strings.Repeat(`{"role":"user","content":"x"},{"role":"assistant","content":"y"},`, chat.MaxTurns/2), ",") + `]}`,
-		"deep arguments": `{"message":"m","history":[{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"n","input":` + strings.Repeat(`{"a":`, 50) + `1` + strings.Repeat(`}`, 50) + `}]}]}`,
-		"a long message": `{"message":"` + strings.Repeat("x", chat.MaxMessage) + `"}`,
-		"a long system":  `{"message":"m","systemPrompt":"` + strings.Repeat("x", chat.MaxSystem) + `"}`,
+		"2,000 turns":      `{"message":"m","history":[` + repeat(chat.MaxTurns/2, `{"role":"user","content":"x"},{"role":"assistant","content":"y"}`) + `]}`,
+		"nested arguments": toolUse(nested(50)),
+		"long message":     `{"message":"` + strings.Repeat("x", chat.MaxMessage) + `"}`,
+		"long system":      `{"message":"m","systemPrompt":"` + strings.Repeat("x", chat.MaxSystem) + `"}`,
 	} {
-		t.Run(name+" are taken", func(t *testing.T) {
-			r := must.Do(asked(t, body)).Or(t)
-			call := must.Do(r.Call(testModel)).Or(t)
-			holds(t, call)
-		})
+		t.Run(name, func(t *testing.T) { checkProviderRules(t, must.Do(callOf(body)).Or(t)) })
 	}
 	for name, body := range map[string]string{
-		"arguments nested too deeply": `{"message":"m","history":[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"n","input":` + strings.Repeat(`{"a":`, 100) + `1` + strings.Repeat(`}`, 100) + `}]}]}`,
-		"brackets without an end":     `{"message":` + strings.Repeat("[", 500_000),
-		"a message too long":          `{"message":"` + strings.Repeat("x", chat.MaxMessage+1) + `"}`,
-		"a name twice in arguments":   `{"message":"m","history":[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"n","input":{"a":1,"a":2}}]}]}`,
+		"arguments nested too deeply": toolUse(nested(100)),
+		"unclosed brackets":           `{"message":` + strings.Repeat("[", 500_000),
+		"too long message":            `{"message":"` + strings.Repeat("x", chat.MaxMessage+1) + `"}`,
+		"repeated name in arguments":  toolUse(`{"a":1,"a":2}`),
 		"half a surrogate pair":       `{"message":"\ud800"}`,
 	} {
-		t.Run(name+" are refused", func(t *testing.T) {
-			r, err := asked(t, body)
-			if err == nil {
-				_, err = r.Call(testModel)
-			}
-			must.Fail(t, err, fault.Invalid)
-		})
+		t.Run(name, func(t *testing.T) { must.Fail(t, must.ErrorOf(callOf(body)), fault.Invalid) })
 	}
 }
 
-// holds checks what providers insist on.
-func holds(t testing.TB, c chat.Call) {
+// checkProviderRules checks the rules of model providers for the turns and tools of a call.
+func checkProviderRules(t testing.TB, c chat.Call) {
 	t.Helper()
 	if len(c.Turns) == 0 || len(c.Turns)%2 == 0 || c.MaxTokens < 1 {
 		t.Fatalf("%d turns, %d tokens", len(c.Turns), c.MaxTokens)
@@ -254,7 +249,7 @@ func holds(t testing.TB, c chat.Call) {
 		rest := turn.Blocks
 		for len(rest) > 0 && rest[0].Kind == chat.ToolResult {
 			if !open[rest[0].ID] {
-				t.Fatalf("turn %d answers %q, which is not asked", i, rest[0].ID)
+				t.Fatalf("turn %d has a result of the tool use %q, which is not open", i, rest[0].ID)
 			}
 			delete(open, rest[0].ID)
 			rest = rest[1:]
@@ -274,7 +269,7 @@ func holds(t testing.TB, c chat.Call) {
 	}
 	for _, tool := range c.Tools {
 		if tool.Name == "" || tool.Schema != "" && !isJSONObject(tool.Schema) {
-			t.Fatalf("there is the tool %+v", tool)
+			t.Fatalf("the tool is %+v", tool)
 		}
 	}
 }
@@ -284,8 +279,7 @@ func isJSONObject(text string) bool {
 	return json.Unmarshal([]byte(text), &all) == nil && all != nil
 }
 
-// FuzzChatRequest holds what is accepted to the providers' rules, and the texts to
-// what encoding/json reads from the same body.
+// FuzzChatRequest checks accepted requests against the providers' rules, and their messages against encoding/json.
 func FuzzChatRequest(f *testing.F) {
 	for _, body := range []string{
 		`{"message":"m"}`,
@@ -299,14 +293,14 @@ func FuzzChatRequest(f *testing.F) {
 		f.Add(body)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
-		r, err := asked(t, body)
+		r, err := readChat(body)
 		if err != nil {
 			if fault.KindOf(err) != fault.Invalid && fault.KindOf(err) != fault.TooLarge {
 				t.Fatal(err)
 			}
 			return
 		}
-		var want map[string]json.RawMessage
+		var want map[string]json.RawMessage // a struct would match names without regard to case
 		if err := json.Unmarshal([]byte(body), &want); err != nil {
 			t.Fatalf("%q was read, but %v", body, err)
 		}
@@ -321,15 +315,15 @@ func FuzzChatRequest(f *testing.F) {
 			}
 			return
 		}
-		holds(t, call)
+		checkProviderRules(t, call)
 		if call.Estimate() < 1 {
-			t.Fatalf("it is estimated as %d", call.Estimate())
+			t.Fatalf("the estimate is %d", call.Estimate())
 		}
 	})
 }
 
-// chunkOf is a chunk as a client reads it.
-type chunkOf struct {
+// decodedChunk is a chunk as clients decode it.
+type decodedChunk struct {
 	Type     chat.ChunkType `json:"type"`
 	Text     *string        `json:"text"`
 	Error    *string        `json:"error"`
@@ -346,15 +340,15 @@ type chunkOf struct {
 }
 
 // sentChunk checks that a chunk is sent as one event of one line, and returns the chunk that a client decodes.
-func sentChunk(t testing.TB, k chat.Chunk) chunkOf {
+func sentChunk(t testing.TB, k chat.Chunk) decodedChunk {
 	t.Helper()
 	out := appendChunk([]byte(comment), k)
 	line, begins := strings.CutPrefix(string(out), comment+"data: ")
 	line, ends := strings.CutSuffix(line, "\n\n")
 	if !begins || !ends || strings.ContainsAny(line, "\r\n\u2028\u2029") || !utf8.ValidString(line) {
-		t.Fatalf("it goes out as %q", out)
+		t.Fatalf("the event is %q", out)
 	}
-	var c chunkOf
+	var c decodedChunk
 	d := json.NewDecoder(strings.NewReader(line))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&c); err != nil || d.More() {
@@ -366,9 +360,8 @@ func sentChunk(t testing.TB, k chat.Chunk) chunkOf {
 	return c
 }
 
-// sameValue checks that two JSON texts have the same value. What is no text is
-// the replacement character in both.
-func sameValue(t testing.TB, got json.RawMessage, want string) {
+// checkSameJSON checks that two JSON texts have the same value. Invalid UTF-8 is the replacement character in both.
+func checkSameJSON(t testing.TB, got json.RawMessage, want string) {
 	t.Helper()
 	read := func(text []byte) (v any) {
 		d := json.NewDecoder(bytes.NewReader(text))
@@ -381,9 +374,10 @@ func sameValue(t testing.TB, got json.RawMessage, want string) {
 	must.Equal(t, read([]byte(want)), read(got))
 }
 
+// checkChunks checks the chunks of each type with the values.
 func checkChunks(t testing.TB, text, id, raw string, input, output int64) {
 	t.Helper()
-	// Each byte that is no text is replaced for itself.
+	// Each byte of invalid UTF-8 is replaced separately.
 	replaced := func(s string) string { return string([]rune(s)) }
 	if c := sentChunk(t, chat.Chunk{Type: chat.TextChunk, Text: text}); c.Text == nil || *c.Text != replaced(text) {
 		t.Fatalf("%q is %+v", text, c)
@@ -396,13 +390,13 @@ func checkChunks(t testing.TB, text, id, raw string, input, output int64) {
 		if c.ToolCall == nil || c.ToolCall.ID != replaced(id) || c.ToolCall.Name != replaced(text) || c.ToolCall.ServerHandled != handled {
 			t.Fatalf("the call is %+v", c.ToolCall)
 		}
-		sameValue(t, c.ToolCall.Args, raw)
+		checkSameJSON(t, c.ToolCall.Args, raw)
 	}
 	c := sentChunk(t, chat.Chunk{Type: chat.ResultChunk, CallID: id, Result: raw})
 	if c.ToolResult == nil || c.ToolResult.CallID != replaced(id) {
 		t.Fatalf("the result is %+v", c.ToolResult)
 	}
-	sameValue(t, c.ToolResult.Result, raw)
+	checkSameJSON(t, c.ToolResult.Result, raw)
 	c = sentChunk(t, chat.Chunk{Type: chat.DoneChunk, Usage: chat.Usage{Input: input, Output: output}})
 	if c.Usage == nil || c.Usage.InputTokens != input || c.Usage.OutputTokens != output {
 		t.Fatalf("the usage is %+v", c.Usage)

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"collab/adapters/httpapi/body"
 	"collab/domain/fault"
 	"collab/test/must"
@@ -29,22 +27,18 @@ func TestAllProblemsAreFoundInDocumentedOrder(t *testing.T) {
 	for _, p := range e.Problems {
 		got = append(got, p.Field+" "+p.Message)
 	}
-	if diff := cmp.Diff([]string{
+	must.Equal(t, []string{
 		"title must not be empty", "description must not contain null characters", "status must be a string", "priority must be one of LOW, MEDIUM, HIGH, URGENT",
 		"assigneeId must be the id of a user", "workspaceId must be the id of a workspace", "dueDate must be a date or an RFC 3339 time",
 		"tags must not contain a comma", "metadata must be a JSON object",
-	}, got); diff != "" {
-		t.Error(diff)
-	}
+	}, got)
 }
 
-func TestContentTypesOfJSON(t *testing.T) {
+func TestJSONContentTypes(t *testing.T) {
 	for contentType, want := range map[string]bool{
 		`application/json;charset="utf-8"`: true, "application/json; charset=UTF-8": true, "application/merge-patch+json": true, "text/x+json": false, "application/json; =": false,
 	} {
-		r := post("/", "{}")
-		r.Header.Set("Content-Type", contentType)
-		if _, err := newCall(r).fields(); (err == nil) != want || err != nil && !fault.Is(err, fault.Unsupported) {
+		if _, err := newCall(post("/", "{}", "Content-Type: "+contentType)).fields(); (err == nil) != want || err != nil && !fault.Is(err, fault.Unsupported) {
 			t.Errorf("%s: %v", contentType, err)
 		}
 	}
@@ -65,8 +59,7 @@ func TestInstantsAreDatesOrTimes(t *testing.T) {
 	}
 }
 
-// FuzzPath sends any path and query through the routes: there is one answer, which is a feed or
-// has the error shape.
+// FuzzPath checks that the response to any path and query is an update feed or an error.
 func FuzzPath(f *testing.F) {
 	for _, target := range []string{
 		"tasks", "tasks/" + someID, "tasks/../x", "teams/a/members/b", "%2F", "tasks//", "org/members/é/role", ";", "tasks/\x00",
@@ -91,7 +84,7 @@ func FuzzPath(f *testing.F) {
 				t.Fatalf("%q %q: %s", path, query, w.Body)
 			}
 		case http.StatusBadRequest, http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed:
-			refused(t, w, w.Code)
+			checkError(t, w, w.Code)
 		default:
 			t.Fatalf("%q %q: %d %s", path, query, w.Code, w.Body)
 		}

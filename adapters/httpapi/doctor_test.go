@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -10,12 +9,12 @@ import (
 	"collab/test/must"
 )
 
-func TestTheConfigurationIsCheckedForOneRequestAtATime(t *testing.T) {
-	begun, end := make(chan struct{}), make(chan struct{})
-	a := built(t, func(o *Options) {
+func TestConcurrentDoctorRequestIs429(t *testing.T) {
+	running, end := make(chan struct{}), make(chan struct{})
+	a := newAPI(t, func(o *Options) {
 		o.AdminSecret = "secret"
 		o.Doctor = func(context.Context) []Finding {
-			close(begun)
+			close(running)
 			<-end
 			return []Finding{
 				{Check: "database", Verdict: "ok", Message: "answers"},
@@ -24,26 +23,17 @@ func TestTheConfigurationIsCheckedForOneRequestAtATime(t *testing.T) {
 		}
 	})
 	check := func() *httptest.ResponseRecorder {
-		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/api/v1/admin/doctor", nil)
-		r.Header.Set("X-Admin-Secret", "secret")
-		a.ServeHTTP(w, r)
-		return w
+		return send(a, get("/api/v1/admin/doctor", "X-Admin-Secret: secret"))
 	}
 	first := make(chan *httptest.ResponseRecorder)
 	go func() { first <- check() }()
-	<-begun
-	if w := check(); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "15" {
-		t.Errorf("a second request gets %d %v", w.Code, w.Header())
-	}
+	<-running
+	second := check()
+	checkError(t, second, http.StatusTooManyRequests)
+	must.Is(t, "15", second.Header().Get("Retry-After"))
 	close(end)
-	w := <-first
-	var got doctorView
-	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
-		t.Fatalf("%d %s", w.Code, w.Body)
-	}
-	want := doctorView{Checks: []findingView{
+	must.Equal(t, doctorView{Checks: []findingView{
 		{"database", "ok", "answers", "", []variableView{}},
 		{"bus", "wrong", "does not answer", "set COLLAB_BUS_URL", []variableView{{"COLLAB_BUS_URL", "the bus"}}},
-	}}
-	must.Equal(t, want, got)
+	}}, read[doctorView](t, <-first, http.StatusOK))
 }

@@ -39,14 +39,14 @@ import (
 func TestFileRecordHasMetadataAndContent(t *testing.T) {
 	o := newFileServer(t)
 	for name, content := range map[string]string{
-		"text":          "a\n\"\\\x00é文👩\u2028",
-		"bytes":         "\x00\xff\xfe",
-		"nothing":       "",
-		"a long text":   strings.Repeat("文\n", 200_000),
-		"many bytes":    strings.Repeat("\xff\x00\x01", 100_001) + "\xfe",
-		"many escapes":  strings.Repeat("\x01", 300_000),
-		"a block":       strings.Repeat("x", spool.BlockSize),
-		"split letters": strings.Repeat("x", maxWriteChunk-1) + strings.Repeat("👩", 100_000),
+		"text":        "a\n\"\\\x00é文👩\u2028",
+		"binary":      "\x00\xff\xfe",
+		"empty":       "",
+		"long text":   strings.Repeat("文\n", 200_000),
+		"long binary": strings.Repeat("\xff\x00\x01", 100_001) + "\xfe",
+		"escapes":     strings.Repeat("\x01", 300_000),
+		"one block":   strings.Repeat("x", spool.BlockSize),
+		"split runes": strings.Repeat("x", maxWriteChunk-1) + strings.Repeat("👩", 100_000),
 	} {
 		t.Run(name, func(t *testing.T) {
 			stored := o.store(t, url.QueryEscape(name), content)
@@ -55,29 +55,22 @@ func TestFileRecordHasMetadataAndContent(t *testing.T) {
 			if !cmp.Equal(got.record, stored) {
 				t.Errorf("the record is %+v, want %+v", got.record, stored)
 			}
-			back, encoding := got.Content, "utf8"
-			if strings.Contains(name, "bytes") {
-				back, encoding = string(fromBase64(t, got.Content)), "base64"
+			decoded, encoding := got.Content, "utf8"
+			if strings.Contains(name, "binary") {
+				decoded, encoding = string(must.Do(base64.StdEncoding.DecodeString(got.Content)).Or(t)), "base64"
 			}
-			if back != content || got.Encoding != encoding {
-				t.Errorf("%d bytes in %s, want %d in %s", len(back), got.Encoding, len(content), encoding)
+			if decoded != content || got.Encoding != encoding {
+				t.Errorf("%d bytes in %s, want %d in %s", len(decoded), got.Encoding, len(content), encoding)
 			}
-			if w.Header().Get("Etag") != `"1-json"` || w.Header().Get("Vary") != "Accept" || w.Header().Get("Content-Type") != "application/json" {
-				t.Errorf("headers %v", w.Header())
-			}
+			checkHeader(t, w.Header(), map[string]string{"Etag": `"1-json"`, "Vary": "Accept", "Content-Type": "application/json"})
 			if length := w.Header().Get("Content-Length"); length != "" && length != fmt.Sprint(w.Body.Len()) {
-				t.Errorf("the length is %s of %d", length, w.Body.Len())
+				t.Errorf("Content-Length is %s of %d", length, w.Body.Len())
 			}
 		})
 	}
 }
 
-func fromBase64(t testing.TB, text string) []byte {
-	t.Helper()
-	return must.Do(base64.StdEncoding.DecodeString(text)).Or(t)
-}
-
-func TestHeaderTextsAreDecodedByPathUnescape(t *testing.T) {
+func TestPathUnescapeDecodesHeaderTexts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.String().Draw(t, "text")
 		if back, err := url.PathUnescape(percentEncode(s)); err != nil || back != s {
@@ -118,22 +111,20 @@ func TestFileRepresentationIsNegotiated(t *testing.T) {
 		{document, "?raw=1", nil, true},
 	} {
 		t.Run(fmt.Sprint(test.query, test.accept), func(t *testing.T) {
-			r := request(http.MethodGet, "/files/"+test.id+test.query, nil)
+			r := syncRequest(http.MethodGet, "/files/"+test.id+test.query, nil)
 			r.Header["Accept"] = test.accept
 			w := send(o, r)
 			if got := w.Header().Get("X-Collab-Id") != ""; w.Code != 200 || got != test.bytes {
-				t.Errorf("%d, bytes: %v", w.Code, got)
+				t.Errorf("%d, raw: %v", w.Code, got)
 			}
 		})
 	}
 	for query, message := range map[string]string{"?raw=yes": "raw must be 1 or 0", "?raw=1&raw=1": "raw must not be repeated", "?%zz": "The query could not be read"} {
-		if e := refused(t, o.get("/files/"+id+query), 400); e.Message != message {
-			t.Errorf("%s: %s", query, e.Message)
-		}
+		must.Is(t, message, checkError(t, o.get("/files/"+id+query), 400).Message)
 	}
 }
 
-// openCounter counts how often content is opened.
+// openCounter counts the calls of Open.
 type openCounter struct {
 	ports.Blobs
 	times int
@@ -159,23 +150,21 @@ func TestContentIsNotOpenedForConditionalAndHeadRequests(t *testing.T) {
 		for _, header := range []string{test.tag, `"9", W/` + test.tag, "*"} {
 			w := o.get(test.target, "If-None-Match: "+header)
 			if w.Code != 304 || w.Body.Len() > 0 || w.Header().Get("Etag") != test.tag {
-				t.Errorf("%s with %s is %d %v", test.target, header, w.Code, w.Header())
+				t.Errorf("%s with %s: %d %v", test.target, header, w.Code, w.Header())
 			}
 		}
-		w := send(o, request(http.MethodHead, test.target, nil))
+		w := send(o, syncRequest(http.MethodHead, test.target, nil))
 		if w.Code != 200 || w.Body.Len() > 0 || w.Header().Get("Etag") != test.tag || w.Header().Get("Content-Type") == "" {
-			t.Errorf("HEAD %s is %d %v", test.target, w.Code, w.Header())
+			t.Errorf("HEAD %s: %d %v", test.target, w.Code, w.Header())
 		}
 	}
-	if w := send(o, request(http.MethodHead, "/files/"+id+"?raw=1", nil, "Range: bytes=0-1")); w.Code != 200 || w.Header().Get("Content-Length") != "7" {
-		t.Errorf("HEAD with a range is %d %v", w.Code, w.Header())
+	if w := send(o, syncRequest(http.MethodHead, "/files/"+id+"?raw=1", nil, "Range: bytes=0-1")); w.Code != 200 || w.Header().Get("Content-Length") != "7" {
+		t.Errorf("HEAD with a range: %d %v", w.Code, w.Header())
 	}
-	if count.times > 0 {
-		t.Errorf("content was opened %d times", count.times)
-	}
+	must.Is(t, 0, count.times)
 	for _, tag := range []string{`"1"`, `"2-json"`, `1-json`} {
 		if w := o.get("/files/"+id, "If-None-Match: "+tag); w.Code != 200 {
-			t.Errorf("%s is %d", tag, w.Code)
+			t.Errorf("%s: %d", tag, w.Code)
 		}
 	}
 }
@@ -187,7 +176,8 @@ func TestFileRanges(t *testing.T) {
 	for _, test := range []struct {
 		header, condition string
 		status            int
-		says, body        string
+		contentRange      string
+		body              string // or the message of the error
 	}{
 		{"bytes=2-4", "", 206, "bytes 2-4/10", "234"},
 		{"bytes=7-", "", 206, "bytes 7-9/10", "789"},
@@ -217,17 +207,17 @@ func TestFileRanges(t *testing.T) {
 				headers = append(headers, "If-Range: "+test.condition)
 			}
 			w := o.get("/files/"+id+"?raw=1", headers...)
-			must.Is(t, test.says, w.Header().Get("Content-Range"))
+			must.Is(t, test.contentRange, w.Header().Get("Content-Range"))
 			body := w.Body.String()
 			if test.status == 416 {
-				body = refused(t, w, 416).Message
+				body = checkError(t, w, 416).Message
 			}
 			if w.Code != test.status || body != test.body {
 				t.Errorf("%d %q, want %d %q", w.Code, body, test.status, test.body)
 			}
 		})
 	}
-	t.Run("several at once are the parts of a body", func(t *testing.T) {
+	t.Run("several ranges", func(t *testing.T) {
 		w := o.get("/files/"+id+"?raw=1", "Range: bytes=0-1, -2,4-5")
 		media, params, err := mime.ParseMediaType(w.Header().Get("Content-Type"))
 		if w.Code != 206 || err != nil || media != "multipart/byteranges" || w.Header().Get("Etag") != `"1"` {
@@ -247,22 +237,22 @@ func TestFileRanges(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	})
-	t.Run("none of nothing is all of it", func(t *testing.T) {
+	t.Run("empty content", func(t *testing.T) {
 		empty := o.store(t, "empty.txt", "").ID
 		for _, header := range []string{"bytes=0-", "bytes=-5", "bytes=0-0"} {
 			if w := o.get("/files/"+empty+"?raw=1", "Range: "+header); w.Code != 200 || w.Header().Get("Content-Length") != "0" {
-				t.Errorf("%s is %d %v", header, w.Code, w.Header())
+				t.Errorf("%s: %d %v", header, w.Code, w.Header())
 			}
 		}
 	})
-	t.Run("JSON has no parts", func(t *testing.T) {
+	t.Run("JSON", func(t *testing.T) {
 		must.Is(t, 200, o.get("/files/"+id, "Range: bytes=0-1").Code)
 	})
 }
 
-// FuzzRange holds parts of a file to what net/http serves. It differs where
-// net/http does not follow RFC 9110: it refuses units that it does not know,
-// serves ranges of no bytes, reads numbers with a sign, and serves however many.
+// FuzzRange compares the ranges of a header with those that net/http serves, except for headers for which net/http
+// does not follow RFC 9110: other units, which it refuses, ranges of no bytes, numbers with a sign, and any number of
+// ranges, which it serves.
 func FuzzRange(f *testing.F) {
 	for _, s := range []string{"bytes=0-1", "bytes=2-", "bytes=-2", "bytes= 0 - 1 , 3-", "bytes=0-,1-", "bytes=5-4", "bytes=20-", "bytes=0-1,20-x", "bytes=,", "bytes", "bytes=-", "lines=0-1", "bytes=0-1,4-5", "bytes=-0", "bytes=-\r0,-1", "bytes=+1-2", ""} {
 		f.Add(s, 10)
@@ -286,12 +276,12 @@ func FuzzRange(f *testing.F) {
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 
 		ranges, err := rangesOf(r.Header, "", int64(size))
-		status, says := http.StatusOK, ""
+		status, contentRange := http.StatusOK, ""
 		switch {
 		case err != nil:
 			status = http.StatusRequestedRangeNotSatisfiable
 		case len(ranges) == 1:
-			status, says = http.StatusPartialContent, ranges[0].contentRange(int64(size))
+			status, contentRange = http.StatusPartialContent, ranges[0].contentRange(int64(size))
 		case len(ranges) > 1:
 			status = http.StatusPartialContent
 			_, params, _ := mime.ParseMediaType(w.Header().Get("Content-Type"))
@@ -306,8 +296,8 @@ func FuzzRange(f *testing.F) {
 				t.Fatalf("%q of %d has more than %v", header, size, ranges)
 			}
 		}
-		if w.Code != status || status == http.StatusPartialContent && says != w.Header().Get("Content-Range") {
-			t.Fatalf("%q of %d is %d %q, want %d %q", header, size, status, says, w.Code, w.Header().Get("Content-Range"))
+		if w.Code != status || status == http.StatusPartialContent && contentRange != w.Header().Get("Content-Range") {
+			t.Fatalf("%q of %d is %d %q, want %d %q", header, size, status, contentRange, w.Code, w.Header().Get("Content-Range"))
 		}
 	})
 }
@@ -315,45 +305,50 @@ func FuzzRange(f *testing.F) {
 func TestDamagedContentIsNeverComplete(t *testing.T) {
 	long := strings.Repeat("0123456789", 100_000)
 	for name, change := range map[string]func([]byte) []byte{
-		"a byte is another":  func(b []byte) []byte { b[0] ^= 1; return b },
-		"the end is missing": func(b []byte) []byte { return b[:len(b)-1] },
-		"all of it is gone":  func([]byte) []byte { return nil },
+		"changed byte":      func(b []byte) []byte { b[0] ^= 1; return b },
+		"missing last byte": func(b []byte) []byte { return b[:len(b)-1] },
+		"empty":             func([]byte) []byte { return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			logs, lines := logging(slog.LevelError)
+			logs, logged := logging(slog.LevelError)
 			o := newFileServer(t, func(o *objects.Options) { o.Blobs = damagedBlobs{o.Blobs, change} })
-			logs(&o.api.Options)
+			logs(&o.Options)
 			server := httptest.NewServer(o)
 			defer server.Close()
-			short, tall := o.store(t, "short.txt", "short"), o.store(t, "long.txt", long)
-			bytes := o.store(t, "long.bin", long+"\xff")
+			short, text := o.store(t, "short.txt", "short"), o.store(t, "long.txt", long)
+			binary := o.store(t, "long.bin", long+"\xff")
 			read[record](t, o.put("/profile", "application/json", `{"a":1}`), 200)
 			for _, target := range []string{"/profile", "/files/" + short.ID, "/files/" + short.ID + "?raw=1"} {
-				refused(t, o.get(target), 500)
+				checkError(t, o.get(target), 500)
 			}
-			for _, target := range []string{"/files/" + tall.ID, "/files/" + tall.ID + "?raw=1", "/files/" + bytes.ID, "/files/" + bytes.ID + "?raw=1"} {
-				r := request(http.MethodGet, target, nil)
-				r.RequestURI = ""
-				r.URL, _ = url.Parse(server.URL + r.URL.String())
-				answer := must.Do(server.Client().Do(r)).Or(t)
-				got, err := io.ReadAll(answer.Body)
-				answer.Body.Close()
-				if answer.StatusCode == 200 && err == nil {
-					t.Errorf("%s: %d bytes are taken for whole", target, len(got))
+			for _, target := range []string{"/files/" + text.ID, "/files/" + text.ID + "?raw=1", "/files/" + binary.ID, "/files/" + binary.ID + "?raw=1"} {
+				if status, content, err := download(server, target); status == 200 && err == nil {
+					t.Errorf("%s: %d bytes without an error", target, len(content))
 				}
 			}
-			server.Close() // what it logs is out then
-			if n := strings.Count(lines.String(), `"level":"ERROR"`); n < 7 {
-				t.Errorf("%d errors are logged: %s", n, lines)
+			server.Close() // the log is complete after that
+			if n := strings.Count(logged.String(), `"level":"ERROR"`); n < 7 {
+				t.Errorf("%d errors are logged: %s", n, logged)
 			}
 		})
 	}
 }
 
-// cutBlobs are of a store whose connection breaks before the end of a content.
-type cutBlobs struct{ ports.Blobs }
+// download returns the status and body of a response of the server. The error may be that of reading the body.
+func download(server *httptest.Server, target string, headers ...string) (status int, content string, err error) {
+	answer, err := server.Client().Do(toServer(server, syncRequest(http.MethodGet, target, nil, headers...)))
+	if err != nil {
+		return 0, "", err
+	}
+	defer answer.Body.Close()
+	got, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(got), err
+}
 
-func (b cutBlobs) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+// interruptedBlobs fails to read content after its first byte.
+type interruptedBlobs struct{ ports.Blobs }
+
+func (b interruptedBlobs) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
 	r, err := b.Blobs.Open(ctx, name, offset, length)
 	if err != nil {
 		return nil, err
@@ -365,59 +360,56 @@ func (b cutBlobs) Open(ctx context.Context, name string, offset, length int64) (
 	}{io.MultiReader(io.LimitReader(r, 1), iotest.ErrReader(broken)), r}, nil
 }
 
-func TestABrokenConnectionToTheStoreIsNoDamagedContent(t *testing.T) {
-	o := newFileServer(t, func(o *objects.Options) { o.Blobs = cutBlobs{o.Blobs} })
+func TestInterruptedReadOfTheStoreIs503(t *testing.T) {
+	o := newFileServer(t, func(o *objects.Options) { o.Blobs = interruptedBlobs{o.Blobs} })
 	id := o.store(t, "short.txt", "short").ID
 	read[record](t, o.put("/profile", "application/json", `{"a":1}`), 200)
 	for _, target := range []string{"/profile", "/files/" + id, "/files/" + id + "?raw=1"} {
-		refused(t, o.get(target), 503)
+		checkError(t, o.get(target), 503)
 	}
 }
 
-// kernelCopies is a listener that counts the pieces of files that the kernel copies.
-type kernelCopies struct {
+// copyCounter is a listener that counts the calls of ReadFrom, with which the kernel copies parts of files.
+type copyCounter struct {
 	net.Listener
-	pieces atomic.Int64
-	before func(piece int64)
+	calls  atomic.Int64
+	before func(call int64) // called before the copy; may be nil
 }
 
-type copyingConn struct {
+type countedConn struct {
 	*net.TCPConn
-	l *kernelCopies
+	l *copyCounter
 }
 
-func (l *kernelCopies) Accept() (net.Conn, error) {
+func (l *copyCounter) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return copyingConn{c.(*net.TCPConn), l}, nil
+	return countedConn{c.(*net.TCPConn), l}, nil
 }
 
-func (c copyingConn) ReadFrom(r io.Reader) (int64, error) {
-	n := c.l.pieces.Add(1)
+func (c countedConn) ReadFrom(r io.Reader) (int64, error) {
+	n := c.l.calls.Add(1)
 	if c.l.before != nil {
 		c.l.before(n)
 	}
 	return c.TCPConn.ReadFrom(r)
 }
 
-func TestKernelCopiesFilesThatWereVerified(t *testing.T) {
-	folder := t.TempDir()
-	o := newFileServer(t, func(o *objects.Options) {
-		b := must.Do(bucket.Open(t.Context(), "file://"+folder)).Or(t)
-		o.Blobs = b
-	})
+func TestKernelCopiesVerifiedFiles(t *testing.T) {
+	dir := t.TempDir()
+	o := newFileServer(t, func(o *objects.Options) { o.Blobs = must.Do(bucket.Open(t.Context(), "file://"+dir)).Or(t) })
 	server := httptest.NewUnstartedServer(o)
-	count := &kernelCopies{Listener: server.Listener}
+	count := &copyCounter{Listener: server.Listener}
 	server.Listener = count
 	server.Start()
 	defer server.Close()
 	content := strings.Repeat("0123456789abcdef", 50_000)
 	file := o.store(t, "long.bin", content)
 	var path string
-	old := time.Now().Add(-time.Hour) // longer ago than a write of now could seem
-	if err := filepath.WalkDir(folder, func(p string, e fs.DirEntry, err error) error {
+	old := time.Now().Add(-time.Hour) // file times may be coarse
+	if err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
 		if err == nil && strings.Contains(p, "long.bin") && e.Type().IsRegular() {
 			path = p
 			err = os.Chtimes(p, old, old)
@@ -426,17 +418,14 @@ func TestKernelCopiesFilesThatWereVerified(t *testing.T) {
 	}); err != nil || path == "" {
 		t.Fatalf("the file is %q: %v", path, err)
 	}
-	get := func(header string) (status int, body string, err error) {
-		r := request(http.MethodGet, "/files/"+file.ID+"?raw=1", nil, header)
-		r.RequestURI = ""
-		r.URL, _ = url.Parse(server.URL + r.URL.String())
-		answer, err := server.Client().Do(r)
-		if err != nil {
-			return 0, "", err
+	get := func(headers ...string) (status int, body string, err error) {
+		return download(server, "/files/"+file.ID+"?raw=1", headers...)
+	}
+	mustFail := func(state string) {
+		t.Helper()
+		if status, got, err := get(); err == nil && status == 200 {
+			t.Errorf("%s: %d bytes without an error", state, len(got))
 		}
-		defer answer.Body.Close()
-		got, err := io.ReadAll(answer.Body)
-		return answer.StatusCode, string(got), err
 	}
 	for i, test := range []struct {
 		header string
@@ -449,26 +438,22 @@ func TestKernelCopiesFilesThatWereVerified(t *testing.T) {
 		{"Range: bytes=3-700002", 206, content[3:700_003], true},
 		{"Range: bytes=0-1,5-6", 206, "", false},
 	} {
-		before := count.pieces.Load()
+		before := count.calls.Load()
 		status, got, err := get(test.header)
-		if status != test.status || test.want != "" && got != test.want || err != nil || count.pieces.Load() > before != test.copied {
-			t.Errorf("%d: status %d, %d bytes, %v, %d pieces", i, status, len(got), err, count.pieces.Load()-before)
+		if status != test.status || test.want != "" && got != test.want || err != nil || count.calls.Load() > before != test.copied {
+			t.Errorf("%d: status %d, %d bytes, %v, %d copies", i, status, len(got), err, count.calls.Load()-before)
 		}
 	}
-	first := count.pieces.Load()
-	count.before = func(piece int64) {
-		if piece == first+2 {
+	first := count.calls.Load()
+	count.before = func(call int64) {
+		if call == first+2 {
 			must.Succeed(t, os.WriteFile(path, []byte(content[:len(content)-1]+"x"), 0o600))
 		}
 	}
-	if status, got, err := get("Accept: */*"); err == nil {
-		t.Errorf("a file that is written to while it is sent: status %d, %d bytes are taken for whole", status, len(got))
-	}
-	if status, got, err := get("Accept: */*"); err == nil && status == 200 {
-		t.Errorf("a file that was written to: %d bytes are taken for whole", len(got))
-	}
+	mustFail("a file that is written during the response")
+	mustFail("a file that was written")
 
-	// Bytes that are damaged in place, with the time of the last write as before, show in the change time alone.
+	// If a file is damaged and has its time of modification set back, only its change time differs.
 	put := func(text string, at int64) {
 		f := must.Do(os.OpenFile(path, os.O_WRONLY, 0)).Or(t)
 		must.Do(f.WriteAt([]byte(text), at)).Or(t)
@@ -477,20 +462,18 @@ func TestKernelCopiesFilesThatWereVerified(t *testing.T) {
 	}
 	count.before = nil
 	put(content, 0)
-	before := count.pieces.Load()
+	before := count.calls.Load()
 	for range 2 {
-		if status, got, err := get("Accept: */*"); status != 200 || got != content || err != nil {
-			t.Errorf("a file that is whole again: status %d, %d bytes, %v", status, len(got), err)
+		if status, got, err := get(); status != 200 || got != content || err != nil {
+			t.Errorf("the restored file: status %d, %d bytes, %v", status, len(got), err)
 		}
 	}
-	if count.pieces.Load() == before {
-		t.Error("a file that is whole again is not copied")
+	if count.calls.Load() == before {
+		t.Error("the restored file is not copied")
 	}
-	changed := func() syscall.Timespec { return must.Do(os.Stat(path)).Or(t).Sys().(*syscall.Stat_t).Ctim }
-	for was := changed(); changed() == was; { // until the file system's clock has moved
+	changeTime := func() syscall.Timespec { return must.Do(os.Stat(path)).Or(t).Sys().(*syscall.Stat_t).Ctim }
+	for was := changeTime(); changeTime() == was; { // until the file system's clock has advanced
 		put("x", 0)
 	}
-	if status, got, err := get("Accept: */*"); err == nil {
-		t.Errorf("a file that is damaged in place: status %d, %d bytes are taken for whole", status, len(got))
-	}
+	mustFail("a damaged file")
 }

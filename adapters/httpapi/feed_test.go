@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,7 +19,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"collab/adapters/httpapi/stream"
@@ -35,17 +33,16 @@ import (
 	"collab/test/must"
 )
 
-// feedServer is an interface with a feed of one organisation at /test, for a
-// member of it.
+// feedServer is an interface with the feed of an organisation for a member, at /test. It implements io.Writer for
+// its log.
 type feedServer struct {
 	testing.TB
 	*api
-	store *memory.Store
-	feed  *changes.Feed
-	actor org.Actor
-	ended chan map[string]any // the log lines of streams
-
-	following handler // followChanges, for the actor
+	store  *memory.Store
+	feed   *changes.Feed
+	actor  org.Actor
+	ended  chan map[string]any // the log lines of streams
+	handle handler             // of /test: followChanges for the actor
 }
 
 func newFeedServer(t testing.TB, change ...func(*Options)) *feedServer {
@@ -64,21 +61,18 @@ func newFeedServer(t testing.TB, change ...func(*Options)) *feedServer {
 		tick.Stop()
 		must.Succeed(t, s.feed.Close(context.Background()))
 	})
-	s.actor.Org, s.actor.User = someID, someID
-	s.regroup(func(r ports.Records) error {
-		_, err := r.Directory().Users().Upsert(t.Context(), org.User{ID: someID, ProviderID: "u"}, func(u org.User) (org.User, error) { return u, nil })
-		return errors.Join(err, r.Directory().Members().Put(t.Context(), someID, org.Membership{Org: someID, User: someID, Role: org.Member}))
+	addUser(t, s.store)
+	inOrganisation(t, s.store, func(r ports.Records) error {
+		return r.Directory().Members().Put(t.Context(), someID, org.Membership{Org: someID, User: someID, Role: org.Member})
 	})
-	s.actor = must.Do(people.Reauthorize(t.Context(), s.actor)).Or(t)
+	s.actor = must.Do(people.Reauthorize(t.Context(), org.Actor{Org: someID, User: someID})).Or(t)
 	log := func(o *Options) { o.Feed, o.Log = s.feed, slog.New(slog.NewJSONHandler(s, nil)) }
-	s.api = serving(t, http.MethodGet, unlimited, func(c *call) error {
-		return s.following(c)
-	}, append([]func(*Options){log}, change...)...)
-	s.following = s.as(&s.actor, s.authorized(s.followChanges))
+	s.api = serveEndpoint(t, http.MethodGet, unlimited, func(c *call) error { return s.handle(c) }, append([]func(*Options){log}, change...)...)
+	s.handle = s.as(&s.actor, s.authorized(s.followChanges))
 	return s
 }
 
-// Write takes a line of the log.
+// Write implements io.Writer. Each call has a line of the log.
 func (s *feedServer) Write(line []byte) (int, error) {
 	var entry map[string]any
 	if err := json.Unmarshal(line, &entry); err != nil {
@@ -90,14 +84,7 @@ func (s *feedServer) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// regroup changes who is in the organisation.
-func (s *feedServer) regroup(fn func(ports.Records) error) {
-	s.Helper()
-	inOrganisation(s, s.store, fn)
-}
-
-// write appends changes of files of the organisation; one that begins with a
-// slash is another user's alone.
+// write appends changes of files to the log. The member cannot see files whose path begins with a slash.
 func (s *feedServer) write(paths ...string) {
 	s.Helper()
 	must.NoError(s, s.store.Atomic(s.Context(), func(r ports.Records) error {
@@ -114,27 +101,29 @@ func (s *feedServer) write(paths ...string) {
 	}))
 }
 
-// hijackable is a writer whose connection can be taken over: the server's end of a
-// pipe.
+// hijackable is a response whose connection can be hijacked. Hijack fails if conn is nil.
 type hijackable struct {
 	*httptest.ResponseRecorder
 	conn net.Conn
 }
 
-func (t hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	return t.conn, bufio.NewReadWriter(bufio.NewReader(t.conn), bufio.NewWriter(t.conn)), nil
+func (w hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if w.conn == nil {
+		return nil, nil, os.ErrClosed
+	}
+	return w.conn, bufio.NewReadWriter(bufio.NewReader(w.conn), bufio.NewWriter(w.conn)), nil
 }
 
-// client is one that follows the feed.
-type client struct {
-	answerText
-	header    http.Header
-	leave     context.CancelFunc
-	deadlines []time.Time // that were set, without a connection
+// feedClient is a client that reads the feed.
+type feedClient struct {
+	streamReader
+	header     http.Header
+	disconnect context.CancelFunc // without a connection
+	deadlines  []time.Time        // that were set, without a connection
 }
 
-// events are the frames that came, without their data's details.
-func (c *client) events() []string {
+// events returns the events that were read. Their lines are joined by |, and data is replaced by its path or id.
+func (c *feedClient) events() []string {
 	var all []string
 	for _, block := range strings.Split(strings.TrimSuffix(c.text(), "\n\n"), "\n\n") {
 		lines := strings.Split(block, "\n")
@@ -151,150 +140,125 @@ func (c *client) events() []string {
 	return all
 }
 
-// connect begins a stream over a connection that is taken over. A client that
-// does not read gets the head of the answer and no more.
-func (s *feedServer) connect(reads bool, change ...func(*http.Request)) *client {
+// connect begins a stream over a hijacked connection. The client reads the body if reads is set.
+func (s *feedServer) connect(reads bool, headers ...string) *feedClient {
 	s.Helper()
-	r := get("/test")
-	for _, fn := range change {
-		fn(r)
-	}
-	near, far := net.Pipe()
-	s.ServeHTTP(hijackable{httptest.NewRecorder(), far}, r)
-	answer := must.Do(http.ReadResponse(bufio.NewReaderSize(near, 16), r)).Or(s)
-	c := &client{answerText: answerText{done: make(chan struct{})}, header: answer.Header}
-	c.readFrom(answer.Body, reads)
+	r := get("/test", headers...)
+	client, server := net.Pipe()
+	s.ServeHTTP(hijackable{httptest.NewRecorder(), server}, r)
+	answer := must.Do(http.ReadResponse(bufio.NewReaderSize(client, 16), r)).Or(s)
+	c := &feedClient{header: answer.Header}
+	c.start(answer.Body, reads)
 	return c
 }
 
-// attend begins a stream through a writer that cannot be taken over.
-func (s *feedServer) attend(change ...func(*http.Request)) *client {
-	r := get("/test")
-	for _, fn := range change {
-		fn(r)
-	}
-	c := &client{answerText: answerText{done: make(chan struct{})}}
+// attend begins a stream of HTTP/1.0 or HTTP/2, without a connection that can be hijacked.
+func (s *feedServer) attend(version int, headers ...string) *feedClient {
+	r := get("/test", headers...)
+	r.ProtoMajor, r.ProtoMinor = version, 0
+	c := &feedClient{streamReader: streamReader{done: make(chan struct{})}, header: http.Header{}}
 	var ctx context.Context
-	ctx, c.leave = context.WithCancel(r.Context())
-	w := &flushWriter{client: c, header: http.Header{}}
+	ctx, c.disconnect = context.WithCancel(r.Context())
 	go func() {
 		defer close(c.done)
-		s.ServeHTTP(w, r.WithContext(ctx))
-		c.header = w.header
+		s.ServeHTTP(&flushWriter{feedClient: c}, r.WithContext(ctx))
 	}()
 	return c
 }
 
-// flushWriter is a writer without a connection; what is not flushed is not there.
+// flushWriter is a response of which the client reads flushed bytes.
 type flushWriter struct {
-	*client
-	header  http.Header
-	waiting bytes.Buffer
+	*feedClient
+	buffered bytes.Buffer
 }
 
-func (p *flushWriter) Header() http.Header         { return p.header }
-func (p *flushWriter) WriteHeader(int)             {}
-func (p *flushWriter) Write(b []byte) (int, error) { return p.waiting.Write(b) }
-func (p *flushWriter) Flush()                      { _, _ = p.waiting.WriteTo(p.client) }
-func (p *flushWriter) SetWriteDeadline(t time.Time) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.deadlines = append(p.deadlines, t)
+func (w *flushWriter) Header() http.Header         { return w.header }
+func (w *flushWriter) WriteHeader(int)             {}
+func (w *flushWriter) Write(b []byte) (int, error) { return w.buffered.Write(b) }
+func (w *flushWriter) Flush()                      { _, _ = w.buffered.WriteTo(w.feedClient) }
+func (w *flushWriter) SetWriteDeadline(t time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.deadlines = append(w.deadlines, t)
 	return nil
 }
 
-func resuming(id string) func(*http.Request) {
-	return func(r *http.Request) { r.Header.Set("Last-Event-ID", id) }
-}
-
-func (s *feedServer) same(got []string, want ...string) {
+// checkEvents checks the events that the client has read when the server is idle, from the index on.
+func (s *feedServer) checkEvents(c *feedClient, from int, want ...string) {
 	s.Helper()
-	if fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
-		s.Errorf("got  %q\nwant %q", got, want)
-	}
+	synctest.Wait()
+	must.Equal(s, want, c.events()[from:])
 }
 
-// finished waits for the line that says how a stream ended.
-func (s *feedServer) finished(reason string) map[string]any {
+// checkEnd waits for the log line of the end of a stream, checks its reason and returns it.
+func (s *feedServer) checkEnd(reason string) map[string]any {
 	s.Helper()
 	line := <-s.ended
 	if line["reason"] != reason {
-		s.Errorf("it ended as %v, want %s", line, reason)
+		s.Errorf("the log line is %v, want the reason %s", line, reason)
 	}
 	return line
 }
 
 const greeting = "retry: 3000|: the changes of the organisation"
 
-// feedStreams begin a stream in the ways that the server has.
-var feedStreams = map[string]func(*feedServer, ...func(*http.Request)) *client{
-	"over a hijacked connection": func(s *feedServer, change ...func(*http.Request)) *client { return s.connect(true, change...) },
-	"through net/http":           (*feedServer).attend,
+// feedStreams has a function for each kind of stream, which begins one.
+var feedStreams = map[string]func(*feedServer) *feedClient{
+	"over HTTP/1.0": func(s *feedServer) *feedClient { return s.attend(1) },
+	"over HTTP/1.1": func(s *feedServer) *feedClient { return s.connect(true) },
+	"over HTTP/2":   func(s *feedServer) *feedClient { return s.attend(2) },
 }
 
 func TestFeed(t *testing.T) {
-	for way, begin := range feedStreams {
-		in := func(name string, fn func(*feedServer), change ...func(*Options)) {
-			t.Run(name+" "+way, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { fn(newFeedServer(t, change...)) })
-			})
+	for kind, begin := range feedStreams {
+		run := func(name string, fn func(*feedServer), change ...func(*Options)) {
+			runSynctest(t, name+" "+kind, func(t *testing.T) { fn(newFeedServer(t, change...)) })
 		}
-		in("begins with an id to go on from, and brings what happens", func(s *feedServer) {
+		run("begins with the current id and sends changes", func(s *feedServer) {
 			s.write("before")
 			c := begin(s)
 			synctest.Wait()
 			s.write("a", "/hidden", "b")
-			synctest.Wait()
-			s.same(c.events(), greeting+"|id: 1-1", "id: 1-2|a", "id: 1-4|b")
+			s.checkEvents(c, 0, greeting+"|id: 1-1", "id: 1-2|a", "id: 1-4|b")
 			s.feed.Drain()
 			<-c.done
-			if c.end != nil {
-				s.Errorf("it ended in %v", c.end)
-			}
-			for name, want := range map[string]string{
-				"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Sync-Cursor": "1-1", "X-Request-Id": "made-1",
-			} {
-				if got := c.header.Get(name); got != want {
-					s.Errorf("%s is %q", name, got)
-				}
-			}
-			line := s.finished("drained")
-			if line["events"] != 2.0 || line["user"] != someID || line["org"] != someID || line["request"] != "made-1" {
-				s.Errorf("the line is %v", line)
+			must.Succeed(s, c.end)
+			checkHeader(s, c.header, map[string]string{
+				"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Sync-Cursor": "1-1", "X-Request-Id": "id-1",
+			})
+			line := s.checkEnd("drained")
+			if line["events"] != 2.0 || line["user"] != someID || line["org"] != someID || line["request"] != "id-1" {
+				s.Errorf("the log line is %v", line)
 			}
 		})
-		in("is kept open on a beat of its own, with the id that moved unseen", func(s *feedServer) {
+		run("sends heartbeats, with the id if it has changed", func(s *feedServer) {
 			c := begin(s)
 			time.Sleep(20 * time.Second)
 			s.write("a")
 			time.Sleep(10 * time.Second)
-			synctest.Wait()
-			s.same(c.events(), greeting+"|id: 1-0", "id: 1-1|a", ":")
+			s.checkEvents(c, 0, greeting+"|id: 1-0", "id: 1-1|a", ":")
 			s.write("/hidden")
 			time.Sleep(30 * time.Second)
-			synctest.Wait()
-			s.same(c.events()[3:], ":|id: 1-2")
+			s.checkEvents(c, 3, ":|id: 1-2")
 			time.Sleep(30 * time.Second)
-			synctest.Wait()
-			s.same(c.events()[4:], ":")
+			s.checkEvents(c, 4, ":")
 		})
-		in("beats as it is configured to", func(s *feedServer) {
+		run("sends heartbeats at the configured interval", func(s *feedServer) {
 			c := begin(s)
 			time.Sleep(3500 * time.Millisecond)
-			s.same(c.events(), greeting+"|id: 1-0", ":", ":", ":")
+			s.checkEvents(c, 0, greeting+"|id: 1-0", ":", ":", ":")
 		}, func(o *Options) { o.Heartbeat = time.Second })
-		in("outlives the time that work has", func(s *feedServer) {
+		run("has no deadline", func(s *feedServer) {
 			c := begin(s)
 			time.Sleep(10 * stream.WorkTimeout)
-			s.write("a")
 			synctest.Wait()
-			if all := c.events(); all[len(all)-1] != "id: 1-1|a" {
-				s.Errorf("it got %q", all)
-			}
+			before := len(c.events())
+			s.write("a")
+			s.checkEvents(c, before, "id: 1-1|a")
 		})
-		in("ends when the token expires", func(s *feedServer) {
-			follow, expires := s.following, time.Now().Add(45*time.Second)
-			s.following = func(c *call) error {
+		run("ends when the token expires", func(s *feedServer) {
+			follow, expires := s.handle, time.Now().Add(45*time.Second)
+			s.handle = func(c *call) error {
 				c.setRequest(access.Request{Expires: expires})
 				return follow(c)
 			}
@@ -302,37 +266,35 @@ func TestFeed(t *testing.T) {
 			c := begin(s)
 			<-c.done
 			if took := time.Since(began); took != 45*time.Second || c.end != nil {
-				s.Errorf("it ended after %v with %v", took, c.end)
+				s.Errorf("the end is %v after %v", c.end, took)
 			}
-			s.finished("expired")
-			s.same(c.events(), greeting+"|id: 1-0", ":")
-		})
-		in("is refused when the server goes away", func(s *feedServer) {
-			s.feed.Drain()
-			r := get("/test")
-			r.ProtoMajor = 2
-			refused(s.TB, send(s, r), http.StatusServiceUnavailable)
+			s.checkEnd("expired")
+			s.checkEvents(c, 0, greeting+"|id: 1-0", ":")
 		})
 	}
+	runSynctest(t, "is refused when the server shuts down", func(t *testing.T) {
+		s := newFeedServer(t)
+		s.feed.Drain()
+		checkError(t, send(s, get("/test")), http.StatusServiceUnavailable)
+	})
 }
 
 func TestFeedClientThatDoesNotRead(t *testing.T) {
-	timed(t, "is disconnected, and misses nothing", func(t *testing.T) {
+	runSynctest(t, "is disconnected and can resume", func(t *testing.T) {
 		s := newFeedServer(t)
 		began := time.Now()
 		s.connect(false)
 		s.write("a", "b")
-		s.finished("slow")
+		s.checkEnd("slow")
 		if took := time.Since(began); took < stream.WriteTimeout || took > stream.WriteTimeout+stream.WriteSlack {
-			t.Errorf("it had %v", took)
+			t.Errorf("disconnected after %v", took)
 		}
 		synctest.Wait()
 		must.Is(t, 0, s.feed.Figures().Subscribers)
-		c := s.connect(true, resuming("1-0"))
-		synctest.Wait()
-		s.same(c.events(), greeting+"|id: 1-0", "id: 1-1|a", "id: 1-2|b")
+		c := s.connect(true, "Last-Event-ID: 1-0")
+		s.checkEvents(c, 0, greeting+"|id: 1-0", "id: 1-1|a", "id: 1-2|b")
 	})
-	timed(t, "holds up nobody", func(t *testing.T) {
+	runSynctest(t, "does not block others", func(t *testing.T) {
 		s := newFeedServer(t)
 		for range 20 {
 			s.connect(false)
@@ -340,10 +302,9 @@ func TestFeedClientThatDoesNotRead(t *testing.T) {
 		c := s.connect(true)
 		synctest.Wait()
 		s.write("a")
-		synctest.Wait()
-		s.same(c.events(), greeting+"|id: 1-0", "id: 1-1|a")
+		s.checkEvents(c, 0, greeting+"|id: 1-0", "id: 1-1|a")
 	})
-	timed(t, "has little time when the server goes away", func(t *testing.T) {
+	runSynctest(t, "does not delay shutdown", func(t *testing.T) {
 		s := newFeedServer(t)
 		for range 50 {
 			s.connect(false)
@@ -355,38 +316,32 @@ func TestFeedClientThatDoesNotRead(t *testing.T) {
 		began := time.Now()
 		must.NoError(t, s.feed.Close(t.Context()))
 		if took := time.Since(began); took > 2*stream.EndTimeout {
-			t.Errorf("it took %v", took)
+			t.Errorf("closed after %v", took)
 		}
 		<-reads.done
-		if reads.end != nil {
-			t.Errorf("who reads got %v for an end", reads.end)
-		}
+		must.Succeed(t, reads.end)
 	})
 }
 
 func TestFeedHoldsAPlaceUntilItsEnd(t *testing.T) {
-	for name, connect := range feedStreams {
-		timed(t, name, func(t *testing.T) {
+	for kind, begin := range feedStreams {
+		runSynctest(t, kind, func(t *testing.T) {
 			s := newFeedServer(t, withShares)
-			follow := s.following
-			s.following = func(c *call) (err error) {
+			follow := s.handle
+			s.handle = func(c *call) (err error) {
 				if c.requestPlace, err = s.shares.streams.Enter(c.r.Context(), string(someID)); err != nil {
 					return err
 				}
 				return follow(c)
 			}
-			c := connect(s)
+			c := begin(s)
 			synctest.Wait()
-			if f := s.shares.streams.Figures(); f.Used != 1 {
-				t.Errorf("%+v", f)
-			}
+			must.Is(t, 1, s.shares.streams.Figures().Used)
 			s.feed.Drain()
 			<-c.done
-			s.finished("drained")
+			s.checkEnd("drained")
 			synctest.Wait()
-			if f := s.shares.streams.Figures(); f.Used != 0 {
-				t.Errorf("%+v", f)
-			}
+			must.Is(t, 0, s.shares.streams.Figures().Used)
 		})
 	}
 }
@@ -394,14 +349,14 @@ func TestFeedHoldsAPlaceUntilItsEnd(t *testing.T) {
 func TestFeedOverHTTP2SetsADeadlineForEachWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFeedServer(t)
-		c := s.attend(func(r *http.Request) { r.ProtoMajor, r.ProtoMinor = 2, 0 })
+		c := s.attend(2)
 		time.Sleep(time.Second)
 		s.write("a")
 		synctest.Wait()
-		c.leave()
+		c.disconnect()
 		<-c.done
-		s.finished("gone")
-		// The request's own comes first; then those of the greeting and the event.
+		s.checkEnd("gone")
+		// The deadline of the request is the first, before those of the greeting and the event.
 		for i, set := range c.deadlines[1:] {
 			if i%2 == 0 && set.Before(time.Now().Add(stream.WriteTimeout-time.Second)) || i%2 == 1 && !set.IsZero() {
 				t.Errorf("deadline %d is %v", i, set)
@@ -414,17 +369,16 @@ func TestFeedOverHTTP2SetsADeadlineForEachWrite(t *testing.T) {
 func TestFeedPanicEndsOneStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFeedServer(t)
-		well := s.connect(true)
-		near, far := net.Pipe()
-		defer near.Close()
-		s.ServeHTTP(hijackable{httptest.NewRecorder(), panicConn{far}}, get("/test"))
+		other := s.connect(true)
+		client, server := net.Pipe()
+		defer client.Close()
+		s.ServeHTTP(hijackable{httptest.NewRecorder(), panicConn{server}}, get("/test"))
 		if line := <-s.ended; line["msg"] != "panic" || line["error"] != "boom" {
-			t.Errorf("the log says %v", line)
+			t.Errorf("the log line is %v", line)
 		}
-		s.finished("crashed")
+		s.checkEnd("crashed")
 		s.write("a")
-		synctest.Wait()
-		s.same(well.events(), greeting+"|id: 1-0", "id: 1-1|a")
+		s.checkEvents(other, 0, greeting+"|id: 1-0", "id: 1-1|a")
 	})
 }
 
@@ -432,34 +386,28 @@ type panicConn struct{ net.Conn }
 
 func (panicConn) Write([]byte) (int, error) { panic("boom") }
 
-func TestFeedFailsWhereHijackFails(t *testing.T) {
+func TestFeedFailsIfHijackFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFeedServer(t)
-		w := blockedRecorder{httptest.NewRecorder()}
+		w := hijackable{httptest.NewRecorder(), nil}
 		s.ServeHTTP(w, get("/test"))
-		refused(t, w.ResponseRecorder, http.StatusInternalServerError)
+		checkError(t, w.ResponseRecorder, http.StatusInternalServerError)
 		must.Is(t, 0, s.feed.Figures().Subscribers)
 	})
 }
 
-type blockedRecorder struct{ *httptest.ResponseRecorder }
-
-func (blockedRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, os.ErrClosed }
-
 func TestFeedMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		reader := sdkmetric.NewManualReader()
-		s := newFeedServer(t, func(o *Options) { o.Meter = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test") })
-		a, b := s.connect(true), s.attend(resuming("elsewhere"))
+		meter, collect := collecting(t)
+		s := newFeedServer(t, meter)
+		a, b := s.connect(true), s.attend(1, "Last-Event-ID: unknown")
 		synctest.Wait()
 		s.write("a", "b")
 		synctest.Wait()
-		b.leave()
+		b.disconnect()
 		<-b.done
-		var all metricdata.ResourceMetrics
-		must.NoError(t, reader.Collect(t.Context(), &all))
 		got := map[string]int64{}
-		for _, m := range all.ScopeMetrics[0].Metrics {
+		for _, m := range collect() {
 			if sum, ok := m.Data.(metricdata.Sum[int64]); ok {
 				for _, p := range sum.DataPoints {
 					reason, _ := p.Attributes.Value(attribute.Key("reason"))
@@ -479,10 +427,10 @@ func TestFeedMetrics(t *testing.T) {
 	})
 }
 
-// TestFeedOverTheNetwork reads the feed over sockets, with HTTP/1.1 and HTTP/2 of net/http.
+// TestFeedOverTheNetwork reads the feed over sockets, with net/http.
 func TestFeedOverTheNetwork(t *testing.T) {
-	// event reads on to the first event and returns its id.
-	event := func(t *testing.T, r *bufio.Reader) string {
+	// nextEvent reads the next event and returns its id.
+	nextEvent := func(t *testing.T, r *bufio.Reader) string {
 		t.Helper()
 		id := ""
 		for {
@@ -495,14 +443,6 @@ func TestFeedOverTheNetwork(t *testing.T) {
 			}
 		}
 	}
-	begin := func(t *testing.T, s *feedServer, server *httptest.Server) *http.Response {
-		t.Helper()
-		s.write("a")
-		r := must.Do(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/test?lastEventId=1-0", nil)).Or(t)
-		answer := must.Do(server.Client().Do(r)).Or(t)
-		t.Cleanup(func() { _ = answer.Body.Close() })
-		return answer
-	}
 	for name, start := range map[string]func(*httptest.Server){
 		"HTTP/1.1": (*httptest.Server).Start,
 		"HTTP/2.0": func(server *httptest.Server) {
@@ -514,43 +454,45 @@ func TestFeedOverTheNetwork(t *testing.T) {
 			server.StartTLS()
 		},
 	} {
-		begun := func(t *testing.T, change ...func(*Options)) (*feedServer, *http.Response) {
+		begin := func(t *testing.T, change ...func(*Options)) (*feedServer, *http.Response) {
 			t.Helper()
 			s := newFeedServer(t, change...)
 			server := httptest.NewUnstartedServer(s)
 			start(server)
 			t.Cleanup(server.Close)
-			answer := begin(t, s, server)
+			s.write("a")
+			r := must.Do(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/test?lastEventId=1-0", nil)).Or(t)
+			answer := must.Do(server.Client().Do(r)).Or(t)
+			t.Cleanup(func() { _ = answer.Body.Close() })
 			if !strings.HasPrefix(name, answer.Proto) {
-				t.Fatalf("it is %s", answer.Proto)
+				t.Fatalf("the protocol is %s", answer.Proto)
 			}
 			return s, answer
 		}
-		t.Run(name+" brings events and a clean end", func(t *testing.T) {
-			s, answer := begun(t)
+		t.Run(name+" sends events and ends", func(t *testing.T) {
+			s, answer := begin(t)
 			body := bufio.NewReader(answer.Body)
-			must.Is(t, "1-1", event(t, body))
+			must.Is(t, "1-1", nextEvent(t, body))
 			s.write("b")
-			must.Is(t, "1-2", event(t, body))
+			must.Is(t, "1-2", nextEvent(t, body))
 			s.feed.Drain()
 			if rest, err := io.ReadAll(body); err != nil {
-				t.Errorf("it ended in %v after %q", err, rest)
+				t.Errorf("the end is %v after %q", err, rest)
 			}
-			s.finished("drained")
+			s.checkEnd("drained")
 		})
-		t.Run(name+" notices that the client has gone", func(t *testing.T) {
-			s, answer := begun(t, func(o *Options) { o.Heartbeat = 10 * time.Millisecond })
-			event(t, bufio.NewReader(answer.Body))
+		t.Run(name+" ends if the client disconnects", func(t *testing.T) {
+			s, answer := begin(t, func(o *Options) { o.Heartbeat = 10 * time.Millisecond })
+			nextEvent(t, bufio.NewReader(answer.Body))
 			_ = answer.Body.Close()
-			s.finished("gone")
+			s.checkEnd("gone")
 		})
 	}
 	t.Run("HTTP/1.0 is not chunked", func(t *testing.T) {
 		s := newFeedServer(t)
 		server := httptest.NewServer(s)
 		defer server.Close()
-		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		must.NoError(t, err)
+		conn := must.Do(net.Dial("tcp", server.Listener.Addr().String())).Or(t)
 		defer conn.Close()
 		fmt.Fprint(conn, "GET /test HTTP/1.0\r\n\r\n")
 		r := bufio.NewReader(conn)
@@ -560,21 +502,20 @@ func TestFeedOverTheNetwork(t *testing.T) {
 		s.feed.Drain()
 		must.Is(t, "\n", string(must.Do(io.ReadAll(r)).Or(t)))
 	})
-	t.Run("what the client sends meanwhile is dropped", func(t *testing.T) {
+	t.Run("pipelined requests are dropped", func(t *testing.T) {
 		s := newFeedServer(t, func(o *Options) { o.Heartbeat = 5 * time.Millisecond })
 		server := httptest.NewServer(s)
 		defer server.Close()
 		conn := must.Do(net.Dial("tcp", server.Listener.Addr().String())).Or(t)
 		fmt.Fprint(conn, "GET /test HTTP/1.1\r\nHost: x\r\n\r\n"+strings.Repeat("GET /test HTTP/1.1\r\nHost: x\r\n\r\n", 10))
 		r := bufio.NewReader(conn)
-		for beats := 0; beats < 3; {
-			line := must.Do(r.ReadString('\n')).Or(t)
-			if line == ":\n" {
-				beats++
+		for heartbeats := 0; heartbeats < 3; {
+			if must.Do(r.ReadString('\n')).Or(t) == ":\n" {
+				heartbeats++
 			}
 		}
 		must.Is(t, 1, s.feed.Figures().Subscribers)
 		_ = conn.Close()
-		s.finished("gone")
+		s.checkEnd("gone")
 	})
 }

@@ -29,31 +29,31 @@ import (
 
 var published = time.Date(2026, 3, 1, 12, 30, 15, 250e6, time.UTC)
 
-// Devices whose bucket is known.
+// Devices in the first ten buckets, and in a later one.
 const (
-	reached10 = "device-9" // in the first ten buckets
-	missed10  = "device-1" // not
+	reached10 = "device-9"
+	missed10  = "device-1"
 )
 
 func TestDeviceBuckets(t *testing.T) {
-	if in, out := release.Bucket(reached10), release.Bucket(missed10); in >= 10 || out < 10 {
-		t.Fatalf("they are in %d and %d", in, out)
+	if reached, missed := release.Bucket(reached10), release.Bucket(missed10); reached >= 10 || missed < 10 {
+		t.Fatalf("the buckets are %d and %d", reached, missed)
 	}
 }
 
-// released is a release that every updater takes, of a target as win32/x64 with a
-// channel where it is not the stable one.
+// released returns a release that every updater can install. The target is a platform and architecture, such as
+// win32/x64, and a channel, such as win32/x64/beta, unless that is stable.
 func released(t testing.TB, version, target string, change ...func(*release.Release)) release.Release {
 	t.Helper()
 	v := must.Do(release.ParseVersion("version", version)).Or(t)
 	part := append(strings.Split(strings.ToUpper(target), "/"), string(release.Stable))
-	ending := map[string]string{"WIN32": ".exe", "DARWIN": ".zip", "LINUX": ".AppImage"}[part[0]]
-	sum, sha1, signature, size := strings.Repeat("ab", 64), strings.Repeat("0d", 20), "c2lnbmVk", int64(1234)
+	extension := map[string]string{"WIN32": ".exe", "DARWIN": ".zip", "LINUX": ".AppImage"}[part[0]]
 	r := release.Release{
 		Version: v, Target: release.Target{Platform: release.Platform(part[0]), Arch: release.Arch(part[1]), Channel: release.Channel(part[2])},
 		Settings: release.Settings{
-			DownloadURL: "https://dl.example.com/App-" + version + "-" + strings.ToLower(part[1]) + ending,
-			SHA512:      &sum, SHA1: &sha1, Signature: &signature, FileSizeBytes: &size, Rollout: 100, Active: true,
+			DownloadURL: "https://dl.example.com/App-" + version + "-" + strings.ToLower(part[1]) + extension,
+			SHA512:      new(strings.Repeat("ab", 64)), SHA1: new(strings.Repeat("0d", 20)), Signature: new("c2lnbmVk"), FileSizeBytes: new(int64(1234)),
+			Rollout: 100, Active: true,
 		},
 		PublishedAt: published, UpdatedAt: published,
 	}
@@ -79,12 +79,12 @@ func least(version string) func(*release.Release) {
 	return func(r *release.Release) { r.MinOSVersion = &version }
 }
 
+// signed64 sets a signature of 64 bytes, as Sparkle requires.
 func signed64(r *release.Release) {
-	signature := base64.StdEncoding.EncodeToString(make([]byte, 64))
-	r.Signature = &signature
+	r.Signature = new(base64.StdEncoding.EncodeToString(make([]byte, 64)))
 }
 
-// newReleases are the use cases where these are the releases.
+// newReleases returns the use cases with the releases.
 func newReleases(t testing.TB, all []release.Release) *releases.Releases {
 	t.Helper()
 	store := memory.NewStore()
@@ -97,16 +97,16 @@ func newReleases(t testing.TB, all []release.Release) *releases.Releases {
 	return s
 }
 
-// serveReleases is an interface with these releases.
+// serveReleases returns an interface with the releases.
 func serveReleases(t testing.TB, all ...release.Release) (*api, *releases.Releases) {
 	t.Helper()
 	s := newReleases(t, all)
-	return built(t, func(o *Options) { o.Releases = s }), s
+	return newAPI(t, func(o *Options) { o.Releases = s }), s
 }
 
 const feeds = prefix + "/updates/feeds/"
 
-// parsedElectron is what electron-updater reads of a feed.
+// parsedElectron is a feed as electron-updater decodes it.
 type parsedElectron struct {
 	Version string
 	Files   []struct {
@@ -121,6 +121,7 @@ type parsedElectron struct {
 	Path                 *string
 }
 
+// files returns the names of the feed's files.
 func (f parsedElectron) files() string {
 	var all []string
 	for _, file := range f.Files {
@@ -134,53 +135,52 @@ func TestElectronFeed(t *testing.T) {
 	for name, test := range map[string]struct {
 		all    []release.Release
 		file   string
-		header string // the device's id
-		files  string // empty: nothing new
+		device string // in the header
+		files  string // empty: no update
 	}{
-		"nothing is published":                   {file: "latest.yml"},
-		"Windows":                                {all: both[:1], file: "latest.yml", files: "App-2.0.0-x64.exe"},
-		"Windows, as it is":                      {all: both[:1], file: "latest.yml?version=2.0.0"},
-		"both architectures":                     {all: both, file: "latest.yml", files: "App-2.0.0-x64.exe App-2.0.0-arm64.exe"},
-		"another name of the architecture":       {all: both, file: "latest.yml?arch=AMD64", files: "App-2.0.0-x64.exe"},
-		"one architecture is behind":             {all: []release.Release{both[0], released(t, "1.9.0", "win32/arm64")}, file: "latest.yml"},
-		"one architecture is not reached":        {all: []release.Release{both[0], released(t, "2.0.0", "win32/arm64", rollout(10))}, file: "latest.yml", header: missed10},
-		"one architecture is just reached":       {all: []release.Release{both[0], released(t, "2.0.0", "win32/arm64", rollout(10))}, file: "latest.yml", header: reached10, files: "App-2.0.0-x64.exe App-2.0.0-arm64.exe"},
-		"ARM64 alone":                            {all: both[1:], file: "latest.yml"},
-		"exact and universal":                    {all: []release.Release{released(t, "2.0.0", "darwin/universal"), released(t, "2.0.0", "darwin/arm64")}, file: "latest-mac.yml", files: "App-2.0.0-universal.zip App-2.0.0-arm64.zip"},
-		"another system":                         {all: both, file: "latest-mac.yml"},
-		"Linux":                                  {all: []release.Release{released(t, "2.0.0", "linux/x64")}, file: "latest-linux.yml", files: "App-2.0.0-x64.AppImage"},
-		"Linux on ARM64":                         {all: []release.Release{released(t, "2.0.0", "linux/arm64")}, file: "latest-linux-arm64.yml", files: "App-2.0.0-arm64.AppImage"},
-		"Linux has its architecture in the file": {all: []release.Release{released(t, "2.0.0", "linux/arm64")}, file: "latest-linux.yml"},
-		"beta":                                   {all: []release.Release{released(t, "2.0.0", "win32/x64/beta")}, file: "beta.yml", files: "App-2.0.0-x64.exe"},
-		"beta by both":                           {all: []release.Release{released(t, "2.0.0", "win32/x64/beta")}, file: "beta.yml?channel=beta", files: "App-2.0.0-x64.exe"},
-		"canary":                                 {all: []release.Release{released(t, "2.0.0", "darwin/x64/canary")}, file: "canary-mac.yml", files: "App-2.0.0-x64.zip"},
-		"the header counts":                      {all: []release.Release{released(t, "2.0.0", "win32/x64", rollout(10))}, file: "latest.yml?clientId=" + reached10, header: missed10},
-		"no digest":                              {all: []release.Release{released(t, "2.0.0", "win32/x64", func(r *release.Release) { r.SHA512 = nil })}, file: "latest.yml"},
-		"a package of Squirrel":                  {all: []release.Release{released(t, "2.0.0", "win32/x64", from("https://dl.example.com/App-2.0.0-full.nupkg"))}, file: "latest.yml"},
-		"an image for macOS":                     {all: []release.Release{released(t, "2.0.0", "darwin/x64", from("https://dl.example.com/App.DMG?a=b"))}, file: "latest-mac.yml"},
-		"what an updater adds":                   {all: both[:1], file: "latest.yml?noCache=1abc&noCache=2", files: "App-2.0.0-x64.exe"},
-		"one of two cannot be taken by this updater": {all: []release.Release{both[0], released(t, "2.0.0", "win32/arm64", func(r *release.Release) { r.SHA512 = nil })}, file: "latest.yml"},
+		"no release":                      {file: "latest.yml"},
+		"Windows":                         {all: both[:1], file: "latest.yml", files: "App-2.0.0-x64.exe"},
+		"current version":                 {all: both[:1], file: "latest.yml?version=2.0.0"},
+		"both architectures":              {all: both, file: "latest.yml", files: "App-2.0.0-x64.exe App-2.0.0-arm64.exe"},
+		"other name of the architecture":  {all: both, file: "latest.yml?arch=AMD64", files: "App-2.0.0-x64.exe"},
+		"one architecture is older":       {all: []release.Release{both[0], released(t, "1.9.0", "win32/arm64")}, file: "latest.yml"},
+		"one architecture is not reached": {all: []release.Release{both[0], released(t, "2.0.0", "win32/arm64", rollout(10))}, file: "latest.yml", device: missed10},
+		"one architecture is reached":     {all: []release.Release{both[0], released(t, "2.0.0", "win32/arm64", rollout(10))}, file: "latest.yml", device: reached10, files: "App-2.0.0-x64.exe App-2.0.0-arm64.exe"},
+		"only ARM64":                      {all: both[1:], file: "latest.yml"},
+		"exact and universal":             {all: []release.Release{released(t, "2.0.0", "darwin/universal"), released(t, "2.0.0", "darwin/arm64")}, file: "latest-mac.yml", files: "App-2.0.0-universal.zip App-2.0.0-arm64.zip"},
+		"other platform":                  {all: both, file: "latest-mac.yml"},
+		"Linux":                           {all: []release.Release{released(t, "2.0.0", "linux/x64")}, file: "latest-linux.yml", files: "App-2.0.0-x64.AppImage"},
+		"Linux on ARM64":                  {all: []release.Release{released(t, "2.0.0", "linux/arm64")}, file: "latest-linux-arm64.yml", files: "App-2.0.0-arm64.AppImage"},
+		"Linux, other architecture":       {all: []release.Release{released(t, "2.0.0", "linux/arm64")}, file: "latest-linux.yml"},
+		"beta":                            {all: []release.Release{released(t, "2.0.0", "win32/x64/beta")}, file: "beta.yml", files: "App-2.0.0-x64.exe"},
+		"beta in the query, too":          {all: []release.Release{released(t, "2.0.0", "win32/x64/beta")}, file: "beta.yml?channel=beta", files: "App-2.0.0-x64.exe"},
+		"canary":                          {all: []release.Release{released(t, "2.0.0", "darwin/x64/canary")}, file: "canary-mac.yml", files: "App-2.0.0-x64.zip"},
+		"header before query":             {all: []release.Release{released(t, "2.0.0", "win32/x64", rollout(10))}, file: "latest.yml?clientId=" + reached10, device: missed10},
+		"no digest":                       {all: []release.Release{released(t, "2.0.0", "win32/x64", func(r *release.Release) { r.SHA512 = nil })}, file: "latest.yml"},
+		"Squirrel package":                {all: []release.Release{released(t, "2.0.0", "win32/x64", from("https://dl.example.com/App-2.0.0-full.nupkg"))}, file: "latest.yml"},
+		"macOS disk image":                {all: []release.Release{released(t, "2.0.0", "darwin/x64", from("https://dl.example.com/App.DMG?a=b"))}, file: "latest-mac.yml"},
+		"parameters of the updater":       {all: both[:1], file: "latest.yml?noCache=1abc&noCache=2", files: "App-2.0.0-x64.exe"},
+		"one architecture has no digest":  {all: []release.Release{both[0], released(t, "2.0.0", "win32/arm64", func(r *release.Release) { r.SHA512 = nil })}, file: "latest.yml"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, _ := serveReleases(t, test.all...)
 			r := get(feeds + "electron/" + test.file)
-			if test.header != "" {
-				r.Header.Set(staging, test.header)
+			if test.device != "" {
+				r.Header.Set(staging, test.device)
 			}
 			w := send(a, r)
-			if w.Code != http.StatusOK || w.Header().Get("Content-Type") != yamlType[0] || w.Header().Get("Vary") != staging {
-				t.Fatalf("%d %v %s", w.Code, w.Header(), w.Body)
-			}
+			must.Is(t, http.StatusOK, w.Code)
+			checkHeader(t, w.Header(), map[string]string{"Content-Type": yamlType[0], "Vary": staging})
 			var feed parsedElectron
 			must.NoError(t, yaml.Unmarshal(w.Body.Bytes(), &feed))
 			if feed.files() != test.files || feed.Path != nil {
-				t.Fatalf("it has %q, want %q:\n%s", feed.files(), test.files, w.Body)
+				t.Fatalf("the files are %q, want %q:\n%s", feed.files(), test.files, w.Body)
 			}
 			if test.files != "" {
 				file := feed.Files[0]
 				if feed.Version != "2.0.0" || feed.StagingPercentage != nil || feed.ReleaseDate != "2026-03-01T12:30:15.250Z" ||
 					file.SHA512 != base64.StdEncoding.EncodeToString([]byte(strings.Repeat("\xab", 64))) || *file.Size != 1234 {
-					t.Fatalf("it is\n%s", w.Body)
+					t.Fatalf("the feed is\n%s", w.Body)
 				}
 				return
 			}
@@ -189,7 +189,7 @@ func TestElectronFeed(t *testing.T) {
 				version = "0.0.0"
 			}
 			if feed.Version != version || feed.Files == nil || feed.StagingPercentage == nil || *feed.StagingPercentage != 0 || feed.ReleaseDate != "" {
-				t.Fatalf("it is\n%s", w.Body)
+				t.Fatalf("the feed is\n%s", w.Body)
 			}
 		})
 	}
@@ -213,7 +213,7 @@ func TestElectronFeedMinimumSystemVersion(t *testing.T) {
 		var feed parsedElectron
 		must.NoError(t, yaml.Unmarshal(send(a, get(feeds+"electron/"+test.file)).Body.Bytes(), &feed))
 		if feed.MinimumSystemVersion != test.want || len(feed.Files) != len(test.all) {
-			t.Errorf("%s names %q, want %q", test.file, feed.MinimumSystemVersion, test.want)
+			t.Errorf("the version of %s is %q, want %q", test.file, feed.MinimumSystemVersion, test.want)
 		}
 	}
 }
@@ -237,11 +237,12 @@ func TestElectronFeedRoundTrips(t *testing.T) {
 		var node yaml.Node
 		must.NoError(tt, yaml.Unmarshal(body, &node))
 		if keys := node.Content[0].Content; len(keys) != 8 {
-			tt.Fatalf("there are %d keys and values in\n%s", len(keys), body)
+			tt.Fatalf("%d keys and values in\n%s", len(keys), body)
 		}
 	})
 }
 
+// parsedUpdate is a feed as Squirrel.Mac and Tauri decode it.
 type parsedUpdate struct {
 	Version   *string `json:"version"`
 	Name      *string `json:"name"`
@@ -261,7 +262,7 @@ func parseUpdate(t testing.TB, body []byte) parsedUpdate {
 }
 
 func TestSquirrelMacAndTauriFeeds(t *testing.T) {
-	unsigned, empty := func(r *release.Release) { r.Signature = nil }, func(r *release.Release) { r.Signature = new(string) }
+	unsigned, empty := func(r *release.Release) { r.Signature = nil }, func(r *release.Release) { r.Signature = new("") }
 	const mac, tauri = `{"name":"2.0.0","url":"https://dl.example.com/App-2.0.0-%s"`, `{"version":"2.0.0","url":"https://dl.example.com/App-2.0.0-%s","signature":"c2lnbmVk"`
 	for name, test := range map[string]struct {
 		target string // of the only release; empty: there is none
@@ -270,17 +271,17 @@ func TestSquirrelMacAndTauriFeeds(t *testing.T) {
 		feed   string // empty: 204
 		file   string
 	}{
-		"nothing is published for Squirrel": {path: "squirrel/darwin/arm64/1.0.0"},
-		"an archive":                        {target: "darwin/arm64", path: "squirrel/darwin/arm64/v1.0", feed: mac, file: "arm64.zip"},
-		"a universal archive":               {target: "darwin/universal", path: "squirrel/darwin/x64/1.0.0", feed: mac, file: "universal.zip"},
-		"an image":                          {target: "darwin/arm64", change: from("https://dl.example.com/App.dmg#x"), path: "squirrel/darwin/arm64/1.0.0"},
-		"nothing is published for Tauri":    {path: "tauri/windows/x86_64/1.0.0"},
-		"Windows":                           {target: "win32/x64", path: "tauri/windows/x86_64/1.0.0", feed: tauri, file: "x64.exe"},
-		"Linux":                             {target: "linux/arm64", path: "tauri/linux/aarch64/1.0.0", feed: tauri, file: "arm64.AppImage"},
-		"macOS":                             {target: "darwin/universal", path: "tauri/darwin/aarch64/1.0.0", feed: tauri, file: "universal.zip"},
-		"build metadata":                    {target: "darwin/x64", path: "tauri/darwin/x86_64/2.0.0%2B5"},
-		"not signed":                        {target: "win32/x64", change: unsigned, path: "tauri/windows/x86_64/1.0.0"},
-		"signed with nothing":               {target: "win32/x64", change: empty, path: "tauri/windows/x86_64/1.0.0"},
+		"Squirrel without a release": {path: "squirrel/darwin/arm64/1.0.0"},
+		"archive":                    {target: "darwin/arm64", path: "squirrel/darwin/arm64/v1.0", feed: mac, file: "arm64.zip"},
+		"universal archive":          {target: "darwin/universal", path: "squirrel/darwin/x64/1.0.0", feed: mac, file: "universal.zip"},
+		"disk image":                 {target: "darwin/arm64", change: from("https://dl.example.com/App.dmg#x"), path: "squirrel/darwin/arm64/1.0.0"},
+		"Tauri without a release":    {path: "tauri/windows/x86_64/1.0.0"},
+		"Windows":                    {target: "win32/x64", path: "tauri/windows/x86_64/1.0.0", feed: tauri, file: "x64.exe"},
+		"Linux":                      {target: "linux/arm64", path: "tauri/linux/aarch64/1.0.0", feed: tauri, file: "arm64.AppImage"},
+		"macOS":                      {target: "darwin/universal", path: "tauri/darwin/aarch64/1.0.0", feed: tauri, file: "universal.zip"},
+		"build metadata":             {target: "darwin/x64", path: "tauri/darwin/x86_64/2.0.0%2B5"},
+		"no signature":               {target: "win32/x64", change: unsigned, path: "tauri/windows/x86_64/1.0.0"},
+		"empty signature":            {target: "win32/x64", change: empty, path: "tauri/windows/x86_64/1.0.0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all []release.Release
@@ -315,7 +316,7 @@ func TestJSONFeedsRoundTrip(t *testing.T) {
 	}
 }
 
-// How Squirrel.Windows reads a line, and the version from a file's name.
+// The expressions with which Squirrel.Windows parses a line, and the version in a file's name.
 var (
 	squirrelEntry   = regexp.MustCompile(`^([0-9a-fA-F]{40})\s+(\S+)\s+(\d+)[\r]*$`)
 	squirrelSuffix  = regexp.MustCompile(`(-full|-delta)?\.nupkg$`)
@@ -323,12 +324,13 @@ var (
 	squirrelComment = regexp.MustCompile(`\s*#.*$`)
 )
 
+// readSquirrel parses the only line of a list as Squirrel.Windows does.
 func readSquirrel(t testing.TB, list string) (sha1, address, version string, size int) {
 	t.Helper()
 	line, rest, ok := strings.Cut(list, "\n")
 	m := squirrelEntry.FindStringSubmatch(squirrelComment.ReplaceAllString(line, ""))
 	if !ok || rest != "" || m == nil {
-		t.Fatalf("it is %q", list)
+		t.Fatalf("the list is %q", list)
 	}
 	name := m[2]
 	if u, err := url.Parse(m[2]); err == nil && u.Host != "" {
@@ -346,29 +348,29 @@ func TestSquirrelWindowsFeed(t *testing.T) {
 	for name, test := range map[string]struct {
 		all     []release.Release
 		path    string
-		version string // empty: nothing new
+		version string // empty: no update
 	}{
-		"nothing is published":         {path: "x64/1.0.0/RELEASES"},
-		"older":                        {all: pack("2.0.0", address), path: "x64/1.0.0/RELEASES", version: "2.0.0"},
-		"as the updater asks":          {all: pack("2.0.0", address), path: "x64/1.0.0/RELEASES?id=App&localVersion=1.0.0&arch=amd64", version: "2.0.0"},
-		"the system's is another":      {all: pack("2.0.0", address), path: "arm64/1.0.0/RELEASES?arch=amd64"},
-		"with a query":                 {all: pack("2.0.0", address+"?signed=a%20b"), path: "x64/1.0.0/RELEASES", version: "2.0.0"},
-		"a prerelease":                 {all: pack("2.0.0-beta.1", "https://dl.example.com/App-2.0.0-beta1-full.nupkg"), path: "x64/1.0.0/RELEASES", version: "2.0.0-beta1"},
-		"built from something":         {all: pack("2.0.0+7", address), path: "x64/1.0.0/RELEASES", version: "2.0.0"},
-		"without full in its name":     {all: pack("2.0.0", "https://dl.example.com/my-app-2.0.0.nupkg"), path: "x64/1.0.0/RELEASES", version: "2.0.0"},
-		"the same":                     {all: pack("2.0.0", address), path: "x64/2.0.0/RELEASES"},
-		"not reached":                  {all: pack("2.0.0", address, rollout(10)), path: "x64/1.0.0/RELEASES?clientId=" + missed10},
-		"reached":                      {all: pack("2.0.0", address, rollout(10)), path: "x64/1.0.0/RELEASES?clientId=" + reached10, version: "2.0.0"},
-		"no digest":                    {all: pack("2.0.0", address, func(r *release.Release) { r.SHA1 = nil }), path: "x64/1.0.0/RELEASES"},
-		"no size":                      {all: pack("2.0.0", address, func(r *release.Release) { r.FileSizeBytes = nil }), path: "x64/1.0.0/RELEASES"},
-		"size of nothing":              {all: pack("2.0.0", address, func(r *release.Release) { r.FileSizeBytes = new(int64) }), path: "x64/1.0.0/RELEASES"},
-		"an installer":                 {all: pack("2.0.0", "https://dl.example.com/App-2.0.0.exe"), path: "x64/1.0.0/RELEASES"},
-		"the name has another version": {all: pack("2.0.1", address), path: "x64/1.0.0/RELEASES"},
-		"the name has no version":      {all: pack("2.0.0", "https://dl.example.com/App-full.nupkg"), path: "x64/1.0.0/RELEASES"},
-		"a prerelease of numbers":      {all: pack("2.0.0-1", "https://dl.example.com/App-2.0.0-1-full.nupkg"), path: "x64/1.0.0/RELEASES"},
-		"a difference":                 {all: pack("2.0.0", "https://dl.example.com/App-2.0.0-delta.nupkg"), path: "x64/1.0.0/RELEASES"},
-		"a fragment, for a comment":    {all: pack("2.0.0", address+"#x"), path: "x64/1.0.0/RELEASES"},
-		"an encoded name":              {all: pack("2.0.0", "https://dl.example.com/%3Aa-2.0.0-full.nupkg"), path: "x64/1.0.0/RELEASES"},
+		"no release":                {path: "x64/1.0.0/RELEASES"},
+		"update":                    {all: pack("2.0.0", address), path: "x64/1.0.0/RELEASES", version: "2.0.0"},
+		"parameters of the updater": {all: pack("2.0.0", address), path: "x64/1.0.0/RELEASES?id=App&localVersion=1.0.0&arch=amd64", version: "2.0.0"},
+		"other architecture":        {all: pack("2.0.0", address), path: "arm64/1.0.0/RELEASES?arch=amd64"},
+		"query in the address":      {all: pack("2.0.0", address+"?signed=a%20b"), path: "x64/1.0.0/RELEASES", version: "2.0.0"},
+		"prerelease":                {all: pack("2.0.0-beta.1", "https://dl.example.com/App-2.0.0-beta1-full.nupkg"), path: "x64/1.0.0/RELEASES", version: "2.0.0-beta1"},
+		"build metadata":            {all: pack("2.0.0+7", address), path: "x64/1.0.0/RELEASES", version: "2.0.0"},
+		"name without full":         {all: pack("2.0.0", "https://dl.example.com/my-app-2.0.0.nupkg"), path: "x64/1.0.0/RELEASES", version: "2.0.0"},
+		"current version":           {all: pack("2.0.0", address), path: "x64/2.0.0/RELEASES"},
+		"not reached":               {all: pack("2.0.0", address, rollout(10)), path: "x64/1.0.0/RELEASES?clientId=" + missed10},
+		"reached":                   {all: pack("2.0.0", address, rollout(10)), path: "x64/1.0.0/RELEASES?clientId=" + reached10, version: "2.0.0"},
+		"no digest":                 {all: pack("2.0.0", address, func(r *release.Release) { r.SHA1 = nil }), path: "x64/1.0.0/RELEASES"},
+		"no size":                   {all: pack("2.0.0", address, func(r *release.Release) { r.FileSizeBytes = nil }), path: "x64/1.0.0/RELEASES"},
+		"empty file":                {all: pack("2.0.0", address, func(r *release.Release) { r.FileSizeBytes = new(int64) }), path: "x64/1.0.0/RELEASES"},
+		"installer":                 {all: pack("2.0.0", "https://dl.example.com/App-2.0.0.exe"), path: "x64/1.0.0/RELEASES"},
+		"other version in the name": {all: pack("2.0.1", address), path: "x64/1.0.0/RELEASES"},
+		"no version in the name":    {all: pack("2.0.0", "https://dl.example.com/App-full.nupkg"), path: "x64/1.0.0/RELEASES"},
+		"numeric prerelease":        {all: pack("2.0.0-1", "https://dl.example.com/App-2.0.0-1-full.nupkg"), path: "x64/1.0.0/RELEASES"},
+		"delta package":             {all: pack("2.0.0", "https://dl.example.com/App-2.0.0-delta.nupkg"), path: "x64/1.0.0/RELEASES"},
+		"fragment":                  {all: pack("2.0.0", address+"#x"), path: "x64/1.0.0/RELEASES"},
+		"encoded name":              {all: pack("2.0.0", "https://dl.example.com/%3Aa-2.0.0-full.nupkg"), path: "x64/1.0.0/RELEASES"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, _ := serveReleases(t, test.all...)
@@ -379,12 +381,12 @@ func TestSquirrelWindowsFeed(t *testing.T) {
 			sha1, address, version, size := readSquirrel(t, w.Body.String())
 			if test.version == "" {
 				if version != "0.0.0" || strings.Contains(address, "/") {
-					t.Fatalf("it has %q", w.Body)
+					t.Fatalf("the list is %q", w.Body)
 				}
 				return
 			}
 			if version != test.version || address != test.all[0].DownloadURL || size != 1234 || sha1 != strings.Repeat("0D", 20) {
-				t.Fatalf("it has %q", w.Body)
+				t.Fatalf("the list is %q", w.Body)
 			}
 		})
 	}
@@ -392,6 +394,7 @@ func TestSquirrelWindowsFeed(t *testing.T) {
 
 const sparkle = "http://www.andymatuschak.org/xml-namespaces/sparkle"
 
+// parsedAppcast is an appcast as Sparkle decodes it.
 type parsedAppcast struct {
 	XMLName xml.Name `xml:"rss"`
 	Version string   `xml:"version,attr"`
@@ -430,13 +433,13 @@ func TestAppcast(t *testing.T) {
 		query string
 		url   string // empty: no item
 	}{
-		"nothing is published":  {},
-		"universal":             {all: []release.Release{released(t, "2.0.0", "darwin/universal")}, url: "https://dl.example.com/App-2.0.0-universal.zip"},
-		"no architecture told":  {all: []release.Release{released(t, "2.0.0", "darwin/arm64")}},
-		"an architecture":       {all: []release.Release{released(t, "2.0.0", "darwin/arm64")}, query: "?arch=arm64", url: "https://dl.example.com/App-2.0.0-arm64.zip"},
-		"another version told":  {all: []release.Release{released(t, "2.0.0", "darwin/universal")}, query: "?version=1.0.0", url: "https://dl.example.com/App-2.0.0-universal.zip"},
-		"the system's profile":  {all: []release.Release{released(t, "2.0.0", "darwin/universal")}, query: "?appName=App&appVersion=1&cpuType=16777228&osVersion=14.1", url: "https://dl.example.com/App-2.0.0-universal.zip"},
-		"an address with signs": {all: []release.Release{released(t, "2.0.0", "darwin/universal", from("https://dl.example.com/App.zip?a=1&b='2'"))}, url: "https://dl.example.com/App.zip?a=1&b='2'"},
+		"no release":      {},
+		"universal":       {all: []release.Release{released(t, "2.0.0", "darwin/universal")}, url: "https://dl.example.com/App-2.0.0-universal.zip"},
+		"no parameter":    {all: []release.Release{released(t, "2.0.0", "darwin/arm64")}},
+		"architecture":    {all: []release.Release{released(t, "2.0.0", "darwin/arm64")}, query: "?arch=arm64", url: "https://dl.example.com/App-2.0.0-arm64.zip"},
+		"version":         {all: []release.Release{released(t, "2.0.0", "darwin/universal")}, query: "?version=1.0.0", url: "https://dl.example.com/App-2.0.0-universal.zip"},
+		"system profile":  {all: []release.Release{released(t, "2.0.0", "darwin/universal")}, query: "?appName=App&appVersion=1&cpuType=16777228&osVersion=14.1", url: "https://dl.example.com/App-2.0.0-universal.zip"},
+		"escaped address": {all: []release.Release{released(t, "2.0.0", "darwin/universal", from("https://dl.example.com/App.zip?a=1&b='2'"))}, url: "https://dl.example.com/App.zip?a=1&b='2'"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, _ := serveReleases(t, test.all...)
@@ -445,40 +448,35 @@ func TestAppcast(t *testing.T) {
 			if w.Code != http.StatusOK || w.Header().Get("Content-Type") != rssType[0] || cast.Version != "2.0" {
 				t.Fatalf("%d %v %s", w.Code, w.Header(), w.Body)
 			}
-			if test.url == "" {
-				if len(cast.Items) != 0 {
-					t.Fatalf("it is %s", w.Body)
-				}
-				return
+			if items := min(1, len(test.url)); len(cast.Items) != items {
+				t.Fatalf("the appcast is %s, want %d items", w.Body, items)
 			}
-			if len(cast.Items) != 1 {
-				t.Fatalf("it is %s", w.Body)
+			if test.url == "" {
+				return
 			}
 			item := cast.Items[0]
 			if item.Version != "2.0.0" || item.ShortVersion != "2.0.0" || item.PubDate != "Sun, 01 Mar 2026 12:30:15 +0000" || item.Enclosure.URL != test.url ||
 				item.Enclosure.Length != "1234" || item.Enclosure.Type != "application/octet-stream" || item.Enclosure.Signature != "" || item.Critical != nil || item.Minimum != "" || item.Description != nil {
-				t.Fatalf("it is %s", w.Body)
+				t.Fatalf("the appcast is %s", w.Body)
 			}
 		})
 	}
-	t.Run("with everything", func(t *testing.T) {
+	t.Run("all fields", func(t *testing.T) {
 		a, _ := serveReleases(t, released(t, "2.0.0", "darwin/universal", signed64, least("13.0"), noted("*New*"), func(r *release.Release) { r.Mandatory = true }))
 		w := send(a, get(feeds+"sparkle/appcast.xml"))
 		item := parseAppcast(t, w.Body.Bytes()).Items[0]
 		if item.Enclosure.Signature != strings.Repeat("A", 86)+"==" || item.Minimum != "13.0" || item.Critical == nil || item.Description == nil || item.Description.Format != "markdown" || item.Description.Text != "*New*" {
-			t.Fatalf("it is %s", w.Body)
+			t.Fatalf("the appcast is %s", w.Body)
 		}
 	})
-	t.Run("a version of no macOS", func(t *testing.T) {
+	t.Run("minimum version without a number", func(t *testing.T) {
 		a, _ := serveReleases(t, released(t, "2.0.0", "darwin/universal", least("Ventura")))
-		if item := parseAppcast(t, send(a, get(feeds+"sparkle/appcast.xml")).Body.Bytes()).Items[0]; item.Minimum != "" {
-			t.Fatalf("it is %+v", item)
-		}
+		must.Is(t, "", parseAppcast(t, send(a, get(feeds+"sparkle/appcast.xml")).Body.Bytes()).Items[0].Minimum)
 	})
 }
 
 func TestAppcastRoundTrips(t *testing.T) {
-	// What XML cannot have is replaced.
+	// inXML replaces characters that XML does not allow.
 	inXML := func(r rune) rune {
 		if r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xfffe || r == 0xffff {
 			return unicode.ReplacementChar
@@ -535,12 +533,12 @@ func TestUpdateFeedsRefuseInvalidRequests(t *testing.T) {
 		"sparkle/appcast.xml?version=1.2.3.4":                            400,
 		"sparkle/other.xml":                                              404,
 	} {
-		refused(t, send(a, get(feeds+target)), status)
+		checkError(t, send(a, get(feeds+target)), status)
 	}
 	for _, ids := range [][]string{{""}, {long}, {"a", "b"}, {"\xff"}} {
 		r := get(feeds + "electron/latest.yml")
 		r.Header[staging] = ids
-		if e := refused(t, send(a, r), 400); !strings.Contains(e.Message, staging) {
+		if e := checkError(t, send(a, r), 400); !strings.Contains(e.Message, staging) {
 			t.Errorf("%q: %s", ids, e.Message)
 		}
 	}
@@ -566,13 +564,12 @@ func TestUpdateFeedsCountChecks(t *testing.T) {
 		"DARWIN ARM64 1.0.0 1 1", "DARWIN UNIVERSAL 2.0.0 1 0",
 		"WIN32 ARM64 1.0.0 1 1", "WIN32 UNIVERSAL other 1 1", "WIN32 X64 1.0.0 1 0",
 	}
-	if slices.Sort(got); !slices.Equal(got, want) {
-		t.Fatalf("counted is %q, want %q", got, want)
-	}
+	slices.Sort(got)
+	must.Equal(t, want, got)
 }
 
 func TestUpdateFeedsOfferWhatChecksOffer(t *testing.T) {
-	a := built(t)
+	a := newAPI(t)
 	targets := map[string]string{"win32": "latest.yml", "darwin": "latest-mac.yml", "linux": "latest-linux.yml"}
 	tauri := map[string]string{"win32": "windows", "darwin": "darwin", "linux": "linux"}
 	offered := 0
@@ -609,49 +606,38 @@ func TestUpdateFeedsOfferWhatChecksOffer(t *testing.T) {
 			want = check.DownloadURL
 			offered++
 		}
-		compare := func(path, got string) {
-			if got != want {
-				tt.Fatalf("%s offers %q, the check %q", path, got, want)
-			}
+		electron := func(query string) (feed parsedElectron) {
+			must.NoError(tt, yaml.Unmarshal(send(a, get(feeds+"electron/"+targets[p]+query)).Body.Bytes(), &feed))
+			return feed
 		}
-		var electron parsedElectron
-		path := "electron/" + targets[p] + "?arch=" + arch + "&version=" + at + "&" + query
-		must.NoError(tt, yaml.Unmarshal(send(a, get(feeds+path)).Body.Bytes(), &electron))
 		got := ""
-		for _, f := range electron.Files {
-			got += f.URL
+		for _, file := range electron("?arch=" + arch + "&version=" + at + "&" + query).Files {
+			got += file.URL
 		}
-		compare(path, got)
-
-		// Without the architecture, X64's file is what a device of X64 is offered.
-		path = "electron/" + targets[p] + "?version=" + at + "&" + query
-		if electron = (parsedElectron{}); yaml.Unmarshal(send(a, get(feeds+path)).Body.Bytes(), &electron) == nil && len(electron.Files) > 0 && arch == "x64" {
-			compare(path, electron.Files[0].URL)
+		must.Is(tt, want, got)
+		// Without an architecture in the query, the first file is that of X64.
+		if files := electron("?version=" + at + "&" + query).Files; arch == "x64" && len(files) > 0 {
+			must.Is(tt, want, files[0].URL)
 		}
-
-		path = "tauri/" + tauri[p] + "/" + arch + "/" + at + "?" + query
-		got = ""
-		if w := send(a, get(feeds+path)); w.Code == 200 {
-			got = parseUpdate(t, w.Body.Bytes()).URL
+		update := func(path string) string {
+			w := send(a, get(feeds+path+"/"+arch+"/"+at+"?"+query))
+			if w.Code != 200 {
+				return ""
+			}
+			return parseUpdate(t, w.Body.Bytes()).URL
 		}
-		compare(path, got)
+		must.Is(tt, want, update("tauri/"+tauri[p]))
 		if p != "darwin" {
 			return
 		}
-		path = "squirrel/darwin/" + arch + "/" + at + "?" + query
+		must.Is(tt, want, update("squirrel/darwin"))
 		got = ""
-		if w := send(a, get(feeds+path)); w.Code == 200 {
-			got = parseUpdate(t, w.Body.Bytes()).URL
-		}
-		compare(path, got)
-		path = "sparkle/appcast.xml?arch=" + arch + "&version=" + at + "&" + query
-		got = ""
-		for _, item := range parseAppcast(t, send(a, get(feeds+path)).Body.Bytes()).Items {
+		for _, item := range parseAppcast(t, send(a, get(feeds+"sparkle/appcast.xml?arch="+arch+"&version="+at+"&"+query)).Body.Bytes()).Items {
 			got += item.Enclosure.URL
 		}
-		compare(path, got)
+		must.Is(tt, want, got)
 	})
 	if offered == 0 {
-		t.Error("no case had an update")
+		t.Error("no check offered an update")
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"collab/test/must"
 )
 
-func TestRequestsAreCountedByMinuteForAnHour(t *testing.T) {
+func TestRecentHasCountsOfTheLastHour(t *testing.T) {
 	var r recent
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for n := range 100 {
@@ -24,7 +26,7 @@ func TestRequestsAreCountedByMinuteForAnHour(t *testing.T) {
 	now := start.Add(99*time.Minute + 30*time.Second)
 	all := r.list(now)
 	if len(all) != minutesKept {
-		t.Fatalf("there are %d minutes", len(all))
+		t.Fatalf("%d minutes", len(all))
 	}
 	for i, m := range all {
 		want := minuteCounts{start.Truncate(time.Minute).Add(time.Duration(40+i) * time.Minute), 4, 2, 1, 2 * time.Second, inProgress{int64(40 + i), 2, 3, 1}}
@@ -35,10 +37,6 @@ func TestRequestsAreCountedByMinuteForAnHour(t *testing.T) {
 			t.Errorf("minute %d is %+v, want %+v", i, m, want)
 		}
 	}
-	if left := r.list(now.Add(58 * time.Minute)); len(left) != 2 {
-		t.Errorf("58 minutes later %d minutes are left", len(left))
-	}
-	if left := r.list(now.Add(2 * time.Hour)); len(left) != 0 {
-		t.Errorf("two hours later %d minutes are left", len(left))
-	}
+	must.Is(t, 2, len(r.list(now.Add(58*time.Minute))))
+	must.Is(t, 0, len(r.list(now.Add(2*time.Hour))))
 }

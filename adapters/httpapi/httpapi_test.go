@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -29,54 +30,51 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const publicURL = "https://collab.example"
 
-// documented is the OpenAPI document, which takes longer to make than all else that an
-// interface is built of.
-var documented = sync.OnceValues(docs.JSON)
+// openAPI returns the OpenAPI document. It is generated once, because that takes longer than
+// everything else that newAPI does.
+var openAPI = sync.OnceValues(docs.JSON)
 
-// options are those of an interface without use cases behind it, except that
-// a missing token is noticed.
-func options(t testing.TB) Options {
+// newAPI returns an interface without use cases, whose options the functions may change.
+func newAPI(t testing.TB, change ...func(*Options)) *api {
 	t.Helper()
-	document := must.Do(documented()).Or(t)
-	var n atomic.Int64
-	return Options{
+	var ids atomic.Int64
+	o := Options{
 		Access:    access.New(access.Options{}),
 		Log:       slog.New(slog.DiscardHandler),
 		Meter:     noop.Meter{},
 		PublicURL: publicURL,
 		Release:   "1.2.3",
-		Document:  document,
+		Document:  must.Do(openAPI()).Or(t),
 		Budgets:   limit.Budgets{Anonymous: 64 << 20, Callers: 256 << 20, Spool: 1 << 30}, Connections: limit.NewBudget(1 << 30),
 		JWKS:  []byte(`{"keys":[]}`),
 		Ready: func(context.Context) error { return nil }, Doctor: func(context.Context) []Finding { return nil },
-		NewID: func() string { return fmt.Sprintf("made-%d", n.Add(1)) },
+		NewID: func() string { return fmt.Sprintf("id-%d", ids.Add(1)) },
 		Now:   time.Now,
 	}
-}
-
-func built(t testing.TB, change ...func(*Options)) *api {
-	t.Helper()
-	o := options(t)
 	for _, fn := range change {
 		fn(&o)
 	}
 	return must.Do(build(o)).Or(t)
 }
 
-// serving returns the interface with one endpoint of a test's own inside the
-// whole chain, at /test. Its callers are authorized without a role.
-func serving(t testing.TB, method string, g guard, handle handler, change ...func(*Options)) *api {
+// setRoutes replaces the routes.
+func (a *api) setRoutes(t testing.TB, rows ...row) {
 	t.Helper()
-	a := built(t, change...)
-	router := must.Do(a.router([]row{{method, "/test", g, handle}})).Or(t)
-	a.inner = router
+	a.inner = must.Do(a.router(rows)).Or(t)
+}
+
+// serveEndpoint returns an interface with one endpoint, at /test. Its callers are authorized without a role.
+func serveEndpoint(t testing.TB, method string, g guard, handle handler, change ...func(*Options)) *api {
+	t.Helper()
+	a := newAPI(t, change...)
+	a.setRoutes(t, row{method, "/test", g, handle})
 	a.actorOf = func(_ context.Context, c access.Caller) (org.Actor, error) {
 		return org.Actor{User: c.User, Org: c.Org}, nil
 	}
 	return a
 }
 
-// as has the requests that handle takes act as the actor, who may change between them.
+// as returns handle for requests of the actor, which may be changed between requests.
 func (a *api) as(actor *org.Actor, handle handler) handler {
 	a.actorOf = func(context.Context, access.Caller) (org.Actor, error) { return *actor, nil }
 	return func(c *call) error {
@@ -85,8 +83,8 @@ func (a *api) as(actor *org.Actor, handle handler) handler {
 	}
 }
 
-// timed runs a sub-test whose time passes while it waits.
-func timed(t *testing.T, name string, test func(t *testing.T)) {
+// runSynctest runs test as a subtest in a bubble of synctest.
+func runSynctest(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
@@ -96,13 +94,29 @@ func send(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-func get(target string) *http.Request { return httptest.NewRequest(http.MethodGet, target, nil) }
-
-func post(target, body string) *http.Request {
-	r := httptest.NewRequest(http.MethodPost, target, strings.NewReader(body))
-	r.Header.Set("Content-Type", "application/json")
+// newRequest returns a request with the headers, each of which is a name, ": " and a value.
+func newRequest(method, target string, body io.Reader, headers ...string) *http.Request {
+	r := httptest.NewRequest(method, target, body)
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(name, value)
+	}
 	return r
 }
+
+func get(target string, headers ...string) *http.Request {
+	return newRequest(http.MethodGet, target, nil, headers...)
+}
+
+// post returns a request with a JSON body.
+func post(target, body string, headers ...string) *http.Request {
+	return newRequest(http.MethodPost, target, strings.NewReader(body), append([]string{"Content-Type: application/json"}, headers...)...)
+}
+
+// readFunc implements io.Reader.
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
 type errorBody struct {
 	StatusCode int    `json:"statusCode"`
@@ -110,22 +124,40 @@ type errorBody struct {
 	Error      string `json:"error"`
 }
 
-// refused checks that an answer has the error shape and nothing else in it.
-func refused(t testing.TB, w *httptest.ResponseRecorder, status int) errorBody {
+// checkError checks the status of an error response and that its body has all fields of an error and no others,
+// and returns the body.
+func checkError(t testing.TB, w *httptest.ResponseRecorder, status int) errorBody {
 	t.Helper()
-	var e errorBody
-	d := json.NewDecoder(bytes.NewReader(w.Body.Bytes()))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&e); err != nil {
-		t.Fatalf("%d %q: %v", w.Code, w.Body, err)
-	}
-	if w.Code != status || e.StatusCode != status || e.Error != http.StatusText(status) || e.Message == "" {
+	e := read[errorBody](t, w, status)
+	if e.StatusCode != status || e.Error != http.StatusText(status) || e.Message == "" {
 		t.Fatalf("got %d %+v, want %d", w.Code, e, status)
 	}
-	if ct := w.Header().Get("Content-Type"); ct != "application/json" {
-		t.Fatalf("content type %q", ct)
-	}
+	must.Is(t, "application/json", w.Header().Get("Content-Type"))
 	return e
+}
+
+// read decodes the JSON of a response, which must have the status.
+func read[T any](t testing.TB, w *httptest.ResponseRecorder, status int) (v T) {
+	t.Helper()
+	if w.Code != status {
+		t.Fatalf("%d %.300s, want %d", w.Code, w.Body, status)
+	}
+	d := json.NewDecoder(bytes.NewReader(w.Body.Bytes()))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&v); err != nil {
+		t.Fatalf("%v in %.300s", err, w.Body)
+	}
+	return v
+}
+
+// checkHeader checks the values of the headers; "" means that a header is missing.
+func checkHeader(t testing.TB, h http.Header, want map[string]string) {
+	t.Helper()
+	for name, value := range want {
+		if got := strings.Join(h.Values(name), ", "); got != value {
+			t.Errorf("%s is %q, want %q", name, got, value)
+		}
+	}
 }
 
 func TestNewNamesMissingOptions(t *testing.T) {
@@ -135,7 +167,7 @@ func TestNewNamesMissingOptions(t *testing.T) {
 	}
 }
 
-// newCall is the call of a request that nobody serves, with budgets of its own.
+// newCall returns the call of a request that is not served, with its own budgets.
 func newCall(r *http.Request) *call {
 	return &call{r: r, budgets: newBudgets(limit.Budgets{Anonymous: 1 << 30, Callers: 1 << 30, Spool: 1 << 30})}
 }

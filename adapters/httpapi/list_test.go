@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -14,44 +15,50 @@ import (
 	"collab/adapters/encode"
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/stream"
+	"collab/app/access"
+	"collab/domain/id"
 	"collab/domain/org"
+	"collab/test/must"
 )
 
-// slowWriter is a client that takes nothing until it is let, or until its deadline
-// is over.
-type slowWriter struct {
+// blockedWriter is a response whose writes block until resume is closed or a write deadline is in the past.
+type blockedWriter struct {
 	*httptest.ResponseRecorder
-	let, late chan struct{}
+	resume, late chan struct{}
 }
 
-func (r slowWriter) Write(b []byte) (int, error) {
+func newBlockedWriter() blockedWriter {
+	return blockedWriter{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+}
+
+func (w blockedWriter) Write(b []byte) (int, error) {
 	select {
-	case <-r.let:
-		return r.ResponseRecorder.Write(b)
-	case <-r.late:
+	case <-w.resume:
+		return w.ResponseRecorder.Write(b)
+	case <-w.late:
 		return 0, os.ErrDeadlineExceeded
 	}
 }
 
-func (r slowWriter) SetWriteDeadline(t time.Time) error {
+func (w blockedWriter) SetWriteDeadline(t time.Time) error {
 	if t.Before(time.Now()) {
-		close(r.late)
+		close(w.late)
 	}
 	return nil
 }
 
-// textList serves a list of texts, and tells how many were read and when the reading ended.
+// textList is an interface with a list of texts at /test.
 type textList struct {
 	*api
-	read int
-	end  time.Time
+	read int       // the number of texts that were read
+	end  time.Time // of reading
 }
 
-// serveTexts returns an interface with n texts of a size at /test, after which reading ends
-// with fail.
+// serveTexts returns an interface with a list of n texts of a size, in bytes. If waits is set, reading waits for the
+// client. It ends with the error fail.
 func serveTexts(t testing.TB, n, size int, waits bool, fail error, change ...func(*Options)) *textList {
 	l := &textList{}
-	l.api = serving(t, http.MethodGet, public, func(c *call) error {
+	l.api = serveEndpoint(t, http.MethodGet, public, func(c *call) error {
 		q, p, err := c.listing()
 		if err != nil {
 			return err
@@ -74,83 +81,117 @@ func serveTexts(t testing.TB, n, size int, waits bool, fail error, change ...fun
 	return l
 }
 
-// serveTo serves the list to a client in the background, until answered is closed.
-func (l *textList) serveTo(client http.ResponseWriter) (answered chan struct{}) {
-	answered = make(chan struct{})
+// blocked serves the list to a client that reads nothing for half of stream.AnswerTimeout, calls check, and then has
+// the client read the list to its end.
+func (l *textList) blocked(t *testing.T, check func()) {
+	t.Helper()
+	w, answered := newBlockedWriter(), make(chan struct{})
 	go func() {
 		defer close(answered)
-		l.ServeHTTP(client, get("/test"))
+		l.ServeHTTP(w, get("/test"))
 	}()
-	return answered
+	time.Sleep(stream.AnswerTimeout / 2)
+	synctest.Wait()
+	check()
+	close(w.resume)
+	<-answered
+	must.Is(t, 100, len(read[[]string](t, w.ResponseRecorder, 200)))
 }
 
-// tempEmpty checks that no file is left where temporary ones are.
-func tempEmpty(t testing.TB) {
+// checkNoTempFiles checks that there are no files in $TMPDIR.
+func checkNoTempFiles(t testing.TB) {
 	t.Helper()
-	if left, err := filepath.Glob(os.Getenv("TMPDIR") + "/*"); err != nil || len(left) > 0 {
-		t.Errorf("files are left: %v %v", left, err)
+	if files, err := filepath.Glob(os.Getenv("TMPDIR") + "/*"); err != nil || len(files) > 0 {
+		t.Errorf("temporary files %v, %v", files, err)
 	}
 }
 
 func TestListIsReadToItsEndForASlowClient(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	for name, size := range map[string]int{"a short one": stream.FlushAt / 50, "a long one": stream.FlushAt} {
-		timed(t, name, func(t *testing.T) {
+	for name, size := range map[string]int{"short": stream.FlushAt / 50, "long": stream.FlushAt} {
+		runSynctest(t, name, func(t *testing.T) {
 			l := serveTexts(t, 100, size, false, nil)
-			client := slowWriter{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
 			began := time.Now()
-			answered := l.serveTo(client)
-			time.Sleep(stream.AnswerTimeout / 2)
-			synctest.Wait()
-			if l.read != 100 || l.end.Sub(began) > stream.ListPatience {
-				t.Errorf("%d records were read, to the end after %v", l.read, l.end.Sub(began))
-			}
-			close(client.let)
-			<-answered
-			if all := read[[]string](t, client.ResponseRecorder, 200); len(all) != 100 {
-				t.Errorf("%d records came", len(all))
-			}
-			tempEmpty(t)
+			l.blocked(t, func() {
+				if l.read != 100 || l.end.Sub(began) > stream.ListPatience {
+					t.Errorf("%d records were read after %v", l.read, l.end.Sub(began))
+				}
+			})
+			checkNoTempFiles(t)
 		})
 	}
 }
 
-func TestWaitingListIsReadAtTheClientsPace(t *testing.T) {
-	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nothing")) // there is no room for what waits
+func TestListThatWaitsIsReadAtTheClientsPace(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing")) // nothing can be spooled
 	synctest.Test(t, func(t *testing.T) {
 		l := serveTexts(t, 100, stream.FlushAt, true, nil)
-		client := slowWriter{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
-		answered := l.serveTo(client)
-		time.Sleep(stream.AnswerTimeout / 2)
-		synctest.Wait()
-		if l.read > stream.ListQueue+2 {
-			t.Errorf("%d records were read though the client takes none", l.read)
-		}
-		close(client.let)
-		<-answered
-		if all := read[[]string](t, client.ResponseRecorder, 200); len(all) != 100 {
-			t.Errorf("%d records came", len(all))
-		}
+		l.blocked(t, func() {
+			if l.read > stream.ListQueue+2 {
+				t.Errorf("%d records were read before the client read one", l.read)
+			}
+		})
 	})
 }
 
 func TestFailedListDoesNotWaitForItsClient(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	for name, fail := range map[string]error{"when it cannot be read": errors.New("lost"), "when there is no room for it": nil} {
+	for name, fail := range map[string]error{"read error": errors.New("lost"), "no space to spool": nil} {
 		t.Run(name, func(t *testing.T) {
+			t.Setenv("TMPDIR", t.TempDir())
 			if fail == nil {
-				t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nothing"))
+				t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))
 			}
 			synctest.Test(t, func(t *testing.T) {
-				client := slowWriter{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
 				began := time.Now()
 				defer func() {
 					if p := recover(); p != http.ErrAbortHandler || time.Since(began) > stream.ListPatience {
 						t.Errorf("recovered %v after %v", p, time.Since(began))
 					}
 				}()
-				serveTexts(t, 100, stream.FlushAt, false, fail).ServeHTTP(client, get("/test"))
+				serveTexts(t, 100, stream.FlushAt, false, fail).ServeHTTP(newBlockedWriter(), get("/test"))
 			})
 		})
 	}
+}
+
+func TestConcurrentListsAreLimitedPerCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		running := map[id.User]int{}
+		more := make(chan struct{})
+		var a *api
+		a = serveEndpoint(t, http.MethodGet, public, func(c *call) error {
+			c.caller = access.Caller{User: id.User(c.r.Header.Get("X-User"))}
+			q, p, err := c.listing()
+			if err != nil {
+				return err
+			}
+			key := func(int) body.Position { return body.Position{ID: someID} }
+			write := func(dst []byte, _ int) ([]byte, error) { return append(dst, '1'), nil }
+			return list(a, c, q, p, key, write, func(actor org.Actor, _ func(int) error) error {
+				running[actor.User]++
+				<-more
+				return nil
+			})
+		})
+		begin := func(ctx context.Context, user, query string) {
+			go send(a, get("/test"+query, "X-User: "+user).WithContext(ctx))
+			synctest.Wait()
+		}
+		for range maxLists + 1 {
+			begin(t.Context(), "slow", "")
+		}
+		canceled, cancel := context.WithCancel(t.Context())
+		begin(canceled, "slow", "")
+		cancel()
+		begin(t.Context(), "other", "")
+		begin(t.Context(), "slow", "?limit=1")
+		if running["slow"] != maxLists+1 || running["other"] != 1 {
+			t.Errorf("running lists: %v", running)
+		}
+		close(more)
+		synctest.Wait()
+		if running["slow"] != maxLists+2 {
+			t.Errorf("lists after the queued one: %v", running)
+		}
+	})
 }

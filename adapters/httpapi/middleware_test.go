@@ -31,7 +31,7 @@ import (
 )
 
 func TestValidRequestIDsAreEchoed(t *testing.T) {
-	a := built(t)
+	a := newAPI(t)
 	for sent, echoed := range map[string]bool{
 		"abc-123_X.Z": true, "": false, "a b": false, "a\"b": false, "é": false, "a\nb": false,
 		strings.Repeat("x", 128): true, strings.Repeat("x", 129): false,
@@ -39,17 +39,18 @@ func TestValidRequestIDsAreEchoed(t *testing.T) {
 		r := get("/healthz")
 		r.Header["X-Request-Id"] = []string{sent}
 		got := send(a, r).Header().Get("X-Request-Id")
-		if (got == sent) != echoed || !echoed && !strings.HasPrefix(got, "made-") {
-			t.Errorf("%q gets %q", sent, got)
+		if (got == sent) != echoed || !echoed && !strings.HasPrefix(got, "id-") {
+			t.Errorf("the id of a request with %q is %q", sent, got)
 		}
 	}
-	twice := get("/healthz")
-	twice.Header["X-Request-Id"] = []string{"a", "b"}
-	if got := send(a, twice).Header().Get("X-Request-Id"); !strings.HasPrefix(got, "made-") {
-		t.Errorf("two ids get %q", got)
+	r := get("/healthz")
+	r.Header["X-Request-Id"] = []string{"a", "b"}
+	if got := send(a, r).Header().Get("X-Request-Id"); !strings.HasPrefix(got, "id-") {
+		t.Errorf("the id of a request with two is %q", got)
 	}
 }
 
+// logging returns an option that writes the log to the buffer.
 func logging(level slog.Level) (func(*Options), *bytes.Buffer) {
 	var b bytes.Buffer
 	return func(o *Options) {
@@ -57,65 +58,62 @@ func logging(level slog.Level) (func(*Options), *bytes.Buffer) {
 	}, &b
 }
 
+// lines decodes the lines of a log.
 func lines(t testing.TB, b *bytes.Buffer) (all []map[string]any) {
 	t.Helper()
-	s := bufio.NewScanner(bytes.NewReader(b.Bytes()))
-	for s.Scan() {
-		var line map[string]any
-		must.NoError(t, json.Unmarshal(s.Bytes(), &line))
-		all = append(all, line)
+	for line := range bytes.Lines(b.Bytes()) {
+		var attrs map[string]any
+		must.NoError(t, json.Unmarshal(line, &attrs))
+		all = append(all, attrs)
 	}
 	return all
+}
+
+// onlyLine returns the only line of a log.
+func onlyLine(t testing.TB, b *bytes.Buffer) map[string]any {
+	t.Helper()
+	all := lines(t, b)
+	if len(all) != 1 {
+		t.Fatalf("the log is %v, want one line", all)
+	}
+	return all[0]
 }
 
 func TestRequestLogLine(t *testing.T) {
 	logs, b := logging(slog.LevelInfo)
 	manual := memory.NewClock(time.Unix(1_800_000_000, 0))
-	a := serving(t, http.MethodPost, public, func(c *call) error {
+	a := serveEndpoint(t, http.MethodPost, public, func(c *call) error {
 		c.caller = access.Caller{User: "user-1", Org: "org-1"}
 		manual.Advance(1500 * time.Millisecond)
 		return c.succeed()
 	}, logs, func(o *Options) { o.Now = manual.Now })
-	r := post("/test?token=hidden", `{"password":"hidden"}`)
-	r.Header.Set("Authorization", "Bearer hidden")
-	r.Header.Set("X-Request-Id", "r-1")
-	send(a, r)
+	send(a, post("/test?token=hidden", `{"password":"hidden"}`, "Authorization: Bearer hidden", "X-Request-Id: r-1"))
 	if strings.Contains(b.String(), "hidden") {
 		t.Errorf("a secret is in the log: %s", b)
 	}
-	all := lines(t, b)
-	if len(all) != 1 {
-		t.Fatalf("%d lines", len(all))
-	}
-	delete(all[0], "time")
-	if got, want := fmt.Sprint(all[0]), fmt.Sprint(map[string]any{
-		"level": "INFO", "msg": "request", "method": "POST", "route": "/test", "status": 200, "duration_seconds": 1.5, "bytes": len(success),
+	line := onlyLine(t, b)
+	delete(line, "time")
+	must.Equal(t, map[string]any{
+		"level": "INFO", "msg": "request", "method": "POST", "route": "/test", "status": 200.0, "duration_seconds": 1.5, "bytes": float64(len(success)),
 		"request": "r-1", "address": "192.0.2.1", "user": "user-1", "org": "org-1",
-	}); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	}, line)
 }
 
-func TestRequestLogLineHasTheAddressThatATrustedProxyForwards(t *testing.T) {
+func TestRequestLogLineHasForwardedAddress(t *testing.T) {
 	logs, b := logging(slog.LevelInfo)
-	a := serving(t, http.MethodGet, public, (*call).succeed, logs, func(o *Options) { o.Proxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
-	want := []string{"192.0.2.1", "192.0.2.9"}
-	for _, remote := range []string{"10.0.0.1:1", "192.0.2.9:1"} {
-		r := get("/test")
+	a := serveEndpoint(t, http.MethodGet, public, (*call).succeed, logs, func(o *Options) { o.Proxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
+	for remote, want := range map[string]string{"10.0.0.1:1": "192.0.2.1", "192.0.2.9:1": "192.0.2.9"} {
+		r := get("/test", "X-Forwarded-For: 198.51.100.1, 192.0.2.1")
 		r.RemoteAddr = remote
-		r.Header.Set("X-Forwarded-For", "198.51.100.1, 192.0.2.1")
+		b.Reset()
 		send(a, r)
-	}
-	for i, line := range lines(t, b) {
-		if line["address"] != want[i] {
-			t.Errorf("line %d has the address %v, want %s", i, line["address"], want[i])
-		}
+		must.Equal[any](t, want, onlyLine(t, b)["address"])
 	}
 }
 
-func TestFreeEndpointsAreLoggedAtDebug(t *testing.T) {
+func TestUnlimitedEndpointsAreLoggedAtDebug(t *testing.T) {
 	logs, b := logging(slog.LevelInfo)
-	send(built(t, logs), get("/healthz"))
+	send(newAPI(t, logs), get("/healthz"))
 	if b.Len() != 0 {
 		t.Errorf("logged %s", b)
 	}
@@ -125,33 +123,32 @@ func TestInternalErrorsAreLoggedAndNotSent(t *testing.T) {
 	for name, test := range map[string]struct {
 		handle handler
 		status int
-		logged string
 	}{
-		"an unknown error":         {func(*call) error { return errors.New("disk on fire") }, 500, "disk on fire"},
-		"an internal fault":        {func(*call) error { return fault.New(fault.Internal, "disk on fire") }, 500, "disk on fire"},
-		"a panic":                  {func(*call) error { panic("disk on fire") }, 500, "disk on fire"},
-		"a dependency that is out": {func(*call) error { return fault.Wrap(fault.Unavailable, errors.New("disk on fire"), "Later") }, 503, "disk on fire"},
+		"unknown error":          {func(*call) error { return errors.New("disk on fire") }, 500},
+		"internal fault":         {func(*call) error { return fault.New(fault.Internal, "disk on fire") }, 500},
+		"panic":                  {func(*call) error { panic("disk on fire") }, 500},
+		"unavailable dependency": {func(*call) error { return fault.Wrap(fault.Unavailable, errors.New("disk on fire"), "Later") }, 503},
 	} {
 		t.Run(name, func(t *testing.T) {
 			logs, b := logging(slog.LevelWarn)
-			w := send(serving(t, http.MethodGet, public, test.handle, logs), get("/test"))
-			refused(t, w, test.status)
+			w := send(serveEndpoint(t, http.MethodGet, public, test.handle, logs), get("/test"))
+			checkError(t, w, test.status)
 			if strings.Contains(w.Body.String(), "fire") {
-				t.Errorf("the answer says %s", w.Body)
+				t.Errorf("the response is %s", w.Body)
 			}
 			if (w.Header().Get("Retry-After") != "") != (test.status == 503) {
 				t.Errorf("Retry-After is %q", w.Header().Get("Retry-After"))
 			}
-			all := lines(t, b)
-			if len(all) != 1 || all[0]["error"] == nil || !strings.Contains(all[0]["error"].(string), test.logged) || all[0]["request"] != "made-1" {
-				t.Errorf("logged %v", all)
+			line := onlyLine(t, b)
+			if !strings.Contains(fmt.Sprint(line["error"]), "disk on fire") || line["request"] != "id-1" {
+				t.Errorf("logged %v", line)
 			}
 		})
 	}
 }
 
-func TestPanicInAnAnswerAbortsTheConnection(t *testing.T) {
-	server := httptest.NewServer(serving(t, http.MethodGet, public, func(c *call) error {
+func TestPanicAfterFlushAbortsTheConnection(t *testing.T) {
+	server := httptest.NewServer(serveEndpoint(t, http.MethodGet, public, func(c *call) error {
 		_, _ = c.Write([]byte("half"))
 		c.Flush()
 		panic("boom")
@@ -161,7 +158,7 @@ func TestPanicInAnAnswerAbortsTheConnection(t *testing.T) {
 	defer answer.Body.Close()
 	var b bytes.Buffer
 	if _, err := b.ReadFrom(answer.Body); err == nil {
-		t.Errorf("the client takes %q for whole", &b)
+		t.Errorf("the response ended with %q and no error", &b)
 	}
 }
 
@@ -169,13 +166,12 @@ func TestCancelledRequestIsLoggedAs499(t *testing.T) {
 	logs, b := logging(slog.LevelInfo)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	a := serving(t, http.MethodGet, public, func(c *call) error {
+	a := serveEndpoint(t, http.MethodGet, public, func(c *call) error {
 		return fault.Wrap(fault.Unavailable, c.r.Context().Err(), "Later")
 	}, logs)
 	send(a, get("/test").WithContext(ctx))
-	all := lines(t, b)
-	if len(all) != 1 || all[0]["status"] != 499.0 || all[0]["level"] != "INFO" {
-		t.Errorf("logged %v", all)
+	if line := onlyLine(t, b); line["status"] != 499.0 || line["level"] != "INFO" {
+		t.Errorf("logged %v", line)
 	}
 }
 
@@ -185,42 +181,43 @@ func TestStatusOfErrorKinds(t *testing.T) {
 		fault.TooLarge: 413, fault.Unsupported: 415, fault.Mismatch: 422, fault.Limited: 429, fault.Internal: 500, fault.Unavailable: 503,
 		fault.Kind(200): 500,
 	} {
-		w := send(serving(t, http.MethodGet, public, func(*call) error { return fmt.Errorf("outer: %w", fault.New(kind, "Because")) }), get("/test"))
-		if e := refused(t, w, status); status != 500 && e.Message != "Because" {
-			t.Errorf("%d says %q", status, e.Message)
+		w := send(serveEndpoint(t, http.MethodGet, public, func(*call) error { return fmt.Errorf("outer: %w", fault.New(kind, "Because")) }), get("/test"))
+		if e := checkError(t, w, status); status != 500 && e.Message != "Because" {
+			t.Errorf("the message of %d is %q", status, e.Message)
 		}
 	}
 	must.Is(t, 503, viewError(context.DeadlineExceeded).Status)
 }
 
-func TestRequestMetrics(t *testing.T) {
+// collecting returns an option with a meter, and a function that returns its metrics.
+func collecting(t testing.TB) (func(*Options), func() []metricdata.Metrics) {
 	reader := sdkmetric.NewManualReader()
-	manual := memory.NewClock(time.Unix(1_800_000_000, 0))
-	collect := func(t *testing.T) (all metricdata.ResourceMetrics) {
+	return func(o *Options) { o.Meter = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test") }, func() []metricdata.Metrics {
+		var all metricdata.ResourceMetrics
 		must.NoError(t, reader.Collect(context.Background(), &all))
-		return all
+		return all.ScopeMetrics[0].Metrics
 	}
+}
+
+func TestRequestMetrics(t *testing.T) {
+	meter, collect := collecting(t)
+	manual := memory.NewClock(time.Unix(1_800_000_000, 0))
 	inFlight := int64(0)
-	a := serving(t, http.MethodGet, public, func(c *call) error {
+	a := serveEndpoint(t, http.MethodGet, public, func(c *call) error {
 		manual.Advance(time.Second)
-		for _, m := range collect(t).ScopeMetrics[0].Metrics {
+		for _, m := range collect() {
 			if m.Name == "http.server.active_requests" {
 				inFlight = m.Data.(metricdata.Sum[int64]).DataPoints[0].Value
 			}
 		}
 		return c.succeed()
-	}, func(o *Options) {
-		o.Now = manual.Now
-		o.Meter = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test")
-	})
+	}, meter, func(o *Options) { o.Now = manual.Now })
 	send(a, get("/test"))
 	send(a, get("/test?x=1"))
 	send(a, httptest.NewRequest("BREW", "/test", nil))
-	if inFlight != 1 {
-		t.Errorf("%d requests in flight, want 1", inFlight)
-	}
+	must.Is(t, 1, inFlight)
 	var got []string
-	for _, m := range collect(t).ScopeMetrics[0].Metrics {
+	for _, m := range collect() {
 		if h, ok := m.Data.(metricdata.Histogram[float64]); ok && m.Name == "http.server.request.duration" {
 			for _, p := range h.DataPoints {
 				value := func(k string) string { v, _ := p.Attributes.Value(attribute.Key(k)); return v.String() }
@@ -237,12 +234,10 @@ func TestRequestMetrics(t *testing.T) {
 func TestRequestSpanContinuesTheTrace(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	logs, b := logging(slog.LevelInfo)
-	a := serving(t, http.MethodGet, public, func(*call) error { return errors.New("broken") }, logs, func(o *Options) {
+	a := serveEndpoint(t, http.MethodGet, public, func(*call) error { return errors.New("broken") }, logs, func(o *Options) {
 		o.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test")
 	})
-	r := get("/test?secret=1")
-	r.Header.Set("Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-	send(a, r)
+	send(a, get("/test?secret=1", "Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"))
 	ended := spans.Ended()
 	if len(ended) != 1 {
 		t.Fatalf("%d spans", len(ended))
@@ -251,7 +246,7 @@ func TestRequestSpanContinuesTheTrace(t *testing.T) {
 	if s.Name() != "GET /test" || s.SpanContext().TraceID().String() != "0af7651916cd43dd8448eb211c80319c" || s.Parent().SpanID().String() != "b7ad6b7169203331" {
 		t.Errorf("%s %s under %s", s.Name(), s.SpanContext().TraceID(), s.Parent().SpanID())
 	}
-	if text := fmt.Sprint(s.Attributes()); strings.Contains(text, "secret") || !strings.Contains(text, "made-1") || !strings.Contains(text, "500") {
+	if text := fmt.Sprint(s.Attributes()); strings.Contains(text, "secret") || !strings.Contains(text, "id-1") || !strings.Contains(text, "500") {
 		t.Errorf("attributes %s", text)
 	}
 	if all := lines(t, b); all[len(all)-1]["trace"] != "0af7651916cd43dd8448eb211c80319c" {
@@ -259,16 +254,13 @@ func TestRequestSpanContinuesTheTrace(t *testing.T) {
 	}
 }
 
-func TestNoOriginIsAllowedWhereNoneIsConfigured(t *testing.T) {
-	r := get("/api/v1/tasks")
-	r.Header.Set("Origin", "https://app.example")
-	if w := send(built(t), r); w.Header().Get("Access-Control-Allow-Origin") != "" {
-		t.Error(w.Header())
-	}
+func TestNoOriginIsAllowedByDefault(t *testing.T) {
+	w := send(newAPI(t), get("/api/v1/tasks", "Origin: https://app.example"))
+	must.Is(t, "", w.Header().Get("Access-Control-Allow-Origin"))
 }
 
 func TestResponseControllerReachesTheConnection(t *testing.T) {
-	server := httptest.NewServer(serving(t, http.MethodGet, public, func(c *call) error {
+	server := httptest.NewServer(serveEndpoint(t, http.MethodGet, public, func(c *call) error {
 		control := http.NewResponseController(c)
 		if err := control.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
 			return err
@@ -307,7 +299,7 @@ func TestGuardsCheckRoles(t *testing.T) {
 			}
 			err := g.check(actor)
 			if (err == nil) != slices.Contains(allowed, role) || err != nil && !fault.Is(err, fault.Forbidden) {
-				t.Errorf("%s lets %q in: %v", g, role, err)
+				t.Errorf("%s of %q: %v", g, role, err)
 			}
 		}
 	}
@@ -322,12 +314,12 @@ func TestBearer(t *testing.T) {
 		}
 	}
 	if bearer(nil) != "" || bearer([]string{"Bearer a", "Bearer b"}) != "" {
-		t.Error("none and two are not refused")
+		t.Error("a token without a header, or of two headers")
 	}
 }
 
 func TestCookieOfAFailedSignInIsRemoved(t *testing.T) {
-	w := send(built(t), get("/api/v1/auth/cli-callback?state=%3Cscript%3E"))
-	refused(t, w, 400)
+	w := send(newAPI(t), get("/api/v1/auth/cli-callback?state=%3Cscript%3E"))
+	checkError(t, w, 400)
 	must.Is(t, "collab_cli=; Path=/api/v1/auth; Max-Age=0; HttpOnly; Secure; SameSite=Lax", w.Header().Get("Set-Cookie"))
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,86 +26,64 @@ import (
 	"collab/test/must"
 )
 
-const checked = "/api/v1/updates/check?version=1.0.0&platform=linux&arch=x64"
-
-// written reads a query into its parameters as all others are read.
-func written(query string, names ...string) (map[string]string, bool) {
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return nil, false
-	}
-	texts := map[string]string{}
-	for _, name := range names {
-		if len(values[name]) > 1 {
-			return nil, false
-		}
-		if values.Has(name) {
-			texts[name] = values.Get(name)
-		}
-	}
-	return texts, true
-}
-
-func readsAsOthers(t rapid.TB, query string) {
-	t.Helper()
-	names := []string{"version", "arch", "clientId"}
-	all := map[string]*body.Parameter{}
-	for _, name := range names {
-		all[name] = &body.Parameter{}
-	}
-	err := body.ReadParameters(query, func(name string) *body.Parameter { return all[name] })
-	want, ok := written(query, names...)
-	if (err == nil) != ok {
-		t.Fatalf("%q gets %v, and url.ParseQuery has %v", query, err, want)
-	}
-	if err != nil {
-		return
-	}
-	for name, p := range all {
-		if text, given := want[name]; p.Given != given || p.Text != text {
-			t.Fatalf("%q: %s is %+v, want %q, %v", query, name, *p, text, given)
-		}
-	}
-}
+const checkTarget = "/api/v1/updates/check?version=1.0.0&platform=linux&arch=x64"
 
 func TestReadParametersMatchesParseQuery(t *testing.T) {
 	part := rapid.SampledFrom([]string{
 		"version", "arch", "clientId", "other", "=", "=", "&", "&", "&", "1.0.0", "+", "%20", "%2b", "%26", "%3D", "%", "%z", ";", "é", "\xff", "%ff", "v%65rsion", "",
 	})
-	rapid.Check(t, func(of *rapid.T) {
-		readsAsOthers(of, strings.Join(rapid.SliceOfN(part, 0, 16).Draw(of, "parts"), ""))
+	rapid.Check(t, func(t *rapid.T) {
+		query := strings.Join(rapid.SliceOfN(part, 0, 16).Draw(t, "parts"), "")
+		got := map[string]*body.Parameter{"version": {}, "arch": {}, "clientId": {}}
+		err := body.ReadParameters(query, func(name string) *body.Parameter { return got[name] })
+		want, invalid := url.ParseQuery(query)
+		repeated := false
+		for name := range got {
+			repeated = repeated || len(want[name]) > 1
+		}
+		if (err != nil) != (invalid != nil || repeated) {
+			t.Fatalf("%q: %v, url.ParseQuery returns %v, %v", query, err, want, invalid)
+		}
+		if err != nil {
+			return
+		}
+		for name, p := range got {
+			if p.Given != want.Has(name) || p.Text != want.Get(name) {
+				t.Fatalf("%q: %s is %+v, want %q", query, name, *p, want[name])
+			}
+		}
 	})
 }
 
 func TestUpdateCheckRoundTrips(t *testing.T) {
 	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", `"`, "\\", "</script>\u2028", "\x00\x1f", `"}`}))
-	a := built(t)
-	rapid.Check(t, func(of *rapid.T) {
-		r := released(t, "2.0.0-rc.1+b.5", "linux/x64", noted(text.Draw(of, "notes")), least(text.Draw(of, "minOsVersion")))
-		signature, size := text.Draw(of, "signature"), rapid.Int64Range(0, 1<<40).Draw(of, "size")
+	a := newAPI(t)
+	rapid.Check(t, func(tt *rapid.T) {
+		r := released(t, "2.0.0-rc.1+b.5", "linux/x64", noted(text.Draw(tt, "notes")), least(text.Draw(tt, "minOsVersion")))
+		signature, size := text.Draw(tt, "signature"), rapid.Int64Range(0, 1<<40).Draw(tt, "size")
 		r.Signature, r.FileSizeBytes = &signature, &size
-		r.Mandatory = rapid.Bool().Draw(of, "mandatory")
-		if rapid.Bool().Draw(of, "bare") {
+		r.Mandatory = rapid.Bool().Draw(tt, "mandatory")
+		if rapid.Bool().Draw(tt, "bare") {
 			r.SHA512, r.SHA1, r.Signature, r.FileSizeBytes, r.Notes, r.MinOSVersion = nil, nil, nil, nil, nil, nil
 		}
 		a.Releases = newReleases(t, []release.Release{r})
-		for range 2 { // made, and remembered
-			w := send(a, get(strings.Replace(checked, "1.0.0", "1.0.0-a%2Bb", 1)))
+		for range 2 { // the second response is cached
+			w := send(a, get(strings.Replace(checkTarget, "1.0.0", "1.0.0-a%2Bb", 1)))
 			if w.Code != http.StatusOK || w.Header().Get("Content-Length") != strconv.Itoa(w.Body.Len()) || w.Header().Get("Content-Type") != "application/json" {
-				of.Fatalf("%d %v", w.Code, w.Header())
+				tt.Fatalf("%d %v", w.Code, w.Header())
 			}
 			got, want := map[string]any{}, map[string]any{}
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
-				of.Fatalf("%s: %v", w.Body, err)
+				tt.Fatalf("%s: %v", w.Body, err)
 			}
-			view := must.Do(json.Marshal(viewOffer(&r))).Or(of)
-			must.NoError(of, json.Unmarshal(view, &want))
+			view := must.Do(json.Marshal(viewOffer(&r))).Or(tt)
+			must.NoError(tt, json.Unmarshal(view, &want))
 			want["updateAvailable"], want["currentVersion"] = true, "1.0.0-a+b"
 			if fmt.Sprint(got) != fmt.Sprint(want) {
-				of.Fatalf("got  %v\nwant %v", got, want)
+				tt.Fatalf("got  %v\nwant %v", got, want)
 			}
 			if r.Notes != nil && got["releaseNotes"] != *r.Notes {
-				of.Fatalf("the notes are %q, want %q", got["releaseNotes"], *r.Notes)
+				tt.Fatalf("the notes are %q, want %q", got["releaseNotes"], *r.Notes)
 			}
 		}
 	})
@@ -115,8 +94,8 @@ func TestUpdateChecksFollowReleases(t *testing.T) {
 	r := released(t, "2.0.0", "linux/x64", noted("0"), func(r *release.Release) { *r.FileSizeBytes = 0 })
 	a, s := serveReleases(t, r)
 	published := s.Snapshot().All()[0].ID
-	ask := func() (n int64, tag string) {
-		w := send(a, get(checked))
+	check := func() (n int64, tag string) {
+		w := send(a, get(checkTarget))
 		var update struct {
 			Notes string `json:"releaseNotes"`
 			Size  int64  `json:"fileSizeBytes"`
@@ -126,20 +105,14 @@ func TestUpdateChecksFollowReleases(t *testing.T) {
 		}
 		return update.Size, w.Header().Get("Etag")
 	}
-	stop := make(chan struct{})
-	var asking sync.WaitGroup
+	var done atomic.Bool
+	var checks sync.WaitGroup
 	for range devices {
-		asking.Go(func() {
-			last := int64(0)
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				n, _ := ask()
+		checks.Go(func() {
+			for last := int64(0); !done.Load(); {
+				n, _ := check()
 				if n < last {
-					t.Errorf("after %d comes %d", last, n)
+					t.Errorf("update %d after %d", n, last)
 				}
 				last = n
 			}
@@ -156,19 +129,15 @@ func TestUpdateChecksFollowReleases(t *testing.T) {
 			err = s.Refresh(t.Context())
 		}
 		must.NoError(t, err)
-		update, tag := ask()
-		if update != n {
-			t.Errorf("after change %d a device is told %d", n, update)
-		}
+		update, tag := check()
+		must.Is(t, n, update)
 		tags[tag] = true
 	}
-	close(stop)
-	asking.Wait()
-	if len(tags) != changes {
-		t.Errorf("%d answers have %d tags", changes, len(tags))
-	}
+	done.Store(true)
+	checks.Wait()
+	must.Is(t, changes, len(tags))
 	if a.offers.Load().of != s.Snapshot() {
-		t.Error("answers of a snapshot that was replaced are kept")
+		t.Error("responses of an earlier snapshot are cached")
 	}
 }
 
@@ -176,29 +145,27 @@ func TestOfferIsCachedPerSnapshot(t *testing.T) {
 	a, s := serveReleases(t, released(t, "2.0.0", "linux/x64"))
 	check := releases.Check{Target: release.Target{Platform: release.Linux, Arch: release.X64, Channel: release.Stable}}
 	first := must.Do(a.offer(s.Offer(check))).Or(t)
-	if again, err := a.offer(s.Offer(check)); again != first {
-		t.Errorf("it was made again, %v", err)
-	}
+	must.Is(t, first, must.Do(a.offer(s.Offer(check))).Or(t))
 }
 
 func TestDeviceIDsAreNeitherLoggedNorTraced(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	logs, b := logging(slog.LevelDebug)
 	s := newReleases(t, []release.Release{released(t, "2.0.0", "linux/x64", rollout(50))})
-	a := built(t, logs, func(o *Options) {
+	a := newAPI(t, logs, func(o *Options) {
 		o.Releases = s
 		o.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test")
 	})
 	for query, status := range map[string]int{
 		"&clientId=hidden": 200, "&clientId=hidden&clientId=hidden": 400, "&clientId=hidden%ff": 400, "&clientId=hidden%zz": 400,
 	} {
-		w := send(a, get(checked+query))
+		w := send(a, get(checkTarget+query))
 		if w.Code != status || strings.Contains(w.Body.String(), "hidden") {
 			t.Errorf("%s: %d %s", query, w.Code, w.Body)
 		}
 	}
-	refused(t, send(a, get("/api/v1/updates/releases/x/rollout?clientIds=hidden")), 401)
-	if len(lines(t, b)) != 0 && strings.Contains(b.String(), "hidden") {
+	checkError(t, send(a, get("/api/v1/updates/releases/x/rollout?clientIds=hidden")), 401)
+	if strings.Contains(b.String(), "hidden") {
 		t.Errorf("logged %s", b)
 	}
 	must.Is(t, 5, len(spans.Ended()))
@@ -213,20 +180,18 @@ func TestAdoptionPages(t *testing.T) {
 	s := newReleases(t, nil)
 	s.AnyOrganisation = true
 	var a *api
-	a = serving(t, http.MethodGet, public, func(c *call) error {
+	a = serveEndpoint(t, http.MethodGet, public, func(c *call) error {
 		return a.as(&org.Actor{User: body.NilID, Org: body.NilID, Role: org.Owner}, a.adoption)(c)
 	}, func(o *Options) { o.Releases = s })
-	var kept []release.Tally
-	for i := range 2*body.MaxPage + 3 { // more than two parts
+	var stored []release.Tally
+	for i := range 2*body.MaxPage + 3 { // more than two reads of the store
 		of := release.Target{Platform: []release.Platform{release.Darwin, release.Linux}[i%2], Arch: release.X64, Channel: release.Stable}
-		kept = append(kept, release.Tally{Day: []release.Day{"2026-01-01", "2026-01-02"}[i/2%2], Target: of, Version: fmt.Sprintf("1.%d.0-rc.1", i), Checks: int64(i)})
+		stored = append(stored, release.Tally{Day: []release.Day{"2026-01-01", "2026-01-02"}[i/2%2], Target: of, Version: fmt.Sprintf("1.%d.0-rc.1", i), Checks: int64(i)})
 	}
-	must.NoError(t, s.Store.Deployment().Adoption().Add(t.Context(), kept))
-	read := func(query string) (all []tallyView, next string) {
+	must.NoError(t, s.Store.Deployment().Adoption().Add(t.Context(), stored))
+	list := func(query string) (all []tallyView, next string) {
 		w := send(a, get("/test?from=2026-01-01&to=2026-01-02"+query))
-		if err := json.Unmarshal(w.Body.Bytes(), &all); err != nil || w.Code != 200 {
-			t.Fatalf("%s: %d %s, %v", query, w.Code, w.Body, err)
-		}
+		all = read[[]tallyView](t, w, 200)
 		if link := w.Header().Get("Link"); link != "" {
 			u, err := url.Parse(link[1:strings.IndexByte(link, '>')])
 			if err != nil || u.Query().Get("from") != "2026-01-01" {
@@ -236,24 +201,24 @@ func TestAdoptionPages(t *testing.T) {
 		}
 		return all, next
 	}
-	whole, next := read("")
-	if len(whole) != len(kept) || next != "" || !slices.IsSortedFunc(whole, func(a, b tallyView) int {
+	whole, next := list("")
+	if len(whole) != len(stored) || next != "" || !slices.IsSortedFunc(whole, func(a, b tallyView) int {
 		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Platform, b.Platform), cmp.Compare(a.Version, b.Version))
 	}) {
-		t.Fatalf("the whole has %d counts, and then %q", len(whole), next)
+		t.Fatalf("%d tallies of %d, the next page is %q", len(whole), len(stored), next)
 	}
-	paged, next := read("&limit=700")
+	paged, next := list("&limit=700")
 	pages := 1
 	for ; next != ""; pages++ {
-		var part []tallyView
-		part, next = read("&limit=700" + next)
-		paged = append(paged, part...)
+		var page []tallyView
+		page, next = list("&limit=700" + next)
+		paged = append(paged, page...)
 	}
 	if pages != 3 || !slices.Equal(paged, whole) {
-		t.Errorf("%d pages have %d counts of %d", pages, len(paged), len(whole))
+		t.Errorf("%d tallies of %d on %d pages", len(paged), len(whole), pages)
 	}
 	for _, query := range []string{"limit=0", "limit=1001", "cursor=", "cursor=x", "cursor=" + body.Position{Key: "2026-01-02/LINUX"}.Cursor(), "cursor=" + body.Position{ID: body.NilID}.Cursor()} {
-		refused(t, send(a, get("/test?"+query)), 400)
+		checkError(t, send(a, get("/test?"+query)), 400)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -24,12 +25,10 @@ import (
 
 const layout = "2006-01-02T15:04:05.000Z"
 
-func encoded(t rapid.TB, v any) string {
-	text := must.Do(appendView(nil, v)).Or(t)
-	return string(text)
-}
+// encoded returns the JSON of a view.
+func encoded(t rapid.TB, v any) string { return string(must.Do(appendView(nil, v)).Or(t)) }
 
-// anyText is any string, with what needs escaping more often than chance has it.
+// anyText generates any string, with more characters that JSON escapes than rapid.String.
 var anyText = rapid.OneOf(rapid.String(), rapid.StringOf(rapid.SampledFrom([]rune("a\"\\/<>&\b\f\n\r\t\x00\x1f\x7fé\u2027\u2028\u2029😀\ufffd"))))
 
 var anyTime = rapid.Custom(func(t *rapid.T) time.Time {
@@ -37,32 +36,29 @@ var anyTime = rapid.Custom(func(t *rapid.T) time.Time {
 })
 
 var anyTask = rapid.Custom(func(t *rapid.T) task.Task {
-	made, _ := task.New(id.Task(rapid.String().Draw(t, "id")), "o", "creator", task.Draft{Title: "t"}, anyTime.Draw(t, "created"))
+	v, _ := task.New(id.Task(rapid.String().Draw(t, "id")), "o", "creator", task.Draft{Title: "t"}, anyTime.Draw(t, "created"))
 	text := rapid.Ptr(anyText, true)
 	p := task.Patch{Status: patch.Value(rapid.SampledFrom([]task.Status{task.Todo, task.Done}).Draw(t, "status"))}
-	made, _ = made.Apply(p, anyTime.Draw(t, "updated"))
-	made.Title = anyText.Draw(t, "title")
-	made.Description = text.Draw(t, "description")
-	made.Priority = rapid.SampledFrom([]task.Priority{task.Low, task.Urgent}).Draw(t, "priority")
+	v, _ = v.Apply(p, anyTime.Draw(t, "updated"))
+	v.Title = anyText.Draw(t, "title")
+	v.Description = text.Draw(t, "description")
+	v.Priority = rapid.SampledFrom([]task.Priority{task.Low, task.Urgent}).Draw(t, "priority")
 	if s := text.Draw(t, "assignee"); s != nil {
-		u := id.User(*s)
-		made.Assignee = &u
+		v.Assignee = new(id.User(*s))
 	}
 	if s := text.Draw(t, "workspace"); s != nil {
-		w := id.Workspace(*s)
-		made.Workspace = &w
+		v.Workspace = new(id.Workspace(*s))
 	}
 	if at := rapid.Ptr(anyTime, true).Draw(t, "due"); at != nil {
-		due := task.DueAt(*at)
+		v.Due = new(task.DueAt(*at))
 		if rapid.Bool().Draw(t, "day") {
-			due = task.DueOn(*at)
+			v.Due = new(task.DueOn(*at))
 		}
-		made.Due = &due
 	}
-	made.Tags = rapid.SliceOfN(anyText, 0, 3).Draw(t, "tags")
-	made.Metadata = rapid.SampledFrom([]string{"", "{}", `{"a":[1.50,"<é>\u2028"]}`}).Draw(t, "metadata")
-	made.SortOrder = rapid.Int64().Draw(t, "sortOrder")
-	return made
+	v.Tags = rapid.SliceOfN(anyText, 0, 3).Draw(t, "tags")
+	v.Metadata = rapid.SampledFrom([]string{"", "{}", `{"a":[1.50,"<é>\u2028"]}`}).Draw(t, "metadata")
+	v.SortOrder = rapid.Int64().Draw(t, "sortOrder")
+	return v
 })
 
 func TestAppendTaskMatchesEncodingJSON(t *testing.T) {
@@ -103,47 +99,35 @@ func TestAppendTaskMatchesEncodingJSON(t *testing.T) {
 }
 
 func TestListResponse(t *testing.T) {
-	t.Run("an empty one is an empty array", func(t *testing.T) {
+	t.Run("empty", func(t *testing.T) {
 		if w := send(serveTexts(t, 0, 1, false, nil), get("/test")); w.Code != 200 || w.Body.String() != "[]\n" {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 	})
-	t.Run("a long one goes out in parts and is whole", func(t *testing.T) {
-		w := &counting{ResponseRecorder: httptest.NewRecorder()}
-		serveTexts(t, 1000, 200, false, nil).ServeHTTP(w, get("/test"))
-		if all := read[[]string](t, w.ResponseRecorder, 200); len(all) != 1000 {
-			t.Fatalf("%d records", len(all))
-		}
-		if w.writes < 5 || w.most > stream.FlushAt+300 {
-			t.Errorf("%d writes of at most %d bytes", w.writes, w.most)
+	t.Run("long", func(t *testing.T) {
+		w, writes, most := httptest.NewRecorder(), 0, 0
+		serveTexts(t, 1000, 200, false, nil).ServeHTTP(funcWriter{w, func(b []byte) {
+			writes, most = writes+1, max(most, len(b))
+			_, _ = w.Write(b)
+		}}, get("/test"))
+		must.Is(t, 1000, len(read[[]string](t, w, 200)))
+		if writes < 5 || most > stream.FlushAt+300 {
+			t.Errorf("%d writes of at most %d bytes", writes, most)
 		}
 	})
-	t.Run("an error before the first part is an ordinary one", func(t *testing.T) {
-		refused(t, send(serveTexts(t, 3, 10, false, fault.New(fault.Unavailable, "Later")), get("/test")), 503)
+	t.Run("error before the first write", func(t *testing.T) {
+		checkError(t, send(serveTexts(t, 3, 10, false, fault.New(fault.Unavailable, "Later")), get("/test")), 503)
 	})
-	t.Run("an error after the first part breaks the connection off", func(t *testing.T) {
-		defer func() {
-			must.Is[any](t, http.ErrAbortHandler, recover())
-		}()
+	t.Run("error after the first write", func(t *testing.T) {
+		defer func() { must.Is[any](t, http.ErrAbortHandler, recover()) }()
 		send(serveTexts(t, 1000, 200, false, errors.New("lost")), get("/test"))
 	})
-	t.Run("a page is held back until its Link header is known", func(t *testing.T) {
+	t.Run("page", func(t *testing.T) {
 		w := send(serveTexts(t, 1000, 200, false, nil), get("/test?limit=500"))
 		if link := w.Header().Get("Link"); w.Code != 200 || !strings.HasSuffix(link, `; rel="next"`) {
 			t.Errorf("%d %q", w.Code, link)
 		}
 	})
-}
-
-type counting struct {
-	*httptest.ResponseRecorder
-	writes, most int
-}
-
-func (c *counting) Write(b []byte) (int, error) {
-	c.writes++
-	c.most = max(c.most, len(b))
-	return c.ResponseRecorder.Write(b)
 }
 
 func TestEntityTagComparison(t *testing.T) {
@@ -163,14 +147,14 @@ func TestEntityTagComparison(t *testing.T) {
 	}
 }
 
-func TestPublicAnswersAreCacheableWithoutRateLimitHeaders(t *testing.T) {
+func TestPublicResponsesAreCacheableWithoutRateLimitHeaders(t *testing.T) {
 	s := newReleases(t, []release.Release{released(t, "2.0.0", "win32/x64"), released(t, "2.0.0", "darwin/universal")})
-	a := built(t, func(o *Options) {
+	a := newAPI(t, func(o *Options) {
 		o.Releases, o.Rates = s, limit.Rates{Address: limit.Rate{Count: 1000, Per: time.Hour}}
 	})
 	const check = CheckPath + "?version=1.0.0&arch=x64&platform="
 	const private, minute, short, forever = "private, no-cache", "public, max-age=60", "public, max-age=300", "public, max-age=31536000, immutable"
-	for _, c := range []struct {
+	for _, test := range []struct {
 		target, caching string
 		status          int
 	}{
@@ -186,52 +170,45 @@ func TestPublicAnswersAreCacheableWithoutRateLimitHeaders(t *testing.T) {
 		{"/docs", private, 200}, {prefix + "/openapi.json", short, 200},
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
-			r := httptest.NewRequest(method, c.target, nil)
-			first := send(a, r)
+			request := func(headers ...string) *httptest.ResponseRecorder {
+				return send(a, newRequest(method, test.target, nil, headers...))
+			}
+			first := request()
 			tag := first.Header().Get("Etag")
-			if first.Code != c.status || (tag != "") != (c.status == 200) {
-				t.Errorf("%s %s: %d with the tag %q", method, c.target, first.Code, tag)
+			if first.Code != test.status || (tag != "") != (test.status == 200) {
+				t.Errorf("%s %s: %d with the entity tag %q", method, test.target, first.Code, tag)
 			}
 			answers := []*httptest.ResponseRecorder{first}
 			if tag != "" {
-				r.Header.Set("If-None-Match", `"other"`)
-				answers = append(answers, send(a, r))
-				r.Header.Set("If-None-Match", tag)
-				answers = append(answers, send(a, r))
-				if again := answers[2]; answers[1].Code != 200 || again.Code != http.StatusNotModified || again.Body.Len() > 0 {
-					t.Errorf("%s %s: with another tag %d, with its own %d %s", method, c.target, answers[1].Code, again.Code, again.Body)
+				other, same := request(`If-None-Match: "other"`), request("If-None-Match: "+tag)
+				if other.Code != 200 || same.Code != http.StatusNotModified || same.Body.Len() > 0 {
+					t.Errorf("%s %s: with another entity tag %d, with its own %d %s", method, test.target, other.Code, same.Code, same.Body)
 				}
+				answers = append(answers, other, same)
 			}
 			for _, w := range answers {
-				if got := w.Header().Get("Cache-Control"); got != c.caching || w.Header().Get("X-Request-Id") == "" {
-					t.Errorf("%s %s: %d %v, want %s", method, c.target, w.Code, w.Header(), c.caching)
+				if got := w.Header().Get("Cache-Control"); got != test.caching || w.Header().Get("X-Request-Id") == "" {
+					t.Errorf("%s %s: %d %v, want %s", method, test.target, w.Code, w.Header(), test.caching)
 				}
-				limited := c.caching == private && c.target != "/docs" // which has no limit
+				limited := test.caching == private && test.target != "/docs" // which has no limit
 				for _, name := range []string{"RateLimit", "RateLimit-Policy", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"} {
 					if w.Header().Get(name) != "" != limited {
-						t.Errorf("%s %s: %d has %s: %t", method, c.target, w.Code, name, !limited)
+						t.Errorf("%s %s: %d has %s: %t", method, test.target, w.Code, name, !limited)
 					}
 				}
 			}
 		}
 	}
-	r := get(feeds + "electron/latest.yml")
-	r.Header.Set(staging, "a")
-	if w := send(a, r); w.Header().Get("Cache-Control") != private || w.Header().Get("Vary") != staging {
-		t.Errorf("%v", w.Header())
-	}
+	checkHeader(t, send(a, get(feeds+"electron/latest.yml", staging+": a")).Header(), map[string]string{"Cache-Control": private, "Vary": staging})
 }
 
-var errFlush = errors.New("the connection is gone")
+// failingFlusher is a response whose flushes fail.
+type failingFlusher struct{ *httptest.ResponseRecorder }
 
-// unflushable is an answer whose connection is gone.
-type unflushable struct{ *httptest.ResponseRecorder }
-
-func (unflushable) FlushError() error { return errFlush }
+func (failingFlusher) FlushError() error { return net.ErrClosed }
 
 func TestFlushReturnsItsError(t *testing.T) {
-	c := &call{w: unflushable{httptest.NewRecorder()}}
-	if err := http.NewResponseController(c).Flush(); !errors.Is(err, errFlush) || c.status != http.StatusOK {
-		t.Errorf("the error is %v, the status %d", err, c.status)
-	}
+	c := &call{w: failingFlusher{httptest.NewRecorder()}}
+	must.FailIs(t, http.NewResponseController(c).Flush(), net.ErrClosed)
+	must.Is(t, http.StatusOK, c.status)
 }

@@ -18,7 +18,7 @@ import (
 	"collab/test/must"
 )
 
-// resumable is a resumable upload as clients read it.
+// resumable is a resumable upload as clients decode it.
 type resumable struct {
 	ID, FileID   string
 	Offset, Size int64
@@ -28,10 +28,16 @@ type resumable struct {
 	ExpiresAt    string
 }
 
-func TestWhatArrivesBeforeARequestBreaksIsKept(t *testing.T) {
-	const arrives = 2*harness.PartSize + harness.PartSize/2
-	text := strings.Repeat("x", arrives)
-	for protocol, sends := range map[string]func(t *testing.T, server *httptest.Server, r *http.Request, received chan struct{}){
+// toServer makes a request for a handler one for a client of the server.
+func toServer(server *httptest.Server, r *http.Request) *http.Request {
+	r.RequestURI, r.URL.Scheme, r.URL.Host = "", "http", server.Listener.Addr().String()
+	return r
+}
+
+func TestInterruptedAppendKeepsReceivedContent(t *testing.T) {
+	const size = 2*harness.PartSize + harness.PartSize/2 // of the content that the server receives
+	text := strings.Repeat("x", size)
+	for protocol, interrupt := range map[string]func(t *testing.T, server *httptest.Server, r *http.Request, received chan struct{}){
 		"HTTP/1.1": func(t *testing.T, server *httptest.Server, r *http.Request, received chan struct{}) {
 			conn := must.Do(net.Dial("tcp", server.Listener.Addr().String())).Or(t)
 			defer conn.Close()
@@ -43,28 +49,27 @@ func TestWhatArrivesBeforeARequestBreaksIsKept(t *testing.T) {
 			<-received
 		},
 		"HTTP/2": func(t *testing.T, server *httptest.Server, r *http.Request, received chan struct{}) {
-			broken := errors.New("cut")
-			breaks := readFunc(func([]byte) (int, error) {
+			interrupted := errors.New("interrupted")
+			end := readFunc(func([]byte) (int, error) {
 				<-received
-				return 0, broken
+				return 0, interrupted
 			})
-			r.RequestURI, r.URL.Scheme, r.URL.Host = "", "http", server.Listener.Addr().String()
-			r.Body, r.ContentLength = io.NopCloser(io.MultiReader(strings.NewReader(text), breaks)), 5000
+			r.Body, r.ContentLength = io.NopCloser(io.MultiReader(strings.NewReader(text), end)), 5000
 			transport := &http.Transport{Protocols: server.Config.Protocols}
 			defer transport.CloseIdleConnections()
-			must.FailIs(t, must.ErrorOf((&http.Client{Transport: transport}).Do(r)), broken)
+			must.FailIs(t, must.ErrorOf(transport.RoundTrip(toServer(server, r))), interrupted)
 		},
 	} {
 		t.Run(protocol, func(t *testing.T) {
 			blobs := must.Do(bucket.Open(t.Context(), "file://"+t.TempDir())).Or(t)
 			o := newFileServer(t, func(s *objects.Options) { s.Blobs = blobs })
-			made := read[resumable](t, send(o, request("POST", "/resumable-uploads?path=a", nil, "Upload-Complete: ?0", "Upload-Length: 5000")), http.StatusCreated)
-			handled, received, left := make(chan struct{}), make(chan struct{}), arrives
+			created := read[resumable](t, send(o, syncRequest("POST", "/resumable-uploads?path=a", nil, "Upload-Complete: ?0", "Upload-Length: 5000")), http.StatusCreated)
+			handled, received, left := make(chan struct{}), make(chan struct{}), size
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				defer close(handled)
-				from := r.Body
+				body := r.Body
 				r.Body = io.NopCloser(readFunc(func(p []byte) (int, error) {
-					n, err := from.Read(p)
+					n, err := body.Read(p)
 					if left -= n; left == 0 && n > 0 {
 						close(received)
 					}
@@ -77,42 +82,36 @@ func TestWhatArrivesBeforeARequestBreaksIsKept(t *testing.T) {
 			server.Config.Protocols.SetUnencryptedHTTP2(protocol == "HTTP/2")
 			server.Start()
 			defer server.Close()
-			sends(t, server, request("PATCH", "/resumable-uploads/"+made.ID, nil, "Content-Type: application/partial-upload", "Upload-Complete: ?1", "Upload-Offset: 0"), received)
+			interrupt(t, server, syncRequest("PATCH", "/resumable-uploads/"+created.ID, nil, "Content-Type: application/partial-upload", "Upload-Complete: ?1", "Upload-Offset: 0"), received)
 			<-handled
-			if now := read[resumable](t, o.get("/resumable-uploads/"+made.ID), http.StatusOK); now.Offset != arrives || now.Complete {
-				t.Errorf("stored is %+v", now)
+			if stored := read[resumable](t, o.get("/resumable-uploads/"+created.ID), http.StatusOK); stored.Offset != size || stored.Complete {
+				t.Errorf("the upload is %+v", stored)
 			}
 		})
 	}
 }
 
-// readFunc implements io.Reader.
-type readFunc func([]byte) (int, error)
-
-func (f readFunc) Read(p []byte) (int, error) { return f(p) }
-
-func TestACreationWithContentAnnouncesTheAddress(t *testing.T) {
+func TestCreationWithContentSends104(t *testing.T) {
 	o := newFileServer(t)
 	server := httptest.NewServer(o)
 	defer server.Close()
-	r := request("POST", "/resumable-uploads?path=a&checksum="+checksum("text"), strings.NewReader("text"), "Upload-Complete: ?1")
-	r.RequestURI, r.URL.Scheme, r.URL.Host = "", "http", server.Listener.Addr().String()
+	r := syncRequest("POST", "/resumable-uploads?path=a&checksum="+harness.Checksum("text"), strings.NewReader("text"), "Upload-Complete: ?1")
 	var interim []string
-	answer := must.Do(server.Client().Do(r.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
+	answer := must.Do(server.Client().Do(toServer(server, r).WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
 		interim = append(interim, fmt.Sprint(code, " ", header.Get("Location")))
 		return nil
 	}})))).Or(t)
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK || answer.Header.Get("Upload-Complete") != "?1" || len(interim) != 1 || !strings.HasPrefix(interim[0], "104 "+resumablePath+"/") {
-		t.Errorf("%d %v after %v", answer.StatusCode, answer.Header, interim)
+		t.Errorf("%d %v after the interim responses %v", answer.StatusCode, answer.Header, interim)
 	}
-	if body, err := io.ReadAll(answer.Body); err != nil || !strings.Contains(string(body), checksum("text")) {
+	if body, err := io.ReadAll(answer.Body); err != nil || !strings.Contains(string(body), harness.Checksum("text")) {
 		t.Errorf("%s, %v", body, err)
 	}
 }
 
 func TestMalformedUploadHeadersAlwaysGetTheSameError(t *testing.T) {
-	c := &call{r: request("PATCH", "/resumable-uploads/x", nil, "Upload-Complete: ?1", "Upload-Offset: x", "Upload-Length: x")}
+	c := &call{r: syncRequest("PATCH", "/resumable-uploads/x", nil, "Upload-Complete: ?1", "Upload-Offset: x", "Upload-Length: x")}
 	for range 50 {
 		_, err := c.uploadHeaders()
 		must.Is(t, "Upload-Offset must be a number of bytes", fmt.Sprint(err))

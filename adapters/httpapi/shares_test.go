@@ -14,20 +14,21 @@ import (
 	"collab/app/objects"
 	"collab/domain/id"
 	"collab/ports"
+	"collab/test/harness"
 	"collab/test/must"
 )
 
-// fewPlaces are few of each kind; of those for requests, an organisation has 2 beside others.
+// fewPlaces are small limits. An organisation may have 2 concurrent requests if others have any.
 var fewPlaces = limit.Concurrency{Requests: 128, Streams: 16, Transfers: 16, Calls: 16, Webhooks: 16}
 
-// withShares gives organisations shares of few places.
+// withShares sets the limits fewPlaces.
 func withShares(o *Options) { o.Concurrency = fewPlaces }
 
 func TestRequestsOfAnOrganisationWaitForItsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proceed := make(chan struct{})
 		var a *api
-		a = serving(t, http.MethodGet, public, func(c *call) error {
+		a = serveEndpoint(t, http.MethodGet, public, func(c *call) error {
 			c.caller = access.Caller{User: "u", Org: id.Org(c.r.Header.Get("X-Org"))}
 			c.route.databaseShares = a.shares.requests
 			if _, err := a.authorize(c); err != nil {
@@ -37,10 +38,8 @@ func TestRequestsOfAnOrganisationWaitForItsShare(t *testing.T) {
 			return c.succeed()
 		}, withShares)
 		begin := func(of string) <-chan *httptest.ResponseRecorder {
-			r := get("/test")
-			r.Header.Set("X-Org", of)
 			done := make(chan *httptest.ResponseRecorder, 1)
-			go func() { done <- send(a, r) }()
+			go func() { done <- send(a, get("/test", "X-Org: "+of)) }()
 			synctest.Wait()
 			return done
 		}
@@ -49,51 +48,55 @@ func TestRequestsOfAnOrganisationWaitForItsShare(t *testing.T) {
 		if f := a.shares.requests.Figures(); f.Used != 3 || f.Waiting != 1 {
 			t.Errorf("%+v", f)
 		}
-		late := <-noisy[2]
-		refused(t, late, http.StatusServiceUnavailable)
-		must.Is(t, "1", late.Header().Get("Retry-After"))
+		checkBusy(t, <-noisy[2])
 		next := begin("noisy")
 		close(proceed)
 		for _, done := range []<-chan *httptest.ResponseRecorder{noisy[0], noisy[1], quiet, next} {
-			if w := <-done; w.Code != http.StatusOK {
-				t.Errorf("%d %s", w.Code, w.Body)
-			}
+			must.Is(t, http.StatusOK, (<-done).Code)
 		}
 		must.Is(t, (limit.SharesFigures{Refusals: 1}), a.shares.requests.Figures())
 	})
 }
 
-// checkedContent fails the test if a place is taken while it is read or written.
-type checkedContent struct {
-	*httptest.ResponseRecorder
+// placeChecker counts calls, and fails the test if a place is held during one.
+type placeChecker struct {
 	t      *testing.T
 	shares *limit.Shares
-	from   io.Reader
 	calls  int
 }
 
-func (w *checkedContent) check() {
-	w.calls++
-	if f := w.shares.Figures(); f.Used != 0 {
-		w.t.Errorf("%d places are taken", f.Used)
+func (p *placeChecker) check() {
+	p.calls++
+	must.Is(p.t, 0, p.shares.Figures().Used)
+}
+
+// body returns a reader of the content that checks each read.
+func (p *placeChecker) body(content string) io.Reader {
+	r := strings.NewReader(content)
+	return readFunc(func(b []byte) (int, error) {
+		p.check()
+		return r.Read(b[:min(len(b), 4096)])
+	})
+}
+
+// serve serves a request, and checks each write of the response, of which there must be one.
+func (p *placeChecker) serve(h http.Handler, r *http.Request) {
+	p.t.Helper()
+	w, before := httptest.NewRecorder(), p.calls
+	h.ServeHTTP(funcWriter{w, func(b []byte) {
+		p.check()
+		_, _ = w.Write(b)
+	}}, r)
+	if w.Code != http.StatusOK || p.calls == before {
+		p.t.Errorf("%s: %d %.100s", r.URL, w.Code, w.Body)
 	}
 }
 
-func (w *checkedContent) Read(p []byte) (int, error) {
-	w.check()
-	return w.from.Read(p[:min(len(p), 4096)])
-}
-
-func (w *checkedContent) Write(p []byte) (int, error) {
-	w.check()
-	return w.ResponseRecorder.Write(p)
-}
-
-// checkedBlobs fails the test if a place is taken while the store is used.
+// checkedBlobs checks each call.
 type checkedBlobs struct {
 	ports.Blobs
 	ports.SignedBlobs
-	checkedContent
+	placeChecker
 }
 
 func (b *checkedBlobs) Put(ctx context.Context, name, mimeType string, size int64, r io.Reader) error {
@@ -112,7 +115,7 @@ func (b *checkedBlobs) Stat(ctx context.Context, name string) (size int64, check
 }
 
 func TestNoPlaceIsHeldWhileTheStoreIsUsed(t *testing.T) {
-	blobs := &checkedBlobs{checkedContent: checkedContent{t: t}}
+	blobs := &checkedBlobs{placeChecker: placeChecker{t: t}}
 	o := newFileServer(t, func(s *objects.Options) {
 		blobs.Blobs, blobs.SignedBlobs = s.Blobs, s.Signed
 		s.Blobs, s.Signed = blobs, blobs
@@ -122,17 +125,17 @@ func TestNoPlaceIsHeldWhileTheStoreIsUsed(t *testing.T) {
 	started := o.sent(t, `"path": "a.md"`, "content")
 	read[record](t, o.finish(started.ID), http.StatusCreated)
 	must.Is(t, 2, blobs.calls)
-	r := request(http.MethodPost, "/files?path=b.md", strings.NewReader("content"), "Content-Type: text/markdown", "Idempotency-Key: k")
+	r := syncRequest(http.MethodPost, "/files?path=b.md", strings.NewReader("content"), "Content-Type: text/markdown", keyHeader)
 	read[record](t, send(o, r), http.StatusCreated)
 	must.Is(t, 3, blobs.calls)
 	must.Is(t, (limit.SharesFigures{}), o.shares.requests.Figures())
 }
 
-func TestNoPlaceIsHeldWhileRecordedAnswersAreSent(t *testing.T) {
-	for about, size := range map[string]int{"an answer that is stored": 1000, "a long answer": 2 * maxStored} {
-		t.Run(about, func(t *testing.T) {
+func TestNoPlaceIsHeldWhileRecordedResponsesAreSent(t *testing.T) {
+	for name, size := range map[string]int{"stored": 1000, "too long to be stored": 2 * maxStored} {
+		t.Run(name, func(t *testing.T) {
 			var a *api
-			a, _ = keyed(t, public, func(c *call) error {
+			a, _ = serveKeyed(t, public, func(c *call) error {
 				c.caller, c.route.databaseShares = access.Caller{User: "u", Org: "o"}, a.shares.requests
 				if _, err := a.authorize(c); err != nil {
 					return err
@@ -141,10 +144,12 @@ func TestNoPlaceIsHeldWhileRecordedAnswersAreSent(t *testing.T) {
 				return err
 			})
 			a.shares = newShares(fewPlaces)
+			places := &placeChecker{t: t, shares: a.shares.requests}
 			for range 2 {
-				w := &checkedContent{ResponseRecorder: httptest.NewRecorder(), t: t, shares: a.shares.requests}
-				if a.ServeHTTP(w, withKey("k", "{}")); w.calls == 0 {
-					t.Errorf("%d %s", w.Code, w.Body)
+				before := places.calls
+				a.ServeHTTP(funcWriter{httptest.NewRecorder(), func([]byte) { places.check() }}, postWithKey("k"))
+				if places.calls == before {
+					t.Error("no response was written")
 				}
 			}
 		})
@@ -155,36 +160,30 @@ func TestNoPlaceIsHeldWhileContentIsReadOrSent(t *testing.T) {
 	o := newFileServer(t)
 	o.shares = newShares(fewPlaces)
 	content := strings.Repeat("x", 100_000)
-	body := &checkedContent{t: t, shares: o.shares.requests, from: strings.NewReader(content)}
-	r := request(http.MethodPost, "/files?path=a", body, "Content-Type: application/octet-stream")
-	r.ContentLength = int64(len(content))
-	made := read[record](t, send(o, r), http.StatusCreated)
-	if body.calls < 20 {
-		t.Errorf("the content was read in %d parts", body.calls)
-	}
-	began := read[resumable](t, send(o, request(http.MethodPost, "/resumable-uploads?path=b&checksum="+checksum(content), nil, "Upload-Complete: ?0", "Upload-Length: 100000")), http.StatusCreated)
-	for range 2 { // the second repeats the first
-		body.calls, body.from = 0, strings.NewReader(content)
-		r := request(http.MethodPatch, "/resumable-uploads/"+began.ID, body, "Content-Type: application/partial-upload", "Upload-Complete: ?1", "Upload-Offset: 0")
+	places := &placeChecker{t: t, shares: o.shares.requests}
+	upload := func(method, target string, headers ...string) record {
+		places.calls = 0
+		r := syncRequest(method, target, places.body(content), headers...)
 		r.ContentLength = int64(len(content))
-		if read[record](t, send(o, r), http.StatusCreated); body.calls < 20 {
-			t.Errorf("the content was read in %d parts", body.calls)
+		stored := read[record](t, send(o, r), http.StatusCreated)
+		if places.calls < 20 {
+			t.Errorf("the content was read in %d parts", places.calls)
 		}
+		return stored
 	}
-	for _, target := range []string{"/files/" + made.ID, "/files/" + made.ID + "?raw=1", "/files", "/manifest"} {
-		w := &checkedContent{ResponseRecorder: httptest.NewRecorder(), t: t, shares: o.shares.requests}
-		if o.ServeHTTP(w, request(http.MethodGet, target, nil)); w.Code != http.StatusOK || w.calls == 0 {
-			t.Errorf("%s: %d %.100s", target, w.Code, w.Body)
-		}
+	of := upload(http.MethodPost, "/files?path=a", "Content-Type: application/octet-stream").ID
+	started := read[resumable](t, send(o, syncRequest(http.MethodPost, "/resumable-uploads?path=b&checksum="+harness.Checksum(content), nil, "Upload-Complete: ?0", "Upload-Length: 100000")), http.StatusCreated)
+	for range 2 { // the second request repeats the first
+		upload(http.MethodPatch, "/resumable-uploads/"+started.ID, "Content-Type: application/partial-upload", "Upload-Complete: ?1", "Upload-Offset: 0")
 	}
-	w := &checkedContent{ResponseRecorder: httptest.NewRecorder(), t: t, shares: o.shares.requests}
-	if o.ServeHTTP(w, readFilesRequest([]string{made.ID, made.ID})); w.Code != http.StatusOK || w.calls == 0 {
-		t.Errorf("many files: %d %.100s", w.Code, w.Body)
+	for _, target := range []string{"/files/" + of, "/files/" + of + "?raw=1", "/files", "/manifest"} {
+		places.serve(o, syncRequest(http.MethodGet, target, nil))
 	}
+	places.serve(o, readFilesRequest([]string{of, of}))
 	must.Is(t, (limit.SharesFigures{}), o.shares.requests.Figures())
 }
 
-func TestAPlaceIsTakenAfterTheClientHasGone(t *testing.T) {
+func TestPlaceIsAcquiredAfterTheClientDisconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		work := limit.NewShares("requests", 1, 1, 1)
 		other := must.Do(work.Enter(t.Context(), "other")).Or(t)
@@ -203,7 +202,7 @@ func TestAPlaceIsTakenAfterTheClientHasGone(t *testing.T) {
 }
 
 func TestSharesOfEndpoints(t *testing.T) {
-	a := built(t, withShares)
+	a := newAPI(t, withShares)
 	s := a.shares
 	for name, want := range map[string][2]*limit.Shares{
 		"GET /tasks":                                {nil, s.requests},
@@ -251,7 +250,7 @@ func TestSharesOfEndpoints(t *testing.T) {
 			}
 		}
 		if !found {
-			t.Errorf("there is no %s", name)
+			t.Errorf("%s is not in the table", name)
 		}
 	}
 }

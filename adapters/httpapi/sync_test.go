@@ -3,8 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -30,48 +28,37 @@ import (
 	"collab/test/must"
 )
 
-// fileServer is the endpoints of files over the core, with who calls named by a
-// header in the place of a token.
+// fileServer is an interface over the core whose endpoints under /sync take the name of the caller in the header
+// X-Actor, in the place of a token.
 type fileServer struct {
 	*api
-	core *harness.Deployment
-	desk id.Workspace
-	crew id.Team
+	core    *harness.Deployment
+	members map[string]org.Actor // as they joined
+	desk    id.Workspace
 }
 
-// actor returns the actor of a member by name: vic is a VIEWER, eve is of another
-// organisation.
+// actor returns the present actor of a member.
 func (o *fileServer) actor(t testing.TB, name string) org.Actor {
 	t.Helper()
-	organisation, role := "org_office", map[string]org.Role{"ada": org.Owner, "ben": org.Member, "vic": org.Viewer, "eve": org.Owner}[name]
-	if name == "eve" {
-		organisation = "org_elsewhere"
-	}
-	u, err := o.core.Store.Directory().Users().ByProvider(t.Context(), "user_"+name)
-	if err == nil {
-		at := must.Do(o.core.Store.Directory().Organisations().ByProvider(t.Context(), organisation)).Or(t)
-		return must.Do(o.core.Actor(t.Context(), at.ID, u.ID)).Or(t)
-	}
-	return must.Do(o.core.Join(t.Context(), organisation, "user_"+name, role)).Or(t)
+	return must.Do(o.core.Actor(t.Context(), o.members[name].Org, o.members[name].User)).Or(t)
 }
 
-// newFileServer returns a server whose objects the test may change before it
-// opens.
+// newFileServer returns a server whose options of objects the functions may change.
 func newFileServer(t testing.TB, change ...func(*objects.Options)) *fileServer {
 	t.Helper()
 	core, err := harness.NewDeployment(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	must.NoError(t, err)
-	settings := core.Objects.Options
+	ofObjects := core.Objects.Options
 	for _, fn := range change {
-		fn(&settings)
+		fn(&ofObjects)
 	}
-	o := &fileServer{core: core}
-	o.api = built(t, func(options *Options) {
-		options.Objects = objects.New(settings)
+	o := &fileServer{core: core, members: map[string]org.Actor{}}
+	o.api = newAPI(t, func(options *Options) {
+		options.Objects = objects.New(ofObjects)
 		options.Idempotency = idempotency.New(core.Store, newVault(t), core.Clock, &memory.Secrets{})
 	})
-	o.api.actorOf = func(ctx context.Context, c access.Caller) (org.Actor, error) { return core.Actor(ctx, c.Org, c.User) }
-	table := o.api.routes()
+	o.actorOf = func(ctx context.Context, c access.Caller) (org.Actor, error) { return core.Actor(ctx, c.Org, c.User) }
+	table := o.routes()
 	for i, r := range table {
 		if strings.HasPrefix(r.Path, prefix+"/sync/") {
 			table[i].Guard, table[i].Handle = public, func(c *call) error {
@@ -85,39 +72,33 @@ func newFileServer(t testing.TB, change ...func(*objects.Options)) *fileServer {
 			}
 		}
 	}
-	o.api.inner = must.Do(o.api.router(table)).Or(t)
-	for _, name := range []string{"ada", "ben", "vic", "eve"} {
-		o.actor(t, name)
+	o.setRoutes(t, table...)
+	join := func(organisation, name string, role org.Role) {
+		o.members[name] = must.Do(core.Join(t.Context(), organisation, "user_"+name, role)).Or(t)
 	}
+	join("org_office", "ada", org.Owner)
+	join("org_office", "ben", org.Member)
+	join("org_office", "vic", org.Viewer)
+	join("org_elsewhere", "eve", org.Owner)
 	crew := must.Do(core.Teams.Create(t.Context(), o.actor(t, "ada"), team.Draft{Name: "Crew"})).Or(t)
-	desk := must.Do(core.Workspaces.Create(t.Context(), o.actor(t, "ada"), workspace.Draft{Name: "Desk", Team: crew.ID})).Or(t)
-	o.crew, o.desk = crew.ID, desk.ID
+	o.desk = must.Do(core.Workspaces.Create(t.Context(), o.actor(t, "ada"), workspace.Draft{Name: "Desk", Team: crew.ID})).Or(t).ID
 	return o
 }
 
-// request is one by ada, unless a header says otherwise. Headers are given as
-// "Name: value".
-func request(method, target string, body io.Reader, headers ...string) *http.Request {
-	r := httptest.NewRequest(method, prefix+"/sync"+target, body)
-	r.Header.Set("X-Actor", "ada")
-	for _, h := range headers {
-		name, value, _ := strings.Cut(h, ": ")
-		r.Header.Set(name, value)
-	}
-	return r
+// syncRequest returns a request for a path under /sync, by ada unless a header names another member.
+func syncRequest(method, target string, body io.Reader, headers ...string) *http.Request {
+	return newRequest(method, prefix+"/sync"+target, body, append([]string{"X-Actor: ada"}, headers...)...)
 }
 
 func (o *fileServer) get(target string, headers ...string) *httptest.ResponseRecorder {
-	return send(o, request(http.MethodGet, target, nil, headers...))
+	return send(o, syncRequest(http.MethodGet, target, nil, headers...))
 }
 
 func (o *fileServer) put(target, contentType, body string) *httptest.ResponseRecorder {
-	r := request(http.MethodPut, target, strings.NewReader(body))
-	r.Header.Set("Content-Type", contentType)
-	return send(o, r)
+	return send(o, syncRequest(http.MethodPut, target, strings.NewReader(body), "Content-Type: "+contentType))
 }
 
-// record is a metadata record as clients read it.
+// record is a metadata record as clients decode it.
 type record struct {
 	ID          string  `json:"id"`
 	StorageKey  string  `json:"storageKey"`
@@ -144,31 +125,14 @@ type recordWithContent struct {
 	Encoding string `json:"encoding"`
 }
 
-// read decodes an answer that must have the status.
-func read[T any](t testing.TB, w *httptest.ResponseRecorder, status int) (v T) {
+// store creates a file. The path and further parameters are encoded for the query.
+func (o *fileServer) store(t testing.TB, path, content string, params ...string) record {
 	t.Helper()
-	if w.Code != status {
-		t.Fatalf("%d %.300s, want %d", w.Code, w.Body, status)
-	}
-	d := json.NewDecoder(bytes.NewReader(w.Body.Bytes()))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&v); err != nil {
-		t.Fatalf("%v in %.300s", err, w.Body)
-	}
-	return v
+	target := "/files?" + strings.Join(append([]string{"path=" + path}, params...), "&")
+	return read[record](t, send(o, syncRequest(http.MethodPost, target, strings.NewReader(content))), http.StatusCreated)
 }
 
-// store uploads a text under a path.
-func (o *fileServer) store(t testing.TB, path, text string, query ...string) record {
-	t.Helper()
-	target := "/files?path=" + path
-	for _, q := range query {
-		target += "&" + q
-	}
-	return read[record](t, send(o, request(http.MethodPost, target, strings.NewReader(text))), http.StatusCreated)
-}
-
-// content reads a file's bytes.
+// content returns a file's content.
 func (o *fileServer) content(t testing.TB, of string) string {
 	t.Helper()
 	w := o.get("/files/" + of + "?raw=1")
@@ -178,13 +142,8 @@ func (o *fileServer) content(t testing.TB, of string) string {
 	return w.Body.String()
 }
 
-func checksum(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
-}
-
-// forms writes an upload in each of its forms, with its fields in the order in
-// which they are given: "name=value", and "content" where the content stands.
+// forms has a function for each form of an upload, which returns it with the fields in their order. A field is
+// "name=value", or "content" for the content.
 var forms = map[string]func(content string, fields ...string) (contentType, query string, body []byte){
 	"raw": func(content string, fields ...string) (string, string, []byte) {
 		query := ""
@@ -234,7 +193,7 @@ func jsonUpload(content, encoding string, fields []string) []byte {
 			b = fmt.Appendf(b, "%s : %s ,", quote("content"), text)
 		case name == "expectedVersion":
 			b = fmt.Appendf(b, "%s:%s,", quote(name), value)
-		case name == "encoding": // where it stands among the fields
+		case name == "encoding": // only its place among the fields is given
 			b = fmt.Appendf(b, "%s:%s,", quote(name), quote(encoding))
 		default:
 			b = fmt.Appendf(b, "%s:%s,", quote(name), quote(value))
@@ -247,16 +206,16 @@ func jsonUpload(content, encoding string, fields []string) []byte {
 	return append(b, '\n')
 }
 
-// uploading is a request to upload in a form.
-func uploading(form, method, target, content string, fields ...string) *http.Request {
+// uploadRequestIn returns a request with an upload in one of the forms.
+func uploadRequestIn(form, method, target, content string, fields ...string) *http.Request {
 	contentType, query, body := forms[form](content, fields...)
 	if query != "" {
 		target += "?" + query
 	}
-	return request(method, target, bytes.NewReader(body), "Content-Type: "+contentType)
+	return syncRequest(method, target, bytes.NewReader(body), "Content-Type: "+contentType)
 }
 
-// damagedBlobs hands content out in another form than it was stored in.
+// damagedBlobs changes content when it is read.
 type damagedBlobs struct {
 	ports.Blobs
 	change func([]byte) []byte

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"collab/domain/object"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,19 +8,23 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"collab/domain/object"
+	"collab/test/harness"
+	"collab/test/must"
 )
 
 func TestUploadFormsStoreTheSame(t *testing.T) {
 	text := "Zeile 1\n\"zwei\"\t\\ é 文 👩\u2028\x00\x7f" + strings.Repeat("drei ", 100)
 	orders := map[string][]string{
-		"the content last":       {"path=a/b.md", "kind=ARTIFACT", "scope=SHARED", "workspaceId=%s", "mimeType=text/x-test", "checksum=%s", "expectedVersion=0", "encoding=", "content"},
-		"the content first":      {"content", "path=a/b.md", "kind=ARTIFACT", "scope=SHARED", "workspaceId=%s", "mimeType=text/x-test", "checksum=%s", "expectedVersion=0"},
-		"the content in between": {"scope=SHARED", "path=a/b.md", "workspaceId=%s", "kind=ARTIFACT", "encoding=", "content", "expectedVersion=0", "checksum=%s", "mimeType=text/x-test"},
-		"with unknown fields":    {"x=1", "path=a/b.md", "content", "kind=ARTIFACT", "y=", "scope=SHARED", "workspaceId=%s", "mimeType=text/x-test"},
+		"content last":          {"path=a/b.md", "kind=ARTIFACT", "scope=SHARED", "workspaceId=%s", "mimeType=text/x-test", "checksum=%s", "expectedVersion=0", "encoding=", "content"},
+		"content first":         {"content", "path=a/b.md", "kind=ARTIFACT", "scope=SHARED", "workspaceId=%s", "mimeType=text/x-test", "checksum=%s", "expectedVersion=0"},
+		"content in the middle": {"scope=SHARED", "path=a/b.md", "workspaceId=%s", "kind=ARTIFACT", "encoding=", "content", "expectedVersion=0", "checksum=%s", "mimeType=text/x-test"},
+		"unknown fields":        {"x=1", "path=a/b.md", "content", "kind=ARTIFACT", "y=", "scope=SHARED", "workspaceId=%s", "mimeType=text/x-test"},
 	}
 	for form := range forms {
 		for order, fields := range orders {
-			t.Run(form+" with "+order, func(t *testing.T) {
+			t.Run(form+", "+order, func(t *testing.T) {
 				o := newFileServer(t)
 				filled := slices.Clone(fields)
 				for i, f := range filled {
@@ -29,29 +32,25 @@ func TestUploadFormsStoreTheSame(t *testing.T) {
 					case name == "workspaceId":
 						filled[i] = fmt.Sprintf(f, o.desk)
 					case name == "checksum":
-						filled[i] = fmt.Sprintf(f, strings.ToUpper(checksum(text)))
+						filled[i] = fmt.Sprintf(f, strings.ToUpper(harness.Checksum(text)))
 					case name == "encoding" && value == "" && !strings.HasPrefix(form, "JSON"):
 						filled[i] = "ignored=x"
 					}
 				}
-				w := send(o, uploading(form, http.MethodPost, "/files", text, filled...))
+				w := send(o, uploadRequestIn(form, http.MethodPost, "/files", text, filled...))
 				got := read[record](t, w, http.StatusCreated)
-				if got.Path != "a/b.md" || got.MimeType != "text/x-test" || got.Size != int64(len(text)) || got.Checksum != checksum(text) || got.Version != 1 ||
+				if got.Path != "a/b.md" || got.MimeType != "text/x-test" || got.Size != int64(len(text)) || got.Checksum != harness.Checksum(text) || got.Version != 1 ||
 					got.Kind != "ARTIFACT" || got.Scope != "SHARED" || got.WorkspaceID == nil || *got.WorkspaceID != string(o.desk) {
 					t.Errorf("%+v", got)
 				}
-				if w.Header().Get("Location") != filesPath+"/"+got.ID || w.Header().Get("Etag") != `"1"` {
-					t.Errorf("headers %v", w.Header())
-				}
-				if back := o.content(t, got.ID); back != text {
-					t.Errorf("stored %.100q", back)
-				}
+				checkHeader(t, w.Header(), map[string]string{"Location": filesPath + "/" + got.ID, "Etag": `"1"`})
+				must.Is(t, text, o.content(t, got.ID))
 			})
 		}
 	}
 }
 
-// multipartBody makes a body of parts that are given with their headers.
+// multipartBody returns a body of the parts, which include their headers.
 func multipartBody(parts ...string) string {
 	return "--b\r\n" + strings.Join(parts, "\r\n--b\r\n") + "\r\n--b--\r\n"
 }
@@ -82,7 +81,7 @@ func TestInvalidUploadStoresNothing(t *testing.T) {
 		{raw, "path=a&mimeType=", "x", 400, "mimeType must not be empty"},
 		{raw, "path=a&mimeType=text", "x", 400, "mimeType must be a media type such as text/markdown, of at most 255 characters"},
 		{raw, "path=a&checksum=12", "x", 400, "checksum must be a SHA-256 in hexadecimal"},
-		{raw, "path=a&checksum=" + checksum("y"), "x", 400, "checksum is not the content's, which is " + checksum("x")},
+		{raw, "path=a&checksum=" + harness.Checksum("y"), "x", 400, "checksum is not the content's, which is " + harness.Checksum("x")},
 		{raw, "path=a&expectedVersion=-1", "x", 400, "expectedVersion must be the number of a version"},
 		{raw, "path=a&expectedVersion=1&expectedVersion=1", "x", 400, "expectedVersion must be given only once"},
 		{raw, "path=a&expectedVersion=1", "x", 409, "Version conflict: version 1 was expected, and nothing is stored"},
@@ -136,44 +135,40 @@ func TestInvalidUploadStoresNothing(t *testing.T) {
 		{multi, "", multipartBody(filePart)[:75], 400, "The body must be valid multipart/form-data: unexpected end"},
 		{multi, "", multipartBody(filePart + "\r\n--bc"), 400, "The body must be valid multipart/form-data: a line begins with the boundary and goes on"},
 		{multi, "", multipartBody(formField("path", "a"), formField("kind", "ARTIFACT"), formField("scope", "SHARED"), filePart, formField("teamId", id)), 400, "teamId must come before the content"},
-		{multi, "", multipartBody(formField("path", "a"), formField("kind", "ARTIFACT"), formField("scope", "SHARED"), filePart, formField("checksum", checksum("x"))), 400, "checksum is not the content's, which is " + checksum("content")},
+		{multi, "", multipartBody(formField("path", "a"), formField("kind", "ARTIFACT"), formField("scope", "SHARED"), filePart, formField("checksum", harness.Checksum("x"))), 400, "checksum is not the content's, which is " + harness.Checksum("content")},
 	} {
 		t.Run(test.message, func(t *testing.T) {
-			for _, length := range []string{"known", "unknown"} {
-				r := request(http.MethodPost, "/files?"+test.query, strings.NewReader(test.body), "Content-Type: "+test.contentType)
-				if length == "unknown" {
-					r.ContentLength = -1
-				}
-				if e := refused(t, send(o, r), test.status); e.Message != test.message {
-					t.Errorf("with an %s length: %s", length, e.Message)
-				}
+			for _, length := range []int{len(test.body), -1} {
+				r := syncRequest(http.MethodPost, "/files?"+test.query, strings.NewReader(test.body), "Content-Type: "+test.contentType)
+				r.ContentLength = int64(length)
+				must.Is(t, test.message, checkError(t, send(o, r), test.status).Message)
 			}
 		})
 	}
-	t.Run("a content encoding is refused", func(t *testing.T) {
-		refused(t, send(o, request(http.MethodPost, "/files?path=a", strings.NewReader("x"), "Content-Encoding: gzip")), 415)
+	t.Run("content encoding", func(t *testing.T) {
+		checkError(t, send(o, syncRequest(http.MethodPost, "/files?path=a", strings.NewReader("x"), "Content-Encoding: gzip")), 415)
 	})
-	t.Run("a VIEWER is refused", func(t *testing.T) {
-		refused(t, send(o, request(http.MethodPost, "/files?path=a", strings.NewReader("x"), "X-Actor: vic")), 403)
+	t.Run("VIEWER", func(t *testing.T) {
+		checkError(t, send(o, syncRequest(http.MethodPost, "/files?path=a", strings.NewReader("x"), "X-Actor: vic")), 403)
 	})
 	if all := read[[]record](t, o.get("/files"), 200); len(all) > 0 {
 		t.Errorf("stored %+v", all)
 	}
-	if kept, err := o.core.BlobNames(t.Context()); err != nil || len(kept) > 0 {
-		t.Errorf("kept %v, %v", kept, err)
+	if blobs, err := o.core.BlobNames(t.Context()); err != nil || len(blobs) > 0 {
+		t.Errorf("stored the blobs %v, %v", blobs, err)
 	}
 }
 
 func TestDeclaredLengthBeyondTheLimitIsRefusedBeforeTheBodyIsRead(t *testing.T) {
 	o := newFileServer(t)
 	for _, contentType := range []string{"", "application/json", "multipart/form-data; boundary=b"} {
-		r := request(http.MethodPost, "/files?path=p", iotest.ErrReader(errors.New("read")), "Content-Type: "+contentType)
+		r := syncRequest(http.MethodPost, "/files?path=p", iotest.ErrReader(errors.New("read")), "Content-Type: "+contentType)
 		r.ContentLength = 7 << 20 // of at most 1 MiB
-		refused(t, send(o, r), 413)
+		checkError(t, send(o, r), 413)
 	}
 }
 
-// FuzzIfMatch holds the reader of versions to how we write them.
+// FuzzIfMatch checks that only entity tags of versions are read as versions.
 func FuzzIfMatch(f *testing.F) {
 	for _, s := range []string{`"1"`, `"1-json"`, `1`, `*`, ``, `"`, `""`, `"-json"`, `"01"`, `+1`, `"abc"`, `"2`, `W/"1"`, `W/1`, `W/*`, `W/"2`, `W/"abc"`, `W/"W/"1""`, `"1", "2"`, `"9223372036854775808"`} {
 		f.Add(s)
@@ -186,7 +181,7 @@ func FuzzIfMatch(f *testing.F) {
 		header = strings.TrimSpace(header)
 		if version == nil {
 			if header != "*" {
-				t.Fatalf("%q is any version", header)
+				t.Fatalf("%q matches any version", header)
 			}
 			return
 		}
