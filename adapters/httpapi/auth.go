@@ -130,7 +130,7 @@ func (a *api) listOwnOrganisations(c *call, actor org.Actor) error {
 }
 
 func (a *api) me(c *call) error {
-	return replyUnstored(c, viewMe)(confirmed(a, c,
+	return replyUnstored(c, viewMe)(tryUnconfirmed(a, c,
 		func(cached org.Actor) (access.Session, error) { return a.Access.MeUnconfirmed(c.r.Context(), cached) },
 		func(actor org.Actor) (access.Session, error) { return a.Access.Me(c.r.Context(), actor) }))
 }

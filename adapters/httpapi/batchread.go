@@ -113,7 +113,7 @@ func (c *call) writeParts(out *[]byte, content []byte) error {
 func (c *call) sendPart(part []byte) error {
 	c.ExtendFor(len(part))
 	if _, err := c.Write(part); err != nil {
-		return c.Gone(err)
+		return c.ClientClosed(err)
 	}
 	return nil
 }

@@ -38,13 +38,13 @@ type call struct {
 	spooledSum []byte // SHA-256 of a batch
 	operations int    // of a batch
 
-	w         http.ResponseWriter // the connection, or the recorder of a response that is stored
-	status    int                 // as sent
-	bytes     int64               // of the answer's body
-	sent      bool                // the status was sent
-	gone      bool                // the client closed the connection
-	broken    bool                // a stream ended before its last event
-	deadlines stream.Deadlines
+	w            http.ResponseWriter // the connection, or the recorder of a response that is stored
+	status       int                 // as sent
+	bytes        int64               // of the answer's body
+	sent         bool                // the status was sent
+	clientClosed bool                // the client closed the connection
+	broken       bool                // a stream ended before its last event
+	deadlines    stream.Deadlines
 
 	position func(context.Context) string // of the answer to a change; nil: it has none
 
@@ -118,9 +118,9 @@ func (c *call) FlushError() error {
 // ExtendFor extends the deadlines for n more bytes of the answer.
 func (c *call) ExtendFor(n int) { c.deadlines.ExtendFor(c.bytes + int64(n)) }
 
-// Gone records that the client closed the connection, and returns the error.
-func (c *call) Gone(err error) error {
-	c.gone = true
+// ClientClosed records that the client closed the connection, and returns the error.
+func (c *call) ClientClosed(err error) error {
+	c.clientClosed = true
 	return err
 }
 

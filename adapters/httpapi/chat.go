@@ -22,7 +22,7 @@ func (a *api) startChat(c *call) error {
 	if err != nil {
 		return err
 	}
-	ready, err := confirmed(a, c,
+	ready, err := tryUnconfirmed(a, c,
 		func(cached org.Actor) (*chats.Call, error) { return a.Chats.AdmitUnconfirmed(c.r.Context(), cached, r) },
 		func(actor org.Actor) (*chats.Call, error) { return a.Chats.Admit(c.r.Context(), actor, r) })
 	if err != nil {

@@ -85,7 +85,7 @@ func (w *chatStream) finish() {
 	w.over = true
 	w.timer.Stop()
 	// A client may disconnect after the last chunk, before the end of the response.
-	w.c.gone = w.err != nil || !w.closed && w.c.r.Context().Err() != nil
+	w.c.clientClosed = w.err != nil || !w.closed && w.c.r.Context().Err() != nil
 	w.c.broken = !w.whole
 }
 

@@ -412,7 +412,7 @@ func TestChatStream(t *testing.T) {
 		w.ask(client, false)
 		time.Sleep(stream.WriteTimeout + stream.WriteSlack + time.Second)
 		synctest.Wait()
-		e := w.checkUsage(statusGone, chat.ClientGone)
+		e := w.checkUsage(statusClientClosed, chat.ClientGone)
 		if took := w.generations[0].Took; took < stream.WriteTimeout || took > stream.WriteTimeout+stream.WriteSlack {
 			w.Errorf("canceled after %v", took)
 		}
@@ -429,7 +429,7 @@ func TestChatStream(t *testing.T) {
 		}
 		time.Sleep(chatSilence + stream.WriteTimeout + stream.WriteSlack + time.Second)
 		synctest.Wait()
-		w.checkUsage(statusGone, chat.ClientGone)
+		w.checkUsage(statusClientClosed, chat.ClientGone)
 	})
 
 	runChat(t, "is canceled when the client disconnects", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
@@ -442,7 +442,7 @@ func TestChatStream(t *testing.T) {
 		l.disconnect()
 		<-l.done
 		synctest.Wait()
-		w.checkUsage(statusGone, chat.ClientGone)
+		w.checkUsage(statusClientClosed, chat.ClientGone)
 		must.Is(w, 0, time.Since(began))
 	})
 
@@ -487,7 +487,7 @@ func TestChatStream(t *testing.T) {
 		must.NoError(w, errors.Join(w.server.Close(), w.Chats.Close(w.Context())))
 		must.Is(w, 0, time.Since(began))
 		synctest.Wait()
-		w.checkUsage(statusGone, chat.ClientGone)
+		w.checkUsage(statusClientClosed, chat.ClientGone)
 	})
 
 	runChat(t, "ends with an error if the model stays silent", silent, func(w *chatServer, client *http.Client) {

@@ -260,13 +260,13 @@ func (c *call) copyContent(w io.Writer, r io.Reader, length int64, what string, 
 		}
 		defer c.Release(copyMemory)
 		if err := first(); err != nil {
-			return c.Gone(err)
+			return c.ClientClosed(err)
 		}
 		if _, err := from.WriteTo(fileWriter{c}); err != nil {
 			if _, ours := errors.AsType[*fault.Error](err); ours {
 				return err
 			}
-			return c.Gone(err)
+			return c.ClientClosed(err)
 		}
 		return nil
 	}
@@ -287,13 +287,13 @@ func (c *call) copyContent(w io.Writer, r io.Reader, length int64, what string, 
 		}
 		if !begun {
 			if err := first(); err != nil {
-				return c.Gone(err)
+				return c.ClientClosed(err)
 			}
 		}
 		if n > 0 {
 			c.ExtendFor(n)
 			if _, err := w.Write((*block)[:n]); err != nil {
-				return c.Gone(err)
+				return c.ClientClosed(err)
 			}
 		}
 		if end {

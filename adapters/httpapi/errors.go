@@ -14,9 +14,9 @@ import (
 	"collab/domain/object"
 )
 
-// statusGone is the logged and measured status of a request whose client disconnected before
+// statusClientClosed is the logged and measured status of a request whose client disconnected before
 // the answer. It is never sent.
-const statusGone = 499
+const statusClientClosed = 499
 
 // defaultRetryAfter is the Retry-After of an answer whose error has none, in seconds.
 const defaultRetryAfter = 5
@@ -101,8 +101,8 @@ func (a *api) classify(c *call, err error) errorView {
 	}
 	r := viewError(err)
 	switch {
-	case c.gone || !late && c.r.Context().Err() != nil && errors.Is(err, context.Canceled):
-		c.gone = true
+	case c.clientClosed || !late && c.r.Context().Err() != nil && errors.Is(err, context.Canceled):
+		c.clientClosed = true
 	case r.Status >= http.StatusInternalServerError:
 		level := slog.LevelError
 		if r.Status == http.StatusServiceUnavailable {

@@ -27,7 +27,7 @@ const defaultHeartbeat = 30 * time.Second
 
 // Reasons for the end of a stream, beside the feed's own.
 const (
-	endGone    changes.Reason = "gone"    // the client closed the connection
+	endClosed  changes.Reason = "gone"    // the client closed the connection
 	endSlow    changes.Reason = "slow"    // the client reads too slowly
 	endCrashed changes.Reason = "crashed" // a panic
 )
@@ -128,14 +128,14 @@ func (f *follower) run(first []byte, ctx context.Context) changes.Reason {
 		case !f.until.IsZero() && !now.Before(f.until):
 			return changes.Expired
 		case ctx != nil && ctx.Err() != nil:
-			return endGone
+			return endClosed
 		}
 		if err := f.forward(); err != nil {
 			return f.failed(err)
 		}
 		if !now.Before(f.beat) {
 			if f.to.ClosedByClient() {
-				return endGone
+				return endClosed
 			}
 			if err := f.sendHeartbeat(); err != nil {
 				return f.failed(err)
@@ -190,7 +190,7 @@ func (f *follower) failed(err error) changes.Reason {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return endSlow
 	}
-	return endGone
+	return endClosed
 }
 
 // close ends the stream. It marks the response as complete if the client is still
@@ -200,7 +200,7 @@ func (f *follower) close(why changes.Reason) {
 		f.timer.Stop()
 	}
 	switch why {
-	case endGone, endSlow, endCrashed:
+	case endClosed, endSlow, endCrashed:
 	default:
 		if f.to.Hijacked() { // net/http ends a stream of HTTP/2
 			f.to.EndSoon()

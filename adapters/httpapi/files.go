@@ -83,7 +83,7 @@ func (a *api) createFile(c *call) error {
 	if err := u.begin(); err != nil {
 		return err
 	}
-	find := a.tentative
+	find := a.unconfirmedOrAuthorized
 	if u.MayBeLarge() { // a removed member's is not read
 		find = a.authorize
 	}
@@ -91,11 +91,11 @@ func (a *api) createFile(c *call) error {
 	if err != nil {
 		return err
 	}
-	made, err := a.Objects.Create(c.r.Context(), actor, u.draft, &u.Upload)
+	created, err := a.Objects.Create(c.r.Context(), actor, u.draft, &u.Upload)
 	if err == nil {
-		c.Set("Location", filesPath+"/"+string(made.ID))
+		c.Set("Location", filesPath+"/"+string(created.ID))
 	}
-	return c.replyObject(http.StatusCreated)(made, err)
+	return c.replyObject(http.StatusCreated)(created, err)
 }
 
 func (a *api) replaceFile(c *call) error {
@@ -108,7 +108,7 @@ func (a *api) replaceFile(c *call) error {
 		return err
 	}
 	defer u.form.Close()
-	actor, err := a.tentative(c)
+	actor, err := a.unconfirmedOrAuthorized(c)
 	if err != nil {
 		return err
 	}

@@ -157,18 +157,18 @@ func (a *api) unconfirmed(c *call) (actor org.Actor, ok bool) {
 	return actor, true
 }
 
-// tentative returns the unconfirmed actor, or else that of authorize, for use cases that compare
-// the organisation's epoch themselves before anything is changed or shown.
-func (a *api) tentative(c *call) (org.Actor, error) {
+// unconfirmedOrAuthorized returns the unconfirmed actor, or that of authorize if there is none, for use
+// cases that compare the organisation's epoch themselves before they change or return anything.
+func (a *api) unconfirmedOrAuthorized(c *call) (org.Actor, error) {
 	if actor, ok := a.unconfirmed(c); ok {
 		return actor, nil
 	}
 	return a.authorize(c)
 }
 
-// confirmed runs try for the unconfirmed actor. If there is none or try refuses it, the caller is
-// authorized, and the refusal stands if the epoch is still the same; otherwise confirmed runs do.
-func confirmed[T any](a *api, c *call, try, do func(org.Actor) (T, error)) (v T, err error) {
+// tryUnconfirmed calls try with the unconfirmed actor. If there is none or try refuses it, the caller is
+// authorized. It then returns the refusal if the epoch is still the same, or calls do with the authorized actor.
+func tryUnconfirmed[T any](a *api, c *call, try, do func(org.Actor) (T, error)) (v T, err error) {
 	cached, tried := a.unconfirmed(c)
 	var refused error
 	if tried {

@@ -19,7 +19,7 @@ func TestRecentHasCountsOfTheLastHour(t *testing.T) {
 			continue // a minute without a request
 		}
 		r.add(at, 2*time.Second, http.StatusOK)
-		for i, status := range []int{http.StatusNotFound, statusGone, http.StatusServiceUnavailable} {
+		for i, status := range []int{http.StatusNotFound, statusClientClosed, http.StatusServiceUnavailable} {
 			r.add(at.Add(time.Duration(i)*time.Second), 0, status)
 		}
 	}

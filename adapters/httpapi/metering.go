@@ -100,7 +100,7 @@ func limitOrNull(limit int64) *int64 {
 }
 
 func (a *api) quotaToday(c *call) error {
-	return replyWith(c, http.StatusOK, viewQuota)(confirmed(a, c,
+	return replyWith(c, http.StatusOK, viewQuota)(tryUnconfirmed(a, c,
 		func(cached org.Actor) (quota.Status, error) { return a.Chats.QuotaUnconfirmed(c.r.Context(), cached) },
 		func(actor org.Actor) (quota.Status, error) { return a.Chats.Quota(c.r.Context(), actor) }))
 }

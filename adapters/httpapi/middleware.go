@@ -84,8 +84,8 @@ func (a *api) finish(c *call) {
 			c.writeError(viewError(nil))
 		}
 	}
-	if c.gone {
-		c.status = statusGone
+	if c.clientClosed {
+		c.status = statusClientClosed
 	} else if c.status == 0 {
 		c.status = http.StatusOK // a hijacked connection, or an empty response
 	}

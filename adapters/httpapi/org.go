@@ -130,7 +130,7 @@ func (a *api) listMembers(stale bool) handler {
 		if stale || len(f.Words) > 0 {
 			return list(a, c, q, p, keyOfMember, appendViewed(viewMember), of(a.Members.List))
 		}
-		return listConfirmed(a, c, q, p, keyOfMember, appendViewed(viewMember), of(a.Members.ListUnconfirmed), of(a.Members.List))
+		return listUnconfirmed(a, c, q, p, keyOfMember, appendViewed(viewMember), of(a.Members.ListUnconfirmed), of(a.Members.List))
 	}
 }
 

@@ -136,7 +136,7 @@ func (a *api) readRenderer(c *call) error {
 		c.ExtendFor(len(b))
 		return c.Write(b)
 	}), script); err != nil {
-		return c.Gone(err)
+		return c.ClientClosed(err)
 	}
 	return nil
 }

@@ -130,17 +130,17 @@ func (a *api) offer(r *release.Release) (*answer, error) {
 		known = &offers{of: now}
 		a.offers.Store(known)
 	}
-	if made, ok := known.answers.Load(r); ok {
-		return made.(*answer), nil
+	if cached, ok := known.answers.Load(r); ok {
+		return cached.(*answer), nil
 	}
 	view, err := appendView(nil, viewOffer(r))
 	if err != nil {
 		return nil, err
 	}
 	view[0] = ',' // the fields follow others
-	made := &answer{before: updateAvailable, tag: tagOf(view), after: append(view, '\n')}
-	known.answers.Store(r, made)
-	return made, nil
+	offered := &answer{before: updateAvailable, tag: tagOf(view), after: append(view, '\n')}
+	known.answers.Store(r, offered)
+	return offered, nil
 }
 
 var cacheBriefly = []string{"public, max-age=60"}
@@ -260,9 +260,9 @@ func (a *api) readReleaseDraft(o *body.Fields) (release.Draft, error) {
 		PublishedAt: body.Optional(o, "publishedAt", body.Instant),
 	}
 	return d, o.Err(func() error {
-		made, err := release.New("", d, a.Releases.Hosts, time.Time{})
+		r, err := release.New("", d, a.Releases.Hosts, time.Time{})
 		if err == nil {
-			_, err = made.Guarded(d.Guard, "", release.Outcomes{}, time.Time{})
+			_, err = r.Guarded(d.Guard, "", release.Outcomes{}, time.Time{})
 		}
 		return err
 	})

@@ -110,7 +110,7 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 	if len(keys) != 1 || !validKey(keys[0]) {
 		return fault.New(fault.Invalid, "Idempotency-Key must be 1 to %d printable characters", maxKey)
 	}
-	print, done, err := a.fingerprinted(c)
+	digest, done, err := a.fingerprinted(c)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 	if err := c.enter(); err != nil {
 		return err
 	}
-	attempt, err := a.Idempotency.Begin(c.r.Context(), keyOwner(c), c.route.Method+" "+c.route.Path, keys[0], print)
+	attempt, err := a.Idempotency.Begin(c.r.Context(), keyOwner(c), c.route.Method+" "+c.route.Path, keys[0], digest)
 	if err != nil {
 		return err
 	}
@@ -131,11 +131,11 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 		return c.replay(answer)
 	}
 
-	renewed := a.renewClaim(c, attempt)
+	stopRenewing := a.renewClaim(c, attempt)
 	settled := false
 	settle := func(fn func(context.Context) error) {
 		settled = true
-		renewed()
+		stopRenewing()
 		a.settleKey(c, fn)
 	}
 	connection := c.w
@@ -151,7 +151,7 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 		if settled {
 			return
 		}
-		// The handler panicked, which is answered elsewhere, or its response is long.
+		// The handler panicked, which finish answers, or its response is long.
 		c.w, c.sent = connection, recorded.live
 		if recorded.long && !recorded.events { // the request was executed
 			settle(finish)
@@ -171,7 +171,7 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 	switch status := recorded.status; {
 	case status >= http.StatusInternalServerError, status == http.StatusTooManyRequests, status == http.StatusUnauthorized,
 		!c.known() && status >= http.StatusMultipleChoices,
-		c.callerRefused, c.gone, c.broken, recorded.long:
+		c.callerRefused, c.clientClosed, c.broken, recorded.long:
 		settle(attempt.Abandon)
 	default:
 		settle(finish)
@@ -187,9 +187,9 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 	return nil
 }
 
-// made returns the record that create creates from the draft d. If the record exists, an earlier attempt of the request
-// has created it, and get returns it by the id i.
-func made[D, I, T any](c *call, actor org.Actor, d D, create func(context.Context, org.Actor, D) (T, error), i I, get func(context.Context, org.Actor, I) (T, error)) (T, error) {
+// createOrGet returns the record that create returns for the draft d, or that get returns for the id i if an earlier
+// attempt of the request has created it.
+func createOrGet[D, I, T any](c *call, actor org.Actor, d D, create func(context.Context, org.Actor, D) (T, error), i I, get func(context.Context, org.Actor, I) (T, error)) (T, error) {
 	v, err := create(c.r.Context(), actor, d)
 	if c.recordID == "" || !fault.Is(err, fault.Conflict) {
 		return v, err
@@ -200,7 +200,7 @@ func made[D, I, T any](c *call, actor org.Actor, d D, create func(context.Contex
 	return v, err
 }
 
-// settleKey changes the stored record of a request, also after the client closed the
+// settleKey calls fn, which changes the stored record of the request's key, also after the client closed the
 // connection.
 func (a *api) settleKey(c *call, fn func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), settleTimeout)
@@ -210,17 +210,17 @@ func (a *api) settleKey(c *call, fn func(context.Context) error) {
 	}
 }
 
-// renewClaim renews the claim of the key while the request runs, until end is called.
-func (a *api) renewClaim(c *call, attempt *idempotency.Attempt) (end func()) {
+// renewClaim renews the claim of the key every idempotency.RenewEvery until stop is called.
+func (a *api) renewClaim(c *call, attempt *idempotency.Attempt) (stop func()) {
 	var mu sync.Mutex
 	mu.Lock()
 	defer mu.Unlock()
-	over := false
+	stopped := false
 	var timer *time.Timer
 	timer = time.AfterFunc(idempotency.RenewEvery, func() {
 		mu.Lock()
 		defer mu.Unlock()
-		if over {
+		if stopped {
 			return
 		}
 		a.settleKey(c, attempt.Renew)
@@ -229,35 +229,37 @@ func (a *api) renewClaim(c *call, attempt *idempotency.Attempt) (end func()) {
 	return func() {
 		mu.Lock()
 		defer mu.Unlock()
-		over = true
+		stopped = true
 		timer.Stop()
 	}
 }
 
+// answerOf returns the response to store.
 func answerOf(r *recorder) storedAnswer {
-	k := storedAnswer{Status: r.status, Header: map[string]string{}, Body: r.body.Bytes(), Long: r.long}
+	answer := storedAnswer{Status: r.status, Header: map[string]string{}, Body: r.body.Bytes(), Long: r.long}
 	for _, name := range storedHeaders {
 		if v := r.Header().Get(name); v != "" {
-			k.Header[name] = v
+			answer.Header[name] = v
 		}
 	}
-	return k
+	return answer
 }
 
-func (c *call) replay(answer []byte) error {
-	var k storedAnswer
-	if err := json.Unmarshal(answer, &k); err != nil {
+// replay answers with a stored response.
+func (c *call) replay(stored []byte) error {
+	var answer storedAnswer
+	if err := json.Unmarshal(stored, &answer); err != nil {
 		return err
 	}
-	if k.Long {
+	if answer.Long {
 		return fault.New(fault.Conflict, "The first request with this Idempotency-Key was carried out, and its answer was too long to be kept")
 	}
 	h := c.Header()
-	for name, v := range k.Header {
+	for name, v := range answer.Header {
 		h.Set(name, v)
 	}
 	h.Set("Idempotent-Replayed", "true")
-	c.sendBody(k.Status, k.Body)
+	c.sendBody(answer.Status, answer.Body)
 	return nil
 }
 
@@ -271,15 +273,14 @@ func keyOwner(c *call) string {
 }
 
 // fingerprinted reads the whole body, which the handler can read again, and returns the
-// request's fingerprint. For an upload, which is spooled until done is called, it contains
-// the hash of the body with its type, and for a form the digest of its parts; a batch is spooled
-// likewise.
-func (a *api) fingerprinted(c *call) (print [32]byte, done func(), err error) {
+// request's fingerprint. Batches and uploads are spooled until done is called. The fingerprint of
+// an upload is that of its hash and type, or of the digest of its parts if it is a form.
+func (a *api) fingerprinted(c *call) (digest [32]byte, done func(), err error) {
 	switch c.route.Path {
 	case filesPath:
 	case batchPath:
 		if err := c.spoolBatch(); err != nil {
-			return print, nil, err
+			return digest, nil, err
 		}
 		return fingerprint(c.r, c.spooledSum), func() { _ = c.spooled.Close() }, nil
 	default:
@@ -291,29 +292,29 @@ func (a *api) fingerprinted(c *call) (print [32]byte, done func(), err error) {
 	}
 	f, err := body.ParseFormType(c.r.Header, c.r.ContentLength, a.Objects.MaxSize)
 	if err != nil {
-		return print, nil, err
+		return digest, nil, err
 	}
-	kept, sum := spool.New(c), sha256.New()
-	if err := kept.Fill(io.TeeReader(c.deadlines.Body(c.r, true), sum), f.Limit, f.TooLarge); err != nil {
-		_ = kept.Close() // the file is unlinked
-		return print, nil, err
+	spooled, hash := spool.New(c), sha256.New()
+	if err := spooled.Fill(io.TeeReader(c.deadlines.Body(c.r, true), hash), f.Limit, f.TooLarge); err != nil {
+		_ = spooled.Close() // the file is unlinked
+		return digest, nil, err
 	}
-	digest := sum.Sum([]byte(f.MimeType + "\n"))
+	sum := hash.Sum([]byte(f.MimeType + "\n"))
 	if f.Boundary != "" {
-		parts, err := body.DigestForm(kept, f.Boundary, c)
+		parts, err := body.DigestForm(spooled, f.Boundary, c)
 		if err == nil {
-			digest = parts
+			sum = parts
 		}
 		if fault.Is(err, fault.Invalid) {
 			err = nil // the handler reports the error
 		}
-		if err = errors.Join(err, kept.Rewind()); err != nil {
-			_ = kept.Close()
-			return print, nil, err
+		if err = errors.Join(err, spooled.Rewind()); err != nil {
+			_ = spooled.Close()
+			return digest, nil, err
 		}
 	}
-	c.spooled, c.r.ContentLength = kept, kept.Size
-	return fingerprint(c.r, digest), func() { _ = kept.Close() }, nil
+	c.spooled, c.r.ContentLength = spooled, spooled.Size
+	return fingerprint(c.r, sum), func() { _ = spooled.Close() }, nil
 }
 
 // fingerprint returns a digest that distinguishes requests with the same key.

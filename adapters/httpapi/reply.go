@@ -126,7 +126,7 @@ func listedConfirmed[T, V any](a *api, key func(T) body.Position, view func(T) V
 				return run(c.r.Context(), actor, p.After, p.Fetch(), each)
 			}
 		}
-		return listConfirmed(a, c, q, p, key, appendViewed(view), of(try), of(run))
+		return listUnconfirmed(a, c, q, p, key, appendViewed(view), of(try), of(run))
 	}
 }
 
@@ -144,13 +144,13 @@ func list[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Po
 	})
 }
 
-// listConfirmed is list that runs try for the unconfirmed actor first. Try returns, before any
+// listUnconfirmed is list that runs try for the unconfirmed actor first. Try returns, before any
 // record, org.ErrEpochChanged if the organisation's epoch is not the actor's, or NotFound if that
 // or the list is empty.
-func listConfirmed[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Position, write appender[T], try, run func(actor org.Actor, each func(T) error) error) error {
+func listUnconfirmed[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Position, write appender[T], try, run func(actor org.Actor, each func(T) error) error) error {
 	return listRecords(a, c, q, p, key, write, func(text func([]byte), each func(T) error) error {
 		text([]byte{'['})
-		ended, err := confirmed(a, c, func(cached org.Actor) (ended, refused error) {
+		ended, err := tryUnconfirmed(a, c, func(cached org.Actor) (ended, refused error) {
 			if ended = try(cached, each); fault.Is(ended, fault.NotFound) || errors.Is(ended, org.ErrEpochChanged) {
 				return nil, ended
 			}

@@ -149,29 +149,29 @@ func (a *api) createResumable(c *call) error {
 	if err != nil {
 		return err
 	}
-	made, err := a.Objects.Begin(c.r.Context(), actor, of, draft, u)
+	created, err := a.Objects.Begin(c.r.Context(), actor, of, draft, u)
 	if fault.Is(err, fault.TooLarge) {
 		c.Set(uploadLimit, fmt.Sprintf("max-size=%d", a.Objects.MaxSize))
 	}
 	if err != nil {
 		return err
 	}
-	a.setUpload(c, made)
-	c.Set("Location", resumablePath+"/"+string(made.ID))
+	a.setUpload(c, created)
+	c.Set("Location", resumablePath+"/"+string(created.ID))
 	if c.r.ContentLength == 0 && !h.complete {
-		return c.reply(http.StatusCreated, viewResumable(made))
+		return c.reply(http.StatusCreated, viewResumable(created))
 	}
 	if !c.recorded() && c.r.ProtoAtLeast(1, 1) {
 		c.WriteHeader(statusResumable)
 	}
-	made, err = a.appendTo(c, actor, made, 0, h.complete)
+	created, err = a.appendTo(c, actor, created, 0, h.complete)
 	if err == nil && !h.complete {
-		return c.reply(http.StatusCreated, viewResumable(made))
+		return c.reply(http.StatusCreated, viewResumable(created))
 	}
 	if err != nil {
 		return err
 	}
-	return a.finishResumable(c, actor, made, "", http.StatusOK) // 201 is the answer of an upload that is not complete
+	return a.finishResumable(c, actor, created, "", http.StatusOK) // 201 is the answer of an upload that is not complete
 }
 
 // readResumable reads the start of an upload: of the file in fileId, or else of a new file of the draft.

@@ -61,23 +61,23 @@ func (a *api) metrics() handler {
 			busy.RetryAfter = 1
 			return nil, busy
 		}
-		made := &recorder{to: c, leave: c.databasePlace.Leave}
-		a.Metrics.ServeHTTP(made, c.r)
-		return made, nil
+		recorded := &recorder{to: c, leave: c.databasePlace.Leave}
+		a.Metrics.ServeHTTP(recorded, c.r)
+		return recorded, nil
 	}
 	return func(c *call) error {
-		made, err := scrape(c)
-		if err != nil || made.live {
+		recorded, err := scrape(c)
+		if err != nil || recorded.live {
 			return err
 		}
-		if size := int64(made.body.Len()); size > requestMemory {
+		if size := int64(recorded.body.Len()); size > requestMemory {
 			if err := c.Hold(size); err != nil {
 				c.Header().Del("Content-Encoding")
 				return err
 			}
 		}
-		c.WriteHeader(cmp.Or(made.status, http.StatusOK))
-		_, _ = c.Write(made.body.Bytes()) // it fails if the client closed the connection
+		c.WriteHeader(cmp.Or(recorded.status, http.StatusOK))
+		_, _ = c.Write(recorded.body.Bytes()) // it fails if the client closed the connection
 		return nil
 	}
 }

@@ -214,7 +214,7 @@ func (a *api) listTasks(c *call) error {
 	if err != nil {
 		return err
 	}
-	return listConfirmed(a, c, q, p, keyOfTask, appendTask, func(actor org.Actor, each func(task.Task) error) error {
+	return listUnconfirmed(a, c, q, p, keyOfTask, appendTask, func(actor org.Actor, each func(task.Task) error) error {
 		return a.Tasks.ListUnconfirmed(c.r.Context(), actor, f, each)
 	}, func(actor org.Actor, each func(task.Task) error) error {
 		return a.Tasks.List(c.r.Context(), actor, f, each)
@@ -226,7 +226,7 @@ func (a *api) getTask(c *call) error {
 	if err != nil {
 		return err
 	}
-	found, err := confirmed(a, c,
+	found, err := tryUnconfirmed(a, c,
 		func(cached org.Actor) (task.Task, error) { return a.Tasks.GetUnconfirmed(c.r.Context(), cached, t) },
 		func(actor org.Actor) (task.Task, error) { return a.Tasks.Get(c.r.Context(), actor, t) })
 	if err == nil && c.notModified(etag(found.Version)) {
@@ -241,12 +241,12 @@ func (a *api) createTask(c *call) error {
 		return err
 	}
 	d.ID = id.Task(c.recordID)
-	return c.replyTask(http.StatusCreated)(confirmed(a, c,
+	return c.replyTask(http.StatusCreated)(tryUnconfirmed(a, c,
 		func(cached org.Actor) (task.Task, error) {
-			return made(c, cached, d, a.Tasks.CreateUnconfirmed, d.ID, a.Tasks.GetUnconfirmed)
+			return createOrGet(c, cached, d, a.Tasks.CreateUnconfirmed, d.ID, a.Tasks.GetUnconfirmed)
 		},
 		func(actor org.Actor) (task.Task, error) {
-			return made(c, actor, d, a.Tasks.Create, d.ID, a.Tasks.Get)
+			return createOrGet(c, actor, d, a.Tasks.Create, d.ID, a.Tasks.Get)
 		}))
 }
 
@@ -259,7 +259,7 @@ func (a *api) updateTask(c *call) error {
 	if err != nil {
 		return err
 	}
-	actor, err := a.tentative(c)
+	actor, err := a.unconfirmedOrAuthorized(c)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func (a *api) listWorkspaces(c *call) error {
 		in = body.IDParam[id.Team](text)
 	}
 	after := workspaces.Position{Place: int(p.After.Rank), ID: id.Workspace(p.After.ID)}
-	return listConfirmed(a, c, q, p, keyOfWorkspace, appendViewed(viewWorkspace), func(actor org.Actor, each func(workspaces.Placed) error) error {
+	return listUnconfirmed(a, c, q, p, keyOfWorkspace, appendViewed(viewWorkspace), func(actor org.Actor, each func(workspaces.Placed) error) error {
 		return a.Workspaces.ListUnconfirmed(c.r.Context(), actor, in, after, p.Fetch(), each)
 	}, func(actor org.Actor, each func(workspaces.Placed) error) error {
 		return a.Workspaces.List(c.r.Context(), actor, in, after, p.Fetch(), each)
@@ -63,7 +63,7 @@ func readWorkspaceDraft(o *body.Fields) (workspace.Draft, error) {
 
 func (a *api) createWorkspace(c *call, actor org.Actor, d workspace.Draft) error {
 	d.ID = id.Workspace(c.recordID)
-	return replyWith(c, http.StatusCreated, viewWorkspace)(made(c, actor, d, a.Workspaces.Create, d.ID, a.Workspaces.Get))
+	return replyWith(c, http.StatusCreated, viewWorkspace)(createOrGet(c, actor, d, a.Workspaces.Create, d.ID, a.Workspaces.Get))
 }
 
 func readWorkspacePatch(o *body.Fields) (workspace.Patch, error) {

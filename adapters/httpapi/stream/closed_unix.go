@@ -19,7 +19,7 @@ func closedByClient(conn net.Conn) bool {
 	if err != nil {
 		return false
 	}
-	gone := false
+	closed := false
 	err = raw.Read(func(fd uintptr) bool {
 		var some [64]byte
 		for range 64 {
@@ -27,10 +27,10 @@ func closedByClient(conn net.Conn) bool {
 			if n > 0 || errors.Is(err, syscall.EINTR) {
 				continue
 			}
-			gone = err == nil || !errors.Is(err, syscall.EAGAIN)
+			closed = err == nil || !errors.Is(err, syscall.EAGAIN)
 			break
 		}
 		return true
 	})
-	return gone || err != nil
+	return closed || err != nil
 }

@@ -44,8 +44,8 @@ type Client interface {
 	// ExtendFor extends the deadlines for n more bytes.
 	ExtendFor(n int)
 
-	// Gone records that the client closed the connection, and returns the error.
-	Gone(err error) error
+	// ClientClosed records that the client closed the connection, and returns the error.
+	ClientClosed(err error) error
 }
 
 // List sends a list while it is read. If the client is too slow, parts wait in memory, and
@@ -99,7 +99,7 @@ func (l *List) offer(part *[]byte) (taken bool, err error) {
 	case l.parts <- part:
 		return true, nil
 	case <-l.sent:
-		return false, l.client.Gone(l.err)
+		return false, l.client.ClientClosed(l.err)
 	default:
 	}
 	var expired <-chan time.Time
@@ -116,7 +116,7 @@ func (l *List) offer(part *[]byte) (taken bool, err error) {
 	case l.parts <- part:
 		return true, nil
 	case <-l.sent:
-		return false, l.client.Gone(l.err)
+		return false, l.client.ClientClosed(l.err)
 	case <-expired:
 		return false, nil
 	}
@@ -137,7 +137,7 @@ func (l *List) send() {
 func (l *List) Finish() error {
 	l.end()
 	if l.err != nil {
-		return l.client.Gone(l.err)
+		return l.client.ClientClosed(l.err)
 	}
 	if !l.full {
 		return nil
@@ -157,7 +157,7 @@ func (l *List) Finish() error {
 		}
 		l.client.ExtendFor(n)
 		if _, err := l.client.Write(part[:n]); err != nil {
-			return l.client.Gone(err)
+			return l.client.ClientClosed(err)
 		}
 	}
 }
