@@ -42,6 +42,7 @@ type tab struct {
 
 	mu       sync.Mutex
 	requests []string // addresses of the requests
+	before   int      // requests before the last visit
 	problems []string // messages of errors
 }
 

@@ -59,11 +59,11 @@ func (b *tab) newTab() *tab {
 	return other
 }
 
-// countRequests returns the number of requests whose address has the suffix.
+// countRequests returns the number of requests since visit whose address has the suffix.
 func (b *tab) countRequests(end string) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, r := range b.requests {
+	for _, r := range b.requests[b.before:] {
 		if strings.HasSuffix(r, end) {
 			n++
 		}
@@ -74,6 +74,10 @@ func (b *tab) countRequests(end string) (n int) {
 // visit opens a page of the console that follows the feed, and waits until the feed is connected.
 func (b *tab) visit(address, heading string) {
 	b.t.Helper()
+	b.do(chromedp.Navigate("about:blank")) // the present page may be about to follow the feed
+	b.mu.Lock()
+	b.before = len(b.requests)
+	b.mu.Unlock()
 	b.do(chromedp.Navigate(address))
 	b.waitConsole(heading)
 	b.waitVisible(`//*[@data-feed="live"]`)
