@@ -122,7 +122,9 @@ modules:
 # Nothing in domain runs at once, and the other directories of test hold documents, clients
 # and tools. ./test/doctor has the checks of the command doctor, which run at once. Of
 # adapters and app it is the packages whose files, those of tests included, start
-# goroutines or servers, pass or lock something, or use what is under test.
+# goroutines or servers, pass or lock something, or use what is under test. More cases
+# of a property show no more races.
+race: export RAPID_CHECKS = 20
 race:
 	@set -e; concurrent=$$(grep -lrE --include='*.go' '^[[:space:]]*go |\.Go\(|chan |"sync|"collab/test/|net/http/httptest' adapters app | xargs -n1 dirname | sort -u | sed 's|^|./|'); \
 	CGO_ENABLED=1 $(GO) test -race -vet=off -timeout 30m $(ATONCE) ./test/integration ./test/script ./test/limits ./test/harness/... ./test/doctor $$concurrent
