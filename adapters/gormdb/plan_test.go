@@ -297,6 +297,15 @@ type recordedTx struct {
 // errEnough ends a list or a transaction whose statements are recorded.
 var errEnough = errors.New("enough")
 
+// enough returns the error by which a list ends after its first record. It is nil for a page, which is read whole, and
+// for a search, which has several statements.
+func enough(limit int, searched []string) error {
+	if limit > 0 || len(searched) > 0 {
+		return nil
+	}
+	return errEnough
+}
+
 // statements returns the statements that fn runs, which may end with errEnough. It ends the test if there are none.
 func (r *recorder) statements(t *testing.T, fn func() error) []statement {
 	t.Helper()
@@ -926,12 +935,10 @@ func testTaskPlans(t *testing.T, db *DB, r *recorder) {
 	for name, set := range taskFilters() {
 		for _, limit := range []int{0, 50} {
 			for _, from := range []*task.Position{nil, after} {
-				f, enough := task.Filter{Limit: limit, After: from}, errEnough
-				if set(&f); limit > 0 || len(f.Words) > 0 {
-					enough = nil // a page is read whole, and a search has several statements
-				}
+				f := task.Filter{Limit: limit, After: from}
+				set(&f)
 				sent := r.statements(t, func() error {
-					return db.Work().Tasks().List(t.Context(), uid[id.Org](kindOrg, 7, 0), someActor(), f, func(task.Task) error { return enough })
+					return db.Work().Tasks().List(t.Context(), uid[id.Org](kindOrg, 7, 0), someActor(), f, func(task.Task) error { return enough(limit, f.Words) })
 				})
 				if len(sent) != 1 && len(f.Words) == 0 {
 					t.Errorf("%s takes %d statements", name, len(sent))
@@ -991,12 +998,9 @@ func testObjectPlans(t *testing.T, db *DB, r *recorder) {
 		for _, viewer := range []*org.Actor{nil, &a} {
 			for _, f.Limit = range []int{0, 50} {
 				for _, f.After = range []string{"", string(o) + "/personal/00000002-0007-7000-8000-000000000005/file number 10004.md"} {
-					n, enough := 0, errEnough
-					if f.Limit > 0 || len(f.Words) > 0 {
-						enough = nil // a page is read whole, and a search has several statements
-					}
+					n := 0
 					sent := r.statements(t, func() error {
-						return db.Storage().Objects().List(t.Context(), o, viewer, f, func(object.Head) error { return nil }, func(object.Object) error { n++; return enough })
+						return db.Storage().Objects().List(t.Context(), o, viewer, f, func(object.Head) error { return nil }, func(object.Object) error { n++; return enough(f.Limit, f.Words) })
 					})
 					if f.After == "" && n == 0 {
 						t.Errorf("%s selects nothing", name)

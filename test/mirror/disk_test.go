@@ -452,10 +452,14 @@ func (d *disk) Scan(ctx context.Context, scope mirror.Scope, known func(string) 
 			return err
 		}
 	}
-	for _, name := range append(slices.Concat(scope.Trees, scope.Directories), d.closed) {
+	unread := slices.Concat(scope.Trees, scope.Directories)
+	if in(norm.NFC.String(d.closed)) {
+		unread = append(unread, d.closed)
+	}
+	for _, name := range unread {
 		name, exists := find(d, d.directories, name)
 		p := norm.NFC.String(name)
-		if exists && d.barred(name) != nil && (name != d.closed || in(p) || in(p+"/x")) && !rules.Ignored(p+"/\x00") {
+		if exists && d.barred(name) != nil && !rules.Ignored(p+"/\x00") {
 			if err := each(mirror.Entry{Path: p, Name: name, Kind: mirror.Unreadable}); err != nil {
 				return err
 			}
