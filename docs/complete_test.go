@@ -149,7 +149,7 @@ func hasExample(ref *openapi3.SchemaRef) bool {
 	return slices.ContainsFunc(slices.Concat(s.AllOf, s.AnyOf, s.OneOf), hasExample)
 }
 
-func TestAnswersHaveCommonHeadersAndErrors(t *testing.T) {
+func TestResponsesHaveCommonHeadersAndErrors(t *testing.T) {
 	i := inspect(t)
 	id := regexp.MustCompile(`^[a-z]+([A-Z][a-z]*)*$`)
 	i.operations(func(name string, _ *openapi3.PathItem, op *openapi3.Operation) {

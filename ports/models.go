@@ -8,12 +8,12 @@ import (
 
 // Models is one provider of models.
 type Models interface {
-	// Stream makes one call and passes the answer to the sink as it arrives, in the
+	// Stream makes one call and passes the response to the sink as it arrives, in the
 	// caller's goroutine: text unchanged, a tool call once it is complete and its
 	// arguments are a JSON object, and tools that the provider runs with their results. It
-	// neither retries nor sends done or error chunks. If the provider pauses the answer,
+	// neither retries nor sends done or error chunks. If the provider pauses the response,
 	// Stream continues it within the limits of chat.Call.Next; if those are used up, it
-	// ends the answer as at the output limit.
+	// ends the response as at the output limit.
 	//
 	// Stream returns nil only after the provider's end marker; else a chat.Failure, an
 	// error of the sink unchanged, or the cause of ctx, whose end also ends the provider's
@@ -22,7 +22,7 @@ type Models interface {
 	Stream(ctx context.Context, c chat.Call, to Sink) (chat.Reply, error)
 }
 
-// Sink receives an answer. Its methods are never called concurrently.
+// Sink receives a response. Its methods are never called concurrently.
 type Sink interface {
 	// Chunk takes a chunk of the types text, tool_call and tool_result.
 	Chunk(chat.Chunk) error

@@ -205,7 +205,7 @@ func TestTelemetryRecordsASpan(t *testing.T) {
 	})
 }
 
-// TestContentIsNotRecorded has a stop reason that could quote an answer.
+// TestContentIsNotRecorded has a stop reason that could quote a response.
 func TestContentIsNotRecorded(t *testing.T) {
 	const secret = "the secret"
 	for _, stop := range []string{secret, strings.Repeat("x", 65), "ünd", "a\n"} {

@@ -149,7 +149,7 @@ func (p *PostHog) attempt(ctx context.Context, body []byte) (pause time.Duration
 		return 0, true, err
 	}
 	defer res.Body.Close()
-	answer, _ := io.ReadAll(io.LimitReader(res.Body, maxResponse)) // the connection can be reused after the end of the body
+	response, _ := io.ReadAll(io.LimitReader(res.Body, maxResponse)) // the connection can be reused after the end of the body
 	switch {
 	case res.StatusCode >= 200 && res.StatusCode < 300:
 		return 0, false, nil
@@ -159,8 +159,8 @@ func (p *PostHog) attempt(ctx context.Context, body []byte) (pause time.Duration
 	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		pause = min(time.Duration(min(seconds, 3600))*time.Second, maxPause)
 	}
-	answer = bytes.ReplaceAll(answer, []byte(p.Key), []byte("…"))
-	return pause, again, fmt.Errorf("status %d: %s", res.StatusCode, bytes.ToValidUTF8(answer[:min(len(answer), maxLogged)], nil))
+	response = bytes.ReplaceAll(response, []byte(p.Key), []byte("…"))
+	return pause, again, fmt.Errorf("status %d: %s", res.StatusCode, bytes.ToValidUTF8(response[:min(len(response), maxLogged)], nil))
 }
 
 // A batch and its events, in the capture protocol.

@@ -43,7 +43,7 @@ type captured struct {
 type captureServer struct {
 	*testing.T
 	began    time.Time
-	answer   func(n int, w http.ResponseWriter, r *http.Request) error // to the n-th request, from 1 on; nil: 200
+	response func(n int, w http.ResponseWriter, r *http.Request) error // to the n-th request, from 1 on; nil: 200
 	requests []captured
 }
 
@@ -67,8 +67,8 @@ func (s *captureServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	s.requests = append(s.requests, got)
 	w := httptest.NewRecorder()
-	if s.answer != nil {
-		if err := s.answer(len(s.requests), w, r); err != nil {
+	if s.response != nil {
+		if err := s.response(len(s.requests), w, r); err != nil {
 			return nil, err
 		}
 	}
@@ -81,10 +81,10 @@ type clock struct{}
 func (clock) Now() time.Time { return time.Now() }
 
 // withPostHog runs a test in a bubble, with a PostHog that logs to log.
-func withPostHog(t *testing.T, log io.Writer, answer func(int, http.ResponseWriter, *http.Request) error, test func(t *testing.T, p *analytics.PostHog, s *captureServer)) {
+func withPostHog(t *testing.T, log io.Writer, response func(int, http.ResponseWriter, *http.Request) error, test func(t *testing.T, p *analytics.PostHog, s *captureServer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &captureServer{T: t, began: time.Now(), answer: answer}
+		s := &captureServer{T: t, began: time.Now(), response: response}
 		p := must.Do(analytics.NewPostHog(analytics.Options{
 			Key: key, URL: "https://example.com/in", Log: slog.New(slog.NewTextHandler(log, nil)), Client: &http.Client{Transport: s}, Clock: clock{},
 		})).Or(t)
@@ -295,14 +295,14 @@ func TestCloseSendsQueuedGenerationsAndAcceptsNoMore(t *testing.T) {
 
 func TestCloseEndsWithTheCauseOfItsContext(t *testing.T) {
 	outOfTime := errors.New("no time left")
-	for about, answer := range map[string]func(int, http.ResponseWriter, *http.Request) error{
+	for about, response := range map[string]func(int, http.ResponseWriter, *http.Request) error{
 		"a server that does not answer": silent,
 		"a server that is down": func(_ int, w http.ResponseWriter, _ *http.Request) error {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return nil
 		},
 	} {
-		withPostHog(t, io.Discard, answer, func(t *testing.T, p *analytics.PostHog, _ *captureServer) {
+		withPostHog(t, io.Discard, response, func(t *testing.T, p *analytics.PostHog, _ *captureServer) {
 			record(p, 250)
 			synctest.Wait()
 			ctx, cancel := context.WithCancelCause(context.Background())

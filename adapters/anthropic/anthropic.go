@@ -21,7 +21,7 @@ const DefaultURL = "https://api.anthropic.com"
 
 const (
 	apiVersion = "2023-06-01"
-	maxPauses  = 8 // continued pauses of one answer
+	maxPauses  = 8 // continued pauses of one response
 
 	connectTimeout = 10 * time.Second
 )
@@ -55,7 +55,7 @@ func New(o Options) (*Models, error) {
 	return &Models{c}, nil
 }
 
-// Stream implements ports.Models. It continues an answer that the provider pauses while
+// Stream implements ports.Models. It continues a response that the provider pauses while
 // the call's budget allows.
 func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
 	t := &response{Relay: eventstream.Relay[chat.Chunk]{To: to}, resumable: c.WebSearch, ids: map[string]bool{}}

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	maxBlocks   = 4096     // of one answer
-	maxRetained = 32 << 20 // bytes of one answer: arguments, and all content if it is resumable
+	maxBlocks   = 4096     // of one response
+	maxRetained = 32 << 20 // bytes of one response: arguments, and all content if it is resumable
 )
 
 // Stop reasons.

@@ -26,13 +26,13 @@ import (
 )
 
 const (
-	maxProblem  = 64 << 10         // bytes read of the body of an error
-	maxAnswer   = 64 << 20         // bytes read of the body of an answer that is neither a list nor a content
-	maxWait     = 2 * time.Minute  // for one retry, whatever the server asks for
-	firstWait   = time.Second / 4  // before the first retry; twice as long before each further one
-	defaultTry  = 6                // attempts for a request
-	idleTimeout = 90 * time.Second // without a byte of an answer, three heartbeats of the change feed, or of a body that is taken
-	answerWait  = 2 * time.Minute  // for the head of an answer, after the request was sent
+	maxProblem   = 64 << 10         // bytes read of the body of an error
+	maxResponse  = 64 << 20         // bytes read of the body of a response that is neither a list nor a content
+	maxWait      = 2 * time.Minute  // for one retry, whatever the server asks for
+	firstWait    = time.Second / 4  // before the first retry; twice as long before each further one
+	defaultTry   = 6                // attempts for a request
+	idleTimeout  = 90 * time.Second // without a byte of a response, three heartbeats of the change feed, or of a body that is taken
+	responseWait = 2 * time.Minute  // for the head of a response, after the request was sent
 )
 
 // Prefix begins every path of the interface.
@@ -82,7 +82,7 @@ func New(c Config) (*Client, error) {
 	}
 	if c.Transport == nil {
 		t := http.DefaultTransport.(*http.Transport).Clone()
-		t.MaxIdleConnsPerHost, t.ResponseHeaderTimeout = 64, answerWait
+		t.MaxIdleConnsPerHost, t.ResponseHeaderTimeout = 64, responseWait
 		c.Transport = t
 	}
 	if c.Now == nil {
@@ -116,7 +116,7 @@ func wait(ctx context.Context, d time.Duration) error {
 // CloseIdle closes the connections that no request uses.
 func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
 
-// Error is an answer with a status of 300 or above.
+// Error is a response with a status of 300 or above.
 type Error struct {
 	Status     int
 	Message    string        // the server's sentence
@@ -133,7 +133,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s (%d, request %s)", e.Message, e.Status, e.RequestID)
 }
 
-// Status returns the status of an answer that is an error, and 0 for other errors.
+// Status returns the status of a response that is an error, and 0 for other errors.
 func Status(err error) int {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Status
@@ -167,16 +167,16 @@ func (c Change[T]) IsZero() bool { return !c.set }
 // MarshalJSON returns the value or null.
 func (c Change[T]) MarshalJSON() ([]byte, error) { return json.Marshal(c.value) }
 
-// List is an answer that is an array, read as it arrives.
+// List is a response that is an array, read as it arrives.
 type List[T any] struct {
 	Header http.Header
 	body   io.ReadCloser
 }
 
-// Close ends the answer. All does so itself.
+// Close ends the response. All does so itself.
 func (l *List[T]) Close() error { return l.body.Close() }
 
-// All returns the records. The last pair has an error if the answer is not a whole list.
+// All returns the records. The last pair has an error if the response is not a whole list.
 func (l *List[T]) All() iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		defer l.body.Close()
@@ -205,31 +205,31 @@ func (l *List[T]) All() iter.Seq2[T, error] {
 func As[T, S any](l *List[S]) *List[T] { return &List[T]{l.Header, l.body} }
 
 func list[T any](c *Client, r *request) (*List[T], error) {
-	answer, err := c.send(r)
+	response, err := c.send(r)
 	if err != nil {
 		return nil, err
 	}
-	return &List[T]{answer.Header, answer.Body}, nil
+	return &List[T]{response.Header, response.Body}, nil
 }
 
 func receive[T any](c *Client, r *request) (T, error) {
-	answer, err := c.send(r)
+	response, err := c.send(r)
 	if err != nil {
 		return *new(T), err
 	}
-	return Decode[T](answer)
+	return Decode[T](response)
 }
 
-// Decode reads an answer whose JSON is a T, and closes it.
-func Decode[T any](answer *http.Response) (v T, err error) {
-	defer answer.Body.Close()
-	body := &io.LimitedReader{R: answer.Body, N: maxAnswer}
+// Decode reads a response whose JSON is a T, and closes it.
+func Decode[T any](response *http.Response) (v T, err error) {
+	defer response.Body.Close()
+	body := &io.LimitedReader{R: response.Body, N: maxResponse}
 	err = json.NewDecoder(body).Decode(&v)
 	if err != nil && body.N == 0 {
-		err = fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+		err = fmt.Errorf("the answer has more than %d bytes", maxResponse)
 	}
 	if err != nil {
-		return v, fmt.Errorf("%s %s: %w", answer.Request.Method, answer.Request.URL.Path, err)
+		return v, fmt.Errorf("%s %s: %w", response.Request.Method, response.Request.URL.Path, err)
 	}
 	return v, nil
 }
@@ -372,7 +372,7 @@ func (c *Client) Do(ctx context.Context, method, path string, header http.Header
 	return c.send(r)
 }
 
-// send makes the request until it is answered for good, and returns an answer with a status
+// send makes the request until it is answered for good, and returns a response with a status
 // below 300. The body is to be closed.
 func (c *Client) send(r *request) (*http.Response, error) {
 	if r.err != nil {
@@ -383,25 +383,25 @@ func (c *Client) send(r *request) (*http.Response, error) {
 		if !r.open {
 			token = c.present()
 		}
-		answer, err := c.once(r, token)
-		if err == nil && answer.StatusCode == http.StatusUnauthorized && token != "" && r.resendable {
+		response, err := c.once(r, token)
+		if err == nil && response.StatusCode == http.StatusUnauthorized && token != "" && r.resendable {
 			renewed := c.renew(r.ctx, token)
 			status := Status(renewed)
 			switch {
 			case renewed == nil:
-				discard(answer)
-				answer, err = c.once(r, c.present())
+				discard(response)
+				response, err = c.once(r, c.present())
 			case status == 0 || status == http.StatusTooManyRequests || status >= 500:
-				discard(answer)
+				discard(response)
 				return nil, renewed // the session may still be valid
 			}
 		}
 		var problem *Error
 		if err == nil {
-			if answer.StatusCode < 300 {
-				return answer, nil
+			if response.StatusCode < 300 {
+				return response, nil
 			}
-			problem = problemOf(answer)
+			problem = problemOf(response)
 			err = problem
 		}
 		if attempt >= c.Attempts || r.ctx.Err() != nil || !r.again(problem, err) {
@@ -465,7 +465,7 @@ func (c *Client) once(r *request, token string) (*http.Response, error) {
 		defer sent.end()
 		request.Body = sent
 	}
-	answer, err := c.http.Do(request)
+	response, err := c.http.Do(request)
 	if err != nil {
 		cause := context.Cause(ctx)
 		cancel(err)
@@ -477,9 +477,9 @@ func (c *Client) once(r *request, token string) (*http.Response, error) {
 		}
 		return nil, fmt.Errorf("%s %s: %w", r.method, c.Server, err)
 	}
-	c.slowDown(answer.Header)
-	answer.Body = &watched{answer.Body, ctx, cancel}
-	return answer, nil
+	c.slowDown(response.Header)
+	response.Body = &watched{response.Body, ctx, cancel}
+	return response, nil
 }
 
 // errStalled is the cause with which a request ends of which the server takes nothing any more.
@@ -501,7 +501,7 @@ func (s *sending) Read(p []byte) (int, error) {
 	if err == nil {
 		s.restart(idleTimeout)
 	} else {
-		s.restart(idleTimeout + answerWait)
+		s.restart(idleTimeout + responseWait)
 	}
 	return n, err
 }
@@ -515,7 +515,7 @@ func (s *sending) restart(d time.Duration) {
 	}
 }
 
-// end is called when the answer has begun.
+// end is called when the response has begun.
 func (s *sending) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -523,10 +523,10 @@ func (s *sending) end() {
 	s.stalled.Stop()
 }
 
-// errIdle is the cause with which an answer ends of which nothing arrives any more.
+// errIdle is the cause with which a response ends of which nothing arrives any more.
 var errIdle = fmt.Errorf("the server sent nothing for %v", idleTimeout)
 
-// watched ends an answer of which no byte arrives for idleTimeout.
+// watched ends a response of which no byte arrives for idleTimeout.
 type watched struct {
 	io.ReadCloser
 	ctx    context.Context
@@ -549,28 +549,28 @@ func (w *watched) Close() error {
 	return err
 }
 
-// problemOf reads an error and closes the answer.
-func problemOf(answer *http.Response) *Error {
-	defer answer.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxProblem)) // what arrived is enough
-	e := &Error{Status: answer.StatusCode, RequestID: answer.Header.Get("X-Request-Id"), Header: answer.Header}
+// problemOf reads an error and closes the response.
+func problemOf(response *http.Response) *Error {
+	defer response.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(response.Body, maxProblem)) // what arrived is enough
+	e := &Error{Status: response.StatusCode, RequestID: response.Header.Get("X-Request-Id"), Header: response.Header}
 	var fields struct{ Message, Error string }
 	if json.Unmarshal(text, &fields) == nil {
 		e.Message, e.Code = fields.Message, fields.Error
 	}
 	if e.Message == "" {
-		e.Message = http.StatusText(answer.StatusCode)
+		e.Message = http.StatusText(response.StatusCode)
 	}
-	if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && seconds > 0 {
+	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		e.RetryAfter = time.Duration(seconds) * time.Second
 	}
 	return e
 }
 
-// discard reads the rest of a short answer, so that its connection is used again.
-func discard(answer *http.Response) {
-	_, _ = io.CopyN(io.Discard, answer.Body, maxProblem)
-	_ = answer.Body.Close()
+// discard reads the rest of a short response, so that its connection is used again.
+func discard(response *http.Response) {
+	_, _ = io.CopyN(io.Discard, response.Body, maxProblem)
+	_ = response.Body.Close()
 }
 
 func (c *Client) present() string {

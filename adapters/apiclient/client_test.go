@@ -32,7 +32,7 @@ type fixture struct {
 }
 
 // serve answers the n-th request, from 1, with answer.
-func serve(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, body string, n int)) *fixture {
+func serve(t *testing.T, response func(w http.ResponseWriter, r *http.Request, body string, n int)) *fixture {
 	t.Helper()
 	f := &fixture{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -41,7 +41,7 @@ func serve(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, bod
 		f.requests = append(f.requests, strings.TrimSpace(fmt.Sprint(r.Method, " ", r.URL.RequestURI(), " ", r.Header.Get("Authorization"), " ", r.Header.Get("Idempotency-Key"))))
 		n := len(f.requests)
 		f.lock.Unlock()
-		answer(w, r, string(body), n)
+		response(w, r, string(body), n)
 	}))
 	t.Cleanup(server.Close)
 	keys := 0
@@ -147,7 +147,7 @@ func TestRetriesEnd(t *testing.T) {
 	}
 }
 
-func TestALostAnswerIsAskedForAgainOnlyWhereThatIsSafe(t *testing.T) {
+func TestALostResponseIsAskedForAgainOnlyWhereThatIsSafe(t *testing.T) {
 	lost := func(http.ResponseWriter, *http.Request, string, int) { panic(http.ErrAbortHandler) }
 	for name, try := range map[string]struct {
 		call func(*Client) error
@@ -211,7 +211,7 @@ func TestAListIsReadToItsEnd(t *testing.T) {
 	}
 }
 
-func TestAnAnswerHasAnEnd(t *testing.T) {
+func TestAResponseHasAnEnd(t *testing.T) {
 	f := serve(t, func(w http.ResponseWriter, _ *http.Request, _ string, _ int) {
 		for piece := strings.Repeat(" ", 1<<20); ; {
 			if _, err := io.WriteString(w, piece); err != nil {
@@ -234,8 +234,8 @@ func TestAChangeIsAValueOrNullOrAbsent(t *testing.T) {
 	f := serve(t, func(_ http.ResponseWriter, _ *http.Request, body string, _ int) {
 		must.Is(t, `{"a":"x","b":null}`, body)
 	})
-	answer := must.Do(f.Do(t.Context(), "PATCH", "/x", nil, p)).Or(t)
-	answer.Body.Close()
+	response := must.Do(f.Do(t.Context(), "PATCH", "/x", nil, p)).Or(t)
+	response.Body.Close()
 }
 
 func TestACallEndsWithItsContext(t *testing.T) {

@@ -128,7 +128,7 @@ func (g *generator) operation(b *bytes.Buffer, method, path string, o *openapi3.
 		signature, body = signature+", body "+kind, "body"
 	}
 	request := fmt.Sprintf("c.request(ctx, http.Method%s, %s, %s, %s, %s)", titled(method), place, params, body, mode)
-	result, call := g.answer(name, o)
+	result, call := g.response(name, o)
 	fmt.Fprintf(b, "\n// %s is %s %s: %s.\nfunc (c *Client) %s(%s) (%s, error) {\nreturn %s\n}\n", name, method, path, o.Summary, name, signature, result, fmt.Sprintf(call, request))
 }
 
@@ -141,7 +141,7 @@ var unused = []string{"X-Request-Id", "traceparent", "tracestate", "Collab-Posit
 
 // answer returns the type of an operation's result and the call that reads it: that of JSON if
 // every success has the same, else the response.
-func (g *generator) answer(name string, o *openapi3.Operation) (result, call string) {
+func (g *generator) response(name string, o *openapi3.Operation) (result, call string) {
 	for _, status := range []int{http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusNoContent} {
 		ref := o.Responses.Status(status)
 		if ref == nil {
@@ -195,7 +195,7 @@ func (g *generator) typeOf(ref *openapi3.SchemaRef, name string) string {
 	if ref.Ref != "" {
 		name = exported(ref.Ref[strings.LastIndex(ref.Ref, "/")+1:])
 		if name == "Error" {
-			name = "Problem" // Error is the answer with it
+			name = "Problem" // Error is the response with it
 		}
 	}
 	switch {

@@ -22,7 +22,7 @@ var ErrShort = errors.New("the content is shorter than what was sent of it")
 
 // OpenUpload returns the upload of content of a size to a place that was interrupted, or creates one. Uploads
 // of the same content to the same place have the same idempotency key, also in another process, so the server
-// answers with the one that it created first.
+// replies with the one that it created first.
 func (c *Client) OpenUpload(ctx context.Context, to CreateResumableUploadParams, size int64) (u ResumableUpload, err error) {
 	to.UploadComplete, to.UploadLength = "?0", &size
 	version := int64(0)
@@ -41,11 +41,11 @@ func (c *Client) OpenUpload(ctx context.Context, to CreateResumableUploadParams,
 }
 
 func (c *Client) createUpload(ctx context.Context, to CreateResumableUploadParams) (u ResumableUpload, err error) {
-	answer, err := c.CreateResumableUpload(ctx, to, Content{Reader: strings.NewReader("")})
+	response, err := c.CreateResumableUpload(ctx, to, Content{Reader: strings.NewReader("")})
 	if err != nil {
 		return u, err
 	}
-	return Decode[ResumableUpload](answer)
+	return Decode[ResumableUpload](response)
 }
 
 // SendUpload sends what the server has not got of an upload's content, and completes the upload. Content that
@@ -86,11 +86,11 @@ func (c *Client) SendUpload(ctx context.Context, u ResumableUpload, content io.R
 
 // appendLast sends the content that an upload ends with.
 func (c *Client) appendLast(ctx context.Context, u ResumableUpload, rest Content) (o StoredObject, err error) {
-	answer, err := c.AppendToResumableUpload(ctx, u.ID, AppendToResumableUploadParams{UploadComplete: "?1", UploadOffset: &u.Offset}, rest)
+	response, err := c.AppendToResumableUpload(ctx, u.ID, AppendToResumableUploadParams{UploadComplete: "?1", UploadOffset: &u.Offset}, rest)
 	if err != nil {
 		return o, err
 	}
-	return Decode[StoredObject](answer)
+	return Decode[StoredObject](response)
 }
 
 // interrupted reports whether an upload can go on after an error: it was broken off, its token may have been

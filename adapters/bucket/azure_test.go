@@ -136,15 +136,15 @@ func TestAzureKeys(t *testing.T) {
 // authority issues tokens for a store, like Microsoft Entra and managed identity endpoints.
 type authority struct {
 	*httptest.Server
-	answer  atomic.Value // of type func(http.ResponseWriter, *http.Request)
-	answers atomic.Int64
+	response  atomic.Value // of type func(http.ResponseWriter, *http.Request)
+	responses atomic.Int64
 }
 
 func startAuthority(t *testing.T) *authority {
 	a := &authority{}
 	a.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a.answers.Add(1)
-		a.answer.Load().(func(http.ResponseWriter, *http.Request))(w, r)
+		a.responses.Add(1)
+		a.response.Load().(func(http.ResponseWriter, *http.Request))(w, r)
 	}))
 	t.Cleanup(a.Close)
 	return a
@@ -171,12 +171,12 @@ func TestAzureIdentities(t *testing.T) {
 	}
 	// application sets the environment of an application and the authority's response. The
 	// authority checks the request first.
-	application := func(t *testing.T, proof func() url.Values, answer string) {
+	application := func(t *testing.T, proof func() url.Values, response string) {
 		clearAzureEnv(t)
 		t.Setenv("AZURE_TENANT_ID", "tenant")
 		t.Setenv("AZURE_CLIENT_ID", "client")
 		t.Setenv("AZURE_AUTHORITY_HOST", entra.URL+"/")
-		entra.answer.Store(func(w http.ResponseWriter, r *http.Request) {
+		entra.response.Store(func(w http.ResponseWriter, r *http.Request) {
 			want := proof()
 			want.Set("client_id", "client")
 			want.Set("scope", "https://storage.azure.com/.default")
@@ -184,7 +184,7 @@ func TestAzureIdentities(t *testing.T) {
 			if err := r.ParseForm(); err != nil || r.Method != http.MethodPost || r.URL.Path != "/tenant/oauth2/v2.0/token" || r.PostForm.Encode() != want.Encode() {
 				t.Errorf("%s %s has %v, %v", r.Method, r.URL, r.PostForm, err)
 			}
-			_, _ = io.WriteString(w, strings.Replace(answer, "TOKEN", token(), 1))
+			_, _ = io.WriteString(w, strings.Replace(response, "TOKEN", token(), 1))
 		})
 	}
 	hunter2 := func() url.Values { return url.Values{"client_secret": {"hunter2"}} }
@@ -192,11 +192,11 @@ func TestAzureIdentities(t *testing.T) {
 	t.Run("an application with a secret reads and writes with one token", func(t *testing.T) {
 		application(t, hunter2, `{"token_type":"Bearer","expires_in":3599,"access_token":"TOKEN"}`)
 		t.Setenv("AZURE_CLIENT_SECRET", "hunter2")
-		before := entra.answers.Load()
+		before := entra.responses.Load()
 		b := open(t, trusted)
 		put(t, b, "org/x@1-x", "content")
 		must.Is(t, "content", must.Do(read(b, "org/x@1-x")).Or(t))
-		if asked := entra.answers.Load() - before; asked != 1 {
+		if asked := entra.responses.Load() - before; asked != 1 {
 			t.Errorf("it asked for %d tokens", asked)
 		}
 	})
@@ -271,7 +271,7 @@ func TestAzureIdentities(t *testing.T) {
 		clearAzureEnv(t)
 		t.Setenv("IDENTITY_ENDPOINT", entra.URL+"/identity")
 		t.Setenv("IDENTITY_HEADER", "hunter2")
-		entra.answer.Store(func(w http.ResponseWriter, r *http.Request) {
+		entra.response.Store(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.String() != "/identity?api-version=2019-08-01&resource=https%3A%2F%2Fstorage.azure.com" || r.Header.Get("X-IDENTITY-HEADER") != "hunter2" {
 				t.Errorf("%s has %v", r.URL, r.Header)
 			}
@@ -279,7 +279,7 @@ func TestAzureIdentities(t *testing.T) {
 		})
 		must.NoError(t, open(t, trusted).Ready(t.Context()))
 	})
-	for name, answer := range map[string]func(http.ResponseWriter, *http.Request){
+	for name, response := range map[string]func(http.ResponseWriter, *http.Request){
 		"status 401": func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusUnauthorized)
 			_, _ = io.WriteString(w, `{"error":"invalid_client","error_description":"AADSTS7000215: Invalid client secret provided."}`)
@@ -298,7 +298,7 @@ func TestAzureIdentities(t *testing.T) {
 		t.Run("the store is unavailable after "+name, func(t *testing.T) {
 			application(t, hunter2, "")
 			t.Setenv("AZURE_CLIENT_SECRET", "hunter2")
-			entra.answer.Store(answer)
+			entra.response.Store(response)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // of all retries
 			defer cancel()
 			err := open(t, trusted).Ready(ctx)

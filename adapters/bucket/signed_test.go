@@ -70,7 +70,7 @@ func TestSignedBlobs(t *testing.T) {
 	t.Run("Azure with a user delegation key", func(t *testing.T) {
 		entra := startAuthority(t)
 		running := objectstore.StartAzureWithTokens(t, entra.Server)
-		entra.answer.Store(func(w http.ResponseWriter, _ *http.Request) {
+		entra.response.Store(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"expires_in":3599,"access_token":"`+token()+`"}`)
 		})
 		clearAzureEnv(t)
@@ -98,10 +98,10 @@ func TestSignedBlobs(t *testing.T) {
 			must.Is(t, want, send(t, client, to.URL, "content", to.Headers))
 		}
 		address := must.Do(signed.SignGet(t.Context(), content.Blob, "text/html", "attachment", time.Minute)).Or(t)
-		answer := must.Do(client.Get(address)).Or(t)
-		defer answer.Body.Close()
-		if got, err := io.ReadAll(answer.Body); err != nil || string(got) != "content" || answer.Header.Get("Content-Type") != "text/html" {
-			t.Errorf("%+v %q, %v", answer, got, err)
+		response := must.Do(client.Get(address)).Or(t)
+		defer response.Body.Close()
+		if got, err := io.ReadAll(response.Body); err != nil || string(got) != "content" || response.Header.Get("Content-Type") != "text/html" {
+			t.Errorf("%+v %q, %v", response, got, err)
 		}
 	})
 }
@@ -199,10 +199,10 @@ func TestGoogleAddresses(t *testing.T) {
 		if got := fmt.Sprint(u.Query()["response-content-type"], u.Query()["response-content-disposition"]); got != `[text/html] [attachment; filename="x"]` {
 			t.Errorf("the response has %s", got)
 		}
-		answer := must.Do(http.Get(address)).Or(t)
-		got, err := io.ReadAll(answer.Body)
-		if err != nil || answer.Body.Close() != nil || string(got) != "content" {
-			t.Errorf("%d %.200q, %v", answer.StatusCode, got, err)
+		response := must.Do(http.Get(address)).Or(t)
+		got, err := io.ReadAll(response.Body)
+		if err != nil || response.Body.Close() != nil || string(got) != "content" {
+			t.Errorf("%d %.200q, %v", response.StatusCode, got, err)
 		}
 	}
 	encoded := object.Content{Blob: "org/encoded@1-x", Size: int64(len(gzipped))}
@@ -254,11 +254,11 @@ func send(t *testing.T, client *http.Client, address, content string, headers ma
 			r.Header.Set(more[i], more[i+1])
 		}
 	}
-	answer, err := client.Do(r)
-	if err != nil || answer.Body.Close() != nil {
-		t.Fatal(answer, err)
+	response, err := client.Do(r)
+	if err != nil || response.Body.Close() != nil {
+		t.Fatal(response, err)
 	}
-	return answer.StatusCode
+	return response.StatusCode
 }
 
 func TestGoogleHasAddressesOnlyWithAKey(t *testing.T) {

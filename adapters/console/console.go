@@ -145,7 +145,7 @@ func (c *Console) IsFile(path string) bool {
 	return !scripted(path)
 }
 
-// Serve answers a request below /console, or returns an error before anything was sent.
+// Serve replies to a request below /console, or returns an error before anything was sent.
 func (c *Console) Serve(w http.ResponseWriter, r *http.Request, from session.Client, requestID string) error {
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
 	origin := audit.Origin{Address: from.Address, Request: requestID}
@@ -214,10 +214,10 @@ func (c *Console) finishSignIn(w http.ResponseWriter, r *http.Request, from sess
 	return nil
 }
 
-// signOut ends the session of the cookie. It answers with a JSON object whose url is the address at
+// signOut ends the session of the cookie. It replies with a JSON object whose url is the address at
 // which the browser signs out at the identity provider too, null if there is none.
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request, origin audit.Origin) error {
-	var answer struct {
+	var response struct {
 		URL *string `json:"url"`
 	}
 	if secret := c.secret(r); secret != "" {
@@ -226,11 +226,11 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request, origin audit.O
 			return err
 		}
 		if provider != "" {
-			answer.URL = &provider
+			response.URL = &provider
 		}
 	}
 	c.reply(w, c.browserCookie(""), -time.Second, http.StatusOK)
-	return json.NewEncoder(w).Encode(answer)
+	return json.NewEncoder(w).Encode(response)
 }
 
 // switchOrganisation begins a session in the organisation that the body names, a JSON object with
@@ -265,7 +265,7 @@ func readBody(r *http.Request, most int64, v any) (ok bool, err error) {
 	return err == nil && json.Unmarshal(data, v) == nil, err
 }
 
-// reply begins the answer to a script with a new cookie; a negative age removes it. With a status
+// reply begins the response to a script with a new cookie; a negative age removes it. With a status
 // that has a body, that is JSON.
 func (c *Console) reply(w http.ResponseWriter, cookie http.Cookie, age time.Duration, status int) {
 	c.setCookie(w, cookie, age)

@@ -80,7 +80,7 @@ func readFiles(from fs.FS) (f files, err error) {
 	})
 }
 
-// serve answers with an asset, or with the page, whose script shows what belongs to the path. A
+// serve replies with an asset, or with the page, whose script shows what belongs to the path. A
 // missing asset is NotFound.
 func (f files) serve(w http.ResponseWriter, r *http.Request) error {
 	h := w.Header()
@@ -98,7 +98,7 @@ func (f files) serve(w http.ResponseWriter, r *http.Request) error {
 	return f.page.send(w, r)
 }
 
-// send answers with the file, compressed if the client accepts that, or 304 if it has it.
+// send replies with the file, compressed if the client accepts that, or 304 if it has it.
 func (f file) send(w http.ResponseWriter, r *http.Request) error {
 	h := w.Header()
 	h.Add("Vary", "Accept-Encoding")

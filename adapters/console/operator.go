@@ -47,7 +47,7 @@ func (c *Console) renewOperator(w http.ResponseWriter, r *http.Request) error {
 	return c.replyOperator(w, token, s)
 }
 
-// replyOperator answers with an operator's session.
+// replyOperator replies with an operator's session.
 func (c *Console) replyOperator(w http.ResponseWriter, token string, s session.Operator) error {
 	c.reply(w, c.operatorCookie(token), session.OperatorIdle, http.StatusOK)
 	return json.NewEncoder(w).Encode(operatorView{s.ExpiresAt, s.EndsAt()})

@@ -108,7 +108,7 @@ func (s *consoleServer) signIn() (*http.Cookie, operatorView) {
 	return s.cookie(res)
 }
 
-// cookie returns the cookie that an answer sets, and the times of the session.
+// cookie returns the cookie that a response sets, and the times of the session.
 func (s *consoleServer) cookie(res *http.Response) (*http.Cookie, operatorView) {
 	s.fleet.t.Helper()
 	defer res.Body.Close()
@@ -140,9 +140,9 @@ func TestTheSecretBeginsAnOperatorsSessionInACookieThatIsNotIt(t *testing.T) {
 
 func TestASessionsCookieIsBoundToTheHostOverHTTPS(t *testing.T) {
 	for address, name := range map[string]string{"https://collab.example.com": "__Host-collab_console", "http://localhost:8080": "collab_console_8080"} {
-		s, answer := newFleet(t).server("", address), httptest.NewRecorder()
-		s.setCookie(answer, s.browserCookie("secret"), time.Minute)
-		c := answer.Result().Cookies()[0]
+		s, response := newFleet(t).server("", address), httptest.NewRecorder()
+		s.setCookie(response, s.browserCookie("secret"), time.Minute)
+		c := response.Result().Cookies()[0]
 		if c.Name != name || c.Secure != s.secure || s.secure != strings.HasPrefix(address, "https:") || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" || c.MaxAge != 60 {
 			t.Errorf("%s: %v", address, c)
 		}

@@ -29,7 +29,7 @@ func TestTheTypesAreThoseOfTheDocument(t *testing.T) {
 }
 
 // types returns the schemas of the document as types of TypeScript, and Operations, which has the
-// arguments and the answer of each operation of the versioned interface by method and path.
+// arguments and the response of each operation of the versioned interface by method and path.
 func types(doc *openapi3.T) []byte {
 	var b bytes.Buffer
 	b.WriteString("// Generated from docs/openapi.yaml by types_test.go. DO NOT EDIT.\n\n")
@@ -40,8 +40,8 @@ func types(doc *openapi3.T) []byte {
 	for _, path := range slices.Sorted(maps.Keys(doc.Paths.Map())) {
 		all := doc.Paths.Map()[path].Operations()
 		for _, method := range slices.Sorted(maps.Keys(all)) {
-			if answer, ok := answerOf(all[method]); ok && strings.HasPrefix(path, "/api/v1/") {
-				fmt.Fprintf(&b, "\t%q: { %sanswer: %s }\n", method+" "+path, argumentsOf(all[method]), answer)
+			if response, ok := responseOf(all[method]); ok && strings.HasPrefix(path, "/api/v1/") {
+				fmt.Fprintf(&b, "\t%q: { %sanswer: %s }\n", method+" "+path, argumentsOf(all[method]), response)
 			}
 		}
 	}
@@ -49,8 +49,8 @@ func types(doc *openapi3.T) []byte {
 	return b.Bytes()
 }
 
-// answerOf returns the type of the JSON of an operation's success; ok is false if it has none.
-func answerOf(op *openapi3.Operation) (text string, ok bool) {
+// responseOf returns the type of the JSON of an operation's success; ok is false if it has none.
+func responseOf(op *openapi3.Operation) (text string, ok bool) {
 	for _, status := range []string{"200", "201", "202"} {
 		if r := op.Responses.Value(status); r != nil {
 			if m := r.Value.Content["application/json"]; m != nil && m.Schema != nil {

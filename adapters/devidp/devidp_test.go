@@ -44,7 +44,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-func TestAnswers(t *testing.T) {
+func TestResponses(t *testing.T) {
 	st := newFixture(t, t.TempDir())
 	t.Run("a foreign name that resolves to loopback is refused", func(t *testing.T) {
 		r := forms.Request(st.URL+devidp.Prefix+"/token", "email=ada@example.com", "")

@@ -55,7 +55,7 @@ type Site struct {
 	origins *http.CrossOriginProtection
 }
 
-// Handler serves a request, or returns the error that it is answered with.
+// Handler serves a request, or returns the error that it replies with.
 type Handler func(w http.ResponseWriter, r *http.Request) error
 
 // Error is an error whose message is shown to the caller.
@@ -146,7 +146,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// AllowForms sets the Content-Security-Policy of an answer, under which forms of the page
+// AllowForms sets the Content-Security-Policy of a response, under which forms of the page
 // may lead to the site itself and to the origins. Empty ones are left out. Browsers hold
 // all redirects that follow a form against it.
 func AllowForms(w http.ResponseWriter, origins ...string) {
@@ -220,7 +220,7 @@ func (s *Site) Explain(r *http.Request, err error) *Error {
 	return &Error{http.StatusInternalServerError, "Something went wrong"}
 }
 
-// fail answers an error in the service's form, as a page if HTML is accepted.
+// fail replies with an error in the service's form, as a page if HTML is accepted.
 func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	e := s.Explain(r, err)
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {
@@ -230,7 +230,7 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	s.Send(w, e.Status, "application/json", s.options.AppendError(nil, e.Status, e.Message))
 }
 
-// Reply answers with a JSON body.
+// Reply replies with a JSON body.
 func (s *Site) Reply(w http.ResponseWriter, status int, body any) {
 	content, err := json.Marshal(body)
 	if err != nil {
@@ -240,7 +240,7 @@ func (s *Site) Reply(w http.ResponseWriter, status int, body any) {
 	s.Send(w, status, "application/json", content)
 }
 
-// Show answers with the page of a template.
+// Show replies with the page of a template.
 func (s *Site) Show(w http.ResponseWriter, status int, page string, view any) {
 	content, err := s.Render(page, view)
 	if err != nil {
@@ -257,7 +257,7 @@ func (s *Site) Render(name string, view any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Send answers with a body.
+// Send replies with a body.
 func (s *Site) Send(w http.ResponseWriter, status int, contentType string, body []byte) {
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)

@@ -37,7 +37,7 @@ type operation func(t *tx, id string, f *form) (object, error)
 // get serves an operation that only reads.
 func (p *Provider) get(serve operation) http.HandlerFunc {
 	return p.api(func(w http.ResponseWriter, r *http.Request) (body []byte, err error) {
-		p.read(func(t *tx) { body, err = t.answer(serve, r.PathValue("id"), r.URL.Query()) })
+		p.read(func(t *tx) { body, err = t.response(serve, r.PathValue("id"), r.URL.Query()) })
 		return body, err
 	})
 }
@@ -68,7 +68,7 @@ func (p *Provider) post(serve operation) http.HandlerFunc {
 				body = before.Body
 				return false, nil
 			}
-			if body, err = t.answer(serve, r.PathValue("id"), fields); err != nil {
+			if body, err = t.response(serve, r.PathValue("id"), fields); err != nil {
 				return false, err
 			}
 			if key != "" {
@@ -81,7 +81,7 @@ func (p *Provider) post(serve operation) http.HandlerFunc {
 }
 
 // answer returns the response body of an operation. Only the customer can be expanded.
-func (t *tx) answer(serve operation, id string, fields url.Values) ([]byte, error) {
+func (t *tx) response(serve operation, id string, fields url.Values) ([]byte, error) {
 	f := &form{Values: fields}
 	o, err := serve(t, id, f)
 	if f.err != nil {
@@ -138,7 +138,7 @@ func (p *Provider) authorize(r *http.Request) error {
 	return nil
 }
 
-// unknown answers a request for an unknown path.
+// unknown replies to a request for an unknown path.
 func (p *Provider) unknown(w http.ResponseWriter, r *http.Request) {
 	p.replyError(w, r, &apiError{status: http.StatusNotFound, message: "Unrecognized request URL (" + r.Method + ": " + strings.TrimPrefix(r.URL.Path, Prefix) + ")"})
 }

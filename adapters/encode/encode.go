@@ -129,7 +129,7 @@ func AppendEscaped(dst, src []byte) []byte {
 	}
 }
 
-// AppendError appends the body of an answer that is an error, with the end of its line.
+// AppendError appends the body of a response that is an error, with the end of its line.
 func AppendError(dst []byte, status int, message string) []byte {
 	dst = append(dst, `{"statusCode":`...)
 	dst = strconv.AppendInt(dst, int64(status), 10)

@@ -120,15 +120,15 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 		return res, err
 	}
 	defer res.Body.Close()
-	var answer struct {
+	var response struct {
 		Error Problem `json:"error"`
 	}
-	_ = json.NewDecoder(io.LimitReader(res.Body, maxProblem)).Decode(&answer) // invalid JSON has no identifiers
+	_ = json.NewDecoder(io.LimitReader(res.Body, maxProblem)).Decode(&response) // invalid JSON has no identifiers
 	id := res.Header.Get("Request-Id")
 	if id == "" {
 		id = res.Header.Get("X-Request-Id")
 	}
-	return nil, &statusError{res.StatusCode, answer.Error, id}
+	return nil, &statusError{res.StatusCode, response.Error, id}
 }
 
 // Receiver has the callbacks of Stream, which calls them sequentially in its goroutine.
@@ -220,7 +220,7 @@ func (c *Client) get(ctx context.Context, path string, into any) error {
 
 // Missing returns the ids that are neither in the list at the path list, which is
 // {"data": [{"id": …}]}, nor at the path item followed by the id. If the server has no list or refuses
-// the headers, status is that of its answer; it is 0 for other errors, which are those of Reason.
+// the headers, status is that of its response; it is 0 for other errors, which are those of Reason.
 func (c *Client) Missing(ctx context.Context, list, item string, ids []string) (missing []string, status int, err error) {
 	fail := func(err error) ([]string, int, error) {
 		if refused, ok := errors.AsType[*statusError](err); ok {

@@ -25,7 +25,7 @@ type server func(*http.Request) (*http.Response, error)
 
 func (s server) RoundTrip(r *http.Request) (*http.Response, error) { return s(r) }
 
-func answer(status int, kind, body string) server {
+func response(status int, kind, body string) server {
 	return func(r *http.Request) (*http.Response, error) {
 		return &http.Response{
 			StatusCode: status, Header: http.Header{"Content-Type": {kind}, "Location": {"http://elsewhere.invalid/"}, "X-Request-Id": {"req_7"}},
@@ -60,7 +60,7 @@ func TestARequestHasTheGivenHeadersAlone(t *testing.T) {
 		c := client(t, base, func(r *http.Request) (*http.Response, error) {
 			seen = r
 			body, _ = io.ReadAll(r.Body)
-			return answer(200, "text/event-stream; charset=utf-8", "data: \"end\"\n\n")(r)
+			return response(200, "text/event-stream; charset=utf-8", "data: \"end\"\n\n")(r)
 		})
 		var events []string
 		must.NoError(t, c.Stream(t.Context(), "v1/x", map[string]string{"a": "b"}, receiver(&events)))
@@ -84,7 +84,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	requests := 0
 	c := client(t, "http://models.invalid", func(r *http.Request) (*http.Response, error) {
 		requests++
-		return answer(307, "text/html", "")(r)
+		return response(307, "text/html", "")(r)
 	})
 	var events []string
 	if err := c.Stream(t.Context(), "x", nil, receiver(&events)); !errors.Is(err, errProtocol) || requests != 1 {
@@ -101,7 +101,7 @@ func TestAStatusErrorHasOnlyIdentifiers(t *testing.T) {
 		`{"error":{"type":"` + strings.Repeat("x", maxProblem): "status 529 - - (request req_7)",
 		`secret`: "status 529 - - (request req_7)",
 	} {
-		c := client(t, "http://models.invalid", answer(529, "application/json", body))
+		c := client(t, "http://models.invalid", response(529, "application/json", body))
 		var events []string
 		err := c.Stream(t.Context(), "x", nil, receiver(&events))
 		var refused *statusError
@@ -112,7 +112,7 @@ func TestAStatusErrorHasOnlyIdentifiers(t *testing.T) {
 }
 
 func TestAResponseWithoutAStreamIsAProtocolError(t *testing.T) {
-	for _, s := range []server{answer(200, "application/json", "{}"), answer(204, "text/event-stream", "")} {
+	for _, s := range []server{response(200, "application/json", "{}"), response(204, "text/event-stream", "")} {
 		var events []string
 		must.FailIs(t, client(t, "http://models.invalid", s).Stream(t.Context(), "x", nil, receiver(&events)), errProtocol)
 	}
@@ -122,7 +122,7 @@ func TestAResponseWithoutAStreamIsAProtocolError(t *testing.T) {
 
 func TestAnIncompleteStreamIsTruncated(t *testing.T) {
 	for name, body := range map[string]string{"between events": "data: 1\n\n", "within one": "data: {\"a\":", "at once": ""} {
-		c := client(t, "http://models.invalid", answer(200, "text/event-stream", body))
+		c := client(t, "http://models.invalid", response(200, "text/event-stream", body))
 		to := receiver(new([]string))
 		to.Event = func(data []byte) (bool, error) {
 			if string(data) != "1" {
@@ -144,7 +144,7 @@ func TestAnErrorOfTheReceiverIsReturnedUnchanged(t *testing.T) {
 	} {
 		to := receiver(new([]string))
 		change(&to)
-		if err := client(t, "http://models.invalid", answer(200, "text/event-stream", "data: 1\n\n")).Stream(t.Context(), "x", nil, to); err != mine {
+		if err := client(t, "http://models.invalid", response(200, "text/event-stream", "data: 1\n\n")).Stream(t.Context(), "x", nil, to); err != mine {
 			t.Errorf("of %s: %v", name, err)
 		}
 	}
@@ -173,13 +173,13 @@ func TestMissingReturnsIDsWithoutAnEntryOrAResource(t *testing.T) {
 	c := client(t, "http://models.invalid", func(r *http.Request) (*http.Response, error) {
 		switch {
 		case status != 0:
-			return answer(status, "application/json", "{}")(r)
+			return response(status, "application/json", "{}")(r)
 		case r.URL.String() == "http://models.invalid/models?limit=9":
-			return answer(200, "application/json", `{"data":[{"id":"a"}]}`)(r)
+			return response(200, "application/json", `{"data":[{"id":"a"}]}`)(r)
 		case r.URL.String() == "http://models.invalid/models/b%2Fc":
-			return answer(200, "application/json", `{"id":"b/c-2026"}`)(r)
+			return response(200, "application/json", `{"id":"b/c-2026"}`)(r)
 		}
-		return answer(404, "application/json", "{}")(r)
+		return response(404, "application/json", "{}")(r)
 	})
 	missing, _, err := c.Missing(t.Context(), "models?limit=9", "models/", []string{"a", "b/c", "d"})
 	if diff := cmp.Diff([]string{"d"}, missing); err != nil || diff != "" {

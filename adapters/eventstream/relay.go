@@ -2,7 +2,7 @@ package eventstream
 
 import "context"
 
-// Sink receives the chunks of an answer.
+// Sink receives the chunks of a response.
 type Sink[C any] interface {
 	Chunk(C) error
 	Wait() error

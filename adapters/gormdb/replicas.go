@@ -171,7 +171,7 @@ func (p stalePool) query(ctx context.Context, text string, args []any, scan func
 	patience := time.AfterFunc(replicaTimeout, cancel)
 	defer patience.Stop()
 	err := onPgx(reading, r.conns, func(c *pgx.Conn) error {
-		// In one round trip with the query, the answer would wait for the query's.
+		// In one round trip with the query, the response would wait for the query's.
 		var reached bool
 		if err := c.QueryRow(reading, comparePosition, int64(p.at.lsn)).Scan(&reached); err != nil {
 			return err

@@ -60,8 +60,8 @@ type memberServer struct {
 
 func newMemberServer(t *testing.T, rates limit.Rates) *memberServer {
 	t.Helper()
-	answer := func(_ context.Context, to ports.Sink) (chat.Reply, error) { return whole, to.Chunk(says("Hello")) }
-	w := &memberServer{chatServer: newChatServer(t, answer, func(o *Options) { o.Rates = rates }), day: quota.DayOf(time.Now())}
+	response := func(_ context.Context, to ports.Sink) (chat.Reply, error) { return whole, to.Chunk(says("Hello")) }
+	w := &memberServer{chatServer: newChatServer(t, response, func(o *Options) { o.Rates = rates }), day: quota.DayOf(time.Now())}
 	w.marks = &markCounter{Store: w.store}
 	w.Access = access.New(access.Options{
 		Store: w.store, Epochs: w.marks, Clock: system.Clock{},

@@ -324,7 +324,7 @@ func (c *call) hideAddress() {
 	h["Cache-Control"], h["Referrer-Policy"] = noStore, noReferrer
 }
 
-// redirect answers with a redirect.
+// redirect replies with a redirect.
 func (c *call) redirect(status int, to string) {
 	c.Set("Location", to)
 	c.Set("Content-Length", "0")

@@ -111,7 +111,7 @@ func checkConfirmation(form url.Values, secret, state string) error {
 	return nil
 }
 
-// readPageForm reads the form of one of the server's pages. The headers of the answer are those of hidePage.
+// readPageForm reads the form of one of the server's pages. The headers of the response are those of hidePage.
 func (a *api) readPageForm(c *call) (url.Values, error) {
 	c.hidePage()
 	if err := a.checkOrigin(c.r); err != nil {
@@ -185,10 +185,10 @@ func (a *api) finishAuthorization(c *call) error {
 	if err := checkLengths(q, map[string]int{"state": maxState, "code": maxCode, "iss": maxIssuer, "error": maxRefusal}); err != nil {
 		return err
 	}
-	answer := connectors.AuthorizationResponse{State: q.Get("state"), Code: q.Get("code"), Error: q.Get("error"), Issuer: q.Get("iss"), Redirect: a.PublicURL + c.r.URL.Path}
-	browser := cookieValue(c.r, a.flowCookie(cookieConfirmed, answer.State))
-	a.setFlowCookie(c, cookieConfirmed, answer.State, "")
-	if err := a.Connectors.Finish(c.r.Context(), answer, browser); err != nil {
+	response := connectors.AuthorizationResponse{State: q.Get("state"), Code: q.Get("code"), Error: q.Get("error"), Issuer: q.Get("iss"), Redirect: a.PublicURL + c.r.URL.Path}
+	browser := cookieValue(c.r, a.flowCookie(cookieConfirmed, response.State))
+	a.setFlowCookie(c, cookieConfirmed, response.State, "")
+	if err := a.Connectors.Finish(c.r.Context(), response, browser); err != nil {
 		return err
 	}
 	return a.showOutcome(c, "Connected", "The connector is authorised. You can close this window.")
@@ -245,7 +245,7 @@ type clientView struct {
 	Application   string   `json:"application_type"`
 }
 
-// describeClient answers with the client metadata document for the issuer of a key.
+// describeClient replies with the client metadata document for the issuer of a key.
 func (a *api) describeClient(c *call) error {
 	key := mux.Vars(c.r)["issuer"]
 	if !connector.IsIssuerKey(key) {
@@ -254,7 +254,7 @@ func (a *api) describeClient(c *call) error {
 	return a.describe(c, ClientDocumentPath+"/"+key, connector.DocumentRedirect(CallbackPath, key))
 }
 
-// describeFormerClient answers with the document of authorizations from before each issuer had its own, because
+// describeFormerClient replies with the document of authorizations from before each issuer had its own, because
 // their refreshes name it. Callbacks to its address are refused.
 func (a *api) describeFormerClient(c *call) error {
 	return a.describe(c, ClientDocumentPath+".json", CallbackPath)

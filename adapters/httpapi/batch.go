@@ -34,8 +34,8 @@ const (
 
 var linesType = []string{"application/x-ndjson"}
 
-// batchFiles executes the operations in the lines of the body, in their order, and answers with a line for
-// each. If the store or the database fails, the error is the answer to the operations that were not
+// batchFiles executes the operations in the lines of the body, in their order, and replies with a line for
+// each. If the store or the database fails, the error is the response to the operations that were not
 // executed, or to the whole request if none was.
 func (a *api) batchFiles(c *call) error {
 	if err := c.spoolBatch(); err != nil {
@@ -55,7 +55,7 @@ func (a *api) batchFiles(c *call) error {
 		return err
 	}
 	lines := &body.LineReader{From: c.spooled, Buffer: make([]byte, size)}
-	var answer []byte
+	var response []byte
 	var failed error
 	for index := 0; ; {
 		found, err := lines.Next(objects.MaxTogether)
@@ -78,20 +78,20 @@ func (a *api) batchFiles(c *call) error {
 				a.classify(c, failed)
 			}
 		}
-		held := len(answer)
+		held := len(response)
 		for i, op := range operations {
 			outcome := objects.Outcome{Err: failed}
 			if i < len(outcomes) {
 				outcome = outcomes[i]
 			}
-			answer = append(appendOutcome(answer, index, op, outcome), '\n')
+			response = append(appendOutcome(response, index, op, outcome), '\n')
 			index++
 		}
-		if err := c.Hold(int64(len(answer) - held)); err != nil && failed == nil {
+		if err := c.Hold(int64(len(response) - held)); err != nil && failed == nil {
 			failed = err
 		}
 	}
-	c.sendAs(linesType, http.StatusOK, answer)
+	c.sendAs(linesType, http.StatusOK, response)
 	return nil
 }
 
@@ -157,7 +157,7 @@ func readOperation(line []byte) objects.Operation {
 	return op
 }
 
-// appendOutcome appends the answer to an operation.
+// appendOutcome appends the response to an operation.
 func appendOutcome(dst []byte, index int, op objects.Operation, o objects.Outcome) []byte {
 	status := http.StatusOK
 	if op.Action == objects.PutFile && op.Object == "" {
@@ -178,7 +178,7 @@ func appendOutcome(dst []byte, index int, op objects.Operation, o objects.Outcom
 	return appendFileOutcome(appendNumbers(dst, index, status), file, problem)
 }
 
-// appendNumbers appends the beginning of the answer for one of several files: its number in the request and its
+// appendNumbers appends the beginning of the response for one of several files: its number in the request and its
 // status.
 func appendNumbers(dst []byte, index, status int) []byte {
 	dst = append(dst, `{"index":`...)
@@ -187,7 +187,7 @@ func appendNumbers(dst []byte, index, status int) []byte {
 	return strconv.AppendInt(dst, int64(status), 10)
 }
 
-// appendFileOutcome appends the end of the answer for one of several files: its record and its error, without the
+// appendFileOutcome appends the end of the response for one of several files: its record and its error, without the
 // one that is zero.
 func appendFileOutcome(dst []byte, file object.Object, problem errorView) []byte {
 	if file.ID != "" {
@@ -258,7 +258,7 @@ func viewRetention(r object.Retention) *keptView {
 	return &keptView{r.Days, r.Versions}
 }
 
-// syncLimits answers with the limits for the transfer of files.
+// syncLimits replies with the limits for the transfer of files.
 func (a *api) syncLimits(c *call, actor org.Actor) error {
 	stored, err := a.Metering.Storage(c.r.Context(), actor)
 	if err != nil {

@@ -36,9 +36,9 @@ func readWanted(f *body.Fields) (wanted []objects.Wanted, err error) {
 	return wanted, nil
 }
 
-// readFiles answers with a line for each of the files, followed by content of the length in the line. Content is
+// readFiles replies with a line for each of the files, followed by content of the length in the line. Content is
 // verified before its line is sent, so that damaged content is only the error of its file. If the store fails,
-// the error is the answer to the remaining files, or to the whole request if none was answered.
+// the error is the response to the remaining files, or to the whole request if none was answered.
 func (a *api) readFiles(c *call, actor org.Actor, wanted []objects.Wanted) error {
 	a.chargeOperations(c, len(wanted))
 	if err := c.Hold(selectedMemory); err != nil {
@@ -96,7 +96,7 @@ func appendRead(dst []byte, index int, file object.Object, problem errorView, le
 	return append(appendFileOutcome(dst, file, problem), '\n')
 }
 
-// writeParts appends content to the buffered part of the answer, or sends both if they are long.
+// writeParts appends content to the buffered part of the response, or sends both if they are long.
 func (c *call) writeParts(out *[]byte, content []byte) error {
 	if len(*out)+len(content) < stream.FlushAt {
 		*out = append(*out, content...)
@@ -109,7 +109,7 @@ func (c *call) writeParts(out *[]byte, content []byte) error {
 	return c.sendPart(content)
 }
 
-// sendPart sends a part of an answer of unknown length.
+// sendPart sends a part of a response of unknown length.
 func (c *call) sendPart(part []byte) error {
 	c.ExtendFor(len(part))
 	if _, err := c.Write(part); err != nil {

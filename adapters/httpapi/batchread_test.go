@@ -40,9 +40,9 @@ func readings(t testing.TB, w *httptest.ResponseRecorder, n int) (all []fileRead
 	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/vnd.collab.files" {
 		t.Fatalf("%d %.300s", w.Code, w.Body)
 	}
-	answer := bufio.NewReader(w.Body)
+	response := bufio.NewReader(w.Body)
 	for {
-		line, err := answer.ReadBytes('\n')
+		line, err := response.ReadBytes('\n')
 		if err == io.EOF && len(line) == 0 {
 			break
 		}
@@ -51,7 +51,7 @@ func readings(t testing.TB, w *httptest.ResponseRecorder, n int) (all []fileRead
 			t.Fatalf("line %d is %s, %v", len(all), line, err)
 		}
 		content := make([]byte, of.Length)
-		if _, err := io.ReadFull(answer, content); err != nil {
+		if _, err := io.ReadFull(response, content); err != nil {
 			t.Fatalf("the content of %d bytes after line %d: %v", of.Length, len(all), err)
 		}
 		of.content = string(content)

@@ -93,7 +93,7 @@ type outcomeView struct {
 	Plan   *plan.Plan `json:"plan"`
 }
 
-// checkoutSuccess answers browsers that the provider redirects after a payment.
+// checkoutSuccess replies to browsers that the provider redirects after a payment.
 func (a *api) checkoutSuccess(c *call) error {
 	c.hideAddress()
 	seen := outcomeView{Status: "unknown"}
@@ -119,13 +119,13 @@ func (a *api) checkoutSuccess(c *call) error {
 	return a.replyOutcome(c, seen, "Thank you", text)
 }
 
-// checkoutCancel answers browsers that the provider redirects without a payment.
+// checkoutCancel replies to browsers that the provider redirects without a payment.
 func (a *api) checkoutCancel(c *call) error {
 	c.hideAddress()
 	return a.replyOutcome(c, outcomeView{Status: "cancelled"}, "Checkout cancelled", "Nothing was charged.")
 }
 
-// replyOutcome answers with the outcome: as JSON if the request accepts it by name, else as
+// replyOutcome replies with the outcome: as JSON if the request accepts it by name, else as
 // a page.
 func (a *api) replyOutcome(c *call, seen outcomeView, title, text string) error {
 	if weightOf(c.r.Header["Accept"], "application/json") > 0 && !c.prefersPage() {
@@ -141,7 +141,7 @@ func (a *api) replyOutcome(c *call, seen outcomeView, title, text string) error 
 // billingPage is the path of the console's page of the plan.
 const billingPage = "/console/billing"
 
-// showOutcome answers with a page of a title, a text and a link to the application.
+// showOutcome replies with a page of a title, a text and a link to the application.
 func (a *api) showOutcome(c *call, title, text string) error {
 	return c.page(http.StatusOK, "outcome", map[string]string{"Title": title, "Text": text, "App": a.AppURL}, "'none'")
 }

@@ -155,7 +155,7 @@ func TestUploadExtendsDeadlines(t *testing.T) {
 	if len(reads) < 3 || !reads[0].Equal(began.Add(stream.BodyTimeout)) || !reads[last-1].Equal(began.Add(stream.BodyTimeout+size/stream.MinRate*time.Second)) || !reads[last].IsZero() {
 		t.Errorf("the read deadlines are %v", reads)
 	}
-	if last := writes[len(writes)-1].Sub(began); !writes[0].Equal(began.Add(stream.AnswerTimeout)) || last < stream.AnswerTimeout+size/stream.MinRate*time.Second || last > stream.AnswerTimeout+(size/stream.MinRate+1)*time.Second {
+	if last := writes[len(writes)-1].Sub(began); !writes[0].Equal(began.Add(stream.ResponseTimeout)) || last < stream.ResponseTimeout+size/stream.MinRate*time.Second || last > stream.ResponseTimeout+(size/stream.MinRate+1)*time.Second {
 		t.Errorf("the write deadlines are %v", writes)
 	}
 	if !slices.IsSortedFunc(reads[:last], time.Time.Compare) || !slices.IsSortedFunc(writes, time.Time.Compare) {
@@ -191,9 +191,9 @@ func TestStalledUploadTimesOut(t *testing.T) {
 	}
 	t.Run("over a connection", func(t *testing.T) {
 		late(&o.Options)
-		answer := roundTrip(t, o.api, "POST /api/v1/sync/files?path=p HTTP/1.1\r\nHost: x\r\nX-Actor: ada\r\nContent-Length: 1000\r\n\r\nabc")
-		if !strings.Contains(answer, "400 Bad Request") || !strings.Contains(answer, "The body did not come within 30 seconds") {
-			t.Errorf("the response is %q", answer)
+		response := roundTrip(t, o.api, "POST /api/v1/sync/files?path=p HTTP/1.1\r\nHost: x\r\nX-Actor: ada\r\nContent-Length: 1000\r\n\r\nabc")
+		if !strings.Contains(response, "400 Bad Request") || !strings.Contains(response, "The body did not come within 30 seconds") {
+			t.Errorf("the response is %q", response)
 		}
 	})
 	if all := read[[]record](t, o.get("/files"), 200); len(all) > 0 {

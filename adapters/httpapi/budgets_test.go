@@ -186,7 +186,7 @@ func TestDownloadsAreChargedToTheCaller(t *testing.T) {
 	must.Is(t, 0, o.budgets.callers.Used())
 }
 
-func TestLargeAnswersAreChargedToTheAnonymousBudget(t *testing.T) {
+func TestLargeResponsesAreChargedToTheAnonymousBudget(t *testing.T) {
 	a := newAPI(t, func(o *Options) {
 		o.Releases = newReleases(t, []release.Release{released(t, "2.0.0", "darwin/universal", noted(strings.Repeat("x", 60_000)))})
 	})

@@ -40,13 +40,13 @@ type call struct {
 
 	w            http.ResponseWriter // the connection, or the recorder of a response that is stored
 	status       int                 // as sent
-	bytes        int64               // of the answer's body
+	bytes        int64               // of the response's body
 	sent         bool                // the status was sent
 	clientClosed bool                // the client closed the connection
 	broken       bool                // a stream ended before its last event
 	deadlines    stream.Deadlines
 
-	position func(context.Context) string // of the answer to a change; nil: it has none
+	position func(context.Context) string // of the response to a change; nil: it has none
 
 	budgets   *budgets
 	anonymous limit.Account // memory, until the caller is known
@@ -73,7 +73,7 @@ func (c *call) Set(name, value string) {
 	c.Header()[name] = c.values[c.used-1 : c.used : c.used]
 }
 
-// Header returns the answer's headers.
+// Header returns the response's headers.
 func (c *call) Header() http.Header { return c.w.Header() }
 
 // WriteHeader sends the status.
@@ -115,7 +115,7 @@ func (c *call) FlushError() error {
 	return http.NewResponseController(c.w).Flush()
 }
 
-// ExtendFor extends the deadlines for n more bytes of the answer.
+// ExtendFor extends the deadlines for n more bytes of the response.
 func (c *call) ExtendFor(n int) { c.deadlines.ExtendFor(c.bytes + int64(n)) }
 
 // ClientClosed records that the client closed the connection, and returns the error.
@@ -175,7 +175,7 @@ func (c *call) sendTagged(mediaType []string, tag string, body []byte) error {
 	return nil
 }
 
-// reply answers with a view.
+// reply replies with a view.
 func (c *call) reply(status int, view any) error {
 	b := stream.TakeBuffer()
 	defer stream.GiveBuffer(b)
@@ -188,7 +188,7 @@ func (c *call) reply(status int, view any) error {
 	return nil
 }
 
-// replyWith returns a function that answers with the view of a use case's result, or returns
+// replyWith returns a function that replies with the view of a use case's result, or returns
 // its error.
 func replyWith[R, V any](c *call, status int, view func(R) V) func(R, error) error {
 	return func(result R, err error) error {
@@ -218,7 +218,7 @@ func (c *call) succeedUnless(err error) error {
 	return c.succeed()
 }
 
-// succeed answers a request without a result, such as a deletion.
+// succeed replies to a request without a result, such as a deletion.
 func (c *call) succeed() error {
 	c.send(http.StatusOK, success)
 	return nil

@@ -12,10 +12,10 @@ import (
 	"collab/domain/org"
 )
 
-// cursorHeader is the header with the feed cursor of an answer.
+// cursorHeader is the header with the feed cursor of a response.
 const cursorHeader = "X-Sync-Cursor"
 
-// followChanges answers with the stream of changes from now on, or after the client's last
+// followChanges replies with the stream of changes from now on, or after the client's last
 // event id.
 func (a *api) followChanges(c *call, actor org.Actor) error {
 	from, resumes := lastEventID(c.r.Header, c.r.URL.RawQuery)

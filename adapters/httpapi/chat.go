@@ -12,7 +12,7 @@ import (
 	"collab/domain/org"
 )
 
-// startChat admits a request to a model and answers with the stream of its chunks. A
+// startChat admits a request to a model and replies with the stream of its chunks. A
 // refusal before that is an ordinary error.
 func (a *api) startChat(c *call) error {
 	if err := a.chats.Take(c, string(c.caller.User)); err != nil {

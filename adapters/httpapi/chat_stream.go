@@ -17,7 +17,7 @@ const (
 	chatSilence  = 15 * time.Second
 )
 
-// chatStream sends the answer of a model to its client. It implements ports.Sink. Chunks are buffered up to
+// chatStream sends the response of a model to its client. It implements ports.Sink. Chunks are buffered up to
 // stream.FlushAt or until Wait, and the head is sent with the first chunk or comment.
 type chatStream struct {
 	c       *call
@@ -36,7 +36,7 @@ type chatStream struct {
 	over   bool
 }
 
-// streamChat streams the answer of a model. It returns when its usage is stored.
+// streamChat streams the response of a model. It returns when its usage is stored.
 func (a *api) streamChat(c *call, ready *chats.Call) {
 	c.deadlines.Clear()
 	c.databasePlace.Leave()

@@ -238,7 +238,7 @@ func (w *chatServer) listen(http2 bool) *http.Client {
 // chatClient is a client that reads the response to a chat.
 type chatClient struct {
 	streamReader
-	answer     *http.Response
+	response   *http.Response
 	disconnect context.CancelFunc
 }
 
@@ -264,7 +264,7 @@ func (r *streamReader) Write(b []byte) (int, error) {
 }
 
 // start reads the response, or nothing of it if reads is false.
-func (r *streamReader) start(answer io.Reader, reads bool) {
+func (r *streamReader) start(response io.Reader, reads bool) {
 	r.done = make(chan struct{})
 	if !reads {
 		close(r.done)
@@ -272,7 +272,7 @@ func (r *streamReader) start(answer io.Reader, reads bool) {
 	}
 	go func() {
 		defer close(r.done)
-		_, r.end = io.Copy(r, answer)
+		_, r.end = io.Copy(r, response)
 	}()
 }
 
@@ -286,13 +286,13 @@ func (w *chatServer) ask(client *http.Client, reads bool, headers ...string) *ch
 	ctx, l.disconnect = context.WithCancel(context.Background())
 	r := post("http://collab/test", hello, headers...).WithContext(ctx)
 	r.RequestURI = ""
-	l.answer = must.Do(client.Do(r)).Or(w)
+	l.response = must.Do(client.Do(r)).Or(w)
 	w.Cleanup(func() {
 		l.disconnect()
-		_ = l.answer.Body.Close()
+		_ = l.response.Body.Close()
 		<-l.done
 	})
-	l.start(l.answer.Body, reads)
+	l.start(l.response.Body, reads)
 	return l
 }
 
@@ -333,7 +333,7 @@ func TestChatStream(t *testing.T) {
 			t.Errorf("read %q after %v", l.text(), took)
 		}
 		l.expect(w, comment+textEvent("Hel")+textEvent("lo")+doneEvent)
-		checkHeader(w, l.answer.Header, map[string]string{"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no", "Content-Length": ""})
+		checkHeader(w, l.response.Header, map[string]string{"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no", "Content-Length": ""})
 		synctest.Wait()
 		if e := w.checkUsage(http.StatusOK, chat.Completed); e.Tokens != whole.Usage {
 			w.Errorf("the entry is %+v", e)
@@ -424,7 +424,7 @@ func TestChatStream(t *testing.T) {
 	runChat(t, "is canceled if the client does not read comments", silent, func(w *chatServer, client *http.Client) {
 		// Comments never fill the windows of HTTP/2.
 		l := w.ask(client, false)
-		if l.answer.ProtoMajor == 2 {
+		if l.response.ProtoMajor == 2 {
 			l.disconnect()
 		}
 		time.Sleep(chatSilence + stream.WriteTimeout + stream.WriteSlack + time.Second)

@@ -19,7 +19,7 @@ const jsonTagSuffix = "-json"
 // etag returns the entity tag of a version.
 func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
-// notModified answers 304 and returns true if If-None-Match names the tag.
+// notModified replies with 304 and returns true if If-None-Match names the tag.
 func (c *call) notModified(tag string) bool {
 	header := c.r.Header["If-None-Match"]
 	if len(header) == 0 || !namesTag(header, tag, true) {

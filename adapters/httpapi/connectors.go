@@ -89,7 +89,7 @@ func keyOfConnector(i connector.Instance) body.Position {
 	return body.Position{At: i.CreatedAt, ID: string(i.ID)}
 }
 
-// listProviders answers with the catalog, which is the same for all callers.
+// listProviders replies with the catalog, which is the same for all callers.
 func (a *api) listProviders(c *call) error {
 	body, err := appendView(nil, viewEach(viewProvider)(a.Connectors.Providers()))
 	if err != nil {
@@ -117,7 +117,7 @@ func (a *api) createConnector(c *call, actor org.Actor, d connector.Draft) error
 	return replyWith(c, http.StatusCreated, viewConnector)(createOrGet(c, actor, d, a.Connectors.Create, d.ID, a.Connectors.Get))
 }
 
-// limitedCredentials returns a handler whose answers are not stored and whose requests are
+// limitedCredentials returns a handler whose responses are not stored and whose requests are
 // charged to the caller's rate of credentials.
 func (a *api) limitedCredentials(handle handler) handler {
 	return func(c *call) error {

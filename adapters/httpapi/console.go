@@ -18,7 +18,7 @@ type Console interface {
 	// served without limits on how often.
 	IsFile(path string) bool
 
-	// Serve answers a request of a client, or returns an error before anything was sent. ID is
+	// Serve replies to a request of a client, or returns an error before anything was sent. ID is
 	// the request's.
 	Serve(w http.ResponseWriter, r *http.Request, from session.Client, id string) error
 }

@@ -30,8 +30,8 @@ func roundTrip(t *testing.T, a *api, request string) string {
 	conn := must.Do(net.Dial("tcp", server.Listener.Addr().String())).Or(t)
 	defer conn.Close()
 	must.Do(io.WriteString(conn, request)).Or(t)
-	answer, _ := io.ReadAll(conn) // the server may reset the connection
-	return string(answer)
+	response, _ := io.ReadAll(conn) // the server may reset the connection
+	return string(response)
 }
 
 func TestStalledBodyTimesOut(t *testing.T) {
@@ -42,16 +42,16 @@ func TestStalledBodyTimesOut(t *testing.T) {
 			_, failure = c.fields()
 			return failure
 		}, late)
-		if answer := roundTrip(t, a, "POST /test"+stalled); !strings.Contains(answer, "400 Bad Request") || !strings.Contains(answer, "The body did not come within 30 seconds") {
-			t.Errorf("the response is %q", answer)
+		if response := roundTrip(t, a, "POST /test"+stalled); !strings.Contains(response, "400 Bad Request") || !strings.Contains(response, "The body did not come within 30 seconds") {
+			t.Errorf("the response is %q", response)
 		}
 		must.FailIs(t, failure, os.ErrDeadlineExceeded)
 		must.Fail(t, failure, fault.Invalid)
 	})
 	t.Run("after the response", func(t *testing.T) {
 		// The server must close the connection.
-		if answer := roundTrip(t, newAPI(t, late), "POST /nowhere"+stalled); !strings.Contains(answer, "404 Not Found") {
-			t.Errorf("the response is %q", answer)
+		if response := roundTrip(t, newAPI(t, late), "POST /nowhere"+stalled); !strings.Contains(response, "404 Not Found") {
+			t.Errorf("the response is %q", response)
 		}
 	})
 }
@@ -65,8 +65,8 @@ func TestTruncatedBodyIsInvalid(t *testing.T) {
 	defer conn.Close()
 	must.Do(io.WriteString(conn, "POST "+batchPath+" HTTP/1.1\r\nHost: x\r\nX-Actor: ada\r\nContent-Type: application/x-ndjson\r\nContent-Length: 1000\r\n\r\n{")).Or(t)
 	must.NoError(t, conn.CloseWrite())
-	if answer := string(must.Do(io.ReadAll(conn)).Or(t)); !strings.Contains(answer, "400 Bad Request") || !strings.Contains(answer, "The body ended before its length") {
-		t.Errorf("the response is %q", answer)
+	if response := string(must.Do(io.ReadAll(conn)).Or(t)); !strings.Contains(response, "400 Bad Request") || !strings.Contains(response, "The body ended before its length") {
+		t.Errorf("the response is %q", response)
 	}
 }
 
@@ -97,10 +97,10 @@ func TestLongResponseExtendsWriteDeadline(t *testing.T) {
 	a := serveTexts(t, 100, stream.FlushAt, false, nil)
 	a.Now = func() time.Time { return began }
 	deadlines := serveDeadlines(a, get("/test")).writes
-	if len(deadlines) < 10 /* buffered records are sent together */ || !deadlines[0].Equal(began.Add(stream.AnswerTimeout)) {
+	if len(deadlines) < 10 /* buffered records are sent together */ || !deadlines[0].Equal(began.Add(stream.ResponseTimeout)) {
 		t.Fatalf("%d deadlines, the first is %v", len(deadlines), deadlines[0])
 	}
-	if last, want := deadlines[len(deadlines)-1].Sub(began), stream.AnswerTimeout+100*time.Second*stream.FlushAt/stream.MinRate; last < want || last > want+time.Second {
+	if last, want := deadlines[len(deadlines)-1].Sub(began), stream.ResponseTimeout+100*time.Second*stream.FlushAt/stream.MinRate; last < want || last > want+time.Second {
 		t.Errorf("the last deadline is %v, want %v", last, want)
 	}
 }

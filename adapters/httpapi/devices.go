@@ -65,7 +65,7 @@ func verificationPath(code string) string {
 	return devicePagePath + "?" + url.Values{"user_code": {session.FormatUserCode(code)}}.Encode()
 }
 
-// readForm reads the fields of a body of at most maxForm bytes, which is a form or JSON. The answer
+// readForm reads the fields of a body of at most maxForm bytes, which is a form or JSON. The response
 // must not be stored.
 func (c *call) readForm() (*body.Fields, error) {
 	c.Header()["Cache-Control"] = noStore
@@ -101,7 +101,7 @@ func (a *api) startDevice(c *call) error {
 	})
 }
 
-// claimDevice answers a device that polls for its token.
+// claimDevice replies to a device that polls for its token.
 func (a *api) claimDevice(c *call) error {
 	o, err := c.readForm()
 	if err != nil {

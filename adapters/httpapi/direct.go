@@ -72,7 +72,7 @@ func readStart(f *body.Fields, when condition) (of id.Object, draft *object.Draf
 	return of, draft, u, f.Err()
 }
 
-// startUpload answers with an address at the object store.
+// startUpload replies with an address at the object store.
 func (a *api) startUpload(c *call) error {
 	when, err := c.condition()
 	if err != nil {
@@ -109,7 +109,7 @@ func (a *api) onUpload(do func(*call, org.Actor, *objects.Started) error) action
 	}
 }
 
-// completeUpload stores the uploaded content, and answers like the upload of a file.
+// completeUpload stores the uploaded content, and replies like the upload of a file.
 func (a *api) completeUpload(c *call, actor org.Actor, of *objects.Started) error {
 	c.ExtendFor(int(of.Content.Size)) // it may be read
 	o, err := a.Objects.Complete(c.r.Context(), actor, of, c.yield)

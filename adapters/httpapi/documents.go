@@ -134,14 +134,14 @@ func readMemory(c *call) (content []byte, when condition, err error) {
 	return content, when, nil
 }
 
-// readDocument answers with a document, byte for byte as stored.
+// readDocument replies with a document, byte for byte as stored.
 func (a *api) readDocument(d object.Document) action {
 	return func(c *call, actor org.Actor) error {
 		return sendFound(c, a.sendStored)(a.Objects.Find(c.r.Context(), actor, d))
 	}
 }
 
-// readMemory returns an action that answers with a text and its metadata.
+// readMemory returns an action that replies with a text and its metadata.
 func (a *api) readMemory(in func(*call) (slot, error)) action {
 	return func(c *call, actor org.Actor) error {
 		from, err := in(c)

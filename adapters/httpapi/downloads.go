@@ -138,7 +138,7 @@ func (c *call) wantsBytes(q body.Query, o object.Object) (bool, error) {
 	return bytes, nil
 }
 
-// sendBytes answers with the content or the requested ranges of it. If redirect is set and the object store has
+// sendBytes replies with the content or the requested ranges of it. If redirect is set and the object store has
 // addresses it redirects to one, and leaves ranges to the store.
 func (a *api) sendBytes(c *call, o object.Object, redirect bool) error {
 	tag := etag(o.Version)
@@ -215,7 +215,7 @@ func (a *api) sendBytes(c *call, o object.Object, redirect bool) error {
 	return nil
 }
 
-// sendStored answers with a JSON document byte for byte as it is stored.
+// sendStored replies with a JSON document byte for byte as it is stored.
 func (a *api) sendStored(c *call, o object.Object) error {
 	tag := etag(o.Version)
 	if c.notModified(tag) {
@@ -308,7 +308,7 @@ func (c *call) readsFiles() bool {
 	return ok
 }
 
-// fileWriter is the body of an answer on a connection that reads files. It extends the
+// fileWriter is the body of a response on a connection that reads files. It extends the
 // deadlines for each piece of content.
 type fileWriter struct{ *call }
 
@@ -400,7 +400,7 @@ func parseSpan(text string, size int64) (s byteRange, ok bool) {
 // a block.
 const maxWriteChunk = 32 << 10
 
-// sendRecord answers with the metadata record and the content in it. Text is sent as a string, other content in
+// sendRecord replies with the metadata record and the content in it. Text is sent as a string, other content in
 // base64.
 func (a *api) sendRecord(c *call, o object.Object, tag string) error {
 	if c.notModified(tag) {
@@ -445,7 +445,7 @@ type recordWriter struct {
 	c      *call
 	out    []byte
 	text   bool
-	length int // of the answer; 0: unknown
+	length int // of the response; 0: unknown
 
 	partial    [3]byte // bytes of an incomplete group of base64
 	partialLen int

@@ -336,13 +336,13 @@ func TestDamagedContentIsNeverComplete(t *testing.T) {
 
 // download returns the status and body of a response of the server. The error may be that of reading the body.
 func download(server *httptest.Server, target string, headers ...string) (status int, content string, err error) {
-	answer, err := server.Client().Do(toServer(server, syncRequest(http.MethodGet, target, nil, headers...)))
+	response, err := server.Client().Do(toServer(server, syncRequest(http.MethodGet, target, nil, headers...)))
 	if err != nil {
 		return 0, "", err
 	}
-	defer answer.Body.Close()
-	got, err := io.ReadAll(answer.Body)
-	return answer.StatusCode, string(got), err
+	defer response.Body.Close()
+	got, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(got), err
 }
 
 // interruptedBlobs fails to read content after its first byte.

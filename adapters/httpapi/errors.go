@@ -15,10 +15,10 @@ import (
 )
 
 // statusClientClosed is the logged and measured status of a request whose client disconnected before
-// the answer. It is never sent.
+// the response. It is never sent.
 const statusClientClosed = 499
 
-// defaultRetryAfter is the Retry-After of an answer whose error has none, in seconds.
+// defaultRetryAfter is the Retry-After of a response whose error has none, in seconds.
 const defaultRetryAfter = 5
 
 // statuses maps the kinds of errors to statuses.
@@ -75,7 +75,7 @@ func viewError(err error) errorView {
 	return r
 }
 
-// fail answers with an error. The cause of a 5xx is logged under the request's id.
+// fail replies with an error. The cause of a 5xx is logged under the request's id.
 func (a *api) fail(c *call, err error) {
 	r := a.classify(c, err)
 	if c.sent {

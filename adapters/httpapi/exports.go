@@ -64,7 +64,7 @@ func (a *api) replyExport(c *call, status int, e export.Export, err error) error
 	return c.reply(status, v)
 }
 
-// startExport starts an export and answers before its end.
+// startExport starts an export and replies before its end.
 func (a *api) startExport(c *call, actor org.Actor) error {
 	e, err := a.Archives.Start(c.r.Context(), actor)
 	if err == nil {
@@ -93,7 +93,7 @@ func (a *api) getExport(c *call, actor org.Actor, of id.Export) error {
 	return a.replyExport(c, http.StatusOK, e, err)
 }
 
-// downloadExport answers with the archive or with one requested range of it.
+// downloadExport replies with the archive or with one requested range of it.
 func (a *api) downloadExport(c *call, actor org.Actor, of id.Export) error {
 	e, err := a.Archives.ExportOf(c.r.Context(), actor, of)
 	if err != nil {

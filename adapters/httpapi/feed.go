@@ -59,7 +59,7 @@ type follower struct {
 	actor            struct{ user, org string }
 }
 
-// follow answers with a stream of the subscription's events. Over HTTP/1.1 it hijacks the connection and serves it on
+// follow replies with a stream of the subscription's events. Over HTTP/1.1 it hijacks the connection and serves it on
 // another goroutine, which needs less memory than the request.
 func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []byte) error {
 	c.deadlines.Clear()

@@ -146,9 +146,9 @@ func (s *feedServer) connect(reads bool, headers ...string) *feedClient {
 	r := get("/test", headers...)
 	client, server := net.Pipe()
 	s.ServeHTTP(hijackable{httptest.NewRecorder(), server}, r)
-	answer := must.Do(http.ReadResponse(bufio.NewReaderSize(client, 16), r)).Or(s)
-	c := &feedClient{header: answer.Header}
-	c.start(answer.Body, reads)
+	response := must.Do(http.ReadResponse(bufio.NewReaderSize(client, 16), r)).Or(s)
+	c := &feedClient{header: response.Header}
+	c.start(response.Body, reads)
 	return c
 }
 
@@ -463,16 +463,16 @@ func TestFeedOverTheNetwork(t *testing.T) {
 			t.Cleanup(server.Close)
 			s.write("a")
 			r := must.Do(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/test?lastEventId=1-0", nil)).Or(t)
-			answer := must.Do(server.Client().Do(r)).Or(t)
-			t.Cleanup(func() { _ = answer.Body.Close() })
-			if !strings.HasPrefix(name, answer.Proto) {
-				t.Fatalf("the protocol is %s", answer.Proto)
+			response := must.Do(server.Client().Do(r)).Or(t)
+			t.Cleanup(func() { _ = response.Body.Close() })
+			if !strings.HasPrefix(name, response.Proto) {
+				t.Fatalf("the protocol is %s", response.Proto)
 			}
-			return s, answer
+			return s, response
 		}
 		t.Run(name+" sends events and ends", func(t *testing.T) {
-			s, answer := begin(t)
-			body := bufio.NewReader(answer.Body)
+			s, response := begin(t)
+			body := bufio.NewReader(response.Body)
 			must.Is(t, "1-1", nextEvent(t, body))
 			s.write("b")
 			must.Is(t, "1-2", nextEvent(t, body))
@@ -483,9 +483,9 @@ func TestFeedOverTheNetwork(t *testing.T) {
 			s.checkEnd("drained")
 		})
 		t.Run(name+" ends if the client disconnects", func(t *testing.T) {
-			s, answer := begin(t, func(o *Options) { o.Heartbeat = 10 * time.Millisecond })
-			nextEvent(t, bufio.NewReader(answer.Body))
-			_ = answer.Body.Close()
+			s, response := begin(t, func(o *Options) { o.Heartbeat = 10 * time.Millisecond })
+			nextEvent(t, bufio.NewReader(response.Body))
+			_ = response.Body.Close()
 			s.checkEnd("gone")
 		})
 	}

@@ -92,7 +92,7 @@ var (
 	rssType     = []string{"application/rss+xml; charset=utf-8"}
 )
 
-// feed answers with a feed, which is empty if there is no update. Feeds that are the same
+// feed replies with a feed, which is empty if there is no update. Feeds that are the same
 // for all devices are cached for a minute. The body is charged to the call, as a client may
 // read it slowly.
 func (c *call) feed(q releases.Check, mime []string, body []byte) error {
@@ -281,7 +281,7 @@ func (a *api) tauriUpdates(c *call) error {
 	})
 }
 
-// update answers with the first of the releases, or with 204 if there is none. View returns
+// update replies with the first of the releases, or with 204 if there is none. View returns
 // the fields of one kind of updater.
 func (c *call) update(q releases.Check, all []*release.Release, view func(*release.Release) updateView) error {
 	if len(all) == 0 {

@@ -159,7 +159,7 @@ func readFolderMove(f *body.Fields) (folderMove, error) {
 	return m, f.Err()
 }
 
-// movedView is the answer to a move of a folder.
+// movedView is the response to a move of a folder.
 type movedView struct {
 	Moved  int    `json:"moved"`
 	Cursor string `json:"cursor"`
@@ -198,7 +198,7 @@ func (a *api) readFile(c *call, actor org.Actor, of id.Object) error {
 	return a.sendFile(c, q, redirect, o)
 }
 
-// sendFile answers with a file in the representation that the client prefers.
+// sendFile replies with a file in the representation that the client prefers.
 func (a *api) sendFile(c *call, q body.Query, redirect bool, o object.Object) error {
 	bytes, err := c.wantsBytes(q, o)
 	if err != nil {
@@ -262,7 +262,7 @@ func (a *api) listFiles(c *call) error {
 	})
 }
 
-// manifest answers with all records that the caller can see, or with those that changed after a cursor.
+// manifest replies with all records that the caller can see, or with those that changed after a cursor.
 func (a *api) manifest(c *call) error {
 	q, p, err := c.listingByKey("since")
 	if err != nil {

@@ -116,9 +116,9 @@ func TestQueuedListIsAuthorizedAtItsTurn(t *testing.T) {
 					})
 			}
 		})
-		answers := make(chan *httptest.ResponseRecorder, maxLists+1)
+		responses := make(chan *httptest.ResponseRecorder, maxLists+1)
 		for range maxLists + 1 {
-			go func() { answers <- w.request(`{}`, nil) }()
+			go func() { responses <- w.request(`{}`, nil) }()
 			synctest.Wait()
 		}
 		w.remove()
@@ -128,7 +128,7 @@ func TestQueuedListIsAuthorizedAtItsTurn(t *testing.T) {
 		}
 		complete := 0
 		for range maxLists + 1 {
-			if got := <-answers; got.Code == http.StatusOK {
+			if got := <-responses; got.Code == http.StatusOK {
 				complete++
 			} else {
 				checkError(t, got, http.StatusForbidden)

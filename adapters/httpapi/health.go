@@ -144,7 +144,7 @@ type (
 	}
 )
 
-// health answers with the state of this server and its counts of the last hour.
+// health replies with the state of this server and its counts of the last hour.
 func (a *api) health(c *call, _ org.Actor) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), readyTimeout)
 	defer cancel()

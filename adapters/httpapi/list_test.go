@@ -81,7 +81,7 @@ func serveTexts(t testing.TB, n, size int, waits bool, fail error, change ...fun
 	return l
 }
 
-// blocked serves the list to a client that reads nothing for half of stream.AnswerTimeout, calls check, and then has
+// blocked serves the list to a client that reads nothing for half of stream.ResponseTimeout, calls check, and then has
 // the client read the list to its end.
 func (l *textList) blocked(t *testing.T, check func()) {
 	t.Helper()
@@ -90,7 +90,7 @@ func (l *textList) blocked(t *testing.T, check func()) {
 		defer close(answered)
 		l.ServeHTTP(w, get("/test"))
 	}()
-	time.Sleep(stream.AnswerTimeout / 2)
+	time.Sleep(stream.ResponseTimeout / 2)
 	synctest.Wait()
 	check()
 	close(w.resume)

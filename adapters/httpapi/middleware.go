@@ -70,7 +70,7 @@ func isSafeID(s string) bool {
 	return len(s) >= 1 && len(s) <= 128
 }
 
-// finish ends a request: it answers a panic, releases budgets, and records the outcome.
+// finish ends a request: it replies to a panic, releases budgets, and records the outcome.
 func (a *api) finish(c *call) {
 	aborted := false
 	switch p := recover(); {

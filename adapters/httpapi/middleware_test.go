@@ -154,10 +154,10 @@ func TestPanicAfterFlushAbortsTheConnection(t *testing.T) {
 		panic("boom")
 	}))
 	defer server.Close()
-	answer := must.Do(server.Client().Get(server.URL + "/test")).Or(t)
-	defer answer.Body.Close()
+	response := must.Do(server.Client().Get(server.URL + "/test")).Or(t)
+	defer response.Body.Close()
 	var b bytes.Buffer
-	if _, err := b.ReadFrom(answer.Body); err == nil {
+	if _, err := b.ReadFrom(response.Body); err == nil {
 		t.Errorf("the response ended with %q and no error", &b)
 	}
 }

@@ -57,7 +57,7 @@ type invitationView struct {
 	CreatedAt  jsonTime          `json:"createdAt"`
 	AcceptedAt *jsonTime         `json:"acceptedAt"`
 	InvitedBy  *string           `json:"invitedBy"`
-	InviteURL  string            `json:"inviteUrl,omitempty"` // only in the answer that made the token
+	InviteURL  string            `json:"inviteUrl,omitempty"` // only in the response that made the token
 }
 
 func (a *api) viewInvitation(i invitation.Invitation) invitationView {
@@ -160,7 +160,7 @@ func (a *api) resendInvite(c *call, actor org.Actor, i id.Invitation) error {
 	return a.replyInvited(c, http.StatusOK)(a.Members.Resend(c.r.Context(), actor, i))
 }
 
-// replyInvited answers with the invitation and its address, which contains a token.
+// replyInvited replies with the invitation and its address, which contains a token.
 func (a *api) replyInvited(c *call, status int) func(members.Invited, error) error {
 	return replyWith(c, status, func(i members.Invited) invitationView {
 		c.Header()["Cache-Control"] = noStore

@@ -30,7 +30,7 @@ func sourceHash(source string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// page answers with a page whose forms may be sent to these sources.
+// page replies with a page whose forms may be sent to these sources.
 func (c *call) page(status int, name string, data any, forms string) error {
 	var b bytes.Buffer
 	if err := pages.ExecuteTemplate(&b, name, data); err != nil {
@@ -43,7 +43,7 @@ func (c *call) page(status int, name string, data any, forms string) error {
 //go:embed icon.svg
 var icon []byte
 
-// readIcon answers with the favicon.
+// readIcon replies with the favicon.
 func (a *api) readIcon(c *call) error {
 	c.public([]string{"public, max-age=3600"})
 	c.sendAs([]string{"image/svg+xml"}, http.StatusOK, icon)

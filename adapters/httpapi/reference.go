@@ -79,7 +79,7 @@ func tagOf(content []byte) string {
 	return `"` + hex.EncodeToString(sum[:8]) + `"`
 }
 
-// readReference answers with the page. Caches must revalidate it, because it names the renderer of its version.
+// readReference replies with the page. Caches must revalidate it, because it names the renderer of its version.
 func (a *api) readReference(c *call) error {
 	c.Header()["Referrer-Policy"] = noReferrer
 	if c.notModified(a.reference.tag) {
@@ -98,7 +98,7 @@ var scriptType = []string{"text/javascript; charset=utf-8"}
 // unpackMemory is the memory for decompressing the renderer, in bytes.
 const unpackMemory = 96 << 10
 
-// readRenderer answers with the renderer, compressed if the client accepts that.
+// readRenderer replies with the renderer, compressed if the client accepts that.
 func (a *api) readRenderer(c *call) error {
 	if mux.Vars(c.r)["file"] != a.reference.script {
 		return fault.Missing("File")

@@ -106,46 +106,46 @@ func viewOffer(r *release.Release) offerView {
 	}
 }
 
-// answer is the response to a check without the device's version, which is in the request's
+// checkResponse is the response to a check without the device's version, which is in the request's
 // address, so that the tag does not depend on it.
-type answer struct {
+type checkResponse struct {
 	before, after []byte
 	tag           string
 }
 
-var noUpdate = answer{before: []byte(`{"updateAvailable":false,"currentVersion":`), after: []byte("}\n"), tag: `"none"`}
+var noUpdate = checkResponse{before: []byte(`{"updateAvailable":false,"currentVersion":`), after: []byte("}\n"), tag: `"none"`}
 
 var updateAvailable = []byte(`{"updateAvailable":true,"currentVersion":`)
 
 // offers are the responses that offer releases of one snapshot. Each is encoded at its first use.
 type offers struct {
-	of      *release.Snapshot
-	answers sync.Map // *release.Release to *answer
+	of        *release.Snapshot
+	responses sync.Map // *release.Release to *checkResponse
 }
 
-// offer returns the answer that offers a release.
-func (a *api) offer(r *release.Release) (*answer, error) {
+// offer returns the response that offers a release.
+func (a *api) offer(r *release.Release) (*checkResponse, error) {
 	known, now := a.offers.Load(), a.Releases.Snapshot()
 	if known == nil || known.of != now {
 		known = &offers{of: now}
 		a.offers.Store(known)
 	}
-	if cached, ok := known.answers.Load(r); ok {
-		return cached.(*answer), nil
+	if cached, ok := known.responses.Load(r); ok {
+		return cached.(*checkResponse), nil
 	}
 	view, err := appendView(nil, viewOffer(r))
 	if err != nil {
 		return nil, err
 	}
 	view[0] = ',' // the fields follow others
-	offered := &answer{before: updateAvailable, tag: tagOf(view), after: append(view, '\n')}
-	known.answers.Store(r, offered)
+	offered := &checkResponse{before: updateAvailable, tag: tagOf(view), after: append(view, '\n')}
+	known.responses.Store(r, offered)
 	return offered, nil
 }
 
 var cacheBriefly = []string{"public, max-age=60"}
 
-// checkForUpdate answers whether there is a newer version for a device, from memory.
+// checkForUpdate says whether there is a newer version for a device, from memory.
 func (a *api) checkForUpdate(c *call) error {
 	q, version, err := readCheck(c.r.URL.RawQuery)
 	if err != nil {
@@ -360,7 +360,7 @@ func viewProgress(p releases.Progress) progressView {
 // maxReport is the largest report of an installation, in bytes.
 const maxReport = 4 << 10
 
-// reportInstallation counts an installation that a device reports. The answer does not say whether
+// reportInstallation counts an installation that a device reports. The response does not say whether
 // it was counted.
 func (a *api) reportInstallation(c *call) error {
 	data, err := c.read(maxReport)

@@ -28,8 +28,8 @@ const maxKey = 255
 // settleTimeout bounds storing a response, also after the client closed the connection.
 const settleTimeout = 5 * time.Second
 
-// storedAnswer is the response that is stored for an idempotency key.
-type storedAnswer struct {
+// storedResponse is the response that is stored for an idempotency key.
+type storedResponse struct {
 	Status int               `json:"status"`
 	Header map[string]string `json:"header"`
 	Body   []byte            `json:"body"`
@@ -49,10 +49,10 @@ type recorder struct {
 	to     http.ResponseWriter
 	status int
 	body   bytes.Buffer
-	events bool   // the answer is an event stream
-	live   bool   // the answer is sent as it is written
-	long   bool   // the answer is too long to be stored
-	leave  func() // called before a long answer is sent live
+	events bool   // the response is an event stream
+	live   bool   // the response is sent as it is written
+	long   bool   // the response is too long to be stored
+	leave  func() // called before a long response is sent live
 }
 
 func (r *recorder) Header() http.Header { return r.to.Header() }
@@ -94,7 +94,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 // FlushError sends the buffered part of an event stream.
 func (r *recorder) FlushError() error { return http.NewResponseController(r.to).Flush() }
 
-// SetWriteDeadline sets the deadline of an answer that is sent live.
+// SetWriteDeadline sets the deadline of a response that is sent live.
 func (r *recorder) SetWriteDeadline(deadline time.Time) error {
 	if !r.live {
 		return nil
@@ -122,13 +122,13 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 	if err != nil {
 		return err
 	}
-	if answer, ok := attempt.Answer(); ok {
+	if response, ok := attempt.Response(); ok {
 		if c.route.Guard.token() {
 			if _, err := a.authorize(c); err != nil {
 				return err
 			}
 		}
-		return c.replay(answer)
+		return c.replay(response)
 	}
 
 	stopRenewing := a.renewClaim(c, attempt)
@@ -141,11 +141,11 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 	connection := c.w
 	recorded := &recorder{to: connection, leave: c.databasePlace.Leave}
 	finish := func(ctx context.Context) error {
-		answer, err := json.Marshal(answerOf(recorded))
+		response, err := json.Marshal(responseOf(recorded))
 		if err != nil {
 			return err
 		}
-		return attempt.Finish(ctx, answer)
+		return attempt.Finish(ctx, response)
 	}
 	defer func() {
 		if settled {
@@ -234,32 +234,32 @@ func (a *api) renewClaim(c *call, attempt *idempotency.Attempt) (stop func()) {
 	}
 }
 
-// answerOf returns the response to store.
-func answerOf(r *recorder) storedAnswer {
-	answer := storedAnswer{Status: r.status, Header: map[string]string{}, Body: r.body.Bytes(), Long: r.long}
+// responseOf returns the response to store.
+func responseOf(r *recorder) storedResponse {
+	response := storedResponse{Status: r.status, Header: map[string]string{}, Body: r.body.Bytes(), Long: r.long}
 	for _, name := range storedHeaders {
 		if v := r.Header().Get(name); v != "" {
-			answer.Header[name] = v
+			response.Header[name] = v
 		}
 	}
-	return answer
+	return response
 }
 
-// replay answers with a stored response.
+// replay replies with a stored response.
 func (c *call) replay(stored []byte) error {
-	var answer storedAnswer
-	if err := json.Unmarshal(stored, &answer); err != nil {
+	var response storedResponse
+	if err := json.Unmarshal(stored, &response); err != nil {
 		return err
 	}
-	if answer.Long {
+	if response.Long {
 		return fault.New(fault.Conflict, "The first request with this Idempotency-Key was carried out, and its answer was too long to be kept")
 	}
 	h := c.Header()
-	for name, v := range answer.Header {
+	for name, v := range response.Header {
 		h.Set(name, v)
 	}
 	h.Set("Idempotent-Replayed", "true")
-	c.sendBody(answer.Status, answer.Body)
+	c.sendBody(response.Status, response.Body)
 	return nil
 }
 

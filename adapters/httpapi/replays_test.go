@@ -180,8 +180,8 @@ func TestConcurrentRequestsWithOneKeyRunOnce(t *testing.T) {
 		<-end
 		return c.succeed()
 	})
-	answers := make(chan *httptest.ResponseRecorder)
-	go func() { answers <- send(a, postWithKey("k")) }()
+	responses := make(chan *httptest.ResponseRecorder)
+	go func() { responses <- send(a, postWithKey("k")) }()
 	<-running
 	var wg sync.WaitGroup
 	for range others {
@@ -189,7 +189,7 @@ func TestConcurrentRequestsWithOneKeyRunOnce(t *testing.T) {
 	}
 	wg.Wait()
 	close(end)
-	must.Is(t, 200, (<-answers).Code)
+	must.Is(t, 200, (<-responses).Code)
 	if w := send(a, postWithKey("k")); w.Code != 200 || w.Header().Get("Idempotent-Replayed") != "true" {
 		t.Errorf("after the first: %d %v", w.Code, w.Header())
 	}
@@ -241,15 +241,15 @@ func TestChatStreamWithIdempotencyKey(t *testing.T) {
 		l.expect(w, want)
 		replay := w.ask(client, true, keyHeader)
 		replay.expect(w, want)
-		for name, values := range l.answer.Header {
+		for name, values := range l.response.Header {
 			switch name {
 			case "X-Request-Id", "X-Accel-Buffering", "Date":
 			default:
-				must.Equal(w, values, replay.answer.Header[name])
+				must.Equal(w, values, replay.response.Header[name])
 			}
 		}
-		if replay.answer.Header.Get("Idempotent-Replayed") != "true" || l.answer.Header.Get("Idempotent-Replayed") != "" {
-			w.Errorf("the headers are %v, then %v", l.answer.Header, replay.answer.Header)
+		if replay.response.Header.Get("Idempotent-Replayed") != "true" || l.response.Header.Get("Idempotent-Replayed") != "" {
+			w.Errorf("the headers are %v, then %v", l.response.Header, replay.response.Header)
 		}
 		must.Is(w, 1, len(w.entries()))
 	})
@@ -264,7 +264,7 @@ func TestChatStreamWithIdempotencyKey(t *testing.T) {
 		l := w.ask(client, true, keyHeader)
 		for range 24 {
 			time.Sleep(time.Minute)
-			must.Is(w, http.StatusConflict, w.ask(client, true, keyHeader).answer.StatusCode)
+			must.Is(w, http.StatusConflict, w.ask(client, true, keyHeader).response.StatusCode)
 		}
 		<-l.done
 		w.ask(client, true, keyHeader).expect(w, l.text())

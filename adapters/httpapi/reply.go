@@ -77,7 +77,7 @@ func appendViewed[T, V any](view func(T) V) appender[T] {
 	return func(dst []byte, v T) ([]byte, error) { return appendView(dst, view(v)) }
 }
 
-// replyTagged returns a function that answers with a record and the entity tag of its version,
+// replyTagged returns a function that replies with a record and the entity tag of its version,
 // or returns the error.
 func replyTagged[R any](c *call, status int, write appender[R], version func(R) int64) func(R, error) error {
 	return func(result R, err error) error {
@@ -130,7 +130,7 @@ func listedConfirmed[T, V any](a *api, key func(T) body.Position, view func(T) V
 	}
 }
 
-// list answers with the array of the records that run calls each with. It authorizes the actor
+// list replies with the array of the records that run calls each with. It authorizes the actor
 // after it has acquired the caller's semaphore for complete lists. A complete list is sent while
 // it is read, and run waits at most stream.ListPatience for a slow client, or without a limit
 // where p.Waits; a page is buffered until it is known whether there is a next one, for its Link

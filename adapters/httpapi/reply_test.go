@@ -178,15 +178,15 @@ func TestPublicResponsesAreCacheableWithoutRateLimitHeaders(t *testing.T) {
 			if first.Code != test.status || (tag != "") != (test.status == 200) {
 				t.Errorf("%s %s: %d with the entity tag %q", method, test.target, first.Code, tag)
 			}
-			answers := []*httptest.ResponseRecorder{first}
+			responses := []*httptest.ResponseRecorder{first}
 			if tag != "" {
 				other, same := request(`If-None-Match: "other"`), request("If-None-Match: "+tag)
 				if other.Code != 200 || same.Code != http.StatusNotModified || same.Body.Len() > 0 {
 					t.Errorf("%s %s: with another entity tag %d, with its own %d %s", method, test.target, other.Code, same.Code, same.Body)
 				}
-				answers = append(answers, other, same)
+				responses = append(responses, other, same)
 			}
-			for _, w := range answers {
+			for _, w := range responses {
 				if got := w.Header().Get("Cache-Control"); got != test.caching || w.Header().Get("X-Request-Id") == "" {
 					t.Errorf("%s %s: %d %v, want %s", method, test.target, w.Code, w.Header(), test.caching)
 				}

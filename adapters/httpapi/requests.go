@@ -83,7 +83,7 @@ func onRecordWithBody[T ~string, B any](a *api, param, kind string, read func(*b
 	}
 }
 
-// replies returns an action that answers with the view of the result of do.
+// replies returns an action that replies with the view of the result of do.
 func replies[R, V any](view func(R) V, do func(context.Context, org.Actor) (R, error)) action {
 	return func(c *call, actor org.Actor) error {
 		return replyWith(c, http.StatusOK, view)(do(c.r.Context(), actor))

@@ -171,7 +171,7 @@ func (a *api) createResumable(c *call) error {
 	if err != nil {
 		return err
 	}
-	return a.finishResumable(c, actor, created, "", http.StatusOK) // 201 is the answer of an upload that is not complete
+	return a.finishResumable(c, actor, created, "", http.StatusOK) // 201 is the response of an upload that is not complete
 }
 
 // readResumable reads the start of an upload: of the file in fileId, or else of a new file of the draft.
@@ -291,7 +291,7 @@ func (a *api) appendTo(c *call, actor org.Actor, u upload.Upload, offset int64, 
 	return u, err
 }
 
-// finishResumable stores the object of an upload, and answers with its record.
+// finishResumable stores the object of an upload, and replies with its record.
 func (a *api) finishResumable(c *call, actor org.Actor, u upload.Upload, checksum string, status int) error {
 	c.ExtendFor(int(u.Size)) // the content is read and written once more
 	o, err := a.Objects.Finish(c.r.Context(), actor, u, checksum, c.yield)

@@ -97,15 +97,15 @@ func TestCreationWithContentSends104(t *testing.T) {
 	defer server.Close()
 	r := syncRequest("POST", "/resumable-uploads?path=a&checksum="+harness.Checksum("text"), strings.NewReader("text"), "Upload-Complete: ?1")
 	var interim []string
-	answer := must.Do(server.Client().Do(toServer(server, r).WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
+	response := must.Do(server.Client().Do(toServer(server, r).WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
 		interim = append(interim, fmt.Sprint(code, " ", header.Get("Location")))
 		return nil
 	}})))).Or(t)
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK || answer.Header.Get("Upload-Complete") != "?1" || len(interim) != 1 || !strings.HasPrefix(interim[0], "104 "+resumablePath+"/") {
-		t.Errorf("%d %v after the interim responses %v", answer.StatusCode, answer.Header, interim)
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK || response.Header.Get("Upload-Complete") != "?1" || len(interim) != 1 || !strings.HasPrefix(interim[0], "104 "+resumablePath+"/") {
+		t.Errorf("%d %v after the interim responses %v", response.StatusCode, response.Header, interim)
 	}
-	if body, err := io.ReadAll(answer.Body); err != nil || !strings.Contains(string(body), harness.Checksum("text")) {
+	if body, err := io.ReadAll(response.Body); err != nil || !strings.Contains(string(body), harness.Checksum("text")) {
 		t.Errorf("%s, %v", body, err)
 	}
 }

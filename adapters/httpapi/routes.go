@@ -40,7 +40,7 @@ const (
 	HealthPath          = "/healthz"
 )
 
-// handler handles a request, or returns the error of its answer.
+// handler handles a request, or returns the error of its response.
 type handler func(*call) error
 
 // row is one endpoint.
@@ -232,7 +232,7 @@ type endpoint struct {
 	requestShares  *limit.Shares // a request takes a place of it while it is handled; nil: none
 	databaseShares *limit.Shares // and of this while it uses the database; nil: none
 	inMemory       bool          // the handler does not block, and is not charged to the memory budget
-	positioned     bool          // the answer to a change has the position after it
+	positioned     bool          // the response to a change has the position after it
 }
 
 // path is all endpoints with one path: it chooses among them by method.
@@ -242,7 +242,7 @@ type path struct {
 	allow   []string // the value of the Allow header
 }
 
-// ServeHTTP answers a request whose path matched.
+// ServeHTTP replies to a request whose path matched.
 func (p *path) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e := p.methods[r.Method]
 	if e == nil && r.Method == http.MethodHead {
@@ -258,7 +258,7 @@ func (p *path) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.api.serveAt(e, w, r)
 }
 
-// serveAt answers a request at an endpoint, whatever its method.
+// serveAt replies to a request at an endpoint, whatever its method.
 func (a *api) serveAt(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	c := w.(*call)
 	c.r, c.route = r, e
@@ -267,14 +267,14 @@ func (a *api) serveAt(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve answers a request.
+// serve replies to a request.
 func (a *api) serve(c *call, e *endpoint) error {
 	c.r = c.r.WithContext(c.deadlines.Context(c.r.Context()))
 	defer c.deadlines.End()
 	return a.recheck(c, a.handle(c, e))
 }
 
-// handle admits a request by its guard and calls the handler, or replays the answer that is
+// handle admits a request by its guard and calls the handler, or replays the response that is
 // stored for its idempotency key.
 func (a *api) handle(c *call, e *endpoint) error {
 	if err := a.admit(c, e.Guard); err != nil {

@@ -157,9 +157,9 @@ func TestOpenAPIDescribesGuardAndKeyResponses(t *testing.T) {
 					t.Errorf("%s is not described", status)
 				}
 			}
-			for status, answer := range op.Responses.Map() {
-				described := func(name string) bool { return answer.Value.Headers[name] != nil }
-				caching := answer.Value.Headers["Cache-Control"]
+			for status, response := range op.Responses.Map() {
+				described := func(name string) bool { return response.Value.Headers[name] != nil }
+				caching := response.Value.Headers["Cache-Control"]
 				public := caching != nil && strings.HasPrefix(caching.Ref, "#/components/headers/Public")
 				for _, name := range []string{"RateLimit", "RateLimit-Policy", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"} {
 					if status < "400" && status != "304" && described(name) != (r.Guard != unlimited && r.Guard != webhook && !public) {
@@ -175,7 +175,7 @@ func TestOpenAPIDescribesGuardAndKeyResponses(t *testing.T) {
 				if r.Method == http.MethodPost && r.Guard.keyed() && status < "400" && !described("Idempotent-Replayed") {
 					t.Errorf("%s: Idempotent-Replayed is not described", status)
 				}
-				if page := answer.Value.Content["text/html"] != nil; status >= "400" && page != (r.Guard == browser) {
+				if page := response.Value.Content["text/html"] != nil; status >= "400" && page != (r.Guard == browser) {
 					t.Errorf("%s: a page is described: %t", status, page)
 				}
 			}

@@ -20,7 +20,7 @@ type readyView struct {
 	CompatibleFrom string `json:"compatibleFrom"`
 }
 
-// alive answers 200 while the process runs.
+// alive replies with 200 while the process runs.
 func (a *api) alive(c *call) error {
 	c.Header()["Cache-Control"] = noStore
 	return c.reply(http.StatusOK, stateView{"ok", a.Release})
@@ -29,7 +29,7 @@ func (a *api) alive(c *call) error {
 // readyTimeout is the limit of the readiness check, for a database that accepts connections and does not answer.
 const readyTimeout = 5 * time.Second
 
-// ready answers 200 if requests can be served, else 503.
+// ready replies with 200 if requests can be served, else 503.
 func (a *api) ready(c *call) error {
 	c.Header()["Cache-Control"] = noStore
 	ctx, cancel := context.WithTimeout(c.r.Context(), readyTimeout)

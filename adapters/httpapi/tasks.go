@@ -271,7 +271,7 @@ func (a *api) deleteTask(c *call, actor org.Actor, t id.Task) error {
 	return c.succeedUnless(a.Tasks.Delete(c.r.Context(), actor, t, ifMatch(c)))
 }
 
-// listChangedTasks returns a handler that reads the body and answers with the tasks that
+// listChangedTasks returns a handler that reads the body and replies with the tasks that
 // run changes. Like other complete lists it acquires the caller's semaphore, before any
 // change.
 func listChangedTasks[B any](a *api, read func(*body.Fields) (B, error), run func(context.Context, org.Actor, B, func(task.Task) error) error) handler {

@@ -52,7 +52,7 @@ func keyOfVersion(v objects.Version) body.Position {
 	return body.Position{Rank: v.Version, ID: string(v.ID)}
 }
 
-// listVersions answers with the versions of a file, or of a deleted one, the latest first.
+// listVersions replies with the versions of a file, or of a deleted one, the latest first.
 func (a *api) listVersions(c *call) error {
 	of, err := pathID[id.Object](c, "id", "File")
 	if err != nil {

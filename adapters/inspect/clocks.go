@@ -79,7 +79,7 @@ func (c *Clocks) Inspect() (f Findings) {
 	return f
 }
 
-// Client returns a client for the named system that adds the Date of each answer.
+// Client returns a client for the named system that adds the Date of each response.
 func (c *Clocks) Client(name string) *http.Client {
 	return &http.Client{Transport: dated{c, name}, Timeout: c.Timeout}
 }
@@ -91,15 +91,15 @@ type dated struct {
 
 func (d dated) RoundTrip(r *http.Request) (*http.Response, error) {
 	before := d.clocks.Now()
-	answer, err := http.DefaultTransport.RoundTrip(r)
+	response, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
-	date, invalid := http.ParseTime(answer.Header.Get("Date"))
-	// A cache returns the Date of the answer that it stored.
-	age, _ := time.ParseDuration(answer.Header.Get("Age") + "s")
+	date, invalid := http.ParseTime(response.Header.Get("Date"))
+	// A cache returns the Date of the response that it stored.
+	age, _ := time.ParseDuration(response.Header.Get("Age") + "s")
 	if invalid == nil && age >= 0 {
 		d.clocks.Add(d.name, date.Add(age), time.Second, before, d.clocks.Now())
 	}
-	return answer, nil
+	return response, nil
 }

@@ -79,12 +79,12 @@ func Get(ctx context.Context, client *http.Client, address string) (status int, 
 	if err != nil {
 		return 0, err
 	}
-	answer, err := client.Do(r)
+	response, err := client.Do(r)
 	if err != nil {
 		return 0, err
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10))
-	return answer.StatusCode, answer.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10))
+	return response.StatusCode, response.Body.Close()
 }
 
 // Milliseconds returns the text of a duration in whole milliseconds.

@@ -13,7 +13,7 @@ type ModelServer struct {
 	Models      []string // of the registry
 }
 
-// Findings reports the models that the server does not have. Status is that of its answer
+// Findings reports the models that the server does not have. Status is that of its response
 // if it is a refusal, and err what else failed.
 func (s ModelServer) Findings(unknown []string, status int, err error) (f Findings) {
 	at := s.Address

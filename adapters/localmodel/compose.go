@@ -16,7 +16,7 @@ import (
 // limits is the model's description of itself.
 const limits = "I am the local model: I need no network, I know nothing of the world and understand nothing of what you write, and to the same words I always say the same. Configure a provider to talk to a model that thinks."
 
-// compose returns the answer to the last turn: about its tool results, then about its
+// compose returns the response to the last turn: about its tool results, then about its
 // message.
 func compose(c chat.Call) (chunks []chat.Chunk, stop string) {
 	say := func(format string, args ...any) {

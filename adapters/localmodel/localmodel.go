@@ -52,7 +52,7 @@ func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.R
 	return s.reply, nil
 }
 
-// stream is an answer that is being sent.
+// stream is a response that is being sent.
 type stream struct {
 	ctx   context.Context
 	pace  func(context.Context) error

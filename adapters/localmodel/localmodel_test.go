@@ -77,7 +77,7 @@ var (
 	list     = chat.Tool{Name: "list"}
 )
 
-func TestAnAnswer(t *testing.T) {
+func TestAResponse(t *testing.T) {
 	h, reply := stream(t, chat.Request{Message: "What is\n\n the  matter, then?", System: "Be brief."})
 	for _, want := range []string{"“What is the matter, then?”", "a question of 5 words", "the 1st of", "prompt of 9 characters", "I am the local model"} {
 		if !strings.Contains(h.text(), want) {
@@ -178,28 +178,28 @@ func TestASearch(t *testing.T) {
 	}
 }
 
-// TestAConversation continues a conversation as a client does: each chunk of an answer becomes
+// TestAConversation continues a conversation as a client does: each chunk of a response becomes
 // a block of the history, the client runs its tool, and ids are unique.
 func TestAConversation(t *testing.T) {
 	r := chat.Request{Message: "Search for owls", WebSearch: true, Tools: []chat.Tool{readFile, list}}
 	goOn := func(message string, results ...chat.Block) *recorder {
 		t.Helper()
 		h, _ := stream(t, r)
-		answer := chat.Turn{Role: chat.Assistant}
+		response := chat.Turn{Role: chat.Assistant}
 		for _, c := range h.chunks {
 			switch c.Type {
 			case chat.TextChunk:
-				answer.Blocks = append(answer.Blocks, chat.Block{Kind: chat.Text, Text: c.Text})
+				response.Blocks = append(response.Blocks, chat.Block{Kind: chat.Text, Text: c.Text})
 			case chat.CallChunk:
-				answer.Blocks = append(answer.Blocks, chat.Block{Kind: chat.ToolUse, ID: c.CallID, Name: c.Name, Args: c.Args, ServerHandled: c.ServerHandled})
+				response.Blocks = append(response.Blocks, chat.Block{Kind: chat.ToolUse, ID: c.CallID, Name: c.Name, Args: c.Args, ServerHandled: c.ServerHandled})
 			case chat.ResultChunk:
-				answer.Blocks = append(answer.Blocks, chat.Block{Kind: chat.ToolResult, ID: c.CallID, Text: c.Result})
+				response.Blocks = append(response.Blocks, chat.Block{Kind: chat.ToolResult, ID: c.CallID, Text: c.Result})
 			}
 		}
 		if r.Message != "" {
 			r.History = append(r.History, chat.Turn{Role: chat.User, Blocks: []chat.Block{{Kind: chat.Text, Text: r.Message}}})
 		}
-		r.History = append(r.History, answer)
+		r.History = append(r.History, response)
 		if calls := h.ofType(chat.CallChunk); len(results) > 0 {
 			results[0].Kind, results[0].ID = chat.ToolResult, calls[len(calls)-1].CallID
 			r.History = append(r.History, chat.Turn{Role: chat.User, Blocks: results})

@@ -122,45 +122,45 @@ func (s *mailServer) serve(conn net.Conn) {
 			return
 		}
 		command, rest, _ := strings.Cut(line, " ")
-		answer := "250 fine"
+		response := "250 fine"
 		switch command = strings.ToUpper(command); command {
 		case "EHLO":
-			answer = strings.Join(append([]string{"250-test"}, s.offers...), "\r\n250-") + "\r\n250 SIZE 1000000"
+			response = strings.Join(append([]string{"250-test"}, s.offers...), "\r\n250-") + "\r\n250 SIZE 1000000"
 		case "STARTTLS":
-			answer = "220 go on"
+			response = "220 go on"
 		case "AUTH":
 			_, encoded, _ := strings.Cut(rest, " ")
 			plain, _ := base64.StdEncoding.DecodeString(encoded)
 			m.user = string(bytes.ReplaceAll(plain, []byte{0}, []byte{'/'}))
-			answer = "235 welcome"
+			response = "235 welcome"
 		case "MAIL":
 			m.from = rest
 		case "RCPT":
 			m.to = rest
 		case "DATA":
-			answer = "354 go on"
+			response = "354 go on"
 		case "QUIT":
-			answer = "221 bye"
+			response = "221 bye"
 		}
-		answer = s.reply(line, answer)
-		if !say(answer) {
+		response = s.reply(line, response)
+		if !say(response) {
 			return
 		}
 		switch {
-		case command == "STARTTLS" && strings.HasPrefix(answer, "220"):
+		case command == "STARTTLS" && strings.HasPrefix(response, "220"):
 			conn, m.secure = tls.Server(conn, config), true
 			text = textproto.NewConn(conn)
-		case command == "DATA" && strings.HasPrefix(answer, "354"):
+		case command == "DATA" && strings.HasPrefix(response, "354"):
 			body, err := text.ReadDotBytes()
 			if err != nil {
 				return
 			}
 			m.text = string(body)
-			answer = s.reply("END", "250 taken")
-			if strings.HasPrefix(answer, "250") {
+			response = s.reply("END", "250 taken")
+			if strings.HasPrefix(response, "250") {
 				s.received <- m
 			}
-			if !say(answer) {
+			if !say(response) {
 				return
 			}
 		case command == "QUIT":

@@ -24,7 +24,7 @@ var _ ports.Authorizer = (*Authorizer)(nil)
 
 // Limits of server responses.
 const (
-	maxAnswer     = 64 << 10             // bytes of a response
+	maxResponse   = 64 << 10             // bytes of a response
 	maxChallenges = 8 << 10              // bytes of a 401's challenges
 	maxServers    = 4                    // authorization servers tried for one tool server
 	maxScopes     = 4 << 10              // bytes of all scopes together
@@ -104,14 +104,14 @@ func (a *Authorizer) do(client *http.Client, r *http.Request, server string) (re
 		return response{}, a.unreachable(err, server)
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxResponse+1))
 	if err != nil {
 		return response{}, a.unreachable(err, server)
 	}
 	if res.StatusCode == http.StatusTooManyRequests || res.StatusCode >= http.StatusInternalServerError {
 		return response{}, statusError(res.StatusCode, server)
 	}
-	if len(body) > maxAnswer {
+	if len(body) > maxResponse {
 		return response{}, invalidResponse(server)
 	}
 	return response{res.StatusCode, body}, nil

@@ -79,7 +79,7 @@ func TestMetadataOfAToolServerIsFound(t *testing.T) {
 			if test.place != "" {
 				s.tool.describe(test.place, s.fill(test.resource), s.auth.Issuer)
 			}
-			s.tool.answer(cmp.Or(test.status, 401), cmp.Or(s.fill(test.challenge), "Bearer"))
+			s.tool.response(cmp.Or(test.status, 401), cmp.Or(s.fill(test.challenge), "Bearer"))
 			if found := s.discover(t); found.Resource != s.fill(test.resource) || found.Token != s.auth.Issuer+"/token" {
 				t.Errorf("found %+v", found)
 			}
@@ -98,7 +98,7 @@ func TestMetadataOfAToolServerIsFound(t *testing.T) {
 func TestMetadataOfTheAuthorizationServerIsComplete(t *testing.T) {
 	s := newFixture(t, "/tenant")
 	s.auth.Set(func(b *authserver.Script) { b.Documents, b.Scopes = true, []string{"offline_access"} })
-	s.tool.answer(401, `Bearer scope="read write"`)
+	s.tool.response(401, `Bearer scope="read write"`)
 	at := s.auth.URL + "/tenant"
 	want := connector.AuthServer{
 		Issuer: at, Authorization: at + "/authorize", Token: at + "/token", Registration: at + "/register", Revocation: at + "/revoke",
@@ -166,7 +166,7 @@ func TestScopesAreSelected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t, "")
-			s.tool.answer(401, test.challenge)
+			s.tool.response(401, test.challenge)
 			s.tool.describe(ofPath, s.tool.address, s.auth.Issuer, map[string]any{"scopes_supported": test.known})
 			s.auth.Set(func(b *authserver.Script) { b.Scopes = test.offered })
 			found := must.Do(s.Discover(t.Context(), connector.Provider{Scopes: test.catalog}, s.tool.address)).Or(t)
@@ -215,7 +215,7 @@ func TestDiscoveryFails(t *testing.T) {
 		"a redirect to the metadata service":                    {fails(authserver.Redirect("http://169.254.169.254/latest/meta-data")), fault.Invalid, "may be called"},
 		"an issuer in a private network":                        {described(ofPath, "TOOL", "http://10.0.0.1"), fault.Invalid, "may be called"},
 		"an issuer with a query":                                {described(ofPath, "TOOL", "AUTH?a=b"), fault.Invalid, "may be called"},
-		"a description in a private network":                    {func(s *fixture) { s.tool.answer(401, `Bearer resource_metadata="http://10.0.0.1/"`) }, fault.Invalid, "may be called"},
+		"a description in a private network":                    {func(s *fixture) { s.tool.response(401, `Bearer resource_metadata="http://10.0.0.1/"`) }, fault.Invalid, "may be called"},
 		"a description of another server":                       {described(ofPath, "https://bank.example/mcp", "AUTH"), fault.Invalid, "another server"},
 		"a description of the origin, in the place of the path": {described(ofPath, "ORIGIN", "AUTH"), fault.Invalid, "another server"},
 		"a description of the address, in the place of the origin": {
@@ -238,8 +238,8 @@ func TestDiscoveryFails(t *testing.T) {
 			func(s *fixture) { s.tool.put(ofPath, `{"resource":"`+strings.Repeat("x", 70_000)+`"}`) }, fault.Unavailable, "cannot be used",
 		},
 		"no description, and no metadata at the origin": {func(s *fixture) { s.tool.removeAll() }, fault.Invalid, "does not describe itself"},
-		"a broken tool server":                          {func(s *fixture) { s.tool.answer(503) }, fault.Unavailable, "tool server answered with status 503"},
-		"a busy tool server":                            {func(s *fixture) { s.tool.answer(429) }, fault.Unavailable, "tool server answered with status 429"},
+		"a broken tool server":                          {func(s *fixture) { s.tool.response(503) }, fault.Unavailable, "tool server answered with status 503"},
+		"a busy tool server":                            {func(s *fixture) { s.tool.response(429) }, fault.Unavailable, "tool server answered with status 429"},
 		"a tool server in a private network":            {func(s *fixture) { s.tool.address = "http://192.168.1.1/mcp" }, fault.Invalid, "may be called"},
 		"an invalid address":                            {func(s *fixture) { s.tool.address = "http://[::1" }, fault.Invalid, "may be called"},
 		"a file":                                        {func(s *fixture) { s.tool.address = "file:///etc/passwd" }, fault.Invalid, "may be called"},

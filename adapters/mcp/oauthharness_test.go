@@ -128,7 +128,7 @@ func fields(t *testing.T, object string) map[string]string {
 	return texts
 }
 
-// tool is a tool server that answers with challenges and metadata only.
+// tool is a tool server that replies with challenges and metadata only.
 type tool struct {
 	url     string // the origin
 	address string
@@ -193,7 +193,7 @@ func (f *tool) removeAll() {
 	clear(f.documents)
 }
 
-func (f *tool) answer(status int, challenges ...string) {
+func (f *tool) response(status int, challenges ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.status, f.challenges = status, challenges

@@ -30,7 +30,7 @@ func TestAnAuthorizationIsGrantedRenewedAndRevoked(t *testing.T) {
 			t.Run(method+" at an issuer with path "+path, func(t *testing.T) {
 				s := newFixture(t, path)
 				s.auth.Set(func(b *authserver.Script) { b.Methods = []string{method} })
-				s.tool.answer(401, `Bearer scope="read write"`)
+				s.tool.response(401, `Bearer scope="read write"`)
 				server, client, code := s.consent(t)
 				if client.Method != method || (client.Secret == "") != (method == "none") {
 					t.Fatalf("registered %+v", client)
@@ -125,10 +125,10 @@ func TestTheStrongestSupportedMethodIsRegistered(t *testing.T) {
 
 func TestRegistrationResponses(t *testing.T) {
 	for name, test := range map[string]struct {
-		status int
-		answer string
-		want   connector.Client
-		kind   fault.Kind // Internal: no error
+		status   int
+		response string
+		want     connector.Client
+		kind     fault.Kind // Internal: no error
 	}{
 		"a secret without a method": {201, `{"client_id":"a","client_secret":"b"}`, connector.Client{ID: "a", Secret: "b", Method: "client_secret_basic"}, 0},
 		"another method":            {200, `{"client_id":"a","client_secret":"b","token_endpoint_auth_method":"client_secret_post"}`, connector.Client{ID: "a", Secret: "b", Method: "client_secret_post"}, 0},
@@ -152,7 +152,7 @@ func TestRegistrationResponses(t *testing.T) {
 			server := s.discover(t)
 			s.auth.Fail(authserver.Registration, func(_ *authserver.Server, w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(test.status)
-				_, _ = w.Write([]byte(test.answer))
+				_, _ = w.Write([]byte(test.response))
 			}, 1)
 			got, _, err := s.Register(t.Context(), server, redirect)
 			if fault.KindOf(err) != test.kind || (err == nil) != (test.kind == 0) {
@@ -330,7 +330,7 @@ func TestInvalidTokensAreRefused(t *testing.T) {
 
 func TestTheScopeIsTheGrantedOne(t *testing.T) {
 	s := newFixture(t, "")
-	s.tool.answer(401, `Bearer scope="read write"`)
+	s.tool.response(401, `Bearer scope="read write"`)
 	for scope, want := range map[any]string{"read": "read", nil: "read write", "": "read write", "\"\"": "read write"} {
 		s.auth.Set(func(b *authserver.Script) { b.Answer = func(m map[string]any) { m["scope"] = scope } })
 		c := s.authorise(t)
@@ -345,7 +345,7 @@ func TestTheScopeIsTheGrantedOne(t *testing.T) {
 	}
 }
 
-// tokensWithStatus answers with tokens and another status than 200.
+// tokensWithStatus replies with tokens and another status than 200.
 func tokensWithStatus(status int) authserver.Fault {
 	return func(_ *authserver.Server, w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)

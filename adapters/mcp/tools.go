@@ -19,8 +19,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// MaxAnswers limits the bytes of all responses of one Tools call together.
-const MaxAnswers = 2 << 20
+// MaxResponses limits the bytes of all responses of one Tools call together.
+const MaxResponses = 2 << 20
 
 // Further limits of one Tools call.
 const (
@@ -47,7 +47,7 @@ type Servers struct {
 }
 
 // NewServers returns Servers that use the client, which has a transport. Blocked reports whether an error of the
-// client refuses the address. The client must allow responses of MaxAnswers bytes; timeouts
+// client refuses the address. The client must allow responses of MaxResponses bytes; timeouts
 // are set here.
 func NewServers(client *http.Client, blocked func(error) bool) *Servers {
 	return &Servers{
@@ -79,10 +79,10 @@ func (s *Servers) Tools(ctx context.Context, a connector.Access) ([]connector.To
 // connect opens a session, whose requests x makes.
 func (s *Servers) connect(ctx context.Context, t connector.Transport, x *exchange) (*sdk.ClientSession, error) {
 	if t == connector.SSE {
-		return s.sdk.Connect(ctx, &sdk.SSEClientTransport{Endpoint: x.address, HTTPClient: x.client(), MaxEventSize: MaxAnswers}, &sdk.ClientSessionOptions{ProtocolVersion: initialized})
+		return s.sdk.Connect(ctx, &sdk.SSEClientTransport{Endpoint: x.address, HTTPClient: x.client(), MaxEventSize: MaxResponses}, &sdk.ClientSessionOptions{ProtocolVersion: initialized})
 	}
 	return s.sdk.Connect(ctx, &sdk.StreamableClientTransport{
-		Endpoint: x.address, HTTPClient: x.client(), DisableStandaloneSSE: true, MaxRetries: -1, MaxEventSize: MaxAnswers,
+		Endpoint: x.address, HTTPClient: x.client(), DisableStandaloneSSE: true, MaxRetries: -1, MaxEventSize: MaxResponses,
 	}, nil)
 }
 

@@ -411,7 +411,7 @@ func TestTheGuardedClient(t *testing.T) {
 	s := toolserver.Start(t)
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	call := func(o outbound.Options, a connector.Access) ([]connector.Tool, error) {
-		o.MaxBody = mcp.MaxAnswers
+		o.MaxBody = mcp.MaxResponses
 		client := outbound.New(o)
 		defer client.CloseIdleConnections()
 		return mcp.NewServers(client, outbound.Blocked).Tools(t.Context(), a)
@@ -542,9 +542,9 @@ func TestTextsOfTools(t *testing.T) {
 	}
 }
 
-// FuzzAnswers gives a random response to all requests. The result is a list within its limits
+// FuzzResponses gives a random response to all requests. The result is a list within its limits
 // or an error of a kind of the port.
-func FuzzAnswers(f *testing.F) {
+func FuzzResponses(f *testing.F) {
 	for _, body := range []string{
 		"", "null", "[]", "{}", `{"jsonrpc":"2.0","id":1,"result":null}`,
 		`{"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}}`,

@@ -40,7 +40,7 @@ type exchange struct {
 	last     outcome // guarded by mu
 	final    bool    // guarded by mu; last does not change any more
 	requests int     // guarded by mu
-	bytes    int64   // guarded by mu; the rest of MaxAnswers
+	bytes    int64   // guarded by mu; the rest of MaxResponses
 }
 
 func newExchange(ctx context.Context, guarded *http.Client, a connector.Access) (*exchange, error) {
@@ -52,14 +52,14 @@ func newExchange(ctx context.Context, guarded *http.Client, a connector.Access) 
 	if err != nil {
 		return nil, err
 	}
-	return &exchange{ctx: ctx, guarded: guarded, address: address.String(), origin: originOf(address), headers: headers, bytes: MaxAnswers}, nil
+	return &exchange{ctx: ctx, guarded: guarded, address: address.String(), origin: originOf(address), headers: headers, bytes: MaxResponses}, nil
 }
 
 // again has the limits begin anew for the next call.
 func (x *exchange) again() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.last, x.final, x.requests, x.bytes = outcome{}, false, 0, MaxAnswers
+	x.last, x.final, x.requests, x.bytes = outcome{}, false, 0, MaxResponses
 }
 
 // client returns the guarded client with the exchange around its transport.

@@ -85,7 +85,7 @@ type issuer struct {
 type grant struct {
 	challenge, callback string
 	status              int    // zero: 200
-	answer              string // the body
+	response            string // the body
 }
 
 func newIssuer(t testing.TB, keys ...signer) *issuer {

@@ -83,11 +83,11 @@ func New(o Options) (*Provider, error) {
 type limitedTransport struct{ http.RoundTripper }
 
 func (b limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := b.RoundTripper.RoundTrip(r)
+	response, err := b.RoundTripper.RoundTrip(r)
 	if err == nil {
-		answer.Body = http.MaxBytesReader(nil, answer.Body, maxBody)
+		response.Body = http.MaxBytesReader(nil, response.Body, maxBody)
 	}
-	return answer, err
+	return response, err
 }
 
 func (p *Provider) discover(ctx context.Context) (metadata, error) {
@@ -150,15 +150,15 @@ func (p *Provider) get(ctx context.Context, address string) ([]byte, error) {
 		return nil, err
 	}
 	r.Header.Set("Accept", "application/json, application/jwk-set+json")
-	answer, err := p.client.Do(r)
+	response, err := p.client.Do(r)
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %s", address, answer.Status)
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s", address, response.Status)
 	}
-	return io.ReadAll(answer.Body)
+	return io.ReadAll(response.Body)
 }
 
 func unavailable(cause error, retry time.Duration) error {

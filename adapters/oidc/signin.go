@@ -104,11 +104,11 @@ func (s *CodeSignIn) Finish(ctx context.Context, f identity.Flow, callback strin
 
 func (s *CodeSignIn) exchange(ctx context.Context, m metadata, f identity.Flow, callback, code string) (string, error) {
 	c := s.config(m, callback)
-	answer, err := c.Exchange(gooidc.ClientContext(ctx, s.provider.client), code, oauth2.VerifierOption(f.Verifier))
+	response, err := c.Exchange(gooidc.ClientContext(ctx, s.provider.client), code, oauth2.VerifierOption(f.Verifier))
 	if err != nil {
 		return "", exchangeFault(err)
 	}
-	text, _ := answer.Extra("id_token").(string)
+	text, _ := response.Extra("id_token").(string)
 	if text == "" {
 		return "", failed(errors.New("the identity provider's answer has no id_token"))
 	}

@@ -43,15 +43,15 @@ func (i *issuer) redeem(w http.ResponseWriter, r *http.Request) {
 	if g.status != 0 {
 		w.WriteHeader(g.status)
 	}
-	_, _ = w.Write([]byte(g.answer))
+	_, _ = w.Write([]byte(g.response))
 }
 
 // consent approves an authorization request and returns the code.
-func (i *issuer) consent(t *testing.T, address, answer string, status int) (code string) {
+func (i *issuer) consent(t *testing.T, address, response string, status int) (code string) {
 	t.Helper()
 	u := must.Do(url.Parse(address)).Or(t)
 	q := u.Query()
-	i.set(func() { i.grants["code-1"] = grant{q.Get("code_challenge"), q.Get("redirect_uri"), status, answer} })
+	i.set(func() { i.grants["code-1"] = grant{q.Get("code_challenge"), q.Get("redirect_uri"), status, response} })
 	return "code-1"
 }
 
@@ -127,7 +127,7 @@ func TestAResponseToAnotherSignInIsRefused(t *testing.T) {
 	for name, tt := range map[string]struct {
 		changes  map[string]any // of the token
 		document map[string]any
-		answer   string
+		response string
 		back     func(*identity.Return)
 		flow     func(*identity.Flow)
 		callback string
@@ -153,18 +153,18 @@ func TestAResponseToAnotherSignInIsRefused(t *testing.T) {
 		"a token that another client asked for": {changes: map[string]any{"azp": "other"}, kind: fault.Unauthenticated},
 		"an expired token":                      {changes: map[string]any{"exp": 1}, kind: fault.Unauthenticated},
 		"a token of another issuer":             {changes: map[string]any{"iss": "https://evil.example.com"}, kind: fault.Unauthenticated},
-		"no token in the answer":                {answer: `{"access_token":"a","token_type":"Bearer"}`, kind: fault.Unauthenticated},
-		"a token that is no string":             {answer: `{"access_token":"a","token_type":"Bearer","id_token":7}`, kind: fault.Unauthenticated},
-		"an unsigned token":                     {answer: `{"access_token":"a","token_type":"Bearer","id_token":"eyJhbGciOiJub25lIn0.e30."}`, kind: fault.Unauthenticated},
+		"no token in the answer":                {response: `{"access_token":"a","token_type":"Bearer"}`, kind: fault.Unauthenticated},
+		"a token that is no string":             {response: `{"access_token":"a","token_type":"Bearer","id_token":7}`, kind: fault.Unauthenticated},
+		"an unsigned token":                     {response: `{"access_token":"a","token_type":"Bearer","id_token":"eyJhbGciOiJub25lIn0.e30."}`, kind: fault.Unauthenticated},
 		"the issuer in the response":            {back: func(r *identity.Return) { r.Issuer = "the issuer" }, document: map[string]any{"authorization_response_iss_parameter_supported": true}, kind: 99},
 	} {
 		i, c := newIssuer(t, key), newClock()
 		maps.Copy(i.document, tt.document)
 		s := i.provider(t, c).ByCode("collab-cli", "")
-		if tt.answer == "" {
-			tt.answer = idToken(t, i, key, c, tt.changes)
+		if tt.response == "" {
+			tt.response = idToken(t, i, key, c, tt.changes)
 		}
-		r := identity.Return{Code: i.consent(t, start(t, s), tt.answer, 0), State: flow.Own}
+		r := identity.Return{Code: i.consent(t, start(t, s), tt.response, 0), State: flow.Own}
 		if tt.back != nil {
 			tt.back(&r)
 		}
@@ -190,9 +190,9 @@ func TestAResponseToAnotherSignInIsRefused(t *testing.T) {
 
 func TestFailuresOfTheProviderAreDistinguished(t *testing.T) {
 	for name, tt := range map[string]struct {
-		status int
-		answer string
-		want   fault.Kind
+		status   int
+		response string
+		want     fault.Kind
 	}{
 		"it refuses the code":      {400, `{"error":"invalid_grant","error_description":"secret-detail"}`, fault.Unauthenticated},
 		"the client is unknown":    {401, `{"error":"invalid_client","error_description":"secret-detail"}`, fault.Internal},
@@ -203,7 +203,7 @@ func TestFailuresOfTheProviderAreDistinguished(t *testing.T) {
 	} {
 		i, c := newIssuer(t, signer{"k1", jose.EdDSA, edKey(1)}), newClock()
 		s := i.provider(t, c).ByCode("collab-cli", "")
-		r := identity.Return{Code: i.consent(t, start(t, s), tt.answer, tt.status), State: flow.Own}
+		r := identity.Return{Code: i.consent(t, start(t, s), tt.response, tt.status), State: flow.Own}
 		_, err := s.Finish(context.Background(), flow, callback, r)
 		if err == nil || fault.KindOf(err) != tt.want || strings.Contains(err.Error(), "secret-detail") {
 			t.Errorf("when %s: %v", name, err)

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	maxCalls     = 512      // of one answer
-	maxArguments = 16 << 20 // bytes of arguments of one answer
+	maxCalls     = 512      // of one response
+	maxArguments = 16 << 20 // bytes of arguments of one response
 	maxCallID    = 256      // bytes, the limit of histories
 )
 
@@ -100,7 +100,7 @@ func (t *response) event(data []byte) (over bool, err error) {
 	return false, nil
 }
 
-// setUsage sets the usage, which counts the whole answer so far. Most servers send it
+// setUsage sets the usage, which counts the whole response so far. Most servers send it
 // once, after the stop reason.
 func (t *response) setUsage(u *counts) {
 	if u == nil || !u.Input.Known || !u.Output.Known {

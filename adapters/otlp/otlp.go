@@ -35,8 +35,8 @@ import (
 
 const (
 	defaultTimeout = 10 * time.Second // of a request
-	maxAnswer      = 4 << 20          // bytes
-	maxExcerpt     = 200              // bytes of an answer in an error
+	maxResponse    = 4 << 20          // bytes
+	maxExcerpt     = 200              // bytes of a response in an error
 	shortestKey    = 8                // bytes of a header's value that errors do not repeat
 
 	firstPause   = 5 * time.Second  // before the first retry; each later one is half as long again
@@ -279,8 +279,8 @@ func (c *Client) send(ctx context.Context, body []byte) (time.Duration, error) {
 		return -1, err
 	}
 	defer answer.Body.Close()
-	content, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
-	if err == nil && len(content) > maxAnswer {
+	content, err := io.ReadAll(io.LimitReader(answer.Body, maxResponse+1))
+	if err == nil && len(content) > maxResponse {
 		err = errors.New("the collector's answer is too long")
 	}
 	if err != nil {
@@ -320,7 +320,7 @@ func retryAfter(value string) time.Duration {
 	return max(0, time.Until(at))
 }
 
-// rejected returns an error if an answer, an ExportTraceServiceResponse, says that spans
+// rejected returns an error if a response, an ExportTraceServiceResponse, says that spans
 // were not taken or has a message.
 func (c *Client) rejected(contentType string, content []byte) error {
 	var response struct {

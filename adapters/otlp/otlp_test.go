@@ -82,7 +82,7 @@ type collector struct {
 	received []request
 	status   int
 	header   http.Header
-	answer   []byte
+	response []byte
 }
 
 func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -117,7 +117,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c.status != 0 {
 		w.WriteHeader(c.status)
 	}
-	_, _ = w.Write(c.answer)
+	_, _ = w.Write(c.response)
 }
 
 // export sends the spans by a client. It returns what the collector was sent and the
@@ -201,7 +201,7 @@ func TestRequestsAreThoseOfOpenTelemetrysClient(t *testing.T) {
 	}
 }
 
-func TestAnswersAreReadAsByOpenTelemetrysClient(t *testing.T) {
+func TestResponsesAreReadAsByOpenTelemetrysClient(t *testing.T) {
 	partial := &collectorpb.ExportTraceServiceResponse{
 		PartialSuccess: &collectorpb.ExportTracePartialSuccess{RejectedSpans: 2, ErrorMessage: "too old"},
 	}
@@ -211,10 +211,10 @@ func TestAnswersAreReadAsByOpenTelemetrysClient(t *testing.T) {
 	warning, err3 := proto.Marshal(partial)
 	must.NoError(t, errors.Join(err1, err2, err3))
 	for name, row := range map[string]struct {
-		status int
-		kind   string
-		answer []byte
-		want   string // part of the error, which OpenTelemetry's has too
+		status   int
+		kind     string
+		response []byte
+		want     string // part of the error, which OpenTelemetry's has too
 	}{
 		"all taken":           {200, "application/x-protobuf", nil, ""},
 		"all taken, as JSON":  {200, "application/json", []byte(`{"partialSuccess":{}}`), ""},
@@ -228,7 +228,7 @@ func TestAnswersAreReadAsByOpenTelemetrysClient(t *testing.T) {
 		"a redirect":          {307, "text/plain", []byte("elsewhere"), "307"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &collector{t: t, status: row.status, header: http.Header{"Content-Type": {row.kind}}, answer: row.answer}
+			c := &collector{t: t, status: row.status, header: http.Header{"Content-Type": {row.kind}}, response: row.response}
 			plain, _, _, _ := c.servers(t)
 			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", plain)
 			for _, client := range []otlptrace.Client{otlptracehttp.NewClient(), otlp.NewClient(true)} {
@@ -241,19 +241,19 @@ func TestAnswersAreReadAsByOpenTelemetrysClient(t *testing.T) {
 	}
 }
 
-func TestErrorsRepeatLittleOfAnswersAndNoKeys(t *testing.T) {
+func TestErrorsRepeatLittleOfResponsesAndNoKeys(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=Bearer%20of-the-collector")
 	var written atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
-		answer := []byte(strings.TrimPrefix(r.Header.Get("api-key"), "Bearer ") + strings.Repeat(" is no key", 1<<12))
+		response := []byte(strings.TrimPrefix(r.Header.Get("api-key"), "Bearer ") + strings.Repeat(" is no key", 1<<12))
 		for r.URL.Path == "/endless/v1/traces" && written.Load() < 1<<28 {
-			n, err := w.Write(answer)
+			n, err := w.Write(response)
 			if written.Add(int64(n)); err != nil {
 				return
 			}
 		}
-		_, _ = w.Write(answer)
+		_, _ = w.Write(response)
 	}))
 	defer s.Close()
 	for path, want := range map[string]string{"": "… is no key", "/endless": "too long"} {
@@ -268,7 +268,7 @@ func TestErrorsRepeatLittleOfAnswersAndNoKeys(t *testing.T) {
 	}
 }
 
-// collectorFunc answers requests without a network.
+// collectorFunc replies to requests without a network.
 type collectorFunc func(*http.Request) (*http.Response, error)
 
 func (f collectorFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

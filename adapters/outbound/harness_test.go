@@ -49,19 +49,19 @@ func cause(err error) error {
 	return err
 }
 
-// dns is a name server with the answers of a test.
+// dns is a name server with the responses of a test.
 type dns struct {
 	conn net.PacketConn
 
-	mu     sync.Mutex
-	answer func(name string, earlier int) []netip.Addr // earlier questions of the name and type
-	asked  map[dnsmessage.Question]int
+	mu       sync.Mutex
+	response func(name string, earlier int) []netip.Addr // earlier questions of the name and type
+	asked    map[dnsmessage.Question]int
 }
 
-func newDNS(t testing.TB, answer func(name string, earlier int) []netip.Addr) *dns {
+func newDNS(t testing.TB, response func(name string, earlier int) []netip.Addr) *dns {
 	t.Helper()
 	conn := must.Do(net.ListenPacket("udp", "127.0.0.1:0")).Or(t)
-	d := &dns{conn: conn, answer: answer, asked: map[dnsmessage.Question]int{}}
+	d := &dns{conn: conn, response: response, asked: map[dnsmessage.Question]int{}}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -111,7 +111,7 @@ func (d *dns) reply(message []byte) ([]byte, error) {
 		return nil, err
 	}
 	d.mu.Lock()
-	addresses := d.answer(strings.TrimSuffix(q.Name.String(), "."), d.asked[q])
+	addresses := d.response(strings.TrimSuffix(q.Name.String(), "."), d.asked[q])
 	d.asked[q]++
 	d.mu.Unlock()
 	reply := dnsmessage.Message{
@@ -248,7 +248,7 @@ func empty(t *testing.T, l net.Listener) {
 	}
 }
 
-// get makes a call and returns the body of its answer.
+// get makes a call and returns the body of its response.
 func get(t testing.TB, c *http.Client, address string) (string, error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)

@@ -19,7 +19,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-// Handler answers with what the reader collects, under the names that OpenTelemetry's
+// Handler replies with what the reader collects, under the names that OpenTelemetry's
 // conventions give it here, and with the figures of the process.
 func Handler(reader sdkmetric.Reader) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

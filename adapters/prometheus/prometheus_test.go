@@ -161,7 +161,7 @@ func value(m *dto.Metric) float64 {
 	return m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetSummary().GetSampleCount())
 }
 
-func TestAnswersAreCompressedForThoseThatTakeIt(t *testing.T) {
+func TestResponsesAreCompressedForThoseThatTakeIt(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
 	w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil)

@@ -46,7 +46,7 @@ var (
 	_ ports.RemoteWriter = (*Remote)(nil)
 )
 
-// kinds are the kinds of errors that the server answers with, by status.
+// kinds are the kinds of errors that the server replies with, by status.
 var kinds = map[int]fault.Kind{
 	400: fault.Invalid, 401: fault.Unauthenticated, 403: fault.Forbidden, 404: fault.NotFound, 405: fault.Unsupported, 409: fault.Conflict,
 	410: fault.Gone, 413: fault.TooLarge, 415: fault.Unsupported, 422: fault.Mismatch, 429: fault.Limited,
@@ -153,9 +153,9 @@ func (r *Remote) read(ctx context.Context, since string, each func(mirror.Record
 func (r *Remote) Watch(ctx context.Context, after object.Cursor, wake func()) error {
 	last, delay := after.String(), firstReconnect
 	for {
-		answer, err := r.client.FollowChanges(ctx, apiclient.FollowChangesParams{LastEventID: last})
+		response, err := r.client.FollowChanges(ctx, apiclient.FollowChangesParams{LastEventID: last})
 		if err == nil {
-			for e, broken := range eventstream.Events(answer.Body) {
+			for e, broken := range eventstream.Events(response.Body) {
 				if err = broken; err != nil {
 					break
 				}
@@ -184,33 +184,33 @@ func (r *Remote) Download(ctx context.Context, record mirror.Record, offset int6
 	if offset > 0 && offset < record.Size {
 		params.Range, params.IfRange = fmt.Sprintf("bytes=%d-", offset), `"`+strconv.FormatInt(record.Version, 10)+`"`
 	}
-	answer, err := r.client.DownloadFile(ctx, string(record.ID), params)
+	response, err := r.client.DownloadFile(ctx, string(record.ID), params)
 	if err != nil {
 		return mirror.Record{}, nil, failure(err)
 	}
-	now, err := recordIn(answer.Header)
+	now, err := recordIn(response.Header)
 	if err != nil {
-		answer.Body.Close()
+		response.Body.Close()
 		return mirror.Record{}, nil, err
 	}
 	switch {
-	case answer.StatusCode == http.StatusPartialContent && params.Range == "":
-		answer.Body.Close()
+	case response.StatusCode == http.StatusPartialContent && params.Range == "":
+		response.Body.Close()
 		return mirror.Record{}, nil, fault.New(fault.Unavailable, "the answer has a part of the content, and all of it was asked for")
-	case answer.StatusCode == http.StatusPartialContent && now.Checksum != record.Checksum:
+	case response.StatusCode == http.StatusPartialContent && now.Checksum != record.Checksum:
 		// The version is the same and the content is not: the server was restored from a backup.
-		answer.Body.Close()
+		response.Body.Close()
 		return r.Download(ctx, now, 0)
-	case answer.StatusCode == http.StatusOK && now.Checksum == record.Checksum && offset > 0:
-		if _, err := io.CopyN(io.Discard, answer.Body, min(offset, now.Size)); err != nil {
-			answer.Body.Close()
+	case response.StatusCode == http.StatusOK && now.Checksum == record.Checksum && offset > 0:
+		if _, err := io.CopyN(io.Discard, response.Body, min(offset, now.Size)); err != nil {
+			response.Body.Close()
 			return mirror.Record{}, nil, failure(err)
 		}
 	}
-	return now, content{answer.Body}, nil
+	return now, content{response.Body}, nil
 }
 
-// content is an answer's body whose errors are those of the ports.
+// content is a response's body whose errors are those of the ports.
 type content struct{ io.ReadCloser }
 
 func (c content) Read(p []byte) (int, error) {
@@ -221,7 +221,7 @@ func (c content) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Bounds of an answer with several files, in bytes.
+// Bounds of a response with several files, in bytes.
 const (
 	maxLine     = 64 << 10 // of a line about a file
 	maxTogether = 1 << 20  // of the content of one
@@ -240,15 +240,15 @@ func (r *Remote) DownloadAll(ctx context.Context, records []mirror.Record, each 
 	for i, record := range records {
 		wanted.Files[i] = apiclient.FileToRead{ID: string(record.ID), ExpectedVersion: &record.Version}
 	}
-	answer, err := r.client.ReadFiles(ctx, wanted)
+	response, err := r.client.ReadFiles(ctx, wanted)
 	if status := apiclient.Status(err); status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
 		return fault.Wrap(fault.Unsupported, err, "the server is older than this endpoint")
 	}
 	if err != nil {
 		return failure(err)
 	}
-	defer answer.Body.Close()
-	from, content := bufio.NewReaderSize(answer.Body, maxLine), []byte(nil)
+	defer response.Body.Close()
+	from, content := bufio.NewReaderSize(response.Body, maxLine), []byte(nil)
 	for i, record := range records {
 		line, err := from.ReadSlice('\n')
 		if err != nil {
@@ -279,7 +279,7 @@ func (r *Remote) DownloadAll(ctx context.Context, records []mirror.Record, each 
 	return nil
 }
 
-// recordIn reads the record in the headers of an answer.
+// recordIn reads the record in the headers of a response.
 func recordIn(h http.Header) (mirror.Record, error) {
 	path, err := url.PathUnescape(h.Get("X-Collab-Path"))
 	version, versionErr := strconv.ParseInt(h.Get("X-Collab-Version"), 10, 64)
@@ -371,7 +371,7 @@ type put struct {
 	Encoding string `json:"encoding"`
 }
 
-// outcome is what is used of an answer to an operation.
+// outcome is what is used of a response to an operation.
 type outcome struct {
 	Index, Status int
 	Error         *apiclient.Problem
@@ -438,13 +438,13 @@ func (r *Remote) Batch(ctx context.Context, writes []mirror.Write) ([]mirror.Res
 		}
 	}
 	content := apiclient.Content{Reader: bytes.NewReader(body.Bytes()), Size: int64(body.Len()), Type: "application/x-ndjson"}
-	answer, err := r.client.ChangeFiles(ctx, content)
+	response, err := r.client.ChangeFiles(ctx, content)
 	if err != nil {
 		return nil, failure(err)
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	results := make([]mirror.Result, len(writes))
-	outcomes := json.NewDecoder(answer.Body)
+	outcomes := json.NewDecoder(response.Body)
 	for i := range results {
 		var o outcome
 		if err := outcomes.Decode(&o); err != nil {

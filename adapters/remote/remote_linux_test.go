@@ -72,7 +72,7 @@ func (c *counting) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// cutting breaks the first requests of an upload's content off in their middle, and loses the answer
+// cutting breaks the first requests of an upload's content off in their middle, and loses the response
 // to the one after them.
 type cutting struct {
 	http.RoundTripper
@@ -89,13 +89,13 @@ func (c *cutting) RoundTrip(r *http.Request) (*http.Response, error) {
 		r = r.Clone(r.Context())
 		r.Body = io.NopCloser(io.MultiReader(io.LimitReader(r.Body, 5<<20), iotest.ErrReader(io.ErrUnexpectedEOF)))
 	}
-	answer, err := c.RoundTripper.RoundTrip(r)
-	if err == nil && answer.StatusCode < 300 && !c.lost {
+	response, err := c.RoundTripper.RoundTrip(r)
+	if err == nil && response.StatusCode < 300 && !c.lost {
 		c.lost = true
-		answer.Body.Close()
+		response.Body.Close()
 		return nil, io.ErrUnexpectedEOF
 	}
-	return answer, err
+	return response, err
 }
 
 var shared = object.Place{Kind: object.Artifact, Scope: object.Shared}
@@ -370,7 +370,7 @@ func TestRemote(t *testing.T) {
 	})
 }
 
-func TestAnswersWithManyFilesThatAreNoneOfTheInterface(t *testing.T) {
+func TestResponsesWithManyFilesThatAreNoneOfTheInterface(t *testing.T) {
 	line := func(index, length int) string {
 		return fmt.Sprintf(`{"index":%d,"status":200,"length":%d,"file":{"checksum":%q}}`+"\n", index, length, sum("content"))
 	}

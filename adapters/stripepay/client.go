@@ -25,7 +25,7 @@ const (
 	// second, fit into the service's request timeout of 35 seconds.
 	attemptLimit = 10 * time.Second
 	connectLimit = 5 * time.Second
-	maxAnswer    = 1 << 20 // bytes
+	maxResponse  = 1 << 20 // bytes
 	maxWord      = 64      // bytes of an identifier in an error
 )
 
@@ -76,7 +76,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	res.Body = struct {
 		io.Reader
 		io.Closer
-	}{io.LimitReader(res.Body, maxAnswer), res.Body}
+	}{io.LimitReader(res.Body, maxResponse), res.Body}
 	return res, nil
 }
 
@@ -93,17 +93,17 @@ func (r retries) Warnf(format string, args ...any) {
 }
 
 // answer is a response body that decodes to T.
-type answer[T any] struct {
+type response[T any] struct {
 	stripe.APIResource
 	body T
 }
 
-func (a *answer[T]) UnmarshalJSON(data []byte) error { return decode(data, &a.body) }
+func (a *response[T]) UnmarshalJSON(data []byte) error { return decode(data, &a.body) }
 
 // call makes a call. Its errors are those of the port.
 func call[T any](ctx context.Context, p *Payments, method, path string, params stripe.ParamsContainer) (T, error) {
 	params.GetParams().Context = ctx
-	var a answer[T]
+	var a response[T]
 	err := p.backend.Call(method, path, p.key, params, &a)
 	if err != nil {
 		return a.body, failure(ctx, err)

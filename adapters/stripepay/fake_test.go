@@ -54,12 +54,12 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// fake is a provider that gives its answers in order and repeats the last. An answer is a
+// fake is a provider that gives its answers in order and repeats the last. A response is a
 // status, "!" if it is a replay, and a body; "lost" is a missing response.
 type fake struct {
-	mu       sync.Mutex
-	answers  map[string][]string // by "METHOD /path"
-	requests []request
+	mu        sync.Mutex
+	responses map[string][]string // by "METHOD /path"
+	requests  []request
 }
 
 // readRequest reads a request, whose body can be read again.
@@ -82,14 +82,14 @@ func (f *fake) take(r *http.Request) string {
 	}
 	f.requests = append(f.requests, q)
 	name := r.Method + " " + strings.TrimPrefix(r.URL.Path, "/v1")
-	all := f.answers[name]
+	all := f.responses[name]
 	switch len(all) {
 	case 0:
 		return `404 {"error":{"type":"invalid_request_error","message":"Unrecognized request URL"}}`
 	case 1:
 		return all[0]
 	}
-	f.answers[name] = all[1:]
+	f.responses[name] = all[1:]
 	return all[0]
 }
 
@@ -128,8 +128,8 @@ func payments(t testing.TB, client *http.Client, log io.Writer) *Payments {
 	return p
 }
 
-func newFake(t testing.TB, answers map[string][]string) (*Payments, *fake, *bytes.Buffer) {
-	f, log := &fake{answers: answers}, &bytes.Buffer{}
+func newFake(t testing.TB, responses map[string][]string) (*Payments, *fake, *bytes.Buffer) {
+	f, log := &fake{responses: responses}, &bytes.Buffer{}
 	return payments(t, &http.Client{Transport: f}, log), f, log
 }
 

@@ -50,7 +50,7 @@ var calls = map[string]func(ctx context.Context, p *Payments) error{
 }
 
 func TestEveryCallReturnsTheKindOfItsError(t *testing.T) {
-	for answer, kind := range map[string]fault.Kind{
+	for response, kind := range map[string]fault.Kind{
 		missing: fault.NotFound,
 		`400 {"error":{"type":"invalid_request_error","code":"resource_missing","param":"customer"}}`:             fault.NotFound,
 		`400 {"error":{"type":"invalid_request_error","code":"resource_missing","param":"line_items[0][price]"}}`: fault.Internal,
@@ -78,18 +78,18 @@ func TestEveryCallReturnsTheKindOfItsError(t *testing.T) {
 		`200 {"id":"../x","url":"javascript:alert(1)","status":"active","customer":"ada@example.org"}`: fault.Unavailable,
 	} {
 		for name, call := range calls {
-			if name == "Expire" && strings.HasPrefix(answer, "200 {") {
+			if name == "Expire" && strings.HasPrefix(response, "200 {") {
 				continue // no field of the response is required
 			}
-			t.Run(name+" is answered "+answer, func(t *testing.T) {
+			t.Run(name+" is answered "+response, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					p, f, log := newFake(t, map[string][]string{
-						"POST /customers": {answer}, "POST /checkout/sessions": {answer}, "GET /checkout/sessions/cs_1": {answer},
-						"POST /checkout/sessions/cs_1/expire": {answer}, "POST /billing_portal/sessions": {answer},
-						"GET /subscriptions/sub_1": {active, answer}, "POST /subscriptions/sub_1": {answer}, "DELETE /subscriptions/sub_1": {answer},
+						"POST /customers": {response}, "POST /checkout/sessions": {response}, "GET /checkout/sessions/cs_1": {response},
+						"POST /checkout/sessions/cs_1/expire": {response}, "POST /billing_portal/sessions": {response},
+						"GET /subscriptions/sub_1": {active, response}, "POST /subscriptions/sub_1": {response}, "DELETE /subscriptions/sub_1": {response},
 					})
 					if name == "Subscription" {
-						f.answers["GET /subscriptions/sub_1"] = []string{answer}
+						f.responses["GET /subscriptions/sub_1"] = []string{response}
 					}
 					began := time.Now()
 					err := call(t.Context(), p)
@@ -159,7 +159,7 @@ func TestACancelledCallEnds(t *testing.T) {
 
 func TestAResponseIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _, _ := newFake(t, map[string][]string{"GET /subscriptions/sub_1": {active + strings.Repeat(" ", maxAnswer), `200 {"x":"` + strings.Repeat("x", maxAnswer) + `","id":"sub_1"}`}})
+		p, _, _ := newFake(t, map[string][]string{"GET /subscriptions/sub_1": {active + strings.Repeat(" ", maxResponse), `200 {"x":"` + strings.Repeat("x", maxResponse) + `","id":"sub_1"}`}})
 		if _, err := p.Subscription(t.Context(), "sub_1"); err != nil {
 			t.Errorf("what is beyond the bound is missed: %v", err)
 		}
@@ -200,10 +200,10 @@ func TestAnUnusableKeyIsReplacedByTheNext(t *testing.T) {
 	const other = `400 {"error":{"type":"idempotency_error"}}`
 	customerKey := "customer:" + string(org)
 	for name, c := range map[string]struct {
-		call    string
-		answers []string
-		keys    []string
-		works   bool
+		call      string
+		responses []string
+		keys      []string
+		works     bool
 	}{
 		"a stored failure":                   {"Customer", []string{failed, `200 {"id":"cus_1"}`}, []string{customerKey, customerKey + ":2"}, true},
 		"a failure that is not stored":       {"Customer", []string{`500 {"error":{"type":"api_error"}}`}, []string{customerKey}, false},
@@ -213,7 +213,7 @@ func TestAnUnusableKeyIsReplacedByTheNext(t *testing.T) {
 		"a checkout with another return URL": {"Open", []string{other, openPage}, []string{"k", "k:2"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, f, _ := newFake(t, map[string][]string{"POST /customers": c.answers, "POST /checkout/sessions": c.answers})
+			p, f, _ := newFake(t, map[string][]string{"POST /customers": c.responses, "POST /checkout/sessions": c.responses})
 			if err := calls[c.call](t.Context(), p); (err == nil) != c.works {
 				t.Errorf("got %v", err)
 			}

@@ -11,9 +11,9 @@ import (
 
 func TestCallersThatWaitShareASync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		answers := make(chan error)
+		responses := make(chan error)
 		calls := 0
-		f := syncfs.New(func() error { calls++; return <-answers })
+		f := syncfs.New(func() error { calls++; return <-responses })
 		results := make(chan error, 8)
 		sync := func(n int) {
 			for range n {
@@ -30,24 +30,24 @@ func TestCallersThatWaitShareASync(t *testing.T) {
 		}
 		sync(1)
 		sync(3)
-		answers <- nil
+		responses <- nil
 		if got := taken(); !slices.Equal(got, []error{nil}) || calls != 2 {
 			t.Errorf("after the first sync: %v, %d calls", got, calls)
 		}
 		sync(1) // not by the second sync, which has begun
-		answers <- nil
+		responses <- nil
 		if got := taken(); !slices.Equal(got, []error{nil, nil, nil}) || calls != 3 {
 			t.Errorf("after the second sync: %v, %d calls", got, calls)
 		}
 		sync(2)
 		failure := errors.New("no")
-		answers <- failure
-		answers <- nil
+		responses <- failure
+		responses <- nil
 		if got := taken(); !slices.Equal(got, []error{failure, failure, failure}) {
 			t.Errorf("of those that wrote before a failure: %v", got)
 		}
 		go func() { results <- f.Sync(f.Failures()) }()
-		answers <- nil
+		responses <- nil
 		if got := taken(); !slices.Equal(got, []error{nil}) || f.Failures() != 1 {
 			t.Errorf("of one that wrote after it: %v, %d failures", got, f.Failures())
 		}

@@ -132,7 +132,7 @@ func (a *Access) DecideDevice(ctx context.Context, cookie, userCode string, appr
 }
 
 // ClaimDevice issues a service token to a device whose sign-in was approved, if the person is still
-// who may sign in. The client that was given it can ask for it again for a minute, as the answer may be
+// who may sign in. The client that was given it can ask for it again for a minute, as the response may be
 // lost. Otherwise the error is a session.DeviceRefusal.
 func (a *Access) ClaimDevice(ctx context.Context, deviceCode string, from session.Client) (s Session, err error) {
 	var refused error

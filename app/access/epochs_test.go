@@ -16,7 +16,7 @@ import (
 // failingVerifier are the methods that nobody calls here.
 type failingVerifier = ports.Epochs
 
-// counting answers with a number that grows with each query, and lets a test
+// counting replies with a number that grows with each query, and lets a test
 // hold a query up.
 type counting struct {
 	failingVerifier

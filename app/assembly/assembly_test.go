@@ -109,11 +109,11 @@ func TestAServerStartsAnswersAndEndsWithoutLeavingAnythingBehind(t *testing.T) {
 		}
 		url := regexp.MustCompile(`http://\S+?:\d+`).FindString(string(text[:n]))
 		client := &http.Client{Transport: &http.Transport{}}
-		answer := must.Do(client.Get(url + "/readyz")).Or(t)
-		if answer.StatusCode != http.StatusOK {
-			t.Errorf("readyz is %s", answer.Status)
+		response := must.Do(client.Get(url + "/readyz")).Or(t)
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("readyz is %s", response.Status)
 		}
-		answer.Body.Close()
+		response.Body.Close()
 		client.CloseIdleConnections()
 		cancel()
 		must.Succeed(t, <-ended)

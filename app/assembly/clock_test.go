@@ -46,7 +46,7 @@ func TestAServerStartsWhenAComparisonOfClocksCounts(t *testing.T) {
 		comparisons := 0
 		c := &commonClock{machine: machine, log: slog.New(slog.DiscardHandler), database: func(ctx context.Context) (time.Time, error) {
 			switch comparisons++; comparisons {
-			case 1: // no answer
+			case 1: // no response
 				<-ctx.Done()
 				return time.Time{}, ctx.Err()
 			case 2: // a late one

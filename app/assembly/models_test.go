@@ -135,14 +135,14 @@ func (l *log) String() string {
 	return l.text.String()
 }
 
-// send sends a request and returns the body of the answer, which is to be a 200.
+// send sends a request and returns the body of the response, which is to be a 200.
 func send(t *testing.T, client *http.Client, r *http.Request, into any) {
 	t.Helper()
-	answer := must.Do(client.Do(r)).Or(t)
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		t.Fatalf("%s %s is %s, %v: %s", r.Method, r.URL, answer.Status, err, body)
+	response := must.Do(client.Do(r)).Or(t)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s is %s, %v: %s", r.Method, r.URL, response.Status, err, body)
 	}
 	if text, ok := into.(*string); ok {
 		*text = string(body)

@@ -161,16 +161,16 @@ func postWebhook(ctx context.Context, client *http.Client, to string, header map
 	for name, value := range header {
 		r.Header.Set(name, value)
 	}
-	answer, err := client.Do(r)
+	response, err := client.Do(r)
 	if err != nil {
 		return err
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10))
-	if err := answer.Body.Close(); err != nil {
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10))
+	if err := response.Body.Close(); err != nil {
 		return err
 	}
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("the webhook answered %s", answer.Status)
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("the webhook answered %s", response.Status)
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func (s *Billing) customer(ctx context.Context, of id.Org, as entryFunc, is plan
 func (s *Billing) closePage(ctx context.Context, o id.Org, as entryFunc, is plan.Subscription) error {
 	page := *is.Checkout
 	if page.Session == "" {
-		// The request for the page may have succeeded without its answer being stored.
+		// The request for the page may have succeeded without its response being stored.
 		customer, err := s.customer(ctx, o, as, is)
 		if err != nil {
 			return err

@@ -365,7 +365,7 @@ func (s *Connectors) Finish(ctx context.Context, a AuthorizationResponse, browse
 	return errors.Join(err, updateErr)
 }
 
-// redeem exchanges the code of an answer and stores the credentials.
+// redeem exchanges the code of a response and stores the credentials.
 func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a AuthorizationResponse) error {
 	if err := f.CheckResponse(a.Redirect, a.Issuer); err != nil {
 		return err

@@ -1,5 +1,5 @@
 // Package idempotency stores the answers to requests with an idempotency key, so that a
-// repeated request gets the first answer on any server.
+// repeated request gets the first response on any server.
 package idempotency
 
 import (
@@ -32,13 +32,13 @@ func New(store ports.Store, sealer ports.Sealer, clock ports.Clock, secrets port
 // Attempt is one request with a key: either the first, which has to Finish or
 // Abandon it, or a repetition, which has an Answer.
 type Attempt struct {
-	of     *Idempotency
-	record replay.Record
-	made   string
-	answer []byte
+	of       *Idempotency
+	record   replay.Record
+	made     string
+	response []byte
 }
 
-// Begin claims the key for a request, or finds its answer. The key belongs to the caller and
+// Begin claims the key for a request, or finds its response. The key belongs to the caller and
 // the route. Conflict while the first request runs, and if its record cannot be read because
 // its encryption key or format is unknown; Mismatch if the key was used with another request.
 func (s *Idempotency) Begin(ctx context.Context, caller, route, key string, fingerprint [32]byte) (*Attempt, error) {
@@ -72,11 +72,11 @@ func (s *Idempotency) Begin(ctx context.Context, caller, route, key string, fing
 	case !got.Done:
 		return nil, fault.New(fault.Conflict, "The first request with this Idempotency-Key is still running")
 	}
-	answer, err := s.sealer.Open(got.Answer, []byte(got.Key))
+	response, err := s.sealer.Open(got.Answer, []byte(got.Key))
 	if err != nil {
 		return nil, unreadable(err)
 	}
-	return &Attempt{of: s, record: got, answer: answer}, nil
+	return &Attempt{of: s, record: got, response: response}, nil
 }
 
 // unreadable is the error of a repetition if the record of the first request cannot be read.
@@ -89,14 +89,14 @@ func unreadable(err error) error {
 func fingerprintContext(key string) []byte { return []byte("fingerprint " + key) }
 
 // Answer returns the first request's answer to a repetition.
-func (a *Attempt) Answer() ([]byte, bool) { return a.answer, a.record.Done }
+func (a *Attempt) Response() ([]byte, bool) { return a.response, a.record.Done }
 
 // RecordID returns the id of the record that the request makes, if it makes one: see replay.RecordID.
 func (a *Attempt) RecordID() string { return a.made }
 
-// Finish stores the answer for replay.Retention.
-func (a *Attempt) Finish(ctx context.Context, answer []byte) error {
-	sealed, err := a.of.sealer.Seal(answer, []byte(a.record.Key))
+// Finish stores the response for replay.Retention.
+func (a *Attempt) Finish(ctx context.Context, response []byte) error {
+	sealed, err := a.of.sealer.Seal(response, []byte(a.record.Key))
 	if err != nil {
 		return err
 	}

@@ -53,23 +53,23 @@ func (s sealer) Verify(mac, data, context []byte) (bool, error) {
 	return bytes.Equal(mac, want), err
 }
 
-func TestRecordsHaveNeitherPlainAnswersNorPlainFingerprints(t *testing.T) {
+func TestRecordsHaveNeitherPlainResponsesNorPlainFingerprints(t *testing.T) {
 	store, clock, claims := memory.NewStore(), memory.NewClock(time.Unix(1_800_000_000, 0)), &memory.Secrets{}
 	s := New(store, sealer{key: 1}, clock, claims)
-	request, answer := sha256.Sum256([]byte(`{"password":"hunter2"}`)), []byte("the answer")
+	request, response := sha256.Sum256([]byte(`{"password":"hunter2"}`)), []byte("the answer")
 	begin := func(s *Idempotency, request [32]byte) (*Attempt, error) {
 		return s.Begin(t.Context(), "caller", "POST /test", "key", request)
 	}
 	first, err := begin(s, request)
 	if err == nil {
-		err = first.Finish(t.Context(), answer)
+		err = first.Finish(t.Context(), response)
 	}
 	must.NoError(t, err)
 	again := must.Do(begin(s, request)).Or(t)
-	if got, done := again.Answer(); !done || !bytes.Equal(got, answer) {
+	if got, done := again.Response(); !done || !bytes.Equal(got, response) {
 		t.Errorf("the answer is %q, %v", got, done)
 	}
-	if r := again.record; strings.Contains(r.Fingerprint, hex.EncodeToString(request[:])) || bytes.Contains(r.Answer, answer) {
+	if r := again.record; strings.Contains(r.Fingerprint, hex.EncodeToString(request[:])) || bytes.Contains(r.Answer, response) {
 		t.Errorf("stored is %+v", r)
 	}
 	must.Fail(t, must.ErrorOf(begin(s, sha256.Sum256([]byte(`{"password":"hunter3"}`)))), fault.Mismatch) // another request

@@ -285,7 +285,7 @@ func (s *Members) send(ctx context.Context, actor org.Actor, token string, decid
 		return Invited{}, err
 	}
 	out := Invited{made, s.InviteURL(token)}
-	// A failure of the mail does not undo the invitation: its address is in the answer, and it
+	// A failure of the mail does not undo the invitation: its address is in the response, and it
 	// can be sent again.
 	_ = s.Mailer.Send(ctx, mail.Invitation(made.Email, organisation.Name, inviter.Name, out.URL, made.ExpiresAt))
 	return out, nil

@@ -144,7 +144,7 @@ type store struct {
 	*memory.Store
 	unread, uncounted atomic.Bool
 	others            int                         // releases that are counted with those that are there
-	answer            func(context.Context) error // of counts that are stored; nil: at once
+	response          func(context.Context) error // of counts that are stored; nil: at once
 }
 
 var errDown = fault.New(fault.Unavailable, "The database does not answer")
@@ -203,10 +203,10 @@ func (u uncounted) Add(ctx context.Context, all []release.Tally) error {
 	if u.of.uncounted.Load() {
 		return errDown
 	}
-	if err := u.Adoption.Add(ctx, all); err != nil || u.of.answer == nil {
+	if err := u.Adoption.Add(ctx, all); err != nil || u.of.response == nil {
 		return err
 	}
-	return u.of.answer(ctx)
+	return u.of.response(ctx)
 }
 
 func TestRolesThatManageReleases(t *testing.T) {
@@ -531,8 +531,8 @@ func TestCloseWaitsForAWriteOfCounts(t *testing.T) {
 		s := w.unstarted()
 		w.Must(s.Start(t.Context(), s.poll, s.count))
 		stored := make(chan struct{})
-		w.store.answer = func(ctx context.Context) error {
-			w.store.answer = nil
+		w.store.response = func(ctx context.Context) error {
+			w.store.response = nil
 			select {
 			case <-stored:
 				return nil
@@ -555,13 +555,13 @@ func TestACancelledReaderDoesNotInterruptAWriteOfCounts(t *testing.T) {
 	w := newFixture(t)
 	s := w.server()
 	ctx, leave := context.WithCancel(t.Context())
-	w.store.answer = func(ctx context.Context) error {
+	w.store.response = func(ctx context.Context) error {
 		leave()
 		return ctx.Err()
 	}
 	s.Offer(check(t, "1.0.0", "a"))
 	_, _ = s.Adoption(ctx, w.ada, "2026-01-01", "2026-01-03", release.Target{}, release.Tally{}, 0)
-	w.store.answer = nil
+	w.store.response = nil
 	runTwice(s.count)
 	w.checkTallies(tally("2026-01-02", "1.0.0", 1, 0))
 }
@@ -571,7 +571,7 @@ func TestCloseEndsWithItsContext(t *testing.T) {
 		w := newFixture(t)
 		s := w.unstarted()
 		w.Must(s.Start(t.Context(), s.poll, s.count))
-		w.store.answer = func(ctx context.Context) error {
+		w.store.response = func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}

@@ -58,17 +58,17 @@ func (a *app) api() *cobra.Command {
 				method = http.MethodPost
 			}
 		}
-		answer, err := client.Do(c.Context(), strings.ToUpper(method), path, header, body)
+		response, err := client.Do(c.Context(), strings.ToUpper(method), path, header, body)
 		if err != nil {
 			return err
 		}
-		defer answer.Body.Close()
+		defer response.Body.Close()
 		if !a.wantsJSON() {
-			_, err := io.Copy(a.toTerminal(printable), answer.Body)
+			_, err := io.Copy(a.toTerminal(printable), response.Body)
 			return err
 		}
 		var tree any
-		if err := json.NewDecoder(answer.Body).Decode(&tree); err != nil {
+		if err := json.NewDecoder(response.Body).Decode(&tree); err != nil {
 			return err
 		}
 		if a.flags.json != "" && a.flags.json != "all" {

@@ -38,14 +38,14 @@ func browser(t *testing.T, visit func(address string)) *app {
 
 func get(t *testing.T, address string) (status int, text string) {
 	t.Helper()
-	answer, err := http.Get(address)
+	response, err := http.Get(address)
 	if err != nil {
 		t.Error(err)
 		return 0, ""
 	}
-	defer answer.Body.Close()
-	body := must.Do(io.ReadAll(answer.Body)).Or(t)
-	return answer.StatusCode, string(body)
+	defer response.Body.Close()
+	body := must.Do(io.ReadAll(response.Body)).Or(t)
+	return response.StatusCode, string(body)
 }
 
 func TestTheStateOfASignInIsNotAmongTheArgumentsOfTheBrowser(t *testing.T) {

@@ -94,7 +94,7 @@ type conversation struct {
 	tools   *toolbox
 }
 
-// ask prints the answer to a message, for which the model may call tools.
+// ask prints the response to a message, for which the model may call tools.
 func (c *conversation) ask(ctx context.Context, message string) error {
 	var all answer
 	for range maxRounds {
@@ -146,7 +146,7 @@ type answer struct {
 	calls []apiclient.ToolCall
 }
 
-// answer prints the answer to the request as it arrives. The end of ctx ends the call on the server
+// answer prints the response to the request as it arrives. The end of ctx ends the call on the server
 // too, as it closes the connection.
 func (c *conversation) answer(ctx context.Context) (reply answer, err error) {
 	a := c.app

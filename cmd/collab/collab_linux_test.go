@@ -209,14 +209,14 @@ func submit(browser *http.Client, page *http.Response, values url.Values) (*http
 	}
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	request.Header.Set("Sec-Fetch-Site", "same-origin")
-	answer, err := browser.Do(request)
+	response, err := browser.Do(request)
 	if err != nil {
 		return page, "", err
 	}
-	defer answer.Body.Close()
-	text, err = io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = errors.New(answer.Status)
+	defer response.Body.Close()
+	text, err = io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = errors.New(response.Status)
 	}
-	return answer, string(text), err
+	return response, string(text), err
 }

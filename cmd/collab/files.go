@@ -287,17 +287,17 @@ func (a *app) download(ctx context.Context, o apiclient.StoredObject, w io.Write
 		if shown.done > 0 {
 			params.Range, params.IfRange = fmt.Sprintf("bytes=%d-", shown.done), tag
 		}
-		answer, err := fetch(params)
+		response, err := fetch(params)
 		if err != nil {
 			return err
 		}
-		if answer.Header.Get("X-Collab-Checksum") != o.Checksum || shown.done > 0 && answer.StatusCode != http.StatusPartialContent {
-			answer.Body.Close()
+		if response.Header.Get("X-Collab-Checksum") != o.Checksum || shown.done > 0 && response.StatusCode != http.StatusPartialContent {
+			response.Body.Close()
 			return coded{exitConflict, fmt.Errorf("%s was changed meanwhile", o.Path)}
 		}
 		before := shown.done
-		_, err = io.Copy(io.MultiWriter(w, digest), counted{answer.Body, shown})
-		answer.Body.Close()
+		_, err = io.Copy(io.MultiWriter(w, digest), counted{response.Body, shown})
+		response.Body.Close()
 		if err == nil {
 			break
 		}

@@ -225,7 +225,7 @@ func (a *app) table(lines [][]string) error {
 	return err
 }
 
-// all returns a function that prints the records of an answer as rows does.
+// all returns a function that prints the records of a response as rows does.
 func all[T any](a *app, columns ...column[T]) func(*apiclient.List[T], error) error {
 	return func(list *apiclient.List[T], err error) error {
 		if err != nil {
@@ -235,7 +235,7 @@ func all[T any](a *app, columns ...column[T]) func(*apiclient.List[T], error) er
 	}
 }
 
-// one returns a function that prints the record of an answer as record does.
+// one returns a function that prints the record of a response as record does.
 func one[T any](a *app, columns ...column[T]) func(T, error) error {
 	return func(r T, err error) error {
 		if err != nil {

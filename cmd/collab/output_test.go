@@ -395,7 +395,7 @@ func TestCharactersInPiecesCannotControlATerminal(t *testing.T) {
 	}
 }
 
-func TestABrokenAnswerOfAModelIsNotFatal(t *testing.T) {
+func TestABrokenResponseOfAModelIsNotFatal(t *testing.T) {
 	for _, kind := range []string{"text", "tool_call", "error", "done"} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")

@@ -11,7 +11,7 @@ import (
 
 // ofThisUser reports whether no other user than this one and root has opened a connection from the
 // address peer to this process's address own, both of IPv4. The kernel lists the connections with
-// their users. Of one that a program has closed it no longer tells the user, so its answer is false
+// their users. Of one that a program has closed it no longer tells the user, so its response is false
 // then: nobody would read what is answered.
 func ofThisUser(peer, own string) bool {
 	from, to := kernelAddress(peer), kernelAddress(own)

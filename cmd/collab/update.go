@@ -77,7 +77,7 @@ func (a *app) checkForUpdate(ctx context.Context) *updateCheck {
 	return check
 }
 
-// report says that there is an update if the answer is there. It does not wait.
+// report says that there is an update if the response is there. It does not wait.
 func (c *updateCheck) report(a *app) {
 	select {
 	case <-c.done:
@@ -102,14 +102,14 @@ func newerRelease(ctx context.Context, server, device string) (string, error) {
 	if runtime.GOARCH == "amd64" {
 		query.Set("arch", "x64")
 	}
-	answer, err := client.Do(ctx, "GET", apiclient.Prefix+"/updates/check?"+query.Encode(), nil, nil)
+	response, err := client.Do(ctx, "GET", apiclient.Prefix+"/updates/check?"+query.Encode(), nil, nil)
 	if err != nil {
 		return "", err
 	}
 	offer, err := apiclient.Decode[struct {
 		UpdateAvailable            bool
 		LatestVersion, DownloadURL string
-	}](answer)
+	}](response)
 	if err != nil || !offer.UpdateAvailable || !strings.HasPrefix(path.Base(offer.DownloadURL), "collab_") {
 		return "", err
 	}

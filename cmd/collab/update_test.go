@@ -78,7 +78,7 @@ func TestNoUpdateIsLookedForWithoutAPerson(t *testing.T) {
 	}
 }
 
-func TestACommandDoesNotWaitForTheAnswerAboutUpdates(t *testing.T) {
+func TestACommandDoesNotWaitForTheResponseAboutUpdates(t *testing.T) {
 	release := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	defer s.Close()

@@ -20,7 +20,7 @@ const (
 	DoneChunk   ChunkType = "done"
 )
 
-// Chunk is one part of an answer.
+// Chunk is one part of a response.
 type Chunk struct {
 	Type ChunkType
 	// Text is the text of a text chunk, and the message of an error.
@@ -91,7 +91,7 @@ func (f *Failure) Error() string {
 
 func (f *Failure) Unwrap() error { return f.Cause }
 
-// Retryable reports whether the call may be made again, if no part of the answer was sent.
+// Retryable reports whether the call may be made again, if no part of the response was sent.
 func (f *Failure) Retryable() bool { return f.Kind == Overloaded || f.Kind == Network }
 
 // Message returns the message for the client.

@@ -257,7 +257,7 @@ func (s Subscription) Ordered(p Plan, key string, now time.Time) (Subscription, 
 	case s.Checkout.Plan != p:
 		return s, ReplacePage, nil
 	case s.Checkout.Session == "":
-		return s, NewPage, nil // the provider answers requests of the same key with the same page
+		return s, NewPage, nil // the provider replies to requests of the same key with the same page
 	case !s.Checkout.open(now):
 		return s, ReplacePage, nil
 	}
@@ -292,7 +292,7 @@ const (
 
 // Pauses between two requests for a subscription.
 const (
-	checkInterval = 24 * time.Hour  // after an answer, and at most
+	checkInterval = 24 * time.Hour  // after a response, and at most
 	retryFirst    = 5 * time.Minute // after the first failure; doubled after each further one
 )
 

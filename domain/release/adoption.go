@@ -25,7 +25,7 @@ type Tally struct {
 	Target
 	Version string // in its full form without build metadata; Other for those that are not counted one by one
 	Checks  int64
-	Offered int64 // checks that were answered with an update
+	Offered int64 // checks to which an update was offered
 }
 
 // Compare orders tallies by day, target and version, which no two stored ones share.

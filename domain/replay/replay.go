@@ -1,5 +1,5 @@
 // Package replay has the record of a request with an idempotency key, so that a repetition
-// of the request gets the same answer.
+// of the request gets the same response.
 package replay
 
 import (
@@ -17,7 +17,7 @@ const (
 	Lease = 2 * time.Minute
 )
 
-// Record is one key with its request and, once there is one, its answer.
+// Record is one key with its request and, once there is one, its response.
 type Record struct {
 	Key         string // digest of caller, route and key
 	Fingerprint string // of method, address and body, keyed
@@ -32,7 +32,7 @@ func (r Record) Live(now time.Time) bool { return now.Before(r.ExpiresAt) }
 
 // RecordID returns the id of the record that a request with the fingerprint makes, in the form of
 // UUIDv7. Attempts of the request have the same, so that a second one finds what the first has
-// made, also if the answer to that was lost or its server died. The time in the id is that of now to
+// made, also if the response to that was lost or its server died. The time in the id is that of now to
 // within 50 days.
 func RecordID(fingerprint []byte, now time.Time) string {
 	sum := sha256.Sum256(fingerprint)

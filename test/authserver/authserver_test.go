@@ -40,7 +40,7 @@ func approved(t *testing.T, s *authserver.Server, at string) url.Values {
 	return back.Query()
 }
 
-// send posts a form, and returns the answer's status and object.
+// send posts a form, and returns the response's status and object.
 func send(t *testing.T, s *authserver.Server, form url.Values) (int, map[string]any) {
 	t.Helper()
 	r, err := http.PostForm(s.Issuer+"/token", form)
@@ -49,9 +49,9 @@ func send(t *testing.T, s *authserver.Server, form url.Values) (int, map[string]
 		return 0, nil
 	}
 	defer r.Body.Close()
-	var answer map[string]any
-	must.NoError(t, json.NewDecoder(r.Body).Decode(&answer))
-	return r.StatusCode, answer
+	var response map[string]any
+	must.NoError(t, json.NewDecoder(r.Body).Decode(&response))
+	return r.StatusCode, response
 }
 
 func codeForm(code string) url.Values {
@@ -116,16 +116,16 @@ func TestACodeIsRedeemedOnceWithItsVerifier(t *testing.T) {
 	} {
 		form := codeForm(approved(t, s, address(s)).Get("code"))
 		change(form)
-		if status, answer := send(t, s, form); status < 400 || answer["error"] == nil || answer["access_token"] != nil {
-			t.Errorf("%s: %d %v", name, status, answer)
+		if status, response := send(t, s, form); status < 400 || response["error"] == nil || response["access_token"] != nil {
+			t.Errorf("%s: %d %v", name, status, response)
 		}
 	}
 	code := approved(t, s, address(s)).Get("code")
-	if status, answer := send(t, s, codeForm(code)); status != 200 || !s.Valid(answer["access_token"].(string)) {
-		t.Errorf("%d %v", status, answer)
+	if status, response := send(t, s, codeForm(code)); status != 200 || !s.Valid(response["access_token"].(string)) {
+		t.Errorf("%d %v", status, response)
 	}
-	if status, answer := send(t, s, codeForm(code)); status != 400 {
-		t.Errorf("again: %d %v", status, answer)
+	if status, response := send(t, s, codeForm(code)); status != 400 {
+		t.Errorf("again: %d %v", status, response)
 	}
 	if all := s.Redeemed(); len(all) != 1 || all[0] != code {
 		t.Errorf("redeemed %v", all)
@@ -140,8 +140,8 @@ func TestOfManyRefreshesAtOnceOneSucceeds(t *testing.T) {
 	results := make(chan map[string]any, 8)
 	for range cap(results) {
 		wg.Go(func() {
-			_, answer := send(t, s, refreshForm(old))
-			results <- answer
+			_, response := send(t, s, refreshForm(old))
+			results <- response
 		})
 	}
 	wg.Wait()
@@ -173,10 +173,10 @@ func TestTheLibraryIsNotRacedByManyAuthorizations(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			_, answer := send(t, s, codeForm(back.Query().Get("code")))
-			_, answer = send(t, s, refreshForm(answer["refresh_token"]))
-			if text, ok := answer["access_token"].(string); !ok || !s.Valid(text) {
-				t.Errorf("got %v", answer)
+			_, response := send(t, s, codeForm(back.Query().Get("code")))
+			_, response = send(t, s, refreshForm(response["refresh_token"]))
+			if text, ok := response["access_token"].(string); !ok || !s.Valid(text) {
+				t.Errorf("got %v", response)
 			}
 		})
 	}

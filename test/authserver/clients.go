@@ -74,13 +74,13 @@ func (s *Server) known(ctx context.Context, id string, documents bool) (client, 
 	if err != nil {
 		return client{}, false
 	}
-	answer, err := s.front.Client().Do(r)
+	response, err := s.front.Client().Do(r)
 	if err != nil {
 		return client{}, false
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	var described registration
-	if json.NewDecoder(io.LimitReader(answer.Body, maxBody)).Decode(&described) != nil || described.ID != id {
+	if json.NewDecoder(io.LimitReader(response.Body, maxBody)).Decode(&described) != nil || described.ID != id {
 		return client{}, false
 	}
 	made := client{id: id, method: "none", redirects: described.Redirects}

@@ -11,7 +11,7 @@ import (
 // Fault is what an endpoint does instead of its work.
 type Fault func(*Server, http.ResponseWriter, *http.Request)
 
-// Status answers with a status and a page, as what stands before servers does.
+// Status replies with a status and a page, as what stands before servers does.
 func Status(code int) Fault {
 	return func(_ *Server, w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -20,23 +20,23 @@ func Status(code int) Fault {
 	}
 }
 
-// Refuse answers with an error of OAuth.
+// Refuse replies with an error of OAuth.
 func Refuse(status int, code string) Fault {
 	return func(_ *Server, w http.ResponseWriter, _ *http.Request) {
-		answer(w, status, map[string]any{"error": code})
+		response(w, status, map[string]any{"error": code})
 	}
 }
 
-// Echo answers with an error that quotes all that was sent: in its code too, when
+// Echo replies with an error that quotes all that was sent: in its code too, when
 // that is empty.
 func Echo(status int, code string) Fault {
 	return func(_ *Server, w http.ResponseWriter, r *http.Request) {
 		quoted := sent(r)
-		answer(w, status, map[string]any{"error": cmp.Or(code, quoted), "error_description": quoted, "error_uri": "https://example.com/" + quoted})
+		response(w, status, map[string]any{"error": cmp.Or(code, quoted), "error_description": quoted, "error_uri": "https://example.com/" + quoted})
 	}
 }
 
-// Garble answers with invalid HTTP that quotes the request.
+// Garble replies with invalid HTTP that quotes the request.
 func Garble(_ *Server, w http.ResponseWriter, r *http.Request) {
 	c, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -52,7 +52,7 @@ func sent(r *http.Request) string {
 	return strings.Join([]string{r.Form.Encode(), id, secret, r.Header.Get("Authorization")}, " ")
 }
 
-// Enormous answers with JSON that does not end for megabytes.
+// Enormous replies with JSON that does not end for megabytes.
 func Enormous(_ *Server, w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if _, err := io.WriteString(w, `{"padding":"`); err != nil {
@@ -82,7 +82,7 @@ func Stall(s *Server, w http.ResponseWriter, r *http.Request) {
 	Hang(s, w, r)
 }
 
-// Cut closes the connection without an answer.
+// Cut closes the connection without a response.
 func Cut(_ *Server, w http.ResponseWriter, _ *http.Request) {
 	if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
 		_ = c.Close()

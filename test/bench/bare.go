@@ -109,7 +109,7 @@ func serveBare(args []string) error {
 	mux.HandleFunc("POST "+bareChat, chat.relay)
 	mux.HandleFunc("POST "+bareCopies, chat.copied)
 	updates := &bareUpdates{}
-	mux.HandleFunc("POST "+bareAnswers, updates.publish)
+	mux.HandleFunc("POST "+bareResponses, updates.publish)
 	mux.HandleFunc("GET "+checkPath, updates.check)
 	if args[1] != "" {
 		config, err := pgxpool.ParseConfig(args[1])
@@ -169,7 +169,7 @@ func (b bare) get(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	answer(w, http.StatusOK, &t)
+	response(w, http.StatusOK, &t)
 }
 
 func (b bare) list(w http.ResponseWriter, r *http.Request) {
@@ -197,7 +197,7 @@ func (b bare) list(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	answer(w, http.StatusOK, found)
+	response(w, http.StatusOK, found)
 }
 
 func (b bare) create(w http.ResponseWriter, r *http.Request) {
@@ -231,10 +231,10 @@ func (b bare) create(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	answer(w, http.StatusCreated, &t)
+	response(w, http.StatusCreated, &t)
 }
 
-func answer(w http.ResponseWriter, status int, v any) {
+func response(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

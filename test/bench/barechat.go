@@ -54,11 +54,11 @@ func (b bareRelay) ask(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	answer, err := b.client.Do(request)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = errors.Join(fmt.Errorf("the provider answers with %s", answer.Status), answer.Body.Close())
+	response, err := b.client.Do(request)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = errors.Join(fmt.Errorf("the provider answers with %s", response.Status), response.Body.Close())
 	}
-	return answer, err
+	return response, err
 }
 
 // Parts of the provider's events, in which text is found without decoding.
@@ -70,15 +70,15 @@ var (
 
 // relay writes each text as a chunk in Collab's format, and flushes it.
 func (b bareRelay) relay(w http.ResponseWriter, r *http.Request) {
-	answer, err := b.ask(r)
+	response, err := b.ask(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	w.Header().Set("Content-Type", "text/event-stream")
 	control := http.NewResponseController(w)
-	lines := bufio.NewReaderSize(answer.Body, 8<<10)
+	lines := bufio.NewReaderSize(response.Body, 8<<10)
 	var usage struct {
 		Usage struct {
 			Input  int64 `json:"input_tokens"`
@@ -106,7 +106,7 @@ func (b bareRelay) relay(w http.ResponseWriter, r *http.Request) {
 		case bytes.HasPrefix(data, []byte(`{"type":"message_stop"`)):
 			chunk = fmt.Appendf(chunk, "%s,\"usage\":{\"inputTokens\":%d,\"outputTokens\":%d}}\n\n", doneBegins, usage.Usage.Input, usage.Usage.Output)
 			_, _ = w.Write(chunk)
-			_, _ = io.Copy(io.Discard, answer.Body) // so that the connection is reused
+			_, _ = io.Copy(io.Discard, response.Body) // so that the connection is reused
 			return
 		}
 		if len(chunk) == 0 {
@@ -123,17 +123,17 @@ func (b bareRelay) relay(w http.ResponseWriter, r *http.Request) {
 
 // copied forwards the provider's response unchanged, and flushes after each read.
 func (b bareRelay) copied(w http.ResponseWriter, r *http.Request) {
-	answer, err := b.ask(r)
+	response, err := b.ask(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	w.Header().Set("Content-Type", "text/event-stream")
 	control := http.NewResponseController(w)
 	buffer := make([]byte, 8<<10)
 	for {
-		n, err := answer.Body.Read(buffer)
+		n, err := response.Body.Read(buffer)
 		if n > 0 {
 			if _, err := w.Write(buffer[:n]); err != nil {
 				return

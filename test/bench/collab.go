@@ -67,7 +67,7 @@ func (b *bench) startCollab(ctx context.Context, name, database string, more ...
 	return c, nil
 }
 
-// session is the answer to an exchange of a token.
+// session is the response to an exchange of a token.
 type session struct {
 	Token string              `json:"token"`
 	User  struct{ ID string } `json:"user"`
@@ -120,16 +120,16 @@ func (c *collab) signIn(ctx context.Context) error {
 	return fmt.Errorf("no shared workspace among %v", workspaces)
 }
 
-// call sends a request that is not measured and decodes its answer.
-func (c *collab) call(ctx context.Context, method, path, kind, body string, answer any) (http.Header, error) {
+// call sends a request that is not measured and decodes its response.
+func (c *collab) call(ctx context.Context, method, path, kind, body string, response any) (http.Header, error) {
 	header, text, err := fetch(ctx, method, "http://"+c.address+path, c.token, kind, body)
-	if err != nil || answer == nil {
+	if err != nil || response == nil {
 		return header, err
 	}
-	return header, json.Unmarshal(text, answer)
+	return header, json.Unmarshal(text, response)
 }
 
-// fetch sends a request that is not measured and returns its answer. Other statuses than 2xx are errors. An
+// fetch sends a request that is not measured and returns its response. Other statuses than 2xx are errors. An
 // empty token or content type is not sent.
 func fetch(ctx context.Context, method, address, token, kind, body string) (http.Header, []byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
@@ -145,7 +145,7 @@ func fetch(ctx context.Context, method, address, token, kind, body string) (http
 	return send(http.DefaultClient, request)
 }
 
-// send sends a request and returns its answer. Other statuses than 2xx are errors.
+// send sends a request and returns its response. Other statuses than 2xx are errors.
 func send(client *http.Client, request *http.Request) (http.Header, []byte, error) {
 	got, err := client.Do(request)
 	if err != nil {

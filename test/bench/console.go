@@ -241,7 +241,7 @@ func (b *bench) scrolling(tab consoleTab) error {
 type firstLoad struct {
 	shown    float64 // ms
 	requests int
-	bytes    float64 // transferred, of the answers
+	bytes    float64 // transferred, of the responses
 }
 
 // firstLoads measures loads of the first page on a slow network and a slow processor.

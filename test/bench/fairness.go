@@ -186,8 +186,8 @@ func (b *bench) measureQuiet(ctx context.Context, s *fairServer, noisy bool) (qu
 	quiet = summarize(took, run)
 	err = errors.Join(err, failed, ctx.Err())
 	if l != nil {
-		answers, failed := l.end()
-		loud.rate = float64(answers) / run.Seconds()
+		responses, failed := l.end()
+		loud.rate = float64(responses) / run.Seconds()
 		err = errors.Join(err, failed)
 	}
 	return quiet, loud, err
@@ -277,15 +277,15 @@ func (l *noisyLoad) count() error {
 }
 
 // end stops the clients and returns the number of counted answers.
-func (l *noisyLoad) end() (answers int, err error) {
+func (l *noisyLoad) end() (responses int, err error) {
 	if err := errors.Join(l.in.Close(), l.command.Wait()); err != nil {
 		return 0, fmt.Errorf("noisy clients: %w", err)
 	}
-	_, err = fmt.Sscan(l.out.String(), &answers)
-	return answers, err
+	_, err = fmt.Sscan(l.out.String(), &responses)
+	return responses, err
 }
 
-// runNoisy is the process of noisyLoad. It sends requests until in ends, and writes the number of answers since
+// runNoisy is the process of noisyLoad. It sends requests until in ends, and writes the number of responses since
 // the first line of in to out.
 func runNoisy(options string, in io.Reader, out io.Writer) error {
 	var o noisyOptions

@@ -216,7 +216,7 @@ func (s fileServer) form(block []byte, times int) workload {
 	}
 }
 
-// checksumOf returns the checksum of a repeated block, as it is in an answer.
+// checksumOf returns the checksum of a repeated block, as it is in a response.
 func checksumOf(block []byte, times int) []byte {
 	sum := sha256.New()
 	for range times {
@@ -269,11 +269,11 @@ func (p *process) atOnce(ctx context.Context, w workload, connections int) (f fi
 	if err != nil {
 		return f, err
 	}
-	answers := make(chan answered, connections)
+	responses := make(chan answered, connections)
 	began := time.Now()
 	for range connections {
 		go func() {
-			answers <- func() (a answered) {
+			responses <- func() (a answered) {
 				c, err := dial(p.address, fileTimeout)
 				if err != nil {
 					return answered{err: err}
@@ -290,7 +290,7 @@ func (p *process) atOnce(ctx context.Context, w workload, connections int) (f fi
 	}
 	var took []time.Duration
 	for range connections {
-		a := <-answers
+		a := <-responses
 		took, err = append(took, a.took), errors.Join(err, a.err)
 	}
 	after, failed := p.cpu()

@@ -206,7 +206,7 @@ func (c *connection) repeat(phase *atomic.Int32, seed uint64, wait func(), kinds
 	}
 }
 
-// exchange sends one request and reads its answer. The body is valid until the next exchange.
+// exchange sends one request and reads its response. The body is valid until the next exchange.
 func (c *connection) exchange(w workload, id string) (status int, body []byte, err error) {
 	c.out = append(append(append(c.out[:0], w.head...), id...), w.tail...)
 	if err := c.send(w); err != nil {

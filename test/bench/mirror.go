@@ -420,12 +420,12 @@ func uploadFile(ctx context.Context, client *http.Client, address, path string) 
 		return "", "", err
 	}
 	sum := sha256.Sum256(content)
-	answer, err := request(ctx, client, "POST", "http://"+address+bareUploads, content)
+	response, err := request(ctx, client, "POST", "http://"+address+bareUploads, content)
 	if err != nil {
 		return "", "", err
 	}
 	var made struct{ ID, Checksum string }
-	if err := json.Unmarshal(answer, &made); err != nil {
+	if err := json.Unmarshal(response, &made); err != nil {
 		return "", "", err
 	}
 	if made.Checksum != hex.EncodeToString(sum[:]) {
@@ -457,7 +457,7 @@ func downloadFile(ctx context.Context, client *http.Client, address, id, checksu
 	return os.Rename(f.Name(), path)
 }
 
-// request makes a request of the bare client and returns the body of its answer.
+// request makes a request of the bare client and returns the body of its response.
 func request(ctx context.Context, client *http.Client, method, address string, content []byte) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(content))
 	if err != nil {

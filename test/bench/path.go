@@ -11,7 +11,7 @@ import (
 )
 
 // signedInCost is the goal of the processor time of a signed-in request that does nothing, divided by that of the
-// bare server for an answer of the same bytes.
+// bare server for a response of the same bytes.
 var signedInCost = atMost("path", "CPU", "%.2f of net/http", 1.25)
 
 // pathConnections is the number of connections of path.
@@ -21,7 +21,7 @@ const pathConnections = 16
 type pathStep struct {
 	name, path   string
 	token        string
-	answer       []byte
+	response     []byte
 	collab, bare []figures // bare: with the same bytes
 }
 
@@ -43,18 +43,18 @@ func (b *bench) path(ctx context.Context) (err error) {
 		{name: "public, limited, logged", path: checkPath + "?version=1.0.0&platform=linux&arch=x64"},
 		{name: "signed in", path: "/api/v1/models", token: c.token},
 	}
-	answers := map[string][]byte{}
+	responses := map[string][]byte{}
 	for _, s := range steps {
-		if _, s.answer, err = fetch(ctx, "GET", "http://"+c.address+s.path, s.token, "", ""); err != nil {
+		if _, s.response, err = fetch(ctx, "GET", "http://"+c.address+s.path, s.token, "", ""); err != nil {
 			return err
 		}
-		answers["path="+s.path] = s.answer
+		responses["path="+s.path] = s.response
 	}
-	body, err := json.Marshal(answers)
+	body, err := json.Marshal(responses)
 	if err != nil {
 		return err
 	}
-	if _, _, err := fetch(ctx, "POST", "http://"+bare.address+bareAnswers, "", "application/json", string(body)); err != nil {
+	if _, _, err := fetch(ctx, "POST", "http://"+bare.address+bareResponses, "", "application/json", string(body)); err != nil {
 		return err
 	}
 	for _, s := range steps {
@@ -75,7 +75,7 @@ func (b *bench) path(ctx context.Context) (err error) {
 func (s *pathStep) request(address, path string) workload {
 	return workload{
 		name: s.name, status: http.StatusOK, head: []byte("GET " + path), tail: []byte(headers(address, s.token)),
-		holds: func(body []byte, _ string) bool { return bytes.Equal(body, s.answer) },
+		holds: func(body []byte, _ string) bool { return bytes.Equal(body, s.response) },
 	}
 }
 
@@ -87,7 +87,7 @@ func (b *bench) printPath(steps []*pathStep) {
 		if s.token != "" {
 			target = b.judge(signedInCost, fmt.Sprintf("%s, %d connections", s.name, pathConnections), cost)
 		}
-		t.row(s.name, strconv.Itoa(len(s.answer)), tenths(median(s.collab, cpuOf)), tenths(median(s.bare, cpuOf)), fmt.Sprintf("%.2f", cost), target,
+		t.row(s.name, strconv.Itoa(len(s.response)), tenths(median(s.collab, cpuOf)), tenths(median(s.bare, cpuOf)), fmt.Sprintf("%.2f", cost), target,
 			thousands(median(s.collab, rate)), thousands(median(s.bare, rate)), fmt.Sprintf("%.2f", ratio(s.collab, s.bare, rate)))
 	}
 	t.print()

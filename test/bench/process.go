@@ -65,10 +65,10 @@ func (p *process) ready(ctx context.Context) (time.Duration, error) {
 	defer cancel()
 	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	for {
-		answer, err := client.Get("http://" + p.address + "/readyz")
+		response, err := client.Get("http://" + p.address + "/readyz")
 		if err == nil {
-			_ = answer.Body.Close()
-			if answer.StatusCode == http.StatusOK {
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
 				return time.Since(p.began), nil
 			}
 		}

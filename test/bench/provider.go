@@ -183,7 +183,7 @@ func putNumber(text []byte, n int) {
 	}
 }
 
-// The parts of an answer. Each event is one chunk of the transfer coding.
+// The parts of a response. Each event is one chunk of the transfer coding.
 const (
 	answerHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\nRequest-Id: req_1\r\nTransfer-Encoding: chunked\r\n\r\n"
 

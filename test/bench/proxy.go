@@ -126,7 +126,7 @@ func connect(ctx context.Context, address string) (net.Conn, error) {
 }
 
 // http2Conn is an HTTP/2 connection with the bytes of HTTP/1.1 on the outside: each Write is a whole request, and
-// Read returns its answer.
+// Read returns its response.
 type http2Conn struct {
 	net.Conn  // nil: its methods are not called
 	address   string
@@ -148,19 +148,19 @@ func (c *http2Conn) Write(request []byte) (int, error) {
 	r = r.WithContext(c.ctx)
 	r.URL.Scheme, r.URL.Host = "https", strings.TrimPrefix(c.address, http2Scheme)
 	r.RequestURI, r.Host = "", r.URL.Host
-	answer, err := c.transport.RoundTrip(r)
+	response, err := c.transport.RoundTrip(r)
 	if err != nil {
 		return 0, err
 	}
-	if answer.ProtoMajor != 2 {
-		return 0, errors.Join(fmt.Errorf("the proxy speaks %s", answer.Proto), answer.Body.Close())
+	if response.ProtoMajor != 2 {
+		return 0, errors.Join(fmt.Errorf("the proxy speaks %s", response.Proto), response.Body.Close())
 	}
-	c.body, c.chunked = answer.Body, answer.ContentLength < 0
-	fmt.Fprintf(&c.out, "HTTP/1.1 %d -\r\n", answer.StatusCode)
+	c.body, c.chunked = response.Body, response.ContentLength < 0
+	fmt.Fprintf(&c.out, "HTTP/1.1 %d -\r\n", response.StatusCode)
 	if c.chunked {
 		c.out.WriteString("Transfer-Encoding: chunked\r\n\r\n")
 	} else {
-		fmt.Fprintf(&c.out, "Content-Length: %d\r\n\r\n", answer.ContentLength)
+		fmt.Fprintf(&c.out, "Content-Length: %d\r\n\r\n", response.ContentLength)
 	}
 	return len(request), nil
 }

@@ -49,7 +49,7 @@ func (b *bench) requests(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, bare.stop()) }()
-	if err := checkSameAnswers(ctx, pg, bare); err != nil {
+	if err := checkSameResponses(ctx, pg, bare); err != nil {
 		return err
 	}
 	database, err := postmasterOf(ctx, pg.conn)
@@ -124,9 +124,9 @@ func (b *bench) printRequests(all []*series) {
 	t.print()
 }
 
-// checkSameAnswers returns an error unless both servers give equal answers to the same requests, apart from the
+// checkSameResponses returns an error unless both servers give equal answers to the same requests, apart from the
 // generated fields of a new task.
-func checkSameAnswers(ctx context.Context, pg *onPostgres, bare *process) error {
+func checkSameResponses(ctx context.Context, pg *onPostgres, bare *process) error {
 	for _, one := range []struct {
 		method, path, body string
 		generated          []string // fields that differ
@@ -150,17 +150,17 @@ func checkSameAnswers(ctx context.Context, pg *onPostgres, bare *process) error 
 	return pg.trim(ctx)
 }
 
-// decoded returns the JSON of an answer, without some fields of its object.
-func decoded(ctx context.Context, method, address, token, body string, without []string) (answer any, err error) {
+// decoded returns the JSON of a response, without some fields of its object.
+func decoded(ctx context.Context, method, address, token, body string, without []string) (response any, err error) {
 	_, text, err := fetch(ctx, method, address, token, "application/json", body)
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(text, &answer); err != nil {
+	if err := json.Unmarshal(text, &response); err != nil {
 		return nil, err
 	}
 	for _, name := range without {
-		delete(answer.(map[string]any), name)
+		delete(response.(map[string]any), name)
 	}
-	return answer, nil
+	return response, nil
 }

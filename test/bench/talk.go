@@ -24,9 +24,9 @@ const (
 
 const (
 	chatTimeout      = time.Minute
-	spareConnections = 4   // of a client whose connections the server closes after one answer
+	spareConnections = 4   // of a client whose connections the server closes after one response
 	lastChunks       = 2   // chunks of each paced stream that are not counted, because other streams end meanwhile
-	answerTokens     = 500 // limit of the tokens of an answer
+	answerTokens     = 500 // limit of the tokens of a response
 )
 
 // A chatTarget is a server of streams, or the provider.
@@ -65,7 +65,7 @@ type chatClient struct {
 	lines   *bufio.Reader
 	took    []time.Duration // delays of the further chunks
 	last    time.Time       // of the receipt of the last chunk
-	closes  bool            // the server closes the connection after the answer
+	closes  bool            // the server closes the connection after the response
 	spare   []net.Conn      // the next connections, the oldest first
 	err     error
 }
@@ -150,7 +150,7 @@ func (w *chatClient) next() (i int, over bool, err error) {
 	}
 }
 
-// end reads the rest of the answer after the last chunk.
+// end reads the rest of the response after the last chunk.
 func (w *chatClient) end() error {
 	switch i, over, err := w.next(); {
 	case err != nil:

@@ -60,27 +60,27 @@ func (b *bench) updates(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, bare.stop()) }()
 
 	devices := deviceList(askingDevices)
-	answers, err := lite.answers(ctx, devices)
+	responses, err := lite.responses(ctx, devices)
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(answers)
+	body, err := json.Marshal(responses)
 	if err != nil {
 		return err
 	}
-	if _, err := (&collab{process: bare}).call(ctx, "POST", bareAnswers, "application/json", string(body), nil); err != nil {
+	if _, err := (&collab{process: bare}).call(ctx, "POST", bareResponses, "application/json", string(body), nil); err != nil {
 		return err
 	}
-	others, err := pg.answers(ctx, devices)
+	others, err := pg.responses(ctx, devices)
 	if err != nil {
 		return err
 	}
-	for query, one := range answers {
+	for query, one := range responses {
 		if !bytes.Equal(one, others[query]) {
 			return fmt.Errorf("%s: the servers differ:\n%s\n%s", query, one, others[query])
 		}
 	}
-	if err := verify(bare, devices, answers); err != nil {
+	if err := verify(bare, devices, responses); err != nil {
 		return err
 	}
 
@@ -89,9 +89,9 @@ func (b *bench) updates(ctx context.Context) (err error) {
 		s := &updateSeries{connections: connections}
 		for range b.rounds {
 			err := b.round(ctx, connections,
-				measurement{lite.process, checks(lite.address, devices, answers), nil, &s.sqlite},
-				measurement{bare, checks(bare.address, devices, answers), nil, &s.bare},
-				measurement{pg.process, checks(pg.address, devices, answers), nil, &s.postgres})
+				measurement{lite.process, checks(lite.address, devices, responses), nil, &s.sqlite},
+				measurement{bare, checks(bare.address, devices, responses), nil, &s.bare},
+				measurement{pg.process, checks(pg.address, devices, responses), nil, &s.postgres})
 			if err != nil {
 				return err
 			}
@@ -99,13 +99,13 @@ func (b *bench) updates(ctx context.Context) (err error) {
 		all = append(all, s)
 	}
 	for _, secured := range []bool{false, true} {
-		s, err := b.freshChecks(ctx, lite.process, bare, pg.process, secured, func(address string) workload { return checks(address, devices, answers) })
+		s, err := b.freshChecks(ctx, lite.process, bare, pg.process, secured, func(address string) workload { return checks(address, devices, responses) })
 		if err != nil {
 			return err
 		}
 		all = append(all, s)
 	}
-	b.printUpdates(all, answers)
+	b.printUpdates(all, responses)
 	return nil
 }
 
@@ -145,16 +145,16 @@ type updateSeries struct {
 	sqlite, postgres, bare []figures
 }
 
-func (b *bench) printUpdates(all []*updateSeries, answers map[string][]byte) {
+func (b *bench) printUpdates(all []*updateSeries, responses map[string][]byte) {
 	size, offers := 0, 0
-	for _, one := range answers {
+	for _, one := range responses {
 		size += len(one)
 		if bytes.Contains(one, offered) {
 			offers++
 		}
 	}
 	t := b.newTable(fmt.Sprintf("Checks for updates among %d releases by %d devices, of which %d are offered one; answers of %d bytes on average (bare: net/http that sends the same bytes)",
-		publishedReleases, len(answers), offers, size/len(answers)),
+		publishedReleases, len(responses), offers, size/len(responses)),
 		"connections", "on", "checks/s", "bare", "ratio", "", "CPU µs", "bare", "p50 ms", "bare", "p99 ms", "bare")
 	for _, s := range all {
 		for _, d := range []struct {
@@ -313,10 +313,10 @@ func bucketOf(client string) int {
 }
 
 // checks returns the workload of one of the devices at random.
-func checks(address string, devices []device, answers map[string][]byte) workload {
+func checks(address string, devices []device, responses map[string][]byte) workload {
 	w := workload{
 		name: "check", status: http.StatusOK, head: []byte("GET " + checkPath + "?"), tail: []byte(headers(address, "")),
-		holds: func(body []byte, query string) bool { return bytes.Equal(body, answers[query]) },
+		holds: func(body []byte, query string) bool { return bytes.Equal(body, responses[query]) },
 	}
 	for _, d := range devices {
 		w.ids = append(w.ids, d.query)
@@ -327,7 +327,7 @@ func checks(address string, devices []device, answers map[string][]byte) workloa
 var offered = []byte(`"updateAvailable":true`)
 
 // answers returns the verified answer to one check of every device, after the server has read the releases.
-func (c *collab) answers(ctx context.Context, devices []device) (map[string][]byte, error) {
+func (c *collab) responses(ctx context.Context, devices []device) (map[string][]byte, error) {
 	if err := c.follow(ctx, devices); err != nil {
 		return nil, err
 	}
@@ -360,8 +360,8 @@ func (c *collab) follow(ctx context.Context, devices []device) error {
 		return errors.New("no device is to be offered anything")
 	}
 	for {
-		var answer struct{ UpdateAvailable bool }
-		if _, err := c.call(ctx, "GET", checkPath+"?"+devices[i].query, "", "", &answer); err != nil || answer.UpdateAvailable {
+		var response struct{ UpdateAvailable bool }
+		if _, err := c.call(ctx, "GET", checkPath+"?"+devices[i].query, "", "", &response); err != nil || response.UpdateAvailable {
 			return err
 		}
 		select {
@@ -372,31 +372,31 @@ func (c *collab) follow(ctx context.Context, devices []device) error {
 	}
 }
 
-// holds reports whether an answer is correct.
+// holds reports whether a response is correct.
 func (d device) holds(body []byte) bool {
-	var answer struct {
+	var response struct {
 		UpdateAvailable               bool
 		CurrentVersion, LatestVersion string
 		DownloadURL, SHA512           string
 	}
-	if err := json.Unmarshal(body, &answer); err != nil || answer.CurrentVersion != d.version {
+	if err := json.Unmarshal(body, &response); err != nil || response.CurrentVersion != d.version {
 		return false
 	}
 	if d.offer == "" {
-		return !answer.UpdateAvailable && answer.DownloadURL == ""
+		return !response.UpdateAvailable && response.DownloadURL == ""
 	}
-	return answer.UpdateAvailable && answer.LatestVersion == d.offer &&
-		strings.HasSuffix(answer.DownloadURL, "/Collab-"+d.offer+".zip") && len(answer.SHA512) == 2*64
+	return response.UpdateAvailable && response.LatestVersion == d.offer &&
+		strings.HasSuffix(response.DownloadURL, "/Collab-"+d.offer+".zip") && len(response.SHA512) == 2*64
 }
 
-// verify returns an error unless the server sends every device its answer.
-func verify(p *process, devices []device, answers map[string][]byte) error {
+// verify returns an error unless the server sends every device its response.
+func verify(p *process, devices []device, responses map[string][]byte) error {
 	link, err := dial(p.address, fileTimeout)
 	if err != nil {
 		return err
 	}
 	defer link.Close()
-	w := checks(p.address, nil, answers)
+	w := checks(p.address, nil, responses)
 	for _, d := range devices {
 		status, body, err := link.exchange(w, d.query)
 		if err != nil {

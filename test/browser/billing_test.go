@@ -11,13 +11,13 @@ import (
 	"collab/test/must"
 )
 
-// gate is the answer of /billing/status.
+// gate is the response of /billing/status.
 type gate struct {
 	Allowed, HasActivePlan bool
 	Plan, Status           string
 }
 
-// subscription is the answer of /billing/subscription.
+// subscription is the response of /billing/subscription.
 type subscription struct {
 	Plan, Status      string
 	CurrentPeriodEnd  *string

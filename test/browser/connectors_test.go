@@ -40,7 +40,7 @@ type connectorServer struct {
 	owner session
 }
 
-// authorization is the answer of /mcp-oauth/start.
+// authorization is the response of /mcp-oauth/start.
 type authorization struct{ AuthURL, State, InstanceID string }
 
 // newConnectorServer starts a server whose provider notes has the name. It calls before with the server before the

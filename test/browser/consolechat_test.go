@@ -16,7 +16,7 @@ import (
 	"collab/test/contract/provider"
 )
 
-// answer returns the path of the last answer in a state with a text.
+// answer returns the path of the last response in a state with a text.
 func answer(state, text string) string {
 	return fmt.Sprintf(`(//*[@class="exchange"])[last()]//*[@class="answer" and @data-state=%q and contains(., %q)]`, state, text)
 }
@@ -371,7 +371,7 @@ func TestChatPage(t *testing.T) {
 	})
 }
 
-// states is a script that returns the states of the stored answers with a text.
+// states is a script that returns the states of the stored replies with a text.
 const states = `new Promise((resolve) => {
 	indexedDB.open("collab-chats").onsuccess = ({ target: { result: db } }) => {
 		db.transaction("exchanges").objectStore("exchanges").getAll().onsuccess = ({ target: { result } }) => {

@@ -56,9 +56,9 @@ func (s *server) checkUpdates(version string, ids ...string) {
 // reportFrom sends a report of an installation from a network address.
 func (s *server) reportFrom(address, version, outcome string) {
 	s.t.Helper()
-	status, answer, err := collabd.Client{Base: s.base}.Do("POST", "/updates/reports", map[string]string{"version": version, "platform": "linux", "arch": "x64", "outcome": outcome}, "X-Forwarded-For: "+address)
+	status, response, err := collabd.Client{Base: s.base}.Do("POST", "/updates/reports", map[string]string{"version": version, "platform": "linux", "arch": "x64", "outcome": outcome}, "X-Forwarded-For: "+address)
 	if err != nil || status != http.StatusOK {
-		s.t.Fatalf("the report answered %d: %v %s", status, err, answer)
+		s.t.Fatalf("the report answered %d: %v %s", status, err, response)
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 	"collab/test/must"
 )
 
-// upgradeProxy is a proxy before a server. When upgraded is set, it answers like a server of another release, whose console
+// upgradeProxy is a proxy before a server. When upgraded is set, it replies like a server of another release, whose console
 // has another text and other file names.
 type upgradeProxy struct {
 	server   *httputil.ReverseProxy
@@ -37,7 +37,7 @@ func startUpgradeProxy(t *testing.T) (*server, *upgradeProxy) {
 	t.Cleanup(front.Close)
 	behind := must.Do(url.Parse(startServer(t, "COLLAB_PUBLIC_URL="+front.URL).base)).Or(t)
 	u.server = httputil.NewSingleHostReverseProxy(behind)
-	u.server.ModifyResponse = u.answer
+	u.server.ModifyResponse = u.response
 	return &server{t, front.URL}, u
 }
 
@@ -54,7 +54,7 @@ func (u *upgradeProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	u.server.ServeHTTP(w, r)
 }
 
-func (u *upgradeProxy) answer(r *http.Response) error {
+func (u *upgradeProxy) response(r *http.Response) error {
 	if kind := r.Header.Get("Content-Type"); !u.changes(r.Request) || !strings.HasPrefix(kind, "text/html") && !strings.HasPrefix(kind, "text/javascript") || r.Request.Method == http.MethodHead {
 		return nil
 	}

@@ -130,7 +130,7 @@ func uploaded(path, state string) string {
 }
 
 // planned ends the next uploads in the planned way: "half" stops halfway, "cut" is a broken connection, and a number is
-// the status of the answer.
+// the status of the response.
 const planned = `{
 	window.plans = []
 	const real = XMLHttpRequest.prototype.send

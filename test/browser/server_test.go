@@ -49,7 +49,7 @@ func (s *server) grant(as, plan string) {
 	s.call("PUT", "/admin/organisations/"+me.Org.ID+"/subscription", "X-Admin-Secret: "+collabd.AdminSecret, map[string]string{"plan": plan}, http.StatusOK)
 }
 
-// call sends a request, with a JSON body unless it is nil, and returns the answer. It ends the test on another
+// call sends a request, with a JSON body unless it is nil, and returns the response. It ends the test on another
 // status. Header is "Name: value", or empty.
 func (s *server) call(method, path, header string, body any, status int) json.RawMessage {
 	s.t.Helper()
@@ -57,26 +57,26 @@ func (s *server) call(method, path, header string, body any, status int) json.Ra
 	if header != "" {
 		headers = []string{header}
 	}
-	got, answer, err := collabd.Client{Base: s.base}.Do(method, path, body, headers...)
+	got, response, err := collabd.Client{Base: s.base}.Do(method, path, body, headers...)
 	if err != nil || got != status {
-		s.t.Fatalf("%s %s answered %d, not %d: %v %s", method, path, got, status, err, answer)
+		s.t.Fatalf("%s %s answered %d, not %d: %v %s", method, path, got, status, err, response)
 	}
-	return answer
+	return response
 }
 
 func bearer(token string) string { return "Authorization: Bearer " + token }
 
-// decode decodes an answer.
-func decode[T any](t *testing.T, answer json.RawMessage) T {
+// decode decodes a response.
+func decode[T any](t *testing.T, response json.RawMessage) T {
 	t.Helper()
 	var value T
-	if err := json.Unmarshal(answer, &value); err != nil {
-		t.Fatalf("%v: %s", err, answer)
+	if err := json.Unmarshal(response, &value); err != nil {
+		t.Fatalf("%v: %s", err, response)
 	}
 	return value
 }
 
-// session is the answer of /auth/exchange-token and /auth/me.
+// session is the response of /auth/exchange-token and /auth/me.
 type session struct {
 	Token string
 	User  struct{ Name, Email string }
@@ -88,8 +88,8 @@ type session struct {
 func (s session) check(t *testing.T, email, org, role string) {
 	t.Helper()
 	if s.User.Email != email || s.Org == nil || s.Org.Name != org || s.Role == nil || *s.Role != role {
-		answer, _ := json.Marshal(s)
-		t.Errorf("the session is %s, not of %s as %s of %s", answer, email, role, org)
+		response, _ := json.Marshal(s)
+		t.Errorf("the session is %s, not of %s as %s of %s", response, email, role, org)
 	}
 }
 

@@ -572,8 +572,8 @@ func TestTasksPage(t *testing.T) {
 		for w := range 8 {
 			group.Go(func() {
 				for i := w; i < many; i += 8 {
-					if status, answer, err := client.Do("POST", "/tasks", map[string]string{"title": fmt.Sprint("Task ", i)}, as); err != nil || status != http.StatusCreated {
-						t.Errorf("%d %s %v", status, answer, err)
+					if status, response, err := client.Do("POST", "/tasks", map[string]string{"title": fmt.Sprint("Task ", i)}, as); err != nil || status != http.StatusCreated {
+						t.Errorf("%d %s %v", status, response, err)
 						return
 					}
 				}

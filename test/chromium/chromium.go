@@ -53,7 +53,7 @@ func Start(ctx context.Context, path, profile string, more ...chromedp.ExecAlloc
 // Transfer is one request of a tab.
 type Transfer struct {
 	Method, Address string
-	Bytes           float64 // of the answer, as it was transferred; 0 until it has ended
+	Bytes           float64 // of the response, as it was transferred; 0 until it has ended
 }
 
 // Traffic has the requests of a tab in their order.

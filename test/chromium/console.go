@@ -2,7 +2,7 @@ package chromium
 
 // Limits of the web console.
 const (
-	FirstLoadBytes    = 80_000 // of all answers of the first load of its first page
+	FirstLoadBytes    = 80_000 // of all responses of the first load of its first page
 	FirstLoadRequests = 8
 	PageBytes         = 25_000 // of the files, as they are transferred, that a further page loads
 )

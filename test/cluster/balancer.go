@@ -81,7 +81,7 @@ type roundTripper struct {
 	through  http.RoundTripper
 }
 
-func (t roundTripper) RoundTrip(r *http.Request) (answer *http.Response, err error) {
+func (t roundTripper) RoundTrip(r *http.Request) (response *http.Response, err error) {
 	body := r.Body
 	if body != nil {
 		defer body.Close()
@@ -89,11 +89,11 @@ func (t roundTripper) RoundTrip(r *http.Request) (answer *http.Response, err err
 	}
 	for _, target := range t.balancer.choose(r.URL.Path) {
 		r.URL.Scheme, r.URL.Host = target.Scheme, target.Host
-		answer, err = t.through.RoundTrip(r)
+		response, err = t.through.RoundTrip(r)
 		var failed *net.OpError
 		if !errors.As(err, &failed) || failed.Op != "dial" {
-			return answer, err
+			return response, err
 		}
 	}
-	return answer, err
+	return response, err
 }

@@ -75,10 +75,10 @@ func (s *Server) awaitReady(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		answer, err := http.DefaultClient.Do(r)
+		response, err := http.DefaultClient.Do(r)
 		if err == nil {
-			answer.Body.Close()
-			if answer.StatusCode == http.StatusOK {
+			response.Body.Close()
+			if response.StatusCode == http.StatusOK {
 				return nil
 			}
 		}

@@ -293,9 +293,9 @@ func (s *Server) Log() string {
 // Metrics returns what the server answers to /metrics.
 func (s *Server) Metrics(t testing.TB) string {
 	t.Helper()
-	answer := must.Do(http.Get(s.URL + "/metrics")).Or(t)
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	response := must.Do(http.Get(s.URL + "/metrics")).Or(t)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
 	if err != nil || len(text) == 0 {
 		t.Fatalf("/metrics: %v", err)
 	}
@@ -350,14 +350,14 @@ func (s *Server) SignIn(t testing.TB, email, organisation, role string) Client {
 // IdentityToken returns a token of the development provider at a server for an account, which is made
 // on demand. Fields that are empty have the provider's defaults.
 func IdentityToken(server, email, name, organisation, role string) (string, error) {
-	answer, err := http.PostForm(server+"/dev/identity/token", url.Values{"email": {email}, "name": {name}, "org": {organisation}, "role": {role}})
+	response, err := http.PostForm(server+"/dev/identity/token", url.Values{"email": {email}, "name": {name}, "org": {organisation}, "role": {role}})
 	if err != nil {
 		return "", err
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	var identity struct{ IdentityToken string }
-	if err := json.NewDecoder(answer.Body).Decode(&identity); err != nil || answer.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("the identity provider answered %s: %v", answer.Status, err)
+	if err := json.NewDecoder(response.Body).Decode(&identity); err != nil || response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("the identity provider answered %s: %v", response.Status, err)
 	}
 	return identity.IdentityToken, nil
 }
@@ -402,26 +402,26 @@ func (c Client) Do(method, path string, body any, headers ...string) (int, []byt
 	if err != nil {
 		return 0, nil, err
 	}
-	answer, err := http.DefaultClient.Do(r)
+	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return 0, nil, err
 	}
-	defer answer.Body.Close()
-	data, err := io.ReadAll(answer.Body)
-	return answer.StatusCode, data, err
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	return response.StatusCode, data, err
 }
 
-// Send sends a request as Request returns it, and returns the answer, whose body is closed at the end of the test.
+// Send sends a request as Request returns it, and returns the response, whose body is closed at the end of the test.
 func (c Client) Send(t testing.TB, method, path string, body any, headers ...string) *http.Response {
 	t.Helper()
 	r := must.Do(c.Request(t.Context(), method, path, body, headers...)).Or(t)
-	answer := must.Do(http.DefaultClient.Do(r)).Or(t)
-	t.Cleanup(func() { _ = answer.Body.Close() })
-	return answer
+	response := must.Do(http.DefaultClient.Do(r)).Or(t)
+	t.Cleanup(func() { _ = response.Body.Close() })
+	return response
 }
 
-// Must sends a request that is to be answered with the status, and decodes the
-// answer into out unless that is nil.
+// Must sends a request whose response must have the status, and decodes the
+// response into out unless that is nil.
 func (c Client) Must(t testing.TB, status int, method, path string, body, out any, headers ...string) {
 	t.Helper()
 	got, data, err := c.Do(method, path, body, headers...)

@@ -23,7 +23,7 @@ func (c Client) Grant(t testing.TB, plan string) {
 }
 
 // Deliver sends a message of the identity provider, signed with WebhookSecret.
-func (s *Server) Deliver(id, body string) (status int, answer []byte, err error) {
+func (s *Server) Deliver(id, body string) (status int, response []byte, err error) {
 	now := time.Now()
 	sent, err := json.Marshal(json.RawMessage(body))
 	if err != nil {

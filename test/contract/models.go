@@ -139,8 +139,8 @@ func (a *modelFixture) searching() chat.Call {
 	return c
 }
 
-// wantAnswer makes a call and ends the sub-test unless the answer is complete and well-formed.
-func (a *modelFixture) wantAnswer(c chat.Call) chat.Reply {
+// wantResponse makes a call and ends the sub-test unless the response is complete and well-formed.
+func (a *modelFixture) wantResponse(c chat.Call) chat.Reply {
 	a.Helper()
 	reply, err := a.stream(c)
 	must.NoError(a, err)
@@ -228,7 +228,7 @@ func Models(t *testing.T, open func(t *testing.T, scripts ...provider.Script) Mo
 	}
 	run("usage that the provider keeps back is not known", true, func(p ModelProvider) bool { return p.KeepsUsage }, "way to keep usage back", func(a *modelFixture) {
 		a.Server.SetScripts(provider.Script{provider.NoUsage(), provider.Text("Hello.")})
-		reply := a.wantAnswer(a.call())
+		reply := a.wantResponse(a.call())
 		if reply.InputKnown || reply.OutputKnown || reply.Usage != (chat.Usage{}) {
 			a.Fatalf("%+v is known", reply)
 		}
@@ -241,10 +241,10 @@ func Models(t *testing.T, open func(t *testing.T, scripts ...provider.Script) Mo
 	})
 }
 
-// anyModels are the sub-tests for any answer with at least one text.
+// anyModels are the sub-tests for any reply with at least one text.
 var anyModels = map[string]func(*modelFixture){
 	"an answer is well-formed and its usage known": func(a *modelFixture) {
-		reply := a.wantAnswer(a.call())
+		reply := a.wantResponse(a.call())
 		if !reply.InputKnown || !reply.OutputKnown || reply.Usage.Input < 1 || reply.Usage.Output < 1 || a.to.text() == "" {
 			a.Fatalf("%+v with the text %q", reply, a.to.text())
 		}
@@ -276,7 +276,7 @@ var scriptedModels = map[string]func(*modelFixture){
 	"text is passed on unchanged, in its pieces": func(a *modelFixture) {
 		pieces := []string{"Hello", ", ", "wörld 🦉", "\n\n", `"quoted" \ / \u0041 \n`, "\u2028\u0001\u007f\t", "{\"type\":\"text_delta\"}", " ", "\u00e9e\u0301", "<b>&amp;"}
 		a.Server.SetScripts(provider.Script{provider.Text(pieces...), provider.SetUsage(provider.Usage{})})
-		a.wantAnswer(a.call())
+		a.wantResponse(a.call())
 		var want []chat.Chunk
 		for _, p := range pieces {
 			want = append(want, textChunk(p))
@@ -285,13 +285,13 @@ var scriptedModels = map[string]func(*modelFixture){
 	},
 	"an empty text makes no chunk": func(a *modelFixture) {
 		a.Server.SetScripts(provider.Script{provider.Text("", "a", "", "b", "")})
-		a.wantAnswer(a.call())
+		a.wantResponse(a.call())
 		a.wantChunks(textChunk("a"), textChunk("b"))
 	},
 	"a long text is passed on completely": func(a *modelFixture) {
 		long := strings.Repeat("a long text ", 100_000)
 		a.Server.SetScripts(provider.Script{provider.Text("so: ", long, "end")})
-		a.wantAnswer(a.call())
+		a.wantResponse(a.call())
 		a.wantChunks(textChunk("so: "), textChunk(long), textChunk("end"))
 	},
 	"text is passed on at once, and flushed by a wait": func(a *modelFixture) {
@@ -306,7 +306,7 @@ var scriptedModels = map[string]func(*modelFixture){
 			}
 			return nil
 		}
-		a.wantAnswer(a.call())
+		a.wantResponse(a.call())
 		if a.to.text() != "abc" {
 			a.Fatalf("%q came", a.to.text())
 		}
@@ -314,7 +314,7 @@ var scriptedModels = map[string]func(*modelFixture){
 	"the sink waits only if nothing more is buffered": func(a *modelFixture) {
 		const many = 400
 		a.Server.SetScripts(provider.Script{provider.Burst(provider.Text(slices.Repeat([]string{"word "}, many)...))})
-		a.wantAnswer(a.call())
+		a.wantResponse(a.call())
 		if len(a.to.chunks) != many || a.to.waits < 1 || a.to.waits > many/4 {
 			a.Fatalf("%d waits for %d chunks that came in one piece", a.to.waits, len(a.to.chunks))
 		}
@@ -333,7 +333,7 @@ var scriptedModels = map[string]func(*modelFixture){
 			}
 			return nil
 		}
-		a.wantAnswer(a.call())
+		a.wantResponse(a.call())
 		a.wantChunks(textChunk("a"), textChunk("b"))
 	},
 	"a call makes one chunk, once it is complete": func(a *modelFixture) {
@@ -342,7 +342,7 @@ var scriptedModels = map[string]func(*modelFixture){
 		})
 		c := a.call()
 		c.Tools = []chat.Tool{{Name: "read_file", Description: "Reads", Schema: `{"type":"object","properties":{"path":{"type":"string"}}}`}, {Name: "list"}}
-		reply := a.wantAnswer(c)
+		reply := a.wantResponse(c)
 		a.wantChunks(textChunk("Let me see."), toolCall("c1", "read_file", `{"path": "a\"\u00e4}{"}`), toolCall("c2", "list", `{ }`))
 		if reply.Stop != "tool_use" && reply.Stop != "tool_calls" {
 			a.Errorf("it stopped for %q", reply.Stop)
@@ -350,14 +350,14 @@ var scriptedModels = map[string]func(*modelFixture){
 	},
 	"a call without arguments has none": func(a *modelFixture) {
 		a.Server.SetScripts(provider.Script{provider.Call("c1", "list"), provider.Call("c2", "list", "", ""), provider.Call("c3", "list", " ")})
-		a.wantAnswer(a.call())
+		a.wantResponse(a.call())
 		a.wantChunks(toolCall("c1", "list", "{}"), toolCall("c2", "list", "{}"), toolCall("c3", "list", "{}"))
 	},
 	"a call that the limit truncates makes no chunk": func(a *modelFixture) {
 		for _, fragments := range [][]string{nil, {""}, {`{"path`}, {`{"path":"a"`}, {`{"path":"a"`, `,`}} {
 			a.to = &recordingSink{}
 			a.Server.SetScripts(provider.Script{provider.Text("So"), provider.Call("c1", "list", "{}"), provider.Call("c2", "read_file", fragments...), provider.Stop("max_tokens")})
-			reply := a.wantAnswer(a.call())
+			reply := a.wantResponse(a.call())
 			a.wantChunks(textChunk("So"), toolCall("c1", "list", "{}"))
 			if reply.Stop != "max_tokens" && reply.Stop != "length" {
 				a.Errorf("it stopped for %q", reply.Stop)
@@ -366,7 +366,7 @@ var scriptedModels = map[string]func(*modelFixture){
 	},
 	"a complete call before the limit makes a chunk": func(a *modelFixture) {
 		a.Server.SetScripts(provider.Script{provider.Call("c1", "list", `{"all":true}`), provider.Stop("max_tokens")})
-		a.wantAnswer(a.call())
+		a.wantResponse(a.call())
 		a.wantChunks(toolCall("c1", "list", `{"all":true}`))
 	},
 	"arguments that are no JSON object are a failure": func(a *modelFixture) {
@@ -379,12 +379,12 @@ var scriptedModels = map[string]func(*modelFixture){
 	},
 	"thinking makes no chunk": func(a *modelFixture) {
 		a.Server.SetScripts(provider.Script{provider.Think("I had better be careful."), provider.Text("Hello."), provider.Think("Done.")})
-		a.wantAnswer(a.call())
+		a.wantResponse(a.call())
 		a.wantChunks(textChunk("Hello."))
 	},
 	"the usage is the provider's, with cache reads and writes": func(a *modelFixture) {
 		a.Server.SetScripts(provider.Script{provider.SetUsage(provider.Usage{Input: 1000, CacheRead: 200, CacheCreated: 30, Output: 4}), provider.Text("Hello.")})
-		reply := a.wantAnswer(a.call())
+		reply := a.wantResponse(a.call())
 		want := chat.Reply{Usage: chat.Usage{Input: 1230, CacheRead: 200, CacheCreated: 30, Output: 4}, InputKnown: true, OutputKnown: true, Stop: reply.Stop}
 		if reply != want {
 			a.Fatalf("got %+v\nwant %+v", reply, want)
@@ -394,13 +394,13 @@ var scriptedModels = map[string]func(*modelFixture){
 		a.Server.SetScripts(provider.Script{provider.SetMaxUsage(5), provider.Text("Hello."), provider.Stop("max_tokens")})
 		c := a.call()
 		c.MaxTokens = 77
-		if reply := a.wantAnswer(c); reply.Usage != (chat.Usage{Input: 5, Output: 77}) {
+		if reply := a.wantResponse(c); reply.Usage != (chat.Usage{Input: 5, Output: 77}) {
 			a.Fatalf("it used %+v", reply.Usage)
 		}
 	},
 	"a refusal to answer is an answer": func(a *modelFixture) {
 		a.Server.SetScripts(provider.Script{provider.Text("I"), provider.Stop("refusal")})
-		if reply := a.wantAnswer(a.call()); reply.Stop != "refusal" {
+		if reply := a.wantResponse(a.call()); reply.Stop != "refusal" {
 			a.Fatalf("it stopped for %q", reply.Stop)
 		}
 		a.wantChunks(textChunk("I"))
@@ -617,7 +617,7 @@ var scriptedModels = map[string]func(*modelFixture){
 		for _, tools := range [][]chat.Tool{nil, {{Name: "list"}}, {{Name: "list", Schema: "{}"}, {Name: "read", Description: "Reads a file", Schema: schema}}} {
 			a.to = &recordingSink{}
 			c.Tools = tools
-			a.wantAnswer(c)
+			a.wantResponse(c)
 			body := string(a.Server.Requests()[len(a.Server.Requests())-1].Body)
 			for _, want := range []string{"Be brief.", "no such file", "And?", "a.txt", `"b":1`} {
 				if !strings.Contains(body, want) && !strings.Contains(body, strings.ReplaceAll(want, `"`, `\"`)) {
@@ -669,7 +669,7 @@ var scriptedModels = map[string]func(*modelFixture){
 	},
 }
 
-// someScript draws an answer, with its text, and whether it is whole.
+// someScript draws a response, with its text, and whether it is whole.
 func someScript(t *rapid.T, searches bool) (s provider.Script, text string, whole bool) {
 	ids := 0
 	id := func() string { ids++; return fmt.Sprint("id_", ids) }
@@ -738,7 +738,7 @@ var searchingModels = map[string]func(*modelFixture){
 			provider.Cite("Owls", "https://example.com/owls"), provider.Text("They fly."),
 			provider.SetUsage(provider.Usage{Input: 9, Output: 8, Searches: 2}),
 		})
-		reply := a.wantAnswer(a.searching())
+		reply := a.wantResponse(a.searching())
 		if len(a.to.chunks) != 6 {
 			a.Fatalf("%d chunks came", len(a.to.chunks))
 		}
@@ -758,12 +758,12 @@ var searchingModels = map[string]func(*modelFixture){
 	},
 	"the result of a failed search is its error": func(a *modelFixture) {
 		a.Server.SetScripts(provider.Script{provider.SearchFailed("s1", "owls", "max_uses_exceeded"), provider.Text("Sorry.")})
-		a.wantAnswer(a.searching())
+		a.wantResponse(a.searching())
 		a.wantChunks(searchCall("s1", "owls"), result("s1", `{"error":"max_uses_exceeded"}`), textChunk("Sorry."))
 	},
 	"a result without a call, or a second one, makes no chunk": func(a *modelFixture) {
 		a.Server.SetScripts(provider.Script{provider.Found("s0", "[]"), provider.Search("s1", "owls"), provider.Found("s1", "[]"), provider.Text("So.")})
-		a.wantAnswer(a.searching())
+		a.wantResponse(a.searching())
 		a.wantChunks(searchCall("s1", "owls"), result("s1", "[]"), textChunk("So."))
 	},
 	"a paused answer is continued, and the usage is the sum": func(a *modelFixture) {
@@ -772,7 +772,7 @@ var searchingModels = map[string]func(*modelFixture){
 			provider.Script{provider.SetUsage(provider.Usage{Input: 100, CacheCreated: 7, Output: 30}), provider.Found("s1", "[]"), provider.Text(", two"), provider.Stop("pause_turn")},
 			provider.Script{provider.SetMaxUsage(1000), provider.Text(", three.")},
 		)
-		reply := a.wantAnswer(a.searching())
+		reply := a.wantResponse(a.searching())
 		a.wantChunks(textChunk("One"), searchCall("s1", "owls"), result("s1", "[]"), textChunk(", two"), textChunk(", three."))
 		want := chat.Reply{Usage: chat.Usage{Input: 15 + 107 + 1000, CacheRead: 5, CacheCreated: 7, Output: 20 + 30 + 50, Searches: 1}, InputKnown: true, OutputKnown: true, Stop: "end_turn"}
 		if reply != want {
@@ -792,7 +792,7 @@ var searchingModels = map[string]func(*modelFixture){
 	},
 	"a pause at the limit ends the answer": func(a *modelFixture) {
 		a.Server.SetScripts(provider.Script{provider.SetMaxUsage(10), provider.Text("One"), provider.Stop("pause_turn")})
-		if reply := a.wantAnswer(a.searching()); reply.Stop != "max_tokens" || len(a.Server.Requests()) != 1 {
+		if reply := a.wantResponse(a.searching()); reply.Stop != "max_tokens" || len(a.Server.Requests()) != 1 {
 			a.Fatalf("%+v after %d requests", reply, len(a.Server.Requests()))
 		}
 	},
@@ -803,7 +803,7 @@ var searchingModels = map[string]func(*modelFixture){
 			provider.Script{provider.SetUsage(provider.Usage{Input: 60_000, Output: 500, Searches: 2}), provider.Text("One"), provider.Stop("pause_turn")},
 			provider.Script{provider.Text(", two.")},
 		)
-		a.wantAnswer(c)
+		a.wantResponse(c)
 		requests := a.Server.Requests()
 		for i, want := range []struct{ tokens, searches int64 }{{10_000, 5}, {9500, 2}} {
 			if r := requests[i]; r.MaxTokens != want.tokens || r.MaxSearches != want.searches {
@@ -815,14 +815,14 @@ var searchingModels = map[string]func(*modelFixture){
 		c := a.searching()
 		c.Input, c.Budget = 1000, 50_000
 		a.Server.SetScripts(provider.Script{provider.SetUsage(provider.Usage{Input: 500_000, Output: 50, Searches: 8}), provider.Text("One"), provider.Stop("pause_turn")})
-		if reply := a.wantAnswer(c); reply.Stop != "max_tokens" || reply.Usage.Input != 500_000 || len(a.Server.Requests()) != 1 {
+		if reply := a.wantResponse(c); reply.Stop != "max_tokens" || reply.Usage.Input != 500_000 || len(a.Server.Requests()) != 1 {
 			a.Fatalf("%+v after %d requests", reply, len(a.Server.Requests()))
 		}
 	},
 	"there is no search if the budget does not allow one": func(a *modelFixture) {
 		c := a.searching()
 		c.Input, c.Budget = 1000, 5000
-		a.wantAnswer(c)
+		a.wantResponse(c)
 		if r := a.Server.Requests()[0]; r.MaxSearches != 0 || r.MaxTokens != 100 {
 			a.Fatalf("%d tokens and %d searches were allowed", r.MaxTokens, r.MaxSearches)
 		}

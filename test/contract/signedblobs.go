@@ -33,10 +33,10 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 		for name, value := range headers {
 			r.Header.Set(name, value)
 		}
-		answer := resultOf(client.Do(r)).must(s.fixture)
-		defer answer.Body.Close()
-		body := resultOf(io.ReadAll(answer.Body)).must(s.fixture)
-		return answer.StatusCode, answer.Header, string(body)
+		response := resultOf(client.Do(r)).must(s.fixture)
+		defer response.Body.Close()
+		body := resultOf(io.ReadAll(response.Body)).must(s.fixture)
+		return response.StatusCode, response.Header, string(body)
 	}
 	accepted := func(status int) bool { return status/100 == 2 }
 	for sentence, test := range map[string]func(s *signedFixture){

@@ -250,9 +250,9 @@ func (w *fixture) traces(t *testing.T) {
 // counters are what a server counts of its bus.
 func counters(t *testing.T, base string) string {
 	t.Helper()
-	answer := must.Do(http.Get(base + "/metrics")).Or(t)
-	defer answer.Body.Close()
-	text := must.Do(io.ReadAll(answer.Body)).Or(t)
+	response := must.Do(http.Get(base + "/metrics")).Or(t)
+	defer response.Body.Close()
+	text := must.Do(io.ReadAll(response.Body)).Or(t)
 	var lines []string
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "collab_bus_") {
@@ -391,7 +391,7 @@ func TestAddressesAreShownWithoutTheirSecrets(t *testing.T) {
 	}
 }
 
-func TestAnswersOfTheIdentityProviderAreCutAndRedacted(t *testing.T) {
+func TestResponsesOfTheIdentityProviderAreCutAndRedacted(t *testing.T) {
 	var issuer string
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": issuer + strings.Repeat("/more", 1000)})

@@ -320,12 +320,12 @@ func newStripe(t *testing.T) string {
 			return
 		}
 		r.Header.Set("Authorization", "Bearer sk_test_123")
-		answer := httptest.NewRecorder()
-		mock.ServeHTTP(answer, r)
+		response := httptest.NewRecorder()
+		mock.ServeHTTP(response, r)
 		var object map[string]any
-		if err := json.Unmarshal(answer.Body.Bytes(), &object); err != nil || answer.Code != http.StatusOK {
-			w.WriteHeader(answer.Code)
-			_, _ = w.Write(answer.Body.Bytes())
+		if err := json.Unmarshal(response.Body.Bytes(), &object); err != nil || response.Code != http.StatusOK {
+			w.WriteHeader(response.Code)
+			_, _ = w.Write(response.Body.Bytes())
 			return
 		}
 		object["livemode"] = true
@@ -365,25 +365,25 @@ func newMail(t *testing.T) (address string) {
 func talk(conn net.Conn) {
 	defer conn.Close()
 	text := textproto.NewConn(conn)
-	answer := "220 test ESMTP"
-	for text.PrintfLine("%s", answer) == nil {
+	response := "220 test ESMTP"
+	for text.PrintfLine("%s", response) == nil {
 		line, err := text.ReadLine()
 		if err != nil {
 			return
 		}
 		command, rest, _ := strings.Cut(line, " ")
-		switch answer = "250 fine"; command {
+		switch response = "250 fine"; command {
 		case "EHLO":
-			answer = "250-test\r\n250 AUTH PLAIN"
+			response = "250-test\r\n250 AUTH PLAIN"
 		case "AUTH":
 			_, encoded, _ := strings.Cut(rest, " ")
 			if plain, _ := base64.StdEncoding.DecodeString(encoded); string(plain) != "\x00server\x00"+mailPassword {
-				answer = "535 not " + string(bytes.ReplaceAll(plain, []byte{0}, []byte{'/'}))
+				response = "535 not " + string(bytes.ReplaceAll(plain, []byte{0}, []byte{'/'}))
 			} else {
-				answer = "235 welcome"
+				response = "235 welcome"
 			}
 		case "MAIL", "RCPT", "DATA":
-			answer = "554 the doctor sends nothing"
+			response = "554 the doctor sends nothing"
 		case "QUIT":
 			_ = text.PrintfLine("221 bye")
 			return

@@ -229,7 +229,7 @@ func drawClient(t *rapid.T) *chatClient {
 	return &chatClient{exit: exit(rapid.IntRange(int(stays), int(disconnects)).Draw(t, "exit")), at: rapid.IntRange(1, 6).Draw(t, "leaves at")}
 }
 
-// attempt is one answer of the scripted model.
+// attempt is one response of the scripted model.
 type attempt struct {
 	steps   []func(*scriptedModel) error
 	reach   bool // the provider accepts the call
@@ -243,9 +243,9 @@ type attempt struct {
 // in turn, and records the expected outcome.
 type scriptedModel struct {
 	*chatFixture
-	answers []attempt
-	to      *chatClient
-	hangUp  func()
+	responses []attempt
+	to        *chatClient
+	hangUp    func()
 
 	sink    ports.Sink
 	ctx     context.Context
@@ -259,13 +259,13 @@ type scriptedModel struct {
 	input   bool  // all accepted calls reported their input tokens
 	output  bool  // and all their output tokens
 	began   bool  // a call was accepted
-	left    bool  // the client left before the end of the answers
-	sent    bool  // a chunk was sent before an answer
+	left    bool  // the client left before the end of the responses
+	sent    bool  // a chunk was sent before a response
 	want    int64 // the estimated input tokens
 }
 
 func (p *scriptedModel) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
-	a := p.answers[min(p.asked, len(p.answers)-1)]
+	a := p.responses[min(p.asked, len(p.responses)-1)]
 	p.asked++
 	defer func() { p.left = p.to.gone }()
 	p.ctx, p.sink, p.want, p.failed = ctx, to, c.Estimate(), nil
@@ -352,8 +352,8 @@ func (p *scriptedModel) retryable() bool {
 	return errors.As(p.failed, &f) && f.Retryable() && p.cause == "" && !p.to.gone && p.asked < 3 && p.to.received() == 1 // the error
 }
 
-// drawAnswer draws an answer.
-func drawAnswer(t *rapid.T) attempt {
+// drawResponse draws a response.
+func drawResponse(t *rapid.T) attempt {
 	calls := 0
 	word := rapid.StringN(1, 12, -1)
 	say := func(c chat.Chunk) func(*scriptedModel) error {
@@ -446,7 +446,7 @@ func TestCallsAreAnsweredAndSettledOnce(t *testing.T) {
 		all := rapid.IntRange(1, 3).Draw(rt, "calls")
 		for calls := 1; calls <= all && !p.drained; calls++ {
 			*p = scriptedModel{chatFixture: p.chatFixture, to: drawClient(rt)}
-			p.answers = append(rapid.SliceOfN(rapid.Custom(drawAnswer), 0, 2).Draw(rt, "failures"), drawAnswer(rt))
+			p.responses = append(rapid.SliceOfN(rapid.Custom(drawResponse), 0, 2).Draw(rt, "failures"), drawResponse(rt))
 			p.pause = map[int]func(){0: p.disconnect, 1: p.drain}[rapid.IntRange(0, 12).Draw(rt, "while it pauses")]
 			ctx, cancel := context.WithCancel(context.Background())
 			p.hangUp = cancel

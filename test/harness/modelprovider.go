@@ -59,7 +59,7 @@ func (m *Model) Record(g chat.Generation) {
 	}
 }
 
-// Stream answers with the next reply.
+// Stream replies with the next reply.
 func (m *Model) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
 	r := m.Default
 	if len(m.Queue) > 0 {

@@ -61,7 +61,7 @@ type overusingCall struct {
 	messages int
 }
 
-// script returns the answer to a message.
+// script returns the response to a message.
 func (o *overusingProvider) script(r scripted.Request) scripted.Script {
 	o.mu.Lock()
 	defer o.mu.Unlock()

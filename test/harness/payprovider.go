@@ -231,7 +231,7 @@ func (p *Payments) Remove(subscription string) {
 }
 
 // faultyPayments is a payment provider with faults. What the provider has
-// to say of what it was asked, it says when the answer has gone.
+// to say of what it was asked, it says when the response has gone.
 type faultyPayments struct {
 	*Payments
 	faults *Faults

@@ -203,7 +203,7 @@ var answering = model(func(_ context.Context, to ports.Sink) (chat.Reply, error)
 	return chat.Reply{Usage: chat.Usage{Input: 3, Output: 4}, InputKnown: true, OutputKnown: true}, nil
 })
 
-func TestASettlementWithoutAnAnswerIsRepeated(t *testing.T) {
+func TestASettlementWithoutAResponseIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newChatFixture(t, answering, 0)
 		ledger := &silentLedger{Ledger: s.Deployment.Store.Usage().Ledger()}

@@ -34,18 +34,18 @@ var catalog = connector.NewCatalog([]connector.Provider{
 type Tools struct {
 	clock *memory.Clock
 
-	mu       sync.Mutex
-	answers  map[string]ToolAnswer // by the server's address; guarded by mu, as are those below
-	renewals map[string]bool       // the refresh tokens that are good for something
-	lifetime time.Duration         // of access tokens
-	n        int                   // of what was made last
-	looks    int                   // at servers
-	revoked  int
+	mu        sync.Mutex
+	responses map[string]ToolResponse // by the server's address; guarded by mu, as are those below
+	renewals  map[string]bool         // the refresh tokens that are good for something
+	lifetime  time.Duration           // of access tokens
+	n         int                     // of what was made last
+	looks     int                     // at servers
+	revoked   int
 }
 
-// ToolAnswer is how a tool server answers when its tools are listed. The zero value has one
+// ToolResponse is how a tool server answers when its tools are listed. The zero value has one
 // tool.
-type ToolAnswer struct {
+type ToolResponse struct {
 	Names []string
 	Err   error
 }
@@ -56,18 +56,18 @@ var (
 )
 
 func newTools(c *memory.Clock) *Tools {
-	return &Tools{clock: c, answers: map[string]ToolAnswer{}, renewals: map[string]bool{}, lifetime: time.Hour}
+	return &Tools{clock: c, responses: map[string]ToolResponse{}, renewals: map[string]bool{}, lifetime: time.Hour}
 }
 
-// SetAnswer sets how a server answers from now on.
-func (t *Tools) SetAnswer(slug string, a ToolAnswer) error {
+// SetResponse sets how a server answers from now on.
+func (t *Tools) SetResponse(slug string, a ToolResponse) error {
 	p, ok := catalog.Get(slug)
 	if !ok {
 		return fault.Missing("Tool server")
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.answers[p.URL] = a
+	t.responses[p.URL] = a
 	return nil
 }
 
@@ -76,7 +76,7 @@ func (t *Tools) Tools(_ context.Context, a connector.Access) ([]connector.Tool, 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.looks++
-	is := t.answers[a.URL]
+	is := t.responses[a.URL]
 	if is.Err != nil {
 		return nil, is.Err
 	}

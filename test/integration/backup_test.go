@@ -118,22 +118,22 @@ func (s *backupWriter) write(t *testing.T, stop <-chan struct{}) {
 		s.files[path] = append(s.files[path], state)
 		s.mu.Unlock()
 		var status int
-		var answer []byte
+		var response []byte
 		var err error
 		switch {
 		case ids[path] == "":
-			status, answer, err = s.user.Do("POST", "/sync/files", map[string]string{"path": path, "content": text})
+			status, response, err = s.user.Do("POST", "/sync/files", map[string]string{"path": path, "content": text})
 		case state == "":
-			status, answer, err = s.user.Do("DELETE", "/sync/files/"+ids[path], nil)
+			status, response, err = s.user.Do("DELETE", "/sync/files/"+ids[path], nil)
 		default:
-			status, answer, err = s.user.Do("PUT", "/sync/files/"+ids[path], map[string]string{"content": text})
+			status, response, err = s.user.Do("PUT", "/sync/files/"+ids[path], map[string]string{"content": text})
 		}
 		var r record
 		if err == nil && status/100 == 2 && state != "" {
-			err = json.Unmarshal(answer, &r)
+			err = json.Unmarshal(response, &r)
 		}
 		if err != nil || status/100 != 2 {
-			t.Errorf("%s is %d, %v: %s", path, status, err, answer)
+			t.Errorf("%s is %d, %v: %s", path, status, err, response)
 			return
 		}
 		ids[path] = r.ID
@@ -144,12 +144,12 @@ func (s *backupWriter) write(t *testing.T, stop <-chan struct{}) {
 			continue
 		}
 		var made struct{ ID string }
-		status, answer, err = s.user.Do("POST", "/tasks", map[string]string{"title": text[:10]})
+		status, response, err = s.user.Do("POST", "/tasks", map[string]string{"title": text[:10]})
 		if err == nil {
-			err = json.Unmarshal(answer, &made)
+			err = json.Unmarshal(response, &made)
 		}
 		if err != nil || status != 201 {
-			t.Errorf("a task is %d, %v: %s", status, err, answer)
+			t.Errorf("a task is %d, %v: %s", status, err, response)
 			return
 		}
 		s.mu.Lock()

@@ -24,17 +24,17 @@ func newSmallFile(n, size int) smallFile {
 	return smallFile{fmt.Sprintf("tree/%02d/%d.txt", n%100, n), hex.EncodeToString(content)}
 }
 
-// sendFiles sends files as one batch, and returns the status of the answer and of each operation.
+// sendFiles sends files as one batch, and returns the status of the response and of each operation.
 func sendFiles(of collabd.Client, files []smallFile) (status int, outcomes []batchOutcome, err error) {
 	var body bytes.Buffer
 	for _, f := range files {
 		_, _ = fmt.Fprintf(&body, "{\"op\":\"put\",\"path\":%q,\"checksum\":%q,\"content\":%q}\n", f.path, sum(f.content), f.content) // never fails
 	}
-	status, answer, err := of.Do("POST", "/sync/batch", &body, "Content-Type: application/x-ndjson")
+	status, response, err := of.Do("POST", "/sync/batch", &body, "Content-Type: application/x-ndjson")
 	if err != nil || status != 200 {
 		return status, nil, err
 	}
-	for line := range strings.Lines(string(answer)) {
+	for line := range strings.Lines(string(response)) {
 		var o batchOutcome
 		if err := json.Unmarshal([]byte(line), &o); err != nil {
 			return status, nil, err

@@ -88,22 +88,22 @@ func (p *billingTest) owner(name string) collabd.Client {
 
 // pay sends the form of a payment page.
 func (p *billingTest) pay(page string) (status int, err error) {
-	answer, err := p.client.PostForm(page, url.Values{"action": {"pay"}})
+	response, err := p.client.PostForm(page, url.Values{"action": {"pay"}})
 	if err != nil {
 		return 0, err
 	}
-	_, _ = io.Copy(io.Discard, answer.Body)
-	return answer.StatusCode, answer.Body.Close()
+	_, _ = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, response.Body.Close()
 }
 
 // checkout returns the address of the payment page.
 func (p *billingTest) checkout(c collabd.Client, plan string) (status int, to string, err error) {
 	status, body, err := c.Do("POST", "/billing/checkout", map[string]string{"plan": plan})
-	var answer struct{ URL string }
+	var response struct{ URL string }
 	if err == nil && status == 200 {
-		err = json.Unmarshal(body, &answer)
+		err = json.Unmarshal(body, &response)
 	}
-	return status, answer.URL, err
+	return status, response.URL, err
 }
 
 // buy has an organisation subscribe to a plan.
@@ -161,13 +161,13 @@ func (p *billingTest) hook(s *collabd.Server, body string) (int, []byte, error) 
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Stripe-Signature", stripepay.Sign(collabd.PaymentSecret, time.Now(), []byte(body)))
-	answer, err := p.client.Do(r)
+	response, err := p.client.Do(r)
 	if err != nil {
 		return 0, nil, err
 	}
-	defer answer.Body.Close()
-	data, err := io.ReadAll(answer.Body)
-	return answer.StatusCode, data, err
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	return response.StatusCode, data, err
 }
 
 // changed is a message about a subscription.

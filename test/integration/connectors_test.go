@@ -215,26 +215,26 @@ var input = regexp.MustCompile(`<input type="hidden" name="([a-z]+)" value="([^"
 // confirm opens the page on one server, presses its button on another, and returns
 // the address that it redirects to.
 func (b *browser) confirm(page string, shown, pressed *collabd.Server) (*url.URL, error) {
-	answer, text, err := whole(b.Get(at(shown, page)))
+	response, text, err := whole(b.Get(at(shown, page)))
 	if err != nil {
 		return nil, err
 	}
-	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the page is %s: %s", answer.Status, text)
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the page is %s: %s", response.Status, text)
 	}
 	form := url.Values{}
 	for _, field := range input.FindAllStringSubmatch(text, -1) {
 		form.Set(field[1], html.UnescapeString(field[2]))
 	}
 	b.token = form.Get("token")
-	answer, text, err = whole(b.PostForm(at(pressed, page[:strings.Index(page, "?")]), form))
+	response, text, err = whole(b.PostForm(at(pressed, page[:strings.Index(page, "?")]), form))
 	if err != nil {
 		return nil, err
 	}
-	if answer.StatusCode != http.StatusSeeOther {
-		return nil, fmt.Errorf("the form is %s: %s", answer.Status, text)
+	if response.StatusCode != http.StatusSeeOther {
+		return nil, fmt.Errorf("the form is %s: %s", response.Status, text)
 	}
-	return answer.Location()
+	return response.Location()
 }
 
 // confirmed calls confirm and ends the test on an error.
@@ -245,21 +245,21 @@ func (p *connectorTest) confirmed(b *browser, page string, shown, pressed *colla
 
 // finish opens an address on a server, and returns the status with the page.
 func (b *browser) finish(address string, s *collabd.Server) (int, string, error) {
-	answer, text, err := whole(b.Get(at(s, address)))
+	response, text, err := whole(b.Get(at(s, address)))
 	if err != nil {
 		return 0, "", err
 	}
-	return answer.StatusCode, text, nil
+	return response.StatusCode, text, nil
 }
 
 // whole returns a response with its body, which it reads and closes.
-func whole(answer *http.Response, err error) (*http.Response, string, error) {
+func whole(response *http.Response, err error) (*http.Response, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	return answer, string(text), err
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return response, string(text), err
 }
 
 func (p *connectorTest) finished(b *browser, address string, s *collabd.Server, want int) string {

@@ -60,13 +60,13 @@ func TestUploadsThroughTheConsoleAreThoseOfTheInterface(t *testing.T) {
 		if content != nil {
 			r.Header.Set("Content-Type", "application/octet-stream")
 		}
-		answer, err := browser.Do(r)
+		response, err := browser.Do(r)
 		if err != nil {
 			return 0, nil, err
 		}
-		defer answer.Body.Close()
-		text, err := io.ReadAll(answer.Body)
-		return answer.StatusCode, text, err
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		return response.StatusCode, text, err
 	}
 	content := make([]byte, largest)
 	random := rand.NewChaCha8([32]byte{1})

@@ -202,7 +202,7 @@ func TestADisconnectBeforeTheFirstByteLeavesNothing(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			// An answer may come in that time.
+			// A response may come in that time.
 			_ = l.SetReadDeadline(time.Now().Add(time.Duration(random.Int64N(int64(time.Millisecond << random.IntN(9))))))
 			_, _ = l.ReadByte()
 			l.disconnect(random.IntN(2) == 0)

@@ -36,12 +36,12 @@ func checkExport(t *testing.T, owner collabd.Client, path string) string {
 	}
 	r := must.Do(http.NewRequest("GET", at, nil)).Or(t)
 	r.Header = header
-	answer := must.Do(http.DefaultClient.Do(r)).Or(t)
-	defer answer.Body.Close()
-	if h := answer.Header; answer.StatusCode != 200 || h.Get("Content-Type") != "application/gzip" || !strings.HasPrefix(h.Get("Content-Disposition"), "attachment; filename*=UTF-8''collab-export-") {
-		t.Fatalf("%s with %v", answer.Status, h)
+	response := must.Do(http.DefaultClient.Do(r)).Or(t)
+	defer response.Body.Close()
+	if h := response.Header; response.StatusCode != 200 || h.Get("Content-Type") != "application/gzip" || !strings.HasPrefix(h.Get("Content-Disposition"), "attachment; filename*=UTF-8''collab-export-") {
+		t.Fatalf("%s with %v", response.Status, h)
 	}
-	zip := must.Do(gzip.NewReader(answer.Body)).Or(t)
+	zip := must.Do(gzip.NewReader(response.Body)).Or(t)
 	if first, err := tar.NewReader(zip).Next(); err != nil || first.Name != "manifest.json" {
 		t.Errorf("the archive begins with %+v, %v", first, err)
 	}

@@ -17,8 +17,8 @@ import (
 	"collab/test/race"
 )
 
-// movedAnswers are the answers to a member's requests that a move must not change.
-func movedAnswers(t *testing.T, c collabd.Client, more ...string) map[string]string {
+// movedResponses are the answers to a member's requests that a move must not change.
+func movedResponses(t *testing.T, c collabd.Client, more ...string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, path := range append([]string{
@@ -42,8 +42,8 @@ func movedAnswers(t *testing.T, c collabd.Client, more ...string) map[string]str
 	return all
 }
 
-// diffAnswers reports what changed.
-func diffAnswers(t *testing.T, when string, got, want map[string]string) {
+// diffResponses reports what changed.
+func diffResponses(t *testing.T, when string, got, want map[string]string) {
 	t.Helper()
 	for _, path := range slices.Sorted(maps.Keys(want)) {
 		if got[path] != want[path] {
@@ -95,7 +95,7 @@ func TestADeploymentIsMovedToAFleetAndBack(t *testing.T) {
 		"/connectors/" + search.ID + "/credentials", "/tasks/" + task.ID, "/tasks/" + task.ID + "/history",
 		"/sync/files?deleted=true", "/sync/files/" + deleted.ID + "/versions/1", "/metering/storage",
 	}
-	want := movedAnswers(t, ada, more...)
+	want := movedResponses(t, ada, more...)
 
 	postgresURL := postgres.URL(t)
 	args := []string{"move", "--to", postgresURL, "--blobs", store.Address}
@@ -122,7 +122,7 @@ func TestADeploymentIsMovedToAFleetAndBack(t *testing.T) {
 
 	fleet := s.Peer(t, "COLLAB_DATABASE_URL="+postgresURL, "COLLAB_BLOB_URL="+store.Address)
 	at := ada.At(fleet)
-	diffAnswers(t, "after the move", movedAnswers(t, at, more...), want)
+	diffResponses(t, "after the move", movedResponses(t, at, more...), want)
 	var again struct{ ID string }
 	at.Must(t, 201, "POST", "/tasks", once, &again, key)
 	if again != first {
@@ -142,7 +142,7 @@ func TestADeploymentIsMovedToAFleetAndBack(t *testing.T) {
 		t.Fatal(back)
 	}
 	home := s.Peer(t, "COLLAB_DATA_DIR="+folder, "COLLAB_DATABASE_URL=", "COLLAB_BLOB_URL=")
-	diffAnswers(t, "after the way back", movedAnswers(t, ada.At(home), more...), want)
+	diffResponses(t, "after the way back", movedResponses(t, ada.At(home), more...), want)
 	if got := firstLine(t, ada.At(home), cursor, "event:", "data:"); !strings.Contains(got, "later.txt") {
 		t.Errorf("a client that was at %s gets %q; the log is at %s", cursor, got, cursorOf(t, ada.At(home)))
 	}

@@ -136,13 +136,13 @@ func hear(t *testing.T, c collabd.Client, body any, leave bool) string {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r := must.Do(c.Request(ctx, "POST", "/chat", body)).Or(t)
-	answer := must.Do(http.DefaultClient.Do(r)).Or(t)
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		t.Fatalf("a chat is %s", answer.Status)
+	response := must.Do(http.DefaultClient.Do(r)).Or(t)
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("a chat is %s", response.Status)
 	}
 	var received strings.Builder
-	lines := bufio.NewScanner(answer.Body)
+	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() {
 		received.WriteString(lines.Text() + "\n")
 		if leave && strings.HasPrefix(lines.Text(), "data:") {

@@ -294,7 +294,7 @@ func (w *writer) author(among ...int) collabd.Client {
 
 // send sends a request to either server until one returns a final status; again reports that an earlier
 // attempt may have taken effect.
-func (w *writer) send(ctx context.Context, u collabd.Client, method, path, body string) (status int, answer []byte, again bool) {
+func (w *writer) send(ctx context.Context, u collabd.Client, method, path, body string) (status int, response []byte, again bool) {
 	at := w.random.IntN(2)
 	for ; ctx.Err() == nil && !w.Failed(); again = true {
 		r, err := u.At(w.servers[at%2]).Request(ctx, method, path, strings.NewReader(body), "Content-Type: text/plain")
@@ -304,10 +304,10 @@ func (w *writer) send(ctx context.Context, u collabd.Client, method, path, body 
 		}
 		a, err := w.client.Do(r)
 		if err == nil {
-			answer, err = io.ReadAll(a.Body)
+			response, err = io.ReadAll(a.Body)
 			_ = a.Body.Close()
 			if status = a.StatusCode; err == nil && status != http.StatusServiceUnavailable {
-				return status, answer, again
+				return status, response, again
 			}
 		}
 		at++
@@ -322,16 +322,16 @@ type record struct {
 }
 
 // note records an acknowledgement.
-func (w *writer) note(ctx context.Context, what string, status int, answer []byte, checksum string) (r record) {
+func (w *writer) note(ctx context.Context, what string, status int, response []byte, checksum string) (r record) {
 	if ctx.Err() != nil || w.Failed() {
 		return record{}
 	}
 	if status/100 != 2 {
-		w.Errorf("%s is %d: %s", what, status, answer)
+		w.Errorf("%s is %d: %s", what, status, response)
 		return record{}
 	}
-	if err := json.Unmarshal(answer, &r); err != nil || r.Checksum != checksum {
-		w.Errorf("%s: %v, %s", what, err, answer)
+	if err := json.Unmarshal(response, &r); err != nil || r.Checksum != checksum {
+		w.Errorf("%s: %v, %s", what, err, response)
 		return record{}
 	}
 	w.tenant.ack(feed.Write{Key: r.StorageKey, Version: r.Version, Checksum: checksum})
@@ -355,25 +355,25 @@ func (c *tenant) ack(a feed.Write) {
 }
 
 func (w *writer) put(ctx context.Context, u collabd.Client, path, text string) {
-	status, answer, _ := w.send(ctx, u, "PUT", path, text)
-	w.note(ctx, "PUT "+path, status, answer, sum(text))
+	status, response, _ := w.send(ctx, u, "PUT", path, text)
+	w.note(ctx, "PUT "+path, status, response, sum(text))
 }
 
 func (w *writer) create(ctx context.Context, u collabd.Client, path, text string) {
-	status, answer, again := w.send(ctx, u, "POST", "/sync/files?"+url.Values{"path": {path}}.Encode(), text)
+	status, response, again := w.send(ctx, u, "POST", "/sync/files?"+url.Values{"path": {path}}.Encode(), text)
 	if status == http.StatusConflict && again {
 		// An attempt that was cut off has deleted the file.
 		prefix := url.Values{"prefix": {u.Org + "/shared/artifacts/" + path}}.Encode()
-		status, answer, _ = w.send(ctx, u, "GET", "/sync/files?"+prefix, "")
-		answer = bytes.TrimSuffix(bytes.TrimPrefix(bytes.TrimSpace(answer), []byte("[")), []byte("]"))
+		status, response, _ = w.send(ctx, u, "GET", "/sync/files?"+prefix, "")
+		response = bytes.TrimSuffix(bytes.TrimPrefix(bytes.TrimSpace(response), []byte("[")), []byte("]"))
 	}
-	if r := w.note(ctx, "POST "+path, status, answer, sum(text)); r.ID != "" {
+	if r := w.note(ctx, "POST "+path, status, response, sum(text)); r.ID != "" {
 		w.made[path] = r.ID
 	}
 }
 
 func (w *writer) remove(ctx context.Context, u collabd.Client, path string) {
-	status, answer, again := w.send(ctx, u, "DELETE", "/sync/files/"+w.made[path], "")
+	status, response, again := w.send(ctx, u, "DELETE", "/sync/files/"+w.made[path], "")
 	switch {
 	case ctx.Err() != nil || w.Failed():
 	case status == http.StatusOK || status == http.StatusNotFound && again:
@@ -381,7 +381,7 @@ func (w *writer) remove(ctx context.Context, u collabd.Client, path string) {
 		w.tenant.ack(feed.Write{Key: u.Org + "/shared/artifacts/" + path})
 		w.done()
 	default:
-		w.Errorf("DELETE %s is %d: %s", path, status, answer)
+		w.Errorf("DELETE %s is %d: %s", path, status, response)
 	}
 }
 

@@ -50,9 +50,9 @@ func useAddresses(t *testing.T, ada collabd.Client, store *objectstore.Store) {
 		for name, value := range headers {
 			r.Header.Set(name, value)
 		}
-		answer := must.Do(http.DefaultClient.Do(r)).Or(t)
-		_ = answer.Body.Close()
-		return answer.StatusCode/100 == 2
+		response := must.Do(http.DefaultClient.Do(r)).Or(t)
+		_ = response.Body.Close()
+		return response.StatusCode/100 == 2
 	}
 	var file struct {
 		ID, Checksum string
@@ -82,13 +82,13 @@ func useAddresses(t *testing.T, ada collabd.Client, store *objectstore.Store) {
 		return nil
 	}}
 	r := must.Do(ada.Request(t.Context(), "GET", "/sync/files/"+file.ID+"?raw=1", nil, "Prefer: redirect", "Range: bytes=5-6")).Or(t)
-	answer := must.Do(client.Do(r)).Or(t)
-	defer answer.Body.Close()
-	got, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != 206 || string(got) != "to" || redirected == nil || redirected.StatusCode != 307 || redirected.Header.Get("X-Collab-Checksum") != file.Checksum {
-		t.Fatalf("%d %q, %v, redirected by %+v", answer.StatusCode, got, err, redirected)
+	response := must.Do(client.Do(r)).Or(t)
+	defer response.Body.Close()
+	got, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != 206 || string(got) != "to" || redirected == nil || redirected.StatusCode != 307 || redirected.Header.Get("X-Collab-Checksum") != file.Checksum {
+		t.Fatalf("%d %q, %v, redirected by %+v", response.StatusCode, got, err, redirected)
 	}
-	if h := answer.Header; h.Get("Content-Disposition") != "attachment; filename*=UTF-8''sent%3B%20%27%C3%A9%27.txt" || !strings.HasPrefix(h.Get("Content-Type"), "text/plain") {
+	if h := response.Header; h.Get("Content-Disposition") != "attachment; filename*=UTF-8''sent%3B%20%27%C3%A9%27.txt" || !strings.HasPrefix(h.Get("Content-Type"), "text/plain") {
 		t.Errorf("the store's headers are %v", h)
 	}
 }

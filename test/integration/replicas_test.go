@@ -26,16 +26,16 @@ func TestListsFromReplicas(t *testing.T) {
 	guest := s.SignIn(t, "guest@replicas.example", "Replicas", "member")
 	owner.Grant(t, "ENTERPRISE")
 
-	// send returns the status, body and position of an answer.
+	// send returns the status, body and position of a response.
 	send := func(c collabd.Client, method, path, body, position string) (int, string, string) {
 		t.Helper()
 		headers := []string{"Content-Type: application/json"}
 		if position != "" {
 			headers = append(headers, "Collab-Position: "+position)
 		}
-		answer := c.Send(t, method, path, strings.NewReader(body), headers...)
-		text := must.Do(io.ReadAll(answer.Body)).Or(t)
-		return answer.StatusCode, string(text), answer.Header.Get("Collab-Position")
+		response := c.Send(t, method, path, strings.NewReader(body), headers...)
+		text := must.Do(io.ReadAll(response.Body)).Or(t)
+		return response.StatusCode, string(text), response.Header.Get("Collab-Position")
 	}
 	// changed sets the guest's role and returns the position after it.
 	changed := func(role string) string {
@@ -114,7 +114,7 @@ func TestListsFromReplicas(t *testing.T) {
 	if role := roleAt(first); role != "" {
 		t.Errorf("without the replica a removed member has the role %q", role)
 	}
-	if answer, err := http.Get(s.URL + "/readyz"); err != nil || answer.StatusCode != 200 {
+	if response, err := http.Get(s.URL + "/readyz"); err != nil || response.StatusCode != 200 {
 		t.Errorf("without the replica the server is not ready: %v", err)
 	}
 }

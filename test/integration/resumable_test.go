@@ -43,13 +43,13 @@ func TestUploadsThatResumeOverServersThatAreKilled(t *testing.T) {
 			r.Header.Set("Upload-Complete", "?1")
 			r.Header.Set("Upload-Offset", strconv.FormatInt(offset, 10))
 		}
-		answer, err := client.Do(r)
+		response, err := client.Do(r)
 		if err != nil {
 			return nil, nil, err
 		}
-		defer answer.Body.Close()
-		data, err := io.ReadAll(answer.Body)
-		return answer, data, err
+		defer response.Body.Close()
+		data, err := io.ReadAll(response.Body)
+		return response, data, err
 	}
 	last := int64(0)
 	for cut := 0; ; cut++ {
@@ -65,12 +65,12 @@ func TestUploadsThatResumeOverServersThatAreKilled(t *testing.T) {
 		last = offset
 		rest := content[offset:]
 		if cut >= cuts || len(rest) == 0 {
-			answer, data, err := ask(s, "PATCH", offset, bytes.NewReader(rest), int64(len(rest)))
-			if (err != nil || answer.StatusCode == 409) && cut < 2*cuts {
+			response, data, err := ask(s, "PATCH", offset, bytes.NewReader(rest), int64(len(rest)))
+			if (err != nil || response.StatusCode == 409) && cut < 2*cuts {
 				continue // an earlier request has ended meanwhile; net/http may close before the client reads that
 			}
-			if err != nil || answer.StatusCode != 201 || answer.Header.Get("Upload-Complete") != "?1" {
-				t.Fatalf("the end: %v, %s, %v", answer, data, err)
+			if err != nil || response.StatusCode != 201 || response.Header.Get("Upload-Complete") != "?1" {
+				t.Fatalf("the end: %v, %s, %v", response, data, err)
 			}
 			break
 		}
@@ -100,13 +100,13 @@ func TestUploadsThatResumeOverServersThatAreKilled(t *testing.T) {
 		}
 	}
 	for _, s := range servers {
-		answer, data, err := ask(s, "PATCH", size, nil, 0)
+		response, data, err := ask(s, "PATCH", size, nil, 0)
 		var file struct {
 			ID, Checksum  string
 			Size, Version int64
 		}
-		if err != nil || answer.StatusCode != 201 || json.Unmarshal(data, &file) != nil || file.ID != made.FileID || file.Checksum != checksum || file.Size != size || file.Version != 1 {
-			t.Errorf("repeated: %v, %s, %v", answer, data, err)
+		if err != nil || response.StatusCode != 201 || json.Unmarshal(data, &file) != nil || file.ID != made.FileID || file.Checksum != checksum || file.Size != size || file.Version != 1 {
+			t.Errorf("repeated: %v, %s, %v", response, data, err)
 		}
 		status, got, err := anna.At(s).Do("GET", "/sync/files/"+made.FileID+"?raw=1", nil)
 		if err != nil || status != 200 || !bytes.Equal(got, content) {

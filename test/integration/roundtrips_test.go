@@ -35,7 +35,7 @@ type roundTrip struct {
 }
 
 // roundTrips has for each endpoint how often a request that succeeds waits for Postgres, with the
-// caches of steady use. The answers of POST /chat and GET /sync/changes count until they begin.
+// caches of steady use. The responses of POST /chat and GET /sync/changes count until they begin.
 //
 // Work that a change of a connector or a release starts in the background may count as well.
 //
@@ -338,15 +338,15 @@ func (v *ownerClient) send(method, path, body string) int {
 	headers := append(v.headers(method, path, body), "X-Admin-Secret: "+collabd.AdminSecret)
 	r := must.Do(v.Request(v.t.Context(), method, path, strings.NewReader(body), headers...)).Or(v.t)
 	before := v.counter.n.Load()
-	answer := must.Do(http.DefaultClient.Do(r)).Or(v.t)
-	defer answer.Body.Close()
+	response := must.Do(http.DefaultClient.Do(r)).Or(v.t)
+	defer response.Body.Close()
 	begun := int(v.counter.n.Load() - before)
 	if path == "/sync/changes" {
 		return begun
 	}
-	text, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode/100 != 2 {
-		v.t.Errorf("%s %s: %s, %v: %s", method, path, answer.Status, err, text)
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode/100 != 2 {
+		v.t.Errorf("%s %s: %s, %v: %s", method, path, response.Status, err, text)
 	}
 	if path == "/chat" {
 		return begun

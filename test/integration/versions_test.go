@@ -108,13 +108,13 @@ func TestTheOldestReleaseThatRunsOnTheSchemaIsKnown(t *testing.T) {
 	if line := fmt.Sprintf("\nschema %d, on which servers from version %s on run\n", gormdb.Schema(), release); err != nil || !strings.HasSuffix(string(output), line) {
 		t.Errorf("collabd version prints %s, %v; want %s", output, err, line)
 	}
-	answer := must.Do(http.Get(s.URL + "/readyz")).Or(t)
-	defer answer.Body.Close()
+	response := must.Do(http.Get(s.URL + "/readyz")).Or(t)
+	defer response.Body.Close()
 	var ready struct {
 		Schema                  int64
 		Version, CompatibleFrom string
 	}
-	if err := json.NewDecoder(answer.Body).Decode(&ready); err != nil || ready.Schema != gormdb.Schema() || ready.CompatibleFrom != release || !strings.HasPrefix(string(output), "collabd "+ready.Version+" ") {
+	if err := json.NewDecoder(response.Body).Decode(&ready); err != nil || ready.Schema != gormdb.Schema() || ready.CompatibleFrom != release || !strings.HasPrefix(string(output), "collabd "+ready.Version+" ") {
 		t.Errorf("/readyz says %+v, %v", ready, err)
 	}
 }

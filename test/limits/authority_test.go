@@ -126,9 +126,9 @@ var acts = map[string]heldRequest{
 // pending is a request of which the last byte is missing.
 type pending struct {
 	net.Conn
-	answers *bufio.Reader
-	name    string
-	sent    string // all of it
+	responses *bufio.Reader
+	name      string
+	sent      string // all of it
 }
 
 // revocation takes rights from ada.
@@ -161,8 +161,8 @@ var revocations = []revocation{
 	}},
 	{"closure", "owner", func(string, heldRequest) bool { return true }, func(t *testing.T, w *revocationOrg) {
 		body := fmt.Sprintf(`{"object":"event","type":"organization.deleted","timestamp":%d,"data":{"object":"organization","id":%q,"deleted":true}}`, time.Now().UnixMilli(), w.provider)
-		if status, answer, err := w.server.Deliver("msg_closed", body); err != nil || status != 200 {
-			t.Fatalf("the webhook is answered with %d %s, %v", status, answer, err)
+		if status, response, err := w.server.Deliver("msg_closed", body); err != nil || status != 200 {
+			t.Fatalf("the webhook is answered with %d %s, %v", status, response, err)
 		}
 	}},
 	{"session", "owner", func(string, heldRequest) bool { return true }, func(t *testing.T, w *revocationOrg) {
@@ -212,32 +212,32 @@ func (a heldRequest) forms(row string, of collabd.Client, ids *strings.Replacer,
 // request was admitted. It reports whether it waits.
 func (h *pending) sendPart(conn net.Conn) (bool, error) {
 	_ = conn.SetDeadline(time.Now().Add(patience))
-	h.Conn, h.answers = conn, bufio.NewReader(conn)
+	h.Conn, h.responses = conn, bufio.NewReader(conn)
 	head, body, _ := strings.Cut(h.sent, "\r\n\r\n")
 	if _, err := io.WriteString(conn, head+"\r\n\r\n"); err != nil {
 		return false, err
 	}
-	first, err := h.answers.Peek(len("HTTP/1.1 100"))
+	first, err := h.responses.Peek(len("HTTP/1.1 100"))
 	if err != nil || !strings.HasSuffix(string(first), " 100") {
 		return false, err
 	}
-	if _, err := http.ReadResponse(h.answers, nil); err != nil {
+	if _, err := http.ReadResponse(h.responses, nil); err != nil {
 		return false, err
 	}
 	_, err = io.WriteString(conn, body[:len(body)-1])
 	return true, err
 }
 
-// end sends the last byte and returns the answer.
+// end sends the last byte and returns the response.
 func (h *pending) end() (int, string, error) {
 	if _, err := io.WriteString(h.Conn, h.sent[len(h.sent)-1:]); err != nil {
 		return 0, "", err
 	}
-	return h.answer()
+	return h.response()
 }
 
-func (h *pending) answer() (int, string, error) {
-	a, err := http.ReadResponse(h.answers, nil)
+func (h *pending) response() (int, string, error) {
+	a, err := http.ReadResponse(h.responses, nil)
 	if err != nil {
 		return 0, "", err
 	}
@@ -246,15 +246,15 @@ func (h *pending) answer() (int, string, error) {
 	return a.StatusCode, string(body), err
 }
 
-// fresh sends all of a request on a new connection and returns the answer.
+// fresh sends all of a request on a new connection and returns the response.
 func (h *pending) fresh(conn net.Conn) (int, string, error) {
 	_ = conn.SetDeadline(time.Now().Add(patience))
-	again := pending{Conn: conn, answers: bufio.NewReader(conn)}
+	again := pending{Conn: conn, responses: bufio.NewReader(conn)}
 	sent := strings.ReplaceAll(strings.Replace(h.sent, "Expect: 100-continue\r\n", "", 1), "Idempotency-Key: ", "Idempotency-Key: fresh-")
 	if _, err := io.WriteString(conn, sent); err != nil {
 		return 0, "", err
 	}
-	return again.answer()
+	return again.response()
 }
 
 // refused reports whether a response is a refusal or NotFound.
@@ -301,7 +301,7 @@ func records(t *testing.T, db *sql.DB, tables string) map[string][]string {
 }
 
 // TestRightsAreThoseOfTheActOnEveryRow takes rights from a caller while the bodies of
-// requests to every row are held: their answers are those of new requests, and
+// requests to every row are held: their responses are those of new requests, and
 // nothing has changed.
 func TestRightsAreThoseOfTheActOnEveryRow(t *testing.T) {
 	_, guards := routeTable(t)
@@ -389,8 +389,8 @@ func (way revocation) try(t *testing.T, d *database, db *sql.DB, guards map[stri
 			if h.Conn == nil {
 				return
 			}
-			if late, answer, err := h.end(); err != nil || late != status || answer != body {
-				t.Errorf("%s: the held request is answered with %d %s, %v instead of %d %s", h.name, late, answer, err, status, body)
+			if late, response, err := h.end(); err != nil || late != status || response != body {
+				t.Errorf("%s: the held request is answered with %d %s, %v instead of %d %s", h.name, late, response, err, status, body)
 			}
 		})
 	}

@@ -121,15 +121,15 @@ func TestAnAddressHasItsShareOfConnections(t *testing.T) {
 		if i < address {
 			continue
 		}
-		answer := must.Do(http.ReadResponse(bufio.NewReader(conn), nil)).Or(t)
-		_ = answer.Body.Close()
-		if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
-			t.Errorf("one more is answered %s, %v", answer.Status, answer.Header)
+		response := must.Do(http.ReadResponse(bufio.NewReader(conn), nil)).Or(t)
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
+			t.Errorf("one more is answered %s, %v", response.Status, response.Header)
 		}
 	}
 }
 
-func TestAnIdleConnectionIsClosedForAnotherAndALongAnswerIsNot(t *testing.T) {
+func TestAnIdleConnectionIsClosedForAnotherAndALongResponseIsNot(t *testing.T) {
 	s := collabd.Start(t)
 	ada := s.SignIn(t, "ada@example.com", "Plant", "owner") // for which the server connects to itself
 	s.Stop(t)
@@ -142,12 +142,12 @@ func TestAnIdleConnectionIsClosedForAnotherAndALongAnswerIsNot(t *testing.T) {
 			conn := dial(t, s)
 			_ = conn.SetDeadline(deadline)
 			fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", path, ada.Token)
-			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			switch {
-			case err == nil && answer.StatusCode == http.StatusOK:
-				return conn, answer
-			case err == nil && answer.StatusCode != http.StatusServiceUnavailable || time.Now().After(deadline):
-				t.Fatalf("%s is answered %v, %v", path, answer, err)
+			case err == nil && response.StatusCode == http.StatusOK:
+				return conn, response
+			case err == nil && response.StatusCode != http.StatusServiceUnavailable || time.Now().After(deadline):
+				t.Fatalf("%s is answered %v, %v", path, response, err)
 			}
 		}
 	}

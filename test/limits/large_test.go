@@ -145,12 +145,12 @@ func TestLargeFilesGoThroughLittleMemory(t *testing.T) {
 	watched(t, s, "the upload", func() {
 		content := newNoise(size)
 		a := send(t, u, "POST", "/sync/files?path=large", size, content, "Content-Type: application/octet-stream")
-		answer, err := io.ReadAll(a.Body)
+		response, err := io.ReadAll(a.Body)
 		if err != nil || a.StatusCode != 201 {
-			t.Fatalf("%d, %s, %v", a.StatusCode, answer, err)
+			t.Fatalf("%d, %s, %v", a.StatusCode, response, err)
 		}
-		if err := json.Unmarshal(answer, &made); err != nil || made.Checksum != content.checksum() {
-			t.Errorf("the record is %s, %v; the checksum was %s", answer, err, content.checksum())
+		if err := json.Unmarshal(response, &made); err != nil || made.Checksum != content.checksum() {
+			t.Errorf("the record is %s, %v; the checksum was %s", response, err, content.checksum())
 		}
 	})
 	for about, path := range map[string]string{"the download": "?raw=1", "the download as JSON": ""} {

@@ -24,15 +24,15 @@ func TestRequestsThatNoHandlerSeesAreErrorsLikeAllOthers(t *testing.T) {
 		t.Run(request[:30], func(t *testing.T) {
 			conn := dial(t, s)
 			must.Do(fmt.Fprint(conn, request)).Or(t)
-			answer := must.Do(http.ReadResponse(bufio.NewReader(conn), nil)).Or(t)
-			defer answer.Body.Close()
+			response := must.Do(http.ReadResponse(bufio.NewReader(conn), nil)).Or(t)
+			defer response.Body.Close()
 			var body struct {
 				StatusCode     int
 				Message, Error string
 			}
-			must.NoError(t, json.NewDecoder(answer.Body).Decode(&body))
-			if answer.StatusCode != status || body.StatusCode != status || body.Message == "" || body.Error != http.StatusText(status) || answer.Header.Get("X-Request-Id") == "" {
-				t.Errorf("%s, %v, %+v", answer.Status, answer.Header, body)
+			must.NoError(t, json.NewDecoder(response.Body).Decode(&body))
+			if response.StatusCode != status || body.StatusCode != status || body.Message == "" || body.Error != http.StatusText(status) || response.Header.Get("X-Request-Id") == "" {
+				t.Errorf("%s, %v, %+v", response.Status, response.Header, body)
 			}
 		})
 	}

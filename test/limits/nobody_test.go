@@ -17,19 +17,19 @@ import (
 )
 
 // sendUnfinished sends headers and the beginning of a body over a connection of its own, beside the other
-// goroutines of an attack, and counts the connection if an answer comes within eight seconds.
+// goroutines of an attack, and counts the connection if a response comes within eight seconds.
 func sendUnfinished(t *testing.T, s *collabd.Server, attack *sync.WaitGroup, head string, body []byte, answered *atomic.Int64) {
 	conn := dial(t, s)
 	attack.Go(func() {
 		_ = conn.SetDeadline(time.Now().Add(8 * time.Second))
-		// An answer may come before the server has read the body.
+		// A response may come before the server has read the body.
 		attack.Go(func() { _, _ = conn.Write(append([]byte(head), body...)) })
-		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
 			return
 		}
-		defer answer.Body.Close()
-		_, _ = io.Copy(io.Discard, answer.Body)
+		defer response.Body.Close()
+		_, _ = io.Copy(io.Discard, response.Body)
 		answered.Add(1)
 	})
 }

@@ -52,7 +52,7 @@ type request struct {
 	content func() (io.Reader, int64) // and its length
 	headers []string
 	status  int    // 0: 200
-	until   string // the beginning of the last line that is read; empty: the answer is read to its end
+	until   string // the beginning of the last line that is read; empty: the response is read to its end
 }
 
 // many returns a body with these fields and as many others as it has room for.
@@ -676,7 +676,7 @@ func waitsForProcessor(t testing.TB, pid int) map[string]time.Duration {
 	return waits
 }
 
-// call sends a request and reads its answer as it comes.
+// call sends a request and reads its response as it comes.
 func (w *largest) call(t testing.TB, method string, q request) {
 	t.Helper()
 	content, size := io.Reader(bytes.NewReader(q.body)), int64(len(q.body))

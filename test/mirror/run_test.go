@@ -49,7 +49,7 @@ func place(t *testing.T) *server {
 	return &server{core: core, actor: actor}
 }
 
-func answers(string) (bool, error) { return false, nil }
+func responses(string) (bool, error) { return false, nil }
 
 func TestRunFollowsNotificationsUntilItIsCancelled(t *testing.T) {
 	s := place(t)
@@ -57,7 +57,7 @@ func TestRunFollowsNotificationsUntilItIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	notify := make(watcher, 1)
 	stored := newState()
-	r := &remote{server: s, before: answers, batches: 10}
+	r := &remote{server: s, before: responses, batches: 10}
 	m := client.New(client.Options{
 		Disk: d, DiskWriter: d, Watcher: notify, State: stored, Remote: r, RemoteWriter: r,
 		Clock: s.core.Clock, Device: "desk", Workers: 2, Random: func() float64 { return 0 },
@@ -77,7 +77,7 @@ func TestRunFollowsNotificationsUntilItIsCancelled(t *testing.T) {
 			writes = stored.writes
 			notify <- mirror.Scope{Directories: []string{""}}
 		case out.Done == 3:
-			if writes = stored.writes - writes; writes > 2 { // the answers of the batch, and the cursor
+			if writes = stored.writes - writes; writes > 2 { // the responses of the batch, and the cursor
 				t.Errorf("the state was written %d times", writes)
 			}
 			cancel()
@@ -93,7 +93,7 @@ func TestManyFilesAreReleasedWhileNothingHappens(t *testing.T) {
 	d := newDisk(s.core.Clock.Now)
 	ctx, cancel := context.WithCancel(t.Context())
 	notify := make(watcher, 1)
-	r := &remote{server: s, before: answers, batches: 10}
+	r := &remote{server: s, before: responses, batches: 10}
 	released, done := 0, 0
 	m := client.New(client.Options{
 		Disk: d, DiskWriter: d, Watcher: notify, State: newState(), Remote: r, RemoteWriter: r,
@@ -145,7 +145,7 @@ type single struct {
 
 func newSingle(t *testing.T, alter ...func(*client.Options)) *single {
 	s := &single{t: t, server: place(t), state: newState()}
-	s.disk, s.remote = newDisk(s.server.core.Clock.Now), &remote{server: s.server, before: answers}
+	s.disk, s.remote = newDisk(s.server.core.Clock.Now), &remote{server: s.server, before: responses}
 	o := client.Options{
 		Disk: s.disk, DiskWriter: s.disk, State: s.state, Remote: s.remote, RemoteWriter: s.remote, Clock: s.server.core.Clock, Device: "desk", Workers: 1,
 	}
@@ -175,7 +175,7 @@ func (s *single) at(request string, fn func() (lost bool, err error)) {
 		if call != request {
 			return false, nil
 		}
-		s.remote.before = answers
+		s.remote.before = responses
 		return fn()
 	}
 }
@@ -246,7 +246,7 @@ func TestAFileThatIsThereAgainIsNotDeletedOnTheServer(t *testing.T) {
 	}
 }
 
-func TestAFileWhoseUploadHadNoAnswerIsLookedForBeforeItsDeletion(t *testing.T) {
+func TestAFileWhoseUploadHadNoResponseIsLookedForBeforeItsDeletion(t *testing.T) {
 	s := newSingle(t)
 	s.disk.write("a", "content")
 	s.at("create", func() (bool, error) { return true, fault.New(fault.Unavailable, "no answer") })
@@ -435,7 +435,7 @@ func TestAChangeThatIsMadeAfterItWasGivenUpIsNoRivalEdit(t *testing.T) {
 		s.at("replace", lost)
 		_, _ = s.round()
 		s.state.before = func(call string) (bool, error) { // what is known is read again from the state
-			s.state.before = answers
+			s.state.before = responses
 			return false, fault.New(fault.Unavailable, "%s: the disk is full", call)
 		}
 		s.disk.write("a", "four")
@@ -783,7 +783,7 @@ func TestAMemberWhoMayOnlyReadIsToldByTheRole(t *testing.T) {
 			}
 			s.server.core.Clock.Advance(5 * time.Minute)
 		}
-		n.limits.ReadOnly, s.remote.before = false, answers
+		n.limits.ReadOnly, s.remote.before = false, responses
 		if clock := s.server.core.Clock; batches == 0 {
 			clock.Set(clock.Now().Add(-24 * time.Hour)) // the role is asked for again all the same
 		}
@@ -967,7 +967,7 @@ func TestAPowerFailureTakesNothingBackThatBothSidesHave(t *testing.T) {
 	}
 }
 
-func TestAPowerFailureAfterAMoveOfAFileWhoseUploadHadNoAnswerLosesNothing(t *testing.T) {
+func TestAPowerFailureAfterAMoveOfAFileWhoseUploadHadNoResponseLosesNothing(t *testing.T) {
 	for _, batches := range []int{0, 10} {
 		for _, seen := range []bool{false, true} {
 			for _, replaced := range []bool{false, true} {
@@ -1104,7 +1104,7 @@ func TestALinkInThePlaceOfAFileThatIsSentIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestAFileThatIsMovedBackAfterItsMoveHadNoAnswerIsNotDeleted(t *testing.T) {
+func TestAFileThatIsMovedBackAfterItsMoveHadNoResponseIsNotDeleted(t *testing.T) {
 	s := newSingle(t)
 	s.disk.write("a", "one")
 	s.disk.write("b", "two")
@@ -1124,7 +1124,7 @@ func TestARefusedMoveOfADirectoryIsMadeFileByFile(t *testing.T) {
 	s := place(t)
 	d := newDisk(s.core.Clock.Now)
 	m := client.New(client.Options{
-		Disk: d, DiskWriter: d, State: newState(), Remote: &remote{server: s, before: answers}, Clock: s.core.Clock, Device: "desk", Workers: 1,
+		Disk: d, DiskWriter: d, State: newState(), Remote: &remote{server: s, before: responses}, Clock: s.core.Clock, Device: "desk", Workers: 1,
 		RemoteWriter: &remote{server: s, before: func(call string) (bool, error) {
 			if call == "move directory" {
 				return false, fault.New(fault.Invalid, "The directory cannot be moved.")
@@ -1178,7 +1178,7 @@ func TestRealDirectoriesBecomeEqualWithStepsSideBySide(t *testing.T) {
 		t.Cleanup(func() {
 			must.Succeed(t, errors.Join(state.Close(), d.Close()))
 		})
-		r := &remote{server: s, before: answers}
+		r := &remote{server: s, before: responses}
 		f.client = client.New(client.Options{
 			Disk: d, DiskWriter: d, State: state, Remote: r, RemoteWriter: r, Clock: system.Clock{}, Device: name, Workers: 4,
 		})

@@ -31,9 +31,9 @@ type remote struct {
 	*server
 	batches int
 	// before is called with each request. It may fail it before it has an effect, or, with lost,
-	// have its answer lost.
+	// have its response lost.
 	before func(call string) (lost bool, err error)
-	// delay gets changes whose answers are lost, to make them later; they are made at once if it is nil.
+	// delay gets changes whose responses are lost, to make them later; they are made at once if it is nil.
 	delay    func(change func())
 	sends    func(path, checksum string) // is called before an upload or a move; nil for nobody
 	deletes  func(of id.Object)          // is called before a deletion; nil for nobody

@@ -125,7 +125,7 @@ type device struct {
 	refuses int   // requests that are refused with 429
 	forbids int   // changes that are refused with 403
 	losing  []int // which of the next changes lose their answers: they count down
-	late    int   // after how many calls changes whose answers are lost are made
+	late    int   // after how many calls changes whose responses are lost are made
 	failing int
 	// transfers are the requests that do not read changes.
 	transfers int
@@ -1079,7 +1079,7 @@ func (w *world) left(d *device) func(key string) bool {
 }
 
 // equalEdits has all devices, when they agree on a file, make the same edit of it. Each then does a
-// round, some without an answer. No device may take another's edit for a rival of its own.
+// round, some without a response. No device may take another's edit for a rival of its own.
 func (w *world) equalEdits(o op) {
 	rounds := func() {
 		for i := range w.devices {

@@ -18,11 +18,11 @@ import (
 	"collab/test/must"
 )
 
-// together is a remote that counts downloads and changes what several files are answered with.
+// together is a remote that counts downloads and changes the responses for several files.
 type together struct {
 	*remote
 	singles, requests int
-	answer            func(i int, content []byte, err error) ([]byte, error)
+	response          func(i int, content []byte, err error) ([]byte, error)
 	fails             error
 }
 
@@ -37,8 +37,8 @@ func (d *together) DownloadAll(ctx context.Context, records []mirror.Record, eac
 		return d.fails
 	}
 	return d.remote.DownloadAll(ctx, records, func(i int, content []byte, err error) error {
-		if d.answer != nil {
-			content, err = d.answer(i, content, err)
+		if d.response != nil {
+			content, err = d.response(i, content, err)
 		}
 		return each(i, content, err)
 	})
@@ -89,7 +89,7 @@ func TestFilesOfAnOlderServerAreDownloadedOneByOne(t *testing.T) {
 
 func TestAFileThatTheServerLeavesOutIsDownloadedByItself(t *testing.T) {
 	s, d, contents := newTogether(t, 5)
-	d.answer = func(i int, content []byte, err error) ([]byte, error) {
+	d.response = func(i int, content []byte, err error) ([]byte, error) {
 		if i == 2 {
 			return nil, fault.New(fault.TooLarge, "no room")
 		}
@@ -110,7 +110,7 @@ func TestADamagedFileIsHeldAndThoseOfItsRequestAreNot(t *testing.T) {
 	} {
 		t.Run(about, func(t *testing.T) {
 			s, d, contents := newTogether(t, 5)
-			d.answer = func(_ int, content []byte, err error) ([]byte, error) {
+			d.response = func(_ int, content []byte, err error) ([]byte, error) {
 				if string(content) == "content 2" {
 					return damage(content)
 				}
@@ -129,7 +129,7 @@ func TestADamagedFileIsHeldAndThoseOfItsRequestAreNot(t *testing.T) {
 			if !maps.Equal(here, want) {
 				t.Errorf("the directory has %q", here)
 			}
-			d.answer = nil
+			d.response = nil
 			s.server.core.Clock.Advance(time.Hour)
 			if out, err := s.round(); err != nil || len(out.Held) > 0 {
 				t.Errorf("%+v, %v", out, err)
@@ -139,14 +139,14 @@ func TestADamagedFileIsHeldAndThoseOfItsRequestAreNot(t *testing.T) {
 	}
 }
 
-func TestWhatCameBeforeAnAnswerWasCutOffIsKept(t *testing.T) {
+func TestWhatCameBeforeAResponseWasCutOffIsKept(t *testing.T) {
 	s, d, contents := newTogether(t, 10)
 	s.at("download all", func() (bool, error) { return true, fault.New(fault.Unavailable, "cut off") })
 	if out, err := s.round(); err == nil {
 		t.Fatalf("%+v", out)
 	}
 	asked := 0
-	d.answer = func(_ int, content []byte, err error) ([]byte, error) {
+	d.response = func(_ int, content []byte, err error) ([]byte, error) {
 		asked++
 		return content, err
 	}

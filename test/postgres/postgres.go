@@ -225,7 +225,7 @@ func (s *Server) start(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err = r.answers(ctx, s.URL("postgres"), deadline); err == nil {
+		if err = r.responses(ctx, s.URL("postgres"), deadline); err == nil {
 			s.run = r
 			return nil
 		}
@@ -290,7 +290,7 @@ func supervised(folder string, user *syscall.Credential, args ...string) (*run, 
 }
 
 // answers waits until the server takes connections to a database.
-func (r *run) answers(ctx context.Context, address string, deadline time.Time) error {
+func (r *run) responses(ctx context.Context, address string, deadline time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	for {

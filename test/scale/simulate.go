@@ -17,7 +17,7 @@ type cell struct {
 // result is what a cell does in some seconds of an hour.
 type result struct {
 	rate            float64 // requests a second
-	p50, p99        float64 // milliseconds from the arrival at a server to the answer
+	p50, p99        float64 // milliseconds from the arrival at a server to the response
 	server, primary float64 // shares of the processors that are busy
 	wal             float64 // bytes a second
 	streams, memory float64 // of a server

@@ -46,7 +46,7 @@ import (
 //	< no Link
 //	< {"id": "<id:report>", "tags": [], ...}
 //
-// is the answer that is expected: its status, headers, and its body, JSON in
+// is the response that is expected: its status, headers, and its body, JSON in
 // which "..." stands for more fields or elements. "naming title" says that the
 // message has the field's name in it; "says text" that the body contains the
 // text, "finds text" the same with placeholders that take what is there, and "is
@@ -78,7 +78,7 @@ import (
 //	< tells It is ... degrees.
 //	< brings {"type": "done", ...}
 //
-// is an answer that is a stream which ends: each line is an event with its data
+// is a response that is a stream which ends: each line is an event with its data
 // as JSON, except that "tells" stands for any number of text chunks of a model
 // that say the text together.
 //
@@ -99,14 +99,14 @@ import (
 //
 //	> GET /api/v1/metering/user as anna until so
 //
-// is asked again until the answer is the expected one.
+// is asked again until the response is the expected one.
 //
 //	> POST <url:consent>
 //
 // goes to the authorization server that stands beside the server, where that is
-// whose address an answer had; the tool servers are in connectors_test.go.
+// whose address a response had; the tool servers are in connectors_test.go.
 //
-// Placeholders are written <kind:name>. In an answer the first one takes what is
+// Placeholders are written <kind:name>. In a response the first one takes what is
 // there, if it is of that kind, and later ones must find the same; in a request
 // they stand for it. The kinds are in pattern_test.go.
 //
@@ -127,7 +127,7 @@ type conversation struct {
 }
 
 // A step is one of these: a sign-in, an address to call from, another protocol, a
-// request with its answer, what an open stream does, or something about the
+// request with its response, what an open stream does, or something about the
 // provider of models.
 type step struct {
 	line     int
@@ -170,7 +170,7 @@ type request struct {
 	as       string // caller's name, "operator" or empty
 	identity bool   // as, with the identity provider's token
 	delivery *delivery
-	stream   string // the name under which the answer stays open, or empty
+	stream   string // the name under which the response stays open, or empty
 	until    bool   // asked again until it is answered so
 	headers  []header
 	body     string

@@ -58,8 +58,8 @@ func (c *contract) find(r *http.Request) (*routers.Route, map[string]string, err
 	return c.router.FindRoute(asked)
 }
 
-// exchange returns what the document does not say of a request and its answer: the
-// status, the headers and the body of the answer must be described, and what was
+// exchange returns what the document does not say of a request and its response: the
+// status, the headers and the body of the response must be described, and what was
 // accepted must have been allowed. Paths that are not described must be answered
 // with 404, methods with 405. The pages of the development providers and of the console are no
 // part of the interface, and preflights are CORS's.
@@ -127,7 +127,7 @@ func (c *contract) exchange(r *http.Request, body []byte, answer *http.Response,
 // linesType is the media type of JSON lines, whose schema is that of each line.
 const linesType = "application/x-ndjson"
 
-// checkLines returns which lines of an answer the document does not describe, and which lines of the
+// checkLines returns which lines of a response the document does not describe, and which lines of the
 // request it does not allow although they were accepted.
 func checkLines(request, response *openapi3.SchemaRef, body, text []byte) (wrong []string) {
 	asked := slices.DeleteFunc(strings.Split(string(body), "\n"), func(line string) bool { return strings.TrimSpace(line) == "" })
@@ -156,7 +156,7 @@ func checkLines(request, response *openapi3.SchemaRef, body, text []byte) (wrong
 // contentsType is the media type of lines each of which is followed by content.
 const contentsType = "application/vnd.collab.files"
 
-// checkContents returns which lines of an answer with contents the document does not describe.
+// checkContents returns which lines of a response with contents the document does not describe.
 func checkContents(schema *openapi3.SchemaRef, text []byte) (wrong []string) {
 	for i := 0; len(text) > 0; i++ {
 		line, rest, _ := bytes.Cut(text, []byte{'\n'})
@@ -180,7 +180,7 @@ func checkContents(schema *openapi3.SchemaRef, text []byte) (wrong []string) {
 // transport are the headers that are the protocol's own.
 var transport = []string{"Connection", "Content-Length", "Content-Type", "Date", "Transfer-Encoding"}
 
-// undescribed returns which headers of an answer are not described, and which
+// undescribed returns which headers of a response are not described, and which
 // of those that are always there are not.
 func undescribed(response *openapi3.Response, got http.Header) []string {
 	known := http.Header{}
@@ -201,7 +201,7 @@ func undescribed(response *openapi3.Response, got http.Header) []string {
 }
 
 // event returns what the document does not say of an event of the stream that a
-// request was answered with. The empty kind is the default one.
+// request got. The empty kind is the default one.
 func (c *contract) event(r *http.Request, kind string, data []byte) []string {
 	route, _, err := c.find(r)
 	if err != nil {
@@ -228,7 +228,7 @@ func (c *contract) event(r *http.Request, kind string, data []byte) []string {
 }
 
 // chunks holds a model's answer to the chunks that are described, of which the
-// last one ends the stream and no other does. An answer that stays open has none
+// last one ends the stream and no other does. A response that stays open has none
 // yet.
 func (c *contract) chunks(r *http.Request, text []byte) []string {
 	var wrong []string

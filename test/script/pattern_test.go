@@ -37,7 +37,7 @@ var kinds = map[string]string{
 	"orgname":  ``, // name of the organisation
 }
 
-// placeholder is a kind with or without a name. Kinds without values of earlier answers are:
+// placeholder is a kind with or without a name. Kinds without values of earlier responses are:
 //
 //	<unique>      a word that no other conversation has
 //	<unknown>     an id that belongs to nothing
@@ -257,7 +257,7 @@ func decode(text []byte) (any, error) {
 	return v, nil
 }
 
-// matchJSON compares an answer with a JSON pattern and returns all that
+// matchJSON compares a response with a JSON pattern and returns all that
 // differs, each with its place.
 func (v *values) matchJSON(pattern string, got []byte) []string {
 	want, err := decode([]byte(elided(pattern)))

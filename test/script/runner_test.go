@@ -128,7 +128,7 @@ func echo(t *testing.T) *server {
 	return &server{base: s.URL, models: beside}
 }
 
-// relay asks the provider and hands its answer on.
+// relay asks the provider and hands its response on.
 func relay(w io.Writer, address string, question []byte) error {
 	answer, err := http.Post(address, "application/json", bytes.NewReader(question))
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // patience bounds the wait for what a stream is to bring; it measures nothing.
 const patience = 30 * time.Second
 
-// stream is an answer that stays open.
+// stream is a response that stays open.
 type stream struct {
 	asked  *http.Request
 	cancel context.CancelFunc
@@ -54,7 +54,7 @@ func (t *conversationRun) open(ask *request, want *response) []mismatch {
 		t.streams[ask.stream].close()
 	}
 	t.streams[ask.stream] = &stream{asked: r, cancel: cancel, body: answer.Body, lines: bufio.NewReader(answer.Body)}
-	// What comes over the stream is no part of this answer.
+	// What comes over the stream is no part of this response.
 	answer.Body = io.NopCloser(bytes.NewReader(nil))
 	return t.judge(ask, want, r, body, answer)
 }

@@ -233,7 +233,7 @@ func (t *conversationRun) post(path, contentType string, body []byte, into any) 
 	return json.Unmarshal(text, into)
 }
 
-// exchange sends a request and compares the answer with what is expected.
+// exchange sends a request and compares the reply with what is expected.
 func (t *conversationRun) exchange(ask *request, want *response) []mismatch {
 	r, body, err := t.prepare(ask)
 	if err != nil {
@@ -246,7 +246,7 @@ func (t *conversationRun) exchange(ask *request, want *response) []mismatch {
 	return t.judge(ask, want, r, body, answer)
 }
 
-// judge reads an answer and compares it with what is expected.
+// judge reads a response and compares it with what is expected.
 func (t *conversationRun) judge(ask *request, want *response, r *http.Request, body []byte, answer *http.Response) []mismatch {
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
@@ -449,7 +449,7 @@ func messageOf(body []byte) string {
 // deviceErrors are the errors of a device's poll that are no status's names.
 var deviceErrors = []string{"authorization_pending", "slow_down", "access_denied", "expired_token", "invalid_grant"}
 
-// manners are what holds for every answer of the interface, whatever was asked.
+// manners are what holds for every response of the interface, whatever was asked.
 func manners(r *http.Request, answer *http.Response, body []byte) []string {
 	var wrong []string
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }

@@ -27,7 +27,7 @@ type life struct {
 	Ended int64 // from then on it was not
 }
 
-// after returns the life of a record after a call, from its beginning to its answer, by what has
+// after returns the life of a record after a call, from its beginning to its response, by what has
 // become of the record.
 func (l life) after(f fate, call, ret int64) life {
 	l.Sent = cmp.Or(l.Sent, call)

@@ -30,7 +30,7 @@ type journal struct {
 	began time.Time
 
 	mu          sync.Mutex
-	answers     map[string]map[string]int // counts by kind and status; guarded by mu
+	responses   map[string]map[string]int // counts by kind and status; guarded by mu
 	histories   map[string][]historyOp    // by object; guarded by mu
 	made        map[string]map[string]fate
 	lives       map[string]map[string]life       // of the same records
@@ -45,7 +45,7 @@ type journal struct {
 
 func newJournal() *journal {
 	return &journal{
-		began: time.Now(), answers: map[string]map[string]int{}, histories: map[string][]historyOp{}, made: map[string]map[string]fate{}, lives: map[string]map[string]life{},
+		began: time.Now(), responses: map[string]map[string]int{}, histories: map[string][]historyOp{}, made: map[string]map[string]fate{}, lives: map[string]map[string]life{},
 		written: map[string][]feed.Write{}, audited: map[string]map[string]entryRange{}, contents: map[string]bool{}, trials: map[string]int{},
 	}
 }
@@ -68,7 +68,7 @@ func (j *journal) record(object string, ops ...historyOp) {
 }
 
 // fate records what has become of a record that a call made or deleted.
-func (j *journal) fate(kind, name string, f fate, a answer) {
+func (j *journal) fate(kind, name string, f fate, a response) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.made[kind] == nil {
@@ -80,7 +80,7 @@ func (j *journal) fate(kind, name string, f fate, a answer) {
 
 // audit records that a request was sent that has an entry in the audit log if it succeeds, and an
 // entry for each of its attempts that succeeded unless it has an idempotency key.
-func (j *journal) audit(org string, a answer) {
+func (j *journal) audit(org string, a response) {
 	var e entryRange
 	if a.ok() {
 		e = entryRange{1, 1}
@@ -95,11 +95,11 @@ func (j *journal) audit(org string, a answer) {
 }
 
 // auditIfChanged is audit for a request that has no entry if it changes nothing.
-func (j *journal) auditIfChanged(org string, a answer) {
+func (j *journal) auditIfChanged(org string, a response) {
 	j.auditBetween(org, a, entryRange{0, len(a.attempts)})
 }
 
-func (j *journal) auditBetween(org string, a answer, e entryRange) {
+func (j *journal) auditBetween(org string, a response, e entryRange) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.audited[org] == nil {
@@ -134,10 +134,10 @@ func (j *journal) content(text string, sent bool) string {
 func (j *journal) count(kind, status string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.answers[kind] == nil {
-		j.answers[kind] = map[string]int{}
+	if j.responses[kind] == nil {
+		j.responses[kind] = map[string]int{}
 	}
-	j.answers[kind][status]++
+	j.responses[kind][status]++
 }
 
 // person is a user with a service token.
@@ -179,8 +179,8 @@ type attempt struct {
 	unknown   bool // it may have had its effect, or will
 }
 
-// answer is the answer to a call: of the last attempt.
-type answer struct {
+// answer is the response to a call: of the last attempt.
+type response struct {
 	status   int
 	body     []byte
 	header   http.Header
@@ -189,22 +189,22 @@ type answer struct {
 	attempts []attempt
 }
 
-func (a answer) last() attempt { return a.attempts[len(a.attempts)-1] }
-func (a answer) ok() bool      { return !a.last().unknown && a.status/100 == 2 }
+func (a response) last() attempt { return a.attempts[len(a.attempts)-1] }
+func (a response) ok() bool      { return !a.last().unknown && a.status/100 == 2 }
 
-// doubtful reports whether an attempt may have had its effect though the answer does not say so.
-func (a answer) doubtful() bool {
+// doubtful reports whether an attempt may have had its effect though the response does not say so.
+func (a response) doubtful() bool {
 	return slices.ContainsFunc(a.attempts, func(t attempt) bool { return t.unknown })
 }
 
-// part returns the answer to one operation of a call as that to a call by itself. The call has an
+// part returns the response to one operation of a call as that to a call by itself. The call has an
 // idempotency key: it was carried out at most once, unless a server ended meanwhile.
-func (a answer) part(status int, body []byte) answer {
+func (a response) part(status int, body []byte) response {
 	unknown := status >= 500 || status == http.StatusConflict && a.doubtful()
-	return answer{status: status, body: body, request: a.request, key: a.key, attempts: []attempt{{a.attempts[0].call, a.last().ret, unknown}}}
+	return response{status: status, body: body, request: a.request, key: a.key, attempts: []attempt{{a.attempts[0].call, a.last().ret, unknown}}}
 }
 
-func (a answer) decode(into any) error { return json.Unmarshal(a.body, into) }
+func (a response) decode(into any) error { return json.Unmarshal(a.body, into) }
 
 // client is one of the clients of the load, for one goroutine.
 type client struct {
@@ -215,9 +215,9 @@ type client struct {
 	sent int // calls
 }
 
-// do sends a call, and repeats it as documented until it has an answer that is not due to a fault.
+// do sends a call, and repeats it as documented until it has a response that is not due to a fault.
 // Other statuses than those that are expected are violations.
-func (c *client) do(ctx context.Context, q call) (a answer) {
+func (c *client) do(ctx context.Context, q call) (a response) {
 	c.sent++
 	a.request, a.key = fmt.Sprintf("storm-%d-%d", c.n, c.sent), q.key
 	began := time.Now()
@@ -259,7 +259,7 @@ func (c *client) do(ctx context.Context, q call) (a answer) {
 	}
 }
 
-func (c *client) attempt(ctx context.Context, q call, a *answer) (status int, err error) {
+func (c *client) attempt(ctx context.Context, q call, a *response) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	a.status, a.body, a.header = 0, nil, nil
@@ -293,21 +293,21 @@ func (c *client) attempt(ctx context.Context, q call, a *answer) (status int, er
 	if q.key {
 		r.Header.Set("Idempotency-Key", a.request)
 	}
-	answer, err := c.http.Do(r)
+	response, err := c.http.Do(r)
 	if err != nil {
 		return 0, err
 	}
-	defer answer.Body.Close()
-	if a.body, err = io.ReadAll(answer.Body); err != nil {
+	defer response.Body.Close()
+	if a.body, err = io.ReadAll(response.Body); err != nil {
 		return 0, err
 	}
-	a.status, a.header = answer.StatusCode, answer.Header
+	a.status, a.header = response.StatusCode, response.Header
 	return a.status, nil
 }
 
 // writes returns the operations of a call that writes a value: those of its doubtful attempts, and
 // of the last one.
-func (c *client) writes(a answer, value string) (ops []historyOp) {
+func (c *client) writes(a response, value string) (ops []historyOp) {
 	if a.ok() && a.header.Get("Idempotent-Replayed") != "" { // an attempt before the last one has written
 		return []historyOp{{Client: c.n, Kind: "write", Value: value, Call: a.attempts[0].call, Return: a.last().ret}}
 	}
@@ -320,7 +320,7 @@ func (c *client) writes(a answer, value string) (ops []historyOp) {
 }
 
 // changes returns the operations of a call that replaces an expected value.
-func (c *client) changes(a answer, expected, value string) (ops []historyOp) {
+func (c *client) changes(a response, expected, value string) (ops []historyOp) {
 	for _, t := range a.attempts {
 		ops = append(ops, historyOp{Client: c.n, Kind: "change", Expected: expected, Value: value, Unknown: t.unknown, Refused: !t.unknown && !a.ok(), Call: t.call, Return: t.ret})
 	}
@@ -328,12 +328,12 @@ func (c *client) changes(a answer, expected, value string) (ops []historyOp) {
 }
 
 // reads returns the operation of a call that read a value.
-func (c *client) reads(a answer, value string) historyOp {
+func (c *client) reads(a response, value string) historyOp {
 	return historyOp{Client: c.n, Kind: "read", Value: value, Call: a.last().call, Return: a.last().ret}
 }
 
 // fateOf returns what has become of a record that a call makes.
-func fateOf(a answer) fate {
+func fateOf(a response) fate {
 	switch {
 	case a.ok():
 		return exists
@@ -344,7 +344,7 @@ func fateOf(a answer) fate {
 }
 
 // fateOfDeleted returns what has become of a record that a call deletes.
-func fateOfDeleted(a answer) fate {
+func fateOfDeleted(a response) fate {
 	if a.ok() || !a.last().unknown && a.status == http.StatusNotFound {
 		return absent
 	}

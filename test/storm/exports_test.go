@@ -58,7 +58,7 @@ func (w *worker) readExport(draw int, do do) {
 // compares them with what was there. Exports may fail in a storm.
 func (s *storm) checkExports(t *tenant) {
 	w := &worker{client: s.server(0), tenant: t, me: t.owner}
-	do := func(q call) answer {
+	do := func(q call) response {
 		q.kind = "set-up and checks"
 		if q.expect == nil {
 			q.expect = []int{200}
@@ -116,18 +116,18 @@ func (s *storm) readArchive(ctx context.Context, address string, t *tenant) (fou
 	if err != nil {
 		return nil, 0, err
 	}
-	answer, err := http.DefaultClient.Do(r)
+	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return nil, 0, err
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return nil, 0, fmt.Errorf("%s: %s", address, answer.Status)
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, 0, fmt.Errorf("%s: %s", address, response.Status)
 	}
 	org := t.owner.org + " "
 	found = map[string]map[string]int{"task": {}, "file": {}, "team": {}, "workspace": {}}
 	sums := map[string]string{}
-	err = archive.Archiver{}.Read(ctx, answer.Body, "", func(i domain.Item) error {
+	err = archive.Archiver{}.Read(ctx, response.Body, "", func(i domain.Item) error {
 		switch r := i.Record; {
 		case i.Content != nil:
 			sum := sha256.New()

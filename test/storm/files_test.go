@@ -20,8 +20,8 @@ type operation struct {
 	Content         string `json:"content,omitempty"`
 	ExpectedVersion int64  `json:"expectedVersion,omitempty"`
 
-	expect []int        // statuses
-	keep   func(answer) // records what has become of it
+	expect []int          // statuses
+	keep   func(response) // records what has become of it
 }
 
 // batch makes two files and replaces a register in one request, which also moves and deletes files of
@@ -31,20 +31,20 @@ func (w *worker) batch(unique string, draw int, do do) {
 	for i := range 2 {
 		path, content := fmt.Sprintf("%s-%d.txt", strings.ReplaceAll(unique, " ", "/"), i), fmt.Sprint(unique, " ", i)
 		w.content(content, true)
-		all = append(all, operation{Op: "put", Path: path, Content: content, expect: []int{201}, keep: func(x answer) { w.keepFile(x, path, content) }})
+		all = append(all, operation{Op: "put", Path: path, Content: content, expect: []int{201}, keep: func(x response) { w.keepFile(x, path, content) }})
 	}
 	i := draw % registers
 	last := w.expectedFile(i)
 	if version, err := strconv.ParseInt(last.tag, 10, 64); err == nil {
 		w.content(unique, true)
-		all = append(all, operation{Op: "put", ID: w.files[i], Content: unique, ExpectedVersion: version, expect: []int{200, 409}, keep: func(x answer) { w.keepReplaced(x, i, last, unique, do) }})
+		all = append(all, operation{Op: "put", ID: w.files[i], Content: unique, ExpectedVersion: version, expect: []int{200, 409}, keep: func(x response) { w.keepReplaced(x, i, last, unique, do) }})
 	}
 	if f, ok := w.take("file", draw); ok {
 		path := strings.ReplaceAll(unique, " ", "/") + "-moved.txt"
-		all = append(all, operation{Op: "move", ID: f.id, Path: path, expect: []int{200}, keep: func(x answer) { w.keepMoved(x, f, path) }})
+		all = append(all, operation{Op: "move", ID: f.id, Path: path, expect: []int{200}, keep: func(x response) { w.keepMoved(x, f, path) }})
 	}
 	if f, ok := w.take("file", draw); ok {
-		all = append(all, operation{Op: "delete", ID: f.id, expect: []int{200, 404}, keep: func(x answer) { w.keepDeleted(x, f) }})
+		all = append(all, operation{Op: "delete", ID: f.id, expect: []int{200, 404}, keep: func(x response) { w.keepDeleted(x, f) }})
 	}
 	var body bytes.Buffer
 	lines := json.NewEncoder(&body)

@@ -230,7 +230,7 @@ func (s *storm) checkRegisters() {
 	for i := range servers {
 		for _, t := range s.tenants {
 			w := &worker{client: s.server(i), tenant: t, me: t.owner, release: s.release}
-			do := func(q call) answer {
+			do := func(q call) response {
 				q.kind, q.expect = "set-up and checks", []int{200}
 				if q.by == nil {
 					q.by = t.owner
@@ -251,7 +251,7 @@ func (s *storm) checkRegisters() {
 			w.readMembership(do)
 			w.readWorkspace(do)
 			for _, p := range t.people {
-				(&worker{client: w.client, tenant: t, me: p}).readWorkspaces(func(q call) answer {
+				(&worker{client: w.client, tenant: t, me: p}).readWorkspaces(func(q call) response {
 					q.by = p
 					return do(q)
 				})
@@ -468,16 +468,16 @@ func loadOf(ctx context.Context, url string) (l load, err error) {
 	if err != nil {
 		return l, err
 	}
-	answer, err := http.DefaultClient.Do(r)
+	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return l, err
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	into := map[string]*float64{
 		"http_server_active_requests": &l.requests, "collab_feed_subscribers": &l.feeds, "collab_budget_used_bytes": &l.budgets,
 		"collab_connections_open": &l.connections, "go_goroutines": &l.goroutines, "process_open_fds": &l.files,
 	}
-	for lines := bufio.NewReader(answer.Body); ; {
+	for lines := bufio.NewReader(response.Body); ; {
 		line, err := lines.ReadString('\n')
 		if err == io.EOF {
 			return l, nil

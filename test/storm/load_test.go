@@ -120,7 +120,7 @@ func (w *worker) run(load, ctx context.Context) {
 func (w *worker) perform(ctx context.Context, r request) {
 	a, b := r.Draws[0], r.Draws[1]
 	unique := fmt.Sprintf("%s %d.%d", strings.ReplaceAll(r.Kind, " ", "-"), w.n, w.sent)
-	do := func(q call) answer {
+	do := func(q call) response {
 		q.kind = r.Kind
 		if q.by == nil {
 			q.by = w.me
@@ -330,7 +330,7 @@ func (w *worker) perform(ctx context.Context, r request) {
 }
 
 // keep records what has become of a record that a call made, and that others may delete.
-func (w *worker) keep(x answer, kind, name string) {
+func (w *worker) keep(x response, kind, name string) {
 	w.fate(kind, name, fateOf(x), x)
 	var made struct{ ID string }
 	if x.ok() && x.decode(&made) == nil {
@@ -348,7 +348,7 @@ func shuffled(ids []string, draw int) []string {
 	return order
 }
 
-type do = func(call) answer
+type do = func(call) response
 
 func (w *worker) readTask(i int, do do) {
 	var t struct{ Title string }
@@ -395,7 +395,7 @@ type stored struct {
 }
 
 // acknowledgeFile records a file that a call has written.
-func (w *worker) acknowledgeFile(x answer, content string) (f stored) {
+func (w *worker) acknowledgeFile(x response, content string) (f stored) {
 	if !x.ok() {
 		return stored{}
 	}
@@ -406,7 +406,7 @@ func (w *worker) acknowledgeFile(x answer, content string) (f stored) {
 	return f
 }
 
-func (w *worker) keepFile(x answer, path, content string) {
+func (w *worker) keepFile(x response, path, content string) {
 	name := w.owner.org + "/shared/artifacts/" + path
 	w.fate("file", name, fateOf(x), x)
 	if f := w.acknowledgeFile(x, content); f.ID != "" {
@@ -415,7 +415,7 @@ func (w *worker) keepFile(x answer, path, content string) {
 }
 
 // keepDeleted records what has become of a file that a call deleted.
-func (w *worker) keepDeleted(x answer, f record) {
+func (w *worker) keepDeleted(x response, f record) {
 	w.fate("file", f.name, fateOfDeleted(x), x)
 	if x.ok() {
 		w.acknowledgeWrite(w.owner.org, feed.Write{Key: f.name})
@@ -423,7 +423,7 @@ func (w *worker) keepDeleted(x answer, f record) {
 }
 
 // keepMoved records what has become of a file that a call moved.
-func (w *worker) keepMoved(x answer, f record, path string) {
+func (w *worker) keepMoved(x response, f record, path string) {
 	name := w.owner.org + "/shared/artifacts/" + path
 	var moved stored
 	w.fate("file", name, fateOf(x), x)
@@ -471,7 +471,7 @@ func (w *worker) replaceFile(i int, content string, do do) {
 }
 
 // keepReplaced records what has become of a register that a call replaced if it was the last one.
-func (w *worker) keepReplaced(x answer, i int, last pair, content string, do do) {
+func (w *worker) keepReplaced(x response, i int, last pair, content string, do do) {
 	w.record("file "+w.files[i], w.changes(x, last.value, content)...)
 	if f := w.acknowledgeFile(x, content); f.ID != "" {
 		w.tenant.mu.Lock()
@@ -506,11 +506,11 @@ func (w *worker) upload(ctx context.Context, path, content string, do do) {
 		for name, value := range to.Headers {
 			r.Header.Set(name, value)
 		}
-		answer, err := w.http.Do(r)
+		response, err := w.http.Do(r)
 		if err == nil {
-			answer.Body.Close()
-			w.count("content sent to the store", fmt.Sprint(answer.StatusCode))
-			if answer.StatusCode < 500 { // 412: an earlier attempt stored it
+			response.Body.Close()
+			w.count("content sent to the store", fmt.Sprint(response.StatusCode))
+			if response.StatusCode < 500 { // 412: an earlier attempt stored it
 				break
 			}
 		}
@@ -582,7 +582,7 @@ func (w *worker) readRollout(do do) {
 	}
 }
 
-func (w *worker) readQuota(x answer, used, limit int64) {
+func (w *worker) readQuota(x response, used, limit int64) {
 	w.record("quota of "+w.me.user, historyOp{Client: w.n, Kind: "read", Tokens: used, Call: x.last().call, Return: x.last().ret})
 	if used > limit {
 		w.violation("%s has used %d tokens of %d", w.me.user, used, limit)
@@ -592,7 +592,7 @@ func (w *worker) readQuota(x answer, used, limit int64) {
 // surplus is what a call may use beyond its maximum of output.
 const surplus = 1000
 
-// chat asks the model for an answer of so many tokens, and records what that used.
+// chat asks the model for a response of so many tokens, and records what that used.
 func (w *worker) chat(ctx context.Context, tokens int) {
 	op := historyOp{Client: w.n, Kind: "add", Tokens: int64(tokens + surplus), Unknown: true, Call: w.now()}
 	ctx, cancel := context.WithTimeout(ctx, 2*attemptTimeout)
@@ -615,7 +615,7 @@ func (w *worker) chat(ctx context.Context, tokens int) {
 	w.record("quota of "+w.me.user, op)
 }
 
-// talk sends a chat. The error is nil if the answer is complete.
+// talk sends a chat. The error is nil if the response is complete.
 func (w *worker) talk(ctx context.Context, tokens int) (status int, used int64, err error) {
 	body, err := json.Marshal(map[string]any{"message": "Write a long answer, please, about the weather of the last days.", "maxTokens": tokens, "model": model})
 	if err != nil {
@@ -627,18 +627,18 @@ func (w *worker) talk(ctx context.Context, tokens int) (status int, used int64, 
 	}
 	r.Header.Set("Authorization", "Bearer "+w.me.bearer())
 	r.Header.Set("Content-Type", "application/json")
-	answer, err := w.http.Do(r)
+	response, err := w.http.Do(r)
 	if err != nil {
-		return 0, 0, errNoAnswer
+		return 0, 0, errNoResponse
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return answer.StatusCode, 0, nil
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return response.StatusCode, 0, nil
 	}
-	for lines := bufio.NewReader(answer.Body); ; {
+	for lines := bufio.NewReader(response.Body); ; {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			return answer.StatusCode, 0, errCutOff
+			return response.StatusCode, 0, errCutOff
 		}
 		var chunk struct {
 			Type  string
@@ -649,13 +649,13 @@ func (w *worker) talk(ctx context.Context, tokens int) (status int, used int64, 
 			continue
 		}
 		if err := json.Unmarshal([]byte(data), &chunk); err != nil {
-			return answer.StatusCode, 0, errCutOff
+			return response.StatusCode, 0, errCutOff
 		}
 		switch chunk.Type {
 		case "done":
-			return answer.StatusCode, chunk.Usage.InputTokens + chunk.Usage.OutputTokens, nil
+			return response.StatusCode, chunk.Usage.InputTokens + chunk.Usage.OutputTokens, nil
 		case "error":
-			return answer.StatusCode, 0, errChunk
+			return response.StatusCode, 0, errChunk
 		}
 	}
 }
@@ -671,10 +671,10 @@ func (w *worker) buy(ctx context.Context, p *person, plan string, do do) {
 	if !ok {
 		return // a change of the plan needs no payment
 	}
-	answer, err := w.post(ctx, w.provider+"/dev/payments/pay/"+page, url.Values{"action": {"pay"}})
+	response, err := w.post(ctx, w.provider+"/dev/payments/pay/"+page, url.Values{"action": {"pay"}})
 	if err == nil {
-		answer.Body.Close()
-		w.count("payment", fmt.Sprint(answer.StatusCode))
+		response.Body.Close()
+		w.count("payment", fmt.Sprint(response.StatusCode))
 	}
 }
 

@@ -83,8 +83,8 @@ func (s *storm) clientAt(url string) *client {
 	return &client{journal: s.journal, url: url, http: s.http, n: -1, sent: int(s.now())}
 }
 
-// must sends a call that has to succeed and decodes its answer into out, unless that is nil.
-func (s *storm) must(c *client, q call, out any) answer {
+// must sends a call that has to succeed and decodes its response into out, unless that is nil.
+func (s *storm) must(c *client, q call, out any) response {
 	s.Helper()
 	if q.expect == nil {
 		q.expect = []int{200, 201}
@@ -157,7 +157,7 @@ func (s *storm) prepare() {
 	s.record("rollout", historyOp{Kind: "write", Value: "50", Call: a.last().call, Return: a.last().ret})
 }
 
-// run runs the load with the faults, until every client has its last answer.
+// run runs the load with the faults, until every client has its last response.
 func (s *storm) run(duration time.Duration) {
 	ctx, cancel := context.WithTimeout(s.Context(), duration+recovery)
 	defer cancel()
@@ -196,13 +196,13 @@ func (s *storm) run(duration time.Duration) {
 	})
 	s.await("all servers are ready", func() error {
 		for _, server := range s.cluster.Servers {
-			answer, err := http.Get(server.URL() + "/readyz")
+			response, err := http.Get(server.URL() + "/readyz")
 			if err != nil {
 				return err
 			}
-			answer.Body.Close()
-			if answer.StatusCode != http.StatusOK {
-				return fmt.Errorf("the server at %s is not ready: %d", server.URL(), answer.StatusCode)
+			response.Body.Close()
+			if response.StatusCode != http.StatusOK {
+				return fmt.Errorf("the server at %s is not ready: %d", server.URL(), response.StatusCode)
 			}
 		}
 		return nil
@@ -218,10 +218,10 @@ func (s *storm) report(duration time.Duration) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "a storm of %v with the seed %d\n\nanswers by kind of request:\n", duration, s.seed)
 	total := 0
-	for _, kind := range slices.Sorted(maps.Keys(s.answers)) {
+	for _, kind := range slices.Sorted(maps.Keys(s.responses)) {
 		fmt.Fprintf(&b, "  %-26s", kind)
-		for _, status := range slices.Sorted(maps.Keys(s.answers[kind])) {
-			n := s.answers[kind][status]
+		for _, status := range slices.Sorted(maps.Keys(s.responses[kind])) {
+			n := s.responses[kind][status]
 			fmt.Fprintf(&b, " %s: %d ", status, n)
 			total += n
 		}
@@ -326,19 +326,19 @@ func (f *follower) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	answer, err := f.storm.http.Do(r)
+	response, err := f.storm.http.Do(r)
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
-	f.storm.count("feed", strconv.Itoa(answer.StatusCode))
-	if answer.StatusCode != http.StatusOK {
-		if answer.StatusCode < 500 {
-			f.storm.violation("the feed is %d", answer.StatusCode)
+	defer response.Body.Close()
+	f.storm.count("feed", strconv.Itoa(response.StatusCode))
+	if response.StatusCode != http.StatusOK {
+		if response.StatusCode < 500 {
+			f.storm.violation("the feed is %d", response.StatusCode)
 		}
-		return errNoAnswer
+		return errNoResponse
 	}
-	return f.Read(answer.Body, f.arrived)
+	return f.Read(response.Body, f.arrived)
 }
 
 // sees reports whether the follower receives a change, by the rules of the contract. It belongs to the

@@ -49,9 +49,9 @@ const maxSkew = 150 * time.Second
 
 // Why a chat has no complete answer.
 var (
-	errNoAnswer = errors.New("no answer")
-	errCutOff   = errors.New("cut off")
-	errChunk    = errors.New("an error chunk")
+	errNoResponse = errors.New("no answer")
+	errCutOff     = errors.New("cut off")
+	errChunk      = errors.New("an error chunk")
 )
 
 // fleet is a cluster with its providers, and a fault-injecting proxy in front of each part.
@@ -138,9 +138,9 @@ func (r *relay) deliver(after time.Duration, path string, header http.Header, bo
 		}
 		q.Header = header
 		status := 0
-		if answer, err := http.DefaultClient.Do(q); err == nil {
-			status = answer.StatusCode
-			answer.Body.Close()
+		if response, err := http.DefaultClient.Do(q); err == nil {
+			status = response.StatusCode
+			response.Body.Close()
 		}
 		cancel()
 		r.mu.Lock()
@@ -311,7 +311,7 @@ func (s *fleet) disturb(ctx context.Context, server *cluster.Server, f plannedFa
 	return server.Signal(syscall.SIGCONT)
 }
 
-// toxic adds a toxic to the answers of a part for the length of the fault.
+// toxic adds a toxic to the responses of a part for the length of the fault.
 func (s *fleet) toxic(ctx context.Context, f plannedFault, kind string, attributes map[string]any) error {
 	s.mu.Lock()
 	s.toxics++

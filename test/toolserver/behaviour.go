@@ -11,10 +11,10 @@ import (
 // they can, so that tests see it where it must not be.
 const echoed = "Authorization"
 
-// Behaviour answers a request in a server's stead.
+// Behaviour replies to a request in a server's stead.
 type Behaviour func(http.ResponseWriter, Request)
 
-// Hang gives no answer.
+// Hang gives no response.
 func Hang(_ http.ResponseWriter, r Request) { <-r.ctx.Done() }
 
 // HangInStream begins a stream of events and then says nothing.
@@ -54,7 +54,7 @@ func Pings(w http.ResponseWriter, r Request) {
 	}
 }
 
-// Page answers with a page for people.
+// Page replies with a page for people.
 func Page(w http.ResponseWriter, r Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = io.WriteString(w, "<!doctype html><title>Welcome</title><p>"+r.Header.Get(echoed)) // who asked may be gone
@@ -66,12 +66,12 @@ func BreakOff(w http.ResponseWriter, r Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// EndStream ends a stream without the answer.
+// EndStream ends a stream without the response.
 func EndStream(w http.ResponseWriter, r Request) {
 	_ = stream(w, "id: 1\nretry: 1\ndata:\n\n") // who asked may be gone
 }
 
-// Status answers with a status and a body that says who asked.
+// Status replies with a status and a body that says who asked.
 func Status(code int) Behaviour {
 	return func(w http.ResponseWriter, r Request) { http.Error(w, "no: "+r.Header.Get(echoed), code) }
 }
@@ -93,10 +93,10 @@ func Endpoint(address string) Behaviour {
 	}
 }
 
-// Answer answers a call with a result, in JSON or nearly so.
+// Answer replies to a call with a result, in JSON or nearly so.
 func Answer(result string) Behaviour { return reply("result", result) }
 
-// Fault answers a call with an error, in JSON, of JSON-RPC.
+// Fault replies to a call with an error, in JSON, of JSON-RPC.
 func Fault(fault string) Behaviour { return reply("error", fault) }
 
 // Pages answers each call with a result of its own.

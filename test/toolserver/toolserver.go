@@ -43,7 +43,7 @@ type Request struct {
 	Body   []byte
 
 	id  json.RawMessage // of the message
-	ctx context.Context // done when nobody waits for the answer any more
+	ctx context.Context // done when nobody waits for the response any more
 }
 
 // Server is a server that offers tools.
@@ -112,7 +112,7 @@ func echo(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(r.Params.Arguments)}}}, nil
 }
 
-// admit sets the function that authenticates requests. Others are answered with 401.
+// admit sets the function that authenticates requests. The response to others is 401.
 func (s *Server) admit(fn func(Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -105,9 +105,9 @@ func TestTheDeploymentIsAsDescribed(t *testing.T) {
 		return strings.Count(call(t, "GET", s.running.url+"/.well-known/jwks.json", "").body, `"kid"`)
 	}
 
-	// A key, so that the answer is kept sealed.
+	// A key, so that the response is kept sealed.
 	var old, fresh, cursor string
-	team := func(at *service, name string) answer {
+	team := func(at *service, name string) response {
 		return call(t, "POST", at.url+"/api/v1/teams", `{"name": "`+name+`"}`, append(bearer(old), "Idempotency-Key", name)...)
 	}
 	message := func(secret string) int {

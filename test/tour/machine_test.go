@@ -213,7 +213,7 @@ func (s *machine) run(t *testing.T, b block) {
 				t.Errorf("%s:%d: $ %s: %v\n%s", b.file, b.line, step.command, err, out)
 				continue
 			}
-			if got, shown := strings.TrimRight(out, "\n"), strings.TrimRight(step.answer, "\n"); !matches(got, shown) {
+			if got, shown := strings.TrimRight(out, "\n"), strings.TrimRight(step.response, "\n"); !matches(got, shown) {
 				t.Errorf("%s:%d: $ %s\ngot:   %s\nshown: %s", b.file, b.line, step.command, got, shown)
 			}
 		}
@@ -261,14 +261,14 @@ func need(t *testing.T, program, install string) {
 }
 
 // answer is the response of a server.
-type answer struct {
+type response struct {
 	status int
 	header http.Header
 	body   string
 }
 
 // call sends a request; headers are pairs of a name and a value.
-func call(t *testing.T, method, url, body string, headers ...string) answer {
+func call(t *testing.T, method, url, body string, headers ...string) response {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -282,11 +282,11 @@ func call(t *testing.T, method, url, body string, headers ...string) answer {
 	res := must.Do(http.DefaultClient.Do(r)).Or(t)
 	defer res.Body.Close()
 	text := must.Do(io.ReadAll(res.Body)).Or(t)
-	return answer{res.StatusCode, res.Header, string(text)}
+	return response{res.StatusCode, res.Header, string(text)}
 }
 
 // member returns a string field of a JSON answer.
-func (a answer) member(t *testing.T, name string) string {
+func (a response) member(t *testing.T, name string) string {
 	t.Helper()
 	var fields map[string]any
 	if err := json.Unmarshal([]byte(a.body), &fields); err != nil {

@@ -26,8 +26,8 @@ const root = "../.."
 // patience is the time limit of a tour.
 const patience = 5 * time.Minute
 
-// step is one command of a tour with the answer that the page shows.
-type step struct{ command, answer string }
+// step is one command of a tour with the response that the page shows.
+type step struct{ command, response string }
 
 // stepsOf reads a block of a console.
 func stepsOf(text string) (all []step) {
@@ -36,7 +36,7 @@ func stepsOf(text string) (all []step) {
 		if command, ok := strings.CutPrefix(line, "$ "); ok {
 			all = append(all, step{command: command})
 		} else {
-			all[len(all)-1].answer += line + "\n"
+			all[len(all)-1].response += line + "\n"
 		}
 	}
 	return all
@@ -95,7 +95,7 @@ func TestTheToursAnswerAsShown(t *testing.T) {
 	}
 }
 
-// take runs the script of the tours and compares the answers of the steps.
+// take runs the script of the tours and compares the responses of the steps.
 func take(t *testing.T, dir, script, mark, url string, all []step) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -110,10 +110,10 @@ func take(t *testing.T, dir, script, mark, url string, all []step) {
 	if failures.Len() > 0 {
 		t.Errorf("the shell reports:\n%s", failures.String())
 	}
-	answers := strings.Split(string(out), mark)
+	responses := strings.Split(string(out), mark)
 	for i, s := range all {
-		got := strings.TrimRight(strings.ReplaceAll(answers[i], url, "http://localhost:8080"), "\n")
-		if shown := strings.TrimRight(s.answer, "\n"); !matches(got, shown) {
+		got := strings.TrimRight(strings.ReplaceAll(responses[i], url, "http://localhost:8080"), "\n")
+		if shown := strings.TrimRight(s.response, "\n"); !matches(got, shown) {
 			t.Errorf("$ %s\ngot:   %s\nshown: %s", s.command, got, shown)
 		}
 	}

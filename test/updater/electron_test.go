@@ -64,9 +64,9 @@ func TestElectronUpdater(t *testing.T) {
 		change(&d)
 		return d
 	}
-	none := func(t *testing.T, answers ...feedResult) {
+	none := func(t *testing.T, responses ...feedResult) {
 		t.Helper()
-		for i, a := range answers {
+		for i, a := range responses {
 			if a.Available || a.Error != "" {
 				t.Errorf("the device %d is told %+v", i, a)
 			}
@@ -74,22 +74,22 @@ func TestElectronUpdater(t *testing.T) {
 	}
 
 	t.Run("nothing is published", func(t *testing.T) {
-		answers := u.check(windows,
+		responses := u.check(windows,
 			with(windows, func(d *device) { d.Platform = "darwin" }),
 			with(windows, func(d *device) { d.Platform = "linux" }),
 			with(windows, func(d *device) { d.Platform, d.Arch = "linux", "arm64" }),
 			with(windows, func(d *device) { d.Channel = "beta" }))
-		none(t, answers...)
-		if !answers[4].AllowDowngrade {
+		none(t, responses...)
+		if !responses[4].AllowDowngrade {
 			t.Error("a channel does not allow to go back any more")
 		}
 	})
 
 	id := publish("2.0.0", "WIN32", "X64", "App-2.0.0.exe", 10, map[string]any{"publishedAt": "2026-01-02T03:04:05.678Z"})
 	t.Run("a rollout reaches some devices", func(t *testing.T) {
-		answers := u.check(windows, with(windows, func(d *device) { d.ID = reached }))
-		none(t, answers[0])
-		if a := answers[1]; !a.Available || a.Version != "2.0.0" || a.Notes == nil || *a.Notes != notes || a.Date != "2026-01-02T03:04:05.678Z" || a.File != files.URL+"/App-2.0.0.exe" {
+		responses := u.check(windows, with(windows, func(d *device) { d.ID = reached }))
+		none(t, responses[0])
+		if a := responses[1]; !a.Available || a.Version != "2.0.0" || a.Notes == nil || *a.Notes != notes || a.Date != "2026-01-02T03:04:05.678Z" || a.File != files.URL+"/App-2.0.0.exe" {
 			t.Errorf("who is reached is told %+v", a)
 		}
 	})
@@ -105,20 +105,20 @@ func TestElectronUpdater(t *testing.T) {
 	})
 	t.Run("a device that is newer goes back only if it tells no version", func(t *testing.T) {
 		newer := with(windows, func(d *device) { d.Version, d.Channel, d.ID = "3.0.0", "latest", reached })
-		answers := u.check(newer, with(newer, func(d *device) { d.URL += "?version=3.0.0" }), with(newer, func(d *device) { d.Channel = "" }))
-		if !answers[0].Available {
-			t.Errorf("an application that allows it is told %+v", answers[0])
+		responses := u.check(newer, with(newer, func(d *device) { d.URL += "?version=3.0.0" }), with(newer, func(d *device) { d.Channel = "" }))
+		if !responses[0].Available {
+			t.Errorf("an application that allows it is told %+v", responses[0])
 		}
-		none(t, answers[1:]...)
+		none(t, responses[1:]...)
 	})
 
 	change(id, map[string]any{"rolloutPercentage": 100})
 	t.Run("a rollout is raised", func(t *testing.T) {
-		answers := u.check(with(windows, func(d *device) { d.Download = true }), with(windows, func(d *device) { d.Version = "2.0.0" }))
-		if a := answers[0]; !a.Available || a.Error != "" || a.Content != content {
+		responses := u.check(with(windows, func(d *device) { d.Download = true }), with(windows, func(d *device) { d.Version = "2.0.0" }))
+		if a := responses[0]; !a.Available || a.Error != "" || a.Content != content {
 			t.Errorf("it is told %+v", a)
 		}
-		none(t, answers[1])
+		none(t, responses[1])
 	})
 	t.Run("a file is not what was published", func(t *testing.T) {
 		change(id, map[string]any{"sha512": hex.EncodeToString(make([]byte, sha512.Size))})
@@ -154,11 +154,11 @@ func TestElectronUpdater(t *testing.T) {
 		publish("2.0.1", "LINUX", "ARM64", "App-2.0.1-arm64.AppImage", 100, map[string]any{"minOsVersion": "999.0.0"})
 		publish("2.1.0-beta.1", "LINUX", "X64", "App-2.1.0-beta.1.AppImage", 100, map[string]any{"channel": "BETA"})
 		linux := device{Platform: "linux", Arch: "x64", Version: "1.0.0", ID: missed, URL: feed}
-		answers := u.check(linux, with(linux, func(d *device) { d.Channel = "beta" }), with(linux, func(d *device) { d.Arch = "arm64" }))
-		if answers[0].File != files.URL+"/App-2.0.0.AppImage" || answers[1].File != files.URL+"/App-2.1.0-beta.1.AppImage" {
-			t.Errorf("they are told %+v", answers)
+		responses := u.check(linux, with(linux, func(d *device) { d.Channel = "beta" }), with(linux, func(d *device) { d.Arch = "arm64" }))
+		if responses[0].File != files.URL+"/App-2.0.0.AppImage" || responses[1].File != files.URL+"/App-2.1.0-beta.1.AppImage" {
+			t.Errorf("they are told %+v", responses)
 		}
-		if a := answers[2]; a.Available || a.Version != "2.0.1" {
+		if a := responses[2]; a.Available || a.Version != "2.0.1" {
 			t.Errorf("a kernel that is too old is told %+v", a)
 		}
 	})

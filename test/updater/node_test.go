@@ -49,10 +49,10 @@ type feedResult struct {
 func (u updaters) check(all ...device) []feedResult {
 	u.Helper()
 	input := must.Do(json.Marshal(all)).Or(u)
-	var answers []feedResult
+	var responses []feedResult
 	output := u.directory.Run(input, "node", "check.js")
-	if err := json.Unmarshal(output, &answers); err != nil || len(answers) != len(all) {
+	if err := json.Unmarshal(output, &responses); err != nil || len(responses) != len(all) {
 		u.Fatalf("%v: %s", err, output)
 	}
-	return answers
+	return responses
 }

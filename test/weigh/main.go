@@ -207,8 +207,8 @@ func start(ctx context.Context, directory string, environ ...string) (*server, e
 		_ = s.cmd.Wait() // it is ended by a signal
 	}()
 	for {
-		if answer, err := http.Get("http://" + listen + "/readyz"); err == nil {
-			if answer.Body.Close() == nil && answer.StatusCode == http.StatusOK {
+		if response, err := http.Get("http://" + listen + "/readyz"); err == nil {
+			if response.Body.Close() == nil && response.StatusCode == http.StatusOK {
 				s.ready = time.Since(began)
 				return s, nil
 			}

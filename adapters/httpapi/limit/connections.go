@@ -53,7 +53,7 @@ func HTTP2() *http.HTTP2Config {
 	}
 }
 
-// tooManyConnections is the body of the answer to a refused connection or request.
+// tooManyConnections is the body of the response to a refused connection or request.
 var tooManyConnections = string(encode.AppendError(nil, http.StatusServiceUnavailable, "Too many connections"))
 
 // ConnectionLimits are numbers of connections.
@@ -287,7 +287,7 @@ func (l *Connections) remove(c *conn) {
 	}
 }
 
-// refuse answers a connection beyond the limits with 503, and closes it.
+// refuse replies to a connection beyond the limits with 503, and closes it.
 func (l *Connections) refuse(c net.Conn) {
 	l.refused.Add(1)
 	select {
@@ -303,7 +303,7 @@ func (l *Connections) refuse(c net.Conn) {
 	}()
 }
 
-// writeRefusal answers with 503 on a connection that is closed next.
+// writeRefusal replies with 503 on a connection that is closed next.
 func (l *Connections) writeRefusal(c net.Conn) {
 	_ = c.SetDeadline(time.Now().Add(refusalTimeout))
 	if _, err := c.Write(response(l.NewID(), http.StatusServiceUnavailable, tooManyConnections, "Retry-After: 1\r\n")); err != nil {
@@ -424,7 +424,7 @@ func (c *conn) endHead() {
 }
 
 // readHead reads a part of a request's head and charges it. If the budget is used up it
-// answers with 503; from then on it fails, as net/http reads again after an error.
+// replies with 503; from then on it fails, as net/http reads again after an error.
 func (c *conn) readHead(b []byte) (int, error) {
 	if !c.headRefused {
 		n, err := c.Conn.Read(b)

@@ -131,7 +131,7 @@ func (s *stream) SetReadDeadline(t time.Time) error {
 	return http.NewResponseController(s.ResponseWriter).SetReadDeadline(t)
 }
 
-// Write sends a part of the answer.
+// Write sends a part of the response.
 func (s *stream) Write(b []byte) (n int, err error) {
 	defer s.setTime(&s.writingSince, false)
 	for {

@@ -73,9 +73,9 @@ func TestRequestsThatWaitForTheirClientAreEvicted(t *testing.T) {
 					if path == "/body" {
 						r.Body = body
 					}
-					if answer, err := client.Do(r); err == nil {
+					if response, err := client.Do(r); err == nil {
 						<-ctx.Done()
-						_ = answer.Body.Close()
+						_ = response.Body.Close()
 					}
 				}()
 				time.Sleep(2 * slowAfter)
@@ -100,10 +100,10 @@ func TestClientReadingALongResponseIsNotSlow(t *testing.T) {
 			listener, client := serve(t, l, version, func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = w.Write(make([]byte, 64<<20))
 			})
-			answer := must.Do(client.Get("http://server/")).Or(t)
+			response := must.Do(client.Get("http://server/")).Or(t)
 			for range 160 {
 				time.Sleep(slowAfter / 20)
-				must.Do(io.CopyN(io.Discard, answer.Body, 100<<10)).Or(t)
+				must.Do(io.CopyN(io.Discard, response.Body, 100<<10)).Or(t)
 			}
 			other := connect(listener)
 			synctest.Wait()
@@ -111,7 +111,7 @@ func TestClientReadingALongResponseIsNotSlow(t *testing.T) {
 				t.Errorf("HTTP/%d: %d evicted, %d refused", version, l.Evicted(), l.Refused())
 			}
 			_ = other.Close()
-			_ = answer.Body.Close()
+			_ = response.Body.Close()
 		})
 	}
 }
@@ -128,12 +128,12 @@ func TestHTTP2RequestsAreCharged(t *testing.T) {
 			r.Header.Set("X-Large", strings.Repeat("x", size-1000))
 			return client.Do(r)
 		}
-		answers := make(chan *http.Response, 10)
+		responses := make(chan *http.Response, 10)
 		for range 10 {
 			go func() {
-				answer, err := send()
+				response, err := send()
 				must.Succeed(t, err)
-				answers <- answer
+				responses <- response
 			}()
 		}
 		synctest.Wait()
@@ -143,7 +143,7 @@ func TestHTTP2RequestsAreCharged(t *testing.T) {
 		}
 		close(end)
 		for range 10 {
-			must.Is(t, http.StatusOK, (<-answers).StatusCode)
+			must.Is(t, http.StatusOK, (<-responses).StatusCode)
 		}
 		must.Is(t, http2Memory, memory.Used())
 		must.Is(t, http.StatusOK, must.Do(send()).Or(t).StatusCode) // after the end of all
@@ -184,10 +184,10 @@ func TestRequestWithoutHeaderMemoryIsAnsweredOnce(t *testing.T) {
 			_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n")
 			_, _ = io.WriteString(c, strings.Repeat("x: y\r\n", 500))
 		}()
-		answer, _ := io.ReadAll(c)
+		response, _ := io.ReadAll(c)
 		synctest.Wait()
-		if strings.Count(string(answer), "HTTP/1.1 ") != 1 || !strings.Contains(string(answer), tooManyConnections) || l.Refused() != 1 || log.Len() > 0 {
-			t.Errorf("%q, %d refused, the log is %s", answer, l.Refused(), &log)
+		if strings.Count(string(response), "HTTP/1.1 ") != 1 || !strings.Contains(string(response), tooManyConnections) || l.Refused() != 1 || log.Len() > 0 {
+			t.Errorf("%q, %d refused, the log is %s", response, l.Refused(), &log)
 		}
 	})
 }

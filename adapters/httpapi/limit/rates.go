@@ -77,7 +77,7 @@ type RateLimiter struct {
 	now     func() time.Time
 	buckets *lru.Cache[string, *rate.Limiter]
 
-	// Headers that are the same for every answer. They are shared between
+	// Headers that are the same for every response. They are shared between
 	// answers and never changed.
 	limit, policy []string
 	name          string // as in the policy, quoted

@@ -16,10 +16,10 @@ import (
 // connection nor, for a list, a database connection. Event streams have their own
 // deadlines.
 const (
-	BodyTimeout   = 30 * time.Second            // for all of a body
-	WorkTimeout   = BodyTimeout + 5*time.Second // for handling, which includes reading the body
-	AnswerTimeout = WorkTimeout + 5*time.Second // for a response, also one that reports a timeout; longer ones get more, by:
-	MinRate       = 64 << 10                    // bytes a second
+	BodyTimeout     = 30 * time.Second            // for all of a body
+	WorkTimeout     = BodyTimeout + 5*time.Second // for handling, which includes reading the body
+	ResponseTimeout = WorkTimeout + 5*time.Second // for a response, also one that reports a timeout; longer ones get more, by:
+	MinRate         = 64 << 10                    // bytes a second
 )
 
 // ErrLate is the cause of a request's context that ended because handling took too long.
@@ -37,7 +37,7 @@ type Deadlines struct {
 // has none.
 func Start(w http.ResponseWriter, r *http.Request, since time.Time) Deadlines {
 	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(since.Add(AnswerTimeout))
+	_ = control.SetWriteDeadline(since.Add(ResponseTimeout))
 	if r.Body != http.NoBody {
 		_ = control.SetReadDeadline(since.Add(BodyTimeout))
 	}
@@ -83,7 +83,7 @@ func (d *Deadlines) Clear() {
 	d.work.stop()
 }
 
-// ExtendFor extends the deadlines for an answer of so many bytes.
+// ExtendFor extends the deadlines for a response of so many bytes.
 func (d *Deadlines) ExtendFor(bytes int64) {
 	if all := d.received + bytes; all > FlushAt {
 		d.Extend(time.Duration(all) * time.Second / MinRate)
@@ -92,7 +92,7 @@ func (d *Deadlines) ExtendFor(bytes int64) {
 
 // Extend gives the work and the response more time.
 func (d *Deadlines) Extend(more time.Duration) {
-	_ = http.NewResponseController(d.w).SetWriteDeadline(d.since.Add(AnswerTimeout + more))
+	_ = http.NewResponseController(d.w).SetWriteDeadline(d.since.Add(ResponseTimeout + more))
 	d.work.mu.Lock()
 	defer d.work.mu.Unlock()
 	if d.work.limit == 0 {

@@ -1,4 +1,4 @@
-// Package stream sends long answers: event streams, for which it hijacks connections, and
+// Package stream sends long responses: event streams, for which it hijacks connections, and
 // lists that are read while they are sent. It sets the deadlines of requests.
 package stream
 
@@ -38,7 +38,7 @@ type Writer struct {
 	conn     net.Conn                 // hijacked; nil if w is used
 	w        http.ResponseWriter      // nil if the connection is hijacked
 	control  *http.ResponseController // of w
-	head     []byte                   // of an answer on conn, until it is sent
+	head     []byte                   // of a response on conn, until it is sent
 	deadline time.Time                // of the next write, as it was set
 	lasting  bool                     // a deadline that passes ends the stream, written to or not
 	ending   atomic.Bool              // EndSoon was called
@@ -78,7 +78,7 @@ func (w *Writer) Hijacked() bool { return w.conn != nil }
 // Send sends frames in one write, within WriteTimeout.
 func (w *Writer) Send(frames ...[]byte) error { return w.send(frames, "") }
 
-// Finish sends the mark of a whole answer on a hijacked connection. Net/http sends it on
+// Finish sends the mark of a whole response on a hijacked connection. Net/http sends it on
 // others.
 func (w *Writer) Finish() error {
 	if w.conn == nil {

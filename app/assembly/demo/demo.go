@@ -243,12 +243,12 @@ func (f *filling) accept(ctx context.Context, address, name string) error {
 // signIn signs a person in with the development provider, into the organisation, which the first
 // one makes by that, and completes their onboarding.
 func (f *filling) signIn(ctx context.Context, i int) error {
-	answer, _, err := f.submit(ctx, f.URL+"/dev/identity/token", url.Values{"email": {people[i].email}, "name": {people[i].name}, "org": {Organisation}})
+	response, _, err := f.submit(ctx, f.URL+"/dev/identity/token", url.Values{"email": {people[i].email}, "name": {people[i].name}, "org": {Organisation}})
 	if err != nil {
 		return err
 	}
 	var identity struct{ IdentityToken string }
-	if err := json.Unmarshal([]byte(answer), &identity); err != nil {
+	if err := json.Unmarshal([]byte(response), &identity); err != nil {
 		return err
 	}
 	session, err := f.anyone.ExchangeToken(ctx, apiclient.Exchange{IdentityToken: identity.IdentityToken})
@@ -270,19 +270,19 @@ func (f *filling) connect(token string) (*apiclient.Client, error) {
 
 // send makes a request that apiclient has no method for.
 func (f *filling) send(ctx context.Context, c *apiclient.Client, method, path string, header http.Header, body any) error {
-	answer, err := c.Do(ctx, method, path, header, body)
+	response, err := c.Do(ctx, method, path, header, body)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(io.Discard, answer.Body)
-	return errors.Join(err, answer.Body.Close())
+	_, err = io.Copy(io.Discard, response.Body)
+	return errors.Join(err, response.Body.Close())
 }
 
 // maxPage is the most bytes that are read of a page.
 const maxPage = 1 << 20
 
 // submit sends a form to a page of the development providers, or opens the page if fields is nil.
-// A redirect counts as its answer.
+// A redirect counts as its response.
 func (f *filling) submit(ctx context.Context, address string, fields url.Values, cookies ...*http.Cookie) (page string, set []*http.Cookie, err error) {
 	method := http.MethodGet
 	if fields != nil {
@@ -296,18 +296,18 @@ func (f *filling) submit(ctx context.Context, address string, fields url.Values,
 	for _, c := range cookies {
 		r.AddCookie(c)
 	}
-	answer, err := f.http.RoundTrip(r)
+	response, err := f.http.RoundTrip(r)
 	if err != nil {
 		return "", nil, err
 	}
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxPage))
-	if err := errors.Join(err, answer.Body.Close()); err != nil {
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxPage))
+	if err := errors.Join(err, response.Body.Close()); err != nil {
 		return "", nil, err
 	}
-	if answer.StatusCode >= http.StatusBadRequest {
-		return "", nil, fmt.Errorf("%s answered %s", r.URL.Path, answer.Status)
+	if response.StatusCode >= http.StatusBadRequest {
+		return "", nil, fmt.Errorf("%s answered %s", r.URL.Path, response.Status)
 	}
-	return string(text), answer.Cookies(), nil
+	return string(text), response.Cookies(), nil
 }
 
 // planFiles plans the files, each of whose versions has more of the content than the one before.
@@ -406,12 +406,12 @@ func (f *filling) planChats() {
 						apiclient.HistoryMessage{Role: "assistant", Content: "I have read it. What do you want to know?"})
 				}
 				f.at(day, f.working(), "chatting", func(ctx context.Context) error {
-					answer, err := f.members[i].Chat(ctx, ask)
+					response, err := f.members[i].Chat(ctx, ask)
 					if err != nil {
 						return err
 					}
-					_, err = io.Copy(io.Discard, answer.Body)
-					return errors.Join(err, answer.Body.Close())
+					_, err = io.Copy(io.Discard, response.Body)
+					return errors.Join(err, response.Body.Close())
 				})
 			}
 		}

@@ -78,11 +78,11 @@ func (f *filling) planReleases() {
 func (f *filling) check(ctx context.Context, d *device, installs, works bool) error {
 	from := http.Header{"X-Forwarded-For": {d.address}}
 	query := url.Values{"version": {d.version}, "platform": {strings.ToLower(d.platform)}, "arch": {strings.ToLower(d.arch)}, "clientId": {d.id}}
-	answer, err := f.anyone.Do(ctx, http.MethodGet, httpapi.CheckPath+"?"+query.Encode(), from, nil)
+	response, err := f.anyone.Do(ctx, http.MethodGet, httpapi.CheckPath+"?"+query.Encode(), from, nil)
 	if err != nil {
 		return err
 	}
-	offer, err := apiclient.Decode[struct{ LatestVersion string }](answer)
+	offer, err := apiclient.Decode[struct{ LatestVersion string }](response)
 	if err != nil || offer.LatestVersion == "" || !installs {
 		return err
 	}

@@ -220,7 +220,7 @@ func oneLine(s string) string {
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsControl(r) || r == ' ' }), " ")
 }
 
-// explain returns the message of an error and of its cause. Other systems may answer with
+// explain returns the message of an error and of its cause. Other systems may reply with
 // what they were sent, so the text is shortened and has no secrets of the configuration.
 func (d *doctor) explain(err error) string {
 	var known *fault.Error

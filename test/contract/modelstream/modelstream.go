@@ -31,7 +31,7 @@ type Adapter struct {
 	Name      string                                                           // in errors
 	New       func(key, url string, client *http.Client) (ports.Models, error) // of the provider itself for an empty URL
 	Call      chat.Call
-	Start     string                   // the events before the text of an answer
+	Start     string                   // the events before the text of a response
 	Text      func(text string) string // an event with a text, as JSON writes it
 	End       string                   // the events after the text, which bring the usage that Test expects
 	Stop      string                   // the reason to stop in End
@@ -82,7 +82,7 @@ func (r *Recorder) Chunk(c chat.Chunk) error {
 	return nil
 }
 
-// Transport answers requests by a function.
+// Transport replies to requests by a function.
 type Transport func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.

@@ -79,7 +79,7 @@ func Listen(scripts ...Script) *Server {
 	return s
 }
 
-// Stop ends the provider, also in the middle of answers.
+// Stop ends the provider, also in the middle of responses.
 func (s *Server) Stop() {
 	close(s.stopped)
 	s.front.CloseClientConnections()
@@ -113,7 +113,7 @@ func (s *Server) Requests() []Request {
 	return slices.Clone(s.requests)
 }
 
-// Disconnects gets a value for each caller who left before the end of an answer.
+// Disconnects gets a value for each caller who left before the end of a response.
 func (s *Server) Disconnects() <-chan struct{} { return s.left }
 
 func (s *Server) take(r Request) Script {
@@ -157,7 +157,7 @@ func (s *Server) serve(p Protocol) http.HandlerFunc {
 			case <-ctx.Done():
 			}
 		}()
-		a := &answer{Request: req, ctx: ctx, w: w, out: http.NewResponseController(w), usage: someUsage}
+		a := &response{Request: req, ctx: ctx, w: w, out: http.NewResponseController(w), usage: someUsage}
 		switch err := a.play(s.take(req)); {
 		case err == nil || errors.Is(err, errCut):
 		case errors.Is(err, errDrop):
@@ -165,7 +165,7 @@ func (s *Server) serve(p Protocol) http.HandlerFunc {
 		default:
 			select {
 			case <-s.stopped:
-				panic(http.ErrAbortHandler) // an answer that is cut off is not whole
+				panic(http.ErrAbortHandler) // a response that is cut off is not whole
 			default:
 			}
 			select {

@@ -100,18 +100,18 @@ func TestRequestsThatProvidersRefuseAreRefused(t *testing.T) {
 		}
 	}
 	call := `{"role":"assistant","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]}`
-	answer := `{"role":"tool","tool_call_id":"c1","content":""}`
+	response := `{"role":"tool","tool_call_id":"c1","content":""}`
 	hello := `{"role":"user","content":"Hello"}`
 	for name, c := range map[string]struct {
 		messages []string
 		ok       bool
 	}{
-		"a call and its answer":    {[]string{hello, call, answer}, true},
+		"a call and its answer":    {[]string{hello, call, response}, true},
 		"a call without an answer": {[]string{hello, call, hello}, false},
 		"a call at the end":        {[]string{hello, call}, false},
-		"an answer without a call": {[]string{hello, answer}, false},
-		"a long id":                {[]string{hello, strings.Replace(call, "c1", strings.Repeat("c", 41), 1), strings.Replace(answer, "c1", strings.Repeat("c", 41), 1)}, false},
-		"arguments that are none":  {[]string{hello, strings.Replace(call, "{}", "{", 1), answer}, false},
+		"an answer without a call": {[]string{hello, response}, false},
+		"a long id":                {[]string{hello, strings.Replace(call, "c1", strings.Repeat("c", 41), 1), strings.Replace(response, "c1", strings.Repeat("c", 41), 1)}, false},
+		"arguments that are none":  {[]string{hello, strings.Replace(call, "{}", "{", 1), response}, false},
 		"nothing said":             {[]string{`{"role":"user","content":""}`}, false},
 	} {
 		res := ask(t, t.Context(), s.OpenAI()+"/chat/completions", strings.Replace(chat, hello, strings.Join(c.messages, ","), 1))

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// Script is an answer: its steps, and after them, unless one of them ended it,
+// Script is a response: its steps, and after them, unless one of them ended it,
 // why it stopped, its usage and the protocol's end marker.
 type Script []Step
 
-// Step is a part of an answer.
-type Step func(*answer) error
+// Step is a part of a response.
+type Step func(*response) error
 
-// Usage is the usage that an answer reports.
+// Usage is the usage that a response reports.
 type Usage struct {
 	Input        int64 // without the cache
 	CacheRead    int64
@@ -31,8 +31,8 @@ var someUsage = Usage{Input: 12, Output: 7}
 // Result is a result of a search.
 type Result struct{ Title, URL, PageAge string }
 
-// answer is an answer that is being streamed.
-type answer struct {
+// answer is a response that is being streamed.
+type response struct {
 	Request
 	ctx context.Context
 	w   http.ResponseWriter
@@ -51,7 +51,7 @@ type answer struct {
 	endless bool // no end marker follows
 }
 
-func (a *answer) play(s Script) error {
+func (a *response) play(s Script) error {
 	for _, step := range s {
 		if err := step(a); err != nil {
 			_ = a.flush() // the steps before
@@ -65,7 +65,7 @@ func (a *answer) play(s Script) error {
 }
 
 // flush writes what there is.
-func (a *answer) flush() error {
+func (a *response) flush() error {
 	if a.burst || a.text.Len() == 0 {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (a *answer) flush() error {
 }
 
 // begin sends what comes before everything else.
-func (a *answer) begin() {
+func (a *response) begin() {
 	if a.begun {
 		return
 	}
@@ -100,7 +100,7 @@ func (a *answer) begin() {
 }
 
 // end sends what comes after everything else.
-func (a *answer) end() error {
+func (a *response) end() error {
 	a.begin()
 	a.closeText()
 	stop := a.stop
@@ -140,36 +140,36 @@ func (a *answer) end() error {
 	return a.flush()
 }
 
-func (a *answer) event(name, format string, args ...any) {
+func (a *response) event(name, format string, args ...any) {
 	fmt.Fprintf(&a.text, "event: %s\ndata: ", name)
 	fmt.Fprintf(&a.text, format, args...)
 	a.text.WriteString("\n\n")
 }
 
 // chunk sends a chunk of chat completions with one choice.
-func (a *answer) chunk(format string, args ...any) {
+func (a *response) chunk(format string, args ...any) {
 	fmt.Fprintf(&a.text, `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":%s,"service_tier":"default","choices":[`, quote(a.Model))
 	fmt.Fprintf(&a.text, format, args...)
 	fmt.Fprintf(&a.text, `],"usage":null,"obfuscation":"%x"}`+"\n\n", a.text.Len())
 }
 
 // opening begins a content block and returns its index.
-func (a *answer) opening(format string, args ...any) int {
+func (a *response) opening(format string, args ...any) int {
 	i := a.block
 	a.block++
 	a.event("content_block_start", `{"type":"content_block_start","index":%d,"content_block":%s}`, i, fmt.Sprintf(format, args...))
 	return i
 }
 
-func (a *answer) delta(i int, kind, field, value string) {
+func (a *response) delta(i int, kind, field, value string) {
 	a.event("content_block_delta", `{"type":"content_block_delta","index":%d,"delta":{"type":%s,%s:%s}}`, i, quote(kind), quote(field), value)
 }
 
-func (a *answer) closing(i int) {
+func (a *response) closing(i int) {
 	a.event("content_block_stop", `{"type":"content_block_stop","index":%d}`, i)
 }
 
-func (a *answer) closeText() {
+func (a *response) closeText() {
 	if a.open {
 		a.open = false
 		a.closing(a.block - 1)
@@ -177,7 +177,7 @@ func (a *answer) closeText() {
 }
 
 // say begins a step other than text.
-func (a *answer) say() {
+func (a *response) say() {
 	a.begin()
 	a.closeText()
 }
@@ -194,7 +194,7 @@ func quote(s string) string {
 
 // Text sends the pieces, each in an event of its own.
 func Text(pieces ...string) Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		a.begin()
 		for _, s := range pieces {
 			if a.Protocol == ChatCompletions {
@@ -213,7 +213,7 @@ func Text(pieces ...string) Step {
 
 // Call calls a tool of the client's, its arguments in fragments.
 func Call(id, name string, fragments ...string) Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		a.say()
 		n := a.calls
 		a.calls++
@@ -229,7 +229,7 @@ func Call(id, name string, fragments ...string) Step {
 	}
 }
 
-func (a *answer) fragments(block int, fragments []string) {
+func (a *response) fragments(block int, fragments []string) {
 	for _, f := range fragments {
 		a.delta(block, "input_json_delta", "partial_json", quote(f))
 	}
@@ -256,7 +256,7 @@ func SearchFailed(id, query, code string) Step {
 
 // Searching begins a search without an end.
 func Searching(id, query string) Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		a.onlyMessages("a search")
 		a.say()
 		input := `{"query":` + quote(query) + `}`
@@ -269,7 +269,7 @@ func Searching(id, query string) Step {
 
 // Found ends a search with the content, which is JSON.
 func Found(id, content string) Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		a.onlyMessages("a search")
 		a.say()
 		a.closing(a.opening(`{"type":"web_search_tool_result","tool_use_id":%s,"caller":{"type":"direct"},"content":%s}`, quote(id), content))
@@ -279,7 +279,7 @@ func Found(id, content string) Step {
 
 // Think thinks aloud.
 func Think(thought string) Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		a.say()
 		if a.Protocol == ChatCompletions {
 			a.chunk(`{"index":0,"delta":{"reasoning_content":%s},"logprobs":null,"finish_reason":null}`, quote(thought))
@@ -296,7 +296,7 @@ func Think(thought string) Step {
 
 // Cite cites a source of the present text.
 func Cite(title, url string) Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		a.onlyMessages("a citation")
 		a.begin()
 		if !a.open {
@@ -310,7 +310,7 @@ func Cite(title, url string) Step {
 
 // Ping sends a ping event, or a comment.
 func Ping() Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		a.begin()
 		if a.Protocol == Messages {
 			a.event("ping", `{"type":"ping"}`)
@@ -323,7 +323,7 @@ func Ping() Step {
 
 // Unknown sends an event of an unknown type.
 func Unknown() Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		a.begin()
 		if a.Protocol == Messages {
 			a.event("surprise", `{"type":"surprise","index":0,"delta":{"type":"text_delta","text":"not a text"}}`)
@@ -336,7 +336,7 @@ func Unknown() Step {
 
 // Raw sends the text as it is.
 func Raw(text string) Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		a.begin()
 		a.text.WriteString(text)
 		return nil
@@ -346,7 +346,7 @@ func Raw(text string) Step {
 // Refuse refuses with a status, before there is a stream. The headers are names
 // and values in turn.
 func Refuse(status int, kind, message string, headers ...string) Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		refuse(a.w, a.Protocol, status, kind, message, headers)
 		return errCut
 	}
@@ -366,9 +366,9 @@ func refuse(w http.ResponseWriter, p Protocol, status int, kind, message string,
 	fmt.Fprintf(w, `{"error":{"message":%s,"type":%s,"param":null,"code":%s}}`, quote(message), quote(kind), quote(kind))
 }
 
-// Answer answers with a status and a body, without a stream.
+// Answer replies with a status and a body, without a stream.
 func Answer(status int, contentType, body string) Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		a.w.Header().Set("Content-Type", contentType)
 		a.w.WriteHeader(status)
 		a.text.WriteString(body)
@@ -380,7 +380,7 @@ func Answer(status int, contentType, body string) Step {
 // SpendLimit refuses as at the end of a month's budget: without a word on when
 // to try again.
 func SpendLimit() Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		a.w.Header().Set("Content-Type", "application/json")
 		a.w.WriteHeader(http.StatusTooManyRequests)
 		a.text.WriteString(`{"type":"error","error":{"type":"rate_limit_error","message":"You have reached your specified API usage limits.","details":{"error_code":"enforced_spend_limit_reached"}}}`)
@@ -391,7 +391,7 @@ func SpendLimit() Step {
 
 // Fail fails in the middle of the stream.
 func Fail(kind, message string) Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		a.begin()
 		if a.Protocol == Messages {
 			a.event("error", `{"type":"error","error":{"type":%s,"message":%s}}`, quote(kind), quote(message))
@@ -404,29 +404,29 @@ func Fail(kind, message string) Step {
 
 // Cut ends the stream as if it were complete, without its end marker.
 func Cut() Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		a.begin()
 		return errCut
 	}
 }
 
-// Unmarked has the answer end with its stop reason and usage, without its end marker.
+// Unmarked has the response end with its stop reason and usage, without its end marker.
 func Unmarked() Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		a.endless = true
 		return nil
 	}
 }
 
 // Drop loses the connection.
-func Drop() Step { return func(*answer) error { return errDrop } }
+func Drop() Step { return func(*response) error { return errDrop } }
 
 // Silence sends nothing more until the caller disconnects.
 func Silence() Step { return Hold(nil) }
 
 // Hold waits for until, or for the caller to leave.
 func Hold(until <-chan struct{}) Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		a.begin()
 		if err := a.flush(); err != nil {
 			return err
@@ -440,9 +440,9 @@ func Hold(until <-chan struct{}) Step {
 	}
 }
 
-// HoldBack waits before the first byte of the answer, headers included.
+// HoldBack waits before the first byte of the response, headers included.
 func HoldBack(until <-chan struct{}) Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		select {
 		case <-until:
 			return nil
@@ -452,10 +452,10 @@ func HoldBack(until <-chan struct{}) Step {
 	}
 }
 
-// Ended has f called as soon as the caller has left, and else when the answer is
+// Ended has f called as soon as the caller has left, and else when the response is
 // over.
 func Ended(f func()) Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		context.AfterFunc(a.ctx, f)
 		return nil
 	}
@@ -463,7 +463,7 @@ func Ended(f func()) Step {
 
 // Burst sends the steps in one write.
 func Burst(all ...Step) Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		a.burst = true
 		err := steps(all...)(a)
 		a.burst = false
@@ -474,7 +474,7 @@ func Burst(all ...Step) Step {
 // Flood sends a text n times as fast as the caller reads.
 func Flood(n int, text string) Step {
 	const atOnce = 64
-	return func(a *answer) error {
+	return func(a *response) error {
 		if err := Text(text)(a); err != nil {
 			return err
 		}
@@ -496,10 +496,10 @@ func Flood(n int, text string) Step {
 	}
 }
 
-// SetUsage sets the usage that the answer reports. It must be the first step, because the input is reported
+// SetUsage sets the usage that the response reports. It must be the first step, because the input is reported
 // at the beginning.
 func SetUsage(u Usage) Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		a.usage = u
 		return nil
 	}
@@ -507,7 +507,7 @@ func SetUsage(u Usage) Step {
 
 // SetMaxUsage sets the output to what was allowed, and the input. It comes first.
 func SetMaxUsage(input int64) Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		a.usage, a.allowed = Usage{Input: input}, true
 		return nil
 	}
@@ -515,7 +515,7 @@ func SetMaxUsage(input int64) Step {
 
 // NoUsage omits the usage from chat completions. Messages always have it.
 func NoUsage() Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		if a.Protocol == Messages {
 			panic("provider: Messages always say their usage")
 		}
@@ -526,14 +526,14 @@ func NoUsage() Step {
 
 // Stop sets the stop reason, as Anthropic or OpenAI names it.
 func Stop(reason string) Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		a.stop = reason
 		return nil
 	}
 }
 
 func steps(all ...Step) Step {
-	return func(a *answer) error {
+	return func(a *response) error {
 		for _, step := range all {
 			if err := step(a); err != nil {
 				return err
@@ -543,7 +543,7 @@ func steps(all ...Step) Step {
 	}
 }
 
-func (a *answer) onlyMessages(what string) {
+func (a *response) onlyMessages(what string) {
 	if a.Protocol != Messages {
 		panic("provider: chat completions have no " + what + " in request for " + strconv.Quote(a.Model))
 	}

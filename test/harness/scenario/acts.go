@@ -53,7 +53,7 @@ type act struct {
 	name    string // empty for the clock, which has one act
 	subject string // what the argument without a name is; empty: there is none; with a ? it is optional
 	args    string // the names of the others, those with a * are required
-	does    string // what it does and answers with, for people
+	does    string // what it does and replies with, for people
 	free    bool   // it takes arguments of any name
 	begins  bool   // a person may begin with it
 	do      func(*call) (any, error)

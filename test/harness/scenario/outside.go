@@ -213,25 +213,25 @@ var providerActs = []*act{
 		party: tools, name: "answer", subject: "serverId", args: "tools",
 		does: "The tool server answers from now on, and has these tools, separated by commas.",
 		do: without(func(c *call) error {
-			var a harness.ToolAnswer
+			var a harness.ToolResponse
 			if c.text("tools") != "" {
 				a.Names = strings.Split(c.text("tools"), ",")
 			}
-			return c.Tools.SetAnswer(c.subject(), a)
+			return c.Tools.SetResponse(c.subject(), a)
 		}),
 	},
 	{
 		party: tools, name: "fail", subject: "serverId", args: "message",
 		does: "The tool server cannot be reached from now on, for the reason in the message.",
 		do: without(func(c *call) error {
-			return c.Tools.SetAnswer(c.subject(), harness.ToolAnswer{Err: fault.New(fault.Unavailable, "%s", c.or("message", "The server cannot be reached"))})
+			return c.Tools.SetResponse(c.subject(), harness.ToolResponse{Err: fault.New(fault.Unavailable, "%s", c.or("message", "The server cannot be reached"))})
 		}),
 	},
 	{
 		party: tools, name: "refuse", subject: "serverId", args: "message",
 		does: "The tool server accepts no credentials from now on.",
 		do: without(func(c *call) error {
-			return c.Tools.SetAnswer(c.subject(), harness.ToolAnswer{Err: fault.New(fault.Forbidden, "%s", c.or("message", "The server does not accept the credentials"))})
+			return c.Tools.SetResponse(c.subject(), harness.ToolResponse{Err: fault.New(fault.Forbidden, "%s", c.or("message", "The server does not accept the credentials"))})
 		}),
 	},
 	{
@@ -395,7 +395,7 @@ var failures = map[string]chat.FailureKind{
 // maxQueued is how many answers of models can be set beforehand.
 const maxQueued = 10_000
 
-// reply sets the answer of the next calls of a model.
+// reply sets the response of the next calls of a model.
 func (c *call) reply(failure *chat.Failure) error {
 	r := harness.Reply{
 		Text: c.subject(), Input: c.number("input", -1), Output: c.number("output", -1),

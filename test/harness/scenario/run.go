@@ -412,7 +412,7 @@ func (r refusal) String() string {
 	return strings.TrimSuffix("! "+r.status+": "+r.message, ": ")
 }
 
-// refusalOf returns the refusal of an error, as the API would answer with it.
+// refusalOf returns the refusal of an error, as the API would reply with it.
 func refusalOf(err error) refusal {
 	var f *fault.Error
 	var r *refusal

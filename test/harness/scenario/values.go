@@ -19,7 +19,7 @@ import (
 // json.Number, a bool and nil.
 type object = map[string]any
 
-// result is what an act answers with.
+// result is what an act replies with.
 type result struct {
 	header http.Header // of a response; else nil
 	value  any
