@@ -39,6 +39,7 @@ type response struct {
 	blocks      []*block        // of all messages, in their order
 	firstBlock  int             // index in blocks of this message's first block
 	retained    int             // bytes
+	unsent      int64           // estimated tokens of thoughts and of arguments of calls that were not sent
 	toolCalled  bool            // this message calls a tool of the client
 	ids         map[string]bool // of calls, true for a search without its result
 	emptyCall   *block          // a call without arguments, complete unless the response was cut off
@@ -55,6 +56,7 @@ type block struct {
 	thinking  strings.Builder
 	signature strings.Builder
 	input     strings.Builder
+	unsent    int64 // estimated tokens of input, until it was sent
 	citations []json.RawMessage
 	stopped   bool
 }
@@ -67,7 +69,11 @@ func (t *response) startMessage() {
 }
 
 func (t *response) reply() chat.Reply {
-	return chat.Reply{Usage: t.before.Plus(t.usage), InputKnown: t.inputKnown, OutputKnown: t.outputKnown, Stop: t.stop}
+	r := chat.Reply{Usage: t.before.Plus(t.usage), InputKnown: t.inputKnown, OutputKnown: t.outputKnown, Stop: t.stop}
+	if !t.outputKnown {
+		r.Unsent = t.unsent
+	}
+	return r
 }
 
 // event processes an event and reports whether it is the last.
@@ -177,8 +183,7 @@ func (t *response) blockStart(e event) error {
 			return fail(chat.Broken, "a %s has no id or no name", b.kind)
 		}
 		if whole := string(c.Input); eventstream.IsObject(whole) && strings.Trim(whole, "{} \t\r\n") != "" {
-			b.input.WriteString(whole) // of servers that do not stream arguments
-			return t.retain(len(whole))
+			return t.input(b, whole) // of servers that do not stream arguments
 		}
 	case "web_search_tool_result":
 		return t.searchResult(c)
@@ -198,8 +203,9 @@ func (t *response) blockDelta(e event) error {
 		if b.stopped {
 			return fail(chat.Broken, "a delta came for the block %d, which is over", e.Index)
 		}
-		b.input.WriteString(e.Delta.PartialJSON)
-		return t.retain(len(e.Delta.PartialJSON))
+		return t.input(b, e.Delta.PartialJSON)
+	case "thinking_delta":
+		t.unsent += chat.EstimateText(e.Delta.Thinking)
 	}
 	if !t.resumable {
 		return nil
@@ -216,6 +222,14 @@ func (t *response) blockDelta(e event) error {
 		return t.retain(len(e.Delta.Citation))
 	}
 	return nil
+}
+
+// input adds a part of the arguments of a call.
+func (t *response) input(b *block, part string) error {
+	tokens := chat.EstimateText(part)
+	b.unsent, t.unsent = b.unsent+tokens, t.unsent+tokens
+	b.input.WriteString(part)
+	return t.retain(len(part))
 }
 
 // blockStop sends a call once it is complete.
@@ -262,6 +276,7 @@ func (t *response) call(b *block, args string) error {
 		return fail(chat.Broken, "two calls have one id")
 	}
 	t.ids[b.id] = false
+	t.unsent -= b.unsent
 	if b.kind == "tool_use" {
 		t.toolCalled = true
 		return t.Chunk(chat.Chunk{Type: chat.CallChunk, CallID: b.id, Name: b.name, Args: args})

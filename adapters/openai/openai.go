@@ -63,6 +63,9 @@ func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.R
 	}
 	t := newResponse(c, to)
 	err = failure(m.client.Stream(ctx, "chat/completions", q, eventstream.Receiver{Open: func() {}, Event: t.event, Wait: t.Wait, Alive: t.To.Alive}))
+	if t.reply.OutputKnown {
+		t.reply.Unsent = 0
+	}
 	return t.reply, t.Cause(ctx, err)
 }
 

@@ -37,6 +37,7 @@ type response struct {
 type call struct {
 	id, name string
 	args     strings.Builder
+	unsent   int64 // estimated tokens of args
 }
 
 func newResponse(c chat.Call, to ports.Sink) *response {
@@ -131,6 +132,8 @@ func (t *response) addDelta(d delta) error {
 		}
 		c.id, c.name = cmp.Or(c.id, f.ID), cmp.Or(c.name, f.Function.Name)
 		c.args.WriteString(f.Function.Arguments)
+		tokens := chat.EstimateText(f.Function.Arguments)
+		c.unsent, t.reply.Unsent = c.unsent+tokens, t.reply.Unsent+tokens
 		if t.argumentBytes += len(f.Function.Arguments); t.argumentBytes > maxArguments {
 			return fail(chat.Broken, "an answer has more than %d bytes of arguments", maxArguments)
 		}
@@ -161,6 +164,7 @@ func (t *response) finish(e event, reason string) error {
 		case !eventstream.IsObject(args):
 			return fail(chat.Broken, "the arguments of a call are no JSON object")
 		}
+		t.reply.Unsent -= c.unsent
 		if err := t.Chunk(chat.Chunk{Type: chat.CallChunk, CallID: t.callID(c.id), Name: c.name, Args: args}); err != nil {
 			return err
 		}

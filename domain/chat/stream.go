@@ -20,7 +20,7 @@ const (
 	DoneChunk   ChunkType = "done"
 )
 
-// Chunk is one part of a response.
+// Chunk is one part of an answer.
 type Chunk struct {
 	Type ChunkType
 	// Text is the text of a text chunk, and the message of an error.
@@ -91,7 +91,7 @@ func (f *Failure) Error() string {
 
 func (f *Failure) Unwrap() error { return f.Cause }
 
-// Retryable reports whether the call may be made again, if no part of the response was sent.
+// Retryable reports whether the call may be made again, if no part of the answer was sent.
 func (f *Failure) Retryable() bool { return f.Kind == Overloaded || f.Kind == Network }
 
 // Message returns the message for the client.
@@ -123,6 +123,7 @@ type Reply struct {
 	Usage       Usage
 	InputKnown  bool   // Usage has the provider's figures of the input
 	OutputKnown bool   // Usage has the provider's figure of the whole output
+	Unsent      int64  // least estimate of the output that is in no chunk, such as a part of a call's arguments; 0 if OutputKnown
 	Stop        string // why the model stopped, in the provider's words; empty when it did not
 }
 
@@ -130,18 +131,18 @@ type Reply struct {
 // is known if it is known of both.
 func (r Reply) Plus(again Reply) Reply {
 	return Reply{
-		Usage:      r.Usage.Plus(again.Usage),
+		Usage: r.Usage.Plus(again.Usage), Unsent: r.Unsent + again.Unsent,
 		InputKnown: r.InputKnown && again.InputKnown, OutputKnown: r.OutputKnown && again.OutputKnown,
 		Stop: again.Stop,
 	}
 }
 
 // FinalUsage returns the usage that a call is charged: the provider's figures where they
-// are known, else estimates. Output is the least estimate of the output, in tokens.
+// are known, else estimates. Output is the least estimate of the chunks, in tokens.
 func (c Call) FinalUsage(r Reply, output int64) (Usage, Provenance) {
 	u, from := r.Usage, Provider
 	if !r.OutputKnown {
-		u.Output, from = max(u.Output, output), Partial
+		u.Output, from = max(u.Output, output+r.Unsent), Partial
 	}
 	if !r.InputKnown {
 		u.Input, from = max(u.Input, c.Estimate()), Estimated

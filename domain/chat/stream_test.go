@@ -57,6 +57,8 @@ func TestUsageOfACall(t *testing.T) {
 		{"nothing, said by the provider, is nothing", chat.Reply{InputKnown: true, OutputKnown: true}, 500, chat.Usage{}, chat.Provider},
 		{"of an output that was cut off, what came counts", chat.Reply{Usage: chat.Usage{Input: 10, Output: 1, CacheRead: 3}, InputKnown: true}, 50,
 			chat.Usage{Input: 10, Output: 50, CacheRead: 3}, chat.Partial},
+		{"and what is in no chunk", chat.Reply{Usage: chat.Usage{Input: 10, Output: 1}, InputKnown: true, Unsent: 30}, 50,
+			chat.Usage{Input: 10, Output: 80}, chat.Partial},
 		{"and the provider's figure where it is more", chat.Reply{Usage: chat.Usage{Input: 10, Output: 80}, InputKnown: true}, 50,
 			chat.Usage{Input: 10, Output: 80}, chat.Partial},
 		{"without any figure all is estimated", chat.Reply{}, 50, chat.Usage{Input: estimate, Output: 50}, chat.Estimated},

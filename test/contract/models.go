@@ -369,6 +369,14 @@ var scriptedModels = map[string]func(*modelFixture){
 		a.wantResponse(a.call())
 		a.wantChunks(toolCall("c1", "list", `{"all":true}`))
 	},
+	"output that is in no chunk is estimated": func(a *modelFixture) {
+		part := strings.Repeat("word ", 1000)
+		a.Server.SetScripts(provider.Script{provider.Text("So"), provider.Call("c1", "list", `{"all":true}`), provider.Call("c2", "write", `{"text":"`, part, part), provider.Cut()})
+		reply := a.wantFailure(a.call(), chat.Truncated)
+		if least := 2 * chat.EstimateText(part); reply.OutputKnown || reply.Unsent < least || reply.Unsent > least+10 {
+			a.Errorf("%+v", reply)
+		}
+	},
 	"arguments that are no JSON object are a failure": func(a *modelFixture) {
 		for _, args := range []string{`{"path`, `[1]`, `"text"`, `null`, `{} {}`, `{"a":01}`} {
 			a.to = &recordingSink{}
