@@ -300,7 +300,7 @@ func (s storage) replaceAtOnce(ctx context.Context, o id.Org, epoch int64, was o
 	c.Object.N = 0
 	how, of := replaceReleased, string(c.Object.ID)
 	record := jsonText(rowOfRecord(c.Object, c.FromPath))
-	args := bind(rowOfObject(c.Object), replaceFields, append(make([]any, 0, 36), epoch, room(was.Size, c.Object.Size, limit, keep), of, was.Blob, c.Object.Version-1, c.Object.Blob))
+	args := bind(rowOfObject(c.Object), replaceFields, append(make([]any, 0, 36), room(was.Size, c.Object.Size, limit, keep), epoch, of, was.Blob, c.Object.Version-1, c.Object.Blob))
 	at, by := c.At.UnixMilli(), sql.NullString{String: string(c.By), Valid: c.By != ""}
 	args = append(args, of)
 	if keep.Keeps() {

@@ -154,9 +154,10 @@ var keptFields = versionTable.fieldsOf("object_id", "version", "path", "kind", "
 	"created_by", "updated_by", "created_at", "updated_at", "blob", "size", "checksum", "is_text")
 
 func replaceObjectBefore(columns string) string {
-	return "WITH head AS (SELECT h.n + 1 AS n, h.floor FROM log_heads h WHERE h.org_id = @org AND " + ofEpoch +
+	return "WITH head AS (SELECT h.n + 1 AS n, h.floor FROM log_heads h WHERE h.org_id = @org" +
 		" AND h.counted_n = h.n AND h." + strings.Join(usageColumns[:], " + h.") + " <= ?" + onPostgres.forUpdate() + ")," +
-		" was AS (SELECT head.n, head.floor" + columns + " FROM objects x, head WHERE x.org_id = @org AND x.id = ? AND x.blob = ? AND x.version = ?" + onPostgres.forUpdate() + " OF x)," +
+		" next AS (SELECT head.n, head.floor FROM head, organisations o WHERE o.id = @org AND o.epoch = ? FOR SHARE OF o SKIP LOCKED)," +
+		" was AS (SELECT next.n, next.floor" + columns + " FROM objects x, next WHERE x.org_id = @org AND x.id = ? AND x.blob = ? AND x.version = ?" + onPostgres.forUpdate() + " OF x)," +
 		" taken AS (DELETE FROM blob_names b USING was WHERE b.org_id = @org AND b.name = ? AND NOT b.is_discarded RETURNING was.n, was.floor)," +
 		" put AS (UPDATE objects SET " + join(replaceFields, "% = ?") + ", n = taken.n FROM taken WHERE org_id = @org AND id = ?),"
 }

@@ -19,6 +19,7 @@ import (
 	"collab/domain/plan"
 	"collab/ports"
 	"collab/test/must"
+	"collab/test/postgres"
 )
 
 // someObject returns a template, the n-th of an organisation.
@@ -127,6 +128,29 @@ func TestHints(t *testing.T) {
 			expect(t)
 		})
 	})
+}
+
+// TestReplaceChecksTheEpochOnceItHasTheLog has a replacement wait for the log while the organisation's epoch changes.
+func TestReplaceChecksTheEpochOnceItHasTheLog(t *testing.T) {
+	db, ctx := migrated(t, postgres.URL(t)), t.Context()
+	o, u := seeded(t, db)
+	must.NoError(t, db.Atomic(ctx, func(r ports.Records) error { return store(ctx, r, o, u, 1) }))
+	was := someObject(o, u, 1)
+	next := was
+	next.Version, next.Blob = was.Version+1, "next"
+	must.NoError(t, db.Storage().BlobNames().Announce(ctx, o, next.Blob, 0, time.UnixMilli(1).UTC()))
+	replaced := make(chan error, 1)
+	must.NoError(t, db.Atomic(ctx, func(r ports.Records) error {
+		_, err := r.Storage().Changes().Lock(ctx, o)
+		go func() {
+			replaced <- must.ErrorOf(db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next), plan.Unlimited, object.Retention{}))
+		}()
+		return errors.Join(err, awaitBlocked(db, replaced), db.Atomic(ctx, func(r ports.Records) error {
+			return must.ErrorOf(r.Directory().Organisations().Lock(ctx, o))
+		}))
+	}))
+	must.Fail(t, <-replaced, fault.Conflict)
+	must.Is(t, was.Version, must.Do(db.Storage().Objects().Get(ctx, o, was.ID)).Or(t).Version)
 }
 
 func TestTheLogEpochIsTheDatabases(t *testing.T) {
