@@ -94,53 +94,62 @@ func checkVisible(actor org.Actor, t task.Task) error {
 	return nil
 }
 
-// Create adds a task after all others of the organisation.
-func (s *Tasks) Create(ctx context.Context, actor org.Actor, d task.Draft) (task.Task, error) {
-	return s.create(ctx, s.store.Work().Tasks().Add, actor, d)
-}
-
-// CreateUnconfirmed is Create for an actor that access.Access.Cached returned; an error that is
-// a refusal may be due to another epoch of the organisation than the actor's, and then nothing
-// is added.
-func (s *Tasks) CreateUnconfirmed(ctx context.Context, actor org.Actor, d task.Draft) (task.Task, error) {
-	return s.create(ctx, s.store.Work().TasksAt(actor.Epoch()).Add, actor, d)
-}
-
-func (s *Tasks) create(ctx context.Context, add func(context.Context, id.Org, task.Task) (task.Task, error), actor org.Actor, d task.Draft) (task.Task, error) {
-	if err := actor.CheckWrite(); err != nil {
-		return task.Task{}, err
-	}
-	made, err := task.New(cmp.Or(d.ID, id.Task(s.ids.New())), actor.Org, actor.User, d, s.clock.Now())
+// Create adds a task after all others of the organisation. The actor may be one that
+// access.Access.Cached returned.
+func (s *Tasks) Create(ctx context.Context, actor org.Actor, d task.Draft) (added task.Task, err error) {
+	made, err := s.draft(actor, d)
 	if err != nil {
 		return task.Task{}, err
 	}
-	checkPlace := func(actor org.Actor) error {
-		if d.Workspace != nil && !actor.SeesWorkspace(*d.Workspace) {
-			return noWorkspace()
-		}
-		return actor.CheckWrite()
-	}
-	if d.Assignee == nil {
-		if err := checkPlace(actor); err != nil {
-			return task.Task{}, err
-		}
-		if made, err = add(ctx, actor.Org, made); err == nil {
-			s.recent.put(made)
-		}
-		return made, workspaceGone(err)
-	}
-	var added task.Task
 	err = s.atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := checkPlace(actor); err != nil {
+		if err := checkPlace(actor, d); err != nil {
 			return err
 		}
-		if err := checkAssignee(ctx, r, actor.Org, *d.Assignee); err != nil {
-			return err
+		if d.Assignee != nil {
+			if err := checkAssignee(ctx, r, actor.Org, *d.Assignee); err != nil {
+				return err
+			}
 		}
 		added, err = r.Work().Tasks().Add(ctx, actor.Org, made)
 		return workspaceGone(err)
 	})
 	return added, err
+}
+
+// CreateUnconfirmed is Create for an actor that access.Access.Cached returned, mostly in one
+// statement. An error that is a refusal may be due to another epoch of the organisation than the
+// actor's, and then nothing is added.
+func (s *Tasks) CreateUnconfirmed(ctx context.Context, actor org.Actor, d task.Draft) (task.Task, error) {
+	if d.Assignee != nil {
+		return s.Create(ctx, actor, d)
+	}
+	made, err := s.draft(actor, d)
+	if err == nil {
+		err = checkPlace(actor, d)
+	}
+	if err != nil {
+		return task.Task{}, err
+	}
+	if made, err = s.store.Work().TasksAt(actor.Epoch()).Add(ctx, actor.Org, made); err == nil {
+		s.recent.put(made)
+	}
+	return made, workspaceGone(err)
+}
+
+// draft returns the task of a draft.
+func (s *Tasks) draft(actor org.Actor, d task.Draft) (task.Task, error) {
+	if err := actor.CheckWrite(); err != nil {
+		return task.Task{}, err
+	}
+	return task.New(cmp.Or(d.ID, id.Task(s.ids.New())), actor.Org, actor.User, d, s.clock.Now())
+}
+
+// checkPlace returns an error unless the actor may add tasks to the workspace of a draft.
+func checkPlace(actor org.Actor, d task.Draft) error {
+	if d.Workspace != nil && !actor.SeesWorkspace(*d.Workspace) {
+		return noWorkspace()
+	}
+	return actor.CheckWrite()
 }
 
 // Update changes a task that the actor sees, and adds the change to its history. The actor may

@@ -93,6 +93,9 @@ func TestTransactionsCheckRightsAgain(t *testing.T) {
 				"changes the task": func() error {
 					return must.ErrorOf(w.Tasks.Update(ctx, ben, made.ID, nil, task.Patch{Title: patch.Value("Mine")}))
 				},
+				"makes a task there": func() error {
+					return must.ErrorOf(w.Tasks.Create(ctx, ben, task.Draft{Title: "Mine", Workspace: &desk.ID}))
+				},
 				"deletes the task": func() error { return w.Tasks.Delete(ctx, ben, made.ID, nil) },
 				"reorders the task": func() error {
 					return w.Tasks.Reorder(ctx, ben, task.Order{Tasks: []id.Task{made.ID}}, func(task.Task) error { return nil })
@@ -113,6 +116,7 @@ func TestTransactionsCheckRightsAgain(t *testing.T) {
 				"changes a task": func() error {
 					return must.ErrorOf(w.Tasks.Update(ctx, ben, free.ID, nil, task.Patch{Title: patch.Value("Ours")}))
 				},
+				"makes a task":      func() error { return must.ErrorOf(w.Tasks.Create(ctx, ben, task.Draft{Title: "Mine"})) },
 				"makes a connector": func() error { return must.ErrorOf(w.Connectors.Create(ctx, ben, connector.Draft{Provider: "search"})) },
 				"gives credentials": func() error {
 					_, err := w.Connectors.StoreCredentials(ctx, ben, tools[0].ID, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
