@@ -143,8 +143,8 @@ func (f *follower) run(first []byte, ctx context.Context) changes.Reason {
 			for !now.Before(f.beat) {
 				f.beat = f.beat.Add(f.api.heartbeat())
 			}
-			f.timer.Reset(f.next().Sub(now))
 		}
+		f.timer.Reset(f.next().Sub(now)) // also if it went off early, as the clock was set back
 		<-f.sub.Wake()
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -249,6 +250,14 @@ func TestFeed(t *testing.T) {
 			time.Sleep(3500 * time.Millisecond)
 			s.checkEvents(c, 0, greeting+"|id: 1-0", ":", ":", ":")
 		}, func(o *Options) { o.Heartbeat = time.Second })
+		var behind atomic.Int64 // how far the clock was set back
+		run("sends heartbeats after the clock was set back", func(s *feedServer) {
+			c := begin(s)
+			time.Sleep(20 * time.Second)
+			behind.Store(int64(5 * time.Second))
+			time.Sleep(50 * time.Second)
+			s.checkEvents(c, 0, greeting+"|id: 1-0", ":", ":")
+		}, func(o *Options) { o.Now = func() time.Time { return time.Now().Add(-time.Duration(behind.Load())) } })
 		run("has no deadline", func(s *feedServer) {
 			c := begin(s)
 			time.Sleep(10 * stream.WorkTimeout)
