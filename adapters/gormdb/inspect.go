@@ -98,7 +98,7 @@ func readPostgres(ctx context.Context, address string, orgs []id.Org) (c conditi
 			current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
 			CASE WHEN r.rolconnlimit < 0 THEN 100000 ELSE r.rolconnlimit END,
 			CASE WHEN d.datconnlimit < 0 THEN 100000 ELSE d.datconnlimit END)
-			- (SELECT count(*)::int FROM pg_stat_activity a WHERE a.datid IS NOT NULL AND a.usesysid IS NOT NULL AND a.application_name NOT IN ('collab', 'collab doctor')),
+			- (SELECT count(*)::int FROM pg_stat_activity a WHERE a.datid IS NOT NULL AND a.usesysid IS NOT NULL AND NOT `+ofServers+` AND a.application_name <> 'collab doctor'),
 		COALESCE((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false),
 		current_setting('fsync') = 'off' OR current_setting('synchronous_commit') = 'off',
 		pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',

@@ -245,7 +245,7 @@ func (sessionLocker) SessionLock(ctx context.Context, c *sql.Conn) error {
 			return err
 		}
 		if locked {
-			_, err := c.ExecContext(ctx, fmt.Sprintf("SET lock_timeout = %d", lockTimeout.Milliseconds()))
+			_, err := c.ExecContext(ctx, fmt.Sprintf(withoutTimeouts+"; SET lock_timeout = %d", false, lockTimeout.Milliseconds()))
 			return err
 		}
 		if err := sleep(ctx, lockPoll); err != nil {

@@ -34,6 +34,9 @@ func (db *DB) openPostgres(o Options) error {
 	if err != nil {
 		return err
 	}
+	if address.config.ValidateConnect == nil { // a standby has old rights, and stores nothing
+		address.config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
+	}
 	pool := address.open()
 	g, err := db.openGORM(pool, postgres.New(postgres.Config{Conn: pool}), o.Logger)
 	if err != nil {
@@ -356,14 +359,23 @@ func parsePostgres(address string) (a postgresAddress, err error) {
 	if a.config, err = pgx.ParseConfig(u.String()); err != nil {
 		return a, fault.Wrap(fault.Invalid, err, "The database URL is not understood") // pgx leaves the password out
 	}
-	if a.config.RuntimeParams["application_name"] == "" {
-		a.config.RuntimeParams["application_name"] = "collab"
+	switch name := a.config.RuntimeParams["application_name"]; name {
+	case "", serverName:
+		a.config.RuntimeParams["application_name"] = serverName
+	default:
+		a.config.RuntimeParams["application_name"] = serverName + ": " + name
 	}
 	if a.pooled && !isModeGiven {
 		a.config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
 	return a, nil
 }
+
+// serverName is the name of the connections of servers. One in the address or the environment follows it.
+const serverName = "collab"
+
+// ofServers is the condition for the rows of pg_stat_activity that are connections of servers.
+const ofServers = "(application_name = '" + serverName + "' OR application_name LIKE '" + serverName + ": %')"
 
 // withoutTimeouts lifts the limits on the duration of statements and transactions, for the rest of
 // the transaction if its parameter is true. Versions of Postgres have different ones of these.

@@ -47,7 +47,7 @@ func TestOpen(t *testing.T) {
 	})
 	t.Run("the pool of connections is as large as the address says", func(t *testing.T) {
 		a, err := parsePostgres("postgres://u@h/d?pool_max_conns=3&application_name=x")
-		if err != nil || a.conns != 3 || a.config.RuntimeParams["application_name"] != "x" || a.config.RuntimeParams["pool_max_conns"] != "" {
+		if err != nil || a.conns != 3 || a.config.RuntimeParams["application_name"] != "collab: x" || a.config.RuntimeParams["pool_max_conns"] != "" {
 			t.Errorf("%d connections with %v, error %v", a.conns, a.config.RuntimeParams, err)
 		}
 		if a, err = parsePostgres("postgres://u@h/d"); err != nil || a.conns < 16 {

@@ -59,7 +59,7 @@ func (r postgresReader) served(ctx context.Context) (served bool, err error) {
 	if _, err := r.conn.Exec(ctx, "SELECT pg_stat_clear_snapshot()"); err != nil { // a transaction caches the statistics
 		return false, err
 	}
-	const find = "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'collab')"
+	const find = "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND " + ofServers + ")"
 	err = r.conn.QueryRow(ctx, find).Scan(&served)
 	return served, err
 }
