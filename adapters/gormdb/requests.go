@@ -24,12 +24,11 @@ var _ ports.Requests = requests{}
 
 // Add is one statement, which does not wait for the disk on SQLite.
 func (q requests) Add(ctx context.Context, o id.Org, minute time.Time, n int64) (sum int64, err error) {
-	add := func(c *conn) error {
+	err = q.oneAsync(ctx, func(c *conn) error {
 		row, s := requestsRow{Org: o, Minute: minute, Requests: n}, requestsTable.of(c.write, o)
 		_, err := oneRow(ctx, c.write, s.what, s.newCommand(addRequests, bind(&row, s.table.fields, nil)), &sum)
 		return err
-	}
-	err = q.oneAsync(ctx, add)
+	})
 	return sum, err
 }
 

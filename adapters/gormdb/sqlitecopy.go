@@ -137,10 +137,6 @@ func (c *Copy) Blobs(ctx context.Context) iter.Seq2[Named, error] {
 	}
 }
 
-// SQLiteSchema returns the newest version of the schema on SQLite that this
-// program knows.
-func SQLiteSchema() (int64, error) { return latest(onSQLite) }
-
 // RaiseEpoch increments the epoch of all logs, so that cursors become invalid and clients
 // read everything again. It is for a database that was restored from a backup, whose logs
 // reuse numbers. It returns the new epoch.

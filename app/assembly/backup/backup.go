@@ -150,14 +150,6 @@ func realPath(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// unlessNotExist returns nil for the error of a file that does not exist.
-func unlessNotExist(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
 // errMissingBlob is returned if the store lacks content that the database names.
 var errMissingBlob = errors.New("the store of blobs does not have what the database names")
 
@@ -285,7 +277,7 @@ func addBlob(ctx context.Context, w *archiver, blobs ports.Blobs, named gormdb.N
 func clearDirectory(directory string) error {
 	entries, err := os.ReadDir(directory)
 	if err != nil {
-		return unlessNotExist(err)
+		return err
 	}
 	for _, e := range entries {
 		if e.Name() == datadir.LockName {

@@ -63,11 +63,10 @@ func verify(ctx context.Context, f *os.File) (about, totals, error) {
 }
 
 func notNewer(schema int64) error {
-	known, err := gormdb.SQLiteSchema()
-	if err == nil && schema > known {
-		err = fmt.Errorf("its database has the schema version %d, and this program knows %d: use a later one", schema, known)
+	if known := gormdb.Schema(); schema > known {
+		return fmt.Errorf("its database has the schema version %d, and this program knows %d: use a later one", schema, known)
 	}
-	return err
+	return nil
 }
 
 // RestoreDirectory replaces the data directory by the content of the archive, and reports on out. A

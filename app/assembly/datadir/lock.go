@@ -126,11 +126,8 @@ func LockDatabase(c config.Config, exclusive bool) (io.Closer, error) {
 }
 
 // lockDirectory locks the data directory for one server, because the development providers of two
-// would overwrite each other's files. Servers on other databases need no such lock.
+// would overwrite each other's files.
 func lockDirectory(c config.Config) (io.Closer, error) {
-	if c.Database() != "sqlite" {
-		return io.NopCloser(nil), nil
-	}
 	lock, err := Lock(filepath.Join(c.DataDir, LockName), true)
 	switch {
 	case errors.Is(err, filelock.ErrLocked):
@@ -141,12 +138,9 @@ func lockDirectory(c config.Config) (io.Closer, error) {
 	return lock, nil
 }
 
-// lockServer locks an SQLite database for one server, which caches what it alone writes. Commands may
+// lockServer locks the database for one server, which caches what it alone writes. Commands may
 // have the database open as well.
 func lockServer(c config.Config) (io.Closer, error) {
-	if c.Database() != "sqlite" {
-		return io.NopCloser(nil), nil
-	}
 	path, err := databaseFile(c)
 	if err != nil {
 		return nil, err
@@ -158,9 +152,12 @@ func lockServer(c config.Config) (io.Closer, error) {
 	return lock, err
 }
 
-// LockBoth locks the data directory and the database for one server, the database exclusively or
-// shared with commands.
+// LockBoth locks the data directory and an SQLite database for one server, the database exclusively or
+// shared with commands. Servers on other databases need no such locks.
 func LockBoth(c config.Config, exclusive bool) (locks []io.Closer, err error) {
+	if c.Database() != "sqlite" {
+		return nil, nil
+	}
 	for _, take := range []func() (io.Closer, error){
 		func() (io.Closer, error) { return lockDirectory(c) },
 		func() (io.Closer, error) { return LockDatabase(c, exclusive) },
