@@ -10,6 +10,7 @@ import (
 
 	"collab/adapters/inspect"
 	"collab/domain/audit"
+	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/usage"
 	"collab/test/contract"
@@ -79,12 +80,10 @@ func (r *replicated) poll(standby *postgres.Server) {
 	}
 }
 
-// execute executes a statement on a server.
+// execute executes a statement on a standby.
 func (r *replicated) execute(on *postgres.Server, statement string) {
 	r.Helper()
-	db := opened(r.T, on.URL(r.name))
-	run(r.T, db, statement)
-	db.Close()
+	must.Do(r.conns[on].ExecContext(r.Context(), statement)).Or(r)
 }
 
 // add adds an entry to the audit log of an organisation, and returns the position after it.
@@ -122,6 +121,15 @@ type replayedStore struct {
 func (s replayedStore) Position(ctx context.Context, known string) (string, error) {
 	s.r.replayed(s.r.standbys[0])
 	return s.DB.Position(ctx, known)
+}
+
+func TestAStandbyIsNotTakenForThePrimary(t *testing.T) {
+	r := newReplicated(t, 1)
+	standby := must.Do(url.Parse(r.standbys[0].URL(r.name))).Or(t)
+	must.Fail(t, must.ErrorOf(Open(t.Context(), Options{URL: standby.String()})), fault.Unavailable)
+	both := must.Do(url.Parse(r.primary.URL(r.name))).Or(t)
+	both.Host = standby.Host + "," + both.Host
+	must.NoError(t, must.Do(Open(t.Context(), Options{URL: both.String()})).Or(t).Close())
 }
 
 func TestListsReadFromAReplica(t *testing.T) {

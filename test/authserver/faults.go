@@ -23,7 +23,7 @@ func Status(code int) Fault {
 // Refuse replies with an error of OAuth.
 func Refuse(status int, code string) Fault {
 	return func(_ *Server, w http.ResponseWriter, _ *http.Request) {
-		response(w, status, map[string]any{"error": code})
+		reply(w, status, map[string]any{"error": code})
 	}
 }
 
@@ -32,7 +32,7 @@ func Refuse(status int, code string) Fault {
 func Echo(status int, code string) Fault {
 	return func(_ *Server, w http.ResponseWriter, r *http.Request) {
 		quoted := sent(r)
-		response(w, status, map[string]any{"error": cmp.Or(code, quoted), "error_description": quoted, "error_uri": "https://example.com/" + quoted})
+		reply(w, status, map[string]any{"error": cmp.Or(code, quoted), "error_description": quoted, "error_uri": "https://example.com/" + quoted})
 	}
 }
 

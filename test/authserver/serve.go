@@ -128,7 +128,7 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request, script Script)
 	if script.Metadata != nil {
 		script.Metadata(m)
 	}
-	response(w, http.StatusOK, m)
+	reply(w, http.StatusOK, m)
 }
 
 func (s *Server) at(e Endpoint) string { return s.Issuer + "/" + string(e) }
@@ -205,7 +205,7 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	status, result := s.exchange(r)
 	s.mu.Unlock()
-	response(w, status, result)
+	reply(w, status, result)
 }
 
 func (s *Server) exchange(r *http.Request) (int, map[string]any) {
@@ -279,7 +279,7 @@ type registration struct {
 func (s *Server) register(w http.ResponseWriter, body []byte, script Script) {
 	var wanted registration
 	if err := json.Unmarshal(body, &wanted); err != nil || len(wanted.Redirects) == 0 || wanted.Kind == "" {
-		response(w, http.StatusBadRequest, map[string]any{"error": "invalid_client_metadata"})
+		reply(w, http.StatusBadRequest, map[string]any{"error": "invalid_client_metadata"})
 		return
 	}
 	c := s.admit(wanted, script)
@@ -293,7 +293,7 @@ func (s *Server) register(w http.ResponseWriter, body []byte, script Script) {
 			result["client_secret_expires_at"] = script.SecretEnds.Unix()
 		}
 	}
-	response(w, http.StatusCreated, result)
+	reply(w, http.StatusCreated, result)
 }
 
 // revoke takes an authorization back, of which it is given any token. As RFC 7009
@@ -302,7 +302,7 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.authenticated(r) {
-		response(w, http.StatusUnauthorized, map[string]any{"error": "invalid_client"})
+		reply(w, http.StatusUnauthorized, map[string]any{"error": "invalid_client"})
 		return
 	}
 	token := r.PostFormValue("token")
@@ -316,7 +316,7 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 }
 
-func response(w http.ResponseWriter, status int, v any) {
+func reply(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)

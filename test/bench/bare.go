@@ -169,7 +169,7 @@ func (b bare) get(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	response(w, http.StatusOK, &t)
+	reply(w, http.StatusOK, &t)
 }
 
 func (b bare) list(w http.ResponseWriter, r *http.Request) {
@@ -197,7 +197,7 @@ func (b bare) list(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	response(w, http.StatusOK, found)
+	reply(w, http.StatusOK, found)
 }
 
 func (b bare) create(w http.ResponseWriter, r *http.Request) {
@@ -231,10 +231,10 @@ func (b bare) create(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	response(w, http.StatusCreated, &t)
+	reply(w, http.StatusCreated, &t)
 }
 
-func response(w http.ResponseWriter, status int, v any) {
+func reply(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

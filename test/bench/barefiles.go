@@ -55,7 +55,7 @@ func (f bareFiles) upload(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	response(w, http.StatusCreated, struct {
+	reply(w, http.StatusCreated, struct {
 		ID       string `json:"id"`
 		Size     int64  `json:"size"`
 		Checksum string `json:"checksum"`

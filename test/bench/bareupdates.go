@@ -26,7 +26,7 @@ func (u *bareUpdates) publish(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	u.responses.Store(&responses)
-	response(w, http.StatusOK, len(responses))
+	reply(w, http.StatusOK, len(responses))
 }
 
 func (u *bareUpdates) check(w http.ResponseWriter, r *http.Request) {

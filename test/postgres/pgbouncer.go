@@ -44,7 +44,7 @@ func Pooled(t testing.TB, address string) string {
 		must.Succeed(t, r.end(syscall.SIGTERM))
 	})
 	u.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	if err := r.responses(t.Context(), u.String(), time.Now().Add(startTimeout)); err != nil {
+	if err := r.ping(t.Context(), u.String(), time.Now().Add(startTimeout)); err != nil {
 		log, unread := os.ReadFile(filepath.Join(folder, "log"))
 		t.Fatal(errors.Join(err, unread), string(log))
 	}

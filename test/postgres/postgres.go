@@ -225,7 +225,7 @@ func (s *Server) start(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err = r.responses(ctx, s.URL("postgres"), deadline); err == nil {
+		if err = r.ping(ctx, s.URL("postgres"), deadline); err == nil {
 			s.run = r
 			return nil
 		}
@@ -289,8 +289,8 @@ func supervised(folder string, user *syscall.Credential, args ...string) (*run, 
 	return r, nil
 }
 
-// answers waits until the server takes connections to a database.
-func (r *run) responses(ctx context.Context, address string, deadline time.Time) error {
+// ping waits until the server takes connections to a database.
+func (r *run) ping(ctx context.Context, address string, deadline time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	for {
