@@ -190,12 +190,19 @@ func (s *Billing) cancelClosed(ctx context.Context) error {
 	var failed error
 	for _, o := range ids {
 		is := all[o]
-		if !is.Billed() {
+		if !is.Cancelable() {
 			continue
 		}
+		as := s.bySystem("because the organisation is closed")
 		_, err := s.Provider.Cancel(ctx, is.ProviderID, true)
-		if err == nil || fault.Is(err, fault.NotFound) {
-			err = s.follow(ctx, o, is.ProviderID, s.bySystem("because the organisation is closed"), endIfMissing(is.ProviderID), nil)
+		switch {
+		case err != nil && !fault.Is(err, fault.NotFound):
+		case is.Billed():
+			err = s.follow(ctx, o, is.ProviderID, as, endIfMissing(is.ProviderID), nil)
+		default:
+			_, err = s.revise(ctx, o, as, func(was plan.Subscription) (plan.Subscription, error) {
+				return was.Abandoned(is.ProviderID, s.Clock.Now()), nil
+			})
 		}
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			failed = errors.Join(failed, err)

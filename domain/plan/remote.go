@@ -119,6 +119,21 @@ func (s Subscription) Billed() bool {
 	return false
 }
 
+// Cancelable reports whether the provider has a subscription of the organisation that may
+// bill it: also one from before an operator's grant, which is not followed any more.
+func (s Subscription) Cancelable() bool {
+	return s.Billed() || s.State() == External && s.ProviderID != ""
+}
+
+// Abandoned returns the subscription without the provider's one of the id, which has ended,
+// if it is managed externally and therefore does not follow that end.
+func (s Subscription) Abandoned(subscription string, now time.Time) Subscription {
+	if s.State() == External && s.ProviderID == subscription {
+		s.ProviderID, s.UpdatedAt = "", now
+	}
+	return s
+}
+
 // EventKind is the kind of a provider's message.
 type EventKind uint8
 

@@ -353,6 +353,28 @@ func TestASubscriptionUnknownToTheProviderEnds(t *testing.T) {
 	}
 }
 
+func TestWhatAClosedOrganisationCancels(t *testing.T) {
+	granted := must.Do(in(plan.Paying).Granted(plan.Grant{Plan: plan.Enterprise}, noon)).Or(t)
+	for about, c := range map[string]struct {
+		s    plan.Subscription
+		want bool
+	}{
+		"billed":                        {in(plan.Paying), true},
+		"owing":                         {in(plan.Owing), true},
+		"granted while it was billed":   {granted, true},
+		"granted without a payment":     {in(plan.External), false},
+		"without a plan":                {in(plan.Unplanned), false},
+		"free after a subscription":     {in(plan.Paying).RemoteMissing(noon), false},
+		"granted, with an end":          {granted.Abandoned("sub_1", noon), false},
+		"granted, with another's end":   {granted.Abandoned("sub_2", noon), true},
+		"billed, which follows its end": {in(plan.Paying).Abandoned("sub_1", noon), true},
+	} {
+		if got := c.s.Cancelable(); got != c.want {
+			t.Errorf("%s: %t", about, got)
+		}
+	}
+}
+
 // drawLife draws what the provider says of one subscription in the course of
 // its life.
 func drawLife(t *rapid.T) []plan.Remote {

@@ -168,6 +168,56 @@ func TestAnEndedTrialThatIsNotRecordedCanBeNeitherDowngradedNorRepeated(t *testi
 	}
 }
 
+// countedCancels is the provider, which counts cancellations.
+type countedCancels struct {
+	*memory.Payments
+	n int
+}
+
+func (c *countedCancels) Cancel(ctx context.Context, subscription string, atOnce bool) (plan.Remote, error) {
+	c.n++
+	return c.Payments.Cancel(ctx, subscription, atOnce)
+}
+
+func TestTheSubscriptionOfAClosedOrganisationIsCancelledOnce(t *testing.T) {
+	for about, test := range map[string]struct{ granted, forgotten bool }{
+		"billed":                           {},
+		"billed, unknown to the provider":  {forgotten: true},
+		"granted a plan":                   {granted: true},
+		"granted, unknown to the provider": {granted: true, forgotten: true},
+	} {
+		t.Run(about, func(t *testing.T) {
+			s := newServersFixture(t)
+			provider := &countedCancels{Payments: s.provider}
+			for _, server := range s.servers {
+				server.Provider = provider
+			}
+			subscription := s.buy(plan.Premium)
+			if test.granted {
+				must.Do(s.Operator.Grant(t.Context(), org.Actor{Operator: true}, s.ada.Org, plan.Grant{Plan: plan.Enterprise})).Or(t)
+			}
+			if test.forgotten {
+				s.provider.Forget(subscription)
+			}
+			s.reconcile()
+			must.Is(t, 0, provider.n)
+			must.Do(s.Store.Directory().Organisations().Upsert(t.Context(), org.Organisation{ProviderID: "org_office"}, func(o org.Organisation) (org.Organisation, error) {
+				return o.Close(s.Clock.Now()), nil
+			})).Or(t)
+			s.reconcile()
+			must.Is(t, 1, provider.n)
+			if r, err := s.provider.Subscription(t.Context(), subscription); err == nil && !r.Ended() || test.forgotten != fault.Is(err, fault.NotFound) {
+				t.Errorf("at the provider it is %+v, %v", r, err)
+			}
+			if test.granted {
+				s.checkStored(plan.Enterprise, plan.Active)
+			} else {
+				s.checkStored(plan.Free, plan.Active)
+			}
+		})
+	}
+}
+
 // unavailableProvider is the provider, which counts checkReaders of subscriptions and may be unavailable.
 type unavailableProvider struct {
 	*memory.Payments
