@@ -36,7 +36,8 @@ type Billing interface {
 	Subscription(ctx context.Context, subscription string) (plan.Remote, error)
 
 	// Change moves a subscription to another plan at once, with proration, and returns it.
-	// A scheduled cancellation is withdrawn; Conflict if the subscription has ended.
+	// A scheduled cancellation is withdrawn. NotFound if the subscription has ended; Conflict
+	// if the difference cannot be charged, which leaves the subscription as it was.
 	Change(ctx context.Context, subscription string, to plan.Plan) (plan.Remote, error)
 
 	// Cancel ends a subscription, at once or when its period ends, and returns it. It does

@@ -344,7 +344,7 @@ func readSubscription(t *tx, id string, f *form) (object, error) {
 }
 
 func updateSubscription(t *tx, id string, f *form) (object, error) {
-	f.checkParameters("items[0][id]", "items[0][price]", "proration_behavior", "cancel_at_period_end")
+	f.checkParameters("items[0][id]", "items[0][price]", "proration_behavior", "payment_behavior", "cancel_at_period_end")
 	s, err := find(t.Subscriptions, "subscription", id)
 	if err != nil {
 		return nil, err
@@ -363,6 +363,9 @@ func updateSubscription(t *tx, id string, f *form) (object, error) {
 	if prorated := f.Get("proration_behavior"); s.Price != was && prorated != "always_invoice" {
 		f.fail("proration_behavior", "", "Invalid proration_behavior: must be always_invoice")
 	}
+	if behavior := f.Get("payment_behavior"); s.Price != was && behavior != "error_if_incomplete" {
+		f.fail("payment_behavior", "", "Invalid payment_behavior: must be error_if_incomplete")
+	}
 	switch ends := f.Get("cancel_at_period_end"); ends {
 	case "":
 	case "true", "false":
@@ -370,7 +373,10 @@ func updateSubscription(t *tx, id string, f *form) (object, error) {
 	default:
 		f.fail("cancel_at_period_end", "", "Invalid boolean: %s", ends)
 	}
-	charged := s.Status == active && s.Price != was
+	if s.Status == pastDue && s.Price != was {
+		return nil, &apiError{status: http.StatusPaymentRequired, kind: "card_error", code: "card_declined", message: "Your card was declined."}
+	}
+	charged := s.Price != was
 	if charged {
 		t.addInvoice(&s, t.now)
 		t.charge(&s, true)

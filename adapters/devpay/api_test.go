@@ -50,7 +50,7 @@ func TestInterface(t *testing.T) {
 		s := st.subscribed()
 		change := &stripe.SubscriptionParams{
 			Items:             []*stripe.SubscriptionItemsParams{{ID: &s.Items.Data[0].ID, Price: stripe.String("price_p")}},
-			ProrationBehavior: stripe.String("always_invoice"), CancelAtPeriodEnd: stripe.Bool(false),
+			ProrationBehavior: stripe.String("always_invoice"), PaymentBehavior: stripe.String("error_if_incomplete"), CancelAtPeriodEnd: stripe.Bool(false),
 		}
 		for range 2 {
 			is := must.Do(st.subscriptions().Update(s.ID, change)).Or(t)
@@ -244,6 +244,7 @@ func TestHostileRequests(t *testing.T) {
 		"an item of another subscription":      {"POST", subscription, "items[0][id]=si_1&items[0][price]=price_p", 400, "No such subscription item"},
 		"a second item of a subscription":      {"POST", subscription, "items[0][price]=price_p", 400, "one item"},
 		"an unknown way to share costs":        {"POST", subscription, "items[0][id]=" + s.Items.Data[0].ID + "&items[0][price]=price_p&proration_behavior=never", 400, "proration_behavior"},
+		"an unknown way to pay":                {"POST", subscription, "items[0][id]=" + s.Items.Data[0].ID + "&items[0][price]=price_p&proration_behavior=always_invoice", 400, "payment_behavior"},
 		"neither yes nor no":                   {"POST", subscription, "cancel_at_period_end=maybe", 400, "Invalid boolean"},
 		"something else in the place of an id": {"GET", subscription + "?expand[]=latest_invoice", "", 400, "cannot be expanded"},
 		"something unknown about its end":      {"DELETE", subscription + "?refund=all", "", 400, "unknown parameter"},

@@ -152,8 +152,11 @@ func (p *Payments) Subscription(_ context.Context, subscription string) (plan.Re
 // Change moves a subscription to another plan.
 func (p *Payments) Change(_ context.Context, subscription string, to plan.Plan) (plan.Remote, error) {
 	return p.update(subscription, func(r *plan.Remote) error {
-		if !r.Live() {
-			return fault.New(fault.Conflict, "The subscription is over")
+		switch {
+		case !r.Live():
+			return fault.Missing("Subscription")
+		case r.Status == plan.IsPastDue && r.Plan != to:
+			return fault.New(fault.Conflict, "The payment was declined")
 		}
 		r.Plan, r.CancelAtPeriodEnd = to, false
 		return nil

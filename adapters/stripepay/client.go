@@ -159,6 +159,8 @@ func failure(ctx context.Context, err error) error {
 	// configuration.
 	case apiError.Code == stripe.ErrorCodeResourceMissing && !strings.Contains(apiError.Param, "price"):
 		return fault.Wrap(fault.NotFound, r, "The payment provider knows nothing of it")
+	case r.status == http.StatusPaymentRequired, apiError.Type == stripe.ErrorTypeCard:
+		return fault.Wrap(fault.Conflict, r, declined)
 	case r.status >= 500, r.status == http.StatusTooManyRequests, r.status == http.StatusConflict, apiError.Code == stripe.ErrorCodeLockTimeout:
 		return fault.Wrap(fault.Unavailable, r, "The payment provider cannot answer now")
 	}

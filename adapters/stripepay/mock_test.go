@@ -125,7 +125,7 @@ func TestStripeMockAcceptsAllRequests(t *testing.T) {
 		must.Do(p.Change(ctx, subscriptionID, plan.Premium)).Or(t)
 		mock.sent(t, "POST", "/v1/subscriptions/"+subscriptionID, "", map[string]string{
 			"items[0][id]": string(is.item(p.plans).ID), "items[0][price]": "price_premium", "proration_behavior": "always_invoice",
-			"cancel_at": "", "expand[0]": "customer",
+			"payment_behavior": "error_if_incomplete", "cancel_at": "", "expand[0]": "customer",
 		})
 	})
 	t.Run("Cancel at once", func(t *testing.T) {

@@ -57,7 +57,7 @@ func TestEveryCallReturnsTheKindOfItsError(t *testing.T) {
 		`404 {"error":{"type":"invalid_request_error","message":"Unrecognized request URL"}}`:                     fault.Internal,
 		refused: fault.Internal,
 		`401 {"error":{"type":"invalid_request_error","message":"Invalid API Key provided: sk_test_verysecret"}}`: fault.Internal,
-		`402 {"error":{"type":"card_error","code":"card_declined"}}`:                                              fault.Internal,
+		`402 {"error":{"type":"card_error","code":"card_declined"}}`:                                              fault.Conflict,
 		`403 {"error":{"type":"invalid_request_error"}}`:                                                          fault.Internal,
 		`400 {"error":{"type":"idempotency_error"}}`:                                                              fault.Internal,
 		`409 {"error":{"type":"idempotency_error","code":"idempotency_key_in_use"}}`:                              fault.Unavailable,
@@ -282,15 +282,15 @@ func TestAChangeRequestsWhatDiffers(t *testing.T) {
 		want map[string]string // the form; nil: no request
 	}{
 		"another plan": {active, plan.Premium, map[string]string{
-			"items[0][id]": "si_1", "items[0][price]": "price_premium", "proration_behavior": "always_invoice", "cancel_at_period_end": "false"}},
+			"items[0][id]": "si_1", "items[0][price]": "price_premium", "proration_behavior": "always_invoice", "payment_behavior": "error_if_incomplete", "cancel_at_period_end": "false"}},
 		"the same plan":              {active, plan.Standard, nil},
 		"the same plan, to end":      {ending, plan.Standard, map[string]string{"cancel_at_period_end": "false"}},
 		"the same plan, with an end": {endingNew, plan.Standard, map[string]string{"cancel_at": ""}},
 		"another plan, with an end": {endingNew, plan.Premium, map[string]string{
-			"items[0][id]": "si_1", "items[0][price]": "price_premium", "proration_behavior": "always_invoice", "cancel_at": ""}},
+			"items[0][id]": "si_1", "items[0][price]": "price_premium", "proration_behavior": "always_invoice", "payment_behavior": "error_if_incomplete", "cancel_at": ""}},
 		"the plan of the configured item": {
 			`200 {"id":"sub_1","status":"active","items":{"data":[{"id":"si_0","price":{"id":"price_support"}},{"id":"si_1","price":{"id":"price_standard"}}]}}`, plan.Premium,
-			map[string]string{"items[0][id]": "si_1", "items[0][price]": "price_premium", "proration_behavior": "always_invoice", "cancel_at_period_end": "false"}},
+			map[string]string{"items[0][id]": "si_1", "items[0][price]": "price_premium", "proration_behavior": "always_invoice", "payment_behavior": "error_if_incomplete", "cancel_at_period_end": "false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, f, _ := newFake(t, map[string][]string{"GET /subscriptions/sub_1": {c.is}, "POST /subscriptions/sub_1": {premium}})
@@ -308,10 +308,10 @@ func TestAChangeRequestsWhatDiffers(t *testing.T) {
 	}
 }
 
-func TestASubscriptionThatHasEndedCannotChange(t *testing.T) {
+func TestASubscriptionThatHasEndedOrIsNotPaidCannotChange(t *testing.T) {
 	for is, kind := range map[string]fault.Kind{
-		canceled: fault.Conflict,
-		`200 {"id":"sub_1","status":"incomplete_expired"}`:        fault.Conflict,
+		canceled: fault.NotFound,
+		`200 {"id":"sub_1","status":"incomplete_expired"}`:        fault.NotFound,
 		`200 {"id":"sub_1","status":"active"}`:                    fault.Unavailable,
 		`200 {"id":"sub_1","status":"active","items":[{"id":1}]}`: fault.Unavailable,
 	} {
@@ -319,6 +319,13 @@ func TestASubscriptionThatHasEndedCannotChange(t *testing.T) {
 		if _, err := p.Change(t.Context(), "sub_1", plan.Premium); !fault.Is(err, kind) || len(f.requests) != 1 {
 			t.Errorf("%s gives %v after %d requests", is, err, len(f.requests))
 		}
+	}
+	for refused, kind := range map[string]fault.Kind{
+		missing: fault.NotFound,
+		`400 {"error":{"type":"invalid_request_error","code":"resource_missing","message":"This customer has no attached payment source"}}`: fault.Conflict,
+	} {
+		p, _, _ := newFake(t, map[string][]string{"GET /subscriptions/sub_1": {active}, "POST /subscriptions/sub_1": {refused}})
+		must.Fail(t, must.ErrorOf(p.Change(t.Context(), "sub_1", plan.Premium)), kind)
 	}
 	p, f, _ := newFake(t, nil)
 	if _, err := p.Change(t.Context(), "sub_1", plan.Free); !fault.Is(err, fault.Internal) || len(f.requests) != 0 {

@@ -2,6 +2,7 @@ package stripepay
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"collab/domain/fault"
@@ -13,6 +14,12 @@ import (
 // prorated charges the difference at once when a plan changes. On the next invoice it would
 // be lost if the subscription is canceled before. A negative difference becomes credit.
 const prorated = "always_invoice"
+
+// paidOrUnchanged refuses a change of plan whose invoice cannot be paid at once. By default
+// the plan changes all the same.
+const paidOrUnchanged = "error_if_incomplete"
+
+const declined = "The payment was declined"
 
 // Subscription returns a subscription.
 func (p *Payments) Subscription(ctx context.Context, of string) (plan.Remote, error) {
@@ -34,7 +41,7 @@ func (p *Payments) Change(ctx context.Context, of string, to plan.Plan) (plan.Re
 	item := s.item(p.plans)
 	switch {
 	case s.over():
-		return plan.Remote{}, fault.New(fault.Conflict, "The subscription is over")
+		return plan.Remote{}, fault.Missing("Subscription")
 	case item.price() == price && !s.cancelsAtEnd():
 		return p.remote(s, nil)
 	case !isID(string(item.ID)):
@@ -43,14 +50,18 @@ func (p *Payments) Change(ctx context.Context, of string, to plan.Plan) (plan.Re
 	params := &stripe.SubscriptionParams{}
 	if item.price() != price {
 		params.Items = []*stripe.SubscriptionItemsParams{{ID: stripe.String(string(item.ID)), Price: &price}}
-		params.ProrationBehavior = stripe.String(prorated)
+		params.ProrationBehavior, params.PaymentBehavior = stripe.String(prorated), stripe.String(paidOrUnchanged)
 	}
 	if !bool(s.CancelAtPeriodEnd) && s.cancelsAtEnd() {
 		params.AddExtra("cancel_at", "") // a cancellation with cancel_at is revoked separately
 	} else {
 		params.CancelAtPeriodEnd = stripe.Bool(false)
 	}
-	return p.remote(p.update(ctx, of, params))
+	s, err = p.update(ctx, of, params)
+	if r, ok := errors.AsType[*refusal](err); ok && fault.Is(err, fault.NotFound) && r.param == "" {
+		err = fault.Wrap(fault.Conflict, r, declined) // no payment method; for a missing object, its parameter is named
+	}
+	return p.remote(s, err)
 }
 
 // Cancel ends a subscription.

@@ -42,11 +42,13 @@ func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (s
 				err = s.closePage(ctx, actor.Org, s.byActor(ctx, actor), is)
 			}
 		case plan.ChangePlan:
-			if err = s.change(ctx, actor, is, p); err == nil {
-				return s.PaidURL, nil
+			_, changed := s.Provider.Change(ctx, is.ProviderID, p)
+			if changed != nil && !fault.Is(changed, fault.NotFound) {
+				return "", changed
 			}
-			if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Conflict) { // it has ended
-				err = s.follow(ctx, actor.Org, is.ProviderID, s.byActor(ctx, actor), endIfMissing(is.ProviderID), nil)
+			err = s.follow(ctx, actor.Org, is.ProviderID, s.byActor(ctx, actor), endIfMissing(is.ProviderID), nil)
+			if err == nil && changed == nil {
+				return s.PaidURL, nil
 			}
 		case plan.ReplacePage:
 			err = s.closePage(ctx, actor.Org, s.byActor(ctx, actor), is)
@@ -62,14 +64,6 @@ func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (s
 		}
 	}
 	return "", errBusy
-}
-
-// change moves the existing subscription to another plan.
-func (s *Billing) change(ctx context.Context, actor org.Actor, is plan.Subscription, p plan.Plan) error {
-	if _, err := s.Provider.Change(ctx, is.ProviderID, p); err != nil {
-		return err
-	}
-	return s.follow(ctx, actor.Org, is.ProviderID, s.byActor(ctx, actor), endIfMissing(is.ProviderID), nil)
 }
 
 // openPage creates the payment page of the checkout. The address is empty if another checkout

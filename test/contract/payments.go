@@ -231,6 +231,13 @@ func Billing(t *testing.T, open func(t *testing.T) PaymentProvider) {
 			}
 			w.is(w.subscription(other), plan.Standard, plan.IsActive, false)
 		},
+		"a change of plan that is not paid changes nothing": func(w *paymentFixture) {
+			of := w.subscribed(plan.Standard)
+			w.ok(w.Fail(of))
+			was := w.subscription(of)
+			resultOf(w.Billing.Change(w.ctx, of, plan.Premium)).wantConflict(w.fixture)
+			wantEqual(w.fixture, w.subscription(of), was)
+		},
 		"a cancellation keeps the subscription until its period ends, and can be repeated": func(w *paymentFixture) {
 			of := w.subscribed(plan.Standard)
 			end := w.subscription(of).PeriodEnd
@@ -263,7 +270,7 @@ func Billing(t *testing.T, open func(t *testing.T) PaymentProvider) {
 						w.Fatalf("%s: %+v, %v", name, r, err)
 					}
 				}
-				resultOf(w.Billing.Change(w.ctx, of, plan.Standard)).wantConflict(w.fixture)
+				resultOf(w.Billing.Change(w.ctx, of, plan.Standard)).wantNotFound(w.fixture)
 				w.is(w.subscription(of), plan.Premium, plan.IsCanceled, false)
 			}
 		},

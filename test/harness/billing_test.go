@@ -218,6 +218,28 @@ func TestTheSubscriptionOfAClosedOrganisationIsCancelledOnce(t *testing.T) {
 	}
 }
 
+// changeCounter is the provider, which counts changes of plan.
+type changeCounter struct {
+	*memory.Payments
+	n int
+}
+
+func (c *changeCounter) Change(ctx context.Context, subscription string, to plan.Plan) (plan.Remote, error) {
+	c.n++
+	return c.Payments.Change(ctx, subscription, to)
+}
+
+func TestAChangeOfPlanThatIsNotPaidIsTriedOnce(t *testing.T) {
+	s := newServersFixture(t)
+	must.Do(s.provider.Fail(s.buy(plan.Standard))).Or(t)
+	provider := &changeCounter{Payments: s.provider}
+	s.servers[0].Provider = provider
+	_, err := s.servers[0].Checkout(t.Context(), s.ada, plan.Premium)
+	must.Fail(t, err, fault.Conflict)
+	must.Is(t, 1, provider.n)
+	s.checkStored(plan.Standard, plan.Active)
+}
+
 // unavailableProvider is the provider, which counts checkReaders of subscriptions and may be unavailable.
 type unavailableProvider struct {
 	*memory.Payments
