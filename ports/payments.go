@@ -12,11 +12,12 @@ import (
 // ids that the provider does not know, Unavailable if it does not answer.
 type Payments interface {
 	// Customer creates the provider's record of an organisation, under a key derived from
-	// the organisation's id, and returns its id.
-	Customer(ctx context.Context, o id.Org, name string) (customer string, err error)
+	// the organisation's id and the deleted customer that it replaces, empty for none, and
+	// returns its id.
+	Customer(ctx context.Context, o id.Org, name, deleted string) (customer string, err error)
 
 	// Open creates a payment page for a plan, under the checkout's key, and returns the
-	// checkout with its session.
+	// checkout with its session. NotFound if the provider does not know the customer.
 	Open(ctx context.Context, o id.Org, customer string, c plan.Checkout) (plan.Checkout, error)
 
 	// Session returns the state of a payment page.

@@ -27,10 +27,17 @@ type Payments struct {
 
 	mu            sync.Mutex
 	n             int                     // the last number in an id; guarded by mu
-	customers     map[id.Org]string       // guarded by mu
+	customers     map[customerKey]string  // guarded by mu
+	deleted       map[string]bool         // customers; guarded by mu
 	pages         map[string]*page        // by session; guarded by mu
 	sessions      map[string]string       // by the key of the request; guarded by mu
 	subscriptions map[string]*plan.Remote // guarded by mu
+}
+
+// customerKey is the key of the request for a customer.
+type customerKey struct {
+	org     id.Org
+	deleted string // the customer that it replaces
 }
 
 // page is a checkout session.
@@ -45,7 +52,7 @@ type page struct {
 // NewPayments returns a provider without customers.
 func NewPayments(c ports.Clock) *Payments {
 	return &Payments{
-		clock: c, customers: map[id.Org]string{}, pages: map[string]*page{}, sessions: map[string]string{}, subscriptions: map[string]*plan.Remote{},
+		clock: c, customers: map[customerKey]string{}, deleted: map[string]bool{}, pages: map[string]*page{}, sessions: map[string]string{}, subscriptions: map[string]*plan.Remote{},
 	}
 }
 
@@ -55,18 +62,26 @@ func (p *Payments) nextID(kind string) string {
 }
 
 // Customer returns the customer of an organisation, created when needed.
-func (p *Payments) Customer(_ context.Context, o id.Org, _ string) (string, error) {
+func (p *Payments) Customer(_ context.Context, o id.Org, _, deleted string) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.customers[o] == "" {
-		p.customers[o] = p.nextID("cus")
+	k := customerKey{o, deleted}
+	if p.customers[k] == "" {
+		p.customers[k] = p.nextID("cus")
 	}
-	return p.customers[o], nil
+	return p.customers[k], nil
+}
+
+// DeleteCustomer deletes a customer. Repeated requests for it still return its id.
+func (p *Payments) DeleteCustomer(customer string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deleted[customer] = true
 }
 
 func (p *Payments) checkCustomer(customer string) error {
 	for _, c := range p.customers {
-		if c == customer {
+		if c == customer && !p.deleted[c] {
 			return nil
 		}
 	}

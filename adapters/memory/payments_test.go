@@ -30,7 +30,7 @@ func TestBilling(t *testing.T) { contract.Billing(t, paid) }
 func TestACheckoutSessionExpires(t *testing.T) {
 	clock := memory.NewClock(start)
 	p := memory.NewPayments(clock)
-	customer := must.Do(p.Customer(t.Context(), id.Org("o"), "O")).Or(t)
+	customer := must.Do(p.Customer(t.Context(), id.Org("o"), "O", "")).Or(t)
 	c := must.Do(p.Open(t.Context(), "o", customer, plan.Checkout{Key: "k", Plan: plan.Standard})).Or(t)
 	clock.Set(c.ExpiresAt)
 	_, payErr := p.Pay(c.Session)

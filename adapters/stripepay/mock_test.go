@@ -74,11 +74,13 @@ func TestStripeMockAcceptsAllRequests(t *testing.T) {
 	}
 
 	t.Run("Customer", func(t *testing.T) {
-		customer, err := p.Customer(ctx, org, "Analytical Engines")
+		customer, err := p.Customer(ctx, org, "Analytical Engines", "")
 		if err != nil || !strings.HasPrefix(customer, "cus_") {
 			t.Errorf("got %q, %v", customer, err)
 		}
 		mock.sent(t, "POST", "/v1/customers", "customer:"+string(org), map[string]string{"name": "Analytical Engines", "metadata[org_id]": string(org)})
+		must.Do(p.Customer(ctx, org, "Analytical Engines", "cus_1")).Or(t)
+		must.Is(t, "customer:"+string(org)+":cus_1", mock.last.key)
 	})
 	t.Run("Open", func(t *testing.T) {
 		c, err := p.Open(ctx, org, "cus_1", plan.Checkout{Key: "key_1", Plan: plan.Premium})

@@ -102,9 +102,14 @@ func plansOf(prices map[plan.Plan]string) map[string]plan.Plan {
 	return plans
 }
 
-// Customer creates the provider's customer of an organisation.
-func (p *Payments) Customer(ctx context.Context, o id.Org, name string) (string, error) {
-	made, err := repeat(p, "customer:"+string(o), func(key string) (customer, error) {
+// Customer creates the provider's customer of an organisation. The id of a deleted one is
+// part of the key, under which the provider would return that one again for a day.
+func (p *Payments) Customer(ctx context.Context, o id.Org, name, deleted string) (string, error) {
+	key := "customer:" + string(o)
+	if deleted != "" {
+		key += ":" + deleted
+	}
+	made, err := repeat(p, key, func(key string) (customer, error) {
 		params := &stripe.CustomerParams{Name: &name}
 		params.AddMetadata(orgKey, string(o))
 		params.SetIdempotencyKey(key)

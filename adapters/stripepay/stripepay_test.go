@@ -32,7 +32,7 @@ const (
 // calls has one call of each method by name.
 var calls = map[string]func(ctx context.Context, p *Payments) error{
 	"Customer": func(ctx context.Context, p *Payments) error {
-		return must.ErrorOf(p.Customer(ctx, org, "Analytical Engines"))
+		return must.ErrorOf(p.Customer(ctx, org, "Analytical Engines", ""))
 	},
 	"Open": func(ctx context.Context, p *Payments) error {
 		return must.ErrorOf(p.Open(ctx, org, "cus_1", plan.Checkout{Key: "k", Plan: plan.Standard}))

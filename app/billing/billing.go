@@ -140,10 +140,15 @@ func (s *Billing) Portal(ctx context.Context, actor org.Actor) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	never := fault.New(fault.Conflict, "The organisation has never been at the checkout")
 	if sub.Customer == "" {
-		return "", fault.New(fault.Conflict, "The organisation has never been at the checkout")
+		return "", never
 	}
-	return s.Payments.Portal(ctx, sub.Customer, s.AppURL)
+	url, err := s.Payments.Portal(ctx, sub.Customer, s.AppURL)
+	if fault.Is(err, fault.NotFound) {
+		err = never // the customer was deleted at the provider; the next checkout creates another
+	}
+	return url, err
 }
 
 // entryFunc makes the entry of the audit log for a change.

@@ -69,11 +69,7 @@ func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (s
 // openPage creates the payment page of the checkout. The address is empty if another checkout
 // has replaced it.
 func (s *Billing) openPage(ctx context.Context, actor org.Actor, is plan.Subscription) (url string, err error) {
-	customer, err := s.customer(ctx, actor.Org, s.byActor(ctx, actor), is)
-	if err != nil {
-		return "", err
-	}
-	page, err := s.Payments.Open(ctx, actor.Org, customer, *is.Checkout)
+	page, err := s.open(ctx, actor.Org, s.byActor(ctx, actor), is)
 	if err != nil {
 		return "", err
 	}
@@ -91,21 +87,35 @@ func (s *Billing) openPage(ctx context.Context, actor org.Actor, is plan.Subscri
 	return "", s.expire(ctx, page)
 }
 
-// customer returns the organisation's id at the provider, and creates the customer if needed.
-func (s *Billing) customer(ctx context.Context, of id.Org, as entryFunc, is plan.Subscription) (string, error) {
+// open opens the page of the checkout. It creates a customer if there is none, or if the
+// present one was deleted at the provider.
+func (s *Billing) open(ctx context.Context, o id.Org, as entryFunc, is plan.Subscription) (plan.Checkout, error) {
 	if is.Customer != "" {
-		return is.Customer, nil
+		page, err := s.Payments.Open(ctx, o, is.Customer, *is.Checkout)
+		if !fault.Is(err, fault.NotFound) {
+			return page, err
+		}
 	}
+	customer, err := s.newCustomer(ctx, o, as, is.Customer)
+	if err != nil {
+		return plan.Checkout{}, err
+	}
+	return s.Payments.Open(ctx, o, customer, *is.Checkout)
+}
+
+// newCustomer creates the organisation's customer in place of the deleted one, empty if there
+// was none, and returns the customer that counts.
+func (s *Billing) newCustomer(ctx context.Context, of id.Org, as entryFunc, deleted string) (string, error) {
 	o, err := s.Store.Directory().Organisations().Get(ctx, of)
 	if err != nil {
 		return "", err
 	}
-	made, err := s.Payments.Customer(ctx, of, o.Name)
+	made, err := s.Payments.Customer(ctx, of, o.Name, deleted)
 	if err != nil {
 		return "", err
 	}
-	is, err = s.revise(ctx, of, as, func(was plan.Subscription) (plan.Subscription, error) {
-		if was.Customer == "" {
+	is, err := s.revise(ctx, of, as, func(was plan.Subscription) (plan.Subscription, error) {
+		if was.Customer == deleted {
 			was.Customer, was.UpdatedAt = made, s.Clock.Now()
 		}
 		return was, nil
@@ -118,11 +128,8 @@ func (s *Billing) closePage(ctx context.Context, o id.Org, as entryFunc, is plan
 	page := *is.Checkout
 	if page.Session == "" {
 		// The request for the page may have succeeded without its response being stored.
-		customer, err := s.customer(ctx, o, as, is)
-		if err != nil {
-			return err
-		}
-		if page, err = s.Payments.Open(ctx, o, customer, page); err != nil {
+		var err error
+		if page, err = s.open(ctx, o, as, is); err != nil {
 			return err
 		}
 	}

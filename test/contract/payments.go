@@ -39,7 +39,7 @@ func (s paymentSuite) run(t *testing.T, open func(t *testing.T) PaymentProvider)
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		t.Run(name, func(t *testing.T) {
 			w := &paymentFixture{fixture: &fixture{T: t, ctx: t.Context()}, PaymentProvider: open(t), org: fresh[id.Org]()}
-			w.customer = resultOf(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn")).must(w.fixture)
+			w.customer = resultOf(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn", "")).must(w.fixture)
 			s[name](w)
 		})
 	}
@@ -83,17 +83,24 @@ func Payments(t *testing.T, open func(t *testing.T) PaymentProvider) {
 	paymentSuite{
 		"repeated requests return the same customer": func(w *paymentFixture) {
 			for range 2 {
-				resultOf(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn")).is(w.fixture, w.customer)
+				resultOf(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn", "")).is(w.fixture, w.customer)
 			}
-			other := resultOf(w.Payments.Customer(w.ctx, fresh[id.Org](), "Łódź & Søn")).must(w.fixture)
+			other := resultOf(w.Payments.Customer(w.ctx, fresh[id.Org](), "Łódź & Søn", "")).must(w.fixture)
 			if w.customer == "" || other == "" || other == w.customer {
 				w.Fatalf("two organisations are the customers %q and %q", w.customer, other)
+			}
+		},
+		"repeated requests replace a deleted customer once": func(w *paymentFixture) {
+			made := resultOf(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn", w.customer)).must(w.fixture)
+			resultOf(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn", w.customer)).is(w.fixture, made)
+			if next := resultOf(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn", made)).must(w.fixture); made == w.customer || next == made || next == w.customer {
+				w.Fatalf("the customers are %q, %q and %q", w.customer, made, next)
 			}
 		},
 		"concurrent requests return the same customer": func(w *paymentFixture) {
 			o, made := fresh[id.Org](), make([]string, 8)
 			w.allOK(concurrently(len(made), func(i int) (err error) {
-				made[i], err = w.Payments.Customer(w.ctx, o, "Concurrent")
+				made[i], err = w.Payments.Customer(w.ctx, o, "Concurrent", "")
 				return err
 			}))
 			wantEqual(w.fixture, slices.Compact(made), made[:1])

@@ -394,6 +394,37 @@ func TestAnUnreturnedCheckoutSessionIsReusedOrExpired(t *testing.T) {
 	}
 }
 
+func TestADeletedCustomerIsReplaced(t *testing.T) {
+	for about, lost := range map[string]bool{"without a page": false, "with a page whose address was lost": true} {
+		t.Run(about, func(t *testing.T) {
+			s := newServersFixture(t)
+			ctx := t.Context()
+			must.Do(s.provider.Cancel(ctx, s.buy(plan.Standard), true)).Or(t)
+			stored := func() plan.Subscription {
+				return must.Do(s.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)).Or(t)
+			}
+			former := stored()
+			must.Do(s.servers[0].Checkout(ctx, s.ada, plan.Premium)).Or(t)
+			is := stored()
+			if is.Checkout = nil; lost {
+				is.Checkout = &plan.Checkout{Key: "lost", Plan: plan.Standard}
+			}
+			must.NoError(t, s.Store.Directory().Subscriptions().Put(ctx, s.ada.Org, is))
+
+			s.provider.DeleteCustomer(former.Customer)
+			must.Fail(t, must.ErrorOf(s.servers[0].Portal(ctx, s.ada)), fault.Conflict)
+			for _, server := range s.servers {
+				must.Do(server.Checkout(ctx, s.ada, plan.Premium)).Or(t)
+			}
+			must.Do(s.provider.Pay(stored().Checkout.Session)).Or(t)
+			if now := stored(); now.Customer == "" || now.Customer == former.Customer {
+				t.Errorf("the customer is %q, before it was %q", now.Customer, former.Customer)
+			}
+			must.Do(s.servers[0].Portal(ctx, s.ada)).Or(t)
+		})
+	}
+}
+
 func TestFormerManagersCannotChangeASubscription(t *testing.T) {
 	s := newServersFixture(t)
 	before := must.Do(s.Store.Directory().Subscriptions().Get(t.Context(), s.ada.Org)).Or(t)

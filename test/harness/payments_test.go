@@ -154,8 +154,8 @@ func askProvider[V any](c faultyProvider, name string, do func() (V, error)) (v 
 	return v, err
 }
 
-func (c faultyProvider) Customer(ctx context.Context, o id.Org, name string) (string, error) {
-	return askProvider(c, "Customer", func() (string, error) { return c.m.provider.Customer(ctx, o, name) })
+func (c faultyProvider) Customer(ctx context.Context, o id.Org, name, deleted string) (string, error) {
+	return askProvider(c, "Customer", func() (string, error) { return c.m.provider.Customer(ctx, o, name, deleted) })
 }
 
 func (c faultyProvider) Open(ctx context.Context, o id.Org, customer string, k plan.Checkout) (plan.Checkout, error) {

@@ -242,8 +242,8 @@ var (
 	_ ports.Billing  = faultyPayments{}
 )
 
-func (p faultyPayments) Customer(ctx context.Context, o id.Org, name string) (string, error) {
-	return ask(p.faults, "Payments.Customer", func() (string, error) { return p.Payments.Customer(ctx, o, name) })
+func (p faultyPayments) Customer(ctx context.Context, o id.Org, name, deleted string) (string, error) {
+	return ask(p.faults, "Payments.Customer", func() (string, error) { return p.Payments.Customer(ctx, o, name, deleted) })
 }
 
 func (p faultyPayments) Open(ctx context.Context, o id.Org, customer string, c plan.Checkout) (plan.Checkout, error) {
