@@ -26,6 +26,13 @@ const (
 	// stopGrace is how long a renewal continues after the server began to stop: the refresh
 	// token that was sent may be used up, and its successor must be stored.
 	stopGrace = time.Second
+
+	// storeTimeout bounds storing renewed credentials; with the renewal before it is shorter
+	// than connector.ClaimDuration.
+	storeTimeout = time.Minute
+
+	// maxPause is the attempt after which the pauses between attempts to store do not grow.
+	maxPause = 4
 )
 
 // wake has Work called soon.
@@ -41,7 +48,8 @@ func (s *Connectors) Woken() <-chan struct{} { return s.woken }
 
 // Work claims due instances and revocations of all organisations up to the limits, and
 // starts working on them. Any number of servers may call it concurrently. Wait returns when
-// the work has ended, which is at most stopGrace after ctx ends.
+// the work has ended, which is at most stopGrace after ctx ends, or storeTimeout while renewed
+// credentials cannot be stored.
 func (s *Connectors) Work(ctx context.Context) error {
 	now := s.Clock.Now()
 	all := s.Store.Connections()
@@ -240,26 +248,39 @@ func (s *Connectors) renew(ctx context.Context, claimed connector.Instance, c co
 	if err != nil {
 		return claimed, c, false, s.notRenewed(ctx, claimed, err)
 	}
-	ctx = context.WithoutCancel(ctx)
-	err = s.Store.Atomic(ctx, func(r ports.Records) error {
-		var e error
-		ok = false
-		i, e = r.Connections().Connectors().Update(ctx, claimed.Org, claimed.ID, func(i connector.Instance) (connector.Instance, error) {
-			if ok = i.Version == claimed.Version; !ok {
-				return i, nil
-			}
-			return i.Renewed(now, s.Clock.Now())
-		})
-		if e != nil || !ok {
-			return e
-		}
-		return s.put(ctx, r, i, now)
-	})
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	i, ok, err = s.storeRenewed(ctx, claimed, now)
 	if fault.Is(err, fault.NotFound) {
 		// The deletion revoked the old token; the new one is revoked here.
 		return i, now, false, s.revokeOrphan(ctx, claimed.Org, now)
 	}
 	return i, now, ok && err == nil, err
+}
+
+// storeRenewed stores the renewed credentials of a claimed instance, again and again while the
+// store is unavailable, because the refresh token before them is used up. It returns false if
+// the instance has other credentials.
+func (s *Connectors) storeRenewed(ctx context.Context, claimed connector.Instance, now connector.Credentials) (i connector.Instance, ok bool, err error) {
+	for attempt := 1; ; attempt++ {
+		err = s.Store.Atomic(ctx, func(r ports.Records) error {
+			var e error
+			ok = false
+			i, e = r.Connections().Connectors().Update(ctx, claimed.Org, claimed.ID, func(i connector.Instance) (connector.Instance, error) {
+				if ok = i.Version == claimed.Version; !ok {
+					return i, nil
+				}
+				return i.Renewed(now, s.Clock.Now())
+			})
+			if e != nil || !ok {
+				return e
+			}
+			return s.put(ctx, r, i, now)
+		})
+		if !fault.Is(err, fault.Unavailable) || s.Pause(ctx, min(attempt, maxPause)) != nil {
+			return i, ok, err
+		}
+	}
 }
 
 // withStopGrace returns a context that ends stopGrace after ctx does.

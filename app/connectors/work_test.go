@@ -310,6 +310,59 @@ func TestACancelledReadLosesNoToken(t *testing.T) {
 	})
 }
 
+// awayStore is a store that is away, for transactions, a number of times.
+type awayStore struct {
+	ports.Store
+	away atomic.Int64
+}
+
+func (s *awayStore) Atomic(ctx context.Context, fn func(ports.Records) error) error {
+	if s.away.Add(-1) >= 0 {
+		return fault.New(fault.Unavailable, "The database does not answer")
+	}
+	return s.Store.Atomic(ctx, fn)
+}
+
+func TestATokenIsStoredWhenTheStoreIsBack(t *testing.T) {
+	w := newFixture(t)
+	i := w.authorise("notes")
+	w.work()
+	w.clock.Advance(time.Hour)
+	store := &awayStore{Store: w.store}
+	w.connectors.Store = store
+	w.authorizer.set(func() { w.authorizer.before = func(string) { store.away.Store(5) } })
+	w.work()
+	if now := w.wantStatus(i, connector.Connected, ""); now.Version != 2 || w.authorizer.reused != 0 {
+		t.Errorf("the connector is %+v", now)
+	}
+	must.Is(t, 5, w.pauses.Load())
+}
+
+func TestStoringATokenEndsBeforeItsClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		i := w.authorise("notes")
+		w.work()
+		w.clock.Advance(time.Hour)
+		store := &awayStore{Store: w.store}
+		w.connectors.Store = store
+		w.connectors.Pause = func(ctx context.Context, attempt int) error {
+			select {
+			case <-time.After(time.Duration(attempt) * time.Second):
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		}
+		w.authorizer.set(func() { w.authorizer.before = func(string) { store.away.Store(1000) } })
+		began := time.Now()
+		w.work()
+		if took := time.Since(began); took < 30*time.Second || took >= connector.ClaimDuration {
+			t.Errorf("it was tried for %v", took)
+		}
+		must.Is(t, 1, w.get(i).Version)
+	})
+}
+
 func TestAStoppingServerLosesNoToken(t *testing.T) {
 	w := newFixture(t)
 	i := w.authorise("notes")
