@@ -24,6 +24,6 @@ func (s *Releases) Feed(q Check, fits func(*release.Release) bool) []*release.Re
 			break
 		}
 	}
-	s.counts.add(release.DayOf(s.Clock.Now()), q.Target, q.Version, now.Known(q.Version), offered != nil)
+	s.count(now, q, offered != nil)
 	return offered
 }

@@ -195,12 +195,17 @@ type Check struct {
 func (s *Releases) Offer(q Check) *release.Release {
 	now := s.snapshot.Load()
 	offered := now.Offer(q.Target, q.Version, q.Client)
+	s.count(now, q, offered != nil)
+	return offered
+}
+
+// count counts a check and its device.
+func (s *Releases) count(now *release.Snapshot, q Check, offered bool) {
 	day := release.DayOf(s.Clock.Now())
-	s.counts.add(day, q.Target, q.Version, now.Known(q.Version), offered != nil)
+	s.counts.add(day, q.Target, q.Version, now.Known(q.Version), offered)
 	if q.Client != "" {
 		s.counts.devices.add(day, q.Target, q.Client)
 	}
-	return offered
 }
 
 // Snapshot returns the releases as this server knows them.

@@ -492,6 +492,20 @@ func TestChecksAreCounted(t *testing.T) {
 	}
 }
 
+func TestDevicesOfChecksAndFeedsAreCounted(t *testing.T) {
+	w := newFixture(t)
+	s := w.server()
+	made := must.Do(s.Publish(t.Context(), w.ada, draft("1.0.0"))).Or(w)
+	all := func(*release.Release) bool { return true }
+	s.Offer(check(t, "0.9.0", "a"))
+	for _, client := range []string{"a", "b", "b", ""} {
+		s.Feed(check(t, "0.9.0", client), all)
+	}
+	if p, err := s.Progress(t.Context(), w.ada, made.ID); err != nil || p.Devices != 2 {
+		t.Errorf("the progress is %+v, %v", p, err)
+	}
+}
+
 func TestCountsAreKeptWhileTheStoreFails(t *testing.T) {
 	w := newFixture(t)
 	s := w.server()
