@@ -119,6 +119,9 @@ func translate(m message, body []byte) (identity.Event, error) {
 	if err != nil {
 		return identity.Event{}, err
 	}
+	if e.Kind == identity.MemberRemoved {
+		e.Member.EndedAt = e.Stamp.At
+	}
 	e.Stamp.At = cmp.Or(updated, e.Stamp.At)
 	if e.Org.ProviderID != "" && e.Org.Stamp.IsZero() {
 		e.Org.Stamp = e.Stamp

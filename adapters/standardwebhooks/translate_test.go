@@ -59,6 +59,7 @@ func TestEveryTypeOfEventIsTranslated(t *testing.T) {
 		place    = identity.MemberFacts{Role: "org:admin", JoinedAt: milli(1716881000000)}
 		invited  = identity.InvitationFacts{ProviderID: "orginv_1", Email: "Grace@example.com", Role: "org:member", InvitedBy: "user_2"}
 		envelope = int64(envelopeSeconds * 1000)
+		ended    = identity.MemberFacts{Role: "org:admin", JoinedAt: milli(1716881000000), EndedAt: milli(envelope)}
 		seen     = func(o identity.OrgFacts, s identity.Stamp) identity.OrgFacts { o.Stamp = s; return o }
 		named    = identity.OrgFacts{ProviderID: "org_1", Name: "Analytical Engines", Slug: "engines"}
 	)
@@ -81,7 +82,7 @@ func TestEveryTypeOfEventIsTranslated(t *testing.T) {
 		{"organizationMembership.updated", membershipJSON, identity.Event{Kind: identity.MemberChanged, Stamp: stamp(1716883100000, identity.RankUpdated),
 			User: member, Org: seen(engines, stamp(1716882000123, 0)), Member: place}},
 		{"organizationMembership.deleted", membershipJSON, identity.Event{Kind: identity.MemberRemoved, Stamp: stamp(1716883100000, identity.RankEnded),
-			User: member, Org: seen(engines, stamp(1716882000123, 0)), Member: place}},
+			User: member, Org: seen(engines, stamp(1716882000123, 0)), Member: ended}},
 		{"organizationInvitation.created", invitationJSON, identity.Event{Kind: identity.InvitationCreated, Stamp: stamp(1716883150000, identity.RankCreated),
 			Org: seen(named, stamp(1716883150000, identity.RankCreated)), Invitation: invited}},
 		{"organizationInvitation.accepted", invitationJSON, identity.Event{Kind: identity.InvitationAccepted, Stamp: stamp(1716883150000, identity.RankEnded),

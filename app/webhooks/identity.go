@@ -193,7 +193,7 @@ func (w *Webhooks) member(ctx context.Context, r ports.Records, e identity.Event
 	}
 	next := was.Observed(e.Member, e.Stamp, o.Naming(w.Roles, u.ProviderID), now)
 	if e.Kind == identity.MemberRemoved {
-		next = was.Ended(e.Stamp)
+		next = was.Ended(e.Member, e.Stamp)
 	}
 	if next == was {
 		return nil

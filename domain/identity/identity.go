@@ -116,6 +116,7 @@ type OrgFacts struct {
 type MemberFacts struct {
 	Role     string    // the provider's name of the role
 	JoinedAt time.Time // zero: not in the message
+	EndedAt  time.Time // of a removal: the message's own time, because the record's stays as it was before
 }
 
 // InvitationFacts are the contents of a message about an invitation.

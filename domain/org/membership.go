@@ -84,11 +84,11 @@ func (m Membership) Observed(f identity.MemberFacts, s identity.Stamp, n Naming,
 func (m *Membership) roleField() tokenField { return tokenField{&m.ProviderRole, &m.RoleIssuedAt} }
 
 // Ended returns the membership after an event that reports its end.
-func (m Membership) Ended(s identity.Stamp) Membership {
+func (m Membership) Ended(f identity.MemberFacts, s identity.Stamp) Membership {
 	if !m.Seen.Before(s) {
 		return m
 	}
-	m.Seen, m.RemovedAt = s, &s.At
+	m.Seen, m.RemovedAt = s, &f.EndedAt
 	return m
 }
 

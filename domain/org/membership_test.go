@@ -134,12 +134,12 @@ func TestOnlyALaterEventChangesAMembership(t *testing.T) {
 		if got := m.Observed(identity.MemberFacts{Role: "viewer"}, old, org.Naming{}, later(61)); got != m {
 			t.Errorf("%s makes it %+v", about, got)
 		}
-		if got := m.Ended(old); got != m {
+		if got := m.Ended(identity.MemberFacts{EndedAt: later(20)}, old); got != m {
 			t.Errorf("%s ends it", about)
 		}
 	}
-	ended := m.Ended(stamp(10, identity.RankEnded))
-	if ended.Active() || !ended.RemovedAt.Equal(later(10)) {
+	ended := m.Ended(identity.MemberFacts{EndedAt: later(20)}, stamp(10, identity.RankEnded))
+	if ended.Active() || !ended.RemovedAt.Equal(later(20)) {
 		t.Fatalf("got %+v", ended)
 	}
 	if got := ended.Observed(identity.MemberFacts{Role: "viewer"}, stamp(9, identity.RankUpdated), org.Naming{}, later(61)); got.Active() {

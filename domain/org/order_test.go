@@ -54,7 +54,8 @@ func someMessage(t *rapid.T, n int) message {
 		message.org = func(x org.Organisation) org.Organisation { return x.Observed(o, noon) }
 		message.user, message.member = nil, nil
 	case "left":
-		message.member = func(m org.Membership) org.Membership { return m.Ended(s) }
+		join.EndedAt = s.At.Add(time.Duration(n) * time.Second)
+		message.member = func(m org.Membership) org.Membership { return m.Ended(join, s) }
 	}
 	return message
 }
@@ -68,6 +69,7 @@ func TestAnyOrderOfTheSameTokensAndEventsEndsInOneState(t *testing.T) {
 		type state struct {
 			name, email, picture, slug string
 			active                     bool
+			removed                    time.Time
 			role                       org.Role
 		}
 		end := func(all []message) state {
@@ -88,6 +90,8 @@ func TestAnyOrderOfTheSameTokensAndEventsEndsInOneState(t *testing.T) {
 			s := state{name: u.Name, email: u.Email, picture: u.AvatarURL, slug: o.Slug, active: m.Active()}
 			if s.active {
 				s.role = m.Role
+			} else {
+				s.removed = *m.RemovedAt
 			}
 			return s
 		}

@@ -78,7 +78,11 @@ func anyMessage(t *rapid.T, id string) message {
 			"public_user_data": object{"user_id": user, "first_name": name("first"), "last_name": nil, "identifier": name("identifier") + "@example.com"},
 		}
 	}
-	body := must.Do(json.Marshal(object{"object": "event", "type": kind, "timestamp": at, "data": data})).Or(t)
+	sent := at
+	if kind == "organizationMembership.deleted" {
+		sent += int64(rapid.IntRange(0, 6).Draw(t, "ended after")) * 1000
+	}
+	body := must.Do(json.Marshal(object{"object": "event", "type": kind, "timestamp": sent, "data": data})).Or(t)
 	return message{id, body}
 }
 
@@ -89,13 +93,14 @@ type view struct {
 	Creator     string
 	Closed      bool
 	Members     map[string]string
+	Former      map[string]time.Time
 	Invitations map[string]string
 }
 
 func look(t *rapid.T, c *harness.Deployment) view {
 	ctx := context.Background()
 	dir := c.Store.Directory()
-	v := view{Users: map[string]string{}, Members: map[string]string{}, Invitations: map[string]string{}}
+	v := view{Users: map[string]string{}, Members: map[string]string{}, Former: map[string]time.Time{}, Invitations: map[string]string{}}
 	for _, p := range []string{"user_1", "user_2", "user_3"} {
 		u, err := dir.Users().ByProvider(ctx, p)
 		switch {
@@ -117,6 +122,12 @@ func look(t *rapid.T, c *harness.Deployment) view {
 	v.Name, v.Slug, v.Creator = o.Name, o.Slug, o.CreatedBy
 	must.NoError(t, dir.Members().List(ctx, o.ID, org.MemberFilter{}, func(p org.Profile) error {
 		v.Members[p.Person.ProviderID] = fmt.Sprint(p.Role, p.JoinedAt)
+		return nil
+	}))
+	must.NoError(t, dir.Users().Former(ctx, o.ID, "", 0, func(p org.Profile) error {
+		if !p.Person.Deleted() { // whose later messages are ignored
+			v.Former[p.Person.ProviderID] = *p.RemovedAt
+		}
 		return nil
 	}))
 	for i := 1; i <= 3; i++ {
