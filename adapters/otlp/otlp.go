@@ -271,28 +271,28 @@ func (c *Client) send(ctx context.Context, body []byte) (time.Duration, error) {
 		return -1, err
 	}
 	r.Header = c.header.Clone()
-	answer, err := c.http.Do(r)
+	res, err := c.http.Do(r)
 	if err != nil {
 		if failure := new(url.Error); errors.As(err, &failure) && failure.Temporary() {
 			return 0, err
 		}
 		return -1, err
 	}
-	defer answer.Body.Close()
-	content, err := io.ReadAll(io.LimitReader(answer.Body, maxResponse+1))
+	defer res.Body.Close()
+	content, err := io.ReadAll(io.LimitReader(res.Body, maxResponse+1))
 	if err == nil && len(content) > maxResponse {
 		err = errors.New("the collector's answer is too long")
 	}
 	if err != nil {
 		return -1, err
 	}
-	if answer.StatusCode/100 == 2 {
-		return -1, c.rejected(answer.Header.Get("Content-Type"), content)
+	if res.StatusCode/100 == 2 {
+		return -1, c.rejected(res.Header.Get("Content-Type"), content)
 	}
-	err = fmt.Errorf("%s answers %s: %s", c.url.Redacted(), answer.Status, c.excerpt(content))
-	switch answer.StatusCode {
+	err = fmt.Errorf("%s answers %s: %s", c.url.Redacted(), res.Status, c.excerpt(content))
+	switch res.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return retryAfter(answer.Header.Get("Retry-After")), err
+		return retryAfter(res.Header.Get("Retry-After")), err
 	}
 	return -1, err
 }
