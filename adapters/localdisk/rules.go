@@ -1,6 +1,8 @@
 package localdisk
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -20,6 +22,9 @@ import (
 
 // maxIgnore is how many bytes the file with the patterns of ignored files may have.
 const maxIgnore = 1 << 20
+
+// maxPattern is how many bytes a line of it may have, with its end: the matcher reads no further than a longer one.
+const maxPattern = bufio.MaxScanTokenSize
 
 // junk are the names of files that systems leave in directories, and junkPrefix begins others. They go with
 // their directory.
@@ -92,7 +97,13 @@ func (d *Disk) readRules() (*rules, error) {
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	content = norm.NFC.Bytes(content) // as paths are
+	content = bytes.TrimPrefix(content, []byte("\ufeff")) // which editors write at the beginning
+	content = norm.NFC.Bytes(content)                     // as paths are
+	for line := range bytes.SplitSeq(content, []byte("\n")) {
+		if len(line) >= maxPattern {
+			return nil, fault.New(fault.TooLarge, "%s has a line of %d bytes or more", mirror.IgnoreFile, maxPattern)
+		}
+	}
 	sum := sha256.Sum256(content)
 	r := &rules{hash: hex.EncodeToString(sum[:]), matcher: new(gitignore.Matcher)}
 	r.matcher.AddPatterns(content, "")
