@@ -29,7 +29,7 @@ func opened(t *testing.T) (d *Disk, write func(name, content string), read func(
 		must.NoError(t, os.WriteFile(filepath.Join(top, name), []byte(content), 0o666))
 	}
 	read = func(name string) string {
-		content, _ := os.ReadFile(filepath.Join(top, name))
+		content, _ := d.top.root.ReadFile(name)
 		return string(content)
 	}
 	return d, write, read
@@ -203,6 +203,19 @@ func TestFileSystemsWithoutExclusiveRenames(t *testing.T) {
 	}
 	must.FailIs(t, d.renamePath("d", "e", exclusive), fs.ErrExist) // a directory to a name that is taken
 	must.NoError(t, d.renamePath("d", "f", exclusive))             // a directory
+}
+
+func TestAFileThatIsStillStagedAfterAnInterruptionIsNotChanged(t *testing.T) {
+	d, _, read := opened(t)
+	must.Do(d.Stage(t.Context(), "x", 0, strings.NewReader("placed"))).Or(t)
+	must.NoError(t, d.top.root.Link(d.staging.below("x"), "a")) // as far as renamePath came
+	if n, err := d.Staged(t.Context(), "x"); n != 0 || err != nil {
+		t.Errorf("%d bytes are staged, %v", n, err)
+	}
+	must.Do(d.Stage(t.Context(), "x", 0, strings.NewReader("staged"))).Or(t)
+	if got := read("a"); got != "placed" {
+		t.Errorf("the file has %q", got)
+	}
 }
 
 func TestErrorsOfTheSystemHaveKinds(t *testing.T) {

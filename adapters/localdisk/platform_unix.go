@@ -71,6 +71,12 @@ func isForeign(info fs.FileInfo) bool {
 	return ok && int(s.Uid) != os.Geteuid()
 }
 
+// hasLinks reports whether a file in a directory has other names too.
+func hasLinks(_ directory, info fs.FileInfo) bool {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return ok && s.Nlink > 1
+}
+
 // factsOf returns the facts of a file and the number of its file system.
 func factsOf(info fs.FileInfo) (f mirror.Facts, device uint64) {
 	f = mirror.Facts{Size: info.Size(), ModTime: info.ModTime().UnixNano()}

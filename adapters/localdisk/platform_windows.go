@@ -36,6 +36,18 @@ func setTimes(in directory, name string, to time.Time) error { return in.root.Ch
 // isForeign is not known.
 func isForeign(fs.FileInfo) bool { return false }
 
+// hasLinks reports whether a file in a directory has other names too.
+func hasLinks(in directory, info fs.FileInfo) bool {
+	f, err := in.root.Open(info.Name())
+	if err != nil {
+		return false
+	}
+	defer discard(f)
+	var facts windows.ByHandleFileInformation
+	err = windows.GetFileInformationByHandle(windows.Handle(f.Fd()), &facts)
+	return err == nil && facts.NumberOfLinks > 1
+}
+
 // factsOf returns size and time. Others would need every file to be opened.
 func factsOf(info fs.FileInfo) (f mirror.Facts, device uint64) {
 	return mirror.Facts{Size: info.Size(), ModTime: info.ModTime().UnixNano()}, 0

@@ -44,7 +44,10 @@ func (d *Disk) renamePath(from, to string, how renameMode) error {
 	}
 	err := d.top.root.Link(from, to)
 	if err == nil {
-		return d.top.root.Remove(from)
+		if err = d.top.root.Remove(from); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			err = errors.Join(err, d.top.root.Remove(to))
+		}
+		return err
 	}
 	if errors.Is(err, fs.ErrExist) {
 		return err
@@ -74,13 +77,19 @@ func (d *Disk) Stage(ctx context.Context, name string, offset int64, r io.Reader
 
 // openStaged opens a file for staged content, of which it keeps what is before the offset.
 func (d *Disk) openStaged(name string, offset int64) (*os.File, error) {
-	if offset == 0 { // mostly there is no file yet
-		f, err := d.staging.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
-		if !errors.Is(err, fs.ErrExist) {
-			return f, err
-		}
+	open := func(flags int) (*os.File, error) {
+		return d.staging.root.OpenFile(name, os.O_RDWR|os.O_CREATE|flags, 0o666)
 	}
-	f, err := d.staging.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
+	if offset == 0 { // mostly there is no file yet
+		f, err := open(os.O_EXCL)
+		if errors.Is(err, fs.ErrExist) {
+			if err = d.staging.root.Remove(name); err == nil {
+				f, err = open(os.O_EXCL)
+			}
+		}
+		return f, err
+	}
+	f, err := open(0)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +98,7 @@ func (d *Disk) openStaged(name string, offset int64) (*os.File, error) {
 	case err != nil:
 	case info.Size() < offset:
 		err = fault.New(fault.Conflict, "Only %d bytes of the download are stored", info.Size())
-	case info.Size() > offset: // ext4 writes files that were cut to nothing when they are closed, each by itself
+	case info.Size() > offset:
 		err = f.Truncate(offset)
 	}
 	if err != nil {
@@ -112,14 +121,17 @@ func (r *contextReader) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// Staged implements ports.DiskWriter.
+// Staged implements ports.DiskWriter. Content of which renamePath has made a file of the directory, and then was
+// interrupted, counts for nothing.
 func (d *Disk) Staged(_ context.Context, name string) (int64, error) {
 	info, err := d.staging.root.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return 0, nil
-	}
-	if err != nil {
+	case err != nil:
 		return 0, failed(err, "The download cannot be read")
+	case hasLinks(d.staging, info):
+		return 0, nil
 	}
 	return info.Size(), nil
 }
