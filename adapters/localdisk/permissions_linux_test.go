@@ -6,9 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 
+	"collab/domain/fault"
+	"collab/domain/mirror"
 	"collab/test/must"
 )
 
@@ -29,6 +32,30 @@ func actAsUser(t *testing.T, d *Disk) {
 		must.NoError(t, syscall.Setfsuid(0))
 		runtime.UnlockOSThread()
 	})
+}
+
+func TestAReadOnlyFileThatCouldNotBeReplacedIsReplacedLater(t *testing.T) {
+	d, write, read := opened(t)
+	must.NoError(t, d.top.root.Mkdir("d", 0o755))
+	write("d/a", "as it was")
+	must.NoError(t, errors.Join(d.top.root.Chmod("d/a", 0o444), d.top.root.Chmod("d", 0o555)))
+	actAsUser(t, d)
+	const content = "from the server"
+	must.Do(d.Stage(t.Context(), "x", 0, strings.NewReader(content))).Or(t)
+	place := func() error {
+		in := must.Do(d.top.open("d")).Or(t)
+		defer in.root.Close()
+		target := d.entryOf(in, mustStat(t, d, "d/a"))
+		return d.Place(t.Context(), mirror.Placement{Name: "x", Path: "d/a", Target: &target})[0].Err
+	}
+	must.Fail(t, place(), fault.Forbidden)
+	must.NoError(t, d.top.root.Chmod("d", 0o755))
+	staged := must.Do(d.Stage(t.Context(), "x", int64(len(content)), strings.NewReader(""))).Or(t)
+	must.Is(t, int64(len(content)), staged.Size)
+	must.NoError(t, place())
+	if mode := mustStat(t, d, "d/a").Mode(); mode != 0o444 || read("d/a") != content {
+		t.Errorf("the file has the mode %v and %q", mode, read("d/a"))
+	}
 }
 
 func TestAFileThatCannotLoseItsNameGetsNoOther(t *testing.T) {

@@ -90,6 +90,11 @@ func (d *Disk) openStaged(name string, offset int64) (*os.File, error) {
 		return f, err
 	}
 	f, err := open(0)
+	if errors.Is(err, fs.ErrPermission) { // it has the permissions of a file that it could not replace
+		if err = d.staging.root.Chmod(name, 0o600); err == nil {
+			f, err = open(0)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
