@@ -185,6 +185,14 @@ func TestContentsThatCouldNotBeSyncedAreNotStagedAnyMore(t *testing.T) {
 	}
 }
 
+func TestAFileInThePlaceOfTheTrashIsAnError(t *testing.T) {
+	d, write, read := opened(t)
+	write("a", "a")
+	write(mirror.StateDirectory+"/"+trashName, "")
+	must.Fail(t, d.Trash(t.Context(), d.entryOf(d.top, mustStat(t, d, "a"))), fault.Conflict)
+	must.Is(t, "a", read("a"))
+}
+
 func TestFileSystemsWithoutExclusiveRenames(t *testing.T) {
 	d, write, read := opened(t)
 	write("a", "a")

@@ -322,6 +322,9 @@ func sameContent(at directory, name string, before fs.FileInfo) (fs.FileInfo, er
 	return now, err
 }
 
+// maxTrashNames is how many more names toTrash tries if one is taken.
+const maxTrashNames = 100
+
 // toTrash moves a file to a name in the trash that is like the one of original, and returns the
 // directory there.
 func (d *Disk) toTrash(from directory, name, original string) (directory, error) {
@@ -345,7 +348,7 @@ func (d *Disk) toTrash(from directory, name, original string) (directory, error)
 			}
 			discard(to.root)
 		}
-		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ENOTDIR) {
+		if i == maxTrashNames || !errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ENOTDIR) {
 			return directory{}, err
 		}
 	}
@@ -369,6 +372,7 @@ func (d *Disk) renameFound(at directory, info fs.FileInfo, e mirror.Entry, path 
 	d.directories.Lock()
 	to, err := d.provide(parent, fresh)
 	if err == nil {
+		defer discard(to.root)
 		err = d.rename(at, info.Name(), to, last, exclusive)
 		if there, lookErr := to.root.Lstat(last); errors.Is(err, fs.ErrExist) && lookErr == nil && os.SameFile(info, there) && mirror.KeyOf(e.Path) == mirror.KeyOf(path) {
 			err = d.rename(at, info.Name(), to, last, replacing) // the same file in another case
@@ -378,7 +382,6 @@ func (d *Disk) renameFound(at directory, info fs.FileInfo, e mirror.Entry, path 
 	if err != nil {
 		return renamed, failed(err, "%s cannot be renamed to %s", e.Path, path)
 	}
-	defer discard(to.root)
 	now, err := sameContent(to, last, info)
 	if errors.Is(err, errChanged) && info.IsDir() {
 		err = nil // what is in it has changed

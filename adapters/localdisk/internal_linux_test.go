@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,5 +68,22 @@ func TestAFileThatCannotLoseItsNameGetsNoOther(t *testing.T) {
 	must.FailIs(t, d.renamePath("d/a", "b", exclusive), fs.ErrPermission)
 	if read("d/a") != "a" || read("b") != "" {
 		t.Errorf("the files have %q and %q", read("d/a"), read("b"))
+	}
+}
+
+func TestRenamesThatFailKeepNoDirectoryOpen(t *testing.T) {
+	d, write, _ := opened(t)
+	write("a", "a")
+	write("b", "b")
+	e := d.entryOf(d.top, mustStat(t, d, "a"))
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which closes directories that are forgotten
+	open := func() int { return len(must.Do(os.ReadDir("/proc/self/fd")).Or(t)) }
+	const renames = 50
+	before := open()
+	for range renames {
+		must.Fail(t, must.ErrorOf(d.Rename(t.Context(), e, "b")), fault.Conflict)
+	}
+	if more := open() - before; more >= renames {
+		t.Errorf("%d files are open", more)
 	}
 }
