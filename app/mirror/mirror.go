@@ -358,16 +358,11 @@ func (m *Mirror) scan(ctx context.Context, scope mirror.Scope) error {
 	}
 	for !scope.Empty() {
 		was := m.entries
-		directories := map[string]bool{}
-		for _, d := range scope.Directories {
-			directories[d] = true
-		}
-		within := func(name string, e *mirror.Entry) bool {
-			return slices.ContainsFunc(scope.Trees, func(tree string) bool { return tree == "" || strings.HasPrefix(e.Path, tree+"/") }) ||
-				directories[parent(e.Path)]
-		}
+		directories, trees := setOf(scope.Directories), setOf(scope.Trees)
 		now := maps.Clone(was)
-		maps.DeleteFunc(now, within)
+		maps.DeleteFunc(now, func(_ string, e *mirror.Entry) bool {
+			return trees[""] || directories[parent(e.Path)] || isBelow(e.Path, trees)
+		})
 		alike := m.alike()
 		known := func(name string) (mirror.Facts, string, bool) {
 			e := was[name]
@@ -390,15 +385,30 @@ func (m *Mirror) scan(ctx context.Context, scope mirror.Scope) error {
 			m.scanned = false
 			return err
 		}
-		for name, e := range was { // what was below directories that are gone
+		gone := map[string]bool{} // names of directories
+		for name, e := range was {
 			if e.Kind == mirror.Directory && (now[name] == nil || now[name].Kind != mirror.Directory) {
-				maps.DeleteFunc(now, func(_ string, below *mirror.Entry) bool { return strings.HasPrefix(below.Path, e.Path+"/") })
+				gone[name] = true
 			}
 		}
+		maps.DeleteFunc(now, func(name string, _ *mirror.Entry) bool { return isBelow(name, gone) })
 		m.entries, m.scanned = now, true
 		scope = mirror.Scope{Trees: fresh}
 	}
 	return nil
+}
+
+func setOf(all []string) map[string]bool {
+	set := make(map[string]bool, len(all))
+	for _, one := range all {
+		set[one] = true
+	}
+	return set
+}
+
+// isBelow reports whether a path is below one of the directories.
+func isBelow(path string, directories map[string]bool) bool {
+	return len(directories) > 0 && slices.ContainsFunc(object.Ancestors(path), func(above string) bool { return directories[above] })
 }
 
 func parent(path string) string {

@@ -223,6 +223,20 @@ func TestAFileThatTakesTheNameOfAnotherOfItsSizeAndTimeIsReadAgain(t *testing.T)
 	}
 }
 
+func TestADirectoryWhoseNameGetsAnotherUnicodeFormKeepsItsFiles(t *testing.T) {
+	s := newSingle(t)
+	for _, name := range []string{"e\u0301/a", "e\u0301/in/b", "c"} {
+		s.disk.write(name, name)
+	}
+	_, _ = s.round()
+	before := s.records()
+	s.disk.move("e\u0301", "\u00e9")
+	if out, err := s.round(); err != nil || out.Files != 3 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	must.Equal(t, before, s.records())
+}
+
 func TestAFileThatIsThereAgainIsNotDeletedOnTheServer(t *testing.T) {
 	for _, batches := range []int{0, 10} {
 		s := newSingle(t)
