@@ -93,6 +93,7 @@ type Mirror struct {
 	apart     map[[2]string]bool               // moves of directories that the server has refused, from and to
 	refused   map[string]refusal               // by key
 	sent      map[string]map[string]unanswered // by the key and the checksum that the server gets
+	cleaned   time.Time                        // when clean was last due
 
 	lock      sync.Mutex     // of what follows, and of the fields above during a round's steps
 	limits    *mirror.Limits // nil if they are not known

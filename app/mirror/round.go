@@ -69,7 +69,13 @@ type round struct {
 
 // Round makes directory and server equal, as far as it can at present. It returns an error if it
 // could not read one of the two or was interrupted; what it had done until then counts.
-func (m *Mirror) Round(ctx context.Context) (Outcome, error) { return m.unlessPaused(ctx, false) }
+func (m *Mirror) Round(ctx context.Context) (Outcome, error) {
+	out, err := m.unlessPaused(ctx, false)
+	if err == nil && !out.Paused {
+		m.clean(ctx)
+	}
+	return out, err
+}
 
 // DryRun returns what Round would do first, in Outcome.Pending. It changes nothing on either side, and
 // stores nothing.

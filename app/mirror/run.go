@@ -59,7 +59,6 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 	})
 	m.Changed(mirror.Everything())
 	following := false
-	var cleaned time.Time
 	failing, failed := backoff{most: maxBackoff}, backoff{most: maxRetry}
 	var retrying atomic.Bool
 	for {
@@ -101,10 +100,7 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 			})
 		}
 		failing.last = 0
-		if now := m.Clock.Now(); now.Sub(cleaned) > keepStaged {
-			cleaned = now
-			_ = m.DiskWriter.Clean(ctx, now.Add(-keepStaged), now.Add(-keepTrash)) // else tomorrow
-		}
+		m.clean(ctx)
 		if after := m.cursor; !following {
 			following = true
 			background.Go(func() {
@@ -113,6 +109,14 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 				}
 			})
 		}
+	}
+}
+
+// clean removes old staged content and trash, once in keepStaged.
+func (m *Mirror) clean(ctx context.Context) {
+	if now := m.Clock.Now(); now.Sub(m.cleaned) > keepStaged {
+		m.cleaned = now
+		_ = m.DiskWriter.Clean(ctx, now.Add(-keepStaged), now.Add(-keepTrash)) // else the next time
 	}
 }
 

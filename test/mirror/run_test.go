@@ -388,6 +388,37 @@ func TestAFileInThePlaceOfWhatIsIgnoredIsHeld(t *testing.T) {
 	s.want(map[string]string{mirror.IgnoreFile: "build/\n*.tmp", "build": "a", "out": "b"})
 }
 
+// cleaned is a disk that notes before which times staged content and trash are removed.
+type cleaned struct {
+	*disk
+	before []time.Time
+}
+
+func (c *cleaned) Clean(_ context.Context, staged, trash time.Time) error {
+	c.before = append(c.before, staged, trash)
+	return nil
+}
+
+func TestARoundRemovesOldStagedContentAndTrashOnceADay(t *testing.T) {
+	c, paused := &cleaned{}, true
+	s := newSingle(t, func(o *client.Options) {
+		c.disk = o.Disk.(*disk)
+		o.DiskWriter, o.IsPaused = c, func() bool { return paused }
+	})
+	_, _ = s.round()
+	paused = false
+	s.at("manifest", func() (bool, error) { return false, fault.New(fault.Unavailable, "no") })
+	_, _ = s.round()
+	must.Equal(t, nil, c.before) // by rounds that were not made
+	_, _ = s.round()
+	now := s.server.core.Clock.Now()
+	_, _ = s.round()
+	must.Equal(t, []time.Time{now.AddDate(0, 0, -1), now.AddDate(0, 0, -30)}, c.before)
+	s.server.core.Clock.Advance(24 * time.Hour)
+	_, _ = s.round()
+	must.Is(t, 4, len(c.before))
+}
+
 // damaging damages the contents that are downloaded.
 type damaging struct {
 	*remote
