@@ -20,10 +20,8 @@ import (
 	"collab/domain/mirror"
 )
 
-// maxIgnore is how many bytes the file with the patterns of ignored files may have.
-const maxIgnore = 1 << 20
-
-// maxPattern is how many bytes a line of it may have, with its end: the matcher reads no further than a longer one.
+// maxPattern is how many bytes a line of patterns may have, with its end: the matcher reads no further than a
+// longer one.
 const maxPattern = bufio.MaxScanTokenSize
 
 // junk are the names of files that systems leave in directories, and junkPrefix begins others. They go with
@@ -88,11 +86,11 @@ func (d *Disk) readRules() (*rules, error) {
 			return nil, err
 		}
 		defer discard(f)
-		if content, err = io.ReadAll(io.LimitReader(f, maxIgnore+1)); err != nil {
+		if content, err = io.ReadAll(io.LimitReader(f, mirror.MaxIgnore+1)); err != nil {
 			return nil, err
 		}
-		if len(content) > maxIgnore {
-			return nil, fault.New(fault.TooLarge, "%s has more than %d bytes", mirror.IgnoreFile, maxIgnore)
+		if len(content) > mirror.MaxIgnore {
+			return nil, fault.New(fault.TooLarge, "%s has more than %d bytes", mirror.IgnoreFile, mirror.MaxIgnore)
 		}
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err

@@ -200,7 +200,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		switch {
 		case len(first) > 0:
 			steps = first
-		case len(plan.PatternsFirst()) > 0: // and they cannot be had at present: what is to be ignored may be among the others
+		case plan.PatternsHeld || len(plan.PatternsFirst()) > 0: // and they cannot be had at present: what is to be ignored may be among the others
 			steps = slices.DeleteFunc(steps, func(s mirror.Step) bool { return writes(s.Action) || s.Action.Deletes() })
 		}
 		err = r.execute(ctx, steps)

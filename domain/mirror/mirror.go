@@ -19,6 +19,9 @@ const StateDirectory = ".collab"
 // IgnoreFile is the file at the top with the patterns of ignored files. It is synchronised as others are.
 const IgnoreFile = ".collabignore"
 
+// MaxIgnore is how many bytes IgnoreFile may have. A larger one of the server is held.
+const MaxIgnore = 1 << 20
+
 // IsState reports whether a path, or the key of a row, is that of StateDirectory or below it.
 func IsState(path string) bool {
 	top, _, _ := strings.Cut(path, "/")

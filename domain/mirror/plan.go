@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -54,6 +55,8 @@ type Plan struct {
 	Settled []Row
 	Steps   []Step
 	Held    []Held
+	// PatternsHeld says that the server's patterns of ignored files are among Held: what they ignore is not known.
+	PatternsHeld bool
 
 	Deletions int  // steps that delete
 	Missing   int  // of those, steps that follow from Row.Missing
@@ -259,6 +262,9 @@ func (p *planner) compare(r Row) {
 		p.decided[r.Key] = Trash
 	case remote == same && local == gone:
 		p.decided[r.Key] = Delete
+	case remote == changed && r.Remote.Size > MaxIgnore && r.Key == KeyOf(IgnoreFile):
+		p.PatternsHeld = true
+		p.Held = append(p.Held, Held{r.Remote.Path, fmt.Sprintf("It has more than %d bytes. Nothing is sent or deleted until it has fewer.", MaxIgnore)})
 	case local != changed && r.Local == nil && p.Tree.holding[r.Key]:
 		p.Held = append(p.Held, Held{r.Remote.Path, "A directory is in its place, with names in it that are not synchronised."})
 	case local != changed:

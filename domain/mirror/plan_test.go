@@ -431,3 +431,42 @@ func TestPatternsOfIgnoredFilesComeFirst(t *testing.T) {
 		t.Errorf("%v come first", steps)
 	}
 }
+
+// TestPatternsThatAreTooLargeAreHeld has a server with more patterns than are read, which a local edit replaces if both
+// sides had them before.
+func TestPatternsThatAreTooLargeAreHeld(t *testing.T) {
+	for about, c := range map[string]struct {
+		size          int64
+		local, synced string // contents, empty for no file
+		held          bool
+		actions       []mirror.Action
+	}{
+		"the largest":                 {size: mirror.MaxIgnore, actions: []mirror.Action{mirror.Download}},
+		"new":                         {size: mirror.MaxIgnore + 1, held: true},
+		"changed on the server":       {size: mirror.MaxIgnore + 1, local: "a", synced: "a", held: true},
+		"changed on the server, gone": {size: mirror.MaxIgnore + 1, synced: "a", held: true},
+		"changed on both sides":       {size: mirror.MaxIgnore + 1, local: "b", synced: "a", held: true},
+		"changed in the directory":    {size: mirror.MaxIgnore + 1, local: "a", synced: "there", actions: []mirror.Action{mirror.Upload}},
+		"deleted in the directory":    {size: mirror.MaxIgnore + 1, synced: "there", actions: []mirror.Action{mirror.Delete}},
+		"the same on both sides":      {size: mirror.MaxIgnore + 1, local: "there", synced: "there"},
+	} {
+		w := world{local: map[string]string{}, remote: map[string]mirror.Record{}, synced: map[string]mirror.Synced{}}
+		r := w.create(mirror.IgnoreFile, "there")
+		r.Size = c.size
+		w.remote[string(r.ID)] = r
+		if c.local != "" {
+			w.local[mirror.IgnoreFile] = c.local
+		}
+		if c.synced != "" {
+			w.synced[mirror.KeyOf(mirror.IgnoreFile)] = mirror.Synced{ID: r.ID, Version: r.Version, Checksum: sum(c.synced), Path: r.Path, Name: r.Path}
+		}
+		plan := w.plan()
+		var actions []mirror.Action
+		for _, s := range plan.Steps {
+			actions = append(actions, s.Action)
+		}
+		if !slices.Equal(actions, c.actions) || plan.PatternsHeld != c.held || len(plan.Held) > 0 != c.held {
+			t.Errorf("%s: the plan has the steps %v, and holds %v", about, actions, plan.Held)
+		}
+	}
+}

@@ -20,6 +20,7 @@ import (
 	client "collab/app/mirror"
 	"collab/domain/fault"
 	"collab/domain/mirror"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/test/harness"
 	"collab/test/must"
@@ -386,6 +387,73 @@ func TestAFileInThePlaceOfWhatIsIgnoredIsHeld(t *testing.T) {
 	s.disk.remove("out/x.tmp")
 	_, _ = s.round()
 	s.want(map[string]string{mirror.IgnoreFile: "build/\n*.tmp", "build": "a", "out": "b"})
+}
+
+// resized is a remote whose patterns of ignored files have so many bytes, unless it is 0.
+type resized struct {
+	*remote
+	size int64
+}
+
+func (r *resized) records(each func(mirror.Record) error) func(mirror.Record) error {
+	return func(record mirror.Record) error {
+		if record.Path == mirror.IgnoreFile && r.size > 0 {
+			record.Size = r.size
+		}
+		return each(record)
+	}
+}
+
+func (r *resized) Manifest(ctx context.Context, each func(mirror.Record) error) (object.Cursor, error) {
+	return r.remote.Manifest(ctx, r.records(each))
+}
+
+func (r *resized) Since(ctx context.Context, from object.Cursor, each func(mirror.Record) error) (object.Cursor, error) {
+	return r.remote.Since(ctx, from, r.records(each))
+}
+
+func TestNothingIsSentOrDeletedWhilePatternsAreTooLarge(t *testing.T) {
+	r := &resized{}
+	s := newSingle(t, func(o *client.Options) {
+		r.remote = o.Remote.(*remote)
+		o.Remote = r
+	})
+	for name, content := range map[string]string{"a": "a", "b": "b", mirror.IgnoreFile: "x"} {
+		s.disk.write(name, content)
+	}
+	_, _ = s.round()
+	change := func(size int64, patterns string) {
+		r.size = size
+		must.Do(s.server.replace(t.Context(), s.records()[mirror.IgnoreFile], strings.NewReader(patterns), int64(len(patterns)), "")).Or(t)
+	}
+	change(mirror.MaxIgnore+1, "*.tmp")
+	must.Do(s.server.create(t.Context(), "c", strings.NewReader("c"), 1, "")).Or(t)
+	must.NoError(t, s.server.delete(t.Context(), s.records()["b"]))
+	s.disk.remove("a")
+	s.disk.write("d.tmp", "d")
+	for range 2 {
+		out, err := s.round()
+		if err != nil || len(out.Held) != 1 || out.Held[0].Path != mirror.IgnoreFile {
+			t.Errorf("%+v, %v, want the patterns to be held", out, err)
+		}
+		var here, there []string
+		for name := range s.disk.files {
+			here = append(here, name)
+		}
+		for name := range s.records() {
+			there = append(there, name)
+		}
+		slices.Sort(here)
+		slices.Sort(there)
+		must.Equal(t, []string{mirror.IgnoreFile, "b", "c", "d.tmp"}, here)
+		must.Equal(t, []string{mirror.IgnoreFile, "a", "c"}, there)
+	}
+	change(0, "*.tmp\n")
+	s.disk.write("a", "a")
+	s.disk.remove("b")
+	_, _ = s.round()
+	s.disk.remove("d.tmp")
+	s.want(map[string]string{mirror.IgnoreFile: "*.tmp\n", "a": "a", "c": "c"})
 }
 
 // cleaned is a disk that notes before which times staged content and trash are removed.
