@@ -111,6 +111,15 @@ func (m *markdown) blocks(b *strings.Builder, n ast.Node, source []byte, first, 
 	}
 }
 
+// deeper returns what the lines of a block begin with that is within another one: its own marks are left out once
+// those of the others take half of the terminal.
+func (m *markdown) deeper(first, rest, mark, other string) (string, string) {
+	if columnsOf(rest) >= m.columns()/2 {
+		return first, rest
+	}
+	return first + mark, rest + other
+}
+
 func (m *markdown) block(b *strings.Builder, n ast.Node, source []byte, first, rest string) {
 	switch n := n.(type) {
 	case *ast.Heading:
@@ -118,7 +127,8 @@ func (m *markdown) block(b *strings.Builder, n ast.Node, source []byte, first, r
 	case *ast.ThematicBreak:
 		b.WriteString(first + strings.Repeat("─", min(m.columns(), 40)) + "\n")
 	case *ast.Blockquote:
-		m.blocks(b, n, source, first+"│ ", rest+"│ ", true)
+		first, rest = m.deeper(first, rest, "│ ", "│ ")
+		m.blocks(b, n, source, first, rest, true)
 	case *ast.List:
 		number := n.Start
 		for c := n.FirstChild(); c != nil; c = c.NextSibling() {
@@ -127,7 +137,8 @@ func (m *markdown) block(b *strings.Builder, n ast.Node, source []byte, first, r
 				marker = fmt.Sprintf("%d. ", number)
 				number++
 			}
-			m.blocks(b, c, source, first+marker, rest+strings.Repeat(" ", columnsOf(marker)), !n.IsTight)
+			marked, indented := m.deeper(first, rest, marker, strings.Repeat(" ", columnsOf(marker)))
+			m.blocks(b, c, source, marked, indented, !n.IsTight)
 			if first = rest; !n.IsTight && c.NextSibling() != nil {
 				b.WriteString(strings.TrimRight(rest, " ") + "\n")
 			}

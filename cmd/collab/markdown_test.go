@@ -40,6 +40,12 @@ func TestMarkdownOnATerminal(t *testing.T) {
 	}
 }
 
+func TestBlocksThatAreDeepInOthersFitTheTerminal(t *testing.T) {
+	for marks, want := range map[string]string{"> ": strings.Repeat("│ ", 10) + "end\n", "- ": strings.Repeat("• ", 10) + "end\n", "1) ": strings.Repeat("1. ", 7) + "end\n"} {
+		must.Equal(t, want, rendered(t, 40, nil, strings.Repeat(marks, 1000)+"end\n"))
+	}
+}
+
 func TestABlockIsPrintedWhenItHasEnded(t *testing.T) {
 	a, out, _ := terminal(t, 40, nil)
 	m := a.markdown()
