@@ -209,7 +209,12 @@ func spanColumns(all []span) (n int) {
 
 // spans returns the text below n. A line break in it ends a line.
 func (m *markdown) spans(n ast.Node, source []byte, style string) (all []span) {
-	with := func(more string) string { return strings.Trim(style+";"+more, ";") }
+	with := func(more string) string {
+		if slices.Contains(strings.Split(style, ";"), more) {
+			return style
+		}
+		return strings.Trim(style+";"+more, ";")
+	}
 	add := func(text, style string) {
 		if text != "" {
 			all = append(all, span{printable(text), style})

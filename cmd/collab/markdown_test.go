@@ -46,6 +46,10 @@ func TestBlocksThatAreDeepInOthersFitTheTerminal(t *testing.T) {
 	}
 }
 
+func TestAStyleInTheSameStyleIsOne(t *testing.T) {
+	must.Equal(t, "\x1b[3ma\x1b[0m \x1b[3mb\x1b[0m \x1b[3;1mc\x1b[0m \x1b[3mb\x1b[0m \x1b[3ma\x1b[0m\n", rendered(t, 40, nil, "*a *b **c** b* a*\n"))
+}
+
 func TestABlockIsPrintedWhenItHasEnded(t *testing.T) {
 	a, out, _ := terminal(t, 40, nil)
 	m := a.markdown()
