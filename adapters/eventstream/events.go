@@ -6,16 +6,12 @@ import (
 	"errors"
 	"io"
 	"iter"
-	"strconv"
-	"time"
 )
 
 // Event is an event of a stream.
 type Event struct {
-	ID    string // of this or the last event that had one
-	Type  string // empty for the default type
-	Data  []byte // empty if only ID has changed
-	Retry time.Duration
+	ID   string // of this or the last event that had one
+	Data []byte // empty if only ID has changed
 }
 
 // Events returns the events of a stream of server-sent events, and closes it. The last pair
@@ -34,21 +30,15 @@ func Events(body io.ReadCloser) iter.Seq2[Event, error] {
 				}
 				return
 			}
-			e = Event{ID: e.ID, Data: payload(lines), Retry: e.Retry}
+			e.Data = payload(lines)
 			changed := false
 			for line := range bytes.Lines(lines) {
 				field, value, _ := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte(":"))
 				switch value = bytes.TrimPrefix(value, space); string(field) {
 				case "id":
 					e.ID, changed = string(value), true
-				case "event":
-					e.Type = string(value)
 				case "data":
 					changed = true
-				case "retry":
-					if ms, err := strconv.Atoi(string(value)); err == nil && ms >= 0 {
-						e.Retry = time.Duration(ms) * time.Millisecond
-					}
 				}
 			}
 			if changed && !yield(e, nil) {

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -195,8 +194,7 @@ func TestMissingReturnsIDsWithoutAnEntryOrAResource(t *testing.T) {
 
 func TestEventsAreThoseOfTheStream(t *testing.T) {
 	stream := "retry: 3000\n: a comment\nid: 1-1\n\nid: 1-2\ndata: {\"a\":\ndata: 1}\n\n:\n\nevent: resync\r\nid: 1-3\r\ndata: x\r\n\r\ndata: cut"
-	retry := 3 * time.Second
-	want := []Event{{ID: "1-1", Retry: retry}, {ID: "1-2", Data: []byte("{\"a\":\n1}"), Retry: retry}, {ID: "1-3", Type: "resync", Data: []byte("x"), Retry: retry}}
+	want := []Event{{ID: "1-1"}, {ID: "1-2", Data: []byte("{\"a\":\n1}")}, {ID: "1-3", Data: []byte("x")}}
 	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF} {
 		var got []Event
 		var broken error
