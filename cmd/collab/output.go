@@ -204,11 +204,7 @@ func (a *app) table(lines [][]string) error {
 	for n, line := range lines {
 		for i, text := range line {
 			if columnsOf(text) > widths[i] {
-				for columnsOf(text) >= widths[i] {
-					_, last := utf8.DecodeLastRuneInString(text)
-					text = text[:len(text)-last]
-				}
-				text += "…"
+				text = cut(text, widths[i]-1) + "…"
 			}
 			padded := text
 			if i < len(line)-1 {
@@ -447,6 +443,16 @@ func columnsOf(text string) (n int) {
 		}
 	}
 	return n
+}
+
+// cut returns the beginning of a text that takes so many columns at most.
+func cut(text string, columns int) string {
+	for at, r := range text {
+		if columns -= columnsOf(string(r)); columns < 0 {
+			return text[:at]
+		}
+	}
+	return text
 }
 
 // oneOf adds a flag that is to have one of the values, which shells complete. Its default is what to

@@ -64,6 +64,18 @@ func TestSeveralColumnsBecomeNarrow(t *testing.T) {
 	must.Equal(t, want, out.String())
 }
 
+func TestALongTextIsCutInATable(t *testing.T) {
+	a, out, _ := terminal(t, 20, map[string]string{"NO_COLOR": "1"})
+	must.NoError(t, rows(a, values([]animal{{"cat", strings.Repeat("o", 1<<19)}}), columns...))
+	must.Equal(t, "NAME  SOUND\ncat   "+strings.Repeat("o", 13)+"…\n", out.String())
+}
+
+func TestTheIDOfATaskCanBeShort(t *testing.T) {
+	for id, want := range map[string]string{"": "", "1234567": "1234567", "12345678": "12345678", "123456789": "23456789"} {
+		must.Is(t, want, taskColumns()[0].text(apiclient.Task{ID: id}))
+	}
+}
+
 func TestHeadingsHaveAColourUnlessItIsRefused(t *testing.T) {
 	for refusal, coloured := range map[string]bool{"": true, "NO_COLOR": false} {
 		a, out, _ := terminal(t, 80, map[string]string{refusal: "1"})
@@ -220,6 +232,19 @@ func TestUsageIsAChartOnATerminal(t *testing.T) {
 		"2026-01-04  0         0       "
 	must.Equal(t, want, chart)
 	must.Equal(t, "", bar(0, 0))
+}
+
+func TestTheAddressOfAPageCannotControlTheTerminal(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"url":"https://pay.example/\u001b]0;x\u0007\u202e"}`)
+	}))
+	defer s.Close()
+	a, out, _ := terminal(t, 80, map[string]string{"COLLAB_SERVER": s.URL, "COLLAB_TOKEN": "secret"})
+	a.outTerminal = false // else the page is opened
+	c := a.billing()
+	c.SetArgs([]string{"portal"})
+	must.NoError(t, c.ExecuteContext(t.Context()))
+	must.Equal(t, "https://pay.example/ ]0;x \n", out.String())
 }
 
 func TestProgressHasTheRateOfTheLastSeconds(t *testing.T) {

@@ -21,7 +21,7 @@ var (
 
 func taskColumns() []column[apiclient.Task] {
 	return []column[apiclient.Task]{
-		{"id", func(t apiclient.Task) string { return t.ID[len(t.ID)-shortID:] }},
+		{"id", func(t apiclient.Task) string { return t.ID[max(0, len(t.ID)-shortID):] }},
 		{"status", func(t apiclient.Task) string { return t.Status }},
 		{"priority", func(t apiclient.Task) string { return t.Priority }},
 		{"due", func(t apiclient.Task) string { return or(t.DueDate, "") }},

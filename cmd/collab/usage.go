@@ -83,7 +83,7 @@ func (a *app) billing() *cobra.Command {
 		if a.wantsJSON() {
 			return record(a, e)
 		}
-		if _, err := fmt.Fprintln(a.out, e.URL); err != nil || !a.outTerminal {
+		if _, err := fmt.Fprintln(a.out, plain(e.URL)); err != nil || !a.outTerminal {
 			return err
 		}
 		return a.browse(ctx, e.URL, nil)
