@@ -145,6 +145,7 @@ type RemoteWriter interface {
 	// returns Unsupported if the server cannot; they must then be moved singly.
 	MoveDirectory(ctx context.Context, from, to string) error
 	// Batch makes changes in their order, each for itself, and returns a result for each. An
-	// error says that for some it is not known whether they were made.
+	// error says that for some it is not known whether they were made; after Unsupported and TooLarge
+	// none were, and they must be made singly.
 	Batch(ctx context.Context, writes []mirror.Write) ([]mirror.Result, error)
 }

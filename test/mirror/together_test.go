@@ -175,6 +175,31 @@ func TestAFileThatChangesBeforeItIsReadIsReadAgain(t *testing.T) {
 	s.want(contents)
 }
 
+func TestFilesWhoseBatchIsRefusedAreSentOneByOne(t *testing.T) {
+	for _, kind := range []fault.Kind{fault.Unsupported, fault.TooLarge} {
+		s := newSingle(t)
+		s.remote.batches = 10
+		contents, batches := map[string]string{}, 0
+		for i := range 25 {
+			name := fmt.Sprint("f", i)
+			contents[name] = "content of " + name
+			s.disk.write(name, contents[name])
+		}
+		s.remote.before = func(call string) (bool, error) {
+			if call != "batch" {
+				return false, nil
+			}
+			batches++
+			return false, fault.New(kind, "refused")
+		}
+		out, err := s.round()
+		if err != nil || out.Done != len(contents) || batches != 3 {
+			t.Errorf("%d batches, then %+v, %v", batches, out, err)
+		}
+		s.want(contents)
+	}
+}
+
 // waiting is a remote whose batches wait until they are released, and are then made one after the other.
 type waiting struct {
 	*remote
