@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	"collab/adapters/apiclient"
@@ -15,18 +17,23 @@ func (a *app) tokenFromDevice(ctx context.Context, client *apiclient.Client) (st
 		return "", err
 	}
 	a.printErrf("Open %s in a browser, and allow this device if the page shows the code\n%s", codes.VerificationURIComplete, a.paint(a.errTerminal, bold, codes.UserCode))
-	interval := time.Duration(codes.Interval) * time.Second
+	interval := time.Duration(cmp.Or(codes.Interval, 5)) * time.Second
+	expires := a.now().Add(time.Duration(codes.ExpiresIn) * time.Second)
 	for {
 		if err := client.Wait(ctx, interval); err != nil {
 			return "", err
 		}
 		session, err := client.ClaimDeviceToken(ctx, apiclient.DeviceClaim{DeviceCode: codes.DeviceCode})
-		var problem *apiclient.Error
-		switch {
-		case err == nil:
+		if err == nil {
 			return session.Token, nil
-		case !errors.As(err, &problem):
-			return "", err
+		}
+		var problem *apiclient.Error
+		if !errors.As(err, &problem) || problem.Status >= http.StatusInternalServerError { // the server cannot be reached at present
+			if ctx.Err() != nil || a.now().After(expires) {
+				return "", err
+			}
+			interval += 5 * time.Second
+			continue
 		}
 		switch problem.Code {
 		case "authorization_pending":

@@ -247,6 +247,53 @@ func TestTheAddressOfAPageCannotControlTheTerminal(t *testing.T) {
 	must.Equal(t, "https://pay.example/ ]0;x \n", out.String())
 }
 
+func TestTheSignInOfADeviceOutlastsErrorsOfTheNetwork(t *testing.T) {
+	for about, c := range map[string]struct {
+		reachable bool
+		waits     []int // seconds
+	}{
+		"it is reached again": {true, []int{5, 10, 15, 15, 20}},
+		"the code expires":    {false, []int{5, 10, 15, 20}},
+	} {
+		var requests int
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/device") {
+				_, _ = io.WriteString(w, `{"device_code":"code","user_code":"USER","expires_in":40}`)
+				return
+			}
+			switch requests++; {
+			case requests == 1 || !c.reachable:
+				panic(http.ErrAbortHandler)
+			case requests == 2:
+				w.WriteHeader(http.StatusInternalServerError)
+			case requests == 3:
+				w.WriteHeader(http.StatusBadRequest)
+				_, _ = io.WriteString(w, `{"error":"authorization_pending"}`)
+			case requests == 4:
+				w.WriteHeader(http.StatusBadRequest)
+				_, _ = io.WriteString(w, `{"error":"slow_down"}`)
+			default:
+				_, _ = io.WriteString(w, `{"token":"token"}`)
+			}
+		}))
+		defer s.Close()
+		a, _, _ := terminal(t, 80, nil)
+		now := time.Unix(0, 0)
+		a.now = func() time.Time { return now }
+		var waits []int
+		client := must.Do(apiclient.New(apiclient.Config{Server: s.URL, Attempts: 1, Wait: func(_ context.Context, d time.Duration) error {
+			now = now.Add(d)
+			waits = append(waits, int(d.Seconds()))
+			return nil
+		}})).Or(t)
+		token, err := a.tokenFromDevice(t.Context(), client)
+		must.Equal(t, c.waits, waits)
+		if (token == "token") != c.reachable || (err == nil) != c.reachable {
+			t.Errorf("%s: %q, %v", about, token, err)
+		}
+	}
+}
+
 func TestProgressHasTheRateOfTheLastSeconds(t *testing.T) {
 	a, _, stderr := terminal(t, 80, nil)
 	now := time.Unix(0, 0)
