@@ -20,8 +20,8 @@ import (
 	"collab/domain/mirror"
 )
 
-// maxPattern is how many bytes a line of patterns may have, with its end: the matcher reads no further than a
-// longer one.
+// maxPattern is how many bytes a line of patterns may have, with its end. Longer ones, which are no paths, are left
+// out: the matcher would read no further.
 const maxPattern = bufio.MaxScanTokenSize
 
 // junk are the names of files that systems leave in directories, and junkPrefix begins others. They go with
@@ -97,14 +97,15 @@ func (d *Disk) readRules() (*rules, error) {
 	}
 	content = bytes.TrimPrefix(content, []byte("\ufeff")) // which editors write at the beginning
 	content = norm.NFC.Bytes(content)                     // as paths are
-	for line := range bytes.SplitSeq(content, []byte("\n")) {
-		if len(line) >= maxPattern {
-			return nil, fault.New(fault.TooLarge, "%s has a line of %d bytes or more", mirror.IgnoreFile, maxPattern)
-		}
-	}
 	sum := sha256.Sum256(content)
 	r := &rules{hash: hex.EncodeToString(sum[:]), matcher: new(gitignore.Matcher)}
-	r.matcher.AddPatterns(content, "")
+	patterns := content[:0]
+	for line := range bytes.Lines(content) {
+		if len(line) <= maxPattern {
+			patterns = append(patterns, line...)
+		}
+	}
+	r.matcher.AddPatterns(patterns, "")
 	return r, nil
 }
 
