@@ -57,6 +57,12 @@ var perServer = map[string]string{
 	"updates_check.txt": "releases reach other servers within half a second", "updates_feeds.txt": "the same", "updates_rollout.txt": "the same",
 }
 
+// changed are the titles of conversations that the present release does not hold as the previous one, with the reason.
+var changed = map[string]string{
+	"Ids that are none are not found":                     "it expects that files cannot be moved",
+	"Another plan changes the subscription that there is": "the previous release's development payment provider does not know how a declined payment is to be refused",
+}
+
 // shortly are the conversations with two servers that are held without a soak.
 var shortly = []string{"auth.txt", "billing.txt", "chat_keys.txt", "chat_quota.txt", "conventions.txt", "invitations.txt", "sync_feed.txt", "sync_files.txt", "tasks.txt", "task_order.txt"}
 
@@ -79,7 +85,7 @@ func TestThePreviousReleaseBesideThisOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testProfile(t, profile{
 				name: name, root: r.Dir, database: partitioned, serve: serve, isReverse: isReverse,
-				without: "Ids that are none are not found", // it expects that files cannot be moved
+				without: changed,
 				holds: func(file string) bool {
 					return perServer[file] == "" && (soak.Full() || slices.Contains(shortly, file))
 				},

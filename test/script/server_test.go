@@ -35,7 +35,7 @@ type profile struct {
 
 	root    string                 // of the source that has the conversations; empty: this one
 	holds   func(file string) bool // whether the conversations of a file are held; nil: all
-	without string                 // the title of a conversation that is not held
+	without map[string]string      // why conversations are not held, by title
 }
 
 // file returns the path of a file of the source that has the conversations.
