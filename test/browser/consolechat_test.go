@@ -371,7 +371,7 @@ func TestChatPage(t *testing.T) {
 	})
 }
 
-// states is a script that returns the states of the stored replies with a text.
+// states is a script that returns the states of the stored responses with a text.
 const states = `new Promise((resolve) => {
 	indexedDB.open("collab-chats").onsuccess = ({ target: { result: db } }) => {
 		db.transaction("exchanges").objectStore("exchanges").getAll().onsuccess = ({ target: { result } }) => {
