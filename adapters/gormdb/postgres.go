@@ -359,12 +359,11 @@ func parsePostgres(address string) (a postgresAddress, err error) {
 	if a.config, err = pgx.ParseConfig(u.String()); err != nil {
 		return a, fault.Wrap(fault.Invalid, err, "The database URL is not understood") // pgx leaves the password out
 	}
-	switch name := a.config.RuntimeParams["application_name"]; name {
-	case "", serverName:
-		a.config.RuntimeParams["application_name"] = serverName
-	default:
-		a.config.RuntimeParams["application_name"] = serverName + ": " + name
+	name := serverName
+	if given := a.config.RuntimeParams["application_name"]; given != "" && given != serverName {
+		name += ": " + given
 	}
+	a.config.RuntimeParams["application_name"] = name
 	if a.pooled && !isModeGiven {
 		a.config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}

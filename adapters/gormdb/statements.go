@@ -153,6 +153,9 @@ var keepVersions, excessVersions, removeVersions = func() (keep, excess, remove 
 var keptFields = versionTable.fieldsOf("object_id", "version", "path", "kind", "scope", "workspace_id", "team_id", "owner_id", "mime_type",
 	"created_by", "updated_by", "created_at", "updated_at", "blob", "size", "checksum", "is_text")
 
+// replaceObjectBefore is the beginning of replaceObject, up to the change of the object. The part next compares the
+// epoch as it is once the log's head is locked, and keeps it; it never waits for the organisation's row, because
+// others lock that before the log.
 func replaceObjectBefore(columns string) string {
 	return "WITH head AS (SELECT h.n + 1 AS n, h.floor FROM log_heads h WHERE h.org_id = @org" +
 		" AND h.counted_n = h.n AND h." + strings.Join(usageColumns[:], " + h.") + " <= ?" + onPostgres.forUpdate() + ")," +

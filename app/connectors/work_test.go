@@ -323,14 +323,20 @@ func (s *awayStore) Atomic(ctx context.Context, fn func(ports.Records) error) er
 	return s.Store.Atomic(ctx, fn)
 }
 
-func TestATokenIsStoredWhenTheStoreIsBack(t *testing.T) {
+// newFixtureOfRenewal returns a fixture and a connector that is due. Its renewal finds the store away so often.
+func newFixtureOfRenewal(t *testing.T, away int64) (*fixture, id.Connector) {
 	w := newFixture(t)
 	i := w.authorise("notes")
 	w.work()
 	w.clock.Advance(time.Hour)
 	store := &awayStore{Store: w.store}
 	w.connectors.Store = store
-	w.authorizer.set(func() { w.authorizer.before = func(string) { store.away.Store(5) } })
+	w.authorizer.set(func() { w.authorizer.before = func(string) { store.away.Store(away) } })
+	return w, i
+}
+
+func TestATokenIsStoredWhenTheStoreIsBack(t *testing.T) {
+	w, i := newFixtureOfRenewal(t, 5)
 	w.work()
 	if now := w.wantStatus(i, connector.Connected, ""); now.Version != 2 || w.authorizer.reused != 0 {
 		t.Errorf("the connector is %+v", now)
@@ -340,12 +346,7 @@ func TestATokenIsStoredWhenTheStoreIsBack(t *testing.T) {
 
 func TestStoringATokenEndsBeforeItsClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFixture(t)
-		i := w.authorise("notes")
-		w.work()
-		w.clock.Advance(time.Hour)
-		store := &awayStore{Store: w.store}
-		w.connectors.Store = store
+		w, i := newFixtureOfRenewal(t, 1000)
 		w.connectors.Pause = func(ctx context.Context, attempt int) error {
 			select {
 			case <-time.After(time.Duration(attempt) * time.Second):
@@ -353,7 +354,6 @@ func TestStoringATokenEndsBeforeItsClaim(t *testing.T) {
 			}
 			return ctx.Err()
 		}
-		w.authorizer.set(func() { w.authorizer.before = func(string) { store.away.Store(1000) } })
 		began := time.Now()
 		w.work()
 		if took := time.Since(began); took < 30*time.Second || took >= connector.ClaimDuration {
