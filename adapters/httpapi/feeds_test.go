@@ -572,28 +572,8 @@ func TestUpdateFeedsOfferWhatChecksOffer(t *testing.T) {
 	a := newAPI(t)
 	targets := map[string]string{"win32": "latest.yml", "darwin": "latest-mac.yml", "linux": "latest-linux.yml"}
 	tauri := map[string]string{"win32": "windows", "darwin": "darwin", "linux": "linux"}
-	offered := 0
-	rapid.Check(t, func(tt *rapid.T) {
-		version := rapid.SampledFrom([]string{"1.0.0", "1.0.0-beta.1", "1.1.0", "2.0.0", "2.0.0-rc.1"})
-		platform := rapid.SampledFrom([]string{"win32", "darwin", "linux"})
-		channel := rapid.SampledFrom([]string{"stable", "beta"})
-		p, at, arch := platform.Draw(tt, "platform"), version.Draw(tt, "at"), rapid.SampledFrom([]string{"x64", "arm64"}).Draw(tt, "arch")
-		var all []release.Release
-		for _, key := range rapid.SliceOfNDistinct(rapid.Custom(func(tt *rapid.T) string {
-			arch := rapid.SampledFrom([]string{"x64", "arm64", "universal"}).Draw(tt, "arch")
-			return version.Draw(tt, "version") + " " + rapid.OneOf(rapid.Just(p), platform).Draw(tt, "platform") + "/" + arch + "/" + channel.Draw(tt, "channel")
-		}), 0, 12, rapid.ID).Draw(tt, "releases") {
-			v, target, _ := strings.Cut(key, " ")
-			r := released(t, v, target, rollout(rapid.SampledFrom([]int{0, 5, 50, 100}).Draw(tt, "rollout")), signed64)
-			r.Active = rapid.Bool().Draw(tt, "active")
-			all = append(all, r)
-		}
-		a.Releases = newReleases(t, all)
-		query := "channel=" + channel.Draw(tt, "channel")
-		if client := rapid.SampledFrom([]string{"", reached10, missed10, "device-0"}).Draw(tt, "client"); client != "" {
-			query += "&clientId=" + client
-		}
-		want := ""
+	// offered checks that the feeds offer what the check offers, and returns the address of that.
+	offered := func(tt rapid.TB, p, arch, at, query string) (want string) {
 		w := send(a, get(prefix+"/updates/check?version="+at+"&platform="+p+"&arch="+arch+"&"+query))
 		var check struct {
 			UpdateAvailable bool   `json:"updateAvailable"`
@@ -604,7 +584,6 @@ func TestUpdateFeedsOfferWhatChecksOffer(t *testing.T) {
 		}
 		if check.UpdateAvailable {
 			want = check.DownloadURL
-			offered++
 		}
 		electron := func(query string) (feed parsedElectron) {
 			must.NoError(tt, yaml.Unmarshal(send(a, get(feeds+"electron/"+targets[p]+query)).Body.Bytes(), &feed))
@@ -628,7 +607,7 @@ func TestUpdateFeedsOfferWhatChecksOffer(t *testing.T) {
 		}
 		must.Is(tt, want, update("tauri/"+tauri[p]))
 		if p != "darwin" {
-			return
+			return want
 		}
 		must.Is(tt, want, update("squirrel/darwin"))
 		got = ""
@@ -636,8 +615,34 @@ func TestUpdateFeedsOfferWhatChecksOffer(t *testing.T) {
 			got += item.Enclosure.URL
 		}
 		must.Is(tt, want, got)
-	})
-	if offered == 0 {
-		t.Error("no check offered an update")
+		return want
 	}
+	for p := range targets {
+		a.Releases = newReleases(t, []release.Release{released(t, "2.0.0", p+"/x64", signed64)})
+		if offered(t, p, "x64", "1.0.0", "channel=stable") == "" {
+			t.Errorf("%s: the check offers no update", p)
+		}
+	}
+	rapid.Check(t, func(tt *rapid.T) {
+		version := rapid.SampledFrom([]string{"1.0.0", "1.0.0-beta.1", "1.1.0", "2.0.0", "2.0.0-rc.1"})
+		platform := rapid.SampledFrom([]string{"win32", "darwin", "linux"})
+		channel := rapid.SampledFrom([]string{"stable", "beta"})
+		p, at, arch := platform.Draw(tt, "platform"), version.Draw(tt, "at"), rapid.SampledFrom([]string{"x64", "arm64"}).Draw(tt, "arch")
+		var all []release.Release
+		for _, key := range rapid.SliceOfNDistinct(rapid.Custom(func(tt *rapid.T) string {
+			arch := rapid.SampledFrom([]string{"x64", "arm64", "universal"}).Draw(tt, "arch")
+			return version.Draw(tt, "version") + " " + rapid.OneOf(rapid.Just(p), platform).Draw(tt, "platform") + "/" + arch + "/" + channel.Draw(tt, "channel")
+		}), 0, 12, rapid.ID).Draw(tt, "releases") {
+			v, target, _ := strings.Cut(key, " ")
+			r := released(t, v, target, rollout(rapid.SampledFrom([]int{0, 5, 50, 100}).Draw(tt, "rollout")), signed64)
+			r.Active = rapid.Bool().Draw(tt, "active")
+			all = append(all, r)
+		}
+		a.Releases = newReleases(t, all)
+		query := "channel=" + channel.Draw(tt, "channel")
+		if client := rapid.SampledFrom([]string{"", reached10, missed10, "device-0"}).Draw(tt, "client"); client != "" {
+			query += "&clientId=" + client
+		}
+		offered(tt, p, arch, at, query)
+	})
 }

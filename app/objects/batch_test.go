@@ -108,7 +108,7 @@ func TestABatchDoesWhatItsOperationsDoByThemselves(t *testing.T) {
 			ids[i] = append(ids[i], id.Object(w.IDs.New()))
 		}
 		started := together.head(t)
-		for range rapid.IntRange(1, 2).Draw(r, "batches") {
+		for range rapid.IntRange(2, 3).Draw(r, "batches") {
 			var operations [2][]objects.Operation
 			for range rapid.IntRange(1, 12).Draw(r, "operations") {
 				path, text := rapid.SampledFrom(paths).Draw(r, "path"), rapid.SampledFrom([]string{"", "one", "two", strings.Repeat("long", 20)}).Draw(r, "text")
