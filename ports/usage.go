@@ -19,14 +19,12 @@ type Usage interface {
 // Quotas holds each member's account of each day, and the leases on it, which end with
 // Ledger.Settle.
 type Quotas interface {
-	// Reserve grants what quota.Account.Grant grants to the account of the lease's
-	// organisation, user and day, and stores the lease with that as its Tokens. It returns
-	// 0 and stores nothing if nothing is granted. Concurrent calls, on any number of
-	// servers, are never granted the same tokens. A crash of the store may lose a
-	// reservation, unless it was made in Atomic.
-	Reserve(ctx context.Context, l quota.Lease, limit int64, n quota.Need) (granted int64, err error)
-	// ReserveAt is Reserve if the organisation's epoch is the given one (see Epochs), and
-	// grants nothing otherwise. It sees what Epochs sees.
+	// ReserveAt grants what quota.Account.Grant grants to the account of the lease's
+	// organisation, user and day, and stores the lease with that as its Tokens. It grants
+	// nothing unless the organisation's epoch is the given one (see Epochs), and sees what
+	// Epochs sees. It returns 0 and stores nothing if nothing is granted. Concurrent calls,
+	// on any number of servers, are never granted the same tokens. A crash of the store may
+	// lose a reservation, unless it was made in Atomic.
 	ReserveAt(ctx context.Context, epoch int64, l quota.Lease, limit int64, n quota.Need) (granted int64, err error)
 	// ReserveAllAt is ReserveAt for the Tokens of several leases of one organisation and day,
 	// all of a member's or none: a member whose account has not all of them left under the

@@ -797,11 +797,11 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 				several[i] = l
 				several[i].ID, several[i].Tokens = uid[id.Request](kindEntry, 7, 90_010+i), 1
 			}
-			granted, err := q.Reserve(ctx, l, 1000, quota.Need{Output: 1})
+			granted, err := q.ReserveAt(ctx, 0, l, 1000, quota.Need{Output: 1})
 			if a, err2 := q.Account(ctx, o, user, l.Day); err != nil || err2 != nil || granted != 1 || a.Reserved != 201 {
 				return fmt.Errorf("%d were granted of %+v: %w", granted, a, errors.Join(err, err2))
 			}
-			return errors.Join(must.ErrorOf(q.Reserve(ctx, another, 100, quota.Need{Output: 1})), must.ErrorOf(q.ReserveAt(ctx, 0, another, 1000, quota.Need{Output: 1})),
+			return errors.Join(must.ErrorOf(q.ReserveAt(ctx, 0, another, 100, quota.Need{Output: 1})), must.ErrorOf(q.ReserveAt(ctx, 0, another, 1000, quota.Need{Output: 1})),
 				must.ErrorOf(q.ReserveAllAt(ctx, 1, several, 1000)), q.Extend(ctx, []quota.Lease{l, stored}, now.Add(time.Hour)), q.Sweep(ctx, time.UnixMilli(103)))
 		},
 		"ledger": func(_ *DB, r ports.Records) error {

@@ -52,24 +52,14 @@ type quotas struct{ *conn }
 
 var _ ports.Quotas = quotas{}
 
-func (q quotas) Reserve(ctx context.Context, l quota.Lease, limit int64, n quota.Need) (granted int64, err error) {
-	return q.reserve(ctx, reserve, nil, l, limit, n)
-}
-
 func (q quotas) ReserveAt(ctx context.Context, epoch int64, l quota.Lease, limit int64, n quota.Need) (granted int64, err error) {
-	return q.reserve(ctx, reserveAt, []any{epoch}, l, limit, n)
-}
-
-// reserve runs one of the statements; conditionArgs are the parameters of its condition on the organisation.
-func (q quotas) reserve(ctx context.Context, statements [2]string, conditionArgs []any, l quota.Lease, limit int64, n quota.Need) (granted int64, err error) {
 	most := quota.Account{}.Grant(limit, n)
 	if most == 0 {
 		return 0, nil
 	}
 	user, day := string(l.User), millis(l.Day)
-	args := append(append(tenantParams(l.Org, 16), user, day, most, most), conditionArgs...)
-	args = append(args, user, day, string(l.ID), limit, limit, limit, n.Input)
-	statement := statements[q.dialect]
+	args := append(tenantParams(l.Org, 16), user, day, most, most, epoch, user, day, string(l.ID), limit, limit, limit, n.Input)
+	statement := reserve[q.dialect]
 	if q.dialect == onPostgres {
 		if !q.inTransaction() {
 			statement += asyncCommit

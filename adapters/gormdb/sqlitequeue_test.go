@@ -286,7 +286,7 @@ func TestGroupTransaction(t *testing.T) {
 		reserve := func(i int, n quota.Need) func() error {
 			l := quota.Lease{ID: uid[id.Request](kindEntry, 1, i), Org: o, User: u, Day: "2026-01-02"}
 			return func() (err error) {
-				granted[i], err = db.Usage().Quotas().Reserve(ctx, l, 100, n)
+				granted[i], err = db.Usage().Quotas().ReserveAt(ctx, 0, l, 100, n)
 				return err
 			}
 		}

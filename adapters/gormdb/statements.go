@@ -300,23 +300,17 @@ var entriesAndEpoch = func() string {
 const oldestEntries = "SELECT p.org_id, MAX(p.n) FROM (SELECT c.org_id, c.n FROM changes c WHERE c.at < ? ORDER BY c.at LIMIT ?) AS p " +
 	"GROUP BY p.org_id ORDER BY p.org_id LIMIT ?"
 
-// reserve and reserveAt grant what quota.Account.Grant grants; a missing account is an
-// empty one. The conflict is decided on the latest committed row, which takes one
-// statement. On Postgres it also stores the lease.
-var (
-	reserve   = reserveIf("")
-	reserveAt = reserveIf(" AND o.epoch = ?")
-)
-
-// reserveIf is reserve for organisations that meet a condition.
-func reserveIf(condition string) (s [2]string) {
+// reserve grants what quota.Account.Grant grants, at an epoch of the organisation; a missing
+// account is an empty one. The conflict is decided on the latest committed row, which takes
+// one statement. On Postgres it also stores the lease.
+var reserve = func() (s [2]string) {
 	for d, least := range map[dialect]string{onSQLite: "MIN", onPostgres: "LEAST"} {
 		left := "? - quota_accounts.used - quota_accounts.reserved"
 		granted := least + "(excluded.granted, " + left + ")"
 		tokens := d.param("bigint")
 		s[d] = "INSERT INTO quota_accounts (org_id, user_id, day, used, reserved, granted) SELECT " + d.org() + ", " +
 			d.param("uuid") + ", " + d.param("bigint") + ", 0, " + tokens + ", " + tokens +
-			" FROM organisations o WHERE o.id = @org" + condition +
+			" FROM organisations o WHERE o.id = @org AND o.epoch = ?" +
 			" AND NOT EXISTS (SELECT 1 FROM quota_leases l WHERE l.org_id = @org AND l.user_id = ? AND l.day = ? AND l.id = ?)" +
 			" ON CONFLICT (org_id, user_id, day) DO UPDATE SET reserved = quota_accounts.reserved + " + granted + ", granted = " + granted +
 			" WHERE " + left + " > ? RETURNING granted"
@@ -324,7 +318,7 @@ func reserveIf(condition string) (s [2]string) {
 	s[onPostgres] = "WITH account AS (" + s[onPostgres] + "), lease AS (INSERT INTO quota_leases (org_id, user_id, day, id, tokens, expires_at)" +
 		" SELECT @org, ?::uuid, ?::bigint, ?::uuid, a.granted, ?::bigint FROM account a) SELECT a.granted FROM account a"
 	return s
-}
+}()
 
 // reserveAll reserves sums of accounts that have them left, and addLeases stores the leases on
 // them. On Postgres reserveAll does both. The accounts come in the order in which they are to

@@ -113,7 +113,7 @@ func TestSweepDeletesInBatches(t *testing.T) {
 		q := db.Usage().Quotas()
 		for n := range 2*sweptLeases + 50 {
 			l := quota.Lease{ID: uid[id.Request](kindEntry, 1, n), Org: o, User: u, Day: today, ExpiresAt: time.UnixMilli(int64(1 + n%3))}
-			must.Do(q.Reserve(t.Context(), l, 1_000_000, quota.Need{Output: 3})).Or(t)
+			must.Do(q.ReserveAt(t.Context(), 0, l, 1_000_000, quota.Need{Output: 3})).Or(t)
 		}
 		r := record(t, db)
 		sent := r.statements(t, func() error { return q.Sweep(t.Context(), time.UnixMilli(10)) })
@@ -133,7 +133,7 @@ func TestSweepKeepsExtendedLeases(t *testing.T) {
 		var found []leaseRow
 		for n := range 3 {
 			l := quota.Lease{ID: uid[id.Request](kindEntry, 1, n), Org: o, User: u, Day: "2026-01-02", ExpiresAt: time.UnixMilli(1)}
-			must.Do(q.Reserve(ctx, l, 1000, quota.Need{Output: int64(1 + 9*n)})).Or(t)
+			must.Do(q.ReserveAt(ctx, 0, l, 1000, quota.Need{Output: int64(1 + 9*n)})).Or(t)
 			leases, found = append(leases, l), append(found, leaseRow{OrgID: o, UserID: u, Day: millis(l.Day), ID: l.ID})
 		}
 		these := records(found, leaseKeys)
@@ -180,7 +180,7 @@ func TestOnlyReservationsCommitAsynchronously(t *testing.T) {
 			return quota.Lease{ID: uid[id.Request](kindEntry, 1, n), Org: o, User: u, Day: "2026-01-02", ExpiresAt: time.UnixMilli(1)}
 		}
 		reserve := func(r ports.Records, n int) error {
-			return must.ErrorOf(r.Usage().Quotas().Reserve(ctx, lease(n), 1000, quota.Need{Output: 5}))
+			return must.ErrorOf(r.Usage().Quotas().ReserveAt(ctx, 0, lease(n), 1000, quota.Need{Output: 5}))
 		}
 		for _, c := range []struct {
 			about string
@@ -222,7 +222,7 @@ func TestSettlingLocksLeasesInTheOrderOfTheirKeys(t *testing.T) {
 	for i := range ended {
 		l := quota.Lease{ID: uid[id.Request](kindEntry, 1, leases-i), Org: o, User: u, Day: "2026-01-02", ExpiresAt: time.UnixMilli(1)}
 		ended[i] = usage.Entry{ID: l.ID, Org: o, User: u, At: l.Day.Start(), Tokens: chat.Usage{Output: 1}}
-		must.Do(db.Usage().Quotas().Reserve(ctx, l, 1_000_000, quota.Need{Output: 1})).Or(t)
+		must.Do(db.Usage().Quotas().ReserveAt(ctx, 0, l, 1_000_000, quota.Need{Output: 1})).Or(t)
 	}
 	analyze(t, db)
 	settled := make(chan error, 1)
@@ -256,7 +256,7 @@ func TestReservingSharesATransaction(t *testing.T) {
 		for i := range granted {
 			l := quota.Lease{ID: uid[id.Request](kindEntry, 1, i), Org: o, User: u, Day: "2026-01-02"}
 			all.Go(func() {
-				granted[i], errs[i] = db.Usage().Quotas().Reserve(t.Context(), l, 100, quota.Need{Input: 20, Output: 55})
+				granted[i], errs[i] = db.Usage().Quotas().ReserveAt(t.Context(), 0, l, 100, quota.Need{Input: 20, Output: 55})
 			})
 			awaitWaiting(db, i+1)
 		}
@@ -278,7 +278,7 @@ func TestEraseRemovesLeases(t *testing.T) {
 			return quota.Lease{ID: uid[id.Request](kindEntry, 1, n), Org: o, User: uid[id.User](kindUser, 1, n%4), Day: "2026-01-02"}
 		}
 		for n := range 40 {
-			must.Do(q.Reserve(ctx, lease(n), 1000, quota.Need{Output: 1})).Or(t)
+			must.Do(q.ReserveAt(ctx, 0, lease(n), 1000, quota.Need{Output: 1})).Or(t)
 		}
 		var all sync.WaitGroup
 		for n := range 20 {

@@ -98,6 +98,11 @@ func newChatServer(t testing.TB, model modelFunc, change ...func(*Options)) *cha
 			Subscription: func(ctx context.Context, r ports.Records, actor org.Actor) (plan.Subscription, error) {
 				return r.Directory().Subscriptions().Get(ctx, actor.Org)
 			},
+			Reauthorize: func(ctx context.Context, actor org.Actor) (org.Actor, error) {
+				epoch, err := w.store.Directory().Members().Epoch(ctx, actor.Org)
+				actor.Visibility = &org.Visibility{Epoch: epoch}
+				return actor, err
+			},
 			Pause: func(context.Context, int) error { return nil },
 		})
 		o.Metering = metering.New(w.store, access.From(w.store), system.Clock{}, nil)

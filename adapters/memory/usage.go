@@ -43,16 +43,7 @@ func keyOfLease(l quota.Lease) leaseKey { return leaseKey{accountOf(l), l.ID} }
 
 type quotas struct{ run runner }
 
-func (q quotas) Reserve(_ context.Context, l quota.Lease, limit int64, n quota.Need) (int64, error) {
-	return q.reserve(nil, l, limit, n)
-}
-
 func (q quotas) ReserveAt(_ context.Context, epoch int64, l quota.Lease, limit int64, n quota.Need) (int64, error) {
-	return q.reserve(&epoch, l, limit, n)
-}
-
-// reserve grants nothing at another epoch than the one that is given, if any.
-func (q quotas) reserve(epoch *int64, l quota.Lease, limit int64, n quota.Need) (int64, error) {
 	return result(q.run, func(x *tx) (int64, error) {
 		tenant, err := x.tenants.get(l.Org)
 		if err != nil {
@@ -63,7 +54,7 @@ func (q quotas) reserve(epoch *int64, l quota.Lease, limit int64, n quota.Need) 
 		}
 		a := tenant.accounts.rows[accountOf(l)]
 		l.Tokens = a.Grant(limit, n)
-		if l.Tokens == 0 || epoch != nil && *epoch != x.epochs.rows[l.Org] {
+		if l.Tokens == 0 || epoch != x.epochs.rows[l.Org] {
 			return 0, nil
 		}
 		a.Reserved += l.Tokens

@@ -246,7 +246,7 @@ type chatsNeeds struct {
 func newChats(lc fx.Lifecycle, n chatsNeeds) *chats.Chats {
 	c := chats.New(chats.Options{
 		Store: n.Store, Registry: n.Registry, Providers: n.Providers, Generations: n.Generations,
-		Clock: n.Clock, Alarms: n.Alarms, IDs: n.IDs, Log: n.Log, Subscription: n.Access.Subscription, Origin: access.Origin, Pause: backOff,
+		Clock: n.Clock, Alarms: n.Alarms, IDs: n.IDs, Log: n.Log, Subscription: n.Access.Subscription, Reauthorize: n.Access.Reauthorize, Origin: access.Origin, Pause: backOff,
 	})
 	schedule(lc, chats.ExtendEvery, c.ExtendLeases, n.Log, "quota lease sweep failed")
 	lc.Append(fx.StopHook(drainHook(settleTime, c.Close, n.Log.Error, "model calls not drained")))

@@ -54,6 +54,8 @@ type Options struct {
 	Log         *slog.Logger
 	// Subscription is access.Access.Subscription.
 	Subscription func(context.Context, ports.Records, org.Actor) (plan.Subscription, error)
+	// Reauthorize is access.Access.Reauthorize.
+	Reauthorize func(context.Context, org.Actor) (org.Actor, error)
 	// Origin returns the origin of the request that ctx carries, for the log.
 	Origin func(ctx context.Context) audit.Origin
 	// Pause waits before the next attempt; attempt is 1 for the first.
@@ -128,21 +130,26 @@ type Call struct {
 // Admit checks a request and reserves the tokens that it may use. Invalid for a bad request,
 // Forbidden if the quota has no room, Unavailable if the server drains.
 func (s *Chats) Admit(ctx context.Context, actor org.Actor, r chat.Request) (*Call, error) {
-	return s.admit(ctx, actor, r, s.Store.Usage().Quotas().Reserve)
+	for {
+		call, err := s.AdmitUnconfirmed(ctx, actor, r)
+		if !fault.Is(err, fault.Forbidden) {
+			return call, err
+		}
+		present, err2 := s.Reauthorize(ctx, actor)
+		if err2 != nil {
+			return nil, err2
+		}
+		if present.Epoch() == actor.Epoch() {
+			return nil, err
+		}
+		actor = present
+	}
 }
 
 // AdmitUnconfirmed is Admit for an actor from the cache (access.Access.Cached). It reserves
 // nothing unless the organisation's epoch is actor.Visibility.Epoch; any refusal may be due
 // to an outdated actor.
 func (s *Chats) AdmitUnconfirmed(ctx context.Context, actor org.Actor, r chat.Request) (*Call, error) {
-	return s.admit(ctx, actor, r, func(ctx context.Context, lease quota.Lease, limit int64, need quota.Need) (int64, error) {
-		return s.reserveAt(ctx, actor.Visibility.Epoch, lease, limit, need)
-	})
-}
-
-type reserve func(ctx context.Context, lease quota.Lease, limit int64, need quota.Need) (int64, error)
-
-func (s *Chats) admit(ctx context.Context, actor org.Actor, r chat.Request, reserve reserve) (*Call, error) {
 	if err := actor.CheckWrite(); err != nil {
 		return nil, err
 	}
@@ -171,7 +178,7 @@ func (s *Chats) admit(ctx context.Context, actor org.Actor, r chat.Request, rese
 	// If the client disconnects meanwhile, its call ends at once and settles the reservation.
 	reserving, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
-	if lease.Tokens, err = reserve(reserving, lease, limit, need); err != nil {
+	if lease.Tokens, err = s.reserveAt(reserving, actor.Epoch(), lease, limit, need); err != nil {
 		s.endCall(lease.ID)
 		return nil, err
 	}

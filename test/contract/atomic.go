@@ -140,7 +140,7 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 				w.wantNotFound(r.Storage().Objects().Put(w.ctx, tn.ID, lost))
 				w.wantConflict(r.Storage().BlobNames().Announce(w.ctx, tn.ID, pending, 0, at(1)))
 				w.wantNotFound(r.Storage().BlobNames().Forget(w.ctx, object.Blob{Org: tn.ID, Name: pending, Discarded: true}))
-				resultOf(r.Usage().Quotas().Reserve(w.ctx, tn.lease, 1000, quota.Need{Output: 1})).wantConflict(w)
+				resultOf(r.Usage().Quotas().ReserveAt(w.ctx, 0, tn.lease, 1000, quota.Need{Output: 1})).wantConflict(w)
 				w.wantConflict(r.Usage().Ledger().Settle(w.ctx, tn.ID, someUsage(tn.ID, tn.owner.ID), tn.used))
 				w.wantConflict(r.Work().Teams().Add(w.ctx, tn.ID, someTeam(tn.ID, team.Shared, tn.owner.ID)))
 				w.wantConflict(r.Work().Teams().Add(w.ctx, tn.ID, taken))
@@ -292,7 +292,10 @@ func (x wholeTransaction) run(w *fixture, r ports.Records) error {
 		func() error { return s.BlobNames().Announce(w.ctx, o, x.object.BlobName("next"), 0, at(309)) },
 		func() error { return s.BlobNames().Discard(w.ctx, o, []string{x.sharedObject.Blob}, at(309)) },
 		func() error { return drop(s.Changes().Append(w.ctx, o, x.changes()...)) },
-		func() error { return drop(r.Usage().Quotas().Reserve(w.ctx, x.lease, 1<<50, quota.Need{Output: 7})) },
+		func() error {
+			epoch, err := r.Directory().Members().Epoch(w.ctx, o)
+			return errors.Join(err, drop(r.Usage().Quotas().ReserveAt(w.ctx, epoch, x.lease, 1<<50, quota.Need{Output: 7})))
+		},
 		func() error { return r.Usage().Ledger().Settle(w.ctx, o, ended(x.tenant.lease, 20), x.used) },
 	}
 	for i, step := range steps {

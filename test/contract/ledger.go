@@ -71,7 +71,7 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 					var entries []usage.Entry
 					for n := range users {
 						l := someLease(o, users[(i*(n+1)+n)%len(users)])
-						if _, err := w.quotas().Reserve(w.ctx, l, 1_000_000, quota.Need{Output: 10}); err != nil {
+						if _, err := w.quotas().ReserveAt(w.ctx, 0, l, 1_000_000, quota.Need{Output: 10}); err != nil {
 							return err
 						}
 						e := ended(l, 1)

@@ -32,13 +32,13 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			o, u := w.org().ID, fresh[id.User]()
 			need := quota.Need{Input: 20, Output: 55}
 			for range 6 {
-				resultOf(w.quotas().Reserve(w.ctx, someLease(o, u), 500, need)).is(w, 75)
+				resultOf(w.quotas().ReserveAt(w.ctx, 0, someLease(o, u), 500, need)).is(w, 75)
 			}
-			resultOf(w.quotas().Reserve(w.ctx, someLease(o, u), 500, need)).is(w, 50)
-			resultOf(w.quotas().Reserve(w.ctx, someLease(o, u), 500, need)).is(w, 0)
+			resultOf(w.quotas().ReserveAt(w.ctx, 0, someLease(o, u), 500, need)).is(w, 50)
+			resultOf(w.quotas().ReserveAt(w.ctx, 0, someLease(o, u), 500, need)).is(w, 0)
 			w.account(o, u, quota.Account{Reserved: 500})
-			resultOf(w.quotas().Reserve(w.ctx, someLease(o, u), 520, need)).is(w, 0)
-			resultOf(w.quotas().Reserve(w.ctx, someLease(o, u), 521, need)).is(w, 21)
+			resultOf(w.quotas().ReserveAt(w.ctx, 0, someLease(o, u), 520, need)).is(w, 0)
+			resultOf(w.quotas().ReserveAt(w.ctx, 0, someLease(o, u), 521, need)).is(w, 21)
 		},
 		"a grant holds the input and one token of output": func(w *fixture) {
 			o := w.org().ID
@@ -46,7 +46,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				{100, 100, 1, 0}, {100, 99, 1, 100}, {100, 99, 50, 100}, {100, 0, 1, 1}, {100, 0, 1000, 100}, {1, 0, 1, 1}, {0, 0, 1, 0}, {1 << 40, 1 << 39, 1, 1<<39 + 1},
 			} {
 				u := fresh[id.User]()
-				resultOf(w.quotas().Reserve(w.ctx, someLease(o, u), c.limit, quota.Need{Input: c.input, Output: c.output})).is(w, c.want)
+				resultOf(w.quotas().ReserveAt(w.ctx, 0, someLease(o, u), c.limit, quota.Need{Input: c.input, Output: c.output})).is(w, c.want)
 				w.account(o, u, quota.Account{Reserved: c.want})
 			}
 		},
@@ -59,8 +59,8 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			w.account(o, u, quota.Account{Used: 30, Reserved: 100})
 			w.ok(w.settle(m, 1000))
 			w.account(o, u, quota.Account{Used: 1030})
-			resultOf(w.quotas().Reserve(w.ctx, someLease(o, u), 1030, quota.Need{Output: 1})).is(w, 0)
-			resultOf(w.quotas().Reserve(w.ctx, someLease(o, u), 1031, quota.Need{Output: 9})).is(w, 1)
+			resultOf(w.quotas().ReserveAt(w.ctx, 0, someLease(o, u), 1030, quota.Need{Output: 1})).is(w, 0)
+			resultOf(w.quotas().ReserveAt(w.ctx, 0, someLease(o, u), 1031, quota.Need{Output: 9})).is(w, 1)
 		},
 		"usage without a lease is counted as well": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
@@ -100,7 +100,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 		"an existing lease is a conflict": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
 			l := w.lease(someLease(o, u), 100)
-			resultOf(w.quotas().Reserve(w.ctx, l, 1000, quota.Need{Output: 5})).wantConflict(w)
+			resultOf(w.quotas().ReserveAt(w.ctx, 0, l, 1000, quota.Need{Output: 5})).wantConflict(w)
 			w.account(o, u, quota.Account{Reserved: 100})
 			w.ok(w.settle(l, 0))
 			w.account(o, u, quota.Account{})
@@ -260,14 +260,14 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 		"of concurrent reservations of one lease one succeeds": func(w *fixture) {
 			l := someLease(w.org().ID, fresh[id.User]())
 			w.wantOneSuccess(concurrently(concurrent, func(int) error {
-				_, err := w.quotas().Reserve(w.ctx, l, 1_000_000, quota.Need{Output: 5})
+				_, err := w.quotas().ReserveAt(w.ctx, 0, l, 1_000_000, quota.Need{Output: 5})
 				return err
 			}), fault.Conflict)
 			w.account(l.Org, l.User, quota.Account{Reserved: 5})
 		},
 		"an unknown organisation has no accounts": func(w *fixture) {
 			l := someLease(fresh[id.Org](), fresh[id.User]())
-			resultOf(w.quotas().Reserve(w.ctx, l, 100, quota.Need{Output: 1})).wantNotFound(w)
+			resultOf(w.quotas().ReserveAt(w.ctx, 0, l, 100, quota.Need{Output: 1})).wantNotFound(w)
 			w.wantNotFound(w.settle(l, 1))
 			w.ok(w.quotas().Extend(w.ctx, []quota.Lease{l}, at(1)))
 			w.account(l.Org, l.User, quota.Account{})
@@ -298,7 +298,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			w.atomic(func(r ports.Records) error {
 				for i := range 450 {
 					l := expired([]id.Org{o, other}[i%2], users[i%len(users)])
-					if _, err := r.Usage().Quotas().Reserve(w.ctx, l, 1_000_000, quota.Need{Output: int64(i + 1)}); err != nil {
+					if _, err := r.Usage().Quotas().ReserveAt(w.ctx, 0, l, 1_000_000, quota.Need{Output: int64(i + 1)}); err != nil {
 						return err
 					}
 				}
@@ -315,8 +315,8 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			gone, kept := expired(o, u), expired(o, u)
 			w.atomic(func(r ports.Records) error {
 				q := r.Usage().Quotas()
-				_, err := q.Reserve(w.ctx, gone, 1000, quota.Need{Output: 1})
-				_, err2 := q.Reserve(w.ctx, kept, 1000, quota.Need{Output: 10})
+				_, err := q.ReserveAt(w.ctx, 0, gone, 1000, quota.Need{Output: 1})
+				_, err2 := q.ReserveAt(w.ctx, 0, kept, 1000, quota.Need{Output: 10})
 				return errors.Join(err, err2, q.Extend(w.ctx, []quota.Lease{kept, someLease(o, u)}, at(1000)))
 			})
 			w.ok(w.quotas().Sweep(w.ctx, sweepTime))
@@ -338,7 +338,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				for i := range 400 {
 					l := expired(o, users[i%len(users)])
 					leases = append(leases, l)
-					if _, err := r.Usage().Quotas().Reserve(w.ctx, l, 1_000_000, quota.Need{Output: 1}); err != nil {
+					if _, err := r.Usage().Quotas().ReserveAt(w.ctx, 0, l, 1_000_000, quota.Need{Output: 1}); err != nil {
 						return err
 					}
 				}
@@ -357,7 +357,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			w.rolledBack(func(r ports.Records) error {
 				q := r.Usage().Quotas()
 				dead := expired(o, u)
-				_, err := q.Reserve(w.ctx, dead, 1000, quota.Need{Output: 5})
+				_, err := q.ReserveAt(w.ctx, 0, dead, 1000, quota.Need{Output: 5})
 				if err := errors.Join(err, r.Usage().Ledger().Settle(w.ctx, o, ended(l, 30)), q.Sweep(w.ctx, sweepTime)); err != nil {
 					return err
 				}
@@ -484,7 +484,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			w.allOK(concurrently(manyGoroutines, func(i int) error {
 				for round := range 6 {
 					l := expired(o, users[(i+round)%len(users)])
-					if _, err := w.quotas().Reserve(w.ctx, l, 1_000_000, quota.Need{Output: 10}); err != nil {
+					if _, err := w.quotas().ReserveAt(w.ctx, 0, l, 1_000_000, quota.Need{Output: 10}); err != nil {
 						return err
 					}
 					var err error
@@ -553,14 +553,14 @@ func onDay(l quota.Lease, d quota.Day) quota.Lease {
 // lease has the tokens granted to the lease.
 func (w *fixture) lease(l quota.Lease, tokens int64) quota.Lease {
 	w.Helper()
-	resultOf(w.quotas().Reserve(w.ctx, l, 1<<50, quota.Need{Input: tokens - 1, Output: 1})).is(w, tokens)
+	resultOf(w.quotas().ReserveAt(w.ctx, 0, l, 1<<50, quota.Need{Input: tokens - 1, Output: 1})).is(w, tokens)
 	return l
 }
 
 // reserve reserves, at the organisation's present epoch or at any.
 func (w *fixture) reserve(at bool, l quota.Lease, limit int64, n quota.Need) (int64, error) {
 	if !at {
-		return w.quotas().Reserve(w.ctx, l, limit, n)
+		return w.quotas().ReserveAt(w.ctx, 0, l, limit, n)
 	}
 	epochs, err := w.epochs.Epochs(w.ctx, []id.Org{l.Org})
 	if err != nil {

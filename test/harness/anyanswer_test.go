@@ -49,7 +49,7 @@ func newChatFixture(t *testing.T, models ports.Models, after time.Duration) *cha
 	}}, "", func(string) bool { return true })).Or(t)
 	s.Chats = chats.New(chats.Options{
 		Store: c.Store, Registry: registry, Providers: map[string]ports.Models{"owls": models}, Generations: s,
-		Clock: c.Clock, Alarms: &memory.Alarms{Clock: c.Clock}, IDs: c.IDs, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Subscription: c.Access.Subscription, Origin: access.Origin,
+		Clock: c.Clock, Alarms: &memory.Alarms{Clock: c.Clock}, IDs: c.IDs, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Subscription: c.Access.Subscription, Reauthorize: c.Access.Reauthorize, Origin: access.Origin,
 		Pause: func(ctx context.Context, _ int) error {
 			if s.pause != nil {
 				s.pause()

@@ -68,7 +68,7 @@ func TestShutdownDoesNotWaitForRefusedCalls(t *testing.T) {
 	ctx := t.Context()
 	sub := must.Do(s.Deployment.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)).Or(t)
 	lease := quota.Lease{ID: "other", Org: s.ada.Org, User: s.ada.User, Day: quota.DayOf(s.Clock.Now()), ExpiresAt: s.Clock.Now().Add(time.Minute)}
-	must.Do(s.Deployment.Store.Usage().Quotas().Reserve(ctx, lease, sub.DailyTokens(), quota.Need{Output: sub.DailyTokens()})).Or(t)
+	must.Do(s.Deployment.Store.Usage().Quotas().ReserveAt(ctx, s.ada.Epoch(), lease, sub.DailyTokens(), quota.Need{Output: sub.DailyTokens()})).Or(t)
 	must.Fail(t, must.ErrorOf(s.Admit(ctx, s.ada, chat.Request{Message: "Hello"})), fault.Forbidden)
 	s.Chats.Store = brokenQuotas{s.Deployment.Store}
 	must.FailIs(t, must.ErrorOf(s.Admit(ctx, s.ada, chat.Request{Message: "Hello"})), errBroken)
@@ -163,7 +163,7 @@ func (brokenUsage) Quotas() ports.Quotas { return refusing{} }
 
 type refusing struct{ ports.Quotas }
 
-func (refusing) Reserve(context.Context, quota.Lease, int64, quota.Need) (int64, error) {
+func (refusing) ReserveAt(context.Context, int64, quota.Lease, int64, quota.Need) (int64, error) {
 	return 0, errBroken
 }
 

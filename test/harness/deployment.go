@@ -158,7 +158,7 @@ func (w *Deployment) Restart() error {
 	s.Workspaces = workspaces.New(store, w.Clock, w.IDs, s.Objects.Sweep, s.Access.Locked, s.Access.Atomic)
 	s.Chats = chats.New(chats.Options{
 		Store: store, Registry: w.models, Providers: map[string]ports.Models{modelProvider: w.Model}, Generations: w.Model,
-		Clock: w.Clock, Alarms: &memory.Alarms{Clock: w.Clock}, IDs: w.IDs, Log: log, Subscription: s.Access.Subscription, Origin: access.Origin, Pause: pause,
+		Clock: w.Clock, Alarms: &memory.Alarms{Clock: w.Clock}, IDs: w.IDs, Log: log, Subscription: s.Access.Subscription, Reauthorize: s.Access.Reauthorize, Origin: access.Origin, Pause: pause,
 	})
 	s.Metering = metering.New(store, access.From(store), w.Clock, w.StorageLimits)
 	s.Archives = archives.New(archives.Options{

@@ -138,7 +138,7 @@ func (o *overusingProvider) nextDay(ctx context.Context, left int64) (limit int6
 	limit = sub.At(o.fixture.Clock.Now()).DailyTokens()
 	day := quota.DayOf(o.fixture.Clock.Now())
 	l := quota.Lease{ID: id.Request("before " + day), Org: o.fixture.ada.Org, User: o.fixture.ada.User, Day: day, ExpiresAt: o.fixture.Clock.Now().Add(time.Hour)}
-	if l.Tokens, err = o.fixture.Store.Usage().Quotas().Reserve(ctx, l, limit, quota.Need{Output: limit - left}); err != nil {
+	if l.Tokens, err = o.fixture.Store.Usage().Quotas().ReserveAt(ctx, o.fixture.ada.Epoch(), l, limit, quota.Need{Output: limit - left}); err != nil {
 		return 0, err
 	}
 	return limit, o.fixture.Store.Usage().Ledger().Settle(ctx, l.Org, usage.Entry{ID: l.ID, Org: l.Org, User: l.User, At: l.Day.Start(), Tokens: chat.Usage{Output: limit - left}})
