@@ -190,7 +190,8 @@ func New(releaseID id.Release, d Draft, from Hosts, now time.Time) (Release, err
 	c.AddError(err)
 	r.Channel, err = ParseChannel("channel", d.Channel)
 	c.AddError(err)
-	r.check(&c, from)
+	from.check(&c, r.DownloadURL)
+	r.check(&c)
 	return r, c.Err()
 }
 
@@ -227,7 +228,10 @@ func (r Release) Apply(p Patch, from Hosts, now time.Time) (Release, error) {
 	r.Notes = p.Notes.Over(r.Notes)
 	r.MinOSVersion = p.MinOSVersion.Over(r.MinOSVersion)
 	r.Signature = p.Signature.Over(r.Signature)
-	r.check(&c, from)
+	if r.DownloadURL != was.DownloadURL { // a release is withdrawn also when its host is not allowed any more
+		from.check(&c, r.DownloadURL)
+	}
+	r.check(&c)
 	if !r.Same(was) {
 		r.UpdatedAt = now
 	}
@@ -256,9 +260,8 @@ func set[T any](c *check.List, field string, p patch.Field[T], to *T) {
 	}
 }
 
-// check checks the settings, and normalises the digests.
-func (r *Release) check(c *check.List, from Hosts) {
-	from.check(c, r.DownloadURL)
+// check checks the settings but the address, and normalises the digests.
+func (r *Release) check(c *check.List) {
 	if r.SHA512 != nil {
 		r.SHA512 = digest(c, "sha512", *r.SHA512, sha512.Size)
 	}

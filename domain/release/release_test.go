@@ -245,6 +245,16 @@ func TestPatches(t *testing.T) {
 	if *r.SHA512 != strings.Repeat("0a", 64) || *r.Notes != "n" || r.Rollout != 100 {
 		t.Errorf("the release itself has become %+v", r)
 	}
+
+	// Its host is not one of those that are allowed now.
+	narrowed := release.Hosts{Names: []string{"elsewhere.example"}}
+	if got, err := r.Apply(release.Patch{Active: patch.Value(false), DownloadURL: patch.Value(r.DownloadURL)}, narrowed, later); err != nil || got.Active {
+		t.Errorf("a withdrawal makes %+v, %v", got, err)
+	}
+	_, err = r.Apply(release.Patch{DownloadURL: patch.Value("https://b/c")}, narrowed, later)
+	if got := fields(err); !slices.Equal(got, []string{"downloadUrl"}) {
+		t.Errorf("a move elsewhere gives %v", err)
+	}
 }
 
 func TestWhereDownloadsComeFrom(t *testing.T) {
