@@ -220,6 +220,8 @@ func TestServersThatViolateTheProtocol(t *testing.T) {
 			{"an enormous event instead of tools", "tools/list", toolserver.EnormousEvent, fault.Unavailable, tooMuch},
 			{"an enormous message", "", toolserver.EnormousBody, fault.Unavailable, tooMuch},
 			{"an enormous message instead of tools", "tools/list", toolserver.EnormousBody, fault.Unavailable, tooMuch},
+			{"values within each other", "tools/list", toolserver.Answer(list("", schema(strings.Repeat("[", 101)+strings.Repeat("]", 101)))), fault.Unavailable, tooMuch},
+			{"very many values", "tools/list", toolserver.Answer(list("", schema("["+strings.Repeat("[],", 100_000)+"[]]"))), fault.Unavailable, tooMuch},
 			{"questions without end", "tools/list", toolserver.Pings, fault.Unavailable, tooMuch},
 			{"the connection ends in the middle", "", toolserver.BreakOff, fault.Unavailable, brokenOff},
 			{"the connection ends in the middle of tools", "tools/list", toolserver.BreakOff, fault.Unavailable, brokenOff},
@@ -464,6 +466,9 @@ func TestAddressesThatAreNotCalled(t *testing.T) {
 func list(next string, tools ...string) string {
 	return `{"tools":[` + strings.Join(tools, ",") + `],"nextCursor":"` + next + `"}`
 }
+
+// schema returns a tool with a schema.
+func schema(s string) string { return `{"name":"a","inputSchema":` + s + `}` }
 
 func named(name string) string {
 	return `{"name":"` + name + `","description":"` + name + `","inputSchema":{"type":"object"}}`

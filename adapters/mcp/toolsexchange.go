@@ -17,7 +17,7 @@ import (
 
 var (
 	errOtherOrigin = errors.New("another origin than the server's")
-	errLimit       = errors.New("too many requests or response bytes")
+	errLimit       = errors.New("too many requests, response bytes or JSON values")
 )
 
 // outcome is the result of a request.
@@ -144,6 +144,9 @@ type responseBody struct {
 	request *http.Request
 	end     func()
 	closed  atomic.Bool
+	// The SDK decides whether a response is an event stream.
+	whole  jsonScanner
+	events eventScanner
 }
 
 func (h *responseBody) Read(p []byte) (int, error) {
@@ -152,7 +155,7 @@ func (h *responseBody) Read(p []byte) (int, error) {
 	h.x.bytes -= int64(n)
 	left := h.x.bytes
 	h.x.mu.Unlock()
-	if left < 0 {
+	if left < 0 || !h.whole.scan(p[:n]) || !h.events.scan(p[:n]) {
 		n, err = 0, errLimit
 	}
 	if left == 0 && err != nil && err != io.EOF {
