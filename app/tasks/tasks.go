@@ -251,7 +251,7 @@ func (s *Tasks) Delete(ctx context.Context, actor org.Actor, t id.Task, match Ma
 	if err := actor.CheckWrite(); err != nil {
 		return err
 	}
-	for more := true; more; {
+	for more := true; more; match = nil { // it has matched: the deletion has begun
 		err := s.atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
 			if err := actor.CheckWrite(); err != nil {
 				return err
@@ -331,9 +331,9 @@ func (s *Tasks) move(ctx context.Context, actor org.Actor, field string, named [
 		once[t] = true
 	}
 	now := s.clock.Now()
-	err := s.atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.CheckWrite(); err != nil {
-			return err
+	err := s.atomic(ctx, actor, func(r ports.Records, present org.Actor) error {
+		if actor = present; actor.CheckWrite() != nil {
+			return actor.CheckWrite()
 		}
 		var history []task.Change
 		tags := 0

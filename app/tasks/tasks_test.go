@@ -108,6 +108,22 @@ func TestADeletedTaskIsNotInTheResponse(t *testing.T) {
 	}
 }
 
+func TestADeletionThatHasBegunIsCompleted(t *testing.T) {
+	w := newFixture(t)
+	one := w.made(1, 0)[0]
+	var history []task.Change
+	for n := range 1001 {
+		history = append(history, task.Change{ID: id.Entry(fmt.Sprint(n)), Task: one, By: "ada", At: startTime})
+	}
+	must.NoError(t, w.store.Work().TaskHistory().Add(t.Context(), "o", history))
+	store := hookStore{w.store, func() {
+		_ = must.ErrorOf(w.tasks.Update(t.Context(), w.ada, one, nil, task.Patch{Title: patch.Value("meanwhile")})) // NotFound in the end
+	}}
+	later := tasks.New(store, w.clock, w.ids, within(store))
+	must.NoError(t, later.Delete(t.Context(), w.ada, one, func(version int64) bool { return version == 1 }))
+	must.Fail(t, must.ErrorOf(w.tasks.Get(t.Context(), w.ada, one)), fault.NotFound)
+}
+
 func TestATaskThatAnEarlierAttemptAddedIsAConflict(t *testing.T) {
 	w := newFixture(t)
 	d := task.Draft{ID: "0198a1b2-0000-7000-8000-000000000001", Title: "x"}

@@ -6,12 +6,14 @@ import (
 
 	"collab/app/access"
 	"collab/app/objects"
+	"collab/domain/chat"
 	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/domain/id"
 	stored "collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/patch"
+	"collab/domain/plan"
 	"collab/domain/session"
 	"collab/domain/task"
 	"collab/domain/team"
@@ -52,6 +54,8 @@ func TestTransactionsCheckRightsAgain(t *testing.T) {
 				return must.Do(w.Access.Reauthorize(ctx, a)).Or(t)
 			}
 			ada, ben := join("ada", org.Owner), join("ben", org.Member)
+			sub := must.Do(plan.Unsubscribed(ada.Org).Granted(plan.Grant{Plan: plan.Premium}, w.Clock.Now())).Or(t)
+			must.NoError(t, w.Store.Directory().Subscriptions().Put(ctx, ada.Org, sub))
 			crew := must.Do(w.Teams.Create(ctx, ada, team.Draft{Name: "Crew"})).Or(t)
 			ada = again(ada)
 			open := must.Do(w.Teams.Create(ctx, ada, team.Draft{Name: "Open"})).Or(t)
@@ -125,7 +129,14 @@ func TestTransactionsCheckRightsAgain(t *testing.T) {
 				"reads credentials":      func() error { _, err := w.Connectors.Read(ctx, ben, tools[1].ID); return err },
 				"authorises a connector": func() error { _, err := w.Connectors.Start(ctx, ben, "", "notes"); return err },
 				"deletes the connector":  func() error { return w.Connectors.Delete(ctx, ben, tools[2].ID) },
-				"saves the org memory":   func() error { _, err := w.Objects.Save(ctx, ben, stored.OrgMemory, content()); return err },
+				"asks a model": func() error {
+					call, err := w.Chats.Admit(ctx, ben, chat.Request{Message: "Hello"})
+					if err == nil {
+						call.Run(ctx, &chatClient{})
+					}
+					return err
+				},
+				"saves the org memory": func() error { _, err := w.Objects.Save(ctx, ben, stored.OrgMemory, content()); return err },
 			} {
 				if err := do(); (err == nil) != (change.work == fault.Internal) || err != nil && !fault.Is(err, change.work) {
 					t.Errorf("who was %s %s: %v", about, name, err)
@@ -136,4 +147,24 @@ func TestTransactionsCheckRightsAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAReorderingShowsWhatTheActorSeesMeanwhile adds an actor to a team after authorization.
+func TestAReorderingShowsWhatTheActorSeesMeanwhile(t *testing.T) {
+	ctx := t.Context()
+	w := core(t)
+	ada := newOrganisation(t, w)
+	crew := must.Do(w.Teams.Create(ctx, ada, team.Draft{Name: "Crew"})).Or(t)
+	ben := must.Do(w.Join(ctx, "org_office", "ben", org.Member)).Or(t)
+	ada = must.Do(w.Access.Reauthorize(ctx, ada)).Or(t)
+	desk := must.Do(w.Workspaces.Create(ctx, ada, workspace.Draft{Name: "Desk", Team: crew.ID})).Or(t)
+	ada = must.Do(w.Access.Reauthorize(ctx, ada)).Or(t)
+	made := must.Do(w.Tasks.Create(ctx, ada, task.Draft{Title: "Theirs", Workspace: &desk.ID})).Or(t)
+	must.Do(w.Teams.AddMember(ctx, ada, crew.ID, ben.User)).Or(t)
+	var shown []id.Task
+	must.NoError(t, w.Tasks.Reorder(ctx, ben, task.Order{Tasks: []id.Task{made.ID}}, func(is task.Task) error {
+		shown = append(shown, is.ID)
+		return nil
+	}))
+	must.Equal(t, []id.Task{made.ID}, shown)
 }
