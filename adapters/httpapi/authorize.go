@@ -187,8 +187,11 @@ func (a *api) finishAuthorization(c *call) error {
 	}
 	response := connectors.AuthorizationResponse{State: q.Get("state"), Code: q.Get("code"), Error: q.Get("error"), Issuer: q.Get("iss"), Redirect: a.PublicURL + c.r.URL.Path}
 	browser := cookieValue(c.r, a.flowCookie(cookieConfirmed, response.State))
-	a.setFlowCookie(c, cookieConfirmed, response.State, "")
-	if err := a.Connectors.Finish(c.r.Context(), response, browser); err != nil {
+	err = a.Connectors.Finish(c.r.Context(), response, browser)
+	if !fault.Is(err, fault.Unavailable) { // then the page can be loaded again
+		a.setFlowCookie(c, cookieConfirmed, response.State, "")
+	}
+	if err != nil {
 		return err
 	}
 	return a.showOutcome(c, "Connected", "The connector is authorised. You can close this window.")

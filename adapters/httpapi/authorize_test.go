@@ -341,6 +341,9 @@ func TestAuthorizationOutcomePage(t *testing.T) {
 				t.Fatalf("%d %s", w.Code, w.Body)
 			}
 			checkHidden(t, w, "no-referrer")
+			if removed := len(w.Result().Cookies()) > 0; removed != (test.want != 503 && test.want != 400) {
+				t.Errorf("the cookies are %v", w.Result().Cookies())
+			}
 			for _, secret := range []string{"code-of-ada", "token-of-ada", e.started.State, confirmed.Value, "<b>"} {
 				if strings.Contains(page, secret) {
 					t.Errorf("the page has %s", secret)

@@ -407,10 +407,13 @@ func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a Authorizati
 		}
 		return s.audit(ctx, r, actor, audit.ConnectorAuthorised, f.Instance, "")
 	})
-	if err != nil {
-		return errors.Join(err, s.revokeOrphan(ctx, f.Org, c))
+	if err == nil {
+		return nil
 	}
-	return nil
+	if is, err := s.Store.Connections().Flows().Get(ctx, f.State); err == nil && is.Status() == connector.Ready {
+		return nil // only the result of the commit was lost
+	}
+	return errors.Join(err, s.revokeOrphan(ctx, f.Org, c))
 }
 
 // forgetClient removes a registered client if err is a connector.UnknownClient, so that the

@@ -2,6 +2,7 @@ package connectors_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/org"
+	"collab/ports"
 	"collab/test/must"
 )
 
@@ -201,6 +203,21 @@ func TestCredentialsThatCannotBeStoredAreRevoked(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestCredentialsWhoseCommitWasNotConfirmedAreKept(t *testing.T) {
+	w := newFixture(t)
+	b, browser := w.confirm("", "notes")
+	atomic := w.connectors.Atomic
+	w.connectors.Atomic = func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
+		return errors.Join(atomic(ctx, actor, fn), fault.New(fault.Unavailable, "The database does not answer"))
+	}
+	w.Must(w.connectors.Finish(t.Context(), response(b), browser))
+	w.connectors.Atomic = atomic
+	w.wantFlow(b, connector.Ready)
+	w.work()
+	must.Is(t, 0, w.authorizer.count("revoke renewal-2"))
+	w.wantStatus(b.Instance, connector.Connected, "")
 }
 
 func TestACancelledRequestStillRedeemsItsCode(t *testing.T) {
