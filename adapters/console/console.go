@@ -41,7 +41,7 @@ const (
 	operatorSignOutPath = prefix + "/operator/sign-out"
 )
 
-// accountHeader names the account of the page that sends a request, as access.Account does. A page
+// accountHeader names the account of the page that sends a request, as access.WithBrowser takes it. A page
 // stays open when another tab switches the organisation or signs another person in, and the
 // browser sends the new session's cookie with what the page sends then.
 const accountHeader = "Collab-Console-Account"

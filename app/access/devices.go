@@ -166,7 +166,7 @@ func (a *Access) ClaimDevice(ctx context.Context, deviceCode string, from sessio
 			if err != nil {
 				return err
 			}
-		} else if err := a.begin(ctx, r, session.Begin(claims, from, a.Clock.Now())); err != nil {
+		} else if err := a.begin(ctx, r, session.Begin(claims, from, claims.IssuedAt)); err != nil {
 			return leftSince(err)
 		}
 		if s, err = view(ctx, r, in); err == nil {

@@ -186,6 +186,9 @@ func (a *Access) Sessions(ctx context.Context, actor org.Actor) ([]session.Sessi
 			all[i].LastUsedAt = at
 		}
 	}
+	now := a.Clock.Now()
+	all = slices.DeleteFunc(all, func(s session.Session) bool { return s.Idle(now) })
+	slices.SortStableFunc(all, func(a, b session.Session) int { return b.LastUsedAt.Compare(a.LastUsedAt) })
 	return all, err
 }
 

@@ -46,19 +46,11 @@ func (a *Access) Exchange(ctx context.Context, x Exchange) (Session, error) {
 	if x.IdentityToken == "" {
 		c.Add("identityToken", "must not be empty")
 	}
-	for _, f := range []struct {
-		field string
-		value *string
-		limit int
-	}{
-		{"userName", &x.UserName, check.MaxName}, {"userEmail", &x.UserEmail, check.MaxEmail},
-		{"userAvatarUrl", &x.UserAvatarURL, check.MaxURL}, {"orgName", &x.OrgName, check.MaxName}, {"orgSlug", &x.OrgSlug, check.MaxName},
-	} {
-		c.Text(f.field, *f.value, f.limit)
-	}
 	if err := c.Err(); err != nil {
 		return Session{}, err
 	}
+	x.UserName, x.UserEmail, x.UserAvatarURL = identity.CleanName(x.UserName), identity.CleanEmail(x.UserEmail), identity.CleanURL(x.UserAvatarURL)
+	x.OrgName, x.OrgSlug = identity.CleanName(x.OrgName), identity.CleanName(x.OrgSlug)
 	if len(x.IdentityToken) > maxToken {
 		return Session{}, badToken(nil)
 	}

@@ -48,5 +48,8 @@ func (s Session) BrowserClaims() Claims {
 	return Claims{ID: string(s.ID), Session: s.ID, User: s.User, Org: s.Org, IssuedAt: s.CreatedAt, ExpiresAt: s.ExpiresAt}
 }
 
+// Idle reports whether the session is a browser's that has ended at now for lack of use.
+func (s Session) Idle(now time.Time) bool { return s.ID[14] == '8' && IdleSince(s.LastUsedAt, now) }
+
 // IdleSince reports whether a browser session that was used last at used has ended at now.
 func IdleSince(used, now time.Time) bool { return !now.Before(used.Add(BrowserIdle)) }

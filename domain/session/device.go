@@ -183,7 +183,7 @@ func (s Session) Reissue(from Client, role org.Role, now time.Time) (Claims, err
 func (g DeviceGrant) Polled(now time.Time) (DeviceGrant, error) {
 	switch {
 	case g.status == DeviceClaimed:
-		return g, DeviceUnknown // but see Session.Again
+		return g, DeviceUnknown // but see Session.Reissue
 	case !now.Before(g.ExpiresAt):
 		return g, DeviceExpired
 	case g.status == DeviceDenied:

@@ -82,6 +82,12 @@ func TestABrowserSessionEndsWhenItIsNotUsedAndAfterItsLifetime(t *testing.T) {
 			}
 		case 7:
 			wantOut(idle)
+			in := must.Do(useBrowser(t, servers[0], secret)).Or(t)
+			for _, s := range must.Do(servers[0].Sessions(t.Context(), in.Actor)).Or(t) {
+				if s.ID == session.BrowserID(idle) {
+					t.Error("the session that has ended is listed")
+				}
+			}
 		}
 	}
 	c.Clock.Advance(24*time.Hour - time.Millisecond)

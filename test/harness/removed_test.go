@@ -3,6 +3,7 @@ package harness_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +84,16 @@ func TestATokenOlderThanTheLastExchangedChangesNothing(t *testing.T) {
 		if err != nil || s.Role != step.wantRole || s.User.Name != step.wantName || s.User.Email != step.wantName+"@example.com" {
 			t.Errorf("a token of minute %d makes %s %s %s, %v", step.minute, s.User.Name, s.User.Email, s.Role, err)
 		}
+	}
+}
+
+func TestHintsAreCleanedAsClaimsAre(t *testing.T) {
+	c := core(t)
+	s := must.Do(presenting(t, c)(identity.Claims{Subject: "user_1", IssuedAt: start, ExpiresAt: start.Add(time.Hour)}).Exchange(t.Context(), access.Exchange{
+		IdentityToken: "token", UserName: " a\nb " + strings.Repeat("c", 300), UserEmail: "nobody", UserAvatarURL: "javascript:alert(1)",
+	})).Or(t)
+	if want := "a b " + strings.Repeat("c", 196); s.User.Name != want || s.User.Email != "" || s.User.AvatarURL != "" {
+		t.Errorf("the user is %+v", s.User)
 	}
 }
 
