@@ -25,6 +25,7 @@ import (
 	"collab/adapters/vault"
 	"collab/app/assembly/config"
 	"collab/test/must"
+	"collab/test/postgres"
 )
 
 var update = flag.Bool("update", false, "write the printed pages instead of comparing them")
@@ -131,11 +132,13 @@ func TestTheOperatorsSetupIsPrintedIfThereIsASecret(t *testing.T) {
 	}
 }
 
-func TestProductionWarnsInItsLogOfWhatIsUnsafe(t *testing.T) {
+// production returns a complete production configuration whose parts a server can use, on a database.
+func production(t *testing.T, database string) []string {
+	t.Helper()
 	directory := t.TempDir()
 	environ := slices.Clone(complete)
 	for name, value := range map[string]string{
-		"COLLAB_LISTEN": "127.0.0.1:0", "COLLAB_DATA_DIR": directory, "COLLAB_DATABASE_URL": "sqlite://" + filepath.Join(directory, "collab.db"), "COLLAB_BLOB_URL": "file://" + filepath.Join(directory, "blobs"),
+		"COLLAB_LISTEN": "127.0.0.1:0", "COLLAB_DATA_DIR": directory, "COLLAB_DATABASE_URL": database, "COLLAB_BLOB_URL": "file://" + filepath.Join(directory, "blobs"),
 		"COLLAB_TOKEN_KEYS": filepath.Join(directory, "tokens"), "COLLAB_SECRETS_KEYS": filepath.Join(directory, "secrets"), "COLLAB_LOG_FORMAT": "json",
 		"COLLAB_IDENTITY_AUDIENCE": "collab", "COLLAB_IDENTITY_WEBHOOK_SECRETS": "whsec_c2VjcmV0LW9mLXRoZS10ZXN0cy1vZi1hc3NlbWJseQ==", "COLLAB_ADMIN_SECRET": strings.Repeat("x", 32),
 	} {
@@ -145,6 +148,52 @@ func TestProductionWarnsInItsLogOfWhatIsUnsafe(t *testing.T) {
 		var text bytes.Buffer
 		must.NoError(t, errors.Join(PrintKeys(&text, what), os.WriteFile(filepath.Join(directory, what), text.Bytes(), 0o600)))
 	}
+	return environ
+}
+
+func TestAServerIsReadyOnceItsDatabaseIsMigrated(t *testing.T) {
+	for name, database := range map[string]string{"SQLite": "sqlite://" + filepath.Join(t.TempDir(), "collab.db"), "Postgres": postgres.URL(t)} {
+		t.Run(name, func(t *testing.T) {
+			c := read(t, production(t, database)...)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			reader, log := io.Pipe()
+			ended := make(chan error, 1)
+			go func() {
+				ended <- Serve(ctx, c, io.Discard, log)
+				log.Close()
+			}()
+			var line struct{ Msg, Address string }
+			lines := bufio.NewScanner(reader)
+			for line.Msg != "listening" && lines.Scan() {
+				must.NoError(t, json.Unmarshal(lines.Bytes(), &line))
+			}
+			if line.Msg != "listening" {
+				t.Fatalf("the server ended with %v", <-ended)
+			}
+			var rest bytes.Buffer
+			done := make(chan error, 1)
+			go func() {
+				_, err := io.Copy(&rest, reader)
+				done <- err
+			}()
+			for _, want := range []int{http.StatusServiceUnavailable, http.StatusOK} {
+				response := must.Do(http.Get("http://" + line.Address + "/readyz")).Or(t)
+				response.Body.Close()
+				must.Is(t, want, response.StatusCode)
+				must.NoError(t, Migrate(ctx, c, false, io.Discard))
+			}
+			cancel()
+			must.NoError(t, errors.Join(<-ended, <-done))
+			if !strings.Contains(rest.String(), "run collabd migrate") {
+				t.Errorf("the log does not say why the server was not ready:\n%s", &rest)
+			}
+		})
+	}
+}
+
+func TestProductionWarnsInItsLogOfWhatIsUnsafe(t *testing.T) {
+	environ := production(t, "sqlite://"+filepath.Join(t.TempDir(), "collab.db"))
 	must.NoError(t, Migrate(t.Context(), read(t, environ...), false, io.Discard))
 	for _, test := range []struct{ setting, remedy string }{
 		{"COLLAB_LOG_LEVEL=info", ""},

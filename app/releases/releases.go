@@ -82,12 +82,10 @@ func New(o Options) *Releases {
 	return s
 }
 
-// Start reads the releases, and again after every hint of the bus and tick of poll. At every
-// tick of count it stores the counts.
+// Start reads the releases, and again after every hint of the bus and tick of poll. A failure to read
+// them is logged, as the database may not be migrated yet. At every tick of count it stores the counts.
 func (s *Releases) Start(ctx context.Context, poll, count <-chan time.Time) error {
-	if err := s.Refresh(ctx); err != nil {
-		return fmt.Errorf("reading the releases: %w", err)
-	}
+	failing := s.timed(ctx, s.Refresh, false, readFailed)
 	unsubscribe, err := s.Bus.Subscribe(func(h object.Hint) {
 		if h.Org == release.Log {
 			s.hint()
@@ -98,7 +96,6 @@ func (s *Releases) Start(ctx context.Context, poll, count <-chan time.Time) erro
 	}
 	s.unsubscribe = unsubscribe
 	s.work.Go(func() {
-		failing := false
 		for {
 			select {
 			case <-s.ctx.Done():
@@ -106,7 +103,7 @@ func (s *Releases) Start(ctx context.Context, poll, count <-chan time.Time) erro
 			case <-poll:
 			case <-s.hints:
 			}
-			failing = s.timed(s.ctx, s.Refresh, failing, "release read failed")
+			failing = s.timed(s.ctx, s.Refresh, failing, readFailed)
 		}
 	})
 	s.work.Go(func() {
@@ -116,12 +113,15 @@ func (s *Releases) Start(ctx context.Context, poll, count <-chan time.Time) erro
 			case <-s.ctx.Done():
 				return
 			case <-count:
-				failing = s.timed(s.flushes, s.FlushCounts, failing, "update check counts lost")
+				failing = s.timed(s.flushes, s.FlushCounts, failing, "update check counts not stored")
 			}
 		}
 	})
 	return nil
 }
+
+// readFailed is the log message of a failed Refresh.
+const readFailed = "release read failed"
 
 // hint has the releases read soon.
 func (s *Releases) hint() {

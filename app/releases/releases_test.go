@@ -466,12 +466,23 @@ func TestTheNumberOfReleasesIsLimited(t *testing.T) {
 	must.Do(s.Change(t.Context(), w.ada, last.ID, release.Patch{Rollout: patch.Value(50)})).Or(t)
 }
 
-func TestAServerThatCannotReadDoesNotStart(t *testing.T) {
+func TestAServerThatCannotReadStartsAndReadsLater(t *testing.T) {
 	w := newFixture(t)
+	must.Do(w.server().Publish(t.Context(), w.ada, draft("1.0.0"))).Or(w)
 	w.store.unread.Store(true)
-	s := w.unstarted()
-	must.FailIs(t, s.Start(t.Context(), s.poll, s.count), errDown)
-	w.Must(s.Close(t.Context()))
+	s := w.server()
+	runTwice(s.poll)
+	if got := w.offered(s); got != "" {
+		t.Errorf("before it has read, a device is offered %q", got)
+	}
+	if n := strings.Count(w.log.String(), "release read failed"); n != 1 {
+		t.Errorf("the log says it %d times:\n%s", n, w.log.String())
+	}
+	w.store.unread.Store(false)
+	runTwice(s.poll)
+	if got := w.offered(s); got != "1.0.0" {
+		t.Errorf("with the store a device is offered %q", got)
+	}
 }
 
 func TestChecksAreCounted(t *testing.T) {
@@ -514,7 +525,7 @@ func TestCountsAreKeptWhileTheStoreFails(t *testing.T) {
 		s.Offer(check(t, "1.0.0", "a"))
 		runTwice(s.count)
 	}
-	if n := strings.Count(w.log.String(), "update check counts lost"); n != 1 {
+	if n := strings.Count(w.log.String(), "update check counts not stored"); n != 1 {
 		t.Errorf("the log says it %d times:\n%s", n, w.log.String())
 	}
 	must.FailIs(t, must.ErrorOf(s.Adoption(t.Context(), w.ada, "2026-01-01", "2026-01-03", release.Target{}, release.Tally{}, 0)), errDown)

@@ -365,7 +365,7 @@ func errOr(err, other error) error {
 func TestThePageOnOperationsHasEveryLineOfTheLog(t *testing.T) {
 	source := lines(t)
 	// Put together, or described in tables of their own.
-	documented := map[string]bool{"generation": true, "release read failed": true, "update check counts lost": true}
+	documented := map[string]bool{"generation": true, "release read failed": true, "update check counts not stored": true}
 	for _, cells := range rows(section(t, "### Other lines")) {
 		message, fields := names(cells[1])[0], names(cells[2])
 		written, ok := source[message]
