@@ -30,6 +30,7 @@ const (
 	drainTime     = 1500 * time.Millisecond // for running requests, from the beginning of the stop
 	settleTime    = 1800 * time.Millisecond // for storing the usage of model calls, likewise
 	mailTime      = 1800 * time.Millisecond // for e-mail, likewise
+	traceTime     = 2500 * time.Millisecond // for traces, which are sent after all else, likewise
 	upkeepEvery   = 10 * time.Minute
 )
 

@@ -81,7 +81,7 @@ func (t telemetry) observeReplicas(read func() gormdb.ReplicaStatistics) error {
 	return err
 }
 
-func newTelemetry(lc fx.Lifecycle, c config.Config) (telemetry, error) {
+func newTelemetry(lc fx.Lifecycle, c config.Config, log *slog.Logger) (telemetry, error) {
 	reader := sdkmetric.NewManualReader()
 	server := resource.NewSchemaless(attribute.String("service.name", c.ServiceName))
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithResource(server))
@@ -96,7 +96,7 @@ func newTelemetry(lc fx.Lifecycle, c config.Config) (telemetry, error) {
 		return telemetry{}, err
 	}
 	traces := sdktrace.NewTracerProvider(sdktrace.WithBatcher(spans), sdktrace.WithResource(server))
-	lc.Append(fx.StopHook(traces.Shutdown))
+	lc.Append(fx.StopHook(drainHook(traceTime, traces.Shutdown, log.Warn, "traces not sent")))
 	t.tracer = traces.Tracer("collab")
 	return t, nil
 }
