@@ -81,10 +81,14 @@ func (t telemetry) observeReplicas(read func() gormdb.ReplicaStatistics) error {
 	return err
 }
 
+// maxSeries is how many combinations of labels a metric has at most. Routes, methods and statuses may make
+// more than the library's 2,000.
+const maxSeries = 10_000
+
 func newTelemetry(lc fx.Lifecycle, c config.Config, log *slog.Logger) (telemetry, error) {
 	reader := sdkmetric.NewManualReader()
 	server := resource.NewSchemaless(attribute.String("service.name", c.ServiceName))
-	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithResource(server))
+	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithResource(server), sdkmetric.WithCardinalityLimit(maxSeries))
 	lc.Append(fx.StopHook(meters.Shutdown))
 	t := telemetry{meters: meters, scrape: prometheus.Handler(reader)}
 	if !c.OTLPEndpoint.IsSet() {
