@@ -3,6 +3,7 @@ package upkeep
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"collab/domain/fault"
@@ -32,8 +33,9 @@ type Garbage struct {
 // whole is set it also lists the store for blobs that the database does not know. If dry is
 // set it removes nothing. It calls each with every blob that it removed or would remove; an
 // error of each ends the collection and is returned. Blobs that the store does not remove are
-// left to later collections, and their errors returned at the end. Any number of servers may collect
-// concurrently.
+// left to later collections, and errors of them returned at the end. After maxFailures of them in a row
+// the store may not answer at all: the names after them are left to the next collection, which begins
+// with them. Any number of servers may collect concurrently.
 func (u *Upkeep) Collect(ctx context.Context, whole, dry bool, each func(Garbage) error) error {
 	before := u.clock.Now().Add(-object.Grace)
 	names := u.store.Storage().BlobNames()
@@ -42,36 +44,76 @@ func (u *Upkeep) Collect(ctx context.Context, whole, dry bool, each func(Garbage
 			return err
 		}
 	}
-	var remaining []error
-	for after := ""; ; {
-		due, err := names.Due(ctx, before, after, batchSize)
+	var left failures
+	if err := u.collectNames(ctx, before, dry, &left, each); err != nil {
+		return errors.Join(left.err(), err)
+	}
+	if whole {
+		return errors.Join(u.search(ctx, before, dry, &left, each), left.err())
+	}
+	return left.err()
+}
+
+// collectNames collects the blobs whose names are due, after u.last.
+func (u *Upkeep) collectNames(ctx context.Context, before time.Time, dry bool, left *failures, each func(Garbage) error) error {
+	after := ""
+	if !dry {
+		if last := u.last.Swap(nil); last != nil {
+			after = *last
+		}
+	}
+	for {
+		due, err := u.store.Storage().BlobNames().Due(ctx, before, after, batchSize)
 		if err != nil {
 			return err
 		}
 		for _, b := range due {
-			err := u.collect(ctx, b, dry, each)
-			if _, failed := err.(removeError); failed && len(remaining) < maxRemaining && ctx.Err() == nil {
-				remaining = append(remaining, err)
-				continue
+			if err := left.note(ctx, u.collect(ctx, b, dry, each)); err != nil {
+				return err
 			}
-			if err != nil {
-				return errors.Join(append(remaining, err)...)
+			if left.row == maxFailures {
+				u.last.Store(&b.Name)
+				return nil
 			}
 		}
 		if len(due) < batchSize {
-			break
+			return nil
 		}
 		after = due[len(due)-1].Name
 	}
-	if whole {
-		remaining = append(remaining, u.search(ctx, before, dry, each))
-	}
-	return errors.Join(remaining...)
 }
 
-// maxRemaining is how many blobs a collection leaves that the store does not remove. With more
-// it ends, as the store may not answer at all.
-const maxRemaining = 10
+// maxFailures is how many blobs in a row a collection leaves that the store does not remove, and how
+// many errors of them it returns.
+const maxFailures = 10
+
+// failures are the blobs that the store did not remove.
+type failures struct {
+	first []error // at most maxFailures
+	all   int
+	row   int // since the last blob without a failure
+}
+
+// note counts the result of a removal. It returns an error that ends the collection.
+func (f *failures) note(ctx context.Context, err error) error {
+	if _, failed := err.(removeError); !failed || ctx.Err() != nil {
+		f.row = 0
+		return err
+	}
+	f.all++
+	f.row++
+	if len(f.first) < maxFailures {
+		f.first = append(f.first, err)
+	}
+	return nil
+}
+
+func (f *failures) err() error {
+	if f.all > len(f.first) {
+		return errors.Join(append(f.first, fmt.Errorf("and %d more blobs are not removed", f.all-len(f.first)))...)
+	}
+	return errors.Join(f.first...)
+}
 
 // removeError says that the store did not remove a blob.
 type removeError struct{ error }
@@ -94,14 +136,24 @@ func (u *Upkeep) collect(ctx context.Context, b object.Blob, dry bool, each func
 	return each(Garbage{Name: b.Name, Reason: Unnamed, Since: b.At})
 }
 
+// removeUnknown removes a blob that the database does not know.
+func (u *Upkeep) removeUnknown(ctx context.Context, g Garbage, dry bool, each func(Garbage) error) error {
+	if !dry {
+		if err := u.blobs.Remove(ctx, g.Name); err != nil {
+			return removeError{err}
+		}
+	}
+	return each(g)
+}
+
 // search removes blobs that the database does not know. A name is announced before its blob
 // is written, so an old blob without a name will never get one. If the database knows none
 // of the old blobs, it belongs to another store: search removes nothing and fails with
 // Conflict.
-func (u *Upkeep) search(ctx context.Context, before time.Time, dry bool, each func(Garbage) error) error {
+func (u *Upkeep) search(ctx context.Context, before time.Time, dry bool, left *failures, each func(Garbage) error) error {
 	if !dry {
 		known, found := false, false
-		err := u.unknown(ctx, before, true, &known, func(Garbage) error {
+		err := u.unknown(ctx, before, true, &known, left, func(Garbage) error {
 			found = true
 			return nil
 		})
@@ -112,12 +164,12 @@ func (u *Upkeep) search(ctx context.Context, before time.Time, dry bool, each fu
 			return fault.New(fault.Conflict, "The database knows nothing of what is in the store of blobs: they do not belong together")
 		}
 	}
-	return u.unknown(ctx, before, dry, new(bool), each)
+	return u.unknown(ctx, before, dry, new(bool), left, each)
 }
 
 // unknown calls each with the old blobs that the database does not know, removed unless dry
 // is set. It sets anyKnown if the database knows one.
-func (u *Upkeep) unknown(ctx context.Context, before time.Time, dry bool, anyKnown *bool, each func(Garbage) error) error {
+func (u *Upkeep) unknown(ctx context.Context, before time.Time, dry bool, anyKnown *bool, left *failures, each func(Garbage) error) error {
 	var old []Garbage
 	flush := func() error {
 		names := make([]string, len(old))
@@ -133,12 +185,7 @@ func (u *Upkeep) unknown(ctx context.Context, before time.Time, dry bool, anyKno
 				*anyKnown = true
 				continue
 			}
-			if !dry {
-				if err := u.blobs.Remove(ctx, g.Name); err != nil {
-					return err
-				}
-			}
-			if err := each(g); err != nil {
+			if err := left.note(ctx, u.removeUnknown(ctx, g, dry, each)); err != nil {
 				return err
 			}
 		}

@@ -1,6 +1,7 @@
 package upkeep_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/object"
 	"collab/domain/org"
+	"collab/ports"
 	"collab/test/harness"
 	"collab/test/must"
 )
@@ -323,6 +325,74 @@ func TestABlobThatTheStoreKeepsDoesNotEndTheCollection(t *testing.T) {
 	})
 	if err == nil || removed != len(y.reasons)-1 {
 		t.Errorf("%d of %d blobs are removed, and the collection ended with %v", removed, len(y.reasons), err)
+	}
+}
+
+// keepingBlobs is a store that does not remove some blobs.
+type keepingBlobs struct {
+	ports.Blobs
+	keeps func(name string) bool
+	tried int
+}
+
+func (b *keepingBlobs) Remove(ctx context.Context, name string) error {
+	b.tried++
+	if b.keeps(name) {
+		return fault.New(fault.Unavailable, "The object store does not answer")
+	}
+	return b.Blobs.Remove(ctx, name)
+}
+
+func TestBlobsThatTheStoreKeepsDoNotHoldUpOthers(t *testing.T) {
+	const garbage = 40
+	nth := func(i int) string { return fmt.Sprintf("kept/%02d", i) }
+	for _, test := range []struct {
+		about       string
+		keeps       func(name string) bool
+		collections int // of names after which everything else is removed
+		removed     int
+	}{
+		{"every second one is kept", func(name string) bool { return name[len(name)-1]%2 == 0 }, 1, garbage / 2},
+		{"the first ones are kept", func(name string) bool { return name < nth(25) }, 3, garbage - 25},
+		{"all are kept", func(string) bool { return true }, 2, 0},
+	} {
+		for _, kind := range []upkeep.Reason{upkeep.Unnamed, upkeep.Unknown} {
+			t.Run(fmt.Sprintf("%s: %s", kind, test.about), func(t *testing.T) {
+				d := must.Do(harness.NewDeployment(startTime)).Or(t)
+				ctx := t.Context()
+				ada := must.Do(d.Join(ctx, "org_yard", "user_ada", org.Owner)).Or(t)
+				must.Do(d.Objects.Create(ctx, ada, object.Draft{Path: "stays", Kind: object.Template, Scope: object.Shared}, harness.Text("stays"))).Or(t)
+				for i := range garbage {
+					must.NoError(t, d.Blobs.Put(ctx, nth(i), "", -1, strings.NewReader("x")))
+					if kind == upkeep.Unnamed {
+						must.NoError(t, d.Store.Storage().BlobNames().Announce(ctx, ada.Org, nth(i), 0, startTime))
+					}
+				}
+				d.Clock.Advance(object.Grace + time.Millisecond)
+				blobs := &keepingBlobs{Blobs: d.Blobs, keeps: test.keeps}
+				u := upkeep.New(d.Store, blobs, d.Clock, nil, time.Hour)
+				removed, collections := 0, test.collections
+				if kind == upkeep.Unknown {
+					collections = 1
+				}
+				for range collections {
+					blobs.tried = 0
+					err := u.Collect(ctx, kind == upkeep.Unknown, false, func(upkeep.Garbage) error {
+						removed++
+						return nil
+					})
+					if err == nil || len(strings.Split(err.Error(), "\n")) > 12 {
+						t.Errorf("a collection ended with %v", err)
+					}
+				}
+				if removed != test.removed {
+					t.Errorf("%d of %d blobs are removed", removed, test.removed)
+				}
+				if test.removed == 0 && kind == upkeep.Unnamed && blobs.tried > 10 {
+					t.Errorf("a store that does not answer was asked %d times", blobs.tried)
+				}
+			})
+		}
 	}
 }
 

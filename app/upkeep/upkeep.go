@@ -5,6 +5,7 @@ package upkeep
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"collab/app/connectors"
@@ -29,6 +30,8 @@ type Upkeep struct {
 	clock      ports.Clock
 	connectors *connectors.Connectors
 	retention  time.Duration
+
+	last atomic.Pointer[string] // name that the last collection ended at; nil: it came to the end
 }
 
 // New returns the regular work over the store and its blobs. Retention is how long entries
