@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"collab/adapters/fileowner"
 	"collab/adapters/syncfs"
 	"collab/domain/fault"
 	"collab/domain/object"
@@ -22,7 +23,8 @@ import (
 )
 
 // files keeps each blob in the file root/key. Content is written to an unnamed file, or one
-// in tempDir, and hard-linked to its path, which fails if the path exists.
+// in tempDir, and hard-linked to its path, which fails if the path exists. Files and directories that
+// root makes belong to the owner of the directory that they are in.
 type files struct {
 	root string
 
@@ -123,7 +125,11 @@ func mkdirAllSynced(dir string) error {
 			return err
 		}
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	err := os.Mkdir(dir, 0o700)
+	if err == nil {
+		err = fileowner.Inherit(dir)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return syncDir(parent)
@@ -252,7 +258,12 @@ func (f *files) linkDurably(file *os.File, path string) error {
 
 // link links the file to path and creates missing directories.
 func (f *files) link(file *os.File, path string) error {
-	return f.within(filepath.Dir(path), nil, func() error { return f.linkTemp(file, path) })
+	return f.within(filepath.Dir(path), nil, func() error {
+		if err := f.linkTemp(file, path); err != nil {
+			return err
+		}
+		return fileowner.Inherit(path)
+	})
 }
 
 // within calls add, which adds a file to a directory, after it has created missing directories. It syncs
@@ -393,7 +404,11 @@ func (f *files) write(ctx context.Context, c object.BlobContent, made map[string
 	if err != nil {
 		return nil, err
 	}
-	if _, err := file.Write(c.Content); err != nil {
+	_, err = file.Write(c.Content)
+	if err == nil {
+		err = fileowner.Inherit(path)
+	}
+	if err != nil {
 		_ = file.Close()
 		_ = os.Remove(path)
 		return nil, err
@@ -432,7 +447,11 @@ func (f *files) createDir(dir string, made map[string]bool) error {
 	if err := f.createDir(filepath.Dir(dir), made); err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	err := os.Mkdir(dir, 0o700)
+	if err == nil {
+		err = fileowner.Inherit(dir)
+	}
+	if err != nil {
 		if info, stat := os.Stat(dir); stat != nil || !info.IsDir() {
 			return fmt.Errorf("%v", err) // without fs.ErrExist, which means that the blob exists
 		}

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,6 +99,33 @@ func TestFiles(t *testing.T) {
 			}
 			return nil
 		}))
+	})
+	t.Run("root's belong to the directory's owner", func(t *testing.T) {
+		if os.Geteuid() != 0 {
+			t.Skip("only root gives files away")
+		}
+		const owner = 12345
+		for _, named := range []bool{false, true} {
+			directory := t.TempDir()
+			must.NoError(t, os.Chown(directory, owner, owner))
+			b := openBucket(t, "file://"+directory+"/deep/data")
+			if named {
+				bucket.UseNamedFiles(b)
+			}
+			put(t, b, name, "content")
+			var contents []object.BlobContent
+			for i := range 20 { // which are synced together
+				contents = append(contents, object.BlobContent{Name: fmt.Sprintf("org/d%d/f@1-x", i), MimeType: "text/plain"})
+			}
+			must.NoError(t, b.Blobs.(ports.BlobSets).PutAll(t.Context(), contents))
+			must.NoError(t, filepath.WalkDir(directory, func(path string, _ fs.DirEntry, err error) error {
+				var s syscall.Stat_t
+				if err := errors.Join(err, syscall.Stat(path, &s)); err != nil || s.Uid != owner || s.Gid != owner {
+					t.Errorf("%s is %d's: %v", path, s.Uid, err)
+				}
+				return nil
+			}))
+		}
 	})
 	t.Run("empty directories are removed", func(t *testing.T) {
 		directory := t.TempDir()

@@ -13,6 +13,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"collab/adapters/fileowner"
 	"collab/domain/fault"
 )
 
@@ -84,10 +85,10 @@ func sqlitePath(address string) (string, error) {
 	return filepath.Clean(path), nil
 }
 
-// makeFile creates the file and its directory, accessible to the process's user only.
-// SQLite creates its other files with the same mode.
+// makeFile creates the file and its directory, accessible to the process's user only or, if that is
+// root, to the owner of the directory. SQLite creates its other files with the same mode and owner.
 func makeFile(path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := fileowner.MkdirAll(filepath.Dir(path)); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "The database's directory cannot be created")
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
@@ -97,7 +98,7 @@ func makeFile(path string) error {
 	case err != nil:
 		return fault.Wrap(fault.Unavailable, err, "The database's file cannot be created")
 	}
-	return f.Close()
+	return errors.Join(fileowner.Inherit(path), f.Close())
 }
 
 func sqliteDSN(path, lock string, pragmas []string) string {

@@ -10,11 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -303,6 +305,34 @@ func TestAnImportedOrganisationIsExportedAsItWas(t *testing.T) {
 			}
 			must.Equal(t, sorted(renamed(want)), sorted(renamed(got))) // with new ids
 		})
+	}
+}
+
+func TestFilesOfCommandsRunByRootAreTheDirectorysOwners(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	const owner = 12345
+	file, directory := exportedFile(t), t.TempDir()
+	must.NoError(t, os.Chown(directory, owner, owner))
+	c := read(t, sameIssuer, "COLLAB_DATA_DIR="+filepath.Join(directory, "deep", "data"))
+	must.NoError(t, errors.Join(
+		Migrate(t.Context(), c, false, io.Discard),
+		ImportFile(t.Context(), c, file, "", archives.Import{Organisation: "org_1"}, io.Discard, io.Discard),
+	))
+	files := 0
+	must.NoError(t, filepath.WalkDir(directory, func(path string, e fs.DirEntry, err error) error {
+		var s syscall.Stat_t
+		if err := errors.Join(err, syscall.Stat(path, &s)); err != nil || s.Uid != owner || s.Gid != owner {
+			t.Errorf("%s is %d's: %v", path, s.Uid, err)
+		}
+		if !e.IsDir() {
+			files++
+		}
+		return nil
+	}))
+	if files < 5 { // of the database and three contents
+		t.Errorf("there are %d files", files)
 	}
 }
 

@@ -104,6 +104,7 @@ var leaves = []struct{ dir, reason string }{
 	{"adapters/encode", "the interface and the development providers write the same error, and the interface its strings and times"},
 	{"adapters/eventstream", "two protocols of models are JSON in server-sent events, with the same client, bounds and errors; clients of the interface read its own"},
 	{"adapters/filelock", "servers, backups and synchronisers lock files between processes, on each platform in one way"},
+	{"adapters/fileowner", "the database, the files and the locks of a data directory are its owner's, also if root creates them"},
 	{"adapters/inspect", "each adapter reports on the system that it is configured for in one form"},
 	{"adapters/levenshtein", "configuration and scenarios suggest the nearest name"},
 	{"adapters/loopback", "configuration, catalog and development providers must agree on what is this machine"},

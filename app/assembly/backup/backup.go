@@ -17,6 +17,7 @@ import (
 	"collab/adapters/bucket"
 	"collab/adapters/filelock"
 	"collab/adapters/gormdb"
+	"collab/adapters/fileowner"
 	"collab/adapters/system"
 	"collab/app/assembly/config"
 	"collab/app/assembly/datadir"
@@ -175,7 +176,7 @@ func packWithRetry(ctx context.Context, c config.Config, version string, blobs p
 // other files of the data directory. Meanwhile the snapshot is stored in the data directory.
 func pack(ctx context.Context, c config.Config, version string, blobs ports.Blobs, clock ports.Clock, out io.Writer) (t totals, err error) {
 	directory := filepath.Join(c.DataDir, ".backup")
-	if err := datadir.MakeDirectory(directory); err != nil {
+	if err := fileowner.MkdirAll(directory); err != nil {
 		return t, err
 	}
 	lock, err := datadir.Lock(filepath.Join(directory, datadir.LockName), true)

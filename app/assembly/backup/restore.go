@@ -14,6 +14,7 @@ import (
 	"collab/adapters/archive"
 	"collab/adapters/atomicfile"
 	"collab/adapters/filelock"
+	"collab/adapters/fileowner"
 	"collab/adapters/gormdb"
 	"collab/adapters/system"
 	"collab/app/assembly/config"
@@ -254,7 +255,7 @@ func (r *restoration) unpack(ctx context.Context, f *os.File, now time.Time) (ep
 func (r *restoration) syncDirectory() error {
 	return filepath.WalkDir(r.new, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && r.old != nil {
-			err = datadir.SetOwner(path, r.old)
+			err = fileowner.Set(path, r.old)
 		}
 		if err != nil {
 			return err

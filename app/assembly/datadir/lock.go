@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"collab/adapters/filelock"
+	"collab/adapters/fileowner"
 	"collab/adapters/gormdb"
 	"collab/app/assembly/config"
 )
@@ -44,11 +45,9 @@ func Lock(path string, exclusive bool) (io.Closer, error) {
 	}
 }
 
-// openLock opens the file of a lock. It gives a new one the owner of the directory, so that a
-// command run by root does not lock servers out.
+// openLock opens the file of a lock. A new one, and a new directory, belong to the owner of the directory.
 func openLock(path string) (*os.File, error) {
-	directory := filepath.Dir(path)
-	if err := os.MkdirAll(directory, 0o700); err != nil {
+	if err := fileowner.MkdirAll(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -58,33 +57,10 @@ func openLock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(directory)
-	if err == nil {
-		err = SetOwner(path, info)
-	}
-	if err != nil {
+	if err := fileowner.Inherit(path); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
-}
-
-// MakeDirectory creates a directory if there is none, with the owner of its parent.
-func MakeDirectory(path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	err := os.Mkdir(path, 0o700)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	above, err := os.Stat(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return SetOwner(path, above)
 }
 
 // databaseFile returns the path of an SQLite database, without symbolic links if it exists: all who lock it

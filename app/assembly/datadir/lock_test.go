@@ -74,12 +74,12 @@ func TestLocksOfRootAreTheFoldersOwners(t *testing.T) {
 	const owner = 12345
 	directory := t.TempDir()
 	must.NoError(t, os.Chown(directory, owner, owner))
-	within := filepath.Join(directory, "within")
-	must.NoError(t, MakeDirectory(within))
+	outer := filepath.Join(directory, "outer")
+	within := filepath.Join(outer, "within")
 	lock := filepath.Join(within, LockName)
 	held := must.Do(Lock(lock, true)).Or(t)
 	held.Close()
-	for _, path := range []string{within, lock} {
+	for _, path := range []string{outer, within, lock} {
 		var s syscall.Stat_t
 		if err := syscall.Stat(path, &s); err != nil || s.Uid != owner || s.Gid != owner {
 			t.Errorf("%s is %d's: %v", path, s.Uid, err)

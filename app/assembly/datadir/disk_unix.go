@@ -7,15 +7,6 @@ import (
 	"syscall"
 )
 
-// SetOwner gives a file the owner of like, if the process runs as root.
-func SetOwner(path string, like os.FileInfo) error {
-	s, ok := like.Sys().(*syscall.Stat_t)
-	if !ok || os.Geteuid() != 0 {
-		return nil
-	}
-	return os.Lchown(path, int(s.Uid), int(s.Gid))
-}
-
 // SameDisk reports whether two files are on one file system.
 func SameDisk(a, b os.FileInfo) bool {
 	x, ok := a.Sys().(*syscall.Stat_t)
