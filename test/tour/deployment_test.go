@@ -3,6 +3,7 @@ package tour
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,12 +44,25 @@ func deploy(t *testing.T, issuer string) *machine {
 	store := objectstore.Start(t, "")
 	store.Bucket("collab-files")
 	s.environ = []string{objectstore.EnvHost + "=" + store.Host, "COLLAB_DATA_DIR=" + filepath.Join(dir, "var/lib/collab")}
+	s.set(t, databaseSettings(t))
 	s.set(t, map[string]string{
-		"COLLAB_DATABASE_URL": postgres.URL(t), "COLLAB_BUS_URL": nats.Start(t).URL,
+		"COLLAB_BUS_URL":         nats.Start(t).URL,
 		"COLLAB_IDENTITY_ISSUER": issuer + "/dev/identity", "COLLAB_IDENTITY_AUTHORIZED_PARTIES": "",
 		"COLLAB_SMTP_URL": "",
 	})
 	return s
+}
+
+// databaseSettings returns the settings of a new database: an address with a parameter of the server's own,
+// and one without it.
+func databaseSettings(t *testing.T) map[string]string {
+	t.Helper()
+	direct := postgres.URL(t)
+	u := must.Do(url.Parse(direct)).Or(t)
+	q := u.Query()
+	q.Set("pool_max_conns", "8")
+	u.RawQuery = q.Encode()
+	return map[string]string{"COLLAB_DATABASE_URL": u.String(), "COLLAB_DATABASE_DIRECT_URL": direct}
 }
 
 // development starts a server in development mode.
@@ -187,7 +201,7 @@ func TestTheDeploymentIsAsDescribed(t *testing.T) {
 			// Changes after the backup are lost by the restore.
 			expect("a later team", call(t, "POST", api()+"/teams", `{"name": "Late"}`, bearer(old)...).status, http.StatusCreated)
 			s.running.stop(t)
-			s.set(t, map[string]string{"COLLAB_DATABASE_URL": postgres.URL(t)})
+			s.set(t, databaseSettings(t))
 		}, after: func() {
 			s.restart(t)
 			teams := call(t, "GET", api()+"/teams", "", bearer(old)...).body
