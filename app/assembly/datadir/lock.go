@@ -102,8 +102,11 @@ func LockDatabase(c config.Config, exclusive bool) (io.Closer, error) {
 }
 
 // lockDirectory locks the data directory for one server, because the development providers of two
-// would overwrite each other's files.
+// would overwrite each other's files. If the configuration has none, it does nothing.
 func lockDirectory(c config.Config) (io.Closer, error) {
+	if c.DataDir == "" {
+		return io.NopCloser(nil), nil
+	}
 	lock, err := Lock(filepath.Join(c.DataDir, LockName), true)
 	switch {
 	case errors.Is(err, filelock.ErrLocked):

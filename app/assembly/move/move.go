@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -109,6 +110,7 @@ type mover struct {
 	fromBlobs, toBlobs *bucket.Bucket
 	closers            []func() error
 
+	locked   string // directory that is locked for the source, without symbolic links
 	out      io.Writer
 	progress *progress
 	copied   func(records, contents int) error
@@ -226,7 +228,8 @@ func inDirectory(path string) (place, error) {
 	}, err
 }
 
-// lock takes the locks of a place on SQLite, so that no server uses it meanwhile.
+// lock takes the locks of a place on SQLite, so that no server uses it meanwhile. Source and target may be
+// in one directory.
 func (m *mover) lock(p place) error {
 	if p.database.Scheme() != "sqlite" {
 		return nil
@@ -234,10 +237,19 @@ func (m *mover) lock(p place) error {
 	if p.directory == "" {
 		p.directory = filepath.Dir(p.database.Path())
 	}
+	directory, err := filepath.EvalSymlinks(p.directory)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case directory == m.locked:
+		p.directory = ""
+	}
 	locks, err := datadir.LockBoth(config.Config{DataDir: p.directory, DatabaseURL: p.database}, true)
 	for _, l := range locks {
 		m.closers = append(m.closers, l.Close)
 	}
+	m.locked = directory
 	return err
 }
 

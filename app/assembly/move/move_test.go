@@ -197,6 +197,17 @@ func TestADataFolderMovesThereAndBack(t *testing.T) {
 	d.refused(Options{To: d.directory}, "the same")
 }
 
+func TestADatabaseMovesWithinItsDirectory(t *testing.T) {
+	d := newDeployment(t)
+	link := filepath.Join(tempdir.New(t), "link")
+	must.NoError(t, os.Symlink(d.directory, link))
+	o := Options{To: "sqlite://" + filepath.Join(link, "other.db")}
+	d.mustMove(o)
+	if closed(t, o.To) {
+		t.Error("the target is closed")
+	}
+}
+
 func TestAMoveThatIsInterruptedAnywhereContinues(t *testing.T) {
 	race.Skip(t, "its many attempts copy as one does")
 	d := newDeployment(t)
