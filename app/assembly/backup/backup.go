@@ -4,6 +4,7 @@ package backup
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -16,8 +17,8 @@ import (
 	"collab/adapters/atomicfile"
 	"collab/adapters/bucket"
 	"collab/adapters/filelock"
-	"collab/adapters/gormdb"
 	"collab/adapters/fileowner"
+	"collab/adapters/gormdb"
 	"collab/adapters/system"
 	"collab/app/assembly/config"
 	"collab/app/assembly/datadir"
@@ -134,12 +135,25 @@ func checkTarget(c config.Config, file string) error {
 	if err != nil {
 		return err
 	}
-	begin := make([]byte, len(zstdBegin))
-	_, err = io.ReadFull(f, begin)
-	if err == nil && !bytes.Equal(begin, zstdBegin) || errors.Is(err, io.ErrUnexpectedEOF) {
+	ok, err := isArchive(f, info.Size())
+	if err == nil && !ok {
 		err = fmt.Errorf("%s is there already, and is no backup", file)
 	}
 	return errors.Join(err, f.Close())
+}
+
+// isArchive reports whether a file begins as an archive does, and has its seal.
+func isArchive(f io.ReaderAt, size int64) (bool, error) {
+	begin, end := make([]byte, len(zstdBegin)), make([]byte, len(seal))
+	sealed := size - int64(len(seal)+sha256.Size)
+	if sealed < int64(len(begin)) {
+		return false, nil
+	}
+	_, err := f.ReadAt(begin, 0)
+	if err == nil {
+		_, err = f.ReadAt(end, sealed)
+	}
+	return bytes.Equal(begin, zstdBegin) && bytes.Equal(end, seal), err
 }
 
 // realPath returns the absolute path without symbolic links.

@@ -253,7 +253,7 @@ func TestABackupKeepsExistingFiles(t *testing.T) {
 		must.NoError(t, os.MkdirAll(at(path), 0o700))
 	}
 	for name, content := range map[string]string{
-		"data/collab.db": "SQLite format 3", "key.pem": "-----BEGIN", "short": "(", "empty": "", "earlier": string(intact(t)),
+		"data/collab.db": "SQLite format 3", "key.pem": "-----BEGIN", "short": "(", "empty": "", "earlier": string(intact(t)), "logs.zst": string(zstdBegin) + strings.Repeat("x", 100),
 	} {
 		must.NoError(t, os.WriteFile(at(name), []byte(content), 0o600))
 	}
@@ -273,6 +273,7 @@ func TestABackupKeepsExistingFiles(t *testing.T) {
 		{"blobs/org/new", "is backed up"},
 		{"key.pem", "no backup"},
 		{"short", "no backup"},
+		{"logs.zst", "no backup"},
 		{"link-to-key", "no backup"},
 		{"data", "no file"},
 		{"null", "no file"},
