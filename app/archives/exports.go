@@ -111,6 +111,28 @@ func (a *Archives) ExportOf(ctx context.Context, actor org.Actor, of id.Export) 
 	return e, err
 }
 
+// Withdraw ends the exports of a member who is deleted, and discards their archives, which have the member's
+// personal files.
+func Withdraw(ctx context.Context, r ports.Records, o id.Org, member id.User, now time.Time) error {
+	all, err := r.Journal().Exports().List(ctx, o, maxExports)
+	if err != nil {
+		return err
+	}
+	for _, e := range all {
+		if e.User != member || e.Stored() == export.Failed || e.Status(now) == export.Expired {
+			continue
+		}
+		e, err := r.Journal().Exports().Update(ctx, o, e.ID, func(e export.Export) (export.Export, error) { return e.Withdrawn(now), nil })
+		if err == nil && e.Blob != "" {
+			err = r.Storage().BlobNames().Discard(ctx, o, []string{e.Blob}, now)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Link returns an address at the object store of the archive of an export that is ready, and when
 // it can no longer be used; "" if the store gives out none.
 func (a *Archives) Link(ctx context.Context, e export.Export) (address string, expires time.Time, err error) {

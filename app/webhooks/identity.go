@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"collab/app/access"
+	"collab/app/archives"
 	"collab/app/billing"
 	"collab/app/members"
 	"collab/app/objects"
@@ -308,6 +309,9 @@ func (w *Webhooks) erase(ctx context.Context, r ports.Records, e identity.Event)
 			return nil, err
 		}
 		if err := members.EndWork(ctx, r, m.Org, u.ID, w.Clock.Now()); err != nil {
+			return nil, err
+		}
+		if err := archives.Withdraw(ctx, r, m.Org, u.ID, now); err != nil {
 			return nil, err
 		}
 	}

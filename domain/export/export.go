@@ -169,6 +169,18 @@ func (e Export) Failing(claim, reason string, final bool, now time.Time) (Export
 	return e, err
 }
 
+// Withdrawn returns the export without an archive, as its member was deleted at now: failed if it was
+// open, expired if it was ready.
+func (e Export) Withdrawn(now time.Time) Export {
+	switch {
+	case e.Open():
+		e.Claim, e.DueAt, e.FinishedAt, e.Error, e.status = "", nil, &now, "The member who asked for it was deleted", Failed
+	case e.Status(now) == Ready:
+		e.ExpiresAt = &now
+	}
+	return e
+}
+
 // BlobName returns the name of the archive that an attempt makes.
 func (e Export) BlobName(random string) string {
 	return string(e.Org) + "/exports/" + string(e.ID) + "@" + random

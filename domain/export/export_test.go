@@ -37,6 +37,8 @@ func TestOneServerWorksOnAnExport(t *testing.T) {
 			t.Errorf("%d: the lost claim still counts: %v", i, err)
 		}
 	}
+	withdrawn := second.Withdrawn(start)
+	must.Fail(t, must.ErrorOf(withdrawn.Finished("two", export.Progress{}, "b", 1, start, start)), fault.Conflict) // its member was deleted
 	done, err := second.Finished("two", export.Progress{Files: 2, Done: 2}, "b", 9, at(time.Hour), at(25*time.Hour))
 	if err != nil || done.Open() || done.DueAt != nil || done.Status(at(25*time.Hour-1)) != export.Ready || done.Status(at(25*time.Hour)) != export.Expired {
 		t.Errorf("%+v, %v", done, err)
