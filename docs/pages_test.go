@@ -84,6 +84,23 @@ func TestDecisionsHaveUniqueIds(t *testing.T) {
 	}
 }
 
+func TestTheAlertOnSlowRequestsLeavesOutTransfers(t *testing.T) {
+	m := regexp.MustCompile(`alert: CollabSlow\n.*\n.*http_route!~"([^"]+)"`).FindStringSubmatch(pages.Read(t, "docs/deploy/alerts.yaml"))
+	if m == nil {
+		t.Fatal("the alert leaves out no routes")
+	}
+	leftOut, routes := regexp.MustCompile("^(?:"+m[1]+")$"), pages.Read(t, "docs/routes.md")
+	for route, want := range map[string]bool{
+		"/api/v1/chat": true, "/api/v1/sync/changes": true, "/api/v1/sync/files/{id}/versions/{version}": true, "/api/v1/sync/batch": true, "/api/v1/sync/batch/read": true,
+		"/api/v1/sync/resumable-uploads/{id}": true, "/api/v1/sync/memory/{scope}": true, "/api/v1/org/exports/{id}/archive": true, "/api/v1/admin/doctor": true,
+		"/api/v1/org/exports/{id}": false, "/api/v1/tasks/{id}": false, "/api/v1/auth/me": false,
+	} {
+		if got := leftOut.MatchString(route); got != want || !strings.Contains(routes, "`"+route+"`") {
+			t.Errorf("%s is left out: %v, or is no route", route, got)
+		}
+	}
+}
+
 func TestReleasesAreInThePageOnUpgrades(t *testing.T) {
 	var rows []string
 	for _, m := range regexp.MustCompile(`(?m)^\| (\d+\.\d+\.\d+ \| \d+) \| \d+\.\d+\.\d+ \|$`).FindAllStringSubmatch(pages.Read(t, "docs/operations.md"), -1) {
