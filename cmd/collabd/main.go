@@ -34,7 +34,8 @@ Usage:
                          providers alone; the first call makes it
   collabd migrate        bring the database's schema up to date; with --partition also
                          partition the largest tables on Postgres, while servers run
-  collabd doctor         check the configuration for real: 0 when nothing is wrong, 1 otherwise
+  collabd doctor         check the configuration for real: 0 when nothing is wrong, 1 when
+                         something is, 2 when it is not complete or not valid
   collabd doctor --json  the same as JSON
   collabd gc             remove stored content that nothing names any more
   collabd gc --dry-run   list what that would remove

@@ -30,6 +30,17 @@ func TestWrongUsageIsAnsweredWithTheCorrectOne(t *testing.T) {
 	}
 }
 
+func TestTheExitCodesOfDoctorAreThoseOfItsHelp(t *testing.T) {
+	var out, help, log strings.Builder
+	if code := run(t.Context(), []string{"doctor"}, []string{"COLLAB_MODE=production"}, &out, &log); code != 2 {
+		t.Errorf("with an incomplete configuration it ended with %d", code)
+	}
+	run(t.Context(), []string{"help"}, nil, &help, &log)
+	if !strings.Contains(help.String(), "2 when it is not complete") {
+		t.Errorf("the help does not have it:\n%s", help.String())
+	}
+}
+
 func TestHelpHasEveryCommand(t *testing.T) {
 	var out, log strings.Builder
 	if code := run(t.Context(), []string{"help"}, nil, &out, &log); code != 0 || log.Len() > 0 {

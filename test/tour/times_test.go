@@ -8,15 +8,19 @@ import (
 	"testing"
 	"time"
 
+	"collab/adapters/gormdb"
+	"collab/app/access"
 	"collab/app/changes"
 	"collab/app/chats"
 	"collab/app/releases"
 	"collab/domain/connector"
+	"collab/domain/export"
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/release"
 	"collab/domain/replay"
 	"collab/domain/session"
+	"collab/domain/upload"
 	"collab/test/must"
 	"collab/test/pages"
 )
@@ -63,6 +67,12 @@ func TestThePageOnOperationsHasTheTimes(t *testing.T) {
 		"## Jobs": {
 			"releases":     releases.PollEvery,
 			"changes":      changes.PollEvery,
+			"replicas":     gormdb.PollReplicasEvery,
+			"samples":      within(t, "adapters/httpapi", "sampleEvery"),
+			"exports":      within(t, "app/assembly", "exportEvery"),
+			"clocks":       within(t, "app/assembly", "compareEvery"),
+			"claims":       export.ExtendEvery,
+			"sessions":     access.FlushEvery,
 			"connectors":   within(t, "app/assembly", "workEvery"),
 			"checks":       releases.CountEvery,
 			"reservations": chats.ExtendEvery,
@@ -72,7 +82,12 @@ func TestThePageOnOperationsHasTheTimes(t *testing.T) {
 		"## Upkeep": {
 			"events":        within(t, "app/upkeep", "inboxRetention"),
 			"keys":          replay.Retention,
+			"sessions":      session.Lifetime + session.Grace,
 			"devices":       session.DeviceLifetime,
+			"exports":       export.Kept,
+			"uploads":       upload.Lifetime,
+			"requests":      within(t, "app/upkeep", "requestsRetention"),
+			"reports":       release.Retention,
 			"flows":         connector.FlowLifetime,
 			"clients":       connector.ClientRetention,
 			"checks":        release.Retention,
