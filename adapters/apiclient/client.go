@@ -113,9 +113,6 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// CloseIdle closes the connections that no request uses.
-func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
-
 // Error is a response with a status of 300 or above.
 type Error struct {
 	Status     int

@@ -52,7 +52,7 @@ func serve(t *testing.T, response func(w http.ResponseWriter, r *http.Request, b
 		Jitter: func(d time.Duration) time.Duration { return d },
 		NewKey: func() string { keys++; return fmt.Sprint("key-", keys) },
 	})).Or(t)
-	t.Cleanup(client.CloseIdle)
+	t.Cleanup(client.http.CloseIdleConnections)
 	f.Client = client
 	return f
 }

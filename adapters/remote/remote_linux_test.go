@@ -45,8 +45,9 @@ func open(t *testing.T, s *collabd.Server) fixture {
 // connect returns the shared place of a token's organisation.
 func connect(t *testing.T, server, token string) fixture {
 	t.Helper()
-	client := must.Do(apiclient.New(apiclient.Config{Server: server, Token: token, Attempts: 1})).Or(t)
-	t.Cleanup(client.CloseIdle)
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	t.Cleanup(transport.CloseIdleConnections)
+	client := must.Do(apiclient.New(apiclient.Config{Server: server, Token: token, Attempts: 1, Transport: transport})).Or(t)
 	return fixture{New(client, shared), t}
 }
 
