@@ -337,13 +337,15 @@ func (r *Remote) uploadResumably(ctx context.Context, to apiclient.CreateResumab
 }
 
 // sent returns the result of an upload. The client could not renew the token and send the
-// content again: if another request can, the upload is to be repeated.
+// content again: if another request can, or cannot for now, the upload is to be repeated.
 func (r *Remote) sent(ctx context.Context) func(apiclient.StoredObject, error) (mirror.Record, error) {
 	return func(o apiclient.StoredObject, err error) (mirror.Record, error) {
 		if apiclient.Status(err) == http.StatusUnauthorized {
-			if _, again := r.client.GetMe(ctx); again == nil {
+			_, again := r.client.GetMe(ctx)
+			if again == nil {
 				return mirror.Record{}, fault.Wrap(fault.Unavailable, err, "the token was renewed")
 			}
+			err = again
 		}
 		if err != nil {
 			return mirror.Record{}, failure(err)

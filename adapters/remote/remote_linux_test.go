@@ -451,3 +451,22 @@ func TestAPartThatWasNotAskedForIsNoContent(t *testing.T) {
 		t.Errorf("after %d requests: %v", requests.Load(), err)
 	}
 }
+
+func TestAnUploadIsRepeatedUnlessTheTokenCannotBeRenewedForGood(t *testing.T) {
+	for status, want := range map[int]fault.Kind{
+		http.StatusUnauthorized: fault.Unauthenticated, http.StatusTooManyRequests: fault.Limited, http.StatusServiceUnavailable: fault.Unavailable, 0: fault.Unavailable,
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case !strings.HasSuffix(r.URL.Path, "/auth/refresh"):
+				w.WriteHeader(http.StatusUnauthorized)
+			case status == 0:
+				panic(http.ErrAbortHandler) // the network
+			default:
+				w.WriteHeader(status)
+			}
+		}))
+		must.Fail(t, must.ErrorOf(connect(t, server.URL, "token").Create(t.Context(), "a", sum("a"), 1, strings.NewReader("a"))), want)
+		server.Close()
+	}
+}
