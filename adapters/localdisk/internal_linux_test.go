@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"collab/domain/fault"
 	"collab/domain/mirror"
 	"collab/test/must"
@@ -68,6 +70,27 @@ func TestAFileThatCannotLoseItsNameGetsNoOther(t *testing.T) {
 	must.FailIs(t, d.renamePath("d/a", "b", exclusive), fs.ErrPermission)
 	if read("d/a") != "a" || read("b") != "" {
 		t.Errorf("the files have %q and %q", read("d/a"), read("b"))
+	}
+}
+
+func TestAReadOnlyFileThatCannotBeOverwrittenStaysReadOnly(t *testing.T) {
+	d, write, read := opened(t)
+	must.NoError(t, d.top.root.Mkdir("d", 0o755))
+	write("d/a", "a")
+	must.NoError(t, errors.Join(d.top.root.Chmod("d/a", 0o444), d.top.root.Chmod("d", 0o555)))
+	actAsUser(t, d)
+	must.Do(d.Stage(t.Context(), "a", 0, strings.NewReader("from the server"))).Or(t)
+	in := must.Do(d.top.open("d")).Or(t)
+	defer in.root.Close()
+	must.FailIs(t, d.overwrite(d.staging, in, mustStat(t, d, "d/a")), fs.ErrPermission)
+	if mode := mustStat(t, d, "d/a").Mode(); mode != 0o444 || read("d/a") != "a" {
+		t.Errorf("the file has the mode %v and %q", mode, read("d/a"))
+	}
+}
+
+func TestFileSystemsWithoutInodes(t *testing.T) {
+	for kind, want := range map[int64]bool{unix.MSDOS_SUPER_MAGIC: true, unix.EXFAT_SUPER_MAGIC: true, unix.EXT4_SUPER_MAGIC: false, unix.TMPFS_MAGIC: false} {
+		must.Is(t, want, isFAT(&unix.Statfs_t{Type: kind}))
 	}
 }
 

@@ -223,8 +223,8 @@ func (d *Disk) probe() (err error) {
 	return nil
 }
 
-// Root describes the directory. Its identity is that of a random id stored in it and its inode.
-// Device numbers, which can change when the machine starts, are no part of it.
+// Root describes the directory. Its identity is that of a random id stored in it and its inode, or 0 where that
+// changes. Device numbers, which can change when the machine starts, are no part of it.
 func (d *Disk) Root(context.Context) (mirror.Root, error) {
 	if err := d.present(); err != nil {
 		return mirror.Root{}, err
@@ -238,6 +238,9 @@ func (d *Disk) Root(context.Context) (mirror.Root, error) {
 		return mirror.Root{}, failed(err, "The id of the directory cannot be read")
 	}
 	facts, _ := factsOf(info)
+	if !keepsInodes(d.top.self) {
+		facts.Inode = 0
+	}
 	return mirror.Root{Identity: fmt.Sprintf("%s-%d", strings.TrimSpace(string(id)), facts.Inode)}, nil
 }
 

@@ -12,3 +12,9 @@ var systemRename = unix.RenameatxNp
 
 // changeTimeOf returns the time of the last change of an inode, in nanoseconds since 1970.
 func changeTimeOf(s *syscall.Stat_t) int64 { return s.Ctimespec.Nano() }
+
+// isFAT reports whether a file system is FAT or exFAT.
+func isFAT(s *unix.Statfs_t) bool {
+	name := unix.ByteSliceToString(s.Fstypename[:])
+	return name == "msdos" || name == "exfat"
+}

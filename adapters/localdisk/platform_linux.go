@@ -14,6 +14,11 @@ var systemRename = unix.Renameat2
 // changeTimeOf returns the time of the last change of an inode, in nanoseconds since 1970.
 func changeTimeOf(s *syscall.Stat_t) int64 { return s.Ctim.Nano() }
 
+// isFAT reports whether a file system is FAT or exFAT.
+func isFAT(s *unix.Statfs_t) bool {
+	return s.Type == unix.MSDOS_SUPER_MAGIC || s.Type == unix.EXFAT_SUPER_MAGIC
+}
+
 // openBeneath opens a file for reading by its name below a directory, of the same file system and with no
 // symbolic link on the way, or returns nil: kernels before Linux 5.6 and some sandboxes cannot.
 func openBeneath(top *os.File, name string) *os.File {

@@ -59,6 +59,16 @@ func renameAt(from directory, name string, to directory, newName string, how ren
 	return nil
 }
 
+// hold does nothing: no program prevents the removal of a file by opening it.
+func hold(string) (release func(), err error) { return func() {}, nil }
+
+// keepsInodes reports whether a directory has the same inode whenever its file system is mounted. FAT and exFAT
+// store none.
+func keepsInodes(directory *os.File) bool {
+	var s unix.Statfs_t
+	return unix.Fstatfs(int(directory.Fd()), &s) != nil || !isFAT(&s)
+}
+
 // setTimes sets the times of a file in an open directory.
 func setTimes(in directory, name string, to time.Time) error {
 	at := unix.NsecToTimespec(to.UnixNano())

@@ -30,6 +30,24 @@ func isReadOnly(err error) bool { return errors.Is(err, windows.ERROR_WRITE_PROT
 // renameAt is not supported.
 func renameAt(directory, string, directory, string, renameMode) error { return errors.ErrUnsupported }
 
+// hold keeps other programs from opening a file or directory in a way that prevents its removal, until release is
+// called. It fails if one has.
+func hold(path string) (release func(), err error) {
+	name, err := windows.UTF16PtrFromString(path)
+	if err != nil {
+		return nil, err
+	}
+	h, err := windows.CreateFile(name, windows.DELETE, windows.FILE_SHARE_READ|windows.FILE_SHARE_WRITE|windows.FILE_SHARE_DELETE, nil,
+		windows.OPEN_EXISTING, windows.FILE_FLAG_OPEN_REPARSE_POINT|windows.FILE_FLAG_BACKUP_SEMANTICS, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return func() { _ = windows.CloseHandle(h) }, nil
+}
+
+// keepsInodes is not asked, as there are no inodes.
+func keepsInodes(*os.File) bool { return true }
+
 // setTimes sets the times of a file in a directory.
 func setTimes(in directory, name string, to time.Time) error { return in.root.Chtimes(name, to, to) }
 

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -42,13 +43,19 @@ func (d *Disk) renamePath(from, to string, how renameMode) error {
 	if how == replacing {
 		return d.top.root.Rename(from, to)
 	}
-	err := d.top.root.Link(from, to)
+	release, err := hold(filepath.Join(d.path, filepath.FromSlash(from)))
+	if err != nil {
+		return err
+	}
+	err = d.top.root.Link(from, to)
 	if err == nil {
 		if err = d.top.root.Remove(from); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			err = errors.Join(err, d.top.root.Remove(to))
 		}
+		release()
 		return err
 	}
+	release()
 	if errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -309,7 +316,16 @@ func (d *Disk) overwrite(from, at directory, before fs.FileInfo) error {
 	if _, err := sameContent(at, before.Name(), before); err != nil {
 		return err
 	}
-	return d.rename(from, before.Name(), at, before.Name(), replacing)
+	err := d.rename(from, before.Name(), at, before.Name(), replacing)
+	if mode := before.Mode().Perm(); errors.Is(err, fs.ErrPermission) && mode&0o200 == 0 {
+		// Windows replaces no file that is read-only.
+		if err = at.root.Chmod(before.Name(), mode|0o200); err == nil {
+			if err = d.rename(from, before.Name(), at, before.Name(), replacing); err != nil {
+				err = errors.Join(err, at.root.Chmod(before.Name(), mode))
+			}
+		}
+	}
+	return err
 }
 
 // sameContent returns what a file is now, and errChanged if it has been changed. A rename may have
