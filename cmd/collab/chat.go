@@ -83,8 +83,16 @@ func (a *app) chat() *cobra.Command {
 	return c
 }
 
-// maxRounds bounds how often a model is told the results of its tools before it has answered.
-const maxRounds = 50
+const (
+	// maxRounds bounds how often a model is told the results of its tools before it has answered.
+	maxRounds = 50
+	// maxResults bounds the results of the tools that a model calls at a time, in bytes.
+	maxResults = 400_000
+	// maxRequest is how many bytes a request has at most if it has results of tools to leave out.
+	maxRequest = 900_000
+	// leftOut is in the place of the result of a tool that was left out.
+	leftOut = "(This result was left out, as the conversation has become too long.)"
+)
 
 // conversation is a chat with a model, with what was said before as history.
 type conversation struct {
@@ -99,6 +107,7 @@ func (c *conversation) ask(ctx context.Context, message string) error {
 	var all answer
 	for range maxRounds {
 		c.request.Message = message
+		c.shorten()
 		reply, err := c.answer(ctx)
 		if err != nil {
 			return err
@@ -115,7 +124,7 @@ func (c *conversation) ask(ctx context.Context, message string) error {
 			blocks = append(blocks, block{"type": "text", "text": reply.Text})
 		}
 		for _, call := range reply.calls {
-			result, failed, err := c.tools.call(ctx, call)
+			result, failed, err := c.tools.call(ctx, call, min(maxResult, maxResults/len(reply.calls)))
 			if err != nil {
 				return err
 			}
@@ -134,6 +143,27 @@ func (c *conversation) ask(ctx context.Context, message string) error {
 		c.request.History = append(c.request.History, apiclient.HistoryMessage{Role: "user", Content: results})
 	}
 	return fmt.Errorf("the model has called tools %d times without an answer", maxRounds)
+}
+
+// shorten leaves out the oldest results of tools of a request that is too long.
+func (c *conversation) shorten() {
+	size := func(v any) int {
+		text, _ := json.Marshal(v) // the request is encoded again when it is made
+		return len(text)
+	}
+	excess := size(c.request) - maxRequest
+	for _, message := range c.request.History {
+		blocks, _ := message.Content.([]block)
+		for _, b := range blocks {
+			if excess <= 0 {
+				return
+			}
+			if saved := size(b["content"]) - size(leftOut); b["type"] == "tool_result" && saved > 0 {
+				b["content"] = leftOut
+				excess -= saved
+			}
+		}
+	}
 }
 
 // block is a block of a message.

@@ -9,16 +9,21 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"collab/adapters/apiclient"
 	"collab/adapters/mcp"
 	"collab/adapters/outbound"
+	"collab/domain/chat"
 	"collab/domain/connector"
+	"collab/domain/fault"
 )
 
 const (
 	connectTimeout = 30 * time.Second // of a connector's server
 	maxResult      = 100_000          // bytes of a tool's result that the model is given
+	maxToolName    = 64               // bytes of a name that a chat takes
+	maxDefinitions = 400_000          // bytes of all tools as a model is told of them, less than half of a request
 	maxAsked       = 200              // characters of each end of an argument that a person is shown
 )
 
@@ -26,20 +31,40 @@ const (
 // them.
 type toolbox struct {
 	app     *app
-	tools   map[string]servedTool // by name
+	servers []*toolServer
+	tools   map[string]servedTool // by the names that the model knows
+	size    int                   // of their definitions in bytes
 	allowed []string              // names of tools that nobody is asked about; all for all
 }
 
 // servedTool is a tool with the server that has it.
 type servedTool struct {
-	mcp.Tool
-	server *toolServer
+	name       string // that the server has for it
+	definition apiclient.ToolDefinition
+	server     *toolServer
 }
 
 // toolServer is a connector with a session.
 type toolServer struct {
 	label string
+	open  func(context.Context) (*mcp.Session, error) // with the present credentials
 	*mcp.Session
+}
+
+// call calls a tool. If the server does not accept the credentials of the session any more, it is called in
+// another one.
+func (s *toolServer) call(ctx context.Context, name string, arguments map[string]any) (result string, failed bool, err error) {
+	result, failed, err = s.Call(ctx, name, arguments)
+	if !fault.Is(err, fault.Forbidden) {
+		return result, failed, err
+	}
+	session, refused := s.open(ctx)
+	if refused != nil {
+		return "", false, err
+	}
+	_ = s.Close() // its credentials have ended
+	s.Session = session
+	return s.Call(ctx, name, arguments)
 }
 
 // toolbox connects to the servers of connectors.
@@ -73,8 +98,8 @@ func (a *app) toolbox(ctx context.Context, client *apiclient.Client, connectors,
 }
 
 func (t *toolbox) close() {
-	for _, tool := range t.tools {
-		_ = tool.server.Close() // another tool may have closed it
+	for _, server := range t.servers {
+		_ = server.Close() // nothing is called any more
 	}
 }
 
@@ -87,50 +112,115 @@ func (t *toolbox) add(ctx context.Context, client *apiclient.Client, c apiclient
 	if access.URL == "" {
 		access.URL, _ = c.Config["url"].(string)
 	}
-	if c.HasCredentials {
-		stored, err := client.GetConnectorCredentials(ctx, c.ID)
-		if err != nil {
-			return err
+	servers := mcp.NewServers(outbound.NewConfigured(connectTimeout), func(error) bool { return false })
+	server := &toolServer{label: c.Label, open: func(ctx context.Context) (*mcp.Session, error) {
+		if c.HasCredentials {
+			stored, err := client.GetConnectorCredentials(ctx, c.ID)
+			if err != nil {
+				return nil, err
+			}
+			entries, err := json.Marshal(stored.Credentials)
+			if err != nil {
+				return nil, err
+			}
+			access.Entries = string(entries)
 		}
-		entries, err := json.Marshal(stored.Credentials)
-		if err != nil {
-			return err
-		}
-		access.Entries = string(entries)
+		return servers.Open(ctx, access)
+	}}
+	var err error
+	if server.Session, err = server.open(ctx); err != nil {
+		return err
 	}
-	session, err := mcp.NewServers(outbound.NewConfigured(connectTimeout), func(error) bool { return false }).Open(ctx, access)
+	t.servers = append(t.servers, server)
+	tools, err := server.Tools(ctx)
 	if err != nil {
 		return err
 	}
-	server := &toolServer{c.Label, session}
-	tools, err := session.Tools(ctx)
+	excess := 0
 	for _, tool := range tools {
-		if other, twice := t.tools[tool.Name]; twice && err == nil {
-			err = fmt.Errorf("%s has a tool %s too: name one of them", other.server.label, plain(tool.Name))
+		fits, err := t.offer(server, tool)
+		if err != nil {
+			return err
 		}
-		t.tools[tool.Name] = servedTool{tool, server}
+		if !fits {
+			excess++
+		}
 	}
-	if err != nil || len(tools) == 0 {
-		_ = session.Close() // nothing was called
+	if excess > 0 {
+		t.app.warn("%s: %d tools are left out, as a chat takes no more", c.Label, excess)
 	}
-	return err
+	return nil
+}
+
+// offer adds a tool in the form that a chat takes: its name may become another one, and a description that is too
+// long is cut off. A tool that has no such form is left out with a warning. It reports whether the chat takes that
+// many tools.
+func (t *toolbox) offer(server *toolServer, tool mcp.Tool) (fits bool, err error) {
+	for _, other := range t.tools {
+		if other.name == tool.Name {
+			return false, fmt.Errorf("%s has a tool %s too: name one of them", other.server.label, plain(tool.Name))
+		}
+	}
+	description := textForModel(tool.Description)
+	if characters := []rune(description); len(characters) > chat.MaxToolText {
+		description = string(characters[:chat.MaxToolText])
+	}
+	d := apiclient.ToolDefinition{Name: t.freeName(tool.Name), Description: given(description), InputSchema: tool.Schema}
+	schema, _ := json.Marshal(d.InputSchema) // it was read from JSON
+	if kind, found := tool.Schema["type"]; found && kind != "object" || utf8.RuneCount(schema) > chat.MaxSchema {
+		t.app.warn("%s: %s is left out, as models take no such schema of arguments", server.label, tool.Name)
+		return true, nil
+	}
+	text, _ := json.Marshal(d)
+	if len(t.tools) == chat.MaxTools || t.size+len(text) > maxDefinitions {
+		return false, nil
+	}
+	t.tools[d.Name] = servedTool{tool.Name, d, server}
+	t.size += len(text)
+	return true, nil
+}
+
+// freeName returns a name that a chat takes, and that no tool has, like the one of a tool.
+func (t *toolbox) freeName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return '_'
+	}, name)
+	name = name[:min(len(name), maxToolName)]
+	free := name
+	for i := 2; ; i++ {
+		if _, taken := t.tools[free]; !taken && free != "" && free != chat.WebSearch {
+			return free
+		}
+		suffix := fmt.Sprint("_", i)
+		free = name[:min(len(name), maxToolName-len(suffix))] + suffix
+	}
+}
+
+// textForModel returns a text of a server without what a chat does not take.
+func textForModel(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "")
 }
 
 // definitions returns the tools as a model is told of them.
 func (t *toolbox) definitions() (all []apiclient.ToolDefinition) {
 	for _, tool := range t.tools {
-		all = append(all, apiclient.ToolDefinition{Name: tool.Name, Description: given(tool.Description), InputSchema: tool.Schema})
+		all = append(all, tool.definition)
 	}
 	slices.SortFunc(all, func(a, b apiclient.ToolDefinition) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
-// call calls a tool if that is allowed, and returns its result as the model is told of it.
-func (t *toolbox) call(ctx context.Context, call apiclient.ToolCall) (result string, failed bool, err error) {
+// call calls a tool if that is allowed, and returns its result as the model is told of it, of limit bytes and a note
+// at most.
+func (t *toolbox) call(ctx context.Context, call apiclient.ToolCall, limit int) (result string, failed bool, err error) {
 	tool, known := t.tools[call.Name]
 	if !known {
 		return "There is no tool of this name.", true, nil
 	}
+	call.Name = tool.name
 	allowed, err := t.allows(ctx, tool.server, call)
 	if err != nil {
 		return "", false, err
@@ -138,15 +228,16 @@ func (t *toolbox) call(ctx context.Context, call apiclient.ToolCall) (result str
 	if !allowed {
 		return "The user does not allow this call.", true, nil
 	}
-	result, failed, err = tool.server.Call(ctx, call.Name, call.Args)
+	result, failed, err = tool.server.call(ctx, call.Name, call.Args)
+	result = textForModel(result)
 	switch {
 	case ctx.Err() != nil:
 		return "", false, context.Cause(ctx)
 	case err != nil:
 		t.app.printErrf("%s: %v", call.Name, err)
 		return err.Error(), true, nil
-	case len(result) > maxResult:
-		result = strings.ToValidUTF8(result[:maxResult], "") + "\n(cut off)"
+	case len(result) > limit:
+		result = strings.ToValidUTF8(result[:limit], "") + "\n(cut off)"
 	}
 	return result, failed, nil
 }

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"collab/adapters/apiclient"
+	"collab/adapters/mcp"
+	"collab/domain/chat"
+	"collab/test/must"
+	"collab/test/toolserver"
+)
+
+// offered returns a toolbox with tools of one server, and what it warns of.
+func offered(t *testing.T, tools ...mcp.Tool) (*toolbox, *strings.Builder) {
+	t.Helper()
+	a, _, stderr := terminal(t, 80, nil)
+	box, server := &toolbox{app: a, tools: map[string]servedTool{}}, &toolServer{label: "Wiki"}
+	for _, tool := range tools {
+		must.Do(box.offer(server, tool)).Or(t)
+	}
+	return box, stderr
+}
+
+func TestToolsHaveNamesThatAChatTakes(t *testing.T) {
+	long := strings.Repeat("x", 70)
+	names := []string{"pages.list", "pages_list", "pages/list", "", "web_search", "größe", long, long + "y"}
+	var tools []mcp.Tool
+	for _, name := range names {
+		tools = append(tools, mcp.Tool{Name: name})
+	}
+	box, _ := offered(t, tools...)
+	var got []string
+	for _, d := range box.definitions() {
+		got = append(got, d.Name+" is "+box.tools[d.Name].name)
+	}
+	must.Equal(t, []string{
+		"_2 is ", "gr__e is größe", "pages_list is pages.list", "pages_list_2 is pages_list", "pages_list_3 is pages/list", "web_search_2 is web_search",
+		long[:62] + "_2 is " + long + "y", long[:64] + " is " + long,
+	}, got)
+}
+
+func TestToolsThatNoChatTakesAreLeftOut(t *testing.T) {
+	large := func(n int) map[string]any {
+		return map[string]any{"type": "object", "description": strings.Repeat("x", n)}
+	}
+	box, stderr := offered(t, mcp.Tool{Name: "wordy", Description: "\x00\xff" + strings.Repeat("ä", 2*chat.MaxToolText)},
+		mcp.Tool{Name: "text", Schema: map[string]any{"type": "string"}}, mcp.Tool{Name: "large", Schema: large(chat.MaxSchema)})
+	all := box.definitions()
+	if len(all) != 1 || *all[0].Description != "\ufffd"+strings.Repeat("ä", chat.MaxToolText-1) {
+		t.Errorf("the model is told of %d tools", len(all))
+	}
+	for _, want := range []string{"Wiki: text is left out", "Wiki: large is left out"} {
+		if !strings.Contains(stderr.String(), want) {
+			t.Errorf("it says %q", stderr)
+		}
+	}
+	for schema, most := range map[int]int{1: chat.MaxTools, 50_000: 7} {
+		box, _ := offered(t)
+		for i := range 2 * chat.MaxTools {
+			if fits := must.Do(box.offer(&toolServer{}, mcp.Tool{Name: fmt.Sprint(i), Schema: large(schema)})).Or(t); fits != (i < most) {
+				t.Fatalf("tool %d with a schema of %d bytes: %v", i, schema, fits)
+			}
+		}
+	}
+}
+
+// TestAChatGoesOnAfterAnyResult has a model that calls a tool of another name in all responses but the last one.
+func TestAChatGoesOnAfterAnyResult(t *testing.T) {
+	tools := toolserver.Start(t)
+	var token atomic.Value
+	token.Store("1")
+	tools.RequireBearer(func(got string) bool { return got == token.Load() })
+	content := "\x00" + strings.Repeat("<\x01", 60_000)
+	tools.On("tools/list", toolserver.Answer(`{"tools": [{"name": "wiki.read", "inputSchema": {"type": "object"}}]}`))
+	tools.On("tools/call", func(w http.ResponseWriter, r toolserver.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+token.Load().(string) {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		text := must.Get(json.Marshal(content))
+		toolserver.Answer(`{"content": [{"type": "text", "text": `+string(text)+`}]}`)(w, r)
+	})
+	const rounds = 5
+	var asked []apiclient.ChatRequest
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path := strings.TrimPrefix(r.URL.Path, apiclient.Prefix); path {
+		case "/connector-providers":
+			fmt.Fprintf(w, `[{"serverId": "wiki", "authMode": "API_KEY", "mcpUrl": %q, "headers": {"Authorization": "Bearer {key}"}}]`, tools.HTTP())
+		case "/connectors":
+			fmt.Fprint(w, `[{"id": "1", "serverId": "wiki", "label": "Wiki", "transport": "HTTP", "hasCredentials": true}]`)
+		case "/connectors/1/credentials":
+			fmt.Fprintf(w, `{"credentials": {"key": %q}}`, token.Load())
+		case "/chat":
+			body := must.Get(io.ReadAll(r.Body))
+			if len(body) > 1<<20 || strings.Contains(string(body), `\u0000`) {
+				t.Errorf("the request has %d bytes, or U+0000", len(body))
+			}
+			var request apiclient.ChatRequest
+			must.Succeed(t, json.Unmarshal(body, &request))
+			asked = append(asked, request)
+			token.Store(fmt.Sprint(len(asked) + 1)) // the one before has expired
+			w.Header().Set("Content-Type", "text/event-stream")
+			if len(asked) <= rounds {
+				fmt.Fprintf(w, "data: {\"type\":\"tool_call\",\"toolCall\":{\"id\":\"%d\",\"name\":%q,\"args\":{}}}\n\n", len(asked), request.Tools[0].Name)
+			}
+			fmt.Fprint(w, "data: {\"type\":\"done\"}\n\n")
+		default:
+			t.Errorf("it asks for %s", path)
+		}
+	}))
+	defer s.Close()
+	a, _, stderr := terminal(t, 80, map[string]string{"COLLAB_SERVER": s.URL, "COLLAB_TOKEN": "secret", "CI": "1"})
+	if code := a.run(t.Context(), []string{"chat", "--tools", "Wiki", "--allow", "wiki.read", "Hello"}); code != 0 || len(asked) != rounds+1 {
+		t.Fatalf("it exits with %d after %d requests and %q", code, len(asked), stderr)
+	}
+	history := must.Get(json.Marshal(asked[rounds].History))
+	if asked[0].Tools[0].Name != "wiki_read" || strings.Count(string(history), leftOut) != rounds-1 || !strings.Contains(string(history), "(cut off)") {
+		t.Errorf("of %d results %d are left out", rounds, strings.Count(string(history), leftOut))
+	}
+}
