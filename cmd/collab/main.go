@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -39,17 +40,24 @@ func main() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-signals // breaks transfers off; what is resumable is resumed by the next run
-		cancel(context.Canceled)
-		<-signals // ends without waiting for what the first one has broken off
-		os.Exit(exitCancelled)
-	}()
 	a := &app{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr,
 		inTerminal: term.IsTerminal(int(os.Stdin.Fd())), outTerminal: term.IsTerminal(int(os.Stdout.Fd())), errTerminal: term.IsTerminal(int(os.Stderr.Fd())),
 		env: os.Getenv, now: time.Now, secrets: systemKeyring{},
 	}
+	go func() {
+		wait := func() {
+			for s := range signals {
+				if s != os.Interrupt || !a.editing.Load() {
+					return
+				}
+			}
+		}
+		wait() // breaks transfers off; what is resumable is resumed by the next run
+		cancel(context.Canceled)
+		wait() // ends without waiting for what the first one has broken off
+		os.Exit(exitCancelled)
+	}()
 	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
 		a.width = width
 	}
@@ -66,6 +74,7 @@ type app struct {
 	env                                  func(string) string
 	now                                  func() time.Time
 	secrets                              secretStore
+	editing                              atomic.Bool // interruptions are for an editor
 
 	flags struct{ server, org, json, jq string }
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -70,7 +71,7 @@ func (a *app) memory() *cobra.Command {
 		}
 		return a.editMemory(c.Context(), m)
 	})
-	edit.Long = "edit opens a memory in $VISUAL or $EDITOR and stores the result. If somebody else has changed it\nmeanwhile, nothing is stored and the text is kept in a file."
+	edit.Long = "edit opens a memory in $VISUAL or $EDITOR and stores the result. If that fails, as when\nsomebody else has changed it meanwhile, the text is kept in a file."
 	memory := group("memory", "Work with the memories that chats share")
 	for _, c := range []*cobra.Command{show, edit} {
 		c.Flags().StringVar(&workspace, "workspace", "", "a memory of the workspace with this id or `name`")
@@ -80,7 +81,7 @@ func (a *app) memory() *cobra.Command {
 	return memory
 }
 
-func (a *app) editMemory(ctx context.Context, m memoryOf) error {
+func (a *app) editMemory(ctx context.Context, m memoryOf) (err error) {
 	editor := strings.Fields(cmp.Or(a.env("VISUAL"), a.env("EDITOR")))
 	if len(editor) == 0 {
 		if !a.attended(a.inTerminal, a.outTerminal) {
@@ -100,19 +101,23 @@ func (a *app) editMemory(ctx context.Context, m memoryOf) error {
 	if err != nil {
 		return err
 	}
-	keep := false
+	_, err = text.WriteString(content)
+	if err = cmp.Or(err, text.Close()); err != nil {
+		return errors.Join(err, os.Remove(text.Name()))
+	}
 	defer func() {
-		if !keep {
+		if edited, unread := os.ReadFile(text.Name()); err != nil && unread == nil && string(edited) != content {
+			a.warn("your text is in %s", text.Name())
+		} else {
 			_ = os.Remove(text.Name())
 		}
 	}()
-	_, err = text.WriteString(content)
-	if err = cmp.Or(err, text.Close()); err != nil {
-		return err
-	}
-	program := exec.CommandContext(ctx, editor[0], append(editor[1:], text.Name())...)
+	program := exec.Command(editor[0], append(editor[1:], text.Name())...) // which nothing ends but itself
 	program.Stdin, program.Stdout, program.Stderr = a.in, a.out, a.err
-	if err := program.Run(); err != nil {
+	a.editing.Store(true)
+	err = program.Run()
+	a.editing.Store(false)
+	if err != nil {
 		return fmt.Errorf("%s: %w", editor[0], err)
 	}
 	edited, err := os.ReadFile(text.Name())
@@ -125,8 +130,7 @@ func (a *app) editMemory(ctx context.Context, m memoryOf) error {
 	}
 	o, err := m.put(ctx, apiclient.MemoryDraft{Content: string(edited), ExpectedVersion: &version})
 	if err != nil {
-		keep = true
-		return fmt.Errorf("%w\nyour text is in %s", err, text.Name())
+		return err
 	}
 	a.succeeded("stored version %d of %s", o.Version, o.Path)
 	return nil
