@@ -45,6 +45,7 @@ func main() {
 		inTerminal: term.IsTerminal(int(os.Stdin.Fd())), outTerminal: term.IsTerminal(int(os.Stdout.Fd())), errTerminal: term.IsTerminal(int(os.Stderr.Fd())),
 		env: os.Getenv, now: time.Now, secrets: systemKeyring{},
 	}
+	a.dumb = a.outTerminal && !takesSequences(os.Stdout) || a.errTerminal && !takesSequences(os.Stderr)
 	go func() {
 		wait := func() {
 			for s := range signals {
@@ -70,7 +71,8 @@ type app struct {
 	typed                                *bufio.Reader // of in, once a question was asked
 	out, err                             io.Writer
 	inTerminal, outTerminal, errTerminal bool
-	width                                int // of the terminal in columns, or 0
+	dumb                                 bool // a terminal shows sequences in place of what they do
+	width                                int  // of the terminal in columns, or 0
 	env                                  func(string) string
 	now                                  func() time.Time
 	secrets                              secretStore

@@ -45,9 +45,9 @@ func (a *app) paint(terminal bool, style, text string) painted {
 	return painted(text)
 }
 
-// styled returns text, which cannot control a terminal, in a style of terminals unless NO_COLOR is set.
+// styled returns text, which cannot control a terminal, in a style of terminals unless NO_COLOR is set or they have none.
 func (a *app) styled(style, text string) string {
-	if style == "" || text == "" || a.env("NO_COLOR") != "" || a.env("TERM") == "dumb" {
+	if style == "" || text == "" || a.dumb || a.env("NO_COLOR") != "" || a.env("TERM") == "dumb" {
 		return text
 	}
 	return "\x1b[" + style + "m" + text + "\x1b[0m"

@@ -86,6 +86,19 @@ func TestHeadingsHaveAColourUnlessItIsRefused(t *testing.T) {
 	}
 }
 
+func TestATerminalWithoutSequencesHasNoColoursAndNoProgress(t *testing.T) {
+	a, _, stderr := terminal(t, 80, nil)
+	a.dumb = true
+	now := time.Unix(0, 0)
+	a.now = func() time.Time { return now }
+	p := a.progress("notes", 100)
+	now = now.Add(time.Second)
+	p.add(1)
+	p.end()
+	a.succeeded("done")
+	must.Equal(t, "✓ done\n", stderr.String())
+}
+
 func TestNothingIsPrintedOfAListThatBreaks(t *testing.T) {
 	broken := errors.New("broken")
 	a, out, _ := terminal(t, 80, nil)
@@ -124,12 +137,12 @@ func TestATokenIsInTheKeyringOrInTheFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, _, stderr := terminal(t, 80, nil)
-			keyring := safe{map[string]string{}, try.fault}
-			a.secrets = keyring
+			secrets := safe{map[string]string{}, try.fault}
+			a.secrets = secrets
 			must.NoError(t, a.keep(c, try.insecure))
 			_, stored, err := a.accounts()
-			if err != nil || len(stored) != 1 || (stored[0].Token == "secret") != try.inFile || (keyring.secrets[c.key()] == "secret") == try.inFile {
-				t.Errorf("the file has %+v, %v, the keyring %v", stored, err, keyring.secrets)
+			if err != nil || len(stored) != 1 || (stored[0].Token == "secret") != try.inFile || (secrets.secrets[c.key()] == "secret") == try.inFile {
+				t.Errorf("the file has %+v, %v, the keyring %v", stored, err, secrets.secrets)
 			}
 			if warned := strings.Contains(stderr.String(), "warning:"); warned != (try.fault != nil) {
 				t.Errorf("it says %q", stderr)
@@ -143,11 +156,11 @@ func TestATokenIsInTheKeyringOrInTheFile(t *testing.T) {
 				t.Errorf("after its renewal it is %+v, %v", found, err)
 			}
 			must.NoError(t, a.forget(found))
-			if _, err = a.account(); exitCode(err) != exitSignIn || len(keyring.secrets) > 0 {
-				t.Errorf("after signing out: %v, %v", err, keyring.secrets)
+			if _, err = a.account(); exitCode(err) != exitSignIn || len(secrets.secrets) > 0 {
+				t.Errorf("after signing out: %v, %v", err, secrets.secrets)
 			}
-			if err := a.renewed(found, "late"); err != nil || len(keyring.secrets) > 0 {
-				t.Errorf("a token that is renewed after signing out: %v, %v", keyring.secrets, err)
+			if err := a.renewed(found, "late"); err != nil || len(secrets.secrets) > 0 {
+				t.Errorf("a token that is renewed after signing out: %v, %v", secrets.secrets, err)
 			}
 			another := c
 			another.User = "bob"

@@ -35,11 +35,14 @@ func (a *app) progress(name string, total int64) *progress {
 	return &progress{app: a, name: plain(name), total: total, last: now, samples: []sample{{now, 0}}}
 }
 
+// shows reports whether there is a line, which a terminal can write over.
+func (p *progress) shows() bool { return p.app.errTerminal && !p.app.dumb }
+
 // add counts bytes.
 func (p *progress) add(n int) {
 	p.done += int64(n)
 	now := p.app.now()
-	if !p.app.errTerminal || now.Sub(p.last) < progressInterval {
+	if !p.shows() || now.Sub(p.last) < progressInterval {
 		return
 	}
 	p.last = now
@@ -64,7 +67,7 @@ func (p *progress) add(n int) {
 
 // end removes the line.
 func (p *progress) end() {
-	if p.app.errTerminal {
+	if p.shows() {
 		fmt.Fprint(p.app.err, "\r\x1b[K")
 	}
 }
