@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/text/unicode/norm"
@@ -83,19 +84,26 @@ func (f *folder) list(ctx context.Context, prefix string) (*apiclient.List[apicl
 	return f.client.ListFiles(ctx, params)
 }
 
-// find returns the file at a path.
+// find returns the file at a path, of several that are deleted the one that was deleted last.
 func (f *folder) find(ctx context.Context, name string) (apiclient.StoredObject, error) {
 	name = norm.NFC.String(name) // as the server has it; terminals of macOS complete names in another form
 	list, err := f.list(ctx, name)
 	if err != nil {
 		return apiclient.StoredObject{}, err
 	}
+	var found apiclient.StoredObject
 	for o, err := range list.All() {
-		if err != nil || o.Path == name {
+		if err != nil || o.Path == name && !f.deleted {
 			return o, err
 		}
+		if o.Path == name && (found.ID == "" || or(o.DeletedAt, time.Time{}).After(or(found.DeletedAt, time.Time{}))) {
+			found = o
+		}
 	}
-	return apiclient.StoredObject{}, fmt.Errorf("%w %s", errNoFile, name)
+	if found.ID == "" {
+		return found, fmt.Errorf("%w %s", errNoFile, name)
+	}
+	return found, nil
 }
 
 func fileColumns() []column[apiclient.StoredObject] {
@@ -281,6 +289,7 @@ func (a *app) download(ctx context.Context, o apiclient.StoredObject, w io.Write
 	digest := sha256.New()
 	shown := a.progress(o.Path, o.Size)
 	defer shown.end()
+	to := &output{Writer: w}
 	tag := `"` + strconv.FormatInt(o.Version, 10) + `"`
 	for failures := 0; ; {
 		params := apiclient.DownloadFileParams{Raw: "1"}
@@ -296,10 +305,13 @@ func (a *app) download(ctx context.Context, o apiclient.StoredObject, w io.Write
 			return coded{exitConflict, fmt.Errorf("%s was changed meanwhile", o.Path)}
 		}
 		before := shown.done
-		_, err = io.Copy(io.MultiWriter(w, digest), counted{response.Body, shown})
+		_, err = io.Copy(io.MultiWriter(to, digest), counted{response.Body, shown})
 		response.Body.Close()
 		if err == nil {
 			break
+		}
+		if to.err != nil {
+			return to.err
 		}
 		if failures++; shown.done > before {
 			failures = 0
@@ -312,6 +324,17 @@ func (a *app) download(ctx context.Context, o apiclient.StoredObject, w io.Write
 		return fmt.Errorf("%s: the content does not have the checksum %s", o.Path, o.Checksum)
 	}
 	return nil
+}
+
+// output is a writer that keeps its last error.
+type output struct {
+	io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (n int, err error) {
+	n, o.err = o.Writer.Write(p)
+	return n, o.err
 }
 
 // downloadTo makes a file with the content, which gets its name when it is whole. It has the mode of the

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -518,6 +519,23 @@ func stored(content string) (apiclient.StoredObject, func(apiclient.DownloadFile
 	o := apiclient.StoredObject{Path: "a", Checksum: hex.EncodeToString(sum[:]), Version: 1, Size: int64(len(content))}
 	return o, func(apiclient.DownloadFileParams) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"X-Collab-Checksum": {o.Checksum}}, Body: io.NopCloser(strings.NewReader(content))}, nil
+	}
+}
+
+func TestADownloadEndsWhenItCannotBeWritten(t *testing.T) {
+	a, _, _ := terminal(t, 80, nil)
+	o, fetch := stored(strings.Repeat("x", 1<<20))
+	requests := 0
+	err := a.download(t.Context(), o, full{}, func(params apiclient.DownloadFileParams) (*http.Response, error) {
+		requests++
+		response, err := fetch(params)
+		if requests > 1 {
+			response.StatusCode = http.StatusPartialContent
+		}
+		return response, err
+	})
+	if !errors.Is(err, syscall.ENOSPC) || requests != 1 {
+		t.Errorf("after %d requests it ends with %v", requests, err)
 	}
 }
 
