@@ -539,6 +539,34 @@ func TestADownloadEndsWhenItCannotBeWritten(t *testing.T) {
 	}
 }
 
+// TestATaskIsMovedWithFewOthers has the sort orders of the others, the place and the order that is stored.
+func TestATaskIsMovedWithFewOthers(t *testing.T) {
+	for name, c := range map[string]struct {
+		others []int64
+		at     int
+		want   string // the places of the others that are moved, x for the task, and the first sort order
+	}{
+		"to an empty list":                   {nil, 0, "x 0"},
+		"before the first one":               {[]int64{5, 6}, 0, "x 4"},
+		"before the first one of all":        {[]int64{0, 1, 5}, 0, "x 0 1 0"},
+		"behind the last one":                {[]int64{3, 7}, 2, "x 8"},
+		"where there is room":                {[]int64{3, 7}, 1, "x 4"},
+		"where those after it make room":     {[]int64{3, 4, 6}, 1, "x 1 4"},
+		"where those before it make room":    {[]int64{2, 4, 5, 6, 7}, 2, "1 x 3"},
+		"where those before it have no room": {[]int64{0, 1, 2, 3}, 1, "x 1 2 3 1"},
+		"among some of one order":            {[]int64{4, 4, 4, 9}, 1, "0 x 2"},
+	} {
+		var others []apiclient.Task
+		for i, order := range c.others {
+			others = append(others, apiclient.Task{ID: fmt.Sprint(i), SortOrder: order})
+		}
+		got := orderFor(others, "x", c.at)
+		if text := fmt.Sprint(strings.Join(got.TaskIDs, " "), " ", *got.SortOrder); text != c.want {
+			t.Errorf("%s it is %s, want %s", name, text, c.want)
+		}
+	}
+}
+
 func TestADownloadHasTheModeOfTheFileThatItReplaces(t *testing.T) {
 	a, _, _ := terminal(t, 80, nil)
 	o, fetch := stored("")

@@ -30,8 +30,9 @@ func taskColumns() []column[apiclient.Task] {
 	}
 }
 
-// taskIDs returns the ids that are named by themselves or by their ends.
-func taskIDs(ctx context.Context, client *apiclient.Client, named ...string) (ids, all []string, err error) {
+// taskIDs returns the ids that are named by themselves or by their ends, and the ids and sort orders of all tasks in
+// their order.
+func taskIDs(ctx context.Context, client *apiclient.Client, named ...string) (ids []string, all []apiclient.Task, err error) {
 	list, err := client.ListTasks(ctx, apiclient.ListTasksParams{})
 	if err != nil {
 		return nil, nil, err
@@ -40,16 +41,47 @@ func taskIDs(ctx context.Context, client *apiclient.Client, named ...string) (id
 		if err != nil {
 			return nil, nil, err
 		}
-		all = append(all, t.ID)
+		all = append(all, apiclient.Task{ID: t.ID, SortOrder: t.SortOrder})
 	}
 	for _, name := range named {
-		found := slices.DeleteFunc(slices.Clone(all), func(id string) bool { return !strings.HasSuffix(id, strings.ToLower(name)) })
+		found := slices.DeleteFunc(slices.Clone(all), func(t apiclient.Task) bool { return !strings.HasSuffix(t.ID, strings.ToLower(name)) })
 		if len(found) != 1 {
 			return nil, nil, fmt.Errorf("%d tasks have an id that ends in %s", len(found), name)
 		}
-		ids = append(ids, found[0])
+		ids = append(ids, found[0].ID)
 	}
 	return ids, all, nil
+}
+
+// orderFor returns the order that puts a task at a place of a list without it, and moves as few others as possible.
+func orderFor(others []apiclient.Task, id string, at int) apiclient.Reorder {
+	low := int64(-1) // the sort order before that place
+	if at > 0 {
+		low = others[at-1].SortOrder
+	}
+	first, later := low+1, []string{id}
+	if at < len(others) && others[at].SortOrder-low >= 2 {
+		if at == 0 {
+			first = others[at].SortOrder - 1
+		}
+		return apiclient.Reorder{TaskIDs: later, SortOrder: &first}
+	}
+	for _, next := range others[at:] {
+		if next.SortOrder > low+int64(len(later)) {
+			break
+		}
+		later = append(later, next.ID)
+	}
+	earlier := []string{id}
+	for i := at - 1; i >= 0 && at < len(others) && others[i].SortOrder >= others[at].SortOrder-int64(len(earlier)); i-- {
+		earlier = append(earlier, others[i].ID)
+	}
+	if len(earlier) < len(later) && others[at].SortOrder >= int64(len(earlier)) {
+		slices.Reverse(earlier)
+		first = others[at].SortOrder - int64(len(earlier))
+		return apiclient.Reorder{TaskIDs: earlier, SortOrder: &first}
+	}
+	return apiclient.Reorder{TaskIDs: later, SortOrder: &first}
 }
 
 func (a *app) tasks() *cobra.Command {
@@ -160,14 +192,14 @@ func (a *app) tasks() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		order = slices.DeleteFunc(order, func(id string) bool { return id == ids[0] })
+		order = slices.DeleteFunc(order, func(t apiclient.Task) bool { return t.ID == ids[0] })
 		at := 0
 		if before != "" {
-			if at = slices.Index(order, ids[1]); at < 0 {
+			if at = slices.IndexFunc(order, func(t apiclient.Task) bool { return t.ID == ids[1] }); at < 0 {
 				return usage("a task cannot be moved before itself")
 			}
 		}
-		tasks, err := client.ReorderTasks(ctx, apiclient.Reorder{TaskIDs: slices.Insert(order, at, ids[0])})
+		tasks, err := client.ReorderTasks(ctx, orderFor(order, ids[0], at))
 		if err != nil {
 			return err
 		}
