@@ -102,12 +102,18 @@ func fieldsFrom(texts []string, flag string) (map[string]any, error) {
 // valueOf returns the JSON value that a text is, else the text.
 func valueOf(text string) any {
 	var v any
-	if err := json.Unmarshal([]byte(text), &v); err == nil {
-		if _, isText := v.(string); !isText {
-			return v
-		}
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber() // each digit counts
+	if d.Decode(&v) != nil {
+		return text
 	}
-	return text
+	if _, err := d.Token(); err != io.EOF {
+		return text
+	}
+	if _, isText := v.(string); isText {
+		return text
+	}
+	return v
 }
 
 // open returns the content of a file, or of standard input for -.

@@ -144,8 +144,11 @@ func (m *markdown) block(b *strings.Builder, n ast.Node, source []byte, first, r
 			}
 		}
 	case *ast.CodeBlock, *ast.FencedCodeBlock, *ast.HTMLBlock:
-		for i := range n.Lines().Len() {
-			line := n.Lines().At(i)
+		lines := n.Lines().Sliced(0, n.Lines().Len())
+		if html, ok := n.(*ast.HTMLBlock); ok && html.HasClosure() {
+			lines = append(lines, html.ClosureLine)
+		}
+		for _, line := range lines {
 			text := printable(strings.ReplaceAll(strings.TrimRight(string(line.Value(source)), "\n"), "\t", "    "))
 			b.WriteString(first + "    " + m.app.styled(code, text) + "\n")
 			first = rest

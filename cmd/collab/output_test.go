@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -536,6 +537,15 @@ func TestADownloadEndsWhenItCannotBeWritten(t *testing.T) {
 	})
 	if !errors.Is(err, syscall.ENOSPC) || requests != 1 {
 		t.Errorf("after %d requests it ends with %v", requests, err)
+	}
+}
+
+func TestNumbersOfFieldsAreAsTheyWereTyped(t *testing.T) {
+	for text, want := range map[string]string{
+		"12345678901234567890": "12345678901234567890", "1.50": "1.50", `{"a": [9007199254740993]}`: `{"a":[9007199254740993]}`,
+		"true": "true", "null": "null", "text": `"text"`, `"text"`: `"\"text\""`, "1 2": `"1 2"`, "": `""`,
+	} {
+		must.Is(t, want, string(must.Do(json.Marshal(valueOf(text))).Or(t)))
 	}
 }
 
