@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -257,35 +258,55 @@ func (a *app) chosenServer() (string, error) {
 	return "", usage("name the server: --server https://collab.example.com, or COLLAB_SERVER")
 }
 
-// account returns the account that the command is for.
+// account returns the account that the command is for: of several, the active one, else the one signed in to last.
 func (a *app) account() (account, error) {
+	server, org := a.serverAddress(), cmp.Or(a.flags.org, a.env("COLLAB_ORG"))
 	if token := a.env("COLLAB_TOKEN"); token != "" {
+		if org != "" && org != orgOf(token) {
+			return account{}, usage("COLLAB_TOKEN is set, which is not for the organisation with the id %q", org)
+		}
 		server, err := a.chosenServer()
 		return account{Server: server, Token: token}, err
 	}
-	server, org := a.serverAddress(), cmp.Or(a.flags.org, a.env("COLLAB_ORG"))
 	_, all, err := a.accounts()
 	if err != nil {
 		return account{}, err
 	}
-	for _, c := range slices.Backward(all) {
+	found := -1
+	for i, c := range all {
 		named := org != "" && (org == c.OrgID || strings.EqualFold(org, c.Org))
-		if (server == "" || server == c.Server) && (named || org == "" && (c.Active || server != "")) {
-			if !c.inKeyring() {
-				return c, nil
-			}
-			token, err := fromKeyring(func() (string, error) { return a.secrets.Get(c.key()) })
-			if err != nil {
-				return account{}, coded{exitSignIn, fmt.Errorf("read the token of %s: %w", c.Server, err)}
-			}
-			c.Token = token
-			return c, nil
+		if (server == "" || server == c.Server) && (named || org == "" && (c.Active || server != "")) && (found < 0 || !all[found].Active) {
+			found = i
 		}
+	}
+	if found >= 0 {
+		c := all[found]
+		if c.inKeyring() {
+			c.Token, err = fromKeyring(func() (string, error) { return a.secrets.Get(c.key()) })
+		}
+		if err != nil {
+			return account{}, coded{exitSignIn, fmt.Errorf("read the token of %s: %w", c.Server, err)}
+		}
+		return c, nil
 	}
 	if org != "" && len(all) > 0 {
 		return account{}, coded{exitSignIn, fmt.Errorf("not signed in to an organisation %q: see collab orgs list", org)}
 	}
 	return account{}, coded{exitSignIn, errors.New("not signed in: run collab login, or set COLLAB_SERVER and COLLAB_TOKEN")}
+}
+
+// orgOf returns the id of the organisation that a service token is for, empty if it does not say.
+func orgOf(token string) string {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return ""
+	}
+	var claims struct {
+		Org string `json:"org_id"`
+	}
+	text, _ := base64.RawURLEncoding.DecodeString(parts[1]) // the server tells what is wrong with a token
+	_ = json.Unmarshal(text, &claims)
+	return claims.Org
 }
 
 // client returns a client for the account that the command is for.

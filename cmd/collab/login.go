@@ -285,6 +285,9 @@ func (a *app) orgs() *cobra.Command {
 			column[account]{"server", func(c account) string { return c.Server }})
 	})
 	use := command("use ORGANISATION", "Work with another organisation that one is signed in to", 1, 1, func(_ *cobra.Command, args []string) error {
+		if a.env("COLLAB_TOKEN") != "" {
+			return usage("COLLAB_TOKEN is set, which is for one organisation")
+		}
 		a.flags.org = args[0]
 		chosen, err := a.account()
 		if err != nil {

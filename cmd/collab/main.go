@@ -168,7 +168,7 @@ func topic(name, short, text string) *cobra.Command {
 
 const environment = `
 COLLAB_SERVER      address of the server, in place of the one signed in to last
-COLLAB_TOKEN       service token, before any that is stored
+COLLAB_TOKEN       service token of one organisation, before any that is stored
 COLLAB_ORG         id or name of the organisation, in place of the one signed in to last
 COLLAB_CONFIG_DIR  directory of the accounts; collab in the user's directory of settings
 COLLAB_DEVICE      name of this device in those of conflict copies, in place of the machine's

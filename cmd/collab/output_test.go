@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -171,6 +172,38 @@ func TestATokenIsInTheKeyringOrInTheFile(t *testing.T) {
 				t.Errorf("after a token of another user was renewed the account is %+v, %v", got, err)
 			}
 		})
+	}
+}
+
+func TestTheAccountOfACommand(t *testing.T) {
+	const s = "https://s.example"
+	first, second, other := account{Server: s, OrgID: "1", Org: "A", Token: "1"}, account{Server: s, OrgID: "2", Org: "B", Token: "2"}, account{Server: "https://t.example", OrgID: "3", Org: "A", Token: "3"}
+	active := func(c account) account { c.Active = true; return c }
+	token := "e30." + base64.RawURLEncoding.EncodeToString([]byte(`{"org_id":"2"}`)) + ".x"
+	for name, c := range map[string]struct {
+		all  []account
+		env  map[string]string
+		want string // the token
+		code int
+	}{
+		"the active one":                       {[]account{first, active(second), other}, nil, "2", 0},
+		"the active one of a server":           {[]account{active(first), second, other}, map[string]string{"COLLAB_SERVER": s}, "1", 0},
+		"the last one of a server":             {[]account{first, second, active(other)}, map[string]string{"COLLAB_SERVER": s}, "2", 0},
+		"the active one of a name":             {[]account{active(first), second, other}, map[string]string{"COLLAB_ORG": "a"}, "1", 0},
+		"the last one of a name":               {[]account{first, active(second), other}, map[string]string{"COLLAB_ORG": "a"}, "3", 0},
+		"one that is not there":                {[]account{active(first)}, map[string]string{"COLLAB_SERVER": s, "COLLAB_ORG": "2"}, "", exitSignIn},
+		"a token":                              {nil, map[string]string{"COLLAB_SERVER": s, "COLLAB_TOKEN": token}, token, 0},
+		"a token of an organisation":           {nil, map[string]string{"COLLAB_SERVER": s, "COLLAB_TOKEN": token, "COLLAB_ORG": "2"}, token, 0},
+		"a token of another organisation":      {nil, map[string]string{"COLLAB_SERVER": s, "COLLAB_TOKEN": token, "COLLAB_ORG": "1"}, "", exitUsage},
+		"a token that says no organisation":    {nil, map[string]string{"COLLAB_SERVER": s, "COLLAB_TOKEN": "token", "COLLAB_ORG": "1"}, "", exitUsage},
+		"a token whose organisation is broken": {nil, map[string]string{"COLLAB_SERVER": s, "COLLAB_TOKEN": "a.?.b", "COLLAB_ORG": "1"}, "", exitUsage},
+	} {
+		a, _, _ := terminal(t, 80, c.env)
+		must.NoError(t, a.changeAccounts(func([]account) ([]account, error) { return c.all, nil }))
+		found, err := a.account()
+		if found.Token != c.want || (err == nil) != (c.code == 0) || err != nil && exitCode(err) != c.code {
+			t.Errorf("%s: %+v, %v", name, found, err)
+		}
 	}
 }
 
