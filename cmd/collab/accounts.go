@@ -25,6 +25,9 @@ import (
 // not answer.
 const keyringTimeout = 3 * time.Second
 
+// errKeyring is wrapped by errors of a keyring that may have the token, such as one that is locked.
+var errKeyring = errors.New("the token cannot be read now")
+
 // secretStore keeps tokens, each under a name.
 type secretStore interface {
 	Get(name string) (string, error)
@@ -284,8 +287,11 @@ func (a *app) account() (account, error) {
 		if c.inKeyring() {
 			c.Token, err = fromKeyring(func() (string, error) { return a.secrets.Get(c.key()) })
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, keyring.ErrNotFound):
 			return account{}, coded{exitSignIn, fmt.Errorf("read the token of %s: %w", c.Server, err)}
+		case err != nil:
+			return account{}, fmt.Errorf("%w: %s: %w", errKeyring, c.Server, err)
 		}
 		return c, nil
 	}

@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zalando/go-keyring"
+
 	"collab/adapters/apiclient"
 	"collab/adapters/filelock"
 	"collab/test/must"
@@ -203,6 +205,19 @@ func TestTheAccountOfACommand(t *testing.T) {
 		found, err := a.account()
 		if found.Token != c.want || (err == nil) != (c.code == 0) || err != nil && exitCode(err) != c.code {
 			t.Errorf("%s: %+v, %v", name, found, err)
+		}
+	}
+}
+
+// TestATokenThatCannotBeReadNow expects that only a keyring without the token asks for a sign-in.
+func TestATokenThatCannotBeReadNow(t *testing.T) {
+	for fault, want := range map[error]int{keyring.ErrNotFound: exitSignIn, errors.New("locked"): exitFailure} {
+		a, _, _ := terminal(t, 80, nil)
+		a.secrets = safe{map[string]string{}, nil}
+		must.NoError(t, a.keep(account{Server: "https://s.example", OrgID: "1", Token: "secret"}, false))
+		a.secrets = safe{nil, fault}
+		if _, err := a.account(); exitCode(err) != want || isTemporary(err) != (want == exitFailure) {
+			t.Errorf("with %v: %v", fault, err)
 		}
 	}
 }

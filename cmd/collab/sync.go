@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"net"
@@ -113,16 +114,15 @@ changes, elsewhere a line of JSON for each change. docs/client.md says what happ
 }
 
 // reachable asks the server for the place, unless once until it answers: at the start of a machine
-// there may be no network yet.
+// there may be no network yet, and the keyring may be locked.
 func (a *app) reachable(ctx context.Context, at place, once bool) (*folder, error) {
 	for wait := time.Second; ; wait = min(2*wait, maxStart) {
 		f, err := a.folder(ctx, at)
-		var network net.Error
-		if status := apiclient.Status(err); once || status != http.StatusTooManyRequests && status < 500 && !errors.As(err, &network) {
+		if once || !isTemporary(err) {
 			return f, err
 		}
 		if wait == time.Second {
-			a.printErrf("the server cannot be reached, and is asked again: %v", err)
+			a.printErrf("the server cannot be asked for the place, and is asked again: %v", err)
 		}
 		select {
 		case <-time.After(wait/2 + rand.N(wait/2)):
@@ -130,6 +130,14 @@ func (a *app) reachable(ctx context.Context, at place, once bool) (*folder, erro
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// isTemporary reports whether what failed at the start may succeed later.
+func isTemporary(err error) bool {
+	var network net.Error
+	status := apiclient.Status(err)
+	return status == http.StatusTooManyRequests || status >= 500 || errors.As(err, &network) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errKeyring)
 }
 
 func (a *app) syncStatus() *cobra.Command {

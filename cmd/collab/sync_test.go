@@ -1,6 +1,10 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"collab/adapters/apiclient"
 	"collab/adapters/mirrorstate"
 	rounds "collab/app/mirror"
 	"collab/domain/mirror"
@@ -39,6 +44,18 @@ func TestASynchroniserWaitsForItsServerAtTheStart(t *testing.T) {
 		}
 		if code := a.run(t.Context(), args); code != want || strings.Contains(errs.String(), "is asked again") == once {
 			t.Errorf("with --once %v it exits with %d after %q", once, code, errs)
+		}
+	}
+}
+
+func TestWhatFailsForNowAtTheStartIsTriedAgain(t *testing.T) {
+	for err, want := range map[error]bool{
+		fmt.Errorf("GET https://collab.example.com: %w", io.EOF): true, io.ErrUnexpectedEOF: true, &net.DNSError{}: true, errKeyring: true,
+		&apiclient.Error{Status: http.StatusBadGateway}: true, &apiclient.Error{Status: http.StatusTooManyRequests}: true,
+		&apiclient.Error{Status: http.StatusNotFound}: false, usage("no"): false, context.Canceled: false, nil: false,
+	} {
+		if got := isTemporary(err); got != want {
+			t.Errorf("%v: %v", err, got)
 		}
 	}
 }
