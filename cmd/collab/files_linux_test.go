@@ -14,8 +14,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -151,5 +153,25 @@ func TestADownloadIsWrittenThroughPipesAndLinksAndGetsAnyName(t *testing.T) {
 	defer closer()
 	if _, seeks := content.Reader.(io.Seeker); seeks || content.Size != -1 {
 		t.Errorf("a pipe has %d bytes, and can be read again: %t", content.Size, seeks)
+	}
+}
+
+func TestConflictsAreListedBesideADirectoryThatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	const name = "b (conflict ann 2026-01-02 abcdef).txt"
+	must.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	must.NoError(t, os.Mkdir(filepath.Join(dir, "a"), 0))
+	if os.Geteuid() == 0 {
+		const user = 12345 // whom permissions keep from files
+		must.NoError(t, errors.Join(os.Chown(filepath.Dir(dir), user, -1), os.Chown(dir, user, -1)))
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		must.NoError(t, syscall.Setfsuid(user)) // of the thread
+		defer func() { must.NoError(t, syscall.Setfsuid(0)) }()
+	}
+	a, out, stderr := terminal(t, 80, nil)
+	a.outTerminal = false
+	if code := a.run(t.Context(), []string{"sync", "conflicts", dir}); code != 0 || out.String() != filepath.Join(dir, name)+"\n" || !strings.Contains(stderr.String(), filepath.Join(dir, "a")+" is left out") {
+		t.Errorf("it exits with %d after %q and %q", code, out, stderr)
 	}
 }

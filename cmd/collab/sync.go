@@ -192,14 +192,20 @@ type syncConflict struct {
 func (a *app) syncConflicts() *cobra.Command {
 	return command("conflicts DIR", "List the conflict copies in a directory", 1, 1, func(_ *cobra.Command, args []string) error {
 		var all []syncConflict
-		err := filepath.WalkDir(args[0], func(path string, e fs.DirEntry, err error) error {
+		// A directory that is a symbolic link is followed.
+		err := fs.WalkDir(os.DirFS(args[0]), ".", func(name string, e fs.DirEntry, err error) error {
+			path := filepath.Join(args[0], filepath.FromSlash(name))
 			switch {
-			case err == nil && e.IsDir() && e.Name() == mirror.StateDirectory:
+			case err != nil && name == ".":
+				return err
+			case err != nil:
+				a.warn("%s is left out: %v", path, err)
+			case e.IsDir() && e.Name() == mirror.StateDirectory:
 				return fs.SkipDir
-			case err == nil && !e.IsDir() && mirror.IsConflict(filepath.ToSlash(path)):
+			case !e.IsDir() && mirror.IsConflict(name):
 				all = append(all, syncConflict{path})
 			}
-			return err
+			return nil
 		})
 		if err != nil {
 			return err
@@ -370,6 +376,9 @@ func (a *app) syncPause() *cobra.Command {
 	var lasting time.Duration
 	c := command("pause [DIR...]", "Stop synchronising directories, or all of them", 0, -1, func(_ *cobra.Command, args []string) error {
 		var p pause
+		if lasting < 0 {
+			return usage("--for %v: must not be negative", lasting)
+		}
 		if lasting > 0 {
 			p.Until = new(a.now().Add(lasting).UTC())
 		}
@@ -828,8 +837,12 @@ func (s *synced) ended(err error, others bool) error {
 
 // once makes one round, or prints its plan.
 func (s *synced) once(ctx context.Context, dry bool) error {
+	paused := fmt.Errorf("%s is paused: collab sync resume %s, or collab sync resume for all", s.dir, s.dir)
 	if dry {
 		o, err := s.mirror.DryRun(ctx)
+		if o.Paused {
+			return paused
+		}
 		s.lock.Lock()
 		defer s.lock.Unlock()
 		for _, step := range o.Pending {
@@ -843,7 +856,7 @@ func (s *synced) once(ctx context.Context, dry bool) error {
 	case err != nil:
 		return s.withRemedy(err)
 	case o.Paused:
-		return fmt.Errorf("%s is paused: collab sync resume %s, or collab sync resume for all", s.dir, s.dir)
+		return paused
 	case o.Guard != "":
 		return coded{exitGuard, errors.New(o.Guard)}
 	case len(o.Failed) > 0 || len(o.Held) > 0:
