@@ -50,7 +50,7 @@ func (w blockedWriter) SetWriteDeadline(t time.Time) error {
 // textList is an interface with a list of texts at /test.
 type textList struct {
 	*api
-	read int       // the number of texts that were read
+	read int       // the number of texts that the last request has read
 	end  time.Time // of reading
 }
 
@@ -59,6 +59,7 @@ type textList struct {
 func serveTexts(t testing.TB, n, size int, waits bool, fail error, change ...func(*Options)) *textList {
 	l := &textList{}
 	l.api = serveEndpoint(t, http.MethodGet, public, func(c *call) error {
+		c.caller = access.Caller{User: id.User(c.r.Header.Get("X-User"))}
 		q, p, err := c.listing()
 		if err != nil {
 			return err
@@ -70,7 +71,7 @@ func serveTexts(t testing.TB, n, size int, waits bool, fail error, change ...fun
 		}
 		return list(l.api, c, q, p, key, write, func(_ org.Actor, each func(int) error) error {
 			defer func() { l.end = time.Now() }()
-			for ; l.read < n && (p.Limit == 0 || l.read < p.Fetch()); l.read++ {
+			for l.read = 0; l.read < n && (p.Limit == 0 || l.read < p.Fetch()); l.read++ {
 				if err := each(l.read); err != nil {
 					return err
 				}
@@ -152,6 +153,36 @@ func TestFailedListDoesNotWaitForItsClient(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestPagesAreChargedToTheCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		resume := make(chan struct{})
+		var a *api
+		serve := func(size int) {
+			a = serveTexts(t, 1000, size, false, nil, func(o *Options) { o.Budgets.Callers = 16 << 20 }).api
+		}
+		page := func(user string) *http.Request { return get("/test?limit=57", "X-User: "+user) }
+		block := func(user string) {
+			go a.ServeHTTP(blockedWriter{httptest.NewRecorder(), resume, nil}, page(user))
+			synctest.Wait()
+		}
+		serve(1000)
+		block("ada")
+		must.Is(t, 0, a.budgets.callers.Used()) // a small page
+		serve(50 << 10)
+		for range 2 {
+			block("ada")
+		}
+		if used := a.budgets.callers.Used(); used < 2*57*50<<10 || used > 8<<20 {
+			t.Errorf("two pages are charged with %d bytes", used)
+		}
+		checkBusy(t, send(a, page("ada")))
+		must.Is(t, 57, len(read[[]string](t, send(a, page("bob")), 200)))
+		close(resume)
+		synctest.Wait()
+		must.Is(t, 0, a.budgets.callers.Used())
+	})
 }
 
 func TestConcurrentListsAreLimitedPerCaller(t *testing.T) {

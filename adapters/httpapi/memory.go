@@ -12,6 +12,7 @@ import (
 
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/limit"
+	"collab/adapters/httpapi/stream"
 	"collab/domain/fault"
 )
 
@@ -63,6 +64,22 @@ func (c *call) Hold(n int64) error {
 
 // Release returns n bytes that were held for the same actor.
 func (c *call) Release(n int64) { c.account().Give(n) }
+
+// freeResponse is the size of the largest buffer of a response that is not charged, in bytes: that of the largest in
+// the pool of package stream.
+const freeResponse = 2 * stream.FlushAt
+
+// holdResponse reserves the memory of a response's buffer of size bytes until the end of the call, beside held bytes
+// that are reserved for it already, and returns how many are.
+func (c *call) holdResponse(held, size int) (int, error) {
+	if size <= max(held, freeResponse) {
+		return held, nil
+	}
+	if err := c.Hold(int64(size - held)); err != nil {
+		return held, err
+	}
+	return size, nil
+}
 
 // releaseAll returns all bytes and places that the call still holds.
 func (c *call) releaseAll() {

@@ -182,6 +182,15 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 		return nil
 	}
 	c.sent, c.bytes = false, 0
+	if _, err := c.holdResponse(0, recorded.body.Cap()); err != nil {
+		// A repetition of the request gets the stored response.
+		caching := c.Header()["Cache-Control"]
+		for _, name := range storedHeaders {
+			c.Header().Del(name)
+		}
+		c.Header()["Cache-Control"] = caching
+		return err
+	}
 	c.WriteHeader(recorded.status)
 	_, _ = c.Write(recorded.body.Bytes())
 	return nil
@@ -253,6 +262,9 @@ func (c *call) replay(stored []byte) error {
 	}
 	if response.Long {
 		return fault.New(fault.Conflict, "The first request with this Idempotency-Key was carried out, and its answer was too long to be kept")
+	}
+	if _, err := c.holdResponse(0, len(response.Body)); err != nil {
+		return err
 	}
 	h := c.Header()
 	for name, v := range response.Header {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"collab/adapters/httpapi/body"
+	"collab/adapters/httpapi/limit"
 	"collab/adapters/memory"
 	"collab/adapters/system"
 	"collab/adapters/vault"
@@ -155,6 +156,31 @@ func TestLongResponseIsNotStored(t *testing.T) {
 			t.Errorf("%d bytes are stored", len(stored))
 		}
 	}
+}
+
+func TestKeptResponsesAreChargedToTheCaller(t *testing.T) {
+	calls := 0
+	a, _ := serveKeyed(t, public, func(c *call) error {
+		calls++
+		c.Set("Location", "/made")
+		c.send(http.StatusCreated, make([]byte, maxStored/2))
+		return nil
+	})
+	budget := a.budgets.anonymous
+	for range 2 { // the first is the response of the handler
+		a.budgets.anonymous = limit.NewBudget(maxStored / 2)
+		w := send(a, postWithKey("k"))
+		checkBusy(t, w)
+		checkHeader(t, w.Header(), map[string]string{"Location": "", "Cache-Control": "private, no-cache"})
+		must.Is(t, 0, a.budgets.anonymous.Used())
+	}
+	a.budgets.anonymous = budget
+	w := send(a, postWithKey("k"))
+	must.Is(t, http.StatusCreated, w.Code)
+	must.Is(t, maxStored/2, w.Body.Len())
+	checkHeader(t, w.Header(), map[string]string{"Location": "/made", "Idempotent-Replayed": "true"})
+	must.Is(t, 1, calls)
+	must.Is(t, 0, budget.Used())
 }
 
 func TestCanceledRequestReleasesTheKey(t *testing.T) {

@@ -189,22 +189,27 @@ func listRecords[T any](a *api, c *call, q body.Query, p body.Page, key func(T) 
 	defer out.Close()
 	b := stream.TakeBuffer()
 	defer func() { stream.GiveBuffer(b) }()
-	shown, more := 0, false
-	var last body.Position
+	var page struct {
+		shown int // records
+		held  int // bytes of the buffer that are charged
+		last  body.Position
+		more  bool // there is a next page
+	}
 	err := run(func(text []byte) { *b = append(*b, text...) }, func(v T) (err error) {
-		if p.Limit > 0 && (shown == p.Limit || len(*b) >= maxPageBytes) {
-			more = true
+		if p.Limit > 0 && (page.shown == p.Limit || len(*b) >= maxPageBytes) {
+			page.more = true
 			return errPageFull
 		}
-		if shown > 0 {
+		if page.shown > 0 {
 			*b = append(*b, ',')
 		}
-		shown++
+		page.shown++
 		if *b, err = write(*b, v); err != nil {
 			return err
 		}
 		if p.Limit > 0 {
-			last = key(v)
+			page.last = key(v)
+			page.held, err = c.holdResponse(page.held, cap(*b))
 		} else if len(*b) >= stream.FlushAt {
 			b, err = out.Put(b)
 		}
@@ -220,8 +225,8 @@ func listRecords[T any](a *api, c *call, q body.Query, p body.Page, key func(T) 
 		}
 		return out.Finish()
 	}
-	if more {
-		c.Set("Link", a.next(c, q, last))
+	if page.more {
+		c.Set("Link", a.next(c, q, page.last))
 	}
 	c.send(http.StatusOK, *b)
 	return nil
