@@ -94,9 +94,10 @@ func (r *recorder) Write(b []byte) (int, error) {
 // FlushError sends the buffered part of an event stream.
 func (r *recorder) FlushError() error { return http.NewResponseController(r.to).Flush() }
 
-// SetWriteDeadline sets the deadline of a response that is sent live.
+// SetWriteDeadline sets the deadline of the response. One that has passed, by which a list stops sending, is only that
+// of a response that is sent live.
 func (r *recorder) SetWriteDeadline(deadline time.Time) error {
-	if !r.live {
+	if !r.live && deadline.Before(time.Now()) {
 		return nil
 	}
 	return http.NewResponseController(r.to).SetWriteDeadline(deadline)

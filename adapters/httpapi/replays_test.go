@@ -14,6 +14,7 @@ import (
 
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/limit"
+	"collab/adapters/httpapi/stream"
 	"collab/adapters/memory"
 	"collab/adapters/system"
 	"collab/adapters/vault"
@@ -181,6 +182,19 @@ func TestKeptResponsesAreChargedToTheCaller(t *testing.T) {
 	checkHeader(t, w.Header(), map[string]string{"Location": "/made", "Idempotent-Replayed": "true"})
 	must.Is(t, 1, calls)
 	must.Is(t, 0, budget.Used())
+}
+
+func TestExtendedDeadlinesOutlastTheRecording(t *testing.T) {
+	a, _ := serveKeyed(t, public, func(c *call) error {
+		c.deadlines.Extend(time.Hour)
+		_ = http.NewResponseController(c).SetWriteDeadline(time.Unix(1, 0)) // by which a list ends its sender
+		return c.succeed()
+	})
+	began := time.Now()
+	deadlines := serveDeadlines(a, postWithKey("k")).writes
+	if last := deadlines[len(deadlines)-1].Sub(began); last < stream.ResponseTimeout+time.Hour {
+		t.Errorf("the last deadline is after %v", last)
+	}
 }
 
 func TestCanceledRequestReleasesTheKey(t *testing.T) {

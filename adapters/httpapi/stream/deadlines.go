@@ -30,7 +30,8 @@ type Deadlines struct {
 	w        http.ResponseWriter
 	since    time.Time
 	work     work
-	received int64 // of a long body, in bytes
+	received int64         // of a long body, in bytes
+	more     time.Duration // by which Extend has extended the deadlines
 }
 
 // Start sets the deadlines of a request that began at since. A writer without a connection
@@ -90,8 +91,12 @@ func (d *Deadlines) ExtendFor(bytes int64) {
 	}
 }
 
-// Extend gives the work and the response more time.
+// Extend gives the work and the response more time, unless they have that much already.
 func (d *Deadlines) Extend(more time.Duration) {
+	if more <= d.more {
+		return
+	}
+	d.more = more
 	_ = http.NewResponseController(d.w).SetWriteDeadline(d.since.Add(ResponseTimeout + more))
 	d.work.mu.Lock()
 	defer d.work.mu.Unlock()

@@ -38,7 +38,8 @@ func TestContextEndsAtTheDeadline(t *testing.T) {
 	}{
 		"unchanged":    {func(*Deadlines) {}, WorkTimeout},
 		"Extend":       {func(d *Deadlines) { d.Extend(time.Minute) }, WorkTimeout + time.Minute},
-		"Extend twice": {func(d *Deadlines) { d.Extend(time.Hour); d.Extend(time.Minute) }, WorkTimeout + time.Minute},
+		"Extend twice": {func(d *Deadlines) { d.Extend(time.Minute); d.Extend(time.Hour) }, WorkTimeout + time.Hour},
+		"Extend less":  {func(d *Deadlines) { d.Extend(time.Hour); d.ExtendFor(60 * MinRate) }, WorkTimeout + time.Hour},
 		"ExtendFor":    {func(d *Deadlines) { d.ExtendFor(60 * MinRate) }, WorkTimeout + time.Minute},
 	} {
 		testDeadlines(t, name, func(t *testing.T, d *Deadlines, ctx context.Context) {
