@@ -262,6 +262,26 @@ func (l *lateContent) Read(p []byte) (int, error) {
 	return copy(p, "x"), nil
 }
 
+func TestAnUploadIsCreatedAfterTheReasonOfAnEarlierRefusalHasGone(t *testing.T) {
+	for _, replayed := range []bool{true, false} {
+		f := serve(t, func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
+			if !strings.HasPrefix(r.Header.Get("Idempotency-Key"), "upload-") {
+				w.WriteHeader(201)
+				fmt.Fprint(w, `{"id": "1"}`)
+				return
+			}
+			if replayed {
+				w.Header().Set("Idempotent-Replayed", "true")
+			}
+			w.WriteHeader(403)
+		})
+		u, err := f.OpenUpload(t.Context(), CreateResumableUploadParams{Path: "a"}, 1)
+		if (err == nil) != replayed || replayed && u.ID != "1" {
+			t.Errorf("the upload is %+v, %v; replayed: %v", u, err, replayed)
+		}
+	}
+}
+
 func TestAnUploadEndsIfTheServerTakesNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		server  func(net.Conn)

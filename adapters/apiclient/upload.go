@@ -22,7 +22,8 @@ var ErrShort = errors.New("the content is shorter than what was sent of it")
 
 // OpenUpload returns the upload of content of a size to a place that was interrupted, or creates one. Uploads
 // of the same content to the same place have the same idempotency key, also in another process, so the server
-// replies with the one that it created first.
+// replies with the one that it created first. It also replies with the refusal of an earlier attempt, whose reason may
+// have gone since, so that a refusal that is repeated is tried again without the key.
 func (c *Client) OpenUpload(ctx context.Context, to CreateResumableUploadParams, size int64) (u ResumableUpload, err error) {
 	to.UploadComplete, to.UploadLength = "?0", &size
 	version := int64(0)
@@ -31,6 +32,9 @@ func (c *Client) OpenUpload(ctx context.Context, to CreateResumableUploadParams,
 	}
 	key := sha256.Sum256(fmt.Appendf(nil, "%q", []any{to.FileID, version, to.Path, to.Kind, to.Scope, to.WorkspaceID, to.TeamID, to.Checksum, size}))
 	if u, err = c.createUpload(withKey(ctx, "upload-"+hex.EncodeToString(key[:])), to); err != nil {
+		if refused, ok := errors.AsType[*Error](err); ok && refused.Header.Get("Idempotent-Replayed") != "" {
+			return c.createUpload(ctx, to)
+		}
 		return u, err
 	}
 	u, err = c.GetResumableUpload(ctx, u.ID)
