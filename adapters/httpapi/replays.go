@@ -37,7 +37,9 @@ type storedResponse struct {
 }
 
 // storedHeaders are the stored headers of a response.
-var storedHeaders = append([]string{"Content-Type", "Etag", "Cache-Control", "Link", "Location"}, metadataHeaders...)
+var storedHeaders = append([]string{
+	"Content-Type", "Etag", "Cache-Control", "Link", "Location", uploadComplete, uploadOffset, uploadLength, uploadLimit,
+}, metadataHeaders...)
 
 // maxStored is the longest response that is stored, in bytes.
 const maxStored = 1 << 20

@@ -110,6 +110,22 @@ func TestCreationWithContentSends104(t *testing.T) {
 	}
 }
 
+func TestReplayedCreationHasTheHeadersOfTheUpload(t *testing.T) {
+	o := newFileServer(t)
+	create := func() http.Header {
+		w := send(o, syncRequest("POST", "/resumable-uploads?path=a", nil, "Upload-Complete: ?0", "Upload-Length: 5000", keyHeader))
+		must.Is(t, http.StatusCreated, w.Code)
+		return w.Header()
+	}
+	first, again := create(), create()
+	must.Is(t, "true", again.Get("Idempotent-Replayed"))
+	for _, name := range []string{"Location", uploadComplete, uploadOffset, uploadLength, uploadLimit} {
+		if first.Get(name) == "" || again.Get(name) != first.Get(name) {
+			t.Errorf("%s is %q, and then %q", name, first.Get(name), again.Get(name))
+		}
+	}
+}
+
 func TestMalformedUploadHeadersAlwaysGetTheSameError(t *testing.T) {
 	c := &call{r: syncRequest("PATCH", "/resumable-uploads/x", nil, "Upload-Complete: ?1", "Upload-Offset: x", "Upload-Length: x")}
 	for range 50 {
