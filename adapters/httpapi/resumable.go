@@ -266,6 +266,9 @@ func (a *api) appendResumable(c *call) error {
 			if err = cmp.Or(err, arrived()); err != nil {
 				return err
 			}
+			if actor, err = a.authorize(c); err != nil {
+				return err
+			}
 		default:
 			if u, err = a.appendTo(c, actor, u, *h.offset, h.complete); err != nil {
 				return err

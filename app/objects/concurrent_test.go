@@ -159,6 +159,36 @@ func TestChangesDuringAnUpload(t *testing.T) {
 	}
 }
 
+// TestRightsAreThoseAfterAConflict takes rights from a member between the conflict with a request that was faster and
+// the look at what that has stored.
+func TestRightsAreThoseAfterAConflict(t *testing.T) {
+	for about, end := range map[string]func(t *testing.T, w *fixture, slower *objects.Objects) error{
+		"of a resumable upload": func(t *testing.T, w *fixture, slower *objects.Objects) error {
+			u := w.appended(t, w.Objects, w.began(t, "", "new.md", "text"), "text")
+			must.Do(w.Objects.Finish(t.Context(), w.ben, u, "", nil)).Or(t)
+			return must.ErrorOf(slower.Finish(t.Context(), w.ben, u, "", nil))
+		},
+		"of an upload to the store": func(t *testing.T, w *fixture, slower *objects.Objects) error {
+			w.Faults.During("SignedBlobs.Stat", func() { must.Do(w.Objects.Complete(t.Context(), w.ben, w.made, nil)).Or(t) })
+			return must.ErrorOf(slower.Complete(t.Context(), w.ben, w.made, nil))
+		},
+	} {
+		t.Run(about, func(t *testing.T) {
+			w := open(t)
+			options := w.Objects.Options
+			options.Atomic = func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
+				err := w.Objects.Atomic(ctx, actor, fn)
+				must.Fail(t, err, fault.Conflict)
+				must.NoError(t, w.Teams.RemoveMember(ctx, w.ada, w.crew, w.ben.User))
+				return err
+			}
+			if err := end(t, w, objects.New(options)); !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Conflict) {
+				t.Errorf("the file is shown: %v", err)
+			}
+		})
+	}
+}
+
 func TestConflictsNameThePath(t *testing.T) {
 	w := open(t)
 	for _, path := range []string{"notes.md", "NOTES.md", "notes.md/inside"} {

@@ -217,6 +217,9 @@ func (s *Objects) Finish(ctx context.Context, actor org.Actor, of upload.Upload,
 			return o, lookup
 		}
 		if now.Status() == upload.Completed {
+			if actor, err = s.Reauthorize(ctx, actor); err != nil {
+				return o, err
+			}
 			return s.visible(ctx, source{s.Store, false}, actor, of.Object)
 		}
 	}

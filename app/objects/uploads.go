@@ -197,6 +197,10 @@ func (s *Objects) Complete(ctx context.Context, actor org.Actor, of *Started, st
 	o, err := s.write(ctx, actor, u, prepare, find)
 	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.Gone) {
 		// Another request may have completed it meanwhile.
+		actor, refused := s.Reauthorize(ctx, actor)
+		if refused != nil {
+			return object.Object{}, refused
+		}
 		if o, done, lookup := s.completed(ctx, source{s.Store, false}, actor, of); done || lookup != nil {
 			return o, lookup
 		}

@@ -99,7 +99,7 @@ var acts = map[string]heldRequest{
 	"POST /api/v1/sync/resumable-uploads":                        {path: "/sync/resumable-uploads?path=late&workspaceId=$workspace", headers: "Upload-Complete: ?0\r\nUpload-Length: 4\r\n", private: true},
 	"GET /api/v1/sync/resumable-uploads":                         {path: "/sync/resumable-uploads"},
 	"GET /api/v1/sync/resumable-uploads/{id}":                    {path: "/sync/resumable-uploads/$task"},
-	"PATCH /api/v1/sync/resumable-uploads/{id}":                  {path: "/sync/resumable-uploads/$task", headers: "Content-Type: application/partial-upload\r\nUpload-Complete: ?1\r\nUpload-Offset: 0\r\n"},
+	"PATCH /api/v1/sync/resumable-uploads/{id}":                  {path: "/sync/resumable-uploads/$upload", body: "late", headers: "Upload-Complete: ?1\r\nUpload-Offset: 0\r\n", contentType: "application/partial-upload", private: true},
 	"DELETE /api/v1/sync/resumable-uploads/{id}":                 {path: "/sync/resumable-uploads/$task"},
 
 	"POST /api/v1/chat": {path: "/chat", body: `{"message":"late"}`},
@@ -348,8 +348,12 @@ func (way revocation) try(t *testing.T, d *database, db *sql.DB, guards map[stri
 	workspace := made("/workspaces", map[string]any{"name": "Private", "teamId": w.team})
 	task := func() string { return made("/tasks", map[string]any{"title": "early", "workspaceId": workspace}) }
 	w.ben.Must(t, 200, "PUT", "/sync/memory/workspace/"+workspace+"/notes.md", map[string]any{"content": "early"}, nil)
+	// An upload that is complete shows its file again.
+	var upload struct{ ID string }
+	w.ada.Must(t, 201, "POST", "/sync/resumable-uploads?path=sent&workspaceId="+workspace+"&checksum=089001a35679a33ef3db0ca350db9b9a2f0136e0e327577b04b3b98127470961", nil, &upload, "Upload-Complete: ?0", "Upload-Length: 4")
+	w.ada.Must(t, 201, "PATCH", "/sync/resumable-uploads/"+upload.ID, strings.NewReader("late"), nil, "Content-Type: application/partial-upload", "Upload-Complete: ?1", "Upload-Offset: 0")
 	ids := strings.NewReplacer("$token", w.ada.Token, "$ada", w.ada.User, "$ben", w.ben.User, "$carl", carl.User, "$team", w.team, "$shared", teams[0].ID,
-		"$workspace", workspace, "$task", task(), "$other", task(),
+		"$workspace", workspace, "$upload", upload.ID, "$task", task(), "$other", task(),
 		"$file", made("/sync/files", map[string]any{"path": "early", "content": "early", "workspaceId": workspace}),
 		"$connector", made("/connectors", map[string]any{"providerId": "brave-search"}),
 		"$invitation", made("/org/invite", map[string]any{"email": "dora@example.com", "role": "MEMBER"}),
