@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -113,6 +114,35 @@ func TestCallersBodiesLeaveBudgetForOthers(t *testing.T) {
 	if w := send(a, post("/test", strings.Repeat(" ", 1<<20), "X-User: bob")); w.Code != http.StatusOK {
 		t.Errorf("another caller: %d", w.Code)
 	}
+}
+
+func TestNamesOfABodyAreChargedToTheCaller(t *testing.T) {
+	const most = 50_000
+	parsed := 0
+	a := serveEndpoint(t, http.MethodPost, public, func(c *call) error {
+		c.caller = access.Caller{User: "ada"}
+		_, err := c.fields()
+		if err == nil {
+			parsed++
+			must.Is(t, parsed > 1, c.budgets.callers.Used() > most*128)
+		}
+		return c.succeedUnless(err)
+	}, func(o *Options) { o.Budgets.Callers = 16 << 20 })
+	object := func(names int) *http.Request {
+		var b strings.Builder
+		for i := range names {
+			fmt.Fprintf(&b, `,"%x":0`, i)
+		}
+		return post("/test", "{"+b.String()[1:]+"}")
+	}
+	for _, names := range []int{999, most} {
+		must.Is(t, http.StatusOK, send(a, object(names)).Code)
+	}
+	a.budgets.callers.Take("bob", 4<<20)
+	checkBusy(t, send(a, object(most)))
+	a.budgets.callers.Give("bob", 4<<20)
+	must.Is(t, 2, parsed)
+	must.Is(t, 0, a.budgets.callers.Used())
 }
 
 func TestWebhookRateIsTakenBeforeTheBodyIsRead(t *testing.T) {

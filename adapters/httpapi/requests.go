@@ -33,7 +33,7 @@ func (c *call) fields() (*body.Fields, error) {
 	if err != nil {
 		return nil, err
 	}
-	return body.ParseFields(c.r.Header.Get("Content-Type"), data)
+	return body.ParseFieldsWithin(c.r.Header.Get("Content-Type"), data, c)
 }
 
 // onRecord returns an action on the record with the id in the path's parameter; kind is its

@@ -110,6 +110,7 @@ func TestInvalidUploadStoresNothing(t *testing.T) {
 		{inJSON, "", `{"path":"a","content":"x`, 400, "The body must be valid JSON: unexpected end at byte 24"},
 		{inJSON, "", `{"path":"a","content":"x","path":"b"}`, 400, "The body must be valid JSON: a repeated name at byte 26"},
 		{inJSON, "", `{"path":"a","content":"x","y":"` + strings.Repeat("y", 64<<10) + `"}`, 413, "The body must have at most 65536 bytes beside content"},
+		{inJSON, "", `{"path":"a","content":"x","y":[` + strings.Repeat(`{"z":0},`, 997) + `{"z":0}]}`, 400, "The body must be valid JSON: more than 1000 fields at byte 8008"},
 		{inJSON, "path=b", `{"path":"a","content":"x"}`, 400, "path must be given only once"},
 		{inJSON, "", `{"encoding":"utf8","path":"a","kind":"ARTIFACT","scope":"SHARED","content":"x","workspaceId":"` + id + `"}`, 400, "workspaceId must come before the content"},
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"collab/adapters/httpapi/spool"
 	"collab/domain/check"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -30,15 +31,21 @@ type Fields struct {
 	missing  error // the error of an operand that does not exist
 }
 
-// ParseFields reads a body of the content type as one JSON object.
+// ParseFields reads a short body of the content type as one JSON object.
 func ParseFields(contentType string, data []byte) (*Fields, error) {
+	return ParseFieldsWithin(contentType, data, nil)
+}
+
+// ParseFieldsWithin is ParseFields for a body of any length. The memory of many names is charged to r.
+func ParseFieldsWithin(contentType string, data []byte, r spool.Resources) (*Fields, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, fault.New(fault.Invalid, "A JSON body is required")
 	}
 	if err := jsonContent(contentType); err != nil {
 		return nil, err
 	}
-	found, err := parseObject(data)
+	s := scanner{data: data, resources: r}
+	found, err := s.whole()
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,15 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"collab/adapters/httpapi/spool"
 	"collab/domain/fault"
+)
+
+// The memory of names, which may be shorter than it: that of each in bytes, and the number that is charged at a time,
+// so that bodies with fewer names are charged for none.
+const (
+	nameMemory   = 128
+	chargedNames = 1000
 )
 
 // maxDepth is the maximum nesting of the values of a body.
@@ -43,6 +51,9 @@ type scanner struct {
 
 	most, names int // that all objects may have together, 0: any number, and how many there were
 
+	resources spool.Resources // that many names are charged to; nil: nothing is
+	refused   error           // of resources
+
 	// For a body without the text of its content: the offset and the length of the omitted
 	// text, in bytes.
 	gap, skipped int
@@ -65,6 +76,9 @@ func (s *scanner) whole() ([]pair, error) {
 }
 
 func (s *scanner) err() error {
+	if s.refused != nil {
+		return s.refused
+	}
 	at := s.pos
 	if at > s.gap {
 		at += s.skipped
@@ -153,6 +167,11 @@ func (s *scanner) object(depth int, found *[]pair) bool {
 		start := s.pos
 		if s.names++; s.most > 0 && s.names > s.most {
 			return s.wrong("more than " + strconv.Itoa(s.most) + " fields")
+		}
+		if s.resources != nil && s.names%chargedNames == 0 {
+			if s.refused = s.resources.Hold(chargedNames * nameMemory); s.refused != nil {
+				return false
+			}
 		}
 		if !s.text() {
 			return false

@@ -15,6 +15,10 @@ import (
 // maxAround is the size of the largest JSON body without the text of its content, in bytes.
 const maxAround = 64 << 10
 
+// maxAroundFields is the most fields of such a body and of the objects within it. They are in memory for as long as the
+// content arrives.
+const maxAroundFields = 1000
+
 // jsonForm reads a JSON object whose field content is a string of any length, which is
 // streamed. The rest is kept with an empty string in its place, and is then parsed like
 // other bodies.
@@ -77,7 +81,7 @@ func (j *jsonForm) parse(rest []byte) (err error) {
 	if len(bytes.TrimSpace(rest)) == 0 {
 		return fault.New(fault.Invalid, "A JSON body is required")
 	}
-	s := scanner{data: rest, gap: j.gap, skipped: int(j.length)}
+	s := scanner{data: rest, most: maxAroundFields, gap: j.gap, skipped: int(j.length)}
 	j.pairs, err = s.whole()
 	return err
 }
