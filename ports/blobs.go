@@ -18,6 +18,9 @@ type Blobs interface {
 	// taken. Size is a hint of the content's length in bytes, -1 if it is not known. Put
 	// holds a bounded part of the content in memory.
 	Put(ctx context.Context, name, mimeType string, size int64, r io.Reader) error
+	// PutMemory returns how many bytes of memory a Put with the size, which is not negative,
+	// takes at most for content that is no longer.
+	PutMemory(size int64) int64
 	// Open reads length bytes from offset on, to the end if length is negative. NotFound
 	// if there is no such name. The reader is valid until ctx ends.
 	Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error)

@@ -138,6 +138,8 @@ func (a *azure) put(ctx context.Context, key string, r io.Reader, u upload) erro
 	return err
 }
 
+func (a *azure) memory(_ int64, chunk int) int64 { return parts * int64(chunk) }
+
 func (a *azure) open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
 	content, err := a.container.NewBlobClient(key).DownloadStream(ctx, &blob.DownloadStreamOptions{
 		Range: blob.HTTPRange{Offset: offset, Count: max(length, 0)}, // 0 reads to the end

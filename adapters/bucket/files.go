@@ -236,6 +236,9 @@ func (f *files) Put(ctx context.Context, name, mimeType string, _ int64, r io.Re
 	return nil
 }
 
+// PutMemory returns the size of the buffer of copyTo.
+func (f *files) PutMemory(int64) int64 { return bufferSize }
+
 // linkDurably links the file to path. The content and the link are durable when it returns nil.
 func (f *files) linkDurably(file *os.File, path string) error {
 	if !f.ordered {

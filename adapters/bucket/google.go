@@ -47,6 +47,8 @@ func (g *google) put(ctx context.Context, key string, r io.Reader, u upload) err
 	return w.Close()
 }
 
+func (g *google) memory(_ int64, chunk int) int64 { return int64(chunk) }
+
 func (g *google) open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
 	return g.bucket.Object(key).ReadCompressed(true).NewRangeReader(ctx, offset, length)
 }

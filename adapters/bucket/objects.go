@@ -27,6 +27,9 @@ import (
 type store interface {
 	// put writes r as a new object. If r fails, which also cancels ctx, it writes none.
 	put(ctx context.Context, key string, r io.Reader, u upload) error
+	// memory returns how many bytes of content of a size, which is at least a chunk, put has in
+	// memory at once.
+	memory(size int64, chunk int) int64
 	// open reads length bytes from offset on. A negative length reads to the end; zero is
 	// not valid.
 	open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error)
@@ -217,6 +220,15 @@ func (o *objects) Put(ctx context.Context, name, mimeType string, size int64, r 
 		}
 	}
 	return err
+}
+
+// PutMemory returns the size of the chunks that are in memory at once.
+func (o *objects) PutMemory(size int64) int64 {
+	chunk := o.chunkSize(size)
+	if size < int64(chunk) {
+		return int64(chunk)
+	}
+	return o.store.memory(size, chunk)
 }
 
 // chunkSize returns the chunk size for content of a size. It is more than that size, so

@@ -214,6 +214,15 @@ func (b *s3) put(ctx context.Context, key string, r io.Reader, u upload) error {
 	return err
 }
 
+// memory returns the size of the last parts, which are the largest.
+func (b *s3) memory(size int64, chunk int) int64 {
+	number := 1
+	for left := size - int64(chunk); left >= 0; left -= int64(b.partSizeOf(number)) {
+		number++
+	}
+	return parts * int64(b.partSizeOf(number))
+}
+
 // ifNoneMatch returns the options of a request that fails if the object exists.
 func ifNoneMatch(options minio.PutObjectOptions) minio.PutObjectOptions {
 	options.SetMatchETagExcept("*")

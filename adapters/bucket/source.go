@@ -49,5 +49,8 @@ func (s *source) copyTo(w io.Writer) error {
 	}
 }
 
+// bufferSize is the size of the buffers of copyTo, in bytes.
+const bufferSize = 256 << 10
+
 // buffers has the buffers of copyTo.
-var buffers = sync.Pool{New: func() any { return new(make([]byte, 256<<10)) }}
+var buffers = sync.Pool{New: func() any { return new(make([]byte, bufferSize)) }}

@@ -55,6 +55,26 @@ func list(t *testing.T, b ports.Blobs) []string {
 	return all
 }
 
+func TestMemoryOfPut(t *testing.T) {
+	withCredentials(t)
+	for address, want := range map[string]map[int64]int64{
+		"file://" + t.TempDir(): {0: 256 << 10, 100 << 20: 256 << 10},
+		"mem://":                {0: 0, 100 << 20: 0},
+		"gs://bucket":           {0: 256 << 10, 1 << 20: 1280 << 10, 8<<20 - 1: 8 << 20, 8 << 20: 8 << 20, 100 << 20: 8 << 20},
+		"azblob://container":    {0: 256 << 10, 5<<20 - 1: 5 << 20, 5 << 20: 10 << 20, 100 << 20: 10 << 20},
+		"s3://bucket":           {0: 256 << 10, 5<<20 - 1: 5 << 20, 5 << 20: 10 << 20, 100 << 20: 10 << 20, 6 << 30: 20 << 20, 268 << 30: 100 << 20},
+	} {
+		t.Run(address, func(t *testing.T) {
+			b := openBucket(t, address)
+			for size, memory := range want {
+				if got := b.PutMemory(size); got != memory {
+					t.Errorf("%d bytes take %d of memory, want %d", size, got, memory)
+				}
+			}
+		})
+	}
+}
+
 func TestAddresses(t *testing.T) {
 	withCredentials(t)
 	t.Chdir(t.TempDir())

@@ -16,10 +16,12 @@ import (
 	"collab/adapters/httpapi/spool"
 	"collab/adapters/memory"
 	"collab/app/access"
+	"collab/app/objects"
 	"collab/app/webhooks"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/release"
+	"collab/ports"
 	"collab/test/must"
 )
 
@@ -113,6 +115,48 @@ func TestCallersBodiesLeaveBudgetForOthers(t *testing.T) {
 	}
 	if w := send(a, post("/test", strings.Repeat(" ", 1<<20), "X-User: bob")); w.Code != http.StatusOK {
 		t.Errorf("another caller: %d", w.Code)
+	}
+}
+
+// largeBlobs takes a MiB of memory for each Put.
+type largeBlobs struct{ ports.Blobs }
+
+func (largeBlobs) PutMemory(int64) int64 { return 1 << 20 }
+
+func TestMemoryOfTheStoreIsChargedToTheCaller(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T, o *fileServer) func(io.Reader) *http.Request{
+		"for a new file": func(*testing.T, *fileServer) func(io.Reader) *http.Request {
+			return func(body io.Reader) *http.Request { return syncRequest("POST", "/files?path=new", body) }
+		},
+		"for the next content of a file": func(t *testing.T, o *fileServer) func(io.Reader) *http.Request {
+			path := "/files/" + o.store(t, "x", "text").ID
+			return func(body io.Reader) *http.Request { return syncRequest("PUT", path, body) }
+		},
+		"for a resumable upload": func(t *testing.T, o *fileServer) func(io.Reader) *http.Request {
+			created := send(o, syncRequest("POST", "/resumable-uploads?path=x", nil, "Upload-Complete: ?0", "Upload-Length: 5000"))
+			path := "/resumable-uploads/" + read[resumable](t, created, http.StatusCreated).ID
+			return func(body io.Reader) *http.Request {
+				return syncRequest("PATCH", path, body, "Content-Type: application/partial-upload", "Upload-Complete: ?0", "Upload-Offset: 0")
+			}
+		},
+		"for a resumable upload with its content": func(*testing.T, *fileServer) func(io.Reader) *http.Request {
+			return func(body io.Reader) *http.Request {
+				return syncRequest("POST", "/resumable-uploads?path=x", body, "Upload-Complete: ?0", "Upload-Length: 5000")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newFileServer(t, func(s *objects.Options) { s.Blobs = largeBlobs{s.Blobs} })
+			request := prepare(t, o)
+			must.Is(t, 0, o.budgets.callers.Used())
+			o.budgets.callers = limit.NewBudget(5 << 20)
+			w, waiting := sendStalled(t, o, 9, 100, request)
+			checkBusy(t, w)
+			must.Is(t, 2, waiting)
+			checkBusy(t, o.put("/memory/org", "text/plain", "memory"))
+			r := syncRequest("PUT", "/memory/org", strings.NewReader("memory"), "Content-Type: text/plain", "X-Actor: eve")
+			must.Is(t, http.StatusOK, send(o, r).Code)
+		})
 	}
 }
 

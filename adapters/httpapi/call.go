@@ -52,6 +52,7 @@ type call struct {
 	anonymous limit.Account // memory, until the caller is known
 	bodies    limit.Account // memory, of a known caller
 	files     limit.Account // disk
+	storing   int64         // bytes of bodies that are reserved by holdStore
 
 	requestPlace, databasePlace limit.Place // of the organisation's shares, see shares.of
 	overShare                   error       // the error of enter

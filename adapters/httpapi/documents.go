@@ -93,6 +93,10 @@ func (a *api) saveMemory(in func(*call) (slot, error)) handler {
 
 // save stores content if the condition holds.
 func (a *api) save(c *call, to slot, when condition, content []byte) error {
+	u := objects.Upload{Content: bytes.NewReader(content), Size: int64(len(content)), Expected: when.version, Storing: c.yield}
+	if err := a.holdStore(c, &u); err != nil {
+		return err
+	}
 	actor, err := a.authorize(c)
 	if err != nil {
 		return err
@@ -102,7 +106,6 @@ func (a *api) save(c *call, to slot, when condition, content []byte) error {
 			return err
 		}
 	}
-	u := objects.Upload{Content: bytes.NewReader(content), Size: int64(len(content)), Expected: when.version, Storing: c.yield}
 	return c.replyObject(http.StatusOK)(to.save(c.r.Context(), actor, &u))
 }
 

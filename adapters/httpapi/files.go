@@ -83,6 +83,9 @@ func (a *api) createFile(c *call) error {
 	if err := u.begin(); err != nil {
 		return err
 	}
+	if err := a.holdStore(c, &u.Upload); err != nil {
+		return err
+	}
 	find := a.unconfirmedOrAuthorized
 	if u.MayBeLarge() { // a removed member's is not read
 		find = a.authorize
@@ -108,6 +111,9 @@ func (a *api) replaceFile(c *call) error {
 		return err
 	}
 	defer u.form.Close()
+	if err := a.holdStore(c, &u.Upload); err != nil {
+		return err
+	}
 	actor, err := a.unconfirmedOrAuthorized(c)
 	if err != nil {
 		return err

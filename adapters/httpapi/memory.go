@@ -13,6 +13,7 @@ import (
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/limit"
 	"collab/adapters/httpapi/stream"
+	"collab/app/objects"
 	"collab/domain/fault"
 )
 
@@ -79,6 +80,20 @@ func (c *call) holdResponse(held, size int) (int, error) {
 		return held, err
 	}
 	return size, nil
+}
+
+// holdStore reserves the memory that the store takes for the content of u until the end of the call. A request
+// stores one content after the other, so that only the largest counts.
+func (a *api) holdStore(c *call, u *objects.Upload) error {
+	size := a.Objects.StoreMemory(u)
+	if size <= c.storing {
+		return nil
+	}
+	if err := c.Hold(size - c.storing); err != nil {
+		return err
+	}
+	c.storing = size
+	return nil
 }
 
 // releaseAll returns all bytes and places that the call still holds.

@@ -145,6 +145,11 @@ func (a *api) createResumable(c *call) error {
 	if err := fresh.CheckAppend(*h.offset, c.r.ContentLength, h.complete, a.Objects.MinAppend); err != nil {
 		return err
 	}
+	if c.r.ContentLength != 0 || h.complete {
+		if err := a.holdStore(c, &u); err != nil {
+			return err
+		}
+	}
 	actor, err := a.authorize(c)
 	if err != nil {
 		return err
@@ -289,6 +294,9 @@ func (a *api) appendResumable(c *call) error {
 
 // appendTo appends the request's content to an upload and returns the changed upload.
 func (a *api) appendTo(c *call, actor org.Actor, u upload.Upload, offset int64, last bool) (upload.Upload, error) {
+	if err := a.holdStore(c, &objects.Upload{Size: min(a.Objects.PartSize, u.Size-u.Offset)}); err != nil {
+		return u, err
+	}
 	u, err := a.Objects.Append(c.r.Context(), actor, u, offset, last, &objects.Upload{Content: c.uploadBody(), Size: c.r.ContentLength, Storing: c.yield})
 	a.setUpload(c, u)
 	return u, err
@@ -296,6 +304,9 @@ func (a *api) appendTo(c *call, actor org.Actor, u upload.Upload, offset int64, 
 
 // finishResumable stores the object of an upload, and replies with its record.
 func (a *api) finishResumable(c *call, actor org.Actor, u upload.Upload, checksum string, status int) error {
+	if err := a.holdStore(c, &objects.Upload{Size: u.Size}); err != nil {
+		return err
+	}
 	c.ExtendFor(int(u.Size)) // the content is read and written once more
 	o, err := a.Objects.Finish(c.r.Context(), actor, u, checksum, c.yield)
 	if err != nil {

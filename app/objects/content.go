@@ -37,7 +37,7 @@ func (s *Objects) store(ctx context.Context, actor org.Actor, o object.Object, u
 	}
 	stored := u.yield()
 	in := s.newIntake(u)
-	if err := s.Blobs.Put(ctx, name, o.MimeType, u.Size, in); err != nil {
+	if err := s.Blobs.Put(ctx, name, o.MimeType, s.longest(u), in); err != nil {
 		return object.Content{}, err
 	}
 	return in.content(name), stored()

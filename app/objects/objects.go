@@ -102,6 +102,20 @@ type Upload struct {
 	differs   bool                      // Content has another checksum
 }
 
+// StoreMemory returns how many bytes of memory the store takes at most while it writes the content.
+func (s *Objects) StoreMemory(u *Upload) int64 { return s.Blobs.PutMemory(s.longest(u)) }
+
+// longest returns the most bytes that the content has, of those that may be stored.
+func (s *Objects) longest(u *Upload) int64 {
+	switch {
+	case u.Size >= 0:
+		return min(u.Size, s.MaxSize)
+	case u.Most > 0:
+		return min(u.Most, s.MaxSize)
+	}
+	return s.MaxSize
+}
+
 // MayBeLarge reports whether the content may have more than 64 KiB.
 func (u *Upload) MayBeLarge() bool {
 	if u.Size >= 0 {

@@ -121,7 +121,7 @@ func (s *Objects) appendPart(ctx context.Context, actor org.Actor, of upload.Upl
 		return 0, err
 	}
 	stored := in.yield()
-	if err := s.Blobs.Put(ctx, p.Blob, object.Bytes, -1, r); err != nil {
+	if err := s.Blobs.Put(ctx, p.Blob, object.Bytes, r.left, r); err != nil {
 		return 0, err
 	}
 	if err := stored(); err != nil {

@@ -463,11 +463,12 @@ func newBlobFixture(t *testing.T, b ports.Blobs) *blobFixture {
 }
 
 // BoundedBlobs is the suite of what a store that is elsewhere holds here: it
-// must run alone, as it looks at the memory of the whole process. A part of the
-// content, and no more than 16 MiB, is held of each call.
+// must run alone, as it looks at the memory of the whole process. No more is held of
+// each call than PutMemory says, beside 4 MiB.
 func BoundedBlobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
-	const size, most = 64 << 20, 16 << 20
+	const size = 64 << 20
 	s := newBlobFixture(t, open(t))
+	most := s.PutMemory(size) + 4<<20
 	held := func() int64 {
 		runtime.GC()
 		var m runtime.MemStats
