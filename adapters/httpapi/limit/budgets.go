@@ -10,7 +10,7 @@ import (
 // address without a caller, has at most as much of each as remains free.
 type Budgets struct {
 	Anonymous int64 // memory for requests whose caller is not known
-	Callers   int64 // memory for bodies of known callers
+	Callers   int64 // memory for bodies, pages, downloads and uploads of known callers
 	Spool     int64 // disk for spooled bodies and lists
 
 	Connections int64 // memory for connections and the headers of requests
@@ -25,8 +25,8 @@ func ParseBudgets(defaults, s string, maxUpload int64) (b Budgets, err error) {
 		return Budgets{}, err
 	}
 	// The longest body of an upload is six times its content, if all of it is escaped in
-	// JSON, and a single caller may have half.
-	for name, least := range map[string][2]int64{"anonymous": {b.Anonymous, 4 << 20}, "callers": {b.Callers, 16 << 20}, "connections": {b.Connections, 16 << 20}, "spool": {b.Spool, 2 * maxUpload}} {
+	// JSON, an object store takes 10 MiB for one, and a single caller may have half.
+	for name, least := range map[string][2]int64{"anonymous": {b.Anonymous, 4 << 20}, "callers": {b.Callers, 32 << 20}, "connections": {b.Connections, 16 << 20}, "spool": {b.Spool, 2 * maxUpload}} {
 		if least[0] < least[1] {
 			return Budgets{}, fmt.Errorf("%s must be at least %d MiB", name, (least[1]+1<<20-1)>>20)
 		}

@@ -13,7 +13,7 @@ func TestParseBudgets(t *testing.T) {
 		"anonymous=128MiB": {128 << 20, defaults.Callers, defaults.Spool, defaults.Connections},
 		"callers=1GiB, spool=2GiB,anonymous=4MiB,connections=16MiB": {4 << 20, 1 << 30, 2 << 30, 16 << 20},
 	}, "off", "anonymous", "anonymous=64", "anonymous=64KiB", "anonymous=-1MiB", "anonymous=xMiB", "other=64MiB", "callers=64MiB,callers=65MiB",
-		"callers=64MiB,", "anonymous=3MiB", "callers=15MiB", "connections=15MiB", "spool=199MiB", "spool=1uploads", "")
+		"callers=64MiB,", "anonymous=3MiB", "callers=31MiB", "connections=15MiB", "spool=199MiB", "spool=1uploads", "")
 }
 
 // checkParser checks the values of the valid texts, and that the invalid ones are refused.
