@@ -3,117 +3,22 @@ package docs
 
 import (
 	"bytes"
-	"cmp"
+	"compress/gzip"
 	_ "embed"
-	"encoding/json"
-	"fmt"
-	"slices"
-
-	"go.yaml.in/yaml/v3"
+	"io"
 )
 
-//go:embed openapi.yaml
-var openAPI []byte
-
-// shared is the key of the document's root under which nodes are defined that others
-// refer to with aliases.
-const shared = "x-shared"
+// document is openapi.yaml as JSON, which its test generates: reading YAML takes time at every start.
+//
+//go:embed openapi.json.gz
+var document []byte
 
 // JSON returns the OpenAPI document as JSON, in the order of openapi.yaml, with aliases
 // and merge keys resolved.
 func JSON() ([]byte, error) {
-	var root yaml.Node
-	if err := yaml.Unmarshal(openAPI, &root); err != nil {
+	r, err := gzip.NewReader(bytes.NewReader(document))
+	if err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	if err := write(&b, &root); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
-}
-
-type member struct{ key, value *yaml.Node }
-
-// members returns the keys and values of a mapping without the key shared. A mapping
-// with a merge key is returned in the order of its keys, so that the statuses of
-// responses are in order.
-func members(n *yaml.Node) []member {
-	var own, merged []member
-	for i := 0; i < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
-		switch {
-		case key.Tag != "!!merge":
-			if key.Value != shared {
-				own = append(own, member{key, value})
-			}
-		case value.Kind == yaml.SequenceNode:
-			for _, item := range value.Content {
-				merged = append(merged, members(item.Alias)...)
-			}
-		default:
-			merged = append(merged, members(value.Alias)...)
-		}
-	}
-	if merged == nil {
-		return own
-	}
-	// The sort is stable: the mapping's own members precede those that are merged.
-	order := func(a, b member) int { return cmp.Compare(a.key.Value, b.key.Value) }
-	all := append(own, merged...)
-	slices.SortStableFunc(all, order)
-	return slices.CompactFunc(all, func(a, b member) bool { return order(a, b) == 0 })
-}
-
-func write(b *bytes.Buffer, n *yaml.Node) error {
-	switch n.Kind {
-	case yaml.DocumentNode:
-		return write(b, n.Content[0])
-	case yaml.AliasNode:
-		return write(b, n.Alias)
-	case yaml.MappingNode:
-		b.WriteByte('{')
-		for i, m := range members(n) {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			if err := value(b, m.key.Value); err != nil {
-				return err
-			}
-			b.WriteByte(':')
-			if err := write(b, m.value); err != nil {
-				return err
-			}
-		}
-		b.WriteByte('}')
-		return nil
-	case yaml.SequenceNode:
-		b.WriteByte('[')
-		for i, item := range n.Content {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			if err := write(b, item); err != nil {
-				return err
-			}
-		}
-		b.WriteByte(']')
-		return nil
-	case yaml.ScalarNode:
-		if n.ShortTag() == "!!str" || n.ShortTag() == "!!timestamp" {
-			return value(b, n.Value)
-		}
-		var v any
-		if err := n.Decode(&v); err != nil {
-			return err
-		}
-		return value(b, v)
-	}
-	return fmt.Errorf("line %d: unknown kind of node", n.Line)
-}
-
-func value(b *bytes.Buffer, v any) error {
-	text, err := json.Marshal(v)
-	b.Write(text)
-	return err
+	return io.ReadAll(r)
 }
