@@ -25,8 +25,8 @@ import (
 
 // record is a file as far as the tests read it.
 type record struct {
-	ID, Path, Content string
-	Version           int64
+	ID, Path, Content, MimeType string
+	Size, Version               int64
 }
 
 // store stores a new file.
@@ -248,6 +248,14 @@ func TestFiles(t *testing.T) {
 		b.waitVisible(`//h2[.="3 of 3 files uploaded"]`, entry("branch"), entry("leaf.md"))
 		b.click(button("Close"))
 
+		b.upload("data.json")
+		b.waitVisible(entry("data.json"))
+		b.click(button("Close"))
+		b.upload("data.json")
+		b.click(`//button[@aria-label="Replace up/data.json"]`)
+		b.waitVisible(`//h2[.="1 of 1 files uploaded"]`)
+		b.click(button("Close"))
+
 		b.run(`plans.push("cut")
 			const input = document.querySelector("label:nth-of-type(1) input")
 			Object.defineProperty(input, "files", { value: [new File([new Uint8Array(9_000_000)], "big.bin")] })
@@ -261,6 +269,9 @@ func TestFiles(t *testing.T) {
 		found := s.stored(as)
 		if _, there := found["up/halfway.bin"]; there || found["up/file-01.txt"].Version != 2 || found["up/file-00 (2).txt"].Version != 1 || found["up/tree/deep/b.md"].Version != 1 || found["up/big.bin"].Version != 1 {
 			t.Errorf("the files are %v", found)
+		}
+		if r := found["up/data.json"]; r.MimeType != "application/json" || r.Size != int64(len("data.json")) || r.Version != 2 {
+			t.Errorf("the file of JSON is %v", r)
 		}
 	})
 	t.Run("full storage is said, and nothing more is sent", func(t *testing.T) {

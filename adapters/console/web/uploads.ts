@@ -144,13 +144,17 @@ async function carryOut(u: Upload): Promise<void> {
 	work()
 }
 
-// fieldsOf returns the fields of the request that stores a file.
-const fieldsOf = (u: Upload): URLSearchParams => new URLSearchParams(u.replaces ? { expectedVersion: String(u.replaces.version) } : { path: u.path, ...u.place.fields })
+// fieldsOf returns the fields of the request that stores a file. Without a type the next version of a file keeps that of the one before.
+function fieldsOf(u: Upload): URLSearchParams {
+	const query = new URLSearchParams(u.replaces ? { expectedVersion: String(u.replaces.version) } : { path: u.path, ...u.place.fields })
+	const type = u.file.type || (u.replaces ? "" : guess(u.path))
+	if (type) query.set("mimeType", type)
+	return query
+}
 
 async function sendWhole(u: Upload, signal: AbortSignal): Promise<StoredObject> {
 	const query = fieldsOf(u)
-	const headers: Record<string, string> = { "Content-Type": u.file.type || "application/octet-stream" }
-	if (!u.file.type && !u.replaces) query.set("mimeType", guess(u.path))
+	const headers: Record<string, string> = { "Content-Type": "application/octet-stream" } // a body of JSON, or a form, would be read as an upload's fields
 	if (!u.replaces) headers["Idempotency-Key"] = u.key
 	const progress = (sent: number): void => {
 		u.sent = Math.min(sent, u.file.size)
@@ -176,7 +180,6 @@ async function sendParts(u: Upload, signal: AbortSignal): Promise<StoredObject> 
 		if (u.replaces) query.set("fileId", u.replaces.id)
 		const sum = new Uint8Array(await crypto.subtle.digest("SHA-256", await u.file.arrayBuffer()))
 		query.set("checksum", [...sum].map((b) => b.toString(16).padStart(2, "0")).join(""))
-		query.set("mimeType", u.file.type || guess(u.path))
 		signal.throwIfAborted()
 		const headers = { "Upload-Complete": "?0", "Upload-Length": String(u.file.size), "Idempotency-Key": u.key }
 		u.started = ((await request("POST", `sync/resumable-uploads?${query}`, { headers, signal })).body as ResumableUpload).id
