@@ -274,8 +274,8 @@ func TestFiles(t *testing.T) {
 			t.Errorf("the file of JSON is %v", r)
 		}
 	})
-	t.Run("full storage is said, and nothing more is sent", func(t *testing.T) {
-		s.signIn("bob@collab.example", "Full Engines", "")
+	t.Run("full storage is said, nothing more is sent, and all is sent again once there is more", func(t *testing.T) {
+		bob := s.signIn("bob@collab.example", "Full Engines", "")
 		b := openTab(t)
 		b.enterConsole(s, "Bob", "Full Engines")
 		b.visit(shared, "Files")
@@ -286,6 +286,9 @@ func TestFiles(t *testing.T) {
 		}`)
 		b.waitVisible(uploaded("big-5.bin", "failed")+`[contains(., "The upload failed") and contains(., "Request")]`, button("Try all again"))
 		b.checkText("0 of 6 files uploaded")
+		s.grant(bearer(bob.Token), "PREMIUM")
+		b.click(button("Try all again"))
+		b.waitVisible(`//h2[.="6 of 6 files uploaded"]`)
 	})
 	t.Run("a file that was changed before it is replaced can be kept beside", func(t *testing.T) {
 		r := s.store(as, "beside/both.txt", "x", "text/plain")

@@ -19,15 +19,20 @@ func TestPeoplePage(t *testing.T) {
 	roleOf := func(email string) string { return s.member(as, email).Role }
 	row := func(email, rest string) string { return fmt.Sprintf(`//li[@data-member=%q]%s`, email, rest) }
 
-	t.Run("a plan without free seats is named when somebody is invited, and what was typed stays", func(t *testing.T) {
+	t.Run("a plan without free seats is named when somebody is invited, and what was typed stays and can be sent again", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/people?invite=1", "People")
 		b.waitVisible(`//p[contains(., "The only seat is used (No plan)")]//a[.="Change the plan"]`)
 		b.do(chromedp.SendKeys(chromedp.CSS("dialog input"), "grace@collab.example"))
 		b.key(kb.Enter)
 		b.waitVisible(`//dialog//*[@role="alert" and contains(., "The plan is No plan")]`)
 		must.Is(t, "grace@collab.example", read(b, chromedp.Value(chromedp.CSS("dialog input"))))
+		s.grant(as, "PREMIUM")
+		b.click(`//dialog` + button("Try again"))
+		b.waitVisible(`//dialog//p[contains(., "shown once")]`)
+		for _, i := range decode[[]struct{ ID string }](t, s.call("GET", "/org/invites", as, nil, http.StatusOK)) {
+			s.call("DELETE", "/org/invite/"+i.ID, as, nil, http.StatusOK)
+		}
 	})
-	s.grant(as, "PREMIUM")
 	s.signIn("ben@collab.example", "Analytical Engines", "member")
 	s.signIn("walter@collab.example", "Analytical Engines", "admin")
 

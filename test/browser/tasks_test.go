@@ -245,7 +245,7 @@ func TestTasksPage(t *testing.T) {
 		s.call("PATCH", "/tasks/"+first.ID, as, map[string]string{"status": "TODO"}, http.StatusOK)
 		b.checkProblems(s.base, icon)
 	})
-	t.Run("tasks are reprioritised together, with reasons", func(t *testing.T) {
+	t.Run("tasks are reprioritised together, with reasons, and others too after the response was lost", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/tasks", "Tasks")
 		b.focus("first")
 		b.key("x")
@@ -259,6 +259,19 @@ func TestTasksPage(t *testing.T) {
 		b.key("The customer waits")
 		b.tabTo("Reason for second")
 		b.key("It is broken")
+		b.run(`fetch = ((real) => async (address, init) => {
+			const answer = await real(address, init)
+			if (init?.method !== "POST") return answer
+			fetch = real
+			throw new TypeError("the response was lost")
+		})(fetch)`)
+		b.enterOn("Reprioritise")
+		b.waitVisible(`//dialog//*[@role="alert" and contains(., "cannot be reached")]`)
+		b.closeDialog()
+		b.focus("third")
+		b.key("x")
+		b.enterOn("Reprioritise…")
+		b.waitVisible(`//dialog//h2[.="Reprioritise 3 tasks"]`)
 		b.enterOn("Reprioritise")
 		b.do(chromedp.WaitNotPresent(chromedp.CSS("dialog")))
 		for _, reason := range []struct{ id, text string }{{first.ID, "The customer waits"}, {second.ID, "It is broken"}} {

@@ -1,6 +1,6 @@
 // What was typed and not yet sent.
 import { useLayoutEffect, useState } from "preact/hooks"
-import { account } from "./interface"
+import { account, failureOf } from "./interface"
 
 const nameOf = (key: string): string => `draft ${account} ${key}`
 
@@ -45,6 +45,24 @@ export function forgetDrafts(of?: string): void {
 		if (!name.startsWith(begin)) continue
 		sessionStorage.removeItem(name)
 		drafts.delete(name)
+	}
+}
+
+// once calls send with a body and an idempotency key: the attempts of a form at one body have the same, over reloads too,
+// until one is carried out. A refusal that the server repeats says what was, so that the body is sent with another key then.
+export async function once<Body, Value>(form: string, body: Body, send: (given: { body: Body; headers: Record<string, string> }) => Promise<Value>): Promise<Value> {
+	const name = nameOf(`key of ${form}`), of = JSON.stringify(body)
+	const was = valueOf(name) as { of: string; key: string } | undefined
+	const is = was?.of === of ? was : { of, key: crypto.randomUUID() }
+	put(name, is)
+	try {
+		const value = await send({ body, headers: { "Idempotency-Key": is.key } })
+		put(name, undefined)
+		return value
+	} catch (error) {
+		if (!failureOf(error).replayed) throw error
+		put(name, undefined)
+		return once(form, body, send)
 	}
 }
 

@@ -18,6 +18,7 @@ export class Failure extends Error {
 		readonly status: number, // 0: the server was not reached
 		readonly request: string, // the request's id; empty: unknown
 		readonly wait: number, // seconds until a repetition makes sense
+		readonly replayed = false, // it is that of an earlier request with the same idempotency key
 	) {
 		super(message)
 	}
@@ -133,5 +134,5 @@ export async function send(address: string, init: RequestInit & { headers?: Reco
 	if (response.ok) return response
 	if (response.status === 401) operators.test(address) ? operatorExpired() : expire()
 	const problem = (await response.json().catch(() => ({}))) as { message?: string }
-	throw new Failure(problem.message ?? response.statusText, response.status, response.headers.get("X-Request-Id") ?? "", Number(response.headers.get("Retry-After") ?? 0))
+	throw new Failure(problem.message ?? response.statusText, response.status, response.headers.get("X-Request-Id") ?? "", Number(response.headers.get("Retry-After") ?? 0), response.headers.has("Idempotent-Replayed"))
 }

@@ -15,7 +15,7 @@ export type Upload = {
 	failure?: Failure
 	taken?: { id: string; version: number }
 	replaces?: { id: string; version: number }
-	key: string // of idempotency, the same in all attempts of one request
+	key: string // of idempotency, the same in all attempts of one request, until a refusal is repeated for it
 	started?: string // the id of its resumable upload
 	stop?: AbortController
 }
@@ -129,7 +129,9 @@ async function carryOut(u: Upload): Promise<void> {
 	} catch (error) {
 		if (stop.signal.aborted) return
 		const failure = failureOf(error)
-		if (failure.status === 429) {
+		if (failure.replayed) {
+			Object.assign(u, { state: "waiting", key: crypto.randomUUID() })
+		} else if (failure.status === 429) {
 			u.state = "waiting"
 			clearTimeout(held)
 			held = setTimeout(() => {
@@ -197,8 +199,8 @@ const guess = (path: string): string => (/\.(md|markdown)$/i.test(path) ? "text/
 
 // Refusal is a Failure with the record that is stored in the way of the request.
 class Refusal extends Failure {
-	constructor(message: string, status: number, request: string, wait: number, readonly stored: { id: string; version: number } | undefined) {
-		super(message, status, request, wait)
+	constructor(message: string, status: number, request: string, wait: number, replayed: boolean, readonly stored: { id: string; version: number } | undefined) {
+		super(message, status, request, wait, replayed)
 	}
 }
 
@@ -220,7 +222,7 @@ function request(method: string, path: string, { body, headers, signal, progress
 			if (sending.status === 401) expire()
 			const header = (name: string): string => sending.getResponseHeader(name) ?? ""
 			const there = header("X-Collab-Id") ? { id: header("X-Collab-Id"), version: Number(header("X-Collab-Version")) } : undefined
-			reject(new Refusal(sending.response?.message ?? sending.statusText, sending.status, header("X-Request-Id"), Number(header("Retry-After")), sending.status === 409 ? there : undefined))
+			reject(new Refusal(sending.response?.message ?? sending.statusText, sending.status, header("X-Request-Id"), Number(header("Retry-After")), header("Idempotent-Replayed") !== "", sending.status === 409 ? there : undefined))
 		}
 		signal?.addEventListener("abort", () => sending.abort())
 		sending.send(body ?? null)

@@ -3,7 +3,7 @@
 import type { JSX } from "preact"
 import { useEffect, useRef, useState } from "preact/hooks"
 import { Dialog } from "../dialog"
-import { useDraft } from "../draft"
+import { once, useDraft } from "../draft"
 import { Initials } from "../icons"
 import { all, call, failureOf, page, type Failure } from "../interface"
 import { announce } from "../live"
@@ -162,14 +162,12 @@ function Connect({ provider: p, onClose, onChange, onDone }: { provider: Connect
 	const [busy, setBusy] = useState(false)
 	const [flow, setFlow] = useState<{ start: () => Promise<Started>; popup: Popup | undefined }>()
 	const made = useRef<{ id: string; from: string } | undefined>(undefined)
-	const key = useRef({ of: "", key: "" })
 	const hasAddress = p.mcpUrl === null && !isLocal(p)
 	const create = async (): Promise<string> => {
 		const body = { providerId: p.serverId, name: draft?.name?.trim() || null, ...(hasAddress && { config: { url: draft?.url?.trim() ?? "" } }) }
 		const from = JSON.stringify(body)
 		if (made.current?.from === from) return made.current.id
-		if (key.current.of !== from) key.current = { of: from, key: crypto.randomUUID() }
-		const { id } = await call("POST /api/v1/connectors", { body, headers: { "Idempotency-Key": key.current.key } })
+		const { id } = await once(`connect ${p.serverId}`, body, (given) => call("POST /api/v1/connectors", given))
 		made.current = { id, from }
 		onChange()
 		return id

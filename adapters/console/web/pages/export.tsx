@@ -1,6 +1,7 @@
 // The owner's archives of the organisation: what is in them, and those that were asked for.
 import type { JSX } from "preact"
 import { useEffect, useRef, useState } from "preact/hooks"
+import { once } from "../draft"
 import { call, failureOf, type Failure } from "../interface"
 import { announce } from "../live"
 import { Problem, Show, useLoaded } from "../loading"
@@ -18,7 +19,6 @@ export default function Exports({ me }: { me: Me }): JSX.Element {
 	const exports = useLoaded(() => call("GET /api/v1/org/exports"), [])
 	const [failed, fail] = useState<Attempt>()
 	const [busy, setBusy] = useState(false)
-	const key = useRef(crypto.randomUUID())
 	const list = exports.value ?? []
 	const open = list.find(isOpen)
 	const was = useRef<string>(undefined)
@@ -46,13 +46,7 @@ export default function Exports({ me }: { me: Me }): JSX.Element {
 		exports.retry()
 	}
 	const start = (): Promise<void> => attempt(undefined, async () => {
-		try {
-			await call("POST /api/v1/org/export", { headers: { "Idempotency-Key": key.current } })
-		} catch (error) {
-			if (failureOf(error).status >= 400 && failureOf(error).status < 500) key.current = crypto.randomUUID() // the answer to this one is settled
-			throw error
-		}
-		key.current = crypto.randomUUID()
+		await once("export", "", ({ headers }) => call("POST /api/v1/org/export", { headers }))
 		announce("The export has been asked for")
 	})
 	const download = (e: Export): Promise<void> => attempt(e, async () => {

@@ -3,7 +3,7 @@ import type { JSX } from "preact"
 import { useRef, useState } from "preact/hooks"
 import { named, useSearch } from "../combobox"
 import { Dialog } from "../dialog"
-import { useDraft } from "../draft"
+import { once, useDraft } from "../draft"
 import { Initials } from "../icons"
 import { all, call, cursorOf, failureOf, page, type Failure } from "../interface"
 import { announce } from "../live"
@@ -100,8 +100,8 @@ function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
 		setLink({ email: i.email, url: (await call("POST /api/v1/org/invite/{id}/resend", { path: { id: i.id } })).inviteUrl })
 		invitations.retry()
 	})
-	const inviteAgain = (i: Invitation, key = crypto.randomUUID()): Promise<void> => attempt(i.id, `Inviting ${i.email} again`, async () => {
-		const made = await call("POST /api/v1/org/invite", { headers: { "Idempotency-Key": key }, body: { email: i.email, role: i.role } })
+	const inviteAgain = (i: Invitation): Promise<void> => attempt(i.id, `Inviting ${i.email} again`, async () => {
+		const made = await once(i.id, { email: i.email, role: i.role }, (given) => call("POST /api/v1/org/invite", given))
 		setLink({ email: made.email, url: made.inviteUrl })
 		invitations.retry()
 	})
@@ -208,20 +208,20 @@ function SeatsLine({ seats, pending, manages }: { seats: Seats; pending: number 
 	return <p class="soft">{usage}{invited} ({plan}). {manages && used >= seats.limit && <>Nobody else can be invited on this plan. <a href="/console/billing">Change the plan</a></>}</p>
 }
 
-type Draft = { email: string; role: Role; key: string }
+type Draft = { email: string; role: Role }
 
 function Invite({ owner, plan, onClose, onMade }: { owner: boolean; plan: Seats | undefined; onClose: () => void; onMade: (email: string, url: string) => void }): JSX.Element {
 	const [kept, keep, drop] = useDraft<Draft>("invitation")
-	const draft = kept ?? { email: "", role: "MEMBER", key: "" }
+	const draft = kept ?? { email: "", role: "MEMBER" }
 	const [failed, fail] = useState<Failure>()
 	const busy = useRef(false)
-	const set = (part: Partial<Draft>): void => keep({ ...draft, ...part, key: crypto.randomUUID() })
+	const set = (part: Partial<Draft>): void => keep({ ...draft, ...part })
 	const send = async (): Promise<void> => {
 		if (busy.current) return
 		busy.current = true
 		fail(undefined)
 		try {
-			const made = await call("POST /api/v1/org/invite", { headers: { "Idempotency-Key": draft.key }, body: { email: draft.email.trim(), role: draft.role } })
+			const made = await once("invitation", { email: draft.email.trim(), role: draft.role }, (given) => call("POST /api/v1/org/invite", given))
 			drop(kept)
 			onMade(made.email, made.inviteUrl)
 		} catch (error) {

@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import { Picker } from "../combobox"
 import { Dialog } from "../dialog"
 import { dragRows } from "../drag"
-import { changeDraft, useDraft } from "../draft"
+import { changeDraft, once, useDraft } from "../draft"
 import { Icon, Initials } from "../icons"
 import { all, call, Failure, failureOf } from "../interface"
 import { onKeys } from "../keys"
@@ -403,7 +403,7 @@ function Rename({ task: t, rename }: { task: Task } & Pick<RowOf, "rename">): JS
 // NewTask creates a task that a list's filter selects, from its title. The text stays until the
 // server has it, and a repetition creates nothing twice.
 function NewTask({ of, label, onMade }: { of: Filter; label: string; onMade: (t: Task) => void }): JSX.Element {
-	const [draft, setDraft] = useDraft<{ title: string; key: string }>(label)
+	const [draft, setDraft, drop] = useDraft<{ title: string }>(label)
 	const [failed, fail] = useState<Failure>()
 	const busy = useRef(false)
 	const title = draft?.title ?? ""
@@ -413,11 +413,9 @@ function NewTask({ of, label, onMade }: { of: Filter; label: string; onMade: (t:
 		fail(undefined)
 		const known = (v: string | undefined): string | null => (v === undefined || v === "null" ? null : v)
 		try {
-			const made = await call("POST /api/v1/tasks", {
-				headers: { "Idempotency-Key": draft?.key ?? "" },
-				body: { title: title.trim(), status: of.status ?? "TODO", priority: of.priority ?? "MEDIUM", assigneeId: known(of.assigneeId), workspaceId: known(of.workspaceId), tags: of.tags ? [of.tags.split(",")[0] ?? ""] : [], dueDate: of.dueAfter ?? of.dueBefore ?? null },
-			})
-			setDraft((was) => (was === draft ? undefined : was)) // what was typed meanwhile stays
+			const body = { title: title.trim(), status: of.status ?? "TODO", priority: of.priority ?? "MEDIUM", assigneeId: known(of.assigneeId), workspaceId: known(of.workspaceId), tags: of.tags ? [of.tags.split(",")[0] ?? ""] : [], dueDate: of.dueAfter ?? of.dueBefore ?? null }
+			const made = await once(label, body, (given) => call("POST /api/v1/tasks", given))
+			drop(draft) // what was typed meanwhile stays
 			onMade(made)
 		} catch (error) {
 			fail(failureOf(error))
@@ -427,7 +425,7 @@ function NewTask({ of, label, onMade }: { of: Filter; label: string; onMade: (t:
 	}
 	return (
 		<form onSubmit={(e) => (e.preventDefault(), void create())}>
-			<input data-new class="new" aria-label={label} placeholder="New task, then Enter" maxLength={200} value={title} onInput={(e) => setDraft(e.currentTarget.value ? { title: e.currentTarget.value, key: crypto.randomUUID() } : undefined)} />
+			<input data-new class="new" aria-label={label} placeholder="New task, then Enter" maxLength={200} value={title} onInput={(e) => setDraft(e.currentTarget.value ? { title: e.currentTarget.value } : undefined)} />
 			{failed && <Problem failure={failed} what="Creating the task" retry={() => void create()} />}
 		</form>
 	)
@@ -435,14 +433,14 @@ function NewTask({ of, label, onMade }: { of: Filter; label: string; onMade: (t:
 
 const listed = 50 // tasks with a reason of their own
 
-type Plan = { priority: TaskPriority | ""; reason: string; key: string; own: Record<string, { priority?: TaskPriority; reason?: string }> }
+type Plan = { priority: TaskPriority | ""; reason: string; own: Record<string, { priority?: TaskPriority; reason?: string }> }
 
 // Reprioritise gives tasks other priorities, with reasons for their histories.
 function Reprioritise({ of, onClose, onDone }: { of: Task[]; onClose: () => void; onDone: (now: Task[]) => void }): JSX.Element {
 	const [kept, keep, drop] = useDraft<Plan>("reprioritise")
-	const plan: Plan = kept ?? { priority: "", reason: "", key: "", own: {} }
+	const plan: Plan = kept ?? { priority: "", reason: "", own: {} }
 	const [failed, fail] = useState<Failure>()
-	const set = (part: Partial<Plan>): void => keep({ ...plan, ...part, key: crypto.randomUUID() })
+	const set = (part: Partial<Plan>): void => keep({ ...plan, ...part })
 	const own = (id: string, part: { priority?: TaskPriority; reason?: string }): void => set({ own: { ...plan.own, [id]: { ...plan.own[id], ...part } } })
 	const send = async (): Promise<void> => {
 		fail(undefined)
@@ -451,7 +449,7 @@ function Reprioritise({ of, onClose, onDone }: { of: Task[]; onClose: () => void
 			return { taskId: t.id, reason: plan.own[t.id]?.reason?.trim() || plan.reason, ...(priority !== "" && { priority }) }
 		})
 		try {
-			const now = await call("POST /api/v1/tasks/reprioritize", { body: { changes }, headers: { "Idempotency-Key": plan.key } })
+			const now = await once("reprioritise", { changes }, (given) => call("POST /api/v1/tasks/reprioritize", given))
 			drop(kept)
 			onDone(now)
 		} catch (error) {

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks"
 import { Combobox, listed, named, noneOf, useSearch } from "../combobox"
 import { Dialog } from "../dialog"
 import { dragRows } from "../drag"
-import { useDraft } from "../draft"
+import { once, useDraft } from "../draft"
 import { useFeed } from "../feed"
 import { all, call, Failure, failureOf } from "../interface"
 import { onKeys } from "../keys"
@@ -134,18 +134,17 @@ function Page({ me, writes, manages }: { me: Me; writes: boolean; manages: boole
 		change(changes, true)
 		known.retry()
 	}
-	const rehouse = (w: Workspace, to: string, key: string): Promise<Workspace> => call("POST /api/v1/workspaces/{id}/move", { path: { id: w.id }, headers: { "Idempotency-Key": key }, body: { targetTeamId: to } })
-	const saveWorkspace = async (w: Workspace, { teamId, ...texts }: Partial<Fields>, key: string): Promise<void> => {
+	const rehouse = (w: Workspace, to: string): Promise<Workspace> => once(w.id, { targetTeamId: to }, (given) => call("POST /api/v1/workspaces/{id}/move", { ...given, path: { id: w.id } }))
+	const saveWorkspace = async (w: Workspace, { teamId, ...texts }: Partial<Fields>): Promise<void> => {
 		if (Object.keys(texts).length > 0) await call("PATCH /api/v1/workspaces/{id}", { path: { id: w.id }, body: texts })
 		if (teamId === undefined) return done(`“${texts.name ?? w.name}” is saved`, { workspace: undefined })
-		await rehouse(w, teamId, key)
+		await rehouse(w, teamId)
 		done(`“${w.name}” is moved`, { workspace: undefined })
 		heading.current?.focus()
-		const back = crypto.randomUUID()
 		offerUndo({
 			text: `“${w.name}” was moved to ${teams.find((t) => t.id === teamId)?.name ?? "another team"}.`,
 			undo: () => void attempt(`Moving “${w.name}” back`, async () => {
-				await rehouse(w, w.teamId, back)
+				await rehouse(w, w.teamId)
 				known.retry()
 			}),
 		})
@@ -222,15 +221,15 @@ function Page({ me, writes, manages }: { me: Me; writes: boolean; manages: boole
 				</div>}
 			{writes && query.get("new") === "team" && (
 				<Form title="New team" draft="new team" stored={{ name: "", description: null }} writes what="Creating the team" verb="Create" onClose={() => change({ new: undefined }, true)}
-					save={async ({ name = "", description = null }, key) => {
-						const made = await call("POST /api/v1/teams", { headers: { "Idempotency-Key": key }, body: { name, description } })
+					save={async ({ name = "", description = null }) => {
+						const made = await once("new team", { name, description }, (given) => call("POST /api/v1/teams", given))
 						done(`“${made.name}” is created`, { new: undefined, team: made.id })
 					}} />
 			)}
 			{writes && query.get("new") === "workspace" && known.value && (
 				<Form title="New workspace" draft="new workspace" stored={{ name: "", description: null, teamId: team?.id ?? teams[0]?.id ?? "" }} teams={teams} writes what="Creating the workspace" verb="Create" onClose={() => change({ new: undefined }, true)}
-					save={async ({ name = "", description = null, teamId = "" }, key) => {
-						const made = await call("POST /api/v1/workspaces", { headers: { "Idempotency-Key": key }, body: { name, description, teamId } })
+					save={async ({ name = "", description = null, teamId = "" }) => {
+						const made = await once("new workspace", { name, description, teamId }, (given) => call("POST /api/v1/workspaces", given))
 						done(`“${made.name}” is created`, { new: undefined })
 					}} />
 			)}
@@ -244,7 +243,7 @@ function Page({ me, writes, manages }: { me: Me; writes: boolean; manages: boole
 			)}
 			{query.has("workspace") && known.value && (opened
 				? <Form key={opened.id} title={opened.name} draft={`workspace ${opened.id}`} stored={{ name: opened.name, description: opened.description, teamId: opened.teamId }} teams={teams} writes={writes} what="Saving the workspace" verb="Save" onClose={() => change({ workspace: undefined }, true)}
-					read={() => call("GET /api/v1/workspaces/{id}", { path: { id: opened.id } })} save={(changed, key) => saveWorkspace(opened, changed, key)} end={() => end(opened)}>
+					read={() => call("GET /api/v1/workspaces/{id}", { path: { id: opened.id } })} save={(changed) => saveWorkspace(opened, changed)} end={() => end(opened)}>
 					<p class="soft long"><a href={tasksOf(opened)}>Tasks</a> · <a href={filesOf(opened)}>Files</a> · <a href={memoriesOf(opened)}>Files of its memory</a> · created by {people.nameOf(opened.createdBy, "a")} <time dateTime={opened.createdAt} title={exact(opened.createdAt)}>{relative(opened.createdAt)}</time></p>
 				</Form>
 				: <Dialog title="Workspace" onClose={() => change({ workspace: undefined }, true)}><p class="empty">There is no such workspace, or you do not see it any more.</p></Dialog>)}
@@ -423,14 +422,14 @@ function Members({ team, me, writes, people }: { team: Team; me: Me; writes: boo
 
 // Fields are what is written of a team, and of a workspace with its team.
 type Fields = { name: string; description: string | null; teamId?: string }
-type Kept = { base: Fields; own: Partial<Fields>; key: string }
+type Kept = { base: Fields; own: Partial<Fields> }
 
 const labels: Record<keyof Fields, string> = { name: "name", description: "description", teamId: "team" }
 
 type FormOf = {
 	title: string; draft: string; stored: Fields; teams?: Team[]; writes: boolean; what: string; verb: string
 	read?: () => Promise<Fields> // what is stored by now
-	save: (changed: Partial<Fields>, key: string) => Promise<void>
+	save: (changed: Partial<Fields>) => Promise<void>
 	end?: () => void; onClose: () => void; children?: ComponentChildren
 }
 
@@ -443,7 +442,7 @@ function Form({ title, draft: name, stored, teams, writes, what, verb, read, sav
 	const busy = useRef(false)
 	const shown = { ...stored, ...draft?.own }
 	const base = draft?.base ?? stored
-	const set = (part: Partial<Fields>): void => keep((was) => ({ base: was?.base ?? stored, own: { ...was?.own, ...part }, key: crypto.randomUUID() }))
+	const set = (part: Partial<Fields>): void => keep((was) => ({ base: was?.base ?? stored, own: { ...was?.own, ...part } }))
 	const send = async (seen?: Fields): Promise<void> => {
 		if (busy.current) return
 		busy.current = true
@@ -458,7 +457,7 @@ function Form({ title, draft: name, stored, teams, writes, what, verb, read, sav
 				if (fields.length > 0) return setTheirs({ now, fields })
 				own = Object.fromEntries(written.map((f) => [f, own[f]]))
 			}
-			await save(own, draft?.key ?? "")
+			await save(own)
 			keep((is) => (is === draft || !is ? undefined : { ...is, base: { ...is.base, ...own } })) // what was written meanwhile stays
 		} catch (error) {
 			fail(failureOf(error))
