@@ -330,7 +330,7 @@ func TestTasksPage(t *testing.T) {
 			return decode[task](t, s.call("GET", "/tasks/"+second.ID, as, nil, http.StatusOK)).Title
 		})
 	})
-	t.Run("answers that arrive late take nothing away that was typed or changed meanwhile", func(t *testing.T) {
+	t.Run("answers that arrive late take nothing away that was typed or changed meanwhile, and a sign-out no deletion", func(t *testing.T) {
 		b := openTab(t)
 		b.runInNewPages(holding)
 		b.enterConsole(s, "Ada", "Analytical Engines")
@@ -469,7 +469,14 @@ func TestTasksPage(t *testing.T) {
 		}
 		b.do(chromedp.Click(`//dialog//button[.="Save"]`))
 		b.waitVisible(`//dialog//*[.="Saved"]`)
-		s.call("DELETE", "/tasks/"+last.ID, as, nil, http.StatusOK)
+		b.closeDialog()
+
+		b.focus("ninth")
+		b.key(kb.Delete)
+		b.waitVisible(button("Undo"))
+		b.do(chromedp.Click(chromedp.CSS("button.account")), chromedp.Click(button("Sign out")))
+		b.waitConsole("You are signed out")
+		s.call("GET", "/tasks/"+last.ID, as, nil, http.StatusNotFound)
 	})
 	t.Run("the page is accessible, with dialogs open, in light and dark, wide and narrow", func(t *testing.T) {
 		b := openWithoutPolicy(t)

@@ -8,6 +8,7 @@ import { Mark } from "./icons"
 import { actAs, call, onExpired, signOut, switchTo } from "./interface"
 import { Problem, useLoaded } from "./loading"
 import { isOperators, signInAddress, usePath } from "./router"
+import { endUndo } from "./undo"
 
 const tabs = new BroadcastChannel("collab-console")
 
@@ -53,6 +54,7 @@ function Console(): JSX.Element {
 	}
 	if (me.value === undefined) return <main class="narrow" aria-busy="true"><h1 class="hidden">Loading</h1></main>
 	const leave = async (everywhere: boolean): Promise<void> => {
+		await endUndo()
 		const provider = await signOut(everywhere)
 		await forgetChats()
 		tabs.postMessage("signed out" satisfies Message)
@@ -61,6 +63,7 @@ function Console(): JSX.Element {
 		location.assign(provider)
 	}
 	const change = async (organisation: string): Promise<void> => {
+		await endUndo()
 		await switchTo(organisation)
 		location.assign("/console")
 	}

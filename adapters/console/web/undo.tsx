@@ -6,7 +6,7 @@ import { onKeys } from "./keys"
 // Undoable is an act that can be undone. What cannot be undone at the server waits in commit,
 // which is called when the offer ends without being taken; leaving says that the page is being
 // left, when requests need keepalive.
-export type Undoable = { text: string; undo: () => void; commit?: (leaving: boolean) => void }
+export type Undoable = { text: string; undo: () => void; commit?: (leaving: boolean) => Promise<void> }
 
 const offered = 10_000 // milliseconds
 
@@ -15,19 +15,15 @@ let show: (u: Undoable | undefined) => void = () => undefined
 
 // offerUndo shows what was done with a way to undo it, and commits what was offered before.
 export function offerUndo(u: Undoable): void {
-	end(false)
+	void endUndo()
 	show((current = u))
 }
 
 // endUndo commits what is offered.
-export function endUndo(): void {
-	end(false)
-}
-
-function end(leaving: boolean): void {
+export async function endUndo(leaving = false): Promise<void> {
 	const was = current
 	show((current = undefined))
-	was?.commit?.(leaving)
+	await was?.commit?.(leaving)
 }
 
 // UndoBar shows the offer. The frame has one. The time stops while the pointer or the focus is on
@@ -47,7 +43,7 @@ export function UndoBar(): JSX.Element {
 	}
 	useEffect(() => {
 		show = set
-		const hide = (): void => end(true)
+		const hide = (): void => void endUndo(true)
 		const undo = onKeys({ "Mod+z": () => take() })
 		const key = (e: KeyboardEvent): void => void (current && undo(e))
 		addEventListener("pagehide", hide)
@@ -59,7 +55,7 @@ export function UndoBar(): JSX.Element {
 	}, [])
 	useEffect(() => {
 		if (!offer || held) return
-		const timer = setTimeout(() => end(false), offered)
+		const timer = setTimeout(() => void endUndo(), offered)
 		return () => clearTimeout(timer)
 	}, [offer, held])
 	useEffect(() => {
@@ -68,7 +64,7 @@ export function UndoBar(): JSX.Element {
 	}, [offer])
 	return (
 		<div class="undo" role="status" data-open={offer !== undefined} onPointerEnter={() => hold(true)} onPointerLeave={() => hold(false)} onFocusIn={() => hold(true)} onFocusOut={() => hold(false)}>
-			{offer && <><p>{offer.text}</p><button type="button" class="small" onClick={take}>Undo</button><button type="button" class="small" onClick={() => (end(false), leave())}>Dismiss</button></>}
+			{offer && <><p>{offer.text}</p><button type="button" class="small" onClick={take}>Undo</button><button type="button" class="small" onClick={() => (void endUndo(), leave())}>Dismiss</button></>}
 		</div>
 	)
 }

@@ -143,13 +143,13 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 		focusRow((list[at + 1] ?? list[at - 1])?.id)
 		select((was) => new Set([...was].filter((id) => id !== t.id)))
 		announce(`“${t.title}” deleted. Ctrl+Z undoes it.`)
-		const commit = (leaving: boolean): void => {
+		const commit = async (leaving: boolean): Promise<void> => {
 			const tag = tagOf(t)
-			call("DELETE /api/v1/tasks/{id}", { path: { id: t.id }, keepalive: leaving, headers: tag ? { "If-Match": tag } : {} }).catch((error: unknown) => {
+			await call("DELETE /api/v1/tasks/{id}", { path: { id: t.id }, keepalive: leaving, headers: tag ? { "If-Match": tag } : {} }).catch((error: unknown) => {
 				const failure = failureOf(error)
 				if (failure.status === 404) return
 				tasks.put(t)
-				trouble(t.id, { what: `Deleting “${t.title}”`, failure, retry: () => (trouble(t.id), tasks.drop(t.id), commit(false)) })
+				trouble(t.id, { what: `Deleting “${t.title}”`, failure, retry: () => (trouble(t.id), tasks.drop(t.id), void commit(false)) })
 			})
 		}
 		offerUndo({ text: `“${t.title}” was deleted.`, undo: () => (tasks.put(t), focusRow(t.id), announce(`“${t.title}” is back`)), commit })
