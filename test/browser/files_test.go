@@ -199,6 +199,20 @@ func TestFiles(t *testing.T) {
 		b.waitVisible(`//*[@data-feed="live"]`, entry("meanwhile.txt"))
 		b.do(chromedp.WaitNotPresent(`//*[@role="alert"]`))
 	})
+	t.Run("a place is shown as it is after two failures", func(t *testing.T) {
+		b := signedIn(t)
+		b.runInNewPages(`{
+			const real = fetch
+			window.refuse = ["manifest?limit=1", "manifest?limit=1"]
+			window.fetch = (address, init) => {
+				const at = refuse.findIndex((part) => String(address).includes(part))
+				return at < 0 ? real(address, init) : (refuse.splice(at, 1), Promise.resolve(` + refusedBusy + `))
+			}
+		}`)
+		b.visit(s.base+"/console/files?place=shared/templates", "Files")
+		b.waitVisible(`//*[@role="alert" and contains(., "Loading the files failed")]`)
+		b.retryAll()
+	})
 	t.Run("many files, and folders, are uploaded with progress, can be cancelled, and tried again", func(t *testing.T) {
 		b := signedIn(t)
 		b.visit(shared+"&folder=up", "Files")

@@ -73,8 +73,10 @@ export class Records {
 	async load(place: string): Promise<void> {
 		this.loading.add(place)
 		try {
-			this.cursor ??= position()
-			await this.cursor // changes after it are read again
+			await (this.cursor ??= position().catch((error: unknown) => {
+				this.cursor = undefined
+				throw error
+			})) // changes after it are read again
 			const files = new Map<string, StoredObject>()
 			let cursor: string | undefined
 			for (let i = 0; i < most; i++) {
@@ -88,7 +90,6 @@ export class Records {
 			this.shelves.set(place, { files, complete: cursor === undefined })
 			void this.update()
 		} catch (error) {
-			this.cursor = this.shelves.size > 0 ? this.cursor : undefined
 			this.shelves.set(place, { files: this.shelves.get(place)?.files ?? new Map(), complete: false, failure: failureOf(error) })
 		}
 		this.loading.delete(place)
