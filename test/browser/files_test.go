@@ -199,8 +199,9 @@ func TestFiles(t *testing.T) {
 		b.waitVisible(`//*[@data-feed="live"]`, entry("meanwhile.txt"))
 		b.do(chromedp.WaitNotPresent(`//*[@role="alert"]`))
 	})
-	t.Run("a place is shown as it is after two failures", func(t *testing.T) {
+	t.Run("a place is shown as it is after two failures, and after a change while it was loaded", func(t *testing.T) {
 		b := signedIn(t)
+		b.runInNewPages(holding)
 		b.runInNewPages(`{
 			const real = fetch
 			window.refuse = ["manifest?limit=1", "manifest?limit=1"]
@@ -212,6 +213,18 @@ func TestFiles(t *testing.T) {
 		b.visit(s.base+"/console/files?place=shared/templates", "Files")
 		b.waitVisible(`//*[@role="alert" and contains(., "Loading the files failed")]`)
 		b.retryAll()
+
+		reads := func() string {
+			return read(b, chromedp.Evaluate[string](`String(performance.getEntriesByType("resource").filter((r) => r.name.includes("manifest?since")).length)`))
+		}
+		before := reads()
+		b.run(`hold = "GET /console/api/v1/sync/files"`)
+		b.click(`//*[@role="treeitem" and contains(., "Shared files")]`)
+		b.eventually("1", func() string { return read(b, chromedp.Evaluate[string](`String(held.length)`)) })
+		s.store(as, "missed.txt", "x", "text/plain")
+		b.eventually("true", func() string { return fmt.Sprint(reads() != before) })
+		read(b, chromedp.Evaluate[int](`release()`, chromedp.EvalAwaitPromise))
+		b.waitVisible(entry("missed.txt"))
 	})
 	t.Run("many files, and folders, are uploaded with progress, can be cancelled, and tried again", func(t *testing.T) {
 		b := signedIn(t)

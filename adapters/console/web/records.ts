@@ -1,7 +1,7 @@
 // The records of files by their places, kept in step with the server by its feed.
 import { useEffect, useMemo, useReducer } from "preact/hooks"
 import { useFeed, type Feed } from "./feed"
-import { cursorOf, Failure, failureOf, page } from "./interface"
+import { cursorOf, failureOf, page, type Failure } from "./interface"
 import type { Me, Scope, StorageKind, StoredObject, Team, Workspace } from "./types"
 
 // Place is where files are: key is the beginning of their storage keys after the organisation's id,
@@ -69,14 +69,15 @@ export class Records {
 		if (!this.loading.has(place) && !this.shelves.has(place)) void this.load(place)
 	}
 
-	// load loads the records of a place.
+	// load loads the records of a place, and then what has changed while they were read.
 	async load(place: string): Promise<void> {
 		this.loading.add(place)
 		try {
-			await (this.cursor ??= position().catch((error: unknown) => {
+			const at = (this.cursor ??= position().catch((error: unknown) => {
 				this.cursor = undefined
 				throw error
-			})) // changes after it are read again
+			}))
+			await at
 			const files = new Map<string, StoredObject>()
 			let cursor: string | undefined
 			for (let i = 0; i < most; i++) {
@@ -88,7 +89,7 @@ export class Records {
 				this.changed()
 			}
 			this.shelves.set(place, { files, complete: cursor === undefined })
-			void this.update()
+			await this.read(at)
 		} catch (error) {
 			this.shelves.set(place, { files: this.shelves.get(place)?.files ?? new Map(), complete: false, failure: failureOf(error) })
 		}
@@ -110,6 +111,20 @@ export class Records {
 		this.changed()
 	}
 
+	// read stores what has changed since a cursor. If the server has forgotten the cursor it reads all places again.
+	private async read(at: Promise<string>): Promise<void> {
+		const since = await at
+		try {
+			const { value, headers } = await page("GET /api/v1/sync/manifest", { query: { since } })
+			for (const o of value) this.put(o)
+			if (this.cursor === at) this.cursor = Promise.resolve(headers.get("X-Sync-Cursor") ?? since)
+		} catch (error) {
+			if (failureOf(error).status !== 410) throw error
+			this.cursor = undefined
+			for (const place of this.shelves.keys()) void this.load(place)
+		}
+	}
+
 	// update reads what has changed since it was called last.
 	async update(): Promise<void> {
 		if (this.reading || !this.cursor) {
@@ -118,17 +133,7 @@ export class Records {
 		}
 		this.reading = true
 		this.again = false
-		try {
-			const since = await this.cursor
-			const { value, headers } = await page("GET /api/v1/sync/manifest", { query: { since } })
-			for (const o of value) this.put(o)
-			this.cursor = Promise.resolve(headers.get("X-Sync-Cursor") ?? since)
-		} catch (error) {
-			if (error instanceof Failure && error.status === 410) {
-				this.cursor = undefined
-				for (const place of this.shelves.keys()) void this.load(place)
-			} // after others the feed, or the next change, has it read again
-		}
+		await this.read(this.cursor).catch(() => undefined) // the feed, or the next change, has it read again
 		this.reading = false
 		if (this.again) void this.update()
 	}
