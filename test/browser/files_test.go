@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/network"
@@ -199,7 +200,7 @@ func TestFiles(t *testing.T) {
 		b.waitVisible(`//*[@data-feed="live"]`, entry("meanwhile.txt"))
 		b.do(chromedp.WaitNotPresent(`//*[@role="alert"]`))
 	})
-	t.Run("a place is shown as it is after two failures, and after a change while it was loaded", func(t *testing.T) {
+	t.Run("a place is shown as it is after two failures, a change while it was loaded, one that cannot be read, and many at once", func(t *testing.T) {
 		b := signedIn(t)
 		b.runInNewPages(holding)
 		b.runInNewPages(`{
@@ -225,6 +226,19 @@ func TestFiles(t *testing.T) {
 		b.eventually("true", func() string { return fmt.Sprint(reads() != before) })
 		read(b, chromedp.Evaluate[int](`release()`, chromedp.EvalAwaitPromise))
 		b.waitVisible(entry("missed.txt"))
+
+		b.run(`refuse.push("manifest?since")`)
+		s.store(as, "unread.txt", "x", "text/plain")
+		b.waitVisible(entry("unread.txt"))
+		const many = 30
+		n, began := len(b.requested("manifest?since")), time.Now()
+		for i := range many {
+			s.store(as, fmt.Sprintf("many/%d.txt", i), "x", "text/plain")
+		}
+		b.waitVisible(fmt.Sprintf(`//*[@class="entry" and contains(., "%d files")]`, many))
+		if n = len(b.requested("manifest?since")) - n; n > 2+int(time.Since(began).Seconds()) {
+			t.Errorf("%d changes are read by %d requests in %v", many, n, time.Since(began))
+		}
 	})
 	t.Run("many files, and folders, are uploaded with progress, can be cancelled, and tried again", func(t *testing.T) {
 		b := signedIn(t)

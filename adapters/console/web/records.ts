@@ -54,8 +54,9 @@ export class Records {
 	private shelves = new Map<string, Shelf>()
 	private loading = new Set<string>()
 	private cursor: Promise<string> | undefined
-	private reading = false
-	private again = false // whether the manifest changed while it was read
+	private reading = false // or in the pause after it
+	private again = false // whether the manifest is to be read once more
+	over = false // whether nobody follows the records any more
 
 	constructor(private org: string, private changed: () => void) {}
 
@@ -125,7 +126,7 @@ export class Records {
 		}
 	}
 
-	// update reads what has changed since it was called last.
+	// update reads what has changed since it was called last, once a second at most, and again after a failure that may pass.
 	async update(): Promise<void> {
 		if (this.reading || !this.cursor) {
 			this.again = true
@@ -133,9 +134,16 @@ export class Records {
 		}
 		this.reading = true
 		this.again = false
-		await this.read(this.cursor).catch(() => undefined) // the feed, or the next change, has it read again
-		this.reading = false
-		if (this.again) void this.update()
+		let wait = 1
+		await this.read(this.cursor).catch((error: unknown) => {
+			const { status, wait: asked } = failureOf(error)
+			this.again ||= status === 0 || status >= 429
+			wait = Math.max(wait, asked)
+		})
+		setTimeout(() => {
+			this.reading = false
+			if (this.again && !this.over) void this.update()
+		}, 1000 * wait)
 	}
 }
 
@@ -155,6 +163,7 @@ export function useRecords(org: string): [Records, Feed] {
 			frame = requestAnimationFrame(() => changed(undefined))
 		})
 	}, [org])
+	useEffect(() => () => void (records.over = true), [records])
 	const feed = useFeed(() => void records.update())
 	return [records, feed]
 }
