@@ -612,6 +612,30 @@ func TestTasksPage(t *testing.T) {
 			t.Errorf("for %.0f rows %.0f elements were made", got[1], made)
 		}
 
+		// A page that arrives late brings nothing back that was deleted meanwhile.
+		b.runInNewPages(holding)
+		b.do(chromedp.Navigate(s.base + "/console/tasks"))
+		b.waitVisible(`//*[@data-row]`)
+		held := func() {
+			b.eventually("1", func() string { return read(b, chromedp.Evaluate[string](`String(held.length)`)) })
+		}
+		const end, height = `document.querySelector(".windowed").scrollTop = 1e9`, `document.querySelector(".windowed > ul").style.height`
+		grows := func() {
+			before := read(b, chromedp.Evaluate[string](height))
+			read(b, chromedp.Evaluate[int](`release()`, chromedp.EvalAwaitPromise))
+			b.eventually("true", func() string { return fmt.Sprint(read(b, chromedp.Evaluate[string](height)) != before) })
+		}
+		b.run(`hold = "GET /console/api/v1/tasks"; ` + end)
+		held()
+		b.run(`window.gone = [...document.querySelectorAll("li[data-id]")].at(-1).dataset.id; document.querySelector("[data-id=\"" + gone + "\"] [data-row]").focus()`)
+		b.key(kb.Delete)
+		b.waitVisible(button("Undo"))
+		grows()
+		if read(b, chromedp.Evaluate[bool](`document.querySelector("[data-id=\"" + gone + "\"]") !== null`)) {
+			t.Error("a deleted task is there again")
+		}
+		b.click(button("Undo"))
+
 		// A task that leaves the list leaves its focus to no other.
 		b.do(chromedp.Navigate(s.base + "/console/tasks?status=TODO"))
 		b.waitVisible(`//*[@data-row]`)

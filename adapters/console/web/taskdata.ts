@@ -60,6 +60,13 @@ export function useTasks(of: Filter[]): Tasks {
 		now.lists[i] = { ...list, tasks: here.length === 0 ? rest : [...rest, ...here].sort(compare) }
 	}
 
+	// arrive has a list show tasks that were read, and which may be older than what was changed here since they were asked for.
+	const arrive = (i: number, read: Task[], headers: Headers): void => {
+		const cursor = cursorOf(headers), at = new Map(read.map((t) => [t.id, t.updatedAt]))
+		now.lists[i] = { tasks: read.filter((t) => !now.hidden.has(t.id)), complete: cursor === undefined, busy: false, ...(cursor !== undefined && { cursor }) }
+		place(i, [...now.changed.values()].filter((t) => (at.get(t.id) ?? "") <= t.updatedAt))
+	}
+
 	const fetchPage = useCallback(async (i: number, limit: number) => {
 		const round = now.round, list = now.lists[i], filter = of[i]
 		if (!list || list.busy || list.complete || list.failure) return
@@ -67,13 +74,11 @@ export function useTasks(of: Filter[]): Tasks {
 		try {
 			const { value, headers } = await page("GET /api/v1/tasks", { query: { ...filter, limit, ...(list.cursor !== undefined && { cursor: list.cursor }) } })
 			if (round !== now.round) return
-			const known = new Set(list.tasks.map((t) => t.id))
-			const cursor = cursorOf(headers)
-			const tasks = [...list.tasks, ...value.filter((t) => !known.has(t.id) && !now.hidden.has(t.id))]
-			now.lists[i] = { tasks, complete: cursor === undefined, busy: false, ...(cursor !== undefined && { cursor }) }
+			const there = now.lists[i]?.tasks ?? [], known = new Set(there.map((t) => t.id))
+			arrive(i, [...there, ...value.filter((t) => !known.has(t.id))], headers)
 		} catch (error) {
 			if (round !== now.round) return
-			now.lists[i] = { ...list, busy: false, failure: failureOf(error) }
+			now.lists[i] = { ...(now.lists[i] ?? list), busy: false, failure: failureOf(error) }
 		}
 		show()
 	}, [key])
@@ -93,18 +98,16 @@ export function useTasks(of: Filter[]): Tasks {
 		show()
 		of.forEach(async (filter, i) => {
 			const tasks: Task[] = []
-			let cursor: string | undefined
+			let headers: Headers, cursor: string | undefined
 			try {
 				do {
 					const one = await page("GET /api/v1/tasks", { query: { ...filter, limit: Math.min(largestPage, Math.max(firstPage, was[i]?.tasks.length ?? 0)), ...(cursor !== undefined && { cursor }) } })
 					if (round !== now.round) return
-					tasks.push(...one.value.filter((t) => !now.hidden.has(t.id)))
-					cursor = cursorOf(one.headers)
+					tasks.push(...one.value)
+					headers = one.headers
+					cursor = cursorOf(headers)
 				} while (cursor !== undefined && tasks.length < (was[i]?.tasks.length ?? 0))
-				now.lists[i] = { tasks, complete: cursor === undefined, busy: false, ...(cursor !== undefined && { cursor }) }
-				// The answer may be older than what was changed here since it was asked for.
-				const read = new Map(tasks.map((t) => [t.id, t.updatedAt]))
-				place(i, [...now.changed.values()].filter((t) => (read.get(t.id) ?? "") <= t.updatedAt))
+				arrive(i, tasks, headers)
 			} catch (error) {
 				if (round !== now.round) return
 				now.lists[i] = { ...(now.lists[i] ?? { tasks: [], complete: false }), busy: false, failure: failureOf(error) }
