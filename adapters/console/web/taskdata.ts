@@ -36,7 +36,8 @@ export type Tasks = {
 	more: (list: number) => void
 	reload: () => void
 	put: (...changed: Task[]) => void // shows tasks where they now belong
-	drop: (id: string) => void // hides a task until it is put again
+	drop: (id: string) => void // hides a task until it is restored
+	restore: (t: Task) => void // shows a task again, as it is by now
 	find: (id: string) => Task | undefined
 }
 
@@ -56,7 +57,7 @@ export function useTasks(of: Filter[]): Tasks {
 		const by = new Set(changed.map((t) => t.id))
 		const rest = list.tasks.filter((t) => !by.has(t.id))
 		const last = list.tasks.at(-1)
-		const here = changed.filter((t) => selects(now.of[i] ?? {}, t) && (list.complete || last !== undefined && compare(t, last) <= 0))
+		const here = changed.filter((t) => !now.hidden.has(t.id) && selects(now.of[i] ?? {}, t) && (list.complete || last !== undefined && compare(t, last) <= 0))
 		now.lists[i] = { ...list, tasks: here.length === 0 ? rest : [...rest, ...here].sort(compare) }
 	}
 
@@ -122,18 +123,20 @@ export function useTasks(of: Filter[]): Tasks {
 	}, [key])
 	useLook(() => load(true))
 
+	const put = (...changed: Task[]): void => {
+		for (const t of changed) now.changed.set(t.id, t)
+		now.lists.forEach((_, i) => place(i, changed))
+		show()
+	}
 	return {
 		lists: now.lists,
 		more: (i) => void fetchPage(i, nextPage),
 		reload: () => load(true),
 		find: (id) => now.lists.flatMap((l) => l.tasks).find((t) => t.id === id),
-		put: (...changed) => {
-			for (const t of changed) {
-				now.hidden.delete(t.id)
-				now.changed.set(t.id, t)
-			}
-			now.lists.forEach((_, i) => place(i, changed))
-			show()
+		put,
+		restore: (t) => {
+			now.hidden.delete(t.id)
+			put(now.changed.get(t.id) ?? t)
 		},
 		drop: (id) => {
 			now.hidden.add(id)

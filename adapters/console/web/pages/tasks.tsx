@@ -148,11 +148,11 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 			await call("DELETE /api/v1/tasks/{id}", { path: { id: t.id }, keepalive: leaving, headers: tag ? { "If-Match": tag } : {} }).catch((error: unknown) => {
 				const failure = failureOf(error)
 				if (failure.status === 404) return
-				tasks.put(t)
+				tasks.restore(t)
 				trouble(t.id, { what: `Deleting “${t.title}”`, failure, retry: () => (trouble(t.id), tasks.drop(t.id), void commit(false)) })
 			})
 		}
-		offerUndo({ text: `“${t.title}” was deleted.`, undo: () => (tasks.put(t), focusRow(t.id), announce(`“${t.title}” is back`)), commit })
+		offerUndo({ text: `“${t.title}” was deleted.`, undo: () => (tasks.restore(t), focusRow(t.id), announce(`“${t.title}” is back`)), commit })
 	}
 	const toggle = (t: Task): void => select((was) => {
 		const next = new Set(was)
