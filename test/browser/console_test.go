@@ -254,6 +254,24 @@ func TestConsole(t *testing.T) {
 		b.waitVisible(`//figcaption/span[contains(., "Ada")]`) // as the address says
 		b.checkProblems(s.base)
 	})
+	t.Run("charts and lists say if there is more than they read", func(t *testing.T) {
+		b := openPage(t, s, "Ada", "/console", "Analytical Engines")
+		b.runInNewPages(`{
+			const real = fetch, day = new Date().toISOString().slice(0, 10)
+			const record = { date: day, day, model: "m", version: "1.0.0", totalTokens: 1, checks: 1, id: "x", path: "gone.txt", size: 1 }
+			window.fetch = (address, init) => /metering.daily|updates.adoption|deleted=true/.test(address)
+				? Promise.resolve(Response.json([record], { headers: { Link: '</?cursor=more>; rel="next"' } }))
+				: real(address, init)
+		}`)
+		for address, said := range map[string]string{
+			"/console":          `//figure/p[contains(., "are missing or not all")]`,
+			"/console/releases": `//figure/p[contains(., "are missing or not all")]`,
+			"/console/files?place=shared/artifacts&deleted=1": `//p[.="There are more: the first 2 are shown."]`,
+		} {
+			b.do(chromedp.Navigate(s.base + address))
+			b.waitVisible(said)
+		}
+	})
 	t.Run("home on a large screen loads what is below only after the figures of today", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console", "Analytical Engines")
 		b.resize(1920, 1080, "light")

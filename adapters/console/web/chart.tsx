@@ -24,13 +24,14 @@ const width = 1000, height = 100 // of the drawing, which is stretched
 
 // DayChart shows amounts of the days from first to last, or of the hours or minutes if those are such, stacked by
 // series: the largest first, or as order has them. Amounts that are a level have no sum. With gaps set, what has no figure
-// is shown as unknown, and not as zero.
-export function DayChart({ figures, first, last, name, file, order, level, gaps }: { figures: Figure[]; first: string; last: string; name: string; file: string; order?: string[]; level?: boolean; gaps?: boolean }): JSX.Element {
+// is shown as unknown, and not as zero. Without complete set to false the figures are all.
+export function DayChart({ figures, first, last, name, file, order, level, gaps, complete = true }: { figures: Figure[]; first: string; last: string; name: string; file: string; order?: string[]; level?: boolean; gaps?: boolean; complete?: boolean }): JSX.Element {
 	const { days, series, top } = useMemo(() => arrange(figures, first, last, order), [figures, first, last, order])
 	const step = width / days.length
 	const total = figures.reduce((sum, f) => sum + f.amount, 0)
 	return (
 		<figure class="chart">
+			{!complete && <p class="warning">There are more figures than are read here: those from {end(figures.at(-1)?.date ?? first)} on are missing or not all.</p>}
 			<p class="ends"><span>{count(top)}</span></p>
 			<svg viewBox={`0 0 ${width} ${height}`} preserveAspectRatio="none" role="img" aria-label={`${name}: ${level ? `at most ${count(top)}` : count(total)} from ${end(first)} to ${end(last)}. The figures are in the table below.`}>
 				{days.map((d, i) => {

@@ -68,9 +68,9 @@ export async function page<Name extends Operation>(operation: Name, ...given: Op
 	return { value: (await response.json()) as Answer<Name>, headers: response.headers }
 }
 
-// all returns the records of every page of a list, at most limit pages; path has the parameters of
-// the operation's path.
-export async function all<Name extends Operation>(operation: Name, query: Operations[Name] extends { query?: infer Query } ? Query : never, limit = 10, path: Record<string, string> = {}): Promise<Answer<Name>> {
+// all returns the records of every page of a list, at most limit pages, of which complete says whether they are all; path has
+// the parameters of the operation's path.
+export async function all<Name extends Operation>(operation: Name, query: Operations[Name] extends { query?: infer Query } ? Query : never, limit = 10, path: Record<string, string> = {}): Promise<Answer<Name> & { complete: boolean }> {
 	const records: unknown[] = []
 	let cursor: string | undefined
 	for (let i = 0; i < limit; i++) {
@@ -79,7 +79,7 @@ export async function all<Name extends Operation>(operation: Name, query: Operat
 		cursor = cursorOf(one.headers)
 		if (cursor === undefined) break
 	}
-	return records as Answer<Name>
+	return Object.assign(records, { complete: cursor === undefined }) as Answer<Name> & { complete: boolean }
 }
 
 // cursorOf returns the cursor of the page after one with these headers, undefined after the last.

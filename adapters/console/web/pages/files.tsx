@@ -334,14 +334,17 @@ function Deleted({ org, place, writes, restore, shelf }: { org: string; place: P
 			<Show of={deleted} what="the deleted files">
 				{(list) => list.length === 0
 					? <p class="empty">No deleted file can be restored here. Files that somebody deletes stay here for as long as the plan keeps earlier versions.</p>
-					: <ul class="rows">
-						{list.map((o) => (
-							<li key={o.id}>
-								<div><b>{o.path}</b><p class="soft">{size(o.size)}{o.deletedAt && <> · deleted <time dateTime={o.deletedAt} title={exact(o.deletedAt)}>{relative(o.deletedAt)}</time></>}{o.expiresAt && <> · kept until <time dateTime={o.expiresAt}>{exact(o.expiresAt)}</time></>}</p></div>
-								{writes && <button type="button" class="small" aria-label={`Restore ${o.path}`} onClick={() => restore(o)}>Restore</button>}
-							</li>
-						))}
-					</ul>}
+					: <>
+						<ul class="rows">
+							{list.map((o) => (
+								<li key={o.id}>
+									<div><b>{o.path}</b><p class="soft">{size(o.size)}{o.deletedAt && <> · deleted <time dateTime={o.deletedAt} title={exact(o.deletedAt)}>{relative(o.deletedAt)}</time></>}{o.expiresAt && <> · kept until <time dateTime={o.expiresAt}>{exact(o.expiresAt)}</time></>}</p></div>
+									{writes && <button type="button" class="small" aria-label={`Restore ${o.path}`} onClick={() => restore(o)}>Restore</button>}
+								</li>
+							))}
+						</ul>
+						{!list.complete && <p class="soft">There are more: the first {count(list.length)} are shown.</p>}
+					</>}
 			</Show>
 		</>
 	)

@@ -103,7 +103,7 @@ function Usage({ manages, settled }: Settling & { manages: boolean }): JSX.Eleme
 	const usage = useLoaded(async () => {
 		const rows = await all("GET /api/v1/metering/daily", { from: first, to: last, by })
 		const names = await namesOf([...new Set(rows.flatMap((r) => r.userId ?? []))])
-		return { first, figures: rows.map((r) => ({ date: r.date, series: r.model ?? names.get(r.userId ?? "") ?? "Former member", amount: r.totalTokens })) }
+		return { first, complete: rows.complete, figures: rows.map((r) => ({ date: r.date, series: r.model ?? names.get(r.userId ?? "") ?? "Former member", amount: r.totalTokens })) }
 	}, [first, last, by])
 	useLook(usage.retry)
 	useSettled(usage, "usage", settled)
@@ -117,7 +117,7 @@ function Usage({ manages, settled }: Settling & { manages: boolean }): JSX.Eleme
 			<Show of={usage} what="the usage">
 				{(u) => u.figures.length === 0
 					? <p class="empty">No chat has used tokens since {u.first}. What chats use from now on is shown here by day.</p>
-					: <DayChart figures={u.figures} first={u.first} last={last} name="Tokens by day" file={`tokens-${u.first}-${last}.csv`} />}
+					: <DayChart {...u} last={last} name="Tokens by day" file={`tokens-${u.first}-${last}.csv`} />}
 			</Show>
 		</section>
 	)

@@ -117,7 +117,10 @@ export default function Releases({ me }: { me: Me }): JSX.Element {
 function Adoption({ query }: { query: URLSearchParams }): JSX.Element {
 	const { first, last, field } = useDays()
 	const of = Object.fromEntries((["platform", "arch", "channel"] as const).flatMap((f) => (query.get(f) ? [[f, query.get(f) ?? ""]] : [])))
-	const adoption = useLoaded(async () => ({ first, figures: (await all("GET /api/v1/updates/adoption", { from: first, to: last, ...of }, 20)).map((t) => ({ date: t.day, series: t.version, amount: t.checks })) }), [first, last, JSON.stringify(of)])
+	const adoption = useLoaded(async () => {
+		const found = await all("GET /api/v1/updates/adoption", { from: first, to: last, ...of }, 20)
+		return { first, complete: found.complete, figures: found.map((t) => ({ date: t.day, series: t.version, amount: t.checks })) }
+	}, [first, last, JSON.stringify(of)])
 	return (
 		<section class="tall">
 			<header class="bar">
@@ -127,7 +130,7 @@ function Adoption({ query }: { query: URLSearchParams }): JSX.Element {
 			<Show of={adoption} what="the adoption">
 				{(a) => a.figures.length === 0
 					? <p class="empty">No device of these has checked for updates since {a.first}. Checks are shown here by day from the first one on.</p>
-					: <DayChart figures={a.figures} first={a.first} last={last} name="Update checks by version" file={`adoption-${a.first}-${last}.csv`} />}
+					: <DayChart {...a} last={last} name="Update checks by version" file={`adoption-${a.first}-${last}.csv`} />}
 			</Show>
 		</section>
 	)
