@@ -512,6 +512,15 @@ func TestMemories(t *testing.T) {
 		}
 		b.checkProblems(s.base)
 	})
+	t.Run("a memory whose place cannot be read says so, and follows it after another attempt", func(t *testing.T) {
+		b := openTab(t)
+		b.busyOnce("/sync/manifest?limit=1")
+		b.enterPage(s, "Ada", "/console/memories?memory=org", "Memories")
+		b.waitVisible(`//*[@role="alert" and contains(., "Following the memory failed") and contains(., "request-1")]`)
+		b.click(button("Try again"))
+		b.waitVisible(`//p[contains(., "Version 4") and contains(., "by Ada")]`)
+		b.do(chromedp.WaitNotPresent(`//*[@role="alert"]`))
+	})
 	t.Run("a memory of a workspace is added by keyboard, and is in the tree of files", func(t *testing.T) {
 		s.call("POST", "/auth/seed-onboarding", as, nil, http.StatusOK)
 		name := decode[[]struct{ Name string }](t, s.call("GET", "/workspaces", as, nil, http.StatusOK))[0].Name

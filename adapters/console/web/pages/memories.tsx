@@ -41,7 +41,8 @@ function Chosen({ workspaces, members, me, org }: { workspaces: Workspace[]; mem
 	const memory = owner && fileName ? { name: asked, title: fileName, key: `workspaces/${owner.id}/memory/${fileName}`, about: `Everybody who sees the workspace ${owner.name} sees it.` } : fixed.find((m) => m.name === asked)
 	const place = memory && `${memory.key.slice(0, memory.key.lastIndexOf("/"))}/`
 	useOpen(records, place)
-	const stored = memory && [...(records.of(place ?? "")?.files.values() ?? [])].find((o) => o.storageKey.endsWith(`/${memory.key}`))
+	const shelf = records.of(place ?? "")
+	const stored = memory && [...(shelf?.files.values() ?? [])].find((o) => o.storageKey.endsWith(`/${memory.key}`))
 	return (
 		<>
 			<header class="bar"><h1 tabIndex={-1}>Memories</h1><Live feed={feed} /></header>
@@ -53,6 +54,7 @@ function Chosen({ workspaces, members, me, org }: { workspaces: Workspace[]; mem
 					{workspaces.map((w) => <OfWorkspace key={w.id} workspace={w} asked={asked} open={(name) => change({ memory: `${w.id}/${name}` })} seen={w.id === workspace ? stored : undefined} writes={me.role !== "VIEWER"} />)}
 				</nav>
 				<div class="within">
+					{place && shelf?.failure && <Problem failure={shelf.failure} what="Following the memory" retry={() => void records.load(place)} />}
 					{memory
 						? <Editor key={memory.name} memory={memory} stored={stored} members={members} writes={me.role !== "VIEWER"} saved={(o) => records.put(o)} />
 						: <p class="empty">There is no such memory, or you do not see its workspace any more. <a href="/console/memories">Your memory</a></p>}
