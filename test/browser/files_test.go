@@ -521,6 +521,23 @@ func TestMemories(t *testing.T) {
 		b.waitVisible(`//p[contains(., "Version 4") and contains(., "by Ada")]`)
 		b.do(chromedp.WaitNotPresent(`//*[@role="alert"]`))
 	})
+	t.Run("what is saved again while it is saved is saved once", func(t *testing.T) {
+		b := openTab(t)
+		b.runInNewPages(holding)
+		b.enterPage(s, "Ada", "/console/memories?memory=org", "Memories")
+		before := now().Version
+		write(b, " once")
+		b.run(`hold = "PUT /console/api/v1/sync/memory/org"`)
+		b.chord("s", chromedp.ModifierCtrl)
+		b.chord("s", chromedp.ModifierCtrl)
+		b.click(button("Save"))
+		b.eventually("1", func() string { return read(b, chromedp.Evaluate[string](`String(held.length)`)) })
+		read(b, chromedp.Evaluate[int](`release()`, chromedp.EvalAwaitPromise))
+		b.waitVisible(fmt.Sprintf(`//p[contains(., "Version %d")]`, before+1))
+		b.do(chromedp.WaitNotPresent(`//*[.="Not saved"]`))
+		must.Is(t, before+1, now().Version)
+		b.checkProblems(s.base) // such as 409
+	})
 	t.Run("a memory of a workspace is added by keyboard, and is in the tree of files", func(t *testing.T) {
 		s.call("POST", "/auth/seed-onboarding", as, nil, http.StatusOK)
 		name := decode[[]struct{ Name string }](t, s.call("GET", "/workspaces", as, nil, http.StatusOK))[0].Name

@@ -121,34 +121,37 @@ type EditorOf = { memory: Memory; stored: StoredObject | undefined; members: Mem
 function Editor({ memory, stored, members, writes, saved }: EditorOf): JSX.Element {
 	const [draft, setDraft] = useDraft<Draft>(`memory ${memory.key}`)
 	const [failure, fail] = useState<Failure>()
-	const [saving, setSaving] = useState(false)
+	const [saving, setSaving] = useState<"sent" | "stored">() // until what was saved is loaded
 	const [shown, show] = useState(false)
 	const area = useRef<HTMLTextAreaElement>(null)
 	const loaded = useLoaded(() => get(memory.name), [memory.name, stored?.version])
 	const there = loaded.value === undefined ? undefined : { text: loaded.value?.content ?? "", version: loaded.value?.version ?? 0 }
 	useEffect(() => {
 		if (draft && there && draft.text === there.text) setDraft(undefined)
-	}, [loaded.value])
+		setSaving((was) => (was === "stored" ? undefined : was))
+	}, [loaded.value, loaded.failure])
 	const text = draft?.text ?? there?.text ?? ""
 	const conflict = draft && there && there.version > draft.version ? there : undefined
 	const write = (value: string): void => {
 		if (there) setDraft(value === there.text && !conflict ? undefined : { text: value, version: draft?.version ?? there.version })
 	}
 	const save = async (content: string, version: number): Promise<void> => {
-		setSaving(true)
+		if (saving) return
+		setSaving("sent")
 		fail(undefined)
 		try {
 			const o = await put(memory.name, content, version)
 			setDraft((was) => was && { ...was, version: o.version }) // it goes when the memory with it is there
 			saved(o)
 			announce("The memory is saved.")
+			setSaving("stored")
 			loaded.retry()
 		} catch (error) {
 			const failed = failureOf(error)
 			if (failed.status === 409) loaded.retry()
 			fail(failed)
+			setSaving(undefined)
 		}
-		setSaving(false)
 	}
 	const submit = (version: number): void => {
 		if (conflict) return
@@ -170,7 +173,7 @@ function Editor({ memory, stored, members, writes, saved }: EditorOf): JSX.Eleme
 						<div class="problem conflict" role="alert">
 							<p><strong>{by} has changed this memory since you began.</strong> Yours is kept below, and theirs is beside it. Take over what you want to keep, then save yours, or take theirs.</p>
 							{failure?.status === 409 && <RequestId id={failure.request} />}
-							<button type="button" class="small" disabled={saving} onClick={() => void save(text, conflict.version)}>Save mine</button>{" "}
+							<button type="button" class="small" disabled={saving !== undefined} onClick={() => void save(text, conflict.version)}>Save mine</button>{" "}
 							<button type="button" class="small" onClick={() => (setDraft(undefined), fail(undefined), area.current?.focus())}>Take theirs</button>
 						</div>
 					)}
@@ -184,7 +187,7 @@ function Editor({ memory, stored, members, writes, saved }: EditorOf): JSX.Eleme
 					</div>
 					{conflict && <><h3>From theirs to yours</h3><Difference first={conflict.text} second={text} label="From theirs to yours" /></>}
 					<div class="bar">
-						{writes && !conflict && <button type="submit" class="primary" aria-busy={saving}>Save</button>}
+						{writes && !conflict && <button type="submit" class="primary" aria-busy={saving !== undefined}>Save</button>}
 						<button type="button" aria-pressed={shown} onClick={() => show(!shown)}>Preview</button>
 						{draft && !conflict && <button type="button" onClick={() => setDraft(undefined)}>Discard my changes</button>}
 						{draft && <span class="soft" role="status">Not saved</span>}
