@@ -622,7 +622,6 @@ func TestTasksPage(t *testing.T) {
 			t.Errorf("for %.0f rows %.0f elements were made", got[1], made)
 		}
 
-		// A page that arrives late brings nothing back that was deleted meanwhile.
 		b.runInNewPages(holding)
 		b.do(chromedp.Navigate(s.base + "/console/tasks"))
 		b.waitVisible(`//*[@data-row]`)
@@ -635,6 +634,12 @@ func TestTasksPage(t *testing.T) {
 			read(b, chromedp.Evaluate[int](`release()`, chromedp.EvalAwaitPromise))
 			b.eventually("true", func() string { return fmt.Sprint(read(b, chromedp.Evaluate[string](height)) != before) })
 		}
+		// A list that was scrolled to its end while it was loaded again goes on.
+		b.run(`hold = "GET /console/api/v1/tasks"; Date.now = ((real) => () => real() + 10_000)(Date.now); dispatchEvent(new Event("focus"))`)
+		held()
+		b.run(end)
+		grows()
+		// A page that arrives late brings nothing back that was deleted meanwhile.
 		b.run(`hold = "GET /console/api/v1/tasks"; ` + end)
 		held()
 		b.run(`window.gone = [...document.querySelectorAll("li[data-id]")].at(-1).dataset.id; document.querySelector("[data-id=\"" + gone + "\"] [data-row]").focus()`)

@@ -52,7 +52,7 @@ export function Windowed<Item>({ label, items, keyOf, row, active, onActive, com
 	}, [look])
 	useEffect(() => {
 		if (!complete && height > 0 && seen.last > items.length - 2 * beyond) more()
-	}, [complete, seen, items.length, height])
+	}, [complete, seen, items, height]) // items, as a list that was busy is another one now
 	useEffect(() => {
 		if (focus.current !== undefined && focus.current === active && at >= 0) {
 			const found = scroller.current?.querySelector<HTMLElement>(`[data-at="${at}"] [data-row]`)
