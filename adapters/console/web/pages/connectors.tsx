@@ -128,7 +128,7 @@ function Machine({ command, variables }: { command: string[] | null; variables: 
 	const line = (command ?? []).map((part) => (/^[\w@%+=:,./-]+$/.test(part) ? part : `'${part.replaceAll("'", "'\\''")}'`)).join(" ")
 	return (
 		<div class="waits">
-			<p><b>It runs on each person’s own machine</b>, not on this server. Collab’s applications and the command line start it there by this command:</p>
+			<p><b>It runs on each person’s own machine</b>, not on this server. Collab’s applications start it there by this command:</p>
 			<p><code class="command">{line}</code> <Copy text={line} what="the command" /></p>
 			{variables.length > 0 && <p>They give it the credentials in {variables.map((v, i) => <span key={v}>{i > 0 && ", "}<code>{v}</code></span>)}.</p>}
 		</div>
@@ -310,7 +310,7 @@ function Details({ connector: c, provider: p, members, writes, onClose, onChange
 	return (
 		<Dialog title={c.label} onClose={onClose} wide>
 			<p><Badge status={c.status} /> {p ? p.displayName : "Its provider is not in the catalog any more"}{p && !isLocal(p) && p.mcpUrl && <span class="soft"> · {p.mcpUrl}</span>}{typeof c.config.url === "string" && <span class="soft"> · {c.config.url}</span>}</p>
-			{c.status === "ERROR" && <p class="problem"><strong>It cannot be used now.</strong> {c.lastError ?? "The server does not answer"}. The server tries again by itself; other credentials are tried at once.</p>}
+			{c.status === "ERROR" && <p class="problem"><strong>It cannot be used now.</strong> {c.lastError ?? "The server does not answer"}.{!expired && " The server tries again by itself; other credentials are tried at once."}</p>}
 			{c.status === "CONNECTING" && <p class="waits" role="status">The server is being asked for its tools.</p>}
 			{c.status === "DISCONNECTED" && <p class="waits">It has no credentials yet, so chats cannot use it.</p>}
 			{p && isLocal(p) && <Machine command={p.command} variables={Object.keys(p.env ?? {})} />}

@@ -322,7 +322,7 @@ function feedsOf(r: Release): Feed[] {
 		{ name: "electron-updater", address: `${base}/electron${with_({ arch: only, channel })}`, lacks: r.sha512 === null && "a SHA-512" },
 		...(r.platform === "DARWIN" ? [
 			{ name: "Electron's autoUpdater", address: `${base}/squirrel/darwin/${given}/{version}${with_({ channel })}` },
-			{ name: "Sparkle", address: `${base}/sparkle/appcast.xml${with_({ arch: only, channel })}`, lacks: r.signature === null && "a signature" },
+			{ name: "Sparkle", address: `${base}/sparkle/appcast.xml${with_({ arch: only, channel })}` },
 		] : []),
 		...(r.platform === "WIN32" ? [{ name: "Squirrel.Windows", address: `${base}/squirrel/win32/${given}/{version}${with_({ channel })}`, lacks: (r.sha1 === null || r.fileSizeBytes === null) && "a SHA-1 and a size" }] : []),
 		{ name: "Tauri", address: `${base}/tauri/{{target}}/{{arch}}/{{current_version}}${with_({ channel })}`, lacks: r.signature === null && "a signature" },
