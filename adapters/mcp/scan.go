@@ -13,16 +13,7 @@ type jsonScanner struct {
 	depth, values   int
 }
 
-// scan reports whether the text is within the limits so far.
-func (s *jsonScanner) scan(text []byte) bool {
-	for _, b := range text {
-		if !s.next(b) {
-			return false
-		}
-	}
-	return true
-}
-
+// next reports whether the text is within the limits up to the byte.
 func (s *jsonScanner) next(b byte) bool {
 	switch {
 	case s.escaped:
@@ -50,25 +41,23 @@ type eventScanner struct {
 	text  bool // the line is not empty
 }
 
-// scan reports whether the data of all events is within the limits so far.
-func (s *eventScanner) scan(text []byte) bool {
+// next reports whether an event ends with the byte, and whether its data is within the limits so far.
+func (s *eventScanner) next(b byte) (ended, ok bool) {
 	const field = "data:"
-	for _, b := range text {
-		switch {
-		case b == '\n' && !s.text: // the event ends
-			s.data = jsonScanner{values: s.data.values}
-			s.at, s.other = 0, false
-		case b == '\n':
-			s.at, s.other, s.text = 0, false, false
-		case s.at < len(field):
-			s.other = s.other || b != field[s.at]
-			s.text = s.text || b != '\r'
-			s.at++
-		case !s.other && !s.data.next(b):
-			return false
-		default:
-			s.text = s.text || b != '\r'
-		}
+	ok = true
+	switch {
+	case b == '\n' && !s.text:
+		*s = eventScanner{}
+		return true, true
+	case b == '\n':
+		s.at, s.other, s.text = 0, false, false
+		return false, true
+	case s.at < len(field):
+		s.other = s.other || b != field[s.at]
+		s.at++
+	case !s.other:
+		ok = s.data.next(b)
 	}
-	return true
+	s.text = s.text || b != '\r'
+	return false, ok
 }

@@ -1,8 +1,13 @@
 package mcp
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -22,9 +27,31 @@ func TestDeepValuesAreFoundInEventsHoweverTheyAreWritten(t *testing.T) {
 		"closed too often":      "data: ]]]]]]]]\n\ndata: " + deep + "\n\n",
 		"without an empty line": "data:" + deep,
 	} {
-		var s eventScanner
-		if s.scan([]byte(body)) {
-			t.Errorf("%s: nothing was found", about)
+		if err := readAll(body); !errors.Is(err, errLimit) {
+			t.Errorf("%s: %v", about, err)
+		}
+	}
+	if err := readAll(strings.Repeat("data: ["+strings.Repeat("1,", maxValues/2)+"1]\n\n", 3)); err != nil {
+		t.Errorf("events of many values together: %v", err)
+	}
+}
+
+// streamOf returns the body of an event stream.
+func streamOf(body string) *responseBody {
+	x := &exchange{ctx: context.Background(), bytes: int64(len(body)) + 1}
+	return &responseBody{from: bufio.NewReader(strings.NewReader(body)), x: x, request: &http.Request{Method: http.MethodGet}}
+}
+
+func readAll(body string) error {
+	_, err := io.Copy(io.Discard, streamOf(body))
+	return err
+}
+
+func TestAReadOfAStreamEndsWithAnEvent(t *testing.T) {
+	r, p := streamOf("event: endpoint\r\ndata: /m\r\n\r\n: \"\n\ndata: x"), make([]byte, 100)
+	for _, want := range []string{"event: endpoint\r\ndata: /m\r\n\r\n", ": \"\n\n", "data: x"} {
+		if n, err := r.Read(p); string(p[:n]) != want || err != nil {
+			t.Errorf("read %q, %v, want %q", p[:n], err, want)
 		}
 	}
 }
@@ -50,9 +77,13 @@ func TestTheScannerFindsTheDepthOfEachJSONText(t *testing.T) {
 		}
 		var whole jsonScanner
 		var events eventScanner
-		plain, event := true, events.scan([]byte("data: "))
-		for _, part := range b.Bytes() { // as slowly as it can arrive
-			plain, event = plain && whole.scan([]byte{part}), event && events.scan([]byte{part})
+		plain, event := true, true
+		for _, c := range append([]byte("data: "), b.Bytes()...) {
+			_, ok := events.next(c)
+			event = event && ok
+		}
+		for _, c := range b.Bytes() {
+			plain = plain && whole.next(c)
 		}
 		if shallow := depth(v) <= maxDepth; plain != shallow || event != shallow {
 			t.Fatalf("depth %d: %v, in an event %v", depth(v), plain, event)

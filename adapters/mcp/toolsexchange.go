@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -120,7 +121,7 @@ func (x *exchange) send(r *http.Request) (*http.Response, error) {
 		end()
 		return nil, err
 	}
-	resp.Body = &responseBody{from: resp.Body, x: x, request: r, end: end}
+	resp.Body = &responseBody{from: bufio.NewReader(resp.Body), close: resp.Body.Close, x: x, request: r, end: end}
 	return resp, nil
 }
 
@@ -137,25 +138,48 @@ func (x *exchange) check(r *http.Request) error {
 	return nil
 }
 
-// responseBody is a body that counts bytes and records read errors.
+// responseBody is a body that counts bytes and JSON values, and records read errors. A Read returns no more than
+// the rest of an event: the SDK has several parsers, one after the other, of a stream, each with a buffer of its own, and what
+// one of them reads beyond an event is lost.
 type responseBody struct {
-	from    io.ReadCloser
+	from    *bufio.Reader
+	close   func() error
 	x       *exchange
 	request *http.Request
 	end     func()
 	closed  atomic.Bool
-	// The SDK decides whether a response is an event stream.
+	// Responses to GET are event streams; of others the SDK decides whether they are.
 	whole  jsonScanner
 	events eventScanner
 }
 
+// fill reads what is there, at least a byte, up to the end of an event.
+func (h *responseBody) fill(p []byte) (n int, err error) {
+	for n < len(p) && (n == 0 || h.from.Buffered() > 0) {
+		b, err := h.from.ReadByte()
+		if err != nil {
+			return n, err
+		}
+		p[n] = b
+		n++
+		ended, ok := h.events.next(b)
+		if !ok || h.request.Method != http.MethodGet && !h.whole.next(b) {
+			return 0, errLimit
+		}
+		if ended {
+			break
+		}
+	}
+	return n, nil
+}
+
 func (h *responseBody) Read(p []byte) (int, error) {
-	n, err := h.from.Read(p)
+	n, err := h.fill(p)
 	h.x.mu.Lock()
 	h.x.bytes -= int64(n)
 	left := h.x.bytes
 	h.x.mu.Unlock()
-	if left < 0 || !h.whole.scan(p[:n]) || !h.events.scan(p[:n]) {
+	if left < 0 {
 		n, err = 0, errLimit
 	}
 	if left == 0 && err != nil && err != io.EOF {
@@ -169,7 +193,7 @@ func (h *responseBody) Read(p []byte) (int, error) {
 
 func (h *responseBody) Close() error {
 	h.closed.Store(true)
-	err := h.from.Close()
+	err := h.close()
 	h.end()
 	return err
 }
