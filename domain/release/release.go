@@ -228,7 +228,12 @@ func (r Release) Apply(p Patch, from Hosts, now time.Time) (Release, error) {
 	r.Notes = p.Notes.Over(r.Notes)
 	r.MinOSVersion = p.MinOSVersion.Over(r.MinOSVersion)
 	r.Signature = p.Signature.Over(r.Signature)
-	if r.DownloadURL != was.DownloadURL { // a release is withdrawn also when its host is not allowed any more
+	paused := r.PausedAt != nil
+	if is, ok := p.Paused.Get(); ok {
+		paused = is
+	}
+	// A release on a host that is not allowed any more can still be withdrawn.
+	if r.DownloadURL != was.DownloadURL || r.Active && r.Rollout > 0 && !paused {
 		from.check(&c, r.DownloadURL)
 	}
 	r.check(&c)

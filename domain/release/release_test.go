@@ -248,12 +248,25 @@ func TestPatches(t *testing.T) {
 
 	// Its host is not one of those that are allowed now.
 	narrowed := release.Hosts{Names: []string{"elsewhere.example"}}
-	if got, err := r.Apply(release.Patch{Active: patch.Value(false), DownloadURL: patch.Value(r.DownloadURL)}, narrowed, later); err != nil || got.Active {
-		t.Errorf("a withdrawal makes %+v, %v", got, err)
-	}
-	_, err = r.Apply(release.Patch{DownloadURL: patch.Value("https://b/c")}, narrowed, later)
-	if got := fields(err); !slices.Equal(got, []string{"downloadUrl"}) {
-		t.Errorf("a move elsewhere gives %v", err)
+	withdrawn, stopped := r, r
+	withdrawn.Active, stopped.PausedAt = false, &later
+	for about, change := range map[string]struct {
+		of      release.Release
+		p       release.Patch
+		refused bool
+	}{
+		"a withdrawal":      {r, release.Patch{Active: patch.Value(false)}, false},
+		"a pause":           {r, release.Patch{GuardPatch: release.GuardPatch{Paused: patch.Value(true)}}, false},
+		"a rollout of 0 %":  {r, release.Patch{Rollout: patch.Value(0)}, false},
+		"notes":             {r, release.Patch{Notes: patch.Value("x")}, true},
+		"another address":   {withdrawn, release.Patch{DownloadURL: patch.Value("https://b/c")}, true},
+		"an activation":     {withdrawn, release.Patch{Active: patch.Value(true)}, true},
+		"a resumption":      {stopped, release.Patch{GuardPatch: release.GuardPatch{Paused: patch.Value(false)}}, true},
+		"notes while it is": {stopped, release.Patch{Notes: patch.Value("x")}, false},
+	} {
+		if _, err := change.of.Apply(change.p, narrowed, later); slices.Equal(fields(err), []string{"downloadUrl"}) != change.refused {
+			t.Errorf("%s on a host that is not allowed any more: %v", about, err)
+		}
 	}
 }
 
