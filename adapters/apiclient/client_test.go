@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -262,22 +263,32 @@ func (l *lateContent) Read(p []byte) (int, error) {
 	return copy(p, "x"), nil
 }
 
-func TestAnUploadIsCreatedAfterTheReasonOfAnEarlierRefusalHasGone(t *testing.T) {
+func TestAnUploadIsCreatedAfterTheReasonOfAnEarlierRefusalHasGoneAndThenResumed(t *testing.T) {
 	for _, replayed := range []bool{true, false} {
+		var keys []string
 		f := serve(t, func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
-			if !strings.HasPrefix(r.Header.Get("Idempotency-Key"), "upload-") {
-				w.WriteHeader(201)
-				fmt.Fprint(w, `{"id": "1"}`)
+			key := r.Header.Get("Idempotency-Key")
+			if r.Method == http.MethodPost && !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+			if r.Method == http.MethodPost && (key == keys[0] || key == "") {
+				if replayed {
+					w.Header().Set("Idempotent-Replayed", "true")
+				}
+				w.WriteHeader(403)
 				return
 			}
-			if replayed {
-				w.Header().Set("Idempotent-Replayed", "true")
-			}
-			w.WriteHeader(403)
+			w.WriteHeader(201)
+			fmt.Fprint(w, `{"id": "1"}`)
 		})
-		u, err := f.OpenUpload(t.Context(), CreateResumableUploadParams{Path: "a"}, 1)
-		if (err == nil) != replayed || replayed && u.ID != "1" {
-			t.Errorf("the upload is %+v, %v; replayed: %v", u, err, replayed)
+		for range 2 { // the second time after an interruption
+			u, err := f.OpenUpload(t.Context(), CreateResumableUploadParams{Path: "a"}, 1)
+			if (err == nil) != replayed || replayed && u.ID != "1" {
+				t.Errorf("the upload is %+v, %v; replayed: %v", u, err, replayed)
+			}
+		}
+		if want := map[bool]int{true: 2, false: 1}[replayed]; len(keys) != want {
+			t.Errorf("the keys are %q; replayed: %v", keys, replayed)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -20,28 +21,38 @@ const Resumptions = 5
 // ErrShort says that content ends before the place at which its upload goes on.
 var ErrShort = errors.New("the content is shorter than what was sent of it")
 
+// uploadKeys is how many idempotency keys the uploads of one content to one place have.
+const uploadKeys = 10
+
 // OpenUpload returns the upload of content of a size to a place that was interrupted, or creates one. Uploads
-// of the same content to the same place have the same idempotency key, also in another process, so the server
-// replies with the one that it created first. It also replies with the refusal of an earlier attempt, whose reason may
-// have gone since, so that a refusal that is repeated is tried again without the key.
+// of the same content to the same place have the same idempotency keys, also in another process, so the server
+// replies with the one that it created first. It also replies with what has ended since: an upload that is complete
+// or given up, or a refusal whose reason may have gone. The next key is tried then.
 func (c *Client) OpenUpload(ctx context.Context, to CreateResumableUploadParams, size int64) (u ResumableUpload, err error) {
 	to.UploadComplete, to.UploadLength = "?0", &size
 	version := int64(0)
 	if to.ExpectedVersion != nil {
 		version = *to.ExpectedVersion
 	}
-	key := sha256.Sum256(fmt.Appendf(nil, "%q", []any{to.FileID, version, to.Path, to.Kind, to.Scope, to.WorkspaceID, to.TeamID, to.Checksum, size}))
-	if u, err = c.createUpload(withKey(ctx, "upload-"+hex.EncodeToString(key[:])), to); err != nil {
-		if refused, ok := errors.AsType[*Error](err); ok && refused.Header.Get("Idempotent-Replayed") != "" {
-			return c.createUpload(ctx, to)
+	of := fmt.Appendf(nil, "%q", []any{to.FileID, version, to.Path, to.Kind, to.Scope, to.WorkspaceID, to.TeamID, to.Checksum, size})
+	for n := range uploadKeys {
+		if n > 0 {
+			of = strconv.AppendInt(of, int64(n), 10)
 		}
-		return u, err
+		key := sha256.Sum256(of)
+		u, err = c.createUpload(withKey(ctx, "upload-"+hex.EncodeToString(key[:])), to)
+		if refused, ok := errors.AsType[*Error](err); ok && refused.Header.Get("Idempotent-Replayed") != "" {
+			continue
+		}
+		if err != nil {
+			return u, err
+		}
+		u, err = c.GetResumableUpload(ctx, u.ID)
+		if err == nil && !u.Complete || err != nil && Status(err) != http.StatusNotFound {
+			return u, err
+		}
 	}
-	u, err = c.GetResumableUpload(ctx, u.ID)
-	if err == nil && !u.Complete || err != nil && Status(err) != http.StatusNotFound {
-		return u, err
-	}
-	return c.createUpload(ctx, to) // the same content was stored there before, or given up
+	return c.createUpload(ctx, to)
 }
 
 func (c *Client) createUpload(ctx context.Context, to CreateResumableUploadParams) (u ResumableUpload, err error) {
