@@ -33,9 +33,9 @@ type Garbage struct {
 // whole is set it also lists the store for blobs that the database does not know. If dry is
 // set it removes nothing. It calls each with every blob that it removed or would remove; an
 // error of each ends the collection and is returned. Blobs that the store does not remove are
-// left to later collections, and errors of them returned at the end. After maxFailures of them in a row
-// the store may not answer at all: the names after them are left to the next collection, which begins
-// with them. Any number of servers may collect concurrently.
+// left to later collections, and errors of them returned at the end. Unless whole is set, after maxFailures of
+// them in a row the store may not answer at all: the names after them are left to the next collection, which
+// begins with them. Any number of servers may collect concurrently.
 func (u *Upkeep) Collect(ctx context.Context, whole, dry bool, each func(Garbage) error) error {
 	before := u.clock.Now().Add(-object.Grace)
 	names := u.store.Storage().BlobNames()
@@ -45,7 +45,7 @@ func (u *Upkeep) Collect(ctx context.Context, whole, dry bool, each func(Garbage
 		}
 	}
 	var left failures
-	if err := u.collectNames(ctx, before, dry, &left, each); err != nil {
+	if err := u.collectNames(ctx, before, whole, dry, &left, each); err != nil {
 		return errors.Join(left.err(), err)
 	}
 	if whole {
@@ -55,7 +55,7 @@ func (u *Upkeep) Collect(ctx context.Context, whole, dry bool, each func(Garbage
 }
 
 // collectNames collects the blobs whose names are due, after u.last.
-func (u *Upkeep) collectNames(ctx context.Context, before time.Time, dry bool, left *failures, each func(Garbage) error) error {
+func (u *Upkeep) collectNames(ctx context.Context, before time.Time, whole, dry bool, left *failures, each func(Garbage) error) error {
 	after := ""
 	if !dry {
 		if last := u.last.Swap(nil); last != nil {
@@ -71,7 +71,7 @@ func (u *Upkeep) collectNames(ctx context.Context, before time.Time, dry bool, l
 			if err := left.note(ctx, u.collect(ctx, b, dry, each)); err != nil {
 				return err
 			}
-			if left.row == maxFailures {
+			if left.row == maxFailures && !whole {
 				u.last.Store(&b.Name)
 				return nil
 			}

@@ -31,7 +31,7 @@ type Upkeep struct {
 	connectors *connectors.Connectors
 	retention  time.Duration
 
-	last atomic.Pointer[string] // name that the last collection ended at; nil: it came to the end
+	last atomic.Pointer[string] // name that the last collection ended at; nil: at no name
 }
 
 // New returns the regular work over the store and its blobs. Retention is how long entries
