@@ -24,6 +24,7 @@ import (
 	"collab/adapters/bucket"
 	"collab/adapters/gormdb"
 	"collab/app/archives"
+	"collab/app/assembly/backup"
 	"collab/app/assembly/config"
 	domain "collab/domain/archive"
 	"collab/domain/audit"
@@ -320,6 +321,12 @@ func TestFilesOfCommandsRunByRootAreTheDirectorysOwners(t *testing.T) {
 		Migrate(t.Context(), c, false, io.Discard),
 		ImportFile(t.Context(), c, file, "", archives.Import{Organisation: "org_1"}, io.Discard, io.Discard),
 	))
+	saved := filepath.Join(t.TempDir(), "backup")
+	restored := read(t, sameIssuer, "COLLAB_DATA_DIR="+filepath.Join(directory, "restored", "data"))
+	must.NoError(t, errors.Join(
+		backup.Write(t.Context(), c, "test", saved, io.Discard, io.Discard),
+		backup.RestoreDirectory(t.Context(), restored, saved, false, io.Discard),
+	))
 	files := 0
 	must.NoError(t, filepath.WalkDir(directory, func(path string, e fs.DirEntry, err error) error {
 		var s syscall.Stat_t
@@ -331,7 +338,7 @@ func TestFilesOfCommandsRunByRootAreTheDirectorysOwners(t *testing.T) {
 		}
 		return nil
 	}))
-	if files < 5 { // of the database and three contents
+	if files < 10 { // twice those of the database and three contents
 		t.Errorf("there are %d files", files)
 	}
 }

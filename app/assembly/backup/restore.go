@@ -195,7 +195,7 @@ func samePath(a, b string) bool {
 func (r *restoration) checkReplaceable(replace bool) error {
 	info, err := os.Stat(r.directory)
 	if errors.Is(err, fs.ErrNotExist) {
-		return os.MkdirAll(filepath.Dir(r.directory), 0o700)
+		return fileowner.MkdirAll(filepath.Dir(r.directory))
 	}
 	if err != nil {
 		return err
@@ -251,11 +251,15 @@ func (r *restoration) unpack(ctx context.Context, f *os.File, now time.Time) (ep
 	return epoch, r.syncDirectory()
 }
 
-// syncDirectory gives the new directory the owner of the old one, and syncs it to the disk.
+// syncDirectory gives the new directory the owner of the old one, or of the directory above it, and syncs it to the disk.
 func (r *restoration) syncDirectory() error {
 	return filepath.WalkDir(r.new, func(path string, e fs.DirEntry, err error) error {
-		if err == nil && r.old != nil {
+		switch {
+		case err != nil:
+		case r.old != nil:
 			err = fileowner.Set(path, r.old)
+		default:
+			err = fileowner.Inherit(path)
 		}
 		if err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"collab/adapters/atomicfile"
+	"collab/adapters/fileowner"
 	"collab/app/assembly/backup"
 )
 
@@ -58,6 +59,9 @@ func sameKey(path string, content []byte) error {
 func (m *mover) copyKeys() error {
 	return m.eachKey(func(path string, content []byte) error {
 		if err := atomicfile.Create(path, content); err != nil {
+			return err
+		}
+		if err := fileowner.Inherit(path); err != nil {
 			return err
 		}
 		return sameKey(path, content)

@@ -237,7 +237,10 @@ func (m *mover) lock(p place) error {
 	if p.directory == "" {
 		p.directory = filepath.Dir(p.database.Path())
 	}
-	directory, err := filepath.EvalSymlinks(p.directory)
+	directory, err := filepath.Abs(p.directory)
+	if err == nil {
+		directory, err = filepath.EvalSymlinks(directory)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:

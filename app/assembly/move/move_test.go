@@ -201,7 +201,8 @@ func TestADatabaseMovesWithinItsDirectory(t *testing.T) {
 	d := newDeployment(t)
 	link := filepath.Join(tempdir.New(t), "link")
 	must.NoError(t, os.Symlink(d.directory, link))
-	o := Options{To: "sqlite://" + filepath.Join(link, "other.db")}
+	t.Chdir(filepath.Dir(link))
+	o := Options{To: "sqlite://link/other.db"}
 	d.mustMove(o)
 	if closed(t, o.To) {
 		t.Error("the target is closed")
