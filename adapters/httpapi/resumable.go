@@ -304,8 +304,10 @@ func (a *api) appendTo(c *call, actor org.Actor, u upload.Upload, offset int64, 
 
 // finishResumable stores the object of an upload, and replies with its record.
 func (a *api) finishResumable(c *call, actor org.Actor, u upload.Upload, checksum string, status int) error {
-	if err := a.holdStore(c, &objects.Upload{Size: u.Size}); err != nil {
-		return err
+	if u.Status() != upload.Completed {
+		if err := a.holdStore(c, &objects.Upload{Size: u.Size}); err != nil {
+			return err
+		}
 	}
 	c.ExtendFor(int(u.Size)) // the content is read and written once more
 	o, err := a.Objects.Finish(c.r.Context(), actor, u, checksum, c.yield)
