@@ -374,7 +374,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				day := quota.DayOf(at(0).AddDate(0, 0, round))
 				granted := make([]int64, manyGoroutines)
 				w.allOK(concurrently(manyGoroutines, func(i int) (err error) {
-					granted[i], err = w.reserve(i%2 == 0, onDay(someLease(o, u), day), 500, quota.Need{Input: 49, Output: 26})
+					granted[i], err = w.reserve(onDay(someLease(o, u), day), 500, quota.Need{Input: 49, Output: 26})
 					return err
 				}))
 				slices.Sort(granted)
@@ -391,7 +391,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				for round := range rounds {
 					l := someLease(o, u)
 					need := quota.Need{Input: int64(i % 7), Output: int64(30 + (5*i+11*round)%90)}
-					granted, err := w.reserve(i%2 == 0, l, limit, need)
+					granted, err := w.reserve(l, limit, need)
 					if err != nil {
 						return err
 					}
@@ -557,11 +557,8 @@ func (w *fixture) lease(l quota.Lease, tokens int64) quota.Lease {
 	return l
 }
 
-// reserve reserves, at the organisation's present epoch or at any.
-func (w *fixture) reserve(at bool, l quota.Lease, limit int64, n quota.Need) (int64, error) {
-	if !at {
-		return w.quotas().ReserveAt(w.ctx, 0, l, limit, n)
-	}
+// reserve reserves at the organisation's present epoch.
+func (w *fixture) reserve(l quota.Lease, limit int64, n quota.Need) (int64, error) {
 	epochs, err := w.epochs.Epochs(w.ctx, []id.Org{l.Org})
 	if err != nil {
 		return 0, err
@@ -617,7 +614,7 @@ func grantProperty(w *fixture) {
 					limit = want.Used + want.Reserved + need.Input + rapid.Int64Range(0, 2).Draw(t, "over")
 				}
 				l := someLease(o, u)
-				granted, err := w.reserve(rapid.Bool().Draw(t, "at"), l, limit, need)
+				granted, err := w.reserve(l, limit, need)
 				must.NoError(t, err)
 				if grant := want.Grant(limit, need); granted != grant {
 					t.Fatalf("granted were %d of %+v to %+v under %d, want %d", granted, need, want, limit, grant)
