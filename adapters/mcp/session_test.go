@@ -43,3 +43,20 @@ func TestASessionHasTheLimitsOfAVisitForEachCall(t *testing.T) {
 		}
 	}
 }
+
+func TestACallIsRefusedUnlessARequestOfItWasAccepted(t *testing.T) {
+	s := toolserver.Start(t)
+	for name, c := range map[string]struct {
+		call toolserver.Behaviour
+		want bool
+	}{"the call": {toolserver.Status(http.StatusUnauthorized), true}, "the response to a ping": {toolserver.Ping, false}} {
+		s.On("POST", nil)
+		session := must.Do(servers(t).Open(t.Context(), open(s.HTTP()))).Or(t)
+		s.On("tools/call", c.call)
+		s.On("POST", toolserver.Status(http.StatusUnauthorized))
+		if _, _, err := session.Call(t.Context(), "echo", nil); !fault.Is(err, fault.Forbidden) || session.Refused() != c.want {
+			t.Errorf("%s: %v, refused %v", name, err, session.Refused())
+		}
+		_ = session.Close() // its connection has failed
+	}
+}

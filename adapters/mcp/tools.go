@@ -161,7 +161,7 @@ func (s *Servers) failure(ctx context.Context, x *exchange, err error) error {
 		return fault.Wrap(fault.Unavailable, reason(o.err), "The server broke off its answer")
 	case o.err != nil:
 		return fault.Wrap(fault.Unavailable, reason(o.err), "The server could not be reached")
-	case o.status == http.StatusUnauthorized || o.status == http.StatusForbidden:
+	case o.refused():
 		return fault.New(fault.Forbidden, "The server does not accept the credentials")
 	case o.status != 0:
 		return fault.New(fault.Unavailable, "The server answered with status %d", o.status)

@@ -28,6 +28,11 @@ type outcome struct {
 	responded bool  // a response was received
 }
 
+// refused reports whether the server did not accept the credentials.
+func (o outcome) refused() bool {
+	return o.err == nil && (o.status == http.StatusUnauthorized || o.status == http.StatusForbidden)
+}
+
 // exchange has the requests of one Tools call, or of a session. It sets their headers, enforces limits and
 // records outcomes, which the SDK reports as text alone.
 type exchange struct {
@@ -42,6 +47,9 @@ type exchange struct {
 	final    bool    // guarded by mu; last does not change any more
 	requests int     // guarded by mu
 	bytes    int64   // guarded by mu; the rest of MaxResponses
+
+	// unrefused has the POST requests since again that were not refused with 401 or 403.
+	unrefused map[*http.Request]bool // guarded by mu
 }
 
 func newExchange(ctx context.Context, guarded *http.Client, a connector.Access) (*exchange, error) {
@@ -53,7 +61,7 @@ func newExchange(ctx context.Context, guarded *http.Client, a connector.Access) 
 	if err != nil {
 		return nil, err
 	}
-	return &exchange{ctx: ctx, guarded: guarded, address: address.String(), origin: originOf(address), headers: headers, bytes: MaxResponses}, nil
+	return &exchange{ctx: ctx, guarded: guarded, address: address.String(), origin: originOf(address), headers: headers, bytes: MaxResponses, unrefused: map[*http.Request]bool{}}, nil
 }
 
 // again has the limits begin anew for the next call.
@@ -61,6 +69,14 @@ func (x *exchange) again() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.last, x.final, x.requests, x.bytes = outcome{}, false, 0, MaxResponses
+	clear(x.unrefused)
+}
+
+// refused reports whether the server has refused the credentials of all POST requests since again.
+func (x *exchange) refused() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.unrefused) == 0 && x.last.refused()
 }
 
 // client returns the guarded client with the exchange around its transport.
@@ -100,6 +116,11 @@ func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		o.status = resp.StatusCode
 	}
+	if o.refused() {
+		x.mu.Lock()
+		delete(x.unrefused, r)
+		x.mu.Unlock()
+	}
 	x.record(r, o)
 	return resp, nil
 }
@@ -134,6 +155,9 @@ func (x *exchange) check(r *http.Request) error {
 	defer x.mu.Unlock()
 	if x.requests++; x.requests > maxRequests {
 		return errLimit
+	}
+	if r.Method == http.MethodPost {
+		x.unrefused[r] = true
 	}
 	return nil
 }

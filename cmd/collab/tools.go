@@ -51,19 +51,23 @@ type toolServer struct {
 	*mcp.Session
 }
 
-// call calls a tool. If the server does not accept the credentials of the session any more, it is called in
-// another one.
+// call calls a tool. If the server does not accept the credentials of the session any more, the next call is made in
+// another one, and this call is repeated there if the server has refused it.
 func (s *toolServer) call(ctx context.Context, name string, arguments map[string]any) (result string, failed bool, err error) {
 	result, failed, err = s.Call(ctx, name, arguments)
 	if !fault.Is(err, fault.Forbidden) {
 		return result, failed, err
 	}
-	session, refused := s.open(ctx)
-	if refused != nil {
+	refused := s.Refused()
+	session, unopened := s.open(ctx)
+	if unopened != nil {
 		return "", false, err
 	}
 	_ = s.Close() // its credentials have ended
 	s.Session = session
+	if !refused { // it may have had its effects
+		return "", false, err
+	}
 	return s.Call(ctx, name, arguments)
 }
 

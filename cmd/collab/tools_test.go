@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,7 +13,10 @@ import (
 
 	"collab/adapters/apiclient"
 	"collab/adapters/mcp"
+	"collab/adapters/outbound"
 	"collab/domain/chat"
+	"collab/domain/connector"
+	"collab/domain/fault"
 	"collab/test/must"
 	"collab/test/toolserver"
 )
@@ -123,5 +127,25 @@ func TestAChatGoesOnAfterAnyResult(t *testing.T) {
 	history := must.Get(json.Marshal(asked[rounds].History))
 	if asked[0].Tools[0].Name != "wiki_read" || strings.Count(string(history), leftOut) != rounds-1 || !strings.Contains(string(history), "(cut off)") {
 		t.Errorf("of %d results %d are left out", rounds, strings.Count(string(history), leftOut))
+	}
+}
+
+// TestACallThatWasAcceptedIsNotRepeated has a server that accepts a call and refuses the response to its ping.
+func TestACallThatWasAcceptedIsNotRepeated(t *testing.T) {
+	tools := toolserver.Start(t)
+	servers := mcp.NewServers(outbound.NewConfigured(connectTimeout), func(error) bool { return false })
+	server := &toolServer{open: func(ctx context.Context) (*mcp.Session, error) {
+		return servers.Open(ctx, connector.Access{URL: tools.HTTP(), Transport: connector.HTTP, Auth: connector.NoAuth})
+	}}
+	server.Session = must.Do(server.open(t.Context())).Or(t)
+	defer func() { _ = server.Close() }()
+	tools.On("POST", toolserver.Status(http.StatusUnauthorized))
+	tools.On("tools/call", toolserver.Ping)
+	if _, _, err := server.call(t.Context(), "echo", nil); !fault.Is(err, fault.Forbidden) || tools.Calls("tools/call") != 1 {
+		t.Errorf("the tool is called %d times: %v", tools.Calls("tools/call"), err)
+	}
+	tools.On("tools/call", nil)
+	if _, failed, err := server.call(t.Context(), "echo", nil); failed || err != nil {
+		t.Errorf("the next call: %v, %v", failed, err)
 	}
 }

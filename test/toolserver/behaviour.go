@@ -54,6 +54,12 @@ func Pings(w http.ResponseWriter, r Request) {
 	}
 }
 
+// Ping asks its client to answer once, and then says nothing.
+func Ping(w http.ResponseWriter, r Request) {
+	_ = stream(w, "data: {\"jsonrpc\":\"2.0\",\"id\":\"ping\",\"method\":\"ping\"}\n\n") // who asked may be gone
+	<-r.ctx.Done()
+}
+
 // Page replies with a page for people.
 func Page(w http.ResponseWriter, r Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
