@@ -25,8 +25,12 @@ import (
 // not answer.
 const keyringTimeout = 3 * time.Second
 
-// errKeyring is wrapped by errors of a keyring that may have the token, such as one that is locked.
-var errKeyring = errors.New("the token cannot be read now")
+var (
+	// errKeyring is wrapped by errors of a keyring that may have the token, such as one that is locked.
+	errKeyring = errors.New("the token cannot be read now")
+	// errSilent is the error of a keyring that has not answered within keyringTimeout.
+	errSilent = errors.New("the system's keyring does not answer")
+)
 
 // secretStore keeps tokens, each under a name.
 type secretStore interface {
@@ -44,17 +48,24 @@ func (systemKeyring) Get(name string) (string, error) { return keyring.Get(keyri
 func (systemKeyring) Set(name, secret string) error   { return keyring.Set(keyringService, name, secret) }
 func (systemKeyring) Delete(name string) error        { return keyring.Delete(keyringService, name) }
 
-// within returns the result of a call, or the cause for which ctx ends before.
-func within[T any](ctx context.Context, call func() (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
+// result is what a call returns.
+type result[T any] struct {
+	value T
+	err   error
+}
+
+// begin begins a call, and returns the channel that gets its result.
+func begin[T any](call func() (T, error)) <-chan result[T] {
+	done := make(chan result[T], 1)
 	go func() {
 		value, err := call()
-		done <- result{value, err}
+		done <- result[T]{value, err}
 	}()
+	return done
+}
+
+// within returns the result of a call that has begun, or the cause for which ctx ends before.
+func within[T any](ctx context.Context, done <-chan result[T]) (T, error) {
 	select {
 	case r := <-done:
 		return r.value, r.err
@@ -63,11 +74,29 @@ func within[T any](ctx context.Context, call func() (T, error)) (T, error) {
 	}
 }
 
-// fromKeyring returns the result of a call of the keyring, or an error after keyringTimeout.
-func fromKeyring[T any](call func() (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), keyringTimeout, errors.New("the system's keyring does not answer"))
+// fromKeyring returns the result of a call of the keyring that has begun, or errSilent after keyringTimeout.
+func fromKeyring[T any](done <-chan result[T]) (T, error) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), keyringTimeout, errSilent)
 	defer cancel()
-	return within(ctx, call)
+	return within(ctx, done)
+}
+
+// secret returns an account's token from the keyring. A call that the keyring has not answered yet, such as one that
+// waits for a person to unlock it, is waited for again in place of another one.
+func (a *app) secret(c account) (string, error) {
+	if a.reading == nil {
+		a.reading = map[string]<-chan result[string]{}
+	}
+	done, waiting := a.reading[c.key()]
+	if !waiting {
+		done = begin(func() (string, error) { return a.secrets.Get(c.key()) })
+		a.reading[c.key()] = done
+	}
+	token, err := fromKeyring(done)
+	if !errors.Is(err, errSilent) {
+		delete(a.reading, c.key())
+	}
+	return token, err
 }
 
 // account is an organisation that one is signed in to.
@@ -202,7 +231,7 @@ func (a *app) keep(c account, insecure bool) error {
 }
 
 func (a *app) setSecret(c account, token string) error {
-	_, err := fromKeyring(func() (struct{}, error) { return struct{}{}, a.secrets.Set(c.key(), token) })
+	_, err := fromKeyring(begin(func() (struct{}, error) { return struct{}{}, a.secrets.Set(c.key(), token) }))
 	return err
 }
 
@@ -230,7 +259,7 @@ func (a *app) forget(c account) error {
 			return all, nil
 		}
 		if all[i].inKeyring() {
-			_, err := fromKeyring(func() (struct{}, error) { return struct{}{}, a.secrets.Delete(c.key()) })
+			_, err := fromKeyring(begin(func() (struct{}, error) { return struct{}{}, a.secrets.Delete(c.key()) }))
 			if err != nil && !errors.Is(err, keyring.ErrNotFound) {
 				return nil, err
 			}
@@ -285,7 +314,7 @@ func (a *app) account() (account, error) {
 	if found >= 0 {
 		c := all[found]
 		if c.inKeyring() {
-			c.Token, err = fromKeyring(func() (string, error) { return a.secrets.Get(c.key()) })
+			c.Token, err = a.secret(c)
 		}
 		switch {
 		case errors.Is(err, keyring.ErrNotFound):

@@ -76,7 +76,8 @@ type app struct {
 	env                                  func(string) string
 	now                                  func() time.Time
 	secrets                              secretStore
-	editing                              atomic.Bool // interruptions are for an editor
+	reading                              map[string]<-chan result[string] // calls that the keyring has not answered, by the account's key
+	editing                              atomic.Bool                      // interruptions are for an editor
 
 	flags struct{ server, org, json, jq string }
 }

@@ -99,13 +99,13 @@ func (a *app) question(ctx context.Context, format string, args ...any) (string,
 	if a.typed == nil {
 		a.typed = bufio.NewReader(a.in)
 	}
-	line, err := within(ctx, func() (string, error) {
+	line, err := within(ctx, begin(func() (string, error) {
 		line, err := a.typed.ReadString('\n')
 		if errors.Is(err, io.EOF) {
 			err = nil
 		}
 		return strings.TrimSpace(line), err
-	})
+	}))
 	if ctx.Err() != nil {
 		fmt.Fprintln(a.err)
 	}

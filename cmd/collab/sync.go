@@ -124,6 +124,9 @@ func (a *app) reachable(ctx context.Context, at place, once bool) (*folder, erro
 		if wait == time.Second {
 			a.printErrf("the server cannot be asked for the place, and is asked again: %v", err)
 		}
+		if errors.Is(err, errKeyring) && !errors.Is(err, errSilent) {
+			wait = maxStart // each attempt may ask a person to unlock the keyring
+		}
 		select {
 		case <-time.After(wait/2 + rand.N(wait/2)):
 		case <-ctx.Done():

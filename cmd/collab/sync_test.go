@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"collab/adapters/apiclient"
 	"collab/adapters/mirrorstate"
@@ -46,6 +49,38 @@ func TestASynchroniserWaitsForItsServerAtTheStart(t *testing.T) {
 			t.Errorf("with --once %v it exits with %d after %q", once, code, errs)
 		}
 	}
+}
+
+// lockedKeyring is a keyring that asks a person to unlock it for each token, and gives none.
+type lockedKeyring struct {
+	safe
+	asked   atomic.Int32
+	refused chan struct{} // closed when the person has answered
+}
+
+func (k *lockedKeyring) Get(string) (string, error) {
+	k.asked.Add(1)
+	<-k.refused
+	return "", errors.New("locked")
+}
+
+func TestAPersonIsNotAskedAgainAndAgainForALockedKeyring(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, _ := terminal(t, 80, nil)
+		k := &lockedKeyring{safe: safe{secrets: map[string]string{}}, refused: make(chan struct{})}
+		a.secrets = k
+		must.NoError(t, a.keep(account{Server: "https://s.example", OrgID: "1", Token: "secret"}, false))
+		for _, lasting := range []time.Duration{time.Hour, maxStart / 3} { // before and after an answer
+			ctx, cancel := context.WithTimeout(t.Context(), lasting)
+			defer cancel()
+			if _, err := a.reachable(ctx, place{}, false); !errors.Is(err, context.DeadlineExceeded) || k.asked.Load() != 1 {
+				t.Errorf("within %v the person is asked %d times: %v", lasting, k.asked.Load(), err)
+			}
+			if lasting == time.Hour {
+				close(k.refused)
+			}
+		}
+	})
 }
 
 func TestWhatFailsForNowAtTheStartIsTriedAgain(t *testing.T) {
