@@ -115,7 +115,9 @@ func (a *app) editMemory(ctx context.Context, m memoryOf) (err error) {
 	program := exec.Command(editor[0], append(editor[1:], text.Name())...) // which nothing ends but itself
 	program.Stdin, program.Stdout, program.Stderr = a.in, a.out, a.err
 	a.editing.Store(true)
+	named := context.AfterFunc(ctx, func() { a.warn("collab waits for %s; your text is in %s", editor[0], text.Name()) })
 	err = program.Run()
+	named()
 	a.editing.Store(false)
 	if err != nil {
 		return fmt.Errorf("%s: %w", editor[0], err)
