@@ -377,10 +377,10 @@ func (a *app) pauseEach(dirs []string, p *pause) error {
 
 func (a *app) syncPause() *cobra.Command {
 	var lasting time.Duration
-	c := command("pause [DIR...]", "Stop synchronising directories, or all of them", 0, -1, func(_ *cobra.Command, args []string) error {
+	c := command("pause [DIR...]", "Stop synchronising directories, or all of them", 0, -1, func(c *cobra.Command, args []string) error {
 		var p pause
-		if lasting < 0 {
-			return usage("--for %v: must not be negative", lasting)
+		if c.Flags().Changed("for") && lasting <= 0 {
+			return usage("--for %v: must be more than 0", lasting)
 		}
 		if lasting > 0 {
 			p.Until = new(a.now().Add(lasting).UTC())
