@@ -92,6 +92,8 @@ const (
 	maxRequest = 900_000
 	// leftOut is in the place of the result of a tool that was left out.
 	leftOut = "(This result was left out, as the conversation has become too long.)"
+	// cutOff follows a result of a tool that was cut off.
+	cutOff = "\n(cut off)"
 )
 
 // conversation is a chat with a model, with what was said before as history.
@@ -145,17 +147,25 @@ func (c *conversation) ask(ctx context.Context, message string) error {
 	return fmt.Errorf("the model has called tools %d times without an answer", maxRounds)
 }
 
-// shorten leaves out the oldest results of tools of a request that is too long.
+// shorten leaves out the oldest results of tools of a request that is too long. The newest one is cut off instead.
 func (c *conversation) shorten() {
 	size := func(v any) int {
 		text, _ := json.Marshal(v) // the request is encoded again when it is made
 		return len(text)
 	}
 	excess := size(c.request) - maxRequest
-	for _, message := range c.request.History {
+	for i, message := range c.request.History {
 		blocks, _ := message.Content.([]block)
-		for _, b := range blocks {
+		for j, b := range blocks {
 			if excess <= 0 {
+				return
+			}
+			if text, isResult := b["content"].(string); isResult && i == len(c.request.History)-1 && j == len(blocks)-1 {
+				most := size(text) - excess
+				for size(text+cutOff) > most && text != "" {
+					text = strings.ToValidUTF8(text[:len(text)/2], "")
+				}
+				b["content"] = text + cutOff
 				return
 			}
 			if saved := size(b["content"]) - size(leftOut); b["type"] == "tool_result" && saved > 0 {

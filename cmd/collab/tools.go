@@ -241,7 +241,7 @@ func (t *toolbox) call(ctx context.Context, call apiclient.ToolCall, limit int) 
 		t.app.printErrf("%s: %v", call.Name, err)
 		return err.Error(), true, nil
 	case len(result) > limit:
-		result = strings.ToValidUTF8(result[:limit], "") + "\n(cut off)"
+		result = strings.ToValidUTF8(result[:limit], "") + cutOff
 	}
 	return result, failed, nil
 }

@@ -149,3 +149,29 @@ func TestACallThatWasAcceptedIsNotRepeated(t *testing.T) {
 		t.Errorf("the next call: %v, %v", failed, err)
 	}
 }
+
+func TestTheNewestResultOfAToolIsCutOffAndNotLeftOut(t *testing.T) {
+	result := func(n int) block {
+		return block{"type": "tool_result", "content": "begin" + strings.Repeat("<", n)} // 6 bytes each in a request
+	}
+	for name, c := range map[string]struct {
+		message int
+		results []block
+		want    string // with what the newest one ends
+	}{
+		"one that fits":                         {800_000, []block{result(10_000)}, "<"},
+		"the only one":                          {800_000, []block{result(100_000)}, cutOff},
+		"the last of two":                       {800_000, []block{result(10_000), result(100_000)}, cutOff},
+		"the last of two where one may go":      {800_000, []block{result(10_000), result(10_000)}, "<"},
+		"one beside a message that is too long": {2 * maxRequest, []block{result(10)}, cutOff},
+	} {
+		var chat conversation
+		chat.request.History = []apiclient.HistoryMessage{{Role: "user", Content: strings.Repeat("x", c.message)}, {Role: "user", Content: c.results}}
+		chat.shorten()
+		newest := c.results[len(c.results)-1]["content"].(string)
+		text := must.Get(json.Marshal(chat.request))
+		if !strings.HasSuffix(newest, c.want) || c.message < maxRequest && (len(text) > maxRequest || !strings.HasPrefix(newest, "begin")) {
+			t.Errorf("%s: of %d bytes the newest result has %d", name, len(text), len(newest))
+		}
+	}
+}
