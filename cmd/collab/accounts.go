@@ -205,6 +205,9 @@ func (a *app) changeAccounts(change func([]account) ([]account, error)) error {
 // inKeyring reports whether the token of an account of the file is in the keyring.
 func (c account) inKeyring() bool { return c.Token == "" }
 
+// isOf reports whether the account is of the organisation with that id or name.
+func (c account) isOf(org string) bool { return org == c.OrgID || strings.EqualFold(org, c.Org) }
+
 // sameAs reports whether both are the same organisation of the same server.
 func (c account) sameAs(other account) bool { return c.key() == other.key() }
 
@@ -306,7 +309,7 @@ func (a *app) account() (account, error) {
 	}
 	found := -1
 	for i, c := range all {
-		named := org != "" && (org == c.OrgID || strings.EqualFold(org, c.Org))
+		named := org != "" && c.isOf(org)
 		if (server == "" || server == c.Server) && (named || org == "" && (c.Active || server != "")) && (found < 0 || !all[found].Active) {
 			found = i
 		}

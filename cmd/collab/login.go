@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -287,6 +288,15 @@ func (a *app) orgs() *cobra.Command {
 	use := command("use ORGANISATION", "Work with another organisation that one is signed in to", 1, 1, func(_ *cobra.Command, args []string) error {
 		if a.env("COLLAB_TOKEN") != "" {
 			return usage("COLLAB_TOKEN is set, which is for one organisation")
+		}
+		_, all, err := a.accounts()
+		if err != nil {
+			return err
+		}
+		server := a.serverAddress()
+		all = slices.DeleteFunc(all, func(c account) bool { return server != "" && server != c.Server || !c.isOf(args[0]) })
+		if len(all) > 1 {
+			return usage("there are %d organisations %q: name one by its id, or by its server too with --server; see collab orgs list", len(all), args[0])
 		}
 		a.flags.org = args[0]
 		chosen, err := a.account()

@@ -209,6 +209,23 @@ func TestTheAccountOfACommand(t *testing.T) {
 	}
 }
 
+func TestAnAmbiguousNameChoosesNoOrganisation(t *testing.T) {
+	all := []account{{Server: "https://s.example", OrgID: "1", Org: "A", Token: "1", Active: true}, {Server: "https://t.example", OrgID: "2", Org: "A", Token: "2"}}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string // the token
+	}{{[]string{"a"}, exitUsage, "1"}, {[]string{"2"}, 0, "2"}, {[]string{"a", "--server", "https://t.example"}, 0, "2"}} {
+		a, _, _ := terminal(t, 80, nil)
+		must.NoError(t, a.changeAccounts(func([]account) ([]account, error) { return all, nil }))
+		code := a.run(t.Context(), append([]string{"orgs", "use"}, c.args...))
+		a.flags.server, a.flags.org = "", ""
+		if active := must.Do(a.account()).Or(t); code != c.code || active.Token != c.want {
+			t.Errorf("%v: it exits with %d, and %s is active", c.args, code, active.OrgID)
+		}
+	}
+}
+
 // TestATokenThatCannotBeReadNow expects that only a keyring without the token asks for a sign-in.
 func TestATokenThatCannotBeReadNow(t *testing.T) {
 	for fault, want := range map[error]int{keyring.ErrNotFound: exitSignIn, errors.New("locked"): exitFailure} {
