@@ -298,7 +298,7 @@ func (a *app) account() (account, error) {
 	server, org := a.serverAddress(), cmp.Or(a.flags.org, a.env("COLLAB_ORG"))
 	if token := a.env("COLLAB_TOKEN"); token != "" {
 		if org != "" && org != orgOf(token) {
-			return account{}, usage("COLLAB_TOKEN is set, which is not for the organisation with the id %q", org)
+			return account{}, usage("COLLAB_TOKEN is set, which is not for the organisation with the id %q; names are not taken beside it", org)
 		}
 		server, err := a.chosenServer()
 		return account{Server: server, Token: token}, err

@@ -156,7 +156,7 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage("%w: see %s --help", err, c.CommandPath()) })
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.flags.server, "server", "", "address of the server; COLLAB_SERVER, or the one signed in to last")
-	flags.StringVar(&a.flags.org, "org", "", "id or name of the organisation; COLLAB_ORG, or the one signed in to last")
+	flags.StringVar(&a.flags.org, "org", "", "id or name of the organisation, beside COLLAB_TOKEN only its id; COLLAB_ORG, or the one signed in to last")
 	flags.StringVar(&a.flags.json, "json", "", "print JSON with these `fields`, separated by commas; all for all of them")
 	flags.StringVar(&a.flags.jq, "jq", "", "print what this jq `expression` makes of the JSON")
 	return root
@@ -170,7 +170,8 @@ func topic(name, short, text string) *cobra.Command {
 const environment = `
 COLLAB_SERVER      address of the server, in place of the one signed in to last
 COLLAB_TOKEN       service token of one organisation, before any that is stored
-COLLAB_ORG         id or name of the organisation, in place of the one signed in to last
+COLLAB_ORG         id or name of the organisation, in place of the one signed in to last;
+                   beside COLLAB_TOKEN only its id
 COLLAB_CONFIG_DIR  directory of the accounts; collab in the user's directory of settings
 COLLAB_DEVICE      name of this device in those of conflict copies, in place of the machine's
 COLLAB_ADMIN_SECRET  the operator's secret, for collab admin
