@@ -66,6 +66,45 @@ func TestPeoplePage(t *testing.T) {
 		b.waitVisible(none)
 		b.checkProblems(s.base, icon)
 	})
+	t.Run("who was invited without a response, and whose invitation was deleted, can be invited again", func(t *testing.T) {
+		b := openPage(t, s, "Ada", "/console/people?invite=1", "People")
+		pending := func() []struct{ ID string } {
+			return decode[[]struct{ ID string }](t, s.call("GET", "/org/invites", as, nil, http.StatusOK))
+		}
+		for about, discard := range map[string]func(){
+			"on the page": func() { b.enterOn("Delete the invitation of grace@collab.example") },
+			"elsewhere": func() {
+				s.call("DELETE", "/org/invite/"+pending()[0].ID, as, nil, http.StatusOK)
+				b.run(`Date.now = ((real) => () => real() + 6 * 60_000)(Date.now)`)
+			},
+		} {
+			b.do(chromedp.SendKeys(chromedp.CSS("dialog input"), "grace@collab.example"))
+			b.run(`fetch = ((real) => async (address, init) => {
+				const response = await real(address, init)
+				if (init?.method !== "POST") return response
+				fetch = real
+				throw new TypeError("the response was lost")
+			})(fetch)`)
+			b.key(kb.Enter)
+			b.waitVisible(`//dialog//*[@role="alert" and contains(., "cannot be reached")]`)
+			b.do(chromedp.Navigate(s.base + "/console/people"))
+			b.waitConsole("People")
+			b.waitVisible(`//ul[@aria-label="Invitations"]//b[.="grace@collab.example"]`)
+			discard()
+			b.eventually("0", func() string { return fmt.Sprint(len(pending())) })
+			b.enterOn("Invite…")
+			b.waitVisible(`//dialog//h2[.="Invite somebody"]`)
+			b.click(`//dialog` + button("Invite"))
+			b.waitVisible(`//dialog//p[contains(., "shown once")]`)
+			if left := pending(); len(left) != 1 {
+				t.Fatalf("deleted %s, the invitation was made again, and stored are %v", about, left)
+			}
+			s.call("DELETE", "/org/invite/"+pending()[0].ID, as, nil, http.StatusOK)
+			b.do(chromedp.Navigate(s.base + "/console/people?invite=1"))
+			b.waitConsole("People")
+		}
+		b.checkProblems(s.base, icon)
+	})
 	t.Run("an owner changes roles, the last one stays, and members are found and removed", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/people", "People")
 		b.do(chromedp.Focus(row("ben@collab.example", "//select")))

@@ -48,20 +48,32 @@ export function forgetDrafts(of?: string): void {
 	}
 }
 
+const keptFor = 5 * 60_000 // milliseconds after an attempt in which another one has its key
+
+type Key = { of: string; key: string; at: number }
+
+const keyName = (form: string): string => nameOf(`key of ${form}`)
+
+// dropKey has the next attempt of a form be a new act, as the last one is known to be carried out, or was given up.
+export const dropKey = (form: string): void => put(keyName(form), undefined)
+
 // once calls send with a body and an idempotency key: the attempts of a form at one body have the same, over reloads too,
-// until one is carried out. A refusal that the server repeats says what was, so that the body is sent with another key then.
+// until one is carried out, the form is cleared, or five minutes have passed. A refusal that the server repeats says what
+// was, so that the body is sent with another key then.
 export async function once<Body, Value>(form: string, body: Body, send: (given: { body: Body; headers: Record<string, string> }) => Promise<Value>): Promise<Value> {
-	const name = nameOf(`key of ${form}`), of = JSON.stringify(body)
-	const was = valueOf(name) as { of: string; key: string } | undefined
-	const is = was?.of === of ? was : { of, key: crypto.randomUUID() }
+	const name = keyName(form), of = JSON.stringify(body)
+	const was = valueOf(name) as Key | undefined
+	const is = { of, key: was?.of === of && Date.now() - was.at < keptFor ? was.key : crypto.randomUUID(), at: Date.now() }
+	const change = (next: Key | undefined): void => put<Key>(name, (kept) => (kept?.key === is.key ? next : kept))
 	put(name, is)
 	try {
 		const value = await send({ body, headers: { "Idempotency-Key": is.key } })
-		put(name, undefined)
+		change(undefined)
 		return value
 	} catch (error) {
-		if (!failureOf(error).replayed) throw error
-		put(name, undefined)
+		const { replayed } = failureOf(error)
+		change(replayed ? undefined : { ...is, at: Date.now() })
+		if (!replayed) throw error
 		return once(form, body, send)
 	}
 }
@@ -69,7 +81,8 @@ export async function once<Body, Value>(form: string, body: Body, send: (given: 
 // useDraft is useState for what a person types, which this tab keeps under a key until it is
 // cleared with undefined: over reloads, other pages, and a sign-in after the session has ended. It is
 // of one person in one organisation: another account of the same tab does not see it. The third function
-// clears it once a value of it was saved, unless something else was typed meanwhile.
+// clears it once a value of it was saved, unless something else was typed meanwhile. What is cleared has no idempotency
+// key any more.
 export function useDraft<Value>(key: string): [Value | undefined, (change: Change<Value>) => void, (saved: Value | undefined) => void] {
 	const name = nameOf(key)
 	const [, render] = useState({})
@@ -78,5 +91,9 @@ export function useDraft<Value>(key: string): [Value | undefined, (change: Chang
 		changes.addEventListener(name, show)
 		return () => changes.removeEventListener(name, show)
 	}, [name])
-	return [valueOf(name) as Value | undefined, (change) => put(name, change), (saved) => put<Value>(name, (is) => (is === saved ? undefined : is))]
+	const set = (change: Change<Value>): void => {
+		put(name, change)
+		if (change === undefined) dropKey(key)
+	}
+	return [valueOf(name) as Value | undefined, set, (saved) => put<Value>(name, (is) => (is === saved ? undefined : is))]
 }

@@ -1,7 +1,7 @@
 // The owner's archives of the organisation: what is in them, and those that were asked for.
 import type { JSX } from "preact"
 import { useEffect, useRef, useState } from "preact/hooks"
-import { once } from "../draft"
+import { dropKey, once } from "../draft"
 import { call, failureOf, type Failure } from "../interface"
 import { announce } from "../live"
 import { Problem, Show, useLoaded } from "../loading"
@@ -27,6 +27,7 @@ export default function Exports({ me }: { me: Me }): JSX.Element {
 		const done = list.find((e) => e.id === was.current)
 		if (done && !isOpen(done)) announce(done.status === "READY" ? "The archive is ready" : "The export has failed")
 		was.current = open?.id
+		if (open) dropKey("export")
 		if (!open || exports.failure) return
 		const timer = setInterval(() => document.visibilityState === "visible" && exports.retry(), every)
 		return () => clearInterval(timer)

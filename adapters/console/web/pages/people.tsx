@@ -3,7 +3,7 @@ import type { JSX } from "preact"
 import { useRef, useState } from "preact/hooks"
 import { named, useSearch } from "../combobox"
 import { Dialog } from "../dialog"
-import { once, useDraft } from "../draft"
+import { dropKey, once, useDraft } from "../draft"
 import { Initials } from "../icons"
 import { all, call, cursorOf, failureOf, page, type Failure } from "../interface"
 import { announce } from "../live"
@@ -107,6 +107,7 @@ function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
 	})
 	const discard = (i: Invitation): Promise<void> => attempt(i.id, `Deleting the invitation of ${i.email}`, async () => {
 		await call("DELETE /api/v1/org/invite/{id}", { path: { id: i.id } })
+		dropKey("invitation")
 		heading.current?.focus()
 		invitations.retry()
 		offerUndo({ text: `The invitation of ${i.email} is deleted. Undoing it makes a new link.`, undo: () => void inviteAgain(i) })
