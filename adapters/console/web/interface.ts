@@ -65,7 +65,10 @@ export async function page<Name extends Operation>(operation: Name, ...given: Op
 		init.body = JSON.stringify(of.body)
 	}
 	const response = await send("/console" + path + (query.size > 0 ? `?${query}` : ""), init)
-	return { value: (await response.json()) as Answer<Name>, headers: response.headers }
+	const value = (await response.json().catch((error: unknown) => {
+		throw failureOf(error) // the response was cut
+	})) as Answer<Name>
+	return { value, headers: response.headers }
 }
 
 // all returns the records of every page of a list, at most limit pages, of which complete says whether they are all; path has

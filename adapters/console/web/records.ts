@@ -1,7 +1,7 @@
 // The records of files by their places, kept in step with the server by its feed.
 import { useEffect, useMemo, useReducer } from "preact/hooks"
 import { useFeed, type Feed } from "./feed"
-import { cursorOf, failureOf, page, type Failure } from "./interface"
+import { cursorOf, Failure, failureOf, page } from "./interface"
 import type { Me, Scope, StorageKind, StoredObject, Team, Workspace } from "./types"
 
 // Place is where files are: key is the beginning of their storage keys after the organisation's id,
@@ -56,6 +56,8 @@ export class Records {
 	private cursor: Promise<string> | undefined
 	private reading = false // or in the pause after it
 	private again = false // whether the manifest is to be read once more
+	private last: Promise<void> = Promise.resolve() // the read of the manifest that was asked for last
+	private pause = 1 // seconds after the next failure
 	over = false // whether nobody follows the records any more
 
 	constructor(private org: string, private changed: () => void) {}
@@ -74,8 +76,8 @@ export class Records {
 	async load(place: string): Promise<void> {
 		this.loading.add(place)
 		try {
-			const at = (this.cursor ??= position().catch((error: unknown) => {
-				this.cursor = undefined
+			const at: Promise<string> = (this.cursor ??= position().catch((error: unknown) => {
+				if (this.cursor === at) this.cursor = undefined
 				throw error
 			}))
 			await at
@@ -90,7 +92,7 @@ export class Records {
 				this.changed()
 			}
 			this.shelves.set(place, { files, complete: cursor === undefined })
-			await this.read(at)
+			await this.inTurn(() => this.read(at, place))
 		} catch (error) {
 			this.shelves.set(place, { files: this.shelves.get(place)?.files ?? new Map(), complete: false, failure: failureOf(error) })
 		}
@@ -112,8 +114,16 @@ export class Records {
 		this.changed()
 	}
 
-	// read stores what has changed since a cursor. If the server has forgotten the cursor it reads all places again.
-	private async read(at: Promise<string>): Promise<void> {
+	// inTurn reads after all reads that were asked for before, so that nothing older is stored over something newer.
+	private inTurn(read: () => Promise<void>): Promise<void> {
+		const turn = this.last.then(read)
+		this.last = turn.catch(() => undefined)
+		return turn
+	}
+
+	// read stores what has changed since a cursor, for all or for a place that is being loaded. If the server has forgotten
+	// the cursor the place is loaded again, and all that are not being loaded if the cursor was that of all.
+	private async read(at: Promise<string>, place?: string): Promise<void> {
 		const since = await at
 		try {
 			const { value, headers } = await page("GET /api/v1/sync/manifest", { query: { since } })
@@ -121,12 +131,14 @@ export class Records {
 			if (this.cursor === at) this.cursor = Promise.resolve(headers.get("X-Sync-Cursor") ?? since)
 		} catch (error) {
 			if (failureOf(error).status !== 410) throw error
-			this.cursor = undefined
-			for (const place of this.shelves.keys()) void this.load(place)
+			const others = this.cursor === at ? [...this.shelves.keys()].filter((key) => !this.loading.has(key)) : []
+			if (this.cursor === at) this.cursor = undefined
+			for (const key of place === undefined ? others : [place, ...others]) void this.load(key)
 		}
 	}
 
-	// update reads what has changed since it was called last, once a second at most, and again after a failure that may pass.
+	// update reads what has changed since it was called last, once a second at most, and again after a failure that may pass:
+	// after a second first, and after twice the time each time, up to a minute.
 	async update(): Promise<void> {
 		if (this.reading || !this.cursor) {
 			this.again = true
@@ -135,11 +147,15 @@ export class Records {
 		this.reading = true
 		this.again = false
 		let wait = 1
-		await this.read(this.cursor).catch((error: unknown) => {
+		try {
+			await this.inTurn(async () => this.cursor && this.read(this.cursor))
+			this.pause = 1
+		} catch (error) {
 			const { status, wait: asked } = failureOf(error)
-			this.again ||= status === 0 || status >= 429
-			wait = Math.max(wait, asked)
-		})
+			this.again ||= error instanceof Failure && (status === 0 || status >= 429)
+			wait = Math.max(this.pause, asked)
+			this.pause = Math.min(60, 2 * this.pause)
+		}
 		setTimeout(() => {
 			this.reading = false
 			if (this.again && !this.over) void this.update()
