@@ -484,6 +484,17 @@ func TestTasksPage(t *testing.T) {
 		b.focus("last")
 		b.key(kb.Delete)
 		b.waitVisible(button("Undo"))
+		b.run(`fetch = ((real) => async (address, init) => {
+			if (init?.method !== "DELETE") return real(address, init)
+			fetch = real
+			return ` + refusedBusy + `
+		})(fetch)`)
+		b.do(chromedp.Click(chromedp.CSS("button.account")), chromedp.Click(button("Sign out")))
+		b.waitVisible(`//*[@role="alert" and contains(., "Signing out failed")]`, `//*[@role="alert" and contains(., "Deleting “last” failed")]`)
+		b.key(kb.Escape) // closes the menu
+		b.focus("last")
+		b.key(kb.Delete)
+		b.waitVisible(button("Undo"))
 		b.do(chromedp.Click(chromedp.CSS("button.account")), chromedp.Click(button("Sign out")))
 		b.waitConsole("You are signed out")
 		s.call("GET", "/tasks/"+last.ID, as, nil, http.StatusNotFound)

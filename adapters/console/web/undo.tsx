@@ -4,8 +4,8 @@ import { useEffect, useRef, useState } from "preact/hooks"
 import { onKeys } from "./keys"
 
 // Undoable is an act that can be undone. What cannot be undone at the server waits in commit,
-// which is called when the offer ends without being taken; leaving says that the page is being
-// left, when requests need keepalive.
+// which is called when the offer ends without being taken, and throws what the page shows of a refusal; leaving
+// says that the page is being left, when requests need keepalive.
 export type Undoable = { text: string; undo: () => void; commit?: (leaving: boolean) => Promise<void> }
 
 const offered = 10_000 // milliseconds
@@ -15,16 +15,19 @@ let show: (u: Undoable | undefined) => void = () => undefined
 
 // offerUndo shows what was done with a way to undo it, and commits what was offered before.
 export function offerUndo(u: Undoable): void {
-	void endUndo()
+	settle()
 	show((current = u))
 }
 
-// endUndo commits what is offered.
+// endUndo commits what is offered. It throws what commit throws.
 export async function endUndo(leaving = false): Promise<void> {
 	const was = current
 	show((current = undefined))
 	await was?.commit?.(leaving)
 }
+
+// settle is endUndo where nothing depends on it.
+const settle = (leaving = false): void => void endUndo(leaving).catch(() => undefined)
 
 // UndoBar shows the offer. The frame has one. The time stops while the pointer or the focus is on
 // it, and Ctrl+Z takes it from everywhere but where text is written.
@@ -43,7 +46,7 @@ export function UndoBar(): JSX.Element {
 	}
 	useEffect(() => {
 		show = set
-		const hide = (): void => void endUndo(true)
+		const hide = (): void => settle(true)
 		const undo = onKeys({ "Mod+z": () => take() })
 		const key = (e: KeyboardEvent): void => void (current && undo(e))
 		addEventListener("pagehide", hide)
@@ -55,7 +58,7 @@ export function UndoBar(): JSX.Element {
 	}, [])
 	useEffect(() => {
 		if (!offer || held) return
-		const timer = setTimeout(() => void endUndo(), offered)
+		const timer = setTimeout(settle, offered)
 		return () => clearTimeout(timer)
 	}, [offer, held])
 	useEffect(() => {
@@ -64,7 +67,7 @@ export function UndoBar(): JSX.Element {
 	}, [offer])
 	return (
 		<div class="undo" role="status" data-open={offer !== undefined} onPointerEnter={() => hold(true)} onPointerLeave={() => hold(false)} onFocusIn={() => hold(true)} onFocusOut={() => hold(false)}>
-			{offer && <><p>{offer.text}</p><button type="button" class="small" onClick={take}>Undo</button><button type="button" class="small" onClick={() => (void endUndo(), leave())}>Dismiss</button></>}
+			{offer && <><p>{offer.text}</p><button type="button" class="small" onClick={take}>Undo</button><button type="button" class="small" onClick={() => (settle(), leave())}>Dismiss</button></>}
 		</div>
 	)
 }

@@ -149,7 +149,8 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 				const failure = failureOf(error)
 				if (failure.status === 404) return
 				tasks.restore(t)
-				trouble(t.id, { what: `Deleting “${t.title}”`, failure, retry: () => (trouble(t.id), tasks.drop(t.id), void commit(false)) })
+				trouble(t.id, { what: `Deleting “${t.title}”`, failure, retry: () => (trouble(t.id), tasks.drop(t.id), void commit(false).catch(() => undefined)) })
+				throw new Failure(`Deleting “${t.title}” failed: ${failure.message}`, failure.status, failure.request, failure.wait)
 			})
 		}
 		offerUndo({ text: `“${t.title}” was deleted.`, undo: () => (tasks.restore(t), focusRow(t.id), announce(`“${t.title}” is back`)), commit })
