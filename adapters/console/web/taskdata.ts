@@ -87,7 +87,7 @@ export function useTasks(of: Filter[]): Tasks {
 	// load reads as much of each list as it has, and shows that when it is complete.
 	const load = useCallback((keep: boolean) => {
 		const round = ++now.round
-		now.changed.clear()
+		for (const id of now.changed.keys()) if (!now.hidden.has(id)) now.changed.delete(id) // what is hidden is not shown by what is read
 		const was = now.lists
 		if (!keep || was.length !== of.length) {
 			now.lists = of.map(() => ({ tasks: [], complete: false, busy: false }))
