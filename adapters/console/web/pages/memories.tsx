@@ -124,8 +124,8 @@ function Editor({ memory, stored, members, writes, saved }: EditorOf): JSX.Eleme
 	const [saving, setSaving] = useState<"sent" | "stored">() // until what was saved is loaded
 	const [shown, show] = useState(false)
 	const area = useRef<HTMLTextAreaElement>(null)
-	const loaded = useLoaded(() => get(memory.name), [memory.name, stored?.version])
-	const there = loaded.value === undefined ? undefined : { text: loaded.value?.content ?? "", version: loaded.value?.version ?? 0 }
+	const loaded = useLoaded(async () => ({ file: await get(memory.name) }), [memory.name, stored?.version])
+	const there = loaded.value === undefined ? undefined : { text: loaded.value.file?.content ?? "", version: loaded.value.file?.version ?? 0 }
 	useEffect(() => {
 		if (draft && there && draft.text === there.text) setDraft(undefined)
 		setSaving((was) => (was === "stored" ? undefined : was))
