@@ -125,11 +125,7 @@ func mkdirAllSynced(dir string) error {
 			return err
 		}
 	}
-	err := os.Mkdir(dir, 0o700)
-	if err == nil {
-		err = fileowner.Inherit(dir)
-	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := fileowner.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return syncDir(parent)
@@ -450,11 +446,7 @@ func (f *files) createDir(dir string, made map[string]bool) error {
 	if err := f.createDir(filepath.Dir(dir), made); err != nil {
 		return err
 	}
-	err := os.Mkdir(dir, 0o700)
-	if err == nil {
-		err = fileowner.Inherit(dir)
-	}
-	if err != nil {
+	if err := fileowner.Mkdir(dir); err != nil {
 		if info, stat := os.Stat(dir); stat != nil || !info.IsDir() {
 			return fmt.Errorf("%v", err) // without fs.ErrExist, which means that the blob exists
 		}

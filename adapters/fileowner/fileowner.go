@@ -19,13 +19,18 @@ func MkdirAll(path string) error {
 			return err
 		}
 	}
-	err := os.Mkdir(path, 0o700)
+	err := Mkdir(path)
 	if errors.Is(err, fs.ErrExist) {
 		if info, stat := os.Stat(path); stat == nil && info.IsDir() {
 			return nil
 		}
 	}
-	if err != nil {
+	return err
+}
+
+// Mkdir creates a directory with mode 0700 and the owner of the one above it.
+func Mkdir(path string) error {
+	if err := os.Mkdir(path, 0o700); err != nil {
 		return err
 	}
 	return Inherit(path)

@@ -187,11 +187,11 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 	c.sent, c.bytes = false, 0
 	if _, err := c.holdResponse(0, recorded.body.Cap()); err != nil {
 		// A repetition of the request gets the stored response.
-		caching := c.Header()["Cache-Control"]
 		for _, name := range storedHeaders {
-			c.Header().Del(name)
+			if name != "Cache-Control" {
+				c.Header().Del(name)
+			}
 		}
-		c.Header()["Cache-Control"] = caching
 		return err
 	}
 	c.WriteHeader(recorded.status)

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"collab/domain/audit"
-	"collab/domain/check"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/identity"
@@ -42,12 +41,8 @@ type Session struct {
 
 // Exchange verifies an identity token and issues a service token for it.
 func (a *Access) Exchange(ctx context.Context, x Exchange) (Session, error) {
-	var c check.List
 	if x.IdentityToken == "" {
-		c.Add("identityToken", "must not be empty")
-	}
-	if err := c.Err(); err != nil {
-		return Session{}, err
+		return Session{}, fault.Field("identityToken", "must not be empty")
 	}
 	x.UserName, x.UserEmail, x.UserAvatarURL = identity.CleanName(x.UserName), identity.CleanEmail(x.UserEmail), identity.CleanURL(x.UserAvatarURL)
 	x.OrgName, x.OrgSlug = identity.CleanName(x.OrgName), identity.CleanName(x.OrgSlug)

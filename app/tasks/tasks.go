@@ -332,8 +332,9 @@ func (s *Tasks) move(ctx context.Context, actor org.Actor, field string, named [
 	}
 	now := s.clock.Now()
 	err := s.atomic(ctx, actor, func(r ports.Records, present org.Actor) error {
-		if actor = present; actor.CheckWrite() != nil {
-			return actor.CheckWrite()
+		actor = present
+		if err := actor.CheckWrite(); err != nil {
+			return err
 		}
 		var history []task.Change
 		tags := 0
