@@ -37,12 +37,18 @@ func actAsUser(t *testing.T, d *Disk) {
 	})
 }
 
-func TestAReadOnlyFileThatCouldNotBeReplacedIsReplacedLater(t *testing.T) {
-	d, write, read := opened(t)
+// writeReadOnly makes the read-only file d/a in a read-only directory, and has the test act as a user (actAsUser).
+func writeReadOnly(t *testing.T, d *Disk, write func(name, content string), content string) {
+	t.Helper()
 	must.NoError(t, d.top.root.Mkdir("d", 0o755))
-	write("d/a", "as it was")
+	write("d/a", content)
 	must.NoError(t, errors.Join(d.top.root.Chmod("d/a", 0o444), d.top.root.Chmod("d", 0o555)))
 	actAsUser(t, d)
+}
+
+func TestAReadOnlyFileThatCouldNotBeReplacedIsReplacedLater(t *testing.T) {
+	d, write, read := opened(t)
+	writeReadOnly(t, d, write, "as it was")
 	const content = "from the server"
 	must.Do(d.Stage(t.Context(), "x", 0, strings.NewReader(content))).Or(t)
 	place := func() error {
@@ -75,10 +81,7 @@ func TestAFileThatCannotLoseItsNameGetsNoOther(t *testing.T) {
 
 func TestAReadOnlyFileThatCannotBeOverwrittenStaysReadOnly(t *testing.T) {
 	d, write, read := opened(t)
-	must.NoError(t, d.top.root.Mkdir("d", 0o755))
-	write("d/a", "a")
-	must.NoError(t, errors.Join(d.top.root.Chmod("d/a", 0o444), d.top.root.Chmod("d", 0o555)))
-	actAsUser(t, d)
+	writeReadOnly(t, d, write, "a")
 	must.Do(d.Stage(t.Context(), "a", 0, strings.NewReader("from the server"))).Or(t)
 	in := must.Do(d.top.open("d")).Or(t)
 	defer in.root.Close()

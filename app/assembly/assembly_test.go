@@ -151,18 +151,24 @@ func production(t *testing.T, database string) []string {
 	return environ
 }
 
+// serveLogged serves until ctx ends. It returns the log, which ends with the server, and then the server's error.
+func serveLogged(ctx context.Context, c config.Config) (io.Reader, <-chan error) {
+	reader, log := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Serve(ctx, c, io.Discard, log)
+		log.Close()
+	}()
+	return reader, ended
+}
+
 func TestAServerIsReadyOnceItsDatabaseIsMigrated(t *testing.T) {
 	for name, database := range map[string]string{"SQLite": "sqlite://" + filepath.Join(t.TempDir(), "collab.db"), "Postgres": postgres.URL(t)} {
 		t.Run(name, func(t *testing.T) {
 			c := read(t, production(t, database)...)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			reader, log := io.Pipe()
-			ended := make(chan error, 1)
-			go func() {
-				ended <- Serve(ctx, c, io.Discard, log)
-				log.Close()
-			}()
+			reader, ended := serveLogged(ctx, c)
 			var line struct{ Msg, Address string }
 			lines := bufio.NewScanner(reader)
 			for line.Msg != "listening" && lines.Scan() {
@@ -207,12 +213,7 @@ func TestProductionWarnsInItsLogOfWhatIsUnsafe(t *testing.T) {
 			c := read(t, append(withoutVariables(environ, name), test.setting)...)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			reader, log := io.Pipe()
-			ended := make(chan error, 1)
-			go func() {
-				ended <- Serve(ctx, c, io.Discard, log)
-				log.Close()
-			}()
+			reader, ended := serveLogged(ctx, c)
 			var warned []string
 			lines := bufio.NewScanner(reader)
 			for lines.Scan() {
