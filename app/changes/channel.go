@@ -105,9 +105,6 @@ func (ch *channel) finish(why Reason) {
 	}
 }
 
-// abandon ends the subscriptions of an organisation that no longer exists.
-func (ch *channel) abandon() { ch.finish(Removed) }
-
 // claim requests a read. It reports whether the caller must start the reader.
 func (ch *channel) claim() bool {
 	ch.mu.Lock()
@@ -215,7 +212,11 @@ func (ch *channel) pause(now time.Time) time.Duration {
 	if pause < minPause {
 		return 0
 	}
-	return min(ch.view.Load().fed.Add(pause).Sub(now), pause)
+	wait := ch.view.Load().fed.Add(pause).Sub(now)
+	if wait > pause {
+		return 0 // the clock was set back
+	}
+	return wait
 }
 
 // markFailed has the next successful poll wake all subscribers.

@@ -326,7 +326,7 @@ func (f *Feed) pollOrgs(chunk []*channel) error {
 		if epoch, ok := epochs[ch.org]; ok {
 			ch.refresh(epoch, now)
 		} else {
-			ch.abandon()
+			ch.finish(Removed)
 		}
 	}
 	return nil
@@ -369,7 +369,7 @@ func (f *Feed) readPage(ch *channel) (more bool, err error) {
 	found, epoch, err := f.Epochs.Entries(ctx, ch.org, from.at.N, pageSize)
 	switch {
 	case fault.Is(err, fault.NotFound):
-		ch.abandon()
+		ch.finish(Removed)
 		return false, nil
 	case err != nil || len(found) == 0:
 		return false, err

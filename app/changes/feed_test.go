@@ -493,8 +493,8 @@ func TestAThousandSubscribersOfOneOrganisation(t *testing.T) {
 
 func TestFrequentEntriesAreBatched(t *testing.T) {
 	// listen has so many subscribers who were told of one entry.
-	listen := func(w *fixture, many int, by *controlledStore) (all []*listener) {
-		f := w.feed(steer(by))
+	listen := func(w *fixture, many int, by *controlledStore, change ...func(*changes.Options)) (all []*listener) {
+		f := w.feed(append(change, steer(by))...)
 		a := w.actor(w.org, w.user(w.org, org.Member))
 		for range many {
 			all = append(all, w.resume(f, a, "", false))
@@ -532,7 +532,21 @@ func TestFrequentEntriesAreBatched(t *testing.T) {
 		w.write(w.org, 1)
 		w.same(w.settled(all[0]), "1-1 file-changed a.md", "1-2 file-changed a.md")
 	})
+	in(t, "after the clock was set back, too", func(w *fixture) {
+		var by controlledStore
+		var clock movedClock
+		all := listen(w, 100, &by, func(o *changes.Options) { o.Clock = &clock })
+		clock.by.Store(int64(-time.Minute))
+		w.write(w.org, 1)
+		time.Sleep(time.Second)
+		w.same(w.settled(all[0]), "1-1 file-changed a.md", "1-2 file-changed a.md")
+	})
 }
+
+// movedClock is the system's clock, moved by a duration.
+type movedClock struct{ by atomic.Int64 }
+
+func (c *movedClock) Now() time.Time { return time.Now().Add(time.Duration(c.by.Load())) }
 
 // syncBus is a bus that has delivered a hint when it is published.
 type syncBus struct {
