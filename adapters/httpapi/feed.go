@@ -50,7 +50,7 @@ type follower struct {
 	place limit.Place // of the organisation's streams
 
 	began time.Time
-	until time.Time // when the token expires; zero: never
+	until time.Time // when the token expires, by the clock of the machine; zero: never
 	beat  time.Time // when the next heartbeat is due
 	timer *time.Timer
 	sent  int // frames
@@ -65,8 +65,11 @@ func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []
 	c.deadlines.Clear()
 	stream.SetHeaders(c.Header())
 	f := &follower{
-		api: a, sub: sub, began: c.since, until: access.FromContext(c.r.Context()).Expires, beat: c.since.Add(a.heartbeat()),
+		api: a, sub: sub, began: c.since, beat: c.since.Add(a.heartbeat()),
 		request: strings.Clone(c.id), address: c.address, place: c.requestPlace,
+	}
+	if expires := access.FromContext(c.r.Context()).Expires; !expires.IsZero() {
+		f.until = a.Now().Add(expires.Sub(a.Access.Now()))
 	}
 	f.actor.user, f.actor.org = string(actor.User), string(actor.Org)
 	var err error

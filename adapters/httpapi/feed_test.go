@@ -67,7 +67,7 @@ func newFeedServer(t testing.TB, change ...func(*Options)) *feedServer {
 		return r.Directory().Members().Put(t.Context(), someID, org.Membership{Org: someID, User: someID, Role: org.Member})
 	})
 	s.actor = must.Do(people.Reauthorize(t.Context(), org.Actor{Org: someID, User: someID})).Or(t)
-	log := func(o *Options) { o.Feed, o.Log = s.feed, slog.New(slog.NewJSONHandler(s, nil)) }
+	log := func(o *Options) { o.Access, o.Feed, o.Log = people, s.feed, slog.New(slog.NewJSONHandler(s, nil)) }
 	s.api = serveEndpoint(t, http.MethodGet, unlimited, func(c *call) error { return s.handle(c) }, append([]func(*Options){log}, change...)...)
 	s.handle = s.as(&s.actor, s.authorized(s.followChanges))
 	return s
@@ -266,7 +266,7 @@ func TestFeed(t *testing.T) {
 			s.write("a")
 			s.checkEvents(c, before, "id: 1-1|a")
 		})
-		run("ends when the token expires", func(s *feedServer) {
+		endsWithToken := func(s *feedServer) {
 			follow, expires := s.handle, time.Now().Add(45*time.Second)
 			s.handle = func(c *call) error {
 				c.setRequest(access.Request{Expires: expires})
@@ -280,6 +280,10 @@ func TestFeed(t *testing.T) {
 			}
 			s.checkEnd("expired")
 			s.checkEvents(c, 0, greeting+"|id: 1-0", ":")
+		}
+		run("ends when the token expires", endsWithToken)
+		run("ends when the token expires, on a machine whose clock is ahead", endsWithToken, func(o *Options) {
+			o.Now = func() time.Time { return time.Now().Add(time.Hour) }
 		})
 	}
 	runSynctest(t, "is refused when the server shuts down", func(t *testing.T) {

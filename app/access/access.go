@@ -225,6 +225,9 @@ func (a *Access) unexpired(r Request) error {
 	return nil
 }
 
+// Now returns the time by which tokens expire.
+func (a *Access) Now() time.Time { return a.Clock.Now() }
+
 // LogPosition returns the position of the organisation's log that was read last for an
 // Authorize or Reauthorize. It is at least as late as that read for any that has returned.
 // ok is false if it is not in the cache.
