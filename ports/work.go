@@ -107,11 +107,9 @@ type Tasks interface {
 	// a taken id; NotFound if its workspace does not exist.
 	Add(ctx context.Context, o id.Org, t task.Task) (task.Task, error)
 
-	// Revise locks the tasks until the transaction ends, and stores what fn returns for
-	// them, all or none. Fn gets them in the order of ids, which are all different, and
-	// returns as many in the same order. NotFound if one does not exist, or its workspace
-	// after fn.
-	Revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]task.Task) ([]task.Task, error)) ([]task.Task, error)
+	// Revise locks the task until the transaction ends, and stores and returns what fn returns
+	// for it. NotFound if it does not exist, or its workspace after fn.
+	Revise(ctx context.Context, o id.Org, t id.Task, fn func(task.Task) (task.Task, error)) (task.Task, error)
 
 	// Remove deletes the task and its history if allow returns nil for it; else it returns
 	// allow's error.

@@ -627,9 +627,9 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			loose.ID, loose.Workspace = uid[id.Task](kindTask, 7, 90_001), nil
 			change := task.Change{ID: uid[id.Entry](kindEntry, 7, 90_001), Task: t.ID, At: now, By: user}
 			return errors.Join(err, r.Work().TasksAt(0).Replace(ctx, o, t, t, []task.Change{change}), must.ErrorOf(q.Add(ctx, o, inside)), must.ErrorOf(q.Add(ctx, o, loose)),
-				must.ErrorOf(q.Revise(ctx, o, []id.Task{t.ID, loose.ID}, func(ts []task.Task) ([]task.Task, error) {
-					ts[1].Workspace, ts[0].Tags = inside.Workspace, []string{"new"}
-					return ts, nil
+				must.ErrorOf(q.Revise(ctx, o, loose.ID, func(t task.Task) (task.Task, error) {
+					t.Workspace, t.Tags = inside.Workspace, []string{"new"}
+					return t, nil
 				})), q.Remove(ctx, o, loose.ID, func(task.Task) error { return nil }), q.Unassign(ctx, o, user, now))
 		},
 		"task sets": func(_ *DB, r ports.Records) error {

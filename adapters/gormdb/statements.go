@@ -46,13 +46,9 @@ func addTaskWhere(condition string) [2]string {
 	return taskTable.inserts(addTaskFields, ", sort_order", ", "+place, " WHERE "+condition+" ON CONFLICT DO NOTHING RETURNING sort_order")
 }
 
-// reviseTasks stores the tasks of Revise from one parameter. It is an INSERT that conflicts
-// with the locked rows, because then both databases start from the parameter; an UPDATE
-// with a join may start from the table.
-var reviseTasks = taskTable.insertsRecords(taskTable.rest, taskTable.onConflictUpdate(taskTable.changes))
-
-// movePlacements stores a batch from one parameter, as reviseTasks does. The values that
-// only the INSERT has are never stored.
+// movePlacements stores a batch from one parameter. It is an INSERT that conflicts with the
+// locked rows, because then both databases start from the parameter; an UPDATE with a join may
+// start from the table. The values that only the INSERT has are never stored.
 var movePlacements = func() (s [2]string) {
 	fields := taskTable.fieldsOf("id", "sort_order", "priority")
 	for _, d := range []dialect{onSQLite, onPostgres} {
@@ -83,7 +79,7 @@ var addObject = func() (s [4][2]string) {
 	return s
 }()
 
-// putObjects stores existing objects from one parameter, as reviseTasks does, with their keys.
+// putObjects stores existing objects from one parameter, as movePlacements does, with their keys.
 var putObjects = objectTable.insertsRecords(objectTable.rest,
 	objectTable.onConflictUpdate(slices.Concat(objectTable.changes, objectTable.fieldsOf("path", "storage_key", "folded_key"))))
 

@@ -182,7 +182,7 @@ func TestTransactions(t *testing.T) {
 			_, provider := db.Directory().Users().ByProvider(ctx, odd)
 			_, kept := db.Work().Tasks().Get(ctx, o, odd)
 			_, elsewhere := db.Work().Tasks().Get(ctx, "", uid[id.Task](kindTask, 1, 1))
-			_, revised := db.Work().Tasks().Revise(ctx, o, []id.Task{odd}, func(ts []task.Task) ([]task.Task, error) { return ts, nil })
+			_, revised := db.Work().Tasks().Revise(ctx, o, odd, func(t task.Task) (task.Task, error) { return t, nil })
 			for _, err := range []error{user, provider, kept, elsewhere, revised} {
 				must.Fail(t, err, fault.NotFound)
 			}
@@ -239,11 +239,10 @@ func TestTransactions(t *testing.T) {
 			}
 			revise := func(fn func(*task.Task)) {
 				t.Helper()
-				got := must.Do(db.Work().Tasks().Revise(ctx, o, []id.Task{tagged.ID}, func(ts []task.Task) ([]task.Task, error) {
-					fn(&ts[0])
-					return ts, nil
+				tagged = must.Do(db.Work().Tasks().Revise(ctx, o, tagged.ID, func(t task.Task) (task.Task, error) {
+					fn(&t)
+					return t, nil
 				})).Or(t)
-				tagged = got[0]
 			}
 			indexed("a", `"b\`, "ü")
 			revise(func(t *task.Task) { t.Title = "y" })
@@ -390,9 +389,9 @@ func TestTasksMovedAwayDuringADeletionRemain(t *testing.T) {
 	must.NoError(t, errors.Join(err, db.Work().TaskHistory().Add(ctx, o, []task.Change{change})))
 	removed := make(chan error, 1)
 	err = db.Atomic(ctx, func(r ports.Records) error {
-		_, err := r.Work().Tasks().Revise(ctx, o, []id.Task{moved.ID}, func(all []task.Task) ([]task.Task, error) {
-			all[0].Workspace = &to
-			return all, nil
+		_, err := r.Work().Tasks().Revise(ctx, o, moved.ID, func(t task.Task) (task.Task, error) {
+			t.Workspace = &to
+			return t, nil
 		})
 		go func() {
 			_, _, err := db.Work().TaskSets().RemoveIn(ctx, o, from, task.Position{}, 10)

@@ -244,77 +244,31 @@ func (q tasks) addWhere(ctx context.Context, o id.Org, t task.Task, texts [2][2]
 	return t, q.putTexts(ctx, o, t, false)
 }
 
-// Revise locks the tasks in the order of their ids, to avoid deadlocks, locks the
-// workspaces that tasks move to, and stores all tasks, each in one statement. SQLite needs
-// another one for each long text.
-func (q tasks) Revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]task.Task) ([]task.Task, error)) ([]task.Task, error) {
-	return atomically(ctx, q.conn, func(c *conn) ([]task.Task, error) { return (tasks{c}).revise(ctx, o, ids, fn) })
-}
-
-func (q tasks) revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]task.Task) ([]task.Task, error)) ([]task.Task, error) {
-	there := make(map[id.Task]task.Task, len(ids))
-	held := taskTable.of(q.write, o).among("id", list(q.dialect, ids)).page("tasks.id", 0).forUpdate()
-	if err := each(ctx, held, (*taskRow).task, func(t task.Task) error {
-		there[t.ID] = t
-		return nil
-	}); err != nil {
-		return nil, err
-	}
-	given := make([]task.Task, len(ids))
-	for i, t := range ids {
-		found, ok := there[t]
-		if !ok {
-			return nil, fault.Missing("Task")
-		}
-		given[i] = found.Clone()
-	}
-	next, err := fn(given)
-	if err != nil {
-		return nil, err
-	}
-	if len(next) != len(ids) {
-		return nil, fault.Wrap(fault.Internal, fmt.Errorf("fn returned %d tasks for %d", len(next), len(ids)), "The database failed")
-	}
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	rows := make([]taskRow, len(next))
-	var targets []id.Workspace
-	known := map[id.Workspace]bool{}
-	revised := make([]task.Task, len(next))
-	for i, t := range next {
-		t = t.Clone()
-		t.ID, t.Org = ids[i], o
-		revised[i] = t
-		rows[i] = *rowOfTask(q.dialect, t)
-		was := there[t.ID].Workspace
-		if t.Workspace != nil && (was == nil || *was != *t.Workspace) && !known[*t.Workspace] {
-			known[*t.Workspace] = true
-			targets = append(targets, *t.Workspace)
-		}
-	}
-	if err := q.lockWorkspaces(ctx, o, targets); err != nil {
-		return nil, err
-	}
-	n, err := insertRecords(ctx, taskTable.of(q.write, o), reviseTasks, rows, taskTable.rest)
-	if err == nil && n != int64(len(ids)) {
-		err = fault.Wrap(fault.Internal, fmt.Errorf("%d tasks were written of %d", n, len(ids)), "The database failed")
-	}
-	for i, t := range revised {
+// Revise also locks the workspace that the task moves to, to prevent its deletion: a foreign
+// key violation would abort a transaction on Postgres.
+func (q tasks) Revise(ctx context.Context, o id.Org, t id.Task, fn func(task.Task) (task.Task, error)) (task.Task, error) {
+	return atomically(ctx, q.conn, func(c *conn) (is task.Task, err error) {
+		of := taskTable.of(c.write, o).key(string(t))
+		was, err := get(ctx, of.forUpdate(), (*taskRow).task)
 		if err == nil {
-			err = q.putTexts(ctx, o, t, q.dialect.hasTextsRow(there[ids[i]]))
+			is, err = fn(was.Clone())
 		}
-	}
-	return revised, err
-}
-
-// lockWorkspaces prevents the deletion of workspaces: a foreign key violation would abort a
-// transaction on Postgres.
-func (q tasks) lockWorkspaces(ctx context.Context, o id.Org, ws []id.Workspace) error {
-	if len(ws) == 0 {
-		return nil
-	}
-	return workspaceTable.of(q.write, o).among("id", list(q.dialect, ws)).lockKeys(ctx, len(ws))
+		if err != nil {
+			return task.Task{}, err
+		}
+		is = is.Clone()
+		is.ID, is.Org = t, o
+		if w := is.Workspace; w != nil && (was.Workspace == nil || *was.Workspace != *w) {
+			err = workspaceTable.of(c.write, o).key(string(*w)).lockKeys(ctx, 1)
+		}
+		if err == nil {
+			err = of.save(ctx, rowOfTask(q.dialect, is))
+		}
+		if err != nil {
+			return task.Task{}, err
+		}
+		return is, (tasks{c}).putTexts(ctx, o, is, q.dialect.hasTextsRow(was))
+	})
 }
 
 func (q tasks) Remove(ctx context.Context, o id.Org, t id.Task, allow func(task.Task) error) error {
@@ -332,7 +286,7 @@ func (q tasks) Remove(ctx context.Context, o id.Org, t id.Task, allow func(task.
 }
 
 // Unassign updates the tasks in any order. It is a transaction so that it is run again
-// after a deadlock with a Revise.
+// after a deadlock with a Move.
 func (q tasks) Unassign(ctx context.Context, o id.Org, user id.User, now time.Time) error {
 	return q.atomic(ctx, func(c *conn) error {
 		_, err := taskTable.of(c.write, o).filter("assignee_id = ?", string(user)).

@@ -98,7 +98,7 @@ func (q taskSets) move(ctx context.Context, o id.Org, batch []id.Task, now time.
 }
 
 // RemoveIn names the tasks, so that both databases use the indexes of their histories and
-// of their keys. It locks them in the order of their ids, as Revise does, and deletes those
+// of their keys. It locks them in the order of their ids, as Move does, and deletes those
 // that are still in the workspace then.
 func (q taskSets) RemoveIn(ctx context.Context, o id.Org, w id.Workspace, after task.Position, limit int) (last task.Position, more bool, err error) {
 	err = q.atomic(ctx, func(c *conn) error {

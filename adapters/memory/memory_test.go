@@ -165,19 +165,6 @@ func TestCollectionsOfAnEndedTransactionFail(t *testing.T) {
 	must.Fail(t, must.ErrorOf(kept.Work().Tasks().Get(ctx, o, "t")), fault.Internal)
 }
 
-func TestRevisionsThatReturnOtherTasksFail(t *testing.T) {
-	s, o, ctx := stored(t)
-	for name, fn := range map[string]func([]task.Task) []task.Task{
-		"fewer":   func([]task.Task) []task.Task { return nil },
-		"another": func(ts []task.Task) []task.Task { ts[0].ID = "u"; return ts },
-	} {
-		_, err := s.Work().Tasks().Revise(ctx, o, []id.Task{"t"}, func(ts []task.Task) ([]task.Task, error) { return fn(ts), nil })
-		if !fault.Is(err, fault.Internal) {
-			t.Errorf("%s: the error is %v", name, err)
-		}
-	}
-}
-
 func TestRecordsOfAnUnknownOrganisationAreRefused(t *testing.T) {
 	s, _, ctx := stored(t)
 	d, w := s.Directory(), s.Work()

@@ -117,11 +117,11 @@ func (s tasksAt) Replace(ctx context.Context, o id.Org, was, next task.Task, cha
 		if err != nil {
 			return err
 		}
-		_, err = q.Revise(ctx, o, []id.Task{was.ID}, func(there []task.Task) ([]task.Task, error) {
-			if there[0].Version != was.Version || !there[0].UpdatedAt.Equal(was.UpdatedAt) {
-				return nil, fault.Missing("Task")
+		_, err = q.Revise(ctx, o, was.ID, func(there task.Task) (task.Task, error) {
+			if there.Version != was.Version || !there.UpdatedAt.Equal(was.UpdatedAt) {
+				return there, fault.Missing("Task")
 			}
-			return []task.Task{next}, nil
+			return next, nil
 		})
 		if err != nil {
 			return err
@@ -130,35 +130,17 @@ func (s tasksAt) Replace(ctx context.Context, o id.Org, was, next task.Task, cha
 	})
 }
 
-func (s tasks) Revise(_ context.Context, o id.Org, ids []id.Task, fn func([]task.Task) ([]task.Task, error)) ([]task.Task, error) {
-	return result(s.run, func(x *tx) ([]task.Task, error) {
+func (s tasks) Revise(_ context.Context, o id.Org, t id.Task, fn func(task.Task) (task.Task, error)) (task.Task, error) {
+	return result(s.run, func(x *tx) (task.Task, error) {
 		tenant := x.tenant(o)
-		was := make([]task.Task, len(ids))
-		for i, t := range ids {
-			var err error
-			if was[i], err = tenant.tasks.get(t); err != nil {
-				return nil, err
+		return tenant.tasks.update(x, t, func(was task.Task) (task.Task, error) {
+			is, err := fn(was)
+			is.ID, is.Org = t, o
+			if err == nil {
+				err = tenant.checkWorkspace(is)
 			}
-		}
-		next, err := fn(was)
-		if err != nil {
-			return nil, err
-		}
-		if len(next) != len(ids) {
-			return nil, fault.New(fault.Internal, "A revision of %d tasks has returned %d", len(ids), len(next))
-		}
-		revised := make([]task.Task, len(ids))
-		for i, t := range next {
-			if t.ID != ids[i] {
-				return nil, fault.New(fault.Internal, "A revision has returned another task in the place of %s", ids[i])
-			}
-			if err := tenant.checkWorkspace(t); err != nil {
-				return nil, err
-			}
-			tenant.tasks.put(x, t.ID, t)
-			revised[i] = clone(t)
-		}
-		return revised, nil
+			return is, err
+		})
 	})
 }
 

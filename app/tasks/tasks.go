@@ -173,16 +173,13 @@ func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Ma
 			return err
 		}
 		var was task.Task
-		revised, err := r.Work().Tasks().Revise(ctx, actor.Org, []id.Task{t}, func(ts []task.Task) ([]task.Task, error) {
-			was = ts[0].Clone()
+		changed, err = r.Work().Tasks().Revise(ctx, actor.Org, t, func(there task.Task) (task.Task, error) {
+			was = there.Clone()
 			next, err := s.patched(actor, was, match, p)
-			if err != nil {
-				return nil, err
+			if err == nil && next.Workspace != nil && (was.Workspace == nil || *was.Workspace != *next.Workspace) && !actor.SeesWorkspace(*next.Workspace) {
+				err = noWorkspace()
 			}
-			if next.Workspace != nil && (was.Workspace == nil || *was.Workspace != *next.Workspace) && !actor.SeesWorkspace(*next.Workspace) {
-				return nil, noWorkspace()
-			}
-			return []task.Task{next}, nil
+			return next, err
 		})
 		if err != nil {
 			if _, moves := p.Workspace.Get(); moves && was.ID != "" && was.Visible(actor) {
@@ -190,7 +187,6 @@ func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Ma
 			}
 			return err
 		}
-		changed = revised[0]
 		if u, ok := p.Assignee.Get(); ok && (was.Assignee == nil || *was.Assignee != u) {
 			if err := checkAssignee(ctx, r, actor.Org, u); err != nil {
 				return err

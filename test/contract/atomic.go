@@ -151,7 +151,7 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 				w.wantNotFound(r.Work().Workspaces().Add(w.ctx, tn.ID, someWorkspace(tn.ID, other.team.ID, tn.owner.ID)))
 				w.wantNotFound(drop(r.Work().TeamMembers().Put(w.ctx, tn.ID, team.Member{Team: other.team.ID, User: tn.owner.ID, JoinedAt: at(1)})))
 				w.wantNotFound(r.Work().TaskHistory().Add(w.ctx, tn.ID, []task.Change{someChange(tn.unplaced), someChange(orphan)}))
-				resultOf(r.Work().Tasks().Revise(w.ctx, tn.ID, []id.Task{tn.unplaced.ID, other.unplaced.ID}, touched)).wantNotFound(w)
+				resultOf(r.Work().Tasks().Revise(w.ctx, tn.ID, other.unplaced.ID, touched)).wantNotFound(w)
 				var err error
 				added, err = r.Work().Tasks().Add(w.ctx, tn.ID, someTask(tn.ID, nil, tn.owner.ID))
 				return err
@@ -270,7 +270,7 @@ func (x wholeTransaction) run(w *fixture, r ports.Records) error {
 		func() error {
 			return k.TaskHistory().Add(w.ctx, o, []task.Change{someChange(x.task), someChange(x.unplaced)})
 		},
-		func() error { _, err := k.Tasks().Revise(w.ctx, o, []id.Task{x.unplaced.ID}, touched); return err },
+		func() error { return drop(k.Tasks().Revise(w.ctx, o, x.unplaced.ID, touched)) },
 		func() error {
 			return k.TaskSets().Move(w.ctx, o, []id.Task{x.unplaced.ID}, at(305), func(_ int, p task.Placement) (task.Placement, error) { return p, nil })
 		},
@@ -327,8 +327,8 @@ func (x wholeTransaction) wantCommitted(w *fixture) {
 	resultOf(w.allWorkspaces(o)).is(w, []workspace.Workspace{x.inside})
 	resultOf(w.orders().Get(w.ctx, o, x.owner.ID)).is(w, workspace.Order{x.inside.ID})
 	resultOf(w.tasks().Get(w.ctx, o, x.tenant.inside.ID)).wantNotFound(w)
-	loose, _ := touched([]task.Task{x.unplaced})
-	resultOf(w.tasks().Get(w.ctx, o, x.unplaced.ID)).is(w, loose[0].Placed(x.unplaced.Placement(), at(305)).Unassigned(at(306)))
+	loose, _ := touched(x.unplaced)
+	resultOf(w.tasks().Get(w.ctx, o, x.unplaced.ID)).is(w, loose.Placed(x.unplaced.Placement(), at(305)).Unassigned(at(306)))
 	wantEqual(w, len(w.listed(o, org.Actor{User: x.owner.ID, Org: o}, task.Filter{})), 2)
 	wantEqual(w, len(resultOf(w.historyOf(o, x.unplaced.ID, task.ChangePosition{}, 0)).must(w)), 2)
 	wantEqual(w, len(resultOf(w.audited(o, audit.Filter{})).must(w)), 2)

@@ -2,7 +2,6 @@ package contract
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -17,18 +16,16 @@ import (
 )
 
 // touched is what many do at once to tasks: each counts as one more version.
-func touched(ts []task.Task) ([]task.Task, error) {
-	for i := range ts {
-		ts[i].Version++
-	}
-	return ts, nil
+func touched(t task.Task) (task.Task, error) {
+	t.Version++
+	return t, nil
 }
 
 // never is a function that must not be called.
-func never(w *fixture) func([]task.Task) ([]task.Task, error) {
-	return func(ts []task.Task) ([]task.Task, error) {
-		w.Errorf("called with %v", ts)
-		return ts, nil
+func never(w *fixture) func(task.Task) (task.Task, error) {
+	return func(t task.Task) (task.Task, error) {
+		w.Errorf("called with %v", t)
+		return t, nil
 	}
 }
 
@@ -161,7 +158,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			tn := w.tenant()
 			unknown := fresh[id.Task]()
 			resultOf(w.tasks().Get(w.ctx, tn.ID, unknown)).wantNotFound(w)
-			resultOf(w.tasks().Revise(w.ctx, tn.ID, []id.Task{unknown}, never(w))).wantNotFound(w)
+			resultOf(w.tasks().Revise(w.ctx, tn.ID, unknown, never(w))).wantNotFound(w)
 			w.wantNotFound(w.tasks().Remove(w.ctx, tn.ID, unknown, allow))
 		},
 		"another organisation's task is not found": func(w *fixture) {
@@ -169,8 +166,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			was, untouched := w.content(tn), w.content(other)
 			for _, theirs := range []task.Task{other.inside, other.unplaced} {
 				resultOf(w.tasks().Get(w.ctx, tn.ID, theirs.ID)).wantNotFound(w)
-				resultOf(w.tasks().Revise(w.ctx, tn.ID, []id.Task{theirs.ID}, never(w))).wantNotFound(w)
-				resultOf(w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.unplaced.ID, theirs.ID}, touched)).wantNotFound(w)
+				resultOf(w.tasks().Revise(w.ctx, tn.ID, theirs.ID, never(w))).wantNotFound(w)
 				w.wantNotFound(w.tasks().Remove(w.ctx, tn.ID, theirs.ID, allow))
 			}
 			w.ok(w.tasks().Unassign(w.ctx, tn.ID, other.owner.ID, at(99)))
@@ -231,10 +227,10 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			last := w.task(o.ID, nil, by)
 			for _, place := range []int64{0, 500, task.MaxSortOrder, task.MaxSortOrder + 7} {
 				if last.SortOrder < place {
-					last = resultOf(w.tasks().Revise(w.ctx, o.ID, []id.Task{last.ID}, func(ts []task.Task) ([]task.Task, error) {
-						ts[0].SortOrder = place
-						return ts, nil
-					})).must(w)[0]
+					last = resultOf(w.tasks().Revise(w.ctx, o.ID, last.ID, func(t task.Task) (task.Task, error) {
+						t.SortOrder = place
+						return t, nil
+					})).must(w)
 				}
 				next := w.task(o.ID, nil, by)
 				if next.SortOrder <= last.SortOrder {
@@ -298,9 +294,9 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				v := someTask(tn.ID, &in, tn.owner.ID)
 				resultOf(w.tasks().Add(w.ctx, tn.ID, v)).wantNotFound(w)
 				resultOf(w.tasks().Get(w.ctx, tn.ID, v.ID)).wantNotFound(w)
-				resultOf(w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.inside.ID, tn.unplaced.ID}, func(ts []task.Task) ([]task.Task, error) {
-					ts[0].Title, ts[1].Workspace = "Never", &in
-					return ts, nil
+				resultOf(w.tasks().Revise(w.ctx, tn.ID, tn.unplaced.ID, func(t task.Task) (task.Task, error) {
+					t.Title, t.Workspace = "Never", &in
+					return t, nil
 				})).wantNotFound(w)
 			}
 			wantEqual(w, w.content(tn), was)
@@ -336,26 +332,35 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			})
 			resultOf(w.tasks().Get(w.ctx, tn.ID, tn.unplaced.ID)).is(w, tn.unplaced)
 		},
-		"revise calls fn with the tasks in the order of the ids and stores its results": func(w *fixture) {
+		"revise calls fn with the task and stores its result": func(w *fixture) {
 			tn := w.tenant()
 			third := w.task(tn.ID, nil, tn.owner.ID)
 			assignee := w.member(tn.ID, org.Member).ID
-			var want []task.Task
-			got, err := w.tasks().Revise(w.ctx, tn.ID, []id.Task{third.ID, tn.inside.ID, tn.unplaced.ID}, func(ts []task.Task) ([]task.Task, error) {
-				wantEqual(w, ts, []task.Task{third, tn.inside, tn.unplaced})
-				ts[0] = bare(ts[0])
-				ts[0].Version, ts[0].UpdatedAt, ts[0].SortOrder = 9, at(99), 41
-				ts[1].Title, ts[1].Description, ts[1].Priority, ts[1].Assignee = "New", new(""), task.Low, &assignee
-				ts[1].Workspace, ts[1].Due, ts[1].Tags, ts[1].Metadata = nil, new(task.DueOn(at(5))), []string{"ä", "z"}, "{}"
-				ts[1] = ts[1].Restore(task.Cancelled, nil)
-				ts[2].Workspace = &tn.workspace.ID
-				want = slices.Clone(ts)
-				return ts, nil
-			})
-			w.ok(err)
-			wantEqual(w, got, want)
-			for _, v := range want {
-				resultOf(w.tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v)
+			for _, is := range []struct {
+				was    task.Task
+				change func(*task.Task)
+			}{
+				{third, func(t *task.Task) {
+					*t = bare(*t)
+					t.Version, t.UpdatedAt, t.SortOrder = 9, at(99), 41
+				}},
+				{tn.inside, func(t *task.Task) {
+					t.Title, t.Description, t.Priority, t.Assignee = "New", new(""), task.Low, &assignee
+					t.Workspace, t.Due, t.Tags, t.Metadata = nil, new(task.DueOn(at(5))), []string{"ä", "z"}, "{}"
+					*t = t.Restore(task.Cancelled, nil)
+				}},
+				{tn.unplaced, func(t *task.Task) { t.Workspace = &tn.workspace.ID }},
+			} {
+				var want task.Task
+				got, err := w.tasks().Revise(w.ctx, tn.ID, is.was.ID, func(t task.Task) (task.Task, error) {
+					wantEqual(w, t, is.was)
+					is.change(&t)
+					want = t.Clone()
+					return t, nil
+				})
+				w.ok(err)
+				wantEqual(w, got, want)
+				resultOf(w.tasks().Get(w.ctx, tn.ID, want.ID)).is(w, want)
 			}
 		},
 		"revised texts of any length are returned as stored": func(w *fixture) {
@@ -368,10 +373,10 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				metadata    string
 			}{{&long, meta}, {&short, meta}, {nil, meta}, {&long, ""}, {&short, "{}"}, {&long, "{}"}, {nil, ""}, {&long, meta}} {
 				v.Description, v.Metadata = is.description, is.metadata
-				resultOf(w.tasks().Revise(w.ctx, tn.ID, []id.Task{v.ID}, func(ts []task.Task) ([]task.Task, error) {
-					ts[0].Description, ts[0].Metadata = is.description, is.metadata
-					return ts, nil
-				})).is(w, []task.Task{v})
+				resultOf(w.tasks().Revise(w.ctx, tn.ID, v.ID, func(t task.Task) (task.Task, error) {
+					t.Description, t.Metadata = is.description, is.metadata
+					return t, nil
+				})).is(w, v)
 				resultOf(w.tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v)
 			}
 			w.ok(w.taskSets().Move(w.ctx, tn.ID, []id.Task{v.ID}, at(99), func(_ int, p task.Placement) (task.Placement, error) { return p, nil }))
@@ -384,61 +389,26 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				w.Fatalf("the new task has %v and %d bytes", got.Description, len(got.Metadata))
 			}
 		},
-		"revise of no tasks changes nothing": func(w *fixture) {
+		"revise changes nothing if fn fails": func(w *fixture) {
 			tn := w.tenant()
 			was := w.content(tn)
-			resultOf(w.tasks().Revise(w.ctx, tn.ID, nil, touched)).is(w, nil)
-			wantEqual(w, w.content(tn), was)
-		},
-		"revise changes all or none": func(w *fixture) {
-			tn := w.tenant()
-			was := w.content(tn)
-			resultOf(w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.inside.ID, fresh[id.Task](), tn.unplaced.ID}, touched)).wantNotFound(w)
-			wantEqual(w, w.content(tn), was)
 			no := errors.New("no")
-			_, err := w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.inside.ID, tn.unplaced.ID}, func(ts []task.Task) ([]task.Task, error) {
-				ts[0].Title, *ts[0].Description, ts[0].Tags[0] = "Never", "Never", "never"
-				return ts, no
+			_, err := w.tasks().Revise(w.ctx, tn.ID, tn.inside.ID, func(t task.Task) (task.Task, error) {
+				t.Title, *t.Description, t.Tags[0] = "Never", "Never", "never"
+				return t, no
 			})
 			w.wantSameError(err, no)
 			wantEqual(w, w.content(tn), was)
 		},
-		"revise accepts a thousand tasks": func(w *fixture) {
-			const many = 1000
-			o := w.org()
-			by := w.member(o.ID, org.Owner).ID
-			ids := w.bareTasks(o.ID, by, many)
-			slices.Reverse(ids)
-			resultOf(w.tasks().Revise(w.ctx, o.ID, ids, func(ts []task.Task) ([]task.Task, error) {
-				for i := range ts {
-					ts[i].SortOrder, ts[i].Version = int64(i), 2
-					ts[i].Title, ts[i].Tags = fmt.Sprint(i), []string{fmt.Sprint(i % 10)}
-				}
-				return ts, nil
-			})).must(w)
-			for i, v := range w.listed(o.ID, org.Actor{User: by, Org: o.ID}, task.Filter{}) {
-				if v.ID != ids[i] || v.SortOrder != int64(i) || v.Title != fmt.Sprint(i) || v.Version != 2 || v.Tags[0] != fmt.Sprint(i%10) {
-					w.Fatalf("at %d is %+v", i, v)
-				}
-			}
-		},
-		"concurrent revisions of the same tasks in different orders all succeed": func(w *fixture) {
+		"concurrent revisions all succeed": func(w *fixture) {
 			tn := w.tenant()
-			ids := w.sixTasks(tn)
 			w.allOK(concurrently(concurrent, func(i int) error {
-				mine := slices.Concat(ids[i%len(ids):], ids[:i%len(ids)])
-				if i%2 == 0 {
-					slices.Reverse(mine)
-				}
 				if i%3 == 0 {
-					return w.store.Atomic(w.ctx, func(r ports.Records) error { return drop(r.Work().Tasks().Revise(w.ctx, tn.ID, mine, touched)) })
+					return w.store.Atomic(w.ctx, func(r ports.Records) error { return drop(r.Work().Tasks().Revise(w.ctx, tn.ID, tn.inside.ID, touched)) })
 				}
-				_, err := w.tasks().Revise(w.ctx, tn.ID, mine, touched)
-				return err
+				return drop(w.tasks().Revise(w.ctx, tn.ID, tn.inside.ID, touched))
 			}))
-			for _, i := range ids {
-				wantEqual(w, resultOf(w.tasks().Get(w.ctx, tn.ID, i)).must(w).Version, 1+concurrent)
-			}
+			wantEqual(w, resultOf(w.tasks().Get(w.ctx, tn.ID, tn.inside.ID)).must(w).Version, tn.inside.Version+concurrent)
 		},
 		"remove deletes the task and its history, and nothing else": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
@@ -475,11 +445,11 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			stale := fault.New(fault.Stale, "Changed")
 			errs := concurrently(concurrent, func(i int) error {
 				if i%2 == 0 {
-					_, err := w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.unplaced.ID}, func(ts []task.Task) ([]task.Task, error) {
-						if ts[0].Version != tn.unplaced.Version {
-							return nil, stale
+					_, err := w.tasks().Revise(w.ctx, tn.ID, tn.unplaced.ID, func(t task.Task) (task.Task, error) {
+						if t.Version != tn.unplaced.Version {
+							return t, stale
 						}
-						return touched(ts)
+						return touched(t)
 					})
 					return err
 				}
@@ -546,14 +516,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			check()
 			revise := func(fn func(task.Task) (task.Task, error)) (task.Task, error) {
-				revised, err := w.tasks().Revise(w.ctx, tn.ID, []id.Task{v.ID}, func(ts []task.Task) ([]task.Task, error) {
-					t, err := fn(ts[0])
-					return []task.Task{t}, err
-				})
-				if err != nil {
-					return task.Task{}, err
-				}
-				return revised[0], nil
+				return w.tasks().Revise(w.ctx, tn.ID, v.ID, fn)
 			}
 			for _, read := range updates(w, get, revise) {
 				overwrite(read())

@@ -136,15 +136,16 @@ func mixing() (next func(n int) int) {
 func store(w *fixture, o id.Org, ts []task.Task) {
 	w.Helper()
 	w.atomic(func(r ports.Records) error {
-		var ids []id.Task
 		for _, v := range ts {
-			if _, err := r.Work().Tasks().Add(w.ctx, o, v); err != nil {
+			_, err := r.Work().Tasks().Add(w.ctx, o, v)
+			if err == nil {
+				_, err = r.Work().Tasks().Revise(w.ctx, o, v.ID, func(task.Task) (task.Task, error) { return v, nil })
+			}
+			if err != nil {
 				return err
 			}
-			ids = append(ids, v.ID)
 		}
-		_, err := r.Work().Tasks().Revise(w.ctx, o, ids, func([]task.Task) ([]task.Task, error) { return ts, nil })
-		return err
+		return nil
 	})
 }
 

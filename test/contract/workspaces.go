@@ -133,9 +133,9 @@ func Workspaces(t *testing.T, open func(t *testing.T) Opened) {
 						_, err := w.tasks().Add(w.ctx, tn.ID, late)
 						return err
 					}
-					_, err := w.tasks().Revise(w.ctx, tn.ID, []id.Task{moved.ID}, func(ts []task.Task) ([]task.Task, error) {
-						ts[0].Workspace = &tn.workspace.ID
-						return ts, nil
+					_, err := w.tasks().Revise(w.ctx, tn.ID, moved.ID, func(t task.Task) (task.Task, error) {
+						t.Workspace = &tn.workspace.ID
+						return t, nil
 					})
 					return err
 				})
