@@ -149,8 +149,8 @@ func (s *Billing) orgOf(ctx context.Context, e plan.Event) (id.Org, error) {
 const dueAtOnce = 500
 
 // Reconcile ends expired trials, follows subscriptions whose period ended without an event,
-// cancels those of closed organisations, and closes payment pages of organisations that an
-// operator has granted a subscription since. Any number of servers may call it: each
+// cancels those of closed organisations, and closes payment pages of closed organisations and of
+// those that an operator has granted a subscription since. Any number of servers may call it: each
 // subscription is processed by one. If the provider is unavailable, the rest waits for the
 // next run.
 func (s *Billing) Reconcile(ctx context.Context) error {
@@ -171,8 +171,9 @@ func (s *Billing) Reconcile(ctx context.Context) error {
 	return failed
 }
 
-// cancelClosed cancels the subscriptions of closed organisations, whose members can no longer
-// use the portal, and whose subscriptions are unknown after erasure.
+// cancelClosed closes the payment pages of closed organisations and cancels their
+// subscriptions: their members can no longer use the portal, and their subscriptions are
+// unknown after erasure. The subscription of a page that was paid is canceled by the next run.
 func (s *Billing) cancelClosed(ctx context.Context) error {
 	now := s.Clock.Now()
 	closed, err := s.Store.Directory().Organisations().List(ctx, org.Filter{ClosedBefore: &now})
@@ -190,10 +191,15 @@ func (s *Billing) cancelClosed(ctx context.Context) error {
 	var failed error
 	for _, o := range ids {
 		is := all[o]
+		as := s.bySystem("because the organisation is closed")
+		if is.Checkout != nil {
+			if err := s.closePage(ctx, o, as, is); err != nil && !fault.Is(err, fault.NotFound) {
+				failed = errors.Join(failed, err)
+			}
+		}
 		if !is.Cancelable() {
 			continue
 		}
-		as := s.bySystem("because the organisation is closed")
 		_, err := s.Provider.Cancel(ctx, is.ProviderID, true)
 		switch {
 		case err != nil && !fault.Is(err, fault.NotFound):

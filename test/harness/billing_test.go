@@ -121,6 +121,14 @@ func (s *serversFixture) buy(p plan.Plan) (subscription string) {
 	return subscription
 }
 
+// close closes the organisation with the identity provider's id.
+func (s *serversFixture) close(providerID string) {
+	s.t.Helper()
+	must.Do(s.Store.Directory().Organisations().Upsert(s.t.Context(), org.Organisation{ProviderID: providerID}, func(o org.Organisation) (org.Organisation, error) {
+		return o.Close(s.Clock.Now()), nil
+	})).Or(s.t)
+}
+
 func month(at time.Time) usage.Period {
 	first := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
 	return usage.Period{Start: first, End: first.AddDate(0, 1, 0)}
@@ -201,9 +209,7 @@ func TestTheSubscriptionOfAClosedOrganisationIsCancelledOnce(t *testing.T) {
 			}
 			s.reconcile()
 			must.Is(t, 0, provider.n)
-			must.Do(s.Store.Directory().Organisations().Upsert(t.Context(), org.Organisation{ProviderID: "org_office"}, func(o org.Organisation) (org.Organisation, error) {
-				return o.Close(s.Clock.Now()), nil
-			})).Or(t)
+			s.close("org_office")
 			s.reconcile()
 			must.Is(t, 1, provider.n)
 			if r, err := s.provider.Subscription(t.Context(), subscription); err == nil && !r.Ended() || test.forgotten != fault.Is(err, fault.NotFound) {
@@ -213,6 +219,33 @@ func TestTheSubscriptionOfAClosedOrganisationIsCancelledOnce(t *testing.T) {
 				s.checkStored(plan.Enterprise, plan.Active)
 			} else {
 				s.checkStored(plan.Free, plan.Active)
+			}
+		})
+	}
+}
+
+func TestThePaymentPageOfAClosedOrganisationIsClosed(t *testing.T) {
+	for about, paid := range map[string]bool{"an open page": false, "a page that was paid": true} {
+		t.Run(about, func(t *testing.T) {
+			s := newServersFixture(t)
+			ctx := t.Context()
+			must.Do(s.servers[0].Checkout(ctx, s.ada, plan.Premium)).Or(t)
+			session := must.Do(s.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)).Or(t).Checkout.Session
+			want := plan.None
+			if paid {
+				must.Do(s.provider.Pay(session)).Or(t)
+				want = plan.Free
+			}
+			s.close("org_office")
+			s.reconcile()
+			if page, err := s.provider.Session(ctx, session); err != nil || page.Open() {
+				t.Errorf("the page is %+v, %v", page, err)
+			} else if r, err := s.provider.Subscription(ctx, page.Subscription); paid && (err != nil || !r.Ended()) {
+				t.Errorf("its subscription is %+v, %v", r, err)
+			}
+			is, err := s.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
+			if err != nil || is.Checkout != nil || is.Plan != want {
+				t.Errorf("afterwards it is %+v, %v; want %s", is, err, want)
 			}
 		})
 	}
