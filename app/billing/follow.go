@@ -193,8 +193,12 @@ func (s *Billing) cancelClosed(ctx context.Context) error {
 		is := all[o]
 		as := s.bySystem("because the organisation is closed")
 		if is.Checkout != nil {
-			if err := s.closePage(ctx, o, as, is); err != nil && !fault.Is(err, fault.NotFound) {
+			err := s.closePage(ctx, o, as, is)
+			if err != nil && !fault.Is(err, fault.NotFound) {
 				failed = errors.Join(failed, err)
+			}
+			if fault.Is(err, fault.Unavailable) || ctx.Err() != nil {
+				return failed
 			}
 		}
 		if !is.Cancelable() {
@@ -212,6 +216,9 @@ func (s *Billing) cancelClosed(ctx context.Context) error {
 		}
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			failed = errors.Join(failed, err)
+		}
+		if fault.Is(err, fault.Unavailable) || ctx.Err() != nil {
+			return failed
 		}
 	}
 	return failed

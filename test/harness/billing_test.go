@@ -251,6 +251,47 @@ func TestThePaymentPageOfAClosedOrganisationIsClosed(t *testing.T) {
 	}
 }
 
+// awayProvider is a provider that is unavailable, and counts the requests to cancel and to expire.
+type awayProvider struct {
+	*memory.Payments
+	n int
+}
+
+func (p *awayProvider) refuse() error {
+	p.n++
+	return fault.New(fault.Unavailable, "The payment provider does not reply")
+}
+
+func (p *awayProvider) Cancel(context.Context, string, bool) (plan.Remote, error) {
+	return plan.Remote{}, p.refuse()
+}
+
+func (p *awayProvider) Expire(context.Context, string) error { return p.refuse() }
+
+func TestAnUnavailableProviderIsAskedOnceForClosedOrganisations(t *testing.T) {
+	for about, bought := range map[string]bool{"subscriptions": true, "payment pages": false} {
+		t.Run(about, func(t *testing.T) {
+			s := newServersFixture(t)
+			ada := s.ada
+			bob := must.Do(s.Join(t.Context(), "org_other", "user_bob", org.Owner)).Or(t)
+			must.NoError(t, s.Store.Directory().Subscriptions().Put(t.Context(), bob.Org, plan.Unsubscribed(bob.Org)))
+			for _, s.ada = range []org.Actor{ada, bob} {
+				if bought {
+					s.buy(plan.Premium)
+				} else {
+					must.Do(s.servers[0].Checkout(t.Context(), s.ada, plan.Premium)).Or(t)
+				}
+			}
+			s.close("org_office")
+			s.close("org_other")
+			provider := &awayProvider{Payments: s.provider}
+			s.servers[0].Provider, s.servers[0].Payments = provider, provider
+			must.Fail(t, s.servers[0].Reconcile(t.Context()), fault.Unavailable)
+			must.Is(t, 1, provider.n)
+		})
+	}
+}
+
 // changeCounter is the provider, which counts changes of plan.
 type changeCounter struct {
 	*memory.Payments
