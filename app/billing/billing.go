@@ -113,12 +113,29 @@ func (s *Billing) Downgrade(ctx context.Context, actor org.Actor) (Details, erro
 		return Details{}, err
 	}
 	var ending plan.Ending
-	is, err := s.decide(ctx, actor, func(was plan.Subscription) (is plan.Subscription, err error) {
+	downgrade := func(was plan.Subscription) (is plan.Subscription, err error) {
 		is, ending, err = was.Downgraded(s.Clock.Now())
 		return is, err
-	})
+	}
+	is, err := s.decide(ctx, actor, downgrade)
 	if err != nil {
 		return Details{}, err
+	}
+	if ending != plan.NothingToCancel {
+		// How it ends depends on the provider's state, which may be later than the record.
+		if err := s.follow(ctx, actor.Org, is.ProviderID, s.byActor(ctx, actor), endIfMissing(is.ProviderID), nil); err != nil {
+			return Details{}, err
+		}
+		is, err = s.decide(ctx, actor, func(was plan.Subscription) (plan.Subscription, error) {
+			if !was.Billed() {
+				ending = plan.NothingToCancel // it has ended meanwhile
+				return was, nil
+			}
+			return downgrade(was)
+		})
+		if err != nil {
+			return Details{}, err
+		}
 	}
 	if ending != plan.NothingToCancel {
 		if _, err := s.Provider.Cancel(ctx, is.ProviderID, ending == plan.CancelNow); err != nil && !fault.Is(err, fault.NotFound) {

@@ -176,6 +176,33 @@ func TestAnEndedTrialThatIsNotRecordedCanBeNeitherDowngradedNorRepeated(t *testi
 	}
 }
 
+func TestADowngradeEndsTheSubscriptionAsItIsAtTheProvider(t *testing.T) {
+	for about, test := range map[string]struct {
+		change func(s *serversFixture, subscription string) // without a message
+		plan   plan.Plan
+		atEnd  bool
+	}{
+		"paid since": {
+			func(s *serversFixture, subscription string) { must.Do(s.provider.Renew(subscription)).Or(s.t) }, plan.Premium, true,
+		},
+		"still owing": {func(*serversFixture, string) {}, plan.Free, false},
+		"forgotten":   {func(s *serversFixture, subscription string) { s.provider.Forget(subscription) }, plan.Free, false},
+	} {
+		t.Run(about, func(t *testing.T) {
+			s := newServersFixture(t)
+			subscription := s.buy(plan.Premium)
+			must.Do(s.provider.Fail(subscription)).Or(t)
+			must.NoError(t, s.servers[0].HandleEvent(t.Context(), plan.Event{Kind: plan.PayFailed, Org: s.ada.Org, Subscription: subscription}, nil))
+			s.checkStored(plan.Premium, plan.PastDue)
+			test.change(s, subscription)
+			d, err := s.servers[0].Downgrade(t.Context(), s.ada)
+			if err != nil || d.Plan != test.plan || d.Status() != plan.Active || d.CancelAtPeriodEnd != test.atEnd {
+				t.Errorf("it is %s %s, to end with its period: %t, %v", d.Plan, d.Status(), d.CancelAtPeriodEnd, err)
+			}
+		})
+	}
+}
+
 // countedCancels is the provider, which counts cancellations.
 type countedCancels struct {
 	*memory.Payments
