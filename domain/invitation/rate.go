@@ -22,9 +22,10 @@ var (
 
 // Take counts one more at now and returns the new value of spent, the time at
 // which the rate is unused again; the zero time means unused. It fails with
-// Limited when the rate is used up.
+// Limited when the rate is used up. A spent further ahead than the rate allows
+// comes from a clock that was ahead, and counts as unused.
 func (r Rate) Take(spent, now time.Time) (time.Time, error) {
-	if spent.Before(now) {
+	if spent.Before(now) || spent.After(now.Add(time.Duration(r.Burst)*r.Every)) {
 		spent = now
 	}
 	next := spent.Add(r.Every)

@@ -45,6 +45,13 @@ func TestARateBoundsTheNumberInAnyInterval(t *testing.T) {
 	})
 }
 
+func TestARateIsUnusedIfItsTimeIsTooFarAhead(t *testing.T) {
+	r := invitation.Rate{Burst: 2, Every: time.Minute}
+	used := noon.Add(2 * time.Minute)
+	must.Fail(t, must.ErrorOf(r.Take(used, noon)), fault.Limited)
+	must.Is(t, noon.Add(time.Minute), must.Do(r.Take(used.Add(time.Millisecond), noon)).Or(t))
+}
+
 func TestAnInvitationIsSentAgainAtARate(t *testing.T) {
 	i := pending()
 	var err error
