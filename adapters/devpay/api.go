@@ -80,7 +80,7 @@ func (p *Provider) post(serve operation) http.HandlerFunc {
 	})
 }
 
-// answer returns the response body of an operation. Only the customer can be expanded.
+// response returns the response body of an operation. Only the customer can be expanded.
 func (t *tx) response(serve operation, id string, fields url.Values) ([]byte, error) {
 	f := &form{Values: fields}
 	o, err := serve(t, id, f)

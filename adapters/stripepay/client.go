@@ -92,7 +92,7 @@ func (r retries) Warnf(format string, args ...any) {
 	r.log.Warn("payments: " + fmt.Sprintf(format, args...))
 }
 
-// answer is a response body that decodes to T.
+// response is a response body that decodes to T.
 type response[T any] struct {
 	stripe.APIResource
 	body T

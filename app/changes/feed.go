@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -125,7 +126,7 @@ func (f *Feed) Drain() {
 	if first && f.count == 0 {
 		close(f.gone)
 	}
-	all := f.allChannels()
+	all := slices.Collect(maps.Values(f.channels))
 	f.mu.Unlock()
 	if !first {
 		return
@@ -247,15 +248,6 @@ func (f *Feed) remove(s *Subscriber) {
 	}
 }
 
-// allChannels returns the channels. The caller holds mu.
-func (f *Feed) allChannels() []*channel {
-	all := make([]*channel, 0, len(f.channels))
-	for _, ch := range f.channels {
-		all = append(all, ch)
-	}
-	return all
-}
-
 // start returns the head of an organisation's log for a subscription. One that does not resume
 // needs no floor, and begins at the position that authorizing its actor has read.
 func (f *Feed) start(ctx context.Context, o id.Org, resumes bool) (object.Head, error) {
@@ -296,7 +288,7 @@ func (f *Feed) receive(h object.Hint) {
 // subscribers.
 func (f *Feed) poll() {
 	f.mu.Lock()
-	all := f.allChannels()
+	all := slices.Collect(maps.Values(f.channels))
 	f.mu.Unlock()
 	for chunk := range slices.Chunk(all, pollChunk) {
 		f.logState(f.pollOrgs(chunk))

@@ -175,14 +175,6 @@ func TestMovesFollowTheTable(t *testing.T) {
 	}
 }
 
-func TestASubscriptionIsInTheStateThatItShows(t *testing.T) {
-	for _, want := range plan.States() {
-		if got := in(want).State(); got != want {
-			t.Errorf("%s is taken for %s", want, got)
-		}
-	}
-}
-
 func TestATrialIsStandardForFourteenDaysWithoutACard(t *testing.T) {
 	s, err := plan.Unsubscribed("o").Trialed(noon)
 	end := noon.Add(14 * 24 * time.Hour)
@@ -193,13 +185,6 @@ func TestATrialIsStandardForFourteenDaysWithoutACard(t *testing.T) {
 }
 
 func TestATrialStartsOnceEver(t *testing.T) {
-	for _, state := range plan.States() {
-		was := in(state)
-		got, err := was.Trialed(noon)
-		if refused := state != plan.Unplanned; refused != fault.Is(err, fault.Conflict) || (refused && got != was) {
-			t.Errorf("%s: %+v, %v", state, got, err)
-		}
-	}
 	once := plan.Unsubscribed("o")
 	once.TrialEnd = &noon
 	must.Fail(t, must.ErrorOf(once.Trialed(noon)), fault.Conflict) // a second trial

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"collab/domain/fault"
 	"collab/domain/plan"
 	"collab/test/must"
@@ -373,55 +371,6 @@ func TestWhatAClosedOrganisationCancels(t *testing.T) {
 			t.Errorf("%s: %t", about, got)
 		}
 	}
-}
-
-// drawLife draws what the provider says of one subscription in the course of
-// its life.
-func drawLife(t *rapid.T) []plan.Remote {
-	var life []plan.Remote
-	say := func(status plan.RemoteStatus) {
-		r := drawRemote(t, noon)
-		r.ID, r.Status, r.Plan = "sub_1", status, rapid.SampledFrom([]plan.Plan{plan.Standard, plan.Premium}).Draw(t, "plan")
-		life = append(life, r)
-	}
-	if rapid.Bool().Draw(t, "waits") {
-		say(plan.IsIncomplete)
-		if rapid.Bool().Draw(t, "expires") {
-			say(plan.IsExpired)
-			return life
-		}
-	}
-	for range rapid.IntRange(0, 6).Draw(t, "changes") {
-		say(rapid.SampledFrom(statuses[:5]).Draw(t, "live"))
-	}
-	if len(life) == 0 || rapid.Bool().Draw(t, "ends") {
-		say(plan.IsCanceled)
-	}
-	return life
-}
-
-func TestAnyOrderOfTheSameMessagesEndsInTheStateThatIsTheLast(t *testing.T) {
-	check(t, func(t *rapid.T) {
-		life := drawLife(t)
-		last := life[len(life)-1]
-		start := in(rapid.SampledFrom([]plan.State{plan.Unplanned, plan.OnTrial, plan.OnFree}).Draw(t, "start"))
-		want, _ := start.Follow(last, noon)
-
-		// Each message, in whatever order and however often it comes, has us read
-		// what is true by then, and the last one comes when all is said.
-		got, present := start, 0
-		for range rapid.IntRange(0, 2*len(life)).Draw(t, "messages") {
-			present = rapid.IntRange(present, len(life)-1).Draw(t, "present")
-			got, _ = got.Follow(life[present], noon)
-		}
-		for range rapid.IntRange(1, 3).Draw(t, "last") {
-			got, _ = got.Follow(last, noon)
-		}
-		if got.State() != want.State() || got.Plan != want.Plan || got.Status() != want.Status() || (want.Billed() && got.ProviderID != want.ProviderID) ||
-			got.CancelAtPeriodEnd != want.CancelAtPeriodEnd || got.CurrentPeriodEnd != want.CurrentPeriodEnd || got.HasPaymentMethod != want.HasPaymentMethod {
-			t.Fatalf("got %+v, want %+v", got, want)
-		}
-	})
 }
 
 func TestSubscriptionsWithoutEventsAreQueried(t *testing.T) {

@@ -23,13 +23,6 @@ func TestANewTaskHasTheDefaults(t *testing.T) {
 	}
 }
 
-func TestATaskMadeDoneIsCompletedWhenItIsMade(t *testing.T) {
-	k := made(t, func(d *task.Draft) { d.Status = task.Done })
-	if at := k.CompletedAt(); at == nil || !at.Equal(noon) {
-		t.Errorf("completedAt is %v", at)
-	}
-}
-
 func TestTagsAreTrimmedBoundedAndNotRepeated(t *testing.T) {
 	many := make([]string, task.MaxTags+1)
 	for i := range many {

@@ -592,18 +592,6 @@ func (m *billingFixture) cancel(subscription string) {
 	m.observe()
 }
 
-func TestAPlanWhoseSubscriptionHasEndedCanBeBoughtAgain(t *testing.T) {
-	for _, p := range []plan.Plan{plan.Standard, plan.Premium} {
-		m, b := faultlessFixture(t)
-		for range 3 {
-			m.cancel(m.subscribe(b, p))
-			p = plan.Premium
-		}
-		m.subscribe(b, p)
-		m.check()
-	}
-}
-
 func TestAnExpiredCheckoutSessionIsNotReused(t *testing.T) {
 	m, b := faultlessFixture(t)
 	for range 2 {
