@@ -336,6 +336,8 @@ func TestUnchangedFilesAreVerifiedOnce(t *testing.T) {
 	expect("a file that was written to", o, false, true)
 	w.Clock.Advance(61 * time.Minute)
 	expect("an hour later", o, false, true)
+	w.Clock.Advance(-24 * time.Hour)
+	expect("after the clock was set back", o, false, true)
 	blobs.state = ""
 	expect("a file whose writes do not show", o, false, false)
 	blobs.state = "third"

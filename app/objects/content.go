@@ -209,8 +209,10 @@ func (s *Objects) open(ctx context.Context, o object.Object, offset, length int6
 		return v, nil
 	}
 	now := s.Clock.Now()
-	if known, ok := s.verified.get(o.Blob); ok && known.state == state && now.Sub(known.at) < verifyAgain {
-		return verifiedReader{v, file}, nil
+	if known, ok := s.verified.get(o.Blob); ok && known.state == state {
+		if age := now.Sub(known.at); age >= 0 && age < verifyAgain {
+			return verifiedReader{v, file}, nil
+		}
 	}
 	v.verified = func() {
 		if _, after := file.State(); after == state {
