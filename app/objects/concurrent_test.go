@@ -111,7 +111,7 @@ func TestChangesDuringAnUpload(t *testing.T) {
 	}{
 		{"the workspace of a new file is deleted", create, deleteDesk, fault.Invalid},
 		{"the workspace of a file is deleted", replace, deleteDesk, fault.NotFound},
-		{"the workspace of a new memory file is deleted", saveMemory, deleteDesk, fault.Invalid},
+		{"the workspace of a new memory file is deleted", saveMemory, deleteDesk, fault.NotFound},
 		{"the team of a new memory is deleted", createInTeam, deleteTeam, fault.Invalid},
 		{"the writer of a new file is removed", create, removeBen, fault.Forbidden},
 		{"the writer is removed", replace, removeBen, fault.Forbidden},

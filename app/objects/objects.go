@@ -323,15 +323,6 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 	if err == nil {
 		s.cacheRecord(written, head)
 	}
-	if fault.Is(err, fault.NotFound) && o.Version == 0 && o.Scope == object.Shared {
-		// The workspace or team was deleted during the upload.
-		if o.Workspace != nil {
-			return o, fault.Field("workspaceId", "must be a workspace that you can see")
-		}
-		if o.Team != nil {
-			return o, fault.Field("teamId", "must be a team that you can see")
-		}
-	}
 	return written, err
 }
 
