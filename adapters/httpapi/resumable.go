@@ -93,7 +93,10 @@ func (a *api) setUpload(c *call, u upload.Upload) {
 	c.Set(uploadOffset, strconv.FormatInt(u.Offset, 10))
 	c.Set(uploadLength, strconv.FormatInt(u.Size, 10))
 	c.Set(uploadLimit, fmt.Sprintf("max-size=%d, min-append-size=%d, max-age=%d", a.Objects.MaxSize, a.Objects.MinAppend, max(0, u.ExpiresAt.Sub(a.Now())/time.Second)))
-	c.setUploadComplete(u.Status() == upload.Completed)
+	c.setUploadComplete(u.Status() != upload.Open)
+	if u.Status() == upload.Cancelled {
+		c.Header().Del("Location")
+	}
 }
 
 // withUploadHeaders returns a handler whose errors have the headers of an upload only if they are about it. After other

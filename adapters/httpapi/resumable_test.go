@@ -110,6 +110,23 @@ func TestCreationWithContentSends104(t *testing.T) {
 	}
 }
 
+func TestUploadWithLongerContentCannotBeContinued(t *testing.T) {
+	o := newFileServer(t)
+	checkEnded := func(about string, r *http.Request) {
+		t.Helper()
+		r.ContentLength, r.ProtoMinor = -1, 0 // without an interim response, which the recorder takes for the response
+		w := send(o, r)
+		checkError(t, w, http.StatusBadRequest)
+		if h := w.Header(); h.Get(uploadComplete) != "?1" || h.Get("Location") != "" {
+			t.Errorf("%s: %v", about, h)
+		}
+	}
+	checkEnded("a creation", syncRequest("POST", "/resumable-uploads?path=a", strings.NewReader("longer"), "Upload-Complete: ?0", "Upload-Length: 4"))
+	created := read[resumable](t, send(o, syncRequest("POST", "/resumable-uploads?path=a", nil, "Upload-Complete: ?0", "Upload-Length: 4")), http.StatusCreated)
+	checkEnded("a request that appends", syncRequest("PATCH", "/resumable-uploads/"+created.ID, strings.NewReader("longer"), "Content-Type: application/partial-upload", "Upload-Complete: ?1", "Upload-Offset: 0"))
+	checkError(t, o.get("/resumable-uploads/"+created.ID), http.StatusNotFound)
+}
+
 func TestReplayedCreationHasTheHeadersOfTheUpload(t *testing.T) {
 	o := newFileServer(t)
 	create := func() http.Header {

@@ -83,8 +83,13 @@ func (s *Objects) Append(ctx context.Context, actor org.Actor, of upload.Upload,
 			break
 		}
 		if of.Offset == of.Size {
-			err = fault.Field("Upload-Length", "is %d, and the content is longer: the upload is cancelled", of.Size)
-			return of, cmp.Or(s.Cancel(ctx, actor, of), err)
+			if err = s.Cancel(ctx, actor, of); err == nil {
+				of, err = of.Cancel(s.Clock.Now())
+			}
+			if err == nil {
+				err = fault.Field("Upload-Length", "is %d, and the content is longer: the upload is cancelled", of.Size)
+			}
+			return of, err
 		}
 		r := &partReader{from: content, left: min(s.PartSize, of.Size-of.Offset), enough: func(n int64) error {
 			return of.CheckLength(offset, total+n, s.MinAppend)
