@@ -77,7 +77,7 @@ func (s *Objects) Select(ctx context.Context, actor org.Actor, wanted []Wanted) 
 // Contents reads the contents of the first of Select's outcomes, as many as buffer has room for, which
 // has at least MaxReadFile bytes. It returns a part of the buffer for each, nil for an outcome that has
 // an error or gets one, because its content is missing or damaged. It fails with Unavailable if
-// the store does, and with the error of ctx.
+// the store does, and with the error of ctx; an outcome has no error then that only comes from that.
 func (s *Objects) Contents(ctx context.Context, outcomes []Outcome, buffer []byte) (contents [][]byte, err error) {
 	reading, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -110,6 +110,11 @@ func (s *Objects) Contents(ctx context.Context, outcomes []Outcome, buffer []byt
 	}
 	all.Wait()
 	if reading.Err() != nil {
+		for i := range outcomes {
+			if errors.Is(outcomes[i].Err, context.Canceled) { // by the failure, or by ctx
+				outcomes[i].Err = nil
+			}
+		}
 		return nil, context.Cause(reading)
 	}
 	for i := range contents {

@@ -119,13 +119,19 @@ func TestDamagedContentIsAnErrorOfItsObjectAlone(t *testing.T) {
 	}
 }
 
-// waitingBlobs says that a content is being read, which waits for the end of its context.
+// waitingBlobs says that a content is being read, which waits for the end of its context. The blob down
+// fails once another is read.
 type waitingBlobs struct {
 	ports.Blobs
 	opened chan bool
+	down   string
 }
 
-func (b waitingBlobs) Open(ctx context.Context, _ string, _, _ int64) (io.ReadCloser, error) {
+func (b waitingBlobs) Open(ctx context.Context, name string, _, _ int64) (io.ReadCloser, error) {
+	if name == b.down {
+		<-b.opened
+		return nil, fault.New(fault.Unavailable, "the store is down")
+	}
 	b.opened <- true
 	<-ctx.Done()
 	return nil, ctx.Err()
@@ -140,8 +146,13 @@ func TestContentsFailWithTheStoreAndTheirContext(t *testing.T) {
 		t.Errorf("%q, %v", contents, err)
 	}
 
-	blobs := waitingBlobs{w.Blobs, make(chan bool, 100)}
+	down := w.create(t, w.ada, "down.md", "down")
+	blobs := waitingBlobs{w.Blobs, make(chan bool, 100), down.Blob}
 	w.Objects.Options.Blobs = blobs
+	outcomes = must.Do(w.Objects.Select(t.Context(), w.ben, wanted(w.notes.ID, down.ID))).Or(t)
+	must.Fail(t, must.ErrorOf(w.Objects.Contents(t.Context(), outcomes, make([]byte, objects.MaxReadFile))), fault.Unavailable)
+	must.NoError(t, outcomes[0].Err) // it was cancelled by the failure, which is the error of all
+
 	ctx, cancel := context.WithCancel(t.Context())
 	var many []id.Object
 	for range 100 {
