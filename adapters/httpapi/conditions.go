@@ -58,12 +58,8 @@ func namesTag(header []string, tag string, weak bool) bool {
 
 // condition is the version that a write expects.
 type condition struct {
-	given   bool
-	version *int64 // nil: any
+	version *int64 // as objects.Upload.Expected
 }
-
-// anyVersion reports whether any version is expected, but the object must exist.
-func (w condition) anyVersion() bool { return w.given && w.version == nil }
 
 // condition reads If-Match, If-None-Match and the query's expectedVersion.
 func (c *call) condition() (when condition, err error) {
@@ -72,13 +68,13 @@ func (c *call) condition() (when condition, err error) {
 		if !ok {
 			return when, fault.Field("If-Match", "must be one entity tag of the file's, its version, or *")
 		}
-		when = condition{true, version}
+		when.version = &version
 	}
 	if header := c.r.Header["If-None-Match"]; len(header) > 0 {
-		if len(header) != 1 || strings.TrimSpace(header[0]) != "*" || when.given {
+		if len(header) != 1 || strings.TrimSpace(header[0]) != "*" || when.version != nil {
 			return when, fault.Field("If-None-Match", "must be *, for nothing, and without If-Match")
 		}
-		when = condition{true, new(int64(0))}
+		when.version = new(int64(0))
 	}
 	if c.r.URL.RawQuery == "" {
 		return when, nil
@@ -88,14 +84,14 @@ func (c *call) condition() (when condition, err error) {
 		return when, fault.New(fault.Invalid, "The query could not be read")
 	}
 	for _, text := range values["expectedVersion"] {
-		if when.given {
+		if when.version != nil {
 			return when, fault.Field("expectedVersion", "must be given only once")
 		}
 		version, err := parseVersion(text)
 		if err != nil {
 			return when, err
 		}
-		when = condition{true, &version}
+		when.version = &version
 	}
 	return when, nil
 }
@@ -106,49 +102,41 @@ func (w condition) or(f *body.Fields) condition {
 	if version == nil {
 		return w
 	}
-	if w.given {
+	if w.version != nil {
 		f.Refuse("expectedVersion", "must be given only once")
 	}
 	if *version < 0 {
 		f.Refuse("expectedVersion", "must be the number of a version")
 	}
-	return condition{true, version}
+	return condition{version}
 }
 
-// mustExist returns a conflict if no object was found.
-func mustExist(_ object.Object, found bool, err error) error {
-	if err == nil && !found {
-		return fault.New(fault.Conflict, "Version conflict: any version was expected, and nothing is stored")
-	}
-	return err
-}
-
-// versionOfTag returns the version of the header's only entity tag, or of a plain number in its place. Nil stands
-// for any version. A weak tag never matches (RFC 9110, section 13.1.1).
-func versionOfTag(header []string) (*int64, bool) {
+// versionOfTag returns the version of the header's only entity tag, or of a plain number in its place. A weak tag
+// never matches (RFC 9110, section 13.1.1).
+func versionOfTag(header []string) (version int64, ok bool) {
 	if len(header) != 1 {
-		return nil, false
+		return 0, false
 	}
 	text := strings.TrimSpace(header[0])
 	if text == "*" {
-		return nil, true
+		return object.Stored, true
 	}
 	text, weak := strings.CutPrefix(text, "W/")
 	tag, quoted := strings.CutPrefix(text, `"`)
 	if quoted {
 		if text, quoted = strings.CutSuffix(tag, `"`); !quoted {
-			return nil, false
+			return 0, false
 		}
 		text = strings.TrimSuffix(text, jsonTagSuffix)
 	}
 	version, err := parseVersion(text)
 	if err != nil || weak && !quoted {
-		return nil, false
+		return 0, false
 	}
 	if weak {
 		version = object.Inexact
 	}
-	return &version, true
+	return version, true
 }
 
 // parseVersion parses the number of a version in canonical form.

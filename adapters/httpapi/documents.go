@@ -101,11 +101,6 @@ func (a *api) save(c *call, to slot, when condition, content []byte) error {
 	if err != nil {
 		return err
 	}
-	if when.anyVersion() {
-		if err := mustExist(to.find(c.r.Context(), actor)); err != nil {
-			return err
-		}
-	}
 	return c.replyObject(http.StatusOK)(to.save(c.r.Context(), actor, &u))
 }
 

@@ -50,7 +50,7 @@ func (a *api) receive(c *call, placed bool) (*uploadRequest, error) {
 	if placed {
 		o.Fields, o.First = slices.Concat(placing, describing), placing[:3]
 	}
-	if when.given {
+	if when.version != nil {
 		o.Preset, u.Expected = []string{"expectedVersion"}, when.version
 	}
 	if u.form, err = body.NewForm(t, c.uploadBody(), c.r.ContentLength, o); err != nil {

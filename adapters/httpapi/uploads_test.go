@@ -169,6 +169,31 @@ func TestDeclaredLengthBeyondTheLimitIsRefusedBeforeTheBodyIsRead(t *testing.T) 
 	}
 }
 
+func TestAnyVersionIsExpectedOfAStoredFile(t *testing.T) {
+	const expected = "If-Match: *"
+	o := newFileServer(t)
+	memory := func() *http.Request {
+		return syncRequest(http.MethodPut, "/memory/org", strings.NewReader("text"), expected, "Content-Type: text/plain")
+	}
+	for about, r := range map[string]*http.Request{
+		"a document":       memory(),
+		"a file":           syncRequest(http.MethodPost, "/files?path=file.md", strings.NewReader("text"), expected),
+		"a started upload": syncRequest(http.MethodPost, "/uploads", strings.NewReader(`{"path":"started.md","size":1,"checksum":"`+harness.Checksum("x")+`"}`), expected, "Content-Type: application/json"),
+		"an upload":        syncRequest(http.MethodPost, "/resumable-uploads?path=new.md", nil, expected, "Upload-Complete: ?0", "Upload-Length: 5"),
+	} {
+		t.Run(about, func(t *testing.T) { checkError(t, send(o, r), http.StatusConflict) })
+	}
+	must.Is(t, http.StatusOK, o.put("/memory/org", "text/plain", "first").Code)
+	must.Is(t, http.StatusOK, send(o, memory()).Code)
+	ada := o.actor(t, "ada")
+	stored, _, err := o.core.Objects.Find(t.Context(), ada, object.OrgMemory)
+	must.NoError(t, err)
+	var failed error
+	o.core.Faults.During("BlobNames.Announce", func() { failed = o.core.Objects.Delete(t.Context(), ada, stored.ID, nil) })
+	checkError(t, send(o, memory()), http.StatusConflict) // it was deleted while the content was written
+	must.NoError(t, failed)
+}
+
 // FuzzIfMatch checks that only entity tags of versions are read as versions.
 func FuzzIfMatch(f *testing.F) {
 	for _, s := range []string{`"1"`, `"1-json"`, `1`, `*`, ``, `"`, `""`, `"-json"`, `"01"`, `+1`, `"abc"`, `"2`, `W/"1"`, `W/1`, `W/*`, `W/"2`, `W/"abc"`, `W/"W/"1""`, `"1", "2"`, `"9223372036854775808"`} {
@@ -180,21 +205,21 @@ func FuzzIfMatch(f *testing.F) {
 			return
 		}
 		header = strings.TrimSpace(header)
-		if version == nil {
+		if version == object.Stored {
 			if header != "*" {
 				t.Fatalf("%q matches any version", header)
 			}
 			return
 		}
-		if *version == object.Inexact {
+		if version == object.Inexact {
 			if _, ok := versionOfTag([]string{strings.TrimPrefix(header, "W/")}); !ok || !strings.HasPrefix(header, `W/"`) {
 				t.Fatalf("%q is a weak tag", header)
 			}
 			return
 		}
-		bare := fmt.Sprint(*version)
-		if *version < 0 || header != bare && header != `"`+bare+`"` && header != `"`+bare+`-json"` {
-			t.Fatalf("%q is version %d", header, *version)
+		bare := fmt.Sprint(version)
+		if version < 0 || header != bare && header != `"`+bare+`"` && header != `"`+bare+`-json"` {
+			t.Fatalf("%q is version %d", header, version)
 		}
 	})
 }

@@ -150,19 +150,24 @@ func (o Object) WithMimeType(mime string) (Object, error) {
 	return o, err
 }
 
-// Inexact is the expected version of a write whose client sent a weak entity tag.
-// It is never stored.
-const Inexact int64 = -1
+// Expected versions of writes that name none.
+const (
+	Inexact int64 = -1 // of a client that sent a weak entity tag; it is never stored
+	Stored  int64 = -2 // any that is stored
+)
 
-// CheckVersion returns a Conflict unless version is nil or the stored version, which is 0
-// if nothing is stored.
+// CheckVersion returns a Conflict unless version is nil, the stored version, which is 0
+// if nothing is stored, or Stored and something is.
 func (o Object) CheckVersion(version *int64) error {
-	if version == nil || *version == o.Version {
+	if version == nil || *version == o.Version || *version == Stored && o.Version > 0 {
 		return nil
 	}
 	expected := fmt.Sprintf("version %d was expected", *version)
-	if *version == Inexact {
+	switch *version {
+	case Inexact:
 		expected = "a weak entity tag names no version for certain"
+	case Stored:
+		expected = "any version was expected"
 	}
 	if o.Version == 0 {
 		return fault.New(fault.Conflict, "Version conflict: %s, and nothing is stored", expected)

@@ -263,9 +263,11 @@ func TestWritesThatExpectAVersion(t *testing.T) {
 		{"something is stored already", stored, ref[int64](0), "Version conflict: version 0 was expected, and version 2 is stored"},
 		{"an older version was expected", stored, ref[int64](1), "Version conflict: version 1 was expected, and version 2 is stored"},
 		{"a later version was expected", stored, ref[int64](3), "Version conflict: version 3 was expected, and version 2 is stored"},
-		{"a negative version was expected", stored, ref[int64](-2), "Version conflict: version -2 was expected, and version 2 is stored"},
+		{"a negative version was expected", stored, ref[int64](-3), "Version conflict: version -3 was expected, and version 2 is stored"},
 		{"a version that is not certain was expected", stored, ref(object.Inexact), "Version conflict: a weak entity tag names no version for certain, and version 2 is stored"},
 		{"a version that is not certain was expected of nothing", o, ref(object.Inexact), "Version conflict: a weak entity tag names no version for certain, and nothing is stored"},
+		{"any stored version was expected", stored, ref(object.Stored), ""},
+		{"any stored version was expected of nothing", o, ref(object.Stored), "Version conflict: any version was expected, and nothing is stored"},
 		{"a version was expected of nothing", o, ref[int64](1), "Version conflict: version 1 was expected, and nothing is stored"},
 	} {
 		t.Run(c.about, func(t *testing.T) {
