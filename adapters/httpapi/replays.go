@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -289,10 +288,14 @@ func keyOwner(c *call) string {
 
 // fingerprinted reads the whole body, which the handler can read again, and returns the
 // request's fingerprint. Batches and uploads are spooled until done is called. The fingerprint of
-// an upload is that of its hash and type, or of the digest of its parts if it is a form.
+// an upload is that of its hash and type, or of the digest of its parts if it is a form, and that of a
+// resumable upload that of its hash and length.
 func (a *api) fingerprinted(c *call) (digest [32]byte, done func(), err error) {
+	header, length := c.r.Header, ""
 	switch c.route.Path {
 	case filesPath:
+	case resumablePath: // content of any type
+		header, length = nil, c.r.Header.Get(uploadLength)
 	case batchPath:
 		if err := c.spoolBatch(); err != nil {
 			return digest, nil, err
@@ -300,12 +303,9 @@ func (a *api) fingerprinted(c *call) (digest [32]byte, done func(), err error) {
 		return fingerprint(c.r, c.spooledSum), func() { _ = c.spooled.Close() }, nil
 	default:
 		body, err := c.read(body.MaxJSON)
-		if c.route.Path == resumablePath {
-			body = append(slices.Clip(body), c.r.Header.Get(uploadLength)...)
-		}
 		return fingerprint(c.r, body), func() {}, err
 	}
-	f, err := body.ParseFormType(c.r.Header, c.r.ContentLength, a.Objects.MaxSize)
+	f, err := body.ParseFormType(header, c.r.ContentLength, a.Objects.MaxSize)
 	if err != nil {
 		return digest, nil, err
 	}
@@ -314,7 +314,7 @@ func (a *api) fingerprinted(c *call) (digest [32]byte, done func(), err error) {
 		_ = spooled.Close() // the file is unlinked
 		return digest, nil, err
 	}
-	sum := hash.Sum([]byte(f.MimeType + "\n"))
+	sum := hash.Sum([]byte(f.MimeType + "\n" + length))
 	if f.Boundary != "" {
 		parts, err := body.DigestForm(spooled, f.Boundary, c)
 		if err == nil {

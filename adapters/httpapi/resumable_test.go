@@ -143,6 +143,23 @@ func TestReplayedCreationHasTheHeadersOfTheUpload(t *testing.T) {
 	}
 }
 
+func TestCreationWithAKeyTakesLongContent(t *testing.T) {
+	o := newFileServer(t, func(s *objects.Options) { s.MaxSize = 3 << 20 })
+	create := func(content, length string) *httptest.ResponseRecorder {
+		return send(o, syncRequest("POST", "/resumable-uploads?path=a", strings.NewReader(content), "Upload-Complete: ?0", "Upload-Length: "+length, keyHeader, "Content-Type: application/json"))
+	}
+	long := strings.Repeat("x", 2<<20)
+	for range 2 {
+		must.Is(t, int64(len(long)), read[resumable](t, create(long, "3000000"), http.StatusCreated).Offset)
+	}
+	for _, other := range []*httptest.ResponseRecorder{create(long, "3000001"), create(long[1:], "3000000")} {
+		checkError(t, other, http.StatusUnprocessableEntity)
+	}
+	message := checkError(t, create(strings.Repeat("x", 3<<20+1), "3145729"), http.StatusRequestEntityTooLarge).Message
+	must.Is(t, "The content must be at most 3145728 bytes", message)
+	must.Is(t, 0, o.budgets.callers.Used())
+}
+
 func TestMalformedUploadHeadersAlwaysGetTheSameError(t *testing.T) {
 	c := &call{r: syncRequest("PATCH", "/resumable-uploads/x", nil, "Upload-Complete: ?1", "Upload-Offset: x", "Upload-Length: x")}
 	for range 50 {
