@@ -236,14 +236,6 @@ func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, was object.
 
 func errChanged() error { return fault.New(fault.Conflict, "The object has changed") }
 
-// notFoundAsChanged replaces NotFound of an expected row by Conflict.
-func notFoundAsChanged(err error) error {
-	if fault.Is(err, fault.NotFound) {
-		return errChanged()
-	}
-	return err
-}
-
 // replace makes all checks before it changes a row.
 func (s storage) replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64, keep object.Retention) (head object.Head, err error) {
 	if head, err = changes(s).lock(ctx, o); err == nil {
@@ -263,8 +255,11 @@ func (s storage) replace(ctx context.Context, o id.Org, epoch int64, was object.
 	if err == nil {
 		err = s.BlobNames().Forget(ctx, object.Blob{Org: o, Name: c.Object.Blob})
 	}
+	if fault.Is(err, fault.NotFound) {
+		err = errChanged()
+	}
 	if err != nil {
-		return head, notFoundAsChanged(err)
+		return head, err
 	}
 	if err := objects(s).put(ctx, o, there, c.Object); err != nil {
 		return head, err

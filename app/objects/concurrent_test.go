@@ -300,31 +300,6 @@ func TestOneOfConcurrentCreationsOfAPathSucceeds(t *testing.T) {
 	w.assertCollected(t, false)
 }
 
-func TestOpenDetectsDamagedBlobs(t *testing.T) {
-	for about, stored := range map[string]string{
-		"a byte differs":        "Old notes",
-		"the end is missing":    "old note",
-		"everything is missing": "",
-		"a byte is inserted":    " old notes",
-	} {
-		t.Run(about, func(t *testing.T) {
-			w, ctx := open(t), t.Context()
-			must.NoError(t, w.Blobs.Remove(ctx, w.notes.Blob))
-			must.NoError(t, w.Blobs.Put(ctx, w.notes.Blob, "", -1, strings.NewReader(stored)))
-			r := must.Do(w.Objects.Open(ctx, w.notes, 0, -1)).Or(t)
-			defer r.Close()
-			if got, err := io.ReadAll(r); !fault.Is(err, fault.Internal) || len(got) >= int(w.notes.Size) {
-				t.Errorf("read %q, %v", got, err)
-			}
-		})
-	}
-	t.Run("the blob is missing", func(t *testing.T) {
-		w, ctx := open(t), t.Context()
-		must.NoError(t, w.Blobs.Remove(ctx, w.notes.Blob))
-		must.Fail(t, must.ErrorOf(w.Objects.Open(ctx, w.notes, 0, -1)), fault.Internal)
-	})
-}
-
 func TestReplacedContentCanBeReadToItsEnd(t *testing.T) {
 	w, ctx := open(t), t.Context()
 	r := must.Do(w.Objects.Open(ctx, w.notes, 0, -1)).Or(t)

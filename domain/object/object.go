@@ -85,7 +85,7 @@ func New(objectID id.Object, actor org.Actor, d Draft) (Object, error) {
 func documentKeys(actor org.Actor) []string {
 	keys := make([]string, len(documents))
 	for i, doc := range documents {
-		keys[i] = Fold(doc.object("", actor).StorageKey())
+		keys[i] = Fold(doc.Object("", actor).StorageKey())
 	}
 	return keys
 }
@@ -221,10 +221,6 @@ var documents = []Document{Profile, UserMemory, OrgOnboarding, OrgMemory}
 
 // Object returns the document as an object of the actor without content.
 func (d Document) Object(objectID id.Object, actor org.Actor) Object {
-	return d.object(objectID, actor)
-}
-
-func (d Document) object(objectID id.Object, actor org.Actor) Object {
 	o := Object{ID: objectID, Org: actor.Org, Path: d.Path, MimeType: d.MimeType, Place: Place{Kind: HubMemory, Scope: d.Scope}}
 	if d.Scope == Personal {
 		o.Owner = &actor.User
