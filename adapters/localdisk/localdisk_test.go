@@ -161,6 +161,19 @@ func TestFilesThatAreNotRegularAreFoundAndNotRead(t *testing.T) {
 	}
 }
 
+func TestTheStateOfADirectoryBelowIsIgnored(t *testing.T) {
+	top := t.TempDir()
+	must.NoError(t, os.Mkdir(filepath.Join(top, "below"), 0o777))
+	d, inner := opened(t, top), filepath.Join(top, "below")
+	opened(t, inner)
+	write(t, filepath.Join(inner, "a"), "synchronised")
+	for name, e := range found(t, d) {
+		if strings.Contains(name, mirror.StateDirectory+"/") || name == "below/"+mirror.StateDirectory && e.Kind != mirror.IgnoredDirectory {
+			t.Errorf("%s is %v", name, e.Kind)
+		}
+	}
+}
+
 func TestPatternsAreReadAsGitReadsThem(t *testing.T) {
 	top := t.TempDir()
 	d := opened(t, top)

@@ -131,7 +131,8 @@ func (r *rules) ignored(path string, isDirectory bool) bool {
 		return true
 	}
 	_, name := split(path)
-	return !isDirectory && isJunk(name) || r.matcher.MatchPath(path, isDirectory)
+	return isDirectory && mirror.IsState(name) || // of a directory that is synchronised inside this one
+		!isDirectory && isJunk(name) || r.matcher.MatchPath(path, isDirectory)
 }
 
 // refused returns why the file system cannot have a path. Names that Windows refuses no server has.

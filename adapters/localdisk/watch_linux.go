@@ -164,6 +164,9 @@ func (at directory) directories() (names []string) {
 // unwatchTree removes the watches of a directory that was removed or renamed, and of those below
 // it, which would report changes under their old names. It reports whether there were any.
 func (w *watcher) unwatchTree(name string) (found bool) {
+	if !w.watched[name] { // a file, mostly; what is below has none either
+		return false
+	}
 	for below := range w.watched {
 		if below == name || strings.HasPrefix(below, name+"/") {
 			found = true

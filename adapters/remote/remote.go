@@ -50,6 +50,7 @@ var (
 var kinds = map[int]fault.Kind{
 	400: fault.Invalid, 401: fault.Unauthenticated, 403: fault.Forbidden, 404: fault.NotFound, 405: fault.Unsupported, 409: fault.Conflict,
 	410: fault.Gone, 413: fault.TooLarge, 415: fault.Unsupported, 422: fault.Mismatch, 429: fault.Limited,
+	500: fault.Internal,
 }
 
 // failure returns an error of the client as the ports have it. What failed before it was

@@ -478,6 +478,7 @@ func (m *Mirror) read(ctx context.Context, absent bool) (unsynced map[string]err
 		return r
 	}
 	if whole {
+		maps.DeleteFunc(m.refused, func(_ string, r refusal) bool { return r.wait == 0 && !r.full }) // the member may see other places now
 		if restored {
 			clear(m.sent)
 		}

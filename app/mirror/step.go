@@ -335,6 +335,9 @@ func (r *round) stage(ctx context.Context, s mirror.Step, name string) error {
 		staged, err = r.DiskWriter.Stage(ctx, name, offset, strings.NewReader(""))
 	} else {
 		now, content, openErr := r.Remote.Download(ctx, record, offset)
+		if fault.Is(openErr, fault.Internal) {
+			return errDamaged
+		}
 		if openErr != nil {
 			return remoteError{openErr}
 		}
@@ -346,6 +349,11 @@ func (r *round) stage(ctx context.Context, s mirror.Step, name string) error {
 		staged, err = r.DiskWriter.Stage(ctx, name, offset, from)
 		_ = content.Close()
 		if from.err != nil {
+			r.lock.Lock()
+			defer r.lock.Unlock()
+			if r.attempts[s.Row.Key] > 0 { // what was resumed had another checksum, and the server does not send all anew
+				return errDamaged
+			}
 			return remoteError{from.err}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"collab/adapters/localdisk"
@@ -851,6 +852,54 @@ func TestAFileThatTheServerRefusesDoesNotKeepOthers(t *testing.T) {
 			s.want(map[string]string{"a": "one", "b": "two", "c": "three"})
 		})
 	}
+}
+
+// damaged is a server that cannot read all of the file b: it sends a part of it, and what follows that.
+type damaged struct{ *refusing }
+
+func (n damaged) Download(ctx context.Context, r mirror.Record, offset int64) (mirror.Record, io.ReadCloser, error) {
+	record, content, err := n.refusing.Download(ctx, r, offset)
+	if err == nil && r.Path == "b" && offset == 0 {
+		content = io.NopCloser(io.MultiReader(strings.NewReader("x"), iotest.ErrReader(io.ErrUnexpectedEOF)))
+	}
+	return record, content, err
+}
+
+func TestAFileThatTheServerCannotReadDoesNotKeepOthers(t *testing.T) {
+	for about, reply := range map[string]error{"an error": fault.New(fault.Internal, "Internal server error"), "a part of it": nil} {
+		t.Run(about, func(t *testing.T) {
+			n := &refusing{limits: mirror.Limits{MaxFile: 1 << 20}, refuses: map[string]error{"b": reply}}
+			s := newSingle(t, func(o *client.Options) {
+				n.remote = o.Remote.(*remote)
+				o.Remote, o.RemoteWriter = damaged{n}, damaged{n}
+			})
+			must.Do(s.server.create(t.Context(), "b", strings.NewReader("two"), 3, "")).Or(t)
+			s.disk.write("a", "one")
+			out, err := s.client.Round(t.Context())
+			if reply == nil { // what was sent is resumed by the next round
+				must.FailIs(t, err, io.ErrUnexpectedEOF)
+				out, err = s.client.Round(t.Context())
+			}
+			if err != nil || out.Done != 1 || len(out.Held) != 1 || out.Held[0].Path != "b" || !out.Retry {
+				t.Errorf("%+v, %v", out, err)
+			}
+		})
+	}
+}
+
+func TestAFileMadeWhileAccessWasLostIsSentWhenItReturns(t *testing.T) {
+	s, n := newRefusing(t)
+	s.disk.write("a", "one")
+	_, _ = s.round()
+	n.refuses["b"] = fault.Field("workspaceId", "must be a workspace that you can see")
+	s.remote.sight = nothing
+	s.disk.write("b", "two")
+	s.client.Changed(mirror.Everything())
+	_, _ = s.client.Round(t.Context())
+	s.remote.sight = whole
+	delete(n.refuses, "b")
+	_, _ = s.round()
+	s.want(map[string]string{"a": "one", "b": "two"})
 }
 
 func TestARateLimitEndsARound(t *testing.T) {
