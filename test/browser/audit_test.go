@@ -72,7 +72,7 @@ func TestAuditPage(t *testing.T) {
 		b.tabTo("What")
 		b.key("c") // connectors
 		b.waitVisible(`//p[starts-with(., "No entry fits these filters")]`)
-		b.do(chromedp.Click(button("Clear the filters")))
+		b.click(button("Clear the filters"))
 		b.waitVisible(`//p[starts-with(., "Nothing has been recorded yet")]`)
 		b.checkProblems(s.base, icon)
 	})
@@ -98,7 +98,7 @@ func TestAuditPage(t *testing.T) {
 		b.waitVisible(`//dd[code="member.role_changed"]`) // it is in the address
 		b.do(chromedp.Click(`//a[.="All entries about it"]`), chromedp.WaitNotPresent(entry("removed")))
 		b.waitVisible(entry("from Member to Viewer"), entry("from Viewer to Member"), `//*[@class="badge" and contains(., "About Ben")]`)
-		b.do(chromedp.Click(`//button[@aria-label="Show entries about everything"]`))
+		b.click(`//button[@aria-label="Show entries about everything"]`)
 		b.waitVisible(entry("removed"))
 		b.checkProblems(s.base, icon)
 	})
@@ -236,7 +236,7 @@ func TestAuditPage(t *testing.T) {
 			b.do(chromedp.Navigate(s.base + "/console/audit" + address))
 			b.waitConsole("Audit log")
 			if name == "audit" {
-				b.do(chromedp.Click(entry("Walter removed") + `//summary`))
+				b.click(entry("Walter removed") + `//summary`)
 				b.waitVisible(`//dd[code="member.removed"]`)
 			}
 			b.axe(name)
@@ -303,7 +303,7 @@ func TestExportPage(t *testing.T) {
 		b := open(t, "Ada")
 		b.waitVisible(row("READY", "//button"))
 		execute(t, c, "UPDATE exports SET expires_at = 1 WHERE status = 'READY'")
-		b.do(chromedp.Click(row("READY", "//button")))
+		b.click(row("READY", "//button"))
 		b.waitVisible(row("EXPIRED", `//p[contains(., "The archive was removed")]`))
 		b.do(chromedp.WaitNotPresent(row("READY", "")))
 	})
@@ -314,7 +314,7 @@ func TestExportPage(t *testing.T) {
 		b.do(chromedp.WaitNotPresent(row("RUNNING", "")), chromedp.Click(button("Make an archive")))
 		b.waitVisible(`//*[@role="alert" and contains(., "Asking for the export failed") and contains(., "Another owner has asked for it")]`)
 		execute(t, c, "DELETE FROM exports WHERE id = ?", running)
-		b.do(chromedp.Click(button("Try again")))
+		b.click(button("Try again"))
 		b.waitVisible(row("READY", "//button"))
 		b.do(chromedp.WaitNotPresent(`//*[@role="alert"]`))
 	})
@@ -325,9 +325,9 @@ func TestExportPage(t *testing.T) {
 		b.do(chromedp.Navigate(s.base + "/console/export"))
 		b.waitConsole("Export")
 		before := len(decode[[]any](t, s.call("GET", "/org/exports", as, nil, http.StatusOK)))
-		b.do(chromedp.Click(button("Make an archive")))
+		b.click(button("Make an archive"))
 		b.waitVisible(`//*[@role="alert" and contains(., "Asking for the export failed") and contains(., "request-1")]`)
-		b.do(chromedp.Click(button("Try again")))
+		b.click(button("Try again"))
 		b.eventually(fmt.Sprint(before+1), func() string {
 			return read(b, chromedp.Evaluate[string](`String(document.querySelectorAll(".exports li[data-export=READY], .exports li[data-export=EXPIRED]").length)`))
 		})

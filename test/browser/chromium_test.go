@@ -151,7 +151,7 @@ func (b *tab) fill(label, text string) {
 // choose clicks the choice whose label begins with the text.
 func (b *tab) choose(text string) {
 	b.t.Helper()
-	b.do(chromedp.Click(fmt.Sprintf(`//label[starts-with(normalize-space(), %q)]`, text)))
+	b.click(fmt.Sprintf(`//label[starts-with(normalize-space(), %q)]`, text))
 }
 
 // text returns the text of the page.

@@ -298,7 +298,7 @@ func TestConsole(t *testing.T) {
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		b.scrollToBottom()
 		b.waitVisible(`//*[@role="alert" and contains(., "Loading who joined failed")]`, `//li[contains(., "reports/january.md was added")]`)
-		b.do(chromedp.Click(button("Try again")))
+		b.click(button("Try again"))
 		b.waitVisible(`//li[contains(., "Ada joined")]`)
 		for _, path := range []string{"reports/march.md", "reports/april.md"} { // the second while the feed is live
 			s.store(bearer(ben.Token), path, "# A month", "text/markdown")
@@ -350,7 +350,7 @@ func TestConsole(t *testing.T) {
 		b.axe("sign-in")
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		b.scrollToBottom()
-		b.do(chromedp.Click(`//summary[.="Figures"]`))
+		b.click(`//summary[.="Figures"]`)
 		b.axe("home")
 		b.do(chromedp.Click(chromedp.CSS("button.account")), chromedp.WaitVisible(button("Sign out")))
 		b.waitVisible(`//li/button[@aria-current]`)
@@ -432,7 +432,7 @@ func TestConsole(t *testing.T) {
 		b.busyOnce("/metering/quota")
 		b.do(chromedp.Reload())
 		b.waitVisible(`//*[@role="alert" and contains(., "Loading today's quota failed") and contains(., "The server is busy") and contains(., "request-1")]`, `//figure`)
-		b.do(chromedp.Click(button("Try again")))
+		b.click(button("Try again"))
 		b.waitVisible(`//p[contains(., "of 2,000,000 left")]`)
 
 		again := s.signIn("ada@collab.example", "Analytical Engines", "")

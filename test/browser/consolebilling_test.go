@@ -82,11 +82,11 @@ func TestBillingPage(t *testing.T) {
 	b.do(chromedp.WaitNotPresent(button("Change to Free…")))
 
 	// A conflict with a concurrent change.
-	b.do(chromedp.Click(button("Change to Standard…")))
+	b.click(button("Change to Standard…"))
 	s.grant(as, "ENTERPRISE")
-	b.do(chromedp.Click(button("Change to Standard and pay")))
+	b.click(button("Change to Standard and pay"))
 	b.waitVisible(`//*[@role="alert" and contains(., "The subscription is managed outside the payment provider")]`)
-	b.do(chromedp.Click(button("Load the plan again")))
+	b.click(button("Load the plan again"))
 	b.waitVisible(`//p[contains(., "The operator of this server has set the plan")]`)
 	b.do(chromedp.WaitNotPresent(button("Buy Premium…")))
 
@@ -107,7 +107,7 @@ func TestBillingPage(t *testing.T) {
 		b.enterPage(s, "Ada", "/console/billing", "Billing")
 		b.waitVisible(`//main//*[contains(text(), "The last payment has failed")]`)
 		b.axe("billing")
-		b.do(chromedp.Click(button("Change to Free…")))
+		b.click(button("Change to Free…"))
 		b.waitVisible(`//dialog//table`)
 		b.axe("billing-change")
 	})

@@ -85,7 +85,7 @@ func TestPagesWithoutTheServer(t *testing.T) {
 			if p.path == "/console/sessions" {
 				other.do(chromedp.Click(chromedp.CSS("button.account")))
 			}
-			other.do(chromedp.Click(fmt.Sprintf(`//a[@href=%q]`, p.path)))
+			other.click(fmt.Sprintf(`//a[@href=%q]`, p.path))
 			other.waitVisible(`//main//*[@role="alert" and contains(., "cannot be reached")]`)
 			other.block()
 			other.retryAll()
@@ -100,7 +100,7 @@ func TestPagesWithoutTheServer(t *testing.T) {
 		}
 		b.block(append(blocked, &network.BlockPattern{URLPattern: s.base + "/console/assets/*", Block: true})...)
 		b.run("window.before = true")
-		b.do(chromedp.Click(`//nav//a[@href="/console/tasks"]`))
+		b.click(`//nav//a[@href="/console/tasks"]`)
 		b.waitVisible(`//main//*[@role="alert" and contains(., "Loading the page failed")]`)
 		b.eventually("false", func() string { return fmt.Sprint(read(b, chromedp.Evaluate[bool](`"before" in window`))) })
 		b.waitVisible(`//main//*[@role="alert" and contains(., "Loading the page failed")]`)

@@ -27,7 +27,7 @@ func TestConsoleFrame(t *testing.T) {
 	t.Run("on a wide screen the pages are beside the page, and that of the address is marked", func(t *testing.T) {
 		b.t = t
 		b.waitVisible(`//nav[@aria-label="Pages"]//ul[@aria-labelledby="group-Work"]//a[@aria-current="page" and normalize-space()="Home"]`)
-		b.do(chromedp.Click(`//nav[@aria-label="Pages"]//a[normalize-space()="Tasks"]`))
+		b.click(`//nav[@aria-label="Pages"]//a[normalize-space()="Tasks"]`)
 		b.waitConsole("Tasks")
 		b.waitVisible(`//nav//a[@aria-current="page" and normalize-space()="Tasks"]`)
 		b.do(chromedp.WaitNotPresent(`//nav//a[@aria-current="page" and normalize-space()="Home"]`))
@@ -77,7 +77,7 @@ func TestConsoleFrame(t *testing.T) {
 		b.key("z", "q", "z")
 		b.waitVisible(`//*[@role="status" and contains(., "Nothing has this name")]`)
 		b.key(kb.Backspace, kb.Backspace, kb.Backspace, "n", "o", "t", "e", " ", "g")
-		b.do(chromedp.Click(`//*[@role="option" and normalize-space()="Translate Note G"]`))
+		b.click(`//*[@role="option" and normalize-space()="Translate Note G"]`)
 		b.waitConsole("Tasks")
 		b.waitVisible(`//dialog[@open]//h2[.="Translate Note G"]`)
 		b.key(kb.Escape)

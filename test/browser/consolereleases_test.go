@@ -209,9 +209,9 @@ func TestReleasesPage(t *testing.T) {
 		b.busyOnce("/updates/" + old.ID)
 		b.do(chromedp.Navigate(s.base + "/console/releases?release=" + old.ID))
 		b.waitConsole("1.0.0")
-		b.do(chromedp.Click(button("Withdraw")))
+		b.click(button("Withdraw"))
 		b.waitVisible(`//*[@role="alert" and contains(., "Changing the release failed") and contains(., "request-1")]`, badge("Superseded"))
-		b.do(chromedp.Click(button("Withdraw")))
+		b.click(button("Withdraw"))
 		b.waitVisible(badge("Withdrawn"))
 
 		other := startServer(t, "COLLAB_RELEASE_ORGS=01900000-0000-7000-8000-000000000000")

@@ -116,9 +116,9 @@ func TestUpgrade(t *testing.T) {
 	})
 	t.Run("another page is of the new release, and has what was typed", func(t *testing.T) {
 		b.t = t
-		b.do(chromedp.Click(`//nav//a[@href="/console/files"]`))
+		b.click(`//nav//a[@href="/console/files"]`)
 		b.waitConsole("Files")
-		b.do(chromedp.Click(`//nav//a[@href="/console/tasks"]`))
+		b.click(`//nav//a[@href="/console/tasks"]`)
 		b.waitConsole("Tasks")
 		b.waitVisible(field(newText))
 		must.Is(t, "Punch cards", read(b, chromedp.Value(field(newText))))

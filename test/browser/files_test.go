@@ -84,10 +84,19 @@ func (b *tab) visit(address, heading string) {
 	b.waitVisible(`//*[@data-feed="live"]`)
 }
 
-// click clicks the element of a path.
+// click clicks the element of a path, two frames after the page was scrolled to it: in the frame in
+// which a page becomes longer, Chromium may take back that the page was scrolled, and the click is lost.
 func (b *tab) click(path string) {
 	b.t.Helper()
+	b.do(chromedp.WaitVisible(path), chromedp.ScrollIntoView(path))
+	b.waitFrames()
 	b.do(chromedp.Click(path))
+}
+
+// waitFrames waits until the browser has drawn the page as it is.
+func (b *tab) waitFrames() {
+	b.t.Helper()
+	read(b, chromedp.Evaluate[int](`new Promise((done) => document.hidden ? done(0) : requestAnimationFrame(() => requestAnimationFrame(() => done(0))))`, chromedp.EvalAwaitPromise))
 }
 
 // run runs a script in the page.
@@ -115,6 +124,7 @@ func (b *tab) drop(on string, paths ...string) {
 	b.t.Helper()
 	at := read(b, chromedp.Evaluate[[2]float64](fmt.Sprintf(`((e) => (e.scrollIntoView({ block: "center" }), ((r) => [r.x + r.width / 2, r.y + r.height / 2])(e.getBoundingClientRect())))(document.querySelector(%q))`, on)))
 	for _, kind := range []input.DispatchDragEventType{input.DispatchDragEventTypeDragEnter, input.DispatchDragEventTypeDragOver, input.DispatchDragEventTypeDrop} {
+		b.waitFrames()
 		data := &input.DragData{Items: []*input.DragDataItem{}, Files: paths, DragOperationsMask: 1}
 		if _, err := chromedp.Call(b, input.DispatchDragEvent, input.DispatchDragEventParams{Type: kind, X: at[0], Y: at[1], Data: data}); err != nil {
 			b.fail(err)
@@ -552,7 +562,7 @@ func TestMemories(t *testing.T) {
 		write(b, "Short names.")
 		b.click(button("Save"))
 		b.waitVisible(`//p[contains(., "Version 1")]`, `//a[.="habits.md"]`)
-		b.do(chromedp.Click(`//a[.="Versions"]`))
+		b.click(`//a[.="Versions"]`)
 		b.waitVisible(`//*[@role="treeitem" and @aria-expanded="true" and contains(., "Memories")]`, fmt.Sprintf(`//*[@role="treeitem" and @aria-selected="true" and contains(., "Memory of %s")]`, name))
 		b.do(chromedp.Focus(`//*[@role="treeitem" and contains(., "Memories")]`))
 		b.key(kb.Enter)

@@ -56,7 +56,7 @@ func TestOperatorPage(t *testing.T) {
 	if where := read(b, chromedp.Location()); where != s.base+"/console/operator/setup" {
 		t.Errorf("the sign-in leads to %s", where)
 	}
-	b.do(chromedp.Click(`//nav/a[.="Health"]`))
+	b.click(`//nav/a[.="Health"]`)
 	b.waitConsole("Health of one server")
 	b.waitVisible(`//span[@class="badge" and .="Ready"]`, `//h2[.="Requests by minute"]`, `//h2[.="Budgets of memory"]`, `(//span[@class="key" and normalize-space()="Unknown"])[1]`)
 	b.checkText("Signed in until", "the server that answered")
@@ -66,12 +66,12 @@ func TestOperatorPage(t *testing.T) {
 	b.do(chromedp.Reload())
 	b.waitConsole("Health of one server")
 	b.endOperatorSession()
-	b.do(chromedp.Click(button("Refresh")))
+	b.click(button("Refresh"))
 	b.waitVisible(`//dialog[.//h2[.="Your operator’s session has ended"]]`)
 	b.key(collabd.AdminSecret, kb.Enter)
 	b.do(chromedp.WaitNotPresent(`//dialog`), chromedp.WaitNotPresent(`//*[@role="alert"]`))
 	b.waitConsole("Health of one server")
-	b.do(chromedp.Click(button("Sign out")))
+	b.click(button("Sign out"))
 	b.waitConsole("Operator")
 	b.do(chromedp.WaitVisible(field), chromedp.Reload())
 	b.waitConsole("Operator")
@@ -85,7 +85,7 @@ func TestOperatorPage(t *testing.T) {
 			: real(address, init)
 	}`)
 	b.enterOperator(s, "/console/operator", "Health of one server")
-	b.do(chromedp.Click(`//nav/a[.="Setup"]`))
+	b.click(`//nav/a[.="Setup"]`)
 	b.waitConsole("Setup")
 	b.checkText("Everything is set up.", "1 of 1 checks are done.")
 }
@@ -99,13 +99,13 @@ func TestOperatorsSetup(t *testing.T) {
 	b.busyOnce("/admin/doctor")
 	b.enterOperator(s, "/console/operator/setup", "Setup")
 	b.waitVisible(`//*[@role="alert" and contains(., "Loading the findings failed") and contains(., "request-1")]`)
-	b.do(chromedp.Click(button("Try again")))
+	b.click(button("Try again"))
 	group := func(name, rest string) string { return `//section[starts-with(h2, "` + name + `")]` + rest }
 	b.waitVisible(group("1. Repair what is broken", `//div[dt="Traces"]//p[contains(., "refused")]`), group("2. Do what remains", `//div[dt="Production" and contains(., "COLLAB_IDENTITY_ISSUER: OpenID Connect issuer")]`))
 	b.waitVisible(group("2. Do what remains", `//div[dt="Production"]//p[contains(., "COLLAB_DATABASE_URL must be set in production")]`))
 	b.checkText("One thing must be repaired", "checks are done", "1 left")
 	b.tabTo("Check again")
-	b.do(chromedp.Click(`//summary`))
+	b.click(`//summary`)
 	b.waitVisible(group("In order", `//div[dt="Database" and contains(., "SQLite")]`))
 	b.axe("setup")
 

@@ -71,7 +71,7 @@ func TestOperatorsOrganisations(t *testing.T) {
 		b.do(chromedp.Focus(chromedp.CSS(`input[type="search"]`)))
 		b.key("nothing like it", kb.Enter)
 		b.waitVisible(`//p[starts-with(., "No organisation has this in its name")]`)
-		b.do(chromedp.Click(button("Show all")))
+		b.click(button("Show all"))
 		b.do(chromedp.Focus(chromedp.CSS(`input[type="search"]`)))
 		b.key("aNALYTICAL", kb.Enter)
 		b.do(chromedp.WaitNotPresent(named("Company 00")))
@@ -110,7 +110,7 @@ func TestOperatorsOrganisations(t *testing.T) {
 		}
 
 		b.endOperatorSession()
-		b.do(chromedp.Click(`//dialog//button[.="Try again"]`))
+		b.click(`//dialog//button[.="Try again"]`)
 		b.waitVisible(`//h2[.="Your operator’s session has ended"]`)
 		b.key("not it", kb.Enter)
 		b.waitVisible(`//form//*[@role="alert" and contains(., "not the operator")]`)
@@ -122,13 +122,13 @@ func TestOperatorsOrganisations(t *testing.T) {
 		}
 		b.do(chromedp.Reload())
 		b.waitVisible(`//dialog//tr[th="Plan" and td[2]="Enterprise"]`, `//dialog//tr[th="Seats" and td[2]="25"]`)
-		b.do(chromedp.Click(`//dialog//button[.="Set the plan"]`))
+		b.click(`//dialog//button[.="Set the plan"]`)
 		b.waitVisible(`//dialog//*[@role="alert" and contains(., "request-1")]`) // of this load of the page
 		b.do(chromedp.Click(`//dialog//button[.="Set the plan"]`), chromedp.WaitNotPresent(`//dialog`))
 		b.waitVisible(`//p[contains(@class, "figure") and starts-with(., "Enterprise")]`, `//*[@id="said" and contains(., "is Enterprise now")]`)
 		must.Is(t, "ENTERPRISE", planOf())
 		audited("subscription.changed", "NO_PLAN -> ENTERPRISE")
-		b.do(chromedp.Click(button("Set the plan…")))
+		b.click(button("Set the plan…"))
 		b.waitVisible(`//dialog//tr[th="Set by" and td[1]="an operator"]`)
 		b.closeDialog()
 	})
@@ -143,7 +143,7 @@ func TestOperatorsOrganisations(t *testing.T) {
 		}
 		b.do(chromedp.Focus(role("ada@collab.example")))
 		b.key("v")
-		b.do(chromedp.Click(button("Make Viewer")))
+		b.click(button("Make Viewer"))
 		b.waitVisible(`//dialog//*[@role="alert" and contains(., "last OWNER") and contains(., "Make somebody else one first")]`)
 		b.closeDialog()
 		b.do(chromedp.Focus(role("ben@collab.example")))
@@ -170,9 +170,9 @@ func TestOperatorsOrganisations(t *testing.T) {
 		b.waitVisible(`//*[@role="alert" and contains(., "Loading the organisations failed") and contains(., "request-1")]`)
 		b.do(chromedp.WaitNotPresent(named("Company 00")), chromedp.Click(button("Try again")))
 		b.waitVisible(named("Company 00"))
-		b.do(chromedp.Click(named("Analytical Engines")))
+		b.click(named("Analytical Engines"))
 		b.waitVisible(`//*[@role="alert" and contains(., "Loading the members failed")]`)
-		b.do(chromedp.Click(button("Try again")))
+		b.click(button("Try again"))
 		b.waitVisible(role("ada@collab.example"))
 	})
 	t.Run("the pages are accessible, with dialogs open, in light and dark, wide and narrow", func(t *testing.T) {
@@ -192,11 +192,11 @@ func TestOperatorsOrganisations(t *testing.T) {
 		b.waitVisible(`//dialog`)
 		b.axe("organisation-role")
 		b.closeDialog()
-		b.do(chromedp.Click(button("Set the plan…")))
+		b.click(button("Set the plan…"))
 		b.waitVisible(`//dialog`)
 		b.axe("organisation-plan")
 		b.endOperatorSession()
-		b.do(chromedp.Click(`//dialog//button[.="Set the plan"]`))
+		b.click(`//dialog//button[.="Set the plan"]`)
 		b.waitVisible(`//h2[.="Your operator’s session has ended"]`)
 		b.axe("operator-session-ended")
 		if text := b.text(); strings.Contains(text, collabd.AdminSecret) {

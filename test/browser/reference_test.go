@@ -168,7 +168,7 @@ func TestReference(t *testing.T) {
 			%s.value = %q
 			%[1]s.dispatchEvent(new Event("input", {bubbles: true}))
 		}`, field, session.Token)))
-		b.do(chromedp.Click(`//section[contains(@id, "/getMe")]//button[contains(., "Test Request")]`))
+		b.click(`//section[contains(@id, "/getMe")]//button[contains(., "Test Request")]`)
 		b.await("sending", `(() => {
 			const send = [...document.querySelectorAll("[role=dialog] button")].find(b => b.checkVisibility() && /^Send(?! Request)/.test(b.innerText.trim()))
 			send?.click()

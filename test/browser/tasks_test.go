@@ -121,7 +121,7 @@ func TestTasksPage(t *testing.T) {
 		s.call("PATCH", "/tasks/"+second.ID, as, map[string]any{"workspaceId": workspace, "tags": []string{"brass", "steam"}, "dueDate": "2100-01-02"}, http.StatusOK)
 		b.do(chromedp.Reload())
 		b.waitVisible(row("first"))
-		b.do(chromedp.Click(`//summary[.="Filters"]`))
+		b.click(`//summary[.="Filters"]`)
 		for _, f := range []struct{ field, value, other, query string }{
 			{`//label[starts-with(., "Workspace")]/select`, workspace, "null", "workspaceId="},
 			{`//label[starts-with(., "Tags")]/input`, "gold, steam", "gold", "tags="},
@@ -135,7 +135,7 @@ func TestTasksPage(t *testing.T) {
 				t.Errorf("the address has %s", where)
 			}
 			b.do(chromedp.SetValue(f.field, f.other), chromedp.WaitNotPresent(row("second")))
-			b.do(chromedp.Click(`//details//button[.="Clear"]`))
+			b.click(`//details//button[.="Clear"]`)
 			b.waitVisible(row("first"), row("second"))
 		}
 
@@ -180,7 +180,7 @@ func TestTasksPage(t *testing.T) {
 		if where := read(b, chromedp.Location()); !strings.HasSuffix(where, "/console/tasks?view=board") {
 			t.Errorf("the address is %s", where)
 		}
-		b.do(chromedp.Click(button("Groups")))
+		b.click(button("Groups"))
 		b.waitVisible(`//section[@aria-label="In progress"]//a[.="third"]`, `//section[@aria-label="To do"]//button[@aria-label="Status of first: To do"]`)
 		b.checkProblems(s.base, icon)
 	})
@@ -218,7 +218,7 @@ func TestTasksPage(t *testing.T) {
 		b.chord("z", chromedp.ModifierCtrl)
 		b.focus("fifth")
 		b.key(kb.Delete)
-		b.do(chromedp.Click(button("Dismiss")))
+		b.click(button("Dismiss"))
 		b.eventually("first second third", order)
 		b.checkProblems(s.base, icon)
 	})
@@ -308,23 +308,23 @@ func TestTasksPage(t *testing.T) {
 		b.do(chromedp.Reload())
 		b.waitVisible(`//*[@role="alert" and contains(., "Loading the tasks failed") and contains(., "request-1")]`)
 		must.Do(chromedp.CallBrowser(b, browser.SetPermission, browser.SetPermissionParams{Permission: &browser.PermissionDescriptor{Name: "clipboard-read"}, Setting: browser.PermissionSettingGranted})).Or(t)
-		b.do(chromedp.Click(button("Copy")))
+		b.click(button("Copy"))
 		b.waitVisible(button("Copied"), `//*[@id="said" and .="Copied"]`)
 		if text := read(b, chromedp.Evaluate[string](`navigator.clipboard.readText()`, chromedp.EvalAwaitPromise)); text != "request-1" {
 			t.Errorf("the clipboard has %q", text)
 		}
-		b.do(chromedp.Click(button("Try again")))
+		b.click(button("Try again"))
 		b.focus("first")
 		b.busyOnce("/tasks/" + second.ID)
 		b.do(chromedp.Navigate(s.base + "/console/tasks"))
 		b.waitVisible(`//*[@role="alert"]`)
-		b.do(chromedp.Click(button("Try again")))
+		b.click(button("Try again"))
 		b.focus("second")
 		b.key("e")
 		b.waitVisible(`//input[@data-row]`)
 		b.key("renamed", kb.Enter)
 		b.waitVisible(`//*[@role="alert" and contains(., "Changing “second” failed") and contains(., "request-1")]`, `//a[@data-row and .="second"]`)
-		b.do(chromedp.Click(button("Try again")))
+		b.click(button("Try again"))
 		b.waitVisible(`//a[@data-row and .="renamed"]`)
 		b.eventually("renamed", func() string {
 			return decode[task](t, s.call("GET", "/tasks/"+second.ID, as, nil, http.StatusOK)).Title
@@ -395,7 +395,7 @@ func TestTasksPage(t *testing.T) {
 		}
 		b.key(kb.Enter)
 		b.waitVisible(`//section[@aria-label="Yours" and contains(., "ninth")]`, `//section[@aria-label="Theirs, stored" and contains(., "theirs")]`)
-		b.do(chromedp.Click(button("Keep yours")))
+		b.click(button("Keep yours"))
 		b.eventually("[]", kept)
 		rename("ninth", "tenth")
 		b.key(kb.Escape)
@@ -459,7 +459,7 @@ func TestTasksPage(t *testing.T) {
 		b.key(kb.Enter)
 		b.do(chromedp.WaitVisible(chromedp.CSS("dialog textarea")), chromedp.SendKeys(chromedp.CSS("dialog textarea"), "One"))
 		b.run(fmt.Sprintf(`hold = "PATCH /console/api/v1/tasks/%s"`, last.ID))
-		b.do(chromedp.Click(`//dialog//button[.="Save"]`))
+		b.click(`//dialog//button[.="Save"]`)
 		held()
 		b.do(chromedp.SendKeys(chromedp.CSS("dialog textarea"), ", two"))
 		release()
@@ -467,7 +467,7 @@ func TestTasksPage(t *testing.T) {
 		if text := read(b, chromedp.Value(chromedp.CSS("dialog textarea"))); text != "One, two" {
 			t.Errorf("what was typed is %q", text)
 		}
-		b.do(chromedp.Click(`//dialog//button[.="Save"]`))
+		b.click(`//dialog//button[.="Save"]`)
 		b.waitVisible(`//dialog//*[.="Saved"]`)
 		b.closeDialog()
 
@@ -586,7 +586,7 @@ func TestTasksPage(t *testing.T) {
 		b.key(kb.Tab) // the only match is taken
 		b.waitVisible(`//dialog//*[.="Not saved yet"]`)
 		b.eventually("Grace", func() string { return read(b, chromedp.Value(`//dialog`+field)) })
-		b.do(chromedp.Click(`//dialog//button[.="Save"]`))
+		b.click(`//dialog//button[.="Save"]`)
 		b.eventually(grace, assignee(third.ID))
 		b.do(chromedp.Focus(`//dialog` + field))
 		b.key("person-42")
@@ -667,7 +667,7 @@ func TestTasksPage(t *testing.T) {
 		b.waitVisible(`//*[@data-row]`)
 		b.run(`window.first = document.querySelector("[data-id]").dataset.id; document.querySelector("a[data-row]").focus()`)
 		b.key("s")
-		b.do(chromedp.Click(`//*[@role="menu"]//button[.="Done"]`))
+		b.click(`//*[@role="menu"]//button[.="Done"]`)
 		b.eventually("gone", func() string {
 			return read(b, chromedp.Evaluate[string]("document.querySelector(`[data-id=\"${window.first}\"]`) ? \"there\" : \"gone\""))
 		})
