@@ -12,7 +12,7 @@ type Models interface {
 	// caller's goroutine: text unchanged, a tool call once it is complete and its
 	// arguments are a JSON object, and tools that the provider runs with their results. It
 	// neither retries nor sends done or error chunks. If the provider pauses the response,
-	// Stream continues it within the limits of chat.Call.Next; if those are used up, it
+	// Stream continues it within the limits of chat.Call.NextLimits; if those are used up, it
 	// ends the response as at the output limit.
 	//
 	// Stream returns nil only after the provider's end marker; else a chat.Failure, an

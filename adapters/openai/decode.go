@@ -17,6 +17,8 @@ type event struct {
 type delta struct {
 	Content   string `json:"content"`
 	Refusal   string `json:"refusal"`
+	Reasoning string `json:"reasoning"`
+	Thinking  string `json:"reasoning_content"` // Reasoning, as other servers call it
 	ToolCalls []struct {
 		Index    int64  `json:"index"`
 		ID       string `json:"id"`

@@ -120,6 +120,7 @@ func (t *response) addDelta(d delta) error {
 	if err := t.text(d.Refusal); err != nil {
 		return err
 	}
+	t.reply.Unsent += chat.EstimateText(cmp.Or(d.Reasoning, d.Thinking))
 	for _, f := range d.ToolCalls {
 		c := t.byIndex[f.Index]
 		// Some servers give every call the same index.

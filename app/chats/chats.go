@@ -168,8 +168,12 @@ func (s *Chats) AdmitUnconfirmed(ctx context.Context, actor org.Actor, r chat.Re
 	now := s.Clock.Now()
 	limit, day := sub.At(now).DailyTokens(), quota.DayOf(now)
 	need := call.Need(limit)
-	if int(need.Input) >= m.ContextWindow {
+	room := m.ContextWindow - int(need.Input)
+	if room < 1 {
 		return nil, fault.Field("message", "and history must fit the model's context of %d tokens", m.ContextWindow)
+	}
+	if over := call.MaxTokens - room; over > 0 { // some providers refuse a maximum that does not fit
+		call.MaxTokens, need.Output = room, need.Output-int64(over)
 	}
 	lease := quota.Lease{ID: id.Request(s.IDs.New()), Org: actor.Org, User: actor.User, Day: day, ExpiresAt: now.Add(leaseLifetime)}
 	if err := s.addLease(lease); err != nil {
@@ -213,7 +217,7 @@ func (c *Call) Run(ctx context.Context, to ports.Sink) {
 	err := errors.New("the call did not end")
 	var made tally
 	defer func() {
-		g.Took, g.FirstChunk = s.Clock.Now().Sub(c.began), out.first
+		g.Took, g.FirstChunk = max(0, s.Clock.Now().Sub(c.began)), out.first // the clock may be set back
 		g.Outcome = outcomeOf(err, ctx, out)
 		if g.Outcome != chat.Completed {
 			g.Failure = failureOf(err)
@@ -274,7 +278,11 @@ func (c *Call) withinLease(made *tally, tokens int64) (chat.Call, bool) {
 func (c *Call) attempt(ctx context.Context, call chat.Call, out *countingSink, made *tally) (err error) {
 	out.alive = false
 	var reply chat.Reply
-	defer func() { made.add(reply, out.alive) }()
+	defer func() {
+		var f *chat.Failure
+		refused := errors.As(err, &f) && (f.Kind == chat.Overloaded || f.Kind == chat.RateLimited) && !out.sent
+		made.add(reply, out.alive && !refused)
+	}()
 	reply, err = c.model.Stream(ctx, call, out)
 	return err
 }
@@ -286,11 +294,11 @@ type tally struct {
 	accepted bool // the provider accepted one of them
 }
 
-// add counts an attempt. One that the provider did not accept used nothing.
-func (t *tally) add(r chat.Reply, alive bool) {
+// add counts an attempt. One that the provider did not accept, and of which it sent no usage, used nothing.
+func (t *tally) add(r chat.Reply, accepted bool) {
 	t.attempts++
 	switch {
-	case !alive && r == chat.Reply{}:
+	case !accepted && r == chat.Reply{}:
 	case t.accepted:
 		t.reply = t.reply.Plus(r)
 	default:
@@ -366,7 +374,7 @@ type countingSink struct {
 
 func (o *countingSink) Chunk(c chat.Chunk) error {
 	if !o.sent {
-		o.sent, o.first = true, o.clock.Now().Sub(o.began)
+		o.sent, o.first = true, max(0, o.clock.Now().Sub(o.began))
 	}
 	switch c.Type {
 	case chat.TextChunk:

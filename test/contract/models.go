@@ -371,9 +371,9 @@ var scriptedModels = map[string]func(*modelFixture){
 	},
 	"output that is in no chunk is estimated": func(a *modelFixture) {
 		part := strings.Repeat("word ", 1000)
-		a.Server.SetScripts(provider.Script{provider.Text("So"), provider.Call("c1", "list", `{"all":true}`), provider.Call("c2", "write", `{"text":"`, part, part), provider.Cut()})
+		a.Server.SetScripts(provider.Script{provider.Think(part), provider.Text("So"), provider.Call("c1", "list", `{"all":true}`), provider.Call("c2", "write", `{"text":"`, part, part), provider.Cut()})
 		reply := a.wantFailure(a.call(), chat.Truncated)
-		if least := 2 * chat.EstimateText(part); reply.OutputKnown || reply.Unsent < least || reply.Unsent > least+10 {
+		if least := 3 * chat.EstimateText(part); reply.OutputKnown || reply.Unsent < least || reply.Unsent > least+10 {
 			a.Errorf("%+v", reply)
 		}
 	},

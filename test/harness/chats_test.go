@@ -3,6 +3,7 @@ package harness_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,6 +83,52 @@ func TestAFailedPauseEndsTheCall(t *testing.T) {
 	s.Pause = func(context.Context, int) error { return errors.New("no time") }
 	if e, end := s.ask(t); e.Outcome != chat.Failed || end != chat.ErrorChunk {
 		t.Errorf("the entry is %+v, the end %s", e, end)
+	}
+}
+
+func TestACallThatIsRefusedInItsStreamIsRetriedAndUsesNothing(t *testing.T) {
+	asked := 0
+	s := newChatFixture(t, model(func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+		asked++
+		to.Alive()
+		return chat.Reply{}, &chat.Failure{Kind: chat.Overloaded}
+	}), 0)
+	call := must.Do(s.Admit(t.Context(), s.ada, chat.Request{Message: strings.Repeat("words ", 20_000)})).Or(t)
+	call.Run(t.Context(), &chatClient{})
+	if e := s.settled(t, 1); e.Outcome != chat.Failed || e.Tokens != (chat.Usage{}) || asked != 3 {
+		t.Errorf("the entry is %+v after %d attempts", e, asked)
+	}
+}
+
+// limited is a model that records the maximum of the output.
+type limited struct{ maxTokens int }
+
+func (l *limited) Stream(_ context.Context, c chat.Call, _ ports.Sink) (chat.Reply, error) {
+	l.maxTokens = c.MaxTokens
+	return chat.Reply{}, &chat.Failure{}
+}
+
+func TestTheOutputFitsIntoTheModelsContext(t *testing.T) {
+	var m limited
+	s := newChatFixture(t, &m, 0)
+	for length, want := range map[int]int{149_000: 1000, 149_500: 594, 149_945: 1} {
+		must.Do(s.Admit(t.Context(), s.ada, chat.Request{Message: strings.Repeat("é", length)})).Or(t).Run(t.Context(), &chatClient{})
+		if m.maxTokens != want {
+			t.Errorf("%d characters leave %d tokens, want %d", length, m.maxTokens, want)
+		}
+	}
+	must.Fail(t, must.ErrorOf(s.Admit(t.Context(), s.ada, chat.Request{Message: strings.Repeat("é", 149_946)})), fault.Invalid)
+}
+
+func TestAClockThatIsSetBackMakesNoNegativeDuration(t *testing.T) {
+	var s *chatFixture
+	s = newChatFixture(t, model(func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+		s.Clock.Advance(-time.Hour)
+		return chat.Reply{}, to.Chunk(chat.Chunk{Type: chat.TextChunk, Text: "Hello"})
+	}), 0)
+	s.admit(t).Run(t.Context(), &chatClient{})
+	if g := s.generations[0]; g.Took != 0 || g.FirstChunk != 0 {
+		t.Errorf("it took %v, the first chunk %v", g.Took, g.FirstChunk)
 	}
 }
 
