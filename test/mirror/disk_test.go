@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -53,6 +54,7 @@ type disk struct {
 	closed      string          // the name of a directory that the client may not read
 	inode       uint64
 	ticks       int64           // of the inodes' times
+	lock        sync.Mutex      // of absent, as files are opened side by side
 	absent      map[string]bool // names that the client has found to have no file, in this round
 	identity    string
 	gone        bool
@@ -519,7 +521,10 @@ func (d *disk) Open(_ context.Context, e mirror.Entry) (io.ReadCloser, error) {
 		return nil, err
 	}
 	f, err := d.current(e)
-	if d.absent[e.Name] = f == nil && d.files[e.Name] == nil && d.barred(e.Name) == nil; err == nil && d.exclusive {
+	d.lock.Lock()
+	d.absent[e.Name] = f == nil && d.files[e.Name] == nil && d.barred(e.Name) == nil
+	d.lock.Unlock()
+	if err == nil && d.exclusive {
 		err = d.busy(e.Name)
 	}
 	if err != nil {
