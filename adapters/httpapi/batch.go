@@ -139,7 +139,7 @@ func readOperation(line []byte) objects.Operation {
 	}
 	op := objects.Operation{
 		Action:   body.Required(f, "op", body.OneOf(objects.Actions...)),
-		Expected: condition{}.or(f).version,
+		Expected: expectedIn(f, nil),
 	}
 	switch op.Action {
 	case objects.PutFile:

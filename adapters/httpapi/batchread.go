@@ -25,7 +25,7 @@ var contentsType = []string{"application/vnd.collab.files"}
 func readWanted(f *body.Fields) (wanted []objects.Wanted, err error) {
 	body.Each(f, "files", func(part *body.Fields) {
 		of, _ := id.Parse[id.Object](body.Required(part, "id", body.Text)) // a malformed id selects nothing
-		wanted = append(wanted, objects.Wanted{Object: of, Expected: condition{}.or(part).version})
+		wanted = append(wanted, objects.Wanted{Object: of, Expected: expectedIn(part, nil)})
 	})
 	if err := f.Err(); err != nil {
 		return nil, err

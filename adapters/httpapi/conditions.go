@@ -56,59 +56,55 @@ func namesTag(header []string, tag string, weak bool) bool {
 	return false
 }
 
-// condition is the version that a write expects.
-type condition struct {
-	version *int64 // as objects.Upload.Expected
-}
-
-// condition reads If-Match, If-None-Match and the query's expectedVersion.
-func (c *call) condition() (when condition, err error) {
+// expected returns the version that a write expects by If-Match, If-None-Match or the query's expectedVersion, as
+// objects.Upload.Expected.
+func (c *call) expected() (version *int64, err error) {
 	if header := c.r.Header["If-Match"]; len(header) > 0 {
-		version, ok := versionOfTag(header)
+		tagged, ok := versionOfTag(header)
 		if !ok {
-			return when, fault.Field("If-Match", "must be one entity tag of the file's, its version, or *")
+			return nil, fault.Field("If-Match", "must be one entity tag of the file's, its version, or *")
 		}
-		when.version = &version
+		version = &tagged
 	}
 	if header := c.r.Header["If-None-Match"]; len(header) > 0 {
-		if len(header) != 1 || strings.TrimSpace(header[0]) != "*" || when.version != nil {
-			return when, fault.Field("If-None-Match", "must be *, for nothing, and without If-Match")
+		if len(header) != 1 || strings.TrimSpace(header[0]) != "*" || version != nil {
+			return nil, fault.Field("If-None-Match", "must be *, for nothing, and without If-Match")
 		}
-		when.version = new(int64(0))
+		version = new(int64(0))
 	}
 	if c.r.URL.RawQuery == "" {
-		return when, nil
+		return version, nil
 	}
 	values, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
-		return when, fault.New(fault.Invalid, "The query could not be read")
+		return nil, fault.New(fault.Invalid, "The query could not be read")
 	}
 	for _, text := range values["expectedVersion"] {
-		if when.version != nil {
-			return when, fault.Field("expectedVersion", "must be given only once")
+		if version != nil {
+			return nil, fault.Field("expectedVersion", "must be given only once")
 		}
-		version, err := parseVersion(text)
+		named, err := parseVersion(text)
 		if err != nil {
-			return when, err
+			return nil, err
 		}
-		when.version = &version
+		version = &named
 	}
-	return when, nil
+	return version, nil
 }
 
-// or returns the condition, or that of the field expectedVersion.
-func (w condition) or(f *body.Fields) condition {
+// expectedIn returns the version that a write expects by the field expectedVersion, or else by its headers or query.
+func expectedIn(f *body.Fields, otherwise *int64) *int64 {
 	version := body.Optional(f, "expectedVersion", body.Integer)
 	if version == nil {
-		return w
+		return otherwise
 	}
-	if w.version != nil {
+	if otherwise != nil {
 		f.Refuse("expectedVersion", "must be given only once")
 	}
 	if *version < 0 {
 		f.Refuse("expectedVersion", "must be the number of a version")
 	}
-	return condition{version}
+	return version
 }
 
 // versionOfTag returns the version of the header's only entity tag, or of a plain number in its place. A weak tag

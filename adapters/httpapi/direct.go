@@ -58,7 +58,7 @@ func asChecksum(raw []byte) (string, string) {
 }
 
 // readStart reads the start of an upload: of the file in fileId, or else of a new file of the draft.
-func readStart(f *body.Fields, when condition) (of id.Object, draft *object.Draft, u objects.Upload, err error) {
+func readStart(f *body.Fields, expected *int64) (of id.Object, draft *object.Draft, u objects.Upload, err error) {
 	of, d := readTarget(f, "fileId")
 	if of == "" {
 		draft = &d
@@ -68,13 +68,13 @@ func readStart(f *body.Fields, when condition) (of id.Object, draft *object.Draf
 		f.Refuse("size", "must not be negative")
 	}
 	u.Checksum = body.Required(f, "checksum", asChecksum)
-	u.Expected = when.or(f).version
+	u.Expected = expectedIn(f, expected)
 	return of, draft, u, f.Err()
 }
 
 // startUpload replies with an address at the object store.
 func (a *api) startUpload(c *call) error {
-	when, err := c.condition()
+	expected, err := c.expected()
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (a *api) startUpload(c *call) error {
 	if err != nil {
 		return err
 	}
-	of, draft, u, err := readStart(f, when)
+	of, draft, u, err := readStart(f, expected)
 	if err != nil {
 		return err
 	}

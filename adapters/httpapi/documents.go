@@ -65,14 +65,14 @@ func (a *api) workspaceMemorySlot(c *call) (slot, error) {
 // saveDocument returns a handler that stores a JSON object unchanged.
 func (a *api) saveDocument(d object.Document) handler {
 	return func(c *call) error {
-		when, err := c.condition()
+		expected, err := c.expected()
 		if err != nil {
 			return err
 		}
 		if _, err := c.fields(); err != nil {
 			return err
 		}
-		return a.save(c, a.documentSlot(d), when, c.body)
+		return a.save(c, a.documentSlot(d), expected, c.body)
 	}
 }
 
@@ -83,17 +83,17 @@ func (a *api) saveMemory(in func(*call) (slot, error)) handler {
 		if err != nil {
 			return err
 		}
-		content, when, err := readMemory(c)
+		content, expected, err := readMemory(c)
 		if err != nil {
 			return err
 		}
-		return a.save(c, to, when, content)
+		return a.save(c, to, expected, content)
 	}
 }
 
-// save stores content if the condition holds.
-func (a *api) save(c *call, to slot, when condition, content []byte) error {
-	u := objects.Upload{Content: bytes.NewReader(content), Size: int64(len(content)), Expected: when.version, Storing: c.yield}
+// save stores content if the expected version is stored.
+func (a *api) save(c *call, to slot, expected *int64, content []byte) error {
+	u := objects.Upload{Content: bytes.NewReader(content), Size: int64(len(content)), Expected: expected, Storing: c.yield}
 	if err := a.holdStore(c, &u); err != nil {
 		return err
 	}
@@ -106,30 +106,30 @@ func (a *api) save(c *call, to slot, when condition, content []byte) error {
 
 // readMemory reads the content of a memory: a field of a JSON object, or a body of any
 // other type.
-func readMemory(c *call) (content []byte, when condition, err error) {
-	when, err = c.condition()
+func readMemory(c *call) (content []byte, expected *int64, err error) {
+	expected, err = c.expected()
 	if err != nil {
-		return nil, when, err
+		return nil, expected, err
 	}
 	if media, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type")); body.IsJSON(media) {
 		f, err := c.fields()
 		if err != nil {
-			return nil, when, err
+			return nil, expected, err
 		}
 		content = []byte(body.Required(f, "content", body.Text))
-		when = when.or(f)
+		expected = expectedIn(f, expected)
 		if err := f.Err(); err != nil {
-			return nil, when, err
+			return nil, expected, err
 		}
 	} else {
 		if content, err = c.read(body.MaxJSON); err != nil {
-			return nil, when, err
+			return nil, expected, err
 		}
 		if !utf8.Valid(content) {
-			return nil, when, fault.New(fault.Invalid, "The body must be text in UTF-8")
+			return nil, expected, fault.New(fault.Invalid, "The body must be text in UTF-8")
 		}
 	}
-	return content, when, nil
+	return content, expected, nil
 }
 
 // readDocument replies with a document, byte for byte as stored.

@@ -121,26 +121,26 @@ func (a *api) replaceFile(c *call) error {
 	return c.replyObject(http.StatusOK)(a.Objects.Replace(c.r.Context(), actor, of, &u.Upload))
 }
 
-// fileChange reads the file that a request changes, its condition and the fields of its body.
-func (c *call) fileChange() (of id.Object, when condition, f *body.Fields, err error) {
+// fileChange reads the file that a request changes, the version that it expects and the fields of its body.
+func (c *call) fileChange() (of id.Object, expected *int64, f *body.Fields, err error) {
 	if of, err = pathID[id.Object](c, "id", "File"); err != nil {
-		return of, when, nil, err
+		return of, expected, nil, err
 	}
-	if when, err = c.condition(); err != nil {
-		return of, when, nil, err
+	if expected, err = c.expected(); err != nil {
+		return of, expected, nil, err
 	}
 	f, err = c.fields()
-	return of, when, f, err
+	return of, expected, f, err
 }
 
 // moveFile moves a file to another path of its place.
 func (a *api) moveFile(c *call) error {
-	of, when, f, err := c.fileChange()
+	of, expected, f, err := c.fileChange()
 	if err != nil {
 		return err
 	}
 	path := body.Required(f, "path", body.Text)
-	when = when.or(f)
+	expected = expectedIn(f, expected)
 	if err := f.Err(); err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (a *api) moveFile(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.replyObject(http.StatusOK)(a.Objects.Move(c.r.Context(), actor, of, path, when.version))
+	return c.replyObject(http.StatusOK)(a.Objects.Move(c.r.Context(), actor, of, path, expected))
 }
 
 // moveMemory is the memory of a move of a folder of object.MaxMoved files, in bytes.
@@ -181,11 +181,11 @@ func (a *api) moveFolder(c *call, actor org.Actor, m folderMove) error {
 }
 
 func (a *api) deleteFile(c *call, actor org.Actor, of id.Object) error {
-	when, err := c.condition()
+	expected, err := c.expected()
 	if err != nil {
 		return err
 	}
-	return c.succeedUnless(a.Objects.Delete(c.r.Context(), actor, of, when.version))
+	return c.succeedUnless(a.Objects.Delete(c.r.Context(), actor, of, expected))
 }
 
 func (a *api) readFile(c *call, actor org.Actor, of id.Object) error {

@@ -128,7 +128,7 @@ func (a *api) createResumable(c *call) error {
 	if err != nil {
 		return err
 	}
-	when, err := c.condition()
+	expected, err := c.expected()
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (a *api) createResumable(c *call) error {
 	if err != nil {
 		return err
 	}
-	u.Expected = when.version
+	u.Expected = expected
 	if h.offset == nil {
 		h.offset = new(int64(0))
 	}

@@ -37,7 +37,7 @@ func (a *api) receive(c *call, placed bool) (*uploadRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	when, err := c.condition()
+	expected, err := c.expected()
 	if err != nil {
 		return nil, err
 	}
@@ -50,8 +50,8 @@ func (a *api) receive(c *call, placed bool) (*uploadRequest, error) {
 	if placed {
 		o.Fields, o.First = slices.Concat(placing, describing), placing[:3]
 	}
-	if when.version != nil {
-		o.Preset, u.Expected = []string{"expectedVersion"}, when.version
+	if expected != nil {
+		o.Preset, u.Expected = []string{"expectedVersion"}, expected
 	}
 	if u.form, err = body.NewForm(t, c.uploadBody(), c.r.ContentLength, o); err != nil {
 		return nil, err

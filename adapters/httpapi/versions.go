@@ -103,7 +103,7 @@ func (a *api) readVersion(c *call, actor org.Actor, of id.Object) error {
 
 // restoreFile restores an earlier version of a file as the next one, or a deleted file.
 func (a *api) restoreFile(c *call) error {
-	of, when, f, err := c.fileChange()
+	of, expected, f, err := c.fileChange()
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (a *api) restoreFile(c *call) error {
 			f.Refuse("version", "must be at least 1")
 		}
 	}
-	what.Expected = when.or(f).version
+	what.Expected = expectedIn(f, expected)
 	if err := f.Err(); err != nil {
 		return err
 	}
