@@ -34,7 +34,7 @@ type exportView struct {
 // server.
 func (a *api) viewExport(c *call, e export.Export) (exportView, error) {
 	v := exportView{
-		ID: e.ID, Status: e.Status(a.Archives.Now()), CreatedAt: jsonTime(e.CreatedAt), FinishedAt: timeOrNull(e.FinishedAt), ExpiresAt: timeOrNull(e.ExpiresAt),
+		ID: e.ID, Status: e.Status(a.Access.Now()), CreatedAt: jsonTime(e.CreatedAt), FinishedAt: timeOrNull(e.FinishedAt), ExpiresAt: timeOrNull(e.ExpiresAt),
 		Records: e.Records, Files: e.Files, FilesDone: e.Done, FileBytes: e.Bytes,
 	}
 	if v.Status == export.Failed {

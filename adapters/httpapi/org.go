@@ -62,7 +62,7 @@ type invitationView struct {
 
 func (a *api) viewInvitation(i invitation.Invitation) invitationView {
 	return invitationView{
-		ID: i.ID, Email: i.Email, Role: i.Role, Status: i.Status(a.Members.Now()), ExpiresAt: jsonTime(i.ExpiresAt),
+		ID: i.ID, Email: i.Email, Role: i.Role, Status: i.Status(a.Access.Now()), ExpiresAt: jsonTime(i.ExpiresAt),
 		CreatedAt: jsonTime(i.CreatedAt), AcceptedAt: timeOrNull(i.AcceptedAt), InvitedBy: textOrNull(i.InvitedBy),
 	}
 }

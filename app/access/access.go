@@ -225,7 +225,7 @@ func (a *Access) unexpired(r Request) error {
 	return nil
 }
 
-// Now returns the time by which tokens expire.
+// Now returns the time by which tokens and records expire.
 func (a *Access) Now() time.Time { return a.Clock.Now() }
 
 // LogPosition returns the position of the organisation's log that was read last for an

@@ -78,9 +78,6 @@ func (a *Archives) Start(ctx context.Context, actor org.Actor) (e export.Export,
 // maxExports is how many exports of an organisation there are at most: those that are kept.
 const maxExports = export.MaxPerDay * int(export.Kept/(24*time.Hour)+1)
 
-// Now returns the time by which the status of exports is shown.
-func (a *Archives) Now() time.Time { return a.Clock.Now() }
-
 // Exports returns the exports that the actor asked for, the newest first.
 func (a *Archives) Exports(ctx context.Context, actor org.Actor) ([]export.Export, error) {
 	if err := actor.CheckOwner(); err != nil {

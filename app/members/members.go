@@ -42,9 +42,6 @@ type Members struct{ Options }
 // New returns the use cases.
 func New(o Options) *Members { return &Members{o} }
 
-// Now returns the present time, for the states of invitations.
-func (s *Members) Now() time.Time { return s.Clock.Now() }
-
 // List calls each with the members that f selects, by when they joined. The list may be stale (see
 // ports.Store.From). A search examines org.MaxExamined of them.
 func (s *Members) List(ctx context.Context, actor org.Actor, f org.MemberFilter, each func(org.Profile) error) error {
