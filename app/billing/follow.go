@@ -160,15 +160,20 @@ func (s *Billing) Reconcile(ctx context.Context) error {
 		return errors.Join(failed, err)
 	}
 	for _, o := range due {
-		err := s.reconcile(ctx, o)
-		if err != nil && !fault.Is(err, fault.NotFound) {
-			failed = errors.Join(failed, err)
-		}
-		if fault.Is(err, fault.Unavailable) || ctx.Err() != nil {
-			return failed
+		if !goesOn(ctx, s.reconcile(ctx, o), &failed) {
+			break
 		}
 	}
 	return failed
+}
+
+// goesOn joins an error to those of the run, unless the record has gone, and reports whether
+// the run goes on.
+func goesOn(ctx context.Context, err error, failed *error) bool {
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		*failed = errors.Join(*failed, err)
+	}
+	return !fault.Is(err, fault.Unavailable) && ctx.Err() == nil
 }
 
 // cancelClosed closes the payment pages of closed organisations and cancels their
@@ -189,39 +194,30 @@ func (s *Billing) cancelClosed(ctx context.Context) error {
 		return err
 	}
 	var failed error
+	as := s.bySystem("because the organisation is closed")
 	for _, o := range ids {
 		is := all[o]
-		as := s.bySystem("because the organisation is closed")
-		if is.Checkout != nil {
-			err := s.closePage(ctx, o, as, is)
-			if err != nil && !fault.Is(err, fault.NotFound) {
-				failed = errors.Join(failed, err)
-			}
-			if fault.Is(err, fault.Unavailable) || ctx.Err() != nil {
-				return failed
-			}
-		}
-		if !is.Cancelable() {
-			continue
-		}
-		_, err := s.Provider.Cancel(ctx, is.ProviderID, true)
-		switch {
-		case err != nil && !fault.Is(err, fault.NotFound):
-		case is.Billed():
-			err = s.follow(ctx, o, is.ProviderID, as, endIfMissing(is.ProviderID), nil)
-		default:
-			_, err = s.revise(ctx, o, as, func(was plan.Subscription) (plan.Subscription, error) {
-				return was.Abandoned(is.ProviderID, s.Clock.Now()), nil
-			})
-		}
-		if err != nil && !fault.Is(err, fault.NotFound) {
-			failed = errors.Join(failed, err)
-		}
-		if fault.Is(err, fault.Unavailable) || ctx.Err() != nil {
-			return failed
+		if is.Checkout != nil && !goesOn(ctx, s.closePage(ctx, o, as, is), &failed) ||
+			is.Cancelable() && !goesOn(ctx, s.cancelNow(ctx, o, as, is), &failed) {
+			break
 		}
 	}
 	return failed
+}
+
+// cancelNow cancels a subscription at once, and follows or abandons it.
+func (s *Billing) cancelNow(ctx context.Context, o id.Org, as entryFunc, is plan.Subscription) error {
+	_, err := s.Provider.Cancel(ctx, is.ProviderID, true)
+	switch {
+	case err != nil && !fault.Is(err, fault.NotFound):
+	case is.Billed():
+		err = s.follow(ctx, o, is.ProviderID, as, endIfMissing(is.ProviderID), nil)
+	default:
+		_, err = s.revise(ctx, o, as, func(was plan.Subscription) (plan.Subscription, error) {
+			return was.Abandoned(is.ProviderID, s.Clock.Now()), nil
+		})
+	}
+	return err
 }
 
 // errNotDue is returned if another server has processed the subscription.
