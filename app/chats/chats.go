@@ -168,12 +168,8 @@ func (s *Chats) AdmitUnconfirmed(ctx context.Context, actor org.Actor, r chat.Re
 	now := s.Clock.Now()
 	limit, day := sub.At(now).DailyTokens(), quota.DayOf(now)
 	need := call.Need(limit)
-	room := m.ContextWindow - int(need.Input)
-	if room < 1 {
+	if call.MaxTokens < 1 {
 		return nil, fault.Field("message", "and history must fit the model's context of %d tokens", m.ContextWindow)
-	}
-	if over := call.MaxTokens - room; over > 0 { // some providers refuse a maximum that does not fit
-		call.MaxTokens, need.Output = room, need.Output-int64(over)
 	}
 	lease := quota.Lease{ID: id.Request(s.IDs.New()), Org: actor.Org, User: actor.User, Day: day, ExpiresAt: now.Add(leaseLifetime)}
 	if err := s.addLease(lease); err != nil {

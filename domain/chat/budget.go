@@ -26,9 +26,11 @@ func messageTokens(input, output, searches int64) int64 {
 }
 
 // Need returns the tokens that the call may use under a daily limit: its input, its output,
-// and what its searches add, at most 1/searchShare of the limit. It sets c.Input.
+// and what its searches add, at most 1/searchShare of the limit. It sets c.Input, and limits the
+// output to what the input leaves of the model's context, as some providers refuse more.
 func (c *Call) Need(limit int64) quota.Need {
 	c.Input = c.Estimate()
+	c.MaxTokens = min(c.MaxTokens, c.Model.ContextWindow-int(c.Input))
 	n := quota.Need{Input: c.Input, Output: int64(c.MaxTokens)}
 	if c.WebSearch {
 		n.Output += min(messageTokens(c.Input, 0, maxSearches)-c.Input, limit/searchShare)

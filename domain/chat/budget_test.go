@@ -10,7 +10,7 @@ import (
 )
 
 func TestTokensThatACallNeeds(t *testing.T) {
-	plain := chat.Call{MaxTokens: 1000, Turns: []chat.Turn{user(text("Hello"))}}
+	plain := chat.Call{Model: small, MaxTokens: 1000, Turns: []chat.Turn{user(text("Hello"))}}
 	searching := plain
 	searching.WebSearch = true
 	if n := plain.Need(1_000_000); n != (quota.Need{Input: plain.Estimate(), Output: 1000}) || plain.Input != n.Input {
@@ -65,7 +65,7 @@ func TestTheLimitsOfAMessage(t *testing.T) {
 // asked on, uses any part of its maxima, and now and then ten times as much.
 func TestMessagesStayWithinTheBudget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := chat.Call{MaxTokens: rapid.IntRange(1, 100_000).Draw(t, "maxTokens"), WebSearch: rapid.Bool().Draw(t, "searches"), Turns: []chat.Turn{user(text("Hello"))}}
+		c := chat.Call{Model: chat.Model{ContextWindow: 200_000}, MaxTokens: rapid.IntRange(1, 100_000).Draw(t, "maxTokens"), WebSearch: rapid.Bool().Draw(t, "searches"), Turns: []chat.Turn{user(text("Hello"))}}
 		limit := rapid.Int64Range(1, 2_000_000).Draw(t, "limit")
 		granted := quota.Account{}.Grant(limit, c.Need(limit))
 		c, ok := c.WithBudget(granted)
