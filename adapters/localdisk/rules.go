@@ -131,7 +131,7 @@ func (r *rules) ignored(path string, isDirectory bool) bool {
 		return true
 	}
 	_, name := split(path)
-	return isDirectory && mirror.IsState(name) || // of a directory that is synchronised inside this one
+	return isDirectory && mirror.IsState(name) || // of this directory, or of one inside it that is synchronised too
 		!isDirectory && isJunk(name) || r.matcher.MatchPath(path, isDirectory)
 }
 

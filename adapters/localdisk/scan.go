@@ -98,7 +98,7 @@ func (s *scan) unreadable(name string) {
 
 // start scans the directories of a path, alone or with what is below.
 func (s *scan) start(path string, deep bool) {
-	if s.stopped != nil || path != "" && (mirror.IsState(path) || s.rules.ignoresDirectory(path)) {
+	if s.stopped != nil || path != "" && s.rules.ignoresDirectory(path) {
 		return
 	}
 	err := s.d.find(s.d.top, path, func(at directory) error {

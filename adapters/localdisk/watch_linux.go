@@ -116,7 +116,7 @@ func (w *watcher) forget() { w.directories, w.trees = map[string]bool{}, map[str
 // watchTree watches a directory and those below it.
 func (w *watcher) watchTree(at directory) {
 	path := norm.NFC.String(at.name)
-	if path != "" && (mirror.IsState(path) || w.rules.ignored(path, true)) {
+	if path != "" && w.rules.ignored(path, true) {
 		return
 	}
 	if !w.watched[at.name] {
@@ -163,18 +163,17 @@ func (at directory) directories() (names []string) {
 
 // unwatchTree removes the watches of a directory that was removed or renamed, and of those below
 // it, which would report changes under their old names. It reports whether there were any.
-func (w *watcher) unwatchTree(name string) (found bool) {
+func (w *watcher) unwatchTree(name string) bool {
 	if !w.watched[name] { // a file, mostly; what is below has none either
 		return false
 	}
 	for below := range w.watched {
 		if below == name || strings.HasPrefix(below, name+"/") {
-			found = true
 			delete(w.watched, below)
 			_ = w.notify.Remove(filepath.Join(w.d.path, filepath.FromSlash(below))) // it may be gone
 		}
 	}
-	return found
+	return true
 }
 
 // event notes a change, and reports whether there was one.

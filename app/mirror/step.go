@@ -290,10 +290,8 @@ func (r *round) stageRequested(ctx context.Context, all []*downloading, records 
 		switch {
 		case fault.Is(err, fault.TooLarge):
 			return nil
-		case fault.Is(err, fault.Internal):
-			err = errDamaged
 		case err != nil:
-			err = remoteError{err}
+			err = unread(err)
 		default:
 			r.transferred(d.Step)(len(content))
 			var staged mirror.Staged
@@ -320,6 +318,14 @@ func (r *round) stageRequested(ctx context.Context, all []*downloading, records 
 	return true
 }
 
+// unread returns the error of a step whose content the server does not send.
+func unread(err error) error {
+	if fault.Is(err, fault.Internal) { // it cannot read it
+		return errDamaged
+	}
+	return remoteError{err}
+}
+
 // stage stages the content of a download under a name.
 func (r *round) stage(ctx context.Context, s mirror.Step, name string) error {
 	record := *s.Row.Remote
@@ -335,11 +341,8 @@ func (r *round) stage(ctx context.Context, s mirror.Step, name string) error {
 		staged, err = r.DiskWriter.Stage(ctx, name, offset, strings.NewReader(""))
 	} else {
 		now, content, openErr := r.Remote.Download(ctx, record, offset)
-		if fault.Is(openErr, fault.Internal) {
-			return errDamaged
-		}
 		if openErr != nil {
-			return remoteError{openErr}
+			return unread(openErr)
 		}
 		if now.Checksum != record.Checksum {
 			_ = content.Close()
