@@ -43,7 +43,8 @@ func newTalk(s *server, check *contract) *conversationRun {
 		looked:  map[string]int{},
 		values: values{
 			known:  map[string]string{},
-			unique: "k" + strconv.FormatInt(began.UnixMilli(), 36) + "x" + strconv.FormatInt(talks.Add(1), 36),
+			// Its digits contain no text that a conversation searches for.
+			unique: fmt.Sprintf("k%dx%d", began.UnixMilli(), talks.Add(1)),
 			base:   s.base,
 			began:  began,
 			isOpen: len(s.hosts) > 0,
