@@ -58,10 +58,11 @@ type Organisations interface {
 	// wherever it is, and by its name among the first f.Examined.
 	List(ctx context.Context, f org.Filter) ([]org.Organisation, error)
 
-	// Erase removes every record of the organisation, and replaces its own by
+	// Erase removes records of the organisation and returns how many: its connectors, and then about limit
+	// others. If no more are left, which fewer than limit say, it replaces the organisation's own by
 	// org.Organisation.Erased at now. The names of its blobs stay and are discarded at now
 	// unless they are discarded already.
-	Erase(ctx context.Context, o id.Org, now time.Time) error
+	Erase(ctx context.Context, o id.Org, now time.Time, limit int) (int, error)
 }
 
 // Epochs reads whether cached records of organisations are current.

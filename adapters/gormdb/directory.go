@@ -409,15 +409,38 @@ func (d dialect) nameCondition() string {
 	return "(instr(lower(name), lower(?)) > 0 OR instr(lower(slug), lower(?)) > 0)"
 }
 
-// erased are the tables that Erase empties, in an order that foreign keys allow. Rows of
-// the others are deleted by cascade, except revocations, which stay until they are done.
-var erased = []string{
-	"objects", "object_versions", "changes", "log_heads", "tasks", "workspaces", "teams", "workspace_orders", "invitations", "memberships", "subscriptions", "audit",
-	"quota_accounts", "usage_entries", "usage_user_models", "usage_users", "usage_models", "connectors", "sessions", "device_grants", "exports", "uploads",
+// erased are the tables that Erase empties, in an order that foreign keys allow, each with what identifies
+// a row of an organisation, and the name of its blob. Rows of the others are deleted by cascade, except
+// revocations, which stay until they are done.
+var erased = []struct{ table, key, blob string }{
+	{"objects", "id", "blob"},
+	{"object_versions", "object_id, version", "blob"},
+	{"changes", "n", "''"},
+	{"log_heads", "org_id", "''"},
+	{"task_history", "id", "''"},
+	{"tasks", "id", "''"},
+	{"workspaces", "id", "''"},
+	{"team_members", "team_id, user_id", "''"},
+	{"teams", "id", "''"},
+	{"workspace_orders", "user_id", "''"},
+	{"invitations", "id", "''"},
+	{"memberships", "user_id", "''"},
+	{"subscriptions", "org_id", "''"},
+	{"audit", "id", "''"},
+	{"quota_accounts", "user_id, day", "''"},
+	{"usage_entries", "at, id", "''"},
+	{"usage_user_models", "user_id, day, model", "''"},
+	{"usage_users", "unit, since, user_id", "''"},
+	{"usage_models", "unit, since, model, lane", "''"},
+	{"sessions", "id", "''"},
+	{"device_grants", "code", "''"},
+	{"exports", "id", "''"},
+	{"uploads", "id", "''"},
 }
 
-func (q organisations) Erase(ctx context.Context, o id.Org, now time.Time) error {
-	return q.atomic(ctx, func(c *conn) error {
+func (q organisations) Erase(ctx context.Context, o id.Org, now time.Time, limit int) (n int, err error) {
+	err = q.atomic(ctx, func(c *conn) error {
+		n = 0
 		row := organisationTable.on(c.write).key(string(o))
 		there, err := get(ctx, row.forUpdate(), (*organisationRow).organisation)
 		if err != nil {
@@ -427,18 +450,35 @@ func (q organisations) Erase(ctx context.Context, o id.Org, now time.Time) error
 		if _, err := (changes{c}).lock(ctx, o); err != nil {
 			return err
 		}
-		if err := (blobNames{c}).discardAll(ctx, o, now); err != nil {
+		if _, err := connectorTable.of(c.write, o).remove(ctx); err != nil {
 			return err
 		}
-		for _, table := range erased {
-			if _, err := exec(ctx, c.write, "Organisation", tenantSQL(o, "DELETE FROM "+table+" WHERE org_id = @org")); err != nil {
+		for _, t := range erased {
+			text := "DELETE FROM " + t.table + " WHERE org_id = @org AND (" + t.key + ") IN (SELECT " + t.key + " FROM " + t.table +
+				" WHERE org_id = @org LIMIT ?) RETURNING " + t.blob
+			var name string
+			var names []string
+			err := eachRow(ctx, c.write, "Organisation", tenantSQL(o, text, limit-n), []any{&name}, func() error {
+				if n++; name != "" {
+					names = append(names, name)
+				}
+				return nil
+			})
+			if err == nil {
+				err = blobNames{c}.Discard(ctx, o, names, now)
+			}
+			if err != nil || n == limit {
 				return err
 			}
+		}
+		if err := (blobNames{c}).discardAll(ctx, o, now); err != nil {
+			return err
 		}
 		delete(c.heads, o)
 		delete(c.appended, o)
 		return row.save(ctx, rowOfOrganisation(there.Erased(now)))
 	})
+	return n, err
 }
 
 // Epochs reads one organisation by its key, and several by one parameter, so that only two

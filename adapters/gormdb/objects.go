@@ -385,15 +385,10 @@ func (q blobNames) Discard(ctx context.Context, o id.Org, names []string, now ti
 	return err
 }
 
-// discardAll discards every name that the organisation has; those that no object or earlier
-// version has are found by their prefix.
+// discardAll discards the announced names that the organisation has.
 func (q blobNames) discardAll(ctx context.Context, o id.Org, now time.Time) error {
-	_, err := exec(ctx, q.write, "Blob", tenantSQL(o, discardContents[q.dialect], true, now.UnixMilli()))
-	if err != nil {
-		return err
-	}
-	_, err = blobNameTable.of(q.write, o).filter("name >= ? AND name < ? AND (NOT is_discarded OR at > ?)", string(o)+"/", string(o)+"0", now.UnixMilli()). // 0 comes after /
-																				set(ctx, "is_discarded = ?, at = ?", true, now.UnixMilli())
+	_, err := blobNameTable.of(q.write, o).filter("name >= ? AND name < ? AND (NOT is_discarded OR at > ?)", string(o)+"/", string(o)+"0", now.UnixMilli()). // 0 comes after /
+																					set(ctx, "is_discarded = ?, at = ?", true, now.UnixMilli())
 	return err
 }
 

@@ -914,7 +914,9 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 				must.ErrorOf(q.List(ctx, "2011-01-01", "2012-01-01", release.Target{}, release.Tally{Day: "2011-01-01", Target: of, Version: "1.0.0"}, 2)),
 				q.Add(ctx, all), q.Prune(ctx, "2010-02-01"))
 		},
-		"erasure": func(_ *DB, r ports.Records) error { return r.Directory().Organisations().Erase(ctx, other, now) },
+		"erasure": func(_ *DB, r ports.Records) error {
+			return must.ErrorOf(r.Directory().Organisations().Erase(ctx, other, now, 1000))
+		},
 	}
 }
 

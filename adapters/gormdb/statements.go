@@ -203,20 +203,17 @@ const announced = "SELECT COUNT(*), CAST(COALESCE(SUM(b.size), 0) + COALESCE((SE
 // listed are the texts of a parameter made by list, as the column value of a table.
 var listed = map[dialect]string{onSQLite: "json_each(?)", onPostgres: "unnest(?::text[]) AS value"}
 
-// announceNames, discardNames, discardContents and knownBlobs are about many names: those of a
-// parameter, those of the organisation's objects and earlier versions, and either.
-var announceNames, discardNames, discardContents, knownBlobs = func() (announced, names, contents, known [2]string) {
+// announceNames, discardNames and knownBlobs are about the names of a parameter.
+var announceNames, discardNames, knownBlobs = func() (announced, names, known [2]string) {
 	for d, from := range listed {
 		bits := ", " + d.param("boolean") + ", " + d.param("bigint")
 		insert := "INSERT INTO blob_names (org_id, name, is_discarded, at) SELECT "
 		announced[d] = insert + d.org() + ", value" + bits + " FROM " + from
 		names[d] = announced[d] + " WHERE 1 = 1" + discarded
-		contents[d] = insert + "u.org_id, u.blob" + bits + " FROM (SELECT x.org_id, x.blob FROM objects x WHERE x.org_id = @org" +
-			" UNION SELECT v.org_id, v.blob FROM object_versions v WHERE v.org_id = @org) AS u WHERE 1 = 1" + discarded
 		known[d] = "SELECT b.name FROM blob_names b WHERE " + d.in("b.name", "text") + " UNION ALL SELECT x.blob FROM objects x WHERE " + d.in("x.blob", "text") +
 			" UNION ALL SELECT v.blob FROM object_versions v WHERE " + d.in("v.blob", "text")
 	}
-	return announced, names, contents, known
+	return announced, names, known
 }()
 
 // marks reads three tables in one statement, and so in one snapshot.

@@ -123,7 +123,7 @@ func TestHints(t *testing.T) {
 		})
 		t.Run("an erased log announces nothing", func(t *testing.T) {
 			must.NoError(t, db.Atomic(ctx, func(r ports.Records) error {
-				return errors.Join(store(ctx, r, other, u, 6), r.Directory().Organisations().Erase(ctx, other, time.UnixMilli(9).UTC()))
+				return errors.Join(store(ctx, r, other, u, 6), must.ErrorOf(r.Directory().Organisations().Erase(ctx, other, time.UnixMilli(9).UTC(), 1000)))
 			}))
 			expect(t)
 		})

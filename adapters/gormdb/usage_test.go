@@ -284,7 +284,9 @@ func TestEraseRemovesLeases(t *testing.T) {
 		for n := range 20 {
 			all.Go(func() { must.Succeed(t, settleLease(ctx, db, lease(n), 1)) })
 		}
-		all.Go(func() { must.Succeed(t, db.Directory().Organisations().Erase(ctx, o, time.UnixMilli(5))) })
+		all.Go(func() {
+			must.Succeed(t, must.ErrorOf(db.Directory().Organisations().Erase(ctx, o, time.UnixMilli(5), 1000)))
+		})
 		all.Wait()
 		must.Is(t, 0, value[int](t, db.pools[0], "SELECT COUNT(*) FROM quota_leases"))
 	})

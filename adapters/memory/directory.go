@@ -142,8 +142,9 @@ func (s organisations) List(_ context.Context, f org.Filter) ([]org.Organisation
 	})
 }
 
-func (s organisations) Erase(_ context.Context, o id.Org, now time.Time) error {
-	return s.run(func(x *tx) error {
+// Erase removes all records at once and counts none.
+func (s organisations) Erase(_ context.Context, o id.Org, now time.Time, _ int) (int, error) {
+	return 0, s.run(func(x *tx) error {
 		there, err := x.orgs.get(o)
 		if err != nil {
 			return err

@@ -455,7 +455,7 @@ func TestErasureRevokesAuthorizations(t *testing.T) {
 	erase := func(end error) error {
 		return w.store.Atomic(t.Context(), func(r ports.Records) error {
 			w.Must(w.connectors.RevokeAll(t.Context(), r, w.org.Org))
-			w.Must(r.Directory().Organisations().Erase(t.Context(), w.org.Org, w.clock.Now()))
+			w.Must(must.ErrorOf(r.Directory().Organisations().Erase(t.Context(), w.org.Org, w.clock.Now(), 1000)))
 			return end
 		})
 	}

@@ -10,7 +10,7 @@ import (
 	"collab/domain/object"
 )
 
-// batchSize is how many names or clients are read at a time.
+// batchSize is how many records are read, or removed in one transaction, at a time.
 const batchSize = 500
 
 // Reason is why a blob is garbage.

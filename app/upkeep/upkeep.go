@@ -63,11 +63,11 @@ func (u *Upkeep) Run(ctx context.Context) error {
 	)
 }
 
-// sweep calls some, which removes at most limit records from before the time and returns how many, until
+// sweep calls some, which removes at most limit records that are due at the time and returns how many, until
 // no more are left.
-func (u *Upkeep) sweep(ctx context.Context, some func(ctx context.Context, before time.Time, limit int) (int, error), before time.Time) error {
+func (u *Upkeep) sweep(ctx context.Context, some func(ctx context.Context, at time.Time, limit int) (int, error), at time.Time) error {
 	for {
-		n, err := some(ctx, before, batchSize)
+		n, err := some(ctx, at, batchSize)
 		if err != nil || n < batchSize {
 			return err
 		}
@@ -84,15 +84,19 @@ func (u *Upkeep) erase(ctx context.Context, now time.Time) error {
 	var failed error
 	for _, o := range due {
 		if o.Erasable(now) {
-			failed = errors.Join(failed, u.store.Atomic(ctx, func(r ports.Records) error {
-				if _, err := r.Directory().Organisations().Lock(ctx, o.ID); err != nil {
+			failed = errors.Join(failed, u.sweep(ctx, func(ctx context.Context, now time.Time, limit int) (n int, err error) {
+				err = u.store.Atomic(ctx, func(r ports.Records) error {
+					if _, err := r.Directory().Organisations().Lock(ctx, o.ID); err != nil {
+						return err
+					}
+					if err := u.connectors.RevokeAll(ctx, r, o.ID); err != nil {
+						return err
+					}
+					n, err = r.Directory().Organisations().Erase(ctx, o.ID, now, limit)
 					return err
-				}
-				if err := u.connectors.RevokeAll(ctx, r, o.ID); err != nil {
-					return err
-				}
-				return r.Directory().Organisations().Erase(ctx, o.ID, now)
-			}))
+				})
+				return n, err
+			}, now))
 		}
 	}
 	return failed

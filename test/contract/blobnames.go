@@ -188,7 +188,7 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 			announced, discarded := someName(tn.ID), object.Blob{Org: tn.ID, Name: someName(tn.ID), Discarded: true, At: at(2)}
 			w.ok(w.blobNames().Announce(w.ctx, tn.ID, announced, 0, at(1)))
 			w.ok(w.blobNames().Discard(w.ctx, tn.ID, []string{discarded.Name}, discarded.At))
-			w.ok(w.organisations().Erase(w.ctx, tn.ID, at(300)))
+			w.erase(tn.ID, at(300))
 			w.known(map[string]bool{announced: true, discarded.Name: true, tn.sharedObject.Blob: true, tn.personalObject.Blob: true, other.sharedObject.Blob: true})
 			want := []object.Blob{
 				discarded, {Org: tn.ID, Name: announced, Discarded: true, At: at(300)}, {Org: tn.ID, Name: tn.sharedObject.Blob, Discarded: true, At: at(300)}, {Org: tn.ID, Name: tn.personalObject.Blob, Discarded: true, At: at(300)},

@@ -474,7 +474,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			r := someRevocation(o, longAgo(0))
 			w.ok(w.revocations().Add(w.ctx, r))
 
-			w.ok(w.organisations().Erase(w.ctx, o, at(300)))
+			w.erase(o, at(300))
 
 			resultOf(w.instances(o, connector.Position{}, 0)).is(w, nil)
 			resultOf(w.credentials().Get(w.ctx, o, gone.ID)).wantNotFound(w)
@@ -495,7 +495,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 					resultOf(rs.Directory().Organisations().Lock(w.ctx, o)).must(w)
 					resultOf(rs.Connections().Connectors().Update(w.ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) { return i, nil })).is(w, i)
 					w.ok(rs.Connections().Revocations().Add(w.ctx, r))
-					w.ok(rs.Directory().Organisations().Erase(w.ctx, o, at(300)))
+					w.ok(drop(rs.Directory().Organisations().Erase(w.ctx, o, at(300), 1000)))
 					return end
 				})
 			}

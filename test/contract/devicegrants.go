@@ -128,7 +128,7 @@ func DeviceGrants(t *testing.T, open func(t *testing.T) Opened) {
 			g, other, open := someDevice(gone.ID), someDevice(stays.ID), w.device()
 			w.ok(w.devices().Add(w.ctx, g))
 			w.ok(w.devices().Add(w.ctx, other))
-			w.ok(w.organisations().Erase(w.ctx, gone.ID, at(9)))
+			w.erase(gone.ID, at(9))
 			resultOf(w.devices().ByUserCode(w.ctx, g.UserCode)).wantNotFound(w)
 			resultOf(w.devices().ByUserCode(w.ctx, other.UserCode)).is(w, other)
 			resultOf(w.devices().ByUserCode(w.ctx, open.UserCode)).is(w, open)

@@ -119,7 +119,7 @@ func Exports(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.exports().Prune(w.ctx, before))
 			resultOf(w.exports().Get(w.ctx, o, old.ID)).wantNotFound(w)
 			resultOf(w.exports().List(w.ctx, o, 5)).is(w, []export.Export{late, open})
-			w.atomic(func(r ports.Records) error { return r.Directory().Organisations().Erase(w.ctx, o, at(9)) })
+			w.atomic(func(r ports.Records) error { return drop(r.Directory().Organisations().Erase(w.ctx, o, at(9), 1000)) })
 			resultOf(w.exports().List(w.ctx, o, 5)).is(w, nil)
 		},
 	}.run(t, open)

@@ -85,6 +85,15 @@ func (w *fixture) org() org.Organisation {
 	return resultOf(w.organisations().Upsert(w.ctx, someOrg(), keep)).must(w)
 }
 
+// erase erases an organisation in small parts.
+func (w *fixture) erase(o id.Org, now time.Time) {
+	w.Helper()
+	const limit = 2
+	for before := resultOf(w.organisations().Get(w.ctx, o)).must(w); resultOf(w.organisations().Erase(w.ctx, o, now, limit)).must(w) == limit; {
+		resultOf(w.organisations().Get(w.ctx, o)).is(w, before)
+	}
+}
+
 // member adds a user and makes them a member.
 func (w *fixture) member(o id.Org, r org.Role) org.User {
 	w.Helper()

@@ -41,7 +41,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 	}.suite().and(suite{
 		"an unknown organisation has nothing": func(w *fixture) {
 			unknown := fresh[id.Org]()
-			w.wantNotFound(w.organisations().Erase(w.ctx, unknown, at(300)))
+			resultOf(w.organisations().Erase(w.ctx, unknown, at(300), 1)).wantNotFound(w)
 			wantEqual(w, w.seatsOf(unknown), org.Seats{})
 			wantEqual(w, w.profiles(unknown, org.Position{}, 0), nil)
 			resultOf(w.pending(unknown, at(6), invitation.Position{}, 0)).is(w, nil)
@@ -217,7 +217,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 				return resultOf(w.organisations().Upsert(w.ctx, o, keep)).must(w)
 			}
 			early, exact, late, erased := closed(at(99)), closed(at(100)), closed(at(101)), closed(at(99))
-			w.ok(w.organisations().Erase(w.ctx, erased.ID, at(300)))
+			w.erase(erased.ID, at(300))
 			listed := map[id.Org]bool{}
 			for _, o := range resultOf(w.organisations().List(w.ctx, org.Filter{After: start, ClosedBefore: new(at(100))})).must(w) {
 				listed[o.ID] = true
@@ -234,7 +234,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 			})).must(w)
 			untouched := w.content(other)
 
-			w.ok(w.organisations().Erase(w.ctx, tn.ID, at(300)))
+			w.erase(tn.ID, at(300))
 
 			wantEqual(w, w.content(other), untouched)
 			kept := closed.Erased(at(300))
@@ -256,12 +256,12 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 					w.Fatalf("a membership is left: %+v", m)
 				}
 			}
-			w.ok(w.organisations().Erase(w.ctx, tn.ID, at(300)))
+			w.erase(tn.ID, at(300))
 			resultOf(w.organisations().Get(w.ctx, tn.ID)).is(w, kept)
 		},
 		"an invitation of an erased organisation frees its provider id": func(w *fixture) {
 			tn := w.tenant()
-			w.ok(w.organisations().Erase(w.ctx, tn.ID, at(300)))
+			w.erase(tn.ID, at(300))
 			o := w.org()
 			i := someInvitation(o.ID, w.member(o.ID, org.Owner).ID)
 			i.ProviderID = tn.invitation.ProviderID

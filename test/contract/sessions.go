@@ -113,7 +113,7 @@ func Sessions(t *testing.T, open func(t *testing.T) Opened) {
 			s, other := someSession(u.ID, gone.ID), someSession(u.ID, stays.ID)
 			w.ok(w.sessions().Put(w.ctx, s))
 			w.ok(w.sessions().Put(w.ctx, other))
-			w.ok(w.organisations().Erase(w.ctx, gone.ID, at(9)))
+			w.erase(gone.ID, at(9))
 			resultOf(w.sessions().List(w.ctx, u.ID)).is(w, []session.Session{other})
 		},
 	}.run(t, open)

@@ -188,7 +188,7 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"an erased organisation's customer is free": func(w *fixture) {
 			tn, o := w.tenant(), w.org().ID
-			w.ok(w.organisations().Erase(w.ctx, tn.ID, at(300)))
+			w.erase(tn.ID, at(300))
 			s := someSubscription(o)
 			s.Customer = someSubscription(tn.ID).Customer
 			put(w, s)
@@ -241,7 +241,7 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			put(w, trial(o, end))
 			wantEqual(w, dueOf(w, []id.Org{o}, end.Add(-time.Millisecond)), nil)
 			wantEqual(w, dueOf(w, []id.Org{o}, end), []id.Org{o})
-			w.ok(w.organisations().Erase(w.ctx, o, at(300)))
+			w.erase(o, at(300))
 			wantEqual(w, dueOf(w, []id.Org{o}, end), nil)
 		},
 		"arguments and results belong to the caller": func(w *fixture) {

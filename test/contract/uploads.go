@@ -196,7 +196,7 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 			late := uploads[2]
 			name := object.Blob{Org: late.Org, Name: someName(late.Org), Discarded: true, At: at(900)}
 			w.ok(w.blobNames().Discard(w.ctx, late.Org, []string{name.Name}, name.At))
-			w.ok(w.organisations().Erase(w.ctx, late.Org, at(300)))
+			w.erase(late.Org, at(300))
 			resultOf(w.uploads().Get(w.ctx, late.Org, late.ID)).wantNotFound(w)
 			resultOf(w.uploads().Parts(w.ctx, late.Org, late.ID, 0, 9)).is(w, nil)
 			name.At = at(300)

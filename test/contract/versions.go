@@ -395,7 +395,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 		"an erased organisation's versions are discarded": func(w *fixture) {
 			tn := w.tenant()
 			v := w.deleted(tn.sharedObject, 3)
-			w.ok(w.organisations().Erase(w.ctx, tn.ID, at(300)))
+			w.erase(tn.ID, at(300))
 			wantEqual(w, w.versionsOf(tn.ID, v.ID), nil)
 			if !slices.Contains(w.due(tn.ID), object.Blob{Org: tn.ID, Name: v.Blob, Discarded: true, At: at(300)}) {
 				w.Error("the blob is not discarded")

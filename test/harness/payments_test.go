@@ -650,7 +650,7 @@ func TestPaymentEventsDoNotChangeAnotherOrganisation(t *testing.T) {
 func TestPaymentEventsOfAnErasedOrganisationAreIgnored(t *testing.T) {
 	m, b := faultlessFixture(t)
 	m.subscribe(b, plan.Standard)
-	must.NoError(t, m.store.Directory().Organisations().Erase(context.Background(), b.actor.Org, m.clock.Now()))
+	must.NoError(t, must.ErrorOf(m.store.Directory().Organisations().Erase(context.Background(), b.actor.Org, m.clock.Now(), 1000)))
 	for _, n := range m.events {
 		if err := m.send(n); err != nil {
 			t.Errorf("%s: %v", n.body, err)
