@@ -49,8 +49,11 @@ type batch struct {
 // read returns the organisation's present mark; ok is false if there is no such
 // organisation.
 func (e *epochs) read(ctx context.Context, o id.Org) (mark org.Mark, ok bool, err error) {
+	// A mark that is newer than the position would authorize for records that were read before.
 	if mark, ok = e.port.Cached(o); ok {
-		return mark, true, nil
+		if at, known := e.positions.get(o); known && at == position(mark) {
+			return mark, true, nil
+		}
 	}
 	e.mu.Lock()
 	b := e.next
@@ -89,6 +92,8 @@ func (e *epochs) lead(ctx context.Context, b *batch) {
 	defer cancel()
 	b.found, b.err = e.port.Marks(ctx, orgs)
 	for o, m := range b.found {
-		e.positions.put(o, object.Cursor{Epoch: m.LogEpoch, N: m.LogN})
+		e.positions.put(o, position(m))
 	}
 }
+
+func position(m org.Mark) object.Cursor { return object.Cursor{Epoch: m.LogEpoch, N: m.LogN} }

@@ -25,10 +25,15 @@ type counting struct {
 	queries [][]id.Org
 	gate    chan struct{} // nil: no query waits
 	err     error
+	cached  *org.Mark // of every organisation
 }
 
-// Cached has nothing.
-func (*counting) Cached(id.Org) (org.Mark, bool) { return org.Mark{}, false }
+func (c *counting) Cached(id.Org) (mark org.Mark, ok bool) {
+	if c.cached == nil {
+		return mark, false
+	}
+	return *c.cached, true
+}
 
 func (c *counting) Marks(_ context.Context, orgs []id.Org) (map[id.Org]org.Mark, error) {
 	c.mu.Lock()
@@ -139,5 +144,20 @@ func TestTheCacheEvictsUnusedEntries(t *testing.T) {
 	}
 	if v, ok := c.get(999); !ok || v != 999 {
 		t.Error("the newest entry is not there")
+	}
+}
+
+func TestACachedMarkIsAcceptedAtThePositionThatWasRead(t *testing.T) {
+	port := &counting{cached: &org.Mark{Epoch: 9, LogN: 1}}
+	e := newEpochs(port)
+	for _, want := range []struct{ n, epoch int64 }{
+		{1, 1}, // no position is known
+		{0, 9}, // that of the first query
+		{1, 2}, // records were changed since
+	} {
+		port.cached.LogN = want.n
+		if got, ok, err := e.read(t.Context(), "a"); got.Epoch != want.epoch || !ok || err != nil {
+			t.Errorf("at %d: %d, %v, %v; want %d", want.n, got.Epoch, ok, err, want.epoch)
+		}
 	}
 }
