@@ -13,8 +13,6 @@ import (
 
 var (
 	OpenWithin = open
-	KeyOf      = keyOf
-	NameOf     = nameOf
 	ObjectKey  = objectKey
 	Check      = checkName
 	PartSizeOf = partSizeOf

@@ -199,7 +199,7 @@ func (f *files) closeTemp(file *os.File) error {
 }
 
 func (f *files) path(name string) string {
-	return filepath.Join(f.root, filepath.FromSlash(keyOf(name)))
+	return filepath.Join(f.root, filepath.FromSlash(KeyOf(name)))
 }
 
 // Put syncs the file after it linked it, where that makes both durable. Elsewhere it syncs the
@@ -660,7 +660,7 @@ func (f *files) List(ctx context.Context, each func(name string, size int64, wri
 		if err != nil {
 			return err
 		}
-		name, ok := nameOf(filepath.ToSlash(relative))
+		name, ok := NameOf(filepath.ToSlash(relative))
 		if !ok {
 			return nil
 		}

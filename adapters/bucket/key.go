@@ -79,15 +79,15 @@ func checkType(mimeType string) error {
 	return nil
 }
 
-// keyOf returns the key of a name. A key is valid in every store and file system, and
-// readable. Two names never have the same key:
+// KeyOf returns the key of a name, which is the path of its content in the directory of a file:// store. A
+// key is valid in every store and file system, and readable. Two names never have the same key:
 //
 //   - bytes that are special in some store, and !, are escaped as ! and two hexadecimal
 //     digits;
 //   - directories have no @ and the last segment has one (!@ is appended to a name
 //     without), so the key of a/b is never a directory of the key of a/b/c;
 //   - a segment that is too long is split into directories whose names end with !+.
-func keyOf(name string) string {
+func KeyOf(name string) string {
 	var key strings.Builder
 	key.Grow(len(name) + 8)
 	for rest := name; rest != ""; {
@@ -154,8 +154,8 @@ func mustEscape(segment string, i int, directory bool) bool {
 	}
 }
 
-// nameOf returns the name of a key. It returns false for a key that no name has.
-func nameOf(key string) (name string, ok bool) {
+// NameOf returns the name of a key. It returns false for a key that no name has.
+func NameOf(key string) (name string, ok bool) {
 	text := strings.TrimSuffix(strings.ReplaceAll(key, "!+/", ""), "!@")
 	if strings.Contains(text, "!") {
 		var plain strings.Builder
@@ -173,14 +173,14 @@ func nameOf(key string) (name string, ok bool) {
 		}
 		text = plain.String()
 	}
-	return text, checkName(text) == nil && keyOf(text) == key
+	return text, checkName(text) == nil && KeyOf(text) == key
 }
 
 // objectKey returns the key of a name below a prefix in an object store. If the key would
 // be too long or too deep, it is the first segment, the organisation, and the hash of the
 // name; the object's metadata then has the name.
 func objectKey(prefix, name string) (key string, hashed bool) {
-	key = prefix + keyOf(name)
+	key = prefix + KeyOf(name)
 	if len(key) <= maxKey && strings.Count(key, "/") < maxKeyDepth {
 		return key, false
 	}
@@ -197,11 +197,3 @@ func isHashed(key string) bool {
 	last := key[strings.LastIndexByte(key, '/')+1:]
 	return len(last) == 1+2*sha256.Size && last[0] == '!' && strings.Trim(last[1:], "0123456789abcdef") == ""
 }
-
-// FileOf returns the path of a name's content in the directory of a file:// store, with
-// slashes. The name must be valid for Put.
-func FileOf(name string) string { return keyOf(name) }
-
-// NameOfFile returns the name whose content has the path; ok is false if there is none,
-// for example for a path out of the directory.
-func NameOfFile(path string) (name string, ok bool) { return nameOf(path) }

@@ -348,7 +348,7 @@ func (o *objects) List(ctx context.Context, each func(name string, size int64, w
 		if !found {
 			continue
 		}
-		name, ok := nameOf(key)
+		name, ok := NameOf(key)
 		if isHashed(key) {
 			err := s.do(func() error {
 				name, err = o.hashedName(s.ctx, object.key)

@@ -71,9 +71,6 @@ var notFound = &Error{http.StatusNotFound, "There is nothing at this address"}
 
 // New returns a site without routes. It panics if the files are not as they must be.
 func New(o Options, templates ...string) *Site {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	s := &Site{options: o, mux: http.NewServeMux(), origins: http.NewCrossOriginProtection()}
 	text := func(value string) func() string { return func() string { return value } }
 	funcs := template.FuncMap{"prefix": text(o.Prefix), "name": text(o.Name), "footer": text(o.Footer)}

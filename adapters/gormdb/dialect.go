@@ -55,8 +55,6 @@ func (d dialect) in(column, kind string) string {
 
 // list returns many texts as one parameter.
 func list[T ~string](d dialect, values []T) string {
-	var b strings.Builder
-	b.Grow(2 + 39*len(values))
 	if d != onPostgres {
 		texts := make([]string, len(values))
 		for i, v := range values {
@@ -64,6 +62,8 @@ func list[T ~string](d dialect, values []T) string {
 		}
 		return array(texts)
 	}
+	var b strings.Builder
+	b.Grow(2 + 39*len(values))
 	b.WriteByte('{')
 	for i, v := range values {
 		if i > 0 {

@@ -210,8 +210,8 @@ func (q seats) Count(ctx context.Context, orgs []id.Org, now time.Time) (map[id.
 	for _, o := range orgs {
 		counted[o] = org.Seats{}
 	}
-	taken, some := memberTable.ofEach(q.read, orgs, crossTenantOverview)
-	pending, _ := invitationTable.ofEach(q.read, orgs, crossTenantOverview)
+	taken, some := memberTable.ofEach(q.read, orgs)
+	pending, _ := invitationTable.ofEach(q.read, orgs)
 	if !some {
 		return counted, nil
 	}

@@ -176,7 +176,7 @@ func (i Inspection) schema(found condition) (f inspect.Findings) {
 		f.Note("", "unknown, as the database user lacks rights on tables")
 		return f.Of("schema")
 	}
-	switch behind := found.latest - found.schema; {
+	switch behind := Schema() - found.schema; {
 	case found.isTarget:
 		f.Wrong("call collabd move again with the same arguments, or with --abandon", "a move to this database is not complete")
 	case behind == 0:
@@ -184,17 +184,17 @@ func (i Inspection) schema(found condition) (f inspect.Findings) {
 	case found.onlyFor != "":
 		f.Wrong("install that release or a newer one", "version %d, which is for servers from version %s on", found.schema, found.onlyFor)
 	case behind < 0:
-		f.Note("expected during a rolling update; otherwise this collabd is too old", "version %d; this collabd knows %d", found.schema, found.latest)
+		f.Note("expected during a rolling update; otherwise this collabd is too old", "version %d; this collabd knows %d", found.schema, Schema())
 	case !i.Production:
-		f.Note("", "%d migrations run at the next start, from version %d to %d", behind, found.schema, found.latest)
+		f.Note("", "%d migrations run at the next start, from version %d to %d", behind, found.schema, Schema())
 	case found.schema == 0:
 		f.Wrong("run collabd migrate", "no migration has run yet")
 	default:
-		f.Wrong("run collabd migrate before the new servers", "version %d, and this collabd needs %d", found.schema, found.latest)
+		f.Wrong("run collabd migrate before the new servers", "version %d, and this collabd needs %d", found.schema, Schema())
 	}
 	if p != nil && !p.canCreate && !p.readOnly {
 		remedy := "as the owner: GRANT CREATE ON SCHEMA public TO " + p.user
-		if found.schema < found.latest {
+		if found.schema < Schema() {
 			f.Wrong(remedy, "%s may not create tables, which migrations do", p.user)
 		} else {
 			f.Note(remedy, "%s may not create tables: the next migration needs another user", p.user)

@@ -120,6 +120,9 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 // open is Open also for the target of a transfer.
 func open(ctx context.Context, o Options) (*DB, error) {
 	db := &DB{pause: o.Pause, changed: o.Changed}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	if db.changed == nil {
 		db.changed = func(object.Hint) {}
 	}
@@ -189,7 +192,7 @@ func (db *DB) openGORM(pool *sql.DB, dialector gorm.Dialector, l *slog.Logger) (
 // it is the only writer and may share the commit with others. After a conflict with
 // concurrent transactions it is run again, a bounded number of times.
 func (db *DB) Atomic(ctx context.Context, fn func(ports.Records) error) error {
-	return db.transact(ctx, func(c *conn) error { return fn(c) })
+	return db.transact(ctx, false, func(c *conn) error { return fn(c) })
 }
 
 // At sends a query for the epoch along with each query on Postgres, and before it on SQLite.
@@ -199,11 +202,7 @@ func (db *DB) At(o id.Org, epoch int64) ports.Records {
 	return &conn{dialect: db.dialect, read: at}
 }
 
-func (db *DB) transact(ctx context.Context, fn func(*conn) error) error {
-	return db.attempt(ctx, false, fn)
-}
-
-func (db *DB) attempt(ctx context.Context, async bool, fn func(*conn) error) error {
+func (db *DB) transact(ctx context.Context, async bool, fn func(*conn) error) error {
 	return db.retry(ctx, func() error { return db.once(ctx, async, fn) })
 }
 
@@ -273,7 +272,7 @@ func (c *conn) atomic(ctx context.Context, fn func(*conn) error) error {
 	if c.inTransaction() {
 		return fn(c)
 	}
-	return c.db.transact(ctx, fn)
+	return c.db.transact(ctx, false, fn)
 }
 
 // atomicWithLog is atomic with the log of an organisation locked.
@@ -305,7 +304,7 @@ func (c *conn) atomicAsync(ctx context.Context, fn func(*conn) error) error {
 	if c.inTransaction() {
 		return fn(c)
 	}
-	return c.db.attempt(ctx, true, fn)
+	return c.db.transact(ctx, true, fn)
 }
 
 // oneAsync is atomicAsync for changes of one statement, which is a transaction by itself on Postgres.

@@ -28,7 +28,6 @@ type condition struct {
 	latency  time.Duration    // the round trip of a statement
 	schema   int64            // version of the schema; zero: none, or not readable
 	isTarget bool             // of a transfer that is not complete
-	latest   int64            // version of the schema that this program needs
 	onlyFor  string           // the oldest release that the schema supports, if it is newer than this program
 	missing  []id.Org         // organisations that do not exist
 	postgres *serverCondition // nil for SQLite, and before a server has answered
@@ -72,9 +71,6 @@ func readPostgres(ctx context.Context, address string, orgs []id.Org) (c conditi
 	c.location = net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port))) + "/" + config.Database
 	if strings.HasPrefix(config.Host, "/") {
 		c.location = config.Host + ", database " + config.Database
-	}
-	if c.latest, err = latest(onPostgres); err != nil {
-		return c, err
 	}
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
@@ -131,8 +127,8 @@ func (c *condition) readSchema(orgs []id.Org, row func(query string, args ...any
 	if err := row(selectVersion).Scan(&c.schema); err != nil {
 		return err
 	}
-	if c.schema > c.latest {
-		if err := row(fmt.Sprintf(selectOnlyFor, c.latest)).Scan(&c.onlyFor); err != nil {
+	if c.schema > Schema() {
+		if err := row(fmt.Sprintf(selectOnlyFor, Schema())).Scan(&c.onlyFor); err != nil {
 			return err
 		}
 	}
@@ -176,10 +172,7 @@ func serverError(ctx context.Context, err error) error {
 
 // readSQLite is readPostgres for SQLite.
 func readSQLite(ctx context.Context, address string, orgs []id.Org) (c condition, err error) {
-	if c.location, err = sqlitePath(address); err != nil {
-		return c, err
-	}
-	if c.latest, err = latest(onSQLite); err != nil {
+	if c.location, err = SQLiteFile(address); err != nil {
 		return c, err
 	}
 	switch info, err := os.Stat(c.location); {

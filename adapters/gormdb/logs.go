@@ -33,15 +33,13 @@ func (l logs) Error(ctx context.Context, text string, args ...any) {
 }
 
 func (l logs) log(ctx context.Context, level slog.Level, text string, args []any) {
-	if l.to != nil {
-		l.to.Log(ctx, level, fmt.Sprintf(text, args...))
-	}
+	l.to.Log(ctx, level, fmt.Sprintf(text, args...))
 }
 
 // Trace logs statements that failed, unless by a constraint of the schema, another epoch of the
 // organisation or the end of the caller's context.
 func (l logs) Trace(ctx context.Context, _ time.Time, statement func() (string, int64), err error) {
-	if l.to == nil || err == nil || ctx.Err() != nil || errors.Is(err, org.ErrEpochChanged) || cause(err) != causeOther || retryable(err) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, org.ErrEpochChanged) || cause(err) != causeOther || retryable(err) {
 		return
 	}
 	text, _ := statement()

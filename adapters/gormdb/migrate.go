@@ -1,6 +1,7 @@
 package gormdb
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"embed"
@@ -17,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 	"modernc.org/sqlite"
 	sqlitecode "modernc.org/sqlite/lib"
 
@@ -136,13 +138,9 @@ func (db *DB) Ready(ctx context.Context) error {
 	if err := db.ping(ctx); err != nil {
 		return err
 	}
-	want, err := latest(db.dialect)
-	if err != nil {
-		return err
-	}
-	var version int64
-	unlogged := db.read.Session(&gorm.Session{Logger: logs{}}) // before the first migration the table does not exist
-	_, err = oneRow(ctx, unlogged, "Schema", sharedSQL(selectVersion), &version)
+	want, version := Schema(), int64(0)
+	unlogged := db.read.Session(&gorm.Session{Logger: logger.Discard}) // before the first migration the table does not exist
+	_, err := oneRow(ctx, unlogged, "Schema", sharedSQL(selectVersion), &version)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -180,30 +178,17 @@ func (d dialect) migrations() string { return d.text("migrations/sqlite", "migra
 
 // Schema returns the version of the schema that this program needs. It is the same for SQLite and
 // Postgres.
-func Schema() int64 {
-	version, err := latest(onPostgres)
+func Schema() (newest int64) {
+	names, err := fs.Glob(migrations, path.Join(onPostgres.migrations(), "*.sql"))
+	for _, name := range names {
+		number, _, _ := strings.Cut(path.Base(name), "_")
+		n, e := strconv.ParseInt(number, 10, 64)
+		newest, err = max(newest, n), cmp.Or(err, e)
+	}
 	if err != nil {
 		panic(err) // the embedded files have other names
 	}
-	return version
-}
-
-// latest returns the newest version among the embedded migrations.
-func latest(d dialect) (int64, error) {
-	names, err := fs.Glob(migrations, path.Join(d.migrations(), "*.sql"))
-	if err != nil {
-		return 0, err
-	}
-	var newest int64
-	for _, name := range names {
-		number, _, _ := strings.Cut(path.Base(name), "_")
-		n, err := strconv.ParseInt(number, 10, 64)
-		if err != nil {
-			return 0, err
-		}
-		newest = max(newest, n)
-	}
-	return newest, nil
+	return newest
 }
 
 // migrationOnPostgres uses connections beside the pool, which may have only one, and takes an advisory

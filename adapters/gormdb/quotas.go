@@ -185,11 +185,11 @@ func byAccount(a, b accountRow) int {
 }
 
 // lock locks several rows in their order, which an UPDATE of several does not guarantee.
-func (q quotas) lock(ctx context.Context, statement [2]string, keys string) error {
+func (q quotas) lock(ctx context.Context, statement, keys string) error {
 	if q.dialect != onPostgres {
 		return nil
 	}
-	c := crossTenantSQL(crossTenantLeases, statement[onPostgres], keys)
+	c := crossTenantSQL(crossTenantLeases, statement, keys)
 	return eachRow(ctx, q.write, "Lease", c, []any{new(int)}, func() error { return nil })
 }
 

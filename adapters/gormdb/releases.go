@@ -243,16 +243,13 @@ func (q adoption) AddDevices(ctx context.Context, all []release.Seen) error {
 	return q.atomic(ctx, func(c *conn) error {
 		for _, d := range sorted {
 			s := seenTable.on(c.write)
-			if n, err := s.insert(ctx, rowOfSeen(d), onConflictDoNothing); err != nil || n == 1 {
-				if err != nil {
-					return err
-				}
-				continue
+			n, err := s.insert(ctx, rowOfSeen(d), onConflictDoNothing)
+			if err == nil && n == 0 {
+				_, err = update(ctx, s.key(string(d.Day), string(d.Platform), string(d.Arch), string(d.Channel)), (*seenRow).seen, rowOfSeen, func(there release.Seen) (release.Seen, error) {
+					there.Devices.Merge(&d.Devices)
+					return there, nil
+				})
 			}
-			_, err := update(ctx, s.key(string(d.Day), string(d.Platform), string(d.Arch), string(d.Channel)), (*seenRow).seen, rowOfSeen, func(there release.Seen) (release.Seen, error) {
-				there.Devices.Merge(&d.Devices)
-				return there, nil
-			})
 			if err != nil {
 				return err
 			}

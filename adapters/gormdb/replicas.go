@@ -85,9 +85,6 @@ type sample struct {
 // openReplicas opens pools for the addresses. It connects to none.
 func (db *DB) openReplicas(o Options) error {
 	db.replicas.log, db.replicas.now = o.Logger, time.Now
-	if o.Logger == nil {
-		db.replicas.log = slog.New(slog.DiscardHandler)
-	}
 	for _, url := range o.ReplicaURLs {
 		a, err := parsePostgres(url)
 		if err != nil {

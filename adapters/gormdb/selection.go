@@ -57,8 +57,7 @@ func (s selection) filter(condition string, args ...any) selection {
 
 // among adds the condition that a column has one of the values.
 func (s selection) among(column, values string) selection {
-	at := slices.IndexFunc(s.table.fields, func(f field) bool { return f.name == column })
-	return s.filter(dialectOf(s.db).in(s.name+"."+column, s.table.fields[at].kind), values)
+	return s.filter(dialectOf(s.db).in(s.name+"."+column, s.fieldsOf(column)[0].kind), values)
 }
 
 // in adds the condition that a column has one of the values that another selection reads.
@@ -150,7 +149,7 @@ func (s selection) command() command {
 	}
 	list := s.list[d]
 	if s.fields != nil {
-		list = s.selected(d, s.fields, nil)
+		list = s.selected(d, s.fields)
 	}
 	if s.crossTenants {
 		list = strings.TrimSuffix(s.name+".org_id, "+list, ", ")

@@ -38,7 +38,7 @@ func (d sqliteDialector) Initialize(db *gorm.DB) error {
 // openSQLite opens one connection for writing, whose transactions take the
 // write lock when they begin, and a pool for reading that refuses to write.
 func (db *DB) openSQLite(o Options) error {
-	path, err := sqlitePath(o.URL)
+	path, err := SQLiteFile(o.URL)
 	if err != nil {
 		return err
 	}
@@ -76,8 +76,8 @@ func (db *DB) openSQLite(o Options) error {
 	return nil
 }
 
-// sqlitePath returns the file that sqlite://path names.
-func sqlitePath(address string) (string, error) {
+// SQLiteFile returns the file that sqlite://path names.
+func SQLiteFile(address string) (string, error) {
 	path, ok := strings.CutPrefix(address, "sqlite://")
 	if !ok || path == "" || strings.ContainsAny(path, "?#") {
 		return "", fault.Field("database URL", "must be sqlite:// and the path of a file")

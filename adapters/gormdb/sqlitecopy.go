@@ -14,14 +14,11 @@ import (
 	"collab/domain/fault"
 )
 
-// SQLiteFile returns the file that sqlite://path names.
-func SQLiteFile(address string) (string, error) { return sqlitePath(address) }
-
 // CopySQLite writes a snapshot of the committed data to a new file, without deleted data.
 // It does not block writers. NotFound if there is no database, another error if it is
 // damaged or the target of a transfer that is not complete.
 func CopySQLite(ctx context.Context, address, file string) (err error) {
-	path, err := sqlitePath(address)
+	path, err := SQLiteFile(address)
 	if err != nil {
 		return err
 	}

@@ -281,7 +281,7 @@ func TestGroupTransaction(t *testing.T) {
 		expect(t, map[int]bool{21: true, 23: true, 24: true})
 	})
 	t.Run("a reservation that was rolled back and then has no room grants nothing", func(t *testing.T) {
-		asynchronous := func(fn func(*conn) error) error { return db.attempt(ctx, true, fn) }
+		asynchronous := func(fn func(*conn) error) error { return db.transact(ctx, true, fn) }
 		var granted [2]int64
 		reserve := func(i int, n quota.Need) func() error {
 			l := quota.Lease{ID: uid[id.Request](kindEntry, 1, i), Org: o, User: u, Day: "2026-01-02"}
@@ -388,7 +388,7 @@ func TestGroupTransaction(t *testing.T) {
 		levels, transactions = make([]int64, n+1), make([]any, n+1)
 		stop := errors.New("stop")
 		attempt := func(i int, asynchronous bool, meanwhile func()) {
-			if err := db.attempt(ctx, asynchronous, func(c *conn) (err error) {
+			if err := db.transact(ctx, asynchronous, func(c *conn) (err error) {
 				levels[i], transactions[i] = synchronous(t, c), c.write
 				meanwhile()
 				if slices.Contains(fails, i) {
@@ -436,7 +436,7 @@ func TestGroupTransaction(t *testing.T) {
 			all.Go(func() {
 				for n := range 50 {
 					asynchronous := (i+n)%3 != 0
-					err := db.attempt(ctx, asynchronous, func(c *conn) error {
+					err := db.transact(ctx, asynchronous, func(c *conn) error {
 						if level := synchronous(t, c); level != lasting && !asynchronous {
 							t.Errorf("the level is %d", level)
 						}

@@ -342,14 +342,14 @@ const (
 // Statements about leases or accounts of all organisations, which are the last parameter: selections
 // are of one tenant, and these take rows of many in one round trip.
 // Those that lock are for Postgres only.
-var lockAccounts, lockLeases, extendLeases, deleteExpired, returnTokens = func() (accounts, leases, extend, take, back [2]string) {
+var lockAccounts, lockLeases, extendLeases, deleteExpired, returnTokens = func() (accounts, leases string, extend, take, back [2]string) {
 	ofAccount := accountTable.sameKey()
 	ofLease := leaseTable.sameKey()
+	accounts = "SELECT 1 FROM quota_accounts JOIN " + onPostgres.records(leaseKeys) + " ON " + ofAccount +
+		" ORDER BY quota_accounts.org_id, quota_accounts.user_id, quota_accounts.day" + onPostgres.forUpdate()
+	leases = "SELECT 1 FROM quota_leases JOIN " + onPostgres.records(leaseKeys) + " ON " + ofLease +
+		" ORDER BY quota_leases.org_id, quota_leases.user_id, quota_leases.day, quota_leases.id" + onPostgres.forUpdate()
 	for _, d := range []dialect{onSQLite, onPostgres} {
-		accounts[d] = "SELECT 1 FROM quota_accounts JOIN " + d.records(leaseKeys) + " ON " + ofAccount +
-			" ORDER BY quota_accounts.org_id, quota_accounts.user_id, quota_accounts.day" + d.forUpdate()
-		leases[d] = "SELECT 1 FROM quota_leases JOIN " + d.records(leaseKeys) + " ON " + ofLease +
-			" ORDER BY quota_leases.org_id, quota_leases.user_id, quota_leases.day, quota_leases.id" + d.forUpdate()
 		extend[d] = "UPDATE quota_leases SET expires_at = ? FROM " + d.records(leaseKeys) + " WHERE " + ofLease
 		take[d] = "DELETE FROM quota_leases WHERE expires_at <= ? AND (org_id, user_id, day, id) IN (SELECT v.org_id, v.user_id, v.day, v.id FROM " +
 			d.records(leaseKeys) + ") RETURNING org_id, user_id, day, tokens"

@@ -89,7 +89,7 @@ func (q subscriptions) Of(ctx context.Context, orgs []id.Org) (map[id.Org]plan.S
 	for _, o := range orgs {
 		subs[o] = plan.Unsubscribed(o)
 	}
-	s, some := subscriptionTable.ofEach(q.read, orgs, crossTenantOverview)
+	s, some := subscriptionTable.ofEach(q.read, orgs)
 	if !some {
 		return subs, nil
 	}

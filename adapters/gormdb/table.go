@@ -136,7 +136,7 @@ func describe(row reflect.Type, name, what string, read expressions) table {
 	}
 	t.names = join(t.reads, "%")
 	for _, d := range []dialect{onSQLite, onPostgres} {
-		t.list[d] = t.selected(d, t.reads, read)
+		t.list[d] = t.selected(d, t.reads)
 		t.getByKey[d] = "SELECT " + t.list[d] + " FROM " + name + " WHERE " + t.byKey
 	}
 	t.putByKey = "UPDATE " + name + " SET " + join(t.changes, "% = ?") + " WHERE " + t.byKey
@@ -156,11 +156,11 @@ func kindOf(f *schema.Field) string {
 	return map[schema.DataType]string{schema.String: "text", schema.Int: "bigint", schema.Time: "bigint", schema.Bool: "boolean", schema.Bytes: "bytea"}[f.DataType]
 }
 
-func (t *table) selected(d dialect, fields []field, read expressions) string {
+func (t *table) selected(d dialect, fields []field) string {
 	list := make([]string, len(fields))
 	for i, f := range fields {
-		if list[i] = t.name + "." + f.name; read[f.name] != nil {
-			list[i] = read[f.name](d)
+		if list[i] = t.name + "." + f.name; t.read[f.name] != nil {
+			list[i] = t.read[f.name](d)
 		}
 	}
 	return strings.Join(list, ", ")
@@ -411,9 +411,8 @@ func (t *tenantTable) crossTenant(db *gorm.DB, _ crossTenant) selection {
 	return selection{table: &t.table, db: db, crossTenants: true}
 }
 
-// ofEach selects rows of several organisations, which takes a reason, or of one. It reports
-// whether any of them can exist.
-func (t *tenantTable) ofEach(db *gorm.DB, orgs []id.Org, reason crossTenant) (selection, bool) {
+// ofEach selects rows of the organisations of an overview. It reports whether any of them can exist.
+func (t *tenantTable) ofEach(db *gorm.DB, orgs []id.Org) (selection, bool) {
 	switch known := validIDs(orgs); len(known) {
 	case 0:
 		return selection{}, false
@@ -422,7 +421,7 @@ func (t *tenantTable) ofEach(db *gorm.DB, orgs []id.Org, reason crossTenant) (se
 		s.crossTenants = true
 		return s, true
 	default:
-		return t.crossTenant(db, reason).among("org_id", list(dialectOf(db), known)), true
+		return t.crossTenant(db, crossTenantOverview).among("org_id", list(dialectOf(db), known)), true
 	}
 }
 

@@ -246,10 +246,7 @@ func (s *Source) examine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	known, err := latest(s.dialect)
-	switch {
-	case err != nil:
-		return err
+	switch known := Schema(); {
 	case version < known:
 		return fmt.Errorf("the schema has version %d, and this program needs %d: run collabd migrate on it first", version, known)
 	case version > known:
@@ -359,7 +356,7 @@ func (s *Source) Epoch(ctx context.Context) (int64, error) {
 // records calls each with the records of a table that follow a key, in the order of keys unless
 // Resumable reports false; a nil key precedes all. Each may retain them.
 func (s *Source) records(ctx context.Context, t *table, after []string, each func(rowValues) error) error {
-	text := "SELECT " + t.selected(s.dialect, t.all, t.read) + " FROM " + t.name
+	text := "SELECT " + t.selected(s.dialect, t.all) + " FROM " + t.name
 	var args []any
 	if s.Resumable() {
 		keys := keysOf(t.all)
@@ -396,7 +393,7 @@ func (s *Source) Digests(ctx context.Context, table string, progress func(n int)
 	sums := map[uuid]*Digest{}
 	var b []byte
 	n := 0
-	err := s.read(ctx, t, "SELECT "+t.selected(s.dialect, t.all, t.read)+" FROM "+t.name, nil, func(r rowValues) error {
+	err := s.read(ctx, t, "SELECT "+t.selected(s.dialect, t.all)+" FROM "+t.name, nil, func(r rowValues) error {
 		var org uuid
 		if column >= 0 && r[column] != nil {
 			org = r[column].(uuid)
@@ -533,10 +530,6 @@ func (t *Target) examine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	known, err := latest(t.dialect)
-	if err != nil {
-		return err
-	}
 	if version == 0 {
 		found, err := t.value(ctx, selectTables[t.dialect]+" <> '"+transferTable+"'")
 		if err == nil && found != nil {
@@ -544,7 +537,7 @@ func (t *Target) examine(ctx context.Context) error {
 		}
 		return err
 	}
-	if version != known {
+	if known := Schema(); version != known {
 		return fmt.Errorf("the target's schema has version %d, and this program needs %d: name an empty database", version, known)
 	}
 	for _, name := range ComparedTables() {

@@ -22,7 +22,7 @@ func openSQLiteReader(ctx context.Context, address string) (reader, error) {
 }
 
 func connectSQLite(ctx context.Context, address string, pragmas ...string) (sqliteReader, error) {
-	path, err := sqlitePath(address)
+	path, err := SQLiteFile(address)
 	if err != nil {
 		return sqliteReader{}, err
 	}
@@ -71,7 +71,7 @@ type sqliteWriter struct{ sqliteReader }
 // openSQLiteWriter opens a database. Until finish a crash of the machine may undo commits, with the
 // state that they stored.
 func openSQLiteWriter(ctx context.Context, address string) (writer, error) {
-	path, err := sqlitePath(address)
+	path, err := SQLiteFile(address)
 	if err == nil {
 		err = makeFile(path)
 	}

@@ -139,7 +139,7 @@ func TestSweepKeepsExtendedLeases(t *testing.T) {
 		these := records(found, leaseKeys)
 		must.NoError(t, errors.Join(q.Extend(ctx, leases[1:2], time.UnixMilli(11)), settleLease(ctx, db, leases[2], 5)))
 		for range 2 {
-			must.NoError(t, db.transact(ctx, func(c *conn) error { return quotas{c}.sweep(ctx, these, time.UnixMilli(10)) }))
+			must.NoError(t, db.transact(ctx, false, func(c *conn) error { return quotas{c}.sweep(ctx, these, time.UnixMilli(10)) }))
 			must.Is(t, (quota.Account{Used: 5, Reserved: 10}), must.Do(q.Account(ctx, o, u, "2026-01-02")).Or(t))
 		}
 	})
@@ -226,7 +226,7 @@ func TestSettlingLocksLeasesInTheOrderOfTheirKeys(t *testing.T) {
 	}
 	analyze(t, db)
 	settled := make(chan error, 1)
-	err := db.transact(ctx, func(c *conn) error {
+	err := db.transact(ctx, false, func(c *conn) error {
 		first := quota.Lease{ID: ended[leases-1].ID, Org: o, User: u, Day: "2026-01-02"}
 		if err := (quotas{c}).Extend(ctx, []quota.Lease{first}, time.UnixMilli(2)); err != nil {
 			return err
@@ -252,7 +252,7 @@ func TestReservingSharesATransaction(t *testing.T) {
 	var granted [3]int64
 	var errs [3]error
 	var all sync.WaitGroup
-	err := db.transact(t.Context(), func(*conn) error {
+	err := db.transact(t.Context(), false, func(*conn) error {
 		for i := range granted {
 			l := quota.Lease{ID: uid[id.Request](kindEntry, 1, i), Org: o, User: u, Day: "2026-01-02"}
 			all.Go(func() {

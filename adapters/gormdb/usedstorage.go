@@ -80,7 +80,7 @@ func (s storage) Used(ctx context.Context, orgs []id.Org) (map[id.Org]object.Usa
 			sum = append(sum, o)
 		}
 	}
-	if of, some := headTable.ofEach(s.read, read, crossTenantOverview); some {
+	if of, some := headTable.ofEach(s.read, read); some {
 		err := each(ctx, of, func(r *logHeadRow) (logHeadRow, error) { return *r, nil }, func(r logHeadRow) error {
 			usage, counted := r.usage()
 			if counted {

@@ -43,7 +43,7 @@ func (a *api) streamChat(c *call, ready *chats.Call) {
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
 	stream.SetHeaders(c.Header())
-	w := &chatStream{c: c, to: stream.NewWriter(c, c.r, a.Now), cancel: cancel, silence: min(chatSilence, a.heartbeat()), now: a.Now}
+	w := &chatStream{c: c, to: stream.NewWriter(c, c.r, a.Now), cancel: cancel, silence: min(chatSilence, a.Heartbeat), now: a.Now}
 	w.startTimer()
 	defer w.finish()
 	ready.Run(ctx, w)

@@ -114,7 +114,7 @@ func readConnector(o *body.Fields) (connector.Draft, error) {
 
 func (a *api) createConnector(c *call, actor org.Actor, d connector.Draft) error {
 	d.ID = id.Connector(c.recordID)
-	return replyWith(c, http.StatusCreated, viewConnector)(createOrGet(c, actor, d, a.Connectors.Create, d.ID, a.Connectors.Get))
+	return replyWith(c, http.StatusCreated, viewConnector)(createOrGet(c, actor, d, a.Connectors.Create, a.Connectors.Get))
 }
 
 // limitedCredentials returns a handler whose responses are not stored and whose requests are

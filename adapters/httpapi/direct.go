@@ -26,8 +26,8 @@ func readPlace(f *body.Fields) object.Draft {
 	return object.Draft{
 		Kind:      body.OrElse(f, "kind", body.OneOf(object.Kinds...), object.Artifact),
 		Scope:     body.OrElse(f, "scope", body.OneOf(object.Scopes...), object.Shared),
-		Workspace: body.Optional(f, "workspaceId", body.ID[id.Workspace]("workspace")),
-		Team:      body.Optional(f, "teamId", body.ID[id.Team]("team")),
+		Workspace: body.Optional(f, "workspaceId", asWorkspace),
+		Team:      body.Optional(f, "teamId", asTeam),
 	}
 }
 

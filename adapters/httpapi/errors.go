@@ -55,12 +55,9 @@ func viewError(err error) errorView {
 		}
 		e = &fault.Error{}
 	}
-	r := errorView{Status: http.StatusInternalServerError, Message: e.Message, RetryAfter: e.RetryAfter}
+	r := errorView{Status: statuses[e.Kind], Message: e.Message, RetryAfter: e.RetryAfter}
 	if conflict, ok := errors.AsType[*objects.ConflictError](err); ok {
 		r.Stored = &conflict.Stored
-	}
-	if int(e.Kind) < len(statuses) {
-		r.Status = statuses[e.Kind]
 	}
 	switch r.Status {
 	case http.StatusInternalServerError:

@@ -22,9 +22,6 @@ import (
 	"collab/domain/org"
 )
 
-// defaultHeartbeat is the time between comments that keep streams open.
-const defaultHeartbeat = 30 * time.Second
-
 // Reasons for the end of a stream, beside the feed's own.
 const (
 	endClosed  changes.Reason = "gone"    // the client closed the connection
@@ -65,7 +62,7 @@ func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []
 	c.deadlines.Clear()
 	stream.SetHeaders(c.Header())
 	f := &follower{
-		api: a, sub: sub, began: c.since, beat: c.since.Add(a.heartbeat()),
+		api: a, sub: sub, began: c.since, beat: c.since.Add(a.Heartbeat),
 		request: strings.Clone(c.id), address: c.address, place: c.requestPlace,
 	}
 	if expires := access.FromContext(c.r.Context()).Expires; !expires.IsZero() {
@@ -89,13 +86,6 @@ func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []
 	c.releasePlace()
 	f.serve(first, c.r.Context())
 	return nil
-}
-
-func (a *api) heartbeat() time.Duration {
-	if a.Heartbeat > 0 {
-		return a.Heartbeat
-	}
-	return defaultHeartbeat
 }
 
 // serve sends events until the stream ends, and logs the reason. The context is that of the request, or nil if it has
@@ -144,7 +134,7 @@ func (f *follower) run(first []byte, ctx context.Context) changes.Reason {
 				return f.failed(err)
 			}
 			for !now.Before(f.beat) {
-				f.beat = f.beat.Add(f.api.heartbeat())
+				f.beat = f.beat.Add(f.api.Heartbeat)
 			}
 		}
 		f.timer.Reset(f.next().Sub(now)) // also if it went off early, as the clock was set back

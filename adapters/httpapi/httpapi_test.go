@@ -39,6 +39,7 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 	t.Helper()
 	var ids atomic.Int64
 	o := Options{
+		Heartbeat: 30 * time.Second,
 		Access:    access.New(access.Options{}),
 		Log:       slog.New(slog.DiscardHandler),
 		Meter:     noop.Meter{},

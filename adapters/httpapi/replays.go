@@ -198,14 +198,14 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 	return nil
 }
 
-// createOrGet returns the record that create returns for the draft d, or that get returns for the id i if an earlier
-// attempt of the request has created it.
-func createOrGet[D, I, T any](c *call, actor org.Actor, d D, create func(context.Context, org.Actor, D) (T, error), i I, get func(context.Context, org.Actor, I) (T, error)) (T, error) {
+// createOrGet returns the record that create makes of the draft, or the one that an earlier attempt of the request has
+// created.
+func createOrGet[D any, I ~string, T any](c *call, actor org.Actor, d D, create func(context.Context, org.Actor, D) (T, error), get func(context.Context, org.Actor, I) (T, error)) (T, error) {
 	v, err := create(c.r.Context(), actor, d)
 	if c.recordID == "" || !fault.Is(err, fault.Conflict) {
 		return v, err
 	}
-	if found, e := get(c.r.Context(), actor, i); e == nil {
+	if found, e := get(c.r.Context(), actor, I(c.recordID)); e == nil {
 		return found, nil
 	}
 	return v, err

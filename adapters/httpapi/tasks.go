@@ -243,10 +243,10 @@ func (a *api) createTask(c *call) error {
 	d.ID = id.Task(c.recordID)
 	return c.replyTask(http.StatusCreated)(tryUnconfirmed(a, c,
 		func(cached org.Actor) (task.Task, error) {
-			return createOrGet(c, cached, d, a.Tasks.CreateUnconfirmed, d.ID, a.Tasks.GetUnconfirmed)
+			return createOrGet(c, cached, d, a.Tasks.CreateUnconfirmed, a.Tasks.GetUnconfirmed)
 		},
 		func(actor org.Actor) (task.Task, error) {
-			return createOrGet(c, actor, d, a.Tasks.Create, d.ID, a.Tasks.Get)
+			return createOrGet(c, actor, d, a.Tasks.Create, a.Tasks.Get)
 		}))
 }
 

@@ -68,7 +68,7 @@ func readTeamDraft(o *body.Fields) (team.Draft, error) {
 
 func (a *api) createTeam(c *call, actor org.Actor, d team.Draft) error {
 	d.ID = id.Team(c.recordID)
-	return replyWith(c, http.StatusCreated, viewTeam)(createOrGet(c, actor, d, a.Teams.Create, d.ID, a.Teams.Get))
+	return replyWith(c, http.StatusCreated, viewTeam)(createOrGet(c, actor, d, a.Teams.Create, a.Teams.Get))
 }
 
 func readTeamPatch(o *body.Fields) (team.Patch, error) {

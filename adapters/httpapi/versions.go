@@ -73,9 +73,8 @@ func (a *api) listVersions(c *call) error {
 
 // pathVersion reads the number of a version in the path.
 func pathVersion(c *call) (int64, error) {
-	text := mux.Vars(c.r)["version"]
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 1 || strconv.FormatInt(n, 10) != text {
+	n, err := parseVersion(mux.Vars(c.r)["version"])
+	if err != nil || n < 1 {
 		return 0, fault.Missing("Version")
 	}
 	return n, nil

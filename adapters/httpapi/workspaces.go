@@ -63,7 +63,7 @@ func readWorkspaceDraft(o *body.Fields) (workspace.Draft, error) {
 
 func (a *api) createWorkspace(c *call, actor org.Actor, d workspace.Draft) error {
 	d.ID = id.Workspace(c.recordID)
-	return replyWith(c, http.StatusCreated, viewWorkspace)(createOrGet(c, actor, d, a.Workspaces.Create, d.ID, a.Workspaces.Get))
+	return replyWith(c, http.StatusCreated, viewWorkspace)(createOrGet(c, actor, d, a.Workspaces.Create, a.Workspaces.Get))
 }
 
 func readWorkspacePatch(o *body.Fields) (workspace.Patch, error) {

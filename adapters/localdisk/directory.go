@@ -77,8 +77,8 @@ func (at directory) enter(name string) (directory, error) {
 }
 
 // makeDirectory opens a directory in another one, and makes it durable if it had to be made.
-func (at directory) makeDirectory(name string, mode fs.FileMode) (directory, error) {
-	err := at.root.Mkdir(name, mode)
+func (at directory) makeDirectory(name string) (directory, error) {
+	err := at.root.Mkdir(name, 0o700)
 	if err == nil {
 		err = at.sync()
 	}

@@ -130,7 +130,7 @@ func (d *Disk) prepare() error {
 	if d.top.self, err = d.top.root.Open("."); err != nil {
 		return failed(err, "The directory cannot be opened")
 	}
-	if d.state, err = d.top.makeDirectory(mirror.StateDirectory, 0o700); err != nil {
+	if d.state, err = d.top.makeDirectory(mirror.StateDirectory); err != nil {
 		return failed(err, "The directory %s cannot be made", mirror.StateDirectory)
 	}
 	if info, err = d.state.root.Stat("."); err != nil {
@@ -152,7 +152,7 @@ func (d *Disk) prepare() error {
 	if err != nil {
 		return failed(err, "The lock of the directory cannot be taken")
 	}
-	if d.staging, err = d.state.makeDirectory(stagingName, 0o700); err != nil {
+	if d.staging, err = d.state.makeDirectory(stagingName); err != nil {
 		return failed(err, "The directory for downloads cannot be made")
 	}
 	if d.staging.self, err = d.staging.root.Open("."); err != nil {

@@ -45,12 +45,10 @@ const (
 
 // AuthorizerOptions configure NewAuthorizer.
 type AuthorizerOptions struct {
-	Client  *http.Client     // refuses addresses that must not be called, also after redirects
-	Blocked func(error) bool // reports whether an error of Client is such a refusal
+	Client  *http.Client // refuses addresses that must not be called, also after redirects
 	Clock   ports.Clock
 	Plain   bool          // accepts http, for development
 	Timeout time.Duration // of a request; a discovery takes three times as long at most; zero: 10 seconds
-	Name    string        // of this service in registrations
 	Home    string        // its URL in registrations; empty: none
 }
 
@@ -132,7 +130,7 @@ func (a *Authorizer) post(ctx context.Context, to, contentType string, body []by
 
 // unreachable returns the error for a request without a response.
 func (a *Authorizer) unreachable(err error, server string) error {
-	if a.Blocked(err) {
+	if outbound.Blocked(err) {
 		return refusedAddress(server)
 	}
 	return fault.Wrap(fault.Unavailable, reason(err), "The %s cannot be reached", server)

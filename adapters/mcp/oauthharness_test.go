@@ -47,7 +47,7 @@ func newFixture(t *testing.T, path string, change ...func(*mcp.AuthorizerOptions
 	client := outbound.New(outbound.Options{Insecure: true, Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	t.Cleanup(client.CloseIdleConnections)
 	o := mcp.AuthorizerOptions{
-		Client: client, Blocked: outbound.Blocked, Clock: memory.NewClock(now), Plain: true, Timeout: time.Minute, Name: "Collab", Home: "https://collab.example",
+		Client: client, Clock: memory.NewClock(now), Plain: true, Timeout: time.Minute, Home: "https://collab.example",
 	}
 	for _, c := range change {
 		c(&o)

@@ -54,7 +54,7 @@ func (a *Authorizer) Register(ctx context.Context, s connector.AuthServer, redir
 		TokenEndpointAuthMethod: s.AuthMethods[0],
 		GrantTypes:              []string{"authorization_code", "refresh_token"},
 		ResponseTypes:           []string{"code"},
-		ClientName:              a.Name,
+		ClientName:              "Collab",
 		ClientURI:               a.Home,
 		ApplicationType:         "web",
 	})

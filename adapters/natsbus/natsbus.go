@@ -4,7 +4,6 @@ package natsbus
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -232,16 +231,6 @@ func (b *Bus) Subscribe(fn func(object.Hint)) (cancel func(), err error) {
 		defer calling.Unlock()
 		ended = true
 	}, nil
-}
-
-// Ready returns nil while both connections are up. A server works without them.
-func (b *Bus) Ready(context.Context) error {
-	for _, c := range []*nats.Conn{b.out, b.in} {
-		if !c.IsConnected() {
-			return unavailable(c.LastError())
-		}
-	}
-	return nil
 }
 
 func unavailable(cause error) error {

@@ -50,7 +50,6 @@ import (
 	"collab/app/workspaces"
 	"collab/docs"
 	"collab/domain/chat"
-	"collab/domain/org"
 	"collab/ports"
 )
 
@@ -89,13 +88,13 @@ func serveWith(ctx context.Context, c config.Config, log io.Writer, listening fu
 		}))
 	}))
 	if err := app.Err(); err != nil {
-		return rootCause(err)
+		return dig.RootCause(err) // without fx's description of the graph
 	}
 	// A start is completed even if ctx ends, because Stop needs a complete one.
 	starting, cancel := context.WithTimeout(context.WithoutCancel(ctx), startWithin)
 	defer cancel()
 	if err := app.Start(starting); err != nil {
-		return rootCause(err)
+		return dig.RootCause(err) // without fx's description of the graph
 	}
 	// Memory that only the start needed is returned to the system. The first collection
 	// empties pools, the second one frees their contents.
@@ -129,7 +128,7 @@ func server(c config.Config, logger *slog.Logger) fx.Option {
 		fx.Supply(c, logger),
 		options(profile(c)),
 		fx.Provide(
-			listen, func(c config.Config) org.RoleMap { return c.IdentityRoles }, newTelemetry, newDraining, newConnLimiter,
+			listen, newTelemetry, newDraining, newConnLimiter,
 			newAccess, newMembers, newOnboarding, newTeams, newWorkspaces, newTasks, newObjects, newFeed, newWebhooks, newChats, newMetering, newArchives, newBilling, newConnectors, newReleases,
 			newOperator, idempotency.New, newUpkeep, newPlanLimiter, newHandler,
 		),
@@ -158,14 +157,13 @@ type accessNeeds struct {
 	SignIn   ports.SignIn
 	Sealer   ports.Sealer
 	Cookie   sessionCookie
-	Roles    org.RoleMap
 }
 
 // newAccess makes the use cases of tokens. Uses of sessions are stored regularly and at stop.
 func newAccess(lc fx.Lifecycle, n accessNeeds) *access.Access {
 	a := access.New(access.Options{
 		Store: n.Store, Epochs: n.Epochs, Identity: n.Identity, Tokens: n.Tokens, SignIn: n.SignIn, Sealer: n.Sealer,
-		Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets, Roles: n.Roles,
+		Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets, Roles: n.Config.IdentityRoles,
 		CallbackURL: string(n.Base) + httpapi.CLICallbackPath, BrowserCallbackURL: string(n.Base) + console.CallbackPath, SessionCookie: string(n.Cookie),
 		SignedOutURL: string(n.Base) + console.SignedOutPath, OperatorSecret: n.Config.AdminSecret.Value(),
 	})
@@ -288,14 +286,13 @@ type webhooksNeeds struct {
 	Basics
 	Identity ports.IdentityEvents
 	Payments ports.PaymentEvents
-	Roles    org.RoleMap
 	Objects  *objects.Objects
 	Billing  *billing.Billing
 }
 
 func newWebhooks(n webhooksNeeds) *webhooks.Webhooks {
 	return webhooks.New(webhooks.Options{
-		Store: n.Store, Identity: n.Identity, Payments: n.Payments, Clock: n.Clock, IDs: n.IDs, Roles: n.Roles,
+		Store: n.Store, Identity: n.Identity, Payments: n.Payments, Clock: n.Clock, IDs: n.IDs, Roles: n.Config.IdentityRoles,
 		Objects: n.Objects, Billing: n.Billing,
 	})
 }
@@ -443,6 +440,3 @@ func PrintKeys(out io.Writer, kind string) error {
 	_, err = out.Write(text)
 	return err
 }
-
-// rootCause returns the error without fx's description of the graph.
-func rootCause(err error) error { return dig.RootCause(err) }

@@ -21,9 +21,6 @@ import (
 // workEvery is how often a server looks for due work on tool servers.
 const workEvery = 5 * time.Second
 
-// maxToolResponse is the most bytes that are read of one response of a tool server.
-const maxToolResponse = mcp.MaxResponses
-
 // toolEdge are the ports of tool servers and their authorization servers.
 type toolEdge struct {
 	fx.Out
@@ -42,9 +39,9 @@ func toolServers(lc fx.Lifecycle, c config.Config, base publicURL, clock ports.C
 		return client
 	}
 	return toolEdge{
-		Servers: mcp.NewServers(guarded(maxToolResponse), outbound.Blocked),
+		Servers: mcp.NewServers(guarded(mcp.MaxResponses), outbound.Blocked),
 		Authorizer: mcp.NewAuthorizer(mcp.AuthorizerOptions{
-			Client: guarded(0), Blocked: outbound.Blocked, Clock: clock, Plain: !c.Production(), Name: "Collab", Home: string(base),
+			Client: guarded(0), Clock: clock, Plain: !c.Production(), Home: string(base),
 		}),
 	}
 }

@@ -313,9 +313,9 @@ func (d *base64Reader) Read(p []byte) (int, error) {
 		b := d.in.buffered()
 		if err == nil {
 			if groups := min((len(b)-1)/4, len(p)/3); groups > 0 {
-				return d.decode(base64.RawStdEncoding, p, b[:4*groups], 3*groups)
+				return d.decode(p, b[:4*groups], 3*groups)
 			}
-			n, err := d.decode(base64.RawStdEncoding, d.last[:], b[:4], 3)
+			n, err := d.decode(d.last[:], b[:4], 3)
 			if d.held = d.last[:n]; err != nil {
 				return 0, err
 			}
@@ -327,7 +327,7 @@ func (d *base64Reader) Read(p []byte) (int, error) {
 			if padded := len(text) != len(b); padded && len(b) != 4 {
 				return 0, notBase64()
 			}
-			n, err := d.decode(base64.RawStdEncoding, d.last[:], text, base64.RawStdEncoding.DecodedLen(len(text)))
+			n, err := d.decode(d.last[:], text, base64.RawStdEncoding.DecodedLen(len(text)))
 			if err != nil {
 				return 0, err
 			}
@@ -341,9 +341,9 @@ func (d *base64Reader) Read(p []byte) (int, error) {
 }
 
 // decode decodes the text, which must be the encoding of n bytes.
-func (d *base64Reader) decode(as *base64.Encoding, dst, text []byte, n int) (int, error) {
+func (d *base64Reader) decode(dst, text []byte, n int) (int, error) {
 	// The decoder ignores line breaks, and then returns fewer bytes.
-	if got, err := as.Strict().Decode(dst, text); err != nil || got != n || n == 0 {
+	if got, err := base64.RawStdEncoding.Strict().Decode(dst, text); err != nil || got != n || n == 0 {
 		return 0, notBase64()
 	}
 	d.in.take(len(text))

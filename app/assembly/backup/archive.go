@@ -390,7 +390,7 @@ func (s *scanner) entryOf(h *tar.Header) (e entry, limit int64, err error) {
 		limit = maxContent
 	case -1:
 		path, in := strings.CutPrefix(h.Name, blobsName+"/")
-		name, ok := bucket.NameOfFile(path)
+		name, ok := bucket.NameOf(path)
 		if !in || !ok {
 			return e, 0, fmt.Errorf("%q does not belong in a backup", h.Name)
 		}

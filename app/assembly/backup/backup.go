@@ -54,15 +54,14 @@ func Write(ctx context.Context, c config.Config, version, file string, out, log 
 		return fmt.Errorf("COLLAB_BLOB_URL: %w", err)
 	}
 	defer func() { err = errors.Join(err, blobs.Close()) }()
-	clock := system.Clock{}
 
 	var t totals
 	if file == "-" {
-		t, err = pack(ctx, c, version, blobs, clock, out)
+		t, err = pack(ctx, c, version, blobs, out)
 		out = log
 	} else if err = checkTarget(c, file); err == nil {
 		err = atomicfile.Replace(file, func(f *os.File) (err error) {
-			t, err = packWithRetry(ctx, c, version, blobs, clock, f)
+			t, err = packWithRetry(ctx, c, version, blobs, f)
 			return err
 		})
 	}
@@ -171,9 +170,9 @@ var errMissingBlob = errors.New("the store of blobs does not have what the datab
 // packWithRetry packs into a file. Content stays for object.Grace after its last reference is
 // gone, which is longer than a backup usually takes. If content is missing nevertheless,
 // packing starts again, because a new copy of the database no longer names it.
-func packWithRetry(ctx context.Context, c config.Config, version string, blobs ports.Blobs, clock ports.Clock, f *os.File) (totals, error) {
+func packWithRetry(ctx context.Context, c config.Config, version string, blobs ports.Blobs, f *os.File) (totals, error) {
 	for attempt := 1; ; attempt++ {
-		t, err := pack(ctx, c, version, blobs, clock, f)
+		t, err := pack(ctx, c, version, blobs, f)
 		if !errors.Is(err, errMissingBlob) || attempt == maxAttempts {
 			return t, err
 		}
@@ -188,7 +187,7 @@ func packWithRetry(ctx context.Context, c config.Config, version string, blobs p
 
 // pack writes an archive of a snapshot of the database, the content that it names, and the
 // other files of the data directory. Meanwhile the snapshot is stored in the data directory.
-func pack(ctx context.Context, c config.Config, version string, blobs ports.Blobs, clock ports.Clock, out io.Writer) (t totals, err error) {
+func pack(ctx context.Context, c config.Config, version string, blobs ports.Blobs, out io.Writer) (t totals, err error) {
 	directory := filepath.Join(c.DataDir, ".backup")
 	if err := fileowner.MkdirAll(directory); err != nil {
 		return t, err
@@ -205,7 +204,7 @@ func pack(ctx context.Context, c config.Config, version string, blobs ports.Blob
 	if err := clearDirectory(directory); err != nil {
 		return t, err
 	}
-	made := clock.Now().UTC().Truncate(time.Second)
+	made := system.Clock{}.Now().UTC().Truncate(time.Second)
 	file := filepath.Join(directory, databaseName)
 	if err := gormdb.CopySQLite(ctx, c.DatabaseURL.Text(), file); err != nil {
 		return t, fault.WithCause(err)
@@ -278,7 +277,7 @@ func addBlob(ctx context.Context, w *archiver, blobs ports.Blobs, named gormdb.N
 		return fault.WithCause(err)
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	e, err := w.add(entry{name: blobsName + "/" + bucket.FileOf(named.Blob), blob: named.Blob, size: named.Size}, r)
+	e, err := w.add(entry{name: blobsName + "/" + bucket.KeyOf(named.Blob), blob: named.Blob, size: named.Size}, r)
 	if err == nil && e.sum != named.Checksum {
 		err = errors.New("its checksum is not the one that the database has")
 	}

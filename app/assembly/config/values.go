@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
@@ -51,17 +50,11 @@ func (s Secret) String() string {
 	return redacted
 }
 
-// GoString returns what String returns.
-func (s Secret) GoString() string { return s.String() }
-
 // Format writes what String returns, whatever the verb.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(s.String())) }
 
 // MarshalText returns what String returns.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// LogValue returns what String returns.
-func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 func (s Secret) secrets() []string { return []string{s.Value()} }
 
@@ -148,17 +141,11 @@ func (u URL) String() string {
 	return p.String()
 }
 
-// GoString returns what String returns.
-func (u URL) GoString() string { return u.String() }
-
 // Format writes what String returns, whatever the verb.
 func (u URL) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(u.String())) }
 
 // MarshalText returns what String returns.
 func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
-
-// LogValue returns what String returns.
-func (u URL) LogValue() slog.Value { return slog.StringValue(u.String()) }
 
 // secrets returns the credentials of an address, or of each in a list.
 func (u URL) secrets() (all []string) {

@@ -260,7 +260,7 @@ func (f *filling) signIn(ctx context.Context, i int) error {
 		return err
 	}
 	f.members[i] = signedIn{c, session.User.ID}
-	return f.send(ctx, c, http.MethodPost, httpapi.OnboardedPath, nil, nil)
+	return f.send(ctx, c, httpapi.OnboardedPath, nil, nil)
 }
 
 // connect returns a client with a service token, or without one.
@@ -269,8 +269,8 @@ func (f *filling) connect(token string) (*apiclient.Client, error) {
 }
 
 // send makes a request that apiclient has no method for.
-func (f *filling) send(ctx context.Context, c *apiclient.Client, method, path string, header http.Header, body any) error {
-	response, err := c.Do(ctx, method, path, header, body)
+func (f *filling) send(ctx context.Context, c *apiclient.Client, path string, header http.Header, body any) error {
+	response, err := c.Do(ctx, http.MethodPost, path, header, body)
 	if err != nil {
 		return err
 	}

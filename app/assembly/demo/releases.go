@@ -90,7 +90,7 @@ func (f *filling) check(ctx context.Context, d *device, installs, works bool) er
 	if works {
 		outcome, d.version = "success", offer.LatestVersion
 	}
-	return f.send(ctx, f.anyone, http.MethodPost, httpapi.ReportsPath, from, map[string]string{
+	return f.send(ctx, f.anyone, httpapi.ReportsPath, from, map[string]string{
 		"version": offer.LatestVersion, "platform": strings.ToLower(d.platform), "arch": strings.ToLower(d.arch), "outcome": outcome,
 	})
 }

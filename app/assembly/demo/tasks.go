@@ -3,7 +3,6 @@ package demo
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -77,7 +76,7 @@ func (f *filling) planTask(place, day int, a action, subject string) {
 	if f.Random(8) == 0 {
 		next, reason := one(f, []string{"LOW", "URGENT"}), one(f, reasons)
 		f.at(begins, 7*time.Hour, "giving a task another priority", func(ctx context.Context) error {
-			return f.send(ctx, f.members[creator].Client, http.MethodPost, httpapi.ReprioritizePath, nil, map[string]any{
+			return f.send(ctx, f.members[creator].Client, httpapi.ReprioritizePath, nil, map[string]any{
 				"changes": []map[string]any{{"taskId": id, "priority": next, "reason": reason}},
 			})
 		})

@@ -258,7 +258,7 @@ func TestContentThatIsNotWhatRecordsSayEndsAMove(t *testing.T) {
 	d := newDeployment(t)
 	o := newTarget(t)
 	const damaged = 13
-	path := filepath.Join(d.directory, "blobs", filepath.FromSlash(bucket.FileOf(contentName(damaged))))
+	path := filepath.Join(d.directory, "blobs", filepath.FromSlash(bucket.KeyOf(contentName(damaged))))
 	for what, content := range map[string]string{"changed": strings.ToUpper(contentText(damaged)), "too short": "content", "too long": contentText(damaged) + "!"} {
 		must.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 		printed, err := d.move(o)

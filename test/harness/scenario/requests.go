@@ -45,7 +45,8 @@ func newServer(w *harness.Deployment) (s server, err error) {
 		Reauthorizer: w.Access.Reauthorizer, Encode: httpapi.EncodeChange,
 	})
 	s.Handler, err = httpapi.New(httpapi.Options{
-		Access: w.Access, Onboarding: w.Onboarding, Members: w.Members, Teams: w.Teams, Workspaces: w.Workspaces, Tasks: w.Tasks,
+		Heartbeat: 30 * time.Second,
+		Access:    w.Access, Onboarding: w.Onboarding, Members: w.Members, Teams: w.Teams, Workspaces: w.Workspaces, Tasks: w.Tasks,
 		Webhooks: w.Webhooks, Operator: w.Operator, Idempotency: idempotency.New(w.Store, w.Sealer, w.Clock, w.Secrets),
 		Objects: w.Objects, Feed: s.feed, Chats: w.Chats, Metering: w.Metering, Archives: w.Archives, Billing: w.Billing, Connectors: w.Connectors, Releases: w.Releases,
 		Log: log, Meter: noop.Meter{}, PublicURL: harness.PublicURL, AdminSecret: adminSecret,
