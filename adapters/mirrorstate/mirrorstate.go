@@ -276,17 +276,17 @@ func (s *State) Binding(ctx context.Context) (b mirror.Binding, err error) {
 	err = s.db.QueryRowContext(ctx, "SELECT server, org, user, place, root, ignore_hash FROM binding").
 		Scan(&b.Server, &b.Org, &b.User, &b.Place, &b.Root, &b.Ignore)
 	if errors.Is(err, sql.ErrNoRows) {
-		return s.storedBinding()
+		return StoredBinding(s.directory)
 	}
 	return b, failed(err)
 }
 
-// storedBinding reads the binding's file.
-func (s *State) storedBinding() (b mirror.Binding, err error) {
-	if err := CheckFile(s.directory, bindingName); err != nil {
+// StoredBinding reads the binding of a state directory without its database, NotFound if there is none.
+func StoredBinding(directory *os.Root) (b mirror.Binding, err error) {
+	if err := CheckFile(directory, bindingName); err != nil {
 		return b, err
 	}
-	text, err := s.directory.ReadFile(bindingName)
+	text, err := directory.ReadFile(bindingName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return b, fault.Missing("Binding")
 	}
@@ -294,7 +294,7 @@ func (s *State) storedBinding() (b mirror.Binding, err error) {
 		err = json.Unmarshal(text, &b)
 	}
 	if err != nil {
-		return b, fault.Wrap(fault.Unavailable, err, "The binding of the directory cannot be read: %s", filepath.Join(s.directory.Name(), bindingName))
+		return b, fault.Wrap(fault.Unavailable, err, "The binding of the directory cannot be read: %s", filepath.Join(directory.Name(), bindingName))
 	}
 	b.Root, b.Ignore = "", ""
 	return b, nil

@@ -295,7 +295,11 @@ func (a *app) chosenServer() (string, error) {
 
 // account returns the account that the command is for: of several, the active one, else the one signed in to last.
 func (a *app) account() (account, error) {
-	server, org := a.serverAddress(), cmp.Or(a.flags.org, a.env("COLLAB_ORG"))
+	return a.accountAt(a.serverAddress(), cmp.Or(a.flags.org, a.env("COLLAB_ORG")))
+}
+
+// accountAt returns the account of a server and an organisation, either of which may be empty.
+func (a *app) accountAt(server, org string) (account, error) {
 	if token := a.env("COLLAB_TOKEN"); token != "" {
 		if org != "" && org != orgOf(token) {
 			return account{}, usage("COLLAB_TOKEN is set, which is not for the organisation with the id %q; names are not taken beside it", org)
@@ -327,8 +331,11 @@ func (a *app) account() (account, error) {
 		}
 		return c, nil
 	}
-	if org != "" && len(all) > 0 {
+	switch {
+	case org != "" && len(all) > 0:
 		return account{}, coded{exitSignIn, fmt.Errorf("not signed in to an organisation %q: see collab orgs list", org)}
+	case server == "" && len(all) > 0:
+		return account{}, coded{exitSignIn, errors.New("no organisation is in use: choose one of collab orgs list with collab orgs use")}
 	}
 	return account{}, coded{exitSignIn, errors.New("not signed in: run collab login, or set COLLAB_SERVER and COLLAB_TOKEN")}
 }

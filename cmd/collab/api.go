@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -37,7 +38,7 @@ func (a *app) api() *cobra.Command {
 				return err
 			}
 		case input != "":
-			content, closer, err := a.open(input)
+			content, closer, err := a.open(c.Context(), input)
 			if err != nil {
 				return err
 			}
@@ -117,9 +118,9 @@ func valueOf(text string) any {
 }
 
 // open returns the content of a file, or of standard input for -.
-func (a *app) open(file string) (apiclient.Content, func(), error) {
+func (a *app) open(ctx context.Context, file string) (apiclient.Content, func(), error) {
 	if file == "-" {
-		return apiclient.Content{Reader: struct{ io.Reader }{a.in}, Size: -1}, func() {}, nil
+		return apiclient.Content{Reader: cancellable{ctx, a.in}, Size: -1}, func() {}, nil
 	}
 	f, err := os.Open(file)
 	if err != nil {
@@ -135,7 +136,7 @@ func (a *app) open(file string) (apiclient.Content, func(), error) {
 	}
 	content := apiclient.Content{Reader: f, Size: info.Size()}
 	if !info.Mode().IsRegular() { // such as a pipe
-		content = apiclient.Content{Reader: struct{ io.Reader }{f}, Size: -1}
+		content = apiclient.Content{Reader: cancellable{ctx, f}, Size: -1}
 	}
 	return content, func() { f.Close() }, nil
 }

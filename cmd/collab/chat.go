@@ -34,12 +34,12 @@ func (a *app) chat() *cobra.Command {
 		if search {
 			chat.request.EnableWebSearch = &search
 		}
-		if tokens > 0 {
+		if c.Flags().Changed("max-tokens") {
 			chat.request.MaxTokens = &tokens
 		}
 		parts := []string{strings.Join(args, " ")}
 		if !a.inTerminal {
-			text, err := a.readAll(maxMessage)
+			text, err := a.readAll(ctx, maxMessage)
 			if err != nil {
 				return err
 			}

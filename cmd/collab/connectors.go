@@ -56,7 +56,7 @@ func (a *app) connectors() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			lines, err := a.lines(len(args) - 1)
+			lines, err := a.lines(ctx, len(args)-1)
 			if err != nil {
 				return err
 			}
@@ -109,14 +109,14 @@ func (a *app) connectors() *cobra.Command {
 }
 
 // lines reads n lines of standard input that are not empty.
-func (a *app) lines(n int) ([]string, error) {
-	text, err := a.readAll(maxToken)
+func (a *app) lines(ctx context.Context, n int) ([]string, error) {
+	text, err := a.readAll(ctx, maxToken)
 	if err != nil {
 		return nil, err
 	}
 	lines := strings.Split(strings.TrimRight(strings.ReplaceAll(text, "\r\n", "\n"), "\n"), "\n")
 	if len(lines) != n || lines[0] == "" {
-		return nil, usage("standard input has %d lines, not %d", len(lines), n)
+		return nil, usage("standard input must have %d lines, each with a value", n)
 	}
 	return lines, nil
 }

@@ -45,14 +45,10 @@ type folder struct {
 	deleted          bool   // those that can be restored in place of those that are there
 }
 
-// folder asks the server for the place.
-func (a *app) folder(ctx context.Context, p place) (*folder, error) {
+// folderOf asks the server for the place.
+func folderOf(ctx context.Context, client *apiclient.Client, p place) (*folder, error) {
 	if p.personal && p.workspace != "" {
 		return nil, usage("--personal and --workspace exclude each other")
-	}
-	client, err := a.client()
-	if err != nil {
-		return nil, err
 	}
 	me, err := client.GetMe(ctx)
 	if err != nil {
@@ -123,7 +119,11 @@ func (a *app) files() *cobra.Command {
 	var at place
 	in := func(run func(ctx context.Context, f *folder, args []string) error) func(*cobra.Command, []string) error {
 		return func(c *cobra.Command, args []string) error {
-			f, err := a.folder(c.Context(), at)
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			f, err := folderOf(c.Context(), client, at)
 			if err != nil {
 				return err
 			}
@@ -183,7 +183,11 @@ func (a *app) files() *cobra.Command {
 			if f.workspace != "" {
 				move.WorkspaceID = &f.workspace
 			}
-			return one(a, column[apiclient.FolderMoved]{"moved", func(m apiclient.FolderMoved) string { return strconv.FormatInt(m.Moved, 10) }})(f.client.MoveFolder(ctx, move))
+			moved, err := f.client.MoveFolder(ctx, move)
+			if err == nil && moved.Moved == 0 {
+				err = fmt.Errorf("%w below %s", errNoFile, args[0])
+			}
+			return one(a, column[apiclient.FolderMoved]{"moved", func(m apiclient.FolderMoved) string { return strconv.FormatInt(m.Moved, 10) }})(moved, err)
 		}
 		o, err := f.find(ctx, args[0])
 		if err != nil {
@@ -220,6 +224,9 @@ func (a *app) files() *cobra.Command {
 	restore := command("restore PATH", "Restore an earlier version of a file, or a deleted file", 1, 1, in(func(ctx context.Context, f *folder, args []string) error {
 		f.deleted = earlier == 0
 		o, err := f.find(ctx, args[0])
+		if f.deleted && errors.Is(err, errNoFile) {
+			err = fmt.Errorf("%s is not deleted: --version restores an earlier version of a file that is there", args[0])
+		}
 		if err != nil {
 			return err
 		}
@@ -366,7 +373,7 @@ func (a *app) downloadTo(ctx context.Context, o apiclient.StoredObject, to strin
 
 // upload stores a file's content at a path.
 func (a *app) upload(ctx context.Context, f *folder, file, to string) (apiclient.StoredObject, error) {
-	content, closer, err := a.open(file)
+	content, closer, err := a.open(ctx, file)
 	if err != nil {
 		return apiclient.StoredObject{}, err
 	}

@@ -77,7 +77,7 @@ func (a *app) login() *cobra.Command {
 
 // tokenFromInput reads a token, and exchanges it if it is an identity token.
 func (a *app) tokenFromInput(ctx context.Context, client *apiclient.Client) (string, error) {
-	text, err := a.readAll(maxToken)
+	text, err := a.readAll(ctx, maxToken)
 	if err != nil {
 		return "", err
 	}
@@ -95,9 +95,21 @@ func (a *app) tokenFromInput(ctx context.Context, client *apiclient.Client) (str
 	return "", err
 }
 
+// cancellable is a stream whose reads end with ctx, of which the next one may miss what comes then.
+type cancellable struct {
+	ctx    context.Context
+	stream io.Reader
+}
+
+func (c cancellable) Read(p []byte) (int, error) {
+	read := make([]byte, len(p))
+	n, err := within(c.ctx, begin(func() (int, error) { return c.stream.Read(read) }))
+	return copy(p, read[:n]), err
+}
+
 // readAll reads standard input, which may have most bytes.
-func (a *app) readAll(most int64) (string, error) {
-	text, err := io.ReadAll(io.LimitReader(a.in, most+1))
+func (a *app) readAll(ctx context.Context, most int64) (string, error) {
+	text, err := io.ReadAll(io.LimitReader(cancellable{ctx, a.in}, most+1))
 	if err == nil && int64(len(text)) > most {
 		err = usage("standard input has more than %s", sizeText(most))
 	}

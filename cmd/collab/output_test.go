@@ -428,15 +428,25 @@ func TestAToolIsCalledWhenThePersonAllowsIt(t *testing.T) {
 	}
 }
 
-func TestAnInterruptionEndsAQuestion(t *testing.T) {
-	a, _, _ := terminal(t, 80, nil)
-	in, typed := io.Pipe()
-	defer typed.Close()
-	a.in = in
+func TestAnInterruptionEndsReadingStandardInput(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := a.question(ctx, "?"); exitCode(err) != exitCancelled {
-		t.Error(err)
+	for name, read := range map[string]func(*app) error{
+		"a question": func(a *app) error { return must.ErrorOf(a.question(ctx, "?")) },
+		"a text":     func(a *app) error { return must.ErrorOf(a.readAll(ctx, 1)) },
+		"a content": func(a *app) error {
+			content, _, err := a.open(ctx, "-")
+			must.NoError(t, err)
+			return must.ErrorOf(content.Reader.Read(make([]byte, 1)))
+		},
+	} {
+		a, _, _ := terminal(t, 80, nil)
+		in, typed := io.Pipe()
+		a.in = in
+		if err := read(a); exitCode(err) != exitCancelled {
+			t.Errorf("%s: %v", name, err)
+		}
+		typed.Close()
 	}
 }
 

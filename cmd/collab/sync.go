@@ -67,15 +67,15 @@ func (a *app) sync() *cobra.Command {
 				s.close()
 			}
 		}()
-		f, err := a.reachable(c.Context(), at, once || dry)
-		if err != nil {
-			return syncError(err)
-		}
 		for _, dir := range args {
 			if !accept {
 				if err := a.checkMounted(dir); err != nil {
 					return err
 				}
+			}
+			f, err := a.reachable(c.Context(), dir, at, once || dry)
+			if err != nil {
+				return syncError(err)
 			}
 			s, err := a.openSynced(c.Context(), dir, f, at == place{})
 			if err != nil {
@@ -107,22 +107,23 @@ func (a *app) sync() *cobra.Command {
 	c.Flags().BoolVar(&dry, "dry-run", false, "print what would be done")
 	c.Flags().BoolVar(&accept, "accept-deletions", false, "make the deletions before which it has stopped")
 	c.Long = `sync keeps each directory in step with a place of the server: the files that the organisation
-shares, or those that a flag names. The directory remembers the place. On a terminal it prints what
+shares, or those that a flag names. The directory remembers the place, also while another organisation
+is in use. On a terminal it prints what
 changes, elsewhere a line of JSON for each change. docs/client.md says what happens when.`
 	c.AddCommand(a.syncStatus(), a.syncConflicts(), a.syncLog(), a.syncPause(), a.syncResume())
 	return c
 }
 
-// reachable asks the server for the place, unless once until it answers: at the start of a machine
+// reachable asks the server for the place of a directory, unless once until it answers: at the start of a machine
 // there may be no network yet, and the keyring may be locked.
-func (a *app) reachable(ctx context.Context, at place, once bool) (*folder, error) {
+func (a *app) reachable(ctx context.Context, dir string, at place, once bool) (*folder, error) {
 	for wait := time.Second; ; wait = min(2*wait, maxStart) {
-		f, err := a.folder(ctx, at)
+		f, err := a.folderFor(ctx, dir, at)
 		if once || !isTemporary(err) {
 			return f, err
 		}
 		if wait == time.Second {
-			a.printErrf("the server cannot be asked for the place, and is asked again: %v", err)
+			a.printErrf("%s waits for the server, which is tried again: %v", dir, err)
 		}
 		if errors.Is(err, errKeyring) && !errors.Is(err, errSilent) {
 			wait = maxStart // each attempt may ask a person to unlock the keyring
@@ -133,6 +134,29 @@ func (a *app) reachable(ctx context.Context, at place, once bool) (*folder, erro
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// folderFor asks the server for the place of a directory, with the account that the directory is synchronised
+// with unless another one is named.
+func (a *app) folderFor(ctx context.Context, dir string, at place) (*folder, error) {
+	server, org := a.serverAddress(), cmp.Or(a.flags.org, a.env("COLLAB_ORG"))
+	if server == "" && org == "" && a.env("COLLAB_TOKEN") == "" {
+		if state, err := mirrorstate.OpenDirectory(dir); err == nil {
+			if bound, err := mirrorstate.StoredBinding(state); err == nil {
+				server, org = bound.Server, string(bound.Org)
+			}
+			state.Close()
+		}
+	}
+	account, err := a.accountAt(server, org)
+	if err != nil {
+		return nil, err
+	}
+	client, err := a.clientOf(account)
+	if err != nil {
+		return nil, err
+	}
+	return folderOf(ctx, client, at)
 }
 
 // isTemporary reports whether what failed at the start may succeed later.
@@ -179,7 +203,7 @@ func (a *app) syncStatus() *cobra.Command {
 				case r.PausedUntil != nil:
 					return "until " + r.PausedUntil.Local().Format(time.DateTime)
 				case r.Paused:
-					return "until collab sync resume"
+					return "until " + a.resumption(directory, args[0])
 				}
 				return ""
 			}},
@@ -339,6 +363,14 @@ func (a *app) pauseOf(state *os.Root) (*pause, error) {
 	}
 	defer settings.Close()
 	return a.pauseIn(settings)
+}
+
+// resumption returns the command that ends the pause of a directory with that state directory.
+func (a *app) resumption(state *os.Root, dir string) string {
+	if p, err := a.pauseIn(state); p != nil || err != nil {
+		return "collab sync resume " + dir
+	}
+	return "collab sync resume"
 }
 
 // pauseEach makes, or with nil ends, the pauses of directories, or without any that of all.
@@ -789,7 +821,7 @@ func (s *synced) finished(o rounds.Outcome, err error) {
 		s.noteState("read-only", "Changes in "+s.dir+" are not sent, as you may only read in this place. They are kept, and sent when your role allows it.", true, "")
 	}
 	if r.Paused && !last.Paused {
-		s.noteState("paused", s.dir+" is paused. Continue with: collab sync resume", false, "")
+		s.noteState("paused", s.dir+" is paused. Continue with: "+s.app.resumption(s.files, s.dir), false, "")
 	}
 }
 
@@ -817,7 +849,7 @@ func (s *synced) withRemedy(err error) error {
 	case fault.NotFound:
 		return fmt.Errorf("%w. When it is there again, start collab sync %s again", err, s.dir)
 	case fault.Conflict:
-		return fmt.Errorf("%w. To synchronise it with another place, remove %s, which deletes no other file", err, filepath.Join(s.dir, mirror.StateDirectory))
+		return fmt.Errorf("%w. To synchronise it with another place, move %s, which has its trash, out of it", err, filepath.Join(s.dir, mirror.StateDirectory))
 	}
 	return err
 }
@@ -840,7 +872,7 @@ func (s *synced) ended(err error, others bool) error {
 
 // once makes one round, or prints its plan.
 func (s *synced) once(ctx context.Context, dry bool) error {
-	paused := fmt.Errorf("%s is paused: collab sync resume %s, or collab sync resume for all", s.dir, s.dir)
+	paused := fmt.Errorf("%s is paused. Continue with: %s", s.dir, s.app.resumption(s.files, s.dir))
 	if dry {
 		o, err := s.mirror.DryRun(ctx)
 		if o.Paused {
