@@ -5,8 +5,10 @@ package check
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -23,6 +25,17 @@ const (
 	MaxTag         = 64     // one tag
 	MaxURL         = 2_048  // addresses
 )
+
+// rfc3339 is the form of a time, of which time.Parse accepts more: an hour of one digit, a comma before the
+// fraction, and offsets of any length (https://go.dev/issue/54580).
+var rfc3339 = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+
+// Time reads an RFC 3339 time of the years 1 to 9999 in UTC, and cuts it to milliseconds.
+func Time(text string) (time.Time, bool) {
+	t, err := time.Parse(time.RFC3339, text)
+	t = t.UTC().Truncate(time.Millisecond)
+	return t, err == nil && t.Year() >= 1 && t.Year() <= 9999 && rfc3339.MatchString(text)
+}
 
 // MaxVersion is the greatest version of a record that is imported: the greatest integer that
 // every reader of JSON represents.

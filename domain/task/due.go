@@ -2,6 +2,8 @@ package task
 
 import (
 	"time"
+
+	"collab/domain/check"
 )
 
 const (
@@ -28,12 +30,8 @@ func ParseDue(s string) (Due, bool) {
 		}
 		return Due{at: t, day: true}, true
 	}
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		return Due{}, false
-	}
-	t = t.UTC().Truncate(time.Millisecond)
-	if t.Year() < 1 || t.Year() > 9999 {
+	t, ok := check.Time(s)
+	if !ok {
 		return Due{}, false
 	}
 	return Due{at: t}, true

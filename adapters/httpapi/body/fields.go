@@ -369,12 +369,10 @@ const NotInstant = "must be a date or an RFC 3339 time"
 var Instant = Parsed(NotInstant, parseInstant)
 
 func parseInstant(text string) (time.Time, bool) {
-	for _, layout := range []string{time.RFC3339, time.DateOnly} {
-		if t, err := time.Parse(layout, text); err == nil && t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 {
-			return t.UTC().Truncate(time.Millisecond), true
-		}
+	if len(text) == len(time.DateOnly) {
+		text += "T00:00:00Z"
 	}
-	return time.Time{}, false
+	return check.Time(text)
 }
 
 // OrElse reads a field with a default for absence and null.
