@@ -195,6 +195,7 @@ func (c payload) times(now time.Time) error {
 
 // fullRole returns the role with the prefix that the compact form omits.
 func fullRole(role string) string {
+	role = strings.ToLower(strings.TrimSpace(role))
 	if role == "" || strings.HasPrefix(role, "org:") {
 		return role
 	}

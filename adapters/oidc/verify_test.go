@@ -46,7 +46,7 @@ func TestClaimsOfBothShapesAreRead(t *testing.T) {
 			identity.Claims{Org: "org_1", OrgRole: "org:admin", OrgSlug: "engines"},
 		},
 		"the compact shape with the prefix": {
-			map[string]any{"o": map[string]any{"id": "org_1", "rol": "org:admin"}},
+			map[string]any{"o": map[string]any{"id": "org_1", "rol": " ORG:Admin"}},
 			identity.Claims{Org: "org_1", OrgRole: "org:admin"},
 		},
 		"both shapes: the plain one has precedence": {
