@@ -120,7 +120,7 @@ func (f *follower) run(first []byte, ctx context.Context) changes.Reason {
 			return why
 		case !f.until.IsZero() && !now.Before(f.until):
 			return changes.Expired
-		case ctx != nil && ctx.Err() != nil:
+		case ctx != nil && ctx.Err() != nil, f.sub.Doubted() && f.to.ClosedByClient():
 			return endClosed
 		}
 		if err := f.forward(); err != nil {

@@ -95,6 +95,18 @@ func (ch *channel) remove(s *Subscriber) {
 	ch.subscribers = ch.subscribers[:last]
 }
 
+// doubt has the subscriptions of a user look whether their clients are still there.
+func (ch *channel) doubt(user id.User) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	for _, s := range ch.subscribers {
+		if s.user == user {
+			s.doubted.Store(true)
+			s.Nudge()
+		}
+	}
+}
+
 // finish ends all subscriptions.
 func (ch *channel) finish(why Reason) {
 	ch.mu.Lock()

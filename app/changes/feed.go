@@ -215,6 +215,9 @@ func (f *Feed) enter(s *Subscriber, o id.Org, head object.Head) error {
 		return fault.New(fault.Unavailable, "The server is shutting down")
 	}
 	if f.users[s.user] >= maxOfUser {
+		for _, ch := range f.channels {
+			ch.doubt(s.user)
+		}
 		return fault.New(fault.Limited, "At most %d change feeds can be open at once", maxOfUser)
 	}
 	ch := f.channels[o]

@@ -701,6 +701,11 @@ func TestEndsOfSubscriptions(t *testing.T) {
 			open = append(open, w.resume(f, a, "", false))
 		}
 		must.Fail(t, must.ErrorOf(f.Subscribe(w.Context(), a, "", false)), fault.Limited) // one too many
+		for _, l := range open {
+			if !l.sub.Doubted() || l.sub.Doubted() {
+				t.Error("a subscription is not told once that its client may be gone")
+			}
+		}
 		w.listen(f, w.user(w.org, org.Member))
 		open[0].close()
 		w.resume(f, a, "", false)

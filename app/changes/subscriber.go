@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -35,6 +36,7 @@ type Subscriber struct {
 	lost    bool // the log could not continue from the requested cursor
 	place   int  // index in channel.subscribers; guarded by channel.mu
 	wake    chan struct{}
+	doubted atomic.Bool
 
 	reauthorize Reauthorize // with the session and expiry of the request that subscribed
 
@@ -61,6 +63,10 @@ func (s *Subscriber) Nudge() {
 	default:
 	}
 }
+
+// Doubted reports, once, that another subscription of the user was refused, so that the client of this one should
+// still be there.
+func (s *Subscriber) Doubted() bool { return s.doubted.Swap(false) }
 
 // Start returns the cursor that the subscription starts after; lost reports that it is not the
 // requested one, and that the first frame has the client read all objects again.
