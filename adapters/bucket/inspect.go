@@ -81,8 +81,10 @@ func Inspect(ctx context.Context, at inspect.Address, clocks *inspect.Clocks) (f
 		f.Wrong(rights[scheme], "%s refuses to %s%s", where, step, statusOf(err))
 	case code == http.StatusNotFound:
 		f.Wrong("make it, or set COLLAB_BLOB_URL", "%s is not there%s", where, statusOf(err))
-	case scheme == "file":
+	case scheme == "file" && errors.Is(err, fs.ErrPermission):
 		f.Wrong(rights[scheme], "%s cannot %s", where, step).Err = err
+	case scheme == "file":
+		f.Wrong("see what is wrong with its disk, or set COLLAB_BLOB_URL", "%s cannot %s", where, step).Err = err
 	default:
 		f.Wrong("let this machine reach it, or set COLLAB_BLOB_URL", "%s cannot %s", where, step).Err = err
 	}

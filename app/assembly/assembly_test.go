@@ -169,12 +169,13 @@ func TestAServerIsReadyOnceItsDatabaseIsMigrated(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			reader, ended := serveLogged(ctx, c)
-			var line struct{ Msg, Address string }
-			lines := bufio.NewScanner(reader)
+			var line struct{ Msg, Address, Error string }
+			lines, said := bufio.NewScanner(reader), false
 			for line.Msg != "listening" && lines.Scan() {
 				must.NoError(t, json.Unmarshal(lines.Bytes(), &line))
+				said = said || strings.Contains(line.Error, "run collabd migrate")
 			}
-			if line.Msg != "listening" {
+			if line.Msg != "listening" || !said {
 				t.Fatalf("the server ended with %v", <-ended)
 			}
 			var rest bytes.Buffer

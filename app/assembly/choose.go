@@ -80,10 +80,14 @@ func openDatabase(lc fx.Lifecycle, c config.Config, log *slog.Logger, bus ports.
 		return records{}, fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
 	}
 	lc.Append(fx.StopHook(db.Close))
-	if !c.Production() {
-		if err := db.Migrate(ctx); err != nil {
-			return records{}, errors.Join(fmt.Errorf("migrating the database: %w", err), db.Close())
+	if c.Production() {
+		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		if err := db.Ready(asking); err != nil {
+			log.Warn("database is not ready", "error", err)
 		}
+	} else if err := db.Migrate(ctx); err != nil {
+		return records{}, errors.Join(fmt.Errorf("migrating the database: %w", err), db.Close())
 	}
 	if c.ReplicaURLs.IsSet() {
 		schedule(lc, gormdb.PollReplicasEvery, db.PollReplicas, log, "replica poll failed")

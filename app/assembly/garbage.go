@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 
 	"collab/adapters/bucket"
 	"collab/adapters/gormdb"
@@ -43,6 +45,11 @@ func Collect(ctx context.Context, c config.Config, dry bool, out, log io.Writer)
 func withStores(ctx context.Context, c config.Config, log io.Writer, fn func(*gormdb.DB, ports.Blobs) error) (err error) {
 	if c.Database() == "memory" || c.BlobURL.Scheme() == "mem" {
 		return errors.New("COLLAB_DATABASE_URL and COLLAB_BLOB_URL name memory, which only its own server can read")
+	}
+	if file, isSQLite := strings.CutPrefix(c.DatabaseURL.Text(), "sqlite://"); isSQLite {
+		if _, err := os.Stat(file); err != nil {
+			return fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
+		}
 	}
 	lock, err := datadir.LockDatabase(c, false)
 	if err != nil {

@@ -189,7 +189,7 @@ const exitCodes = `
 3    stopped before deletions that were not accepted
 4    not signed in, or without access
 5    in conflict with what is stored, or with files held back
-130  interrupted
+130  interrupted; sync and sync log --follow end with 0 then
 `
 
 // group returns a command that only has others.

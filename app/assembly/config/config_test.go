@@ -66,10 +66,10 @@ func TestProductionListsEverythingThatIsMissingAtOnce(t *testing.T) {
 
 func TestTheBuiltInModelNeedsALoopbackAddress(t *testing.T) {
 	elsewhere := []string{"COLLAB_LISTEN=0.0.0.0:8080", "COLLAB_IDENTITY_ISSUER=https://id.example.com"}
-	if _, err := Read(elsewhere); err == nil || !strings.Contains(err.Error(), "the built-in model") {
+	if _, err := Read(elsewhere); err == nil || !strings.Contains(err.Error(), "the built-in model") || !strings.Contains(err.Error(), "the development payment provider") {
 		t.Errorf("listening elsewhere with it gives %v", err)
 	}
-	c := read(t, append(elsewhere, "COLLAB_OPENAI_API_KEY=sk-test")...)
+	c := read(t, append(elsewhere, "COLLAB_OPENAI_API_KEY=sk-test", "COLLAB_STRIPE_SECRET_KEY=sk_test_1", "COLLAB_STRIPE_PRICE_STANDARD=a", "COLLAB_STRIPE_PRICE_PREMIUM=b")...)
 	if c.LocalModel() || !c.OpenAI() {
 		t.Error("the built-in model is reachable elsewhere")
 	}
@@ -102,6 +102,8 @@ func TestConfigurationsThatMakeNoSenseNameTheVariable(t *testing.T) {
 		{"COLLAB_LOG_FORMAT=xml", "COLLAB_LOG_FORMAT"},
 		{"COLLAB_RELEASE_ORGS=acme", "COLLAB_RELEASE_ORGS"},
 		{"COLLAB_RELEASE_HOSTS=https://dl.example.com", "COLLAB_RELEASE_HOSTS"},
+		{"COLLAB_CORS_ORIGINS=app.example.com", "COLLAB_CORS_ORIGINS"},
+		{"COLLAB_CORS_ORIGINS=https://a.example.com,https://b.example.com/", "COLLAB_CORS_ORIGINS"},
 		{"COLLAB_CONNECTOR_NETWORKS=everything", "COLLAB_CONNECTOR_NETWORKS"},
 		{"COLLAB_RATE_LIMITS=caller=many", "COLLAB_RATE_LIMITS"},
 		{"COLLAB_CONNECTIONS=total=16385", "connections=1025MiB of COLLAB_BUDGETS"},

@@ -244,6 +244,20 @@ func parseHosts(text string) (Hosts, error) {
 	return all, nil
 }
 
+// Origins are origins of web pages.
+type Origins []string
+
+func parseOrigins(text string) (Origins, error) {
+	all := elements(text)
+	for _, o := range all {
+		u, err := url.Parse(o)
+		if err != nil || o != "*" && (u.Scheme == "" || u.Host == "" || u.Path != "" || strings.ContainsAny(o, "@?# ")) {
+			return nil, fmt.Errorf("must be origins like https://app.example.com, without a path or a slash at the end, and %q is none", o)
+		}
+	}
+	return all, nil
+}
+
 func parseOrgs(text string) (all []id.Org, err error) {
 	for _, o := range elements(text) {
 		org, ok := id.Parse[id.Org](o)
