@@ -108,7 +108,7 @@ func (a *api) refresh(c *call) error {
 	if err != nil {
 		return err
 	}
-	token, to := body.Required(o, "token", body.Text), body.OrZero(o, "orgId", body.ID[id.Org]("organisation of the caller"))
+	token, to := body.Required(o, "token", body.Text), body.OrZero(o, "orgId", body.Parsed("must be the id of an organisation of the caller", id.Parse[id.Org]))
 	if err := o.Err(); err != nil {
 		return err
 	}

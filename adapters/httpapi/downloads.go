@@ -180,8 +180,7 @@ func (a *api) sendBytes(c *call, o object.Object, redirect bool) error {
 	}
 	ranges, err := rangesOf(c.r.Header, tag, o.Size)
 	if err != nil {
-		c.Set("Content-Range", "bytes */"+strconv.FormatInt(o.Size, 10))
-		c.writeError(errorView{Status: http.StatusRequestedRangeNotSatisfiable, Message: "Range " + err.Error()})
+		c.refuseRange(err, o.Size)
 		return nil
 	}
 	switch len(ranges) {
@@ -326,6 +325,12 @@ type byteRange struct{ start, length int64 }
 // contentRange returns the Content-Range of the range in content of the size.
 func (s byteRange) contentRange(size int64) string {
 	return fmt.Sprintf("bytes %d-%d/%d", s.start, s.start+s.length-1, size)
+}
+
+// refuseRange replies that no requested range is in the content, for the error of rangesOf.
+func (c *call) refuseRange(err error, size int64) {
+	c.Set("Content-Range", "bytes */"+strconv.FormatInt(size, 10))
+	c.writeError(errorView{Status: http.StatusRequestedRangeNotSatisfiable, Message: "Range " + err.Error()})
 }
 
 // rangesOf returns the requested ranges of the content, or none for all of it. It returns an error if no range is

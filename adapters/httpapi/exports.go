@@ -102,7 +102,12 @@ func (a *api) downloadExport(c *call, actor org.Actor, of id.Export) error {
 	c.releasePlace()
 	tag := `"` + string(e.ID) + `"`
 	part, status := byteRange{0, e.Size}, http.StatusOK
-	if ranges, err := rangesOf(c.r.Header, tag, e.Size); err == nil && len(ranges) == 1 {
+	ranges, err := rangesOf(c.r.Header, tag, e.Size)
+	if err != nil {
+		c.refuseRange(err, e.Size)
+		return nil
+	}
+	if len(ranges) == 1 {
 		part, status = ranges[0], http.StatusPartialContent
 	}
 	r, err := a.Archives.Archive(c.r.Context(), e, part.start, part.length)

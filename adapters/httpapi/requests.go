@@ -20,6 +20,9 @@ func (c *call) read(limit int64) (_ []byte, err error) {
 	if c.authorized {
 		panic("httpapi: a body is read after its caller was authorized")
 	}
+	if err := body.CheckWhole(c.r.Header); err != nil {
+		return nil, err
+	}
 	if c.body, err = body.ReadAll(c.deadlines.Body(c.r, false), c.r.ContentLength, limit, c); err != nil {
 		return nil, err
 	}
@@ -148,9 +151,12 @@ func (c *call) query(known ...string) (body.Query, error) {
 }
 
 // withoutQuery returns a handler that refuses parameters.
-func withoutQuery(h handler) handler {
+func withoutQuery(h handler) handler { return withQuery(h) }
+
+// withQuery returns a handler that refuses parameters but those.
+func withQuery(h handler, known ...string) handler {
 	return func(c *call) error {
-		if _, err := c.query(); err != nil {
+		if _, err := c.query(known...); err != nil {
 			return err
 		}
 		return h(c)

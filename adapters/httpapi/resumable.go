@@ -62,7 +62,7 @@ type uploadHeaders struct {
 
 // uploadHeaders reads the headers of a request with content of an upload.
 func (c *call) uploadHeaders() (h uploadHeaders, err error) {
-	if err := body.CheckEncoding(c.r.Header); err != nil {
+	if err := body.CheckWhole(c.r.Header); err != nil {
 		return h, err
 	}
 	switch strings.TrimSpace(c.r.Header.Get(uploadComplete)) {

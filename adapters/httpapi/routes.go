@@ -51,6 +51,18 @@ type row struct {
 	Handle handler // nil: this deployment does not have the endpoint
 }
 
+// writeParameters are the query parameters of requests that write, by their paths: those of content.
+var writeParameters = map[string][]string{
+	"/sync/files":                                     slices.Concat(placing, describing),
+	"/sync/files/{id}":                                slices.Concat(placing, describing), // a replacement ignores the first ones
+	"/sync/profile":                                   describing,
+	"/sync/org-onboarding":                            describing,
+	"/sync/memory/{scope}":                            describing,
+	"/sync/resumable-uploads":                         slices.Concat(placing, describing, []string{"fileId"}),
+	"/sync/resumable-uploads/{id}":                    describing,
+	"/sync/memory/workspace/{workspaceId}/{fileName}": describing,
+}
+
 // routes is the table of all endpoints. HEAD is allowed wherever GET is.
 func (a *api) routes() []row {
 	table := []row{
@@ -128,22 +140,22 @@ func (a *api) routes() []row {
 		{"PATCH", "/sync/files/{id}", writer, a.moveFile},
 		{"DELETE", "/sync/files/{id}", writer, a.authorized(onRecord("id", "File", a.deleteFile))},
 		{"GET", "/sync/files/{id}/versions", member, a.listVersions},
-		{"DELETE", "/sync/files/{id}/versions", writer, withoutQuery(a.authorized(onRecord("id", "File", succeedsOn(a.Objects.DiscardVersions))))},
+		{"DELETE", "/sync/files/{id}/versions", writer, a.authorized(onRecord("id", "File", succeedsOn(a.Objects.DiscardVersions)))},
 		{"GET", "/sync/files/{id}/versions/{version}", member, a.authorized(onRecord("id", "File", a.readVersion))},
-		{"DELETE", "/sync/files/{id}/versions/{version}", writer, withoutQuery(a.authorized(onRecord("id", "File", a.discardVersion)))},
-		{"POST", "/sync/files/{id}/restore", writer, withoutQuery(a.restoreFile)},
+		{"DELETE", "/sync/files/{id}/versions/{version}", writer, a.authorized(onRecord("id", "File", a.discardVersion))},
+		{"POST", "/sync/files/{id}/restore", writer, a.restoreFile},
 		{"POST", "/sync/move", writer, withBody(a, readFolderMove, a.moveFolder)},
-		{"POST", "/sync/batch", writer, withoutQuery(a.batchFiles)},
-		{"POST", "/sync/batch/read", member, withoutQuery(withBody(a, readWanted, a.readFiles))},
+		{"POST", "/sync/batch", writer, a.batchFiles},
+		{"POST", "/sync/batch/read", member, withBody(a, readWanted, a.readFiles)},
 		{"GET", "/sync/limits", member, withoutQuery(a.authorized(a.syncLimits))},
-		{"POST", "/sync/uploads", writer, withoutQuery(a.startUpload)},
-		{"POST", "/sync/uploads/{id}/complete", writer, withoutQuery(a.authorized(a.onUpload(a.completeUpload)))},
-		{"DELETE", "/sync/uploads/{id}", writer, withoutQuery(a.authorized(a.onUpload(succeedsOn(a.Objects.GiveUp))))},
+		{"POST", "/sync/uploads", writer, a.startUpload},
+		{"POST", "/sync/uploads/{id}/complete", writer, a.authorized(a.onUpload(a.completeUpload))},
+		{"DELETE", "/sync/uploads/{id}", writer, a.authorized(a.onUpload(succeedsOn(a.Objects.GiveUp)))},
 		{"POST", "/sync/resumable-uploads", writer, withUploadHeaders(a.createResumable)},
 		{"GET", "/sync/resumable-uploads", member, withoutQuery(a.authorized(a.listResumable))},
 		{"GET", "/sync/resumable-uploads/{id}", member, withoutQuery(a.authorized(a.onResumable(a.getResumable)))},
 		{"PATCH", "/sync/resumable-uploads/{id}", writer, withUploadHeaders(a.appendResumable)},
-		{"DELETE", "/sync/resumable-uploads/{id}", member, withoutQuery(a.authorized(a.onResumable(succeedsOn(a.Objects.Cancel))))},
+		{"DELETE", "/sync/resumable-uploads/{id}", member, a.authorized(a.onResumable(succeedsOn(a.Objects.Cancel)))},
 		{"GET", "/sync/manifest", member, a.manifest},
 		{"GET", "/sync/changes", member, a.authorized(a.followChanges)},
 
@@ -208,6 +220,9 @@ func (a *api) routes() []row {
 		{"GET", "/openapi.json", unlimited, a.document},
 	}
 	for i := range table {
+		if r := table[i]; r.Method != http.MethodGet && r.Guard != browser && r.Guard != webhook {
+			table[i].Handle = withQuery(r.Handle, writeParameters[r.Path]...)
+		}
 		table[i].Path = prefix + table[i].Path
 		if table[i].Guard == byOperator && a.AdminSecret == "" {
 			table[i].Handle = nil

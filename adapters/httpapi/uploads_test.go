@@ -26,16 +26,19 @@ func TestUploadFormsStoreTheSame(t *testing.T) {
 		for order, fields := range orders {
 			t.Run(form+", "+order, func(t *testing.T) {
 				o := newFileServer(t)
-				filled := slices.Clone(fields)
-				for i, f := range filled {
-					switch name, value, _ := strings.Cut(f, "="); {
+				var filled []string
+				for _, f := range fields {
+					switch name, _, _ := strings.Cut(f, "="); {
 					case name == "workspaceId":
-						filled[i] = fmt.Sprintf(f, o.desk)
+						f = fmt.Sprintf(f, o.desk)
 					case name == "checksum":
-						filled[i] = fmt.Sprintf(f, strings.ToUpper(harness.Checksum(text)))
-					case name == "encoding" && value == "" && !strings.HasPrefix(form, "JSON"):
-						filled[i] = "ignored=x"
+						f = fmt.Sprintf(f, strings.ToUpper(harness.Checksum(text)))
+					case form == "raw" && (name == "encoding" || len(name) == 1): // parameters are not ignored
+						continue
+					case name == "encoding" && !strings.HasPrefix(form, "JSON"):
+						f = "ignored=x"
 					}
+					filled = append(filled, f)
 				}
 				w := send(o, uploadRequestIn(form, http.MethodPost, "/files", text, filled...))
 				got := read[record](t, w, http.StatusCreated)
@@ -72,7 +75,8 @@ func TestInvalidUploadStoresNothing(t *testing.T) {
 	}{
 		{raw, "", "x", 400, "path must not be empty"},
 		{raw, "path=../x", "x", 400, "path must not have the segments . and .."},
-		{raw, "path=a&path=b", "x", 400, "path must be given only once"},
+		{raw, "path=a&expectedversion=1", "x", 400, `"expectedversion" is not a parameter of this endpoint`},
+		{raw, "path=a&path=b", "x", 400, "path must not be repeated"},
 		{raw, "path=a&kind=artifact", "x", 400, "kind must be one of ARTIFACT, HUB_MEMORY, TEAM_MEMORY, WORKSPACE_MEMORY, TEMPLATE, BRAND_ASSET"},
 		{raw, "path=a&scope=", "x", 400, "scope must be one of SHARED, PERSONAL"},
 		{raw, "path=a&workspaceId=x", "x", 400, "workspaceId must be the id of a workspace"},
@@ -83,7 +87,7 @@ func TestInvalidUploadStoresNothing(t *testing.T) {
 		{raw, "path=a&checksum=12", "x", 400, "checksum must be a SHA-256 in hexadecimal"},
 		{raw, "path=a&checksum=" + harness.Checksum("y"), "x", 400, "checksum is not the content's, which is " + harness.Checksum("x")},
 		{raw, "path=a&expectedVersion=-1", "x", 400, "expectedVersion must be the number of a version"},
-		{raw, "path=a&expectedVersion=1&expectedVersion=1", "x", 400, "expectedVersion must be given only once"},
+		{raw, "path=a&expectedVersion=1&expectedVersion=1", "x", 400, "expectedVersion must not be repeated"},
 		{raw, "path=a&expectedVersion=1", "x", 409, "Version conflict: version 1 was expected, and nothing is stored"},
 		{raw, "path=%zz", "x", 400, "The query could not be read"},
 		{raw, "path=a%ff", "x", 400, "path must be valid UTF-8"},
@@ -146,7 +150,12 @@ func TestInvalidUploadStoresNothing(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a part of a content", func(t *testing.T) {
+		checkError(t, send(o, syncRequest(http.MethodPost, "/files?path=a", strings.NewReader("x"), "Content-Range: bytes 5-5/6")), 400)
+		checkError(t, send(o, syncRequest(http.MethodPut, "/memory/user", strings.NewReader("x"), "Content-Range: bytes 5-5/6")), 400)
+	})
 	t.Run("content encoding", func(t *testing.T) {
+		checkError(t, send(o, syncRequest(http.MethodPut, "/memory/user", strings.NewReader("x"), "Content-Encoding: gzip")), 415)
 		checkError(t, send(o, syncRequest(http.MethodPost, "/files?path=a", strings.NewReader("x"), "Content-Encoding: gzip")), 415)
 	})
 	t.Run("VIEWER", func(t *testing.T) {

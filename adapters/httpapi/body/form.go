@@ -35,7 +35,7 @@ type FormType struct {
 // ParseFormType decides by the content type. It fails with fault.TooLarge if the length of
 // the body, negative if unknown, is too large for content of at most maxSize bytes.
 func ParseFormType(h http.Header, length, maxSize int64) (f FormType, err error) {
-	if err := CheckEncoding(h); err != nil {
+	if err := CheckWhole(h); err != nil {
 		return f, err
 	}
 	f.Limit, f.maxSize = maxSize, maxSize
@@ -64,8 +64,11 @@ func ParseFormType(h http.Header, length, maxSize int64) (f FormType, err error)
 	return f, nil
 }
 
-// CheckEncoding returns an error if the body has a content encoding.
-func CheckEncoding(h http.Header) error {
+// CheckWhole returns an error if the body has a content encoding, or is a part of what it replaces.
+func CheckWhole(h http.Header) error {
+	if len(h["Content-Range"]) > 0 {
+		return fault.Field("Content-Range", "must not be given: the body is the whole content")
+	}
 	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return fault.New(fault.Unsupported, "The body must not have a content encoding")
 	}

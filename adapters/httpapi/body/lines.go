@@ -17,7 +17,7 @@ var lineTypes = []string{"application/x-ndjson", "application/ndjson", "applicat
 // CheckLines checks that a body of the length, negative if unknown, can be JSON lines of at most limit
 // bytes.
 func CheckLines(h http.Header, length, limit int64) error {
-	if err := CheckEncoding(h); err != nil {
+	if err := CheckWhole(h); err != nil {
 		return err
 	}
 	if media, _, err := mime.ParseMediaType(h.Get("Content-Type")); err != nil || !slices.Contains(lineTypes, media) {
