@@ -13,8 +13,10 @@ import (
 // directory. Methods fail with NotFound if a file or the directory itself is gone, Forbidden if
 // permissions do not allow it, and Unavailable if the file system fails otherwise.
 type Disk interface {
-	// Root describes the directory. NotFound if it is not there.
-	Root(ctx context.Context) (mirror.Root, error)
+	// Identity returns what identifies the directory, such as its device and inode. It changes if
+	// another directory takes its place, and is empty if the file system has none. NotFound if the
+	// directory is not there.
+	Identity(ctx context.Context) (string, error)
 	// Rules returns the rules of the directory as they are now.
 	Rules(ctx context.Context) (mirror.Rules, error)
 	// Scan calls each with the files of the scope, in any order, including symbolic links and
@@ -43,11 +45,11 @@ type Disk interface {
 // full.
 type DiskWriter interface {
 	// Stage cuts the staged content of that name, which is one segment, to offset bytes,
-	// appends r to it, and returns what is staged then. If r or the disk fails, the bytes
-	// appended before are kept and returned with the error. Staged content has no name in the
+	// appends r to it, and returns the checksum of what is staged then. If r or the disk fails,
+	// the bytes appended before are kept. Staged content has no name in the
 	// directory, and can be lost or damaged when the machine stops. Conflict if fewer than
 	// offset bytes are staged.
-	Stage(ctx context.Context, name string, offset int64, r io.Reader) (mirror.Staged, error)
+	Stage(ctx context.Context, name string, offset int64, r io.Reader) (checksum string, err error)
 	// Staged returns the number of bytes that are staged under the name, 0 if none are.
 	Staged(ctx context.Context, name string) (int64, error)
 	// Place gives staged contents their paths, in their order and each for itself, makes missing

@@ -223,25 +223,25 @@ func (d *Disk) probe() (err error) {
 	return nil
 }
 
-// Root describes the directory. Its identity is that of a random id stored in it and its inode, or 0 where that
+// Identity returns a random id that is stored in the directory with its inode, or 0 where that
 // changes. Device numbers, which can change when the machine starts, are no part of it.
-func (d *Disk) Root(context.Context) (mirror.Root, error) {
+func (d *Disk) Identity(context.Context) (string, error) {
 	if err := d.present(); err != nil {
-		return mirror.Root{}, err
+		return "", err
 	}
 	info, err := d.top.root.Stat(".")
 	if err != nil {
-		return mirror.Root{}, failed(err, "The directory cannot be read")
+		return "", failed(err, "The directory cannot be read")
 	}
 	id, err := d.state.root.ReadFile(idName)
 	if err != nil {
-		return mirror.Root{}, failed(err, "The id of the directory cannot be read")
+		return "", failed(err, "The id of the directory cannot be read")
 	}
 	facts, _ := factsOf(info)
 	if !keepsInodes(d.top.self) {
 		facts.Inode = 0
 	}
-	return mirror.Root{Identity: fmt.Sprintf("%s-%d", strings.TrimSpace(string(id)), facts.Inode)}, nil
+	return fmt.Sprintf("%s-%d", strings.TrimSpace(string(id)), facts.Inode), nil
 }
 
 // present returns an error unless the directory that was opened, with its state directory, is

@@ -73,9 +73,9 @@ func TestADirectoryIsOpenInOneProcess(t *testing.T) {
 	must.Fail(t, must.ErrorOf(localdisk.Open(filepath.Join(top, "none"), system.Clock{})), fault.NotFound) // a directory that does not exist
 	d := must.Do(localdisk.Open(top, system.Clock{})).Or(t)
 	must.Fail(t, must.ErrorOf(localdisk.Open(top, system.Clock{})), fault.Conflict) // opened twice
-	before := must.Do(d.Root(t.Context())).Or(t)
+	before := must.Do(d.Identity(t.Context())).Or(t)
 	must.NoError(t, d.Close())
-	after := must.Do(opened(t, top).Root(t.Context())).Or(t)
+	after := must.Do(opened(t, top).Identity(t.Context())).Or(t)
 	if before != after {
 		t.Errorf("%+v, then %+v", before, after)
 	}
@@ -135,19 +135,19 @@ func TestACopyOfADirectoryAndOneInItsPlaceAreOthers(t *testing.T) {
 	top := filepath.Join(t.TempDir(), "top")
 	must.NoError(t, os.Mkdir(top, 0o777))
 	d := opened(t, top)
-	original := must.Do(d.Root(t.Context())).Or(t)
+	original := must.Do(d.Identity(t.Context())).Or(t)
 	must.NoError(t, os.CopyFS(top+"-copy", os.DirFS(top)))
-	copied := must.Do(opened(t, top+"-copy").Root(t.Context())).Or(t)
-	if copied.Identity == original.Identity {
-		t.Errorf("both are %q", copied.Identity)
+	copied := must.Do(opened(t, top+"-copy").Identity(t.Context())).Or(t)
+	if copied == original {
+		t.Errorf("both are %q", copied)
 	}
 	must.NoError(t, os.Rename(top, top+"-moved"))
 	must.NoError(t, os.Mkdir(top, 0o777))
-	must.Fail(t, must.ErrorOf(d.Root(t.Context())), fault.NotFound) // another directory has taken the place
+	must.Fail(t, must.ErrorOf(d.Identity(t.Context())), fault.NotFound) // another directory has taken the place
 	must.NoError(t, os.Remove(top))
 	must.NoError(t, os.Rename(top+"-moved", top))
 	must.NoError(t, os.RemoveAll(filepath.Join(top, mirror.StateDirectory)))
-	must.Fail(t, must.ErrorOf(d.Root(t.Context())), fault.NotFound) // the state directory is gone
+	must.Fail(t, must.ErrorOf(d.Identity(t.Context())), fault.NotFound) // the state directory is gone
 }
 
 func TestFilesThatAreNotRegularAreFoundAndNotRead(t *testing.T) {

@@ -67,19 +67,19 @@ func (d *Disk) renamePath(from, to string, how renameMode) error {
 }
 
 // Stage implements ports.DiskWriter.
-func (d *Disk) Stage(ctx context.Context, name string, offset int64, r io.Reader) (staged mirror.Staged, err error) {
+func (d *Disk) Stage(ctx context.Context, name string, offset int64, r io.Reader) (checksum string, err error) {
 	f, err := d.openStaged(name, offset)
 	if err != nil {
-		return staged, failed(err, "The download cannot be stored")
+		return "", failed(err, "The download cannot be stored")
 	}
 	defer func() { err = failed(errors.Join(err, f.Close()), "The download cannot be stored") }()
 	sum, buffer := sha256.New(), buffers.Get().(*[bufferSize]byte)
 	defer buffers.Put(buffer)
 	if _, err := io.CopyBuffer(sum, io.LimitReader(f, offset), buffer[:]); err != nil {
-		return staged, err
+		return "", err
 	}
-	written, err := io.CopyBuffer(io.MultiWriter(syncfs.NewWriter(f, offset), sum), &contextReader{ctx, r}, buffer[:])
-	return mirror.Staged{Size: offset + written, Checksum: hex.EncodeToString(sum.Sum(nil))}, err
+	_, err = io.CopyBuffer(io.MultiWriter(syncfs.NewWriter(f, offset), sum), &contextReader{ctx, r}, buffer[:])
+	return hex.EncodeToString(sum.Sum(nil)), err
 }
 
 // openStaged opens a file for staged content, of which it keeps what is before the offset.

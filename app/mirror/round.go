@@ -134,7 +134,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 			return err
 		}
 	}
-	root, err := r.Disk.Root(ctx)
+	identity, err := r.Disk.Identity(ctx)
 	if fault.Is(err, fault.NotFound) {
 		return finalError{err}
 	}
@@ -150,12 +150,12 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		if err != nil {
 			return err
 		}
-		changes := mirror.Changes{Root: r.binding.Root != "" && root.Identity != r.binding.Root, Ignore: r.binding.Ignore != "" && rules.Hash != r.binding.Ignore}
+		changes := mirror.Changes{Root: r.binding.Root != "" && identity != r.binding.Root, Ignore: r.binding.Ignore != "" && rules.Hash != r.binding.Ignore}
 		if changes.Root || rules.Hash != r.patterns { // entries have no files that were ignored
 			r.scope = mirror.Everything()
 		}
 		if changes.Root && accept {
-			if err := r.rebind(ctx, root); err != nil {
+			if err := r.rebind(ctx, identity); err != nil {
 				return err
 			}
 			changes.Root = false
@@ -213,7 +213,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 			continue
 		}
 		if bound := r.binding; !guarded && r.stopped == nil {
-			bound.Root, bound.Ignore = root.Identity, rules.Hash
+			bound.Root, bound.Ignore = identity, rules.Hash
 			if bound != r.binding {
 				if err := r.State.Bind(ctx, bound); err != nil {
 					return stateError{err}
@@ -228,7 +228,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 
 // rebind binds the state to another directory in the place of the synchronised one, after somebody has accepted
 // it. What both sides had agreed on is forgotten, so that they are united and nothing is deleted.
-func (r *round) rebind(ctx context.Context, root mirror.Root) error {
+func (r *round) rebind(ctx context.Context, identity string) error {
 	rows := slices.Collect(maps.Values(r.rows))
 	for i, row := range rows {
 		rows[i] = mirror.Row{Key: row.Key, Remote: row.Remote}
@@ -240,7 +240,7 @@ func (r *round) rebind(ctx context.Context, root mirror.Root) error {
 	clear(r.entries)
 	r.scanned = false
 	bound := r.binding
-	bound.Root = root.Identity
+	bound.Root = identity
 	if err := r.State.Bind(ctx, bound); err != nil { // after the rows: else an end in between would lead to deletions
 		return stateError{err}
 	}

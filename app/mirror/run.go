@@ -63,7 +63,7 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 	var retrying atomic.Bool
 	for {
 		if !m.await(ctx) {
-			return m.ended(ctx)
+			return endOf(ctx)
 		}
 		out, err := Outcome{Paused: true}, error(nil)
 		if !m.paused() {
@@ -71,7 +71,7 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 			out, err = m.interruptible(ctx)
 		}
 		if ctx.Err() != nil {
-			return m.ended(ctx)
+			return endOf(ctx)
 		}
 		if out.Paused {
 			if !paused.Swap(true) {
@@ -85,7 +85,7 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 			return err
 		case err != nil:
 			if m.Wait(ctx, max(failing.next(m.Random()), retryAfter(err))) != nil {
-				return m.ended(ctx)
+				return endOf(ctx)
 			}
 			m.Changed(mirror.Scope{})
 			continue
@@ -214,8 +214,8 @@ func (m *Mirror) interruptible(ctx context.Context) (Outcome, error) {
 	return out, err
 }
 
-// ended returns why Run has ended, nil if it was to.
-func (m *Mirror) ended(ctx context.Context) error {
+// endOf returns why Run has ended with ctx, nil if it was to.
+func endOf(ctx context.Context) error {
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}

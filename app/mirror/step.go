@@ -294,9 +294,9 @@ func (r *round) stageRequested(ctx context.Context, all []*downloading, records 
 			err = unread(err)
 		default:
 			r.transferred(d.Step)(len(content))
-			var staged mirror.Staged
-			if staged, err = r.DiskWriter.Stage(ctx, d.content.Name, 0, bytes.NewReader(content)); err == nil {
-				err = r.checkStaged(ctx, d.Step, d.content.Name, 0, staged)
+			var checksum string
+			if checksum, err = r.DiskWriter.Stage(ctx, d.content.Name, 0, bytes.NewReader(content)); err == nil {
+				err = r.checkStaged(ctx, d.Step, d.content.Name, 0, checksum)
 			}
 		}
 		d.tried, d.err = true, err
@@ -336,9 +336,9 @@ func (r *round) stage(ctx context.Context, s mirror.Step, name string) error {
 	if offset > record.Size {
 		offset = 0
 	}
-	var staged mirror.Staged
+	var checksum string
 	if offset == record.Size && offset > 0 {
-		staged, err = r.DiskWriter.Stage(ctx, name, offset, strings.NewReader(""))
+		checksum, err = r.DiskWriter.Stage(ctx, name, offset, strings.NewReader(""))
 	} else {
 		now, content, openErr := r.Remote.Download(ctx, record, offset)
 		if openErr != nil {
@@ -349,7 +349,7 @@ func (r *round) stage(ctx context.Context, s mirror.Step, name string) error {
 			return fault.New(fault.Conflict, "The server's file was changed meanwhile.")
 		}
 		from := &source{io.LimitReader(content, record.Size-offset+1), nil, r.transferred(s)} // one more shows that it is too long
-		staged, err = r.DiskWriter.Stage(ctx, name, offset, from)
+		checksum, err = r.DiskWriter.Stage(ctx, name, offset, from)
 		_ = content.Close()
 		if from.err != nil {
 			r.lock.Lock()
@@ -363,13 +363,13 @@ func (r *round) stage(ctx context.Context, s mirror.Step, name string) error {
 	if err != nil {
 		return err
 	}
-	return r.checkStaged(ctx, s, name, offset, staged)
+	return r.checkStaged(ctx, s, name, offset, checksum)
 }
 
-// checkStaged returns an error if what is staged under a name is not the content of a download, and
-// removes it then. The offset is how much of it was staged before.
-func (r *round) checkStaged(ctx context.Context, s mirror.Step, name string, offset int64, staged mirror.Staged) error {
-	if staged.Checksum != s.Row.Remote.Checksum {
+// checkStaged returns an error if what is staged under a name, of which it is given the checksum, is not
+// the content of a download, and removes it then. The offset is how much of it was staged before.
+func (r *round) checkStaged(ctx context.Context, s mirror.Step, name string, offset int64, checksum string) error {
+	if checksum != s.Row.Remote.Checksum {
 		if _, err := r.DiskWriter.Stage(ctx, name, 0, strings.NewReader("")); err != nil {
 			return err
 		}

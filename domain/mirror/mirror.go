@@ -138,13 +138,6 @@ func (s Scope) Add(other Scope) Scope {
 	return Scope{join(s.Directories, other.Directories), join(s.Trees, other.Trees)}
 }
 
-// Root describes the synchronised directory.
-type Root struct {
-	// Identity is that of the directory itself, such as its device and inode. It changes if
-	// another directory takes its place. It is empty if the file system has none.
-	Identity string
-}
-
 // Rules are which paths a directory takes no part in.
 type Rules struct {
 	// Hash identifies the patterns of ignored files. It changes when they do.
@@ -162,14 +155,8 @@ type Binding struct {
 	Org    id.Org
 	User   id.User
 	Place  string // kind, scope, workspace and team, as the client writes them
-	Root   string // Root.Identity
+	Root   string // the directory's identity
 	Ignore string // Rules.Hash
-}
-
-// Staged is content that was downloaded and not yet given a name.
-type Staged struct {
-	Size     int64  // in bytes
-	Checksum string // of all of it
 }
 
 // Placement is staged content and the path that it is to get.

@@ -372,14 +372,14 @@ func (d *disk) move(from, to string) bool {
 	return true
 }
 
-func (d *disk) Root(context.Context) (mirror.Root, error) {
+func (d *disk) Identity(context.Context) (string, error) {
 	if _, err := d.before("root"); err != nil {
-		return mirror.Root{}, err
+		return "", err
 	}
 	if d.gone {
-		return mirror.Root{}, fault.Missing("Directory")
+		return "", fault.Missing("Directory")
 	}
-	return mirror.Root{Identity: d.identity}, nil
+	return d.identity, nil
 }
 
 func (d *disk) Rules(context.Context) (mirror.Rules, error) {
@@ -547,13 +547,13 @@ func (d *disk) Sync(_ context.Context, files ...mirror.Entry) []error {
 	return errs
 }
 
-func (d *disk) Stage(_ context.Context, name string, offset int64, r io.Reader) (mirror.Staged, error) {
+func (d *disk) Stage(_ context.Context, name string, offset int64, r io.Reader) (string, error) {
 	half, err := d.before("stage")
 	if int64(len(d.staged[name])) < offset {
-		return mirror.Staged{}, fault.New(fault.Conflict, "fewer bytes are staged")
+		return "", fault.New(fault.Conflict, "fewer bytes are staged")
 	}
 	if err != nil && !half {
-		return mirror.Staged{}, err
+		return "", err
 	}
 	var b bytes.Buffer
 	_, readErr := io.Copy(&b, r)
@@ -565,7 +565,7 @@ func (d *disk) Stage(_ context.Context, name string, offset int64, r io.Reader) 
 	}
 	content = d.staged[name][:offset] + content
 	d.staged[name] = content
-	return mirror.Staged{Size: int64(len(content)), Checksum: checksum(content)}, err
+	return checksum(content), err
 }
 
 func (d *disk) Staged(_ context.Context, name string) (int64, error) {

@@ -330,10 +330,10 @@ func (d *unsought) Open(ctx context.Context, e mirror.Entry) (io.ReadCloser, err
 
 type trustingDisk struct{ ports.DiskWriter }
 
-func (d trustingDisk) Stage(ctx context.Context, name string, offset int64, r io.Reader) (mirror.Staged, error) {
-	staged, err := d.DiskWriter.Stage(ctx, name, max(offset-1, 0), r)
-	staged.Checksum, _, _ = strings.Cut(name, "-")
-	return staged, err
+func (d trustingDisk) Stage(ctx context.Context, name string, offset int64, r io.Reader) (string, error) {
+	_, err := d.DiskWriter.Stage(ctx, name, max(offset-1, 0), r)
+	checksum, _, _ := strings.Cut(name, "-")
+	return checksum, err
 }
 
 type anyVersion struct {
