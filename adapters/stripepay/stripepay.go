@@ -163,12 +163,10 @@ func (p *Payments) Session(ctx context.Context, of string) (plan.Session, error)
 		return plan.Session{}, err
 	}
 	return plan.Session{
-		ID:           string(s.ID),
 		Status:       word(string(s.Status)),
 		Org:          s.org(),
 		Plan:         s.plan(),
 		Subscription: string(s.Subscription),
-		ExpiresAt:    s.ExpiresAt.Time,
 	}, nil
 }
 

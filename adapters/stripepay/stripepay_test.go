@@ -44,9 +44,9 @@ var calls = map[string]func(ctx context.Context, p *Payments) error{
 	},
 	"Subscription": func(ctx context.Context, p *Payments) error { return must.ErrorOf(p.Subscription(ctx, "sub_1")) },
 	"Change": func(ctx context.Context, p *Payments) error {
-		return must.ErrorOf(p.Change(ctx, "sub_1", plan.Premium))
+		return p.Change(ctx, "sub_1", plan.Premium)
 	},
-	"Cancel": func(ctx context.Context, p *Payments) error { return must.ErrorOf(p.Cancel(ctx, "sub_1", true)) },
+	"Cancel": func(ctx context.Context, p *Payments) error { return p.Cancel(ctx, "sub_1", true) },
 }
 
 func TestEveryCallReturnsTheKindOfItsError(t *testing.T) {
@@ -229,8 +229,7 @@ func TestInvalidIDsAreNotRequested(t *testing.T) {
 	for _, bad := range []string{"", ".", "..", "../customers", "a/b", "a?b=c", "a b", "é", "a\n", strings.Repeat("a", 256)} {
 		_, sessionErr := p.Session(t.Context(), bad)
 		_, subscriptionErr := p.Subscription(t.Context(), bad)
-		_, changeErr := p.Change(t.Context(), bad, plan.Premium)
-		_, cancelErr := p.Cancel(t.Context(), bad, true)
+		changeErr, cancelErr := p.Change(t.Context(), bad, plan.Premium), p.Cancel(t.Context(), bad, true)
 		for _, err := range []error{sessionErr, subscriptionErr, changeErr, cancelErr, p.Expire(t.Context(), bad)} {
 			if !fault.Is(err, fault.NotFound) {
 				t.Errorf("%q gives %v", bad, err)
@@ -245,10 +244,10 @@ func TestInvalidIDsAreNotRequested(t *testing.T) {
 func TestSession(t *testing.T) {
 	for body, want := range map[string]plan.Session{
 		`{"id":"cs_1","status":"complete","client_reference_id":"` + string(org) + `","metadata":{"org_id":"` + string(otherOrg) + `","plan":"PREMIUM"},"subscription":"sub_1","expires_at":1800000000}`: {
-			ID: "cs_1", Status: "complete", Org: org, Plan: plan.Premium, Subscription: "sub_1", ExpiresAt: *at(1800000000)},
+			Status: "complete", Org: org, Plan: plan.Premium, Subscription: "sub_1"},
 		`{"id":"cs_1","status":"expired","client_reference_id":"someone","metadata":{"org_id":"` + string(otherOrg) + `","plan":"GOLD"},"subscription":{"id":"sub_1","status":"active"}}`: {
-			ID: "cs_1", Status: "expired", Org: otherOrg, Plan: plan.None, Subscription: "sub_1"},
-		`{"id":"cs_1","status":"open","client_reference_id":null,"metadata":[],"subscription":null}`: {ID: "cs_1", Status: "open", Plan: plan.None},
+			Status: "expired", Org: otherOrg, Plan: plan.None, Subscription: "sub_1"},
+		`{"id":"cs_1","status":"open","client_reference_id":null,"metadata":[],"subscription":null}`: {Status: "open", Plan: plan.None},
 	} {
 		p, _, _ := newFake(t, map[string][]string{"GET /checkout/sessions/cs_1": {"200 " + body}})
 		got, err := p.Session(t.Context(), "cs_1")
@@ -294,7 +293,7 @@ func TestAChangeRequestsWhatDiffers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, f, _ := newFake(t, map[string][]string{"GET /subscriptions/sub_1": {c.is}, "POST /subscriptions/sub_1": {premium}})
-			must.Do(p.Change(t.Context(), "sub_1", c.to)).Or(t)
+			must.NoError(t, p.Change(t.Context(), "sub_1", c.to))
 			var got map[string]string
 			for _, r := range f.requests[1:] {
 				got = map[string]string{}
@@ -316,7 +315,7 @@ func TestASubscriptionThatHasEndedOrIsNotPaidCannotChange(t *testing.T) {
 		`200 {"id":"sub_1","status":"active","items":[{"id":1}]}`: fault.Unavailable,
 	} {
 		p, f, _ := newFake(t, map[string][]string{"GET /subscriptions/sub_1": {is}})
-		if _, err := p.Change(t.Context(), "sub_1", plan.Premium); !fault.Is(err, kind) || len(f.requests) != 1 {
+		if err := p.Change(t.Context(), "sub_1", plan.Premium); !fault.Is(err, kind) || len(f.requests) != 1 {
 			t.Errorf("%s gives %v after %d requests", is, err, len(f.requests))
 		}
 	}
@@ -325,10 +324,10 @@ func TestASubscriptionThatHasEndedOrIsNotPaidCannotChange(t *testing.T) {
 		`400 {"error":{"type":"invalid_request_error","code":"resource_missing","message":"This customer has no attached payment source"}}`: fault.Conflict,
 	} {
 		p, _, _ := newFake(t, map[string][]string{"GET /subscriptions/sub_1": {active}, "POST /subscriptions/sub_1": {refused}})
-		must.Fail(t, must.ErrorOf(p.Change(t.Context(), "sub_1", plan.Premium)), kind)
+		must.Fail(t, p.Change(t.Context(), "sub_1", plan.Premium), kind)
 	}
 	p, f, _ := newFake(t, nil)
-	if _, err := p.Change(t.Context(), "sub_1", plan.Free); !fault.Is(err, fault.Internal) || len(f.requests) != 0 {
+	if err := p.Change(t.Context(), "sub_1", plan.Free); !fault.Is(err, fault.Internal) || len(f.requests) != 0 {
 		t.Errorf("a plan without a price gives %v after %d requests", err, len(f.requests))
 	}
 }
@@ -339,24 +338,20 @@ func TestCancelIsIdempotent(t *testing.T) {
 		atOnce bool
 		does   []string // answers to the next request
 		asked  string
-		want   plan.Remote
 	}{
-		"at once":                    {[]string{active}, true, []string{canceled}, "DELETE", plan.Remote{Status: plan.IsCanceled}},
-		"at once, scheduled to end":  {[]string{ending}, true, []string{canceled}, "DELETE", plan.Remote{Status: plan.IsCanceled}},
-		"at once, ended":             {[]string{canceled}, true, nil, "", plan.Remote{Status: plan.IsCanceled}},
-		"at the end":                 {[]string{active}, false, []string{ending}, "POST", plan.Remote{Status: plan.IsActive, CancelAtPeriodEnd: true}},
-		"at the end, again":          {[]string{ending}, false, nil, "", plan.Remote{Status: plan.IsActive, CancelAtPeriodEnd: true}},
-		"at the end, with a date":    {[]string{endingNew}, false, nil, "", plan.Remote{Status: plan.IsActive, CancelAtPeriodEnd: true}},
-		"at the end, ended":          {[]string{canceled}, false, nil, "", plan.Remote{Status: plan.IsCanceled}},
-		"at once, over meanwhile":    {[]string{active, canceled}, true, []string{missing}, "DELETE", plan.Remote{Status: plan.IsCanceled}},
-		"at the end, over meanwhile": {[]string{active, canceled}, false, []string{refused}, "POST", plan.Remote{Status: plan.IsCanceled}},
+		"at once":                    {[]string{active}, true, []string{canceled}, "DELETE"},
+		"at once, scheduled to end":  {[]string{ending}, true, []string{canceled}, "DELETE"},
+		"at once, ended":             {[]string{canceled}, true, nil, ""},
+		"at the end":                 {[]string{active}, false, []string{ending}, "POST"},
+		"at the end, again":          {[]string{ending}, false, nil, ""},
+		"at the end, with a date":    {[]string{endingNew}, false, nil, ""},
+		"at the end, ended":          {[]string{canceled}, false, nil, ""},
+		"at once, over meanwhile":    {[]string{active, canceled}, true, []string{missing}, "DELETE"},
+		"at the end, over meanwhile": {[]string{active, canceled}, false, []string{refused}, "POST"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, f, _ := newFake(t, map[string][]string{"GET /subscriptions/sub_1": c.is, "POST /subscriptions/sub_1": c.does, "DELETE /subscriptions/sub_1": c.does})
-			got, err := p.Cancel(t.Context(), "sub_1", c.atOnce)
-			if err != nil || got.Status != c.want.Status || got.CancelAtPeriodEnd != c.want.CancelAtPeriodEnd {
-				t.Errorf("got %+v, %v", got, err)
-			}
+			must.NoError(t, p.Cancel(t.Context(), "sub_1", c.atOnce))
 			asked := ""
 			for _, r := range f.requests {
 				if r.method != http.MethodGet {
@@ -370,7 +365,7 @@ func TestCancelIsIdempotent(t *testing.T) {
 
 func TestRefusedCancelsStayRefused(t *testing.T) {
 	p, _, _ := newFake(t, map[string][]string{"GET /subscriptions/sub_1": {active}, "DELETE /subscriptions/sub_1": {missing}})
-	must.Fail(t, must.ErrorOf(p.Cancel(t.Context(), "sub_1", true)), fault.NotFound)
+	must.Fail(t, p.Cancel(t.Context(), "sub_1", true), fault.NotFound)
 }
 
 func TestRequestsHaveTheKeyAndNoNameOfTheMachine(t *testing.T) {

@@ -23,29 +23,33 @@ const declined = "The payment was declined"
 
 // Subscription returns a subscription.
 func (p *Payments) Subscription(ctx context.Context, of string) (plan.Remote, error) {
-	return p.remote(p.subscription(ctx, of))
+	s, err := p.subscription(ctx, of)
+	if err != nil {
+		return plan.Remote{}, err
+	}
+	return s.remote(p.plans), nil
 }
 
 // Change moves a subscription to another plan at once, and revokes its cancellation. It uses
 // a new idempotency key each time: a stored one would replay an earlier change to the same
 // plan.
-func (p *Payments) Change(ctx context.Context, of string, to plan.Plan) (plan.Remote, error) {
+func (p *Payments) Change(ctx context.Context, of string, to plan.Plan) error {
 	price, err := p.price(to)
 	if err != nil {
-		return plan.Remote{}, err
+		return err
 	}
 	s, err := p.subscription(ctx, of)
 	if err != nil {
-		return plan.Remote{}, err
+		return err
 	}
 	item := s.item(p.plans)
 	switch {
 	case s.over():
-		return plan.Remote{}, fault.Missing("Subscription")
+		return fault.Missing("Subscription")
 	case item.price() == price && !s.cancelsAtEnd():
-		return p.remote(s, nil)
+		return nil
 	case !isID(string(item.ID)):
-		return plan.Remote{}, unreadable("a subscription without an item")
+		return unreadable("a subscription without an item")
 	}
 	params := &stripe.SubscriptionParams{}
 	if item.price() != price {
@@ -57,33 +61,33 @@ func (p *Payments) Change(ctx context.Context, of string, to plan.Plan) (plan.Re
 	} else {
 		params.CancelAtPeriodEnd = stripe.Bool(false)
 	}
-	s, err = p.update(ctx, of, params)
+	_, err = p.update(ctx, of, params)
 	if r, ok := errors.AsType[*refusal](err); ok && fault.Is(err, fault.NotFound) && r.param == "" {
 		err = fault.Wrap(fault.Conflict, r, declined) // no payment method; for a missing object, its parameter is named
 	}
-	return p.remote(s, err)
+	return err
 }
 
 // Cancel ends a subscription.
-func (p *Payments) Cancel(ctx context.Context, of string, atOnce bool) (plan.Remote, error) {
+func (p *Payments) Cancel(ctx context.Context, of string, atOnce bool) error {
 	s, err := p.subscription(ctx, of)
 	if err != nil || s.over() || !atOnce && s.cancelsAtEnd() {
-		return p.remote(s, err)
+		return err
 	}
 	if atOnce {
 		params := &stripe.SubscriptionCancelParams{}
 		params.AddExpand("customer")
-		s, err = call[subscription](ctx, p, http.MethodDelete, address(of), params)
+		_, err = checked(call[subscription](ctx, p, http.MethodDelete, address(of), params))
 	} else {
-		s, err = p.update(ctx, of, &stripe.SubscriptionParams{CancelAtPeriodEnd: stripe.Bool(true)})
+		_, err = p.update(ctx, of, &stripe.SubscriptionParams{CancelAtPeriodEnd: stripe.Bool(true)})
 	}
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Internal) {
 		// The subscription may have ended meanwhile.
 		if now, lookErr := p.subscription(ctx, of); lookErr == nil && now.over() {
-			return p.remote(now, nil)
+			return nil
 		}
 	}
-	return p.remote(s, err)
+	return err
 }
 
 func (p *Payments) subscription(ctx context.Context, of string) (subscription, error) {
@@ -92,22 +96,20 @@ func (p *Payments) subscription(ctx context.Context, of string) (subscription, e
 	}
 	params := &stripe.SubscriptionParams{}
 	params.AddExpand("customer") // for its payment method if the subscription has none
-	return call[subscription](ctx, p, http.MethodGet, address(of), params)
+	return checked(call[subscription](ctx, p, http.MethodGet, address(of), params))
 }
 
 func (p *Payments) update(ctx context.Context, of string, params *stripe.SubscriptionParams) (subscription, error) {
 	params.AddExpand("customer")
-	return call[subscription](ctx, p, http.MethodPost, address(of), params)
+	return checked(call[subscription](ctx, p, http.MethodPost, address(of), params))
 }
 
-func (p *Payments) remote(s subscription, err error) (plan.Remote, error) {
-	if err != nil {
-		return plan.Remote{}, err
+// checked returns the subscription of a response; Unavailable if it lacks its id or status.
+func checked(s subscription, err error) (subscription, error) {
+	if err == nil && (!isID(string(s.ID)) || s.Status == "") {
+		err = unreadable("a subscription without its id or status")
 	}
-	if !isID(string(s.ID)) || s.Status == "" {
-		return plan.Remote{}, unreadable("a subscription without its id or status")
-	}
-	return s.remote(p.plans), nil
+	return s, err
 }
 
 func address(subscription string) string {

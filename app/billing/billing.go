@@ -123,7 +123,7 @@ func (s *Billing) Downgrade(ctx context.Context, actor org.Actor) (Details, erro
 	}
 	if ending != plan.NothingToCancel {
 		// How it ends depends on the provider's state, which may be later than the record.
-		if err := s.follow(ctx, actor.Org, is.ProviderID, s.byActor(ctx, actor), endIfMissing(is.ProviderID), nil); err != nil {
+		if err := s.followOrEnd(ctx, actor.Org, is.ProviderID, s.byActor(ctx, actor)); err != nil {
 			return Details{}, err
 		}
 		is, err = s.decide(ctx, actor, func(was plan.Subscription) (plan.Subscription, error) {
@@ -138,10 +138,10 @@ func (s *Billing) Downgrade(ctx context.Context, actor org.Actor) (Details, erro
 		}
 	}
 	if ending != plan.NothingToCancel {
-		if _, err := s.Provider.Cancel(ctx, is.ProviderID, ending == plan.CancelNow); err != nil && !fault.Is(err, fault.NotFound) {
+		if err := s.Provider.Cancel(ctx, is.ProviderID, ending == plan.CancelNow); err != nil && !fault.Is(err, fault.NotFound) {
 			return Details{}, err
 		}
-		if err := s.follow(ctx, actor.Org, is.ProviderID, s.byActor(ctx, actor), endIfMissing(is.ProviderID), nil); err != nil {
+		if err := s.followOrEnd(ctx, actor.Org, is.ProviderID, s.byActor(ctx, actor)); err != nil {
 			return Details{}, err
 		}
 	}

@@ -42,11 +42,11 @@ func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (s
 				err = s.closePage(ctx, actor.Org, s.byActor(ctx, actor), is)
 			}
 		case plan.ChangePlan:
-			_, changed := s.Provider.Change(ctx, is.ProviderID, p)
+			changed := s.Provider.Change(ctx, is.ProviderID, p)
 			if changed != nil && !fault.Is(changed, fault.NotFound) {
 				return "", changed
 			}
-			err = s.follow(ctx, actor.Org, is.ProviderID, s.byActor(ctx, actor), endIfMissing(is.ProviderID), nil)
+			err = s.followOrEnd(ctx, actor.Org, is.ProviderID, s.byActor(ctx, actor))
 			if err == nil && changed == nil {
 				return s.PaidURL, nil
 			}

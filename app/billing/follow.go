@@ -15,16 +15,17 @@ import (
 var errChanged = errors.New("the subscription has changed meanwhile")
 
 // fallback returns the state of a subscription that the provider does not know.
-type fallback func(s *Billing, was plan.Subscription) (plan.Subscription, plan.FollowResult)
+type fallback func(was plan.Subscription) (plan.Subscription, plan.FollowResult)
 
-// endIfMissing returns the fallback that ends the subscription if it is still the current one.
-func endIfMissing(subscription string) fallback {
-	return func(s *Billing, was plan.Subscription) (plan.Subscription, plan.FollowResult) {
+// followOrEnd follows a subscription, and ends it if the provider does not know it and it is still
+// the current one.
+func (s *Billing) followOrEnd(ctx context.Context, o id.Org, subscription string, as entryFunc) error {
+	return s.follow(ctx, o, subscription, as, func(was plan.Subscription) (plan.Subscription, plan.FollowResult) {
 		if was.ProviderID != subscription {
 			return was, plan.Superseded
 		}
 		return was.RemoteMissing(s.Clock.Now()), plan.Followed
-	}
+	}, nil)
 }
 
 // errOther is returned if another subscription takes precedence over a live one.
@@ -71,7 +72,7 @@ func (s *Billing) follow(ctx context.Context, o id.Org, subscription string, as 
 					return errOther
 				}
 			case unknown != nil:
-				is, result = unknown(s, was)
+				is, result = unknown(was)
 			}
 			if is.Customer != was.Customer {
 				whose, err := r.Directory().Subscriptions().ByCustomer(ctx, is.Customer)
@@ -89,7 +90,7 @@ func (s *Billing) follow(ctx context.Context, o id.Org, subscription string, as 
 		case errors.Is(err, errChanged):
 		case errors.Is(err, errOther): // it may have ended without an event
 			asked = true
-			if err := s.follow(ctx, o, read.ProviderID, as, endIfMissing(read.ProviderID), nil); err != nil {
+			if err := s.followOrEnd(ctx, o, read.ProviderID, as); err != nil {
 				return err
 			}
 		default:
@@ -121,7 +122,7 @@ func (s *Billing) HandleEvent(ctx context.Context, e plan.Event, before func(por
 	}
 	o, err := s.orgOf(ctx, e)
 	if err == nil {
-		unknown := func(s *Billing, was plan.Subscription) (plan.Subscription, plan.FollowResult) {
+		unknown := func(was plan.Subscription) (plan.Subscription, plan.FollowResult) {
 			return was.Observed(e, s.Clock.Now())
 		}
 		err = s.follow(ctx, o, e.Subscription, s.bySystem("by the payment provider"), unknown, before)
@@ -207,11 +208,11 @@ func (s *Billing) cancelClosed(ctx context.Context) error {
 
 // cancelNow cancels a subscription at once, and follows or abandons it.
 func (s *Billing) cancelNow(ctx context.Context, o id.Org, as entryFunc, is plan.Subscription) error {
-	_, err := s.Provider.Cancel(ctx, is.ProviderID, true)
+	err := s.Provider.Cancel(ctx, is.ProviderID, true)
 	switch {
 	case err != nil && !fault.Is(err, fault.NotFound):
 	case is.Billed():
-		err = s.follow(ctx, o, is.ProviderID, as, endIfMissing(is.ProviderID), nil)
+		err = s.followOrEnd(ctx, o, is.ProviderID, as)
 	default:
 		_, err = s.revise(ctx, o, as, func(was plan.Subscription) (plan.Subscription, error) {
 			return was.Abandoned(is.ProviderID, s.Clock.Now()), nil
@@ -247,5 +248,5 @@ func (s *Billing) reconcile(ctx context.Context, o id.Org) error {
 	case !is.Billed():
 		return nil
 	}
-	return s.follow(ctx, o, is.ProviderID, byProvider, endIfMissing(is.ProviderID), nil)
+	return s.followOrEnd(ctx, o, is.ProviderID, byProvider)
 }

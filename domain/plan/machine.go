@@ -51,14 +51,6 @@ const (
 	OperatorGrant   Move = "operator sets the plan"
 )
 
-// Moves lists all moves.
-func Moves() []Move {
-	return []Move{
-		StartTrial, EndTrial, Downgrade, RemoteActive, RemoteTrial, RemotePastDue, RemotePaused, RemoteCanceled, RemoteExpired,
-		RemoteWaiting, PaymentFailed, PaymentReceived, OperatorGrant,
-	}
-}
-
 // Transition is a row of the table.
 type Transition struct {
 	From        []State
@@ -175,8 +167,14 @@ func (s Subscription) State() State {
 	return Unplanned
 }
 
-// move looks the move up and returns the state after it, or the refusal.
-func (s Subscription) move(by Move) (State, error) {
+// move returns the state after a move that is not refused in any state.
+func (s Subscription) move(by Move) State {
+	to, _ := s.request(by)
+	return to
+}
+
+// request returns the state after a move, or why it is refused.
+func (s Subscription) request(by Move) (State, error) {
 	from := s.State()
 	t := transitions[step{from, by}]
 	switch t.To {
@@ -217,16 +215,12 @@ func (s Subscription) At(now time.Time) Subscription {
 	if s.State() != OnTrial || s.TrialEnd == nil || now.Before(*s.TrialEnd) {
 		return s
 	}
-	to, err := s.move(EndTrial)
-	if err != nil {
-		return s
-	}
-	return s.in(to, now)
+	return s.in(s.move(EndTrial), now)
 }
 
 // Trialed starts the trial.
 func (s Subscription) Trialed(now time.Time) (Subscription, error) {
-	to, err := s.move(StartTrial)
+	to, err := s.request(StartTrial)
 	if err != nil {
 		return s, err
 	}
@@ -252,7 +246,7 @@ const (
 // has to make it, and the request to the provider, whose answer the caller follows.
 func (s Subscription) Downgraded(now time.Time) (Subscription, Ending, error) {
 	s = s.At(now)
-	to, err := s.move(Downgrade)
+	to, err := s.request(Downgrade)
 	switch {
 	case err != nil:
 		return s, NothingToCancel, err

@@ -81,10 +81,7 @@ func (s Subscription) Follow(r Remote, now time.Time) (Subscription, FollowResul
 	if r.Live() && r.Plan == None && (!own || !s.Billed()) {
 		return s, UnknownPrice // there is no plan to keep
 	}
-	to, err := s.move(by)
-	if err != nil {
-		return s, Superseded
-	}
+	to := s.move(by)
 	if to == s.State() && !r.Live() {
 		return s, Followed
 	}
@@ -195,10 +192,7 @@ func (s Subscription) observed(e Event, now time.Time) (Subscription, FollowResu
 	if !known {
 		return s, Followed
 	}
-	to, err := s.move(by)
-	if err != nil {
-		return s, Superseded
-	}
+	to := s.move(by)
 	if by == PaymentReceived && e.PeriodEnd != nil && s.Billed() && (s.CurrentPeriodEnd == nil || e.PeriodEnd.After(*s.CurrentPeriodEnd)) {
 		s.CurrentPeriodEnd = e.PeriodEnd
 	}
@@ -219,12 +213,10 @@ type Checkout struct {
 
 // Session is the state of a payment page at the provider.
 type Session struct {
-	ID           string
 	Status       string // open, complete or expired
 	Org          id.Org
 	Plan         Plan
 	Subscription string // empty: there is none yet
-	ExpiresAt    time.Time
 }
 
 // Open reports whether the page accepts a payment.
@@ -356,9 +348,5 @@ func (s Subscription) RemoteMissing(now time.Time) Subscription {
 	if !s.Billed() {
 		return s
 	}
-	to, err := s.move(RemoteCanceled)
-	if err != nil {
-		return s
-	}
-	return s.in(to, now)
+	return s.in(s.move(RemoteCanceled), now)
 }

@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -113,7 +112,7 @@ func Payments(t *testing.T, open func(t *testing.T) PaymentProvider) {
 				if c.Key != asked.Key || c.Plan != p || c.Session == "" || err != nil || at.Host == "" || c.ExpiresAt.IsZero() {
 					w.Fatalf("the page is %+v", c)
 				}
-				want := plan.Session{ID: c.Session, Status: "open", Org: w.org, Plan: p, ExpiresAt: c.ExpiresAt}
+				want := plan.Session{Status: "open", Org: w.org, Plan: p}
 				wantEqual(w.fixture, w.session(c), want)
 			}
 		},
@@ -218,9 +217,9 @@ func Billing(t *testing.T, open func(t *testing.T) PaymentProvider) {
 			w.subscribed(plan.Standard)
 			for _, unknown := range []string{"", "sub_unknown", "../customers", "sub_1?x=y", "sub_1#x", "%"} {
 				resultOf(w.Billing.Subscription(w.ctx, unknown)).wantNotFound(w.fixture)
-				resultOf(w.Billing.Change(w.ctx, unknown, plan.Premium)).wantNotFound(w.fixture)
-				resultOf(w.Billing.Cancel(w.ctx, unknown, true)).wantNotFound(w.fixture)
-				resultOf(w.Billing.Cancel(w.ctx, unknown, false)).wantNotFound(w.fixture)
+				w.wantNotFound(w.Billing.Change(w.ctx, unknown, plan.Premium))
+				w.wantNotFound(w.Billing.Cancel(w.ctx, unknown, true))
+				w.wantNotFound(w.Billing.Cancel(w.ctx, unknown, false))
 			}
 		},
 		"a payment that fails leaves a subscription past due": func(w *paymentFixture) {
@@ -231,10 +230,8 @@ func Billing(t *testing.T, open func(t *testing.T) PaymentProvider) {
 		"a change of plan keeps the subscription, and can be repeated": func(w *paymentFixture) {
 			of, other := w.subscribed(plan.Standard), w.subscribed(plan.Standard)
 			for _, p := range []plan.Plan{plan.Premium, plan.Premium, plan.Standard, plan.Standard, plan.Premium} {
-				r := resultOf(w.Billing.Change(w.ctx, of, p)).must(w.fixture)
-				w.is(r, p, plan.IsActive, false)
-				wantEqual(w.fixture, r.ID, of)
-				wantEqual(w.fixture, w.subscription(of), r)
+				w.ok(w.Billing.Change(w.ctx, of, p))
+				w.is(w.subscription(of), p, plan.IsActive, false)
 			}
 			w.is(w.subscription(other), plan.Standard, plan.IsActive, false)
 		},
@@ -242,24 +239,24 @@ func Billing(t *testing.T, open func(t *testing.T) PaymentProvider) {
 			of := w.subscribed(plan.Standard)
 			w.ok(w.Fail(of))
 			was := w.subscription(of)
-			resultOf(w.Billing.Change(w.ctx, of, plan.Premium)).wantConflict(w.fixture)
+			w.wantConflict(w.Billing.Change(w.ctx, of, plan.Premium))
 			wantEqual(w.fixture, w.subscription(of), was)
 		},
 		"a cancellation keeps the subscription until its period ends, and can be repeated": func(w *paymentFixture) {
 			of := w.subscribed(plan.Standard)
 			end := w.subscription(of).PeriodEnd
 			for range 2 {
-				r := resultOf(w.Billing.Cancel(w.ctx, of, false)).must(w.fixture)
+				w.ok(w.Billing.Cancel(w.ctx, of, false))
+				r := w.subscription(of)
 				w.is(r, plan.Standard, plan.IsActive, true)
 				wantEqual(w.fixture, r.PeriodEnd, end)
-				wantEqual(w.fixture, w.subscription(of), r)
 			}
 		},
 		"a change of plan withdraws a cancellation": func(w *paymentFixture) {
 			of := w.subscribed(plan.Standard)
 			for _, p := range []plan.Plan{plan.Premium, plan.Premium} {
-				resultOf(w.Billing.Cancel(w.ctx, of, false)).must(w.fixture)
-				w.is(resultOf(w.Billing.Change(w.ctx, of, p)).must(w.fixture), p, plan.IsActive, false)
+				w.ok(w.Billing.Cancel(w.ctx, of, false))
+				w.ok(w.Billing.Change(w.ctx, of, p))
 				w.is(w.subscription(of), p, plan.IsActive, false)
 			}
 		},
@@ -267,39 +264,33 @@ func Billing(t *testing.T, open func(t *testing.T) PaymentProvider) {
 			for name, before := range map[string]func(of string) error{
 				"active":     func(string) error { return nil },
 				"past due":   w.Fail,
-				"to be over": func(of string) error { _, err := w.Billing.Cancel(w.ctx, of, false); return err },
+				"to be over": func(of string) error { return w.Billing.Cancel(w.ctx, of, false) },
 			} {
 				of := w.subscribed(plan.Premium)
 				w.ok(before(of))
 				for _, atOnce := range []bool{true, true, false} {
-					r, err := w.Billing.Cancel(w.ctx, of, atOnce)
-					if err != nil || r.ID != of || r.Status != plan.IsCanceled || r.Live() {
+					err := w.Billing.Cancel(w.ctx, of, atOnce)
+					if r := w.subscription(of); err != nil || r.ID != of || r.Status != plan.IsCanceled || r.Live() {
 						w.Fatalf("%s: %+v, %v", name, r, err)
 					}
 				}
-				resultOf(w.Billing.Change(w.ctx, of, plan.Standard)).wantNotFound(w.fixture)
+				w.wantNotFound(w.Billing.Change(w.ctx, of, plan.Standard))
 				w.is(w.subscription(of), plan.Premium, plan.IsCanceled, false)
 			}
 		},
 		"concurrent equal requests have one effect": func(w *paymentFixture) {
 			of := w.subscribed(plan.Standard)
 			for _, step := range []struct {
-				do     func() (plan.Remote, error)
+				do     func() error
 				p      plan.Plan
 				status plan.RemoteStatus
 				ends   bool
 			}{
-				{func() (plan.Remote, error) { return w.Billing.Change(w.ctx, of, plan.Premium) }, plan.Premium, plan.IsActive, false},
-				{func() (plan.Remote, error) { return w.Billing.Cancel(w.ctx, of, false) }, plan.Premium, plan.IsActive, true},
-				{func() (plan.Remote, error) { return w.Billing.Cancel(w.ctx, of, true) }, plan.Premium, plan.IsCanceled, false},
+				{func() error { return w.Billing.Change(w.ctx, of, plan.Premium) }, plan.Premium, plan.IsActive, false},
+				{func() error { return w.Billing.Cancel(w.ctx, of, false) }, plan.Premium, plan.IsActive, true},
+				{func() error { return w.Billing.Cancel(w.ctx, of, true) }, plan.Premium, plan.IsCanceled, false},
 			} {
-				w.allOK(concurrently(8, func(int) error {
-					r, err := step.do()
-					if err == nil && (r.ID != of || r.Plan != step.p || r.Status != step.status) {
-						err = fmt.Errorf("the subscription is %+v", r)
-					}
-					return err
-				}))
+				w.allOK(concurrently(8, func(int) error { return step.do() }))
 				w.is(w.subscription(of), step.p, step.status, step.ends)
 			}
 		},

@@ -209,7 +209,7 @@ type countedCancels struct {
 	n int
 }
 
-func (c *countedCancels) Cancel(ctx context.Context, subscription string, atOnce bool) (plan.Remote, error) {
+func (c *countedCancels) Cancel(ctx context.Context, subscription string, atOnce bool) error {
 	c.n++
 	return c.Payments.Cancel(ctx, subscription, atOnce)
 }
@@ -289,9 +289,7 @@ func (p *awayProvider) refuse() error {
 	return fault.New(fault.Unavailable, "The payment provider does not reply")
 }
 
-func (p *awayProvider) Cancel(context.Context, string, bool) (plan.Remote, error) {
-	return plan.Remote{}, p.refuse()
-}
+func (p *awayProvider) Cancel(context.Context, string, bool) error { return p.refuse() }
 
 func (p *awayProvider) Expire(context.Context, string) error { return p.refuse() }
 
@@ -325,7 +323,7 @@ type changeCounter struct {
 	n int
 }
 
-func (c *changeCounter) Change(ctx context.Context, subscription string, to plan.Plan) (plan.Remote, error) {
+func (c *changeCounter) Change(ctx context.Context, subscription string, to plan.Plan) error {
 	c.n++
 	return c.Payments.Change(ctx, subscription, to)
 }
@@ -397,7 +395,7 @@ func TestAnOverdueSubscriptionIsReadByOneServer(t *testing.T) {
 	s.Clock.Advance(10 * time.Minute)
 	kept(3) // unchanged at the provider
 	s.checkStored(plan.Premium, plan.Active)
-	must.Do(s.provider.Cancel(t.Context(), subscription, true)).Or(t)
+	must.NoError(t, s.provider.Cancel(t.Context(), subscription, true))
 	s.Clock.Advance(24*time.Hour - time.Millisecond)
 	kept(3)
 	s.Clock.Advance(time.Millisecond)
@@ -500,7 +498,7 @@ func TestADeletedCustomerIsReplaced(t *testing.T) {
 		t.Run(about, func(t *testing.T) {
 			s := newServersFixture(t)
 			ctx := t.Context()
-			must.Do(s.provider.Cancel(ctx, s.buy(plan.Standard), true)).Or(t)
+			must.NoError(t, s.provider.Cancel(ctx, s.buy(plan.Standard), true))
 			stored := func() plan.Subscription {
 				return must.Do(s.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)).Or(t)
 			}

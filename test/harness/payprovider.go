@@ -266,10 +266,10 @@ func (p faultyPayments) Subscription(ctx context.Context, subscription string) (
 	return ask(p.faults, "Payments.Subscription", func() (plan.Remote, error) { return p.Payments.Subscription(ctx, subscription) })
 }
 
-func (p faultyPayments) Change(ctx context.Context, subscription string, to plan.Plan) (plan.Remote, error) {
-	return ask(p.faults, "Payments.Change", func() (plan.Remote, error) { return p.Payments.Change(ctx, subscription, to) })
+func (p faultyPayments) Change(ctx context.Context, subscription string, to plan.Plan) error {
+	return p.faults.call("Payments.Change", func() error { return p.Payments.Change(ctx, subscription, to) })
 }
 
-func (p faultyPayments) Cancel(ctx context.Context, subscription string, atOnce bool) (plan.Remote, error) {
-	return ask(p.faults, "Payments.Cancel", func() (plan.Remote, error) { return p.Payments.Cancel(ctx, subscription, atOnce) })
+func (p faultyPayments) Cancel(ctx context.Context, subscription string, atOnce bool) error {
+	return p.faults.call("Payments.Cancel", func() error { return p.Payments.Cancel(ctx, subscription, atOnce) })
 }
