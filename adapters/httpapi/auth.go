@@ -280,7 +280,7 @@ func (a *api) finishCLI(c *call) error {
 	c.hideAddress()
 	q := c.r.URL.Query()
 	back := access.CLIReturn{
-		Port: q.Get("port"), State: q.Get("state"), From: c.client(),
+		Port: q.Get("port"), From: c.client(),
 		Return: identity.Return{Code: q.Get("code"), State: q.Get("state"), Issuer: q.Get("iss"), Error: q.Get("error")},
 	}
 	if name := a.Access.SessionCookie; name != "" {

@@ -19,6 +19,7 @@ import (
 	"collab/app/connectors"
 	"collab/domain/connector"
 	"collab/domain/fault"
+	"collab/domain/id"
 )
 
 // Paths of an authorization: the page that browsers are sent to, the callback, and the client
@@ -216,7 +217,7 @@ func originOf(address string) (string, error) {
 // flowCookie returns the name of a cookie for an authorization. Browsers accept a cookie with
 // the prefix __Host- from this host only.
 func (a *api) flowCookie(kind, state string) string {
-	name := kind + connector.Digest(state)[:12]
+	name := kind + id.Digest(state)[:12]
 	if a.secure {
 		return "__Host-" + name
 	}

@@ -18,6 +18,7 @@ import (
 	"collab/app/connectors"
 	"collab/domain/connector"
 	"collab/domain/fault"
+	"collab/domain/id"
 	"collab/domain/org"
 	"collab/ports"
 	"collab/test/harness"
@@ -40,7 +41,7 @@ func (m *fakeAuthorizer) Register(context.Context, connector.AuthServer, string)
 }
 
 func (m *fakeAuthorizer) Page(s connector.AuthServer, _ connector.Client, redirect, state, verifier string) (string, error) {
-	return s.Authorization + "?" + url.Values{"redirect_uri": {redirect}, "state": {state}, "challenge": {connector.Digest(verifier)}}.Encode(), nil
+	return s.Authorization + "?" + url.Values{"redirect_uri": {redirect}, "state": {state}, "challenge": {id.Digest(verifier)}}.Encode(), nil
 }
 
 func (m *fakeAuthorizer) Redeem(context.Context, connector.AuthServer, connector.Client, string, string, string) (connector.Credentials, error) {
@@ -217,7 +218,7 @@ func TestAuthorizationCookieAttributes(t *testing.T) {
 		if e.secure {
 			prefix = "__Host-"
 		}
-		suffix := connector.Digest(e.started.State)[:12]
+		suffix := id.Digest(e.started.State)[:12]
 		form, asked := e.prompt(t)
 		if asked.Name != prefix+"collab_asked_"+suffix || asked.Raw != asked.Name+"="+asked.Value+want || len(asked.Value) < 26 {
 			t.Errorf("the prompt sets %s", asked.Raw)

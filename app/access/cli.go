@@ -27,12 +27,10 @@ const (
 
 const maxState = 512 // characters
 
-// CLIReturn is the request to the callback. Port and State are those of the query, empty if
-// absent.
+// CLIReturn is the request to the callback. Port is that of the query, empty if absent.
 type CLIReturn struct {
-	Port  string
-	State string
-	From  session.Client
+	Port string
+	From session.Client
 	identity.Return
 }
 
@@ -107,7 +105,6 @@ func (a *Access) FinishSignIn(ctx context.Context, cookie string, q CLIReturn) (
 	if a.SessionCookie != "" && !maps.EqualFunc(a.callbackQuery(f), url.Values{"port": {q.Port}, "state": {q.State}}, slices.Equal) {
 		return SignedIn{}, fault.New(fault.Invalid, "port and state must be those that the sign-in was started with")
 	}
-	q.Return.State = q.State
 	token, err := a.SignIn.Finish(ctx, f, a.callback(f), q.Return)
 	if err != nil {
 		return SignedIn{}, err

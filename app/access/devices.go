@@ -40,7 +40,7 @@ func (a *Access) StartDevice(ctx context.Context, name string, from session.Clie
 // openDevice returns the grant with a user code: NotFound unless it is undecided and has not
 // expired.
 func (a *Access) openDevice(ctx context.Context, userCode string) (session.DeviceGrant, error) {
-	g, err := a.Store.Deployment().DeviceGrants().ByUserCode(ctx, session.CodeDigest(userCode))
+	g, err := a.Store.Deployment().DeviceGrants().ByUserCode(ctx, id.Digest(userCode))
 	if err == nil || fault.Is(err, fault.NotFound) {
 		err = g.CheckOpen(a.Clock.Now())
 	}
@@ -119,7 +119,7 @@ func (a *Access) DecideDevice(ctx context.Context, cookie, userCode string, appr
 		return fault.New(fault.Forbidden, "Nobody has recently signed in for this device in this browser")
 	}
 	devices := a.Store.Deployment().DeviceGrants()
-	g, err := devices.ByUserCode(ctx, session.CodeDigest(userCode))
+	g, err := devices.ByUserCode(ctx, id.Digest(userCode))
 	if fault.Is(err, fault.NotFound) {
 		return g.CheckOpen(a.Clock.Now())
 	}
@@ -137,7 +137,7 @@ func (a *Access) DecideDevice(ctx context.Context, cookie, userCode string, appr
 func (a *Access) ClaimDevice(ctx context.Context, deviceCode string, from session.Client) (s Session, err error) {
 	var refused error
 	err = a.Store.Atomic(ctx, func(r ports.Records) error {
-		g, err := r.Deployment().DeviceGrants().Update(ctx, session.CodeDigest(deviceCode), func(g session.DeviceGrant) (session.DeviceGrant, error) {
+		g, err := r.Deployment().DeviceGrants().Update(ctx, id.Digest(deviceCode), func(g session.DeviceGrant) (session.DeviceGrant, error) {
 			g, refused = g.Polled(a.Clock.Now())
 			return g, nil
 		})

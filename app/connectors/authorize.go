@@ -55,7 +55,7 @@ func (s *Connectors) Start(ctx context.Context, actor org.Actor, instance id.Con
 		return Authorization{}, err
 	}
 	state := s.Secrets.Secret()
-	digest := connector.Digest(state)
+	digest := id.Digest(state)
 	verifier, err := s.Sealer.Seal([]byte(s.Secrets.Secret()), connector.FlowContext(digest))
 	if err != nil {
 		return Authorization{}, err
@@ -291,7 +291,7 @@ func (s *Connectors) Confirmation(ctx context.Context, state string) (Confirmati
 }
 
 func (s *Connectors) flow(ctx context.Context, state string) (connector.Flow, error) {
-	f, err := s.Store.Connections().Flows().Get(ctx, connector.Digest(state))
+	f, err := s.Store.Connections().Flows().Get(ctx, id.Digest(state))
 	if err != nil {
 		return f, err
 	}
@@ -317,14 +317,14 @@ func (s *Connectors) Confirm(ctx context.Context, state, browser string) (page s
 		return "", asUnavailable(err)
 	}
 	_, err = s.Store.Connections().Flows().Update(ctx, f.State, func(f connector.Flow) (connector.Flow, error) {
-		return f.Confirmed(connector.Digest(browser), s.Clock.Now())
+		return f.Confirmed(id.Digest(browser), s.Clock.Now())
 	})
 	return page, err
 }
 
 // Decline ends a flow whose user does not go to the provider.
 func (s *Connectors) Decline(ctx context.Context, state string) error {
-	_, err := s.Store.Connections().Flows().Update(ctx, connector.Digest(state), func(f connector.Flow) (connector.Flow, error) {
+	_, err := s.Store.Connections().Flows().Update(ctx, id.Digest(state), func(f connector.Flow) (connector.Flow, error) {
 		return f.Declined(s.Clock.Now())
 	})
 	return err
@@ -346,8 +346,8 @@ func (s *Connectors) Finish(ctx context.Context, a AuthorizationResponse, browse
 	// The code can be used once, so a client that disconnects does not cancel this.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redeemTimeout)
 	defer cancel()
-	f, err := s.Store.Connections().Flows().Update(ctx, connector.Digest(a.State), func(f connector.Flow) (connector.Flow, error) {
-		return f.Redeemed(connector.Digest(browser), s.Clock.Now())
+	f, err := s.Store.Connections().Flows().Update(ctx, id.Digest(a.State), func(f connector.Flow) (connector.Flow, error) {
+		return f.Redeemed(id.Digest(browser), s.Clock.Now())
 	})
 	if err != nil {
 		return err
@@ -432,7 +432,7 @@ func (s *Connectors) Poll(ctx context.Context, actor org.Actor, state string) (c
 	if err := actor.CheckMember(); err != nil {
 		return connector.Flow{}, err
 	}
-	f, err := s.Store.Connections().Flows().Get(ctx, connector.Digest(state))
+	f, err := s.Store.Connections().Flows().Get(ctx, id.Digest(state))
 	if fault.Is(err, fault.NotFound) {
 		return f, fault.Missing("Authorization")
 	}

@@ -142,7 +142,7 @@ func TestAResponseBelongsToTheIssuerOfItsAddress(t *testing.T) {
 			w := newFixture(t)
 			w.authorizer.server.ReturnsIssuer = false
 			b, browser := w.confirm("", "notes")
-			_, err := w.store.Connections().Flows().Update(t.Context(), connector.Digest(b.State), func(f connector.Flow) (connector.Flow, error) {
+			_, err := w.store.Connections().Flows().Update(t.Context(), id.Digest(b.State), func(f connector.Flow) (connector.Flow, error) {
 				f.Redirect = of.flow
 				return f, nil
 			})

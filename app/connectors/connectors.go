@@ -215,8 +215,7 @@ func (s *Connectors) Read(ctx context.Context, actor org.Actor, i id.Connector) 
 		}
 		// Locked, so that instance and credentials are of one version.
 		now, err := r.Connections().Connectors().Update(ctx, actor.Org, i, func(i connector.Instance) (connector.Instance, error) {
-			i, _ = i.Used(s.Clock.Now())
-			return i, nil
+			return i.Used(s.Clock.Now()), nil
 		})
 		if err != nil {
 			return err
@@ -239,7 +238,7 @@ func (s *Connectors) Delete(ctx context.Context, actor org.Actor, i id.Connector
 		if err := actor.CheckWrite(); err != nil {
 			return err
 		}
-		was, err := r.Connections().Connectors().Update(ctx, actor.Org, i, func(i connector.Instance) (connector.Instance, error) { return i, nil })
+		was, err := locked(ctx, r, actor.Org, i)
 		if err != nil {
 			return err
 		}
@@ -271,7 +270,7 @@ func (s *Connectors) RevokeAll(ctx context.Context, r ports.Records, o id.Org) e
 		return err
 	}
 	for _, i := range all {
-		was, err := r.Connections().Connectors().Update(ctx, o, i, func(i connector.Instance) (connector.Instance, error) { return i, nil })
+		was, err := locked(ctx, r, o, i)
 		if fault.Is(err, fault.NotFound) {
 			continue
 		}

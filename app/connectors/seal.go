@@ -77,11 +77,16 @@ var errUnreadable = errors.New("sealed with a key that is not known")
 // isUnreadable reports whether err is of unseal.
 func isUnreadable(err error) bool { return errors.Is(err, errUnreadable) }
 
+// locked returns an instance, locked until the transaction ends.
+func locked(ctx context.Context, r ports.Records, o id.Org, i id.Connector) (connector.Instance, error) {
+	return r.Connections().Connectors().Update(ctx, o, i, func(i connector.Instance) (connector.Instance, error) { return i, nil })
+}
+
 // read returns an instance with its credentials of the same version; they are zero if there
 // are none.
 func (s *Connectors) read(ctx context.Context, o id.Org, i id.Connector) (now connector.Instance, c connector.Credentials, err error) {
 	err = s.Store.Atomic(ctx, func(r ports.Records) error {
-		if now, err = r.Connections().Connectors().Update(ctx, o, i, func(i connector.Instance) (connector.Instance, error) { return i, nil }); err != nil {
+		if now, err = locked(ctx, r, o, i); err != nil {
 			return err
 		}
 		if c = (connector.Credentials{}); now.Version == 0 {

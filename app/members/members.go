@@ -4,8 +4,6 @@ package members
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"time"
 
 	"collab/domain/audit"
@@ -184,26 +182,35 @@ func (s *Members) Invite(ctx context.Context, actor org.Actor, email, role strin
 	token := s.Secrets.Secret()
 	return s.send(ctx, actor, token, func(r ports.Records, actor org.Actor) (invitation.Invitation, error) {
 		now := s.Clock.Now()
-		member, err := r.Directory().Members().ByEmail(ctx, actor.Org, email)
-		if err != nil {
-			return invitation.Invitation{}, err
-		}
-		same, err := r.Directory().Invitations().Pending(ctx, actor.Org, email, now)
-		if err != nil {
-			return invitation.Invitation{}, err
-		}
-		seats, limit, err := seatsAndLimit(ctx, r, actor.Org, now)
-		if err != nil {
-			return invitation.Invitation{}, err
-		}
-		if err := invitation.CheckInvite(actor, to, member, len(same) > 0, seats, limit); err != nil {
+		if err := checkInvite(ctx, r, actor, email, to, now); err != nil {
 			return invitation.Invitation{}, err
 		}
 		made := invitation.New(invitation.Invitation{
 			ID: id.Invitation(s.IDs.New()), Org: actor.Org, Email: email, Role: to, InvitedBy: actor.User,
-		}, TokenHash(token), now)
+		}, id.Digest(token), now)
 		return made, s.audit(ctx, r, actor, audit.InvitationCreated, string(made.ID), string(to))
 	})
+}
+
+// checkInvite decides whether the actor may invite the address to a role.
+func checkInvite(ctx context.Context, r ports.Records, actor org.Actor, email string, to org.Role, now time.Time) error {
+	member, err := r.Directory().Members().ByEmail(ctx, actor.Org, email)
+	if err != nil {
+		return err
+	}
+	same, err := r.Directory().Invitations().Pending(ctx, actor.Org, email, now)
+	if err != nil {
+		return err
+	}
+	taken, err := seats(ctx, r, actor.Org, now)
+	if err != nil {
+		return err
+	}
+	sub, err := r.Directory().Subscriptions().Get(ctx, actor.Org)
+	if err != nil {
+		return err
+	}
+	return invitation.CheckInvite(actor, to, member, len(same) > 0, taken, sub.At(now).Plan.Limits().Members)
 }
 
 // Resend gives an invitation a new token and expiry, and mails it again; the old token becomes
@@ -219,7 +226,7 @@ func (s *Members) Resend(ctx context.Context, actor org.Actor, i id.Invitation) 
 			return was, err
 		}
 		now := s.Clock.Now()
-		again, err := was.Resent(TokenHash(token), now)
+		again, err := was.Resent(id.Digest(token), now)
 		if err != nil {
 			return was, err
 		}
@@ -227,19 +234,7 @@ func (s *Members) Resend(ctx context.Context, actor org.Actor, i id.Invitation) 
 			return was, err
 		}
 		if was.Status(now) == invitation.Expired {
-			member, err := r.Directory().Members().ByEmail(ctx, actor.Org, was.Email)
-			if err != nil {
-				return was, err
-			}
-			same, err := r.Directory().Invitations().Pending(ctx, actor.Org, was.Email, now)
-			if err != nil {
-				return was, err
-			}
-			seats, limit, err := seatsAndLimit(ctx, r, actor.Org, now)
-			if err != nil {
-				return was, err
-			}
-			if err := invitation.CheckInvite(actor, was.Role, member, len(same) > 0, seats, limit); err != nil {
+			if err := checkInvite(ctx, r, actor, was.Email, was.Role, now); err != nil {
 				return was, err
 			}
 		}
@@ -343,22 +338,6 @@ func seats(ctx context.Context, r ports.Records, o id.Org, now time.Time) (org.S
 	return counted[o], err
 }
 
-// seatsAndLimit counts the seats and reads the plan's limit.
-func seatsAndLimit(ctx context.Context, r ports.Records, o id.Org, now time.Time) (org.Seats, int, error) {
-	taken, err := seats(ctx, r, o, now)
-	if err != nil {
-		return taken, 0, err
-	}
-	sub, err := r.Directory().Subscriptions().Get(ctx, o)
-	return taken, sub.At(now).Plan.Limits().Members, err
-}
-
-// TokenHash returns the digest under which an invitation's token is stored.
-func TokenHash(token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return hex.EncodeToString(sum[:])
-}
-
 // Offer is a pending invitation as its invitee sees it.
 type Offer struct {
 	invitation.Invitation
@@ -369,7 +348,7 @@ type Offer struct {
 // Lookup finds the pending invitation of a token. It checks no actor, because an invited person
 // presents only the token.
 func Lookup(ctx context.Context, r ports.Records, clock ports.Clock, token string) (Offer, error) {
-	i, err := r.Directory().Invitations().ByToken(ctx, TokenHash(token))
+	i, err := r.Directory().Invitations().ByToken(ctx, id.Digest(token))
 	if err != nil {
 		return Offer{}, err
 	}

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base32"
-	"encoding/hex"
 	"strings"
 	"time"
 
@@ -141,12 +140,6 @@ type Flow struct {
 
 // FlowContext returns the context in which the verifier of a flow is sealed.
 func FlowContext(state string) []byte { return []byte("flow|" + state) }
-
-// Digest returns the form in which browsers' secrets are stored: SHA-256 in hexadecimal.
-func Digest(secret string) string {
-	sum := sha256.Sum256([]byte(secret))
-	return hex.EncodeToString(sum[:])
-}
 
 // Started returns the flow as it begins at now.
 func (f Flow) Started(now time.Time) Flow {

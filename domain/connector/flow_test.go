@@ -11,19 +11,14 @@ import (
 	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/domain/id"
-	"collab/test/must"
 )
 
 // begun is an authorization that was started at noon.
 func begun() connector.Flow {
-	return connector.Flow{State: connector.Digest("state"), Org: "o", User: "u", Instance: "i"}.Started(noon)
+	return connector.Flow{State: id.Digest("state"), Org: "o", User: "u", Instance: "i"}.Started(noon)
 }
 
-var browser = connector.Digest("browser")
-
-func TestDigestIsSHA256InHexadecimal(t *testing.T) {
-	must.Is(t, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", connector.Digest("abc"))
-}
+var browser = id.Digest("browser")
 
 func TestAnAuthorizationGoesFromItsStartToItsEnd(t *testing.T) {
 	f := begun()
@@ -67,7 +62,7 @@ func TestAnAuthorizationIsOpenUntilItExpiresOrIsAnswered(t *testing.T) {
 		if err := c.flow.CheckOpen(c.now); (err == nil) != c.open || err != nil && !fault.Is(err, fault.NotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
-		got, err := c.flow.Confirmed(connector.Digest("another"), c.now)
+		got, err := c.flow.Confirmed(id.Digest("another"), c.now)
 		if (err == nil) != c.open || err != nil && (!fault.Is(err, fault.NotFound) || !reflect.DeepEqual(got, c.flow)) {
 			t.Errorf("%s, confirmed: %+v, %v", name, got, err)
 		}
@@ -83,19 +78,19 @@ func TestAnAuthorizationIsOpenUntilItExpiresOrIsAnswered(t *testing.T) {
 
 func TestOnlyTheBrowserThatConfirmedRedeems(t *testing.T) {
 	confirmed, _ := begun().Confirmed(browser, noon)
-	twice, _ := confirmed.Confirmed(connector.Digest("another"), noon)
+	twice, _ := confirmed.Confirmed(id.Digest("another"), noon)
 	for name, c := range map[string]struct {
 		flow    connector.Flow
 		browser string
 		ok      bool
 	}{
 		"the one":                        {confirmed, browser, true},
-		"another":                        {confirmed, connector.Digest("another"), false},
+		"another":                        {confirmed, id.Digest("another"), false},
 		"none":                           {confirmed, "", false},
 		"a part of it":                   {confirmed, browser[:63], false},
 		"one, that nobody confirmed":     {begun(), browser, false},
 		"none, that nobody confirmed":    {begun(), "", false},
-		"the last that confirmed":        {twice, connector.Digest("another"), true},
+		"the last that confirmed":        {twice, id.Digest("another"), true},
 		"one that confirmed before that": {twice, browser, false},
 	} {
 		got, err := c.flow.Redeemed(c.browser, noon)
@@ -110,13 +105,13 @@ func TestAnAuthorizationIsRedeemedOnceWhateverTheOrder(t *testing.T) {
 		f, now, redeemed, holder := begun(), noon, 0, ""
 		t.Repeat(map[string]func(*rapid.T){
 			"confirm": func(t *rapid.T) {
-				by := connector.Digest(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "browser"))
+				by := id.Digest(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "browser"))
 				if next, err := f.Confirmed(by, now); err == nil {
 					f, holder = next, by
 				}
 			},
 			"redeem": func(t *rapid.T) {
-				by := connector.Digest(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "browser"))
+				by := id.Digest(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "browser"))
 				next, err := f.Redeemed(by, now)
 				if may := by == holder && redeemed == 0 && f.Status() == connector.Pending && now.Before(f.ExpiresAt); may != (err == nil) {
 					t.Fatalf("%+v is redeemed by %s, who may: %t, %v", f, by, may, err)

@@ -258,14 +258,13 @@ func (i Instance) Revoked(reason string) (Instance, error) {
 	return i, nil
 }
 
-// Used returns the instance after its credentials were read at now, and whether it
-// has to be stored: LastUsedAt advances by usedSteps or more.
-func (i Instance) Used(now time.Time) (Instance, bool) {
-	if i.LastUsedAt != nil && now.Sub(*i.LastUsedAt) < usedSteps {
-		return i, false
+// Used returns the instance after its credentials were read at now: LastUsedAt advances by usedSteps
+// or more.
+func (i Instance) Used(now time.Time) Instance {
+	if i.LastUsedAt == nil || now.Sub(*i.LastUsedAt) >= usedSteps {
+		i.LastUsedAt = &now
 	}
-	i.LastUsedAt = &now
-	return i, true
+	return i
 }
 
 // Claimed returns the instance as claimed at now, for ClaimDuration. It fails with Conflict

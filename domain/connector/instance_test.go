@@ -69,7 +69,7 @@ func table() map[connector.Move]map[connector.Status]connector.Status {
 	return all
 }
 
-func TestTheTableHasEveryMoveAndEachOnceForAState(t *testing.T) {
+func TestTheTableHasEachMoveOnceForAState(t *testing.T) {
 	n := 0
 	for _, row := range connector.Table() {
 		n += len(row.From)
@@ -77,21 +77,17 @@ func TestTheTableHasEveryMoveAndEachOnceForAState(t *testing.T) {
 			t.Errorf("%q leads to %q", row.By, row.To)
 		}
 	}
-	all := table()
-	for by, of := range all {
+	for _, of := range table() {
 		n -= len(of)
-		if !slices.Contains(connector.Moves(), by) {
-			t.Errorf("%q is not among the moves", by)
-		}
 	}
-	if n != 0 || len(all) != len(connector.Moves()) {
-		t.Errorf("%d rows are there twice; %d moves of %d", n, len(all), len(connector.Moves()))
+	if n != 0 {
+		t.Errorf("%d rows are there twice", n)
 	}
 }
 
 func TestMovesLeadToTheirStatesOrAreRefused(t *testing.T) {
 	const refused = connector.None
-	if len(moves) != len(connector.Moves())-2 { // those that make an instance
+	if len(moves) != len(table())-2 { // those that make an instance
 		t.Errorf("%d moves are tried", len(moves))
 	}
 	after := map[connector.Move][5]connector.Status{ // DISCONNECTED, CONNECTING, CONNECTED, ERROR and none
@@ -437,16 +433,12 @@ func TestUnreadableCredentialsAreRetriedWithBackoff(t *testing.T) {
 }
 
 func TestUseIsRecordedOnceAMinute(t *testing.T) {
-	i, noted := in(connector.Connected).Used(noon)
-	if !noted || !i.LastUsedAt.Equal(noon) {
-		t.Fatalf("the first: %t, %v", noted, i.LastUsedAt)
-	}
-	if i, noted = i.Used(noon.Add(time.Minute - 1)); noted || !i.LastUsedAt.Equal(noon) {
-		t.Errorf("within the minute: %t, %v", noted, i.LastUsedAt)
-	}
-	if i, noted = i.Used(noon.Add(time.Minute)); !noted || !i.LastUsedAt.Equal(noon.Add(time.Minute)) {
-		t.Errorf("after it: %t, %v", noted, i.LastUsedAt)
-	}
+	i := in(connector.Connected).Used(noon)
+	must.Is(t, noon, *i.LastUsedAt)
+	i = i.Used(noon.Add(time.Minute - 1))
+	must.Is(t, noon, *i.LastUsedAt)
+	i = i.Used(noon.Add(time.Minute))
+	must.Is(t, noon.Add(time.Minute), *i.LastUsedAt)
 }
 
 func TestRevocationsAreTriedTwelveTimesOverADayAndAHalf(t *testing.T) {
@@ -527,7 +519,7 @@ func TestNoSequenceOfMovesLeavesTheTable(t *testing.T) {
 					l.now = *l.instance.DueAt
 				}
 			},
-			"used": func(t *rapid.T) { l.instance, _ = l.instance.Used(l.now) },
+			"used": func(t *rapid.T) { l.instance = l.instance.Used(l.now) },
 			"work": func(t *rapid.T) {
 				claimed, err := l.instance.Claimed(l.now)
 				if due := l.instance.DueAt != nil && !l.instance.DueAt.After(l.now); due != (err == nil) {

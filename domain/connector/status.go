@@ -36,11 +36,6 @@ const (
 	Withdrawn          Move = "the authorization is withdrawn"
 )
 
-// Moves lists all moves.
-func Moves() []Move {
-	return []Move{CreatedWithoutAuth, CreatedWithAuth, StoredCloud, StoredLocal, Renewed, Answered, Failed, Withdrawn}
-}
-
 // Transition is a row of the table. The specification has no transitions: all
 // are decisions.
 type Transition struct {

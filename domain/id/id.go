@@ -4,6 +4,11 @@
 // one kind from being passed where another is meant; they carry no behaviour.
 package id
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
 // The identifiers, one type for each kind of record.
 type (
 	User       string
@@ -21,6 +26,12 @@ type (
 	Upload     string // a resumable upload
 	Entry      string // an entry of the audit log or of a task's history
 )
+
+// Digest returns the form in which secrets that find a record are stored: SHA-256 in hexadecimal.
+func Digest(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
 
 // Parse returns s as an identifier of kind T. It accepts exactly the canonical
 // form, 36 characters with lower-case hexadecimal digits; ok is false for

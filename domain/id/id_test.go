@@ -5,9 +5,14 @@ import (
 	"testing"
 
 	"collab/domain/id"
+	"collab/test/must"
 )
 
 var canonical = regexp.MustCompile(`\A[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\z`)
+
+func TestDigestIsSHA256InHexadecimal(t *testing.T) {
+	must.Is(t, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", id.Digest("abc"))
+}
 
 // FuzzParse holds what counts as an id in paths, bodies and queries to the
 // canonical form of a UUID.

@@ -3,7 +3,6 @@ package session
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"strings"
 	"time"
 
@@ -54,13 +53,6 @@ func ParseUserCode(text string) (code string, ok bool) {
 // FormatUserCode returns a user code as it is shown.
 func FormatUserCode(code string) string {
 	return code[:userCodeLength/2] + "-" + code[userCodeLength/2:]
-}
-
-// CodeDigest returns the form in which device codes and user codes are stored: SHA-256 in
-// hexadecimal.
-func CodeDigest(code string) string {
-	sum := sha256.Sum256([]byte(code))
-	return hex.EncodeToString(sum[:])
 }
 
 // DeviceStatus is the state of a device grant.
@@ -122,7 +114,7 @@ type DeviceGrant struct {
 // BeginDevice returns the grant of a device that begins to sign in at now.
 func BeginDevice(deviceCode, userCode, name string, from Client, now time.Time) DeviceGrant {
 	return DeviceGrant{
-		Code: CodeDigest(deviceCode), UserCode: CodeDigest(userCode), Name: identity.CleanName(name),
+		Code: id.Digest(deviceCode), UserCode: id.Digest(userCode), Name: identity.CleanName(name),
 		From:     Client{Address: from.Address, UserAgent: identity.CleanName(from.UserAgent)},
 		Interval: DeviceInterval, CreatedAt: now, ExpiresAt: now.Add(DeviceLifetime), status: DevicePending,
 	}

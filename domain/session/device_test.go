@@ -44,7 +44,7 @@ func TestADeviceIsDescribedInOneLine(t *testing.T) {
 	if g.Name != "a  device" || g.From.Address != from.Address || len(g.From.UserAgent) != 200 || g.Status() != session.DevicePending {
 		t.Errorf("%+v", g)
 	}
-	if g.Code != session.CodeDigest("device") || g.UserCode != session.CodeDigest("user") || g.Code == g.UserCode {
+	if g.Code != id.Digest("device") || g.UserCode != id.Digest("user") || g.Code == g.UserCode {
 		t.Errorf("%+v", g)
 	}
 }

@@ -18,14 +18,14 @@ import (
 // every field set.
 func someFlow(i connector.Instance) connector.Flow {
 	return must.Full(connector.Flow{
-		State: connector.Digest(nextID()), Org: i.Org, User: fresh[id.User](), Instance: i.ID,
+		State: id.Digest(nextID()), Org: i.Org, User: fresh[id.User](), Instance: i.ID,
 		Server: connector.AuthServer{
 			Issuer: "https://as.example.com/a?b=<c>&d='e'", Authorization: "https://as.example.com/authorize", Token: "https://as.example.com/token",
 			Registration: "https://as.example.com/register", Revocation: "https://as.example.com/revoke", AuthMethods: []string{"none", "client_secret_basic"},
 			Documents: true, ReturnsIssuer: true, Resource: "https://mcp.example.com/", Scopes: []string{"b", "a \"ü\""},
 		},
 		Client: "client \"1\"", Redirect: "https://collab.example.com/callback", Verifier: []byte("\x01verifier\x00\xff"),
-		Browser: connector.Digest("browser"), Error: "The provider says no 🦉", CreatedAt: at(95), ExpiresAt: at(96),
+		Browser: id.Digest("browser"), Error: "The provider says no 🦉", CreatedAt: at(95), ExpiresAt: at(96),
 	}.Restore(connector.Refused))
 }
 
@@ -44,7 +44,7 @@ func Flows(t *testing.T, open func(t *testing.T) Opened) {
 			i := w.connector(w.org().ID)
 			full := someFlow(i)
 			bare := connector.Flow{
-				State: connector.Digest(nextID()), Org: i.Org, User: fresh[id.User](), Instance: i.ID, Verifier: []byte{0}, CreatedAt: at(1), ExpiresAt: at(2),
+				State: id.Digest(nextID()), Org: i.Org, User: fresh[id.User](), Instance: i.ID, Verifier: []byte{0}, CreatedAt: at(1), ExpiresAt: at(2),
 			}.Restore(connector.Pending)
 			for _, f := range []connector.Flow{full, bare} {
 				w.ok(w.flows().Add(w.ctx, f))
@@ -66,7 +66,7 @@ func Flows(t *testing.T, open func(t *testing.T) Opened) {
 			a, b := w.flow(w.connector(w.org().ID)), w.flow(w.connector(w.org().ID))
 			resultOf(w.flows().Get(w.ctx, a.State)).is(w, a)
 			resultOf(w.flows().Get(w.ctx, b.State)).is(w, b)
-			for _, unknown := range []string{"", connector.Digest(nextID()), a.State + " ", a.State[1:], "%"} {
+			for _, unknown := range []string{"", id.Digest(nextID()), a.State + " ", a.State[1:], "%"} {
 				resultOf(w.flows().Get(w.ctx, unknown)).wantNotFound(w)
 				resultOf(w.flows().Update(w.ctx, unknown, keep)).wantNotFound(w)
 			}

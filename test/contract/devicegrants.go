@@ -15,7 +15,7 @@ import (
 // someDevice returns a device grant that is not stored yet, with every field set.
 func someDevice(o id.Org) session.DeviceGrant {
 	return must.Full(session.DeviceGrant{
-		Code: session.CodeDigest(nextID()), UserCode: session.CodeDigest(nextID()), Name: "Ada's \"büro\" 🦉",
+		Code: id.Digest(nextID()), UserCode: id.Digest(nextID()), Name: "Ada's \"büro\" 🦉",
 		From: session.Client{Address: "2001:db8::1", UserAgent: "Agent/1.0 (ünïcödé)"}, User: fresh[id.User](), Org: o,
 		Interval: 15 * time.Second, PolledAt: new(at(3)), CreatedAt: at(1), ExpiresAt: at(1000),
 	}.Restore(session.DeviceApproved), "Org")
@@ -51,10 +51,10 @@ func DeviceGrants(t *testing.T, open func(t *testing.T) Opened) {
 			a, b := w.device(), w.device()
 			resultOf(w.devices().ByUserCode(w.ctx, a.UserCode)).is(w, a)
 			resultOf(w.devices().ByUserCode(w.ctx, b.UserCode)).is(w, b)
-			for _, unknown := range []string{"", session.CodeDigest(nextID()), a.Code, a.UserCode + " ", "%"} {
+			for _, unknown := range []string{"", id.Digest(nextID()), a.Code, a.UserCode + " ", "%"} {
 				resultOf(w.devices().ByUserCode(w.ctx, unknown)).wantNotFound(w)
 			}
-			for _, unknown := range []string{"", session.CodeDigest(nextID()), a.UserCode, a.Code + " ", "%"} {
+			for _, unknown := range []string{"", id.Digest(nextID()), a.UserCode, a.Code + " ", "%"} {
 				resultOf(w.devices().Update(w.ctx, unknown, keep)).wantNotFound(w)
 			}
 		},

@@ -27,7 +27,7 @@ func signInBrowserAgain(t *testing.T, a *access.Access, former string) string {
 	must.NoError(t, err)
 	back := identity.Return{Code: "code", State: queryOf(t, to).Get("state")}
 	// The cookie of a browser's sign-in is none of a command line's.
-	must.Fail(t, must.ErrorOf(a.FinishSignIn(t.Context(), cookie, access.CLIReturn{State: back.State, Return: back})), fault.Invalid)
+	must.Fail(t, must.ErrorOf(a.FinishSignIn(t.Context(), cookie, access.CLIReturn{Return: back})), fault.Invalid)
 	secret, path, err := a.FinishBrowser(t.Context(), cookie, back, laptop, audit.Origin{})
 	if err != nil || path != "/page" {
 		t.Fatalf("%q, %v", path, err)

@@ -33,6 +33,7 @@ import (
 	"collab/app/webhooks"
 	"collab/app/workspaces"
 	"collab/domain/chat"
+	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/plan"
 	"collab/ports"
@@ -193,7 +194,7 @@ func (w *Deployment) Close() {
 
 // inviteURL returns the address that accepts an invitation.
 func (w *Deployment) inviteURL(token string) string {
-	w.invites[members.TokenHash(token)] = token
+	w.invites[id.Digest(token)] = token
 	return appURL + "/invite?token=" + token
 }
 

@@ -68,7 +68,7 @@ func decider(t *testing.T, a *access.Access, userCode string) string {
 	t.Helper()
 	to, cookie, err := a.StartDeviceSignIn(t.Context(), userCode)
 	must.NoError(t, err)
-	in, err := a.FinishSignIn(t.Context(), cookie, access.CLIReturn{State: queryOf(t, to).Get("state"), Return: identity.Return{Code: "code"}})
+	in, err := a.FinishSignIn(t.Context(), cookie, access.CLIReturn{Return: identity.Return{Code: "code", State: queryOf(t, to).Get("state")}})
 	if err != nil || in.UserCode != userCode || in.Redirect != "" {
 		t.Fatalf("%+v, %v", in, err)
 	}
@@ -222,12 +222,12 @@ func TestASignInForADeviceComesBackFromAProviderThatSignsInBySession(t *testing.
 	must.NoError(t, err)
 	query := queryOf(t, to)
 	port, state := query.Get("port"), query.Get("state")
-	for _, wrong := range []access.CLIReturn{{Port: port}, {State: state}, {Port: "4711", State: state}, {Port: port, State: state + "x"}} {
+	for _, wrong := range []access.CLIReturn{{Port: port}, {Return: returned(state)}, {Port: "4711", Return: returned(state)}, {Port: port, Return: returned(state + "x")}} {
 		if _, err := a.FinishSignIn(t.Context(), cookie, wrong); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%+v: %v", wrong, err)
 		}
 	}
-	must.Is(t, code, must.Do(a.FinishSignIn(t.Context(), cookie, access.CLIReturn{Port: port, State: state})).Or(t).UserCode)
+	must.Is(t, code, must.Do(a.FinishSignIn(t.Context(), cookie, access.CLIReturn{Port: port, Return: returned(state)})).Or(t).UserCode)
 }
 
 func TestADevicesCodesLiveTenMinutes(t *testing.T) {
@@ -266,3 +266,6 @@ func TestADeviceIsNotSignedInForAUserWhoIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// returned is what a provider that signs in by session sends back.
+func returned(state string) identity.Return { return identity.Return{State: state} }
