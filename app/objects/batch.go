@@ -175,7 +175,7 @@ func (b *batch) find(i int, actor org.Actor, there map[id.Object]object.Object, 
 	was, err := b.findObject(i, actor, there)
 	c := change{i, was, was}
 	if op := &b.operations[i]; err == nil && op.Action == MoveFile {
-		c.is, err = was.Moved("path", op.Draft.Path, actor, now)
+		c.is, err = was.Moved(op.Draft.Path, actor, now)
 	}
 	return c, err
 }

@@ -49,7 +49,7 @@ func (s *Objects) Move(ctx context.Context, actor org.Actor, of id.Object, path 
 			return err
 		}
 		if err = was.CheckVersion(expected); err == nil {
-			moved, err = was.Moved("path", path, actor, s.Clock.Now())
+			moved, err = was.Moved(path, actor, s.Clock.Now())
 		}
 		if head = at; err != nil || moved.Version == was.Version {
 			return against(was, err)

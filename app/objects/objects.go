@@ -206,6 +206,15 @@ type target func(context.Context, source, org.Actor) (object.Object, error)
 // unprepared returns o as it is, for writes that change only the content.
 func unprepared(o object.Object) (object.Object, error) { return o, nil }
 
+// prepared returns what prepare makes of a stored or new object, which must have the expected version.
+func prepared(o object.Object, expected *int64, prepare func(object.Object) (object.Object, error)) (object.Object, error) {
+	next, err := prepare(o)
+	if err == nil {
+		err = next.CheckVersion(expected)
+	}
+	return next, against(o, err)
+}
+
 // write stores u as the content of the object that find returns, after prepare has
 // checked or changed its record. The actor may be one that access.Access.Cached returned: the
 // epoch is compared where the content is stored.
@@ -214,16 +223,9 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		return object.Object{}, err
 	}
 	var found, o object.Object
-	prepareFound := func() error {
-		if o, err = prepare(found); err == nil {
-			err = o.CheckVersion(u.Expected)
-		}
-		err = against(found, err)
-		return err
-	}
 	for attempt := 1; ; attempt++ {
 		if found, err = find(ctx, source{s.Store, true}, actor); err == nil {
-			err = prepareFound()
+			o, err = prepared(found, u.Expected, prepare)
 		}
 		if err == nil {
 			break
@@ -247,7 +249,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		return o, err
 	}
 	var head object.Head
-	if found.Version > 0 && u.finish == nil && prepareFound() == nil {
+	if o, err = prepared(found, u.Expected, prepare); err == nil && found.Version > 0 && u.finish == nil {
 		// Mostly the object found before is unchanged, and one statement stores everything.
 		now := s.Clock.Now()
 		sub, err := s.Subscription(ctx, s.Store, actor)
@@ -271,12 +273,9 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		if err != nil {
 			return err
 		}
-		was, err := prepare(there)
-		if err == nil {
-			err = was.CheckVersion(u.Expected)
-		}
+		was, err := prepared(there, u.Expected, prepare)
 		if err != nil {
-			return against(there, err)
+			return err
 		}
 		now := s.Clock.Now()
 		if err := s.checkGrowth(ctx, r, actor, content.Size-was.Size); err != nil {

@@ -115,11 +115,8 @@ func (s *Objects) reserve(ctx context.Context, r ports.Records, actor org.Actor,
 	if err != nil {
 		return there, 0, err
 	}
-	if o, err = prepare(there); err == nil {
-		err = o.CheckVersion(u.Expected)
-	}
-	if err != nil {
-		return o, 0, against(there, err)
+	if o, err = prepared(there, u.Expected, prepare); err != nil {
+		return o, 0, err
 	}
 	names, pending, err := storage.Announced(ctx, actor.Org)
 	if err == nil {

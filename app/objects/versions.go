@@ -238,7 +238,7 @@ func (what Restoration) of(last Version) (int64, error) {
 // addAgain stores an object that was deleted, and makes its last version one of an object that is not.
 func (s *Objects) addAgain(ctx context.Context, r ports.Records, actor org.Actor, last object.Earlier, o object.Object, what Restoration) (object.Object, error) {
 	if what.Path != nil {
-		moved, err := last.Moved("path", *what.Path, actor, o.UpdatedAt)
+		moved, err := last.Moved(*what.Path, actor, o.UpdatedAt)
 		if err != nil {
 			return o, err
 		}

@@ -14,9 +14,9 @@ const MaxMoved = 10_000
 
 // Moved returns the object at another path of its place, moved by the actor at now, with the next
 // version and its content as it was. At its own path it is returned unchanged. Invalid for a path that
-// none can have, whose field is named, Conflict for a document and for the path of one.
-func (o Object) Moved(field, path string, actor org.Actor, now time.Time) (Object, error) {
-	return o.moved(field, path, actor.User, now, documentKeys(actor))
+// none can have, Conflict for a document and for the path of one.
+func (o Object) Moved(path string, actor org.Actor, now time.Time) (Object, error) {
+	return o.moved("path", path, actor.User, now, documentKeys(actor))
 }
 
 // moved is Moved for a user, with the keys of the documents.

@@ -19,29 +19,29 @@ func TestMoved(t *testing.T) {
 	for given, want := range map[string]string{
 		"b.txt": "b.txt", "docs/a.md": "docs/a.md", "Docs/A\u0308.md": "Docs/Ä.md", "Docs/a.md/b": "Docs/a.md/b", "profile.json": "profile.json",
 	} {
-		moved, err := o.Moved("path", given, actor, later)
+		moved, err := o.Moved(given, actor, later)
 		wanted := o
 		wanted.Path, wanted.Version, wanted.UpdatedBy, wanted.UpdatedAt = want, 2, "u", later
 		if moved != wanted || err != nil {
 			t.Errorf("to %s: %+v, %v", given, moved, err)
 		}
 	}
-	if same, err := o.Moved("path", "Docs/a.md", actor, later); same != o || err != nil {
+	if same, err := o.Moved("Docs/a.md", actor, later); same != o || err != nil {
 		t.Errorf("to its own path: %+v, %v", same, err)
 	}
-	if _, err := o.Moved("to", "a/../b", actor, later); !fault.Is(err, fault.Invalid) || !strings.HasPrefix(err.Error(), "to ") {
+	if _, err := o.Moved("a/../b", actor, later); !fault.Is(err, fault.Invalid) || !strings.HasPrefix(err.Error(), "path ") {
 		t.Errorf("to a path that no object can have: %v", err)
 	}
 
 	own := o
 	own.Scope, own.Owner = Personal, &actor.User
 	for _, path := range []string{"profile.json", "Profile.JSON", "user-memory.md/a"} {
-		if _, err := own.Moved("path", path, actor, later); !fault.Is(err, fault.Conflict) {
+		if _, err := own.Moved(path, actor, later); !fault.Is(err, fault.Conflict) {
 			t.Errorf("to the document's %s: %v", path, err)
 		}
 	}
 	for _, d := range []Document{Profile, UserMemory, OrgOnboarding, OrgMemory} {
-		if _, err := d.Object("i", actor).Moved("path", "a.md", actor, later); !fault.Is(err, fault.Conflict) {
+		if _, err := d.Object("i", actor).Moved("a.md", actor, later); !fault.Is(err, fault.Conflict) {
 			t.Errorf("the document %s: %v", d.Path, err)
 		}
 	}

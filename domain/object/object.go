@@ -193,7 +193,7 @@ func (p Place) VisibleTo(a org.Actor) bool {
 // through its own endpoint only.
 func (o Object) CheckReplace() error {
 	for _, doc := range documents {
-		if doc.JSON && doc.is(o) {
+		if doc.isJSON() && doc.is(o) {
 			return fault.New(fault.Conflict, "%s is a document, which is stored through its own endpoint", o.Path)
 		}
 	}
@@ -202,31 +202,29 @@ func (o Object) CheckReplace() error {
 
 // Document is an object that has an endpoint of its own.
 type Document struct {
-	Path     string
-	Scope    Scope
-	JSON     bool // its content is a JSON object
-	MimeType string
+	Path  string
+	Scope Scope
 }
 
 // The documents. A personal one exists once for each member, a shared one once
 // for each organisation.
 var (
-	Profile       = Document{"profile.json", Personal, true, "application/json"}
-	UserMemory    = Document{"user-memory.md", Personal, false, "text/markdown"}
-	OrgOnboarding = Document{"org.json", Shared, true, "application/json"}
-	OrgMemory     = Document{"org-memory.md", Shared, false, "text/markdown"}
+	Profile       = Document{"profile.json", Personal}
+	UserMemory    = Document{"user-memory.md", Personal}
+	OrgOnboarding = Document{"org.json", Shared}
+	OrgMemory     = Document{"org-memory.md", Shared}
 )
 
 var documents = []Document{Profile, UserMemory, OrgOnboarding, OrgMemory}
 
 // Object returns the document as an object of the actor without content.
 func (d Document) Object(objectID id.Object, actor org.Actor) Object {
-	o := Object{ID: objectID, Org: actor.Org, Path: d.Path, MimeType: d.MimeType, Place: Place{Kind: HubMemory, Scope: d.Scope}}
-	if d.Scope == Personal {
-		o.Owner = &actor.User
-	}
-	return o
+	place := Draft{Kind: HubMemory, Scope: d.Scope}.place(actor)
+	return Object{ID: objectID, Org: actor.Org, Path: d.Path, MimeType: mimeTypeOf(d.Path), Place: place}
 }
+
+// isJSON reports whether the document's content is a JSON object.
+func (d Document) isJSON() bool { return strings.HasSuffix(d.Path, ".json") }
 
 func (d Document) is(o Object) bool {
 	return o.Path == d.Path && o.Scope == d.Scope && (d.Scope == Personal || o.Kind == HubMemory)

@@ -17,7 +17,7 @@ import (
 // at returns the object's next version at another path.
 func (w *fixture) at(v object.Object, path string) object.Object {
 	w.Helper()
-	return resultOf(v.Moved("path", path, org.Actor{Org: v.Org, User: fresh[id.User]()}, at(85))).must(w)
+	return resultOf(v.Moved(path, org.Actor{Org: v.Org, User: fresh[id.User]()}, at(85))).must(w)
 }
 
 // move moves an object to another path.
