@@ -27,9 +27,9 @@ type Exports interface {
 	// Add stores an export; Conflict if its id is taken or another one of the organisation is open.
 	Add(ctx context.Context, o id.Org, e export.Export) error
 	Get(ctx context.Context, o id.Org, of id.Export) (export.Export, error)
-	// List returns at most limit exports of the organisation, the newest first (CreatedAt, then id,
-	// both descending).
-	List(ctx context.Context, o id.Org, limit int) ([]export.Export, error)
+	// List returns the exports of the organisation, the newest first (CreatedAt, then id, both
+	// descending).
+	List(ctx context.Context, o id.Org) ([]export.Export, error)
 	// Update locks the export and stores and returns what fn returns for it.
 	Update(ctx context.Context, o id.Org, of id.Export, fn func(export.Export) (export.Export, error)) (export.Export, error)
 	// Claim locks the export, of any organisation, that has been due for longest at now, and stores

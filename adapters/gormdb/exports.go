@@ -64,8 +64,8 @@ func (q exports) Get(ctx context.Context, o id.Org, of id.Export) (export.Export
 	return get(ctx, exportTable.of(q.read, o).key(string(of)), (*exportRow).export)
 }
 
-func (q exports) List(ctx context.Context, o id.Org, limit int) ([]export.Export, error) {
-	return all(ctx, exportTable.of(q.read, o).page("created_at DESC, id DESC", limit), (*exportRow).export)
+func (q exports) List(ctx context.Context, o id.Org) ([]export.Export, error) {
+	return all(ctx, exportTable.of(q.read, o).page("created_at DESC, id DESC", 0), (*exportRow).export)
 }
 
 func (q exports) Update(ctx context.Context, o id.Org, of id.Export, fn func(export.Export) (export.Export, error)) (export.Export, error) {

@@ -669,7 +669,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			ready := export.New(uid[id.Export](kindEntry, 7, 90_000), o, user, now).Restore(export.Ready)
 			ready.DueAt = nil
 			same := func(e export.Export) (export.Export, error) { return e, nil }
-			return errors.Join(q.Add(ctx, o, ready), must.ErrorOf(q.Get(ctx, o, of)), must.ErrorOf(q.List(ctx, o, 20)),
+			return errors.Join(q.Add(ctx, o, ready), must.ErrorOf(q.Get(ctx, o, of)), must.ErrorOf(q.List(ctx, o)),
 				must.ErrorOf(q.Update(ctx, o, of, same)), must.ErrorOf(q.Claim(ctx, now, same)), q.Prune(ctx, now))
 		},
 		"uploads": func(_ *DB, r ports.Records) error {

@@ -76,7 +76,7 @@ func rowOfRelease(r release.Release, revision int64) *releaseRow {
 }
 
 func (r *releaseRow) release() (release.Release, error) {
-	version, err := release.ParseVersion("version", r.Version)
+	version, err := release.ParseVersion(r.Version)
 	return release.Release{
 		ID: r.ID, Version: version, Target: release.Target(r.Target), Settings: release.Settings(r.Settings), Guard: release.Guard(r.Guard),
 		PublishedAt: r.Published, UpdatedAt: r.Updated,

@@ -147,7 +147,7 @@ func (q workspaces) Get(ctx context.Context, o id.Org, w id.Workspace) (workspac
 func (q workspaces) Refs(ctx context.Context, o id.Org) ([]workspace.Ref, error) {
 	refs := workspaceTable.of(q.read, o).read("id", "team_id", "created_at").page("created_at, id", 0)
 	return all(ctx, refs, func(r *workspaceRow) (workspace.Ref, error) {
-		return workspace.Ref{ID: r.ID, Team: r.Team, CreatedAt: r.CreatedAt}, nil
+		return workspace.Ref{ID: r.ID, Team: r.Team}, nil
 	})
 }
 

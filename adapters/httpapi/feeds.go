@@ -66,7 +66,7 @@ func (d deviceQuery) readTarget(q *releases.Check) (err error) {
 		}
 	}
 	if d.version.Given {
-		q.Version, err = release.ParseVersion("version", d.version.Text)
+		q.Version, err = release.ParseVersion(d.version.Text)
 	}
 	return err
 }
@@ -82,7 +82,7 @@ func (c *call) readDevice(platform release.Platform) (releases.Check, error) {
 	if q.Arch, err = feedArch(vars["arch"]); err != nil {
 		return q, err
 	}
-	q.Version, err = release.ParseVersion("version", vars["version"])
+	q.Version, err = release.ParseVersion(vars["version"])
 	return q, err
 }
 

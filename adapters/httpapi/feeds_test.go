@@ -45,7 +45,7 @@ func TestDeviceBuckets(t *testing.T) {
 // win32/x64, and a channel, such as win32/x64/beta, unless that is stable.
 func released(t testing.TB, version, target string, change ...func(*release.Release)) release.Release {
 	t.Helper()
-	v := must.Do(release.ParseVersion("version", version)).Or(t)
+	v := must.Do(release.ParseVersion(version)).Or(t)
 	part := append(strings.Split(strings.ToUpper(target), "/"), string(release.Stable))
 	extension := map[string]string{"WIN32": ".exe", "DARWIN": ".zip", "LINUX": ".AppImage"}[part[0]]
 	r := release.Release{

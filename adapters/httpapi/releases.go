@@ -236,7 +236,7 @@ func readCheck(query string) (q releases.Check, at string, err error) {
 
 // parseTarget parses a device's version, and its target without the channel.
 func parseTarget(version, platform, arch string) (v release.Version, of release.Target, err error) {
-	if v, err = release.ParseVersion("version", version); err != nil {
+	if v, err = release.ParseVersion(version); err != nil {
 		return v, of, err
 	}
 	if of.Platform, err = release.ParsePlatform("platform", platform); err != nil {

@@ -114,11 +114,11 @@ func (q exports) Get(_ context.Context, o id.Org, of id.Export) (export.Export, 
 	return result(q.run, func(x *tx) (export.Export, error) { return x.tenant(o).exports.get(of) })
 }
 
-func (q exports) List(_ context.Context, o id.Org, limit int) ([]export.Export, error) {
+func (q exports) List(_ context.Context, o id.Org) ([]export.Export, error) {
 	return result(q.run, func(x *tx) ([]export.Export, error) {
 		return x.tenant(o).exports.list(always, func(a, b export.Export) int {
 			return -byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID)
-		}, limit), nil
+		}, 0), nil
 	})
 }
 

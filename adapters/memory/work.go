@@ -182,7 +182,7 @@ func (s workspaces) Refs(_ context.Context, o id.Org) ([]workspace.Ref, error) {
 	return result(s.run, func(x *tx) ([]workspace.Ref, error) {
 		var refs []workspace.Ref
 		for _, w := range x.tenant(o).workspaces.list(always, compareWorkspaces, 0) {
-			refs = append(refs, workspace.Ref{ID: w.ID, Team: w.Team, CreatedAt: w.CreatedAt})
+			refs = append(refs, workspace.Ref{ID: w.ID, Team: w.Team})
 		}
 		return refs, nil
 	})

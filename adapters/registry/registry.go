@@ -111,13 +111,13 @@ func check(m chat.Model) error {
 		}
 	}
 	switch {
-	case m.Can(chat.WebSearch) && m.Provider == "openai":
+	case m.SearchesWeb() && m.Provider == "openai":
 		return errors.New("capabilities: must not have web_search, which chat completions lack")
-	case !m.Can(chat.WebSearch) && m.SearchTool != "":
+	case !m.SearchesWeb() && m.SearchTool != "":
 		return errors.New("searchTool: must not be given without the capability web_search")
-	case m.Can(chat.WebSearch) && m.Provider == "anthropic" && !searchTool.MatchString(m.SearchTool):
+	case m.SearchesWeb() && m.Provider == "anthropic" && !searchTool.MatchString(m.SearchTool):
 		return errors.New("searchTool: must be a version of web_search, such as web_search_20250305")
-	case m.Can(chat.WebSearch) && !word.MatchString(m.SearchTool):
+	case m.SearchesWeb() && !word.MatchString(m.SearchTool):
 		return errors.New("searchTool: must be 1 to 64 lower-case letters, digits, _ or -")
 	case m.Thinking != "" && m.Thinking != "off" && m.Thinking != "adaptive":
 		return errors.New("thinking: must be off or adaptive, or left out")

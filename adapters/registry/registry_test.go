@@ -31,7 +31,7 @@ func TestTheBuiltInModels(t *testing.T) {
 	})
 	t.Run("models of openai have thinking off", func(t *testing.T) {
 		for _, m := range all {
-			if m.Provider == "openai" && (m.Thinking != "off" || m.Can(chat.ExtendedThinking)) {
+			if m.Provider == "openai" && (m.Thinking != "off" || slices.Contains(m.Capabilities, "extended_thinking")) {
 				t.Errorf("%s thinks %q", m.ID, m.Thinking)
 			}
 		}

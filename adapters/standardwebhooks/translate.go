@@ -105,7 +105,7 @@ func translate(m message, body []byte) (identity.Event, error) {
 	if err := decode("", body, &v); err != nil {
 		return identity.Event{}, err
 	}
-	e := identity.Event{Message: m.id, Type: identity.CleanName(string(v.Type))}
+	e := identity.Event{Message: m.id}
 	if v.Type == "" {
 		return identity.Event{}, fault.Field("type", "must be a string that is not empty")
 	}

@@ -59,7 +59,7 @@ func (a *Archives) Start(ctx context.Context, actor org.Actor) (e export.Export,
 			return err
 		}
 		now := a.Clock.Now()
-		all, err := r.Journal().Exports().List(ctx, actor.Org, maxExports)
+		all, err := r.Journal().Exports().List(ctx, actor.Org)
 		if err != nil {
 			return err
 		}
@@ -75,15 +75,12 @@ func (a *Archives) Start(ctx context.Context, actor org.Actor) (e export.Export,
 	return e, err
 }
 
-// maxExports is how many exports of an organisation there are at most: those that are kept.
-const maxExports = export.MaxPerDay * int(export.Kept/(24*time.Hour)+1)
-
 // Exports returns the exports that the actor asked for, the newest first.
 func (a *Archives) Exports(ctx context.Context, actor org.Actor) ([]export.Export, error) {
 	if err := actor.CheckOwner(); err != nil {
 		return nil, err
 	}
-	all, err := a.Store.Journal().Exports().List(ctx, actor.Org, maxExports)
+	all, err := a.Store.Journal().Exports().List(ctx, actor.Org)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +108,7 @@ func (a *Archives) ExportOf(ctx context.Context, actor org.Actor, of id.Export) 
 // Withdraw ends the exports of a member who is deleted, and discards their archives, which have the member's
 // personal files.
 func Withdraw(ctx context.Context, r ports.Records, o id.Org, member id.User, now time.Time) error {
-	all, err := r.Journal().Exports().List(ctx, o, maxExports)
+	all, err := r.Journal().Exports().List(ctx, o)
 	if err != nil {
 		return err
 	}

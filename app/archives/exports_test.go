@@ -34,7 +34,7 @@ func TestADeletedMembersArchivesAreDiscarded(t *testing.T) {
 	must.NoError(t, d.SendIdentityEvent(ctx, "user.deleted", map[string]any{"id": "user_ada", "deleted": true}))
 	must.NoError(t, d.Archives.Work(ctx))
 	is := map[id.Export]export.Status{}
-	for _, e := range must.Do(d.Store.Journal().Exports().List(ctx, ada.Org, 10)).Or(t) {
+	for _, e := range must.Do(d.Store.Journal().Exports().List(ctx, ada.Org)).Or(t) {
 		is[e.ID] = e.Status(d.Clock.Now())
 	}
 	must.Equal(t, want, is)

@@ -3,6 +3,7 @@ package releases
 import (
 	"context"
 	"errors"
+	"hash/crc32"
 	"strings"
 	"sync"
 
@@ -116,7 +117,7 @@ func (c *counts) add(day release.Day, t release.Target, v release.Version, known
 
 // count adds n to a count.
 func (c *counts) count(k counted, n tally) {
-	s := &c.shards[shardOf(k.version)]
+	s := &c.shards[crc32.ChecksumIEEE([]byte(k.version))%shards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := s.all[k]
@@ -130,15 +131,6 @@ func (c *counts) count(k counted, n tally) {
 	}
 	of.checks += n.checks
 	of.offered += n.offered
-}
-
-// shardOf returns the shard of a version.
-func shardOf(version string) int {
-	h := uint32(2166136261)
-	for i := range len(version) {
-		h = (h ^ uint32(version[i])) * 16777619
-	}
-	return int(h % shards)
 }
 
 // single reports whether a version without a release is counted separately.

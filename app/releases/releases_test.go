@@ -93,7 +93,7 @@ func draft(version string) release.Draft {
 
 func check(t testing.TB, at, client string) releases.Check {
 	t.Helper()
-	v := must.Do(release.ParseVersion("currentVersion", at)).Or(t)
+	v := must.Do(release.ParseVersion(at)).Or(t)
 	return releases.Check{Target: mac, Version: v, Client: client}
 }
 

@@ -89,7 +89,7 @@ func TestOneNetworkCannotPauseARollout(t *testing.T) {
 	d := draft("1.0.0")
 	d.Guard = release.GuardPatch{FailureLimit: patch.Value(0), FailureMinimum: patch.Value(20)}
 	made := must.Do(s.Publish(t.Context(), w.ada, d)).Or(w)
-	older := must.Do(release.ParseVersion("version", "0.9.0")).Or(w)
+	older := must.Do(release.ParseVersion("0.9.0")).Or(w)
 	for range 100 {
 		s.Report(mac, made.Version, true, "net")
 		s.Report(mac, made.Version, false, "net")

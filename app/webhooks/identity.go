@@ -228,9 +228,6 @@ func (w *Webhooks) put(ctx context.Context, r ports.Records, was, next org.Membe
 	return r.Journal().Audit().Add(ctx, audit.ByProvider(id.Entry(w.IDs.New()), next.Org, action, string(next.User), detail, w.Clock.Now()))
 }
 
-// tasksAtOnce is how many tasks one transaction deletes; others can write in between.
-const tasksAtOnce = 100
-
 // deleteUser ends the user's memberships and assignments and deletes the user's personal
 // data, in several transactions if that is much; shared data stays. The last transaction
 // accepts the message, so if one fails, the provider sends it again, and the rest is deleted
@@ -274,7 +271,7 @@ type cleanup struct {
 func (w *Webhooks) remove(ctx context.Context, r ports.Records, left cleanup) (_ *cleanup, err error) {
 	more := false
 	if left.tasks != "" {
-		left.after, more, err = r.Work().TaskSets().RemoveIn(ctx, left.org, left.tasks, left.after, tasksAtOnce)
+		left.after, more, err = r.Work().TaskSets().RemoveIn(ctx, left.org, left.tasks, left.after, task.RemovedAtOnce)
 	} else {
 		left.files.After, err = w.Objects.Sweep(ctx, r, left.org, left.files, "", left.audience)
 		more = left.files.After != ""

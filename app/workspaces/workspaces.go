@@ -28,9 +28,6 @@ type Workspaces struct {
 // Sweep removes stored objects in a transaction, as objects.Objects.Sweep does.
 type Sweep func(context.Context, ports.Records, id.Org, object.Filter, id.User, *object.Audience) (last string, err error)
 
-// tasksAtOnce is how many tasks one transaction deletes; others can write in between.
-const tasksAtOnce = 100
-
 // Transaction is access.Access.Locked or access.Access.Atomic.
 type Transaction func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
 
@@ -223,7 +220,7 @@ func (s *Workspaces) Delete(ctx context.Context, actor org.Actor, w id.Workspace
 			if err != nil {
 				return err
 			}
-			if _, more, err = r.Work().TaskSets().RemoveIn(ctx, actor.Org, w, task.Position{}, tasksAtOnce); err != nil || more {
+			if _, more, err = r.Work().TaskSets().RemoveIn(ctx, actor.Org, w, task.Position{}, task.RemovedAtOnce); err != nil || more {
 				return err
 			}
 			last, err := s.sweepIn(ctx, r, actor, of, "")
@@ -260,7 +257,7 @@ func (s *Workspaces) empty(ctx context.Context, actor org.Actor, w id.Workspace)
 	for more := true; more; {
 		after := place
 		err := part(func(r ports.Records, _ workspace.Workspace) (err error) {
-			place, more, err = r.Work().TaskSets().RemoveIn(ctx, actor.Org, w, after, tasksAtOnce)
+			place, more, err = r.Work().TaskSets().RemoveIn(ctx, actor.Org, w, after, task.RemovedAtOnce)
 			return err
 		})
 		if err != nil {

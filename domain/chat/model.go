@@ -10,11 +10,8 @@ import (
 	"collab/domain/fault"
 )
 
-// The capabilities that change a call. A registry may list others.
-const (
-	WebSearch        = "web_search"
-	ExtendedThinking = "extended_thinking"
-)
+// WebSearch is the capability that changes a call. A registry may list others.
+const WebSearch = "web_search"
 
 // Model is a model of the registry.
 type Model struct {
@@ -33,8 +30,8 @@ type Model struct {
 	Thinking string
 }
 
-// Can reports whether the model has the capability.
-func (m Model) Can(capability string) bool { return slices.Contains(m.Capabilities, capability) }
+// SearchesWeb reports whether the model can search the web.
+func (m Model) SearchesWeb() bool { return slices.Contains(m.Capabilities, WebSearch) }
 
 // Registry lists the models, the default one first.
 type Registry []Model
@@ -52,7 +49,7 @@ func NewRegistry(all []Model, byDefault string, configured func(provider string)
 			return nil, fault.New(fault.Invalid, "The model %q is in the registry twice", m.ID)
 		case m.MaxOutputTokens < 1 || m.ContextWindow < m.MaxOutputTokens:
 			return nil, fault.New(fault.Invalid, "The model %q must have a maxOutputTokens of at least 1 and a contextWindow that holds it", m.ID)
-		case m.Can(WebSearch) && m.SearchTool == "":
+		case m.SearchesWeb() && m.SearchTool == "":
 			return nil, fault.New(fault.Invalid, "The model %q has web_search and must say with which tool", m.ID)
 		case m.Thinking != "" && m.Thinking != "off" && m.Thinking != "adaptive":
 			return nil, fault.New(fault.Invalid, "The model %q must have a thinking of off or adaptive, or none", m.ID)
@@ -175,7 +172,7 @@ var toolName = regexp.MustCompile(`\A[a-zA-Z0-9_-]{1,64}\z`)
 
 // Call returns the call of a model for the request; Invalid if the request breaks a rule.
 func (r Request) Call(m Model) (Call, error) {
-	call := Call{Model: m, Tools: r.Tools, System: r.System, MaxTokens: m.MaxOutputTokens, WebSearch: r.WebSearch && m.Can(WebSearch)}
+	call := Call{Model: m, Tools: r.Tools, System: r.System, MaxTokens: m.MaxOutputTokens, WebSearch: r.WebSearch && m.SearchesWeb()}
 	var c check.List
 	c.Text("message", r.Message, MaxMessage)
 	c.Text("systemPrompt", r.System, MaxSystem)

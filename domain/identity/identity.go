@@ -3,6 +3,7 @@
 package identity
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -46,13 +47,7 @@ const (
 
 // Before reports whether a record that reflects s is older than o.
 func (s Stamp) Before(o Stamp) bool {
-	if !s.At.Equal(o.At) {
-		return s.At.Before(o.At)
-	}
-	if s.Rank != o.Rank {
-		return s.Rank < o.Rank
-	}
-	return s.Message < o.Message
+	return cmp.Or(s.At.Compare(o.At), cmp.Compare(s.Rank, o.Rank), cmp.Compare(s.Message, o.Message)) < 0
 }
 
 // IsZero reports whether no message was seen yet.
@@ -80,7 +75,6 @@ const (
 // invitations with their organisation's id at least.
 type Event struct {
 	Message string // the message's id, the key of the inbox
-	Type    string // as sent, for the log
 	Kind    Kind
 	Stamp   Stamp
 

@@ -34,14 +34,12 @@ func (r Role) MayManage() bool { return r == Owner || r == Admin }
 func (r Role) MayWrite() bool { return r == Owner || r == Admin || r == Member }
 
 // RoleMap translates the identity provider's role names.
-type RoleMap struct {
-	more map[string]Role
-}
+type RoleMap map[string]Role
 
 // ParseRoleMap reads "org:billing=MEMBER,auditor=VIEWER". Names are compared
 // without regard to case.
 func ParseRoleMap(s string) (RoleMap, error) {
-	m := RoleMap{more: map[string]Role{}}
+	m := RoleMap{}
 	for pair := range strings.SplitSeq(s, ",") {
 		if pair = strings.TrimSpace(pair); pair == "" {
 			continue
@@ -50,9 +48,9 @@ func ParseRoleMap(s string) (RoleMap, error) {
 		name = strings.ToLower(strings.TrimSpace(name))
 		role, known := ParseRole(strings.ToUpper(strings.TrimSpace(value)))
 		if !ok || name == "" || !known {
-			return RoleMap{}, fmt.Errorf("%q is not of the form name=ROLE with ROLE one of OWNER, ADMIN, MEMBER, VIEWER", pair)
+			return nil, fmt.Errorf("%q is not of the form name=ROLE with ROLE one of OWNER, ADMIN, MEMBER, VIEWER", pair)
 		}
-		m.more[name] = role
+		m[name] = role
 	}
 	return m, nil
 }
@@ -62,7 +60,7 @@ func ParseRoleMap(s string) (RoleMap, error) {
 // unknown name is MEMBER.
 func (m RoleMap) Role(provider string) Role {
 	name := strings.ToLower(strings.TrimSpace(provider))
-	if r, ok := m.more[name]; ok {
+	if r, ok := m[name]; ok {
 		return r
 	}
 	switch strings.TrimPrefix(name, "org:") {

@@ -76,9 +76,6 @@ func (s *Structure) Visibility(epoch int64, look func(team int) (visible, belong
 	return visibility
 }
 
-// Structure returns what the visibility shares with others; nil for the zero value.
-func (s *Visibility) Structure() *Structure { return s.structure }
-
 // Bytes estimates how much memory the visibility takes beside the structure.
 func (s *Visibility) Bytes() int { return 128 + 8*(len(s.visible)+len(s.belongs)) }
 

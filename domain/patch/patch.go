@@ -32,6 +32,5 @@ func (f Field[T]) Over(current *T) *T {
 	case f.null:
 		return nil
 	}
-	v := f.value
-	return &v
+	return new(f.value)
 }

@@ -272,13 +272,13 @@ func TestSnapshots(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		targets := devices()
 		texts := rapid.SliceOfNDistinct(versions(), 1, 4, func(s string) string {
-			v, _ := release.ParseVersion("version", s)
+			v, _ := release.ParseVersion(s)
 			return v.Key()
 		}).Draw(t, "versions")
 		taken := map[string]bool{}
 		var all []release.Release
 		for n := range rapid.IntRange(0, 12).Draw(t, "releases") {
-			v := must.Do(release.ParseVersion("version", rapid.SampledFrom(texts).Draw(t, "version"))).Or(t)
+			v := must.Do(release.ParseVersion(rapid.SampledFrom(texts).Draw(t, "version"))).Or(t)
 			target := rapid.SampledFrom(targets[:9]).Draw(t, "target")
 			key := fmt.Sprint(v.Key(), target)
 			if taken[key] {
@@ -309,7 +309,7 @@ func TestSnapshots(t *testing.T) {
 			t.Fatalf("they are not in their order: %v", ids(s.All()))
 		}
 		client := rapid.SampledFrom([]string{"", "a", "b", "c", "d"}).Draw(t, "client")
-		at := must.Do(release.ParseVersion("version", rapid.OneOf(versions(), rapid.SampledFrom(texts)).Draw(t, "at"))).Or(t)
+		at := must.Do(release.ParseVersion(rapid.OneOf(versions(), rapid.SampledFrom(texts)).Draw(t, "at"))).Or(t)
 		for _, target := range targets {
 			var want *release.Release
 			for i := range all {

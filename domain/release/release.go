@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -182,7 +183,7 @@ func New(releaseID id.Release, d Draft, from Hosts, now time.Time) (Release, err
 	}
 	var c check.List
 	var err error
-	r.Version, err = ParseVersion("version", d.Version)
+	r.Version, err = ParseVersion(d.Version)
 	c.AddError(err)
 	r.Platform, err = ParsePlatform("platform", d.Platform)
 	c.AddError(err)
@@ -335,8 +336,7 @@ func digest(c *check.List, field, s string, size int) *string {
 			return nil
 		}
 	}
-	t := hex.EncodeToString(raw)
-	return &t
+	return new(hex.EncodeToString(raw))
 }
 
 // Base64 returns a digest that is kept in hexadecimal in base64.
@@ -362,30 +362,21 @@ func (h Hosts) check(c *check.List, address string) {
 		host, port = authority[:i], authority[i+1:]
 	}
 	host = strings.ToLower(host)
-	if !ok || !isHost(host) || !isPort(port) || strings.ContainsAny(rest, "\"<>\\^`{|}") || !printable(rest) {
-		c.Add(field, "must be an https address")
-		return
-	}
+	ok = ok && isHost(host) && isPort(port) && !strings.ContainsAny(rest, "\"<>\\^`{|}") && printable(rest)
 	switch strings.ToLower(scheme) {
 	case "https":
 	case "http":
-		if h.AllowsHTTP == nil || !h.AllowsHTTP(strings.Trim(host, "[]")) {
-			c.Add(field, "must be an https address")
-			return
-		}
+		ok = ok && h.AllowsHTTP != nil && h.AllowsHTTP(strings.Trim(host, "[]"))
 	default:
+		ok = false
+	}
+	if !ok {
 		c.Add(field, "must be an https address")
 		return
 	}
-	if len(h.Names) == 0 {
-		return
+	if len(h.Names) > 0 && !slices.ContainsFunc(h.Names, func(name string) bool { return strings.EqualFold(name, host) }) {
+		c.Add(field, "must be on one of the hosts that releases come from")
 	}
-	for _, name := range h.Names {
-		if strings.EqualFold(name, host) {
-			return
-		}
-	}
-	c.Add(field, "must be on one of the hosts that releases come from")
 }
 
 // printable reports whether s is printable ASCII, as addresses are.

@@ -21,11 +21,11 @@ type Version struct {
 	key    string // and without build metadata
 }
 
-// ParseVersion reads a version of the field: a semantic version, with or without a
-// leading v, in which the third part can be missing. Invalid for anything else.
-func ParseVersion(field, s string) (Version, error) {
+// ParseVersion reads the field version: a semantic version, with or without a leading v, in
+// which the third part can be missing. Invalid for anything else.
+func ParseVersion(s string) (Version, error) {
 	if len(s) > maxVersion {
-		return Version{}, fault.Field(field, "must be at most %d characters", maxVersion)
+		return Version{}, fault.Field("version", "must be at most %d characters", maxVersion)
 	}
 	t := s
 	if t != "" && (t[0] == 'v' || t[0] == 'V') {
@@ -40,7 +40,7 @@ func ParseVersion(field, s string) (Version, error) {
 	}
 	v, err := semver.StrictNewVersion(t)
 	if err != nil || !ordered(v.Prerelease()) {
-		return Version{}, fault.Field(field, "must be a semantic version such as 1.4.2")
+		return Version{}, fault.Field("version", "must be a semantic version such as 1.4.2")
 	}
 	key, _, _ := strings.Cut(t, "+")
 	return Version{v, t, key}, nil

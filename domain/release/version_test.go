@@ -14,7 +14,7 @@ import (
 
 func version(t testing.TB, s string) release.Version {
 	t.Helper()
-	v, err := release.ParseVersion("version", s)
+	v, err := release.ParseVersion(s)
 	if err != nil {
 		t.Fatalf("%q: %v", s, err)
 	}
@@ -56,7 +56,7 @@ func TestVersions(t *testing.T) {
 		"1e3.0.0", "0x1.2.3", "1_0.2.3", "1,2,3", "18446744073709551616.0.0", "0.18446744073709551616.0", "0.0.18446744073709551616", "0.18446744073709551616",
 		"1.2.3-18446744073709551616", "1.2.3-a.99999999999999999999.b", "1.2.3-" + strings.Repeat("a", 123), strings.Repeat("1", 1<<20), "1.2.3-" + strings.Repeat("a.", 1<<20),
 	} {
-		if v, err := release.ParseVersion("currentVersion", s); !fault.Is(err, fault.Invalid) || v.String() != "" || !strings.HasPrefix(err.Error(), "currentVersion ") {
+		if v, err := release.ParseVersion(s); !fault.Is(err, fault.Invalid) || v.String() != "" || !strings.HasPrefix(err.Error(), "version ") {
 			t.Errorf("%.40q is %q, %v", s, v, err)
 		}
 	}
@@ -155,7 +155,7 @@ func TestVersionsHaveATotalOrder(t *testing.T) {
 		var v [3]release.Version
 		for i, s := range texts {
 			var err error
-			if v[i], err = release.ParseVersion("version", s); err != nil {
+			if v[i], err = release.ParseVersion(s); err != nil {
 				t.Fatalf("%q: %v", s, err)
 			}
 			if v[i].String() != s {
@@ -187,7 +187,7 @@ func FuzzParseVersion(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		v, err := release.ParseVersion("version", s)
+		v, err := release.ParseVersion(s)
 		if err != nil {
 			if !fault.Is(err, fault.Invalid) || v.String() != "" {
 				t.Fatalf("%q is %q, %v", s, v, err)
@@ -200,11 +200,11 @@ func FuzzParseVersion(f *testing.F) {
 				t.Fatalf("%q became %q", s, full)
 			}
 		}
-		again, err := release.ParseVersion("version", full)
+		again, err := release.ParseVersion(full)
 		if err != nil || again.String() != full || again.Compare(v) != 0 || again.Key() != v.Key() {
 			t.Fatalf("%q became %q, and that %q, %v", s, full, again, err)
 		}
-		key, err := release.ParseVersion("version", v.Key())
+		key, err := release.ParseVersion(v.Key())
 		if err != nil || key.Compare(v) != 0 || key.String() != v.Key() || strings.ContainsRune(v.Key(), '+') {
 			t.Fatalf("%q has the key %q, %v", full, v.Key(), err)
 		}

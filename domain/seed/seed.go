@@ -14,16 +14,15 @@ const (
 // Tasks returns the sample tasks of the personal and of the shared workspace,
 // three each, in their order.
 func Tasks() (personal, shared []task.Draft) {
-	text := func(s string) *string { return &s }
 	personal = []task.Draft{
-		{Title: "Say hello to your assistant", Description: text("Open a chat and ask what it can do for you."), Priority: task.High, Tags: []string{"getting-started"}},
-		{Title: "Write down how you like to work", Description: text("Your preferences are kept in your memory and follow you everywhere."), Tags: []string{"getting-started"}},
-		{Title: "Plan your week", Description: text("Add the tasks of this week and put them in order."), Priority: task.Low, Tags: []string{"planning"}},
+		{Title: "Say hello to your assistant", Description: new("Open a chat and ask what it can do for you."), Priority: task.High, Tags: []string{"getting-started"}},
+		{Title: "Write down how you like to work", Description: new("Your preferences are kept in your memory and follow you everywhere."), Tags: []string{"getting-started"}},
+		{Title: "Plan your week", Description: new("Add the tasks of this week and put them in order."), Priority: task.Low, Tags: []string{"planning"}},
 	}
 	shared = []task.Draft{
-		{Title: "Invite your team", Description: text("People you invite join the Shared team at once."), Priority: task.High, Tags: []string{"getting-started"}},
-		{Title: "Describe your organisation", Description: text("Everybody's assistant reads the organisation's memory."), Tags: []string{"getting-started"}},
-		{Title: "Connect your tools", Description: text("Connectors let the assistant work with the services you already use."), Priority: task.Low, Tags: []string{"connectors"}},
+		{Title: "Invite your team", Description: new("People you invite join the Shared team at once."), Priority: task.High, Tags: []string{"getting-started"}},
+		{Title: "Describe your organisation", Description: new("Everybody's assistant reads the organisation's memory."), Tags: []string{"getting-started"}},
+		{Title: "Connect your tools", Description: new("Connectors let the assistant work with the services you already use."), Priority: task.Low, Tags: []string{"connectors"}},
 	}
 	return personal, shared
 }

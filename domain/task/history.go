@@ -69,22 +69,19 @@ func text[T ~string](v *T) *string {
 	if v == nil {
 		return nil
 	}
-	s := string(*v)
-	return &s
+	return new(string(*v))
 }
 
 func due(d *Due) *string {
 	if d == nil {
 		return nil
 	}
-	s := d.String()
-	return &s
+	return new(d.String())
 }
 
 func list(tags []string) *string {
 	if len(tags) == 0 {
 		return nil
 	}
-	s := strings.Join(tags, ",")
-	return &s
+	return new(strings.Join(tags, ","))
 }

@@ -3,6 +3,7 @@
 package task
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,10 @@ const (
 	MaxMetadata  = 64 << 10      // bytes of JSON text
 	MaxSortOrder = 1_000_000_000 // the largest sortOrder that a caller may set
 )
+
+// RemovedAtOnce is how many tasks of a deleted workspace one transaction deletes; others can write in
+// between.
+const RemovedAtOnce = 100
 
 // Status is the progress of a task. Every status may move to every other.
 type Status string
@@ -312,14 +317,5 @@ func (p Placement) Visible(a org.Actor) bool {
 
 // Compare orders tasks in lists: sortOrder, then creation, then id.
 func Compare(a, b Task) int {
-	switch {
-	case a.SortOrder != b.SortOrder:
-		if a.SortOrder < b.SortOrder {
-			return -1
-		}
-		return 1
-	case !a.CreatedAt.Equal(b.CreatedAt):
-		return a.CreatedAt.Compare(b.CreatedAt)
-	}
-	return strings.Compare(string(a.ID), string(b.ID))
+	return cmp.Or(cmp.Compare(a.SortOrder, b.SortOrder), a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
 }

@@ -36,9 +36,8 @@ type Workspace struct {
 
 // Ref has the ids of a workspace and its team, without the workspace's texts.
 type Ref struct {
-	ID        id.Workspace
-	Team      id.Team
-	CreatedAt time.Time
+	ID   id.Workspace
+	Team id.Team
 }
 
 // Draft is what a workspace is made from.

@@ -460,7 +460,7 @@ func (w *fixture) allWorkspaces(o id.Org) ([]workspace.Workspace, error) {
 	refs, err := w.workspaces().Refs(w.ctx, o)
 	list := func(ids []id.Workspace) ([]workspace.Workspace, error) { return w.workspaces().List(w.ctx, o, ids) }
 	return allOf(w, refs, err, func(r workspace.Ref) id.Workspace { return r.ID }, list, func(v workspace.Workspace) workspace.Ref {
-		return workspace.Ref{ID: v.ID, Team: v.Team, CreatedAt: v.CreatedAt}
+		return workspace.Ref{ID: v.ID, Team: v.Team}
 	})
 }
 

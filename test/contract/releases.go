@@ -39,7 +39,7 @@ func someVersion(w *fixture) release.Version {
 
 func version(w *fixture, s string) release.Version {
 	w.Helper()
-	return resultOf(release.ParseVersion("version", s)).must(w)
+	return resultOf(release.ParseVersion(s)).must(w)
 }
 
 // someRelease returns a release that is not stored yet, with every field set.
