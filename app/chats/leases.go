@@ -68,7 +68,7 @@ func (s *Chats) reserveAll(ctx context.Context, key reservationKey, all []*reser
 	}
 }
 
-// addLease registers the lease of a call, which is extended until leave. Unavailable once
+// addLease registers the lease of a call, which is extended until endCall. Unavailable once
 // the server drains.
 func (s *Chats) addLease(l quota.Lease) error {
 	s.mu.Lock()
@@ -88,7 +88,7 @@ func (s *Chats) enter(call id.Request, end context.CancelCauseFunc) bool {
 	return !s.closed
 }
 
-// endCall removes a call and its lease, and reports to idle after the last.
+// endCall removes a call and its lease, and closes idle after the last.
 func (s *Chats) endCall(call id.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

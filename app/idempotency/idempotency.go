@@ -23,14 +23,14 @@ type Idempotency struct {
 	secrets ports.Secrets
 }
 
-// New returns the use cases. Answers are sealed, as they can contain secrets. Fingerprints are
+// New returns the use cases. Responses are sealed, as they can contain secrets. Fingerprints are
 // keyed, because a password could be guessed from a plain digest.
 func New(store ports.Store, sealer ports.Sealer, clock ports.Clock, secrets ports.Secrets) *Idempotency {
 	return &Idempotency{store: store, sealer: sealer, clock: clock, secrets: secrets}
 }
 
 // Attempt is one request with a key: either the first, which has to Finish or
-// Abandon it, or a repetition, which has an Answer.
+// Abandon it, or a repetition, which has a Response.
 type Attempt struct {
 	of       *Idempotency
 	record   replay.Record
@@ -88,7 +88,7 @@ func unreadable(err error) error {
 // fingerprintContext is the context of the fingerprint of a key.
 func fingerprintContext(key string) []byte { return []byte("fingerprint " + key) }
 
-// Answer returns the first request's answer to a repetition.
+// Response returns the first request's response to a repetition.
 func (a *Attempt) Response() ([]byte, bool) { return a.response, a.record.Done }
 
 // RecordID returns the id of the record that the request makes, if it makes one: see replay.RecordID.
