@@ -100,36 +100,40 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return configured(environ, stderr, func(c config.Config) error {
 			return assembly.Collect(ctx, c, len(args) == 2, stdout, stderr)
 		})
-	case len(args) == 2 && command == "backup":
+	case len(args) == 2 && command == "backup" && isFile(args[1]):
 		return configured(environ, stderr, func(c config.Config) error {
 			return backup.Write(ctx, c, assembly.Version(), args[1], stdout, stderr)
 		})
-	case len(args) == 3 && command == "restore" && args[1] == "--check":
+	case len(args) == 3 && command == "restore" && args[1] == "--check" && isFile(args[2]):
 		if err := backup.Check(ctx, args[2], stdout); err != nil {
 			fmt.Fprintln(stderr, err)
 			return 1
 		}
 		return 0
-	case command == "restore" && (len(args) == 2 || len(args) == 3 && args[1] == "--replace"):
+	case command == "restore" && (len(args) == 2 || len(args) == 3 && args[1] == "--replace") && isFile(args[len(args)-1]):
 		return configured(environ, stderr, func(c config.Config) error {
 			return backup.RestoreDirectory(ctx, c, args[len(args)-1], len(args) == 3, stdout)
 		})
 	case command == "move":
-		if o, err := move.Parse(args[1:]); err == nil {
-			return configured(environ, stderr, func(c config.Config) error {
-				return move.Run(ctx, c, o, stdout, stderr)
-			})
+		o, err := move.Parse(args[1:])
+		if err != nil {
+			return wrongUsage(stderr, command, "collabd move: "+err.Error())
 		}
-	case len(args) == 3 && command == "export":
+		return configured(environ, stderr, func(c config.Config) error {
+			return move.Run(ctx, c, o, stdout, stderr)
+		})
+	case len(args) == 3 && command == "export" && isFile(args[1]) && isFile(args[2]):
 		return configured(environ, stderr, func(c config.Config) error {
 			return assembly.Export(ctx, c, args[1], args[2], stdout, stderr)
 		})
 	case command == "import":
-		if file, users, in, err := assembly.ParseImport(args[1:]); err == nil {
-			return configured(environ, stderr, func(c config.Config) error {
-				return assembly.ImportFile(ctx, c, file, users, in, stdout, stderr)
-			})
+		file, users, in, err := assembly.ParseImport(args[1:])
+		if err != nil {
+			return wrongUsage(stderr, command, "collabd import: "+err.Error())
 		}
+		return configured(environ, stderr, func(c config.Config) error {
+			return assembly.ImportFile(ctx, c, file, users, in, stdout, stderr)
+		})
 	case len(args) == 2 && command == "keys":
 		if err := assembly.PrintKeys(stdout, args[1]); err != nil {
 			fmt.Fprintln(stderr, err)
@@ -144,7 +148,15 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		config.Help(stdout)
 		return 0
 	}
-	fmt.Fprintf(stderr, "There is no command %q.\n", "collabd "+strings.Join(args, " "))
+	return wrongUsage(stderr, command, fmt.Sprintf("There is no command %q.", "collabd "+strings.Join(args, " ")))
+}
+
+// isFile reports whether an argument is not an option: it does not begin with -, or is - alone.
+func isFile(arg string) bool { return arg == "-" || !strings.HasPrefix(arg, "-") }
+
+// wrongUsage prints a problem and how the command is called, and returns the exit code.
+func wrongUsage(stderr io.Writer, command, problem string) int {
+	fmt.Fprintln(stderr, problem)
 	about := false // a line, and those that go on with it
 	for line := range strings.Lines(usage) {
 		if !strings.HasPrefix(line, "    ") {
@@ -163,7 +175,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 func configured(environ []string, stderr io.Writer, fn func(config.Config) error) int {
 	c, err := config.Read(environ)
 	if err != nil {
-		fmt.Fprintln(stderr, "The configuration is not complete:")
+		fmt.Fprintln(stderr, "The configuration is not valid:")
 		fmt.Fprintln(stderr, err)
 		return 2
 	}

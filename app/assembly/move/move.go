@@ -54,7 +54,9 @@ func Parse(args []string) (o Options, err error) {
 	err = flags.Parse(args)
 	switch {
 	case err != nil:
-	case flags.NArg() > 0 || o.To == "" && (o.Blobs == "" || o.Abandon):
+	case flags.NArg() > 0:
+		err = fmt.Errorf("there is no argument %q", flags.Arg(0))
+	case o.To == "" && (o.Blobs == "" || o.Abandon):
 		err = errors.New("--to or --blobs is missing")
 	}
 	return o, err
