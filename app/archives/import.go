@@ -195,12 +195,12 @@ func (i *importer) ready(references *archive.References) error {
 	}
 	switch {
 	case i.unknown > 0:
-		return fault.New(fault.Conflict, "The archive has %d members of another identity provider (%q, and here %q) of whom it is not said which users they are here",
+		return fault.New(fault.Conflict, "The archive has %d members of another identity provider (%q, and here %q); say with --users which users here they are",
 			i.unknown, i.did.Manifest.Issuer, i.Issuer)
 	case i.listed < len(i.Users):
-		return fault.New(fault.Conflict, "%d of the %d users that are given are of nobody in %s", len(i.Users)-i.listed, len(i.Users), archive.FileName(archive.Members))
+		return fault.New(fault.Conflict, "%d of the %d lines of --users name nobody in %s", len(i.Users)-i.listed, len(i.Users), archive.FileName(archive.Members))
 	case i.owners == 0:
-		return fault.New(fault.Conflict, "No OWNER of the archive is a user here who may sign in")
+		return fault.New(fault.Conflict, "No OWNER of the archive is a user here who may sign in; map one with --users")
 	}
 	return nil
 }
@@ -242,7 +242,7 @@ func (i *importer) choose(ctx context.Context, o org.Organisation) error {
 	_, err = all.ByProvider(ctx, i.Organisation)
 	switch {
 	case err == nil:
-		return fault.New(fault.Conflict, "the identity provider's organisation %s is another one's here", i.Organisation)
+		return fault.New(fault.Conflict, "The organisation %s of the identity provider belongs to another one here", i.Organisation)
 	case fault.Is(err, fault.NotFound):
 		return nil
 	}

@@ -372,7 +372,7 @@ func TestMembersOfAnotherProviderAreTheUsersThatTheOperatorNames(t *testing.T) {
 		{first + " other_ada", "1 members of another identity provider"},
 		{first + " nobody\n" + second + " -", "members.jsonl line 1: the member " + first + " is not \"nobody\" here: User not found"},
 		{first + " other_ada\n" + second + " " + string(ada.ID), "members.jsonl line 2: userId is of the same user here"},
-		{first + " other_ada\n" + second + " -\n" + string(uid[id.User](13)) + " -", "1 of the 3 users that are given are of nobody"},
+		{first + " other_ada\n" + second + " -\n" + string(uid[id.User](13)) + " -", "1 of the 3 lines of --users name nobody"},
 		{first + " -\n" + second + " other_ada", "No OWNER of the archive"},
 		{first + " blocked\n" + second + " other_ada", "No OWNER of the archive"},
 		{first + " deleted\n" + second + " other_ada", "No OWNER of the archive"},
@@ -497,7 +497,7 @@ func TestAnImportThatFailsLeavesNothingAndCanBeRepeated(t *testing.T) {
 	if _, err := to.imported(file, archives.Import{MaxBytes: 1000}); err == nil || !strings.Contains(err.Error(), "more than 1000 bytes") {
 		t.Errorf("of more than its bound: %v", err)
 	}
-	if _, err := to.imported(file, archives.Import{Organisation: "org_1"}); err == nil || !strings.Contains(err.Error(), "is another one's here") {
+	if _, err := to.imported(file, archives.Import{Organisation: "org_1"}); err == nil || !strings.Contains(err.Error(), "belongs to another one here") {
 		t.Errorf("for an organisation that the provider has: %v", err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // maxRounds is how often an operation starts again because the record changed meanwhile.
 const maxRounds = 5
 
-var errBusy = fault.New(fault.Unavailable, "The subscription is being changed by others")
+var errBusy = fault.New(fault.Unavailable, "The subscription is being changed by others; try again")
 
 // Checkout orders a plan and returns the address to send the actor to: a payment page, or
 // PaidURL if an existing subscription was changed to the plan.

@@ -116,7 +116,7 @@ func (e Export) Claimed(claim string, now time.Time) (Export, error) {
 		return e, fault.New(fault.Conflict, "The export is not due")
 	}
 	if e.Attempts >= MaxAttempts {
-		e.Claim, e.DueAt, e.FinishedAt, e.Error, e.status = "", nil, &now, "Servers stopped while they made the archive", Failed
+		e.Claim, e.DueAt, e.FinishedAt, e.Error, e.status = "", nil, &now, "Servers stopped while they made the archive; request it again", Failed
 		return e, nil
 	}
 	until := now.Add(ClaimDuration)

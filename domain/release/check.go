@@ -82,7 +82,7 @@ func (s *Snapshot) With(revision int64, changed []Entry, read func([]id.Release)
 			return nil, err
 		}
 		if len(found) != len(missing) {
-			return nil, fault.New(fault.Unavailable, "%d releases of %d could be read", len(found), len(missing))
+			return nil, fault.New(fault.Unavailable, "only %d of %d releases could be read", len(found), len(missing))
 		}
 		for _, r := range found {
 			whole[r.ID] = &r

@@ -339,7 +339,7 @@ func TestExportPage(t *testing.T) {
 	})
 	t.Run("the page is accessible, with every status, in light and dark, wide and narrow", func(t *testing.T) {
 		put(t, ada)
-		execute(t, c, "INSERT INTO exports (org_id, id, user_id, status, created_at, attempts, records, files, files_done, bytes, size, finished_at, error) VALUES (?, '01900000-0000-7000-8000-000000000002', ?, 'FAILED', 1, 3, 0, 0, 0, 0, 0, 1, 'Servers stopped while they made the archive')", owner.Org.ID, ada)
+		execute(t, c, "INSERT INTO exports (org_id, id, user_id, status, created_at, attempts, records, files, files_done, bytes, size, finished_at, error) VALUES (?, '01900000-0000-7000-8000-000000000002', ?, 'FAILED', 1, 3, 0, 0, 0, 0, 0, 1, 'Servers stopped while they made the archive; request it again')", owner.Org.ID, ada)
 		b := openWithoutPolicy(t)
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		b.do(chromedp.Navigate(s.base + "/console/export"))

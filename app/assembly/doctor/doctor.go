@@ -184,7 +184,7 @@ func (d *doctor) examine(ctx context.Context) []Finding {
 		select {
 		case f = <-found[i]:
 		default:
-			f.Wrong("a disk or a name server may hang", "does not end within %s", checkTimeout+tidyTimeout)
+			f.Wrong("see whether a disk or the name server answers", "does not end within %s", checkTimeout+tidyTimeout)
 		}
 		all = append(all, d.views(check.name, f)...)
 	}
