@@ -308,15 +308,15 @@ func (r *replica) poll(ctx context.Context, primary []sample, system int64) erro
 // errLagging is the error of a replica that has not replayed what the primary had within maxLag.
 var errLagging = fault.New(fault.Unavailable, "It is more than %v behind, or how far is not known yet", maxLag)
 
-// ReplicaStatistics are the numbers of reads that replicas might answer, and the replicas' lags.
-type ReplicaStatistics struct {
+// ReplicaStats are the numbers of reads that replicas might answer, and the replicas' lags.
+type ReplicaStats struct {
 	Replica, Primary int64
 	Lags             map[string]int64 // in seconds, by host and port; -1 for a replica that is not read
 }
 
-// ReplicaStatistics returns the present ones.
-func (db *DB) ReplicaStatistics() ReplicaStatistics {
-	s := ReplicaStatistics{db.replicas.reads.Load(), db.replicas.fallbacks.Load(), map[string]int64{}}
+// ReplicaStats returns the present ones.
+func (db *DB) ReplicaStats() ReplicaStats {
+	s := ReplicaStats{db.replicas.reads.Load(), db.replicas.fallbacks.Load(), map[string]int64{}}
 	for _, r := range db.replicas.all {
 		s.Lags[r.name] = -1
 		if r.usable.Load() {

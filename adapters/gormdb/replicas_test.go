@@ -96,12 +96,12 @@ func (r *replicated) add(o id.Org, n int) (position string) {
 // wants checks how many entries are read at a position, and from where.
 func (r *replicated) wants(o id.Org, position string, entries int, fromReplica bool) {
 	r.Helper()
-	before, n := r.db.ReplicaStatistics(), 0
+	before, n := r.db.ReplicaStats(), 0
 	err := r.db.From(position).Journal().Audit().List(r.Context(), o, audit.Filter{}, func(audit.Entry) error {
 		n++
 		return nil
 	})
-	after := r.db.ReplicaStatistics()
+	after := r.db.ReplicaStats()
 	if err != nil || n != entries {
 		r.Errorf("%d entries are read, error %v, want %d", n, err, entries)
 	}
@@ -145,7 +145,7 @@ func TestListsReadFromAReplica(t *testing.T) {
 		t.Run("Audit", func(t *testing.T) { contract.Audit(t, open) })
 		t.Run("Adoption", func(t *testing.T) { contract.Adoption(t, open) })
 	})
-	if s := r.db.ReplicaStatistics(); s.Replica < 100 && !race.Enabled {
+	if s := r.db.ReplicaStats(); s.Replica < 100 && !race.Enabled {
 		t.Errorf("%d reads on the replica and %d on the primary", s.Replica, s.Primary)
 	}
 
@@ -156,10 +156,10 @@ func TestListsReadFromAReplica(t *testing.T) {
 	r.replayed(standby)
 
 	t.Run("usage is read from a replica", func(t *testing.T) {
-		was := r.db.ReplicaStatistics().Replica
+		was := r.db.ReplicaStats().Replica
 		period := usage.Period{Start: time.UnixMilli(0), End: time.UnixMilli(1e12)}
 		err := r.db.From(before).Usage().Ledger().Summary(t.Context(), o, "", period, func(usage.Summary) error { return nil }, nil)
-		if n := r.db.ReplicaStatistics().Replica; err != nil || n != was+1 {
+		if n := r.db.ReplicaStats().Replica; err != nil || n != was+1 {
 			t.Errorf("%d reads on the replica, error %v", n-was, err)
 		}
 	})
@@ -208,7 +208,7 @@ func TestListsReadFromAReplica(t *testing.T) {
 		}{{9 * time.Second, true}, {11 * time.Second, false}, {30 * time.Second, false}} {
 			now = start.Add(c.after)
 			must.NoError(t, r.db.PollReplicas(t.Context()))
-			lag, want := r.db.ReplicaStatistics().Lags[r.db.replicas.all[0].name], int64(-1)
+			lag, want := r.db.ReplicaStats().Lags[r.db.replicas.all[0].name], int64(-1)
 			if c.used {
 				want = int64(c.after / time.Second)
 			}

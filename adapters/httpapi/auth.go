@@ -213,7 +213,7 @@ func (a *api) receiveMessage(c *call, take func(context.Context, func(string) st
 	if err != nil {
 		return err
 	}
-	if err := take(c.r.Context(), c.r.Header.Get, body, a.enterWebhook(c)); err != nil {
+	if err := take(c.r.Context(), c.r.Header.Get, body, a.acquireWebhook(c)); err != nil {
 		if slices.ContainsFunc(unsigned, func(k fault.Kind) bool { return fault.Is(err, k) }) {
 			a.webhooks.Charge(limit.Network(c.address), unsignedCost-1)
 		}

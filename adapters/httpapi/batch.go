@@ -71,7 +71,7 @@ func (a *api) batchFiles(c *call) error {
 		}
 		var outcomes []objects.Outcome
 		if failed == nil {
-			if outcomes, failed = a.Objects.Batch(c.r.Context(), actor, operations, c.yield); failed != nil {
+			if outcomes, failed = a.Objects.Batch(c.r.Context(), actor, operations, c.yieldPermit); failed != nil {
 				if index+len(outcomes) == 0 {
 					return failed
 				}

@@ -48,7 +48,7 @@ func (a *api) readFiles(c *call, actor org.Actor, wanted []objects.Wanted) error
 	if err != nil {
 		return err
 	}
-	c.releasePlace()
+	c.releasePermit()
 	block, err := spool.TakeBlock(c, spool.BlockSize)
 	if err != nil {
 		return err

@@ -54,9 +54,9 @@ type call struct {
 	files     limit.Account // disk
 	storing   int64         // bytes of bodies that are reserved by holdStore
 
-	requestPlace, databasePlace limit.Place // of the organisation's shares, see shares.of
-	overShare                   error       // the error of enter
-	recordID                    string      // the id of the record that the request creates; empty: a new one
+	requestPermit, databasePermit limit.Permit // of the organisation's shares, see shares.of
+	overShare                     error        // the error of acquirePermit
+	recordID                      string       // the id of the record that the request creates; empty: a new one
 
 	// Memory for the header values of Set.
 	values [8]string
@@ -160,7 +160,7 @@ func (c *call) sendBody(status int, body []byte) {
 		c.Set(positionHeader, c.position(c.r.Context()))
 	}
 	c.ExtendFor(len(body))
-	c.releasePlace()
+	c.releasePermit()
 	c.WriteHeader(status)
 	// A write fails only if the client closed the connection.
 	_, _ = c.Write(body)

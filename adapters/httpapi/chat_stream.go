@@ -39,7 +39,7 @@ type chatStream struct {
 // streamChat streams the response of a model. It returns when its usage is stored.
 func (a *api) streamChat(c *call, ready *chats.Call) {
 	c.deadlines.Clear()
-	c.databasePlace.Leave()
+	c.databasePermit.Release()
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
 	stream.SetHeaders(c.Header())

@@ -112,7 +112,7 @@ func (a *api) onUpload(do func(*call, org.Actor, *objects.Started) error) action
 // completeUpload stores the uploaded content, and replies like the upload of a file.
 func (a *api) completeUpload(c *call, actor org.Actor, of *objects.Started) error {
 	c.ExtendFor(int(of.Content.Size)) // it may be read
-	o, err := a.Objects.Complete(c.r.Context(), actor, of, c.yield)
+	o, err := a.Objects.Complete(c.r.Context(), actor, of, c.yieldPermit)
 	status := http.StatusOK
 	if err == nil && of.Draft != nil {
 		c.Set("Location", filesPath+"/"+string(o.ID))

@@ -93,7 +93,7 @@ func (a *api) saveMemory(in func(*call) (slot, error)) handler {
 
 // save stores content if the expected version is stored.
 func (a *api) save(c *call, to slot, expected *int64, content []byte) error {
-	u := objects.Upload{Content: bytes.NewReader(content), Size: int64(len(content)), Expected: expected, Storing: c.yield}
+	u := objects.Upload{Content: bytes.NewReader(content), Size: int64(len(content)), Expected: expected, Storing: c.yieldPermit}
 	if err := a.holdStore(c, &u); err != nil {
 		return err
 	}

@@ -241,7 +241,7 @@ func (w writerFunc) Write(b []byte) (int, error) { return w(b) }
 // when the content could be read. Damaged content is an error before its last bytes are
 // written, so that no client takes it for complete.
 func (a *api) sendContent(c *call, w io.Writer, o object.Object, s byteRange, first func() error) error {
-	c.releasePlace()
+	c.releasePermit()
 	r, err := a.Objects.Open(c.r.Context(), o, s.start, s.length)
 	if err != nil {
 		return err

@@ -99,7 +99,7 @@ func (a *api) downloadExport(c *call, actor org.Actor, of id.Export) error {
 	if err != nil {
 		return err
 	}
-	c.releasePlace()
+	c.releasePermit()
 	tag := `"` + string(e.ID) + `"`
 	part, status := byteRange{0, e.Size}, http.StatusOK
 	ranges, err := rangesOf(c.r.Header, tag, e.Size)

@@ -44,7 +44,7 @@ type follower struct {
 	sub *changes.Subscriber
 	to  *stream.Writer
 
-	place limit.Place // of the organisation's streams
+	permit limit.Permit // of the organisation's streams
 
 	began time.Time
 	until time.Time // when the token expires, by the clock of the machine; zero: never
@@ -63,7 +63,7 @@ func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []
 	stream.SetHeaders(c.Header())
 	f := &follower{
 		api: a, sub: sub, began: c.since, beat: c.since.Add(a.Heartbeat),
-		request: strings.Clone(c.id), address: c.address, place: c.requestPlace,
+		request: strings.Clone(c.id), address: c.address, permit: c.requestPermit,
 	}
 	if expires := access.FromContext(c.r.Context()).Expires; !expires.IsZero() {
 		f.until = a.Now().Add(expires.Sub(a.Access.Now()))
@@ -74,7 +74,7 @@ func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []
 	switch {
 	case err == nil:
 		c.status, c.sent = http.StatusOK, true
-		c.requestPlace = limit.Place{} // the stream releases it
+		c.requestPermit = limit.Permit{} // the stream releases it
 		go f.serve(first, nil)
 		return nil
 	case !errors.Is(err, errors.ErrUnsupported):
@@ -82,8 +82,8 @@ func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []
 		return err
 	}
 	f.to = stream.NewWriter(c, c.r, a.Now)
-	c.requestPlace = limit.Place{}
-	c.releasePlace()
+	c.requestPermit = limit.Permit{}
+	c.releasePermit()
 	f.serve(first, c.r.Context())
 	return nil
 }
@@ -202,7 +202,7 @@ func (f *follower) close(why changes.Reason) {
 	}
 	f.to.Close()
 	f.sub.Close()
-	f.place.Leave()
+	f.permit.Release()
 	a, ctx := f.api, context.Background()
 	a.ends.Add(ctx, 1, metric.WithAttributes(attribute.String("reason", string(why))))
 	a.Log.LogAttrs(ctx, slog.LevelInfo, "stream ended",
@@ -222,20 +222,20 @@ func (a *api) instrumentFeed() error {
 	_, err = a.Meter.Int64ObservableUpDownCounter("collab.feed.subscribers",
 		metric.WithUnit("{stream}"), metric.WithDescription("Change feeds that are open."),
 		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
-			o.Observe(a.Feed.Figures().Subscribers)
+			o.Observe(a.Feed.Stats().Subscribers)
 			return nil
 		}))
 	for _, c := range []struct {
 		name, unit, description string
-		value                   func(changes.Figures) int64
+		value                   func(changes.Stats) int64
 	}{
-		{"collab.feed.events", "{event}", "Events handed to subscribers.", func(f changes.Figures) int64 { return f.Delivered }},
-		{"collab.feed.backlog_reads", "{page}", "Pages of the log read for a subscriber behind the buffer.", func(f changes.Figures) int64 { return f.Reads }},
-		{"collab.feed.resyncs", "{stream}", "Cursors that could not be resumed.", func(f changes.Figures) int64 { return f.Resyncs }},
+		{"collab.feed.events", "{event}", "Events handed to subscribers.", func(f changes.Stats) int64 { return f.Delivered }},
+		{"collab.feed.backlog_reads", "{page}", "Pages of the log read for a subscriber behind the buffer.", func(f changes.Stats) int64 { return f.Reads }},
+		{"collab.feed.resyncs", "{stream}", "Cursors that could not be resumed.", func(f changes.Stats) int64 { return f.Resyncs }},
 	} {
 		_, failed := a.Meter.Int64ObservableCounter(c.name, metric.WithUnit(c.unit), metric.WithDescription(c.description),
 			metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
-				o.Observe(c.value(a.Feed.Figures()))
+				o.Observe(c.value(a.Feed.Stats()))
 				return nil
 			}))
 		err = errors.Join(err, failed)

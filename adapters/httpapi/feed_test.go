@@ -304,7 +304,7 @@ func TestFeedClientThatDoesNotRead(t *testing.T) {
 			t.Errorf("disconnected after %v", took)
 		}
 		synctest.Wait()
-		must.Is(t, 0, s.feed.Figures().Subscribers)
+		must.Is(t, 0, s.feed.Stats().Subscribers)
 		c := s.connect(true, "Last-Event-ID: 1-0")
 		s.checkEvents(c, 0, greeting+"|id: 1-0", "id: 1-1|a", "id: 1-2|b")
 	})
@@ -343,19 +343,19 @@ func TestFeedHoldsAPlaceUntilItsEnd(t *testing.T) {
 			s := newFeedServer(t, withShares)
 			follow := s.handle
 			s.handle = func(c *call) (err error) {
-				if c.requestPlace, err = s.shares.streams.Enter(c.r.Context(), string(someID)); err != nil {
+				if c.requestPermit, err = s.shares.streams.Acquire(c.r.Context(), string(someID)); err != nil {
 					return err
 				}
 				return follow(c)
 			}
 			c := begin(s)
 			synctest.Wait()
-			must.Is(t, 1, s.shares.streams.Figures().Used)
+			must.Is(t, 1, s.shares.streams.Stats().Used)
 			s.feed.Drain()
 			<-c.done
 			s.checkEnd("drained")
 			synctest.Wait()
-			must.Is(t, 0, s.shares.streams.Figures().Used)
+			must.Is(t, 0, s.shares.streams.Stats().Used)
 		})
 	}
 }
@@ -406,7 +406,7 @@ func TestFeedFailsIfHijackFails(t *testing.T) {
 		w := hijackable{httptest.NewRecorder(), nil}
 		s.ServeHTTP(w, get("/test"))
 		checkError(t, w.ResponseRecorder, http.StatusInternalServerError)
-		must.Is(t, 0, s.feed.Figures().Subscribers)
+		must.Is(t, 0, s.feed.Stats().Subscribers)
 	})
 }
 
@@ -528,7 +528,7 @@ func TestFeedOverTheNetwork(t *testing.T) {
 				heartbeats++
 			}
 		}
-		must.Is(t, 1, s.feed.Figures().Subscribers)
+		must.Is(t, 1, s.feed.Stats().Subscribers)
 		_ = conn.Close()
 		s.checkEnd("gone")
 	})

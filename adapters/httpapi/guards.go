@@ -91,7 +91,7 @@ func (a *api) admit(c *call, g guard) error {
 		if actor, err = a.lookup(c); err != nil {
 			return err
 		}
-		c.releasePlace() // reading the body may take long
+		c.releasePermit() // reading the body may take long
 	}
 	if err := a.callers.Take(c, string(caller.User)); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (c *call) setRequest(r access.Request) {
 // called. It returns false if there is none, or the route's guard does not admit it.
 func (a *api) unconfirmed(c *call) (actor org.Actor, ok bool) {
 	actor, ok = a.Access.Cached(c.caller)
-	if !ok || c.route.Guard.check(actor) != nil || c.enter() != nil {
+	if !ok || c.route.Guard.check(actor) != nil || c.acquirePermit() != nil {
 		return org.Actor{}, false
 	}
 	c.authorized = true
@@ -204,7 +204,7 @@ func (a *api) recheck(c *call, err error) error {
 
 // lookup returns the caller's actor according to the present records.
 func (a *api) lookup(c *call) (org.Actor, error) {
-	if err := c.enter(); err != nil {
+	if err := c.acquirePermit(); err != nil {
 		return org.Actor{}, err
 	}
 	actor, err := a.actorOf(c.r.Context(), c.caller)

@@ -30,7 +30,7 @@ type inProgress struct {
 	feeds     int64
 	calls     int64 // of models and providers; 0 without a limit of concurrency, as those below
 	transfers int64
-	waiting   int64 // requests, for places
+	waiting   int64 // requests, for permits
 }
 
 // recent counts the requests of the last minutesKept minutes.
@@ -89,7 +89,7 @@ func (r *recent) list(now time.Time) (all []minuteCounts) {
 func (a *api) sample() {
 	now := inProgress{feeds: a.openFeeds()}
 	for kind, s := range a.shares.kinds() {
-		f := s.Figures()
+		f := s.Stats()
 		now.waiting += f.Waiting
 		switch kind {
 		case "calls":
@@ -106,7 +106,7 @@ func (a *api) openFeeds() int64 {
 	if a.Feed == nil {
 		return 0
 	}
-	return a.Feed.Figures().Subscribers
+	return a.Feed.Stats().Subscribers
 }
 
 type (
@@ -156,7 +156,7 @@ func (a *api) health(c *call, _ org.Actor) error {
 		v.Ready, v.Problem = false, textOrNull(err.Error())
 	}
 	for kind, s := range a.shares.kinds() {
-		f := s.Figures()
+		f := s.Stats()
 		v.Shares[kind] = shareView{f.Used, f.Waiting, f.Refusals}
 	}
 	for name, b := range a.budgetsByName() {

@@ -96,13 +96,13 @@ func (a *api) holdStore(c *call, u *objects.Upload) error {
 	return nil
 }
 
-// releaseAll returns all bytes and places that the call still holds.
+// releaseAll returns all bytes and permits that the call still holds.
 func (c *call) releaseAll() {
 	c.anonymous.Close()
 	c.bodies.Close()
 	c.files.Close()
-	c.requestPlace.Leave()
-	c.databasePlace.Leave()
+	c.requestPermit.Release()
+	c.databasePermit.Release()
 }
 
 // mounted returns a handler that passes requests to another one, charged as webhooks are.

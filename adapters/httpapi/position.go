@@ -32,7 +32,7 @@ func (a *api) fromReplicaOr(present, list handler) handler {
 		if a.Position == nil {
 			return present(c)
 		}
-		if err := c.enter(); err != nil {
+		if err := c.acquirePermit(); err != nil {
 			return err
 		}
 		known := a.position(c)

@@ -47,13 +47,13 @@ const maxStored = 1 << 20
 // and stored at their end; a response that is too long to be stored is sent live from there
 // on.
 type recorder struct {
-	to     http.ResponseWriter
-	status int
-	body   bytes.Buffer
-	events bool   // the response is an event stream
-	live   bool   // the response is sent as it is written
-	long   bool   // the response is too long to be stored
-	leave  func() // called before a long response is sent live
+	to      http.ResponseWriter
+	status  int
+	body    bytes.Buffer
+	events  bool   // the response is an event stream
+	live    bool   // the response is sent as it is written
+	long    bool   // the response is too long to be stored
+	release func() // called before a long response is sent live
 }
 
 func (r *recorder) Header() http.Header { return r.to.Header() }
@@ -76,7 +76,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 		r.body = bytes.Buffer{}
 		if !r.live {
 			r.live = true
-			r.leave()
+			r.release()
 			r.to.WriteHeader(r.status)
 			if _, err := r.to.Write(held); err != nil {
 				return 0, err
@@ -117,7 +117,7 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 		return err
 	}
 	defer done()
-	if err := c.enter(); err != nil {
+	if err := c.acquirePermit(); err != nil {
 		return err
 	}
 	attempt, err := a.Idempotency.Begin(c.r.Context(), keyOwner(c), c.route.Method+" "+c.route.Path, keys[0], digest)
@@ -141,7 +141,7 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 		a.settleKey(c, fn)
 	}
 	connection := c.w
-	recorded := &recorder{to: connection, leave: c.databasePlace.Leave}
+	recorded := &recorder{to: connection, release: c.databasePermit.Release}
 	finish := func(ctx context.Context) error {
 		response, err := json.Marshal(responseOf(recorded))
 		if err != nil {
@@ -179,7 +179,7 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 		settle(finish)
 	}
 	c.w = connection
-	c.releasePlace()
+	c.releasePermit()
 	if recorded.live {
 		return nil
 	}

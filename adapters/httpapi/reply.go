@@ -219,7 +219,7 @@ func listRecords[T any](a *api, c *call, q body.Query, p body.Page, key func(T) 
 		return err
 	}
 	if out.Begun() {
-		c.releasePlace()
+		c.releasePermit()
 		if b, err = out.Put(b); err != nil {
 			return err
 		}

@@ -269,7 +269,7 @@ func (a *api) appendResumable(c *call) error {
 			return fault.Field(uploadLength, "is not that of the upload, which is %d", u.Size)
 		case h.complete && u.Status() == upload.Completed:
 			// The response to the same request was lost.
-			arrived := c.yield()
+			arrived := c.yieldPermit()
 			_, err := io.Copy(io.Discard, io.LimitReader(c.uploadBody(), u.Size))
 			if err = cmp.Or(err, arrived()); err != nil {
 				return err
@@ -289,7 +289,7 @@ func (a *api) appendResumable(c *call) error {
 			}
 			return a.finishResumable(c, actor, u, checksum, status)
 		}
-		c.releasePlace()
+		c.releasePermit()
 		c.WriteHeader(http.StatusNoContent)
 		return nil
 	}))(c)
@@ -300,7 +300,7 @@ func (a *api) appendTo(c *call, actor org.Actor, u upload.Upload, offset int64, 
 	if err := a.holdStore(c, &objects.Upload{Size: min(a.Objects.PartSize, u.Size-u.Offset)}); err != nil {
 		return u, err
 	}
-	u, err := a.Objects.Append(c.r.Context(), actor, u, offset, last, &objects.Upload{Content: c.uploadBody(), Size: c.r.ContentLength, Storing: c.yield})
+	u, err := a.Objects.Append(c.r.Context(), actor, u, offset, last, &objects.Upload{Content: c.uploadBody(), Size: c.r.ContentLength, Storing: c.yieldPermit})
 	a.setUpload(c, u)
 	return u, err
 }
@@ -313,7 +313,7 @@ func (a *api) finishResumable(c *call, actor org.Actor, u upload.Upload, checksu
 		}
 	}
 	c.ExtendFor(int(u.Size)) // the content is read and written once more
-	o, err := a.Objects.Finish(c.r.Context(), actor, u, checksum, c.yield)
+	o, err := a.Objects.Finish(c.r.Context(), actor, u, checksum, c.yieldPermit)
 	if err != nil {
 		// The upload can be finished later unless it was cancelled.
 		_, lookup := a.Objects.Resumable(c.r.Context(), actor, u.ID)

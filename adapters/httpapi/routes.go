@@ -244,7 +244,7 @@ func (a *api) routes() []row {
 type endpoint struct {
 	row
 	series         *series
-	requestShares  *limit.Shares // a request takes a place of it while it is handled; nil: none
+	requestShares  *limit.Shares // a request acquires a permit of it while it is handled; nil: none
 	databaseShares *limit.Shares // and of this while it uses the database; nil: none
 	inMemory       bool          // the handler does not block, and is not charged to the memory budget
 	positioned     bool          // the response to a change has the position after it
@@ -296,12 +296,12 @@ func (a *api) handle(c *call, e *endpoint) error {
 		return err
 	}
 	if c.caller.User != "" {
-		leave, err := a.inFlight.Enter(string(c.caller.User))
+		release, err := a.inFlight.Acquire(string(c.caller.User))
 		if err != nil {
 			return err
 		}
-		defer leave()
-		if c.requestPlace, err = e.requestShares.Enter(c.r.Context(), c.shareHolder()); err != nil {
+		defer release()
+		if c.requestPermit, err = e.requestShares.Acquire(c.r.Context(), c.shareHolder()); err != nil {
 			return err
 		}
 	}

@@ -12,18 +12,18 @@ import (
 	"collab/app/webhooks"
 )
 
-// shares are the places of a server that organisations share, by kind of work. Nil shares have no limits.
+// shares are the permits of a server that organisations share, by kind of work. Nil shares have no limits.
 type shares struct{ requests, streams, transfers, calls, webhooks *limit.Shares }
 
-// newShares returns the shares of a server. Beside other organisations, requests that use the database get one place
-// for every two processors, because each place delays the others, and providers' messages get two. Places that are
+// newShares returns the shares of a server. Beside other organisations, requests that use the database get one permit
+// for every two processors, because each permit delays the others, and providers' messages get two. Permits that are
 // held for long do not delay others, so that only the last eighth is reserved for other organisations.
 func newShares(c limit.Concurrency) shares {
 	if c == (limit.Concurrency{}) {
 		return shares{}
 	}
-	long := func(work string, places int) *limit.Shares {
-		return limit.NewShares(work, places, places-places/8, 16)
+	long := func(work string, permits int) *limit.Shares {
+		return limit.NewShares(work, permits, permits-permits/8, 16)
 	}
 	return shares{
 		requests: limit.NewShares("requests", c.Requests, c.Requests/64, 1), streams: long("change feeds", c.Streams), transfers: long("uploads and downloads", c.Transfers),
@@ -31,8 +31,8 @@ func newShares(c limit.Concurrency) shares {
 	}
 }
 
-// of returns the shares of an endpoint: those of which a request takes a place while it is handled, which may be nil,
-// and those while it uses the database.
+// of returns the shares of an endpoint: those of which a request acquires a permit while it is handled, which may
+// be nil, and those while it uses the database.
 func (s shares) of(r row) (request, database *limit.Shares) {
 	path := strings.TrimPrefix(r.Path, prefix)
 	switch {
@@ -53,7 +53,7 @@ func (s shares) of(r row) (request, database *limit.Shares) {
 	return nil, s.requests
 }
 
-// shareHolder returns the key under which the request takes places: its organisation, or the caller
+// shareHolder returns the key under which the request acquires permits: its organisation, or the caller
 // without one.
 func (c *call) shareHolder() string {
 	if c.caller.Org != "" {
@@ -62,55 +62,55 @@ func (c *call) shareHolder() string {
 	return string(c.caller.User)
 }
 
-// enter takes a place for the request's use of the database, unless it has one or needs none. After a refusal it
-// returns the same error.
-func (c *call) enter() error { return c.enterUntil(c.r.Context()) }
+// acquirePermit acquires a permit for the request's use of the database, unless it has one or needs none. After a
+// refusal it returns the same error.
+func (c *call) acquirePermit() error { return c.acquirePermitWith(c.r.Context()) }
 
-// enterUntil is enter with a context that ends the waiting.
-func (c *call) enterUntil(ctx context.Context) error {
-	if c.route == nil || c.databasePlace.Held() || c.overShare != nil {
+// acquirePermitWith is acquirePermit with a context that ends the waiting.
+func (c *call) acquirePermitWith(ctx context.Context) error {
+	if c.route == nil || c.databasePermit.Held() || c.overShare != nil {
 		return c.overShare
 	}
-	c.databasePlace, c.overShare = c.route.databaseShares.Enter(ctx, c.shareHolder())
+	c.databasePermit, c.overShare = c.route.databaseShares.Acquire(ctx, c.shareHolder())
 	return c.overShare
 }
 
-// releasePlace releases the place of enter before the response is sent or content is transferred, so that it is not
-// held while the server waits for clients or the object store. A recorded response is stored first.
-func (c *call) releasePlace() {
+// releasePermit releases the permit of acquirePermit before the response is sent or content is transferred, so that it
+// is not held while the server waits for clients or the object store. A recorded response is stored first.
+func (c *call) releasePermit() {
 	if !c.recorded() {
-		c.databasePlace.Leave()
+		c.databasePermit.Release()
 	}
 }
 
-// yield releases the place of enter until the returned function is called. That enters again even if the client has
-// disconnected, so that the received content is stored.
-func (c *call) yield() func() error {
-	c.databasePlace.Leave()
-	return func() error { return c.enterUntil(context.WithoutCancel(c.r.Context())) }
+// yieldPermit releases the permit of acquirePermit until the returned function is called. That acquires one again even
+// if the client has disconnected, so that the received content is stored.
+func (c *call) yieldPermit() func() error {
+	c.databasePermit.Release()
+	return func() error { return c.acquirePermitWith(context.WithoutCancel(c.r.Context())) }
 }
 
-// enterWebhook takes a place for a provider's message about an organisation, until the end of
+// acquireWebhook acquires a permit for a provider's message about an organisation, until the end of
 // the request. The organisation is named by the provider's id.
-func (a *api) enterWebhook(c *call) webhooks.Enter {
+func (a *api) acquireWebhook(c *call) webhooks.Enter {
 	return func(ctx context.Context, organisation string) (err error) {
-		c.requestPlace, err = a.shares.webhooks.Enter(ctx, organisation)
+		c.requestPermit, err = a.shares.webhooks.Acquire(ctx, organisation)
 		return err
 	}
 }
 
 // instrumentShares creates the instruments of the shares.
 func (a *api) instrumentShares() error {
-	figure := func(of func(limit.SharesFigures) int64) metric.Int64ObservableOption {
-		return observe("kind", a.shares.kinds, func(s *limit.Shares) int64 { return of(s.Figures()) })
+	observed := func(of func(limit.SharesStats) int64) metric.Int64ObservableOption {
+		return observe("kind", a.shares.kinds, func(s *limit.Shares) int64 { return of(s.Stats()) })
 	}
-	_, used := a.Meter.Int64ObservableUpDownCounter("collab.share.used", metric.WithUnit("{place}"),
-		metric.WithDescription("Places that are taken, by kind of work."), figure(func(f limit.SharesFigures) int64 { return f.Used }))
+	_, used := a.Meter.Int64ObservableUpDownCounter("collab.share.used", metric.WithUnit("{permit}"),
+		metric.WithDescription("Permits that are held, by kind of work."), observed(func(f limit.SharesStats) int64 { return f.Used }))
 	_, waiting := a.Meter.Int64ObservableUpDownCounter("collab.share.waiting", metric.WithUnit("{request}"),
-		metric.WithDescription("Requests that wait because their organisation has its share or no place is free."),
-		figure(func(f limit.SharesFigures) int64 { return f.Waiting }))
+		metric.WithDescription("Requests that wait because their organisation has its share or no permit is free."),
+		observed(func(f limit.SharesStats) int64 { return f.Waiting }))
 	_, refusals := a.Meter.Int64ObservableCounter("collab.share.refusals", metric.WithUnit("{refusal}"),
-		metric.WithDescription("Requests refused because their organisation had its share or no place was free for too long."),
-		figure(func(f limit.SharesFigures) int64 { return f.Refusals }))
+		metric.WithDescription("Requests refused because their organisation had its share or no permit was free for too long."),
+		observed(func(f limit.SharesStats) int64 { return f.Refusals }))
 	return errors.Join(used, waiting, refusals)
 }

@@ -45,7 +45,7 @@ func TestRequestsOfAnOrganisationWaitForItsShare(t *testing.T) {
 		}
 		quiet := begin("quiet")
 		noisy := []<-chan *httptest.ResponseRecorder{begin("noisy"), begin("noisy"), begin("noisy")}
-		if f := a.shares.requests.Figures(); f.Used != 3 || f.Waiting != 1 {
+		if f := a.shares.requests.Stats(); f.Used != 3 || f.Waiting != 1 {
 			t.Errorf("%+v", f)
 		}
 		checkBusy(t, <-noisy[2])
@@ -54,24 +54,24 @@ func TestRequestsOfAnOrganisationWaitForItsShare(t *testing.T) {
 		for _, done := range []<-chan *httptest.ResponseRecorder{noisy[0], noisy[1], quiet, next} {
 			must.Is(t, http.StatusOK, (<-done).Code)
 		}
-		must.Is(t, (limit.SharesFigures{Refusals: 1}), a.shares.requests.Figures())
+		must.Is(t, (limit.SharesStats{Refusals: 1}), a.shares.requests.Stats())
 	})
 }
 
-// placeChecker counts calls, and fails the test if a place is held during one.
-type placeChecker struct {
+// permitChecker counts calls, and fails the test if a permit is held during one.
+type permitChecker struct {
 	t      *testing.T
 	shares *limit.Shares
 	calls  int
 }
 
-func (p *placeChecker) check() {
+func (p *permitChecker) check() {
 	p.calls++
-	must.Is(p.t, 0, p.shares.Figures().Used)
+	must.Is(p.t, 0, p.shares.Stats().Used)
 }
 
 // body returns a reader of the content that checks each read.
-func (p *placeChecker) body(content string) io.Reader {
+func (p *permitChecker) body(content string) io.Reader {
 	r := strings.NewReader(content)
 	return readFunc(func(b []byte) (int, error) {
 		p.check()
@@ -80,7 +80,7 @@ func (p *placeChecker) body(content string) io.Reader {
 }
 
 // serve serves a request, and checks each write of the response, of which there must be one.
-func (p *placeChecker) serve(h http.Handler, r *http.Request) {
+func (p *permitChecker) serve(h http.Handler, r *http.Request) {
 	p.t.Helper()
 	w, before := httptest.NewRecorder(), p.calls
 	h.ServeHTTP(funcWriter{w, func(b []byte) {
@@ -96,7 +96,7 @@ func (p *placeChecker) serve(h http.Handler, r *http.Request) {
 type checkedBlobs struct {
 	ports.Blobs
 	ports.SignedBlobs
-	placeChecker
+	permitChecker
 }
 
 func (b *checkedBlobs) Put(ctx context.Context, name, mimeType string, size int64, r io.Reader) error {
@@ -115,7 +115,7 @@ func (b *checkedBlobs) Stat(ctx context.Context, name string) (size int64, check
 }
 
 func TestNoPlaceIsHeldWhileTheStoreIsUsed(t *testing.T) {
-	blobs := &checkedBlobs{placeChecker: placeChecker{t: t}}
+	blobs := &checkedBlobs{permitChecker: permitChecker{t: t}}
 	o := newFileServer(t, func(s *objects.Options) {
 		blobs.Blobs, blobs.SignedBlobs = s.Blobs, s.Signed
 		s.Blobs, s.Signed = blobs, blobs
@@ -128,7 +128,7 @@ func TestNoPlaceIsHeldWhileTheStoreIsUsed(t *testing.T) {
 	r := syncRequest(http.MethodPost, "/files?path=b.md", strings.NewReader("content"), "Content-Type: text/markdown", keyHeader)
 	read[record](t, send(o, r), http.StatusCreated)
 	must.Is(t, 3, blobs.calls)
-	must.Is(t, (limit.SharesFigures{}), o.shares.requests.Figures())
+	must.Is(t, (limit.SharesStats{}), o.shares.requests.Stats())
 }
 
 func TestNoPlaceIsHeldWhileRecordedResponsesAreSent(t *testing.T) {
@@ -144,11 +144,11 @@ func TestNoPlaceIsHeldWhileRecordedResponsesAreSent(t *testing.T) {
 				return err
 			})
 			a.shares = newShares(fewPlaces)
-			places := &placeChecker{t: t, shares: a.shares.requests}
+			permits := &permitChecker{t: t, shares: a.shares.requests}
 			for range 2 {
-				before := places.calls
-				a.ServeHTTP(funcWriter{httptest.NewRecorder(), func([]byte) { places.check() }}, postWithKey("k"))
-				if places.calls == before {
+				before := permits.calls
+				a.ServeHTTP(funcWriter{httptest.NewRecorder(), func([]byte) { permits.check() }}, postWithKey("k"))
+				if permits.calls == before {
 					t.Error("no response was written")
 				}
 			}
@@ -160,14 +160,14 @@ func TestNoPlaceIsHeldWhileContentIsReadOrSent(t *testing.T) {
 	o := newFileServer(t)
 	o.shares = newShares(fewPlaces)
 	content := strings.Repeat("x", 100_000)
-	places := &placeChecker{t: t, shares: o.shares.requests}
+	permits := &permitChecker{t: t, shares: o.shares.requests}
 	upload := func(method, target string, headers ...string) record {
-		places.calls = 0
-		r := syncRequest(method, target, places.body(content), headers...)
+		permits.calls = 0
+		r := syncRequest(method, target, permits.body(content), headers...)
 		r.ContentLength = int64(len(content))
 		stored := read[record](t, send(o, r), http.StatusCreated)
-		if places.calls < 20 {
-			t.Errorf("the content was read in %d parts", places.calls)
+		if permits.calls < 20 {
+			t.Errorf("the content was read in %d parts", permits.calls)
 		}
 		return stored
 	}
@@ -177,27 +177,27 @@ func TestNoPlaceIsHeldWhileContentIsReadOrSent(t *testing.T) {
 		upload(http.MethodPatch, "/resumable-uploads/"+started.ID, "Content-Type: application/partial-upload", "Upload-Complete: ?1", "Upload-Offset: 0")
 	}
 	for _, target := range []string{"/files/" + of, "/files/" + of + "?raw=1", "/files", "/manifest"} {
-		places.serve(o, syncRequest(http.MethodGet, target, nil))
+		permits.serve(o, syncRequest(http.MethodGet, target, nil))
 	}
-	places.serve(o, readFilesRequest([]string{of, of}))
-	must.Is(t, (limit.SharesFigures{}), o.shares.requests.Figures())
+	permits.serve(o, readFilesRequest([]string{of, of}))
+	must.Is(t, (limit.SharesStats{}), o.shares.requests.Stats())
 }
 
 func TestPlaceIsAcquiredAfterTheClientDisconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		work := limit.NewShares("requests", 1, 1, 1)
-		other := must.Do(work.Enter(t.Context(), "other")).Or(t)
+		other := must.Do(work.Acquire(t.Context(), "other")).Or(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		c := &call{r: get("/test").WithContext(ctx), route: &endpoint{databaseShares: work}}
-		enter, entered := c.yield(), make(chan error, 1)
+		enter, entered := c.yieldPermit(), make(chan error, 1)
 		go func() { entered <- enter() }()
 		synctest.Wait()
-		other.Leave()
-		if err := <-entered; err != nil || !c.databasePlace.Held() {
+		other.Release()
+		if err := <-entered; err != nil || !c.databasePermit.Held() {
 			t.Errorf("%v", err)
 		}
-		c.releasePlace()
+		c.releasePermit()
 	})
 }
 
@@ -245,7 +245,7 @@ func TestSharesOfEndpoints(t *testing.T) {
 			if r.Method+" "+strings.TrimPrefix(r.Path, prefix) == name {
 				found = true
 				if whole, work := s.of(r); whole != want[0] || work != want[1] {
-					t.Errorf("%s takes places of %v and %v", name, whole, work)
+					t.Errorf("%s acquires permits of %v and %v", name, whole, work)
 				}
 			}
 		}

@@ -61,7 +61,7 @@ func (a *api) metrics() handler {
 			busy.RetryAfter = 1
 			return nil, busy
 		}
-		recorded := &recorder{to: c, leave: c.databasePlace.Leave}
+		recorded := &recorder{to: c, release: c.databasePermit.Release}
 		a.Metrics.ServeHTTP(recorded, c.r)
 		return recorded, nil
 	}

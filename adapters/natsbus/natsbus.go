@@ -52,8 +52,8 @@ type Bus struct {
 
 var _ ports.Bus = (*Bus)(nil)
 
-// Figures are counts since a bus was opened.
-type Figures struct {
+// Stats are counts since a bus was opened.
+type Stats struct {
 	Published   int64 // hints sent to the server
 	Received    int64 // hints received from it, for each subscription
 	Dropped     int64 // hints not sent, because no server was connected or too many waited
@@ -237,9 +237,9 @@ func unavailable(cause error) error {
 	return fault.Wrap(fault.Unavailable, cause, "The bus does not answer")
 }
 
-// Figures returns the counts of the bus.
-func (b *Bus) Figures() Figures {
-	return Figures{
+// Stats returns the counts of the bus.
+func (b *Bus) Stats() Stats {
+	return Stats{
 		Published: b.published.Load(), Received: b.received.Load(), Dropped: b.dropped.Load(),
 		Malformed: b.malformed.Load(), Slow: b.slow.Load(), Disconnects: b.disconnects.Load(),
 	}

@@ -135,10 +135,10 @@ func TestTheBusReconnects(t *testing.T) {
 			j.waitFor(t, "bus disconnected", 2*(int(n)+1))
 		}
 	}
-	if f := a.Figures(); f.Published != 2 || f.Dropped != 0 || f.Disconnects != 4 {
+	if f := a.Stats(); f.Published != 2 || f.Dropped != 0 || f.Disconnects != 4 {
 		t.Errorf("the figures are %+v", f)
 	}
-	if f := b.Figures(); f.Received != 2 {
+	if f := b.Stats(); f.Received != 2 {
 		t.Errorf("the figures of the other are %+v", f)
 	}
 }
@@ -149,7 +149,7 @@ func TestHintsWithoutAServerAreDropped(t *testing.T) {
 	b, _ := open(t, server.URL)
 	b.Publish(object.Hint{Org: someOrg, N: 1})
 	must.NoError(t, b.Close())
-	if f := b.Figures(); f.Published != 0 || f.Dropped != 1 {
+	if f := b.Stats(); f.Published != 0 || f.Dropped != 1 {
 		t.Errorf("the figures are %+v", f)
 	}
 }
@@ -168,7 +168,7 @@ func TestForeignMessagesAreIgnored(t *testing.T) {
 	if got := next(t, hints); got.N != 7 {
 		t.Errorf("got %+v", got)
 	}
-	if f := b.Figures(); f.Malformed != 4 || f.Received != 1 {
+	if f := b.Stats(); f.Malformed != 4 || f.Received != 1 {
 		t.Errorf("the figures are %+v", f)
 	}
 }
@@ -198,7 +198,7 @@ func TestASlowSubscriberIsCounted(t *testing.T) {
 	log.waitFor(t, "too slow", 1)
 	close(release)
 	cancel()
-	if f := b.Figures(); f.Slow == 0 {
+	if f := b.Stats(); f.Slow == 0 {
 		t.Errorf("the figures are %+v", f)
 	}
 }
@@ -216,7 +216,7 @@ func TestClosing(t *testing.T) {
 	a.Publish(object.Hint{Org: someOrg, N: 2})
 	must.Fail(t, must.ErrorOf(a.Subscribe(func(object.Hint) {})), fault.Unavailable)
 	must.Fail(t, a.Ready(context.Background()), fault.Unavailable)
-	if f := a.Figures(); f.Published != 1 || f.Dropped != 1 {
+	if f := a.Stats(); f.Published != 1 || f.Dropped != 1 {
 		t.Errorf("the figures are %+v", f)
 	}
 }
@@ -227,8 +227,8 @@ func TestMemoryIsBounded(t *testing.T) {
 		b.Publish(object.Hint{Org: id.Org(fmt.Sprint(n)), N: 1})
 	}
 	b.Publish(object.Hint{Org: "0", N: 5})
-	if len(b.waiting) != maxWaiting || b.waiting["0"] != 5 || b.Figures().Dropped != 10 {
-		t.Errorf("%d wait, %+v", len(b.waiting), b.Figures())
+	if len(b.waiting) != maxWaiting || b.waiting["0"] != 5 || b.Stats().Dropped != 10 {
+		t.Errorf("%d wait, %+v", len(b.waiting), b.Stats())
 	}
 }
 

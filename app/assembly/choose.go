@@ -91,7 +91,7 @@ func openDatabase(lc fx.Lifecycle, c config.Config, log *slog.Logger, bus ports.
 	}
 	if c.ReplicaURLs.IsSet() {
 		schedule(lc, gormdb.PollReplicasEvery, db.PollReplicas, log, "replica poll failed")
-		if err := t.observeReplicas(db.ReplicaStatistics); err != nil {
+		if err := t.observeReplicas(db.ReplicaStats); err != nil {
 			return records{}, errors.Join(err, db.Close())
 		}
 	}
@@ -147,12 +147,12 @@ func chooseBus(c config.Config) choice {
 		}
 		lc.Append(fx.StopHook(b.Close))
 		return b, t.count(
-			counter{"collab.bus.published", "Hints handed to the bus.", func() int64 { return b.Figures().Published }},
-			counter{"collab.bus.received", "Hints that came over the bus, for each subscription.", func() int64 { return b.Figures().Received }},
-			counter{"collab.bus.dropped", "Hints not sent: no bus was connected, or too many waited.", func() int64 { return b.Figures().Dropped }},
-			counter{"collab.bus.malformed", "Messages on the bus that are no hints.", func() int64 { return b.Figures().Malformed }},
-			counter{"collab.bus.slow", "Times that a subscription began to lose hints.", func() int64 { return b.Figures().Slow }},
-			counter{"collab.bus.disconnects", "Connections to the bus that were lost.", func() int64 { return b.Figures().Disconnects }},
+			counter{"collab.bus.published", "Hints handed to the bus.", func() int64 { return b.Stats().Published }},
+			counter{"collab.bus.received", "Hints that came over the bus, for each subscription.", func() int64 { return b.Stats().Received }},
+			counter{"collab.bus.dropped", "Hints not sent: no bus was connected, or too many waited.", func() int64 { return b.Stats().Dropped }},
+			counter{"collab.bus.malformed", "Messages on the bus that are no hints.", func() int64 { return b.Stats().Malformed }},
+			counter{"collab.bus.slow", "Times that a subscription began to lose hints.", func() int64 { return b.Stats().Slow }},
+			counter{"collab.bus.disconnects", "Connections to the bus that were lost.", func() int64 { return b.Stats().Disconnects }},
 		)
 	})
 	return ch

@@ -59,7 +59,7 @@ func (t telemetry) count(counters ...counter) error {
 
 // observeReplicas registers the metrics of reads that replicas might answer. The lag of a replica that
 // is not read is -1.
-func (t telemetry) observeReplicas(read func() gormdb.ReplicaStatistics) error {
+func (t telemetry) observeReplicas(read func() gormdb.ReplicaStats) error {
 	m := t.meters.Meter("collab")
 	reads, err := m.Int64ObservableCounter("collab.replica.reads", metric.WithDescription("Lists that may be stale, by the server that was read."))
 	if err != nil {

@@ -82,7 +82,7 @@ type Feed struct {
 	draining bool                // guarded by mu
 	gone     chan struct{}       // closed when the feed is draining and all have left
 
-	figures struct{ delivered, reads, resyncs atomic.Int64 }
+	stats struct{ delivered, reads, resyncs atomic.Int64 }
 }
 
 // New returns a feed that has not started.
@@ -158,22 +158,22 @@ func (f *Feed) Close(ctx context.Context) error {
 	return err
 }
 
-// Figures are counts since the start of a feed.
-type Figures struct {
+// Stats are counts since the start of a feed.
+type Stats struct {
 	Subscribers int64 // at present
 	Delivered   int64 // events passed to subscribers
 	Reads       int64 // pages of the log for single subscribers
 	Resyncs     int64 // cursors that the log could not continue from
 }
 
-// Figures returns the present figures.
-func (f *Feed) Figures() Figures {
+// Stats returns the present counts.
+func (f *Feed) Stats() Stats {
 	f.mu.Lock()
 	count := f.count
 	f.mu.Unlock()
-	return Figures{
+	return Stats{
 		Subscribers: int64(count),
-		Delivered:   f.figures.delivered.Load(), Reads: f.figures.reads.Load(), Resyncs: f.figures.resyncs.Load(),
+		Delivered:   f.stats.delivered.Load(), Reads: f.stats.reads.Load(), Resyncs: f.stats.resyncs.Load(),
 	}
 }
 
@@ -195,7 +195,7 @@ func (f *Feed) Subscribe(ctx context.Context, actor org.Actor, from string, resu
 			s.cursor = at
 		} else {
 			s.page, s.lost = f.resync(head), true
-			f.figures.resyncs.Add(1)
+			f.stats.resyncs.Add(1)
 		}
 	}
 	s.start, s.named = s.cursor, s.cursor

@@ -175,7 +175,7 @@ func TestResuming(t *testing.T) {
 			w.write(w.org, 1)
 			synctest.Wait()
 			w.same(l.got(), "1-5 resync", "1-6 file-changed a.md")
-			if n := f.Figures().Resyncs; n != 1 {
+			if n := f.Stats().Resyncs; n != 1 {
 				t.Errorf("%d resyncs are counted", n)
 			}
 		})
@@ -216,7 +216,7 @@ func TestASubscriberBehindTheRingReadsTheLog(t *testing.T) {
 			w.write(w.org, 100)
 			synctest.Wait()
 		}
-		if n := f.Figures().Reads; n != 0 {
+		if n := f.Stats().Reads; n != 0 {
 			t.Fatalf("%d pages were read for single subscribers", n)
 		}
 		l := w.taking(sub)
@@ -224,7 +224,7 @@ func TestASubscriberBehindTheRingReadsTheLog(t *testing.T) {
 		if len(got) != many || got[0] != "1-1 file-changed a.md" || got[many-1] != fmt.Sprintf("1-%d file-changed a.md", many) {
 			t.Fatalf("it got %d, from %q on", len(got), got[:1])
 		}
-		if n := f.Figures().Reads; n < 2 || n > many/100 {
+		if n := f.Stats().Reads; n < 2 || n > many/100 {
 			t.Errorf("%d pages were read", n)
 		}
 	})
@@ -252,7 +252,7 @@ func TestASubscriberBehindTheRingReadsTheLog(t *testing.T) {
 		w.same(w.settled(l), "1-1 file-changed a.md", "1-2 file-changed a.md")
 		w.write(w.org, 1)
 		w.same(w.settled(l)[2:], "1-3 file-changed a.md")
-		if n := f.Figures().Reads; n != 1 {
+		if n := f.Stats().Reads; n != 1 {
 			t.Errorf("%d pages were read", n)
 		}
 	})
@@ -462,7 +462,7 @@ func TestAThousandSubscribersOfOneOrganisation(t *testing.T) {
 				all = append(all, w.resume(f, a, "", false))
 			}
 		}
-		if n := f.Figures().Subscribers; n != 1000 {
+		if n := f.Stats().Subscribers; n != 1000 {
 			t.Errorf("%d are counted", n)
 		}
 		synctest.Wait()
@@ -479,13 +479,13 @@ func TestAThousandSubscribersOfOneOrganisation(t *testing.T) {
 		if n := encoded.Load(); n != 1 {
 			t.Errorf("it was encoded %d times", n)
 		}
-		if n := f.Figures().Delivered; n != 1000 {
+		if n := f.Stats().Delivered; n != 1000 {
 			t.Errorf("%d deliveries are counted", n)
 		}
 		for _, l := range all {
 			l.close()
 		}
-		if n := f.Figures().Subscribers; n != 0 {
+		if n := f.Stats().Subscribers; n != 0 {
 			t.Errorf("%d are left", n)
 		}
 	})

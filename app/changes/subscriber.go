@@ -164,7 +164,7 @@ func (s *Subscriber) Take(frames [][]byte) [][]byte {
 			}
 		}
 		if n := len(frames) - had; n > 0 {
-			s.feed.figures.delivered.Add(int64(n))
+			s.feed.stats.delivered.Add(int64(n))
 		}
 		// A page with nothing for the actor is followed by the next at once.
 		if !paged || len(frames) > had || len(s.page) > 0 {
@@ -226,7 +226,7 @@ func (s *Subscriber) review(ctx context.Context, access int64) error {
 // read reads the log from at on for this subscriber alone.
 func (s *Subscriber) read(ctx context.Context, access int64, at object.Cursor) error {
 	f := s.feed
-	f.figures.reads.Add(1)
+	f.stats.reads.Add(1)
 	head, err := f.head(ctx, s.channel.org)
 	if err != nil {
 		return err
@@ -252,7 +252,7 @@ func (s *Subscriber) read(ctx context.Context, access int64, at object.Cursor) e
 			return err
 		}
 		page = f.resync(head)
-		f.figures.resyncs.Add(1)
+		f.stats.resyncs.Add(1)
 	}
 	// The actor is authorized after the entries were read, as with the ring.
 	actor, err := s.reauthorized(ctx)

@@ -16,9 +16,9 @@ type InFlight struct {
 	count map[string]int // guarded by mu; has no zero values
 }
 
-// Enter counts one request until leave is called. It fails with fault.Limited if the
+// Acquire counts one request until release is called. It fails with fault.Limited if the
 // caller has maxInFlight of them.
-func (f *InFlight) Enter(caller string) (leave func(), err error) {
+func (f *InFlight) Acquire(caller string) (release func(), err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.count[caller] >= maxInFlight {

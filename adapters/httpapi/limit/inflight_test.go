@@ -9,16 +9,16 @@ import (
 
 func TestInFlightIsLimitedPerCaller(t *testing.T) {
 	w := &InFlight{}
-	var leaves []func()
+	var releases []func()
 	for range maxInFlight {
-		leaves = append(leaves, must.Do(w.Enter("ada")).Or(t))
+		releases = append(releases, must.Do(w.Acquire("ada")).Or(t))
 	}
-	must.Fail(t, must.ErrorOf(w.Enter("ada")), fault.Limited)
-	leaves = append(leaves, must.Do(w.Enter("bob")).Or(t))
-	leaves[0]()
-	leaves[0] = must.Do(w.Enter("ada")).Or(t)
-	for _, leave := range leaves {
-		leave()
+	must.Fail(t, must.ErrorOf(w.Acquire("ada")), fault.Limited)
+	releases = append(releases, must.Do(w.Acquire("bob")).Or(t))
+	releases[0]()
+	releases[0] = must.Do(w.Acquire("ada")).Or(t)
+	for _, release := range releases {
+		release()
 	}
 	must.Is(t, 0, len(w.count))
 }

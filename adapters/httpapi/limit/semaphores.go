@@ -9,21 +9,21 @@ import (
 // Semaphores hold a counting semaphore for each caller.
 type Semaphores struct {
 	size    int
-	callers *lru.Cache[string, chan struct{}] // a channel holds one value per acquired place
+	callers *lru.Cache[string, chan struct{}] // a channel holds one value per acquired permit
 }
 
-// NewSemaphores returns semaphores with size places each.
+// NewSemaphores returns semaphores with size permits each.
 func NewSemaphores(size int) *Semaphores {
 	return &Semaphores{size, newCache[chan struct{}]()}
 }
 
-// Acquire takes a place of the caller's semaphore until release is called. It waits for
-// a free place, and returns the context's error if that is done first.
+// Acquire acquires a permit of the caller's semaphore until release is called. It waits for
+// a free permit, and returns the context's error if that is done first.
 func (s *Semaphores) Acquire(ctx context.Context, caller string) (release func(), err error) {
-	places := getOrAdd(s.callers, caller, func() chan struct{} { return make(chan struct{}, s.size) })
+	permits := getOrAdd(s.callers, caller, func() chan struct{} { return make(chan struct{}, s.size) })
 	select {
-	case places <- struct{}{}:
-		return func() { <-places }, nil
+	case permits <- struct{}{}:
+		return func() { <-permits }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// maxWait is how long Enter waits for a place.
+	// maxWait is how long Acquire waits for a permit.
 	maxWait = 5 * time.Second
 
-	// maxQueue is how many calls of Enter of one holder wait at once.
+	// maxQueue is how many calls of Acquire of one holder wait at once.
 	maxQueue = 4096
 
-	// aloneAfter is how long no other holder must have taken a place before one counts as alone.
+	// aloneAfter is how long no other holder must have acquired a permit before one counts as alone.
 	aloneAfter = 10 * time.Second
 
-	// maxSpare is how many records of holders without places are kept for reuse.
+	// maxSpare is how many records of holders without permits are kept for reuse.
 	maxSpare = 64
 )
 
-// Concurrency is how many places of each kind of work a server has, which organisations share.
+// Concurrency is how many permits of each kind of work a server has, which organisations share.
 type Concurrency struct {
 	Requests  int // requests that use the database
 	Streams   int // change feeds
@@ -33,7 +33,7 @@ type Concurrency struct {
 	Webhooks  int // messages of providers
 }
 
-// minRequests is the least number of places for requests that follows from that of processors.
+// minRequests is the least number of permits for requests that follows from that of processors.
 const minRequests = 64
 
 // ParseConcurrency reads a text such as "requests=32/processor,streams=connections,calls=1024" over
@@ -58,75 +58,75 @@ func ParseConcurrency(defaults, s string, processors, connections int) (c Concur
 }
 
 // Shares is a counting semaphore that is fair between holders. A holder has at most its share
-// of the places, or all of them while no other holder uses the semaphore, and can always have
-// a few, even if no place is free. Calls of one holder are served in their order, and holders
+// of the permits, or all of them while no other holder uses the semaphore, and can always have
+// a few, even if no permit is free. Calls of one holder are served in their order, and holders
 // in turns. Nil allows everything.
 type Shares struct {
-	work     string // what a place is for, in errors
-	capacity int    // places
-	share    int    // places that one holder has at most beside others
-	reserved int    // places that each holder can always have
+	work     string // what a permit is for, in errors
+	capacity int    // permits
+	share    int    // permits that one holder has at most beside others
+	reserved int    // permits that each holder can always have
 
 	mu       sync.Mutex
 	used     int                // guarded by mu
-	holders  map[string]*holder // guarded by mu; those with places or waiting calls
+	holders  map[string]*holder // guarded by mu; those with permits or waiting calls
 	queue    []*holder          // guarded by mu; those with waiting calls, the next one first
-	spare    []*holder          // guarded by mu; without places and waiting calls
+	spare    []*holder          // guarded by mu; without permits and waiting calls
 	refusals int64              // guarded by mu
-	last     string             // guarded by mu; the holder that took the last place
+	last     string             // guarded by mu; the holder that acquired the last permit
 	changed  time.Time          // guarded by mu; when it took the first after another holder; zero: there was none
 }
 
-// holder has the places and the waiting calls of one holder.
+// holder has the permits and the waiting calls of one holder.
 type holder struct {
 	key     string
-	places  int
-	waiting []chan struct{} // each is closed when its call is granted a place
+	permits int
+	waiting []chan struct{} // each is closed when its call is granted a permit
 }
 
 // NewShares returns a semaphore for a kind of work, which is named in errors. Beside others, one
-// holder has at most share of the places, and always reserved.
+// holder has at most share of the permits, and always reserved.
 func NewShares(work string, capacity, share, reserved int) *Shares {
 	return &Shares{work: work, capacity: capacity, share: max(share, reserved), reserved: reserved, holders: map[string]*holder{}}
 }
 
-// Place is a place that a holder has taken. The zero value is none. It is not safe for
+// Permit is a permit that a holder has acquired. The zero value is none. It is not safe for
 // concurrent use.
-type Place struct {
+type Permit struct {
 	of     *Shares
 	holder *holder
 }
 
-// Held reports whether the place is taken.
-func (p *Place) Held() bool { return p.of != nil }
+// Held reports whether the permit is held.
+func (p *Permit) Held() bool { return p.of != nil }
 
-// Leave gives the place back, if it is taken.
-func (p *Place) Leave() {
+// Release releases the permit, if it is held.
+func (p *Permit) Release() {
 	if s := p.of; s != nil {
 		h := p.holder
-		*p = Place{}
+		*p = Permit{}
 		s.release(h)
 	}
 }
 
-// Enter takes a place for the holder. If the holder has its share or no place is free, it waits
+// Acquire acquires a permit for the holder. If the holder has its share or no permit is free, it waits
 // for one, at most maxWait and until the context is done; it may succeed at that moment. It
 // fails with fault.Unavailable after that time, or if maxQueue calls of the holder wait.
-func (s *Shares) Enter(ctx context.Context, key string) (Place, error) {
+func (s *Shares) Acquire(ctx context.Context, key string) (Permit, error) {
 	if s == nil {
-		return Place{}, nil
+		return Permit{}, nil
 	}
 	s.mu.Lock()
 	h := s.holder(key)
 	if len(h.waiting) == 0 && s.admits(h) {
 		s.take(h)
 		s.mu.Unlock()
-		return Place{s, h}, nil
+		return Permit{s, h}, nil
 	}
 	if len(h.waiting) >= maxQueue {
 		s.refusals++
 		s.mu.Unlock()
-		return Place{}, s.full()
+		return Permit{}, s.full()
 	}
 	granted := make(chan struct{})
 	if len(h.waiting) == 0 {
@@ -139,7 +139,7 @@ func (s *Shares) Enter(ctx context.Context, key string) (Place, error) {
 	defer timer.Stop()
 	select {
 	case <-granted:
-		return Place{s, h}, nil
+		return Permit{s, h}, nil
 	case <-timer.C:
 	case <-ctx.Done():
 	}
@@ -147,15 +147,15 @@ func (s *Shares) Enter(ctx context.Context, key string) (Place, error) {
 	defer s.mu.Unlock()
 	at := slices.Index(h.waiting, granted)
 	if at < 0 { // granted in the meantime
-		return Place{s, h}, nil
+		return Permit{s, h}, nil
 	}
 	s.remove(h, at)
 	s.forget(h)
 	if err := ctx.Err(); err != nil {
-		return Place{}, err
+		return Permit{}, err
 	}
 	s.refusals++
-	return Place{}, s.full()
+	return Permit{}, s.full()
 }
 
 func (s *Shares) full() error {
@@ -180,10 +180,10 @@ func (s *Shares) holder(key string) *holder {
 	return h
 }
 
-// forget removes a holder's record if it has neither places nor waiting calls. The caller holds
+// forget removes a holder's record if it has neither permits nor waiting calls. The caller holds
 // mu.
 func (s *Shares) forget(h *holder) {
-	if h.places > 0 || len(h.waiting) > 0 {
+	if h.permits > 0 || len(h.waiting) > 0 {
 		return
 	}
 	delete(s.holders, h.key)
@@ -193,18 +193,18 @@ func (s *Shares) forget(h *holder) {
 	}
 }
 
-// admits reports whether the holder may take one more place. The caller holds mu.
+// admits reports whether the holder may take one more permit. The caller holds mu.
 func (s *Shares) admits(h *holder) bool {
-	if h.places < s.reserved {
+	if h.permits < s.reserved {
 		return true
 	}
-	return s.used < s.capacity && (h.places < s.share || s.alone(h))
+	return s.used < s.capacity && (h.permits < s.share || s.alone(h))
 }
 
-// take takes a place for the holder. The caller holds mu.
+// take acquires a permit for the holder. The caller holds mu.
 func (s *Shares) take(h *holder) {
 	s.used++
-	h.places++
+	h.permits++
 	if s.last != h.key {
 		if s.last != "" {
 			s.changed = time.Now()
@@ -219,18 +219,18 @@ func (s *Shares) alone(h *holder) bool {
 	return len(s.holders) == 1 && (s.last == "" || s.last == h.key) && (s.changed.IsZero() || time.Since(s.changed) >= aloneAfter)
 }
 
-// release gives a place of the holder back and grants places to waiting calls.
+// release returns a permit of the holder and grants permits to waiting calls.
 func (s *Shares) release(h *holder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.used--
-	h.places--
+	h.permits--
 	s.forget(h) // first: the holder that is left may be alone now
 	for s.grant() {
 	}
 }
 
-// grant gives a place to the first waiting call of the next holder that may have one, and
+// grant gives a permit to the first waiting call of the next holder that may have one, and
 // reports whether there was one. The caller holds mu.
 func (s *Shares) grant() bool {
 	at := slices.IndexFunc(s.queue, s.admits)
@@ -255,17 +255,17 @@ func (s *Shares) remove(h *holder, at int) {
 	}
 }
 
-// SharesFigures are the present use of Shares.
-type SharesFigures struct {
+// SharesStats are the present use of Shares.
+type SharesStats struct {
 	Used, Waiting int64
 	Refusals      int64 // since the start
 }
 
-// Figures returns the present use.
-func (s *Shares) Figures() SharesFigures {
+// Stats returns the present use.
+func (s *Shares) Stats() SharesStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := SharesFigures{Used: int64(s.used), Refusals: s.refusals}
+	f := SharesStats{Used: int64(s.used), Refusals: s.refusals}
 	for _, h := range s.queue {
 		f.Waiting += int64(len(h.waiting))
 	}

@@ -20,32 +20,32 @@ func runSynctest(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-// enter takes a place, which must be free.
-func enter(t *testing.T, s *Shares, key string) *Place {
+// acquire acquires a permit, which must be free.
+func acquire(t *testing.T, s *Shares, key string) *Permit {
 	t.Helper()
-	p, err := s.Enter(t.Context(), key)
+	p, err := s.Acquire(t.Context(), key)
 	if err != nil {
 		t.Fatalf("%s: %v", key, err)
 	}
 	return &p
 }
 
-// enterTimes takes n places.
-func enterTimes(t *testing.T, s *Shares, key string, n int) (all []*Place) {
+// acquireTimes acquires n permits.
+func acquireTimes(t *testing.T, s *Shares, key string, n int) (all []*Permit) {
 	t.Helper()
 	for range n {
-		all = append(all, enter(t, s, key))
+		all = append(all, acquire(t, s, key))
 	}
 	return all
 }
 
-// queue starts a call of Enter, which must wait, and returns the channel of its error.
+// queue starts a call of Acquire, which must wait, and returns the channel of its error.
 func queue(ctx context.Context, t *testing.T, s *Shares, key string) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() {
-		p, err := s.Enter(ctx, key)
-		p.Leave()
+		p, err := s.Acquire(ctx, key)
+		p.Release()
 		done <- err
 	}()
 	synctest.Wait()
@@ -55,45 +55,45 @@ func queue(ctx context.Context, t *testing.T, s *Shares, key string) <-chan erro
 	return done
 }
 
-// checkEmpty checks that no place is held and no holder has a record.
+// checkEmpty checks that no permit is held and no holder has a record.
 func checkEmpty(t *testing.T, s *Shares) {
 	t.Helper()
-	if f := s.Figures(); f.Used != 0 || f.Waiting != 0 || len(s.holders) != 0 || len(s.queue) != 0 {
+	if f := s.Stats(); f.Used != 0 || f.Waiting != 0 || len(s.holders) != 0 || len(s.queue) != 0 {
 		t.Errorf("%+v, %d holders and %d queued holders", f, len(s.holders), len(s.queue))
 	}
 }
 
 func TestShares(t *testing.T) {
-	t.Run("a single holder may have all places except the reserved", func(t *testing.T) {
+	t.Run("a single holder may have all permits except the reserved", func(t *testing.T) {
 		s := NewShares("requests", 16, 4, 2)
-		places := enterTimes(t, s, "noisy", 16)
-		places = append(places, enterTimes(t, s, "quiet", 2)...)
-		if f := s.Figures(); f.Used != 18 {
+		permits := acquireTimes(t, s, "noisy", 16)
+		permits = append(permits, acquireTimes(t, s, "quiet", 2)...)
+		if f := s.Stats(); f.Used != 18 {
 			t.Errorf("%+v", f)
 		}
-		for _, p := range places {
-			p.Leave()
-			p.Leave() // without effect
+		for _, p := range permits {
+			p.Release()
+			p.Release() // without effect
 		}
 		checkEmpty(t, s)
 	})
-	runSynctest(t, "a holder beside others waits for a place of its share", func(t *testing.T) {
+	runSynctest(t, "a holder beside others waits for a permit of its share", func(t *testing.T) {
 		s := NewShares("requests", 16, 4, 2)
-		quiet := enter(t, s, "quiet")
-		places := enterTimes(t, s, "noisy", 4)
+		quiet := acquire(t, s, "quiet")
+		permits := acquireTimes(t, s, "noisy", 4)
 		next := queue(t.Context(), t, s, "noisy")
-		if f := s.Figures(); f.Waiting != 1 {
+		if f := s.Stats(); f.Waiting != 1 {
 			t.Errorf("%+v", f)
 		}
-		quiet.Leave()
+		quiet.Release()
 		synctest.Wait()
 		if len(next) != 0 {
 			t.Error("the holder has more than its share")
 		}
-		places[0].Leave()
+		permits[0].Release()
 		must.Succeed(t, <-next)
-		for _, p := range places[1:] {
-			p.Leave()
+		for _, p := range permits[1:] {
+			p.Release()
 		}
 		synctest.Wait()
 		checkEmpty(t, s)
@@ -103,63 +103,63 @@ func TestShares(t *testing.T) {
 		most := func() (n int) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			var places []Place
+			var permits []Permit
 			for {
-				p, err := s.Enter(ctx, "noisy")
+				p, err := s.Acquire(ctx, "noisy")
 				if err != nil {
 					break
 				}
-				places = append(places, p)
+				permits = append(permits, p)
 			}
-			for i := range places {
-				places[i].Leave()
+			for i := range permits {
+				permits[i].Release()
 			}
-			return len(places)
+			return len(permits)
 		}
 		must.Is(t, 16, most())
-		enter(t, s, "quiet").Leave()
+		acquire(t, s, "quiet").Release()
 		must.Is(t, 4, most())
 		time.Sleep(aloneAfter)
 		must.Is(t, 16, most())
 		checkEmpty(t, s)
 	})
-	runSynctest(t, "a waiting holder gets more places when the last other one leaves", func(t *testing.T) {
+	runSynctest(t, "a waiting holder gets more permits when the last other one leaves", func(t *testing.T) {
 		s := NewShares("requests", 16, 4, 2)
-		quiet := enter(t, s, "quiet")
-		places := enterTimes(t, s, "noisy", 4)
+		quiet := acquire(t, s, "quiet")
+		permits := acquireTimes(t, s, "noisy", 4)
 		time.Sleep(aloneAfter - time.Second)
 		waiting := []<-chan error{queue(t.Context(), t, s, "noisy"), queue(t.Context(), t, s, "noisy")}
 		time.Sleep(time.Second)
-		quiet.Leave()
+		quiet.Release()
 		synctest.Wait()
 		for _, done := range waiting {
 			if len(done) == 0 {
 				t.Error("a call still waits")
 			}
 		}
-		for _, p := range places {
-			p.Leave()
+		for _, p := range permits {
+			p.Release()
 		}
 		synctest.Wait()
 		checkEmpty(t, s)
 	})
 	runSynctest(t, "waiting holders take turns, and each is served in its order", func(t *testing.T) {
 		s := NewShares("requests", 3, 3, 1)
-		a, b, free := enter(t, s, "a"), enter(t, s, "b"), enter(t, s, "c")
+		a, b, free := acquire(t, s, "a"), acquire(t, s, "b"), acquire(t, s, "c")
 		var order []string
 		for _, call := range []string{"a1", "a2", "a3", "b1", "b2"} {
 			go func() {
-				p := enter(t, s, call[:1])
-				order = append(order, call) // the calls take turns with one place
+				p := acquire(t, s, call[:1])
+				order = append(order, call) // the calls take turns with one permit
 				time.Sleep(time.Millisecond)
-				p.Leave()
+				p.Release()
 			}()
 			synctest.Wait()
 		}
-		free.Leave()
+		free.Release()
 		time.Sleep(10 * time.Millisecond)
-		a.Leave()
-		b.Leave()
+		a.Release()
+		b.Release()
 		if want := []string{"a1", "b1", "a2", "b2", "a3"}; !slices.Equal(order, want) {
 			t.Errorf("%v, want %v", order, want)
 		}
@@ -168,7 +168,7 @@ func TestShares(t *testing.T) {
 	})
 	runSynctest(t, "waiting ends after maxWait and with the context", func(t *testing.T) {
 		s := NewShares("requests", 1, 1, 1)
-		held := enter(t, s, "a")
+		held := acquire(t, s, "a")
 		ctx, cancel := context.WithCancel(t.Context())
 		canceled, late := queue(ctx, t, s, "a"), queue(t.Context(), t, s, "a")
 		cancel()
@@ -179,35 +179,35 @@ func TestShares(t *testing.T) {
 		if !ok || limited.Kind != fault.Unavailable || limited.RetryAfter != 1 || time.Since(began) != maxWait {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
-		if f := s.Figures(); f.Refusals != 1 || f.Waiting != 0 {
+		if f := s.Stats(); f.Refusals != 1 || f.Waiting != 0 {
 			t.Errorf("%+v", f)
 		}
-		held.Leave()
+		held.Release()
 		checkEmpty(t, s)
 	})
 	runSynctest(t, "the queue of a holder is bounded", func(t *testing.T) {
 		s := NewShares("requests", 1, 1, 1)
-		held := enter(t, s, "a")
+		held := acquire(t, s, "a")
 		for range maxQueue {
 			go func() {
-				p, err := s.Enter(t.Context(), "a")
+				p, err := s.Acquire(t.Context(), "a")
 				must.Succeed(t, err)
-				p.Leave()
+				p.Release()
 			}()
 		}
 		synctest.Wait()
-		must.Fail(t, must.ErrorOf(s.Enter(t.Context(), "a")), fault.Unavailable)
-		enter(t, s, "b").Leave()
-		held.Leave()
+		must.Fail(t, must.ErrorOf(s.Acquire(t.Context(), "a")), fault.Unavailable)
+		acquire(t, s, "b").Release()
+		held.Release()
 		synctest.Wait()
 		checkEmpty(t, s)
 	})
-	t.Run("nil has no limit", func(t *testing.T) { enter(t, nil, "a").Leave() })
-	t.Run("a free place is taken without allocations", func(t *testing.T) {
+	t.Run("nil has no limit", func(t *testing.T) { acquire(t, nil, "a").Release() })
+	t.Run("a free permit is acquired without allocations", func(t *testing.T) {
 		s := NewShares("requests", 16, 4, 2)
 		n := testing.AllocsPerRun(1000, func() {
-			p, _ := s.Enter(t.Context(), "a")
-			p.Leave()
+			p, _ := s.Acquire(t.Context(), "a")
+			p.Release()
 		})
 		if n != 0 {
 			t.Errorf("%v allocations", n)
@@ -215,17 +215,17 @@ func TestShares(t *testing.T) {
 	})
 }
 
-// TestSharesKeepTheirLimits takes places, leaves them and cancels calls in any order.
+// TestSharesKeepTheirLimits acquires permits, releases them and cancels calls in any order.
 func TestSharesKeepTheirLimits(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const capacity, share, reserved = 6, 3, 1
 			s := NewShares("requests", capacity, share, reserved)
 			s.last, s.changed = "another", time.Now().Add(time.Hour) // no holder is single
-			held, waiting := map[string][]*Place{}, map[string]int{}
+			held, waiting := map[string][]*Permit{}, map[string]int{}
 			type result struct {
 				key string
-				p   Place
+				p   Permit
 				err error
 			}
 			results := make(chan result, 1000)
@@ -239,36 +239,36 @@ func TestSharesKeepTheirLimits(t *testing.T) {
 					}
 				}
 				used, queued := 0, 0
-				for key, places := range held {
-					if len(places) > share {
-						t.Fatalf("%s has %d places", key, len(places))
+				for key, permits := range held {
+					if len(permits) > share {
+						t.Fatalf("%s has %d permits", key, len(permits))
 					}
-					used += len(places)
+					used += len(permits)
 				}
 				for key, n := range waiting {
 					if n > 0 && (len(held[key]) < reserved || used < capacity && len(held[key]) < share) {
-						t.Fatalf("%s waits with %d places of %d", key, len(held[key]), used)
+						t.Fatalf("%s waits with %d permits of %d", key, len(held[key]), used)
 					}
 					queued += n
 				}
-				if f := s.Figures(); f.Used != int64(used) || f.Waiting != int64(queued) {
+				if f := s.Stats(); f.Used != int64(used) || f.Waiting != int64(queued) {
 					t.Fatalf("%+v, want %d used and %d waiting", f, used, queued)
 				}
 			}
 			for range rapid.IntRange(1, 60).Draw(r, "steps") {
 				key := strconv.Itoa(rapid.IntRange(0, 9).Draw(r, "holder"))
-				switch rapid.SampledFrom([]string{"enter", "enter", "leave", "cancel", "wait"}).Draw(r, "step") {
-				case "enter":
+				switch rapid.SampledFrom([]string{"acquire", "acquire", "release", "cancel", "wait"}).Draw(r, "step") {
+				case "acquire":
 					ctx, cancel := context.WithCancel(context.Background())
 					cancels = append(cancels, cancel)
 					waiting[key]++
 					go func() {
-						p, err := s.Enter(ctx, key)
+						p, err := s.Acquire(ctx, key)
 						results <- result{key, p, err}
 					}()
-				case "leave":
+				case "release":
 					if n := len(held[key]); n > 0 {
-						held[key][n-1].Leave()
+						held[key][n-1].Release()
 						held[key] = held[key][:n-1]
 					}
 				case "cancel":
@@ -284,9 +284,9 @@ func TestSharesKeepTheirLimits(t *testing.T) {
 				cancel()
 			}
 			check()
-			for _, places := range held {
-				for _, p := range places {
-					p.Leave()
+			for _, permits := range held {
+				for _, p := range permits {
+					p.Release()
 				}
 			}
 			checkEmpty(t, s)
