@@ -131,17 +131,17 @@ type Authorizer interface {
 	// secret expires, nil for never.
 	Register(ctx context.Context, s connector.AuthServer, redirect string) (connector.Client, *time.Time, error)
 
-	// Page returns the address of the authorization server's page, with the challenge of
+	// AuthCodeURL returns the address of the authorization server's page, with the challenge of
 	// the PKCE verifier.
-	Page(s connector.AuthServer, c connector.Client, redirect, state, verifier string) (string, error)
+	AuthCodeURL(s connector.AuthServer, c connector.Client, redirect, state, verifier string) (string, error)
 
-	// Redeem exchanges a code for credentials. An error whose cause is a
+	// Exchange exchanges a code for credentials. An error whose cause is a
 	// connector.UnknownClient means that the server no longer knows our client.
-	Redeem(ctx context.Context, s connector.AuthServer, c connector.Client, redirect, code, verifier string) (connector.Credentials, error)
+	Exchange(ctx context.Context, s connector.AuthServer, c connector.Client, redirect, code, verifier string) (connector.Credentials, error)
 
 	// Renew exchanges the refresh token in a renewal for new credentials, which keep the
 	// refresh token if the server issues no new one. Forbidden if the authorization was
-	// withdrawn; otherwise as Redeem.
+	// withdrawn; otherwise as Exchange.
 	Renew(ctx context.Context, renewal string) (connector.Credentials, error)
 
 	// Revoke revokes the authorization. It does nothing if the server does not support that.

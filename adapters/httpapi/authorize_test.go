@@ -40,11 +40,11 @@ func (m *fakeAuthorizer) Register(context.Context, connector.AuthServer, string)
 	return connector.Client{ID: "client", Method: "none"}, nil, nil
 }
 
-func (m *fakeAuthorizer) Page(s connector.AuthServer, _ connector.Client, redirect, state, verifier string) (string, error) {
+func (m *fakeAuthorizer) AuthCodeURL(s connector.AuthServer, _ connector.Client, redirect, state, verifier string) (string, error) {
 	return s.Authorization + "?" + url.Values{"redirect_uri": {redirect}, "state": {state}, "challenge": {id.Digest(verifier)}}.Encode(), nil
 }
 
-func (m *fakeAuthorizer) Redeem(context.Context, connector.AuthServer, connector.Client, string, string, string) (connector.Credentials, error) {
+func (m *fakeAuthorizer) Exchange(context.Context, connector.AuthServer, connector.Client, string, string, string) (connector.Credentials, error) {
 	return m.redeem()
 }
 

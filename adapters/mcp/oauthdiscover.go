@@ -194,7 +194,7 @@ func (a *Authorizer) resource(ctx context.Context, u *url.URL, challenged string
 		return r, nil
 	}
 	if foreign {
-		return resource{}, fault.New(fault.Invalid, "The tool server's description is that of another server")
+		return resource{}, fault.New(fault.Invalid, "The tool server's metadata names another resource")
 	}
 	origin := u.Scheme + "://" + u.Host
 	return resource{id: u.String(), servers: [][]string{{origin, origin + "/"}}}, nil
@@ -232,7 +232,7 @@ func (a *Authorizer) server(ctx context.Context, issuers []string) (connector.Au
 			return s, m.ScopesSupported, err
 		}
 	}
-	return connector.AuthServer{}, nil, fault.New(fault.Invalid, "The authorization server does not describe itself")
+	return connector.AuthServer{}, nil, fault.New(fault.Invalid, "The authorization server publishes no metadata (RFC 8414)")
 }
 
 // metadataAddresses returns the URLs of an issuer's metadata in the order in which they are
@@ -253,7 +253,7 @@ func metadataAddresses(issuer *url.URL) []string {
 // required endpoints.
 func authServerOf(m oauthex.AuthServerMeta, issuers []string, plain bool) (connector.AuthServer, error) {
 	if !slices.Contains(issuers, m.Issuer) {
-		return connector.AuthServer{}, fault.New(fault.Invalid, "The authorization server's description is that of another server")
+		return connector.AuthServer{}, fault.New(fault.Invalid, "The authorization server's metadata names another issuer")
 	}
 	if !slices.Contains(m.CodeChallengeMethodsSupported, "S256") {
 		return connector.AuthServer{}, fault.New(fault.Invalid, "The authorization server does not offer PKCE with S256")

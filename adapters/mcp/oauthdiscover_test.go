@@ -194,9 +194,9 @@ func TestDiscoveryFails(t *testing.T) {
 	}{
 		"no PKCE":                                               {func(s *fixture) { s.auth.Set(func(b *authserver.Script) { b.Challenges = nil }) }, fault.Invalid, "PKCE"},
 		"PKCE without S256":                                     {func(s *fixture) { s.auth.Set(func(b *authserver.Script) { b.Challenges = []string{"plain"} }) }, fault.Invalid, "PKCE"},
-		"another issuer":                                        {metadata("issuer", "https://evil.example"), fault.Invalid, "another server"},
-		"the issuer with a slash":                               {func(s *fixture) { s.auth.Set(func(b *authserver.Script) { b.Issuer = s.auth.URL + "/" }) }, fault.Invalid, "another server"},
-		"no issuer":                                             {metadata("issuer", ""), fault.Invalid, "another server"},
+		"another issuer":                                        {metadata("issuer", "https://evil.example"), fault.Invalid, "another issuer"},
+		"the issuer with a slash":                               {func(s *fixture) { s.auth.Set(func(b *authserver.Script) { b.Issuer = s.auth.URL + "/" }) }, fault.Invalid, "another issuer"},
+		"no issuer":                                             {metadata("issuer", ""), fault.Invalid, "another issuer"},
 		"no endpoint to go to":                                  {metadata("authorization_endpoint", ""), fault.Invalid, "address"},
 		"an endpoint that is a script":                          {metadata("authorization_endpoint", "javascript:alert(1)"), fault.Invalid, "address"},
 		"an endpoint in other letters":                          {metadata("authorization_endpoint", "https://аccounts.example/"), fault.Invalid, "address"}, // the first letter is Cyrillic
@@ -204,8 +204,8 @@ func TestDiscoveryFails(t *testing.T) {
 		"an endpoint with a user":                               {metadata("token_endpoint", "http://a:b@127.0.0.1/"), fault.Invalid, "address"},
 		"an endpoint without a host":                            {metadata("revocation_endpoint", "http:///revoke"), fault.Invalid, "address"},
 		"an endpoint that is too long":                          {metadata("registration_endpoint", "http://a/"+strings.Repeat("b", 3000)), fault.Invalid, "address"},
-		"no metadata":                                           {func(s *fixture) { s.auth.Set(func(b *authserver.Script) { b.MetadataPlaces = nil }) }, fault.Invalid, "does not describe itself"},
-		"metadata that is a page":                               {fails(authserver.Status(200)), fault.Invalid, "does not describe itself"},
+		"no metadata":                                           {func(s *fixture) { s.auth.Set(func(b *authserver.Script) { b.MetadataPlaces = nil }) }, fault.Invalid, "publishes no metadata"},
+		"metadata that is a page":                               {fails(authserver.Status(200)), fault.Invalid, "publishes no metadata"},
 		"enormous metadata":                                     {fails(authserver.Enormous), fault.Unavailable, "cannot be used"},
 		"metadata that is cut off":                              {fails(authserver.Cut), fault.Unavailable, "cannot be reached"},
 		"metadata that is no HTTP":                              {fails(authserver.Garble), fault.Unavailable, "cannot be reached"},
@@ -216,20 +216,20 @@ func TestDiscoveryFails(t *testing.T) {
 		"an issuer in a private network":                        {described(ofPath, "TOOL", "http://10.0.0.1"), fault.Invalid, "may be called"},
 		"an issuer with a query":                                {described(ofPath, "TOOL", "AUTH?a=b"), fault.Invalid, "may be called"},
 		"a description in a private network":                    {func(s *fixture) { s.tool.response(401, `Bearer resource_metadata="http://10.0.0.1/"`) }, fault.Invalid, "may be called"},
-		"a description of another server":                       {described(ofPath, "https://bank.example/mcp", "AUTH"), fault.Invalid, "another server"},
-		"a description of the origin, in the place of the path": {described(ofPath, "ORIGIN", "AUTH"), fault.Invalid, "another server"},
+		"a description of another server":                       {described(ofPath, "https://bank.example/mcp", "AUTH"), fault.Invalid, "another resource"},
+		"a description of the origin, in the place of the path": {described(ofPath, "ORIGIN", "AUTH"), fault.Invalid, "another resource"},
 		"a description of the address, in the place of the origin": {
 			func(s *fixture) {
 				s.tool.removeAll()
 				s.tool.describe(ofOrigin, s.tool.address, s.auth.Issuer)
-			}, fault.Invalid, "another server",
+			}, fault.Invalid, "another resource",
 		},
 		"a description of another server, though the origin could be the issuer": {
 			func(s *fixture) {
 				s.tool.removeAll()
 				s.tool.put("/.well-known/oauth-authorization-server", `{"issuer":"`+s.tool.url+`"}`)
 				s.tool.describe(ofOrigin, "https://bank.example/mcp", s.auth.Issuer)
-			}, fault.Invalid, "description is that of another server",
+			}, fault.Invalid, "names another resource",
 		},
 		"a description without authorization servers": {
 			func(s *fixture) { s.tool.put(ofPath, s.fill(`{"resource":"TOOL"}`)) }, fault.Invalid, "names no authorization server",
@@ -237,7 +237,7 @@ func TestDiscoveryFails(t *testing.T) {
 		"an enormous description": {
 			func(s *fixture) { s.tool.put(ofPath, `{"resource":"`+strings.Repeat("x", 70_000)+`"}`) }, fault.Unavailable, "cannot be used",
 		},
-		"no description, and no metadata at the origin": {func(s *fixture) { s.tool.removeAll() }, fault.Invalid, "does not describe itself"},
+		"no description, and no metadata at the origin": {func(s *fixture) { s.tool.removeAll() }, fault.Invalid, "publishes no metadata"},
 		"a broken tool server":                          {func(s *fixture) { s.tool.response(503) }, fault.Unavailable, "tool server answered with status 503"},
 		"a busy tool server":                            {func(s *fixture) { s.tool.response(429) }, fault.Unavailable, "tool server answered with status 429"},
 		"a tool server in a private network":            {func(s *fixture) { s.tool.address = "http://192.168.1.1/mcp" }, fault.Invalid, "may be called"},

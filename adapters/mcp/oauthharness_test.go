@@ -84,7 +84,7 @@ func (s *fixture) consent(t *testing.T) (server connector.AuthServer, client con
 // approve approves an authorization request and returns the URL of the redirect.
 func (s *fixture) approve(t *testing.T, server connector.AuthServer, client connector.Client) *url.URL {
 	t.Helper()
-	page := must.Do(s.Page(server, client, redirect, state, verifier)).Or(t)
+	page := must.Do(s.AuthCodeURL(server, client, redirect, state, verifier)).Or(t)
 	return must.Do(s.auth.Approve(page)).Or(t)
 }
 
@@ -104,12 +104,12 @@ func (s *fixture) agree(t *testing.T, server connector.AuthServer, client connec
 func (s *fixture) authorise(t *testing.T) connector.Credentials {
 	t.Helper()
 	server, client, code := s.consent(t)
-	return s.redeem(t, server, client, code)
+	return s.exchange(t, server, client, code)
 }
 
-func (s *fixture) redeem(t *testing.T, server connector.AuthServer, client connector.Client, code string) connector.Credentials {
+func (s *fixture) exchange(t *testing.T, server connector.AuthServer, client connector.Client, code string) connector.Credentials {
 	t.Helper()
-	return must.Do(s.Redeem(t.Context(), server, client, redirect, code, verifier)).Or(t)
+	return must.Do(s.Exchange(t.Context(), server, client, redirect, code, verifier)).Or(t)
 }
 
 // fields returns the string fields of a JSON object.

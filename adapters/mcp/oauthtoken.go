@@ -47,7 +47,7 @@ type registered struct {
 // client serves all tool servers of the authorization server.
 func (a *Authorizer) Register(ctx context.Context, s connector.AuthServer, redirect string) (connector.Client, *time.Time, error) {
 	if s.Registration == "" || len(s.AuthMethods) == 0 {
-		return connector.Client{}, nil, fault.New(fault.Invalid, "The authorization server has no way to register this service")
+		return connector.Client{}, nil, fault.New(fault.Invalid, "The authorization server does not support client registration: configure a client ID")
 	}
 	body, err := json.Marshal(oauthex.ClientRegistrationMetadata{
 		RedirectURIs:            []string{redirect},
@@ -94,9 +94,9 @@ func (r registered) usable(redirect string) bool {
 		(len(r.Redirects) == 0 || slices.Contains(r.Redirects, redirect))
 }
 
-// Page returns the URL of the authorization request. Parameters of the endpoint itself are
+// AuthCodeURL returns the URL of the authorization request. Parameters of the endpoint itself are
 // kept; each is there once, as OAuth requires.
-func (a *Authorizer) Page(s connector.AuthServer, c connector.Client, redirect, state, verifier string) (string, error) {
+func (a *Authorizer) AuthCodeURL(s connector.AuthServer, c connector.Client, redirect, state, verifier string) (string, error) {
 	u, err := url.Parse(s.Authorization)
 	if err != nil {
 		return "", refusedAddress(authServer)
@@ -148,8 +148,8 @@ func parseGrant(text string) (grant, error) {
 	return r, nil
 }
 
-// entries is the JSON form of the credentials.
-type entries struct {
+// credentialsJSON is the JSON form of the credentials.
+type credentialsJSON struct {
 	AccessToken string `json:"accessToken"`
 	TokenType   string `json:"tokenType"`
 	Scope       string `json:"scope,omitempty"`
@@ -166,13 +166,13 @@ type tokenResponse struct {
 	Error     string  `json:"error"`
 }
 
-// Redeem exchanges a code.
-func (a *Authorizer) Redeem(ctx context.Context, s connector.AuthServer, c connector.Client, redirect, code, verifier string) (connector.Credentials, error) {
+// Exchange exchanges a code.
+func (a *Authorizer) Exchange(ctx context.Context, s connector.AuthServer, c connector.Client, redirect, code, verifier string) (connector.Credentials, error) {
 	r := grant{
 		Version: grantVersion, Issuer: s.Issuer, Token: s.Token, Revocation: s.Revocation,
 		Client: c.ID, Secret: c.Secret, Method: method(s, c), Resource: s.Resource, Scope: strings.Join(s.Scopes, " "),
 	}
-	return a.exchange(ctx, r, url.Values{
+	return a.requestToken(ctx, r, url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {redirect}, "code_verifier": {verifier},
 	})
 }
@@ -198,15 +198,15 @@ func (a *Authorizer) Renew(ctx context.Context, text string) (connector.Credenti
 		return connector.Credentials{}, err
 	}
 	if r.Refresh == "" {
-		return connector.Credentials{}, fault.New(fault.Forbidden, "The authorization server gave nothing to renew the authorization with")
+		return connector.Credentials{}, fault.New(fault.Forbidden, "The authorization server issued no refresh token: connect again")
 	}
-	return a.exchange(ctx, r, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {r.Refresh}})
+	return a.requestToken(ctx, r, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {r.Refresh}})
 }
 
-// exchange requests tokens. It does not use x/oauth2, which cannot send resource in
+// requestToken requests tokens. It does not use x/oauth2, which cannot send resource in
 // refreshes, tries authentication methods with the same code, and has text of the server in
 // its errors.
-func (a *Authorizer) exchange(ctx context.Context, r grant, form url.Values) (connector.Credentials, error) {
+func (a *Authorizer) requestToken(ctx context.Context, r grant, form url.Values) (connector.Credentials, error) {
 	form.Set("resource", r.Resource)
 	requested := a.Clock.Now() // the token's lifetime begins before the response arrives
 	res, err := a.submit(ctx, r, r.Token, form)
@@ -272,7 +272,7 @@ func (r grant) credentials(t tokenResponse, requested time.Time) (connector.Cred
 		r.Access = t.Access
 	}
 	c := connector.Credentials{Renewable: r.Refresh != ""}
-	e := entries{AccessToken: t.Access, TokenType: "Bearer", Scope: r.Scope}
+	e := credentialsJSON{AccessToken: t.Access, TokenType: "Bearer", Scope: r.Scope}
 	// Without a lifetime the expiry is unknown.
 	if t.ExpiresIn > 0 {
 		expires := requested.Add(time.Duration(min(int64(t.ExpiresIn), int64(maxLifetime/time.Second))) * time.Second)

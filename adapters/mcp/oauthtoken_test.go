@@ -35,7 +35,7 @@ func TestAnAuthorizationIsGrantedRenewedAndRevoked(t *testing.T) {
 				if client.Method != method || (client.Secret == "") != (method == "none") {
 					t.Fatalf("registered %+v", client)
 				}
-				first := s.redeem(t, server, client, code)
+				first := s.exchange(t, server, client, code)
 				expires := now.Add(time.Hour)
 				want := map[string]string{
 					"accessToken": fields(t, first.Entries)["accessToken"], "tokenType": "Bearer", "scope": "read write",
@@ -168,7 +168,7 @@ func TestAPageHasAllParameters(t *testing.T) {
 	server := connector.AuthServer{
 		Authorization: "https://a.example/go?tenant=x&tenant=y&client_id=theirs&prompt=", Resource: "https://b.example/mcp?c=d", Scopes: []string{"e", "f g"},
 	}
-	page := must.Do(s.Page(server, connector.Client{ID: "h&i"}, redirect, state, verifier)).Or(t)
+	page := must.Do(s.AuthCodeURL(server, connector.Client{ID: "h&i"}, redirect, state, verifier)).Or(t)
 	u := must.Do(url.Parse(page)).Or(t)
 	want := url.Values{
 		"tenant": {"x"}, "prompt": {""}, "response_type": {"code"}, "client_id": {"h&i"}, "redirect_uri": {redirect}, "state": {state},
@@ -194,7 +194,7 @@ func TestAPageHasEachParameterOnce(t *testing.T) {
 			Resource:      rapid.String().Draw(t, "resource"), Scopes: rapid.SliceOf(rapid.String()).Draw(t, "scopes"),
 		}
 		client := connector.Client{ID: rapid.String().Draw(t, "client")}
-		page := must.Do(a.Page(server, client, redirect, state, verifier)).Or(t)
+		page := must.Do(a.AuthCodeURL(server, client, redirect, state, verifier)).Or(t)
 		u := must.Do(url.Parse(page)).Or(t)
 		got := u.Query()
 		for name, values := range got {
@@ -321,7 +321,7 @@ func TestInvalidTokensAreRefused(t *testing.T) {
 			s := newFixture(t, "")
 			server, client, code := s.consent(t)
 			s.auth.Set(func(b *authserver.Script) { b.Answer = change })
-			if c, err := s.Redeem(t.Context(), server, client, redirect, code, verifier); !fault.Is(err, fault.Unavailable) {
+			if c, err := s.Exchange(t.Context(), server, client, redirect, code, verifier); !fault.Is(err, fault.Unavailable) {
 				t.Errorf("got %+v, %v", c, err)
 			}
 		})
@@ -397,7 +397,7 @@ func TestRefusalsAndOutagesAreDistinguished(t *testing.T) {
 			s := newFixture(t, "")
 			server, client, code := s.consent(t)
 			s.auth.Fail(authserver.Token, test.fault, 1)
-			_, err := s.authorizer(test.hangs).Redeem(t.Context(), server, client, redirect, code, verifier)
+			_, err := s.authorizer(test.hangs).Exchange(t.Context(), server, client, redirect, code, verifier)
 			check := func(what string, err error) {
 				t.Helper()
 				var unknown *connector.UnknownClient
@@ -410,7 +410,7 @@ func TestRefusalsAndOutagesAreDistinguished(t *testing.T) {
 			}
 			check("redeemed", err)
 			s.auth.Fail(authserver.Token, nil, 0)
-			c, err := s.Redeem(t.Context(), server, client, redirect, code, verifier)
+			c, err := s.Exchange(t.Context(), server, client, redirect, code, verifier)
 			must.NoError(t, err)
 			s.auth.Fail(authserver.Token, test.fault, 1)
 			_, err = s.authorizer(test.hangs).Renew(t.Context(), c.Renewal)
@@ -458,15 +458,15 @@ func TestARedirectIsNotFollowedWithSecrets(t *testing.T) {
 	t.Cleanup(elsewhere.Close)
 	s := newFixture(t, "")
 	server, client, code := s.consent(t)
-	c := s.redeem(t, server, client, code)
+	c := s.exchange(t, server, client, code)
 	for _, e := range []authserver.Endpoint{authserver.Token, authserver.Registration, authserver.Revocation} {
 		s.auth.Fail(e, authserver.Redirect(elsewhere.URL), -1)
 	}
 	_, _, registered := s.Register(t.Context(), server, redirect)
-	_, redeemed := s.Redeem(t.Context(), server, client, redirect, code, verifier)
+	_, exchanged := s.Exchange(t.Context(), server, client, redirect, code, verifier)
 	_, renewed := s.Renew(t.Context(), c.Renewal)
 	revoked := s.Revoke(t.Context(), c.Renewal)
-	for _, err := range []error{registered, redeemed, renewed, revoked} {
+	for _, err := range []error{registered, exchanged, renewed, revoked} {
 		if err == nil {
 			t.Error("there was no error")
 		}
@@ -484,7 +484,7 @@ func TestAClientOfTheCatalogUsesASupportedMethod(t *testing.T) {
 			s.auth.Know("known: us", "sec%ret +", method, redirect)
 			server := s.discover(t)
 			client := connector.Client{ID: "known: us", Secret: "sec%ret +"}
-			must.Do(s.Redeem(t.Context(), server, client, redirect, s.agree(t, server, client), verifier)).Or(t)
+			must.Do(s.Exchange(t.Context(), server, client, redirect, s.agree(t, server, client), verifier)).Or(t)
 		})
 	}
 }
@@ -495,7 +495,7 @@ func TestAMetadataDocumentIdentifiesAClient(t *testing.T) {
 	at := s.tool.url + "/.well-known/client"
 	s.tool.put("/.well-known/client", `{"client_id":"`+at+`","redirect_uris":["`+redirect+`"],"token_endpoint_auth_method":"none"}`)
 	server, client := s.discover(t), connector.Client{ID: at}
-	c := s.redeem(t, server, client, s.agree(t, server, client))
+	c := s.exchange(t, server, client, s.agree(t, server, client))
 	must.Do(s.Renew(t.Context(), c.Renewal)).Or(t)
 }
 
@@ -518,7 +518,7 @@ func TestErrorsContainNoSecrets(t *testing.T) {
 				s := newFixture(t, "")
 				s.auth.Set(func(b *authserver.Script) { b.Methods = []string{method} })
 				server, client, code := s.consent(t)
-				c := s.redeem(t, server, client, code)
+				c := s.exchange(t, server, client, code)
 				secrets := []string{
 					code, verifier, client.Secret, fields(t, c.Entries)["accessToken"], fields(t, c.Renewal)["refresh"],
 					base64.StdEncoding.EncodeToString([]byte(client.ID + ":" + client.Secret)),
@@ -532,10 +532,10 @@ func TestErrorsContainNoSecrets(t *testing.T) {
 				a := s.authorizer(test.hangs)
 				_, discovered := a.Discover(t.Context(), connector.Provider{}, s.tool.address+"?key="+code)
 				_, _, registered := a.Register(t.Context(), server, redirect+"?code="+code)
-				_, redeemed := a.Redeem(t.Context(), server, client, redirect, code, verifier)
+				_, exchanged := a.Exchange(t.Context(), server, client, redirect, code, verifier)
 				_, renewed := a.Renew(t.Context(), c.Renewal)
 				revoked := a.Revoke(t.Context(), c.Renewal)
-				for _, err := range []error{discovered, registered, redeemed, renewed, revoked} {
+				for _, err := range []error{discovered, registered, exchanged, renewed, revoked} {
 					for ; err != nil; err = errors.Unwrap(err) {
 						text := fmt.Sprintf("%v %+v", err, err)
 						for _, secret := range secrets {

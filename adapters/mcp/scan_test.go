@@ -38,8 +38,8 @@ func TestDeepValuesAreFoundInEventsHoweverTheyAreWritten(t *testing.T) {
 
 // streamOf returns the body of an event stream.
 func streamOf(body string) *responseBody {
-	x := &exchange{ctx: context.Background(), bytes: int64(len(body)) + 1}
-	return &responseBody{from: bufio.NewReader(strings.NewReader(body)), x: x, request: &http.Request{Method: http.MethodGet}}
+	x := &limitedTransport{ctx: context.Background(), bytes: int64(len(body)) + 1}
+	return &responseBody{from: bufio.NewReader(strings.NewReader(body)), transport: x, request: &http.Request{Method: http.MethodGet}}
 }
 
 func readAll(body string) error {

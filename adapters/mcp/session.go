@@ -17,10 +17,10 @@ const callLimit = 5 * time.Minute
 // Session is a connection to a tool server for calls of its tools, one at a time. It has the limits of
 // a Tools call for each call, but for the time.
 type Session struct {
-	servers *Servers
-	sdk     *sdk.ClientSession
-	x       *exchange
-	end     context.CancelFunc
+	servers   *Servers
+	sdk       *sdk.ClientSession
+	transport *limitedTransport
+	end       context.CancelFunc
 }
 
 // Tool is a tool with the JSON schema of its arguments.
@@ -32,14 +32,14 @@ type Tool struct {
 // Open connects to a server. The session is to be closed; ctx ends it as well.
 func (s *Servers) Open(ctx context.Context, a connector.Access) (*Session, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	x, err := newExchange(ctx, s.client, a)
+	x, err := newLimitedTransport(ctx, s.client, a)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	late := time.AfterFunc(toolsLimit, cancel)
+	deadline := time.AfterFunc(toolsLimit, cancel)
 	session, err := s.connect(ctx, a.Transport, x) // ctx ends the session too
-	if !late.Stop() || err != nil {
+	if !deadline.Stop() || err != nil {
 		err = s.failure(ctx, x, err)
 		cancel()
 		return nil, err
@@ -57,10 +57,10 @@ func (s *Session) Close() error {
 func (s *Session) Tools(ctx context.Context) (all []Tool, err error) {
 	ctx, done := context.WithTimeout(ctx, toolsLimit)
 	defer done()
-	s.x.again()
+	s.transport.resetLimits()
 	for tool, err := range offered(ctx, s.sdk) {
 		if err != nil {
-			return nil, s.servers.failure(ctx, s.x, err)
+			return nil, s.servers.failure(ctx, s.transport, err)
 		}
 		schema, _ := tool.InputSchema.(map[string]any) // others are refused by models
 		if all = append(all, Tool{tool.Name, tool.Description, schema}); len(all) == connector.MaxTools {
@@ -72,17 +72,17 @@ func (s *Session) Tools(ctx context.Context) (all []Tool, err error) {
 
 // Refused reports whether the last call came to nothing as the server did not accept the credentials of any of its
 // requests. It is false if only a request after the one that calls the tool was refused.
-func (s *Session) Refused() bool { return s.x.refused() }
+func (s *Session) Refused() bool { return s.transport.refused() }
 
 // Call calls a tool and returns its texts, and whether it failed. Content of other kinds is returned as
 // JSON.
 func (s *Session) Call(ctx context.Context, name string, arguments map[string]any) (text string, failed bool, err error) {
 	ctx, done := context.WithTimeout(ctx, callLimit)
 	defer done()
-	s.x.again()
+	s.transport.resetLimits()
 	result, err := s.sdk.CallTool(ctx, &sdk.CallToolParams{Name: name, Arguments: arguments})
 	if err != nil {
-		return "", false, s.servers.failure(ctx, s.x, err)
+		return "", false, s.servers.failure(ctx, s.transport, err)
 	}
 	var all []string
 	for _, content := range result.Content {

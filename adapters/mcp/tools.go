@@ -65,7 +65,7 @@ func NewServers(client *http.Client, blocked func(error) bool) *Servers {
 func (s *Servers) Tools(ctx context.Context, a connector.Access) ([]connector.Tool, error) {
 	limited, cancel := context.WithTimeout(ctx, toolsLimit)
 	defer cancel()
-	x, err := newExchange(limited, s.client, a)
+	x, err := newLimitedTransport(limited, s.client, a)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (s *Servers) Tools(ctx context.Context, a connector.Access) ([]connector.To
 }
 
 // connect opens a session, whose requests x makes.
-func (s *Servers) connect(ctx context.Context, t connector.Transport, x *exchange) (*sdk.ClientSession, error) {
+func (s *Servers) connect(ctx context.Context, t connector.Transport, x *limitedTransport) (*sdk.ClientSession, error) {
 	if t == connector.SSE {
 		return s.sdk.Connect(ctx, &sdk.SSEClientTransport{Endpoint: x.address, HTTPClient: x.client(), MaxEventSize: MaxResponses}, &sdk.ClientSessionOptions{ProtocolVersion: initialized})
 	}
@@ -86,7 +86,7 @@ func (s *Servers) connect(ctx context.Context, t connector.Transport, x *exchang
 	}, nil)
 }
 
-func (s *Servers) list(ctx context.Context, t connector.Transport, x *exchange) ([]connector.Tool, error) {
+func (s *Servers) list(ctx context.Context, t connector.Transport, x *limitedTransport) ([]connector.Tool, error) {
 	session, err := s.connect(ctx, t, x)
 	if err != nil {
 		return nil, err
@@ -139,12 +139,12 @@ func offered(ctx context.Context, session *sdk.ClientSession) iter.Seq2[*sdk.Too
 	}
 }
 
-// failure returns the error of a failed exchange. Err contains text of the server, so the
+// failure returns the error of a failed call. Err contains text of the server, so the
 // message depends on the outcome of the last request of x.
-func (s *Servers) failure(ctx context.Context, x *exchange, err error) error {
+func (s *Servers) failure(ctx context.Context, x *limitedTransport, err error) error {
 	o := x.outcome()
 	if s.blocked(o.err) || s.blocked(err) {
-		return addressRefused()
+		return refusedAddress(toolServer)
 	}
 	if ctx.Err() != nil {
 		return fault.Wrap(fault.Unavailable, ctx.Err(), "The server took too long")
@@ -152,13 +152,13 @@ func (s *Servers) failure(ctx context.Context, x *exchange, err error) error {
 	var wire *jsonrpc.Error
 	switch {
 	case errors.Is(o.err, errOtherOrigin):
-		return fault.New(fault.Unavailable, "The server sends its callers to another address")
+		return fault.New(fault.Unavailable, "The server redirects to another origin")
 	case errors.Is(o.err, errLimit):
 		return fault.New(fault.Unavailable, "The server's answer is too long")
 	case o.err != nil && outbound.IsTimeout(o.err):
 		return fault.Wrap(fault.Unavailable, reason(o.err), "The server took too long")
 	case o.err != nil && o.responded:
-		return fault.Wrap(fault.Unavailable, reason(o.err), "The server broke off its answer")
+		return fault.Wrap(fault.Unavailable, reason(o.err), "The server closed the connection during its response")
 	case o.err != nil:
 		return fault.Wrap(fault.Unavailable, reason(o.err), "The server could not be reached")
 	case o.refused():
@@ -169,10 +169,6 @@ func (s *Servers) failure(ctx context.Context, x *exchange, err error) error {
 		return fault.New(fault.Unavailable, "The server answered with an error of its protocol")
 	}
 	return fault.New(fault.Unavailable, "The server does not speak the Model Context Protocol")
-}
-
-func addressRefused() error {
-	return fault.New(fault.Invalid, "The server's address is not one that can be called")
 }
 
 // sanitized returns a server's text as one line of valid UTF-8 without control and format

@@ -182,8 +182,8 @@ func captureLog(t *testing.T) *strings.Builder {
 const (
 	noProtocol = "The server does not speak the Model Context Protocol"
 	tooMuch    = "The server's answer is too long"
-	elsewhere  = "The server sends its callers to another address"
-	brokenOff  = "The server broke off its answer"
+	elsewhere  = "The server redirects to another origin"
+	brokenOff  = "The server closed the connection during its response"
 	ownError   = "The server answered with an error of its protocol"
 )
 
@@ -341,7 +341,7 @@ func TestTheNetworkFails(t *testing.T) {
 		kind    fault.Kind
 		message string
 	}{
-		{"an address that is refused", fmt.Errorf("dial %s: %w", secret, errBlocked), fault.Invalid, "The server's address is not one that can be called"},
+		{"an address that is refused", fmt.Errorf("dial %s: %w", secret, errBlocked), fault.Invalid, "The address of the tool server is not one that may be called"},
 		{"a connection that takes too long", fmt.Errorf("dial %s: %w", secret, context.DeadlineExceeded), fault.Unavailable, "The server took too long"},
 		{"anything else", fmt.Errorf("malformed HTTP response %q", secret), fault.Unavailable, "The server could not be reached"},
 	} {
@@ -360,7 +360,7 @@ func TestTheNetworkFails(t *testing.T) {
 		defer transport.CloseIdleConnections()
 		client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return errBlocked }}
 		_, err := mcp.NewServers(client, isBlocked).Tools(t.Context(), bearer(connector.HTTP, s.HTTP()))
-		wantFault(t, err, fault.Invalid, "The server's address is not one that can be called")
+		wantFault(t, err, fault.Invalid, "The address of the tool server is not one that may be called")
 	})
 	t.Run("a redirect within the origin", func(t *testing.T) {
 		s := toolserver.Start(t)
@@ -427,7 +427,7 @@ func TestTheGuardedClient(t *testing.T) {
 				t.Run(about, func(t *testing.T) {
 					before := len(s.Requests())
 					_, err := call(o, a)
-					wantFault(t, err, fault.Invalid, "The server's address is not one that can be called")
+					wantFault(t, err, fault.Invalid, "The address of the tool server is not one that may be called")
 					if n := len(s.Requests()) - before; n > 0 {
 						t.Errorf("%d requests were made", n)
 					}
@@ -457,7 +457,7 @@ func TestAddressesThatAreNotCalled(t *testing.T) {
 	} {
 		t.Run(address, func(t *testing.T) {
 			_, err := mcp.NewServers(&http.Client{Transport: network}, isBlocked).Tools(t.Context(), open(address))
-			wantFault(t, err, fault.Invalid, "The server's address is not one that can be called")
+			wantFault(t, err, fault.Invalid, "The address of the tool server is not one that may be called")
 		})
 	}
 }

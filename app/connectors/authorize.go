@@ -313,7 +313,7 @@ func (s *Connectors) Confirm(ctx context.Context, state, browser string) (page s
 	if err != nil {
 		return "", err
 	}
-	if page, err = s.Authorizer.Page(f.Server, client, f.Redirect, state, string(verifier)); err != nil {
+	if page, err = s.Authorizer.AuthCodeURL(f.Server, client, f.Redirect, state, string(verifier)); err != nil {
 		return "", asUnavailable(err)
 	}
 	_, err = s.Store.Connections().Flows().Update(ctx, f.State, func(f connector.Flow) (connector.Flow, error) {
@@ -391,7 +391,7 @@ func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a Authorizati
 	if err != nil {
 		return err
 	}
-	c, err := s.Authorizer.Redeem(ctx, f.Server, client, f.Redirect, a.Code, string(verifier))
+	c, err := s.Authorizer.Exchange(ctx, f.Server, client, f.Redirect, a.Code, string(verifier))
 	if err != nil {
 		return errors.Join(err, s.forgetClient(ctx, err))
 	}

@@ -288,11 +288,11 @@ func (a *authorizer) Register(ctx context.Context, _ connector.AuthServer, _ str
 	return c, &ends, nil
 }
 
-func (a *authorizer) Page(s connector.AuthServer, c connector.Client, _, state, _ string) (string, error) {
+func (a *authorizer) AuthCodeURL(s connector.AuthServer, c connector.Client, _, state, _ string) (string, error) {
 	return s.Authorization + "?client_id=" + c.ID + "&state=" + state, a.record(context.Background(), "page")
 }
 
-func (a *authorizer) Redeem(ctx context.Context, _ connector.AuthServer, c connector.Client, _, code, verifier string) (connector.Credentials, error) {
+func (a *authorizer) Exchange(ctx context.Context, _ connector.AuthServer, c connector.Client, _, code, verifier string) (connector.Credentials, error) {
 	if err := a.record(ctx, "redeem "+c.ID); err != nil {
 		return connector.Credentials{}, err
 	}

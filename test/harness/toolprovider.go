@@ -106,13 +106,13 @@ func (t *Tools) Register(context.Context, connector.AuthServer, string) (connect
 	return connector.Client{ID: fmt.Sprint("client-", t.n), Secret: "client-secret", Method: "client_secret_basic"}, nil, nil
 }
 
-// Page returns an address that leads nowhere.
-func (t *Tools) Page(s connector.AuthServer, c connector.Client, _, state, _ string) (string, error) {
+// AuthCodeURL returns an address that leads nowhere.
+func (t *Tools) AuthCodeURL(s connector.AuthServer, c connector.Client, _, state, _ string) (string, error) {
 	return s.Authorization + "?client_id=" + c.ID + "&state=" + state, nil
 }
 
-// Redeem gives credentials for any code.
-func (t *Tools) Redeem(context.Context, connector.AuthServer, connector.Client, string, string, string) (connector.Credentials, error) {
+// Exchange gives credentials for any code.
+func (t *Tools) Exchange(context.Context, connector.AuthServer, connector.Client, string, string, string) (connector.Credentials, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.grant(), nil

@@ -33,9 +33,9 @@ func (o outcome) refused() bool {
 	return o.err == nil && (o.status == http.StatusUnauthorized || o.status == http.StatusForbidden)
 }
 
-// exchange has the requests of one Tools call, or of a session. It sets their headers, enforces limits and
-// records outcomes, which the SDK reports as text alone.
-type exchange struct {
+// limitedTransport is the http.RoundTripper of one Tools call, or of a session. It sets the headers of the requests,
+// enforces limits and records outcomes, which the SDK reports as text alone.
+type limitedTransport struct {
 	ctx     context.Context // ends all requests
 	guarded *http.Client
 	address string
@@ -48,11 +48,11 @@ type exchange struct {
 	requests int     // guarded by mu
 	bytes    int64   // guarded by mu; the rest of MaxResponses
 
-	// unrefused has the POST requests since again that were not refused with 401 or 403.
+	// unrefused has the POST requests since resetLimits that were not refused with 401 or 403.
 	unrefused map[*http.Request]bool // guarded by mu
 }
 
-func newExchange(ctx context.Context, guarded *http.Client, a connector.Access) (*exchange, error) {
+func newLimitedTransport(ctx context.Context, guarded *http.Client, a connector.Access) (*limitedTransport, error) {
 	address, err := addressOf(a.URL)
 	if err != nil {
 		return nil, err
@@ -61,38 +61,38 @@ func newExchange(ctx context.Context, guarded *http.Client, a connector.Access) 
 	if err != nil {
 		return nil, err
 	}
-	return &exchange{ctx: ctx, guarded: guarded, address: address.String(), origin: originOf(address), headers: headers, bytes: MaxResponses, unrefused: map[*http.Request]bool{}}, nil
+	return &limitedTransport{ctx: ctx, guarded: guarded, address: address.String(), origin: originOf(address), headers: headers, bytes: MaxResponses, unrefused: map[*http.Request]bool{}}, nil
 }
 
-// again has the limits begin anew for the next call.
-func (x *exchange) again() {
+// resetLimits starts the limits anew for the next call.
+func (x *limitedTransport) resetLimits() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.last, x.final, x.requests, x.bytes = outcome{}, false, 0, MaxResponses
 	clear(x.unrefused)
 }
 
-// refused reports whether the server has refused the credentials of all POST requests since again.
-func (x *exchange) refused() bool {
+// refused reports whether the server has refused the credentials of all POST requests since resetLimits.
+func (x *limitedTransport) refused() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.unrefused) == 0 && x.last.refused()
 }
 
-// client returns the guarded client with the exchange around its transport.
-func (x *exchange) client() *http.Client {
+// client returns the guarded client with x around its transport.
+func (x *limitedTransport) client() *http.Client {
 	return &http.Client{Transport: x, CheckRedirect: x.guarded.CheckRedirect}
 }
 
-func (x *exchange) outcome() outcome {
+func (x *limitedTransport) outcome() outcome {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.last
 }
 
-// record sets the last outcome. It ignores requests after the end of the exchange, those
+// record sets the last outcome. It ignores requests after the end of its context, those
 // that end a session, and those after a limit or a broken event stream.
-func (x *exchange) record(r *http.Request, o outcome) {
+func (x *limitedTransport) record(r *http.Request, o outcome) {
 	if r.Method == http.MethodDelete || x.ctx.Err() != nil {
 		return
 	}
@@ -106,7 +106,7 @@ func (x *exchange) record(r *http.Request, o outcome) {
 }
 
 // RoundTrip makes a request, which must be to the server's origin.
-func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
+func (x *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := x.send(r)
 	if err != nil {
 		x.record(r, outcome{err: err})
@@ -125,7 +125,7 @@ func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-func (x *exchange) send(r *http.Request) (*http.Response, error) {
+func (x *limitedTransport) send(r *http.Request) (*http.Response, error) {
 	if err := x.check(r); err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close() // as a RoundTripper does
@@ -142,12 +142,12 @@ func (x *exchange) send(r *http.Request) (*http.Response, error) {
 		end()
 		return nil, err
 	}
-	resp.Body = &responseBody{from: bufio.NewReader(resp.Body), close: resp.Body.Close, x: x, request: r, end: end}
+	resp.Body = &responseBody{from: bufio.NewReader(resp.Body), close: resp.Body.Close, transport: x, request: r, end: end}
 	return resp, nil
 }
 
 // check returns an error for another origin, and beyond the limit of requests.
-func (x *exchange) check(r *http.Request) error {
+func (x *limitedTransport) check(r *http.Request) error {
 	if originOf(r.URL) != x.origin {
 		return errOtherOrigin
 	}
@@ -166,12 +166,12 @@ func (x *exchange) check(r *http.Request) error {
 // the rest of an event: the SDK has several parsers, one after the other, of a stream, each with a buffer of its own, and what
 // one of them reads beyond an event is lost.
 type responseBody struct {
-	from    *bufio.Reader
-	close   func() error
-	x       *exchange
-	request *http.Request
-	end     func()
-	closed  atomic.Bool
+	from      *bufio.Reader
+	close     func() error
+	transport *limitedTransport
+	request   *http.Request
+	end       func()
+	closed    atomic.Bool
 	// Responses to GET are event streams; of others the SDK decides whether they are.
 	whole  jsonScanner
 	events eventScanner
@@ -199,10 +199,10 @@ func (h *responseBody) fill(p []byte) (n int, err error) {
 
 func (h *responseBody) Read(p []byte) (int, error) {
 	n, err := h.fill(p)
-	h.x.mu.Lock()
-	h.x.bytes -= int64(n)
-	left := h.x.bytes
-	h.x.mu.Unlock()
+	h.transport.mu.Lock()
+	h.transport.bytes -= int64(n)
+	left := h.transport.bytes
+	h.transport.mu.Unlock()
 	if left < 0 {
 		n, err = 0, errLimit
 	}
@@ -210,7 +210,7 @@ func (h *responseBody) Read(p []byte) (int, error) {
 		err = errLimit // the guarded client's limit is the same and fails first
 	}
 	if err != nil && err != io.EOF && !h.closed.Load() {
-		h.x.record(h.request, outcome{err: err, responded: true})
+		h.transport.record(h.request, outcome{err: err, responded: true})
 	}
 	return n, err
 }
@@ -226,7 +226,7 @@ func (h *responseBody) Close() error {
 func addressOf(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil || originOf(u) == "" {
-		return nil, addressRefused()
+		return nil, refusedAddress(toolServer)
 	}
 	return u, nil
 }
