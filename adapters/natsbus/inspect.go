@@ -90,5 +90,5 @@ func unusable(subject string, err error) error {
 	if errors.Is(err, nats.ErrPermissionViolation) {
 		return fault.Wrap(fault.Forbidden, err, "The user may not use the subject %s", subject)
 	}
-	return unavailable(fmt.Errorf("asking it: %w", err))
+	return unavailable(fmt.Errorf("request to the server: %w", err))
 }

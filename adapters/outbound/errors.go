@@ -63,7 +63,7 @@ func Reason(err error) string {
 	case hasType[*tls.CertificateVerificationError](err):
 		return "the certificate of the server cannot be verified"
 	case hasType[tls.AlertError](err), hasType[tls.RecordHeaderError](err):
-		return "TLS could not be agreed on with the server"
+		return "TLS handshake failed"
 	}
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return "the network says: " + errno.Error()

@@ -62,7 +62,7 @@ func TestErrorsContainNeitherURLsNorResponses(t *testing.T) {
 		"a body in bad chunks":                 {"http://" + speak(t, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+secret+"\r\n"), nil, broken},
 		"a body with a wrong Content-Encoding": {"http://" + speak(t, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 6\r\n\r\n"+secret), nil, broken},
 		"nothing":                              {"http://" + speak(t, ""), nil, broken},
-		"no TLS":                               {"https://" + speak(t, secret), nil, "TLS could not be agreed on with the server"},
+		"no TLS":                               {"https://" + speak(t, secret), nil, "TLS handshake failed"},
 		"nobody there":                         {"http://" + net.JoinHostPort(open, "1"), syscall.ECONNREFUSED, "the network says: connection refused"},
 		"no such name":                         {"http://nobody.test", nil, "the name of the server could not be resolved"},
 		"a private address":                    {"http://10.0.0.1", nil, "The address leads into a network that is not public"},

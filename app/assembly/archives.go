@@ -44,7 +44,7 @@ func Export(ctx context.Context, c config.Config, organisation, file string, out
 		if file == "-" {
 			err, out = write(out), log
 		} else if _, err = os.Lstat(file); err == nil {
-			return fmt.Errorf("%s is there already", file)
+			return fmt.Errorf("%s already exists: name another file", file)
 		} else if errors.Is(err, fs.ErrNotExist) {
 			err = atomicfile.Replace(file, func(f *os.File) error { return write(f) })
 		}
@@ -91,8 +91,14 @@ func readUsers(file string) (map[id.User]string, error) {
 	for n := 1; lines.Scan(); n++ {
 		member, user, _ := strings.Cut(strings.TrimSpace(lines.Text()), " ")
 		of, ok := id.Parse[id.User](member)
-		if user = strings.TrimSpace(user); !ok || user == "" || users[of] != "" || n > domain.MaxMembers {
-			return nil, fmt.Errorf("%s line %d must be the userId of another member and a user here", file, n)
+		user = strings.TrimSpace(user)
+		switch {
+		case !ok || user == "":
+			return nil, fmt.Errorf("%s line %d must be the userId of a member, a space and a user here", file, n)
+		case users[of] != "":
+			return nil, fmt.Errorf("%s line %d has the member %s, who is on an earlier line", file, n, member)
+		case n > domain.MaxMembers:
+			return nil, fmt.Errorf("%s has more than %d lines", file, domain.MaxMembers)
 		}
 		users[of] = user
 	}
@@ -131,9 +137,9 @@ func withArchives(ctx context.Context, c config.Config, log io.Writer, fn func(*
 	})
 }
 
-type archivesNeeds struct {
+type archivesParams struct {
 	fx.In
-	Basics
+	CommonParams
 	Snapshots ports.Snapshots
 	Blobs     ports.Blobs
 	Signed    ports.SignedBlobs
@@ -144,12 +150,12 @@ type archivesNeeds struct {
 const exportEvery = 2 * time.Second
 
 // newArchives makes the use cases of archives, which make those that are due between start and stop.
-func newArchives(lc fx.Lifecycle, n archivesNeeds) *archives.Archives {
+func newArchives(lc fx.Lifecycle, p archivesParams) *archives.Archives {
 	a := archives.New(archives.Options{
-		Store: n.Store, Snapshots: n.Snapshots, Blobs: n.Blobs, Archiver: archive.Archiver{}, Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets,
-		Version: Version(), Issuer: n.Config.IdentityIssuer.Text(), Signed: n.Signed, Retention: n.Config.Exports, Locked: n.Access.Locked, Origin: access.Origin,
+		Store: p.Store, Snapshots: p.Snapshots, Blobs: p.Blobs, Archiver: archive.Archiver{}, Clock: p.Clock, IDs: p.IDs, Secrets: p.Secrets,
+		Version: Version(), Issuer: p.Config.IdentityIssuer.Text(), Signed: p.Signed, Retention: p.Config.Exports, Locked: p.Access.Locked, Origin: access.Origin,
 	})
-	schedule(lc, exportEvery, a.Work, n.Log, "export failed")
-	schedule(lc, export.ExtendEvery, a.ExtendClaim, n.Log, "export claim extension failed")
+	schedule(lc, exportEvery, a.Work, p.Log, "export failed")
+	schedule(lc, export.ExtendEvery, a.ExtendClaim, p.Log, "export claim extension failed")
 	return a
 }

@@ -177,7 +177,7 @@ func TestExportWritesAnOrganisationToAFile(t *testing.T) {
 	if texts["shared/brand/logo/ä.svg"] != "content 63" || texts["personal/"+string(uid[id.User](12))+"/user-memory.md"] != "content 62" {
 		t.Errorf("the contents are %q", texts)
 	}
-	if err := Export(t.Context(), d.config, string(exampleOrg), file, os.Stderr, os.Stderr); err == nil || !strings.Contains(err.Error(), "is there already") {
+	if err := Export(t.Context(), d.config, string(exampleOrg), file, os.Stderr, os.Stderr); err == nil || !strings.Contains(err.Error(), "already exists") {
 		t.Errorf("again: %v", err)
 	}
 	if _, _, err := d.exported("nobody"); err == nil || !strings.Contains(err.Error(), "Organisation not found") {
@@ -377,7 +377,7 @@ func TestMembersOfAnotherProviderAreTheUsersThatTheOperatorNames(t *testing.T) {
 		{first + " blocked\n" + second + " other_ada", "No OWNER of the archive"},
 		{first + " deleted\n" + second + " other_ada", "No OWNER of the archive"},
 		{"u0@example.com other_ada", "line 1 must be the userId"},
-		{first + " a\n" + first + " b", "line 2 must be the userId of another member"},
+		{first + " a\n" + first + " b", "line 2 has the member " + first},
 	} {
 		if _, err := to.importedWith(c[0], file, archives.Import{}); err == nil || !strings.Contains(err.Error(), c[1]) {
 			t.Errorf("%q: %v", c[0], err)

@@ -53,8 +53,8 @@ import (
 	"collab/ports"
 )
 
-// stopWithin bounds a graceful stop.
-const stopWithin = 10 * time.Second
+// stopTimeout bounds a graceful stop.
+const stopTimeout = 10 * time.Second
 
 // Serve runs the server until ctx ends. It writes its addresses to out and its log to log.
 func Serve(ctx context.Context, c config.Config, out, log io.Writer) error {
@@ -72,7 +72,7 @@ func ServeWithClock(ctx context.Context, c config.Config, clock ports.Clock, out
 func serveWith(ctx context.Context, c config.Config, log io.Writer, listening func(publicURL, signInPage, net.Listener), more ...fx.Option) (err error) {
 	lines := newBufferedLog(log)
 	defer func() { err = errors.Join(err, lines.flush()) }()
-	logger := slog.New(flushingHandler{newLogger(c, lines).Handler(), lines})
+	logger := slog.New(flushingHandler{c.Logger(lines).Handler(), lines})
 	app := fx.New(server(c, logger), fx.Options(more...), fx.Invoke(func(lc fx.Lifecycle, base publicURL, page signInPage, l net.Listener) {
 		lc.Append(fx.StartHook(func() {
 			listening(base, page, l)
@@ -91,7 +91,7 @@ func serveWith(ctx context.Context, c config.Config, log io.Writer, listening fu
 		return dig.RootCause(err) // without fx's description of the graph
 	}
 	// A start is completed even if ctx ends, because Stop needs a complete one.
-	starting, cancel := context.WithTimeout(context.WithoutCancel(ctx), startWithin)
+	starting, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
 	defer cancel()
 	if err := app.Start(starting); err != nil {
 		return dig.RootCause(err) // without fx's description of the graph
@@ -110,7 +110,7 @@ func serveWith(ctx context.Context, c config.Config, log io.Writer, listening fu
 		code = signal.ExitCode
 	}
 	logger.Info("stopping")
-	stopping, cancel := context.WithTimeout(context.Background(), stopWithin)
+	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	if err := app.Stop(stopping); err != nil {
 		return err
@@ -130,14 +130,14 @@ func server(c config.Config, logger *slog.Logger) fx.Option {
 		fx.Provide(
 			listen, newTelemetry, newDraining, newConnLimiter,
 			newAccess, newMembers, newOnboarding, newTeams, newWorkspaces, newTasks, newObjects, newFeed, newWebhooks, newChats, newMetering, newArchives, newBilling, newConnectors, newReleases,
-			newOperator, idempotency.New, newUpkeep, newPlanLimiter, newHandler,
+			newOperator, idempotency.New, newPlanLimiter, newHandler,
 		),
 		fx.Invoke(serve, startUpkeep),
 	)
 }
 
-// Basics are what most constructors need. fx fills exported fields only.
-type Basics struct {
+// CommonParams are what most constructors need. fx fills exported fields only.
+type CommonParams struct {
 	fx.In
 	Config  config.Config
 	Base    publicURL
@@ -148,9 +148,9 @@ type Basics struct {
 	Log     *slog.Logger
 }
 
-type accessNeeds struct {
+type accessParams struct {
 	fx.In
-	Basics
+	CommonParams
 	Epochs   ports.Epochs
 	Identity ports.IdentityTokens
 	Tokens   ports.ServiceTokens
@@ -160,15 +160,15 @@ type accessNeeds struct {
 }
 
 // newAccess makes the use cases of tokens. Uses of sessions are stored regularly and at stop.
-func newAccess(lc fx.Lifecycle, n accessNeeds) *access.Access {
+func newAccess(lc fx.Lifecycle, p accessParams) *access.Access {
 	a := access.New(access.Options{
-		Store: n.Store, Epochs: n.Epochs, Identity: n.Identity, Tokens: n.Tokens, SignIn: n.SignIn, Sealer: n.Sealer,
-		Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets, Roles: n.Config.IdentityRoles,
-		CallbackURL: string(n.Base) + httpapi.CLICallbackPath, BrowserCallbackURL: string(n.Base) + console.CallbackPath, SessionCookie: string(n.Cookie),
-		SignedOutURL: string(n.Base) + console.SignedOutPath, OperatorSecret: n.Config.AdminSecret.Value(),
+		Store: p.Store, Epochs: p.Epochs, Identity: p.Identity, Tokens: p.Tokens, SignIn: p.SignIn, Sealer: p.Sealer,
+		Clock: p.Clock, IDs: p.IDs, Secrets: p.Secrets, Roles: p.Config.IdentityRoles,
+		CallbackURL: string(p.Base) + httpapi.CLICallbackPath, BrowserCallbackURL: string(p.Base) + console.CallbackPath, SessionCookie: string(p.Cookie),
+		SignedOutURL: string(p.Base) + console.SignedOutPath, OperatorSecret: p.Config.AdminSecret.Value(),
 	})
-	lc.Append(fx.StopHook(drainHook(settleTime, a.FlushUses, n.Log.Error, "session use write failed")))
-	schedule(lc, access.FlushEvery, a.FlushUses, n.Log, "session use write failed")
+	lc.Append(fx.StopHook(drainHook(settleTimeout, a.FlushUses, p.Log.Error, "session use write failed")))
+	schedule(lc, access.FlushEvery, a.FlushUses, p.Log, "session use write failed")
 	return a
 }
 
@@ -184,26 +184,26 @@ func newTasks(store ports.Store, clock ports.Clock, ids ports.IDs, a *access.Acc
 	return tasks.New(store, clock, ids, a.Atomic)
 }
 
-type objectsNeeds struct {
+type objectsParams struct {
 	fx.In
-	Basics
+	CommonParams
 	Blobs  ports.Blobs
 	Signed ports.SignedBlobs
 	Sealer ports.Sealer
 	Access *access.Access
 }
 
-func newObjects(n objectsNeeds) *objects.Objects {
+func newObjects(p objectsParams) *objects.Objects {
 	return objects.New(objects.Options{
-		Store: n.Store, Blobs: n.Blobs, Signed: n.Signed, Sealer: n.Sealer, Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets,
-		CheckExpiry: n.Access.CheckExpiry, Reauthorize: n.Access.Reauthorize, Atomic: n.Access.Atomic, LogPosition: n.Access.LogPosition,
-		Subscription: n.Access.Subscription, MaxSize: n.Config.MaxUpload, Limits: n.Config.PlanStorage, Retention: n.Config.PlanVersions,
+		Store: p.Store, Blobs: p.Blobs, Signed: p.Signed, Sealer: p.Sealer, Clock: p.Clock, IDs: p.IDs, Secrets: p.Secrets,
+		CheckExpiry: p.Access.CheckExpiry, Reauthorize: p.Access.Reauthorize, Atomic: p.Access.Atomic, LogPosition: p.Access.LogPosition,
+		Subscription: p.Access.Subscription, MaxSize: p.Config.MaxUpload, Limits: p.Config.PlanStorage, Retention: p.Config.PlanVersions,
 	})
 }
 
-type feedNeeds struct {
+type feedParams struct {
 	fx.In
-	Basics
+	CommonParams
 	Epochs ports.Epochs
 	Bus    ports.Bus
 	Alarms ports.Alarms
@@ -212,26 +212,26 @@ type feedNeeds struct {
 
 // newFeed makes the feed of changes, which runs between start and stop. Its streams end when
 // the server begins to stop (see serve).
-func newFeed(lc fx.Lifecycle, n feedNeeds) *changes.Feed {
+func newFeed(lc fx.Lifecycle, p feedParams) *changes.Feed {
 	feed := changes.New(changes.Options{
-		Store: n.Store, Epochs: n.Epochs, Bus: n.Bus, Clock: n.Clock, Log: n.Log,
-		Alarms:       n.Alarms,
-		Reauthorizer: n.Access.Reauthorizer, LogPosition: n.Access.LogPosition, Encode: httpapi.EncodeChange,
+		Store: p.Store, Epochs: p.Epochs, Bus: p.Bus, Clock: p.Clock, Log: p.Log,
+		Alarms:       p.Alarms,
+		Reauthorizer: p.Access.Reauthorizer, LogPosition: p.Access.LogPosition, Encode: httpapi.EncodeChange,
 	})
 	tick := time.NewTicker(changes.PollEvery)
 	lc.Append(fx.StartStopHook(
 		func() error { return feed.Start(tick.C) },
-		drainHook(drainTime, func(drain context.Context) error {
+		drainHook(drainTimeout, func(drain context.Context) error {
 			defer tick.Stop()
 			return feed.Close(drain)
-		}, n.Log.Warn, "change feeds not drained"),
+		}, p.Log.Warn, "change feeds not drained"),
 	))
 	return feed
 }
 
-type chatsNeeds struct {
+type chatsParams struct {
 	fx.In
-	Basics
+	CommonParams
 	Registry    chat.Registry
 	Providers   providers
 	Generations ports.Generations
@@ -241,13 +241,13 @@ type chatsNeeds struct {
 
 // newChats makes the chats, which extend their leases between start and stop. At stop the
 // server has ended the calls, and their usage is stored before the store is closed.
-func newChats(lc fx.Lifecycle, n chatsNeeds) *chats.Chats {
+func newChats(lc fx.Lifecycle, p chatsParams) *chats.Chats {
 	c := chats.New(chats.Options{
-		Store: n.Store, Registry: n.Registry, Providers: n.Providers, Generations: n.Generations,
-		Clock: n.Clock, Alarms: n.Alarms, IDs: n.IDs, Log: n.Log, Subscription: n.Access.Subscription, Reauthorize: n.Access.Reauthorize, Origin: access.Origin, Pause: backOff,
+		Store: p.Store, Registry: p.Registry, Providers: p.Providers, Generations: p.Generations,
+		Clock: p.Clock, Alarms: p.Alarms, IDs: p.IDs, Log: p.Log, Subscription: p.Access.Subscription, Reauthorize: p.Access.Reauthorize, Origin: access.Origin, Pause: backOff,
 	})
-	schedule(lc, chats.ExtendEvery, c.ExtendLeases, n.Log, "quota lease sweep failed")
-	lc.Append(fx.StopHook(drainHook(settleTime, c.Close, n.Log.Error, "model calls not drained")))
+	schedule(lc, chats.ExtendEvery, c.ExtendLeases, p.Log, "quota lease sweep failed")
+	lc.Append(fx.StopHook(drainHook(settleTimeout, c.Close, p.Log.Error, "model calls not drained")))
 	return c
 }
 
@@ -267,39 +267,40 @@ func newWorkspaces(store ports.Store, clock ports.Clock, ids ports.IDs, o *objec
 	return workspaces.New(store, clock, ids, o.Sweep, a.Locked, a.Atomic)
 }
 
-func newUpkeep(c config.Config, store ports.Store, blobs ports.Blobs, clock ports.Clock, s *connectors.Connectors) *upkeep.Upkeep {
-	return upkeep.New(store, blobs, clock, s, c.Retention)
+// startUpkeep does the regular work at intervals between start and stop.
+func startUpkeep(lc fx.Lifecycle, c config.Config, store ports.Store, blobs ports.Blobs, clock ports.Clock, s *connectors.Connectors, log *slog.Logger) {
+	schedule(lc, upkeepEvery, upkeep.New(store, blobs, clock, s, c.Retention).Run, log, "upkeep failed")
 }
 
 // newPlanLimiter makes the limiter of requests by plan, which adds its counts to those of the store
 // between start and stop. It is nil without limits.
 func newPlanLimiter(lc fx.Lifecycle, c config.Config, store ports.Store, clock ports.Clock, log *slog.Logger) *ratelimit.Limiter {
-	l := ratelimit.New(store, clock, c.PlanRequests, func(err error) { log.Warn("request counts not exchanged", "error", err) })
+	l := ratelimit.New(store, clock, c.PlanRequests, func(err error) { log.Warn("request count sync failed", "error", err) })
 	if l != nil {
 		run(lc, l.Work)
 	}
 	return l
 }
 
-type webhooksNeeds struct {
+type webhooksParams struct {
 	fx.In
-	Basics
+	CommonParams
 	Identity ports.IdentityEvents
 	Payments ports.PaymentEvents
 	Objects  *objects.Objects
 	Billing  *billing.Billing
 }
 
-func newWebhooks(n webhooksNeeds) *webhooks.Webhooks {
+func newWebhooks(p webhooksParams) *webhooks.Webhooks {
 	return webhooks.New(webhooks.Options{
-		Store: n.Store, Identity: n.Identity, Payments: n.Payments, Clock: n.Clock, IDs: n.IDs, Roles: n.Config.IdentityRoles,
-		Objects: n.Objects, Billing: n.Billing,
+		Store: p.Store, Identity: p.Identity, Payments: p.Payments, Clock: p.Clock, IDs: p.IDs, Roles: p.Config.IdentityRoles,
+		Objects: p.Objects, Billing: p.Billing,
 	})
 }
 
-type handlerNeeds struct {
+type handlerParams struct {
 	fx.In
-	Basics
+	CommonParams
 	Access      *access.Access
 	Onboarding  *onboarding.Onboarding
 	Members     *members.Members
@@ -327,45 +328,45 @@ type handlerNeeds struct {
 	Payments    payMounts
 }
 
-func newHandler(lc fx.Lifecycle, n handlerNeeds) (http.Handler, error) {
+func newHandler(lc fx.Lifecycle, p handlerParams) (http.Handler, error) {
 	document, err := docs.JSON()
 	if err != nil {
 		return nil, err
 	}
 	var position func(context.Context, string) (string, error)
-	if n.Config.ReplicaURLs.IsSet() {
-		position = n.Store.Position
+	if p.Config.ReplicaURLs.IsSet() {
+		position = p.Store.Position
 	}
 	mounted := map[string]http.Handler{}
-	maps.Copy(mounted, n.Mounts)
-	maps.Copy(mounted, n.Payments)
-	pages, err := console.New(n.Access, string(n.Base))
+	maps.Copy(mounted, p.Mounts)
+	maps.Copy(mounted, p.Payments)
+	pages, err := console.New(p.Access, string(p.Base))
 	if err != nil {
 		return nil, err
 	}
 	api, err := httpapi.New(httpapi.Options{
-		Access: n.Access, Onboarding: n.Onboarding, Members: n.Members, Teams: n.Teams, Workspaces: n.Workspaces,
-		Tasks: n.Tasks, Webhooks: n.Webhooks, Operator: n.Operator, Idempotency: n.Idempotency,
-		Objects: n.Objects, Feed: n.Feed, Chats: n.Chats, Metering: n.Metering, Archives: n.Archives, Billing: n.Billing, Connectors: n.Connectors, Releases: n.Releases, Heartbeat: n.Config.Heartbeat,
-		Log: n.Log, Meter: n.Telemetry.meters.Meter("collab"), Tracer: n.Telemetry.tracer,
-		PublicURL: string(n.Base), AppURL: appURL(n.Config, n.Base), Release: Version(), Schema: gormdb.Schema(), Compatible: oldest, AdminSecret: n.Config.AdminSecret.Value(), Origins: n.Config.CORSOrigins,
-		Rates: n.Config.RateLimits, Budgets: n.Config.Budgets, Concurrency: n.Config.Concurrency, PlanLimiter: n.PlanLimiter, Connections: n.Limiter.Budget(), Proxies: n.Config.Proxies,
-		Document: document, JWKS: n.Keys, Position: position,
+		Access: p.Access, Onboarding: p.Onboarding, Members: p.Members, Teams: p.Teams, Workspaces: p.Workspaces,
+		Tasks: p.Tasks, Webhooks: p.Webhooks, Operator: p.Operator, Idempotency: p.Idempotency,
+		Objects: p.Objects, Feed: p.Feed, Chats: p.Chats, Metering: p.Metering, Archives: p.Archives, Billing: p.Billing, Connectors: p.Connectors, Releases: p.Releases, Heartbeat: p.Config.Heartbeat,
+		Log: p.Log, Meter: p.Telemetry.meters.Meter("collab"), Tracer: p.Telemetry.tracer,
+		PublicURL: string(p.Base), AppURL: appURL(p.Config, p.Base), Release: Version(), Schema: gormdb.Schema(), Compatible: oldest, AdminSecret: p.Config.AdminSecret.Value(), Origins: p.Config.CORSOrigins,
+		Rates: p.Config.RateLimits, Budgets: p.Config.Budgets, Concurrency: p.Config.Concurrency, PlanLimiter: p.PlanLimiter, Connections: p.Limiter.Budget(), Proxies: p.Config.Proxies,
+		Document: document, JWKS: p.Keys, Position: position,
 		Ready: func(ctx context.Context) error {
-			if n.Draining.begun() {
+			if p.Draining.Load() {
 				return errors.New("the server is shutting down")
 			}
-			return n.Health.Ready(ctx)
+			return p.Health.Ready(ctx)
 		},
 		Doctor: func(ctx context.Context) (all []httpapi.Finding) {
-			for _, f := range doctor.Examine(ctx, n.Config, Version()) {
+			for _, f := range doctor.Examine(ctx, p.Config, Version()) {
 				all = append(all, httpapi.Finding{
-					Check: f.Check, Verdict: string(f.Verdict), Message: f.Message, Remedy: f.Remedy, Variables: config.Helps(f.Message + " " + f.Remedy),
+					Check: f.Check, Verdict: string(f.Verdict), Message: f.Message, Remedy: f.Remedy, Variables: config.DescribeVariables(f.Message + " " + f.Remedy),
 				})
 			}
 			return all
 		},
-		Metrics: n.Telemetry.scrape, Mounts: mounted, Console: pages, NewID: n.IDs.New,
+		Metrics: p.Telemetry.scrape, Mounts: mounted, Console: pages, NewID: p.IDs.New,
 		Repeat: func(every time.Duration, fn func()) {
 			run(lc, func(ctx context.Context) { tick(ctx, every, nil, fn) })
 		},
@@ -398,7 +399,7 @@ func Migrate(ctx context.Context, c config.Config, partition bool, log io.Writer
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	logger := newLogger(c, log)
+	logger := c.Logger(log)
 	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL.Text(), DirectURL: c.DirectURL.Text(), Logger: logger})
 	if err != nil {
 		return fmt.Errorf("COLLAB_DATABASE_URL: %w", err)

@@ -64,7 +64,7 @@ func TestProfilesAreValidAndPrinted(t *testing.T) {
 	page.WriteString("# Profiles\n\nWhich adapter answers which ports, for the usual configurations. Printed by a\ntest.\n")
 	for _, p := range profiles {
 		c := read(t, p.environ...)
-		if err := fx.ValidateApp(server(c, newLogger(c, io.Discard)), fx.Invoke(func(publicURL, signInPage) {})); err != nil {
+		if err := fx.ValidateApp(server(c, c.Logger(io.Discard)), fx.Invoke(func(publicURL, signInPage) {})); err != nil {
 			t.Errorf("%s: %v", p.name, err)
 		}
 		page.WriteString("\n## " + p.name + "\n\n" + p.about + "\n\n" + describe(profile(c)))
@@ -287,11 +287,11 @@ func describe(choices []choice) string {
 	var b strings.Builder
 	b.WriteString("| ports | adapter | decided by |\n|---|---|---|\n")
 	for _, c := range choices {
-		decided := "-"
-		if c.decided != "" {
-			decided = "`" + c.decided + "`"
+		variable := "-"
+		if c.variable != "" {
+			variable = "`" + c.variable + "`"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.group, c.adapter, decided)
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.group, c.adapter, variable)
 	}
 	return b.String()
 }

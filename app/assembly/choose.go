@@ -43,7 +43,7 @@ type records struct {
 }
 
 func chooseRecords(c config.Config) choice {
-	ch := choice{group: "Store, Epochs, Health, Snapshots", decided: "COLLAB_DATABASE_URL"}
+	ch := choice{group: "Store, Epochs, Health, Snapshots", variable: "COLLAB_DATABASE_URL"}
 	switch c.Database() {
 	case "memory":
 		ch.adapter = "`memory`"
@@ -60,15 +60,15 @@ func chooseRecords(c config.Config) choice {
 	return ch
 }
 
-// startWithin bounds the start of a server.
-const startWithin = time.Minute
+// startTimeout bounds the start of a server.
+const startTimeout = time.Minute
 
 // openDatabase opens the database and, in development, brings its schema up to date. In
 // production "collabd migrate" does that, and the server is not ready before.
 func openDatabase(lc fx.Lifecycle, c config.Config, log *slog.Logger, bus ports.Bus, t telemetry) (records, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	locks, err := datadir.LockBoth(c, false)
+	locks, err := datadir.LockServer(c, false)
 	if err != nil {
 		return records{}, err
 	}
@@ -111,12 +111,12 @@ func chooseBlobs(c config.Config) choice {
 	where := map[string]string{
 		"file": "in local files", "gs": "on Google Cloud Storage", "s3": "on S3", "azblob": "on Azure Blob Storage", "mem": "in memory",
 	}[c.BlobURL.Scheme()]
-	return choice{group: "Blobs", adapter: "`bucket`, " + where, decided: "COLLAB_BLOB_URL", option: fx.Provide(openBlobs)}
+	return choice{group: "Blobs", adapter: "`bucket`, " + where, variable: "COLLAB_BLOB_URL", option: fx.Provide(openBlobs)}
 }
 
 // openBlobs returns no signed blobs if the store or the configuration has none.
 func openBlobs(lc fx.Lifecycle, c config.Config) (ports.Blobs, ports.SignedBlobs, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	b, err := bucket.Open(ctx, c.BlobURL.Text())
 	if err != nil {
@@ -134,7 +134,7 @@ func openBlobs(lc fx.Lifecycle, c config.Config) (ports.Blobs, ports.SignedBlobs
 }
 
 func chooseBus(c config.Config) choice {
-	ch := choice{group: "Bus", decided: "COLLAB_BUS_URL"}
+	ch := choice{group: "Bus", variable: "COLLAB_BUS_URL"}
 	if c.BusURL.Scheme() == "local" {
 		ch.adapter, ch.option = "`memory`, within one server", fx.Provide(func() ports.Bus { return &memory.Bus{} })
 		return ch
@@ -158,8 +158,8 @@ func chooseBus(c config.Config) choice {
 	return ch
 }
 
-// identityEdge are the ports of an identity provider.
-type identityEdge struct {
+// identityResult are the ports of an identity provider.
+type identityResult struct {
 	fx.Out
 	Tokens    ports.IdentityTokens
 	SignIn    ports.SignIn
@@ -177,7 +177,7 @@ type (
 )
 
 func chooseIdentity(c config.Config) choice {
-	ch := choice{group: "IdentityTokens, SignIn", decided: "COLLAB_IDENTITY_ISSUER"}
+	ch := choice{group: "IdentityTokens, SignIn", variable: "COLLAB_IDENTITY_ISSUER"}
 	if !c.IdentityIssuer.IsSet() {
 		ch.adapter, ch.option = "`oidc` at the built-in provider `devidp`", fx.Provide(developmentIdentity)
 		return ch
@@ -189,50 +189,50 @@ func chooseIdentity(c config.Config) choice {
 	return ch
 }
 
-func externalIdentity(c config.Config, clock ports.Clock) (identityEdge, error) {
+func externalIdentity(c config.Config, clock ports.Clock) (identityResult, error) {
 	p, err := oidc.New(oidc.Options{Issuer: c.IdentityIssuer.Text(), Audiences: c.IdentityAudience, AuthorizedParties: c.IdentityParties, Clock: clock})
 	if err != nil {
-		return identityEdge{}, fmt.Errorf("COLLAB_IDENTITY_ISSUER: %w", err)
+		return identityResult{}, fmt.Errorf("COLLAB_IDENTITY_ISSUER: %w", err)
 	}
-	edge := identityEdge{Tokens: p, InviteURL: func(token string) string { return c.AppURL.Text() + "/invite?token=" + token }}
+	result := identityResult{Tokens: p, InviteURL: func(token string) string { return c.AppURL.Text() + "/invite?token=" + token }}
 	if !c.IdentitySignInURL.IsSet() {
-		edge.SignIn = p.ByCode(c.IdentityClientID, c.IdentityClientSecret.Value())
-		return edge, nil
+		result.SignIn = p.ByCode(c.IdentityClientID, c.IdentityClientSecret.Value())
+		return result, nil
 	}
-	edge.Cookie = sessionCookie(c.IdentityCookie)
-	if edge.SignIn, err = p.BySession(c.IdentitySignInURL.Text()); err != nil {
-		return identityEdge{}, fmt.Errorf("COLLAB_IDENTITY_SIGN_IN_URL: %w", err)
+	result.Cookie = sessionCookie(c.IdentityCookie)
+	if result.SignIn, err = p.BySession(c.IdentitySignInURL.Text()); err != nil {
+		return identityResult{}, fmt.Errorf("COLLAB_IDENTITY_SIGN_IN_URL: %w", err)
 	}
-	return edge, nil
+	return result, nil
 }
 
-type developmentNeeds struct {
+type developmentParams struct {
 	fx.In
-	Basics
+	CommonParams
 	Signing webhookSigning
 }
 
 // developmentIdentity runs the built-in provider inside the server. As with any other
 // provider, its tokens are verified by discovery, and its events arrive as signed webhooks.
-func developmentIdentity(lc fx.Lifecycle, n developmentNeeds) (identityEdge, error) {
+func developmentIdentity(lc fx.Lifecycle, p developmentParams) (identityResult, error) {
 	client := newWebhookClient(lc)
 	dev, err := devidp.New(devidp.Options{
-		Development:  !n.Config.Production(),
-		Listen:       string(n.Config.Listen),
-		PublicURL:    string(n.Base),
-		AppURL:       n.Config.AppURL.Text(),
+		Development:  !p.Config.Production(),
+		Listen:       string(p.Config.Listen),
+		PublicURL:    string(p.Base),
+		AppURL:       p.Config.AppURL.Text(),
 		CallbackPath: httpapi.CLICallbackPath,
 		ExchangePath: httpapi.ExchangePath,
-		Redirects:    []string{string(n.Base) + console.CallbackPath},
-		SignedOut:    string(n.Base) + console.SignedOutPath,
-		KeyFile:      filepath.Join(n.Config.DataDir, "dev-identity-key.pem"),
-		AccountsFile: filepath.Join(n.Config.DataDir, "dev-identity-accounts.json"),
-		Clock:        n.Clock, IDs: n.IDs, Secrets: n.Secrets, Log: n.Log,
+		Redirects:    []string{string(p.Base) + console.CallbackPath},
+		SignedOut:    string(p.Base) + console.SignedOutPath,
+		KeyFile:      filepath.Join(p.Config.DataDir, "dev-identity-key.pem"),
+		AccountsFile: filepath.Join(p.Config.DataDir, "dev-identity-accounts.json"),
+		Clock:        p.Clock, IDs: p.IDs, Secrets: p.Secrets, Log: p.Log,
 		Emit: func(ctx context.Context, message string, body []byte) error {
-			return postEvent(ctx, client, string(n.Base)+httpapi.IdentityWebhookPath, n.Signing.first(), message, n.Clock.Now(), body)
+			return postEvent(ctx, client, string(p.Base)+httpapi.IdentityWebhookPath, p.Signing.first(), message, p.Clock.Now(), body)
 		},
 		Invitation: func(ctx context.Context, token string) (devidp.Invite, error) {
-			offer, err := members.Lookup(ctx, n.Store, n.Clock, token)
+			offer, err := members.Lookup(ctx, p.Store, p.Clock, token)
 			return devidp.Invite{
 				ProviderID: offer.ProviderID, Email: offer.Email, Role: string(offer.Role),
 				OrgID: offer.Organisation.ProviderID, OrgName: offer.Organisation.Name, OrgSlug: offer.Organisation.Slug,
@@ -241,14 +241,14 @@ func developmentIdentity(lc fx.Lifecycle, n developmentNeeds) (identityEdge, err
 		},
 	})
 	if err != nil {
-		return identityEdge{}, err
+		return identityResult{}, err
 	}
-	p, err := oidc.New(oidc.Options{Issuer: dev.Issuer(), Audiences: n.Config.IdentityAudience, AuthorizedParties: n.Config.IdentityParties, Clock: n.Clock})
+	provider, err := oidc.New(oidc.Options{Issuer: dev.Issuer(), Audiences: p.Config.IdentityAudience, AuthorizedParties: p.Config.IdentityParties, Clock: p.Clock})
 	if err != nil {
-		return identityEdge{}, err
+		return identityResult{}, err
 	}
-	return identityEdge{
-		Tokens: p, SignIn: p.ByCode(devidp.ClientID, ""),
+	return identityResult{
+		Tokens: provider, SignIn: provider.ByCode(devidp.ClientID, ""),
 		InviteURL: dev.InviteURL, Mounts: mounts{devidp.Prefix: dev}, Page: signInPage(dev.SignInURL()),
 	}, nil
 }
@@ -302,7 +302,7 @@ func chooseServiceTokens(c config.Config) choice {
 		t := servicetoken.New(k, string(base))
 		return t, t.JWKS(), nil
 	}
-	return choice{group: "ServiceTokens", adapter: "`servicetoken`, keys " + keySource(c.TokenKeys), decided: "COLLAB_TOKEN_KEYS", option: fx.Provide(load)}
+	return choice{group: "ServiceTokens", adapter: "`servicetoken`, keys " + keySource(c.TokenKeys), variable: "COLLAB_TOKEN_KEYS", option: fx.Provide(load)}
 }
 
 func chooseSealing(c config.Config) choice {
@@ -313,7 +313,7 @@ func chooseSealing(c config.Config) choice {
 		}
 		return v, nil
 	}
-	return choice{group: "Sealer", adapter: "`vault`, keyset " + keySource(c.SecretsKeys), decided: "COLLAB_SECRETS_KEYS", option: fx.Provide(load)}
+	return choice{group: "Sealer", adapter: "`vault`, keyset " + keySource(c.SecretsKeys), variable: "COLLAB_SECRETS_KEYS", option: fx.Provide(load)}
 }
 
 func keySource(path string) string {
@@ -354,7 +354,7 @@ func listen(c config.Config) (net.Listener, publicURL, error) {
 }
 
 func chooseMail(c config.Config) choice {
-	ch := choice{group: "Mailer", decided: "COLLAB_SMTP_URL"}
+	ch := choice{group: "Mailer", variable: "COLLAB_SMTP_URL"}
 	if !c.SMTPURL.IsSet() {
 		ch.adapter = "`mail`, into a file"
 		ch.option = fx.Provide(func(c config.Config, log *slog.Logger, clock ports.Clock) ports.Mailer {
@@ -368,7 +368,7 @@ func chooseMail(c config.Config) choice {
 		if err != nil {
 			return nil, err // it names the variable
 		}
-		lc.Append(fx.StopHook(drainHook(mailTime, m.Close, log.Error, "e-mail queue not drained")))
+		lc.Append(fx.StopHook(drainHook(mailTimeout, m.Close, log.Error, "e-mail queue not drained")))
 		return m, nil
 	})
 	return ch

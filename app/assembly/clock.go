@@ -45,7 +45,7 @@ func newClock(lc fx.Lifecycle, machine machineClock, database databaseTime, log 
 		return machine.Clock, nil
 	}
 	c := &commonClock{machine: machine.Clock, database: database, log: log}
-	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	if err := c.start(ctx); err != nil {
 		return nil, fmt.Errorf("reading the database's clock: %w", err)

@@ -54,7 +54,7 @@ func TestAServerStartsWhenAComparisonOfClocksCounts(t *testing.T) {
 			}
 			return machine.Now().Add(time.Hour), nil
 		}}
-		ctx, cancel := context.WithTimeout(t.Context(), startWithin)
+		ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 		defer cancel()
 		must.NoError(t, c.start(ctx))
 		if ahead := c.Now().Sub(machine.Now()); comparisons != 3 || ahead != time.Hour {
@@ -74,7 +74,7 @@ func TestAServerDoesNotStartWithoutAComparisonOfClocks(t *testing.T) {
 				<-ctx.Done()
 				return time.Time{}, ctx.Err()
 			}}
-			ctx, cancel := context.WithTimeout(t.Context(), startWithin)
+			ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 			if err := c.start(ctx); !errors.Is(err, test.want) {
 				t.Errorf("with %s it starts with %v", name, err)
 			}

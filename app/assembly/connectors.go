@@ -21,8 +21,8 @@ import (
 // workEvery is how often a server looks for due work on tool servers.
 const workEvery = 5 * time.Second
 
-// toolEdge are the ports of tool servers and their authorization servers.
-type toolEdge struct {
+// toolServersResult are the ports of tool servers and their authorization servers.
+type toolServersResult struct {
 	fx.Out
 	Servers    ports.ToolServers
 	Authorizer ports.Authorizer
@@ -32,13 +32,13 @@ func chooseToolServers(config.Config) choice {
 	return choice{group: "ToolServers, Authorizer", adapter: "`mcp`, with the clients of `outbound`", option: fx.Provide(toolServers, config.Config.Catalog)}
 }
 
-func toolServers(lc fx.Lifecycle, c config.Config, base publicURL, clock ports.Clock) toolEdge {
+func toolServers(lc fx.Lifecycle, c config.Config, base publicURL, clock ports.Clock) toolServersResult {
 	guarded := func(maxBody int64) *http.Client {
 		client := outbound.New(outbound.Options{Insecure: !c.Production(), Networks: c.ConnectorNetworks, MaxBody: maxBody})
 		lc.Append(fx.StopHook(client.CloseIdleConnections))
 		return client
 	}
-	return toolEdge{
+	return toolServersResult{
 		Servers: mcp.NewServers(guarded(mcp.MaxResponses), outbound.Blocked),
 		Authorizer: mcp.NewAuthorizer(mcp.AuthorizerOptions{
 			Client: guarded(0), Clock: clock, Plain: !c.Production(), Home: string(base),
@@ -46,9 +46,9 @@ func toolServers(lc fx.Lifecycle, c config.Config, base publicURL, clock ports.C
 	}
 }
 
-type connectorsNeeds struct {
+type connectorsParams struct {
 	fx.In
-	Basics
+	CommonParams
 	Access     *access.Access
 	Catalog    connector.Catalog
 	Servers    ports.ToolServers
@@ -58,16 +58,16 @@ type connectorsNeeds struct {
 
 // newConnectors makes the use cases of tool servers, whose background work runs between start
 // and stop.
-func newConnectors(lc fx.Lifecycle, n connectorsNeeds) *connectors.Connectors {
-	at := func(path string) string { return string(n.Base) + path }
+func newConnectors(lc fx.Lifecycle, p connectorsParams) *connectors.Connectors {
+	at := func(path string) string { return string(p.Base) + path }
 	document := ""
-	if strings.HasPrefix(string(n.Base), "https://") {
+	if strings.HasPrefix(string(p.Base), "https://") {
 		document = at(httpapi.ClientDocumentPath)
 	}
 	s := connectors.New(connectors.Options{
-		Store: n.Store, Catalog: n.Catalog, Servers: n.Servers, Authorizer: n.Authorizer, Sealer: n.Sealer,
-		Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets, Log: n.Log, Pause: backOff,
-		Reauthorize: n.Access.Reauthorize, Locked: n.Access.Locked, Atomic: n.Access.Atomic, Origin: access.Origin,
+		Store: p.Store, Catalog: p.Catalog, Servers: p.Servers, Authorizer: p.Authorizer, Sealer: p.Sealer,
+		Clock: p.Clock, IDs: p.IDs, Secrets: p.Secrets, Log: p.Log, Pause: backOff,
+		Reauthorize: p.Access.Reauthorize, Locked: p.Access.Locked, Atomic: p.Access.Atomic, Origin: access.Origin,
 		Page: at(httpapi.AuthorizePath), Callback: at(httpapi.CallbackPath), Document: document,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -77,11 +77,11 @@ func newConnectors(lc fx.Lifecycle, n connectorsNeeds) *connectors.Connectors {
 			go func() {
 				defer close(done)
 				defer s.Wait()
-				repeat(ctx, workEvery, s.Woken(), s.Work, n.Log, "connector work failed to start")
+				repeat(ctx, workEvery, s.Woken(), s.Work, p.Log, "connector work failed to start")
 			}()
 		},
-		// Requests may have used up all of drainTime.
-		drainHook(settleTime, func(drain context.Context) error {
+		// Requests may have used up all of drainTimeout.
+		drainHook(settleTimeout, func(drain context.Context) error {
 			cancel()
 			select {
 			case <-done:
@@ -89,7 +89,7 @@ func newConnectors(lc fx.Lifecycle, n connectorsNeeds) *connectors.Connectors {
 			case <-drain.Done():
 				return drain.Err()
 			}
-		}, n.Log.Error, "connector work not drained"),
+		}, p.Log.Error, "connector work not drained"),
 	))
 	return s
 }

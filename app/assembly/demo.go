@@ -77,7 +77,7 @@ func checkDemo(c config.Config) error {
 	}
 	for i, ch := range profile(c) {
 		if ch.adapter != profile(plain)[i].adapter {
-			set = cmp.Or(set, ch.decided)
+			set = cmp.Or(set, ch.variable)
 		}
 	}
 	if c.Production() {

@@ -56,7 +56,7 @@ func withStores(ctx context.Context, c config.Config, log io.Writer, fn func(*go
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL.Text(), Logger: newLogger(c, log), Pause: pause})
+	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL.Text(), Logger: c.Logger(log), Pause: pause})
 	if err != nil {
 		return fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
 	}

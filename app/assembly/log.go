@@ -13,11 +13,11 @@ import (
 
 // Bounds of what is buffered.
 const (
-	bufferFor = 100 * time.Millisecond
-	maxBuffer = 64 << 10 // bytes
+	flushInterval = 100 * time.Millisecond
+	maxBuffer     = 64 << 10 // bytes
 )
 
-// bufferedLog writes a line after a pause at once, and the lines that follow within bufferFor
+// bufferedLog writes a line after a pause at once, and the lines that follow within flushInterval
 // together, because at thousands of lines a second a write each costs as much as formatting.
 type bufferedLog struct {
 	to io.Writer
@@ -32,7 +32,7 @@ func newBufferedLog(to io.Writer) *bufferedLog {
 	g := &bufferedLog{to: to, running: true}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.timer = time.AfterFunc(bufferFor, g.tick)
+	g.timer = time.AfterFunc(flushInterval, g.tick)
 	return g
 }
 
@@ -46,7 +46,7 @@ func (g *bufferedLog) Write(line []byte) (int, error) {
 	}
 	if !g.running {
 		g.running = true
-		g.timer.Reset(bufferFor)
+		g.timer.Reset(flushInterval)
 	}
 	return len(line), g.write()
 }
@@ -57,7 +57,7 @@ func (g *bufferedLog) tick() {
 	defer g.mu.Unlock()
 	if g.running = len(g.buffer) > 0; g.running {
 		_ = g.write() // the error is ignored because the log itself fails
-		g.timer.Reset(bufferFor)
+		g.timer.Reset(flushInterval)
 	}
 }
 

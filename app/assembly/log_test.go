@@ -68,12 +68,12 @@ func TestLinesAboutRequestsAreWrittenTogether(t *testing.T) {
 		wrote(0, one)
 		request(2)
 		request(3)
-		wrote(bufferFor - 1)
+		wrote(flushInterval - 1)
 		wrote(1, two+three)
 		request(4)
-		wrote(bufferFor-1, "")
+		wrote(flushInterval-1, "")
 		wrote(1, four)
-		wrote(bufferFor)
+		wrote(flushInterval)
 		request(1) // after another one
 		wrote(0, one)
 

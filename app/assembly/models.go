@@ -35,7 +35,7 @@ func chooseModels(c config.Config) choice {
 		all = append(all, "`localmodel`")
 	}
 	return choice{
-		group: "Models", adapter: strings.Join(all, ", "), decided: "COLLAB_ANTHROPIC_API_KEY`, `COLLAB_OPENAI_API_KEY",
+		group: "Models", adapter: strings.Join(all, ", "), variable: "COLLAB_ANTHROPIC_API_KEY`, `COLLAB_OPENAI_API_KEY",
 		option: fx.Provide(openProviders, config.Config.Models),
 	}
 }
@@ -85,7 +85,7 @@ func wait(ctx context.Context, d time.Duration) error {
 }
 
 func chooseAnalytics(c config.Config) choice {
-	ch := choice{group: "Generations", adapter: "`analytics`, to the log and OpenTelemetry", decided: "COLLAB_POSTHOG_KEY", option: fx.Provide(newAnalytics)}
+	ch := choice{group: "Generations", adapter: "`analytics`, to the log and OpenTelemetry", variable: "COLLAB_POSTHOG_KEY", option: fx.Provide(newAnalytics)}
 	if c.PostHogKey.IsSet() {
 		ch.adapter = "`analytics`, to the log, OpenTelemetry and PostHog"
 	}
@@ -105,7 +105,7 @@ func newAnalytics(lc fx.Lifecycle, c config.Config, log *slog.Logger, t telemetr
 	if err != nil {
 		return nil, err // it names the variable
 	}
-	lc.Append(fx.StopHook(drainHook(settleTime, hog.Close, log.Warn, "analytics queue not drained")))
+	lc.Append(fx.StopHook(drainHook(settleTimeout, hog.Close, log.Warn, "analytics queue not drained")))
 	return append(all, hog), t.count(
 		counter{"collab.analytics.sent", "Generations sent to PostHog.", hog.Sent},
 		counter{"collab.analytics.dropped", "Generations not sent to PostHog.", hog.Dropped},

@@ -24,8 +24,8 @@ import (
 	"collab/ports"
 )
 
-// paymentEdge are the ports of a payment provider.
-type paymentEdge struct {
+// paymentResult are the ports of a payment provider.
+type paymentResult struct {
 	fx.Out
 	Payments ports.Payments
 	Billing  ports.Billing
@@ -38,7 +38,7 @@ type payMounts mounts // of the development provider
 type paymentSigning []string
 
 func choosePayments(c config.Config) choice {
-	ch := choice{group: "Payments, Billing, PaymentEvents", decided: "COLLAB_STRIPE_SECRET_KEY"}
+	ch := choice{group: "Payments, Billing, PaymentEvents", variable: "COLLAB_STRIPE_SECRET_KEY"}
 	ch.adapter, ch.option = "`stripepay`", fx.Options(fx.Provide(stripePayments), paymentEvents)
 	if !c.StripeKey.IsSet() {
 		ch.adapter, ch.option = "`stripepay` at the built-in provider `devpay`", fx.Options(fx.Provide(developmentPayments), paymentEvents)
@@ -71,44 +71,44 @@ func newStripeClient(c config.Config, base publicURL, key, address string, log *
 	})
 }
 
-func stripePayments(c config.Config, base publicURL, log *slog.Logger) (paymentEdge, error) {
+func stripePayments(c config.Config, base publicURL, log *slog.Logger) (paymentResult, error) {
 	p, err := newStripeClient(c, base, c.StripeKey.Value(), c.StripeURL.Text(), log)
-	return paymentEdge{Payments: p, Billing: p}, err
+	return paymentResult{Payments: p, Billing: p}, err
 }
 
-type devpayNeeds struct {
+type devpayParams struct {
 	fx.In
-	Basics
+	CommonParams
 	Signing paymentSigning
 }
 
 // developmentPayments runs the built-in provider inside the server. As with any other provider,
 // it is called through its API, and its messages arrive as signed webhooks.
-func developmentPayments(lc fx.Lifecycle, n devpayNeeds) (paymentEdge, error) {
+func developmentPayments(lc fx.Lifecycle, p devpayParams) (paymentResult, error) {
 	client := newWebhookClient(lc)
 	named := map[string]string{}
-	for p, price := range prices(n.Config) {
+	for p, price := range prices(p.Config) {
 		named[price] = string(p)
 	}
 	dev, err := devpay.New(devpay.Options{
-		Development: !n.Config.Production(), Listen: string(n.Config.Listen), PublicURL: string(n.Base), AppURL: appURL(n.Config, n.Base),
-		StateFile: filepath.Join(n.Config.DataDir, "dev-payments.json"), Prices: named,
-		Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets, Log: n.Log,
+		Development: !p.Config.Production(), Listen: string(p.Config.Listen), PublicURL: string(p.Base), AppURL: appURL(p.Config, p.Base),
+		StateFile: filepath.Join(p.Config.DataDir, "dev-payments.json"), Prices: named,
+		Clock: p.Clock, IDs: p.IDs, Secrets: p.Secrets, Log: p.Log,
 		Emit: func(ctx context.Context, _ string, body []byte) error {
-			if len(n.Signing) == 0 {
+			if len(p.Signing) == 0 {
 				return errors.New("COLLAB_STRIPE_WEBHOOK_SECRETS is empty: no message is accepted")
 			}
-			return postWebhook(ctx, client, string(n.Base)+httpapi.PaymentWebhookPath, map[string]string{
-				"Stripe-Signature": stripepay.Sign(n.Signing[0], n.Clock.Now(), body),
+			return postWebhook(ctx, client, string(p.Base)+httpapi.PaymentWebhookPath, map[string]string{
+				"Stripe-Signature": stripepay.Sign(p.Signing[0], p.Clock.Now(), body),
 			}, body)
 		},
 	})
 	if err != nil {
-		return paymentEdge{}, err
+		return paymentResult{}, err
 	}
 	lc.Append(fx.StopHook(dev.Close))
-	p, err := newStripeClient(n.Config, n.Base, dev.Key(), dev.APIURL(), n.Log)
-	return paymentEdge{Payments: p, Billing: p, Mounts: payMounts{devpay.Prefix: dev}}, err
+	payments, err := newStripeClient(p.Config, p.Base, dev.Key(), dev.APIURL(), p.Log)
+	return paymentResult{Payments: payments, Billing: payments, Mounts: payMounts{devpay.Prefix: dev}}, err
 }
 
 // appURL returns the address of the application.
@@ -122,21 +122,21 @@ func appURL(c config.Config, base publicURL) string {
 // billingEvery is how often subscriptions are reconciled.
 const billingEvery = time.Minute
 
-type billingNeeds struct {
+type billingParams struct {
 	fx.In
-	Basics
+	CommonParams
 	Payments ports.Payments
 	Provider ports.Billing
 	Access   *access.Access
 }
 
-func newBilling(lc fx.Lifecycle, n billingNeeds) *billing.Billing {
+func newBilling(lc fx.Lifecycle, p billingParams) *billing.Billing {
 	b := billing.New(billing.Options{
-		Store: n.Store, Payments: n.Payments, Provider: n.Provider, Clock: n.Clock, IDs: n.IDs, Log: n.Log,
-		Storage: n.Config.PlanStorage, Requests: n.Config.PlanRequests, Versions: n.Config.PlanVersions,
-		Locked: n.Access.Locked, Origin: access.Origin, PaidURL: string(n.Base) + httpapi.CheckoutSuccessPath, AppURL: appURL(n.Config, n.Base),
+		Store: p.Store, Payments: p.Payments, Provider: p.Provider, Clock: p.Clock, IDs: p.IDs, Log: p.Log,
+		Storage: p.Config.PlanStorage, Requests: p.Config.PlanRequests, Versions: p.Config.PlanVersions,
+		Locked: p.Access.Locked, Origin: access.Origin, PaidURL: string(p.Base) + httpapi.CheckoutSuccessPath, AppURL: appURL(p.Config, p.Base),
 	})
-	schedule(lc, billingEvery, b.Reconcile, n.Log, "subscription sweep failed")
+	schedule(lc, billingEvery, b.Reconcile, p.Log, "subscription sweep failed")
 	return b
 }
 

@@ -8,10 +8,10 @@ import (
 
 // choice is the adapter that implements one group of ports.
 type choice struct {
-	group   string
-	adapter string
-	decided string // the variable that selects it; empty if there is only one adapter
-	option  fx.Option
+	group    string
+	adapter  string
+	variable string // the variable that selects it; empty if there is only one adapter
+	option   fx.Option
 }
 
 // profile returns the choices of a configuration, one for each group.

@@ -7,8 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -18,7 +18,6 @@ import (
 	"collab/app/assembly/config"
 	"collab/app/changes"
 	"collab/app/chats"
-	"collab/app/upkeep"
 	"collab/ports"
 )
 
@@ -27,15 +26,15 @@ import (
 const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
-	drainTime     = 1500 * time.Millisecond // for running requests, from the beginning of the stop
-	settleTime    = 1800 * time.Millisecond // for storing the usage of model calls, likewise
-	mailTime      = 1800 * time.Millisecond // for e-mail, likewise
-	traceTime     = 2500 * time.Millisecond // for traces, which are sent after all else, likewise
+	drainTimeout  = 1500 * time.Millisecond // for running requests, from the beginning of the stop
+	settleTimeout = 1800 * time.Millisecond // for storing the usage of model calls, likewise
+	mailTimeout   = 1800 * time.Millisecond // for e-mail, likewise
+	traceTimeout  = 2500 * time.Millisecond // for traces, which are sent after all else, likewise
 	upkeepEvery   = 10 * time.Minute
 )
 
 // serve runs the HTTP server between start and stop. On stop it accepts no new requests,
-// cancels the contexts of streams, and waits drainTime for the other requests.
+// cancels the contexts of streams, and waits drainTimeout for the other requests.
 func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handler, limiter *limit.Connections, feed *changes.Feed, talks *chats.Chats, d *draining, log *slog.Logger) {
 	ctx, cancel := context.WithCancel(context.Background())
 	server := &http.Server{
@@ -52,7 +51,7 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 		HTTP2:             limit.HTTP2(),
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
-	server.RegisterOnShutdown(d.begin)
+	server.RegisterOnShutdown(func() { d.Store(true) })
 	server.RegisterOnShutdown(feed.Drain)
 	server.RegisterOnShutdown(talks.Drain)
 	var serving sync.WaitGroup
@@ -68,7 +67,7 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 		func(stop context.Context) error {
 			defer serving.Wait()
 			defer cancel()
-			drain, over := within(stop, drainTime)
+			drain, over := within(stop, drainTimeout)
 			defer over()
 			if err := errors.Join(server.Shutdown(drain), talks.Wait(drain)); err != nil {
 				cancel()
@@ -90,7 +89,7 @@ func newConnLimiter(c config.Config, t telemetry, ids ports.IDs, log *slog.Logge
 		if len(c.Proxies) == 0 {
 			return a.IsLoopback() // a proxy on this machine
 		}
-		return slices.ContainsFunc(c.Proxies, func(p netip.Prefix) bool { return p.Contains(a) })
+		return limit.Contains(c.Proxies, a)
 	}
 	limiter := limit.NewConnections(limits, limit.NewBudget(c.Budgets.Connections-limits.Memory()), limit.ConnectionOptions{Exempt: exempt, NewID: ids.New, Log: log})
 	_, err := t.meters.Meter("collab").Int64ObservableUpDownCounter("collab.connections.open", metric.WithDescription("Connections of clients."),
@@ -119,32 +118,15 @@ func protocols() *http.Protocols {
 // follows from the stop's deadline, which ctx has.
 func within(stop context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if end, ok := stop.Deadline(); ok {
-		return context.WithDeadline(stop, end.Add(limit-stopWithin))
+		return context.WithDeadline(stop, end.Add(limit-stopTimeout))
 	}
 	return context.WithTimeout(stop, limit)
 }
 
-// draining is the state of a server that stops: it is no longer ready, and streams end.
-type draining struct{ done chan struct{} }
+// draining is set once the server begins to stop, after which it is not ready.
+type draining struct{ atomic.Bool }
 
-func newDraining() *draining { return &draining{make(chan struct{})} }
-
-func (d *draining) begin() { close(d.done) }
-
-// begun reports whether the server has begun to stop.
-func (d *draining) begun() bool {
-	select {
-	case <-d.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// startUpkeep runs the regular work at intervals until stop.
-func startUpkeep(lc fx.Lifecycle, u *upkeep.Upkeep, log *slog.Logger) {
-	schedule(lc, upkeepEvery, u.Run, log, "upkeep failed")
-}
+func newDraining() *draining { return new(draining) }
 
 // schedule repeats work at intervals between start and stop, and logs its errors with the
 // message failed.

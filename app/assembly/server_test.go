@@ -9,10 +9,10 @@ import (
 
 func TestTimeoutsOfAStopShareOneDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stop, cancel := context.WithTimeout(t.Context(), stopWithin)
+		stop, cancel := context.WithTimeout(t.Context(), stopTimeout)
 		defer cancel()
 		began := time.Now()
-		for _, limit := range []time.Duration{drainTime, mailTime} {
+		for _, limit := range []time.Duration{drainTimeout, mailTimeout} {
 			ctx, over := within(stop, limit)
 			<-ctx.Done()
 			over()

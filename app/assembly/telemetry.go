@@ -2,7 +2,6 @@ package assembly
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net/http"
 
@@ -20,15 +19,6 @@ import (
 	"collab/adapters/prometheus"
 	"collab/app/assembly/config"
 )
-
-// newLogger returns the logger of the configured level and format.
-func newLogger(c config.Config, w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: c.LogLevel}
-	if c.LogFormat == "text" {
-		return slog.New(slog.NewTextHandler(w, options))
-	}
-	return slog.New(slog.NewJSONHandler(w, options))
-}
 
 // telemetry has the registry of metrics and the tracer.
 type telemetry struct {
@@ -100,7 +90,7 @@ func newTelemetry(lc fx.Lifecycle, c config.Config, log *slog.Logger) (telemetry
 		return telemetry{}, err
 	}
 	traces := sdktrace.NewTracerProvider(sdktrace.WithBatcher(spans), sdktrace.WithResource(server))
-	lc.Append(fx.StopHook(drainHook(traceTime, traces.Shutdown, log.Warn, "traces not sent")))
+	lc.Append(fx.StopHook(drainHook(traceTimeout, traces.Shutdown, log.Warn, "traces not sent")))
 	t.tracer = traces.Tracer("collab")
 	return t, nil
 }

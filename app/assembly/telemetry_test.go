@@ -38,7 +38,7 @@ func TestACollectorThatDoesNotAnswerDelaysAStopLittle(t *testing.T) {
 			_, span := signals.tracer.Start(t.Context(), "a")
 			span.End()
 			// The stop began long ago: traces have 100 ms left.
-			stop, cancel := context.WithTimeout(t.Context(), stopWithin-traceTime+100*time.Millisecond)
+			stop, cancel := context.WithTimeout(t.Context(), stopTimeout-traceTimeout+100*time.Millisecond)
 			defer cancel()
 			must.NoError(t, lc.Stop(stop))
 			if !strings.Contains(log.String(), "traces not sent") {

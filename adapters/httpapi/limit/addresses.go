@@ -20,7 +20,7 @@ func ClientAddress(r *http.Request, proxies []netip.Prefix) string {
 		return hostOf(r.RemoteAddr)
 	}
 	client, ok := parseForwarded(r.RemoteAddr)
-	if !ok || !contains(proxies, client) {
+	if !ok || !Contains(proxies, client) {
 		return hostOf(r.RemoteAddr)
 	}
 	read := 0
@@ -33,7 +33,7 @@ func ClientAddress(r *http.Request, proxies []netip.Prefix) string {
 				return client.String()
 			}
 			client = before
-			if !contains(proxies, client) {
+			if !Contains(proxies, client) {
 				return client.String()
 			}
 		}
@@ -66,8 +66,8 @@ func cutLast(list string) (before, last string, more bool) {
 	return list[:max(i, 0)], list[i+1:], i >= 0
 }
 
-// contains reports whether one of the networks has the address.
-func contains(networks []netip.Prefix, a netip.Addr) bool {
+// Contains reports whether one of the networks has the address.
+func Contains(networks []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
@@ -86,9 +86,15 @@ func Network(address string) string {
 	if err != nil || a.Unmap().Is4() {
 		return address
 	}
-	p, err := a.WithZone("").Prefix(64)
-	if err != nil {
-		return address
+	return networkOf(a).String()
+}
+
+// networkOf returns the network that one client can have: an IPv4 address itself, and the /64 of an IPv6 address.
+func networkOf(a netip.Addr) netip.Prefix {
+	a = a.Unmap().WithZone("")
+	bits := 64
+	if a.Is4() {
+		bits = 32
 	}
-	return p.String()
+	return netip.PrefixFrom(a, bits).Masked()
 }

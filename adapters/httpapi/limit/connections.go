@@ -192,11 +192,7 @@ func (l *Connections) networkOf(remote net.Addr) netip.Prefix {
 	if l.Exempt(a) {
 		return netip.Prefix{}
 	}
-	bits := 64
-	if a.Is4() {
-		bits = 32
-	}
-	return netip.PrefixFrom(a, bits).Masked()
+	return networkOf(a)
 }
 
 // now returns the time since the limiter was made, in nanoseconds; never 0.

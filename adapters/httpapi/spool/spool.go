@@ -160,7 +160,7 @@ func (s *Spool) Rewind() error {
 }
 
 // errDisk is the error of a spool beyond the disk budget.
-var errDisk = errors.New("the budget of spools is used up")
+var errDisk = errors.New("spool disk limit reached")
 
 // spill appends the block to the file.
 func (s *Spool) spill() error {

@@ -26,7 +26,7 @@ import (
 
 // An archive is a tar compressed by zstd, as other tools read it too:
 //
-//	collab-backup.txt   the description, see about
+//	collab-backup.txt   the description, see archiveHeader
 //	collab.db           the database
 //	token-keys.pem …    the existing ones of SmallFiles
 //	blobs/…             the content of files, named as in the data directory, in the
@@ -38,7 +38,7 @@ import (
 // change of the file is detected.
 const (
 	archiveFormat = 1
-	aboutName     = "collab-backup.txt"
+	headerName    = "collab-backup.txt"
 	manifestName  = "manifest.txt"
 	databaseName  = "collab.db"
 	blobsName     = "blobs"
@@ -53,31 +53,31 @@ var SmallFiles = []string{
 
 // Bounds of an archive's parts, in bytes, against content that expands to use up memory.
 const (
-	maxAbout   = 4 << 10
+	maxHeader  = 4 << 10
 	maxSmall   = 64 << 20
 	maxContent = 1 << 40
 	zstdWindow = 4 << 20
 )
 
-// seal begins the frame of the hash: zstd's magic number of a skippable frame, and the length
+// checksumFrame begins the frame of the hash: zstd's magic number of a skippable frame, and the length
 // of the hash.
-var seal = []byte{0x50, 0x2a, 0x4d, 0x18, sha256.Size, 0, 0, 0}
+var checksumFrame = []byte{0x50, 0x2a, 0x4d, 0x18, sha256.Size, 0, 0, 0}
 
 // zstdBegin is zstd's magic number of a data frame, with which archives begin.
 var zstdBegin = []byte{0x28, 0xb5, 0x2f, 0xfd}
 
-// about is the description of an archive.
-type about struct {
+// archiveHeader is the description of an archive.
+type archiveHeader struct {
 	made    time.Time // when the database was copied, to the second
 	version string    // of the program that made it
 	schema  int64     // version of the database's schema
 }
 
-func (a about) text() []byte {
+func (a archiveHeader) text() []byte {
 	return fmt.Appendf(nil, "collab backup %d\nmade %s\nby %s\nschema %d\n", archiveFormat, a.made.UTC().Format(time.RFC3339), a.version, a.schema)
 }
 
-func parseAbout(text []byte) (a about, err error) {
+func parseHeader(text []byte) (a archiveHeader, err error) {
 	var format int
 	if _, err := fmt.Sscanf(string(text), "collab backup %d\n", &format); err != nil {
 		return a, errors.New("its description is not that of a backup")
@@ -97,7 +97,7 @@ func parseAbout(text []byte) (a about, err error) {
 		a.schema, err = strconv.ParseInt(values[2], 10, 64)
 	}
 	if err != nil || a.schema < 1 || !bytes.Equal(a.text(), text) {
-		return a, fmt.Errorf("%s is not as it is written", aboutName)
+		return a, fmt.Errorf("%s is malformed", headerName)
 	}
 	return a, nil
 }
@@ -133,7 +133,7 @@ func (t totals) line() string {
 
 // archiver writes an archive.
 type archiver struct {
-	about    about
+	header   archiveHeader
 	manifest *os.File // lines of the entries written so far, in a file because they may be many
 	lines    *bufio.Writer
 	totals   totals
@@ -145,8 +145,8 @@ type archiver struct {
 
 // newArchiver begins an archive. Manifest is an empty file, which the archiver uses until it is
 // closed.
-func newArchiver(out io.Writer, a about, manifest *os.File) (*archiver, error) {
-	w := &archiver{about: a, manifest: manifest, lines: bufio.NewWriter(manifest), sum: sha256.New()}
+func newArchiver(out io.Writer, a archiveHeader, manifest *os.File) (*archiver, error) {
+	w := &archiver{header: a, manifest: manifest, lines: bufio.NewWriter(manifest), sum: sha256.New()}
 	w.out = io.MultiWriter(out, w.sum)
 	// At most one processor is used, to leave the others to a running server.
 	zip, err := zstd.NewWriter(w.out, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindow))
@@ -155,7 +155,7 @@ func newArchiver(out io.Writer, a about, manifest *os.File) (*archiver, error) {
 	}
 	w.zip, w.tar = zip, tar.NewWriter(zip)
 	text := a.text()
-	_, err = w.add(entry{name: aboutName, size: int64(len(text))}, bytes.NewReader(text))
+	_, err = w.add(entry{name: headerName, size: int64(len(text))}, bytes.NewReader(text))
 	return w, err
 }
 
@@ -165,7 +165,7 @@ func (w *archiver) add(e entry, r io.Reader) (entry, error) {
 	if e.size > maxContent {
 		return e, fmt.Errorf("%s has %d bytes, and %d are the most that a backup takes", e.name, e.size, int64(maxContent))
 	}
-	err := w.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: e.name, Size: e.size, Mode: 0o600, ModTime: w.about.made})
+	err := w.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: e.name, Size: e.size, Mode: 0o600, ModTime: w.header.made})
 	if err != nil {
 		return e, err
 	}
@@ -197,7 +197,7 @@ func newDigest() digest { return digest{sha256.New()} }
 func (d digest) text() string { return hex.EncodeToString(d.Sum(nil)) }
 
 // errLength is returned if there was more or less to read than expected.
-var errLength = errors.New("it has another length than it should have")
+var errLength = errors.New("it changed while it was read: run the backup again")
 
 // close writes the manifest and ends the archive.
 func (w *archiver) close() error {
@@ -223,7 +223,7 @@ func (w *archiver) close() error {
 	if err := w.zip.Close(); err != nil {
 		return err
 	}
-	if _, err := w.out.Write(seal); err != nil {
+	if _, err := w.out.Write(checksumFrame); err != nil {
 		return err
 	}
 	_, err = w.out.Write(w.sum.Sum(nil))
@@ -233,7 +233,7 @@ func (w *archiver) close() error {
 // scan reads a whole archive and calls each with every entry but the manifest, in their order;
 // each need not read all of an entry. If it returns nil, the archive is complete and valid.
 // Each is called before that is known, so its effects must be undone if scan fails.
-func scan(ctx context.Context, file io.ReadSeeker, each func(about, entry, io.Reader) error) (about, totals, error) {
+func scan(ctx context.Context, file io.ReadSeeker, each func(archiveHeader, entry, io.Reader) error) (archiveHeader, totals, error) {
 	s := &scanner{ctx: ctx, each: each, lines: sha256.New()}
 	err := s.archive(file)
 	switch {
@@ -242,7 +242,7 @@ func scan(ctx context.Context, file io.ReadSeeker, each func(about, entry, io.Re
 	case err != nil && !errors.As(err, new(sinkError)):
 		err = fmt.Errorf("the archive is refused: %w", err)
 	}
-	return s.about, s.totals, err
+	return s.header, s.totals, err
 }
 
 // sinkError is an error of scan's function each.
@@ -252,12 +252,12 @@ func (e sinkError) Unwrap() error { return e.error }
 
 type scanner struct {
 	ctx    context.Context
-	each   func(about, entry, io.Reader) error
-	about  about
+	each   func(archiveHeader, entry, io.Reader) error
+	header archiveHeader
 	totals totals
 	lines  hash.Hash // of the manifest as it should be
 	size   int64     // of the same, in bytes
-	place  int       // among the kinds of entries, which have an order
+	order  int       // among the kinds of entries, which have an order
 	last   string    // name of the last content
 }
 
@@ -266,7 +266,7 @@ func (s *scanner) archive(file io.ReadSeeker) error {
 	if err != nil {
 		return err
 	}
-	sealed := end - int64(len(seal)+sha256.Size)
+	sealed := end - int64(len(checksumFrame)+sha256.Size)
 	if sealed < 0 {
 		return errors.New("it is too short to be one")
 	}
@@ -278,16 +278,16 @@ func (s *scanner) archive(file io.ReadSeeker) error {
 	if err := s.compressed(body); err != nil {
 		return err
 	}
-	rest := make([]byte, len(seal)+sha256.Size)
+	rest := make([]byte, len(checksumFrame)+sha256.Size)
 	if _, err := archive.CopyPieces(io.Discard, body); err != nil {
 		return err
 	}
 	if _, err := io.ReadFull(file, rest); err != nil {
 		return err
 	}
-	sum.Write(rest[:len(seal)])
-	if !bytes.Equal(rest, append(slices.Clone(seal), sum.Sum(nil)...)) {
-		return errors.New("it is not whole, or was changed: its checksum is another one")
+	sum.Write(rest[:len(checksumFrame)])
+	if !bytes.Equal(rest, append(slices.Clone(checksumFrame), sum.Sum(nil)...)) {
+		return errors.New("it is incomplete or was changed (checksum mismatch): use another backup")
 	}
 	return nil
 }
@@ -329,7 +329,7 @@ func (s *scanner) compressed(body io.Reader) error {
 	return nil
 }
 
-// entry takes one entry: a file that may be there, in its place.
+// entry takes one entry: a file that may be there, in its order.
 func (s *scanner) entry(h *tar.Header, content io.Reader) error {
 	e, limit, err := s.entryOf(h)
 	if err != nil {
@@ -340,20 +340,20 @@ func (s *scanner) entry(h *tar.Header, content io.Reader) error {
 	}
 	sum := newDigest()
 	content = io.TeeReader(content, sum)
-	if e.name == aboutName {
+	if e.name == headerName {
 		text, err := io.ReadAll(content)
 		if err != nil {
 			return err
 		}
-		if s.about, err = parseAbout(text); err != nil {
+		if s.header, err = parseHeader(text); err != nil {
 			return err
 		}
 		content = bytes.NewReader(text)
 	}
-	if s.about.schema == 0 {
-		return fmt.Errorf("it does not begin with %s", aboutName)
+	if s.header.schema == 0 {
+		return fmt.Errorf("it does not begin with %s", headerName)
 	}
-	if err := s.each(s.about, e, content); err != nil {
+	if err := s.each(s.header, e, content); err != nil {
 		return sinkError{err}
 	}
 	if _, err := archive.CopyPieces(io.Discard, content); err != nil {
@@ -371,21 +371,21 @@ func (s *scanner) expect(line string) {
 	s.size += int64(len(line))
 }
 
-// places are the entries that are not content, in their order. The first two are required.
-var places = append([]string{aboutName, databaseName}, SmallFiles...)
+// entryOrder has the entries that are not content, in their order. The first two are required.
+var entryOrder = append([]string{headerName, databaseName}, SmallFiles...)
 
 // entryOf returns the entry of a header and its largest size in bytes, or an error if it is not allowed
-// at this place.
+// at this position.
 func (s *scanner) entryOf(h *tar.Header) (e entry, limit int64, err error) {
 	if err := plainFile(h); err != nil {
 		return e, 0, err
 	}
 	e = entry{name: h.Name, size: h.Size}
-	place := slices.Index(places, h.Name)
-	next := place + 1
-	switch place {
+	order := slices.Index(entryOrder, h.Name)
+	next := order + 1
+	switch order {
 	case 0:
-		limit = maxAbout
+		limit = maxHeader
 	case 1:
 		limit = maxContent
 	case -1:
@@ -394,18 +394,18 @@ func (s *scanner) entryOf(h *tar.Header) (e entry, limit int64, err error) {
 		if !in || !ok {
 			return e, 0, fmt.Errorf("%q does not belong in a backup", h.Name)
 		}
-		place, next = len(places), len(places)
+		order, next = len(entryOrder), len(entryOrder)
 		if name <= s.last {
-			return e, 0, fmt.Errorf("%q is not in its place", h.Name)
+			return e, 0, fmt.Errorf("%q is out of order", h.Name)
 		}
 		s.last, e.blob, limit = name, name, maxContent
 	default:
 		limit = maxSmall
 	}
-	if place < s.place || place > s.place && s.place < 2 {
-		return e, 0, fmt.Errorf("%q is not in its place", h.Name)
+	if order < s.order || order > s.order && s.order < 2 {
+		return e, 0, fmt.Errorf("%q is out of order", h.Name)
 	}
-	s.place = next
+	s.order = next
 	return e, limit, nil
 }
 
@@ -413,7 +413,7 @@ func (s *scanner) entryOf(h *tar.Header) (e entry, limit int64, err error) {
 // take more room than their size in the archive.
 func plainFile(h *tar.Header) error {
 	if h.Typeflag != tar.TypeReg || h.Linkname != "" {
-		return fmt.Errorf("%q is no plain file", h.Name)
+		return fmt.Errorf("%q is not a regular file", h.Name)
 	}
 	for key := range h.PAXRecords {
 		if key != "path" && key != "size" {
@@ -428,7 +428,7 @@ func (s *scanner) manifest(h *tar.Header, content io.Reader) error {
 	if err := plainFile(h); err != nil {
 		return err
 	}
-	if s.place < 2 {
+	if s.order < 2 {
 		return fmt.Errorf("it has no %s", databaseName)
 	}
 	s.expect(s.totals.line())
@@ -439,7 +439,7 @@ func (s *scanner) manifest(h *tar.Header, content io.Reader) error {
 		}
 	}
 	if !bytes.Equal(sum.Sum(nil), s.lines.Sum(nil)) {
-		return errors.New("its manifest does not say what is in it")
+		return errors.New("the manifest does not match the contents")
 	}
 	return nil
 }

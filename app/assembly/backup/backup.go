@@ -125,7 +125,7 @@ func checkTarget(c config.Config, file string) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is there already, and is no file", file)
+		return fmt.Errorf("%s already exists and is not a regular file: name another file", file)
 	}
 	if info.Size() == 0 {
 		return nil
@@ -136,15 +136,15 @@ func checkTarget(c config.Config, file string) error {
 	}
 	ok, err := isArchive(f, info.Size())
 	if err == nil && !ok {
-		err = fmt.Errorf("%s is there already, and is no backup", file)
+		err = fmt.Errorf("%s already exists and is not a backup: name another file", file)
 	}
 	return errors.Join(err, f.Close())
 }
 
-// isArchive reports whether a file begins as an archive does, and has its seal.
+// isArchive reports whether a file begins as an archive does, and has its checksumFrame.
 func isArchive(f io.ReaderAt, size int64) (bool, error) {
-	begin, end := make([]byte, len(zstdBegin)), make([]byte, len(seal))
-	sealed := size - int64(len(seal)+sha256.Size)
+	begin, end := make([]byte, len(zstdBegin)), make([]byte, len(checksumFrame))
+	sealed := size - int64(len(checksumFrame)+sha256.Size)
 	if sealed < int64(len(begin)) {
 		return false, nil
 	}
@@ -152,7 +152,7 @@ func isArchive(f io.ReaderAt, size int64) (bool, error) {
 	if err == nil {
 		_, err = f.ReadAt(end, sealed)
 	}
-	return bytes.Equal(begin, zstdBegin) && bytes.Equal(end, seal), err
+	return bytes.Equal(begin, zstdBegin) && bytes.Equal(end, checksumFrame), err
 }
 
 // realPath returns the absolute path without symbolic links.
@@ -222,7 +222,7 @@ func pack(ctx context.Context, c config.Config, version string, blobs ports.Blob
 		return t, err
 	}
 	defer func() { err = errors.Join(err, manifest.Close()) }()
-	w, err := newArchiver(out, about{made, version, db.Schema}, manifest)
+	w, err := newArchiver(out, archiveHeader{made, version, db.Schema}, manifest)
 	if err != nil {
 		return t, err
 	}

@@ -33,7 +33,7 @@ func writeArchive(t testing.TB, entries ...[2]string) []byte {
 	manifest := must.Do(os.CreateTemp(t.TempDir(), "")).Or(t)
 	defer manifest.Close()
 	var out bytes.Buffer
-	w := must.Do(newArchiver(&out, about{time.Unix(1_800_000_000, 0).UTC(), "1.2.3", 7}, manifest)).Or(t)
+	w := must.Do(newArchiver(&out, archiveHeader{time.Unix(1_800_000_000, 0).UTC(), "1.2.3", 7}, manifest)).Or(t)
 	for _, e := range entries {
 		must.Do(w.add(entry{name: e[0], size: int64(len(e[1]))}, strings.NewReader(e[1]))).Or(t)
 	}
@@ -56,17 +56,17 @@ func encrypted(t testing.TB, write func(*tar.Writer)) []byte {
 	write(files)
 	_ = files.Close() // it misses what a header only promised
 	must.NoError(t, zip.Close())
-	out.Write(seal)
+	out.Write(checksumFrame)
 	sum := sha256.Sum256(out.Bytes())
 	out.Write(sum[:])
 	return out.Bytes()
 }
 
-func ignore(about, entry, io.Reader) error { return nil }
+func ignore(archiveHeader, entry, io.Reader) error { return nil }
 
 func TestAnArchiveDescribesItsContent(t *testing.T) {
 	var got []string
-	a, total, err := scan(t.Context(), bytes.NewReader(intact(t)), func(a about, e entry, r io.Reader) error {
+	a, total, err := scan(t.Context(), bytes.NewReader(intact(t)), func(a archiveHeader, e entry, r io.Reader) error {
 		text, err := io.ReadAll(r)
 		got = append(got, fmt.Sprintf("%s %s %d %.12s", e.name, e.blob, e.size, text))
 		return err
@@ -93,7 +93,7 @@ func TestInvalidBackupsAreRefused(t *testing.T) {
 	header := func(h tar.Header) func(*tar.Writer) {
 		return func(w *tar.Writer) { _ = w.WriteHeader(&h) }
 	}
-	begin := file(aboutName, string(about{time.Unix(0, 0), "x", 1}.text()))
+	begin := file(headerName, string(archiveHeader{time.Unix(0, 0), "x", 1}.text()))
 	database := file(databaseName, "db")
 	archiveOf := func(parts ...func(*tar.Writer)) []byte {
 		return encrypted(t, func(w *tar.Writer) {
@@ -114,20 +114,20 @@ func TestInvalidBackupsAreRefused(t *testing.T) {
 		"more than one":                {append(bytes.Clone(whole), whole...), ""},
 		"a byte more":                  {append(bytes.Clone(whole), 0), ""},
 		"no entries":                   {archiveOf(), "no manifest"},
-		"no beginning":                 {archiveOf(database), "not in its place"},
-		"a later format":               {archiveOf(file(aboutName, "collab backup 2\nmade x\n")), "format 2"},
-		"a beginning with more":        {archiveOf(file(aboutName, string(about{time.Unix(0, 0), "x", 1}.text())+"more\n")), "not as it is written"},
-		"a beginning without a schema": {archiveOf(file(aboutName, string(about{time.Unix(0, 0), "x", 0}.text()))), "not as it is written"},
-		"no database":                  {archiveOf(begin, file("token-keys.pem", "")), "not in its place"},
-		"no database, content":         {archiveOf(begin, file("blobs/a@1", "")), "not in its place"},
+		"no beginning":                 {archiveOf(database), "out of order"},
+		"a later format":               {archiveOf(file(headerName, "collab backup 2\nmade x\n")), "format 2"},
+		"a beginning with more":        {archiveOf(file(headerName, string(archiveHeader{time.Unix(0, 0), "x", 1}.text())+"more\n")), "malformed"},
+		"a beginning without a schema": {archiveOf(file(headerName, string(archiveHeader{time.Unix(0, 0), "x", 0}.text()))), "malformed"},
+		"no database":                  {archiveOf(begin, file("token-keys.pem", "")), "out of order"},
+		"no database, content":         {archiveOf(begin, file("blobs/a@1", "")), "out of order"},
 		"a manifest alone":             {archiveOf(begin, file(manifestName, "")), "no collab.db"},
 		"no manifest":                  {archiveOf(begin, database), "no manifest"},
-		"another manifest":             {archiveOf(begin, database, file(manifestName, "total  2  entries  2  bytes\n")), "manifest does not say"},
-		"two databases":                {archiveOf(begin, database, database), "not in its place"},
-		"keys in another order":        {archiveOf(begin, database, file("secrets-keys.json", ""), file("token-keys.pem", "")), "not in its place"},
-		"content twice":                {archiveOf(begin, database, file("blobs/a@1", ""), file("blobs/a@1", "")), "not in its place"},
-		"content before its time":      {archiveOf(begin, database, file("blobs/b@1", ""), file("blobs/a@1", "")), "not in its place"},
-		"keys after content":           {archiveOf(begin, database, file("blobs/b@1", ""), file("token-keys.pem", "")), "not in its place"},
+		"another manifest":             {archiveOf(begin, database, file(manifestName, "total  2  entries  2  bytes\n")), "the manifest does not match"},
+		"two databases":                {archiveOf(begin, database, database), "out of order"},
+		"keys in another order":        {archiveOf(begin, database, file("secrets-keys.json", ""), file("token-keys.pem", "")), "out of order"},
+		"content twice":                {archiveOf(begin, database, file("blobs/a@1", ""), file("blobs/a@1", "")), "out of order"},
+		"content before its time":      {archiveOf(begin, database, file("blobs/b@1", ""), file("blobs/a@1", "")), "out of order"},
+		"keys after content":           {archiveOf(begin, database, file("blobs/b@1", ""), file("token-keys.pem", "")), "out of order"},
 		"another file":                 {archiveOf(begin, database, file("authorized_keys", "")), "does not belong"},
 		"a path to above":              {archiveOf(begin, database, file("../token-keys.pem", "")), "does not belong"},
 		"a path to above content":      {archiveOf(begin, database, file("blobs/../../a@1", "")), "does not belong"},
@@ -135,13 +135,13 @@ func TestInvalidBackupsAreRefused(t *testing.T) {
 		"a root among content":         {archiveOf(begin, database, file("blobs//etc/a@1", "")), "does not belong"},
 		"a path with a dot":            {archiveOf(begin, database, file("blobs/./a@1", "")), "does not belong"},
 		"a backslash":                  {archiveOf(begin, database, file(`blobs/..\a@1`, "")), "does not belong"},
-		"a link":                       {archiveOf(begin, database, header(tar.Header{Typeflag: tar.TypeSymlink, Name: "blobs/a@1", Linkname: "/etc/passwd"})), "no plain file"},
-		"a hard link":                  {archiveOf(begin, database, header(tar.Header{Typeflag: tar.TypeLink, Name: "blobs/a@1", Linkname: "/etc/passwd"})), "no plain file"},
-		"a directory":                  {archiveOf(begin, database, header(tar.Header{Typeflag: tar.TypeDir, Name: "blobs/a/", Mode: 0o777})), "no plain file"},
-		"a device":                     {archiveOf(begin, database, header(tar.Header{Typeflag: tar.TypeChar, Name: "blobs/a@1"})), "no plain file"},
+		"a link":                       {archiveOf(begin, database, header(tar.Header{Typeflag: tar.TypeSymlink, Name: "blobs/a@1", Linkname: "/etc/passwd"})), "not a regular file"},
+		"a hard link":                  {archiveOf(begin, database, header(tar.Header{Typeflag: tar.TypeLink, Name: "blobs/a@1", Linkname: "/etc/passwd"})), "not a regular file"},
+		"a directory":                  {archiveOf(begin, database, header(tar.Header{Typeflag: tar.TypeDir, Name: "blobs/a/", Mode: 0o777})), "not a regular file"},
+		"a device":                     {archiveOf(begin, database, header(tar.Header{Typeflag: tar.TypeChar, Name: "blobs/a@1"})), "not a regular file"},
 		"attributes":                   {archiveOf(begin, database, header(tar.Header{Typeflag: tar.TypeReg, Name: "blobs/a@1", PAXRecords: map[string]string{"SCHILY.xattr.user.a": "b"}})), "attribute"},
-		"attributes of all":            {archiveOf(begin, header(tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"path": "b"}})), "no plain file"},
-		"a long beginning":             {archiveOf(file(aboutName, strings.Repeat("x", maxAbout+1))), "the most"},
+		"attributes of all":            {archiveOf(begin, header(tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"path": "b"}})), "not a regular file"},
+		"a long beginning":             {archiveOf(file(headerName, strings.Repeat("x", maxHeader+1))), "the most"},
 		"a long database":              {archiveOf(begin, header(tar.Header{Typeflag: tar.TypeReg, Name: databaseName, Size: maxContent + 1})), "the most"},
 		"long keys":                    {archiveOf(begin, database, header(tar.Header{Typeflag: tar.TypeReg, Name: "token-keys.pem", Size: maxSmall + 1})), "the most"},
 	} {
@@ -154,7 +154,7 @@ func TestInvalidBackupsAreRefused(t *testing.T) {
 	}
 	t.Run("a manifest with something after it", func(t *testing.T) {
 		var manifest bytes.Buffer
-		_, _, err := scan(t.Context(), bytes.NewReader(archiveOf(begin, database)), func(_ about, e entry, r io.Reader) error {
+		_, _, err := scan(t.Context(), bytes.NewReader(archiveOf(begin, database)), func(_ archiveHeader, e entry, r io.Reader) error {
 			text, err := io.ReadAll(r)
 			fmt.Fprintf(&manifest, "%x  %d  %s\n", sha256.Sum256(text), e.size, e.name)
 			return err
@@ -162,7 +162,7 @@ func TestInvalidBackupsAreRefused(t *testing.T) {
 		if err == nil {
 			t.Fatal("no manifest is accepted")
 		}
-		fmt.Fprintf(&manifest, "total  2  entries  %d  bytes\n", len(about{time.Unix(0, 0), "x", 1}.text())+2)
+		fmt.Fprintf(&manifest, "total  2  entries  %d  bytes\n", len(archiveHeader{time.Unix(0, 0), "x", 1}.text())+2)
 		end := file(manifestName, manifest.String())
 		if _, _, err := scan(t.Context(), bytes.NewReader(archiveOf(begin, database, end)), ignore); err != nil {
 			t.Fatalf("the archive without it: %v", err)
@@ -192,7 +192,7 @@ func TestAByteThatChangedAnywhereIsNoticed(t *testing.T) {
 
 func TestAnErrorOfTheVisitorEndsTheScan(t *testing.T) {
 	stop := errors.New("stop")
-	_, _, err := scan(t.Context(), bytes.NewReader(intact(t)), func(_ about, e entry, _ io.Reader) error {
+	_, _, err := scan(t.Context(), bytes.NewReader(intact(t)), func(_ archiveHeader, e entry, _ io.Reader) error {
 		if e.blob != "" {
 			return stop
 		}
@@ -212,7 +212,7 @@ func TestSizesAreHeld(t *testing.T) {
 	for name, content := range map[string]string{"shorter": "abc", "longer": "abcde"} {
 		manifest := must.Do(os.CreateTemp(t.TempDir(), "")).Or(t)
 		defer manifest.Close()
-		w := must.Do(newArchiver(io.Discard, about{time.Now(), "x", 1}, manifest)).Or(t)
+		w := must.Do(newArchiver(io.Discard, archiveHeader{time.Now(), "x", 1}, manifest)).Or(t)
 		if _, err := w.add(entry{name: databaseName, size: 4}, strings.NewReader(content)); !errors.Is(err, errLength) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -271,12 +271,12 @@ func TestABackupKeepsExistingFiles(t *testing.T) {
 		{"data/sub/new", "is backed up"},
 		{"linked/new", "is backed up"},
 		{"blobs/org/new", "is backed up"},
-		{"key.pem", "no backup"},
-		{"short", "no backup"},
-		{"logs.zst", "no backup"},
-		{"link-to-key", "no backup"},
-		{"data", "no file"},
-		{"null", "no file"},
+		{"key.pem", "not a backup"},
+		{"short", "not a backup"},
+		{"logs.zst", "not a backup"},
+		{"link-to-key", "not a backup"},
+		{"data", "not a regular file"},
+		{"null", "not a regular file"},
 		{"nowhere/new", "no such file"},
 	} {
 		conf := read(t, "COLLAB_DATA_DIR="+at("linked"), "COLLAB_BLOB_URL=file://"+at("blobs"))
@@ -320,11 +320,11 @@ func FuzzArchive(f *testing.F) {
 	f.Add(writeArchive(f, [2]string{databaseName, "db"}, [2]string{"blobs/../a@1", ""}))
 	f.Fuzz(func(t *testing.T, archive []byte) {
 		// Most are stopped by the hash: so it is also made to fit.
-		sum := sha256.Sum256(append(bytes.Clone(archive), seal...))
-		for _, a := range [][]byte{archive, append(append(bytes.Clone(archive), seal...), sum[:]...)} {
+		sum := sha256.Sum256(append(bytes.Clone(archive), checksumFrame...))
+		for _, a := range [][]byte{archive, append(append(bytes.Clone(archive), checksumFrame...), sum[:]...)} {
 			var size int64
-			_, total, err := scan(t.Context(), bytes.NewReader(a), func(_ about, e entry, r io.Reader) error {
-				if !filepath.IsLocal(e.name) || e.name != aboutName && e.blob == "" && !strings.Contains(strings.Join(places, "\n"), e.name) {
+			_, total, err := scan(t.Context(), bytes.NewReader(a), func(_ archiveHeader, e entry, r io.Reader) error {
+				if !filepath.IsLocal(e.name) || e.name != headerName && e.blob == "" && !strings.Contains(strings.Join(entryOrder, "\n"), e.name) {
 					t.Errorf("%q is accepted", e.name)
 				}
 				n, err := io.Copy(io.Discard, r)

@@ -46,7 +46,7 @@ func openArchive(file string) (*os.File, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no file", file)
+		err = fmt.Errorf("%s is not a regular file", file)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -55,8 +55,8 @@ func openArchive(file string) (*os.File, error) {
 }
 
 // verify reads an archive, and returns an error if this program cannot restore it.
-func verify(ctx context.Context, f *os.File) (about, totals, error) {
-	a, t, err := scan(ctx, f, func(about, entry, io.Reader) error { return nil })
+func verify(ctx context.Context, f *os.File) (archiveHeader, totals, error) {
+	a, t, err := scan(ctx, f, func(archiveHeader, entry, io.Reader) error { return nil })
 	if err != nil {
 		return a, t, err
 	}
@@ -95,7 +95,7 @@ func RestoreDirectory(ctx context.Context, c config.Config, file string, replace
 	if err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
-	aside, err := r.place(system.Clock{}.Now())
+	aside, err := r.replaceDirectory(system.Clock{}.Now())
 	if err != nil {
 		return err
 	}
@@ -143,12 +143,12 @@ func newRestoration(c config.Config, replace bool) (r *restoration, err error) {
 	if r.directory, err = filepath.Abs(c.DataDir); err != nil {
 		return nil, err
 	}
-	for variable, place := range map[string][2]string{
+	for variable, paths := range map[string][2]string{
 		"COLLAB_DATABASE_URL": {c.DatabaseURL.Path(), filepath.Join(c.DataDir, databaseName)},
 		"COLLAB_BLOB_URL":     {c.BlobURL.Path(), filepath.Join(c.DataDir, blobsName)},
 	} {
-		if !samePath(place[0], place[1]) {
-			return nil, fmt.Errorf("%s: everything is restored into COLLAB_DATA_DIR; leave this unset, or name %s", variable, place[1])
+		if !samePath(paths[0], paths[1]) {
+			return nil, fmt.Errorf("%s: everything is restored into COLLAB_DATA_DIR; leave this unset, or name %s", variable, paths[1])
 		}
 	}
 	if real, err := filepath.EvalSymlinks(r.directory); err == nil {
@@ -166,7 +166,7 @@ func newRestoration(c config.Config, replace bool) (r *restoration, err error) {
 	}()
 	if r.full {
 		c.DataDir, c.DatabaseURL = r.directory, config.NewURL("sqlite://"+filepath.Join(r.directory, databaseName))
-		if r.locks, err = datadir.LockBoth(c, true); err != nil {
+		if r.locks, err = datadir.LockServer(c, true); err != nil {
 			return r, err
 		}
 	}
@@ -300,8 +300,8 @@ type unpacking struct {
 }
 
 // entry writes one file. Content must be that which the database names next.
-func (u *unpacking) entry(_ about, e entry, r io.Reader) (err error) {
-	if e.name == aboutName {
+func (u *unpacking) entry(_ archiveHeader, e entry, r io.Reader) (err error) {
+	if e.name == headerName {
 		return nil
 	}
 	var named gormdb.Named
@@ -364,9 +364,9 @@ func (u *unpacking) close() error {
 	return u.db.Close()
 }
 
-// place atomically replaces the data directory by the new one. It returns the path to which the
+// replaceDirectory atomically replaces the data directory by the new one. It returns the path to which the
 // old one was moved, if that was not empty.
-func (r *restoration) place(now time.Time) (aside string, err error) {
+func (r *restoration) replaceDirectory(now time.Time) (aside string, err error) {
 	above := filepath.Dir(r.directory)
 	if !r.full {
 		// This fails if the directory is no longer empty.
@@ -380,7 +380,7 @@ func (r *restoration) place(now time.Time) (aside string, err error) {
 	// the name of a restoration in progress never has the old state.
 	aside = r.directory + ".replaced-" + now.UTC().Format("20060102T150405.000Z")
 	if _, err := os.Lstat(aside); err == nil {
-		return "", fmt.Errorf("nothing was changed: %s is there already", aside)
+		return "", fmt.Errorf("nothing was changed: %s already exists", aside)
 	}
 	if err := os.Rename(r.new, aside); err != nil {
 		return "", fmt.Errorf("nothing was changed: %w", err)

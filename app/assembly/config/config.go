@@ -106,7 +106,7 @@ type Config struct {
 	ServiceName  string `env:"OTEL_SERVICE_NAME" help:"service name in traces and metrics" default:"collabd"`
 
 	Unknown []Unknown // variables that are set and not described here
-	Lacking []string  // of a configuration for development: what it lacks for production, each with its variable
+	Missing []string  // of a configuration for development: what is missing for production, each with its variable
 	others  []Secret  // in variables that adapters and their libraries read
 }
 
@@ -137,7 +137,7 @@ func Read(environ []string) (Config, error) {
 	if len(lines) == 0 {
 		if !c.Production() {
 			set["COLLAB_MODE"] = "production"
-			c.Lacking = new(Config).readAll(set)
+			c.Missing = new(Config).readAll(set)
 		}
 		return c, nil
 	}
@@ -388,8 +388,17 @@ func (c Config) Redactor() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// Helps returns the variables that a text names, each with its help.
-func Helps(text string) (all [][2]string) {
+// Logger returns a logger of the configured level and format that writes to w.
+func (c Config) Logger(w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: c.LogLevel}
+	if c.LogFormat == "text" {
+		return slog.New(slog.NewTextHandler(w, options))
+	}
+	return slog.New(slog.NewJSONHandler(w, options))
+}
+
+// DescribeVariables returns the variables that a text names, each with its help.
+func DescribeVariables(text string) (all [][2]string) {
 	for _, f := range fields() {
 		if name := f.Tag.Get("env"); slices.Contains(strings.FieldsFunc(text, isBetweenNames), name) {
 			all = append(all, [2]string{name, f.Tag.Get("help")})

@@ -35,8 +35,8 @@ func Lock(path string, exclusive bool) (io.Closer, error) {
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
-		there, err := os.Stat(path)
-		if err == nil && os.SameFile(mine, there) {
+		existing, err := os.Stat(path)
+		if err == nil && os.SameFile(mine, existing) {
 			return f, nil
 		}
 		if err := errors.Join(f.Close(), err); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -94,7 +94,7 @@ func LockDatabase(c config.Config, exclusive bool) (io.Closer, error) {
 	case errors.Is(err, filelock.ErrLocked) && exclusive:
 		return nil, fmt.Errorf("a server or another command has %s open: end it first", path)
 	case errors.Is(err, filelock.ErrLocked):
-		return nil, fmt.Errorf("%s is being restored from a backup", path)
+		return nil, fmt.Errorf("%s is being restored from a backup; wait until that ends", path)
 	case err != nil:
 		return nil, fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
 	}
@@ -117,9 +117,9 @@ func lockDirectory(c config.Config) (io.Closer, error) {
 	return lock, nil
 }
 
-// lockServer locks the database for one server, which caches what it alone writes. Commands may
+// lockServerFile locks the database for one server, which caches what it alone writes. Commands may
 // have the database open as well.
-func lockServer(c config.Config) (io.Closer, error) {
+func lockServerFile(c config.Config) (io.Closer, error) {
 	path, err := databaseFile(c)
 	if err != nil {
 		return nil, err
@@ -131,16 +131,16 @@ func lockServer(c config.Config) (io.Closer, error) {
 	return lock, err
 }
 
-// LockBoth locks the data directory and an SQLite database for one server, the database exclusively or
+// LockServer locks the data directory and an SQLite database for one server, the database exclusively or
 // shared with commands. Servers on other databases need no such locks.
-func LockBoth(c config.Config, exclusive bool) (locks []io.Closer, err error) {
+func LockServer(c config.Config, exclusive bool) (locks []io.Closer, err error) {
 	if c.Database() != "sqlite" {
 		return nil, nil
 	}
 	for _, take := range []func() (io.Closer, error){
 		func() (io.Closer, error) { return lockDirectory(c) },
 		func() (io.Closer, error) { return LockDatabase(c, exclusive) },
-		func() (io.Closer, error) { return lockServer(c) },
+		func() (io.Closer, error) { return lockServerFile(c) },
 	} {
 		lock, err := take()
 		if err != nil {

@@ -48,7 +48,7 @@ func TestADatabaseOnSQLiteIsOfOneServerAndOfCommands(t *testing.T) {
 	must.NoError(t, errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink(file, link)))
 	database := config.NewURL("sqlite://" + file)
 	server := func(path string) ([]io.Closer, error) {
-		return LockBoth(config.Config{DataDir: t.TempDir(), DatabaseURL: config.NewURL("sqlite://" + path)}, false)
+		return LockServer(config.Config{DataDir: t.TempDir(), DatabaseURL: config.NewURL("sqlite://" + path)}, false)
 	}
 	locks := must.Do(server(file)).Or(t)
 	for _, path := range []string{file, link} {

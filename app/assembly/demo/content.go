@@ -220,7 +220,7 @@ var (
 		"- The bracket fits masts from 32 to 60 mm.\n",
 		"- The bracket fits masts from 32 to 60 mm.\n- No light sensor: 4 EUR for each station, and one of five customers asked for it.\n",
 	}
-	adaMemory = []string{"Answer me in short sentences. Amounts with a thousands separator.\n"}
+	adaMemory = "Answer me in short sentences. Amounts with a thousands separator.\n"
 )
 
 // edition is a version of the companion app and its rollout in percent by day.

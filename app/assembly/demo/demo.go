@@ -47,17 +47,17 @@ func Fill(ctx context.Context, o Options) error {
 	f := plan(o)
 	f.http = client.Transport
 	var err error
-	if f.anyone, err = f.connect(""); err != nil {
+	if f.anonymous, err = f.connect(""); err != nil {
 		return err
 	}
 	return f.run(ctx)
 }
 
 // plan returns what happens in the month, in the order of times.
-func plan(o Options) *filling {
+func plan(o Options) *loader {
 	today := o.Now.UTC().Truncate(24 * time.Hour)
-	f := &filling{Options: o, first: today.AddDate(0, 0, 1-days), today: today, members: make([]signedIn, len(people))}
-	f.found()
+	f := &loader{Options: o, first: today.AddDate(0, 0, 1-days), today: today, members: make([]signedIn, len(people))}
+	f.createOrganisation()
 	for i := range people[1:] {
 		f.join(i + 1)
 	}
@@ -88,17 +88,17 @@ type signedIn struct {
 	id string
 }
 
-// filling is an organisation that is being filled.
-type filling struct {
+// loader fills an organisation.
+type loader struct {
 	Options
-	http    http.RoundTripper
-	first   time.Time // the first day's midnight in UTC
-	today   time.Time // the last day's
-	acts    []act
-	anyone  *apiclient.Client
-	members []signedIn // as people
-	teams   []string   // ids, as teams
-	places  []string   // ids, as workspaces
+	http      http.RoundTripper
+	first     time.Time // the first day's midnight in UTC
+	today     time.Time // the last day's
+	acts      []act
+	anonymous *apiclient.Client
+	members   []signedIn // as people
+	teams     []string   // ids, as teams
+	places    []string   // ids, as workspaces
 }
 
 // act is something that somebody does at a time.
@@ -111,7 +111,7 @@ type act struct {
 
 // at plans something for a time of a day. Times of today are earlier in proportion, so that
 // none is after Now.
-func (f *filling) at(day int, after time.Duration, what string, do func(context.Context) error) {
+func (f *loader) at(day int, after time.Duration, what string, do func(context.Context) error) {
 	if day >= days {
 		return // it has not happened yet
 	}
@@ -122,7 +122,7 @@ func (f *filling) at(day int, after time.Duration, what string, do func(context.
 }
 
 // run does what is planned.
-func (f *filling) run(ctx context.Context) error {
+func (f *loader) run(ctx context.Context) error {
 	for i, a := range f.acts {
 		if i > 0 && a.day > f.acts[i-1].day {
 			f.Progress(f.acts[i-1].day+1, days)
@@ -138,18 +138,18 @@ func (f *filling) run(ctx context.Context) error {
 }
 
 // working returns a random time of a working day.
-func (f *filling) working() time.Duration {
+func (f *loader) working() time.Duration {
 	return 8*time.Hour + time.Duration(f.Random(9*60*60))*time.Second
 }
 
 // weekend reports whether a day is a Saturday or a Sunday.
-func (f *filling) weekend(day int) bool {
+func (f *loader) weekend(day int) bool {
 	d := f.first.AddDate(0, 0, day).Weekday()
 	return d == time.Saturday || d == time.Sunday
 }
 
 // workday returns the day, or the next one that is no weekend.
-func (f *filling) workday(day int) int {
+func (f *loader) workday(day int) int {
 	for f.weekend(day) {
 		day++
 	}
@@ -157,10 +157,10 @@ func (f *filling) workday(day int) int {
 }
 
 // one returns an element at random.
-func one[T any](f *filling, of []T) T { return of[f.Random(len(of))] }
+func one[T any](f *loader, of []T) T { return of[f.Random(len(of))] }
 
-// found makes the organisation, its teams and workspaces, and buys a plan.
-func (f *filling) found() {
+// createOrganisation makes the organisation, its teams and workspaces, and buys a plan.
+func (f *loader) createOrganisation() {
 	f.at(0, 9*time.Hour, "founding", func(ctx context.Context) error {
 		if err := f.signIn(ctx, ada); err != nil {
 			return err
@@ -201,7 +201,7 @@ func (f *filling) found() {
 }
 
 // join invites a person, who accepts within the hour and is put into their teams.
-func (f *filling) join(i int) {
+func (f *loader) join(i int) {
 	p := people[i]
 	address := ""
 	f.at(p.day, 10*time.Hour+time.Duration(i)*time.Minute, "inviting", func(ctx context.Context) error {
@@ -226,7 +226,7 @@ func (f *filling) join(i int) {
 }
 
 // accept opens the page of an invitation and sends its form.
-func (f *filling) accept(ctx context.Context, address, name string) error {
+func (f *loader) accept(ctx context.Context, address, name string) error {
 	page, cookies, err := f.submit(ctx, address, nil)
 	if err != nil {
 		return err
@@ -242,7 +242,7 @@ func (f *filling) accept(ctx context.Context, address, name string) error {
 
 // signIn signs a person in with the development provider, into the organisation, which the first
 // one makes by that, and completes their onboarding.
-func (f *filling) signIn(ctx context.Context, i int) error {
+func (f *loader) signIn(ctx context.Context, i int) error {
 	response, _, err := f.submit(ctx, f.URL+"/dev/identity/token", url.Values{"email": {people[i].email}, "name": {people[i].name}, "org": {Organisation}})
 	if err != nil {
 		return err
@@ -251,7 +251,7 @@ func (f *filling) signIn(ctx context.Context, i int) error {
 	if err := json.Unmarshal([]byte(response), &identity); err != nil {
 		return err
 	}
-	session, err := f.anyone.ExchangeToken(ctx, apiclient.Exchange{IdentityToken: identity.IdentityToken})
+	session, err := f.anonymous.ExchangeToken(ctx, apiclient.Exchange{IdentityToken: identity.IdentityToken})
 	if err != nil {
 		return err
 	}
@@ -264,12 +264,12 @@ func (f *filling) signIn(ctx context.Context, i int) error {
 }
 
 // connect returns a client with a service token, or without one.
-func (f *filling) connect(token string) (*apiclient.Client, error) {
+func (f *loader) connect(token string) (*apiclient.Client, error) {
 	return apiclient.New(apiclient.Config{Server: f.URL, Token: token, UserAgent: "collabd demo", Transport: f.http})
 }
 
 // send makes a request that apiclient has no method for.
-func (f *filling) send(ctx context.Context, c *apiclient.Client, path string, header http.Header, body any) error {
+func (f *loader) send(ctx context.Context, c *apiclient.Client, path string, header http.Header, body any) error {
 	response, err := c.Do(ctx, http.MethodPost, path, header, body)
 	if err != nil {
 		return err
@@ -283,7 +283,7 @@ const maxPage = 1 << 20
 
 // submit sends a form to a page of the development providers, or opens the page if fields is nil.
 // A redirect counts as its response.
-func (f *filling) submit(ctx context.Context, address string, fields url.Values, cookies ...*http.Cookie) (page string, set []*http.Cookie, err error) {
+func (f *loader) submit(ctx context.Context, address string, fields url.Values, cookies ...*http.Cookie) (page string, set []*http.Cookie, err error) {
 	method := http.MethodGet
 	if fields != nil {
 		method = http.MethodPost
@@ -311,7 +311,7 @@ func (f *filling) submit(ctx context.Context, address string, fields url.Values,
 }
 
 // planFiles plans the files, each of whose versions has more of the content than the one before.
-func (f *filling) planFiles() {
+func (f *loader) planFiles() {
 	for _, d := range documents {
 		content, err := fs.ReadFile(texts, path.Join("files", d.source))
 		if err != nil {
@@ -360,7 +360,7 @@ func (f *filling) planFiles() {
 }
 
 // planMemories plans the memories of the organisation, a workspace and a person.
-func (f *filling) planMemories() {
+func (f *loader) planMemories() {
 	for i, text := range orgMemory {
 		f.at(f.workday(2+13*i), f.working(), "writing a memory", func(ctx context.Context) error {
 			_, err := f.members[ada].PutMemory(ctx, "org", apiclient.PutMemoryParams{}, apiclient.MemoryDraft{Content: text})
@@ -373,17 +373,15 @@ func (f *filling) planMemories() {
 			return err
 		})
 	}
-	for _, text := range adaMemory {
-		f.at(f.workday(3), f.working(), "writing a memory", func(ctx context.Context) error {
-			_, err := f.members[ada].PutMemory(ctx, "user", apiclient.PutMemoryParams{}, apiclient.MemoryDraft{Content: text})
-			return err
-		})
-	}
+	f.at(f.workday(3), f.working(), "writing a memory", func(ctx context.Context) error {
+		_, err := f.members[ada].PutMemory(ctx, "user", apiclient.PutMemoryParams{}, apiclient.MemoryDraft{Content: adaMemory})
+		return err
+	})
 }
 
 // planChats plans a few chats a day of everybody who may, most of them on working days. Their
 // history is what the person wrote into files.
-func (f *filling) planChats() {
+func (f *loader) planChats() {
 	for day := 1; day < days; day++ {
 		for i, p := range people {
 			most := 4

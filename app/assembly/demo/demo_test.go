@@ -11,7 +11,7 @@ import (
 // monday is noon of one.
 var monday = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 
-func planned(now time.Time) *filling {
+func planned(now time.Time) *loader {
 	return plan(Options{Now: now, Random: rand.New(rand.NewPCG(1, 2)).IntN})
 }
 

@@ -31,7 +31,7 @@ const (
 
 // planReleases plans the releases and their rollouts, and what installations ask and report on
 // each day.
-func (f *filling) planReleases() {
+func (f *loader) planReleases() {
 	for _, e := range editions {
 		ids := make([]string, len(targets))
 		for stage, s := range e.rollout {
@@ -75,10 +75,10 @@ func (f *filling) planReleases() {
 }
 
 // check asks for an update as the device, and reports its installation.
-func (f *filling) check(ctx context.Context, d *device, installs, works bool) error {
+func (f *loader) check(ctx context.Context, d *device, installs, works bool) error {
 	from := http.Header{"X-Forwarded-For": {d.address}}
 	query := url.Values{"version": {d.version}, "platform": {strings.ToLower(d.platform)}, "arch": {strings.ToLower(d.arch)}, "clientId": {d.id}}
-	response, err := f.anyone.Do(ctx, http.MethodGet, httpapi.CheckPath+"?"+query.Encode(), from, nil)
+	response, err := f.anonymous.Do(ctx, http.MethodGet, httpapi.CheckPath+"?"+query.Encode(), from, nil)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (f *filling) check(ctx context.Context, d *device, installs, works bool) er
 	if works {
 		outcome, d.version = "success", offer.LatestVersion
 	}
-	return f.send(ctx, f.anyone, httpapi.ReportsPath, from, map[string]string{
+	return f.send(ctx, f.anonymous, httpapi.ReportsPath, from, map[string]string{
 		"version": offer.LatestVersion, "platform": strings.ToLower(d.platform), "arch": strings.ToLower(d.arch), "outcome": outcome,
 	})
 }

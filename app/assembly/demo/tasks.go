@@ -12,7 +12,7 @@ import (
 
 // planTasks plans a task for each action and subject of each workspace, on random days. Most are
 // begun and done within days; some wait, are postponed, get another priority or are cancelled.
-func (f *filling) planTasks() {
+func (f *loader) planTasks() {
 	for place, w := range workspaces {
 		for _, a := range w.actions {
 			for _, subject := range w.subjects {
@@ -31,7 +31,7 @@ func (f *filling) planTasks() {
 }
 
 // planTask plans one task and its history from a day on.
-func (f *filling) planTask(place, day int, a action, subject string) {
+func (f *loader) planTask(place, day int, a action, subject string) {
 	var team []int // who can do it on that day
 	for i, p := range people {
 		if i == ada || p.role != viewer && p.day < day && slices.Contains(p.teams, workspaces[place].team) {
@@ -81,20 +81,20 @@ func (f *filling) planTask(place, day int, a action, subject string) {
 			})
 		})
 	}
-	switch fate := f.Random(20); {
-	case fate < 3: // it waits
-	case fate == 3:
+	switch outcome := f.Random(20); {
+	case outcome < 3: // it waits
+	case outcome == 3:
 		change(begins, status("CANCELLED"))
 	default:
 		change(begins, status("IN_PROGRESS"))
 		ends := f.workday(begins + 1 + f.Random(8))
-		if fate == 4 && draft.DueDate != nil {
+		if outcome == 4 && draft.DueDate != nil {
 			change(ends, apiclient.TaskPatch{DueDate: apiclient.Set(f.date(f.workday(due + 7)))})
-		} else if fate > 5 {
+		} else if outcome > 5 {
 			change(ends, status("DONE"))
 		}
 	}
 }
 
 // date returns the date of a day.
-func (f *filling) date(day int) string { return f.first.AddDate(0, 0, day).Format(time.DateOnly) }
+func (f *loader) date(day int) string { return f.first.AddDate(0, 0, day).Format(time.DateOnly) }

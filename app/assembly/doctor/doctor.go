@@ -195,11 +195,11 @@ func (d *doctor) examine(ctx context.Context) []Finding {
 func (d *doctor) lacking() (f inspect.Findings) {
 	switch {
 	case d.c.Production():
-	case len(d.c.Lacking) == 0:
+	case len(d.c.Missing) == 0:
 		f.Note("set COLLAB_MODE=production, which never uses stand-ins", "everything is set that production needs")
 	default:
 		f.Note("set COLLAB_MODE=production once all below is set", "stand-ins replace what is not configured: they are for trying the server out")
-		for _, line := range d.c.Lacking {
+		for _, line := range d.c.Missing {
 			f.Note("set it for production", "%s", line)
 		}
 	}

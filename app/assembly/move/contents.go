@@ -100,7 +100,7 @@ func (m *mover) content(ctx context.Context, n gormdb.Named, mayExist bool, slot
 	}
 	r, err := m.fromBlobs.Open(ctx, n.Blob, 0, -1)
 	if fault.Is(err, fault.NotFound) {
-		return fmt.Errorf("%s does not have it, and records name it", m.from.blobs)
+		return fmt.Errorf("it is missing in %s: restore it or delete its file, then run the move again", m.from.blobs)
 	}
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 )
 
 // keyPath returns the path of a file of keys or secrets, which need not exist.
-func (p place) keyPath(name string) string {
+func (p location) keyPath(name string) string {
 	if path := p.keys[name]; path != "" {
 		return path
 	}
@@ -23,7 +23,7 @@ func (p place) keyPath(name string) string {
 }
 
 // eachKey calls fn with the path in the target and the content of each file of keys, secrets and
-// development providers, if both places are data directories.
+// development providers, if both locations are data directories.
 func (m *mover) eachKey(fn func(path string, content []byte) error) error {
 	if m.from.directory == "" || m.to.directory == "" {
 		return nil
@@ -45,12 +45,12 @@ func (m *mover) eachKey(fn func(path string, content []byte) error) error {
 
 // sameKey returns an error if a file has another content.
 func sameKey(path string, content []byte) error {
-	there, err := os.ReadFile(path)
+	existing, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err == nil && !bytes.Equal(there, content) {
-		err = fmt.Errorf("the target is not empty: it has another %s", path)
+	if err == nil && !bytes.Equal(existing, content) {
+		err = fmt.Errorf("the target is not empty: it has another %s; choose an empty target", path)
 	}
 	return err
 }

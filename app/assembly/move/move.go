@@ -93,8 +93,8 @@ func Run(ctx context.Context, c config.Config, o Options, out, log io.Writer) (e
 	return err
 }
 
-// place is where a deployment has its data.
-type place struct {
+// location is where a deployment has its data.
+type location struct {
 	database  config.URL        // not set: records stay
 	blobs     config.URL        // not set: content stays
 	directory string            // data directory; empty: there is none
@@ -102,7 +102,7 @@ type place struct {
 }
 
 type mover struct {
-	from, to place
+	from, to location
 	archive  string // that from is unpacked of; empty: none
 	origin   string // describes the move without secrets
 	raised   bool   // the epoch of the target is not that of the source
@@ -125,7 +125,7 @@ func (m *mover) close() (err error) {
 	return err
 }
 
-// choose sets the places.
+// choose sets the locations.
 func (m *mover) choose(c config.Config, o Options) (err error) {
 	if m.from, err = m.chooseSource(c, o); err != nil {
 		return err
@@ -193,11 +193,11 @@ func full(address config.URL) string {
 	return fmt.Sprintf("%s (%x)", address, sum[:8])
 }
 
-func (m *mover) chooseSource(c config.Config, o Options) (place, error) {
+func (m *mover) chooseSource(c config.Config, o Options) (location, error) {
 	switch {
 	case o.From == "":
 		directory, err := filepath.Abs(c.DataDir)
-		p := place{database: c.DatabaseURL, blobs: c.BlobURL, directory: directory, keys: map[string]string{}}
+		p := location{database: c.DatabaseURL, blobs: c.BlobURL, directory: directory, keys: map[string]string{}}
 		for i, path := range []string{c.TokenKeys, c.SecretsKeys} {
 			if path != "" {
 				p.keys[backup.SmallFiles[i]] = path
@@ -205,34 +205,34 @@ func (m *mover) chooseSource(c config.Config, o Options) (place, error) {
 		}
 		return p, err
 	case strings.Contains(o.From, "://"):
-		return place{database: config.NewURL(o.From)}, nil
+		return location{database: config.NewURL(o.From)}, nil
 	}
 	info, err := os.Stat(o.From)
 	if err != nil {
-		return place{}, err
+		return location{}, err
 	}
 	if info.IsDir() {
 		return inDirectory(o.From)
 	}
 	if m.archive, err = filepath.Abs(o.From); err != nil {
-		return place{}, err
+		return location{}, err
 	}
 	return inDirectory(m.archive + ".moving")
 }
 
-// inDirectory returns the place of a data directory.
-func inDirectory(path string) (place, error) {
+// inDirectory returns the location of a data directory.
+func inDirectory(path string) (location, error) {
 	directory, err := filepath.Abs(path)
-	return place{
+	return location{
 		database:  config.NewURL("sqlite://" + filepath.Join(directory, "collab.db")),
 		blobs:     config.NewURL("file://" + filepath.Join(directory, "blobs")),
 		directory: directory,
 	}, err
 }
 
-// lock takes the locks of a place on SQLite, so that no server uses it meanwhile. Source and target may be
+// lock takes the locks of a location on SQLite, so that no server uses it meanwhile. Source and target may be
 // in one directory.
-func (m *mover) lock(p place) error {
+func (m *mover) lock(p location) error {
 	if p.database.Scheme() != "sqlite" {
 		return nil
 	}
@@ -250,7 +250,7 @@ func (m *mover) lock(p place) error {
 	case directory == m.locked:
 		p.directory = ""
 	}
-	locks, err := datadir.LockBoth(config.Config{DataDir: p.directory, DatabaseURL: p.database}, true)
+	locks, err := datadir.LockServer(config.Config{DataDir: p.directory, DatabaseURL: p.database}, true)
 	for _, l := range locks {
 		m.closers = append(m.closers, l.Close)
 	}
@@ -445,7 +445,7 @@ func (m *mover) abandon(ctx context.Context) error {
 		return fault.WithCause(err)
 	}
 	if began != "" && !strings.HasSuffix(began, " to "+full(m.to.blobs)) {
-		return fmt.Errorf("the move is from %s: name its --blobs", began)
+		return fmt.Errorf("this move began with --blobs %q: pass the same", began[strings.LastIndex(began, " to ")+len(" to "):])
 	}
 	n := 0
 	if began != "" && m.to.blobs.IsSet() {

@@ -270,7 +270,7 @@ func TestContentThatIsNotWhatRecordsSayEndsAMove(t *testing.T) {
 		}
 	}
 	must.NoError(t, os.Remove(path))
-	d.refused(o, "does not have it")
+	d.refused(o, "is missing in")
 	if !closed(t, o.To) {
 		t.Error("the target is open")
 	}
@@ -467,7 +467,7 @@ func TestOnlyTheStoreOfTheMoveIsEmptied(t *testing.T) {
 	t.Chdir(other)
 	store := d.store(o.Blobs)
 	must.NoError(t, store.Put(t.Context(), "a", "", -1, strings.NewReader("x")))
-	d.refused(Options{To: o.To, Blobs: o.Blobs, Abandon: true}, "name its --blobs")
+	d.refused(Options{To: o.To, Blobs: o.Blobs, Abandon: true}, "pass the same")
 	r := must.Do(store.Open(t.Context(), "a", 0, -1)).Or(t)
 	r.Close()
 }
@@ -492,7 +492,7 @@ func TestAddressesAreToldApart(t *testing.T) {
 func TestTargetsAndSourcesThatAreUsedAreRefused(t *testing.T) {
 	d := newDeployment(t)
 	o := newTarget(t)
-	locks := must.Do(datadir.LockBoth(d.config, false)).Or(t)
+	locks := must.Do(datadir.LockServer(d.config, false)).Or(t)
 	d.refused(o, "another server runs")
 	for _, l := range locks {
 		l.Close()

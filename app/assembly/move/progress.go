@@ -40,13 +40,10 @@ func newProgress(c config.Config, quiet bool, out io.Writer) *progress {
 		info, err := f.Stat()
 		p.bar = err == nil && info.Mode()&os.ModeCharDevice != 0
 	}
-	switch {
-	case quiet || p.bar:
-		p.log = slog.New(slog.DiscardHandler)
-	case c.LogFormat == "json":
-		p.log = slog.New(slog.NewJSONHandler(out, nil))
-	default:
-		p.log = slog.New(slog.NewTextHandler(out, nil))
+	p.log = slog.New(slog.DiscardHandler)
+	if !quiet && !p.bar {
+		c.LogLevel = slog.LevelInfo
+		p.log = c.Logger(out)
 	}
 	return p
 }
