@@ -165,8 +165,8 @@ func (p stalePool) query(ctx context.Context, text string, args []any, scan func
 	scanned := false
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
-	patience := time.AfterFunc(replicaTimeout, cancel)
-	defer patience.Stop()
+	timer := time.AfterFunc(replicaTimeout, cancel)
+	defer timer.Stop()
 	err := onPgx(reading, r.conns, func(c *pgx.Conn) error {
 		// In one round trip with the query, the response would wait for the query's.
 		var reached bool
@@ -176,7 +176,7 @@ func (p stalePool) query(ctx context.Context, text string, args []any, scan func
 		if !reached {
 			return errBehind
 		}
-		patience.Stop()
+		timer.Stop()
 		rows, err := c.Query(reading, text, args...)
 		if err != nil {
 			return err

@@ -118,14 +118,16 @@ func (a *api) refresh(c *call) error {
 	return replyUnstored(c, viewSession)(a.Access.Refresh(c.r.Context(), token, c.client()))
 }
 
-type placeView struct {
+type membershipView struct {
 	orgView
 	Role    org.Role `json:"role"`
 	Current bool     `json:"current"`
 }
 
 func (a *api) listOwnOrganisations(c *call, actor org.Actor) error {
-	view := func(p access.Place) placeView { return placeView{*viewOrg(&p.Organisation), p.Role, p.ID == actor.Org} }
+	view := func(p access.Place) membershipView {
+		return membershipView{*viewOrg(&p.Organisation), p.Role, p.ID == actor.Org}
+	}
 	return replyUnstored(c, viewEach(view))(a.Access.Organisations(c.r.Context(), actor))
 }
 

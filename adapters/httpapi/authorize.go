@@ -265,7 +265,7 @@ func (a *api) describeFormerClient(c *call) error {
 }
 
 func (a *api) describe(c *call, document, redirect string) error {
-	c.public([]string{"public, max-age=3600"})
+	c.public(cacheHour)
 	return c.reply(http.StatusOK, clientView{
 		ID: a.PublicURL + document, Name: "Collab", URI: a.PublicURL, Redirects: []string{a.PublicURL + redirect},
 		GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"}, AuthMethod: "none", Application: "web",

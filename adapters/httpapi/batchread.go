@@ -24,8 +24,8 @@ var contentsType = []string{"application/vnd.collab.files"}
 // readWanted reads the selection of files of a request for several.
 func readWanted(f *body.Fields) (wanted []objects.Wanted, err error) {
 	body.Each(f, "files", func(part *body.Fields) {
-		of, _ := id.Parse[id.Object](body.Required(part, "id", body.Text)) // a malformed id selects nothing
-		wanted = append(wanted, objects.Wanted{Object: of, Expected: expectedIn(part, nil)})
+		file, _ := id.Parse[id.Object](body.Required(part, "id", body.Text)) // a malformed id selects nothing
+		wanted = append(wanted, objects.Wanted{Object: file, Expected: expectedIn(part, nil)})
 	})
 	if err := f.Err(); err != nil {
 		return nil, err

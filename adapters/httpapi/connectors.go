@@ -161,15 +161,15 @@ type authorizationBody struct {
 }
 
 func readAuthorization(o *body.Fields) (authorizationBody, error) {
-	of := authorizationBody{
+	request := authorizationBody{
 		instance: body.OrZero(o, "instanceId", body.ID[id.Connector]("connector")),
 		provider: body.OrZero(o, "providerId", body.Text),
 	}
-	return of, o.Err()
+	return request, o.Err()
 }
 
-func (a *api) startAuthorization(c *call, actor org.Actor, of authorizationBody) error {
-	return replyWith(c, http.StatusOK, viewAuthorization)(a.Connectors.Start(c.r.Context(), actor, of.instance, of.provider))
+func (a *api) startAuthorization(c *call, actor org.Actor, request authorizationBody) error {
+	return replyWith(c, http.StatusOK, viewAuthorization)(a.Connectors.Start(c.r.Context(), actor, request.instance, request.provider))
 }
 
 type flowView struct {

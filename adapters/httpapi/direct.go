@@ -32,11 +32,11 @@ func readPlace(f *body.Fields) object.Draft {
 }
 
 // readTarget reads the target of an upload: the id of an existing file in the field, or else the draft of a new one.
-func readTarget(f *body.Fields, idField string) (of id.Object, d object.Draft) {
-	there := body.Optional(f, idField, body.ID[id.Object]("file"))
+func readTarget(f *body.Fields, idField string) (file id.Object, d object.Draft) {
+	existing := body.Optional(f, idField, body.ID[id.Object]("file"))
 	d = readPlace(f)
 	d.Path = body.OrZero(f, "path", body.Text)
-	if there == nil {
+	if existing == nil {
 		return "", d
 	}
 	for _, name := range placing {
@@ -44,7 +44,7 @@ func readTarget(f *body.Fields, idField string) (of id.Object, d object.Draft) {
 			f.Refuse(name, "does not go with "+idField)
 		}
 	}
-	return *there, object.Draft{}
+	return *existing, object.Draft{}
 }
 
 // asChecksum is the Reader of a SHA-256.
@@ -58,9 +58,9 @@ func asChecksum(raw []byte) (string, string) {
 }
 
 // readStart reads the start of an upload: of the file in fileId, or else of a new file of the draft.
-func readStart(f *body.Fields, expected *int64) (of id.Object, draft *object.Draft, u objects.Upload, err error) {
-	of, d := readTarget(f, "fileId")
-	if of == "" {
+func readStart(f *body.Fields, expected *int64) (file id.Object, draft *object.Draft, u objects.Upload, err error) {
+	file, d := readTarget(f, "fileId")
+	if file == "" {
 		draft = &d
 	}
 	u.MimeType = body.OrZero(f, "mimeType", body.Text)
@@ -69,7 +69,7 @@ func readStart(f *body.Fields, expected *int64) (of id.Object, draft *object.Dra
 	}
 	u.Checksum = body.Required(f, "checksum", asChecksum)
 	u.Expected = expectedIn(f, expected)
-	return of, draft, u, f.Err()
+	return file, draft, u, f.Err()
 }
 
 // startUpload replies with an address at the object store.
@@ -82,7 +82,7 @@ func (a *api) startUpload(c *call) error {
 	if err != nil {
 		return err
 	}
-	of, draft, u, err := readStart(f, expected)
+	file, draft, u, err := readStart(f, expected)
 	if err != nil {
 		return err
 	}
@@ -90,31 +90,31 @@ func (a *api) startUpload(c *call) error {
 	if err != nil {
 		return err
 	}
-	upload, to, expires, err := a.Objects.Start(c.r.Context(), actor, of, draft, u)
+	uploadID, to, expires, err := a.Objects.Start(c.r.Context(), actor, file, draft, u)
 	if err != nil {
 		return err
 	}
 	c.hideAddress()
-	return c.reply(http.StatusCreated, startedView{upload, to.URL, http.MethodPut, to.Headers, jsonTime(expires)})
+	return c.reply(http.StatusCreated, startedView{uploadID, to.URL, http.MethodPut, to.Headers, jsonTime(expires)})
 }
 
 // onUpload returns an action on the started upload whose id is in the path.
 func (a *api) onUpload(do func(*call, org.Actor, *objects.Started) error) action {
 	return func(c *call, actor org.Actor) error {
-		of, err := a.Objects.Started(actor, mux.Vars(c.r)["id"])
+		upload, err := a.Objects.Started(actor, mux.Vars(c.r)["id"])
 		if err != nil {
 			return err
 		}
-		return do(c, actor, of)
+		return do(c, actor, upload)
 	}
 }
 
 // completeUpload stores the uploaded content, and replies like the upload of a file.
-func (a *api) completeUpload(c *call, actor org.Actor, of *objects.Started) error {
-	c.ExtendFor(int(of.Content.Size)) // it may be read
-	o, err := a.Objects.Complete(c.r.Context(), actor, of, c.yieldPermit)
+func (a *api) completeUpload(c *call, actor org.Actor, upload *objects.Started) error {
+	c.ExtendFor(int(upload.Content.Size)) // it may be read
+	o, err := a.Objects.Complete(c.r.Context(), actor, upload, c.yieldPermit)
 	status := http.StatusOK
-	if err == nil && of.Draft != nil {
+	if err == nil && upload.Draft != nil {
 		c.Set("Location", filesPath+"/"+string(o.ID))
 		status = http.StatusCreated
 	}

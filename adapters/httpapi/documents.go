@@ -20,14 +20,14 @@ import (
 // nullBody is the body of a response without a stored object.
 var nullBody = []byte("null\n")
 
-// slot reads and writes an object of a fixed name: a document or a memory.
-type slot struct {
+// namedObject reads and writes an object of a fixed name: a document or a memory.
+type namedObject struct {
 	find func(context.Context, org.Actor) (object.Object, bool, error)
 	save func(context.Context, org.Actor, *objects.Upload) (object.Object, error)
 }
 
-func (a *api) documentSlot(d object.Document) slot {
-	return slot{
+func (a *api) namedDocument(d object.Document) namedObject {
+	return namedObject{
 		find: func(ctx context.Context, actor org.Actor) (object.Object, bool, error) {
 			return a.Objects.Find(ctx, actor, d)
 		},
@@ -37,22 +37,22 @@ func (a *api) documentSlot(d object.Document) slot {
 	}
 }
 
-// memorySlot returns the slot of a scope's memory.
-func (a *api) memorySlot(c *call) (slot, error) {
+// namedMemory returns the memory of a scope.
+func (a *api) namedMemory(c *call) (namedObject, error) {
 	switch mux.Vars(c.r)["scope"] {
 	case "user":
-		return a.documentSlot(object.UserMemory), nil
+		return a.namedDocument(object.UserMemory), nil
 	case "org":
-		return a.documentSlot(object.OrgMemory), nil
+		return a.namedDocument(object.OrgMemory), nil
 	}
-	return slot{}, fault.Missing("Memory")
+	return namedObject{}, fault.Missing("Memory")
 }
 
-// workspaceMemorySlot returns the slot of a memory of a workspace.
-func (a *api) workspaceMemorySlot(c *call) (slot, error) {
+// namedWorkspaceMemory returns a memory of a workspace.
+func (a *api) namedWorkspaceMemory(c *call) (namedObject, error) {
 	w, err := pathID[id.Workspace](c, "workspaceId", "Workspace")
 	name := mux.Vars(c.r)["fileName"]
-	return slot{
+	return namedObject{
 		find: func(ctx context.Context, actor org.Actor) (object.Object, bool, error) {
 			return a.Objects.FindMemory(ctx, actor, w, name)
 		},
@@ -72,14 +72,14 @@ func (a *api) saveDocument(d object.Document) handler {
 		if _, err := c.fields(); err != nil {
 			return err
 		}
-		return a.save(c, a.documentSlot(d), expected, c.body)
+		return a.save(c, a.namedDocument(d), expected, c.body)
 	}
 }
 
 // saveMemory returns a handler that stores a text.
-func (a *api) saveMemory(in func(*call) (slot, error)) handler {
+func (a *api) saveMemory(find func(*call) (namedObject, error)) handler {
 	return func(c *call) error {
-		to, err := in(c)
+		named, err := find(c)
 		if err != nil {
 			return err
 		}
@@ -87,12 +87,12 @@ func (a *api) saveMemory(in func(*call) (slot, error)) handler {
 		if err != nil {
 			return err
 		}
-		return a.save(c, to, expected, content)
+		return a.save(c, named, expected, content)
 	}
 }
 
 // save stores content if the expected version is stored.
-func (a *api) save(c *call, to slot, expected *int64, content []byte) error {
+func (a *api) save(c *call, named namedObject, expected *int64, content []byte) error {
 	u := objects.Upload{Content: bytes.NewReader(content), Size: int64(len(content)), Expected: expected, Storing: c.yieldPermit}
 	if err := a.holdStore(c, &u); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (a *api) save(c *call, to slot, expected *int64, content []byte) error {
 	if err != nil {
 		return err
 	}
-	return c.replyObject(http.StatusOK)(to.save(c.r.Context(), actor, &u))
+	return c.replyObject(http.StatusOK)(named.save(c.r.Context(), actor, &u))
 }
 
 // readMemory reads the content of a memory: a field of a JSON object, or a body of any
@@ -140,15 +140,15 @@ func (a *api) readDocument(d object.Document) action {
 }
 
 // readMemory returns an action that replies with a text and its metadata.
-func (a *api) readMemory(in func(*call) (slot, error)) action {
+func (a *api) readMemory(find func(*call) (namedObject, error)) action {
 	return func(c *call, actor org.Actor) error {
-		from, err := in(c)
+		named, err := find(c)
 		if err != nil {
 			return err
 		}
 		return sendFound(c, func(c *call, o object.Object) error {
 			return a.sendRecord(c, o, etag(o.Version))
-		})(from.find(c.r.Context(), actor))
+		})(named.find(c.r.Context(), actor))
 	}
 }
 

@@ -88,14 +88,14 @@ func (a *api) listExports(c *call, actor org.Actor) error {
 	return c.reply(http.StatusOK, views)
 }
 
-func (a *api) getExport(c *call, actor org.Actor, of id.Export) error {
-	e, err := a.Archives.ExportOf(c.r.Context(), actor, of)
+func (a *api) getExport(c *call, actor org.Actor, export id.Export) error {
+	e, err := a.Archives.ExportOf(c.r.Context(), actor, export)
 	return a.replyExport(c, http.StatusOK, e, err)
 }
 
 // downloadExport replies with the archive or with one requested range of it.
-func (a *api) downloadExport(c *call, actor org.Actor, of id.Export) error {
-	e, err := a.Archives.ExportOf(c.r.Context(), actor, of)
+func (a *api) downloadExport(c *call, actor org.Actor, export id.Export) error {
+	e, err := a.Archives.ExportOf(c.r.Context(), actor, export)
 	if err != nil {
 		return err
 	}

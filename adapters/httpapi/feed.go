@@ -46,11 +46,11 @@ type follower struct {
 
 	permit limit.Permit // of the organisation's streams
 
-	began time.Time
-	until time.Time // when the token expires, by the clock of the machine; zero: never
-	beat  time.Time // when the next heartbeat is due
-	timer *time.Timer
-	sent  int // frames
+	began         time.Time
+	expires       time.Time // when the token expires, by the clock of the machine; zero: never
+	nextHeartbeat time.Time // when the next heartbeat is due
+	timer         *time.Timer
+	sent          int // frames
 
 	request, address string
 	actor            struct{ user, org string }
@@ -62,11 +62,11 @@ func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []
 	c.deadlines.Clear()
 	stream.SetHeaders(c.Header())
 	f := &follower{
-		api: a, sub: sub, began: c.since, beat: c.since.Add(a.Heartbeat),
+		api: a, sub: sub, began: c.since, nextHeartbeat: c.since.Add(a.Heartbeat),
 		request: strings.Clone(c.id), address: c.address, permit: c.requestPermit,
 	}
 	if expires := access.FromContext(c.r.Context()).Expires; !expires.IsZero() {
-		f.until = a.Now().Add(expires.Sub(a.Access.Now()))
+		f.expires = a.Now().Add(expires.Sub(a.Access.Now()))
 	}
 	f.actor.user, f.actor.org = string(actor.User), string(actor.Org)
 	var err error
@@ -91,34 +91,34 @@ func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []
 // serve sends events until the stream ends, and logs the reason. The context is that of the request, or nil if it has
 // ended.
 func (f *follower) serve(first []byte, ctx context.Context) {
-	var why changes.Reason
+	var reason changes.Reason
 	defer func() {
 		if p := recover(); p != nil {
-			why = endCrashed
+			reason = endCrashed
 			f.api.Log.LogAttrs(context.Background(), slog.LevelError, "panic",
 				slog.String("request", f.request), slog.String("error", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
 		}
-		f.close(why)
+		f.close(reason)
 	}()
-	why = f.run(first, ctx)
+	reason = f.run(first, ctx)
 }
 
 func (f *follower) run(first []byte, ctx context.Context) changes.Reason {
-	f.sub.OnEnd(f.to.EndSoon)
+	f.sub.OnEnd(f.to.SetEndDeadline)
 	// The channel signals events, timers and a closed connection.
-	f.timer = time.AfterFunc(f.next().Sub(f.api.Now()), f.sub.Nudge)
+	f.timer = time.AfterFunc(f.next().Sub(f.api.Now()), f.sub.Wake)
 	if ctx != nil {
-		defer context.AfterFunc(ctx, f.sub.Nudge)()
+		defer context.AfterFunc(ctx, f.sub.Wake)()
 	}
 	if err := f.to.Send(first); err != nil {
 		return f.failed(err)
 	}
 	for {
 		now := f.api.Now()
-		switch why := f.sub.Ended(); {
-		case why != "":
-			return why
-		case !f.until.IsZero() && !now.Before(f.until):
+		switch reason := f.sub.Ended(); {
+		case reason != "":
+			return reason
+		case !f.expires.IsZero() && !now.Before(f.expires):
 			return changes.Expired
 		case ctx != nil && ctx.Err() != nil, f.sub.Doubted() && f.to.ClosedByClient():
 			return endClosed
@@ -126,28 +126,28 @@ func (f *follower) run(first []byte, ctx context.Context) changes.Reason {
 		if err := f.forward(); err != nil {
 			return f.failed(err)
 		}
-		if !now.Before(f.beat) {
+		if !now.Before(f.nextHeartbeat) {
 			if f.to.ClosedByClient() {
 				return endClosed
 			}
 			if err := f.sendHeartbeat(); err != nil {
 				return f.failed(err)
 			}
-			for !now.Before(f.beat) {
-				f.beat = f.beat.Add(f.api.Heartbeat)
+			for !now.Before(f.nextHeartbeat) {
+				f.nextHeartbeat = f.nextHeartbeat.Add(f.api.Heartbeat)
 			}
 		}
 		f.timer.Reset(f.next().Sub(now)) // also if it went off early, as the clock was set back
-		<-f.sub.Wake()
+		<-f.sub.Woken()
 	}
 }
 
 // next returns the time of the next heartbeat or of the expiry of the token.
 func (f *follower) next() time.Time {
-	if !f.until.IsZero() && f.until.Before(f.beat) {
-		return f.until
+	if !f.expires.IsZero() && f.expires.Before(f.nextHeartbeat) {
+		return f.expires
 	}
-	return f.beat
+	return f.nextHeartbeat
 }
 
 // forward sends the available events, up to maxFrames in one write.
@@ -177,8 +177,8 @@ func (f *follower) sendHeartbeat() error {
 
 // failed returns the reason of the end for the error of a write.
 func (f *follower) failed(err error) changes.Reason {
-	if why := f.sub.Ended(); why != "" {
-		return why
+	if reason := f.sub.Ended(); reason != "" {
+		return reason
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return endSlow
@@ -188,15 +188,15 @@ func (f *follower) failed(err error) changes.Reason {
 
 // close ends the stream. It marks the response as complete if the client is still
 // connected.
-func (f *follower) close(why changes.Reason) {
+func (f *follower) close(reason changes.Reason) {
 	if f.timer != nil {
 		f.timer.Stop()
 	}
-	switch why {
+	switch reason {
 	case endClosed, endSlow, endCrashed:
 	default:
 		if f.to.Hijacked() { // net/http ends a stream of HTTP/2
-			f.to.EndSoon()
+			f.to.SetEndDeadline()
 		}
 		_ = f.to.Finish() // it fails if the client closed the connection
 	}
@@ -204,9 +204,9 @@ func (f *follower) close(why changes.Reason) {
 	f.sub.Close()
 	f.permit.Release()
 	a, ctx := f.api, context.Background()
-	a.ends.Add(ctx, 1, metric.WithAttributes(attribute.String("reason", string(why))))
+	a.ends.Add(ctx, 1, metric.WithAttributes(attribute.String("reason", string(reason))))
 	a.Log.LogAttrs(ctx, slog.LevelInfo, "stream ended",
-		slog.String("reason", string(why)), slog.Float64("duration_seconds", a.Now().Sub(f.began).Seconds()), slog.Int("events", f.sent),
+		slog.String("reason", string(reason)), slog.Float64("duration_seconds", a.Now().Sub(f.began).Seconds()), slog.Int("events", f.sent),
 		slog.String("request", f.request), slog.String("address", f.address),
 		slog.String("user", f.actor.user), slog.String("org", f.actor.org))
 }

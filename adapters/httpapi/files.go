@@ -102,7 +102,7 @@ func (a *api) createFile(c *call) error {
 }
 
 func (a *api) replaceFile(c *call) error {
-	of, err := pathID[id.Object](c, "id", "File")
+	file, err := pathID[id.Object](c, "id", "File")
 	if err != nil {
 		return err
 	}
@@ -118,24 +118,24 @@ func (a *api) replaceFile(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.replyObject(http.StatusOK)(a.Objects.Replace(c.r.Context(), actor, of, &u.Upload))
+	return c.replyObject(http.StatusOK)(a.Objects.Replace(c.r.Context(), actor, file, &u.Upload))
 }
 
 // fileChange reads the file that a request changes, the version that it expects and the fields of its body.
-func (c *call) fileChange() (of id.Object, expected *int64, f *body.Fields, err error) {
-	if of, err = pathID[id.Object](c, "id", "File"); err != nil {
-		return of, expected, nil, err
+func (c *call) fileChange() (file id.Object, expected *int64, f *body.Fields, err error) {
+	if file, err = pathID[id.Object](c, "id", "File"); err != nil {
+		return file, expected, nil, err
 	}
 	if expected, err = c.expected(); err != nil {
-		return of, expected, nil, err
+		return file, expected, nil, err
 	}
 	f, err = c.fields()
-	return of, expected, f, err
+	return file, expected, f, err
 }
 
 // moveFile moves a file to another path of its place.
 func (a *api) moveFile(c *call) error {
-	of, expected, f, err := c.fileChange()
+	file, expected, f, err := c.fileChange()
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (a *api) moveFile(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.replyObject(http.StatusOK)(a.Objects.Move(c.r.Context(), actor, of, path, expected))
+	return c.replyObject(http.StatusOK)(a.Objects.Move(c.r.Context(), actor, file, path, expected))
 }
 
 // moveMemory is the memory of a move of a folder of object.MaxMoved files, in bytes.
@@ -180,15 +180,20 @@ func (a *api) moveFolder(c *call, actor org.Actor, m folderMove) error {
 	return replyWith(c, http.StatusOK, func(moved int) movedView { return movedView{moved, head.Cursor().String()} })(moved, err)
 }
 
-func (a *api) deleteFile(c *call, actor org.Actor, of id.Object) error {
+func (a *api) deleteFile(c *call, actor org.Actor, file id.Object) error {
 	expected, err := c.expected()
 	if err != nil {
 		return err
 	}
-	return c.succeedUnless(a.Objects.Delete(c.r.Context(), actor, of, expected))
+	return c.succeedUnless(a.Objects.Delete(c.r.Context(), actor, file, expected))
 }
 
-func (a *api) readFile(c *call, actor org.Actor, of id.Object) error {
+func (a *api) readFile(c *call, actor org.Actor, file id.Object) error {
+	return a.sendFile(c, func() (object.Object, error) { return a.Objects.Get(c.r.Context(), actor, file) })
+}
+
+// sendFile replies with the file that find returns, in the representation that the client prefers.
+func (a *api) sendFile(c *call, find func() (object.Object, error)) error {
 	q, err := c.query("raw", "redirect")
 	if err != nil {
 		return err
@@ -197,15 +202,10 @@ func (a *api) readFile(c *call, actor org.Actor, of id.Object) error {
 	if err != nil {
 		return err
 	}
-	o, err := a.Objects.Get(c.r.Context(), actor, of)
+	o, err := find()
 	if err != nil {
 		return err
 	}
-	return a.sendFile(c, q, redirect, o)
-}
-
-// sendFile replies with a file in the representation that the client prefers.
-func (a *api) sendFile(c *call, q body.Query, redirect bool, o object.Object) error {
 	bytes, err := c.wantsBytes(q, o)
 	if err != nil {
 		return err

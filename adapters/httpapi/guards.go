@@ -83,9 +83,9 @@ func (a *api) admit(c *call, g guard) error {
 	}
 	caller.From = c.client()
 	c.caller = caller
-	of := caller.Request(c.id)
-	of.Position = a.position(c)
-	c.setRequest(of)
+	request := caller.Request(c.id)
+	request.Position = a.position(c)
+	c.setRequest(request)
 	actor, known := a.Access.Cached(caller)
 	if c.provisional = known && g.check(actor) == nil; !c.provisional {
 		if actor, err = a.lookup(c); err != nil {

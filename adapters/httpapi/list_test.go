@@ -114,7 +114,7 @@ func TestListIsReadToItsEndForASlowClient(t *testing.T) {
 			l := serveTexts(t, 100, size, false, nil)
 			began := time.Now()
 			l.blocked(t, func() {
-				if l.read != 100 || l.end.Sub(began) > stream.ListPatience {
+				if l.read != 100 || l.end.Sub(began) > stream.ListTimeout {
 					t.Errorf("%d records were read after %v", l.read, l.end.Sub(began))
 				}
 			})
@@ -145,7 +145,7 @@ func TestFailedListDoesNotWaitForItsClient(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				defer func() {
-					if p := recover(); p != http.ErrAbortHandler || time.Since(began) > stream.ListPatience {
+					if p := recover(); p != http.ErrAbortHandler || time.Since(began) > stream.ListTimeout {
 						t.Errorf("recovered %v after %v", p, time.Since(began))
 					}
 				}()

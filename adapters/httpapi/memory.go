@@ -26,14 +26,14 @@ func (c *call) known() bool { return c.caller.User != "" || c.operator }
 
 // account returns the account to which the memory of the request is charged.
 func (c *call) account() *limit.Account {
-	a, of := &c.anonymous, c.budgets.anonymous
+	account, budget := &c.anonymous, c.budgets.anonymous
 	if c.known() {
-		a, of = &c.bodies, c.budgets.callers
+		account, budget = &c.bodies, c.budgets.callers
 	}
-	if a.Budget == nil {
-		a.Budget, a.Holder = of, c.holder()
+	if account.Budget == nil {
+		account.Budget, account.Holder = budget, c.holder()
 	}
-	return a
+	return account
 }
 
 // HoldDisk reserves n bytes of disk until the end of the call, and reports whether it succeeded.

@@ -148,11 +148,11 @@ func (a *api) dailyUsage(c *call) error {
 		}
 	}
 	var after usage.Daily
-	on, of, _ := strings.Cut(p.After.Key, "/")
-	if after.Day = quota.Day(on); b.ByUser {
-		after.User = id.User(of)
+	day, key, _ := strings.Cut(p.After.Key, "/")
+	if after.Day = quota.Day(day); b.ByUser {
+		after.User = id.User(key)
 	} else {
-		after.Model = of
+		after.Model = key
 	}
 	if text, given := q.Get("userId"); given {
 		if b.User, given = id.Parse[id.User](text); !given || b.ByUser {

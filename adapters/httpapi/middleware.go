@@ -97,15 +97,15 @@ func (a *api) finish(c *call) {
 		s = c.route.series
 	}
 	ctx := c.r.Context()
-	of := s.with(outcome{methodLabel(c.r.Method), c.status})
-	a.duration.Record(ctx, ended.Sub(c.since).Seconds(), of.options...)
+	entry := s.with(outcome{methodLabel(c.r.Method), c.status})
+	a.duration.Record(ctx, ended.Sub(c.since).Seconds(), entry.options...)
 	a.recent.add(ended, ended.Sub(c.since), c.status)
 	level := slog.LevelInfo
 	if c.route != nil && c.route.Guard == unlimited {
 		level = slog.LevelDebug // probes and scrapes
 	}
-	if of.line.Enabled(ctx, level) {
-		a.log(ctx, level, c, of.line, ended)
+	if entry.line.Enabled(ctx, level) {
+		a.log(ctx, level, c, entry.line, ended)
 	}
 	if aborted {
 		panic(http.ErrAbortHandler)
@@ -207,19 +207,19 @@ func (a *api) newSeries(route string) *series {
 	return s
 }
 
-func (s *series) with(of outcome) *entry {
+func (s *series) with(key outcome) *entry {
 	for {
 		known := s.outcomes.Load()
-		if n, ok := (*known)[of]; ok {
+		if n, ok := (*known)[key]; ok {
 			return n
 		}
 		more := maps.Clone(*known)
-		more[of] = &entry{
+		more[key] = &entry{
 			options: []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(
-				attribute.String("http.request.method", of.method),
+				attribute.String("http.request.method", key.method),
 				attribute.String("http.route", s.route),
-				attribute.Int("http.response.status_code", of.status)))},
-			line: s.log.WithAttrs([]slog.Attr{slog.String("method", of.method), slog.String("route", s.route), slog.Int("status", of.status)}),
+				attribute.Int("http.response.status_code", key.status)))},
+			line: s.log.WithAttrs([]slog.Attr{slog.String("method", key.method), slog.String("route", s.route), slog.Int("status", key.status)}),
 		}
 		s.outcomes.CompareAndSwap(known, &more)
 	}

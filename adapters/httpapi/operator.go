@@ -71,7 +71,7 @@ func (a *api) listOrganisations(c *call) error {
 }
 
 func (a *api) listOrganisationMembers(c *call) error {
-	of, err := pathID[id.Org](c, "id", "Organisation")
+	organisation, err := pathID[id.Org](c, "id", "Organisation")
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (a *api) listOrganisationMembers(c *call) error {
 		return err
 	}
 	return list(a, c, q, p, keyOfMember, appendViewed(viewMember), func(actor org.Actor, each func(org.Profile) error) error {
-		return a.Operator.Members(c.r.Context(), actor, of, f, each)
+		return a.Operator.Members(c.r.Context(), actor, organisation, f, each)
 	})
 }
 
@@ -94,11 +94,11 @@ func readGrant(o *body.Fields) (plan.Grant, error) {
 }
 
 func (a *api) setRole(c *call) error {
-	of, err := pathID[id.Org](c, "id", "Organisation")
+	organisation, err := pathID[id.Org](c, "id", "Organisation")
 	if err != nil {
 		return err
 	}
 	return onRecordWithBody(a, "userId", "Member", readRole, func(c *call, actor org.Actor, user id.User, role string) error {
-		return replyWith(c, http.StatusOK, viewMember)(a.Operator.SetRole(c.r.Context(), actor, of, user, role))
+		return replyWith(c, http.StatusOK, viewMember)(a.Operator.SetRole(c.r.Context(), actor, organisation, user, role))
 	})(c)
 }

@@ -43,9 +43,12 @@ func (c *call) page(status int, name string, data any, forms string) error {
 //go:embed icon.svg
 var icon []byte
 
+// cacheHour is the Cache-Control of responses that everybody may cache for an hour.
+var cacheHour = []string{"public, max-age=3600"}
+
 // readIcon replies with the favicon.
 func (a *api) readIcon(c *call) error {
-	c.public([]string{"public, max-age=3600"})
+	c.public(cacheHour)
 	c.sendAs([]string{"image/svg+xml"}, http.StatusOK, icon)
 	return nil
 }

@@ -235,15 +235,15 @@ func readCheck(query string) (q releases.Check, at string, err error) {
 }
 
 // parseTarget parses a device's version, and its target without the channel.
-func parseTarget(version, platform, arch string) (v release.Version, of release.Target, err error) {
+func parseTarget(version, platform, arch string) (v release.Version, target release.Target, err error) {
 	if v, err = release.ParseVersion(version); err != nil {
-		return v, of, err
+		return v, target, err
 	}
-	if of.Platform, err = release.ParsePlatform("platform", platform); err != nil {
-		return v, of, err
+	if target.Platform, err = release.ParsePlatform("platform", platform); err != nil {
+		return v, target, err
 	}
-	of.Arch, err = release.ParseArch("arch", arch)
-	return v, of, err
+	target.Arch, err = release.ParseArch("arch", arch)
+	return v, target, err
 }
 
 func (a *api) readReleaseDraft(o *body.Fields) (release.Draft, error) {
@@ -377,12 +377,12 @@ func (a *api) reportInstallation(c *call) error {
 	if err := o.Err(); err != nil {
 		return err
 	}
-	at, of, err := parseTarget(version, platform, arch)
+	at, target, err := parseTarget(version, platform, arch)
 	if err == nil {
-		of.Channel, err = release.ParseChannel("channel", channel)
+		target.Channel, err = release.ParseChannel("channel", channel)
 	}
 	if err == nil {
-		a.Releases.Report(of, at, outcome == "failure", limit.Network(c.address))
+		a.Releases.Report(target, at, outcome == "failure", limit.Network(c.address))
 	}
 	return c.succeedUnless(err)
 }
@@ -468,7 +468,7 @@ func (a *api) adoption(c *call) error {
 	if err != nil {
 		return err
 	}
-	first, last, of, err := readReport(q, a.Releases.Clock.Now())
+	first, last, target, err := readReport(q, a.Releases.Clock.Now())
 	if err != nil {
 		return err
 	}
@@ -476,7 +476,7 @@ func (a *api) adoption(c *call) error {
 	return list(a, c, q, p, keyOfTally, appendViewed(viewTally), func(actor org.Actor, each func(release.Tally) error) error {
 		after, n := tallyAt(p.After), cmp.Or(p.Fetch(), body.MaxPage)
 		for {
-			part, err := a.Releases.Adoption(c.r.Context(), actor, first, last, of, after, n)
+			part, err := a.Releases.Adoption(c.r.Context(), actor, first, last, target, after, n)
 			if err != nil {
 				return err
 			}
@@ -494,13 +494,13 @@ func (a *api) adoption(c *call) error {
 }
 
 // readReport reads the days and the target of a report.
-func readReport(q body.Query, now time.Time) (first, last release.Day, of release.Target, err error) {
+func readReport(q body.Query, now time.Time) (first, last release.Day, target release.Target, err error) {
 	first, last, err = readDays(q, now)
 	err = cmp.Or(err,
-		readParam(q, "platform", release.ParsePlatform, &of.Platform),
-		readParam(q, "arch", release.ParseArch, &of.Arch),
-		readParam(q, "channel", release.ParseChannel, &of.Channel))
-	return first, last, of, err
+		readParam(q, "platform", release.ParsePlatform, &target.Platform),
+		readParam(q, "arch", release.ParseArch, &target.Arch),
+		readParam(q, "channel", release.ParseChannel, &target.Channel))
+	return first, last, target, err
 }
 
 // readDays reads the first and the last day of a report.

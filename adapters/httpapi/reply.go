@@ -132,7 +132,7 @@ func listedConfirmed[T, V any](a *api, key func(T) body.Position, view func(T) V
 
 // list replies with the array of the records that run calls each with. It authorizes the actor
 // after it has acquired the caller's semaphore for complete lists. A complete list is sent while
-// it is read, and run waits at most stream.ListPatience for a slow client, or without a limit
+// it is read, and run waits at most stream.ListTimeout for a slow client, or without a limit
 // where p.Waits; a page is buffered until it is known whether there is a next one, for its Link
 // header.
 func list[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Position, write appender[T], run func(actor org.Actor, each func(T) error) error) error {

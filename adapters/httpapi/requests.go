@@ -43,11 +43,11 @@ func (c *call) fields() (*body.Fields, error) {
 // name in errors.
 func onRecord[T ~string](param, kind string, do func(*call, org.Actor, T) error) action {
 	return func(c *call, actor org.Actor) error {
-		of, err := pathID[T](c, param, kind)
+		record, err := pathID[T](c, param, kind)
 		if err != nil {
 			return err
 		}
-		return do(c, actor, of)
+		return do(c, actor, record)
 	}
 }
 
@@ -78,11 +78,11 @@ func withBody[B any](a *api, read func(*body.Fields) (B, error), do func(*call, 
 // onRecordWithBody is withBody for an act on a record, as in onRecord.
 func onRecordWithBody[T ~string, B any](a *api, param, kind string, read func(*body.Fields) (B, error), do func(*call, org.Actor, T, B) error) handler {
 	return func(c *call) error {
-		of, err := pathID[T](c, param, kind)
+		record, err := pathID[T](c, param, kind)
 		if err != nil {
 			return err
 		}
-		return withBody(a, read, func(c *call, actor org.Actor, given B) error { return do(c, actor, of, given) })(c)
+		return withBody(a, read, func(c *call, actor org.Actor, given B) error { return do(c, actor, record, given) })(c)
 	}
 }
 

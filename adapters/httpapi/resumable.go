@@ -183,20 +183,20 @@ func (a *api) createResumable(c *call) error {
 }
 
 // readResumable reads the start of an upload: of the file in fileId, or else of a new file of the draft.
-func readResumable(r *http.Request, q body.Query, h uploadHeaders) (of id.Object, draft *object.Draft, o objects.Upload, err error) {
+func readResumable(r *http.Request, q body.Query, h uploadHeaders) (file id.Object, draft *object.Draft, o objects.Upload, err error) {
 	u := &uploadRequest{draft: object.Draft{Kind: object.Artifact, Scope: object.Shared}}
 	text, replaces := q.Get("fileId")
-	if of = id.Object(text); replaces && body.IDParam[id.Object](text) == body.NilID {
-		return of, nil, o, fault.Field("fileId", "must be the id of a file")
+	if file = id.Object(text); replaces && body.IDParam[id.Object](text) == body.NilID {
+		return file, nil, o, fault.Field("fileId", "must be the id of a file")
 	}
 	for _, name := range append(placing, "mimeType", "checksum") {
 		text, given := q.Get(name)
 		if given && replaces && slices.Contains(placing, name) {
-			return of, nil, o, fault.Field(name, "does not go with fileId")
+			return file, nil, o, fault.Field(name, "does not go with fileId")
 		}
 		if given {
 			if err := u.set(name, text); err != nil {
-				return of, nil, o, err
+				return file, nil, o, err
 			}
 		}
 	}
@@ -217,13 +217,13 @@ func readResumable(r *http.Request, q body.Query, h uploadHeaders) (of id.Object
 	default:
 		err = fault.Field(uploadLength, "is required")
 	}
-	return of, draft, u.Upload, err
+	return file, draft, u.Upload, err
 }
 
 // onResumable returns an action on the resumable upload whose id is in the path.
 func (a *api) onResumable(do func(*call, org.Actor, upload.Upload) error) action {
-	return onRecord("id", "Upload", func(c *call, actor org.Actor, of id.Upload) error {
-		u, err := a.Objects.Resumable(c.r.Context(), actor, of)
+	return onRecord("id", "Upload", func(c *call, actor org.Actor, record id.Upload) error {
+		u, err := a.Objects.Resumable(c.r.Context(), actor, record)
 		if err != nil {
 			return err
 		}

@@ -54,7 +54,7 @@ func keyOfVersion(v objects.Version) body.Position {
 
 // listVersions replies with the versions of a file, or of a deleted one, the latest first.
 func (a *api) listVersions(c *call) error {
-	of, err := pathID[id.Object](c, "id", "File")
+	file, err := pathID[id.Object](c, "id", "File")
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (a *api) listVersions(c *call) error {
 		before = p.After.Rank
 	}
 	return list(a, c, q, p, keyOfVersion, appendVersion, func(actor org.Actor, each func(objects.Version) error) error {
-		return a.Objects.Versions(c.r.Context(), actor, of, before, p.Fetch(), each)
+		return a.Objects.Versions(c.r.Context(), actor, file, before, p.Fetch(), each)
 	})
 }
 
@@ -80,29 +80,19 @@ func pathVersion(c *call) (int64, error) {
 	return n, nil
 }
 
-func (a *api) readVersion(c *call, actor org.Actor, of id.Object) error {
-	q, err := c.query("raw", "redirect")
-	if err != nil {
-		return err
-	}
-	version, err := pathVersion(c)
-	if err != nil {
-		return err
-	}
-	redirect, err := c.wantsRedirect(q)
-	if err != nil {
-		return err
-	}
-	o, err := a.Objects.Version(c.r.Context(), actor, of, version)
-	if err != nil {
-		return err
-	}
-	return a.sendFile(c, q, redirect, o)
+func (a *api) readVersion(c *call, actor org.Actor, file id.Object) error {
+	return a.sendFile(c, func() (object.Object, error) {
+		version, err := pathVersion(c)
+		if err != nil {
+			return object.Object{}, err
+		}
+		return a.Objects.Version(c.r.Context(), actor, file, version)
+	})
 }
 
 // restoreFile restores an earlier version of a file as the next one, or a deleted file.
 func (a *api) restoreFile(c *call) error {
-	of, expected, f, err := c.fileChange()
+	file, expected, f, err := c.fileChange()
 	if err != nil {
 		return err
 	}
@@ -120,13 +110,13 @@ func (a *api) restoreFile(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.replyObject(http.StatusOK)(a.Objects.RestoreVersion(c.r.Context(), actor, of, what))
+	return c.replyObject(http.StatusOK)(a.Objects.RestoreVersion(c.r.Context(), actor, file, what))
 }
 
-func (a *api) discardVersion(c *call, actor org.Actor, of id.Object) error {
+func (a *api) discardVersion(c *call, actor org.Actor, file id.Object) error {
 	version, err := pathVersion(c)
 	if err != nil {
 		return err
 	}
-	return c.succeedUnless(a.Objects.DiscardVersion(c.r.Context(), actor, of, version))
+	return c.succeedUnless(a.Objects.DiscardVersion(c.r.Context(), actor, file, version))
 }

@@ -102,7 +102,7 @@ func (ch *channel) doubt(user id.User) {
 	for _, s := range ch.subscribers {
 		if s.user == user {
 			s.doubted.Store(true)
-			s.Nudge()
+			s.Wake()
 		}
 	}
 }
@@ -212,7 +212,7 @@ func (ch *channel) refresh(epoch int64, now time.Time) {
 func (ch *channel) show(v *view) {
 	ch.view.Store(v)
 	for _, s := range ch.subscribers {
-		s.Nudge()
+		s.Wake()
 	}
 }
 

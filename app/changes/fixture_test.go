@@ -232,14 +232,14 @@ func (l *listener) run() {
 		if l.stop.Load() || l.sub.Ended() != "" {
 			return
 		}
-		<-l.sub.Wake()
+		<-l.sub.Woken()
 	}
 }
 
 // close ends the subscription from the taker's side.
 func (l *listener) close() {
 	l.stop.Store(true)
-	l.sub.Nudge()
+	l.sub.Wake()
 	<-l.done
 }
 

@@ -53,11 +53,11 @@ type Subscriber struct {
 	onEnd func()    // guarded by mu
 }
 
-// Wake returns a channel that receives when Take may return frames, or the subscription ended.
-func (s *Subscriber) Wake() <-chan struct{} { return s.wake }
+// Woken returns a channel that receives when Take may return frames, or the subscription ended.
+func (s *Subscriber) Woken() <-chan struct{} { return s.wake }
 
-// Nudge sends a value on the channel of Wake, unless one is pending.
-func (s *Subscriber) Nudge() {
+// Wake sends a value on the channel of Woken, unless one is pending.
+func (s *Subscriber) Wake() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -112,11 +112,11 @@ func (s *Subscriber) finish(why Reason) {
 	if s.onEnd != nil {
 		s.onEnd()
 	}
-	s.Nudge()
+	s.Wake()
 }
 
 // Take appends the frames of the next visible entries to frames, up to its capacity. If it
-// appends none, there are none until Wake receives a value. The frames are shared and must
+// appends none, there are none until Woken receives a value. The frames are shared and must
 // not be changed.
 func (s *Subscriber) Take(frames [][]byte) [][]byte {
 	s.mu.Lock()
@@ -209,7 +209,7 @@ func (s *Subscriber) settle(change func()) {
 	s.busy = false
 	if s.end == "" && change != nil {
 		change()
-		s.Nudge()
+		s.Wake()
 	}
 }
 

@@ -213,8 +213,8 @@ func (s *Objects) completed(ctx context.Context, r source, actor org.Actor, of *
 	return o, err == nil && o.Blob == of.Content.Blob, err
 }
 
-// GiveUp gives up an upload that is not completed. Its content is collected.
-func (s *Objects) GiveUp(ctx context.Context, actor org.Actor, of *Started) error {
+// CancelUpload cancels an upload that is not completed. Its content is collected.
+func (s *Objects) CancelUpload(ctx context.Context, actor org.Actor, of *Started) error {
 	return s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.CheckWrite(); err != nil {
 			return err

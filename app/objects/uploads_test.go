@@ -43,7 +43,7 @@ func TestUploadsToTheStore(t *testing.T) {
 			if log := w.log(t, from); len(log) != 1 || log[0].By != w.ben.User {
 				t.Errorf("the log has %+v", log)
 			}
-			must.Fail(t, w.Objects.GiveUp(ctx, w.ben, row.of), fault.NotFound)
+			must.Fail(t, w.Objects.CancelUpload(ctx, w.ben, row.of), fault.NotFound)
 		})
 	}
 	w.assertServed(t, w.Objects)
@@ -110,7 +110,7 @@ func TestOutstandingUploadsToTheStoreAreBounded(t *testing.T) {
 	if len(ids) != 998 { // beside those of open
 		t.Errorf("%d uploads were started", len(ids))
 	}
-	must.NoError(t, w.Objects.GiveUp(t.Context(), w.ben, w.started(t, w.ben, ids[0])))
+	must.NoError(t, w.Objects.CancelUpload(t.Context(), w.ben, w.started(t, w.ben, ids[0])))
 	var group sync.WaitGroup
 	results := make([]error, 8)
 	for i := range results {
@@ -174,7 +174,7 @@ func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
 			return w.Upkeep.Collect(t.Context(), false, false, func(upkeep.Garbage) error { return nil })
 		}, fault.Conflict},
 		"after it was given up": {func(t *testing.T, w *fixture) error {
-			return errors.Join(w.Objects.GiveUp(t.Context(), w.ben, w.made), w.Objects.GiveUp(t.Context(), w.ben, w.remade))
+			return errors.Join(w.Objects.CancelUpload(t.Context(), w.ben, w.made), w.Objects.CancelUpload(t.Context(), w.ben, w.remade))
 		}, fault.Gone},
 	} {
 		t.Run(about, func(t *testing.T) {
@@ -312,7 +312,7 @@ func TestUploadsToTheStoreStayWithinThePlan(t *testing.T) {
 		t.Fatalf("%d uploads were started, with %d bytes beside %d", len(ids), pending, used)
 	}
 	// What is given up makes room, and what is completed counts as stored.
-	must.NoError(t, w.Objects.GiveUp(ctx, w.ben, w.started(t, w.ben, ids[0])))
+	must.NoError(t, w.Objects.CancelUpload(ctx, w.ben, w.started(t, w.ben, ids[0])))
 	for range 2 {
 		must.Do(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[1]), nil)).Or(t)
 	}

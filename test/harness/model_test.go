@@ -857,7 +857,7 @@ func (m *modelled) follow(c *orgModel, u string, from stored.Cursor) (all []read
 			continue
 		}
 		select {
-		case <-sub.Wake():
+		case <-sub.Woken():
 		case <-ctx.Done():
 			m.Fatalf("%s at %s of %d hears nothing more", u, at, len(c.log))
 		}

@@ -33,8 +33,8 @@ func GiveBuffer(b *[]byte) {
 // The total time that a list that is being read waits for its client, so that a slow client
 // does not hold a database connection.
 const (
-	ListQueue    = 8 // parts of FlushAt bytes that wait in memory
-	ListPatience = 250 * time.Millisecond
+	ListQueue   = 8 // parts of FlushAt bytes that wait in memory
+	ListTimeout = 250 * time.Millisecond
 )
 
 // Client is the response that a list is written to.
@@ -49,7 +49,7 @@ type Client interface {
 }
 
 // List sends a list while it is read. If the client is too slow, parts wait in memory, and
-// after ListPatience in a spool. A list whose reading holds no database connection waits
+// after ListTimeout in a spool. A list whose reading holds no database connection waits
 // for its client instead.
 type List struct {
 	client Client
@@ -93,7 +93,7 @@ func (l *List) Put(part *[]byte) (*[]byte, error) {
 	return part, nil
 }
 
-// offer passes a part to the sender, unless ListPatience is used up before.
+// offer passes a part to the sender, unless ListTimeout has passed before.
 func (l *List) offer(part *[]byte) (taken bool, err error) {
 	select {
 	case l.parts <- part:
@@ -105,12 +105,12 @@ func (l *List) offer(part *[]byte) (taken bool, err error) {
 	var expired <-chan time.Time
 	if !l.waits {
 		began := time.Now()
-		patience := time.NewTimer(ListPatience - l.waited)
+		timer := time.NewTimer(ListTimeout - l.waited)
 		defer func() {
-			patience.Stop()
+			timer.Stop()
 			l.waited += time.Since(began)
 		}()
-		expired = patience.C
+		expired = timer.C
 	}
 	select {
 	case l.parts <- part:

@@ -41,7 +41,7 @@ type Writer struct {
 	head     []byte                   // of a response on conn, until it is sent
 	deadline time.Time                // of the next write, as it was set
 	lasting  bool                     // a deadline that passes ends the stream, written to or not
-	ending   atomic.Bool              // EndSoon was called
+	ending   atomic.Bool              // SetEndDeadline was called
 }
 
 // Hijack returns the writer of a hijacked connection. It fails with errors.ErrUnsupported
@@ -144,9 +144,9 @@ func (w *Writer) setDeadline(t time.Time) {
 	_ = w.control.SetWriteDeadline(t)
 }
 
-// EndSoon limits the present and the last write to EndTimeout. It may be called
+// SetEndDeadline limits the present and the last write to EndTimeout. It may be called
 // concurrently with Send.
-func (w *Writer) EndSoon() {
+func (w *Writer) SetEndDeadline() {
 	w.ending.Store(true)
 	w.setDeadline(w.now().Add(EndTimeout))
 }

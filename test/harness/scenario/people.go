@@ -277,7 +277,7 @@ func events(c *call) (any, error) {
 			continue
 		}
 		select {
-		case <-s.Wake():
+		case <-s.Woken():
 		case <-ctx.Done():
 			return nil, fmt.Errorf("the feed is at %s, and not at %s", at, head)
 		}
