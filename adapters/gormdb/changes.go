@@ -108,13 +108,13 @@ func readHead(ctx context.Context, db *gorm.DB, o id.Org) (h object.Head, err er
 
 func (q changes) Lock(ctx context.Context, o id.Org) (object.Head, error) {
 	if !q.inTransaction() {
-		return object.Head{}, errNotInTransaction("locked")
+		return object.Head{}, errNotInTransaction("a log is locked")
 	}
 	return q.lock(ctx, o)
 }
 
 func errNotInTransaction(done string) error {
-	return fault.Wrap(fault.Internal, errors.New("a log is "+done+" outside a transaction"), "The database failed")
+	return fault.Wrap(fault.Internal, errors.New(done+" outside a transaction"), "The database failed")
 }
 
 // lock inserts the row of the log's head if there is none, and locks it: the head
@@ -147,7 +147,7 @@ func (q changes) lock(ctx context.Context, o id.Org) (object.Head, error) {
 // Append numbers the entries itself, as the lock excludes other writers.
 func (q changes) Append(ctx context.Context, o id.Org, made ...object.Change) (object.Head, error) {
 	if !q.inTransaction() {
-		return object.Head{}, errNotInTransaction("appended to")
+		return object.Head{}, errNotInTransaction("a log is appended to")
 	}
 	head, err := q.lock(ctx, o)
 	if err != nil || len(made) == 0 {

@@ -3,7 +3,6 @@ package gormdb
 import (
 	"cmp"
 	"context"
-	"errors"
 	"math"
 	"strings"
 	"time"
@@ -109,7 +108,7 @@ func (q members) Get(ctx context.Context, o id.Org, user id.User) (org.Membershi
 }
 
 func (q members) Epoch(ctx context.Context, o id.Org) (epoch int64, err error) {
-	err = getRow(ctx, q.read, "Organisation", sharedSQL(epochs+"id = ?", string(o)), new(string), &epoch)
+	err = getRow(ctx, q.read, "Organisation", selectEpoch(o), new(string), &epoch)
 	return epoch, err
 }
 
@@ -159,7 +158,7 @@ func (q members) list(ctx context.Context, o id.Org, f org.MemberFilter, fn func
 	}
 	s := withUser(memberTable.of(q.read, o).filter(active), &u)
 	if f.Users != nil {
-		s = s.among("user_id", list(q.dialect, validIDs(f.Users)))
+		s = s.whereIn("user_id", list(q.dialect, validIDs(f.Users)))
 	}
 	return profiles(ctx, byJoining(s, f.After, f.Limit), &u, fn)
 }
@@ -365,7 +364,7 @@ func (q organisations) Upsert(ctx context.Context, fresh org.Organisation, fn fu
 // Lock locks the row by updating its epoch. A transaction that has the lock only reads.
 func (q organisations) Lock(ctx context.Context, o id.Org) (org.Organisation, error) {
 	if !q.inTransaction() {
-		return org.Organisation{}, fault.Wrap(fault.Internal, errors.New("an organisation is locked outside a transaction"), "The database failed")
+		return org.Organisation{}, errNotInTransaction("an organisation is locked")
 	}
 	if q.locked[o] {
 		return q.Get(ctx, o)
@@ -383,7 +382,7 @@ func (q organisations) List(ctx context.Context, f org.Filter) ([]org.Organisati
 		s = s.after("id", cursorID(f.After))
 	}
 	if f.IDs != nil {
-		s = s.among("id", list(q.dialect, validIDs(f.IDs)))
+		s = s.whereIn("id", list(q.dialect, validIDs(f.IDs)))
 	}
 	if f.ClosedBefore != nil {
 		s = s.filter("closed_at <= ? AND erased_at IS NULL", f.ClosedBefore.UnixMilli())
@@ -391,7 +390,7 @@ func (q organisations) List(ctx context.Context, f org.Filter) ([]org.Organisati
 	if f.Search == "" {
 		return all(ctx, s.page("id", f.Limit), (*organisationRow).organisation)
 	}
-	found, err := all(ctx, s.page("id", f.Examined).examine(f.Limit, q.dialect.nameCondition(), f.Search, f.Search), (*organisationRow).organisation)
+	found, err := all(ctx, s.page("id", f.Examined).scanAtMost(f.Limit, q.dialect.nameCondition(), f.Search, f.Search), (*organisationRow).organisation)
 	if named := validIDs([]id.Org{id.Org(strings.ToLower(f.Search))}); err == nil && len(named) > 0 {
 		var own []org.Organisation
 		own, err = all(ctx, s.filter("id = ?", string(named[0])), (*organisationRow).organisation)
@@ -442,7 +441,7 @@ func (q organisations) Erase(ctx context.Context, o id.Org, now time.Time, limit
 	err = q.atomic(ctx, func(c *conn) error {
 		n = 0
 		row := organisationTable.on(c.write).key(string(o))
-		there, err := get(ctx, row.forUpdate(), (*organisationRow).organisation)
+		existing, err := get(ctx, row.forUpdate(), (*organisationRow).organisation)
 		if err != nil {
 			return err
 		}
@@ -476,7 +475,7 @@ func (q organisations) Erase(ctx context.Context, o id.Org, now time.Time, limit
 		}
 		delete(c.heads, o)
 		delete(c.appended, o)
-		return row.save(ctx, rowOfOrganisation(there.Erased(now)))
+		return row.save(ctx, rowOfOrganisation(existing.Erased(now)))
 	})
 	return n, err
 }
@@ -491,8 +490,8 @@ func (db *DB) Epochs(ctx context.Context, orgs []id.Org) (map[id.Org]int64, erro
 	case 0:
 		return found, nil
 	case 1:
-		there, err := oneRow(ctx, db.read, "Organisation", sharedSQL(epochs+"id = ?", string(known[0])), &o, &epoch)
-		if there {
+		ok, err := oneRow(ctx, db.read, "Organisation", selectEpoch(known[0]), &o, &epoch)
+		if ok {
 			found[id.Org(o)] = epoch
 		}
 		return found, err

@@ -83,7 +83,7 @@ func objectList(s selection, key, index string, o id.Org, viewer *org.Actor, f o
 	}
 	if len(f.Words) > 0 {
 		d := dialectOf(s.db)
-		return inRanges(s, key, index, ranges, f.Examined).examine(f.Limit, d.wordCondition(), list(d, f.Words)), len(ranges) > 0
+		return inRanges(s, key, index, ranges, f.Examined).scanAtMost(f.Limit, d.wordCondition(), list(d, f.Words)), len(ranges) > 0
 	}
 	return inRanges(s, key, index, ranges, f.Limit), len(ranges) > 0
 }

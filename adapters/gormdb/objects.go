@@ -143,22 +143,22 @@ func (q objects) Put(ctx context.Context, o id.Org, vs ...object.Object) error {
 		for i, v := range vs {
 			ids[i] = v.ID
 		}
-		all := objectTable.of(c.write, o).among("id", list(c.dialect, validIDs(ids)))
-		was := make(map[id.Object]object.Object, len(vs))
+		all := objectTable.of(c.write, o).whereIn("id", list(c.dialect, validIDs(ids)))
+		previous := make(map[id.Object]object.Object, len(vs))
 		err := each(ctx, all.read("id", "path", "kind", "scope", "size"), (*objectRow).object, func(v object.Object) error {
-			was[v.ID] = v
+			previous[v.ID] = v
 			return nil
 		})
-		if err == nil && len(was) < len(vs) {
+		if err == nil && len(previous) < len(vs) {
 			err = fault.Missing("Object")
 		}
-		if err == nil && len(vs) == 1 && was[ids[0]].Path == vs[0].Path {
-			return objects{c}.put(ctx, o, was[ids[0]], vs[0])
+		if err == nil && len(vs) == 1 && previous[ids[0]].Path == vs[0].Path {
+			return objects{c}.put(ctx, o, previous[ids[0]], vs[0])
 		}
 		if err != nil || len(vs) == 0 {
 			return err
 		}
-		if slices.ContainsFunc(vs, func(v object.Object) bool { return was[v.ID].Path != v.Path }) {
+		if slices.ContainsFunc(vs, func(v object.Object) bool { return previous[v.ID].Path != v.Path }) {
 			if err := (objects{c}).checkFree(ctx, o, vs, ids); err != nil {
 				return err
 			}
@@ -170,7 +170,7 @@ func (q objects) Put(ctx context.Context, o id.Org, vs ...object.Object) error {
 		rows := make([]objectRow, len(vs))
 		for i, v := range vs {
 			rows[i] = *placedRow(v)
-			c.grow(o, v.Class(), v.Size-was[v.ID].Size)
+			c.grow(o, v.Class(), v.Size-previous[v.ID].Size)
 		}
 		_, err = insertRecords(ctx, objectTable.of(c.write, o), putObjects, rows, objectTable.rest)
 		return err
@@ -184,48 +184,50 @@ func (q objects) checkFree(ctx context.Context, o id.Org, vs []object.Object, id
 	for i, v := range vs {
 		keys[i] = object.Fold(v.StorageKey())
 	}
-	there, err := q.occupied(ctx, o, keys, ids)
+	conflicts, err := q.conflicts(ctx, o, keys, ids)
 	if err != nil {
 		return err
 	}
 	for i, v := range vs {
-		if there.taken(keys[i]) {
+		if conflicts.taken(keys[i]) {
 			return object.PathTaken(v.Path)
 		}
-		there.files[keys[i]] = v.ID
+		conflicts.files[keys[i]] = v.ID
 		for _, folder := range object.Ancestors(keys[i]) {
-			there.folders[folder] = true
+			conflicts.folders[folder] = true
 		}
 	}
 	return nil
 }
 
 // put is Put in place of an object whose place and size are given.
-func (q objects) put(ctx context.Context, o id.Org, was, v object.Object) error {
+func (q objects) put(ctx context.Context, o id.Org, previous, v object.Object) error {
 	err := objectTable.of(q.write, o).key(string(v.ID)).save(ctx, rowOfObject(v))
 	if err == nil {
-		q.grow(o, was.Class(), v.Size-was.Size)
+		q.grow(o, previous.Class(), v.Size-previous.Size)
 	}
 	return err
 }
 
 // Replace is one statement on Postgres, and so one round trip instead of seven.
-func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64, keep object.Retention) (head object.Head, err error) {
+func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, previous object.Content, c object.Change, limit int64, keep object.Retention) (head object.Head, err error) {
 	switch {
 	case s.dialect == onSQLite:
-		return atomically(ctx, s.conn, func(tx *conn) (object.Head, error) { return storage{tx}.replace(ctx, o, epoch, was, c, limit, keep) })
+		return atomically(ctx, s.conn, func(tx *conn) (object.Head, error) {
+			return storage{tx}.replace(ctx, o, epoch, previous, c, limit, keep)
+		})
 	case s.inTransaction():
 		if err = s.storeUsage(ctx); err != nil {
 			return head, err
 		}
-		if head, err = s.replaceAtOnce(ctx, o, epoch, was, c, limit, keep); err == nil {
+		if head, err = s.replaceInOneStatement(ctx, o, epoch, previous, c, limit, keep); err == nil {
 			delete(s.heads, o) // is still locked, and read again
 			s.appended[o] = head.N
 		}
 		return head, err
 	}
 	err = s.db.retry(ctx, func() error {
-		head, err = s.replaceAtOnce(ctx, o, epoch, was, c, limit, keep)
+		head, err = s.replaceInOneStatement(ctx, o, epoch, previous, c, limit, keep)
 		return err
 	})
 	if err == nil {
@@ -237,7 +239,7 @@ func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, was object.
 func errChanged() error { return fault.New(fault.Conflict, "The object has changed") }
 
 // replace makes all checks before it changes a row.
-func (s storage) replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64, keep object.Retention) (head object.Head, err error) {
+func (s storage) replace(ctx context.Context, o id.Org, epoch int64, previous object.Content, c object.Change, limit int64, keep object.Retention) (head object.Head, err error) {
 	if head, err = changes(s).lock(ctx, o); err == nil {
 		c.Object.N = head.N + 1
 		var now int64
@@ -245,11 +247,11 @@ func (s storage) replace(ctx context.Context, o id.Org, epoch int64, was object.
 			err = errChanged()
 		}
 	}
-	var there object.Object
+	var existing object.Object
 	if err == nil {
-		there, err = get(ctx, objectTable.of(s.write, o).filter("id = ? AND blob = ? AND version = ?", string(c.Object.ID), was.Blob, c.Object.Version-1), (*objectRow).object)
+		existing, err = get(ctx, objectTable.of(s.write, o).filter("id = ? AND blob = ? AND version = ?", string(c.Object.ID), previous.Blob, c.Object.Version-1), (*objectRow).object)
 	}
-	if h := s.heads[o]; err == nil && !(h.counted && h.usage.Total() <= room(there.Size, c.Object.Size, limit, keep)) {
+	if h := s.heads[o]; err == nil && !(h.counted && h.usage.Total() <= maxUsedBefore(existing.Size, c.Object.Size, limit, keep)) {
 		err = errChanged()
 	}
 	if err == nil {
@@ -261,13 +263,13 @@ func (s storage) replace(ctx context.Context, o id.Org, epoch int64, was object.
 	if err != nil {
 		return head, err
 	}
-	if err := objects(s).put(ctx, o, there, c.Object); err != nil {
+	if err := objects(s).put(ctx, o, existing, c.Object); err != nil {
 		return head, err
 	}
 	if keep.Keeps() {
-		err = s.Versions().Keep(ctx, o, keep, keep.Ended(there, c.By, c.At, false))
+		err = s.Versions().Keep(ctx, o, keep, keep.Ended(existing, c.By, c.At, false))
 	} else {
-		err = s.BlobNames().Discard(ctx, o, []string{was.Blob}, c.At)
+		err = s.BlobNames().Discard(ctx, o, []string{previous.Blob}, c.At)
 	}
 	if err != nil {
 		return head, err
@@ -275,10 +277,10 @@ func (s storage) replace(ctx context.Context, o id.Org, epoch int64, was object.
 	return s.Changes().Append(ctx, o, c)
 }
 
-// room returns how much an organisation may store before a replacement of content of size was by
-// content of size next.
-func room(was, next, limit int64, keep object.Retention) int64 {
-	growth := next - was
+// maxUsedBefore returns how much an organisation may store before a replacement of content of the
+// previous size by content of the next one.
+func maxUsedBefore(previous, next, limit int64, keep object.Retention) int64 {
+	growth := next - previous
 	if keep.Keeps() {
 		growth = next
 	}
@@ -288,14 +290,14 @@ func room(was, next, limit int64, keep object.Retention) int64 {
 	return limit - growth
 }
 
-// replaceAtOnce is replace on Postgres in one statement, since each statement costs a round trip while
+// replaceInOneStatement is replace on Postgres in one statement, since each statement costs a round trip while
 // the log's head is locked. On SQLite, which has no round trips and no statements that write to several
 // tables, replace is a transaction.
-func (s storage) replaceAtOnce(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64, keep object.Retention) (object.Head, error) {
+func (s storage) replaceInOneStatement(ctx context.Context, o id.Org, epoch int64, previous object.Content, c object.Change, limit int64, keep object.Retention) (object.Head, error) {
 	c.Object.N = 0
 	how, of := replaceReleased, string(c.Object.ID)
 	record := jsonText(rowOfRecord(c.Object, c.FromPath))
-	args := bind(rowOfObject(c.Object), replaceFields, append(make([]any, 0, 36), room(was.Size, c.Object.Size, limit, keep), epoch, of, was.Blob, c.Object.Version-1, c.Object.Blob))
+	args := bind(rowOfObject(c.Object), replaceFields, append(make([]any, 0, 36), maxUsedBefore(previous.Size, c.Object.Size, limit, keep), epoch, of, previous.Blob, c.Object.Version-1, c.Object.Blob))
 	at, by := c.At.UnixMilli(), sql.NullString{String: string(c.By), Valid: c.By != ""}
 	args = append(args, of)
 	if keep.Keeps() {
@@ -306,11 +308,11 @@ func (s storage) replaceAtOnce(ctx context.Context, o id.Org, epoch int64, was o
 			args = append(args, of, of, keep.Versions-1, at)
 		}
 	} else {
-		args = append(args, was.Blob, at)
+		args = append(args, previous.Blob, at)
 	}
-	args = append(args, string(c.Type), at, by, strings.TrimSuffix(record, "0}"), c.Object.Size-was.Size) // the number is the record's last field
+	args = append(args, string(c.Type), at, by, strings.TrimSuffix(record, "0}"), c.Object.Size-previous.Size) // the number is the record's last field
 	if how != replaceReleased {
-		args = append(args, was.Size)
+		args = append(args, previous.Size)
 	}
 	var head object.Head
 	found, err := oneRow(ctx, s.write, "Object", tenantSQL(o, replaceObject[how][c.Object.Class()], args...), headDest(&head)...)
@@ -330,7 +332,7 @@ func (q objects) Remove(ctx context.Context, o id.Org, of []id.Object) error {
 		} else if err != nil {
 			return err
 		}
-		s := objectTable.of(c.write, o).among("id", list(c.dialect, of))
+		s := objectTable.of(c.write, o).whereIn("id", list(c.dialect, of))
 		var r objectRow
 		removed := s.newCommand("DELETE FROM objects WHERE "+s.where+" RETURNING kind, scope, size", s.args)
 		return eachRow(ctx, c.write, s.what, removed, []any{&r.Place.Kind, &r.Place.Scope, &r.Content.Size}, func() error {

@@ -12,7 +12,7 @@ import (
 	"collab/ports"
 )
 
-// maxKeyBytes bounds the keys of one statement of occupied and their parent folders, in bytes. One key
+// maxKeyBytes bounds the keys of one statement of conflicts and their parent folders, in bytes. One key
 // has at most half as many.
 const maxKeyBytes = 1 << 20
 
@@ -25,7 +25,7 @@ func (q objectSets) Get(ctx context.Context, o id.Org, ids []id.Object) (map[id.
 	if ids = validIDs(ids); len(ids) == 0 {
 		return found, nil
 	}
-	return found, each(ctx, objectTable.of(q.read, o).among("id", list(q.dialect, ids)), (*objectRow).object, func(v object.Object) error {
+	return found, each(ctx, objectTable.of(q.read, o).whereIn("id", list(q.dialect, ids)), (*objectRow).object, func(v object.Object) error {
 		found[v.ID] = v
 		return nil
 	})
@@ -36,34 +36,34 @@ func (q objectSets) Taken(ctx context.Context, o id.Org, storageKeys []string, w
 	for i, key := range storageKeys {
 		folded[i] = object.Fold(key)
 	}
-	there, err := q.occupied(ctx, o, folded, without)
+	conflicts, err := q.conflicts(ctx, o, folded, without)
 	if err != nil {
 		return nil, err
 	}
 	taken := map[string]id.Object{}
 	for i, key := range folded {
-		if there.taken(key) {
-			taken[storageKeys[i]] = there.files[key]
+		if conflicts.taken(key) {
+			taken[storageKeys[i]] = conflicts.files[key]
 		}
 	}
 	return taken, nil
 }
 
-// occupation is what keeps objects from having keys.
-type occupation struct {
+// keyConflicts are what keeps objects from having keys.
+type keyConflicts struct {
 	files   map[string]id.Object // by folded key: of the keys and their parent folders, those that objects have
 	folders map[string]bool      // those of the keys that are parent folders of objects
 }
 
 // taken reports whether an object cannot have a folded key.
-func (w occupation) taken(key string) bool {
+func (w keyConflicts) taken(key string) bool {
 	return w.files[key] != "" || w.folders[key] || slices.ContainsFunc(object.Ancestors(key), func(folder string) bool { return w.files[folder] != "" })
 }
 
-// occupied returns what keeps objects from having the folded keys, as if some objects did not exist.
+// conflicts returns what keeps objects from having the folded keys, as if some objects did not exist.
 // It takes one statement for keys of maxKeyBytes.
-func (c *conn) occupied(ctx context.Context, o id.Org, folded []string, without []id.Object) (occupation, error) {
-	there, ignored := occupation{map[string]id.Object{}, map[string]bool{}}, list(c.dialect, validIDs(without))
+func (c *conn) conflicts(ctx context.Context, o id.Org, folded []string, without []id.Object) (keyConflicts, error) {
+	found, ignored := keyConflicts{map[string]id.Object{}, map[string]bool{}}, list(c.dialect, validIDs(without))
 	for len(folded) > 0 {
 		n, bytes := 0, 0
 		var files []string
@@ -81,18 +81,18 @@ func (c *conn) occupied(ctx context.Context, o id.Org, folded []string, without 
 		taken := tenantSQL(o, takenKeys[c.dialect], list(c.dialect, slices.Compact(files)), ignored, list(c.dialect, folded[:n]), ignored)
 		err := eachRow(ctx, c.read, "Object", taken, []any{&key, &of}, func() error {
 			if of.Valid {
-				there.files[key] = id.Object(of.String)
+				found.files[key] = id.Object(of.String)
 			} else {
-				there.folders[key] = true
+				found.folders[key] = true
 			}
 			return nil
 		})
 		if err != nil {
-			return there, err
+			return found, err
 		}
 		folded = folded[n:]
 	}
-	return there, nil
+	return found, nil
 }
 
 func (q objectSets) Add(ctx context.Context, o id.Org, vs []object.Object) error {
@@ -130,7 +130,7 @@ func (q objectSets) Forget(ctx context.Context, o id.Org, names []string) error 
 	if len(names) == 0 {
 		return nil
 	}
-	n, err := blobNameTable.of(q.write, o).among("name", list(q.dialect, names)).filter("is_discarded IS NOT TRUE").remove(ctx) // as an equality would select all announced names
+	n, err := blobNameTable.of(q.write, o).whereIn("name", list(q.dialect, names)).filter("is_discarded IS NOT TRUE").remove(ctx) // as an equality would select all announced names
 	if err == nil && n < int64(len(names)) {
 		err = fault.Missing("Blob")
 	}

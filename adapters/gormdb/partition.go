@@ -158,12 +158,12 @@ func (p *partitioning) isSame(ctx context.Context) (bool, error) {
 		UNION SELECT concat_ws(' ', regexp_replace(relname, '_partitioned$', ''), indisunique, indisprimary, substring(pg_get_indexdef(indexrelid) FROM 'USING .*'))
 			FROM pg_index JOIN pg_class i ON i.oid = indexrelid WHERE indrelid = $1::regclass
 		ORDER BY line`
-	was, err := p.texts(ctx, describe, p.next, p.next)
+	got, err := p.texts(ctx, describe, p.next, p.next)
 	if err != nil {
 		return false, err
 	}
-	is, err := p.texts(ctx, describe, p.table, p.next)
-	return slices.Equal(was, is), err
+	want, err := p.texts(ctx, describe, p.table, p.next)
+	return slices.Equal(got, want), err
 }
 
 // create creates the new table, with the columns, indexes and privileges of the old one, and the

@@ -162,9 +162,6 @@ type epochPool struct {
 	epoch         int64
 }
 
-// command returns the query for the epoch.
-func (p epochPool) command() command { return sharedSQL(epochs+"id = ?", string(p.org)) }
-
 // is returns org.ErrEpochChanged unless the epoch was found and is that of the pool.
 func (p epochPool) is(epoch int64, found bool) error {
 	if !found || epoch != p.epoch {
@@ -176,7 +173,7 @@ func (p epochPool) is(epoch int64, found bool) error {
 // compare queries for the epoch.
 func (p epochPool) compare(ctx context.Context) error {
 	var epoch int64
-	found, err := oneRow(ctx, p.db, "Organisation", p.command(), new(string), &epoch)
+	found, err := oneRow(ctx, p.db, "Organisation", selectEpoch(p.org), new(string), &epoch)
 	if err != nil {
 		return err
 	}
@@ -186,7 +183,7 @@ func (p epochPool) compare(ctx context.Context) error {
 // queryPgx is queryPgx with the query for the epoch in the same round trip. The database runs
 // it first.
 func (p epochPool) queryPgx(ctx context.Context, pool *sql.DB, text string, args []any, scan func(scanner) error) error {
-	first := p.command()
+	first := selectEpoch(p.org)
 	compared, err := first.prepare(onPostgres)
 	if err != nil {
 		return err

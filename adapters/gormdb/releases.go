@@ -134,14 +134,14 @@ func (q releases) Update(ctx context.Context, r id.Release, fn func(release.Rele
 // revision if it succeeds. The change is called with the new revision.
 func (q releases) revised(ctx context.Context, change func(c *conn, revision int64) error) error {
 	return q.atomic(ctx, func(c *conn) error {
-		was, err := get(ctx, revisionTable.on(c.write).forUpdate(), (*releaseRevisionRow).revision)
+		revision, err := get(ctx, revisionTable.on(c.write).forUpdate(), (*releaseRevisionRow).revision)
 		if err != nil {
 			return err
 		}
-		if err := change(c, was+1); err != nil {
+		if err := change(c, revision+1); err != nil {
 			return err
 		}
-		_, err = revisionTable.on(c.write).filter("one").set(ctx, "n = ?", was+1)
+		_, err = revisionTable.on(c.write).filter("one").set(ctx, "n = ?", revision+1)
 		return err
 	})
 }
@@ -245,9 +245,9 @@ func (q adoption) AddDevices(ctx context.Context, all []release.Seen) error {
 			s := seenTable.on(c.write)
 			n, err := s.insert(ctx, rowOfSeen(d), onConflictDoNothing)
 			if err == nil && n == 0 {
-				_, err = update(ctx, s.key(string(d.Day), string(d.Platform), string(d.Arch), string(d.Channel)), (*seenRow).seen, rowOfSeen, func(there release.Seen) (release.Seen, error) {
-					there.Devices.Merge(&d.Devices)
-					return there, nil
+				_, err = update(ctx, s.key(string(d.Day), string(d.Platform), string(d.Arch), string(d.Channel)), (*seenRow).seen, rowOfSeen, func(existing release.Seen) (release.Seen, error) {
+					existing.Devices.Merge(&d.Devices)
+					return existing, nil
 				})
 			}
 			if err != nil {

@@ -106,8 +106,8 @@ const selectPosition = "SELECT ('x' || substr(pg_walfile_name(pg_current_wal_ins
 // selectPrimary is selectPosition with what distinguishes the primary and its replicas from other servers.
 const selectPrimary = selectPosition + ", system_identifier FROM pg_control_system()"
 
-// present returns the primary's position.
-func (db *DB) present(ctx context.Context) (position, error) {
+// primaryPosition returns the primary's position.
+func (db *DB) primaryPosition(ctx context.Context) (position, error) {
 	var timeline, lsn int64
 	_, err := oneRow(ctx, db.read, "Position", sharedSQL(selectPosition), &timeline, &lsn)
 	return position{uint32(timeline), uint64(lsn)}, err
@@ -123,7 +123,7 @@ func (db *DB) Position(ctx context.Context, known string) (string, error) {
 	if last := db.replicas.latest.Load(); ok && last != nil && last.includes(p) {
 		return known, nil
 	}
-	now, err := db.present(ctx)
+	now, err := db.primaryPosition(ctx)
 	if err != nil || ok && now.includes(p) {
 		return known, err
 	}

@@ -65,7 +65,7 @@ func (r *replicated) opened(primary *postgres.Server, replicas ...*postgres.Serv
 // replayed waits until a standby has replayed the log up to the primary's present position.
 func (r *replicated) replayed(standby *postgres.Server) {
 	r.Helper()
-	now := must.Do(r.db.present(r.Context())).Or(r)
+	now := must.Do(r.db.primaryPosition(r.Context())).Or(r)
 	for reached := false; !reached; {
 		must.NoError(r, r.conns[standby].QueryRowContext(r.Context(), "SELECT pg_last_wal_replay_lsn() - '0/0' >= $1::bigint FROM pg_sleep(0.001)", int64(now.lsn)).Scan(&reached))
 	}

@@ -55,8 +55,8 @@ func (s selection) filter(condition string, args ...any) selection {
 	return s
 }
 
-// among adds the condition that a column has one of the values.
-func (s selection) among(column, values string) selection {
+// whereIn adds the condition that a column has one of the values.
+func (s selection) whereIn(column, values string) selection {
 	return s.filter(dialectOf(s.db).in(s.name+"."+column, s.fieldsOf(column)[0].kind), values)
 }
 
@@ -77,9 +77,9 @@ func (s selection) page(order string, limit int) selection {
 	return s
 }
 
-// examine narrows a selection whose rows are in an order to the first that meet another condition;
+// scanAtMost narrows a selection whose rows are in an order to the first that meet another condition;
 // limit 0 is all. The rows are read in that order, until there are so many or to the selection's end.
-func (s selection) examine(limit int, condition string, args ...any) selection {
+func (s selection) scanAtMost(limit int, condition string, args ...any) selection {
 	text := "SELECT " + s.name + ".* FROM " + s.source()
 	var page []any
 	if s.order != "" {
@@ -216,7 +216,7 @@ func getAll[R, T any, K ~string](ctx context.Context, s selection, record func(*
 	for i, k := range given {
 		places[k] = i
 	}
-	found, err := all(ctx, s.among("id", list(dialectOf(s.db), validIDs(given))), record)
+	found, err := all(ctx, s.whereIn("id", list(dialectOf(s.db), validIDs(given))), record)
 	sort.Slice(found, func(i, j int) bool { return places[key(found[i])] < places[key(found[j])] })
 	return found, err
 }
@@ -364,7 +364,7 @@ func (s selection) removeEmpty(ctx context.Context, message string, conditions .
 	if err != nil || n == 1 {
 		return err
 	}
-	if there, err := s.count(ctx); err != nil || there == 0 {
+	if rows, err := s.count(ctx); err != nil || rows == 0 {
 		return s.requireRow(0, err)
 	}
 	return fault.New(fault.Conflict, "%s", message)
@@ -384,11 +384,11 @@ func required(found bool, err error, what string) error {
 // update locks the only row and stores what fn returns for its record, in a transaction. It
 // returns that record, whose times may be more precise than the stored ones.
 func update[R, T any](ctx context.Context, s selection, record func(*R) (T, error), row func(T) *R, fn func(T) (T, error)) (v T, err error) {
-	there, err := get(ctx, s.forUpdate(), record)
+	existing, err := get(ctx, s.forUpdate(), record)
 	if err != nil {
 		return v, err
 	}
-	next, err := fn(there)
+	next, err := fn(existing)
 	if err != nil {
 		return v, err
 	}
@@ -429,7 +429,7 @@ func upsertIf[R, T any](ctx context.Context, s selection, r *R, record func(*R) 
 // for it, in a transaction that locks the record.
 func upsert[R, T any](ctx context.Context, s selection, provider string, record func(*R) (T, error), row func(T) *R, fresh T, fn func(T) (T, error)) (T, error) {
 	s = s.filter("provider_id = ?", provider)
-	there, found, err := find(ctx, s.forUpdate(), record)
+	existing, found, err := find(ctx, s.forUpdate(), record)
 	if err != nil {
 		return fresh, err
 	}
@@ -445,7 +445,7 @@ func upsert[R, T any](ctx context.Context, s selection, provider string, record 
 			return record(added)
 		}
 		// A concurrent one added it, or the id is taken under another key.
-		there, found, err = find(ctx, s.forUpdate(), record)
+		existing, found, err = find(ctx, s.forUpdate(), record)
 		if err == nil && !found {
 			err = fault.New(fault.Conflict, "%s is there already", s.what)
 		}
@@ -453,7 +453,7 @@ func upsert[R, T any](ctx context.Context, s selection, provider string, record 
 			return fresh, err
 		}
 	}
-	next, err := fn(there)
+	next, err := fn(existing)
 	if err != nil {
 		return fresh, err
 	}

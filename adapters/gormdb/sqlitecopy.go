@@ -83,8 +83,8 @@ func (c *Copy) examine(ctx context.Context) error {
 // Close closes the file.
 func (c *Copy) Close() error { return c.pool.Close() }
 
-// Named is the content of an object or of an earlier version.
-type Named struct {
+// Content is the content of an object or of an earlier version.
+type Content struct {
 	Blob     string // its name in the store
 	Size     int64  // in bytes
 	Checksum string // SHA-256, lower-case hexadecimal
@@ -103,33 +103,33 @@ const versionsSchema = 19
 
 // Blobs ranges over the contents of the objects and earlier versions of all organisations, each once, in the
 // byte order of their names. An error is the last element.
-func (c *Copy) Blobs(ctx context.Context) iter.Seq2[Named, error] {
-	return func(yield func(Named, error) bool) {
+func (c *Copy) Blobs(ctx context.Context) iter.Seq2[Content, error] {
+	return func(yield func(Content, error) bool) {
 		from := contents
 		if c.Schema < versionsSchema {
 			from = "objects"
 		}
 		rows, err := c.pool.QueryContext(ctx, selectContents+from+" GROUP BY blob ORDER BY blob")
 		if err != nil {
-			yield(Named{}, failed(ctx, err, "Content"))
+			yield(Content{}, failed(ctx, err, "Content"))
 			return
 		}
 		defer rows.Close()
 		for rows.Next() {
-			var n, other Named
+			var n, other Content
 			err := rows.Scan(&n.Blob, &n.Size, &n.Checksum, &other.Size, &other.Checksum, &n.MimeType)
 			if other.Blob, other.MimeType = n.Blob, n.MimeType; err == nil && other != n {
 				err = fmt.Errorf("two objects have %q with different sizes or checksums", n.Blob)
 			}
 			if err != nil || !yield(n, nil) {
 				if err != nil {
-					yield(Named{}, failed(ctx, err, "Content"))
+					yield(Content{}, failed(ctx, err, "Content"))
 				}
 				return
 			}
 		}
 		if err := rows.Err(); err != nil {
-			yield(Named{}, failed(ctx, err, "Content"))
+			yield(Content{}, failed(ctx, err, "Content"))
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"collab/domain/id"
 	"collab/domain/object"
 )
 
@@ -228,6 +229,9 @@ func seatCounts(members, invitations string) string {
 
 // epochs runs with nearly every request, and reads one column of many.
 const epochs = "SELECT id, epoch FROM organisations WHERE "
+
+// selectEpoch returns the query for the epoch of one organisation.
+func selectEpoch(o id.Org) command { return sharedSQL(epochs+"id = ?", string(o)) }
 
 // heads reads the heads of logs, also of empty ones, with the epoch, which all logs share.
 const (

@@ -421,7 +421,7 @@ func (t *tenantTable) ofEach(db *gorm.DB, orgs []id.Org) (selection, bool) {
 		s.crossTenants = true
 		return s, true
 	default:
-		return t.crossTenant(db, crossTenantOverview).among("org_id", list(dialectOf(db), known)), true
+		return t.crossTenant(db, crossTenantOverview).whereIn("org_id", list(dialectOf(db), known)), true
 	}
 }
 

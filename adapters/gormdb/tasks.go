@@ -165,17 +165,17 @@ func (q tasksAt) Add(ctx context.Context, o id.Org, t task.Task) (task.Task, err
 }
 
 // Replace is one statement on Postgres.
-func (q tasksAt) Replace(ctx context.Context, o id.Org, was, next task.Task, changes []task.Change) error {
-	next.ID, next.Org = was.ID, o
+func (q tasksAt) Replace(ctx context.Context, o id.Org, previous, next task.Task, changes []task.Change) error {
+	next.ID, next.Org = previous.ID, o
 	args := params(bind(rowOfTask(q.dialect, next), taskTable.changes, tenantParams(o, len(taskTable.changes)+5)))
-	args = append(args, string(was.ID), was.Version, was.UpdatedAt.UnixMilli(), q.epoch)
+	args = append(args, string(previous.ID), previous.Version, previous.UpdatedAt.UnixMilli(), q.epoch)
 	if q.dialect == onPostgres {
 		return getRow(ctx, q.write, "Task", args.sql(replaceTaskAt[onPostgres], records(rowsOfHistory(changes), historyTable.rest)), new(int))
 	}
 	return q.atomic(ctx, func(c *conn) error {
 		n, err := exec(ctx, c.write, "Task", args.sql(replaceTaskAt[onSQLite]))
 		if err = required(n > 0, err, "Task"); err == nil {
-			err = (tasks{c}).putTexts(ctx, o, next, q.dialect.hasTextsRow(was))
+			err = (tasks{c}).putTexts(ctx, o, next, q.dialect.hasTextsRow(previous))
 		}
 		if err == nil {
 			err = (taskHistory{c}).Add(ctx, o, changes)
@@ -247,36 +247,36 @@ func (q tasks) addWhere(ctx context.Context, o id.Org, t task.Task, texts [2][2]
 // Revise also locks the workspace that the task moves to, to prevent its deletion: a foreign
 // key violation would abort a transaction on Postgres.
 func (q tasks) Revise(ctx context.Context, o id.Org, t id.Task, fn func(task.Task) (task.Task, error)) (task.Task, error) {
-	return atomically(ctx, q.conn, func(c *conn) (is task.Task, err error) {
+	return atomically(ctx, q.conn, func(c *conn) (next task.Task, err error) {
 		of := taskTable.of(c.write, o).key(string(t))
-		was, err := get(ctx, of.forUpdate(), (*taskRow).task)
+		previous, err := get(ctx, of.forUpdate(), (*taskRow).task)
 		if err == nil {
-			is, err = fn(was.Clone())
+			next, err = fn(previous.Clone())
 		}
 		if err != nil {
 			return task.Task{}, err
 		}
-		is = is.Clone()
-		is.ID, is.Org = t, o
-		if w := is.Workspace; w != nil && (was.Workspace == nil || *was.Workspace != *w) {
+		next = next.Clone()
+		next.ID, next.Org = t, o
+		if w := next.Workspace; w != nil && (previous.Workspace == nil || *previous.Workspace != *w) {
 			err = workspaceTable.of(c.write, o).key(string(*w)).lockKeys(ctx, 1)
 		}
 		if err == nil {
-			err = of.save(ctx, rowOfTask(q.dialect, is))
+			err = of.save(ctx, rowOfTask(q.dialect, next))
 		}
 		if err != nil {
 			return task.Task{}, err
 		}
-		return is, (tasks{c}).putTexts(ctx, o, is, q.dialect.hasTextsRow(was))
+		return next, (tasks{c}).putTexts(ctx, o, next, q.dialect.hasTextsRow(previous))
 	})
 }
 
 func (q tasks) Remove(ctx context.Context, o id.Org, t id.Task, allow func(task.Task) error) error {
 	return q.atomic(ctx, func(c *conn) error {
 		of := taskTable.of(c.write, o).key(string(t))
-		there, err := get(ctx, of.forUpdate(), (*taskRow).task)
+		existing, err := get(ctx, of.forUpdate(), (*taskRow).task)
 		if err == nil {
-			err = allow(there)
+			err = allow(existing)
 		}
 		if err == nil {
 			err = of.delete(ctx)

@@ -76,12 +76,12 @@ func (q taskSets) Move(ctx context.Context, o id.Org, ids []id.Task, now time.Ti
 func (q taskSets) move(ctx context.Context, o id.Org, batch []id.Task, now time.Time, fn func(task.Placement) (task.Placement, error)) error {
 	moved := make([]taskRow, 0, len(batch))
 	tags := 0
-	held := taskTable.of(q.write, o).among("id", list(q.dialect, batch)).read("id", "workspace_id", "assignee_id", "created_by", "sort_order", "priority").
+	held := taskTable.of(q.write, o).whereIn("id", list(q.dialect, batch)).read("id", "workspace_id", "assignee_id", "created_by", "sort_order", "priority").
 		join("tasks", ", COALESCE(json_array_length("+q.dialect.json("tasks.tags")+"), 0)", &tags).page("tasks.id", 0).forUpdate()
-	err := each(ctx, held, (*taskRow).placement, func(was task.Placement) error {
-		was.Tags = tags
-		is, err := fn(was)
-		moved = append(moved, taskRow{ID: was.Task, SortOrder: is.SortOrder, Priority: is.Priority})
+	err := each(ctx, held, (*taskRow).placement, func(previous task.Placement) error {
+		previous.Tags = tags
+		next, err := fn(previous)
+		moved = append(moved, taskRow{ID: previous.Task, SortOrder: next.SortOrder, Priority: next.Priority})
 		return err
 	})
 	if err != nil {
@@ -118,7 +118,7 @@ func (q taskSets) RemoveIn(ctx context.Context, o id.Org, w id.Workspace, after 
 			more = false
 			return err
 		}
-		again := taskTable.of(c.write, o).among("id", list(c.dialect, found)).read("id", "workspace_id").page("tasks.id", 0).forUpdate()
+		again := taskTable.of(c.write, o).whereIn("id", list(c.dialect, found)).read("id", "workspace_id").page("tasks.id", 0).forUpdate()
 		err = each(ctx, again, (*taskRow).placement, func(p task.Placement) error {
 			if p.Workspace != nil && *p.Workspace == w {
 				held = append(held, p.Task)
@@ -128,12 +128,12 @@ func (q taskSets) RemoveIn(ctx context.Context, o id.Org, w id.Workspace, after 
 		if err != nil {
 			return err
 		}
-		changes := historyTable.of(c.write, o).among("task_id", list(c.dialect, held))
+		changes := historyTable.of(c.write, o).whereIn("task_id", list(c.dialect, held))
 		if more, err = (taskHistory{c}).remove(ctx, o, changes, 10*limit); err != nil || more {
 			return err
 		}
 		last, more = next, len(found) == limit
-		return taskTable.of(c.write, o).among("id", list(c.dialect, held)).delete(ctx)
+		return taskTable.of(c.write, o).whereIn("id", list(c.dialect, held)).delete(ctx)
 	})
 	return last, more, err
 }
@@ -141,16 +141,16 @@ func (q taskSets) RemoveIn(ctx context.Context, o id.Org, w id.Workspace, after 
 // List reads a batch at a time, and holds no connection while each is called.
 func (q taskSets) List(ctx context.Context, o id.Org, ids []id.Task, fn func(task.Task) error) error {
 	for batch := range slices.Chunk(ids, tasksPerBatch) {
-		there := make(map[id.Task]task.Task, len(batch))
-		err := each(ctx, taskTable.of(q.read, o).among("id", list(q.dialect, batch)), (*taskRow).task, func(t task.Task) error {
-			there[t.ID] = t
+		existing := make(map[id.Task]task.Task, len(batch))
+		err := each(ctx, taskTable.of(q.read, o).whereIn("id", list(q.dialect, batch)), (*taskRow).task, func(t task.Task) error {
+			existing[t.ID] = t
 			return nil
 		})
 		if err != nil {
 			return err
 		}
 		for _, t := range batch {
-			if found, ok := there[t]; ok {
+			if found, ok := existing[t]; ok {
 				if err := fn(found.Clone()); err != nil {
 					return err
 				}
@@ -208,7 +208,7 @@ func (q taskHistory) add(ctx context.Context, o id.Org, changes []task.Change) e
 			of = append(of, c.Task)
 		}
 	}
-	if err := taskTable.of(q.write, o).among("id", list(q.dialect, of)).lockKeys(ctx, len(of)); err != nil {
+	if err := taskTable.of(q.write, o).whereIn("id", list(q.dialect, of)).lockKeys(ctx, len(of)); err != nil {
 		return err
 	}
 	_, err := insertRecords(ctx, historyTable.of(q.write, o), insertHistory, rowsOfHistory(changes), historyTable.rest)

@@ -427,11 +427,11 @@ func (s *Source) Digests(ctx context.Context, table string, progress func(n int)
 // Contents returns an iterator over the content of the objects and earlier versions of all organisations
 // whose blob name is greater than after, in the order of names. An error ends it. No other method may be
 // called during the iteration.
-func (s *Source) Contents(ctx context.Context, after string) iter.Seq2[Named, error] {
-	return func(yield func(Named, error) bool) {
+func (s *Source) Contents(ctx context.Context, after string) iter.Seq2[Content, error] {
+	return func(yield func(Content, error) bool) {
 		stopped := false
 		err := s.conn.rows(ctx, s.blobsAfter(selectContents+contents)+" GROUP BY blob ORDER BY blob", []any{after}, func(v []any) error {
-			n := Named{Blob: v[0].(string), Size: v[1].(int64), Checksum: v[2].(string), MimeType: v[5].(string)}
+			n := Content{Blob: v[0].(string), Size: v[1].(int64), Checksum: v[2].(string), MimeType: v[5].(string)}
 			if v[3] != any(n.Size) || v[4] != any(n.Checksum) {
 				return fmt.Errorf("two objects have %q with different sizes or checksums", n.Blob)
 			}
@@ -442,7 +442,7 @@ func (s *Source) Contents(ctx context.Context, after string) iter.Seq2[Named, er
 			return nil
 		})
 		if err != nil && !stopped {
-			yield(Named{}, failed(ctx, err, "Content"))
+			yield(Content{}, failed(ctx, err, "Content"))
 		}
 	}
 }

@@ -98,7 +98,7 @@ func (q versions) Keep(ctx context.Context, o id.Org, keep object.Retention, end
 		}
 		if len(deleted) > 0 {
 			expires := ended[0].ExpiresAt.UnixMilli()
-			of := versionTable.of(c.write, o).among("object_id", list(c.dialect, deleted)).filter("expires_at > ?", expires)
+			of := versionTable.of(c.write, o).whereIn("object_id", list(c.dialect, deleted)).filter("expires_at > ?", expires)
 			if _, err := of.set(ctx, "expires_at = ?", expires); err != nil {
 				return err
 			}
@@ -139,7 +139,7 @@ func (q versions) Discard(ctx context.Context, o id.Org, of []id.Object, size in
 	err = q.atomicWithLog(ctx, o, func(c *conn) error {
 		s := versionTable.of(c.write, o)
 		if of != nil {
-			s, size = s.among("object_id", list(c.dialect, some)), math.MaxInt64
+			s, size = s.whereIn("object_id", list(c.dialect, some)), math.MaxInt64
 		}
 		n, err = versions{c}.discard(ctx, o, firstToExpire(s, limit), size, now)
 		return err

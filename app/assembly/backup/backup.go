@@ -268,7 +268,7 @@ func addFile(ctx context.Context, w *archiver, name, path string) (err error) {
 	return err
 }
 
-func addBlob(ctx context.Context, w *archiver, blobs ports.Blobs, named gormdb.Named) (err error) {
+func addBlob(ctx context.Context, w *archiver, blobs ports.Blobs, named gormdb.Content) (err error) {
 	r, err := blobs.Open(ctx, named.Blob, 0, -1)
 	if fault.Is(err, fault.NotFound) {
 		return fmt.Errorf("%w: %s. Put it back or delete its file, then back up again", errMissingBlob, named.Blob)

@@ -295,7 +295,7 @@ type unpacking struct {
 	root   *os.Root
 	db     *gormdb.Copy
 	schema int64
-	next   func() (gormdb.Named, error, bool) // returns the next blob that the database names
+	next   func() (gormdb.Content, error, bool) // returns the next blob that the database names
 	stop   func()
 }
 
@@ -304,7 +304,7 @@ func (u *unpacking) entry(_ archiveHeader, e entry, r io.Reader) (err error) {
 	if e.name == headerName {
 		return nil
 	}
-	var named gormdb.Named
+	var named gormdb.Content
 	if e.blob != "" {
 		var found bool
 		if named, err, found = u.next(); err != nil {

@@ -31,7 +31,7 @@ func (m *mover) contents(ctx context.Context, after string, mayExist bool) error
 		return fault.WithCause(err)
 	}
 	m.progress.begin("content", total)
-	var round []gormdb.Named
+	var round []gormdb.Content
 	end := func() error {
 		if err := m.round(ctx, round, mayExist); err != nil || m.target == nil || len(round) == 0 {
 			return err
@@ -57,7 +57,7 @@ func (m *mover) contents(ctx context.Context, after string, mayExist bool) error
 }
 
 // round copies contents concurrently, and returns the first error after all have ended.
-func (m *mover) round(ctx context.Context, round []gormdb.Named, mayExist bool) error {
+func (m *mover) round(ctx context.Context, round []gormdb.Content, mayExist bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
@@ -87,7 +87,7 @@ func (m *mover) round(ctx context.Context, round []gormdb.Named, mayExist bool) 
 }
 
 // content copies one content.
-func (m *mover) content(ctx context.Context, n gormdb.Named, mayExist bool, slots chan struct{}) error {
+func (m *mover) content(ctx context.Context, n gormdb.Content, mayExist bool, slots chan struct{}) error {
 	if n.Size > large {
 		slots <- struct{}{}
 		defer func() { <-slots }()
@@ -114,7 +114,7 @@ func (m *mover) content(ctx context.Context, n gormdb.Named, mayExist bool, slot
 
 // present reports whether the target has the content with its size and checksum. It removes any
 // other content of that name.
-func (m *mover) present(ctx context.Context, n gormdb.Named) (bool, error) {
+func (m *mover) present(ctx context.Context, n gormdb.Content) (bool, error) {
 	r, err := m.toBlobs.Open(ctx, n.Blob, 0, -1)
 	if fault.Is(err, fault.NotFound) {
 		return false, nil
@@ -137,7 +137,7 @@ type checkedReader struct {
 	r    io.Reader
 	sum  hash.Hash
 	size int64
-	want gormdb.Named
+	want gormdb.Content
 }
 
 func (c *checkedReader) Read(p []byte) (int, error) {

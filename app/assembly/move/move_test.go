@@ -539,7 +539,7 @@ func TestContentAloneMovesBetweenStores(t *testing.T) {
 	for range 2 { // again it finds all of it there
 		d.mustMove(o)
 		for i := range contents {
-			right, err := (&mover{toBlobs: store}).present(t.Context(), gormdb.Named{Blob: contentName(i), Size: int64(len(contentText(i))), Checksum: sumOf(contentText(i))})
+			right, err := (&mover{toBlobs: store}).present(t.Context(), gormdb.Content{Blob: contentName(i), Size: int64(len(contentText(i))), Checksum: sumOf(contentText(i))})
 			if err != nil || !right {
 				t.Fatalf("content %d: %v, %v", i, right, err)
 			}
