@@ -32,7 +32,6 @@ import (
 	"collab/app/assembly/doctor"
 	"collab/test/collabd"
 	"collab/test/contract/provider"
-	"collab/test/loopback"
 	"collab/test/must"
 	"collab/test/objectstore"
 	"collab/test/postgres"
@@ -132,8 +131,7 @@ func newWorld(t *testing.T) *fixture {
 
 	page := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(page.Close)
-	port := must.Do(loopback.Port()).Or(t)
-	w.gone = fmt.Sprintf("http://127.0.0.1:%d", port)
+	w.gone = "http://127.0.0.1:1"
 	models := provider.Start(t)
 	models.SetModels(modelKey, "claude-1", "gpt-1")
 	write := func(name, content string) string {
