@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -89,7 +89,7 @@ func (st *fixture) endPause() time.Duration {
 	case p := <-st.pauses:
 		p.over <- time.Time{}
 		return p.length
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		st.t.Fatal("nobody pauses")
 		return 0
 	}
@@ -217,11 +217,7 @@ func (s *service) tried() int {
 // reach waits until n deliveries were attempted.
 func (s *service) reach(t *testing.T, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); s.tried() < n; runtime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d attempts", s.tried())
-		}
-	}
+	must.Wait(t, fmt.Sprintf("%d deliveries were attempted", n), func() bool { return s.tried() >= n })
 }
 
 // take returns the deliveries since the last call.
@@ -237,12 +233,10 @@ func (s *service) take() []stripe.Event {
 func (s *service) await(t *testing.T, n int) []stripe.Event {
 	t.Helper()
 	var list []stripe.Event
-	for deadline := time.Now().Add(10 * time.Second); len(list) < n; runtime.Gosched() {
+	must.Wait(t, fmt.Sprintf("%d events have arrived", n), func() bool {
 		list = append(list, s.take()...)
-		if time.Now().After(deadline) {
-			t.Fatalf("only %s have arrived", types(list))
-		}
-	}
+		return len(list) >= n
+	})
 	return list
 }
 

@@ -61,9 +61,10 @@ func awaitTrue(t *testing.T, url, query string) {
 	t.Helper()
 	c := must.Do(pgx.Connect(t.Context(), url)).Or(t)
 	defer c.Close(context.WithoutCancel(t.Context()))
-	for result := false; !result; {
+	must.Wait(t, query+" is true", func() (result bool) {
 		must.NoError(t, c.QueryRow(t.Context(), query).Scan(&result))
-	}
+		return result
+	})
 }
 
 func TestMigratingServersDoNotBlockAConcurrentIndex(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -88,24 +89,24 @@ func TestWaitingForAConnectionEndsWithTheContext(t *testing.T) {
 			}
 			ctx, end := context.WithCancel(t.Context())
 			before := of.Stats().WaitCount
-			go func() {
-				for of.Stats().WaitCount == before {
-					runtime.Gosched()
-				}
-				end()
-			}()
-			must.FailIs(t, must.ErrorOf(oneRow(ctx, pool, "Number", sharedSQL("SELECT 1"), new(int64))), context.Canceled)
+			defer end()
+			ended := make(chan error, 1)
+			go func() { ended <- must.ErrorOf(oneRow(ctx, pool, "Number", sharedSQL("SELECT 1"), new(int64))) }()
+			must.Wait(t, "the query waits", func() bool { return of.Stats().WaitCount > before })
+			end()
+			must.FailIs(t, <-ended, context.Canceled)
 		})
 	}
 }
 
 // awaitWaiting returns when n transactions wait for the writer.
-func awaitWaiting(db *DB, n int) {
-	for waiting := -1; waiting < n; runtime.Gosched() {
+func awaitWaiting(t *testing.T, db *DB, n int) {
+	t.Helper()
+	must.Wait(t, fmt.Sprintf("%d transactions wait", n), func() bool {
 		db.queue.mu.Lock()
-		waiting = len(db.queue.waiting)
-		db.queue.mu.Unlock()
-	}
+		defer db.queue.mu.Unlock()
+		return len(db.queue.waiting) >= n
+	})
 }
 
 // synchronous returns SQLite's setting of this name: 2 where a commit waits for the disk, 1 where
@@ -144,7 +145,7 @@ func TestGroupTransaction(t *testing.T) {
 			again = true
 			for i, call := range calls {
 				all.Go(func() { errs[i] = call() })
-				awaitWaiting(db, i+1)
+				awaitWaiting(t, db, i+1)
 			}
 			return nil
 		})
@@ -403,7 +404,7 @@ func TestGroupTransaction(t *testing.T) {
 		attempt(n, first, func() {
 			for i, asynchronous := range asynchronous {
 				all.Go(func() { attempt(i, asynchronous, func() {}) })
-				awaitWaiting(db, i+1)
+				awaitWaiting(t, db, i+1)
 			}
 		})
 		all.Wait()

@@ -145,7 +145,7 @@ func TestReplaceChecksTheEpochOnceItHasTheLog(t *testing.T) {
 		go func() {
 			replaced <- must.ErrorOf(db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next), plan.Unlimited, object.Retention{}))
 		}()
-		return errors.Join(err, awaitBlocked(db, replaced), db.Atomic(ctx, func(r ports.Records) error {
+		return errors.Join(err, awaitBlocked(t, db, replaced), db.Atomic(ctx, func(r ports.Records) error {
 			return must.ErrorOf(r.Directory().Organisations().Lock(ctx, o))
 		}))
 	}))
@@ -266,7 +266,7 @@ func TestAnnouncingSharesATransaction(t *testing.T) {
 	must.NoError(t, db.Atomic(t.Context(), func(ports.Records) error {
 		for i, name := range []string{"a", "b", "a"} {
 			all.Go(func() { errs[i] = names.Announce(t.Context(), o, name, 0, time.UnixMilli(1)) })
-			awaitWaiting(db, i+1)
+			awaitWaiting(t, db, i+1)
 		}
 		return nil
 	}))

@@ -352,11 +352,13 @@ func TestAServerThatRefusesIsUnavailable(t *testing.T) {
 }
 
 // awaitBlocked waits until a statement waits for a lock on Postgres, or ended has an error.
-func awaitBlocked(db *DB, ended chan error) (err error) {
+func awaitBlocked(t *testing.T, db *DB, ended chan error) (err error) {
+	t.Helper()
 	const blocked = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')"
-	for waits := false; err == nil && !waits && len(ended) == 0; {
+	must.Wait(t, "a statement waits for a lock", func() (waits bool) {
 		err = db.pools[0].QueryRow(blocked).Scan(&waits)
-	}
+		return err != nil || waits || len(ended) > 0
+	})
 	return err
 }
 
@@ -397,7 +399,7 @@ func TestTasksMovedAwayDuringADeletionRemain(t *testing.T) {
 			_, _, err := db.Work().TaskSets().RemoveIn(ctx, o, from, task.Position{}, 10)
 			removed <- err
 		}()
-		return errors.Join(err, awaitBlocked(db, removed))
+		return errors.Join(err, awaitBlocked(t, db, removed))
 	})
 	must.NoError(t, errors.Join(err, <-removed))
 	if got, err := db.Work().Tasks().Get(ctx, o, moved.ID); err != nil || *got.Workspace != to {

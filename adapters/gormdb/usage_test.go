@@ -232,7 +232,7 @@ func TestSettlingLocksLeasesInTheOrderOfTheirKeys(t *testing.T) {
 			return err
 		}
 		go func() { settled <- db.Usage().Ledger().Settle(ctx, o, ended...) }()
-		if err := awaitBlocked(db, settled); err != nil {
+		if err := awaitBlocked(t, db, settled); err != nil {
 			return err
 		}
 		var free int
@@ -258,7 +258,7 @@ func TestReservingSharesATransaction(t *testing.T) {
 			all.Go(func() {
 				granted[i], errs[i] = db.Usage().Quotas().ReserveAt(t.Context(), 0, l, 100, quota.Need{Input: 20, Output: 55})
 			})
-			awaitWaiting(db, i+1)
+			awaitWaiting(t, db, i+1)
 		}
 		return nil
 	})

@@ -222,7 +222,7 @@ func (w *chatTest) leases() (n int) {
 // entries, and that servers return it. It returns the numbers of entries by outcome.
 func (w *chatTest) settled(all ...member) map[chat.Outcome]int {
 	w.Helper()
-	until(w, "no lease is left", func() bool { return w.leases() == 0 })
+	must.Wait(w, "no lease is left", func() bool { return w.leases() == 0 })
 	logged := map[string]string{}
 	var calls []usage.Entry
 	var used map[id.User]int64

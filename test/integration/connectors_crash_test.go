@@ -112,7 +112,7 @@ func TestAServerStopsWhileToolServersHang(t *testing.T) {
 	p.ada.Must(p, 200, "POST", "/connectors/"+called+"/credentials", map[string]any{"credentials": map[string]any{"apiKey": "key"}}, nil)
 	requests := len(p.auth.Requests(authserver.Token))
 	p.expire(renewed)
-	until(p, "both are called", func() bool {
+	must.Wait(p, "both are called", func() bool {
 		return len(hung.Requests()) > 0 && len(p.auth.Requests(authserver.Token)) > requests
 	})
 	p.first.Stop(p) // which fails unless the server exits with 0

@@ -173,7 +173,7 @@ func TestConnectorSecretsAreInNoOutput(t *testing.T) {
 		p.auth.Fail(authserver.Token, nil, 0)
 		p.preferred.Fail(authserver.Revocation, authserver.Echo(400, ""), 1)
 		p.ada.Must(t, 200, "DELETE", "/connectors/"+ours, nil, nil)
-		until(p, "the failure is noted", func() bool { return p.count("SELECT count(*) FROM connector_revocations WHERE attempts = 1") == 1 })
+		must.Wait(p, "the failure is noted", func() bool { return p.count("SELECT count(*) FROM connector_revocations WHERE attempts = 1") == 1 })
 
 		v.of(p.auth)
 		v.of(p.preferred)

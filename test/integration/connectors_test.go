@@ -161,7 +161,7 @@ func (p *connectorTest) get(c collabd.Client, id string) instance {
 // awaitStatus waits for a status.
 func (p *connectorTest) awaitStatus(c collabd.Client, id, status string) (i instance) {
 	p.Helper()
-	until(p, "the connector is "+status, func() bool {
+	must.Wait(p, "the connector is "+status, func() bool {
 		i = p.get(c, id)
 		return i.Status == status
 	})
@@ -332,13 +332,13 @@ func TestAnAuthorizationOverServers(t *testing.T) {
 		// The token of a connector that is deleted while the authorization server is down is revoked later.
 		p.auth.Fail(authserver.Revocation, authserver.Status(503), 1)
 		p.ben.At(two).Must(p, 200, "DELETE", "/connectors/"+f.InstanceID, nil, nil)
-		until(p, "the failure is noted", func() bool { return p.count("SELECT count(*) FROM connector_revocations WHERE attempts = 1") == 1 })
+		must.Wait(p, "the failure is noted", func() bool { return p.count("SELECT count(*) FROM connector_revocations WHERE attempts = 1") == 1 })
 		if !p.auth.Valid(token) || len(p.auth.Revoked()) != 0 {
 			p.Error("it was taken back by a server that is down")
 		}
 		p.exec("UPDATE connector_revocations SET due_at = 0")
-		until(p, "it is taken back", func() bool { return !p.auth.Valid(token) })
-		until(p, "that is forgotten", func() bool { return p.count("SELECT count(*) FROM connector_revocations") == 0 })
+		must.Wait(p, "it is taken back", func() bool { return !p.auth.Valid(token) })
+		must.Wait(p, "that is forgotten", func() bool { return p.count("SELECT count(*) FROM connector_revocations") == 0 })
 		if n := p.count("SELECT count(*) FROM connector_credentials") + p.count("SELECT count(*) FROM connector_flows"); n != 0 {
 			p.Errorf("%d records are left", n)
 		}

@@ -25,7 +25,7 @@ func startExport(t *testing.T, owner collabd.Client) string {
 func checkExport(t *testing.T, owner collabd.Client, path string) string {
 	t.Helper()
 	var export struct{ Status, DownloadURL string }
-	until(t, "the archive is ready", func() bool {
+	must.Wait(t, "the archive is ready", func() bool {
 		owner.Must(t, 200, "GET", path, nil, &export)
 		return export.Status == "READY"
 	})
@@ -64,7 +64,7 @@ func TestAnExportOfAKilledServerIsTakenOver(t *testing.T) {
 		must.NoError(t, rows.QueryRow(t.Context(), query).Scan(&n))
 		return n
 	}
-	until(t, "the export waits", func() bool {
+	must.Wait(t, "the export waits", func() bool {
 		return count("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'tasks'::regclass") > 0
 	})
 	first.Kill()

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"collab/adapters/gormdb"
 	"collab/test/collabd"
@@ -63,14 +62,4 @@ func opened(t testing.TB, url string) *gormdb.DB {
 		must.Succeed(t, db.Close())
 	})
 	return db
-}
-
-// until waits until is returns true. It ends the test after the time of patience.
-func until(t testing.TB, about string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(retryDelay) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out waiting until %s", about)
-		}
-	}
 }

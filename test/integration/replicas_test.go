@@ -74,17 +74,20 @@ func TestListsFromReplicas(t *testing.T) {
 	}
 
 	first := changed("ADMIN")
-	for before := onReplica(); onReplica() == before; {
+	before := onReplica()
+	must.Wait(t, "the replica answers", func() bool {
 		if role := roleAt(first); role != "ADMIN" {
 			t.Fatalf("the role is %q", role)
 		}
-	}
+		return onReplica() != before
+	})
 	conn := must.Do(pgx.Connect(ctx, replica)).Or(t)
 	defer conn.Close(ctx)
-	for paused := ""; paused != "paused"; {
-		must.Do(conn.Exec(ctx, "SELECT pg_wal_replay_pause()")).Or(t)
-		must.NoError(t, conn.QueryRow(ctx, "SELECT pg_get_wal_replay_pause_state()").Scan(&paused))
-	}
+	must.Do(conn.Exec(ctx, "SELECT pg_wal_replay_pause()")).Or(t)
+	must.Wait(t, "the replica pauses", func() (paused bool) {
+		must.NoError(t, conn.QueryRow(ctx, "SELECT pg_get_wal_replay_pause_state() = 'paused'").Scan(&paused))
+		return paused
+	})
 	second := changed("VIEWER")
 	if role := roleAt(first); role != "ADMIN" {
 		t.Errorf("at the first position the role is %q, which a replica that pauses has not", role)

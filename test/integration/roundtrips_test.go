@@ -390,7 +390,7 @@ func (v *ownerClient) filled(text string) string {
 		},
 		"{export}": func() string {
 			id := strings.TrimPrefix(startExport(v.t, v.Client), "/org/exports/")
-			until(v.t, "the archive is ready", func() bool {
+			must.Wait(v.t, "the archive is ready", func() bool {
 				var export struct{ Status string }
 				v.Must(v.t, 200, "GET", "/org/exports/"+id, nil, &export)
 				return export.Status == "READY"

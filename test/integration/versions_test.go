@@ -237,7 +237,7 @@ func TestAMigrationThatIsKilledIsRepeated(t *testing.T) {
 		must.NoError(t, c.Start())
 		ended := make(chan error, 1)
 		go func() { ended <- c.Wait() }()
-		until(t, "the command stops or ends", func() bool {
+		must.Wait(t, "the command stops or ends", func() bool {
 			select {
 			case err := <-ended:
 				if err != nil {

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -95,6 +96,16 @@ func Get[V any](v V, err error) V {
 
 // ErrorOf returns the error of a call that has another result.
 func ErrorOf[V any](_ V, err error) error { return err }
+
+// Wait waits until is returns true. It ends the test after a minute.
+func Wait(t T, about string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("timed out waiting until " + about)
+		}
+	}
+}
 
 // Full returns v. It panics if a field of v, or of a struct that a field is or points to, is zero,
 // unless it is one of unset. Fixtures that are compared with what a mapping returns are full, so

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -91,14 +90,9 @@ func TestTheServerEndsWithAKilledProcess(t *testing.T) {
 	ask(t, address, "SELECT 'alive'")
 	must.NoError(t, c.Process.Kill())
 	_ = c.Wait()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the folder of the killed process's server is still there")
-		}
-	}
+	must.Wait(t, "the folder of the killed process's server is removed", func() bool {
+		return errors.Is(must.ErrorOf(os.Stat(folder)), fs.ErrNotExist)
+	})
 	if conn, err := pgx.Connect(t.Context(), address); err == nil {
 		_ = conn.Close(t.Context())
 		t.Error("the killed process's server still answers")

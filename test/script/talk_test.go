@@ -42,7 +42,7 @@ func newTalk(s *server, check *contract) *conversationRun {
 		streams: map[string]*stream{},
 		looked:  map[string]int{},
 		values: values{
-			known:  map[string]string{},
+			known: map[string]string{},
 			// Its digits contain no text that a conversation searches for.
 			unique: fmt.Sprintf("k%dx%d", began.UnixMilli(), talks.Add(1)),
 			base:   s.base,
@@ -140,6 +140,7 @@ func (t *conversationRun) run(c conversation) []mismatch {
 		case s.request.until:
 			found = t.exchange(s.request, s.response)
 			for deadline := time.Now().Add(patience); len(found) > 0 && time.Now().Before(deadline); {
+				time.Sleep(20 * time.Millisecond)
 				found = t.exchange(s.request, s.response)
 			}
 		default:
