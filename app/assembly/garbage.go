@@ -44,7 +44,7 @@ func Collect(ctx context.Context, c config.Config, dry bool, out, log io.Writer)
 // its log to log.
 func withStores(ctx context.Context, c config.Config, log io.Writer, fn func(*gormdb.DB, ports.Blobs) error) (err error) {
 	if c.Database() == "memory" || c.BlobURL.Scheme() == "mem" {
-		return errors.New("COLLAB_DATABASE_URL and COLLAB_BLOB_URL name memory: collabd gc needs stored data")
+		return errors.New("COLLAB_DATABASE_URL and COLLAB_BLOB_URL name memory, and this command needs stored data")
 	}
 	if file, isSQLite := strings.CutPrefix(c.DatabaseURL.Text(), "sqlite://"); isSQLite {
 		if _, err := os.Stat(file); err != nil {
