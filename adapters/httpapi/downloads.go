@@ -18,6 +18,7 @@ import (
 	"collab/adapters/httpapi/spool"
 	"collab/domain/fault"
 	"collab/domain/object"
+	"collab/domain/org"
 )
 
 // copyMemory is the memory of net/http while the kernel copies a file, in bytes.
@@ -247,12 +248,13 @@ func (a *api) sendContent(c *call, w io.Writer, o object.Object, s byteRange, fi
 		return err
 	}
 	defer r.Close()
-	return c.copyContent(w, r, s.length, o.String(), first)
+	return a.copyContent(c, w, r, s.length, o.String(), o.VisibleTo, first)
 }
 
-// copyContent copies content of the length to w, and calls first before the first write. Errors name the content
-// what.
-func (c *call) copyContent(w io.Writer, r io.Reader, length int64, what string, first func() error) error {
+// copyContent copies content of the length to w while it is visible to the caller, and calls first before the first
+// write. Errors name the content what.
+func (a *api) copyContent(c *call, w io.Writer, r io.Reader, length int64, what string, visible func(org.Actor) bool, first func() error) error {
+	confirm := a.confirmation(c, visible)
 	if from, ok := r.(io.WriterTo); ok && w == io.Writer(c) && c.readsFiles() {
 		if err := c.Hold(copyMemory); err != nil {
 			return err
@@ -261,7 +263,7 @@ func (c *call) copyContent(w io.Writer, r io.Reader, length int64, what string, 
 		if err := first(); err != nil {
 			return c.ClientClosed(err)
 		}
-		if _, err := from.WriteTo(fileWriter{c}); err != nil {
+		if _, err := from.WriteTo(fileWriter{c, confirm}); err != nil {
 			if _, ours := errors.AsType[*fault.Error](err); ours {
 				return err
 			}
@@ -290,6 +292,9 @@ func (c *call) copyContent(w io.Writer, r io.Reader, length int64, what string, 
 			}
 		}
 		if n > 0 {
+			if err := confirm(); err != nil {
+				return err
+			}
 			c.ExtendFor(n)
 			if _, err := w.Write((*block)[:n]); err != nil {
 				return c.ClientClosed(err)
@@ -309,10 +314,16 @@ func (c *call) readsFiles() bool {
 
 // fileWriter is the body of a response on a connection that reads files. It extends the
 // deadlines for each piece of content.
-type fileWriter struct{ *call }
+type fileWriter struct {
+	*call
+	confirm func() error
+}
 
 // ReadFrom implements io.ReaderFrom for pieces of at most a block.
 func (w fileWriter) ReadFrom(piece io.Reader) (int64, error) {
+	if err := w.confirm(); err != nil {
+		return 0, err
+	}
 	w.ExtendFor(spool.BlockSize)
 	n, err := w.w.(io.ReaderFrom).ReadFrom(piece)
 	w.bytes += n

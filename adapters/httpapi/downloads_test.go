@@ -30,8 +30,10 @@ import (
 
 	"collab/adapters/bucket"
 	"collab/adapters/httpapi/spool"
+	"collab/app/access"
 	"collab/app/objects"
 	"collab/domain/fault"
+	"collab/domain/org"
 	"collab/ports"
 	"collab/test/must"
 )
@@ -478,4 +480,57 @@ func TestKernelCopiesVerifiedFiles(t *testing.T) {
 		put("x", 0)
 	}
 	mustAbort("a damaged file")
+}
+
+// writeHook calls fn before each part of a body.
+type writeHook struct {
+	*httptest.ResponseRecorder
+	fn func()
+}
+
+func (w writeHook) Write(b []byte) (int, error) {
+	w.fn()
+	return w.ResponseRecorder.Write(b)
+}
+
+func TestContentIsSentWhileTheCallerMayHaveIt(t *testing.T) {
+	const block = spool.BlockSize
+	o := newFileServer(t)
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	o.Now = func() time.Time { return now }
+	file := o.store(t, "long.bin", strings.Repeat("x", 3*block), "workspaceId="+string(o.desk))
+	authorize := o.actorOf
+	for name, test := range map[string]struct {
+		after time.Duration
+		actor func(org.Actor) (org.Actor, error)
+		want  int
+	}{
+		"a member":                 {time.Minute, func(a org.Actor) (org.Actor, error) { return a, nil }, 3 * block},
+		"a former member":          {time.Minute, func(a org.Actor) (org.Actor, error) { return a, fault.New(fault.Forbidden, "no member") }, block},
+		"of another team":          {time.Minute, func(org.Actor) (org.Actor, error) { return o.actor(t, "vic"), nil }, block},
+		"a former member, at once": {time.Second, func(a org.Actor) (org.Actor, error) { return a, fault.New(fault.Forbidden, "no member") }, 3 * block},
+		"while nobody can tell":    {time.Minute, func(a org.Actor) (org.Actor, error) { return a, fault.New(fault.Unavailable, "no database") }, 3 * block},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.actorOf = authorize
+			defer func() { o.actorOf = authorize }()
+			w := writeHook{httptest.NewRecorder(), func() {
+				now = now.Add(test.after)
+				o.actorOf = func(ctx context.Context, c access.Caller) (org.Actor, error) {
+					a, err := authorize(ctx, c)
+					must.NoError(t, err)
+					return test.actor(a)
+				}
+			}}
+			func() {
+				defer func() {
+					if p := recover(); (p == http.ErrAbortHandler) != (test.want < 3*block) {
+						t.Errorf("it ends with %v", p)
+					}
+				}()
+				o.ServeHTTP(w, syncRequest(http.MethodGet, "/files/"+file.ID+"?raw=1", nil))
+			}()
+			must.Is(t, test.want, w.Body.Len())
+		})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"collab/adapters/httpapi/limit"
 	"collab/app/access"
@@ -213,6 +214,33 @@ func (a *api) lookup(c *call) (org.Actor, error) {
 		return org.Actor{}, a.chargeRefusal(c, err, refusedCredentials...)
 	}
 	return actor, nil
+}
+
+// confirmEvery is how long content is sent before its client's rights are looked up again.
+const confirmEvery = 30 * time.Second
+
+// confirmation returns a function that is called before each piece of content. From time to time it returns the
+// error of a caller who may not have the content any more, which must be visible to the actor.
+func (a *api) confirmation(c *call, visible func(org.Actor) bool) func() error {
+	last := a.Now()
+	return func() error {
+		now := a.Now()
+		if now.Sub(last) < confirmEvery {
+			return nil
+		}
+		last = now
+		actor, err := a.actorOf(c.r.Context(), c.caller)
+		if err == nil {
+			err = c.route.Guard.check(actor)
+		}
+		switch {
+		case fault.Is(err, fault.Unavailable), fault.Is(err, fault.Internal):
+			return nil // rights are looked up again later
+		case err == nil && !visible(actor):
+			return fault.Missing("Content")
+		}
+		return err
+	}
 }
 
 // action is a handler after the authorization, without a body.

@@ -134,7 +134,7 @@ func guardStatuses(r row, body bool) []string {
 	add(r.Guard != unlimited && r.Path != CheckPath, "503") // a check waits for nothing
 	add(r.Guard.token() || r.Guard == byOperator, "401")
 	add(r.Guard.token(), "403")
-	add(r.Method == http.MethodGet && !allowsUnknown(r), "400") // for unknown parameters
+	add(!allowsUnknown(r), "400") // for unknown parameters
 	add(keyed, "400", "409", "413", "422")
 	add(body, "400", "413")
 	add(body && r.Guard != webhook, "415") // a signed body may have any type
@@ -162,7 +162,7 @@ func TestOpenAPIDescribesGuardAndKeyResponses(t *testing.T) {
 				caching := response.Value.Headers["Cache-Control"]
 				public := caching != nil && strings.HasPrefix(caching.Ref, "#/components/headers/Public")
 				for _, name := range []string{"RateLimit", "RateLimit-Policy", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"} {
-					if status < "400" && status != "304" && described(name) != (r.Guard != unlimited && r.Guard != webhook && !public) {
+					if status < "400" && status != "304" && described(name) != (r.Guard != unlimited && !public) {
 						t.Errorf("%s: %s is described: %t", status, name, described(name))
 					}
 				}
