@@ -112,23 +112,23 @@ func (s *Billing) Downgrade(ctx context.Context, actor org.Actor) (Details, erro
 	if err := actor.CheckManager(); err != nil {
 		return Details{}, err
 	}
-	var ending plan.Ending
+	var cancellation plan.Cancellation
 	downgrade := func(was plan.Subscription) (is plan.Subscription, err error) {
-		is, ending, err = was.Downgraded(s.Clock.Now())
+		is, cancellation, err = was.Downgraded(s.Clock.Now())
 		return is, err
 	}
 	is, err := s.decide(ctx, actor, downgrade)
 	if err != nil {
 		return Details{}, err
 	}
-	if ending != plan.NothingToCancel {
+	if cancellation != plan.NothingToCancel {
 		// How it ends depends on the provider's state, which may be later than the record.
 		if err := s.followOrEnd(ctx, actor.Org, is.ProviderID, s.byActor(ctx, actor)); err != nil {
 			return Details{}, err
 		}
 		is, err = s.decide(ctx, actor, func(was plan.Subscription) (plan.Subscription, error) {
 			if !was.Billed() {
-				ending = plan.NothingToCancel // it has ended meanwhile
+				cancellation = plan.NothingToCancel // it has ended meanwhile
 				return was, nil
 			}
 			return downgrade(was)
@@ -137,8 +137,8 @@ func (s *Billing) Downgrade(ctx context.Context, actor org.Actor) (Details, erro
 			return Details{}, err
 		}
 	}
-	if ending != plan.NothingToCancel {
-		if err := s.Provider.Cancel(ctx, is.ProviderID, ending == plan.CancelNow); err != nil && !fault.Is(err, fault.NotFound) {
+	if cancellation != plan.NothingToCancel {
+		if err := s.Provider.Cancel(ctx, is.ProviderID, cancellation == plan.CancelNow); err != nil && !fault.Is(err, fault.NotFound) {
 			return Details{}, err
 		}
 		if err := s.followOrEnd(ctx, actor.Org, is.ProviderID, s.byActor(ctx, actor)); err != nil {

@@ -22,16 +22,16 @@ func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (s
 		return "", err
 	}
 	for range maxRounds {
-		var what plan.Order
+		var step plan.CheckoutStep
 		key := s.IDs.New()
 		is, err := s.decide(ctx, actor, func(was plan.Subscription) (is plan.Subscription, err error) {
-			is, what, err = was.Ordered(p, key, s.Clock.Now())
+			is, step, err = was.Ordered(p, key, s.Clock.Now())
 			return is, err
 		})
 		if err != nil {
 			return "", err
 		}
-		switch what {
+		switch step {
 		case plan.OpenPage:
 			// It may have been closed or paid without an event.
 			var page plan.Session
@@ -74,7 +74,7 @@ func (s *Billing) openPage(ctx context.Context, actor org.Actor, is plan.Subscri
 		return "", err
 	}
 	_, err = s.decide(ctx, actor, func(was plan.Subscription) (plan.Subscription, error) {
-		is, counts := was.Opened(page, s.Clock.Now())
+		is, counts := was.WithCheckout(page, s.Clock.Now())
 		if counts {
 			url = page.URL
 		}
@@ -141,7 +141,7 @@ func (s *Billing) closePage(ctx context.Context, o id.Org, as entryFunc, is plan
 		return err
 	}
 	_, err = s.revise(ctx, o, as, func(was plan.Subscription) (plan.Subscription, error) {
-		return was.Closed(page.Key, s.Clock.Now()), nil
+		return was.WithoutCheckout(page.Key, s.Clock.Now()), nil
 	})
 	return err
 }

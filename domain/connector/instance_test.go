@@ -38,8 +38,8 @@ func lasting(d time.Duration) connector.Credentials {
 	return connector.Credentials{Renewal: "r", Renewable: true, ExpiresAt: new(noon.Add(d))}
 }
 
-// moves are what the moves are called as, for an instance that there is.
-var moves = map[connector.Move]func(connector.Instance) (connector.Instance, error){
+// triggers are what the triggers are called as, for an instance that there is.
+var triggers = map[connector.Trigger]func(connector.Instance) (connector.Instance, error){
 	connector.StoredCloud: func(i connector.Instance) (connector.Instance, error) {
 		return i.Stored(connector.Credentials{}, noon)
 	},
@@ -55,9 +55,9 @@ var moves = map[connector.Move]func(connector.Instance) (connector.Instance, err
 	connector.Withdrawn: func(i connector.Instance) (connector.Instance, error) { return i.Revoked("why") },
 }
 
-// table is where each move leads from each state.
-func table() map[connector.Move]map[connector.Status]connector.Status {
-	all := map[connector.Move]map[connector.Status]connector.Status{}
+// table is where each trigger leads from each state.
+func table() map[connector.Trigger]map[connector.Status]connector.Status {
+	all := map[connector.Trigger]map[connector.Status]connector.Status{}
 	for _, t := range connector.Table() {
 		if all[t.By] == nil {
 			all[t.By] = map[connector.Status]connector.Status{}
@@ -69,7 +69,7 @@ func table() map[connector.Move]map[connector.Status]connector.Status {
 	return all
 }
 
-func TestTheTableHasEachMoveOnceForAState(t *testing.T) {
+func TestTheTableHasEachTriggerOnceForAState(t *testing.T) {
 	n := 0
 	for _, row := range connector.Table() {
 		n += len(row.From)
@@ -85,12 +85,12 @@ func TestTheTableHasEachMoveOnceForAState(t *testing.T) {
 	}
 }
 
-func TestMovesLeadToTheirStatesOrAreRefused(t *testing.T) {
+func TestTriggersLeadToTheirStatesOrAreRefused(t *testing.T) {
 	const refused = connector.None
-	if len(moves) != len(table())-2 { // those that make an instance
-		t.Errorf("%d moves are tried", len(moves))
+	if len(triggers) != len(table())-2 { // those that make an instance
+		t.Errorf("%d triggers are tried", len(triggers))
 	}
-	after := map[connector.Move][5]connector.Status{ // DISCONNECTED, CONNECTING, CONNECTED, ERROR and none
+	after := map[connector.Trigger][5]connector.Status{ // DISCONNECTED, CONNECTING, CONNECTED, ERROR and none
 		connector.StoredCloud: {"CONNECTING", "CONNECTING", "CONNECTING", "CONNECTING", refused},
 		connector.StoredLocal: {"CONNECTED", "CONNECTED", "CONNECTED", "CONNECTED", refused},
 		connector.Renewed:     {refused, "CONNECTING", "CONNECTED", "CONNECTING", refused},
@@ -98,7 +98,7 @@ func TestMovesLeadToTheirStatesOrAreRefused(t *testing.T) {
 		connector.Failed:      {refused, "ERROR", "ERROR", "ERROR", refused},
 		connector.Withdrawn:   {refused, "ERROR", "ERROR", "ERROR", refused},
 	}
-	for by, move := range moves {
+	for by, move := range triggers {
 		for n, from := range append(connector.Statuses(), connector.None) {
 			to := after[by][n]
 			got, err := move(in(from))
@@ -120,7 +120,7 @@ func TestMovesLeadToTheirStatesOrAreRefused(t *testing.T) {
 }
 
 func TestARefusedMoveChangesNothing(t *testing.T) {
-	for by, move := range moves {
+	for by, move := range triggers {
 		was := in(connector.None)
 		if by == connector.StoredLocal {
 			was.Hosting = connector.Local
@@ -485,7 +485,7 @@ func TestNoSequenceOfMovesLeavesTheTable(t *testing.T) {
 		if rapid.Bool().Draw(t, "open") {
 			l.instance, l.instance.DueAt = l.instance.Restore(connector.Connected), &noon
 		}
-		step := func(by connector.Move, next connector.Instance, err error) {
+		step := func(by connector.Trigger, next connector.Instance, err error) {
 			t.Helper()
 			to, ok := all[by][l.instance.Status()]
 			if (err == nil) != ok || err == nil && next.Status() != to {

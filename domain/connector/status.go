@@ -21,26 +21,26 @@ const (
 // Statuses lists all states, without None.
 func Statuses() []Status { return []Status{Disconnected, Connecting, Connected, Failing} }
 
-// Move is an event that changes an instance's state.
-type Move string
+// Trigger is an event that changes an instance's state.
+type Trigger string
 
-// The moves.
+// The triggers.
 const (
-	CreatedWithoutAuth Move = "POST /connectors, no credentials needed"
-	CreatedWithAuth    Move = "POST /connectors, credentials needed"
-	StoredCloud        Move = "credentials stored, CLOUD"
-	StoredLocal        Move = "credentials stored, LOCAL"
-	Renewed            Move = "access token refreshed"
-	Answered           Move = "the server answers over MCP"
-	Failed             Move = "the server cannot be reached, or refuses"
-	Withdrawn          Move = "the authorization is withdrawn"
+	CreatedWithoutAuth Trigger = "POST /connectors, no credentials needed"
+	CreatedWithAuth    Trigger = "POST /connectors, credentials needed"
+	StoredCloud        Trigger = "credentials stored, CLOUD"
+	StoredLocal        Trigger = "credentials stored, LOCAL"
+	Renewed            Trigger = "access token refreshed"
+	Answered           Trigger = "the server answers over MCP"
+	Failed             Trigger = "the server cannot be reached, or refuses"
+	Withdrawn          Trigger = "the authorization is withdrawn"
 )
 
 // Transition is a row of the table. The specification has no transitions: all
 // are decisions.
 type Transition struct {
 	From []Status
-	By   Move
+	By   Trigger
 	To   Status
 	Also string // what else happens
 }
@@ -51,7 +51,7 @@ var (
 	checkable = slices.DeleteFunc(Statuses(), func(s Status) bool { return s == Disconnected })
 )
 
-// Table returns all transitions. A move that has no row for a state is refused.
+// Table returns all transitions. A trigger that has no row for a state is refused.
 func Table() []Transition {
 	return []Transition{
 		{From: []Status{None}, By: CreatedWithoutAuth, To: Connected, Also: "a CLOUD server is checked soon"},
@@ -69,7 +69,7 @@ func Table() []Transition {
 
 type step struct {
 	from Status
-	by   Move
+	by   Trigger
 }
 
 var transitions = func() map[step]Status {
@@ -82,8 +82,8 @@ var transitions = func() map[step]Status {
 	return all
 }()
 
-// after returns the state after a move. Conflict where the table has no row.
-func (s Status) after(by Move) (Status, error) {
+// after returns the state after a trigger. Conflict where the table has no row.
+func (s Status) after(by Trigger) (Status, error) {
 	to, ok := transitions[step{s, by}]
 	if !ok {
 		return s, fault.New(fault.Conflict, "A connector that is %s cannot change by this: %s", s, by)

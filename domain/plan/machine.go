@@ -30,42 +30,42 @@ func States() []State {
 	return []State{Unplanned, OnTrial, ProviderTrial, OnFree, Paying, Owing, Suspended, External}
 }
 
-// Move is an event that changes a subscription.
-type Move string
+// Trigger is an event that changes a subscription.
+type Trigger string
 
-// The moves. Those of the provider are named after the subscription's present status there,
+// The triggers. Those of the provider are named after the subscription's present status there,
 // regardless of the event that made us read it.
 const (
-	StartTrial      Move = "POST /billing/trial"
-	EndTrial        Move = "trial ends"
-	Downgrade       Move = "POST /billing/downgrade"
-	RemoteActive    Move = "subscription is active"
-	RemoteTrial     Move = "subscription is trialing"
-	RemotePastDue   Move = "subscription is past_due or unpaid"
-	RemotePaused    Move = "subscription is paused"
-	RemoteCanceled  Move = "subscription is canceled"
-	RemoteExpired   Move = "subscription is incomplete_expired"
-	RemoteWaiting   Move = "subscription is incomplete"
-	PaymentFailed   Move = "invoice.payment_failed, subscription not readable"
-	PaymentReceived Move = "invoice.paid, subscription not readable"
-	OperatorGrant   Move = "operator sets the plan"
+	StartTrial      Trigger = "POST /billing/trial"
+	EndTrial        Trigger = "trial ends"
+	Downgrade       Trigger = "POST /billing/downgrade"
+	RemoteActive    Trigger = "subscription is active"
+	RemoteTrial     Trigger = "subscription is trialing"
+	RemotePastDue   Trigger = "subscription is past_due or unpaid"
+	RemotePaused    Trigger = "subscription is paused"
+	RemoteCanceled  Trigger = "subscription is canceled"
+	RemoteExpired   Trigger = "subscription is incomplete_expired"
+	RemoteWaiting   Trigger = "subscription is incomplete"
+	PaymentFailed   Trigger = "invoice.payment_failed, subscription not readable"
+	PaymentReceived Trigger = "invoice.paid, subscription not readable"
+	OperatorGrant   Trigger = "operator sets the plan"
 )
 
 // Transition is a row of the table.
 type Transition struct {
 	From        []State
-	By          Move
-	To          State  // empty: the move is refused
+	By          Trigger
+	To          State  // empty: the trigger is refused
 	Refusal     string // why
 	Also        string // what else happens
 	OwnDecision bool   // the specification is silent, and this is our decision
 }
 
 var (
-	everyone  = States()
-	managed   = []State{External}
-	unmanaged = slices.DeleteFunc(States(), func(s State) bool { return s == External })
-	billed    = []State{ProviderTrial, Paying, Owing, Suspended}
+	allStates   = States()
+	external    = []State{External}
+	notExternal = slices.DeleteFunc(States(), func(s State) bool { return s == External })
+	billed      = []State{ProviderTrial, Paying, Owing, Suspended}
 )
 
 const (
@@ -77,48 +77,48 @@ const (
 // unchanged is the To of a row that changes nothing.
 const unchanged State = "stays"
 
-// Table returns all transitions. Every state meets every move in exactly one
+// Table returns all transitions. Every state meets every trigger in exactly one
 // row.
 func Table() []Transition {
 	return []Transition{
 		{From: []State{Unplanned}, By: StartTrial, To: OnTrial, Also: "plan STANDARD, for 14 days, no card"},
-		{From: exclude(unmanaged, Unplanned), By: StartTrial, Refusal: refusedTrial},
-		{From: managed, By: StartTrial, Refusal: refusedExternal, OwnDecision: true},
+		{From: exclude(notExternal, Unplanned), By: StartTrial, Refusal: refusedTrial},
+		{From: external, By: StartTrial, Refusal: refusedExternal, OwnDecision: true},
 
 		{From: []State{OnTrial}, By: EndTrial, To: OnFree},
-		{From: exclude(everyone, OnTrial), By: EndTrial, To: unchanged, OwnDecision: true},
+		{From: exclude(allStates, OnTrial), By: EndTrial, To: unchanged, OwnDecision: true},
 
 		{From: []State{OnTrial}, By: Downgrade, To: OnFree, Also: "the trial ends at once"},
 		{From: []State{Paying}, By: Downgrade, To: Paying, Also: "cancelAtPeriodEnd is set at the provider; FREE when the period ends"},
 		{From: []State{ProviderTrial, Owing, Suspended}, By: Downgrade, To: OnFree, Also: "the provider cancels at once", OwnDecision: true},
 		{From: []State{Unplanned, OnFree}, By: Downgrade, Refusal: refusedNothing, OwnDecision: true},
-		{From: managed, By: Downgrade, Refusal: refusedExternal, OwnDecision: true},
+		{From: external, By: Downgrade, Refusal: refusedExternal, OwnDecision: true},
 
-		{From: unmanaged, By: RemoteActive, To: Paying, Also: "the plan of its price; the period as it says"},
-		{From: unmanaged, By: RemoteTrial, To: ProviderTrial, Also: "the plan of its price", OwnDecision: true},
-		{From: unmanaged, By: RemotePastDue, To: Owing, Also: "the plan is kept"},
-		{From: unmanaged, By: RemotePaused, To: Suspended, OwnDecision: true},
-		{From: unmanaged, By: RemoteCanceled, To: OnFree},
-		{From: exclude(unmanaged, OnTrial), By: RemoteExpired, To: OnFree, OwnDecision: true},
+		{From: notExternal, By: RemoteActive, To: Paying, Also: "the plan of its price; the period as it says"},
+		{From: notExternal, By: RemoteTrial, To: ProviderTrial, Also: "the plan of its price", OwnDecision: true},
+		{From: notExternal, By: RemotePastDue, To: Owing, Also: "the plan is kept"},
+		{From: notExternal, By: RemotePaused, To: Suspended, OwnDecision: true},
+		{From: notExternal, By: RemoteCanceled, To: OnFree},
+		{From: exclude(notExternal, OnTrial), By: RemoteExpired, To: OnFree, OwnDecision: true},
 		{From: []State{OnTrial}, By: RemoteExpired, To: unchanged, Also: "a checkout that failed does not end a trial", OwnDecision: true},
-		{From: unmanaged, By: RemoteWaiting, To: unchanged, OwnDecision: true},
+		{From: notExternal, By: RemoteWaiting, To: unchanged, OwnDecision: true},
 
 		{From: billed, By: PaymentFailed, To: Owing},
-		{From: exclude(unmanaged, billed...), By: PaymentFailed, To: unchanged, Also: "nothing is owed yet", OwnDecision: true},
+		{From: exclude(notExternal, billed...), By: PaymentFailed, To: unchanged, Also: "nothing is owed yet", OwnDecision: true},
 		{From: []State{Owing}, By: PaymentReceived, To: Paying, Also: "the period is extended"},
-		{From: exclude(unmanaged, Owing), By: PaymentReceived, To: unchanged, Also: "the period is extended where there is one", OwnDecision: true},
+		{From: exclude(notExternal, Owing), By: PaymentReceived, To: unchanged, Also: "the period is extended where there is one", OwnDecision: true},
 
-		{From: managed, By: RemoteActive, To: unchanged, OwnDecision: true},
-		{From: managed, By: RemoteTrial, To: unchanged, OwnDecision: true},
-		{From: managed, By: RemotePastDue, To: unchanged, OwnDecision: true},
-		{From: managed, By: RemotePaused, To: unchanged, OwnDecision: true},
-		{From: managed, By: RemoteCanceled, To: unchanged, OwnDecision: true},
-		{From: managed, By: RemoteExpired, To: unchanged, OwnDecision: true},
-		{From: managed, By: RemoteWaiting, To: unchanged, OwnDecision: true},
-		{From: managed, By: PaymentFailed, To: unchanged, OwnDecision: true},
-		{From: managed, By: PaymentReceived, To: unchanged, OwnDecision: true},
+		{From: external, By: RemoteActive, To: unchanged, OwnDecision: true},
+		{From: external, By: RemoteTrial, To: unchanged, OwnDecision: true},
+		{From: external, By: RemotePastDue, To: unchanged, OwnDecision: true},
+		{From: external, By: RemotePaused, To: unchanged, OwnDecision: true},
+		{From: external, By: RemoteCanceled, To: unchanged, OwnDecision: true},
+		{From: external, By: RemoteExpired, To: unchanged, OwnDecision: true},
+		{From: external, By: RemoteWaiting, To: unchanged, OwnDecision: true},
+		{From: external, By: PaymentFailed, To: unchanged, OwnDecision: true},
+		{From: external, By: PaymentReceived, To: unchanged, OwnDecision: true},
 
-		{From: everyone, By: OperatorGrant, To: External, Also: "any plan, ACTIVE", OwnDecision: true},
+		{From: allStates, By: OperatorGrant, To: External, Also: "any plan, ACTIVE", OwnDecision: true},
 	}
 }
 
@@ -128,7 +128,7 @@ func exclude(all []State, some ...State) []State {
 
 type step struct {
 	from State
-	by   Move
+	by   Trigger
 }
 
 var transitions = func() map[step]Transition {
@@ -167,14 +167,14 @@ func (s Subscription) State() State {
 	return Unplanned
 }
 
-// move returns the state after a move that is not refused in any state.
-func (s Subscription) move(by Move) State {
+// after returns the state after a trigger that no state refuses.
+func (s Subscription) after(by Trigger) State {
 	to, _ := s.request(by)
 	return to
 }
 
-// request returns the state after a move, or why it is refused.
-func (s Subscription) request(by Move) (State, error) {
+// request returns the state after a trigger, or why it is refused.
+func (s Subscription) request(by Trigger) (State, error) {
 	from := s.State()
 	t := transitions[step{from, by}]
 	switch t.To {
@@ -215,7 +215,7 @@ func (s Subscription) At(now time.Time) Subscription {
 	if s.State() != OnTrial || s.TrialEnd == nil || now.Before(*s.TrialEnd) {
 		return s
 	}
-	return s.in(s.move(EndTrial), now)
+	return s.in(s.after(EndTrial), now)
 }
 
 // Trialed starts the trial.
@@ -232,19 +232,19 @@ func (s Subscription) Trialed(now time.Time) (Subscription, error) {
 	return s.in(to, now), nil
 }
 
-// Ending is what a downgrade requests of the provider.
-type Ending uint8
+// Cancellation is what a downgrade requests of the provider.
+type Cancellation uint8
 
-// The endings.
+// The cancellations.
 const (
-	NothingToCancel   Ending = iota // nothing: the provider has no subscription
-	CancelAtPeriodEnd               // to cancel when the period ends
-	CancelNow                       // to cancel now
+	NothingToCancel   Cancellation = iota // nothing: the provider has no subscription
+	CancelAtPeriodEnd                     // to cancel when the period ends
+	CancelNow                             // to cancel now
 )
 
 // Downgraded returns the subscription after a downgrade, unchanged if the provider
 // has to make it, and the request to the provider, whose answer the caller follows.
-func (s Subscription) Downgraded(now time.Time) (Subscription, Ending, error) {
+func (s Subscription) Downgraded(now time.Time) (Subscription, Cancellation, error) {
 	s = s.At(now)
 	to, err := s.request(Downgrade)
 	switch {

@@ -44,8 +44,8 @@ func in(state plan.State) plan.Subscription {
 }
 
 // rows are the rows of the table by what they are about.
-func rows() map[plan.Move]map[plan.State][]plan.Transition {
-	all := map[plan.Move]map[plan.State][]plan.Transition{}
+func rows() map[plan.Trigger]map[plan.State][]plan.Transition {
+	all := map[plan.Trigger]map[plan.State][]plan.Transition{}
 	for _, t := range plan.Table() {
 		if all[t.By] == nil {
 			all[t.By] = map[plan.State][]plan.Transition{}
@@ -57,8 +57,8 @@ func rows() map[plan.Move]map[plan.State][]plan.Transition {
 	return all
 }
 
-// after is where a move leads according to the table, "" where it is refused.
-func after(from plan.State, by plan.Move) plan.State {
+// after is where a trigger leads according to the table, "" where it is refused.
+func after(from plan.State, by plan.Trigger) plan.State {
 	switch t := rows()[by][from][0]; t.To {
 	case "stays":
 		return from
@@ -67,7 +67,7 @@ func after(from plan.State, by plan.Move) plan.State {
 	}
 }
 
-func TestEveryStateMeetsEveryMoveInExactlyOneRow(t *testing.T) {
+func TestEveryStateMeetsEveryTriggerInExactlyOneRow(t *testing.T) {
 	for by, of := range rows() {
 		for _, from := range plan.States() {
 			if n := len(of[from]); n != 1 {
@@ -89,7 +89,7 @@ func TestEveryRowOfTheSpecificationIsInTheTable(t *testing.T) {
 	unmanaged := slices.DeleteFunc(plan.States(), func(s plan.State) bool { return s == plan.External })
 	for _, row := range []struct {
 		from []plan.State
-		by   plan.Move
+		by   plan.Trigger
 		to   plan.State
 	}{
 		{[]plan.State{plan.Unplanned}, plan.StartTrial, plan.OnTrial},
@@ -128,7 +128,7 @@ func TestMovesFollowTheTable(t *testing.T) {
 	}
 	live := remote("sub_1", plan.IsActive)
 	for _, c := range []struct {
-		by plan.Move
+		by plan.Trigger
 		do move
 		to plan.Plan // unless it stays what it is; empty: the one that it was
 	}{
@@ -211,7 +211,7 @@ func TestATrialIsOverToTheNanosecond(t *testing.T) {
 func TestADowngrade(t *testing.T) {
 	for state, want := range map[plan.State]struct {
 		to      plan.State
-		ending  plan.Ending
+		ending  plan.Cancellation
 		refused bool
 	}{
 		plan.Unplanned:     {to: plan.Unplanned, refused: true},
@@ -261,7 +261,7 @@ var (
 	statuses = []plan.RemoteStatus{
 		plan.IsTrialing, plan.IsActive, plan.IsPastDue, plan.IsUnpaid, plan.IsPaused, plan.IsCanceled, plan.IsExpired, plan.IsIncomplete, "new",
 	}
-	moveOf = map[plan.RemoteStatus]plan.Move{
+	triggerOf = map[plan.RemoteStatus]plan.Trigger{
 		plan.IsTrialing: plan.RemoteTrial, plan.IsActive: plan.RemoteActive, plan.IsPastDue: plan.RemotePastDue, plan.IsUnpaid: plan.RemotePastDue,
 		plan.IsPaused: plan.RemotePaused, plan.IsCanceled: plan.RemoteCanceled, plan.IsExpired: plan.RemoteExpired, plan.IsIncomplete: plan.RemoteWaiting,
 	}
@@ -277,49 +277,49 @@ func drawRemote(t *rapid.T, now time.Time) plan.Remote {
 	}
 }
 
-// step does something, and returns by which moves that can have changed the
+// step does something, and returns by which triggers that can have changed the
 // state.
-func (y *model) step(t *rapid.T) []plan.Move {
+func (y *model) step(t *rapid.T) []plan.Trigger {
 	y.now = y.now.Add(time.Duration(rapid.IntRange(0, 7*24).Draw(t, "hours")) * time.Hour)
 	switch rapid.SampledFrom([]string{"trial", "time", "downgrade", "follow", "follow", "follow", "hear", "hear", "order", "lapse", "grant"}).Draw(t, "what") {
 	case "trial":
 		y.subscription, _ = y.subscription.Trialed(y.now)
-		return []plan.Move{plan.StartTrial}
+		return []plan.Trigger{plan.StartTrial}
 	case "time":
 		y.subscription = y.subscription.At(y.now)
-		return []plan.Move{plan.EndTrial}
+		return []plan.Trigger{plan.EndTrial}
 	case "downgrade":
 		y.subscription, _, _ = y.subscription.Downgraded(y.now)
-		return []plan.Move{plan.EndTrial, plan.Downgrade}
+		return []plan.Trigger{plan.EndTrial, plan.Downgrade}
 	case "follow":
 		r := drawRemote(t, y.now)
 		y.subscription, _ = y.subscription.Follow(r, y.now)
-		return []plan.Move{moveOf[r.Status]}
+		return []plan.Trigger{triggerOf[r.Status]}
 	case "hear":
 		e := plan.Event{
 			Kind:         rapid.SampledFrom([]plan.EventKind{plan.CheckoutDone, plan.Changed, plan.Ended, plan.PayFailed, plan.Paid}).Draw(t, "kind"),
 			Subscription: rapid.SampledFrom([]string{"", "sub_1", "sub_2"}).Draw(t, "about"),
 			At:           y.now.Add(-time.Duration(rapid.IntRange(0, 48).Draw(t, "late")) * time.Hour),
 		}
-		by := []plan.Move{plan.PaymentFailed, plan.PaymentReceived, plan.RemoteCanceled}
+		by := []plan.Trigger{plan.PaymentFailed, plan.PaymentReceived, plan.RemoteCanceled}
 		if e.Kind == plan.Changed || e.Kind == plan.Ended {
 			r := drawRemote(t, y.now)
 			e.Snapshot, e.Subscription = &r, r.ID
-			by = []plan.Move{moveOf[r.Status], plan.RemoteCanceled}
+			by = []plan.Trigger{triggerOf[r.Status], plan.RemoteCanceled}
 		}
 		y.subscription, _ = y.subscription.Observed(e, y.now)
 		return by
 	case "order":
 		y.subscription, _, _ = y.subscription.Ordered(rapid.SampledFrom([]plan.Plan{plan.Standard, plan.Premium}).Draw(t, "ordered"), "key", y.now)
-		return []plan.Move{plan.EndTrial}
+		return []plan.Trigger{plan.EndTrial}
 	case "lapse":
 		y.subscription = y.subscription.RemoteMissing(y.now)
-		return []plan.Move{plan.RemoteCanceled}
+		return []plan.Trigger{plan.RemoteCanceled}
 	}
 	if rapid.IntRange(0, 9).Draw(t, "seldom") == 0 {
 		y.subscription, _ = y.subscription.Granted(plan.Grant{Plan: plan.Premium}, y.now)
 	}
-	return []plan.Move{plan.OperatorGrant}
+	return []plan.Trigger{plan.OperatorGrant}
 }
 
 func TestNoSequenceOfMovesLeavesTheTable(t *testing.T) {
@@ -331,7 +331,7 @@ func TestNoSequenceOfMovesLeavesTheTable(t *testing.T) {
 			from := was.State()
 			by := y.step(t)
 			to := y.subscription.State()
-			leads := slices.ContainsFunc(by, func(m plan.Move) bool { return m != "" && after(from, m) == to })
+			leads := slices.ContainsFunc(by, func(m plan.Trigger) bool { return m != "" && after(from, m) == to })
 			if from != to && !leads {
 				t.Fatalf("from %s to %s by %v", from, to, by)
 			}
@@ -344,8 +344,8 @@ func TestNoSequenceOfMovesLeavesTheTable(t *testing.T) {
 			paying := func(s plan.Subscription) bool {
 				return s.Status() == plan.Active && s.Plan != plan.Free && s.Plan != plan.None
 			}
-			pays := []plan.Move{plan.RemoteActive, plan.PaymentReceived, plan.OperatorGrant}
-			if paying(y.subscription) && !paying(was) && !slices.ContainsFunc(by, func(m plan.Move) bool { return slices.Contains(pays, m) }) {
+			pays := []plan.Trigger{plan.RemoteActive, plan.PaymentReceived, plan.OperatorGrant}
+			if paying(y.subscription) && !paying(was) && !slices.ContainsFunc(by, func(m plan.Trigger) bool { return slices.Contains(pays, m) }) {
 				t.Fatalf("%s is active by %v", y.subscription.Plan, by)
 			}
 			if y.everPaid = y.everPaid || paying(y.subscription); y.subscription.EverPaid != y.everPaid {

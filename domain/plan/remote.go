@@ -22,7 +22,7 @@ const (
 	IsIncomplete RemoteStatus = "incomplete"
 )
 
-var moveOfStatus = map[RemoteStatus]Move{
+var triggerOfStatus = map[RemoteStatus]Trigger{
 	IsTrialing: RemoteTrial, IsActive: RemoteActive, IsPastDue: RemotePastDue, IsUnpaid: RemotePastDue, IsPaused: RemotePaused,
 	IsCanceled: RemoteCanceled, IsExpired: RemoteExpired, IsIncomplete: RemoteWaiting,
 }
@@ -67,7 +67,7 @@ const (
 
 // Follow returns the subscription as the provider has it now.
 func (s Subscription) Follow(r Remote, now time.Time) (Subscription, FollowResult) {
-	by, known := moveOfStatus[r.Status]
+	by, known := triggerOfStatus[r.Status]
 	if !known {
 		return s, UnknownState
 	}
@@ -81,7 +81,7 @@ func (s Subscription) Follow(r Remote, now time.Time) (Subscription, FollowResul
 	if r.Live() && r.Plan == None && (!own || !s.Billed()) {
 		return s, UnknownPrice // there is no plan to keep
 	}
-	to := s.move(by)
+	to := s.after(by)
 	if to == s.State() && !r.Live() {
 		return s, Followed
 	}
@@ -188,19 +188,19 @@ func (s Subscription) observed(e Event, now time.Time) (Subscription, FollowResu
 	case !own || s.State() == External:
 		return s, Superseded
 	}
-	by, known := moveOfMessage[e.Kind]
+	by, known := triggerOfMessage[e.Kind]
 	if !known {
 		return s, Followed
 	}
-	to := s.move(by)
+	to := s.after(by)
 	if by == PaymentReceived && e.PeriodEnd != nil && s.Billed() && (s.CurrentPeriodEnd == nil || e.PeriodEnd.After(*s.CurrentPeriodEnd)) {
 		s.CurrentPeriodEnd = e.PeriodEnd
 	}
 	return s.in(to, now), Followed
 }
 
-// moveOfMessage are the moves that a message without a snapshot makes.
-var moveOfMessage = map[EventKind]Move{PayFailed: PaymentFailed, Paid: PaymentReceived, Ended: RemoteCanceled}
+// triggerOfMessage is by what a message without a snapshot changes a subscription.
+var triggerOfMessage = map[EventKind]Trigger{PayFailed: PaymentFailed, Paid: PaymentReceived, Ended: RemoteCanceled}
 
 // Checkout is a payment page of an organisation, or the request for one.
 type Checkout struct {
@@ -230,21 +230,21 @@ func (c *Checkout) open(now time.Time) bool {
 // checkoutSlack is the least time that is left to pay on a page.
 const checkoutSlack = 5 * time.Minute
 
-// Order is what buying a plan requires.
-type Order uint8
+// CheckoutStep is what buying a plan requires next.
+type CheckoutStep uint8
 
-// The orders.
+// The steps.
 const (
-	NewPage     Order = iota // a new payment page, under the key of the checkout
-	OpenPage                 // the existing page
-	ReplacePage              // expiring the existing page, which is for another plan or over, then a new one
-	ChangePlan               // another plan of the existing subscription
+	NewPage     CheckoutStep = iota // a new payment page, under the key of the checkout
+	OpenPage                        // the existing page
+	ReplacePage                     // expiring the existing page, which is for another plan or over, then a new one
+	ChangePlan                      // another plan of the existing subscription
 )
 
 // Ordered returns what buying a plan requires. For a new page, key is the
 // idempotency key of the request to the provider and is set in the Checkout of
 // the subscription that is returned.
-func (s Subscription) Ordered(p Plan, key string, now time.Time) (Subscription, Order, error) {
+func (s Subscription) Ordered(p Plan, key string, now time.Time) (Subscription, CheckoutStep, error) {
 	if !p.Sold() {
 		return s, 0, fault.Field("plan", "must be STANDARD or PREMIUM")
 	}
@@ -271,18 +271,18 @@ func (s Subscription) Ordered(p Plan, key string, now time.Time) (Subscription, 
 	return s, OpenPage, nil
 }
 
-// Closed returns the subscription without the checkout of the key, whose page is closed.
-func (s Subscription) Closed(key string, now time.Time) Subscription {
+// WithoutCheckout returns the subscription without the checkout of the key, whose page is closed.
+func (s Subscription) WithoutCheckout(key string, now time.Time) Subscription {
 	if s.Checkout != nil && s.Checkout.Key == key {
 		s.Checkout, s.UpdatedAt = nil, now
 	}
 	return s
 }
 
-// Opened sets the page of a checkout and returns false if the checkout is not the
+// WithCheckout sets the page of a checkout and returns false if the checkout is not the
 // present one. If the provider made two pages, the first is kept: a member may
 // be on it.
-func (s Subscription) Opened(c Checkout, now time.Time) (Subscription, bool) {
+func (s Subscription) WithCheckout(c Checkout, now time.Time) (Subscription, bool) {
 	if s.Checkout == nil || s.Checkout.Key != c.Key || s.Checkout.Session != "" && s.Checkout.Session != c.Session {
 		return s, false
 	}
@@ -348,5 +348,5 @@ func (s Subscription) RemoteMissing(now time.Time) Subscription {
 	if !s.Billed() {
 		return s
 	}
-	return s.in(s.move(RemoteCanceled), now)
+	return s.in(s.after(RemoteCanceled), now)
 }

@@ -137,7 +137,7 @@ func TestExternallyManagedSubscriptionsFollowNoProvider(t *testing.T) {
 	if due := was.Due(); due == nil || !due.Equal(was.UpdatedAt) {
 		t.Errorf("the page is due at %v, and the grant was at %v", due, was.UpdatedAt)
 	}
-	if closed := was.Closed("k", noon); closed.Due() != nil {
+	if closed := was.WithoutCheckout("k", noon); closed.Due() != nil {
 		t.Errorf("without a page it is due at %v", closed.Due())
 	}
 }
@@ -259,7 +259,7 @@ func TestDecisionsOnAnOrder(t *testing.T) {
 	for name, c := range map[string]struct {
 		state    plan.State
 		checkout *plan.Checkout
-		order    plan.Order
+		order    plan.CheckoutStep
 		key      string
 	}{
 		"nothing yet":                       {plan.Unplanned, nil, plan.NewPage, "new"},
@@ -310,30 +310,30 @@ func TestAPageIsNotedAndTakenOffWhileItsCheckoutCounts(t *testing.T) {
 	s, _, err := in(plan.Unplanned).Ordered(plan.Premium, "k", noon)
 	must.NoError(t, err)
 	page := plan.Checkout{Key: "k", Plan: plan.Premium, Session: "cs", URL: "https://pay", ExpiresAt: noon.Add(time.Hour)}
-	opened, counts := s.Opened(page, noon)
+	opened, counts := s.WithCheckout(page, noon)
 	if !counts || *opened.Checkout != page {
 		t.Errorf("noted: %+v, %t", opened.Checkout, counts)
 	}
 	other := page
 	other.Key = "other"
-	if got, counts := opened.Opened(other, noon); counts || got != opened {
+	if got, counts := opened.WithCheckout(other, noon); counts || got != opened {
 		t.Errorf("another's page: %+v, %t", got.Checkout, counts)
 	}
-	if got, counts := opened.Opened(page, noon); !counts || *got.Checkout != page {
+	if got, counts := opened.WithCheckout(page, noon); !counts || *got.Checkout != page {
 		t.Errorf("the page again: %+v, %t", got.Checkout, counts)
 	}
 	second := page
 	second.Session, second.URL = "cs_2", "https://pay/2"
-	if got, counts := opened.Opened(second, noon); counts || got != opened {
+	if got, counts := opened.WithCheckout(second, noon); counts || got != opened {
 		t.Errorf("a second page of the checkout: %+v, %t", got.Checkout, counts)
 	}
-	if got, counts := in(plan.Paying).Opened(page, noon); counts || got.Checkout != nil {
+	if got, counts := in(plan.Paying).WithCheckout(page, noon); counts || got.Checkout != nil {
 		t.Errorf("a page after the payment: %+v, %t", got.Checkout, counts)
 	}
-	if got := opened.Closed("other", noon); got != opened {
+	if got := opened.WithoutCheckout("other", noon); got != opened {
 		t.Errorf("another's end: %+v", got.Checkout)
 	}
-	if got := opened.Closed("k", noon); got.Checkout != nil {
+	if got := opened.WithoutCheckout("k", noon); got.Checkout != nil {
 		t.Errorf("taken off: %+v", got.Checkout)
 	}
 }

@@ -224,7 +224,7 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			// Those that were looked after are due no more.
 			for _, o := range want {
-				put(w, resultOf(w.subscriptions().Get(w.ctx, o)).must(w).At(day(9)).RemoteMissing(day(9)).Closed(granted.Checkout.Key, day(9)))
+				put(w, resultOf(w.subscriptions().Get(w.ctx, o)).must(w).At(day(9)).RemoteMissing(day(9)).WithoutCheckout(granted.Checkout.Key, day(9)))
 			}
 			wantEqual(w, dueOf(w, orgs, day(9)), nil)
 		},
