@@ -17,7 +17,7 @@ import (
 // Bounds of one reorder or reprioritize. Tags are bounded because each has an index entry
 // that moves with its task.
 const (
-	MaxOperands    = 5_000  // tasks
+	MaxTasks       = 5_000  // tasks
 	MaxOperandTags = 15_000 // tags of all tasks
 )
 
@@ -316,8 +316,8 @@ func (s *Tasks) move(ctx context.Context, actor org.Actor, field string, named [
 	if len(named) == 0 {
 		return fault.Field(field, "must not be empty")
 	}
-	if len(named) > MaxOperands {
-		return fault.Field(field, "must name at most %d tasks", MaxOperands)
+	if len(named) > MaxTasks {
+		return fault.Field(field, "must name at most %d tasks", MaxTasks)
 	}
 	once := make(map[id.Task]bool, len(named))
 	for _, t := range named {

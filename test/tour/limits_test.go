@@ -30,7 +30,7 @@ func TestThePageOnLimitsHasTheConstants(t *testing.T) {
 		"Descriptions":                        {check.MaxDescription},
 		"Tags of a task":                      {task.MaxTags},
 		"Metadata of a task":                  {task.MaxMetadata},
-		"Tasks in one reordering":             {tasks.MaxOperands},
+		"Tasks in one reordering":             {tasks.MaxTasks},
 		"Tags of the tasks in one reordering": {tasks.MaxOperandTags},
 		"Path of a file":                      {object.MaxPath},
 		"System prompt of a chat":             {chat.MaxSystem},
