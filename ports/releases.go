@@ -58,11 +58,11 @@ type Adoption interface {
 	List(ctx context.Context, first, last release.Day, of release.Target, after release.Tally, limit int) ([]release.Tally, error)
 
 	// AddDevices adds devices to the stored ones of the same day and target, all or none of them.
-	AddDevices(ctx context.Context, all []release.Seen) error
+	AddDevices(ctx context.Context, all []release.DailyDevices) error
 
 	// Devices returns the devices of the days from first to last, both included, by day, platform,
 	// arch and channel; empty values of the target select all.
-	Devices(ctx context.Context, first, last release.Day, of release.Target) ([]release.Seen, error)
+	Devices(ctx context.Context, first, last release.Day, of release.Target) ([]release.DailyDevices, error)
 
 	// Prune removes the counts and the devices of days before the day.
 	Prune(ctx context.Context, before release.Day) error

@@ -221,12 +221,12 @@ type seenRow struct {
 
 var seenTable = shared[seenRow]("release_devices", "Devices")
 
-func rowOfSeen(d release.Seen) *seenRow {
+func rowOfSeen(d release.DailyDevices) *seenRow {
 	return &seenRow{d.Day, targetKey(d.Target), d.Devices[:]}
 }
 
-func (r *seenRow) seen() (release.Seen, error) {
-	d := release.Seen{Day: r.Day, Target: release.Target(r.Target)}
+func (r *seenRow) seen() (release.DailyDevices, error) {
+	d := release.DailyDevices{Day: r.Day, Target: release.Target(r.Target)}
 	if n := copy(d.Devices[:], r.Registers); n != len(r.Registers) || n != release.Registers {
 		return d, fmt.Errorf("a sketch of devices has %d registers", len(r.Registers))
 	}
@@ -235,8 +235,8 @@ func (r *seenRow) seen() (release.Seen, error) {
 
 // AddDevices locks the rows in their order, as adoption.Add does. Merging registers is no expression
 // of SQL: a row is inserted first if it is not there, then read and replaced.
-func (q adoption) AddDevices(ctx context.Context, all []release.Seen) error {
-	sorted := slices.SortedFunc(slices.Values(all), release.Seen.Compare)
+func (q adoption) AddDevices(ctx context.Context, all []release.DailyDevices) error {
+	sorted := slices.SortedFunc(slices.Values(all), release.DailyDevices.Compare)
 	if len(sorted) == 0 {
 		return nil
 	}
@@ -245,7 +245,7 @@ func (q adoption) AddDevices(ctx context.Context, all []release.Seen) error {
 			s := seenTable.on(c.write)
 			n, err := s.insert(ctx, rowOfSeen(d), onConflictDoNothing)
 			if err == nil && n == 0 {
-				_, err = update(ctx, s.key(string(d.Day), string(d.Platform), string(d.Arch), string(d.Channel)), (*seenRow).seen, rowOfSeen, func(existing release.Seen) (release.Seen, error) {
+				_, err = update(ctx, s.key(string(d.Day), string(d.Platform), string(d.Arch), string(d.Channel)), (*seenRow).seen, rowOfSeen, func(existing release.DailyDevices) (release.DailyDevices, error) {
 					existing.Devices.Merge(&d.Devices)
 					return existing, nil
 				})
@@ -258,7 +258,7 @@ func (q adoption) AddDevices(ctx context.Context, all []release.Seen) error {
 	})
 }
 
-func (q adoption) Devices(ctx context.Context, first, last release.Day, of release.Target) ([]release.Seen, error) {
+func (q adoption) Devices(ctx context.Context, first, last release.Day, of release.Target) ([]release.DailyDevices, error) {
 	s := ofTarget(seenTable.on(q.read).filter("day >= ? AND day <= ?", string(first), string(last)), of)
 	return all(ctx, s.page("day, platform, arch, channel", 0), (*seenRow).seen)
 }

@@ -341,7 +341,7 @@ func (a *api) explainRollout(c *call, actor org.Actor, r id.Release) error {
 	if err != nil {
 		return err
 	}
-	devices := viewEach(func(d releases.Reach) deviceView { return deviceView(d) })(reach)
+	devices := viewEach(func(d releases.Eligibility) deviceView { return deviceView(d) })(reach)
 	return c.reply(http.StatusOK, rolloutView{Release: of.ID, Rollout: of.Rollout, Devices: devices})
 }
 

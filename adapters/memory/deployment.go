@@ -132,7 +132,7 @@ type seenOn struct {
 	target release.Target
 }
 
-func (s adoption) AddDevices(_ context.Context, all []release.Seen) error {
+func (s adoption) AddDevices(_ context.Context, all []release.DailyDevices) error {
 	return s.run.do(func(x *tx) {
 		for _, d := range all {
 			k := seenOn{d.Day, d.Target}
@@ -144,18 +144,18 @@ func (s adoption) AddDevices(_ context.Context, all []release.Seen) error {
 	})
 }
 
-func (s adoption) Devices(_ context.Context, first, last release.Day, of release.Target) ([]release.Seen, error) {
-	return result(s.run, func(x *tx) ([]release.Seen, error) {
-		return x.seen.list(func(d release.Seen) bool {
+func (s adoption) Devices(_ context.Context, first, last release.Day, of release.Target) ([]release.DailyDevices, error) {
+	return result(s.run, func(x *tx) ([]release.DailyDevices, error) {
+		return x.seen.list(func(d release.DailyDevices) bool {
 			return d.Day >= first && d.Day <= last && d.Within(of)
-		}, release.Seen.Compare, 0), nil
+		}, release.DailyDevices.Compare, 0), nil
 	})
 }
 
 func (s adoption) Prune(_ context.Context, before release.Day) error {
 	return s.run.do(func(x *tx) {
 		x.adoption.removeWhere(x, func(t release.Tally) bool { return t.Day < before })
-		x.seen.removeWhere(x, func(d release.Seen) bool { return d.Day < before })
+		x.seen.removeWhere(x, func(d release.DailyDevices) bool { return d.Day < before })
 	})
 }
 

@@ -69,7 +69,7 @@ func NewStore() *Store {
 		revocations: newTable[instance, connector.Revocation]("Revocation"),
 		releases:    newTable[id.Release, revisedRelease]("Release"),
 		adoption:    newTable[counted, release.Tally]("Count"),
-		seen:        newTable[seenOn, release.Seen]("Devices"),
+		seen:        newTable[seenOn, release.DailyDevices]("Devices"),
 		reports:     newTable[reportedHour, release.Report]("Report"),
 		requests:    newTable[orgMinute, requestCount]("Requests"),
 	}}
@@ -172,7 +172,7 @@ type state struct {
 	releases    *table[id.Release, revisedRelease]
 	revision    int64 // of releases
 	adoption    *table[counted, release.Tally]
-	seen        *table[seenOn, release.Seen]
+	seen        *table[seenOn, release.DailyDevices]
 	reports     *table[reportedHour, release.Report]
 }
 

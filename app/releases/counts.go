@@ -62,14 +62,14 @@ func (d *devices) add(day release.Day, t release.Target, client string) {
 }
 
 // take returns what is not stored, and forgets the days before the day that are.
-func (d *devices) take(day release.Day) (all []release.Seen) {
+func (d *devices) take(day release.Day) (all []release.DailyDevices) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for k, of := range d.all {
 		switch {
 		case !of.stored:
 			of.stored = true
-			all = append(all, release.Seen{Day: k.day, Target: k.target, Devices: of.Sketch})
+			all = append(all, release.DailyDevices{Day: k.day, Target: k.target, Devices: of.Sketch})
 		case k.day < day:
 			delete(d.all, k)
 		}
@@ -78,7 +78,7 @@ func (d *devices) take(day release.Day) (all []release.Seen) {
 }
 
 // restore says that what take returned was not stored.
-func (d *devices) restore(all []release.Seen) {
+func (d *devices) restore(all []release.DailyDevices) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, one := range all {

@@ -87,7 +87,7 @@ func New(o Options) *Releases {
 func (s *Releases) Start(ctx context.Context, poll, count <-chan time.Time) error {
 	failing := s.timed(ctx, s.Refresh, false, readFailed)
 	unsubscribe, err := s.Bus.Subscribe(func(h object.Hint) {
-		if h.Org == release.Log {
+		if h.Org == release.BusOrg {
 			s.hint()
 		}
 	})
@@ -316,7 +316,7 @@ func (s *Releases) announce(ctx context.Context) {
 	if err := s.Refresh(ctx); err != nil {
 		s.hint()
 	}
-	s.Bus.Publish(object.Hint{Org: release.Log, N: s.snapshot.Load().Revision})
+	s.Bus.Publish(object.Hint{Org: release.BusOrg, N: s.snapshot.Load().Revision})
 }
 
 // batch is how many releases List reads at a time; the largest have 300 KiB.
@@ -358,8 +358,8 @@ func (s *Releases) List(ctx context.Context, actor org.Actor, after id.Release, 
 	return nil
 }
 
-// Reach is whether a release is offered to a device, and why.
-type Reach struct {
+// Eligibility is whether a release is offered to a device, and why.
+type Eligibility struct {
 	Client  string
 	Bucket  int
 	Offered bool
@@ -367,7 +367,7 @@ type Reach struct {
 }
 
 // Rollout explains for each of the devices whether the release is offered to it.
-func (s *Releases) Rollout(ctx context.Context, actor org.Actor, r id.Release, clients []string) (release.Entry, []Reach, error) {
+func (s *Releases) Rollout(ctx context.Context, actor org.Actor, r id.Release, clients []string) (release.Entry, []Eligibility, error) {
 	if err := s.checkManager(actor); err != nil {
 		return release.Entry{}, nil, err
 	}
@@ -379,9 +379,9 @@ func (s *Releases) Rollout(ctx context.Context, actor org.Actor, r id.Release, c
 	if !ok {
 		return release.Entry{}, nil, fault.Missing("Release")
 	}
-	all := make([]Reach, len(clients))
+	all := make([]Eligibility, len(clients))
 	for i, client := range clients {
-		all[i] = Reach{Client: client, Bucket: release.Bucket(client)}
+		all[i] = Eligibility{Client: client, Bucket: release.Bucket(client)}
 		all[i].Offered, all[i].Reason = now.Explain(of, client)
 	}
 	return of, all, nil

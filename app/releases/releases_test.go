@@ -379,7 +379,7 @@ func TestHintsMakeAServerReadReleases(t *testing.T) {
 		if w.log.Len() > 0 {
 			t.Errorf("another's hint had it look: %s", w.log.String())
 		}
-		w.bus.Publish(object.Hint{Org: release.Log, N: 1})
+		w.bus.Publish(object.Hint{Org: release.BusOrg, N: 1})
 		synctest.Wait()
 		if w.log.Len() == 0 {
 			t.Error("its own had it look nowhere")

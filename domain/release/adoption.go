@@ -43,6 +43,6 @@ const MaxUnknown = 200
 // Retention is how long counts are kept.
 const Retention = 400 * 24 * time.Hour
 
-// Log is the organisation id of releases' changes on the bus. No organisation has
+// BusOrg is the organisation id of releases' changes on the bus. No organisation has
 // it.
-const Log id.Org = "00000000-0000-0000-0000-000000000000"
+const BusOrg id.Org = "00000000-0000-0000-0000-000000000000"

@@ -87,15 +87,15 @@ func tau(x float64) float64 {
 	}
 }
 
-// Seen has the devices of one target that checked on a day.
-type Seen struct {
+// DailyDevices are the devices of one target that checked on a day.
+type DailyDevices struct {
 	Day Day
 	Target
 	Devices Sketch
 }
 
 // Compare orders records by day and target, which no two stored ones share.
-func (s Seen) Compare(o Seen) int {
+func (s DailyDevices) Compare(o DailyDevices) int {
 	return cmp.Or(cmp.Compare(s.Day, o.Day), s.Target.Compare(o.Target))
 }
 

@@ -118,7 +118,7 @@ func (l fromLedger) Daily(ctx context.Context, o id.Org, b usage.Breakdown, afte
 	return l.s.from(ctx, func(r ports.Records) error { return r.Usage().Ledger().Daily(ctx, o, b, after, limit, each) })
 }
 
-func (a fromAdoption) Devices(ctx context.Context, first, last release.Day, of release.Target) (all []release.Seen, err error) {
+func (a fromAdoption) Devices(ctx context.Context, first, last release.Day, of release.Target) (all []release.DailyDevices, err error) {
 	err = a.s.from(ctx, func(r ports.Records) error {
 		all, err = r.Deployment().Adoption().Devices(ctx, first, last, of)
 		return err

@@ -555,8 +555,8 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"devices are merged by day and target, and listed for a target": func(w *fixture) {
 			d, e := nextDay(), nextDay()
-			seen := func(day release.Day, p release.Platform, a release.Arch, ids ...string) release.Seen {
-				s := release.Seen{Day: day, Target: release.Target{Platform: p, Arch: a, Channel: release.Beta}}
+			seen := func(day release.Day, p release.Platform, a release.Arch, ids ...string) release.DailyDevices {
+				s := release.DailyDevices{Day: day, Target: release.Target{Platform: p, Arch: a, Channel: release.Beta}}
 				for _, client := range ids {
 					s.Devices.Add(client)
 				}
@@ -564,16 +564,16 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			w.ok(w.adoption().AddDevices(w.ctx, nil))
 			resultOf(w.adoption().Devices(w.ctx, d, e, anywhere)).is(w, nil)
-			w.ok(w.adoption().AddDevices(w.ctx, []release.Seen{seen(e, release.Linux, release.X64, "a"), seen(d, release.Linux, release.X64, "a", "b"), seen(d, release.Darwin, release.ARM64, "c")}))
-			w.ok(w.adoption().AddDevices(w.ctx, []release.Seen{seen(d, release.Linux, release.X64, "b", "d"), seen(d, release.Linux, release.X64, "e")}))
-			want := []release.Seen{seen(d, release.Darwin, release.ARM64, "c"), seen(d, release.Linux, release.X64, "a", "b", "d", "e"), seen(e, release.Linux, release.X64, "a")}
+			w.ok(w.adoption().AddDevices(w.ctx, []release.DailyDevices{seen(e, release.Linux, release.X64, "a"), seen(d, release.Linux, release.X64, "a", "b"), seen(d, release.Darwin, release.ARM64, "c")}))
+			w.ok(w.adoption().AddDevices(w.ctx, []release.DailyDevices{seen(d, release.Linux, release.X64, "b", "d"), seen(d, release.Linux, release.X64, "e")}))
+			want := []release.DailyDevices{seen(d, release.Darwin, release.ARM64, "c"), seen(d, release.Linux, release.X64, "a", "b", "d", "e"), seen(e, release.Linux, release.X64, "a")}
 			resultOf(w.adoption().Devices(w.ctx, d, e, anywhere)).is(w, want)
 			resultOf(w.adoption().Devices(w.ctx, d, d, anywhere)).is(w, want[:2])
 			resultOf(w.adoption().Devices(w.ctx, d, e, release.Target{Platform: release.Linux, Channel: release.Beta})).is(w, want[1:])
 			resultOf(w.adoption().Devices(w.ctx, d, e, release.Target{Arch: release.ARM64})).is(w, want[:1])
 			resultOf(w.adoption().Devices(w.ctx, d, e, release.Target{Channel: release.Stable})).is(w, nil)
 			w.rolledBack(func(r ports.Records) error {
-				return r.Deployment().Adoption().AddDevices(w.ctx, []release.Seen{seen(d, release.Darwin, release.ARM64, "f"), seen(d, release.Win32, release.X64, "g")})
+				return r.Deployment().Adoption().AddDevices(w.ctx, []release.DailyDevices{seen(d, release.Darwin, release.ARM64, "f"), seen(d, release.Win32, release.X64, "g")})
 			})
 			resultOf(w.adoption().Devices(w.ctx, d, e, anywhere)).is(w, want)
 		},
@@ -587,9 +587,9 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 			w.allOK(concurrently(concurrent, func(i int) error {
 				var mine release.Sketch
 				mine.Add(strings.Repeat("x", i+1))
-				return w.adoption().AddDevices(w.ctx, []release.Seen{{Day: d, Target: targets[i%2], Devices: mine}, {Day: d, Target: targets[1-i%2], Devices: mine}})
+				return w.adoption().AddDevices(w.ctx, []release.DailyDevices{{Day: d, Target: targets[i%2], Devices: mine}, {Day: d, Target: targets[1-i%2], Devices: mine}})
 			}))
-			resultOf(w.adoption().Devices(w.ctx, d, d, anywhere)).is(w, []release.Seen{{Day: d, Target: targets[0], Devices: want}, {Day: d, Target: targets[1], Devices: want}})
+			resultOf(w.adoption().Devices(w.ctx, d, d, anywhere)).is(w, []release.DailyDevices{{Day: d, Target: targets[0], Devices: want}, {Day: d, Target: targets[1], Devices: want}})
 		},
 		"prune removes only the days before the day": func(w *fixture) {
 			w.publishes() // it alone has counts of these days
@@ -599,9 +599,9 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 			for _, d := range append(days, later) {
 				w.ok(w.adoption().Add(w.ctx, []release.Tally{tally(d, release.Darwin, release.X64, release.Stable, "1.0.0", 1, 0)}))
 			}
-			w.ok(w.adoption().AddDevices(w.ctx, []release.Seen{{Day: days[1]}, {Day: days[2]}}))
+			w.ok(w.adoption().AddDevices(w.ctx, []release.DailyDevices{{Day: days[1]}, {Day: days[2]}}))
 			w.ok(w.adoption().Prune(w.ctx, days[2]))
-			resultOf(w.adoption().Devices(w.ctx, days[0], days[3], anywhere)).is(w, []release.Seen{{Day: days[2]}})
+			resultOf(w.adoption().Devices(w.ctx, days[0], days[3], anywhere)).is(w, []release.DailyDevices{{Day: days[2]}})
 			got := resultOf(w.adoption().List(w.ctx, "0001-01-01", "2000-12-31", anywhere, release.Tally{}, 0)).must(w)
 			var left []release.Day
 			for _, t := range got {
