@@ -84,7 +84,7 @@ func addUser(t testing.TB, store *memory.Store) {
 func (w *memberServer) put(fn func(org.Membership) org.Membership) {
 	w.Helper()
 	inOrganisation(w, w.store, func(r ports.Records) error {
-		m := org.NewMembership(someID, someID, "owner", time.Now(), org.Naming{}, time.Now())
+		m := org.NewMembership(someID, someID, "owner", time.Now(), org.RoleMapping{}, time.Now())
 		return r.Directory().Members().Put(w.Context(), someID, fn(m))
 	})
 }

@@ -143,7 +143,7 @@ func readUser(data json.RawMessage, e *identity.Event) (time.Time, error) {
 			email = a.Address
 		}
 	}
-	e.User = identity.UserFacts{
+	e.User = identity.UserData{
 		ProviderID: string(u.ID),
 		Name:       fullName(u.FirstName, u.LastName, u.Username),
 		Email:      identity.CleanEmail(string(email)),
@@ -178,13 +178,13 @@ func readMembership(data json.RawMessage, e *identity.Event) (time.Time, error) 
 		// Rank zero: of two events at the same time the organisation's own has precedence.
 		e.Org.Stamp = identity.Stamp{At: at.Time, Message: e.Message}
 	}
-	e.User = identity.UserFacts{
+	e.User = identity.UserData{
 		ProviderID: string(m.User.ID),
 		Name:       fullName(m.User.FirstName, m.User.LastName, m.User.Username),
 		Email:      identity.CleanEmail(string(m.User.Identifier)),
 		AvatarURL:  identity.CleanURL(string(m.User.ImageURL)),
 	}
-	e.Member = identity.MemberFacts{Role: identity.CleanName(string(m.Role)), JoinedAt: m.CreatedAt.Time}
+	e.Member = identity.MemberData{Role: identity.CleanName(string(m.Role)), JoinedAt: m.CreatedAt.Time}
 	return m.UpdatedAt.Time, nil
 }
 
@@ -202,7 +202,7 @@ func readInvitation(data json.RawMessage, e *identity.Event) (time.Time, error) 
 	}
 	i.Organization.ID = i.OrganizationID
 	e.Org = i.Organization.facts()
-	e.Invitation = identity.InvitationFacts{
+	e.Invitation = identity.InvitationData{
 		ProviderID: string(i.ID),
 		Email:      email,
 		Role:       identity.CleanName(string(i.Role)),
@@ -211,8 +211,8 @@ func readInvitation(data json.RawMessage, e *identity.Event) (time.Time, error) 
 	return i.UpdatedAt.Time, nil
 }
 
-func (o organization) facts() identity.OrgFacts {
-	return identity.OrgFacts{
+func (o organization) facts() identity.OrgData {
+	return identity.OrgData{
 		ProviderID: string(o.ID),
 		Name:       identity.CleanName(string(o.Name)),
 		Slug:       identity.CleanName(string(o.Slug)),

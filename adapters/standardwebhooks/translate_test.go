@@ -50,18 +50,18 @@ func milli(n int64) time.Time { return time.UnixMilli(n).UTC() }
 
 func TestEveryTypeOfEventIsTranslated(t *testing.T) {
 	var (
-		ada    = identity.UserFacts{ProviderID: "user_1", Name: "Ada Lovelace", Email: "Ada@Example.com", AvatarURL: "https://img.example.com/u"}
-		member = identity.UserFacts{ProviderID: "user_1", Name: "Ada", Email: "ada@example.com", AvatarURL: "https://img.example.com/u"}
+		ada    = identity.UserData{ProviderID: "user_1", Name: "Ada Lovelace", Email: "Ada@Example.com", AvatarURL: "https://img.example.com/u"}
+		member = identity.UserData{ProviderID: "user_1", Name: "Ada", Email: "ada@example.com", AvatarURL: "https://img.example.com/u"}
 		stamp  = func(at int64, rank int) identity.Stamp {
 			return identity.Stamp{At: milli(at), Rank: rank, Message: "msg_1"}
 		}
-		engines  = identity.OrgFacts{ProviderID: "org_1", Name: "Analytical Engines", Slug: "engines", CreatedBy: "user_2"}
-		place    = identity.MemberFacts{Role: "org:admin", JoinedAt: milli(1716881000000)}
-		invited  = identity.InvitationFacts{ProviderID: "orginv_1", Email: "Grace@example.com", Role: "org:member", InvitedBy: "user_2"}
+		engines  = identity.OrgData{ProviderID: "org_1", Name: "Analytical Engines", Slug: "engines", CreatedBy: "user_2"}
+		place    = identity.MemberData{Role: "org:admin", JoinedAt: milli(1716881000000)}
+		invited  = identity.InvitationData{ProviderID: "orginv_1", Email: "Grace@example.com", Role: "org:member", InvitedBy: "user_2"}
 		envelope = int64(envelopeSeconds * 1000)
-		ended    = identity.MemberFacts{Role: "org:admin", JoinedAt: milli(1716881000000), EndedAt: milli(envelope)}
-		seen     = func(o identity.OrgFacts, s identity.Stamp) identity.OrgFacts { o.Stamp = s; return o }
-		named    = identity.OrgFacts{ProviderID: "org_1", Name: "Analytical Engines", Slug: "engines"}
+		ended    = identity.MemberData{Role: "org:admin", JoinedAt: milli(1716881000000), EndedAt: milli(envelope)}
+		seen     = func(o identity.OrgData, s identity.Stamp) identity.OrgData { o.Stamp = s; return o }
+		named    = identity.OrgData{ProviderID: "org_1", Name: "Analytical Engines", Slug: "engines"}
 	)
 	for _, c := range []struct {
 		kind, data string
@@ -70,13 +70,13 @@ func TestEveryTypeOfEventIsTranslated(t *testing.T) {
 		{"user.created", userJSON, identity.Event{Kind: identity.UserChanged, Stamp: stamp(1716883199500, identity.RankCreated), User: ada}},
 		{"user.updated", userJSON, identity.Event{Kind: identity.UserChanged, Stamp: stamp(1716883199500, identity.RankUpdated), User: ada}},
 		{"user.deleted", `{"object":"user","id":"user_1","deleted":true}`, identity.Event{Kind: identity.UserDeleted,
-			Stamp: stamp(envelope, identity.RankEnded), User: identity.UserFacts{ProviderID: "user_1"}}},
+			Stamp: stamp(envelope, identity.RankEnded), User: identity.UserData{ProviderID: "user_1"}}},
 		{"organization.created", organizationJSON, identity.Event{Kind: identity.OrgChanged, Stamp: stamp(1716882000123, identity.RankCreated),
 			Org: seen(engines, stamp(1716882000123, identity.RankCreated))}},
 		{"organization.updated", organizationJSON, identity.Event{Kind: identity.OrgChanged, Stamp: stamp(1716882000123, identity.RankUpdated),
 			Org: seen(engines, stamp(1716882000123, identity.RankUpdated))}},
 		{"organization.deleted", `{"object":"organization","id":"org_1","slug":"engines","deleted":true}`, identity.Event{Kind: identity.OrgDeleted,
-			Stamp: stamp(envelope, identity.RankEnded), Org: identity.OrgFacts{ProviderID: "org_1", Slug: "engines", Stamp: stamp(envelope, identity.RankEnded)}}},
+			Stamp: stamp(envelope, identity.RankEnded), Org: identity.OrgData{ProviderID: "org_1", Slug: "engines", Stamp: stamp(envelope, identity.RankEnded)}}},
 		{"organizationMembership.created", membershipJSON, identity.Event{Kind: identity.MemberChanged, Stamp: stamp(1716883100000, identity.RankCreated),
 			User: member, Org: seen(engines, stamp(1716882000123, 0)), Member: place}},
 		{"organizationMembership.updated", membershipJSON, identity.Event{Kind: identity.MemberChanged, Stamp: stamp(1716883100000, identity.RankUpdated),
@@ -132,15 +132,15 @@ func TestAMembershipWithoutAnOrganisationTimeHasTheEventTime(t *testing.T) {
 func TestNamesOfUsers(t *testing.T) {
 	for name, c := range map[string]struct {
 		data string
-		want identity.UserFacts
+		want identity.UserData
 	}{
-		"both names":                      {`{"id":"u","first_name":"Ada","last_name":"Lovelace","username":"ada"}`, identity.UserFacts{Name: "Ada Lovelace"}},
-		"the last name alone":             {`{"id":"u","first_name":null,"last_name":"Lovelace"}`, identity.UserFacts{Name: "Lovelace"}},
-		"the user name":                   {`{"id":"u","first_name":"","username":"ada"}`, identity.UserFacts{Name: "ada"}},
-		"nothing":                         {`{"id":"u"}`, identity.UserFacts{}},
-		"the first address without main":  {`{"id":"u","primary_email_address_id":null,"email_addresses":[{"email_address":"a@x.org"},{"email_address":"b@x.org"}]}`, identity.UserFacts{Email: "a@x.org"}},
-		"the first address, main unknown": {`{"id":"u","primary_email_address_id":"c","email_addresses":[{"id":"a","email_address":"a@x.org"},{"id":"b","email_address":"b@x.org"}]}`, identity.UserFacts{Email: "a@x.org"}},
-		"no address":                      {`{"id":"u","primary_email_address_id":"a","email_addresses":[]}`, identity.UserFacts{}},
+		"both names":                      {`{"id":"u","first_name":"Ada","last_name":"Lovelace","username":"ada"}`, identity.UserData{Name: "Ada Lovelace"}},
+		"the last name alone":             {`{"id":"u","first_name":null,"last_name":"Lovelace"}`, identity.UserData{Name: "Lovelace"}},
+		"the user name":                   {`{"id":"u","first_name":"","username":"ada"}`, identity.UserData{Name: "ada"}},
+		"nothing":                         {`{"id":"u"}`, identity.UserData{}},
+		"the first address without main":  {`{"id":"u","primary_email_address_id":null,"email_addresses":[{"email_address":"a@x.org"},{"email_address":"b@x.org"}]}`, identity.UserData{Email: "a@x.org"}},
+		"the first address, main unknown": {`{"id":"u","primary_email_address_id":"c","email_addresses":[{"id":"a","email_address":"a@x.org"},{"id":"b","email_address":"b@x.org"}]}`, identity.UserData{Email: "a@x.org"}},
+		"no address":                      {`{"id":"u","primary_email_address_id":"a","email_addresses":[]}`, identity.UserData{}},
 	} {
 		c.want.ProviderID = "u"
 		got, err := read(t, event("user.updated", c.data))
@@ -151,7 +151,7 @@ func TestNamesOfUsers(t *testing.T) {
 }
 
 func TestNamesOfMembers(t *testing.T) {
-	for data, want := range map[string]identity.UserFacts{
+	for data, want := range map[string]identity.UserData{
 		`{"user_id":"u","identifier":"ada@x.org"}`:                     {ProviderID: "u", Email: "ada@x.org"},
 		`{"user_id":"u","identifier":"+441234567"}`:                    {ProviderID: "u"},
 		`{"user_id":"u","identifier":"ada","username":"ada"}`:          {ProviderID: "u", Name: "ada"},
@@ -169,7 +169,7 @@ func TestUnexpectedTextsDoNotFailAnEvent(t *testing.T) {
 	got, err := read(t, event("user.updated", `{"id":"u","first_name":"A\u0000d\na\ud800","last_name":"`+strings.Repeat("é", 500)+`","username":17,
 		"image_url":{},"email_addresses":[{"id":["x"],"email_address":"`+strings.Repeat("a", 300)+`@x.org"}]}`))
 	must.NoError(t, err)
-	if want := "A d a\ufffd " + strings.Repeat("é", 193); got.User != (identity.UserFacts{ProviderID: "u", Name: want}) {
+	if want := "A d a\ufffd " + strings.Repeat("é", 193); got.User != (identity.UserData{ProviderID: "u", Name: want}) {
 		t.Errorf("got %+v", got.User)
 	}
 	got, err = read(t, event("organization.updated", `{"id":"o","name":"\t","slug":null,"created_by":"`+strings.Repeat("u", 300)+`"}`))
@@ -177,7 +177,7 @@ func TestUnexpectedTextsDoNotFailAnEvent(t *testing.T) {
 		t.Errorf("got %+v, %v", got.Org, err)
 	}
 	got, err = read(t, event("organizationInvitation.created", `{"id":"i","organization_id":"o","email_address":"a@x.org","role":null,"inviter_id":false}`))
-	if err != nil || got.Invitation != (identity.InvitationFacts{ProviderID: "i", Email: "a@x.org"}) {
+	if err != nil || got.Invitation != (identity.InvitationData{ProviderID: "i", Email: "a@x.org"}) {
 		t.Errorf("got %+v, %v", got.Invitation, err)
 	}
 }

@@ -263,7 +263,7 @@ func (a *Access) enter(ctx context.Context, r ports.Records, claims identity.Cla
 	dir, now := r.Directory(), a.Clock.Now()
 	u, err := dir.Users().Upsert(ctx, org.User{ID: id.User(a.IDs.New()), ProviderID: claims.Subject, CreatedAt: now, UpdatedAt: now},
 		func(u org.User) (org.User, error) {
-			return u.Presented(claims, identity.UserFacts{Name: hints.UserName, Email: hints.UserEmail, AvatarURL: hints.UserAvatarURL}, now), nil
+			return u.Presented(claims, identity.UserData{Name: hints.UserName, Email: hints.UserEmail, AvatarURL: hints.UserAvatarURL}, now), nil
 		})
 	if err != nil {
 		return principal{}, err
@@ -298,16 +298,16 @@ func (a *Access) enter(ctx context.Context, r ports.Records, claims identity.Cla
 			return in, err
 		}
 	}
-	naming := o.Naming(a.Roles, claims.Subject)
+	mapping := o.RoleMapping(a.Roles, claims.Subject)
 	was, err := dir.Members().GetLocked(ctx, o.ID, u.ID)
 	var next org.Membership
 	switch {
 	case fault.Is(err, fault.NotFound):
-		next = org.NewMembership(o.ID, u.ID, claims.OrgRole, claims.IssuedAt, naming, now)
+		next = org.NewMembership(o.ID, u.ID, claims.OrgRole, claims.IssuedAt, mapping, now)
 	case err != nil:
 		return in, err
 	case exchanged:
-		next = was.Exchanged(claims.OrgRole, claims.IssuedAt, naming, now)
+		next = was.Exchanged(claims.OrgRole, claims.IssuedAt, mapping, now)
 	default:
 		next = was
 	}

@@ -136,7 +136,7 @@ func (w *Webhooks) user(ctx context.Context, r ports.Records, providerID string,
 
 // org stores what fn returns for the organisation. If that changes the creator, the roles of
 // the previous and the new one are determined again.
-func (w *Webhooks) org(ctx context.Context, r ports.Records, f identity.OrgFacts, fn func(org.Organisation) org.Organisation) (org.Organisation, error) {
+func (w *Webhooks) org(ctx context.Context, r ports.Records, f identity.OrgData, fn func(org.Organisation) org.Organisation) (org.Organisation, error) {
 	now := w.Clock.Now()
 	fresh := org.Organisation{ID: id.Org(w.IDs.New()), ProviderID: f.ProviderID, CreatedAt: now, UpdatedAt: now}
 	var before string
@@ -163,7 +163,7 @@ func (w *Webhooks) updateRole(ctx context.Context, r ports.Records, o org.Organi
 	if err == nil {
 		var m org.Membership
 		if m, err = r.Directory().Members().GetLocked(ctx, o.ID, u.ID); err == nil {
-			return w.put(ctx, r, m, m.Renamed(o.Naming(w.Roles, u.ProviderID)))
+			return w.put(ctx, r, m, m.WithRoleMapping(o.RoleMapping(w.Roles, u.ProviderID)))
 		}
 	}
 	if fault.Is(err, fault.NotFound) {
@@ -192,7 +192,7 @@ func (w *Webhooks) member(ctx context.Context, r ports.Records, e identity.Event
 	if err != nil {
 		return err
 	}
-	next := was.Observed(e.Member, e.Stamp, o.Naming(w.Roles, u.ProviderID), now)
+	next := was.Observed(e.Member, e.Stamp, o.RoleMapping(w.Roles, u.ProviderID), now)
 	if e.Kind == identity.MemberRemoved {
 		next = was.Ended(e.Member, e.Stamp)
 	}

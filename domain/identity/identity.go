@@ -78,14 +78,14 @@ type Event struct {
 	Kind    Kind
 	Stamp   Stamp
 
-	User       UserFacts
-	Org        OrgFacts
-	Member     MemberFacts
-	Invitation InvitationFacts
+	User       UserData
+	Org        OrgData
+	Member     MemberData
+	Invitation InvitationData
 }
 
-// UserFacts are the contents of a message about a user.
-type UserFacts struct {
+// UserData are the contents of a message about a user.
+type UserData struct {
 	ProviderID string
 	Name       string
 	Email      string
@@ -94,11 +94,11 @@ type UserFacts struct {
 }
 
 // Texts returns the name, the e-mail address and the picture's address.
-func (f UserFacts) Texts() [3]string { return [3]string{f.Name, f.Email, f.AvatarURL} }
+func (f UserData) Texts() [3]string { return [3]string{f.Name, f.Email, f.AvatarURL} }
 
-// OrgFacts are the contents of a message about an organisation. Stamp is the embedded
+// OrgData are the contents of a message about an organisation. Stamp is the embedded
 // organisation's own if the message is about something else.
-type OrgFacts struct {
+type OrgData struct {
 	ProviderID string
 	Name       string
 	Slug       string
@@ -106,15 +106,15 @@ type OrgFacts struct {
 	Stamp      Stamp
 }
 
-// MemberFacts are the contents of a message about a membership.
-type MemberFacts struct {
+// MemberData are the contents of a message about a membership.
+type MemberData struct {
 	Role     string    // the provider's name of the role
 	JoinedAt time.Time // zero: not in the message
 	EndedAt  time.Time // of a removal: the message's own time, because the record's stays as it was before
 }
 
-// InvitationFacts are the contents of a message about an invitation.
-type InvitationFacts struct {
+// InvitationData are the contents of a message about an invitation.
+type InvitationData struct {
 	ProviderID string
 	Email      string
 	Role       string // the provider's name of the role

@@ -27,7 +27,7 @@ func event(kind identity.Kind, minutes int) identity.Event {
 	at := noon.Add(time.Duration(minutes) * time.Minute)
 	return identity.Event{
 		Kind: kind, Stamp: identity.Stamp{At: at, Rank: rank, Message: "m"},
-		Invitation: identity.InvitationFacts{ProviderID: "p", Email: "c@d"},
+		Invitation: identity.InvitationData{ProviderID: "p", Email: "c@d"},
 	}
 }
 

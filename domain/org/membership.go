@@ -38,20 +38,20 @@ func (m Membership) CheckActive() error {
 	return nil
 }
 
-// Naming maps the provider's name of a member's role to a Role: by the role
+// RoleMapping maps the provider's name of a member's role to a Role: by the role
 // map, except that the organisation's creator is its owner.
-type Naming struct {
+type RoleMapping struct {
 	Map     RoleMap
 	Creator bool // the member created the organisation
 }
 
-// Naming returns the mapping of role names for the user with the provider's id
+// RoleMapping returns the mapping of role names for the user with the provider's id
 // in this organisation.
-func (o Organisation) Naming(m RoleMap, providerID string) Naming {
-	return Naming{Map: m, Creator: o.CreatedBy != "" && o.CreatedBy == providerID}
+func (o Organisation) RoleMapping(m RoleMap, providerID string) RoleMapping {
+	return RoleMapping{Map: m, Creator: o.CreatedBy != "" && o.CreatedBy == providerID}
 }
 
-func (n Naming) of(provider string) Role {
+func (n RoleMapping) of(provider string) Role {
 	if n.Creator {
 		return Owner
 	}
@@ -62,7 +62,7 @@ func (n Naming) of(provider string) Role {
 // later than m.Seen changes nothing; a later one also restores a removed membership. The
 // role follows the provider's only if the provider's has changed, so that a role set by
 // this service stays, and not if a later token has named one.
-func (m Membership) Observed(f identity.MemberFacts, s identity.Stamp, n Naming, now time.Time) Membership {
+func (m Membership) Observed(f identity.MemberData, s identity.Stamp, n RoleMapping, now time.Time) Membership {
 	if !m.Seen.Before(s) {
 		return m
 	}
@@ -84,7 +84,7 @@ func (m Membership) Observed(f identity.MemberFacts, s identity.Stamp, n Naming,
 func (m *Membership) roleField() tokenField { return tokenField{&m.ProviderRole, &m.RoleIssuedAt} }
 
 // Ended returns the membership after an event that reports its end.
-func (m Membership) Ended(f identity.MemberFacts, s identity.Stamp) Membership {
+func (m Membership) Ended(f identity.MemberData, s identity.Stamp) Membership {
 	if !m.Seen.Before(s) {
 		return m
 	}
@@ -93,7 +93,7 @@ func (m Membership) Ended(f identity.MemberFacts, s identity.Stamp) Membership {
 }
 
 // NewMembership returns the membership that a valid token creates if there is none.
-func NewMembership(o id.Org, u id.User, providerRole string, issued time.Time, n Naming, now time.Time) Membership {
+func NewMembership(o id.Org, u id.User, providerRole string, issued time.Time, n RoleMapping, now time.Time) Membership {
 	m := Membership{Org: o, User: u, JoinedAt: now, UsedAt: now}
 	m.roleField().fromToken(providerRole, issued)
 	m.Role = n.of(m.ProviderRole)
@@ -104,7 +104,7 @@ func NewMembership(o id.Org, u id.User, providerRole string, issued time.Time, n
 // than the last event and than the last token with a role changes the role if it names
 // another than ProviderRole. It never restores a removed membership, but a later event that
 // does takes its role over.
-func (m Membership) Exchanged(providerRole string, issued time.Time, n Naming, now time.Time) Membership {
+func (m Membership) Exchanged(providerRole string, issued time.Time, n RoleMapping, now time.Time) Membership {
 	before := m.ProviderRole
 	if issued.After(m.Seen.At) {
 		m.roleField().fromToken(providerRole, issued)
@@ -125,9 +125,9 @@ func (m Membership) Used(now time.Time) Membership {
 	return m
 }
 
-// Renamed returns the membership after the organisation's creator became known or changed:
+// WithRoleMapping returns the membership after the organisation's creator became known or changed:
 // a role that was not set by this service is derived again.
-func (m Membership) Renamed(n Naming) Membership {
+func (m Membership) WithRoleMapping(n RoleMapping) Membership {
 	if !m.RoleSetHere {
 		m.Role = n.of(m.ProviderRole)
 	}

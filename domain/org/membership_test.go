@@ -122,7 +122,7 @@ func TestAnOwnerWithoutVisibilitySeesNothing(t *testing.T) {
 
 func TestOnlyALaterEventChangesAMembership(t *testing.T) {
 	m := org.Membership{Org: "o", User: "u"}
-	m = m.Observed(identity.MemberFacts{Role: "admin"}, stamp(10, identity.RankUpdated), org.Naming{}, later(60))
+	m = m.Observed(identity.MemberData{Role: "admin"}, stamp(10, identity.RankUpdated), org.RoleMapping{}, later(60))
 	if !m.Active() || m.Role != org.Admin || !m.JoinedAt.Equal(later(60)) {
 		t.Fatalf("got %+v", m)
 	}
@@ -131,21 +131,21 @@ func TestOnlyALaterEventChangesAMembership(t *testing.T) {
 		"one of the same instant before": stamp(10, identity.RankCreated),
 		"the same one again":             stamp(10, identity.RankUpdated),
 	} {
-		if got := m.Observed(identity.MemberFacts{Role: "viewer"}, old, org.Naming{}, later(61)); got != m {
+		if got := m.Observed(identity.MemberData{Role: "viewer"}, old, org.RoleMapping{}, later(61)); got != m {
 			t.Errorf("%s makes it %+v", about, got)
 		}
-		if got := m.Ended(identity.MemberFacts{EndedAt: later(20)}, old); got != m {
+		if got := m.Ended(identity.MemberData{EndedAt: later(20)}, old); got != m {
 			t.Errorf("%s ends it", about)
 		}
 	}
-	ended := m.Ended(identity.MemberFacts{EndedAt: later(20)}, stamp(10, identity.RankEnded))
+	ended := m.Ended(identity.MemberData{EndedAt: later(20)}, stamp(10, identity.RankEnded))
 	if ended.Active() || !ended.RemovedAt.Equal(later(20)) {
 		t.Fatalf("got %+v", ended)
 	}
-	if got := ended.Observed(identity.MemberFacts{Role: "viewer"}, stamp(9, identity.RankUpdated), org.Naming{}, later(61)); got.Active() {
+	if got := ended.Observed(identity.MemberData{Role: "viewer"}, stamp(9, identity.RankUpdated), org.RoleMapping{}, later(61)); got.Active() {
 		t.Error("an older event brings it back")
 	}
-	back := ended.Observed(identity.MemberFacts{Role: "viewer", JoinedAt: later(11)}, stamp(11, identity.RankCreated), org.Naming{}, later(61))
+	back := ended.Observed(identity.MemberData{Role: "viewer", JoinedAt: later(11)}, stamp(11, identity.RankCreated), org.RoleMapping{}, later(61))
 	if !back.Active() || back.Role != org.Viewer || !back.JoinedAt.Equal(later(11)) {
 		t.Errorf("a later event makes it %+v", back)
 	}
@@ -153,31 +153,31 @@ func TestOnlyALaterEventChangesAMembership(t *testing.T) {
 
 func TestARoleSetHereStandsUntilTheProvidersChanges(t *testing.T) {
 	m := org.Membership{Org: "o", User: "u"}
-	m = m.Observed(identity.MemberFacts{Role: "member"}, stamp(1, identity.RankCreated), org.Naming{}, noon).WithRole(org.Admin)
-	same := m.Observed(identity.MemberFacts{Role: "member"}, stamp(2, identity.RankUpdated), org.Naming{}, noon)
+	m = m.Observed(identity.MemberData{Role: "member"}, stamp(1, identity.RankCreated), org.RoleMapping{}, noon).WithRole(org.Admin)
+	same := m.Observed(identity.MemberData{Role: "member"}, stamp(2, identity.RankUpdated), org.RoleMapping{}, noon)
 	if same.Role != org.Admin {
 		t.Errorf("the provider's unchanged role makes it %s", same.Role)
 	}
-	if got := same.Renamed(org.Naming{Creator: true}); got.Role != org.Admin {
+	if got := same.WithRoleMapping(org.RoleMapping{Creator: true}); got.Role != org.Admin {
 		t.Errorf("the creator's becoming known makes it %s", got.Role)
 	}
-	other := same.Observed(identity.MemberFacts{Role: "viewer"}, stamp(3, identity.RankUpdated), org.Naming{}, noon)
+	other := same.Observed(identity.MemberData{Role: "viewer"}, stamp(3, identity.RankUpdated), org.RoleMapping{}, noon)
 	if other.Role != org.Viewer || other.RoleSetHere {
 		t.Errorf("the provider's changed role makes it %+v", other)
 	}
-	must.Is(t, org.Owner, other.Renamed(org.Naming{Creator: true}).Role)
+	must.Is(t, org.Owner, other.WithRoleMapping(org.RoleMapping{Creator: true}).Role)
 }
 
 func TestTheCreatorOfAnOrganisationIsItsOwner(t *testing.T) {
 	for _, provider := range []string{"admin", "member", "viewer", ""} {
-		if m := org.NewMembership("o", "u", provider, noon, org.Naming{Creator: true}, noon); m.Role != org.Owner {
+		if m := org.NewMembership("o", "u", provider, noon, org.RoleMapping{Creator: true}, noon); m.Role != org.Owner {
 			t.Errorf("the provider's %q is %s", provider, m.Role)
 		}
 	}
 }
 
 func TestATokenRestoresNoMembershipAndSetsOnlyANewerRole(t *testing.T) {
-	m := org.Membership{Org: "o", User: "u"}.Observed(identity.MemberFacts{Role: "member"}, stamp(10, identity.RankCreated), org.Naming{}, noon)
+	m := org.Membership{Org: "o", User: "u"}.Observed(identity.MemberData{Role: "member"}, stamp(10, identity.RankCreated), org.RoleMapping{}, noon)
 	for _, c := range []struct {
 		about  string
 		before org.Membership
@@ -193,21 +193,21 @@ func TestATokenRestoresNoMembershipAndSetsOnlyANewerRole(t *testing.T) {
 		{"a token without a role changes nothing", m, "", 11, org.Member},
 	} {
 		t.Run(c.about, func(t *testing.T) {
-			got := c.before.Exchanged(c.role, later(c.issued), org.Naming{}, later(20))
+			got := c.before.Exchanged(c.role, later(c.issued), org.RoleMapping{}, later(20))
 			if got.Role != c.want || !got.UsedAt.Equal(later(20)) {
 				t.Errorf("got %+v", got)
 			}
 		})
 	}
 	gone := m.Removed(later(12))
-	shown := gone.Exchanged("admin", later(100), org.Naming{}, later(100))
+	shown := gone.Exchanged("admin", later(100), org.RoleMapping{}, later(100))
 	if shown.Active() || shown.Role != org.Member || !shown.UsedAt.IsZero() {
 		t.Errorf("a token makes a removed membership %+v", shown)
 	}
-	if got := shown.Observed(identity.MemberFacts{Role: "viewer"}, stamp(99, identity.RankCreated), org.Naming{}, noon); !got.Active() || got.Role != org.Admin {
+	if got := shown.Observed(identity.MemberData{Role: "viewer"}, stamp(99, identity.RankCreated), org.RoleMapping{}, noon); !got.Active() || got.Role != org.Admin {
 		t.Errorf("an event older than that token brings it back as %+v", got)
 	}
-	if got := shown.Observed(identity.MemberFacts{Role: "viewer"}, stamp(101, identity.RankCreated), org.Naming{}, noon); !got.Active() || got.Role != org.Viewer {
+	if got := shown.Observed(identity.MemberData{Role: "viewer"}, stamp(101, identity.RankCreated), org.RoleMapping{}, noon); !got.Active() || got.Role != org.Viewer {
 		t.Errorf("a later event brings it back as %+v", got)
 	}
 }
@@ -216,41 +216,41 @@ func TestAnOlderTokenChangesNothing(t *testing.T) {
 	token := func(minutes int, text string) identity.Claims {
 		return identity.Claims{Name: text, Email: text, AvatarURL: text, OrgSlug: text, IssuedAt: later(minutes)}
 	}
-	u := org.User{ID: "u"}.Presented(token(5, "new"), identity.UserFacts{}, noon)
-	if got := u.Presented(token(4, "old"), identity.UserFacts{}, later(9)); got != u {
+	u := org.User{ID: "u"}.Presented(token(5, "new"), identity.UserData{}, noon)
+	if got := u.Presented(token(4, "old"), identity.UserData{}, later(9)); got != u {
 		t.Errorf("an older token makes the user %+v", got)
 	}
 	o := org.Organisation{ID: "o"}.Presented(token(5, "new"), "", "", noon)
 	if got := o.Presented(token(4, "old"), "", "", later(9)); got != o {
 		t.Errorf("an older token makes the organisation %+v", got)
 	}
-	m := org.NewMembership("o", "u", "member", later(5), org.Naming{}, noon)
-	if got := m.Exchanged("admin", later(4), org.Naming{}, noon); got != m {
+	m := org.NewMembership("o", "u", "member", later(5), org.RoleMapping{}, noon)
+	if got := m.Exchanged("admin", later(4), org.RoleMapping{}, noon); got != m {
 		t.Errorf("a token older than the one that made the membership makes it %+v", got)
 	}
-	m = m.Exchanged("viewer", later(6), org.Naming{}, noon)
-	if got := m.Exchanged("member", later(5), org.Naming{}, noon); got != m || got.Role != org.Viewer {
+	m = m.Exchanged("viewer", later(6), org.RoleMapping{}, noon)
+	if got := m.Exchanged("member", later(5), org.RoleMapping{}, noon); got != m || got.Role != org.Viewer {
 		t.Errorf("a token older than the one that was exchanged makes it %+v", got)
 	}
-	set := m.WithRole(org.Admin).Exchanged("viewer", later(7), org.Naming{}, noon)
-	if got := set.Exchanged("member", later(6), org.Naming{}, noon); got.Role != org.Admin || !got.RoleSetHere {
+	set := m.WithRole(org.Admin).Exchanged("viewer", later(7), org.RoleMapping{}, noon)
+	if got := set.Exchanged("member", later(6), org.RoleMapping{}, noon); got.Role != org.Admin || !got.RoleSetHere {
 		t.Errorf("a token older than one with the same role makes a role set here %+v", got)
 	}
-	empty := u.Observed(identity.UserFacts{}, stamp(8, identity.RankUpdated), noon)
-	if got := empty.Presented(token(7, "old"), identity.UserFacts{}, noon); got != empty {
+	empty := u.Observed(identity.UserData{}, stamp(8, identity.RankUpdated), noon)
+	if got := empty.Presented(token(7, "old"), identity.UserData{}, noon); got != empty {
 		t.Errorf("a token older than the event that took the texts away makes the user %+v", got)
 	}
 }
 
 func TestARemovalIsUndoneOnlyByALaterEvent(t *testing.T) {
-	m := org.Membership{Org: "o", User: "u"}.Observed(identity.MemberFacts{Role: "member"}, stamp(1, identity.RankCreated), org.Naming{}, noon).Removed(later(5))
+	m := org.Membership{Org: "o", User: "u"}.Observed(identity.MemberData{Role: "member"}, stamp(1, identity.RankCreated), org.RoleMapping{}, noon).Removed(later(5))
 	if m.Active() || m.Removed(later(6)) != m {
 		t.Fatalf("got %+v", m)
 	}
-	if got := m.Observed(identity.MemberFacts{Role: "member"}, stamp(5, identity.RankEnded), org.Naming{}, noon); got.Active() {
+	if got := m.Observed(identity.MemberData{Role: "member"}, stamp(5, identity.RankEnded), org.RoleMapping{}, noon); got.Active() {
 		t.Error("an event of the same instant brings it back")
 	}
-	if got := m.Observed(identity.MemberFacts{Role: "member"}, stamp(6, identity.RankCreated), org.Naming{}, noon); !got.Active() {
+	if got := m.Observed(identity.MemberData{Role: "member"}, stamp(6, identity.RankCreated), org.RoleMapping{}, noon); !got.Active() {
 		t.Error("a later event does not bring it back")
 	}
 }
@@ -267,12 +267,12 @@ func TestARemovalIsComparedWithEventTimesNotTheClock(t *testing.T) {
 	event := func(minutes int) identity.Stamp {
 		return identity.Stamp{At: later(minutes), Rank: identity.RankUpdated, Message: "another"}
 	}
-	facts := identity.MemberFacts{Role: "member"}
-	gone := org.Membership{Org: "o", User: "u"}.Observed(facts, event(5), org.Naming{}, noon).Removed(noon)
-	if again := gone.Observed(facts, event(5), org.Naming{}, noon); again.Active() {
+	facts := identity.MemberData{Role: "member"}
+	gone := org.Membership{Org: "o", User: "u"}.Observed(facts, event(5), org.RoleMapping{}, noon).Removed(noon)
+	if again := gone.Observed(facts, event(5), org.RoleMapping{}, noon); again.Active() {
 		t.Error("an event of the time of the last one brought the member back")
 	}
-	if again := gone.Observed(facts, event(6), org.Naming{}, noon); !again.Active() {
+	if again := gone.Observed(facts, event(6), org.RoleMapping{}, noon); !again.Active() {
 		t.Error("a later event did not bring the member back")
 	}
 }

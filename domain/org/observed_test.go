@@ -8,8 +8,8 @@ import (
 	"collab/domain/org"
 )
 
-func named(name string) identity.UserFacts {
-	return identity.UserFacts{Name: name, Email: name + "@example.com"}
+func named(name string) identity.UserData {
+	return identity.UserData{Name: name, Email: name + "@example.com"}
 }
 
 func TestAUserFollowsTheLatestEventAboutThem(t *testing.T) {
@@ -18,7 +18,7 @@ func TestAUserFollowsTheLatestEventAboutThem(t *testing.T) {
 		"an older event":                 u.Observed(named("first"), stamp(1, identity.RankUpdated), later(9)),
 		"the same event":                 u.Observed(named("again"), stamp(2, identity.RankUpdated), later(9)),
 		"a mention, however late":        u.Mentioned(named("mention"), stamp(9, identity.RankUpdated), later(9)),
-		"a token older than the event":   u.Presented(identity.Claims{Name: "token", IssuedAt: later(1)}, identity.UserFacts{}, later(9)),
+		"a token older than the event":   u.Presented(identity.Claims{Name: "token", IssuedAt: later(1)}, identity.UserData{}, later(9)),
 		"what the caller says of theirs": u.Presented(identity.Claims{IssuedAt: later(9)}, named("hint"), later(9)),
 	} {
 		if got != u {
@@ -28,14 +28,14 @@ func TestAUserFollowsTheLatestEventAboutThem(t *testing.T) {
 	if got := u.Observed(named("third"), stamp(3, identity.RankCreated), later(9)); got.Name != "third" || !got.UpdatedAt.Equal(later(9)) {
 		t.Errorf("a later event makes it %+v", got)
 	}
-	if got := u.Presented(identity.Claims{Name: "token", IssuedAt: later(3)}, identity.UserFacts{}, later(9)); got.Name != "token" || got.Email != u.Email {
+	if got := u.Presented(identity.Claims{Name: "token", IssuedAt: later(3)}, identity.UserData{}, later(9)); got.Name != "token" || got.Email != u.Email {
 		t.Errorf("a newer token makes it %+v", got)
 	}
 }
 
 func TestAMentionCountsUntilTheFirstEventAboutTheUserAndNotOverTokens(t *testing.T) {
-	u := org.User{ID: "u", ProviderID: "p"}.Presented(identity.Claims{Name: "token", IssuedAt: noon}, identity.UserFacts{AvatarURL: "https://a"}, noon)
-	u = u.Mentioned(identity.UserFacts{Name: "mention", Email: "mention@example.com"}, stamp(1, identity.RankCreated), noon)
+	u := org.User{ID: "u", ProviderID: "p"}.Presented(identity.Claims{Name: "token", IssuedAt: noon}, identity.UserData{AvatarURL: "https://a"}, noon)
+	u = u.Mentioned(identity.UserData{Name: "mention", Email: "mention@example.com"}, stamp(1, identity.RankCreated), noon)
 	if u.Name != "token" || u.Email != "mention@example.com" || u.AvatarURL != "https://a" || u.Full {
 		t.Fatalf("got %+v", u)
 	}
@@ -64,8 +64,8 @@ func TestADeletedUserStaysDeletedAndEmpty(t *testing.T) {
 	}
 }
 
-func facts(name, creator string, minutes int) identity.OrgFacts {
-	return identity.OrgFacts{Name: name, Slug: name, CreatedBy: creator, Stamp: stamp(minutes, identity.RankUpdated)}
+func facts(name, creator string, minutes int) identity.OrgData {
+	return identity.OrgData{Name: name, Slug: name, CreatedBy: creator, Stamp: stamp(minutes, identity.RankUpdated)}
 }
 
 func TestAnOrganisationFollowsTheLatestEventAboutIt(t *testing.T) {

@@ -24,28 +24,28 @@ type message struct {
 func someMessage(t *rapid.T, n int) message {
 	minute := rapid.IntRange(1, 6).Draw(t, "minute")
 	text := func(what string) string { return rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, what) }
-	user := identity.UserFacts{Name: text("name"), Email: text("email"), AvatarURL: text("picture")}
+	user := identity.UserData{Name: text("name"), Email: text("email"), AvatarURL: text("picture")}
 	slug, role := text("slug"), rapid.SampledFrom([]string{"", "admin", "member", "viewer"}).Draw(t, "role")
 	s := identity.Stamp{At: later(minute), Rank: identity.RankUpdated, Message: fmt.Sprint(n)}
-	o := identity.OrgFacts{Name: "name", Slug: slug, Stamp: s}
-	join := identity.MemberFacts{Role: role, JoinedAt: later(minute)}
+	o := identity.OrgData{Name: "name", Slug: slug, Stamp: s}
+	join := identity.MemberData{Role: role, JoinedAt: later(minute)}
 	message := message{
 		user:   func(u org.User) org.User { return u.Mentioned(user, s, noon) },
 		org:    func(x org.Organisation) org.Organisation { return x.Mentioned(o, noon) },
-		member: func(m org.Membership) org.Membership { return m.Observed(join, s, org.Naming{}, noon) },
+		member: func(m org.Membership) org.Membership { return m.Observed(join, s, org.RoleMapping{}, noon) },
 	}
 	kind := rapid.SampledFrom([]string{"token", "user", "organisation", "joined", "left"}).Draw(t, "kind")
 	message.about = fmt.Sprintf("%s at %d: %+v, slug %q, role %q", kind, minute, user, slug, role)
 	switch kind {
 	case "token":
 		c := identity.Claims{Name: user.Name, Email: user.Email, AvatarURL: user.AvatarURL, OrgSlug: slug, OrgRole: role, IssuedAt: s.At.Add(time.Duration(n) * time.Second)}
-		message.user = func(u org.User) org.User { return u.Presented(c, identity.UserFacts{}, noon) }
+		message.user = func(u org.User) org.User { return u.Presented(c, identity.UserData{}, noon) }
 		message.org = func(x org.Organisation) org.Organisation { return x.Presented(c, "", "", noon) }
 		message.member = func(m org.Membership) org.Membership {
 			if m.Org == "" {
-				return org.NewMembership("o", "u", c.OrgRole, c.IssuedAt, org.Naming{}, noon)
+				return org.NewMembership("o", "u", c.OrgRole, c.IssuedAt, org.RoleMapping{}, noon)
 			}
-			return m.Exchanged(c.OrgRole, c.IssuedAt, org.Naming{}, noon)
+			return m.Exchanged(c.OrgRole, c.IssuedAt, org.RoleMapping{}, noon)
 		}
 	case "user":
 		message.user = func(u org.User) org.User { return u.Observed(user, s, noon) }

@@ -51,7 +51,7 @@ func (o *Organisation) slugField() tokenField { return tokenField{&o.Slug, &o.Sl
 
 // Observed returns the organisation after an event about it. A slug from a later token
 // stays.
-func (o Organisation) Observed(f identity.OrgFacts, now time.Time) Organisation {
+func (o Organisation) Observed(f identity.OrgData, now time.Time) Organisation {
 	if o.Closed() {
 		return o
 	}
@@ -66,7 +66,7 @@ func (o Organisation) Observed(f identity.OrgFacts, now time.Time) Organisation 
 // Mentioned returns the organisation after an event about something else that names it. It
 // changes nothing after the first event about the organisation, and not a slug that comes
 // from a token.
-func (o Organisation) Mentioned(f identity.OrgFacts, now time.Time) Organisation {
+func (o Organisation) Mentioned(f identity.OrgData, now time.Time) Organisation {
 	if o.Closed() {
 		return o
 	}
@@ -83,7 +83,7 @@ func (o Organisation) Mentioned(f identity.OrgFacts, now time.Time) Organisation
 	return o.withCreator(f, now)
 }
 
-func (o Organisation) withCreator(f identity.OrgFacts, now time.Time) Organisation {
+func (o Organisation) withCreator(f identity.OrgData, now time.Time) Organisation {
 	if f.CreatedBy != "" && o.CreatedBySeen.Before(f.Stamp) {
 		if o.CreatedBy != f.CreatedBy {
 			o.UpdatedAt = now

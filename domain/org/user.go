@@ -40,13 +40,13 @@ type User struct {
 // Deleted reports whether the provider has deleted the user.
 func (u User) Deleted() bool { return u.DeletedAt != nil }
 
-// fields returns the texts that tokens set, in the order of identity.UserFacts.Texts.
+// fields returns the texts that tokens set, in the order of identity.UserData.Texts.
 func (u *User) fields() [3]tokenField {
 	return [3]tokenField{{&u.Name, &u.NameIssuedAt}, {&u.Email, &u.EmailIssuedAt}, {&u.AvatarURL, &u.AvatarURLIssuedAt}}
 }
 
 // Observed returns the user after an event about it. A text from a later token stays.
-func (u User) Observed(f identity.UserFacts, s identity.Stamp, now time.Time) User {
+func (u User) Observed(f identity.UserData, s identity.Stamp, now time.Time) User {
 	if u.Deleted() || u.Full && !u.Seen.Before(s) {
 		return u
 	}
@@ -70,7 +70,7 @@ func (u User) CheckSignIn() error {
 
 // Mentioned returns the user after an event about something else that names it. It changes
 // nothing after the first event about the user itself, and no text that comes from a token.
-func (u User) Mentioned(f identity.UserFacts, s identity.Stamp, now time.Time) User {
+func (u User) Mentioned(f identity.UserData, s identity.Stamp, now time.Time) User {
 	if u.Deleted() || u.Full || !u.Seen.Before(s) {
 		return u
 	}
@@ -90,12 +90,12 @@ func (u User) Mentioned(f identity.UserFacts, s identity.Stamp, now time.Time) U
 // Presented returns the user after a verified token with the claims, and the caller's
 // hints. A claim is used if the token is newer than the last event about the user and not
 // older than the token that the text comes from; hints only fill empty texts.
-func (u User) Presented(claims identity.Claims, hints identity.UserFacts, now time.Time) User {
+func (u User) Presented(claims identity.Claims, hints identity.UserData, now time.Time) User {
 	if u.Deleted() {
 		return u
 	}
 	was := u
-	claimed := identity.UserFacts{Name: claims.Name, Email: claims.Email, AvatarURL: claims.AvatarURL}.Texts()
+	claimed := identity.UserData{Name: claims.Name, Email: claims.Email, AvatarURL: claims.AvatarURL}.Texts()
 	for i, hint := range hints.Texts() {
 		field := u.fields()[i]
 		if !u.Full || claims.IssuedAt.After(u.Seen.At) {

@@ -25,7 +25,7 @@ import (
 func TestARunningRequestDoesNotAddARemovedMember(t *testing.T) {
 	c := core(t)
 	ctx, actor := t.Context(), newOrganisation(t, c)
-	m := org.NewMembership(actor.Org, actor.User, "owner", start, org.Naming{}, start)
+	m := org.NewMembership(actor.Org, actor.User, "owner", start, org.RoleMapping{}, start)
 	must.NoError(t, c.Store.Atomic(ctx, func(r ports.Records) error {
 		_, err := r.Directory().Organisations().Lock(ctx, actor.Org)
 		return errors.Join(err, r.Directory().Members().Put(ctx, actor.Org, m.Removed(start)))
