@@ -76,8 +76,8 @@ type Chats struct {
 
 	draining chan struct{} // closed when closed is set
 
-	reserving together[reservationKey, *reservation]
-	settling  together[id.Org, usage.Entry] // calls that ended
+	reserving batcher[reservationKey, *reservation]
+	settling  batcher[id.Org, usage.Entry] // calls that ended
 }
 
 // New returns the use cases.

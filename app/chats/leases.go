@@ -10,9 +10,6 @@ import (
 	"collab/domain/quota"
 )
 
-// maxReserved is how many leases are reserved in one statement at most.
-const maxReserved = 100
-
 // reservationKey is what reservations that are made together have in common.
 type reservationKey struct {
 	org   id.Org
@@ -38,8 +35,8 @@ func (s *Chats) reserveAt(ctx context.Context, epoch int64, lease quota.Lease, l
 		return 0, nil
 	}
 	key := reservationKey{lease.Org, lease.Day, epoch, limit}
-	reserved := s.reserving.do(key, r, maxReserved,
-		func(before <-chan struct{}) { s.await(ctx, before, joinTimeout) },
+	reserved := s.reserving.do(key, r,
+		func(previous <-chan struct{}) { s.await(ctx, previous, joinTimeout) },
 		func(all []*reservation) bool {
 			s.reserveAll(ctx, key, all)
 			return true

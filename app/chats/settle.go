@@ -10,7 +10,6 @@ import (
 )
 
 const (
-	maxSettled  = 100                   // entries that are stored in one transaction at most
 	joinTimeout = time.Second           // that a group waits for the one before at most
 	gatherTime  = 20 * time.Millisecond // that a settlement then waits for more calls to end
 )
@@ -22,9 +21,9 @@ func (s *Chats) settle(ctx context.Context, e usage.Entry) {
 	ctx = context.WithoutCancel(ctx)
 	s.setUnsettled(e)
 	defer s.takeUnsettled(e.ID)
-	stored := s.settling.do(e.Org, e, maxSettled,
-		func(before <-chan struct{}) {
-			s.await(ctx, before, joinTimeout)
+	stored := s.settling.do(e.Org, e,
+		func(previous <-chan struct{}) {
+			s.await(ctx, previous, joinTimeout)
 			s.await(ctx, nil, gatherTime)
 		},
 		func(all []usage.Entry) bool { return s.store(ctx, all) })
@@ -33,13 +32,13 @@ func (s *Chats) settle(ctx context.Context, e usage.Entry) {
 	}
 }
 
-// await waits until the group before is over, while more calls may join the next. It does not
-// wait longer than most, nor once the server drains: a group that hangs delays no others.
-func (s *Chats) await(ctx context.Context, before <-chan struct{}, most time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, most)
+// await waits until the previous group is done, while more calls may join the next. It does not
+// wait longer than limit, nor once the server drains: a group that hangs delays no others.
+func (s *Chats) await(ctx context.Context, previous <-chan struct{}, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	select {
-	case <-before:
+	case <-previous:
 	case <-s.draining:
 	case <-ctx.Done():
 	}
