@@ -97,8 +97,8 @@ func (s *Operator) Organisation(ctx context.Context, actor org.Actor, o id.Org) 
 	return s.overview(ctx, s.store, found)
 }
 
-// Members calls each with an organisation's active members and their users, by JoinedAt, then user
-// id, from after the given one; at most limit, 0: all. The organisation may be closed.
+// Members calls each with the active members of an organisation that f selects and their users, by
+// JoinedAt, then user id. The organisation may be closed.
 func (s *Operator) Members(ctx context.Context, actor org.Actor, o id.Org, f org.MemberFilter, each func(org.Profile) error) error {
 	if err := checkOperator(actor); err != nil {
 		return err
