@@ -143,7 +143,7 @@ func rows[T any](a *app, records iter.Seq2[T, error], columns ...column[T]) erro
 			}
 			all = append(all, r)
 		}
-		return a.printJSON(all, fieldsOf(reflect.TypeFor[T]()))
+		return a.printJSON(all, fieldsOf[T]())
 	}
 	var lines [][]string
 	for r, err := range records {
@@ -244,7 +244,7 @@ func one[T any](a *app, columns ...column[T]) func(T, error) error {
 // record prints one record: a line for each column, or as --json and --jq say.
 func record[T any](a *app, r T, columns ...column[T]) error {
 	if a.wantsJSON() {
-		return a.printJSON(r, fieldsOf(reflect.TypeFor[T]()))
+		return a.printJSON(r, fieldsOf[T]())
 	}
 	width := 0
 	for _, c := range columns {
@@ -265,7 +265,8 @@ func record[T any](a *app, r T, columns ...column[T]) error {
 }
 
 // fieldsOf returns the names that the fields of a struct have in JSON.
-func fieldsOf(t reflect.Type) (names []string) {
+func fieldsOf[T any]() (names []string) {
+	t := reflect.TypeFor[T]()
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
