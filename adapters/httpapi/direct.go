@@ -99,9 +99,9 @@ func (a *api) startUpload(c *call) error {
 }
 
 // onUpload returns an action on the started upload whose id is in the path.
-func (a *api) onUpload(do func(*call, org.Actor, *objects.Started) error) action {
+func (a *api) onUpload(do func(*call, org.Actor, *objects.DirectUpload) error) action {
 	return func(c *call, actor org.Actor) error {
-		upload, err := a.Objects.Started(actor, mux.Vars(c.r)["id"])
+		upload, err := a.Objects.DirectUpload(actor, mux.Vars(c.r)["id"])
 		if err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func (a *api) onUpload(do func(*call, org.Actor, *objects.Started) error) action
 }
 
 // completeUpload stores the uploaded content, and replies like the upload of a file.
-func (a *api) completeUpload(c *call, actor org.Actor, upload *objects.Started) error {
+func (a *api) completeUpload(c *call, actor org.Actor, upload *objects.DirectUpload) error {
 	c.ExtendFor(int(upload.Content.Size)) // it may be read
 	o, err := a.Objects.Complete(c.r.Context(), actor, upload, c.yieldPermit)
 	status := http.StatusOK

@@ -300,7 +300,7 @@ func (a *api) appendTo(c *call, actor org.Actor, u upload.Upload, offset int64, 
 	if err := a.holdStore(c, &objects.Upload{Size: min(a.Objects.PartSize, u.Size-u.Offset)}); err != nil {
 		return u, err
 	}
-	u, err := a.Objects.Append(c.r.Context(), actor, u, offset, last, &objects.Upload{Content: c.uploadBody(), Size: c.r.ContentLength, Storing: c.yieldPermit})
+	u, err := a.Objects.Append(c.r.Context(), actor, u, offset, last, &objects.Upload{Content: c.uploadBody(), Size: c.r.ContentLength, BeforeStore: c.yieldPermit})
 	a.setUpload(c, u)
 	return u, err
 }

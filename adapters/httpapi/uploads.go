@@ -42,7 +42,7 @@ func (a *api) receive(c *call, placed bool) (*uploadRequest, error) {
 		return nil, err
 	}
 	u := &uploadRequest{draft: object.Draft{Kind: object.Artifact, Scope: object.Shared}}
-	u.Content, u.Most, u.Storing = u, c.r.ContentLength, c.yieldPermit
+	u.Content, u.Most, u.BeforeStore = u, c.r.ContentLength, c.yieldPermit
 	o := body.FormOptions{
 		Fields: describing, Integers: []string{"expectedVersion"}, Trailing: describing,
 		Query: c.r.URL.RawQuery, Set: u.set, Resources: c,

@@ -93,8 +93,8 @@ type batchOperation struct {
 
 // Batch carries out at most MaxTogether operations in their order, each of which succeeds or fails
 // as Create, Replace, Move and Delete do. It returns the outcomes of those that were carried out, from the
-// first on, and if these are not all of them, why the others were not. Storing is that of an Upload.
-func (s *Objects) Batch(ctx context.Context, actor org.Actor, operations []Operation, storing func() (stored func() error)) ([]Outcome, error) {
+// first on, and if these are not all of them, why the others were not. BeforeStore is that of an Upload.
+func (s *Objects) Batch(ctx context.Context, actor org.Actor, operations []Operation, beforeStore func() (stored func() error)) ([]Outcome, error) {
 	if err := actor.CheckWrite(); err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (s *Objects) Batch(ctx context.Context, actor org.Actor, operations []Opera
 		return nil, err
 	}
 	outcomes := make([]Outcome, len(operations))
-	err := b.storeContents(ctx, actor, storing)
+	err := b.storeContents(ctx, actor, beforeStore)
 	for reauthorized := false; err == nil && b.done < len(operations); {
 		err = b.store(ctx, actor, outcomes)
 		if fault.Is(err, fault.NotFound) && !reauthorized {
@@ -166,21 +166,21 @@ func (b *batch) existing(ctx context.Context, r ports.Records, o id.Org) (map[id
 type change struct {
 	operation int
 	was       object.Object // a new one has no content
-	is        object.Object // the same, or where it is moved to
+	next      object.Object // the same, or where it is moved to
 }
 
 // find returns what an operation changes: one of the objects that are there, or a new one. If there is
 // an object it is returned with an error too.
-func (b *batch) find(i int, actor org.Actor, there map[id.Object]object.Object, now time.Time) (change, error) {
-	was, err := b.findObject(i, actor, there)
+func (b *batch) find(i int, actor org.Actor, existing map[id.Object]object.Object, now time.Time) (change, error) {
+	was, err := b.findObject(i, actor, existing)
 	c := change{i, was, was}
 	if op := &b.operations[i]; err == nil && op.Action == MoveFile {
-		c.is, err = was.Moved(op.Draft.Path, actor, now)
+		c.next, err = was.Moved(op.Draft.Path, actor, now)
 	}
 	return c, err
 }
 
-func (b *batch) findObject(i int, actor org.Actor, there map[id.Object]object.Object) (o object.Object, err error) {
+func (b *batch) findObject(i int, actor org.Actor, existing map[id.Object]object.Object) (o object.Object, err error) {
 	op := &b.operations[i]
 	if op.Object == "" {
 		d := op.Draft
@@ -188,11 +188,11 @@ func (b *batch) findObject(i int, actor org.Actor, there map[id.Object]object.Ob
 		o, err = object.New(op.made, actor, d)
 	} else {
 		var ok bool
-		if o, ok = there[op.Object]; !ok || !o.VisibleTo(actor) {
+		if o, ok = existing[op.Object]; !ok || !o.VisibleTo(actor) {
 			return object.Object{}, fault.Missing("File")
 		}
 		if op.Action == PutFile {
-			o, err = typed(&Upload{MimeType: op.MimeType})(o)
+			o, err = withMimeType(&Upload{MimeType: op.MimeType})(o)
 		}
 	}
 	if err == nil {
@@ -204,7 +204,7 @@ func (b *batch) findObject(i int, actor org.Actor, there map[id.Object]object.Ob
 // examine refuses operations that do not depend on earlier ones and cannot be carried out, so that
 // no content is written for them, and describes the contents of the others.
 func (b *batch) examine(ctx context.Context, actor org.Actor) error {
-	there, err := b.existing(ctx, b.Store, actor.Org)
+	existing, err := b.existing(ctx, b.Store, actor.Org)
 	if err != nil {
 		return err
 	}
@@ -219,10 +219,10 @@ func (b *batch) examine(ctx context.Context, actor org.Actor) error {
 		if op.Object == "" {
 			op.made = id.Object(b.IDs.New())
 		}
-		c, err := b.find(i, actor, there, b.Clock.Now())
+		c, err := b.find(i, actor, existing, b.Clock.Now())
 		independent := !earlier.touches(c.was)
 		if c.was.ID == "" || err != nil && independent {
-			op.refused = against(there[op.Object], err)
+			op.refused = withStored(existing[op.Object], err)
 			continue
 		}
 		if op.Action == PutFile {
@@ -236,12 +236,12 @@ func (b *batch) examine(ctx context.Context, actor org.Actor) error {
 			keys = append(keys, c.was.StorageKey())
 		}
 		earlier.add(c.was)
-		earlier.add(c.is)
+		earlier.add(c.next)
 	}
 	taken, err := takenBy(ctx, b.Store, actor, keys, nil)
 	for i, o := range asked {
 		if by, ok := taken[o.StorageKey()]; ok {
-			b.operations[i].refused = against(by, object.PathTaken(o.Path))
+			b.operations[i].refused = withStored(by, object.PathTaken(o.Path))
 		}
 	}
 	return err
@@ -258,11 +258,11 @@ func takenBy(ctx context.Context, r ports.Records, actor org.Actor, keys []strin
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	there, err := sets.Get(ctx, actor.Org, slices.Collect(maps.Values(ids)))
+	existing, err := sets.Get(ctx, actor.Org, slices.Collect(maps.Values(ids)))
 	taken := make(map[string]object.Object, len(ids))
 	for key, of := range ids {
 		taken[key] = object.Object{}
-		if o, ok := there[of]; ok && o.VisibleTo(actor) {
+		if o, ok := existing[of]; ok && o.VisibleTo(actor) {
 			taken[key] = o
 		}
 	}
@@ -274,7 +274,7 @@ func (b *batch) describe(op *batchOperation, o object.Object) error {
 	if len(op.Content) > MaxBatchFile {
 		return tooLarge(MaxBatchFile)
 	}
-	in := b.newIntake(&Upload{Content: bytes.NewReader(op.Content), Checksum: op.Checksum})
+	in := b.newUploadReader(&Upload{Content: bytes.NewReader(op.Content), Checksum: op.Checksum})
 	if _, err := io.Copy(io.Discard, in); err != nil {
 		return err
 	}
@@ -283,7 +283,7 @@ func (b *batch) describe(op *batchOperation, o object.Object) error {
 }
 
 // storeContents announces the blobs of all operations that are not refused, and writes them.
-func (b *batch) storeContents(ctx context.Context, actor org.Actor, storing func() (stored func() error)) error {
+func (b *batch) storeContents(ctx context.Context, actor org.Actor, beforeStore func() (stored func() error)) error {
 	names := b.blobs()
 	if len(names) == 0 {
 		return nil
@@ -291,7 +291,7 @@ func (b *batch) storeContents(ctx context.Context, actor org.Actor, storing func
 	if err := b.Store.Storage().ObjectSets().Announce(ctx, actor.Org, names, b.Clock.Now()); err != nil {
 		return err
 	}
-	stored := (&Upload{Storing: storing}).yield()
+	stored := (&Upload{BeforeStore: beforeStore}).beforeStore()
 	var contents []object.BlobContent
 	for _, op := range b.operations {
 		if op.refused == nil && op.content.Blob != "" {
@@ -347,7 +347,7 @@ func (b *batch) store(ctx context.Context, actor org.Actor, outcomes []Outcome) 
 	if err != nil {
 		return err
 	}
-	for _, o := range t.there {
+	for _, o := range t.current {
 		b.cacheRecord(o, t.head)
 	}
 	b.done = t.end
@@ -363,7 +363,7 @@ type batchTransaction struct {
 	actor org.Actor
 	now   time.Time
 
-	there    map[id.Object]object.Object // that the operations name or made, as they are now
+	current  map[id.Object]object.Object // that the operations name or made, as they are now
 	usage    object.Usage
 	plan     plan.Plan
 	head     object.Head
@@ -379,7 +379,7 @@ type batchTransaction struct {
 }
 
 func (t *batchTransaction) run() (err error) {
-	if t.there, err = t.existing(t.ctx, t.Records, t.actor.Org); err != nil {
+	if t.current, err = t.existing(t.ctx, t.Records, t.actor.Org); err != nil {
 		return err
 	}
 	used, err := t.Storage().Used(t.ctx, []id.Org{t.actor.Org})
@@ -397,28 +397,28 @@ func (t *batchTransaction) run() (err error) {
 		if t.outcomes[i] = (Outcome{Err: op.refused}); op.refused != nil {
 			continue
 		}
-		c, err := t.find(i, t.actor, t.there, t.now)
-		if c.was.ID != "" && (t.touched.touches(c.was) || t.touched.touches(c.is)) {
+		c, err := t.find(i, t.actor, t.current, t.now)
+		if c.was.ID != "" && (t.touched.touches(c.was) || t.touched.touches(c.next)) {
 			if steps++; steps > maxSteps {
 				break
 			}
 			if err := t.flush(); err != nil {
 				return err
 			}
-			c, err = t.find(i, t.actor, t.there, t.now)
+			c, err = t.find(i, t.actor, t.current, t.now)
 		}
 		if err == nil {
 			err = op.wrong
 		}
 		switch {
 		case err != nil:
-			t.outcomes[i].Err = against(t.there[op.Object], err)
-		case op.Action == MoveFile && c.is.Version == c.was.Version:
+			t.outcomes[i].Err = withStored(t.current[op.Object], err)
+		case op.Action == MoveFile && c.next.Version == c.was.Version:
 			t.outcomes[i].Object = c.was
 		default:
 			t.gathered = append(t.gathered, c)
 			t.touched.add(c.was)
-			t.touched.add(c.is)
+			t.touched.add(c.next)
 		}
 	}
 	if err := t.flush(); err != nil {
@@ -445,7 +445,7 @@ func (t *batchTransaction) flush() error {
 		case c.was.Version == 0:
 			keys = append(keys, c.was.StorageKey())
 		case t.operations[c.operation].Action == MoveFile:
-			keys, moved = append(keys, c.is.StorageKey()), append(moved, c.is.ID)
+			keys, moved = append(keys, c.next.StorageKey()), append(moved, c.next.ID)
 		}
 	}
 	taken, err := takenBy(t.ctx, t.Records, t.actor, keys, moved)
@@ -460,14 +460,14 @@ func (t *batchTransaction) flush() error {
 	var changes []object.Change
 	for _, c := range t.gathered {
 		op, to := &t.operations[c.operation], &t.outcomes[c.operation]
-		if by, ok := taken[c.is.StorageKey()]; ok && (c.was.Version == 0 || op.Action == MoveFile) {
-			to.Err = against(by, object.PathTaken(c.is.Path))
+		if by, ok := taken[c.next.StorageKey()]; ok && (c.was.Version == 0 || op.Action == MoveFile) {
+			to.Err = withStored(by, object.PathTaken(c.next.Path))
 			continue
 		}
 		n := t.head.N + int64(len(changes)) + 1 // of the change
 		switch op.Action {
 		case MoveFile:
-			to.Object = c.is
+			to.Object = c.next
 			to.Object.N = n
 			replaced, changes = append(replaced, to.Object), append(changes, object.NewMove(to.Object, c.was.Path))
 		case DeleteFile:
@@ -493,15 +493,15 @@ func (t *batchTransaction) flush() error {
 			if c.was.Version == 0 {
 				added = append(added, to.Object)
 			} else {
-				replaced, ended = append(replaced, to.Object), append(ended, t.there[c.was.ID])
+				replaced, ended = append(replaced, to.Object), append(ended, t.current[c.was.ID])
 			}
 			changes = append(changes, object.NewChange(to.Object))
 		}
 		if op.Action == DeleteFile {
-			delete(t.there, c.was.ID)
+			delete(t.current, c.was.ID)
 			continue
 		}
-		t.there[c.was.ID] = to.Object
+		t.current[c.was.ID] = to.Object
 	}
 	t.gathered, t.touched = t.gathered[:0], footprint{}
 	if len(changes) == 0 {
@@ -517,7 +517,7 @@ func (t *batchTransaction) flush() error {
 		return err
 	}
 	if err := storage.ObjectSets().Forget(t.ctx, t.actor.Org, written); fault.Is(err, fault.NotFound) {
-		return givenUp()
+		return errUploadTimeout
 	} else if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func (s *Objects) Select(ctx context.Context, actor org.Actor, wanted []Wanted) 
 		outcomes[i].Object = o
 		switch err := o.CheckVersion(w.Expected); {
 		case err != nil:
-			outcomes[i].Err = against(o, err)
+			outcomes[i].Err = withStored(o, err)
 		case o.Size > MaxReadFile:
 			outcomes[i].Err = fault.New(fault.TooLarge, "The file has more than %d bytes: download it by itself", MaxReadFile)
 		case o.Size > left:

@@ -18,8 +18,8 @@ import (
 
 // store writes the upload's content to a new blob and describes it.
 func (s *Objects) store(ctx context.Context, actor org.Actor, o object.Object, u *Upload) (object.Content, error) {
-	if u.started != nil {
-		stored := u.yield()
+	if u.direct != nil {
+		stored := u.beforeStore()
 		content, err := s.verify(ctx, u)
 		return content, cmp.Or(err, stored())
 	}
@@ -35,29 +35,29 @@ func (s *Objects) store(ctx context.Context, actor org.Actor, o object.Object, u
 	if err := s.Store.Storage().BlobNames().Announce(ctx, o.Org, name, 0, s.Clock.Now()); err != nil {
 		return object.Content{}, err
 	}
-	stored := u.yield()
-	in := s.newIntake(u)
+	stored := u.beforeStore()
+	in := s.newUploadReader(u)
 	if err := s.Blobs.Put(ctx, name, o.MimeType, s.longest(u), in); err != nil {
 		return object.Content{}, err
 	}
 	return in.content(name), stored()
 }
 
-// yield calls Storing, if it is set, and returns its result.
-func (u *Upload) yield() (stored func() error) {
-	if u.Storing == nil {
+// beforeStore calls BeforeStore, if it is set, and returns its result.
+func (u *Upload) beforeStore() (stored func() error) {
+	if u.BeforeStore == nil {
 		return func() error { return nil }
 	}
-	return u.Storing()
+	return u.BeforeStore()
 }
 
 func tooLarge(limit int64) error {
 	return fault.New(fault.TooLarge, "The content must be at most %d bytes", limit)
 }
 
-// intake reads an upload's content, and computes its size and checksum. If they are not as
+// uploadReader reads an upload's content, and computes its size and checksum. If they are not as
 // the client stated it returns an error instead of io.EOF, so that the store keeps nothing.
-type intake struct {
+type uploadReader struct {
 	upload *Upload
 	limit  int64
 
@@ -68,16 +68,16 @@ type intake struct {
 	open int               // the number of bytes in part
 }
 
-func (s *Objects) newIntake(u *Upload) *intake {
-	return &intake{upload: u, limit: s.MaxSize, sum: sha256.New(), text: true}
+func (s *Objects) newUploadReader(u *Upload) *uploadReader {
+	return &uploadReader{upload: u, limit: s.MaxSize, sum: sha256.New(), text: true}
 }
 
 // content describes what was read to its end.
-func (in *intake) content(blob string) object.Content {
+func (in *uploadReader) content(blob string) object.Content {
 	return object.Content{Blob: blob, Size: in.size, Checksum: in.checksum(), Text: in.text && in.open == 0}
 }
 
-func (in *intake) Read(p []byte) (int, error) {
+func (in *uploadReader) Read(p []byte) (int, error) {
 	n, err := in.upload.Content.Read(p)
 	in.size += int64(n)
 	if in.size > in.limit {
@@ -96,7 +96,7 @@ func (in *intake) Read(p []byte) (int, error) {
 }
 
 // compare checks the content against the client's checksum.
-func (in *intake) compare() error {
+func (in *uploadReader) compare() error {
 	if in.upload.Checksum == "" {
 		return nil
 	}
@@ -116,10 +116,10 @@ func checkChecksum(stated, actual string) error {
 	return nil
 }
 
-func (in *intake) checksum() string { return hex.EncodeToString(in.sum.Sum(nil)) }
+func (in *uploadReader) checksum() string { return hex.EncodeToString(in.sum.Sum(nil)) }
 
 // scan checks that p continues the content as UTF-8.
-func (in *intake) scan(p []byte) {
+func (in *uploadReader) scan(p []byte) {
 	for in.open > 0 && len(p) > 0 {
 		in.part[in.open] = p[0]
 		in.open, p = in.open+1, p[1:]

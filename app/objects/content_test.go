@@ -35,8 +35,8 @@ func (p *chunkReader) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-func readIn(t interface{ Fatal(...any) }, content []byte, sizes []int, withEnd bool) *intake {
-	in := New(Options{MaxSize: 1 << 20}).newIntake(&Upload{Content: &chunkReader{content, sizes, withEnd}})
+func readIn(t interface{ Fatal(...any) }, content []byte, sizes []int, withEnd bool) *uploadReader {
+	in := New(Options{MaxSize: 1 << 20}).newUploadReader(&Upload{Content: &chunkReader{content, sizes, withEnd}})
 	got, err := io.ReadAll(in)
 	if err != nil || !bytes.Equal(got, content) {
 		t.Fatal("read ", got, err)
@@ -45,7 +45,7 @@ func readIn(t interface{ Fatal(...any) }, content []byte, sizes []int, withEnd b
 }
 
 // isText reports whether the content that was read is text.
-func isText(in *intake) bool { return in.text && in.open == 0 }
+func isText(in *uploadReader) bool { return in.text && in.open == 0 }
 
 func TestTextIsDetectedHoweverContentIsRead(t *testing.T) {
 	piece := rapid.OneOf(

@@ -35,7 +35,7 @@ type fixture struct {
 	desk     id.Workspace
 	notes    object.Object // in the workspace, by Ada
 
-	made, remade *objects.Started // Ben's uploads to the store, of a new file and of the notes; both were sent
+	made, remade *objects.DirectUpload // Ben's uploads to the store, of a new file and of the notes; both were sent
 }
 
 func open(t testing.TB) *fixture {
@@ -98,9 +98,9 @@ func (w *fixture) send(t testing.TB, to object.Address, text string) {
 	must.NoError(t, w.Blobs.Put(t.Context(), strings.TrimPrefix(to.URL, harness.BlobsURL), "", -1, strings.NewReader(text)))
 }
 
-func (w *fixture) started(t testing.TB, actor org.Actor, upload string) *objects.Started {
+func (w *fixture) started(t testing.TB, actor org.Actor, upload string) *objects.DirectUpload {
 	t.Helper()
-	return must.Do(w.Objects.Started(actor, upload)).Or(t)
+	return must.Do(w.Objects.DirectUpload(actor, upload)).Or(t)
 }
 
 // reauthorize reads the actors again.

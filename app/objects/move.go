@@ -19,8 +19,8 @@ type ConflictError struct {
 // Unwrap returns the fault.Error.
 func (e *ConflictError) Unwrap() error { return e.error }
 
-// against adds the object that is stored to a Conflict about it.
-func against(stored object.Object, err error) error {
+// withStored adds the object that is stored to a Conflict about it.
+func withStored(stored object.Object, err error) error {
 	if stored.Version > 0 && fault.Is(err, fault.Conflict) {
 		return &ConflictError{stored, err}
 	}
@@ -37,7 +37,7 @@ func (s *Objects) pathTaken(ctx context.Context, r source, actor org.Actor, o ob
 	if err != nil || !there.VisibleTo(actor) {
 		return object.PathTaken(o.Path)
 	}
-	return against(there, object.PathTaken(o.Path))
+	return withStored(there, object.PathTaken(o.Path))
 }
 
 // Move moves an object that the actor sees to another path of its place. At its own path it stays as it is.
@@ -52,7 +52,7 @@ func (s *Objects) Move(ctx context.Context, actor org.Actor, of id.Object, path 
 			moved, err = was.Moved(path, actor, s.Clock.Now())
 		}
 		if head = at; err != nil || moved.Version == was.Version {
-			return against(was, err)
+			return withStored(was, err)
 		}
 		if err := r.Storage().Objects().Put(ctx, actor.Org, moved); fault.Is(err, fault.Conflict) {
 			return s.pathTaken(ctx, source{r, false}, actor, moved)

@@ -92,11 +92,11 @@ type Upload struct {
 	MimeType string // empty: determined by the path of a new object, else unchanged
 	Expected *int64 // the stored version, 0 for none; nil: any
 
-	// Storing is called before the content is read, and written to the store of blobs unless it is
+	// BeforeStore is called before the content is read, and written to the store of blobs unless it is
 	// there, and its result after that; an error of the result fails the write. Nil: neither.
-	Storing func() (stored func() error)
+	BeforeStore func() (stored func() error)
 
-	started   *Started                  // nil unless Content is in the store already
+	direct    *DirectUpload             // nil unless Content is in the store already
 	checkPath bool                      // whether the path is free is checked before Content is read, whatever its size
 	finish    func(ports.Records) error // is called in the transaction that stores the object; may be nil
 	differs   bool                      // Content has another checksum
@@ -139,7 +139,7 @@ func (s *Objects) creation(made id.Object, d object.Draft, u *Upload) target {
 			return o, err
 		}
 		if there, err := r.Storage().Objects().At(ctx, actor.Org, o.StorageKey()); err == nil {
-			return o, against(there, object.PathTaken(o.Path))
+			return o, withStored(there, object.PathTaken(o.Path))
 		} else if !fault.Is(err, fault.NotFound) {
 			return o, err
 		}
@@ -149,7 +149,7 @@ func (s *Objects) creation(made id.Object, d object.Draft, u *Upload) target {
 
 // Replace stores new content of an object that the actor sees.
 func (s *Objects) Replace(ctx context.Context, actor org.Actor, of id.Object, u *Upload) (object.Object, error) {
-	return s.write(ctx, actor, u, typed(u), s.replacement(of))
+	return s.write(ctx, actor, u, withMimeType(u), s.replacement(of))
 }
 
 // replacement is the target of an object that the actor sees.
@@ -159,8 +159,8 @@ func (s *Objects) replacement(of id.Object) target {
 	}
 }
 
-// typed returns the preparation of an object whose content and media type are replaced.
-func typed(u *Upload) func(object.Object) (object.Object, error) {
+// withMimeType returns the preparation of an object whose content and media type are replaced.
+func withMimeType(u *Upload) func(object.Object) (object.Object, error) {
 	return func(o object.Object) (object.Object, error) {
 		if err := o.CheckReplace(); err != nil {
 			return o, err
@@ -212,7 +212,7 @@ func prepared(o object.Object, expected *int64, prepare func(object.Object) (obj
 	if err == nil {
 		err = next.CheckVersion(expected)
 	}
-	return next, against(o, err)
+	return next, withStored(o, err)
 }
 
 // write stores u as the content of the object that find returns, after prepare has
@@ -295,10 +295,10 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		}
 		err = storage.BlobNames().Forget(ctx, object.Blob{Org: actor.Org, Name: content.Blob})
 		if fault.Is(err, fault.NotFound) {
-			if u.started != nil {
+			if u.direct != nil {
 				return fault.New(fault.Gone, "The upload was given up, or another content has replaced it: start another one")
 			}
-			return givenUp()
+			return errUploadTimeout
 		}
 		if err != nil {
 			return err
@@ -325,9 +325,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 	return written, err
 }
 
-func givenUp() error {
-	return fault.New(fault.Unavailable, "The upload took too long and was given up; send it again")
-}
+var errUploadTimeout = fault.New(fault.Unavailable, "The upload took too long and was given up; send it again")
 
 // checkGrowth returns Forbidden if the plan of the actor's organisation does not allow that its
 // content grows by so many bytes.
@@ -358,7 +356,7 @@ func (s *Objects) Delete(ctx context.Context, actor org.Actor, of id.Object, exp
 			return err
 		}
 		if err := o.CheckVersion(expected); err != nil {
-			return against(o, err)
+			return withStored(o, err)
 		}
 		seen, err := audience(ctx, r, o)
 		if err != nil {

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// partTimeout is how long the storing of a part may take, which includes its arrival.
+	// partTimeout is how long the beforeStore of a part may take, which includes its arrival.
 	partTimeout = 10 * time.Minute
 
-	// finishTimeout is how long the storing of the object of an upload may take, and finishRate how much
+	// finishTimeout is how long the beforeStore of the object of an upload may take, and finishRate how much
 	// longer its size makes that, in bytes a second.
 	finishTimeout = 10 * time.Minute
 	finishRate    = 64 << 10
@@ -71,13 +71,13 @@ func (s *Objects) OpenUploads(ctx context.Context, actor org.Actor) ([]upload.Up
 
 // Append appends in's content to an upload at the offset, where last says whether it is the end of the
 // whole content. The content is stored part by part; what was stored before an error stays, also if the
-// content ends with one. It returns the upload as it is then. In's Storing is called before each part is
+// content ends with one. It returns the upload as it is then. In's BeforeStore is called before each part is
 // awaited and before it is stored.
 func (s *Objects) Append(ctx context.Context, actor org.Actor, of upload.Upload, offset int64, last bool, in *Upload) (upload.Upload, error) {
 	err := of.CheckAppend(offset, in.Size, last, s.MinAppend)
 	content := bufio.NewReader(in.Content)
 	for total := int64(0); err == nil; {
-		arrived := in.yield()
+		arrived := in.beforeStore()
 		_, err = content.Peek(1)
 		if err = cmp.Or(arrived(), err); err != nil {
 			break
@@ -125,7 +125,7 @@ func (s *Objects) appendPart(ctx context.Context, actor org.Actor, of upload.Upl
 	if err := s.Store.Storage().BlobNames().Announce(ctx, of.Org, p.Blob, 0, s.Clock.Now()); err != nil {
 		return 0, err
 	}
-	stored := in.yield()
+	stored := in.beforeStore()
 	if err := s.Blobs.Put(ctx, p.Blob, object.Bytes, r.left, r); err != nil {
 		return 0, err
 	}
@@ -180,8 +180,8 @@ func (r *partReader) Read(p []byte) (int, error) {
 // Finish stores the object with the content of an upload, as Create or Replace would. The checksum may be
 // empty if the upload has one. Repeated, it returns the object. An upload whose content has another
 // checksum than its own, or lacks parts, is cancelled; after other errors it can be finished later. It does not
-// end with the request. Storing is that of an Upload.
-func (s *Objects) Finish(ctx context.Context, actor org.Actor, of upload.Upload, checksum string, storing func() (stored func() error)) (object.Object, error) {
+// end with the request. BeforeStore is that of an Upload.
+func (s *Objects) Finish(ctx context.Context, actor org.Actor, of upload.Upload, checksum string, beforeStore func() (stored func() error)) (object.Object, error) {
 	if of.Status() == upload.Completed {
 		return s.visible(ctx, source{s.Store, false}, actor, of.Object)
 	}
@@ -200,7 +200,7 @@ func (s *Objects) Finish(ctx context.Context, actor org.Actor, of upload.Upload,
 	defer cancel()
 	parts := &partsReader{ctx: ctx, objects: s, of: of}
 	defer parts.Close()
-	u := &Upload{Content: parts, Size: of.Size, Checksum: checksum, MimeType: of.MimeType, Expected: of.Expected, Storing: storing}
+	u := &Upload{Content: parts, Size: of.Size, Checksum: checksum, MimeType: of.MimeType, Expected: of.Expected, BeforeStore: beforeStore}
 	u.finish = func(r ports.Records) error {
 		_, err := r.Journal().Uploads().Update(ctx, of.Org, of.ID, upload.Upload.Complete)
 		if fault.Is(err, fault.NotFound) {

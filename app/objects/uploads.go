@@ -41,9 +41,9 @@ const (
 	maxUploadID = 6 << 10
 )
 
-// Started is an upload to the store that has been started: its target and its content. Nothing
+// DirectUpload is an upload to the store that has been started: its target and its content. Nothing
 // is stored of it but the announced name of its blob; the client has the rest, sealed.
-type Started struct {
+type DirectUpload struct {
 	Object   id.Object
 	Draft    *object.Draft // nil: the object's content is replaced
 	MimeType string        // empty: that of the object
@@ -74,7 +74,7 @@ func (s *Objects) Start(ctx context.Context, actor org.Actor, of id.Object, d *o
 	if d != nil {
 		of = id.Object(s.IDs.New())
 	}
-	started := &Started{Object: of, Draft: d, MimeType: u.MimeType, Expected: u.Expected, Content: object.Content{Size: u.Size, Checksum: u.Checksum}}
+	started := &DirectUpload{Object: of, Draft: d, MimeType: u.MimeType, Expected: u.Expected, Content: object.Content{Size: u.Size, Checksum: u.Checksum}}
 	var o object.Object
 	err = s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		var names int
@@ -85,7 +85,7 @@ func (s *Objects) Start(ctx context.Context, actor org.Actor, of id.Object, d *o
 			return fault.New(fault.Limited, "The organisation has %d uploads that are not completed: complete or delete some, or send the content to the server", names)
 		}
 		started.Content.Blob = o.BlobName(s.Secrets.Secret()[:randomLength])
-		if upload, err = s.sealStarted(actor, started); err != nil {
+		if upload, err = s.sealUpload(actor, started); err != nil {
 			return err
 		}
 		return r.Storage().BlobNames().Announce(ctx, actor.Org, started.Content.Blob, u.Size, s.Clock.Now())
@@ -111,11 +111,11 @@ func (s *Objects) reserve(ctx context.Context, r ports.Records, actor org.Actor,
 	}
 	u.checkPath = true
 	find, prepare := s.targetOf(of, d, &u)
-	there, err := find(ctx, source{r, false}, actor)
+	existing, err := find(ctx, source{r, false}, actor)
 	if err != nil {
-		return there, 0, err
+		return existing, 0, err
 	}
-	if o, err = prepared(there, u.Expected, prepare); err != nil {
+	if o, err = prepared(existing, u.Expected, prepare); err != nil {
 		return o, 0, err
 	}
 	names, pending, err := storage.Announced(ctx, actor.Org)
@@ -128,8 +128,8 @@ func (s *Objects) reserve(ctx context.Context, r ports.Records, actor org.Actor,
 	return o, names, err
 }
 
-// sealStarted returns the id of an upload.
-func (s *Objects) sealStarted(actor org.Actor, started *Started) (string, error) {
+// sealUpload returns the id of an upload.
+func (s *Objects) sealUpload(actor org.Actor, started *DirectUpload) (string, error) {
 	var plain bytes.Buffer
 	encoder := json.NewEncoder(&plain)
 	encoder.SetEscapeHTML(false) // which is six times as long
@@ -152,8 +152,8 @@ func uploadContext(actor org.Actor) []byte {
 	return []byte("upload\n" + string(actor.Org) + "\n" + string(actor.User))
 }
 
-// Started returns the upload of an id that the actor has from Start.
-func (s *Objects) Started(actor org.Actor, upload string) (*Started, error) {
+// DirectUpload returns the upload of an id that the actor has from Start.
+func (s *Objects) DirectUpload(actor org.Actor, upload string) (*DirectUpload, error) {
 	missing := fault.Missing("Upload")
 	if s.Signed == nil || len(upload) > maxUploadID {
 		return nil, missing
@@ -166,7 +166,7 @@ func (s *Objects) Started(actor org.Actor, upload string) (*Started, error) {
 	if fault.Is(err, fault.Invalid) {
 		return nil, missing
 	}
-	started := &Started{}
+	started := &DirectUpload{}
 	if err == nil {
 		err = json.Unmarshal(plain, started)
 	}
@@ -179,17 +179,17 @@ func (s *Objects) targetOf(of id.Object, d *object.Draft, u *Upload) (target, fu
 	if d != nil {
 		return s.creation(of, *d, u), unprepared
 	}
-	return s.replacement(of), typed(u)
+	return s.replacement(of), withMimeType(u)
 }
 
 // Complete stores the object with the content that was uploaded to the store, as Create or
-// Replace would. Completing it again returns the object while it has this content. Storing is that
+// Replace would. Completing it again returns the object while it has this content. BeforeStore is that
 // of an Upload.
-func (s *Objects) Complete(ctx context.Context, actor org.Actor, of *Started, storing func() (stored func() error)) (object.Object, error) {
+func (s *Objects) Complete(ctx context.Context, actor org.Actor, of *DirectUpload, beforeStore func() (stored func() error)) (object.Object, error) {
 	if o, done, err := s.completed(ctx, source{s.Store, true}, actor, of); done || err != nil {
 		return o, err
 	}
-	u := &Upload{Size: of.Content.Size, Checksum: of.Content.Checksum, MimeType: of.MimeType, Expected: of.Expected, Storing: storing, started: of, checkPath: true}
+	u := &Upload{Size: of.Content.Size, Checksum: of.Content.Checksum, MimeType: of.MimeType, Expected: of.Expected, BeforeStore: beforeStore, direct: of, checkPath: true}
 	find, prepare := s.targetOf(of.Object, of.Draft, u)
 	o, err := s.write(ctx, actor, u, prepare, find)
 	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.Gone) {
@@ -206,7 +206,7 @@ func (s *Objects) Complete(ctx context.Context, actor org.Actor, of *Started, st
 }
 
 // completed returns the object, and whether it has the upload's content.
-func (s *Objects) completed(ctx context.Context, r source, actor org.Actor, of *Started) (o object.Object, done bool, err error) {
+func (s *Objects) completed(ctx context.Context, r source, actor org.Actor, of *DirectUpload) (o object.Object, done bool, err error) {
 	if o, err = s.visible(ctx, r, actor, of.Object); fault.Is(err, fault.NotFound) {
 		return o, false, nil
 	}
@@ -214,7 +214,7 @@ func (s *Objects) completed(ctx context.Context, r source, actor org.Actor, of *
 }
 
 // CancelUpload cancels an upload that is not completed. Its content is collected.
-func (s *Objects) CancelUpload(ctx context.Context, actor org.Actor, of *Started) error {
+func (s *Objects) CancelUpload(ctx context.Context, actor org.Actor, of *DirectUpload) error {
 	return s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.CheckWrite(); err != nil {
 			return err
@@ -234,7 +234,7 @@ func (s *Objects) CancelUpload(ctx context.Context, actor org.Actor, of *Started
 // verify checks the content that is in the store. It reads the content unless the store knows its
 // checksum; longer content that is not read counts as bytes, not as text.
 func (s *Objects) verify(ctx context.Context, u *Upload) (object.Content, error) {
-	want := u.started.Content
+	want := u.direct.Content
 	size, checksum, err := s.Signed.Stat(ctx, want.Blob)
 	if fault.Is(err, fault.NotFound) {
 		return want, fault.Wrap(fault.Conflict, err, "Nothing has been sent to the address of the upload yet")
@@ -253,7 +253,7 @@ func (s *Objects) verify(ctx context.Context, u *Upload) (object.Content, error)
 		return want, err
 	}
 	defer r.Close()
-	in := s.newIntake(&Upload{Content: r, Checksum: want.Checksum})
+	in := s.newUploadReader(&Upload{Content: r, Checksum: want.Checksum})
 	if _, err := io.Copy(io.Discard, in); err != nil {
 		return want, err
 	}

@@ -26,7 +26,7 @@ func TestUploadsToTheStore(t *testing.T) {
 	w := open(t)
 	ctx := t.Context()
 	for about, row := range map[string]struct {
-		of   *objects.Started
+		of   *objects.DirectUpload
 		want object.Object
 	}{
 		"a new file":      {w.made, object.Object{Path: "sent.md", Version: 1, MimeType: "text/markdown"}},
@@ -89,7 +89,7 @@ func TestUploadsToTheStoreAreRefusedAtTheStart(t *testing.T) {
 		o := objects.New(options)
 		_, _, _, err := o.Start(t.Context(), w.ben, w.notes.ID, nil, objects.Upload{})
 		must.Fail(t, err, fault.Conflict)
-		must.Fail(t, must.ErrorOf(o.Started(w.ben, "x")), fault.NotFound)
+		must.Fail(t, must.ErrorOf(o.DirectUpload(w.ben, "x")), fault.NotFound)
 		if address, err := o.Address(t.Context(), w.notes, "attachment"); address != "" || err != nil {
 			t.Errorf("the address is %q, %v", address, err)
 		}
@@ -149,7 +149,7 @@ func TestUploadsToTheStoreAreOfTheirMember(t *testing.T) {
 		"a long one": {w.ben, strings.Repeat("A", 20<<10)},
 	} {
 		t.Run(about, func(t *testing.T) {
-			must.Fail(t, must.ErrorOf(w.Objects.Started(row.actor, row.upload)), fault.NotFound)
+			must.Fail(t, must.ErrorOf(w.Objects.DirectUpload(row.actor, row.upload)), fault.NotFound)
 		})
 	}
 }
@@ -180,7 +180,7 @@ func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
 		t.Run(about, func(t *testing.T) {
 			w := open(t)
 			must.NoError(t, row.before(t, w))
-			for _, of := range []*objects.Started{w.made, w.remade} {
+			for _, of := range []*objects.DirectUpload{w.made, w.remade} {
 				must.Fail(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, of, nil)), row.want)
 			}
 		})
@@ -257,7 +257,7 @@ func TestAnUploadToTheStoreIsCompletedOnce(t *testing.T) {
 		var group sync.WaitGroup
 		for i := range 8 {
 			group.Go(func() {
-				of := []*objects.Started{w.made, w.remade}[i%2]
+				of := []*objects.DirectUpload{w.made, w.remade}[i%2]
 				if o, err := w.Objects.Complete(context.WithoutCancel(t.Context()), w.ben, of, nil); err != nil || o.Blob != of.Content.Blob {
 					t.Errorf("got %+v, %v: %v", o, err, errors.Unwrap(err))
 				}

@@ -217,7 +217,7 @@ func (what Restoration) of(last Version) (int64, error) {
 	}
 	if err != nil {
 		if last.Present {
-			err = against(last.Object, err)
+			err = withStored(last.Object, err)
 		}
 		return 0, err
 	}
