@@ -36,10 +36,10 @@ type entry struct {
 // view is the part of an organisation's log in memory. It is replaced, never changed, so
 // that subscribers read it without a lock.
 type view struct {
-	at      object.Cursor // of the last entry that was read
-	entries []*entry      // the last ones up to at, without gaps
-	bytes   int
-	fed     time.Time // when the last entry was read
+	at          object.Cursor // of the last entry that was read
+	entries     []*entry      // the last ones up to at, without gaps
+	bytes       int
+	lastEntryAt time.Time // when the last entry was read
 
 	// access is the organisation's epoch, read after the entries: an actor found at an
 	// earlier one is authorized again before receiving anything.
@@ -186,7 +186,7 @@ func (ch *channel) publish(from *view, fresh []*entry, epoch int64, now time.Tim
 		drop++
 	}
 	next.entries = next.entries[drop:]
-	next.at, next.fed = fresh[len(fresh)-1].at, now
+	next.at, next.lastEntryAt = fresh[len(fresh)-1].at, now
 	next.access = max(v.access, epoch)
 	ch.show(&next)
 }
@@ -198,7 +198,7 @@ func (ch *channel) refresh(epoch int64, now time.Time) {
 	v := ch.view.Load()
 	next := *v
 	next.access = max(v.access, epoch)
-	if len(v.entries) > 0 && now.Sub(v.fed) >= idleAfter {
+	if len(v.entries) > 0 && now.Sub(v.lastEntryAt) >= idleAfter {
 		next.entries, next.bytes = nil, 0
 		ch.view.Store(&next)
 	}
@@ -224,7 +224,7 @@ func (ch *channel) pause(now time.Time) time.Duration {
 	if pause < minPause {
 		return 0
 	}
-	wait := ch.view.Load().fed.Add(pause).Sub(now)
+	wait := ch.view.Load().lastEntryAt.Add(pause).Sub(now)
 	if wait > pause {
 		return 0 // the clock was set back
 	}

@@ -31,7 +31,7 @@ const PollEvery = time.Second
 const (
 	maxOfUser    = 100              // subscribers of one user
 	maxReaders   = 4                // organisations whose logs are read concurrently
-	maxLaggers   = 8                // subscribers that have a job of their own concurrently
+	maxCatchUp   = 8                // subscribers that have a job of their own concurrently
 	pollChunk    = 500              // organisations in one query
 	pageSize     = 128              // entries in one read
 	queryTimeout = 10 * time.Second // for one round of queries
@@ -67,7 +67,7 @@ type Feed struct {
 	Options
 	log     ports.Changes
 	readers *pool // one job for each organisation
-	laggers *pool // one job for each subscriber
+	catchUp *pool // one job for each subscriber
 	failing atomic.Bool
 
 	ctx         context.Context // of reads
@@ -80,7 +80,7 @@ type Feed struct {
 	users    map[id.User]int     // number of subscribers; guarded by mu
 	count    int                 // of all subscribers; guarded by mu
 	draining bool                // guarded by mu
-	gone     chan struct{}       // closed when the feed is draining and all have left
+	drained  chan struct{}       // closed when the feed is draining and all have left
 
 	stats struct{ delivered, reads, resyncs atomic.Int64 }
 }
@@ -89,8 +89,8 @@ type Feed struct {
 func New(o Options) *Feed {
 	f := &Feed{
 		Options: o, log: o.Store.Storage().Changes(),
-		readers: &pool{limit: maxReaders}, laggers: &pool{limit: maxLaggers},
-		channels: map[id.Org]*channel{}, users: map[id.User]int{}, gone: make(chan struct{}),
+		readers: &pool{limit: maxReaders}, catchUp: &pool{limit: maxCatchUp},
+		channels: map[id.Org]*channel{}, users: map[id.User]int{}, drained: make(chan struct{}),
 		unsubscribe: func() {},
 	}
 	f.ctx, f.stop = context.WithCancel(context.Background())
@@ -124,7 +124,7 @@ func (f *Feed) Drain() {
 	first := !f.draining
 	f.draining = true
 	if first && f.count == 0 {
-		close(f.gone)
+		close(f.drained)
 	}
 	all := slices.Collect(maps.Values(f.channels))
 	f.mu.Unlock()
@@ -142,10 +142,10 @@ func (f *Feed) Close(ctx context.Context) error {
 	f.Drain()
 	var err error
 	select {
-	case <-f.gone:
+	case <-f.drained:
 	case <-ctx.Done():
 		select {
-		case <-f.gone: // there was no subscriber
+		case <-f.drained: // there was no subscriber
 		default:
 			err = ctx.Err()
 		}
@@ -154,7 +154,7 @@ func (f *Feed) Close(ctx context.Context) error {
 	f.stop()
 	f.polls.Wait()
 	f.readers.close()
-	f.laggers.close()
+	f.catchUp.close()
 	return err
 }
 
@@ -188,17 +188,17 @@ func (f *Feed) Subscribe(ctx context.Context, actor org.Actor, from string, resu
 	}
 	s := &Subscriber{
 		feed: f, user: actor.User, cursor: head.Cursor(), wake: make(chan struct{}, 1),
-		reauthorize: f.Reauthorizer(ctx), actor: actor, seen: actor.Epoch(),
+		reauthorize: f.Reauthorizer(ctx), actor: actor, authorizedEpoch: actor.Epoch(),
 	}
 	if resumes {
 		if at, ok := object.ParseCursor(from); ok && head.Reaches(at) {
 			s.cursor = at
 		} else {
-			s.page, s.lost = f.resync(head), true
+			s.page, s.resync = f.resync(head), true
 			f.stats.resyncs.Add(1)
 		}
 	}
-	s.start, s.named = s.cursor, s.cursor
+	s.start, s.sent = s.cursor, s.cursor
 	if err := f.enter(s, actor.Org, head); err != nil {
 		return nil, err
 	}
@@ -247,7 +247,7 @@ func (f *Feed) remove(s *Subscriber) {
 		delete(f.channels, s.channel.org)
 	}
 	if f.count--; f.count == 0 && f.draining {
-		close(f.gone)
+		close(f.drained)
 	}
 }
 

@@ -33,7 +33,7 @@ type Subscriber struct {
 	channel *channel
 	user    id.User
 	start   object.Cursor
-	lost    bool // the log could not continue from the requested cursor
+	resync  bool // the log could not continue from the requested cursor
 	place   int  // index in channel.subscribers; guarded by channel.mu
 	wake    chan struct{}
 	doubted atomic.Bool
@@ -42,15 +42,15 @@ type Subscriber struct {
 
 	// Used only by the goroutine that calls Take and Moved.
 	cursor object.Cursor // every visible entry up to it was returned by Take
-	named  object.Cursor // the last cursor that was sent to the client
+	sent   object.Cursor // the last cursor that was sent to the client
 
-	mu    sync.Mutex
-	actor org.Actor // as last authorized; guarded by mu
-	seen  int64     // the epoch at which actor was authorized; guarded by mu
-	busy  bool      // a job is queued or runs; guarded by mu
-	page  []*entry  // entries read from the log, which Take returns first; guarded by mu
-	end   Reason    // guarded by mu
-	onEnd func()    // guarded by mu
+	mu              sync.Mutex
+	actor           org.Actor // as last authorized; guarded by mu
+	authorizedEpoch int64     // the epoch at which actor was authorized; guarded by mu
+	busy            bool      // a job is queued or runs; guarded by mu
+	page            []*entry  // entries read from the log, which Take returns first; guarded by mu
+	end             Reason    // guarded by mu
+	onEnd           func()    // guarded by mu
 }
 
 // Woken returns a channel that receives when Take may return frames, or the subscription ended.
@@ -70,7 +70,7 @@ func (s *Subscriber) Doubted() bool { return s.doubted.Swap(false) }
 
 // Start returns the cursor that the subscription starts after; lost reports that it is not the
 // requested one, and that the first frame has the client read all objects again.
-func (s *Subscriber) Start() (at object.Cursor, lost bool) { return s.start, s.lost }
+func (s *Subscriber) Start() (at object.Cursor, resync bool) { return s.start, s.resync }
 
 // Ended returns why the subscription ended, or "" if it has not.
 func (s *Subscriber) Ended() Reason {
@@ -125,7 +125,7 @@ func (s *Subscriber) Take(frames [][]byte) [][]byte {
 		return frames
 	}
 	v := s.channel.view.Load()
-	if v.access > s.seen {
+	if v.access > s.authorizedEpoch {
 		s.begin(func(ctx context.Context) error { return s.review(ctx, v.access) })
 		return frames
 	}
@@ -155,7 +155,7 @@ func (s *Subscriber) Take(frames [][]byte) [][]byte {
 				}
 				resynced = true
 			}
-			s.named = e.at
+			s.sent = e.at
 			frames = append(frames, e.frame)
 		}
 		if paged {
@@ -176,10 +176,10 @@ func (s *Subscriber) Take(frames [][]byte) [][]byte {
 // Moved returns the subscription's cursor, and reports whether it differs from that of the last
 // frame or call of Moved.
 func (s *Subscriber) Moved() (at object.Cursor, moved bool) {
-	if s.named == s.cursor {
+	if s.sent == s.cursor {
 		return s.cursor, false
 	}
-	s.named = s.cursor
+	s.sent = s.cursor
 	return s.cursor, true
 }
 
@@ -187,7 +187,7 @@ func (s *Subscriber) Moved() (at object.Cursor, moved bool) {
 func (s *Subscriber) begin(job func(context.Context) error) {
 	s.busy = true
 	f := s.feed
-	f.laggers.do(func() {
+	f.catchUp.do(func() {
 		if s.Ended() != "" {
 			return
 		}
@@ -219,7 +219,7 @@ func (s *Subscriber) review(ctx context.Context, access int64) error {
 	if err != nil || actor.User == "" {
 		return err
 	}
-	s.settle(func() { s.actor, s.seen = actor, max(access, actor.Epoch()) })
+	s.settle(func() { s.actor, s.authorizedEpoch = actor, max(access, actor.Epoch()) })
 	return nil
 }
 
@@ -259,7 +259,7 @@ func (s *Subscriber) read(ctx context.Context, access int64, at object.Cursor) e
 	if err != nil || actor.User == "" {
 		return err
 	}
-	s.settle(func() { s.actor, s.seen, s.page = actor, max(access, actor.Epoch()), page })
+	s.settle(func() { s.actor, s.authorizedEpoch, s.page = actor, max(access, actor.Epoch()), page })
 	return nil
 }
 
