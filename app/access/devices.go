@@ -151,7 +151,7 @@ func (a *Access) ClaimDevice(ctx context.Context, deviceCode string, from sessio
 		refused = nil
 		in, err := a.find(ctx, r, g.User, g.Org)
 		if err != nil {
-			return leftSince(err)
+			return refusedIfRevoked(err)
 		}
 		claims := a.claims(in).WithSession(g.SessionID())
 		claims.ID = string(claims.Session)
@@ -167,7 +167,7 @@ func (a *Access) ClaimDevice(ctx context.Context, deviceCode string, from sessio
 				return err
 			}
 		} else if err := a.begin(ctx, r, session.Begin(claims, from, claims.IssuedAt)); err != nil {
-			return leftSince(err)
+			return refusedIfRevoked(err)
 		}
 		if s, err = view(ctx, r, in); err == nil {
 			s.Token, err = a.Tokens.Issue(claims)
@@ -183,9 +183,9 @@ func (a *Access) ClaimDevice(ctx context.Context, deviceCode string, from sessio
 	return s, nil
 }
 
-// leftSince returns the refusal for an error which says that the person who approved a device may
+// refusedIfRevoked returns the refusal for an error which says that the person who approved a device may
 // not sign in any more.
-func leftSince(err error) error {
+func refusedIfRevoked(err error) error {
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Forbidden) {
 		return session.DeviceRefused
 	}

@@ -21,11 +21,11 @@ const queryTimeout = 10 * time.Second
 // waits for a query that begins after the request, and so sees everything committed before
 // it; requests that arrive while a query runs share the next.
 type epochs struct {
-	port ports.Epochs
-	turn chan struct{} // holds one entry while a query runs
+	port    ports.Epochs
+	running chan struct{} // holds one entry while a query runs
 
 	// positions has the position of each organisation's log that was read last. Only the holder
-	// of turn writes it, in the order of the queries, so that no position that was read before
+	// of running writes it, in the order of the queries, so that no position that was read before
 	// replaces one that was read after.
 	positions *cache[id.Org, object.Cursor]
 
@@ -34,7 +34,7 @@ type epochs struct {
 }
 
 func newEpochs(port ports.Epochs) *epochs {
-	return &epochs{port: port, turn: make(chan struct{}, 1), positions: newCache[id.Org, object.Cursor](maxPositions)}
+	return &epochs{port: port, running: make(chan struct{}, 1), positions: newCache[id.Org, object.Cursor](maxPositions)}
 }
 
 type batch struct {
@@ -57,15 +57,15 @@ func (e *epochs) read(ctx context.Context, o id.Org) (mark org.Mark, ok bool, er
 	}
 	e.mu.Lock()
 	b := e.next
-	leads := b == nil
-	if leads {
+	first := b == nil
+	if first {
 		b = &batch{done: make(chan struct{})}
 		e.next = b
 	}
 	b.orgs = append(b.orgs, o)
 	e.mu.Unlock()
-	if leads {
-		e.lead(context.WithoutCancel(ctx), b)
+	if first {
+		e.query(context.WithoutCancel(ctx), b)
 	} else {
 		select {
 		case <-b.done:
@@ -77,10 +77,10 @@ func (e *epochs) read(ctx context.Context, o id.Org) (mark org.Mark, ok bool, er
 	return mark, ok, b.err
 }
 
-// lead waits for the running query, closes the batch, and queries for its organisations.
-func (e *epochs) lead(ctx context.Context, b *batch) {
-	e.turn <- struct{}{}
-	defer func() { <-e.turn }()
+// query waits for the running query, closes the batch, and queries for its organisations.
+func (e *epochs) query(ctx context.Context, b *batch) {
+	e.running <- struct{}{}
+	defer func() { <-e.running }()
 	defer close(b.done)
 	e.mu.Lock()
 	e.next = nil

@@ -238,8 +238,8 @@ func (a *Access) find(ctx context.Context, r ports.Records, user id.User, o id.O
 	return principal{p.Person, &of, &p.Membership}, nil
 }
 
-// errLock is returned if enter has to run again under the organisation's lock.
-var errLock = errors.New("the organisation's lock is needed")
+// errNeedsLock is returned if upsertPrincipal has to run again under the organisation's lock.
+var errNeedsLock = errors.New("the organisation's lock is needed")
 
 // provision makes the missing records that a verified token names. If the token is being
 // exchanged it also updates role and last use. A removed membership stays removed.
@@ -249,17 +249,17 @@ func (a *Access) provision(ctx context.Context, claims identity.Claims, hints Ex
 	for _, lock := range []bool{false, true} {
 		err = a.Store.Atomic(ctx, func(r ports.Records) error {
 			var err error
-			in, err = a.enter(ctx, r, claims, hints, exchanged, lock)
+			in, err = a.upsertPrincipal(ctx, r, claims, hints, exchanged, lock)
 			return err
 		})
-		if !errors.Is(err, errLock) {
+		if !errors.Is(err, errNeedsLock) {
 			break
 		}
 	}
 	return in, err
 }
 
-func (a *Access) enter(ctx context.Context, r ports.Records, claims identity.Claims, hints Exchange, exchanged, lock bool) (principal, error) {
+func (a *Access) upsertPrincipal(ctx context.Context, r ports.Records, claims identity.Claims, hints Exchange, exchanged, lock bool) (principal, error) {
 	dir, now := r.Directory(), a.Clock.Now()
 	u, err := dir.Users().Upsert(ctx, org.User{ID: id.User(a.IDs.New()), ProviderID: claims.Subject, CreatedAt: now, UpdatedAt: now},
 		func(u org.User) (org.User, error) {
@@ -312,7 +312,7 @@ func (a *Access) enter(ctx context.Context, r ports.Records, claims identity.Cla
 		next = was
 	}
 	if next.Role != was.Role && !lock {
-		return in, errLock
+		return in, errNeedsLock
 	}
 	if next != was {
 		if err := dir.Members().Put(ctx, o.ID, next); err != nil {
