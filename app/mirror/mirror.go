@@ -59,18 +59,18 @@ type Options struct {
 // Event is something that happened in a round.
 type Event struct {
 	Step    mirror.Step
-	State   Progress
+	Kind    EventKind
 	Bytes   int64 // of Planned: to transfer; of Transferred: since the last event of the step
 	Steps   int   // of Planned
 	Problem error // of Failed
 }
 
-// Progress is how far a step, or a plan, is.
-type Progress uint8
+// EventKind is what an event is about.
+type EventKind uint8
 
-// The states of progress.
+// The kinds of events.
 const (
-	Planned Progress = iota // a plan, without a Step
+	Planned EventKind = iota // a plan, without a Step
 	Transferred
 	Done
 	Failed
@@ -81,31 +81,31 @@ const (
 type Mirror struct {
 	Options
 
-	loaded    bool
-	rows      map[string]mirror.Row // as they are stored
-	keys      map[id.Object]string  // of the rows with these objects
-	cursor    object.Cursor
-	binding   mirror.Binding
-	entries   map[string]*mirror.Entry         // the last scan, by name
-	scanned   bool                             // the whole directory was, since the rows were loaded; else entries may lack files that rows have
-	patterns  string                           // the hash of those of ignored files at the last scan
-	immovable bool                             // the server cannot move files
-	apart     map[[2]string]bool               // moves of directories that the server has refused, from and to
-	refused   map[string]refusal               // by key
-	sent      map[string]map[string]unanswered // by the key and the checksum that the server gets
-	cleaned   time.Time                        // when clean was last due
+	loaded     bool
+	rows       map[string]mirror.Row // as they are stored
+	keys       map[id.Object]string  // of the rows with these objects
+	cursor     object.Cursor
+	binding    mirror.Binding
+	entries    map[string]*mirror.Entry       // the last scan, by name
+	scanned    bool                           // the whole directory was, since the rows were loaded; else entries may lack files that rows have
+	patterns   string                         // the hash of those of ignored files at the last scan
+	noMoves    bool                           // the server cannot move files
+	splitMoves map[[2]string]bool             // moves of directories that the server has refused, from and to
+	refused    map[string]refusal             // by key
+	sent       map[string]map[string]inFlight // by the key and the checksum that the server gets
+	cleaned    time.Time                      // when clean was last due
 
-	lock      sync.Mutex     // of what follows, and of the fields above during a round's steps
-	limits    *mirror.Limits // nil if they are not known
-	asked     time.Time      // when the server was asked for them
-	limited   bool           // files were held by the last round, perhaps because of them
-	unwatched string         // why changes of the directory are noticed late
-	interrupt func()         // ends the present round of Run
-	scope     mirror.Scope
-	accept    bool
-	storing   map[string]bool // keys of the rows that are being stored
-	stored    sync.Cond       // some no longer are; with lock
-	wakes     chan struct{}
+	lock         sync.Mutex     // of what follows, and of the fields above during a round's steps
+	limits       *mirror.Limits // nil if they are not known
+	asked        time.Time      // when the server was asked for them
+	limited      bool           // files were held by the last round, perhaps because of them
+	watchProblem string         // why changes of the directory are noticed late
+	interrupt    func()         // ends the present round of Run
+	scope        mirror.Scope
+	accept       bool
+	storing      map[string]bool // keys of the rows that are being stored
+	stored       sync.Cond       // some no longer are; with lock
+	wakes        chan struct{}
 }
 
 // refusal is why a file is not tried again until one of its sides changes or, if there is one, the
@@ -122,8 +122,8 @@ type refusal struct {
 // lateness is how long after its request was given up a change may still be made by the server.
 const lateness = 10 * time.Minute
 
-// unanswered is an upload or a move whose answer has not come, so it may have been made or may still be.
-type unanswered struct {
+// inFlight is an upload or a move whose answer has not come, so it may have been made or may still be.
+type inFlight struct {
 	id      id.Object    // empty if the object is new
 	version int64        // of the object if the change was made
 	file    mirror.Entry // in the directory
@@ -145,7 +145,7 @@ func New(o Options) *Mirror {
 		o.Released = func() {}
 	}
 	m := &Mirror{
-		Options: o, entries: map[string]*mirror.Entry{}, apart: map[[2]string]bool{}, refused: map[string]refusal{}, sent: map[string]map[string]unanswered{},
+		Options: o, entries: map[string]*mirror.Entry{}, splitMoves: map[[2]string]bool{}, refused: map[string]refusal{}, sent: map[string]map[string]inFlight{},
 		storing: map[string]bool{}, wakes: make(chan struct{}, 1),
 	}
 	m.stored.L = &m.lock
@@ -243,23 +243,23 @@ func (m *Mirror) sending(s mirror.Step) {
 	if s.Action == mirror.Move {
 		to = s.To
 	}
-	u := unanswered{version: 1, file: *to.Local}
+	u := inFlight{version: 1, file: *to.Local}
 	if r := s.Row.Remote; r != nil {
 		u.id, u.version = r.ID, r.Version+1
 	}
 	if m.sent[to.Key] == nil {
-		m.sent[to.Key] = map[string]unanswered{}
+		m.sent[to.Key] = map[string]inFlight{}
 	}
 	m.sent[to.Key][to.Local.Checksum] = u
 }
 
-// made returns the unanswered change that has led to a record, if there is one.
-func (m *Mirror) made(r mirror.Record) (u unanswered, ok bool) {
+// made returns the change in flight that has led to a record, if there is one.
+func (m *Mirror) made(r mirror.Record) (u inFlight, ok bool) {
 	u, ok = m.sent[mirror.KeyOf(r.Path)][r.Checksum]
 	return u, ok && u.version == r.Version && (u.id == "" || u.id == r.ID)
 }
 
-// expire forgets unanswered changes that are made no more, after the server was read.
+// expire forgets changes in flight that are made no more, after the server was read.
 func (m *Mirror) expire() {
 	now := m.Clock.Now()
 	for key, contents := range m.sent {
@@ -333,9 +333,9 @@ func remotely(err error) error {
 	return remoteError{err}
 }
 
-// alike returns how many known files have the same size and time, on a file system without inodes.
+// sameFacts returns how many known files have the same size and time, on a file system without inodes.
 // One of several may have taken the name of another, which its facts do not tell.
-func (m *Mirror) alike() map[mirror.Facts]int {
+func (m *Mirror) sameFacts() map[mirror.Facts]int {
 	files := map[mirror.Facts]int{}
 	for _, e := range m.entries {
 		if e.Kind == mirror.File && e.Facts.Inode == 0 {
@@ -364,13 +364,13 @@ func (m *Mirror) scan(ctx context.Context, scope mirror.Scope) error {
 		maps.DeleteFunc(now, func(_ string, e *mirror.Entry) bool {
 			return trees[""] || directories[parent(e.Path)] || isBelow(e.Path, trees)
 		})
-		alike := m.alike()
+		sameFacts := m.sameFacts()
 		known := func(name string) (mirror.Facts, string, bool) {
 			e := was[name]
 			if e == nil && !m.scanned {
 				e = m.rows[mirror.KeyOf(name)].Local
 			}
-			if e == nil || e.Name != name || e.Kind != mirror.File || e.Checksum == "" || alike[e.Facts] > 1 {
+			if e == nil || e.Name != name || e.Kind != mirror.File || e.Checksum == "" || sameFacts[e.Facts] > 1 {
 				return mirror.Facts{}, "", false
 			}
 			return e.Facts, e.Checksum, true
@@ -595,5 +595,5 @@ func (m *Mirror) input(rules mirror.Rules) mirror.Input {
 			rows[key] = r
 		}
 	}
-	return mirror.Input{Rows: rows, Tree: tree, Rules: rules, Device: m.Device, Had: had, Immovable: m.immovable, Apart: m.apart}
+	return mirror.Input{Rows: rows, Tree: tree, Rules: rules, Device: m.Device, PreviousFiles: had, NoMoves: m.noMoves, SplitMoves: m.splitMoves}
 }

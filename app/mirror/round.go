@@ -119,7 +119,7 @@ func (m *Mirror) round(ctx context.Context, dry bool) (Outcome, error) {
 	err := r.run(ctx, accept, dry)
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	r.Late = m.unwatched
+	r.Late = m.watchProblem
 	if err == nil {
 		m.limited = r.Retry
 	} else { // the next round has to see what this one was to
@@ -176,7 +176,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		r.Held, r.Files, r.Retry = plan.Held, len(in.Tree.Files), false
 		reason, all := plan.Guard(changes)
 		if all && changes.Root {
-			plan = r.Plan(united(in)) // what is done once it is accepted
+			plan = r.Plan(withoutSynced(in)) // what is done once it is accepted
 		}
 		if dry {
 			r.Guard, r.Pending = reason, plan.Steps
@@ -248,8 +248,8 @@ func (r *round) rebind(ctx context.Context, identity string) error {
 	return nil
 }
 
-// united returns the input without what both sides had agreed on.
-func united(in mirror.Input) mirror.Input {
+// withoutSynced returns the input without what both sides had agreed on.
+func withoutSynced(in mirror.Input) mirror.Input {
 	rows := make(map[string]mirror.Row, len(in.Rows))
 	for key, row := range in.Rows {
 		if row.Synced, row.Missing = nil, false; !row.Empty() {
@@ -274,7 +274,7 @@ func (r *round) readLimits(ctx context.Context) error {
 	if known {
 		return nil
 	}
-	r.immovable, r.apart = false, map[[2]string]bool{}
+	r.noMoves, r.splitMoves = false, map[[2]string]bool{}
 	return r.askLimits(ctx)
 }
 
@@ -304,9 +304,9 @@ func room(l mirror.Limits, s mirror.Step) bool {
 	return l.Room(sizeOf(s), replaced)
 }
 
-// askWhy asks the server for its limits after it has forbidden a step, unless the known ones say why:
+// checkForbidden asks the server for its limits after it has forbidden a step, unless the known ones say why:
 // the member may only read, or storage is short. It fails as every request does if the membership has ended.
-func (r *round) askWhy(ctx context.Context, s mirror.Step) error {
+func (r *round) checkForbidden(ctx context.Context, s mirror.Step) error {
 	r.lock.Lock()
 	known := writes(s.Action) && r.limits.ReadOnly || s.Action == mirror.Upload && r.limited && !room(*r.limits, s)
 	r.lock.Unlock()
@@ -425,7 +425,7 @@ func writes(a mirror.Action) bool {
 func (r *round) execute(ctx context.Context, steps []mirror.Step) error {
 	r.progress, r.broken = false, map[string]bool{}
 	if len(steps) > 0 {
-		planned := Event{State: Planned, Steps: len(steps)}
+		planned := Event{Kind: Planned, Steps: len(steps)}
 		for _, s := range steps {
 			planned.Bytes += sizeOf(s)
 		}
@@ -544,7 +544,7 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 	kind := fault.KindOf(err)
 	var unasked error
 	if fromServer && kind == fault.Forbidden {
-		unasked = r.askWhy(ctx, s)
+		unasked = r.checkForbidden(ctx, s)
 	}
 	r.lock.Lock()
 	defer r.lock.Unlock()
@@ -557,7 +557,7 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 	if err == nil {
 		r.Done++
 		r.progress = true
-		r.Report(Event{Step: s, State: Done})
+		r.Report(Event{Step: s, Kind: Done})
 		return nil
 	}
 	if ctx.Err() != nil {
@@ -568,14 +568,14 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 		r.holdForLimitsLocked(s)
 		return nil
 	}
-	r.Report(Event{Step: s, State: Failed, Problem: err})
+	r.Report(Event{Step: s, Kind: Failed, Problem: err})
 	var stored stateError
 	held := mirror.Held{Path: s.Path, Reason: err.Error()}
 	switch {
 	case errors.As(err, &stored):
 		return err
 	case s.Action == mirror.MoveDirectory && slices.Contains(refusals, kind):
-		r.apart[[2]string{s.From, s.Path}], r.progress = true, true
+		r.splitMoves[[2]string{s.From, s.Path}], r.progress = true, true
 		return nil
 	case errors.Is(err, errDamaged):
 		wait := min(max(2*r.refused[s.Row.Key].wait, minDamaged), maxDamaged)
@@ -591,7 +591,7 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 	case !fromServer: // the directory: other files may go
 		r.attempts[s.Row.Key] = maxAttempts
 	case kind == fault.Unsupported && (s.Action == mirror.Move || s.Action == mirror.MoveDirectory):
-		r.immovable, r.progress = true, true
+		r.noMoves, r.progress = true, true
 		return nil
 	case unasked != nil:
 		return unasked

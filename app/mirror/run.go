@@ -169,7 +169,7 @@ func (m *Mirror) watch(ctx context.Context) {
 	late := func(reason string) {
 		m.lock.Lock()
 		defer m.lock.Unlock()
-		m.unwatched = reason
+		m.watchProblem = reason
 	}
 	for {
 		err := m.Watcher.Watch(ctx, func(scope mirror.Scope, limited string) {

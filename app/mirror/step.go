@@ -172,14 +172,14 @@ func (s *source) Read(p []byte) (int, error) {
 }
 
 func (r *round) transferred(s mirror.Step) func(int) {
-	return func(n int) { r.Report(Event{Step: s, State: Transferred, Bytes: int64(n)}) }
+	return func(n int) { r.Report(Event{Step: s, Kind: Transferred, Bytes: int64(n)}) }
 }
 
 // stagedName returns the name under which the content for a row is staged. An interrupted
 // download of the same content goes on from what is there.
 func stagedName(key, checksum string) string {
-	of := sha256.Sum256([]byte(key))
-	return checksum + "-" + hex.EncodeToString(of[:8])
+	sum := sha256.Sum256([]byte(key))
+	return checksum + "-" + hex.EncodeToString(sum[:8])
 }
 
 // errDamaged says that all of a content came and does not have its checksum.
@@ -291,7 +291,7 @@ func (r *round) stageRequested(ctx context.Context, all []*downloading, records 
 		case fault.Is(err, fault.TooLarge):
 			return nil
 		case err != nil:
-			err = unread(err)
+			err = downloadError(err)
 		default:
 			r.transferred(d.Step)(len(content))
 			var checksum string
@@ -318,8 +318,8 @@ func (r *round) stageRequested(ctx context.Context, all []*downloading, records 
 	return true
 }
 
-// unread returns the error of a step whose content the server does not send.
-func unread(err error) error {
+// downloadError returns the error of a step whose content the server does not send.
+func downloadError(err error) error {
 	if fault.Is(err, fault.Internal) { // it cannot read it
 		return errDamaged
 	}
@@ -342,7 +342,7 @@ func (r *round) stage(ctx context.Context, s mirror.Step, name string) error {
 	} else {
 		now, content, openErr := r.Remote.Download(ctx, record, offset)
 		if openErr != nil {
-			return unread(openErr)
+			return downloadError(openErr)
 		}
 		if now.Checksum != record.Checksum {
 			_ = content.Close()

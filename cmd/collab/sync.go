@@ -715,7 +715,7 @@ func (s *synced) noteUnwritten(what string, err error) {
 func (s *synced) report(e rounds.Event) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	switch e.State {
+	switch e.Kind {
 	case rounds.Planned:
 		s.shown = s.app.progress(s.dir, e.Bytes)
 		s.shown.files = e.Steps

@@ -66,15 +66,15 @@ type Plan struct {
 
 // Input is what a plan follows from.
 type Input struct {
-	Rows   map[string]Row // by key, with Local as in Tree
-	Tree   Tree
-	Rules  Rules
-	Device string
-	Had    int // files in the directory when rows were stored
-	// Immovable says that the server cannot move files: they are uploaded and deleted instead.
-	Immovable bool
-	// Apart are the moves of directories, from and to, that are made file by file.
-	Apart map[[2]string]bool
+	Rows          map[string]Row // by key, with Local as in Tree
+	Tree          Tree
+	Rules         Rules
+	Device        string
+	PreviousFiles int // files in the directory when rows were stored
+	// NoMoves says that the server cannot move files: they are uploaded and deleted instead.
+	NoMoves bool
+	// SplitMoves are the moves of directories, from and to, that are made file by file.
+	SplitMoves map[[2]string]bool
 }
 
 // MakePlan returns the plan for the rows. It changes nothing.
@@ -88,13 +88,13 @@ func MakePlan(in Input) Plan {
 	}
 	for _, action := range p.decided {
 		if action == Upload || action == SetAside { // which alone ask for them
-			p.kept = p.keeping()
+			p.staying = p.stayingFiles()
 			break
 		}
 	}
-	p.Emptied = p.Emptied && max(p.Known, in.Had) >= 2
+	p.Emptied = p.Emptied && max(p.Known, in.PreviousFiles) >= 2
 	for _, key := range keys {
-		if action, ok := p.decided[key]; ok && action == Upload && in.Rows[key].Remote == nil && (p.kept.collide(key) || in.Tree.nonemptyBeside[key]) {
+		if action, ok := p.decided[key]; ok && action == Upload && in.Rows[key].Remote == nil && (p.staying.collide(key) || in.Tree.nonemptyBeside[key]) {
 			p.decided[key] = SetAside
 		}
 	}
@@ -112,7 +112,7 @@ func MakePlan(in Input) Plan {
 		}
 	}
 	p.pair(Trash, TrashFirst, Download, Rename)
-	if !p.Immovable {
+	if !p.NoMoves {
 		p.pair(Delete, DeleteFirst, Upload, Move)
 		p.postpone()
 		p.gather()
@@ -133,7 +133,7 @@ type planner struct {
 	Input
 	Plan
 	decided  map[string]Action // by key; none for rows without a step
-	kept     keys              // files of the server that stay, if files are uploaded or set aside
+	staying  keys              // files of the server that stay, if files are uploaded or set aside
 	arriving keys              // files that are downloaded or uploaded
 	leaving  keys              // files that are removed on either side
 	// respelled says of directories, by folded path and wanted spelling, whether that is planned.
@@ -233,15 +233,15 @@ func (p *planner) decide(r Row) {
 	}
 }
 
-// keeping returns the files of the server that stay.
-func (p *planner) keeping() keys {
-	kept := newKeys()
+// stayingFiles returns the files of the server that stay.
+func (p *planner) stayingFiles() keys {
+	staying := newKeys()
 	for key, r := range p.Rows {
 		if r.Remote != nil && p.decided[key] != Delete {
-			kept.add(key)
+			staying.add(key)
 		}
 	}
-	return kept
+	return staying
 }
 
 // compare decides about a row that is not left alone.
@@ -290,7 +290,7 @@ func (p *planner) name(r Row) {
 	case there && !here && r.Synced != nil && p.respell(r):
 	case there && differs:
 		p.Steps = append(p.Steps, Step{Action: Rename, Row: r, To: r, Path: r.Remote.Path})
-	case here && !there && r.Local.Path != r.Remote.Path && !p.Immovable:
+	case here && !there && r.Local.Path != r.Remote.Path && !p.NoMoves:
 		p.Steps = append(p.Steps, Step{Action: Move, Row: r, To: r, Path: r.Local.Path})
 	case r.Synced == nil || *r.Synced != *settled.Synced || r.Missing:
 		p.Settled = append(p.Settled, settled)
@@ -368,7 +368,7 @@ func (p *planner) aside(r Row) (copied string, free bool) {
 	for _, digits := range []int{6, 12, 64} {
 		copied, ok := ConflictPath(r.Local.Path, p.Device, r.Local.Facts.ModTime, r.Local.Checksum, digits)
 		for _, above := range object.Ancestors(r.Key) {
-			if in := p.Rows[above]; p.kept.files[above] && in.Remote != nil {
+			if in := p.Rows[above]; p.staying.files[above] && in.Remote != nil {
 				n := len(strings.Join(strings.SplitAfter(r.Local.Path, "/")[:strings.Count(above, "/")+1], "")) - 1
 				if copied, ok = ConflictPath(r.Local.Path[:n], p.Device, r.Local.Facts.ModTime, in.Remote.Checksum, digits); ok {
 					copied += r.Local.Path[n:]
@@ -389,7 +389,7 @@ func (p *planner) aside(r Row) (copied string, free bool) {
 			return copied, false
 		}
 		below := slices.ContainsFunc(object.Ancestors(key), func(above string) bool { return p.Tree.Files[above] != nil })
-		if at.Empty() && !below && !p.Tree.holds(key) && p.Tree.Directories[key] == "" && !p.kept.collide(key) {
+		if at.Empty() && !below && !p.Tree.holds(key) && p.Tree.Directories[key] == "" && !p.staying.collide(key) {
 			return copied, true
 		}
 	}
@@ -489,7 +489,7 @@ func (p *planner) gather() {
 		members := groups[at]
 		below := KeyOf(at.from) + "/"
 		nested := strings.HasPrefix(KeyOf(at.to)+"/", below) && KeyOf(at.to)+"/" != below
-		if len(members) < 2 || len(members) != files[KeyOf(at.from)] || nested || p.Apart[[2]string{at.from, at.to}] {
+		if len(members) < 2 || len(members) != files[KeyOf(at.from)] || nested || p.SplitMoves[[2]string{at.from, at.to}] {
 			continue
 		}
 		s := Step{Action: MoveDirectory, From: at.from, Path: at.to}

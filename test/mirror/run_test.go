@@ -921,7 +921,7 @@ func TestAMemberWhoMayOnlyReadIsToldByTheRole(t *testing.T) {
 			n.remote = o.Remote.(*remote)
 			o.Remote, o.RemoteWriter = n, n
 			o.Report = func(e client.Event) {
-				if e.State == client.Failed {
+				if e.Kind == client.Failed {
 					failed++
 				}
 			}
