@@ -23,8 +23,8 @@ func TestWrongUsageIsAnsweredWithTheCorrectOne(t *testing.T) {
 		"restore --replace -x":   "  collabd restore FILE   make",
 		"export one --help":      "  collabd export ORGANISATION FILE\n",
 		"export --help file":     "  collabd export ORGANISATION FILE\n",
-		"serve now":     "There is no command \"collabd serve now\".\n",
-		"keys others":   "others",
+		"serve now":              "There is no command \"collabd serve now\".\n",
+		"keys others":            "others",
 	} {
 		t.Run(call, func(t *testing.T) {
 			var out, log strings.Builder
