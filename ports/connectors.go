@@ -38,10 +38,10 @@ type Connectors interface {
 	// Remove deletes the instance, its credentials and its flows.
 	Remove(ctx context.Context, o id.Org, i id.Connector) error
 
-	// Due claims at most limit instances that are due at now (connector.Instance.Claimed),
-	// those due for longest first, of all organisations except without. It returns them as
-	// claimed. Concurrent callers never get the same instance.
-	Due(ctx context.Context, now time.Time, limit int, without ...id.Org) ([]connector.Instance, error)
+	// Claim claims the instance that has been due for longest at now (connector.Instance.Claimed),
+	// of all organisations except without, and returns it as claimed. NotFound if none is due.
+	// Concurrent callers never get the same instance.
+	Claim(ctx context.Context, now time.Time, without ...id.Org) (connector.Instance, error)
 }
 
 // Credentials holds the present sealed credentials of instances.
@@ -96,9 +96,9 @@ type Revocations interface {
 	// Add fails with Conflict on a taken id.
 	Add(ctx context.Context, r connector.Revocation) error
 
-	// Due claims revocations that are due at now until the second time; otherwise it is as
-	// Connectors.Due.
-	Due(ctx context.Context, now, until time.Time, limit int, without ...id.Org) ([]connector.Revocation, error)
+	// Claim claims a revocation that is due at now until the second time; otherwise it is as
+	// Connectors.Claim.
+	Claim(ctx context.Context, now, until time.Time, without ...id.Org) (connector.Revocation, error)
 
 	// Put replaces an existing revocation.
 	Put(ctx context.Context, r connector.Revocation) error

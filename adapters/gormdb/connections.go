@@ -103,27 +103,24 @@ func (q connectors) Remove(ctx context.Context, o id.Org, i id.Connector) error 
 	})
 }
 
-// Due updates each instance by its key: with a join Postgres would scan the table,
-// and the updates cost little compared with the work on each instance.
-func (q connectors) Due(ctx context.Context, now time.Time, limit int, without ...id.Org) ([]connector.Instance, error) {
-	return atomically(ctx, q.conn, func(c *conn) ([]connector.Instance, error) {
-		due, err := claimDue(ctx, connectorTable.crossTenant(c.write, crossTenantConnectors), (*connectorRow).instance, now, limit, without)
-		for n := 0; n < len(due) && err == nil; n++ {
-			i := &due[n]
-			if *i, err = i.Claimed(now); err == nil {
-				_, err = connectorTable.of(c.write, i.Org).key(string(i.ID)).set(ctx, "due_at = ?", i.DueAt.UnixMilli())
-			}
+func (q connectors) Claim(ctx context.Context, now time.Time, without ...id.Org) (connector.Instance, error) {
+	return atomically(ctx, q.conn, func(c *conn) (i connector.Instance, err error) {
+		if i, err = lockDue(ctx, connectorTable.crossTenant(c.write, crossTenantConnectors), (*connectorRow).instance, now, without); err != nil {
+			return i, err
 		}
-		return due, err
+		if i, err = i.Claimed(now); err == nil {
+			_, err = connectorTable.of(c.write, i.Org).key(string(i.ID)).set(ctx, "due_at = ?", i.DueAt.UnixMilli())
+		}
+		return i, err
 	})
 }
 
-// claimDue reads and locks due rows, except those of some organisations, skipping
-// rows that another transaction has locked.
-func claimDue[R, T any](ctx context.Context, s selection, record func(*R) (T, error), now time.Time, limit int, without []id.Org) ([]T, error) {
+// lockDue reads and locks the row that has been due for longest, except those of some organisations and
+// those that another transaction has locked.
+func lockDue[R, T any](ctx context.Context, s selection, record func(*R) (T, error), now time.Time, without []id.Org) (T, error) {
 	d := dialectOf(s.db)
 	s = s.filter("due_at <= ? AND NOT ("+d.in("org_id", "uuid")+")", now.UnixMilli(), list(d, without))
-	return all(ctx, s.claim("due_at, org_id, id", limit), record)
+	return get(ctx, s.claim("due_at, org_id, id", 1), record)
 }
 
 type credentialsRow struct {
@@ -269,8 +266,8 @@ func (q clients) Remove(ctx context.Context, issuer, redirect, client string) er
 	return clientTable.on(q.write).key(issuer, redirect).filter("client_id = ?", client).delete(ctx)
 }
 
-// Sweep skips clients that are used or swept concurrently. It deletes each by its key, as
-// Connectors.Due updates instances.
+// Sweep skips clients that are used or swept concurrently. It deletes each by its key: with a join
+// Postgres would scan the table.
 func (q clients) Sweep(ctx context.Context, before time.Time, limit int) (int, error) {
 	return atomically(ctx, q.conn, func(c *conn) (int, error) {
 		old, err := all(ctx, clientTable.on(c.write).filter("used_at < ?", before.UnixMilli()).claim("used_at", limit), (*clientRow).client)
@@ -303,15 +300,15 @@ func (q revocations) Add(ctx context.Context, v connector.Revocation) error {
 	return revocationTable.of(q.write, v.Org).add(ctx, (*revocationRow)(&v))
 }
 
-// Due updates each revocation by its key, as Connectors.Due updates instances.
-func (q revocations) Due(ctx context.Context, now, until time.Time, limit int, without ...id.Org) ([]connector.Revocation, error) {
-	return atomically(ctx, q.conn, func(c *conn) ([]connector.Revocation, error) {
-		due, err := claimDue(ctx, revocationTable.crossTenant(c.write, crossTenantConnectors), (*revocationRow).revocation, now, limit, without)
-		for n := 0; n < len(due) && err == nil; n++ {
-			due[n].DueAt = instant(until.UnixMilli())
-			_, err = revocationTable.of(c.write, due[n].Org).key(string(due[n].ID)).set(ctx, "due_at = ?", until.UnixMilli())
+func (q revocations) Claim(ctx context.Context, now, until time.Time, without ...id.Org) (connector.Revocation, error) {
+	return atomically(ctx, q.conn, func(c *conn) (connector.Revocation, error) {
+		v, err := lockDue(ctx, revocationTable.crossTenant(c.write, crossTenantConnectors), (*revocationRow).revocation, now, without)
+		if err != nil {
+			return v, err
 		}
-		return due, err
+		v.DueAt = instant(until.UnixMilli())
+		_, err = revocationTable.of(c.write, v.Org).key(string(v.ID)).set(ctx, "due_at = ?", until.UnixMilli())
+		return v, err
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"collab/domain/export"
-	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/ports"
 )
@@ -76,14 +75,11 @@ func (q exports) Update(ctx context.Context, o id.Org, of id.Export, fn func(exp
 
 func (q exports) Claim(ctx context.Context, now time.Time, fn func(export.Export) (export.Export, error)) (export.Export, error) {
 	return atomically(ctx, q.conn, func(c *conn) (export.Export, error) {
-		due, err := claimDue(ctx, exportTable.crossTenant(c.write, crossTenantDue), (*exportRow).export, now, 1, nil)
-		if err != nil || len(due) == 0 {
-			if err == nil {
-				err = fault.Missing("Export")
-			}
-			return export.Export{}, err
+		due, err := lockDue(ctx, exportTable.crossTenant(c.write, crossTenantDue), (*exportRow).export, now, nil)
+		if err != nil {
+			return due, err
 		}
-		return exports{c}.Update(ctx, due[0].Org, due[0].ID, fn)
+		return exports{c}.Update(ctx, due.Org, due.ID, fn)
 	})
 }
 

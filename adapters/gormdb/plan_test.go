@@ -841,12 +841,8 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			i, err := q.Get(ctx, o, uid[id.Connector](kindConnector, 7, 31))
 			fresh := i
 			fresh.ID = uid[id.Connector](kindConnector, 7, 90_000)
-			due, err2 := q.Due(ctx, time.UnixMilli(300), 20)
-			if len(due) != 20 {
-				err2 = fmt.Errorf("%d are due: %w", len(due), err2)
-			}
 			ignore := func(connector.Instance) error { return nil }
-			return errors.Join(err, err2, q.List(ctx, o, connector.Position{}, 0, ignore), q.List(ctx, o, connector.Position{CreatedAt: now, ID: i.ID}, 20, ignore), q.Add(ctx, o, fresh), must.ErrorOf(q.Due(ctx, now, 20)),
+			return errors.Join(err, must.ErrorOf(q.Claim(ctx, time.UnixMilli(300))), q.List(ctx, o, connector.Position{}, 0, ignore), q.List(ctx, o, connector.Position{CreatedAt: now, ID: i.ID}, 20, ignore), q.Add(ctx, o, fresh), must.ErrorOf(q.Claim(ctx, time.UnixMilli(300), o)),
 				must.ErrorOf(q.Update(ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) { return i, nil })), q.Remove(ctx, o, i.ID))
 		},
 		"credentials": func(_ *DB, r ports.Records) error {
@@ -869,11 +865,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 		"revocations": func(_ *DB, r ports.Records) error {
 			q := r.Connections().Revocations()
 			v := connector.Revocation{ID: uid[id.Connector](kindConnector, 7, 90_000), Org: o, Renewal: []byte{0}, DueAt: now}
-			due, err := q.Due(ctx, time.UnixMilli(300), now, 20)
-			if len(due) != 20 {
-				err = fmt.Errorf("%d are due: %w", len(due), err)
-			}
-			return errors.Join(err, q.Add(ctx, v), q.Put(ctx, v), q.Remove(ctx, o, v.ID))
+			return errors.Join(must.ErrorOf(q.Claim(ctx, time.UnixMilli(300), now)), q.Add(ctx, v), q.Put(ctx, v), q.Remove(ctx, o, v.ID))
 		},
 		"releases": func(_ *DB, r ports.Records) error {
 			q := r.Deployment().Releases()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"collab/domain/connector"
+	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/ports"
 )
@@ -81,8 +82,8 @@ func (c connectors) Remove(_ context.Context, o id.Org, i id.Connector) error {
 	})
 }
 
-func (c connectors) Due(_ context.Context, now time.Time, limit int, without ...id.Org) ([]connector.Instance, error) {
-	return result(c.run, func(x *tx) ([]connector.Instance, error) {
+func (c connectors) Claim(_ context.Context, now time.Time, without ...id.Org) (connector.Instance, error) {
+	return result(c.run, func(x *tx) (connector.Instance, error) {
 		var due []connector.Instance
 		for _, t := range x.tenants.rows {
 			for _, i := range t.connectors.rows {
@@ -91,19 +92,16 @@ func (c connectors) Due(_ context.Context, now time.Time, limit int, without ...
 				}
 			}
 		}
-		slices.SortFunc(due, func(a, b connector.Instance) int {
-			return compareDue(*a.DueAt, instance{a.Org, a.ID}, *b.DueAt, instance{b.Org, b.ID})
-		})
-		due = due[:min(limit, len(due))]
-		for n, i := range due {
-			claimed, err := i.Claimed(now)
-			if err != nil {
-				return nil, err
-			}
-			due[n] = claimed
-			x.tenant(i.Org).connectors.put(x, i.ID, claimed)
+		if len(due) == 0 {
+			return connector.Instance{}, fault.Missing("Connector")
 		}
-		return due, nil
+		claimed, err := slices.MinFunc(due, func(a, b connector.Instance) int {
+			return compareDue(*a.DueAt, instance{a.Org, a.ID}, *b.DueAt, instance{b.Org, b.ID})
+		}).Claimed(now)
+		if err == nil {
+			x.tenant(claimed.Org).connectors.put(x, claimed.ID, claimed)
+		}
+		return claimed, err
 	})
 }
 
@@ -217,17 +215,17 @@ func (s revocations) Add(_ context.Context, r connector.Revocation) error {
 	})
 }
 
-func (s revocations) Due(_ context.Context, now, until time.Time, limit int, without ...id.Org) ([]connector.Revocation, error) {
-	return result(s.run, func(x *tx) ([]connector.Revocation, error) {
+func (s revocations) Claim(_ context.Context, now, until time.Time, without ...id.Org) (connector.Revocation, error) {
+	return result(s.run, func(x *tx) (connector.Revocation, error) {
 		due := x.revocations.list(func(r connector.Revocation) bool { return !r.DueAt.After(now) && !slices.Contains(without, r.Org) }, func(a, b connector.Revocation) int {
 			return compareDue(a.DueAt, instance{a.Org, a.ID}, b.DueAt, instance{b.Org, b.ID})
-		}, 0)
-		due = due[:min(limit, len(due))]
-		for n := range due {
-			due[n].DueAt = until
-			x.revocations.put(x, instance{due[n].Org, due[n].ID}, due[n])
+		}, 1)
+		if len(due) == 0 {
+			return connector.Revocation{}, fault.Missing("Revocation")
 		}
-		return due, nil
+		due[0].DueAt = until
+		x.revocations.put(x, instance{due[0].Org, due[0].ID}, due[0])
+		return due[0], nil
 	})
 }
 

@@ -53,11 +53,11 @@ func (s *Connectors) Woken() <-chan struct{} { return s.woken }
 func (s *Connectors) Work(ctx context.Context) error {
 	now := s.Clock.Now()
 	all := s.Store.Connections()
-	err := startDue(ctx, s, func(full []id.Org) ([]connector.Instance, error) {
-		return all.Connectors().Due(ctx, now, 1, full...)
+	err := startDue(ctx, s, func(full []id.Org) (connector.Instance, error) {
+		return all.Connectors().Claim(ctx, now, full...)
 	}, func(i connector.Instance) { s.run(ctx, i.Org, i.ID, func() error { return s.maintain(ctx, i) }) })
-	return errors.Join(err, startDue(ctx, s, func(full []id.Org) ([]connector.Revocation, error) {
-		return all.Revocations().Due(ctx, now, now.Add(connector.ClaimDuration), 1, full...)
+	return errors.Join(err, startDue(ctx, s, func(full []id.Org) (connector.Revocation, error) {
+		return all.Revocations().Claim(ctx, now, now.Add(connector.ClaimDuration), full...)
 	}, func(r connector.Revocation) { s.run(ctx, r.Org, r.ID, func() error { return s.revoke(ctx, r) }) }))
 }
 
@@ -65,18 +65,21 @@ func (s *Connectors) Work(ctx context.Context) error {
 func (s *Connectors) Wait() { s.work.Wait() }
 
 // startDue claims due records one by one up to the limits, and runs each.
-func startDue[T any](ctx context.Context, s *Connectors, claim func(full []id.Org) ([]T, error), run func(T)) error {
+func startDue[T any](ctx context.Context, s *Connectors, claim func(full []id.Org) (T, error), run func(T)) error {
 	for range maxRunning {
 		full, room := s.reserveSlot()
 		if !room {
 			return nil
 		}
 		claimed, err := claim(full)
-		if err != nil || len(claimed) == 0 {
+		if err != nil {
 			s.releaseSlot()
+			if fault.Is(err, fault.NotFound) {
+				return nil
+			}
 			return err
 		}
-		run(claimed[0])
+		run(claimed)
 		if ctx.Err() != nil {
 			return nil // the started work hands its claims over, and they would be claimed again
 		}

@@ -392,19 +392,18 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 		return all
 	}
 	suite{
-		"due claims the due ones of all organisations once, those due for longest first": func(w *fixture) {
+		"claims take the due ones of all organisations once, those due for longest first": func(w *fixture) {
 			w.claims()
 			a, b := w.org().ID, w.org().ID
 			first := add(w, a, 100, 98)
 			second := add(w, b, 99, 101)
-			resultOf(w.revocations().Due(w.ctx, longAgo(97), until, 10)).is(w, nil)
-			resultOf(w.revocations().Due(w.ctx, now, until, 0)).is(w, nil)
-			resultOf(w.revocations().Due(w.ctx, now, until, 10, first[0].Org, second[0].Org)).is(w, nil)
-			resultOf(w.revocations().Due(w.ctx, now, until, 2)).is(w, []connector.Revocation{first[1], second[0]})
-			resultOf(w.revocations().Due(w.ctx, now, until, 2)).is(w, []connector.Revocation{first[0]})
-			resultOf(w.revocations().Due(w.ctx, now, until, 2)).is(w, nil)
-			wantEqual(w, len(resultOf(w.revocations().Due(w.ctx, until.Add(-1), longAgo(300), 10)).must(w)), 1)
-			wantEqual(w, len(resultOf(w.revocations().Due(w.ctx, until, longAgo(300), 10)).must(w)), 3)
+			resultOf(w.claimRevocations(w.revocations(), 10, longAgo(97), until)).is(w, nil)
+			resultOf(w.claimRevocations(w.revocations(), 10, now, until, first[0].Org, second[0].Org)).is(w, nil)
+			resultOf(w.claimRevocations(w.revocations(), 2, now, until)).is(w, []connector.Revocation{first[1], second[0]})
+			resultOf(w.claimRevocations(w.revocations(), 2, now, until)).is(w, []connector.Revocation{first[0]})
+			resultOf(w.claimRevocations(w.revocations(), 2, now, until)).is(w, nil)
+			wantEqual(w, len(resultOf(w.claimRevocations(w.revocations(), 10, until.Add(-1), longAgo(300))).must(w)), 1)
+			wantEqual(w, len(resultOf(w.claimRevocations(w.revocations(), 10, until, longAgo(300))).must(w)), 3)
 		},
 		"a revocation needs its organisation, but no instance": func(w *fixture) {
 			w.claims()
@@ -412,7 +411,7 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 			if err := w.revocations().Add(w.ctx, r); err == nil {
 				w.Fatal("no error")
 			}
-			resultOf(w.revocations().Due(w.ctx, now, until, 10)).is(w, nil)
+			resultOf(w.claimRevocations(w.revocations(), 10, now, until)).is(w, nil)
 		},
 		"a taken id is a conflict, after which the transaction continues": func(w *fixture) {
 			w.claims()
@@ -427,7 +426,7 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 				return errors.Join(q.Add(w.ctx, theirs), q.Add(w.ctx, next))
 			})
 			theirs.DueAt, next.DueAt = until, until
-			resultOf(w.revocations().Due(w.ctx, now, until, 10)).is(w, []connector.Revocation{there, theirs, next})
+			resultOf(w.claimRevocations(w.revocations(), 10, now, until)).is(w, []connector.Revocation{there, theirs, next})
 		},
 		"put replaces an existing one": func(w *fixture) {
 			w.claims()
@@ -440,7 +439,7 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 			w.wantNotFound(w.revocations().Put(w.ctx, unknown))
 			w.ok(w.revocations().Put(w.ctx, next))
 			next.DueAt = until
-			resultOf(w.revocations().Due(w.ctx, now, until, 10)).is(w, []connector.Revocation{beside, next})
+			resultOf(w.claimRevocations(w.revocations(), 10, now, until)).is(w, []connector.Revocation{beside, next})
 		},
 		"remove deletes the organisation's own, and ignores a missing one": func(w *fixture) {
 			w.claims()
@@ -448,10 +447,10 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 			r, beside := add(w, o, 1)[0], add(w, o, 2)[0]
 			w.ok(w.revocations().Remove(w.ctx, other, r.ID))
 			w.ok(w.revocations().Remove(w.ctx, o, fresh[id.Connector]()))
-			resultOf(w.revocations().Due(w.ctx, now, until, 10)).is(w, []connector.Revocation{r, beside})
+			resultOf(w.claimRevocations(w.revocations(), 10, now, until)).is(w, []connector.Revocation{r, beside})
 			w.ok(w.revocations().Remove(w.ctx, o, r.ID))
 			w.ok(w.revocations().Remove(w.ctx, o, r.ID))
-			resultOf(w.revocations().Due(w.ctx, until, until, 10)).is(w, []connector.Revocation{beside})
+			resultOf(w.revocations().Claim(w.ctx, until, until)).is(w, beside)
 		},
 		"concurrent claims return each one once": func(w *fixture) {
 			w.claims()
@@ -460,7 +459,7 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 			for n := range 100 {
 				want = append(want, add(w, orgs[n%len(orgs)], n)[0].ID)
 			}
-			claimedOnce(w, want, func(most int) ([]connector.Revocation, error) { return w.revocations().Due(w.ctx, now, until, most) },
+			claimedOnce(w, want, func() (connector.Revocation, error) { return w.revocations().Claim(w.ctx, now, until) },
 				func(r connector.Revocation) id.Connector { return r.ID })
 		},
 		"a transaction sees its own writes, and a rollback undoes them": func(w *fixture) {
@@ -477,10 +476,10 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 				next.DueAt = until
 				new := added
 				new.DueAt = until
-				resultOf(q.Due(w.ctx, now, until, 10)).is(w, []connector.Revocation{new, next})
+				resultOf(w.claimRevocations(q, 10, now, until)).is(w, []connector.Revocation{new, next})
 				return nil
 			})
-			resultOf(w.revocations().Due(w.ctx, now, until, 10)).is(w, []connector.Revocation{r, gone})
+			resultOf(w.claimRevocations(w.revocations(), 10, now, until)).is(w, []connector.Revocation{r, gone})
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			w.claims()
@@ -490,14 +489,14 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.revocations().Add(w.ctx, r))
 			r.Renewal[0] = 'X'
 			for n := range 3 {
-				due := resultOf(w.revocations().Due(w.ctx, longAgo(n), longAgo(n+1), 10)).must(w)
+				due := resultOf(w.claimRevocations(w.revocations(), 10, longAgo(n), longAgo(n+1))).must(w)
 				wantEqual(w, due[0].Renewal, want)
 				due[0].Renewal[0] = 'X'
 			}
 			r.Renewal, r.DueAt = slices.Clone(want), longAgo(0)
 			w.ok(w.revocations().Put(w.ctx, r))
 			r.Renewal[0] = 'X'
-			wantEqual(w, resultOf(w.revocations().Due(w.ctx, longAgo(0), longAgo(1), 10)).must(w)[0].Renewal, want)
+			wantEqual(w, resultOf(w.claimRevocations(w.revocations(), 10, longAgo(0), longAgo(1))).must(w)[0].Renewal, want)
 		},
 	}.run(t, open)
 }

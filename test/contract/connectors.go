@@ -30,8 +30,8 @@ func (w *fixture) claims() {
 	w.Helper()
 	claimMutex.Lock()
 	w.Cleanup(claimMutex.Unlock)
-	resultOf(w.connectors().Due(w.ctx, claimTime, 100_000)).must(w)
-	resultOf(w.revocations().Due(w.ctx, claimTime, claimTime.Add(time.Hour), 100_000)).must(w)
+	resultOf(w.claimConnectors(w.connectors(), 100_000, claimTime)).must(w)
+	resultOf(w.claimRevocations(w.revocations(), 100_000, claimTime, claimTime.Add(time.Hour))).must(w)
 	for {
 		_, err := w.exports().Claim(w.ctx, claimTime, func(e export.Export) (export.Export, error) {
 			e.DueAt = nil
@@ -42,6 +42,30 @@ func (w *fixture) claims() {
 		}
 		w.ok(err)
 	}
+}
+
+// claimConnectors claims at most limit due instances, one by one.
+func (w *fixture) claimConnectors(q ports.Connectors, limit int, now time.Time, without ...id.Org) ([]connector.Instance, error) {
+	return claimUpTo(limit, func() (connector.Instance, error) { return q.Claim(w.ctx, now, without...) })
+}
+
+// claimRevocations claims at most limit due revocations, one by one.
+func (w *fixture) claimRevocations(q ports.Revocations, limit int, now, until time.Time, without ...id.Org) ([]connector.Revocation, error) {
+	return claimUpTo(limit, func() (connector.Revocation, error) { return q.Claim(w.ctx, now, until, without...) })
+}
+
+func claimUpTo[T any](limit int, claim func() (T, error)) (all []T, err error) {
+	for len(all) < limit {
+		v, err := claim()
+		if fault.Is(err, fault.NotFound) {
+			break
+		}
+		if err != nil {
+			return all, err
+		}
+		all = append(all, v)
+	}
+	return all, nil
 }
 
 // someConnector returns an instance that is not stored yet, with every field
@@ -312,7 +336,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			for _, f := range kept {
 				resultOf(w.flows().Get(w.ctx, f.State)).is(w, f)
 			}
-			wantEqual(w, len(resultOf(w.revocations().Due(w.ctx, longAgo(0), longAgo(1), 10)).must(w)), 1)
+			wantEqual(w, len(resultOf(w.claimRevocations(w.revocations(), 10, longAgo(0), longAgo(1))).must(w)), 1)
 			w.wantNotFound(w.connectors().Remove(w.ctx, o, i.ID))
 
 			// One that is made anew under the id has none of it.
@@ -365,7 +389,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				if err != nil {
 					return err
 				}
-				resultOf(c.Connectors().Due(w.ctx, longAgo(0), 10)).is(w, []connector.Instance{claimed(due, longAgo(0))})
+				resultOf(w.claimConnectors(c.Connectors(), 10, longAgo(0))).is(w, []connector.Instance{claimed(due, longAgo(0))})
 				resultOf(collected(func(each func(connector.Instance) error) error {
 					return c.Connectors().List(w.ctx, o, connector.Position{}, 0, each)
 				})).is(w, []connector.Instance{next, claimed(due, longAgo(0)), added})
@@ -376,32 +400,31 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{i, gone, due})
 			resultOf(w.credentials().Get(w.ctx, o, gone.ID)).is(w, someSealed(gone.ID))
 			resultOf(w.flows().Get(w.ctx, f.State)).is(w, f)
-			resultOf(w.connectors().Due(w.ctx, longAgo(0), 10)).is(w, []connector.Instance{claimed(due, longAgo(0))})
+			resultOf(w.claimConnectors(w.connectors(), 10, longAgo(0))).is(w, []connector.Instance{claimed(due, longAgo(0))})
 		},
-		"due returns the due ones of all organisations, those due for longest first": func(w *fixture) {
+		"claims take the due ones of all organisations, those due for longest first": func(w *fixture) {
 			w.claims()
 			a, b := w.org().ID, w.org().ID
 			third, first, second := w.dueConnector(a, 20), w.dueConnector(b, 5), w.dueConnector(a, 10)
 			w.dueConnector(a, 21)
 			w.ok(w.connectors().Add(w.ctx, a, bareConnector(a))) // never
 			now := longAgo(20)
-			resultOf(w.connectors().Due(w.ctx, longAgo(4), 10)).is(w, nil)
-			resultOf(w.connectors().Due(w.ctx, now, 0)).is(w, nil)
-			resultOf(w.connectors().Due(w.ctx, now, 10, a, b)).is(w, nil)
-			resultOf(w.connectors().Due(w.ctx, longAgo(10), 10, a)).is(w, []connector.Instance{claimed(first, longAgo(10))})
+			resultOf(w.claimConnectors(w.connectors(), 10, longAgo(4))).is(w, nil)
+			resultOf(w.claimConnectors(w.connectors(), 10, now, a, b)).is(w, nil)
+			resultOf(w.claimConnectors(w.connectors(), 10, longAgo(10), a)).is(w, []connector.Instance{claimed(first, longAgo(10))})
 			resultOf(w.connectors().Update(w.ctx, b, first.ID, func(connector.Instance) (connector.Instance, error) { return first, nil })).must(w)
-			resultOf(w.connectors().Due(w.ctx, now, 2)).is(w, []connector.Instance{claimed(first, now), claimed(second, now)})
+			resultOf(w.claimConnectors(w.connectors(), 2, now)).is(w, []connector.Instance{claimed(first, now), claimed(second, now)})
 			resultOf(w.connectors().Get(w.ctx, b, first.ID)).is(w, claimed(first, now))
 			resultOf(w.connectors().Get(w.ctx, a, third.ID)).is(w, third)
-			resultOf(w.connectors().Due(w.ctx, now, 2)).is(w, []connector.Instance{claimed(third, now)})
-			resultOf(w.connectors().Due(w.ctx, now, 2)).is(w, nil)
+			resultOf(w.claimConnectors(w.connectors(), 2, now)).is(w, []connector.Instance{claimed(third, now)})
+			resultOf(w.claimConnectors(w.connectors(), 2, now)).is(w, nil)
 		},
 		"a claimed instance is due again when its claim ends, unless it was rescheduled": func(w *fixture) {
 			w.claims()
 			o := w.org().ID
 			dropped, done, put := w.dueConnector(o, 0), w.dueConnector(o, 1), w.dueConnector(o, 2)
 			now := longAgo(2)
-			wantEqual(w, len(resultOf(w.connectors().Due(w.ctx, now, 10)).must(w)), 3)
+			wantEqual(w, len(resultOf(w.claimConnectors(w.connectors(), 10, now)).must(w)), 3)
 			for i, due := range map[id.Connector]*time.Time{done.ID: nil, put.ID: new(now.Add(2 * connector.ClaimDuration))} {
 				resultOf(w.connectors().Update(w.ctx, o, i, func(i connector.Instance) (connector.Instance, error) {
 					i.DueAt = due
@@ -409,8 +432,8 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				})).must(w)
 			}
 			over := now.Add(connector.ClaimDuration)
-			resultOf(w.connectors().Due(w.ctx, over.Add(-time.Millisecond), 10)).is(w, nil)
-			resultOf(w.connectors().Due(w.ctx, over, 10)).is(w, []connector.Instance{claimed(dropped, over)})
+			resultOf(w.claimConnectors(w.connectors(), 10, over.Add(-time.Millisecond))).is(w, nil)
+			resultOf(w.claimConnectors(w.connectors(), 10, over)).is(w, []connector.Instance{claimed(dropped, over)})
 		},
 		"concurrent claims return each one once": func(w *fixture) {
 			w.claims()
@@ -419,7 +442,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			for n := range 100 {
 				want = append(want, w.dueConnector(orgs[n%len(orgs)], n).ID)
 			}
-			claimedOnce(w, want, func(most int) ([]connector.Instance, error) { return w.connectors().Due(w.ctx, longAgo(100), most) },
+			claimedOnce(w, want, func() (connector.Instance, error) { return w.connectors().Claim(w.ctx, longAgo(100)) },
 				func(i connector.Instance) id.Connector { return i.ID })
 		},
 		"concurrent claims and updates lose nothing": func(w *fixture) {
@@ -432,7 +455,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 					_, err := w.connectors().Update(w.ctx, o, i.ID, failing)
 					return err
 				}
-				due, err := w.connectors().Due(w.ctx, longAgo(0), 5)
+				due, err := w.claimConnectors(w.connectors(), 5, longAgo(0))
 				got[n] = len(due)
 				return err
 			}))
@@ -441,7 +464,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				now += n
 			}
 			// Callers that found it locked have skipped it.
-			now += len(resultOf(w.connectors().Due(w.ctx, longAgo(0), 5)).must(w))
+			now += len(resultOf(w.claimConnectors(w.connectors(), 5, longAgo(0))).must(w))
 			wantEqual(w, now, 1)
 			i.Failures += manyGoroutines / 2
 			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, claimed(i, longAgo(0)))
@@ -459,11 +482,12 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				ctx, stop := context.WithTimeout(w.ctx, waitTimeout)
 				defer stop()
-				resultOf(w.connectors().Due(ctx, longAgo(1), 10)).is(w, []connector.Instance{claimed(free, longAgo(1))})
+				resultOf(w.connectors().Claim(ctx, longAgo(1))).is(w, claimed(free, longAgo(1)))
+				resultOf(w.connectors().Claim(ctx, longAgo(1))).wantNotFound(w)
 				return nil
 			})
 			held.Failures++
-			resultOf(w.connectors().Due(w.ctx, longAgo(1), 10)).is(w, []connector.Instance{claimed(held, longAgo(1))})
+			resultOf(w.claimConnectors(w.connectors(), 10, longAgo(1))).is(w, []connector.Instance{claimed(held, longAgo(1))})
 		},
 		"an erased organisation has no instances, and its revocations stay": func(w *fixture) {
 			w.claims()
@@ -480,9 +504,9 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(w.credentials().Get(w.ctx, o, gone.ID)).wantNotFound(w)
 			resultOf(w.flows().Get(w.ctx, f.State)).wantNotFound(w)
 			resultOf(w.flows().Get(w.ctx, theirs.State)).is(w, theirs)
-			resultOf(w.connectors().Due(w.ctx, longAgo(1), 10)).is(w, []connector.Instance{claimed(stays, longAgo(1))})
+			resultOf(w.claimConnectors(w.connectors(), 10, longAgo(1))).is(w, []connector.Instance{claimed(stays, longAgo(1))})
 			r.DueAt = longAgo(5)
-			resultOf(w.revocations().Due(w.ctx, longAgo(0), longAgo(5), 10)).is(w, []connector.Revocation{r})
+			resultOf(w.claimRevocations(w.revocations(), 10, longAgo(0), longAgo(5))).is(w, []connector.Revocation{r})
 		},
 		"the erasure of an organisation and its revocations are committed together": func(w *fixture) {
 			w.claims()
@@ -502,11 +526,11 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			no := errors.New("no")
 			w.wantSameError(erase(no), no)
 			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
-			resultOf(w.revocations().Due(w.ctx, longAgo(0), longAgo(5), 10)).is(w, nil)
+			resultOf(w.claimRevocations(w.revocations(), 10, longAgo(0), longAgo(5))).is(w, nil)
 			w.ok(erase(nil))
 			resultOf(w.connectors().Get(w.ctx, o, i.ID)).wantNotFound(w)
 			r.DueAt = longAgo(5)
-			resultOf(w.revocations().Due(w.ctx, longAgo(0), longAgo(5), 10)).is(w, []connector.Revocation{r})
+			resultOf(w.claimRevocations(w.revocations(), 10, longAgo(0), longAgo(5))).is(w, []connector.Revocation{r})
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			w.claims()
@@ -519,7 +543,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			add := func(i connector.Instance) error { return w.connectors().Add(w.ctx, i.Org, i) }
 			keepsNothing(w, i, add, append(updates(w, get, update), listed)...)
-			spoil(resultOf(w.connectors().Due(w.ctx, longAgo(0), 10)).must(w)[0])
+			spoil(resultOf(w.claimConnectors(w.connectors(), 10, longAgo(0))).must(w)[0])
 			wantEqual(w, get(), claimed(i, longAgo(0)))
 		},
 	}.run(t, open)
@@ -603,18 +627,19 @@ func Credentials(t *testing.T, open func(t *testing.T) Opened) {
 
 // claimedOnce has many claim at once until nothing is left, and expects that each of
 // the wanted is claimed by one of them.
-func claimedOnce[T any](w *fixture, want []id.Connector, claim func(most int) ([]T, error), of func(T) id.Connector) {
+func claimedOnce[T any](w *fixture, want []id.Connector, claim func() (T, error), of func(T) id.Connector) {
 	w.Helper()
 	got := make([][]id.Connector, manyGoroutines)
 	w.allOK(concurrently(manyGoroutines, func(n int) error {
 		for {
-			due, err := claim(1 + n%5)
-			if err != nil || len(due) == 0 {
+			v, err := claim()
+			if fault.Is(err, fault.NotFound) {
+				return nil
+			}
+			if err != nil {
 				return err
 			}
-			for _, v := range due {
-				got[n] = append(got[n], of(v))
-			}
+			got[n] = append(got[n], of(v))
 		}
 	}))
 	all := slices.Concat(got...)
