@@ -159,7 +159,7 @@ func (a *azure) stat(ctx context.Context, key string) (stat, error) {
 	if properties.ContentEncoding != nil {
 		s.encoding = *properties.ContentEncoding
 	}
-	s.notSent = properties.CopyStatus != nil || properties.BlobType != nil && *properties.BlobType != blob.BlobTypeBlockBlob
+	s.unsent = properties.CopyStatus != nil || properties.BlobType != nil && *properties.BlobType != blob.BlobTypeBlockBlob
 	return s, err
 }
 

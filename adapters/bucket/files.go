@@ -62,7 +62,6 @@ const (
 	pieceSize  = 256 << 10 // bytes of a file that are copied at once
 
 	maxOpen      = 128 // files that a call of PutAll has open at once, to sync each
-	manySyncs    = 16  // files from which on their file system is synced as a whole
 	parallelPuts = 4   // calls that write; the others wait, so that some end early and not all of them late
 
 	// timestampStep is more than the steps in which file systems set times: a write so soon
@@ -326,7 +325,7 @@ func (f *files) PutAll(ctx context.Context, contents []object.BlobContent) error
 
 // putAll returns how many of the files it has created, from the first on.
 func (f *files) putAll(ctx context.Context, contents []object.BlobContent) (created int, err error) {
-	if f.fileSystem != nil && len(contents) >= manySyncs {
+	if f.fileSystem != nil && len(contents) >= syncfs.MinFiles {
 		return f.putTogether(ctx, contents)
 	}
 	for created < len(contents) && err == nil {

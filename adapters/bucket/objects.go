@@ -56,7 +56,7 @@ type stat struct {
 	size     int64
 	checksum string // SHA-256 of the content in hexadecimal; empty if the store does not know it
 	encoding string // the Content-Encoding; empty if there is none
-	notSent  bool   // whether the store copied the content or appends to it, rather than taking it in one request
+	unsent   bool   // whether the store copied the content or appends to it, rather than taking it in one request
 }
 
 // entry is an object in a list.

@@ -121,7 +121,7 @@ func (s *signed) Stat(ctx context.Context, name string) (size int64, checksum st
 			return err
 		case object.encoding != "":
 			return fault.Field("content", "must be sent without a Content-Encoding")
-		case object.notSent:
+		case object.unsent:
 			return fault.Field("content", "must be sent in one request, and neither copied nor appended")
 		case metadata != nil && object.metadata[metaName] != metadata[metaName]:
 			return fault.Field("content", "must be sent with the headers of the upload")

@@ -129,10 +129,10 @@ func (d *Disk) names(at directory, name string, accepted func(name string) bool)
 	return slices.DeleteFunc(names, func(name string) bool { return !accepted(name) }), err
 }
 
-// provide opens the directory of a path, and makes those that do not exist under any spelling of
-// the same folded form. It adds those whose names are not durable yet to fresh, for syncNames. The caller
+// openOrCreate opens the directory of a path, and makes those that do not exist under any spelling of
+// the same folded form. It adds those whose names are not durable yet to unsynced, for syncNames. The caller
 // must hold d.directories.
-func (d *Disk) provide(path string, fresh map[string]int) (directory, error) {
+func (d *Disk) openOrCreate(path string, unsynced map[string]int) (directory, error) {
 	return d.top.descend(path, func(at directory, segment string) (directory, error) {
 		names, err := d.names(at, segment, func(name string) bool { return mirror.KeyOf(name) == mirror.KeyOf(segment) })
 		if err != nil {
@@ -147,12 +147,12 @@ func (d *Disk) provide(path string, fresh map[string]int) (directory, error) {
 		default:
 			if err = at.root.Mkdir(segment, 0o777); err == nil || errors.Is(err, fs.ErrExist) {
 				d.made++
-				d.fresh[at.below(segment)] = d.made
+				d.unsynced[at.below(segment)] = d.made
 				below, err = at.enter(segment)
 			}
 		}
-		if n, ok := d.fresh[below.name]; ok && err == nil {
-			fresh[below.name] = n
+		if n, ok := d.unsynced[below.name]; ok && err == nil {
+			unsynced[below.name] = n
 		}
 		if err == nil && at.name == "" && d.isState(below) {
 			discard(below.root)

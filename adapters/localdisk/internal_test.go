@@ -172,7 +172,7 @@ func TestContentsThatCouldNotBeSyncedAreNotStagedAnyMore(t *testing.T) {
 	failure := errors.New("no")
 	d.fileSystem = syncfs.New(func() error { return failure })
 	var contents []mirror.Placement
-	for i := range manySyncs {
+	for i := range syncfs.MinFiles {
 		name := fmt.Sprint(i)
 		must.Do(d.Stage(t.Context(), name, 0, strings.NewReader(name))).Or(t)
 		contents = append(contents, mirror.Placement{Name: name, Path: name})

@@ -57,14 +57,14 @@ type Disk struct {
 	caseInsensitive bool          // names that differ in case are one file
 	normalizing     bool          // names are listed in another Unicode form than they were created in
 	maxName         int           // bytes of a name
-	grain           time.Duration // two changes that are closer may have the same time
+	timeResolution  time.Duration // two changes that are closer may have the same time
 
 	rules atomic.Pointer[rules] // those that Rules returned last
 
 	// Held while directories are made for a file, or removed with one, so that no directory is
 	// removed into which a file is about to be moved.
 	directories sync.Mutex
-	fresh       map[string]int // numbers of the directories that provide has made and whose names are not durable yet
+	unsynced    map[string]int // numbers of the directories that openOrCreate has made and whose names are not durable yet
 	made        int            // how many it has made
 }
 
@@ -80,7 +80,7 @@ func Open(path string, clock ports.Clock) (*Disk, error) {
 	if err != nil {
 		return nil, failed(err, "The directory %s cannot be opened", path)
 	}
-	d := &Disk{path: path, top: directory{root: root}, clock: clock, fresh: map[string]int{}}
+	d := &Disk{path: path, top: directory{root: root}, clock: clock, unsynced: map[string]int{}}
 	if err := d.prepare(); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
@@ -96,7 +96,7 @@ func Vacant(path string) (bool, error) {
 	defer discard(root)
 	vacant := true
 	err = directory{root: root}.each(func(info fs.FileInfo) error {
-		vacant = vacant && (isSystemDirectory(info.Name()) || isJunk(info.Name()))
+		vacant = vacant && (isSystemDirectory(info.Name()) || isSystemFile(info.Name()))
 		return nil
 	})
 	return vacant, failed(err, "The directory %s cannot be read", path)
@@ -211,9 +211,9 @@ func (d *Disk) probe() (err error) {
 	if err != nil {
 		return err
 	}
-	d.grain = 20 * time.Millisecond
+	d.timeResolution = 20 * time.Millisecond
 	if !info.ModTime().Equal(precise) {
-		d.grain = 2 * time.Second
+		d.timeResolution = 2 * time.Second
 	}
 	for d.maxName = 255; d.maxName > 64; d.maxName-- {
 		if _, err := d.staging.root.Lstat(strings.Repeat("x", d.maxName)); errors.Is(err, fs.ErrNotExist) {

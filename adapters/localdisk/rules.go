@@ -24,18 +24,18 @@ import (
 // out: the matcher would read no further.
 const maxPattern = bufio.MaxScanTokenSize
 
-// junk are the names of files that systems leave in directories, and junkPrefix begins others. They go with
+// systemFiles are the names of files that systems leave in directories, and systemFilePrefix begins others. They go with
 // their directory.
-var junk = []string{".DS_Store", "Thumbs.db", "ehthumbs.db", "desktop.ini"}
+var systemFiles = []string{".DS_Store", "Thumbs.db", "ehthumbs.db", "desktop.ini"}
 
-const junkPrefix = "._"
+const systemFilePrefix = "._"
 
 // systemDirectories are what systems keep at the top of a file system, in lower case.
 var systemDirectories = []string{".spotlight-v100", ".fseventsd", ".trashes", ".temporaryitems", ".documentrevisions-v100", "$recycle.bin", "system volume information", "lost+found"}
 
-// isJunk reports whether a name is that of junk.
-func isJunk(name string) bool {
-	return strings.HasPrefix(name, junkPrefix) || slices.ContainsFunc(junk, func(s string) bool { return strings.EqualFold(s, name) })
+// isSystemFile reports whether a name is that of a file that systems leave in directories.
+func isSystemFile(name string) bool {
+	return strings.HasPrefix(name, systemFilePrefix) || slices.ContainsFunc(systemFiles, func(s string) bool { return strings.EqualFold(s, name) })
 }
 
 // isSystemDirectory reports whether a path is that of what systems keep at the top of a file system.
@@ -132,7 +132,7 @@ func (r *rules) ignored(path string, isDirectory bool) bool {
 	}
 	_, name := split(path)
 	return isDirectory && mirror.IsState(name) || // of this directory, or of one inside it that is synchronised too
-		!isDirectory && isJunk(name) || r.matcher.MatchPath(path, isDirectory)
+		!isDirectory && isSystemFile(name) || r.matcher.MatchPath(path, isDirectory)
 }
 
 // refused returns why the file system cannot have a path. Names that Windows refuses no server has.

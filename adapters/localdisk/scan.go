@@ -130,7 +130,7 @@ func (s *scan) directory(at directory, deep bool) {
 			switch {
 			case info.IsDir():
 				e.Kind = mirror.IgnoredDirectory
-			case ignored || info.Mode().IsRegular() && isJunk(info.Name()):
+			case ignored || info.Mode().IsRegular() && isSystemFile(info.Name()):
 				return nil
 			default:
 				e.Kind, ignored = mirror.IgnoredFile, true
@@ -191,7 +191,7 @@ func (s *scan) readAll(at directory) {
 		defer buffers.Put(buffer)
 		for i := next.Add(1); i <= int64(len(s.unread)) && s.ctx.Err() == nil; i = next.Add(1) {
 			f := &s.unread[i-1]
-			s.d.settle(s.ctx, f.entry.Facts)
+			s.d.waitForNewTimestamp(s.ctx, f.entry.Facts)
 			f.entry.Checksum, f.err = s.read(at, f.info, hash, buffer)
 		}
 	}
@@ -240,16 +240,16 @@ func (d *Disk) sinceChange(f mirror.Facts) time.Duration {
 }
 
 // isRecent reports whether a change of a file might not give it another time than it has.
-func (d *Disk) isRecent(f mirror.Facts) bool { return d.sinceChange(f) < d.grain }
+func (d *Disk) isRecent(f mirror.Facts) bool { return d.sinceChange(f) < d.timeResolution }
 
-// settle waits until a change of a file would give it another time than it has, or ctx ends. It
+// waitForNewTimestamp waits until a change of a file would give it another time than it has, or ctx ends. It
 // does not wait for a time that is more than a second in the future.
-func (d *Disk) settle(ctx context.Context, f mirror.Facts) {
+func (d *Disk) waitForNewTimestamp(ctx context.Context, f mirror.Facts) {
 	since := d.sinceChange(f)
-	if since < -time.Second || since >= d.grain {
+	if since < -time.Second || since >= d.timeResolution {
 		return
 	}
-	timer := time.NewTimer(d.grain - since + time.Millisecond) // which the clock is cut to
+	timer := time.NewTimer(d.timeResolution - since + time.Millisecond) // which the clock is cut to
 	defer timer.Stop()
 	select {
 	case <-timer.C:

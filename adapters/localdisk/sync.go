@@ -7,12 +7,10 @@ import (
 	"io/fs"
 	"time"
 
+	"collab/adapters/syncfs"
 	"collab/domain/mirror"
 	"collab/domain/object"
 )
-
-// manySyncs is the number of files from which on their file system is synced as a whole.
-const manySyncs = 16
 
 // failures returns how often the file system could not be synced, for syncAll.
 func (d *Disk) failures() int {
@@ -31,8 +29,8 @@ func (d *Disk) syncAll(many bool, failures int, each func() error) error {
 	return each()
 }
 
-// syncNames makes the names in directories durable, as syncAll does, and those of the directories in fresh.
-func (d *Disk) syncNames(many bool, failures int, in []directory, fresh map[string]int) error {
+// syncNames makes the names in directories durable, as syncAll does, and those of the directories in unsynced.
+func (d *Disk) syncNames(many bool, failures int, in []directory, unsynced map[string]int) error {
 	if len(in) == 0 {
 		return nil
 	}
@@ -41,7 +39,7 @@ func (d *Disk) syncNames(many bool, failures int, in []directory, fresh map[stri
 			err = errors.Join(err, at.sync())
 		}
 		above := map[string]bool{}
-		for name := range fresh {
+		for name := range unsynced {
 			parent, _ := split(name)
 			above[parent] = true
 		}
@@ -55,9 +53,9 @@ func (d *Disk) syncNames(many bool, failures int, in []directory, fresh map[stri
 	}
 	d.directories.Lock()
 	defer d.directories.Unlock()
-	for name, n := range fresh {
-		if d.fresh[name] == n {
-			delete(d.fresh, name)
+	for name, n := range unsynced {
+		if d.unsynced[name] == n {
+			delete(d.unsynced, name)
 		}
 	}
 	return nil
@@ -72,7 +70,7 @@ func (d *Disk) Sync(_ context.Context, files ...mirror.Entry) []error {
 	changes := d.recentChanges(files)
 	errs := make([]error, len(files))
 	fail := func(i int, err error) { errs[i] = failed(err, "%s cannot be made durable", files[i].Path) }
-	if len(changes) >= manySyncs && d.fileSystem != nil {
+	if len(changes) >= syncfs.MinFiles && d.fileSystem != nil {
 		err := d.fileSystem.Sync(failures)
 		for i := range files {
 			fail(i, err)

@@ -68,7 +68,7 @@ func (d *Disk) watch(ctx context.Context, changed func(mirror.Scope, string)) er
 		case <-ctx.Done():
 			return nil
 		case e := <-notify.Events:
-			if pending := w.dirty(); !w.event(e) || pending {
+			if pending := len(w.directories)+len(w.trees) > 0; !w.event(e) || pending {
 				continue
 			}
 		case <-notify.Errors: // notifications were lost
@@ -98,9 +98,6 @@ type watcher struct {
 
 	directories, trees map[string]bool // by their paths
 }
-
-// dirty reports whether there is something to pass.
-func (w *watcher) dirty() bool { return len(w.directories)+len(w.trees) > 0 }
 
 // scope returns what is to be scanned.
 func (w *watcher) scope() mirror.Scope {

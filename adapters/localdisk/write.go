@@ -155,7 +155,7 @@ const maxChanged = 64
 // are not staged any more.
 func (d *Disk) Place(_ context.Context, contents ...mirror.Placement) []mirror.Placed {
 	placed := make([]mirror.Placed, len(contents))
-	many, failures := len(contents) >= manySyncs, d.failures()
+	many, failures := len(contents) >= syncfs.MinFiles, d.failures()
 	synced := d.syncAll(many, failures, func() (err error) {
 		for _, c := range contents {
 			err = errors.Join(err, d.syncStaged(c.Name))
@@ -169,11 +169,11 @@ func (d *Disk) Place(_ context.Context, contents ...mirror.Placement) []mirror.P
 		}
 		return placed
 	}
-	var changed []directory   // whose names are not durable yet, each but the last once
-	fresh := map[string]int{} // as provide has it
-	var within []int          // the contents that were placed there
-	settle := func() {
-		err := d.syncNames(many, failures, changed, fresh)
+	var changed []directory      // whose names are not durable yet, each but the last once
+	unsynced := map[string]int{} // as openOrCreate has it
+	var within []int             // the contents that were placed there
+	syncPlaced := func() {
+		err := d.syncNames(many, failures, changed, unsynced)
 		for _, i := range within {
 			if err != nil {
 				placed[i] = mirror.Placed{Err: failed(err, "%s cannot be written", contents[i].Path)}
@@ -182,7 +182,7 @@ func (d *Disk) Place(_ context.Context, contents ...mirror.Placement) []mirror.P
 		for _, at := range changed {
 			at.close()
 		}
-		clear(fresh)
+		clear(unsynced)
 		changed, within = nil, nil
 	}
 	for i, c := range contents {
@@ -190,7 +190,7 @@ func (d *Disk) Place(_ context.Context, contents ...mirror.Placement) []mirror.P
 		if parent, _ := split(c.Path); len(changed) > 0 && c.Target == nil && changed[len(changed)-1].name == parent {
 			last = &changed[len(changed)-1]
 		}
-		to, e, err := d.place(c, last, fresh)
+		to, e, err := d.place(c, last, unsynced)
 		if err != nil {
 			placed[i].Err = failed(err, "%s cannot be written", c.Path)
 			continue
@@ -198,17 +198,17 @@ func (d *Disk) Place(_ context.Context, contents ...mirror.Placement) []mirror.P
 		placed[i].Entry, within = e, append(within, i)
 		if last == nil {
 			if changed = append(changed, to); len(changed) == maxChanged {
-				settle()
+				syncPlaced()
 			}
 		}
 	}
-	settle()
+	syncPlaced()
 	return placed
 }
 
-// place gives staged content its path, and returns its directory, which is last if that is not nil. fresh is that
-// of provide.
-func (d *Disk) place(c mirror.Placement, last *directory, fresh map[string]int) (to directory, e mirror.Entry, err error) {
+// place gives staged content its path, and returns its directory, which is last if that is not nil. unsynced is that
+// of openOrCreate.
+func (d *Disk) place(c mirror.Placement, last *directory, unsynced map[string]int) (to directory, e mirror.Entry, err error) {
 	// The kernel's times are ticks of a clock. With a time between two of them, a change by
 	// somebody else in the same tick shows.
 	now := time.Now()
@@ -217,7 +217,7 @@ func (d *Disk) place(c mirror.Placement, last *directory, fresh map[string]int) 
 	}
 	name := c.Path
 	if c.Target == nil {
-		to, err = d.placeNew(c.Name, c.Path, last, fresh)
+		to, err = d.placeNew(c.Name, c.Path, last, unsynced)
 	} else {
 		name = c.Target.Name
 		to, err = d.replace(c.Name, *c.Target)
@@ -249,14 +249,14 @@ func (d *Disk) syncStaged(name string) error {
 }
 
 // placeNew gives staged content a name that is free, and returns its directory, which is last if
-// that is not nil. fresh is that of provide.
-func (d *Disk) placeNew(name, path string, last *directory, fresh map[string]int) (to directory, err error) {
+// that is not nil. unsynced is that of openOrCreate.
+func (d *Disk) placeNew(name, path string, last *directory, unsynced map[string]int) (to directory, err error) {
 	d.directories.Lock()
 	defer d.directories.Unlock()
 	parent, base := split(path)
 	if last != nil {
 		to = *last
-	} else if to, err = d.provide(parent, fresh); err != nil {
+	} else if to, err = d.openOrCreate(parent, unsynced); err != nil {
 		return to, err
 	} else if to.self, err = to.root.Open("."); err != nil {
 		discard(to.root)
@@ -384,9 +384,9 @@ func (d *Disk) Rename(_ context.Context, e mirror.Entry, path string) (renamed m
 // its old name again.
 func (d *Disk) renameFound(at directory, info fs.FileInfo, e mirror.Entry, path string) (renamed mirror.Entry, err error) {
 	parent, last := split(path)
-	fresh := map[string]int{}
+	unsynced := map[string]int{}
 	d.directories.Lock()
-	to, err := d.provide(parent, fresh)
+	to, err := d.openOrCreate(parent, unsynced)
 	if err == nil {
 		defer discard(to.root)
 		err = d.rename(at, info.Name(), to, last, exclusive)
@@ -405,7 +405,7 @@ func (d *Disk) renameFound(at directory, info fs.FileInfo, e mirror.Entry, path 
 		err = errors.Join(err, d.rename(to, last, at, info.Name(), exclusive))
 	}
 	if err == nil {
-		err = d.syncNames(false, 0, []directory{to, at}, fresh)
+		err = d.syncNames(false, 0, []directory{to, at}, unsynced)
 	}
 	if err != nil {
 		return renamed, failed(err, "%s cannot be renamed to %s", e.Path, path)
@@ -451,7 +451,7 @@ func (d *Disk) Trash(_ context.Context, e mirror.Entry) error {
 	return nil
 }
 
-// removeDirectory removes a directory that has nothing but junk in it, and, if deep is set,
+// removeDirectory removes a directory that has nothing but system files in it, and, if deep is set,
 // directories of which the same holds. It reports whether it did.
 func (at directory) removeDirectory(name string, deep bool) bool {
 	in, err := at.enter(name)
@@ -464,7 +464,7 @@ func (at directory) removeDirectory(name string, deep bool) bool {
 	err = in.each(func(info fs.FileInfo) error {
 		switch {
 		case info.IsDir() && deep && in.removeDirectory(info.Name(), deep):
-		case info.Mode().IsRegular() && isJunk(info.Name()):
+		case info.Mode().IsRegular() && isSystemFile(info.Name()):
 			found = append(found, info.Name())
 		default:
 			clear = false
@@ -474,15 +474,15 @@ func (at directory) removeDirectory(name string, deep bool) bool {
 	if err != nil || !clear {
 		return false
 	}
-	for _, junk := range found {
-		if err := in.root.Remove(junk); err != nil {
+	for _, name := range found {
+		if err := in.root.Remove(name); err != nil {
 			return false
 		}
 	}
 	return at.root.Remove(name) == nil
 }
 
-// removeInTheWay removes a directory, unless there is something else than junk in it. It reports whether it did.
+// removeInTheWay removes a directory, unless there is something else than system files in it. It reports whether it did.
 func (d *Disk) removeInTheWay(at directory, name string) bool {
 	in, err := at.enter(name)
 	if err != nil {

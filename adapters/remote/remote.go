@@ -291,8 +291,8 @@ func recordIn(h http.Header) (mirror.Record, error) {
 	return mirror.Record{ID: id.Object(h.Get("X-Collab-Id")), Path: path, Version: version, Checksum: h.Get("X-Collab-Checksum"), Size: size}, nil
 }
 
-// once hides that a reader can be read again.
-type once struct{ io.Reader }
+// unseekable hides that a reader can be read again.
+type unseekable struct{ io.Reader }
 
 // Create stores a new object.
 func (r *Remote) Create(ctx context.Context, path, checksum string, size int64, body io.Reader) (mirror.Record, error) {
@@ -303,7 +303,7 @@ func (r *Remote) Create(ctx context.Context, path, checksum string, size int64, 
 	}
 	return r.sent(ctx)(r.client.UploadFile(ctx, apiclient.UploadFileParams{
 		Path: path, Kind: string(r.place.Kind), Scope: string(r.place.Scope), WorkspaceID: text(r.place.Workspace), TeamID: text(r.place.Team), Checksum: checksum,
-	}, apiclient.Content{Reader: once{body}, Size: size}))
+	}, apiclient.Content{Reader: unseekable{body}, Size: size}))
 }
 
 // Replace stores an object's new content.
@@ -313,7 +313,7 @@ func (r *Remote) Replace(ctx context.Context, record mirror.Record, checksum str
 	}
 	return r.sent(ctx)(r.client.ReplaceFile(ctx, string(record.ID), apiclient.ReplaceFileParams{
 		ExpectedVersion: &record.Version, Checksum: checksum,
-	}, apiclient.Content{Reader: once{body}, Size: size}))
+	}, apiclient.Content{Reader: unseekable{body}, Size: size}))
 }
 
 // uploadResumably stores large content, which is read once, where to says. It goes on with an upload
@@ -327,7 +327,7 @@ func (r *Remote) uploadResumably(ctx context.Context, to apiclient.CreateResumab
 	if err != nil {
 		return mirror.Record{}, failure(err)
 	}
-	o, err := r.client.SendUpload(ctx, u, once{body}, size)
+	o, err := r.client.SendUpload(ctx, u, unseekable{body}, size)
 	if errors.Is(err, apiclient.ErrShort) {
 		err = fault.New(fault.Conflict, "The file was changed meanwhile.")
 	}

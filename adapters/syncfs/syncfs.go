@@ -3,6 +3,9 @@ package syncfs
 
 import "sync"
 
+// MinFiles is the number of files from which on their file system is to be synced as a whole.
+const MinFiles = 16
+
 // FileSystem is a file system that is synced as a whole. Its methods are safe for concurrent use.
 type FileSystem struct {
 	sync func() error
