@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math/big"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 	"unicode"
@@ -244,9 +243,8 @@ func (b *state) findOrganisation(s string) (organisation, bool) {
 // recentAccounts returns at most limit accounts, the last used first.
 func (b *state) recentAccounts(limit int) []account {
 	list := slices.Collect(maps.Values(b.Accounts))
-	sort.Slice(list, func(i, j int) bool {
-		x, y := list[i], list[j]
-		return cmp.Or(y.SignedInAt.Compare(x.SignedInAt), y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.Email, y.Email)) < 0
+	slices.SortFunc(list, func(x, y account) int {
+		return cmp.Or(y.SignedInAt.Compare(x.SignedInAt), y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.Email, y.Email))
 	})
 	return list[:min(limit, len(list))]
 }
@@ -254,9 +252,8 @@ func (b *state) recentAccounts(limit int) []account {
 // recentOrganisations returns at most limit organisations, the newest first.
 func (b *state) recentOrganisations(limit int) []organisation {
 	list := slices.Collect(maps.Values(b.Organisations))
-	sort.Slice(list, func(i, j int) bool {
-		x, y := list[i], list[j]
-		return cmp.Or(y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.Name, y.Name)) < 0
+	slices.SortFunc(list, func(x, y organisation) int {
+		return cmp.Or(y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.Name, y.Name))
 	})
 	return list[:min(limit, len(list))]
 }
@@ -275,10 +272,7 @@ func (b *state) joined(account string) []joinedOrg {
 			joined = append(joined, m)
 		}
 	}
-	sort.Slice(joined, func(i, j int) bool {
-		x, y := joined[i], joined[j]
-		return cmp.Or(x.CreatedAt.Compare(y.CreatedAt), cmp.Compare(x.ID, y.ID)) < 0
-	})
+	slices.SortFunc(joined, func(x, y membership) int { return cmp.Or(x.CreatedAt.Compare(y.CreatedAt), cmp.Compare(x.ID, y.ID)) })
 	list := make([]joinedOrg, len(joined))
 	for i, m := range joined {
 		list[i] = joinedOrg{b.Organisations[m.Org], m.Role}

@@ -57,7 +57,7 @@ func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) error {
 		"response_modes_supported":                       []string{"query"},
 		"grant_types_supported":                          []string{"authorization_code"},
 		"subject_types_supported":                        []string{"public"},
-		"id_token_signing_alg_values_supported":          []string{string(p.key.algorithm)},
+		"id_token_signing_alg_values_supported":          []string{string(jose.ES256)},
 		"code_challenge_methods_supported":               []string{"S256"},
 		"token_endpoint_auth_methods_supported":          []string{"none", "client_secret_basic"},
 		"prompt_values_supported":                        []string{"none", "login", "select_account"},
@@ -165,7 +165,7 @@ func (p *Provider) authorizePage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if refused != nil {
-		req.redirectError(w, r, p.at, *refused)
+		p.redirectError(w, r, req, *refused)
 		return nil
 	}
 	p.showSignIn(w, r, http.StatusOK, signInView{request: &req, Email: req.hint})
@@ -185,7 +185,7 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) error {
 		refused = &oauthError{"access_denied", "the sign-in was cancelled"}
 	}
 	if refused != nil {
-		req.redirectError(w, r, p.at, *refused)
+		p.redirectError(w, r, req, *refused)
 		return nil
 	}
 	s, err := p.signInPicked(r, fields)
@@ -206,17 +206,17 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) error {
 	}
 	p.grants[sha256.Sum256([]byte(code))] = grant{s, req, now.Add(codeLifetime)}
 	p.mu.Unlock()
-	req.redirectBack(w, r, p.at, url.Values{"code": {code}})
+	p.redirectBack(w, r, req, url.Values{"code": {code}})
 	return nil
 }
 
-func (req request) redirectError(w http.ResponseWriter, r *http.Request, at location, why oauthError) {
-	req.redirectBack(w, r, at, url.Values{"error": {why.code}, "error_description": {why.description}})
+func (p *Provider) redirectError(w http.ResponseWriter, r *http.Request, req request, oauthErr oauthError) {
+	p.redirectBack(w, r, req, url.Values{"error": {oauthErr.code}, "error_description": {oauthErr.description}})
 }
 
 // redirectBack redirects the browser to the client, with iss (RFC 9207).
-func (req request) redirectBack(w http.ResponseWriter, r *http.Request, at location, values url.Values) {
-	values.Set("iss", at.issuer)
+func (p *Provider) redirectBack(w http.ResponseWriter, r *http.Request, req request, values url.Values) {
+	values.Set("iss", p.at.issuer)
 	if req.state != "" {
 		values.Set("state", req.state)
 	}
@@ -266,7 +266,7 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) error {
 // redeem returns the grant of the code. The first use by an authenticated client
 // invalidates the code, also if it fails.
 func (p *Provider) redeem(r *http.Request, fields url.Values) (grant, *oauthError) {
-	if !p.authenticated(r, fields) {
+	if !authenticated(r, fields) {
 		return grant{}, &oauthError{"invalid_client", "the client is not known or its secret is wrong"}
 	}
 	if fields.Get("grant_type") != "authorization_code" {
@@ -289,21 +289,14 @@ func (p *Provider) redeem(r *http.Request, fields url.Values) (grant, *oauthErro
 	return g, nil
 }
 
-// authenticated reports whether the request has the client's secret in the Authorization
-// header, or the id of a client without secret.
-func (p *Provider) authenticated(r *http.Request, fields url.Values) bool {
+// authenticated reports whether the request has the id of the client, which has no secret, in the
+// Authorization header or the form.
+func authenticated(r *http.Request, fields url.Values) bool {
 	name, secret, basic := r.BasicAuth()
 	if !basic {
-		return p.options.ClientSecret == "" && fields.Get("client_secret") == "" && fields.Get("client_id") == ClientID
+		name, secret = fields.Get("client_id"), fields.Get("client_secret")
 	}
-	name, err := url.QueryUnescape(name)
-	if err != nil {
-		return false
-	}
-	if secret, err = url.QueryUnescape(secret); err != nil {
-		return false
-	}
-	return name == ClientID && subtle.ConstantTimeCompare([]byte(secret), []byte(p.options.ClientSecret)) == 1
+	return name == ClientID && secret == ""
 }
 
 // issue signs an identity token for the session. Audience is empty for a token without a

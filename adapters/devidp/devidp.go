@@ -33,8 +33,7 @@ const Prefix = "/dev/identity"
 // ClientID is the id of the registered client.
 const ClientID = "collab"
 
-// Options configure New. Log, AppURL, ClientSecret, Redirects, Emit and Invitation are
-// optional.
+// Options configure New. Log, AppURL, Redirects, Emit and Invitation are optional.
 type Options struct {
 	Development bool   // whether the server runs in development mode
 	Listen      string // the address that the server listens on
@@ -44,9 +43,8 @@ type Options struct {
 	// Paths of the service: the redirects of sign-ins, and the exchange of identity tokens.
 	CallbackPath, ExchangePath string
 
-	ClientSecret string   // empty: a public client
-	Redirects    []string // further redirect URIs, compared exactly
-	SignedOut    string   // the redirect URI of logout requests; empty: none
+	Redirects []string // further redirect URIs, compared exactly
+	SignedOut string   // the redirect URI of logout requests; empty: none
 
 	KeyFile      string // PEM, created if missing
 	AccountsFile string // JSON, created if missing; of one process at a time

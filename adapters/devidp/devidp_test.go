@@ -1,10 +1,6 @@
 package devidp_test
 
 import (
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
-	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -214,14 +210,6 @@ func TestFiles(t *testing.T) {
 			t.Errorf("answered %d %v", status, body)
 		}
 		st.service.expect(t, "")
-	})
-	t.Run("an RSA key signs too", func(t *testing.T) {
-		key := must.Do(rsa.GenerateKey(rand.Reader, 2048)).Or(t)
-		der := must.Do(x509.MarshalPKCS8PrivateKey(key)).Or(t)
-		st := newFixture(t, t.TempDir(), func(o *devidp.Options) {
-			os.WriteFile(o.KeyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
-		})
-		st.signedIn(t, "email", "ada@example.com")
 	})
 	t.Run("providers that start at once agree on the key", func(t *testing.T) {
 		directory := t.TempDir()

@@ -59,8 +59,8 @@ func (p *Provider) deliver(ctx context.Context) {
 	var waiting []message
 	p.accounts.Read(func(b *state) { waiting = slices.Clone(b.Outbox) })
 	for _, m := range waiting {
-		once, cancel := context.WithTimeout(ctx, deliveryTimeout)
-		err := p.options.Emit(once, m.ID, m.Body)
+		attemptCtx, cancel := context.WithTimeout(ctx, deliveryTimeout)
+		err := p.options.Emit(attemptCtx, m.ID, m.Body)
 		cancel()
 		var givenUp bool
 		// Not stored: after a restart the event is delivered again with the same id.

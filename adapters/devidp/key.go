@@ -5,7 +5,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/rsa"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
@@ -19,13 +18,11 @@ import (
 
 // signingKey signs tokens and is published for their verification.
 type signingKey struct {
-	algorithm jose.SignatureAlgorithm
-	public    jose.JSONWebKey
-	signer    jose.Signer
+	public jose.JSONWebKey
+	signer jose.Signer
 }
 
-// openKey reads the private key (PKCS #8 in PEM, RSA or P-256). It creates a P-256 key if
-// the file is missing.
+// openKey reads the private key (PKCS #8 in PEM, P-256). It creates one if the file is missing.
 func openKey(path string) (signingKey, error) {
 	text, err := atomicfile.ReadOrCreate(path, generateKey)
 	if err != nil {
@@ -39,26 +36,18 @@ func openKey(path string) (signingKey, error) {
 	if err != nil {
 		return signingKey{}, fmt.Errorf("%s: %w", path, err)
 	}
-	k := signingKey{}
-	switch key := private.(type) {
-	case *rsa.PrivateKey:
-		k.algorithm, k.public.Key = jose.RS256, key.Public()
-	case *ecdsa.PrivateKey:
-		if key.Curve != elliptic.P256() {
-			return signingKey{}, fmt.Errorf("%s: the curve must be P-256", path)
-		}
-		k.algorithm, k.public.Key = jose.ES256, key.Public()
-	default:
-		return signingKey{}, fmt.Errorf("%s: must be an RSA or a P-256 key", path)
+	key, ok := private.(*ecdsa.PrivateKey)
+	if !ok || key.Curve != elliptic.P256() {
+		return signingKey{}, fmt.Errorf("%s: must be a P-256 key", path)
 	}
-	print, err := k.public.Thumbprint(crypto.SHA256)
+	k := signingKey{public: jose.JSONWebKey{Key: key.Public(), Algorithm: string(jose.ES256), Use: "sig"}}
+	thumbprint, err := k.public.Thumbprint(crypto.SHA256)
 	if err != nil {
 		return signingKey{}, fmt.Errorf("%s: %w", path, err)
 	}
-	k.public.KeyID = base64.RawURLEncoding.EncodeToString(print)
-	k.public.Algorithm, k.public.Use = string(k.algorithm), "sig"
+	k.public.KeyID = base64.RawURLEncoding.EncodeToString(thumbprint)
 	k.signer, err = jose.NewSigner(
-		jose.SigningKey{Algorithm: k.algorithm, Key: jose.JSONWebKey{Key: private, KeyID: k.public.KeyID}},
+		jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: k.public.KeyID}},
 		(&jose.SignerOptions{}).WithType("JWT"))
 	return k, err
 }

@@ -46,7 +46,7 @@ type signInView struct {
 
 type personView struct {
 	account
-	Places []joinedOrg
+	Memberships []joinedOrg
 }
 
 func (p *Provider) showSignIn(w http.ResponseWriter, r *http.Request, status int, v signInView) {
@@ -280,14 +280,14 @@ func (p *Provider) acceptInvite(w http.ResponseWriter, r *http.Request, fields u
 
 // sessionView is the page after a sign-in without a client.
 type sessionView struct {
-	Title   string
-	Account account
-	Org     organisation
-	Role    string
-	Places  []joinedOrg
-	Token   string
-	Command string
-	App     string // empty: none
+	Title       string
+	Account     account
+	Org         organisation
+	Role        string
+	Memberships []joinedOrg
+	Token       string
+	Command     string
+	App         string // empty: none
 }
 
 func (p *Provider) showSession(w http.ResponseWriter, s session, title string) error {
@@ -303,7 +303,7 @@ func (p *Provider) showSession(w http.ResponseWriter, s session, title string) e
 		Title: title, Account: s.Account, Org: s.Org, Role: s.Role, Token: token, App: p.options.AppURL,
 		Command: fmt.Sprintf("curl -s %s%s -H 'Content-Type: application/json' -d '%s'", p.at.public, p.options.ExchangePath, body),
 	}
-	p.accounts.Read(func(b *state) { v.Places = b.joined(s.Account.ID) })
+	p.accounts.Read(func(b *state) { v.Memberships = b.joined(s.Account.ID) })
 	p.site.Show(w, http.StatusOK, "session", v)
 	return nil
 }

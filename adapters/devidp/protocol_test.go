@@ -68,29 +68,25 @@ func (c relyingParty) response(t *testing.T, p forms.Page) url.Values {
 }
 
 func TestCodeFlow(t *testing.T) {
-	for name, secret := range map[string]string{"of a public client": "", "of a client with a secret": "s3cret/+ %"} {
-		t.Run("the authorization-code flow "+name, func(t *testing.T) {
-			st := newFixture(t, t.TempDir(), func(o *devidp.Options) { o.ClientSecret = secret })
-			client := st.party(t)
-			client.ClientSecret = secret
-			got := client.code(t)
-			if got.Get("state") != client.state || got.Get("iss") != st.provider.Issuer() || got.Has("error") {
-				t.Errorf("the client gets %v", got)
-			}
-			tokens := must.Do(client.Exchange(t.Context(), got.Get("code"), oauth2.VerifierOption(client.verifier))).Or(t)
-			raw, _ := tokens.Extra("id_token").(string)
-			c := st.verify(t, raw, devidp.ClientID)
-			if c.Nonce != client.nonce || c.Party != devidp.ClientID || c.Version != 2 || c.Expires-c.Issued != 3600 || c.Issued != st.clock.Now().Unix() {
-				t.Errorf("token says %+v", c)
-			}
-			if c.Name != "Ada Lovelace" || c.Email != "ada@example.com" || !strings.HasPrefix(c.Subject, "user_") || !strings.HasPrefix(c.Picture, st.URL) {
-				t.Errorf("token says %+v", c)
-			}
-			if c.Org == nil || c.Org.Role != "admin" || c.Org.Slug != "engines" || !strings.HasPrefix(c.Org.ID, "org_") {
-				t.Errorf("token says %+v", c.Org)
-			}
-		})
-	}
+	withProvider(t, "the authorization-code flow", func(t *testing.T, st *fixture) {
+		client := st.party(t)
+		got := client.code(t)
+		if got.Get("state") != client.state || got.Get("iss") != st.provider.Issuer() || got.Has("error") {
+			t.Errorf("the client gets %v", got)
+		}
+		tokens := must.Do(client.Exchange(t.Context(), got.Get("code"), oauth2.VerifierOption(client.verifier))).Or(t)
+		raw, _ := tokens.Extra("id_token").(string)
+		c := st.verify(t, raw, devidp.ClientID)
+		if c.Nonce != client.nonce || c.Party != devidp.ClientID || c.Version != 2 || c.Expires-c.Issued != 3600 || c.Issued != st.clock.Now().Unix() {
+			t.Errorf("token says %+v", c)
+		}
+		if c.Name != "Ada Lovelace" || c.Email != "ada@example.com" || !strings.HasPrefix(c.Subject, "user_") || !strings.HasPrefix(c.Picture, st.URL) {
+			t.Errorf("token says %+v", c)
+		}
+		if c.Org == nil || c.Org.Role != "admin" || c.Org.Slug != "engines" || !strings.HasPrefix(c.Org.ID, "org_") {
+			t.Errorf("token says %+v", c.Org)
+		}
+	})
 	t.Run("the redirect leaks no code by cache or Referer", func(t *testing.T) {
 		st, b := newFixture(t, t.TempDir()), forms.New(t)
 		h := b.Submit(b.Open(st.party(t).address()), ada()).Header
@@ -209,15 +205,6 @@ func TestRedemption(t *testing.T) {
 		}
 		if good != 1 {
 			t.Errorf("%d got tokens: %v", good, results)
-		}
-	})
-	t.Run("a client with a secret needs it", func(t *testing.T) {
-		st := newFixture(t, t.TempDir(), func(o *devidp.Options) { o.ClientSecret = "secret" })
-		client := st.party(t)
-		client.Endpoint.AuthStyle = oauth2.AuthStyleInParams
-		_, err := client.Exchange(t.Context(), client.code(t).Get("code"), oauth2.VerifierOption(client.verifier))
-		if refused := (*oauth2.RetrieveError)(nil); !errors.As(err, &refused) || refused.Response.StatusCode != http.StatusUnauthorized {
-			t.Errorf("Exchange() = %v", err)
 		}
 	})
 	t.Run("another kind of grant is refused", func(t *testing.T) {

@@ -50,7 +50,7 @@ func (p *Provider) post(serve operation) http.HandlerFunc {
 		if err != nil {
 			return nil, err
 		}
-		key, print := r.Header.Get("Idempotency-Key"), fingerprint(r, fields)
+		key, digest := r.Header.Get("Idempotency-Key"), fingerprint(r, fields)
 		if len(key) > maxKey {
 			return nil, invalidParam("", "", "Idempotency keys can be at most %d characters", maxKey)
 		}
@@ -59,20 +59,20 @@ func (p *Provider) post(serve operation) http.HandlerFunc {
 			maps.Copy(fields, r.URL.Query())
 		}
 		_, err = p.change(func(t *tx) (bool, error) {
-			before, ok := t.Answers[key]
-			if ok && t.now.Before(before.CreatedAt.Add(answerLifetime)) {
-				if before.Request != print {
+			stored, ok := t.Responses[key]
+			if ok && t.now.Before(stored.CreatedAt.Add(responseLifetime)) {
+				if stored.Request != digest {
 					return false, &apiError{status: http.StatusBadRequest, kind: "idempotency_error", message: "Keys for idempotent requests can only be used with the same parameters they were first used with"}
 				}
 				w.Header().Set("Idempotent-Replayed", "true")
-				body = before.Body
+				body = stored.Body
 				return false, nil
 			}
 			if body, err = t.response(serve, r.PathValue("id"), fields); err != nil {
 				return false, err
 			}
 			if key != "" {
-				t.Answers[key] = storedResponse{Request: print, Body: body, CreatedAt: t.now}
+				t.Responses[key] = storedResponse{Request: digest, Body: body, CreatedAt: t.now}
 			}
 			return true, nil
 		})
@@ -210,7 +210,7 @@ func (f *form) limited(name string, limit int) string {
 
 // metadata returns the metadata in the parameters under a name.
 func (f *form) metadata(name string) map[string]string {
-	is := map[string]string{}
+	metadata := map[string]string{}
 	for parameter := range f.Values {
 		rest, ours := strings.CutPrefix(parameter, name+"[")
 		if !ours {
@@ -224,13 +224,13 @@ func (f *form) metadata(name string) map[string]string {
 		case len(key) > maxMetadataKey || len(value) > maxMetadataValue:
 			f.fail(parameter, "", "Metadata keys can be at most %d characters, values %d", maxMetadataKey, maxMetadataValue)
 		case value != "":
-			is[key] = value
+			metadata[key] = value
 		}
 	}
-	if len(is) > maxMetadata {
+	if len(metadata) > maxMetadata {
 		f.fail(name, "", "Metadata can have at most %d keys", maxMetadata)
 	}
-	return is
+	return metadata
 }
 
 // address returns a URL that browsers are redirected to.
@@ -270,10 +270,10 @@ func (t *tx) customer(f *form) string {
 }
 
 // price returns the price in the parameter, by default the old one.
-func (t *tx) price(f *form, name, was string) string {
+func (t *tx) price(f *form, name, previous string) string {
 	price := f.Get(name)
 	if price == "" {
-		return was
+		return previous
 	}
 	if _, ok := t.p.options.Prices[price]; !ok {
 		f.fail(name, "resource_missing", "No such price: '%s'", price)
@@ -352,7 +352,7 @@ func updateSubscription(t *tx, id string, f *form) (object, error) {
 	if s.Status == canceled {
 		return nil, invalidParam("", "", "A canceled subscription can only update its cancellation_details and metadata.")
 	}
-	was := s.Price
+	previous := s.Price
 	switch item := f.Get("items[0][id]"); {
 	case item == "" && f.Has("items[0][price]"):
 		f.fail("items[0][id]", "parameter_missing", "A subscription has one item here, which must be named")
@@ -360,10 +360,10 @@ func updateSubscription(t *tx, id string, f *form) (object, error) {
 		f.fail("items[0][id]", "resource_missing", "No such subscription item: '%s'", item)
 	}
 	s.Price = t.price(f, "items[0][price]", s.Price)
-	if prorated := f.Get("proration_behavior"); s.Price != was && prorated != "always_invoice" {
+	if prorated := f.Get("proration_behavior"); s.Price != previous && prorated != "always_invoice" {
 		f.fail("proration_behavior", "", "Invalid proration_behavior: must be always_invoice")
 	}
-	if behavior := f.Get("payment_behavior"); s.Price != was && behavior != "error_if_incomplete" {
+	if behavior := f.Get("payment_behavior"); s.Price != previous && behavior != "error_if_incomplete" {
 		f.fail("payment_behavior", "", "Invalid payment_behavior: must be error_if_incomplete")
 	}
 	switch ends := f.Get("cancel_at_period_end"); ends {
@@ -373,10 +373,10 @@ func updateSubscription(t *tx, id string, f *form) (object, error) {
 	default:
 		f.fail("cancel_at_period_end", "", "Invalid boolean: %s", ends)
 	}
-	if s.Status == pastDue && s.Price != was {
+	if s.Status == pastDue && s.Price != previous {
 		return nil, &apiError{status: http.StatusPaymentRequired, kind: "card_error", code: "card_declined", message: "Your card was declined."}
 	}
-	charged := s.Price != was
+	charged := s.Price != previous
 	if charged {
 		t.addInvoice(&s, t.now)
 		t.charge(&s, true)
@@ -404,6 +404,6 @@ func createPortalSession(t *tx, _ string, f *form) (object, error) {
 		ID: t.newID("bps_"), CreatedAt: t.now, Customer: t.customer(f), Back: cmp.Or(f.address("return_url"), t.p.options.AppURL),
 	}
 	secret := t.p.options.Secrets.Secret()
-	t.Visits[secret] = v
+	t.PortalSessions[secret] = v
 	return t.portalSessionObject(v, secret), nil
 }

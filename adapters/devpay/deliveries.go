@@ -94,8 +94,8 @@ func (p *Provider) deliverPending(subscription string) (pause time.Duration) {
 		if !waits {
 			return 0
 		}
-		once, cancel := context.WithTimeout(p.ctx, deliveryTimeout)
-		failed := p.options.Emit(once, m.ID, m.Body)
+		attemptCtx, cancel := context.WithTimeout(p.ctx, deliveryTimeout)
+		failed := p.options.Emit(attemptCtx, m.ID, m.Body)
 		cancel()
 		if failed != nil && p.ctx.Err() != nil {
 			break // it was interrupted

@@ -135,9 +135,9 @@ var buttons = map[Action]button{
 // states are the statuses' names on the page.
 var states = map[string]string{active: "Active", pastDue: "Past due", canceled: "Canceled", incomplete: "Incomplete"}
 
-// customerOf returns the valid portal session with the secret.
-func (t *tx) customerOf(secret string) (portalSession, error) {
-	v, ok := t.Visits[secret]
+// portalSession returns the valid portal session with the secret.
+func (t *tx) portalSession(secret string) (portalSession, error) {
+	v, ok := t.PortalSessions[secret]
 	if !ok || !t.now.Before(v.CreatedAt.Add(portalLifetime)) {
 		return portalSession{}, &apiError{status: http.StatusNotFound, message: "This link to the portal has expired"}
 	}
@@ -146,7 +146,7 @@ func (t *tx) customerOf(secret string) (portalSession, error) {
 
 // portalOf returns the page of the portal session with the secret.
 func (t *tx) portalOf(secret string) (portalView, error) {
-	v, err := t.customerOf(secret)
+	v, err := t.portalSession(secret)
 	if err != nil {
 		return portalView{}, err
 	}
@@ -180,7 +180,7 @@ func (p *Provider) portal(w http.ResponseWriter, r *http.Request) error {
 	subscription := fields.Get("subscription")
 	p.read(func(t *tx) {
 		var v portalSession
-		if v, err = t.customerOf(r.PathValue("id")); err == nil && t.Subscriptions[subscription].Customer != v.Customer {
+		if v, err = t.portalSession(r.PathValue("id")); err == nil && t.Subscriptions[subscription].Customer != v.Customer {
 			err = &apiError{status: http.StatusNotFound, message: "There is no such subscription"}
 		}
 	})

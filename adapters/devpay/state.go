@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sort"
 	"time"
 
 	"collab/adapters/atomicfile"
@@ -121,8 +120,8 @@ type storedResponse struct {
 	CreatedAt time.Time       `json:"createdAt"`
 }
 
-// answerLifetime is how long a response is stored.
-const answerLifetime = 24 * time.Hour
+// responseLifetime is how long a response is stored.
+const responseLifetime = 24 * time.Hour
 
 // message is an event in the outbox.
 type message struct {
@@ -134,13 +133,13 @@ type message struct {
 
 // state has the provider's records by id, and its outbox.
 type state struct {
-	Key           string                    `json:"key"` // of the API
-	Customers     map[string]customer       `json:"customers"`
-	Sessions      map[string]session        `json:"sessions"`
-	Subscriptions map[string]subscription   `json:"subscriptions"`
-	Visits        map[string]portalSession  `json:"visits"`
-	Answers       map[string]storedResponse `json:"answers"`
-	Outbox        []message                 `json:"outbox"`
+	Key            string                    `json:"key"` // of the API
+	Customers      map[string]customer       `json:"customers"`
+	Sessions       map[string]session        `json:"sessions"`
+	Subscriptions  map[string]subscription   `json:"subscriptions"`
+	PortalSessions map[string]portalSession  `json:"visits"`
+	Responses      map[string]storedResponse `json:"answers"`
+	Outbox         []message                 `json:"outbox"`
 }
 
 // subscriptionsOf returns the customer's subscriptions, the newest first.
@@ -151,18 +150,15 @@ func (b *state) subscriptionsOf(customer string) []subscription {
 			list = append(list, s)
 		}
 	}
-	sort.Slice(list, func(i, j int) bool {
-		x, y := list[i], list[j]
-		return cmp.Or(y.Anchor.Compare(x.Anchor), cmp.Compare(y.ID, x.ID)) < 0
-	})
+	slices.SortFunc(list, func(x, y subscription) int { return cmp.Or(y.Anchor.Compare(x.Anchor), cmp.Compare(y.ID, x.ID)) })
 	return list
 }
 
 // prune removes records that are no longer used, the oldest first, down to maxRecords of
 // each kind. It fails if more than that are used.
 func (b *state) prune(now time.Time) error {
-	maps.DeleteFunc(b.Visits, func(_ string, v portalSession) bool { return !now.Before(v.CreatedAt.Add(portalLifetime)) })
-	maps.DeleteFunc(b.Answers, func(_ string, a storedResponse) bool { return !now.Before(a.CreatedAt.Add(answerLifetime)) })
+	maps.DeleteFunc(b.PortalSessions, func(_ string, v portalSession) bool { return !now.Before(v.CreatedAt.Add(portalLifetime)) })
+	maps.DeleteFunc(b.Responses, func(_ string, a storedResponse) bool { return !now.Before(a.CreatedAt.Add(responseLifetime)) })
 	used := map[string]bool{}
 	for _, s := range b.Subscriptions {
 		used[s.Customer] = used[s.Customer] || s.Status != canceled
@@ -170,8 +166,8 @@ func (b *state) prune(now time.Time) error {
 	for _, s := range b.Sessions {
 		used[s.Customer] = used[s.Customer] || s.status(now) == open
 	}
-	trim(b.Visits, func(portalSession) bool { return true }, func(v portalSession) time.Time { return v.CreatedAt })
-	trim(b.Answers, func(storedResponse) bool { return true }, func(a storedResponse) time.Time { return a.CreatedAt })
+	trim(b.PortalSessions, func(portalSession) bool { return true }, func(v portalSession) time.Time { return v.CreatedAt })
+	trim(b.Responses, func(storedResponse) bool { return true }, func(a storedResponse) time.Time { return a.CreatedAt })
 	trim(b.Sessions, func(s session) bool { return s.status(now) != open }, func(s session) time.Time { return s.CreatedAt })
 	trim(b.Subscriptions, func(s subscription) bool { return s.Status == canceled }, func(s subscription) time.Time { return s.Anchor })
 	trim(b.Customers, func(c customer) bool { return !used[c.ID] }, func(c customer) time.Time { return c.CreatedAt })
@@ -202,7 +198,7 @@ func trim[T any](records map[string]T, unused func(T) bool, since func(T) time.T
 
 // check returns an error if the state was not written by this package.
 func (b state) check() error {
-	if b.Key == "" || b.Customers == nil || b.Sessions == nil || b.Subscriptions == nil || b.Visits == nil || b.Answers == nil {
+	if b.Key == "" || b.Customers == nil || b.Sessions == nil || b.Subscriptions == nil || b.PortalSessions == nil || b.Responses == nil {
 		return errors.New("the key, customers, sessions, subscriptions, visits or answers are missing")
 	}
 	return nil
@@ -212,7 +208,7 @@ func (b state) check() error {
 func openState(path, key string) (*atomicfile.Document[state], error) {
 	initial := state{
 		Key: key, Customers: map[string]customer{}, Sessions: map[string]session{}, Subscriptions: map[string]subscription{},
-		Visits: map[string]portalSession{}, Answers: map[string]storedResponse{},
+		PortalSessions: map[string]portalSession{}, Responses: map[string]storedResponse{},
 	}
 	return atomicfile.OpenDocument(path, initial, state.check)
 }

@@ -84,9 +84,9 @@ func (t *tx) addEvent(kind, subscription string, o object) {
 
 // put stores a subscription, with an event if it has changed.
 func (t *tx) put(s subscription) {
-	was := t.Subscriptions[s.ID]
+	previous := t.Subscriptions[s.ID]
 	t.Subscriptions[s.ID] = s
-	if !reflect.DeepEqual(was, s) {
+	if !reflect.DeepEqual(previous, s) {
 		t.addEvent("customer.subscription.updated", s.ID, t.subscriptionObject(s))
 	}
 }
@@ -106,9 +106,9 @@ func (t *tx) charge(s *subscription, works bool) {
 
 // pay completes a checkout session. It does nothing to a completed one.
 func (t *tx) pay(id string) (session, error) {
-	page, ok := t.Sessions[id]
-	if !ok {
-		return session{}, notFound("checkout.session", id)
+	page, err := find(t.Sessions, "checkout.session", id)
+	if err != nil {
+		return session{}, err
 	}
 	switch page.status(t.now) {
 	case complete:
@@ -169,9 +169,9 @@ func (s subscription) actions() []Action {
 
 // act applies an action to a subscription.
 func (t *tx) act(id string, a Action) error {
-	s, ok := t.Subscriptions[id]
-	if !ok {
-		return notFound("subscription", id)
+	s, err := find(t.Subscriptions, "subscription", id)
+	if err != nil {
+		return err
 	}
 	if !slices.Contains(s.actions(), a) {
 		return &apiError{status: http.StatusConflict, message: "The status of the subscription does not allow this action"}
