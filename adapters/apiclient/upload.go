@@ -34,12 +34,12 @@ func (c *Client) OpenUpload(ctx context.Context, to CreateResumableUploadParams,
 	if to.ExpectedVersion != nil {
 		version = *to.ExpectedVersion
 	}
-	of := fmt.Appendf(nil, "%q", []any{to.FileID, version, to.Path, to.Kind, to.Scope, to.WorkspaceID, to.TeamID, to.Checksum, size})
+	key := fmt.Appendf(nil, "%q", []any{to.FileID, version, to.Path, to.Kind, to.Scope, to.WorkspaceID, to.TeamID, to.Checksum, size})
 	for n := range uploadKeys {
 		if n > 0 {
-			of = strconv.AppendInt(of, int64(n), 10)
+			key = strconv.AppendInt(key, int64(n), 10)
 		}
-		key := sha256.Sum256(of)
+		key := sha256.Sum256(key)
 		u, err = c.createUpload(withKey(ctx, "upload-"+hex.EncodeToString(key[:])), to)
 		if refused, ok := errors.AsType[*Error](err); ok && refused.Header.Get("Idempotent-Replayed") != "" {
 			continue
@@ -66,8 +66,8 @@ func (c *Client) createUpload(ctx context.Context, to CreateResumableUploadParam
 // SendUpload sends what the server has not got of an upload's content, and completes the upload. Content that
 // is an io.Seeker is sent again after interruptions, from where the server has got to; other content is read once.
 func (c *Client) SendUpload(ctx context.Context, u ResumableUpload, content io.Reader, size int64) (o StoredObject, err error) {
-	seeker, again := content.(io.Seeker)
-	if !again {
+	seeker, seekable := content.(io.Seeker)
+	if !seekable {
 		if _, err := io.CopyN(io.Discard, content, u.Offset); errors.Is(err, io.EOF) {
 			return o, ErrShort
 		} else if err != nil {
@@ -75,14 +75,14 @@ func (c *Client) SendUpload(ctx context.Context, u ResumableUpload, content io.R
 		}
 	}
 	for failures := 0; ; {
-		if again {
+		if seekable {
 			if _, err := seeker.Seek(u.Offset, io.SeekStart); err != nil {
 				return o, err
 			}
 		}
 		rest := &part{r: io.LimitReader(content, size-u.Offset)}
 		o, err = c.appendLast(ctx, u, Content{Reader: rest, Size: size - u.Offset, Type: "application/partial-upload"})
-		if err == nil || !again || ctx.Err() != nil || !interrupted(err) {
+		if err == nil || !seekable || ctx.Err() != nil || !interrupted(err) {
 			return o, err
 		}
 		rest.end()

@@ -576,7 +576,7 @@ func viewObject(r archive.Record) objectRow {
 	}
 }
 
-func (r objectRow) record(of id.Org) (archive.Record, error) {
+func (r objectRow) record(organisation id.Org) (archive.Record, error) {
 	var f fields
 	checkID(&f, "id", r.ID)
 	checkID(&f, "createdBy", r.CreatedBy)
@@ -586,7 +586,7 @@ func (r objectRow) record(of id.Org) (archive.Record, error) {
 	checkOptionalID(&f, "ownerId", r.OwnerID)
 	o, err := object.Imported(object.Object{
 		Place: object.Place{Kind: r.Kind, Scope: r.Scope, Workspace: r.WorkspaceID, Team: r.TeamID, Owner: r.OwnerID},
-		ID:    r.ID, Org: of, Path: r.Path, MimeType: r.MimeType, Version: r.Version, CreatedBy: r.CreatedBy, UpdatedBy: r.UpdatedBy,
+		ID:    r.ID, Org: organisation, Path: r.Path, MimeType: r.MimeType, Version: r.Version, CreatedBy: r.CreatedBy, UpdatedBy: r.UpdatedBy,
 		CreatedAt: time.Time(r.CreatedAt), UpdatedAt: time.Time(r.UpdatedAt),
 		Content: object.Content{Size: r.Size, Checksum: r.Checksum, Text: r.IsText},
 	})

@@ -22,8 +22,8 @@ func isOwn(directory *os.Root, f *os.File, name string) bool {
 	if err != nil {
 		return true // writing will fail as well
 	}
-	there, err := directory.Lstat(name)
-	return !errors.Is(err, os.ErrNotExist) && (err != nil || os.SameFile(made, there))
+	existing, err := directory.Lstat(name)
+	return !errors.Is(err, os.ErrNotExist) && (err != nil || os.SameFile(made, existing))
 }
 
 // removeAbandoned removes a temporary file that no process has open.

@@ -179,10 +179,10 @@ func (q changes) append(ctx context.Context, o id.Org, h lockedHead, rows []chan
 	var args []any
 	if q.dialect == onPostgres {
 		args = append(h.row(), h.N, nil)
-		for of, n := range moved {
+		for objectID, n := range moved {
 			if n == h.N {
-				args[len(args)-1] = string(of)
-				delete(moved, of)
+				args[len(args)-1] = string(objectID)
+				delete(moved, objectID)
 			}
 		}
 	}
@@ -195,16 +195,16 @@ func (q changes) append(ctx context.Context, o id.Org, h lockedHead, rows []chan
 		}
 	}
 	if len(moved) < 2 {
-		for of, n := range moved {
-			if _, err := objectTable.of(q.write, o).key(string(of)).set(ctx, "n = ?", n); err != nil {
+		for objectID, n := range moved {
+			if _, err := objectTable.of(q.write, o).key(string(objectID)).set(ctx, "n = ?", n); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	numbered := make([]objectRow, 0, len(moved))
-	for of, n := range moved {
-		numbered = append(numbered, objectRow{ID: of, N: n})
+	for objectID, n := range moved {
+		numbered = append(numbered, objectRow{ID: objectID, N: n})
 	}
 	_, err := insertRecords(ctx, objectTable.of(q.write, o), numberObjects, numbered, objectNumber)
 	return err

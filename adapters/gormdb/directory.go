@@ -63,7 +63,7 @@ func (q users) Upsert(ctx context.Context, fresh org.User, fn func(org.User) (or
 	})
 }
 
-func (q users) Profile(ctx context.Context, o id.Org, user id.User) (p org.Profile, of org.Organisation, err error) {
+func (q users) Profile(ctx context.Context, o id.Org, user id.User) (p org.Profile, organisation org.Organisation, err error) {
 	var u userRow
 	var r organisationRow
 	d := q.dialect
@@ -216,10 +216,10 @@ func (q seats) Count(ctx context.Context, orgs []id.Org, now time.Time) (map[id.
 	}
 	c := taken.newCommand(seatCounts(taken.where, pending.where), append(append(taken.args, pending.args...), now.UnixMilli()))
 	var o id.Org
-	var of org.Seats // the counts of one of the two tables
-	return counted, eachRow(ctx, taken.db, "Organisation", c, []any{&o, &of.Owners, &of.Members, &of.Pending}, func() error {
+	var seats org.Seats // the counts of one of the two tables
+	return counted, eachRow(ctx, taken.db, "Organisation", c, []any{&o, &seats.Owners, &seats.Members, &seats.Pending}, func() error {
 		n := counted[o]
-		counted[o] = org.Seats{Owners: n.Owners + of.Owners, Members: n.Members + of.Members, Pending: n.Pending + of.Pending}
+		counted[o] = org.Seats{Owners: n.Owners + seats.Owners, Members: n.Members + seats.Members, Pending: n.Pending + seats.Pending}
 		return nil
 	})
 }

@@ -27,12 +27,12 @@ var _ ports.Snapshots = (*DB)(nil)
 func (db *DB) Export(ctx context.Context, o id.Org, fn func(archive.Record) error) error {
 	return db.snapshot(ctx, func(tx *gorm.DB) error {
 		c := &conn{dialect: db.dialect, db: db, read: tx}
-		of, err := organisations{c}.Get(ctx, o)
-		if err == nil && of.Closed() {
+		organisation, err := organisations{c}.Get(ctx, o)
+		if err == nil && organisation.Closed() {
 			err = fault.Missing("Organisation")
 		}
 		if err == nil {
-			err = fn(archive.Record{Organisation: &of})
+			err = fn(archive.Record{Organisation: &organisation})
 		}
 		if err != nil {
 			return err

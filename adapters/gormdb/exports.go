@@ -59,17 +59,17 @@ func (q exports) Add(ctx context.Context, o id.Org, e export.Export) error {
 	return exportTable.of(q.write, o).add(ctx, rowOfExport(e))
 }
 
-func (q exports) Get(ctx context.Context, o id.Org, of id.Export) (export.Export, error) {
-	return get(ctx, exportTable.of(q.read, o).key(string(of)), (*exportRow).export)
+func (q exports) Get(ctx context.Context, o id.Org, exportID id.Export) (export.Export, error) {
+	return get(ctx, exportTable.of(q.read, o).key(string(exportID)), (*exportRow).export)
 }
 
 func (q exports) List(ctx context.Context, o id.Org) ([]export.Export, error) {
 	return all(ctx, exportTable.of(q.read, o).page("created_at DESC, id DESC", 0), (*exportRow).export)
 }
 
-func (q exports) Update(ctx context.Context, o id.Org, of id.Export, fn func(export.Export) (export.Export, error)) (export.Export, error) {
+func (q exports) Update(ctx context.Context, o id.Org, exportID id.Export, fn func(export.Export) (export.Export, error)) (export.Export, error) {
 	return atomically(ctx, q.conn, func(c *conn) (export.Export, error) {
-		return update(ctx, exportTable.of(c.write, o).key(string(of)), (*exportRow).export, rowOfExport, fn)
+		return update(ctx, exportTable.of(c.write, o).key(string(exportID)), (*exportRow).export, rowOfExport, fn)
 	})
 }
 

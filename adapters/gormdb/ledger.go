@@ -160,11 +160,11 @@ func (q ledger) settlementOf(entries []usage.Entry) settlement {
 	var models []modelSumRow
 	for i, e := range entries {
 		sums, at := sumRow{e.Tokens.Input, e.Tokens.Output, 1}, e.At.UTC()
-		on := at.Truncate(day)
-		given[i], rows[i] = e.ID, entryRow{fieldsOfEntry(e), on}
-		leases[i] = leaseRow{UserID: e.User, Day: on.UnixMilli(), ID: e.ID}
-		accounts[i] = accountRow{UserID: e.User, Day: on.UnixMilli(), Used: e.Tokens.Total()}
-		userModels = append(userModels, userModelSumRow{UserID: e.User, Day: on, Model: e.Model, Sums: sums})
+		dayStart := at.Truncate(day)
+		given[i], rows[i] = e.ID, entryRow{fieldsOfEntry(e), dayStart}
+		leases[i] = leaseRow{UserID: e.User, Day: dayStart.UnixMilli(), ID: e.ID}
+		accounts[i] = accountRow{UserID: e.User, Day: dayStart.UnixMilli(), Used: e.Tokens.Total()}
+		userModels = append(userModels, userModelSumRow{UserID: e.User, Day: dayStart, Model: e.Model, Sums: sums})
 		for _, unit := range userUnits {
 			users = append(users, userSumRow{Unit: unit.Milliseconds(), Since: at.Truncate(unit), UserID: e.User, Sums: sums})
 		}
@@ -236,7 +236,7 @@ func segmentsOf(p usage.Period, subtract bool, units []time.Duration) []segment 
 type sumsRow struct {
 	ofUser bool
 	at     int64
-	of     string
+	column string
 	usage.Sum
 }
 
@@ -247,7 +247,7 @@ type rows struct {
 }
 
 // add adds the rows of a segment. Of are their columns before the sums.
-func (r *rows) add(s segment, of, from string, args ...any) {
+func (r *rows) add(s segment, column, from string, args ...any) {
 	sign, requests := "", "requests"
 	if s.subtract {
 		sign = "-"
@@ -255,13 +255,13 @@ func (r *rows) add(s segment, of, from string, args ...any) {
 	if s.unit == 0 {
 		requests = "1"
 	}
-	r.parts = append(r.parts, "SELECT "+of+", "+sign+"input AS input, "+sign+"output AS output, "+sign+requests+" AS requests FROM "+from)
+	r.parts = append(r.parts, "SELECT "+column+", "+sign+"input AS input, "+sign+"output AS output, "+sign+requests+" AS requests FROM "+from)
 	r.args = append(r.args, args...)
 }
 
 // summed returns the query for the rows' sums that Summary reads.
-func (r rows) summed(of, by string) string {
-	return "SELECT " + of + ", CAST(SUM(x.input) AS BIGINT), CAST(SUM(x.output) AS BIGINT), CAST(SUM(x.requests) AS BIGINT)" +
+func (r rows) summed(column, by string) string {
+	return "SELECT " + column + ", CAST(SUM(x.input) AS BIGINT), CAST(SUM(x.output) AS BIGINT), CAST(SUM(x.requests) AS BIGINT)" +
 		" FROM (" + strings.Join(r.parts, " UNION ALL ") + ") x GROUP BY " + by
 }
 
@@ -314,11 +314,11 @@ func (q ledger) Summary(ctx context.Context, o id.Org, user id.User, p usage.Per
 		return head(usage.Summary{Period: p, Sum: total, ByModel: parts(models), ByDay: parts(days)})
 	}
 	var r sumsRow
-	to := []any{&r.ofUser, &r.at, &r.of, &r.Input, &r.Output, &r.Requests}
+	to := []any{&r.ofUser, &r.at, &r.column, &r.Input, &r.Output, &r.Requests}
 	err := eachRow(ctx, q.read, "Entry", tenantSQL(o, query, sums.args...), to, func() error {
 		if !r.ofUser {
-			on := string(quota.DayOf(instant(r.at)))
-			total, models[r.of], days[on] = total.Plus(r.Sum), models[r.of].Plus(r.Sum), days[on].Plus(r.Sum)
+			day := string(quota.DayOf(instant(r.at)))
+			total, models[r.column], days[day] = total.Plus(r.Sum), models[r.column].Plus(r.Sum), days[day].Plus(r.Sum)
 			return nil
 		}
 		if !begun {
@@ -329,7 +329,7 @@ func (q ledger) Summary(ctx context.Context, o id.Org, user id.User, p usage.Per
 		if r.Requests == 0 {
 			return nil // they were subtracted completely
 		}
-		return fn(usage.Part{Of: r.of, Sum: r.Sum})
+		return fn(usage.Part{Of: r.column, Sum: r.Sum})
 	})
 	if err == nil && !begun {
 		err = begin()
@@ -339,8 +339,8 @@ func (q ledger) Summary(ctx context.Context, o id.Org, user id.User, p usage.Per
 
 // parts returns the sums that have requests, in their order. A sum that was subtracted
 // completely has none.
-func parts(of map[string]usage.Sum) (all []usage.Part) {
-	for name, sum := range of {
+func parts(sums map[string]usage.Sum) (all []usage.Part) {
+	for name, sum := range sums {
 		if sum.Requests > 0 {
 			all = append(all, usage.Part{Of: name, Sum: sum})
 		}
@@ -390,9 +390,9 @@ func (q ledger) Daily(ctx context.Context, o id.Org, b usage.Breakdown, after us
 	if limit > 0 {
 		text, args = text+" LIMIT ?", append(args, limit)
 	}
-	var on int64
-	return eachRow(ctx, q.read, "Entry", tenantSQL(o, text, args...), []any{&on, to, &d.Input, &d.Output, &d.Requests}, func() error {
-		d.Day = quota.DayOf(instant(on))
+	var day int64
+	return eachRow(ctx, q.read, "Entry", tenantSQL(o, text, args...), []any{&day, to, &d.Input, &d.Output, &d.Requests}, func() error {
+		d.Day = quota.DayOf(instant(day))
 		return fn(d)
 	})
 }

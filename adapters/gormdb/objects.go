@@ -82,8 +82,8 @@ type objects struct{ *conn }
 
 var _ ports.Objects = objects{}
 
-func (q objects) Get(ctx context.Context, o id.Org, of id.Object) (object.Object, error) {
-	return get(ctx, objectTable.of(q.read, o).key(string(of)), (*objectRow).object)
+func (q objects) Get(ctx context.Context, o id.Org, objectID id.Object) (object.Object, error) {
+	return get(ctx, objectTable.of(q.read, o).key(string(objectID)), (*objectRow).object)
 }
 
 func (q objects) At(ctx context.Context, o id.Org, storageKey string) (object.Object, error) {
@@ -295,17 +295,17 @@ func maxUsedBefore(previous, next, limit int64, keep object.Retention) int64 {
 // tables, replace is a transaction.
 func (s storage) replaceInOneStatement(ctx context.Context, o id.Org, epoch int64, previous object.Content, c object.Change, limit int64, keep object.Retention) (object.Head, error) {
 	c.Object.N = 0
-	how, of := replaceReleased, string(c.Object.ID)
+	how, objectID := replaceReleased, string(c.Object.ID)
 	record := jsonText(rowOfRecord(c.Object, c.FromPath))
-	args := bind(rowOfObject(c.Object), replaceFields, append(make([]any, 0, 36), maxUsedBefore(previous.Size, c.Object.Size, limit, keep), epoch, of, previous.Blob, c.Object.Version-1, c.Object.Blob))
+	args := bind(rowOfObject(c.Object), replaceFields, append(make([]any, 0, 36), maxUsedBefore(previous.Size, c.Object.Size, limit, keep), epoch, objectID, previous.Blob, c.Object.Version-1, c.Object.Blob))
 	at, by := c.At.UnixMilli(), sql.NullString{String: string(c.By), Valid: c.By != ""}
-	args = append(args, of)
+	args = append(args, objectID)
 	if keep.Keeps() {
 		how = replaceKept
 		args = append(args, at, by, keep.Ended(c.Object, c.By, c.At, false).ExpiresAt.UnixMilli())
 		if mayExceed(c.Object.Version-1, keep) {
 			how = replaceKeptOfMany
-			args = append(args, of, of, keep.Versions-1, at)
+			args = append(args, objectID, objectID, keep.Versions-1, at)
 		}
 	} else {
 		args = append(args, previous.Blob, at)
@@ -322,8 +322,8 @@ func (s storage) replaceInOneStatement(ctx context.Context, o id.Org, epoch int6
 	return head, err
 }
 
-func (q objects) Remove(ctx context.Context, o id.Org, of []id.Object) error {
-	if of = validIDs(of); len(of) == 0 {
+func (q objects) Remove(ctx context.Context, o id.Org, objectIDs []id.Object) error {
+	if objectIDs = validIDs(objectIDs); len(objectIDs) == 0 {
 		return nil
 	}
 	return q.atomic(ctx, func(c *conn) error {
@@ -332,7 +332,7 @@ func (q objects) Remove(ctx context.Context, o id.Org, of []id.Object) error {
 		} else if err != nil {
 			return err
 		}
-		s := objectTable.of(c.write, o).whereIn("id", list(c.dialect, of))
+		s := objectTable.of(c.write, o).whereIn("id", list(c.dialect, objectIDs))
 		var r objectRow
 		removed := s.newCommand("DELETE FROM objects WHERE "+s.where+" RETURNING kind, scope, size", s.args)
 		return eachRow(ctx, c.write, s.what, removed, []any{&r.Place.Kind, &r.Place.Scope, &r.Content.Size}, func() error {

@@ -77,11 +77,11 @@ func (c *conn) conflicts(ctx context.Context, o id.Org, folded []string, without
 		}
 		slices.Sort(files)
 		var key string
-		var of sql.NullString // NULL: the key is a folder
+		var objectID sql.NullString // NULL: the key is a folder
 		taken := tenantSQL(o, takenKeys[c.dialect], list(c.dialect, slices.Compact(files)), ignored, list(c.dialect, folded[:n]), ignored)
-		err := eachRow(ctx, c.read, "Object", taken, []any{&key, &of}, func() error {
-			if of.Valid {
-				found.files[key] = id.Object(of.String)
+		err := eachRow(ctx, c.read, "Object", taken, []any{&key, &objectID}, func() error {
+			if objectID.Valid {
+				found.files[key] = id.Object(objectID.String)
 			} else {
 				found.folders[key] = true
 			}

@@ -193,13 +193,13 @@ func (q adoption) Add(ctx context.Context, counts []release.Tally) error {
 	})
 }
 
-func (q adoption) List(ctx context.Context, first, last release.Day, of release.Target, after release.Tally, limit int) ([]release.Tally, error) {
+func (q adoption) List(ctx context.Context, first, last release.Day, target release.Target, after release.Tally, limit int) ([]release.Tally, error) {
 	const order = "day, platform, arch, channel, version"
 	s := adoptionTable.on(q.read).filter("day >= ? AND day <= ?", string(max(first, after.Day)), string(last))
 	if after.Day != "" {
 		s = s.after(order, string(after.Day), string(after.Platform), string(after.Arch), string(after.Channel), after.Version)
 	}
-	return all(ctx, ofTarget(s, of).page(order, limit), (*adoptionRow).tally)
+	return all(ctx, ofTarget(s, target).page(order, limit), (*adoptionRow).tally)
 }
 
 // Prune also has a lower bound: of a range with one bound Postgres estimates a third of the
@@ -258,14 +258,14 @@ func (q adoption) AddDevices(ctx context.Context, all []release.DailyDevices) er
 	})
 }
 
-func (q adoption) Devices(ctx context.Context, first, last release.Day, of release.Target) ([]release.DailyDevices, error) {
-	s := ofTarget(seenTable.on(q.read).filter("day >= ? AND day <= ?", string(first), string(last)), of)
+func (q adoption) Devices(ctx context.Context, first, last release.Day, target release.Target) ([]release.DailyDevices, error) {
+	s := ofTarget(seenTable.on(q.read).filter("day >= ? AND day <= ?", string(first), string(last)), target)
 	return all(ctx, s.page("day, platform, arch, channel", 0), (*seenRow).seen)
 }
 
 // ofTarget selects the rows of a target, whose empty values select all.
-func ofTarget(s selection, of release.Target) selection {
-	for _, c := range []struct{ column, value string }{{"platform", string(of.Platform)}, {"arch", string(of.Arch)}, {"channel", string(of.Channel)}} {
+func ofTarget(s selection, target release.Target) selection {
+	for _, c := range []struct{ column, value string }{{"platform", string(target.Platform)}, {"arch", string(target.Arch)}, {"channel", string(target.Channel)}} {
 		if c.value != "" {
 			s = s.filter(c.column+" = ?", c.value)
 		}
@@ -309,15 +309,15 @@ func (q reports) Add(ctx context.Context, given []release.Report) error {
 	})
 }
 
-func (q reports) Sum(ctx context.Context, of id.Release) (sum release.Outcomes, err error) {
-	return sum, each(ctx, reportTable.on(q.read).filter("release_id = ?", cursorID(of)), (*reportRow).report, func(r release.Report) error {
+func (q reports) Sum(ctx context.Context, releaseID id.Release) (sum release.Outcomes, err error) {
+	return sum, each(ctx, reportTable.on(q.read).filter("release_id = ?", cursorID(releaseID)), (*reportRow).report, func(r release.Report) error {
 		sum = sum.Plus(r.Outcomes)
 		return nil
 	})
 }
 
-func (q reports) List(ctx context.Context, of id.Release, after time.Time, limit int) ([]release.Report, error) {
-	s := reportTable.on(q.read).filter("release_id = ?", cursorID(of))
+func (q reports) List(ctx context.Context, releaseID id.Release, after time.Time, limit int) ([]release.Report, error) {
+	s := reportTable.on(q.read).filter("release_id = ?", cursorID(releaseID))
 	if !after.IsZero() {
 		s = s.filter("hour > ?", after.UnixMilli())
 	}

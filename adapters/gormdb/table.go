@@ -263,11 +263,11 @@ func (f field) dest(p reflect.Value) any {
 }
 
 // driverValue returns a value of the driver; found is false for NULL.
-func driverValue[V any](v any) (is V, found bool, err error) {
-	if is, found = v.(V); !found && v != nil {
-		err = fmt.Errorf("a %T is stored where a %T should be", v, is)
+func driverValue[V any](v any) (value V, found bool, err error) {
+	if value, found = v.(V); !found && v != nil {
+		err = fmt.Errorf("a %T is stored where a %T should be", v, value)
 	}
-	return is, found, err
+	return value, found, err
 }
 
 // bind appends the fields of a row as parameters. A nil is NULL.

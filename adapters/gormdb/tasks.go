@@ -248,8 +248,8 @@ func (q tasks) addWhere(ctx context.Context, o id.Org, t task.Task, texts [2][2]
 // key violation would abort a transaction on Postgres.
 func (q tasks) Revise(ctx context.Context, o id.Org, t id.Task, fn func(task.Task) (task.Task, error)) (task.Task, error) {
 	return atomically(ctx, q.conn, func(c *conn) (next task.Task, err error) {
-		of := taskTable.of(c.write, o).key(string(t))
-		previous, err := get(ctx, of.forUpdate(), (*taskRow).task)
+		row := taskTable.of(c.write, o).key(string(t))
+		previous, err := get(ctx, row.forUpdate(), (*taskRow).task)
 		if err == nil {
 			next, err = fn(previous.Clone())
 		}
@@ -262,7 +262,7 @@ func (q tasks) Revise(ctx context.Context, o id.Org, t id.Task, fn func(task.Tas
 			err = workspaceTable.of(c.write, o).key(string(*w)).lockKeys(ctx, 1)
 		}
 		if err == nil {
-			err = of.save(ctx, rowOfTask(q.dialect, next))
+			err = row.save(ctx, rowOfTask(q.dialect, next))
 		}
 		if err != nil {
 			return task.Task{}, err
@@ -273,13 +273,13 @@ func (q tasks) Revise(ctx context.Context, o id.Org, t id.Task, fn func(task.Tas
 
 func (q tasks) Remove(ctx context.Context, o id.Org, t id.Task, allow func(task.Task) error) error {
 	return q.atomic(ctx, func(c *conn) error {
-		of := taskTable.of(c.write, o).key(string(t))
-		existing, err := get(ctx, of.forUpdate(), (*taskRow).task)
+		row := taskTable.of(c.write, o).key(string(t))
+		existing, err := get(ctx, row.forUpdate(), (*taskRow).task)
 		if err == nil {
 			err = allow(existing)
 		}
 		if err == nil {
-			err = of.delete(ctx)
+			err = row.delete(ctx)
 		}
 		return err
 	})

@@ -200,15 +200,15 @@ const changesPerBatch = 500
 
 // add prevents the deletion of the tasks and appends the changes.
 func (q taskHistory) add(ctx context.Context, o id.Org, changes []task.Change) error {
-	var of []id.Task
+	var taskIDs []id.Task
 	known := map[id.Task]bool{}
 	for _, c := range changes {
 		if !known[c.Task] {
 			known[c.Task] = true
-			of = append(of, c.Task)
+			taskIDs = append(taskIDs, c.Task)
 		}
 	}
-	if err := taskTable.of(q.write, o).whereIn("id", list(q.dialect, of)).lockKeys(ctx, len(of)); err != nil {
+	if err := taskTable.of(q.write, o).whereIn("id", list(q.dialect, taskIDs)).lockKeys(ctx, len(taskIDs)); err != nil {
 		return err
 	}
 	_, err := insertRecords(ctx, historyTable.of(q.write, o), insertHistory, rowsOfHistory(changes), historyTable.rest)
@@ -252,8 +252,8 @@ func (q taskHistory) Remove(ctx context.Context, o id.Org, t id.Task, limit int)
 }
 
 // remove deletes at most limit of the changes.
-func (q taskHistory) remove(ctx context.Context, o id.Org, of selection, limit int) (more bool, err error) {
-	first := of.read("id").page("task_id, at, id", limit)
+func (q taskHistory) remove(ctx context.Context, o id.Org, rows selection, limit int) (more bool, err error) {
+	first := rows.read("id").page("task_id, at, id", limit)
 	n, err := historyTable.of(q.write, o).in("id", first).remove(ctx)
 	return n == int64(limit), err
 }

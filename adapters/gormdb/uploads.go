@@ -94,14 +94,14 @@ func (q uploads) Add(ctx context.Context, o id.Org, u upload.Upload) error {
 	})
 }
 
-func (q uploads) Get(ctx context.Context, o id.Org, of id.Upload) (upload.Upload, error) {
-	return get(ctx, uploadTable.of(q.read, o).key(string(of)), (*uploadRow).upload)
+func (q uploads) Get(ctx context.Context, o id.Org, uploadID id.Upload) (upload.Upload, error) {
+	return get(ctx, uploadTable.of(q.read, o).key(string(uploadID)), (*uploadRow).upload)
 }
 
 // Append compares and advances the offset in one statement, which locks the row.
-func (q uploads) Append(ctx context.Context, o id.Org, of id.Upload, p upload.Part) error {
+func (q uploads) Append(ctx context.Context, o id.Org, uploadID id.Upload, p upload.Part) error {
 	return q.atomic(ctx, func(c *conn) error {
-		s := uploadTable.of(c.write, o).key(string(of))
+		s := uploadTable.of(c.write, o).key(string(uploadID))
 		n, err := s.filter("status = 'OPEN' AND received = ?", p.Offset).set(ctx, "received = received + ?, expires_at = created_at + ?", p.Size, upload.Lifetime.Milliseconds())
 		if err == nil && n == 0 {
 			if _, err = get(ctx, s, (*uploadRow).upload); err == nil {
@@ -111,17 +111,17 @@ func (q uploads) Append(ctx context.Context, o id.Org, of id.Upload, p upload.Pa
 		if err != nil {
 			return err
 		}
-		return uploadPartTable.of(c.write, o).add(ctx, &uploadPartRow{UploadID: of, Offset: p.Offset, Size: p.Size, Blob: p.Blob})
+		return uploadPartTable.of(c.write, o).add(ctx, &uploadPartRow{UploadID: uploadID, Offset: p.Offset, Size: p.Size, Blob: p.Blob})
 	})
 }
 
-func (q uploads) Parts(ctx context.Context, o id.Org, of id.Upload, from int64, limit int) ([]upload.Part, error) {
-	return all(ctx, uploadPartTable.of(q.read, o).filter("upload_id = ? AND first_byte >= ?", string(of), from).page("first_byte", limit), (*uploadPartRow).part)
+func (q uploads) Parts(ctx context.Context, o id.Org, uploadID id.Upload, from int64, limit int) ([]upload.Part, error) {
+	return all(ctx, uploadPartTable.of(q.read, o).filter("upload_id = ? AND first_byte >= ?", string(uploadID), from).page("first_byte", limit), (*uploadPartRow).part)
 }
 
-func (q uploads) Update(ctx context.Context, o id.Org, of id.Upload, fn func(upload.Upload) (upload.Upload, error)) (upload.Upload, error) {
+func (q uploads) Update(ctx context.Context, o id.Org, uploadID id.Upload, fn func(upload.Upload) (upload.Upload, error)) (upload.Upload, error) {
 	return atomically(ctx, q.conn, func(c *conn) (upload.Upload, error) {
-		return update(ctx, uploadTable.of(c.write, o).key(string(of)), (*uploadRow).upload, rowOfUpload, fn)
+		return update(ctx, uploadTable.of(c.write, o).key(string(uploadID)), (*uploadRow).upload, rowOfUpload, fn)
 	})
 }
 

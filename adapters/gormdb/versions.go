@@ -63,8 +63,8 @@ type versions struct{ *conn }
 
 var _ ports.Versions = versions{}
 
-func (q versions) List(ctx context.Context, o id.Org, of id.Object, before int64, limit int, fn func(object.Earlier) error) error {
-	s := versionTable.of(q.read, o).filter("object_id = ? AND version < ?", cursorID(of), before)
+func (q versions) List(ctx context.Context, o id.Org, objectID id.Object, before int64, limit int, fn func(object.Earlier) error) error {
+	s := versionTable.of(q.read, o).filter("object_id = ? AND version < ?", cursorID(objectID), before)
 	return each(ctx, s.page("version DESC", limit), (*versionRow).earlier, fn)
 }
 
@@ -98,8 +98,8 @@ func (q versions) Keep(ctx context.Context, o id.Org, keep object.Retention, end
 		}
 		if len(deleted) > 0 {
 			expires := ended[0].ExpiresAt.UnixMilli()
-			of := versionTable.of(c.write, o).whereIn("object_id", list(c.dialect, deleted)).filter("expires_at > ?", expires)
-			if _, err := of.set(ctx, "expires_at = ?", expires); err != nil {
+			versions := versionTable.of(c.write, o).whereIn("object_id", list(c.dialect, deleted)).filter("expires_at > ?", expires)
+			if _, err := versions.set(ctx, "expires_at = ?", expires); err != nil {
 				return err
 			}
 		}
@@ -116,9 +116,9 @@ func (q versions) Keep(ctx context.Context, o id.Org, keep object.Retention, end
 // numbers begin with 1.
 func mayExceed(version int64, keep object.Retention) bool { return version > keep.Versions }
 
-func (q versions) Take(ctx context.Context, o id.Org, of id.Object, version int64) (v object.Earlier, err error) {
+func (q versions) Take(ctx context.Context, o id.Org, objectID id.Object, version int64) (v object.Earlier, err error) {
 	err = q.atomicWithLog(ctx, o, func(c *conn) error {
-		row := versionTable.of(c.write, o).key(cursorID(of), version)
+		row := versionTable.of(c.write, o).key(cursorID(objectID), version)
 		if v, err = get(ctx, row, (*versionRow).earlier); err != nil {
 			return err
 		}
@@ -131,14 +131,14 @@ func (q versions) Take(ctx context.Context, o id.Org, of id.Object, version int6
 	return v, err
 }
 
-func (q versions) Discard(ctx context.Context, o id.Org, of []id.Object, size int64, limit int, now time.Time) (n int, err error) {
-	some := validIDs(of)
-	if limit <= 0 || of != nil && len(some) == 0 {
+func (q versions) Discard(ctx context.Context, o id.Org, objectIDs []id.Object, size int64, limit int, now time.Time) (n int, err error) {
+	some := validIDs(objectIDs)
+	if limit <= 0 || objectIDs != nil && len(some) == 0 {
 		return 0, nil
 	}
 	err = q.atomicWithLog(ctx, o, func(c *conn) error {
 		s := versionTable.of(c.write, o)
-		if of != nil {
+		if objectIDs != nil {
 			s, size = s.whereIn("object_id", list(c.dialect, some)), math.MaxInt64
 		}
 		n, err = versions{c}.discard(ctx, o, firstToExpire(s, limit), size, now)
@@ -154,11 +154,11 @@ func firstToExpire(s selection, limit int) command {
 
 // discard removes versions, whose names and sizes a query returns, until their sizes are together at
 // least size. The log is locked.
-func (q versions) discard(ctx context.Context, o id.Org, of command, size int64, now time.Time) (int, error) {
+func (q versions) discard(ctx context.Context, o id.Org, selected command, size int64, now time.Time) (int, error) {
 	var names []string
 	var name string
 	var one, sum int64
-	err := eachRow(ctx, q.write, "Version", of, []any{&name, &one}, func() error {
+	err := eachRow(ctx, q.write, "Version", selected, []any{&name, &one}, func() error {
 		if sum < size {
 			names, sum = append(names, name), sum+one
 		}

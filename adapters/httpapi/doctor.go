@@ -50,8 +50,8 @@ func (a *api) examine(c *call, _ org.Actor) error {
 	for _, f := range a.Doctor(c.r.Context()) {
 		v.OK = v.OK && f.Verdict != "wrong"
 		shown := findingView{f.Check, f.Verdict, f.Message, f.Remedy, []variableView{}}
-		for _, of := range f.Variables {
-			shown.Variables = append(shown.Variables, variableView{of[0], of[1]})
+		for _, variable := range f.Variables {
+			shown.Variables = append(shown.Variables, variableView{variable[0], variable[1]})
 		}
 		v.Checks = append(v.Checks, shown)
 	}

@@ -126,8 +126,8 @@ func keyOfDaily(d usage.Daily) body.Position {
 // parseDailyCursor reads the cursor of a list of daily sums.
 func parseDailyCursor(text string) (body.Position, bool) {
 	p, ok := body.ParseKeyCursor(text)
-	on, _, _ := strings.Cut(p.Key, "/")
-	_, isDay := release.ParseDay(on)
+	day, _, _ := strings.Cut(p.Key, "/")
+	_, isDay := release.ParseDay(day)
 	return p, ok && isDay
 }
 

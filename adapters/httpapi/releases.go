@@ -337,12 +337,12 @@ func (a *api) explainRollout(c *call, actor org.Actor, r id.Release) error {
 			return err
 		}
 	}
-	of, reach, err := a.Releases.Rollout(c.r.Context(), actor, r, clients)
+	release, reach, err := a.Releases.Rollout(c.r.Context(), actor, r, clients)
 	if err != nil {
 		return err
 	}
 	devices := viewEach(func(d releases.Eligibility) deviceView { return deviceView(d) })(reach)
-	return c.reply(http.StatusOK, rolloutView{Release: of.ID, Rollout: of.Rollout, Devices: devices})
+	return c.reply(http.StatusOK, rolloutView{Release: release.ID, Rollout: release.Rollout, Devices: devices})
 }
 
 type progressView struct {
@@ -409,7 +409,7 @@ func parseReportCursor(text string) (body.Position, bool) {
 }
 
 func (a *api) listReports(c *call) error {
-	of, err := pathID[id.Release](c, "id", "Release")
+	releaseID, err := pathID[id.Release](c, "id", "Release")
 	if err != nil {
 		return err
 	}
@@ -419,7 +419,7 @@ func (a *api) listReports(c *call) error {
 	}
 	after, _ := time.Parse(time.RFC3339, p.After.Key)
 	return list(a, c, q, p, keyOfReport, appendViewed(viewReport), func(actor org.Actor, each func(release.Report) error) error {
-		all, err := a.Releases.Reports(c.r.Context(), actor, of, after, p.Fetch())
+		all, err := a.Releases.Reports(c.r.Context(), actor, releaseID, after, p.Fetch())
 		for _, r := range all {
 			if err := each(r); err != nil {
 				return err

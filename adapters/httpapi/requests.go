@@ -97,15 +97,15 @@ func replies[R, V any](view func(R) V, do func(context.Context, org.Actor) (R, e
 
 // repliesOn is replies for a do with a record, as in onRecord, or with a body.
 func repliesOn[T, R, V any](view func(R) V, do func(context.Context, org.Actor, T) (R, error)) func(*call, org.Actor, T) error {
-	return func(c *call, actor org.Actor, of T) error {
-		return replyWith(c, http.StatusOK, view)(do(c.r.Context(), actor, of))
+	return func(c *call, actor org.Actor, record T) error {
+		return replyWith(c, http.StatusOK, view)(do(c.r.Context(), actor, record))
 	}
 }
 
 // repliesChanged is replies for a do with a record and a body, as in onRecordWithBody.
 func repliesChanged[T, B, R, V any](view func(R) V, do func(context.Context, org.Actor, T, B) (R, error)) func(*call, org.Actor, T, B) error {
-	return func(c *call, actor org.Actor, of T, given B) error {
-		return replyWith(c, http.StatusOK, view)(do(c.r.Context(), actor, of, given))
+	return func(c *call, actor org.Actor, record T, given B) error {
+		return replyWith(c, http.StatusOK, view)(do(c.r.Context(), actor, record, given))
 	}
 }
 
@@ -116,7 +116,9 @@ func succeeds(do func(context.Context, org.Actor) error) action {
 
 // succeedsOn returns an action on a record or with a body whose answer has no result.
 func succeedsOn[T any](do func(context.Context, org.Actor, T) error) func(*call, org.Actor, T) error {
-	return func(c *call, actor org.Actor, of T) error { return c.succeedUnless(do(c.r.Context(), actor, of)) }
+	return func(c *call, actor org.Actor, record T) error {
+		return c.succeedUnless(do(c.r.Context(), actor, record))
+	}
 }
 
 // oneField returns the function that reads a body of one required field.

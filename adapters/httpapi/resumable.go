@@ -136,7 +136,7 @@ func (a *api) createResumable(c *call) error {
 	if err != nil {
 		return err
 	}
-	of, draft, u, err := readResumable(c.r, q, h)
+	file, draft, u, err := readResumable(c.r, q, h)
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (a *api) createResumable(c *call) error {
 	if err != nil {
 		return err
 	}
-	created, err := a.Objects.Begin(c.r.Context(), actor, of, draft, u)
+	created, err := a.Objects.Begin(c.r.Context(), actor, file, draft, u)
 	if fault.Is(err, fault.TooLarge) {
 		c.Set(uploadLimit, fmt.Sprintf("max-size=%d", a.Objects.MaxSize))
 	}

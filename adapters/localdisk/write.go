@@ -390,7 +390,7 @@ func (d *Disk) renameFound(at directory, info fs.FileInfo, e mirror.Entry, path 
 	if err == nil {
 		defer discard(to.root)
 		err = d.rename(at, info.Name(), to, last, exclusive)
-		if there, lookErr := to.root.Lstat(last); errors.Is(err, fs.ErrExist) && lookErr == nil && os.SameFile(info, there) && mirror.KeyOf(e.Path) == mirror.KeyOf(path) {
+		if existing, lookErr := to.root.Lstat(last); errors.Is(err, fs.ErrExist) && lookErr == nil && os.SameFile(info, existing) && mirror.KeyOf(e.Path) == mirror.KeyOf(path) {
 			err = d.rename(at, info.Name(), to, last, replacing) // the same file in another case
 		}
 	}

@@ -33,8 +33,8 @@ func (s *Store) Export(_ context.Context, o id.Org, each func(archive.Record) er
 }
 
 func (x *tx) export(o id.Org) (all []archive.Record, err error) {
-	of, err := x.orgs.get(o)
-	if err == nil && of.Closed() {
+	organisation, err := x.orgs.get(o)
+	if err == nil && organisation.Closed() {
 		err = fault.Missing("Organisation")
 	}
 	if err != nil {
@@ -42,7 +42,7 @@ func (x *tx) export(o id.Org) (all []archive.Record, err error) {
 	}
 	t := x.tenant(o)
 	add := func(r archive.Record) { all = append(all, r) }
-	add(archive.Record{Organisation: &of})
+	add(archive.Record{Organisation: &organisation})
 	sub, err := t.subscriptions.get(o)
 	if err != nil {
 		sub = plan.Unsubscribed(o)
@@ -76,11 +76,11 @@ func (x *tx) export(o id.Org) (all []archive.Record, err error) {
 	for _, v := range t.history.list(always, func(a, b task.Change) int {
 		return cmp.Or(cmp.Compare(a.Task, b.Task), a.At.Compare(b.At), cmp.Compare(a.ID, b.ID))
 	}, 0) {
-		of, err := t.tasks.get(v.Task)
+		task, err := t.tasks.get(v.Task)
 		if err != nil {
 			return nil, err
 		}
-		add(archive.Record{Change: &archive.Change{Change: v, Workspace: of.Workspace}})
+		add(archive.Record{Change: &archive.Change{Change: v, Workspace: task.Workspace}})
 	}
 	for _, v := range t.connectors.list(always, compareConnectors, 0) {
 		add(archive.Record{Connector: &v})
@@ -110,8 +110,8 @@ func (q exports) Add(_ context.Context, o id.Org, e export.Export) error {
 	})
 }
 
-func (q exports) Get(_ context.Context, o id.Org, of id.Export) (export.Export, error) {
-	return result(q.run, func(x *tx) (export.Export, error) { return x.tenant(o).exports.get(of) })
+func (q exports) Get(_ context.Context, o id.Org, exportID id.Export) (export.Export, error) {
+	return result(q.run, func(x *tx) (export.Export, error) { return x.tenant(o).exports.get(exportID) })
 }
 
 func (q exports) List(_ context.Context, o id.Org) ([]export.Export, error) {
@@ -122,8 +122,8 @@ func (q exports) List(_ context.Context, o id.Org) ([]export.Export, error) {
 	})
 }
 
-func (q exports) Update(_ context.Context, o id.Org, of id.Export, fn func(export.Export) (export.Export, error)) (export.Export, error) {
-	return result(q.run, func(x *tx) (export.Export, error) { return x.tenant(o).exports.update(x, of, fn) })
+func (q exports) Update(_ context.Context, o id.Org, exportID id.Export, fn func(export.Export) (export.Export, error)) (export.Export, error) {
+	return result(q.run, func(x *tx) (export.Export, error) { return x.tenant(o).exports.update(x, exportID, fn) })
 }
 
 func (q exports) Claim(_ context.Context, now time.Time, fn func(export.Export) (export.Export, error)) (export.Export, error) {

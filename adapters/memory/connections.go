@@ -157,9 +157,9 @@ func (c clients) Get(_ context.Context, issuer, redirect string) (connector.Regi
 func (c clients) Put(_ context.Context, v connector.Registered, expires time.Time) (connector.Registered, error) {
 	return result(c.run, func(x *tx) (connector.Registered, error) {
 		key := client{v.Issuer, v.Redirect}
-		there, err := x.clients.get(key)
-		if err == nil && (there.ExpiresAt == nil || !there.ExpiresAt.Before(expires)) {
-			return there, nil
+		existing, err := x.clients.get(key)
+		if err == nil && (existing.ExpiresAt == nil || !existing.ExpiresAt.Before(expires)) {
+			return existing, nil
 		}
 		x.clients.put(x, key, v)
 		return x.clients.get(key)
@@ -169,15 +169,15 @@ func (c clients) Put(_ context.Context, v connector.Registered, expires time.Tim
 func (c clients) Use(_ context.Context, v connector.Registered) error {
 	return c.run(func(x *tx) error {
 		key := client{v.Issuer, v.Redirect}
-		there, err := x.clients.get(key)
+		existing, err := x.clients.get(key)
 		if err != nil {
 			return err
 		}
-		if there.ID != v.ID {
+		if existing.ID != v.ID {
 			return x.clients.missing()
 		}
-		there.UsedAt = v.UsedAt
-		x.clients.put(x, key, there)
+		existing.UsedAt = v.UsedAt
+		x.clients.put(x, key, existing)
 		return nil
 	})
 }

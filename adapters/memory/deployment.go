@@ -78,10 +78,10 @@ func (s releases) Add(_ context.Context, r release.Release) error {
 
 func (s releases) Update(_ context.Context, r id.Release, fn func(release.Release) (release.Release, error)) (release.Release, error) {
 	return result(s.run, func(x *tx) (release.Release, error) {
-		updated, err := x.releases.update(x, r, func(there revisedRelease) (revisedRelease, error) {
-			next, err := fn(there.Release)
+		updated, err := x.releases.update(x, r, func(existing revisedRelease) (revisedRelease, error) {
+			next, err := fn(existing.Release)
 			if err != nil {
-				return there, err
+				return existing, err
 			}
 			return revisedRelease{next, x.nextRevision()}, nil
 		})
@@ -91,8 +91,8 @@ func (s releases) Update(_ context.Context, r id.Release, fn func(release.Releas
 
 // nextRevision counts a change of the releases, and returns the revision that it makes.
 func (x *tx) nextRevision() int64 {
-	was := x.revision
-	x.undo = append(x.undo, func() { x.revision = was })
+	previous := x.revision
+	x.undo = append(x.undo, func() { x.revision = previous })
 	x.revision++
 	return x.revision
 }
@@ -110,18 +110,18 @@ func (s adoption) Add(_ context.Context, all []release.Tally) error {
 	return s.run.do(func(x *tx) {
 		for _, t := range all {
 			k := counted{t.Day, t.Target, t.Version}
-			there := x.adoption.rows[k]
-			t.Checks += there.Checks
-			t.Offered += there.Offered
+			existing := x.adoption.rows[k]
+			t.Checks += existing.Checks
+			t.Offered += existing.Offered
 			x.adoption.put(x, k, t)
 		}
 	})
 }
 
-func (s adoption) List(_ context.Context, first, last release.Day, of release.Target, after release.Tally, limit int) ([]release.Tally, error) {
+func (s adoption) List(_ context.Context, first, last release.Day, target release.Target, after release.Tally, limit int) ([]release.Tally, error) {
 	return result(s.run, func(x *tx) ([]release.Tally, error) {
 		return x.adoption.page(func(t release.Tally) bool {
-			return t.Day >= first && t.Day <= last && t.Within(of)
+			return t.Day >= first && t.Day <= last && t.Within(target)
 		}, release.Tally.Compare, after, limit), nil
 	})
 }
@@ -136,18 +136,18 @@ func (s adoption) AddDevices(_ context.Context, all []release.DailyDevices) erro
 	return s.run.do(func(x *tx) {
 		for _, d := range all {
 			k := seenOn{d.Day, d.Target}
-			if there, ok := x.seen.rows[k]; ok {
-				d.Devices.Merge(&there.Devices)
+			if existing, ok := x.seen.rows[k]; ok {
+				d.Devices.Merge(&existing.Devices)
 			}
 			x.seen.put(x, k, d)
 		}
 	})
 }
 
-func (s adoption) Devices(_ context.Context, first, last release.Day, of release.Target) ([]release.DailyDevices, error) {
+func (s adoption) Devices(_ context.Context, first, last release.Day, target release.Target) ([]release.DailyDevices, error) {
 	return result(s.run, func(x *tx) ([]release.DailyDevices, error) {
 		return x.seen.list(func(d release.DailyDevices) bool {
-			return d.Day >= first && d.Day <= last && d.Within(of)
+			return d.Day >= first && d.Day <= last && d.Within(target)
 		}, release.DailyDevices.Compare, 0), nil
 	})
 }
@@ -177,10 +177,10 @@ func (s reports) Add(_ context.Context, all []release.Report) error {
 	})
 }
 
-func (s reports) Sum(_ context.Context, of id.Release) (release.Outcomes, error) {
+func (s reports) Sum(_ context.Context, releaseID id.Release) (release.Outcomes, error) {
 	return result(s.run, func(x *tx) (all release.Outcomes, err error) {
 		for _, r := range x.reports.rows {
-			if r.Release == of {
+			if r.Release == releaseID {
 				all = all.Plus(r.Outcomes)
 			}
 		}
@@ -188,9 +188,9 @@ func (s reports) Sum(_ context.Context, of id.Release) (release.Outcomes, error)
 	})
 }
 
-func (s reports) List(_ context.Context, of id.Release, after time.Time, limit int) ([]release.Report, error) {
+func (s reports) List(_ context.Context, releaseID id.Release, after time.Time, limit int) ([]release.Report, error) {
 	return result(s.run, func(x *tx) ([]release.Report, error) {
-		return x.reports.list(func(r release.Report) bool { return r.Release == of && r.Hour.After(after) },
+		return x.reports.list(func(r release.Report) bool { return r.Release == releaseID && r.Hour.After(after) },
 			func(a, b release.Report) int { return a.Hour.Compare(b.Hour) }, limit), nil
 	})
 }

@@ -60,17 +60,17 @@ func (u users) Upsert(_ context.Context, fresh org.User, fn func(org.User) (org.
 	})
 }
 
-func (u users) Profile(_ context.Context, o id.Org, user id.User) (p org.Profile, of org.Organisation, err error) {
+func (u users) Profile(_ context.Context, o id.Org, user id.User) (p org.Profile, organisation org.Organisation, err error) {
 	err = u.run(func(x *tx) error {
 		if p.Membership, err = x.tenant(o).members.get(user); err == nil {
 			p.Person, err = x.users.get(user)
 		}
 		if err == nil {
-			of, err = x.orgs.get(o)
+			organisation, err = x.orgs.get(o)
 		}
 		return err
 	})
-	return p, of, err
+	return p, organisation, err
 }
 
 func (u users) Memberships(_ context.Context, user id.User) ([]org.Membership, error) {
@@ -118,11 +118,11 @@ func (s organisations) Lock(_ context.Context, o id.Org) (org.Organisation, erro
 		return org.Organisation{}, fault.New(fault.Internal, "An organisation was locked outside a transaction")
 	}
 	return result(s.run, func(x *tx) (org.Organisation, error) {
-		there, err := x.orgs.get(o)
+		existing, err := x.orgs.get(o)
 		if err == nil {
 			x.epochs.put(x, o, x.epochs.rows[o]+1)
 		}
-		return there, err
+		return existing, err
 	})
 }
 
@@ -145,7 +145,7 @@ func (s organisations) List(_ context.Context, f org.Filter) ([]org.Organisation
 // Erase removes all records at once and counts none.
 func (s organisations) Erase(_ context.Context, o id.Org, now time.Time, _ int) (int, error) {
 	return 0, s.run(func(x *tx) error {
-		there, err := x.orgs.get(o)
+		existing, err := x.orgs.get(o)
 		if err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func (s organisations) Erase(_ context.Context, o id.Org, now time.Time, _ int) 
 				x.discard(o, name, now)
 			}
 		}
-		x.orgs.put(x, o, there.Erased(now))
+		x.orgs.put(x, o, existing.Erased(now))
 		x.tenants.put(x, o, newTenant())
 		x.heads.remove(x, o)
 		x.audit.removeWhere(x, func(e audit.Entry) bool { return e.Org == o })
@@ -224,9 +224,9 @@ func (u users) Former(_ context.Context, o id.Org, after id.User, limit int, eac
 }
 
 // profiles returns memberships with their users.
-func (x *tx) profiles(of []org.Membership) []org.Profile {
-	profiles := make([]org.Profile, len(of))
-	for i, v := range of {
+func (x *tx) profiles(memberships []org.Membership) []org.Profile {
+	profiles := make([]org.Profile, len(memberships))
+	for i, v := range memberships {
 		profiles[i].Membership = v
 		profiles[i].Person, _ = x.users.get(v.User)
 	}
@@ -331,8 +331,8 @@ func (i invitations) pending(
 
 func (i invitations) Put(_ context.Context, o id.Org, v invitation.Invitation) error {
 	return i.run.in(o, func(x *tx, tenant *tenant) error {
-		if _, err := tenant.invitations.find(func(there invitation.Invitation) bool {
-			return v.ProviderID != "" && there.ProviderID == v.ProviderID && there.ID != v.ID
+		if _, err := tenant.invitations.find(func(existing invitation.Invitation) bool {
+			return v.ProviderID != "" && existing.ProviderID == v.ProviderID && existing.ID != v.ID
 		}); err == nil {
 			return fault.New(fault.Conflict, "Another invitation has this id of the identity provider")
 		}
@@ -358,16 +358,16 @@ func (s subscriptions) Of(_ context.Context, orgs []id.Org) (map[id.Org]plan.Sub
 }
 
 func (t *tenant) subscription(o id.Org) plan.Subscription {
-	there, err := t.subscriptions.get(o)
+	existing, err := t.subscriptions.get(o)
 	if err != nil {
 		return plan.Unsubscribed(o)
 	}
-	return there
+	return existing
 }
 
 func (s subscriptions) Put(_ context.Context, o id.Org, v plan.Subscription) error {
 	return s.run.in(o, func(x *tx, tenant *tenant) error {
-		if there, err := x.byCustomer(v.Customer); err == nil && there != o {
+		if existing, err := x.byCustomer(v.Customer); err == nil && existing != o {
 			return fault.New(fault.Conflict, "Another organisation has this customer id of the payment provider")
 		}
 		v.Revision++
@@ -382,7 +382,7 @@ func (s subscriptions) ByCustomer(_ context.Context, customer string) (id.Org, e
 
 func (s *state) byCustomer(customer string) (id.Org, error) {
 	for o, t := range s.tenants.rows {
-		if v, there := t.subscriptions.rows[o]; there && customer != "" && v.Customer == customer {
+		if v, ok := t.subscriptions.rows[o]; ok && customer != "" && v.Customer == customer {
 			return o, nil
 		}
 	}

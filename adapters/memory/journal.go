@@ -62,8 +62,8 @@ type replays struct{ run runner }
 
 func (s replays) Begin(_ context.Context, r replay.Record, now time.Time) (replay.Record, error) {
 	return result(s.run, func(x *tx) (replay.Record, error) {
-		if there, err := x.replays.get(r.Key); err == nil && there.Live(now) {
-			return there, nil
+		if existing, err := x.replays.get(r.Key); err == nil && existing.Live(now) {
+			return existing, nil
 		}
 		x.replays.put(x, r.Key, r)
 		return x.replays.get(r.Key)
@@ -72,7 +72,7 @@ func (s replays) Begin(_ context.Context, r replay.Record, now time.Time) (repla
 
 func (s replays) Finish(_ context.Context, r replay.Record) error {
 	return s.run(func(x *tx) error {
-		if there, ok := x.replays.rows[r.Key]; !ok || there.Claim != r.Claim {
+		if existing, ok := x.replays.rows[r.Key]; !ok || existing.Claim != r.Claim {
 			return x.replays.missing()
 		}
 		x.replays.put(x, r.Key, r)
@@ -94,13 +94,13 @@ func (s replays) Prune(_ context.Context, before time.Time) error {
 
 type sessions struct{ run runner }
 
-func (s sessions) Get(_ context.Context, of id.Session) (session.Session, error) {
-	return result(s.run, func(x *tx) (session.Session, error) { return x.sessions.get(of) })
+func (s sessions) Get(_ context.Context, sessionID id.Session) (session.Session, error) {
+	return result(s.run, func(x *tx) (session.Session, error) { return x.sessions.get(sessionID) })
 }
 
 func (s sessions) Put(_ context.Context, v session.Session) error {
 	return s.run(func(x *tx) error {
-		if there, ok := x.sessions.rows[v.ID]; ok && there.Ended {
+		if existing, ok := x.sessions.rows[v.ID]; ok && existing.Ended {
 			return x.sessions.errTaken()
 		}
 		x.sessions.put(x, v.ID, v)
@@ -116,16 +116,16 @@ func (s sessions) List(_ context.Context, user id.User) ([]session.Session, erro
 	})
 }
 
-func (s sessions) Remove(_ context.Context, of id.Session) error {
-	return s.run.do(func(x *tx) { x.sessions.remove(x, of) })
+func (s sessions) Remove(_ context.Context, sessionID id.Session) error {
+	return s.run.do(func(x *tx) { x.sessions.remove(x, sessionID) })
 }
 
 func (s sessions) Use(_ context.Context, uses map[id.Session]time.Time) error {
 	return s.run.do(func(x *tx) {
-		for of, at := range uses {
-			if v, ok := x.sessions.rows[of]; ok && !v.Ended && v.LastUsedAt.Before(at) {
+		for sessionID, at := range uses {
+			if v, ok := x.sessions.rows[sessionID]; ok && !v.Ended && v.LastUsedAt.Before(at) {
 				v.LastUsedAt = at
-				x.sessions.put(x, of, v)
+				x.sessions.put(x, sessionID, v)
 			}
 		}
 	})

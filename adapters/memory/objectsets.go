@@ -27,9 +27,9 @@ func (s objectSets) Get(_ context.Context, o id.Org, ids []id.Object) (map[id.Ob
 func (s objectSets) Taken(_ context.Context, o id.Org, storageKeys []string, without []id.Object) (map[string]id.Object, error) {
 	return result(s.run, func(x *tx) (map[string]id.Object, error) {
 		others := &tenant{keys: newTable[string, id.Object]("Object")}
-		for key, of := range x.tenant(o).keys.rows {
-			if !slices.Contains(without, of) {
-				others.keys.rows[key] = of
+		for key, objectID := range x.tenant(o).keys.rows {
+			if !slices.Contains(without, objectID) {
+				others.keys.rows[key] = objectID
 			}
 		}
 		taken := map[string]id.Object{}

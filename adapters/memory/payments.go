@@ -216,8 +216,8 @@ func (p *Payments) Pay(session string) (subscription string, err error) {
 		return "", err
 	}
 	now := p.clock.Now()
-	if is := g.status(now); is != "open" {
-		return "", fault.New(fault.Conflict, "The page is %s", is)
+	if status := g.status(now); status != "open" {
+		return "", fault.New(fault.Conflict, "The page is %s", status)
 	}
 	g.subscription = p.nextID("sub")
 	p.subscriptions[g.subscription] = &plan.Remote{

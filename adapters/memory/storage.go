@@ -54,16 +54,16 @@ func (t *tenant) used() (u object.Usage) {
 	return u
 }
 
-func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64, keep object.Retention) (object.Head, error) {
+func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, previous object.Content, c object.Change, limit int64, keep object.Retention) (object.Head, error) {
 	return result(s.run, func(x *tx) (object.Head, error) {
 		tenant := x.tenant(o)
-		there, ok := tenant.objects.rows[c.Object.ID]
-		growth := c.Object.Size - was.Size
+		existing, ok := tenant.objects.rows[c.Object.ID]
+		growth := c.Object.Size - previous.Size
 		if keep.Keeps() {
 			growth = c.Object.Size
 		}
 		fits := limit < 0 || growth <= 0 || tenant.used().Total() <= limit-growth
-		if now, err := x.epochs.get(o); err != nil || now != epoch || !ok || there.Blob != was.Blob || there.Version != c.Object.Version-1 || !fits {
+		if now, err := x.epochs.get(o); err != nil || now != epoch || !ok || existing.Blob != previous.Blob || existing.Version != c.Object.Version-1 || !fits {
 			return object.Head{}, fault.New(fault.Conflict, "The object has changed")
 		}
 		inside := storage{run: x.run, inside: true}
@@ -72,9 +72,9 @@ func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, was object.
 		}
 		err := inside.Objects().Put(ctx, o, c.Object)
 		if keep.Keeps() {
-			err = errors.Join(err, inside.Versions().Keep(ctx, o, keep, keep.Ended(there, c.By, c.At, false)))
+			err = errors.Join(err, inside.Versions().Keep(ctx, o, keep, keep.Ended(existing, c.By, c.At, false)))
 		} else {
-			err = errors.Join(err, inside.BlobNames().Discard(ctx, o, []string{was.Blob}, c.At))
+			err = errors.Join(err, inside.BlobNames().Discard(ctx, o, []string{previous.Blob}, c.At))
 		}
 		if err != nil {
 			return object.Head{}, err
@@ -85,8 +85,8 @@ func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, was object.
 
 type objects struct{ run runner }
 
-func (s objects) Get(_ context.Context, o id.Org, of id.Object) (object.Object, error) {
-	return result(s.run, func(x *tx) (object.Object, error) { return x.tenant(o).objects.get(of) })
+func (s objects) Get(_ context.Context, o id.Org, objectID id.Object) (object.Object, error) {
+	return result(s.run, func(x *tx) (object.Object, error) { return x.tenant(o).objects.get(objectID) })
 }
 
 func (s objects) At(_ context.Context, o id.Org, storageKey string) (object.Object, error) {
@@ -175,11 +175,11 @@ func (t *tenant) checkFreeKey(key string) error {
 func (s objects) Put(_ context.Context, o id.Org, objects ...object.Object) error {
 	return s.run.in(o, func(x *tx, tenant *tenant) error {
 		for _, v := range objects {
-			was, err := tenant.objects.get(v.ID)
+			previous, err := tenant.objects.get(v.ID)
 			if err != nil {
 				return err
 			}
-			tenant.keys.remove(x, foldedKey(was))
+			tenant.keys.remove(x, foldedKey(previous))
 		}
 		for _, v := range objects {
 			if tenant.checkFreeKey(foldedKey(v)) != nil {
@@ -284,9 +284,9 @@ func (c changes) Append(_ context.Context, o id.Org, changes ...object.Change) (
 			v.N = h.N
 			if v.Type == object.Changed {
 				v.Object.N = h.N
-				if there, ok := tenant.objects.rows[v.Object.ID]; ok {
-					there.N = h.N
-					tenant.objects.put(x, there.ID, there)
+				if existing, ok := tenant.objects.rows[v.Object.ID]; ok {
+					existing.N = h.N
+					tenant.objects.put(x, existing.ID, existing)
 				}
 			}
 			tenant.log.put(x, v.N, v)
@@ -330,14 +330,14 @@ func (c changes) Since(_ context.Context, o id.Org, after int64, head func(objec
 	var at object.Head
 	all, err := result(c.run, func(x *tx) ([]object.Change, error) {
 		at = x.head(o)
-		of := func(t object.ChangeType) []object.Change {
+		ofType := func(t object.ChangeType) []object.Change {
 			return x.entries(o, after, math.MaxInt, func(v object.Change) bool { return v.Type == t })
 		}
 		var changed []object.Change
 		for _, v := range x.tenant(o).objects.list(func(v object.Object) bool { return v.N > after }, func(a, b object.Object) int { return cmp.Compare(a.N, b.N) }, 0) {
 			changed = append(changed, object.Change{N: v.N, Type: object.Changed, Object: v})
 		}
-		return slices.Concat(of(object.AccessChanged), of(object.Deleted), changed), nil
+		return slices.Concat(ofType(object.AccessChanged), ofType(object.Deleted), changed), nil
 	})
 	if err == nil {
 		err = head(at)
@@ -388,8 +388,8 @@ func (s storage) Announced(_ context.Context, o id.Org) (names int, size int64, 
 
 func (b blobNames) Forget(_ context.Context, v object.Blob) error {
 	return b.run(func(x *tx) error {
-		there, ok := x.blobs.rows[v.Name]
-		if !ok || there.Org != v.Org || there.Discarded != v.Discarded {
+		existing, ok := x.blobs.rows[v.Name]
+		if !ok || existing.Org != v.Org || existing.Discarded != v.Discarded {
 			return x.blobs.missing()
 		}
 		x.blobs.remove(x, v.Name)
@@ -407,7 +407,7 @@ func (b blobNames) Discard(_ context.Context, o id.Org, names []string, now time
 
 // discard marks a name as to be removed since now.
 func (x *tx) discard(o id.Org, name string, now time.Time) {
-	if was := x.blobs.rows[name]; !was.Discarded || was.At.After(now) {
+	if previous := x.blobs.rows[name]; !previous.Discarded || previous.At.After(now) {
 		x.blobs.put(x, name, object.Blob{Org: o, Name: name, Discarded: true, At: now})
 	}
 }

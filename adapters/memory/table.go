@@ -80,11 +80,11 @@ func (t *table[K, V]) replace(x *tx, k K, v V) error {
 // update replaces a record, NotFound when there is none, by what fn returns for it. It
 // returns a copy of that.
 func (t *table[K, V]) update(x *tx, k K, fn func(V) (V, error)) (V, error) {
-	was, err := t.get(k)
+	previous, err := t.get(k)
 	if err != nil {
-		return was, err
+		return previous, err
 	}
-	next, err := fn(was)
+	next, err := fn(previous)
 	if err != nil {
 		return next, err
 	}
@@ -95,13 +95,13 @@ func (t *table[K, V]) update(x *tx, k K, fn func(V) (V, error)) (V, error) {
 // upsert updates the record that matches, or else fresh, whose key must be free. It
 // returns a copy of the record and whether it is new.
 func (t *table[K, V]) upsert(x *tx, key func(V) K, fresh V, matches func(V) bool, fn func(V) (V, error)) (v V, added bool, err error) {
-	was, err := t.find(matches)
+	previous, err := t.find(matches)
 	if added = err != nil; added {
-		if was = clone(fresh); t.has(key(fresh)) {
-			return was, true, t.errTaken()
+		if previous = clone(fresh); t.has(key(fresh)) {
+			return previous, true, t.errTaken()
 		}
 	}
-	next, err := fn(was)
+	next, err := fn(previous)
 	if err == nil {
 		t.put(x, key(next), next)
 	}
@@ -164,10 +164,10 @@ func (t *table[K, V]) removeWhere(x *tx, matches func(V) bool) {
 
 // saveUndo adds an undo step that restores the present record.
 func (t *table[K, V]) saveUndo(x *tx, k K) {
-	was, there := t.rows[k]
+	previous, found := t.rows[k]
 	x.undo = append(x.undo, func() {
-		if there {
-			t.rows[k] = was
+		if found {
+			t.rows[k] = previous
 		} else {
 			delete(t.rows, k)
 		}

@@ -111,15 +111,15 @@ func (s tasksAt) Add(ctx context.Context, o id.Org, t task.Task) (task.Task, err
 	})
 }
 
-func (s tasksAt) Replace(ctx context.Context, o id.Org, was, next task.Task, changes []task.Change) error {
+func (s tasksAt) Replace(ctx context.Context, o id.Org, previous, next task.Task, changes []task.Change) error {
 	return s.run(func(x *tx) error {
 		q, err := s.at(x, o)
 		if err != nil {
 			return err
 		}
-		_, err = q.Revise(ctx, o, was.ID, func(there task.Task) (task.Task, error) {
-			if there.Version != was.Version || !there.UpdatedAt.Equal(was.UpdatedAt) {
-				return there, fault.Missing("Task")
+		_, err = q.Revise(ctx, o, previous.ID, func(existing task.Task) (task.Task, error) {
+			if existing.Version != previous.Version || !existing.UpdatedAt.Equal(previous.UpdatedAt) {
+				return existing, fault.Missing("Task")
 			}
 			return next, nil
 		})
@@ -133,13 +133,13 @@ func (s tasksAt) Replace(ctx context.Context, o id.Org, was, next task.Task, cha
 func (s tasks) Revise(_ context.Context, o id.Org, t id.Task, fn func(task.Task) (task.Task, error)) (task.Task, error) {
 	return result(s.run, func(x *tx) (task.Task, error) {
 		tenant := x.tenant(o)
-		return tenant.tasks.update(x, t, func(was task.Task) (task.Task, error) {
-			is, err := fn(was)
-			is.ID, is.Org = t, o
+		return tenant.tasks.update(x, t, func(previous task.Task) (task.Task, error) {
+			next, err := fn(previous)
+			next.ID, next.Org = t, o
 			if err == nil {
-				err = tenant.checkWorkspace(is)
+				err = tenant.checkWorkspace(next)
 			}
-			return is, err
+			return next, err
 		})
 	})
 }
@@ -147,11 +147,11 @@ func (s tasks) Revise(_ context.Context, o id.Org, t id.Task, fn func(task.Task)
 func (s tasks) Remove(_ context.Context, o id.Org, t id.Task, allow func(task.Task) error) error {
 	return s.run(func(x *tx) error {
 		tenant := x.tenant(o)
-		there, err := tenant.tasks.get(t)
+		existing, err := tenant.tasks.get(t)
 		if err != nil {
 			return err
 		}
-		if err := allow(there); err != nil {
+		if err := allow(existing); err != nil {
 			return err
 		}
 		tenant.removeTask(x, t)
@@ -185,8 +185,8 @@ func (t *tenant) removeTask(x *tx, gone id.Task) {
 }
 
 // trimHistory deletes at most limit changes of a task's history and returns how many.
-func (t *tenant) trimHistory(x *tx, of id.Task, limit int) int {
-	found := t.history.list(func(c task.Change) bool { return c.Task == of }, func(a, b task.Change) int { return cmp.Compare(a.ID, b.ID) }, limit)
+func (t *tenant) trimHistory(x *tx, taskID id.Task, limit int) int {
+	found := t.history.list(func(c task.Change) bool { return c.Task == taskID }, func(a, b task.Change) int { return cmp.Compare(a.ID, b.ID) }, limit)
 	for _, c := range found {
 		t.history.remove(x, c.ID)
 	}
@@ -227,9 +227,9 @@ func (s taskSets) Move(_ context.Context, o id.Org, ids []id.Task, now time.Time
 	return s.run(func(x *tx) error {
 		tenant := x.tenant(o)
 		for i, t := range ids {
-			_, err := tenant.tasks.update(x, t, func(was task.Task) (task.Task, error) {
-				is, err := fn(i, was.Placement())
-				return was.Placed(is, now), err
+			_, err := tenant.tasks.update(x, t, func(previous task.Task) (task.Task, error) {
+				next, err := fn(i, previous.Placement())
+				return previous.Placed(next, now), err
 			})
 			if err != nil {
 				return err
@@ -264,8 +264,8 @@ func (s taskSets) RemoveIn(_ context.Context, o id.Org, w id.Workspace, after ta
 }
 
 func (s taskSets) List(_ context.Context, o id.Org, ids []id.Task, each func(task.Task) error) error {
-	there, err := result(s.run, func(x *tx) ([]task.Task, error) { return x.tenant(o).tasks.getAll(ids), nil })
-	return forEach(there, err, each)
+	existing, err := result(s.run, func(x *tx) ([]task.Task, error) { return x.tenant(o).tasks.getAll(ids), nil })
+	return forEach(existing, err, each)
 }
 
 type taskHistory struct{ run runner }
@@ -292,8 +292,8 @@ func (s taskHistory) Remove(_ context.Context, o id.Org, t id.Task, limit int) (
 func (s taskHistory) List(_ context.Context, o id.Org, t id.Task, after task.ChangePosition, limit int, each func(task.Change) error) error {
 	compare := func(a, b task.Change) int { return byTime(a.At, b.At, a.ID, b.ID) }
 	selected, err := result(s.run, func(x *tx) ([]task.Change, error) {
-		of := func(c task.Change) bool { return c.Task == t }
-		return x.tenant(o).history.page(of, compare, task.Change{At: after.At, ID: after.ID}, limit), nil
+		ofTask := func(c task.Change) bool { return c.Task == t }
+		return x.tenant(o).history.page(ofTask, compare, task.Change{At: after.At, ID: after.ID}, limit), nil
 	})
 	return forEach(selected, err, each)
 }

@@ -17,14 +17,14 @@ type uploads struct{ run runner }
 
 // uploadPart is a part of an upload.
 type uploadPart struct {
-	of id.Upload
+	uploadID id.Upload
 	upload.Part
 }
 
 // uploadOffset is the key of a part.
 type uploadOffset struct {
-	of     id.Upload
-	offset int64
+	uploadID id.Upload
+	offset   int64
 }
 
 // openUploads returns the open uploads of a user, or of all if user is empty, that expire after a time.
@@ -44,29 +44,29 @@ func (q uploads) Add(_ context.Context, o id.Org, u upload.Upload) error {
 	})
 }
 
-func (q uploads) Get(_ context.Context, o id.Org, of id.Upload) (upload.Upload, error) {
-	return result(q.run, func(x *tx) (upload.Upload, error) { return x.tenant(o).uploads.get(of) })
+func (q uploads) Get(_ context.Context, o id.Org, uploadID id.Upload) (upload.Upload, error) {
+	return result(q.run, func(x *tx) (upload.Upload, error) { return x.tenant(o).uploads.get(uploadID) })
 }
 
-func (q uploads) Append(_ context.Context, o id.Org, of id.Upload, p upload.Part) error {
+func (q uploads) Append(_ context.Context, o id.Org, uploadID id.Upload, p upload.Part) error {
 	return q.run(func(x *tx) error {
 		t := x.tenant(o)
-		_, err := t.uploads.update(x, of, func(u upload.Upload) (upload.Upload, error) {
+		_, err := t.uploads.update(x, uploadID, func(u upload.Upload) (upload.Upload, error) {
 			if u.Status() != upload.Open || u.Offset != p.Offset {
 				return u, fault.New(fault.Conflict, "Upload has another offset")
 			}
 			return u.Appended(p.Size), nil
 		})
 		if err == nil {
-			t.uploadParts.put(x, uploadOffset{of, p.Offset}, uploadPart{of, p})
+			t.uploadParts.put(x, uploadOffset{uploadID, p.Offset}, uploadPart{uploadID, p})
 		}
 		return err
 	})
 }
 
-func (q uploads) Parts(_ context.Context, o id.Org, of id.Upload, from int64, limit int) ([]upload.Part, error) {
+func (q uploads) Parts(_ context.Context, o id.Org, uploadID id.Upload, from int64, limit int) ([]upload.Part, error) {
 	return result(q.run, func(x *tx) (parts []upload.Part, err error) {
-		for _, p := range x.tenant(o).uploadParts.list(func(p uploadPart) bool { return p.of == of && p.Offset >= from }, func(a, b uploadPart) int {
+		for _, p := range x.tenant(o).uploadParts.list(func(p uploadPart) bool { return p.uploadID == uploadID && p.Offset >= from }, func(a, b uploadPart) int {
 			return cmp.Compare(a.Offset, b.Offset)
 		}, limit) {
 			parts = append(parts, p.Part)
@@ -75,19 +75,19 @@ func (q uploads) Parts(_ context.Context, o id.Org, of id.Upload, from int64, li
 	})
 }
 
-func (q uploads) Update(_ context.Context, o id.Org, of id.Upload, fn func(upload.Upload) (upload.Upload, error)) (upload.Upload, error) {
-	return result(q.run, func(x *tx) (upload.Upload, error) { return x.tenant(o).uploads.update(x, of, fn) })
+func (q uploads) Update(_ context.Context, o id.Org, uploadID id.Upload, fn func(upload.Upload) (upload.Upload, error)) (upload.Upload, error) {
+	return result(q.run, func(x *tx) (upload.Upload, error) { return x.tenant(o).uploads.update(x, uploadID, fn) })
 }
 
 func (q uploads) Sweep(_ context.Context, before time.Time, limit int) (n int, err error) {
 	return n, q.run.do(func(x *tx) {
 		n = 0
 		for _, t := range x.tenants.rows {
-			for of, u := range t.uploads.rows {
+			for key, u := range t.uploads.rows {
 				if n < limit && u.ExpiresAt.Before(before) {
 					n++
-					t.uploads.remove(x, of)
-					t.uploadParts.removeWhere(x, func(p uploadPart) bool { return p.of == of })
+					t.uploads.remove(x, key)
+					t.uploadParts.removeWhere(x, func(p uploadPart) bool { return p.uploadID == key })
 				}
 			}
 		}
@@ -106,7 +106,7 @@ func (s storage) CancelUploads(_ context.Context, o id.Org, user id.User, now ti
 				return err
 			}
 			for _, p := range t.uploadParts.rows {
-				if p.of == u.ID {
+				if p.uploadID == u.ID {
 					x.discard(o, p.Blob, now)
 				}
 			}

@@ -80,11 +80,11 @@ func (q quotas) ReserveAllAt(_ context.Context, epoch int64, leases []quota.Leas
 		if epoch != x.epochs.rows[leases[0].Org] {
 			return nil, nil
 		}
-		for of, sum := range sums {
-			if a := tenant.accounts.rows[of]; a.Used+a.Reserved+sum <= limit {
+		for key, sum := range sums {
+			if a := tenant.accounts.rows[key]; a.Used+a.Reserved+sum <= limit {
 				a.Reserved += sum
-				tenant.accounts.put(x, of, a)
-				granted = append(granted, of.user)
+				tenant.accounts.put(x, key, a)
+				granted = append(granted, key.user)
 			}
 		}
 		for _, l := range leases {
@@ -112,9 +112,9 @@ func (q quotas) Extend(_ context.Context, leases []quota.Lease, until time.Time)
 	return q.run.do(func(x *tx) {
 		for _, l := range leases {
 			tenant := x.tenant(l.Org)
-			if there, ok := tenant.leases.rows[keyOfLease(l)]; ok {
-				there.ExpiresAt = until
-				tenant.leases.put(x, keyOfLease(l), there)
+			if existing, ok := tenant.leases.rows[keyOfLease(l)]; ok {
+				existing.ExpiresAt = until
+				tenant.leases.put(x, keyOfLease(l), existing)
 			}
 		}
 	})
@@ -146,11 +146,11 @@ func (s ledger) Settle(_ context.Context, o id.Org, entries ...usage.Entry) erro
 			if err := tenant.usage.add(x, e.ID, e); err != nil {
 				return err
 			}
-			of := account{e.User, quota.DayOf(e.At)}
-			tenant.releaseLease(x, leaseKey{of, e.ID})
-			a := tenant.accounts.rows[of]
+			key := account{e.User, quota.DayOf(e.At)}
+			tenant.releaseLease(x, leaseKey{key, e.ID})
+			a := tenant.accounts.rows[key]
 			a.Used += e.Tokens.Total()
-			tenant.accounts.put(x, of, a)
+			tenant.accounts.put(x, key, a)
 		}
 		return nil
 	})
@@ -190,8 +190,8 @@ func (s ledger) Summary(_ context.Context, o id.Org, user id.User, p usage.Perio
 	return forEach(parts(users), head(sum), each)
 }
 
-func parts(of map[string]usage.Sum) (all []usage.Part) {
-	for name, sum := range of {
+func parts(sums map[string]usage.Sum) (all []usage.Part) {
+	for name, sum := range sums {
 		all = append(all, usage.Part{Of: name, Sum: sum})
 	}
 	slices.SortFunc(all, func(a, b usage.Part) int { return cmp.Compare(a.Of, b.Of) })
@@ -219,19 +219,19 @@ func (s ledger) Daily(_ context.Context, o id.Org, b usage.Breakdown, after usag
 			if b.User != "" && e.User != b.User {
 				continue
 			}
-			of := usage.Daily{Day: quota.DayOf(e.At), Model: e.Model, User: b.User}
+			key := usage.Daily{Day: quota.DayOf(e.At), Model: e.Model, User: b.User}
 			if b.ByUser {
-				of.Model, of.User = "", e.User
+				key.Model, key.User = "", e.User
 			}
-			sums[of] = sums[of].Plus(e.Sum())
+			sums[key] = sums[key].Plus(e.Sum())
 		}
 		order := func(a, b usage.Daily) int {
 			return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.User, b.User), cmp.Compare(a.Model, b.Model))
 		}
-		for of, sum := range sums {
-			if order(of, after) > 0 {
-				of.Sum = sum
-				all = append(all, of)
+		for key, sum := range sums {
+			if order(key, after) > 0 {
+				key.Sum = sum
+				all = append(all, key)
 			}
 		}
 		slices.SortFunc(all, order)

@@ -22,9 +22,9 @@ func keyOfVersion(v object.Earlier) version { return version{v.ID, v.Version} }
 
 type versions struct{ run runner }
 
-func (q versions) List(_ context.Context, o id.Org, of id.Object, before int64, limit int, each func(object.Earlier) error) error {
+func (q versions) List(_ context.Context, o id.Org, objectID id.Object, before int64, limit int, each func(object.Earlier) error) error {
 	all, err := result(q.run, func(x *tx) ([]object.Earlier, error) {
-		return x.tenant(o).versions.list(func(v object.Earlier) bool { return v.ID == of && v.Version < before },
+		return x.tenant(o).versions.list(func(v object.Earlier) bool { return v.ID == objectID && v.Version < before },
 			func(a, b object.Earlier) int { return cmp.Compare(b.Version, a.Version) }, limit), nil
 	})
 	return forEach(all, err, each)
@@ -64,10 +64,10 @@ func (q versions) Keep(_ context.Context, o id.Org, keep object.Retention, ended
 	})
 }
 
-func (q versions) Take(_ context.Context, o id.Org, of id.Object, number int64) (object.Earlier, error) {
+func (q versions) Take(_ context.Context, o id.Org, objectID id.Object, number int64) (object.Earlier, error) {
 	return result(q.run, func(x *tx) (object.Earlier, error) {
 		t := x.tenant(o)
-		v, err := t.versions.get(version{of, number})
+		v, err := t.versions.get(version{objectID, number})
 		if err != nil {
 			return v, err
 		}
@@ -76,7 +76,7 @@ func (q versions) Take(_ context.Context, o id.Org, of id.Object, number int64) 
 	})
 }
 
-func (q versions) Discard(_ context.Context, o id.Org, of []id.Object, size int64, limit int, now time.Time) (int, error) {
+func (q versions) Discard(_ context.Context, o id.Org, objectIDs []id.Object, size int64, limit int, now time.Time) (int, error) {
 	if limit <= 0 {
 		return 0, nil
 	}
@@ -84,10 +84,10 @@ func (q versions) Discard(_ context.Context, o id.Org, of []id.Object, size int6
 		if _, err := x.tenants.get(o); err != nil {
 			return 0, err
 		}
-		if of == nil {
+		if objectIDs == nil {
 			return x.discardVersions(o, always, size, limit, now), nil
 		}
-		return x.discardVersions(o, func(v object.Earlier) bool { return slices.Contains(of, v.ID) }, math.MaxInt64, limit, now), nil
+		return x.discardVersions(o, func(v object.Earlier) bool { return slices.Contains(objectIDs, v.ID) }, math.MaxInt64, limit, now), nil
 	})
 }
 

@@ -255,21 +255,21 @@ func (r *Remote) DownloadAll(ctx context.Context, records []mirror.Record, each 
 		if err != nil {
 			return failure(err)
 		}
-		var of fileReading
-		if err := json.Unmarshal(line, &of); err != nil || of.Index != i || of.Length < 0 || of.Length > maxTogether {
+		var reading fileReading
+		if err := json.Unmarshal(line, &reading); err != nil || reading.Index != i || reading.Length < 0 || reading.Length > maxTogether {
 			return fault.Wrap(fault.Unavailable, err, "the answer has no content of file %d", i)
 		}
-		content = slices.Grow(content[:0], of.Length)[:of.Length]
+		content = slices.Grow(content[:0], reading.Length)[:reading.Length]
 		if _, err := io.ReadFull(from, content); err != nil {
 			return failure(err)
 		}
 		var refused error
 		switch {
-		case of.Status == http.StatusInternalServerError:
+		case reading.Status == http.StatusInternalServerError:
 			refused = fault.New(fault.Internal, "the server cannot read the content")
-		case of.Error != nil:
-			refused = failure(&apiclient.Error{Status: of.Status, Message: of.Error.Message})
-		case of.File.Checksum != record.Checksum:
+		case reading.Error != nil:
+			refused = failure(&apiclient.Error{Status: reading.Status, Message: reading.Error.Message})
+		case reading.File.Checksum != record.Checksum:
 			refused = fault.New(fault.Conflict, "The server's file was changed meanwhile.")
 		}
 		if err := each(i, content, refused); err != nil {
@@ -342,11 +342,11 @@ func (r *Remote) uploadResumably(ctx context.Context, to apiclient.CreateResumab
 func (r *Remote) sent(ctx context.Context) func(apiclient.StoredObject, error) (mirror.Record, error) {
 	return func(o apiclient.StoredObject, err error) (mirror.Record, error) {
 		if apiclient.Status(err) == http.StatusUnauthorized {
-			_, again := r.client.GetMe(ctx)
-			if again == nil {
+			_, getErr := r.client.GetMe(ctx)
+			if getErr == nil {
 				return mirror.Record{}, fault.Wrap(fault.Unavailable, err, "the token was renewed")
 			}
-			err = again
+			err = getErr
 		}
 		if err != nil {
 			return mirror.Record{}, failure(err)

@@ -182,8 +182,8 @@ func (i invoice) periodEnd() *time.Time {
 	var end instant
 	for _, l := range i.Lines.Data {
 		ofSubscription := l.Type == "subscription" || l.Parent.Type == "subscription_item_details"
-		of := cmp.Or(l.Subscription, l.Parent.Item.Subscription)
-		if ofSubscription && (of == "" || string(of) == i.subscription()) && l.Period.End.After(end.Time) {
+		subscriptionID := cmp.Or(l.Subscription, l.Parent.Item.Subscription)
+		if ofSubscription && (subscriptionID == "" || string(subscriptionID) == i.subscription()) && l.Period.End.After(end.Time) {
 			end = l.Period.End
 		}
 	}

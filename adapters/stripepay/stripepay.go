@@ -71,8 +71,8 @@ func New(o Options) (*Payments, error) {
 	}
 	p := &Payments{key: key, prices: map[plan.Plan]string{}, plans: plansOf(o.Prices), cancel: o.CancelURL, log: o.Log}
 	p.success = o.SuccessURL + "?session_id={CHECKOUT_SESSION_ID}"
-	for price, of := range p.plans {
-		p.prices[of] = price
+	for price, paid := range p.plans {
+		p.prices[paid] = price
 	}
 	for _, of := range []plan.Plan{plan.Standard, plan.Premium} {
 		if !isID(p.prices[of]) || len(p.plans) != len(o.Prices) {
@@ -94,9 +94,9 @@ func isAddress(s string) bool {
 // plansOf returns the plans by the ids of their prices.
 func plansOf(prices map[plan.Plan]string) map[string]plan.Plan {
 	plans := map[string]plan.Plan{}
-	for of, price := range prices {
+	for paid, price := range prices {
 		if price = strings.TrimSpace(price); price != "" {
-			plans[price] = of
+			plans[price] = paid
 		}
 	}
 	return plans
@@ -157,8 +157,8 @@ func (p *Payments) Open(ctx context.Context, o id.Org, customer string, c plan.C
 }
 
 // Session returns a checkout session.
-func (p *Payments) Session(ctx context.Context, of string) (plan.Session, error) {
-	s, err := p.session(ctx, of)
+func (p *Payments) Session(ctx context.Context, sessionID string) (plan.Session, error) {
+	s, err := p.session(ctx, sessionID)
 	if err != nil {
 		return plan.Session{}, err
 	}
@@ -170,11 +170,11 @@ func (p *Payments) Session(ctx context.Context, of string) (plan.Session, error)
 	}, nil
 }
 
-func (p *Payments) session(ctx context.Context, of string) (session, error) {
-	if !isID(of) {
+func (p *Payments) session(ctx context.Context, sessionID string) (session, error) {
+	if !isID(sessionID) {
 		return session{}, fault.Missing("Checkout session")
 	}
-	s, err := call[session](ctx, p, http.MethodGet, stripe.FormatURLPath("/v1/checkout/sessions/%s", of), &stripe.CheckoutSessionParams{})
+	s, err := call[session](ctx, p, http.MethodGet, stripe.FormatURLPath("/v1/checkout/sessions/%s", sessionID), &stripe.CheckoutSessionParams{})
 	if err == nil && !isID(string(s.ID)) {
 		err = unreadable("a checkout session without an id")
 	}
@@ -183,15 +183,15 @@ func (p *Payments) session(ctx context.Context, of string) (session, error) {
 
 // Expire expires a checkout session. The provider refuses to expire a closed one, whose
 // status then selects the error.
-func (p *Payments) Expire(ctx context.Context, of string) error {
-	if !isID(of) {
+func (p *Payments) Expire(ctx context.Context, sessionID string) error {
+	if !isID(sessionID) {
 		return fault.Missing("Checkout session")
 	}
-	_, err := call[session](ctx, p, http.MethodPost, stripe.FormatURLPath("/v1/checkout/sessions/%s/expire", of), &stripe.CheckoutSessionExpireParams{})
+	_, err := call[session](ctx, p, http.MethodPost, stripe.FormatURLPath("/v1/checkout/sessions/%s/expire", sessionID), &stripe.CheckoutSessionExpireParams{})
 	if !fault.Is(err, fault.Internal) {
 		return err
 	}
-	s, lookErr := p.session(ctx, of)
+	s, lookErr := p.session(ctx, sessionID)
 	switch {
 	case lookErr != nil:
 		return lookErr

@@ -22,8 +22,8 @@ const paidOrUnchanged = "error_if_incomplete"
 const declined = "The payment was declined"
 
 // Subscription returns a subscription.
-func (p *Payments) Subscription(ctx context.Context, of string) (plan.Remote, error) {
-	s, err := p.subscription(ctx, of)
+func (p *Payments) Subscription(ctx context.Context, subscriptionID string) (plan.Remote, error) {
+	s, err := p.subscription(ctx, subscriptionID)
 	if err != nil {
 		return plan.Remote{}, err
 	}
@@ -33,12 +33,12 @@ func (p *Payments) Subscription(ctx context.Context, of string) (plan.Remote, er
 // Change moves a subscription to another plan at once, and revokes its cancellation. It uses
 // a new idempotency key each time: a stored one would replay an earlier change to the same
 // plan.
-func (p *Payments) Change(ctx context.Context, of string, to plan.Plan) error {
+func (p *Payments) Change(ctx context.Context, subscriptionID string, to plan.Plan) error {
 	price, err := p.price(to)
 	if err != nil {
 		return err
 	}
-	s, err := p.subscription(ctx, of)
+	s, err := p.subscription(ctx, subscriptionID)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (p *Payments) Change(ctx context.Context, of string, to plan.Plan) error {
 	} else {
 		params.CancelAtPeriodEnd = stripe.Bool(false)
 	}
-	_, err = p.update(ctx, of, params)
+	_, err = p.update(ctx, subscriptionID, params)
 	if r, ok := errors.AsType[*refusal](err); ok && fault.Is(err, fault.NotFound) && r.param == "" {
 		err = fault.Wrap(fault.Conflict, r, declined) // no payment method; for a missing object, its parameter is named
 	}
@@ -69,39 +69,39 @@ func (p *Payments) Change(ctx context.Context, of string, to plan.Plan) error {
 }
 
 // Cancel ends a subscription.
-func (p *Payments) Cancel(ctx context.Context, of string, atOnce bool) error {
-	s, err := p.subscription(ctx, of)
+func (p *Payments) Cancel(ctx context.Context, subscriptionID string, atOnce bool) error {
+	s, err := p.subscription(ctx, subscriptionID)
 	if err != nil || s.over() || !atOnce && s.cancelsAtEnd() {
 		return err
 	}
 	if atOnce {
 		params := &stripe.SubscriptionCancelParams{}
 		params.AddExpand("customer")
-		_, err = checked(call[subscription](ctx, p, http.MethodDelete, address(of), params))
+		_, err = checked(call[subscription](ctx, p, http.MethodDelete, address(subscriptionID), params))
 	} else {
-		_, err = p.update(ctx, of, &stripe.SubscriptionParams{CancelAtPeriodEnd: stripe.Bool(true)})
+		_, err = p.update(ctx, subscriptionID, &stripe.SubscriptionParams{CancelAtPeriodEnd: stripe.Bool(true)})
 	}
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Internal) {
 		// The subscription may have ended meanwhile.
-		if now, lookErr := p.subscription(ctx, of); lookErr == nil && now.over() {
+		if now, lookErr := p.subscription(ctx, subscriptionID); lookErr == nil && now.over() {
 			return nil
 		}
 	}
 	return err
 }
 
-func (p *Payments) subscription(ctx context.Context, of string) (subscription, error) {
-	if !isID(of) {
+func (p *Payments) subscription(ctx context.Context, subscriptionID string) (subscription, error) {
+	if !isID(subscriptionID) {
 		return subscription{}, fault.Missing("Subscription")
 	}
 	params := &stripe.SubscriptionParams{}
 	params.AddExpand("customer") // for its payment method if the subscription has none
-	return checked(call[subscription](ctx, p, http.MethodGet, address(of), params))
+	return checked(call[subscription](ctx, p, http.MethodGet, address(subscriptionID), params))
 }
 
-func (p *Payments) update(ctx context.Context, of string, params *stripe.SubscriptionParams) (subscription, error) {
+func (p *Payments) update(ctx context.Context, subscriptionID string, params *stripe.SubscriptionParams) (subscription, error) {
 	params.AddExpand("customer")
-	return checked(call[subscription](ctx, p, http.MethodPost, address(of), params))
+	return checked(call[subscription](ctx, p, http.MethodPost, address(subscriptionID), params))
 }
 
 // checked returns the subscription of a response; Unavailable if it lacks its id or status.

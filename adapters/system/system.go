@@ -42,7 +42,7 @@ func (Secrets) Secret() string {
 }
 
 // Jitter returns a random part of a duration, for retries.
-func Jitter(of time.Duration) time.Duration { return mathrand.N(of) }
+func Jitter(limit time.Duration) time.Duration { return mathrand.N(limit) }
 
 // Alarms are the machine's timers.
 type Alarms struct{}

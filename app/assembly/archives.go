@@ -90,17 +90,17 @@ func readUsers(file string) (map[id.User]string, error) {
 	lines := bufio.NewScanner(f)
 	for n := 1; lines.Scan(); n++ {
 		member, user, _ := strings.Cut(strings.TrimSpace(lines.Text()), " ")
-		of, ok := id.Parse[id.User](member)
+		memberID, ok := id.Parse[id.User](member)
 		user = strings.TrimSpace(user)
 		switch {
 		case !ok || user == "":
 			return nil, fmt.Errorf("%s line %d must be the userId of a member, a space and a user here", file, n)
-		case users[of] != "":
+		case users[memberID] != "":
 			return nil, fmt.Errorf("%s line %d has the member %s, who is on an earlier line", file, n, member)
 		case n > domain.MaxMembers:
 			return nil, fmt.Errorf("%s has more than %d lines", file, domain.MaxMembers)
 		}
-		users[of] = user
+		users[memberID] = user
 	}
 	return users, lines.Err()
 }

@@ -82,7 +82,7 @@ func (c *commonClock) compare(ctx context.Context) (counts bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, comparisonTimeout)
 	defer cancel()
 	began := c.machine.Now()
-	is, err := c.database(ctx)
+	databaseNow, err := c.database(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -90,7 +90,7 @@ func (c *commonClock) compare(ctx context.Context) (counts bool, err error) {
 	if took < 0 || took > maxComparison {
 		return false, nil
 	}
-	ahead := is.Sub(began.Add(took / 2)).Truncate(time.Millisecond)
+	ahead := databaseNow.Sub(began.Add(took / 2)).Truncate(time.Millisecond)
 	if (ahead - time.Duration(c.ahead.Load())).Abs() <= took/2+clockTolerance {
 		return true, nil
 	}

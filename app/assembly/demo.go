@@ -126,14 +126,14 @@ func makeDemo(ctx context.Context, c config.Config, place string, random func(n 
 				func(providers) providers { return providers{config.ProviderLocal: localmodel.New(nil)} }, // without pauses
 			))
 	}()
-	var on address
+	var server address
 	select {
-	case on = <-started:
+	case server = <-started:
 	case err := <-ended:
 		return "", errors.Join(err, ctx.Err())
 	}
 	filled := demo.Fill(ctx, demo.Options{
-		URL: string(on.base), Now: now, SetClock: clock.Set, Random: random,
+		URL: string(server.base), Now: now, SetClock: clock.Set, Random: random,
 		Progress: func(day, last int) {
 			if day%10 == 0 {
 				fmt.Fprintf(out, "  day %d of %d\n", day, last)
@@ -144,5 +144,5 @@ func makeDemo(ctx context.Context, c config.Config, place string, random func(n 
 	if err := errors.Join(filled, <-ended); err != nil {
 		return "", err
 	}
-	return config.HostPort(on.listener.Addr().String()), os.Rename(incomplete.DataDir, place)
+	return config.HostPort(server.listener.Addr().String()), os.Rename(incomplete.DataDir, place)
 }

@@ -37,22 +37,22 @@ func Build() string {
 
 // buildOf is Build for the build information of a binary, which may be nil.
 func buildOf(version string, info *debug.BuildInfo) string {
-	about := []string{runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+	details := []string{runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 	if info != nil {
-		of := map[string]string{}
+		settings := map[string]string{}
 		for _, s := range info.Settings {
-			of[s.Key] = s.Value
+			settings[s.Key] = s.Value
 		}
-		if revision := of["vcs.revision"]; revision != "" {
+		if revision := settings["vcs.revision"]; revision != "" {
 			commit := "commit " + revision[:min(12, len(revision))]
-			if day, _, found := strings.Cut(of["vcs.time"], "T"); found {
+			if day, _, found := strings.Cut(settings["vcs.time"], "T"); found {
 				commit += " of " + day
 			}
-			if of["vcs.modified"] == "true" {
+			if settings["vcs.modified"] == "true" {
 				commit += " with changes"
 			}
-			about = append([]string{commit}, about...)
+			details = append([]string{commit}, details...)
 		}
 	}
-	return fmt.Sprintf("%s (%s)", version, strings.Join(about, ", "))
+	return fmt.Sprintf("%s (%s)", version, strings.Join(details, ", "))
 }

@@ -313,8 +313,8 @@ func (l *Connections) writeRefusal(c net.Conn) {
 }
 
 // ConnState records the state of one of the listener's connections.
-func (l *Connections) ConnState(of net.Conn, state http.ConnState) {
-	if c, ok := of.(*conn); ok {
+func (l *Connections) ConnState(netConn net.Conn, state http.ConnState) {
+	if c, ok := netConn.(*conn); ok {
 		c.setState(state)
 	}
 }

@@ -39,8 +39,8 @@ func (s *streams) waitingSince() (since int64) {
 type connKey struct{}
 
 // ConnContext is for http.Server: Handler finds the connection in it.
-func (l *Connections) ConnContext(ctx context.Context, of net.Conn) context.Context {
-	if c, ok := of.(*conn); ok {
+func (l *Connections) ConnContext(ctx context.Context, netConn net.Conn) context.Context {
+	if c, ok := netConn.(*conn); ok {
 		return context.WithValue(ctx, connKey{}, c)
 	}
 	return ctx

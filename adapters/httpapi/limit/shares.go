@@ -93,16 +93,16 @@ func NewShares(work string, capacity, share, reserved int) *Shares {
 // Permit is a permit that a holder has acquired. The zero value is none. It is not safe for
 // concurrent use.
 type Permit struct {
-	of     *Shares
+	shares *Shares
 	holder *holder
 }
 
 // Held reports whether the permit is held.
-func (p *Permit) Held() bool { return p.of != nil }
+func (p *Permit) Held() bool { return p.shares != nil }
 
 // Release releases the permit, if it is held.
 func (p *Permit) Release() {
-	if s := p.of; s != nil {
+	if s := p.shares; s != nil {
 		h := p.holder
 		*p = Permit{}
 		s.release(h)

@@ -157,7 +157,7 @@ func (f *loader) workday(day int) int {
 }
 
 // one returns an element at random.
-func one[T any](f *loader, of []T) T { return of[f.Random(len(of))] }
+func one[T any](f *loader, elements []T) T { return elements[f.Random(len(elements))] }
 
 // createOrganisation makes the organisation, its teams and workspaces, and buys a plan.
 func (f *loader) createOrganisation() {
