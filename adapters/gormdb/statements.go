@@ -43,8 +43,8 @@ const (
 )
 
 func addTaskWhere(condition string) [2]string {
-	const place = "(SELECT COALESCE(MAX(x.sort_order), -1) + 1 FROM tasks x WHERE x.org_id = @org)"
-	return taskTable.inserts(addTaskFields, ", sort_order", ", "+place, " WHERE "+condition+" ON CONFLICT DO NOTHING RETURNING sort_order")
+	const nextOrder = "(SELECT COALESCE(MAX(x.sort_order), -1) + 1 FROM tasks x WHERE x.org_id = @org)"
+	return taskTable.inserts(addTaskFields, ", sort_order", ", "+nextOrder, " WHERE "+condition+" ON CONFLICT DO NOTHING RETURNING sort_order")
 }
 
 // movePlacements stores a batch from one parameter. It is an INSERT that conflicts with the

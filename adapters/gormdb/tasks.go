@@ -235,12 +235,12 @@ func (q tasks) addWhere(ctx context.Context, o id.Org, t task.Task, texts [2][2]
 	if t.Workspace != nil {
 		text, more = texts[1][q.dialect], slices.Concat(more, []any{string(*t.Workspace)})
 	}
-	var place int64
-	if err := getRow(ctx, q.write, "Task", insertCommand(o, text, rowOfTask(q.dialect, t), addTaskFields, more...), &place); err != nil {
+	var order int64
+	if err := getRow(ctx, q.write, "Task", insertCommand(o, text, rowOfTask(q.dialect, t), addTaskFields, more...), &order); err != nil {
 		return task.Task{}, err
 	}
 	t = t.Clone()
-	t.SortOrder = place
+	t.SortOrder = order
 	return t, q.putTexts(ctx, o, t, false)
 }
 

@@ -38,7 +38,7 @@ func isUnsupported(err error) bool {
 
 // renameAt renames a file or directory in open directories. It returns errors.ErrUnsupported if
 // the file system cannot do it in this way.
-func renameAt(from directory, name string, to directory, newName string, how renameMode) error {
+func renameAt(from directory, name string, to directory, newName string, mode renameMode) error {
 	a, done, err := from.file()
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func renameAt(from directory, name string, to directory, newName string, how ren
 		return err
 	}
 	defer done()
-	err = systemRename(int(a.Fd()), name, int(b.Fd()), newName, renameFlags[how])
+	err = systemRename(int(a.Fd()), name, int(b.Fd()), newName, renameFlags[mode])
 	if err != nil && isUnsupported(err) {
 		err = errors.ErrUnsupported
 	}

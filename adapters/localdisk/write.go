@@ -30,17 +30,17 @@ const (
 
 // rename renames a file or directory. It returns errors.ErrUnsupported if the file system has no
 // exchange.
-func (d *Disk) rename(from directory, name string, to directory, newName string, how renameMode) error {
-	err := renameAt(from, name, to, newName, how)
-	if errors.Is(err, errors.ErrUnsupported) && how != exchanging {
-		err = d.renamePath(from.below(name), to.below(newName), how)
+func (d *Disk) rename(from directory, name string, to directory, newName string, mode renameMode) error {
+	err := renameAt(from, name, to, newName, mode)
+	if errors.Is(err, errors.ErrUnsupported) && mode != exchanging {
+		err = d.renamePath(from.below(name), to.below(newName), mode)
 	}
 	return err
 }
 
 // renamePath renames a file or directory where renameAt cannot.
-func (d *Disk) renamePath(from, to string, how renameMode) error {
-	if how == replacing {
+func (d *Disk) renamePath(from, to string, mode renameMode) error {
+	if mode == replacing {
 		return d.top.root.Rename(from, to)
 	}
 	release, err := hold(filepath.Join(d.path, filepath.FromSlash(from)))

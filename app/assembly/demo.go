@@ -38,19 +38,19 @@ func Demo(ctx context.Context, c config.Config, random func(n int) int, out, log
 		return fmt.Errorf("COLLAB_DATA_DIR: %w", err)
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	place := filepath.Join(c.DataDir, "demo")
-	switch _, err := os.Stat(place); {
+	directory := filepath.Join(c.DataDir, "demo")
+	switch _, err := os.Stat(directory); {
 	case err == nil:
-		fmt.Fprintf(out, "%s is in %s already. Remove that directory to have it made anew.\n", demo.Organisation, place)
+		fmt.Fprintf(out, "%s is in %s already. Remove that directory to have it made anew.\n", demo.Organisation, directory)
 	case errors.Is(err, fs.ErrNotExist):
-		fmt.Fprintf(out, "Making %s in %s.\n", demo.Organisation, place)
-		if c.Listen, err = makeDemo(ctx, c, place, random, out, log); err != nil {
+		fmt.Fprintf(out, "Making %s in %s.\n", demo.Organisation, directory)
+		if c.Listen, err = makeDemo(ctx, c, directory, random, out, log); err != nil {
 			return fmt.Errorf("the demo was not made: %w", err)
 		}
 	default:
 		return fmt.Errorf("COLLAB_DATA_DIR: %w", err)
 	}
-	made, err := defaultsIn(place, c)
+	made, err := defaultsIn(directory, c)
 	if err != nil {
 		return err
 	}
@@ -101,8 +101,8 @@ func defaultsIn(directory string, c config.Config) (config.Config, error) {
 // makeDemo makes the demo in a directory that does not exist, and returns the address on which
 // it did. The directory appears when it is complete; before that it has another name, under which
 // nothing stays.
-func makeDemo(ctx context.Context, c config.Config, place string, random func(n int) int, out, log io.Writer) (at config.HostPort, err error) {
-	incomplete, err := defaultsIn(place+".incomplete", c)
+func makeDemo(ctx context.Context, c config.Config, directory string, random func(n int) int, out, log io.Writer) (at config.HostPort, err error) {
+	incomplete, err := defaultsIn(directory+".incomplete", c)
 	if err != nil {
 		return "", err
 	}
@@ -144,5 +144,5 @@ func makeDemo(ctx context.Context, c config.Config, place string, random func(n 
 	if err := errors.Join(filled, <-ended); err != nil {
 		return "", err
 	}
-	return config.HostPort(server.listener.Addr().String()), os.Rename(incomplete.DataDir, place)
+	return config.HostPort(server.listener.Addr().String()), os.Rename(incomplete.DataDir, directory)
 }

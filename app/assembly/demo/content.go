@@ -169,19 +169,19 @@ const system = "You are the assistant of Larkspur Instruments, which makes weath
 //go:embed files
 var texts embed.FS
 
-// everywhere is the place of files that belong to no workspace.
+// everywhere is the workspace of files that belong to no workspace.
 const everywhere = -1
 
 // document is a file with its history.
 type document struct {
-	source   string // in texts; its content is reached after several versions
-	path     string
-	place    int // workspace or everywhere
-	kind     string
-	scope    string
-	author   int
-	day      int
-	versions int
+	source    string // in texts; its content is reached after several versions
+	path      string
+	workspace int // workspace or everywhere
+	kind      string
+	scope     string
+	author    int
+	day       int
+	versions  int
 }
 
 const (

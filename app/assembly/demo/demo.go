@@ -91,14 +91,14 @@ type signedIn struct {
 // loader fills an organisation.
 type loader struct {
 	Options
-	http      http.RoundTripper
-	first     time.Time // the first day's midnight in UTC
-	today     time.Time // the last day's
-	acts      []act
-	anonymous *apiclient.Client
-	members   []signedIn // as people
-	teams     []string   // ids, as teams
-	places    []string   // ids, as workspaces
+	http         http.RoundTripper
+	first        time.Time // the first day's midnight in UTC
+	today        time.Time // the last day's
+	acts         []act
+	anonymous    *apiclient.Client
+	members      []signedIn // as people
+	teamIDs      []string   // ids, as teams
+	workspaceIDs []string   // ids, as workspaces
 }
 
 // act is something that somebody does at a time.
@@ -174,14 +174,14 @@ func (f *loader) createOrganisation() {
 			if err != nil {
 				return err
 			}
-			f.teams = append(f.teams, made.ID)
+			f.teamIDs = append(f.teamIDs, made.ID)
 		}
 		for _, w := range workspaces {
-			made, err := f.members[ada].CreateWorkspace(ctx, apiclient.WorkspaceDraft{Name: w.name, TeamID: f.teams[w.team], Description: &w.description})
+			made, err := f.members[ada].CreateWorkspace(ctx, apiclient.WorkspaceDraft{Name: w.name, TeamID: f.teamIDs[w.team], Description: &w.description})
 			if err != nil {
 				return err
 			}
-			f.places = append(f.places, made.ID)
+			f.workspaceIDs = append(f.workspaceIDs, made.ID)
 		}
 		return nil
 	})
@@ -217,7 +217,7 @@ func (f *loader) join(i int) {
 			return err
 		}
 		for _, t := range p.teams {
-			if _, err := f.members[ada].AddTeamMember(ctx, f.teams[t], apiclient.TeamMemberDraft{UserID: f.members[i].id}); err != nil {
+			if _, err := f.members[ada].AddTeamMember(ctx, f.teamIDs[t], apiclient.TeamMemberDraft{UserID: f.members[i].id}); err != nil {
 				return err
 			}
 		}
@@ -332,8 +332,8 @@ func (f *loader) planFiles() {
 					return err
 				}
 				p := apiclient.UploadFileParams{Path: d.path, Kind: d.kind, Scope: d.scope}
-				if d.place != everywhere {
-					p.WorkspaceID = f.places[d.place]
+				if d.workspace != everywhere {
+					p.WorkspaceID = f.workspaceIDs[d.workspace]
 				}
 				made, err := f.members[d.author].UploadFile(ctx, p, body)
 				id = made.ID
@@ -369,7 +369,7 @@ func (f *loader) planMemories() {
 	}
 	for i, text := range stationMemory {
 		f.at(f.workday(4+12*i), f.working(), "writing a memory", func(ctx context.Context) error {
-			_, err := f.members[sofia].PutWorkspaceMemory(ctx, f.places[station], "decisions.md", apiclient.PutWorkspaceMemoryParams{}, apiclient.MemoryDraft{Content: text})
+			_, err := f.members[sofia].PutWorkspaceMemory(ctx, f.workspaceIDs[station], "decisions.md", apiclient.PutWorkspaceMemoryParams{}, apiclient.MemoryDraft{Content: text})
 			return err
 		})
 	}

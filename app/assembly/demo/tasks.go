@@ -13,7 +13,7 @@ import (
 // planTasks plans a task for each action and subject of each workspace, on random days. Most are
 // begun and done within days; some wait, are postponed, get another priority or are cancelled.
 func (f *loader) planTasks() {
-	for place, w := range workspaces {
+	for i, w := range workspaces {
 		for _, a := range w.actions {
 			for _, subject := range w.subjects {
 				// A third is there from the beginning.
@@ -24,17 +24,17 @@ func (f *loader) planTasks() {
 				if f.weekend(day) {
 					day -= 2
 				}
-				f.planTask(place, day, a, subject)
+				f.planTask(i, day, a, subject)
 			}
 		}
 	}
 }
 
 // planTask plans one task and its history from a day on.
-func (f *loader) planTask(place, day int, a action, subject string) {
+func (f *loader) planTask(workspace, day int, a action, subject string) {
 	var team []int // who can do it on that day
 	for i, p := range people {
-		if i == ada || p.role != viewer && p.day < day && slices.Contains(p.teams, workspaces[place].team) {
+		if i == ada || p.role != viewer && p.day < day && slices.Contains(p.teams, workspaces[workspace].team) {
 			team = append(team, i)
 		}
 	}
@@ -57,7 +57,7 @@ func (f *loader) planTask(place, day int, a action, subject string) {
 	}
 	id := ""
 	f.at(day, f.working(), "making a task", func(ctx context.Context) error {
-		draft.WorkspaceID = &f.places[place]
+		draft.WorkspaceID = &f.workspaceIDs[workspace]
 		if assignee >= 0 {
 			draft.AssigneeID = &f.members[assignee].id
 		}
