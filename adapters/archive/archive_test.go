@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -57,10 +55,9 @@ func sample(t testing.TB) []archive.Record {
 		ID: uid[id.Task](6), Org: ofOrg, Title: "Bare", Priority: task.Low, CreatedBy: ada, CreatedAt: made, UpdatedAt: made, Version: 1,
 	}.Imported(task.Todo, nil)).Or(t)
 	file := func(n int, in object.Place, path, content string) archive.Record {
-		sum := sha256.Sum256([]byte(content))
 		return archive.Record{Object: new(must.Full(object.Object{
 			Place: in, ID: uid[id.Object](n), Org: ofOrg, Path: path, MimeType: "text/markdown", Version: 2, CreatedBy: ada, UpdatedBy: ada, CreatedAt: made,
-			UpdatedAt: made, Content: object.Content{Size: int64(len(content)), Checksum: hex.EncodeToString(sum[:]), Text: true},
+			UpdatedAt: made, Content: object.Content{Size: int64(len(content)), Checksum: must.Sum(content), Text: true},
 		}, "Workspace", "Team", "Owner", "Blob", "N"))}
 	}
 	return []archive.Record{
@@ -232,7 +229,7 @@ func rewritten(t testing.TB, file []byte, name, was, is string) []byte {
 		if text == string(e.text) {
 			t.Fatalf("%s does not have %s", name, was)
 		}
-		before, after = fmt.Sprintf("%d,\n      \"sha256\": \"%x\"", len(e.text), sha256.Sum256(e.text)), fmt.Sprintf("%d,\n      \"sha256\": \"%x\"", len(text), sha256.Sum256([]byte(text)))
+		before, after = fmt.Sprintf("%d,\n      \"sha256\": \"%s\"", len(e.text), must.Sum(e.text)), fmt.Sprintf("%d,\n      \"sha256\": \"%s\"", len(text), must.Sum(text))
 		entries[i].text = []byte(text)
 	}
 	w := tar.NewWriter(&out)

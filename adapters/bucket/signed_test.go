@@ -6,9 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -280,8 +278,7 @@ func TestGoogleHasAddressesOnlyWithAKey(t *testing.T) {
 }
 
 func TestContentWithAnEncodingIsRefused(t *testing.T) {
-	sum := sha256.Sum256([]byte(gzipped))
-	content := object.Content{Blob: "org/x@1-x", Size: int64(len(gzipped)), Checksum: hex.EncodeToString(sum[:])}
+	content := object.Content{Blob: "org/x@1-x", Size: int64(len(gzipped)), Checksum: must.Sum(gzipped)}
 	for name, start := range map[string]func(testing.TB) *objectstore.Store{"S3": objectstore.StartS3, "Azure": objectstore.StartAzure} {
 		t.Run(name, func(t *testing.T) {
 			running := start(t)

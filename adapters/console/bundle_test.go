@@ -3,8 +3,6 @@ package console
 import (
 	"bytes"
 	"compress/gzip"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -199,18 +197,13 @@ func vendorSums(t *testing.T) [][2]string {
 	return sums
 }
 
-func checksum(content []byte) string {
-	sum := sha256.Sum256(content)
-	return hex.EncodeToString(sum[:])
-}
-
 func TestVendoredModulesMatchTheirChecksums(t *testing.T) {
 	var files []string
 	for _, s := range vendorSums(t) {
 		name := filepath.Base(s[1])
 		files = append(files, name)
 		content, err := os.ReadFile("web/vendor/preact/" + name)
-		if err != nil || checksum(content) != s[0] {
+		if err != nil || must.Sum(content) != s[0] {
 			t.Errorf("%s is not %s: %v", name, s[1], err)
 		}
 	}
@@ -240,7 +233,7 @@ func TestTheSourcesAreTyped(t *testing.T) {
 	for _, s := range vendorSums(t) {
 		_, file, _ := strings.Cut(s[1], "/")
 		content, err := os.ReadFile(filepath.Join(f.Dir, "node_modules/preact", file))
-		if err != nil || checksum(content) != s[0] {
+		if err != nil || must.Sum(content) != s[0] {
 			t.Errorf("%s of the registry is another one: %v", fmt.Sprint(s[1]), err)
 		}
 	}

@@ -2,8 +2,6 @@ package remote
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -26,11 +24,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(collabd.Run(m)) }
 
-func sum(text string) string {
-	digest := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(digest[:])
-}
-
 // fixture is a place of an organisation of its own on a server.
 type fixture struct {
 	*Remote
@@ -39,7 +32,7 @@ type fixture struct {
 
 func open(t *testing.T, s *collabd.Server) fixture {
 	t.Helper()
-	return connect(t, s.URL, s.SignIn(t, sum(t.Name())[:12]+"@example.com", t.Name(), "owner").Token)
+	return connect(t, s.URL, s.SignIn(t, must.Sum(t.Name())[:12]+"@example.com", t.Name(), "owner").Token)
 }
 
 // connect returns the shared place of a token's organisation.
@@ -103,12 +96,12 @@ var shared = object.Place{Kind: object.Artifact, Scope: object.Shared}
 
 func (f fixture) create(path, text string) mirror.Record {
 	f.t.Helper()
-	return must.Do(f.Create(f.t.Context(), path, sum(text), int64(len(text)), strings.NewReader(text))).Or(f.t)
+	return must.Do(f.Create(f.t.Context(), path, must.Sum(text), int64(len(text)), strings.NewReader(text))).Or(f.t)
 }
 
 func (f fixture) replace(r mirror.Record, text string) mirror.Record {
 	f.t.Helper()
-	return must.Do(f.Replace(f.t.Context(), r, sum(text), int64(len(text)), strings.NewReader(text))).Or(f.t)
+	return must.Do(f.Replace(f.t.Context(), r, must.Sum(text), int64(len(text)), strings.NewReader(text))).Or(f.t)
 }
 
 // read returns the records of the place, all if from is nil.
@@ -162,12 +155,12 @@ func TestRemote(t *testing.T) {
 		f := open(t, s)
 		first := f.create("a", "1")
 		second := f.replace(first, "2")
-		must.Fail(t, must.ErrorOf(f.Replace(t.Context(), first, sum("3"), 1, strings.NewReader("3"))), fault.Conflict)                                                         // replacing an earlier version
-		must.Fail(t, f.Delete(t.Context(), first), fault.Conflict)                                                                                                             // deleting an earlier version
-		must.Fail(t, must.ErrorOf(f.Create(t.Context(), "A", sum("3"), 1, strings.NewReader("3"))), fault.Conflict)                                                            // a path that is taken
-		must.Fail(t, must.ErrorOf(f.Create(t.Context(), "c", sum("4"), 1, strings.NewReader("3"))), fault.Invalid)                                                             // a wrong checksum
-		must.Fail(t, must.ErrorOf(f.Create(t.Context(), "con", sum("3"), 1, strings.NewReader("3"))), fault.Invalid)                                                           // a path that other systems cannot have
-		must.Fail(t, must.ErrorOf(f.Create(t.Context(), "d", sum("34"), 2, io.MultiReader(strings.NewReader("3"), iotest.ErrReader(io.ErrUnexpectedEOF)))), fault.Unavailable) // content that cannot be read
+		must.Fail(t, must.ErrorOf(f.Replace(t.Context(), first, must.Sum("3"), 1, strings.NewReader("3"))), fault.Conflict)                                                         // replacing an earlier version
+		must.Fail(t, f.Delete(t.Context(), first), fault.Conflict)                                                                                                                  // deleting an earlier version
+		must.Fail(t, must.ErrorOf(f.Create(t.Context(), "A", must.Sum("3"), 1, strings.NewReader("3"))), fault.Conflict)                                                            // a path that is taken
+		must.Fail(t, must.ErrorOf(f.Create(t.Context(), "c", must.Sum("4"), 1, strings.NewReader("3"))), fault.Invalid)                                                             // a wrong checksum
+		must.Fail(t, must.ErrorOf(f.Create(t.Context(), "con", must.Sum("3"), 1, strings.NewReader("3"))), fault.Invalid)                                                           // a path that other systems cannot have
+		must.Fail(t, must.ErrorOf(f.Create(t.Context(), "d", must.Sum("34"), 2, io.MultiReader(strings.NewReader("3"), iotest.ErrReader(io.ErrUnexpectedEOF)))), fault.Unavailable) // content that cannot be read
 		must.NoError(t, f.Delete(t.Context(), second))
 		must.Fail(t, f.Delete(t.Context(), second), fault.NotFound) // deleting what is gone
 	})
@@ -202,7 +195,7 @@ func TestRemote(t *testing.T) {
 		a, empty, b := f.create("a", "the line\nof {\"index\":0}\n"), f.create("empty", ""), f.create("b", "bb")
 		changed, restored := f.create("c", "c"), f.create("d", "d")
 		f.replace(changed, "cc")
-		restored.Checksum = sum("another")
+		restored.Checksum = must.Sum("another")
 		large := f.create("large", strings.Repeat("x", int(limits.ReadFileSize)+1))
 		gone := mirror.Record{ID: "0198a1b2-0000-7000-8000-000000000001", Version: 1}
 		kinds := []fault.Kind{0, fault.Conflict, 0, fault.Conflict, fault.NotFound, fault.TooLarge, 0}
@@ -253,15 +246,15 @@ func TestRemote(t *testing.T) {
 			return r
 		}
 		r := again("a new file", func(f fixture, body io.Reader) (mirror.Record, error) {
-			return f.Create(t.Context(), "large", sum(content), int64(len(content)), body)
+			return f.Create(t.Context(), "large", must.Sum(content), int64(len(content)), body)
 		})
 		content = content[:len(content)-1] + "x"
 		r = again("a file", func(f fixture, body io.Reader) (mirror.Record, error) {
-			return f.Replace(t.Context(), r, sum(content), int64(len(content)), body)
+			return f.Replace(t.Context(), r, must.Sum(content), int64(len(content)), body)
 		})
 		must.NoError(t, f.Delete(t.Context(), r))
 		for range 2 { // what was uploaded once can be uploaded again
-			r, err := f.Create(t.Context(), "twice", sum(content), int64(len(content)), strings.NewReader(content))
+			r, err := f.Create(t.Context(), "twice", must.Sum(content), int64(len(content)), strings.NewReader(content))
 			if err == nil {
 				err = f.Delete(t.Context(), r)
 			}
@@ -273,10 +266,10 @@ func TestRemote(t *testing.T) {
 		content := strings.Repeat("0123456789abcdef", (apiclient.ResumableSize+1<<20)/16)
 		cut := &cutting{RoundTripper: http.DefaultTransport, cuts: 3}
 		client := must.Do(apiclient.New(apiclient.Config{Server: s.URL, Token: f.client.Token, Transport: cut})).Or(t)
-		u, err := client.OpenUpload(t.Context(), apiclient.CreateResumableUploadParams{Path: "again", Checksum: sum(content)}, int64(len(content)))
+		u, err := client.OpenUpload(t.Context(), apiclient.CreateResumableUploadParams{Path: "again", Checksum: must.Sum(content)}, int64(len(content)))
 		must.NoError(t, err)
 		o, err := client.SendUpload(t.Context(), u, strings.NewReader(content), int64(len(content)))
-		if err != nil || o.Checksum != sum(content) || cut.cuts != 0 || !cut.lost {
+		if err != nil || o.Checksum != must.Sum(content) || cut.cuts != 0 || !cut.lost {
 			t.Errorf("%+v, %v; %d cuts are left, an answer was lost: %v", o, err, cut.cuts, cut.lost)
 		}
 	})
@@ -285,9 +278,9 @@ func TestRemote(t *testing.T) {
 		content := strings.Repeat("x", apiclient.ResumableSize)
 		changed := iotest.ErrReader(fault.New(fault.Conflict, "The file was changed."))
 		for i := range upload.MaxOpen {
-			must.Fail(t, must.ErrorOf(f.Create(t.Context(), fmt.Sprint("changing ", i), sum(content), int64(len(content)), changed)), fault.Unavailable) // content that changes
+			must.Fail(t, must.ErrorOf(f.Create(t.Context(), fmt.Sprint("changing ", i), must.Sum(content), int64(len(content)), changed)), fault.Unavailable) // content that changes
 		}
-		if _, err := f.Create(t.Context(), "large", sum(content), int64(len(content)), strings.NewReader(content)); err != nil {
+		if _, err := f.Create(t.Context(), "large", must.Sum(content), int64(len(content)), strings.NewReader(content)); err != nil {
 			t.Errorf("after %d uploads that were given up: %v", upload.MaxOpen, err)
 		}
 	})
@@ -322,23 +315,23 @@ func TestRemote(t *testing.T) {
 		}
 		bytes := "\x00\xff<>"
 		results, err := f.Batch(t.Context(), []mirror.Write{
-			{Path: "new/d", Checksum: sum(bytes), Content: []byte(bytes)},
-			{ID: a.ID, Version: 1, Checksum: sum("aa"), Content: []byte("aa")},
+			{Path: "new/d", Checksum: must.Sum(bytes), Content: []byte(bytes)},
+			{ID: a.ID, Version: 1, Checksum: must.Sum("aa"), Content: []byte("aa")},
 			{ID: b.ID, Version: 1, Move: true, Path: "new/b"},
 			{ID: c.ID, Version: 1, Delete: true},
-			{Path: "new/D", Checksum: sum("x"), Content: []byte("x")},
-			{ID: a.ID, Version: 1, Checksum: sum("x"), Content: []byte("x")},
-			{Path: "e", Checksum: sum("y"), Content: []byte("x")},
+			{Path: "new/D", Checksum: must.Sum("x"), Content: []byte("x")},
+			{ID: a.ID, Version: 1, Checksum: must.Sum("x"), Content: []byte("x")},
+			{Path: "e", Checksum: must.Sum("y"), Content: []byte("x")},
 			{ID: c.ID, Version: 1, Delete: true},
-			{Path: "empty", Checksum: sum("")},
+			{Path: "empty", Checksum: must.Sum("")},
 		})
 		if err != nil || len(results) != 9 {
 			t.Fatalf("%d results, %v", len(results), err)
 		}
 		d, empty := results[0].Record, results[8].Record
-		a.Version, a.Checksum, a.Size = 2, sum("aa"), 2
+		a.Version, a.Checksum, a.Size = 2, must.Sum("aa"), 2
 		b.Version, b.Path = 2, "new/b"
-		want := []mirror.Record{{ID: d.ID, Path: "new/d", Version: 1, Checksum: sum(bytes), Size: 4}, a, b, {}}
+		want := []mirror.Record{{ID: d.ID, Path: "new/d", Version: 1, Checksum: must.Sum(bytes), Size: 4}, a, b, {}}
 		for i, r := range want {
 			must.Equal(t, r, results[i].Record)
 		}
@@ -363,9 +356,9 @@ func TestRemote(t *testing.T) {
 	})
 	t.Run("a server that does not answer is unavailable, and a wrong token ends the session", func(t *testing.T) {
 		f := connect(t, s.URL, "wrong")
-		must.Fail(t, must.ErrorOf(f.Manifest(t.Context(), nil)), fault.Unauthenticated)                                    // a manifest
-		must.Fail(t, must.ErrorOf(f.Create(t.Context(), "a", sum("a"), 1, strings.NewReader("a"))), fault.Unauthenticated) // an upload
-		must.Fail(t, f.Watch(t.Context(), object.Cursor{}, nil), fault.Unauthenticated)                                    // watching
+		must.Fail(t, must.ErrorOf(f.Manifest(t.Context(), nil)), fault.Unauthenticated)                                         // a manifest
+		must.Fail(t, must.ErrorOf(f.Create(t.Context(), "a", must.Sum("a"), 1, strings.NewReader("a"))), fault.Unauthenticated) // an upload
+		must.Fail(t, f.Watch(t.Context(), object.Cursor{}, nil), fault.Unauthenticated)                                         // watching
 		f.client.Server = "http://127.0.0.1:1"
 		must.Fail(t, must.ErrorOf(f.Manifest(t.Context(), nil)), fault.Unavailable) // a manifest of no server
 	})
@@ -373,7 +366,7 @@ func TestRemote(t *testing.T) {
 
 func TestResponsesWithManyFilesThatAreNoneOfTheInterface(t *testing.T) {
 	line := func(index, length int) string {
-		return fmt.Sprintf(`{"index":%d,"status":200,"length":%d,"file":{"checksum":%q}}`+"\n", index, length, sum("content"))
+		return fmt.Sprintf(`{"index":%d,"status":200,"length":%d,"file":{"checksum":%q}}`+"\n", index, length, must.Sum("content"))
 	}
 	for about, c := range map[string]struct {
 		status int
@@ -397,7 +390,7 @@ func TestResponsesWithManyFilesThatAreNoneOfTheInterface(t *testing.T) {
 			_, _ = io.WriteString(w, c.body)
 		}))
 		whole := 0
-		record := mirror.Record{ID: "0198a1b2-0000-7000-8000-000000000001", Version: 1, Checksum: sum("content"), Size: 7}
+		record := mirror.Record{ID: "0198a1b2-0000-7000-8000-000000000001", Version: 1, Checksum: must.Sum("content"), Size: 7}
 		err := connect(t, server.URL, "token").DownloadAll(t.Context(), []mirror.Record{record, record}, func(_ int, content []byte, err error) error {
 			if whole++; err != nil || string(content) != "content" {
 				t.Errorf("%s: %q, %v", about, content, err)
@@ -440,13 +433,13 @@ func TestAPartThatWasNotAskedForIsNoContent(t *testing.T) {
 	var requests atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		n := requests.Add(1)
-		for name, value := range map[string]string{"Path": "a", "Version": "1", "Size": "7", "Id": "a", "Checksum": sum(fmt.Sprint(n))} {
+		for name, value := range map[string]string{"Path": "a", "Version": "1", "Size": "7", "Id": "a", "Checksum": must.Sum(fmt.Sprint(n))} {
 			w.Header().Set("X-Collab-"+name, value)
 		}
 		w.WriteHeader(http.StatusPartialContent)
 	}))
 	defer server.Close()
-	_, _, err := connect(t, server.URL, "token").Download(t.Context(), mirror.Record{ID: "a", Version: 1, Checksum: sum("content"), Size: 7}, 3)
+	_, _, err := connect(t, server.URL, "token").Download(t.Context(), mirror.Record{ID: "a", Version: 1, Checksum: must.Sum("content"), Size: 7}, 3)
 	if !fault.Is(err, fault.Unavailable) || requests.Load() != 2 {
 		t.Errorf("after %d requests: %v", requests.Load(), err)
 	}
@@ -466,7 +459,7 @@ func TestAnUploadIsRepeatedUnlessTheTokenCannotBeRenewedForGood(t *testing.T) {
 				w.WriteHeader(status)
 			}
 		}))
-		must.Fail(t, must.ErrorOf(connect(t, server.URL, "token").Create(t.Context(), "a", sum("a"), 1, strings.NewReader("a"))), want)
+		must.Fail(t, must.ErrorOf(connect(t, server.URL, "token").Create(t.Context(), "a", must.Sum("a"), 1, strings.NewReader("a"))), want)
 		server.Close()
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -83,9 +81,8 @@ func (d *deployment) add() {
 		err = errors.Join(err, err2, work.Teams().Add(ctx, exampleOrg, shared))
 		file := func(n int, in object.Place, path string, by id.User) {
 			text := fmt.Sprintf("content %d", n)
-			sum := sha256.Sum256([]byte(text))
 			o := object.Object{Place: in, ID: uid[id.Object](n), Org: exampleOrg, Path: path, MimeType: "text/plain"}
-			o = o.WithContent(object.Content{Blob: o.BlobName("r"), Size: int64(len(text)), Checksum: hex.EncodeToString(sum[:]), Text: true}, by, now)
+			o = o.WithContent(object.Content{Blob: o.BlobName("r"), Size: int64(len(text)), Checksum: must.Sum(text), Text: true}, by, now)
 			err = errors.Join(err, d.blobs.Put(ctx, o.Blob, o.MimeType, o.Size, strings.NewReader(text)), r.Storage().Objects().Add(ctx, exampleOrg, o),
 				must.ErrorOf(r.Storage().Changes().Append(ctx, exampleOrg, object.NewChange(o))))
 		}

@@ -3,7 +3,6 @@ package objects
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"io"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"collab/domain/fault"
+	"collab/test/must"
 
 	"pgregory.net/rapid"
 )
@@ -67,7 +67,7 @@ func TestTextIsDetectedHoweverContentIsRead(t *testing.T) {
 		if got := isText(in); got != want {
 			t.Fatalf("%q in pieces of %v is text: %v", content, sizes, got)
 		}
-		if in.size != int64(len(content)) || in.checksum() != sum(content) {
+		if in.size != int64(len(content)) || in.checksum() != must.Sum(content) {
 			t.Fatalf("%q has %d bytes and the checksum %s", content, in.size, in.checksum())
 		}
 		if want {
@@ -79,11 +79,6 @@ func TestTextIsDetectedHoweverContentIsRead(t *testing.T) {
 	if texts == 0 || others == 0 {
 		t.Errorf("%d texts, %d others", texts, others)
 	}
-}
-
-func sum(content []byte) string {
-	s := sha256.Sum256(content)
-	return hex.EncodeToString(s[:])
 }
 
 func TestTextIsDetectedAcrossSplitCharacters(t *testing.T) {
@@ -137,10 +132,10 @@ func TestReadingDamagedContentFails(t *testing.T) {
 		"with the end at once": iotest.DataErrReader,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := read(content, int64(len(content)), sum([]byte(content)), how); err != nil || got != content {
+			if got, err := read(content, int64(len(content)), must.Sum(content), how); err != nil || got != content {
 				t.Errorf("the right content is %q, %v", got, err)
 			}
-			if got, err := read("", 0, sum(nil), how); err != nil || got != "" {
+			if got, err := read("", 0, must.Sum(""), how); err != nil || got != "" {
 				t.Errorf("no content is %q, %v", got, err)
 			}
 			for about, stored := range map[string]string{
@@ -150,14 +145,14 @@ func TestReadingDamagedContentFails(t *testing.T) {
 				"everything is missing":           "",
 				"a byte is inserted":              "!" + content,
 			} {
-				got, err := read(stored, int64(len(content)), sum([]byte(content)), how)
+				got, err := read(stored, int64(len(content)), must.Sum(content), how)
 				if !fault.Is(err, fault.Internal) || len(got) >= len(content) {
 					t.Errorf("%s: %q, %v", about, got, err)
 				}
 			}
 			// Bytes after the content are never returned.
 			for _, c := range []string{"", content} {
-				if got, err := read(c+"!", int64(len(c)), sum([]byte(c)), how); got != c && !fault.Is(err, fault.Internal) {
+				if got, err := read(c+"!", int64(len(c)), must.Sum(c), how); got != c && !fault.Is(err, fault.Internal) {
 					t.Errorf("with more after it, %q is %q, %v", c, got, err)
 				}
 			}
@@ -166,7 +161,7 @@ func TestReadingDamagedContentFails(t *testing.T) {
 	broken := func(r io.Reader) io.Reader {
 		return io.MultiReader(io.LimitReader(r, 4), iotest.ErrReader(io.ErrUnexpectedEOF))
 	}
-	if got, err := read(content, int64(len(content)), sum([]byte(content)), broken); err != io.ErrUnexpectedEOF || got != "what" {
+	if got, err := read(content, int64(len(content)), must.Sum(content), broken); err != io.ErrUnexpectedEOF || got != "what" {
 		t.Errorf("a failing reader: %q, %v", got, err)
 	}
 }

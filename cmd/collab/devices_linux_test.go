@@ -2,8 +2,6 @@ package main
 
 import (
 	"bufio"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -344,8 +342,7 @@ func TestDevicesAndServersThatAreKilledLoseNothingAndConverge(t *testing.T) {
 	kept := map[string]bool{}
 	for name, content := range ann {
 		kept[content] = true
-		sum := sha256.Sum256([]byte(content))
-		ann[name] = hex.EncodeToString(sum[:])
+		ann[name] = must.Sum(content)
 	}
 	must.Equal(t, stored, ann) // server and devices
 	for _, d := range devices {

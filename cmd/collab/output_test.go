@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -591,8 +589,7 @@ func TestConcurrentChangesOfTheAccountsAreKept(t *testing.T) {
 
 // stored returns the record of a file with the content, and what requests it.
 func stored(content string) (apiclient.StoredObject, func(apiclient.DownloadFileParams) (*http.Response, error)) {
-	sum := sha256.Sum256([]byte(content))
-	o := apiclient.StoredObject{Path: "a", Checksum: hex.EncodeToString(sum[:]), Version: 1, Size: int64(len(content))}
+	o := apiclient.StoredObject{Path: "a", Checksum: must.Sum(content), Version: 1, Size: int64(len(content))}
 	return o, func(apiclient.DownloadFileParams) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"X-Collab-Checksum": {o.Checksum}}, Body: io.NopCloser(strings.NewReader(content))}, nil
 	}

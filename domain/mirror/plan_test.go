@@ -1,8 +1,6 @@
 package mirror_test
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"path"
@@ -12,6 +10,7 @@ import (
 
 	"collab/domain/id"
 	"collab/domain/mirror"
+	"collab/test/must"
 
 	"pgregory.net/rapid"
 )
@@ -25,16 +24,11 @@ type world struct {
 	ids    int
 }
 
-func sum(content string) string {
-	s := sha256.Sum256([]byte(content))
-	return hex.EncodeToString(s[:])
-}
-
 func (w *world) rows() (map[string]mirror.Row, mirror.Tree) {
 	var entries []*mirror.Entry
 	directories := map[string]bool{}
 	for _, p := range slices.Sorted(maps.Keys(w.local)) {
-		entries = append(entries, &mirror.Entry{Path: p, Name: p, Checksum: sum(w.local[p]), Facts: mirror.Facts{Size: int64(len(w.local[p]))}})
+		entries = append(entries, &mirror.Entry{Path: p, Name: p, Checksum: must.Sum(w.local[p]), Facts: mirror.Facts{Size: int64(len(w.local[p]))}})
 		for d := path.Dir(p); d != "."; d = path.Dir(d) {
 			if !directories[d] {
 				directories[d] = true
@@ -98,7 +92,7 @@ func (w *world) remoteFree(p, except string) error {
 
 func (w *world) create(p, content string) mirror.Record {
 	w.ids++
-	r := mirror.Record{ID: id.Object(fmt.Sprintf("id%03d", w.ids)), Path: p, Version: 1, Checksum: sum(content), Size: int64(len(content))}
+	r := mirror.Record{ID: id.Object(fmt.Sprintf("id%03d", w.ids)), Path: p, Version: 1, Checksum: must.Sum(content), Size: int64(len(content))}
 	w.remote[string(r.ID)] = r
 	contents[r.Checksum] = content
 	return r
@@ -216,7 +210,7 @@ func (w *world) do(s mirror.Step) error {
 		if w.remote[string(r.ID)] != r {
 			return fmt.Errorf("%s has another version", s.Path)
 		}
-		r.Version, r.Checksum = r.Version+1, sum(content)
+		r.Version, r.Checksum = r.Version+1, must.Sum(content)
 		contents[r.Checksum] = content
 		w.remote[string(r.ID)] = r
 		agree(key, r, s.Path)
@@ -283,7 +277,7 @@ func (w *world) disturb(t *rapid.T, n *int, removed map[string]bool) {
 			return
 		}
 		removed[contents[r.Checksum]] = true
-		r.Version, r.Checksum = r.Version+1, sum(content)
+		r.Version, r.Checksum = r.Version+1, must.Sum(content)
 		contents[r.Checksum] = content
 		w.remote[string(r.ID)] = r
 	}, func(p string) {
@@ -395,13 +389,13 @@ func TestAFileRenamedToWhereTheServerHasAnotherIsMoved(t *testing.T) {
 // as names of files, or lead outside of the directory.
 func TestFilesOfTheServerWithPathsThatNoneHasAreLeftAlone(t *testing.T) {
 	w := world{local: map[string]string{"kept": "moved"}, remote: map[string]mirror.Record{}, synced: map[string]mirror.Synced{
-		"kept": {ID: "kept", Version: 1, Checksum: sum("moved"), Path: "kept", Name: "kept"},
+		"kept": {ID: "kept", Version: 1, Checksum: must.Sum("moved"), Path: "kept", Name: "kept"},
 	}}
 	paths := []string{"../kept", "", "..", "./a", "a//b", "a/", "/etc/passwd", `a\b`, "c:x", "nul\x00", "con", "e\u0301", strings.Repeat("d/", 600) + "e"}
 	for i, p := range paths {
-		w.remote[fmt.Sprint(i)] = mirror.Record{ID: id.Object(fmt.Sprint(i)), Path: p, Version: 1, Checksum: sum("moved")}
+		w.remote[fmt.Sprint(i)] = mirror.Record{ID: id.Object(fmt.Sprint(i)), Path: p, Version: 1, Checksum: must.Sum("moved")}
 	}
-	w.remote["kept"] = mirror.Record{ID: "kept", Path: "kept", Version: 1, Checksum: sum("moved")}
+	w.remote["kept"] = mirror.Record{ID: "kept", Path: "kept", Version: 1, Checksum: must.Sum("moved")}
 	if plan := w.plan(); len(plan.Steps) > 0 || len(plan.Held) != len(paths) {
 		t.Errorf("the plan has the steps %v, and holds %v", plan.Steps, plan.Held)
 	}
@@ -411,7 +405,7 @@ func TestFilesOfTheServerWithPathsThatNoneHasAreLeftAlone(t *testing.T) {
 func TestADirectoryWithNamesThatAreHeldStaysInThePlaceOfAFile(t *testing.T) {
 	tree := mirror.NewTree(slices.Values([]*mirror.Entry{{Path: "e", Name: "e", Kind: mirror.Directory}, {Path: "e/x", Name: "e/x", Kind: mirror.Symlink}}), func(string) string { return "" })
 	plan := mirror.MakePlan(mirror.Input{
-		Rows: map[string]mirror.Row{mirror.KeyOf("e"): {Key: mirror.KeyOf("e"), Remote: &mirror.Record{ID: "e", Path: "e", Version: 1, Checksum: sum("e")}}}, Tree: tree,
+		Rows: map[string]mirror.Row{mirror.KeyOf("e"): {Key: mirror.KeyOf("e"), Remote: &mirror.Record{ID: "e", Path: "e", Version: 1, Checksum: must.Sum("e")}}}, Tree: tree,
 		Rules: mirror.Rules{Ignored: func(string) bool { return false }, Refused: func(string) string { return "" }},
 	})
 	if len(plan.Steps) > 0 || len(plan.Held) != 2 {
@@ -458,7 +452,7 @@ func TestPatternsThatAreTooLargeAreHeld(t *testing.T) {
 			w.local[mirror.IgnoreFile] = c.local
 		}
 		if c.synced != "" {
-			w.synced[mirror.KeyOf(mirror.IgnoreFile)] = mirror.Synced{ID: r.ID, Version: r.Version, Checksum: sum(c.synced), Path: r.Path, Name: r.Path}
+			w.synced[mirror.KeyOf(mirror.IgnoreFile)] = mirror.Synced{ID: r.ID, Version: r.Version, Checksum: must.Sum(c.synced), Path: r.Path, Name: r.Path}
 		}
 		plan := w.plan()
 		var actions []mirror.Action

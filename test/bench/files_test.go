@@ -1,8 +1,6 @@
 package main
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -51,7 +49,6 @@ func TestFiles(t *testing.T) {
 	t.Run("every upload has fields and a unique path before the content", func(t *testing.T) {
 		var mu sync.Mutex
 		paths := map[string]bool{}
-		sum := sha256.Sum256(content)
 		p := testServer(t, func(w http.ResponseWriter, r *http.Request) {
 			form, err := r.MultipartReader()
 			if err != nil {
@@ -80,7 +77,7 @@ func TestFiles(t *testing.T) {
 				return
 			}
 			w.WriteHeader(http.StatusCreated)
-			fmt.Fprintf(w, `{"checksum":%q}`, hex.EncodeToString(sum[:]))
+			fmt.Fprintf(w, `{"checksum":%q}`, must.Sum(content))
 		})
 		s := fileServer{process: p, uploads: "/uploads"}
 		if _, err := measure(t.Context(), p, s.form(content, 1), 2, warm, run, nil); err != nil {

@@ -1,8 +1,6 @@
 package contract
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +16,7 @@ import (
 	"collab/domain/mirror"
 	"collab/domain/object"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // OpenedDisk is an empty directory, and what other programs do in it.
@@ -49,11 +48,6 @@ func (s diskSuite) run(t *testing.T, open func(t *testing.T) OpenedDisk) {
 			s[sentence](&diskFixture{&fixture{T: t, ctx: t.Context()}, open(t)})
 		})
 	}
-}
-
-func checksumOf(content string) string {
-	sum := sha256.Sum256([]byte(content))
-	return hex.EncodeToString(sum[:])
 }
 
 // unknown is what a scan is given that knows nothing.
@@ -99,7 +93,7 @@ func (s *diskFixture) wantTree(want map[string]string) {
 			got[path] = "ignored"
 		default:
 			content, _ := s.Read(path)
-			if got[path] = content; e.Kind == mirror.File && e.Checksum != checksumOf(content) {
+			if got[path] = content; e.Kind == mirror.File && e.Checksum != must.Sum(content) {
 				s.Errorf("%q has the checksum %q", path, e.Checksum)
 			}
 		}
@@ -111,7 +105,7 @@ func (s *diskFixture) wantTree(want map[string]string) {
 func (s *diskFixture) stage(name, content string) {
 	s.Helper()
 	staged := resultOf(s.Writer.Stage(s.ctx, name, 0, strings.NewReader(content))).must(s.fixture)
-	wantEqual(s.fixture, staged, checksumOf(content))
+	wantEqual(s.fixture, staged, must.Sum(content))
 }
 
 // place places the content that is staged as x.
@@ -178,7 +172,7 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 				got[e.Path] = e.Checksum
 				return nil
 			}))
-			wantEqual(s.fixture, got, map[string]string{"a": "known", "b": checksumOf("two")})
+			wantEqual(s.fixture, got, map[string]string{"a": "known", "b": must.Sum("two")})
 		},
 		"names are in composed form": func(s *diskFixture) {
 			s.Write("\u00fc/e\u0301", "x")
@@ -343,7 +337,7 @@ func DiskWriter(t *testing.T, open func(t *testing.T) OpenedDisk) {
 			s.stage("x", "hello")
 			wantEqual(s.fixture, size(), 5)
 			staged, err := s.Writer.Stage(s.ctx, "x", 4, strings.NewReader("p me"))
-			resultOf(staged, err).is(s.fixture, checksumOf("hellp me"))
+			resultOf(staged, err).is(s.fixture, must.Sum("hellp me"))
 			_, err = s.Writer.Stage(s.ctx, "x", 9, strings.NewReader(""))
 			s.wantConflict(err)
 			_, err = s.Writer.Stage(s.ctx, "x", 2, io.MultiReader(strings.NewReader("ro"), iotest.ErrReader(fault.New(fault.Unavailable, "cut"))))
@@ -429,7 +423,7 @@ func DiskWriter(t *testing.T, open func(t *testing.T) OpenedDisk) {
 			s.Write("d/e", "e")
 			e, err := s.Writer.Rename(s.ctx, s.entry("a"), "n/b")
 			s.wantPlaced(e, err)
-			if e.Checksum != checksumOf("a") {
+			if e.Checksum != must.Sum("a") {
 				s.Errorf("the checksum is %q", e.Checksum)
 			}
 			s.wantPlaced(s.Writer.Rename(s.ctx, s.entry("d"), "n/d"))

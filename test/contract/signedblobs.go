@@ -1,8 +1,6 @@
 package contract
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"io"
 	"net/http"
 	"strings"
@@ -12,6 +10,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/object"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // SignedBlobs is the suite of ports.SignedBlobs, over a store of ports.Blobs. Requests to
@@ -24,8 +23,7 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 		signed ports.SignedBlobs
 	}
 	declared := func(name, content string) object.Content {
-		sum := sha256.Sum256([]byte(content))
-		return object.Content{Blob: name, Size: int64(len(content)), Checksum: hex.EncodeToString(sum[:])}
+		return object.Content{Blob: name, Size: int64(len(content)), Checksum: must.Sum(content)}
 	}
 	send := func(s *signedFixture, method, address string, headers map[string]string, content string) (int, http.Header, string) {
 		s.Helper()

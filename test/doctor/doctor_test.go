@@ -3,7 +3,6 @@ package doctor
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -297,7 +296,7 @@ func tree(t *testing.T, directory string) string {
 			return err
 		}
 		content, err := os.ReadFile(path)
-		lines = append(lines, fmt.Sprintf("%s %x", path, sha256.Sum256(content)))
+		lines = append(lines, path+" "+must.Sum(content))
 		return err
 	}))
 	return strings.Join(lines, "\n")

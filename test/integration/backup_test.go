@@ -110,7 +110,7 @@ func (s *backupWriter) write(t *testing.T, stop <-chan struct{}) {
 		}
 		path := fmt.Sprintf("%s/%d.txt", s.name, n%5)
 		text := fmt.Sprintf("%s %d %s", s.name, n, strings.Repeat("x", n%7*1000))
-		state := sum(text)
+		state := must.Sum(text)
 		if ids[path] != "" && n%3 == 0 {
 			state = ""
 		}
@@ -170,7 +170,7 @@ func manifest(t *testing.T, u collabd.Client) map[string]string {
 		if err != nil || status != 200 {
 			t.Fatalf("%s is %d: %v %s", r.StorageKey, status, err, content)
 		}
-		if sum(content) != r.Checksum {
+		if must.Sum(content) != r.Checksum {
 			t.Errorf("%s has another checksum than the manifest says: %.60s", r.StorageKey, content)
 		}
 		sums[strings.TrimPrefix(r.StorageKey, u.Org+"/shared/artifacts/")] = r.Checksum

@@ -28,7 +28,7 @@ func newSmallFile(n, size int) smallFile {
 func sendFiles(of collabd.Client, files []smallFile) (status int, outcomes []batchOutcome, err error) {
 	var body bytes.Buffer
 	for _, f := range files {
-		_, _ = fmt.Fprintf(&body, "{\"op\":\"put\",\"path\":%q,\"checksum\":%q,\"content\":%q}\n", f.path, sum(f.content), f.content) // never fails
+		_, _ = fmt.Fprintf(&body, "{\"op\":\"put\",\"path\":%q,\"checksum\":%q,\"content\":%q}\n", f.path, must.Sum(f.content), f.content) // never fails
 	}
 	status, response, err := of.Do("POST", "/sync/batch", &body, "Content-Type: application/x-ndjson")
 	if err != nil || status != 200 {
@@ -66,7 +66,7 @@ func TestManySmallFilesTakeFewRequests(t *testing.T) {
 			t.Fatalf("batch %d is answered with %d and %d outcomes, %v", requests, status, len(outcomes), err)
 		}
 		for i, o := range outcomes {
-			if o.Status != 201 || o.File.Checksum != sum(all[n+i].content) {
+			if o.Status != 201 || o.File.Checksum != must.Sum(all[n+i].content) {
 				t.Fatalf("operation %d: %+v", n+i, o)
 			}
 		}
@@ -103,7 +103,7 @@ func TestManySmallFilesTakeFewRequests(t *testing.T) {
 		} else if o.Status != 201 {
 			t.Fatalf("operation %d: %+v", i, o)
 		}
-		if o.File.Checksum != sum(all[files-together+i].content) {
+		if o.File.Checksum != must.Sum(all[files-together+i].content) {
 			t.Fatalf("operation %d is of another content: %+v", i, o)
 		}
 	}
@@ -120,7 +120,7 @@ func TestManySmallFilesTakeFewRequests(t *testing.T) {
 		byPath[m.Path] = m.Checksum
 	}
 	for n, f := range all {
-		if byPath[f.path] != sum(f.content) {
+		if byPath[f.path] != must.Sum(f.content) {
 			t.Fatalf("file %d is %q", n, byPath[f.path])
 		}
 	}
@@ -129,7 +129,7 @@ func TestManySmallFilesTakeFewRequests(t *testing.T) {
 	}
 	for n := 0; n < files; n += 997 {
 		status, content, err := ada.Do("GET", "/sync/files/"+manifest[n].ID+"?raw=1", nil)
-		if err != nil || status != 200 || sum(content) != manifest[n].Checksum {
+		if err != nil || status != 200 || must.Sum(content) != manifest[n].Checksum {
 			t.Errorf("%s is %d with %d bytes, %v", manifest[n].Path, status, len(content), err)
 		}
 	}

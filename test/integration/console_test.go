@@ -13,6 +13,7 @@ import (
 
 	"collab/test/collabd"
 	"collab/test/forms"
+	"collab/test/must"
 )
 
 // consoleBrowser signs a person of an organisation in to the console, and returns a client with the
@@ -83,7 +84,7 @@ func TestUploadsThroughTheConsoleAreThoseOfTheInterface(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(text, &made)
 		}
-		if err != nil || status != http.StatusCreated || made.Checksum != sum(content) || made.Size != largest {
+		if err != nil || status != http.StatusCreated || made.Checksum != must.Sum(content) || made.Size != largest {
 			t.Errorf("%s: %d %.300s %v", name, status, text, err)
 		}
 	}

@@ -3,7 +3,6 @@ package integration
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -356,7 +355,7 @@ func (c *tenant) ack(a feed.Write) {
 
 func (w *writer) put(ctx context.Context, u collabd.Client, path, text string) {
 	status, response, _ := w.send(ctx, u, "PUT", path, text)
-	w.note(ctx, "PUT "+path, status, response, sum(text))
+	w.note(ctx, "PUT "+path, status, response, must.Sum(text))
 }
 
 func (w *writer) create(ctx context.Context, u collabd.Client, path, text string) {
@@ -367,7 +366,7 @@ func (w *writer) create(ctx context.Context, u collabd.Client, path, text string
 		status, response, _ = w.send(ctx, u, "GET", "/sync/files?"+prefix, "")
 		response = bytes.TrimSuffix(bytes.TrimPrefix(bytes.TrimSpace(response), []byte("[")), []byte("]"))
 	}
-	if r := w.note(ctx, "POST "+path, status, response, sum(text)); r.ID != "" {
+	if r := w.note(ctx, "POST "+path, status, response, must.Sum(text)); r.ID != "" {
 		w.made[path] = r.ID
 	}
 }
@@ -383,11 +382,6 @@ func (w *writer) remove(ctx context.Context, u collabd.Client, path string) {
 	default:
 		w.Errorf("DELETE %s is %d: %s", path, status, response)
 	}
-}
-
-// sum returns the checksum of content.
-func sum[T string | []byte](content T) string {
-	return fmt.Sprintf("%x", sha256.Sum256([]byte(content)))
 }
 
 // reader is one program that follows a feed, and is cut off all the time.
@@ -506,7 +500,7 @@ func (f *cluster) check(c *tenant, log []object.Change) {
 				continue // the first user has read it
 			}
 			status, body, err := u.At(f.servers[n%2]).Do("GET", "/sync/files/"+r.ID+"?raw=1", nil)
-			if err != nil || status != 200 || sum(body) != r.Checksum {
+			if err != nil || status != 200 || must.Sum(body) != r.Checksum {
 				f.Errorf("%s is %d, %q, %v; its record is %+v", r.StorageKey, status, body, err, r)
 			}
 		}

@@ -37,7 +37,7 @@ func useAddresses(t *testing.T, ada collabd.Client, store *objectstore.Store) {
 		Headers         map[string]string
 	}) {
 		t.Helper()
-		fields["size"], fields["checksum"] = len(content), sum(content)
+		fields["size"], fields["checksum"] = len(content), must.Sum(content)
 		ada.Must(t, 201, "POST", "/sync/uploads", fields, &upload)
 		if !strings.HasPrefix(upload.URL, "http://"+store.Host+"/") {
 			t.Fatalf("the address is %s", upload.URL)

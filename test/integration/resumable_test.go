@@ -28,7 +28,7 @@ func TestUploadsThatResumeOverServersThatAreKilled(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	content := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{byte(seed)}).Read(content)
-	checksum := sum(content)
+	checksum := must.Sum(content)
 
 	first := collabd.Start(t, "COLLAB_DATABASE_URL="+postgres.URL(t), "COLLAB_BLOB_URL=file://"+tempdir.New(t), listen(t))
 	servers := []*collabd.Server{first, first.Peer(t, listen(t)), first.Peer(t, listen(t))}

@@ -385,7 +385,7 @@ func (v *ownerClient) filled(text string) string {
 		},
 		"{upload}": func() string {
 			var made struct{ ID string }
-			v.Must(v.t, 201, "POST", fmt.Sprintf("/sync/resumable-uploads?path=resumed-%d.md&checksum=%s", used.Add(1), sum([]byte("rest"))), nil, &made, "Upload-Complete: ?0", "Upload-Length: 4")
+			v.Must(v.t, 201, "POST", fmt.Sprintf("/sync/resumable-uploads?path=resumed-%d.md&checksum=%s", used.Add(1), must.Sum("rest")), nil, &made, "Upload-Complete: ?0", "Upload-Length: 4")
 			return made.ID
 		},
 		"{export}": func() string {
@@ -407,7 +407,7 @@ func (v *ownerClient) filled(text string) string {
 			v.Must(v.t, 200, "POST", "/auth/device/decision", strings.NewReader(form), nil, "Content-Type: application/x-www-form-urlencoded", "Cookie: "+cookies)
 			return code
 		},
-		"{sum}":      func() string { return sum([]byte("rest")) },
+		"{sum}":      func() string { return must.Sum("rest") },
 		"{checkout}": v.checkout,
 		"{issuer}":   func() string { return connector.IssuerKey("https://issuer.example") },
 		"{now}":      func() string { return fmt.Sprint(time.Now().Unix()) },

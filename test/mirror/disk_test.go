@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"io"
 	"maps"
 	"path"
@@ -20,6 +18,7 @@ import (
 	"collab/domain/object"
 	"collab/ports"
 	"collab/test/contract"
+	"collab/test/must"
 
 	"golang.org/x/text/unicode/norm"
 )
@@ -161,11 +160,6 @@ func (d *disk) barred(name string) error {
 		return fault.New(fault.Forbidden, "%s cannot be read", d.closed)
 	}
 	return nil
-}
-
-func checksum(content string) string {
-	sum := sha256.Sum256([]byte(content))
-	return hex.EncodeToString(sum[:])
 }
 
 // spelled returns a path as the disk stores new names.
@@ -401,7 +395,7 @@ func (d *disk) present() mirror.Rules {
 func rulesOf(text string) mirror.Rules {
 	patterns := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return line == "" || line[0] == '#' })
 	return mirror.Rules{
-		Hash: checksum(text),
+		Hash: must.Sum(text),
 		Ignored: func(p string) bool {
 			if junk(p) {
 				return true
@@ -485,7 +479,7 @@ func (d *disk) Scan(ctx context.Context, scope mirror.Scope, known func(string) 
 		facts, sum, ok := known(name)
 		if e.Checksum = sum; !ok || facts != e.Facts || d.now().UnixNano() < f.changed {
 			d.show(f)
-			e.Checksum = checksum(f.content)
+			e.Checksum = must.Sum(f.content)
 		}
 		if d.exclusive && d.busy(name) != nil {
 			e.Kind = mirror.Unreadable
@@ -565,7 +559,7 @@ func (d *disk) Stage(_ context.Context, name string, offset int64, r io.Reader) 
 	}
 	content = d.staged[name][:offset] + content
 	d.staged[name] = content
-	return checksum(content), err
+	return must.Sum(content), err
 }
 
 func (d *disk) Staged(_ context.Context, name string) (int64, error) {

@@ -13,6 +13,7 @@ import (
 	"collab/domain/mirror"
 	"collab/domain/object"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // planned alters plans.
@@ -87,7 +88,7 @@ var mutations = map[string]func(*client.Options){
 		d := o.Disk.(*disk)
 		o.Disk = followed{scanned{d, func(e *mirror.Entry) bool {
 			if e.Kind == mirror.Symlink {
-				e.Kind, e.Checksum = mirror.File, checksum(d.files[e.Name].content)
+				e.Kind, e.Checksum = mirror.File, must.Sum(d.files[e.Name].content)
 			}
 			return true
 		}}, d}
@@ -281,7 +282,7 @@ type blindDisk struct {
 // now returns the entry as the file is at present.
 func (b blindDisk) now(e mirror.Entry) mirror.Entry {
 	if f := b.disk.files[e.Name]; f != nil && e.Kind == mirror.File {
-		e.Facts, e.Checksum = b.disk.facts(f), checksum(f.content)
+		e.Facts, e.Checksum = b.disk.facts(f), must.Sum(f.content)
 	}
 	return e
 }

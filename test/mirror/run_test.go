@@ -194,13 +194,13 @@ func (s *single) want(contents map[string]string) {
 	s.t.Helper()
 	sums, there, here := map[string]string{}, map[string]string{}, map[string]string{}
 	for p, c := range contents {
-		sums[p] = checksum(c)
+		sums[p] = must.Sum(c)
 	}
 	for p, r := range s.records() {
 		there[p] = r.Checksum
 	}
 	for p, f := range s.disk.files {
-		here[p] = checksum(f.content)
+		here[p] = must.Sum(f.content)
 	}
 	must.Equal(s.t, sums, there) // the server
 	must.Equal(s.t, sums, here)  // the directory
@@ -1260,7 +1260,7 @@ func TestALinkInThePlaceOfAFileThatIsSentIsLeftAlone(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"a", "b"} {
-		if got := s.records()[name].Checksum; got != checksum(name) {
+		if got := s.records()[name].Checksum; got != must.Sum(name) {
 			t.Errorf("the server's %s has %s", name, got)
 		}
 	}

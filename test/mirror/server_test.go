@@ -17,6 +17,7 @@ import (
 	"collab/domain/org"
 	"collab/ports"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 // server is a place of the core in memory, without an interface before it.
@@ -320,7 +321,7 @@ func (s *server) version(ctx context.Context, of mirror.Record) (string, error) 
 		return "", err
 	}
 	text, err := io.ReadAll(content)
-	return checksum(string(text)), errors.Join(err, content.Close())
+	return must.Sum(string(text)), errors.Join(err, content.Close())
 }
 
 // restore restores a deleted file under another path.

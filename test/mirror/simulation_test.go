@@ -20,6 +20,7 @@ import (
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/test/harness"
+	"collab/test/must"
 	"collab/test/soak"
 
 	"github.com/google/go-cmp/cmp"
@@ -210,7 +211,7 @@ func (w *world) ignorable(path string) bool {
 func (w *world) gone(c, why string) {
 	w.ledger[c] = why
 	for _, d := range w.devices { // who does not know that both sides have had it uploads it again
-		w.back[c] = w.back[c] || d.unstored[checksum(c)]
+		w.back[c] = w.back[c] || d.unstored[must.Sum(c)]
 	}
 }
 
@@ -273,7 +274,7 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 			}
 		}
 		d.disk.placed = func(content string) {
-			d.unstored[checksum(content)] = true
+			d.unstored[must.Sum(content)] = true
 			if _, known := w.ledger[content]; !known {
 				w.failf("%s: a file has the content %q, which nobody wrote", d.name, content)
 			}
@@ -377,7 +378,7 @@ func (w *world) durable(d *device, r mirror.Row) {
 	switch f := d.file(r.Key); {
 	case r.Synced != nil && f != nil && (was == nil || was.Checksum != r.Synced.Checksum || was.Name != r.Synced.Name):
 		for name, at := range d.disk.files {
-			if at == f && name == r.Synced.Name && checksum(f.content) == r.Synced.Checksum && !d.disk.durable(name) {
+			if at == f && name == r.Synced.Name && must.Sum(f.content) == r.Synced.Checksum && !d.disk.durable(name) {
 				w.failf("%s: %s is agreed on and not durable", d.name, name)
 			}
 		}
@@ -514,7 +515,7 @@ func (w *world) records() (all []mirror.Record) {
 // stored returns the content of a record.
 func (w *world) stored(r mirror.Record) string {
 	for c := range w.ledger {
-		if checksum(c) == r.Checksum {
+		if must.Sum(c) == r.Checksum {
 			return c
 		}
 	}
@@ -551,7 +552,7 @@ func (w *world) write(d *device, p string) {
 	}
 	f := d.disk.files[p]
 	if f != nil {
-		if sum := checksum(f.content); d.unstored[sum] { // it was uploaded, and could not be agreed on before this edit
+		if sum := must.Sum(f.content); d.unstored[sum] { // it was uploaded, and could not be agreed on before this edit
 			w.unstored[sum] = true
 		}
 		w.gone(f.content, "overwritten on "+d.name)
@@ -631,7 +632,7 @@ func (w *world) do(o op) {
 					return false, nil
 				}
 				for _, r := range w.records() { // perhaps before this device replaces it
-					if f := d.file(r.Path); o.b%8 == 0 && f != nil && checksum(f.content) != r.Checksum {
+					if f := d.file(r.Path); o.b%8 == 0 && f != nil && must.Sum(f.content) != r.Checksum {
 						w.serverReplaces(r)
 						return false, nil
 					}
@@ -1016,7 +1017,7 @@ func (w *world) odd(d *device, o op) {
 		}
 		d.file(p).kind = []mirror.EntryKind{mirror.Symlink, mirror.Special}[o.b/4%2]
 		d.disk.unsynced = slices.DeleteFunc(d.disk.unsynced, func(u unsynced) bool { return mirror.KeyOf(u.name) == mirror.KeyOf(p) })
-		w.nofiles[checksum(c)] = true
+		w.nofiles[must.Sum(c)] = true
 		w.log("%s has %q at %s, which is no file", d.name, c, p)
 	}
 	w.shield(d)
@@ -1045,7 +1046,7 @@ func (w *world) shield(d *device) {
 // returns lets a content come back on which both sides have agreed.
 func (w *world) returns(s *mirror.Synced) {
 	for c := range w.ledger {
-		w.back[c] = w.back[c] || s != nil && checksum(c) == s.Checksum
+		w.back[c] = w.back[c] || s != nil && must.Sum(c) == s.Checksum
 	}
 }
 
@@ -1106,7 +1107,7 @@ func (w *world) equalEdits(o op) {
 			return
 		}
 		if f := d.file(p); f != nil {
-			here = checksum(f.content)
+			here = must.Sum(f.content)
 		}
 		if here != there {
 			return
@@ -1127,7 +1128,7 @@ func (w *world) equalEdits(o op) {
 	rounds()
 	for _, d := range w.devices {
 		for _, name := range d.names() {
-			if mirror.IsConflict(norm.NFC.String(name)) && strings.Contains(name, checksum(c)[:6]) {
+			if mirror.IsConflict(norm.NFC.String(name)) && strings.Contains(name, must.Sum(c)[:6]) {
 				w.failf("%s has the conflict copy %s of equal edits", d.name, name)
 			}
 		}
@@ -1210,9 +1211,9 @@ func (w *world) quiet() {
 		}
 		here, left := map[string]string{}, w.left(d)
 		for name, f := range d.disk.files {
-			kept[checksum(f.content)], present[f.content] = true, true
+			kept[must.Sum(f.content)], present[f.content] = true, true
 			if !left(mirror.KeyOf(name)) {
-				here[mirror.KeyOf(name)] = checksum(f.content)
+				here[mirror.KeyOf(name)] = must.Sum(f.content)
 			}
 		}
 		followed, blocked := maps.Clone(there), map[string]bool{} // by checksum: files that cannot be moved to where they are on the server
@@ -1227,10 +1228,10 @@ func (w *world) quiet() {
 	}
 	for c, why := range w.ledger {
 		trashed := slices.ContainsFunc(w.devices, func(d *device) bool { return d.disk.trash[c] })
-		if !kept[checksum(c)] && (why == "" || why == undone && !trashed && !w.earlier(c)) {
+		if !kept[must.Sum(c)] && (why == "" || why == undone && !trashed && !w.earlier(c)) {
 			w.failf("%q is lost", c)
 		}
-		if (strings.HasPrefix(why, "removed") || strings.HasPrefix(why, "deleted")) && present[c] && !w.back[c] && !w.unstored[checksum(c)] && !w.restored {
+		if (strings.HasPrefix(why, "removed") || strings.HasPrefix(why, "deleted")) && present[c] && !w.back[c] && !w.unstored[must.Sum(c)] && !w.restored {
 			w.failf("%q is back, which was %s", c, why)
 		}
 	}
@@ -1274,7 +1275,7 @@ func (w *world) lists(d *device, out client.Outcome) {
 func (w *world) earlier(content string) bool {
 	for _, r := range w.records() {
 		for v := r.Version - 1; v > 0; v-- {
-			if sum, err := w.server.version(w.t, mirror.Record{ID: r.ID, Version: v}); err == nil && sum == checksum(content) {
+			if sum, err := w.server.version(w.t, mirror.Record{ID: r.ID, Version: v}); err == nil && sum == must.Sum(content) {
 				return true
 			}
 		}

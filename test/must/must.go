@@ -3,6 +3,7 @@
 package must
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"reflect"
@@ -105,6 +106,11 @@ func Wait(t T, about string, is func() bool) {
 			t.Fatal("timed out waiting until " + about)
 		}
 	}
+}
+
+// Sum returns the SHA-256 of content in hexadecimal digits.
+func Sum[C string | []byte](content C) string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(content)))
 }
 
 // Full returns v. It panics if a field of v, or of a struct that a field is or points to, is zero,

@@ -2,7 +2,6 @@ package script
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -13,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"collab/test/must"
 )
 
 // kinds are what placeholders can stand for, as regular expressions.
@@ -97,20 +98,15 @@ func (v *values) made(kind, name string) (string, bool, error) {
 		}
 		return strings.Repeat(text, n), true, nil
 	case "checksum":
-		return checksum([]byte(strings.ReplaceAll(name, `\n`, "\n"))), true, nil
+		return must.Sum([]byte(strings.ReplaceAll(name, `\n`, "\n"))), true, nil
 	case "bytes", "bytesum":
 		b, err := hex.DecodeString(name)
 		if kind == "bytesum" {
-			return checksum(b), true, err
+			return must.Sum(b), true, err
 		}
 		return string(b), true, err
 	}
 	return "", false, nil
-}
-
-func checksum(b []byte) string {
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
 }
 
 // fill puts what is known into a request's text.

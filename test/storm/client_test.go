@@ -3,8 +3,6 @@ package storm
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,6 +15,7 @@ import (
 	"time"
 
 	"collab/test/feed"
+	"collab/test/must"
 )
 
 const (
@@ -124,7 +123,7 @@ func (j *journal) acknowledgeWrite(org string, w feed.Write) {
 
 // content records whether a content may be in the change log, and returns its digest.
 func (j *journal) content(text string, sent bool) string {
-	sum := digest(text)
+	sum := must.Sum(text)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.contents[sum] = sent
@@ -349,11 +348,6 @@ func fateOfDeleted(a response) fate {
 		return absent
 	}
 	return perhaps
-}
-
-func digest(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
 }
 
 // pause waits, unless the context ends.

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"collab/test/must"
 )
 
 // operation is one operation of a batch.
@@ -141,7 +143,7 @@ func (w *worker) restore(f record, content string, deleted bool, do do) {
 	read := func(path string) (is stored, ok bool) {
 		x := do(call{method: "GET", path: path})
 		ok = x.ok() && x.decode(&is) == nil
-		if ok && digest(is.Content) != is.Checksum {
+		if ok && must.Sum(is.Content) != is.Checksum {
 			w.violation("%s is shown with other content than its checksum says in the request %s: %.300s", path, x.request, x.body)
 		}
 		return is, ok

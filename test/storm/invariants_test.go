@@ -216,7 +216,7 @@ func (s *storm) checkContent(t *tenant) {
 				path += "/versions/" + fmt.Sprint(v.Version)
 			}
 			a := s.server(i).do(s.Context(), call{kind: "set-up and checks", method: "GET", path: path + "?raw=1", by: t.owner, expect: []int{200}})
-			if !a.ok() || digest(string(a.body)) != v.Checksum {
+			if !a.ok() || must.Sum(string(a.body)) != v.Checksum {
 				wrong = append(wrong, fmt.Errorf("the content of version %d of %s is %d %.100q", v.Version, v.StorageKey, a.status, a.body))
 			}
 			read++

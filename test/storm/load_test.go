@@ -14,6 +14,7 @@ import (
 
 	"collab/test/collabd"
 	"collab/test/feed"
+	"collab/test/must"
 )
 
 // register names of a tenant.
@@ -399,7 +400,7 @@ func (w *worker) acknowledgeFile(x response, content string) (f stored) {
 	if !x.ok() {
 		return stored{}
 	}
-	if err := x.decode(&f); err != nil || f.Checksum != digest(content) {
+	if err := x.decode(&f); err != nil || f.Checksum != must.Sum(content) {
 		w.violation("the request %s wrote %.100q and was answered %s: %v", x.request, content, x.body, err)
 	}
 	w.acknowledgeWrite(w.owner.org, feed.Write{Key: f.StorageKey, Version: f.Version, Checksum: f.Checksum})
@@ -447,7 +448,7 @@ func (w *worker) readFile(i int, do do) {
 	if !x.ok() || x.decode(&f) != nil {
 		return
 	}
-	if digest(f.Content) != f.Checksum {
+	if must.Sum(f.Content) != f.Checksum {
 		w.violation("the file %s is shown with other content than its checksum says: %.300s", w.files[i], x.body)
 	}
 	w.record("file "+w.files[i], w.reads(x, f.Content))

@@ -3,9 +3,7 @@ package move
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/url"
@@ -63,9 +61,8 @@ func newDeployment(t *testing.T) *deployment {
 	for i := range contents {
 		id := fmt.Sprintf("0198a1b2-c3d4-7e5f-8a6b-%012d", i)
 		text := contentText(i)
-		sum := sha256.Sum256([]byte(text))
 		_, err := tx.Exec("INSERT INTO objects (org_id, id, storage_key, folded_key, path, kind, scope, mime_type, version, created_by, updated_by, created_at, updated_at, blob, size, checksum, is_text, n) VALUES (?, ?, ?, ?, '', '', '', 'text/plain', 1, ?, ?, 1, 1, ?, ?, ?, 1, 1)",
-			org, id, contentName(i), contentName(i), someUser, someUser, contentName(i), len(text), hex.EncodeToString(sum[:]))
+			org, id, contentName(i), contentName(i), someUser, someUser, contentName(i), len(text), must.Sum(text))
 		if err == nil {
 			_, err = tx.Exec("INSERT INTO tasks (org_id, id, title, status, priority, tags, sort_order, created_by, created_at, updated_at, version) VALUES (?, ?, 'A task', 'TODO', 'LOW', '[\"a\"]', ?, ?, 1, 1, 1)", org, id, i, someUser)
 		}
@@ -539,17 +536,12 @@ func TestContentAloneMovesBetweenStores(t *testing.T) {
 	for range 2 { // again it finds all of it there
 		d.mustMove(o)
 		for i := range contents {
-			right, err := (&mover{toBlobs: store}).present(t.Context(), gormdb.Content{Blob: contentName(i), Size: int64(len(contentText(i))), Checksum: sumOf(contentText(i))})
+			right, err := (&mover{toBlobs: store}).present(t.Context(), gormdb.Content{Blob: contentName(i), Size: int64(len(contentText(i))), Checksum: must.Sum(contentText(i))})
 			if err != nil || !right {
 				t.Fatalf("content %d: %v, %v", i, right, err)
 			}
 		}
 	}
-}
-
-func sumOf(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
 }
 
 func TestProgressIsABarOrLines(t *testing.T) {
