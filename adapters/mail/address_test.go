@@ -11,6 +11,7 @@ import (
 	"collab/adapters/mail"
 	"collab/domain/check"
 	message "collab/domain/mail"
+	"collab/test/must"
 )
 
 // isAddress reports whether the domain accepts s as an address, unchanged.
@@ -20,8 +21,8 @@ func isAddress(s string) bool {
 }
 
 func TestValidAddressesOfTheDomainAreValidForTheMailer(t *testing.T) {
-	l := &logBuffer{}
-	f := mail.NewFile(filepath.Join(t.TempDir(), "mail.log"), l.logger(), newClock())
+	l := &must.Log{}
+	f := mail.NewFile(filepath.Join(t.TempDir(), "mail.log"), logger(l), newClock())
 	takes := func(t *rapid.T, address string) {
 		if err := f.Send(context.Background(), message.Message{To: address, Subject: "s", Text: "t"}); err != nil {
 			t.Fatalf("%q: %v", address, err)
@@ -56,7 +57,7 @@ func FuzzValidAddressesOfTheDomainAreValidForTheMailer(f *testing.F) {
 	for _, seed := range []string{"grace@example.org", "a..b@c", "a@b.", "é@é.é", "a@[::1]", "=?utf-8?q?a?=@b", "(a)b@c", "a\u200b@b"} {
 		f.Add(seed)
 	}
-	file := mail.NewFile(filepath.Join(f.TempDir(), "mail.log"), (&logBuffer{}).logger(), newClock())
+	file := mail.NewFile(filepath.Join(f.TempDir(), "mail.log"), logger(&must.Log{}), newClock())
 	f.Fuzz(func(t *testing.T, address string) {
 		if !isAddress(address) {
 			return
@@ -69,7 +70,7 @@ func FuzzValidAddressesOfTheDomainAreValidForTheMailer(f *testing.F) {
 
 func TestAddressesWithUnusualCharactersArriveUnchanged(t *testing.T) {
 	s := newMailServer(t)
-	m := start(t, s.options(newClock(), &logBuffer{}))
+	m := start(t, s.options(newClock(), &must.Log{}))
 	for _, address := range []string{"!#$%&'*+-/=?^_`{|}~@example.org", "ünï@exämple.org", "=?utf-8?q?a?=@example.org", "आ@उदाहरण.भारत", "a@b"} {
 		if !isAddress(address) {
 			t.Fatalf("%q is no address", address)

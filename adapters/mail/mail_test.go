@@ -1,7 +1,6 @@
 package mail_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"io"
@@ -52,36 +51,14 @@ func (c *clock) after(d time.Duration) <-chan time.Time {
 	return ch
 }
 
-// logBuffer collects log output.
-type logBuffer struct {
-	failed chan struct{} // receives a value for each logged error; may be nil
-	mu     sync.Mutex
-	text   bytes.Buffer
-}
+func logger(l *must.Log) *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.failed != nil && bytes.Contains(p, []byte("level=ERROR")) {
-		l.failed <- struct{}{}
-	}
-	return l.text.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-func (l *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
-
-func (s *mailServer) options(c *clock, l *logBuffer) mail.Options {
+func (s *mailServer) options(c *clock, l *must.Log) mail.Options {
 	scheme := "smtp://"
 	if s.implicit {
 		scheme = "smtps://"
 	}
-	return mail.Options{URL: scheme + s.Addr().String(), From: "Collab <no-reply@collab.example.com>", Log: l.logger(), Clock: c, After: c.after, TLS: s.trust}
+	return mail.Options{URL: scheme + s.Addr().String(), From: "Collab <no-reply@collab.example.com>", Log: logger(l), Clock: c, After: c.after, TLS: s.trust}
 }
 
 func start(t *testing.T, o mail.Options) *mail.SMTP {
@@ -100,7 +77,7 @@ func stop(t *testing.T, m *mail.SMTP) {
 }
 
 func TestAMessageArrivesUnchanged(t *testing.T) {
-	s, l := newMailServer(t), &logBuffer{}
+	s, l := newMailServer(t), &must.Log{}
 	m := start(t, s.options(newClock(), l))
 	sent := message.Message{To: "grace@example.org", Subject: "Join Zürich Engines on Collab", Text: "Hello Grace,\n.\nfrom Zürich: " + strings.Repeat("long ", 40) + "\n..\n"}
 	must.NoError(t, m.Send(context.Background(), sent))
@@ -136,7 +113,7 @@ func TestAMessageArrivesUnchanged(t *testing.T) {
 }
 
 func TestNothingInAMessageAddsAHeaderOrARecipient(t *testing.T) {
-	s, l := newMailServer(t), &logBuffer{}
+	s, l := newMailServer(t), &must.Log{}
 	m := start(t, s.options(newClock(), l))
 	for _, to := range []string{
 		"", "nobody", "grace@example.org\r\nBcc: eve@example.org", "grace@example.org>\r\nRCPT TO:<eve@example.org", "grace@example.org, eve@example.org",
@@ -182,7 +159,7 @@ func TestTheURLDecidesAboutEncryption(t *testing.T) {
 		"no password in the clear":                   {func(s *mailServer) { s.offers = []string{"AUTH PLAIN LOGIN"} }, "", true, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, l := newMailServer(t, tt.server), &logBuffer{}
+			s, l := newMailServer(t, tt.server), &must.Log{}
 			o := s.options(newClock(), l)
 			o.Backoff = []time.Duration{}
 			if tt.user {
@@ -215,7 +192,7 @@ func TestTheURLDecidesAboutEncryption(t *testing.T) {
 }
 
 func TestNothingIsSentToAServerWithAnUntrustedCertificate(t *testing.T) {
-	s, l := newMailServer(t, func(s *mailServer) { s.implicit = true }), &logBuffer{}
+	s, l := newMailServer(t, func(s *mailServer) { s.implicit = true }), &must.Log{}
 	o := s.options(newClock(), l)
 	o.TLS, o.Backoff = &tls.Config{RootCAs: nil}, []time.Duration{}
 	m := start(t, o)
@@ -231,7 +208,7 @@ func TestTemporaryFailuresAreRetriedWithBackoff(t *testing.T) {
 		"CONNECT": "hang up", "MAIL": "451 try later", "RCPT": "450 greylisted grace@example.org", "DATA": "452 full", "END": "451 no", "NOOP": "hang up",
 	} {
 		t.Run(command, func(t *testing.T) {
-			c, l := newClock(), &logBuffer{}
+			c, l := newClock(), &must.Log{}
 			s := newMailServer(t, func(s *mailServer) { s.replies[command] = []string{reply, reply} })
 			o := s.options(c, l)
 			o.Backoff = []time.Duration{time.Minute, time.Hour, 24 * time.Hour}
@@ -252,14 +229,14 @@ func TestTemporaryFailuresAreRetriedWithBackoff(t *testing.T) {
 func TestALastingFailureIsLoggedAndDropped(t *testing.T) {
 	const line, busy = "RCPT TO:<grace@example.org>", "450 grace@example.org is busy"
 	s := newMailServer(t, func(s *mailServer) { s.replies[line] = []string{busy, busy, busy} })
-	l, c := &logBuffer{failed: make(chan struct{}, 9)}, newClock()
+	l, c := &must.Log{}, newClock()
 	o := s.options(c, l)
 	o.Backoff = []time.Duration{time.Second, time.Minute}
 	m := start(t, o)
 	send(t, m, "grace@example.org")
 	send(t, m, "edsger@example.net") // sent despite the other's failures
 	got := <-s.received
-	<-l.failed
+	must.Wait(t, "the failure is logged", func() bool { return strings.Contains(l.String(), "level=ERROR") })
 	stop(t, m)
 	if !strings.Contains(got.to, "edsger") || len(s.received) != 0 || len(c.waits) == 0 || s.count("RCPT") != 4 || strings.Contains(l.String(), "grace") {
 		t.Errorf("got %+v; the log is %s", got, l)
@@ -268,7 +245,7 @@ func TestALastingFailureIsLoggedAndDropped(t *testing.T) {
 
 func TestPermanentFailuresAreNotRetried(t *testing.T) {
 	for command, reply := range map[string]string{"MAIL": "550 no", "RCPT": "550 5.1.1 no such user grace@example.org", "END": "554 spam"} {
-		s, l, c := newMailServer(t, func(s *mailServer) { s.replies[command] = []string{reply} }), &logBuffer{}, newClock()
+		s, l, c := newMailServer(t, func(s *mailServer) { s.replies[command] = []string{reply} }), &must.Log{}, newClock()
 		m := start(t, s.options(c, l))
 		send(t, m, "grace@example.org")
 		send(t, m, "edsger@example.net")
@@ -285,7 +262,7 @@ func TestPermanentFailuresAreNotRetried(t *testing.T) {
 
 func TestAnAcceptedMessageIsNotSentAgain(t *testing.T) {
 	for _, command := range []string{"RSET", "QUIT"} {
-		s, l, c := newMailServer(t, func(s *mailServer) { s.replies[command] = []string{"hang up"} }), &logBuffer{}, newClock()
+		s, l, c := newMailServer(t, func(s *mailServer) { s.replies[command] = []string{"hang up"} }), &must.Log{}, newClock()
 		m := start(t, s.options(c, l))
 		for _, to := range []string{"grace@example.org", "edsger@example.net"} {
 			send(t, m, to)
@@ -308,7 +285,7 @@ func blockedQueue(t *testing.T) (s *mailServer, connected, release chan struct{}
 
 func TestTheQueueIsBounded(t *testing.T) {
 	s, connected, release := blockedQueue(t)
-	log := &logBuffer{}
+	log := &must.Log{}
 	m := start(t, s.options(newClock(), log))
 	send(t, m, "first@example.org")
 	<-connected
@@ -330,7 +307,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 
 func TestCloseEndsWithItsContext(t *testing.T) {
 	s, connected, release := blockedQueue(t)
-	m := start(t, s.options(newClock(), &logBuffer{}))
+	m := start(t, s.options(newClock(), &must.Log{}))
 	send(t, m, "grace@example.org")
 	send(t, m, "edsger@example.net")
 	<-connected
@@ -361,8 +338,8 @@ func TestErrorsOfTheURLDoNotContainThePassword(t *testing.T) {
 }
 
 func TestTheFileHoldsTheMessagesAndTheLogDoesNot(t *testing.T) {
-	path, l := filepath.Join(t.TempDir(), "data", "mail.log"), &logBuffer{}
-	f := mail.NewFile(path, l.logger(), newClock())
+	path, l := filepath.Join(t.TempDir(), "data", "mail.log"), &must.Log{}
+	f := mail.NewFile(path, logger(l), newClock())
 	m := message.Message{To: "grace@example.org", Subject: "Join\r\nTo: eve@example.org", Text: "Accept:\nhttps://app.example.com/invite?token=secret-token\n\nDate: tomorrow\n"}
 	const entry = "Date: 2026-03-04T05:06:07Z\nTo: grace@example.org\nSubject: Join  To: eve@example.org\n\n  Accept:\n  https://app.example.com/invite?token=secret-token\n  \n  Date: tomorrow\n\n"
 	var wg sync.WaitGroup
@@ -380,7 +357,7 @@ func TestTheFileHoldsTheMessagesAndTheLogDoesNot(t *testing.T) {
 		t.Errorf("the log is %s", log)
 	}
 	must.Fail(t, f.Send(context.Background(), message.Message{To: "nobody"}), fault.Invalid)
-	if err := mail.NewFile(t.TempDir(), l.logger(), newClock()).Send(context.Background(), m); err == nil {
+	if err := mail.NewFile(t.TempDir(), logger(l), newClock()).Send(context.Background(), m); err == nil {
 		t.Error("a directory is written to like a file")
 	}
 }

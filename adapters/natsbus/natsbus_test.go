@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -29,45 +28,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // late limits a test's wait.
 const late = 30 * time.Second
 
-// logBuffer is a log whose lines tests wait for.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-	more chan struct{} // buffered
-}
-
-func (j *logBuffer) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	select {
-	case j.more <- struct{}{}:
-	default:
-	}
-	return j.text.Write(p)
-}
-
 // waitFor waits until the log contains the text the number of times.
-func (j *logBuffer) waitFor(t *testing.T, text string, times int) {
+func waitFor(t *testing.T, log *must.Log, text string, times int) {
 	t.Helper()
-	end := time.After(late)
-	for {
-		j.mu.Lock()
-		all := j.text.String()
-		j.mu.Unlock()
-		if strings.Count(all, text) >= times {
-			return
-		}
-		select {
-		case <-j.more:
-		case <-end:
-			t.Fatalf("%q is not %d times in the log:\n%s", text, times, all)
-		}
-	}
+	must.Wait(t, fmt.Sprintf("%q is %d times in the log", text, times), func() bool { return strings.Count(log.String(), text) >= times })
 }
 
-func open(t *testing.T, address string) (*Bus, *logBuffer) {
+func open(t *testing.T, address string) (*Bus, *must.Log) {
 	t.Helper()
-	j := &logBuffer{more: make(chan struct{}, 1)}
+	j := &must.Log{}
 	b := must.Do(Open(address, slog.New(slog.NewTextHandler(j, nil)))).Or(t)
 	t.Cleanup(func() {
 		must.Succeed(t, b.Close())
@@ -113,13 +82,13 @@ func TestTheBusReconnects(t *testing.T) {
 	server.Stop()
 	a, log := open(t, server.URL)
 	b, other := open(t, server.URL)
-	log.waitFor(t, "bus unreachable", 2)
+	waitFor(t, log, "bus unreachable", 2)
 	must.Fail(t, a.Ready(t.Context()), fault.Unavailable) // without a server
 	hints := subscribe(t, b)
 	for n := range int64(2) {
 		server.Restart(t)
-		for _, j := range []*logBuffer{log, other} {
-			j.waitFor(t, []string{"bus connected", "bus reconnected"}[n], 2)
+		for _, j := range []*must.Log{log, other} {
+			waitFor(t, j, []string{"bus connected", "bus reconnected"}[n], 2)
 		}
 		for _, end := range []*Bus{a, b} {
 			must.NoError(t, end.Ready(t.Context()))
@@ -131,8 +100,8 @@ func TestTheBusReconnects(t *testing.T) {
 		a.Publish(want)
 		must.Is(t, want, next(t, hints))
 		server.Stop()
-		for _, j := range []*logBuffer{log, other} {
-			j.waitFor(t, "bus disconnected", 2*(int(n)+1))
+		for _, j := range []*must.Log{log, other} {
+			waitFor(t, j, "bus disconnected", 2*(int(n)+1))
 		}
 	}
 	if f := a.Stats(); f.Published != 2 || f.Dropped != 0 || f.Disconnects != 4 {
@@ -181,7 +150,7 @@ func TestAnUnresponsiveServerDelaysNoPublisher(t *testing.T) {
 	for n := range int64(100_000) {
 		b.Publish(object.Hint{Org: someOrg, N: n})
 	}
-	log.waitFor(t, "bus unreachable", 2)
+	waitFor(t, log, "bus unreachable", 2)
 }
 
 func TestASlowSubscriberIsCounted(t *testing.T) {
@@ -195,7 +164,7 @@ func TestASlowSubscriberIsCounted(t *testing.T) {
 	for range maxPending + 2 {
 		must.NoError(t, conn.Publish(defaultSubject, message))
 	}
-	log.waitFor(t, "too slow", 1)
+	waitFor(t, log, "too slow", 1)
 	close(release)
 	cancel()
 	if f := b.Stats(); f.Slow == 0 {

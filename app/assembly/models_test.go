@@ -1,7 +1,6 @@
 package assembly
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -117,24 +115,6 @@ func TestModelsThatCannotBeNameTheVariable(t *testing.T) {
 // attempts have 10 s each.
 const slow = 6 * time.Second
 
-// log is what a server logs.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // send sends a request and returns the body of the response, which is to be a 200.
 func send(t *testing.T, client *http.Client, r *http.Request, into any) {
 	t.Helper()
@@ -175,7 +155,7 @@ func TestAnUnavailablePostHogDelaysNothing(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			out, greeting := io.Pipe()
-			output, ended := &log{}, make(chan error, 1)
+			output, ended := &must.Log{}, make(chan error, 1)
 			go func() {
 				ended <- Serve(ctx, c, greeting, output)
 				greeting.Close()

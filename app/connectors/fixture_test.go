@@ -62,7 +62,7 @@ type fixture struct {
 	sealer      *sealer
 	authorizer  *authorizer
 	toolServers *servers
-	log         *buffer
+	log         *must.Log
 	pauses      atomic.Int64 // calls of Pause
 	clients     map[string]connector.Client
 
@@ -75,7 +75,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	w := &fixture{
-		store: memory.NewStore(), clock: memory.NewClock(startTime), ids: &memory.IDs{}, secrets: &memory.Secrets{}, sealer: &sealer{key: 1}, toolServers: &servers{}, log: &buffer{},
+		store: memory.NewStore(), clock: memory.NewClock(startTime), ids: &memory.IDs{}, secrets: &memory.Secrets{}, sealer: &sealer{key: 1}, toolServers: &servers{}, log: &must.Log{},
 	}
 	w.authorizer = &authorizer{clock: w.clock, valid: map[string]bool{}, server: connector.AuthServer{
 		Issuer: issuer, Authorization: issuer + "/authorize", Token: issuer + "/token", Registration: issuer + "/register", ReturnsIssuer: true,
@@ -382,24 +382,6 @@ func flipBits(text []byte) []byte {
 		out[i] ^= 0x5a
 	}
 	return out
-}
-
-// buffer is a strings.Builder for concurrent use.
-type buffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 var errDown = fault.New(fault.Unavailable, "The authorization server cannot be reached")

@@ -137,8 +137,7 @@ type Server struct {
 	settings []string // given over the defaults
 	cmd      *exec.Cmd
 	done     chan struct{} // closed when its log has ended
-	mu       sync.Mutex
-	log      bytes.Buffer
+	log      must.Log
 }
 
 // Start runs a server on a free port until the test ends, with the settings in
@@ -268,9 +267,7 @@ func (s *Server) follow(log io.Reader, address chan<- string, done chan<- struct
 	lines := bufio.NewReader(log)
 	for {
 		line, err := lines.ReadString('\n')
-		s.mu.Lock()
-		s.log.WriteString(line)
-		s.mu.Unlock()
+		_, _ = s.log.Write([]byte(line)) // never fails
 		// Not the public address, which may be another server's.
 		var entry struct{ Msg, Address string }
 		if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "listening" {
@@ -284,11 +281,7 @@ func (s *Server) follow(log io.Reader, address chan<- string, done chan<- struct
 }
 
 // Log returns what the server has logged so far.
-func (s *Server) Log() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.log.String()
-}
+func (s *Server) Log() string { return s.log.String() }
 
 // Metrics returns what the server answers to /metrics.
 func (s *Server) Metrics(t testing.TB) string {

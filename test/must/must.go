@@ -1,5 +1,5 @@
 // Package must ends tests on errors that they do not expect, and fails them without
-// errors that they do.
+// errors that they do. It also has what tests of many packages need.
 package must
 
 import (
@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -111,6 +112,25 @@ func Wait(t T, about string, is func() bool) {
 // Sum returns the SHA-256 of content in hexadecimal digits.
 func Sum[C string | []byte](content C) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(content)))
+}
+
+// Log is a buffer for concurrent use.
+type Log struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// String returns what has been written so far.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // Full returns v. It panics if a field of v, or of a struct that a field is or points to, is zero,

@@ -3,7 +3,6 @@ package tour
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"collab/test/collabd"
 	"collab/test/debian"
 	"collab/test/must"
 	"collab/test/pages"
@@ -83,9 +83,7 @@ type service struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the log has ended
 
-	mu   sync.Mutex
-	log  strings.Builder // guarded by mu
-	more *sync.Cond      // of mu: the log has grown or ended
+	log must.Log
 }
 
 var listening = regexp.MustCompile(`\blistening\b.*\baddress["=:]+127\.0\.0\.1:(\d+)`)
@@ -94,7 +92,6 @@ var listening = regexp.MustCompile(`\blistening\b.*\baddress["=:]+127\.0\.0\.1:(
 func launch(t *testing.T, dir, lines string, environ ...string) *service {
 	t.Helper()
 	s := &service{cmd: exec.Command("bash", "-c", lines), done: make(chan struct{})}
-	s.more = sync.NewCond(&s.mu)
 	s.cmd.Dir, s.cmd.Env = dir, environ
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	log := must.Do(s.cmd.StderrPipe()).Or(t)
@@ -106,10 +103,7 @@ func launch(t *testing.T, dir, lines string, environ ...string) *service {
 		lines := bufio.NewReader(log)
 		for {
 			line, err := lines.ReadString('\n')
-			s.mu.Lock()
-			s.log.WriteString(line)
-			s.more.Broadcast()
-			s.mu.Unlock()
+			_, _ = s.log.Write([]byte(line)) // never fails
 			if m := listening.FindStringSubmatch(line); m != nil {
 				port <- m[1]
 			}
@@ -122,34 +116,11 @@ func launch(t *testing.T, dir, lines string, environ ...string) *service {
 	case p := <-port:
 		s.url = "http://localhost:" + p
 	case <-s.done:
-		t.Fatalf("the server exited before it listened:\n%s", s.written())
+		t.Fatalf("the server exited before it listened:\n%s", &s.log)
 	case <-time.After(patience):
-		t.Fatalf("the server does not listen:\n%s", s.written())
+		t.Fatalf("the server does not listen:\n%s", &s.log)
 	}
 	return s
-}
-
-// written returns what the server has logged so far.
-func (s *service) written() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.log.String()
-}
-
-// until waits until the log contains text.
-func (s *service) until(t *testing.T, text string) {
-	t.Helper()
-	late := time.Now().Add(patience)
-	timer := time.AfterFunc(patience, s.more.Broadcast)
-	defer timer.Stop()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for !strings.Contains(s.log.String(), text) {
-		if !time.Now().Before(late) {
-			t.Fatalf("the log never has %q:\n%s", text, s.log.String())
-		}
-		s.more.Wait()
-	}
 }
 
 // stop terminates the server and waits for its exit. It may be called repeatedly.
@@ -163,7 +134,7 @@ func (s *service) stop(t *testing.T) {
 	defer timer.Stop()
 	<-s.done
 	if err := s.cmd.Wait(); err != nil && !s.make {
-		t.Errorf("the server ended with %v:\n%s", err, s.written())
+		t.Errorf("the server ended with %v:\n%s", err, &s.log)
 	}
 }
 
@@ -285,25 +256,12 @@ func call(t *testing.T, method, url, body string, headers ...string) response {
 	return response{res.StatusCode, res.Header, string(text)}
 }
 
-// member returns a string field of a JSON answer.
-func (a response) member(t *testing.T, name string) string {
-	t.Helper()
-	var fields map[string]any
-	if err := json.Unmarshal([]byte(a.body), &fields); err != nil {
-		t.Fatalf("%v in %d %s", err, a.status, a.body)
-	}
-	text, _ := fields[name].(string)
-	return text
-}
-
 // signIn returns a service token of server for an account of the development provider
 // at issuer.
 func signIn(t *testing.T, issuer, server string) string {
 	t.Helper()
-	identity := call(t, "POST", issuer+"/dev/identity/token", "email=ada%40example.com&name=Ada&org=Engines", "Content-Type", "application/x-www-form-urlencoded").member(t, "identityToken")
-	got := call(t, "POST", server+"/api/v1/auth/exchange-token", `{"identityToken": "`+identity+`"}`)
-	if got.status != http.StatusOK {
-		t.Fatalf("signing in is %d %s", got.status, got.body)
-	}
-	return got.member(t, "token")
+	identity := must.Do(collabd.IdentityToken(issuer, "ada@example.com", "Ada", "Engines", "")).Or(t)
+	var session struct{ Token string }
+	collabd.Client{Base: server}.Must(t, http.StatusOK, "POST", "/auth/exchange-token", map[string]string{"identityToken": identity}, &session)
+	return session.Token
 }

@@ -139,10 +139,10 @@ func observed(t *testing.T) (map[string]family, string) {
 	defer stream.Body.Close()
 	must.Do(bufio.NewReader(stream.Body).ReadString('\n')).Or(t)
 	leave()
-	s.until(t, `"msg":"stream ended"`)
+	must.Wait(t, "the end of the stream is logged", func() bool { return strings.Contains(s.log.String(), `"msg":"stream ended"`) })
 	metrics := scrape(t, s.url)
 	s.stop(t)
-	return metrics, s.written()
+	return metrics, s.log.String()
 }
 
 func TestThePageOnOperationsHasMetricsAlertsAndFields(t *testing.T) {
