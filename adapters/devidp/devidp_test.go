@@ -128,7 +128,7 @@ func TestForms(t *testing.T) {
 			if p.StatusCode != http.StatusBadRequest || !strings.Contains(p.Text, tt.says) || strings.Contains(p.Text, "<script>") {
 				t.Errorf("answered %s:\n%s", p.Status, p.Text)
 			}
-			st.service.expect(t, "")
+			st.service.Expect(t, "")
 		})
 	}
 	t.Run("without the cookie a form is refused", func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestForms(t *testing.T) {
 		fields := newcomer()
 		fields.Set("csrf", b.Token(forms.New(t).Open(st.provider.SignInURL())))
 		post(b, st, fields, st.URL).Expect(t, http.StatusForbidden)
-		st.service.expect(t, "")
+		st.service.Expect(t, "")
 	})
 	t.Run("from another site a form is refused", func(t *testing.T) {
 		st, b := newFixture(t, t.TempDir()), forms.New(t)
@@ -162,7 +162,7 @@ func TestFiles(t *testing.T) {
 		st := newFixture(t, directory)
 		_, body := st.script(t, "email", "ada@example.com", "name", "Ada L", "org", "Engines", "role", "admin")
 		before := st.verify(t, body["identityToken"].(string), "")
-		st.service.take()
+		st.service.Take()
 
 		again := newFixture(t, directory, func(o *devidp.Options) { o.PublicURL = st.URL })
 		st.provider = again.provider
@@ -209,7 +209,7 @@ func TestFiles(t *testing.T) {
 		if status != http.StatusInternalServerError || body["message"] != "Something went wrong" {
 			t.Errorf("answered %d %v", status, body)
 		}
-		st.service.expect(t, "")
+		st.service.Expect(t, "")
 	})
 	t.Run("providers that start at once agree on the key", func(t *testing.T) {
 		directory := t.TempDir()

@@ -1,7 +1,6 @@
 package devidp_test
 
 import (
-	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -16,16 +15,16 @@ import (
 func TestEvents(t *testing.T) {
 	withProvider(t, "a first sign-in has events of user, organisation and membership in this order", func(t *testing.T, st *fixture) {
 		c := st.signedIn(t, "email", "ada@example.com", "name", "Ada  King Lovelace", "org", "Engines")
-		events := st.service.take()
-		if got := types(events); got != "user.created organization.created organizationMembership.created" {
+		events := st.service.Take()
+		if got := forms.Types(events); got != "user.created organization.created organizationMembership.created" {
 			t.Fatalf("events: %s", got)
 		}
 		for i, e := range events {
-			if e.Object != "event" || e.At != st.clock.Now().UnixMilli() || !strings.HasPrefix(e.message, "msg_") || i > 0 && e.message <= events[i-1].message {
-				t.Errorf("%s %s %d", e.message, e.Object, e.At)
+			if e.Content.Object != "event" || e.Content.At != st.clock.Now().UnixMilli() || !strings.HasPrefix(e.Message, "msg_") || i > 0 && e.Message <= events[i-1].Message {
+				t.Errorf("%s %s %d", e.Message, e.Content.Object, e.Content.At)
 			}
 		}
-		user, org, member := events[0].data(t), events[1].data(t), events[2].data(t)
+		user, org, member := events[0].Content.Data, events[1].Content.Data, events[2].Content.Data
 		address := user["email_addresses"].([]any)[0].(map[string]any)
 		if user["id"] != c.Subject || user["first_name"] != "Ada" || user["last_name"] != "King Lovelace" || user["image_url"] != c.Picture ||
 			address["id"] != user["primary_email_address_id"] || address["email_address"] != "ada@example.com" {
@@ -45,76 +44,76 @@ func TestEvents(t *testing.T) {
 		for range 2 {
 			st.signedIn(t, "email", "ada@example.com", "name", "Ada", "org", "Engines")
 		}
-		st.service.expect(t, "user.created organization.created organizationMembership.created")
+		st.service.Expect(t, "user.created organization.created organizationMembership.created")
 	})
 	withProvider(t, "another name has an event with its time", func(t *testing.T, st *fixture) {
 		st.signedIn(t, "email", "ada@example.com", "name", "Ada")
-		st.service.take()
+		st.service.Take()
 		st.clock.Advance(time.Hour)
 		st.signedIn(t, "email", "ada@example.com", "name", "Augusta")
-		events := st.service.take()
-		if types(events) != "user.updated" {
-			t.Fatalf("events: %s", types(events))
+		events := st.service.Take()
+		if forms.Types(events) != "user.updated" {
+			t.Fatalf("events: %s", forms.Types(events))
 		}
-		user := events[0].data(t)
+		user := events[0].Content.Data
 		if user["first_name"] != "Augusta" || user["last_name"] != nil || user["updated_at"].(float64)-user["created_at"].(float64) != 3600_000 {
 			t.Errorf("user %v", user)
 		}
 	})
 	withProvider(t, "another role has an event with its time", func(t *testing.T, st *fixture) {
 		st.signedIn(t, "email", "ada@example.com", "org", "Engines")
-		st.service.take()
+		st.service.Take()
 		st.clock.Advance(time.Hour)
 		if c := st.signedIn(t, "email", "ada@example.com", "org", "Engines", "role", "viewer"); c.Org.Role != "viewer" {
 			t.Errorf("token says %+v", c.Org)
 		}
-		events := st.service.take()
-		if types(events) != "organizationMembership.updated" {
-			t.Fatalf("events: %s", types(events))
+		events := st.service.Take()
+		if forms.Types(events) != "organizationMembership.updated" {
+			t.Fatalf("events: %s", forms.Types(events))
 		}
-		m := events[0].data(t)
+		m := events[0].Content.Data
 		if m["role"] != "org:viewer" || m["updated_at"].(float64)-m["created_at"].(float64) != 3600_000 {
 			t.Errorf("membership %v", m)
 		}
 	})
 	withProvider(t, "an account with a lower role in a new organisation is not its creator", func(t *testing.T, st *fixture) {
 		st.signedIn(t, "email", "ada@example.com", "org", "Engines", "role", "viewer")
-		if _, ok := st.service.take()[1].data(t)["created_by"]; ok {
+		if _, ok := st.service.Take()[1].Content.Data["created_by"]; ok {
 			t.Error("created_by is said")
 		}
 	})
 	withProvider(t, "the sign-in works while the service is down, and its events follow with the same message ids", func(t *testing.T, st *fixture) {
-		st.service.setDown(errors.New("down"))
+		st.service.SetDown(true)
 		st.signedIn(t, "email", "ada@example.com", "org", "Engines")
 		st.signedIn(t, "email", "bob@example.com")
-		must.Is(t, 3+4, st.service.attempts)
-		st.service.setDown(nil)
+		must.Is(t, 3+4, st.service.Attempts())
+		st.service.SetDown(false)
 		st.signedIn(t, "email", "bob@example.com")
-		events := st.service.take()
-		must.Is(t, "user.created organization.created organizationMembership.created user.created", types(events))
-		if events[0].message != "msg_00000000-0000-7000-8000-000000000001" {
-			t.Errorf("the first is %s now", events[0].message)
+		events := st.service.Take()
+		must.Is(t, "user.created organization.created organizationMembership.created user.created", forms.Types(events))
+		if events[0].Message != "msg_00000000-0000-7000-8000-000000000001" {
+			t.Errorf("the first is %s now", events[0].Message)
 		}
 		st.signedIn(t, "email", "bob@example.com")
-		st.service.expect(t, "")
+		st.service.Expect(t, "")
 	})
 	t.Run("undelivered events survive a restart", func(t *testing.T) {
 		directory := t.TempDir()
 		st := newFixture(t, directory)
-		st.service.setDown(errors.New("down"))
+		st.service.SetDown(true)
 		st.signedIn(t, "email", "ada@example.com")
 		again := newFixture(t, directory)
 		again.signedIn(t, "email", "ada@example.com")
-		if got := again.service.take(); types(got) != "user.created" || got[0].message != "msg_00000000-0000-7000-8000-000000000001" {
-			t.Errorf("events: %s", types(got))
+		if got := again.service.Take(); forms.Types(got) != "user.created" || got[0].Message != "msg_00000000-0000-7000-8000-000000000001" {
+			t.Errorf("events: %s", forms.Types(got))
 		}
 	})
 	withProvider(t, "an event is dropped after eight attempts", func(t *testing.T, st *fixture) {
-		st.service.setDown(errors.New("refused"))
+		st.service.SetDown(true)
 		for range 12 {
 			st.signedIn(t, "email", "ada@example.com")
 		}
-		must.Is(t, 8, st.service.attempts)
+		must.Is(t, 8, st.service.Attempts())
 	})
 }
 
@@ -125,7 +124,7 @@ func TestInvitations(t *testing.T) {
 	t.Run("the page shows the invitation, and acceptance has events", func(t *testing.T) {
 		st, b := newFixture(t, t.TempDir()), forms.New(t)
 		org := st.signedIn(t, "email", "ada@example.com", "org", "Engines").Org.ID
-		st.service.take()
+		st.service.Take()
 		i := invite(org)
 		i.ProviderID, i.InviterID = "orginv_1", "user_1"
 		st.invitations["t&1"] = i
@@ -136,11 +135,11 @@ func TestInvitations(t *testing.T) {
 		if c.Email != "Bob@example.com" || c.Name != "Bob Babbage" || c.Org == nil || c.Org.ID != org || c.Org.Role != "viewer" {
 			t.Errorf("token says %+v %+v", c, c.Org)
 		}
-		events := st.service.take()
-		if got := types(events); got != "user.created organizationMembership.created organizationInvitation.accepted" {
+		events := st.service.Take()
+		if got := forms.Types(events); got != "user.created organizationMembership.created organizationInvitation.accepted" {
 			t.Fatalf("events: %s", got)
 		}
-		m, accepted := events[1].data(t), events[2].data(t)
+		m, accepted := events[1].Content.Data, events[2].Content.Data
 		if m["role"] != "org:viewer" {
 			t.Errorf("membership %v", m)
 		}
@@ -156,9 +155,9 @@ func TestInvitations(t *testing.T) {
 		if c := st.verify(t, textOf(t, p, "token"), ""); c.Org.ID != "org_elsewhere" || c.Org.Slug != "engines" {
 			t.Errorf("token says %+v", c.Org)
 		}
-		events := st.service.take()
-		must.Is(t, "user.created organizationMembership.created organizationInvitation.accepted", types(events))
-		if id := events[2].data(t)["id"].(string); !strings.HasPrefix(id, "orginv_") || len(id) != len("orginv_")+27 {
+		events := st.service.Take()
+		must.Is(t, "user.created organizationMembership.created organizationInvitation.accepted", forms.Types(events))
+		if id := events[2].Content.Data["id"].(string); !strings.HasPrefix(id, "orginv_") || len(id) != len("orginv_")+27 {
 			t.Errorf("the invitation's id is %s", id)
 		}
 		if c := st.signedIn(t, "email", "ada@example.com", "org", "Engines"); c.Org.ID != "org_elsewhere" || c.Org.Role != "member" {
@@ -168,7 +167,7 @@ func TestInvitations(t *testing.T) {
 	t.Run("a member gets another event with the invited role", func(t *testing.T) {
 		st, b := newFixture(t, t.TempDir()), forms.New(t)
 		c := st.signedIn(t, "email", "bob@example.com", "name", "Robert", "org", "Engines", "role", "viewer")
-		st.service.take()
+		st.service.Take()
 		st.clock.Advance(time.Hour)
 		st.invitations["1"] = invite(c.Org.ID)
 		p := b.Open(st.provider.InviteURL("1"))
@@ -176,11 +175,11 @@ func TestInvitations(t *testing.T) {
 			t.Errorf("the page does not know the account:\n%s", p.Text)
 		}
 		b.Submit(p, url.Values{})
-		events := st.service.take()
-		if got := types(events); got != "organizationMembership.updated organizationInvitation.accepted" {
+		events := st.service.Take()
+		if got := forms.Types(events); got != "organizationMembership.updated organizationInvitation.accepted" {
 			t.Fatalf("events: %s", got)
 		}
-		if m := events[0].data(t); m["updated_at"].(float64) != float64(st.clock.Now().UnixMilli()) || m["role"] != "org:viewer" {
+		if m := events[0].Content.Data; m["updated_at"].(float64) != float64(st.clock.Now().UnixMilli()) || m["role"] != "org:viewer" {
 			t.Errorf("membership %v", m)
 		}
 	})
@@ -193,7 +192,7 @@ func TestInvitations(t *testing.T) {
 		p := b.Open(st.provider.InviteURL("1"))
 		delete(st.invitations, "1")
 		b.Submit(p, url.Values{}).Expect(t, http.StatusNotFound)
-		st.service.expect(t, "")
+		st.service.Expect(t, "")
 	})
 	t.Run("the page shows an invalid name", func(t *testing.T) {
 		st, b := newFixture(t, t.TempDir()), forms.New(t)
@@ -206,7 +205,7 @@ func TestInvitations(t *testing.T) {
 	withProvider(t, "a form from another site accepts nothing", func(t *testing.T, st *fixture) {
 		st.invitations["1"] = invite("org_1")
 		r := forms.Request(st.provider.InviteURL("1"), "name=Bob", "")
-		if p := forms.New(t).Do(r); p.StatusCode != http.StatusForbidden || len(st.service.take()) != 0 {
+		if p := forms.New(t).Do(r); p.StatusCode != http.StatusForbidden || len(st.service.Take()) != 0 {
 			t.Errorf("answered %s", p.Status)
 		}
 	})

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -29,8 +28,15 @@ type fixture struct {
 	provider    *devidp.Provider
 	options     devidp.Options
 	clock       *memory.Clock
-	service     *service
+	service     *forms.Service[event]
 	invitations map[string]devidp.Invite
+}
+
+// event is what an event has besides its type.
+type event struct {
+	Object string         `json:"object"`
+	At     int64          `json:"timestamp"`
+	Data   map[string]any `json:"data"`
 }
 
 // withProvider runs a sub-test with a provider of its own.
@@ -43,7 +49,7 @@ func newFixture(t *testing.T, directory string, change ...func(*devidp.Options))
 	t.Helper()
 	st := &fixture{
 		clock:       memory.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
-		service:     &service{},
+		service:     &forms.Service[event]{},
 		invitations: map[string]devidp.Invite{},
 	}
 	st.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { st.provider.ServeHTTP(w, r) }))
@@ -54,7 +60,7 @@ func newFixture(t *testing.T, directory string, change ...func(*devidp.Options))
 		AppURL:  "http://localhost:3000/welcome",
 		KeyFile: filepath.Join(directory, "identity.pem"), AccountsFile: filepath.Join(directory, "identity.json"),
 		Clock: st.clock, IDs: &memory.IDs{}, Secrets: system.Secrets{},
-		Emit: st.service.emit,
+		Emit: st.service.Emit,
 		Invitation: func(_ context.Context, token string) (devidp.Invite, error) {
 			if i, ok := st.invitations[token]; ok {
 				return i, nil
@@ -67,78 +73,6 @@ func newFixture(t *testing.T, directory string, change ...func(*devidp.Options))
 	}
 	st.provider = must.Do(devidp.New(st.options)).Or(t)
 	return st
-}
-
-// service records the events that arrive; while down is set it refuses them.
-type service struct {
-	mu         sync.Mutex
-	down       error
-	deliveries []delivery
-	attempts   int
-}
-
-type delivery struct {
-	message string
-	Type    string          `json:"type"`
-	Object  string          `json:"object"`
-	At      int64           `json:"timestamp"`
-	Data    json.RawMessage `json:"data"`
-	body    []byte
-}
-
-func (s *service) emit(_ context.Context, message string, body []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.attempts++
-	if s.down != nil {
-		return s.down
-	}
-	a := delivery{message: message, body: body}
-	if err := json.Unmarshal(body, &a); err != nil {
-		return err
-	}
-	s.deliveries = append(s.deliveries, a)
-	return nil
-}
-
-// setDown makes the service refuse events with err, or accept them again.
-func (s *service) setDown(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.down = err
-}
-
-// take returns the deliveries since the last call.
-func (s *service) take() []delivery {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	list := s.deliveries
-	s.deliveries = nil
-	return list
-}
-
-// expect checks the types of the events delivered since the last call.
-func (s *service) expect(t *testing.T, want string) {
-	t.Helper()
-	if got := types(s.take()); got != want {
-		t.Errorf("events: %s", got)
-	}
-}
-
-func types(list []delivery) string {
-	var names []string
-	for _, a := range list {
-		names = append(names, a.Type)
-	}
-	return strings.Join(names, " ")
-}
-
-// data reads an event's data.
-func (a delivery) data(t *testing.T) map[string]any {
-	t.Helper()
-	m := map[string]any{}
-	must.NoError(t, json.Unmarshal(a.Data, &m))
-	return m
 }
 
 // verify checks a token with the published keys, as a relying party does. An empty audience

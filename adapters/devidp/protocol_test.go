@@ -327,7 +327,7 @@ func TestScripts(t *testing.T) {
 			if status != http.StatusBadRequest || body["message"] != tt.says || body["error"] != "Bad Request" || body["statusCode"] != float64(400) || len(body) != 3 {
 				t.Errorf("answered %d %v", status, body)
 			}
-			st.service.expect(t, "")
+			st.service.Expect(t, "")
 		})
 	}
 	withProvider(t, "another content type is unsupported and a huge form too large", func(t *testing.T, st *fixture) {
@@ -343,7 +343,7 @@ func TestScripts(t *testing.T) {
 	withProvider(t, "a page of another site gets nothing", func(t *testing.T, st *fixture) {
 		r := forms.Request(st.provider.Issuer()+"/token", "email=ada@example.com", "")
 		r.Header.Set("Sec-Fetch-Site", "cross-site")
-		if p := forms.New(t).Do(r); p.StatusCode != http.StatusForbidden || len(st.service.take()) != 0 {
+		if p := forms.New(t).Do(r); p.StatusCode != http.StatusForbidden || len(st.service.Take()) != 0 {
 			t.Errorf("answered %s", p.Status)
 		}
 	})
@@ -359,7 +359,7 @@ func TestScripts(t *testing.T) {
 				t.Errorf("accounts %s and %s", s, subjects[0])
 			}
 		}
-		st.service.expect(t, "user.created organization.created organizationMembership.created")
+		st.service.Expect(t, "user.created organization.created organizationMembership.created")
 	})
 	t.Run("concurrent requests for many addresses lose none", func(t *testing.T) {
 		directory := t.TempDir()
@@ -371,10 +371,10 @@ func TestScripts(t *testing.T) {
 		all.Wait()
 		again := newFixture(t, directory)
 		again.signedIn(t, "email", "user0@example.com") // redelivers events that were not marked as delivered
-		again.service.take()
+		again.service.Take()
 		for i := range 32 {
 			again.signedIn(t, "email", fmt.Sprintf("user%d@example.com", i), "org", "Engines")
 		}
-		again.service.expect(t, "")
+		again.service.Expect(t, "")
 	})
 }

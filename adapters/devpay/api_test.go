@@ -12,6 +12,7 @@ import (
 
 	"github.com/stripe/stripe-go/v76"
 
+	"collab/test/forms"
 	"collab/test/must"
 )
 
@@ -58,12 +59,12 @@ func TestInterface(t *testing.T) {
 				t.Errorf("items %+v", is.Items.Data)
 			}
 		}
-		events := st.service.await(t, 2)
+		events := st.service.Await(t, 2)
 		sent, paid := into[stripe.Subscription](t, events[0]), into[stripe.Invoice](t, events[1])
-		if types(events) != "customer.subscription.updated invoice.paid" || sent.Items.Data[0].Price.ID != "price_p" || !paid.Paid || paid.Subscription.ID != s.ID {
-			t.Errorf("events %s, %+v, %+v", types(events), sent.Items.Data, paid)
+		if forms.Types(events) != "customer.subscription.updated invoice.paid" || sent.Items.Data[0].Price.ID != "price_p" || !paid.Paid || paid.Subscription.ID != s.ID {
+			t.Errorf("events %s, %+v, %+v", forms.Types(events), sent.Items.Data, paid)
 		}
-		st.service.expect(t, "")
+		st.service.Expect(t, "")
 	})
 	withProvider(t, "a scheduled cancellation is in both fields and can be revoked", func(t *testing.T, st *fixture) {
 		s := st.subscribed()
@@ -75,7 +76,7 @@ func TestInterface(t *testing.T) {
 		if err != nil || is.CancelAtPeriodEnd || is.CancelAt != 0 {
 			t.Errorf("%v, %+v", err, is)
 		}
-		st.service.awaitTypes(t, 2, "customer.subscription.updated customer.subscription.updated")
+		must.Is(t, "customer.subscription.updated customer.subscription.updated", forms.Types(st.service.Await(t, 2)))
 	})
 	withProvider(t, "a subscription is cancelled once", func(t *testing.T, st *fixture) {
 		s := st.subscribed()
@@ -87,11 +88,11 @@ func TestInterface(t *testing.T) {
 		expectStripeError(t, err, 404, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
 		_, err = st.subscriptions().Update(s.ID, &stripe.SubscriptionParams{CancelAtPeriodEnd: stripe.Bool(true)})
 		expectStripeError(t, err, 400, stripe.ErrorTypeInvalidRequest, "")
-		if events := st.service.await(t, 1); types(events) != "customer.subscription.deleted" || into[stripe.Subscription](t, events[0]).Status != "canceled" {
-			t.Errorf("events: %s", types(events))
+		if events := st.service.Await(t, 1); forms.Types(events) != "customer.subscription.deleted" || into[stripe.Subscription](t, events[0]).Status != "canceled" {
+			t.Errorf("events: %s", forms.Types(events))
 		}
 		must.Is(t, "canceled", st.subscription(s.ID).Status)
-		st.service.expect(t, "")
+		st.service.Expect(t, "")
 	})
 	withProvider(t, "an expired or paid session cannot be expired", func(t *testing.T, st *fixture) {
 		c := st.customer("Engines")
@@ -201,7 +202,7 @@ func TestHostileRequests(t *testing.T) {
 	st := newFixture(t, t.TempDir())
 	c := st.customer("Engines")
 	s := st.subscribed()
-	st.service.take()
+	st.service.Take()
 	session := func(change ...string) string {
 		v := url.Values{"mode": {"subscription"}, "customer": {c}, "line_items[0][price]": {"price_s"}, "success_url": {"http://localhost/"}}
 		for i := 0; i < len(change); i += 2 {
@@ -284,6 +285,6 @@ func TestHostileRequests(t *testing.T) {
 		if now := st.subscription(s.ID); now.Items.Data[0].Price.ID != "price_s" || now.CancelAtPeriodEnd || now.Status != "active" {
 			t.Errorf("the subscription is %+v", now)
 		}
-		st.service.expect(t, "")
+		st.service.Expect(t, "")
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"collab/adapters/devpay"
+	"collab/test/forms"
 	"collab/test/must"
 )
 
@@ -20,19 +21,19 @@ const paid = "checkout.session.completed customer.subscription.created customer.
 func TestDeliveries(t *testing.T) {
 	withProvider(t, "while the service is down a payment waits for one attempt, and events follow in order", func(t *testing.T, st *fixture) {
 		s := st.session(st.customer("Engines"))
-		st.service.setDown(true)
+		st.service.SetDown(true)
 		st.pay(s.ID)
-		if n := st.service.tried(); n != 1 {
+		if n := st.service.Attempts(); n != 1 {
 			t.Errorf("%d attempts", n)
 		}
-		st.service.setDown(false)
+		st.service.SetDown(false)
 		st.endPause()
-		st.service.awaitTypes(t, 4, paid)
+		must.Is(t, paid, forms.Types(st.service.Await(t, 4)))
 	})
 	withProvider(t, "an event is dropped after seven attempts with growing pauses", func(t *testing.T, st *fixture) {
 		id := st.subscribed().ID
-		before := st.service.tried()
-		st.service.setDown(true)
+		before := st.service.Attempts()
+		st.service.SetDown(true)
 		st.act(id, devpay.Fail)
 		growing := []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour}
 		for range 2 {
@@ -40,18 +41,18 @@ func TestDeliveries(t *testing.T) {
 				must.Is(t, want, st.endPause())
 			}
 		}
-		st.service.reach(t, before+14)
-		st.service.setDown(false)
+		must.Wait(t, "14 deliveries were attempted", func() bool { return st.service.Attempts() >= before+14 })
+		st.service.SetDown(false)
 		st.act(id, devpay.Succeed)
-		st.service.awaitTypes(t, 2, "invoice.paid customer.subscription.updated")
+		must.Is(t, "invoice.paid customer.subscription.updated", forms.Types(st.service.Await(t, 2)))
 	})
 	withProvider(t, "a new event ends a pause and is delivered last", func(t *testing.T, st *fixture) {
 		id := st.subscribed().ID
-		st.service.setDown(true)
+		st.service.SetDown(true)
 		st.act(id, devpay.Schedule)
-		st.service.setDown(false)
+		st.service.SetDown(false)
 		st.act(id, devpay.Cancel)
-		st.service.expect(t, "customer.subscription.updated customer.subscription.deleted")
+		st.service.Expect(t, "customer.subscription.updated customer.subscription.deleted")
 	})
 	t.Run("subscriptions do not wait for each other", func(t *testing.T) {
 		refused, others := errors.New("refused"), make(chan string, 20)
@@ -85,21 +86,21 @@ func TestDeliveries(t *testing.T) {
 		directory := t.TempDir()
 		st := newFixture(t, directory)
 		s := st.session(st.customer("Engines"))
-		st.service.setDown(true)
+		st.service.SetDown(true)
 		st.pay(s.ID)
 		must.NoError(t, st.provider.Close(t.Context()))
 		again := newFixture(t, directory)
-		if n := again.service.tried(); n != 0 {
+		if n := again.service.Attempts(); n != 0 {
 			t.Errorf("%d attempts before the service listens", n)
 		}
 		again.endPause()
-		events := again.service.await(t, 4)
+		events := again.service.Await(t, 4)
 		var ids []string
 		for _, e := range events {
-			ids = append(ids, e.ID)
+			ids = append(ids, e.Content.ID)
 		}
-		if types(events) != paid || !slices.IsSorted(ids) {
-			t.Errorf("events: %s, %s", types(events), ids)
+		if forms.Types(events) != paid || !slices.IsSorted(ids) {
+			t.Errorf("events: %s, %s", forms.Types(events), ids)
 		}
 	})
 	t.Run("delivered events are not sent again after a restart", func(t *testing.T) {
@@ -108,7 +109,7 @@ func TestDeliveries(t *testing.T) {
 		id := st.subscribed().ID
 		again := newFixture(t, directory)
 		again.act(id, devpay.Cancel)
-		again.service.expect(t, "customer.subscription.deleted")
+		again.service.Expect(t, "customer.subscription.deleted")
 	})
 	t.Run("Close ends a hanging attempt, which does not count", func(t *testing.T) {
 		hanging, directory := make(chan bool, 1), t.TempDir()
@@ -132,7 +133,7 @@ func TestDeliveries(t *testing.T) {
 		}
 		again := newFixture(t, directory)
 		again.endPause()
-		again.service.awaitTypes(t, 4, paid)
+		must.Is(t, paid, forms.Types(again.service.Await(t, 4)))
 	})
 	t.Run("a cancelled request does not wait", func(t *testing.T) {
 		hanging := make(chan bool)
@@ -160,16 +161,16 @@ func TestDeliveries(t *testing.T) {
 				if attempts++; attempts == 1 {
 					must.Succeed(t, os.RemoveAll(directory))
 				}
-				return st.service.emit(ctx, id, body)
+				return st.service.Emit(ctx, id, body)
 			}
 		})
 		s := st.session(st.customer("Engines"))
 		st.pay(s.ID)
-		st.service.expect(t, "checkout.session.completed")
+		st.service.Expect(t, "checkout.session.completed")
 		must.NoError(t, os.Mkdir(directory, 0o700))
 		s = must.Do(st.sessions().Get(s.ID, nil)).Or(t)
 		st.act(s.Subscription.ID, devpay.Cancel)
-		st.service.expect(t, paid+" customer.subscription.deleted")
+		st.service.Expect(t, paid+" customer.subscription.deleted")
 	})
 	withProvider(t, "concurrent events keep their order", func(t *testing.T, st *fixture) {
 		id := st.subscribed().ID
@@ -179,8 +180,8 @@ func TestDeliveries(t *testing.T) {
 		}
 		wait.Wait()
 		var ids []string
-		for _, e := range st.service.take() {
-			ids = append(ids, e.ID)
+		for _, e := range st.service.Take() {
+			ids = append(ids, e.Content.ID)
 		}
 		if len(ids) != 16 || !slices.IsSorted(ids) {
 			t.Errorf("events %s", ids)

@@ -74,8 +74,8 @@ func TestCheckoutPage(t *testing.T) {
 		if p.StatusCode != http.StatusSeeOther || p.Header.Get("Location") != "http://127.0.0.1:1/success?session_id="+s.ID {
 			t.Errorf("answered %s, %s", p.Status, p.Header.Get("Location"))
 		}
-		events := st.service.take() // at once
-		if got := types(events); got != "checkout.session.completed customer.subscription.created customer.subscription.updated invoice.paid" {
+		events := st.service.Take() // at once
+		if got := forms.Types(events); got != "checkout.session.completed customer.subscription.created customer.subscription.updated invoice.paid" {
 			t.Fatalf("events: %s", got)
 		}
 		done, made, updated, invoice := into[stripe.CheckoutSession](t, events[0]), into[stripe.Subscription](t, events[1]), into[stripe.Subscription](t, events[2]), into[stripe.Invoice](t, events[3])
@@ -90,7 +90,7 @@ func TestCheckoutPage(t *testing.T) {
 			t.Errorf("invoice %+v", invoice)
 		}
 		for _, e := range events {
-			if e.Created != st.clock.Now().Unix() || !strings.HasPrefix(e.ID, "evt_") || e.APIVersion != stripe.APIVersion {
+			if e.Content.Created != st.clock.Now().Unix() || !strings.HasPrefix(e.Content.ID, "evt_") || e.Content.APIVersion != stripe.APIVersion {
 				t.Errorf("event %+v", e)
 			}
 		}
@@ -102,8 +102,8 @@ func TestCheckoutPage(t *testing.T) {
 				t.Errorf("answered %s", p.Status)
 			}
 		}
-		if events := st.service.take(); len(events) != 4 {
-			t.Errorf("events: %s", types(events))
+		if events := st.service.Take(); len(events) != 4 {
+			t.Errorf("events: %s", forms.Types(events))
 		}
 		if p := st.Open(s.URL); !strings.Contains(p.Text, "<h1>Paid</h1>") || strings.Contains(p.Text, ">Pay<") || !strings.Contains(p.Text, "/success?session_id="+s.ID) {
 			t.Errorf("the page says:\n%s", p.Text)
@@ -119,8 +119,8 @@ func TestCheckoutPage(t *testing.T) {
 			})
 		}
 		wait.Wait()
-		if events := st.service.take(); len(events) != 4 {
-			t.Errorf("events: %s", types(events))
+		if events := st.service.Take(); len(events) != 4 {
+			t.Errorf("events: %s", forms.Types(events))
 		}
 		if p := st.Open(st.portal(c)); strings.Count(p.Text, "<section") != 1 {
 			t.Errorf("the portal says:\n%s", p.Text)
@@ -131,7 +131,7 @@ func TestCheckoutPage(t *testing.T) {
 		if p := st.submit(s.URL, url.Values{"action": {"cancel"}}); p.StatusCode != http.StatusSeeOther || p.Header.Get("Location") != "http://127.0.0.1:1/cancel" {
 			t.Errorf("answered %s, %s", p.Status, p.Header.Get("Location"))
 		}
-		st.service.expect(t, "")
+		st.service.Expect(t, "")
 		st.submit(s.URL, url.Values{"action": {"pay"}}).Expect(t, http.StatusSeeOther)
 	})
 	withProvider(t, "an expired session cannot be paid", func(t *testing.T, st *fixture) {
@@ -147,7 +147,7 @@ func TestCheckoutPage(t *testing.T) {
 				t.Errorf("the page says:\n%s", p.Text)
 			}
 		}
-		st.service.expect(t, "")
+		st.service.Expect(t, "")
 	})
 	withProvider(t, "a session without a cancel URL has no button for it", func(t *testing.T, st *fixture) {
 		o := order(st.customer("Engines"), "price_p")
@@ -206,7 +206,7 @@ func TestPortalPage(t *testing.T) {
 				if p.StatusCode != http.StatusSeeOther || st.URL+p.Header.Get("Location") != portal {
 					t.Fatalf("%s answered %s, %s:\n%s", step.press, p.Status, p.Header.Get("Location"), p.Text)
 				}
-				if got := types(st.service.take()); got != step.events {
+				if got := forms.Types(st.service.Take()); got != step.events {
 					t.Errorf("%s has the events %s", step.press, got)
 				}
 				now := st.subscription(s.ID)
@@ -223,7 +223,7 @@ func TestPortalPage(t *testing.T) {
 		s := st.subscribed()
 		for range 2 {
 			st.act(s.ID, devpay.Fail)
-			if i := into[stripe.Invoice](t, st.service.take()[0]); i.Paid || i.Status != "open" || i.Lines.Data[0].Period.Start != s.CurrentPeriodEnd {
+			if i := into[stripe.Invoice](t, st.service.Take()[0]); i.Paid || i.Status != "open" || i.Lines.Data[0].Period.Start != s.CurrentPeriodEnd {
 				t.Errorf("invoice %+v", i)
 			}
 		}
@@ -265,19 +265,19 @@ func TestPortalPage(t *testing.T) {
 				t.Errorf("%s: answered %s", name, p.Status)
 			}
 		}
-		st.service.expect(t, "")
+		st.service.Expect(t, "")
 	})
 	withProvider(t, "subscriptions are renewed or ended in time, with one event", func(t *testing.T, st *fixture) {
 		goes, ends, owed := st.subscribed(), st.subscribed(), st.subscribed()
 		for id, a := range map[string]devpay.Action{ends.ID: devpay.Schedule, owed.ID: devpay.Fail} {
 			st.act(id, a)
 		}
-		st.service.take()
+		st.service.Take()
 		st.clock.Advance(28*24*time.Hour - time.Second)
 		if is := st.subscription(goes.ID); is.CurrentPeriodEnd != goes.CurrentPeriodEnd {
 			t.Errorf("it was renewed until %d", is.CurrentPeriodEnd)
 		}
-		st.service.expect(t, "")
+		st.service.Expect(t, "")
 		st.clock.Advance(100 * 24 * time.Hour) // to 8 June
 		for range 2 {
 			if is := st.subscription(goes.ID); is.Status != "active" || time.Unix(is.CurrentPeriodStart, 0).UTC().Format(time.DateOnly) != "2026-05-31" || time.Unix(is.CurrentPeriodEnd, 0).UTC().Format(time.DateOnly) != "2026-06-30" {
@@ -290,12 +290,12 @@ func TestPortalPage(t *testing.T) {
 				t.Errorf("what is owed is %s", is.Status)
 			}
 		}
-		sent := strings.Fields(types(st.service.await(t, 3)))
+		sent := strings.Fields(forms.Types(st.service.Await(t, 3)))
 		slices.Sort(sent)
 		if got := strings.Join(sent, " "); got != "customer.subscription.deleted customer.subscription.updated invoice.paid" {
 			t.Errorf("events: %s", got)
 		}
-		st.service.expect(t, "")
+		st.service.Expect(t, "")
 	})
 	withProvider(t, "its URL is valid for a day", func(t *testing.T, st *fixture) {
 		s := st.subscribed()
@@ -371,7 +371,7 @@ func TestPages(t *testing.T) {
 			t.Errorf("answered %s: %s", p.Status, p.Text)
 		}
 	})
-	st.service.expect(t, "")
+	st.service.Expect(t, "")
 }
 
 func TestFile(t *testing.T) {
@@ -417,7 +417,7 @@ func TestFile(t *testing.T) {
 			t.Errorf("answered %s: %s", p.Status, p.Text)
 		}
 		must.Is(t, "open", must.Do(st.sessions().Get(s.ID, nil)).Or(t).Status)
-		st.service.expect(t, "")
+		st.service.Expect(t, "")
 	})
 	t.Run("old records are removed, used ones are not", func(t *testing.T) {
 		directory := t.TempDir()
@@ -470,6 +470,6 @@ func TestFile(t *testing.T) {
 		if p := st.submit(st.session("cus_1").URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusBadRequest || !strings.Contains(p.Text, "no room for more") {
 			t.Errorf("answered %s:\n%s", p.Status, p.Text)
 		}
-		st.service.expect(t, "")
+		st.service.Expect(t, "")
 	})
 }

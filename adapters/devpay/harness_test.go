@@ -3,14 +3,11 @@ package devpay_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -39,7 +36,7 @@ type fixture struct {
 	provider *devpay.Provider
 	options  devpay.Options
 	clock    *memory.Clock
-	service  *service
+	service  *forms.Service[stripe.Event]
 	pauses   chan pause
 }
 
@@ -58,13 +55,13 @@ func withProvider(t *testing.T, name string, test func(t *testing.T, st *fixture
 func newFixture(t *testing.T, directory string, change ...func(*devpay.Options)) *fixture {
 	t.Helper()
 	st := &fixture{
-		Browser: forms.New(t), t: t, clock: memory.NewClock(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)), service: &service{}, pauses: make(chan pause, 100),
+		Browser: forms.New(t), t: t, clock: memory.NewClock(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)), service: &forms.Service[stripe.Event]{}, pauses: make(chan pause, 100),
 	}
 	st.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { st.provider.ServeHTTP(w, r) }))
 	st.options = devpay.Options{
 		Development: true, Listen: st.Listener.Addr().String(), PublicURL: st.URL, AppURL: "http://localhost:3000/welcome",
 		StateFile: filepath.Join(directory, "payments.json"), Prices: map[string]string{"price_s": "STANDARD", "price_p": "PREMIUM"},
-		Clock: st.clock, IDs: &memory.IDs{}, Secrets: system.Secrets{}, Emit: st.service.emit,
+		Clock: st.clock, IDs: &memory.IDs{}, Secrets: system.Secrets{}, Emit: st.service.Emit,
 		After: func(d time.Duration) <-chan time.Time {
 			p := pause{d, make(chan time.Time, 1)}
 			st.pauses <- p
@@ -149,7 +146,7 @@ func (st *fixture) subscribed() *stripe.Subscription {
 	s := st.session(st.customer("Analytical Engines"))
 	st.pay(s.ID)
 	s = must.Do(st.sessions().Get(s.ID, nil)).Or(st.t)
-	st.service.take()
+	st.service.Take()
 	return st.subscription(s.Subscription.ID)
 }
 
@@ -178,97 +175,11 @@ func (st *fixture) portal(customer string) string {
 	return v.URL
 }
 
-// service records the events that arrive; while it is down it refuses them.
-type service struct {
-	mu         sync.Mutex
-	down       bool
-	deliveries []stripe.Event
-	attempts   int
-}
-
-func (s *service) emit(_ context.Context, _ string, body []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.attempts++
-	if s.down {
-		return errors.New("down")
-	}
-	var e stripe.Event
-	if err := json.Unmarshal(body, &e); err != nil {
-		return err
-	}
-	s.deliveries = append(s.deliveries, e)
-	return nil
-}
-
-func (s *service) setDown(down bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.down = down
-}
-
-// tried returns the number of delivery attempts.
-func (s *service) tried() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.attempts
-}
-
-// reach waits until n deliveries were attempted.
-func (s *service) reach(t *testing.T, n int) {
-	t.Helper()
-	must.Wait(t, fmt.Sprintf("%d deliveries were attempted", n), func() bool { return s.tried() >= n })
-}
-
-// take returns the deliveries since the last call.
-func (s *service) take() []stripe.Event {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	list := s.deliveries
-	s.deliveries = nil
-	return list
-}
-
-// await returns the next n events.
-func (s *service) await(t *testing.T, n int) []stripe.Event {
-	t.Helper()
-	var list []stripe.Event
-	must.Wait(t, fmt.Sprintf("%d events have arrived", n), func() bool {
-		list = append(list, s.take()...)
-		return len(list) >= n
-	})
-	return list
-}
-
-// expect checks the types of the events delivered since the last call.
-func (s *service) expect(t *testing.T, want string) {
-	t.Helper()
-	if got := types(s.take()); got != want {
-		t.Errorf("events: %s", got)
-	}
-}
-
-// awaitTypes checks the types of the next n events.
-func (s *service) awaitTypes(t *testing.T, n int, want string) {
-	t.Helper()
-	if got := types(s.await(t, n)); got != want {
-		t.Errorf("events: %s", got)
-	}
-}
-
-func types(list []stripe.Event) string {
-	var names []string
-	for _, e := range list {
-		names = append(names, string(e.Type))
-	}
-	return strings.Join(names, " ")
-}
-
 // into reads the object of an event.
-func into[T any](t *testing.T, e stripe.Event) T {
+func into[T any](t *testing.T, e forms.Event[stripe.Event]) T {
 	t.Helper()
 	var o T
-	must.NoError(t, json.Unmarshal(e.Data.Raw, &o))
+	must.NoError(t, json.Unmarshal(e.Content.Data.Raw, &o))
 	return o
 }
 
