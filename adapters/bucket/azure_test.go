@@ -299,7 +299,11 @@ func TestAzureIdentities(t *testing.T) {
 			application(t, hunter2, "")
 			t.Setenv("AZURE_CLIENT_SECRET", "hunter2")
 			entra.response.Store(response)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // of all retries
+			limit := time.Minute
+			if name == "a closed connection" {
+				limit = time.Second // of all retries
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			err := open(t, trusted).Ready(ctx)
 			if name != "a closed connection" {

@@ -379,6 +379,8 @@ func TestFilesAreWrittenToReadersInPieces(t *testing.T) {
 		if _, now := one.State(); now != "" {
 			t.Errorf("after a write: %q", now)
 		}
+		ahead := time.Now().Add(time.Hour)
+		must.NoError(t, os.Chtimes(path, ahead, ahead))
 		if _, now := file(t, 0, -1).State(); now != "" {
 			t.Errorf("just after a write: %q", now)
 		}

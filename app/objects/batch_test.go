@@ -79,105 +79,116 @@ func message(err error) string {
 	return err.Error()
 }
 
-// TestABatchDoesWhatItsOperationsDoByThemselves sends the same operations as batches to one deployment, and one by one to another.
-func TestABatchDoesWhatItsOperationsDoByThemselves(t *testing.T) {
-	batched, dependent := 0, 0
-	rapid.Check(t, func(r *rapid.T) {
-		together, apart := open(t), open(t)
-		limited := map[plan.Plan]int64{plan.None: 300}
-		together.Objects.Limits, apart.Objects.Limits = limited, limited
-		paths := []string{"notes.md", "NOTES.md", "plan.md", "a", "a/b", "A/c", "new.md", "..", ""}
-		var files []func(*fixture) id.Object // that were there before
+// comparedOperation is an operation on a path or on one of the files that were there before.
+type comparedOperation struct {
+	path, text string
+	file       int // notes.md, plan.md, the memory of ben, or none
+	action     int // 0: deletes the file, 1: replaces it, 2: moves it to path, otherwise: stores path
+	wrong      int // 0: another checksum, 1: no type, 2: a workspace that is none; otherwise nothing
+	expected   *int64
+}
+
+// compareBatches sends the same operations as batches to one deployment, and one by one to another. It returns the
+// number of entries that the log has of them.
+func compareBatches(t *testing.T, r rapid.TB, batches [][]comparedOperation) int {
+	together, apart := open(t), open(t)
+	limited := map[plan.Plan]int64{plan.None: 300}
+	together.Objects.Limits, apart.Objects.Limits = limited, limited
+	ids := [2][]id.Object{}
+	for i, w := range []*fixture{together, apart} {
 		for _, path := range []string{"notes.md", "plan.md"} {
-			files = append(files, func(w *fixture) id.Object {
-				o, err := w.Store.Storage().Objects().At(t.Context(), w.ada.Org, w.notes.StorageKey()[:len(w.notes.StorageKey())-len("notes.md")]+path)
-				must.NoError(t, err)
-				return o.ID
-			})
+			o := must.Do(w.Store.Storage().Objects().At(t.Context(), w.ada.Org, strings.TrimSuffix(w.notes.StorageKey(), "notes.md")+path)).Or(t)
+			ids[i] = append(ids[i], o.ID)
 		}
-		own := func(w *fixture) id.Object {
-			o, _, err := w.Objects.Find(t.Context(), w.ben, object.UserMemory)
-			must.NoError(t, err)
-			return o.ID
-		}
-		ids := [2][]id.Object{}
-		for i, w := range []*fixture{together, apart} {
-			for _, of := range append(slices.Clone(files), own) {
-				ids[i] = append(ids[i], of(w))
+		o, _, err := w.Objects.Find(t.Context(), w.ben, object.UserMemory)
+		must.NoError(t, err)
+		ids[i] = append(ids[i], o.ID, id.Object(w.IDs.New()))
+	}
+	started := together.head(t)
+	for _, batch := range batches {
+		var operations [2][]objects.Operation
+		for _, b := range batch {
+			for i, w := range []*fixture{together, apart} {
+				op := w.put(b.path, b.text)
+				switch b.action {
+				case 0:
+					op = deleted(ids[i][b.file])
+				case 1:
+					op = replaced(ids[i][b.file], b.text)
+				case 2:
+					op = moved(ids[i][b.file], b.path)
+				}
+				op.Expected = b.expected
+				switch b.wrong {
+				case 0:
+					op.Checksum = must.Sum("other")
+				case 1:
+					op.MimeType = "no type"
+				case 2:
+					op.Draft.Workspace = new(id.Workspace(ids[0][0]))
+				}
+				operations[i] = append(operations[i], op)
 			}
-			ids[i] = append(ids[i], id.Object(w.IDs.New()))
 		}
-		started := together.head(t)
-		for range rapid.IntRange(2, 3).Draw(r, "batches") {
-			var operations [2][]objects.Operation
-			for range rapid.IntRange(1, 12).Draw(r, "operations") {
-				path, text := rapid.SampledFrom(paths).Draw(r, "path"), rapid.SampledFrom([]string{"", "one", "two", strings.Repeat("long", 20)}).Draw(r, "text")
-				which, action := rapid.IntRange(0, len(ids[0])-1).Draw(r, "file"), rapid.IntRange(0, 4).Draw(r, "action")
-				wrong := rapid.IntRange(0, 9).Draw(r, "wrong")
-				expected := rapid.SampledFrom([]*int64{nil, nil, nil, new(int64(0)), new(int64(1)), new(int64(2))}).Draw(r, "expected")
-				for i, w := range []*fixture{together, apart} {
-					op := w.put(path, text)
-					switch action {
-					case 0:
-						op = deleted(ids[i][which])
-					case 1:
-						op = replaced(ids[i][which], text)
-					case 2:
-						op = moved(ids[i][which], path)
-					}
-					op.Expected = expected
-					switch wrong {
-					case 0:
-						op.Checksum = harness.Checksum("other")
-					case 1:
-						op.MimeType = "no type"
-					case 2:
-						op.Draft.Workspace = new(id.Workspace(ids[0][0]))
-					}
-					operations[i] = append(operations[i], op)
-				}
+		outcomes := together.batch(t, together.ben, operations[0]...)
+		for i, op := range operations[1] {
+			o, err := apart.single(t.Context(), apart.ben, op)
+			if outcomes[i].Err != nil && err != nil && (op.Checksum != "" || fault.Is(outcomes[i].Err, fault.Conflict) && fault.Is(err, fault.Forbidden)) {
+				continue // two errors apply, of which a batch looks at the storage limit last, and at the checksum after the file
 			}
-			outcomes := together.batch(t, together.ben, operations[0]...)
-			for i, op := range operations[1] {
-				o, err := apart.single(t.Context(), apart.ben, op)
-				if outcomes[i].Err != nil && err != nil && (op.Checksum != "" || fault.Is(outcomes[i].Err, fault.Conflict) && fault.Is(err, fault.Forbidden)) {
-					continue // two errors apply, of which a batch looks at the storage limit last, and at the checksum after the file
-				}
-				if message(outcomes[i].Err) != message(err) {
-					r.Fatalf("operation %d, %+v: %v in the batch, %v by itself", i, op, outcomes[i].Err, err)
-				}
-				if err == nil && op.Action != objects.DeleteFile {
-					was := outcomes[i].Object
-					was.ID, was.Blob, was.N, was.CreatedAt, was.UpdatedAt = o.ID, o.Blob, o.N, o.CreatedAt, o.UpdatedAt
-					if fmt.Sprint(was) != fmt.Sprint(o) || was.Version != o.Version {
-						r.Fatalf("operation %d is %+v in the batch, %+v by itself", i, was, o)
-					}
-				}
-				if a, b := stored(outcomes[i].Err), stored(err); a.Path != b.Path || a.Version != b.Version || a.Checksum != b.Checksum {
-					r.Fatalf("operation %d conflicts with %+v in the batch, with %+v by itself", i, a, b)
+			if message(outcomes[i].Err) != message(err) {
+				r.Fatalf("operation %d, %+v: %v in the batch, %v by itself", i, op, outcomes[i].Err, err)
+			}
+			if err == nil && op.Action != objects.DeleteFile {
+				was := outcomes[i].Object
+				was.ID, was.Blob, was.N, was.CreatedAt, was.UpdatedAt = o.ID, o.Blob, o.N, o.CreatedAt, o.UpdatedAt
+				if fmt.Sprint(was) != fmt.Sprint(o) || was.Version != o.Version {
+					r.Fatalf("operation %d is %+v in the batch, %+v by itself", i, was, o)
 				}
 			}
-			batched++
+			if a, b := stored(outcomes[i].Err), stored(err); a.Path != b.Path || a.Version != b.Version || a.Checksum != b.Checksum {
+				r.Fatalf("operation %d conflicts with %+v in the batch, with %+v by itself", i, a, b)
+			}
 		}
-		if a, b := versionsOf(together.objects(t)), versionsOf(apart.objects(t)); len(a) != len(b) {
-			r.Fatalf("there is %v after the batch, %v after the operations", a, b)
-		}
-		if a, b := together.log(t, started), apart.log(t, started); len(a) != len(b) {
-			r.Fatalf("the log has %d entries, and %d of operations by themselves", len(a), len(b))
-		}
-		if len(together.log(t, started)) > 3 {
-			dependent++
-		}
-		together.assertContents(t)
-		together.assertServed(t, together.Objects)
-		together.assertCollected(t, false)
-		if t.Failed() {
-			r.Fatal("the deployment is wrong")
+	}
+	if a, b := versionsOf(together.objects(t)), versionsOf(apart.objects(t)); len(a) != len(b) {
+		r.Fatalf("there is %v after the batch, %v after the operations", a, b)
+	}
+	if a, b := together.log(t, started), apart.log(t, started); len(a) != len(b) {
+		r.Fatalf("the log has %d entries, and %d of operations by themselves", len(a), len(b))
+	}
+	together.assertContents(t)
+	together.assertServed(t, together.Objects)
+	together.assertCollected(t, false)
+	if t.Failed() {
+		r.Fatal("the deployment is wrong")
+	}
+	return len(together.log(t, started))
+}
+
+func TestABatchDoesWhatItsOperationsDoByThemselves(t *testing.T) {
+	const put, right = 3, 3
+	must.Is(t, 5, compareBatches(t, t, [][]comparedOperation{{
+		{path: "new.md", text: "one", action: put, wrong: right},
+		{text: "two", action: 1, wrong: right},
+		{path: "a/b", file: 1, action: 2, wrong: right},
+		{path: "a/b", text: "two", action: put, wrong: right}, // taken
+	}, {
+		{path: "new.md", text: "two", action: put, wrong: right}, // taken
+		{file: 1, action: 0, wrong: right},
+		{path: "A/c", text: "one", action: put, wrong: right},
+	}}))
+	paths := []string{"notes.md", "NOTES.md", "plan.md", "a", "a/b", "A/c", "new.md", "..", ""}
+	operation := rapid.Custom(func(r *rapid.T) comparedOperation {
+		return comparedOperation{
+			rapid.SampledFrom(paths).Draw(r, "path"), rapid.SampledFrom([]string{"", "one", "two", strings.Repeat("long", 20)}).Draw(r, "text"),
+			rapid.IntRange(0, 3).Draw(r, "file"), rapid.IntRange(0, 4).Draw(r, "action"), rapid.IntRange(0, 9).Draw(r, "wrong"),
+			rapid.SampledFrom([]*int64{nil, nil, nil, new(int64(0)), new(int64(1)), new(int64(2))}).Draw(r, "expected"),
 		}
 	})
-	if batched == 0 || dependent == 0 {
-		t.Errorf("%d batches, %d with several changes", batched, dependent)
-	}
+	rapid.Check(t, func(r *rapid.T) {
+		compareBatches(t, r, rapid.SliceOfN(rapid.SliceOfN(operation, 1, 12), 2, 3).Draw(r, "batches"))
+	})
 }
 
 func TestABatchIsCarriedOutInOrder(t *testing.T) {
