@@ -127,14 +127,14 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 		if err := os.MkdirAll(s.dir, 0o700); err != nil {
 			return nil, err
 		}
-		if s.port, err = loopback.Port(); err != nil {
-			return nil, err
-		}
 		c.Servers = append(c.Servers, s)
-		c.balancer.add(s.URL())
-		if err := s.Start(ctx); err != nil {
+		if err := loopback.Start(func(port int) error {
+			s.port = port
+			return s.Start(ctx)
+		}); err != nil {
 			return nil, fmt.Errorf("server %d: %w", i+1, err)
 		}
+		c.balancer.add(s.URL())
 	}
 	return c, nil
 }

@@ -39,7 +39,7 @@ func (s *Server) LogFile() string { return filepath.Join(s.dir, "log") }
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// Start starts a process and returns when it answers.
+// Start starts a process and returns when it answers. One that does not is stopped.
 func (s *Server) Start(ctx context.Context) error {
 	log, err := os.OpenFile(s.LogFile(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -63,7 +63,10 @@ func (s *Server) Start(ctx context.Context) error {
 		_ = process.Wait() // ended by a signal, or reported by Wait
 		close(ended)
 	}(s.process, s.ended)
-	return s.awaitReady(ctx)
+	if err := s.awaitReady(ctx); err != nil {
+		return errors.Join(err, s.stop())
+	}
+	return nil
 }
 
 // awaitReady waits until the server is ready.

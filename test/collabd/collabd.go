@@ -25,6 +25,7 @@ import (
 	"collab/adapters/system"
 	"collab/app/assembly"
 	"collab/app/assembly/config"
+	"collab/test/loopback"
 	"collab/test/must"
 	"collab/test/race"
 	"collab/test/tempdir"
@@ -156,8 +157,10 @@ func StartProgram(t testing.TB, program func() (*exec.Cmd, error), settings ...s
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir,
 		"COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATA_DIR=" + s.Dir, "COLLAB_RATE_LIMITS=off", "COLLAB_LOG_FORMAT=json",
 	}, settings...)
-	url := must.Do(s.start()).Or(t)
-	s.URL = url
+	must.NoError(t, loopback.Start(func(port int) (err error) {
+		s.URL, err = s.start(fmt.Sprintf("COLLAB_LISTEN=127.0.0.1:%d", port))
+		return err
+	}))
 	t.Cleanup(func() { s.Stop(t) })
 	return s
 }
@@ -217,10 +220,10 @@ func (s *Server) start(more ...string) (url string, err error) {
 	case url = <-address:
 		return url, nil
 	case <-s.done:
-		return "", fmt.Errorf("the server ended before it listened:\n%s", s.Log())
 	case <-time.After(startWithin):
-		return "", fmt.Errorf("the server does not listen:\n%s", s.Log())
 	}
+	s.Kill()
+	return "", fmt.Errorf("the server does not listen:\n%s", s.Log())
 }
 
 // Process returns a process that serves, to whose environment its configuration is to be added.

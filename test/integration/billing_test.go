@@ -43,7 +43,7 @@ func newBillingTest(t *testing.T) *billingTest {
 	}}
 	first := collabd.Start(t, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret, "COLLAB_STRIPE_WEBHOOK_SECRETS="+collabd.PaymentSecret, "COLLAB_DATABASE_URL="+p.database)
 	p.file = filepath.Join(first.Dir, "dev-payments.json")
-	second := first.Peer(t, listen(t),
+	second := first.Peer(t,
 		"COLLAB_STRIPE_SECRET_KEY="+p.read().Key,
 		"COLLAB_STRIPE_API_URL="+first.URL+"/dev/payments",
 		"COLLAB_STRIPE_PRICE_STANDARD=price_standard", "COLLAB_STRIPE_PRICE_PREMIUM=price_premium")

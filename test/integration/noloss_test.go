@@ -22,7 +22,6 @@ import (
 	"collab/domain/object"
 	"collab/test/collabd"
 	"collab/test/feed"
-	"collab/test/loopback"
 	"collab/test/must"
 	"collab/test/nats"
 	"collab/test/objectstore"
@@ -81,8 +80,8 @@ func TestClusterLosesNoAcknowledgedWrite(t *testing.T) {
 	bus := nats.Start(t)
 	store := objectstore.Start(t, tempdir.New(t)) // in memory, each object would be looked for among all
 	first := collabd.Start(t, "COLLAB_DATABASE_URL="+database, "COLLAB_BUS_URL="+bus.URL, "COLLAB_BLOB_URL="+store.Bucket("cluster"),
-		objectstore.EnvHost+"="+store.Host, "COLLAB_HEARTBEAT=2s", listen(t))
-	second := first.Peer(t, listen(t))
+		objectstore.EnvHost+"="+store.Host, "COLLAB_HEARTBEAT=2s")
+	second := first.Peer(t)
 
 	f := newCluster(t, seed, first, second)
 	f.prove(database, clusterWriters, clusterReaders, clusterWrites/clusterWriters, func(ctx context.Context) { f.injectFaults(ctx, db, bus) })
@@ -171,12 +170,6 @@ func (f *cluster) prove(database string, writers, followers, writes int, fn func
 	checking.Wait()
 	t.Logf("%d writes in %s, %d entries in the logs; %d events to %d readers over %d connections, of which %d were cut off", f.acked.Load(), took.Round(time.Second),
 		len(slices.Concat(logs...)), events, len(readers), connections, resumes)
-}
-
-// listen is the setting of an address that stays reserved while its server is stopped.
-func listen(t testing.TB) string {
-	port := must.Do(loopback.Port()).Or(t)
-	return fmt.Sprintf("COLLAB_LISTEN=127.0.0.1:%d", port)
 }
 
 func (f *cluster) tenant(name string) *tenant {

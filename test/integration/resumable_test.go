@@ -30,8 +30,8 @@ func TestUploadsThatResumeOverServersThatAreKilled(t *testing.T) {
 	_, _ = rand.NewChaCha8([32]byte{byte(seed)}).Read(content)
 	checksum := must.Sum(content)
 
-	first := collabd.Start(t, "COLLAB_DATABASE_URL="+postgres.URL(t), "COLLAB_BLOB_URL=file://"+tempdir.New(t), listen(t))
-	servers := []*collabd.Server{first, first.Peer(t, listen(t)), first.Peer(t, listen(t))}
+	first := collabd.Start(t, "COLLAB_DATABASE_URL="+postgres.URL(t), "COLLAB_BLOB_URL=file://"+tempdir.New(t))
+	servers := []*collabd.Server{first, first.Peer(t), first.Peer(t)}
 	anna := servers[0].SignIn(t, "anna@example.com", "Films", "owner")
 	var made struct{ ID, FileID string }
 	anna.Must(t, 201, "POST", "/sync/resumable-uploads?path=film.bin&checksum="+checksum, nil, &made, "Upload-Complete: ?0", fmt.Sprint("Upload-Length: ", size))

@@ -46,8 +46,8 @@ func TestAFleetIsUpgradedAndGoesBackUnderLoad(t *testing.T) {
 	database := postgresDatabase(t)
 	store := objectstore.Start(t, tempdir.New(t))
 	first := collabd.StartProgram(t, release.Process, "COLLAB_DATABASE_URL="+database.url, "COLLAB_BUS_URL="+nats.Start(t).URL,
-		"COLLAB_BLOB_URL="+store.Bucket("versions"), objectstore.EnvHost+"="+store.Host, "COLLAB_HEARTBEAT=2s", "COLLAB_ADMIN_SECRET="+collabd.AdminSecret, listen(t))
-	second := first.PeerProgram(t, release.Process, listen(t))
+		"COLLAB_BLOB_URL="+store.Bucket("versions"), objectstore.EnvHost+"="+store.Host, "COLLAB_HEARTBEAT=2s", "COLLAB_ADMIN_SECRET="+collabd.AdminSecret)
+	second := first.PeerProgram(t, release.Process)
 	f := newCluster(t, seeded(t), first, second)
 	var completed atomic.Int64
 	f.prove(database.url, 16, 40, 0, func(ctx context.Context) {

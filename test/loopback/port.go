@@ -17,6 +17,21 @@ const (
 	end    = 32_768
 )
 
+// Start starts a server on a free port. Another process may take the port before the server
+// does: then start is called with another one.
+func Start(start func(port int) error) (err error) {
+	for range 3 {
+		port, none := Port()
+		if none != nil {
+			return none
+		}
+		if err = start(port); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
 // Port returns a free port of 127.0.0.1 that no outgoing connection gets.
 func Port() (int, error) {
 	above := end

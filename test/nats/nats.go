@@ -35,12 +35,11 @@ func Start(t testing.TB) *Server {
 
 // Listen starts a server outside of a test.
 func Listen() (*Server, error) {
-	port, err := loopback.Port()
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{options: server.Options{Host: "127.0.0.1", Port: port, NoLog: true, NoSigs: true}}
-	return s, s.start()
+	s := &Server{options: server.Options{Host: "127.0.0.1", NoLog: true, NoSigs: true}}
+	return s, loopback.Start(func(port int) error {
+		s.options.Port = port
+		return s.start()
+	})
 }
 
 // Restart starts the server again after Stop.

@@ -90,26 +90,22 @@ func ListenS3(data string) (*Store, error) {
 	if err := os.MkdirAll(filepath.Join(data, "collab"), 0o700); err != nil {
 		return nil, err
 	}
-	port, err := loopback.Port()
-	if err != nil {
+	s := &Store{Credentials: []string{"AWS_ACCESS_KEY_ID=" + access, "AWS_SECRET_ACCESS_KEY=" + secret}}
+	if err := loopback.Start(func(port int) (err error) {
+		s.Host = "127.0.0.1:" + strconv.Itoa(port)
+		c := exec.Command(filepath.Join(directory, "versitygw"), "--port", s.Host, "--region", region, "--health", "/health", "--quiet",
+			"posix", data)
+		c.Env = []string{"ROOT_ACCESS_KEY=" + access, "ROOT_SECRET_KEY=" + secret}
+		s.stop, err = run(c, func() bool {
+			r, err := http.Get("http://" + s.Host + "/health")
+			return err == nil && r.Body.Close() == nil && r.StatusCode == http.StatusOK
+		})
+		return err
+	}); err != nil {
 		return nil, err
 	}
-	host := "127.0.0.1:" + strconv.Itoa(port)
-	c := exec.Command(filepath.Join(directory, "versitygw"), "--port", host, "--region", region, "--health", "/health", "--quiet",
-		"posix", data)
-	c.Env = []string{"ROOT_ACCESS_KEY=" + access, "ROOT_SECRET_KEY=" + secret}
-	stop, err := run(c, func() bool {
-		r, err := http.Get("http://" + host + "/health")
-		return err == nil && r.Body.Close() == nil && r.StatusCode == http.StatusOK
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &Store{
-		Address: "s3://collab?region=" + region + "&use_path_style=true&endpoint=http://" + host, Host: host,
-		Credentials: []string{"AWS_ACCESS_KEY_ID=" + access, "AWS_SECRET_ACCESS_KEY=" + secret},
-		stop:        stop,
-	}, nil
+	s.Address = "s3://collab?region=" + region + "&use_path_style=true&endpoint=http://" + s.Host
+	return s, nil
 }
 
 // azurite has what npm installs Azurite by, a store that speaks Azure's protocol and
@@ -147,27 +143,27 @@ func startAzure(t testing.TB, through *http.Client, protocol string, options ...
 	t.Helper()
 	packages := must.Do(fs.Sub(azurite, "azurite")).Or(t)
 	program := nodejs.InstallFrom(t, "nothing is tried on a store that speaks Azure's protocol", packages)
-	port := must.Do(loopback.Port()).Or(t)
-	host := "127.0.0.1:" + strconv.Itoa(port)
-	c := program.Node(append([]string{"node_modules/azurite/dist/src/blob/main.js", "--location", t.TempDir(), "--blobPort", strconv.Itoa(port),
-		"--skipApiVersionCheck", "--silent", "--disableTelemetry"}, options...)...)
-	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
 	const account = "devstoreaccount1"
+	s := &Store{Credentials: []string{"AZURE_STORAGE_ACCOUNT=" + account, "AZURE_STORAGE_KEY=" + azuriteKey}}
+	must.NoError(t, loopback.Start(func(port int) (err error) {
+		s.Host = "127.0.0.1:" + strconv.Itoa(port)
+		c := program.Node(append([]string{"node_modules/azurite/dist/src/blob/main.js", "--location", t.TempDir(), "--blobPort", strconv.Itoa(port),
+			"--skipApiVersionCheck", "--silent", "--disableTelemetry"}, options...)...)
+		c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
+		s.stop, err = run(c, func() bool {
+			r, err := through.Get(protocol + "://" + s.Host)
+			return err == nil && r.Body.Close() == nil
+		})
+		return err
+	}))
+	t.Cleanup(s.stop)
 	credential := must.Do(azblob.NewSharedKeyCredential(account, azuriteKey)).Or(t)
-	client, err := azblob.NewClientWithSharedKeyCredential(protocol+"://"+host+"/"+account, credential,
+	client, err := azblob.NewClientWithSharedKeyCredential(protocol+"://"+s.Host+"/"+account, credential,
 		&azblob.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: through}})
 	must.NoError(t, err)
-	stop := must.Do(run(c, func() bool {
-		r, err := through.Get(protocol + "://" + host)
-		return err == nil && r.Body.Close() == nil
-	})).Or(t)
-	t.Cleanup(stop)
 	must.Do(client.CreateContainer(t.Context(), "collab", nil)).Or(t)
-	return &Store{
-		Address: "azblob://collab?protocol=" + protocol + "&localemu=true&domain=" + host, Host: host,
-		Credentials: []string{"AZURE_STORAGE_ACCOUNT=" + account, "AZURE_STORAGE_KEY=" + azuriteKey},
-		stop:        stop,
-	}
+	s.Address = "azblob://collab?protocol=" + protocol + "&localemu=true&domain=" + s.Host
+	return s
 }
 
 // run starts a store and returns when it is ready. stop ends it and waits until it has ended.

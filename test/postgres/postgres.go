@@ -135,17 +135,11 @@ func prepare(ctx context.Context, o Options) (*Server, error) {
 }
 
 // listen starts the server on a free port.
-func (s *Server) listen(ctx context.Context) (err error) {
-	// Another process may take the port between choosing and using it.
-	for range 3 {
-		if s.port, err = loopback.Port(); err != nil {
-			return err
-		}
-		if err = s.start(ctx); err == nil {
-			return nil
-		}
-	}
-	return err
+func (s *Server) listen(ctx context.Context) error {
+	return loopback.Start(func(port int) error {
+		s.port = port
+		return s.start(ctx)
+	})
 }
 
 // URL returns the address of a database on the server.

@@ -76,12 +76,13 @@ type fleet struct {
 // relay forwards requests to the development providers. It delivers each of their webhooks to the
 // cluster twice, in any order, until it is accepted.
 type relay struct {
-	url     string
-	to      string // the cluster; set before the first webhook
-	forward *httputil.ReverseProxy
-	stop    context.CancelFunc
-	ctx     context.Context
-	running sync.WaitGroup
+	url       string
+	to        string   // the cluster; set before the first webhook
+	providers *url.URL // set before the first request
+	forward   *httputil.ReverseProxy
+	stop      context.CancelFunc
+	ctx       context.Context
+	running   sync.WaitGroup
 
 	mu        sync.Mutex
 	random    *rand.Rand
@@ -89,12 +90,11 @@ type relay struct {
 	pending   int            // guarded by mu
 }
 
-func newRelay(t testing.TB, seed uint64, to string) *relay {
-	target := must.Do(url.Parse(to)).Or(t)
+func newRelay(t testing.TB, seed uint64) *relay {
 	r := &relay{random: rand.New(rand.NewPCG(seed, 1<<33)), delivered: map[string]int{}}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.forward = &httputil.ReverseProxy{
-		Rewrite:      func(p *httputil.ProxyRequest) { p.SetURL(target); p.Out.Host = p.In.Host },
+		Rewrite:      func(p *httputil.ProxyRequest) { p.SetURL(r.providers); p.Out.Host = p.In.Host },
 		ErrorLog:     log.New(io.Discard, "", 0), // broken connections are injected
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
@@ -184,12 +184,12 @@ func start(t testing.TB, seed uint64) *fleet {
 		return provider.Script{provider.SetUsage(provider.Usage{Input: 10, Output: r.MaxTokens}), provider.Text(pieces...)}
 	})
 
-	port := must.Do(loopback.Port()).Or(t)
-	s.relay = newRelay(t, seed, fmt.Sprint("http://127.0.0.1:", port))
+	s.relay = newRelay(t, seed)
 	identity := "http://" + strings.Replace(s.through("identity", strings.TrimPrefix(s.relay.url, "http://")), "127.0.0.1", "localhost", 1)
 	payments := "http://" + s.through("payments", strings.TrimPrefix(s.relay.url, "http://"))
-	s.providers = collabd.Start(t, fmt.Sprint("COLLAB_LISTEN=127.0.0.1:", port), "COLLAB_PUBLIC_URL="+identity,
+	s.providers = collabd.Start(t, "COLLAB_PUBLIC_URL="+identity,
 		"COLLAB_IDENTITY_WEBHOOK_SECRETS="+cluster.IdentityWebhook, "COLLAB_STRIPE_WEBHOOK_SECRETS="+cluster.PaymentWebhook)
+	s.relay.providers = must.Do(url.Parse(s.providers.URL)).Or(t)
 	s.state = filepath.Join(s.providers.Dir, "dev-payments.json")
 	file, err := os.ReadFile(s.state)
 	var key struct{ Key string }
@@ -231,11 +231,12 @@ func start(t testing.TB, seed uint64) *fleet {
 
 // through starts a proxy in front of a part and returns its address.
 func (s *fleet) through(part, upstream string) string {
-	port := must.Do(loopback.Port()).Or(s)
-	p := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), part, fmt.Sprint("127.0.0.1:", port), upstream)
-	must.NoError(s, p.Start())
-	s.proxies[part], s.control[part] = p, &sync.Mutex{}
-	return p.Listen
+	s.control[part] = &sync.Mutex{}
+	must.NoError(s, loopback.Start(func(port int) error {
+		s.proxies[part] = toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), part, fmt.Sprint("127.0.0.1:", port), upstream)
+		return s.proxies[part].Start()
+	}))
+	return s.proxies[part].Listen
 }
 
 // inject injects a fault and takes it back. Faults of one target come one after the other, and none
