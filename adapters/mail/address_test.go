@@ -11,6 +11,7 @@ import (
 	"collab/adapters/mail"
 	"collab/domain/check"
 	message "collab/domain/mail"
+	"collab/test/mailserver"
 	"collab/test/must"
 )
 
@@ -69,15 +70,15 @@ func FuzzValidAddressesOfTheDomainAreValidForTheMailer(f *testing.F) {
 }
 
 func TestAddressesWithUnusualCharactersArriveUnchanged(t *testing.T) {
-	s := newMailServer(t)
-	m := start(t, s.options(newClock(), &must.Log{}))
+	s := mailserver.Start(t)
+	m := start(t, options(s, newClock(), &must.Log{}))
 	for _, address := range []string{"!#$%&'*+-/=?^_`{|}~@example.org", "ünï@exämple.org", "=?utf-8?q?a?=@example.org", "आ@उदाहरण.भारत", "a@b"} {
 		if !isAddress(address) {
 			t.Fatalf("%q is no address", address)
 		}
 		send(t, m, address)
-		if got := <-s.received; got.to != "TO:<"+address+">" {
-			t.Errorf("%q arrives for %s", address, got.to)
+		if got := <-s.Received; got.To != "TO:<"+address+">" {
+			t.Errorf("%q arrives for %s", address, got.To)
 		}
 	}
 	stop(t, m)

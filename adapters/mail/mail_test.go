@@ -1,12 +1,14 @@
 package mail_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"io"
 	"log/slog"
 	"mime"
 	"mime/quotedprintable"
+	"net/textproto"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -19,6 +21,7 @@ import (
 	"collab/adapters/mail"
 	"collab/domain/fault"
 	message "collab/domain/mail"
+	"collab/test/mailserver"
 	"collab/test/must"
 
 	"go.uber.org/goleak"
@@ -53,12 +56,12 @@ func (c *clock) after(d time.Duration) <-chan time.Time {
 
 func logger(l *must.Log) *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-func (s *mailServer) options(c *clock, l *must.Log) mail.Options {
+func options(s *mailserver.Server, c *clock, l *must.Log) mail.Options {
 	scheme := "smtp://"
-	if s.implicit {
+	if s.Implicit {
 		scheme = "smtps://"
 	}
-	return mail.Options{URL: scheme + s.Addr().String(), From: "Collab <no-reply@collab.example.com>", Log: logger(l), Clock: c, After: c.after, TLS: s.trust}
+	return mail.Options{URL: scheme + s.Addr().String(), From: "Collab <no-reply@collab.example.com>", Log: logger(l), Clock: c, After: c.after, TLS: s.Trust}
 }
 
 func start(t *testing.T, o mail.Options) *mail.SMTP {
@@ -77,16 +80,16 @@ func stop(t *testing.T, m *mail.SMTP) {
 }
 
 func TestAMessageArrivesUnchanged(t *testing.T) {
-	s, l := newMailServer(t), &must.Log{}
-	m := start(t, s.options(newClock(), l))
+	s, l := mailserver.Start(t), &must.Log{}
+	m := start(t, options(s, newClock(), l))
 	sent := message.Message{To: "grace@example.org", Subject: "Join Zürich Engines on Collab", Text: "Hello Grace,\n.\nfrom Zürich: " + strings.Repeat("long ", 40) + "\n..\n"}
 	must.NoError(t, m.Send(context.Background(), sent))
-	got := <-s.received
+	got := <-s.Received
 	stop(t, m)
-	if got.from != "FROM:<no-reply@collab.example.com>" && !strings.HasPrefix(got.from, "FROM:<no-reply@collab.example.com> ") || got.to != "TO:<grace@example.org>" {
-		t.Errorf("from %s to %s", got.from, got.to)
+	if got.From != "FROM:<no-reply@collab.example.com>" && !strings.HasPrefix(got.From, "FROM:<no-reply@collab.example.com> ") || got.To != "TO:<grace@example.org>" {
+		t.Errorf("from %s to %s", got.From, got.To)
 	}
-	h := headerOf(t, got.text)
+	h := headerOf(t, got.Text)
 	subject, err := new(mime.WordDecoder).DecodeHeader(h.Get("Subject"))
 	if err != nil || subject != sent.Subject {
 		t.Errorf("the subject is %q, %v", subject, err)
@@ -102,7 +105,7 @@ func TestAMessageArrivesUnchanged(t *testing.T) {
 	if id := h.Get("Message-Id"); !strings.HasSuffix(id, "@collab.example.com>") {
 		t.Errorf("the message's id is %s", id)
 	}
-	_, body, _ := strings.Cut(got.text, "\n\n")
+	_, body, _ := strings.Cut(got.Text, "\n\n")
 	text, err := io.ReadAll(quotedprintable.NewReader(strings.NewReader(body)))
 	if err != nil || strings.TrimRight(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n") != strings.TrimRight(sent.Text, "\n") {
 		t.Errorf("the text is %q, %v", text, err)
@@ -113,8 +116,8 @@ func TestAMessageArrivesUnchanged(t *testing.T) {
 }
 
 func TestNothingInAMessageAddsAHeaderOrARecipient(t *testing.T) {
-	s, l := newMailServer(t), &must.Log{}
-	m := start(t, s.options(newClock(), l))
+	s, l := mailserver.Start(t), &must.Log{}
+	m := start(t, options(s, newClock(), l))
 	for _, to := range []string{
 		"", "nobody", "grace@example.org\r\nBcc: eve@example.org", "grace@example.org>\r\nRCPT TO:<eve@example.org", "grace@example.org, eve@example.org",
 		"Grace <grace@example.org>", " grace@example.org", "grace@example.org\n", "grace@exa\x00mple.org", "<grace@example.org>",
@@ -125,9 +128,9 @@ func TestNothingInAMessageAddsAHeaderOrARecipient(t *testing.T) {
 	}
 	for _, subject := range []string{"Join\r\nBcc: eve@example.org", "Join\nX-Evil: 1\n\nbody", "Join\r\n.\r\nMAIL FROM:<eve@example.org>", "Join\x00 =?utf-8?q?=0D=0ABcc:_eve@example.org?="} {
 		must.NoError(t, m.Send(context.Background(), message.Message{To: "grace@example.org", Subject: subject, Text: "From: eve\r\n\r\n.\r\nQUIT\r\n"}))
-		got := <-s.received
-		h := headerOf(t, got.text)
-		if len(h["Bcc"])+len(h["X-Evil"]) > 0 || len(h["From"]) != 1 || len(h["Subject"]) != 1 || got.to != "TO:<grace@example.org>" {
+		got := <-s.Received
+		h := headerOf(t, got.Text)
+		if len(h["Bcc"])+len(h["X-Evil"]) > 0 || len(h["From"]) != 1 || len(h["Subject"]) != 1 || got.To != "TO:<grace@example.org>" {
 			t.Errorf("the subject %q gives %v", subject, h)
 		}
 		if shown, err := new(mime.WordDecoder).DecodeHeader(h.Get("Subject")); err != nil || strings.ContainsFunc(shown, unicode.IsControl) {
@@ -135,32 +138,32 @@ func TestNothingInAMessageAddsAHeaderOrARecipient(t *testing.T) {
 		}
 	}
 	stop(t, m)
-	if n := s.count("RCPT"); n != 4 {
+	if n := s.Count("RCPT"); n != 4 {
 		t.Errorf("%d recipients", n)
 	}
 }
 
 func TestTheURLDecidesAboutEncryption(t *testing.T) {
 	for name, tt := range map[string]struct {
-		server  func(*mailServer)
+		server  func(*mailserver.Server)
 		query   string
 		user    bool
 		arrives bool
 		secure  bool
 	}{
-		"in the clear where nothing else is offered": {func(*mailServer) {}, "", false, true, false},
-		"encrypted where that is offered":            {func(s *mailServer) { s.offers = []string{"STARTTLS"} }, "", false, true, true},
-		"in the clear where that is asked for":       {func(s *mailServer) { s.offers = []string{"STARTTLS"} }, "?tls=off", false, true, false},
-		"encrypted where that is required":           {func(s *mailServer) { s.offers = []string{"STARTTLS"} }, "?tls=required", false, true, true},
-		"not at all where it cannot be encrypted":    {func(*mailServer) {}, "?tls=required", false, false, false},
-		"encrypted from the start":                   {func(s *mailServer) { s.implicit = true }, "", false, true, true},
-		"encrypted with a password":                  {func(s *mailServer) { s.offers = []string{"STARTTLS", "AUTH PLAIN LOGIN"} }, "", true, true, true},
-		"encrypted from the start with a password":   {func(s *mailServer) { s.implicit, s.offers = true, []string{"AUTH PLAIN LOGIN"} }, "?tls=required", true, true, true},
-		"no password in the clear":                   {func(s *mailServer) { s.offers = []string{"AUTH PLAIN LOGIN"} }, "", true, false, false},
+		"in the clear where nothing else is offered": {func(*mailserver.Server) {}, "", false, true, false},
+		"encrypted where that is offered":            {func(s *mailserver.Server) { s.Offers = []string{"STARTTLS"} }, "", false, true, true},
+		"in the clear where that is asked for":       {func(s *mailserver.Server) { s.Offers = []string{"STARTTLS"} }, "?tls=off", false, true, false},
+		"encrypted where that is required":           {func(s *mailserver.Server) { s.Offers = []string{"STARTTLS"} }, "?tls=required", false, true, true},
+		"not at all where it cannot be encrypted":    {func(*mailserver.Server) {}, "?tls=required", false, false, false},
+		"encrypted from the start":                   {func(s *mailserver.Server) { s.Implicit = true }, "", false, true, true},
+		"encrypted with a password":                  {func(s *mailserver.Server) { s.Offers = []string{"STARTTLS", "AUTH PLAIN LOGIN"} }, "", true, true, true},
+		"encrypted from the start with a password":   {func(s *mailserver.Server) { s.Implicit, s.Offers = true, []string{"AUTH PLAIN LOGIN"} }, "?tls=required", true, true, true},
+		"no password in the clear":                   {func(s *mailserver.Server) { s.Offers = []string{"AUTH PLAIN LOGIN"} }, "", true, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, l := newMailServer(t, tt.server), &must.Log{}
-			o := s.options(newClock(), l)
+			s, l := mailserver.Start(t, tt.server), &must.Log{}
+			o := options(s, newClock(), l)
 			o.Backoff = []time.Duration{}
 			if tt.user {
 				u := must.Do(url.Parse(o.URL)).Or(t)
@@ -171,17 +174,17 @@ func TestTheURLDecidesAboutEncryption(t *testing.T) {
 			m := start(t, o)
 			send(t, m, "grace@example.org")
 			stop(t, m)
-			if arrived := len(s.received) == 1; arrived != tt.arrives {
+			if arrived := len(s.Received) == 1; arrived != tt.arrives {
 				t.Fatalf("arrived: %v: %s", arrived, l)
 			}
 			if !tt.arrives {
-				if s.count("AUTH") > 0 || !strings.Contains(l.String(), "delivery failed") {
-					t.Errorf("AUTH was sent %d times; the log is %s", s.count("AUTH"), l)
+				if s.Count("AUTH") > 0 || !strings.Contains(l.String(), "delivery failed") {
+					t.Errorf("AUTH was sent %d times; the log is %s", s.Count("AUTH"), l)
 				}
 				return
 			}
-			got := <-s.received
-			if got.secure != tt.secure || tt.user && got.user != "/ada/p@ss/w:rd" {
+			got := <-s.Received
+			if got.Secure != tt.secure || tt.user && got.User != "/ada/p@ss/w:rd" {
 				t.Errorf("got %+v", got)
 			}
 			if strings.Contains(l.String(), "p@ss") || strings.Contains(l.String(), "secret-token") {
@@ -192,14 +195,14 @@ func TestTheURLDecidesAboutEncryption(t *testing.T) {
 }
 
 func TestNothingIsSentToAServerWithAnUntrustedCertificate(t *testing.T) {
-	s, l := newMailServer(t, func(s *mailServer) { s.implicit = true }), &must.Log{}
-	o := s.options(newClock(), l)
+	s, l := mailserver.Start(t, func(s *mailserver.Server) { s.Implicit = true }), &must.Log{}
+	o := options(s, newClock(), l)
 	o.TLS, o.Backoff = &tls.Config{RootCAs: nil}, []time.Duration{}
 	m := start(t, o)
 	send(t, m, "grace@example.org")
 	stop(t, m)
-	if len(s.received) != 0 || !strings.Contains(l.String(), "delivery failed") {
-		t.Errorf("%d arrived; the log is %s", len(s.received), l)
+	if len(s.Received) != 0 || !strings.Contains(l.String(), "delivery failed") {
+		t.Errorf("%d arrived; the log is %s", len(s.Received), l)
 	}
 }
 
@@ -209,12 +212,12 @@ func TestTemporaryFailuresAreRetriedWithBackoff(t *testing.T) {
 	} {
 		t.Run(command, func(t *testing.T) {
 			c, l := newClock(), &must.Log{}
-			s := newMailServer(t, func(s *mailServer) { s.replies[command] = []string{reply, reply} })
-			o := s.options(c, l)
+			s := mailserver.Start(t, func(s *mailserver.Server) { s.Replies[command] = []string{reply, reply} })
+			o := options(s, c, l)
 			o.Backoff = []time.Duration{time.Minute, time.Hour, 24 * time.Hour}
 			m := start(t, o)
 			send(t, m, "grace@example.org")
-			<-s.received
+			<-s.Received
 			stop(t, m)
 			if len(c.waits) != 2 || c.waits[0] != time.Minute || c.waits[1] != time.Hour {
 				t.Errorf("waited %v", c.waits)
@@ -228,30 +231,30 @@ func TestTemporaryFailuresAreRetriedWithBackoff(t *testing.T) {
 
 func TestALastingFailureIsLoggedAndDropped(t *testing.T) {
 	const line, busy = "RCPT TO:<grace@example.org>", "450 grace@example.org is busy"
-	s := newMailServer(t, func(s *mailServer) { s.replies[line] = []string{busy, busy, busy} })
+	s := mailserver.Start(t, func(s *mailserver.Server) { s.Replies[line] = []string{busy, busy, busy} })
 	l, c := &must.Log{}, newClock()
-	o := s.options(c, l)
+	o := options(s, c, l)
 	o.Backoff = []time.Duration{time.Second, time.Minute}
 	m := start(t, o)
 	send(t, m, "grace@example.org")
 	send(t, m, "edsger@example.net") // sent despite the other's failures
-	got := <-s.received
+	got := <-s.Received
 	must.Wait(t, "the failure is logged", func() bool { return strings.Contains(l.String(), "level=ERROR") })
 	stop(t, m)
-	if !strings.Contains(got.to, "edsger") || len(s.received) != 0 || len(c.waits) == 0 || s.count("RCPT") != 4 || strings.Contains(l.String(), "grace") {
+	if !strings.Contains(got.To, "edsger") || len(s.Received) != 0 || len(c.waits) == 0 || s.Count("RCPT") != 4 || strings.Contains(l.String(), "grace") {
 		t.Errorf("got %+v; the log is %s", got, l)
 	}
 }
 
 func TestPermanentFailuresAreNotRetried(t *testing.T) {
 	for command, reply := range map[string]string{"MAIL": "550 no", "RCPT": "550 5.1.1 no such user grace@example.org", "END": "554 spam"} {
-		s, l, c := newMailServer(t, func(s *mailServer) { s.replies[command] = []string{reply} }), &must.Log{}, newClock()
-		m := start(t, s.options(c, l))
+		s, l, c := mailserver.Start(t, func(s *mailserver.Server) { s.Replies[command] = []string{reply} }), &must.Log{}, newClock()
+		m := start(t, options(s, c, l))
 		send(t, m, "grace@example.org")
 		send(t, m, "edsger@example.net")
-		got := <-s.received
+		got := <-s.Received
 		stop(t, m)
-		if !strings.Contains(got.to, "edsger") || len(c.waits) != 0 || s.count(command) != 2 {
+		if !strings.Contains(got.To, "edsger") || len(c.waits) != 0 || s.Count(command) != 2 {
 			t.Errorf("%s: got %+v after %v", command, got, c.waits)
 		}
 		if log := l.String(); !strings.Contains(log, "level=ERROR") || !strings.Contains(log, reply[:3]) || strings.Contains(log, "grace") {
@@ -262,31 +265,31 @@ func TestPermanentFailuresAreNotRetried(t *testing.T) {
 
 func TestAnAcceptedMessageIsNotSentAgain(t *testing.T) {
 	for _, command := range []string{"RSET", "QUIT"} {
-		s, l, c := newMailServer(t, func(s *mailServer) { s.replies[command] = []string{"hang up"} }), &must.Log{}, newClock()
-		m := start(t, s.options(c, l))
+		s, l, c := mailserver.Start(t, func(s *mailserver.Server) { s.Replies[command] = []string{"hang up"} }), &must.Log{}, newClock()
+		m := start(t, options(s, c, l))
 		for _, to := range []string{"grace@example.org", "edsger@example.net"} {
 			send(t, m, to)
-			<-s.received
+			<-s.Received
 		}
 		stop(t, m)
-		if len(s.received) != 0 || len(c.waits) != 0 || s.count("MAIL") != 2 {
-			t.Errorf("with the connection lost at %s two messages were sent %d times", command, s.count("MAIL"))
+		if len(s.Received) != 0 || len(c.waits) != 0 || s.Count("MAIL") != 2 {
+			t.Errorf("with the connection lost at %s two messages were sent %d times", command, s.Count("MAIL"))
 		}
 	}
 }
 
 // blockedQueue returns a server that accepts connections and sends nothing until it is released.
-func blockedQueue(t *testing.T) (s *mailServer, connected, release chan struct{}) {
+func blockedQueue(t *testing.T) (s *mailserver.Server, connected, release chan struct{}) {
 	t.Helper()
 	connected, release = make(chan struct{}, 1000), make(chan struct{})
-	s = newMailServer(t, func(s *mailServer) { s.hold = func() { connected <- struct{}{}; <-release } })
+	s = mailserver.Start(t, func(s *mailserver.Server) { s.Hold = func() { connected <- struct{}{}; <-release } })
 	return s, connected, release
 }
 
 func TestTheQueueIsBounded(t *testing.T) {
 	s, connected, release := blockedQueue(t)
 	log := &must.Log{}
-	m := start(t, s.options(newClock(), log))
+	m := start(t, options(s, newClock(), log))
 	send(t, m, "first@example.org")
 	<-connected
 	for range 256 {
@@ -298,8 +301,8 @@ func TestTheQueueIsBounded(t *testing.T) {
 	}
 	close(release)
 	stop(t, m)
-	if len(s.received) != 257 {
-		t.Errorf("%d arrived", len(s.received))
+	if len(s.Received) != 257 {
+		t.Errorf("%d arrived", len(s.Received))
 	}
 	must.Fail(t, m.Send(context.Background(), message.Message{To: "grace@example.org"}), fault.Unavailable) // after Close
 	stop(t, m)                                                                                              // a second Close has no effect
@@ -307,7 +310,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 
 func TestCloseEndsWithItsContext(t *testing.T) {
 	s, connected, release := blockedQueue(t)
-	m := start(t, s.options(newClock(), &must.Log{}))
+	m := start(t, options(s, newClock(), &must.Log{}))
 	send(t, m, "grace@example.org")
 	send(t, m, "edsger@example.net")
 	<-connected
@@ -360,4 +363,10 @@ func TestTheFileHoldsTheMessagesAndTheLogDoesNot(t *testing.T) {
 	if err := mail.NewFile(t.TempDir(), logger(l), newClock()).Send(context.Background(), m); err == nil {
 		t.Error("a directory is written to like a file")
 	}
+}
+
+// headerOf returns the lines of a message's header, unfolded.
+func headerOf(t *testing.T, text string) textproto.MIMEHeader {
+	t.Helper()
+	return must.Do(textproto.NewReader(bufio.NewReader(strings.NewReader(text))).ReadMIMEHeader()).Or(t)
 }

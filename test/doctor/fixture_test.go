@@ -4,23 +4,19 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
-	"net/textproto"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,6 +28,7 @@ import (
 	"collab/app/assembly/doctor"
 	"collab/test/collabd"
 	"collab/test/contract/provider"
+	"collab/test/mailserver"
 	"collab/test/must"
 	"collab/test/objectstore"
 	"collab/test/postgres"
@@ -345,48 +342,18 @@ func newStripe(t *testing.T) string {
 
 // newMail starts a mail server that takes one user.
 func newMail(t *testing.T) (address string) {
-	l := must.Do(net.Listen("tcp", "127.0.0.1:0")).Or(t)
-	var conns sync.WaitGroup
-	conns.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
+	return mailserver.Start(t, func(s *mailserver.Server) {
+		s.Offers = []string{"AUTH PLAIN"}
+		s.Reply = func(command, user, usual string) string {
+			switch {
+			case command == "AUTH" && user != "/server/"+mailPassword:
+				return "535 not " + user
+			case command == "MAIL", command == "RCPT", command == "DATA":
+				return "554 the doctor sends nothing"
 			}
-			conns.Go(func() { talk(conn) })
+			return usual
 		}
-	})
-	t.Cleanup(func() { _ = l.Close(); conns.Wait() })
-	return l.Addr().String()
-}
-
-func talk(conn net.Conn) {
-	defer conn.Close()
-	text := textproto.NewConn(conn)
-	response := "220 test ESMTP"
-	for text.PrintfLine("%s", response) == nil {
-		line, err := text.ReadLine()
-		if err != nil {
-			return
-		}
-		command, rest, _ := strings.Cut(line, " ")
-		switch response = "250 fine"; command {
-		case "EHLO":
-			response = "250-test\r\n250 AUTH PLAIN"
-		case "AUTH":
-			_, encoded, _ := strings.Cut(rest, " ")
-			if plain, _ := base64.StdEncoding.DecodeString(encoded); string(plain) != "\x00server\x00"+mailPassword {
-				response = "535 not " + string(bytes.ReplaceAll(plain, []byte{0}, []byte{'/'}))
-			} else {
-				response = "235 welcome"
-			}
-		case "MAIL", "RCPT", "DATA":
-			response = "554 the doctor sends nothing"
-		case "QUIT":
-			_ = text.PrintfLine("221 bye")
-			return
-		}
-	}
+	}).Addr().String()
 }
 
 // issuer starts an identity provider whose metadata is changed by change.

@@ -1,7 +1,7 @@
-package mail_test
+// Package mailserver is a mail server for tests, whose replies they choose.
+package mailserver
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
@@ -16,40 +16,43 @@ import (
 	"collab/test/must"
 )
 
-// received is a message that the server accepted.
-type received struct {
-	from, to string
-	user     string // signed in
-	secure   bool
-	text     string // received, with dot-stuffing removed
+// Message is a message that the server accepted.
+type Message struct {
+	From, To string
+	User     string // signed in, as /user/password
+	Secure   bool
+	Text     string // with dot-stuffing removed
 }
 
-// mailServer speaks SMTP on loopback.
-type mailServer struct {
+// Server speaks SMTP on loopback.
+type Server struct {
 	net.Listener
+	Trust    *tls.Config // for its clients
+	Implicit bool        // TLS from the start
+	Hold     func()      // called before the greeting, nil: none
+	Offers   []string    // extensions besides the default ones
+	Received chan Message
+	Replies  map[string][]string                      // by command or whole line, each used once instead of the default
+	Reply    func(command, user, usual string) string // returns the reply where Replies has none, nil: the usual one
+
 	certificate tls.Certificate
-	trust       *tls.Config // for its clients
-	implicit    bool        // TLS from the start
-	hold        func()      // called before the greeting, nil: none
-	offers      []string    // extensions besides the default ones
-	received    chan received
 	conns       sync.WaitGroup
 
 	mu       sync.Mutex
-	replies  map[string][]string // by command or whole line, each used once instead of the default
 	commands []string
 }
 
-func newMailServer(t *testing.T, change ...func(*mailServer)) *mailServer {
+// Start starts a server, changed by change, until the test ends.
+func Start(t *testing.T, change ...func(*Server)) *Server {
 	t.Helper()
 	web := httptest.NewTLSServer(nil)
 	defer web.Close()
 	roots := x509.NewCertPool()
 	roots.AddCert(web.Certificate())
 	l := must.Do(net.Listen("tcp", "127.0.0.1:0")).Or(t)
-	s := &mailServer{
-		Listener: l, certificate: web.TLS.Certificates[0], trust: &tls.Config{RootCAs: roots},
-		received: make(chan received, 1000), replies: map[string][]string{},
+	s := &Server{
+		Listener: l, certificate: web.TLS.Certificates[0], Trust: &tls.Config{RootCAs: roots},
+		Received: make(chan Message, 1000), Replies: map[string][]string{},
 	}
 	for _, fn := range change {
 		fn(s)
@@ -70,22 +73,26 @@ func newMailServer(t *testing.T, change ...func(*mailServer)) *mailServer {
 	return s
 }
 
-// reply returns the test's reply to a line, or the usual one.
-func (s *mailServer) reply(line, usual string) string {
+// reply returns the test's reply to a line of a user, or the usual one.
+func (s *Server) reply(line, user, usual string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	command, _, _ := strings.Cut(line, " ")
 	s.commands = append(s.commands, command)
 	for _, key := range []string{line, command} {
-		if planned := s.replies[key]; len(planned) > 0 {
-			s.replies[key] = planned[1:]
+		if planned := s.Replies[key]; len(planned) > 0 {
+			s.Replies[key] = planned[1:]
 			return planned[0]
 		}
+	}
+	if s.Reply != nil {
+		return s.Reply(command, user, usual)
 	}
 	return usual
 }
 
-func (s *mailServer) count(command string) (n int) {
+// Count returns how often a command was sent.
+func (s *Server) Count(command string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.commands {
@@ -96,12 +103,12 @@ func (s *mailServer) count(command string) (n int) {
 	return n
 }
 
-func (s *mailServer) serve(conn net.Conn) {
+func (s *Server) serve(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
-	var m received
+	var m Message
 	config := &tls.Config{Certificates: []tls.Certificate{s.certificate}}
-	if s.implicit {
-		conn, m.secure = tls.Server(conn, config), true
+	if s.Implicit {
+		conn, m.Secure = tls.Server(conn, config), true
 	}
 	text := textproto.NewConn(conn)
 	say := func(line string) bool {
@@ -110,10 +117,10 @@ func (s *mailServer) serve(conn net.Conn) {
 		}
 		return text.PrintfLine("%s", line) == nil
 	}
-	if s.hold != nil {
-		s.hold()
+	if s.Hold != nil {
+		s.Hold()
 	}
-	if !say(s.reply("CONNECT", "220 test ESMTP")) {
+	if !say(s.reply("CONNECT", "", "220 test ESMTP")) {
 		return
 	}
 	for {
@@ -125,40 +132,40 @@ func (s *mailServer) serve(conn net.Conn) {
 		response := "250 fine"
 		switch command = strings.ToUpper(command); command {
 		case "EHLO":
-			response = strings.Join(append([]string{"250-test"}, s.offers...), "\r\n250-") + "\r\n250 SIZE 1000000"
+			response = strings.Join(append([]string{"250-test"}, s.Offers...), "\r\n250-") + "\r\n250 SIZE 1000000"
 		case "STARTTLS":
 			response = "220 go on"
 		case "AUTH":
 			_, encoded, _ := strings.Cut(rest, " ")
 			plain, _ := base64.StdEncoding.DecodeString(encoded)
-			m.user = string(bytes.ReplaceAll(plain, []byte{0}, []byte{'/'}))
+			m.User = string(bytes.ReplaceAll(plain, []byte{0}, []byte{'/'}))
 			response = "235 welcome"
 		case "MAIL":
-			m.from = rest
+			m.From = rest
 		case "RCPT":
-			m.to = rest
+			m.To = rest
 		case "DATA":
 			response = "354 go on"
 		case "QUIT":
 			response = "221 bye"
 		}
-		response = s.reply(line, response)
+		response = s.reply(line, m.User, response)
 		if !say(response) {
 			return
 		}
 		switch {
 		case command == "STARTTLS" && strings.HasPrefix(response, "220"):
-			conn, m.secure = tls.Server(conn, config), true
+			conn, m.Secure = tls.Server(conn, config), true
 			text = textproto.NewConn(conn)
 		case command == "DATA" && strings.HasPrefix(response, "354"):
 			body, err := text.ReadDotBytes()
 			if err != nil {
 				return
 			}
-			m.text = string(body)
-			response = s.reply("END", "250 taken")
+			m.Text = string(body)
+			response = s.reply("END", m.User, "250 taken")
 			if strings.HasPrefix(response, "250") {
-				s.received <- m
+				s.Received <- m
 			}
 			if !say(response) {
 				return
@@ -167,10 +174,4 @@ func (s *mailServer) serve(conn net.Conn) {
 			return
 		}
 	}
-}
-
-// headerOf returns the lines of a message's header, unfolded.
-func headerOf(t *testing.T, text string) textproto.MIMEHeader {
-	t.Helper()
-	return must.Do(textproto.NewReader(bufio.NewReader(strings.NewReader(text))).ReadMIMEHeader()).Or(t)
 }
