@@ -76,8 +76,8 @@ function Minutes({ minutes: all, first, last }: { minutes: MinuteOfHealth[]; fir
 				<DayChart {...of({ "Chats and calls of providers": (m) => m.calls, "Uploads and downloads": (m) => m.transfers })} name="Chats and transfers in progress" file="progress.csv" level />
 			</section>
 			<section>
-				<h2>Most requests that waited for a place</h2>
-				<DayChart {...of({ Waiting: (m) => m.waiting })} name="Requests that waited for a place" file="waiting.csv" level />
+				<h2>Most requests that waited</h2>
+				<DayChart {...of({ Waiting: (m) => m.waiting })} name="Requests that waited" file="waiting.csv" level />
 			</section>
 		</>
 	)
