@@ -229,7 +229,7 @@ func (a *api) confirmation(c *call, visible func(org.Actor) bool) func() error {
 			return nil
 		}
 		last = now
-		actor, err := a.actorOf(c.r.Context(), c.caller)
+		actor, err := a.actorOf(c.r.Context(), c.caller.WithoutExpiry())
 		if err == nil {
 			err = c.route.Guard.check(actor)
 		}

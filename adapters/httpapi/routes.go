@@ -51,16 +51,21 @@ type row struct {
 	Handle handler // nil: this deployment does not have the endpoint
 }
 
-// writeParameters are the query parameters of requests that write, by their paths: those of content.
+// onlyVersion is the query parameter of requests that write content and take no other.
+var onlyVersion = []string{"expectedVersion"}
+
+// writeParameters are the query parameters of requests that write, by method and path.
 var writeParameters = map[string][]string{
-	"/sync/files":                                     slices.Concat(placing, describing),
-	"/sync/files/{id}":                                slices.Concat(placing, describing), // a replacement ignores the first ones
-	"/sync/profile":                                   describing,
-	"/sync/org-onboarding":                            describing,
-	"/sync/memory/{scope}":                            describing,
-	"/sync/resumable-uploads":                         slices.Concat(placing, describing, []string{"fileId"}),
-	"/sync/resumable-uploads/{id}":                    describing,
-	"/sync/memory/workspace/{workspaceId}/{fileName}": describing,
+	"POST /sync/files":                                    slices.Concat(placing, describing),
+	"PUT /sync/files/{id}":                                slices.Concat(placing, describing), // it ignores the first ones
+	"PATCH /sync/files/{id}":                              onlyVersion,
+	"DELETE /sync/files/{id}":                             onlyVersion,
+	"PUT /sync/profile":                                   onlyVersion,
+	"PUT /sync/org-onboarding":                            onlyVersion,
+	"PUT /sync/memory/{scope}":                            onlyVersion,
+	"PUT /sync/memory/workspace/{workspaceId}/{fileName}": onlyVersion,
+	"POST /sync/resumable-uploads":                        slices.Concat(placing, describing, []string{"fileId"}),
+	"PATCH /sync/resumable-uploads/{id}":                  {"checksum"},
 }
 
 // routes is the table of all endpoints. HEAD is allowed wherever GET is.
@@ -221,7 +226,7 @@ func (a *api) routes() []row {
 	}
 	for i := range table {
 		if r := table[i]; r.Method != http.MethodGet && r.Guard != browser && r.Guard != webhook {
-			table[i].Handle = withQuery(r.Handle, writeParameters[r.Path]...)
+			table[i].Handle = withQuery(r.Handle, writeParameters[r.Method+" "+r.Path]...)
 		}
 		table[i].Path = prefix + table[i].Path
 		if table[i].Guard == byOperator && a.AdminSecret == "" {

@@ -195,11 +195,15 @@ func (c payload) times(now time.Time) error {
 
 // fullRole returns the role with the prefix that the compact form omits.
 func fullRole(role string) string {
-	role = strings.ToLower(strings.TrimSpace(role))
-	if role == "" || strings.HasPrefix(role, "org:") {
-		return role
+	const prefix = "org:"
+	role = strings.TrimSpace(role)
+	if len(role) >= len(prefix) && strings.EqualFold(role[:len(prefix)], prefix) {
+		role = role[len(prefix):]
 	}
-	return "org:" + role
+	if role == "" {
+		return ""
+	}
+	return prefix + role
 }
 
 // seconds is a NumericDate (RFC 7519) before the year 10000.

@@ -46,8 +46,8 @@ func TestClaimsOfBothShapesAreRead(t *testing.T) {
 			identity.Claims{Org: "org_1", OrgRole: "org:admin", OrgSlug: "engines"},
 		},
 		"the compact shape with the prefix": {
-			map[string]any{"o": map[string]any{"id": "org_1", "rol": " ORG:Admin"}},
-			identity.Claims{Org: "org_1", OrgRole: "org:admin"},
+			map[string]any{"o": map[string]any{"id": "org_1", "rol": " ORG:Auditor"}},
+			identity.Claims{Org: "org_1", OrgRole: "org:Auditor"},
 		},
 		"both shapes: the plain one has precedence": {
 			map[string]any{"org_id": "org_1", "o": map[string]any{"id": "org_2", "rol": "admin"}},

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// partTimeout is how long the beforeStore of a part may take, which includes its arrival.
+	// partTimeout is how long storing a part may take, which includes its arrival.
 	partTimeout = 10 * time.Minute
 
-	// finishTimeout is how long the beforeStore of the object of an upload may take, and finishRate how much
+	// finishTimeout is how long storing the object of an upload may take, and finishRate how much
 	// longer its size makes that, in bytes a second.
 	finishTimeout = 10 * time.Minute
 	finishRate    = 64 << 10

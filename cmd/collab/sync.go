@@ -140,15 +140,21 @@ func (a *app) reachable(ctx context.Context, dir string, at place, once bool) (*
 // with unless another one is named.
 func (a *app) folderFor(ctx context.Context, dir string, at place) (*folder, error) {
 	server, org := a.serverAddress(), cmp.Or(a.flags.org, a.env("COLLAB_ORG"))
-	if server == "" && org == "" && a.env("COLLAB_TOKEN") == "" {
+	var bound mirror.Binding
+	if org == "" && a.env("COLLAB_TOKEN") == "" {
 		if state, err := mirrorstate.OpenDirectory(dir); err == nil {
-			if bound, err := mirrorstate.StoredBinding(state); err == nil {
-				server, org = bound.Server, string(bound.Org)
-			}
+			bound, _ = mirrorstate.StoredBinding(state) // what cannot be read is an error of openSynced
 			state.Close()
+		}
+		if server == "" || server == bound.Server {
+			server, org = cmp.Or(bound.Server, server), string(bound.Org)
 		}
 	}
 	account, err := a.accountAt(server, org)
+	if exitCode(err) == exitSignIn && org == string(bound.Org) && org != "" {
+		return nil, coded{exitSignIn, fmt.Errorf("%s is synchronised with the organisation %s at %s, to which nobody is signed in: collab login --server %s. If the server has another address now, move %s, which has the trash, out of it",
+			dir, bound.Org, bound.Server, bound.Server, filepath.Join(dir, mirror.StateDirectory))}
+	}
 	if err != nil {
 		return nil, err
 	}

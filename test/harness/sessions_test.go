@@ -250,6 +250,16 @@ func TestRechecksAcceptATokenAsLongAsAuthorize(t *testing.T) {
 	}
 }
 
+func TestWhatWasAdmittedIsAuthorizedAfterItsTokenExpired(t *testing.T) {
+	c := core(t)
+	claims := claimsOf(c, "user_1", "org_1")
+	a := presenting(t, c)(claims)
+	caller := must.Do(a.Verify(t.Context(), "token")).Or(t)
+	c.Clock.Set(claims.ExpiresAt.Add(time.Hour))
+	must.Fail(t, must.ErrorOf(a.Authorize(t.Context(), caller)), fault.Unauthenticated)
+	must.NoError(t, must.ErrorOf(a.Authorize(t.Context(), caller.WithoutExpiry())))
+}
+
 func TestAUserHasAHundredSessionsAtMost(t *testing.T) {
 	c := core(t)
 	a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))

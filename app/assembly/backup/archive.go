@@ -329,7 +329,7 @@ func (s *scanner) compressed(body io.Reader) error {
 	return nil
 }
 
-// entry takes one entry: a file that may be there, in its order.
+// entry takes one entry: a file that may be there, in its place in the order.
 func (s *scanner) entry(h *tar.Header, content io.Reader) error {
 	e, limit, err := s.entryOf(h)
 	if err != nil {

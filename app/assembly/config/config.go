@@ -81,7 +81,7 @@ type Config struct {
 	PostHogURL URL    `env:"COLLAB_POSTHOG_URL" help:"address of a PostHog server" or:"PostHog's own" schemes:"http,https"`
 
 	AdminSecret  Secret                 `env:"COLLAB_ADMIN_SECRET" help:"value of the operator's X-Admin-Secret header; empty: operator endpoints answer 404"`
-	CORSOrigins  Origins                `env:"COLLAB_CORS_ORIGINS" help:"origins of browser clients, such as https://app.example.com, comma separated; * is one or more characters"`
+	CORSOrigins  Origins                `env:"COLLAB_CORS_ORIGINS" help:"origins of browser clients, such as https://app.example.com, comma separated; one * in each is any characters"`
 	MaxUpload    int64                  `env:"COLLAB_MAX_UPLOAD_BYTES" help:"largest content of a file, in bytes" default:"104857600" min:"1048576"` // min is the limit of JSON bodies, among which are documents
 	PlanStorage  plan.StorageLimits     `env:"COLLAB_PLAN_STORAGE" help:"how much content an organisation may store by plan, in MiB, GiB or TiB; a plan that is not named has no limit; or off" default:"NO_PLAN=5GiB,FREE=10GiB,STANDARD=100GiB,PREMIUM=1TiB"`
 	PlanVersions plan.VersionRetention  `env:"COLLAB_PLAN_VERSIONS" help:"for how many days, and how many, earlier versions of each file, memory and document are kept by plan, such as FREE=7d/10; 0, or a plan that is not named, keeps none; or off" default:"NO_PLAN=30d/100,FREE=30d/100,STANDARD=30d/100,PREMIUM=30d/100,ENTERPRISE=30d/100"`
@@ -316,6 +316,9 @@ func (c Config) contradictions(report func(name, format string, args ...any)) {
 		}
 		if !c.IdentityIssuer.IsSet() && c.PublicURL.IsSet() && !c.PublicURL.loopback() {
 			report("COLLAB_PUBLIC_URL", "must be a loopback address while the development identity provider is used; set COLLAB_IDENTITY_ISSUER to be reached elsewhere")
+		}
+		if !c.StripeKey.IsSet() && c.PublicURL.IsSet() && !c.PublicURL.loopback() {
+			report("COLLAB_PUBLIC_URL", "must be a loopback address while the development payment provider is used; set COLLAB_STRIPE_SECRET_KEY to be reached elsewhere")
 		}
 		return
 	}

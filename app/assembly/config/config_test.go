@@ -103,6 +103,7 @@ func TestConfigurationsThatMakeNoSenseNameTheVariable(t *testing.T) {
 		{"COLLAB_RELEASE_ORGS=acme", "COLLAB_RELEASE_ORGS"},
 		{"COLLAB_RELEASE_HOSTS=https://dl.example.com", "COLLAB_RELEASE_HOSTS"},
 		{"COLLAB_CORS_ORIGINS=app.example.com", "COLLAB_CORS_ORIGINS"},
+		{"COLLAB_CORS_ORIGINS=https://*.example.*", "COLLAB_CORS_ORIGINS"},
 		{"COLLAB_CORS_ORIGINS=https://a.example.com,https://b.example.com/", "COLLAB_CORS_ORIGINS"},
 		{"COLLAB_CONNECTOR_NETWORKS=everything", "COLLAB_CONNECTOR_NETWORKS"},
 		{"COLLAB_RATE_LIMITS=caller=many", "COLLAB_RATE_LIMITS"},

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -244,15 +245,16 @@ func parseHosts(text string) (Hosts, error) {
 	return all, nil
 }
 
-// Origins are origins of web pages.
+// Origins are origins of web pages, each with at most one * for any characters.
 type Origins []string
+
+var origin = regexp.MustCompile(`^(?i:\*|null|file://|[a-z][a-z0-9+.-]*://[^/?#@* ]*\*?[^/?#@* ]*)$`)
 
 func parseOrigins(text string) (Origins, error) {
 	all := elements(text)
 	for _, o := range all {
-		u, err := url.Parse(o)
-		if err != nil || o != "*" && (u.Scheme == "" || u.Host == "" || u.Path != "" || strings.ContainsAny(o, "@?# ")) {
-			return nil, fmt.Errorf("must be origins like https://app.example.com, without a path or a slash at the end, and %q is none", o)
+		if !origin.MatchString(o) {
+			return nil, fmt.Errorf("must be origins like https://app.example.com, without a path or a slash at the end and with at most one *, and %q is none", o)
 		}
 	}
 	return all, nil
