@@ -273,6 +273,7 @@ func (p *scriptedModel) Stream(ctx context.Context, c chat.Call, to ports.Sink) 
 	if !a.reach {
 		return chat.Reply{}, p.fails(a.err)
 	}
+	began, input, output := p.began, p.input, p.output
 	if !p.began {
 		p.began, p.input, p.output = true, true, true
 	}
@@ -295,7 +296,12 @@ func (p *scriptedModel) Stream(ctx context.Context, c chat.Call, to ports.Sink) 
 	case a.honours && ctx.Err() != nil:
 		return a.reply, context.Cause(ctx)
 	case a.err != nil:
-		return a.reply, p.fails(a.err)
+		err := p.fails(a.err)
+		var f *chat.Failure
+		if errors.As(err, &f) && (f.Kind == chat.Overloaded || f.Kind == chat.RateLimited) && p.to.received() == 0 && a.reply == (chat.Reply{}) {
+			p.began, p.input, p.output = began, input, output // a refusal within a stream used nothing
+		}
+		return a.reply, err
 	}
 	p.whole = true
 	return a.reply, nil
