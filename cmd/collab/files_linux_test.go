@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"math/rand/v2"
@@ -15,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -43,28 +45,36 @@ func (p passing) Read(b []byte) (int, error) {
 type killer struct {
 	*httptest.Server
 	after   int64
-	passed  atomic.Int64
-	process atomic.Pointer[os.Process] // nil for none
+	passed  atomic.Pointer[atomic.Int64] // of the requests from now on
+	process atomic.Pointer[os.Process]   // nil for none
 }
 
 func newKiller(t *testing.T, s *collabd.Server, after int64) *killer {
 	k := &killer{after: after}
-	counted := func(body io.ReadCloser) io.ReadCloser {
+	k.passed.Store(new(atomic.Int64))
+	server := must.Do(url.Parse(s.URL)).Or(t)
+	// counted returns a body whose receiver is connected with the port.
+	counted := func(body io.ReadCloser, port string) io.ReadCloser {
+		passed := k.passed.Load()
 		return passing{body, func(n int) {
-			if p := k.process.Load(); k.passed.Add(int64(n)) >= k.after && p != nil {
+			if passed.Add(int64(n)) < k.after {
+				return
+			}
+			if p := k.process.Swap(nil); p != nil {
+				must.Wait(t, "what has passed is received", func() bool { return nothingQueued(t, port) })
 				_ = p.Kill() // it may be dead already
 			}
 		}}
 	}
-	through := httputil.NewSingleHostReverseProxy(must.Do(url.Parse(s.URL)).Or(t))
+	through := httputil.NewSingleHostReverseProxy(server)
 	through.ErrorLog = log.New(io.Discard, "", 0)
 	through.ModifyResponse = func(r *http.Response) error {
-		r.Body = counted(r.Body)
+		r.Body = counted(r.Body, must.Do(url.Parse(k.URL)).Or(t).Port())
 		return nil
 	}
 	k.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPatch {
-			r.Body = counted(r.Body)
+			r.Body = counted(r.Body, server.Port())
 		}
 		defer func() { _ = recover() }() // with which the proxy gives up a request that broke
 		through.ServeHTTP(w, r)
@@ -73,22 +83,34 @@ func newKiller(t *testing.T, s *collabd.Server, after int64) *killer {
 	return k
 }
 
+// nothingQueued reports whether the connections of a port of this machine have no bytes that were not read.
+func nothingQueued(t *testing.T, port string) bool {
+	number := fmt.Sprintf("%04X", must.Do(strconv.Atoi(port)).Or(t))
+	for line := range strings.Lines(string(must.Do(os.ReadFile("/proc/net/tcp")).Or(t))) {
+		f := strings.Fields(line) // number, local and remote address, state, queues to send and to read, …
+		local, remote := strings.HasSuffix(f[1], ":"+number), strings.HasSuffix(f[2], ":"+number)
+		if (local || remote) && f[3] == "01" && f[4] != "00000000:00000000" {
+			return false
+		}
+	}
+	return true
+}
+
 // twice runs a command that is killed, and then one that is not and whose output it returns. Together
 // they have moved size bytes, of which one part may have passed again.
 func (k *killer) twice(t *testing.T, size int64, command func() *exec.Cmd) []byte {
 	t.Helper()
-	k.passed.Store(0)
+	k.passed.Store(new(atomic.Int64))
 	first := command()
 	must.NoError(t, first.Start())
 	k.process.Store(first.Process)
 	if err := first.Wait(); err == nil || first.ProcessState.ExitCode() >= 0 {
 		t.Fatalf("the first run was not killed: %v", first.ProcessState)
 	}
-	k.process.Store(nil)
-	before := k.passed.Swap(0)
+	before := k.passed.Swap(new(atomic.Int64)).Load()
 	out, err := command().Output()
 	must.NoError(t, err)
-	if after := k.passed.Load(); before < k.after || after > size-before+upload.PartSize {
+	if after := k.passed.Load().Load(); before < k.after || after > size-before+upload.PartSize {
 		t.Errorf("of %d bytes %d had passed before the first run was killed, and %d afterwards", size, before, after)
 	}
 	return out
