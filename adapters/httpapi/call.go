@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorilla/mux"
 
+	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/limit"
 	"collab/adapters/httpapi/spool"
 	"collab/adapters/httpapi/stream"
@@ -29,7 +30,8 @@ type call struct {
 	authorized    bool          // authorize was called: the body must not be read after that
 	callerRefused bool          // authorize has refused the caller
 
-	address string // the client's network address without its port
+	address string     // the client's network address without its port
+	params  body.Query // of a request that writes
 
 	body    []byte // the request's body once it was read
 	hasBody bool

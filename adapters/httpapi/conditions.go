@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -72,24 +71,18 @@ func (c *call) expected() (version *int64, err error) {
 		}
 		version = new(int64(0))
 	}
-	if c.r.URL.RawQuery == "" {
+	text, given := c.params.Get("expectedVersion")
+	switch {
+	case !given:
 		return version, nil
+	case version != nil:
+		return nil, fault.Field("expectedVersion", "must be given only once")
 	}
-	values, err := url.ParseQuery(c.r.URL.RawQuery)
+	named, err := parseVersion(text)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "The query could not be read")
+		return nil, err
 	}
-	for _, text := range values["expectedVersion"] {
-		if version != nil {
-			return nil, fault.Field("expectedVersion", "must be given only once")
-		}
-		named, err := parseVersion(text)
-		if err != nil {
-			return nil, err
-		}
-		version = &named
-	}
-	return version, nil
+	return &named, nil
 }
 
 // expectedIn returns the version that a write expects by the field expectedVersion, or else by its headers or query.

@@ -157,10 +157,10 @@ func (c *call) query(known ...string) (body.Query, error) {
 // withoutQuery returns a handler that refuses parameters.
 func withoutQuery(h handler) handler { return withQuery(h) }
 
-// withQuery returns a handler that refuses parameters but those.
+// withQuery returns a handler that has the parameters, and refuses all but the known ones.
 func withQuery(h handler, known ...string) handler {
-	return func(c *call) error {
-		if _, err := c.query(known...); err != nil {
+	return func(c *call) (err error) {
+		if c.params, err = c.query(known...); err != nil {
 			return err
 		}
 		return h(c)

@@ -124,10 +124,6 @@ func (c *call) setUploadComplete(complete bool) {
 
 // createResumable creates an upload, and appends the request's content to it if there is any.
 func (a *api) createResumable(c *call) error {
-	q, err := c.query(slices.Concat(placing, describing, []string{"fileId"})...)
-	if err != nil {
-		return err
-	}
 	expected, err := c.expected()
 	if err != nil {
 		return err
@@ -136,7 +132,7 @@ func (a *api) createResumable(c *call) error {
 	if err != nil {
 		return err
 	}
-	file, draft, u, err := readResumable(c.r, q, h)
+	file, draft, u, err := readResumable(c.r, c.params, h)
 	if err != nil {
 		return err
 	}
@@ -242,12 +238,9 @@ func (a *api) getResumable(c *call, _ org.Actor, u upload.Upload) error {
 
 // appendResumable appends the request's content to an upload, and finishes it if that is its end.
 func (a *api) appendResumable(c *call) error {
-	q, err := c.query("checksum")
-	if err != nil {
-		return err
-	}
 	checksum := ""
-	if text, given := q.Get("checksum"); given {
+	if text, given := c.params.Get("checksum"); given {
+		var err error
 		if checksum, err = object.ParseChecksum(text); err != nil {
 			return err
 		}
