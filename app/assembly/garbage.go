@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"collab/adapters/bucket"
 	"collab/adapters/gormdb"
@@ -46,8 +45,12 @@ func withStores(ctx context.Context, c config.Config, log io.Writer, fn func(*go
 	if c.Database() == "memory" || c.BlobURL.Scheme() == "mem" {
 		return errors.New("COLLAB_DATABASE_URL and COLLAB_BLOB_URL name memory, and this command needs stored data")
 	}
-	if file, isSQLite := strings.CutPrefix(c.DatabaseURL.Text(), "sqlite://"); isSQLite {
-		if _, err := os.Stat(file); err != nil {
+	if c.Database() == "sqlite" {
+		file, err := gormdb.SQLiteFile(c.DatabaseURL.Text())
+		if err == nil {
+			_, err = os.Stat(file)
+		}
+		if err != nil {
 			return fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
 		}
 	}

@@ -308,17 +308,16 @@ func (c Config) contradictions(report func(name, format string, args ...any)) {
 		if !c.LocalModel() && !c.Anthropic() && !c.OpenAI() {
 			report("COLLAB_LISTEN", "must be a loopback address while the built-in model is the only one; set COLLAB_ANTHROPIC_API_KEY or COLLAB_OPENAI_API_KEY to listen elsewhere")
 		}
-		if !c.IdentityIssuer.IsSet() && !c.Listen.loopback() {
-			report("COLLAB_LISTEN", "must be a loopback address while the development identity provider is used; set COLLAB_IDENTITY_ISSUER to listen elsewhere")
-		}
-		if !c.StripeKey.IsSet() && !c.Listen.loopback() {
-			report("COLLAB_LISTEN", "must be a loopback address while the development payment provider is used; set COLLAB_STRIPE_SECRET_KEY to listen elsewhere")
-		}
-		if !c.IdentityIssuer.IsSet() && c.PublicURL.IsSet() && !c.PublicURL.loopback() {
-			report("COLLAB_PUBLIC_URL", "must be a loopback address while the development identity provider is used; set COLLAB_IDENTITY_ISSUER to be reached elsewhere")
-		}
-		if !c.StripeKey.IsSet() && c.PublicURL.IsSet() && !c.PublicURL.loopback() {
-			report("COLLAB_PUBLIC_URL", "must be a loopback address while the development payment provider is used; set COLLAB_STRIPE_SECRET_KEY to be reached elsewhere")
+		for _, d := range []struct {
+			name, instead string
+			used          bool
+		}{{"identity", "COLLAB_IDENTITY_ISSUER", !c.IdentityIssuer.IsSet()}, {"payment", "COLLAB_STRIPE_SECRET_KEY", !c.StripeKey.IsSet()}} {
+			if d.used && !c.Listen.loopback() {
+				report("COLLAB_LISTEN", "must be a loopback address while the development %s provider is used; set %s to listen elsewhere", d.name, d.instead)
+			}
+			if d.used && c.PublicURL.IsSet() && !c.PublicURL.loopback() {
+				report("COLLAB_PUBLIC_URL", "must be a loopback address while the development %s provider is used; set %s to be reached elsewhere", d.name, d.instead)
+			}
 		}
 		return
 	}
