@@ -878,11 +878,13 @@ func (s *synced) ended(err error, others bool) error {
 
 // once makes one round, or prints its plan.
 func (s *synced) once(ctx context.Context, dry bool) error {
-	paused := fmt.Errorf("%s is paused. Continue with: %s", s.dir, s.app.resumption(s.files, s.dir))
+	paused := func() error {
+		return fmt.Errorf("%s is paused. Continue with: %s", s.dir, s.app.resumption(s.files, s.dir))
+	}
 	if dry {
 		o, err := s.mirror.DryRun(ctx)
 		if o.Paused {
-			return paused
+			return paused()
 		}
 		s.lock.Lock()
 		defer s.lock.Unlock()
@@ -897,7 +899,7 @@ func (s *synced) once(ctx context.Context, dry bool) error {
 	case err != nil:
 		return s.withRemedy(err)
 	case o.Paused:
-		return paused
+		return paused()
 	case o.Guard != "":
 		return coded{exitGuard, errors.New(o.Guard)}
 	case len(o.Failed) > 0 || len(o.Held) > 0:
