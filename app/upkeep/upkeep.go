@@ -11,6 +11,7 @@ import (
 	"collab/app/connectors"
 	"collab/domain/connector"
 	"collab/domain/export"
+	"collab/domain/id"
 	"collab/domain/org"
 	"collab/domain/release"
 	"collab/ports"
@@ -84,20 +85,26 @@ func (u *Upkeep) erase(ctx context.Context, now time.Time) error {
 	var failed error
 	for _, o := range due {
 		if o.Erasable(now) {
-			failed = errors.Join(failed, u.sweep(ctx, func(ctx context.Context, now time.Time, limit int) (n int, err error) {
-				err = u.store.Atomic(ctx, func(r ports.Records) error {
-					if _, err := r.Directory().Organisations().Lock(ctx, o.ID); err != nil {
-						return err
-					}
-					if err := u.connectors.RevokeAll(ctx, r, o.ID); err != nil {
-						return err
-					}
-					n, err = r.Directory().Organisations().Erase(ctx, o.ID, now, limit)
-					return err
-				})
-				return n, err
-			}, now))
+			part := func(ctx context.Context, at time.Time, limit int) (int, error) {
+				return u.erasePart(ctx, o.ID, at, limit)
+			}
+			failed = errors.Join(failed, u.sweep(ctx, part, now))
 		}
 	}
 	return failed
+}
+
+// erasePart removes a part of an organisation's data in one transaction, as ports.Organisations.Erase does.
+func (u *Upkeep) erasePart(ctx context.Context, o id.Org, now time.Time, limit int) (n int, err error) {
+	err = u.store.Atomic(ctx, func(r ports.Records) error {
+		if _, err := r.Directory().Organisations().Lock(ctx, o); err != nil {
+			return err
+		}
+		if err := u.connectors.RevokeAll(ctx, r, o); err != nil {
+			return err
+		}
+		n, err = r.Directory().Organisations().Erase(ctx, o, now, limit)
+		return err
+	})
+	return n, err
 }
