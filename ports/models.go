@@ -26,6 +26,8 @@ type Models interface {
 type Sink interface {
 	// Chunk takes a chunk of the types text, tool_call and tool_result.
 	Chunk(chat.Chunk) error
+	// Sent is called once the provider's server has the whole request, which its operator bills from then on.
+	Sent()
 	// Alive is called whenever the provider has sent anything, even without a chunk.
 	Alive()
 	// Wait flushes the chunks taken so far; the adapter calls it before it waits for more.

@@ -16,10 +16,12 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -140,6 +142,8 @@ type Receiver struct {
 	Event func(data []byte) (last bool, err error)
 	// Wait is called before a read that may block, with no complete event left.
 	Wait func() error
+	// Sent is called if the whole request was sent, before the other callbacks or the return of an error.
+	Sent func()
 	// Alive is called when bytes were received.
 	Alive func()
 }
@@ -151,7 +155,13 @@ type Receiver struct {
 func (c *Client) Stream(ctx context.Context, path string, body any, to Receiver) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // also ends the request at the server
-	res, err := c.post(ctx, path, body)
+	var sent atomic.Bool
+	res, err := c.post(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
+		sent.Store(i.Err == nil)
+	}}), path, body)
+	if sent.Load() {
+		to.Sent()
+	}
 	if err != nil {
 		return err
 	}

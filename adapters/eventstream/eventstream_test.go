@@ -41,7 +41,7 @@ func client(t *testing.T, base string, s server) *Client {
 // receiver collects events up to the one that is "end".
 func receiver(events *[]string) Receiver {
 	return Receiver{
-		Open: func() {}, Wait: func() error { return nil }, Alive: func() {},
+		Open: func() {}, Wait: func() error { return nil }, Sent: func() {}, Alive: func() {},
 		Event: func(data []byte) (bool, error) {
 			*events = append(*events, string(data))
 			return string(data) == `"end"`, nil

@@ -6,6 +6,7 @@ import "context"
 type Sink[C any] interface {
 	Chunk(C) error
 	Wait() error
+	Sent()
 	Alive()
 }
 

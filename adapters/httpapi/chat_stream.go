@@ -105,6 +105,9 @@ func (w *chatStream) Chunk(k chat.Chunk) error {
 	return w.send()
 }
 
+// Sent implements ports.Sink. The stream needs nothing here.
+func (w *chatStream) Sent() {}
+
 // Alive implements ports.Sink. The stream needs nothing here.
 func (w *chatStream) Alive() {}
 

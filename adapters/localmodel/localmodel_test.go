@@ -42,6 +42,7 @@ func (h *recorder) Chunk(c chat.Chunk) error {
 	h.order = append(h.order, "chunk")
 	return nil
 }
+func (h *recorder) Sent()       {}
 func (h *recorder) Alive()      { h.alive++ }
 func (h *recorder) Wait() error { h.order = append(h.order, "wait"); return nil }
 

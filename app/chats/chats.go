@@ -272,12 +272,13 @@ func (c *Call) withinLease(made *tally, tokens int64) (chat.Call, bool) {
 
 // attempt makes the call once, and counts it even if the adapter panics.
 func (c *Call) attempt(ctx context.Context, call chat.Call, out *countingSink, made *tally) (err error) {
-	out.alive = false
+	out.requested, out.alive = false, false
 	var reply chat.Reply
 	defer func() {
 		var f *chat.Failure
 		refused := errors.As(err, &f) && (f.Kind == chat.Overloaded || f.Kind == chat.RateLimited) && !out.sent
-		made.add(reply, out.alive && !refused)
+		abandoned := out.requested && outcomeOf(err, ctx, out) == chat.ClientGone
+		made.add(reply, out.alive && !refused || abandoned)
 	}()
 	reply, err = c.model.Stream(ctx, call, out)
 	return err
@@ -287,7 +288,7 @@ func (c *Call) attempt(ctx context.Context, call chat.Call, out *countingSink, m
 type tally struct {
 	attempts int
 	reply    chat.Reply
-	accepted bool // the provider accepted one of them
+	accepted bool // the provider accepted one of them, or its client left before the provider said so
 }
 
 // add counts an attempt. One that the provider did not accept, and of which it sent no usage, used nothing.
@@ -360,12 +361,13 @@ type countingSink struct {
 	alarm ports.Alarm
 	began time.Time
 
-	first  time.Duration // until the first chunk
-	tokens int64         // estimated tokens of output so far
-	sent   bool          // a chunk was sent
-	gone   bool          // sending a chunk failed
-	lost   bool          // sending the last chunks failed, after the provider's end
-	alive  bool          // the provider has sent data in this attempt
+	first     time.Duration // until the first chunk
+	tokens    int64         // estimated tokens of output so far
+	sent      bool          // a chunk was sent
+	gone      bool          // sending a chunk failed
+	lost      bool          // sending the last chunks failed, after the provider's end
+	requested bool          // the provider has the request of this attempt
+	alive     bool          // the provider has sent data in this attempt
 }
 
 func (o *countingSink) Chunk(c chat.Chunk) error {
@@ -382,6 +384,8 @@ func (o *countingSink) Chunk(c chat.Chunk) error {
 	o.gone = o.gone || err != nil
 	return err
 }
+
+func (o *countingSink) Sent() { o.requested = true }
 
 func (o *countingSink) Alive() {
 	o.alive = true

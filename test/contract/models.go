@@ -39,6 +39,7 @@ type recordingSink struct {
 	chunks []chat.Chunk
 	waits  int
 	alive  int
+	sent   bool
 	wrong  []string
 
 	chunk func(chat.Chunk) error // nil: takes all
@@ -58,6 +59,7 @@ func (h *recordingSink) Chunk(c chat.Chunk) error {
 	return nil
 }
 
+func (h *recordingSink) Sent()  { h.sent = true }
 func (h *recordingSink) Alive() { h.alive++ }
 
 func (h *recordingSink) Wait() error {
@@ -235,8 +237,8 @@ func Models(t *testing.T, open func(t *testing.T, scripts ...provider.Script) Mo
 	})
 	run("a provider that cannot be reached is a network failure", false, func(p ModelProvider) bool { return p.Unreachable != nil }, "network", func(a *modelFixture) {
 		a.Models = a.Unreachable
-		if reply := a.wantFailure(a.call(), chat.Network); reply.InputKnown || reply.OutputKnown {
-			a.Errorf("%+v is known", reply)
+		if reply := a.wantFailure(a.call(), chat.Network); reply.InputKnown || reply.OutputKnown || a.to.sent {
+			a.Errorf("%+v is known, and the request is sent: %v", reply, a.to.sent)
 		}
 	})
 }
@@ -580,8 +582,8 @@ var scriptedModels = map[string]func(*modelFixture){
 			if !errors.Is(err, cause) {
 				a.Fatalf("%s: %v came, not the cause", name, err)
 			}
-			if reply.OutputKnown {
-				a.Errorf("%s: of what was given up %+v is known", name, reply)
+			if reply.OutputKnown || !a.to.sent {
+				a.Errorf("%s: of what was given up %+v is known, and the request is sent: %v", name, reply, a.to.sent)
 			}
 			a.wantAborted()
 			a.ctx = parent

@@ -152,6 +152,7 @@ func (l *chatClient) Chunk(c chat.Chunk) error {
 	return nil
 }
 
+func (l *chatClient) Sent()  {}
 func (l *chatClient) Alive() {}
 
 func (l *chatClient) Wait() error {
@@ -233,6 +234,7 @@ func drawClient(t *rapid.T) *chatClient {
 type attempt struct {
 	steps   []func(*scriptedModel) error
 	reach   bool // the provider accepts the call
+	leaves  bool // else the client leaves before it says so
 	honours bool // it returns when its ctx ends; else its end marker may have arrived already
 	reply   chat.Reply
 	err     error // nil: complete
@@ -270,12 +272,20 @@ func (p *scriptedModel) Stream(ctx context.Context, c chat.Call, to ports.Sink) 
 	defer func() { p.left = p.to.gone }()
 	p.ctx, p.sink, p.want, p.failed = ctx, to, c.Estimate(), nil
 	p.sent = p.sent || p.to.received() > 0
-	if !a.reach {
+	if a.leaves {
+		to.Sent()
+		p.disconnect()
+	}
+	if !a.reach && !(a.leaves && p.cause == chat.ClientGone) {
 		return chat.Reply{}, p.fails(a.err)
 	}
 	began, input, output := p.began, p.input, p.output
 	if !p.began {
 		p.began, p.input, p.output = true, true, true
+	}
+	if !a.reach {
+		p.input, p.output = false, false
+		return chat.Reply{}, context.Cause(ctx)
 	}
 	p.used, p.input, p.output = p.used.Plus(a.reply.Usage), p.input && a.reply.InputKnown, p.output && a.reply.OutputKnown
 	to.Alive()
@@ -433,6 +443,7 @@ func drawResponse(t *rapid.T) attempt {
 	} else {
 		a.panics = how == 5
 	}
+	a.leaves = !a.reach && rapid.IntRange(0, 3).Draw(t, "leaves") == 0
 	return a
 }
 

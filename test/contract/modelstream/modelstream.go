@@ -53,6 +53,9 @@ type Recorder struct {
 	calls map[string]bool
 }
 
+// Sent implements ports.Sink. Recorder ignores it.
+func (r *Recorder) Sent() {}
+
 // Alive implements ports.Sink. Recorder ignores it.
 func (r *Recorder) Alive() {}
 
@@ -276,6 +279,7 @@ func (a Adapter) Benchmark(b *testing.B) {
 type discard struct{}
 
 func (discard) Chunk(chat.Chunk) error { return nil }
+func (discard) Sent()                  {}
 func (discard) Alive()                 {}
 func (discard) Wait() error            { return nil }
 
