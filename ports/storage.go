@@ -136,9 +136,9 @@ type Changes interface {
 	List(ctx context.Context, o id.Org, after int64, limit int) ([]object.Change, error)
 	// Since calls head with the log's head, and then each with the changes after the
 	// number, regardless of visibility, all in one snapshot: first the entries of
-	// AccessChanged, then the existing objects that changed, as one change each with only
-	// Type, N and Object set, and the entries of deletions. Each of the three is in the
-	// order of numbers. An error of head or each ends it and is returned.
+	// AccessChanged, then those of deletions, and then the existing objects that changed, as
+	// one change each with only Type, N and Object set. Each of the three is in the order of
+	// numbers. An error of head or each ends it and is returned.
 	Since(ctx context.Context, o id.Org, after int64, head func(object.Head) error, each func(object.Change) error) error
 	// Prune removes the entries up to the last one that is older than before, of every
 	// organisation, and raises the floors. It uses several transactions of bounded size.

@@ -57,7 +57,9 @@ func (a *api) readFiles(c *call, actor org.Actor, wanted []objects.Wanted) error
 	out := stream.TakeBuffer()
 	defer stream.GiveBuffer(out)
 	c.Header()["Content-Type"] = contentsType
-	for index := 0; index < len(outcomes); {
+	index := 0
+	confirm := a.confirmation(c, func(now org.Actor) bool { return outcomes[index].Object.VisibleTo(now) })
+	for index < len(outcomes) {
 		contents, failed := a.Objects.Contents(c.r.Context(), outcomes[index:], *block)
 		if failed != nil {
 			if index == 0 || !fault.Is(failed, fault.Unavailable) {
@@ -72,6 +74,11 @@ func (a *api) readFiles(c *call, actor org.Actor, wanted []objects.Wanted) error
 				o.Err = failed
 			}
 			var problem errorView
+			if o.Err == nil {
+				if err := confirm(); err != nil {
+					return err
+				}
+			}
 			switch {
 			case fault.Is(o.Err, fault.Internal):
 				problem = a.classify(c, o.Err)

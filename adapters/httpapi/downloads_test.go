@@ -499,6 +499,10 @@ func TestContentIsSentWhileTheCallerMayHaveIt(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	o.Now = func() time.Time { return now }
 	file := o.store(t, "long.bin", strings.Repeat("x", 3*block), "workspaceId="+string(o.desk))
+	var parts []string
+	for i := range 3 {
+		parts = append(parts, o.store(t, fmt.Sprint(i, ".bin"), strings.Repeat("x", block), "workspaceId="+string(o.desk)).ID)
+	}
 	authorize := o.actorOf
 	for name, test := range map[string]struct {
 		after time.Duration
@@ -511,7 +515,7 @@ func TestContentIsSentWhileTheCallerMayHaveIt(t *testing.T) {
 		"a former member, at once": {time.Second, func(a org.Actor) (org.Actor, error) { return a, fault.New(fault.Forbidden, "no member") }, 3 * block},
 		"while nobody can tell":    {time.Minute, func(a org.Actor) (org.Actor, error) { return a, fault.New(fault.Unavailable, "no database") }, 3 * block},
 	} {
-		t.Run(name, func(t *testing.T) {
+		ended := func(t *testing.T, r *http.Request) int {
 			o.actorOf = authorize
 			defer func() { o.actorOf = authorize }()
 			w := writeHook{httptest.NewRecorder(), func() {
@@ -528,9 +532,17 @@ func TestContentIsSentWhileTheCallerMayHaveIt(t *testing.T) {
 						t.Errorf("it ends with %v", p)
 					}
 				}()
-				o.ServeHTTP(w, syncRequest(http.MethodGet, "/files/"+file.ID+"?raw=1", nil))
+				o.ServeHTTP(w, r)
 			}()
-			must.Is(t, test.want, w.Body.Len())
+			return w.Body.Len()
+		}
+		t.Run(name, func(t *testing.T) {
+			must.Is(t, test.want, ended(t, syncRequest(http.MethodGet, "/files/"+file.ID+"?raw=1", nil)))
+		})
+		t.Run(name+", of several files", func(t *testing.T) {
+			if got := ended(t, readFilesRequest(parts)); got/block != test.want/block {
+				t.Errorf("%d bytes, want %d", got, test.want)
+			}
 		})
 	}
 }

@@ -287,17 +287,20 @@ func (a *api) manifest(c *call) error {
 			}
 		}
 	}
-	if len(c.r.Header["If-None-Match"]) > 0 {
+	var before object.Head // from before the rights that a whole manifest is listed with: changes of these follow its cursor
+	tags := c.r.Header["If-None-Match"]
+	if !given || len(tags) > 0 {
+		if before, err = a.Objects.Head(c.r.Context(), c.caller.Org); err != nil {
+			return err
+		}
+	}
+	if len(tags) > 0 {
 		actor, err := a.authorize(c)
 		if err != nil {
 			return err
 		}
-		h, err := a.Objects.Head(c.r.Context(), actor)
-		if err != nil {
-			return err
-		}
-		if tag := manifestTag(actor, q, h); namesTag(c.r.Header["If-None-Match"], tag, true) {
-			c.Set(cursorHeader, h.Cursor().String())
+		if tag := manifestTag(actor, q, before); namesTag(tags, tag, true) {
+			c.Set(cursorHeader, before.Cursor().String())
 			c.notModified(tag)
 			return nil
 		}
@@ -305,7 +308,10 @@ func (a *api) manifest(c *call) error {
 	head := func(actor org.Actor) func(object.Head) error {
 		return func(h object.Head) error {
 			c.Set("Etag", manifestTag(actor, q, h))
-			c.Set(cursorHeader, h.Cursor().String())
+			if given {
+				before = h // whose snapshot has the changes of rights, too
+			}
+			c.Set(cursorHeader, before.Cursor().String())
 			return nil
 		}
 	}

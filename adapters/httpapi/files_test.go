@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"testing"
@@ -8,8 +9,10 @@ import (
 	"pgregory.net/rapid"
 
 	"collab/adapters/httpapi/body"
+	"collab/app/access"
 	"collab/domain/id"
 	"collab/domain/object"
+	"collab/domain/org"
 	"collab/test/must"
 )
 
@@ -72,6 +75,22 @@ func TestKeyCursorRoundTrips(t *testing.T) {
 			t.Errorf("%q is %+v", bad, p)
 		}
 	}
+}
+
+// TestTheCursorOfAManifestIsNotAfterItsRights has the caller become a member of a team once the rights were read.
+func TestTheCursorOfAManifestIsNotAfterItsRights(t *testing.T) {
+	o := newFileServer(t)
+	o.store(t, "plan.md", "one", "workspaceId="+string(o.desk))
+	authorize := o.actorOf
+	o.actorOf = func(ctx context.Context, c access.Caller) (org.Actor, error) {
+		actor, err := authorize(ctx, c)
+		o.actorOf = authorize
+		must.Do(o.core.Teams.AddMember(ctx, o.actor(t, "ada"), o.crew, c.User)).Or(t)
+		return actor, err
+	}
+	w := o.get("/manifest", "X-Actor: vic")
+	must.Is(t, "[]\n", w.Body.String())
+	must.Is(t, http.StatusGone, o.get("/manifest?since="+w.Header().Get(cursorHeader), "X-Actor: vic").Code)
 }
 
 func TestUnchangedManifestReadsNoObjects(t *testing.T) {

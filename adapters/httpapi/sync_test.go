@@ -34,7 +34,8 @@ type fileServer struct {
 	*api
 	core    *harness.Deployment
 	members map[string]org.Actor // as they joined
-	desk    id.Workspace
+	crew    id.Team
+	desk    id.Workspace // of the crew, of which ada is the only member
 }
 
 // actor returns the present actor of a member.
@@ -80,8 +81,8 @@ func newFileServer(t testing.TB, change ...func(*objects.Options)) *fileServer {
 	join("org_office", "ben", org.Member)
 	join("org_office", "vic", org.Viewer)
 	join("org_elsewhere", "eve", org.Owner)
-	crew := must.Do(core.Teams.Create(t.Context(), o.actor(t, "ada"), team.Draft{Name: "Crew"})).Or(t)
-	o.desk = must.Do(core.Workspaces.Create(t.Context(), o.actor(t, "ada"), workspace.Draft{Name: "Desk", Team: crew.ID})).Or(t).ID
+	o.crew = must.Do(core.Teams.Create(t.Context(), o.actor(t, "ada"), team.Draft{Name: "Crew"})).Or(t).ID
+	o.desk = must.Do(core.Workspaces.Create(t.Context(), o.actor(t, "ada"), workspace.Draft{Name: "Desk", Team: o.crew})).Or(t).ID
 	return o
 }
 

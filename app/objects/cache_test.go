@@ -17,6 +17,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/object"
 	"collab/domain/org"
+	"collab/domain/plan"
 	"collab/ports"
 	"collab/test/harness"
 	"collab/test/must"
@@ -126,6 +127,12 @@ func TestAnOutdatedRecordRefusesNoUpload(t *testing.T) {
 	must.Do(w.Objects.Get(t.Context(), w.ben, w.notes.ID)).Or(t)
 	must.Do(other.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer again"))).Or(t)
 	must.Is(t, 5, must.Do(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("newest again"))).Or(t).Version)
+
+	// Neither is one that fits into the plan in place of the present content alone.
+	must.Do(other.Replace(t.Context(), w.ada, w.notes.ID, harness.Text(strings.Repeat("x", 180<<10)))).Or(t)
+	w.StorageLimits[plan.None] = 200 << 10
+	w.reauthorize(t)
+	must.Is(t, 7, must.Do(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text(strings.Repeat("y", 185<<10)))).Or(t).Version)
 }
 
 func TestRangesOfCachedContent(t *testing.T) {

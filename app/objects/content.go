@@ -12,12 +12,11 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/object"
-	"collab/domain/org"
 	"collab/ports"
 )
 
 // store writes the upload's content to a new blob and describes it.
-func (s *Objects) store(ctx context.Context, actor org.Actor, o object.Object, u *Upload) (object.Content, error) {
+func (s *Objects) store(ctx context.Context, o object.Object, u *Upload) (object.Content, error) {
 	if u.direct != nil {
 		stored := u.beforeStore()
 		content, err := s.verify(ctx, u)
@@ -25,11 +24,6 @@ func (s *Objects) store(ctx context.Context, actor org.Actor, o object.Object, u
 	}
 	if u.Size > s.MaxSize {
 		return object.Content{}, tooLarge(s.MaxSize)
-	}
-	if u.Size > large {
-		if err := s.checkGrowth(ctx, s.Store, actor, u.Size-o.Size); err != nil {
-			return object.Content{}, err
-		}
 	}
 	name := o.BlobName(s.Secrets.Secret()[:randomLength])
 	if err := s.Store.Storage().BlobNames().Announce(ctx, o.Org, name, 0, s.Clock.Now()); err != nil {

@@ -151,7 +151,7 @@ func (w *fixture) log(t testing.TB, after int64) []object.Change {
 
 func (w *fixture) head(t testing.TB) int64 {
 	t.Helper()
-	h := must.Do(w.Objects.Head(t.Context(), w.ada)).Or(t)
+	h := must.Do(w.Objects.Head(t.Context(), w.ada.Org)).Or(t)
 	return h.N
 }
 

@@ -227,6 +227,9 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		if found, err = find(ctx, source{s.Store, true}, actor); err == nil {
 			o, err = prepared(found, u.Expected, prepare)
 		}
+		if err == nil && u.direct == nil && u.Size > large && u.Size <= s.MaxSize {
+			err = s.checkGrowth(ctx, s.Store, actor, u.Size-o.Size)
+		}
 		if err == nil {
 			break
 		}
@@ -241,7 +244,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 			return o, err
 		}
 	}
-	content, err := s.store(ctx, actor, o, u)
+	content, err := s.store(ctx, o, u)
 	if err == nil {
 		err = s.CheckExpiry(ctx) // the upload may have taken long
 	}

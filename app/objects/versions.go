@@ -9,7 +9,6 @@ import (
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
-	"collab/domain/plan"
 	"collab/ports"
 )
 
@@ -59,15 +58,11 @@ func (s *Objects) makeRoom(ctx context.Context, r ports.Records, actor org.Actor
 	if err != nil {
 		return err
 	}
-	limit := s.Limits.Of(sub.At(now).Plan)
-	if limit == plan.Unlimited {
-		return nil
-	}
 	used, err := r.Storage().Used(ctx, []id.Org{actor.Org})
 	if err != nil {
 		return err
 	}
-	excess := used[actor.Org].Excess(limit, written, ended)
+	excess := used[actor.Org].Excess(s.Limits.Of(sub.At(now).Plan), written, ended)
 	if excess == 0 {
 		return nil
 	}

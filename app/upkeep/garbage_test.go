@@ -420,7 +420,7 @@ func TestMoreGarbageThanIsHeldAtATimeIsCollectedWhole(t *testing.T) {
 func TestTheRegularWorkCollectsAndShortensLogs(t *testing.T) {
 	y, ctx := newFixture(t), t.Context()
 	head := func() object.Head {
-		return must.Do(y.Objects.Head(ctx, y.ada)).Or(t)
+		return must.Do(y.Objects.Head(ctx, y.ada.Org)).Or(t)
 	}
 	was := head()
 	y.Clock.Advance(harness.Retention)

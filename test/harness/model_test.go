@@ -867,7 +867,7 @@ func (m *modelled) follow(c *orgModel, u string, from stored.Cursor) (all []read
 // feeds compares what the feed tells from any place on with the log.
 func (m *modelled) feeds(c *orgModel) {
 	u := m.member(c)
-	head, err := m.Objects.Head(context.Background(), m.actor(c, u))
+	head, err := m.Objects.Head(context.Background(), m.actor(c, u).Org)
 	m.must(err)
 	if head.N != int64(len(c.log)) || head.Floor != c.floor {
 		m.Fatalf("the log's head is %+v, the model has %d above %d", head, len(c.log), c.floor)

@@ -121,7 +121,7 @@ var roundTrips = []roundTrip{
 	{"GET /sync/resumable-uploads/{upload}", "", 2, false},
 	{"PATCH /sync/resumable-uploads/{upload}", "rest", 21, true},
 	{"DELETE /sync/resumable-uploads/{upload}", "", 7, true},
-	{"GET /sync/manifest", "", 4, false},
+	{"GET /sync/manifest", "", 5, false},
 	{"GET /sync/changes", "", 1, false},
 	{"POST /chat", `{"message": "Hello {n}", "model": "local-1", "maxTokens": 16}`, 1, false},
 	{"GET /models", "", 1, false},

@@ -88,6 +88,26 @@ func TestAFleetIsUpgradedAndGoesBackUnderLoad(t *testing.T) {
 	f.checkStorage(rows, second)
 }
 
+// TestUsageIsCountedAgainWithoutALimit writes a file of an organisation whose plan has no limit, after a server of a
+// release that does not count has written.
+func TestUsageIsCountedAgainWithoutALimit(t *testing.T) {
+	t.Parallel()
+	d := sqliteDatabase(t)
+	ada := d.start(t, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret)[0].SignIn(t, "ada@example.com", "Plant", "owner")
+	ada.Grant(t, string(plan.Enterprise))
+	var file struct{ ID string }
+	ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": "a.md", "content": "one"}, &file)
+	rows := d.rows(t)
+	must.Do(rows.ExecContext(t.Context(), "UPDATE log_heads SET counted_n = 0, shared_bytes = 0")).Or(t)
+	ada.Must(t, 200, "PUT", "/sync/files/"+file.ID, map[string]string{"content": "two, longer"}, nil)
+	var counted bool
+	var present int
+	must.NoError(t, rows.QueryRowContext(t.Context(), "SELECT counted_n = n, shared_bytes FROM log_heads").Scan(&counted, &present))
+	if !counted || present != len("two, longer") {
+		t.Errorf("counted: %v; %d bytes", counted, present)
+	}
+}
+
 // TestTheOldestReleaseThatRunsOnTheSchemaIsKnown compares what the database, the server, the program and the changelog name.
 func TestTheOldestReleaseThatRunsOnTheSchemaIsKnown(t *testing.T) {
 	t.Parallel()
