@@ -28,8 +28,8 @@ type Quotas interface {
 	ReserveAt(ctx context.Context, epoch int64, l quota.Lease, limit int64, n quota.Need) (granted int64, err error)
 	// ReserveAllAt is ReserveAt for the Tokens of several leases of one organisation and day,
 	// all of a member's or none: a member whose account has not all of them left under the
-	// limit gets none. It returns the members that got theirs. Conflict if a lease is there
-	// already; then nothing is reserved.
+	// limit gets none. It returns the members that got theirs. Conflict if a lease that would be
+	// granted is there already; then nothing is reserved, and a transaction must be given up.
 	ReserveAllAt(ctx context.Context, epoch int64, leases []quota.Lease, limit int64) (granted []id.User, err error)
 	// Account returns the member's account of the day; a missing one is empty.
 	Account(ctx context.Context, o id.Org, user id.User, d quota.Day) (quota.Account, error)

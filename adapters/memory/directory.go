@@ -112,15 +112,18 @@ func (s organisations) Upsert(_ context.Context, fresh org.Organisation, fn func
 	})
 }
 
-// Lock increments the epoch. It needs no lock, because transactions run one after the other.
+// Lock increments the epoch, the first time in a transaction. It needs no lock, because transactions run one after
+// the other.
 func (s organisations) Lock(_ context.Context, o id.Org) (org.Organisation, error) {
 	if !s.inside {
 		return org.Organisation{}, fault.New(fault.Internal, "An organisation was locked outside a transaction")
 	}
 	return result(s.run, func(x *tx) (org.Organisation, error) {
 		existing, err := x.orgs.get(o)
-		if err == nil {
+		if err == nil && !x.locked[o] {
 			x.epochs.put(x, o, x.epochs.rows[o]+1)
+			x.locked[o] = true
+			x.undo = append(x.undo, func() { delete(x.locked, o) })
 		}
 		return existing, err
 	})

@@ -50,9 +50,9 @@ func (a auditLog) Add(_ context.Context, e audit.Entry) error {
 func (a auditLog) List(_ context.Context, o id.Org, f audit.Filter, each func(audit.Entry) error) error {
 	selected, err := result(a.run, func(x *tx) ([]audit.Entry, error) {
 		newestFirst := func(a, b audit.Entry) int { return byTime(b.At, a.At, b.ID, a.ID) }
-		last, paged := x.audit.rows[f.After]
+		last := x.audit.rows[f.After] // of no organisation if there is none
 		return x.audit.list(func(e audit.Entry) bool {
-			return o != "" && e.Org == o && f.Selects(e) && (!paged || newestFirst(e, last) > 0)
+			return o != "" && e.Org == o && f.Selects(e) && (f.After == "" || last.Org == o && newestFirst(e, last) > 0)
 		}, newestFirst, f.Limit), nil
 	})
 	return forEach(selected, err, each)

@@ -146,7 +146,7 @@ func (s *Store) run(fn func(*tx) error) error {
 func (s *Store) commit(fn func(*tx) error) (appended map[id.Org]int64, subscribers []func(object.Hint), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x := &tx{state: &s.state}
+	x := &tx{state: &s.state, locked: map[id.Org]bool{}}
 	defer func() { x.state = nil }()
 	err = x.run(fn)
 	return x.appended, s.onChange, err
@@ -243,6 +243,7 @@ func (s *state) tenant(o id.Org) *tenant {
 type tx struct {
 	*state                    // nil after the end
 	undo     []func()         // reverses each step, in the order of the steps
+	locked   map[id.Org]bool  // organisations whose epoch the transaction has incremented
 	appended map[id.Org]int64 // the last number in each log that was appended to
 }
 

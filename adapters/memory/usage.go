@@ -72,9 +72,6 @@ func (q quotas) ReserveAllAt(_ context.Context, epoch int64, leases []quota.Leas
 		}
 		sums := map[account]int64{}
 		for _, l := range leases {
-			if tenant.leases.has(keyOfLease(l)) {
-				return nil, tenant.leases.errTaken()
-			}
 			sums[accountOf(l)] += l.Tokens
 		}
 		if epoch != x.epochs.rows[leases[0].Org] {
@@ -88,8 +85,11 @@ func (q quotas) ReserveAllAt(_ context.Context, epoch int64, leases []quota.Leas
 			}
 		}
 		for _, l := range leases {
-			if slices.Contains(granted, l.User) {
-				tenant.leases.put(x, keyOfLease(l), l)
+			if !slices.Contains(granted, l.User) {
+				continue
+			}
+			if err := tenant.leases.add(x, keyOfLease(l), l); err != nil {
+				return nil, err
 			}
 		}
 		return granted, nil

@@ -72,9 +72,14 @@ func Audit(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"entries of another organisation and of the deployment are not listed": func(w *fixture) {
 			o, other := w.org(), w.org()
-			w.ok(w.audit().Add(w.ctx, someEntry(other.ID, "")))
-			w.ok(w.audit().Add(w.ctx, someEntry("", "")))
-			resultOf(w.audited(o.ID, audit.Filter{})).is(w, nil)
+			own, foreign := someEntry(o.ID, ""), someEntry(other.ID, "")
+			for _, e := range []audit.Entry{own, foreign, someEntry("", "")} {
+				w.ok(w.audit().Add(w.ctx, e))
+			}
+			resultOf(w.audited(o.ID, audit.Filter{})).is(w, []audit.Entry{own})
+			for _, after := range []id.Entry{foreign.ID, fresh[id.Entry]()} {
+				resultOf(w.audited(o.ID, audit.Filter{After: after})).is(w, nil)
+			}
 			wantEqual(w, len(resultOf(w.audited(other.ID, audit.Filter{})).must(w)), 1)
 		},
 		"a taken id is a conflict": func(w *fixture) {
