@@ -106,7 +106,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 		_, _ = rand.NewChaCha8([32]byte{byte(n), byte(n >> 8)}).Read(b) // never fails
 		return string(b)
 	}
-	for sentence, test := range map[string]func(s *blobFixture){
+	runSuite(t, map[string]func(s *blobFixture){
 		"content of any length is returned as stored": func(s *blobFixture) {
 			for i, n := range []int{0, 1, 511, 512, 32 << 10, 256<<10 - 1, 256 << 10, 256<<10 + 1, 5<<20 + 1, 9 << 20} {
 				name, content := s.name(fmt.Sprintf("n@%d-x", i)), random(n)
@@ -449,17 +449,15 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			s.wantContent(name, strings.Repeat("abc", 1000))
 		},
 		"a store that answers is ready": func(s *blobFixture) { s.ok(s.Ready(s.ctx)) },
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			t.Parallel()
-			test(newBlobFixture(t, open(t)))
-		})
-	}
+	}, func(t *testing.T) *blobFixture {
+		t.Parallel()
+		return newBlobFixture(t, open(t))
+	})
 }
 
-// newBlobFixture returns a shelf below an organisation of its own.
+// newBlobFixture returns a fixture with a folder of its own.
 func newBlobFixture(t *testing.T, b ports.Blobs) *blobFixture {
-	return &blobFixture{&fixture{T: t, ctx: t.Context()}, b, string(fresh[id.Org]()) + "/shared/"}
+	return &blobFixture{newFixture(t, Opened{}), b, string(fresh[id.Org]()) + "/shared/"}
 }
 
 // BoundedBlobs is the suite of what a store that is elsewhere holds here: it

@@ -84,10 +84,16 @@ type suite map[string]func(w *fixture)
 
 func (s suite) run(t *testing.T, open func(t *testing.T) Opened) {
 	t.Helper()
-	for _, name := range slices.Sorted(maps.Keys(s)) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s[name](newFixture(t, open(t)))
-		})
+	runSuite(t, s, func(t *testing.T) *fixture {
+		t.Parallel()
+		return newFixture(t, open(t))
+	})
+}
+
+// runSuite runs each test of a suite with a fixture of its own, in the order of their names.
+func runSuite[F any](t *testing.T, tests map[string]func(F), open func(t *testing.T) F) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(tests)) {
+		t.Run(name, func(t *testing.T) { tests[name](open(t)) })
 	}
 }

@@ -42,12 +42,10 @@ type diskFixture struct {
 type diskSuite map[string]func(s *diskFixture)
 
 func (s diskSuite) run(t *testing.T, open func(t *testing.T) OpenedDisk) {
-	for _, sentence := range slices.Sorted(maps.Keys(s)) {
-		t.Run(sentence, func(t *testing.T) {
-			t.Parallel()
-			s[sentence](&diskFixture{&fixture{T: t, ctx: t.Context()}, open(t)})
-		})
-	}
+	runSuite(t, s, func(t *testing.T) *diskFixture {
+		t.Parallel()
+		return &diskFixture{newFixture(t, Opened{}), open(t)}
+	})
 }
 
 // unknown is what a scan is given that knows nothing.
@@ -506,7 +504,7 @@ func MirrorState(t *testing.T, open func(t *testing.T) (state ports.MirrorState,
 			Missing: true,
 		}
 	}
-	for sentence, test := range map[string]func(s *stateFixture){
+	runSuite(t, map[string]func(s *stateFixture){
 		"rows are stored with each of their parts": func(s *stateFixture) {
 			want := map[string]mirror.Row{"F": full("F")}
 			for key, r := range map[string]mirror.Row{"S": {Synced: full("S").Synced}, "R": {Remote: full("R").Remote}, "L": {Local: full("L").Local}, "\xff'": full("\xff'")} {
@@ -570,12 +568,10 @@ func MirrorState(t *testing.T, open func(t *testing.T) (state ports.MirrorState,
 				s.Errorf("%d rows", len(rows))
 			}
 		},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			t.Parallel()
-			s := &stateFixture{fixture: &fixture{T: t, ctx: t.Context()}}
-			s.MirrorState, s.again = open(t)
-			test(s)
-		})
-	}
+	}, func(t *testing.T) *stateFixture {
+		t.Parallel()
+		s := &stateFixture{fixture: newFixture(t, Opened{})}
+		s.MirrorState, s.again = open(t)
+		return s
+	})
 }

@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"maps"
 	"net/url"
 	"slices"
 	"testing"
@@ -35,13 +34,11 @@ type paymentSuite map[string]func(w *paymentFixture)
 
 func (s paymentSuite) run(t *testing.T, open func(t *testing.T) PaymentProvider) {
 	t.Helper()
-	for _, name := range slices.Sorted(maps.Keys(s)) {
-		t.Run(name, func(t *testing.T) {
-			w := &paymentFixture{fixture: &fixture{T: t, ctx: t.Context()}, PaymentProvider: open(t), org: fresh[id.Org]()}
-			w.customer = resultOf(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn", "")).must(w.fixture)
-			s[name](w)
-		})
-	}
+	runSuite(t, s, func(t *testing.T) *paymentFixture {
+		w := &paymentFixture{fixture: newFixture(t, Opened{}), PaymentProvider: open(t), org: fresh[id.Org]()}
+		w.customer = resultOf(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn", "")).must(w.fixture)
+		return w
+	})
 }
 
 // page opens a page to pay for a plan on.

@@ -37,7 +37,7 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 		return response.StatusCode, response.Header, string(body)
 	}
 	accepted := func(status int) bool { return status/100 == 2 }
-	for sentence, test := range map[string]func(s *signedFixture){
+	runSuite(t, map[string]func(s *signedFixture){
 		"an address reads the content, with the headers that were asked for": func(s *signedFixture) {
 			for i, name := range names {
 				name = s.name(name)
@@ -150,10 +150,8 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 			_, _, err = s.signed.Stat(s.ctx, "../x")
 			s.wantError(err, fault.Invalid)
 		},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			blobs, signed := open(t)
-			test(&signedFixture{newBlobFixture(t, blobs), signed})
-		})
-	}
+	}, func(t *testing.T) *signedFixture {
+		blobs, signed := open(t)
+		return &signedFixture{newBlobFixture(t, blobs), signed}
+	})
 }
