@@ -92,82 +92,16 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 			wantEqual(w, w.entries(e.Org, always), nil)
 			resultOf(w.summary(e.Org, "", always)).is(w, totals{Summary: usage.Summary{Period: always}})
 		},
-		"entries returns those of the period in the order of their times and ids": func(w *fixture) {
+		"an error of head or each ends the entries and the summary and is returned unchanged": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
-			ids := several[id.Request](6)
-			add := func(i, ms int) usage.Entry {
-				e := someUsage(o, u)
-				e.ID, e.At = ids[i], at(ms)
-				w.ok(w.ledger().Settle(w.ctx, e.Org, e))
-				return e
-			}
-			c, a, d, b := add(5, 20), add(3, 10), add(0, 30), add(4, 20)
-			wantEqual(w, w.entries(o, usage.Period{Start: at(10), End: at(31)}), []usage.Entry{a, b, c, d})
-			wantEqual(w, w.entries(o, usage.Period{Start: at(11), End: at(30)}), []usage.Entry{b, c})
-			wantEqual(w, w.entries(o, usage.Period{Start: at(20), End: at(20)}), nil)
-			wantEqual(w, w.entries(o, usage.Period{Start: at(30), End: at(10)}), nil)
-		},
-		"an error of each ends the entries and is returned unchanged": func(w *fixture) {
-			o, u := w.org().ID, fresh[id.User]()
-			for range 3 {
-				w.ok(w.ledger().Settle(w.ctx, o, someUsage(o, u)))
-			}
+			w.ok(w.ledger().Settle(w.ctx, o, someUsage(o, u), someUsage(o, u)))
 			wantStop(w, func(each func(usage.Entry) error) error { return w.ledger().Entries(w.ctx, o, always, each) })
-		},
-		"a summary has every model, day and user, in order": func(w *fixture) {
-			o := w.org().ID
-			users := several[id.User](2)
-			day := quota.DayOf(at(0)).Start()
-			add := func(user, days int, model string, in, out int64) {
-				e := someUsage(o, users[user])
-				e.At, e.Model, e.Tokens = day.AddDate(0, 0, days).Add(time.Hour), model, chat.Usage{Input: in, Output: out, CacheRead: 1, Searches: 1}
-				w.ok(w.ledger().Settle(w.ctx, e.Org, e))
-			}
-			add(1, 2, "b", 1, 10)
-			add(0, 0, "c", 2, 20)
-			add(1, 0, "b", 4, 40)
-			add(1, 0, "a", 8, 80)
-			add(0, 3, "a", 0, 0)
-			part := func(of string, in, out, requests int64) usage.Part {
-				return usage.Part{Of: of, Sum: usage.Sum{Input: in, Output: out, Requests: requests}}
-			}
-			on := func(days int) string { return string(quota.DayOf(day.AddDate(0, 0, days))) }
-			p := usage.Period{Start: day, End: day.AddDate(0, 0, 4)}
-			resultOf(w.summary(o, "", p)).is(w, totals{usage.Summary{
-				Period: p, Sum: usage.Sum{Input: 15, Output: 150, Requests: 5},
-				ByModel: []usage.Part{part("a", 8, 80, 2), part("b", 5, 50, 2), part("c", 2, 20, 1)},
-				ByDay:   []usage.Part{part(on(0), 14, 140, 3), part(on(2), 1, 10, 1), part(on(3), 0, 0, 1)},
-			}, []usage.Part{part(string(users[0]), 2, 20, 2), part(string(users[1]), 13, 130, 3)}})
-			no := errors.New("no")
-			w.wantSameError(w.ledger().Summary(w.ctx, o, "", p, func(usage.Summary) error { return no }, func(usage.Part) error { return nil }), no)
-			w.wantSameError(w.ledger().Summary(w.ctx, o, "", p, func(usage.Summary) error { return nil }, func(usage.Part) error { return no }), no)
-			resultOf(w.summary(o, users[1], p)).is(w, totals{Summary: usage.Summary{
-				Period: p, Sum: usage.Sum{Input: 13, Output: 130, Requests: 3},
-				ByModel: []usage.Part{part("a", 8, 80, 1), part("b", 5, 50, 2)},
-				ByDay:   []usage.Part{part(on(0), 12, 120, 2), part(on(2), 1, 10, 1)},
-			}})
-		},
-		"a day begins at midnight in UTC": func(w *fixture) {
-			o, u := w.org().ID, fresh[id.User]()
-			midnight := quota.DayOf(at(0)).End()
-			for i := -1; i <= 1; i++ {
-				e := someUsage(o, u)
-				e.At, e.Tokens = midnight.Add(time.Duration(i)*time.Millisecond), chat.Usage{Input: 1 << (i + 1)}
-				w.ok(w.ledger().Settle(w.ctx, e.Org, e))
-			}
-			inputs := func(p usage.Period) (of []int64) {
-				for _, d := range resultOf(w.summary(o, "", p)).must(w).ByDay {
-					of = append(of, d.Input)
-				}
-				return of
-			}
-			wantEqual(w, inputs(usage.Period{Start: midnight.AddDate(0, 0, -1), End: midnight.AddDate(0, 0, 1)}), []int64{1, 6})
-			wantEqual(w, inputs(usage.Period{Start: midnight.AddDate(0, 0, -1), End: midnight}), []int64{1})
-			wantEqual(w, inputs(usage.Period{Start: midnight, End: midnight.AddDate(0, 0, 1)}), []int64{6})
-			wantEqual(w, inputs(usage.Period{Start: midnight.Add(time.Millisecond), End: midnight.AddDate(0, 0, 1)}), []int64{4})
-			wantEqual(w, inputs(usage.Period{Start: midnight, End: midnight.Add(time.Millisecond)}), []int64{2})
-			east := time.FixedZone("east", 5*3600)
-			wantEqual(w, inputs(usage.Period{Start: midnight.In(east), End: midnight.AddDate(0, 0, 1).In(east)}), []int64{6})
+			wantStop(w, func(head func(usage.Summary) error) error {
+				return w.ledger().Summary(w.ctx, o, "", always, head, func(usage.Part) error { return nil })
+			})
+			wantStop(w, func(each func(usage.Part) error) error {
+				return w.ledger().Summary(w.ctx, o, "", always, func(usage.Summary) error { return nil }, each)
+			})
 		},
 		"daily sums have the models of everybody or of one user, or the users, in pages": func(w *fixture) {
 			o, theirs := w.org().ID, w.org().ID
@@ -205,17 +139,9 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 					absent := fresh[id.Org]()
 					resultOf(w.ledger().Totals(w.ctx, []id.Org{o, absent, "none"}, b.First, b.Last)).is(w, map[id.Org]usage.Sum{o: sum, absent: {}, "none": {}})
 				}
-				read := func(after usage.Daily, limit int) (all []usage.Daily) {
-					w.ok(w.ledger().Daily(w.ctx, o, b, after, limit, collect(&all)))
-					return all
-				}
-				wantEqual(w, read(usage.Daily{}, 0), want)
-				var paged []usage.Daily
-				for page := read(usage.Daily{}, 2); len(page) > 0; page = read(page[len(page)-1], 2) {
-					wantEqual(w, len(page) <= 2, true)
-					paged = append(paged, page...)
-				}
-				wantEqual(w, paged, want)
+				pages(w, want, func(d usage.Daily) usage.Daily { return d }, func(after usage.Daily, limit int) ([]usage.Daily, error) {
+					return collected(func(each func(usage.Daily) error) error { return w.ledger().Daily(w.ctx, o, b, after, limit, each) })
+				})
 			}
 			both := resultOf(w.ledger().Totals(w.ctx, []id.Org{o, theirs}, on(0), on(0))).must(w)
 			wantEqual(w, both, map[id.Org]usage.Sum{o: {Input: 15, Output: 150, Requests: 4}, theirs: {Input: 64, Output: 640, Requests: 1}})
@@ -301,13 +227,9 @@ type totals struct {
 }
 
 // summary returns the totals of a period.
-func (w *fixture) summary(o id.Org, user id.User, p usage.Period) (totals, error) {
-	return w.summaryIn(w.ledger(), o, user, p)
-}
-
-func (w *fixture) summaryIn(in ports.Ledger, o id.Org, user id.User, p usage.Period) (all totals, err error) {
+func (w *fixture) summary(o id.Org, user id.User, p usage.Period) (all totals, err error) {
 	heads := 0
-	err = in.Summary(w.ctx, o, user, p, func(s usage.Summary) error {
+	err = w.ledger().Summary(w.ctx, o, user, p, func(s usage.Summary) error {
 		heads++
 		all.Summary = s
 		return nil
@@ -378,7 +300,8 @@ func summaryProperty(w *fixture) {
 			must.NoError(t, errors.Join(w.ledger().Settle(w.ctx, e.Org, e), w.ledger().Settle(w.ctx, theirs.Org, theirs)))
 			there = append(there, e)
 		}
-		p := usage.Period{Start: instants.Draw(t, "start"), End: instants.Draw(t, "end")}
+		zone := rapid.SampledFrom([]*time.Location{time.UTC, time.FixedZone("east", 5*3600)}).Draw(t, "zone")
+		p := usage.Period{Start: instants.Draw(t, "start").In(zone), End: instants.Draw(t, "end").In(zone)}
 		user := rapid.SampledFrom([]id.User{"", "", users[0], fresh[id.User]()}).Draw(t, "of")
 		got, err := w.summary(o, user, p)
 		must.NoError(t, err)
