@@ -30,10 +30,9 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"an unknown organisation has no log": func(w *fixture) {
 			unknown := fresh[id.Org]()
-			resultOf(w.append(unknown, func(ports.Storage) ([]object.Change, error) { return nil, nil })).wantNotFound(w)
+			resultOf(w.append(unknown, appends())).wantNotFound(w)
 			w.wantNotFound(w.store.Atomic(w.ctx, func(r ports.Records) error {
-				_, err := r.Storage().Changes().Append(w.ctx, unknown, object.NewAccessChange(object.Audience{Everyone: true}, "", at(1)))
-				return err
+				return drop(r.Storage().Changes().Append(w.ctx, unknown, object.NewAccessChange(object.Audience{Everyone: true}, "", at(1))))
 			}))
 			resultOf(w.changes().List(w.ctx, unknown, 0, 10)).is(w, nil)
 			wantEqual(w, resultOf(w.changes().Heads(w.ctx, []id.Org{unknown})).must(w)[unknown].N, 0)
@@ -49,9 +48,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 				wantEqual(w, h, object.Head{Epoch: epoch})
 				return err
 			})
-			wantEqual(w, w.logged(empty, func(ports.Storage) ([]object.Change, error) {
-				return []object.Change{object.NewAccessChange(object.Audience{Everyone: true}, "", at(1))}, nil
-			}), object.Head{Epoch: epoch, N: 1})
+			wantEqual(w, w.logged(empty, appends(object.NewAccessChange(object.Audience{Everyone: true}, "", at(1)))), object.Head{Epoch: epoch, N: 1})
 			resultOf(w.changes().Heads(w.ctx, nil)).is(w, map[id.Org]object.Head{})
 		},
 		"the heads of a thousand logs are read in one call": func(w *fixture) {
@@ -75,7 +72,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 				v := someObject(tn.ID, p, "Ünï %/'a'.md", tn.owner.ID)
 				made = append(made, object.NewDeletion(v, tn.owner.ID, at(92), nil))
 			}
-			head := w.logged(tn.ID, func(ports.Storage) ([]object.Change, error) { return made, nil })
+			head := w.logged(tn.ID, appends(made...))
 			for i := range made {
 				made[i].N = tn.personalObject.N + 1 + int64(i)
 			}
@@ -133,12 +130,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 					return err
 				}
 				appended := make(chan error, 1)
-				go func() {
-					_, err := w.append(other.ID, func(ports.Storage) ([]object.Change, error) {
-						return []object.Change{object.NewChange(other.sharedObject)}, nil
-					})
-					appended <- err
-				}()
+				go func() { appended <- drop(w.append(other.ID, appends(object.NewChange(other.sharedObject)))) }()
 				select {
 				case err := <-appended:
 					return err
@@ -193,27 +185,6 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			w.allOK(errs)
 			wantEqual(w, last, writers*each/3*2*2)
 		},
-		"each writer's own entries are in the order in which it appended them": func(w *fixture) {
-			const writers, each = 8, 4
-			o, users := w.org().ID, several[id.User](writers)
-			w.allOK(concurrently(writers, func(i int) error {
-				for n := range each {
-					if _, err := w.append(o, func(ports.Storage) ([]object.Change, error) {
-						return []object.Change{object.NewAccessChange(object.Audience{}, users[i], at(n))}, nil
-					}); err != nil {
-						return err
-					}
-				}
-				return nil
-			}))
-			next := map[id.User]int{}
-			for _, c := range w.log(o) {
-				if !c.At.Equal(at(next[c.By])) {
-					w.Fatalf("%v follows %d entries of %s", c.At, next[c.By], c.By)
-				}
-				next[c.By]++
-			}
-		},
 		"logs of several organisations are appended to concurrently": func(w *fixture) {
 			const orgs, each = 8, 8
 			var of []id.Org
@@ -221,10 +192,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 				of = append(of, w.org().ID)
 			}
 			w.allOK(concurrently(orgs*each, func(i int) error {
-				_, err := w.append(of[i%orgs], func(ports.Storage) ([]object.Change, error) {
-					return []object.Change{object.NewAccessChange(object.Audience{Everyone: true}, "", at(i))}, nil
-				})
-				return err
+				return drop(w.append(of[i%orgs], appends(object.NewAccessChange(object.Audience{Everyone: true}, "", at(i)))))
 			}))
 			for _, h := range resultOf(w.changes().Heads(w.ctx, of)).must(w) {
 				wantEqual(w, h.N, each)
@@ -247,9 +215,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 		"list returns the entries after a number, up to the limit": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			for range 5 {
-				w.logged(tn.ID, func(ports.Storage) ([]object.Change, error) {
-					return []object.Change{object.NewChange(tn.sharedObject)}, nil
-				})
+				w.logged(tn.ID, appends(object.NewChange(tn.sharedObject)))
 			}
 			for after := range int64(9) {
 				for limit := range 9 {
@@ -280,9 +246,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 		"since returns the result of the whole log": sinceProperty,
 		"since returns nothing of another organisation": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
-			w.logged(other.ID, func(ports.Storage) ([]object.Change, error) {
-				return []object.Change{object.NewAccessChange(object.Audience{Everyone: true}, "", at(1)), object.NewDeletion(other.personalObject, "", at(1), nil)}, nil
-			})
+			w.logged(other.ID, appends(object.NewAccessChange(object.Audience{Everyone: true}, "", at(1)), object.NewDeletion(other.personalObject, "", at(1), nil)))
 			s := w.sinceOf(tn.ID, 0)
 			wantEqual(w, s.Head, w.head(tn.ID))
 			wantEqual(w, s.Changed, []object.Change{present(tn.sharedObject), present(tn.personalObject)})
@@ -315,25 +279,21 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"an error of head or each ends since and is returned": func(w *fixture) {
 			tn := w.tenant()
-			no := errors.New("no")
-			calls := 0
-			each := func(object.Change) error { calls++; return no }
-			w.wantSameError(w.changes().Since(w.ctx, tn.ID, 0, func(object.Head) error { return no }, each), no)
-			wantEqual(w, calls, 0)
-			w.wantSameError(w.changes().Since(w.ctx, tn.ID, 0, func(object.Head) error { return nil }, each), no)
-			wantEqual(w, calls, 1)
+			wantStop(w, func(head func(object.Head) error) error {
+				return w.changes().Since(w.ctx, tn.ID, 0, head, func(object.Change) error { return errors.New("called") })
+			})
+			wantStop(w, func(each func(object.Change) error) error {
+				return w.changes().Since(w.ctx, tn.ID, 0, func(object.Head) error { return nil }, each)
+			})
 		},
 		"prune removes the entries up to the last one from before the time, and raises the floor": func(w *fixture) {
 			tn, other, late := w.tenant(), w.tenant(), w.tenant()
 			epoch := w.head(tn.ID).Epoch
 			gone := w.addObject(someObject(tn.ID, blobCases, "gone.md", tn.owner.ID))
 			appended := func(o id.Org, times ...int) {
-				w.logged(o, func(ports.Storage) (made []object.Change, err error) {
-					for _, ms := range times {
-						made = append(made, object.NewAccessChange(object.Audience{Everyone: true}, "", longAgo(ms)))
-					}
-					return made, nil
-				})
+				for _, ms := range times {
+					w.logged(o, appends(object.NewAccessChange(object.Audience{Everyone: true}, "", longAgo(ms))))
+				}
 			}
 			numbers := func(o id.Org) (left []int64) {
 				for _, c := range w.log(o) {
@@ -379,7 +339,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 				return &object.Audience{Teams: []id.Team{tn.team.ID}, Users: []id.User{tn.owner.ID, tn.removed.ID}}
 			}
 			made := object.NewDeletion(v, tn.owner.ID, at(90), audience())
-			w.logged(tn.ID, func(ports.Storage) ([]object.Change, error) { return []object.Change{made}, nil })
+			w.logged(tn.ID, appends(made))
 			want := made
 			want.N, want.Audience, want.Object.Workspace = 3, audience(), new(tn.workspace.ID)
 			spoil := func(c object.Change) {
@@ -464,9 +424,8 @@ func (w *fixture) pruneWhileAppending() {
 		for range rounds {
 			var err error
 			if i < writers {
-				_, err = w.append(o, func(ports.Storage) ([]object.Change, error) {
-					return []object.Change{object.NewAccessChange(object.Audience{}, "", longAgo(99)), object.NewAccessChange(object.Audience{}, "", at(1))}, nil
-				})
+				old, young := object.NewAccessChange(object.Audience{}, "", longAgo(99)), object.NewAccessChange(object.Audience{}, "", at(1))
+				err = drop(w.append(o, appends(old, young)))
 			} else {
 				err = w.changes().Prune(w.ctx, longAgo(100))
 			}

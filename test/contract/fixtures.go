@@ -143,16 +143,6 @@ func someWorkspace(o id.Org, in id.Team, by id.User) workspace.Workspace {
 	})
 }
 
-// sixTasks returns two tasks of the tenant and four more that it adds.
-func (w *fixture) sixTasks(tn tenant) []id.Task {
-	w.Helper()
-	ids := []id.Task{tn.inside.ID, tn.unplaced.ID}
-	for range 4 {
-		ids = append(ids, w.task(tn.ID, nil, tn.owner.ID).ID)
-	}
-	return ids
-}
-
 // task adds a task.
 func (w *fixture) task(o id.Org, in *id.Workspace, by id.User) task.Task {
 	w.Helper()
@@ -248,6 +238,11 @@ func someObject(o id.Org, in object.Place, path string, by id.User) object.Objec
 func (w *fixture) addObject(v object.Object) object.Object {
 	w.Helper()
 	return w.addObjects(v)[0]
+}
+
+// appends returns what append and logged run that only append changes.
+func appends(made ...object.Change) func(ports.Storage) ([]object.Change, error) {
+	return func(ports.Storage) ([]object.Change, error) { return made, nil }
 }
 
 // addObjects adds objects of one organisation with their changes, and returns

@@ -23,10 +23,9 @@ func (w *fixture) at(v object.Object, path string) object.Object {
 // move moves an object to another path.
 func (w *fixture) move(v object.Object, path string) error {
 	next := w.at(v, path)
-	_, err := w.append(v.Org, func(s ports.Storage) ([]object.Change, error) {
+	return drop(w.append(v.Org, func(s ports.Storage) ([]object.Change, error) {
 		return []object.Change{object.NewMove(next, v.Path)}, s.Objects().Put(w.ctx, v.Org, next)
-	})
-	return err
+	}))
 }
 
 // moved is move that must not fail. It returns the object as it is stored.

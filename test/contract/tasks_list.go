@@ -63,7 +63,6 @@ func listProperty(w *fixture) {
 			}
 		}
 	})
-	b.pages(w)
 }
 
 // newTaskFixture fills two organisations with tasks that share few values, so that
@@ -218,19 +217,4 @@ func ref[T comparable](t *rapid.T, from []T) task.Ref[T] {
 		return task.Ref[T]{Given: true, Unset: true}
 	}
 	return task.Ref[T]{Given: true, ID: rapid.SampledFrom(from).Draw(t, "reference")}
-}
-
-// pages goes through all tasks page by page.
-func (b taskFixture) pages(w *fixture) {
-	w.Helper()
-	actor := seeing(org.Actor{Org: b.org, User: b.users[0]}, nil, b.workspaces)
-	const limit = 7
-	got := paged(w, limit, func(last *task.Task) []task.Task {
-		f := task.Filter{Limit: limit}
-		if last != nil {
-			f.After = new(last.Position())
-		}
-		return w.listed(b.org, actor, f)
-	})
-	wantEqual(w, got, b.tasks)
 }

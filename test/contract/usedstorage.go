@@ -96,7 +96,7 @@ func UsedStorage(t *testing.T, open func(t *testing.T) Opened) {
 			full := errors.New("full")
 			added := 0
 			for _, err := range concurrently(concurrent, func(i int) error {
-				v := someObject(tn.ID, object.Place{Kind: object.Template, Scope: object.Shared}, fmt.Sprintf("%d.md", i), tn.owner.ID)
+				v := someObject(tn.ID, blobCases, fmt.Sprintf("%d.md", i), tn.owner.ID)
 				v.Size = 100
 				_, err := w.append(tn.ID, func(s ports.Storage) ([]object.Change, error) {
 					used, err := s.Used(w.ctx, []id.Org{tn.ID})
@@ -123,7 +123,7 @@ func UsedStorage(t *testing.T, open func(t *testing.T) Opened) {
 			tn, epoch := w.tenant(), int64(0)
 			var all []object.Object
 			for i := range concurrent {
-				v := someObject(tn.ID, object.Place{Kind: object.Template, Scope: object.Shared}, fmt.Sprintf("%d.md", i), tn.owner.ID)
+				v := someObject(tn.ID, blobCases, fmt.Sprintf("%d.md", i), tn.owner.ID)
 				v.Size = 2
 				all = append(all, v)
 			}
@@ -135,8 +135,7 @@ func UsedStorage(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			replaced := 0
 			for _, err := range concurrently(concurrent, func(i int) error {
-				_, err := w.store.Storage().Replace(w.ctx, tn.ID, epoch, all[i].Content, next[i], limit, object.Retention{})
-				return err
+				return drop(w.store.Storage().Replace(w.ctx, tn.ID, epoch, all[i].Content, next[i], limit, object.Retention{}))
 			}) {
 				if err == nil {
 					replaced++

@@ -263,16 +263,14 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 					case 0:
 						return w.versions().Expire(w.ctx, longAgo(50))
 					case 1:
-						_, err := w.versions().Discard(w.ctx, tn.ID, []id.Object{e.ID}, 0, 9, at(99))
-						return err
+						return drop(w.versions().Discard(w.ctx, tn.ID, []id.Object{e.ID}, 0, 9, at(99)))
 					}
-					_, err := w.append(tn.ID, func(s ports.Storage) ([]object.Change, error) {
+					return drop(w.append(tn.ID, func(s ports.Storage) ([]object.Change, error) {
 						if _, err := s.Versions().Take(w.ctx, tn.ID, e.ID, e.Version); err != nil {
 							return nil, err
 						}
 						return []object.Change{object.NewChange(v)}, s.Objects().Add(w.ctx, tn.ID, v)
-					})
-					return err
+					}))
 				})
 				w.allOK(errs[:2])
 				discarded := slices.ContainsFunc(w.due(tn.ID), func(b object.Blob) bool { return b.Name == e.Blob })
@@ -321,6 +319,8 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 						c.By = ""
 					}
 					c.N = resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, v.Content, c, plan.Unlimited, two)).must(w).N
+					c.Object.N = c.N
+					resultOf(w.changes().List(w.ctx, tn.ID, c.N-1, 10)).is(w, []object.Change{c})
 					kept = append([]object.Earlier{two.Ended(v, c.By, c.At, false)}, kept...)
 					sum[v.Class()] += c.Object.Size - v.Size
 					sum[object.Versions] += v.Size
@@ -330,7 +330,6 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 						kept = kept[:2]
 					}
 					v = c.Object
-					v.N = c.N
 					resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).is(w, v)
 					wantEqual(w, w.versionsOf(tn.ID, v.ID), kept)
 					wantEqual(w, w.usedBy(tn.ID), sum)
@@ -348,8 +347,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			epoch, is := w.epoch(tn.ID), tn.sharedObject
 			total := w.usedBy(tn.ID).Total()
 			c := w.successor(is)
-			_, err := w.store.Storage().Replace(w.ctx, tn.ID, epoch, is.Content, c, total+c.Object.Size-1, keepTen)
-			w.wantConflict(err)
+			resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, is.Content, c, total+c.Object.Size-1, keepTen)).wantConflict(w)
 			wantEqual(w, w.versionsOf(tn.ID, is.ID), nil)
 			resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, is.Content, c, total+c.Object.Size, keepTen)).must(w)
 			wantEqual(w, w.usedBy(tn.ID).Total(), total+c.Object.Size)
@@ -357,20 +355,22 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			empty.Object.Size = 0
 			resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, c.Object.Content, empty, 0, keepTen)).must(w)
 			next := w.successor(empty.Object)
-			_, err = w.store.Storage().Replace(w.ctx, tn.ID, epoch, empty.Object.Content, next, total, object.Retention{})
-			w.wantConflict(err) // versions that are there already count
+			// Versions that are there already count.
+			resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, empty.Object.Content, next, total, object.Retention{})).wantConflict(w)
 		},
-		"of concurrent replacements one keeps the previous content": func(w *fixture) {
+		"of concurrent replacements one succeeds and keeps the previous content": func(w *fixture) {
 			tn := w.tenant()
 			epoch, made := w.epoch(tn.ID), make([]object.Change, concurrent)
 			for i := range made {
 				made[i] = w.successor(tn.sharedObject)
 			}
-			winner := w.wantOneSuccess(concurrently(concurrent, func(i int) error {
-				_, err := w.store.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, made[i], plan.Unlimited, keepTen)
-				return err
-			}), fault.Conflict)
-			wantEqual(w, w.versionsOf(tn.ID, tn.sharedObject.ID), []object.Earlier{keepTen.Ended(tn.sharedObject, made[winner].By, made[winner].At, false)})
+			c := made[w.wantOneSuccess(concurrently(concurrent, func(i int) error {
+				return drop(w.store.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, made[i], plan.Unlimited, keepTen))
+			}), fault.Conflict)]
+			wantEqual(w, w.versionsOf(tn.ID, tn.sharedObject.ID), []object.Earlier{keepTen.Ended(tn.sharedObject, c.By, c.At, false)})
+			c.N, c.Object.N = 3, 3
+			wantEqual(w, w.log(tn.ID)[2:], []object.Change{c})
+			resultOf(w.objects().Get(w.ctx, tn.ID, tn.sharedObject.ID)).is(w, c.Object)
 		},
 		"replace in a transaction keeps the previous content, and a rollback undoes it": func(w *fixture) {
 			tn := w.tenant()
