@@ -62,17 +62,14 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 			spoil(resultOf(w.organisations().List(w.ctx, org.Filter{After: start})).must(w))
 			resultOf(w.organisations().Get(w.ctx, o.ID)).is(w, o)
 		},
-		"lock outside a transaction fails": func(w *fixture) {
+		"lock outside a transaction fails, and does not find an unknown organisation": func(w *fixture) {
 			o := w.org()
 			was := w.epoch(o.ID)
 			if _, err := w.organisations().Lock(w.ctx, o.ID); err == nil {
 				w.Fatal("no error")
 			}
 			wantEqual(w, w.epoch(o.ID), was)
-		},
-		"lock does not find an unknown organisation": func(w *fixture) {
-			err := w.store.Atomic(w.ctx, func(r ports.Records) error { return drop(r.Directory().Organisations().Lock(w.ctx, fresh[id.Org]())) })
-			w.wantNotFound(err)
+			w.wantNotFound(w.store.Atomic(w.ctx, lockOf(w, fresh[id.Org]())))
 		},
 		"lock returns the present organisation": func(w *fixture) {
 			o := w.org()
@@ -82,11 +79,10 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 					if err != nil {
 						return err
 					}
-					_, err = r.Directory().Organisations().Upsert(w.ctx, o, func(there org.Organisation) (org.Organisation, error) {
+					return drop(r.Directory().Organisations().Upsert(w.ctx, o, func(there org.Organisation) (org.Organisation, error) {
 						there.Seen.Rank = locked.Seen.Rank + 1
 						return there, nil
-					})
-					return err
+					}))
 				})
 			})
 			w.allOK(errs)
@@ -164,20 +160,19 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 			a, b, c := named("Analytical "+mark+"Engines", ""), named("Änne 100%_"+mark, "eNGINES-"+mark), named("", mark+"engines")
 			other := named("Difference", "difference")
 			found := func(text string) (ids []id.Org) {
-				last := start
-				for {
-					page := resultOf(w.organisations().List(w.ctx, org.Filter{After: last, Limit: 2, Search: text})).must(w)
-					for _, o := range page {
-						if !o.Matches(text) {
-							w.Errorf("%q is found by %q", o.Name, text)
-						}
-						last = o.ID
-						ids = append(ids, o.ID)
+				for _, o := range paged(w, 2, func(last *org.Organisation) []org.Organisation {
+					f := org.Filter{After: start, Limit: 2, Search: text}
+					if last != nil {
+						f.After = last.ID
 					}
-					if len(page) < 2 {
-						return ids
+					return resultOf(w.organisations().List(w.ctx, f)).must(w)
+				}) {
+					if !o.Matches(text) {
+						w.Errorf("%q is found by %q", o.Name, text)
 					}
+					ids = append(ids, o.ID)
 				}
+				return ids
 			}
 			for text, want := range map[string][]id.Org{
 				mark: {a, b, c}, mark + "eNgInEs": {a, c}, "ENGINES-" + mark: {b}, "änne 100%_" + mark: nil, "Änne 100%_" + mark: {b}, "100_%" + mark: nil,
@@ -218,12 +213,9 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			early, exact, late, erased := closed(at(99)), closed(at(100)), closed(at(101)), closed(at(99))
 			w.erase(erased.ID, at(300))
-			listed := map[id.Org]bool{}
-			for _, o := range resultOf(w.organisations().List(w.ctx, org.Filter{After: start, ClosedBefore: new(at(100))})).must(w) {
-				listed[o.ID] = true
-			}
-			got := []bool{listed[open.ID], listed[early.ID], listed[exact.ID], listed[late.ID], listed[erased.ID]}
-			wantEqual(w, got, []bool{false, true, true, false, false})
+			mine := []id.Org{open.ID, early.ID, exact.ID, late.ID, erased.ID}
+			found := resultOf(w.organisations().List(w.ctx, org.Filter{After: start, ClosedBefore: new(at(100))})).must(w)
+			wantEqual(w, slices.DeleteFunc(found, func(o org.Organisation) bool { return !slices.Contains(mine, o.ID) }), []org.Organisation{early, exact})
 		},
 		"erase removes everything of the organisation and nothing of another": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
@@ -273,9 +265,6 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 
 // Epochs is the suite of ports.Epochs.
 func Epochs(t *testing.T, open func(t *testing.T) Opened) {
-	lock := func(w *fixture, r ports.Records, o id.Org) error {
-		return drop(r.Directory().Organisations().Lock(w.ctx, o))
-	}
 	suite{
 		"every organisation that exists has an epoch, and no other": func(w *fixture) {
 			a, b, unknown := w.org(), w.org(), fresh[id.Org]()
@@ -303,7 +292,7 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 				return mark
 			}
 			wantEqual(w, alone(), was[a.ID])
-			w.atomic(func(r ports.Records) error { return lock(w, r, a.ID) })
+			w.incrementEpoch(a.ID)
 			wantEqual(w, alone(), org.Mark{Epoch: was[a.ID].Epoch + 1, LogEpoch: logEpoch})
 			w.addObjects(someObject(a.ID, object.Place{Kind: object.Template, Scope: object.Shared}, "a.md", by), someObject(a.ID, object.Place{Kind: object.Template, Scope: object.Shared}, "b.md", by))
 			want := org.Mark{Epoch: was[a.ID].Epoch + 1, LogEpoch: logEpoch, LogN: 2}
@@ -348,21 +337,20 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"entries are returned with the epoch": func(w *fixture) {
 			tn, empty := w.tenant(), w.org()
-			w.atomic(func(r ports.Records) error { return lock(w, r, tn.ID) })
+			w.incrementEpoch(tn.ID)
 			for after, limit := range map[int64]int{0: 1, 1: 10, 2: 10} {
 				entries, epoch, err := w.epochs.Entries(w.ctx, tn.ID, after, limit)
 				w.ok(err)
 				resultOf(w.changes().List(w.ctx, tn.ID, after, limit)).is(w, entries)
 				wantEqual(w, epoch, w.epoch(tn.ID))
 			}
-			entries, epoch, err := w.epochs.Entries(w.ctx, empty.ID, 0, 10)
-			w.ok(err)
-			wantEqual(w, entries, nil)
-			wantEqual(w, epoch, w.epoch(empty.ID))
-			entries, _, err = w.epochs.Entries(w.ctx, tn.ID, 0, 0)
-			w.ok(err)
-			wantEqual(w, entries, nil)
-			_, _, err = w.epochs.Entries(w.ctx, fresh[id.Org](), 0, 10)
+			for o, limit := range map[id.Org]int{empty.ID: 10, tn.ID: 0} {
+				entries, epoch, err := w.epochs.Entries(w.ctx, o, 0, limit)
+				w.ok(err)
+				wantEqual(w, entries, nil)
+				wantEqual(w, epoch, w.epoch(o))
+			}
+			_, _, err := w.epochs.Entries(w.ctx, fresh[id.Org](), 0, 10)
 			w.wantNotFound(err)
 		},
 		"the epoch returned with entries is at least that of the last one": func(w *fixture) {
@@ -381,9 +369,8 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 					}
 					return nil
 				}
-				return errors.Join(w.store.Atomic(w.ctx, func(r ports.Records) error { return lock(w, r, o) }), w.store.Atomic(w.ctx, func(r ports.Records) error {
-					_, err := r.Storage().Changes().Append(w.ctx, o, object.NewAccessChange(object.Audience{}, "", at(1)))
-					return err
+				return errors.Join(w.store.Atomic(w.ctx, lockOf(w, o)), w.store.Atomic(w.ctx, func(r ports.Records) error {
+					return drop(r.Storage().Changes().Append(w.ctx, o, object.NewAccessChange(object.Audience{}, "", at(1))))
 				}))
 			}))
 		},
@@ -394,7 +381,7 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 			w.allOK(concurrently(4, func(i int) error {
 				for range 4 * concurrent {
 					if i == 0 {
-						if err := w.store.Atomic(w.ctx, func(r ports.Records) error { return lock(w, r, o) }); err != nil {
+						if err := w.store.Atomic(w.ctx, lockOf(w, o)); err != nil {
 							return err
 						}
 						committed.Add(1)
@@ -408,32 +395,19 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 				return nil
 			}))
 		},
-		"a committed lock increments its organisation's epoch": func(w *fixture) {
-			a, b := w.org(), w.org()
-			wasA, wasB := w.epoch(a.ID), w.epoch(b.ID)
+		"a committed lock increments the epochs of the organisations that were locked, and one rolled back does not": func(w *fixture) {
+			a, b, c := w.org().ID, w.org().ID, w.org().ID
+			epochs := func() [3]int64 { return [3]int64{w.epoch(a), w.epoch(b), w.epoch(c)} }
+			was := epochs()
 			for i := range int64(3) {
-				w.atomic(func(r ports.Records) error { return lock(w, r, a.ID) })
-				wantEqual(w, w.epoch(a.ID), wasA+i+1)
+				w.incrementEpoch(a)
+				wantEqual(w, epochs(), [3]int64{was[0] + i + 1, was[1], was[2]})
 			}
-			wantEqual(w, w.epoch(b.ID), wasB)
-		},
-		"a transaction increments the epochs of all organisations that it locked": func(w *fixture) {
-			a, b := w.org(), w.org()
-			wasA, wasB := w.epoch(a.ID), w.epoch(b.ID)
-			w.atomic(func(r ports.Records) error { return errors.Join(lock(w, r, a.ID), lock(w, r, b.ID)) })
-			wantEqual(w, []int64{w.epoch(a.ID), w.epoch(b.ID)}, []int64{wasA + 1, wasB + 1})
-		},
-		"one transaction may lock an organisation twice": func(w *fixture) {
-			o := w.org()
-			was := w.epoch(o.ID)
-			w.atomic(func(r ports.Records) error { return errors.Join(lock(w, r, o.ID), lock(w, r, o.ID)) })
-			wantEqual(w, w.epoch(o.ID), was+1)
-		},
-		"a lock that is rolled back does not change the epoch": func(w *fixture) {
-			o := w.org()
-			was := w.epoch(o.ID)
-			w.rolledBack(func(r ports.Records) error { return lock(w, r, o.ID) })
-			wantEqual(w, w.epoch(o.ID), was)
+			w.atomic(lockOf(w, a, b))
+			w.rolledBack(lockOf(w, a, b, c))
+			wantEqual(w, epochs(), [3]int64{was[0] + 4, was[1] + 1, was[2]})
+			w.atomic(lockOf(w, c, c))
+			wantEqual(w, w.epoch(c), was[2]+1)
 		},
 		"changes without the lock do not change the epoch": func(w *fixture) {
 			o := w.org()
@@ -451,7 +425,7 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 				if err != nil {
 					return err
 				}
-				if err := w.store.Atomic(w.ctx, func(r ports.Records) error { return lock(w, r, o.ID) }); err != nil {
+				if err := w.store.Atomic(w.ctx, lockOf(w, o.ID)); err != nil {
 					return err
 				}
 				now, err := w.epochs.Epochs(w.ctx, []id.Org{o.ID})

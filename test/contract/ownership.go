@@ -46,6 +46,26 @@ func updates[V any](w *fixture, get func() V, update func(fn func(V) (V, error))
 	}
 }
 
+// singly returns copies of bare with one of the exported fields of full each, those of embedded structs among
+// them, and for each pointer to a text or number one with a pointer to its zero value.
+func singly[V any](bare, full V) (all []V) {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[V]()) {
+		if field.Anonymous || !field.IsExported() {
+			continue
+		}
+		values := []reflect.Value{reflect.ValueOf(full).FieldByIndex(field.Index)}
+		if field.Type.Kind() == reflect.Pointer && field.Type.Elem().Kind() != reflect.Struct {
+			values = append(values, reflect.New(field.Type.Elem()))
+		}
+		for _, value := range values {
+			v := bare
+			reflect.ValueOf(&v).Elem().FieldByIndex(field.Index).Set(value)
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
 // copied returns a copy that shares no memory with v through exported fields.
 func copied[V any](v V) V {
 	each(reflect.ValueOf(&v).Elem(), func(to reflect.Value) {
