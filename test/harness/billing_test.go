@@ -84,10 +84,15 @@ func (s *serversFixture) checkReaders(want plan.Plan, status plan.Status, period
 // checkStored fails unless the store has this plan and status.
 func (s *serversFixture) checkStored(want plan.Plan, status plan.Status) {
 	s.t.Helper()
-	sub, err := s.Store.Directory().Subscriptions().Get(s.t.Context(), s.ada.Org)
-	if err != nil || sub.Plan != want || sub.Status() != status {
-		s.t.Errorf("%s %s is stored, %v; want %s %s", sub.Plan, sub.Status(), err, want, status)
+	if sub := s.stored(); sub.Plan != want || sub.Status() != status {
+		s.t.Errorf("%s %s is stored, want %s %s", sub.Plan, sub.Status(), want, status)
 	}
+}
+
+// stored returns the stored subscription.
+func (s *serversFixture) stored() plan.Subscription {
+	s.t.Helper()
+	return must.Do(s.Store.Directory().Subscriptions().Get(s.t.Context(), s.ada.Org)).Or(s.t)
 }
 
 // reconcile reconciles the subscriptions on every server.
@@ -114,10 +119,9 @@ func (s *serversFixture) buy(p plan.Plan) (subscription string) {
 	s.t.Helper()
 	ctx := s.t.Context()
 	must.Do(s.servers[0].Checkout(ctx, s.ada, p)).Or(s.t)
-	sub, err := s.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
-	must.NoError(s.t, err)
-	subscription = must.Do(s.provider.Pay(sub.Checkout.Session)).Or(s.t)
-	must.Do(s.servers[1].Return(ctx, sub.Checkout.Session)).Or(s.t)
+	session := s.stored().Checkout.Session
+	subscription = must.Do(s.provider.Pay(session)).Or(s.t)
+	must.Do(s.servers[1].Return(ctx, session)).Or(s.t)
 	return subscription
 }
 
@@ -127,6 +131,24 @@ func (s *serversFixture) close(providerID string) {
 	must.Do(s.Store.Directory().Organisations().Upsert(s.t.Context(), org.Organisation{ProviderID: providerID}, func(o org.Organisation) (org.Organisation, error) {
 		return o.Close(s.Clock.Now()), nil
 	})).Or(s.t)
+}
+
+// watch counts the servers' calls to the provider from now on, by their names. Those that refuses says are refused.
+func (s *serversFixture) watch(refuses func(call string) bool) map[string]int {
+	var mu sync.Mutex
+	calls := map[string]int{}
+	p := harness.FaultyPayments{Payments: s.provider, Billing: s.provider, Call: func(name string, do func() error) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if calls[name]++; refuses(name) {
+			return fault.New(fault.Unavailable, "The payment provider does not reply")
+		}
+		return do()
+	}}
+	for _, server := range s.servers {
+		server.Payments, server.Provider = p, p
+	}
+	return calls
 }
 
 func month(at time.Time) usage.Period {
@@ -203,17 +225,6 @@ func TestADowngradeEndsTheSubscriptionAsItIsAtTheProvider(t *testing.T) {
 	}
 }
 
-// countedCancels is the provider, which counts cancellations.
-type countedCancels struct {
-	*memory.Payments
-	n int
-}
-
-func (c *countedCancels) Cancel(ctx context.Context, subscription string, atOnce bool) error {
-	c.n++
-	return c.Payments.Cancel(ctx, subscription, atOnce)
-}
-
 func TestTheSubscriptionOfAClosedOrganisationIsCancelledOnce(t *testing.T) {
 	for about, test := range map[string]struct{ granted, forgotten bool }{
 		"billed":                           {},
@@ -223,10 +234,7 @@ func TestTheSubscriptionOfAClosedOrganisationIsCancelledOnce(t *testing.T) {
 	} {
 		t.Run(about, func(t *testing.T) {
 			s := newServersFixture(t)
-			provider := &countedCancels{Payments: s.provider}
-			for _, server := range s.servers {
-				server.Provider = provider
-			}
+			calls := s.watch(func(string) bool { return false })
 			subscription := s.buy(plan.Premium)
 			if test.granted {
 				must.Do(s.Operator.Grant(t.Context(), org.Actor{Operator: true}, s.ada.Org, plan.Grant{Plan: plan.Enterprise})).Or(t)
@@ -235,18 +243,14 @@ func TestTheSubscriptionOfAClosedOrganisationIsCancelledOnce(t *testing.T) {
 				s.provider.Forget(subscription)
 			}
 			s.reconcile()
-			must.Is(t, 0, provider.n)
+			must.Is(t, 0, calls["Payments.Cancel"])
 			s.close("org_office")
 			s.reconcile()
-			must.Is(t, 1, provider.n)
+			must.Is(t, 1, calls["Payments.Cancel"])
 			if r, err := s.provider.Subscription(t.Context(), subscription); err == nil && !r.Ended() || test.forgotten != fault.Is(err, fault.NotFound) {
 				t.Errorf("at the provider it is %+v, %v", r, err)
 			}
-			if test.granted {
-				s.checkStored(plan.Enterprise, plan.Active)
-			} else {
-				s.checkStored(plan.Free, plan.Active)
-			}
+			s.checkStored(map[bool]plan.Plan{true: plan.Enterprise, false: plan.Free}[test.granted], plan.Active)
 		})
 	}
 }
@@ -257,7 +261,7 @@ func TestThePaymentPageOfAClosedOrganisationIsClosed(t *testing.T) {
 			s := newServersFixture(t)
 			ctx := t.Context()
 			must.Do(s.servers[0].Checkout(ctx, s.ada, plan.Premium)).Or(t)
-			session := must.Do(s.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)).Or(t).Checkout.Session
+			session := s.stored().Checkout.Session
 			want := plan.None
 			if paid {
 				must.Do(s.provider.Pay(session)).Or(t)
@@ -270,28 +274,12 @@ func TestThePaymentPageOfAClosedOrganisationIsClosed(t *testing.T) {
 			} else if r, err := s.provider.Subscription(ctx, page.Subscription); paid && (err != nil || !r.Ended()) {
 				t.Errorf("its subscription is %+v, %v", r, err)
 			}
-			is, err := s.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
-			if err != nil || is.Checkout != nil || is.Plan != want {
-				t.Errorf("afterwards it is %+v, %v; want %s", is, err, want)
+			if is := s.stored(); is.Checkout != nil || is.Plan != want {
+				t.Errorf("afterwards it is %+v, want %s", is, want)
 			}
 		})
 	}
 }
-
-// awayProvider is a provider that is unavailable, and counts the requests to cancel and to expire.
-type awayProvider struct {
-	*memory.Payments
-	n int
-}
-
-func (p *awayProvider) refuse() error {
-	p.n++
-	return fault.New(fault.Unavailable, "The payment provider does not reply")
-}
-
-func (p *awayProvider) Cancel(context.Context, string, bool) error { return p.refuse() }
-
-func (p *awayProvider) Expire(context.Context, string) error { return p.refuse() }
 
 func TestAnUnavailableProviderIsAskedOnceForClosedOrganisations(t *testing.T) {
 	for about, bought := range map[string]bool{"subscriptions": true, "payment pages": false} {
@@ -309,60 +297,27 @@ func TestAnUnavailableProviderIsAskedOnceForClosedOrganisations(t *testing.T) {
 			}
 			s.close("org_office")
 			s.close("org_other")
-			provider := &awayProvider{Payments: s.provider}
-			s.servers[0].Provider, s.servers[0].Payments = provider, provider
+			calls := s.watch(func(call string) bool { return call == "Payments.Cancel" || call == "Payments.Expire" })
 			must.Fail(t, s.servers[0].Reconcile(t.Context()), fault.Unavailable)
-			must.Is(t, 1, provider.n)
+			must.Is(t, 1, calls["Payments.Cancel"]+calls["Payments.Expire"])
 		})
 	}
-}
-
-// changeCounter is the provider, which counts changes of plan.
-type changeCounter struct {
-	*memory.Payments
-	n int
-}
-
-func (c *changeCounter) Change(ctx context.Context, subscription string, to plan.Plan) error {
-	c.n++
-	return c.Payments.Change(ctx, subscription, to)
 }
 
 func TestAChangeOfPlanThatIsNotPaidIsTriedOnce(t *testing.T) {
 	s := newServersFixture(t)
 	must.Do(s.provider.Fail(s.buy(plan.Standard))).Or(t)
-	provider := &changeCounter{Payments: s.provider}
-	s.servers[0].Provider = provider
-	_, err := s.servers[0].Checkout(t.Context(), s.ada, plan.Premium)
-	must.Fail(t, err, fault.Conflict)
-	must.Is(t, 1, provider.n)
+	calls := s.watch(func(string) bool { return false })
+	must.Fail(t, must.ErrorOf(s.servers[0].Checkout(t.Context(), s.ada, plan.Premium)), fault.Conflict)
+	must.Is(t, 1, calls["Payments.Change"])
 	s.checkStored(plan.Standard, plan.Active)
-}
-
-// unavailableProvider is the provider, which counts checkReaders of subscriptions and may be unavailable.
-type unavailableProvider struct {
-	*memory.Payments
-	mu    sync.Mutex
-	asked int  // guarded by mu
-	away  bool // guarded by mu
-}
-
-func (a *unavailableProvider) Subscription(ctx context.Context, subscription string) (plan.Remote, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.asked++; a.away {
-		return plan.Remote{}, fault.New(fault.Unavailable, "The payment provider does not answer")
-	}
-	return a.Payments.Subscription(ctx, subscription)
 }
 
 func TestAnOverdueSubscriptionIsReadByOneServer(t *testing.T) {
 	s := newServersFixture(t)
 	subscription := s.buy(plan.Premium)
-	provider := &unavailableProvider{Payments: s.provider, away: true}
-	for _, server := range s.servers {
-		server.Provider = provider
-	}
+	away := true
+	calls := s.watch(func(string) bool { return away })
 	d := must.Do(s.servers[0].Subscription(t.Context(), s.ada)).Or(t)
 	kept := func(asked int) {
 		t.Helper()
@@ -377,9 +332,7 @@ func TestAnOverdueSubscriptionIsReadByOneServer(t *testing.T) {
 			}
 		}
 		group.Wait()
-		if provider.asked != asked {
-			t.Errorf("it was read %d times, want %d", provider.asked, asked)
-		}
+		must.Is(t, asked, calls["Payments.Subscription"])
 	}
 	s.Clock.Set(d.CurrentPeriodEnd.Add(3*24*time.Hour - time.Millisecond))
 	kept(0)
@@ -391,7 +344,7 @@ func TestAnOverdueSubscriptionIsReadByOneServer(t *testing.T) {
 	kept(2)
 	s.checkStored(plan.Premium, plan.Active)
 
-	provider.away = false
+	away = false
 	s.Clock.Advance(10 * time.Minute)
 	kept(3) // unchanged at the provider
 	s.checkStored(plan.Premium, plan.Active)
@@ -420,8 +373,7 @@ func TestAGrantExpiresTheOpenCheckoutSession(t *testing.T) {
 			ctx := t.Context()
 			must.Do(s.servers[0].Checkout(ctx, s.ada, plan.Standard)).Or(t)
 			s.reconcile() // leaves the session open
-			is, err := s.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
-			must.NoError(t, err)
+			is := s.stored()
 			session := is.Checkout.Session
 			if page, err := s.provider.Session(ctx, session); err != nil || !page.Open() {
 				t.Fatalf("the page is %+v, %v", page, err)
@@ -439,9 +391,8 @@ func TestAGrantExpiresTheOpenCheckoutSession(t *testing.T) {
 				t.Error("the session can still be paid")
 			}
 			s.checkStored(plan.Enterprise, plan.Active)
-			is, err = s.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
-			if err != nil || is.Checkout != nil || is.Due() != nil {
-				t.Errorf("afterwards it is %+v, %v", is, err)
+			if is := s.stored(); is.Checkout != nil || is.Due() != nil {
+				t.Errorf("afterwards it is %+v", is)
 			}
 			if entries := directory.AuditLog(t, s.Store, s.ada.Org); len(entries) != 1 {
 				t.Errorf("the audit log has more than the grant: %+v", entries)
@@ -499,12 +450,9 @@ func TestADeletedCustomerIsReplaced(t *testing.T) {
 			s := newServersFixture(t)
 			ctx := t.Context()
 			must.NoError(t, s.provider.Cancel(ctx, s.buy(plan.Standard), true))
-			stored := func() plan.Subscription {
-				return must.Do(s.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)).Or(t)
-			}
-			former := stored()
+			former := s.stored()
 			must.Do(s.servers[0].Checkout(ctx, s.ada, plan.Premium)).Or(t)
-			is := stored()
+			is := s.stored()
 			if is.Checkout = nil; lost {
 				is.Checkout = &plan.Checkout{Key: "lost", Plan: plan.Standard}
 			}
@@ -515,8 +463,8 @@ func TestADeletedCustomerIsReplaced(t *testing.T) {
 			for _, server := range s.servers {
 				must.Do(server.Checkout(ctx, s.ada, plan.Premium)).Or(t)
 			}
-			must.Do(s.provider.Pay(stored().Checkout.Session)).Or(t)
-			if now := stored(); now.Customer == "" || now.Customer == former.Customer {
+			must.Do(s.provider.Pay(s.stored().Checkout.Session)).Or(t)
+			if now := s.stored(); now.Customer == "" || now.Customer == former.Customer {
 				t.Errorf("the customer is %q, before it was %q", now.Customer, former.Customer)
 			}
 			must.Do(s.servers[0].Portal(ctx, s.ada)).Or(t)
@@ -526,20 +474,20 @@ func TestADeletedCustomerIsReplaced(t *testing.T) {
 
 func TestFormerManagersCannotChangeASubscription(t *testing.T) {
 	s := newServersFixture(t)
-	before := must.Do(s.Store.Directory().Subscriptions().Get(t.Context(), s.ada.Org)).Or(t)
+	before := s.stored()
 	for about, change := range map[string]func(org.Membership) org.Membership{
 		"demoted": func(m org.Membership) org.Membership { m.Role = org.Viewer; return m },
 		"removed": func(m org.Membership) org.Membership { return m.Removed(s.Clock.Now()) },
 	} {
 		s.changeMembership(change)
-		_, trial := s.servers[0].Trial(t.Context(), s.ada)
-		_, downgrade := s.servers[0].Downgrade(t.Context(), s.ada)
-		_, checkout := s.servers[0].Checkout(t.Context(), s.ada, plan.Premium)
-		for _, err := range []error{trial, downgrade, checkout} {
+		for _, err := range []error{
+			must.ErrorOf(s.servers[0].Trial(t.Context(), s.ada)), must.ErrorOf(s.servers[0].Downgrade(t.Context(), s.ada)),
+			must.ErrorOf(s.servers[0].Checkout(t.Context(), s.ada, plan.Premium)),
+		} {
 			if !fault.Is(err, fault.Forbidden) {
 				t.Errorf("a member who was %s: %v", about, err)
 			}
 		}
 	}
-	must.Is(t, before, must.Do(s.Store.Directory().Subscriptions().Get(t.Context(), s.ada.Org)).Or(t))
+	must.Is(t, before, s.stored())
 }

@@ -145,7 +145,7 @@ func (w *Deployment) Restart() error {
 	}
 	log := slog.New(slog.DiscardHandler)
 	store := w.Faults.Store(w.Store)
-	blobs, payments := faultyBlobs{w.Blobs, w.Faults}, faultyPayments{w.Payments, w.Faults}
+	blobs, payments := faultyBlobs{w.Blobs, w.Faults}, FaultyPayments{w.Payments, w.Payments, w.Faults.call}
 	pause := func(ctx context.Context, _ int) error { return ctx.Err() }
 	s := &w.Server
 	s.Access = access.New(access.Options{

@@ -136,13 +136,9 @@ func (l *Faults) attempt(name string, do func(Fault) error) error {
 }
 
 // ask is call for calls that return a value.
-func ask[V any](l *Faults, name string, do func() (V, error)) (v V, err error) {
-	err = l.call(name, func() error {
-		v, err = do()
-		return err
-	})
-	if err != nil {
-		var none V
+func ask[V any](call func(name string, do func() error) error, name string, do func() (V, error)) (v V, err error) {
+	var none V
+	if err := call(name, func() error { v, err = do(); return err }); err != nil {
 		return none, err
 	}
 	return v, nil
@@ -202,7 +198,7 @@ func (s faultyStorage) ObjectSets() ports.ObjectSets {
 }
 
 func (s faultyStorage) Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64, keep object.Retention) (object.Head, error) {
-	return ask(s.faults, "Storage.Replace", func() (object.Head, error) { return s.Storage.Replace(ctx, o, epoch, was, c, limit, keep) })
+	return ask(s.faults.call, "Storage.Replace", func() (object.Head, error) { return s.Storage.Replace(ctx, o, epoch, was, c, limit, keep) })
 }
 
 type faultyVersions struct {
@@ -223,11 +219,11 @@ func (s faultyVersions) Keep(ctx context.Context, o id.Org, keep object.Retentio
 }
 
 func (s faultyVersions) Take(ctx context.Context, o id.Org, of id.Object, version int64) (object.Earlier, error) {
-	return ask(s.faults, "Versions.Take", func() (object.Earlier, error) { return s.Versions.Take(ctx, o, of, version) })
+	return ask(s.faults.call, "Versions.Take", func() (object.Earlier, error) { return s.Versions.Take(ctx, o, of, version) })
 }
 
 func (s faultyVersions) Discard(ctx context.Context, o id.Org, of []id.Object, size int64, limit int, now time.Time) (int, error) {
-	return ask(s.faults, "Versions.Discard", func() (int, error) { return s.Versions.Discard(ctx, o, of, size, limit, now) })
+	return ask(s.faults.call, "Versions.Discard", func() (int, error) { return s.Versions.Discard(ctx, o, of, size, limit, now) })
 }
 
 func (s faultyVersions) Expire(ctx context.Context, now time.Time) error {
@@ -240,11 +236,11 @@ type faultyObjects struct {
 }
 
 func (s faultyObjects) Get(ctx context.Context, o id.Org, of id.Object) (object.Object, error) {
-	return ask(s.faults, "Objects.Get", func() (object.Object, error) { return s.Objects.Get(ctx, o, of) })
+	return ask(s.faults.call, "Objects.Get", func() (object.Object, error) { return s.Objects.Get(ctx, o, of) })
 }
 
 func (s faultyObjects) At(ctx context.Context, o id.Org, storageKey string) (object.Object, error) {
-	return ask(s.faults, "Objects.At", func() (object.Object, error) { return s.Objects.At(ctx, o, storageKey) })
+	return ask(s.faults.call, "Objects.At", func() (object.Object, error) { return s.Objects.At(ctx, o, storageKey) })
 }
 
 func (s faultyObjects) List(ctx context.Context, o id.Org, viewer *org.Actor, f object.Filter, head func(object.Head) error, each func(object.Object) error) error {
@@ -269,11 +265,11 @@ type faultyChanges struct {
 }
 
 func (s faultyChanges) Lock(ctx context.Context, o id.Org) (object.Head, error) {
-	return ask(s.faults, "Changes.Lock", func() (object.Head, error) { return s.Changes.Lock(ctx, o) })
+	return ask(s.faults.call, "Changes.Lock", func() (object.Head, error) { return s.Changes.Lock(ctx, o) })
 }
 
 func (s faultyChanges) Append(ctx context.Context, o id.Org, changes ...object.Change) (object.Head, error) {
-	return ask(s.faults, "Changes.Append", func() (object.Head, error) { return s.Changes.Append(ctx, o, changes...) })
+	return ask(s.faults.call, "Changes.Append", func() (object.Head, error) { return s.Changes.Append(ctx, o, changes...) })
 }
 
 type faultyBlobNames struct {
@@ -298,11 +294,11 @@ func (s faultyBlobNames) Expire(ctx context.Context, before time.Time) error {
 }
 
 func (s faultyBlobNames) Due(ctx context.Context, before time.Time, after string, limit int) ([]object.Blob, error) {
-	return ask(s.faults, "BlobNames.Due", func() ([]object.Blob, error) { return s.BlobNames.Due(ctx, before, after, limit) })
+	return ask(s.faults.call, "BlobNames.Due", func() ([]object.Blob, error) { return s.BlobNames.Due(ctx, before, after, limit) })
 }
 
 func (s faultyBlobNames) Known(ctx context.Context, names []string) (map[string]bool, error) {
-	return ask(s.faults, "BlobNames.Known", func() (map[string]bool, error) { return s.BlobNames.Known(ctx, names) })
+	return ask(s.faults.call, "BlobNames.Known", func() (map[string]bool, error) { return s.BlobNames.Known(ctx, names) })
 }
 
 // faultyBlobs is a store of blobs with faults.
@@ -318,7 +314,7 @@ func (b faultyBlobs) Put(ctx context.Context, name, mimeType string, size int64,
 }
 
 func (b faultyBlobs) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
-	return ask(b.faults, "Blobs.Open", func() (io.ReadCloser, error) { return b.Blobs.Open(ctx, name, offset, length) })
+	return ask(b.faults.call, "Blobs.Open", func() (io.ReadCloser, error) { return b.Blobs.Open(ctx, name, offset, length) })
 }
 
 func (b faultyBlobs) Remove(ctx context.Context, name string) error {
@@ -339,20 +335,20 @@ type faultySigned struct{ faultyBlobs }
 var _ ports.SignedBlobs = faultySigned{}
 
 func (b faultySigned) SignGet(_ context.Context, name, mimeType, disposition string, lifetime time.Duration) (string, error) {
-	return ask(b.faults, "SignedBlobs.SignGet", func() (string, error) {
+	return ask(b.faults.call, "SignedBlobs.SignGet", func() (string, error) {
 		v := url.Values{"type": {mimeType}, "disposition": {disposition}, "lifetime": {lifetime.String()}}
 		return BlobsURL + url.PathEscape(name) + "?" + v.Encode(), nil
 	})
 }
 
 func (b faultySigned) SignPut(_ context.Context, mimeType string, c object.Content, _ time.Duration) (object.Address, error) {
-	return ask(b.faults, "SignedBlobs.SignPut", func() (object.Address, error) {
+	return ask(b.faults.call, "SignedBlobs.SignPut", func() (object.Address, error) {
 		return object.Address{URL: BlobsURL + c.Blob, Headers: map[string]string{"Content-Type": mimeType, "Checksum": c.Checksum}}, nil
 	})
 }
 
 func (b faultySigned) Stat(ctx context.Context, name string) (size int64, checksum string, err error) {
-	checksum, err = ask(b.faults, "SignedBlobs.Stat", func() (string, error) {
+	checksum, err = ask(b.faults.call, "SignedBlobs.Stat", func() (string, error) {
 		r, err := b.Blobs.Open(ctx, name, 0, -1)
 		if err != nil {
 			return "", err
@@ -400,11 +396,11 @@ type faultyObjectSets struct {
 }
 
 func (s faultyObjectSets) Get(ctx context.Context, o id.Org, ids []id.Object) (map[id.Object]object.Object, error) {
-	return ask(s.faults, "ObjectSets.Get", func() (map[id.Object]object.Object, error) { return s.ObjectSets.Get(ctx, o, ids) })
+	return ask(s.faults.call, "ObjectSets.Get", func() (map[id.Object]object.Object, error) { return s.ObjectSets.Get(ctx, o, ids) })
 }
 
 func (s faultyObjectSets) Taken(ctx context.Context, o id.Org, storageKeys []string, without []id.Object) (map[string]id.Object, error) {
-	return ask(s.faults, "ObjectSets.Taken", func() (map[string]id.Object, error) { return s.ObjectSets.Taken(ctx, o, storageKeys, without) })
+	return ask(s.faults.call, "ObjectSets.Taken", func() (map[string]id.Object, error) { return s.ObjectSets.Taken(ctx, o, storageKeys, without) })
 }
 
 func (s faultyObjectSets) Add(ctx context.Context, o id.Org, vs []object.Object) error {

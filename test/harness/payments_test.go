@@ -120,16 +120,8 @@ func (s checkedSubscriptions) Put(ctx context.Context, o id.Org, is plan.Subscri
 	return s.Subscriptions.Put(ctx, o, is)
 }
 
-// faultyProvider is the payment provider with injected faults, and with steps during calls.
-type faultyProvider struct{ m *billingFixture }
-
-var (
-	_ ports.Payments = faultyProvider{}
-	_ ports.Billing  = faultyProvider{}
-)
-
-func askProvider[V any](c faultyProvider, name string, do func() (V, error)) (v V, err error) {
-	m, none := c.m, v
+// call makes a call to the payment provider, with injected faults, and with steps during it.
+func (m *billingFixture) call(name string, do func() error) error {
 	what := "fine"
 	if !m.faultless {
 		what = rapid.SampledFrom([]string{"fine", "fine", "fine", "fine", "refused", "response lost", "before", "after"}).Draw(m.r, name)
@@ -138,54 +130,19 @@ func askProvider[V any](c faultyProvider, name string, do func() (V, error)) (v 
 		m.disturbed = true
 	}
 	if what == "refused" {
-		return none, fault.New(fault.Unavailable, "injected: %s was refused", name)
+		return fault.New(fault.Unavailable, "injected: %s was refused", name)
 	}
 	if what == "before" {
 		m.interleave()
 	}
-	v, err = do()
+	err := do()
 	m.observe()
 	switch {
 	case what == "after":
 		m.interleave()
 	case what == "response lost" && err == nil:
-		return none, fault.New(fault.Unavailable, "injected: the response of %s was lost", name)
+		return fault.New(fault.Unavailable, "injected: the response of %s was lost", name)
 	}
-	return v, err
-}
-
-func (c faultyProvider) Customer(ctx context.Context, o id.Org, name, deleted string) (string, error) {
-	return askProvider(c, "Customer", func() (string, error) { return c.m.provider.Customer(ctx, o, name, deleted) })
-}
-
-func (c faultyProvider) Open(ctx context.Context, o id.Org, customer string, k plan.Checkout) (plan.Checkout, error) {
-	return askProvider(c, "Open", func() (plan.Checkout, error) { return c.m.provider.Open(ctx, o, customer, k) })
-}
-
-func (c faultyProvider) Session(ctx context.Context, session string) (plan.Session, error) {
-	return askProvider(c, "Session", func() (plan.Session, error) { return c.m.provider.Session(ctx, session) })
-}
-
-func (c faultyProvider) Expire(ctx context.Context, session string) error {
-	_, err := askProvider(c, "Expire", func() (struct{}, error) { return struct{}{}, c.m.provider.Expire(ctx, session) })
-	return err
-}
-
-func (c faultyProvider) Portal(ctx context.Context, customer, back string) (string, error) {
-	return askProvider(c, "Portal", func() (string, error) { return c.m.provider.Portal(ctx, customer, back) })
-}
-
-func (c faultyProvider) Subscription(ctx context.Context, subscription string) (plan.Remote, error) {
-	return askProvider(c, "Subscription", func() (plan.Remote, error) { return c.m.provider.Subscription(ctx, subscription) })
-}
-
-func (c faultyProvider) Change(ctx context.Context, subscription string, to plan.Plan) error {
-	_, err := askProvider(c, "Change", func() (struct{}, error) { return struct{}{}, c.m.provider.Change(ctx, subscription, to) })
-	return err
-}
-
-func (c faultyProvider) Cancel(ctx context.Context, subscription string, atOnce bool) error {
-	_, err := askProvider(c, "Cancel", func() (struct{}, error) { return struct{}{}, c.m.provider.Cancel(ctx, subscription, atOnce) })
 	return err
 }
 
@@ -196,8 +153,9 @@ func newBillingFixture(t rapid.TB, tenants int) *billingFixture {
 	}
 	m.provider = memory.NewPayments(m.clock)
 	ids := &memory.IDs{}
+	provider := harness.FaultyPayments{Payments: m.provider, Billing: m.provider, Call: m.call}
 	m.billing = billing.New(billing.Options{
-		Store: checkedStore{m.store, m}, Payments: faultyProvider{m}, Provider: faultyProvider{m}, Clock: m.clock, IDs: ids, Log: slog.New(slog.DiscardHandler), PaidURL: paidURL,
+		Store: checkedStore{m.store, m}, Payments: provider, Provider: provider, Clock: m.clock, IDs: ids, Log: slog.New(slog.DiscardHandler), PaidURL: paidURL,
 		Origin: access.Origin,
 		// The tenant has no membership here.
 		Locked: func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
@@ -241,13 +199,7 @@ func (m *billingFixture) observe() {
 	}
 }
 
-func text(v any) []byte {
-	data, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return data
-}
+func text(v any) []byte { return must.Get(json.Marshal(v)) }
 
 // addMessage adds a message about a subscription, without sending it.
 func (m *billingFixture) addMessage(subscription, kind string, of map[string]any) {
@@ -295,6 +247,15 @@ func (m *billingFixture) pay(b *tenant, session string, late bool) bool {
 func (m *billingFixture) send(n paymentEvent) error {
 	header := map[string]string{"Stripe-Signature": stripepay.Sign(harness.PaymentSecret, m.clock.Now(), n.body)}
 	return m.webhooks.Payment(context.Background(), func(name string) string { return header[name] }, n.body, func(context.Context, string) error { return nil })
+}
+
+// sendAll sends messages, which must be accepted.
+func (m *billingFixture) sendAll(all []paymentEvent) {
+	for _, n := range all {
+		if err := m.send(n); err != nil {
+			m.t.Fatalf("%s: %v", n.body, err)
+		}
+	}
 }
 
 // interleave does other steps during a call.
@@ -442,8 +403,7 @@ func (m *billingFixture) grant(b *tenant) {
 }
 
 func (m *billingFixture) stored(b *tenant) plan.Subscription {
-	d := must.Do(m.billing.Subscription(context.Background(), b.actor)).Or(m.t)
-	return d.Subscription
+	return must.Do(m.billing.Subscription(context.Background(), b.actor)).Or(m.t).Subscription
 }
 
 // remote returns the subscription of the organisation at the provider that has not ended,
@@ -496,11 +456,7 @@ func (m *billingFixture) settle() {
 		}
 		sent = append(sent, m.last[n.ID])
 	}
-	for _, n := range sent {
-		if err := m.send(n); err != nil {
-			m.t.Fatalf("%s: %v", n.body, err)
-		}
-	}
+	m.sendAll(sent)
 	must.NoError(m.t, m.billing.Reconcile(context.Background()))
 	m.check()
 }
@@ -549,9 +505,7 @@ func (m *billingFixture) buy(b *tenant, p plan.Plan) {
 			m.t.Fatalf("the plan is %s, want %s", is.Plan, p)
 		}
 	default:
-		if page := b.sessions[len(b.sessions)-1]; !m.pay(b, page, false) {
-			m.t.Fatalf("%s cannot be paid on", page)
-		}
+		m.payLast(b)
 	}
 	m.observe()
 	m.settle()
@@ -580,12 +534,17 @@ func faultlessFixture(t *testing.T) (*billingFixture, *tenant) {
 	return m, m.tenants[0]
 }
 
-// subscribe buys a plan whose messages are not sent, and returns the subscription.
-func (m *billingFixture) subscribe(b *tenant, p plan.Plan) string {
-	must.NoError(m.t, m.checkout(b, p))
+// payLast pays the last checkout session.
+func (m *billingFixture) payLast(b *tenant) {
 	if page := b.sessions[len(b.sessions)-1]; !m.pay(b, page, false) {
 		m.t.Fatalf("%s cannot be paid on", page)
 	}
+}
+
+// subscribe buys a plan whose messages are not sent, and returns the subscription.
+func (m *billingFixture) subscribe(b *tenant, p plan.Plan) string {
+	must.NoError(m.t, m.checkout(b, p))
+	m.payLast(b)
 	return m.subscriptions[len(m.subscriptions)-1].ID
 }
 
@@ -636,11 +595,7 @@ func TestPaymentEventsDoNotChangeAnotherOrganisation(t *testing.T) {
 	forged := m.subscriptions[0]
 	forged.ID, forged.Org = "sub_forged", other.actor.Org
 	m.addMessage(forged.ID, "customer.subscription.created", harness.SubscriptionData(forged))
-	for _, n := range m.events {
-		if err := m.send(n); err != nil {
-			t.Errorf("%s: %v", n.body, err)
-		}
-	}
+	m.sendAll(m.events)
 	if s := m.stored(other); s.State() != plan.Unplanned {
 		t.Errorf("the other organisation has %s", s.State())
 	}
@@ -653,11 +608,7 @@ func TestPaymentEventsOfAnErasedOrganisationAreIgnored(t *testing.T) {
 	m, b := faultlessFixture(t)
 	m.subscribe(b, plan.Standard)
 	must.NoError(t, must.ErrorOf(m.store.Directory().Organisations().Erase(context.Background(), b.actor.Org, m.clock.Now(), 1000)))
-	for _, n := range m.events {
-		if err := m.send(n); err != nil {
-			t.Errorf("%s: %v", n.body, err)
-		}
-	}
+	m.sendAll(m.events)
 	must.Do(m.billing.Return(context.Background(), b.sessions[0])).Or(t)
 	if s := m.stored(b); s.Customer != "" || s.State() != plan.Unplanned {
 		t.Errorf("there is %+v", s)

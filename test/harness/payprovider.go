@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"collab/adapters/memory"
@@ -177,12 +178,7 @@ func (p *Payments) renew(ctx context.Context) error {
 
 // drop removes a subscription from those that are reported.
 func (p *Payments) drop(subscription string) {
-	for i := range p.known {
-		if p.known[i].ID == subscription {
-			p.known = append(p.known[:i:i], p.known[i+1:]...)
-			return
-		}
-	}
+	p.known = slices.DeleteFunc(slices.Clone(p.known), func(r plan.Remote) bool { return r.ID == subscription })
 }
 
 // FailPayment has a payment fail that was due.
@@ -199,9 +195,9 @@ func (p *Payments) FailPayment(ctx context.Context, subscription string) error {
 
 // Latest returns the subscription of an organisation that was made last.
 func (p *Payments) Latest(ctx context.Context, o id.Org) (plan.Remote, error) {
-	for i := len(p.known) - 1; i >= 0; i-- {
-		if p.known[i].Org == o {
-			return p.Subscription(ctx, p.known[i].ID)
+	for _, r := range slices.Backward(p.known) {
+		if r.Org == o {
+			return p.Subscription(ctx, r.ID)
 		}
 	}
 	return plan.Remote{}, fault.Missing("Subscription")
@@ -230,46 +226,49 @@ func (p *Payments) Remove(subscription string) {
 	p.drop(subscription)
 }
 
-// faultyPayments is a payment provider with faults. What the provider has
-// to say of what it was asked, it says when the response has gone.
-type faultyPayments struct {
-	*Payments
-	faults *Faults
+// FaultyPayments is a payment provider whose calls are made by Call, which is given their names.
+type FaultyPayments struct {
+	ports.Payments
+	ports.Billing
+	Call func(name string, do func() error) error
 }
 
-var (
-	_ ports.Payments = faultyPayments{}
-	_ ports.Billing  = faultyPayments{}
-)
-
-func (p faultyPayments) Customer(ctx context.Context, o id.Org, name, deleted string) (string, error) {
-	return ask(p.faults, "Payments.Customer", func() (string, error) { return p.Payments.Customer(ctx, o, name, deleted) })
+// Customer implements ports.Payments.
+func (p FaultyPayments) Customer(ctx context.Context, o id.Org, name, deleted string) (string, error) {
+	return ask(p.Call, "Payments.Customer", func() (string, error) { return p.Payments.Customer(ctx, o, name, deleted) })
 }
 
-func (p faultyPayments) Open(ctx context.Context, o id.Org, customer string, c plan.Checkout) (plan.Checkout, error) {
-	return ask(p.faults, "Payments.Open", func() (plan.Checkout, error) { return p.Payments.Open(ctx, o, customer, c) })
+// Open implements ports.Payments.
+func (p FaultyPayments) Open(ctx context.Context, o id.Org, customer string, c plan.Checkout) (plan.Checkout, error) {
+	return ask(p.Call, "Payments.Open", func() (plan.Checkout, error) { return p.Payments.Open(ctx, o, customer, c) })
 }
 
-func (p faultyPayments) Session(ctx context.Context, session string) (plan.Session, error) {
-	return ask(p.faults, "Payments.Session", func() (plan.Session, error) { return p.Payments.Session(ctx, session) })
+// Session implements ports.Payments.
+func (p FaultyPayments) Session(ctx context.Context, session string) (plan.Session, error) {
+	return ask(p.Call, "Payments.Session", func() (plan.Session, error) { return p.Payments.Session(ctx, session) })
 }
 
-func (p faultyPayments) Expire(ctx context.Context, session string) error {
-	return p.faults.call("Payments.Expire", func() error { return p.Payments.Expire(ctx, session) })
+// Expire implements ports.Payments.
+func (p FaultyPayments) Expire(ctx context.Context, session string) error {
+	return p.Call("Payments.Expire", func() error { return p.Payments.Expire(ctx, session) })
 }
 
-func (p faultyPayments) Portal(ctx context.Context, customer, back string) (string, error) {
-	return ask(p.faults, "Payments.Portal", func() (string, error) { return p.Payments.Portal(ctx, customer, back) })
+// Portal implements ports.Payments.
+func (p FaultyPayments) Portal(ctx context.Context, customer, back string) (string, error) {
+	return ask(p.Call, "Payments.Portal", func() (string, error) { return p.Payments.Portal(ctx, customer, back) })
 }
 
-func (p faultyPayments) Subscription(ctx context.Context, subscription string) (plan.Remote, error) {
-	return ask(p.faults, "Payments.Subscription", func() (plan.Remote, error) { return p.Payments.Subscription(ctx, subscription) })
+// Subscription implements ports.Billing.
+func (p FaultyPayments) Subscription(ctx context.Context, subscription string) (plan.Remote, error) {
+	return ask(p.Call, "Payments.Subscription", func() (plan.Remote, error) { return p.Billing.Subscription(ctx, subscription) })
 }
 
-func (p faultyPayments) Change(ctx context.Context, subscription string, to plan.Plan) error {
-	return p.faults.call("Payments.Change", func() error { return p.Payments.Change(ctx, subscription, to) })
+// Change implements ports.Billing.
+func (p FaultyPayments) Change(ctx context.Context, subscription string, to plan.Plan) error {
+	return p.Call("Payments.Change", func() error { return p.Billing.Change(ctx, subscription, to) })
 }
 
-func (p faultyPayments) Cancel(ctx context.Context, subscription string, atOnce bool) error {
-	return p.faults.call("Payments.Cancel", func() error { return p.Payments.Cancel(ctx, subscription, atOnce) })
+// Cancel implements ports.Billing.
+func (p FaultyPayments) Cancel(ctx context.Context, subscription string, atOnce bool) error {
+	return p.Call("Payments.Cancel", func() error { return p.Billing.Cancel(ctx, subscription, atOnce) })
 }
