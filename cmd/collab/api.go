@@ -16,11 +16,7 @@ import (
 func (a *app) api() *cobra.Command {
 	var method, input string
 	var fields, headers []string
-	c := command("api PATH", "Make a request to the interface", 1, 1, func(c *cobra.Command, args []string) error {
-		client, err := a.client()
-		if err != nil {
-			return err
-		}
+	c := command("api PATH", "Make a request to the interface", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) (err error) {
 		path := args[0]
 		if !strings.HasPrefix(path, "/") {
 			path = "/" + path
@@ -38,7 +34,7 @@ func (a *app) api() *cobra.Command {
 				return err
 			}
 		case input != "":
-			content, closer, err := a.open(c.Context(), input)
+			content, closer, err := a.open(ctx, input)
 			if err != nil {
 				return err
 			}
@@ -59,7 +55,7 @@ func (a *app) api() *cobra.Command {
 				method = http.MethodPost
 			}
 		}
-		response, err := client.Do(c.Context(), strings.ToUpper(method), path, header, body)
+		response, err := client.Do(ctx, strings.ToUpper(method), path, header, body)
 		if err != nil {
 			return err
 		}
@@ -76,7 +72,7 @@ func (a *app) api() *cobra.Command {
 			tree = pick(tree, strings.Split(a.flags.json, ","))
 		}
 		return a.printTree(tree)
-	})
+	}))
 	c.Long = "api makes a request with the stored token and prints the answer. PATH begins at " + apiclient.Prefix + ".\n" +
 		"The method is GET, or POST with a body."
 	c.Example = "  collab api /tasks?limit=10 --jq '.[].title'\n  collab api /teams --field name=Sales"

@@ -138,7 +138,7 @@ func (c *conversation) ask(ctx context.Context, message string) error {
 		}
 		if results == nil {
 			if c.app.wantsJSON() {
-				return c.app.printJSON(all, []string{"text", "usage"})
+				return c.app.printJSON(all)
 			}
 			return nil
 		}
@@ -261,11 +261,7 @@ type unclosed struct{ io.Writer }
 func (unclosed) Close() error { return nil }
 
 func (a *app) models() *cobra.Command {
-	return command("models", "List the models that one may chat with", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		return all(a,
-			column[apiclient.Model]{"id", func(m apiclient.Model) string { return m.ID }},
-			column[apiclient.Model]{"name", func(m apiclient.Model) string { return m.DisplayName }},
-			column[apiclient.Model]{"provider", func(m apiclient.Model) string { return m.Provider }},
-			column[apiclient.Model]{"tier", func(m apiclient.Model) string { return m.Tier }})(client.ListModels(ctx))
-	}))
+	return lists(a, "models", "List the models that one may chat with", func(m apiclient.Model) []column {
+		return []column{{"id", m.ID}, {"name", m.DisplayName}, {"provider", m.Provider}, {"tier", m.Tier}}
+	}, (*apiclient.Client).ListModels)
 }

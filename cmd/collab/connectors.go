@@ -22,23 +22,16 @@ func connectorOf(ctx context.Context, client *apiclient.Client, name string) (ap
 }
 
 func (a *app) connectors() *cobra.Command {
-	columns := []column[apiclient.Connector]{
-		{"name", func(c apiclient.Connector) string { return c.Label }},
-		{"provider", func(c apiclient.Connector) string { return c.ServerID }},
-		{"status", func(c apiclient.Connector) string { return c.Status }},
-		{"tools", func(c apiclient.Connector) string { return strconv.Itoa(len(c.Tools)) }},
-		{"error", func(c apiclient.Connector) string { return or(c.LastError, "") }},
-		{"id", func(c apiclient.Connector) string { return c.ID }},
+	columns := func(c apiclient.Connector) []column {
+		return []column{
+			{"name", c.Label}, {"provider", c.ServerID}, {"status", c.Status},
+			{"tools", strconv.Itoa(len(c.Tools))}, {"error", or(c.LastError, "")}, {"id", c.ID},
+		}
 	}
-	list := command("list", "List the organisation's connectors", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		return all(a, columns...)(client.ListConnectors(ctx))
-	}))
-	providers := command("providers", "List the tool servers that can be connected", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		return all(a,
-			column[apiclient.ConnectorProvider]{"id", func(p apiclient.ConnectorProvider) string { return p.ServerID }},
-			column[apiclient.ConnectorProvider]{"name", func(p apiclient.ConnectorProvider) string { return p.DisplayName }},
-			column[apiclient.ConnectorProvider]{"sign-in", func(p apiclient.ConnectorProvider) string { return p.AuthMode }})(client.ListConnectorProviders(ctx))
-	}))
+	list := lists(a, "list", "List the organisation's connectors", columns, (*apiclient.Client).ListConnectors)
+	providers := lists(a, "providers", "List the tool servers that can be connected", func(p apiclient.ConnectorProvider) []column {
+		return []column{{"id", p.ServerID}, {"name", p.DisplayName}, {"sign-in", p.AuthMode}}
+	}, (*apiclient.Client).ListConnectorProviders)
 	var name string
 	var config []string
 	add := command("add PROVIDER", "Add a connector", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
@@ -46,7 +39,7 @@ func (a *app) connectors() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return one(a, columns...)(client.CreateConnector(ctx, apiclient.ConnectorDraft{ProviderID: args[0], Name: given(name), Config: settings}))
+		return one(a, columns)(client.CreateConnector(ctx, apiclient.ConnectorDraft{ProviderID: args[0], Name: given(name), Config: settings}))
 	}))
 	add.Flags().StringVar(&name, "name", "", "the connector's name")
 	add.Flags().StringArrayVar(&config, "config", nil, "setting, as `NAME=VALUE`")
@@ -64,7 +57,7 @@ func (a *app) connectors() *cobra.Command {
 			for i, name := range args[1:] {
 				draft.Credentials[name] = lines[i]
 			}
-			return one(a, columns...)(client.StoreConnectorCredentials(ctx, c.ID, draft))
+			return one(a, columns)(client.StoreConnectorCredentials(ctx, c.ID, draft))
 		}))
 	authorize := command("authorize CONNECTOR", "Allow a connector in the browser to use an account", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		if !a.attended() {

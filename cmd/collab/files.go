@@ -102,13 +102,9 @@ func (f *folder) find(ctx context.Context, name string) (apiclient.StoredObject,
 	return found, nil
 }
 
-func fileColumns() []column[apiclient.StoredObject] {
-	return []column[apiclient.StoredObject]{
-		{"path", func(o apiclient.StoredObject) string { return o.Path }},
-		{"size", func(o apiclient.StoredObject) string { return sizeText(o.Size) }},
-		{"version", func(o apiclient.StoredObject) string { return strconv.FormatInt(o.Version, 10) }},
-		{"updated", func(o apiclient.StoredObject) string { return day(o.UpdatedAt) }},
-		{"id", func(o apiclient.StoredObject) string { return o.ID }},
+func fileColumns(o apiclient.StoredObject) []column {
+	return []column{
+		{"path", o.Path}, {"size", sizeText(o.Size)}, {"version", strconv.FormatInt(o.Version, 10)}, {"updated", day(o.UpdatedAt)}, {"id", o.ID},
 	}
 }
 
@@ -118,22 +114,18 @@ var errNoFile = errors.New("there is no file")
 func (a *app) files() *cobra.Command {
 	var at place
 	in := func(run func(ctx context.Context, f *folder, args []string) error) func(*cobra.Command, []string) error {
-		return func(c *cobra.Command, args []string) error {
-			client, err := a.client()
+		return a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
+			f, err := folderOf(ctx, client, at)
 			if err != nil {
 				return err
 			}
-			f, err := folderOf(c.Context(), client, at)
-			if err != nil {
-				return err
-			}
-			return run(c.Context(), f, args)
-		}
+			return run(ctx, f, args)
+		})
 	}
 	var deleted bool
 	ls := command("ls [PREFIX]", "List files", 0, 1, in(func(ctx context.Context, f *folder, args []string) error {
 		f.deleted = deleted
-		return all(a, fileColumns()...)(f.list(ctx, strings.Join(args, "")))
+		return all(a, fileColumns)(f.list(ctx, strings.Join(args, "")))
 	}))
 	ls.Flags().BoolVar(&deleted, "deleted", false, "the deleted files that can be restored")
 	var version int64
@@ -174,7 +166,7 @@ func (a *app) files() *cobra.Command {
 		} else if args[0] == "-" {
 			return usage("name the path for standard input")
 		}
-		return one(a, fileColumns()...)(a.upload(ctx, f, args[0], to))
+		return one(a, fileColumns)(a.upload(ctx, f, args[0], to))
 	}))
 	put.Long = "put stores a new file, or a file's new content, at PATH or at FILE's name; FILE may be - for\nstandard input. Large files continue after interruptions."
 	mv := command("mv PATH TO", "Move a file or a folder", 2, 2, in(func(ctx context.Context, f *folder, args []string) error {
@@ -187,13 +179,13 @@ func (a *app) files() *cobra.Command {
 			if err == nil && moved.Moved == 0 {
 				err = fmt.Errorf("%w below %s", errNoFile, args[0])
 			}
-			return one(a, column[apiclient.FolderMoved]{"moved", func(m apiclient.FolderMoved) string { return strconv.FormatInt(m.Moved, 10) }})(moved, err)
+			return one(a, func(m apiclient.FolderMoved) []column { return []column{{"moved", strconv.FormatInt(m.Moved, 10)}} })(moved, err)
 		}
 		o, err := f.find(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		return one(a, fileColumns()...)(f.client.MoveFile(ctx, o.ID, apiclient.MoveFileParams{ExpectedVersion: &o.Version}, apiclient.FileMove{Path: args[1]}))
+		return one(a, fileColumns)(f.client.MoveFile(ctx, o.ID, apiclient.MoveFileParams{ExpectedVersion: &o.Version}, apiclient.FileMove{Path: args[1]}))
 	}))
 	mv.Long = "mv gives a file another path, or all files below a folder, whose name ends in a slash."
 	rm := command("rm PATH...", "Delete files", 1, -1, in(func(ctx context.Context, f *folder, args []string) error {
@@ -213,11 +205,9 @@ func (a *app) files() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return all(a,
-			column[apiclient.StoredVersion]{"version", func(v apiclient.StoredVersion) string { return strconv.FormatInt(v.Version, 10) }},
-			column[apiclient.StoredVersion]{"size", func(v apiclient.StoredVersion) string { return sizeText(v.Size) }},
-			column[apiclient.StoredVersion]{"written", func(v apiclient.StoredVersion) string { return day(v.UpdatedAt) }},
-			column[apiclient.StoredVersion]{"path", func(v apiclient.StoredVersion) string { return v.Path }})(f.client.ListVersions(ctx, o.ID))
+		return all(a, func(v apiclient.StoredVersion) []column {
+			return []column{{"version", strconv.FormatInt(v.Version, 10)}, {"size", sizeText(v.Size)}, {"written", day(v.UpdatedAt)}, {"path", v.Path}}
+		})(f.client.ListVersions(ctx, o.ID))
 	}))
 	var earlier int64
 	var to string
@@ -234,36 +224,25 @@ func (a *app) files() *cobra.Command {
 		if earlier > 0 {
 			body.Version, body.ExpectedVersion = &earlier, &o.Version
 		}
-		return one(a, fileColumns()...)(f.client.RestoreFile(ctx, o.ID, body))
+		return one(a, fileColumns)(f.client.RestoreFile(ctx, o.ID, body))
 	}))
 	restore.Long = "restore returns a deleted file, or makes an earlier version the next one with --version."
 	restore.Flags().Int64Var(&earlier, "version", 0, "the `version` of a file that is there")
 	restore.Flags().StringVar(&to, "to", "", "another `path` for a deleted file")
-	uploads := command("uploads", "List uploads that are not complete", 0, 0, func(c *cobra.Command, _ []string) error {
-		client, err := a.client()
-		if err != nil {
-			return err
+	uploads := lists(a, "uploads", "List uploads that are not complete", func(u apiclient.ResumableUpload) []column {
+		return []column{
+			{"path", or(u.Path, "file "+u.FileID)}, {"sent", sizeText(u.Offset)}, {"size", sizeText(u.Size)}, {"expires", day(u.ExpiresAt)}, {"id", u.ID},
 		}
-		return all(a,
-			column[apiclient.ResumableUpload]{"path", func(u apiclient.ResumableUpload) string { return or(u.Path, "file "+u.FileID) }},
-			column[apiclient.ResumableUpload]{"sent", func(u apiclient.ResumableUpload) string { return sizeText(u.Offset) }},
-			column[apiclient.ResumableUpload]{"size", func(u apiclient.ResumableUpload) string { return sizeText(u.Size) }},
-			column[apiclient.ResumableUpload]{"expires", func(u apiclient.ResumableUpload) string { return day(u.ExpiresAt) }},
-			column[apiclient.ResumableUpload]{"id", func(u apiclient.ResumableUpload) string { return u.ID }})(client.ListResumableUploads(c.Context()))
-	})
+	}, (*apiclient.Client).ListResumableUploads)
 	uploads.Long = "uploads lists one's uploads of large files that are not complete. Their sizes count against the limit of\nthe plan until they are completed, which put of the same file does within a day, or cancelled, or expire."
-	cancel := command("cancel UPLOAD...", "Cancel uploads that are not complete", 1, -1, func(c *cobra.Command, args []string) error {
-		client, err := a.client()
-		if err != nil {
-			return err
-		}
+	cancel := command("cancel UPLOAD...", "Cancel uploads that are not complete", 1, -1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		for _, of := range args {
-			if _, err := client.CancelResumableUpload(c.Context(), of); err != nil {
+			if _, err := client.CancelResumableUpload(ctx, of); err != nil {
 				return fmt.Errorf("%s: %w", of, err)
 			}
 		}
 		return nil
-	})
+	}))
 	cancel.Long = "cancel cancels uploads by their ids, which uploads prints."
 	files := group("files", "Work with stored files")
 	files.AddCommand(uploads, cancel)

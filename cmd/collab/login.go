@@ -262,17 +262,15 @@ func end(ctx context.Context, client *apiclient.Client, everywhere bool) error {
 
 func (a *app) whoami() *cobra.Command {
 	return command("whoami", "Print who one is signed in as", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		return one(a,
-			column[apiclient.Me]{"server", func(apiclient.Me) string { return client.Server }},
-			column[apiclient.Me]{"user", func(m apiclient.Me) string { return cmp.Or(or(m.User.Email, ""), m.User.ID) }},
-			column[apiclient.Me]{"name", func(m apiclient.Me) string { return or(m.User.Name, "") }},
-			column[apiclient.Me]{"organisation", func(m apiclient.Me) string {
-				if m.Org == nil {
-					return ""
-				}
-				return or(m.Org.Name, m.Org.ID)
-			}},
-			column[apiclient.Me]{"role", func(m apiclient.Me) string { return or(m.Role, "") }})(client.GetMe(ctx))
+		return one(a, func(m apiclient.Me) []column {
+			org := ""
+			if m.Org != nil {
+				org = or(m.Org.Name, m.Org.ID)
+			}
+			return []column{
+				{"server", client.Server}, {"user", cmp.Or(or(m.User.Email, ""), m.User.ID)}, {"name", or(m.User.Name, "")}, {"organisation", org}, {"role", or(m.Role, "")},
+			}
+		})(client.GetMe(ctx))
 	}))
 }
 
@@ -285,17 +283,13 @@ func (a *app) orgs() *cobra.Command {
 		for i := range all {
 			all[i].Token = ""
 		}
-		return rows(a, values(all),
-			column[account]{"active", func(c account) string {
-				if c.Active {
-					return "*"
-				}
-				return ""
-			}},
-			column[account]{"organisation", func(c account) string { return c.Org }},
-			column[account]{"id", func(c account) string { return c.OrgID }},
-			column[account]{"user", func(c account) string { return c.User }},
-			column[account]{"server", func(c account) string { return c.Server }})
+		return rows(a, values(all), func(c account) []column {
+			active := ""
+			if c.Active {
+				active = "*"
+			}
+			return []column{{"active", active}, {"organisation", c.Org}, {"id", c.OrgID}, {"user", c.User}, {"server", c.Server}}
+		})
 	})
 	use := command("use ORGANISATION", "Work with another organisation that one is signed in to", 1, 1, func(_ *cobra.Command, args []string) error {
 		if a.env("COLLAB_TOKEN") != "" {

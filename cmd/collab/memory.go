@@ -60,7 +60,7 @@ func (a *app) memory() *cobra.Command {
 			return err
 		}
 		if a.wantsJSON() {
-			return record(a, *stored)
+			return a.printJSON(*stored)
 		}
 		return a.printProse(stored.Content)
 	})

@@ -123,18 +123,15 @@ func values[T any](all []T) iter.Seq2[T, error] {
 	}
 }
 
-// column is a column of a table.
-type column[T any] struct {
-	name string
-	text func(T) string
-}
+// column is what a record has in a column of a table.
+type column struct{ name, text string }
 
 // wantsJSON reports whether --json or --jq is given.
 func (a *app) wantsJSON() bool { return a.flags.json != "" || a.flags.jq != "" }
 
 // rows prints records: as a table on a terminal, tab-separated without a heading elsewhere, or
 // as --json and --jq say.
-func rows[T any](a *app, records iter.Seq2[T, error], columns ...column[T]) error {
+func rows[T any](a *app, records iter.Seq2[T, error], columns func(T) []column) error {
 	if a.wantsJSON() {
 		all := []T{}
 		for r, err := range records {
@@ -143,44 +140,48 @@ func rows[T any](a *app, records iter.Seq2[T, error], columns ...column[T]) erro
 			}
 			all = append(all, r)
 		}
-		return a.printJSON(all, fieldsOf[T]())
+		return a.printJSON(all)
 	}
 	var lines [][]string
 	for r, err := range records {
 		if err != nil {
 			return err
 		}
-		if a.outTerminal {
-			lines = append(lines, cells(r, columns))
-		} else if err := a.tabbed(cells(r, columns)); err != nil {
-			return err
+		line := columns(r)
+		if !a.outTerminal {
+			if err := a.tabbed(line); err != nil {
+				return err
+			}
+			continue
 		}
-	}
-	if len(lines) == 0 {
-		if a.outTerminal {
-			a.printErrf("nothing was found")
+		if lines == nil {
+			lines = [][]string{cells(line, func(c column) string { return strings.ToUpper(c.name) })}
 		}
-		return nil
+		lines = append(lines, cells(line, column.plain))
 	}
-	heads := make([]string, len(columns))
-	for i, c := range columns {
-		heads[i] = strings.ToUpper(c.name)
+	switch {
+	case lines != nil:
+		return a.table(lines)
+	case a.outTerminal:
+		a.printErrf("nothing was found")
 	}
-	return a.table(append([][]string{heads}, lines...))
+	return nil
 }
 
-// cells returns the texts that a record has in columns.
-func cells[T any](r T, columns []column[T]) []string {
+func (c column) plain() string { return plain(c.text) }
+
+// cells returns a text of each column.
+func cells(columns []column, text func(column) string) []string {
 	line := make([]string, len(columns))
 	for i, c := range columns {
-		line[i] = plain(c.text(r))
+		line[i] = text(c)
 	}
 	return line
 }
 
 // tabbed prints a line whose texts tabs separate.
-func (a *app) tabbed(line []string) error {
-	_, err := fmt.Fprintln(a.out, strings.Join(line, "\t"))
+func (a *app) tabbed(columns []column) error {
+	_, err := fmt.Fprintln(a.out, strings.Join(cells(columns, column.plain), "\t"))
 	return err
 }
 
@@ -222,40 +223,38 @@ func (a *app) table(lines [][]string) error {
 }
 
 // all returns a function that prints the records of a response as rows does.
-func all[T any](a *app, columns ...column[T]) func(*apiclient.List[T], error) error {
+func all[T any](a *app, columns func(T) []column) func(*apiclient.List[T], error) error {
 	return func(list *apiclient.List[T], err error) error {
 		if err != nil {
 			return err
 		}
-		return rows(a, list.All(), columns...)
+		return rows(a, list.All(), columns)
 	}
 }
 
 // one returns a function that prints the record of a response as record does.
-func one[T any](a *app, columns ...column[T]) func(T, error) error {
+func one[T any](a *app, columns func(T) []column) func(T, error) error {
 	return func(r T, err error) error {
 		if err != nil {
 			return err
 		}
-		return record(a, r, columns...)
+		return a.record(r, columns(r))
 	}
 }
 
 // record prints one record: a line for each column, or as --json and --jq say.
-func record[T any](a *app, r T, columns ...column[T]) error {
+func (a *app) record(r any, columns []column) error {
 	if a.wantsJSON() {
-		return a.printJSON(r, fieldsOf[T]())
+		return a.printJSON(r)
 	}
 	width := 0
 	for _, c := range columns {
 		width = max(width, len(c.name))
 	}
 	for _, c := range columns {
-		text := plain(c.text(r))
+		text := c.name + "\t" + c.plain()
 		if a.outTerminal {
-			text = string(a.paint(true, dim, c.name+strings.Repeat(" ", width-len(c.name)))) + "  " + text
-		} else {
-			text = c.name + "\t" + text
+			text = string(a.paint(true, dim, fmt.Sprintf("%-*s", width, c.name))) + "  " + c.plain()
 		}
 		if _, err := fmt.Fprintln(a.out, text); err != nil {
 			return err
@@ -264,24 +263,25 @@ func record[T any](a *app, r T, columns ...column[T]) error {
 	return nil
 }
 
-// fieldsOf returns the names that the fields of a struct have in JSON.
-func fieldsOf[T any]() (names []string) {
-	t := reflect.TypeFor[T]()
-	for t.Kind() == reflect.Pointer {
+// fieldNames returns the names that the fields of a struct, or of those in a slice, have in JSON.
+func fieldNames(v any) (names []string) {
+	t := reflect.TypeOf(v)
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
 	if t.Kind() != reflect.Struct {
 		return nil
 	}
 	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		names = append(names, name)
+		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" {
+			names = append(names, name)
+		}
 	}
 	return names
 }
 
 // printJSON prints a value with the fields of --json, through the expression of --jq.
-func (a *app) printJSON(v any, known []string) error {
+func (a *app) printJSON(v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -291,7 +291,7 @@ func (a *app) printJSON(v any, known []string) error {
 		return err
 	}
 	if a.flags.json != "" && a.flags.json != "all" {
-		wanted := strings.Split(a.flags.json, ",")
+		wanted, known := strings.Split(a.flags.json, ","), fieldNames(v)
 		for _, name := range wanted {
 			if !slices.Contains(known, name) {
 				return usage("--json: there is no field %q, but all and %s", name, strings.Join(known, ","))

@@ -49,12 +49,12 @@ type animal struct {
 
 var (
 	animals = []animal{{"cat", "miaow \x1b[31m\n"}, {"Mäuschen", "a long sound, repeated"}}
-	columns = []column[animal]{{"name", func(a animal) string { return a.Name }}, {"sound", func(a animal) string { return a.Sound }}}
+	columns = func(a animal) []column { return []column{{"name", a.Name}, {"sound", a.Sound}} }
 )
 
 func TestATableFitsTheTerminalAndCannotControlIt(t *testing.T) {
 	a, out, _ := terminal(t, 24, map[string]string{"NO_COLOR": "1"})
-	must.NoError(t, rows(a, values(animals), columns...))
+	must.NoError(t, rows(a, values(animals), columns))
 	want := "NAME      SOUND\ncat       miaow  [31m \nMäuschen  a long sound,…\n"
 	must.Equal(t, want, out.String())
 }
@@ -62,27 +62,27 @@ func TestATableFitsTheTerminalAndCannotControlIt(t *testing.T) {
 func TestSeveralColumnsBecomeNarrow(t *testing.T) {
 	a, out, _ := terminal(t, 30, map[string]string{"NO_COLOR": "1"})
 	long := []animal{{"漢字漢字漢字漢字漢字", "a long sound, repeated and repeated"}}
-	must.NoError(t, rows(a, values(long), columns...))
+	must.NoError(t, rows(a, values(long), columns))
 	want := "NAME            SOUND\n漢字漢字漢字…   a long sound,…\n"
 	must.Equal(t, want, out.String())
 }
 
 func TestALongTextIsCutInATable(t *testing.T) {
 	a, out, _ := terminal(t, 20, map[string]string{"NO_COLOR": "1"})
-	must.NoError(t, rows(a, values([]animal{{"cat", strings.Repeat("o", 1<<19)}}), columns...))
+	must.NoError(t, rows(a, values([]animal{{"cat", strings.Repeat("o", 1<<19)}}), columns))
 	must.Equal(t, "NAME  SOUND\ncat   "+strings.Repeat("o", 13)+"…\n", out.String())
 }
 
 func TestTheIDOfATaskCanBeShort(t *testing.T) {
 	for id, want := range map[string]string{"": "", "1234567": "1234567", "12345678": "12345678", "123456789": "23456789"} {
-		must.Is(t, want, taskColumns()[0].text(apiclient.Task{ID: id}))
+		must.Is(t, want, taskColumns(apiclient.Task{ID: id})[0].text)
 	}
 }
 
 func TestHeadingsHaveAColourUnlessItIsRefused(t *testing.T) {
 	for refusal, coloured := range map[string]bool{"": true, "NO_COLOR": false} {
 		a, out, _ := terminal(t, 80, map[string]string{refusal: "1"})
-		must.NoError(t, rows(a, values(animals), columns...))
+		must.NoError(t, rows(a, values(animals), columns))
 		if strings.Contains(out.String(), "\x1b[2mNAME") != coloured {
 			t.Errorf("with %q it is %q", refusal, out.String())
 		}
@@ -107,7 +107,7 @@ func TestNothingIsPrintedOfAListThatBreaks(t *testing.T) {
 	a, out, _ := terminal(t, 80, nil)
 	a.flags.json = "name"
 	list := func(yield func(animal, error) bool) { _ = yield(animals[0], nil) && yield(animal{}, broken) }
-	if err := rows(a, list, columns...); !errors.Is(err, broken) || out.Len() > 0 {
+	if err := rows(a, list, columns); !errors.Is(err, broken) || out.Len() > 0 {
 		t.Errorf("it prints %q and returns %v", out, err)
 	}
 }

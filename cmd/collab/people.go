@@ -99,20 +99,21 @@ func (a *app) with(run func(ctx context.Context, client *apiclient.Client, args 
 	}
 }
 
-func memberColumns() []column[apiclient.Member] {
-	return []column[apiclient.Member]{
-		{"name", func(m apiclient.Member) string { return or(m.Name, "") }},
-		{"email", func(m apiclient.Member) string { return or(m.Email, "") }},
-		{"role", func(m apiclient.Member) string { return m.Role }},
-		{"joined", func(m apiclient.Member) string { return day(m.JoinedAt) }},
-		{"id", func(m apiclient.Member) string { return m.UserID }},
-	}
+// lists returns a command that prints the records of a response.
+func lists[T any](a *app, use, short string, columns func(T) []column, call func(*apiclient.Client, context.Context) (*apiclient.List[T], error)) *cobra.Command {
+	return command(use, short, 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
+		return all(a, columns)(call(client, ctx))
+	}))
+}
+
+func memberColumns(m apiclient.Member) []column {
+	return []column{{"name", or(m.Name, "")}, {"email", or(m.Email, "")}, {"role", m.Role}, {"joined", day(m.JoinedAt)}, {"id", m.UserID}}
 }
 
 func (a *app) members() *cobra.Command {
 	var found apiclient.ListMembersParams
 	list := command("list", "List members", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		return all(a, memberColumns()...)(client.ListMembers(ctx, found))
+		return all(a, memberColumns)(client.ListMembers(ctx, found))
 	}))
 	list.Flags().StringVar(&found.Search, "search", "", "only those with all words of this `text` in their names or e-mail addresses")
 	role := command("role MEMBER ROLE", "Change a member's role", 2, 2, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
@@ -120,7 +121,7 @@ func (a *app) members() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return one(a, memberColumns()...)(client.ChangeRole(ctx, m.UserID, apiclient.RoleChange{Role: strings.ToUpper(args[1])}))
+		return one(a, memberColumns)(client.ChangeRole(ctx, m.UserID, apiclient.RoleChange{Role: strings.ToUpper(args[1])}))
 	}))
 	remove := removes(a, "remove MEMBER", "Remove a member", memberOf, func(ctx context.Context, client *apiclient.Client, m apiclient.Member) (apiclient.Success, error) {
 		return client.RemoveMember(ctx, m.UserID)
@@ -135,23 +136,17 @@ func invitationOf(ctx context.Context, client *apiclient.Client, name string) (a
 }
 
 func (a *app) invitations() *cobra.Command {
-	sent := one(a,
-		column[apiclient.InvitationWithAddress]{"email", func(i apiclient.InvitationWithAddress) string { return i.Email }},
-		column[apiclient.InvitationWithAddress]{"role", func(i apiclient.InvitationWithAddress) string { return i.Role }},
-		column[apiclient.InvitationWithAddress]{"expires", func(i apiclient.InvitationWithAddress) string { return day(i.ExpiresAt) }},
-		column[apiclient.InvitationWithAddress]{"address", func(i apiclient.InvitationWithAddress) string { return i.InviteURL }})
+	sent := one(a, func(i apiclient.InvitationWithAddress) []column {
+		return []column{{"email", i.Email}, {"role", i.Role}, {"expires", day(i.ExpiresAt)}, {"address", i.InviteURL}}
+	})
 	role := "member"
 	send := command("send EMAIL", "Invite somebody", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		return sent(client.Invite(ctx, apiclient.Invite{Email: args[0], Role: strings.ToUpper(role)}))
 	}))
 	oneOf(send, &role, "role", "the role", "owner", "admin", "member", "viewer")
-	list := command("list", "List pending invitations", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		return all(a,
-			column[apiclient.Invitation]{"email", func(i apiclient.Invitation) string { return i.Email }},
-			column[apiclient.Invitation]{"role", func(i apiclient.Invitation) string { return i.Role }},
-			column[apiclient.Invitation]{"expires", func(i apiclient.Invitation) string { return day(i.ExpiresAt) }},
-			column[apiclient.Invitation]{"id", func(i apiclient.Invitation) string { return i.ID }})(client.ListInvitations(ctx))
-	}))
+	list := lists(a, "list", "List pending invitations", func(i apiclient.Invitation) []column {
+		return []column{{"email", i.Email}, {"role", i.Role}, {"expires", day(i.ExpiresAt)}, {"id", i.ID}}
+	}, (*apiclient.Client).ListInvitations)
 	resend := command("resend EMAIL", "Send an invitation again, with another address", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		i, err := invitationOf(ctx, client, args[0])
 		if err != nil {
@@ -166,17 +161,13 @@ func (a *app) invitations() *cobra.Command {
 }
 
 func (a *app) teams() *cobra.Command {
-	columns := []column[apiclient.Team]{
-		{"name", func(t apiclient.Team) string { return t.Name }},
-		{"description", func(t apiclient.Team) string { return or(t.Description, "") }},
-		{"id", func(t apiclient.Team) string { return t.ID }},
+	columns := func(t apiclient.Team) []column {
+		return []column{{"name", t.Name}, {"description", or(t.Description, "")}, {"id", t.ID}}
 	}
-	list := command("list", "List teams", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		return all(a, columns...)(client.ListTeams(ctx))
-	}))
+	list := lists(a, "list", "List teams", columns, (*apiclient.Client).ListTeams)
 	var description string
 	add := command("add NAME", "Add a team", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		return one(a, columns...)(client.CreateTeam(ctx, apiclient.TeamDraft{Name: args[0], Description: given(description)}))
+		return one(a, columns)(client.CreateTeam(ctx, apiclient.TeamDraft{Name: args[0], Description: given(description)}))
 	}))
 	add.Flags().StringVar(&description, "description", "", "the description")
 	remove := removes(a, "remove TEAM", "Delete a team", teamOf, func(ctx context.Context, client *apiclient.Client, t apiclient.Team) (apiclient.Success, error) {
@@ -187,10 +178,9 @@ func (a *app) teams() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return all(a,
-			column[apiclient.TeamMember]{"name", func(m apiclient.TeamMember) string { return or(m.Name, "") }},
-			column[apiclient.TeamMember]{"email", func(m apiclient.TeamMember) string { return or(m.Email, "") }},
-			column[apiclient.TeamMember]{"id", func(m apiclient.TeamMember) string { return m.UserID }})(client.ListTeamMembers(ctx, t.ID))
+		return all(a, func(m apiclient.TeamMember) []column {
+			return []column{{"name", or(m.Name, "")}, {"email", or(m.Email, "")}, {"id", m.UserID}}
+		})(client.ListTeamMembers(ctx, t.ID))
 	}))
 	join := command("join TEAM MEMBER", "Add a member to a team", 2, 2, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		t, m, err := teamAndMember(ctx, client, args)
@@ -219,14 +209,11 @@ func teamAndMember(ctx context.Context, client *apiclient.Client, args []string)
 }
 
 func (a *app) workspaces() *cobra.Command {
-	columns := []column[apiclient.Workspace]{
-		{"name", func(w apiclient.Workspace) string { return w.Name }},
-		{"team", func(w apiclient.Workspace) string { return w.TeamID }},
-		{"description", func(w apiclient.Workspace) string { return or(w.Description, "") }},
-		{"id", func(w apiclient.Workspace) string { return w.ID }},
+	columns := func(w apiclient.Workspace) []column {
+		return []column{{"name", w.Name}, {"team", w.TeamID}, {"description", or(w.Description, "")}, {"id", w.ID}}
 	}
 	list := command("list", "List workspaces", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		return all(a, columns...)(client.ListWorkspaces(ctx, apiclient.ListWorkspacesParams{}))
+		return all(a, columns)(client.ListWorkspaces(ctx, apiclient.ListWorkspacesParams{}))
 	}))
 	var team, description string
 	add := command("add NAME", "Add a workspace", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
@@ -234,7 +221,7 @@ func (a *app) workspaces() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return one(a, columns...)(client.CreateWorkspace(ctx, apiclient.WorkspaceDraft{Name: args[0], TeamID: t.ID, Description: given(description)}))
+		return one(a, columns)(client.CreateWorkspace(ctx, apiclient.WorkspaceDraft{Name: args[0], TeamID: t.ID, Description: given(description)}))
 	}))
 	add.Flags().StringVar(&team, "team", "", "the team's id or `name`; Shared if it is not given")
 	add.Flags().StringVar(&description, "description", "", "the description")
@@ -250,7 +237,7 @@ func (a *app) workspaces() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return one(a, columns...)(client.MoveWorkspace(ctx, w.ID, apiclient.Move{TargetTeamID: t.ID}))
+		return one(a, columns)(client.MoveWorkspace(ctx, w.ID, apiclient.Move{TargetTeamID: t.ID}))
 	}))
 	return group("workspaces", "Work with workspaces", list, add, remove, move)
 }

@@ -16,20 +16,13 @@ import (
 )
 
 func (a *app) releases() *cobra.Command {
-	columns := []column[apiclient.Release]{
-		{"version", func(r apiclient.Release) string { return r.Version }},
-		{"platform", func(r apiclient.Release) string { return r.Platform }},
-		{"arch", func(r apiclient.Release) string { return r.Arch }},
-		{"channel", func(r apiclient.Release) string { return r.Channel }},
-		{"rollout", func(r apiclient.Release) string { return percentage(r.RolloutPercentage) }},
-		{"active", func(r apiclient.Release) string { return strconv.FormatBool(r.Active) }},
-		{"failure limit", func(r apiclient.Release) string { return optional(r.FailureLimit, percentage) }},
-		{"paused", func(r apiclient.Release) string { return optional(r.PausedAt, day) }},
-		{"id", func(r apiclient.Release) string { return r.ID }},
+	columns := func(r apiclient.Release) []column {
+		return []column{
+			{"version", r.Version}, {"platform", r.Platform}, {"arch", r.Arch}, {"channel", r.Channel}, {"rollout", percentage(r.RolloutPercentage)},
+			{"active", strconv.FormatBool(r.Active)}, {"failure limit", optional(r.FailureLimit, percentage)}, {"paused", optional(r.PausedAt, day)}, {"id", r.ID},
+		}
 	}
-	list := command("list", "List releases", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		return all(a, columns...)(client.ListReleases(ctx))
-	}))
+	list := lists(a, "list", "List releases", columns, (*apiclient.Client).ListReleases)
 	var draft apiclient.ReleaseDraft
 	var channel, notes, signature, file string
 	var rollout int64
@@ -51,7 +44,7 @@ func (a *app) releases() *cobra.Command {
 			}
 			d.FileSizeBytes, d.Sha512 = &size, new(hex.EncodeToString(digest.Sum(nil)))
 		}
-		return one(a, columns...)(client.PublishRelease(ctx, d))
+		return one(a, columns)(client.PublishRelease(ctx, d))
 	}))
 	oneOf(publish, &draft.Platform, "platform", "the platform", "darwin", "win32", "linux")
 	oneOf(publish, &draft.Arch, "arch", "the processor", "x64", "arm64", "universal")
@@ -68,21 +61,19 @@ func (a *app) releases() *cobra.Command {
 		if err != nil {
 			return usage("%q is no percentage", args[1])
 		}
-		return one(a, columns...)(client.ChangeRelease(ctx, args[0], apiclient.ReleasePatch{RolloutPercentage: &n}))
+		return one(a, columns)(client.ChangeRelease(ctx, args[0], apiclient.ReleasePatch{RolloutPercentage: &n}))
 	}))
 	withdraw := command("withdraw ID", "Offer a release to nobody any more", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		return one(a, columns...)(client.ChangeRelease(ctx, args[0], apiclient.ReleasePatch{Active: new(false)}))
+		return one(a, columns)(client.ChangeRelease(ctx, args[0], apiclient.ReleasePatch{Active: new(false)}))
 	}))
 	var days apiclient.GetAdoptionParams
 	adoption := command("adoption", "List the update checks by day and version", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		return all(a,
-			column[apiclient.Adoption]{"day", func(d apiclient.Adoption) string { return d.Day }},
-			column[apiclient.Adoption]{"version", func(d apiclient.Adoption) string { return d.Version }},
-			column[apiclient.Adoption]{"platform", func(d apiclient.Adoption) string { return d.Platform }},
-			column[apiclient.Adoption]{"arch", func(d apiclient.Adoption) string { return d.Arch }},
-			column[apiclient.Adoption]{"channel", func(d apiclient.Adoption) string { return d.Channel }},
-			column[apiclient.Adoption]{"checks", func(d apiclient.Adoption) string { return strconv.FormatInt(d.Checks, 10) }},
-			column[apiclient.Adoption]{"offered", func(d apiclient.Adoption) string { return strconv.FormatInt(d.Offered, 10) }})(client.GetAdoption(ctx, days))
+		return all(a, func(d apiclient.Adoption) []column {
+			return []column{
+				{"day", d.Day}, {"version", d.Version}, {"platform", d.Platform}, {"arch", d.Arch}, {"channel", d.Channel},
+				{"checks", strconv.FormatInt(d.Checks, 10)}, {"offered", strconv.FormatInt(d.Offered, 10)},
+			}
+		})(client.GetAdoption(ctx, days))
 	}))
 	adoption.Flags().StringVar(&days.From, "from", "", "the first `day`")
 	adoption.Flags().StringVar(&days.To, "to", "", "the last `day`")
@@ -90,23 +81,21 @@ func (a *app) releases() *cobra.Command {
 }
 
 func (a *app) admin() *cobra.Command {
-	columns := []column[apiclient.Overview]{
-		{"name", func(o apiclient.Overview) string { return or(o.Name, "") }},
-		{"members", func(o apiclient.Overview) string { return strconv.FormatInt(o.Members, 10) }},
-		{"plan", func(o apiclient.Overview) string { return o.Subscription.Plan }},
-		{"status", func(o apiclient.Overview) string { return o.Subscription.Status }},
-		{"storage", func(o apiclient.Overview) string { return sizeText(o.StorageUsed) }},
-		{"id", func(o apiclient.Overview) string { return o.ID }},
+	columns := func(o apiclient.Overview) []column {
+		return []column{
+			{"name", or(o.Name, "")}, {"members", strconv.FormatInt(o.Members, 10)}, {"plan", o.Subscription.Plan},
+			{"status", o.Subscription.Status}, {"storage", sizeText(o.StorageUsed)}, {"id", o.ID},
+		}
 	}
-	printed := one(a, columns...)
+	printed := one(a, columns)
 	var found apiclient.ListOrganisationsParams
 	orgs := command("orgs", "List organisations", 0, 0, a.asOperator(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		return all(a, columns...)(client.ListOrganisations(ctx, found))
+		return all(a, columns)(client.ListOrganisations(ctx, found))
 	}))
 	orgs.Flags().StringVar(&found.Search, "search", "", "only those with this `text` in their name, or this id")
 	var people apiclient.ListOrganisationMembersParams
 	members := command("members ID", "List an organisation's members", 1, 1, a.asOperator(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		return all(a, memberColumns()...)(client.ListOrganisationMembers(ctx, args[0], people))
+		return all(a, memberColumns)(client.ListOrganisationMembers(ctx, args[0], people))
 	}))
 	members.Flags().StringVar(&people.Search, "search", "", "only those with all words of this `text` in their names or e-mail addresses")
 	show := command("org ID", "Print an organisation", 1, 1, a.asOperator(func(ctx context.Context, client *apiclient.Client, args []string) error {
@@ -118,7 +107,7 @@ func (a *app) admin() *cobra.Command {
 	}))
 	grant.Flags().StringVar(&until, "until", "", "the `date` or time at which it ends")
 	role := command("role ID USER ROLE", "Set a member's role", 3, 3, a.asOperator(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		return one(a, memberColumns()...)(client.SetRole(ctx, args[0], args[1], apiclient.RoleChange{Role: strings.ToUpper(args[2])}))
+		return one(a, memberColumns)(client.SetRole(ctx, args[0], args[1], apiclient.RoleChange{Role: strings.ToUpper(args[2])}))
 	}))
 	admin := group("admin", "Work with organisations as the operator of a server", orgs, show, members, grant, role)
 	admin.Long = "The commands of admin take the operator's secret from COLLAB_ADMIN_SECRET."

@@ -192,28 +192,18 @@ func (a *app) syncStatus() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		last.Paused, last.PausedUntil = p != nil, nil
-		if p != nil {
-			last.PausedUntil = p.Until
+		paused := ""
+		switch last.Paused, last.PausedUntil = p != nil, nil; {
+		case p == nil:
+		case p.Until != nil:
+			last.PausedUntil, paused = p.Until, "until "+p.Until.Local().Format(time.DateTime)
+		default:
+			paused = "until " + a.resumption(directory, args[0])
 		}
-		return record(a, last,
-			column[syncRound]{"at", func(r syncRound) string { return r.Time.Local().Format(time.DateTime) }},
-			column[syncRound]{"files", func(r syncRound) string { return fmt.Sprint(r.Files) }},
-			column[syncRound]{"held", func(r syncRound) string { return problems(r.Held) }},
-			column[syncRound]{"failed", func(r syncRound) string { return problems(r.Failed) }},
-			column[syncRound]{"stopped", func(r syncRound) string { return r.Stopped }},
-			column[syncRound]{"problem", func(r syncRound) string { return r.Problem }},
-			column[syncRound]{"late", func(r syncRound) string { return r.Late }},
-			column[syncRound]{"paused", func(r syncRound) string {
-				switch {
-				case r.PausedUntil != nil:
-					return "until " + r.PausedUntil.Local().Format(time.DateTime)
-				case r.Paused:
-					return "until " + a.resumption(directory, args[0])
-				}
-				return ""
-			}},
-		)
+		return a.record(last, []column{
+			{"at", last.Time.Local().Format(time.DateTime)}, {"files", fmt.Sprint(last.Files)}, {"held", problems(last.Held)}, {"failed", problems(last.Failed)},
+			{"stopped", last.Stopped}, {"problem", last.Problem}, {"late", last.Late}, {"paused", paused},
+		})
 	})
 }
 
@@ -243,7 +233,7 @@ func (a *app) syncConflicts() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return rows(a, values(all), column[syncConflict]{"path", func(c syncConflict) string { return c.Path }})
+		return rows(a, values(all), func(c syncConflict) []column { return []column{{"path", c.Path}} })
 	})
 }
 
@@ -292,7 +282,7 @@ func (a *app) syncLog() *cobra.Command {
 		if err = cmp.Or(err, failed); err != nil || follow {
 			return err
 		}
-		return rows(a, values(last), logColumns...)
+		return rows(a, values(last), logColumns)
 	})
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is changed from now on, until it is interrupted")
 	c.Flags().IntVar(&limit, "limit", 100, "the last so many changes; 0 for all")
@@ -301,25 +291,20 @@ directory; and what kept it from doing so. It has the last changes, 1 to 2 MB of
 	return c
 }
 
-var logColumns = []column[syncChange]{
-	{"at", func(c syncChange) string { return c.Time.Local().Format(time.DateTime) }},
-	{"direction", func(c syncChange) string { return c.Direction }},
-	{"action", func(c syncChange) string { return cmp.Or(c.Action, c.Event) }},
-	{"path", func(c syncChange) string {
-		if c.From != "" {
-			return c.From + " -> " + c.Path
-		}
-		return c.Path
-	}},
-	{"problem", func(c syncChange) string { return c.Problem }},
+func logColumns(c syncChange) []column {
+	path := c.Path
+	if c.From != "" {
+		path = c.From + " -> " + c.Path
+	}
+	return []column{{"at", c.Time.Local().Format(time.DateTime)}, {"direction", c.Direction}, {"action", cmp.Or(c.Action, c.Event)}, {"path", path}, {"problem", c.Problem}}
 }
 
 // logged prints one line of a log that is followed.
 func (a *app) logged(c syncChange) error {
 	if a.wantsJSON() {
-		return record(a, c)
+		return a.printJSON(c)
 	}
-	return a.tabbed(cells(c, logColumns))
+	return a.tabbed(logColumns(c))
 }
 
 // pauseName is the file that pauses: in mirror.StateDirectory the directory, beside the accounts all.

@@ -19,14 +19,10 @@ var (
 	priorities = []string{"low", "medium", "high", "urgent"}
 )
 
-func taskColumns() []column[apiclient.Task] {
-	return []column[apiclient.Task]{
-		{"id", func(t apiclient.Task) string { return t.ID[max(0, len(t.ID)-shortID):] }},
-		{"status", func(t apiclient.Task) string { return t.Status }},
-		{"priority", func(t apiclient.Task) string { return t.Priority }},
-		{"due", func(t apiclient.Task) string { return or(t.DueDate, "") }},
-		{"title", func(t apiclient.Task) string { return t.Title }},
-		{"tags", func(t apiclient.Task) string { return strings.Join(t.Tags, ",") }},
+func taskColumns(t apiclient.Task) []column {
+	return []column{
+		{"id", t.ID[max(0, len(t.ID)-shortID):]}, {"status", t.Status}, {"priority", t.Priority},
+		{"due", or(t.DueDate, "")}, {"title", t.Title}, {"tags", strings.Join(t.Tags, ",")},
 	}
 }
 
@@ -92,7 +88,7 @@ func (a *app) tasks() *cobra.Command {
 			return err
 		}
 		filter.Status, filter.Priority = strings.ToUpper(filter.Status), strings.ToUpper(filter.Priority)
-		return all(a, taskColumns()...)(client.ListTasks(ctx, filter))
+		return all(a, taskColumns)(client.ListTasks(ctx, filter))
 	}))
 	flags := list.Flags()
 	oneOf(list, &filter.Status, "status", "only tasks with this status", statuses...)
@@ -124,7 +120,7 @@ func (a *app) tasks() *cobra.Command {
 			return err
 		}
 		d.WorkspaceID = given(id)
-		return one(a, taskColumns()...)(client.CreateTask(ctx, d))
+		return one(a, taskColumns)(client.CreateTask(ctx, d))
 	}))
 	draft.flags(add)
 
@@ -213,17 +209,13 @@ func (a *app) tasks() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return all(a,
-			column[apiclient.TaskChange]{"changed", func(h apiclient.TaskChange) string { return day(h.ChangedAt) }},
-			column[apiclient.TaskChange]{"by", func(h apiclient.TaskChange) string { return h.ChangedBy }},
-			column[apiclient.TaskChange]{"changes", func(h apiclient.TaskChange) string {
-				var all []string
-				for _, f := range h.Changes {
-					all = append(all, f.Field+": "+strconv.Quote(or(f.From, ""))+" to "+strconv.Quote(or(f.To, "")))
-				}
-				return strings.Join(all, ", ")
-			}},
-			column[apiclient.TaskChange]{"reason", func(h apiclient.TaskChange) string { return or(h.Reason, "") }})(client.GetTaskHistory(ctx, ids[0]))
+		return all(a, func(h apiclient.TaskChange) []column {
+			var changes []string
+			for _, f := range h.Changes {
+				changes = append(changes, f.Field+": "+strconv.Quote(or(f.From, ""))+" to "+strconv.Quote(or(f.To, "")))
+			}
+			return []column{{"changed", day(h.ChangedAt)}, {"by", h.ChangedBy}, {"changes", strings.Join(changes, ", ")}, {"reason", or(h.Reason, "")}}
+		})(client.GetTaskHistory(ctx, ids[0]))
 	}))
 	show := command("show ID", "Print a task", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		ids, _, err := taskIDs(ctx, client, args...)
@@ -234,9 +226,7 @@ func (a *app) tasks() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		err = record(a, t, append(taskColumns(),
-			column[apiclient.Task]{"assignee", func(t apiclient.Task) string { return or(t.AssigneeID, "") }},
-			column[apiclient.Task]{"workspace", func(t apiclient.Task) string { return or(t.WorkspaceID, "") }})...)
+		err = a.record(t, append(taskColumns(t), column{"assignee", or(t.AssigneeID, "")}, column{"workspace", or(t.WorkspaceID, "")}))
 		if err != nil || a.wantsJSON() || or(t.Description, "") == "" {
 			return err
 		}
@@ -268,5 +258,5 @@ func (a *app) patchTask(ctx context.Context, client *apiclient.Client, named str
 	if err != nil {
 		return err
 	}
-	return one(a, taskColumns()...)(client.UpdateTask(ctx, ids[0], p))
+	return one(a, taskColumns)(client.UpdateTask(ctx, ids[0], p))
 }

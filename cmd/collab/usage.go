@@ -32,15 +32,14 @@ func (a *app) usageCommand() *cobra.Command {
 		for _, d := range days {
 			most = max(most, d.TotalTokens)
 		}
-		columns := []column[apiclient.DayUsage]{
-			{"day", func(d apiclient.DayUsage) string { return d.Date }},
-			{"requests", func(d apiclient.DayUsage) string { return strconv.FormatInt(d.Requests, 10) }},
-			{"tokens", func(d apiclient.DayUsage) string { return strconv.FormatInt(d.TotalTokens, 10) }},
-		}
-		if a.outTerminal {
-			columns = append(columns, column[apiclient.DayUsage]{"", func(d apiclient.DayUsage) string { return bar(d.TotalTokens, most) }})
-		}
-		if err := rows(a, values(days), columns...); err != nil || !a.outTerminal || a.wantsJSON() {
+		err := rows(a, values(days), func(d apiclient.DayUsage) []column {
+			columns := []column{{"day", d.Date}, {"requests", strconv.FormatInt(d.Requests, 10)}, {"tokens", strconv.FormatInt(d.TotalTokens, 10)}}
+			if a.outTerminal {
+				columns = append(columns, column{"", bar(d.TotalTokens, most)})
+			}
+			return columns
+		})
+		if err != nil || !a.outTerminal || a.wantsJSON() {
 			return err
 		}
 		quota, err := client.GetQuota(ctx)
@@ -63,16 +62,15 @@ func (a *app) usageCommand() *cobra.Command {
 }
 
 func (a *app) billing() *cobra.Command {
-	columns := []column[apiclient.Subscription]{
-		{"plan", func(s apiclient.Subscription) string { return s.Plan }},
-		{"status", func(s apiclient.Subscription) string { return s.Status }},
-		{"seats", func(s apiclient.Subscription) string { return strconv.FormatInt(s.Seats, 10) }},
-		{"until", func(s apiclient.Subscription) string { return optional(s.CurrentPeriodEnd, day) }},
-		{"ends", func(s apiclient.Subscription) string { return strconv.FormatBool(s.CancelAtPeriodEnd) }},
+	columns := func(s apiclient.Subscription) []column {
+		return []column{
+			{"plan", s.Plan}, {"status", s.Status}, {"seats", strconv.FormatInt(s.Seats, 10)}, {"until", optional(s.CurrentPeriodEnd, day)},
+			{"ends", strconv.FormatBool(s.CancelAtPeriodEnd)},
+		}
 	}
 	printed := func(call func(*apiclient.Client, context.Context) (apiclient.Subscription, error)) func(*cobra.Command, []string) error {
 		return a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-			return one(a, columns...)(call(client, ctx))
+			return one(a, columns)(call(client, ctx))
 		})
 	}
 	// opened prints the address of a page, and opens it for a person unless --json or --jq is given.
@@ -81,7 +79,7 @@ func (a *app) billing() *cobra.Command {
 			return err
 		}
 		if a.wantsJSON() {
-			return record(a, e)
+			return a.printJSON(e)
 		}
 		if _, err := fmt.Fprintln(a.out, plain(e.URL)); err != nil || !a.outTerminal {
 			return err
