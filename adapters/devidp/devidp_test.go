@@ -2,12 +2,10 @@ package devidp_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"collab/adapters/devidp"
@@ -181,25 +179,6 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s in %s became %s in %s", a.Subject, a.Org.ID, b.Subject, b.Org.ID)
 		}
 	})
-	withProvider(t, "only the owner can read them", func(t *testing.T, st *fixture) {
-		st.signedIn(t, "email", "ada@example.com")
-		for _, path := range []string{st.options.KeyFile, st.options.AccountsFile} {
-			info := must.Do(os.Stat(path)).Or(t)
-			if info.Mode() != 0o600 {
-				t.Errorf("%s has mode %v", path, info.Mode())
-			}
-		}
-	})
-	t.Run("no temporary file remains", func(t *testing.T) {
-		directory := t.TempDir()
-		st := newFixture(t, directory)
-		st.signedIn(t, "email", "ada@example.com")
-		st.signedIn(t, "email", "bob@example.com")
-		entries, err := os.ReadDir(directory)
-		if err != nil || len(entries) != 2 {
-			t.Errorf("%v, %v", entries, err)
-		}
-	})
 	t.Run("a sign-in that cannot be stored fails without events", func(t *testing.T) {
 		st := newFixture(t, t.TempDir(), func(o *devidp.Options) {
 			o.AccountsFile = filepath.Join(filepath.Dir(o.AccountsFile), "accounts", "file")
@@ -210,34 +189,5 @@ func TestFiles(t *testing.T) {
 			t.Errorf("answered %d %v", status, body)
 		}
 		st.service.Expect(t, "")
-	})
-	t.Run("providers that start at once agree on the key", func(t *testing.T) {
-		directory := t.TempDir()
-		stages := make([]*fixture, 8)
-		o := newFixture(t, t.TempDir()).options
-		o.KeyFile = filepath.Join(directory, "key")
-		var start sync.WaitGroup
-		for i := range stages {
-			start.Go(func() {
-				own := o
-				own.AccountsFile = filepath.Join(directory, string(rune('a'+i)))
-				p, err := devidp.New(own)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				stages[i] = &fixture{provider: p}
-			})
-		}
-		start.Wait()
-		sets := map[string]bool{}
-		for _, st := range stages {
-			w := httptest.NewRecorder()
-			st.provider.ServeHTTP(w, httptest.NewRequest("GET", o.PublicURL+devidp.Prefix+"/keys", nil))
-			sets[w.Body.String()] = true
-		}
-		if len(sets) != 1 {
-			t.Errorf("%d different keys", len(sets))
-		}
 	})
 }

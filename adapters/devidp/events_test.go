@@ -202,11 +202,4 @@ func TestInvitations(t *testing.T) {
 			t.Errorf("answered %s:\n%s", p.Status, p.Text)
 		}
 	})
-	withProvider(t, "a form from another site accepts nothing", func(t *testing.T, st *fixture) {
-		st.invitations["1"] = invite("org_1")
-		r := forms.Request(st.provider.InviteURL("1"), "name=Bob", "")
-		if p := forms.New(t).Do(r); p.StatusCode != http.StatusForbidden || len(st.service.Take()) != 0 {
-			t.Errorf("answered %s", p.Status)
-		}
-	})
 }

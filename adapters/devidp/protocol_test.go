@@ -174,7 +174,7 @@ func TestRedemption(t *testing.T) {
 		st.clock.Advance(59 * time.Second)
 		must.Do(client.Exchange(t.Context(), code, oauth2.VerifierOption(client.verifier))).Or(t)
 	})
-	withProvider(t, "concurrent requests redeem a code once", func(t *testing.T, st *fixture) {
+	withProvider(t, "a wrong verifier invalidates the code", func(t *testing.T, st *fixture) {
 		client := st.party(t)
 		client.Endpoint.AuthStyle = oauth2.AuthStyleInParams
 		code := client.code(t).Get("code")

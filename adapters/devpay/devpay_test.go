@@ -393,18 +393,6 @@ func TestFile(t *testing.T) {
 			t.Errorf("the portal answered %s", p.Status)
 		}
 	})
-	t.Run("only the owner can read it, and no temporary file remains", func(t *testing.T) {
-		directory := t.TempDir()
-		st := newFixture(t, directory)
-		st.subscribed()
-		entries, err := os.ReadDir(directory)
-		if err != nil || len(entries) != 1 {
-			t.Fatalf("%v, %v", entries, err)
-		}
-		if info, err := entries[0].Info(); err != nil || info.Mode() != 0o600 {
-			t.Errorf("%v, %v", info.Mode(), err)
-		}
-	})
 	t.Run("a payment that cannot be stored is not made and has no events", func(t *testing.T) {
 		directory := filepath.Join(t.TempDir(), "data")
 		st := newFixture(t, directory)
