@@ -181,10 +181,8 @@ func appendOutcome(dst []byte, index int, op objects.Operation, o objects.Outcom
 // appendNumbers appends the beginning of the response for one of several files: its number in the request and its
 // status.
 func appendNumbers(dst []byte, index, status int) []byte {
-	dst = append(dst, `{"index":`...)
-	dst = strconv.AppendInt(dst, int64(index), 10)
-	dst = append(dst, `,"status":`...)
-	return strconv.AppendInt(dst, int64(status), 10)
+	dst = strconv.AppendInt(append(dst, `{"index":`...), int64(index), 10)
+	return strconv.AppendInt(append(dst, `,"status":`...), int64(status), 10)
 }
 
 // appendFileOutcome appends the end of the response for one of several files: its record and its error, without the
@@ -195,8 +193,7 @@ func appendFileOutcome(dst []byte, file object.Object, problem errorView) []byte
 		dst = appendObject(dst, file)
 	}
 	if problem.Status != 0 {
-		dst = append(dst, `,"error":`...)
-		dst = encode.AppendError(dst, problem.Status, problem.Message)
+		dst = encode.AppendError(append(dst, `,"error":`...), problem.Status, problem.Message)
 		dst = dst[:len(dst)-1] // without the line break
 	}
 	return append(dst, '}')

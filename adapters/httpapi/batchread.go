@@ -98,8 +98,7 @@ func (a *api) readFiles(c *call, actor org.Actor, wanted []objects.Wanted) error
 // appendRead appends the line of a file that is followed by content of the length.
 func appendRead(dst []byte, index int, file object.Object, problem errorView, length int) []byte {
 	dst = appendNumbers(dst, index, cmp.Or(problem.Status, http.StatusOK))
-	dst = append(dst, `,"length":`...)
-	dst = strconv.AppendInt(dst, int64(length), 10)
+	dst = strconv.AppendInt(append(dst, `,"length":`...), int64(length), 10)
 	return append(appendFileOutcome(dst, file, problem), '\n')
 }
 

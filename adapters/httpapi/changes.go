@@ -84,28 +84,20 @@ func EncodeChange(at object.Cursor, c object.Change) []byte {
 	}
 	f = append(appendID(f, at), `data: {"type":"`...)
 	f = append(f, c.Type...)
-	f = append(f, `","storageKey":`...)
-	f = encode.AppendString(f, c.Object.StorageKey())
-	f = append(f, `,"path":`...)
-	f = encode.AppendString(f, c.Object.Path)
+	f = encode.AppendString(append(f, `","storageKey":`...), c.Object.StorageKey())
+	f = encode.AppendString(append(f, `,"path":`...), c.Object.Path)
 	if c.FromPath != "" {
-		f = append(f, `,"from":`...)
-		f = encode.AppendString(f, c.From())
-		f = append(f, `,"fromPath":`...)
-		f = encode.AppendString(f, c.FromPath)
+		f = encode.AppendString(append(f, `,"from":`...), c.From())
+		f = encode.AppendString(append(f, `,"fromPath":`...), c.FromPath)
 	}
 	if c.Type == object.Changed {
-		f = append(f, `,"checksum":`...)
-		f = encode.AppendString(f, c.Object.Checksum)
-		f = append(f, `,"version":`...)
-		f = strconv.AppendInt(f, c.Object.Version, 10)
+		f = encode.AppendString(append(f, `,"checksum":`...), c.Object.Checksum)
+		f = strconv.AppendInt(append(f, `,"version":`...), c.Object.Version, 10)
 	}
 	if c.By != "" {
-		f = append(f, `,"changedBy":`...)
-		f = encode.AppendString(f, string(c.By))
+		f = encode.AppendString(append(f, `,"changedBy":`...), string(c.By))
 	}
-	f = append(f, `,"timestamp":`...)
-	f = encode.AppendTime(f, c.At)
+	f = encode.AppendTime(append(f, `,"timestamp":`...), c.At)
 	return stream.CloseFrame(append(f, "}\n\n"...))
 }
 

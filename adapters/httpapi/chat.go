@@ -164,30 +164,23 @@ func appendChunk(dst []byte, k chat.Chunk) []byte {
 	dst = append(dst, k.Type...)
 	switch k.Type {
 	case chat.TextChunk:
-		dst = append(dst, `","text":`...)
-		dst = encode.AppendString(dst, k.Text)
+		dst = encode.AppendString(append(dst, `","text":`...), k.Text)
 	case chat.CallChunk:
-		dst = append(dst, `","toolCall":{"id":`...)
-		dst = encode.AppendString(dst, k.CallID)
-		dst = append(dst, `,"name":`...)
-		dst = encode.AppendString(dst, k.Name)
-		dst = append(dst, `,"args":`...)
-		dst = encode.AppendLine(dst, k.Args)
+		dst = encode.AppendString(append(dst, `","toolCall":{"id":`...), k.CallID)
+		dst = encode.AppendString(append(dst, `,"name":`...), k.Name)
+		dst = encode.AppendLine(append(dst, `,"args":`...), k.Args)
 		if k.ServerHandled {
 			dst = append(dst, `,"serverHandled":true`...)
 		}
 		dst = append(dst, '}')
 	case chat.ResultChunk:
-		dst = append(dst, `","toolResult":{"callId":`...)
-		dst = encode.AppendString(dst, k.CallID)
+		dst = encode.AppendString(append(dst, `","toolResult":{"callId":`...), k.CallID)
 		dst = append(dst, `,"result":`...)
 		dst = append(encode.AppendLine(dst, k.Result), '}')
 	case chat.ErrorChunk:
-		dst = append(dst, `","error":`...)
-		dst = encode.AppendString(dst, k.Text)
+		dst = encode.AppendString(append(dst, `","error":`...), k.Text)
 	case chat.DoneChunk:
-		dst = append(dst, `","usage":{"inputTokens":`...)
-		dst = strconv.AppendInt(dst, k.Usage.Input, 10)
+		dst = strconv.AppendInt(append(dst, `","usage":{"inputTokens":`...), k.Usage.Input, 10)
 		dst = append(dst, `,"outputTokens":`...)
 		dst = append(strconv.AppendInt(dst, k.Usage.Output, 10), '}')
 	}

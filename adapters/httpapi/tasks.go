@@ -83,20 +83,13 @@ func appendTask(dst []byte, t task.Task) ([]byte, error) {
 	if len(t.Metadata) > stream.FlushAt {
 		dst = slices.Grow(dst, 2*len(t.Metadata))
 	}
-	dst = append(dst, `{"id":`...)
-	dst = encode.AppendString(dst, string(t.ID))
-	dst = append(dst, `,"title":`...)
-	dst = encode.AppendString(dst, t.Title)
-	dst = append(dst, `,"description":`...)
-	dst = encode.AppendOptional(dst, t.Description)
-	dst = append(dst, `,"status":`...)
-	dst = encode.AppendString(dst, string(status))
-	dst = append(dst, `,"priority":`...)
-	dst = encode.AppendString(dst, string(t.Priority))
-	dst = append(dst, `,"assigneeId":`...)
-	dst = encode.AppendOptional(dst, t.Assignee)
-	dst = append(dst, `,"workspaceId":`...)
-	dst = encode.AppendOptional(dst, t.Workspace)
+	dst = encode.AppendString(append(dst, `{"id":`...), string(t.ID))
+	dst = encode.AppendString(append(dst, `,"title":`...), t.Title)
+	dst = encode.AppendOptional(append(dst, `,"description":`...), t.Description)
+	dst = encode.AppendString(append(dst, `,"status":`...), string(status))
+	dst = encode.AppendString(append(dst, `,"priority":`...), string(t.Priority))
+	dst = encode.AppendOptional(append(dst, `,"assigneeId":`...), t.Assignee)
+	dst = encode.AppendOptional(append(dst, `,"workspaceId":`...), t.Workspace)
 	dst = append(dst, `,"dueDate":`...)
 	if t.Due == nil {
 		dst = append(dst, "null"...)
@@ -116,20 +109,16 @@ func appendTask(dst []byte, t task.Task) ([]byte, error) {
 	} else {
 		dst = append(dst, t.Metadata...)
 	}
-	dst = append(dst, `,"sortOrder":`...)
-	dst = strconv.AppendInt(dst, t.SortOrder, 10)
+	dst = strconv.AppendInt(append(dst, `,"sortOrder":`...), t.SortOrder, 10)
 	dst = append(dst, `,"completedAt":`...)
 	if at := t.CompletedAt(); at == nil {
 		dst = append(dst, "null"...)
 	} else {
 		dst = encode.AppendTime(dst, *at)
 	}
-	dst = append(dst, `,"createdBy":`...)
-	dst = encode.AppendString(dst, string(t.CreatedBy))
-	dst = append(dst, `,"createdAt":`...)
-	dst = encode.AppendTime(dst, t.CreatedAt)
-	dst = append(dst, `,"updatedAt":`...)
-	dst = encode.AppendTime(dst, t.UpdatedAt)
+	dst = encode.AppendString(append(dst, `,"createdBy":`...), string(t.CreatedBy))
+	dst = encode.AppendTime(append(dst, `,"createdAt":`...), t.CreatedAt)
+	dst = encode.AppendTime(append(dst, `,"updatedAt":`...), t.UpdatedAt)
 	return append(dst, '}'), nil
 }
 

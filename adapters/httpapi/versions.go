@@ -22,8 +22,7 @@ func appendEnding(dst []byte, at, by string, v object.Earlier) []byte {
 	dst = encode.AppendTime(dst, v.EndedAt)
 	dst = append(append(append(dst, ',', '"'), by...), '"', ':')
 	dst = encode.AppendOptional(dst, textOrNull(v.EndedBy))
-	dst = append(dst, `,"expiresAt":`...)
-	return encode.AppendTime(dst, v.ExpiresAt)
+	return encode.AppendTime(append(dst, `,"expiresAt":`...), v.ExpiresAt)
 }
 
 // appendDeleted appends the record of a deleted file.
@@ -43,8 +42,7 @@ func appendVersion(dst []byte, v objects.Version) ([]byte, error) {
 	if v.Present {
 		return append(dst, `,"deleted":false,"endedAt":null,"endedBy":null,"expiresAt":null}`...), nil
 	}
-	dst = append(dst, `,"deleted":`...)
-	dst = strconv.AppendBool(dst, v.Deleted)
+	dst = strconv.AppendBool(append(dst, `,"deleted":`...), v.Deleted)
 	return append(appendEnding(dst, "endedAt", "endedBy", v.Earlier), '}'), nil
 }
 
