@@ -1,14 +1,12 @@
 package httpapi
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -257,30 +255,6 @@ func TestRequestSpanContinuesTheTrace(t *testing.T) {
 func TestNoOriginIsAllowedByDefault(t *testing.T) {
 	w := send(newAPI(t), get("/api/v1/tasks", "Origin: https://app.example"))
 	must.Is(t, "", w.Header().Get("Access-Control-Allow-Origin"))
-}
-
-func TestResponseControllerReachesTheConnection(t *testing.T) {
-	server := httptest.NewServer(serveEndpoint(t, http.MethodGet, public, func(c *call) error {
-		control := http.NewResponseController(c)
-		if err := control.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
-			return err
-		}
-		conn, buffered, err := control.Hijack()
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		fmt.Fprint(buffered, "HTTP/1.1 299 Mine\r\nContent-Length: 0\r\n\r\n")
-		return buffered.Flush()
-	}))
-	defer server.Close()
-	conn := must.Do(net.Dial("tcp", server.Listener.Addr().String())).Or(t)
-	defer conn.Close()
-	fmt.Fprint(conn, "GET /test HTTP/1.1\r\nHost: x\r\n\r\n")
-	line, err := bufio.NewReader(conn).ReadString('\n')
-	if err != nil || line != "HTTP/1.1 299 Mine\r\n" {
-		t.Errorf("got %q, %v", line, err)
-	}
 }
 
 func TestGuardsCheckRoles(t *testing.T) {

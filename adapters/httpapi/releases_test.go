@@ -55,40 +55,6 @@ func TestReadParametersMatchesParseQuery(t *testing.T) {
 	})
 }
 
-func TestUpdateCheckRoundTrips(t *testing.T) {
-	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", `"`, "\\", "</script>\u2028", "\x00\x1f", `"}`}))
-	a := newAPI(t)
-	rapid.Check(t, func(tt *rapid.T) {
-		r := released(t, "2.0.0-rc.1+b.5", "linux/x64", noted(text.Draw(tt, "notes")), least(text.Draw(tt, "minOsVersion")))
-		signature, size := text.Draw(tt, "signature"), rapid.Int64Range(0, 1<<40).Draw(tt, "size")
-		r.Signature, r.FileSizeBytes = &signature, &size
-		r.Mandatory = rapid.Bool().Draw(tt, "mandatory")
-		if rapid.Bool().Draw(tt, "bare") {
-			r.SHA512, r.SHA1, r.Signature, r.FileSizeBytes, r.Notes, r.MinOSVersion = nil, nil, nil, nil, nil, nil
-		}
-		a.Releases = newReleases(t, []release.Release{r})
-		for range 2 { // the second response is cached
-			w := send(a, get(strings.Replace(checkTarget, "1.0.0", "1.0.0-a%2Bb", 1)))
-			if w.Code != http.StatusOK || w.Header().Get("Content-Length") != strconv.Itoa(w.Body.Len()) || w.Header().Get("Content-Type") != "application/json" {
-				tt.Fatalf("%d %v", w.Code, w.Header())
-			}
-			got, want := map[string]any{}, map[string]any{}
-			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
-				tt.Fatalf("%s: %v", w.Body, err)
-			}
-			view := must.Do(json.Marshal(viewOffer(&r))).Or(tt)
-			must.NoError(tt, json.Unmarshal(view, &want))
-			want["updateAvailable"], want["currentVersion"] = true, "1.0.0-a+b"
-			if fmt.Sprint(got) != fmt.Sprint(want) {
-				tt.Fatalf("got  %v\nwant %v", got, want)
-			}
-			if r.Notes != nil && got["releaseNotes"] != *r.Notes {
-				tt.Fatalf("the notes are %q, want %q", got["releaseNotes"], *r.Notes)
-			}
-		}
-	})
-}
-
 func TestUpdateChecksFollowReleases(t *testing.T) {
 	const changes, devices = 50, 8
 	r := released(t, "2.0.0", "linux/x64", noted("0"), func(r *release.Release) { *r.FileSizeBytes = 0 })
