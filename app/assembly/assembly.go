@@ -358,14 +358,7 @@ func newHandler(lc fx.Lifecycle, p handlerParams) (http.Handler, error) {
 			}
 			return p.Health.Ready(ctx)
 		},
-		Doctor: func(ctx context.Context) (all []httpapi.Finding) {
-			for _, f := range doctor.Examine(ctx, p.Config, Version()) {
-				all = append(all, httpapi.Finding{
-					Check: f.Check, Verdict: string(f.Verdict), Message: f.Message, Remedy: f.Remedy, Variables: config.DescribeVariables(f.Message + " " + f.Remedy),
-				})
-			}
-			return all
-		},
+		Doctor:  func(ctx context.Context) []httpapi.Finding { return doctor.Examine(ctx, p.Config, Version()) },
 		Metrics: p.Telemetry.scrape, Mounts: mounted, Console: pages, NewID: p.IDs.New,
 		Repeat: func(every time.Duration, fn func()) {
 			run(lc, func(ctx context.Context) { tick(ctx, every, nil, fn) })

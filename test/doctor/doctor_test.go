@@ -185,7 +185,7 @@ func (w *fixture) itself(t *testing.T) {
 		c := must.Do(config.Read(s.environ())).Or(t)
 		var got []finding
 		for _, f := range doctor.Examine(t.Context(), c, assembly.Version()) {
-			got = append(got, finding{f.Check, string(f.Verdict), f.Message, f.Remedy})
+			got = append(got, finding{f.Check, f.Verdict, f.Message, f.Remedy})
 		}
 		_, want, _ := examine(t, s)
 		if verdicts(got, "") != verdicts(want, "") || !says(got, "address", "ok", "this server listens on") {

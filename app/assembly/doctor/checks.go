@@ -65,6 +65,12 @@ var checks = []struct {
 	{"analytics", (*doctor).analytics},
 }
 
+// note returns one finding, of which nothing is wrong.
+func note(remedy, format string, args ...any) (f inspect.Findings) {
+	f.Note(remedy, format, args...)
+	return f
+}
+
 // address listens for a moment. If the address is in use it only connects: a server
 // that starts meanwhile must find the address free.
 func (d *doctor) address(ctx context.Context) (f inspect.Findings) {
@@ -160,8 +166,7 @@ func (d *doctor) proxies(context.Context) (f inspect.Findings) {
 // data checks the directory of embedded state.
 func (d *doctor) data(context.Context) (f inspect.Findings) {
 	if d.c.Production() && d.c.SMTPURL.IsSet() {
-		f.Note("", "COLLAB_DATA_DIR is not used")
-		return f
+		return note("", "COLLAB_DATA_DIR is not used")
 	}
 	switch exists, ok := f.Directory(d.c.DataDir, "COLLAB_DATA_DIR"); {
 	case ok && exists:
@@ -174,8 +179,7 @@ func (d *doctor) data(context.Context) (f inspect.Findings) {
 
 func (d *doctor) database(ctx context.Context) (f inspect.Findings) {
 	if d.c.Database() == "memory" {
-		f.Note("", "data is kept in memory only: COLLAB_DATABASE_URL is memory://")
-		return f
+		return note("", "data is kept in memory only: COLLAB_DATABASE_URL is memory://")
 	}
 	lock, err := d.lockDatabase()
 	if err != nil {
@@ -205,10 +209,9 @@ func (d *doctor) bucket(ctx context.Context) inspect.Findings {
 	return bucket.Inspect(ctx, d.c.BlobURL, d.clocks)
 }
 
-func (d *doctor) bus(ctx context.Context) (f inspect.Findings) {
+func (d *doctor) bus(ctx context.Context) inspect.Findings {
 	if d.c.BusURL.Scheme() == "local" {
-		f.Note("several servers on one database need COLLAB_BUS_URL=nats://…", "within one server")
-		return f
+		return note("several servers on one database need COLLAB_BUS_URL=nats://…", "within one server")
 	}
 	return natsbus.Inspect(ctx, d.c.BusURL.Text())
 }
@@ -229,10 +232,9 @@ func (d *doctor) keyFile(variable, configured, own string) inspect.KeyFile {
 	return inspect.KeyFile{Path: configured, Variable: variable}
 }
 
-func (d *doctor) identity(ctx context.Context) (f inspect.Findings) {
+func (d *doctor) identity(ctx context.Context) inspect.Findings {
 	if !d.c.IdentityIssuer.IsSet() {
-		f.Note("set COLLAB_IDENTITY_ISSUER for real sign-ins", "the built-in development provider")
-		return f
+		return note("set COLLAB_IDENTITY_ISSUER for real sign-ins", "the built-in development provider")
 	}
 	i := oidc.Inspection{
 		Options: oidc.Options{Issuer: d.c.IdentityIssuer.Text(), Clock: system.Clock{}},
@@ -258,15 +260,13 @@ func (d *doctor) paymentWebhooks(context.Context) inspect.Findings {
 	return stripepay.InspectSecrets(d.c.StripeWebhooks.Values(), d.c.IdentityWebhooks.Values())
 }
 
-func secretIsMade() (f inspect.Findings) {
-	f.Note("", "the server makes the secret at its first start, and keeps it in the data directory")
-	return f
+func secretIsMade() inspect.Findings {
+	return note("", "the server makes the secret at its first start, and keeps it in the data directory")
 }
 
-func (d *doctor) payments(ctx context.Context) (f inspect.Findings) {
+func (d *doctor) payments(ctx context.Context) inspect.Findings {
 	if !d.c.StripeKey.IsSet() {
-		f.Note("set COLLAB_STRIPE_SECRET_KEY to receive payments", "the built-in development provider")
-		return f
+		return note("set COLLAB_STRIPE_SECRET_KEY to receive payments", "the built-in development provider")
 	}
 	return stripepay.Inspect(ctx, stripepay.Options{
 		SecretKey: d.c.StripeKey.Value(), URL: d.c.StripeURL.Text(), Prices: d.c.Prices(), Client: d.clocks.Client("the payment provider"),
@@ -287,20 +287,18 @@ func (d *doctor) modelsOf(provider string) (ids []string, f inspect.Findings) {
 	return registry.InspectProvider(r, provider)
 }
 
-func (d *doctor) anthropic(ctx context.Context) (f inspect.Findings) {
+func (d *doctor) anthropic(ctx context.Context) inspect.Findings {
 	if !d.c.Anthropic() {
-		f.Note("", "not configured")
-		return f
+		return note("", "not configured")
 	}
 	ids, f := d.modelsOf(config.ProviderAnthropic)
 	o := anthropic.Options{APIKey: d.c.AnthropicKey.Value(), URL: d.c.AnthropicURL.Text(), Client: d.clocks.Client("Anthropic")}
 	return append(f, anthropic.Inspect(ctx, o, urlOr(d.c.AnthropicURL, anthropic.DefaultURL), ids)...)
 }
 
-func (d *doctor) openai(ctx context.Context) (f inspect.Findings) {
+func (d *doctor) openai(ctx context.Context) inspect.Findings {
 	if !d.c.OpenAI() {
-		f.Note("", "not configured")
-		return f
+		return note("", "not configured")
 	}
 	ids, f := d.modelsOf(config.ProviderOpenAI)
 	o := openai.Options{APIKey: d.c.OpenAIKey.Value(), URL: d.c.OpenAIURL.Text(), Client: d.clocks.Client("OpenAI")}
@@ -320,35 +318,31 @@ func (d *doctor) connectors(context.Context) inspect.Findings {
 	return catalog.Inspect(d.c.ConnectorsFile, known, err, d.c.PublicURL.Text()+httpapi.CallbackPath)
 }
 
-func (d *doctor) mail(ctx context.Context) (f inspect.Findings) {
+func (d *doctor) mail(ctx context.Context) inspect.Findings {
 	if !d.c.SMTPURL.IsSet() {
-		f.Note("set COLLAB_SMTP_URL to send invitations", "e-mail is written to mail.log in %s", d.c.DataDir)
-		return f
+		return note("set COLLAB_SMTP_URL to send invitations", "e-mail is written to mail.log in %s", d.c.DataDir)
 	}
 	return mail.Inspect(ctx, mail.Options{URL: d.c.SMTPURL.Text(), From: d.c.MailFrom}, d.c.SMTPURL.Host())
 }
 
 func (d *doctor) operator(context.Context) (f inspect.Findings) {
 	if !d.c.AdminSecret.IsSet() {
-		f.Note("", "operator endpoints answer 404, as COLLAB_ADMIN_SECRET is not set")
-		return f
+		return note("", "operator endpoints answer 404, as COLLAB_ADMIN_SECRET is not set")
 	}
 	f.OK("operator endpoints accept the secret")
 	return append(f, d.warnings("operator")...)
 }
 
-func (d *doctor) traces(ctx context.Context) (f inspect.Findings) {
+func (d *doctor) traces(ctx context.Context) inspect.Findings {
 	if !d.c.OTLPEndpoint.IsSet() {
-		f.Note("", "not sent, as OTEL_EXPORTER_OTLP_ENDPOINT is not set")
-		return f
+		return note("", "not sent, as OTEL_EXPORTER_OTLP_ENDPOINT is not set")
 	}
 	return otlp.Inspect(ctx, d.c.OTLPEndpoint)
 }
 
-func (d *doctor) analytics(ctx context.Context) (f inspect.Findings) {
+func (d *doctor) analytics(ctx context.Context) inspect.Findings {
 	if !d.c.PostHogKey.IsSet() {
-		f.Note("", "PostHog receives nothing, as COLLAB_POSTHOG_KEY is not set")
-		return f
+		return note("", "PostHog receives nothing, as COLLAB_POSTHOG_KEY is not set")
 	}
 	return analytics.Inspect(ctx, d.clocks.Client("PostHog"), urlOr(d.c.PostHogURL, analytics.DefaultURL))
 }

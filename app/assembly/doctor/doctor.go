@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -14,6 +15,7 @@ import (
 	"time"
 	"unicode"
 
+	"collab/adapters/httpapi"
 	"collab/adapters/inspect"
 	"collab/adapters/system"
 	"collab/app/assembly/config"
@@ -35,17 +37,9 @@ type doctor struct {
 	serves  bool // the program that runs the checks is the server of the configuration
 }
 
-// Finding is a finding as it is shown.
-type Finding struct {
-	Check   string
-	Verdict inspect.Severity // OK, Note or Wrong
-	Message string
-	Remedy  string // empty: nothing to do
-}
-
 // Examine checks the configuration of the server that calls it as Run does, within 15 seconds. The
 // version is that of the program.
-func Examine(ctx context.Context, c config.Config, version string) []Finding {
+func Examine(ctx context.Context, c config.Config, version string) []httpapi.Finding {
 	d := newDoctor(c, version)
 	d.serves = true
 	return d.examine(ctx)
@@ -62,7 +56,7 @@ func newDoctor(c config.Config, version string) *doctor {
 func Run(ctx context.Context, environ []string, version string, asJSON bool, out io.Writer) (code int) {
 	c, err := config.Read(environ)
 	d := newDoctor(c, version)
-	var all []Finding
+	var all []httpapi.Finding
 	if err != nil {
 		var f inspect.Findings
 		for line := range strings.Lines(err.Error()) {
@@ -86,17 +80,15 @@ func Run(ctx context.Context, environ []string, version string, asJSON bool, out
 
 // views returns findings as they are shown, those without a part under the name of the
 // check.
-func (d *doctor) views(check string, findings inspect.Findings) (all []Finding) {
+func (d *doctor) views(check string, findings inspect.Findings) (all []httpapi.Finding) {
 	for _, f := range findings {
-		v := Finding{check, f.Severity, f.Text, f.Remedy}
-		if f.Part != "" {
-			v.Check = f.Part
-		}
-		if f.Severity == inspect.Risk {
-			v.Verdict = inspect.Note
-			if d.c.Production() {
-				v.Verdict = inspect.Wrong
-			}
+		v := httpapi.Finding{Check: cmp.Or(f.Part, check), Verdict: string(f.Severity), Message: f.Text, Remedy: f.Remedy}
+		switch {
+		case f.Severity != inspect.Risk:
+		case d.c.Production():
+			v.Verdict = string(inspect.Wrong)
+		default:
+			v.Verdict = string(inspect.Note)
 		}
 		if f.Err != nil && v.Message != "" {
 			v.Message += ": "
@@ -105,21 +97,22 @@ func (d *doctor) views(check string, findings inspect.Findings) (all []Finding) 
 			v.Message += d.explain(f.Err)
 		}
 		v.Message = oneLine(v.Message)
+		v.Variables = config.DescribeVariables(v.Message + " " + v.Remedy)
 		all = append(all, v)
 	}
 	return all
 }
 
-func wrong(all []Finding) (n int) {
+func wrong(all []httpapi.Finding) (n int) {
 	for _, v := range all {
-		if v.Verdict == inspect.Wrong {
+		if v.Verdict == string(inspect.Wrong) {
 			n++
 		}
 	}
 	return n
 }
 
-func writeJSON(out io.Writer, all []Finding, ok bool) {
+func writeJSON(out io.Writer, all []httpapi.Finding, ok bool) {
 	checks := make([]map[string]any, len(all))
 	for i, v := range all {
 		checks[i] = map[string]any{"check": v.Check, "verdict": v.Verdict, "message": v.Message, "remedy": v.Remedy}
@@ -133,7 +126,7 @@ func writeJSON(out io.Writer, all []Finding, ok bool) {
 // columns is the format of what comes before a message.
 const columns = "%-5s %-17s "
 
-func write(out io.Writer, all []Finding) {
+func write(out io.Writer, all []httpapi.Finding) {
 	for _, v := range all {
 		fmt.Fprintf(out, columns+"%s\n", v.Verdict, v.Check, v.Message)
 		if v.Remedy != "" {
@@ -151,7 +144,7 @@ func write(out io.Writer, all []Finding) {
 }
 
 // examine runs all checks concurrently. One that does not end in time is abandoned.
-func (d *doctor) examine(ctx context.Context) []Finding {
+func (d *doctor) examine(ctx context.Context) []httpapi.Finding {
 	var first inspect.Findings
 	first.OK("complete, for %s (collabd %s)", d.c.Mode, d.version)
 	for _, u := range d.c.Unknown {
