@@ -44,15 +44,11 @@ func (a *api) streamChat(c *call, ready *chats.Call) {
 	defer cancel()
 	stream.SetHeaders(c.Header())
 	w := &chatStream{c: c, to: stream.NewWriter(c, c.r, a.Now), cancel: cancel, silence: min(chatSilence, a.Heartbeat), now: a.Now}
-	w.startTimer()
+	w.mu.Lock()
+	w.timer = time.AfterFunc(min(firstSilence, w.silence), w.keepAlive)
+	w.mu.Unlock()
 	defer w.finish()
 	ready.Run(ctx, w)
-}
-
-func (w *chatStream) startTimer() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.timer = time.AfterFunc(min(firstSilence, w.silence), w.keepAlive)
 }
 
 // comment is an event without content.

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 
@@ -89,6 +88,10 @@ func keyOfConnector(i connector.Instance) body.Position {
 	return body.Position{At: i.CreatedAt, ID: string(i.ID)}
 }
 
+func afterConnector(p body.Position) connector.Position {
+	return connector.Position{CreatedAt: p.At, ID: id.Connector(p.ID)}
+}
+
 // listProviders replies with the catalog, which is the same for all callers.
 func (a *api) listProviders(c *call) error {
 	body, err := appendView(nil, viewEach(viewProvider)(a.Connectors.Providers()))
@@ -97,10 +100,6 @@ func (a *api) listProviders(c *call) error {
 	}
 	c.public(shared)
 	return c.sendTagged(jsonType, tagOf(body), append(body, '\n'))
-}
-
-func (a *api) listConnectors(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(connector.Instance) error) error {
-	return a.Connectors.List(ctx, actor, connector.Position{CreatedAt: after.At, ID: id.Connector(after.ID)}, limit, each)
 }
 
 func readConnector(o *body.Fields) (connector.Draft, error) {

@@ -157,12 +157,9 @@ func build(o Options) (*api, error) {
 	a.callers, a.addresses = limit.NewRateLimiter("caller", o.Rates.Caller, a.Now), limit.NewRateLimiter("address", o.Rates.Address, a.Now)
 	a.chats, a.credentials = limit.NewRateLimiter("chat", o.Rates.Chat, a.Now), limit.NewRateLimiter("credentials", o.Rates.Credentials, a.Now)
 	a.webhooks, a.lists = limit.NewRateLimiter("webhook", o.Rates.Webhook, a.Now), limit.NewSemaphores(maxLists)
-	a.budgets, a.shares = newBudgets(o.Budgets), newShares(o.Concurrency)
+	a.budgets, a.shares, a.reference = newBudgets(o.Budgets), newShares(o.Concurrency), newReference()
 	var err error
 	if a.origin, err = originOf(o.PublicURL); err != nil {
-		return nil, err
-	}
-	if a.reference, err = newReference(); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(a.instrument(), a.instrumentFeed(), a.instrumentBudgets(), a.instrumentShares()); err != nil {

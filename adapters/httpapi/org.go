@@ -15,21 +15,26 @@ import (
 	"collab/domain/words"
 )
 
+type userView struct {
+	UserID    id.User `json:"userId"`
+	Name      *string `json:"name"`
+	Email     *string `json:"email"`
+	AvatarURL *string `json:"avatarUrl"`
+}
+
+func viewUser(u id.User, p org.User) userView {
+	return userView{u, textOrNull(p.Name), textOrNull(p.Email), textOrNull(p.AvatarURL)}
+}
+
 type memberView struct {
-	UserID              id.User  `json:"userId"`
-	Name                *string  `json:"name"`
-	Email               *string  `json:"email"`
-	AvatarURL           *string  `json:"avatarUrl"`
+	userView
 	Role                org.Role `json:"role"`
 	OnboardingCompleted bool     `json:"onboardingCompleted"`
 	JoinedAt            jsonTime `json:"joinedAt"`
 }
 
 func viewMember(p org.Profile) memberView {
-	return memberView{
-		UserID: p.User, Name: textOrNull(p.Person.Name), Email: textOrNull(p.Person.Email), AvatarURL: textOrNull(p.Person.AvatarURL),
-		Role: p.Role, OnboardingCompleted: p.OnboardingCompleted, JoinedAt: jsonTime(p.JoinedAt),
-	}
+	return memberView{viewUser(p.User, p.Person), p.Role, p.OnboardingCompleted, jsonTime(p.JoinedAt)}
 }
 
 func keyOfMember(p org.Profile) body.Position {
@@ -47,6 +52,8 @@ func viewFormer(p org.Profile) formerView {
 }
 
 func keyOfFormer(p org.Profile) body.Position { return body.Position{ID: string(p.User)} }
+
+func afterFormer(p body.Position) id.User { return id.User(p.ID) }
 
 type invitationView struct {
 	ID         id.Invitation     `json:"id"`
@@ -69,6 +76,10 @@ func (a *api) viewInvitation(i invitation.Invitation) invitationView {
 
 func keyOfInvitation(i invitation.Invitation) body.Position {
 	return body.Position{At: i.CreatedAt, ID: string(i.ID)}
+}
+
+func afterInvitation(p body.Position) invitation.Position {
+	return invitation.Position{CreatedAt: p.At, ID: id.Invitation(p.ID)}
 }
 
 type entryView struct {
@@ -112,7 +123,7 @@ func (c *call) listingMembers() (q body.Query, p body.Page, f org.MemberFilter, 
 			f.Users[i] = body.IDParam[id.User](text)
 		}
 	}
-	f.After, f.Limit = org.Position{JoinedAt: p.After.At, User: id.User(p.After.ID)}, p.Fetch()
+	f.After, f.Limit = afterMember(p.After), p.Fetch()
 	return q, p, f, f.Check()
 }
 
@@ -134,15 +145,7 @@ func (a *api) listMembers(stale bool) handler {
 	}
 }
 
-func (a *api) listFormerMembers(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(org.Profile) error) error {
-	return a.Members.Former(ctx, actor, id.User(after.ID), limit, each)
-}
-
 var readRole = oneField("role", body.Text)
-
-func (a *api) listInvites(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(invitation.Invitation) error) error {
-	return a.Members.Invites(ctx, actor, invitation.Position{CreatedAt: after.At, ID: id.Invitation(after.ID)}, limit, each)
-}
 
 // invitationBody is the body of an invitation.
 type invitationBody struct{ email, role string }

@@ -96,37 +96,17 @@ func replyTagged[R any](c *call, status int, write appender[R], version func(R) 
 	}
 }
 
-// lister is a use case that calls each with at most limit records after a position; 0: all.
-type lister[T any] func(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(T) error) error
-
 // listed returns a handler of a list without filters: run calls each with the records after
 // a position, at most limit, 0 for all.
-func listed[T, V any](a *api, key func(T) body.Position, view func(T) V, run lister[T]) handler {
+func listed[T, V, P any](a *api, key func(T) body.Position, view func(T) V, after func(body.Position) P, run func(ctx context.Context, actor org.Actor, after P, limit int, each func(T) error) error) handler {
 	return func(c *call) error {
 		q, p, err := c.listing()
 		if err != nil {
 			return err
 		}
 		return list(a, c, q, p, key, appendViewed(view), func(actor org.Actor, each func(T) error) error {
-			return run(c.r.Context(), actor, p.After, p.Fetch(), each)
+			return run(c.r.Context(), actor, after(p.After), p.Fetch(), each)
 		})
-	}
-}
-
-// listedConfirmed is listed that runs try for the unconfirmed actor first. Try returns
-// org.ErrEpochChanged, before any record, if the organisation's epoch is not the actor's.
-func listedConfirmed[T, V any](a *api, key func(T) body.Position, view func(T) V, try, run lister[T]) handler {
-	return func(c *call) error {
-		q, p, err := c.listing()
-		if err != nil {
-			return err
-		}
-		of := func(run lister[T]) func(org.Actor, func(T) error) error {
-			return func(actor org.Actor, each func(T) error) error {
-				return run(c.r.Context(), actor, p.After, p.Fetch(), each)
-			}
-		}
-		return listUnconfirmed(a, c, q, p, key, appendViewed(view), of(try), of(run))
 	}
 }
 

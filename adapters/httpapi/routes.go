@@ -89,10 +89,10 @@ func (a *api) routes() []row {
 		{"POST", "/auth/webhook", webhook, a.identityWebhook},
 
 		{"GET", "/org/members", member, a.fromReplicaOr(a.listMembers(false), a.listMembers(true))},
-		{"GET", "/org/members/former", manager, listed(a, keyOfFormer, viewFormer, a.listFormerMembers)},
+		{"GET", "/org/members/former", manager, listed(a, keyOfFormer, viewFormer, afterFormer, a.Members.Former)},
 		{"PATCH", "/org/members/{userId}/role", owner, onRecordWithBody(a, "userId", "Member", readRole, repliesChanged(viewMember, a.Members.ChangeRole))},
 		{"DELETE", "/org/members/{userId}", member, a.authorized(onRecord("userId", "Member", succeedsOn(a.Members.Remove)))}, // anyone may leave
-		{"GET", "/org/invites", manager, listed(a, keyOfInvitation, a.viewInvitation, a.listInvites)},
+		{"GET", "/org/invites", manager, listed(a, keyOfInvitation, a.viewInvitation, afterInvitation, a.Members.Invites)},
 		{"POST", "/org/invite", manager, withBody(a, readInvitation, a.invite)},
 		{"POST", "/org/invite/{id}/resend", manager, a.authorized(onRecord("id", "Invitation", a.resendInvite))},
 		{"DELETE", "/org/invite/{id}", manager, a.authorized(onRecord("id", "Invitation", succeedsOn(a.Members.Withdraw)))},
@@ -112,7 +112,7 @@ func (a *api) routes() []row {
 		{"DELETE", "/tasks/{id}", writer, a.authorized(onRecord("id", "Task", a.deleteTask))},
 		{"GET", "/tasks/{id}/history", member, a.taskHistory},
 
-		{"GET", "/teams", member, listedConfirmed(a, keyOfTeam, viewTeam, a.listTeamsUnconfirmed, a.listTeams)},
+		{"GET", "/teams", member, a.listTeams},
 		{"POST", "/teams", writer, withBody(a, readTeamDraft, a.createTeam)},
 		{"GET", "/teams/{id}", member, withoutQuery(a.authorized(onRecord("id", "Team", repliesOn(viewTeam, a.Teams.Get))))},
 		{"PATCH", "/teams/{id}", writer, onRecordWithBody(a, "id", "Team", readTeamPatch, repliesChanged(viewTeam, a.Teams.Update))},
@@ -185,7 +185,7 @@ func (a *api) routes() []row {
 		{"GET", "/metering/storage", member, withoutQuery(a.authorized(replies(viewStorage, a.Metering.Storage)))},
 
 		{"GET", "/connector-providers", public, withoutQuery(a.listProviders)},
-		{"GET", "/connectors", member, listed(a, keyOfConnector, viewConnector, a.listConnectors)},
+		{"GET", "/connectors", member, listed(a, keyOfConnector, viewConnector, afterConnector, a.Connectors.List)},
 		{"POST", "/connectors", writer, withBody(a, readConnector, a.createConnector)},
 		{"GET", "/connectors/{instanceId}/credentials", member, withoutQuery(a.limitedCredentials(a.authorized(onRecord("instanceId", "Connector", repliesOn(viewCredentials, a.Connectors.Read)))))},
 		{"POST", "/connectors/{instanceId}/credentials", writer, a.limitedCredentials(onRecordWithBody(a, "instanceId", "Connector", readCredentials, a.giveCredentials))},

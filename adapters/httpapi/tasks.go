@@ -309,7 +309,8 @@ func (a *api) taskHistory(c *call) error {
 	if err != nil {
 		return err
 	}
-	return listed(a, keyOfChange, viewChange, func(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(task.Change) error) error {
-		return a.Tasks.History(ctx, actor, t, task.ChangePosition{At: after.At, ID: id.Entry(after.ID)}, limit, each)
+	after := func(p body.Position) task.ChangePosition { return task.ChangePosition{At: p.At, ID: id.Entry(p.ID)} }
+	return listed(a, keyOfChange, viewChange, after, func(ctx context.Context, actor org.Actor, after task.ChangePosition, limit int, each func(task.Change) error) error {
+		return a.Tasks.History(ctx, actor, t, after, limit, each)
 	})(c)
 }

@@ -32,30 +32,33 @@ func viewTeam(t team.Team) teamView {
 func keyOfTeam(t team.Team) body.Position { return body.Position{At: t.CreatedAt, ID: string(t.ID)} }
 
 type teamMemberView struct {
-	UserID    id.User  `json:"userId"`
-	Name      *string  `json:"name"`
-	Email     *string  `json:"email"`
-	AvatarURL *string  `json:"avatarUrl"`
-	JoinedAt  jsonTime `json:"joinedAt"`
+	userView
+	JoinedAt jsonTime `json:"joinedAt"`
 }
 
 func viewTeamMember(p team.Profile) teamMemberView {
-	return teamMemberView{
-		UserID: p.User, Name: textOrNull(p.Person.Name), Email: textOrNull(p.Person.Email),
-		AvatarURL: textOrNull(p.Person.AvatarURL), JoinedAt: jsonTime(p.JoinedAt),
-	}
+	return teamMemberView{viewUser(p.User, p.Person), jsonTime(p.JoinedAt)}
 }
 
 func keyOfTeamMember(p team.Profile) body.Position {
 	return body.Position{At: p.JoinedAt, ID: string(p.User)}
 }
 
-func (a *api) listTeams(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(team.Team) error) error {
-	return a.Teams.List(ctx, actor, teams.Position{CreatedAt: after.At, ID: id.Team(after.ID)}, limit, each)
+func afterMember(p body.Position) org.Position {
+	return org.Position{JoinedAt: p.At, User: id.User(p.ID)}
 }
 
-func (a *api) listTeamsUnconfirmed(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(team.Team) error) error {
-	return a.Teams.ListUnconfirmed(ctx, actor, teams.Position{CreatedAt: after.At, ID: id.Team(after.ID)}, limit, each)
+func (a *api) listTeams(c *call) error {
+	q, p, err := c.listing()
+	if err != nil {
+		return err
+	}
+	after := teams.Position{CreatedAt: p.After.At, ID: id.Team(p.After.ID)}
+	return listUnconfirmed(a, c, q, p, keyOfTeam, appendViewed(viewTeam), func(actor org.Actor, each func(team.Team) error) error {
+		return a.Teams.ListUnconfirmed(c.r.Context(), actor, after, p.Fetch(), each)
+	}, func(actor org.Actor, each func(team.Team) error) error {
+		return a.Teams.List(c.r.Context(), actor, after, p.Fetch(), each)
+	})
 }
 
 func readTeamDraft(o *body.Fields) (team.Draft, error) {
@@ -89,8 +92,8 @@ func (a *api) listTeamMembers(c *call) error {
 	if err != nil {
 		return err
 	}
-	return listed(a, keyOfTeamMember, viewTeamMember, func(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(team.Profile) error) error {
-		return a.Teams.Members(ctx, actor, t, org.Position{JoinedAt: after.At, User: id.User(after.ID)}, limit, each)
+	return listed(a, keyOfTeamMember, viewTeamMember, afterMember, func(ctx context.Context, actor org.Actor, after org.Position, limit int, each func(team.Profile) error) error {
+		return a.Teams.Members(ctx, actor, t, after, limit, each)
 	})(c)
 }
 
