@@ -89,8 +89,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	check := a.checkForUpdate(ctx)
-	defer check.report(a)
+	defer a.reportUpdate(a.checkForUpdate(ctx))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0

@@ -31,26 +31,19 @@ type updateState struct {
 	Device  int       `json:"device"` // the number that decides about rollouts
 }
 
-// updateCheck is a check for an update that runs beside a command.
-type updateCheck struct {
-	done   chan struct{}
-	notice string // once done is closed
-}
-
 // checkForUpdate asks the server for a newer release of the program if that is due and a person is at
-// the terminal.
-func (a *app) checkForUpdate(ctx context.Context) *updateCheck {
-	check := &updateCheck{done: make(chan struct{})}
+// the terminal. It returns the channel that gets a line about it, or nil.
+func (a *app) checkForUpdate(ctx context.Context) <-chan result[string] {
 	if version == "devel" || !a.attended(a.outTerminal, a.errTerminal) || a.env("COLLAB_NO_UPDATE_CHECK") != "" {
-		return check
+		return nil
 	}
 	server, err := a.chosenServer()
 	if err != nil {
-		return check
+		return nil
 	}
 	directory, err := a.makeDirectory()
 	if err != nil {
-		return check
+		return nil
 	}
 	file, now := filepath.Join(directory, "update.json"), a.now()
 	state := updateState{Device: rand.IntN(updateDevices)}
@@ -58,31 +51,29 @@ func (a *app) checkForUpdate(ctx context.Context) *updateCheck {
 		_ = json.Unmarshal(text, &state) // a damaged one is replaced
 	}
 	if age := now.Sub(state.Checked); age >= 0 && age < updateInterval {
-		return check
+		return nil
 	}
-	go func() {
-		defer close(check.done)
+	return begin(func() (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 		defer cancel()
 		notice, err := newerRelease(ctx, server, strconv.Itoa(state.Device))
 		if err != nil && apiclient.Status(err) == 0 {
-			return // the next command tries again
+			return "", err // the next command tries again
 		}
 		state.Checked = now
 		if text, err := json.Marshal(state); err == nil {
 			_ = atomicfile.Replace(file, atomicfile.Content(text)) // otherwise the next command tries again
 		}
-		check.notice = notice
-	}()
-	return check
+		return notice, nil
+	})
 }
 
-// report says that there is an update if the response is there. It does not wait.
-func (c *updateCheck) report(a *app) {
+// reportUpdate says that there is an update if the response is there. It does not wait.
+func (a *app) reportUpdate(check <-chan result[string]) {
 	select {
-	case <-c.done:
-		if c.notice != "" {
-			a.printErrf("%s", a.paint(a.errTerminal, dim, c.notice))
+	case notice := <-check:
+		if notice.value != "" {
+			a.printErrf("%s", a.paint(a.errTerminal, dim, notice.value))
 		}
 	default:
 	}

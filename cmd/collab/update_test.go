@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"testing"
 	"time"
+
+	"collab/test/must"
 )
 
 // updates is a server that offers a release, and counts the checks.
@@ -39,9 +41,9 @@ func TestAnUpdateIsLookedForOnceADay(t *testing.T) {
 		*checks = nil
 		check := a.checkForUpdate(t.Context())
 		if step.asks {
-			<-check.done
+			must.Wait(t, "the server has answered", func() bool { return len(check) == 1 })
 		}
-		check.report(a)
+		a.reportUpdate(check)
 		want := ""
 		if step.asks {
 			want = "collab 9.9.9 is available: https://downloads.example.com/collab_9.9.9_linux_amd64.tar.gz\n"
@@ -71,7 +73,7 @@ func TestNoUpdateIsLookedForWithoutAPerson(t *testing.T) {
 		env := map[string]string{"COLLAB_SERVER": s.URL}
 		a, _, stderr := terminal(t, 80, env)
 		change(a, env)
-		a.checkForUpdate(t.Context()).report(a)
+		a.reportUpdate(a.checkForUpdate(t.Context()))
 		if stderr.Len() > 0 || len(*checks) > 0 {
 			t.Errorf("with %s it says %q and has asked %q", name, stderr, *checks)
 		}
@@ -85,7 +87,7 @@ func TestACommandDoesNotWaitForTheResponseAboutUpdates(t *testing.T) {
 	defer close(release)
 	updates(t, "")
 	a, _, stderr := terminal(t, 80, map[string]string{"COLLAB_SERVER": s.URL})
-	a.checkForUpdate(t.Context()).report(a)
+	a.reportUpdate(a.checkForUpdate(t.Context()))
 	if stderr.Len() > 0 {
 		t.Errorf("it says %q", stderr)
 	}
