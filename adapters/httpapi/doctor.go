@@ -41,9 +41,7 @@ const doctorSeconds = 15
 // they send requests to the systems of the configuration.
 func (a *api) examine(c *call, _ org.Actor) error {
 	if !a.doctor.TryLock() {
-		busy := fault.New(fault.Limited, "The configuration is being checked for another request")
-		busy.RetryAfter = doctorSeconds
-		return busy
+		return fault.New(fault.Limited, "The configuration is being checked for another request").RetryIn(doctorSeconds)
 	}
 	defer a.doctor.Unlock()
 	v := doctorView{OK: true, Checks: []findingView{}}

@@ -119,9 +119,7 @@ func (a *api) chargePlan(c *call) error {
 	if d.Allowed {
 		return nil
 	}
-	limited := fault.New(fault.Limited, "The organisation's plan %s allows %d requests in a minute", d.Plan, d.Limit)
-	limited.RetryAfter = reset
-	return limited
+	return fault.New(fault.Limited, "The organisation's plan %s allows %d requests in a minute", d.Plan, d.Limit).RetryIn(reset)
 }
 
 // authorize returns the actor of the request according to the present records, or the error

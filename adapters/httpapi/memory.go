@@ -58,9 +58,7 @@ func (c *call) Hold(n int64) error {
 	if c.account().Take(n) {
 		return nil
 	}
-	full := fault.New(fault.Unavailable, "There is no memory for the request now")
-	full.RetryAfter = 1
-	return full
+	return fault.New(fault.Unavailable, "There is no memory for the request now").RetryIn(1)
 }
 
 // Release returns n bytes that were held for the same actor.

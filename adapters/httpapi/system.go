@@ -57,9 +57,7 @@ func (a *api) metrics() handler {
 		case scrapes <- struct{}{}:
 			defer func() { <-scrapes }()
 		default:
-			busy := fault.New(fault.Unavailable, "Measurements are being read too often now")
-			busy.RetryAfter = 1
-			return nil, busy
+			return nil, fault.New(fault.Unavailable, "Measurements are being read too often now").RetryIn(1)
 		}
 		recorded := &recorder{to: c, release: c.databasePermit.Release}
 		a.Metrics.ServeHTTP(recorded, c.r)

@@ -162,7 +162,5 @@ func (p *Provider) get(ctx context.Context, address string) ([]byte, error) {
 }
 
 func unavailable(cause error, retry time.Duration) error {
-	e := fault.Wrap(fault.Unavailable, cause, "The identity provider does not answer")
-	e.RetryAfter = int(retry / time.Second)
-	return e
+	return fault.Wrap(fault.Unavailable, cause, "The identity provider does not answer").RetryIn(int(retry / time.Second))
 }

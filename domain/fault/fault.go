@@ -53,6 +53,12 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Cause }
 
+// RetryIn sets RetryAfter and returns the error.
+func (e *Error) RetryIn(seconds int) *Error {
+	e.RetryAfter = seconds
+	return e
+}
+
 // New makes an error of the given kind with a message for people.
 func New(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}

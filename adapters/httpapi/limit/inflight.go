@@ -22,9 +22,7 @@ func (f *InFlight) Acquire(caller string) (release func(), err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.count[caller] >= maxInFlight {
-		limited := fault.New(fault.Limited, "At most %d requests can be under way at once", maxInFlight)
-		limited.RetryAfter = 1
-		return nil, limited
+		return nil, fault.New(fault.Limited, "At most %d requests can be under way at once", maxInFlight).RetryIn(1)
 	}
 	if f.count == nil {
 		f.count = map[string]int{}

@@ -123,9 +123,7 @@ func (l *RateLimiter) Take(c ResponseHeader, key string) error {
 	if allowed {
 		return nil
 	}
-	limited := fault.New(fault.Limited, "Too many requests")
-	limited.RetryAfter = max(1, l.seconds(1-tokens))
-	return limited
+	return fault.New(fault.Limited, "Too many requests").RetryIn(max(1, l.seconds(1-tokens)))
 }
 
 // setHeaders sets the RateLimit headers; name is quoted, and reset in seconds.

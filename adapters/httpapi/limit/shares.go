@@ -159,9 +159,7 @@ func (s *Shares) Acquire(ctx context.Context, key string) (Permit, error) {
 }
 
 func (s *Shares) full() error {
-	full := fault.New(fault.Unavailable, "The organisation has too many %s under way on this server", s.work)
-	full.RetryAfter = 1
-	return full
+	return fault.New(fault.Unavailable, "The organisation has too many %s under way on this server", s.work).RetryIn(1)
 }
 
 // holder returns the record of a holder. The caller holds mu.
