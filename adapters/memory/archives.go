@@ -33,7 +33,7 @@ func (s *Store) Export(_ context.Context, o id.Org, each func(archive.Record) er
 }
 
 func (x *tx) export(o id.Org) (all []archive.Record, err error) {
-	organisation, err := x.orgs.get(o)
+	organisation, err := x.Orgs.get(o)
 	if err == nil && organisation.Closed() {
 		err = fault.Missing("Organisation")
 	}
@@ -43,57 +43,57 @@ func (x *tx) export(o id.Org) (all []archive.Record, err error) {
 	t := x.tenant(o)
 	add := func(r archive.Record) { all = append(all, r) }
 	add(archive.Record{Organisation: &organisation})
-	sub, err := t.subscriptions.get(o)
+	sub, err := t.Subscriptions.get(o)
 	if err != nil {
 		sub = plan.Unsubscribed(o)
 	}
 	add(archive.Record{Subscription: &sub})
-	for _, m := range t.members.list(org.Membership.Active, compareMembers, 0) {
-		person, err := x.users.get(m.User)
+	for _, m := range t.Members.list(org.Membership.Active, compareMembers, 0) {
+		person, err := x.Users.get(m.User)
 		if err != nil {
 			return nil, err
 		}
 		add(archive.Record{Member: &org.Profile{Membership: m, Person: person}})
 	}
-	for _, v := range t.invitations.list(func(i invitation.Invitation) bool { return i.Stored() != invitation.Revoked }, compareInvitations, 0) {
+	for _, v := range t.Invitations.list(func(i invitation.Invitation) bool { return i.Stored() != invitation.Revoked }, compareInvitations, 0) {
 		add(archive.Record{Invitation: &v})
 	}
-	for _, v := range t.teams.list(always, compareTeams, 0) {
+	for _, v := range t.Teams.list(always, compareTeams, 0) {
 		add(archive.Record{Team: &v})
 	}
-	for _, v := range t.teamMembers.list(always, func(a, b team.Member) int { return cmp.Or(cmp.Compare(a.Team, b.Team), cmp.Compare(a.User, b.User)) }, 0) {
+	for _, v := range t.TeamMembers.list(always, func(a, b team.Member) int { return cmp.Or(cmp.Compare(a.Team, b.Team), cmp.Compare(a.User, b.User)) }, 0) {
 		add(archive.Record{TeamMember: &v})
 	}
-	for _, v := range t.workspaces.list(always, compareWorkspaces, 0) {
+	for _, v := range t.Workspaces.list(always, compareWorkspaces, 0) {
 		add(archive.Record{Workspace: &v})
 	}
-	for _, user := range slices.Sorted(maps.Keys(t.orders.rows)) {
-		add(archive.Record{Order: &archive.Order{User: user, Workspaces: slices.Clone(t.orders.rows[user])}})
+	for _, user := range slices.Sorted(maps.Keys(t.Orders.rows)) {
+		add(archive.Record{Order: &archive.Order{User: user, Workspaces: slices.Clone(t.Orders.rows[user])}})
 	}
-	for _, v := range t.tasks.list(always, func(a, b task.Task) int { return cmp.Compare(a.ID, b.ID) }, 0) {
+	for _, v := range t.Tasks.list(always, func(a, b task.Task) int { return cmp.Compare(a.ID, b.ID) }, 0) {
 		add(archive.Record{Task: &v})
 	}
-	for _, v := range t.history.list(always, func(a, b task.Change) int {
+	for _, v := range t.History.list(always, func(a, b task.Change) int {
 		return cmp.Or(cmp.Compare(a.Task, b.Task), a.At.Compare(b.At), cmp.Compare(a.ID, b.ID))
 	}, 0) {
-		task, err := t.tasks.get(v.Task)
+		task, err := t.Tasks.get(v.Task)
 		if err != nil {
 			return nil, err
 		}
 		add(archive.Record{Change: &archive.Change{Change: v, Workspace: task.Workspace}})
 	}
-	for _, v := range t.connectors.list(always, compareConnectors, 0) {
+	for _, v := range t.Connectors.list(always, compareConnectors, 0) {
 		add(archive.Record{Connector: &v})
 	}
-	for _, v := range t.usage.list(always, compareEntries, 0) {
+	for _, v := range t.Usage.list(always, compareEntries, 0) {
 		add(archive.Record{Usage: &v})
 	}
-	for _, v := range x.audit.list(func(e audit.Entry) bool { return e.Org == o }, func(a, b audit.Entry) int {
+	for _, v := range x.Audit.list(func(e audit.Entry) bool { return e.Org == o }, func(a, b audit.Entry) int {
 		return byTime(a.At, b.At, a.ID, b.ID)
 	}, 0) {
 		add(archive.Record{Entry: &v})
 	}
-	for _, v := range t.objects.list(always, func(a, b object.Object) int { return cmp.Compare(a.StorageKey(), b.StorageKey()) }, 0) {
+	for _, v := range t.Objects.list(always, func(a, b object.Object) int { return cmp.Compare(a.StorageKey(), b.StorageKey()) }, 0) {
 		add(archive.Record{Object: &v})
 	}
 	return all, nil
@@ -103,40 +103,40 @@ type exports struct{ run runner }
 
 func (q exports) Add(_ context.Context, o id.Org, e export.Export) error {
 	return q.run.in(o, func(x *tx, t *tenant) error {
-		if _, err := t.exports.find(export.Export.Open); err == nil && e.Open() {
-			return t.exports.errTaken()
+		if _, err := t.Exports.find(export.Export.Open); err == nil && e.Open() {
+			return t.Exports.errTaken()
 		}
-		return t.exports.add(x, e.ID, e)
+		return t.Exports.add(x, e.ID, e)
 	})
 }
 
 func (q exports) Get(_ context.Context, o id.Org, exportID id.Export) (export.Export, error) {
-	return result(q.run, func(x *tx) (export.Export, error) { return x.tenant(o).exports.get(exportID) })
+	return result(q.run, func(x *tx) (export.Export, error) { return x.tenant(o).Exports.get(exportID) })
 }
 
 func (q exports) List(_ context.Context, o id.Org) ([]export.Export, error) {
 	return result(q.run, func(x *tx) ([]export.Export, error) {
-		return x.tenant(o).exports.list(always, func(a, b export.Export) int {
+		return x.tenant(o).Exports.list(always, func(a, b export.Export) int {
 			return -byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID)
 		}, 0), nil
 	})
 }
 
 func (q exports) Update(_ context.Context, o id.Org, exportID id.Export, fn func(export.Export) (export.Export, error)) (export.Export, error) {
-	return result(q.run, func(x *tx) (export.Export, error) { return x.tenant(o).exports.update(x, exportID, fn) })
+	return result(q.run, func(x *tx) (export.Export, error) { return x.tenant(o).Exports.update(x, exportID, fn) })
 }
 
 func (q exports) Claim(_ context.Context, now time.Time, fn func(export.Export) (export.Export, error)) (export.Export, error) {
 	return result(q.run, func(x *tx) (export.Export, error) {
 		var due []export.Export
-		for _, t := range x.tenants.rows {
-			due = append(due, t.exports.list(func(e export.Export) bool { return e.DueAt != nil && !e.DueAt.After(now) }, dueFirst, 1)...)
+		for _, t := range x.Tenants.rows {
+			due = append(due, t.Exports.list(func(e export.Export) bool { return e.DueAt != nil && !e.DueAt.After(now) }, dueFirst, 1)...)
 		}
 		if len(due) == 0 {
 			return export.Export{}, fault.Missing("Export")
 		}
 		first := slices.MinFunc(due, dueFirst)
-		return x.tenant(first.Org).exports.update(x, first.ID, fn)
+		return x.tenant(first.Org).Exports.update(x, first.ID, fn)
 	})
 }
 
@@ -146,8 +146,8 @@ func dueFirst(a, b export.Export) int {
 
 func (q exports) Prune(_ context.Context, before time.Time) error {
 	return q.run.do(func(x *tx) {
-		for _, t := range x.tenants.rows {
-			t.exports.removeWhere(x, func(e export.Export) bool { return !e.Open() && e.CreatedAt.Before(before) })
+		for _, t := range x.Tenants.rows {
+			t.Exports.removeWhere(x, func(e export.Export) bool { return !e.Open() && e.CreatedAt.Before(before) })
 		}
 	})
 }

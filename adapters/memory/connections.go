@@ -50,34 +50,34 @@ func compareConnectors(a, b connector.Instance) int {
 }
 
 func (c connectors) Get(_ context.Context, o id.Org, i id.Connector) (connector.Instance, error) {
-	return result(c.run, func(x *tx) (connector.Instance, error) { return x.tenant(o).connectors.get(i) })
+	return result(c.run, func(x *tx) (connector.Instance, error) { return x.tenant(o).Connectors.get(i) })
 }
 
 func (c connectors) List(_ context.Context, o id.Org, after connector.Position, limit int, each func(connector.Instance) error) error {
 	found, err := result(c.run, func(x *tx) ([]connector.Instance, error) {
-		return x.tenant(o).connectors.page(always, compareConnectors, connector.Instance{CreatedAt: after.CreatedAt, ID: after.ID}, limit), nil
+		return x.tenant(o).Connectors.page(always, compareConnectors, connector.Instance{CreatedAt: after.CreatedAt, ID: after.ID}, limit), nil
 	})
 	return forEach(found, err, each)
 }
 
 func (c connectors) Add(_ context.Context, o id.Org, i connector.Instance) error {
 	return c.run.in(o, func(x *tx, tenant *tenant) error {
-		return tenant.connectors.add(x, i.ID, i)
+		return tenant.Connectors.add(x, i.ID, i)
 	})
 }
 
 func (c connectors) Update(_ context.Context, o id.Org, i id.Connector, fn func(connector.Instance) (connector.Instance, error)) (connector.Instance, error) {
-	return result(c.run, func(x *tx) (connector.Instance, error) { return x.tenant(o).connectors.update(x, i, fn) })
+	return result(c.run, func(x *tx) (connector.Instance, error) { return x.tenant(o).Connectors.update(x, i, fn) })
 }
 
 func (c connectors) Remove(_ context.Context, o id.Org, i id.Connector) error {
 	return c.run(func(x *tx) error {
 		tenant := x.tenant(o)
-		if err := tenant.connectors.delete(x, i); err != nil {
+		if err := tenant.Connectors.delete(x, i); err != nil {
 			return err
 		}
-		tenant.credentials.remove(x, i)
-		x.flows.removeWhere(x, func(f connector.Flow) bool { return f.Org == o && f.Instance == i })
+		tenant.Credentials.remove(x, i)
+		x.Flows.removeWhere(x, func(f connector.Flow) bool { return f.Org == o && f.Instance == i })
 		return nil
 	})
 }
@@ -85,8 +85,8 @@ func (c connectors) Remove(_ context.Context, o id.Org, i id.Connector) error {
 func (c connectors) Claim(_ context.Context, now time.Time, without ...id.Org) (connector.Instance, error) {
 	return result(c.run, func(x *tx) (connector.Instance, error) {
 		var due []connector.Instance
-		for _, t := range x.tenants.rows {
-			for _, i := range t.connectors.rows {
+		for _, t := range x.Tenants.rows {
+			for _, i := range t.Connectors.rows {
 				if i.DueAt != nil && !i.DueAt.After(now) && !slices.Contains(without, i.Org) {
 					due = append(due, clone(i))
 				}
@@ -99,7 +99,7 @@ func (c connectors) Claim(_ context.Context, now time.Time, without ...id.Org) (
 			return compareDue(*a.DueAt, instance{a.Org, a.ID}, *b.DueAt, instance{b.Org, b.ID})
 		}).Claimed(now)
 		if err == nil {
-			x.tenant(claimed.Org).connectors.put(x, claimed.ID, claimed)
+			x.tenant(claimed.Org).Connectors.put(x, claimed.ID, claimed)
 		}
 		return claimed, err
 	})
@@ -108,16 +108,16 @@ func (c connectors) Claim(_ context.Context, now time.Time, without ...id.Org) (
 type credentials struct{ run runner }
 
 func (c credentials) Get(_ context.Context, o id.Org, i id.Connector) (connector.Sealed, error) {
-	return result(c.run, func(x *tx) (connector.Sealed, error) { return x.tenant(o).credentials.get(i) })
+	return result(c.run, func(x *tx) (connector.Sealed, error) { return x.tenant(o).Credentials.get(i) })
 }
 
 func (c credentials) Put(_ context.Context, o id.Org, s connector.Sealed) error {
 	return c.run(func(x *tx) error {
 		tenant := x.tenant(o)
-		if !tenant.connectors.has(s.Instance) {
-			return tenant.connectors.missing()
+		if !tenant.Connectors.has(s.Instance) {
+			return tenant.Connectors.missing()
 		}
-		tenant.credentials.put(x, s.Instance, s)
+		tenant.Credentials.put(x, s.Instance, s)
 		return nil
 	})
 }
@@ -127,57 +127,57 @@ type flows struct{ run runner }
 func (s flows) Add(_ context.Context, f connector.Flow) error {
 	return s.run(func(x *tx) error {
 		tenant := x.tenant(f.Org)
-		if !tenant.connectors.has(f.Instance) {
-			return tenant.connectors.missing()
+		if !tenant.Connectors.has(f.Instance) {
+			return tenant.Connectors.missing()
 		}
-		return x.flows.add(x, f.State, f)
+		return x.Flows.add(x, f.State, f)
 	})
 }
 
 func (s flows) Get(_ context.Context, state string) (connector.Flow, error) {
-	return result(s.run, func(x *tx) (connector.Flow, error) { return x.flows.get(state) })
+	return result(s.run, func(x *tx) (connector.Flow, error) { return x.Flows.get(state) })
 }
 
 func (s flows) Update(_ context.Context, state string, fn func(connector.Flow) (connector.Flow, error)) (connector.Flow, error) {
-	return result(s.run, func(x *tx) (connector.Flow, error) { return x.flows.update(x, state, fn) })
+	return result(s.run, func(x *tx) (connector.Flow, error) { return x.Flows.update(x, state, fn) })
 }
 
 func (s flows) Sweep(_ context.Context, before time.Time) error {
 	return s.run.do(func(x *tx) {
-		x.flows.removeWhere(x, func(f connector.Flow) bool { return f.ExpiresAt.Before(before) })
+		x.Flows.removeWhere(x, func(f connector.Flow) bool { return f.ExpiresAt.Before(before) })
 	})
 }
 
 type clients struct{ run runner }
 
 func (c clients) Get(_ context.Context, issuer, redirect string) (connector.Registered, error) {
-	return result(c.run, func(x *tx) (connector.Registered, error) { return x.clients.get(client{issuer, redirect}) })
+	return result(c.run, func(x *tx) (connector.Registered, error) { return x.Clients.get(client{issuer, redirect}) })
 }
 
 func (c clients) Put(_ context.Context, v connector.Registered, expires time.Time) (connector.Registered, error) {
 	return result(c.run, func(x *tx) (connector.Registered, error) {
 		key := client{v.Issuer, v.Redirect}
-		existing, err := x.clients.get(key)
+		existing, err := x.Clients.get(key)
 		if err == nil && (existing.ExpiresAt == nil || !existing.ExpiresAt.Before(expires)) {
 			return existing, nil
 		}
-		x.clients.put(x, key, v)
-		return x.clients.get(key)
+		x.Clients.put(x, key, v)
+		return x.Clients.get(key)
 	})
 }
 
 func (c clients) Use(_ context.Context, v connector.Registered) error {
 	return c.run(func(x *tx) error {
 		key := client{v.Issuer, v.Redirect}
-		existing, err := x.clients.get(key)
+		existing, err := x.Clients.get(key)
 		if err != nil {
 			return err
 		}
 		if existing.ID != v.ID {
-			return x.clients.missing()
+			return x.Clients.missing()
 		}
 		existing.UsedAt = v.UsedAt
-		x.clients.put(x, key, existing)
+		x.Clients.put(x, key, existing)
 		return nil
 	})
 }
@@ -185,8 +185,8 @@ func (c clients) Use(_ context.Context, v connector.Registered) error {
 func (c clients) Remove(_ context.Context, issuer, redirect, id string) error {
 	return c.run.do(func(x *tx) {
 		key := client{issuer, redirect}
-		if x.clients.has(key) && x.clients.rows[key].ID == id {
-			x.clients.remove(x, key)
+		if x.Clients.has(key) && x.Clients.rows[key].ID == id {
+			x.Clients.remove(x, key)
 		}
 	})
 }
@@ -196,9 +196,9 @@ func (c clients) Sweep(_ context.Context, before time.Time, limit int) (int, err
 		if limit == 0 {
 			return 0, nil
 		}
-		old := x.clients.list(func(v connector.Registered) bool { return v.UsedAt.Before(before) }, func(a, b connector.Registered) int { return a.UsedAt.Compare(b.UsedAt) }, limit)
+		old := x.Clients.list(func(v connector.Registered) bool { return v.UsedAt.Before(before) }, func(a, b connector.Registered) int { return a.UsedAt.Compare(b.UsedAt) }, limit)
 		for _, v := range old {
-			x.clients.remove(x, client{v.Issuer, v.Redirect})
+			x.Clients.remove(x, client{v.Issuer, v.Redirect})
 		}
 		return len(old), nil
 	})
@@ -208,31 +208,31 @@ type revocations struct{ run runner }
 
 func (s revocations) Add(_ context.Context, r connector.Revocation) error {
 	return s.run(func(x *tx) error {
-		if _, err := x.tenants.get(r.Org); err != nil {
+		if _, err := x.Tenants.get(r.Org); err != nil {
 			return err
 		}
-		return x.revocations.add(x, instance{r.Org, r.ID}, r)
+		return x.Revocations.add(x, instance{r.Org, r.ID}, r)
 	})
 }
 
 func (s revocations) Claim(_ context.Context, now, until time.Time, without ...id.Org) (connector.Revocation, error) {
 	return result(s.run, func(x *tx) (connector.Revocation, error) {
-		due := x.revocations.list(func(r connector.Revocation) bool { return !r.DueAt.After(now) && !slices.Contains(without, r.Org) }, func(a, b connector.Revocation) int {
+		due := x.Revocations.list(func(r connector.Revocation) bool { return !r.DueAt.After(now) && !slices.Contains(without, r.Org) }, func(a, b connector.Revocation) int {
 			return compareDue(a.DueAt, instance{a.Org, a.ID}, b.DueAt, instance{b.Org, b.ID})
 		}, 1)
 		if len(due) == 0 {
 			return connector.Revocation{}, fault.Missing("Revocation")
 		}
 		due[0].DueAt = until
-		x.revocations.put(x, instance{due[0].Org, due[0].ID}, due[0])
+		x.Revocations.put(x, instance{due[0].Org, due[0].ID}, due[0])
 		return due[0], nil
 	})
 }
 
 func (s revocations) Put(_ context.Context, r connector.Revocation) error {
-	return s.run(func(x *tx) error { return x.revocations.replace(x, instance{r.Org, r.ID}, r) })
+	return s.run(func(x *tx) error { return x.Revocations.replace(x, instance{r.Org, r.ID}, r) })
 }
 
 func (s revocations) Remove(_ context.Context, o id.Org, i id.Connector) error {
-	return s.run.do(func(x *tx) { x.revocations.remove(x, instance{o, i}) })
+	return s.run.do(func(x *tx) { x.Revocations.remove(x, instance{o, i}) })
 }

@@ -41,7 +41,7 @@ func (s releases) Revision(context.Context) (int64, error) {
 func (s releases) Since(_ context.Context, revision int64) (now int64, changed []release.Entry, err error) {
 	err = s.run(func(x *tx) error {
 		later := func(r revisedRelease) bool { return r.revision > revision }
-		for _, r := range x.releases.list(later, func(a, b revisedRelease) int { return cmp.Compare(a.revision, b.revision) }, 0) {
+		for _, r := range x.Releases.list(later, func(a, b revisedRelease) int { return cmp.Compare(a.revision, b.revision) }, 0) {
 			changed = append(changed, r.Entry())
 		}
 		if now = x.revision; len(changed) == 0 {
@@ -53,12 +53,12 @@ func (s releases) Since(_ context.Context, revision int64) (now int64, changed [
 }
 
 func (s releases) Count(context.Context) (int, error) {
-	return result(s.run, func(x *tx) (int, error) { return len(x.releases.rows), nil })
+	return result(s.run, func(x *tx) (int, error) { return len(x.Releases.rows), nil })
 }
 
 func (s releases) List(_ context.Context, ids []id.Release) ([]release.Release, error) {
 	return result(s.run, func(x *tx) (found []release.Release, err error) {
-		for _, r := range x.releases.getAll(ids) {
+		for _, r := range x.Releases.getAll(ids) {
 			found = append(found, r.Release)
 		}
 		return found, nil
@@ -67,18 +67,18 @@ func (s releases) List(_ context.Context, ids []id.Release) ([]release.Release, 
 
 func (s releases) Add(_ context.Context, r release.Release) error {
 	return s.run(func(x *tx) error {
-		for _, there := range x.releases.rows {
+		for _, there := range x.Releases.rows {
 			if there.Target == r.Target && there.Version.Key() == r.Version.Key() {
-				return x.releases.errTaken()
+				return x.Releases.errTaken()
 			}
 		}
-		return x.releases.add(x, r.ID, revisedRelease{r, x.nextRevision()})
+		return x.Releases.add(x, r.ID, revisedRelease{r, x.nextRevision()})
 	})
 }
 
 func (s releases) Update(_ context.Context, r id.Release, fn func(release.Release) (release.Release, error)) (release.Release, error) {
 	return result(s.run, func(x *tx) (release.Release, error) {
-		updated, err := x.releases.update(x, r, func(existing revisedRelease) (revisedRelease, error) {
+		updated, err := x.Releases.update(x, r, func(existing revisedRelease) (revisedRelease, error) {
 			next, err := fn(existing.Release)
 			if err != nil {
 				return existing, err
@@ -110,17 +110,17 @@ func (s adoption) Add(_ context.Context, all []release.Tally) error {
 	return s.run.do(func(x *tx) {
 		for _, t := range all {
 			k := counted{t.Day, t.Target, t.Version}
-			existing := x.adoption.rows[k]
+			existing := x.Adoption.rows[k]
 			t.Checks += existing.Checks
 			t.Offered += existing.Offered
-			x.adoption.put(x, k, t)
+			x.Adoption.put(x, k, t)
 		}
 	})
 }
 
 func (s adoption) List(_ context.Context, first, last release.Day, target release.Target, after release.Tally, limit int) ([]release.Tally, error) {
 	return result(s.run, func(x *tx) ([]release.Tally, error) {
-		return x.adoption.page(func(t release.Tally) bool {
+		return x.Adoption.page(func(t release.Tally) bool {
 			return t.Day >= first && t.Day <= last && t.Within(target)
 		}, release.Tally.Compare, after, limit), nil
 	})
@@ -136,17 +136,17 @@ func (s adoption) AddDevices(_ context.Context, all []release.DailyDevices) erro
 	return s.run.do(func(x *tx) {
 		for _, d := range all {
 			k := seenOn{d.Day, d.Target}
-			if existing, ok := x.seen.rows[k]; ok {
+			if existing, ok := x.Seen.rows[k]; ok {
 				d.Devices.Merge(&existing.Devices)
 			}
-			x.seen.put(x, k, d)
+			x.Seen.put(x, k, d)
 		}
 	})
 }
 
 func (s adoption) Devices(_ context.Context, first, last release.Day, target release.Target) ([]release.DailyDevices, error) {
 	return result(s.run, func(x *tx) ([]release.DailyDevices, error) {
-		return x.seen.list(func(d release.DailyDevices) bool {
+		return x.Seen.list(func(d release.DailyDevices) bool {
 			return d.Day >= first && d.Day <= last && d.Within(target)
 		}, release.DailyDevices.Compare, 0), nil
 	})
@@ -154,8 +154,8 @@ func (s adoption) Devices(_ context.Context, first, last release.Day, target rel
 
 func (s adoption) Prune(_ context.Context, before release.Day) error {
 	return s.run.do(func(x *tx) {
-		x.adoption.removeWhere(x, func(t release.Tally) bool { return t.Day < before })
-		x.seen.removeWhere(x, func(d release.DailyDevices) bool { return d.Day < before })
+		x.Adoption.removeWhere(x, func(t release.Tally) bool { return t.Day < before })
+		x.Seen.removeWhere(x, func(d release.DailyDevices) bool { return d.Day < before })
 	})
 }
 
@@ -171,15 +171,15 @@ func (s reports) Add(_ context.Context, all []release.Report) error {
 	return s.run.do(func(x *tx) {
 		for _, r := range all {
 			k := reportedHour{r.Release, r.Hour}
-			r.Outcomes = r.Plus(x.reports.rows[k].Outcomes)
-			x.reports.put(x, k, r)
+			r.Outcomes = r.Plus(x.Reports.rows[k].Outcomes)
+			x.Reports.put(x, k, r)
 		}
 	})
 }
 
 func (s reports) Sum(_ context.Context, releaseID id.Release) (release.Outcomes, error) {
 	return result(s.run, func(x *tx) (all release.Outcomes, err error) {
-		for _, r := range x.reports.rows {
+		for _, r := range x.Reports.rows {
 			if r.Release == releaseID {
 				all = all.Plus(r.Outcomes)
 			}
@@ -190,13 +190,13 @@ func (s reports) Sum(_ context.Context, releaseID id.Release) (release.Outcomes,
 
 func (s reports) List(_ context.Context, releaseID id.Release, after time.Time, limit int) ([]release.Report, error) {
 	return result(s.run, func(x *tx) ([]release.Report, error) {
-		return x.reports.list(func(r release.Report) bool { return r.Release == releaseID && r.Hour.After(after) },
+		return x.Reports.list(func(r release.Report) bool { return r.Release == releaseID && r.Hour.After(after) },
 			func(a, b release.Report) int { return a.Hour.Compare(b.Hour) }, limit), nil
 	})
 }
 
 func (s reports) Prune(_ context.Context, before time.Time) error {
-	return s.run.do(func(x *tx) { x.reports.removeWhere(x, func(r release.Report) bool { return r.Hour.Before(before) }) })
+	return s.run.do(func(x *tx) { x.Reports.removeWhere(x, func(r release.Report) bool { return r.Hour.Before(before) }) })
 }
 
 type deviceGrants struct{ run runner }
@@ -204,9 +204,9 @@ type deviceGrants struct{ run runner }
 func (d deviceGrants) Add(_ context.Context, g session.DeviceGrant) error {
 	return d.run(func(x *tx) error {
 		if _, err := x.userCode(g.UserCode); err == nil {
-			return x.devices.errTaken()
+			return x.Devices.errTaken()
 		}
-		return x.devices.add(x, g.Code, g)
+		return x.Devices.add(x, g.Code, g)
 	})
 }
 
@@ -215,15 +215,15 @@ func (d deviceGrants) ByUserCode(_ context.Context, digest string) (session.Devi
 }
 
 func (x *tx) userCode(digest string) (session.DeviceGrant, error) {
-	return x.devices.find(func(g session.DeviceGrant) bool { return g.UserCode == digest })
+	return x.Devices.find(func(g session.DeviceGrant) bool { return g.UserCode == digest })
 }
 
 func (d deviceGrants) Update(_ context.Context, digest string, fn func(session.DeviceGrant) (session.DeviceGrant, error)) (session.DeviceGrant, error) {
-	return result(d.run, func(x *tx) (session.DeviceGrant, error) { return x.devices.update(x, digest, fn) })
+	return result(d.run, func(x *tx) (session.DeviceGrant, error) { return x.Devices.update(x, digest, fn) })
 }
 
 func (d deviceGrants) Prune(_ context.Context, before time.Time) error {
 	return d.run.do(func(x *tx) {
-		x.devices.removeWhere(x, func(g session.DeviceGrant) bool { return g.ExpiresAt.Before(before) })
+		x.Devices.removeWhere(x, func(g session.DeviceGrant) bool { return g.ExpiresAt.Before(before) })
 	})
 }

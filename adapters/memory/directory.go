@@ -43,18 +43,18 @@ func (d directory) Subscriptions() ports.Subscriptions { return subscriptions{d.
 type users struct{ run runner }
 
 func (u users) Get(_ context.Context, user id.User) (org.User, error) {
-	return result(u.run, func(x *tx) (org.User, error) { return x.users.get(user) })
+	return result(u.run, func(x *tx) (org.User, error) { return x.Users.get(user) })
 }
 
 func (u users) ByProvider(_ context.Context, providerID string) (org.User, error) {
 	return result(u.run, func(x *tx) (org.User, error) {
-		return x.users.find(func(v org.User) bool { return v.ProviderID == providerID })
+		return x.Users.find(func(v org.User) bool { return v.ProviderID == providerID })
 	})
 }
 
 func (u users) Upsert(_ context.Context, fresh org.User, fn func(org.User) (org.User, error)) (org.User, error) {
 	return result(u.run, func(x *tx) (org.User, error) {
-		v, _, err := x.users.upsert(x, func(v org.User) id.User { return v.ID }, fresh,
+		v, _, err := x.Users.upsert(x, func(v org.User) id.User { return v.ID }, fresh,
 			func(v org.User) bool { return v.ProviderID == fresh.ProviderID }, fn)
 		return v, err
 	})
@@ -62,11 +62,11 @@ func (u users) Upsert(_ context.Context, fresh org.User, fn func(org.User) (org.
 
 func (u users) Profile(_ context.Context, o id.Org, user id.User) (p org.Profile, organisation org.Organisation, err error) {
 	err = u.run(func(x *tx) error {
-		if p.Membership, err = x.tenant(o).members.get(user); err == nil {
-			p.Person, err = x.users.get(user)
+		if p.Membership, err = x.tenant(o).Members.get(user); err == nil {
+			p.Person, err = x.Users.get(user)
 		}
 		if err == nil {
-			organisation, err = x.orgs.get(o)
+			organisation, err = x.Orgs.get(o)
 		}
 		return err
 	})
@@ -76,8 +76,8 @@ func (u users) Profile(_ context.Context, o id.Org, user id.User) (p org.Profile
 func (u users) Memberships(_ context.Context, user id.User) ([]org.Membership, error) {
 	return result(u.run, func(x *tx) ([]org.Membership, error) {
 		var all []org.Membership
-		for _, t := range x.tenants.rows {
-			if m, err := t.members.get(user); err == nil {
+		for _, t := range x.Tenants.rows {
+			if m, err := t.Members.get(user); err == nil {
 				all = append(all, m)
 			}
 		}
@@ -91,22 +91,22 @@ func (u users) Memberships(_ context.Context, user id.User) ([]org.Membership, e
 type organisations records
 
 func (s organisations) Get(_ context.Context, o id.Org) (org.Organisation, error) {
-	return result(s.run, func(x *tx) (org.Organisation, error) { return x.orgs.get(o) })
+	return result(s.run, func(x *tx) (org.Organisation, error) { return x.Orgs.get(o) })
 }
 
 func (s organisations) ByProvider(_ context.Context, providerID string) (org.Organisation, error) {
 	return result(s.run, func(x *tx) (org.Organisation, error) {
-		return x.orgs.find(func(v org.Organisation) bool { return v.ProviderID == providerID })
+		return x.Orgs.find(func(v org.Organisation) bool { return v.ProviderID == providerID })
 	})
 }
 
 func (s organisations) Upsert(_ context.Context, fresh org.Organisation, fn func(org.Organisation) (org.Organisation, error)) (org.Organisation, error) {
 	return result(s.run, func(x *tx) (org.Organisation, error) {
-		v, added, err := x.orgs.upsert(x, func(v org.Organisation) id.Org { return v.ID }, fresh,
+		v, added, err := x.Orgs.upsert(x, func(v org.Organisation) id.Org { return v.ID }, fresh,
 			func(v org.Organisation) bool { return v.ProviderID == fresh.ProviderID }, fn)
 		if err == nil && added {
-			x.tenants.put(x, v.ID, newTenant())
-			x.epochs.put(x, v.ID, 0)
+			x.Tenants.put(x, v.ID, newTenant())
+			x.Epochs.put(x, v.ID, 0)
 		}
 		return v, err
 	})
@@ -119,9 +119,9 @@ func (s organisations) Lock(_ context.Context, o id.Org) (org.Organisation, erro
 		return org.Organisation{}, fault.New(fault.Internal, "An organisation was locked outside a transaction")
 	}
 	return result(s.run, func(x *tx) (org.Organisation, error) {
-		existing, err := x.orgs.get(o)
+		existing, err := x.Orgs.get(o)
 		if err == nil && !x.locked[o] {
-			x.epochs.put(x, o, x.epochs.rows[o]+1)
+			x.Epochs.put(x, o, x.Epochs.rows[o]+1)
 			x.locked[o] = true
 			x.undo = append(x.undo, func() { delete(x.locked, o) })
 		}
@@ -137,10 +137,10 @@ func (s organisations) List(_ context.Context, f org.Filter) ([]org.Organisation
 		}
 		byID := func(a, b org.Organisation) int { return cmp.Compare(a.ID, b.ID) }
 		if f.Search == "" {
-			return x.orgs.list(selects, byID, f.Limit), nil
+			return x.Orgs.list(selects, byID, f.Limit), nil
 		}
-		named := slices.DeleteFunc(x.orgs.list(selects, byID, f.Examined), func(v org.Organisation) bool { return !v.Matches(f.Search) })
-		own := x.orgs.list(func(v org.Organisation) bool { return selects(v) && string(v.ID) == strings.ToLower(f.Search) }, byID, 0)
+		named := slices.DeleteFunc(x.Orgs.list(selects, byID, f.Examined), func(v org.Organisation) bool { return !v.Matches(f.Search) })
+		own := x.Orgs.list(func(v org.Organisation) bool { return selects(v) && string(v.ID) == strings.ToLower(f.Search) }, byID, 0)
 		return f.Merge(named, own), nil
 	})
 }
@@ -148,26 +148,26 @@ func (s organisations) List(_ context.Context, f org.Filter) ([]org.Organisation
 // Erase removes all records at once and counts none.
 func (s organisations) Erase(_ context.Context, o id.Org, now time.Time, _ int) (int, error) {
 	return 0, s.run(func(x *tx) error {
-		existing, err := x.orgs.get(o)
+		existing, err := x.Orgs.get(o)
 		if err != nil {
 			return err
 		}
-		for _, v := range x.tenant(o).objects.rows {
+		for _, v := range x.tenant(o).Objects.rows {
 			x.discard(o, v.Blob, now)
 		}
 		x.discardVersions(o, always, math.MaxInt64, 0, now)
-		for name, v := range x.blobs.rows {
+		for name, v := range x.Blobs.rows {
 			if v.Org == o {
 				x.discard(o, name, now)
 			}
 		}
-		x.orgs.put(x, o, existing.Erased(now))
-		x.tenants.put(x, o, newTenant())
-		x.heads.remove(x, o)
-		x.audit.removeWhere(x, func(e audit.Entry) bool { return e.Org == o })
-		x.flows.removeWhere(x, func(f connector.Flow) bool { return f.Org == o })
-		x.sessions.removeWhere(x, func(s session.Session) bool { return s.Org == o })
-		x.devices.removeWhere(x, func(g session.DeviceGrant) bool { return g.Org == o })
+		x.Orgs.put(x, o, existing.Erased(now))
+		x.Tenants.put(x, o, newTenant())
+		x.Heads.remove(x, o)
+		x.Audit.removeWhere(x, func(e audit.Entry) bool { return e.Org == o })
+		x.Flows.removeWhere(x, func(f connector.Flow) bool { return f.Org == o })
+		x.Sessions.removeWhere(x, func(s session.Session) bool { return s.Org == o })
+		x.Devices.removeWhere(x, func(g session.DeviceGrant) bool { return g.Org == o })
 		return nil
 	})
 }
@@ -177,7 +177,7 @@ type members struct{ run runner }
 func compareMembers(a, b org.Membership) int { return byTime(a.JoinedAt, b.JoinedAt, a.User, b.User) }
 
 func (m members) Get(_ context.Context, o id.Org, user id.User) (org.Membership, error) {
-	return result(m.run, func(x *tx) (org.Membership, error) { return x.tenant(o).members.get(user) })
+	return result(m.run, func(x *tx) (org.Membership, error) { return x.tenant(o).Members.get(user) })
 }
 
 // GetLocked is Get: a transaction has the whole store to itself.
@@ -187,10 +187,10 @@ func (m members) GetLocked(ctx context.Context, o id.Org, user id.User) (org.Mem
 
 func (m members) Put(_ context.Context, o id.Org, v org.Membership) error {
 	return m.run.in(o, func(x *tx, tenant *tenant) error {
-		if !x.users.has(v.User) {
-			return x.users.missing()
+		if !x.Users.has(v.User) {
+			return x.Users.missing()
 		}
-		tenant.members.put(x, v.User, v)
+		tenant.Members.put(x, v.User, v)
 		return nil
 	})
 }
@@ -205,14 +205,8 @@ func (m members) List(_ context.Context, o id.Org, f org.MemberFilter, each func
 			limit = f.Examined
 		}
 		from := org.Membership{JoinedAt: f.After.JoinedAt, User: f.After.User}
-		found := x.profiles(x.tenant(o).members.page(selects, compareMembers, from, limit))
-		if len(f.Words) > 0 {
-			found = slices.DeleteFunc(found, func(p org.Profile) bool { return !f.HasWords(p) })
-		}
-		if f.Limit > 0 {
-			found = found[:min(f.Limit, len(found))]
-		}
-		return found, nil
+		found := x.profiles(x.tenant(o).Members.page(selects, compareMembers, from, limit))
+		return first(slices.DeleteFunc(found, func(p org.Profile) bool { return !f.HasWords(p) }), f.Limit), nil
 	})
 	return forEach(profiles, err, each)
 }
@@ -221,7 +215,7 @@ func (u users) Former(_ context.Context, o id.Org, after id.User, limit int, eac
 	profiles, err := result(u.run, func(x *tx) ([]org.Profile, error) {
 		removed := func(v org.Membership) bool { return !v.Active() }
 		byUser := func(a, b org.Membership) int { return cmp.Compare(a.User, b.User) }
-		return x.profiles(x.tenant(o).members.page(removed, byUser, org.Membership{User: after}, limit)), nil
+		return x.profiles(x.tenant(o).Members.page(removed, byUser, org.Membership{User: after}, limit)), nil
 	})
 	return forEach(profiles, err, each)
 }
@@ -231,22 +225,22 @@ func (x *tx) profiles(memberships []org.Membership) []org.Profile {
 	profiles := make([]org.Profile, len(memberships))
 	for i, v := range memberships {
 		profiles[i].Membership = v
-		profiles[i].Person, _ = x.users.get(v.User)
+		profiles[i].Person, _ = x.Users.get(v.User)
 	}
 	return profiles
 }
 
 func (m members) ByEmail(_ context.Context, o id.Org, email string) (bool, error) {
 	return result(m.run, func(x *tx) (bool, error) {
-		_, err := x.tenant(o).members.find(func(v org.Membership) bool {
-			return v.Active() && sameEmail(x.users.rows[v.User].Email, email)
+		_, err := x.tenant(o).Members.find(func(v org.Membership) bool {
+			return v.Active() && sameEmail(x.Users.rows[v.User].Email, email)
 		})
 		return err == nil, nil
 	})
 }
 
 func (m members) Epoch(_ context.Context, o id.Org) (int64, error) {
-	return result(m.run, func(x *tx) (int64, error) { return x.epochs.get(o) })
+	return result(m.run, func(x *tx) (int64, error) { return x.Epochs.get(o) })
 }
 
 func sameEmail(a, b string) bool {
@@ -266,7 +260,7 @@ func (s seats) Count(_ context.Context, orgs []id.Org, now time.Time) (map[id.Or
 }
 
 func (t *tenant) seats(now time.Time) (n org.Seats) {
-	for _, m := range t.members.rows {
+	for _, m := range t.Members.rows {
 		if !m.Active() {
 			continue
 		}
@@ -275,7 +269,7 @@ func (t *tenant) seats(now time.Time) (n org.Seats) {
 			n.Owners++
 		}
 	}
-	for _, i := range t.invitations.rows {
+	for _, i := range t.Invitations.rows {
 		if i.Status(now) == invitation.Pending {
 			n.Pending++
 		}
@@ -290,12 +284,12 @@ func compareInvitations(a, b invitation.Invitation) int {
 }
 
 func (i invitations) Get(_ context.Context, o id.Org, invited id.Invitation) (invitation.Invitation, error) {
-	return result(i.run, func(x *tx) (invitation.Invitation, error) { return x.tenant(o).invitations.get(invited) })
+	return result(i.run, func(x *tx) (invitation.Invitation, error) { return x.tenant(o).Invitations.get(invited) })
 }
 
 func (i invitations) ByProvider(_ context.Context, o id.Org, providerID string) (invitation.Invitation, error) {
 	return result(i.run, func(x *tx) (invitation.Invitation, error) {
-		return x.tenant(o).invitations.find(func(v invitation.Invitation) bool {
+		return x.tenant(o).Invitations.find(func(v invitation.Invitation) bool {
 			return providerID != "" && v.ProviderID == providerID
 		})
 	})
@@ -303,8 +297,8 @@ func (i invitations) ByProvider(_ context.Context, o id.Org, providerID string) 
 
 func (i invitations) ByToken(_ context.Context, tokenHash string) (invitation.Invitation, error) {
 	return result(i.run, func(x *tx) (invitation.Invitation, error) {
-		for _, t := range x.tenants.rows {
-			v, err := t.invitations.find(func(v invitation.Invitation) bool { return tokenHash != "" && v.TokenHash == tokenHash })
+		for _, t := range x.Tenants.rows {
+			v, err := t.Invitations.find(func(v invitation.Invitation) bool { return tokenHash != "" && v.TokenHash == tokenHash })
 			if err == nil {
 				return v, nil
 			}
@@ -328,18 +322,18 @@ func (i invitations) pending(
 	isPending := func(v invitation.Invitation) bool { return v.Status(now) == invitation.Pending && matches(v) }
 	from := invitation.Invitation{CreatedAt: after.CreatedAt, ID: after.ID}
 	return result(i.run, func(x *tx) ([]invitation.Invitation, error) {
-		return x.tenant(o).invitations.page(isPending, compareInvitations, from, limit), nil
+		return x.tenant(o).Invitations.page(isPending, compareInvitations, from, limit), nil
 	})
 }
 
 func (i invitations) Put(_ context.Context, o id.Org, v invitation.Invitation) error {
 	return i.run.in(o, func(x *tx, tenant *tenant) error {
-		if _, err := tenant.invitations.find(func(existing invitation.Invitation) bool {
+		if _, err := tenant.Invitations.find(func(existing invitation.Invitation) bool {
 			return v.ProviderID != "" && existing.ProviderID == v.ProviderID && existing.ID != v.ID
 		}); err == nil {
 			return fault.New(fault.Conflict, "Another invitation has this id of the identity provider")
 		}
-		tenant.invitations.put(x, v.ID, v)
+		tenant.Invitations.put(x, v.ID, v)
 		return nil
 	})
 }
@@ -361,7 +355,7 @@ func (s subscriptions) Of(_ context.Context, orgs []id.Org) (map[id.Org]plan.Sub
 }
 
 func (t *tenant) subscription(o id.Org) plan.Subscription {
-	existing, err := t.subscriptions.get(o)
+	existing, err := t.Subscriptions.get(o)
 	if err != nil {
 		return plan.Unsubscribed(o)
 	}
@@ -374,7 +368,7 @@ func (s subscriptions) Put(_ context.Context, o id.Org, v plan.Subscription) err
 			return fault.New(fault.Conflict, "Another organisation has this customer id of the payment provider")
 		}
 		v.Revision++
-		tenant.subscriptions.put(x, o, v)
+		tenant.Subscriptions.put(x, o, v)
 		return nil
 	})
 }
@@ -384,8 +378,8 @@ func (s subscriptions) ByCustomer(_ context.Context, customer string) (id.Org, e
 }
 
 func (s *state) byCustomer(customer string) (id.Org, error) {
-	for o, t := range s.tenants.rows {
-		if v, ok := t.subscriptions.rows[o]; ok && customer != "" && v.Customer == customer {
+	for o, t := range s.Tenants.rows {
+		if v, ok := t.Subscriptions.rows[o]; ok && customer != "" && v.Customer == customer {
 			return o, nil
 		}
 	}
@@ -395,7 +389,7 @@ func (s *state) byCustomer(customer string) (id.Org, error) {
 func (s subscriptions) Due(_ context.Context, now time.Time, limit int) ([]id.Org, error) {
 	return result(s.run, func(x *tx) ([]id.Org, error) {
 		due := map[id.Org]time.Time{}
-		for o, t := range x.tenants.rows {
+		for o, t := range x.Tenants.rows {
 			if at := t.subscription(o).Due(); at != nil && !at.After(now) {
 				due[o] = *at
 			}

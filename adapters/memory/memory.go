@@ -52,27 +52,8 @@ type Store struct {
 
 // NewStore returns an empty store.
 func NewStore() *Store {
-	s := &Store{state: state{
-		users:       newTable[id.User, org.User]("User"),
-		orgs:        newTable[id.Org, org.Organisation]("Organisation"),
-		epochs:      newTable[id.Org, int64]("Organisation"),
-		tenants:     newTable[id.Org, *tenant]("Organisation"),
-		inbox:       newTable[message, time.Time]("Message"),
-		audit:       newTable[id.Entry, audit.Entry]("Entry"),
-		replays:     newTable[string, replay.Record]("Key"),
-		sessions:    newTable[id.Session, session.Session]("Session"),
-		devices:     newTable[string, session.DeviceGrant]("Device"),
-		heads:       newTable[id.Org, object.Head]("Log"),
-		blobs:       newTable[string, object.Blob]("Blob"),
-		flows:       newTable[string, connector.Flow]("Authorization"),
-		clients:     newTable[client, connector.Registered]("Client"),
-		revocations: newTable[instance, connector.Revocation]("Revocation"),
-		releases:    newTable[id.Release, revisedRelease]("Release"),
-		adoption:    newTable[counted, release.Tally]("Count"),
-		seen:        newTable[seenOn, release.DailyDevices]("Devices"),
-		reports:     newTable[reportedHour, release.Report]("Report"),
-		requests:    newTable[orgMinute, requestCount]("Requests"),
-	}}
+	s := new(Store)
+	makeTables(&s.state)
 	s.records = records{run: s.run}
 	return s
 }
@@ -85,14 +66,7 @@ func (s *Store) Atomic(_ context.Context, fn func(ports.Records) error) error {
 
 // At compares the epoch in the transaction of each method.
 func (s *Store) At(o id.Org, epoch int64) ports.Records {
-	return records{run: func(fn func(*tx) error) error {
-		return s.run(func(x *tx) error {
-			if now, err := x.epochs.get(o); err != nil || now != epoch {
-				return org.ErrEpochChanged
-			}
-			return fn(x)
-		})
-	}}
+	return records{run: runner(s.run).at(o, epoch, org.ErrEpochChanged)}
 }
 
 // Position returns none, as there are no replicas.
@@ -106,7 +80,7 @@ func (s *Store) Epochs(_ context.Context, orgs []id.Org) (map[id.Org]int64, erro
 	epochs := make(map[id.Org]int64, len(orgs))
 	err := s.run(func(x *tx) error {
 		for _, o := range orgs {
-			if epoch, err := x.epochs.get(o); err == nil {
+			if epoch, err := x.Epochs.get(o); err == nil {
 				epochs[o] = epoch
 			}
 		}
@@ -154,77 +128,57 @@ func (s *Store) commit(fn func(*tx) error) (appended map[id.Org]int64, subscribe
 
 // state has all records. Every organisation has a tenant and an epoch.
 type state struct {
-	users       *table[id.User, org.User]
-	orgs        *table[id.Org, org.Organisation]
-	epochs      *table[id.Org, int64]
-	tenants     *table[id.Org, *tenant]
-	inbox       *table[message, time.Time]
-	audit       *table[id.Entry, audit.Entry]
-	requests    *table[orgMinute, requestCount]
-	replays     *table[string, replay.Record]
-	sessions    *table[id.Session, session.Session]
-	devices     *table[string, session.DeviceGrant] // by the digest of the device code
-	heads       *table[id.Org, object.Head]         // of the logs that were appended to
-	blobs       *table[string, object.Blob]
-	flows       *table[string, connector.Flow]
-	clients     *table[client, connector.Registered]
-	revocations *table[instance, connector.Revocation]
-	releases    *table[id.Release, revisedRelease]
-	revision    int64 // of releases
-	adoption    *table[counted, release.Tally]
-	seen        *table[seenOn, release.DailyDevices]
-	reports     *table[reportedHour, release.Report]
+	Users       table[id.User, org.User]              `record:"User"`
+	Orgs        table[id.Org, org.Organisation]       `record:"Organisation"`
+	Epochs      table[id.Org, int64]                  `record:"Organisation"`
+	Tenants     table[id.Org, *tenant]                `record:"Organisation"`
+	Inbox       table[message, time.Time]             `record:"Message"`
+	Audit       table[id.Entry, audit.Entry]          `record:"Entry"`
+	Requests    table[orgMinute, requestCount]        `record:"Requests"`
+	Replays     table[string, replay.Record]          `record:"Key"`
+	Sessions    table[id.Session, session.Session]    `record:"Session"`
+	Devices     table[string, session.DeviceGrant]    `record:"Device"` // by the digest of the device code
+	Heads       table[id.Org, object.Head]            `record:"Log"`    // of the logs that were appended to
+	Blobs       table[string, object.Blob]            `record:"Blob"`
+	Flows       table[string, connector.Flow]         `record:"Authorization"`
+	Clients     table[client, connector.Registered]   `record:"Client"`
+	Revocations table[instance, connector.Revocation] `record:"Revocation"`
+	Releases    table[id.Release, revisedRelease]     `record:"Release"`
+	revision    int64                                 // of releases
+	Adoption    table[counted, release.Tally]         `record:"Count"`
+	Seen        table[seenOn, release.DailyDevices]   `record:"Devices"`
+	Reports     table[reportedHour, release.Report]   `record:"Report"`
 }
 
 // tenant has the records of one organisation.
 type tenant struct {
-	members       *table[id.User, org.Membership]
-	invitations   *table[id.Invitation, invitation.Invitation]
-	subscriptions *table[id.Org, plan.Subscription] // the organisation's own, or none
-	teams         *table[id.Team, team.Team]
-	teamMembers   *table[teamUser, team.Member]
-	workspaces    *table[id.Workspace, workspace.Workspace]
-	orders        *table[id.User, workspace.Order]
-	tasks         *table[id.Task, task.Task]
-	history       *table[id.Entry, task.Change]
-	objects       *table[id.Object, object.Object]
-	keys          *table[string, id.Object] // by folded storage key
-	versions      *table[version, object.Earlier]
-	log           *table[int64, object.Change]
-	accounts      *table[account, quota.Account]
-	leases        *table[leaseKey, quota.Lease]
-	usage         *table[id.Request, usage.Entry]
-	connectors    *table[id.Connector, connector.Instance]
-	credentials   *table[id.Connector, connector.Sealed]
-	exports       *table[id.Export, export.Export]
-	uploads       *table[id.Upload, upload.Upload]
-	uploadParts   *table[uploadOffset, uploadPart]
+	Members       table[id.User, org.Membership]              `record:"Member"`
+	Invitations   table[id.Invitation, invitation.Invitation] `record:"Invitation"`
+	Subscriptions table[id.Org, plan.Subscription]            `record:"Subscription"` // the organisation's own, or none
+	Teams         table[id.Team, team.Team]                   `record:"Team"`
+	TeamMembers   table[teamUser, team.Member]                `record:"Member"`
+	Workspaces    table[id.Workspace, workspace.Workspace]    `record:"Workspace"`
+	Orders        table[id.User, workspace.Order]             `record:"Order"`
+	Tasks         table[id.Task, task.Task]                   `record:"Task"`
+	History       table[id.Entry, task.Change]                `record:"Change"`
+	Objects       table[id.Object, object.Object]             `record:"Object"`
+	Keys          table[string, id.Object]                    `record:"Path"` // by folded storage key
+	Versions      table[version, object.Earlier]              `record:"Version"`
+	Log           table[int64, object.Change]                 `record:"Change"`
+	Accounts      table[account, quota.Account]               `record:"Account"`
+	Leases        table[leaseKey, quota.Lease]                `record:"Lease"`
+	Usage         table[id.Request, usage.Entry]              `record:"Entry"`
+	Connectors    table[id.Connector, connector.Instance]     `record:"Connector"`
+	Credentials   table[id.Connector, connector.Sealed]       `record:"Credentials"`
+	Exports       table[id.Export, export.Export]             `record:"Export"`
+	Uploads       table[id.Upload, upload.Upload]             `record:"Upload"`
+	UploadParts   table[uploadOffset, uploadPart]             `record:"Part"`
 }
 
 func newTenant() *tenant {
-	return &tenant{
-		members:       newTable[id.User, org.Membership]("Member"),
-		invitations:   newTable[id.Invitation, invitation.Invitation]("Invitation"),
-		subscriptions: newTable[id.Org, plan.Subscription]("Subscription"),
-		teams:         newTable[id.Team, team.Team]("Team"),
-		teamMembers:   newTable[teamUser, team.Member]("Member"),
-		workspaces:    newTable[id.Workspace, workspace.Workspace]("Workspace"),
-		orders:        newTable[id.User, workspace.Order]("Order"),
-		tasks:         newTable[id.Task, task.Task]("Task"),
-		history:       newTable[id.Entry, task.Change]("Change"),
-		objects:       newTable[id.Object, object.Object]("Object"),
-		keys:          newTable[string, id.Object]("Path"),
-		versions:      newTable[version, object.Earlier]("Version"),
-		log:           newTable[int64, object.Change]("Change"),
-		accounts:      newTable[account, quota.Account]("Account"),
-		leases:        newTable[leaseKey, quota.Lease]("Lease"),
-		usage:         newTable[id.Request, usage.Entry]("Entry"),
-		connectors:    newTable[id.Connector, connector.Instance]("Connector"),
-		credentials:   newTable[id.Connector, connector.Sealed]("Credentials"),
-		exports:       newTable[id.Export, export.Export]("Export"),
-		uploads:       newTable[id.Upload, upload.Upload]("Upload"),
-		uploadParts:   newTable[uploadOffset, uploadPart]("Part"),
-	}
+	t := new(tenant)
+	makeTables(t)
+	return t
 }
 
 // Clone returns the tenant itself, whose tables store and return copies.
@@ -233,7 +187,7 @@ func (t *tenant) Clone() *tenant { return t }
 // tenant returns the records of an organisation for reading. An unknown organisation has
 // none.
 func (s *state) tenant(o id.Org) *tenant {
-	if t, err := s.tenants.get(o); err == nil {
+	if t, err := s.Tenants.get(o); err == nil {
 		return t
 	}
 	return newTenant()
@@ -282,12 +236,24 @@ type runner func(fn func(*tx) error) error
 // in runs fn with the records of an organisation, NotFound for an unknown one.
 func (r runner) in(o id.Org, fn func(x *tx, t *tenant) error) error {
 	return r(func(x *tx) error {
-		t, err := x.tenants.get(o)
+		t, err := x.Tenants.get(o)
 		if err != nil {
 			return err
 		}
 		return fn(x, t)
 	})
+}
+
+// at returns a runner that returns the error changed if the organisation has another epoch.
+func (r runner) at(o id.Org, epoch int64, changed error) runner {
+	return func(fn func(*tx) error) error {
+		return r(func(x *tx) error {
+			if now, err := x.Epochs.get(o); err != nil || now != epoch {
+				return changed
+			}
+			return fn(x)
+		})
+	}
 }
 
 // do runs fn, which cannot fail.

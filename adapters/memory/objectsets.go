@@ -17,7 +17,7 @@ var _ ports.ObjectSets = objectSets{}
 func (s objectSets) Get(_ context.Context, o id.Org, ids []id.Object) (map[id.Object]object.Object, error) {
 	return result(s.run, func(x *tx) (map[id.Object]object.Object, error) {
 		found := map[id.Object]object.Object{}
-		for _, v := range x.tenant(o).objects.getAll(ids) {
+		for _, v := range x.tenant(o).Objects.getAll(ids) {
 			found[v.ID] = v
 		}
 		return found, nil
@@ -26,16 +26,16 @@ func (s objectSets) Get(_ context.Context, o id.Org, ids []id.Object) (map[id.Ob
 
 func (s objectSets) Taken(_ context.Context, o id.Org, storageKeys []string, without []id.Object) (map[string]id.Object, error) {
 	return result(s.run, func(x *tx) (map[string]id.Object, error) {
-		others := &tenant{keys: newTable[string, id.Object]("Object")}
-		for key, objectID := range x.tenant(o).keys.rows {
+		others := newTenant()
+		for key, objectID := range x.tenant(o).Keys.rows {
 			if !slices.Contains(without, objectID) {
-				others.keys.rows[key] = objectID
+				others.Keys.rows[key] = objectID
 			}
 		}
 		taken := map[string]id.Object{}
 		for _, key := range storageKeys {
 			if folded := object.Fold(key); others.checkFreeKey(folded) != nil {
-				taken[key] = others.keys.rows[folded]
+				taken[key] = others.Keys.rows[folded]
 			}
 		}
 		return taken, nil
@@ -44,33 +44,18 @@ func (s objectSets) Taken(_ context.Context, o id.Org, storageKeys []string, wit
 
 func (s objectSets) Add(ctx context.Context, o id.Org, vs []object.Object) error {
 	return s.run(func(x *tx) error {
-		for _, v := range vs {
-			if err := (objects{x.run}).Add(ctx, o, v); err != nil {
-				return err
-			}
-		}
-		return nil
+		return forEach(vs, nil, func(v object.Object) error { return objects{x.run}.Add(ctx, o, v) })
 	})
 }
 
 func (s objectSets) Announce(ctx context.Context, o id.Org, names []string, now time.Time) error {
 	return s.run(func(x *tx) error {
-		for _, name := range names {
-			if err := (blobNames{x.run}).Announce(ctx, o, name, 0, now); err != nil {
-				return err
-			}
-		}
-		return nil
+		return forEach(names, nil, func(name string) error { return blobNames{x.run}.Announce(ctx, o, name, 0, now) })
 	})
 }
 
 func (s objectSets) Forget(ctx context.Context, o id.Org, names []string) error {
 	return s.run(func(x *tx) error {
-		for _, name := range names {
-			if err := (blobNames{x.run}).Forget(ctx, object.Blob{Org: o, Name: name}); err != nil {
-				return err
-			}
-		}
-		return nil
+		return forEach(names, nil, func(name string) error { return blobNames{x.run}.Forget(ctx, object.Blob{Org: o, Name: name}) })
 	})
 }

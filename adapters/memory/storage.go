@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -45,10 +46,10 @@ func (s storage) Used(_ context.Context, orgs []id.Org) (map[id.Org]object.Usage
 }
 
 func (t *tenant) used() (u object.Usage) {
-	for _, v := range t.objects.rows {
+	for _, v := range t.Objects.rows {
 		u[v.Class()] += v.Size
 	}
-	for _, v := range t.versions.rows {
+	for _, v := range t.Versions.rows {
 		u[object.Versions] += v.Size
 	}
 	return u
@@ -57,13 +58,13 @@ func (t *tenant) used() (u object.Usage) {
 func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, previous object.Content, c object.Change, limit int64, keep object.Retention) (object.Head, error) {
 	return result(s.run, func(x *tx) (object.Head, error) {
 		tenant := x.tenant(o)
-		existing, ok := tenant.objects.rows[c.Object.ID]
+		existing, ok := tenant.Objects.rows[c.Object.ID]
 		growth := c.Object.Size - previous.Size
 		if keep.Keeps() {
 			growth = c.Object.Size
 		}
 		fits := limit < 0 || growth <= 0 || tenant.used().Total() <= limit-growth
-		if now, err := x.epochs.get(o); err != nil || now != epoch || !ok || existing.Blob != previous.Blob || existing.Version != c.Object.Version-1 || !fits {
+		if now, err := x.Epochs.get(o); err != nil || now != epoch || !ok || existing.Blob != previous.Blob || existing.Version != c.Object.Version-1 || !fits {
 			return object.Head{}, fault.New(fault.Conflict, "The object has changed")
 		}
 		inside := storage{run: x.run, inside: true}
@@ -86,17 +87,17 @@ func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, previous ob
 type objects struct{ run runner }
 
 func (s objects) Get(_ context.Context, o id.Org, objectID id.Object) (object.Object, error) {
-	return result(s.run, func(x *tx) (object.Object, error) { return x.tenant(o).objects.get(objectID) })
+	return result(s.run, func(x *tx) (object.Object, error) { return x.tenant(o).Objects.get(objectID) })
 }
 
 func (s objects) At(_ context.Context, o id.Org, storageKey string) (object.Object, error) {
 	return result(s.run, func(x *tx) (object.Object, error) {
 		tenant := x.tenant(o)
-		at, err := tenant.keys.get(object.Fold(storageKey))
+		at, err := tenant.Keys.get(object.Fold(storageKey))
 		if err != nil {
 			return object.Object{}, err
 		}
-		return tenant.objects.get(at)
+		return tenant.Objects.get(at)
 	})
 }
 
@@ -114,16 +115,11 @@ func (s objects) List(_ context.Context, o id.Org, viewer *org.Actor, f object.F
 	all, err := result(s.run, func(x *tx) ([]object.Object, error) {
 		tenant := x.tenant(o)
 		at = x.head(o)
-		return tenant.objects.list(func(v object.Object) bool {
+		return tenant.Objects.list(func(v object.Object) bool {
 			return within.Selects(v) && (viewer == nil || v.VisibleTo(*viewer))
 		}, func(a, b object.Object) int { return cmp.Compare(order(a), order(b)) }, within.Limit), nil
 	})
-	if len(f.Words) > 0 {
-		all = slices.DeleteFunc(all, func(v object.Object) bool { return !f.HasWords(v) })
-		if f.Limit > 0 {
-			all = all[:min(f.Limit, len(all))]
-		}
-	}
+	all = first(slices.DeleteFunc(all, func(v object.Object) bool { return !f.HasWords(v) }), f.Limit)
 	if err == nil && head != nil {
 		err = head(at)
 	}
@@ -137,33 +133,33 @@ func (s objects) Add(_ context.Context, o id.Org, v object.Object) error {
 			return err
 		}
 		if v.Scope != object.Personal {
-			if v.Workspace != nil && !tenant.workspaces.has(*v.Workspace) {
-				return tenant.workspaces.missing()
+			if v.Workspace != nil && !tenant.Workspaces.has(*v.Workspace) {
+				return tenant.Workspaces.missing()
 			}
-			if v.Team != nil && !tenant.teams.has(*v.Team) {
-				return tenant.teams.missing()
+			if v.Team != nil && !tenant.Teams.has(*v.Team) {
+				return tenant.Teams.missing()
 			}
 		}
-		if err := tenant.objects.add(x, v.ID, v); err != nil {
+		if err := tenant.Objects.add(x, v.ID, v); err != nil {
 			return err
 		}
-		tenant.keys.put(x, key, v.ID)
+		tenant.Keys.put(x, key, v.ID)
 		return nil
 	})
 }
 
 // checkFreeKey decides whether an object may have the folded key.
 func (t *tenant) checkFreeKey(key string) error {
-	if t.keys.has(key) {
-		return t.keys.errTaken()
+	if t.Keys.has(key) {
+		return t.Keys.errTaken()
 	}
 	for _, folder := range object.Ancestors(key) {
-		if t.keys.has(folder) {
+		if t.Keys.has(folder) {
 			return fault.New(fault.Conflict, "A folder of the path is a file")
 		}
 	}
 	below := key + "/"
-	for other := range t.keys.rows {
+	for other := range t.Keys.rows {
 		if strings.HasPrefix(other, below) {
 			return fault.New(fault.Conflict, "The path is a folder")
 		}
@@ -175,18 +171,18 @@ func (t *tenant) checkFreeKey(key string) error {
 func (s objects) Put(_ context.Context, o id.Org, objects ...object.Object) error {
 	return s.run.in(o, func(x *tx, tenant *tenant) error {
 		for _, v := range objects {
-			previous, err := tenant.objects.get(v.ID)
+			previous, err := tenant.Objects.get(v.ID)
 			if err != nil {
 				return err
 			}
-			tenant.keys.remove(x, foldedKey(previous))
+			tenant.Keys.remove(x, foldedKey(previous))
 		}
 		for _, v := range objects {
 			if tenant.checkFreeKey(foldedKey(v)) != nil {
 				return object.PathTaken(v.Path)
 			}
-			tenant.keys.put(x, foldedKey(v), v.ID)
-			tenant.objects.put(x, v.ID, v)
+			tenant.Keys.put(x, foldedKey(v), v.ID)
+			tenant.Objects.put(x, v.ID, v)
 		}
 		return nil
 	})
@@ -199,9 +195,9 @@ func (s objects) Remove(_ context.Context, o id.Org, ids []id.Object) error {
 	return s.run.do(func(x *tx) {
 		tenant := x.tenant(o)
 		for _, i := range ids {
-			if v, ok := tenant.objects.rows[i]; ok {
-				tenant.objects.remove(x, i)
-				tenant.keys.remove(x, foldedKey(v))
+			if v, ok := tenant.Objects.rows[i]; ok {
+				tenant.Objects.remove(x, i)
+				tenant.Keys.remove(x, foldedKey(v))
 			}
 		}
 	})
@@ -209,7 +205,7 @@ func (s objects) Remove(_ context.Context, o id.Org, ids []id.Object) error {
 
 // shared reports whether there is a shared object that matches.
 func (t *tenant) shared(matches func(object.Object) bool) bool {
-	for _, v := range t.objects.rows {
+	for _, v := range t.Objects.rows {
 		if v.Scope != object.Personal && matches(v) {
 			return true
 		}
@@ -222,7 +218,7 @@ const epoch = 1
 
 // head returns where the organisation's log stands.
 func (s *state) head(o id.Org) object.Head {
-	h := s.heads.rows[o]
+	h := s.Heads.rows[o]
 	h.Epoch = epoch
 	return h
 }
@@ -232,7 +228,7 @@ func (s *Store) Marks(_ context.Context, orgs []id.Org) (map[id.Org]org.Mark, er
 	marks := make(map[id.Org]org.Mark, len(orgs))
 	err := s.run(func(x *tx) error {
 		for _, o := range orgs {
-			if at, err := x.epochs.get(o); err == nil {
+			if at, err := x.Epochs.get(o); err == nil {
 				h := x.head(o)
 				marks[o] = org.Mark{Epoch: at, LogEpoch: h.Epoch, LogN: h.N}
 			}
@@ -248,7 +244,7 @@ func (s *Store) Cached(id.Org) (org.Mark, bool) { return org.Mark{}, false }
 // Entries reads entries of a log, and the epoch of its organisation.
 func (s *Store) Entries(_ context.Context, o id.Org, after int64, limit int) (entries []object.Change, at int64, err error) {
 	err = s.run(func(x *tx) error {
-		if at, err = x.epochs.get(o); err == nil {
+		if at, err = x.Epochs.get(o); err == nil {
 			entries = x.entries(o, after, limit, always)
 		}
 		return err
@@ -264,7 +260,7 @@ func (c changes) Lock(_ context.Context, o id.Org) (object.Head, error) {
 		return object.Head{}, fault.New(fault.Internal, "A log was locked outside a transaction")
 	}
 	return result(c.run, func(x *tx) (object.Head, error) {
-		_, err := x.tenants.get(o)
+		_, err := x.Tenants.get(o)
 		return x.head(o), err
 	})
 }
@@ -274,7 +270,7 @@ func (c changes) Append(_ context.Context, o id.Org, changes ...object.Change) (
 		return object.Head{}, fault.New(fault.Internal, "A change was appended outside a transaction")
 	}
 	return result(c.run, func(x *tx) (object.Head, error) {
-		tenant, err := x.tenants.get(o)
+		tenant, err := x.Tenants.get(o)
 		if err != nil {
 			return object.Head{}, err
 		}
@@ -284,15 +280,15 @@ func (c changes) Append(_ context.Context, o id.Org, changes ...object.Change) (
 			v.N = h.N
 			if v.Type == object.Changed {
 				v.Object.N = h.N
-				if existing, ok := tenant.objects.rows[v.Object.ID]; ok {
+				if existing, ok := tenant.Objects.rows[v.Object.ID]; ok {
 					existing.N = h.N
-					tenant.objects.put(x, existing.ID, existing)
+					tenant.Objects.put(x, existing.ID, existing)
 				}
 			}
-			tenant.log.put(x, v.N, v)
+			tenant.Log.put(x, v.N, v)
 		}
 		if len(changes) > 0 {
-			x.heads.put(x, o, h)
+			x.Heads.put(x, o, h)
 			x.notify(o, h.N)
 		}
 		return h, nil
@@ -316,7 +312,7 @@ func (c changes) List(_ context.Context, o id.Org, after int64, limit int) ([]ob
 // entries returns the log's entries after a number that match, at most limit.
 // The log has every number from the floor to the head.
 func (s *state) entries(o id.Org, after int64, limit int, matches func(object.Change) bool) (all []object.Change) {
-	h, log := s.head(o), s.tenant(o).log
+	h, log := s.head(o), s.tenant(o).Log
 	for n := max(after, h.Floor) + 1; n <= h.N && len(all) < limit; n++ {
 		if v := log.rows[n]; matches(v) {
 			all = append(all, clone(v))
@@ -334,7 +330,7 @@ func (c changes) Since(_ context.Context, o id.Org, after int64, head func(objec
 			return x.entries(o, after, math.MaxInt, func(v object.Change) bool { return v.Type == t })
 		}
 		var changed []object.Change
-		for _, v := range x.tenant(o).objects.list(func(v object.Object) bool { return v.N > after }, func(a, b object.Object) int { return cmp.Compare(a.N, b.N) }, 0) {
+		for _, v := range x.tenant(o).Objects.list(func(v object.Object) bool { return v.N > after }, func(a, b object.Object) int { return cmp.Compare(a.N, b.N) }, 0) {
 			changed = append(changed, object.Change{N: v.N, Type: object.Changed, Object: v})
 		}
 		return slices.Concat(ofType(object.AccessChanged), ofType(object.Deleted), changed), nil
@@ -347,20 +343,20 @@ func (c changes) Since(_ context.Context, o id.Org, after int64, head func(objec
 
 func (c changes) Prune(_ context.Context, before time.Time) error {
 	return c.run.do(func(x *tx) {
-		for o, tenant := range x.tenants.rows {
+		for o, tenant := range x.Tenants.rows {
 			h := x.head(o)
 			floor := h.Floor
 			for n := h.Floor + 1; n <= h.N; n++ {
-				if tenant.log.rows[n].At.Before(before) {
+				if tenant.Log.rows[n].At.Before(before) {
 					floor = n
 				}
 			}
 			for n := h.Floor + 1; n <= floor; n++ {
-				tenant.log.remove(x, n)
+				tenant.Log.remove(x, n)
 			}
 			if floor > h.Floor {
 				h.Floor = floor
-				x.heads.put(x, o, h)
+				x.Heads.put(x, o, h)
 			}
 		}
 	})
@@ -369,12 +365,12 @@ func (c changes) Prune(_ context.Context, before time.Time) error {
 type blobNames struct{ run runner }
 
 func (b blobNames) Announce(_ context.Context, o id.Org, name string, size int64, now time.Time) error {
-	return b.run(func(x *tx) error { return x.blobs.add(x, name, object.Blob{Org: o, Name: name, At: now, Size: size}) })
+	return b.run(func(x *tx) error { return x.Blobs.add(x, name, object.Blob{Org: o, Name: name, At: now, Size: size}) })
 }
 
 func (s storage) Announced(_ context.Context, o id.Org) (names int, size int64, err error) {
 	err = s.run.do(func(x *tx) {
-		for _, v := range x.blobs.rows {
+		for _, v := range x.Blobs.rows {
 			if v.Org == o && !v.Discarded {
 				names, size = names+1, size+v.Size
 			}
@@ -388,11 +384,11 @@ func (s storage) Announced(_ context.Context, o id.Org) (names int, size int64, 
 
 func (b blobNames) Forget(_ context.Context, v object.Blob) error {
 	return b.run(func(x *tx) error {
-		existing, ok := x.blobs.rows[v.Name]
+		existing, ok := x.Blobs.rows[v.Name]
 		if !ok || existing.Org != v.Org || existing.Discarded != v.Discarded {
-			return x.blobs.missing()
+			return x.Blobs.missing()
 		}
-		x.blobs.remove(x, v.Name)
+		x.Blobs.remove(x, v.Name)
 		return nil
 	})
 }
@@ -407,17 +403,17 @@ func (b blobNames) Discard(_ context.Context, o id.Org, names []string, now time
 
 // discard marks a name as to be removed since now.
 func (x *tx) discard(o id.Org, name string, now time.Time) {
-	if previous := x.blobs.rows[name]; !previous.Discarded || previous.At.After(now) {
-		x.blobs.put(x, name, object.Blob{Org: o, Name: name, Discarded: true, At: now})
+	if previous := x.Blobs.rows[name]; !previous.Discarded || previous.At.After(now) {
+		x.Blobs.put(x, name, object.Blob{Org: o, Name: name, Discarded: true, At: now})
 	}
 }
 
 func (b blobNames) Expire(_ context.Context, before time.Time) error {
 	return b.run.do(func(x *tx) {
-		for name, v := range x.blobs.rows {
+		for name, v := range x.Blobs.rows {
 			if !v.Discarded && v.At.Before(before) {
 				v.Discarded = true
-				x.blobs.put(x, name, v)
+				x.Blobs.put(x, name, v)
 			}
 		}
 	})
@@ -428,7 +424,7 @@ func (b blobNames) Due(_ context.Context, before time.Time, after string, limit 
 		if limit <= 0 {
 			return nil, nil
 		}
-		return x.blobs.list(func(v object.Blob) bool {
+		return x.Blobs.list(func(v object.Blob) bool {
 			return v.At.Before(before) && v.Name > after
 		}, func(a, b object.Blob) int { return cmp.Compare(a.Name, b.Name) }, limit), nil
 	})
@@ -436,25 +432,19 @@ func (b blobNames) Due(_ context.Context, before time.Time, after string, limit 
 
 func (b blobNames) Known(_ context.Context, names []string) (map[string]bool, error) {
 	return result(b.run, func(x *tx) (map[string]bool, error) {
-		asked, known := map[string]bool{}, map[string]bool{}
-		for _, name := range names {
-			asked[name] = true
-			if x.blobs.has(name) {
-				known[name] = true
+		known := map[string]bool{}
+		for name := range x.Blobs.rows {
+			known[name] = true
+		}
+		for _, t := range x.Tenants.rows {
+			for _, v := range t.Objects.rows {
+				known[v.Blob] = true
+			}
+			for _, v := range t.Versions.rows {
+				known[v.Blob] = true
 			}
 		}
-		for _, t := range x.tenants.rows {
-			for _, v := range t.objects.rows {
-				if asked[v.Blob] {
-					known[v.Blob] = true
-				}
-			}
-			for _, v := range t.versions.rows {
-				if asked[v.Blob] {
-					known[v.Blob] = true
-				}
-			}
-		}
+		maps.DeleteFunc(known, func(name string, _ bool) bool { return !slices.Contains(names, name) })
 		return known, nil
 	})
 }

@@ -15,8 +15,16 @@ type table[K comparable, V any] struct {
 	rows map[K]V // read directly only where nothing is changed or returned
 }
 
-func newTable[K comparable, V any](what string) *table[K, V] {
-	return &table[K, V]{what: what, rows: map[K]V{}}
+func (t *table[K, V]) init(what string) { t.what, t.rows = what, map[K]V{} }
+
+// makeTables makes the tables of a struct: its fields with the tag record, which is a record's name in errors.
+func makeTables(of any) {
+	v := reflect.ValueOf(of).Elem()
+	for i := range v.NumField() {
+		if what, ok := v.Type().Field(i).Tag.Lookup("record"); ok {
+			v.Field(i).Addr().Interface().(interface{ init(what string) }).init(what)
+		}
+	}
 }
 
 func (t *table[K, V]) missing() error { return fault.Missing(t.what) }
@@ -118,11 +126,17 @@ func (t *table[K, V]) list(matches func(V) bool, compare func(a, b V) int, limit
 		}
 	}
 	sort.Slice(vs, func(i, j int) bool { return compare(vs[i], vs[j]) < 0 }) // slices.SortFunc is compiled for each type: 0.4 MB
-	if limit > 0 && limit < len(vs) {
-		vs = vs[:limit]
-	}
+	vs = first(vs, limit)
 	for i, v := range vs {
 		vs[i] = clone(v)
+	}
+	return vs
+}
+
+// first returns the first values, at most limit; 0: all.
+func first[V any](vs []V, limit int) []V {
+	if limit > 0 {
+		vs = vs[:min(limit, len(vs))]
 	}
 	return vs
 }

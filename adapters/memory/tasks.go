@@ -23,7 +23,7 @@ var (
 type tasks struct{ run runner }
 
 func (s tasks) Get(_ context.Context, o id.Org, t id.Task) (task.Task, error) {
-	return result(s.run, func(x *tx) (task.Task, error) { return x.tenant(o).tasks.get(t) })
+	return result(s.run, func(x *tx) (task.Task, error) { return x.tenant(o).Tasks.get(t) })
 }
 
 func (s tasks) List(_ context.Context, o id.Org, actor org.Actor, f task.Filter, each func(task.Task) error) error {
@@ -32,20 +32,15 @@ func (s tasks) List(_ context.Context, o id.Org, actor org.Actor, f task.Filter,
 		within.Words, within.Limit = nil, f.Examined
 	}
 	selected, err := result(s.run, func(x *tx) ([]task.Task, error) {
-		return x.tenant(o).tasks.list(func(v task.Task) bool { return within.Selects(v, actor) }, f.Compare, within.Limit), nil
+		return x.tenant(o).Tasks.list(func(v task.Task) bool { return within.Selects(v, actor) }, f.Compare, within.Limit), nil
 	})
-	if len(f.Words) > 0 {
-		selected = slices.DeleteFunc(selected, func(v task.Task) bool { return !f.Selects(v, actor) })
-		if f.Limit > 0 {
-			selected = selected[:min(f.Limit, len(selected))]
-		}
-	}
-	return forEach(selected, err, each)
+	selected = slices.DeleteFunc(selected, func(v task.Task) bool { return !f.Selects(v, actor) })
+	return forEach(first(selected, f.Limit), err, each)
 }
 
 func (s tasks) Add(_ context.Context, o id.Org, t task.Task) (task.Task, error) {
 	return result(s.run, func(x *tx) (task.Task, error) {
-		tenant, err := x.tenants.get(o)
+		tenant, err := x.Tenants.get(o)
 		if err != nil {
 			return t, err
 		}
@@ -53,10 +48,10 @@ func (s tasks) Add(_ context.Context, o id.Org, t task.Task) (task.Task, error) 
 			return t, err
 		}
 		t.SortOrder = 0
-		for _, v := range tenant.tasks.rows {
+		for _, v := range tenant.Tasks.rows {
 			t.SortOrder = max(t.SortOrder, v.SortOrder+1)
 		}
-		return clone(t), tenant.tasks.add(x, t.ID, t)
+		return clone(t), tenant.Tasks.add(x, t.ID, t)
 	})
 }
 
@@ -66,58 +61,32 @@ type tasksAt struct {
 	epoch int64
 }
 
-// at returns the tasks, in a transaction that sees the organisation at the epoch.
-func (s tasksAt) at(x *tx, o id.Org) (tasks, error) {
-	if now, err := x.epochs.get(o); err != nil || now != s.epoch {
-		return tasks{}, fault.Missing("Task")
-	}
-	return tasks{x.run}, nil
-}
+// at returns the tasks, which are missing at another epoch.
+func (s tasksAt) at(o id.Org) tasks { return tasks{s.run.at(o, s.epoch, fault.Missing("Task"))} }
 
 func (s tasksAt) Get(ctx context.Context, o id.Org, t id.Task) (task.Task, error) {
-	return result(s.run, func(x *tx) (task.Task, error) {
-		q, err := s.at(x, o)
-		if err != nil {
-			return task.Task{}, err
-		}
-		return q.Get(ctx, o, t)
-	})
+	return s.at(o).Get(ctx, o, t)
 }
 
 func (s tasksAt) List(ctx context.Context, o id.Org, actor org.Actor, f task.Filter, each func(task.Task) error) error {
-	selected, err := result(s.run, func(x *tx) (selected []task.Task, err error) {
-		q, err := s.at(x, o)
-		if err == nil {
-			err = q.List(ctx, o, actor, f, func(t task.Task) error {
-				selected = append(selected, t)
-				return nil
-			})
-		}
-		if err == nil && len(selected) == 0 {
-			err = fault.Missing("Task")
-		}
-		return selected, err
+	some := false
+	err := s.at(o).List(ctx, o, actor, f, func(t task.Task) error {
+		some = true
+		return each(t)
 	})
-	return forEach(selected, err, each)
+	if err == nil && !some {
+		err = fault.Missing("Task")
+	}
+	return err
 }
 
 func (s tasksAt) Add(ctx context.Context, o id.Org, t task.Task) (task.Task, error) {
-	return result(s.run, func(x *tx) (task.Task, error) {
-		q, err := s.at(x, o)
-		if err != nil {
-			return t, err
-		}
-		return q.Add(ctx, o, t)
-	})
+	return s.at(o).Add(ctx, o, t)
 }
 
 func (s tasksAt) Replace(ctx context.Context, o id.Org, previous, next task.Task, changes []task.Change) error {
-	return s.run(func(x *tx) error {
-		q, err := s.at(x, o)
-		if err != nil {
-			return err
-		}
-		_, err = q.Revise(ctx, o, previous.ID, func(existing task.Task) (task.Task, error) {
+	return s.at(o).run(func(x *tx) error {
+		_, err := tasks{x.run}.Revise(ctx, o, previous.ID, func(existing task.Task) (task.Task, error) {
 			if existing.Version != previous.Version || !existing.UpdatedAt.Equal(previous.UpdatedAt) {
 				return existing, fault.Missing("Task")
 			}
@@ -133,7 +102,7 @@ func (s tasksAt) Replace(ctx context.Context, o id.Org, previous, next task.Task
 func (s tasks) Revise(_ context.Context, o id.Org, t id.Task, fn func(task.Task) (task.Task, error)) (task.Task, error) {
 	return result(s.run, func(x *tx) (task.Task, error) {
 		tenant := x.tenant(o)
-		return tenant.tasks.update(x, t, func(previous task.Task) (task.Task, error) {
+		return tenant.Tasks.update(x, t, func(previous task.Task) (task.Task, error) {
 			next, err := fn(previous)
 			next.ID, next.Org = t, o
 			if err == nil {
@@ -147,7 +116,7 @@ func (s tasks) Revise(_ context.Context, o id.Org, t id.Task, fn func(task.Task)
 func (s tasks) Remove(_ context.Context, o id.Org, t id.Task, allow func(task.Task) error) error {
 	return s.run(func(x *tx) error {
 		tenant := x.tenant(o)
-		existing, err := tenant.tasks.get(t)
+		existing, err := tenant.Tasks.get(t)
 		if err != nil {
 			return err
 		}
@@ -162,9 +131,9 @@ func (s tasks) Remove(_ context.Context, o id.Org, t id.Task, allow func(task.Ta
 func (s tasks) Unassign(_ context.Context, o id.Org, user id.User, now time.Time) error {
 	return s.run.do(func(x *tx) {
 		tenant := x.tenant(o)
-		for t, v := range tenant.tasks.rows {
+		for t, v := range tenant.Tasks.rows {
 			if v.Assignee != nil && *v.Assignee == user {
-				tenant.tasks.put(x, t, v.Unassigned(now))
+				tenant.Tasks.put(x, t, v.Unassigned(now))
 			}
 		}
 	})
@@ -172,23 +141,23 @@ func (s tasks) Unassign(_ context.Context, o id.Org, user id.User, now time.Time
 
 // checkWorkspace says NotFound when the task's workspace is not there.
 func (t *tenant) checkWorkspace(v task.Task) error {
-	if v.Workspace != nil && !t.workspaces.has(*v.Workspace) {
-		return t.workspaces.missing()
+	if v.Workspace != nil && !t.Workspaces.has(*v.Workspace) {
+		return t.Workspaces.missing()
 	}
 	return nil
 }
 
 // removeTask deletes a task with its history.
 func (t *tenant) removeTask(x *tx, gone id.Task) {
-	t.tasks.remove(x, gone)
-	t.history.removeWhere(x, func(c task.Change) bool { return c.Task == gone })
+	t.Tasks.remove(x, gone)
+	t.History.removeWhere(x, func(c task.Change) bool { return c.Task == gone })
 }
 
 // trimHistory deletes at most limit changes of a task's history and returns how many.
 func (t *tenant) trimHistory(x *tx, taskID id.Task, limit int) int {
-	found := t.history.list(func(c task.Change) bool { return c.Task == taskID }, func(a, b task.Change) int { return cmp.Compare(a.ID, b.ID) }, limit)
+	found := t.History.list(func(c task.Change) bool { return c.Task == taskID }, func(a, b task.Change) int { return cmp.Compare(a.ID, b.ID) }, limit)
 	for _, c := range found {
-		t.history.remove(x, c.ID)
+		t.History.remove(x, c.ID)
 	}
 	return len(found)
 }
@@ -215,7 +184,7 @@ func (s taskSets) Add(_ context.Context, o id.Org, tasks []task.Task) error {
 			if err := t.checkWorkspace(v); err != nil {
 				return err
 			}
-			if err := t.tasks.add(x, v.ID, v); err != nil {
+			if err := t.Tasks.add(x, v.ID, v); err != nil {
 				return err
 			}
 		}
@@ -227,7 +196,7 @@ func (s taskSets) Move(_ context.Context, o id.Org, ids []id.Task, now time.Time
 	return s.run(func(x *tx) error {
 		tenant := x.tenant(o)
 		for i, t := range ids {
-			_, err := tenant.tasks.update(x, t, func(previous task.Task) (task.Task, error) {
+			_, err := tenant.Tasks.update(x, t, func(previous task.Task) (task.Task, error) {
 				next, err := fn(i, previous.Placement())
 				return previous.Placed(next, now), err
 			})
@@ -243,7 +212,7 @@ func (s taskSets) RemoveIn(_ context.Context, o id.Org, w id.Workspace, after ta
 	err = s.run.do(func(x *tx) {
 		tenant := x.tenant(o)
 		place := task.Task{ID: after.ID, SortOrder: after.SortOrder, CreatedAt: after.CreatedAt}
-		found := tenant.tasks.list(func(v task.Task) bool {
+		found := tenant.Tasks.list(func(v task.Task) bool {
 			return v.Workspace != nil && *v.Workspace == w && (after == task.Position{} || task.Compare(v, place) > 0)
 		}, task.Compare, limit)
 		last = after
@@ -264,7 +233,7 @@ func (s taskSets) RemoveIn(_ context.Context, o id.Org, w id.Workspace, after ta
 }
 
 func (s taskSets) List(_ context.Context, o id.Org, ids []id.Task, each func(task.Task) error) error {
-	existing, err := result(s.run, func(x *tx) ([]task.Task, error) { return x.tenant(o).tasks.getAll(ids), nil })
+	existing, err := result(s.run, func(x *tx) ([]task.Task, error) { return x.tenant(o).Tasks.getAll(ids), nil })
 	return forEach(existing, err, each)
 }
 
@@ -274,10 +243,10 @@ func (s taskHistory) Add(_ context.Context, o id.Org, changes []task.Change) err
 	return s.run(func(x *tx) error {
 		tenant := x.tenant(o)
 		for _, c := range changes {
-			if !tenant.tasks.has(c.Task) {
-				return tenant.tasks.missing()
+			if !tenant.Tasks.has(c.Task) {
+				return tenant.Tasks.missing()
 			}
-			if err := tenant.history.add(x, c.ID, c); err != nil {
+			if err := tenant.History.add(x, c.ID, c); err != nil {
 				return err
 			}
 		}
@@ -293,7 +262,7 @@ func (s taskHistory) List(_ context.Context, o id.Org, t id.Task, after task.Cha
 	compare := func(a, b task.Change) int { return byTime(a.At, b.At, a.ID, b.ID) }
 	selected, err := result(s.run, func(x *tx) ([]task.Change, error) {
 		ofTask := func(c task.Change) bool { return c.Task == t }
-		return x.tenant(o).history.page(ofTask, compare, task.Change{At: after.At, ID: after.ID}, limit), nil
+		return x.tenant(o).History.page(ofTask, compare, task.Change{At: after.At, ID: after.ID}, limit), nil
 	})
 	return forEach(selected, err, each)
 }

@@ -29,7 +29,7 @@ type uploadOffset struct {
 
 // openUploads returns the open uploads of a user, or of all if user is empty, that expire after a time.
 func (t *tenant) openUploads(user id.User, after time.Time) []upload.Upload {
-	return t.uploads.list(func(u upload.Upload) bool {
+	return t.Uploads.list(func(u upload.Upload) bool {
 		return u.Status() == upload.Open && (user == "" || u.User == user) && u.ExpiresAt.After(after)
 	}, func(a, b upload.Upload) int { return cmp.Compare(a.ID, b.ID) }, 0)
 }
@@ -37,28 +37,28 @@ func (t *tenant) openUploads(user id.User, after time.Time) []upload.Upload {
 func (q uploads) Add(_ context.Context, o id.Org, u upload.Upload) error {
 	return q.run.in(o, func(x *tx, t *tenant) error {
 		if len(t.openUploads(u.User, u.CreatedAt)) >= upload.MaxOpen {
-			return t.uploads.errTaken()
+			return t.Uploads.errTaken()
 		}
 		u.Org = o
-		return t.uploads.add(x, u.ID, u)
+		return t.Uploads.add(x, u.ID, u)
 	})
 }
 
 func (q uploads) Get(_ context.Context, o id.Org, uploadID id.Upload) (upload.Upload, error) {
-	return result(q.run, func(x *tx) (upload.Upload, error) { return x.tenant(o).uploads.get(uploadID) })
+	return result(q.run, func(x *tx) (upload.Upload, error) { return x.tenant(o).Uploads.get(uploadID) })
 }
 
 func (q uploads) Append(_ context.Context, o id.Org, uploadID id.Upload, p upload.Part) error {
 	return q.run(func(x *tx) error {
 		t := x.tenant(o)
-		_, err := t.uploads.update(x, uploadID, func(u upload.Upload) (upload.Upload, error) {
+		_, err := t.Uploads.update(x, uploadID, func(u upload.Upload) (upload.Upload, error) {
 			if u.Status() != upload.Open || u.Offset != p.Offset {
 				return u, fault.New(fault.Conflict, "Upload has another offset")
 			}
 			return u.Appended(p.Size), nil
 		})
 		if err == nil {
-			t.uploadParts.put(x, uploadOffset{uploadID, p.Offset}, uploadPart{uploadID, p})
+			t.UploadParts.put(x, uploadOffset{uploadID, p.Offset}, uploadPart{uploadID, p})
 		}
 		return err
 	})
@@ -66,7 +66,7 @@ func (q uploads) Append(_ context.Context, o id.Org, uploadID id.Upload, p uploa
 
 func (q uploads) Parts(_ context.Context, o id.Org, uploadID id.Upload, from int64, limit int) ([]upload.Part, error) {
 	return result(q.run, func(x *tx) (parts []upload.Part, err error) {
-		for _, p := range x.tenant(o).uploadParts.list(func(p uploadPart) bool { return p.uploadID == uploadID && p.Offset >= from }, func(a, b uploadPart) int {
+		for _, p := range x.tenant(o).UploadParts.list(func(p uploadPart) bool { return p.uploadID == uploadID && p.Offset >= from }, func(a, b uploadPart) int {
 			return cmp.Compare(a.Offset, b.Offset)
 		}, limit) {
 			parts = append(parts, p.Part)
@@ -76,18 +76,18 @@ func (q uploads) Parts(_ context.Context, o id.Org, uploadID id.Upload, from int
 }
 
 func (q uploads) Update(_ context.Context, o id.Org, uploadID id.Upload, fn func(upload.Upload) (upload.Upload, error)) (upload.Upload, error) {
-	return result(q.run, func(x *tx) (upload.Upload, error) { return x.tenant(o).uploads.update(x, uploadID, fn) })
+	return result(q.run, func(x *tx) (upload.Upload, error) { return x.tenant(o).Uploads.update(x, uploadID, fn) })
 }
 
 func (q uploads) Sweep(_ context.Context, before time.Time, limit int) (n int, err error) {
 	return n, q.run.do(func(x *tx) {
 		n = 0
-		for _, t := range x.tenants.rows {
-			for key, u := range t.uploads.rows {
+		for _, t := range x.Tenants.rows {
+			for key, u := range t.Uploads.rows {
 				if n < limit && u.ExpiresAt.Before(before) {
 					n++
-					t.uploads.remove(x, key)
-					t.uploadParts.removeWhere(x, func(p uploadPart) bool { return p.uploadID == key })
+					t.Uploads.remove(x, key)
+					t.UploadParts.removeWhere(x, func(p uploadPart) bool { return p.uploadID == key })
 				}
 			}
 		}
@@ -102,10 +102,10 @@ func (s storage) CancelUploads(_ context.Context, o id.Org, user id.User, now ti
 	return s.run(func(x *tx) error {
 		t := x.tenant(o)
 		for _, u := range t.openUploads(user, time.Time{}) {
-			if _, err := t.uploads.update(x, u.ID, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(now) }); err != nil {
+			if _, err := t.Uploads.update(x, u.ID, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(now) }); err != nil {
 				return err
 			}
-			for _, p := range t.uploadParts.rows {
+			for _, p := range t.UploadParts.rows {
 				if p.uploadID == u.ID {
 					x.discard(o, p.Blob, now)
 				}

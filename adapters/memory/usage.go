@@ -45,28 +45,28 @@ type quotas struct{ run runner }
 
 func (q quotas) ReserveAt(_ context.Context, epoch int64, l quota.Lease, limit int64, n quota.Need) (int64, error) {
 	return result(q.run, func(x *tx) (int64, error) {
-		tenant, err := x.tenants.get(l.Org)
+		tenant, err := x.Tenants.get(l.Org)
 		if err != nil {
 			return 0, err
 		}
-		if tenant.leases.has(keyOfLease(l)) {
-			return 0, tenant.leases.errTaken()
+		if tenant.Leases.has(keyOfLease(l)) {
+			return 0, tenant.Leases.errTaken()
 		}
-		a := tenant.accounts.rows[accountOf(l)]
+		a := tenant.Accounts.rows[accountOf(l)]
 		l.Tokens = a.Grant(limit, n)
-		if l.Tokens == 0 || epoch != x.epochs.rows[l.Org] {
+		if l.Tokens == 0 || epoch != x.Epochs.rows[l.Org] {
 			return 0, nil
 		}
 		a.Reserved += l.Tokens
-		tenant.accounts.put(x, accountOf(l), a)
-		tenant.leases.put(x, keyOfLease(l), l)
+		tenant.Accounts.put(x, accountOf(l), a)
+		tenant.Leases.put(x, keyOfLease(l), l)
 		return l.Tokens, nil
 	})
 }
 
 func (q quotas) ReserveAllAt(_ context.Context, epoch int64, leases []quota.Lease, limit int64) ([]id.User, error) {
 	return result(q.run, func(x *tx) (granted []id.User, err error) {
-		tenant, err := x.tenants.get(leases[0].Org)
+		tenant, err := x.Tenants.get(leases[0].Org)
 		if err != nil {
 			return nil, err
 		}
@@ -74,13 +74,13 @@ func (q quotas) ReserveAllAt(_ context.Context, epoch int64, leases []quota.Leas
 		for _, l := range leases {
 			sums[accountOf(l)] += l.Tokens
 		}
-		if epoch != x.epochs.rows[leases[0].Org] {
+		if epoch != x.Epochs.rows[leases[0].Org] {
 			return nil, nil
 		}
 		for key, sum := range sums {
-			if a := tenant.accounts.rows[key]; a.Used+a.Reserved+sum <= limit {
+			if a := tenant.Accounts.rows[key]; a.Used+a.Reserved+sum <= limit {
 				a.Reserved += sum
-				tenant.accounts.put(x, key, a)
+				tenant.Accounts.put(x, key, a)
 				granted = append(granted, key.user)
 			}
 		}
@@ -88,7 +88,7 @@ func (q quotas) ReserveAllAt(_ context.Context, epoch int64, leases []quota.Leas
 			if !slices.Contains(granted, l.User) {
 				continue
 			}
-			if err := tenant.leases.add(x, keyOfLease(l), l); err != nil {
+			if err := tenant.Leases.add(x, keyOfLease(l), l); err != nil {
 				return nil, err
 			}
 		}
@@ -98,23 +98,23 @@ func (q quotas) ReserveAllAt(_ context.Context, epoch int64, leases []quota.Leas
 
 // releaseLease returns the tokens of a lease, if it exists.
 func (t *tenant) releaseLease(x *tx, h leaseKey) {
-	a := t.accounts.rows[h.account]
-	a.Reserved -= t.leases.rows[h].Tokens
-	t.accounts.put(x, h.account, a)
-	t.leases.remove(x, h)
+	a := t.Accounts.rows[h.account]
+	a.Reserved -= t.Leases.rows[h].Tokens
+	t.Accounts.put(x, h.account, a)
+	t.Leases.remove(x, h)
 }
 
 func (q quotas) Account(_ context.Context, o id.Org, user id.User, d quota.Day) (quota.Account, error) {
-	return result(q.run, func(x *tx) (quota.Account, error) { return x.tenant(o).accounts.rows[account{user, d}], nil })
+	return result(q.run, func(x *tx) (quota.Account, error) { return x.tenant(o).Accounts.rows[account{user, d}], nil })
 }
 
 func (q quotas) Extend(_ context.Context, leases []quota.Lease, until time.Time) error {
 	return q.run.do(func(x *tx) {
 		for _, l := range leases {
 			tenant := x.tenant(l.Org)
-			if existing, ok := tenant.leases.rows[keyOfLease(l)]; ok {
+			if existing, ok := tenant.Leases.rows[keyOfLease(l)]; ok {
 				existing.ExpiresAt = until
-				tenant.leases.put(x, keyOfLease(l), existing)
+				tenant.Leases.put(x, keyOfLease(l), existing)
 			}
 		}
 	})
@@ -122,8 +122,8 @@ func (q quotas) Extend(_ context.Context, leases []quota.Lease, until time.Time)
 
 func (q quotas) Sweep(_ context.Context, now time.Time) error {
 	return q.run.do(func(x *tx) {
-		for _, tenant := range x.tenants.rows {
-			for h, l := range tenant.leases.rows {
+		for _, tenant := range x.Tenants.rows {
+			for h, l := range tenant.Leases.rows {
 				if !l.ExpiresAt.After(now) {
 					tenant.releaseLease(x, h)
 				}
@@ -138,19 +138,19 @@ type ledger struct{ run runner }
 func (s ledger) Settle(_ context.Context, o id.Org, entries ...usage.Entry) error {
 	return s.run.in(o, func(x *tx, tenant *tenant) error {
 		for _, e := range entries {
-			if tenant.usage.has(e.ID) {
-				return tenant.usage.errTaken()
+			if tenant.Usage.has(e.ID) {
+				return tenant.Usage.errTaken()
 			}
 		}
 		for _, e := range entries {
-			if err := tenant.usage.add(x, e.ID, e); err != nil {
+			if err := tenant.Usage.add(x, e.ID, e); err != nil {
 				return err
 			}
 			key := account{e.User, quota.DayOf(e.At)}
 			tenant.releaseLease(x, leaseKey{key, e.ID})
-			a := tenant.accounts.rows[key]
+			a := tenant.Accounts.rows[key]
 			a.Used += e.Tokens.Total()
-			tenant.accounts.put(x, key, a)
+			tenant.Accounts.put(x, key, a)
 		}
 		return nil
 	})
@@ -158,7 +158,7 @@ func (s ledger) Settle(_ context.Context, o id.Org, entries ...usage.Entry) erro
 
 // entries returns those of the period in their order.
 func (t *tenant) entries(p usage.Period) []usage.Entry {
-	return t.usage.list(func(e usage.Entry) bool {
+	return t.Usage.list(func(e usage.Entry) bool {
 		return !e.At.Before(p.Start) && e.At.Before(p.End)
 	}, compareEntries, 0)
 }
@@ -235,10 +235,7 @@ func (s ledger) Daily(_ context.Context, o id.Org, b usage.Breakdown, after usag
 			}
 		}
 		slices.SortFunc(all, order)
-		if limit > 0 {
-			all = all[:min(limit, len(all))]
-		}
-		return all, nil
+		return first(all, limit), nil
 	})
 	return forEach(all, err, each)
 }
@@ -264,15 +261,15 @@ type requests struct{ run runner }
 
 func (r requests) Add(_ context.Context, o id.Org, minute time.Time, n int64) (int64, error) {
 	return result(r.run, func(x *tx) (int64, error) {
-		c := x.requests.rows[orgMinute{o, minute}]
+		c := x.Requests.rows[orgMinute{o, minute}]
 		c = requestCount{orgMinute{o, minute}, c.n + n}
-		x.requests.put(x, c.orgMinute, c)
+		x.Requests.put(x, c.orgMinute, c)
 		return c.n, nil
 	})
 }
 
 func (r requests) Prune(_ context.Context, before time.Time) error {
 	return r.run.do(func(x *tx) {
-		x.requests.removeWhere(x, func(c requestCount) bool { return c.minute.Before(before) })
+		x.Requests.removeWhere(x, func(c requestCount) bool { return c.minute.Before(before) })
 	})
 }

@@ -24,7 +24,7 @@ type versions struct{ run runner }
 
 func (q versions) List(_ context.Context, o id.Org, objectID id.Object, before int64, limit int, each func(object.Earlier) error) error {
 	all, err := result(q.run, func(x *tx) ([]object.Earlier, error) {
-		return x.tenant(o).versions.list(func(v object.Earlier) bool { return v.ID == objectID && v.Version < before },
+		return x.tenant(o).Versions.list(func(v object.Earlier) bool { return v.ID == objectID && v.Version < before },
 			func(a, b object.Earlier) int { return cmp.Compare(b.Version, a.Version) }, limit), nil
 	})
 	return forEach(all, err, each)
@@ -34,7 +34,7 @@ func (q versions) Deleted(_ context.Context, o id.Org, viewer *org.Actor, f obje
 	after := f.After
 	f.After = ""
 	all, err := result(q.run, func(x *tx) ([]object.Earlier, error) {
-		return x.tenant(o).versions.list(func(v object.Earlier) bool {
+		return x.tenant(o).Versions.list(func(v object.Earlier) bool {
 			return v.Deleted && f.Selects(v.Object) && v.DeletedKey() > after && (viewer == nil || v.VisibleTo(*viewer))
 		}, func(a, b object.Earlier) int { return cmp.Compare(a.DeletedKey(), b.DeletedKey()) }, f.Limit), nil
 	})
@@ -44,18 +44,18 @@ func (q versions) Deleted(_ context.Context, o id.Org, viewer *org.Actor, f obje
 func (q versions) Keep(_ context.Context, o id.Org, keep object.Retention, ended ...object.Earlier) error {
 	return q.run.in(o, func(x *tx, t *tenant) error {
 		for _, v := range ended {
-			if err := t.versions.add(x, keyOfVersion(v), v); err != nil {
+			if err := t.Versions.add(x, keyOfVersion(v), v); err != nil {
 				return err
 			}
 			ofObject := func(other object.Earlier) bool { return other.ID == v.ID }
-			all := t.versions.list(ofObject, func(a, b object.Earlier) int { return cmp.Compare(b.Version, a.Version) }, 0)
+			all := t.Versions.list(ofObject, func(a, b object.Earlier) int { return cmp.Compare(b.Version, a.Version) }, 0)
 			for i, other := range all {
 				if v.Deleted && other.ExpiresAt.After(v.ExpiresAt) {
 					other.ExpiresAt = v.ExpiresAt
-					t.versions.put(x, keyOfVersion(other), other)
+					t.Versions.put(x, keyOfVersion(other), other)
 				}
 				if int64(i) >= keep.Versions {
-					t.versions.remove(x, keyOfVersion(other))
+					t.Versions.remove(x, keyOfVersion(other))
 					x.discard(o, other.Blob, v.EndedAt)
 				}
 			}
@@ -67,11 +67,11 @@ func (q versions) Keep(_ context.Context, o id.Org, keep object.Retention, ended
 func (q versions) Take(_ context.Context, o id.Org, objectID id.Object, number int64) (object.Earlier, error) {
 	return result(q.run, func(x *tx) (object.Earlier, error) {
 		t := x.tenant(o)
-		v, err := t.versions.get(version{objectID, number})
+		v, err := t.Versions.get(version{objectID, number})
 		if err != nil {
 			return v, err
 		}
-		t.versions.remove(x, keyOfVersion(v))
+		t.Versions.remove(x, keyOfVersion(v))
 		return v, nil
 	})
 }
@@ -81,7 +81,7 @@ func (q versions) Discard(_ context.Context, o id.Org, objectIDs []id.Object, si
 		return 0, nil
 	}
 	return result(q.run, func(x *tx) (int, error) {
-		if _, err := x.tenants.get(o); err != nil {
+		if _, err := x.Tenants.get(o); err != nil {
 			return 0, err
 		}
 		if objectIDs == nil {
@@ -95,13 +95,13 @@ func (q versions) Discard(_ context.Context, o id.Org, objectIDs []id.Object, si
 // ports.Versions.Discard does; limit 0 is none.
 func (x *tx) discardVersions(o id.Org, matches func(object.Earlier) bool, size int64, limit int, now time.Time) (n int) {
 	t, sum := x.tenant(o), int64(0)
-	for _, v := range t.versions.list(matches, func(a, b object.Earlier) int {
+	for _, v := range t.Versions.list(matches, func(a, b object.Earlier) int {
 		return cmp.Or(a.ExpiresAt.Compare(b.ExpiresAt), cmp.Compare(a.Version, b.Version))
 	}, limit) {
 		if sum >= size {
 			break
 		}
-		t.versions.remove(x, keyOfVersion(v))
+		t.Versions.remove(x, keyOfVersion(v))
 		x.discard(o, v.Blob, now)
 		n, sum = n+1, sum+v.Size
 	}
@@ -110,7 +110,7 @@ func (x *tx) discardVersions(o id.Org, matches func(object.Earlier) bool, size i
 
 func (q versions) Expire(_ context.Context, now time.Time) error {
 	return q.run.do(func(x *tx) {
-		for o := range x.tenants.rows {
+		for o := range x.Tenants.rows {
 			x.discardVersions(o, func(v object.Earlier) bool { return !v.ExpiresAt.After(now) }, math.MaxInt64, 0, now)
 		}
 	})

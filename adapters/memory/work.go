@@ -39,13 +39,13 @@ type teams struct{ run runner }
 func compareTeams(a, b team.Team) int { return byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID) }
 
 func (s teams) Get(_ context.Context, o id.Org, t id.Team) (team.Team, error) {
-	return result(s.run, func(x *tx) (team.Team, error) { return x.tenant(o).teams.get(t) })
+	return result(s.run, func(x *tx) (team.Team, error) { return x.tenant(o).Teams.get(t) })
 }
 
 func (s teams) Refs(_ context.Context, o id.Org) ([]team.Ref, error) {
 	return result(s.run, func(x *tx) ([]team.Ref, error) {
 		var refs []team.Ref
-		for _, t := range x.tenant(o).teams.list(always, compareTeams, 0) {
+		for _, t := range x.tenant(o).Teams.list(always, compareTeams, 0) {
 			refs = append(refs, t.Ref())
 		}
 		return refs, nil
@@ -53,38 +53,38 @@ func (s teams) Refs(_ context.Context, o id.Org) ([]team.Ref, error) {
 }
 
 func (s teams) List(_ context.Context, o id.Org, ts []id.Team) ([]team.Team, error) {
-	return result(s.run, func(x *tx) ([]team.Team, error) { return x.tenant(o).teams.getAll(ts), nil })
+	return result(s.run, func(x *tx) ([]team.Team, error) { return x.tenant(o).Teams.getAll(ts), nil })
 }
 
 func (s teams) Add(_ context.Context, o id.Org, t team.Team) error {
 	return s.run.in(o, func(x *tx, tenant *tenant) error {
-		if _, err := tenant.teams.find(func(v team.Team) bool {
+		if _, err := tenant.Teams.find(func(v team.Team) bool {
 			return v.Kind == t.Kind && (v.Kind == team.Shared || v.Kind == team.Personal && v.CreatedBy == t.CreatedBy)
 		}); err == nil {
 			return fault.New(fault.Conflict, "There is a %s team already", t.Kind)
 		}
-		return tenant.teams.add(x, t.ID, t)
+		return tenant.Teams.add(x, t.ID, t)
 	})
 }
 
 func (s teams) Put(_ context.Context, o id.Org, t team.Team) error {
-	return s.run(func(x *tx) error { return x.tenant(o).teams.replace(x, t.ID, t) })
+	return s.run(func(x *tx) error { return x.tenant(o).Teams.replace(x, t.ID, t) })
 }
 
 func (s teams) Remove(_ context.Context, o id.Org, t id.Team) error {
 	return s.run(func(x *tx) error {
 		tenant := x.tenant(o)
-		if !tenant.teams.has(t) {
-			return tenant.teams.missing()
+		if !tenant.Teams.has(t) {
+			return tenant.Teams.missing()
 		}
-		if _, err := tenant.workspaces.find(func(v workspace.Workspace) bool { return v.Team == t }); err == nil {
+		if _, err := tenant.Workspaces.find(func(v workspace.Workspace) bool { return v.Team == t }); err == nil {
 			return fault.New(fault.Conflict, "The team still has workspaces")
 		}
 		if tenant.shared(func(v object.Object) bool { return v.Team != nil && *v.Team == t }) {
 			return fault.New(fault.Conflict, "The team still has files")
 		}
-		tenant.teams.remove(x, t)
-		tenant.teamMembers.removeWhere(x, func(v team.Member) bool { return v.Team == t })
+		tenant.Teams.remove(x, t)
+		tenant.TeamMembers.removeWhere(x, func(v team.Member) bool { return v.Team == t })
 		return nil
 	})
 }
@@ -98,17 +98,17 @@ type teamUser struct {
 type teamMembers struct{ run runner }
 
 func (m teamMembers) Get(_ context.Context, o id.Org, t id.Team, user id.User) (team.Member, error) {
-	return result(m.run, func(x *tx) (team.Member, error) { return x.tenant(o).teamMembers.get(teamUser{t, user}) })
+	return result(m.run, func(x *tx) (team.Member, error) { return x.tenant(o).TeamMembers.get(teamUser{t, user}) })
 }
 
 func (m teamMembers) List(_ context.Context, o id.Org, t id.Team, after org.Position, limit int, each func(team.Profile) error) error {
 	profiles, err := result(m.run, func(x *tx) ([]team.Profile, error) {
 		compare := func(a, b team.Member) int { return byTime(a.JoinedAt, b.JoinedAt, a.User, b.User) }
 		from := team.Member{JoinedAt: after.JoinedAt, User: after.User}
-		in := x.tenant(o).teamMembers.page(func(v team.Member) bool { return v.Team == t }, compare, from, limit)
+		in := x.tenant(o).TeamMembers.page(func(v team.Member) bool { return v.Team == t }, compare, from, limit)
 		profiles := make([]team.Profile, len(in))
 		for i, v := range in {
-			person, err := x.users.get(v.User)
+			person, err := x.Users.get(v.User)
 			if err != nil {
 				return nil, err
 			}
@@ -123,15 +123,15 @@ func (m teamMembers) Put(_ context.Context, o id.Org, v team.Member) (int, error
 	return result(m.run, func(x *tx) (int, error) {
 		tenant, at := x.tenant(o), teamUser{v.Team, v.User}
 		switch {
-		case !tenant.teams.has(v.Team):
-			return 0, tenant.teams.missing()
-		case !x.users.has(v.User):
-			return 0, x.users.missing()
-		case !tenant.teamMembers.has(at):
-			tenant.teamMembers.put(x, at, v)
+		case !tenant.Teams.has(v.Team):
+			return 0, tenant.Teams.missing()
+		case !x.Users.has(v.User):
+			return 0, x.Users.missing()
+		case !tenant.TeamMembers.has(at):
+			tenant.TeamMembers.put(x, at, v)
 		}
 		members := 0
-		for at := range tenant.teamMembers.rows {
+		for at := range tenant.TeamMembers.rows {
 			if at.team == v.Team {
 				members++
 			}
@@ -141,13 +141,13 @@ func (m teamMembers) Put(_ context.Context, o id.Org, v team.Member) (int, error
 }
 
 func (m teamMembers) Remove(_ context.Context, o id.Org, t id.Team, user id.User) error {
-	return m.run(func(x *tx) error { return x.tenant(o).teamMembers.delete(x, teamUser{t, user}) })
+	return m.run(func(x *tx) error { return x.tenant(o).TeamMembers.delete(x, teamUser{t, user}) })
 }
 
 func (m teamMembers) OfUser(_ context.Context, o id.Org, user id.User) ([]id.Team, error) {
 	return result(m.run, func(x *tx) ([]id.Team, error) {
 		var in []id.Team
-		for at := range x.tenant(o).teamMembers.rows {
+		for at := range x.tenant(o).TeamMembers.rows {
 			if at.user == user {
 				in = append(in, at.team)
 			}
@@ -160,8 +160,8 @@ func (m teamMembers) OfUser(_ context.Context, o id.Org, user id.User) ([]id.Tea
 func (m teamMembers) RemoveUser(_ context.Context, o id.Org, user id.User) error {
 	return m.run(func(x *tx) error {
 		tenant := x.tenant(o)
-		tenant.teamMembers.removeWhere(x, func(v team.Member) bool {
-			t := tenant.teams.rows[v.Team]
+		tenant.TeamMembers.removeWhere(x, func(v team.Member) bool {
+			t := tenant.Teams.rows[v.Team]
 			return v.User == user && !(t.Kind == team.Personal && t.CreatedBy == user)
 		})
 		return nil
@@ -175,13 +175,13 @@ func compareWorkspaces(a, b workspace.Workspace) int {
 }
 
 func (s workspaces) Get(_ context.Context, o id.Org, w id.Workspace) (workspace.Workspace, error) {
-	return result(s.run, func(x *tx) (workspace.Workspace, error) { return x.tenant(o).workspaces.get(w) })
+	return result(s.run, func(x *tx) (workspace.Workspace, error) { return x.tenant(o).Workspaces.get(w) })
 }
 
 func (s workspaces) Refs(_ context.Context, o id.Org) ([]workspace.Ref, error) {
 	return result(s.run, func(x *tx) ([]workspace.Ref, error) {
 		var refs []workspace.Ref
-		for _, w := range x.tenant(o).workspaces.list(always, compareWorkspaces, 0) {
+		for _, w := range x.tenant(o).Workspaces.list(always, compareWorkspaces, 0) {
 			refs = append(refs, workspace.Ref{ID: w.ID, Team: w.Team})
 		}
 		return refs, nil
@@ -189,40 +189,40 @@ func (s workspaces) Refs(_ context.Context, o id.Org) ([]workspace.Ref, error) {
 }
 
 func (s workspaces) List(_ context.Context, o id.Org, ws []id.Workspace) ([]workspace.Workspace, error) {
-	return result(s.run, func(x *tx) ([]workspace.Workspace, error) { return x.tenant(o).workspaces.getAll(ws), nil })
+	return result(s.run, func(x *tx) ([]workspace.Workspace, error) { return x.tenant(o).Workspaces.getAll(ws), nil })
 }
 
 func (s workspaces) Add(_ context.Context, o id.Org, w workspace.Workspace) error {
 	return s.run(func(x *tx) error {
 		tenant := x.tenant(o)
-		if !tenant.teams.has(w.Team) {
-			return tenant.teams.missing()
+		if !tenant.Teams.has(w.Team) {
+			return tenant.Teams.missing()
 		}
-		return tenant.workspaces.add(x, w.ID, w)
+		return tenant.Workspaces.add(x, w.ID, w)
 	})
 }
 
 func (s workspaces) Put(_ context.Context, o id.Org, w workspace.Workspace) error {
 	return s.run(func(x *tx) error {
 		tenant := x.tenant(o)
-		if !tenant.teams.has(w.Team) {
-			return tenant.teams.missing()
+		if !tenant.Teams.has(w.Team) {
+			return tenant.Teams.missing()
 		}
-		return tenant.workspaces.replace(x, w.ID, w)
+		return tenant.Workspaces.replace(x, w.ID, w)
 	})
 }
 
 func (s workspaces) Remove(_ context.Context, o id.Org, w id.Workspace) error {
 	return s.run(func(x *tx) error {
 		tenant := x.tenant(o)
-		if !tenant.workspaces.has(w) {
-			return tenant.workspaces.missing()
+		if !tenant.Workspaces.has(w) {
+			return tenant.Workspaces.missing()
 		}
 		if tenant.shared(func(v object.Object) bool { return v.Workspace != nil && *v.Workspace == w }) {
 			return fault.New(fault.Conflict, "The workspace still has files")
 		}
-		tenant.workspaces.remove(x, w)
-		for t, v := range tenant.tasks.rows {
+		tenant.Workspaces.remove(x, w)
+		for t, v := range tenant.Tasks.rows {
 			if v.Workspace != nil && *v.Workspace == w {
 				tenant.removeTask(x, t)
 			}
@@ -241,7 +241,7 @@ func (s orders) Update(_ context.Context, o id.Org, user id.User, fn func(worksp
 	return s.run.in(o, func(x *tx, tenant *tenant) error {
 		next, err := fn(tenant.order(user))
 		if err == nil {
-			tenant.orders.put(x, user, next)
+			tenant.Orders.put(x, user, next)
 		}
 		return err
 	})
@@ -249,5 +249,5 @@ func (s orders) Update(_ context.Context, o id.Org, user id.User, fn func(worksp
 
 // order returns a copy of the member's order, which may be empty.
 func (t *tenant) order(user id.User) workspace.Order {
-	return clone(t.orders.rows[user])
+	return clone(t.Orders.rows[user])
 }
