@@ -13,7 +13,6 @@ import (
 )
 
 var (
-	_ ports.Connections = connections{}
 	_ ports.Connectors  = connectors{}
 	_ ports.Credentials = credentials{}
 	_ ports.Flows       = flows{}
@@ -21,13 +20,11 @@ var (
 	_ ports.Revocations = revocations{}
 )
 
-type connections records
-
-func (c connections) Connectors() ports.Connectors   { return connectors{c.run} }
-func (c connections) Credentials() ports.Credentials { return credentials{c.run} }
-func (c connections) Flows() ports.Flows             { return flows{c.run} }
-func (c connections) Clients() ports.Clients         { return clients{c.run} }
-func (c connections) Revocations() ports.Revocations { return revocations{c.run} }
+func (r records) Connectors() ports.Connectors   { return connectors{r.run} }
+func (r records) Credentials() ports.Credentials { return credentials{r.run} }
+func (r records) Flows() ports.Flows             { return flows{r.run} }
+func (r records) Clients() ports.Clients         { return clients{r.run} }
+func (r records) Revocations() ports.Revocations { return revocations{r.run} }
 
 // instance is one of an organisation's.
 type instance struct {

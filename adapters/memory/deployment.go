@@ -12,19 +12,16 @@ import (
 )
 
 var (
-	_ ports.Deployment   = deployment{}
 	_ ports.DeviceGrants = deviceGrants{}
 	_ ports.Releases     = releases{}
 	_ ports.Adoption     = adoption{}
 	_ ports.Reports      = reports{}
 )
 
-type deployment records
-
-func (d deployment) Releases() ports.Releases         { return releases{d.run} }
-func (d deployment) Adoption() ports.Adoption         { return adoption{d.run} }
-func (d deployment) Reports() ports.Reports           { return reports{d.run} }
-func (d deployment) DeviceGrants() ports.DeviceGrants { return deviceGrants{d.run} }
+func (r records) Releases() ports.Releases         { return releases{r.run} }
+func (r records) Adoption() ports.Adoption         { return adoption{r.run} }
+func (r records) Reports() ports.Reports           { return reports{r.run} }
+func (r records) DeviceGrants() ports.DeviceGrants { return deviceGrants{r.run} }
 
 // revisedRelease is a release with the revision that its last change made.
 type revisedRelease struct {

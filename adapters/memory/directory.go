@@ -22,7 +22,6 @@ import (
 )
 
 var (
-	_ ports.Directory     = directory{}
 	_ ports.Users         = users{}
 	_ ports.Organisations = organisations{}
 	_ ports.Members       = members{}
@@ -31,14 +30,12 @@ var (
 	_ ports.Subscriptions = subscriptions{}
 )
 
-type directory records
-
-func (d directory) Users() ports.Users                 { return users{d.run} }
-func (d directory) Organisations() ports.Organisations { return organisations(d) }
-func (d directory) Members() ports.Members             { return members{d.run} }
-func (d directory) Seats() ports.Seats                 { return seats{d.run} }
-func (d directory) Invitations() ports.Invitations     { return invitations{d.run} }
-func (d directory) Subscriptions() ports.Subscriptions { return subscriptions{d.run} }
+func (r records) Users() ports.Users                 { return users{r.run} }
+func (r records) Organisations() ports.Organisations { return organisations(r) }
+func (r records) Members() ports.Members             { return members{r.run} }
+func (r records) Seats() ports.Seats                 { return seats{r.run} }
+func (r records) Invitations() ports.Invitations     { return invitations{r.run} }
+func (r records) Subscriptions() ports.Subscriptions { return subscriptions{r.run} }
 
 type users struct{ run runner }
 

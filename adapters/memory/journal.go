@@ -12,21 +12,18 @@ import (
 )
 
 var (
-	_ ports.Journal  = journal{}
 	_ ports.Inbox    = inbox{}
 	_ ports.Audit    = auditLog{}
 	_ ports.Replays  = replays{}
 	_ ports.Sessions = sessions{}
 )
 
-type journal records
-
-func (j journal) Inbox() ports.Inbox       { return inbox{j.run} }
-func (j journal) Audit() ports.Audit       { return auditLog{j.run} }
-func (j journal) Replays() ports.Replays   { return replays{j.run} }
-func (j journal) Sessions() ports.Sessions { return sessions{j.run} }
-func (j journal) Exports() ports.Exports   { return exports{j.run} }
-func (j journal) Uploads() ports.Uploads   { return uploads{j.run} }
+func (r records) Inbox() ports.Inbox       { return inbox{r.run} }
+func (r records) Audit() ports.Audit       { return auditLog{r.run} }
+func (r records) Replays() ports.Replays   { return replays{r.run} }
+func (r records) Sessions() ports.Sessions { return sessions{r.run} }
+func (r records) Exports() ports.Exports   { return exports{r.run} }
+func (r records) Uploads() ports.Uploads   { return uploads{r.run} }
 
 // message is a provider's message by its source and id there.
 type message struct{ source, id string }

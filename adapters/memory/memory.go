@@ -278,16 +278,16 @@ func result[V any](run runner, fn func(*tx) (V, error)) (V, error) {
 	return v, nil
 }
 
-// records returns the collections.
+// records returns the collections. It implements all groups of them except Storage, which has methods of its own.
 type records struct {
 	run    runner
 	inside bool // of an Atomic
 }
 
-func (r records) Directory() ports.Directory     { return directory(r) }
-func (r records) Work() ports.Work               { return work(r) }
-func (r records) Journal() ports.Journal         { return journal(r) }
+func (r records) Directory() ports.Directory     { return r }
+func (r records) Work() ports.Work               { return r }
+func (r records) Journal() ports.Journal         { return r }
 func (r records) Storage() ports.Storage         { return storage(r) }
-func (r records) Usage() ports.Usage             { return metering(r) }
-func (r records) Connections() ports.Connections { return connections(r) }
-func (r records) Deployment() ports.Deployment   { return deployment(r) }
+func (r records) Usage() ports.Usage             { return r }
+func (r records) Connections() ports.Connections { return r }
+func (r records) Deployment() ports.Deployment   { return r }

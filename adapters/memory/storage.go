@@ -27,11 +27,10 @@ var (
 
 type storage records
 
-func (s storage) Objects() ports.Objects     { return objects{s.run} }
-func (s storage) Changes() ports.Changes     { return changes(s) }
-func (s storage) BlobNames() ports.BlobNames { return blobNames{s.run} }
-func (s storage) Versions() ports.Versions   { return versions{s.run} }
-
+func (s storage) Objects() ports.Objects       { return objects{s.run} }
+func (s storage) Changes() ports.Changes       { return changes(s) }
+func (s storage) BlobNames() ports.BlobNames   { return blobNames{s.run} }
+func (s storage) Versions() ports.Versions     { return versions{s.run} }
 func (s storage) ObjectSets() ports.ObjectSets { return objectSets{s.run} }
 
 // Used sums the sizes each time.

@@ -13,18 +13,15 @@ import (
 )
 
 var (
-	_ ports.Usage  = metering{}
 	_ ports.Quotas = quotas{}
 	_ ports.Ledger = ledger{}
 
 	_ ports.Requests = requests{}
 )
 
-type metering records
-
-func (m metering) Quotas() ports.Quotas     { return quotas{m.run} }
-func (m metering) Ledger() ports.Ledger     { return ledger{m.run} }
-func (m metering) Requests() ports.Requests { return requests{m.run} }
+func (r records) Quotas() ports.Quotas     { return quotas{r.run} }
+func (r records) Ledger() ports.Ledger     { return ledger{r.run} }
+func (r records) Requests() ports.Requests { return requests{r.run} }
 
 // account identifies the tokens of a user on a day.
 type account struct {

@@ -14,25 +14,21 @@ import (
 )
 
 var (
-	_ ports.Work        = work{}
 	_ ports.Teams       = teams{}
 	_ ports.TeamMembers = teamMembers{}
 	_ ports.Workspaces  = workspaces{}
 	_ ports.Orders      = orders{}
 )
 
-type work records
+func (r records) Teams() ports.Teams             { return teams{r.run} }
+func (r records) TeamMembers() ports.TeamMembers { return teamMembers{r.run} }
+func (r records) Workspaces() ports.Workspaces   { return workspaces{r.run} }
+func (r records) Orders() ports.Orders           { return orders{r.run} }
+func (r records) Tasks() ports.Tasks             { return tasks{r.run} }
+func (r records) TaskSets() ports.TaskSets       { return taskSets{r.run} }
+func (r records) TaskHistory() ports.TaskHistory { return taskHistory{r.run} }
 
-func (w work) Teams() ports.Teams             { return teams{w.run} }
-func (w work) TeamMembers() ports.TeamMembers { return teamMembers{w.run} }
-func (w work) Workspaces() ports.Workspaces   { return workspaces{w.run} }
-func (w work) Orders() ports.Orders           { return orders{w.run} }
-func (w work) Tasks() ports.Tasks             { return tasks{w.run} }
-func (w work) TasksAt(epoch int64) ports.TasksAt {
-	return tasksAt{tasks{w.run}, epoch}
-}
-func (w work) TaskSets() ports.TaskSets       { return taskSets{w.run} }
-func (w work) TaskHistory() ports.TaskHistory { return taskHistory{w.run} }
+func (r records) TasksAt(epoch int64) ports.TasksAt { return tasksAt{tasks{r.run}, epoch} }
 
 type teams struct{ run runner }
 
