@@ -27,13 +27,10 @@ const bareConnections = 16
 // startBare launches a bare server and waits until it is ready.
 func (b *bench) startBare(ctx context.Context, database string) (*process, error) {
 	p, err := b.launchBare(database)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		_, err = p.ready(ctx)
 	}
-	if _, err := p.ready(ctx); err != nil {
-		return nil, errors.Join(err, p.stop())
-	}
-	return p, nil
+	return p, err
 }
 
 func (b *bench) launchBare(database string) (*process, error) {
@@ -49,7 +46,7 @@ func (b *bench) launchBare(database string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := launch("bare", b.folder, address, program, os.Environ(), bareCommand, address, database, folder)
+	p, err := b.launch("bare", b.folder, address, program, os.Environ(), bareCommand, address, database, folder)
 	if p != nil {
 		p.folder = folder
 	}
@@ -103,13 +100,13 @@ func serveBare(args []string) error {
 	mux.HandleFunc("GET /api/v1/sync/changes", feed.follow)
 	mux.HandleFunc("POST "+barePublish, feed.publish)
 	files := bareFiles{folder: args[2]}
-	mux.HandleFunc("POST "+bareUploads, files.upload)
+	mux.HandleFunc("POST "+bareUploads, orError(files.upload))
 	mux.HandleFunc("GET "+bareUploads+"/{id}", files.download)
 	chat := newBareRelay()
 	mux.HandleFunc("POST "+bareChat, chat.relay)
 	mux.HandleFunc("POST "+bareCopies, chat.copied)
 	updates := &bareUpdates{}
-	mux.HandleFunc("POST "+bareResponses, updates.publish)
+	mux.HandleFunc("POST "+bareResponses, orError(updates.publish))
 	mux.HandleFunc("GET "+checkPath, updates.check)
 	if args[1] != "" {
 		config, err := pgxpool.ParseConfig(args[1])
@@ -126,9 +123,9 @@ func serveBare(args []string) error {
 		if err := pool.QueryRow(ctx, "SELECT org_id, created_by FROM "+bareTable+" LIMIT 1").Scan(&served.org, &served.user); err != nil {
 			return err
 		}
-		mux.HandleFunc("GET /api/v1/tasks/{id}", served.get)
-		mux.HandleFunc("GET /api/v1/tasks", served.list)
-		mux.HandleFunc("POST /api/v1/tasks", served.create)
+		mux.HandleFunc("GET /api/v1/tasks/{id}", orError(served.get))
+		mux.HandleFunc("GET /api/v1/tasks", orError(served.list))
+		mux.HandleFunc("POST /api/v1/tasks", orError(served.create))
 	}
 	s.Handler = mux
 	go func() {
@@ -163,48 +160,42 @@ func (t *bareTask) scan(row pgx.Row) error {
 		(*[]byte)(&t.Tags), (*[]byte)(&t.Metadata), &t.SortOrder, &t.CompletedAt, &t.CreatedBy, &t.CreatedAt, &t.UpdatedAt)
 }
 
-func (b bare) get(w http.ResponseWriter, r *http.Request) {
+func (b bare) get(w http.ResponseWriter, r *http.Request) error {
 	var t bareTask
 	if err := t.scan(b.pool.QueryRow(r.Context(), bareGet, b.org, r.PathValue("id"))); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+		return err
 	}
-	reply(w, http.StatusOK, &t)
+	return reply(w, http.StatusOK, &t)
 }
 
-func (b bare) list(w http.ResponseWriter, r *http.Request) {
+func (b bare) list(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	limit, err := strconv.Atoi(q.Get("limit"))
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+		return err
 	}
 	rows, err := b.pool.Query(r.Context(), bareList, b.org, q.Get("status"), limit)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+		return err
 	}
 	defer rows.Close()
 	found := make([]bareTask, 0, limit)
 	for rows.Next() {
 		found = append(found, bareTask{})
 		if err := found[len(found)-1].scan(rows); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
+			return err
 		}
 	}
 	if err := rows.Err(); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+		return err
 	}
-	reply(w, http.StatusOK, found)
+	return reply(w, http.StatusOK, found)
 }
 
-func (b bare) create(w http.ResponseWriter, r *http.Request) {
+func (b bare) create(w http.ResponseWriter, r *http.Request) error {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+		return err
 	}
 	now := time.Now()
 	t := bareTask{
@@ -212,15 +203,13 @@ func (b bare) create(w http.ResponseWriter, r *http.Request) {
 		CreatedBy: b.user, CreatedAt: stamp(now.UnixMilli()), UpdatedAt: stamp(now.UnixMilli()),
 	}
 	if err := json.Unmarshal(body, &t); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+		return err
 	}
 	var start, end *int64
 	if t.DueDate != nil {
 		day, err := time.Parse(time.DateOnly, *t.DueDate)
 		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
+			return err
 		}
 		first, last := day.UnixMilli(), day.AddDate(0, 0, 1).UnixMilli()-1
 		start, end = &first, &last
@@ -228,21 +217,29 @@ func (b bare) create(w http.ResponseWriter, r *http.Request) {
 	err = b.pool.QueryRow(r.Context(), bareInsert, b.org, t.ID, t.Title, t.Description, t.Status, t.Priority,
 		t.DueDate, start, end, string(t.Tags), string(t.Metadata), t.CreatedBy, int64(t.CreatedAt)).Scan(&t.SortOrder)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+		return err
 	}
-	reply(w, http.StatusCreated, &t)
+	return reply(w, http.StatusCreated, &t)
 }
 
-func reply(w http.ResponseWriter, status int, v any) {
+// orError returns a handler that replies with the text of an error of fn.
+func orError(fn func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := fn(w, r); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	}
+}
+
+func reply(w http.ResponseWriter, status int, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+		return err
 	}
 	body = append(body, '\n')
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
+	return nil
 }

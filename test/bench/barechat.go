@@ -56,7 +56,7 @@ func (b bareRelay) ask(r *http.Request) (*http.Response, error) {
 	request.Header.Set("Content-Type", "application/json")
 	response, err := b.client.Do(request)
 	if err == nil && response.StatusCode != http.StatusOK {
-		err = errors.Join(fmt.Errorf("the provider answers with %s", response.Status), response.Body.Close())
+		err = errors.Join(fmt.Errorf("the provider replies with %s", response.Status), response.Body.Close())
 	}
 	return response, err
 }

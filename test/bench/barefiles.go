@@ -26,36 +26,32 @@ var bareBlocks = sync.Pool{New: func() any { return new(make([]byte, bareBlock))
 
 // upload stores the part named file of a form, or a body of another type. The content is synced before the
 // response, and with it its name on ext4 and XFS, whose journals are ordered.
-func (f bareFiles) upload(w http.ResponseWriter, r *http.Request) {
+func (f bareFiles) upload(w http.ResponseWriter, r *http.Request) error {
 	content := io.Reader(r.Body)
 	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media == "multipart/form-data" {
 		form, err := r.MultipartReader()
 		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
+			return err
 		}
 		for {
 			part, err := form.NextPart()
 			if err != nil {
-				http.Error(w, err.Error(), http.StatusBadRequest)
-				return
+				return err
 			}
 			if part.FormName() == "file" {
 				content = part
 				break
 			}
 			if _, err := io.Copy(io.Discard, part); err != nil {
-				http.Error(w, err.Error(), http.StatusBadRequest)
-				return
+				return err
 			}
 		}
 	}
 	name, size, checksum, err := f.store(content)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+		return err
 	}
-	reply(w, http.StatusCreated, struct {
+	return reply(w, http.StatusCreated, struct {
 		ID       string `json:"id"`
 		Size     int64  `json:"size"`
 		Checksum string `json:"checksum"`

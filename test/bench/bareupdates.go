@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -10,23 +11,31 @@ import (
 // Paths of the bare server's checks for updates.
 const (
 	checkPath     = "/api/v1/updates/check"
-	bareResponses = "/answers" // receives the responses by their queries
+	bareResponses = "/responses" // receives the responses by their queries
 )
 
-// bareUpdates answers update checks with a fixed response.
+// bareUpdates replies to update checks with a fixed response.
 type bareUpdates struct {
 	responses atomic.Pointer[map[string][]byte] // by query
 }
 
+// setResponses has the bare server send the responses to checks with the queries.
+func (p *process) setResponses(ctx context.Context, responses map[string][]byte) error {
+	body, err := json.Marshal(responses)
+	if err == nil {
+		_, _, err = fetch(ctx, "POST", "http://"+p.address+bareResponses, "", "application/json", string(body))
+	}
+	return err
+}
+
 // publish sets the responses to those in the request, by query.
-func (u *bareUpdates) publish(w http.ResponseWriter, r *http.Request) {
+func (u *bareUpdates) publish(w http.ResponseWriter, r *http.Request) error {
 	var responses map[string][]byte
 	if err := json.NewDecoder(r.Body).Decode(&responses); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+		return err
 	}
 	u.responses.Store(&responses)
-	reply(w, http.StatusOK, len(responses))
+	return reply(w, http.StatusOK, len(responses))
 }
 
 func (u *bareUpdates) check(w http.ResponseWriter, r *http.Request) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -57,115 +56,102 @@ const (
 
 // chatRound has the results of one round, by server.
 type chatRound struct {
-	paced    [][chatServers]pacedFigures // by load
-	churn    [][chatServers]pacedFigures // by load
-	flood    [chatServers]float64        // chunks per second
-	floodCPU [chatServers]time.Duration  // processor time per chunk of a flood
-	first    [][chatServers]figures      // by connections
-	memory   [chatServers]int64
+	paced  [][chatServers]figures // by load
+	churn  [][chatServers]figures // by load
+	flood  [chatServers]figures
+	first  [][chatServers]figures // by connections
+	memory [chatServers]int64
 }
 
 // chat measures how servers relay the responses of a scripted provider, which sends the same bytes to all:
 // Collab on SQLite and on Postgres, and the bare server without authentication and records. Each round
 // starts new servers.
-func (b *bench) chat(ctx context.Context) (err error) {
-	p, err := listenProvider()
+func (b *bench) chat(ctx context.Context) error {
+	p, err := b.startProvider()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
-	var rounds []chatRound
-	for i := range b.rounds {
-		r, err := b.chatOnce(ctx, fmt.Sprintf("chat_%d", i), p)
-		if err != nil {
+	rounds := make([]chatRound, b.rounds)
+	for i := range rounds {
+		if err := b.scoped(func() error { return b.chatOnce(ctx, fmt.Sprintf("chat_%d", i), p, &rounds[i]) }); err != nil {
 			return err
 		}
-		rounds = append(rounds, r)
 	}
 	b.printChat(rounds)
 	return nil
 }
 
-func (b *bench) chatOnce(ctx context.Context, name string, p *provider) (r chatRound, err error) {
-	talks, stop, err := b.startTalks(ctx, name, p)
-	defer func() { err = errors.Join(err, stop()) }()
+func (b *bench) chatOnce(ctx context.Context, name string, p *provider, r *chatRound) error {
+	talks, err := b.startTalks(ctx, name, p)
 	if err != nil {
-		return r, err
+		return err
 	}
 	for _, way := range []int{chatBare, chatPostgres} {
 		if r.memory[way], err = talks[way].measureMemory(ctx, heldStreams, 4*b.warm); err != nil {
-			return r, err
+			return err
 		}
 	}
-	for _, load := range chatLoads {
-		var at [chatServers]pacedFigures
-		for _, way := range []int{chatProvider, chatBare, chatPostgres} {
-			// Processor time is measured in ticks.
-			if at[way], err = talks[way].pace(ctx, load.streams, load.every, 2*b.warm, 3*b.run); err != nil {
-				return r, err
+	// on measures some of the servers.
+	on := func(measure func(chatTarget) (figures, error), ways ...int) (at [chatServers]figures, err error) {
+		for _, way := range ways {
+			if at[way], err = measure(talks[way]); err != nil {
+				break
 			}
+		}
+		return at, err
+	}
+	for _, load := range chatLoads {
+		// Processor time is measured in ticks.
+		at, err := on(func(t chatTarget) (figures, error) { return t.pace(ctx, load.streams, load.every, 2*b.warm, 3*b.run) }, chatProvider, chatBare, chatPostgres)
+		if err != nil {
+			return err
 		}
 		r.paced = append(r.paced, at)
 	}
 	for _, load := range chatLoads {
-		var at [chatServers]pacedFigures
-		for _, way := range []int{chatProvider, chatBare, chatPostgres} {
-			if at[way], err = talks[way].churn(ctx, load.streams, load.every, b.life()); err != nil {
-				return r, err
-			}
+		at, err := on(func(t chatTarget) (figures, error) { return t.churn(ctx, load.streams, load.every, b.life()) }, chatProvider, chatBare, chatPostgres)
+		if err != nil {
+			return err
 		}
 		r.churn = append(r.churn, at)
 	}
 	chunks := max(1, int(floodChunks*b.run.Seconds()))
-	for _, way := range []int{chatBare, chatCopied, chatPostgres} {
-		if r.flood[way], r.floodCPU[way], err = talks[way].flood(ctx, floodStreams, chunks); err != nil {
-			return r, err
-		}
+	if r.flood, err = on(func(t chatTarget) (figures, error) { return t.flood(ctx, floodStreams, chunks) }, chatBare, chatCopied, chatPostgres); err != nil {
+		return err
 	}
 	for _, connections := range chatsAtOnce {
-		var at [chatServers]figures
-		for _, way := range []int{chatProvider, chatBare, chatSQLite, chatPostgres} {
-			if at[way], err = talks[way].begin(ctx, connections, b.warm, b.run); err != nil {
-				return r, err
-			}
+		at, err := on(func(t chatTarget) (figures, error) { return t.begin(ctx, connections, b.warm, b.run) }, chatProvider, chatBare, chatSQLite, chatPostgres)
+		if err != nil {
+			return err
 		}
 		r.first = append(r.first, at)
 	}
-	return r, nil
+	return nil
 }
 
 // life returns the duration of a stream where streams begin and end, 5 s unless the bench is quick.
 func (b *bench) life() time.Duration { return b.run * 5 / 3 }
 
-// startTalks starts a new server of each kind. The returned function stops them.
-func (b *bench) startTalks(ctx context.Context, name string, p *provider) (talks [chatServers]chatTarget, stop func() error, err error) {
-	var started []*process
-	stop = func() error { return discard(started...) }
+// startTalks starts a new server of each kind.
+func (b *bench) startTalks(ctx context.Context, name string, p *provider) (talks [chatServers]chatTarget, err error) {
 	talks[chatProvider] = chatTarget{name: "the provider", address: p.address(), path: "/v1/messages", provider: p}
 	bare, err := b.startBare(ctx, "")
 	if err != nil {
-		return talks, stop, err
+		return talks, err
 	}
-	started = append(started, bare)
 	query := "?provider=" + url.QueryEscape(p.address())
 	talks[chatBare] = chatTarget{name: "bare", address: bare.address, path: bareChat + query, process: bare, provider: p}
 	talks[chatCopied] = chatTarget{name: "bare, copied", address: bare.address, path: bareCopies + query, process: bare, provider: p}
-	database, conn, err := b.database(ctx, name)
+	database, _, err := b.database(ctx, name)
 	if err != nil {
-		return talks, stop, err
-	}
-	if err := conn.Close(ctx); err != nil {
-		return talks, stop, err
+		return talks, err
 	}
 	for way, database := range map[int]string{chatSQLite: "sqlite", chatPostgres: database} {
-		c, t, err := b.startChatting(ctx, fmt.Sprintf("collabd-%s-%d", name, way), database, p, chatUsers)
-		if err != nil {
-			return talks, stop, err
+		if _, talks[way], err = b.startChatting(ctx, fmt.Sprintf("collabd-%s-%d", name, way), database, p, chatUsers); err != nil {
+			return talks, err
 		}
-		started = append(started, c.process)
-		talks[way] = t
 	}
-	return talks, stop, nil
+	return talks, nil
 }
 
 // startChatting starts a server with a provider, members who may chat, and further settings as NAME=value.
@@ -182,10 +168,7 @@ func (b *bench) startChatting(ctx context.Context, name, database string, p *pro
 		err = c.exchange(ctx, fmt.Sprintf("talker%d", i), "member", &s)
 		t.tokens = append(t.tokens, s.Token)
 	}
-	if err != nil {
-		return nil, t, errors.Join(err, c.stop())
-	}
-	return c, t, nil
+	return c, t, err
 }
 
 // grant gives the organisation a plan, as an operator does.
@@ -204,15 +187,15 @@ func (c *collab) grant(ctx context.Context, plan string) error {
 func (b *bench) printChat(rounds []chatRound) {
 	const ours = chatPostgres
 	b.printPaced("Chats of a scripted provider over HTTP/1.1, paced, Collab on Postgres (bare: net/http, text found without decoding, a flush per chunk, no authentication, quota or records); added to what the provider alone takes",
-		"steady", rounds, func(r chatRound) [][chatServers]pacedFigures { return r.paced }, func(chatLoad) *goal { return chatTail })
+		"steady", rounds, func(r chatRound) [][chatServers]figures { return r.paced }, func(chatLoad) *goal { return chatTail })
 	b.printPaced(fmt.Sprintf("The same where each stream lives %v and is followed by the next, in %d waves", b.life(), waves),
-		"successive", rounds, func(r chatRound) [][chatServers]pacedFigures { return r.churn }, func(l chatLoad) *goal { return l.churnTail })
+		"successive", rounds, func(r chatRound) [][chatServers]figures { return r.churn }, func(l chatLoad) *goal { return l.churnTail })
 
 	flood := func(way int) func(chatRound) float64 {
-		return func(r chatRound) float64 { return r.flood[way] }
+		return func(r chatRound) float64 { return r.flood[way].rate }
 	}
 	floodCPU := func(way int) string {
-		return tenths(median(rounds, func(r chatRound) float64 { return float64(r.floodCPU[way]) }))
+		return tenths(median(rounds, func(r chatRound) float64 { return cpuOf(r.flood[way]) }))
 	}
 	t := b.newTable(fmt.Sprintf("Chats as fast as they go, %d streams, Collab on Postgres (copied: net/http, what was read at once is written as it is)", floodStreams),
 		"chunks/s", "bare", "ratio", "", "copied", "ratio", "CPU µs per chunk", "bare", "copied")
@@ -254,26 +237,23 @@ func (b *bench) printChat(rounds []chatRound) {
 
 // printPaced prints the figures of Collab on Postgres and of the bare server under each load of a kind, with
 // the verdicts on their ratios.
-func (b *bench) printPaced(title, kind string, rounds []chatRound, of func(chatRound) [][chatServers]pacedFigures, tail func(chatLoad) *goal) {
+func (b *bench) printPaced(title, kind string, rounds []chatRound, of func(chatRound) [][chatServers]figures, tail func(chatLoad) *goal) {
 	const ours = chatPostgres
 	t := b.newTable(title,
 		"streams", "chunks/s", "CPU µs per chunk", "bare", "ratio", "", "provider p50 µs", "added p50 µs", "bare", "ratio", "", "provider p99 µs", "added p99 µs", "bare", "ratio", "")
 	for i, load := range chatLoads {
 		under := fmt.Sprintf("%d %s streams, Postgres", load.streams, kind)
-		at := func(way int, f func(pacedFigures) time.Duration) func(chatRound) float64 {
-			return func(r chatRound) float64 { return float64(f(of(r)[i][way])) }
+		at := func(way int, f func(figures) float64) func(chatRound) float64 {
+			return func(r chatRound) float64 { return f(of(r)[i][way]) }
 		}
-		added := func(way int, f func(pacedFigures) time.Duration) func(chatRound) float64 {
+		added := func(way int, f func(figures) float64) func(chatRound) float64 {
 			return func(r chatRound) float64 { return at(way, f)(r) - at(chatProvider, f)(r) }
 		}
-		cpu := func(f pacedFigures) time.Duration { return f.cpu }
-		p50 := func(f pacedFigures) time.Duration { return f.p50 }
-		p99 := func(f pacedFigures) time.Duration { return f.p99 }
-		cpuRatio := quotient(rounds, at(ours, cpu), at(chatBare, cpu))
+		cpuRatio := quotient(rounds, at(ours, cpuOf), at(chatBare, cpuOf))
 		p50Ratio := quotient(rounds, added(ours, p50), added(chatBare, p50))
 		p99Ratio := quotient(rounds, added(ours, p99), added(chatBare, p99))
 		t.row(fmt.Sprint(load.streams), fmt.Sprintf("%.0f", float64(load.streams)/load.every.Seconds()),
-			tenths(median(rounds, at(ours, cpu))), tenths(median(rounds, at(chatBare, cpu))), fmt.Sprintf("%.2f", cpuRatio), b.judge(chatCPU, under, cpuRatio),
+			tenths(median(rounds, at(ours, cpuOf))), tenths(median(rounds, at(chatBare, cpuOf))), fmt.Sprintf("%.2f", cpuRatio), b.judge(chatCPU, under, cpuRatio),
 			micros(median(rounds, at(chatProvider, p50))),
 			micros(median(rounds, added(ours, p50))), micros(median(rounds, added(chatBare, p50))), fmt.Sprintf("%.2f", p50Ratio), b.judge(chatDelay, under, p50Ratio),
 			micros(median(rounds, at(chatProvider, p99))),

@@ -17,11 +17,7 @@ func newTargets(t *testing.T, h func(bareRelay) http.HandlerFunc) (direct, throu
 	t.Helper()
 	p, err := listenProvider()
 	must.NoError(t, err)
-	t.Cleanup(func() {
-		if err := p.close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.NoError(t, p.close()) })
 	relay := newBareRelay()
 	t.Cleanup(relay.client.CloseIdleConnections)
 	s := testServer(t, h(relay))
@@ -29,7 +25,7 @@ func newTargets(t *testing.T, h func(bareRelay) http.HandlerFunc) (direct, throu
 	return direct, chatTarget{name: "server", address: s.address, path: bareChat + "?provider=" + url.QueryEscape(p.address()), process: s, provider: p}
 }
 
-// rewriting returns a relay that changes the complete answer.
+// rewriting returns a relay that changes the complete response.
 func rewriting(change func(body string) string) func(bareRelay) http.HandlerFunc {
 	return func(b bareRelay) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -72,8 +68,8 @@ func TestTalks(t *testing.T) {
 				if churned.p50 <= 0 || churned.p99 < churned.p50 {
 					t.Errorf("%s, streams that end: %+v", way.name, churned)
 				}
-				if rate, _, err := way.flood(t.Context(), 3, 1_000); err != nil || rate <= 0 {
-					t.Errorf("%s: %v chunks/s: %v", way.name, rate, err)
+				if f, err := way.flood(t.Context(), 3, 1_000); err != nil || f.rate <= 0 {
+					t.Errorf("%s: %v chunks/s: %v", way.name, f.rate, err)
 				}
 				first, err := way.begin(t.Context(), 2, warm, run)
 				if err != nil || first.p50 <= 0 || first.p99 < first.p50 || first.rate <= 0 {

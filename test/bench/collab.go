@@ -31,7 +31,7 @@ func (b *bench) launchCollab(name, folder, database string, more ...string) (*pr
 			environ = append(environ, v)
 		}
 	}
-	return launch(name, b.folder, address, b.binary, append(environ, more...))
+	return b.launch(name, b.folder, address, b.binary, append(environ, more...))
 }
 
 // collab is a running server with a member of one of its organisations.
@@ -42,7 +42,7 @@ type collab struct {
 	workspace string // the one that all members share
 }
 
-// startCollab starts the server on a database and signs in an owner.
+// startCollab starts the server on a database and signs in an owner. It is stopped at the end of the scope.
 func (b *bench) startCollab(ctx context.Context, name, database string, more ...string) (*collab, error) {
 	folder, err := os.MkdirTemp(b.folder, "data-")
 	if err != nil {
@@ -60,11 +60,7 @@ func (b *bench) startCollab(ctx context.Context, name, database string, more ...
 	if _, err = p.ready(ctx); err == nil {
 		err = c.signIn(ctx)
 	}
-	if err != nil {
-		_ = p.stop()
-		return nil, err
-	}
-	return c, nil
+	return c, err
 }
 
 // session is the response to an exchange of a token.

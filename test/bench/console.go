@@ -63,7 +63,7 @@ type consoleTab struct {
 
 // console measures the console in Chromium for an organisation with many tasks. It does nothing if Chromium is not
 // installed.
-func (b *bench) console(ctx context.Context) (err error) {
+func (b *bench) console(ctx context.Context) error {
 	path := chromium.Find()
 	if path == "" {
 		fmt.Fprintln(b.out, "\nThe console is not measured: there is no Chromium.")
@@ -73,7 +73,6 @@ func (b *bench) console(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, server.close()) }()
 	if _, err := server.call(ctx, "POST", "/api/v1/billing/trial", "application/json", "", nil); err != nil {
 		return err
 	}
@@ -88,7 +87,7 @@ func (b *bench) console(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
+	b.cleanup(stop)
 	limited, done := context.WithTimeout(browser, consoleTimeout)
 	defer done()
 	defer context.AfterFunc(ctx, done)()

@@ -1,10 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"runtime"
@@ -24,16 +23,15 @@ const (
 var roundTripsGoal = atMost("distance", "p50 in round trips to Postgres", "%.2f", 1.5)
 
 // distance measures sequential requests to servers whose round trip to Postgres takes a millisecond.
-func (b *bench) distance(ctx context.Context) (err error) {
+func (b *bench) distance(ctx context.Context) error {
 	var away string
 	pg, err := b.startOnPostgresVia(ctx, "distance", distanceRows, func(address string) (_ string, err error) {
-		away, err = delayProxy(ctx, address)
+		away, err = b.delayed(address)
 		return away, err
 	})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, pg.close()) }()
 	if err := pg.copyForBare(ctx); err != nil {
 		return err
 	}
@@ -41,7 +39,6 @@ func (b *bench) distance(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, bare.stop()) }()
 	trip, err := tripTime(ctx, away)
 	if err != nil {
 		return err
@@ -50,12 +47,10 @@ func (b *bench) distance(ctx context.Context) (err error) {
 		"", "p50 ms", "bare", "round trips", "bare", "")
 	for _, kind := range []string{"get", "list", "create"} {
 		var ours, theirs []figures
-		for range b.rounds {
-			if err := b.round(ctx, 1,
-				measurement{pg.process, workloadOf(kind, pg.address, pg.token, pg.ids), nil, &ours},
-				measurement{bare, workloadOf(kind, bare.address, "", pg.ids), nil, &theirs}); err != nil {
-				return err
-			}
+		if err := b.measureInTurns(ctx, 1,
+			measurement{pg.process, workloadOf(kind, pg.address, pg.token, pg.ids), nil, &ours},
+			measurement{bare, workloadOf(kind, bare.address, "", pg.ids), nil, &theirs}); err != nil {
+			return err
 		}
 		trips := func(f figures) float64 { return p50(f) / float64(trip) }
 		got := median(ours, trips)
@@ -85,71 +80,52 @@ func tripTime(ctx context.Context, address string) (time.Duration, error) {
 	return took[len(took)/2], nil
 }
 
-// delayProxy starts a proxy that delays each direction by oneWay until the context ends, and returns the
-// address of Postgres through it.
-func delayProxy(ctx context.Context, address string) (string, error) {
+// delayed returns the address of Postgres through a relay that delays each direction by oneWay.
+func (b *bench) delayed(address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return "", err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
-	context.AfterFunc(ctx, func() { _ = listener.Close() })
-	target := u.Host
-	u.Host = listener.Addr().String()
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", target)
-			if err != nil {
-				_ = client.Close()
-				continue
-			}
-			go delay(server, client)
-			go delay(client, server)
-		}
-	}()
+	b.relay(l, u.Host, newDelayedConn)
+	u.Host = l.Addr().String()
 	return u.String(), nil
 }
 
-// delay copies from one connection to another with a delay of oneWay, and closes both when one of them ends.
-func delay(to, from net.Conn) {
-	type part struct {
-		due  time.Time
-		text []byte
-	}
-	parts := make(chan part, 1024)
+// delayedConn is a connection that writes and closes with a delay of oneWay.
+type delayedConn struct {
+	net.Conn
+	parts chan delayedPart
+}
+
+type delayedPart struct {
+	due  time.Time
+	text []byte // nil: close
+}
+
+func newDelayedConn(c net.Conn) net.Conn {
+	d := delayedConn{c, make(chan delayedPart, 1024)}
 	go func() {
-		defer to.Close()
-		for p := range parts {
+		defer c.Close()
+		for p := <-d.parts; p.text != nil; p = <-d.parts {
 			for time.Now().Before(p.due) { // time.Sleep is not precise enough
 				runtime.Gosched()
 			}
-			if _, err := to.Write(p.text); err != nil {
-				break
-			}
-		}
-		_ = from.Close()
-		for range parts { // until the reader ends
+			_, _ = c.Write(p.text) // the relay's next read returns the error
 		}
 	}()
-	defer close(parts)
-	for {
-		text := make([]byte, 16<<10)
-		n, err := from.Read(text)
-		if n > 0 {
-			parts <- part{time.Now().Add(oneWay), text[:n]}
-		}
-		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				_ = from.Close()
-			}
-			return
-		}
-	}
+	return d
+}
+
+func (d delayedConn) Write(p []byte) (int, error) {
+	d.parts <- delayedPart{time.Now().Add(oneWay), bytes.Clone(p)}
+	return len(p), nil
+}
+
+func (d delayedConn) Close() error {
+	d.parts <- delayedPart{}
+	return nil
 }

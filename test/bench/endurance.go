@@ -33,21 +33,17 @@ const (
 
 // endurance keeps nearly idle change feeds open while chats begin and end, and compares the server's memory,
 // descriptors and goroutines.
-func (b *bench) endurance(ctx context.Context) (err error) {
+func (b *bench) endurance(ctx context.Context) error {
 	load := enduranceLoad{feeds: 10_000, chats: 1_000, lasts: 10 * time.Minute, life: 45 * time.Second, heartbeat: 10 * time.Second}
 	if b.quick {
 		load = enduranceLoad{feeds: 1_000, chats: 100, lasts: 20 * time.Second, life: 4 * time.Second, heartbeat: 2 * time.Second}
 	}
-	p, err := listenProvider()
+	p, err := b.startProvider()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
-	database, conn, err := b.database(ctx, "endurance")
+	database, _, err := b.database(ctx, "endurance")
 	if err != nil {
-		return err
-	}
-	if err := conn.Close(ctx); err != nil {
 		return err
 	}
 	users := max(chatUsers, load.feeds/followersOfUser)
@@ -55,7 +51,6 @@ func (b *bench) endurance(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.stop()) }()
 	// Fill the pools of connections, which remain open.
 	if _, err := measure(ctx, c.process, create(c.address, c.token), 4*bareConnections, 0, b.run, nil); err != nil {
 		return err

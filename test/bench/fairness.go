@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -95,7 +94,7 @@ func (b *bench) fairness(ctx context.Context) error {
 		quietOrgs, quietEvery, quietRuns*b.run, 3*noisyPerKind, noisyUploads, noisySize),
 		"", "p50 ms alone", "beside", "beside, no shares", "p99 ms alone", "beside", "beside, no shares", "p99 beside / alone", "", "noisy requests/s", "no shares")
 	for _, database := range []string{"Postgres", "SQLite"} {
-		if err := b.fairnessOn(ctx, database, t); err != nil {
+		if err := b.scoped(func() error { return b.fairnessOn(ctx, database, t) }); err != nil {
 			return err
 		}
 	}
@@ -111,13 +110,11 @@ func (b *bench) fairnessOn(ctx context.Context, database string, t table) (err e
 			if address, conn, err = b.database(ctx, fmt.Sprintf("fairness%d", i)); err != nil {
 				return err
 			}
-			defer func() { _ = conn.Close(context.Background()) }()
 		}
 		c, err := b.startCollab(ctx, fmt.Sprintf("collabd-fairness-%s-%d", database, i), address, settings...)
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, c.stop()) }()
 		if servers[i], err = newFairServer(ctx, c); err != nil {
 			return err
 		}
@@ -170,68 +167,26 @@ func (b *bench) measureQuiet(ctx context.Context, s *fairServer, noisy bool) (qu
 	m := newConnectionGroup(len(s.quiet))
 	run := quietRuns * b.run
 	for i, q := range s.quiet {
-		err = errors.Join(err, m.begin(s.address, b.warm+run+patience, func(c *connection) ([]time.Duration, error) {
-			return c.pace(q.kinds, quietEvery, time.Duration(i)*quietEvery/quietOrgs, &m.phase, uint64(i))
-		}))
-	}
-	if err == nil {
-		wait(ctx, b.warm, m.broken)
-		if l != nil {
-			err = l.count()
+		c, failed := dial(s.address, b.warm+run+patience)
+		if err = errors.Join(err, failed); failed == nil {
+			m.add(c, func() ([]time.Duration, error) {
+				return c.pace(q.kinds, quietEvery, time.Duration(i)*quietEvery/quietOrgs, &m.phase, uint64(i))
+			})
 		}
-		m.phase.Store(counting)
-		wait(ctx, run, m.broken)
 	}
-	took, failed := m.end()
-	quiet = summarize(took, run)
-	err = errors.Join(err, failed, ctx.Err())
+	quiet, failed := m.count(ctx, b.warm, run, s, (*postmaster)(nil), func() error {
+		if l == nil {
+			return nil
+		}
+		return l.count()
+	})
+	err = errors.Join(err, failed)
 	if l != nil {
 		responses, failed := l.end()
 		loud.rate = float64(responses) / run.Seconds()
 		err = errors.Join(err, failed)
 	}
 	return quiet, loud, err
-}
-
-// connectionGroup runs concurrent connections and collects the durations of their counted requests.
-type connectionGroup struct {
-	phase  atomic.Int32
-	done   sync.WaitGroup
-	broken chan struct{} // receives when a connection has failed
-
-	mu     sync.Mutex
-	took   []time.Duration // guarded by mu
-	failed error           // guarded by mu
-}
-
-func newConnectionGroup(connections int) *connectionGroup {
-	return &connectionGroup{broken: make(chan struct{}, connections)}
-}
-
-// begin dials, and calls run with the connection on another goroutine.
-func (m *connectionGroup) begin(address string, lifetime time.Duration, run func(*connection) ([]time.Duration, error)) error {
-	c, err := dial(address, lifetime)
-	if err != nil {
-		return err
-	}
-	m.done.Go(func() {
-		defer c.Close()
-		took, err := run(c)
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.took = append(m.took, took...); err != nil {
-			m.failed = err // the last error stands for all
-			m.broken <- struct{}{}
-		}
-	})
-	return nil
-}
-
-// end ends the measurement and waits for all connections.
-func (m *connectionGroup) end() ([]time.Duration, error) {
-	m.phase.Store(over)
-	m.done.Wait()
-	return m.took, m.failed
 }
 
 // noisyCommand runs this program as the noisy organisation's clients instead of the benchmark.
@@ -270,13 +225,13 @@ func (b *bench) startNoisy(s *fairServer) (*noisyLoad, error) {
 	return l, l.command.Start()
 }
 
-// count makes the clients count their answers from now on.
+// count makes the clients count their responses from now on.
 func (l *noisyLoad) count() error {
 	_, err := io.WriteString(l.in, "count\n")
 	return err
 }
 
-// end stops the clients and returns the number of counted answers.
+// end stops the clients and returns the number of counted responses.
 func (l *noisyLoad) end() (responses int, err error) {
 	if err := errors.Join(l.in.Close(), l.command.Wait()); err != nil {
 		return 0, fmt.Errorf("noisy clients: %w", err)
@@ -296,7 +251,11 @@ func runNoisy(options string, in io.Reader, out io.Writer) error {
 	s := &process{address: o.Address}
 	m := newConnectionGroup(3*noisyPerKind + noisyUploads)
 	repeat := func(w workload, seed int) error {
-		return m.begin(o.Address, o.Lifetime, func(c *connection) ([]time.Duration, error) { return c.repeat(&m.phase, uint64(seed), func() {}, w) })
+		c, err := dial(o.Address, o.Lifetime)
+		if err == nil {
+			m.add(c, func() ([]time.Duration, error) { return c.repeat(&m.phase, uint64(seed), func() {}, w) })
+		}
+		return err
 	}
 	var err error
 	for i := range noisyPerKind {
@@ -308,6 +267,7 @@ func runNoisy(options string, in io.Reader, out io.Writer) error {
 	for i := range noisyUploads {
 		err = errors.Join(err, repeat(upload, i))
 	}
+	m.start()
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
 		m.phase.Store(counting)
@@ -315,22 +275,6 @@ func runNoisy(options string, in io.Reader, out io.Writer) error {
 	took, failed := m.end()
 	fmt.Fprintln(out, len(took))
 	return errors.Join(err, failed, lines.Err())
-}
-
-// summarize returns the rate and the percentiles of requests by their durations and the time of the
-// measurement.
-func summarize(took []time.Duration, lasted time.Duration) (f figures) {
-	if n := len(took); n > 0 {
-		f.rate = float64(n) / lasted.Seconds()
-		f.p50, f.p99 = percentiles(took)
-	}
-	return f
-}
-
-// percentiles sorts the durations, at least one, and returns their percentiles.
-func percentiles(took []time.Duration) (p50, p99 time.Duration) {
-	slices.Sort(took)
-	return took[len(took)/2], took[len(took)*99/100]
 }
 
 // pace sends one request of the workloads in turn at each interval, after a delay, until the end of the

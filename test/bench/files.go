@@ -79,7 +79,7 @@ func (b *bench) files(ctx context.Context) error {
 	}
 	var memory [3][]int64
 	for round := range b.rounds {
-		if err := b.filesOnce(ctx, round, big, uploads, downloads, &memory); err != nil {
+		if err := b.scoped(func() error { return b.filesOnce(ctx, round, big, uploads, downloads, &memory) }); err != nil {
 			return err
 		}
 	}
@@ -87,9 +87,8 @@ func (b *bench) files(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) filesOnce(ctx context.Context, round int, big *fileSeries, uploads, downloads []*fileSeries, memory *[3][]int64) (err error) {
-	servers, stop, err := b.startFileServers(ctx, fmt.Sprintf("files_%d", round))
-	defer func() { err = errors.Join(err, stop()) }()
+func (b *bench) filesOnce(ctx context.Context, round int, big *fileSeries, uploads, downloads []*fileSeries, memory *[3][]int64) error {
+	servers, err := b.startFileServers(ctx, fmt.Sprintf("files_%d", round))
 	if err != nil {
 		return err
 	}
@@ -118,11 +117,9 @@ func (b *bench) filesOnce(ctx context.Context, round int, big *fileSeries, uploa
 	}
 	for _, series := range uploads {
 		for i, s := range servers {
-			f, err := measure(ctx, s.process, s.form(content[:series.size], 1), series.connections, b.warm, b.run, nil)
-			if err != nil {
+			if err := b.round(ctx, series.connections, measurement{s.process, s.form(content[:series.size], 1), nil, &series.at[i]}); err != nil {
 				return err
 			}
-			series.at[i] = append(series.at[i], f)
 		}
 	}
 	for _, series := range downloads {
@@ -138,27 +135,19 @@ func (b *bench) filesOnce(ctx context.Context, round int, big *fileSeries, uploa
 			return err
 		}
 		for i, s := range servers {
-			f, err := measure(ctx, s.process, s.download(content, ids[i]), series.connections, b.warm, b.run, nil)
-			if err != nil {
+			if err := b.round(ctx, series.connections, measurement{s.process, s.download(content, ids[i]), nil, &series.at[i]}); err != nil {
 				return err
 			}
-			series.at[i] = append(series.at[i], f)
 		}
 	}
 	return nil
 }
 
-// startFileServers starts a new server of each kind. The returned function stops them and removes their
-// files.
-func (b *bench) startFileServers(ctx context.Context, name string) (servers [3]fileServer, stop func() error, err error) {
-	var started []*process
-	stop = func() error { return discard(started...) }
-	database, conn, err := b.database(ctx, name)
+// startFileServers starts a new server of each kind.
+func (b *bench) startFileServers(ctx context.Context, name string) (servers [3]fileServer, err error) {
+	database, _, err := b.database(ctx, name)
 	if err != nil {
-		return servers, stop, err
-	}
-	if err := conn.Close(ctx); err != nil {
-		return servers, stop, err
+		return servers, err
 	}
 	for i, database := range []string{collabOnSQLite: "sqlite", collabOnPostgres: database} {
 		if database == "" {
@@ -166,18 +155,16 @@ func (b *bench) startFileServers(ctx context.Context, name string) (servers [3]f
 		}
 		c, err := b.startCollab(ctx, fmt.Sprintf("collabd-%s-%d", name, i), database)
 		if err != nil {
-			return servers, stop, err
+			return servers, err
 		}
-		started = append(started, c.process)
 		servers[i] = fileServer{c.process, c.token, "/api/v1/sync/files", "/api/v1/sync/files/", "?raw=1"}
 	}
 	bare, err := b.startBare(ctx, "")
 	if err != nil {
-		return servers, stop, err
+		return servers, err
 	}
-	started = append(started, bare)
 	servers[bareFolder] = fileServer{bare, "", bareUploads, bareUploads + "/", ""}
-	return servers, stop, nil
+	return servers, nil
 }
 
 // randomBytes returns n pseudo-random bytes, which are no text and cannot be compressed.
@@ -259,42 +246,27 @@ func (s fileServer) stock(ctx context.Context, content []byte) (ids []string, er
 }
 
 // atOnce sends one request over each of the connections at the same time, and measures until the last
-// answer.
+// response.
 func (p *process) atOnce(ctx context.Context, w workload, connections int) (f figures, err error) {
-	type answered struct {
-		took time.Duration
-		err  error
-	}
 	before, err := p.cpu()
 	if err != nil {
 		return f, err
 	}
-	responses := make(chan answered, connections)
+	m := newConnectionGroup(connections)
 	began := time.Now()
 	for range connections {
-		go func() {
-			responses <- func() (a answered) {
-				c, err := dial(p.address, fileTimeout)
-				if err != nil {
-					return answered{err: err}
-				}
-				defer c.Close()
+		c, failed := dial(p.address, fileTimeout)
+		if err = errors.Join(err, failed); failed == nil {
+			m.add(c, func() ([]time.Duration, error) {
 				defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-				status, body, err := c.exchange(w, w.next(nil))
-				if err == nil && (status != w.status || !w.holds(body, "")) {
-					err = fmt.Errorf("status %d with %.300q", status, body)
-				}
-				return answered{time.Since(began), err}
-			}()
-		}()
+				_, err := c.exchange(w, w.next(nil))
+				return []time.Duration{time.Since(began)}, err
+			})
+		}
 	}
-	var took []time.Duration
-	for range connections {
-		a := <-responses
-		took, err = append(took, a.took), errors.Join(err, a.err)
-	}
+	took, broken := m.end()
 	after, failed := p.cpu()
-	if err := errors.Join(err, failed, ctx.Err()); err != nil {
+	if err := errors.Join(err, broken, failed, ctx.Err()); err != nil {
 		return f, fmt.Errorf("%s on %s: %w", w.name, p.name, err)
 	}
 	slices.Sort(took)

@@ -21,7 +21,7 @@ func newFileServer(t *testing.T) (fileServer, string) {
 	folder := t.TempDir()
 	files := bareFiles{folder}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST "+bareUploads, files.upload)
+	mux.HandleFunc("POST "+bareUploads, orError(files.upload))
 	mux.HandleFunc("GET "+bareUploads+"/{id}", files.download)
 	return fileServer{testServer(t, mux.ServeHTTP), "", bareUploads, bareUploads + "/", ""}, folder
 }
@@ -84,7 +84,7 @@ func TestFiles(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("an answer with another checksum is an error", func(t *testing.T) {
+	t.Run("a response with another checksum is an error", func(t *testing.T) {
 		p := testServer(t, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.WriteHeader(http.StatusCreated)

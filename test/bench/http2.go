@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -31,15 +30,19 @@ func (b *bench) http2(ctx context.Context) error {
 		fmt.Fprintf(b.out, "\nHTTP/2 is not measured: %v\n", err)
 		return nil
 	}
-	return errors.Join(b.requestsOverHTTP2(ctx), b.feedOverHTTP2(ctx), b.chatOverHTTP2(ctx))
+	for _, part := range []func(context.Context) error{b.requestsOverHTTP2, b.feedOverHTTP2, b.chatOverHTTP2} {
+		if err := b.scoped(func() error { return part(ctx) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (b *bench) requestsOverHTTP2(ctx context.Context) (err error) {
+func (b *bench) requestsOverHTTP2(ctx context.Context) error {
 	pg, err := b.startOnPostgres(ctx, "http2", requestRows)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, pg.close()) }()
 	if err := pg.copyForBare(ctx); err != nil {
 		return err
 	}
@@ -47,27 +50,22 @@ func (b *bench) requestsOverHTTP2(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, bare.stop()) }()
-	ours, proxy, err := b.proxied(ctx, pg.process)
+	ours, err := b.proxied(ctx, pg.process)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, proxy.stop()) }()
-	theirs, other, err := b.proxied(ctx, bare)
+	theirs, err := b.proxied(ctx, bare)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, other.stop()) }()
 	t := b.newTable(fmt.Sprintf("Requests over %d tasks, Postgres with fsync, over HTTP/2 and TLS through nginx (bare: net/http + pgx without authentication, through nginx)", requestRows),
 		"", "connections", "requests/s", "bare", "ratio", "", "server's CPU µs", "bare", "ratio", "p50 ms", "bare", "p99 ms", "bare")
 	for _, kind := range []string{"get", "list"} {
 		var found, atBare []figures
-		for range b.rounds {
-			if err := b.round(ctx, http2Connections,
-				measurement{ours, workloadOf(kind, ours.address, pg.token, pg.ids), nil, &found},
-				measurement{theirs, workloadOf(kind, theirs.address, "", pg.ids), nil, &atBare}); err != nil {
-				return err
-			}
+		if err := b.measureInTurns(ctx, http2Connections,
+			measurement{ours, workloadOf(kind, ours.address, pg.token, pg.ids), nil, &found},
+			measurement{theirs, workloadOf(kind, theirs.address, "", pg.ids), nil, &atBare}); err != nil {
+			return err
 		}
 		share := ratio(found, atBare, rate)
 		t.row(kind, strconv.Itoa(http2Connections), thousands(median(found, rate)), thousands(median(atBare, rate)), fmt.Sprintf("%.2f", share),
@@ -80,30 +78,15 @@ func (b *bench) requestsOverHTTP2(ctx context.Context) (err error) {
 }
 
 func (b *bench) feedOverHTTP2(ctx context.Context) error {
-	var event []byte
-	var found, atBare []feedFigures
-	for round := range b.rounds {
-		f, seen, err := b.feedOfCollab(ctx, fmt.Sprintf("http2_feed_%d", round), http2Audience)
-		if err != nil {
-			return err
-		}
-		found = append(found, f)
-		if event == nil {
-			event = seen
-		}
-		if f, err = b.feedOfBare(ctx, event, http2Audience); err != nil {
-			return err
-		}
-		atBare = append(atBare, f)
+	s := &feedSeries{feedLoad: http2Audience}
+	if err := b.measureFeed(ctx, "http2_feed", s); err != nil {
+		return err
 	}
+	found, atBare := s.collab, s.bare
 	t := b.newTable(fmt.Sprintf("Change feed of %d subscribers over HTTP/2 and TLS through nginx, Collab on Postgres that does not wait for the disk (bare: net/http, nothing stored, through nginx)", http2Audience.subscribers),
 		"server's CPU µs per delivery", "bare", "ratio", "p50 ms", "bare", "p99 ms", "bare", "ratio", "", "burst deliveries/s", "bare", "ratio")
-	cpu := func(f feedFigures) float64 { return float64(f.cpu) }
-	p50 := func(f feedFigures) float64 { return float64(f.p50) }
-	p99 := func(f feedFigures) float64 { return float64(f.p99) }
-	rate := func(f feedFigures) float64 { return f.rate }
 	late := ratio(found, atBare, p99)
-	t.row(micros(median(found, cpu)), micros(median(atBare, cpu)), fmt.Sprintf("%.2f", ratio(found, atBare, cpu)),
+	t.row(micros(median(found, cpuOf)), micros(median(atBare, cpuOf)), fmt.Sprintf("%.2f", ratio(found, atBare, cpuOf)),
 		millis(median(found, p50)), millis(median(atBare, p50)), millis(median(found, p99)), millis(median(atBare, p99)), fmt.Sprintf("%.2f", late),
 		b.judge(http2Feed, fmt.Sprintf("%d subscribers", http2Audience.subscribers), late),
 		thousands(median(found, rate)), thousands(median(atBare, rate)), fmt.Sprintf("%.2f", ratio(found, atBare, rate)))
@@ -111,29 +94,26 @@ func (b *bench) feedOverHTTP2(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) chatOverHTTP2(ctx context.Context) (err error) {
-	p, err := listenProvider()
+func (b *bench) chatOverHTTP2(ctx context.Context) error {
+	p, err := b.startProvider()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
-	talks, stop, err := b.startTalks(ctx, "http2_chat", p)
-	defer func() { err = errors.Join(err, stop()) }()
+	talks, err := b.startTalks(ctx, "http2_chat", p)
 	if err != nil {
 		return err
 	}
 	ways := []int{chatProvider, chatBare, chatPostgres}
 	for _, way := range ways[1:] {
-		through, proxy, err := b.proxied(ctx, talks[way].process)
+		through, err := b.proxied(ctx, talks[way].process)
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, proxy.stop()) }()
 		talks[way].address = through.address
 	}
-	var rounds [][chatServers]pacedFigures
+	var rounds [][chatServers]figures
 	for range b.rounds {
-		var at [chatServers]pacedFigures
+		var at [chatServers]figures
 		for _, way := range ways {
 			if at[way], err = talks[way].pace(ctx, http2Talks.streams, http2Talks.every, b.warm, b.run); err != nil {
 				return err
@@ -141,18 +121,16 @@ func (b *bench) chatOverHTTP2(ctx context.Context) (err error) {
 		}
 		rounds = append(rounds, at)
 	}
-	added := func(way int, of func(pacedFigures) time.Duration) func([chatServers]pacedFigures) float64 {
-		return func(at [chatServers]pacedFigures) float64 { return float64(of(at[way]) - of(at[chatProvider])) }
+	added := func(way int, of func(figures) float64) func([chatServers]figures) float64 {
+		return func(at [chatServers]figures) float64 { return of(at[way]) - of(at[chatProvider]) }
 	}
-	p50 := func(f pacedFigures) time.Duration { return f.p50 }
-	p99 := func(f pacedFigures) time.Duration { return f.p99 }
-	cpu := func(way int) func([chatServers]pacedFigures) float64 {
-		return func(at [chatServers]pacedFigures) float64 { return float64(at[way].cpu) }
+	cpu := func(way int) func([chatServers]figures) float64 {
+		return func(at [chatServers]figures) float64 { return cpuOf(at[way]) }
 	}
 	t := b.newTable(fmt.Sprintf("%d chats over HTTP/2 and TLS through nginx, a chunk every %v, Collab on Postgres (bare: net/http relay, through nginx); added to what the provider alone takes over HTTP/1.1", http2Talks.streams, http2Talks.every),
 		"server's CPU µs per chunk", "bare", "ratio", "added p50 µs", "bare", "ratio", "added p99 µs", "bare", "ratio", "")
 	cells := []string{micros(median(rounds, cpu(chatPostgres))), micros(median(rounds, cpu(chatBare))), fmt.Sprintf("%.2f", quotient(rounds, cpu(chatPostgres), cpu(chatBare)))}
-	for _, of := range []func(pacedFigures) time.Duration{p50, p99} {
+	for _, of := range []func(figures) float64{p50, p99} {
 		cells = append(cells, micros(median(rounds, added(chatPostgres, of))), micros(median(rounds, added(chatBare, of))),
 			fmt.Sprintf("%.2f", quotient(rounds, added(chatPostgres, of), added(chatBare, of))))
 	}

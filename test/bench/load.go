@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -31,7 +32,7 @@ type workload struct {
 	blocks int
 	end    []byte // follows the blocks
 	status int
-	holds  func(body []byte, id string) bool
+	holds  func(body []byte, id string) bool // nil: any body
 
 	fresh   bool        // each request has a new connection
 	secured *tls.Config // of new connections; nil: they have no TLS
@@ -43,6 +44,10 @@ type figures struct {
 	cpu      time.Duration // of the server's process, per request
 	database time.Duration // of the database's processes, per request
 	p50, p99 time.Duration
+
+	// Of a feed alone.
+	making time.Duration // processor time of the server's process per event without subscribers
+	memory int64         // bytes per idle subscriber
 }
 
 // The phases of a measurement.
@@ -63,6 +68,23 @@ type measurement struct {
 	into     *[]figures // its figures are appended to
 }
 
+// series are the measurements of one kind of request.
+type series struct {
+	kind                   string
+	connections            int
+	sqlite, postgres, bare []figures
+}
+
+// measureInTurns runs the measurements in turns, each in every round.
+func (b *bench) measureInTurns(ctx context.Context, connections int, turns ...measurement) error {
+	for range b.rounds {
+		if err := b.round(ctx, connections, turns...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // round runs each measurement once.
 func (b *bench) round(ctx context.Context, connections int, turns ...measurement) error {
 	for _, t := range turns {
@@ -76,42 +98,106 @@ func (b *bench) round(ctx context.Context, connections int, turns ...measurement
 }
 
 // measure sends sequential requests over each of the connections, and counts those that are answered within
-// run after the warm-up. It returns an error on the first wrong answer.
+// run after the warm-up. It returns an error on the first wrong response.
 func measure(ctx context.Context, p *process, w workload, connections int, warm, run time.Duration, database *postmaster) (figures, error) {
 	m := newConnectionGroup(connections)
-	started := make(chan struct{})
 	for i := range connections {
-		err := m.begin(p.address, warm+run+patience, func(c *connection) ([]time.Duration, error) {
-			<-started
-			return c.repeat(&m.phase, uint64(i), func() {}, w)
-		})
+		c, err := dial(p.address, warm+run+patience)
 		if err != nil {
-			close(started)
 			_, _ = m.end()
 			return figures{}, err
 		}
+		m.add(c, func() ([]time.Duration, error) { return c.repeat(&m.phase, uint64(i), func() {}, w) })
 	}
-	close(started)
+	f, err := m.count(ctx, warm, run, p, database, func() error { return nil })
+	if err != nil {
+		err = fmt.Errorf("%s on %s: %w", w.name, p.name, err)
+	}
+	return f, err
+}
+
+// connectionGroup runs concurrent connections and collects the durations of their counted requests.
+type connectionGroup struct {
+	phase  atomic.Int32
+	began  chan struct{}
+	start  func() // closes began
+	done   sync.WaitGroup
+	broken chan struct{} // receives when a connection has failed
+
+	mu     sync.Mutex
+	took   []time.Duration // guarded by mu
+	failed error           // guarded by mu
+}
+
+func newConnectionGroup(connections int) *connectionGroup {
+	m := &connectionGroup{began: make(chan struct{}), broken: make(chan struct{}, connections)}
+	m.start = sync.OnceFunc(func() { close(m.began) })
+	return m
+}
+
+// add calls run on another goroutine after the start, and then closes the connection.
+func (m *connectionGroup) add(c io.Closer, run func() ([]time.Duration, error)) {
+	m.done.Go(func() {
+		defer c.Close()
+		<-m.began
+		took, err := run()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.took = append(m.took, took...); err != nil {
+			m.failed = err // the last error stands for all
+			m.broken <- struct{}{}
+		}
+	})
+}
+
+// count starts the connections, calls begin after the warm-up, measures the requests that are answered within run
+// after that, and ends the connections. Server and database are where the processor time is spent.
+func (m *connectionGroup) count(ctx context.Context, warm, run time.Duration, server, database cpuMeter, begin func() error) (figures, error) {
+	m.start()
 	wait(ctx, warm, m.broken)
-	cpuBefore, err1 := p.cpu()
+	err := begin()
+	cpuBefore, err1 := server.cpu()
 	dbBefore, err2 := database.cpu()
 	began := time.Now()
 	m.phase.Store(counting)
 	wait(ctx, run, m.broken)
 	m.phase.Store(over)
 	lasted := time.Since(began)
-	cpuAfter, err3 := p.cpu()
+	cpuAfter, err3 := server.cpu()
 	dbAfter, err4 := database.cpu()
 	took, failed := m.end()
-	if err := errors.Join(failed, err1, err2, err3, err4, ctx.Err()); err != nil {
-		return figures{}, fmt.Errorf("%s on %s: %w", w.name, p.name, err)
+	if err := errors.Join(failed, err, err1, err2, err3, err4, ctx.Err()); err != nil {
+		return figures{}, err
 	}
 	if len(took) == 0 {
-		return figures{}, fmt.Errorf("%s on %s: no answer within %v", w.name, p.name, run)
+		return figures{}, fmt.Errorf("no response within %v", run)
 	}
-	f, n := summarize(took, lasted), time.Duration(len(took))
-	f.cpu, f.database = (cpuAfter-cpuBefore)/n, (dbAfter-dbBefore)/n
+	n := time.Duration(len(took))
+	f := figures{rate: float64(n) / lasted.Seconds(), cpu: (cpuAfter - cpuBefore) / n, database: (dbAfter - dbBefore) / n}
+	f.p50, f.p99 = percentiles(took)
 	return f, nil
+}
+
+// cpuMeter returns the processor time that something has taken.
+type cpuMeter interface {
+	cpu() (time.Duration, error)
+}
+
+// end ends the measurement and waits for all connections.
+func (m *connectionGroup) end() ([]time.Duration, error) {
+	m.phase.Store(over)
+	m.start()
+	m.done.Wait()
+	return m.took, m.failed
+}
+
+// percentiles sorts the durations and returns their percentiles, zero if there are none.
+func percentiles(took []time.Duration) (p50, p99 time.Duration) {
+	if len(took) == 0 {
+		return 0, 0
+	}
+	slices.Sort(took)
+	return took[len(took)/2], took[len(took)*99/100]
 }
 
 // wait waits for the duration, the end of the context or a broken connection.
@@ -190,12 +276,8 @@ func (c *connection) repeat(phase *atomic.Int32, seed uint64, wait func(), kinds
 				return nil, err
 			}
 		}
-		status, body, err := c.exchange(w, id)
-		if err != nil {
+		if _, err := c.exchange(w, id); err != nil {
 			return nil, err
-		}
-		if status != w.status || !w.holds(body, id) {
-			return nil, fmt.Errorf("status %d with %.300q", status, body)
 		}
 		switch phase.Load() {
 		case counting:
@@ -206,26 +288,36 @@ func (c *connection) repeat(phase *atomic.Int32, seed uint64, wait func(), kinds
 	}
 }
 
-// exchange sends one request and reads its response. The body is valid until the next exchange.
-func (c *connection) exchange(w workload, id string) (status int, body []byte, err error) {
+// exchange sends one request and returns the body of its response, which is valid until the next exchange. A response
+// with another status than the workload's, or that does not hold, is an error.
+func (c *connection) exchange(w workload, id string) ([]byte, error) {
+	status, err := c.receive(w, id)
+	if err == nil && (status != w.status || w.holds != nil && !w.holds(c.body, id)) {
+		err = fmt.Errorf("status %d with %.300q", status, c.body)
+	}
+	return c.body, err
+}
+
+// receive sends one request and reads its response into c.body.
+func (c *connection) receive(w workload, id string) (status int, err error) {
 	c.out = append(append(append(c.out[:0], w.head...), id...), w.tail...)
 	if err := c.send(w); err != nil {
-		return 0, nil, err
+		return 0, err
 	}
 	line, err := c.r.ReadSlice('\n')
 	if err != nil {
-		return 0, nil, err
+		return 0, err
 	}
 	if len(line) < len("HTTP/1.1 200") || !bytes.HasPrefix(line, []byte("HTTP/1.1 ")) {
-		return 0, nil, fmt.Errorf("status line %q", line)
+		return 0, fmt.Errorf("status line %q", line)
 	}
 	if status, err = strconv.Atoi(string(line[9:12])); err != nil {
-		return 0, nil, err
+		return 0, err
 	}
 	length, chunked := -1, false
 	for {
 		if line, err = c.r.ReadSlice('\n'); err != nil {
-			return 0, nil, err
+			return 0, err
 		}
 		if line = bytes.TrimRight(line, "\r\n"); len(line) == 0 {
 			break
@@ -235,7 +327,7 @@ func (c *connection) exchange(w workload, id string) (status int, body []byte, e
 		case len("Content-Length"):
 			if bytes.EqualFold(name, []byte("Content-Length")) {
 				if length, err = strconv.Atoi(string(value)); err != nil {
-					return 0, nil, err
+					return 0, err
 				}
 			}
 		case len("Transfer-Encoding"):
@@ -247,11 +339,11 @@ func (c *connection) exchange(w workload, id string) (status int, body []byte, e
 	case chunked:
 		err = c.readChunks()
 	case length < 0:
-		err = errors.New("an answer without a length")
+		err = errors.New("a response without a length")
 	default:
 		err = c.read(length)
 	}
-	return status, c.body, err
+	return status, err
 }
 
 // send writes the request and its blocks.

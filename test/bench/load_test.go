@@ -63,7 +63,7 @@ func TestMeasure(t *testing.T) {
 		}
 	})
 
-	t.Run("answers in chunks are read like others", func(t *testing.T) {
+	t.Run("responses in chunks are read like others", func(t *testing.T) {
 		p := testServer(t, func(w http.ResponseWriter, _ *http.Request) {
 			for _, part := range strings.SplitAfter(page(50), ",") {
 				fmt.Fprint(w, part)
@@ -76,9 +76,9 @@ func TestMeasure(t *testing.T) {
 	})
 
 	for name, h := range map[string]http.HandlerFunc{
-		"a page that is too short":  func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, page(49)) },
-		"another status":            func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500); fmt.Fprint(w, page(50)) },
-		"an answer that is cut off": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"a page that is too short":   func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, page(49)) },
+		"another status":             func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500); fmt.Fprint(w, page(50)) },
+		"a response that is cut off": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	} {
 		t.Run(name+" ends the measurement with an error", func(t *testing.T) {
 			p := testServer(t, h)

@@ -49,6 +49,8 @@ type bench struct {
 	postgres string           // its version
 
 	installed []*peer // nil before the first call of peers
+
+	cleanups []func() error // see cleanup
 }
 
 // The parts, in the order in which they run.
@@ -145,7 +147,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 			continue
 		}
 		b.found = partResult{}
-		if err := p.run(b, ctx); err != nil {
+		if err := b.scoped(func() error { return p.run(b, ctx) }); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 		if b.page != "" && (p.name != "mirror" || b.rows == "") && len(b.found.verdicts) > 0 {
@@ -183,7 +185,22 @@ func (b *bench) build(ctx context.Context, program, from string) error {
 	return command(ctx, "", []string{"CGO_ENABLED=0"}, "go", "build", "-o", program, from)
 }
 
-// database creates a database on the Postgres server, which has fsync on, and opens a connection to it.
+// cleanup has fn called at the end of the innermost call of scoped, whether or not that returns an error.
+func (b *bench) cleanup(fn func() error) { b.cleanups = append(b.cleanups, fn) }
+
+// scoped calls fn, and then the functions that were passed to cleanup meanwhile, the last one first.
+func (b *bench) scoped(fn func() error) error {
+	before := len(b.cleanups)
+	err := fn()
+	for _, end := range slices.Backward(b.cleanups[before:]) {
+		err = errors.Join(err, end())
+	}
+	b.cleanups = b.cleanups[:before]
+	return err
+}
+
+// database creates a database on the Postgres server, which has fsync on, and opens a connection to it until the
+// end of the scope.
 func (b *bench) database(ctx context.Context, name string) (address string, conn *pgx.Conn, err error) {
 	if b.server == nil {
 		if b.server, err = postgres.Start(ctx, postgres.Options{}); err != nil {
@@ -196,6 +213,7 @@ func (b *bench) database(ctx context.Context, name string) (address string, conn
 	if conn, err = pgx.Connect(ctx, address); err != nil {
 		return "", nil, err
 	}
+	b.cleanup(func() error { return conn.Close(context.Background()) })
 	b.postgres, _, _ = strings.Cut(conn.PgConn().ParameterStatus("server_version"), " ")
 	return address, conn, nil
 }

@@ -71,7 +71,7 @@ func (b *bench) mirror(ctx context.Context) error {
 		if b.rows != "" && !slices.Contains(strings.Split(b.rows, ","), row.name) {
 			continue
 		}
-		if err := row.run(b, ctx); err != nil {
+		if err := b.scoped(func() error { return row.run(b, ctx) }); err != nil {
 			return fmt.Errorf("%s: %w", row.name, err)
 		}
 	}
@@ -119,7 +119,7 @@ func (r *replica) once(ctx context.Context) error {
 
 // launch starts a process that synchronises.
 func (r *replica) launch() (*process, error) {
-	return launch(filepath.Base(filepath.Dir(r.dir)), r.b.folder, "", r.b.client, r.environ, "sync", r.dir)
+	return r.b.launch(filepath.Base(filepath.Dir(r.dir)), r.b.folder, "", r.b.client, r.environ, "sync", r.dir)
 }
 
 // start starts a process that synchronises, and waits for its first round.
@@ -145,24 +145,18 @@ func (r *replica) start(ctx context.Context) (*process, error) {
 }
 
 // pair starts the synchronisation of two replicas of one server.
-func (b *bench) pair(ctx context.Context, c *collab, address string) (dirs [2]string, stop func() error, err error) {
-	var started []*process
-	stop = func() error { return discard(started...) }
+func (b *bench) pair(ctx context.Context, c *collab, address string) (dirs [2]string, err error) {
 	for i := range dirs {
 		r, err := b.newReplica(c, address)
-		if err != nil {
-			return dirs, stop, err
-		}
-		p, err := r.start(ctx)
-		if p != nil {
-			started = append(started, p)
+		if err == nil {
+			_, err = r.start(ctx)
 		}
 		if err != nil {
-			return dirs, stop, err
+			return dirs, err
 		}
 		dirs[i] = r.dir
 	}
-	return dirs, stop, nil
+	return dirs, nil
 }
 
 // waitUntil waits until the condition holds, for at most mirrorTimeout.
@@ -264,10 +258,9 @@ func (b *bench) firstSyncs(ctx context.Context) error {
 	if b.quick {
 		n = 1_000
 	}
-	others := b.peers(ctx)
 	var ours, bare []time.Duration
 	var asked []int
-	theirs := make([][]time.Duration, len(others))
+	theirs := map[*peer][]time.Duration{}
 	for range b.rounds {
 		from, err := os.MkdirTemp(b.folder, "from-")
 		if err != nil {
@@ -276,21 +269,29 @@ func (b *bench) firstSyncs(ctx context.Context) error {
 		if err := fill(from, n, size); err != nil {
 			return err
 		}
-		took, requests, err := b.syncFirst(ctx, from, n)
+		err = b.scoped(func() error {
+			took, requests, err := b.syncFirst(ctx, from, n)
+			ours, asked = append(ours, took), append(asked, requests)
+			return err
+		})
 		if err != nil {
 			return err
 		}
-		ours, asked = append(ours, took), append(asked, requests)
-		if took, err = b.copyFirst(ctx, from); err != nil {
+		err = b.scoped(func() error {
+			took, err := b.copyFirst(ctx, from)
+			bare = append(bare, took)
+			return err
+		})
+		if err != nil {
 			return err
 		}
-		bare = append(bare, took)
-		for i, p := range others {
-			took, err := p.first(ctx, b, from, n)
-			if err != nil {
-				return fmt.Errorf("%s: %w", p.name, err)
-			}
-			theirs[i] = append(theirs[i], took)
+		err = b.eachPeer(ctx, func(p *peer) error {
+			_, took, err := p.filled(ctx, b, from, n)
+			theirs[p] = append(theirs[p], took)
+			return err
+		})
+		if err != nil {
+			return err
 		}
 	}
 	t := b.newTable(fmt.Sprintf("First sync of %d files of %d KiB from one directory to another, from the start of the programs, which run at once; Collab by a server on SQLite that runs already (net/http: %d at a time, each file is hashed and synced by the bare server, and by the client that gets it; others: from directory to directory, without a server)", n, size/kib, mirrorWorkers),
@@ -306,8 +307,8 @@ func (b *bench) firstSyncs(ctx context.Context) error {
 	}
 	row("Collab", fmt.Sprint(slices.Max(asked)), ours, nil)
 	row("net/http", fmt.Sprint(2*n), bare, firstSync)
-	for i, p := range others {
-		row(p.name+" "+p.version, "", theirs[i], firstOfPeers)
+	for _, p := range b.peers(ctx) {
+		row(p.name+" "+p.version, "", theirs[p], firstOfPeers)
 	}
 	t.print()
 	return nil
@@ -319,7 +320,6 @@ func (b *bench) syncFirst(ctx context.Context, from string, n int) (took time.Du
 	if err != nil {
 		return 0, 0, err
 	}
-	defer func() { err = errors.Join(err, c.stop()) }()
 	sides, err := b.newReplicas(c)
 	if err != nil {
 		return 0, 0, err
@@ -332,14 +332,11 @@ func (b *bench) syncFirst(ctx context.Context, from string, n int) (took time.Du
 	if err != nil {
 		return 0, 0, err
 	}
-	var started []*process
 	took, err = timed(func() error {
 		for _, side := range sides {
-			p, err := side.launch()
-			if err != nil {
+			if _, err := side.launch(); err != nil {
 				return err
 			}
-			started = append(started, p)
 		}
 		return waitUntil(ctx, mirrorPoll, func() bool { return filled(sides[1].dir, n) })
 	})
@@ -348,9 +345,6 @@ func (b *bench) syncFirst(ctx context.Context, from string, n int) (took time.Du
 	}
 	if err == nil {
 		err = compare(from, sides[1].dir)
-	}
-	for _, p := range started {
-		err = errors.Join(err, p.stop())
 	}
 	return took, requests - before, err
 }
@@ -361,7 +355,6 @@ func (b *bench) copyFirst(ctx context.Context, from string) (took time.Duration,
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, bare.stop()) }()
 	var paths []string
 	if err := each(from, func(path string) error { paths = append(paths, path); return nil }); err != nil {
 		return 0, err
@@ -470,7 +463,7 @@ func request(ctx context.Context, client *http.Client, method, address string, c
 const savesOfPeers = 50
 
 // savedFiles measures the time from saving a file until it is in the other directory.
-func (b *bench) savedFiles(ctx context.Context) (err error) {
+func (b *bench) savedFiles(ctx context.Context) error {
 	saves := 1000
 	if b.quick {
 		saves = 30
@@ -481,24 +474,26 @@ func (b *bench) savedFiles(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.stop()) }()
 	whole := func(d time.Duration) string { return fmt.Sprintf("%.0f", millisOf(d)) }
-	dirs, stop, err := b.pair(ctx, c, c.address)
-	if err == nil {
-		var p50, p99 time.Duration
-		if p50, p99, err = save(ctx, dirs[0], dirs[1], saves); err == nil {
-			t.row("Collab", whole(p50), b.judge(savedMedian, "saved file", millisOf(p50)), whole(p99), b.judge(savedMost, "saved file", millisOf(p99)))
+	err = b.scoped(func() error {
+		dirs, err := b.pair(ctx, c, c.address)
+		if err != nil {
+			return err
 		}
-	}
-	if err := errors.Join(err, stop()); err != nil {
+		p50, p99, err := save(ctx, dirs[0], dirs[1], saves)
+		t.row("Collab", whole(p50), b.judge(savedMedian, "saved file", millisOf(p50)), whole(p99), b.judge(savedMost, "saved file", millisOf(p99)))
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	for _, p := range b.watchers(ctx) {
+	err = b.eachWatcher(ctx, func(p *peer) error {
 		p50, p99, err := p.saved(ctx, b, min(saves, savesOfPeers))
-		if err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
-		}
 		t.row(p.name+" "+p.version, whole(p50), "", whole(p99), "")
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	t.print()
 	return nil
@@ -536,7 +531,7 @@ func save(ctx context.Context, from, to string, n int) (p50, p99 time.Duration, 
 }
 
 // idleClients measures a client of many files that do not change.
-func (b *bench) idleClients(ctx context.Context) (err error) {
+func (b *bench) idleClients(ctx context.Context) error {
 	n, settled, watched := 100_000, 90*time.Second, time.Minute
 	if b.quick {
 		n, settled, watched = 10_000, 3*time.Second, 5*time.Second
@@ -545,7 +540,6 @@ func (b *bench) idleClients(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.stop()) }()
 	r, err := b.newReplica(c, c.address)
 	if err != nil {
 		return err
@@ -558,9 +552,6 @@ func (b *bench) idleClients(ctx context.Context) (err error) {
 		return err
 	}
 	p, err := r.start(ctx)
-	if p != nil {
-		defer func() { err = errors.Join(err, p.stop()) }()
-	}
 	if err != nil {
 		return err
 	}
@@ -574,21 +565,21 @@ func (b *bench) idleClients(ctx context.Context) (err error) {
 	}
 	t.row("Collab", secondsOf(first), secondsOf(started), megabytes(i.most), megabytes(i.held), b.judge(idleResident, load, float64(i.held)/1e6),
 		fmt.Sprintf("%.2f %%", i.share), b.judge(idleProcessor, load, i.share))
-	for _, other := range b.watchers(ctx) {
+	err = b.eachWatcher(ctx, func(other *peer) error {
 		o, took, err := other.filled(ctx, b, r.dir, n)
-		if err != nil {
-			return fmt.Errorf("%s: %w", other.name, err)
-		}
-		i, err := o.running[0].idle(ctx, settled, watched)
-		o.stop()
 		if err != nil {
 			return err
 		}
+		i, err := o.running[0].idle(ctx, settled, watched)
 		name := other.name + " " + other.version
 		if len(other.serve) == 1 {
 			name += ", with both directories"
 		}
 		t.row(name, secondsOf(took), "", megabytes(i.most), megabytes(i.held), "", fmt.Sprintf("%.2f %%", i.share), "")
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	t.print()
 	return nil
@@ -628,20 +619,17 @@ func (p *process) idle(ctx context.Context, settled, watched time.Duration) (i i
 }
 
 // renamedDirectory measures the transferred bytes when directories are renamed.
-func (b *bench) renamedDirectory(ctx context.Context) (err error) {
+func (b *bench) renamedDirectory(ctx context.Context) error {
 	n, size := 1_000, 16*kib
 	c, err := b.startCollab(ctx, "collabd-mirror-renamed", "sqlite")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.stop()) }()
-	m, err := newMeter(c.address)
+	m, err := b.newMeter(c.address)
 	if err != nil {
 		return err
 	}
-	defer m.close()
-	dirs, stop, err := b.pair(ctx, c, m.address())
-	defer func() { err = errors.Join(err, stop()) }()
+	dirs, err := b.pair(ctx, c, m.address)
 	if err != nil {
 		return err
 	}
@@ -675,20 +663,20 @@ func (b *bench) renamedDirectory(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, p := range b.watchers(ctx) {
+	err = b.eachWatcher(ctx, func(p *peer) error {
 		r, _, err := p.filled(ctx, b, from, n)
-		if err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
-		}
-		took, err := time.Duration(0), sleep(ctx, settling)
 		if err == nil {
-			took, err = rename(ctx, r.a, r.z, n)
+			err = sleep(ctx, settling)
 		}
-		r.stop()
 		if err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
+			return err
 		}
+		took, err := rename(ctx, r.a, r.z, n)
 		t.row(p.name+" "+p.version, secondsOf(took), "", "", "")
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	t.print()
 	return nil
@@ -711,7 +699,7 @@ func rename(ctx context.Context, a, z string, n int) (time.Duration, error) {
 }
 
 // resumedFile measures the bytes of a large file that are sent twice when its connection is cut in the middle.
-func (b *bench) resumedFile(ctx context.Context) (err error) {
+func (b *bench) resumedFile(ctx context.Context) error {
 	size := int64(1 << 30)
 	if b.quick {
 		size = 64 * mib
@@ -720,16 +708,14 @@ func (b *bench) resumedFile(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, discard(c.process)) }()
-	m, err := newMeter(c.address)
+	m, err := b.newMeter(c.address)
 	if err != nil {
 		return err
 	}
-	defer m.close()
 	t := b.newTable(fmt.Sprintf("A file of %d MiB whose connection is cut in the middle (part: %d MiB)", size/mib, upload.PartSize/mib), "", "s", "KiB moved twice", "parts", "")
 	var dirs [2]string
 	for i, way := range []string{"upload", "download"} {
-		r, err := b.newReplica(c, m.address())
+		r, err := b.newReplica(c, m.address)
 		if err != nil {
 			return err
 		}
@@ -761,7 +747,7 @@ func (b *bench) resumedFile(ctx context.Context) (err error) {
 
 // divergedReplicas measures the time and the requests for two directories to be equal again after one or both
 // have changed while no client ran.
-func (b *bench) divergedReplicas(ctx context.Context) (err error) {
+func (b *bench) divergedReplicas(ctx context.Context) error {
 	n, conflicts := 10_000, 500
 	if b.quick {
 		n, conflicts = 1_000, 50
@@ -770,7 +756,6 @@ func (b *bench) divergedReplicas(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.stop()) }()
 	sides, err := b.newReplicas(c)
 	if err != nil {
 		return err
@@ -882,7 +867,7 @@ func writeLarge(path string, size int64) error {
 
 // meter is a proxy that counts the bytes in both directions, and can close all connections once.
 type meter struct {
-	listener net.Listener
+	address string
 
 	mu    sync.Mutex
 	moved int64
@@ -890,23 +875,16 @@ type meter struct {
 	open  map[net.Conn]bool
 }
 
-func newMeter(to string) (*meter, error) {
+// newMeter starts a meter before a server until the end of the scope.
+func (b *bench) newMeter(to string) (*meter, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	m := &meter{listener: l, open: map[net.Conn]bool{}}
-	go func() {
-		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
-			go relay(c, to, m.count)
-		}
-	}()
+	m := &meter{address: l.Addr().String(), open: map[net.Conn]bool{}}
+	b.relay(l, to, m.count)
 	return m, nil
 }
-
-func (m *meter) address() string { return m.listener.Addr().String() }
-
-func (m *meter) close() { _ = m.listener.Close() }
 
 func (m *meter) bytes() int64 {
 	m.mu.Lock()

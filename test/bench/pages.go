@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -26,57 +25,51 @@ type taskServer struct {
 // pages measures sequential requests of a page in a small and in a large organisation, which have databases of
 // their own.
 func (b *bench) pages(ctx context.Context) error {
-	err := b.pagesOn(ctx, "Postgres", func(rows int) (*taskServer, *postmaster, func() error, error) {
+	onPostgres := func(rows int) (*taskServer, *postmaster, error) {
 		pg, err := b.startOnPostgres(ctx, "pages", rows)
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, nil, err
 		}
 		database, err := postmasterOf(ctx, pg.conn)
-		return &pg.taskServer, database, pg.close, err
-	})
+		return &pg.taskServer, database, err
+	}
+	onSQLite := func(rows int) (*taskServer, *postmaster, error) {
+		lite, err := b.startOnSQLite(ctx, "pages", rows)
+		if err != nil {
+			return nil, nil, err
+		}
+		return &lite.taskServer, nil, nil
+	}
+	err := b.scoped(func() error { return b.pagesOn(ctx, "Postgres", onPostgres) })
 	if err != nil {
 		return err
 	}
-	return b.pagesOn(ctx, "SQLite", func(rows int) (*taskServer, *postmaster, func() error, error) {
-		lite, err := b.startOnSQLite(ctx, "pages", rows)
-		if err != nil {
-			return nil, nil, nil, err
-		}
-		return &lite.taskServer, nil, lite.close, nil
-	})
+	return b.pagesOn(ctx, "SQLite", onSQLite)
 }
 
-func (b *bench) pagesOn(ctx context.Context, name string, start func(rows int) (*taskServer, *postmaster, func() error, error)) (err error) {
+func (b *bench) pagesOn(ctx context.Context, name string, start func(rows int) (*taskServer, *postmaster, error)) (err error) {
 	var servers [2]*taskServer
 	var databases [2]*postmaster
 	for i, rows := range []int{fewRows, b.many} {
-		s, database, stop, err := start(rows)
-		if stop != nil {
-			defer func() { err = errors.Join(err, stop()) }()
-		}
-		if err != nil {
+		if servers[i], databases[i], err = start(rows); err != nil {
 			return err
 		}
-		servers[i], databases[i] = s, database
 	}
 	few, many := servers[0], servers[1]
 	t := b.newTable(fmt.Sprintf("A page of %d of %d and of %d tasks in one organisation, %s", pageRows, few.rows, many.rows, name),
 		"", "p50 ms", "", "ratio", "", "CPU µs (with the database)", "", "ratio")
 	for _, p := range pageKinds {
-		var queries [2]string
+		var found [2][]figures
+		var turns []measurement
 		for i, s := range servers {
-			if queries[i], err = p.query(ctx, s); err != nil {
+			query, err := p.query(ctx, s)
+			if err != nil {
 				return err
 			}
+			turns = append(turns, measurement{s.process, list(p.name, s.address, s.token, query, pageRows), databases[i], &found[i]})
 		}
-		var found [2][]figures
-		for range b.rounds {
-			for i, s := range servers {
-				page := list(p.name, s.address, s.token, queries[i], pageRows)
-				if err := b.round(ctx, 1, measurement{s.process, page, databases[i], &found[i]}); err != nil {
-					return err
-				}
-			}
+		if err := b.measureInTurns(ctx, 1, turns...); err != nil {
+			return err
 		}
 		slower, dearer := ratio(found[1], found[0], p50), ratio(found[1], found[0], totalCPU)
 		t.row(p.name, millis(median(found[0], p50)), millis(median(found[1], p50)), fmt.Sprintf("%.2f", slower), b.judge(pageGrowth, p.name+", "+name, slower),

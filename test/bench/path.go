@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -27,17 +25,15 @@ type pathStep struct {
 
 // path measures the processor time of requests that do nothing. Each row of its table adds layers to the row
 // before. The bare server sends the same bytes.
-func (b *bench) path(ctx context.Context) (err error) {
+func (b *bench) path(ctx context.Context) error {
 	c, err := b.startCollab(ctx, "collabd-path", "sqlite")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.stop()) }()
 	bare, err := b.startBare(ctx, "")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, bare.stop()) }()
 	steps := []*pathStep{
 		{name: "public, without limits", path: "/healthz"},
 		{name: "public, limited, logged", path: checkPath + "?version=1.0.0&platform=linux&arch=x64"},
@@ -50,21 +46,15 @@ func (b *bench) path(ctx context.Context) (err error) {
 		}
 		responses["path="+s.path] = s.response
 	}
-	body, err := json.Marshal(responses)
-	if err != nil {
-		return err
-	}
-	if _, _, err := fetch(ctx, "POST", "http://"+bare.address+bareResponses, "", "application/json", string(body)); err != nil {
+	if err := bare.setResponses(ctx, responses); err != nil {
 		return err
 	}
 	for _, s := range steps {
-		for range b.rounds {
-			err := b.round(ctx, pathConnections,
-				measurement{c.process, s.request(c.address, s.path), nil, &s.collab},
-				measurement{bare, s.request(bare.address, checkPath+"?path="+s.path), nil, &s.bare})
-			if err != nil {
-				return err
-			}
+		err := b.measureInTurns(ctx, pathConnections,
+			measurement{c.process, s.request(c.address, s.path), nil, &s.collab},
+			measurement{bare, s.request(bare.address, checkPath+"?path="+s.path), nil, &s.bare})
+		if err != nil {
+			return err
 		}
 	}
 	b.printPath(steps)

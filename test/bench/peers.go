@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 )
@@ -60,9 +59,24 @@ func (b *bench) peers(ctx context.Context) []*peer {
 	return b.installed
 }
 
-// watchers returns the peers that run until they are stopped, without those that must be started for each change.
-func (b *bench) watchers(ctx context.Context) []*peer {
-	return slices.DeleteFunc(slices.Clone(b.peers(ctx)), func(p *peer) bool { return len(p.serve) == 0 })
+// eachPeer calls fn with each peer, in a scope of its own.
+func (b *bench) eachPeer(ctx context.Context, fn func(*peer) error) error {
+	for _, p := range b.peers(ctx) {
+		if err := b.scoped(func() error { return fn(p) }); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	return nil
+}
+
+// eachWatcher is eachPeer without the peers that must be started for each change.
+func (b *bench) eachWatcher(ctx context.Context, fn func(*peer) error) error {
+	return b.eachPeer(ctx, func(p *peer) error {
+		if len(p.serve) == 0 {
+			return nil
+		}
+		return fn(p)
+	})
 }
 
 // unpackDebian returns a function that unpacks a program of a Debian package.
@@ -180,11 +194,11 @@ func (r *peerRun) arguments(args []string) (filled []string) {
 	return filled
 }
 
-// start starts the programs. The caller must call stop even after an error.
-func (r *peerRun) start(ctx context.Context) error {
+// start starts the programs, which run until the end of the scope.
+func (r *peerRun) start(ctx context.Context, b *bench) error {
 	environ := []string{"HOME=" + r.home, "UNISON=" + r.home, "MUTAGEN_DATA_DIRECTORY=" + r.home, "MUTAGEN_DISABLE_AUTOSTART=1"}
 	for i, args := range r.serve {
-		s, err := launch(fmt.Sprintf("%s-%d", strings.Fields(r.name)[0], i), r.home, "", r.program, append(os.Environ(), environ...), r.arguments(args)...)
+		s, err := b.launch(fmt.Sprintf("%s-%d", strings.Fields(r.name)[0], i), r.home, "", r.program, append(os.Environ(), environ...), r.arguments(args)...)
 		if err != nil {
 			return err
 		}
@@ -205,19 +219,13 @@ func (r *peerRun) start(ctx context.Context) error {
 	return err
 }
 
-func (r *peerRun) stop() {
-	for _, s := range r.running {
-		_ = s.stop() // some exit with an error
-	}
-}
-
 // filled starts the programs with the n files of from, and measures the time until the other directory has them.
 func (p *peer) filled(ctx context.Context, b *bench, from string, n int) (r *peerRun, took time.Duration, err error) {
 	if r, err = p.prepared(ctx, b, from); err != nil {
 		return nil, 0, err
 	}
 	took, err = timed(func() error {
-		if err := r.start(ctx); err != nil {
+		if err := r.start(ctx, b); err != nil {
 			return err
 		}
 		return waitUntil(ctx, mirrorPoll, func() bool { return filled(r.z, n) })
@@ -225,19 +233,7 @@ func (p *peer) filled(ctx context.Context, b *bench, from string, n int) (r *pee
 	if err == nil {
 		err = compare(r.a, r.z)
 	}
-	if err != nil {
-		r.stop()
-	}
 	return r, took, err
-}
-
-// first measures the first synchronisation of a directory.
-func (p *peer) first(ctx context.Context, b *bench, from string, n int) (time.Duration, error) {
-	r, took, err := p.filled(ctx, b, from, n)
-	if err == nil {
-		r.stop()
-	}
-	return took, err
 }
 
 // saved measures save between the directories of a run.
@@ -246,8 +242,7 @@ func (p *peer) saved(ctx context.Context, b *bench, n int) (p50, p99 time.Durati
 	if err != nil {
 		return 0, 0, err
 	}
-	defer r.stop()
-	if err := r.start(ctx); err != nil {
+	if err := r.start(ctx, b); err != nil {
 		return 0, 0, err
 	}
 	return save(ctx, r.a, r.z, n)

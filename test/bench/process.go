@@ -36,8 +36,9 @@ const (
 	stopLimit  = 15 * time.Second
 )
 
-// launch starts a program with an environment, and with its output in a file in the folder.
-func launch(name, folder, address, program string, environ []string, args ...string) (*process, error) {
+// launch starts a program with an environment, and with its output in a file in the folder. It is discarded at the
+// end of the scope.
+func (b *bench) launch(name, folder, address, program string, environ []string, args ...string) (*process, error) {
 	log, err := os.Create(filepath.Join(folder, name+".log"))
 	if err != nil {
 		return nil, err
@@ -56,6 +57,7 @@ func launch(name, folder, address, program string, environ []string, args ...str
 		_ = p.command.Wait()
 		close(p.ended)
 	}()
+	b.cleanup(p.discard)
 	return p, nil
 }
 
@@ -82,7 +84,7 @@ func (p *process) ready(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// stop stops the process and waits for its end.
+// stop stops the process, if it runs, and waits for its end.
 func (p *process) stop() error {
 	_ = p.command.Process.Signal(syscall.SIGTERM)
 	select {
@@ -95,23 +97,18 @@ func (p *process) stop() error {
 	}
 }
 
-// discard stops processes and truncates the files of their state. The files are removed at the end of the run,
-// because ext4 without a journal creates files several times slower for minutes after many were removed.
-func discard(all ...*process) error {
-	var errs []error
-	for _, p := range all {
-		errs = append(errs, p.stop())
-		if p.folder == "" {
-			continue
-		}
-		errs = append(errs, filepath.WalkDir(p.folder, func(path string, d fs.DirEntry, err error) error {
-			if err == nil && d.Type().IsRegular() {
-				err = os.Truncate(path, 0)
-			}
-			return err
-		}))
+// discard stops the process and truncates the files of its state. They are removed at the end of the run, because
+// ext4 without a journal creates files several times slower for minutes after many were removed.
+func (p *process) discard() error {
+	if err := p.stop(); err != nil || p.folder == "" {
+		return err
 	}
-	return errors.Join(errs...)
+	return filepath.WalkDir(p.folder, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			err = os.Truncate(path, 0)
+		}
+		return err
+	})
 }
 
 func tail(file string) string {

@@ -51,6 +51,15 @@ type provider struct {
 	all   sync.WaitGroup
 }
 
+// startProvider starts a provider until the end of the scope.
+func (b *bench) startProvider() (*provider, error) {
+	p, err := listenProvider()
+	if err == nil {
+		b.cleanup(p.close)
+	}
+	return p, err
+}
+
 func listenProvider() (*provider, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -185,7 +194,7 @@ func putNumber(text []byte, n int) {
 
 // The parts of a response. Each event is one chunk of the transfer coding.
 const (
-	answerHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\nRequest-Id: req_1\r\nTransfer-Encoding: chunked\r\n\r\n"
+	responseHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\nRequest-Id: req_1\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 	deltaBegins = `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"`
 	deltaEnds   = ` is said"}}`
@@ -195,9 +204,9 @@ const (
 const floodBlock = 64
 
 var (
-	answerBegins = framed("message_start", `{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"bench","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":12,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":1,"service_tier":"standard"}}}`) +
+	responseBegins = framed("message_start", `{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"bench","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":12,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":1,"service_tier":"standard"}}}`) +
 		framed("content_block_start", `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`)
-	answerEnds = framed("content_block_stop", `{"type":"content_block_stop","index":0}`) +
+	responseEnds = framed("content_block_stop", `{"type":"content_block_stop","index":0}`) +
 		framed("message_delta", `{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"input_tokens":12,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":7}}`) +
 		framed("message_stop", `{"type":"message_stop"}`) + "0\r\n\r\n"
 
@@ -214,7 +223,7 @@ func framed(name, data string) string {
 // play sends the response of a stream, and returns out for reuse.
 func (s *streamScript) play(c net.Conn, stream int, out []byte, gone <-chan struct{}) ([]byte, error) {
 	sent := s.sent[stream]
-	out = append(append(append(out[:0], answerHead...), answerBegins...), delta...)
+	out = append(append(append(out[:0], responseHead...), responseBegins...), delta...)
 	putNumber(out[len(out)-len(delta)+deltaAt:], 0)
 	sent[0].Store(int64(time.Since(s.began)))
 	if _, err := c.Write(out); err != nil {
@@ -251,7 +260,7 @@ func (s *streamScript) play(c net.Conn, stream int, out []byte, gone <-chan stru
 			return out, err
 		}
 	}
-	out = append(out[:0], answerEnds...)
+	out = append(out[:0], responseEnds...)
 	_, err := c.Write(out)
 	return out, err
 }

@@ -59,48 +59,47 @@ var proxyCertificate = sync.OnceValues(func() ([2][]byte, error) {
 	}, err
 })
 
-// proxied starts a proxy before a server. It returns the server with the proxy's address, and the proxy, which the
-// caller must stop.
-func (b *bench) proxied(ctx context.Context, p *process) (through, proxy *process, err error) {
+// proxied starts a proxy before a server until the end of the scope. It returns the server with the proxy's address.
+func (b *bench) proxied(ctx context.Context, p *process) (*process, error) {
 	program, err := debian.Program(ctx, "nginx", "nginx-light")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	folder, err := os.MkdirTemp(b.folder, "proxy-")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	address, err := freeAddress()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	pair, err := proxyCertificate()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for name, content := range map[string][]byte{
 		"certificate.pem": pair[0], "key.pem": pair[1], "nginx.conf": fmt.Appendf(nil, proxyConfig, address, p.address),
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	proxy, err = launch("nginx", folder, address, program, os.Environ(), "-p", folder, "-c", filepath.Join(folder, "nginx.conf"), "-e", "stderr")
+	proxy, err := b.launch("nginx", folder, address, program, os.Environ(), "-p", folder, "-c", filepath.Join(folder, "nginx.conf"), "-e", "stderr")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for {
 		c, err := net.Dial("tcp", address)
 		if err == nil {
 			front := *p
 			front.address = http2Scheme + address
-			return &front, proxy, c.Close()
+			return &front, c.Close()
 		}
 		select {
 		case <-proxy.ended:
-			return nil, nil, fmt.Errorf("nginx ended:\n%s", tail(proxy.log))
+			return nil, fmt.Errorf("nginx ended:\n%s", tail(proxy.log))
 		case <-ctx.Done():
-			return nil, nil, errors.Join(ctx.Err(), proxy.stop())
+			return nil, ctx.Err()
 		case <-time.After(time.Millisecond):
 		}
 	}
@@ -134,7 +133,7 @@ type http2Conn struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
 	closed    atomic.Bool
-	body      io.ReadCloser // of the present answer; nil: none
+	body      io.ReadCloser // of the present response; nil: none
 	chunked   bool
 	block     []byte
 	out       bytes.Buffer // read before more of the body

@@ -41,7 +41,7 @@ func TestHTTP2Connections(t *testing.T) {
 		p.address = s.URL
 		return p
 	}
-	t.Run("carry requests with bodies, and answers with a length or in chunks", func(t *testing.T) {
+	t.Run("carry requests with bodies, and responses with a length or in chunks", func(t *testing.T) {
 		p := serve(t, true)
 		for _, w := range []workload{create(p.address, "token"), list("list", p.address, "", "limit=50", 50)} {
 			if f, err := measure(t.Context(), p, w, 3, warm, run, nil); err != nil || f.rate <= 0 {

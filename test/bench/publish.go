@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -24,12 +23,11 @@ var note = strings.Repeat("What everybody of the team knows by now. ", 5)[:200]
 
 // publish measures small writes of many organisations. Each is stored in a file, recorded, and appended to the
 // log of its organisation before it is acknowledged. The bare server only stores the file.
-func (b *bench) publish(ctx context.Context) (err error) {
+func (b *bench) publish(ctx context.Context) error {
 	database, conn, err := b.database(ctx, "publish")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
 	onPostgres, err := postmasterOf(ctx, conn)
 	if err != nil {
 		return err
@@ -38,35 +36,30 @@ func (b *bench) publish(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, lite.stop()) }()
 	pg, err := b.startPublishers(ctx, "collabd-publish-postgres", database)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, pg.stop()) }()
 	bare, err := b.startBare(ctx, "")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, bare.stop()) }()
 	alone := workload{
 		name: "the file alone", status: http.StatusCreated,
 		head:  []byte("POST " + bareUploads + headers(bare.address, "", "Content-Type: text/plain", fmt.Sprintf("Content-Length: %d", len(note))) + note),
 		holds: func(body []byte, _ string) bool { return bytes.Contains(body, []byte(`"size":200`)) },
 	}
 
-	var all []*publishSeries
+	var all []*series
 	for _, connections := range []int{16, 64} {
 		for _, kind := range []string{"memory", "new file"} {
-			s := &publishSeries{kind: kind, connections: connections}
-			for range b.rounds {
-				err := b.round(ctx, connections,
-					measurement{lite.process, lite.workload(kind), nil, &s.sqlite},
-					measurement{bare, alone, nil, &s.bare},
-					measurement{pg.process, pg.workload(kind), onPostgres, &s.postgres})
-				if err != nil {
-					return err
-				}
+			s := &series{kind: kind, connections: connections}
+			err := b.measureInTurns(ctx, connections,
+				measurement{lite.process, lite.workload(kind), nil, &s.sqlite},
+				measurement{bare, alone, nil, &s.bare},
+				measurement{pg.process, pg.workload(kind), onPostgres, &s.postgres})
+			if err != nil {
+				return err
 			}
 			all = append(all, s)
 		}
@@ -75,14 +68,7 @@ func (b *bench) publish(ctx context.Context) (err error) {
 	return nil
 }
 
-// publishSeries are the measurements of one kind of write.
-type publishSeries struct {
-	kind                   string
-	connections            int
-	sqlite, postgres, bare []figures
-}
-
-func (b *bench) printPublished(all []*publishSeries) {
+func (b *bench) printPublished(all []*series) {
 	t := b.newTable(fmt.Sprintf("Writes of %d bytes in %d organisations, files in a folder, everything with fsync, Postgres %s (bare: net/http and the file alone)", len(note), publishers, b.postgres),
 		"", "connections", "on", "writes/s", "", "bare", "ratio", "p50 ms", "bare", "p99 ms", "bare", "CPU µs", "with the database", "bare")
 	for _, s := range all {
@@ -118,10 +104,10 @@ func (b *bench) startPublishers(ctx context.Context, name, database string) (*pu
 	for i := range publishers {
 		var s session
 		if err := c.exchangeIn(ctx, fmt.Sprintf("Publisher %d", i), fmt.Sprintf("publisher%d", i), "owner", &s); err != nil {
-			return nil, errors.Join(err, c.stop())
+			return nil, err
 		}
 		if orgs[s.Org.ID] {
-			return nil, errors.Join(fmt.Errorf("publisher %d has no organisation of its own", i), c.stop())
+			return nil, fmt.Errorf("publisher %d has no organisation of its own", i)
 		}
 		orgs[s.Org.ID] = true
 		p.tokens = append(p.tokens, s.Token)

@@ -12,47 +12,46 @@ import (
 	"time"
 )
 
-// tlsRelay terminates TLS before a server, with one connection to the server for each client.
-type tlsRelay struct {
-	listener net.Listener
-	client   *tls.Config // trusts the relay
-}
-
-func newTLSRelay(to string) (*tlsRelay, error) {
+// behindTLS starts a relay that terminates TLS before a server. It returns the server with the relay's address, and a
+// configuration that trusts the relay.
+func (b *bench) behindTLS(p *process) (*process, *tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	certificate, err := x509.ParseCertificate(der)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(certificate)
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	r := &tlsRelay{l, &tls.Config{RootCAs: roots, ServerName: "localhost"}}
-	go func() {
-		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
-			go relay(c, to, func(c net.Conn) net.Conn { return c })
-		}
-	}()
-	return r, nil
+	b.relay(l, p.address, func(c net.Conn) net.Conn { return c })
+	behind := *p
+	behind.address = l.Addr().String()
+	return &behind, &tls.Config{RootCAs: roots, ServerName: "localhost"}, nil
 }
 
-func (r *tlsRelay) address() string { return r.listener.Addr().String() }
+// relay relays the connections of a listener to a server until the end of the scope, each by one of its own. Wrap
+// wraps both.
+func (b *bench) relay(l net.Listener, to string, wrap func(net.Conn) net.Conn) {
+	b.cleanup(l.Close)
+	go func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			go relay(c, to, wrap)
+		}
+	}()
+}
 
-func (r *tlsRelay) close() { _ = r.listener.Close() }
-
-// relay copies between a client and a server until one of them closes the connection. Wrap wraps both
-// connections.
+// relay copies between a client and a server until one of them closes the connection.
 func relay(client net.Conn, to string, wrap func(net.Conn) net.Conn) {
 	client = wrap(client)
 	defer client.Close()

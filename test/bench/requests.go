@@ -21,26 +21,17 @@ var (
 	sqliteCPU   = atMost("requests", "CPU on SQLite, of that on Postgres with the database", "%.2f", 1)
 )
 
-// series are the measurements of one kind of request.
-type series struct {
-	kind                   string
-	connections            int
-	postgres, bare, sqlite []figures
-}
-
 // requests measures single requests: Collab on Postgres, the bare server on
 // the same Postgres, and Collab on SQLite, in turns.
-func (b *bench) requests(ctx context.Context) (err error) {
+func (b *bench) requests(ctx context.Context) error {
 	pg, err := b.startOnPostgres(ctx, "requests", requestRows)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, pg.close()) }()
 	lite, err := b.startOnSQLite(ctx, "requests", requestRows)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, lite.close()) }()
 	if err := pg.copyForBare(ctx); err != nil {
 		return err
 	}
@@ -48,7 +39,6 @@ func (b *bench) requests(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, bare.stop()) }()
 	if err := checkSameResponses(ctx, pg, bare); err != nil {
 		return err
 	}
@@ -124,7 +114,7 @@ func (b *bench) printRequests(all []*series) {
 	t.print()
 }
 
-// checkSameResponses returns an error unless both servers give equal answers to the same requests, apart from the
+// checkSameResponses returns an error unless both servers give equal responses to the same requests, apart from the
 // generated fields of a new task.
 func checkSameResponses(ctx context.Context, pg *onPostgres, bare *process) error {
 	for _, one := range []struct {
@@ -144,7 +134,7 @@ func checkSameResponses(ctx context.Context, pg *onPostgres, bare *process) erro
 			return err
 		}
 		if !reflect.DeepEqual(ours, theirs) {
-			return fmt.Errorf("%s %s: the bare server answers otherwise:\n%v\n%v", one.method, one.path, ours, theirs)
+			return fmt.Errorf("%s %s: the bare server replies otherwise:\n%v\n%v", one.method, one.path, ours, theirs)
 		}
 	}
 	return pg.trim(ctx)

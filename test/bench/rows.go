@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -73,6 +72,16 @@ func (s *taskServer) record(i int) []any {
 	}
 }
 
+// add is record, and adds the id of the task.
+func (s *taskServer) add(i int) []any {
+	row := s.record(i)
+	s.ids = append(s.ids, row[1].(string))
+	return row
+}
+
+// deleteTasks deletes the tasks of the onboarding.
+const deleteTasks = "DELETE FROM tasks"
+
 // taskID returns a UUID of version 7.
 func taskID(ms int64, random *rand.Rand) string {
 	low := random.Uint64()
@@ -104,18 +113,7 @@ func (b *bench) startOnPostgresVia(ctx context.Context, name string, rows int, v
 	if err == nil {
 		err = p.fill(ctx)
 	}
-	if err != nil {
-		return nil, errors.Join(err, p.close())
-	}
-	return p, nil
-}
-
-func (p *onPostgres) close() error {
-	err := p.conn.Close(context.Background())
-	if p.collab != nil {
-		err = errors.Join(err, p.stop())
-	}
-	return err
+	return p, err
 }
 
 // exec runs statements without parameters, one after the other.
@@ -130,13 +128,11 @@ func (p *onPostgres) exec(ctx context.Context, statements ...string) error {
 
 func (p *onPostgres) fill(ctx context.Context) error {
 	// One statement for all rows replaces the trigger that indexes tags, which would take most of the time.
-	if err := p.exec(ctx, "DELETE FROM tasks", "SET session_replication_role = replica"); err != nil { // the tasks of the onboarding
+	if err := p.exec(ctx, deleteTasks, "SET session_replication_role = replica"); err != nil {
 		return err
 	}
 	_, err := p.conn.CopyFrom(ctx, pgx.Identifier{"tasks"}, taskColumns, pgx.CopyFromSlice(p.rows, func(i int) ([]any, error) {
-		row := p.record(i)
-		p.ids = append(p.ids, row[1].(string))
-		return row, nil
+		return p.add(i), nil
 	}))
 	if err != nil {
 		return err
@@ -182,45 +178,46 @@ func (b *bench) startOnSQLite(ctx context.Context, name string, rows int) (_ *on
 	if l.collab, err = b.startCollab(ctx, fmt.Sprintf("collabd-sqlite-%s-%d", name, rows), "sqlite://"+file); err != nil {
 		return nil, err
 	}
-	if l.db, err = sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(20000)&_pragma=foreign_keys(1)&_txlock=immediate"); err == nil {
-		l.db.SetMaxOpenConns(1)
-		err = l.fill(ctx)
+	if l.db, err = b.openSQLite(file); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, errors.Join(err, l.close())
-	}
-	return l, nil
+	return l, l.fill(ctx)
 }
 
-func (l *onSQLite) close() error {
-	err := l.stop()
-	if l.db != nil {
-		err = errors.Join(err, l.db.Close())
+// openSQLite opens the database of a server until the end of the scope.
+func (b *bench) openSQLite(file string) (*sql.DB, error) {
+	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(20000)&_pragma=foreign_keys(1)&_txlock=immediate")
+	if err == nil {
+		b.cleanup(db.Close)
+		db.SetMaxOpenConns(1)
 	}
-	return err
+	return db, err
 }
 
-func (l *onSQLite) fill(ctx context.Context) error {
-	tx, err := l.db.BeginTx(ctx, nil)
+// insertRows runs a statement and inserts n rows into a table, in one transaction.
+func insertRows(ctx context.Context, db *sql.DB, first, table string, columns []string, n int, row func(i int) []any) error {
+	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback()                                                 // does nothing after Commit
-	if _, err := tx.ExecContext(ctx, "DELETE FROM tasks"); err != nil { // the tasks of the onboarding
+	defer tx.Rollback() // does nothing after Commit
+	if _, err := tx.ExecContext(ctx, first); err != nil {
 		return err
 	}
-	insert, err := tx.PrepareContext(ctx, fmt.Sprintf("INSERT INTO tasks (%s) VALUES (?%s)", strings.Join(taskColumns, ", "), strings.Repeat(", ?", len(taskColumns)-1)))
+	insert, err := tx.PrepareContext(ctx, fmt.Sprintf("INSERT INTO %s (%s) VALUES (?%s)", table, strings.Join(columns, ", "), strings.Repeat(", ?", len(columns)-1)))
 	if err != nil {
 		return err
 	}
-	for i := range l.rows {
-		row := l.record(i)
-		l.ids = append(l.ids, row[1].(string))
-		if _, err := insert.ExecContext(ctx, row...); err != nil {
+	for i := range n {
+		if _, err := insert.ExecContext(ctx, row(i)...); err != nil {
 			return err
 		}
 	}
-	if err := tx.Commit(); err != nil {
+	return tx.Commit()
+}
+
+func (l *onSQLite) fill(ctx context.Context) error {
+	if err := insertRows(ctx, l.db, deleteTasks, "tasks", taskColumns, l.rows, l.add); err != nil {
 		return err
 	}
 	// With the limit of the server's PRAGMA optimize.

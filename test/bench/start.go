@@ -40,7 +40,7 @@ func (b *bench) starts(ctx context.Context) error {
 				return err
 			}
 			l, err := watch(ctx, p, (&collab{process: p}).signIn)
-			if err = errors.Join(err, p.stop()); err != nil {
+			if err != nil {
 				return err
 			}
 			*into = append(*into, l)
@@ -50,7 +50,7 @@ func (b *bench) starts(ctx context.Context) error {
 			return err
 		}
 		l, err := watch(ctx, p, func(context.Context) error { return nil })
-		if err = errors.Join(err, p.stop()); err != nil {
+		if err != nil {
 			return err
 		}
 		bare = append(bare, l)
@@ -72,7 +72,7 @@ func (b *bench) starts(ctx context.Context) error {
 
 func millisOf(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// watch waits until a server is ready, calls use, and measures its memory.
+// watch waits until a server is ready, calls use, measures its memory, and stops it.
 func watch(ctx context.Context, p *process, use func(context.Context) error) (l startResult, err error) {
 	if l.ready, err = p.ready(ctx); err != nil {
 		return l, err
@@ -83,11 +83,9 @@ func watch(ctx context.Context, p *process, use func(context.Context) error) (l 
 	if l.busy, err = p.resident(); err != nil {
 		return l, err
 	}
-	select {
-	case <-ctx.Done():
-		return l, ctx.Err()
-	case <-time.After(settling):
+	if err = sleep(ctx, settling); err != nil {
+		return l, err
 	}
 	l.idle, err = p.resident()
-	return l, err
+	return l, errors.Join(err, p.stop())
 }

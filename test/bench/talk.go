@@ -26,7 +26,7 @@ const (
 	chatTimeout      = time.Minute
 	spareConnections = 4   // of a client whose connections the server closes after one response
 	lastChunks       = 2   // chunks of each paced stream that are not counted, because other streams end meanwhile
-	answerTokens     = 500 // limit of the tokens of a response
+	responseTokens   = 500 // limit of the tokens of a response
 )
 
 // A chatTarget is a server of streams, or the provider.
@@ -41,7 +41,7 @@ type chatTarget struct {
 
 // request returns the request for a stream of the script.
 func (t chatTarget) request(stream int) []byte {
-	body := fmt.Sprintf(`{"message":"`+streamMark+`%06d, please","maxTokens":%d}`, stream, answerTokens)
+	body := fmt.Sprintf(`{"message":"`+streamMark+`%06d, please","maxTokens":%d}`, stream, responseTokens)
 	token := ""
 	if len(t.tokens) > 0 {
 		token = t.tokens[stream%len(t.tokens)]
@@ -108,7 +108,7 @@ func (w *chatClient) ask() error {
 		w.closes = w.closes || bytes.EqualFold(line, []byte("Connection: close"))
 	}
 	if !chunked {
-		return errors.New("an answer that is not chunked")
+		return errors.New("a response that is not chunked")
 	}
 	w.lines.Reset(httputil.NewChunkedReader(w.framed))
 	return w.chunk(0)
@@ -279,47 +279,32 @@ func (r *openStreams) wait() error {
 	return nil
 }
 
-// pacedFigures are the figures of streams whose chunks are sent at intervals.
-type pacedFigures struct {
-	cpu      time.Duration // of the server's process, per chunk
-	p50, p99 time.Duration // from the sending of a chunk by the provider to its receipt
-}
-
-// pace measures streams whose chunks are sent at the interval every.
-func (t chatTarget) pace(ctx context.Context, streams int, every, warm, run time.Duration) (f pacedFigures, err error) {
+// pace measures streams whose chunks are sent at the interval every: the processor time per chunk, and the delay from
+// the sending of a chunk by the provider to its receipt.
+func (t chatTarget) pace(ctx context.Context, streams int, every, warm, run time.Duration) (f figures, err error) {
 	before, counted := int(warm/every)+1, int(run/every)+1
 	r, err := t.open(ctx, newStreamScript(streams, before+counted+lastChunks, every))
 	if err != nil {
 		return f, err
 	}
 	r.resume()
-	cpu, heard, err := r.count(ctx, warm)
-	if err == nil {
-		var cpuAfter time.Duration
-		var heardAfter int64
-		if cpuAfter, heardAfter, err = r.count(ctx, run); err == nil && heardAfter > heard {
-			f.cpu = (cpuAfter - cpu) / time.Duration(heardAfter-heard)
-		}
-	}
+	f.cpu, err = r.cpuPerChunk(ctx, warm, run, func() {})
 	if err = errors.Join(err, r.wait()); err != nil {
 		return f, err
 	}
 	for _, w := range r.clients {
 		w.took = w.took[before : before+counted]
 	}
-	f.delays(r.clients)
+	f.p50, f.p99 = percentiles(r.took())
 	return f, nil
 }
 
-// delays sets the percentiles of the delays of the clients' chunks.
-func (f *pacedFigures) delays(clients []*chatClient) {
-	var took []time.Duration
-	for _, w := range clients {
-		took = append(took, w.took...)
+// took returns the delays of all clients' chunks.
+func (r *openStreams) took() (all []time.Duration) {
+	for _, w := range r.clients {
+		all = append(all, w.took...)
 	}
-	if len(took) > 0 {
-		f.p50, f.p99 = percentiles(took)
-	}
+	return all
 }
 
 // waves is the number of groups of streams, which begin at equal intervals within the life of a stream.
@@ -327,7 +312,7 @@ const waves = 10
 
 // churn measures streams with the duration life, each of which is followed by another of the same client. They
 // begin in waves. The warm-up and the measurement last one life each.
-func (t chatTarget) churn(ctx context.Context, streams int, every, life time.Duration) (f pacedFigures, err error) {
+func (t chatTarget) churn(ctx context.Context, streams int, every, life time.Duration) (f figures, err error) {
 	s := newStreamScript(streams, int(life/every), every)
 	s.churn = true
 	s.resume()
@@ -350,18 +335,10 @@ func (t chatTarget) churn(ctx context.Context, streams int, every, life time.Dur
 			}
 		})
 	}
-	cpu, heard, err := r.count(ctx, life)
-	phase.Store(counting)
-	if err == nil {
-		var cpuAfter time.Duration
-		var heardAfter int64
-		if cpuAfter, heardAfter, err = r.count(ctx, life); err == nil && heardAfter > heard {
-			f.cpu = (cpuAfter - cpu) / time.Duration(heardAfter-heard)
-		}
-	}
+	f.cpu, err = r.cpuPerChunk(ctx, life, life, func() { phase.Store(counting) })
 	phase.Store(over)
 	err = errors.Join(err, r.wait())
-	f.delays(r.clients)
+	f.p50, f.p99 = percentiles(r.took())
 	return f, err
 }
 
@@ -391,31 +368,36 @@ func (r *openStreams) repeatStreams(w *chatClient, sent []atomic.Int64, phase *a
 	return nil
 }
 
-// count waits, and returns the server's processor time and the number of received chunks.
-func (r *openStreams) count(ctx context.Context, after time.Duration) (time.Duration, int64, error) {
-	if err := sleep(ctx, after); err != nil {
-		return 0, 0, err
+// cpuPerChunk waits for the warm-up, calls begin, and returns the server's processor time for each chunk that is
+// received within run.
+func (r *openStreams) cpuPerChunk(ctx context.Context, warm, run time.Duration, begin func()) (time.Duration, error) {
+	err := sleep(ctx, warm)
+	before, err1 := r.cpu()
+	heard := r.heard.Load()
+	begin()
+	if err = errors.Join(err, err1); err == nil {
+		err = sleep(ctx, run)
 	}
-	cpu, err := r.cpu()
-	return cpu, r.heard.Load(), err
+	after, err2 := r.cpu()
+	return (after - before) / time.Duration(max(1, r.heard.Load()-heard)), errors.Join(err, err2)
 }
 
-// flood returns the number of received chunks per second, which the provider sends as fast as they are read, and
-// the server's processor time per chunk.
-func (t chatTarget) flood(ctx context.Context, streams, chunks int) (perSecond float64, cpu time.Duration, err error) {
+// flood measures chunks that the provider sends as fast as they are read: the number received per second and the
+// server's processor time per chunk.
+func (t chatTarget) flood(ctx context.Context, streams, chunks int) (f figures, err error) {
 	r, err := t.open(ctx, newStreamScript(streams, chunks, 0))
 	if err != nil {
-		return 0, 0, err
+		return f, err
 	}
 	before, err := t.cpu()
 	r.resume()
 	if err = errors.Join(err, r.wait()); err != nil {
-		return 0, 0, err
+		return f, err
 	}
 	after, err := t.cpu()
 	last := slices.MaxFunc(r.clients, func(a, b *chatClient) int { return a.last.Compare(b.last) }).last
 	n := streams * chunks
-	return float64(n) / last.Sub(r.script.from).Seconds(), (after - before) / time.Duration(n), err
+	return figures{rate: float64(n) / last.Sub(r.script.from).Seconds(), cpu: (after - before) / time.Duration(n)}, err
 }
 
 // measureMemory returns the memory of a server per open stream after its first chunk, in bytes.
@@ -439,66 +421,38 @@ func (t chatTarget) begin(ctx context.Context, connections int, warm, run time.D
 	s := newStreamScript(connections, 0, 0)
 	s.resume()
 	t.provider.script.Store(s)
-	clients := make([]*chatClient, connections)
-	for i := range clients {
-		if clients[i], err = t.dial(ctx, i); err != nil {
+	m := newConnectionGroup(connections)
+	for i := range connections {
+		w, err := t.dial(ctx, i)
+		if err != nil {
+			_, _ = m.end()
 			return f, err
 		}
-		defer clients[i].Close()
-		defer context.AfterFunc(ctx, func() { _ = clients[i].Close() })()
+		m.add(w, func() ([]time.Duration, error) {
+			defer context.AfterFunc(ctx, func() { _ = w.Close() })()
+			return w.repeat(&m.phase)
+		})
 	}
-	var phase atomic.Int32
-	var all sync.WaitGroup
-	for _, w := range clients {
-		all.Go(func() { w.err = w.repeat(&phase) })
+	if f, err = m.count(ctx, warm, run, t, (*postmaster)(nil), func() error { return nil }); err != nil {
+		err = fmt.Errorf("the first chunk of %s: %w", t.name, err)
 	}
-	err = sleep(ctx, warm)
-	before, err1 := t.cpu()
-	began := time.Now()
-	phase.Store(counting)
-	err = errors.Join(err, err1, sleep(ctx, run))
-	phase.Store(over)
-	lasted := time.Since(began)
-	after, err2 := t.cpu()
-	all.Wait()
-	if err = errors.Join(err, err2); err != nil {
-		return f, err
-	}
-	var took []time.Duration
-	for _, w := range clients {
-		if w.err != nil {
-			return f, fmt.Errorf("the first chunk of %s: %w", t.name, w.err)
-		}
-		took = append(took, w.took...)
-	}
-	if len(took) == 0 {
-		return f, fmt.Errorf("no first chunk of %s within %v", t.name, run)
-	}
-	f = summarize(took, lasted)
-	f.cpu = (after - before) / time.Duration(len(took))
-	return f, nil
+	return f, err
 }
 
-// repeat requests streams until the end of the measurement, and appends the delays of the counted first chunks
-// to w.took.
-func (w *chatClient) repeat(phase *atomic.Int32) error {
-	for {
+// repeat requests streams until the end of the measurement, and returns the delays of the counted first chunks.
+func (w *chatClient) repeat(phase *atomic.Int32) (took []time.Duration, err error) {
+	for phase.Load() != over {
 		began := time.Now()
 		if err := w.ask(); err != nil {
-			return err
+			return nil, err
 		}
-		took := time.Since(began)
-		if err := w.end(); err != nil {
-			return err
+		delay := time.Since(began)
+		if err := errors.Join(w.end(), w.reconnect()); err != nil {
+			return nil, err
 		}
-		if err := w.reconnect(); err != nil {
-			return err
-		}
-		switch phase.Load() {
-		case counting:
-			w.took = append(w.took, took)
-		case over:
-			return nil
+		if phase.Load() == counting {
+			took = append(took, delay)
 		}
 	}
+	return took, nil
 }

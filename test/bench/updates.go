@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -20,7 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// updateRate is the goal of checks per second. The bare server has prepared answers.
+// updateRate is the goal of checks per second. The bare server has prepared responses.
 var updateRate = atLeast("updates", "checks/s, of net/http", "%.2f", 0.95)
 
 const (
@@ -30,45 +29,50 @@ const (
 )
 
 // updates measures checks for updates by thousands of devices with versions of all ages among thousands of
-// releases. The bare server sends the verified answers of Collab.
-func (b *bench) updates(ctx context.Context) (err error) {
+// releases. The bare server sends the verified responses of Collab.
+func (b *bench) updates(ctx context.Context) error {
 	lite, err := b.startCollab(ctx, "collabd-updates-sqlite", "sqlite")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, lite.stop()) }()
-	if err := lite.publishOnSQLite(ctx); err != nil {
+	db, err := b.openSQLite(filepath.Join(lite.folder, "collab.db"))
+	if err == nil {
+		err = insertRows(ctx, db, countChanges, "releases", releaseColumns, publishedReleases, releaseRecord)
+	}
+	if err != nil {
 		return err
 	}
 	database, conn, err := b.database(ctx, "updates")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
 	pg, err := b.startCollab(ctx, "collabd-updates-postgres", database)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, pg.stop()) }()
-	if err := publishOnPostgres(ctx, conn); err != nil {
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		_, err := tx.CopyFrom(ctx, pgx.Identifier{"releases"}, releaseColumns, pgx.CopyFromSlice(publishedReleases, func(i int) ([]any, error) {
+			return releaseRecord(i), nil
+		}))
+		if err == nil {
+			_, err = tx.Exec(ctx, countChanges)
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	bare, err := b.startBare(ctx, "")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, bare.stop()) }()
 
 	devices := deviceList(askingDevices)
 	responses, err := lite.responses(ctx, devices)
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(responses)
-	if err != nil {
-		return err
-	}
-	if _, err := (&collab{process: bare}).call(ctx, "POST", bareResponses, "application/json", string(body), nil); err != nil {
+	if err := bare.setResponses(ctx, responses); err != nil {
 		return err
 	}
 	others, err := pg.responses(ctx, devices)
@@ -84,68 +88,37 @@ func (b *bench) updates(ctx context.Context) (err error) {
 		return err
 	}
 
-	var all []*updateSeries
-	for _, connections := range []int{16, 64} {
-		s := &updateSeries{connections: connections}
-		for range b.rounds {
-			err := b.round(ctx, connections,
-				measurement{lite.process, checks(lite.address, devices, responses), nil, &s.sqlite},
-				measurement{bare, checks(bare.address, devices, responses), nil, &s.bare},
-				measurement{pg.process, checks(pg.address, devices, responses), nil, &s.postgres})
-			if err != nil {
-				return err
+	all := []*series{{connections: 16}, {connections: 64}, {connections: 16, kind: freshConnections}, {connections: 16, kind: freshTLS}}
+	for _, s := range all {
+		turns := []measurement{
+			{lite.process, checks(lite.address, devices, responses), nil, &s.sqlite},
+			{bare, checks(bare.address, devices, responses), nil, &s.bare},
+			{pg.process, checks(pg.address, devices, responses), nil, &s.postgres},
+		}
+		for i := range turns {
+			t := &turns[i]
+			t.w.fresh = s.kind != ""
+			if s.kind == freshTLS {
+				if t.on, t.w.secured, err = b.behindTLS(t.on); err != nil {
+					return err
+				}
 			}
 		}
-		all = append(all, s)
-	}
-	for _, secured := range []bool{false, true} {
-		s, err := b.freshChecks(ctx, lite.process, bare, pg.process, secured, func(address string) workload { return checks(address, devices, responses) })
-		if err != nil {
+		if err := b.measureInTurns(ctx, s.connections, turns...); err != nil {
 			return err
 		}
-		all = append(all, s)
 	}
 	b.printUpdates(all, responses)
 	return nil
 }
 
-// freshChecks measures checks over a new connection each, on request with TLS, which this process terminates.
-func (b *bench) freshChecks(ctx context.Context, lite, bare, pg *process, withTLS bool, checks func(address string) workload) (*updateSeries, error) {
-	s := &updateSeries{connections: 16, each: ", a new one each"}
-	turns := []measurement{
-		{lite, checks(lite.address), nil, &s.sqlite}, {bare, checks(bare.address), nil, &s.bare}, {pg, checks(pg.address), nil, &s.postgres},
-	}
-	for i := range turns {
-		turns[i].w.fresh = true
-		if !withTLS {
-			continue
-		}
-		s.each = ", a new one with TLS each"
-		r, err := newTLSRelay(turns[i].on.address)
-		if err != nil {
-			return nil, err
-		}
-		defer r.close()
-		behind := *turns[i].on
-		behind.address = r.address()
-		turns[i].on, turns[i].w.secured = &behind, r.client
-	}
-	for range b.rounds {
-		if err := b.round(ctx, s.connections, turns...); err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
-}
+// Kinds of series whose checks have a new connection each, on request with TLS, which this process terminates.
+const (
+	freshConnections = ", a new one each"
+	freshTLS         = ", a new one with TLS each"
+)
 
-// updateSeries are the measurements with one number of connections.
-type updateSeries struct {
-	connections            int
-	each                   string
-	sqlite, postgres, bare []figures
-}
-
-func (b *bench) printUpdates(all []*updateSeries, responses map[string][]byte) {
+func (b *bench) printUpdates(all []*series, responses map[string][]byte) {
 	size, offers := 0, 0
 	for _, one := range responses {
 		size += len(one)
@@ -153,7 +126,7 @@ func (b *bench) printUpdates(all []*updateSeries, responses map[string][]byte) {
 			offers++
 		}
 	}
-	t := b.newTable(fmt.Sprintf("Checks for updates among %d releases by %d devices, of which %d are offered one; answers of %d bytes on average (bare: net/http that sends the same bytes)",
+	t := b.newTable(fmt.Sprintf("Checks for updates among %d releases by %d devices, of which %d are offered one; responses of %d bytes on average (bare: net/http that sends the same bytes)",
 		publishedReleases, len(responses), offers, size/len(responses)),
 		"connections", "on", "checks/s", "bare", "ratio", "", "CPU µs", "bare", "p50 ms", "bare", "p99 ms", "bare")
 	for _, s := range all {
@@ -162,8 +135,8 @@ func (b *bench) printUpdates(all []*updateSeries, responses map[string][]byte) {
 			figures []figures
 		}{{"SQLite", s.sqlite}, {"Postgres", s.postgres}} {
 			share := ratio(d.figures, s.bare, rate)
-			t.row(strconv.Itoa(s.connections)+s.each, d.name, thousands(median(d.figures, rate)), thousands(median(s.bare, rate)),
-				fmt.Sprintf("%.2f", share), b.judge(updateRate, fmt.Sprintf("%s, %d connections%s", d.name, s.connections, s.each), share), tenths(median(d.figures, cpuOf)), tenths(median(s.bare, cpuOf)),
+			t.row(strconv.Itoa(s.connections)+s.kind, d.name, thousands(median(d.figures, rate)), thousands(median(s.bare, rate)),
+				fmt.Sprintf("%.2f", share), b.judge(updateRate, fmt.Sprintf("%s, %d connections%s", d.name, s.connections, s.kind), share), tenths(median(d.figures, cpuOf)), tenths(median(s.bare, cpuOf)),
 				millis(median(d.figures, p50)), millis(median(s.bare, p50)), millis(median(d.figures, p99)), millis(median(s.bare, p99)))
 		}
 	}
@@ -212,53 +185,8 @@ func releaseRecord(i int) []any {
 	}
 }
 
+// countChanges increments the revision of the releases.
 const countChanges = "UPDATE release_revision SET n = n + 1"
-
-// publishOnSQLite fills the table of releases, and increments its revision.
-func (c *collab) publishOnSQLite(ctx context.Context) (err error) {
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(c.folder, "collab.db")+"?_pragma=busy_timeout(20000)&_txlock=immediate")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() // does nothing after Commit
-	insert, err := tx.PrepareContext(ctx, fmt.Sprintf("INSERT INTO releases (%s) VALUES (?%s)", strings.Join(releaseColumns, ", "), strings.Repeat(", ?", len(releaseColumns)-1)))
-	if err != nil {
-		return err
-	}
-	for i := range publishedReleases {
-		if _, err := insert.ExecContext(ctx, releaseRecord(i)...); err != nil {
-			return err
-		}
-	}
-	if _, err := tx.ExecContext(ctx, countChanges); err != nil {
-		return err
-	}
-	return tx.Commit()
-}
-
-// publishOnPostgres is publishOnSQLite for Postgres.
-func publishOnPostgres(ctx context.Context, conn *pgx.Conn) error {
-	tx, err := conn.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // does nothing after Commit
-	_, err = tx.CopyFrom(ctx, pgx.Identifier{"releases"}, releaseColumns, pgx.CopyFromSlice(publishedReleases, func(i int) ([]any, error) {
-		return releaseRecord(i), nil
-	}))
-	if err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, countChanges); err != nil {
-		return err
-	}
-	return tx.Commit(ctx)
-}
 
 // device is a device that checks for updates with one query.
 type device struct {
@@ -326,7 +254,7 @@ func checks(address string, devices []device, responses map[string][]byte) workl
 
 var offered = []byte(`"updateAvailable":true`)
 
-// answers returns the verified answer to one check of every device, after the server has read the releases.
+// responses returns the verified response to one check of every device, after the server has read the releases.
 func (c *collab) responses(ctx context.Context, devices []device) (map[string][]byte, error) {
 	if err := c.follow(ctx, devices); err != nil {
 		return nil, err
@@ -339,12 +267,10 @@ func (c *collab) responses(ctx context.Context, devices []device) (map[string][]
 	w := checks(c.address, nil, nil)
 	all := make(map[string][]byte, len(devices))
 	for _, d := range devices {
-		status, body, err := link.exchange(w, d.query)
+		w.holds = func(body []byte, _ string) bool { return d.holds(body) }
+		body, err := link.exchange(w, d.query)
 		if err != nil {
-			return nil, err
-		}
-		if status != http.StatusOK || !d.holds(body) {
-			return nil, fmt.Errorf("%s on %s, which is to offer %q: status %d with %s", d.query, c.name, d.offer, status, body)
+			return nil, fmt.Errorf("%s on %s, which is to offer %q: %w", d.query, c.name, d.offer, err)
 		}
 		all[d.query] = bytes.Clone(body)
 	}
@@ -398,12 +324,8 @@ func verify(p *process, devices []device, responses map[string][]byte) error {
 	defer link.Close()
 	w := checks(p.address, nil, responses)
 	for _, d := range devices {
-		status, body, err := link.exchange(w, d.query)
-		if err != nil {
-			return err
-		}
-		if status != http.StatusOK || !w.holds(body, d.query) {
-			return fmt.Errorf("%s on %s: status %d with %s", d.query, p.name, status, body)
+		if _, err := link.exchange(w, d.query); err != nil {
+			return fmt.Errorf("%s on %s: %w", d.query, p.name, err)
 		}
 	}
 	return nil
