@@ -17,6 +17,11 @@ const (
 	onPostgres
 )
 
+// perDialect returns the texts that text returns for the dialects.
+func perDialect(text func(d dialect) string) [2]string {
+	return [2]string{onSQLite: text(onSQLite), onPostgres: text(onPostgres)}
+}
+
 // text returns the text for the dialect.
 func (d dialect) text(sqlite, postgres string) string {
 	if d == onPostgres {
@@ -81,6 +86,9 @@ func list[T ~string](d dialect, values []T) string {
 	b.WriteByte('}')
 	return b.String()
 }
+
+// listed returns a parameter made by list as a table with the column value.
+func (d dialect) listed() string { return d.text("json_each(?)", "unnest(?::text[]) AS value") }
 
 // param returns a parameter with a cast to the Postgres type, for SELECT lists, in which
 // Postgres does not infer it.

@@ -315,68 +315,59 @@ func (c *conn) oneAsync(ctx context.Context, fn func(*conn) error) error {
 	return c.atomicAsync(ctx, fn)
 }
 
-type (
-	directory struct{ *conn }
-	work      struct{ *conn }
-	journal   struct{ *conn }
-	storage   struct{ *conn }
-	metering  struct{ *conn }
+// conn implements all groups of collections except Storage, which has methods of its own.
 
-	connections struct{ *conn }
-	deployment  struct{ *conn }
-)
-
-func (c *conn) Directory() ports.Directory     { return directory{c} }
-func (c *conn) Work() ports.Work               { return work{c} }
-func (c *conn) Journal() ports.Journal         { return journal{c} }
+func (c *conn) Directory() ports.Directory     { return c }
+func (c *conn) Work() ports.Work               { return c }
+func (c *conn) Journal() ports.Journal         { return c }
 func (c *conn) Storage() ports.Storage         { return storage{c} }
-func (c *conn) Usage() ports.Usage             { return metering{c} }
-func (c *conn) Connections() ports.Connections { return connections{c} }
-func (c *conn) Deployment() ports.Deployment   { return deployment{c} }
+func (c *conn) Usage() ports.Usage             { return c }
+func (c *conn) Connections() ports.Connections { return c }
+func (c *conn) Deployment() ports.Deployment   { return c }
 
-func (d directory) Users() ports.Users                 { return users(d) }
-func (d directory) Organisations() ports.Organisations { return organisations(d) }
-func (d directory) Members() ports.Members             { return members(d) }
-func (d directory) Seats() ports.Seats                 { return seats(d) }
-func (d directory) Invitations() ports.Invitations     { return invitations(d) }
-func (d directory) Subscriptions() ports.Subscriptions { return subscriptions(d) }
+func (c *conn) Users() ports.Users                 { return users{c} }
+func (c *conn) Organisations() ports.Organisations { return organisations{c} }
+func (c *conn) Members() ports.Members             { return members{c} }
+func (c *conn) Seats() ports.Seats                 { return seats{c} }
+func (c *conn) Invitations() ports.Invitations     { return invitations{c} }
+func (c *conn) Subscriptions() ports.Subscriptions { return subscriptions{c} }
 
-func (w work) Teams() ports.Teams             { return teams(w) }
-func (w work) TeamMembers() ports.TeamMembers { return teamMembers(w) }
-func (w work) Workspaces() ports.Workspaces   { return workspaces(w) }
-func (w work) Orders() ports.Orders           { return orders(w) }
-func (w work) Tasks() ports.Tasks             { return tasks(w) }
-func (w work) TasksAt(epoch int64) ports.TasksAt {
-	return tasksAt{tasks(w), epoch}
-}
-func (w work) TaskSets() ports.TaskSets       { return taskSets(w) }
-func (w work) TaskHistory() ports.TaskHistory { return taskHistory(w) }
+func (c *conn) Teams() ports.Teams             { return teams{c} }
+func (c *conn) TeamMembers() ports.TeamMembers { return teamMembers{c} }
+func (c *conn) Workspaces() ports.Workspaces   { return workspaces{c} }
+func (c *conn) Orders() ports.Orders           { return orders{c} }
+func (c *conn) Tasks() ports.Tasks             { return tasks{c} }
+func (c *conn) TaskSets() ports.TaskSets       { return taskSets{c} }
+func (c *conn) TaskHistory() ports.TaskHistory { return taskHistory{c} }
 
-func (j journal) Inbox() ports.Inbox       { return inbox(j) }
-func (j journal) Audit() ports.Audit       { return auditLog(j) }
-func (j journal) Replays() ports.Replays   { return replays(j) }
-func (j journal) Sessions() ports.Sessions { return sessions(j) }
-func (j journal) Exports() ports.Exports   { return exports(j) }
-func (j journal) Uploads() ports.Uploads   { return uploads(j) }
+func (c *conn) TasksAt(epoch int64) ports.TasksAt { return tasksAt{tasks{c}, epoch} }
 
-func (s storage) Objects() ports.Objects     { return objects(s) }
-func (s storage) Changes() ports.Changes     { return changes(s) }
-func (s storage) BlobNames() ports.BlobNames { return blobNames(s) }
-func (s storage) Versions() ports.Versions   { return versions(s) }
+func (c *conn) Inbox() ports.Inbox       { return inbox{c} }
+func (c *conn) Audit() ports.Audit       { return auditLog{c} }
+func (c *conn) Replays() ports.Replays   { return replays{c} }
+func (c *conn) Sessions() ports.Sessions { return sessions{c} }
+func (c *conn) Exports() ports.Exports   { return exports{c} }
+func (c *conn) Uploads() ports.Uploads   { return uploads{c} }
 
+type storage struct{ *conn }
+
+func (s storage) Objects() ports.Objects       { return objects(s) }
+func (s storage) Changes() ports.Changes       { return changes(s) }
+func (s storage) BlobNames() ports.BlobNames   { return blobNames(s) }
+func (s storage) Versions() ports.Versions     { return versions(s) }
 func (s storage) ObjectSets() ports.ObjectSets { return objectSets(s) }
 
-func (m metering) Quotas() ports.Quotas     { return quotas(m) }
-func (m metering) Ledger() ports.Ledger     { return ledger(m) }
-func (m metering) Requests() ports.Requests { return requests(m) }
+func (c *conn) Quotas() ports.Quotas     { return quotas{c} }
+func (c *conn) Ledger() ports.Ledger     { return ledger{c} }
+func (c *conn) Requests() ports.Requests { return requests{c} }
 
-func (c connections) Connectors() ports.Connectors   { return connectors(c) }
-func (c connections) Credentials() ports.Credentials { return credentials(c) }
-func (c connections) Flows() ports.Flows             { return flows(c) }
-func (c connections) Clients() ports.Clients         { return clients(c) }
-func (c connections) Revocations() ports.Revocations { return revocations(c) }
+func (c *conn) Connectors() ports.Connectors   { return connectors{c} }
+func (c *conn) Credentials() ports.Credentials { return credentials{c} }
+func (c *conn) Flows() ports.Flows             { return flows{c} }
+func (c *conn) Clients() ports.Clients         { return clients{c} }
+func (c *conn) Revocations() ports.Revocations { return revocations{c} }
 
-func (d deployment) Releases() ports.Releases         { return releases(d) }
-func (d deployment) Adoption() ports.Adoption         { return adoption(d) }
-func (d deployment) Reports() ports.Reports           { return reports(d) }
-func (d deployment) DeviceGrants() ports.DeviceGrants { return deviceGrants(d) }
+func (c *conn) Releases() ports.Releases         { return releases{c} }
+func (c *conn) Adoption() ports.Adoption         { return adoption{c} }
+func (c *conn) Reports() ports.Reports           { return reports{c} }
+func (c *conn) DeviceGrants() ports.DeviceGrants { return deviceGrants{c} }

@@ -180,9 +180,16 @@ func (p epochPool) compare(ctx context.Context) error {
 	return p.is(epoch, found)
 }
 
-// queryPgx is queryPgx with the query for the epoch in the same round trip. The database runs
-// it first.
-func (p epochPool) queryPgx(ctx context.Context, pool *sql.DB, text string, args []any, scan func(scanner) error) error {
+// query queries for the epoch and then runs a query, and scan with its rows, on Postgres in one round trip.
+func (p epochPool) query(ctx context.Context, text string, args []any, scan func(scanner) error) error {
+	inner := p.db.Statement.ConnPool
+	pool, ok := pgxPool(p.db, inner)
+	if !ok {
+		if err := p.compare(ctx); err != nil {
+			return err
+		}
+		return querySQL(ctx, inner, text, args, scan)
+	}
 	first := selectEpoch(p.org)
 	compared, err := first.prepare(onPostgres)
 	if err != nil {

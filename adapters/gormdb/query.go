@@ -174,10 +174,6 @@ func eachRow(ctx context.Context, db *gorm.DB, what string, c command, to []any,
 // eachRowOn is eachRow on a pool or a connection of db's. GORM would copy its session and run
 // through its callbacks for each query, which takes longer than a short query itself.
 func eachRowOn(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, what string, c command, to []any, fn func() error) error {
-	at, atEpoch := pool.(epochPool)
-	if atEpoch {
-		pool = at.db.Statement.ConnPool
-	}
 	text, err := c.prepare(dialectOf(db))
 	if err != nil {
 		return failed(ctx, err, what)
@@ -194,37 +190,31 @@ func eachRowOn(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, what string
 		}
 		return rows.Err()
 	}
-	stale, isStale := pool.(stalePool)
-	if isStale {
-		pool = stale.db.read.Statement.ConnPool
-	}
-	p, onPgx := pgxPool(db, pool)
-	tx, inTransaction := pool.(*pgxTransaction)
-	read := false // on a replica
-	if isStale {
-		read, err = stale.query(ctx, text, c.args, scan)
-	}
-	switch {
-	case read:
-	case onPgx && atEpoch:
-		err = at.queryPgx(ctx, p, text, c.args, scan)
-	case onPgx:
-		err = queryPgx(ctx, p, text, c.args, scan)
-	case inTransaction:
-		err = tx.query(ctx, text, c.args, func(rows pgx.Rows) error { return scan(pgxRows{rows}) })
-	default:
-		if atEpoch {
-			err = at.compare(ctx)
-		}
-		if err == nil {
-			err = querySQL(ctx, pool, text, c.args, scan)
-		}
-	}
+	err = query(ctx, db, pool, text, c.args, scan)
 	trace(ctx, db, text, err)
 	if own != nil {
 		return own
 	}
 	return failed(ctx, err, what)
+}
+
+// query runs a query on a pool or a connection of db's, and scan with its rows.
+func query(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, text string, args []any, scan func(scanner) error) error {
+	switch pool := pool.(type) {
+	case epochPool:
+		return pool.query(ctx, text, args, scan)
+	case stalePool:
+		if read, err := pool.query(ctx, text, args, scan); read {
+			return err
+		}
+		return query(ctx, db, pool.db.read.Statement.ConnPool, text, args, scan)
+	case *pgxTransaction:
+		return pool.query(ctx, text, args, func(rows pgx.Rows) error { return scan(pgxRows{rows}) })
+	}
+	if p, ok := pgxPool(db, pool); ok {
+		return queryPgx(ctx, p, text, args, scan)
+	}
+	return querySQL(ctx, pool, text, args, scan)
 }
 
 // scanner is rows of database/sql or of pgx.

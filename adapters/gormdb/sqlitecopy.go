@@ -2,7 +2,6 @@ package gormdb
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -46,7 +45,7 @@ func CopySQLite(ctx context.Context, address, file string) (err error) {
 // Copy is a SQLite database in a file that no other process opens or changes.
 type Copy struct {
 	Schema int64 // version of its schema
-	pool   *sql.DB
+	reader sqliteReader
 }
 
 // OpenCopy opens a copy for reading. The file is not trusted: OpenCopy fails if it
@@ -60,9 +59,13 @@ func OpenCopy(ctx context.Context, file string) (*Copy, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool.SetMaxOpenConns(2) // one for Blobs, and one for queries during it
-	c := &Copy{pool: pool}
-	if err := c.examine(ctx); err != nil {
+	c := &Copy{reader: sqliteReader{pool: pool}}
+	if c.reader.conn, err = pool.Conn(ctx); err == nil {
+		if err = c.examine(ctx); err != nil {
+			err = errors.Join(err, c.reader.conn.Close())
+		}
+	}
+	if err != nil {
 		return nil, errors.Join(fault.Wrap(fault.Invalid, err, "The database is damaged, or not one of this program"), pool.Close())
 	}
 	return c, nil
@@ -71,17 +74,17 @@ func OpenCopy(ctx context.Context, file string) (*Copy, error) {
 // examine checks the whole database, and reads the version of its schema.
 func (c *Copy) examine(ctx context.Context) error {
 	var verdict string
-	if err := c.pool.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict); err != nil {
+	if err := c.reader.conn.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict); err != nil {
 		return err
 	}
 	if verdict != "ok" {
 		return errors.New(verdict)
 	}
-	return c.pool.QueryRowContext(ctx, selectVersion).Scan(&c.Schema)
+	return c.reader.conn.QueryRowContext(ctx, selectVersion).Scan(&c.Schema)
 }
 
 // Close closes the file.
-func (c *Copy) Close() error { return c.pool.Close() }
+func (c *Copy) Close() error { return c.reader.Close() }
 
 // Content is the content of an object or of an earlier version.
 type Content struct {
@@ -104,31 +107,33 @@ const versionsSchema = 19
 // Blobs ranges over the contents of the objects and earlier versions of all organisations, each once, in the
 // byte order of their names. An error is the last element.
 func (c *Copy) Blobs(ctx context.Context) iter.Seq2[Content, error] {
+	from := contents
+	if c.Schema < versionsSchema {
+		from = "objects"
+	}
+	return contentsOf(ctx, c.reader, from)
+}
+
+// contentsOf ranges over the contents of rows with parameters, each once, in the byte order of their names. An
+// error is the last element.
+func contentsOf(ctx context.Context, r reader, rows string, args ...any) iter.Seq2[Content, error] {
 	return func(yield func(Content, error) bool) {
-		from := contents
-		if c.Schema < versionsSchema {
-			from = "objects"
-		}
-		rows, err := c.pool.QueryContext(ctx, selectContents+from+" GROUP BY blob ORDER BY blob")
-		if err != nil {
-			yield(Content{}, failed(ctx, err, "Content"))
-			return
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var n, other Content
-			err := rows.Scan(&n.Blob, &n.Size, &n.Checksum, &other.Size, &other.Checksum, &n.MimeType)
-			if other.Blob, other.MimeType = n.Blob, n.MimeType; err == nil && other != n {
-				err = fmt.Errorf("two objects have %q with different sizes or checksums", n.Blob)
+		stopped := false
+		err := r.rows(ctx, selectContents+rows+" GROUP BY blob ORDER BY blob", args, func(v []any) error {
+			var n Content
+			n.Blob, _ = v[0].(string)
+			n.Size, _ = v[1].(int64)
+			n.Checksum, _ = v[2].(string)
+			n.MimeType, _ = v[5].(string)
+			if v[3] != any(n.Size) || v[4] != any(n.Checksum) {
+				return fmt.Errorf("two objects have %q with different sizes or checksums", n.Blob)
 			}
-			if err != nil || !yield(n, nil) {
-				if err != nil {
-					yield(Content{}, failed(ctx, err, "Content"))
-				}
-				return
+			if stopped = !yield(n, nil); stopped {
+				return context.Canceled
 			}
-		}
-		if err := rows.Err(); err != nil {
+			return nil
+		})
+		if err != nil && !stopped {
 			yield(Content{}, failed(ctx, err, "Content"))
 		}
 	}

@@ -24,7 +24,7 @@ const inWorkspace = "EXISTS (SELECT 1 FROM workspaces w WHERE w.org_id = @org AN
 // addTaskAt and getTaskAt also compare the organisation's epoch.
 var (
 	addTaskAt = [2][2]string{addTaskWhere(ofEpoch), addTaskWhere(ofEpoch + " AND " + inWorkspace)}
-	getTaskAt = [2]string{onSQLite: taskTable.getByKey[onSQLite] + " AND " + atEpoch, onPostgres: taskTable.getByKey[onPostgres] + " AND " + atEpoch}
+	getTaskAt = perDialect(func(d dialect) string { return taskTable.getByKey[d] + " AND " + atEpoch })
 )
 
 // replaceTaskAt stores a task if it still has the version and its time, and the organisation the epoch. On
@@ -50,32 +50,30 @@ func addTaskWhere(condition string) [2]string {
 // movePlacements stores a batch from one parameter. It is an INSERT that conflicts with the
 // locked rows, because then both databases start from the parameter; an UPDATE with a join may
 // start from the table. The values that only the INSERT has are never stored.
-var movePlacements = func() (s [2]string) {
-	fields := taskTable.fieldsOf("id", "sort_order", "priority")
-	for _, d := range []dialect{onSQLite, onPostgres} {
-		s[d] = taskTable.insertInto(d, join(fields, "%")+", updated_at, title, status, created_by, created_at, version",
-			join(fields, "v.%")+", "+d.param("bigint")+", '', '', v.id, 0, 0") +
-			" FROM " + d.records(fields) + " WHERE 1 = 1 ON CONFLICT (org_id, id) DO UPDATE SET sort_order = excluded.sort_order, " +
-			"priority = excluded.priority, updated_at = excluded.updated_at, version = tasks.version + 1"
-	}
-	return s
-}()
+var movePlacements = perDialect(func(d dialect) string {
+	return taskTable.insertInto(d, join(placementFields, "%")+", updated_at, title, status, created_by, created_at, version",
+		join(placementFields, "v.%")+", "+d.param("bigint")+", '', '', v.id, 0, 0") +
+		" FROM " + d.records(placementFields) + " WHERE 1 = 1 ON CONFLICT (org_id, id) DO UPDATE SET sort_order = excluded.sort_order, " +
+		"priority = excluded.priority, updated_at = excluded.updated_at, version = tasks.version + 1"
+})
+
+var placementFields = taskTable.fieldsOf("id", "sort_order", "priority")
 
 // addObject is indexed by whether the object is in a workspace (1) and in a team (2). It
 // checks for conflicts and missing references in the same statement.
 var addObject = func() (s [4][2]string) {
 	for i := range s {
-		for _, d := range []dialect{onSQLite, onPostgres} {
-			where := " WHERE NOT EXISTS (SELECT 1 FROM objects a WHERE a.org_id = @org AND " + d.in("a.folded_key", "text") + ")" +
-				" AND NOT EXISTS (SELECT 1 FROM objects b WHERE b.org_id = @org AND b.folded_key > ? AND b.folded_key < ?)"
-			if i&1 != 0 {
-				where += " AND EXISTS (SELECT 1 FROM workspaces w WHERE w.org_id = @org AND w.id = ?)"
-			}
-			if i&2 != 0 {
-				where += " AND EXISTS (SELECT 1 FROM teams t WHERE t.org_id = @org AND t.id = ?)"
-			}
-			s[i][d] = objectTable.inserts(objectTable.rest, "", "", where+" ON CONFLICT DO NOTHING")[d]
+		end := " AND NOT EXISTS (SELECT 1 FROM objects b WHERE b.org_id = @org AND b.folded_key > ? AND b.folded_key < ?)"
+		if i&1 != 0 {
+			end += " AND " + inWorkspace
 		}
+		if i&2 != 0 {
+			end += " AND EXISTS (SELECT 1 FROM teams t WHERE t.org_id = @org AND t.id = ?)"
+		}
+		s[i] = perDialect(func(d dialect) string {
+			where := " WHERE NOT EXISTS (SELECT 1 FROM objects a WHERE a.org_id = @org AND " + d.in("a.folded_key", "text") + ")"
+			return objectTable.inserts(objectTable.rest, "", "", where+end+onConflictDoNothing)[d]
+		})
 	}
 	return s
 }()
@@ -90,14 +88,11 @@ var addObjects = objectTable.insertsRecords(objectTable.rest, "")
 // takenKeys returns the objects that have keys of its first parameter, and those of the keys of the
 // third that are parent folders of objects; objects of the second and of the fourth do not count.
 // Postgres would join the whole table for an EXISTS instead of looking in the index for each key.
-var takenKeys = func() (s [2]string) {
-	for d, from := range listed {
-		s[d] = "SELECT a.folded_key, a.id FROM objects a WHERE a.org_id = @org AND " + d.in("a.folded_key", "text") + " AND NOT (" + d.in("a.id", "uuid") + ")" +
-			" UNION ALL SELECT value, NULL FROM " + from + " WHERE (SELECT 1 FROM objects b WHERE b.org_id = @org" +
-			" AND b.folded_key > value || '/' AND b.folded_key < value || '0' AND NOT (" + d.in("b.id", "uuid") + ") ORDER BY b.folded_key LIMIT 1) = 1"
-	}
-	return s
-}()
+var takenKeys = perDialect(func(d dialect) string {
+	return "SELECT a.folded_key, a.id FROM objects a WHERE a.org_id = @org AND " + d.in("a.folded_key", "text") + " AND NOT (" + d.in("a.id", "uuid") + ")" +
+		" UNION ALL SELECT value, NULL FROM " + d.listed() + " WHERE (SELECT 1 FROM objects b WHERE b.org_id = @org" +
+		" AND b.folded_key > value || '/' AND b.folded_key < value || '0' AND NOT (" + d.in("b.id", "uuid") + ") ORDER BY b.folded_key LIMIT 1) = 1"
+})
 
 // replaceFields are the fields that Replace is given; it computes the number.
 var replaceFields = slices.DeleteFunc(slices.Clone(objectTable.changes), func(f field) bool { return f.name == "n" })
@@ -134,17 +129,20 @@ var replaceObject = func() (s [3][object.Versions]string) {
 	return s
 }()
 
-// keepVersions inserts earlier versions, excessVersions returns the names and sizes of those of objects
-// that are beyond a number, and removeVersions deletes those with the names of blobs. Without the name of
-// the index SQLite would read all versions of the organisation for that.
-var keepVersions, excessVersions, removeVersions = func() (keep, excess, remove [2]string) {
-	for d, index := range map[dialect]string{onSQLite: " INDEXED BY object_versions_blob", onPostgres: ""} {
-		remove[d] = "DELETE FROM object_versions" + index + " WHERE org_id = @org AND " + d.in("blob", "text")
-		excess[d] = "SELECT r.blob, r.size FROM (SELECT v.blob, v.size, ROW_NUMBER() OVER (PARTITION BY v.object_id ORDER BY v.version DESC) AS place" +
-			" FROM object_versions v WHERE v.org_id = @org AND " + d.in("v.object_id", "uuid") + ") AS r WHERE r.place > ?"
-	}
-	return versionTable.insertsRecords(versionTable.rest, ""), excess, remove
-}()
+// keepVersions inserts earlier versions.
+var keepVersions = versionTable.insertsRecords(versionTable.rest, "")
+
+// excessVersions returns the names and sizes of the earlier versions of objects that are beyond a number.
+var excessVersions = perDialect(func(d dialect) string {
+	return "SELECT r.blob, r.size FROM (SELECT v.blob, v.size, ROW_NUMBER() OVER (PARTITION BY v.object_id ORDER BY v.version DESC) AS place" +
+		" FROM object_versions v WHERE v.org_id = @org AND " + d.in("v.object_id", "uuid") + ") AS r WHERE r.place > ?"
+})
+
+// removeVersions deletes the earlier versions with the names of blobs. Without the name of the index SQLite would read
+// all versions of the organisation for that.
+var removeVersions = perDialect(func(d dialect) string {
+	return "DELETE FROM object_versions" + d.text(" INDEXED BY object_versions_blob", "") + " WHERE org_id = @org AND " + d.in("blob", "text")
+})
 
 // keptFields are the fields of an earlier version that are those of its object, the id first.
 var keptFields = versionTable.fieldsOf("object_id", "version", "path", "kind", "scope", "workspace_id", "team_id", "owner_id", "mime_type",
@@ -174,23 +172,19 @@ const orgsWithExpired = "SELECT o.id FROM organisations o WHERE o.id > ? AND EXI
 	" ORDER BY o.id LIMIT ?"
 
 // sumSizes sums what several organisations store, over two tables in one statement.
-var sumSizes = [2]string{onSQLite: sumSizesOf(onSQLite), onPostgres: sumSizesOf(onPostgres)}
-
-func sumSizesOf(d dialect) string {
+var sumSizes = perDialect(func(d dialect) string {
 	sums := func(table, earlier string) string {
 		return "SELECT x.org_id, x.kind, x.scope, CAST(SUM(x.size) AS bigint), " + earlier + " FROM " + table + " x WHERE " + d.in("x.org_id", "uuid") +
 			" GROUP BY x.org_id, x.kind, x.scope"
 	}
 	return sums("objects", "FALSE") + " UNION ALL " + sums("object_versions", "TRUE")
-}
+})
 
 // usageTotals sums the usage of several organisations: descriptions of tables have no sums by group.
-var usageTotals = [2]string{onSQLite: usageTotalsOf(onSQLite), onPostgres: usageTotalsOf(onPostgres)}
-
-func usageTotalsOf(d dialect) string {
+var usageTotals = perDialect(func(d dialect) string {
 	return "SELECT x.org_id, CAST(SUM(x.input) AS bigint), CAST(SUM(x.output) AS bigint), CAST(SUM(x.requests) AS bigint) FROM usage_models x WHERE " +
 		d.in("x.org_id", "uuid") + " AND x.unit = ? AND x.since >= ? AND x.since < ? GROUP BY x.org_id"
-}
+})
 
 // discarded is the conflict clause for a name that is recorded already. It has a condition, which
 // those of descriptions have not.
@@ -201,21 +195,17 @@ const discarded = " ON CONFLICT (name) DO UPDATE SET is_discarded = excluded.is_
 const announced = "SELECT COUNT(*), CAST(COALESCE(SUM(b.size), 0) + COALESCE((SELECT SUM(u.size) FROM uploads u WHERE u.org_id = @org AND u.status = 'OPEN'), 0) AS bigint)" +
 	" FROM blob_names b WHERE b.org_id = @org AND NOT b.is_discarded"
 
-// listed are the texts of a parameter made by list, as the column value of a table.
-var listed = map[dialect]string{onSQLite: "json_each(?)", onPostgres: "unnest(?::text[]) AS value"}
-
 // announceNames, discardNames and knownBlobs are about the names of a parameter.
-var announceNames, discardNames, knownBlobs = func() (announced, names, known [2]string) {
-	for d, from := range listed {
-		bits := ", " + d.param("boolean") + ", " + d.param("bigint")
-		insert := "INSERT INTO blob_names (org_id, name, is_discarded, at) SELECT "
-		announced[d] = insert + d.org() + ", value" + bits + " FROM " + from
-		names[d] = announced[d] + " WHERE 1 = 1" + discarded
-		known[d] = "SELECT b.name FROM blob_names b WHERE " + d.in("b.name", "text") + " UNION ALL SELECT x.blob FROM objects x WHERE " + d.in("x.blob", "text") +
+var (
+	announceNames = perDialect(func(d dialect) string {
+		return "INSERT INTO blob_names (org_id, name, is_discarded, at) SELECT " + d.org() + ", value, " + d.param("boolean") + ", " + d.param("bigint") + " FROM " + d.listed()
+	})
+	discardNames = perDialect(func(d dialect) string { return announceNames[d] + " WHERE 1 = 1" + discarded })
+	knownBlobs   = perDialect(func(d dialect) string {
+		return "SELECT b.name FROM blob_names b WHERE " + d.in("b.name", "text") + " UNION ALL SELECT x.blob FROM objects x WHERE " + d.in("x.blob", "text") +
 			" UNION ALL SELECT v.blob FROM object_versions v WHERE " + d.in("v.blob", "text")
-	}
-	return announced, names, known
-}()
+	})
+)
 
 // marks reads three tables in one statement, and so in one snapshot.
 const marks = "SELECT o.id, o.epoch, (SELECT e.epoch FROM log_epoch e), COALESCE(h.n, 0) FROM organisations o LEFT JOIN log_heads h ON h.org_id = "
@@ -240,9 +230,9 @@ const (
 )
 
 // lockHead reads and locks the head of a log; SQLite has no other writers.
-var lockHead = [2]string{onSQLite: selectHead, onPostgres: selectHead + onPostgres.forUpdate()}
-
-var selectHead = "SELECT h.n, h.floor, (SELECT e.epoch FROM log_epoch e), h." + strings.Join(usageColumns[:], ", h.") + ", h.counted_n FROM log_heads h WHERE h.org_id = @org"
+var lockHead = perDialect(func(d dialect) string {
+	return "SELECT h.n, h.floor, (SELECT e.epoch FROM log_epoch e), h." + strings.Join(usageColumns[:], ", h.") + ", h.counted_n FROM log_heads h WHERE h.org_id = @org" + d.forUpdate()
+})
 
 // beginLog inserts a log's head if the organisation exists, which it decides in the statement to save
 // a round trip.
@@ -300,18 +290,18 @@ const oldestEntries = "SELECT p.org_id, MAX(p.n) FROM (SELECT c.org_id, c.n FROM
 // reserve grants what quota.Account.Grant grants, at an epoch of the organisation; a missing
 // account is an empty one. The conflict is decided on the latest committed row, which takes
 // one statement. On Postgres it also stores the lease.
-var reserve = func() (s [2]string) {
-	for d, least := range map[dialect]string{onSQLite: "MIN", onPostgres: "LEAST"} {
+var reserve = func() [2]string {
+	s := perDialect(func(d dialect) string {
 		left := "? - quota_accounts.used - quota_accounts.reserved"
-		granted := least + "(excluded.granted, " + left + ")"
+		granted := d.text("MIN", "LEAST") + "(excluded.granted, " + left + ")"
 		tokens := d.param("bigint")
-		s[d] = "INSERT INTO quota_accounts (org_id, user_id, day, used, reserved, granted) SELECT " + d.org() + ", " +
+		return "INSERT INTO quota_accounts (org_id, user_id, day, used, reserved, granted) SELECT " + d.org() + ", " +
 			d.param("uuid") + ", " + d.param("bigint") + ", 0, " + tokens + ", " + tokens +
 			" FROM organisations o WHERE o.id = @org AND o.epoch = ?" +
 			" AND NOT EXISTS (SELECT 1 FROM quota_leases l WHERE l.org_id = @org AND l.user_id = ? AND l.day = ? AND l.id = ?)" +
 			" ON CONFLICT (org_id, user_id, day) DO UPDATE SET reserved = quota_accounts.reserved + " + granted + ", granted = " + granted +
 			" WHERE " + left + " > ? RETURNING granted"
-	}
+	})
 	s[onPostgres] = "WITH account AS (" + s[onPostgres] + "), lease AS (INSERT INTO quota_leases (org_id, user_id, day, id, tokens, expires_at)" +
 		" SELECT @org, ?::uuid, ?::bigint, ?::uuid, a.granted, ?::bigint FROM account a) SELECT a.granted FROM account a"
 	return s
@@ -322,12 +312,12 @@ var reserve = func() (s [2]string) {
 // be locked.
 var reserveAll, addLeases = func() (sums, leases [2]string) {
 	leases = leaseTable.insertsRecords(reservedLeases, "")
-	for _, d := range []dialect{onSQLite, onPostgres} {
-		sums[d] = accountTable.insertInto(d, "user_id, day, used, reserved, granted", "v.user_id, v.day, 0, v.reserved, 0") +
+	sums = perDialect(func(d dialect) string {
+		return accountTable.insertInto(d, "user_id, day, used, reserved, granted", "v.user_id, v.day, 0, v.reserved, 0") +
 			" FROM " + d.records(reservedSums) + " WHERE " + ofEpoch + " AND v.reserved <= " + d.param("bigint") +
 			accountTable.onConflictAdd("reserved") + " WHERE quota_accounts.used + quota_accounts.reserved + excluded.reserved <= " + d.param("bigint") +
 			" RETURNING user_id"
-	}
+	})
 	sums[onPostgres] = "WITH account AS (" + sums[onPostgres] + "), lease AS (" + leases[onPostgres] +
 		" AND v.user_id IN (SELECT a.user_id FROM account a)) SELECT a.user_id::text FROM account a"
 	return sums, leases
@@ -346,21 +336,26 @@ const (
 // Statements about leases or accounts of all organisations, which are the last parameter: selections
 // are of one tenant, and these take rows of many in one round trip.
 // Those that lock are for Postgres only.
-var lockAccounts, lockLeases, extendLeases, deleteExpired, returnTokens = func() (accounts, leases string, extend, take, back [2]string) {
-	ofAccount := accountTable.sameKey()
-	ofLease := leaseTable.sameKey()
-	accounts = "SELECT 1 FROM quota_accounts JOIN " + onPostgres.records(leaseKeys) + " ON " + ofAccount +
-		" ORDER BY quota_accounts.org_id, quota_accounts.user_id, quota_accounts.day" + onPostgres.forUpdate()
-	leases = "SELECT 1 FROM quota_leases JOIN " + onPostgres.records(leaseKeys) + " ON " + ofLease +
-		" ORDER BY quota_leases.org_id, quota_leases.user_id, quota_leases.day, quota_leases.id" + onPostgres.forUpdate()
-	for _, d := range []dialect{onSQLite, onPostgres} {
-		extend[d] = "UPDATE quota_leases SET expires_at = ? FROM " + d.records(leaseKeys) + " WHERE " + ofLease
-		take[d] = "DELETE FROM quota_leases WHERE expires_at <= ? AND (org_id, user_id, day, id) IN (SELECT v.org_id, v.user_id, v.day, v.id FROM " +
+var (
+	lockAccounts, lockLeases = accountTable.lockRecords(leaseKeys), leaseTable.lockRecords(leaseKeys)
+
+	extendLeases = perDialect(func(d dialect) string {
+		return "UPDATE quota_leases SET expires_at = ? FROM " + d.records(leaseKeys) + " WHERE " + leaseTable.sameKey()
+	})
+	deleteExpired = perDialect(func(d dialect) string {
+		return "DELETE FROM quota_leases WHERE expires_at <= ? AND (org_id, user_id, day, id) IN (SELECT v.org_id, v.user_id, v.day, v.id FROM " +
 			d.records(leaseKeys) + ") RETURNING org_id, user_id, day, tokens"
-		back[d] = "UPDATE quota_accounts SET reserved = quota_accounts.reserved - v.tokens FROM " + d.records(returnedFields) + " WHERE " + ofAccount
-	}
-	return accounts, leases, extend, take, back
-}()
+	})
+	returnTokens = perDialect(func(d dialect) string {
+		return "UPDATE quota_accounts SET reserved = quota_accounts.reserved - v.tokens FROM " + d.records(returnedFields) + " WHERE " + accountTable.sameKey()
+	})
+)
+
+// lockRecords returns the text that locks the rows with the keys of a parameter made by records, in their order.
+func (t *table) lockRecords(keys []field) string {
+	return "SELECT 1 FROM " + t.name + " JOIN " + onPostgres.records(keys) + " ON " + t.sameKey() +
+		" ORDER BY " + join(keysOf(t.fields), t.name+".%") + onPostgres.forUpdate()
+}
 
 // The fields of leases and accounts that Settle is given.
 var (

@@ -135,10 +135,8 @@ func describe(row reflect.Type, name, what string, read expressions) table {
 		t.byKey = strings.TrimSuffix(t.ofOrg+" AND "+t.keys, " AND ")
 	}
 	t.names = join(t.reads, "%")
-	for _, d := range []dialect{onSQLite, onPostgres} {
-		t.list[d] = t.selected(d, t.reads)
-		t.getByKey[d] = "SELECT " + t.list[d] + " FROM " + name + " WHERE " + t.byKey
-	}
+	t.list = perDialect(func(d dialect) string { return t.selected(d, t.reads) })
+	t.getByKey = perDialect(func(d dialect) string { return "SELECT " + t.list[d] + " FROM " + name + " WHERE " + t.byKey })
 	t.putByKey = "UPDATE " + name + " SET " + join(t.changes, "% = ?") + " WHERE " + t.byKey
 	t.insertRow = "INSERT INTO " + name + " (" + join(t.fields, "%") + ") VALUES (?" + strings.Repeat(", ?", len(t.fields)-1) + ")"
 	return t
@@ -350,24 +348,22 @@ func (t *table) setOrg(row any, o id.Org) {
 
 // inserts returns by dialect the INSERT of one row, whose parameters are bind's of the
 // fields. The further columns get the values of expressions.
-func (t *table) inserts(fields []field, columns, expressions, end string) (s [2]string) {
-	for _, d := range []dialect{onSQLite, onPostgres} {
+func (t *table) inserts(fields []field, columns, expressions, end string) [2]string {
+	return perDialect(func(d dialect) string {
 		values := make([]string, len(fields))
 		for i, f := range fields {
 			values[i] = d.param(f.kind)
 		}
-		s[d] = t.insertInto(d, join(fields, "%")+columns, strings.Join(values, ", ")+expressions) + end
-	}
-	return s
+		return t.insertInto(d, join(fields, "%")+columns, strings.Join(values, ", ")+expressions) + end
+	})
 }
 
 // insertsRecords returns by dialect the INSERT of the rows of one parameter made by
 // records.
-func (t *table) insertsRecords(fields []field, end string) (s [2]string) {
-	for _, d := range []dialect{onSQLite, onPostgres} {
-		s[d] = t.insertInto(d, join(fields, "%"), join(fields, "v.%")) + " FROM " + d.records(fields) + " WHERE 1 = 1" + end
-	}
-	return s
+func (t *table) insertsRecords(fields []field, end string) [2]string {
+	return perDialect(func(d dialect) string {
+		return t.insertInto(d, join(fields, "%"), join(fields, "v.%")) + " FROM " + d.records(fields) + " WHERE 1 = 1" + end
+	})
 }
 
 func (t *table) insertInto(d dialect, names, values string) string {

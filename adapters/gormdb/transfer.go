@@ -428,23 +428,7 @@ func (s *Source) Digests(ctx context.Context, table string, progress func(n int)
 // whose blob name is greater than after, in the order of names. An error ends it. No other method may be
 // called during the iteration.
 func (s *Source) Contents(ctx context.Context, after string) iter.Seq2[Content, error] {
-	return func(yield func(Content, error) bool) {
-		stopped := false
-		err := s.conn.rows(ctx, s.blobsAfter(selectContents+contents)+" GROUP BY blob ORDER BY blob", []any{after}, func(v []any) error {
-			n := Content{Blob: v[0].(string), Size: v[1].(int64), Checksum: v[2].(string), MimeType: v[5].(string)}
-			if v[3] != any(n.Size) || v[4] != any(n.Checksum) {
-				return fmt.Errorf("two objects have %q with different sizes or checksums", n.Blob)
-			}
-			if !yield(n, nil) {
-				stopped = true
-				return context.Canceled
-			}
-			return nil
-		})
-		if err != nil && !stopped {
-			yield(Content{}, failed(ctx, err, "Content"))
-		}
-	}
+	return contentsOf(ctx, s.conn, s.blobsAfter(contents), after)
 }
 
 // CountContents returns the number of elements of Contents.
@@ -750,14 +734,19 @@ func (b *batches) next() (rowValues, bool, error) {
 // Finish sets the epoch of the logs and allows servers to open the database. The transfer is durable
 // when it returns nil.
 func (t *Target) Finish(ctx context.Context, epoch int64) error {
-	return failed(ctx, t.conn.finish(ctx, func() error {
+	return failed(ctx, t.end(ctx, "UPDATE log_epoch SET epoch = "+strconv.FormatInt(epoch, 10)), "Database")
+}
+
+// end executes a statement and removes transferTable in the last transaction.
+func (t *Target) end(ctx context.Context, statement string) error {
+	return t.conn.finish(ctx, func() error {
 		return t.transaction(ctx, func() error {
-			if err := t.conn.exec(ctx, "UPDATE log_epoch SET epoch = "+strconv.FormatInt(epoch, 10)); err != nil {
+			if err := t.conn.exec(ctx, statement); err != nil {
 				return err
 			}
 			return t.conn.exec(ctx, "DROP TABLE "+transferTable)
 		})
-	}), "Database")
+	})
 }
 
 // Abandon removes all records of the transfer, and allows servers to open the database.
@@ -767,14 +756,7 @@ func (t *Target) Abandon(ctx context.Context) error {
 		err = t.clear(ctx)
 	}
 	if err == nil {
-		err = t.conn.finish(ctx, func() error {
-			return t.transaction(ctx, func() error {
-				if err := t.conn.exec(ctx, "INSERT INTO release_revision (one, n) VALUES (TRUE, 0)"); err != nil {
-					return err
-				}
-				return t.conn.exec(ctx, "DROP TABLE "+transferTable)
-			})
-		})
+		err = t.end(ctx, "INSERT INTO release_revision (one, n) VALUES (TRUE, 0)")
 	}
 	return failed(ctx, err, "Database")
 }
