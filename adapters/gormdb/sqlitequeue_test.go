@@ -124,46 +124,45 @@ func rollBack(ctx context.Context, c *conn) error {
 	return must.ErrorOf(c.write.Statement.ConnPool.ExecContext(ctx, "ROLLBACK"))
 }
 
+// queued has all calls wait, in their order, while another transaction, whose commit waits for the disk unless async is
+// set, has the writer. It returns the error of each, and last of that transaction.
+func queued(t *testing.T, db *DB, async bool, calls ...func() error) []error {
+	t.Helper()
+	errs := make([]error, len(calls), len(calls)+1)
+	var all sync.WaitGroup
+	again := false
+	err := db.transact(t.Context(), async, func(*conn) error {
+		if again {
+			return nil
+		}
+		again = true
+		for i, call := range calls {
+			all.Go(func() { errs[i] = call() })
+			awaitWaiting(t, db, i+1)
+		}
+		return nil
+	})
+	all.Wait()
+	return append(errs, err)
+}
+
 func TestGroupTransaction(t *testing.T) {
 	db := migrated(t, databases[0].url(t))
 	o, u := seeded(t, db)
 	ctx := t.Context()
 	type part func(context.Context, ports.Records) error
-
-	// queued has all calls wait, in their order, while another has the writer, which is
-	// the first member of the group transaction, and returns the error of each, and last
-	// of the first.
-	queued := func(t *testing.T, first func(fn func(*conn) error) error, calls []func() error) []error {
-		t.Helper()
-		errs := make([]error, len(calls), len(calls)+1)
-		var all sync.WaitGroup
-		again := false
-		err := first(func(*conn) error {
-			if again {
-				return nil
-			}
-			again = true
-			for i, call := range calls {
-				all.Go(func() { errs[i] = call() })
-				awaitWaiting(t, db, i+1)
-			}
-			return nil
-		})
-		all.Wait()
-		return append(errs, err)
-	}
-	// joined is queued for parts of one durable transaction.
-	joined := func(t *testing.T, contexts []context.Context, parts []part) []error {
+	// joined is queued for parts of one durable transaction, of which the second has a context of its own.
+	joined := func(t *testing.T, second context.Context, parts ...part) []error {
 		t.Helper()
 		calls := make([]func() error, len(parts))
 		for i, part := range parts {
-			calls[i] = func() error {
-				return db.Atomic(contexts[i], func(r ports.Records) error { return part(contexts[i], r) })
+			ctx := ctx
+			if i == 1 {
+				ctx = second
 			}
+			calls[i] = func() error { return db.Atomic(ctx, func(r ports.Records) error { return part(ctx, r) }) }
 		}
-		return queued(t, func(fn func(*conn) error) error {
-			return db.Atomic(ctx, func(r ports.Records) error { return fn(r.(*conn)) })
-		}, calls)
+		return queued(t, db, false, calls...)
 	}
 	// secondCanceled checks the errors of a queue of which the second member's context ends.
 	secondCanceled := func(t *testing.T, errs []error) {
@@ -171,13 +170,6 @@ func TestGroupTransaction(t *testing.T) {
 		if errs[0] != nil || !errors.Is(errs[1], context.Canceled) || errs[2] != nil || errs[3] != nil {
 			t.Errorf("the errors are %v", errs)
 		}
-	}
-	same := func(n int) []context.Context {
-		all := make([]context.Context, n)
-		for i := range all {
-			all[i] = ctx
-		}
-		return all
 	}
 	there := func(n int) bool {
 		_, err := db.Work().Tasks().Get(ctx, o, uid[id.Task](kindTask, 1, n))
@@ -211,14 +203,13 @@ func TestGroupTransaction(t *testing.T) {
 				return p(ctx, r)
 			}
 		}
-		errs := joined(t, same(5), []part{
+		errs := joined(t, ctx,
 			recorded(add(1)), recorded(add(2, 1)),
 			recorded(func(ctx context.Context, r ports.Records) error { return errors.Join(add(3)(ctx, r), stop) }),
 			recorded(add(4)),
 			recorded(func(ctx context.Context, r ports.Records) error {
 				return must.ErrorOf(r.Work().Tasks().Get(ctx, o, uid[id.Task](kindTask, 1, 4)))
-			}),
-		})
+			}))
 		if errs[0] != nil || !fault.Is(errs[1], fault.Conflict) || !errors.Is(errs[2], stop) || errs[3] != nil || errs[4] != nil || errs[5] != nil {
 			t.Errorf("the errors are %v", errs)
 		}
@@ -230,9 +221,7 @@ func TestGroupTransaction(t *testing.T) {
 	t.Run("a member that failed reads what an earlier one changed", func(t *testing.T) {
 		read := make(chan bool, 1)
 		run := func(p part) error { return db.Atomic(ctx, func(r ports.Records) error { return p(ctx, r) }) }
-		errs := queued(t, func(fn func(*conn) error) error {
-			return db.Atomic(ctx, func(r ports.Records) error { return fn(r.(*conn)) })
-		}, []func() error{
+		errs := queued(t, db, false,
 			func() error { return run(add(61)) },
 			func() error {
 				err := run(add(61))
@@ -246,43 +235,36 @@ func TestGroupTransaction(t *testing.T) {
 					}
 					return nil
 				})
-			},
-		})
+			})
 		if errs[0] != nil || !fault.Is(errs[1], fault.Conflict) || errs[2] != nil || errs[3] != nil {
 			t.Errorf("the errors are %v", errs)
 		}
 	})
 	t.Run("a member whose goroutine ends is rolled back, and the others go on", func(t *testing.T) {
-		errs := joined(t, same(3), []part{
+		errs := joined(t, ctx,
 			add(11),
 			func(ctx context.Context, r ports.Records) error {
 				must.Succeed(t, add(12)(ctx, r))
 				runtime.Goexit()
 				return nil
 			},
-			add(13),
-		})
+			add(13))
 		if errs[0] != nil || errs[2] != nil || errs[3] != nil {
 			t.Errorf("the errors are %v", errs)
 		}
 		expect(t, map[int]bool{11: true, 12: false, 13: true})
 	})
 	t.Run("when SQLite rolls back a transaction, all but the cause run again", func(t *testing.T) {
-		errs := joined(t, same(4), []part{
+		errs := joined(t, ctx,
 			add(21),
-			func(ctx context.Context, r ports.Records) error {
-				return rollBack(ctx, r.(*conn))
-			},
-			add(23),
-			add(24),
-		})
+			func(ctx context.Context, r ports.Records) error { return rollBack(ctx, r.(*conn)) },
+			add(23), add(24))
 		if errs[0] != nil || errs[1] == nil || errs[2] != nil || errs[3] != nil || errs[4] != nil {
 			t.Errorf("the errors are %v", errs)
 		}
 		expect(t, map[int]bool{21: true, 23: true, 24: true})
 	})
 	t.Run("a reservation that was rolled back and then has no room grants nothing", func(t *testing.T) {
-		asynchronous := func(fn func(*conn) error) error { return db.transact(ctx, true, fn) }
 		var granted [2]int64
 		reserve := func(i int, n quota.Need) func() error {
 			l := quota.Lease{ID: uid[id.Request](kindEntry, 1, i), Org: o, User: u, Day: "2026-01-02"}
@@ -291,51 +273,39 @@ func TestGroupTransaction(t *testing.T) {
 				return err
 			}
 		}
-		errs := queued(t, asynchronous, []func() error{
+		errs := queued(t, db, true,
 			reserve(0, quota.Need{Input: 20, Output: 55}),
-			func() error {
-				return asynchronous(func(c *conn) error { return rollBack(ctx, c) })
-			},
-			reserve(1, quota.Need{Input: 50, Output: 50}),
-		})
+			func() error { return db.transact(ctx, true, func(c *conn) error { return rollBack(ctx, c) }) },
+			reserve(1, quota.Need{Input: 50, Output: 50}))
 		if errs[0] != nil || errs[1] == nil || errs[2] != nil || granted != [2]int64{0, 100} {
 			t.Errorf("granted are %v, and the errors %v", granted, errs)
 		}
 	})
 	t.Run("a cancelled member in the queue is not run, and the others are", func(t *testing.T) {
 		stopped, stop := context.WithCancel(ctx)
-		contexts := same(3)
-		contexts[1] = stopped
-		errs := joined(t, contexts, []part{
+		errs := joined(t, stopped,
 			func(ctx context.Context, r ports.Records) error { stop(); return add(31)(ctx, r) },
-			add(32),
-			add(33),
-		})
+			add(32), add(33))
 		secondCanceled(t, errs)
 		expect(t, map[int]bool{31: true, 32: false, 33: true})
 	})
 	t.Run("a context that ends in the middle undoes its part and no other", func(t *testing.T) {
 		stopped, stop := context.WithCancel(ctx)
-		contexts := same(3)
-		contexts[1] = stopped
-		errs := joined(t, contexts, []part{
+		errs := joined(t, stopped,
 			add(41),
 			func(ctx context.Context, r ports.Records) error {
 				err := add(42)(ctx, r)
 				stop()
 				return err
 			},
-			add(43),
-		})
+			add(43))
 		secondCanceled(t, errs)
 		expect(t, map[int]bool{41: true, 42: false, 43: true})
 	})
 	t.Run("a statement that its context interrupts fails no other member", func(t *testing.T) {
 		stopped, stop := context.WithCancel(ctx)
-		contexts := same(3)
-		contexts[1] = stopped
 		last := int64(0)
-		errs := joined(t, contexts, []part{
+		errs := joined(t, stopped,
 			add(51),
 			func(ctx context.Context, r ports.Records) error {
 				during = func(n int64) {
@@ -347,8 +317,7 @@ func TestGroupTransaction(t *testing.T) {
 					string(uid[id.Task](kindTask, 1, 51))))
 				return err
 			},
-			add(53),
-		})
+			add(53))
 		secondCanceled(t, errs)
 		if last == 0 {
 			t.Error("the statement did not run")
@@ -369,7 +338,7 @@ func TestGroupTransaction(t *testing.T) {
 				return add(100+i)(ctx, r)
 			}
 		}
-		for i, err := range joined(t, same(len(parts)), parts) {
+		for i, err := range joined(t, ctx, parts...) {
 			if i < len(parts) && (fails(i) != errors.Is(err, stop) || fails(i) == there(100+i)) || err != nil && !errors.Is(err, stop) {
 				t.Errorf("part %d: %v", i, err)
 			}

@@ -260,18 +260,11 @@ func TestPruneAgainstItselfAndWriters(t *testing.T) {
 func TestAnnouncingSharesATransaction(t *testing.T) {
 	db := migrated(t, databases[0].url(t))
 	o, _ := seeded(t, db)
-	names := db.Storage().BlobNames()
-	errs := make([]error, 3)
-	var all sync.WaitGroup
-	must.NoError(t, db.Atomic(t.Context(), func(ports.Records) error {
-		for i, name := range []string{"a", "b", "a"} {
-			all.Go(func() { errs[i] = names.Announce(t.Context(), o, name, 0, time.UnixMilli(1)) })
-			awaitWaiting(t, db, i+1)
-		}
-		return nil
-	}))
-	all.Wait()
-	if errs[0] != nil || errs[1] != nil || !fault.Is(errs[2], fault.Conflict) {
+	announce := func(name string) func() error {
+		return func() error { return db.Storage().BlobNames().Announce(t.Context(), o, name, 0, time.UnixMilli(1)) }
+	}
+	errs := queued(t, db, false, announce("a"), announce("b"), announce("a"))
+	if errs[0] != nil || errs[1] != nil || !fault.Is(errs[2], fault.Conflict) || errs[3] != nil {
 		t.Errorf("the errors are %v", errs)
 	}
 }

@@ -250,21 +250,15 @@ func TestReservingSharesATransaction(t *testing.T) {
 	db := migrated(t, databases[0].url(t))
 	o, u := seeded(t, db)
 	var granted [3]int64
-	var errs [3]error
-	var all sync.WaitGroup
-	err := db.transact(t.Context(), false, func(*conn) error {
-		for i := range granted {
-			l := quota.Lease{ID: uid[id.Request](kindEntry, 1, i), Org: o, User: u, Day: "2026-01-02"}
-			all.Go(func() {
-				granted[i], errs[i] = db.Usage().Quotas().ReserveAt(t.Context(), 0, l, 100, quota.Need{Input: 20, Output: 55})
-			})
-			awaitWaiting(t, db, i+1)
+	reserve := func(i int) func() error {
+		l := quota.Lease{ID: uid[id.Request](kindEntry, 1, i), Org: o, User: u, Day: "2026-01-02"}
+		return func() (err error) {
+			granted[i], err = db.Usage().Quotas().ReserveAt(t.Context(), 0, l, 100, quota.Need{Input: 20, Output: 55})
+			return err
 		}
-		return nil
-	})
-	all.Wait()
-	if err != nil || errs != [3]error{} || granted != [3]int64{75, 25, 0} {
-		t.Errorf("granted were %v, errors %v, %v", granted, errs, err)
+	}
+	if err := errors.Join(queued(t, db, false, reserve(0), reserve(1), reserve(2))...); err != nil || granted != [3]int64{75, 25, 0} {
+		t.Errorf("granted were %v, error %v", granted, err)
 	}
 }
 
