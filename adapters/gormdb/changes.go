@@ -100,12 +100,6 @@ var _ ports.Changes = changes{}
 // headDest returns the destinations to scan a log's head into.
 func headDest(h *object.Head) []any { return []any{&h.N, &h.Floor, &h.Epoch} }
 
-// readHead reads the head of a log, also of an empty one.
-func readHead(ctx context.Context, db *gorm.DB, o id.Org) (h object.Head, err error) {
-	err = getRow(ctx, db, "Log", tenantSQL(o, heads+"h.org_id = @org"), headDest(&h)...)
-	return h, err
-}
-
 func (q changes) Lock(ctx context.Context, o id.Org) (object.Head, error) {
 	if !q.inTransaction() {
 		return object.Head{}, errNotInTransaction("a log is locked")

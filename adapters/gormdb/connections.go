@@ -84,9 +84,7 @@ func (q connectors) Add(ctx context.Context, o id.Org, i connector.Instance) err
 }
 
 func (q connectors) Update(ctx context.Context, o id.Org, i id.Connector, fn func(connector.Instance) (connector.Instance, error)) (connector.Instance, error) {
-	return atomically(ctx, q.conn, func(c *conn) (connector.Instance, error) {
-		return update(ctx, connectorTable.of(c.write, o).key(string(i)), (*connectorRow).instance, rowOfConnector, fn)
-	})
+	return update(ctx, q.conn, connectorTable.of(q.write, o).key(string(i)), (*connectorRow).instance, rowOfConnector, fn)
 }
 
 // Remove is a transaction so that it is retried after a deadlock with a change of
@@ -220,9 +218,7 @@ func (q flows) Get(ctx context.Context, state string) (connector.Flow, error) {
 }
 
 func (q flows) Update(ctx context.Context, state string, fn func(connector.Flow) (connector.Flow, error)) (connector.Flow, error) {
-	return atomically(ctx, q.conn, func(c *conn) (connector.Flow, error) {
-		return update(ctx, flowTable.crossTenant(c.write, crossTenantFlows).key(state), (*flowRow).flow, rowOfFlow, fn)
-	})
+	return update(ctx, q.conn, flowTable.crossTenant(q.write, crossTenantFlows).key(state), (*flowRow).flow, rowOfFlow, fn)
 }
 
 func (q flows) Sweep(ctx context.Context, before time.Time) error {

@@ -57,9 +57,7 @@ func (q deviceGrants) ByUserCode(ctx context.Context, digest string) (session.De
 }
 
 func (q deviceGrants) Update(ctx context.Context, digest string, fn func(session.DeviceGrant) (session.DeviceGrant, error)) (session.DeviceGrant, error) {
-	return atomically(ctx, q.conn, func(c *conn) (session.DeviceGrant, error) {
-		return update(ctx, deviceGrants{c}.rows().key(digest), (*deviceGrantRow).grant, rowOfDeviceGrant, fn)
-	})
+	return update(ctx, q.conn, q.rows().key(digest), (*deviceGrantRow).grant, rowOfDeviceGrant, fn)
 }
 
 func (q deviceGrants) Prune(ctx context.Context, before time.Time) error {

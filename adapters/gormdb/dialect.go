@@ -44,14 +44,6 @@ func (d dialect) snapshot() sql.IsolationLevel {
 // reference the locked ones do not wait.
 func (d dialect) forUpdate() string { return d.text("", " FOR NO KEY UPDATE") }
 
-// forKeyShare returns the end of a SELECT that prevents the deletion of its rows until the
-// transaction ends.
-func (d dialect) forKeyShare() string { return d.text("", " FOR KEY SHARE") }
-
-// forUpdateSkipLocked returns the end of a SELECT that locks rows as forUpdate does and
-// skips rows that another transaction has locked.
-func (d dialect) forUpdateSkipLocked() string { return d.text("", " FOR NO KEY UPDATE SKIP LOCKED") }
-
 // in returns the condition that a column of the Postgres type has one of the values of a
 // parameter made by list.
 func (d dialect) in(column, kind string) string {

@@ -58,9 +58,7 @@ func (q users) ByProvider(ctx context.Context, providerID string) (org.User, err
 }
 
 func (q users) Upsert(ctx context.Context, fresh org.User, fn func(org.User) (org.User, error)) (org.User, error) {
-	return atomically(ctx, q.conn, func(c *conn) (org.User, error) {
-		return upsert(ctx, userTable.on(c.write), fresh.ProviderID, (*userRow).user, rowOfUser, fresh, fn)
-	})
+	return upsert(ctx, q.conn, userTable.on(q.write), fresh.ProviderID, (*userRow).user, rowOfUser, fresh, fn)
 }
 
 func (q users) Profile(ctx context.Context, o id.Org, user id.User) (p org.Profile, organisation org.Organisation, err error) {
@@ -356,9 +354,7 @@ func (q organisations) ByProvider(ctx context.Context, providerID string) (org.O
 }
 
 func (q organisations) Upsert(ctx context.Context, fresh org.Organisation, fn func(org.Organisation) (org.Organisation, error)) (org.Organisation, error) {
-	return atomically(ctx, q.conn, func(c *conn) (org.Organisation, error) {
-		return upsert(ctx, organisationTable.on(c.write), fresh.ProviderID, (*organisationRow).organisation, rowOfOrganisation, fresh, fn)
-	})
+	return upsert(ctx, q.conn, organisationTable.on(q.write), fresh.ProviderID, (*organisationRow).organisation, rowOfOrganisation, fresh, fn)
 }
 
 // Lock locks the row by updating its epoch. A transaction that has the lock only reads.
@@ -408,33 +404,24 @@ func (d dialect) nameCondition() string {
 	return "(instr(lower(name), lower(?)) > 0 OR instr(lower(slug), lower(?)) > 0)"
 }
 
-// erased are the tables that Erase empties, in an order that foreign keys allow, each with what identifies
-// a row of an organisation, and the name of its blob. Rows of the others are deleted by cascade, except
-// revocations, which stay until they are done.
-var erased = []struct{ table, key, blob string }{
-	{"objects", "id", "blob"},
-	{"object_versions", "object_id, version", "blob"},
-	{"changes", "n", "''"},
-	{"log_heads", "org_id", "''"},
-	{"task_history", "id", "''"},
-	{"tasks", "id", "''"},
-	{"workspaces", "id", "''"},
-	{"team_members", "team_id, user_id", "''"},
-	{"teams", "id", "''"},
-	{"workspace_orders", "user_id", "''"},
-	{"invitations", "id", "''"},
-	{"memberships", "user_id", "''"},
-	{"subscriptions", "org_id", "''"},
-	{"audit", "id", "''"},
-	{"quota_accounts", "user_id, day", "''"},
-	{"usage_entries", "at, id", "''"},
-	{"usage_user_models", "user_id, day, model", "''"},
-	{"usage_users", "unit, since, user_id", "''"},
-	{"usage_models", "unit, since, model, lane", "''"},
-	{"sessions", "id", "''"},
-	{"device_grants", "code", "''"},
-	{"exports", "id", "''"},
-	{"uploads", "id", "''"},
+// erased are the tables that Erase empties, in an order that foreign keys allow. Rows of the others are deleted by
+// cascade, except revocations, which stay until they are done.
+var erased = []*tenantTable{
+	objectTable, versionTable, changeTable, headTable, historyTable, taskTable, workspaceTable, teamMemberTable, teamTable, orderTable, invitationTable,
+	memberTable, subscriptionTable, auditTable, accountTable, entryTable, userModelTable, userSumTable, modelSumTable, sessionTable, deviceGrantTable,
+	exportTable, uploadTable,
+}
+
+// erase returns the text that deletes some rows of an organisation, and returns the names of their contents.
+func (t *tenantTable) erase() string {
+	key, blob := cmp.Or(join(keysOf(t.rest), "%"), "org_id"), "''"
+	switch t {
+	case objectTable, versionTable:
+		blob = "blob"
+	case entryTable:
+		key = "at, id" // their order on SQLite
+	}
+	return "DELETE FROM " + t.name + " WHERE org_id = @org AND (" + key + ") IN (SELECT " + key + " FROM " + t.name + " WHERE org_id = @org LIMIT ?) RETURNING " + blob
 }
 
 func (q organisations) Erase(ctx context.Context, o id.Org, now time.Time, limit int) (n int, err error) {
@@ -453,11 +440,9 @@ func (q organisations) Erase(ctx context.Context, o id.Org, now time.Time, limit
 			return err
 		}
 		for _, t := range erased {
-			text := "DELETE FROM " + t.table + " WHERE org_id = @org AND (" + t.key + ") IN (SELECT " + t.key + " FROM " + t.table +
-				" WHERE org_id = @org LIMIT ?) RETURNING " + t.blob
 			var name string
 			var names []string
-			err := eachRow(ctx, c.write, "Organisation", tenantSQL(o, text, limit-n), []any{&name}, func() error {
+			err := eachRow(ctx, c.write, "Organisation", tenantSQL(o, t.erase(), limit-n), []any{&name}, func() error {
 				if n++; name != "" {
 					names = append(names, name)
 				}

@@ -68,9 +68,7 @@ func (q exports) List(ctx context.Context, o id.Org) ([]export.Export, error) {
 }
 
 func (q exports) Update(ctx context.Context, o id.Org, exportID id.Export, fn func(export.Export) (export.Export, error)) (export.Export, error) {
-	return atomically(ctx, q.conn, func(c *conn) (export.Export, error) {
-		return update(ctx, exportTable.of(c.write, o).key(string(exportID)), (*exportRow).export, rowOfExport, fn)
-	})
+	return update(ctx, q.conn, exportTable.of(q.write, o).key(string(exportID)), (*exportRow).export, rowOfExport, fn)
 }
 
 func (q exports) Claim(ctx context.Context, now time.Time, fn func(export.Export) (export.Export, error)) (export.Export, error) {

@@ -43,7 +43,8 @@ func (c *conn) snapshot(ctx context.Context, fn func(*gorm.DB) error) error {
 // withHead calls head with the head of a log, and then runs fn, whose statements read the same snapshot.
 func (c *conn) withHead(ctx context.Context, o id.Org, head func(object.Head) error, fn func(*gorm.DB) error) error {
 	return c.snapshot(ctx, func(db *gorm.DB) error {
-		h, err := readHead(ctx, db, o)
+		var h object.Head
+		err := getRow(ctx, db, "Log", tenantSQL(o, heads+"h.org_id = @org"), headDest(&h)...)
 		if err == nil {
 			err = head(h)
 		}

@@ -91,12 +91,17 @@ func pgxPool(db *gorm.DB, pool gorm.ConnPool) (*sql.DB, bool) {
 func queryPgx(ctx context.Context, pool *sql.DB, text string, args []any, scan func(scanner) error) error {
 	return onPgx(ctx, pool, func(c *pgx.Conn) error {
 		rows, err := c.Query(ctx, text, args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		return scan(pgxRows{rows})
+		return scanAll(rows, err, func(rows pgx.Rows) error { return scan(pgxRows{rows}) })
 	})
+}
+
+// scanAll runs scan with rows and closes them, unless the query failed.
+func scanAll(rows pgx.Rows, err error, scan func(pgx.Rows) error) error {
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	return scan(rows)
 }
 
 // pgxRows decodes texts, ids and integers itself, since pgx looks for a plan of each conversion
@@ -281,11 +286,7 @@ func (t *pgxTransaction) end(ctx context.Context) {
 func (t *pgxTransaction) query(ctx context.Context, text string, args []any, scan func(pgx.Rows) error) (err error) {
 	if t.conn != nil {
 		rows, err := t.pgx.Query(ctx, text, args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		return scan(rows)
+		return scanAll(rows, err, scan)
 	}
 	t.conn, err = takePgx(ctx, t.pool, func(c *pgx.Conn) error {
 		t.pgx = c
@@ -320,11 +321,7 @@ func queryAfter(ctx context.Context, c *pgx.Conn, first string, firstArgs []any,
 		return err
 	}
 	rows, err := results.Query()
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	return scan(rows)
+	return scanAll(rows, err, scan)
 }
 
 // postgresAddress is what the address of a database on Postgres says.

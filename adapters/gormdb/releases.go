@@ -120,7 +120,7 @@ func (q releases) Add(ctx context.Context, r release.Release) error {
 
 func (q releases) Update(ctx context.Context, r id.Release, fn func(release.Release) (release.Release, error)) (updated release.Release, err error) {
 	err = q.revised(ctx, func(c *conn, revision int64) error {
-		updated, err = update(ctx, releaseTable.on(c.write).key(string(r)), (*releaseRow).release,
+		updated, err = update(ctx, c, releaseTable.on(c.write).key(string(r)), (*releaseRow).release,
 			func(r release.Release) *releaseRow { return rowOfRelease(r, revision) }, fn)
 		return err
 	})
@@ -245,7 +245,7 @@ func (q adoption) AddDevices(ctx context.Context, all []release.DailyDevices) er
 			s := seenTable.on(c.write)
 			n, err := s.insert(ctx, rowOfSeen(d), onConflictDoNothing)
 			if err == nil && n == 0 {
-				_, err = update(ctx, s.key(string(d.Day), string(d.Platform), string(d.Arch), string(d.Channel)), (*seenRow).seen, rowOfSeen, func(existing release.DailyDevices) (release.DailyDevices, error) {
+				_, err = update(ctx, c, s.key(string(d.Day), string(d.Platform), string(d.Arch), string(d.Channel)), (*seenRow).seen, rowOfSeen, func(existing release.DailyDevices) (release.DailyDevices, error) {
 					existing.Devices.Merge(&d.Devices)
 					return existing, nil
 				})

@@ -108,7 +108,7 @@ func (s selection) source() string {
 // claim selects and locks the first rows in the order, skipping rows that another
 // transaction has locked.
 func (s selection) claim(order string, limit int) selection {
-	s.lock, s.args = " ORDER BY "+order+" LIMIT ?"+dialectOf(s.db).forUpdateSkipLocked(), slices.Concat(s.args, []any{limit})
+	s.lock, s.args = " ORDER BY "+order+" LIMIT ?"+dialectOf(s.db).text("", " FOR NO KEY UPDATE SKIP LOCKED"), slices.Concat(s.args, []any{limit})
 	return s
 }
 
@@ -261,7 +261,7 @@ func (s selection) count(ctx context.Context) (n int, err error) {
 // violation would abort it on Postgres. It returns NotFound if there are fewer than want.
 func (s selection) lockKeys(ctx context.Context, want int) error {
 	n := 0
-	text := "SELECT 1 FROM " + s.name + " WHERE " + s.where + " ORDER BY " + s.name + ".id" + dialectOf(s.db).forKeyShare()
+	text := "SELECT 1 FROM " + s.name + " WHERE " + s.where + " ORDER BY " + s.name + ".id" + dialectOf(s.db).text("", " FOR KEY SHARE")
 	err := eachRow(ctx, s.db, s.what, s.newCommand(text, s.args), []any{new(int)}, func() error {
 		n++
 		return nil
@@ -383,24 +383,27 @@ func required(found bool, err error, what string) error {
 
 // update locks the only row and stores what fn returns for its record, in a transaction. It
 // returns that record, whose times may be more precise than the stored ones.
-func update[R, T any](ctx context.Context, s selection, record func(*R) (T, error), row func(T) *R, fn func(T) (T, error)) (v T, err error) {
-	existing, err := get(ctx, s.forUpdate(), record)
-	if err != nil {
-		return v, err
-	}
-	next, err := fn(existing)
-	if err != nil {
-		return v, err
-	}
-	r := row(next)
-	if s.org != "" {
-		s.setOrg(r, s.org)
-	}
-	if err := s.save(ctx, r); err != nil {
-		return v, err
-	}
-	v, err = record(r)
-	return v, failed(ctx, err, s.what)
+func update[R, T any](ctx context.Context, c *conn, s selection, record func(*R) (T, error), row func(T) *R, fn func(T) (T, error)) (T, error) {
+	return atomically(ctx, c, func(c *conn) (v T, err error) {
+		s.db = c.write
+		existing, err := get(ctx, s.forUpdate(), record)
+		if err != nil {
+			return v, err
+		}
+		next, err := fn(existing)
+		if err != nil {
+			return v, err
+		}
+		r := row(next)
+		if s.org != "" {
+			s.setOrg(r, s.org)
+		}
+		if err := s.save(ctx, r); err != nil {
+			return v, err
+		}
+		v, err = record(r)
+		return v, failed(ctx, err, s.what)
+	})
 }
 
 // change updates the only row and returns the new record.
@@ -427,39 +430,42 @@ func upsertIf[R, T any](ctx context.Context, s selection, r *R, record func(*R) 
 
 // upsert finds the record by the provider's id, or adds fresh, and stores what fn returns
 // for it, in a transaction that locks the record.
-func upsert[R, T any](ctx context.Context, s selection, provider string, record func(*R) (T, error), row func(T) *R, fresh T, fn func(T) (T, error)) (T, error) {
+func upsert[R, T any](ctx context.Context, c *conn, s selection, provider string, record func(*R) (T, error), row func(T) *R, fresh T, fn func(T) (T, error)) (T, error) {
 	s = s.filter("provider_id = ?", provider)
-	existing, found, err := find(ctx, s.forUpdate(), record)
-	if err != nil {
-		return fresh, err
-	}
-	if !found {
-		made, err := fn(fresh)
+	return atomically(ctx, c, func(c *conn) (T, error) {
+		s.db = c.write
+		existing, found, err := find(ctx, s.forUpdate(), record)
 		if err != nil {
 			return fresh, err
 		}
-		added := row(made)
-		if n, err := s.insert(ctx, added, onConflictDoNothing); err != nil {
-			return fresh, err
-		} else if n == 1 {
-			return record(added)
+		if !found {
+			made, err := fn(fresh)
+			if err != nil {
+				return fresh, err
+			}
+			added := row(made)
+			if n, err := s.insert(ctx, added, onConflictDoNothing); err != nil {
+				return fresh, err
+			} else if n == 1 {
+				return record(added)
+			}
+			// A concurrent one added it, or the id is taken under another key.
+			existing, found, err = find(ctx, s.forUpdate(), record)
+			if err == nil && !found {
+				err = fault.New(fault.Conflict, "%s is there already", s.what)
+			}
+			if err != nil {
+				return fresh, err
+			}
 		}
-		// A concurrent one added it, or the id is taken under another key.
-		existing, found, err = find(ctx, s.forUpdate(), record)
-		if err == nil && !found {
-			err = fault.New(fault.Conflict, "%s is there already", s.what)
-		}
+		next, err := fn(existing)
 		if err != nil {
 			return fresh, err
 		}
-	}
-	next, err := fn(existing)
-	if err != nil {
-		return fresh, err
-	}
-	changed := row(next)
-	if err := s.save(ctx, changed); err != nil {
-		return fresh, err
-	}
-	return record(changed)
+		changed := row(next)
+		if err := s.save(ctx, changed); err != nil {
+			return fresh, err
+		}
+		return record(changed)
+	})
 }

@@ -13,7 +13,7 @@ import (
 // organisation.
 
 // addTaskFields are the fields that Add is given; it computes the sort order.
-var addTaskFields = taskTable.fieldsExcept("org_id", "sort_order")
+var addTaskFields = except(taskTable.rest, "sort_order")
 
 // addTask is indexed by whether the task is in a workspace. It computes the sort order and
 // finds the workspace in the statement, to save round trips.
@@ -95,7 +95,7 @@ var takenKeys = perDialect(func(d dialect) string {
 })
 
 // replaceFields are the fields that Replace is given; it computes the number.
-var replaceFields = slices.DeleteFunc(slices.Clone(objectTable.changes), func(f field) bool { return f.name == "n" })
+var replaceFields = except(objectTable.changes, "n")
 
 // The texts of replaceObject: the previous content is released, or kept, or kept where others may be
 // too many.

@@ -187,9 +187,9 @@ func (t *table) fieldsOf(columns ...string) []field {
 	return found
 }
 
-// fieldsExcept returns the fields of an INSERT without those of the columns.
-func (t *table) fieldsExcept(columns ...string) []field {
-	return slices.DeleteFunc(slices.Clone(t.fields), func(f field) bool { return slices.Contains(columns, f.name) })
+// except returns the fields without that of the column.
+func except(fields []field, column string) []field {
+	return slices.DeleteFunc(slices.Clone(fields), func(f field) bool { return f.name == column })
 }
 
 // dest returns the destinations of the fields in a row.

@@ -91,14 +91,6 @@ func (f field) fromSQLite(v any) (any, error) {
 	return nil, fmt.Errorf("the column %s has a value that is no %s", f.name, f.kind)
 }
 
-// toSQLite converts a value of rowValues for the driver of SQLite.
-func toSQLite(v any) any {
-	if u, ok := v.(uuid); ok {
-		return u.String()
-	}
-	return v
-}
-
 // key returns the values of the primary key as text.
 func (t *table) key(r rowValues) (key []string) {
 	for i, f := range t.all {

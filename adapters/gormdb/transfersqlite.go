@@ -106,7 +106,10 @@ func (w sqliteWriter) insert(ctx context.Context, t *table, next func() (rowValu
 			return err
 		}
 		for i, v := range r {
-			args[i] = toSQLite(v)
+			if u, ok := v.(uuid); ok {
+				v = u.String()
+			}
+			args[i] = v
 		}
 		var texts []any
 		if t == &taskTable.table {

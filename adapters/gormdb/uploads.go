@@ -120,9 +120,7 @@ func (q uploads) Parts(ctx context.Context, o id.Org, uploadID id.Upload, from i
 }
 
 func (q uploads) Update(ctx context.Context, o id.Org, uploadID id.Upload, fn func(upload.Upload) (upload.Upload, error)) (upload.Upload, error) {
-	return atomically(ctx, q.conn, func(c *conn) (upload.Upload, error) {
-		return update(ctx, uploadTable.of(c.write, o).key(string(uploadID)), (*uploadRow).upload, rowOfUpload, fn)
-	})
+	return update(ctx, q.conn, uploadTable.of(q.write, o).key(string(uploadID)), (*uploadRow).upload, rowOfUpload, fn)
 }
 
 // Sweep skips uploads that are in use or swept concurrently.

@@ -209,7 +209,7 @@ func (q orders) Update(ctx context.Context, o id.Org, user id.User, fn func(work
 		if _, err := rows.insert(ctx, &orderRow{UserID: user, WorkspaceIDs: workspace.Order{}}, onConflictDoNothing); err != nil {
 			return err
 		}
-		_, err := update(ctx, rows.key(string(user)), (*orderRow).order, func(order workspace.Order) *orderRow { return &orderRow{WorkspaceIDs: order} }, fn)
+		_, err := update(ctx, c, rows.key(string(user)), (*orderRow).order, func(order workspace.Order) *orderRow { return &orderRow{WorkspaceIDs: order} }, fn)
 		return err
 	})
 }
