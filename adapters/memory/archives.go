@@ -9,6 +9,7 @@ import (
 
 	"collab/domain/archive"
 	"collab/domain/audit"
+	"collab/domain/connector"
 	"collab/domain/export"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -18,6 +19,8 @@ import (
 	"collab/domain/plan"
 	"collab/domain/task"
 	"collab/domain/team"
+	"collab/domain/usage"
+	"collab/domain/workspace"
 	"collab/ports"
 )
 
@@ -58,21 +61,13 @@ func (x *tx) export(o id.Org) (all []archive.Record, err error) {
 	for _, v := range t.Invitations.list(func(i invitation.Invitation) bool { return i.Stored() != invitation.Revoked }, compareInvitations, 0) {
 		add(archive.Record{Invitation: &v})
 	}
-	for _, v := range t.Teams.list(always, compareTeams, 0) {
-		add(archive.Record{Team: &v})
-	}
-	for _, v := range t.TeamMembers.list(always, func(a, b team.Member) int { return cmp.Or(cmp.Compare(a.Team, b.Team), cmp.Compare(a.User, b.User)) }, 0) {
-		add(archive.Record{TeamMember: &v})
-	}
-	for _, v := range t.Workspaces.list(always, compareWorkspaces, 0) {
-		add(archive.Record{Workspace: &v})
-	}
+	t.Teams.each(compareTeams, func(v *team.Team) { add(archive.Record{Team: v}) })
+	t.TeamMembers.each(func(a, b team.Member) int { return cmp.Or(cmp.Compare(a.Team, b.Team), cmp.Compare(a.User, b.User)) }, func(v *team.Member) { add(archive.Record{TeamMember: v}) })
+	t.Workspaces.each(compareWorkspaces, func(v *workspace.Workspace) { add(archive.Record{Workspace: v}) })
 	for _, user := range slices.Sorted(maps.Keys(t.Orders.rows)) {
 		add(archive.Record{Order: &archive.Order{User: user, Workspaces: slices.Clone(t.Orders.rows[user])}})
 	}
-	for _, v := range t.Tasks.list(always, func(a, b task.Task) int { return cmp.Compare(a.ID, b.ID) }, 0) {
-		add(archive.Record{Task: &v})
-	}
+	t.Tasks.each(func(a, b task.Task) int { return cmp.Compare(a.ID, b.ID) }, func(v *task.Task) { add(archive.Record{Task: v}) })
 	for _, v := range t.History.list(always, func(a, b task.Change) int {
 		return cmp.Or(cmp.Compare(a.Task, b.Task), a.At.Compare(b.At), cmp.Compare(a.ID, b.ID))
 	}, 0) {
@@ -82,20 +77,14 @@ func (x *tx) export(o id.Org) (all []archive.Record, err error) {
 		}
 		add(archive.Record{Change: &archive.Change{Change: v, Workspace: task.Workspace}})
 	}
-	for _, v := range t.Connectors.list(always, compareConnectors, 0) {
-		add(archive.Record{Connector: &v})
-	}
-	for _, v := range t.Usage.list(always, compareEntries, 0) {
-		add(archive.Record{Usage: &v})
-	}
+	t.Connectors.each(compareConnectors, func(v *connector.Instance) { add(archive.Record{Connector: v}) })
+	t.Usage.each(compareEntries, func(v *usage.Entry) { add(archive.Record{Usage: v}) })
 	for _, v := range x.Audit.list(func(e audit.Entry) bool { return e.Org == o }, func(a, b audit.Entry) int {
 		return byTime(a.At, b.At, a.ID, b.ID)
 	}, 0) {
 		add(archive.Record{Entry: &v})
 	}
-	for _, v := range t.Objects.list(always, func(a, b object.Object) int { return cmp.Compare(a.StorageKey(), b.StorageKey()) }, 0) {
-		add(archive.Record{Object: &v})
-	}
+	t.Objects.each(func(a, b object.Object) int { return cmp.Compare(a.StorageKey(), b.StorageKey()) }, func(v *object.Object) { add(archive.Record{Object: v}) })
 	return all, nil
 }
 

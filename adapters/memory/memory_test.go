@@ -137,8 +137,7 @@ func TestListsOfObjectsCallOutsideTheLock(t *testing.T) {
 	v := object.Object{ID: "a", Org: o, Path: "a.md", Place: object.Place{Kind: object.Template, Scope: object.Shared}}
 	must.NoError(t, s.Storage().Objects().Add(ctx, o, v))
 	must.NoError(t, s.Atomic(ctx, func(r ports.Records) error {
-		_, err := r.Storage().Changes().Append(ctx, o, object.NewChange(v))
-		return err
+		return must.ErrorOf(r.Storage().Changes().Append(ctx, o, object.NewChange(v)))
 	}))
 	head := func(object.Head) error { return must.ErrorOf(s.Storage().Objects().Get(ctx, o, v.ID)) }
 	calls := 0
@@ -193,19 +192,11 @@ func stored(t *testing.T) (*memory.Store, id.Org, context.Context) {
 	t.Helper()
 	s, ctx := memory.NewStore(), t.Context()
 	must.NoError(t, s.Atomic(ctx, func(r ports.Records) error {
-		_, err := r.Directory().Organisations().Upsert(ctx, org.Organisation{ID: "o", ProviderID: "p"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
-		if err != nil {
-			return err
-		}
-		_, err = r.Directory().Users().Upsert(ctx, org.User{ID: "u", ProviderID: "p"}, func(u org.User) (org.User, error) { return u, nil })
-		if err != nil {
-			return err
-		}
-		if err := r.Directory().Members().Put(ctx, "o", org.Membership{Org: "o", User: "u"}); err != nil {
-			return err
-		}
-		_, err = r.Work().Tasks().Add(ctx, "o", task.Task{ID: "t", Org: "o"})
-		return err
+		return errors.Join(
+			must.ErrorOf(r.Directory().Organisations().Upsert(ctx, org.Organisation{ID: "o", ProviderID: "p"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })),
+			must.ErrorOf(r.Directory().Users().Upsert(ctx, org.User{ID: "u", ProviderID: "p"}, func(u org.User) (org.User, error) { return u, nil })),
+			r.Directory().Members().Put(ctx, "o", org.Membership{Org: "o", User: "u"}),
+			must.ErrorOf(r.Work().Tasks().Add(ctx, "o", task.Task{ID: "t", Org: "o"})))
 	}))
 	return s, "o", ctx
 }

@@ -141,6 +141,13 @@ func first[V any](vs []V, limit int) []V {
 	return vs
 }
 
+// each calls fn with the records in the order of compare.
+func (t *table[K, V]) each(compare func(a, b V) int, fn func(*V)) {
+	for _, v := range t.list(always, compare, 0) {
+		fn(&v)
+	}
+}
+
 // page is list for the records after one that need not be there.
 func (t *table[K, V]) page(matches func(V) bool, compare func(a, b V) int, after V, limit int) []V {
 	return t.list(func(v V) bool { return matches(v) && compare(v, after) > 0 }, compare, limit)
