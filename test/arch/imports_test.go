@@ -83,7 +83,7 @@ var owners = []struct {
 	{"go.yaml.in/yaml", []string{"adapters/httpapi", "docs"}},
 	{"golang.org/x/net", []string{"adapters/httpapi", "adapters/mcp", "adapters/otlp"}},
 	{"golang.org/x/oauth2", []string{"adapters/mcp", "adapters/oidc"}},
-	{"golang.org/x/sync", []string{"adapters"}},
+	{"golang.org/x/sync", []string{"adapters", "test/bench"}},
 	{"golang.org/x/sys", []string{"adapters/bucket", "adapters/filelock", "adapters/localdisk", "adapters/syncfs", "app/assembly", "cmd/collab"}},
 	{"golang.org/x/term", []string{"cmd/collab"}},
 	{"golang.org/x/text", []string{"adapters", "cmd/collab", "domain"}},

@@ -134,33 +134,27 @@ func (b *bench) life() time.Duration { return b.run * 5 / 3 }
 
 // startTalks starts a new server of each kind.
 func (b *bench) startTalks(ctx context.Context, name string, p *provider) (talks [chatServers]chatTarget, err error) {
-	talks[chatProvider] = chatTarget{name: "the provider", address: p.address(), path: "/v1/messages", provider: p}
-	bare, err := b.startBare(ctx, "")
+	s, err := b.startServers(ctx, name, chatSettings(p)...)
 	if err != nil {
 		return talks, err
 	}
 	query := "?provider=" + url.QueryEscape(p.address())
-	talks[chatBare] = chatTarget{name: "bare", address: bare.address, path: bareChat + query, process: bare, provider: p}
-	talks[chatCopied] = chatTarget{name: "bare, copied", address: bare.address, path: bareCopies + query, process: bare, provider: p}
-	database, _, err := b.database(ctx, name)
-	if err != nil {
-		return talks, err
+	talks[chatProvider] = chatTarget{name: "the provider", address: p.address(), path: "/v1/messages", provider: p}
+	talks[chatBare] = chatTarget{name: "bare", address: s.bare.address, path: bareChat + query, process: s.bare, provider: p}
+	talks[chatCopied] = chatTarget{name: "bare, copied", address: s.bare.address, path: bareCopies + query, process: s.bare, provider: p}
+	if talks[chatSQLite], err = s.lite.chatTarget(ctx, p, chatUsers); err == nil {
+		talks[chatPostgres], err = s.pg.chatTarget(ctx, p, chatUsers)
 	}
-	for way, database := range map[int]string{chatSQLite: "sqlite", chatPostgres: database} {
-		if _, talks[way], err = b.startChatting(ctx, fmt.Sprintf("collabd-%s-%d", name, way), database, p, chatUsers); err != nil {
-			return talks, err
-		}
-	}
-	return talks, nil
+	return talks, err
 }
 
-// startChatting starts a server with a provider, members who may chat, and further settings as NAME=value.
-func (b *bench) startChatting(ctx context.Context, name, database string, p *provider, members int, more ...string) (c *collab, t chatTarget, err error) {
-	c, err = b.startCollab(ctx, name, database, append(more,
-		"COLLAB_ANTHROPIC_URL=http://"+p.address(), "COLLAB_ANTHROPIC_API_KEY=bench", "COLLAB_ADMIN_SECRET="+chatSecret)...)
-	if err != nil {
-		return nil, t, err
-	}
+// chatSettings are the settings of a server that asks a provider.
+func chatSettings(p *provider) []string {
+	return []string{"COLLAB_ANTHROPIC_URL=http://" + p.address(), "COLLAB_ANTHROPIC_API_KEY=bench", "COLLAB_ADMIN_SECRET=" + chatSecret}
+}
+
+// chatTarget gives the organisation a plan and members who may chat.
+func (c *collab) chatTarget(ctx context.Context, p *provider, members int) (t chatTarget, err error) {
 	t = chatTarget{name: c.name, address: c.address, path: "/api/v1/chat", process: c.process, provider: p}
 	err = c.grant(ctx, "PREMIUM")
 	for i := 0; i < members && err == nil; i++ {
@@ -168,7 +162,7 @@ func (b *bench) startChatting(ctx context.Context, name, database string, p *pro
 		err = c.exchange(ctx, fmt.Sprintf("talker%d", i), "member", &s)
 		t.tokens = append(t.tokens, s.Token)
 	}
-	return c, t, err
+	return t, err
 }
 
 // grant gives the organisation a plan, as an operator does.

@@ -76,9 +76,7 @@ func TestTalks(t *testing.T) {
 					t.Errorf("%s: %+v: %v", way.name, first, err)
 				}
 			}
-			if _, err := through.measureMemory(t.Context(), 5, warm); err != nil {
-				t.Error(err)
-			}
+			must.Succeed(t, must.ErrorOf(through.measureMemory(t.Context(), 5, warm)))
 		})
 	}
 	t.Run("the bare server sends chunks in the format of Collab", func(t *testing.T) {

@@ -9,7 +9,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // rates are rate limits that no measurement reaches.
@@ -61,6 +64,29 @@ func (b *bench) startCollab(ctx context.Context, name, database string, more ...
 		err = c.signIn(ctx)
 	}
 	return c, err
+}
+
+// servers are a server on SQLite, one on Postgres, and the bare server.
+type servers struct {
+	lite, pg *collab
+	bare     *process
+	conn     *pgx.Conn // to the database of pg
+}
+
+// startServers starts new servers with further settings as NAME=value.
+func (b *bench) startServers(ctx context.Context, name string, more ...string) (s servers, err error) {
+	if s.lite, err = b.startCollab(ctx, "collabd-"+name+"-sqlite", "sqlite", more...); err != nil {
+		return s, err
+	}
+	database, conn, err := b.database(ctx, name)
+	if err != nil {
+		return s, err
+	}
+	s.conn = conn
+	if s.pg, err = b.startCollab(ctx, "collabd-"+name+"-postgres", database, more...); err == nil {
+		s.bare, err = b.startBare(ctx, "")
+	}
+	return s, err
 }
 
 // session is the response to an exchange of a token.
@@ -123,6 +149,20 @@ func (c *collab) call(ctx context.Context, method, path, kind, body string, resp
 		return header, err
 	}
 	return header, json.Unmarshal(text, response)
+}
+
+// metrics returns the present metrics by their names and labels.
+func (c *collab) metrics(ctx context.Context) (map[string]float64, error) {
+	_, text, err := fetch(ctx, "GET", "http://"+c.address+"/metrics", "", "", "")
+	all := map[string]float64{}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		at := strings.LastIndexByte(line, ' ')
+		if v, err := strconv.ParseFloat(line[at+1:], 64); err == nil && at > 0 {
+			all[line[:at]] = v
+		}
+	}
+	return all, err
 }
 
 // fetch sends a request that is not measured and returns its response. Other statuses than 2xx are errors. An

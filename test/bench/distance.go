@@ -24,22 +24,11 @@ var roundTripsGoal = atMost("distance", "p50 in round trips to Postgres", "%.2f"
 
 // distance measures sequential requests to servers whose round trip to Postgres takes a millisecond.
 func (b *bench) distance(ctx context.Context) error {
-	var away string
-	pg, err := b.startOnPostgresVia(ctx, "distance", distanceRows, func(address string) (_ string, err error) {
-		away, err = b.delayed(address)
-		return away, err
-	})
+	pg, bare, err := b.startBesideBare(ctx, "distance", distanceRows, b.delayed)
 	if err != nil {
 		return err
 	}
-	if err := pg.copyForBare(ctx); err != nil {
-		return err
-	}
-	bare, err := b.startBare(ctx, away)
-	if err != nil {
-		return err
-	}
-	trip, err := tripTime(ctx, away)
+	trip, err := tripTime(ctx, pg.url)
 	if err != nil {
 		return err
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -47,7 +45,11 @@ func (b *bench) endurance(ctx context.Context) error {
 		return err
 	}
 	users := max(chatUsers, load.feeds/followersOfUser)
-	c, chats, err := b.startChatting(ctx, "collabd-endurance", database, p, users, fmt.Sprint("COLLAB_HEARTBEAT=", load.heartbeat))
+	c, err := b.startCollab(ctx, "collabd-endurance", database, append(chatSettings(p), fmt.Sprint("COLLAB_HEARTBEAT=", load.heartbeat))...)
+	if err != nil {
+		return err
+	}
+	chats, err := c.chatTarget(ctx, p, users)
 	if err != nil {
 		return err
 	}
@@ -198,19 +200,8 @@ func (c *collab) stats(ctx context.Context) (v processStats, err error) {
 		return v, err
 	}
 	v.files = len(open)
-	_, text, err := fetch(ctx, "GET", "http://"+c.address+"/metrics", "", "", "")
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		switch name {
-		case "go_goroutines":
-			v.goroutines, err = strconv.ParseFloat(value, 64)
-		case "go_memstats_next_gc_bytes":
-			v.heap, err = strconv.ParseFloat(value, 64)
-		}
-		if err != nil {
-			return v, err
-		}
-	}
+	all, err := c.metrics(ctx)
+	v.goroutines, v.heap = all["go_goroutines"], all["go_memstats_next_gc_bytes"]
 	if err == nil && (v.goroutines == 0 || v.heap == 0) {
 		err = fmt.Errorf("/metrics of %s has no goroutines or no heap", c.name)
 	}

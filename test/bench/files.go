@@ -145,25 +145,14 @@ func (b *bench) filesOnce(ctx context.Context, round int, big *fileSeries, uploa
 
 // startFileServers starts a new server of each kind.
 func (b *bench) startFileServers(ctx context.Context, name string) (servers [3]fileServer, err error) {
-	database, _, err := b.database(ctx, name)
+	s, err := b.startServers(ctx, name)
 	if err != nil {
 		return servers, err
 	}
-	for i, database := range []string{collabOnSQLite: "sqlite", collabOnPostgres: database} {
-		if database == "" {
-			continue // the bare server
-		}
-		c, err := b.startCollab(ctx, fmt.Sprintf("collabd-%s-%d", name, i), database)
-		if err != nil {
-			return servers, err
-		}
+	for i, c := range map[int]*collab{collabOnSQLite: s.lite, collabOnPostgres: s.pg} {
 		servers[i] = fileServer{c.process, c.token, "/api/v1/sync/files", "/api/v1/sync/files/", "?raw=1"}
 	}
-	bare, err := b.startBare(ctx, "")
-	if err != nil {
-		return servers, err
-	}
-	servers[bareFolder] = fileServer{bare, "", bareUploads, bareUploads + "/", ""}
+	servers[bareFolder] = fileServer{s.bare, "", bareUploads, bareUploads + "/", ""}
 	return servers, nil
 }
 

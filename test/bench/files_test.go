@@ -80,9 +80,7 @@ func TestFiles(t *testing.T) {
 			fmt.Fprintf(w, `{"checksum":%q}`, must.Sum(content))
 		})
 		s := fileServer{process: p, uploads: "/uploads"}
-		if _, err := measure(t.Context(), p, s.form(content, 1), 2, warm, run, nil); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, must.ErrorOf(measure(t.Context(), p, s.form(content, 1), 2, warm, run, nil)))
 	})
 	t.Run("a response with another checksum is an error", func(t *testing.T) {
 		p := testServer(t, func(w http.ResponseWriter, r *http.Request) {
@@ -99,9 +97,7 @@ func TestFiles(t *testing.T) {
 		s, _ := newFileServer(t)
 		ids, err := s.stock(t.Context(), content)
 		must.NoError(t, err)
-		if _, err := measure(t.Context(), s.process, s.download(content, ids), 2, warm, run, nil); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, must.ErrorOf(measure(t.Context(), s.process, s.download(content, ids), 2, warm, run, nil)))
 	})
 	t.Run("a download of other content is an error", func(t *testing.T) {
 		s, folder := newFileServer(t)

@@ -39,14 +39,7 @@ func (b *bench) http2(ctx context.Context) error {
 }
 
 func (b *bench) requestsOverHTTP2(ctx context.Context) error {
-	pg, err := b.startOnPostgres(ctx, "http2", requestRows)
-	if err != nil {
-		return err
-	}
-	if err := pg.copyForBare(ctx); err != nil {
-		return err
-	}
-	bare, err := b.startBare(ctx, pg.url)
+	pg, bare, err := b.startBesideBare(ctx, "http2", requestRows, direct)
 	if err != nil {
 		return err
 	}

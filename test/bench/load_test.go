@@ -70,9 +70,7 @@ func TestMeasure(t *testing.T) {
 				w.(http.Flusher).Flush()
 			}
 		})
-		if _, err := measure(t.Context(), p, list("list", p.address, "", "limit=50", 50), 2, warm, run, nil); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, must.ErrorOf(measure(t.Context(), p, list("list", p.address, "", "limit=50", 50), 2, warm, run, nil)))
 	})
 
 	for name, h := range map[string]http.HandlerFunc{

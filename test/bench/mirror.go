@@ -16,11 +16,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"collab/domain/upload"
 )
@@ -128,20 +129,12 @@ func (r *replica) start(ctx context.Context) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	ended := false
-	err = waitUntil(ctx, mirrorPoll, func() bool {
-		select {
-		case <-p.ended:
-			ended = true
-		default:
-		}
+	ctx, cancel := context.WithTimeout(ctx, mirrorTimeout)
+	defer cancel()
+	return p, p.await(ctx, mirrorPoll, func() bool {
 		text, err := os.ReadFile(p.log)
-		return ended || err == nil && bytes.Contains(text, []byte(`"event":"round"`))
+		return err == nil && bytes.Contains(text, []byte(`"event":"round"`))
 	})
-	if ended {
-		err = fmt.Errorf("%s ended:\n%s", p.name, tail(p.log))
-	}
-	return p, err
 }
 
 // pair starts the synchronisation of two replicas of one server.
@@ -366,44 +359,23 @@ func (b *bench) copyFirst(ctx context.Context, from string) (took time.Duration,
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: mirrorWorkers}}
 	defer client.CloseIdleConnections()
 	took, err = timed(func() error {
-		return inParallel(len(paths), func(i int) error {
-			id, sum, err := uploadFile(ctx, client, bare.address, paths[i])
-			if err != nil {
-				return err
-			}
-			return downloadFile(ctx, client, bare.address, id, sum, to+strings.TrimPrefix(paths[i], from))
-		})
+		var copies errgroup.Group
+		copies.SetLimit(mirrorWorkers)
+		for _, path := range paths {
+			copies.Go(func() error {
+				id, sum, err := uploadFile(ctx, client, bare.address, path)
+				if err != nil {
+					return err
+				}
+				return downloadFile(ctx, client, bare.address, id, sum, to+strings.TrimPrefix(path, from))
+			})
+		}
+		return copies.Wait()
 	})
 	if err != nil {
 		return 0, err
 	}
 	return took, compare(from, to)
-}
-
-// inParallel calls fn for each number below n, mirrorWorkers at a time.
-func inParallel(n int, fn func(i int) error) error {
-	next := make(chan int)
-	results := make(chan error, mirrorWorkers)
-	for range mirrorWorkers {
-		go func() {
-			var err error
-			for i := range next {
-				if err == nil {
-					err = fn(i)
-				}
-			}
-			results <- err
-		}()
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	var errs []error
-	for range mirrorWorkers {
-		errs = append(errs, <-results)
-	}
-	return errors.Join(errs...)
 }
 
 // uploadFile posts a file to the bare server and returns its id and checksum there.
@@ -838,11 +810,10 @@ func (b *bench) divergedReplicas(ctx context.Context) error {
 
 // requests returns the number of requests that the server has answered.
 func (c *collab) requests(ctx context.Context) (n int, err error) {
-	_, text, err := fetch(ctx, "GET", "http://"+c.address+"/metrics", "", "", "")
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
-		if of, err := strconv.Atoi(value); err == nil && strings.HasPrefix(name, "http_server_request_duration_seconds_count{") {
-			n += of
+	all, err := c.metrics(ctx)
+	for name, of := range all {
+		if strings.HasPrefix(name, "http_server_request_duration_seconds_count{") {
+			n += int(of)
 		}
 	}
 	if err == nil && n == 0 {

@@ -18,27 +18,21 @@ var pageGrowth = atMost("pages", "p50 of a page of the large table, of one of th
 // taskServer is a server with a table of tasks.
 type taskServer struct {
 	*collab
-	rows int
-	ids  []string
+	rows     int
+	ids      []string
+	database *postmaster // nil for SQLite
 }
 
 // pages measures sequential requests of a page in a small and in a large organisation, which have databases of
 // their own.
 func (b *bench) pages(ctx context.Context) error {
-	onPostgres := func(rows int) (*taskServer, *postmaster, error) {
-		pg, err := b.startOnPostgres(ctx, "pages", rows)
-		if err != nil {
-			return nil, nil, err
-		}
-		database, err := postmasterOf(ctx, pg.conn)
-		return &pg.taskServer, database, err
+	onPostgres := func(rows int) (*taskServer, error) {
+		pg, err := b.startOnPostgres(ctx, "pages", rows, direct)
+		return &pg.taskServer, err
 	}
-	onSQLite := func(rows int) (*taskServer, *postmaster, error) {
+	onSQLite := func(rows int) (*taskServer, error) {
 		lite, err := b.startOnSQLite(ctx, "pages", rows)
-		if err != nil {
-			return nil, nil, err
-		}
-		return &lite.taskServer, nil, nil
+		return &lite.taskServer, err
 	}
 	err := b.scoped(func() error { return b.pagesOn(ctx, "Postgres", onPostgres) })
 	if err != nil {
@@ -47,11 +41,10 @@ func (b *bench) pages(ctx context.Context) error {
 	return b.pagesOn(ctx, "SQLite", onSQLite)
 }
 
-func (b *bench) pagesOn(ctx context.Context, name string, start func(rows int) (*taskServer, *postmaster, error)) (err error) {
+func (b *bench) pagesOn(ctx context.Context, name string, start func(rows int) (*taskServer, error)) (err error) {
 	var servers [2]*taskServer
-	var databases [2]*postmaster
 	for i, rows := range []int{fewRows, b.many} {
-		if servers[i], databases[i], err = start(rows); err != nil {
+		if servers[i], err = start(rows); err != nil {
 			return err
 		}
 	}
@@ -66,7 +59,7 @@ func (b *bench) pagesOn(ctx context.Context, name string, start func(rows int) (
 			if err != nil {
 				return err
 			}
-			turns = append(turns, measurement{s.process, list(p.name, s.address, s.token, query, pageRows), databases[i], &found[i]})
+			turns = append(turns, measurement{s.process, list(p.name, s.address, s.token, query, pageRows), s.database, &found[i]})
 		}
 		if err := b.measureInTurns(ctx, 1, turns...); err != nil {
 			return err

@@ -66,22 +66,28 @@ func (p *process) ready(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	for {
+	err := p.await(ctx, time.Millisecond, func() bool {
 		response, err := client.Get("http://" + p.address + "/readyz")
 		if err == nil {
 			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return time.Since(p.began), nil
-			}
 		}
+		return err == nil && response.StatusCode == http.StatusOK
+	})
+	return time.Since(p.began), err
+}
+
+// await waits until the process is ready, and returns an error if it or the context ends before.
+func (p *process) await(ctx context.Context, poll time.Duration, isReady func() bool) error {
+	for !isReady() {
 		select {
 		case <-p.ended:
-			return 0, fmt.Errorf("%s ended before it was ready:\n%s", p.name, tail(p.log))
+			return fmt.Errorf("%s ended before it was ready:\n%s", p.name, tail(p.log))
 		case <-ctx.Done():
-			return 0, fmt.Errorf("%s is not ready after %v (%v):\n%s", p.name, startLimit, err, tail(p.log))
-		case <-time.After(time.Millisecond):
+			return fmt.Errorf("%s is not ready: %w\n%s", p.name, ctx.Err(), tail(p.log))
+		case <-time.After(poll):
 		}
 	}
+	return nil
 }
 
 // stop stops the process, if it runs, and waits for its end.

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -44,11 +45,9 @@ func (s *streamScript) resume() {
 type provider struct {
 	listener net.Listener
 	script   atomic.Pointer[streamScript]
-
-	gone  chan struct{} // closed by close
-	mu    sync.Mutex
-	conns map[net.Conn]bool // guarded by mu; nil: it is closed
-	all   sync.WaitGroup
+	ctx      context.Context // until close
+	cancel   context.CancelFunc
+	all      sync.WaitGroup
 }
 
 // startProvider starts a provider until the end of the scope.
@@ -65,7 +64,8 @@ func listenProvider() (*provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &provider{listener: l, gone: make(chan struct{}), conns: map[net.Conn]bool{}}
+	p := &provider{listener: l}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.all.Go(p.accept)
 	return p, nil
 }
@@ -73,14 +73,8 @@ func listenProvider() (*provider, error) {
 func (p *provider) address() string { return p.listener.Addr().String() }
 
 func (p *provider) close() error {
+	p.cancel()
 	err := p.listener.Close()
-	close(p.gone)
-	p.mu.Lock()
-	for c := range p.conns {
-		_ = c.Close()
-	}
-	p.conns = nil
-	p.mu.Unlock()
 	p.all.Wait()
 	return err
 }
@@ -91,22 +85,10 @@ func (p *provider) accept() {
 		if err != nil {
 			return
 		}
-		p.mu.Lock()
-		open := p.conns != nil
-		if open {
-			p.conns[c] = true
-		}
-		p.mu.Unlock()
-		if !open {
-			_ = c.Close()
-			return
-		}
 		p.all.Go(func() {
+			defer c.Close()
+			defer context.AfterFunc(p.ctx, func() { _ = c.Close() })()
 			p.serve(c)
-			p.mu.Lock()
-			delete(p.conns, c)
-			p.mu.Unlock()
-			_ = c.Close()
 		})
 	}
 }
@@ -125,7 +107,7 @@ func (p *provider) serve(c net.Conn) {
 			fmt.Fprintf(c, "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
 			continue
 		}
-		if out, err = s.play(c, stream, out, p.gone); err != nil {
+		if out, err = s.play(c, stream, out, p.ctx.Done()); err != nil {
 			return
 		}
 	}

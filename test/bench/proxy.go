@@ -88,21 +88,15 @@ func (b *bench) proxied(ctx context.Context, p *process) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
+	front := *p
+	front.address = http2Scheme + address
+	return &front, proxy.await(ctx, time.Millisecond, func() bool {
 		c, err := net.Dial("tcp", address)
 		if err == nil {
-			front := *p
-			front.address = http2Scheme + address
-			return &front, c.Close()
+			_ = c.Close()
 		}
-		select {
-		case <-proxy.ended:
-			return nil, fmt.Errorf("nginx ended:\n%s", tail(proxy.log))
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(time.Millisecond):
-		}
-	}
+		return err == nil
+	})
 }
 
 // connect connects to host:port, or with HTTP/2 to an address with http2Scheme.

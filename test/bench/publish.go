@@ -24,23 +24,20 @@ var note = strings.Repeat("What everybody of the team knows by now. ", 5)[:200]
 // publish measures small writes of many organisations. Each is stored in a file, recorded, and appended to the
 // log of its organisation before it is acknowledged. The bare server only stores the file.
 func (b *bench) publish(ctx context.Context) error {
-	database, conn, err := b.database(ctx, "publish")
+	s, err := b.startServers(ctx, "publish")
 	if err != nil {
 		return err
 	}
-	onPostgres, err := postmasterOf(ctx, conn)
+	bare := s.bare
+	onPostgres, err := postmasterOf(ctx, s.conn)
 	if err != nil {
 		return err
 	}
-	lite, err := b.startPublishers(ctx, "collabd-publish-sqlite", "sqlite")
+	lite, err := newPublishing(ctx, s.lite)
 	if err != nil {
 		return err
 	}
-	pg, err := b.startPublishers(ctx, "collabd-publish-postgres", database)
-	if err != nil {
-		return err
-	}
-	bare, err := b.startBare(ctx, "")
+	pg, err := newPublishing(ctx, s.pg)
 	if err != nil {
 		return err
 	}
@@ -94,11 +91,7 @@ type publishing struct {
 	tokens []string
 }
 
-func (b *bench) startPublishers(ctx context.Context, name, database string) (*publishing, error) {
-	c, err := b.startCollab(ctx, name, database)
-	if err != nil {
-		return nil, err
-	}
+func newPublishing(ctx context.Context, c *collab) (*publishing, error) {
 	p := &publishing{collab: c}
 	orgs := map[string]bool{c.org: true}
 	for i := range publishers {

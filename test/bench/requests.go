@@ -24,7 +24,7 @@ var (
 // requests measures single requests: Collab on Postgres, the bare server on
 // the same Postgres, and Collab on SQLite, in turns.
 func (b *bench) requests(ctx context.Context) error {
-	pg, err := b.startOnPostgres(ctx, "requests", requestRows)
+	pg, bare, err := b.startBesideBare(ctx, "requests", requestRows, direct)
 	if err != nil {
 		return err
 	}
@@ -32,18 +32,7 @@ func (b *bench) requests(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := pg.copyForBare(ctx); err != nil {
-		return err
-	}
-	bare, err := b.startBare(ctx, pg.url)
-	if err != nil {
-		return err
-	}
 	if err := checkSameResponses(ctx, pg, bare); err != nil {
-		return err
-	}
-	database, err := postmasterOf(ctx, pg.conn)
-	if err != nil {
 		return err
 	}
 
@@ -53,8 +42,8 @@ func (b *bench) requests(ctx context.Context) error {
 			s := &series{kind: kind, connections: connections}
 			for range b.rounds {
 				err := b.round(ctx, connections,
-					measurement{pg.process, workloadOf(kind, pg.address, pg.token, pg.ids), database, &s.postgres},
-					measurement{bare, workloadOf(kind, bare.address, "", pg.ids), database, &s.bare},
+					measurement{pg.process, workloadOf(kind, pg.address, pg.token, pg.ids), pg.database, &s.postgres},
+					measurement{bare, workloadOf(kind, bare.address, "", pg.ids), pg.database, &s.bare},
 					measurement{lite.process, workloadOf(kind, lite.address, lite.token, lite.ids), nil, &s.sqlite})
 				if err != nil {
 					return err

@@ -95,25 +95,36 @@ type onPostgres struct {
 	conn *pgx.Conn
 }
 
-// startOnPostgres starts a server on a new database and fills it with tasks.
-func (b *bench) startOnPostgres(ctx context.Context, name string, rows int) (*onPostgres, error) {
-	return b.startOnPostgresVia(ctx, name, rows, func(address string) (string, error) { return address, nil })
-}
-
-// startOnPostgresVia is startOnPostgres for a server that gets the address of the database that via returns.
-func (b *bench) startOnPostgresVia(ctx context.Context, name string, rows int, via func(address string) (string, error)) (_ *onPostgres, err error) {
+// startOnPostgres starts a server on a new database and fills it with tasks. The server gets the address of the
+// database that via returns.
+func (b *bench) startOnPostgres(ctx context.Context, name string, rows int, via func(address string) (string, error)) (_ *onPostgres, err error) {
 	p := &onPostgres{taskServer: taskServer{rows: rows}}
-	if p.url, p.conn, err = b.database(ctx, name); err != nil {
-		return nil, err
+	if p.url, p.conn, err = b.database(ctx, name); err == nil {
+		p.url, err = via(p.url)
 	}
-	address, err := via(p.url)
 	if err == nil {
-		p.collab, err = b.startCollab(ctx, fmt.Sprintf("collabd-postgres-%s-%d", name, rows), address)
+		p.collab, err = b.startCollab(ctx, fmt.Sprintf("collabd-postgres-%s-%d", name, rows), p.url)
+	}
+	if err == nil {
+		p.database, err = postmasterOf(ctx, p.conn)
 	}
 	if err == nil {
 		err = p.fill(ctx)
 	}
 	return p, err
+}
+
+func direct(address string) (string, error) { return address, nil }
+
+// startBesideBare is startOnPostgres with a bare server that has a table of the same tasks in the same database.
+func (b *bench) startBesideBare(ctx context.Context, name string, rows int, via func(address string) (string, error)) (pg *onPostgres, bare *process, err error) {
+	if pg, err = b.startOnPostgres(ctx, name, rows, via); err == nil {
+		err = pg.copyForBare(ctx)
+	}
+	if err == nil {
+		bare, err = b.startBare(ctx, pg.url)
+	}
+	return pg, bare, err
 }
 
 // exec runs statements without parameters, one after the other.
@@ -175,13 +186,13 @@ type onSQLite struct {
 func (b *bench) startOnSQLite(ctx context.Context, name string, rows int) (_ *onSQLite, err error) {
 	l := &onSQLite{taskServer: taskServer{rows: rows}}
 	file := filepath.Join(b.folder, fmt.Sprintf("%s-%d.db", name, rows))
-	if l.collab, err = b.startCollab(ctx, fmt.Sprintf("collabd-sqlite-%s-%d", name, rows), "sqlite://"+file); err != nil {
-		return nil, err
+	if l.collab, err = b.startCollab(ctx, fmt.Sprintf("collabd-sqlite-%s-%d", name, rows), "sqlite://"+file); err == nil {
+		l.db, err = b.openSQLite(file)
 	}
-	if l.db, err = b.openSQLite(file); err != nil {
-		return nil, err
+	if err == nil {
+		err = l.fill(ctx)
 	}
-	return l, l.fill(ctx)
+	return l, err
 }
 
 // openSQLite opens the database of a server until the end of the scope.

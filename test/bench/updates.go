@@ -31,10 +31,11 @@ const (
 // updates measures checks for updates by thousands of devices with versions of all ages among thousands of
 // releases. The bare server sends the verified responses of Collab.
 func (b *bench) updates(ctx context.Context) error {
-	lite, err := b.startCollab(ctx, "collabd-updates-sqlite", "sqlite")
+	servers, err := b.startServers(ctx, "updates")
 	if err != nil {
 		return err
 	}
+	lite, pg, bare := servers.lite, servers.pg, servers.bare
 	db, err := b.openSQLite(filepath.Join(lite.folder, "collab.db"))
 	if err == nil {
 		err = insertRows(ctx, db, countChanges, "releases", releaseColumns, publishedReleases, releaseRecord)
@@ -42,15 +43,7 @@ func (b *bench) updates(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	database, conn, err := b.database(ctx, "updates")
-	if err != nil {
-		return err
-	}
-	pg, err := b.startCollab(ctx, "collabd-updates-postgres", database)
-	if err != nil {
-		return err
-	}
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, servers.conn, func(tx pgx.Tx) error {
 		_, err := tx.CopyFrom(ctx, pgx.Identifier{"releases"}, releaseColumns, pgx.CopyFromSlice(publishedReleases, func(i int) ([]any, error) {
 			return releaseRecord(i), nil
 		}))
@@ -59,10 +52,6 @@ func (b *bench) updates(ctx context.Context) error {
 		}
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	bare, err := b.startBare(ctx, "")
 	if err != nil {
 		return err
 	}
@@ -285,17 +274,13 @@ func (c *collab) follow(ctx context.Context, devices []device) error {
 	if i < 0 {
 		return errors.New("no device is to be offered anything")
 	}
-	for {
-		var response struct{ UpdateAvailable bool }
-		if _, err := c.call(ctx, "GET", checkPath+"?"+devices[i].query, "", "", &response); err != nil || response.UpdateAvailable {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s does not know the releases: %w", c.name, ctx.Err())
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	var response struct{ UpdateAvailable bool }
+	var failed error
+	err := c.await(ctx, 10*time.Millisecond, func() bool {
+		_, failed = c.call(ctx, "GET", checkPath+"?"+devices[i].query, "", "", &response)
+		return failed != nil || response.UpdateAvailable
+	})
+	return errors.Join(failed, err)
 }
 
 // holds reports whether a response is correct.
