@@ -102,8 +102,7 @@ type activeMember struct {
 func newActiveMember(t *testing.T, db *DB, n int) *activeMember {
 	t.Helper()
 	w := &activeMember{db: db, org: organisation(t, db, uid[id.Org](kindOrg, n, 0)), user: uid[id.User](kindUser, n, 1), added: map[string]int64{}}
-	_, err := db.Directory().Users().Upsert(t.Context(), org.User{ID: w.user, ProviderID: string(w.user)}, func(u org.User) (org.User, error) { return u, nil })
-	must.NoError(t, err)
+	must.Do(db.Directory().Users().Upsert(t.Context(), org.User{ID: w.user, ProviderID: string(w.user)}, func(u org.User) (org.User, error) { return u, nil })).Or(t)
 	const rows = 4000 // more than are copied in one transaction
 	fill := fmt.Sprintf(" FROM generate_series(1, %d) AS n", rows)
 	o := "'" + string(w.org) + "'::uuid"
@@ -145,8 +144,7 @@ func (w *activeMember) write(ctx context.Context, n int) error {
 	}
 	w.added["usage_entries"]++
 	if err := w.db.Atomic(ctx, func(r ports.Records) error {
-		_, err := r.Storage().Changes().Append(ctx, w.org, object.NewAccessChange(object.Audience{Everyone: true}, w.user, now))
-		return err
+		return must.ErrorOf(r.Storage().Changes().Append(ctx, w.org, object.NewAccessChange(object.Audience{Everyone: true}, w.user, now)))
 	}); err != nil {
 		return err
 	}

@@ -484,12 +484,18 @@ func literalOf(t *testing.T, v any) string {
 // few rows and whose lists return all of them.
 var largeTables = append(slices.Clone(tenantTables), "users", "inbox", "replays", "connector_clients", "release_adoption", "release_devices", "release_reports")
 
-// checkScans fails the test if the plan scans one of largeTables.
-func checkScans(t *testing.T, s statement, p planSummary) {
+// checkPlans fails the test if a plan of the statement scans one of largeTables, or sorts the rows of a page, which are
+// to be read in order.
+func checkPlans(t *testing.T, db *DB, about string, s statement, isPage bool) {
 	t.Helper()
-	for _, scan := range p.scans {
-		if !scan.indexed && slices.Contains(largeTables, scan.table) {
-			t.Errorf("%s is scanned\n%s\n%s", scan.table, s.text, p.text)
+	for _, p := range explain(t, db, s) {
+		for _, scan := range p.scans {
+			if !scan.indexed && slices.Contains(largeTables, scan.table) {
+				t.Errorf("%s: %s is scanned\n%s\n%s", about, scan.table, s.text, p.text)
+			}
+		}
+		if isPage && p.sorts {
+			t.Errorf("%s: a page is sorted\n%s\n%s", about, s.text, p.text)
 		}
 	}
 }
@@ -530,9 +536,7 @@ func testEveryPlan(t *testing.T, db *DB, r *recorder) {
 			})
 		})
 		for _, s := range sent {
-			for _, p := range explain(t, db, s) {
-				checkScans(t, s, p)
-			}
+			checkPlans(t, db, name, s, false)
 		}
 	}
 }
@@ -940,12 +944,7 @@ func testTaskPlans(t *testing.T, db *DB, r *recorder) {
 				inOrder := (limit > 0 || f.Examined > 0) && f.DueBefore == nil && f.DueAfter == nil && len(f.Tags) < 2
 				for i, s := range []statement{sent[0], sent[len(sent)-1]} {
 					few := len(f.Words) > 0 && (i > 0 || from != nil) // the rest may be less than a search reads at once
-					for _, p := range explain(t, db, s) {
-						checkScans(t, s, p)
-						if inOrder && !few && p.sorts {
-							t.Errorf("%s, from the start %t: a page is sorted\n%s\n%s", name, from == nil, s.text, p.text)
-						}
-					}
+					checkPlans(t, db, fmt.Sprintf("%s, from the start %t", name, from == nil), s, inOrder && !few)
 				}
 			}
 		}
@@ -966,12 +965,7 @@ func testAuditPlans(t *testing.T, db *DB, r *recorder) {
 				sent := r.statements(t, func() error {
 					return db.Journal().Audit().List(t.Context(), uid[id.Org](kindOrg, 7, 0), f, func(audit.Entry) error { return nil })
 				})
-				for _, p := range explain(t, db, sent[0]) {
-					checkScans(t, sent[0], p)
-					if p.sorts && f.Limit > 0 {
-						t.Errorf("%s after %q: a page is sorted\n%s\n%s", name, f.After, sent[0].text, p.text)
-					}
-				}
+				checkPlans(t, db, fmt.Sprintf("%s after %q", name, f.After), sent[0], f.Limit > 0)
 			}
 		}
 	}
@@ -1009,12 +1003,7 @@ func testObjectPlans(t *testing.T, db *DB, r *recorder) {
 						t.Errorf("%s selects nothing that is deleted", name)
 					}
 					for _, s := range sent[1:] {
-						for _, p := range explain(t, db, s) {
-							checkScans(t, s, p)
-							if p.sorts && f.Limit > 0 {
-								t.Errorf("%s of %v: a page is sorted\n%s\n%s", name, viewer, s.text, p.text)
-							}
-						}
+						checkPlans(t, db, fmt.Sprintf("%s of %v", name, viewer), s, f.Limit > 0)
 					}
 				}
 			}

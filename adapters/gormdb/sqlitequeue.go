@@ -53,42 +53,42 @@ type groupTransaction struct {
 // If fn fails, its part alone is rolled back, and the parts before it are committed before grouped
 // returns: fn may have failed because of what they changed, and the caller reads that to try again.
 func (db *DB) grouped(ctx context.Context, c *conn, fn func(*conn) error) error {
-	j, err := db.queue.await(ctx, c.async)
+	g, err := db.queue.await(ctx, c.async)
 	if err != nil {
 		return err
 	}
-	if j == nil {
+	if g == nil {
 		// It is immediate, as all of the connection. All members share it, so no member's context ends it.
 		tx := db.write.WithContext(withAsync(context.WithoutCancel(ctx), c.async)).Begin()
 		if tx.Error != nil {
 			db.queue.pass(nil)
 			return failed(ctx, tx.Error, "Record")
 		}
-		j = &groupTransaction{tx: tx, async: c.async, done: make(chan struct{})}
+		g = &groupTransaction{tx: tx, async: c.async, done: make(chan struct{})}
 	}
-	if err := db.runMember(ctx, j, c, fn); err != nil {
+	if err := db.runMember(ctx, g, c, fn); err != nil {
 		return err
 	}
-	<-j.done
-	return failed(ctx, j.err, "Record")
+	<-g.done
+	return failed(ctx, g.err, "Record")
 }
 
 // runMember runs fn with the writer and passes that on, also when fn panics.
-func (db *DB) runMember(ctx context.Context, j *groupTransaction, c *conn, fn func(*conn) error) error {
+func (db *DB) runMember(ctx context.Context, g *groupTransaction, c *conn, fn func(*conn) error) error {
 	done := false
 	defer func() {
 		if done {
-			j.members++
-		} else if j = j.undo(); j != nil {
-			db.queue.commit(j)
-			j = nil
+			g.members++
+		} else if g = g.undo(); g != nil {
+			db.queue.commit(g)
+			g = nil
 		}
-		db.queue.pass(j)
+		db.queue.pass(g)
 	}()
-	if err := j.savepoint("SAVEPOINT part"); err != nil {
+	if err := g.savepoint("SAVEPOINT part"); err != nil {
 		return failed(ctx, err, "Record")
 	}
-	c.read, c.write = j.tx, j.tx
+	c.read, c.write = g.tx, g.tx
 	err := fn(c)
 	if err == nil {
 		err = ctx.Err()
@@ -96,7 +96,7 @@ func (db *DB) runMember(ctx context.Context, j *groupTransaction, c *conn, fn fu
 	if err != nil {
 		return err
 	}
-	if err := j.savepoint("RELEASE part"); err != nil {
+	if err := g.savepoint("RELEASE part"); err != nil {
 		return failed(ctx, err, "Record")
 	}
 	done = true
@@ -105,116 +105,116 @@ func (db *DB) runMember(ctx context.Context, j *groupTransaction, c *conn, fn fu
 
 // savepoint sets or releases the savepoint before a part. The first part needs none, as it
 // can roll back the whole transaction.
-func (j *groupTransaction) savepoint(statement string) error {
-	if j.members == 0 {
+func (g *groupTransaction) savepoint(statement string) error {
+	if g.members == 0 {
 		return nil
 	}
-	_, err := j.tx.Statement.ConnPool.ExecContext(context.Background(), statement)
+	_, err := g.tx.Statement.ConnPool.ExecContext(context.Background(), statement)
 	return err
 }
 
 // undo rolls back the present part and returns the transaction, or nil if all of it was
 // rolled back: SQLite does that if it runs out of space, or if a statement that writes is
 // interrupted.
-func (j *groupTransaction) undo() *groupTransaction {
-	if j.members == 0 {
-		j.tx.Rollback()
+func (g *groupTransaction) undo() *groupTransaction {
+	if g.members == 0 {
+		g.tx.Rollback()
 		return nil
 	}
-	if err := j.savepoint("ROLLBACK TO part; RELEASE part"); err != nil {
-		j.tx.Rollback()
-		j.end(fault.Wrap(fault.Unavailable, errors.Join(errUndone, err), "The database gave up the transaction"))
+	if err := g.savepoint("ROLLBACK TO part; RELEASE part"); err != nil {
+		g.tx.Rollback()
+		g.end(fault.Wrap(fault.Unavailable, errors.Join(errUndone, err), "The database gave up the transaction"))
 		return nil
 	}
-	return j
+	return g
 }
 
 // errUndone is the error of members whose transaction was rolled back because of another
 // member's part. They run again.
 var errUndone = errors.New("the transaction was undone with a part of it")
 
-func (l *writeQueue) commit(j *groupTransaction) {
-	if !j.async {
-		l.commits.Add(1)
-		defer l.commits.Add(1)
+func (q *writeQueue) commit(g *groupTransaction) {
+	if !g.async {
+		q.commits.Add(1)
+		defer q.commits.Add(1)
 	}
-	j.end(j.tx.Commit().Error)
+	g.end(g.tx.Commit().Error)
 }
 
-func (j *groupTransaction) end(err error) {
-	j.err = err
-	close(j.done)
+func (g *groupTransaction) end(err error) {
+	g.err = err
+	close(g.done)
 }
 
 // await returns when the caller has the writer, with the group transaction that is open,
 // nil if none is.
-func (l *writeQueue) await(ctx context.Context, async bool) (*groupTransaction, error) {
+func (q *writeQueue) await(ctx context.Context, async bool) (*groupTransaction, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	l.mu.Lock()
-	if !l.busy {
-		l.busy = true
-		l.mu.Unlock()
+	q.mu.Lock()
+	if !q.busy {
+		q.busy = true
+		q.mu.Unlock()
 		return nil, nil
 	}
 	turn := make(chan *groupTransaction, 1)
-	l.waiting = append(l.waiting, waiter{turn, async})
-	l.mu.Unlock()
+	q.waiting = append(q.waiting, waiter{turn, async})
+	q.mu.Unlock()
 	select {
-	case j := <-turn:
-		return j, nil
+	case g := <-turn:
+		return g, nil
 	case <-ctx.Done():
 	}
-	if !l.removeWaiting(turn) {
-		l.pass(<-turn)
+	if !q.removeWaiting(turn) {
+		q.pass(<-turn)
 	}
 	return nil, ctx.Err()
 }
 
 // removeWaiting removes a waiting member from the queue, and reports whether it was there.
-func (l *writeQueue) removeWaiting(turn chan *groupTransaction) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	at := slices.IndexFunc(l.waiting, func(w waiter) bool { return w.turn == turn })
+func (q *writeQueue) removeWaiting(turn chan *groupTransaction) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at := slices.IndexFunc(q.waiting, func(w waiter) bool { return w.turn == turn })
 	if at >= 0 {
-		l.waiting = slices.Delete(l.waiting, at, at+1)
+		q.waiting = slices.Delete(q.waiting, at, at+1)
 	}
 	return at >= 0
 }
 
 // pass hands off the writer with the open transaction, which is committed first if the
 // queue is empty or the transaction is full.
-func (l *writeQueue) pass(j *groupTransaction) {
-	if j != nil {
-		if j.members < maxMembers && l.handOff(j) {
+func (q *writeQueue) pass(g *groupTransaction) {
+	if g != nil {
+		if g.members < maxMembers && q.handOff(g) {
 			return
 		}
-		l.commit(j)
+		q.commit(g)
 	}
-	l.handOff(nil)
+	q.handOff(nil)
 }
 
 // handOff gives the writer to the member that has waited longest of those that may join the
 // transaction or, where none is open, preferably of those that could not join the last one. If
 // none waits, the writer is free unless a transaction is open.
-func (l *writeQueue) handOff(j *groupTransaction) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	next := !l.async
-	if j != nil {
-		l.async, next = j.async, j.async
+func (q *writeQueue) handOff(g *groupTransaction) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	next := !q.async
+	if g != nil {
+		q.async, next = g.async, g.async
 	}
-	if len(l.waiting) == 0 {
-		l.busy = j != nil
+	if len(q.waiting) == 0 {
+		q.busy = g != nil
 		return false
 	}
-	at := slices.IndexFunc(l.waiting, func(w waiter) bool { return w.async == next })
-	if at < 0 && j != nil {
+	at := slices.IndexFunc(q.waiting, func(w waiter) bool { return w.async == next })
+	if at < 0 && g != nil {
 		return false
 	}
 	at = max(at, 0)
-	l.waiting[at].turn <- j
-	l.waiting = slices.Delete(l.waiting, at, at+1)
+	q.waiting[at].turn <- g
+	q.waiting = slices.Delete(q.waiting, at, at+1)
 	return true
 }

@@ -48,16 +48,14 @@ func TestStatementsEndWithTheirContext(t *testing.T) {
 			return must.ErrorOf(oneRow(ctx, db.write, "Number", sharedSQL(endless), new(int64)))
 		},
 		"a change": func(ctx context.Context) error {
-			_, err := exec(ctx, db.write, "Message", sharedSQL("INSERT INTO inbox (source, message, noted_at) "+strings.Replace(endless, "MAX(n)", "'s', 'm', MAX(n)", 1)))
-			return err
+			return must.ErrorOf(exec(ctx, db.write, "Message", sharedSQL("INSERT INTO inbox (source, message, noted_at) "+strings.Replace(endless, "MAX(n)", "'s', 'm', MAX(n)", 1))))
 		},
 		"a change in a transaction": func(ctx context.Context) error {
 			return db.Atomic(ctx, func(r ports.Records) error {
 				if err := r.Journal().Inbox().Accept(ctx, "s", "undone", time.UnixMilli(1)); err != nil {
 					return err
 				}
-				_, err := exec(ctx, r.(*conn).write, "Message", sharedSQL("UPDATE inbox SET noted_at = ("+endless+")"))
-				return err
+				return must.ErrorOf(exec(ctx, r.(*conn).write, "Message", sharedSQL("UPDATE inbox SET noted_at = ("+endless+")")))
 			})
 		},
 	} {
@@ -113,9 +111,7 @@ func awaitWaiting(t *testing.T, db *DB, n int) {
 // only a checkpoint does.
 func synchronous(t *testing.T, c *conn) (level int64) {
 	t.Helper()
-	if err := getRow(t.Context(), c.write, "Level", sharedSQL("PRAGMA synchronous"), &level); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, getRow(t.Context(), c.write, "Level", sharedSQL("PRAGMA synchronous"), &level))
 	return level
 }
 

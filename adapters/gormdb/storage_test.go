@@ -37,8 +37,7 @@ func store(ctx context.Context, r ports.Records, o id.Org, u id.User, n int) err
 	if err := r.Storage().Objects().Add(ctx, o, v); err != nil {
 		return err
 	}
-	_, err := r.Storage().Changes().Append(ctx, o, object.NewChange(v))
-	return err
+	return must.ErrorOf(r.Storage().Changes().Append(ctx, o, object.NewChange(v)))
 }
 
 // secondOrganisation adds an organisation beside the seeded one.
@@ -193,8 +192,7 @@ func appendEntries(t *testing.T, db *DB, o id.Org, at time.Time, n int) {
 		entries[i] = object.NewAccessChange(object.Audience{Everyone: true}, "", at)
 	}
 	must.NoError(t, db.Atomic(t.Context(), func(r ports.Records) error {
-		_, err := r.Storage().Changes().Append(t.Context(), o, entries...)
-		return err
+		return must.ErrorOf(r.Storage().Changes().Append(t.Context(), o, entries...))
 	}))
 }
 
@@ -346,8 +344,7 @@ func TestUsageCountsWhatServersOfThePreviousReleaseWrite(t *testing.T) {
 			if err := db.Storage().BlobNames().Announce(ctx, o, next.Blob, 0, time.UnixMilli(1).UTC()); err != nil && !fault.Is(err, fault.Conflict) {
 				t.Fatal(err)
 			}
-			_, err = db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next), 1000, object.Retention{})
-			return err
+			return must.ErrorOf(db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next), 1000, object.Retention{}))
 		}
 		used(3)
 		// The previous release changes objects, and of the log's head only the number.
@@ -361,8 +358,7 @@ func TestUsageCountsWhatServersOfThePreviousReleaseWrite(t *testing.T) {
 			if _, err := r.Storage().Changes().Lock(ctx, o); err != nil {
 				return err
 			}
-			_, err := r.Storage().Used(ctx, []id.Org{o})
-			return err
+			return must.ErrorOf(r.Storage().Used(ctx, []id.Org{o}))
 		}))
 		must.NoError(t, replace(498))
 		used(1000)

@@ -89,8 +89,7 @@ func TestOpen(t *testing.T) {
 // organisation adds an organisation.
 func organisation(t *testing.T, db *DB, o id.Org) id.Org {
 	t.Helper()
-	_, err := db.Directory().Organisations().Upsert(t.Context(), org.Organisation{ID: o, ProviderID: string(o)}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
-	must.NoError(t, err)
+	must.Do(db.Directory().Organisations().Upsert(t.Context(), org.Organisation{ID: o, ProviderID: string(o)}, func(o org.Organisation) (org.Organisation, error) { return o, nil })).Or(t)
 	return o
 }
 
@@ -170,8 +169,7 @@ func TestTransactions(t *testing.T) {
 			midway, cancel := context.WithCancel(ctx)
 			err := db.Atomic(midway, func(r ports.Records) error {
 				cancel()
-				_, err := r.Work().Tasks().Add(midway, o, someTask(o, u, 5))
-				return err
+				return must.ErrorOf(r.Work().Tasks().Add(midway, o, someTask(o, u, 5)))
 			})
 			must.FailIs(t, err, context.Canceled)
 		})
@@ -285,8 +283,7 @@ func TestTwoProcessesOnOneSQLiteFile(t *testing.T) {
 						if _, err := r.Directory().Organisations().Lock(t.Context(), o); err != nil {
 							return err
 						}
-						_, err := r.Work().Tasks().Add(t.Context(), o, someTask(o, u, 1000*i+100*j+k+1))
-						return err
+						return must.ErrorOf(r.Work().Tasks().Add(t.Context(), o, someTask(o, u, 1000*i+100*j+k+1)))
 					})
 					must.Succeed(t, err)
 				}
