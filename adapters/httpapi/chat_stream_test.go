@@ -392,13 +392,6 @@ func TestChatStream(t *testing.T) {
 		w.ask(client, true).expect(w, comment+strings.Repeat(textEvent("a"), 4)+strings.Repeat(comment, 3)+textEvent("b")+doneEvent)
 	})
 
-	runChat(t, "has comments at the configured interval", func(context.Context, ports.Sink) (chat.Reply, error) {
-		time.Sleep(3500 * time.Millisecond)
-		return whole, nil
-	}, func(w *chatServer, client *http.Client) {
-		w.ask(client, true).expect(w, strings.Repeat(comment, 4)+doneEvent)
-	}, func(o *Options) { o.Heartbeat = time.Second })
-
 	runChat(t, "has no deadline", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
 		for range 20 {
 			time.Sleep(80 * time.Second)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -209,29 +208,6 @@ func TestCanceledRequestReleasesTheKey(t *testing.T) {
 	send(a, postWithKey("k").WithContext(ctx))
 	if w := send(a, postWithKey("k")); w.Code != 200 || w.Header().Get("Idempotent-Replayed") != "" {
 		t.Errorf("%d %v", w.Code, w.Header())
-	}
-}
-
-func TestConcurrentRequestsWithOneKeyRunOnce(t *testing.T) {
-	const others = 8
-	running, end := make(chan bool), make(chan bool)
-	a, _ := serveKeyed(t, public, func(c *call) error {
-		running <- true
-		<-end
-		return c.succeed()
-	})
-	responses := make(chan *httptest.ResponseRecorder)
-	go func() { responses <- send(a, postWithKey("k")) }()
-	<-running
-	var wg sync.WaitGroup
-	for range others {
-		wg.Go(func() { must.Is(t, http.StatusConflict, send(a, postWithKey("k")).Code) })
-	}
-	wg.Wait()
-	close(end)
-	must.Is(t, 200, (<-responses).Code)
-	if w := send(a, postWithKey("k")); w.Code != 200 || w.Header().Get("Idempotent-Replayed") != "true" {
-		t.Errorf("after the first: %d %v", w.Code, w.Header())
 	}
 }
 
