@@ -340,7 +340,7 @@ type decodedChunk struct {
 }
 
 // sentChunk checks that a chunk is sent as one event of one line, and returns the chunk that a client decodes.
-func sentChunk(t testing.TB, k chat.Chunk) decodedChunk {
+func sentChunk(t *rapid.T, k chat.Chunk) decodedChunk {
 	t.Helper()
 	out := appendChunk([]byte(comment), k)
 	line, begins := strings.CutPrefix(string(out), comment+"data: ")
@@ -361,7 +361,7 @@ func sentChunk(t testing.TB, k chat.Chunk) decodedChunk {
 }
 
 // checkSameJSON checks that two JSON texts have the same value. Invalid UTF-8 is the replacement character in both.
-func checkSameJSON(t testing.TB, got json.RawMessage, want string) {
+func checkSameJSON(t *rapid.T, got json.RawMessage, want string) {
 	t.Helper()
 	read := func(text []byte) (v any) {
 		d := json.NewDecoder(bytes.NewReader(text))
@@ -374,55 +374,37 @@ func checkSameJSON(t testing.TB, got json.RawMessage, want string) {
 	must.Equal(t, read([]byte(want)), read(got))
 }
 
-// checkChunks checks the chunks of each type with the values.
-func checkChunks(t testing.TB, text, id, raw string, input, output int64) {
-	t.Helper()
-	// Each byte of invalid UTF-8 is replaced separately.
-	replaced := func(s string) string { return string([]rune(s)) }
-	if c := sentChunk(t, chat.Chunk{Type: chat.TextChunk, Text: text}); c.Text == nil || *c.Text != replaced(text) {
-		t.Fatalf("%q is %+v", text, c)
-	}
-	if c := sentChunk(t, chat.Chunk{Type: chat.ErrorChunk, Text: text}); c.Error == nil || *c.Error != replaced(text) {
-		t.Fatalf("%q is %+v", text, c)
-	}
-	for _, handled := range []bool{false, true} {
-		c := sentChunk(t, chat.Chunk{Type: chat.CallChunk, CallID: id, Name: text, Args: raw, ServerHandled: handled})
-		if c.ToolCall == nil || c.ToolCall.ID != replaced(id) || c.ToolCall.Name != replaced(text) || c.ToolCall.ServerHandled != handled {
-			t.Fatalf("the call is %+v", c.ToolCall)
-		}
-		checkSameJSON(t, c.ToolCall.Args, raw)
-	}
-	c := sentChunk(t, chat.Chunk{Type: chat.ResultChunk, CallID: id, Result: raw})
-	if c.ToolResult == nil || c.ToolResult.CallID != replaced(id) {
-		t.Fatalf("the result is %+v", c.ToolResult)
-	}
-	checkSameJSON(t, c.ToolResult.Result, raw)
-	c = sentChunk(t, chat.Chunk{Type: chat.DoneChunk, Usage: chat.Usage{Input: input, Output: output}})
-	if c.Usage == nil || c.Usage.InputTokens != input || c.Usage.OutputTokens != output {
-		t.Fatalf("the usage is %+v", c.Usage)
-	}
-}
-
 func TestChunkIsOneLine(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		value, err := json.MarshalIndent(map[string]any{rapid.String().Draw(r, "name"): rapid.SliceOf(rapid.String()).Draw(r, "values")}, "\r", "\n \t")
-		must.NoError(r, err)
-		checkChunks(t, string(rapid.SliceOf(rapid.Byte()).Draw(r, "text")), rapid.String().Draw(r, "id"), string(value), rapid.Int64().Draw(r, "in"), rapid.Int64().Draw(r, "out"))
-	})
-}
-
-func TestAppendChunk(t *testing.T) {
-	for want, k := range map[string]chat.Chunk{
-		`{"type":"text","text":"a"}`: {Type: chat.TextChunk, Text: "a"},
-		`{"type":"tool_call","toolCall":{"id":"i","name":"n","args":{"a": 1}}}`:                {Type: chat.CallChunk, CallID: "i", Name: "n", Args: `{"a": 1}`},
-		`{"type":"tool_call","toolCall":{"id":"i","name":"n","args":{},"serverHandled":true}}`: {Type: chat.CallChunk, CallID: "i", Name: "n", Args: `{}`, ServerHandled: true},
-		`{"type":"tool_result","toolResult":{"callId":"i","result":[]}}`:                       {Type: chat.ResultChunk, CallID: "i", Result: `[]`},
-		`{"type":"tool_result","toolResult":{"callId":"i","result":{ "a":"\u2028\ufffd"}}}`:    {Type: chat.ResultChunk, CallID: "i", Result: "{\n\"a\":\"\u2028\xff\"}"},
-		`{"type":"error","error":"Rate limit exceeded."}`:                                      {Type: chat.ErrorChunk, Text: "Rate limit exceeded."},
-		`{"type":"done","usage":{"inputTokens":12,"outputTokens":7}}`:                          {Type: chat.DoneChunk, Usage: chat.Usage{Input: 12, Output: 7, CacheRead: 3}},
-	} {
-		if got := string(appendChunk(nil, k)); got != "data: "+want+"\n\n" {
-			t.Errorf("got %q, want %s", got, want)
+	rapid.Check(t, func(t *rapid.T) {
+		values := append(rapid.SliceOf(rapid.String()).Draw(t, "values"), "z")
+		value, err := json.MarshalIndent(map[string]any{rapid.String().Draw(t, "name"): values}, "\r", "\n \t")
+		must.NoError(t, err)
+		text, id := string(rapid.SliceOf(rapid.Byte()).Draw(t, "text")), rapid.String().Draw(t, "id")
+		raw := strings.ReplaceAll(string(value), "z", "\xff")
+		input, output := rapid.Int64().Draw(t, "input"), rapid.Int64().Draw(t, "output")
+		// Each byte of invalid UTF-8 is replaced separately.
+		replaced := func(s string) string { return string([]rune(s)) }
+		if c := sentChunk(t, chat.Chunk{Type: chat.TextChunk, Text: text}); c.Text == nil || *c.Text != replaced(text) {
+			t.Fatalf("%q is %+v", text, c)
 		}
-	}
+		if c := sentChunk(t, chat.Chunk{Type: chat.ErrorChunk, Text: text}); c.Error == nil || *c.Error != replaced(text) {
+			t.Fatalf("%q is %+v", text, c)
+		}
+		for _, handled := range []bool{false, true} {
+			c := sentChunk(t, chat.Chunk{Type: chat.CallChunk, CallID: id, Name: text, Args: raw, ServerHandled: handled})
+			if c.ToolCall == nil || c.ToolCall.ID != replaced(id) || c.ToolCall.Name != replaced(text) || c.ToolCall.ServerHandled != handled {
+				t.Fatalf("the call is %+v", c.ToolCall)
+			}
+			checkSameJSON(t, c.ToolCall.Args, raw)
+		}
+		c := sentChunk(t, chat.Chunk{Type: chat.ResultChunk, CallID: id, Result: raw})
+		if c.ToolResult == nil || c.ToolResult.CallID != replaced(id) {
+			t.Fatalf("the result is %+v", c.ToolResult)
+		}
+		checkSameJSON(t, c.ToolResult.Result, raw)
+		c = sentChunk(t, chat.Chunk{Type: chat.DoneChunk, Usage: chat.Usage{Input: input, Output: output, CacheRead: 3}})
+		if c.Usage == nil || c.Usage.InputTokens != input || c.Usage.OutputTokens != output {
+			t.Fatalf("the usage is %+v", c.Usage)
+		}
+	})
 }
