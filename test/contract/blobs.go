@@ -60,10 +60,8 @@ func (s *blobFixture) wantContent(name, content string) {
 func (s *blobFixture) wantAbsent(name string) {
 	s.Helper()
 	s.read(name, 0, -1).wantNotFound(s.fixture)
-	for listed := range s.listed() {
-		if listed == name {
-			s.Fatalf("%q is in the list", name)
-		}
+	if _, listed := s.listed()[name]; listed {
+		s.Fatalf("%q is in the list", name)
 	}
 }
 
@@ -136,21 +134,18 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 		"names may contain any characters of paths": func(s *blobFixture) {
 			want := map[string]int64{}
 			for i, name := range names {
-				name = s.name(name)
-				s.put(name, fmt.Sprint("content ", i))
-				want[name] = int64(len(fmt.Sprint("content ", i)))
+				s.put(s.name(name), fmt.Sprint("content ", i))
+				want[s.name(name)] = int64(len(fmt.Sprint("content ", i)))
 			}
 			for i, name := range names {
 				s.wantContent(s.name(name), fmt.Sprint("content ", i))
 			}
 			wantEqual(s.fixture, s.listed(), want)
-			for _, name := range names {
-				name = s.name(name)
+			for name := range want {
 				s.ok(s.Remove(s.ctx, name))
 				s.read(name, 0, -1).wantNotFound(s.fixture)
-				delete(want, name)
 			}
-			wantEqual(s.fixture, s.listed(), want)
+			wantEqual(s.fixture, s.listed(), nil)
 		},
 		"a name has up to 1,024 bytes": func(s *blobFixture) {
 			for i, part := range []string{"x", "%", "!", "@", "_", "é"} {
@@ -261,9 +256,14 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			s.wantAbsent(name)
 			s.wantContent(kept, "x")
 		},
-		"a reader ends with its context": func(s *blobFixture) {
+		"a reader may be closed early, and ends with its context": func(s *blobFixture) {
 			name := s.name("r@1-x")
 			s.put(name, random(4<<20))
+			for _, n := range []int{0, 1, 100_000} {
+				r := resultOf(s.Open(s.ctx, name, 0, -1)).must(s.fixture)
+				_, err := io.ReadFull(r, make([]byte, n))
+				s.ok(errors.Join(err, r.Close()))
+			}
 			ctx, cancel := context.WithCancel(s.ctx)
 			r := resultOf(s.Open(ctx, name, 0, -1)).must(s.fixture)
 			resultOf(io.ReadFull(r, make([]byte, 10))).must(s.fixture)
@@ -272,15 +272,6 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 				s.Fatalf("the error is %v", err)
 			}
 			s.ok(r.Close())
-		},
-		"a reader may be closed early": func(s *blobFixture) {
-			name := s.name("r@1-x")
-			s.put(name, random(4<<20))
-			for _, n := range []int{0, 1, 100_000} {
-				r := resultOf(s.Open(s.ctx, name, 0, -1)).must(s.fixture)
-				_, err := io.ReadFull(r, make([]byte, n))
-				s.ok(errors.Join(err, r.Close()))
-			}
 		},
 		"any part can be read": func(s *blobFixture) {
 			for i, content := range []string{"", "x", "0123456789", random(300_000)} {
@@ -413,10 +404,9 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			for i := range 3 {
 				s.put(s.name(fmt.Sprintf("l@%d-x", i)), "x")
 			}
-			calls := 0
-			err := s.List(s.ctx, func(string, int64, time.Time) error { calls++; return no })
-			s.wantSameError(err, no)
-			wantEqual(s.fixture, calls, 1)
+			wantStop(s.fixture, func(each func(string) error) error {
+				return s.List(s.ctx, func(name string, _ int64, _ time.Time) error { return each(name) })
+			})
 		},
 		"blobs may be removed during a list": func(s *blobFixture) {
 			for i := range 20 {

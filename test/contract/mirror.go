@@ -106,6 +106,12 @@ func (s *diskFixture) stage(name, content string) {
 	wantEqual(s.fixture, staged, must.Sum(content))
 }
 
+// wantStaged ends the sub-test unless so many bytes are staged as x.
+func (s *diskFixture) wantStaged(size int64) {
+	s.Helper()
+	resultOf(s.Writer.Staged(s.ctx, "x")).is(s.fixture, size)
+}
+
 // place places the content that is staged as x.
 func (s *diskFixture) place(path string, target *mirror.Entry) (mirror.Entry, error) {
 	placed := s.Writer.Place(s.ctx, mirror.Placement{Name: "x", Path: path, Target: target})[0]
@@ -210,14 +216,9 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 		"an error of the caller ends the scan": func(s *diskFixture) {
 			s.Write("a", "")
 			s.Write("b", "")
-			no, calls := errors.New("no"), 0
-			s.wantSameError(s.Disk.Scan(s.ctx, mirror.Everything(), unknown, func(mirror.Entry) error {
-				calls++
-				return no
-			}), no)
-			if calls != 1 {
-				s.Errorf("%d calls", calls)
-			}
+			wantStop(s.fixture, func(each func(mirror.Entry) error) error {
+				return s.Disk.Scan(s.ctx, mirror.Everything(), unknown, each)
+			})
 		},
 		"ignored files and directories are passed as such, and junk is left out": func(s *diskFixture) {
 			before := resultOf(s.Disk.Rules(s.ctx)).must(s.fixture)
@@ -251,26 +252,20 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 			content, err := io.ReadAll(r)
 			resultOf(string(content), errors.Join(err, r.Close())).is(s.fixture, "one")
 
-			r, err = s.Disk.Open(s.ctx, e)
-			s.ok(err)
+			r = resultOf(s.Disk.Open(s.ctx, e)).must(s.fixture)
 			s.Write("a", "a longer content")
-			_, err = io.ReadAll(r)
-			s.wantConflict(err)
+			resultOf(io.ReadAll(r)).wantConflict(s.fixture)
 			s.ok(r.Close())
-			_, err = s.Disk.Open(s.ctx, e)
-			s.wantConflict(err)
+			resultOf(s.Disk.Open(s.ctx, e)).wantConflict(s.fixture)
 			s.Remove("a")
-			_, err = s.Disk.Open(s.ctx, e)
-			s.wantNotFound(err)
+			resultOf(s.Disk.Open(s.ctx, e)).wantNotFound(s.fixture)
 			s.Mkdir("a")
-			_, err = s.Disk.Open(s.ctx, e)
-			s.wantNotFound(err)
+			resultOf(s.Disk.Open(s.ctx, e)).wantNotFound(s.fixture)
 			s.Write("d/b", "two")
 			e = s.entry("d/b")
 			s.Remove("d")
 			s.Write("d", "a file")
-			_, err = s.Disk.Open(s.ctx, e)
-			s.wantNotFound(err)
+			resultOf(s.Disk.Open(s.ctx, e)).wantNotFound(s.fixture)
 		},
 		"files are synced, but for those that are gone or no longer files": func(s *diskFixture) {
 			var files []mirror.Entry
@@ -313,14 +308,9 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 		"nothing is found of a directory that is gone": func(s *diskFixture) {
 			s.Write("a", "one")
 			before := resultOf(s.Disk.Identity(s.ctx)).must(s.fixture)
-			again, err := s.Disk.Identity(s.ctx)
-			s.ok(err)
-			if before != again {
-				s.Errorf("%+v, then %+v", before, again)
-			}
+			resultOf(s.Disk.Identity(s.ctx)).is(s.fixture, before)
 			s.Remove("")
-			_, err = s.Disk.Identity(s.ctx)
-			s.wantNotFound(err)
+			resultOf(s.Disk.Identity(s.ctx)).wantNotFound(s.fixture)
 			s.wantNotFound(s.Disk.Scan(s.ctx, mirror.Everything(), unknown, func(e mirror.Entry) error { return fmt.Errorf("%q is there", e.Path) }))
 		},
 	}.run(t, open)
@@ -330,30 +320,24 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 func DiskWriter(t *testing.T, open func(t *testing.T) OpenedDisk) {
 	diskSuite{
 		"content is staged in parts": func(s *diskFixture) {
-			size := func() int64 { s.Helper(); n, err := s.Writer.Staged(s.ctx, "x"); s.ok(err); return n }
-			wantEqual(s.fixture, size(), 0)
+			s.wantStaged(0)
 			s.stage("x", "hello")
-			wantEqual(s.fixture, size(), 5)
-			staged, err := s.Writer.Stage(s.ctx, "x", 4, strings.NewReader("p me"))
-			resultOf(staged, err).is(s.fixture, must.Sum("hellp me"))
-			_, err = s.Writer.Stage(s.ctx, "x", 9, strings.NewReader(""))
-			s.wantConflict(err)
-			_, err = s.Writer.Stage(s.ctx, "x", 2, io.MultiReader(strings.NewReader("ro"), iotest.ErrReader(fault.New(fault.Unavailable, "cut"))))
-			s.wantError(err, fault.Unavailable)
-			wantEqual(s.fixture, size(), 4)
+			s.wantStaged(5)
+			resultOf(s.Writer.Stage(s.ctx, "x", 4, strings.NewReader("p me"))).is(s.fixture, must.Sum("hellp me"))
+			resultOf(s.Writer.Stage(s.ctx, "x", 9, strings.NewReader(""))).wantConflict(s.fixture)
+			cut := fault.New(fault.Unavailable, "cut")
+			s.wantError(drop(s.Writer.Stage(s.ctx, "x", 2, io.MultiReader(strings.NewReader("ro"), iotest.ErrReader(cut)))), fault.Unavailable)
+			s.wantStaged(4)
 			s.stage("x", "")
-			wantEqual(s.fixture, size(), 0)
+			s.wantStaged(0)
 			s.wantTree(map[string]string{})
 		},
 		"staged content gets a path that is free": func(s *diskFixture) {
 			s.stage("x", "content")
 			s.wantPlaced(s.place("a/b/c", nil))
 			s.wantTree(map[string]string{"a": "/", "a/b": "/", "a/b/c": "content"})
-			if n, err := s.Writer.Staged(s.ctx, "x"); n != 0 || err != nil {
-				s.Errorf("%d bytes are staged, %v", n, err)
-			}
-			_, err := s.place("d", nil)
-			s.wantNotFound(err)
+			s.wantStaged(0)
+			resultOf(s.place("d", nil)).wantNotFound(s.fixture)
 		},
 		"many staged contents get their paths, each for itself": func(s *diskFixture) {
 			s.Write("old/a", "old")
@@ -383,8 +367,7 @@ func DiskWriter(t *testing.T, open func(t *testing.T) OpenedDisk) {
 			s.Write("d/e", "other")
 			s.stage("x", "new")
 			for _, path := range []string{"a", "a/b", "d"} {
-				_, err := s.place(path, nil)
-				s.wantConflict(err)
+				resultOf(s.place(path, nil)).wantConflict(s.fixture)
 			}
 			s.wantTree(map[string]string{"a": "old", "d": "/", "d/e": "other"})
 			s.wantPlaced(s.place("b", nil))
@@ -404,17 +387,14 @@ func DiskWriter(t *testing.T, open func(t *testing.T) OpenedDisk) {
 			s.wantTree(map[string]string{"a": "/", "a/b": "new"})
 
 			s.stage("x", "newer")
-			_, err := s.place("a/b", &e)
-			s.wantConflict(err)
+			resultOf(s.place("a/b", &e)).wantConflict(s.fixture)
 			s.wantTree(map[string]string{"a": "/", "a/b": "new"})
 			e = s.entry("a/b")
 			s.Remove("a/b")
-			if _, err = s.place("a/b", &e); !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.NotFound) {
+			if _, err := s.place("a/b", &e); !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.NotFound) {
 				s.Errorf("a file that is gone is replaced: %v", err)
 			}
-			if n, err := s.Writer.Staged(s.ctx, "x"); n != 5 || err != nil {
-				s.Errorf("%d bytes are staged, %v", n, err)
-			}
+			s.wantStaged(5)
 		},
 		"files and directories are renamed to paths that are free": func(s *diskFixture) {
 			s.Write("a", "a")
@@ -429,16 +409,13 @@ func DiskWriter(t *testing.T, open func(t *testing.T) OpenedDisk) {
 
 			s.Write("c", "c")
 			for _, path := range []string{"n/b", "n/d", "n/b/x"} {
-				_, err := s.Writer.Rename(s.ctx, s.entry("c"), path)
-				s.wantConflict(err)
+				resultOf(s.Writer.Rename(s.ctx, s.entry("c"), path)).wantConflict(s.fixture)
 			}
 			old := s.entry("c")
 			s.Write("c", "changed")
-			_, err = s.Writer.Rename(s.ctx, old, "f")
-			s.wantConflict(err)
+			resultOf(s.Writer.Rename(s.ctx, old, "f")).wantConflict(s.fixture)
 			s.Remove("c")
-			_, err = s.Writer.Rename(s.ctx, old, "f")
-			s.wantNotFound(err)
+			resultOf(s.Writer.Rename(s.ctx, old, "f")).wantNotFound(s.fixture)
 			s.wantTree(map[string]string{"n": "/", "n/b": "a", "n/d": "/", "n/d/e": "e"})
 		},
 		"another spelling of the same name is free": func(s *diskFixture) {
@@ -468,12 +445,10 @@ func DiskWriter(t *testing.T, open func(t *testing.T) OpenedDisk) {
 		"old staged content is removed": func(s *diskFixture) {
 			s.stage("x", "content")
 			s.ok(s.Writer.Clean(s.ctx, time.Unix(0, 0), time.Unix(0, 0)))
-			n, err := s.Writer.Staged(s.ctx, "x")
-			resultOf(n, err).is(s.fixture, 7)
+			s.wantStaged(7)
 			future := time.Now().AddDate(100, 0, 0)
 			s.ok(s.Writer.Clean(s.ctx, future, future))
-			n, err = s.Writer.Staged(s.ctx, "x")
-			resultOf(n, err).is(s.fixture, 0)
+			s.wantStaged(0)
 		},
 	}.run(t, open)
 }
@@ -522,48 +497,30 @@ func MirrorState(t *testing.T, open func(t *testing.T) (state ports.MirrorState,
 			wantEqual(s.fixture, rowsOf(s, s.again()), want)
 		},
 		"the cursor is stored with rows": func(s *stateFixture) {
-			c, err := s.Cursor(s.ctx)
-			resultOf(c, err).is(s.fixture, object.Cursor{})
+			resultOf(s.Cursor(s.ctx)).is(s.fixture, object.Cursor{})
 			s.ok(s.Put(s.ctx, []mirror.Row{full("A")}, &object.Cursor{Epoch: 2, N: 7}))
 			s.ok(s.Put(s.ctx, []mirror.Row{full("B")}, nil))
 			s.ok(s.Put(s.ctx, nil, &object.Cursor{Epoch: 3, N: 1}))
-			c, err = s.Cursor(s.ctx)
-			resultOf(c, err).is(s.fixture, object.Cursor{Epoch: 3, N: 1})
+			resultOf(s.Cursor(s.ctx)).is(s.fixture, object.Cursor{Epoch: 3, N: 1})
 			later := s.again()
-			c, err = later.Cursor(s.ctx)
-			resultOf(c, err).is(s.fixture, object.Cursor{Epoch: 3, N: 1})
+			resultOf(later.Cursor(s.ctx)).is(s.fixture, object.Cursor{Epoch: 3, N: 1})
 			if rows := rowsOf(s, later); len(rows) != 2 {
 				s.Errorf("the rows are %v", rows)
 			}
 		},
 		"a directory is bound to one place": func(s *stateFixture) {
-			_, err := s.Binding(s.ctx)
-			s.wantNotFound(err)
+			resultOf(s.Binding(s.ctx)).wantNotFound(s.fixture)
 			b := mirror.Binding{Server: "https://s", Org: fresh[id.Org](), User: fresh[id.User](), Place: "WORKSPACE/x", Root: "r", Ignore: "i"}
 			s.ok(s.Bind(s.ctx, mirror.Binding{Server: "http://earlier"}))
 			s.ok(s.Bind(s.ctx, b))
-			got, err := s.again().Binding(s.ctx)
-			resultOf(got, err).is(s.fixture, b)
+			resultOf(s.again().Binding(s.ctx)).is(s.fixture, b)
 		},
 		"an error of the caller ends the rows": func(s *stateFixture) {
 			s.ok(s.Put(s.ctx, []mirror.Row{full("A"), full("B")}, nil))
-			no, calls := errors.New("no"), 0
-			s.wantSameError(s.Rows(s.ctx, func(mirror.Row) error {
-				calls++
-				return no
-			}), no)
-			if calls != 1 {
-				s.Errorf("%d calls", calls)
-			}
+			wantStop(s.fixture, func(each func(mirror.Row) error) error { return s.Rows(s.ctx, each) })
 		},
 		"rows are stored at the same time": func(s *stateFixture) {
-			done := make(chan error, concurrent)
-			for i := range concurrent {
-				go func() { done <- s.Put(s.ctx, []mirror.Row{full(fmt.Sprint(i))}, nil) }()
-			}
-			for range concurrent {
-				s.ok(<-done)
-			}
+			s.allOK(concurrently(concurrent, func(i int) error { return s.Put(s.ctx, []mirror.Row{full(fmt.Sprint(i))}, nil) }))
 			if rows := rowsOf(s, s.again()); len(rows) != concurrent {
 				s.Errorf("%d rows", len(rows))
 			}

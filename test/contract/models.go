@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -127,6 +126,12 @@ type modelFixture struct {
 	to  *recordingSink
 }
 
+// play has the server reply to the next requests by a script, and a new sink record what comes of it.
+func (a *modelFixture) play(script ...provider.Step) {
+	a.to = &recordingSink{}
+	a.Server.SetScripts(script)
+}
+
 func (a *modelFixture) call() chat.Call {
 	return chat.Call{
 		Model: a.Model, MaxTokens: 100, Budget: 1_000_000,
@@ -204,43 +209,40 @@ func result(id, value string) chat.Chunk {
 // Models is the suite of ports.Models. Open returns models of a server that
 // plays the scripts, or models without one.
 func Models(t *testing.T, open func(t *testing.T, scripts ...provider.Script) ModelProvider) {
-	run := func(name string, scripted bool, can func(ModelProvider) bool, lacks string, test func(*modelFixture)) {
-		t.Run(name, func(t *testing.T) {
+	// fit returns what opens models, and skips those that cannot do what the tests need.
+	fit := func(lacks string, can func(ModelProvider) bool) func(t *testing.T) *modelFixture {
+		return func(t *testing.T) *modelFixture {
 			t.Parallel()
 			p := open(t)
-			if scripted && p.Server == nil {
-				t.Skip("these models have no server whose answers could be set")
-			}
-			if can != nil && !can(p) {
+			if !can(p) {
 				t.Skip("these models have no " + lacks)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
-			defer cancel()
-			test(&modelFixture{T: t, ModelProvider: p, ctx: ctx, to: &recordingSink{}})
-		})
-	}
-	for _, name := range slices.Sorted(maps.Keys(anyModels)) {
-		run(name, false, nil, "", anyModels[name])
-	}
-	for _, name := range slices.Sorted(maps.Keys(scriptedModels)) {
-		run(name, true, nil, "", scriptedModels[name])
-	}
-	for _, name := range slices.Sorted(maps.Keys(searchingModels)) {
-		run(name, true, func(p ModelProvider) bool { return p.Searches }, "search of their own", searchingModels[name])
-	}
-	run("usage that the provider keeps back is not known", true, func(p ModelProvider) bool { return p.KeepsUsage }, "way to keep usage back", func(a *modelFixture) {
-		a.Server.SetScripts(provider.Script{provider.NoUsage(), provider.Text("Hello.")})
-		reply := a.wantResponse(a.call())
-		if reply.InputKnown || reply.OutputKnown || reply.Usage != (chat.Usage{}) {
-			a.Fatalf("%+v is known", reply)
+			t.Cleanup(cancel)
+			return &modelFixture{T: t, ModelProvider: p, ctx: ctx, to: &recordingSink{}}
 		}
-	})
-	run("a provider that cannot be reached is a network failure", false, func(p ModelProvider) bool { return p.Unreachable != nil }, "network", func(a *modelFixture) {
-		a.Models = a.Unreachable
-		if reply := a.wantFailure(a.call(), chat.Network); reply.InputKnown || reply.OutputKnown || a.to.sent {
-			a.Errorf("%+v is known, and the request is sent: %v", reply, a.to.sent)
-		}
-	})
+	}
+	scripted := func(p ModelProvider) bool { return p.Server != nil }
+	runSuite(t, anyModels, fit("", func(ModelProvider) bool { return true }))
+	runSuite(t, scriptedModels, fit("server whose answers could be set", scripted))
+	runSuite(t, searchingModels, fit("search of their own", func(p ModelProvider) bool { return scripted(p) && p.Searches }))
+	runSuite(t, map[string]func(*modelFixture){
+		"usage that the provider keeps back is not known": func(a *modelFixture) {
+			a.play(provider.NoUsage(), provider.Text("Hello."))
+			reply := a.wantResponse(a.call())
+			if reply.InputKnown || reply.OutputKnown || reply.Usage != (chat.Usage{}) {
+				a.Fatalf("%+v is known", reply)
+			}
+		},
+	}, fit("way to keep usage back", func(p ModelProvider) bool { return scripted(p) && p.KeepsUsage }))
+	runSuite(t, map[string]func(*modelFixture){
+		"a provider that cannot be reached is a network failure": func(a *modelFixture) {
+			a.Models = a.Unreachable
+			if reply := a.wantFailure(a.call(), chat.Network); reply.InputKnown || reply.OutputKnown || a.to.sent {
+				a.Errorf("%+v is known, and the request is sent: %v", reply, a.to.sent)
+			}
+		},
+	}, fit("network", func(p ModelProvider) bool { return p.Unreachable != nil }))
 }
 
 // anyModels are the sub-tests for any reply with at least one text.
@@ -275,30 +277,19 @@ var anyModels = map[string]func(*modelFixture){
 
 // scriptedModels are the sub-tests for models of a server.
 var scriptedModels = map[string]func(*modelFixture){
-	"text is passed on unchanged, in its pieces": func(a *modelFixture) {
-		pieces := []string{"Hello", ", ", "wörld 🦉", "\n\n", `"quoted" \ / \u0041 \n`, "\u2028\u0001\u007f\t", "{\"type\":\"text_delta\"}", " ", "\u00e9e\u0301", "<b>&amp;"}
-		a.Server.SetScripts(provider.Script{provider.Text(pieces...), provider.SetUsage(provider.Usage{})})
+	"text is passed on unchanged, in its pieces, the empty ones left out": func(a *modelFixture) {
+		pieces := []string{strings.Repeat("a long text ", 100_000), "Hello", ", ", "wörld 🦉", "\n\n", `"quoted" \ / \u0041 \n`, "\u2028\u0001\u007f\t", "{\"type\":\"text_delta\"}", " ", "\u00e9e\u0301", "<b>&amp;"}
+		a.play(provider.Text(append(pieces, "", "end", "")...), provider.SetUsage(provider.Usage{}))
 		a.wantResponse(a.call())
 		var want []chat.Chunk
-		for _, p := range pieces {
+		for _, p := range append(pieces, "end") {
 			want = append(want, textChunk(p))
 		}
 		a.wantChunks(want...)
 	},
-	"an empty text makes no chunk": func(a *modelFixture) {
-		a.Server.SetScripts(provider.Script{provider.Text("", "a", "", "b", "")})
-		a.wantResponse(a.call())
-		a.wantChunks(textChunk("a"), textChunk("b"))
-	},
-	"a long text is passed on completely": func(a *modelFixture) {
-		long := strings.Repeat("a long text ", 100_000)
-		a.Server.SetScripts(provider.Script{provider.Text("so: ", long, "end")})
-		a.wantResponse(a.call())
-		a.wantChunks(textChunk("so: "), textChunk(long), textChunk("end"))
-	},
 	"text is passed on at once, and flushed by a wait": func(a *modelFixture) {
 		first, second := make(chan struct{}), make(chan struct{})
-		a.Server.SetScripts(provider.Script{provider.Text("a"), provider.Hold(first), provider.Text("b"), provider.Hold(second), provider.Text("c")})
+		a.play(provider.Text("a"), provider.Hold(first), provider.Text("b"), provider.Hold(second), provider.Text("c"))
 		a.to.wait = func() error {
 			switch a.to.text() {
 			case "a":
@@ -315,7 +306,7 @@ var scriptedModels = map[string]func(*modelFixture){
 	},
 	"the sink waits only if nothing more is buffered": func(a *modelFixture) {
 		const many = 400
-		a.Server.SetScripts(provider.Script{provider.Burst(provider.Text(slices.Repeat([]string{"word "}, many)...))})
+		a.play(provider.Burst(provider.Text(slices.Repeat([]string{"word "}, many)...)))
 		a.wantResponse(a.call())
 		if len(a.to.chunks) != many || a.to.waits < 1 || a.to.waits > many/4 {
 			a.Fatalf("%d waits for %d chunks that came in one piece", a.to.waits, len(a.to.chunks))
@@ -323,7 +314,7 @@ var scriptedModels = map[string]func(*modelFixture){
 	},
 	"all data of the provider, and nothing else, calls alive": func(a *modelFixture) {
 		held := make(chan struct{})
-		a.Server.SetScripts(provider.Script{provider.Ping(), provider.Unknown(), provider.Text("a"), provider.Ping(), provider.Unknown(), provider.Hold(held), provider.Ping(), provider.Text("b")})
+		a.play(provider.Ping(), provider.Unknown(), provider.Text("a"), provider.Ping(), provider.Unknown(), provider.Hold(held), provider.Ping(), provider.Text("b"))
 		signs := 0
 		a.to.wait = func() error {
 			if a.to.alive == signs {
@@ -339,9 +330,9 @@ var scriptedModels = map[string]func(*modelFixture){
 		a.wantChunks(textChunk("a"), textChunk("b"))
 	},
 	"a call makes one chunk, once it is complete": func(a *modelFixture) {
-		a.Server.SetScripts(provider.Script{
+		a.play(
 			provider.Text("Let me see."), provider.Call("c1", "read_file", "", `{"pa`, `th":`, ` "a\"\u00e4}{`, `"}`), provider.Call("c2", "list", `{ }`),
-		})
+		)
 		c := a.call()
 		c.Tools = []chat.Tool{{Name: "read_file", Description: "Reads", Schema: `{"type":"object","properties":{"path":{"type":"string"}}}`}, {Name: "list"}}
 		reply := a.wantResponse(c)
@@ -351,14 +342,13 @@ var scriptedModels = map[string]func(*modelFixture){
 		}
 	},
 	"a call without arguments has none": func(a *modelFixture) {
-		a.Server.SetScripts(provider.Script{provider.Call("c1", "list"), provider.Call("c2", "list", "", ""), provider.Call("c3", "list", " ")})
+		a.play(provider.Call("c1", "list"), provider.Call("c2", "list", "", ""), provider.Call("c3", "list", " "))
 		a.wantResponse(a.call())
 		a.wantChunks(toolCall("c1", "list", "{}"), toolCall("c2", "list", "{}"), toolCall("c3", "list", "{}"))
 	},
-	"a call that the limit truncates makes no chunk": func(a *modelFixture) {
+	"a call that the limit truncates makes no chunk, and a complete one before it does": func(a *modelFixture) {
 		for _, fragments := range [][]string{nil, {""}, {`{"path`}, {`{"path":"a"`}, {`{"path":"a"`, `,`}} {
-			a.to = &recordingSink{}
-			a.Server.SetScripts(provider.Script{provider.Text("So"), provider.Call("c1", "list", "{}"), provider.Call("c2", "read_file", fragments...), provider.Stop("max_tokens")})
+			a.play(provider.Text("So"), provider.Call("c1", "list", "{}"), provider.Call("c2", "read_file", fragments...), provider.Stop("max_tokens"))
 			reply := a.wantResponse(a.call())
 			a.wantChunks(textChunk("So"), toolCall("c1", "list", "{}"))
 			if reply.Stop != "max_tokens" && reply.Stop != "length" {
@@ -366,14 +356,9 @@ var scriptedModels = map[string]func(*modelFixture){
 			}
 		}
 	},
-	"a complete call before the limit makes a chunk": func(a *modelFixture) {
-		a.Server.SetScripts(provider.Script{provider.Call("c1", "list", `{"all":true}`), provider.Stop("max_tokens")})
-		a.wantResponse(a.call())
-		a.wantChunks(toolCall("c1", "list", `{"all":true}`))
-	},
 	"output that is in no chunk is estimated": func(a *modelFixture) {
 		part := strings.Repeat("word ", 1000)
-		a.Server.SetScripts(provider.Script{provider.Think(part), provider.Text("So"), provider.Call("c1", "list", `{"all":true}`), provider.Call("c2", "write", `{"text":"`, part, part), provider.Cut()})
+		a.play(provider.Think(part), provider.Text("So"), provider.Call("c1", "list", `{"all":true}`), provider.Call("c2", "write", `{"text":"`, part, part), provider.Cut())
 		reply := a.wantFailure(a.call(), chat.Truncated)
 		if least := 3 * chat.EstimateText(part); reply.OutputKnown || reply.Unsent < least || reply.Unsent > least+10 {
 			a.Errorf("%+v", reply)
@@ -381,19 +366,13 @@ var scriptedModels = map[string]func(*modelFixture){
 	},
 	"arguments that are no JSON object are a failure": func(a *modelFixture) {
 		for _, args := range []string{`{"path`, `[1]`, `"text"`, `null`, `{} {}`, `{"a":01}`} {
-			a.to = &recordingSink{}
-			a.Server.SetScripts(provider.Script{provider.Text("So"), provider.Call("c1", "list", args)})
+			a.play(provider.Text("So"), provider.Call("c1", "list", args))
 			a.wantFailure(a.call(), chat.Broken)
 			a.wantChunks(textChunk("So"))
 		}
 	},
-	"thinking makes no chunk": func(a *modelFixture) {
-		a.Server.SetScripts(provider.Script{provider.Think("I had better be careful."), provider.Text("Hello."), provider.Think("Done.")})
-		a.wantResponse(a.call())
-		a.wantChunks(textChunk("Hello."))
-	},
 	"the usage is the provider's, with cache reads and writes": func(a *modelFixture) {
-		a.Server.SetScripts(provider.Script{provider.SetUsage(provider.Usage{Input: 1000, CacheRead: 200, CacheCreated: 30, Output: 4}), provider.Text("Hello.")})
+		a.play(provider.SetUsage(provider.Usage{Input: 1000, CacheRead: 200, CacheCreated: 30, Output: 4}), provider.Text("Hello."))
 		reply := a.wantResponse(a.call())
 		want := chat.Reply{Usage: chat.Usage{Input: 1230, CacheRead: 200, CacheCreated: 30, Output: 4}, InputKnown: true, OutputKnown: true, Stop: reply.Stop}
 		if reply != want {
@@ -401,7 +380,7 @@ var scriptedModels = map[string]func(*modelFixture){
 		}
 	},
 	"the request has the maximum of the output": func(a *modelFixture) {
-		a.Server.SetScripts(provider.Script{provider.SetMaxUsage(5), provider.Text("Hello."), provider.Stop("max_tokens")})
+		a.play(provider.SetMaxUsage(5), provider.Text("Hello."), provider.Stop("max_tokens"))
 		c := a.call()
 		c.MaxTokens = 77
 		if reply := a.wantResponse(c); reply.Usage != (chat.Usage{Input: 5, Output: 77}) {
@@ -409,7 +388,7 @@ var scriptedModels = map[string]func(*modelFixture){
 		}
 	},
 	"a refusal to answer is an answer": func(a *modelFixture) {
-		a.Server.SetScripts(provider.Script{provider.Text("I"), provider.Stop("refusal")})
+		a.play(provider.Text("I"), provider.Stop("refusal"))
 		if reply := a.wantResponse(a.call()); reply.Stop != "refusal" {
 			a.Fatalf("it stopped for %q", reply.Stop)
 		}
@@ -425,8 +404,7 @@ var scriptedModels = map[string]func(*modelFixture){
 			{provider.Text("Hello"), provider.Raw("\n\n\n: comment\n\n"), provider.Cut()},
 			{provider.Text("Hello"), provider.Raw("event: message_stop\ndata: {\"type\":\"message_stop\"}\n\ndata: [DO"), provider.Cut()},
 		} {
-			a.to = &recordingSink{}
-			a.Server.SetScripts(script)
+			a.play(script...)
 			reply := a.wantFailure(a.call(), chat.Truncated)
 			if reply.OutputKnown || reply.Stop != "" {
 				a.Errorf("of what was cut off %+v is known", reply)
@@ -437,15 +415,14 @@ var scriptedModels = map[string]func(*modelFixture){
 		}
 	},
 	"a reason to stop is no end marker": func(a *modelFixture) {
-		a.Server.SetScripts(provider.Script{provider.SetUsage(provider.Usage{Input: 3, Output: 4}), provider.Text("Hello"), provider.Call("c1", "list", "{}"), provider.Unmarked()})
+		a.play(provider.SetUsage(provider.Usage{Input: 3, Output: 4}), provider.Text("Hello"), provider.Call("c1", "list", "{}"), provider.Unmarked())
 		if reply := a.wantFailure(a.call(), chat.Truncated); reply.Usage != (chat.Usage{Input: 3, Output: 4}) {
 			a.Errorf("it used %+v", reply.Usage)
 		}
 	},
 	"a lost connection is a network failure": func(a *modelFixture) {
 		for _, script := range []provider.Script{{provider.Drop()}, {provider.Text("Hello"), provider.Drop()}, {provider.Call("c1", "list", `{"a`), provider.Drop()}} {
-			a.to = &recordingSink{}
-			a.Server.SetScripts(script)
+			a.play(script...)
 			a.wantFailure(a.call(), chat.Network)
 			for _, c := range a.to.chunks {
 				if c != textChunk("Hello") {
@@ -477,15 +454,15 @@ var scriptedModels = map[string]func(*modelFixture){
 			{provider.Answer(200, "text/html", "<h1>Sign in</h1>"), chat.Broken},
 			{provider.Refuse(307, "moved", "", "Location", "?again"), chat.Broken},
 		} {
-			a.Server.SetScripts(provider.Script{c.step})
+			a.play(c.step)
 			if reply := a.wantFailure(a.call(), c.kind); reply != (chat.Reply{}) {
 				a.Errorf("of refusal %d %+v is known", i, reply)
 			}
 			if n := len(a.Server.Requests()); n != i+1 {
 				a.Fatalf("%d requests were made for %d calls", n, i+1)
 			}
+			a.wantChunks()
 		}
-		a.wantChunks()
 	},
 	"an error in the stream has its kind, after the previous chunks": func(a *modelFixture) {
 		for kind, want := range map[string]chat.FailureKind{"overloaded_error": chat.Overloaded, "rate_limit_error": chat.RateLimited, "api_error": chat.Broken, "whatever": chat.Broken} {
@@ -494,8 +471,7 @@ var scriptedModels = map[string]func(*modelFixture){
 				{provider.Text("Hello"), provider.Fail(kind, "It went wrong")},
 				{provider.Call("c1", "list", `{"a`), provider.Fail(kind, strings.Repeat("wrong ", 1000))},
 			} {
-				a.to = &recordingSink{}
-				a.Server.SetScripts(script)
+				a.play(script...)
 				if reply := a.wantFailure(a.call(), want); reply.OutputKnown {
 					a.Errorf("of what failed %+v is known", reply)
 				}
@@ -529,8 +505,7 @@ var scriptedModels = map[string]func(*modelFixture){
 			{provider.Text(secret), provider.Raw("data: {\"" + secret), provider.Cut()},
 			{provider.Text(secret), provider.Drop()},
 		} {
-			a.to = &recordingSink{}
-			a.Server.SetScripts(script)
+			a.play(script...)
 			c := a.call()
 			c.System, c.Turns[0].Blocks[0].Text = secret, secret
 			_, err := a.stream(c)
@@ -544,14 +519,13 @@ var scriptedModels = map[string]func(*modelFixture){
 	},
 	"an event that is no JSON is a failure": func(a *modelFixture) {
 		for _, raw := range []string{"data: {\"type\":\n\n", "data: hello\n\n", "data: {}}\n\n", "data: \x00\n\n"} {
-			a.to = &recordingSink{}
-			a.Server.SetScripts(provider.Script{provider.Text("Hello"), provider.Raw(raw), provider.Text(" again")})
+			a.play(provider.Text("Hello"), provider.Raw(raw), provider.Text(" again"))
 			a.wantFailure(a.call(), chat.Broken)
 			a.wantChunks(textChunk("Hello"))
 		}
 	},
 	"an unbounded event is a failure": func(a *modelFixture) {
-		a.Server.SetScripts(provider.Script{provider.Text("Hello"), provider.Raw("data: " + strings.Repeat("x", 9<<20)), provider.Silence()})
+		a.play(provider.Text("Hello"), provider.Raw("data: "+strings.Repeat("x", 9<<20)), provider.Silence())
 		a.wantFailure(a.call(), chat.Broken)
 		a.wantChunks(textChunk("Hello"))
 		a.wantAborted()
@@ -596,9 +570,8 @@ var scriptedModels = map[string]func(*modelFixture){
 			func() { a.to.chunk = func(chat.Chunk) error { return full } },
 			func() { a.to.wait = func() error { return full } },
 		} {
-			a.to = &recordingSink{}
+			a.play(provider.Text("Hello"), provider.Silence())
 			refuse()
-			a.Server.SetScripts(provider.Script{provider.Text("Hello"), provider.Silence()})
 			if _, err := a.stream(a.call()); err != full {
 				a.Fatalf("%v came, not the sink's error", err)
 			}
@@ -646,7 +619,7 @@ var scriptedModels = map[string]func(*modelFixture){
 		a.Server.Choose(func(r provider.Request) provider.Script {
 			return provider.Script{provider.Text("for "), provider.Text(r.Message), provider.Call("c", "list", "{}")}
 		})
-		errs := concurrently(many, func(i int) error {
+		for _, err := range concurrently(many, func(i int) error {
 			c, to := a.call(), &recordingSink{}
 			c.Turns[0].Blocks[0].Text = fmt.Sprint("message ", i)
 			if _, err := a.Models.Stream(a.ctx, c, to); err != nil {
@@ -656,8 +629,7 @@ var scriptedModels = map[string]func(*modelFixture){
 				return fmt.Errorf("%v came for %q", to.chunks, want)
 			}
 			return nil
-		})
-		for _, err := range errs {
+		}) {
 			must.NoError(a, err)
 		}
 	},
@@ -741,13 +713,13 @@ func someScript(t *rapid.T, searches bool) (s provider.Script, text string, whol
 // searchingModels are the sub-tests for models of a server that searches and pauses.
 var searchingModels = map[string]func(*modelFixture){
 	"a search makes a server-handled call and its result": func(a *modelFixture) {
-		a.Server.SetScripts(provider.Script{
+		a.play(
 			provider.Text("Let me look."),
 			provider.Search("s1", "owls", provider.Result{Title: "Owls \"of\" <Europe>", URL: "https://example.com/owls?a=b&c", PageAge: "2 days ago"}, provider.Result{Title: "Öwls", URL: "https://example.com/2"}),
 			provider.Search("s2", "none"),
 			provider.Cite("Owls", "https://example.com/owls"), provider.Text("They fly."),
 			provider.SetUsage(provider.Usage{Input: 9, Output: 8, Searches: 2}),
-		})
+		)
 		reply := a.wantResponse(a.searching())
 		if len(a.to.chunks) != 6 {
 			a.Fatalf("%d chunks came", len(a.to.chunks))
@@ -767,12 +739,12 @@ var searchingModels = map[string]func(*modelFixture){
 		}
 	},
 	"the result of a failed search is its error": func(a *modelFixture) {
-		a.Server.SetScripts(provider.Script{provider.SearchFailed("s1", "owls", "max_uses_exceeded"), provider.Text("Sorry.")})
+		a.play(provider.SearchFailed("s1", "owls", "max_uses_exceeded"), provider.Text("Sorry."))
 		a.wantResponse(a.searching())
 		a.wantChunks(searchCall("s1", "owls"), result("s1", `{"error":"max_uses_exceeded"}`), textChunk("Sorry."))
 	},
 	"a result without a call, or a second one, makes no chunk": func(a *modelFixture) {
-		a.Server.SetScripts(provider.Script{provider.Found("s0", "[]"), provider.Search("s1", "owls"), provider.Found("s1", "[]"), provider.Text("So.")})
+		a.play(provider.Found("s0", "[]"), provider.Search("s1", "owls"), provider.Found("s1", "[]"), provider.Text("So."))
 		a.wantResponse(a.searching())
 		a.wantChunks(searchCall("s1", "owls"), result("s1", "[]"), textChunk("So."))
 	},
@@ -801,7 +773,7 @@ var searchingModels = map[string]func(*modelFixture){
 		}
 	},
 	"a pause at the limit ends the answer": func(a *modelFixture) {
-		a.Server.SetScripts(provider.Script{provider.SetMaxUsage(10), provider.Text("One"), provider.Stop("pause_turn")})
+		a.play(provider.SetMaxUsage(10), provider.Text("One"), provider.Stop("pause_turn"))
 		if reply := a.wantResponse(a.searching()); reply.Stop != "max_tokens" || len(a.Server.Requests()) != 1 {
 			a.Fatalf("%+v after %d requests", reply, len(a.Server.Requests()))
 		}
@@ -824,7 +796,7 @@ var searchingModels = map[string]func(*modelFixture){
 	"a pause ends the answer if the budget does not allow another message": func(a *modelFixture) {
 		c := a.searching()
 		c.Input, c.Budget = 1000, 50_000
-		a.Server.SetScripts(provider.Script{provider.SetUsage(provider.Usage{Input: 500_000, Output: 50, Searches: 8}), provider.Text("One"), provider.Stop("pause_turn")})
+		a.play(provider.SetUsage(provider.Usage{Input: 500_000, Output: 50, Searches: 8}), provider.Text("One"), provider.Stop("pause_turn"))
 		if reply := a.wantResponse(c); reply.Stop != "max_tokens" || reply.Usage.Input != 500_000 || len(a.Server.Requests()) != 1 {
 			a.Fatalf("%+v after %d requests", reply, len(a.Server.Requests()))
 		}
@@ -838,7 +810,7 @@ var searchingModels = map[string]func(*modelFixture){
 		}
 	},
 	"the number of pauses is bounded": func(a *modelFixture) {
-		a.Server.SetScripts(provider.Script{provider.SetUsage(provider.Usage{Input: 1, Output: 1}), provider.Text("On"), provider.Stop("pause_turn")})
+		a.play(provider.SetUsage(provider.Usage{Input: 1, Output: 1}), provider.Text("On"), provider.Stop("pause_turn"))
 		reply := a.wantFailure(a.searching(), chat.Broken)
 		if n := int64(len(a.Server.Requests())); n > 20 || reply.Usage.Input != n || reply.Usage.Output != n {
 			a.Fatalf("%+v after %d requests", reply, n)
