@@ -38,12 +38,11 @@ func Bus(t *testing.T, open func(t *testing.T) (a, b ports.Bus)) {
 			}
 		},
 		"the greatest of an organisation's hints arrives": func(t *testing.T, a, b ports.Bus) {
-			const last = 500
 			e, o := recordHints(t, b), fresh[id.Org]()
-			for n := range int64(last) {
+			for n := range int64(500) {
 				a.Publish(object.Hint{Org: o, N: n + 1})
 			}
-			e.wait(object.Hint{Org: o, N: last})
+			e.wait(object.Hint{Org: o, N: 500})
 		},
 		"a hint is received as published": func(t *testing.T, a, b ports.Bus) {
 			e := recordHints(t, b)

@@ -31,7 +31,6 @@ func (w *fixture) device() session.DeviceGrant {
 
 // DeviceGrants is the suite of ports.DeviceGrants.
 func DeviceGrants(t *testing.T, open func(t *testing.T) Opened) {
-	keep := func(g session.DeviceGrant) (session.DeviceGrant, error) { return g, nil }
 	suite{
 		"a grant is returned with every field as stored": func(w *fixture) {
 			full, bare := someDevice(w.org().ID), w.device()
@@ -71,50 +70,51 @@ func DeviceGrants(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(w.devices().ByUserCode(w.ctx, sameDevice.UserCode)).wantNotFound(w)
 			resultOf(w.devices().ByUserCode(w.ctx, next.UserCode)).is(w, next)
 		},
-		"an error of fn is returned unchanged, and nothing is stored": func(w *fixture) {
-			g := w.device()
-			no := errors.New("no")
-			_, err := w.devices().Update(w.ctx, g.Code, func(g session.DeviceGrant) (session.DeviceGrant, error) { return g.Restore(session.DeviceDenied), no })
-			w.wantSameError(err, no)
-			resultOf(w.devices().ByUserCode(w.ctx, g.UserCode)).is(w, g)
-		},
 		"of concurrent claims and decisions one succeeds": func(w *fixture) {
 			g := w.device()
 			w.wantOneSuccess(concurrently(manyGoroutines, func(int) error {
-				_, err := w.devices().Update(w.ctx, g.Code, func(g session.DeviceGrant) (session.DeviceGrant, error) {
+				return drop(w.devices().Update(w.ctx, g.Code, func(g session.DeviceGrant) (session.DeviceGrant, error) {
 					return g.Decided(true, fresh[id.User](), "", at(2))
-				})
-				return err
+				}))
 			}), fault.NotFound)
 			w.wantOneSuccess(concurrently(manyGoroutines, func(int) (refused error) {
 				err := w.store.Atomic(w.ctx, func(r ports.Records) error {
-					_, err := r.Deployment().DeviceGrants().Update(w.ctx, g.Code, func(g session.DeviceGrant) (session.DeviceGrant, error) {
+					return drop(r.Deployment().DeviceGrants().Update(w.ctx, g.Code, func(g session.DeviceGrant) (session.DeviceGrant, error) {
 						if g, refused = g.Polled(at(3)); refused != nil {
 							refused = fault.Wrap(fault.NotFound, refused, "refused")
 						}
 						return g, nil
-					})
-					return err
+					}))
 				})
 				return errors.Join(err, refused)
 			}), fault.NotFound)
 		},
-		"prune removes those that expired before the time": func(w *fixture) {
-			old, kept, open := someDevice(w.org().ID), someDevice(""), w.device()
+		"prune removes those that expired before the time, and the grants of an organisation are erased with it": func(w *fixture) {
+			gone := w.org().ID
+			old, kept, open, erased, other := someDevice(w.org().ID), someDevice(""), w.device(), someDevice(gone), someDevice(w.org().ID)
 			old.ExpiresAt, kept.ExpiresAt = longAgo(1), longAgo(2)
-			w.ok(w.devices().Add(w.ctx, old))
-			w.ok(w.devices().Add(w.ctx, kept))
+			for _, g := range []session.DeviceGrant{old, kept, erased, other} {
+				w.ok(w.devices().Add(w.ctx, g))
+			}
 			w.ok(w.devices().Prune(w.ctx, longAgo(2)))
-			resultOf(w.devices().ByUserCode(w.ctx, old.UserCode)).wantNotFound(w)
-			resultOf(w.devices().ByUserCode(w.ctx, kept.UserCode)).is(w, kept)
-			resultOf(w.devices().ByUserCode(w.ctx, open.UserCode)).is(w, open)
+			w.erase(gone, at(9))
+			for _, g := range []session.DeviceGrant{old, erased} {
+				resultOf(w.devices().ByUserCode(w.ctx, g.UserCode)).wantNotFound(w)
+			}
+			for _, g := range []session.DeviceGrant{kept, open, other} {
+				resultOf(w.devices().ByUserCode(w.ctx, g.UserCode)).is(w, g)
+			}
 		},
-		"a transaction sees its own writes, and a rollback undoes them": func(w *fixture) {
+		"a transaction sees its own writes and none of a failing fn, and a rollback undoes them": func(w *fixture) {
 			g, added := w.device(), someDevice("")
 			denied := g.Restore(session.DeviceDenied)
 			w.rolledBack(func(r ports.Records) error {
 				q := r.Deployment().DeviceGrants()
 				w.ok(q.Add(w.ctx, added))
+				no := errors.New("no")
+				_, err := q.Update(w.ctx, g.Code, func(session.DeviceGrant) (session.DeviceGrant, error) { return denied, no })
+				w.wantSameError(err, no)
+				resultOf(q.ByUserCode(w.ctx, g.UserCode)).is(w, g)
 				resultOf(q.Update(w.ctx, g.Code, func(session.DeviceGrant) (session.DeviceGrant, error) { return denied, nil })).is(w, denied)
 				resultOf(q.ByUserCode(w.ctx, g.UserCode)).is(w, denied)
 				resultOf(q.ByUserCode(w.ctx, added.UserCode)).is(w, added)
@@ -123,21 +123,13 @@ func DeviceGrants(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(w.devices().ByUserCode(w.ctx, g.UserCode)).is(w, g)
 			resultOf(w.devices().ByUserCode(w.ctx, added.UserCode)).wantNotFound(w)
 		},
-		"the grants of an organisation are erased with it": func(w *fixture) {
-			gone, stays := w.org(), w.org()
-			g, other, open := someDevice(gone.ID), someDevice(stays.ID), w.device()
-			w.ok(w.devices().Add(w.ctx, g))
-			w.ok(w.devices().Add(w.ctx, other))
-			w.erase(gone.ID, at(9))
-			resultOf(w.devices().ByUserCode(w.ctx, g.UserCode)).wantNotFound(w)
-			resultOf(w.devices().ByUserCode(w.ctx, other.UserCode)).is(w, other)
-			resultOf(w.devices().ByUserCode(w.ctx, open.UserCode)).is(w, open)
-		},
-		"results belong to the caller": func(w *fixture) {
+		"arguments and results belong to the caller": func(w *fixture) {
 			g := someDevice("")
-			w.ok(w.devices().Add(w.ctx, g))
-			*resultOf(w.devices().ByUserCode(w.ctx, g.UserCode)).must(w).PolledAt = at(500)
-			resultOf(w.devices().ByUserCode(w.ctx, g.UserCode)).is(w, g)
+			get := func() session.DeviceGrant { return resultOf(w.devices().ByUserCode(w.ctx, g.UserCode)).must(w) }
+			update := func(fn func(session.DeviceGrant) (session.DeviceGrant, error)) (session.DeviceGrant, error) {
+				return w.devices().Update(w.ctx, g.Code, fn)
+			}
+			keepsNothing(w, g, func(g session.DeviceGrant) error { return w.devices().Add(w.ctx, g) }, updates(w, get, update)...)
 		},
 	}.run(t, open)
 }

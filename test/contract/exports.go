@@ -1,15 +1,12 @@
 package contract
 
 import (
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"collab/domain/export"
 	"collab/domain/fault"
 	"collab/domain/id"
-	"collab/ports"
 	"collab/test/must"
 )
 
@@ -17,6 +14,12 @@ import (
 func Exports(t *testing.T, open func(t *testing.T) Opened) {
 	claim := func(w *fixture, name string, now time.Time) (export.Export, error) {
 		return w.exports().Claim(w.ctx, now, func(e export.Export) (export.Export, error) { return e.Claimed(name, now) })
+	}
+	added := func(w *fixture, o id.Org, created time.Time) export.Export {
+		w.Helper()
+		e := export.New(fresh[id.Export](), o, fresh[id.User](), created)
+		w.ok(w.exports().Add(w.ctx, o, e))
+		return e
 	}
 	suite{
 		"an export is returned with every field as stored": func(w *fixture) {
@@ -32,31 +35,27 @@ func Exports(t *testing.T, open func(t *testing.T) Opened) {
 			}
 		},
 		"an organisation has one open export": func(w *fixture) {
-			o, other := w.org().ID, w.org().ID
-			first := export.New(fresh[id.Export](), o, fresh[id.User](), at(1))
-			w.ok(w.exports().Add(w.ctx, o, first))
+			o := w.org().ID
+			first := added(w, o, at(1))
 			w.wantConflict(w.exports().Add(w.ctx, o, export.New(fresh[id.Export](), o, first.User, at(2))))
-			w.ok(w.exports().Add(w.ctx, other, export.New(fresh[id.Export](), other, first.User, at(2))))
+			added(w, w.org().ID, at(2))
 			resultOf(w.exports().Update(w.ctx, o, first.ID, func(e export.Export) (export.Export, error) {
 				e.DueAt, e.Error = nil, "so"
 				return e.Restore(export.Failed), nil
 			})).must(w)
-			second := export.New(fresh[id.Export](), o, first.User, at(3))
-			w.ok(w.exports().Add(w.ctx, o, second))
+			second := added(w, o, at(3))
 			all := resultOf(w.exports().List(w.ctx, o)).must(w)
 			wantEqual(w, []id.Export{all[0].ID, all[1].ID}, []id.Export{second.ID, first.ID})
 		},
 		"another organisation's export is not found": func(w *fixture) {
-			e := export.New(fresh[id.Export](), w.org().ID, fresh[id.User](), at(1))
-			w.ok(w.exports().Add(w.ctx, e.Org, e))
+			e := added(w, w.org().ID, at(1))
 			other := w.org().ID
 			resultOf(w.exports().Get(w.ctx, other, e.ID)).wantNotFound(w)
 			resultOf(w.exports().List(w.ctx, other)).is(w, nil)
-			resultOf(w.exports().Update(w.ctx, other, e.ID, func(e export.Export) (export.Export, error) { return e, nil })).wantNotFound(w)
+			resultOf(w.exports().Update(w.ctx, other, e.ID, keep)).wantNotFound(w)
 		},
 		"a refused update changes nothing": func(w *fixture) {
-			e := export.New(fresh[id.Export](), w.org().ID, fresh[id.User](), at(1))
-			w.ok(w.exports().Add(w.ctx, e.Org, e))
+			e := added(w, w.org().ID, at(1))
 			no := fault.New(fault.Conflict, "no")
 			_, err := w.exports().Update(w.ctx, e.Org, e.ID, func(e export.Export) (export.Export, error) {
 				*e.DueAt = at(77)
@@ -71,35 +70,23 @@ func Exports(t *testing.T, open func(t *testing.T) Opened) {
 			now := longAgo(0)
 			var made []export.Export
 			for i := range 3 {
-				o := w.org().ID
-				made = append(made, export.New(fresh[id.Export](), o, fresh[id.User](), now.Add(time.Duration(i)*time.Second)))
-				w.ok(w.exports().Add(w.ctx, o, made[i]))
+				made = append(made, added(w, w.org().ID, now.Add(time.Duration(i)*time.Second)))
 			}
-			_, err := claim(w, "early", now.Add(-time.Second))
-			w.wantNotFound(err)
+			resultOf(claim(w, "early", now.Add(-time.Second))).wantNotFound(w)
 			for _, e := range made {
 				is := resultOf(claim(w, "c", now.Add(time.Minute/2))).must(w)
 				wantEqual(w, is.ID, e.ID)
 				resultOf(w.exports().Get(w.ctx, e.Org, e.ID)).is(w, is)
 			}
-			_, err = claim(w, "late", now.Add(time.Minute/2))
-			w.wantNotFound(err)
+			resultOf(claim(w, "late", now.Add(time.Minute/2))).wantNotFound(w)
 			again := resultOf(claim(w, "next", now.Add(2*time.Minute))).must(w)
 			wantEqual(w, []any{again.ID, again.Attempts, again.Claim}, []any{made[0].ID, 2, "next"})
 		},
 		"of concurrent claims one gets the export": func(w *fixture) {
 			w.claims()
 			now := longAgo(0)
-			e := export.New(fresh[id.Export](), w.org().ID, fresh[id.User](), now)
-			w.ok(w.exports().Add(w.ctx, e.Org, e))
-			var all sync.WaitGroup
-			errs := make([]error, concurrent/4)
-			for i := range errs {
-				all.Go(func() { _, errs[i] = claim(w, nextID(), now) })
-			}
-			all.Wait()
-			errs = slices.DeleteFunc(errs, func(err error) bool { return fault.Is(err, fault.NotFound) })
-			wantEqual(w, errs, []error{nil})
+			added(w, w.org().ID, now)
+			w.wantOneSuccess(concurrently(concurrent/4, func(int) error { return drop(claim(w, nextID(), now)) }), fault.NotFound)
 		},
 		"old exports that are not open are removed, and those of an erased organisation": func(w *fixture) {
 			before := longAgo(0)
@@ -118,7 +105,7 @@ func Exports(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.exports().Prune(w.ctx, before))
 			resultOf(w.exports().Get(w.ctx, o, old.ID)).wantNotFound(w)
 			resultOf(w.exports().List(w.ctx, o)).is(w, []export.Export{late, open})
-			w.atomic(func(r ports.Records) error { return drop(r.Directory().Organisations().Erase(w.ctx, o, at(9), 1000)) })
+			w.erase(o, at(9))
 			resultOf(w.exports().List(w.ctx, o)).is(w, nil)
 		},
 	}.run(t, open)

@@ -12,25 +12,17 @@ import (
 // Invitations is the suite of ports.Invitations.
 func Invitations(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
-		"an unknown invitation is not found": func(w *fixture) {
-			o := w.org()
-			resultOf(w.invitations().Get(w.ctx, o.ID, fresh[id.Invitation]())).wantNotFound(w)
-			resultOf(w.invitations().ByProvider(w.ctx, o.ID, "inv_"+nextID())).wantNotFound(w)
-			resultOf(w.invitations().ByToken(w.ctx, nextID())).wantNotFound(w)
-		},
-		"another organisation's invitation is not found": func(w *fixture) {
+		"an unknown invitation is not found, nor is another organisation's, which cannot be replaced": func(w *fixture) {
 			o, other := w.org(), w.org()
 			i := someInvitation(other.ID, w.member(other.ID, org.Owner).ID)
 			w.ok(w.invitations().Put(w.ctx, other.ID, i))
-			resultOf(w.invitations().Get(w.ctx, o.ID, i.ID)).wantNotFound(w)
-			resultOf(w.invitations().ByProvider(w.ctx, o.ID, i.ProviderID)).wantNotFound(w)
+			for _, unknown := range []invitation.Invitation{i, someInvitation(o.ID, i.InvitedBy)} {
+				resultOf(w.invitations().Get(w.ctx, o.ID, unknown.ID)).wantNotFound(w)
+				resultOf(w.invitations().ByProvider(w.ctx, o.ID, unknown.ProviderID)).wantNotFound(w)
+			}
+			resultOf(w.invitations().ByToken(w.ctx, nextID())).wantNotFound(w)
 			resultOf(w.pending(o.ID, at(6), invitation.Position{}, 0)).is(w, nil)
 			resultOf(w.invitations().Pending(w.ctx, o.ID, i.Email, at(6))).is(w, nil)
-		},
-		"another organisation cannot replace an invitation": func(w *fixture) {
-			o, other := w.org(), w.org()
-			i := someInvitation(other.ID, w.member(other.ID, org.Owner).ID)
-			w.ok(w.invitations().Put(w.ctx, other.ID, i))
 			theirs := someInvitation(o.ID, w.member(o.ID, org.Owner).ID)
 			theirs.ID = i.ID
 			if err := w.invitations().Put(w.ctx, o.ID, theirs); err != nil {

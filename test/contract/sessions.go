@@ -66,14 +66,17 @@ func Sessions(t *testing.T, open func(t *testing.T) Opened) {
 				resultOf(w.sessions().Get(w.ctx, s.ID)).is(w, s)
 			}
 		},
-		"prune removes sessions that expired before the time": func(w *fixture) {
-			u := w.user()
-			old, kept := someSession(u.ID, ""), someSession(u.ID, "")
+		"prune removes sessions that expired before the time, and those of an organisation are erased with it": func(w *fixture) {
+			u, gone := w.user(), w.org().ID
+			old, kept, erased, other := someSession(u.ID, ""), someSession(u.ID, ""), someSession(u.ID, gone), someSession(u.ID, w.org().ID)
 			old.ExpiresAt, kept.ExpiresAt = longAgo(1), longAgo(2)
-			w.ok(w.sessions().Put(w.ctx, old))
-			w.ok(w.sessions().Put(w.ctx, kept))
+			old.LastUsedAt, kept.LastUsedAt = at(9), at(8)
+			for _, s := range []session.Session{old, kept, erased, other} {
+				w.ok(w.sessions().Put(w.ctx, s))
+			}
 			w.ok(w.sessions().Prune(w.ctx, longAgo(2)))
-			resultOf(w.sessions().List(w.ctx, u.ID)).is(w, []session.Session{kept})
+			w.erase(gone, at(9))
+			resultOf(w.sessions().List(w.ctx, u.ID)).is(w, []session.Session{kept, other})
 		},
 		"a rollback changes nothing": func(w *fixture) {
 			u := w.user()
@@ -107,14 +110,6 @@ func Sessions(t *testing.T, open func(t *testing.T) Opened) {
 			})
 			w.ok(errors.Join(errs...))
 			resultOf(w.sessions().Get(w.ctx, s.ID)).wantNotFound(w)
-		},
-		"the sessions of an organisation are erased with it": func(w *fixture) {
-			u, gone, stays := w.user(), w.org(), w.org()
-			s, other := someSession(u.ID, gone.ID), someSession(u.ID, stays.ID)
-			w.ok(w.sessions().Put(w.ctx, s))
-			w.ok(w.sessions().Put(w.ctx, other))
-			w.erase(gone.ID, at(9))
-			resultOf(w.sessions().List(w.ctx, u.ID)).is(w, []session.Session{other})
 		},
 	}.run(t, open)
 }
