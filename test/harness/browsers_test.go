@@ -47,18 +47,14 @@ func TestABrowserSessionEndsWhenItIsNotUsedAndAfterItsLifetime(t *testing.T) {
 	servers := []*access.Access{start(claims), start(claims)}
 	wantIn := func(secret string) {
 		t.Helper()
-		for i, a := range servers {
-			if _, err := useBrowser(t, a, secret); err != nil {
-				t.Fatalf("server %d: %v", i, err)
-			}
+		for _, a := range servers {
+			must.Do(useBrowser(t, a, secret)).Or(t)
 		}
 	}
 	wantOut := func(secret string) {
 		t.Helper()
-		for i, a := range servers {
-			if _, err := useBrowser(t, a, secret); !fault.Is(err, fault.Unauthenticated) {
-				t.Fatalf("server %d: %v", i, err)
-			}
+		for _, a := range servers {
+			must.Fail(t, must.ErrorOf(useBrowser(t, a, secret)), fault.Unauthenticated)
 		}
 	}
 
@@ -77,9 +73,7 @@ func TestABrowserSessionEndsWhenItIsNotUsedAndAfterItsLifetime(t *testing.T) {
 		must.NoError(t, servers[0].FlushUses(t.Context()))
 		switch day + 1 {
 		case 6:
-			if _, err := useBrowser(t, servers[1], secret); err != nil { // which was used on the other server alone
-				t.Fatal(err)
-			}
+			must.Do(useBrowser(t, servers[1], secret)).Or(t) // which was used on the other server alone
 		case 7:
 			wantOut(idle)
 			in := must.Do(useBrowser(t, servers[0], secret)).Or(t)
@@ -114,19 +108,12 @@ func TestASignInEndsTheFormerSessionOfTheBrowser(t *testing.T) {
 	elsewhere := signInBrowser(t, ada)
 	for _, next := range []*access.Access{ada, ben} { // the same person, then another one
 		former := secret
-		if _, err := useBrowser(t, ben, former); err != nil { // so that both servers have read it
-			t.Fatal(err)
-		}
+		must.Do(useBrowser(t, ben, former)).Or(t) // so that both servers have read it
 		secret = signInBrowserAgain(t, next, former)
-		for i, a := range []*access.Access{ada, ben} {
-			if _, err := useBrowser(t, a, former); !fault.Is(err, fault.Unauthenticated) {
-				t.Errorf("the former session, on server %d: %v", i, err)
-			}
-			for name, other := range map[string]string{"new": secret, "other browser's": elsewhere} {
-				if _, err := useBrowser(t, a, other); err != nil {
-					t.Errorf("the %s session, on server %d: %v", name, i, err)
-				}
-			}
+		for _, a := range []*access.Access{ada, ben} {
+			must.Fail(t, must.ErrorOf(useBrowser(t, a, former)), fault.Unauthenticated)
+			must.Succeed(t, must.ErrorOf(useBrowser(t, a, secret)))
+			must.Succeed(t, must.ErrorOf(useBrowser(t, a, elsewhere)))
 		}
 	}
 	signInBrowserAgain(t, ada, "of-a-session-that-ended-long-ago")
@@ -155,14 +142,14 @@ func TestABrowserSwitchesToAnotherOrganisationOfItsUser(t *testing.T) {
 		}
 	}
 
-	for name, to := range map[string]id.Org{"of others": stranger.Org, "that does not exist": "00000000-0000-4000-8000-000000000000"} {
-		if _, _, err := one.SwitchBrowser(t.Context(), first, to, laptop, audit.Origin{}); !fault.Is(err, fault.Invalid) {
-			t.Errorf("to an organisation %s: %v", name, err)
-		}
+	refused := func(secret string, to id.Org, kind fault.Kind) {
+		t.Helper()
+		_, _, err := one.SwitchBrowser(t.Context(), secret, to, laptop, audit.Origin{})
+		must.Fail(t, err, kind)
 	}
-	if _, _, err := one.SwitchBrowser(t.Context(), first+"x", other.Org, laptop, audit.Origin{}); !fault.Is(err, fault.Unauthenticated) {
-		t.Errorf("with another secret: %v", err)
-	}
+	refused(first, stranger.Org, fault.Invalid)
+	refused(first, "00000000-0000-4000-8000-000000000000", fault.Invalid)
+	refused(first+"x", other.Org, fault.Unauthenticated)
 	must.Do(useBrowser(t, one, first)).Or(t) // after refused switches
 
 	type result struct {
@@ -206,13 +193,9 @@ func TestABrowserSwitchesToAnotherOrganisationOfItsUser(t *testing.T) {
 	members := c.Store.Directory().Members()
 	m := must.Do(members.Get(t.Context(), began.Org, other.User)).Or(t)
 	must.NoError(t, members.Put(t.Context(), began.Org, m.Removed(c.Clock.Now())))
-	if _, _, err := one.SwitchBrowser(t.Context(), won.secret, began.Org, laptop, audit.Origin{}); !fault.Is(err, fault.Invalid) {
-		t.Errorf("to an organisation after a removal: %v", err)
-	}
+	refused(won.secret, began.Org, fault.Invalid) // after a removal
 	c.Clock.Advance(session.BrowserIdle)
-	if _, _, err := one.SwitchBrowser(t.Context(), won.secret, other.Org, laptop, audit.Origin{}); !fault.Is(err, fault.Unauthenticated) {
-		t.Errorf("of a session that was not used: %v", err)
-	}
+	refused(won.secret, other.Org, fault.Unauthenticated) // of a session that was not used
 }
 
 func TestABrowserComesBackFromAProviderThatSignsInBySession(t *testing.T) {

@@ -119,21 +119,13 @@ func TestATokenOfAnEndedSessionIsRefusedOnTheNextRequestOfEveryServer(t *testing
 			}
 			must.NoError(t, one.EndSession(actor.ctx, actor.Actor, gone))
 			must.Fail(t, one.EndSession(actor.ctx, actor.Actor, gone), fault.NotFound)
-			for i, a := range []*access.Access{one, two} {
+			for _, a := range []*access.Access{one, two} {
 				for _, token := range []string{lost, refreshed.Token, switched.Token} {
-					if _, err := use(t, a, token); !fault.Is(err, fault.Unauthenticated) {
-						t.Errorf("on server %d: %v", i, err)
-					}
-					if _, err := a.Refresh(t.Context(), token, laptop); !fault.Is(err, fault.Unauthenticated) {
-						t.Errorf("on server %d a refresh: %v", i, err)
-					}
-					if _, err := a.Switch(t.Context(), token, other.Org, laptop); !fault.Is(err, fault.Unauthenticated) {
-						t.Errorf("on server %d a switch: %v", i, err)
-					}
+					must.Fail(t, must.ErrorOf(use(t, a, token)), fault.Unauthenticated)
+					must.Fail(t, must.ErrorOf(a.Refresh(t.Context(), token, laptop)), fault.Unauthenticated)
+					must.Fail(t, must.ErrorOf(a.Switch(t.Context(), token, other.Org, laptop)), fault.Unauthenticated)
 				}
-				if _, err := use(t, a, kept); err != nil {
-					t.Errorf("on server %d the other session: %v", i, err)
-				}
+				must.Succeed(t, must.ErrorOf(use(t, a, kept)))
 			}
 			if _, err := two.Reauthorize(access.NewContext(t.Context(), access.Request{Session: gone}), actor.Actor); actor.Org != "" && !fault.Is(err, fault.Unauthenticated) {
 				t.Errorf("what has gone on for a while: %v", err)
@@ -154,9 +146,7 @@ func TestARequestReadsNoSessionWhileTheEpochStands(t *testing.T) {
 	for range 10 {
 		must.Do(use(t, a, token)).Or(t)
 	}
-	if gets != 1 {
-		t.Errorf("the session was read %d times in 10 requests", gets)
-	}
+	must.Is(t, 1, gets)
 }
 
 func TestATokenThatNamesNoSessionHasOneOfItsOwn(t *testing.T) {
@@ -373,16 +363,10 @@ func TestBannedAndLockedUsersAreRefused(t *testing.T) {
 				}
 			}
 			say(t, c, 2, word, false)
-			for i, a := range []*access.Access{one, two} {
-				if _, err := use(t, a, token); !fault.Is(err, fault.Unauthenticated) {
-					t.Errorf("the old session on server %d: %v", i, err)
-				}
-				if _, err := use(t, a, "token"); err != nil {
-					t.Errorf("an identity token on server %d: %v", i, err)
-				}
-				if _, err := use(t, a, signIn(t, a)); err != nil {
-					t.Errorf("a new session on server %d: %v", i, err)
-				}
+			for _, a := range []*access.Access{one, two} {
+				must.Fail(t, must.ErrorOf(use(t, a, token)), fault.Unauthenticated) // the old session
+				must.Succeed(t, must.ErrorOf(use(t, a, "token")))                   // an identity token
+				must.Succeed(t, must.ErrorOf(use(t, a, signIn(t, a))))              // a new session
 			}
 		})
 	}
@@ -391,11 +375,7 @@ func TestBannedAndLockedUsersAreRefused(t *testing.T) {
 func TestDeletingAUserEndsTheirSessions(t *testing.T) {
 	c := core(t)
 	a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
-	u, err := use(t, a, signIn(t, a))
-	if err = errors.Join(err, c.SendIdentityEvent(t.Context(), "user.deleted", object{"id": "user_1", "deleted": true})); err != nil {
-		t.Fatal(err)
-	}
-	if all, err := a.Sessions(u.ctx, u.Actor); err != nil || len(all) != 0 {
-		t.Errorf("left are %+v, %v", all, err)
-	}
+	u := must.Do(use(t, a, signIn(t, a))).Or(t)
+	must.NoError(t, c.SendIdentityEvent(t.Context(), "user.deleted", object{"id": "user_1", "deleted": true}))
+	must.Is(t, 0, len(must.Do(a.Sessions(u.ctx, u.Actor)).Or(t)))
 }

@@ -1,9 +1,12 @@
 package storm
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/anishathalye/porcupine"
 
 	"collab/domain/object"
 	"collab/test/feed"
@@ -71,23 +74,17 @@ func TestChecksOfFeedsFindWhatIsWrong(t *testing.T) {
 	} {
 		var received feed.Received
 		f, err := follow(&received, c.frames...)
-		var wrong []string
-		if err != nil {
-			wrong = append(wrong, err.Error())
-		} else if err := f.Compare(c.log, all); err != nil {
-			wrong = append(wrong, err.Error())
+		if err == nil {
+			err = f.Compare(c.log, all)
 		}
-		_, _, more := feed.Replay("o", c.log, c.acks, &received)
-		for _, err := range more {
-			wrong = append(wrong, err.Error())
-		}
-		expect(t, c.about, wrong, c.wrong)
+		_, _, wrong := feed.Replay("o", c.log, c.acks, &received)
+		expect(t, c.about, append(wrong, err), c.wrong)
 	}
 	for version, want := range map[int64]string{1: "", 3: "", 4: "makes version 4"} { // of a file that was deleted as the second one
 		log := entries(1, 2, 2, version)
 		log[2].Type = object.Deleted
 		_, _, wrong := feed.Replay("o", log, nil, &feed.Received{})
-		expect(t, fmt.Sprint("the version after a deletion is ", version), texts(wrong), want)
+		expect(t, fmt.Sprint("the version after a deletion is ", version), wrong, want)
 	}
 	visible := entries(1, 2, 3, 4)
 	for _, i := range []int{1, 2} {
@@ -109,33 +106,20 @@ func TestChecksOfFeedsFindWhatIsWrong(t *testing.T) {
 		if err == nil {
 			err = f.Compare(visible, all)
 		}
-		var wrong []string
-		if err != nil {
-			wrong = append(wrong, err.Error())
-		}
-		expect(t, c.about, wrong, c.wrong)
+		expect(t, c.about, []error{err}, c.wrong)
 	}
 	var received feed.Received
 	must.Do(follow(&received, event("1"))).Or(t)
 	_, err := follow(&received, strings.Replace(event("1"), `"u"`, `"v"`, 1))
-	if err == nil || !strings.Contains(err.Error(), "another one") {
-		t.Errorf("two followers received different events: %v", err)
-	}
+	expect(t, "two followers received different events", []error{err}, "another one")
 }
 
 // expect checks that what was found wrong contains a text; empty: nothing was.
-func expect(t *testing.T, about string, wrong []string, want string) {
+func expect(t *testing.T, about string, wrong []error, want string) {
 	t.Helper()
-	if all := strings.Join(wrong, "\n"); want == "" && all != "" || want != "" && !strings.Contains(all, want) {
-		t.Errorf("%s: found wrong is %q, want %q", about, all, want)
+	if err := errors.Join(wrong...); want == "" && err != nil || want != "" && !strings.Contains(fmt.Sprint(err), want) {
+		t.Errorf("%s: found wrong is %v, want %q", about, err, want)
 	}
-}
-
-func texts(all []error) (texts []string) {
-	for _, err := range all {
-		texts = append(texts, err.Error())
-	}
-	return texts
 }
 
 func TestChecksOfRecordsFindWhatIsWrong(t *testing.T) {
@@ -152,7 +136,7 @@ func TestChecksOfRecordsFindWhatIsWrong(t *testing.T) {
 		{"a refused or deleted one", map[string]fate{"a": absent}, map[string]int{"a": 1}, "a was refused or deleted and is there"},
 		{"one that nobody sent", nil, map[string]int{"a": 1}, "a is there and was never sent"},
 	} {
-		expect(t, c.about, texts(madeErrors("record", c.made, c.found)), c.wrong)
+		expect(t, c.about, madeErrors("record", c.made, c.found), c.wrong)
 	}
 }
 
@@ -184,9 +168,9 @@ func TestChecksOfArchivesFindWhatIsWrong(t *testing.T) {
 		if c.found > 0 {
 			found["a"] = c.found
 		}
-		expect(t, c.about, texts(exportErrors("task", map[string]life{"a": c.life}, found, c.from, c.to)), c.wrong)
+		expect(t, c.about, exportErrors("task", map[string]life{"a": c.life}, found, c.from, c.to), c.wrong)
 	}
-	expect(t, "one that nobody sent", texts(exportErrors("task", nil, map[string]int{"a": 1}, 1, 2)), "task a, which was never sent")
+	expect(t, "one that nobody sent", exportErrors("task", nil, map[string]int{"a": 1}, 1, 2), "task a, which was never sent")
 }
 
 func TestChecksOfAuditLogsFindWhatIsWrong(t *testing.T) {
@@ -203,7 +187,7 @@ func TestChecksOfAuditLogsFindWhatIsWrong(t *testing.T) {
 		{"an entry of a refused one", []string{"a", "d"}, "d has 1 entries"},
 		{"an entry of a reading request", []string{"a", "e"}, "e has 1 entries"},
 	} {
-		expect(t, c.about, texts(auditErrors(sent, c.entries)), c.wrong)
+		expect(t, c.about, auditErrors(sent, c.entries), c.wrong)
 	}
 }
 
@@ -224,14 +208,14 @@ func TestChecksOfTokensContentsAndPlansFindWhatIsWrong(t *testing.T) {
 		}
 	}
 	a, b := map[string]bool{"a": true}, map[string]bool{"a": true, "b": true}
-	expect(t, "the same contents", texts(contentErrors(a, a)), "")
-	expect(t, "a missing content", texts(contentErrors(b, a)), "b is missing")
-	expect(t, "a content that is left", texts(contentErrors(a, b)), "b is named by nothing")
-	expect(t, "sent content", texts(sentErrors(entries(1), map[string]bool{"1": true})), "")
-	expect(t, "refused content", texts(sentErrors(entries(1), map[string]bool{"1": false})), "was not sent or was refused")
-	expect(t, "one of each", texts(subscriptionErrors(map[string]int{"o": 1}, map[string]int{"o": 1})), "")
-	expect(t, "two trials", texts(subscriptionErrors(map[string]int{"o": 2}, nil)), "2 trials")
-	expect(t, "two subscriptions", texts(subscriptionErrors(nil, map[string]int{"o": 2})), "2 live subscriptions")
+	expect(t, "the same contents", contentErrors(a, a), "")
+	expect(t, "a missing content", contentErrors(b, a), "b is missing")
+	expect(t, "a content that is left", contentErrors(a, b), "b is named by nothing")
+	expect(t, "sent content", sentErrors(entries(1), map[string]bool{"1": true}), "")
+	expect(t, "refused content", sentErrors(entries(1), map[string]bool{"1": false}), "was not sent or was refused")
+	expect(t, "one of each", subscriptionErrors(map[string]int{"o": 1}, map[string]int{"o": 1}), "")
+	expect(t, "two trials", subscriptionErrors(map[string]int{"o": 2}, nil), "2 trials")
+	expect(t, "two subscriptions", subscriptionErrors(nil, map[string]int{"o": 2}), "2 live subscriptions")
 }
 
 func TestModelsFindWhatIsNotLinearizable(t *testing.T) {
@@ -251,37 +235,33 @@ func TestModelsFindWhatIsNotLinearizable(t *testing.T) {
 	a := write("a", 1, 2)
 	for _, c := range []struct {
 		about string
-		model string
+		model porcupine.Model
 		ops   []historyOp
 		right bool
 	}{
-		{"a read of the last write", "register", []historyOp{a, write("b", 3, 4), read("b", 5, 6)}, true},
-		{"a stale read", "register", []historyOp{a, write("b", 3, 4), read("a", 5, 6)}, false},
-		{"a lost write", "register", []historyOp{a, write("b", 3, 4), write("c", 5, 6), read("b", 7, 8)}, false},
-		{"a read beside a write", "register", []historyOp{a, write("b", 3, 8), read("a", 4, 5), read("b", 6, 7)}, true},
-		{"a read that goes back", "register", []historyOp{a, write("b", 3, 9), read("b", 4, 5), read("a", 6, 7)}, false},
-		{"two changes of one value", "register", []historyOp{a, change("a", "b", 3, 4), change("a", "c", 5, 6), read("c", 7, 8)}, false},
-		{"a change that was refused", "register", []historyOp{a, change("a", "b", 3, 4), refused(change("a", "c", 5, 6)), read("b", 7, 8)}, true},
-		{"a change that was refused without reason", "register", []historyOp{a, refused(change("a", "c", 5, 6)), read("a", 7, 8)}, false},
-		{"an unknown change that happened", "register", []historyOp{a, unknown(change("a", "b", 3, 4)), refused(change("a", "b", 5, 6)), read("b", 7, 8)}, true},
-		{"an unknown change that did not happen", "register", []historyOp{a, unknown(change("a", "b", 3, 4)), change("a", "c", 5, 6), read("c", 7, 8)}, true},
-		{"two unknown attempts of a change that happened", "register", []historyOp{a, unknown(change("a", "b", 3, 4)), unknown(change("a", "b", 5, 6)), change("b", "c", 9, 10), read("c", 11, 12)}, true},
-		{"an unknown attempt of a change that was answered", "register", []historyOp{a, unknown(change("a", "b", 3, 4)), change("a", "b", 5, 6), read("b", 7, 8)}, true},
-		{"an unknown write that happened late", "register", []historyOp{a, unknown(write("b", 3, 4)), read("a", 5, 6), read("b", 7, 8)}, true},
-		{"a value that was seen before it was sent", "register", []historyOp{a, read("b", 3, 4), unknown(write("b", 5, 6)), read("b", 7, 8)}, false},
-		{"an unknown write that came and went", "register", []historyOp{a, unknown(write("b", 3, 4)), read("b", 5, 6), read("a", 7, 8)}, false},
-		{"all tokens", "account", []historyOp{add(5, 1, 2), add(7, 3, 4), used(12, 5, 6)}, true},
-		{"a token too many", "account", []historyOp{add(5, 1, 2), used(6, 5, 6)}, false},
-		{"tokens that were lost", "account", []historyOp{add(5, 1, 2), add(7, 3, 4), used(5, 5, 6)}, false},
-		{"tokens of a call of unknown use", "account", []historyOp{add(5, 1, 2), unknown(add(7, 3, 4)), used(8, 5, 6), used(12, 7, 8)}, true},
-		{"tokens of unknown use that are returned", "account", []historyOp{add(5, 1, 2), unknown(add(7, 3, 4)), used(8, 5, 6), used(5, 7, 8)}, false},
-		{"more than a call can have used", "account", []historyOp{unknown(add(7, 3, 4)), used(8, 5, 6)}, false},
+		{"a read of the last write", register, []historyOp{a, write("b", 3, 4), read("b", 5, 6)}, true},
+		{"a stale read", register, []historyOp{a, write("b", 3, 4), read("a", 5, 6)}, false},
+		{"a lost write", register, []historyOp{a, write("b", 3, 4), write("c", 5, 6), read("b", 7, 8)}, false},
+		{"a read beside a write", register, []historyOp{a, write("b", 3, 8), read("a", 4, 5), read("b", 6, 7)}, true},
+		{"a read that goes back", register, []historyOp{a, write("b", 3, 9), read("b", 4, 5), read("a", 6, 7)}, false},
+		{"two changes of one value", register, []historyOp{a, change("a", "b", 3, 4), change("a", "c", 5, 6), read("c", 7, 8)}, false},
+		{"a change that was refused", register, []historyOp{a, change("a", "b", 3, 4), refused(change("a", "c", 5, 6)), read("b", 7, 8)}, true},
+		{"a change that was refused without reason", register, []historyOp{a, refused(change("a", "c", 5, 6)), read("a", 7, 8)}, false},
+		{"an unknown change that happened", register, []historyOp{a, unknown(change("a", "b", 3, 4)), refused(change("a", "b", 5, 6)), read("b", 7, 8)}, true},
+		{"an unknown change that did not happen", register, []historyOp{a, unknown(change("a", "b", 3, 4)), change("a", "c", 5, 6), read("c", 7, 8)}, true},
+		{"two unknown attempts of a change that happened", register, []historyOp{a, unknown(change("a", "b", 3, 4)), unknown(change("a", "b", 5, 6)), change("b", "c", 9, 10), read("c", 11, 12)}, true},
+		{"an unknown attempt of a change that was answered", register, []historyOp{a, unknown(change("a", "b", 3, 4)), change("a", "b", 5, 6), read("b", 7, 8)}, true},
+		{"an unknown write that happened late", register, []historyOp{a, unknown(write("b", 3, 4)), read("a", 5, 6), read("b", 7, 8)}, true},
+		{"a value that was seen before it was sent", register, []historyOp{a, read("b", 3, 4), unknown(write("b", 5, 6)), read("b", 7, 8)}, false},
+		{"an unknown write that came and went", register, []historyOp{a, unknown(write("b", 3, 4)), read("b", 5, 6), read("a", 7, 8)}, false},
+		{"all tokens", account, []historyOp{add(5, 1, 2), add(7, 3, 4), used(12, 5, 6)}, true},
+		{"a token too many", account, []historyOp{add(5, 1, 2), used(6, 5, 6)}, false},
+		{"tokens that were lost", account, []historyOp{add(5, 1, 2), add(7, 3, 4), used(5, 5, 6)}, false},
+		{"tokens of a call of unknown use", account, []historyOp{add(5, 1, 2), unknown(add(7, 3, 4)), used(8, 5, 6), used(12, 7, 8)}, true},
+		{"tokens of unknown use that are returned", account, []historyOp{add(5, 1, 2), unknown(add(7, 3, 4)), used(8, 5, 6), used(5, 7, 8)}, false},
+		{"more than a call can have used", account, []historyOp{unknown(add(7, 3, 4)), used(8, 5, 6)}, false},
 	} {
-		model := register
-		if c.model == "account" {
-			model = account
-		}
-		if decided, err := linearizable(model, c.ops); !decided || (err == nil) != c.right {
+		if decided, err := linearizable(c.model, c.ops); !decided || (err == nil) != c.right {
 			t.Errorf("%s: %v, decided %v", c.about, err, decided)
 		}
 	}
