@@ -56,16 +56,16 @@ func measureAll(ctx context.Context, partitioned bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
-	var beds []*bed
-	for len(beds) == 0 || partitioned && len(beds) == 1 {
-		b, err := newBed(ctx, server, len(beds) == 1)
+	var databases []*database
+	for len(databases) == 0 || partitioned && len(databases) == 1 {
+		b, err := newDatabase(ctx, server, len(databases) == 1)
 		if err != nil {
 			return err
 		}
 		defer b.close()
-		beds = append(beds, b)
+		databases = append(databases, b)
 	}
-	sizes, err := beds[0].sizes(ctx)
+	sizes, err := databases[0].sizes(ctx)
 	if err != nil {
 		return err
 	}
@@ -75,11 +75,11 @@ func measureAll(ctx context.Context, partitioned bool) (err error) {
 	}
 	fmt.Println("an execution: µs of Postgres' processor time, bytes of WAL without images of pages; the same on partitioned tables, and the ratio of times")
 	for _, op := range operations {
-		cpu, wal := make([][]time.Duration, len(beds)), make([][]float64, len(beds))
+		cpu, wal := make([][]time.Duration, len(databases)), make([][]float64, len(databases))
 		var ratios []float64
 		for r := range rounds {
 			var costs []cost
-			for _, b := range beds {
+			for _, b := range databases {
 				c, err := b.run(ctx, op, r*repeats, repeats)
 				if err != nil {
 					return fmt.Errorf("%s: %w", op.name, err)
@@ -95,7 +95,7 @@ func measureAll(ctx context.Context, partitioned bool) (err error) {
 			ratios = append(ratios, float64(costs[len(costs)-1].cpu)/float64(costs[0].cpu))
 		}
 		fmt.Printf("%-45s", op.name)
-		for i := range beds {
+		for i := range databases {
 			fmt.Printf(" %6.1f %6.0f", float64(median(cpu[i]))/1e3, median(wal[i]))
 		}
 		if partitioned {

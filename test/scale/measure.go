@@ -20,6 +20,7 @@ import (
 	"collab/domain/quota"
 	"collab/domain/task"
 	"collab/domain/usage"
+	"collab/test/must"
 	"collab/test/postgres"
 )
 
@@ -49,21 +50,21 @@ func uid[T ~string](kind, o, n int) T {
 	return T(fmt.Sprintf("%08x-%04x-7000-8000-%012x", kind, o, n))
 }
 
-// bed is a database that statements are measured on.
-type bed struct {
+// database is a database that statements are measured on.
+type database struct {
 	db   *gormdb.DB
 	conn *pgx.Conn // beside the pool
 	pid  int       // of the pool's one connection
 	next int       // makes ids
 }
 
-// newBed fills a database with records.
-func newBed(ctx context.Context, server *postgres.Server, partitioned bool) (*bed, error) {
+// newDatabase fills a database with records.
+func newDatabase(ctx context.Context, server *postgres.Server, partitioned bool) (*database, error) {
 	address, err := server.Database(ctx, "scale")
 	if err != nil {
 		return nil, err
 	}
-	b := &bed{next: eachN}
+	b := &database{next: eachN}
 	if b.db, err = gormdb.Open(ctx, gormdb.Options{URL: address + "&pool_max_conns=1"}); err != nil {
 		return nil, err
 	}
@@ -93,7 +94,9 @@ func newBed(ctx context.Context, server *postgres.Server, partitioned bool) (*be
 	return b, err
 }
 
-func (b *bed) close() error { return errors.Join(b.conn.Close(context.Background()), b.db.Close()) }
+func (b *database) close() error {
+	return errors.Join(b.conn.Close(context.Background()), b.db.Close())
+}
 
 // fill returns the statements that fill a database.
 func fill() []string {
@@ -142,7 +145,7 @@ func fill() []string {
 // operation is a statement of a port's method as requests run it.
 type operation struct {
 	name    string
-	prepare func(ctx context.Context, b *bed, i int) (func() error, error) // returns the measured part
+	prepare func(ctx context.Context, b *database, i int) (func() error, error) // returns the measured part
 }
 
 // at is an organisation and the number of a record of it, other ones for each i.
@@ -151,30 +154,27 @@ func at(i int) (o, n int) { return i*7919%orgsN + 1, i/orgsN*37%eachN + 1 }
 var now = time.UnixMilli(base + 400*600_000).UTC()
 
 var operations = []operation{
-	{"epoch of an organisation", read(func(ctx context.Context, b *bed, o, _ int) error {
-		_, err := b.db.Epochs(ctx, []id.Org{uid[id.Org](kindOrg, o, 0)})
-		return err
+	{"epoch of an organisation", read(func(ctx context.Context, b *database, o, _ int) error {
+		return must.ErrorOf(b.db.Epochs(ctx, []id.Org{uid[id.Org](kindOrg, o, 0)}))
 	})},
-	{"get a task", read(func(ctx context.Context, b *bed, o, n int) error {
-		_, err := b.db.Work().TasksAt(0).Get(ctx, uid[id.Org](kindOrg, o, 0), uid[id.Task](kindTask, o, n))
-		return err
+	{"get a task", read(func(ctx context.Context, b *database, o, n int) error {
+		return must.ErrorOf(b.db.Work().TasksAt(0).Get(ctx, uid[id.Org](kindOrg, o, 0), uid[id.Task](kindTask, o, n)))
 	})},
-	{"list 50 tasks by status", read(func(ctx context.Context, b *bed, o, _ int) error {
+	{"list 50 tasks by status", read(func(ctx context.Context, b *database, o, _ int) error {
 		a := owner(o)
 		return b.db.Work().TasksAt(0).List(ctx, a.Org, a, task.Filter{Limit: 50, Status: task.Todo}, func(task.Task) error { return nil })
 	})},
-	{"add a task", func(ctx context.Context, b *bed, i int) (func() error, error) {
+	{"add a task", func(ctx context.Context, b *database, i int) (func() error, error) {
 		o, n := at(i)
 		b.next++
 		of, user := uid[id.Org](kindOrg, o, 0), uid[id.User](kindUser, o, 1)
 		t, err := b.db.Work().Tasks().Get(ctx, of, uid[id.Task](kindTask, o, n))
 		t.ID, t.CreatedBy, t.Workspace = uid[id.Task](kindTask, o, b.next), user, new(uid[id.Workspace](kindWorkspace, o, 1))
 		return func() error {
-			_, err := b.db.Work().TasksAt(0).Add(ctx, of, t)
-			return err
+			return must.ErrorOf(b.db.Work().TasksAt(0).Add(ctx, of, t))
 		}, err
 	}},
-	{"change a task, with its history", func(ctx context.Context, b *bed, i int) (func() error, error) {
+	{"change a task, with its history", func(ctx context.Context, b *database, i int) (func() error, error) {
 		o, n := at(i)
 		b.next++
 		of := uid[id.Org](kindOrg, o, 0)
@@ -184,14 +184,13 @@ var operations = []operation{
 		change := task.Change{ID: uid[id.Entry](kindChange, o, b.next), Task: was.ID, At: now, By: was.CreatedBy}
 		return func() error { return b.db.Work().TasksAt(0).Replace(ctx, of, was, next, []task.Change{change}) }, err
 	}},
-	{"list a task's history", read(func(ctx context.Context, b *bed, o, n int) error {
+	{"list a task's history", read(func(ctx context.Context, b *database, o, n int) error {
 		return b.db.Work().TaskHistory().List(ctx, uid[id.Org](kindOrg, o, 0), uid[id.Task](kindTask, o, n), task.ChangePosition{}, 50, func(task.Change) error { return nil })
 	})},
-	{"get a file's record", read(func(ctx context.Context, b *bed, o, n int) error {
-		_, err := b.db.Storage().Objects().Get(ctx, uid[id.Org](kindOrg, o, 0), uid[id.Object](kindObject, o, n))
-		return err
+	{"get a file's record", read(func(ctx context.Context, b *database, o, n int) error {
+		return must.ErrorOf(b.db.Storage().Objects().Get(ctx, uid[id.Org](kindOrg, o, 0), uid[id.Object](kindObject, o, n)))
 	})},
-	{"announce content", func(ctx context.Context, b *bed, i int) (func() error, error) {
+	{"announce content", func(ctx context.Context, b *database, i int) (func() error, error) {
 		o, _ := at(i)
 		b.next++
 		name := fmt.Sprint("announced ", b.next)
@@ -199,7 +198,7 @@ var operations = []operation{
 			return b.db.Storage().BlobNames().Announce(ctx, uid[id.Org](kindOrg, o, 0), name, 0, now)
 		}, nil
 	}},
-	{"store a file's new record, with its event", func(ctx context.Context, b *bed, i int) (func() error, error) {
+	{"store a file's new record, with its event", func(ctx context.Context, b *database, i int) (func() error, error) {
 		o, n := at(i)
 		b.next++
 		of := uid[id.Org](kindOrg, o, 0)
@@ -211,24 +210,22 @@ var operations = []operation{
 		}
 		change := object.NewChange(was.WithContent(content, was.CreatedBy, now))
 		return func() error {
-			_, err := b.db.Storage().Replace(ctx, of, 0, was.Content, change, 1<<40, object.Retention{})
-			return err
+			return must.ErrorOf(b.db.Storage().Replace(ctx, of, 0, was.Content, change, 1<<40, object.Retention{}))
 		}, err
 	}},
-	{"read an event", read(func(ctx context.Context, b *bed, o, _ int) error {
+	{"read an event", read(func(ctx context.Context, b *database, o, _ int) error {
 		_, _, err := b.db.Entries(ctx, uid[id.Org](kindOrg, o, 0), eachN-1, 100)
 		return err
 	})},
-	{"reserve tokens of a chat", func(ctx context.Context, b *bed, i int) (func() error, error) {
+	{"reserve tokens of a chat", func(ctx context.Context, b *database, i int) (func() error, error) {
 		o, n := at(i)
 		b.next++
 		l := lease(o, n, b.next)
 		return func() error {
-			_, err := b.db.Usage().Quotas().ReserveAt(ctx, 0, l, 1_000_000_000, quota.Need{Input: 1000, Output: 1000})
-			return err
+			return must.ErrorOf(b.db.Usage().Quotas().ReserveAt(ctx, 0, l, 1_000_000_000, quota.Need{Input: 1000, Output: 1000}))
 		}, nil
 	}},
-	{"settle a chat", func(ctx context.Context, b *bed, i int) (func() error, error) {
+	{"settle a chat", func(ctx context.Context, b *database, i int) (func() error, error) {
 		o, n := at(i)
 		b.next++
 		l := lease(o, n, b.next)
@@ -237,11 +234,11 @@ var operations = []operation{
 			Tokens: chat.Usage{Input: 900, Output: 300}, Provenance: chat.Provider, Outcome: chat.Completed}
 		return func() error { return b.db.Usage().Ledger().Settle(ctx, l.Org, e) }, err
 	}},
-	{"sum a month of an organisation", read(func(ctx context.Context, b *bed, o, _ int) error {
+	{"sum a month of an organisation", read(func(ctx context.Context, b *database, o, _ int) error {
 		p := usage.Period{Start: now.AddDate(0, -1, 0), End: now}
 		return b.db.Usage().Ledger().Summary(ctx, uid[id.Org](kindOrg, o, 0), "", p, func(usage.Summary) error { return nil }, func(usage.Part) error { return nil })
 	})},
-	{"poll the logs of 100 organisations", read(func(ctx context.Context, b *bed, o, _ int) error {
+	{"poll the logs of 100 organisations", read(func(ctx context.Context, b *database, o, _ int) error {
 		orgs := make([]id.Org, 100)
 		for i := range orgs {
 			orgs[i] = uid[id.Org](kindOrg, (o+i)%orgsN+1, 0)
@@ -267,8 +264,8 @@ func owner(o int) org.Actor {
 	return org.Actor{User: uid[id.User](kindUser, o, 1), Org: uid[id.Org](kindOrg, o, 0), Role: org.Owner, Visibility: v}
 }
 
-func read(fn func(ctx context.Context, b *bed, o, n int) error) func(context.Context, *bed, int) (func() error, error) {
-	return func(ctx context.Context, b *bed, i int) (func() error, error) {
+func read(fn func(ctx context.Context, b *database, o, n int) error) func(context.Context, *database, int) (func() error, error) {
+	return func(ctx context.Context, b *database, i int) (func() error, error) {
 		o, n := at(i)
 		return func() error { return fn(ctx, b, o, n) }, nil
 	}
@@ -281,7 +278,7 @@ type cost struct {
 }
 
 // run executes an operation n times.
-func (b *bed) run(ctx context.Context, op operation, from, n int) (cost, error) {
+func (b *database) run(ctx context.Context, op operation, from, n int) (cost, error) {
 	fns := make([]func() error, n)
 	for i := range fns {
 		var err error
@@ -311,12 +308,12 @@ func (b *bed) run(ctx context.Context, op operation, from, n int) (cost, error) 
 	return cost{(after - before) / time.Duration(n), (end - wal) / float64(n)}, err
 }
 
-func (b *bed) wal(ctx context.Context) (bytes float64, err error) {
+func (b *database) wal(ctx context.Context) (bytes float64, err error) {
 	err = b.conn.QueryRow(ctx, "SELECT (pg_current_wal_insert_lsn() - '0/0')::float8").Scan(&bytes)
 	return bytes, err
 }
 
-func (b *bed) cpu() (time.Duration, error) {
+func (b *database) cpu() (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", b.pid))
 	if err != nil {
 		return 0, err
@@ -338,7 +335,7 @@ type tableSize struct {
 	heap, indexes float64 // bytes of a row
 }
 
-func (b *bed) sizes(ctx context.Context) ([]tableSize, error) {
+func (b *database) sizes(ctx context.Context) ([]tableSize, error) {
 	rows, err := b.conn.Query(ctx, `SELECT c.relname, sum(p.reltuples)::bigint, sum(pg_table_size(p.oid)) / sum(p.reltuples)::float8, sum(pg_indexes_size(p.oid)) / sum(p.reltuples)::float8
 		FROM pg_class c JOIN pg_class p ON p.oid = c.oid AND c.relkind = 'r' OR p.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = c.oid)
 		WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition GROUP BY 1 HAVING sum(p.reltuples) >= 1000 ORDER BY 1`)

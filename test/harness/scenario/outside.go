@@ -286,11 +286,8 @@ func queueActs(p party) []*act {
 			does: "Lists the messages that were accepted and those that wait, the oldest first: id, type, at, waiting.",
 			do: func(c *call) (any, error) {
 				all := []any{}
-				for _, m := range of(c).Delivered {
-					all = append(all, object{"id": m.ID, "type": m.Type, "at": instant(m.At), "waiting": false})
-				}
-				for _, m := range of(c).Waiting {
-					all = append(all, object{"id": m.ID, "type": m.Type, "at": instant(m.At), "waiting": true})
+				for i, m := range slices.Concat(of(c).Delivered, of(c).Waiting) {
+					all = append(all, object{"id": m.ID, "type": m.Type, "at": instant(m.At), "waiting": i >= len(of(c).Delivered)})
 				}
 				return all, nil
 			},

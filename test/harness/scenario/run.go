@@ -477,15 +477,7 @@ func (r *run) attempt(c *call) (got result, err error) {
 	}
 	r.Faults.FailNext(r.pending)
 	defer r.Faults.FailNext(map[string]harness.Fault{})
-	ended := false
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		got, err = guarded(c)
-		ended = true
-	}()
-	<-done
-	if ended {
+	if err, died := harness.Run(func() (err error) { got, err = guarded(c); return err }); !died {
 		return got, err
 	}
 	if err := r.restart(); err != nil {
