@@ -125,12 +125,12 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 				orphan := someTask(tn.ID, &other.workspace.ID, tn.owner.ID)
 				repeated := someInvitation(tn.ID, tn.owner.ID)
 				repeated.ProviderID = tn.invitation.ProviderID
-				shelved := tn.sharedObject
-				shelved.ID = fresh[id.Object]()
+				sameKey := tn.sharedObject
+				sameKey.ID = fresh[id.Object]()
 				lost := tn.sharedObject
 				lost.ID = fresh[id.Object]()
 				w.wantConflict(r.Journal().Inbox().Accept(w.ctx, "identity", message, at(1)))
-				w.wantConflict(r.Storage().Objects().Add(w.ctx, tn.ID, shelved))
+				w.wantConflict(r.Storage().Objects().Add(w.ctx, tn.ID, sameKey))
 				w.wantNotFound(r.Storage().Objects().Put(w.ctx, tn.ID, lost))
 				w.wantConflict(r.Storage().BlobNames().Announce(w.ctx, tn.ID, pending, 0, at(1)))
 				w.wantNotFound(r.Storage().BlobNames().Forget(w.ctx, object.Blob{Org: tn.ID, Name: pending, Discarded: true}))
@@ -205,7 +205,7 @@ type wholeTransaction struct {
 	message      string
 	replay       replay.Record
 	object       object.Object
-	replaced     object.Object // the shelf
+	replaced     object.Object // the shared one
 	lease        quota.Lease
 	used         usage.Entry
 }

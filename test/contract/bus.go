@@ -22,7 +22,7 @@ func Bus(t *testing.T, open func(t *testing.T) (a, b ports.Bus)) {
 	suite := map[string]func(t *testing.T, a, b ports.Bus){
 		"every hint reaches the subscribers of both servers": func(t *testing.T, a, b ports.Bus) {
 			const each = 100
-			ears := []*hintRecorder{recordHints(t, a), recordHints(t, b), recordHints(t, a)}
+			recorders := []*hintRecorder{recordHints(t, a), recordHints(t, b), recordHints(t, a)}
 			var orgs []id.Org
 			for _, end := range []ports.Bus{a, b} {
 				for range each {
@@ -31,7 +31,7 @@ func Bus(t *testing.T, open func(t *testing.T) (a, b ports.Bus)) {
 					end.Publish(object.Hint{Org: o, N: int64(len(orgs))})
 				}
 			}
-			for _, e := range ears {
+			for _, e := range recorders {
 				for i, o := range orgs {
 					e.wait(object.Hint{Org: o, N: int64(i) + 1})
 				}
@@ -155,7 +155,7 @@ func Bus(t *testing.T, open func(t *testing.T) (a, b ports.Bus)) {
 		"publish, subscribe and cancel may be called concurrently": func(t *testing.T, a, b ports.Bus) {
 			const each = 20
 			ends := []ports.Bus{a, b}
-			ears := []*hintRecorder{recordHints(t, a), recordHints(t, b)}
+			recorders := []*hintRecorder{recordHints(t, a), recordHints(t, b)}
 			orgs := several[id.Org](concurrent)
 			errs := concurrently(concurrent, func(i int) error {
 				for n := range int64(each) {
@@ -171,7 +171,7 @@ func Bus(t *testing.T, open func(t *testing.T) (a, b ports.Bus)) {
 			for _, err := range errs {
 				must.NoError(t, err)
 			}
-			for _, e := range ears {
+			for _, e := range recorders {
 				for _, o := range orgs {
 					e.wait(object.Hint{Org: o, N: each})
 				}

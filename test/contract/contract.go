@@ -1,5 +1,5 @@
 // Package contract has the contracts of the ports' comments as tests. Every
-// adapter's own test calls the suites of the ports that it answers:
+// adapter's own test calls the suites of the ports that it implements:
 //
 //	func TestStore(t *testing.T) {
 //		contract.Store(t, func(t *testing.T) contract.Opened { … })

@@ -213,8 +213,8 @@ func (w *fixture) tenant() tenant {
 	w.ok(w.audit().Add(w.ctx, tn.entry))
 
 	own := object.Place{Kind: object.Artifact, Scope: object.Personal, Workspace: &tn.workspace.ID, Owner: &tn.owner.ID}
-	tn.sharedObject = w.addObject(someObject(o.ID, object.Place{Kind: object.Template, Scope: object.Shared}, "shelf.md", tn.owner.ID))
-	tn.personalObject = w.addObject(someObject(o.ID, own, "drawer/a.md", tn.owner.ID))
+	tn.sharedObject = w.addObject(someObject(o.ID, object.Place{Kind: object.Template, Scope: object.Shared}, "shared.md", tn.owner.ID))
+	tn.personalObject = w.addObject(someObject(o.ID, own, "personal/a.md", tn.owner.ID))
 
 	tn.lease = w.lease(someLease(o.ID, tn.owner.ID), 100)
 	tn.used = someUsage(o.ID, tn.owner.ID)

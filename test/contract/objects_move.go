@@ -58,12 +58,12 @@ func putMoves(w *fixture) {
 		}
 		wantEqual(w, w.objectsOf(tn.ID, nil, object.Filter{Prefix: v.StorageKey()}), []object.Object{v})
 	}
-	for _, path := range []string{"c.md", "C.MD", "c.md/d", "shelf.md"} {
+	for _, path := range []string{"c.md", "C.MD", "c.md/d", "shared.md"} {
 		was := w.content(tn)
 		w.wantConflict(w.move(v, path))
 		wantEqual(w, w.content(tn), was)
 	}
-	w.ok(w.move(v, "drawer/a.md")) // the path of an object of another place
+	w.ok(w.move(v, "personal/a.md")) // the path of an object of another place
 	resultOf(w.objects().Get(w.ctx, tn.ID, beside.ID)).is(w, beside)
 	wantEqual(w, w.used(tn.ID), used)
 	theirs := w.at(other.sharedObject, "mine.md")

@@ -49,7 +49,7 @@ func ObjectSets(t *testing.T, open func(t *testing.T) Opened) {
 		"a set with a taken key or id is a conflict, and changes nothing": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			untouched, theirs := w.content(tn), w.content(other)
-			free, same, again := someObject(tn.ID, blobCases, "free.md", tn.owner.ID), someObject(tn.ID, blobCases, "SHELF.md", tn.owner.ID), someObject(tn.ID, blobCases, "again.md", tn.owner.ID)
+			free, same, again := someObject(tn.ID, blobCases, "free.md", tn.owner.ID), someObject(tn.ID, blobCases, "SHARED.md", tn.owner.ID), someObject(tn.ID, blobCases, "again.md", tn.owner.ID)
 			again.ID = tn.sharedObject.ID
 			for _, wrong := range []object.Object{same, again} {
 				_, err := w.append(tn.ID, func(s ports.Storage) ([]object.Change, error) {

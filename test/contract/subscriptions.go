@@ -84,31 +84,22 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			a, b := w.org().ID, w.org().ID
 			put(w, someSubscription(a))
 			w.rolledBack(func(r ports.Records) error {
-				q := r.Directory().Subscriptions()
-				for _, o := range []id.Org{a, b} {
-					if err := q.Put(w.ctx, o, someSubscription(o).Restore("OTHER")); err != nil {
-						return err
-					}
-				}
-				resultOf(q.Of(w.ctx, []id.Org{a, b})).is(w, map[id.Org]plan.Subscription{
+				inside := *w
+				inside.store = nestedRecords{r}
+				put(&inside, someSubscription(a).Restore("OTHER"), someSubscription(b).Restore("OTHER"))
+				resultOf(inside.subscriptions().Of(w.ctx, []id.Org{a, b})).is(w, map[id.Org]plan.Subscription{
 					a: storedSubscription(someSubscription(a).Restore("OTHER")), b: storedSubscription(someSubscription(b).Restore("OTHER")),
 				})
-				resultOf(q.ByCustomer(w.ctx, someSubscription(b).Customer)).is(w, b)
-				if err := q.Put(w.ctx, b, trial(b, at(-1_000_000))); err != nil {
-					return err
-				}
-				if due := resultOf(q.Due(w.ctx, at(0), 1000)).must(w); !slices.Contains(due, b) {
-					w.Fatalf("due are %v, without %s", due, b)
-				}
-				resultOf(q.ByCustomer(w.ctx, someSubscription(b).Customer)).wantNotFound(w)
+				resultOf(inside.subscriptions().ByCustomer(w.ctx, someSubscription(b).Customer)).is(w, b)
+				put(&inside, trial(b, at(-1_000_000)))
+				wantEqual(w, dueOf(&inside, []id.Org{b}, at(0)), []id.Org{b})
+				resultOf(inside.subscriptions().ByCustomer(w.ctx, someSubscription(b).Customer)).wantNotFound(w)
 				return nil
 			})
 			resultOf(w.subscriptions().Of(w.ctx, []id.Org{a, b})).is(w, map[id.Org]plan.Subscription{a: storedSubscription(someSubscription(a)), b: plan.Unsubscribed(b)})
 			resultOf(w.subscriptions().ByCustomer(w.ctx, someSubscription(a).Customer)).is(w, a)
 			resultOf(w.subscriptions().ByCustomer(w.ctx, someSubscription(b).Customer)).wantNotFound(w)
-			if due := resultOf(w.subscriptions().Due(w.ctx, at(0), 1000)).must(w); slices.Contains(due, b) {
-				w.Fatalf("due are %v, with %s", due, b)
-			}
+			wantEqual(w, dueOf(w, []id.Org{b}, at(0)), nil)
 		},
 		"an organisation is found by its customer, compared exactly": func(w *fixture) {
 			a, b, none := w.org().ID, w.org().ID, w.org().ID

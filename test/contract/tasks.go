@@ -363,7 +363,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				w.Fatalf("the new task has %v and %d bytes", got.Description, len(got.Metadata))
 			}
 		},
-		"revise changes nothing if fn fails": func(w *fixture) {
+		"revise and remove change nothing if their functions fail": func(w *fixture) {
 			tn := w.tenant()
 			was := w.content(tn)
 			no := errors.New("no")
@@ -372,6 +372,10 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				return t, no
 			})
 			w.wantSameError(err, no)
+			w.wantSameError(w.tasks().Remove(w.ctx, tn.ID, tn.unplaced.ID, func(t task.Task) error {
+				t.Tags[0] = "never"
+				return no
+			}), no)
 			wantEqual(w, w.content(tn), was)
 		},
 		"concurrent revisions all succeed": func(w *fixture) {
@@ -396,16 +400,6 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			wantEqual(w, w.content(tn), want)
 			wantEqual(w, w.content(other), untouched)
 			w.wantNotFound(w.tasks().Remove(w.ctx, tn.ID, tn.inside.ID, allow))
-		},
-		"remove leaves a task that allow refuses": func(w *fixture) {
-			tn := w.tenant()
-			was := w.content(tn)
-			no := errors.New("no")
-			w.wantSameError(w.tasks().Remove(w.ctx, tn.ID, tn.unplaced.ID, func(t task.Task) error {
-				t.Tags[0] = "never"
-				return no
-			}), no)
-			wantEqual(w, w.content(tn), was)
 		},
 		"of concurrent removals and revisions with a version one succeeds": func(w *fixture) {
 			tn := w.tenant()
