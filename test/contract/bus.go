@@ -202,9 +202,7 @@ func waitFor(t *testing.T, what <-chan struct{}, name string) {
 // subscribed subscribes fn.
 func subscribed(t *testing.T, to ports.Bus, fn func(object.Hint)) (cancel func()) {
 	t.Helper()
-	cancel, err := to.Subscribe(fn)
-	must.NoError(t, err)
-	return cancel
+	return must.Do(to.Subscribe(fn)).Or(t)
 }
 
 // hintRecorder records the greatest hint of each organisation.

@@ -41,8 +41,7 @@ func sinceProperty(w *fixture) {
 			t.Fatalf("the head is %+v after %d changes", head, len(c.log))
 		}
 		after := head.N - int64(rapid.IntRange(0, min(back, len(c.log))).Draw(t, "back"))
-		got, err := w.since(c.org, after)
-		must.NoError(t, err)
+		got := must.Do(w.since(c.org, after)).Or(t)
 		if d := diff(got, c.since(head, after)); d != "" {
 			t.Fatalf("since %d (-want +got):\n%s", after, d)
 		}

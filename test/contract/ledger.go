@@ -303,8 +303,7 @@ func summaryProperty(w *fixture) {
 		zone := rapid.SampledFrom([]*time.Location{time.UTC, time.FixedZone("east", 5*3600)}).Draw(t, "zone")
 		p := usage.Period{Start: instants.Draw(t, "start").In(zone), End: instants.Draw(t, "end").In(zone)}
 		user := rapid.SampledFrom([]id.User{"", "", users[0], fresh[id.User]()}).Draw(t, "of")
-		got, err := w.summary(o, user, p)
-		must.NoError(t, err)
+		got := must.Do(w.summary(o, user, p)).Or(t)
 		if d := diff(got, recount(there, user, p)); d != "" {
 			t.Fatalf("%v of %q (-want +got):\n%s", p, user, d)
 		}

@@ -149,8 +149,7 @@ func (a *modelFixture) searching() chat.Call {
 // wantResponse makes a call and ends the sub-test unless the response is complete and well-formed.
 func (a *modelFixture) wantResponse(c chat.Call) chat.Reply {
 	a.Helper()
-	reply, err := a.stream(c)
-	must.NoError(a, err)
+	reply := must.Do(a.stream(c)).Or(a)
 	if reply.Stop == "" {
 		a.Error("an answer ended without a reason to stop")
 	}
@@ -674,8 +673,7 @@ func someScript(t *rapid.T, searches bool) (s provider.Script, text string, whol
 		case 6:
 			return provider.Think(word.Draw(t, "thought"))
 		case 7, 8:
-			args, err := json.Marshal(map[string]string{word.Draw(t, "name"): word.Draw(t, "value")})
-			must.NoError(t, err)
+			args := must.Do(json.Marshal(map[string]string{word.Draw(t, "name"): word.Draw(t, "value")})).Or(t)
 			at := rapid.IntRange(0, len(args)).Draw(t, "at")
 			for at > 0 && at < len(args) && args[at]&0xC0 == 0x80 {
 				at-- // a fragment is a text of its own

@@ -572,8 +572,7 @@ func grantProperty(w *fixture) {
 					limit = want.Used + want.Reserved + need.Input + rapid.Int64Range(0, 2).Draw(t, "over")
 				}
 				l := someLease(o, u)
-				granted, err := w.reserve(l, limit, need)
-				must.NoError(t, err)
+				granted := must.Do(w.reserve(l, limit, need)).Or(t)
 				if grant := want.Grant(limit, need); granted != grant {
 					t.Fatalf("granted were %d of %+v to %+v under %d, want %d", granted, need, want, limit, grant)
 				}

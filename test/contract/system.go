@@ -141,9 +141,7 @@ func Secrets(t *testing.T, secrets ports.Secrets) {
 func Sealer(t *testing.T, s ports.Sealer) {
 	seal := func(t *testing.T, plain, context string) []byte {
 		t.Helper()
-		sealed, err := s.Seal([]byte(plain), []byte(context))
-		must.NoError(t, err)
-		return sealed
+		return must.Do(s.Seal([]byte(plain), []byte(context))).Or(t)
 	}
 	refused := func(t *testing.T, sealed []byte, context string) {
 		t.Helper()
@@ -219,9 +217,7 @@ func Sealer(t *testing.T, s ports.Sealer) {
 	})
 	mac := func(t *testing.T, data, context string) []byte {
 		t.Helper()
-		made, err := s.MAC([]byte(data), []byte(context))
-		must.NoError(t, err)
-		return made
+		return must.Do(s.MAC([]byte(data), []byte(context))).Or(t)
 	}
 	t.Run("a code is the same for the same data and context, and verifies with them alone", func(t *testing.T) {
 		made := mac(t, "data", "org/1")

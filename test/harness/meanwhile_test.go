@@ -69,13 +69,11 @@ func TestTransactionsCheckRightsAgain(t *testing.T) {
 			made := must.Do(w.Tasks.Create(ctx, ada, task.Draft{Title: "Secret", Workspace: &desk.ID})).Or(t)
 			free := must.Do(w.Tasks.Create(ctx, ada, task.Draft{Title: "Everybody's"})).Or(t)
 			content := func() *objects.Upload { return &objects.Upload{Content: strings.NewReader("x"), Size: 1} }
-			file, err := w.Objects.SaveMemory(ctx, ada, desk.ID, "notes.md", content())
-			must.NoError(t, err)
+			file := must.Do(w.Objects.SaveMemory(ctx, ada, desk.ID, "notes.md", content())).Or(t)
 
 			var tools [3]connector.Instance
 			for i := range tools {
-				tools[i], err = w.Connectors.Create(ctx, ada, connector.Draft{Provider: "search"})
-				must.NoError(t, err)
+				tools[i] = must.Do(w.Connectors.Create(ctx, ada, connector.Draft{Provider: "search"})).Or(t)
 				must.Do(w.Connectors.StoreCredentials(ctx, ada, tools[i].ID, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})).Or(t)
 			}
 

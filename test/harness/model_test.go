@@ -144,12 +144,12 @@ func (c *orgModel) audienceOfFile(f file) *audience {
 }
 
 func (c *orgModel) visible(u string) []*file {
-	var all []*file
-	for _, f := range c.files {
-		if c.sees(u, *f) {
-			all = append(all, f)
-		}
-	}
+	return c.matching(func(f *file) bool { return c.sees(u, *f) })
+}
+
+// matching returns the files that match, in the order of their keys.
+func (c *orgModel) matching(matches func(*file) bool) []*file {
+	all := slices.DeleteFunc(slices.Collect(maps.Values(c.files)), func(f *file) bool { return !matches(f) })
 	slices.SortFunc(all, func(a, b *file) int { return strings.Compare(a.key, b.key) })
 	return all
 }
@@ -178,11 +178,10 @@ func (c *orgModel) at(key string) (f *file, blocked bool) {
 type modelled struct {
 	*rapid.T
 	*harness.Deployment
-	feed    *changes.Feed
-	orgs    []*orgModel
-	users   map[string]id.User
-	named   map[id.User]string
-	resyncs *int
+	feed  *changes.Feed
+	orgs  []*orgModel
+	users map[string]id.User
+	named map[id.User]string
 }
 
 var (
@@ -192,31 +191,22 @@ var (
 	names  = map[stored.Kind]string{stored.HubMemory: "shared/hub-memory/", stored.Template: "shared/templates/", stored.BrandAsset: "shared/brand/"}
 )
 
-func (m *modelled) must(err error) {
-	m.Helper()
-	if err != nil {
-		m.Fatalf("%+v", err)
-	}
-}
-
-func newModelled(t *rapid.T, resyncs *int) *modelled {
+func newModelled(t *rapid.T) *modelled {
 	f := must.Do(harness.NewDeployment(start)).Or(t)
-	m := &modelled{T: t, Deployment: f, users: map[string]id.User{}, named: map[id.User]string{}, resyncs: resyncs}
+	m := &modelled{T: t, Deployment: f, users: map[string]id.User{}, named: map[id.User]string{}}
 	bus := &memory.Bus{}
 	f.Store.OnChange(bus.Publish)
 	m.feed = changes.New(changes.Options{Store: f.Store, Epochs: f.Store, Bus: bus, Clock: f.Clock, Log: slog.New(slog.DiscardHandler), Reauthorizer: f.Access.Reauthorizer, Encode: frame})
-	m.must(m.feed.Start(make(chan time.Time)))
+	must.NoError(m, m.feed.Start(make(chan time.Time)))
 	for i, name := range []string{"org_1", "org_2"} {
 		c := &orgModel{name: name, roles: map[string]org.Role{}, teams: map[string]*teamModel{}, workspaces: map[string]string{}, files: map[id.Object]*file{}}
 		m.orgs = append(m.orgs, c)
 		for j, u := range people[:len(people)-i] { // the last is a member of the first only
 			role := []org.Role{org.Owner, org.Member, org.Admin, org.Viewer}[j]
-			a, err := f.Join(context.Background(), name, u, role)
-			m.must(err)
+			a := must.Do(f.Join(context.Background(), name, u, role)).Or(m)
 			c.id, c.roles[u], m.users[u], m.named[a.User] = a.Org, role, a.User, u
 		}
-		seeded, err := f.Onboarding.Seed(context.Background(), m.actor(c, people[0]))
-		m.must(err)
+		seeded := must.Do(f.Onboarding.Seed(context.Background(), m.actor(c, people[0]))).Or(m)
 		c.teams[string(seeded.SharedTeam)] = &teamModel{team.Shared, people[0], map[string]bool{}}
 		c.teams[string(seeded.PersonalTeam)] = &teamModel{team.Personal, people[0], map[string]bool{people[0]: true}}
 		c.workspaces[string(seeded.SharedWorkspace)] = string(seeded.SharedTeam)
@@ -254,9 +244,7 @@ func fromOf(c stored.Change) string {
 }
 
 func (m *modelled) actor(c *orgModel, u string) org.Actor {
-	a, err := m.Actor(context.Background(), c.id, m.users[u])
-	m.must(err)
-	return a
+	return must.Do(m.Actor(context.Background(), c.id, m.users[u])).Or(m)
 }
 
 // wants compares an error with that of the model.
@@ -420,7 +408,7 @@ func (m *modelled) save(c *orgModel) {
 	}, none)
 	if there, _ := c.at(f.key); there != nil {
 		o, found, err := m.Objects.Find(context.Background(), m.actor(c, u), d)
-		if m.must(err); !found || o.Version != there.version {
+		if must.NoError(m, err); !found || o.Version != there.version {
 			m.Fatalf("found %+v, %v; the model has %+v", o, found, *there)
 		}
 	}
@@ -579,14 +567,7 @@ func (m *modelled) gone(c *orgModel, u string, f *file, to *audience) {
 
 // swept removes the files that match, as when the place that they are in goes.
 func (m *modelled) swept(c *orgModel, u string, to *audience, matches func(*file) bool) {
-	var all []*file
-	for _, f := range c.files {
-		if matches(f) {
-			all = append(all, f)
-		}
-	}
-	slices.SortFunc(all, func(a, b *file) int { return strings.Compare(a.key, b.key) })
-	for _, f := range all {
+	for _, f := range c.matching(matches) {
 		m.gone(c, u, f, to)
 	}
 }
@@ -676,14 +657,13 @@ func (m *modelled) changeMember(c *orgModel) {
 	was, in := c.roles[u]
 	if !in {
 		role := rapid.SampledFrom([]org.Role{org.Admin, org.Member, org.Viewer}).Draw(m.T, "role")
-		_, err := m.Join(context.Background(), c.name, u, role)
-		m.must(err)
+		must.Do(m.Join(context.Background(), c.name, u, role)).Or(m)
 		c.roles[u] = role
 		m.regroup(c, "", alone)
 		return
 	}
 	if rapid.Bool().Draw(m.T, "goes") {
-		m.must(m.Members.Remove(context.Background(), m.actor(c, people[0]), m.users[u]))
+		must.NoError(m, m.Members.Remove(context.Background(), m.actor(c, people[0]), m.users[u]))
 		delete(c.roles, u)
 		for _, t := range c.teams {
 			delete(t.members, u)
@@ -691,8 +671,7 @@ func (m *modelled) changeMember(c *orgModel) {
 		return
 	}
 	role := rapid.SampledFrom([]org.Role{org.Owner, org.Admin, org.Member, org.Viewer}).Draw(m.T, "role")
-	_, err := m.Members.ChangeRole(context.Background(), m.actor(c, people[0]), m.users[u], string(role))
-	m.must(err)
+	must.Do(m.Members.ChangeRole(context.Background(), m.actor(c, people[0]), m.users[u], string(role))).Or(m)
 	c.roles[u] = role
 	if was.MayManage() != role.MayManage() {
 		m.regroup(c, people[0], alone)
@@ -703,7 +682,7 @@ func (m *modelled) changeMember(c *orgModel) {
 func (m *modelled) timePasses() {
 	m.Clock.Advance(time.Duration(rapid.IntRange(1, 5).Draw(m.T, "days")) * 24 * time.Hour)
 	before := m.Clock.Now().Add(-harness.Retention)
-	m.must(m.Upkeep.Run(context.Background()))
+	must.NoError(m, m.Upkeep.Run(context.Background()))
 	for _, c := range m.orgs {
 		for i, e := range c.log {
 			if e.at.Before(before) {
@@ -745,7 +724,7 @@ func (m *modelled) list(c *orgModel) {
 	var got []string
 	for {
 		n := 0
-		m.must(m.Objects.List(context.Background(), m.actor(c, u), f, nil, func(o stored.Object) error {
+		must.NoError(m, m.Objects.List(context.Background(), m.actor(c, u), f, nil, func(o stored.Object) error {
 			n++
 			got, f.After = append(got, fmt.Sprint(o.StorageKey(), o.Version)), o.StorageKey()
 			return nil
@@ -767,8 +746,7 @@ func (m *modelled) read(c *orgModel) {
 	if !m.wants(fmt.Sprintf("%s reads %+v", u, f), err, first(f == nil || !c.sees(u, *f), fault.NotFound)) {
 		return
 	}
-	r, err := m.Objects.Open(context.Background(), got, 0, -1)
-	m.must(err)
+	r := must.Do(m.Objects.Open(context.Background(), got, 0, -1)).Or(m)
 	defer r.Close()
 	content, err := io.ReadAll(r)
 	if err != nil || string(content) != f.text || got.Version != f.version || got.Text != (f.text != texts[4]) {
@@ -794,7 +772,7 @@ func kept(key string, version int64, checksum string) string {
 func (m *modelled) takeAll(c *orgModel, k *client) {
 	k.copy = map[id.Object]string{}
 	k.resync++
-	m.must(m.Objects.List(context.Background(), m.actor(c, k.user), stored.Filter{}, func(h stored.Head) error {
+	must.NoError(m, m.Objects.List(context.Background(), m.actor(c, k.user), stored.Filter{}, func(h stored.Head) error {
 		k.from = h.Cursor()
 		return nil
 	}, func(o stored.Object) error {
@@ -839,15 +817,14 @@ type read struct {
 func (m *modelled) follow(c *orgModel, u string, from stored.Cursor) (all []read, at stored.Cursor, lost bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	sub, err := m.feed.Subscribe(ctx, m.actor(c, u), from.String(), true)
-	m.must(err)
+	sub := must.Do(m.feed.Subscribe(ctx, m.actor(c, u), from.String(), true)).Or(m)
 	defer sub.Close()
 	_, lost = sub.Start()
 	for {
 		frames := sub.Take(make([][]byte, 0, 4096))
 		for _, f := range frames {
 			var r read
-			m.must(json.Unmarshal(f, &r))
+			must.NoError(m, json.Unmarshal(f, &r))
 			all = append(all, r)
 		}
 		if at, _ = sub.Moved(); at.N == int64(len(c.log)) && (len(frames) > 0 || !lost) {
@@ -867,8 +844,7 @@ func (m *modelled) follow(c *orgModel, u string, from stored.Cursor) (all []read
 // feeds compares what the feed tells from any place on with the log.
 func (m *modelled) feeds(c *orgModel) {
 	u := m.member(c)
-	head, err := m.Objects.Head(context.Background(), m.actor(c, u).Org)
-	m.must(err)
+	head := must.Do(m.Objects.Head(context.Background(), m.actor(c, u).Org)).Or(m)
 	if head.N != int64(len(c.log)) || head.Floor != c.floor {
 		m.Fatalf("the log's head is %+v, the model has %d above %d", head, len(c.log), c.floor)
 	}
@@ -957,8 +933,8 @@ func (m *modelled) catchUp(c *orgModel, k *client) {
 func TestFilesMatchTheModel(t *testing.T) {
 	resyncs := 0
 	rapid.Check(t, func(t *rapid.T) {
-		m := newModelled(t, &resyncs)
-		defer func() { m.must(m.feed.Close(context.Background())) }()
+		m := newModelled(t)
+		defer func() { must.NoError(m, m.feed.Close(context.Background())) }()
 		steps := map[string]func(*orgModel){
 			"create": m.create, "create again": m.create, "replace": m.replace, "save": m.save, "save memory": m.saveMemory, "delete": m.remove, "move": m.move, "move a folder": m.moveFolder,
 			"make a team": m.makeTeam, "change a team": m.changeTeam, "change a workspace": m.changeWorkspace, "change a member": m.changeMember,
@@ -979,14 +955,12 @@ func TestFilesMatchTheModel(t *testing.T) {
 		}
 		// The store ends with what the files hold.
 		m.Clock.Advance(stored.Grace + time.Millisecond)
-		m.must(m.Upkeep.Run(context.Background()))
-		kept, err := m.BlobNames(context.Background())
-		m.must(err)
+		must.NoError(m, m.Upkeep.Run(context.Background()))
 		count := 0
 		for _, c := range m.orgs {
 			count += len(c.files)
 		}
-		if len(kept) != count {
+		if kept := must.Do(m.BlobNames(context.Background())).Or(m); len(kept) != count {
 			m.Fatalf("%d blobs of %d files", len(kept), count)
 		}
 	})

@@ -152,8 +152,7 @@ func TestARequestReadsNoSessionWhileTheEpochStands(t *testing.T) {
 func TestATokenThatNamesNoSessionHasOneOfItsOwn(t *testing.T) {
 	c := core(t)
 	a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
-	actor, err := use(t, a, signIn(t, a))
-	must.NoError(t, err)
+	actor := must.Do(use(t, a, signIn(t, a))).Or(t)
 	var old [2]string
 	for i := range old {
 		old[i] = must.Do(a.Tokens.Issue(session.Issue(c.IDs.New(), actor.User, actor.Org, org.Member, c.Clock.Now()))).Or(t)
@@ -183,8 +182,7 @@ func TestATransactionSeesThatTheSessionHasEnded(t *testing.T) {
 	c := core(t)
 	a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
 	actor := must.Do(use(t, a, signIn(t, a))).Or(t)
-	other, err := use(t, a, signIn(t, a))
-	must.NoError(t, err)
+	other := must.Do(use(t, a, signIn(t, a))).Or(t)
 	must.NoError(t, a.EndSession(other.ctx, other.Actor, actor.session))
 	must.Fail(t, a.EndOtherSessions(actor.ctx, actor.Actor), fault.Unauthenticated)          // by an ended session
 	must.Fail(t, a.EndSession(actor.ctx, actor.Actor, other.session), fault.Unauthenticated) // by an ended session
@@ -223,8 +221,7 @@ func TestRechecksAcceptATokenAsLongAsAuthorize(t *testing.T) {
 			"atomic":       func(by user) error { return a.Atomic(by.ctx, by.Actor, nothing) },
 		} {
 			c.Clock.Set(token.ends.Add(-time.Millisecond))
-			by, err := use(t, a, token.bearer)
-			must.NoError(t, err)
+			by := must.Do(use(t, a, token.bearer)).Or(t)
 			if err := do(by); err != nil {
 				t.Errorf("%s, %s before the end: %v", kind, about, err)
 			}

@@ -157,8 +157,7 @@ func TestCallsAdmittedDuringAReservationAreReservedTogether(t *testing.T) {
 				one := must.Do(s.account(ctx)).Or(t)
 				room := int64(test.room * float64(one.Reserved))
 				other := quota.Lease{ID: "other", Org: s.ada.Org, User: s.ada.User, Day: quota.DayOf(s.Clock.Now()), ExpiresAt: s.Clock.Now().Add(time.Minute)}
-				held, err := s.Deployment.Store.Usage().Quotas().ReserveAt(ctx, s.ada.Epoch(), other, sub.DailyTokens()-room, quota.Need{Output: sub.DailyTokens()})
-				must.NoError(t, err)
+				held := must.Do(s.Deployment.Store.Usage().Quotas().ReserveAt(ctx, s.ada.Epoch(), other, sub.DailyTokens()-room, quota.Need{Output: sub.DailyTokens()})).Or(t)
 				quotas := &gatedQuotas{Quotas: s.Deployment.Store.Usage().Quotas(), gate: make(chan struct{}), panics: test.panics}
 				s.Chats.Store = gatedStore{s.Deployment.Store, s.Deployment.Store.Usage().Ledger(), quotas}
 				var all sync.WaitGroup

@@ -10,8 +10,7 @@ import (
 
 func TestThePageHasWhatTheSimulationFinds(t *testing.T) {
 	page := pages.Read(t, "docs/scale.md")
-	want, err := insert(page)
-	must.NoError(t, err)
+	want := must.Do(insert(page)).Or(t)
 	if page != want {
 		t.Error("go run ./test/scale would write docs/scale.md otherwise")
 	}

@@ -414,8 +414,7 @@ func (s *storm) checkNewcomers() {
 // checkStore collects garbage, as is done after uploads and archives have expired, and compares the
 // store with what objects name.
 func (s *storm) checkStore(db *gormdb.DB) {
-	blobs, err := bucket.Open(s.Context(), s.bucket)
-	must.NoError(s, err)
+	blobs := must.Do(bucket.Open(s.Context(), s.bucket)).Or(s)
 	defer blobs.Close()
 	collected := 0
 	must.NoError(s, upkeep.New(db, blobs, later(upload.Lifetime+object.Grace+time.Hour), nil, 0).Collect(s.Context(), true, false, func(upkeep.Garbage) error {

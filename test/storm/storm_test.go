@@ -108,8 +108,7 @@ func (s *storm) prepare() {
 	for i, plan := range plans {
 		t := &tenant{name: fmt.Sprint("Tenant ", i), spare: map[string][]record{}}
 		for n, role := range []string{"owner", "member", "member", "member", "member"} {
-			p, err := c.signIn(s.Context(), "set-up and checks", s.relay.url, fmt.Sprintf("user%d@tenant%d.example.com", n, i), t.name, role)
-			must.NoError(s, err)
+			p := must.Do(c.signIn(s.Context(), "set-up and checks", s.relay.url, fmt.Sprintf("user%d@tenant%d.example.com", n, i), t.name, role)).Or(s)
 			t.people = append(t.people, p)
 		}
 		t.owner, t.subject, t.people = t.people[0], t.people[4], t.people[:4]

@@ -96,9 +96,7 @@ func (a Adapter) Open(t testing.TB, url string) ports.Models {
 	t.Helper()
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	m, err := a.New("sk-test", url, &http.Client{Transport: transport})
-	must.NoError(t, err)
-	return m
+	return must.Do(a.New("sk-test", url, &http.Client{Transport: transport})).Or(t)
 }
 
 // Sent returns the request that the adapter sends for a call, and its decoded body.
@@ -140,8 +138,7 @@ func (a Adapter) Stream(t testing.TB, call chat.Call, body io.Reader, to ports.S
 
 func (a Adapter) through(t testing.TB, call chat.Call, f Transport, to ports.Sink) (chat.Reply, error) {
 	t.Helper()
-	m, err := a.New("sk-secret", "", &http.Client{Transport: f})
-	must.NoError(t, err)
+	m := must.Do(a.New("sk-secret", "", &http.Client{Transport: f})).Or(t)
 	return m.Stream(context.Background(), call, to)
 }
 

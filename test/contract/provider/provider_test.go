@@ -23,12 +23,10 @@ const (
 // ask asks by Messages, or by chat completions where the address says so.
 func ask(t *testing.T, ctx context.Context, url, body string) *http.Response {
 	t.Helper()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
-	must.NoError(t, err)
+	r := must.Do(http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))).Or(t)
 	r.Header.Set("X-Api-Key", "k")
 	r.Header.Set("Anthropic-Version", "2023-06-01")
-	res, err := http.DefaultClient.Do(r)
-	must.NoError(t, err)
+	res := must.Do(http.DefaultClient.Do(r)).Or(t)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	t.Cleanup(func() { res.Body.Close() })
 	return res
@@ -36,8 +34,7 @@ func ask(t *testing.T, ctx context.Context, url, body string) *http.Response {
 
 func whole(t *testing.T, res *http.Response) string {
 	t.Helper()
-	b, err := io.ReadAll(res.Body)
-	must.NoError(t, err)
+	b := must.Do(io.ReadAll(res.Body)).Or(t)
 	return string(b)
 }
 
