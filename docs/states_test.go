@@ -41,11 +41,11 @@ func names[S ~string](of []S, all int) string {
 
 func subscriptions() string {
 	var b strings.Builder
-	b.WriteString("# States of a subscription\n\nPrinted from `domain/plan/machine.go` by a test. Each pair of state and trigger has exactly one row.\n\n")
-	b.WriteString("ACTIVE is a paid plan; FREE is the plan of that name, whose status is ACTIVE too; NO_PLAN has the status CANCELED. " +
-		"*Managed externally* is a plan set by an operator. The payment provider's triggers are named after the subscription's current state at the provider, whatever event caused the read; " +
-		"if the provider no longer knows the subscription, the event's content counts. Events about other subscriptions change nothing.\n\n")
-	b.WriteString("Source: *specification* is a row of its table; *decided* is a choice of this project.\n\n")
+	b.WriteString("# States of a subscription\n\nGenerated from `domain/plan/machine.go` by a test. Each pair of state and trigger has exactly one row.\n\n")
+	b.WriteString("ACTIVE is a paid plan; FREE also has the status ACTIVE, NO_PLAN the status CANCELED. " +
+		"*Managed externally* is a plan set by an operator. The payment provider's triggers are named after the subscription's current state at the provider, whatever event caused the read. " +
+		"If the provider no longer knows the subscription, the event's content applies. Events about other subscriptions change nothing.\n\n")
+	b.WriteString("Source: *specification*: a row of its table; *decided*: a choice of this project.\n\n")
 	b.WriteString("| From | Trigger | To | Also happens | Source |\n|---|---|---|---|---|\n")
 	for _, row := range plan.Table() {
 		to, also, source := string(row.To), row.Also, "specification"
@@ -62,13 +62,13 @@ func subscriptions() string {
 
 func connectors() string {
 	var b strings.Builder
-	b.WriteString("# States of a connector\n\nPrinted from `domain/connector/status.go` by a test. A trigger that has no row for a state is refused (409). " +
-		"The specification has the states without transitions; all are decided here.\n\n")
+	b.WriteString("# States of a connector\n\nGenerated from `domain/connector/status.go` by a test. A trigger without a row for a state is refused (409). " +
+		"The specification has states but no transitions; all are decided here.\n\n")
 	b.WriteString("| From | Trigger | To | Also happens |\n|---|---|---|---|\n")
 	for _, row := range connector.Table() {
 		from := names(row.From, len(connector.Statuses()))
 		if from == string(connector.None) {
-			from = "not there"
+			from = "none"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", from, row.By, row.To, row.Also)
 	}
@@ -77,7 +77,7 @@ func connectors() string {
 
 func rollouts() string {
 	var b strings.Builder
-	b.WriteString("# States of a rollout\n\nPrinted from `domain/release/reports.go` by a test. All are decided here.\n\n")
+	b.WriteString("# States of a rollout\n\nGenerated from `domain/release/reports.go` by a test. All are decided here.\n\n")
 	b.WriteString("| From | Trigger | To | Also happens |\n|---|---|---|---|\n")
 	for _, row := range release.Rollouts() {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", names(row.From, len(release.RolloutStates())), row.By, row.To, row.Also)

@@ -56,14 +56,14 @@ func Table() []Transition {
 	return []Transition{
 		{From: []Status{None}, By: CreatedWithoutAuth, To: Connected, Also: "a CLOUD server is checked soon"},
 		{From: []Status{None}, By: CreatedWithAuth, To: Disconnected},
-		{From: existing, By: StoredCloud, To: Connecting, Also: "the server is checked with them at once; lastError is cleared"},
+		{From: existing, By: StoredCloud, To: Connecting, Also: "the server is checked at once; lastError is cleared"},
 		{From: existing, By: StoredLocal, To: Connected, Also: "only a client can check it; lastError is cleared"},
 		{From: []Status{Connecting}, By: Renewed, To: Connecting},
 		{From: []Status{Connected}, By: Renewed, To: Connected},
 		{From: []Status{Failing}, By: Renewed, To: Connecting, Also: "the server is checked at once; lastError is cleared"},
 		{From: checkable, By: Answered, To: Connected, Also: "tools and lastUsedAt are set; lastError is cleared"},
-		{From: checkable, By: Failed, To: Failing, Also: "lastError says why; checked again with backoff; also if the credentials cannot be opened"},
-		{From: checkable, By: Withdrawn, To: Failing, Also: "not checked again before there are other credentials"},
+		{From: checkable, By: Failed, To: Failing, Also: "lastError has the reason; checked again with backoff; also if the credentials cannot be opened"},
+		{From: checkable, By: Withdrawn, To: Failing, Also: "not checked again without new credentials"},
 	}
 }
 

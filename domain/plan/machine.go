@@ -75,7 +75,7 @@ const (
 )
 
 // unchanged is the To of a row that changes nothing.
-const unchanged State = "stays"
+const unchanged State = "unchanged"
 
 // Table returns all transitions. Every state meets every trigger in exactly one
 // row.
@@ -94,19 +94,19 @@ func Table() []Transition {
 		{From: []State{Unplanned, OnFree}, By: Downgrade, Refusal: refusedNothing, OwnDecision: true},
 		{From: external, By: Downgrade, Refusal: refusedExternal, OwnDecision: true},
 
-		{From: notExternal, By: RemoteActive, To: Paying, Also: "the plan of its price; the period as it says"},
+		{From: notExternal, By: RemoteActive, To: Paying, Also: "the plan of its price, and its period"},
 		{From: notExternal, By: RemoteTrial, To: ProviderTrial, Also: "the plan of its price", OwnDecision: true},
 		{From: notExternal, By: RemotePastDue, To: Owing, Also: "the plan is kept"},
 		{From: notExternal, By: RemotePaused, To: Suspended, OwnDecision: true},
 		{From: notExternal, By: RemoteCanceled, To: OnFree},
 		{From: exclude(notExternal, OnTrial), By: RemoteExpired, To: OnFree, OwnDecision: true},
-		{From: []State{OnTrial}, By: RemoteExpired, To: unchanged, Also: "a checkout that failed does not end a trial", OwnDecision: true},
+		{From: []State{OnTrial}, By: RemoteExpired, To: unchanged, Also: "a failed checkout does not end a trial", OwnDecision: true},
 		{From: notExternal, By: RemoteWaiting, To: unchanged, OwnDecision: true},
 
 		{From: billed, By: PaymentFailed, To: Owing},
 		{From: exclude(notExternal, billed...), By: PaymentFailed, To: unchanged, Also: "nothing is owed yet", OwnDecision: true},
 		{From: []State{Owing}, By: PaymentReceived, To: Paying, Also: "the period is extended"},
-		{From: exclude(notExternal, Owing), By: PaymentReceived, To: unchanged, Also: "the period is extended where there is one", OwnDecision: true},
+		{From: exclude(notExternal, Owing), By: PaymentReceived, To: unchanged, Also: "the period, if any, is extended", OwnDecision: true},
 
 		{From: external, By: RemoteActive, To: unchanged, OwnDecision: true},
 		{From: external, By: RemoteTrial, To: unchanged, OwnDecision: true},

@@ -60,7 +60,7 @@ func rows() map[plan.Trigger]map[plan.State][]plan.Transition {
 // after is where a trigger leads according to the table, "" where it is refused.
 func after(from plan.State, by plan.Trigger) plan.State {
 	switch t := rows()[by][from][0]; t.To {
-	case "stays":
+	case "unchanged":
 		return from
 	default:
 		return t.To
@@ -79,7 +79,7 @@ func TestEveryStateMeetsEveryTriggerInExactlyOneRow(t *testing.T) {
 		if refused := row.Refusal != ""; refused != (row.To == "") {
 			t.Errorf("%v by %q has the refusal %q and leads to %q", row.From, row.By, row.Refusal, row.To)
 		}
-		if row.To != "" && row.To != "stays" && !slices.Contains(plan.States(), row.To) {
+		if row.To != "" && row.To != "unchanged" && !slices.Contains(plan.States(), row.To) {
 			t.Errorf("%v by %q leads to %q, which is no state", row.From, row.By, row.To)
 		}
 	}
@@ -160,7 +160,7 @@ func TestMovesFollowTheTable(t *testing.T) {
 				continue
 			}
 			want := was.Plan
-			if c.to != "" && rows()[c.by][from][0].To != "stays" {
+			if c.to != "" && rows()[c.by][from][0].To != "unchanged" {
 				want = c.to
 			}
 			if err != nil || got.State() != to || got.Plan != want {

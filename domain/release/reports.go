@@ -153,7 +153,7 @@ func Rollouts() []Transition {
 		{[]RolloutState{Offering}, "more failures than failureLimit", Paused, "audited as release.paused"},
 		{[]RolloutState{Offering}, "PATCH paused true", Paused, ""},
 		{[]RolloutState{Paused}, "PATCH paused false", Offering, "earlier reports no longer count"},
-		{[]RolloutState{Offering, Paused}, "PATCH active false", Withdrawn, "a pause stays"},
-		{[]RolloutState{Withdrawn}, "PATCH active true", Offering, "or PAUSED, if the rollout was paused before or meanwhile"},
+		{[]RolloutState{Offering, Paused}, "PATCH active false", Withdrawn, "a pause is kept"},
+		{[]RolloutState{Withdrawn}, "PATCH active true", Offering, "or PAUSED, if paused before or meanwhile"},
 	}
 }
