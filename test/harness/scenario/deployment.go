@@ -16,22 +16,22 @@ import (
 var serverActs = []*act{
 	{
 		party: clock, subject: "time?",
-		does: "Moves the clock by a length (`clock +14d`, `clock +3h30m`), to an instant (`clock 2026-03-02T09:00:00Z`), or to the next midnight in UTC (`clock tomorrow`). The first line of a scenario can set it to any time. When it has moved, the payment provider has renewed what was due meanwhile, providers have sent again what was not accepted, and the server has done its periodic work. Answers with `now`; without an argument it does nothing else.",
+		does: "Moves the clock by a duration (`clock +14d`, `clock +3h30m`), to an instant (`clock 2026-03-02T09:00:00Z`), or to the next midnight in UTC (`clock tomorrow`). The first line of a scenario can set it to any time. After a move, the payment provider has renewed what was due, providers have resent messages that were not accepted, and the server has done its periodic work. Returns `now`; without an argument it does nothing else.",
 		do:   moveClock,
 	},
 	{
 		party: machinery, name: "work",
-		does: "Does the periodic work at once: trials that are over, connectors, counts, upkeep, garbage. Moving the clock does it too.",
+		does: "Does the periodic work now: ended trials, connectors, counts, upkeep, garbage. Moving the clock does it too.",
 		do:   without(func(c *call) error { return c.Work(c.ctx) }),
 	},
 	{
 		party: machinery, name: "restart",
-		does: "Replaces the server: what was in memory is gone, what was stored is there. Subscriptions are closed.",
+		does: "Replaces the server: memory is lost, stored data is kept. Subscriptions are closed.",
 		do:   without(func(c *call) error { return c.restart() }),
 	},
 	{
 		party: machinery, name: "fail", subject: "call", args: "how*",
-		does: "The next call of that name fails: refused (nothing is done), response-lost (all of it is done), crash-before or crash-after (the server crashes before it is done, or after; another replaces it), retried (a transaction is rolled back and runs again). The calls are listed below.",
+		does: "The next call of that name fails: refused (it is not done), response-lost (it is done), crash-before or crash-after (the server crashes before or after it and is replaced), retried (a transaction is rolled back and runs again). The calls are listed below.",
 		do: without(func(c *call) error {
 			f, ok := faults[c.text("how")]
 			switch {
@@ -46,7 +46,7 @@ var serverActs = []*act{
 	},
 	{
 		party: machinery, name: "collect-garbage", args: "whole dry",
-		does: "Removes the contents that no file has named for a day, and lists them: name, reason. With `whole=true` it searches the whole store as well; with `dry=true` it removes nothing.",
+		does: "Removes contents unreferenced for a day and lists them: name, reason. `whole=true` also searches the whole store; `dry=true` removes nothing.",
 		do: func(c *call) (any, error) {
 			all := []any{}
 			err := c.Upkeep.Collect(c.ctx, c.flag("whole"), c.flag("dry"), func(g upkeep.Garbage) error {
@@ -58,7 +58,7 @@ var serverActs = []*act{
 	},
 	{
 		party: machinery, name: "storage-limit", subject: "plan", args: "bytes*",
-		does: "Limits what organisations with the plan may store, from now on. Without it no plan has a limit.",
+		does: "From now on limits the storage of organisations with the plan. By default plans have no limit.",
 		do: without(func(c *call) error {
 			of, known := plan.Parse(c.subject())
 			limit, err := strconv.ParseInt(c.text("bytes"), 10, 64)

@@ -31,7 +31,7 @@ var providerActs = []*act{
 	},
 	{
 		party: identity, name: "update-organisation", subject: "org?", args: "name slug",
-		does: "An organisation gets another name or slug: organization.updated. Without an id it is the only organisation that there is, here and below.",
+		does: "An organisation gets another name or slug: organization.updated. Here and below, the id may be omitted if there is only one organisation.",
 		do: about((*call).subjectOrganisation, func(c *call, o *harness.Organisation) error {
 			o.Name, o.Slug = c.or("name", o.Name), c.or("slug", o.Slug)
 			return c.Identity.SendOrganisation(c.ctx, "organization.updated", o)
@@ -46,7 +46,7 @@ var providerActs = []*act{
 	},
 	{
 		party: identity, name: "set-role", subject: "user", args: "role* org quiet",
-		does: "A member gets another role at the provider, in its words or ours: organizationMembership.updated. With `quiet=true` there is no message, and only tokens have the role.",
+		does: "A member gets another role at the provider, by its name or ours: organizationMembership.updated. With `quiet=true` no message is sent, and only tokens have the role.",
 		do: about((*call).membership, func(c *call, m membership) error {
 			if m.Roles[m.org] = harness.RoleName(c.text("role")); c.flag("quiet") {
 				return nil
@@ -65,7 +65,7 @@ var providerActs = []*act{
 	},
 	{
 		party: identity, name: "invite", args: "email* role org by",
-		does: "A person is invited at the provider: organizationInvitation.created. Answers with our id of the invitation, if the message was accepted and one is kept.",
+		does: "A person is invited at the provider: organizationInvitation.created. Returns our id of the invitation, if the message was accepted and one is stored.",
 		do:   inviteAtProvider,
 	},
 	{
@@ -85,7 +85,7 @@ var providerActs = []*act{
 	},
 	{
 		party: identity, name: "end-invitation", subject: "how", args: "email* role org",
-		does: "An invitation that was made there, and was not reported, is accepted or revoked: organizationInvitation.accepted, organizationInvitation.revoked. Who accepted it comes by `join`.",
+		does: "An unreported invitation made at the provider is accepted or revoked: organizationInvitation.accepted, organizationInvitation.revoked. The person who accepted it needs `join`.",
 		do: without(func(c *call) error {
 			how := c.subject()
 			if how != "accepted" && how != "revoked" {
@@ -101,7 +101,7 @@ var providerActs = []*act{
 
 	{
 		party: payments, name: "pay", subject: "url", args: "late",
-		does: "A person pays on the page of a checkout. With `late=true` the payment has not arrived yet. Answers with the `status` of the page and the `plan`.",
+		does: "A person pays on the page of a checkout. With `late=true` the payment has not arrived yet. Returns the page's `status` and the `plan`.",
 		do: func(c *call) (any, error) {
 			session := strings.TrimPrefix(c.subject(), "https://payments.invalid/")
 			if err := c.Payments.PayPage(c.ctx, session, c.flag("late")); err != nil {
@@ -113,31 +113,31 @@ var providerActs = []*act{
 	},
 	{
 		party: payments, name: "decline", subject: "org?",
-		does: "From now on the card is declined when a period begins. Without an id it is about the only organisation that there is, here and below.",
+		does: "From now on the card is declined when a period begins. Here and below, the id may be omitted if there is only one organisation.",
 		do:   without(func(c *call) error { return c.decline(true) }),
 	},
 	{
 		party: payments, name: "allow", subject: "org?",
-		does: "From now on the card is not declined any more.",
+		does: "From now on the card is accepted.",
 		do:   without(func(c *call) error { return c.decline(false) }),
 	},
 	{
 		party: payments, name: "fail", subject: "org?",
-		does: "A payment that was due fails: invoice.payment_failed and customer.subscription.updated.",
+		does: "A due payment fails: invoice.payment_failed and customer.subscription.updated.",
 		do: about((*call).subscription, func(c *call, r plan.Remote) error {
 			return c.Payments.FailPayment(c.ctx, r.ID)
 		}),
 	},
 	{
 		party: payments, name: "recover", subject: "org?",
-		does: "The payment that had failed, or that was late, succeeds, and its period goes on: invoice.paid and customer.subscription.updated.",
+		does: "The failed or late payment succeeds, and its period continues: invoice.paid and customer.subscription.updated.",
 		do: about((*call).subscription, func(c *call, r plan.Remote) error {
 			return c.Payments.Recover(c.ctx, r)
 		}),
 	},
 	{
 		party: payments, name: "set", subject: "org?", args: "status plan seats cancelAtPeriodEnd",
-		does: "The subscription is changed at the provider, whose statuses are trialing, active, past_due, unpaid, paused, canceled, incomplete and incomplete_expired.",
+		does: "The subscription is changed at the provider. Statuses: trialing, active, past_due, unpaid, paused, canceled, incomplete and incomplete_expired.",
 		do: about((*call).subscription, func(c *call, r plan.Remote) error {
 			r.Status, r.Plan = plan.RemoteStatus(c.or("status", string(r.Status))), plan.Plan(c.or("plan", string(r.Plan)))
 			if c.given("seats") {
@@ -152,7 +152,7 @@ var providerActs = []*act{
 	},
 	{
 		party: payments, name: "forget", subject: "org?",
-		does: "The provider does not know the subscription any more.",
+		does: "The provider no longer knows the subscription.",
 		do: about((*call).subscription, func(c *call, r plan.Remote) error {
 			c.Payments.Remove(r.ID)
 			return nil
@@ -161,12 +161,12 @@ var providerActs = []*act{
 
 	{
 		party: models, name: "say", subject: "text?", args: "input output tool args search times",
-		does: "The next call (the next `times` calls) of a model answers with the text. `input` and `output` are the tokens that the provider counts, at most what was allowed; without them they are estimated. `tool` names a tool of the client that the model calls, with `args` as a JSON object; `search` is what it searches the web for.",
+		does: "The next call (the next `times` calls) of a model returns the text. `input` and `output` are the tokens counted by the provider, at most those allowed; without them tokens are estimated. The model calls the client's `tool` with `args`, a JSON object; `search` is its web search.",
 		do:   without(func(c *call) error { return c.reply(nil) }),
 	},
 	{
 		party: models, name: "always-say", subject: "text?", args: "input output tool args search",
-		does: "Every call for which no other answer is set answers with the text.",
+		does: "Calls without another planned answer return the text.",
 		do: without(func(c *call) error {
 			err := c.reply(nil)
 			if n := len(c.Model.Queue); err == nil {
@@ -177,7 +177,7 @@ var providerActs = []*act{
 	},
 	{
 		party: models, name: "fail", subject: "how", args: "after times input",
-		does: "The next call (the next `times` calls) fails: overloaded, rate-limited, network, broken, or truncated, which is a stream without its end. With `after` it fails once that text was sent.",
+		does: "The next call (the next `times` calls) fails: overloaded, rate-limited, network, broken, or truncated (a stream without its end). With `after` it fails after that text.",
 		do: without(func(c *call) error {
 			kind, ok := failures[c.subject()]
 			if !ok {
@@ -188,7 +188,7 @@ var providerActs = []*act{
 	},
 	{
 		party: models, name: "stall", subject: "text?", args: "input",
-		does: "The next call sends the text and then nothing more, for ten minutes, which pass.",
+		does: "The next call sends the text and then nothing, and the clock advances by ten minutes.",
 		do: without(func(c *call) error {
 			err := c.reply(nil)
 			if n := len(c.Model.Queue); err == nil {
@@ -199,7 +199,7 @@ var providerActs = []*act{
 	},
 	{
 		party: models, name: "calls",
-		does: "Lists what analytics has of the last calls, the oldest first: model, outcome, attempts.",
+		does: "Lists the last calls in analytics, oldest first: model, outcome, attempts.",
 		do: func(c *call) (any, error) {
 			all := []any{}
 			for _, g := range c.Model.Generations {
@@ -211,7 +211,7 @@ var providerActs = []*act{
 
 	{
 		party: tools, name: "answer", subject: "serverId", args: "tools",
-		does: "The tool server answers from now on, and has these tools, separated by commas.",
+		does: "From now on the tool server responds, with these tools, separated by commas.",
 		do: without(func(c *call) error {
 			var a harness.ToolResponse
 			if c.text("tools") != "" {
@@ -222,21 +222,21 @@ var providerActs = []*act{
 	},
 	{
 		party: tools, name: "fail", subject: "serverId", args: "message",
-		does: "The tool server cannot be reached from now on, for the reason in the message.",
+		does: "From now on the tool server cannot be reached, for the reason in the message.",
 		do: without(func(c *call) error {
 			return c.Tools.SetResponse(c.subject(), harness.ToolResponse{Err: fault.New(fault.Unavailable, "%s", c.or("message", "The server cannot be reached"))})
 		}),
 	},
 	{
 		party: tools, name: "refuse", subject: "serverId", args: "message",
-		does: "The tool server accepts no credentials from now on.",
+		does: "From now on the tool server accepts no credentials.",
 		do: without(func(c *call) error {
 			return c.Tools.SetResponse(c.subject(), harness.ToolResponse{Err: fault.New(fault.Forbidden, "%s", c.or("message", "The server does not accept the credentials"))})
 		}),
 	},
 	{
 		party: tools, name: "revoke-all",
-		does: "All authorizations are revoked at their provider: the next renewal of an access token fails for good. Tokens live for an hour.",
+		does: "All authorizations are revoked at their provider: the next refresh of an access token fails permanently. Tokens last an hour.",
 		do: without(func(c *call) error {
 			c.Tools.RevokeAll()
 			return nil
@@ -244,7 +244,7 @@ var providerActs = []*act{
 	},
 	{
 		party: tools, name: "counts",
-		does: "Answers with how often tools were listed (`listings`), how many authorizations are valid (`authorizations`), and how many the server has revoked (`revoked`).",
+		does: "Returns the numbers of listings of tools (`listings`), of valid authorizations (`authorizations`), and of those the server has revoked (`revoked`).",
 		do: func(c *call) (any, error) {
 			n := c.Tools.Counts()
 			return object{"listings": n.Listings, "authorizations": n.Authorizations, "revoked": n.Revoked}, nil
@@ -263,7 +263,7 @@ func queueActs(p party) []*act {
 	return []*act{
 		{
 			party: p, name: "pause",
-			does: "Holds messages back from now on.",
+			does: "Holds messages from now on.",
 			do: without(func(c *call) error {
 				of(c).Paused = true
 				return nil
@@ -271,19 +271,19 @@ func queueActs(p party) []*act {
 		},
 		{
 			party: p, name: "deliver", args: "order copies",
-			does: "Sends the messages that wait, and holds none back any more: in their order, or with `order=reversed` the last first; with `copies`, each so many times. Answers with how many were `accepted`, and how many `failed` and wait.",
+			does: "Sends the held messages and stops holding: in order, or last first with `order=reversed`; each `copies` times. Returns the numbers `accepted`, and `failed` and waiting.",
 			do:   func(c *call) (any, error) { return c.deliver(of(c)) },
 		},
 		{
 			party: p, name: "redeliver", args: "last",
-			does: "Sends the last message once more, or the last so many.",
+			does: "Sends the last message again, or the `last` ones.",
 			do: without(func(c *call) error {
 				return of(c).Redeliver(c.ctx, int(max(0, c.number("last", 1))))
 			}),
 		},
 		{
 			party: p, name: "messages",
-			does: "Lists the messages that were accepted and those that wait, the oldest first: id, type, at, waiting.",
+			does: "Lists accepted and waiting messages, oldest first: id, type, at, waiting.",
 			do: func(c *call) (any, error) {
 				all := []any{}
 				for i, m := range slices.Concat(of(c).Delivered, of(c).Waiting) {

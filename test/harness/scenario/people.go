@@ -23,24 +23,24 @@ import (
 var personActs = []*act{
 	{
 		party: person, name: "sign-up", args: "org name email slug", begins: true,
-		does: "Makes an account at the identity provider, and an organisation called `org` with the person as its owner, and signs in. Without `org` the person belongs to none. Name and address follow from the person's name unless they are given. Answers as `sign-in` does.",
+		does: "Creates an account at the identity provider and an organisation called `org` with the person as its owner, and signs in. Without `org` the person belongs to none. Name and address default to ones made from the person's name. Returns the result of `sign-in`.",
 		do:   signUp,
 	},
 	{
 		party: person, name: "join", subject: "org", args: "role", begins: true,
-		does: "Has the identity provider make the person a member of an organisation, MEMBER unless `role` is given, which becomes the active one. The plan is not checked. The next request signs in.",
+		does: "The identity provider makes the person a member of an organisation (MEMBER unless `role` is given), which becomes the active one. The plan is not checked. The next request signs in.",
 		do: about((*call).subjectOrganisation, func(c *call, o *harness.Organisation) error {
 			return c.Identity.AddMember(c.ctx, o, c.account, harness.RoleName(c.or("role", string(org.Member))))
 		}),
 	},
 	{
 		party: person, name: "accept", subject: "invitation", begins: true,
-		does: "Follows the link of an invitation: the identity provider accepts it, and makes the person a member with its role. Refused once the link is not valid any more.",
+		does: "Follows the link of an invitation: the identity provider accepts it and makes the person a member with its role. Refused if the link is no longer valid.",
 		do:   without(accept),
 	},
 	{
 		party: person, name: "sign-in", args: "org",
-		does: "Exchanges a new identity token for a service token, for the organisation if one is given, and answers as POST /auth/exchange-token does.",
+		does: "Exchanges a new identity token for a service token, of the organisation if given. Returns the response of POST /auth/exchange-token.",
 		do: func(c *call) (any, error) {
 			if c.given("org") {
 				o, err := c.organisation(c.text("org"))
@@ -54,12 +54,12 @@ var personActs = []*act{
 	},
 	{
 		party: person, name: "identity-token",
-		does: "Answers with a token of the identity provider (`token`), which is valid for a minute.",
+		does: "Returns a token of the identity provider (`token`), valid for a minute.",
 		do:   func(c *call) (any, error) { return object{"token": c.Identity.Token(c.account)}, nil },
 	},
 	{
 		party: person, name: "open-invitation", subject: "inviteUrl",
-		does: "Reads what the link of an invitation offers, without being signed in: email, role.", begins: true,
+		does: "Reads the invitation of a link without a sign-in: email, role.", begins: true,
 		do: func(c *call) (any, error) {
 			_, token, _ := strings.Cut(c.subject(), "token=")
 			o, err := members.Lookup(c.ctx, c.Store, c.Clock, token)
@@ -68,7 +68,7 @@ var personActs = []*act{
 	},
 	{
 		party: person, name: "leave",
-		does: "The person's client leaves the response to the next request after its first part.",
+		does: "The person's client aborts the response to the next request after its first part.",
 		do: without(func(c *call) error {
 			c.leaves = true
 			return nil
@@ -76,7 +76,7 @@ var personActs = []*act{
 	},
 	{
 		party: person, name: "confirm", subject: "state",
-		does: "Opens the authUrl of an authorization in the person's own browser and agrees to go to the provider. Answers with the name of the connector (`label`).",
+		does: "Opens the authUrl of an authorization in the person's browser and confirms going to the provider. Returns the name of the connector (`label`).",
 		do: func(c *call) (any, error) {
 			a, err := c.Connectors.Confirmation(c.ctx, c.subject())
 			if err != nil {
@@ -88,7 +88,7 @@ var personActs = []*act{
 	},
 	{
 		party: person, name: "consent", subject: "state", args: "error iss",
-		does: "Comes back from the provider in the person's own browser, with consent or with an error such as access_denied. `iss` is the issuer that the response names.",
+		does: "Returns from the provider in the person's browser, with consent or with an error such as access_denied. `iss` is the issuer in the response.",
 		do: without(func(c *call) error {
 			a := connectors.AuthorizationResponse{State: c.subject(), Error: c.text("error"), Issuer: c.or("iss", harness.Issuer), Redirect: connector.Redirect(harness.CallbackURL, harness.Issuer)}
 			if a.Error == "" {
@@ -99,12 +99,12 @@ var personActs = []*act{
 	},
 	{
 		party: person, name: "subscribe", args: "since",
-		does: "Follows the changes from now on, or from a cursor on (GET /sync/changes), and ends the person's subscription before. Answers with the `cursor`.",
+		does: "Subscribes to the changes from now or from a cursor (GET /sync/changes), and ends the person's previous subscription. Returns the `cursor`.",
 		do:   subscribe,
 	},
 	{
 		party: person, name: "events",
-		does: "Lists the events of the subscription since they were listed last (`events`), with the present `cursor`, and with the reason if it has ended (`ended`): expired or removed.",
+		does: "Lists the subscription's events since the last listing (`events`), the current `cursor`, and the reason if it has ended (`ended`): expired or removed.",
 		do:   events,
 	},
 }
