@@ -354,9 +354,6 @@ func (m *Mirror) sameFacts() map[mirror.Facts]int {
 
 // scan reads a part of the directory.
 func (m *Mirror) scan(ctx context.Context, scope mirror.Scope) error {
-	if !m.scanned {
-		scope = mirror.Everything()
-	}
 	for !scope.Empty() {
 		was := m.entries
 		directories, trees := setOf(scope.Directories), setOf(scope.Trees)

@@ -151,7 +151,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 			return err
 		}
 		changes := mirror.Changes{Root: r.binding.Root != "" && identity != r.binding.Root, Ignore: r.binding.Ignore != "" && rules.Hash != r.binding.Ignore}
-		if changes.Root || rules.Hash != r.patterns { // entries have no files that were ignored
+		if changes.Root || rules.Hash != r.patterns || !r.scanned { // entries have no files that were ignored
 			r.scope = mirror.Everything()
 		}
 		if changes.Root && accept {
@@ -163,6 +163,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		if err := r.scan(ctx, r.scope); err != nil {
 			return err
 		}
+		scanned := r.scope
 		r.scope, r.patterns = mirror.Scope{}, rules.Hash
 		unsynced, err := r.read(ctx, !accept && (changes.Root || r.emptied()))
 		if err != nil {
@@ -173,6 +174,13 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		}
 		in := r.input(rules)
 		plan := r.Plan(in)
+		if slices.ContainsFunc(plan.Steps, func(s mirror.Step) bool { return s.Action == mirror.Delete || s.Action == mirror.DeleteFirst }) {
+			if err := r.scan(ctx, scanned); err != nil { // the first has missed what was moved meanwhile to where it had been
+				return err
+			}
+			in = r.input(rules)
+			plan = r.Plan(in)
+		}
 		r.Held, r.Files, r.Retry = plan.Held, len(in.Tree.Files), false
 		reason, all := plan.Guard(changes)
 		if all && changes.Root {

@@ -66,6 +66,7 @@ type disk struct {
 	alters  func(path string)    // is called before the client changes what a path has
 	trashes func(e mirror.Entry) // is called before the client removes a file
 	ruled   func()               // is called when the client reads the rules
+	midway  func(read []string)  // is called in the middle of a scan, with the names of the files that it has read
 }
 
 var (
@@ -76,7 +77,7 @@ var (
 func newDisk(now func() time.Time) *disk {
 	d := &disk{
 		steady: now, trash: map[string]bool{}, absent: map[string]bool{}, files: map[string]*file{}, directories: map[string]bool{}, staged: map[string]string{}, identity: "root", inodes: true, grain: 1,
-		wait: func(time.Duration) {}, before: func(string) (bool, error) { return false, nil }, placed: func(string) {}, alters: func(string) {}, trashes: func(mirror.Entry) {}, ruled: func() {},
+		wait: func(time.Duration) {}, before: func(string) (bool, error) { return false, nil }, placed: func(string) {}, alters: func(string) {}, trashes: func(mirror.Entry) {}, ruled: func() {}, midway: func([]string) {},
 	}
 	d.now = func() time.Time { return now().Add(d.skew) }
 	return d
@@ -461,8 +462,16 @@ func (d *disk) Scan(ctx context.Context, scope mirror.Scope, known func(string) 
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.files)) {
-		f, e := d.files[name], d.entry(name)
+	names := slices.Sorted(maps.Keys(d.files))
+	for i, name := range names {
+		if i == len(names)/2 {
+			d.midway(names[:i])
+		}
+		f := d.files[name]
+		if f == nil {
+			continue
+		}
+		e := d.entry(name)
 		if !in(e.Path) || junk(e.Path) || rules.Ignored(path.Dir(e.Path)+"/\x00") || d.barred(name) != nil {
 			continue
 		}

@@ -120,6 +120,7 @@ var mutations = map[string]func(*client.Options){
 		d := o.Disk.(*disk)
 		o.Disk = partlySynced{d, func(e mirror.Entry) bool { return d.files[e.Name] != nil }}
 	},
+	"what one scan has not found is deleted":        func(o *client.Options) { o.Disk = &scannedOnce{Disk: o.Disk} },
 	"a file with an older time counts as unchanged": func(o *client.Options) { o.Disk = newerDisk{o.Disk} },
 	"equal edits of both sides are a conflict": func(o *client.Options) {
 		o.Plan = func(in mirror.Input) mirror.Plan {
@@ -241,6 +242,33 @@ func (d scanned) Scan(ctx context.Context, scope mirror.Scope, known func(string
 		if !d.alter(&e) {
 			return nil
 		}
+		return each(e)
+	})
+}
+
+// scannedOnce is a disk that is scanned once for each reading of the patterns, and passes the same again.
+type scannedOnce struct {
+	ports.Disk
+	found []mirror.Entry // nil if it was not scanned
+}
+
+func (d *scannedOnce) Rules(ctx context.Context) (mirror.Rules, error) {
+	d.found = nil
+	return d.Disk.Rules(ctx)
+}
+
+func (d *scannedOnce) Scan(ctx context.Context, scope mirror.Scope, known func(string) (mirror.Facts, string, bool), each func(mirror.Entry) error) error {
+	if d.found != nil {
+		for _, e := range d.found {
+			if err := each(e); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	d.found = []mirror.Entry{}
+	return d.Disk.Scan(ctx, scope, known, func(e mirror.Entry) error {
+		d.found = append(d.found, e)
 		return each(e)
 	})
 }

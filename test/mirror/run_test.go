@@ -115,10 +115,14 @@ func TestManyFilesAreReleasedWhileNothingHappens(t *testing.T) {
 			d.write("in/b", "changed")
 			d.write("in/d", "new")
 			delete(d.files, "in/c")
+			d.midway = func([]string) {
+				d.midway = func([]string) {}
+				d.move("out", "0")
+			}
 			notify <- mirror.Scope{Directories: []string{"in"}}
 		},
 	})
-	for _, name := range []string{"a", "in/b", "in/c"} {
+	for _, name := range []string{"a", "in/b", "in/c", "out/e"} {
 		d.write(name, "content")
 	}
 	must.NoError(t, m.Run(ctx, func(out client.Outcome, err error) {
@@ -129,7 +133,7 @@ func TestManyFilesAreReleasedWhileNothingHappens(t *testing.T) {
 	}))
 	var all []string
 	must.Do(s.list(t.Context(), func(r mirror.Record) error { all = append(all, fmt.Sprint(r.Path, r.Version)); return nil })).Or(t)
-	if diff := cmp.Diff([]string{"a1", "in/b2", "in/d1"}, all); diff != "" || done != 6 || released != 2 {
+	if diff := cmp.Diff([]string{"0/e2", "a1", "in/b2", "in/d1"}, all); diff != "" || done != 8 || released != 2 {
 		t.Errorf("%d steps, %d releases: %s", done, released, diff)
 	}
 }
@@ -969,6 +973,22 @@ func TestALimitThatARefusalShowsToBeRaisedIsUsedAtOnce(t *testing.T) {
 	if _, sent := s.records()["big"]; !sent || err != nil || len(out.Held) > 0 || len(out.Failed) != 1 {
 		t.Errorf("%+v, %v", out, err)
 	}
+}
+
+func TestADirectoryThatIsMovedDuringAScanIsMovedOnTheServer(t *testing.T) {
+	s := newSingle(t)
+	s.disk.write("a", "1")
+	s.disk.write("b", "2")
+	s.disk.write("d/x", "3")
+	must.Do(s.round()).Or(t)
+	before := s.records()["d/x"].ID
+	s.disk.midway = func([]string) {
+		s.disk.midway = func([]string) {}
+		s.disk.move("d", "0")
+	}
+	must.Do(s.round()).Or(t)
+	s.want(map[string]string{"a": "1", "b": "2", "0/x": "3"})
+	must.Equal(t, before, s.records()["0/x"].ID)
 }
 
 // hashing is a disk that notes which files a scan reads.

@@ -49,7 +49,7 @@ var kinds = []struct {
 
 // themes are events of which some cases have several more, wherever they happen to be. That of many files is
 // rare, as it takes long.
-var themes, many = [][]string{{"patterns"}, {"odd"}, {"patterns", "odd"}, {"access"}, {"backup"}}, []string{"mass"}
+var themes, many = [][]string{{"patterns"}, {"odd"}, {"patterns", "odd"}, {"access"}, {"backup"}, {"shift"}}, []string{"mass"}
 
 // patterns are texts of ignored files, of which the cases with such a theme have two.
 var patterns = []string{"b.txt\ne/", "x", "*.txt\n!b.txt", "d", "[ae]*\ny", "D/\nf.txt", "*"}
@@ -135,6 +135,7 @@ type device struct {
 	deletions int  // of the present plan
 	known     int  // rows before the present plan
 	backup    *backup
+	shifted   map[string]bool // contents, by checksum, of which a scan of the present round may have missed a file
 	// unstored are the contents, by checksum, that were sent or received and are not stored as agreed.
 	unstored map[string]bool
 }
@@ -230,7 +231,7 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 	}
 	w.ledger[""], w.back[""] = "what a power failure leaves of a file", true
 	for i := range s.devices {
-		d := &device{name: fmt.Sprintf("device%d", i), disk: newDisk(w.now), state: newState(), at: map[int]func() (bool, error){}, unstored: map[string]bool{}}
+		d := &device{name: fmt.Sprintf("device%d", i), disk: newDisk(w.now), state: newState(), at: map[int]func() (bool, error){}, shifted: map[string]bool{}, unstored: map[string]bool{}}
 		platforms[[]string{"linux", "insensitive", "darwin", "windows"}[(int(s.seed)+i)%4]](d.disk)
 		d.disk.wait = func(d time.Duration) { core.Clock.Advance(d) }
 		d.remote = &remote{server: w.server, batches: []int{0, 4}[(int(s.seed)+i)/2%2]}
@@ -344,6 +345,9 @@ func (w *world) looked(d *device, of id.Object) {
 		name := r.Synced.Name
 		if r.Local != nil {
 			name = r.Local.Name
+		}
+		if d.shifted[r.Synced.Checksum] {
+			w.failf("%s: the server's %s is to be deleted, and the file was only moved", d.name, r.Remote.Path)
 		}
 		if d.disk.files[name] != nil && !d.disk.absent[name] {
 			w.failf("%s: the server's %s is to be deleted, and the file is there", d.name, r.Remote.Path)
@@ -741,6 +745,8 @@ func (w *world) do(o op) {
 		w.odd(d, o)
 	case "mass":
 		w.mass(d, o)
+	case "shift":
+		w.shift(d, o)
 	case "access":
 		w.access(d)
 	case "backup":
@@ -895,6 +901,36 @@ func (w *world) mass(d *device, o op) {
 		d.accept()
 		_, _ = w.round(d)
 	}
+}
+
+// shift has a user move a directory in the middle of a scan, from where it was not read yet to where it no longer is.
+func (w *world) shift(d *device, o op) {
+	to := fmt.Sprint("0", w.calls)
+	d.disk.midway = func(read []string) {
+		d.disk.midway = func([]string) {}
+		directories := slices.DeleteFunc(slices.Sorted(maps.Keys(d.disk.directories)), func(directory string) bool {
+			return d.disk.busy(directory) != nil || slices.ContainsFunc(read, func(name string) bool { return strings.HasPrefix(name, directory+"/") })
+		})
+		if len(directories) == 0 || d.disk.closed != "" {
+			return
+		}
+		from := pick(directories, o.a)
+		if !d.disk.move(from, to) {
+			return
+		}
+		d.disk.prune(from)
+		w.log("%s moves %s to %s during a scan", d.name, from, to)
+		for name, f := range d.disk.files {
+			if strings.HasPrefix(name, to+"/") {
+				w.back[f.content] = true
+				d.shifted[must.Sum(f.content)] = !w.ignorable(name)
+			}
+		}
+		w.shield(d)
+	}
+	_, _ = w.round(d)
+	d.disk.midway = func([]string) {}
+	clear(d.shifted)
 }
 
 // access takes a device its access for a round, and the sight of all files for another one. Neither removes any here.
