@@ -138,6 +138,21 @@ func Status(err error) int {
 	return 0
 }
 
+// unanswered is the error of a request whose response did not come, or is none of the interface.
+type unanswered struct{ error }
+
+func (e unanswered) Unwrap() error { return e.error }
+
+// Unanswered reports whether an error says that the interface has not answered a request: nobody has, or something
+// else, as a proxy or a network that asks people to sign in.
+func Unanswered(err error) bool {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code == ""
+	}
+	_, ok := errors.AsType[unanswered](err)
+	return ok
+}
+
 // Content is the raw body of an upload. It is sent again after a refusal if Reader is an
 // io.Seeker.
 type Content struct {
@@ -193,7 +208,7 @@ func (l *List[T]) All() iter.Seq2[T, error] {
 			_, err = d.Token()
 		}
 		if err != nil {
-			yield(*new(T), fmt.Errorf("the answer is not a whole list: %w", err))
+			yield(*new(T), fmt.Errorf("the answer is not a whole list: %w", unanswered{err}))
 		}
 	}
 }
@@ -226,7 +241,7 @@ func Decode[T any](response *http.Response) (v T, err error) {
 		err = fmt.Errorf("the answer has more than %d bytes", maxResponse)
 	}
 	if err != nil {
-		return v, fmt.Errorf("%s %s: %w", response.Request.Method, response.Request.URL.Path, err)
+		return v, fmt.Errorf("%s %s: %w", response.Request.Method, response.Request.URL.Path, unanswered{err})
 	}
 	return v, nil
 }
@@ -388,7 +403,7 @@ func (c *Client) send(r *request) (*http.Response, error) {
 			case renewed == nil:
 				discard(response)
 				response, err = c.once(r, c.present())
-			case status == 0 || status == http.StatusTooManyRequests || status >= 500:
+			case status == 0 || status == http.StatusTooManyRequests || status >= 500 || Unanswered(renewed):
 				discard(response)
 				return nil, renewed // the session may still be valid
 			}
@@ -472,7 +487,7 @@ func (c *Client) once(r *request, token string) (*http.Response, error) {
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err // the address has a query
 		}
-		return nil, fmt.Errorf("%s %s: %w", r.method, c.Server, err)
+		return nil, fmt.Errorf("%s %s: %w", r.method, c.Server, unanswered{err})
 	}
 	c.slowDown(response.Header)
 	response.Body = &watched{response.Body, ctx, cancel}

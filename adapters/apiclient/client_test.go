@@ -107,18 +107,20 @@ func TestATokenThatCannotBeRenewedIsAnError(t *testing.T) {
 }
 
 func TestARenewalThatFailsForNowDoesNotEndTheSession(t *testing.T) {
-	f := serve(t, func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
-		if r.URL.Path == "/api/v1/auth/refresh" {
-			w.WriteHeader(503)
-			return
+	for _, status := range []int{403, 503} { // of a proxy
+		f := serve(t, func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
+			if r.URL.Path == "/api/v1/auth/refresh" {
+				w.WriteHeader(status)
+				return
+			}
+			http.Error(w, `{"statusCode": 401, "message": "The token has expired", "error": "Unauthorized"}`, 401)
+		})
+		f.Attempts = 1
+		if _, err := f.GetMe(t.Context()); Status(err) != status {
+			t.Errorf("the error is %v", err)
 		}
-		w.WriteHeader(401)
-	})
-	f.Attempts = 1
-	if _, err := f.GetMe(t.Context()); Status(err) != 503 {
-		t.Errorf("the error is %v", err)
+		f.expect(t, "GET /api/v1/auth/me Bearer old", "POST /api/v1/auth/refresh  key-1")
 	}
-	f.expect(t, "GET /api/v1/auth/me Bearer old", "POST /api/v1/auth/refresh  key-1")
 }
 
 func TestRefusalsForNowAreRetriedWithTheSameKeyAndBody(t *testing.T) {

@@ -54,7 +54,8 @@ var kinds = map[int]fault.Kind{
 }
 
 // failure returns an error of the client as the ports have it. What failed before it was
-// answered, and what the server could not do for now, is Unavailable.
+// answered, and what the server could not do for now, is Unavailable, and so is a request of somebody else
+// than the server to sign in.
 func failure(err error) error {
 	var e *apiclient.Error
 	switch {
@@ -62,7 +63,7 @@ func failure(err error) error {
 		return nil
 	case errors.As(err, &e):
 		kind, known := kinds[e.Status]
-		if !known {
+		if !known || e.Status == http.StatusUnauthorized && apiclient.Unanswered(err) {
 			kind = fault.Unavailable
 		}
 		return &fault.Error{Kind: kind, Message: e.Error(), RetryAfter: int(e.RetryAfter.Seconds())}
@@ -70,6 +71,15 @@ func failure(err error) error {
 		return err
 	}
 	return fault.Wrap(fault.Unavailable, err, "the server cannot be reached")
+}
+
+// failureOfPlace is failure for a request that is about no single file. Where somebody else than the server forbids
+// it, as a proxy, that is no refusal of the server.
+func failureOfPlace(err error) error {
+	if apiclient.Status(err) == http.StatusForbidden && apiclient.Unanswered(err) {
+		return fault.Wrap(fault.Unavailable, err, "the server cannot be reached")
+	}
+	return failure(err)
 }
 
 // listed is what is used of an object in a list, so that nothing else of it is decoded.
@@ -127,7 +137,7 @@ func (r *Remote) Since(ctx context.Context, from object.Cursor, each func(mirror
 func (r *Remote) read(ctx context.Context, since string, each func(mirror.Record) error) (object.Cursor, error) {
 	list, err := r.client.GetManifest(ctx, apiclient.GetManifestParams{Since: since})
 	if err != nil {
-		return object.Cursor{}, failure(err)
+		return object.Cursor{}, failureOfPlace(err)
 	}
 	defer list.Close()
 	cursor, ok := object.ParseCursor(list.Header.Get("X-Sync-Cursor"))
@@ -169,7 +179,7 @@ func (r *Remote) Watch(ctx context.Context, after object.Cursor, wake func()) er
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err = failure(err); fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Forbidden) {
+		if err = failureOfPlace(err); fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Forbidden) {
 			return err
 		}
 		if r.client.Wait(ctx, r.client.Jitter(delay)) != nil {
@@ -268,7 +278,7 @@ func (r *Remote) DownloadAll(ctx context.Context, records []mirror.Record, each 
 		case reading.Status == http.StatusInternalServerError:
 			refused = fault.New(fault.Internal, "the server cannot read the content")
 		case reading.Error != nil:
-			refused = failure(&apiclient.Error{Status: reading.Status, Message: reading.Error.Message})
+			refused = failure(&apiclient.Error{Status: reading.Status, Message: reading.Error.Message, Code: reading.Error.Error})
 		case reading.File.Checksum != record.Checksum:
 			refused = fault.New(fault.Conflict, "The server's file was changed meanwhile.")
 		}
@@ -385,7 +395,7 @@ type outcome struct {
 func (r *Remote) Limits(ctx context.Context) (mirror.Limits, error) {
 	l, err := r.client.GetSyncLimits(ctx)
 	if err != nil {
-		return mirror.Limits{}, failure(err)
+		return mirror.Limits{}, failureOfPlace(err)
 	}
 	storage := int64(0)
 	if l.Storage.Limit != nil {
@@ -457,7 +467,7 @@ func (r *Remote) Batch(ctx context.Context, writes []mirror.Write) ([]mirror.Res
 		case o.Index != i || o.Error == nil && o.File == nil && !writes[i].Delete:
 			return nil, fault.New(fault.Unavailable, "the answer has no outcome of change %d", i)
 		case o.Error != nil:
-			results[i].Err = failure(&apiclient.Error{Status: o.Status, Message: o.Error.Message})
+			results[i].Err = failure(&apiclient.Error{Status: o.Status, Message: o.Error.Message, Code: o.Error.Error})
 		case o.File != nil:
 			results[i].Record = o.File.record()
 		}

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"collab/adapters/apiclient"
 	"collab/domain/fault"
@@ -445,6 +446,44 @@ func TestAPartThatWasNotAskedForIsNoContent(t *testing.T) {
 	}
 }
 
+const unauthorized = `{"statusCode":401,"message":"The token has expired","error":"Unauthorized"}`
+
+// TestARefusalOfAProxyIsNoneOfTheServer expects that a refused file keeps no other, and that nothing else ends the session
+// or the access.
+func TestARefusalOfAProxyIsNoneOfTheServer(t *testing.T) {
+	for status, ofFile := range map[int]fault.Kind{http.StatusUnauthorized: fault.Unavailable, http.StatusForbidden: fault.Forbidden} {
+		for _, expired := range []bool{false, true} {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if expired && !strings.HasSuffix(r.URL.Path, "/auth/refresh") {
+					http.Error(w, unauthorized, http.StatusUnauthorized)
+					return
+				}
+				http.Error(w, "<html>", status)
+			}))
+			f := connect(t, server.URL, "token")
+			must.Fail(t, must.ErrorOf(f.Manifest(t.Context(), nil)), fault.Unavailable)
+			must.Fail(t, must.ErrorOf(f.Limits(t.Context())), fault.Unavailable)
+			if !expired {
+				must.Fail(t, f.Delete(t.Context(), mirror.Record{ID: "a", Version: 1}), ofFile)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			f.client.Wait = func(context.Context, time.Duration) error { stop(); return ctx.Err() }
+			must.Succeed(t, f.Watch(ctx, object.Cursor{}, nil))
+			server.Close()
+		}
+	}
+}
+
+func TestABatchHasTheRefusalsOfTheServer(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"index":0,"status":401,"error":`+unauthorized+`}`)
+	}))
+	defer server.Close()
+	f := connect(t, server.URL, "token")
+	results := must.Do(f.Batch(t.Context(), []mirror.Write{{Path: "a"}})).Or(t)
+	must.Fail(t, results[0].Err, fault.Unauthenticated)
+}
+
 func TestAnUploadIsRepeatedUnlessTheTokenCannotBeRenewedForGood(t *testing.T) {
 	for status, want := range map[int]fault.Kind{
 		http.StatusUnauthorized: fault.Unauthenticated, http.StatusTooManyRequests: fault.Limited, http.StatusServiceUnavailable: fault.Unavailable, 0: fault.Unavailable,
@@ -452,11 +491,11 @@ func TestAnUploadIsRepeatedUnlessTheTokenCannotBeRenewedForGood(t *testing.T) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch {
 			case !strings.HasSuffix(r.URL.Path, "/auth/refresh"):
-				w.WriteHeader(http.StatusUnauthorized)
+				http.Error(w, unauthorized, http.StatusUnauthorized)
 			case status == 0:
 				panic(http.ErrAbortHandler) // the network
 			default:
-				w.WriteHeader(status)
+				http.Error(w, unauthorized, status)
 			}
 		}))
 		must.Fail(t, must.ErrorOf(connect(t, server.URL, "token").Create(t.Context(), "a", must.Sum("a"), 1, strings.NewReader("a"))), want)

@@ -123,7 +123,7 @@ func exitCode(err error) int {
 		return c.code
 	case errors.Is(err, context.Canceled):
 		return exitCancelled
-	case apiclient.Status(err) == 401:
+	case apiclient.Status(err) == 401 && !apiclient.Unanswered(err):
 		return exitSignIn
 	case apiclient.Status(err) == 409:
 		return exitConflict

@@ -9,10 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -167,10 +165,8 @@ func (a *app) folderFor(ctx context.Context, dir string, at place) (*folder, err
 
 // isTemporary reports whether what failed at the start may succeed later.
 func isTemporary(err error) bool {
-	var network net.Error
 	status := apiclient.Status(err)
-	return status == http.StatusTooManyRequests || status >= 500 || errors.As(err, &network) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errKeyring)
+	return status == http.StatusTooManyRequests || status >= 500 || apiclient.Unanswered(err) || errors.Is(err, errKeyring)
 }
 
 func (a *app) syncStatus() *cobra.Command {
@@ -478,7 +474,7 @@ func syncError(err error) error {
 		return coded{exitSignIn, err}
 	case fault.Is(err, fault.Conflict):
 		return coded{exitConflict, err}
-	case apiclient.Status(err) == http.StatusForbidden:
+	case apiclient.Status(err) == http.StatusForbidden && !apiclient.Unanswered(err):
 		return coded{exitSignIn, fmt.Errorf("%w. The organisation is closed to this account; ask an owner of it", err)}
 	}
 	return err

@@ -3,9 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"net"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -35,6 +34,7 @@ func TestASynchroniserWaitsForItsServerAtTheStart(t *testing.T) {
 			return
 		}
 		w.WriteHeader(int(refusal.Load()))
+		_, _ = io.WriteString(w, `{"error":"Refused"}`)
 	}))
 	defer server.Close()
 	for i, once := range []bool{true, false, false} {
@@ -85,12 +85,34 @@ func TestAPersonIsNotAskedAgainAndAgainForALockedKeyring(t *testing.T) {
 
 func TestWhatFailsForNowAtTheStartIsTriedAgain(t *testing.T) {
 	for err, want := range map[error]bool{
-		fmt.Errorf("GET https://collab.example.com: %w", io.EOF): true, io.ErrUnexpectedEOF: true, &net.DNSError{}: true, errKeyring: true,
-		&apiclient.Error{Status: http.StatusBadGateway}: true, &apiclient.Error{Status: http.StatusTooManyRequests}: true,
-		&apiclient.Error{Status: http.StatusNotFound}: false, usage("no"): false, context.Canceled: false, nil: false,
+		errKeyring: true, usage("no"): false, context.Canceled: false, nil: false,
+		&apiclient.Error{Status: http.StatusBadGateway, Code: "Bad Gateway"}: true, &apiclient.Error{Status: http.StatusTooManyRequests, Code: "Too Many Requests"}: true,
+		&apiclient.Error{Status: http.StatusNotFound, Code: "Not Found"}: false,
 	} {
 		if got := isTemporary(err); got != want {
 			t.Errorf("%v: %v", err, got)
+		}
+	}
+	untrusted := httptest.NewUnstartedServer(nil)
+	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
+	untrusted.StartTLS()
+	defer untrusted.Close()
+	var status atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if status.Load() == 0 {
+			panic(http.ErrAbortHandler)
+		}
+		w.WriteHeader(int(status.Load()))
+		_, _ = io.WriteString(w, "<html>")
+	}))
+	defer other.Close()
+	for server, responses := range map[string][]int32{"http://127.0.0.1:1": {0}, untrusted.URL: {0}, other.URL: {0, 200, 302, 401, 403, 404, 503}} {
+		for _, response := range responses {
+			status.Store(response)
+			_, err := must.Do(apiclient.New(apiclient.Config{Server: server, Token: "token", Attempts: 1})).Or(t).GetMe(t.Context())
+			if !isTemporary(err) || exitCode(syncError(err)) != exitFailure {
+				t.Errorf("%s, %d: %v is final", server, response, err)
+			}
 		}
 	}
 }
