@@ -33,6 +33,8 @@ const (
 	defaultTry   = 6                // attempts for a request
 	idleTimeout  = 90 * time.Second // without a byte of a response, three heartbeats of the change feed, or of a body that is taken
 	responseWait = 2 * time.Minute  // for the head of a response, after the request was sent
+	pingAfter    = 30 * time.Second // without a byte on a connection of HTTP/2, until it is tried
+	pingWait     = 15 * time.Second // for the response to a ping, after which the connection is left
 )
 
 // Prefix begins every path of the interface.
@@ -83,6 +85,7 @@ func New(c Config) (*Client, error) {
 	if c.Transport == nil {
 		t := http.DefaultTransport.(*http.Transport).Clone()
 		t.MaxIdleConnsPerHost, t.ResponseHeaderTimeout = 64, responseWait
+		t.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWait}
 		c.Transport = t
 	}
 	if c.Now == nil {

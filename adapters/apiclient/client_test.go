@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -251,6 +252,69 @@ func TestACallEndsWithItsContext(t *testing.T) {
 	if _, err := f.GetMe(ctx); !errors.Is(err, left) || f.count() != 1 {
 		t.Errorf("%d requests end in %v", f.count(), err)
 	}
+}
+
+// muted is a connection that, once it is dead, loses what is written to it, as one does whose network has changed.
+type muted struct {
+	net.Conn
+	dead atomic.Bool
+}
+
+func (m *muted) Write(p []byte) (int, error) {
+	if m.dead.Load() {
+		return len(p), nil
+	}
+	return m.Conn.Write(p)
+}
+
+// pipes is a listener to whose connections the other ends are near.
+type pipes struct {
+	far    chan net.Conn
+	closed context.Context
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.far:
+		return c, nil
+	case <-p.closed.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+func (pipes) Close() error { return nil }
+
+func (pipes) Addr() net.Addr { return &net.UnixAddr{} }
+
+func TestADeadConnectionOfHTTP2IsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		closed, stop := context.WithCancel(t.Context())
+		to := pipes{make(chan net.Conn), closed}
+		protocols := new(http.Protocols)
+		protocols.SetUnencryptedHTTP2(true)
+		server := &http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })}
+		go func() { _ = server.Serve(to) }()
+		c := must.Do(New(Config{Server: "http://collab.example.com"})).Or(t)
+		var near []*muted
+		transport := c.Transport.(*http.Transport)
+		transport.Protocols = protocols
+		transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
+			one, other := net.Pipe()
+			to.far <- other
+			near = append(near, &muted{Conn: one})
+			return near[len(near)-1], nil
+		}
+		must.Do(c.GetMe(t.Context())).Or(t)
+		near[0].dead.Store(true)
+		began := time.Now()
+		must.Do(c.GetMe(t.Context())).Or(t)
+		if took := time.Since(began); len(near) != 2 || took > time.Minute {
+			t.Errorf("it takes %v and %d connections", took, len(near))
+		}
+		transport.CloseIdleConnections()
+		stop()
+		must.NoError(t, server.Close())
+	})
 }
 
 // lateContent is content of one byte that takes ten minutes to be read.
