@@ -60,8 +60,8 @@ type DiskWriter interface {
 	Place(ctx context.Context, contents ...mirror.Placement) []mirror.Placed
 	// Rename moves a file, or a directory with what is below, to a path, which must be free
 	// unless it is another spelling of the same name. It makes missing directories, uses those
-	// that exist under another spelling, and returns the file as a scan would find it, with the
-	// checksum of e.
+	// that exist under another spelling, removes those above a file's former name that then contain
+	// nothing but junk of the system, and returns the file as a scan would find it, with the checksum of e.
 	Rename(ctx context.Context, e mirror.Entry, path string) (mirror.Entry, error)
 	// Trash moves a file to the trash, out of the directory's names, and removes the
 	// directories above it that then contain nothing but junk of the system.

@@ -410,6 +410,9 @@ func (d *Disk) renameFound(at directory, info fs.FileInfo, e mirror.Entry, path 
 	if err != nil {
 		return renamed, failed(err, "%s cannot be renamed to %s", e.Path, path)
 	}
+	if e.Kind == mirror.File {
+		d.prune(e.Name)
+	}
 	renamed = d.entryOf(to, now)
 	renamed.Checksum = e.Checksum
 	return renamed, nil
@@ -433,22 +436,27 @@ func (d *Disk) Trash(_ context.Context, e mirror.Entry) error {
 	if err := errors.Join(trash.sync(), at.sync()); err != nil {
 		return failed(err, "%s cannot be moved to the trash", e.Path)
 	}
+	d.prune(e.Name)
+	return nil
+}
+
+// prune removes the directories above a name that have nothing but system files in them.
+func (d *Disk) prune(name string) {
 	d.directories.Lock()
 	defer d.directories.Unlock()
-	for parent, _ := split(e.Name); parent != ""; {
+	for parent, _ := split(name); parent != ""; {
 		above, last := split(parent)
 		in, err := d.top.open(above)
 		if err != nil {
-			return nil // it is gone
+			return // it is gone
 		}
 		removed := in.removeDirectory(last, false)
 		discard(in.root)
 		if !removed {
-			return nil
+			return
 		}
 		parent = above
 	}
-	return nil
 }
 
 // removeDirectory removes a directory that has nothing but system files in it, and, if deep is set,

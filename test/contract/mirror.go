@@ -418,6 +418,18 @@ func DiskWriter(t *testing.T, open func(t *testing.T) OpenedDisk) {
 			resultOf(s.Writer.Rename(s.ctx, old, "f")).wantNotFound(s.fixture)
 			s.wantTree(map[string]string{"n": "/", "n/b": "a", "n/d": "/", "n/d/e": "e"})
 		},
+		"the directories that renamed files have left go if nothing but junk is left": func(s *diskFixture) {
+			s.Write("a/b/c", "c")
+			s.Write("a/b/.DS_Store", "junk")
+			s.Write("a/d/e", "e")
+			s.Write("a/d/f", "f")
+			s.wantPlaced(s.Writer.Rename(s.ctx, s.entry("a/b/c"), "c"))
+			s.wantPlaced(s.Writer.Rename(s.ctx, s.entry("a/d/e"), "a/d/g"))
+			s.wantTree(map[string]string{"a": "/", "a/d": "/", "a/d/f": "f", "a/d/g": "e", "c": "c"})
+			s.wantPlaced(s.Writer.Rename(s.ctx, s.entry("a/d/f"), "n/f"))
+			s.wantPlaced(s.Writer.Rename(s.ctx, s.entry("a/d/g"), "n/g"))
+			s.wantTree(map[string]string{"c": "c", "n": "/", "n/f": "f", "n/g": "e"})
+		},
 		"another spelling of the same name is free": func(s *diskFixture) {
 			s.Write("d/readme", "x")
 			s.wantPlaced(s.Writer.Rename(s.ctx, s.entry("d/readme"), "d/README"))

@@ -655,6 +655,7 @@ func (d *disk) Rename(_ context.Context, e mirror.Entry, p string) (mirror.Entry
 	d.synced(e.Name)
 	d.synced(d.target(p))
 	if to := d.target(p); e.Kind == mirror.File {
+		d.prune(e.Name)
 		now := d.entry(to)
 		d.placed(d.files[to].content)
 		now.Checksum = e.Checksum
