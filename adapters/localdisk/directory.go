@@ -51,7 +51,11 @@ func split(name string) (parent, last string) {
 	return name[:max(i, 0)], name[i+1:]
 }
 
-// enter opens a directory in another one.
+// errMounted says that something is mounted at a directory.
+var errMounted = errors.New("something is mounted at the directory")
+
+// enter opens a directory in another one, unless something is mounted there, also a part of the same file system:
+// nothing can be moved into it, and without it the directory is empty.
 func (at directory) enter(name string) (directory, error) {
 	before, err := at.root.Lstat(name)
 	if err != nil {
@@ -66,8 +70,12 @@ func (at directory) enter(name string) (directory, error) {
 	}
 	// A symbolic link may have taken the place of the directory.
 	after, err := root.Stat(".")
-	if err == nil && !os.SameFile(before, after) {
+	switch {
+	case err != nil:
+	case !os.SameFile(before, after):
 		err = &fs.PathError{Op: "open", Path: at.below(name), Err: syscall.ENOTDIR}
+	case isMounted(root.Name(), after):
+		err = &fs.PathError{Op: "open", Path: at.below(name), Err: errMounted}
 	}
 	if err != nil {
 		discard(root)

@@ -1,6 +1,7 @@
 package localdisk
 
 import (
+	"io/fs"
 	"os"
 	"syscall"
 
@@ -29,4 +30,13 @@ func openBeneath(top *os.File, name string) *os.File {
 		return nil
 	}
 	return os.NewFile(uintptr(fd), name)
+}
+
+// isMounted reports whether the directory info, which was found at a path, is the top of a mount. Kernels before
+// Linux 5.8 do not tell.
+func isMounted(path string, info fs.FileInfo) bool {
+	var s unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_INO, &s)
+	facts, _ := factsOf(info)
+	return err == nil && s.Ino == facts.Inode && s.Attributes&s.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0
 }

@@ -24,8 +24,8 @@ import (
 	"collab/domain/object"
 )
 
-// Scan implements ports.Disk. A directory of another file system is passed as unreadable, since
-// nothing can be moved into it.
+// Scan implements ports.Disk. A directory of another file system, or at which something is mounted, is passed as
+// unreadable, since nothing can be moved into it.
 func (d *Disk) Scan(ctx context.Context, scope mirror.Scope, known func(name string) (mirror.Facts, string, bool), each func(mirror.Entry) error) error {
 	if err := d.present(); err != nil {
 		return err

@@ -2,6 +2,7 @@ package localdisk_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"collab/domain/fault"
 	"collab/domain/mirror"
@@ -71,6 +74,48 @@ func TestChangesAreNotifiedWithTheirDirectories(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("the watch ended with %v", err)
 	}
+}
+
+// TestWhatIsMountedBelowIsUnreadable mounts a part of the same file system. Its absence is no deletion of what it has.
+func TestWhatIsMountedBelowIsUnreadable(t *testing.T) {
+	top, other := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(other, "in/a"), "")
+	at := filepath.Join(top, "d/mounted")
+	must.NoError(t, os.MkdirAll(at, 0o777))
+	d := opened(t, top)
+	err := unix.Mount(other, at, "", unix.MS_BIND, "")
+	if errors.Is(err, unix.EPERM) {
+		t.Skip("the user may not mount")
+	}
+	must.NoError(t, err)
+	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
+	kinds := func(scope mirror.Scope) map[string]mirror.EntryKind {
+		all := map[string]mirror.EntryKind{}
+		must.NoError(t, d.Scan(t.Context(), scope, func(string) (mirror.Facts, string, bool) { return mirror.Facts{}, "", false }, func(e mirror.Entry) error {
+			all[e.Path] = e.Kind
+			return nil
+		}))
+		return all
+	}
+	mounted := map[string]mirror.EntryKind{"d": mirror.Directory, "d/mounted": mirror.Unreadable}
+	must.Equal(t, mounted, kinds(mirror.Everything()))
+	must.Equal(t, map[string]mirror.EntryKind{"d/mounted/in": mirror.Unreadable}, kinds(mirror.Scope{Directories: []string{"d/mounted/in"}}))
+	ctx, stop := context.WithCancel(t.Context())
+	var seen []mirror.Scope
+	must.NoError(t, d.Watch(ctx, func(s mirror.Scope, _ string) {
+		switch seen = append(seen, s); len(seen) {
+		case 1: // the watches are there
+			write(t, filepath.Join(at, "in/b"), "")
+			write(t, filepath.Join(top, "e"), "")
+		default:
+			stop()
+		}
+	}))
+	must.Equal(t, []mirror.Scope{mirror.Everything(), {Directories: []string{""}}}, seen)
+	must.NoError(t, unix.Unmount(at, 0))
+	mounted["d/mounted"] = mirror.Directory
+	mounted["e"] = mirror.File
+	must.Equal(t, mounted, kinds(mirror.Everything()))
 }
 
 func TestADirectoryThatGoesEndsTheWatch(t *testing.T) {
