@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 
 	"collab/domain/fault"
@@ -110,5 +111,42 @@ func TestRenamesThatFailKeepNoDirectoryOpen(t *testing.T) {
 	}
 	if more := open() - before; more >= renames {
 		t.Errorf("%d files are open", more)
+	}
+}
+
+// watching returns a watcher of a directory.
+func watching(t *testing.T, d *Disk) *watcher {
+	notify := must.Do(fsnotify.NewWatcher()).Or(t)
+	t.Cleanup(func() { discard(notify) })
+	w := &watcher{d: d, rules: must.Do(d.readRules()).Or(t), notify: notify, watched: map[string]bool{}}
+	w.forget()
+	w.watchTree(d.top)
+	return w
+}
+
+func TestOfAnIgnoredFileOnlyTheNameIsNotified(t *testing.T) {
+	d, write, _ := opened(t)
+	write(mirror.IgnoreFile, "*.log\n")
+	write("a", "")
+	write("a.log", "")
+	w := watching(t, d)
+	for _, c := range []struct {
+		name string
+		op   fsnotify.Op
+		want bool
+	}{
+		{"a", fsnotify.Write, true},
+		{"a.log", fsnotify.Write, false},
+		{"a.log", fsnotify.Chmod, false},
+		{".DS_Store", fsnotify.Write | fsnotify.Chmod, false},
+		{"a.log", fsnotify.Create, true},
+		{"a.log", fsnotify.Create | fsnotify.Write, true},
+		{"a.log", fsnotify.Rename, true},
+		{"a.log", fsnotify.Remove, true},
+	} {
+		if got := w.event(fsnotify.Event{Name: filepath.Join(d.path, c.name), Op: c.op}); got != c.want || w.directories[""] != c.want {
+			t.Errorf("%s %s: %v, %v", c.name, c.op, got, w.directories)
+		}
+		w.forget()
 	}
 }

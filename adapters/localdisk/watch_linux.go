@@ -184,6 +184,8 @@ func (w *watcher) event(e fsnotify.Event) bool {
 		return true
 	case !inside, mirror.IsState(path):
 		return false
+	case !e.Has(fsnotify.Create|fsnotify.Remove|fsnotify.Rename) && w.rules.ignored(path, false):
+		return false // of an ignored file it matters only whether it is there
 	}
 	parent, last := split(name)
 	w.directories[norm.NFC.String(parent)] = true
