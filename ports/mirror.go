@@ -112,8 +112,8 @@ type Remote interface {
 	// those of deleted objects, and returns the place in the log up to which it did. A moved
 	// object is passed with its new path alone. Gone if the whole manifest must be read.
 	Since(ctx context.Context, from object.Cursor, each func(mirror.Record) error) (object.Cursor, error)
-	// Watch calls wake after the log of changes has grown beyond the cursor, or may have, until
-	// ctx ends, which is no error.
+	// Watch calls wake after the log of changes has got entries of the place beyond the cursor, or may
+	// have, until ctx ends, which is no error.
 	Watch(ctx context.Context, after object.Cursor, wake func()) error
 	// Download returns the content of an object from the offset on, and the record that it is
 	// of. If the object does not have the record's checksum any more, it returns the whole

@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"collab/adapters/apiclient"
@@ -171,7 +172,7 @@ func (r *Remote) Watch(ctx context.Context, after object.Cursor, wake func()) er
 					break
 				}
 				last, delay = e.ID, firstReconnect
-				if len(e.Data) > 0 {
+				if len(e.Data) > 0 && r.concerns(e.Data) {
 					wake()
 				}
 			}
@@ -187,6 +188,23 @@ func (r *Remote) Watch(ctx context.Context, after object.Cursor, wake func()) er
 		}
 		delay = min(2*delay, maxReconnect)
 	}
+}
+
+// concerns reports whether an event of the change feed may be of a file that is or was in the place. A resync is
+// of all.
+func (r *Remote) concerns(data []byte) bool {
+	var change struct{ StorageKey, From string }
+	if err := json.Unmarshal(data, &change); err != nil || change.StorageKey == "" {
+		return true
+	}
+	prefix := "personal/" // those of others are not seen
+	if r.place.Scope != object.Personal {
+		prefix = strings.TrimPrefix(object.Object{Place: r.place}.StorageKey(), "/")
+	}
+	return slices.ContainsFunc([]string{change.StorageKey, change.From}, func(key string) bool {
+		_, below, _ := strings.Cut(key, "/") // the organisation
+		return strings.HasPrefix(below, prefix)
+	})
 }
 
 // Download reads an object's content.

@@ -16,6 +16,7 @@ import (
 
 	"collab/adapters/apiclient"
 	"collab/domain/fault"
+	"collab/domain/id"
 	"collab/domain/mirror"
 	"collab/domain/object"
 	"collab/domain/upload"
@@ -468,9 +469,48 @@ func TestARefusalOfAProxyIsNoneOfTheServer(t *testing.T) {
 			}
 			ctx, stop := context.WithCancel(t.Context())
 			f.client.Wait = func(context.Context, time.Duration) error { stop(); return ctx.Err() }
-			must.Succeed(t, f.Watch(ctx, object.Cursor{}, nil))
+			must.Succeed(t, f.Watch(ctx, object.Cursor{}, func() {}))
 			server.Close()
 		}
+	}
+}
+
+func TestAFeedWakesForItsPlace(t *testing.T) {
+	change := func(key, from string) string {
+		return fmt.Sprintf("id: 1-2\ndata: {\"type\":\"file-changed\",\"storageKey\":%q,\"from\":%q}\n\n", key, from)
+	}
+	desk := object.Place{Kind: object.Artifact, Scope: object.Shared, Workspace: new(id.Workspace("w"))}
+	mine := object.Place{Kind: object.Artifact, Scope: object.Personal}
+	for about, c := range map[string]struct {
+		place  object.Place
+		status int
+		feed   string
+		wakes  int
+	}{
+		"a change in the place":        {shared, 200, change("o/shared/artifacts/a", ""), 1},
+		"one that came from the place": {shared, 200, change("o/shared/brand/a", "o/shared/artifacts/a"), 1},
+		"changes elsewhere":            {shared, 200, change("o/workspaces/w/artifacts/a", "") + change("o/personal/u/a", "o/personal/u/shared/artifacts/a"), 0},
+		"a change in the workspace":    {desk, 200, change("o/workspaces/w/artifacts/a", ""), 1},
+		"one of its memory":            {desk, 200, change("o/workspaces/w/memory/a", ""), 0},
+		"one in another":               {desk, 200, change("o/workspaces/w2/artifacts/a", ""), 0},
+		"a personal one":               {mine, 200, change("o/personal/u/a", ""), 1},
+		"one that is not":              {mine, 200, change("o/shared/artifacts/personal/u/a", ""), 0},
+		"a change of access":           {shared, 200, "event: resync\nid: 1-2\ndata: {\"id\":\"1-2\"}\n\n", 1},
+		"a feed without changes":       {shared, 200, "retry: 3000\nid: 1-1\n\n:\n\n", 0},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(c.status)
+			_, _ = io.WriteString(w, c.feed)
+		}))
+		f := connect(t, server.URL, "token")
+		f.place = c.place
+		ctx, stop := context.WithCancel(t.Context())
+		f.client.Wait = func(context.Context, time.Duration) error { stop(); return ctx.Err() }
+		wakes := 0
+		if err := f.Watch(ctx, object.Cursor{}, func() { wakes++ }); err != nil || wakes != c.wakes {
+			t.Errorf("%s: it wakes %d times in the place of %d, %v", about, wakes, c.wakes, err)
+		}
+		server.Close()
 	}
 }
 
