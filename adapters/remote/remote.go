@@ -161,17 +161,19 @@ func (r *Remote) read(ctx context.Context, since string, each func(mirror.Record
 	return cursor, nil
 }
 
-// Watch follows the change feed, and opens it again after the last event when it breaks.
+// Watch follows the change feed, and opens it again after the last event when it breaks. It wakes also after a feed
+// of which nothing has arrived, as a proxy may keep it back.
 func (r *Remote) Watch(ctx context.Context, after object.Cursor, wake func()) error {
 	last, delay := after.String(), firstReconnect
 	for {
+		silent := true
 		response, err := r.client.FollowChanges(ctx, apiclient.FollowChangesParams{LastEventID: last})
 		if err == nil {
 			for e, broken := range eventstream.Events(response.Body) {
 				if err = broken; err != nil {
 					break
 				}
-				last, delay = e.ID, firstReconnect
+				silent, last, delay = false, e.ID, firstReconnect
 				if len(e.Data) > 0 && r.concerns(e.Data) {
 					wake()
 				}
@@ -179,6 +181,9 @@ func (r *Remote) Watch(ctx context.Context, after object.Cursor, wake func()) er
 		}
 		if ctx.Err() != nil {
 			return nil
+		}
+		if silent && (err == nil || apiclient.Status(err) == 0 || apiclient.Unanswered(err)) {
+			wake()
 		}
 		if err = failureOfPlace(err); fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Forbidden) {
 			return err

@@ -475,10 +475,11 @@ func TestARefusalOfAProxyIsNoneOfTheServer(t *testing.T) {
 	}
 }
 
-func TestAFeedWakesForItsPlace(t *testing.T) {
+func TestAFeedWakesForItsPlaceAndWhenItIsSilent(t *testing.T) {
 	change := func(key, from string) string {
 		return fmt.Sprintf("id: 1-2\ndata: {\"type\":\"file-changed\",\"storageKey\":%q,\"from\":%q}\n\n", key, from)
 	}
+	const unavailable = `{"statusCode":503,"message":"Later","error":"Service Unavailable"}`
 	desk := object.Place{Kind: object.Artifact, Scope: object.Shared, Workspace: new(id.Workspace("w"))}
 	mine := object.Place{Kind: object.Artifact, Scope: object.Personal}
 	for about, c := range map[string]struct {
@@ -497,6 +498,9 @@ func TestAFeedWakesForItsPlace(t *testing.T) {
 		"one that is not":              {mine, 200, change("o/shared/artifacts/personal/u/a", ""), 0},
 		"a change of access":           {shared, 200, "event: resync\nid: 1-2\ndata: {\"id\":\"1-2\"}\n\n", 1},
 		"a feed without changes":       {shared, 200, "retry: 3000\nid: 1-1\n\n:\n\n", 0},
+		"a feed that is kept back":     {shared, 200, "", 1},
+		"a feed that a proxy forbids":  {shared, 403, "<html>", 1},
+		"a server that is overloaded":  {shared, 503, unavailable, 0},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(c.status)
