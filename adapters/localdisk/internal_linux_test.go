@@ -150,3 +150,20 @@ func TestOfAnIgnoredFileOnlyTheNameIsNotified(t *testing.T) {
 		w.forget()
 	}
 }
+
+// TestARemovalIsOfOneNameAndARenameOfAllBelow counts the names that are looked at for one event: a removal of many
+// directories has an event for each of them.
+func TestARemovalIsOfOneNameAndARenameOfAllBelow(t *testing.T) {
+	for op, left := range map[fsnotify.Op]map[string]bool{
+		fsnotify.Remove: {"": true, "d/x": true, "e": true},
+		fsnotify.Rename: {"": true, "e": true},
+	} {
+		d, _, _ := opened(t)
+		must.NoError(t, errors.Join(d.top.root.MkdirAll("d/x", 0o700), d.top.root.Mkdir("e", 0o700)))
+		w := watching(t, d)
+		if w.event(fsnotify.Event{Name: filepath.Join(d.path, "d"), Op: op}); !w.trees["d"] {
+			t.Errorf("%s: %v", op, w.trees)
+		}
+		must.Equal(t, left, w.watched)
+	}
+}

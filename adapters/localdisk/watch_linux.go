@@ -158,11 +158,11 @@ func (at directory) directories() (names []string) {
 	return names
 }
 
-// unwatchTree removes the watches of a directory that was removed or renamed, and of those below
-// it, which would report changes under their old names. It reports whether there were any.
-func (w *watcher) unwatchTree(name string) bool {
+// unwatchTree removes the watches of a directory that was renamed, and of those below it, which would report changes
+// under their old names.
+func (w *watcher) unwatchTree(name string) {
 	if !w.watched[name] { // a file, mostly; what is below has none either
-		return false
+		return
 	}
 	for below := range w.watched {
 		if below == name || strings.HasPrefix(below, name+"/") {
@@ -170,7 +170,6 @@ func (w *watcher) unwatchTree(name string) bool {
 			_ = w.notify.Remove(filepath.Join(w.d.path, filepath.FromSlash(below))) // it may be gone
 		}
 	}
-	return true
 }
 
 // event notes a change, and reports whether there was one.
@@ -189,8 +188,14 @@ func (w *watcher) event(e fsnotify.Event) bool {
 	}
 	parent, last := split(name)
 	w.directories[norm.NFC.String(parent)] = true
-	if e.Has(fsnotify.Remove|fsnotify.Rename) && (w.unwatchTree(name) || w.limited != "") {
-		w.trees[path] = true
+	if e.Has(fsnotify.Remove | fsnotify.Rename) {
+		if w.watched[name] || w.limited != "" {
+			w.trees[path] = true
+		}
+		if e.Has(fsnotify.Rename) {
+			w.unwatchTree(name)
+		}
+		delete(w.watched, name) // the kernel has ended the watch of what was removed, and notifies of each directory below it
 	}
 	if !e.Has(fsnotify.Create) {
 		return true
