@@ -159,6 +159,13 @@ func (a *app) files() *cobra.Command {
 	}))
 	get.Long = "get downloads a file to FILE, or to its name in the working directory; - is standard output.\nWhere a connection breaks it continues; after the command has ended, the next one begins anew."
 	get.Flags().Int64Var(&version, "version", 0, "an earlier `version`")
+	existing := func(c *cobra.Command, _ []string) error {
+		if c.Flags().Changed("version") && version < 1 {
+			return usage("--version must be at least 1")
+		}
+		return nil
+	}
+	get.PreRunE = existing
 	put := command("put FILE [PATH]", "Upload a file", 1, 2, in(func(ctx context.Context, f *folder, args []string) error {
 		to := filepath.Base(args[0])
 		if len(args) == 2 {
@@ -209,10 +216,9 @@ func (a *app) files() *cobra.Command {
 			return []column{{"version", strconv.FormatInt(v.Version, 10)}, {"size", sizeText(v.Size)}, {"written", day(v.UpdatedAt)}, {"path", v.Path}}
 		})(f.client.ListVersions(ctx, o.ID))
 	}))
-	var earlier int64
 	var to string
 	restore := command("restore PATH", "Restore an earlier version of a file, or a deleted file", 1, 1, in(func(ctx context.Context, f *folder, args []string) error {
-		f.deleted = earlier == 0
+		f.deleted = version == 0
 		o, err := f.find(ctx, args[0])
 		if f.deleted && errors.Is(err, errNoFile) {
 			err = fmt.Errorf("%s is not deleted: --version restores an earlier version of a file that is there", args[0])
@@ -221,13 +227,14 @@ func (a *app) files() *cobra.Command {
 			return err
 		}
 		body := apiclient.Restoration{Path: given(to)}
-		if earlier > 0 {
-			body.Version, body.ExpectedVersion = &earlier, &o.Version
+		if version > 0 {
+			body.Version, body.ExpectedVersion = &version, &o.Version
 		}
 		return one(a, fileColumns)(f.client.RestoreFile(ctx, o.ID, body))
 	}))
 	restore.Long = "restore returns a deleted file, or makes an earlier version the next one with --version."
-	restore.Flags().Int64Var(&earlier, "version", 0, "the `version` of a file that is there")
+	restore.Flags().Int64Var(&version, "version", 0, "the `version` of a file that is there")
+	restore.PreRunE = existing
 	restore.Flags().StringVar(&to, "to", "", "another `path` for a deleted file")
 	uploads := lists(a, "uploads", "List uploads that are not complete", func(u apiclient.ResumableUpload) []column {
 		return []column{

@@ -515,6 +515,17 @@ func TestNobodyIsAskedWithoutAPerson(t *testing.T) {
 	}
 }
 
+func TestAVersionThatNoFileHasIsAnErrorOfTheCommandLine(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("it asks for %s", r.URL) }))
+	defer s.Close()
+	for _, line := range []string{"files get a --version -1", "files get a --version 0", "files restore a --version=-1"} {
+		a, _, stderr := terminal(t, 80, map[string]string{"COLLAB_SERVER": s.URL, "COLLAB_TOKEN": "secret"})
+		if code := a.run(t.Context(), strings.Fields(line)); code != exitUsage || !strings.Contains(stderr.String(), "at least 1") {
+			t.Errorf("%s exits with %d and says %q", line, code, stderr)
+		}
+	}
+}
+
 func TestAPersonSeesAllArgumentsOfACall(t *testing.T) {
 	a, _, stderr := terminal(t, 80, nil)
 	a.in = strings.NewReader("n\n")
