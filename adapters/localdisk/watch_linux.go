@@ -44,7 +44,7 @@ func (d *Disk) watch(ctx context.Context, changed func(mirror.Scope, string)) er
 	}
 	notify, err := fsnotify.NewWatcher()
 	if errors.Is(err, unix.EMFILE) {
-		return d.poll(ctx, changed, "this user may watch nothing more; raise fs.inotify.max_user_instances with sysctl")
+		return d.poll(ctx, changed, "this user may watch nothing more; raise fs.inotify.max_user_instances with sysctl and start this program again")
 	}
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (w *watcher) watchTree(at directory) {
 		err := w.notify.Add(filepath.Join(w.d.path, filepath.FromSlash(at.name)))
 		switch {
 		case errors.Is(err, unix.ENOSPC):
-			w.limited = fmt.Sprintf("this user may watch %d directories here and no more; raise fs.inotify.max_user_watches with sysctl", len(w.watched))
+			w.limited = fmt.Sprintf("this user may watch %d directories here and no more; raise fs.inotify.max_user_watches with sysctl and start this program again", len(w.watched))
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			w.limited = fmt.Sprintf("%s cannot be watched", path)
 		}
