@@ -426,6 +426,29 @@ func TestAToolIsCalledWhenThePersonAllowsIt(t *testing.T) {
 	}
 }
 
+func TestAToolNamedAllDoesNotStandForAllTools(t *testing.T) {
+	env := map[string]string{}
+	a, _, stderr := terminal(t, 80, env)
+	a.in = strings.NewReader("always\nno\n")
+	box := must.Do(a.toolbox(t.Context(), nil, nil, nil)).Or(t)
+	allows := func(name string) bool {
+		return must.Do(box.allows(t.Context(), &toolServer{label: "Wiki"}, apiclient.ToolCall{Name: name})).Or(t)
+	}
+	always, again, another := allows("all"), allows("all"), allows("search")
+	if !always || !again || another {
+		t.Errorf("it asks %q", stderr)
+	}
+	env["CI"] = "true"
+	box.allowed = nil
+	if allows("all") || strings.Contains(stderr.String(), "--allow all") {
+		t.Errorf("it says %q", stderr)
+	}
+	box = must.Do(a.toolbox(t.Context(), nil, nil, []string{"all"})).Or(t)
+	if !allows("search") {
+		t.Error("--allow all does not allow a tool")
+	}
+}
+
 func TestAnInterruptionEndsReadingStandardInput(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

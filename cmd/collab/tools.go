@@ -25,6 +25,7 @@ const (
 	maxToolName    = 64               // bytes of a name that a chat takes
 	maxDefinitions = 400_000          // bytes of all tools as a model is told of them, less than half of a request
 	maxAsked       = 200              // characters of each end of an argument that a person is shown
+	allTools       = "all"            // what --allow has for all tools
 )
 
 // toolbox has the tools that a model may call. They are those of connectors, and this program calls
@@ -34,7 +35,8 @@ type toolbox struct {
 	servers []*toolServer
 	tools   map[string]servedTool // by the names that the model knows
 	size    int                   // of their definitions in bytes
-	allowed []string              // names of tools that nobody is asked about; all for all
+	allowed []string              // names of tools that nobody is asked about
+	all     bool                  // nobody is asked about any tool
 }
 
 // servedTool is a tool with the server that has it.
@@ -73,7 +75,7 @@ func (s *toolServer) call(ctx context.Context, name string, arguments map[string
 
 // toolbox connects to the servers of connectors.
 func (a *app) toolbox(ctx context.Context, client *apiclient.Client, connectors, allowed []string) (*toolbox, error) {
-	t := &toolbox{app: a, tools: map[string]servedTool{}, allowed: allowed}
+	t := &toolbox{app: a, tools: map[string]servedTool{}, allowed: allowed, all: slices.Contains(allowed, allTools)}
 	if len(connectors) == 0 {
 		return t, nil
 	}
@@ -259,11 +261,15 @@ func (t *toolbox) allows(ctx context.Context, server *toolServer, call apiclient
 	}
 	details := painted(strings.Join(append([]string{""}, arguments...), "\n"))
 	switch {
-	case slices.Contains(t.allowed, call.Name) || slices.Contains(t.allowed, "all"):
+	case t.all || slices.Contains(t.allowed, call.Name):
 		a.printErrf("%s%s", a.paint(a.errTerminal, dim, title), details)
 		return true, nil
 	case !a.asks():
-		a.warn("refused %s (allow it with --allow %s)%s", title, call.Name, details)
+		hint := ""
+		if call.Name != allTools {
+			hint = fmt.Sprintf(" (allow it with --allow %s)", call.Name)
+		}
+		a.warn("refused %s%s%s", title, hint, details)
 		return false, nil
 	}
 	for {
