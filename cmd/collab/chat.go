@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -205,7 +206,9 @@ func (c *conversation) answer(ctx context.Context) (reply answer, err error) {
 			return reply, errors.Join(err, printed.Close())
 		}
 		var chunk apiclient.ChatChunk
-		if err := json.Unmarshal(e.Data, &chunk); err != nil {
+		d := json.NewDecoder(bytes.NewReader(e.Data))
+		d.UseNumber() // each digit of an argument counts
+		if err := d.Decode(&chunk); err != nil {
 			return reply, err
 		}
 		switch chunk.Type {

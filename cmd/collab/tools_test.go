@@ -82,11 +82,15 @@ func TestAChatGoesOnAfterAnyResult(t *testing.T) {
 	token.Store("1")
 	tools.RequireBearer(func(got string) bool { return got == token.Load() })
 	content := "\x00" + strings.Repeat("<\x01", 60_000)
+	const arguments = `{"id":9007199254740993,"n":1234567890123456789}`
 	tools.On("tools/list", toolserver.Answer(`{"tools": [{"name": "wiki.read", "inputSchema": {"type": "object"}}]}`))
 	tools.On("tools/call", func(w http.ResponseWriter, r toolserver.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+token.Load().(string) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
+		}
+		if !strings.Contains(string(r.Body), arguments) {
+			t.Errorf("the tool is called with %s", r.Body)
 		}
 		text := must.Get(json.Marshal(content))
 		toolserver.Answer(`{"content": [{"type": "text", "text": `+string(text)+`}]}`)(w, r)
@@ -106,13 +110,16 @@ func TestAChatGoesOnAfterAnyResult(t *testing.T) {
 			if len(body) > 1<<20 || strings.Contains(string(body), `\u0000`) {
 				t.Errorf("the request has %d bytes, or U+0000", len(body))
 			}
+			if strings.Count(string(body), arguments) != len(asked) {
+				t.Errorf("the history of request %d has other arguments", len(asked))
+			}
 			var request apiclient.ChatRequest
 			must.Succeed(t, json.Unmarshal(body, &request))
 			asked = append(asked, request)
 			token.Store(fmt.Sprint(len(asked) + 1)) // the one before has expired
 			w.Header().Set("Content-Type", "text/event-stream")
 			if len(asked) <= rounds {
-				fmt.Fprintf(w, "data: {\"type\":\"tool_call\",\"toolCall\":{\"id\":\"%d\",\"name\":%q,\"args\":{}}}\n\n", len(asked), request.Tools[0].Name)
+				fmt.Fprintf(w, "data: {\"type\":\"tool_call\",\"toolCall\":{\"id\":\"%d\",\"name\":%q,\"args\":%s}}\n\n", len(asked), request.Tools[0].Name, arguments)
 			}
 			fmt.Fprint(w, "data: {\"type\":\"done\"}\n\n")
 		default:
