@@ -401,7 +401,7 @@ func (q tasks) search(ctx context.Context, o id.Org, actor org.Actor, f task.Fil
 // taskList builds the query of a list; some is false when no task can be in it.
 //
 // Every combination that task.Filter.Check admits has an index in the order of the list, below the
-// organisation and one of the conditions, or the primary key for the newest, so that a page ends after its last row, however many tasks there are.
+// organisation and at most one of the conditions, so that a page ends after its last row, however many tasks there are.
 // Conditions that are not in the index, such as the visibility, are filters.
 func taskList(db *gorm.DB, o id.Org, actor org.Actor, f task.Filter) (s selection, some bool) {
 	d := dialectOf(db)
@@ -441,8 +441,8 @@ func taskList(db *gorm.DB, o id.Org, actor org.Actor, f task.Filter) (s selectio
 	}
 	switch {
 	case f.Newest:
-		if order = "tasks.id DESC"; f.After != nil {
-			s = s.filter("tasks.id < ?", cursorID(f.After.ID))
+		if order = "tasks.created_at DESC, tasks.id DESC"; f.After != nil {
+			s = s.filter("(tasks.created_at, tasks.id) < (?, ?)", f.After.CreatedAt.UnixMilli(), cursorID(f.After.ID))
 		}
 	case f.After != nil:
 		s = s.after(order, f.After.SortOrder, f.After.CreatedAt.UnixMilli(), cursorID(f.After.ID))

@@ -20,7 +20,7 @@ type Filter struct {
 	Tags      []string  // any of them; empty: any task
 	DueBefore *Due      // the due date starts no later than this one ends
 	DueAfter  *Due      // the due date ends no earlier than this one starts
-	Newest    bool      // the newest first, in the order of ids, which begin with the time
+	Newest    bool      // the newest first: by creation and then by id, both descending
 	After     *Position // only tasks after this place, for paging
 	Limit     int       // at most so many; 0: all
 	Words     []string  // folded as words.Of returns them; each is in the folded title
@@ -42,7 +42,7 @@ func (f Filter) Check() error {
 // Compare orders tasks as the filter's list is.
 func (f Filter) Compare(a, b Task) int {
 	if f.Newest {
-		return cmp.Compare(b.ID, a.ID)
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID))
 	}
 	return Compare(a, b)
 }

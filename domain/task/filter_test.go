@@ -138,12 +138,14 @@ func TestVisibilityOfTasks(t *testing.T) {
 }
 
 func TestTheNewestAreListedFirstWithoutConditions(t *testing.T) {
-	older, newer := task.Task{ID: "01", SortOrder: 0}, task.Task{ID: "02", SortOrder: 5}
-	f := task.Filter{Newest: true, After: &task.Position{ID: "02"}}
-	if f.Compare(newer, older) >= 0 || !f.Selects(older, org.Actor{}) || f.Selects(newer, org.Actor{}) {
-		t.Error("the older task is not after the newer one")
+	older := task.Task{ID: "02", SortOrder: 0, CreatedAt: noon}
+	for _, newer := range []task.Task{{ID: "01", SortOrder: 5, CreatedAt: noon.Add(time.Millisecond)}, {ID: "03", CreatedAt: noon}} {
+		f := task.Filter{Newest: true, After: new(newer.Position())}
+		if f.Compare(newer, older) >= 0 || !f.Selects(older, org.Actor{}) || f.Selects(newer, org.Actor{}) {
+			t.Errorf("the older task is not after %+v", newer.Position())
+		}
+		must.NoError(t, f.Check())
 	}
-	must.NoError(t, f.Check())
 	for _, f := range []task.Filter{
 		{Status: task.Todo}, {Priority: task.Low}, {Assignee: task.Ref[id.User]{Given: true}}, {Workspace: task.Ref[id.Workspace]{Given: true}},
 		{Tags: []string{"a"}}, {DueBefore: due(t, "2026-01-01")}, {DueAfter: due(t, "2026-01-01")},
