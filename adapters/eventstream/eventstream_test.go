@@ -226,6 +226,19 @@ func TestTheBufferShrinksAfterALongEvent(t *testing.T) {
 	must.FailIs(t, must.ErrorOf(r.next()), errProtocol) // of an event without end
 }
 
+func TestALineOfAnEventIsNotCopiedWithAllBeforeIt(t *testing.T) {
+	const lines = 1000
+	event, want := []byte(strings.Repeat("data: {}\n", lines)), strings.TrimSuffix(strings.Repeat("{}\n", lines), "\n")
+	before := bytes.Clone(event)
+	if n := testing.AllocsPerRun(1, func() {
+		if got := payload(event); string(got) != want || !bytes.Equal(event, before) {
+			t.Errorf("of %d lines %d bytes are data", lines, len(got))
+		}
+	}); n > 50 {
+		t.Errorf("%d lines take %.0f allocations", lines, n)
+	}
+}
+
 func TestEventsDoNotDependOnReadSizes(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		lines := rapid.SliceOf(rapid.SampledFrom([]string{"data: a", "data:b", "data:  c", "event: x", ": comment", "", "", "data"})).Draw(rt, "lines")

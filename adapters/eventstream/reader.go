@@ -129,11 +129,14 @@ func payload(event []byte) []byte {
 			continue
 		}
 		value = bytes.TrimSuffix(bytes.TrimPrefix(value, space), carriageReturn)
-		if n++; n == 1 {
+		switch n++; n {
+		case 1:
 			data = value
-		} else {
-			data = append(append(data[:len(data):len(data)], '\n'), value...)
+			continue
+		case 2:
+			data = data[:len(data):len(data)] // what is appended must not overwrite the event
 		}
+		data = append(append(data, '\n'), value...)
 	}
 	return data
 }
