@@ -138,18 +138,18 @@ func (s *Tasks) CreateUnconfirmed(ctx context.Context, actor org.Actor, d task.D
 
 // draft returns the task of a draft.
 func (s *Tasks) draft(actor org.Actor, d task.Draft) (task.Task, error) {
-	if err := actor.CheckWrite(); err != nil {
-		return task.Task{}, err
-	}
 	return task.New(cmp.Or(d.ID, id.Task(s.ids.New())), actor.Org, actor.User, d, s.clock.Now())
 }
 
 // checkPlace returns an error unless the actor may add tasks to the workspace of a draft.
 func checkPlace(actor org.Actor, d task.Draft) error {
+	if err := actor.CheckWrite(); err != nil {
+		return err
+	}
 	if d.Workspace != nil && !actor.SeesWorkspace(*d.Workspace) {
 		return noWorkspace()
 	}
-	return actor.CheckWrite()
+	return nil
 }
 
 // Update changes a task that the actor sees, and adds the change to its history. The actor may
@@ -244,9 +244,6 @@ const changesAtOnce = 1000
 // Delete removes a task that the actor sees. A long history is removed first, in several
 // transactions.
 func (s *Tasks) Delete(ctx context.Context, actor org.Actor, t id.Task, match Match) error {
-	if err := actor.CheckWrite(); err != nil {
-		return err
-	}
 	for more := true; more; match = nil { // it has matched: the deletion has begun
 		err := s.atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
 			if err := actor.CheckWrite(); err != nil {
@@ -310,9 +307,6 @@ func (s *Tasks) Reprioritize(ctx context.Context, actor org.Actor, changes []tas
 // move stores the placements that change returns, and adds those with a reason to the tasks'
 // histories.
 func (s *Tasks) move(ctx context.Context, actor org.Actor, field string, named []id.Task, each func(task.Task) error, change func(int, task.Placement) (task.Placement, string)) error {
-	if err := actor.CheckWrite(); err != nil {
-		return err
-	}
 	if len(named) == 0 {
 		return fault.Field(field, "must not be empty")
 	}

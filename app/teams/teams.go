@@ -106,9 +106,6 @@ func (s *Teams) Get(ctx context.Context, actor org.Actor, t id.Team) (team.Team,
 
 // Create makes a team whose first member is its creator.
 func (s *Teams) Create(ctx context.Context, actor org.Actor, d team.Draft) (team.Team, error) {
-	if err := actor.CheckWrite(); err != nil {
-		return team.Team{}, err
-	}
 	now := s.clock.Now()
 	made, err := team.New(cmp.Or(d.ID, id.Team(s.ids.New())), actor.Org, team.Standard, actor.User, d, now)
 	if err != nil {
@@ -136,9 +133,6 @@ func (s *Teams) Create(ctx context.Context, actor org.Actor, d team.Draft) (team
 
 // Update changes a team that the actor belongs to or manages.
 func (s *Teams) Update(ctx context.Context, actor org.Actor, t id.Team, p team.Patch) (changed team.Team, err error) {
-	if err := actor.CheckWrite(); err != nil {
-		return team.Team{}, err
-	}
 	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.CheckWrite(); err != nil {
 			return err
@@ -159,9 +153,6 @@ func (s *Teams) Update(ctx context.Context, actor org.Actor, t id.Team, p team.P
 // they are many. The users who saw the team get a change for each file, unless they are more
 // than maxAudience, and one of their access at the end.
 func (s *Teams) Delete(ctx context.Context, actor org.Actor, t id.Team) error {
-	if err := actor.CheckWrite(); err != nil {
-		return err
-	}
 	for {
 		var last string
 		err := s.locked(ctx, actor, func(r ports.Records, is org.Actor) (err error) {
@@ -263,9 +254,6 @@ func (s *Teams) Members(ctx context.Context, actor org.Actor, t id.Team, after o
 // AddMember adds a member of the organisation to a team. It is idempotent, and changes nothing
 // for the shared team, to which all members belong.
 func (s *Teams) AddMember(ctx context.Context, actor org.Actor, t id.Team, user id.User) (added team.Profile, err error) {
-	if err := actor.CheckWrite(); err != nil {
-		return team.Profile{}, err
-	}
 	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.CheckWrite(); err != nil {
 			return err
@@ -317,9 +305,6 @@ func (s *Teams) join(ctx context.Context, r ports.Records, actor org.Actor, to t
 // RemoveMember removes a member from a team. The last one may be removed, too: owners and
 // admins of the organisation still see the team.
 func (s *Teams) RemoveMember(ctx context.Context, actor org.Actor, t id.Team, user id.User) error {
-	if err := actor.CheckWrite(); err != nil {
-		return err
-	}
 	return s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.CheckWrite(); err != nil {
 			return err

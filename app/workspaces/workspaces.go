@@ -116,9 +116,6 @@ func (s *Workspaces) Get(ctx context.Context, actor org.Actor, w id.Workspace) (
 
 // Create makes a workspace in a team that the actor can see.
 func (s *Workspaces) Create(ctx context.Context, actor org.Actor, d workspace.Draft) (made Placed, err error) {
-	if err := actor.CheckWrite(); err != nil {
-		return Placed{}, err
-	}
 	w, err := workspace.New(cmp.Or(d.ID, id.Workspace(s.ids.New())), actor.Org, actor.User, d, s.clock.Now())
 	if err != nil {
 		return Placed{}, err
@@ -185,9 +182,6 @@ func (s *Workspaces) Move(ctx context.Context, actor org.Actor, w id.Workspace, 
 }
 
 func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace, fn func(ports.Records, org.Actor, workspace.Workspace) (workspace.Workspace, error)) (changed Placed, err error) {
-	if err := actor.CheckWrite(); err != nil {
-		return Placed{}, err
-	}
 	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		was, err := changeable(ctx, r, actor, w)
 		if err != nil {
@@ -210,9 +204,6 @@ func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace
 // for each file. A large workspace is emptied in several transactions before it is removed; an
 // interrupted deletion is continued by the next call.
 func (s *Workspaces) Delete(ctx context.Context, actor org.Actor, w id.Workspace) error {
-	if err := actor.CheckWrite(); err != nil {
-		return err
-	}
 	for more := true; more; {
 		err := s.locked(ctx, actor, func(r ports.Records, is org.Actor) error {
 			actor = is
@@ -285,9 +276,6 @@ func (s *Workspaces) sweepIn(ctx context.Context, r ports.Records, actor org.Act
 
 // SetOrder moves the named workspaces to the start of the actor's own order.
 func (s *Workspaces) SetOrder(ctx context.Context, actor org.Actor, named []id.Workspace) error {
-	if err := actor.CheckWrite(); err != nil {
-		return err
-	}
 	return s.atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.CheckWrite(); err != nil {
 			return err

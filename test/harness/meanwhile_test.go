@@ -87,6 +87,11 @@ func TestTransactionsCheckRightsAgain(t *testing.T) {
 				"renames the team": func() error {
 					return must.ErrorOf(w.Teams.Update(ctx, ben, crew.ID, team.Patch{Name: patch.Value("Mine")}))
 				},
+				"removes another":  func() error { return w.Teams.RemoveMember(ctx, ben, crew.ID, ada.User) },
+				"deletes the team": func() error { return w.Teams.Delete(ctx, ben, crew.ID) },
+				"makes a workspace there": func() error {
+					return must.ErrorOf(w.Workspaces.Create(ctx, ben, workspace.Draft{Name: "Mine", Team: crew.ID}))
+				},
 				"moves the workspace": func() error { _, err := w.Workspaces.Move(ctx, ben, desk.ID, open.ID); return err },
 				"renames the workspace": func() error {
 					return must.ErrorOf(w.Workspaces.Update(ctx, ben, desk.ID, workspace.Patch{Name: patch.Value("Mine")}))
