@@ -99,6 +99,6 @@ func (a *api) setRole(c *call) error {
 		return err
 	}
 	return onRecordWithBody(a, "userId", "Member", readRole, func(c *call, actor org.Actor, user id.User, role string) error {
-		return replyWith(c, http.StatusOK, viewMember)(a.Operator.SetRole(c.r.Context(), actor, organisation, user, role))
+		return replyWith(c, http.StatusOK, viewMember)(a.Members.SetRole(c.r.Context(), actor, organisation, user, role))
 	})(c)
 }

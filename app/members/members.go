@@ -75,33 +75,59 @@ func (s *Members) ChangeRole(ctx context.Context, actor org.Actor, user id.User,
 		return org.Profile{}, fault.Field("role", org.RoleRule)
 	}
 	err = s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		members := r.Directory().Members()
-		target, err := lockActive(ctx, r, actor.Org, user)
-		if err != nil {
-			return err
-		}
-		seats, err := seats(ctx, r, actor.Org, s.Clock.Now())
-		if err != nil {
-			return err
-		}
-		if err := org.CheckChangeRole(actor, target, to, seats); err != nil {
-			return err
-		}
-		changed.Membership = target.WithRole(to)
-		if err := members.Put(ctx, actor.Org, changed.Membership); err != nil {
-			return err
-		}
-		if c, ok := object.MembershipChange(target, changed.Membership, actor.User, s.Clock.Now()); ok {
-			if _, err := r.Storage().Changes().Append(ctx, actor.Org, c); err != nil {
-				return err
-			}
-		}
-		if changed.Person, err = r.Directory().Users().Get(ctx, user); err != nil {
-			return err
-		}
-		return s.audit(ctx, r, actor, audit.RoleChanged, string(user), string(target.Role)+" -> "+string(to))
+		changed, err = s.setRole(ctx, r, actor, user, to)
+		return err
 	})
 	return changed, err
+}
+
+// SetRole is ChangeRole by an operator in any organisation, with an owner's rights.
+func (s *Members) SetRole(ctx context.Context, actor org.Actor, o id.Org, user id.User, role string) (changed org.Profile, err error) {
+	if err := actor.CheckOperator(); err != nil {
+		return org.Profile{}, err
+	}
+	to, ok := org.ParseRole(role)
+	if !ok {
+		return org.Profile{}, fault.Field("role", org.RoleRule)
+	}
+	actor.Org = o
+	err = s.Store.Atomic(ctx, func(r ports.Records) error {
+		if _, err := r.Directory().Organisations().Lock(ctx, o); err != nil {
+			return err
+		}
+		changed, err = s.setRole(ctx, r, actor, user, to)
+		return err
+	})
+	return changed, err
+}
+
+// setRole sets the role of a member of the actor's organisation, which is locked.
+func (s *Members) setRole(ctx context.Context, r ports.Records, actor org.Actor, user id.User, to org.Role) (org.Profile, error) {
+	target, err := lockActive(ctx, r, actor.Org, user)
+	if err != nil {
+		return org.Profile{}, err
+	}
+	seats, err := seats(ctx, r, actor.Org, s.Clock.Now())
+	if err != nil {
+		return org.Profile{}, err
+	}
+	if err := org.CheckChangeRole(actor, target, to, seats); err != nil {
+		return org.Profile{}, err
+	}
+	next := target.WithRole(to)
+	if err := r.Directory().Members().Put(ctx, actor.Org, next); err != nil {
+		return org.Profile{}, err
+	}
+	if c, ok := object.MembershipChange(target, next, actor.User, s.Clock.Now()); ok {
+		if _, err := r.Storage().Changes().Append(ctx, actor.Org, c); err != nil {
+			return org.Profile{}, err
+		}
+	}
+	person, err := r.Directory().Users().Get(ctx, user)
+	if err != nil {
+		return org.Profile{}, err
+	}
+	return org.Profile{Membership: next, Person: person}, s.audit(ctx, r, actor, audit.RoleChanged, string(user), string(target.Role)+" -> "+string(to))
 }
 
 // Remove ends a membership, removes the user from teams and unassigns their tasks. Requests of

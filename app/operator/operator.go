@@ -6,7 +6,6 @@ import (
 	"context"
 
 	"collab/domain/audit"
-	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
@@ -50,7 +49,7 @@ const batch = 200
 // Organisations calls each with the organisations that f selects by id. A search examines
 // org.MaxExamined of them.
 func (s *Operator) Organisations(ctx context.Context, actor org.Actor, f org.Filter, each func(Overview) error) error {
-	if err := checkOperator(actor); err != nil {
+	if err := actor.CheckOperator(); err != nil {
 		return err
 	}
 	if err := s.audit(ctx, s.store, actor, "", audit.OperatorRead, "", "organisations"); err != nil {
@@ -84,7 +83,7 @@ func (s *Operator) Organisations(ctx context.Context, actor org.Actor, f org.Fil
 
 // Organisation returns one organisation.
 func (s *Operator) Organisation(ctx context.Context, actor org.Actor, o id.Org) (Overview, error) {
-	if err := checkOperator(actor); err != nil {
+	if err := actor.CheckOperator(); err != nil {
 		return Overview{}, err
 	}
 	found, err := s.store.Directory().Organisations().Get(ctx, o)
@@ -100,7 +99,7 @@ func (s *Operator) Organisation(ctx context.Context, actor org.Actor, o id.Org) 
 // Members calls each with the active members of an organisation that f selects and their users, by
 // JoinedAt, then user id. The organisation may be closed.
 func (s *Operator) Members(ctx context.Context, actor org.Actor, o id.Org, f org.MemberFilter, each func(org.Profile) error) error {
-	if err := checkOperator(actor); err != nil {
+	if err := actor.CheckOperator(); err != nil {
 		return err
 	}
 	if _, err := s.store.Directory().Organisations().Get(ctx, o); err != nil {
@@ -116,7 +115,7 @@ func (s *Operator) Members(ctx context.Context, actor org.Actor, o id.Org, f org
 // Grant sets an organisation's subscription, which from then on is managed outside the payment
 // provider.
 func (s *Operator) Grant(ctx context.Context, actor org.Actor, o id.Org, g plan.Grant) (Overview, error) {
-	if err := checkOperator(actor); err != nil {
+	if err := actor.CheckOperator(); err != nil {
 		return Overview{}, err
 	}
 	var out Overview
@@ -141,51 +140,6 @@ func (s *Operator) Grant(ctx context.Context, actor org.Actor, o id.Org, g plan.
 		}
 		out, err = s.overview(ctx, r, of)
 		return err
-	})
-	return out, err
-}
-
-// SetRole sets a member's role, with an owner's rights.
-func (s *Operator) SetRole(ctx context.Context, actor org.Actor, o id.Org, user id.User, role string) (org.Profile, error) {
-	if err := checkOperator(actor); err != nil {
-		return org.Profile{}, err
-	}
-	to, ok := org.ParseRole(role)
-	if !ok {
-		return org.Profile{}, fault.Field("role", org.RoleRule)
-	}
-	var out org.Profile
-	err := s.store.Atomic(ctx, func(r ports.Records) error {
-		if _, err := r.Directory().Organisations().Lock(ctx, o); err != nil {
-			return err
-		}
-		was, err := r.Directory().Members().GetLocked(ctx, o, user)
-		if err != nil {
-			return err
-		}
-		if !was.Active() {
-			return fault.Missing("Member")
-		}
-		seats, err := r.Directory().Seats().Count(ctx, []id.Org{o}, s.clock.Now())
-		if err != nil {
-			return err
-		}
-		if err := org.CheckChangeRole(actor, was, to, seats[o]); err != nil {
-			return err
-		}
-		out.Membership = was.WithRole(to)
-		if err := r.Directory().Members().Put(ctx, o, out.Membership); err != nil {
-			return err
-		}
-		if c, ok := object.MembershipChange(was, out.Membership, "", s.clock.Now()); ok {
-			if _, err := r.Storage().Changes().Append(ctx, o, c); err != nil {
-				return err
-			}
-		}
-		if out.Person, err = r.Directory().Users().Get(ctx, user); err != nil {
-			return err
-		}
-		return s.audit(ctx, r, actor, o, audit.RoleChanged, string(user), string(was.Role)+" -> "+string(to))
 	})
 	return out, err
 }
@@ -230,12 +184,4 @@ func (s *Operator) overviews(ctx context.Context, r ports.Records, orgs []org.Or
 
 func (s *Operator) audit(ctx context.Context, r ports.Records, actor org.Actor, o id.Org, a audit.Action, target, detail string) error {
 	return r.Journal().Audit().Add(ctx, audit.By(actor, s.origin(ctx), id.Entry(s.ids.New()), o, a, target, detail, s.clock.Now()))
-}
-
-// checkOperator returns an error unless the actor is an operator.
-func checkOperator(actor org.Actor) error {
-	if !actor.Operator {
-		return fault.New(fault.Unauthenticated, "This needs the operator's secret")
-	}
-	return nil
 }

@@ -50,6 +50,14 @@ func (a Actor) CheckManager() error {
 	return a.allowed(a.Role.MayManage(), "This needs the role OWNER or ADMIN")
 }
 
+// CheckOperator decides whether the actor is an operator of the deployment.
+func (a Actor) CheckOperator() error {
+	if !a.Operator {
+		return fault.New(fault.Unauthenticated, "This needs the operator's secret")
+	}
+	return nil
+}
+
 func (a Actor) allowed(may bool, refusal string) error {
 	if err := a.CheckMember(); err != nil {
 		return err
