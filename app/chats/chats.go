@@ -215,8 +215,8 @@ func (c *Call) Run(ctx context.Context, to ports.Sink) {
 	defer func() {
 		g.Took, g.FirstChunk = max(0, s.Clock.Now().Sub(c.began)), out.first // the clock may be set back
 		g.Outcome = outcomeOf(err, ctx, out)
-		if g.Outcome != chat.Completed {
-			g.Failure = failureOf(err)
+		if f, ok := errors.AsType[*chat.Failure](err); ok && g.Outcome != chat.Completed {
+			g.Failure = f.Kind.String()
 		}
 		g.Attempts, g.Stop = made.attempts, made.reply.Stop
 		g.Usage, g.Provenance = c.call.FinalUsage(made.reply, out.tokens)
@@ -339,19 +339,8 @@ func outcomeOf(err error, ctx context.Context, out *countingSink) chat.Outcome {
 		return chat.ClientGone
 	case errors.As(err, &f) && f.Kind == chat.Truncated:
 		return chat.CutOff
-	case errors.As(err, &f) && f.Kind == chat.TooSlow:
-		return chat.TimedOut
 	}
 	return chat.Failed
-}
-
-// failureOf returns the name of a failure's kind, for analytics.
-func failureOf(err error) string {
-	var f *chat.Failure
-	if !errors.As(err, &f) {
-		return ""
-	}
-	return f.Kind.String()
 }
 
 // countingSink passes chunks on to the client's sink, and records what was sent.

@@ -71,7 +71,6 @@ const (
 	Overloaded                    // the provider is overloaded
 	RateLimited
 	Network   // the provider was not reached, or the connection was lost
-	TooSlow   // the provider did not begin to answer in time, or paused for too long
 	Truncated // the stream ended without its end marker
 )
 
@@ -183,5 +182,5 @@ type Generation struct {
 
 // String names the kind for the log and for analytics.
 func (k FailureKind) String() string {
-	return [...]string{"error", "overloaded", "rate_limited", "network", "too_slow", "truncated"}[k]
+	return [...]string{"error", "overloaded", "rate_limited", "network", "truncated"}[k]
 }

@@ -22,7 +22,6 @@ func TestMessagesOfFailures(t *testing.T) {
 		{chat.Overloaded, "The model is overloaded. Please retry in a few moments.", "overloaded", true},
 		{chat.RateLimited, "Rate limit exceeded.", "rate_limited", false},
 		{chat.Network, other, "network", true},
-		{chat.TooSlow, other, "too_slow", false},
 		{chat.Truncated, other, "truncated", false},
 		{chat.Broken, other, "error", false},
 	} {

@@ -356,8 +356,6 @@ func (p *scriptedModel) outcome() chat.Outcome {
 		return p.cause
 	case errors.As(p.failed, &f) && f.Kind == chat.Truncated:
 		return chat.CutOff
-	case errors.As(p.failed, &f) && f.Kind == chat.TooSlow:
-		return chat.TimedOut
 	}
 	return chat.Failed
 }
