@@ -3,7 +3,6 @@ package openai
 import (
 	"cmp"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -16,10 +15,7 @@ import (
 const (
 	maxCalls     = 512      // of one response
 	maxArguments = 16 << 20 // bytes of arguments of one response
-	maxCallID    = 256      // bytes, the limit of histories
 )
-
-var toolName = regexp.MustCompile(`\A[a-zA-Z0-9_-]{1,64}\z`)
 
 // response is the response to a call while it is received.
 type response struct {
@@ -160,7 +156,7 @@ func (t *response) finish(e event, reason string) error {
 			args = "{}"
 		}
 		switch {
-		case !toolName.MatchString(c.name):
+		case !chat.IsToolName(c.name):
 			return fail(chat.Broken, "a call is of a tool that cannot be")
 		case !eventstream.IsObject(args):
 			return fail(chat.Broken, "the arguments of a call are no JSON object")
@@ -176,7 +172,7 @@ func (t *response) finish(e event, reason string) error {
 // callID returns the server's id of a call, or a new one if that is invalid or not unique in
 // the conversation.
 func (t *response) callID(id string) string {
-	for n := len(t.ids) + 1; id == "" || len(id) > maxCallID || !utf8.ValidString(id) || t.ids[id]; n++ {
+	for n := len(t.ids) + 1; id == "" || len(id) > chat.MaxCallID || !utf8.ValidString(id) || t.ids[id]; n++ {
 		id = "call_" + strconv.Itoa(n)
 	}
 	t.ids[id] = true

@@ -123,11 +123,11 @@ func checkUse(field string, role Role, b Block, uses map[string]Block) error {
 	switch {
 	case role != Assistant:
 		return fault.Field(field, "must not be a tool_use: only the assistant uses tools")
-	case b.ID == "" || !isText(b.ID, maxCallID):
-		return fault.Field(field+".id", "must be valid text of 1 to %d characters", maxCallID)
+	case b.ID == "" || !isText(b.ID, MaxCallID):
+		return fault.Field(field+".id", "must be valid text of 1 to %d characters", MaxCallID)
 	case taken:
 		return fault.Field(field+".id", "must not be another tool_use's")
-	case !toolName.MatchString(b.Name):
+	case !IsToolName(b.Name):
 		return fault.Field(field+".name", "must be 1 to 64 letters, digits, _ or -")
 	case !isText(b.Args, MaxMessage):
 		return fault.Field(field+".input", "must be valid text of at most %d characters", MaxMessage)

@@ -95,7 +95,7 @@ const (
 	MaxTools    = 128
 	MaxToolText = 10_000  // characters of a tool's description
 	MaxSchema   = 100_000 // characters of a tool's schema
-	maxCallID   = 256     // characters of a tool call's id
+	MaxCallID   = 256     // characters of a tool call's id
 )
 
 // Role is the author of a turn.
@@ -170,6 +170,9 @@ type Call struct {
 
 var toolName = regexp.MustCompile(`\A[a-zA-Z0-9_-]{1,64}\z`)
 
+// IsToolName reports whether a tool can have the name.
+func IsToolName(name string) bool { return toolName.MatchString(name) }
+
 // Call returns the call of a model for the request; Invalid if the request breaks a rule.
 func (r Request) Call(m Model) (Call, error) {
 	call := Call{Model: m, Tools: r.Tools, System: r.System, MaxTokens: m.MaxOutputTokens, WebSearch: r.WebSearch && m.SearchesWeb()}
@@ -203,7 +206,7 @@ func (r Request) checkTools(c *check.List, searching bool) {
 	for i, t := range r.Tools {
 		field := indexed("tools", i)
 		switch {
-		case !toolName.MatchString(t.Name):
+		case !IsToolName(t.Name):
 			c.Add(field+".name", "must be 1 to 64 letters, digits, _ or -")
 		case seen[t.Name]:
 			c.Add(field+".name", "must not be another tool's")
