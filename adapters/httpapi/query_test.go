@@ -91,7 +91,7 @@ func TestListQueriesAreStrict(t *testing.T) {
 			t.Fatal(w.Body)
 		}
 		if got.Status != task.Done || got.Priority != task.Low || !got.Assignee.Unset || string(got.Workspace.ID) != someID ||
-			!slices.Equal(got.Tags, []string{"a", "b"}) || !got.DueBefore.Day() || got.DueAfter.Day() || got.Limit != 3 || got.After != nil {
+			!slices.Equal(got.Tags, []string{"a", "b"}) || got.DueBefore.String() != "2026-01-31" || got.DueAfter.String() != "2026-01-01T00:00:00.000Z" || got.Limit != 3 || got.After != nil {
 			t.Errorf("got %+v", got)
 		}
 	})

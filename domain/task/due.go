@@ -53,9 +53,6 @@ func (d Due) String() string {
 	return d.at.Format(instantLayout)
 }
 
-// Day reports whether the due date is a whole day.
-func (d Due) Day() bool { return d.day }
-
 // Start returns the first millisecond of the due date.
 func (d Due) Start() time.Time { return d.at }
 
