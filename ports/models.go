@@ -22,16 +22,21 @@ type Models interface {
 	Stream(ctx context.Context, c chat.Call, to Sink) (chat.Reply, error)
 }
 
-// Sink receives a response. Its methods are never called concurrently.
-type Sink interface {
-	// Chunk takes a chunk of the types text, tool_call and tool_result.
+// ChunkSink receives the chunks of a response. Its methods are never called concurrently.
+type ChunkSink interface {
+	// Chunk takes a chunk.
 	Chunk(chat.Chunk) error
+	// Wait flushes the chunks taken so far; it is called before more is waited for.
+	Wait() error
+}
+
+// Sink receives a response: chunks of the types text, tool_call and tool_result, and when the provider took part.
+type Sink interface {
+	ChunkSink
 	// Sent is called once the provider's server has the whole request, which its operator bills from then on.
 	Sent()
 	// Alive is called whenever the provider has sent anything, even without a chunk.
 	Alive()
-	// Wait flushes the chunks taken so far; the adapter calls it before it waits for more.
-	Wait() error
 }
 
 // Generations records every call once. It does not block: records that it cannot store are

@@ -17,7 +17,7 @@ const (
 	chatSilence  = 15 * time.Second
 )
 
-// chatStream sends the response of a model to its client. It implements ports.Sink. Chunks are buffered up to
+// chatStream sends the response of a model to its client. It implements ports.ChunkSink. Chunks are buffered up to
 // stream.FlushAt or until Wait, and the head is sent with the first chunk or comment.
 type chatStream struct {
 	c       *call
@@ -85,7 +85,7 @@ func (w *chatStream) finish() {
 	w.c.broken = !w.whole
 }
 
-// Chunk implements ports.Sink. It sends the chunk at the latest in Wait.
+// Chunk implements ports.ChunkSink. It sends the chunk at the latest in Wait.
 func (w *chatStream) Chunk(k chat.Chunk) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,13 +101,7 @@ func (w *chatStream) Chunk(k chat.Chunk) error {
 	return w.send()
 }
 
-// Sent implements ports.Sink. The stream needs nothing here.
-func (w *chatStream) Sent() {}
-
-// Alive implements ports.Sink. The stream needs nothing here.
-func (w *chatStream) Alive() {}
-
-// Wait implements ports.Sink. It sends the buffered chunks.
+// Wait implements ports.ChunkSink. It sends the buffered chunks.
 func (w *chatStream) Wait() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -193,7 +193,7 @@ func (s *Chats) AdmitUnconfirmed(ctx context.Context, actor org.Actor, r chat.Re
 // Run makes the call and passes its chunks to the sink, the last of them done or error. If
 // the sink fails or ctx ends, the client is gone, and the provider's request is cancelled.
 // Run returns when the usage is stored.
-func (c *Call) Run(ctx context.Context, to ports.Sink) {
+func (c *Call) Run(ctx context.Context, to ports.ChunkSink) {
 	s := c.of
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -345,7 +345,7 @@ func outcomeOf(err error, ctx context.Context, out *countingSink) chat.Outcome {
 
 // countingSink passes chunks on to the client's sink, and records what was sent.
 type countingSink struct {
-	to    ports.Sink
+	to    ports.ChunkSink
 	clock ports.Clock
 	alarm ports.Alarm
 	began time.Time

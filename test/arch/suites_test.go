@@ -35,6 +35,7 @@ var unsuited = map[string]string{
 	"ToolServers":    "one adapter, mcp: it speaks with foreign servers, and its tests run scripted ones of the real protocol",
 	"Authorizer":     "one adapter, mcp: it speaks with foreign servers, and its tests run a scripted one of the real protocol",
 	"Generations":    "one adapter, analytics, whose tests hold each of its forms to the protocol that it speaks",
+	"ChunkSink":      "what a chat is given: part of Sink",
 	"Sink":           "what models are given: their suite's own one holds them to how it is called",
 	"Alarm":          "part of Alarms, whose suite it is in",
 	"Disk":           "one adapter, the directory of a device; its suite holds it and the virtual disks of the simulation to the port's comment",

@@ -152,9 +152,6 @@ func (l *chatClient) Chunk(c chat.Chunk) error {
 	return nil
 }
 
-func (l *chatClient) Sent()  {}
-func (l *chatClient) Alive() {}
-
 func (l *chatClient) Wait() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -446,7 +443,7 @@ func drawResponse(t *rapid.T) attempt {
 }
 
 // run runs a call and reports whether it panicked.
-func run(ctx context.Context, call *chats.Call, to ports.Sink) (panicked bool) {
+func run(ctx context.Context, call *chats.Call, to ports.ChunkSink) (panicked bool) {
 	defer func() { panicked = recover() != nil }()
 	call.Run(ctx, to)
 	return false
