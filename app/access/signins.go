@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"collab/domain/audit"
 	"collab/domain/fault"
@@ -315,18 +316,7 @@ func (a *Access) upsertPrincipal(ctx context.Context, r ports.Records, claims id
 		return in, errNeedsLock
 	}
 	if next != was {
-		if err := dir.Members().Put(ctx, o.ID, next); err != nil {
-			return in, err
-		}
-	}
-	if next.Role != was.Role && !was.JoinedAt.IsZero() {
-		if c, ok := object.MembershipChange(was, next, "", now); ok {
-			if _, err := r.Storage().Changes().Append(ctx, o.ID, c); err != nil {
-				return in, err
-			}
-		}
-		e := audit.ByProvider(id.Entry(a.IDs.New()), o.ID, audit.RoleChanged, string(u.ID), string(was.Role)+" -> "+string(next.Role), now)
-		if err := r.Journal().Audit().Add(ctx, e); err != nil {
+		if err := PutMembership(ctx, r, was, next, now, a.IDs); err != nil {
 			return in, err
 		}
 	}
@@ -334,6 +324,30 @@ func (a *Access) upsertPrincipal(ctx context.Context, r ports.Records, claims id
 		in.org, in.member = &o, &next
 	}
 	return in, nil
+}
+
+// PutMembership stores a membership that the identity provider has changed, and audits a change of role or the end of
+// an active one.
+func PutMembership(ctx context.Context, r ports.Records, was, next org.Membership, now time.Time, ids ports.IDs) error {
+	if err := r.Directory().Members().Put(ctx, next.Org, next); err != nil || was.JoinedAt.IsZero() {
+		return err
+	}
+	if c, ok := object.MembershipChange(was, next, "", now); ok {
+		if _, err := r.Storage().Changes().Append(ctx, next.Org, c); err != nil {
+			return err
+		}
+	}
+	if !was.Active() {
+		return nil
+	}
+	action, detail := audit.MemberRemoved, string(was.Role)
+	if next.Active() {
+		if next.Role == was.Role {
+			return nil
+		}
+		action, detail = audit.RoleChanged, string(was.Role)+" -> "+string(next.Role)
+	}
+	return r.Journal().Audit().Add(ctx, audit.ByProvider(id.Entry(ids.New()), next.Org, action, string(next.User), detail, now))
 }
 
 // issue signs a token. It belongs to the session of the refreshed token, or to a new one if

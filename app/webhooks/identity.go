@@ -14,7 +14,6 @@ import (
 	"collab/app/billing"
 	"collab/app/members"
 	"collab/app/objects"
-	"collab/domain/audit"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/identity"
@@ -163,7 +162,7 @@ func (w *Webhooks) updateRole(ctx context.Context, r ports.Records, o org.Organi
 	if err == nil {
 		var m org.Membership
 		if m, err = r.Directory().Members().GetLocked(ctx, o.ID, u.ID); err == nil {
-			return w.put(ctx, r, m, m.WithRoleMapping(o.RoleMapping(w.Roles, u.ProviderID)))
+			return access.PutMembership(ctx, r, m, m.WithRoleMapping(o.RoleMapping(w.Roles, u.ProviderID)), w.Clock.Now(), w.IDs)
 		}
 	}
 	if fault.Is(err, fault.NotFound) {
@@ -199,33 +198,10 @@ func (w *Webhooks) member(ctx context.Context, r ports.Records, e identity.Event
 	if next == was {
 		return nil
 	}
-	if err := w.put(ctx, r, was, next); err != nil || next.Active() {
+	if err := access.PutMembership(ctx, r, was, next, now, w.IDs); err != nil || next.Active() {
 		return err
 	}
 	return members.EndWork(ctx, r, o.ID, u.ID, w.Clock.Now())
-}
-
-// put stores a membership, and audits a change of role or the end of an active one.
-func (w *Webhooks) put(ctx context.Context, r ports.Records, was, next org.Membership) error {
-	if err := r.Directory().Members().Put(ctx, next.Org, next); err != nil || was.JoinedAt.IsZero() {
-		return err
-	}
-	if c, ok := object.MembershipChange(was, next, "", w.Clock.Now()); ok {
-		if _, err := r.Storage().Changes().Append(ctx, next.Org, c); err != nil {
-			return err
-		}
-	}
-	if !was.Active() {
-		return nil
-	}
-	action, detail := audit.MemberRemoved, string(was.Role)
-	if next.Active() {
-		if next.Role == was.Role {
-			return nil
-		}
-		action, detail = audit.RoleChanged, string(was.Role)+" -> "+string(next.Role)
-	}
-	return r.Journal().Audit().Add(ctx, audit.ByProvider(id.Entry(w.IDs.New()), next.Org, action, string(next.User), detail, w.Clock.Now()))
 }
 
 // deleteUser ends the user's memberships and assignments and deletes the user's personal
@@ -302,7 +278,7 @@ func (w *Webhooks) erase(ctx context.Context, r ports.Records, e identity.Event)
 		if _, err := r.Directory().Organisations().Lock(ctx, m.Org); err != nil {
 			return nil, err
 		}
-		if err := w.put(ctx, r, m, m.Removed(now)); err != nil {
+		if err := access.PutMembership(ctx, r, m, m.Removed(now), now, w.IDs); err != nil {
 			return nil, err
 		}
 		if err := members.EndWork(ctx, r, m.Org, u.ID, w.Clock.Now()); err != nil {
