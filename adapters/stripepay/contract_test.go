@@ -33,7 +33,7 @@ func newContract(t *testing.T) contract.PaymentProvider {
 		must.Succeed(t, dev.Close(context.Background()))
 	})
 	p := must.Do(stripepay.New(stripepay.Options{
-		SecretKey: dev.Key(), URL: dev.APIURL(), Prices: map[plan.Plan]string{plan.Standard: "price_standard", plan.Premium: "price_premium"},
+		SecretKey: dev.Key(), URL: dev.APIURL(), Prices: map[plan.Plan][]string{plan.Standard: {"price_standard"}, plan.Premium: {"price_premium"}},
 		SuccessURL: server.URL + "/success", CancelURL: server.URL + "/cancel",
 	})).Or(t)
 	return contract.PaymentProvider{

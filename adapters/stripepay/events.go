@@ -39,7 +39,7 @@ type Events struct {
 
 // NewEvents returns Events that accept messages signed with any of the secrets, so that
 // secrets can be rotated. Empty ones are skipped; without secrets every message is refused.
-func NewEvents(secrets []string, prices map[plan.Plan]string, clock ports.Clock) *Events {
+func NewEvents(secrets []string, prices map[plan.Plan][]string, clock ports.Clock) *Events {
 	e := &Events{plans: plansOf(prices), clock: clock}
 	for _, s := range secrets {
 		if s = strings.TrimSpace(s); s != "" && s != secretPrefix {

@@ -28,7 +28,7 @@ const (
 	otherOrg  = id.Org("0198a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2c")
 )
 
-var prices = map[plan.Plan]string{plan.Standard: "price_standard", plan.Premium: "price_premium"}
+var prices = map[plan.Plan][]string{plan.Standard: {"price_standard", "price_before"}, plan.Premium: {"price_premium"}}
 
 // request is a request to the provider.
 type request struct {

@@ -25,7 +25,8 @@ type price struct {
 	} `json:"recurring"`
 }
 
-// Inspect checks the key and the prices of both plans. At is the address to print.
+// Inspect checks the key and the prices of both plans; those that are not sold any more need only
+// exist. At is the address to print.
 func Inspect(ctx context.Context, o Options, at inspect.Address, production bool) (f inspect.Findings) {
 	key := strings.TrimSpace(o.SecretKey)
 	test := strings.HasPrefix(key, "sk_test_") || strings.HasPrefix(key, "rk_test_")
@@ -48,11 +49,18 @@ func Inspect(ctx context.Context, o Options, at inspect.Address, production bool
 		return f
 	}
 	currency := ""
-	for _, of := range []struct {
-		plan     plan.Plan
-		variable string
-	}{{plan.Standard, "COLLAB_STRIPE_PRICE_STANDARD"}, {plan.Premium, "COLLAB_STRIPE_PRICE_PREMIUM"}} {
-		id := p.prices[of.plan]
+	type configured struct {
+		plan plan.Plan
+		id   string
+	}
+	var all []configured
+	for _, of := range []plan.Plan{plan.Standard, plan.Premium} {
+		for _, id := range o.Prices[of] {
+			all = append(all, configured{of, strings.TrimSpace(id)})
+		}
+	}
+	for _, of := range all {
+		id := of.id
 		got, err := call[price](ctx, p, http.MethodGet, stripe.FormatURLPath("/v1/prices/%s", id), &stripe.PriceParams{})
 		status := 0
 		refused, ok := errors.AsType[*refusal](err)
@@ -61,7 +69,7 @@ func Inspect(ctx context.Context, o Options, at inspect.Address, production bool
 		} else if err == nil && !isID(string(got.ID)) {
 			err = unreadable("a price without an id")
 		}
-		remedy := "set " + of.variable + " to a price that is active, recurring and by quantity, in the mode of the key"
+		remedy := "set COLLAB_STRIPE_PRICE_" + string(of.plan) + " to a price that is active, recurring and by quantity, in the mode of the key"
 		switch {
 		case status == http.StatusUnauthorized:
 			f.Wrong("set COLLAB_STRIPE_SECRET_KEY", "The payment provider does not know the key").Err = refused
@@ -75,6 +83,10 @@ func Inspect(ctx context.Context, o Options, at inspect.Address, production bool
 		case err != nil:
 			f.Wrong("let this machine reach it, or try again later", "").Err = err
 			return f
+		}
+		if id != p.prices[of.plan] {
+			f.OK("%s: %s, not sold any more", of.plan, id)
+			continue
 		}
 		inCurrency, usage := word(string(got.Currency)), string(got.Recurring.Usage)
 		switch {

@@ -39,6 +39,13 @@ func TestSubscriptionsOfEveryVersionAreRead(t *testing.T) {
 	}
 }
 
+func TestASubscriptionAtAFormerPriceHasThePlan(t *testing.T) {
+	for price, want := range map[string]plan.Plan{"price_standard": plan.Standard, "price_before": plan.Standard, "price_premium": plan.Premium, "price_other": plan.None} {
+		s := readSubscriptionBody(t, `{"id":"sub_1","status":"active","items":{"data":[{"id":"si_1","price":{"id":"`+price+`"}}]}}`)
+		must.Is(t, want, s.Plan)
+	}
+}
+
 func TestTheProvidersFixturesAreRead(t *testing.T) {
 	var fixtures struct{ Resources map[string]json.RawMessage }
 	must.NoError(t, json.Unmarshal(embedded.OpenAPIFixtures, &fixtures))

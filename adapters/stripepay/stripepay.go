@@ -5,6 +5,7 @@
 package stripepay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -37,19 +38,19 @@ var (
 // Options configure New.
 type Options struct {
 	SecretKey  string
-	URL        string               // without /v1; empty: Stripe's own
-	Prices     map[plan.Plan]string // ids of prices
-	SuccessURL string               // redirected to after a payment, with the session's id in the query
-	CancelURL  string               // redirected to without a payment
-	Client     *http.Client         // with a transport; nil: a new one
-	Log        *slog.Logger         // nil: none
+	URL        string                 // without /v1; empty: Stripe's own
+	Prices     map[plan.Plan][]string // ids of prices: the first is sold, subscriptions to all have the plan
+	SuccessURL string                 // redirected to after a payment, with the session's id in the query
+	CancelURL  string                 // redirected to without a payment
+	Client     *http.Client           // with a transport; nil: a new one
+	Log        *slog.Logger           // nil: none
 }
 
 // Payments implements ports.Payments and ports.Billing.
 type Payments struct {
 	backend stripe.Backend
 	key     string
-	prices  map[plan.Plan]string
+	prices  map[plan.Plan]string // that are sold
 	plans   map[string]plan.Plan
 	success string
 	cancel  string
@@ -71,12 +72,15 @@ func New(o Options) (*Payments, error) {
 	}
 	p := &Payments{key: key, prices: map[plan.Plan]string{}, plans: plansOf(o.Prices), cancel: o.CancelURL, log: o.Log}
 	p.success = o.SuccessURL + "?session_id={CHECKOUT_SESSION_ID}"
-	for price, paid := range p.plans {
-		p.prices[paid] = price
-	}
 	for _, of := range []plan.Plan{plan.Standard, plan.Premium} {
-		if !isID(p.prices[of]) || len(p.plans) != len(o.Prices) {
-			return nil, errors.New("COLLAB_STRIPE_PRICE_" + string(of) + ": must be the id of a price of its own")
+		valid := len(o.Prices[of]) > 0
+		for _, price := range o.Prices[of] {
+			price = strings.TrimSpace(price)
+			valid = valid && isID(price) && p.plans[price] == of
+			p.prices[of] = cmp.Or(p.prices[of], price)
+		}
+		if !valid {
+			return nil, errors.New("COLLAB_STRIPE_PRICE_" + string(of) + ": must be the id of a price of its own, or several, comma separated")
 		}
 	}
 	if p.log == nil {
@@ -92,11 +96,13 @@ func isAddress(s string) bool {
 }
 
 // plansOf returns the plans by the ids of their prices.
-func plansOf(prices map[plan.Plan]string) map[string]plan.Plan {
+func plansOf(prices map[plan.Plan][]string) map[string]plan.Plan {
 	plans := map[string]plan.Plan{}
-	for paid, price := range prices {
-		if price = strings.TrimSpace(price); price != "" {
-			plans[price] = paid
+	for paid, all := range prices {
+		for _, price := range all {
+			if price = strings.TrimSpace(price); price != "" {
+				plans[price] = paid
+			}
 		}
 	}
 	return plans

@@ -287,6 +287,7 @@ func TestAChangeRequestsWhatDiffers(t *testing.T) {
 		"the same plan, with an end": {endingNew, plan.Standard, map[string]string{"cancel_at": ""}},
 		"another plan, with an end": {endingNew, plan.Premium, map[string]string{
 			"items[0][id]": "si_1", "items[0][price]": "price_premium", "proration_behavior": "always_invoice", "payment_behavior": "error_if_incomplete", "cancel_at": ""}},
+		"the same plan, at its former price": {`200 {"id":"sub_1","status":"active","items":{"data":[{"id":"si_1","price":{"id":"price_before"}}]}}`, plan.Standard, nil},
 		"the plan of the configured item": {
 			`200 {"id":"sub_1","status":"active","items":{"data":[{"id":"si_0","price":{"id":"price_support"}},{"id":"si_1","price":{"id":"price_standard"}}]}}`, plan.Premium,
 			map[string]string{"items[0][id]": "si_1", "items[0][price]": "price_premium", "proration_behavior": "always_invoice", "payment_behavior": "error_if_incomplete", "cancel_at_period_end": "false"}},
@@ -392,9 +393,16 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 		"no success URL":          func(o *Options) { o.SuccessURL = "" },
 		"a page with a query":     func(o *Options) { o.CancelURL = "https://x.example/?a=b" },
 		"no prices":               func(o *Options) { o.Prices = nil },
-		"a price that is missing": func(o *Options) { o.Prices = map[plan.Plan]string{plan.Standard: "price_1"} },
-		"one price twice":         func(o *Options) { o.Prices = map[plan.Plan]string{plan.Standard: "price_1", plan.Premium: " price_1"} },
-		"an invalid price":        func(o *Options) { o.Prices = map[plan.Plan]string{plan.Standard: "10 EUR", plan.Premium: "price_1"} },
+		"a price that is missing": func(o *Options) { o.Prices = map[plan.Plan][]string{plan.Standard: {"price_1"}} },
+		"one price twice": func(o *Options) {
+			o.Prices = map[plan.Plan][]string{plan.Standard: {"price_1"}, plan.Premium: {"price_2", " price_1"}}
+		},
+		"a price without an id": func(o *Options) {
+			o.Prices = map[plan.Plan][]string{plan.Standard: {"price_1", ""}, plan.Premium: {"price_2"}}
+		},
+		"an invalid price": func(o *Options) {
+			o.Prices = map[plan.Plan][]string{plan.Standard: {"10 EUR"}, plan.Premium: {"price_1"}}
+		},
 	} {
 		o := good
 		spoil(&o)

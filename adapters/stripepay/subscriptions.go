@@ -43,16 +43,17 @@ func (p *Payments) Change(ctx context.Context, subscriptionID string, to plan.Pl
 		return err
 	}
 	item := s.item(p.plans)
+	same := p.plans[item.price()] == to // at the price of the time of the purchase
 	switch {
 	case s.over():
 		return fault.Missing("Subscription")
-	case item.price() == price && !s.cancelsAtEnd():
+	case same && !s.cancelsAtEnd():
 		return nil
 	case !isID(string(item.ID)):
 		return unreadable("a subscription without an item")
 	}
 	params := &stripe.SubscriptionParams{}
-	if item.price() != price {
+	if !same {
 		params.Items = []*stripe.SubscriptionItemsParams{{ID: stripe.String(string(item.ID)), Price: &price}}
 		params.ProrationBehavior, params.PaymentBehavior = stripe.String(prorated), stripe.String(paidOrUnchanged)
 	}

@@ -56,9 +56,9 @@ var paymentEvents = fx.Provide(
 )
 
 // prices returns the ids of the plans' prices. The development provider has its own.
-func prices(c config.Config) map[plan.Plan]string {
+func prices(c config.Config) map[plan.Plan][]string {
 	if !c.StripeKey.IsSet() {
-		return map[plan.Plan]string{plan.Standard: "price_standard", plan.Premium: "price_premium"}
+		return map[plan.Plan][]string{plan.Standard: {"price_standard"}, plan.Premium: {"price_premium"}}
 	}
 	return c.Prices()
 }
@@ -87,8 +87,8 @@ type devpayParams struct {
 func developmentPayments(lc fx.Lifecycle, p devpayParams) (paymentResult, error) {
 	client := newWebhookClient(lc)
 	named := map[string]string{}
-	for p, price := range prices(p.Config) {
-		named[price] = string(p)
+	for p, all := range prices(p.Config) {
+		named[all[0]] = string(p)
 	}
 	dev, err := devpay.New(devpay.Options{
 		Development: !p.Config.Production(), Listen: string(p.Config.Listen), PublicURL: string(p.Base), AppURL: appURL(p.Config, p.Base),

@@ -132,6 +132,8 @@ func (w *fixture) broken(t *testing.T) {
 		{"no payment provider", "payments", []string{"COLLAB_STRIPE_API_URL=" + w.gone}, "wrong", "does not answer", "reach it"},
 		{"a price that is not there", "payments", []string{"COLLAB_STRIPE_PRICE_PREMIUM=price_gone"}, "wrong", "PREMIUM: there is no price price_gone", "COLLAB_STRIPE_PRICE_PREMIUM"},
 		{"a price that is not active", "payments", []string{"COLLAB_STRIPE_PRICE_STANDARD=price_inactive"}, "wrong", "STANDARD: the price price_inactive is not active", "COLLAB_STRIPE_PRICE_STANDARD"},
+		{"a former price that is not active", "payments", []string{"COLLAB_STRIPE_PRICE_STANDARD=price_standard,price_inactive"}, "ok", "STANDARD: price_inactive, not sold any more", ""},
+		{"a former price that is not there", "payments", []string{"COLLAB_STRIPE_PRICE_STANDARD=price_standard,price_gone"}, "wrong", "STANDARD: there is no price price_gone", "COLLAB_STRIPE_PRICE_STANDARD"},
 		{"a price that is paid once", "payments", []string{"COLLAB_STRIPE_PRICE_STANDARD=price_once"}, "wrong", "paid once", "recurring"},
 		{"a price by use", "payments", []string{"COLLAB_STRIPE_PRICE_STANDARD=price_metered"}, "wrong", "what was used", "by quantity"},
 		{"prices in two currencies", "payments", []string{"COLLAB_STRIPE_PRICE_PREMIUM=price_euro"}, "wrong", "in eur, the other in usd", "same currency"},

@@ -49,7 +49,7 @@ const (
 )
 
 // Prices are the payment provider's prices of the plans.
-var Prices = map[plan.Plan]string{plan.Standard: "price_standard", plan.Premium: "price_premium"}
+var Prices = map[plan.Plan][]string{plan.Standard: {"price_standard"}, plan.Premium: {"price_premium"}}
 
 // Deployment is a deployment in one process: the use cases of a server over its stores,
 // and its providers. Nothing happens in it, and no time passes, without a call.

@@ -52,7 +52,7 @@ func (p *Payments) send(ctx context.Context, kind string, of map[string]any) err
 func SubscriptionData(r plan.Remote) map[string]any {
 	data := map[string]any{
 		"id": r.ID, "object": "subscription", "status": r.Status, "customer": r.Customer, "metadata": map[string]any{"org_id": r.Org},
-		"items":                map[string]any{"data": []map[string]any{{"id": "si_" + r.ID, "price": map[string]any{"id": Prices[r.Plan]}, "quantity": *r.Seats}}},
+		"items":                map[string]any{"data": []map[string]any{{"id": "si_" + r.ID, "price": map[string]any{"id": Prices[r.Plan][0]}, "quantity": *r.Seats}}},
 		"current_period_start": r.PeriodStart.Unix(), "current_period_end": r.PeriodEnd.Unix(), "cancel_at_period_end": r.CancelAtPeriodEnd,
 	}
 	if r.HasPaymentMethod {

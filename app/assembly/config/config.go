@@ -62,11 +62,11 @@ type Config struct {
 	IdentityWebhooks     Secrets     `env:"COLLAB_IDENTITY_WEBHOOK_SECRETS" help:"whsec_… secrets, comma separated; empty: no message is accepted" or:"created at first start" required:"prod"`
 	IdentityRoles        org.RoleMap `env:"COLLAB_IDENTITY_ROLE_MAP" help:"more role names of the provider: org:billing=MEMBER,…"`
 
-	StripeKey      Secret  `env:"COLLAB_STRIPE_SECRET_KEY" help:"secret key of Stripe's API" or:"the built-in development provider" required:"prod"`
-	StripeWebhooks Secrets `env:"COLLAB_STRIPE_WEBHOOK_SECRETS" help:"whsec_… secrets of its messages, comma separated; empty: no message is accepted" or:"created at first start" required:"prod"`
-	StripeStandard string  `env:"COLLAB_STRIPE_PRICE_STANDARD" help:"id of the price of the plan STANDARD"`
-	StripePremium  string  `env:"COLLAB_STRIPE_PRICE_PREMIUM" help:"id of the price of the plan PREMIUM"`
-	StripeURL      URL     `env:"COLLAB_STRIPE_API_URL" help:"address of a server that speaks Stripe's API, without /v1" or:"Stripe's own" schemes:"http,https"`
+	StripeKey      Secret   `env:"COLLAB_STRIPE_SECRET_KEY" help:"secret key of Stripe's API" or:"the built-in development provider" required:"prod"`
+	StripeWebhooks Secrets  `env:"COLLAB_STRIPE_WEBHOOK_SECRETS" help:"whsec_… secrets of its messages, comma separated; empty: no message is accepted" or:"created at first start" required:"prod"`
+	StripeStandard []string `env:"COLLAB_STRIPE_PRICE_STANDARD" help:"ids of the prices of the plan STANDARD, comma separated: the first is sold, the others were"`
+	StripePremium  []string `env:"COLLAB_STRIPE_PRICE_PREMIUM" help:"ids of the prices of the plan PREMIUM, likewise"`
+	StripeURL      URL      `env:"COLLAB_STRIPE_API_URL" help:"address of a server that speaks Stripe's API, without /v1" or:"Stripe's own" schemes:"http,https"`
 
 	AnthropicKey      Secret         `env:"COLLAB_ANTHROPIC_API_KEY" help:"key of Anthropic's API"`
 	AnthropicURL      URL            `env:"COLLAB_ANTHROPIC_URL" help:"address of a server that speaks its protocol, without /v1" or:"Anthropic's own" schemes:"http,https"`
@@ -301,7 +301,8 @@ func (c Config) contradictions(report func(name, format string, args ...any)) {
 	if c.IdentityClientID != "" && c.IdentitySignInURL.IsSet() {
 		report("COLLAB_IDENTITY_CLIENT_ID", "and COLLAB_IDENTITY_SIGN_IN_URL exclude each other: a provider signs in by code or by session")
 	}
-	if c.StripeKey.IsSet() && (c.StripeStandard == "" || c.StripePremium == "" || c.StripeStandard == c.StripePremium) {
+	inBoth := slices.ContainsFunc(c.StripeStandard, func(price string) bool { return slices.Contains(c.StripePremium, price) })
+	if c.StripeKey.IsSet() && (len(c.StripeStandard) == 0 || len(c.StripePremium) == 0 || inBoth) {
 		report("COLLAB_STRIPE_PRICE_STANDARD", "and COLLAB_STRIPE_PRICE_PREMIUM must be the ids of two prices where COLLAB_STRIPE_SECRET_KEY is set")
 	}
 	if !c.Production() {
@@ -347,9 +348,9 @@ func (c Config) OpenAI() bool { return c.OpenAIKey.IsSet() || c.OpenAIURL.IsSet(
 // LocalModel reports whether the built-in model is available, which is only for this machine.
 func (c Config) LocalModel() bool { return !c.Production() && c.Listen.loopback() }
 
-// Prices returns the ids of the plans' prices.
-func (c Config) Prices() map[plan.Plan]string {
-	return map[plan.Plan]string{plan.Standard: c.StripeStandard, plan.Premium: c.StripePremium}
+// Prices returns the ids of the plans' prices, that of the sold one first.
+func (c Config) Prices() map[plan.Plan][]string {
+	return map[plan.Plan][]string{plan.Standard: c.StripeStandard, plan.Premium: c.StripePremium}
 }
 
 // Database names the kind of the database: "sqlite", "postgres" or "memory".
