@@ -39,7 +39,7 @@ func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (s
 				return is.Checkout.URL, nil
 			}
 			if err == nil || fault.Is(err, fault.NotFound) {
-				err = s.closePage(ctx, actor.Org, s.byActor(ctx, actor), is)
+				err = s.closePage(ctx, actor.Org, s.byActor(ctx, actor), is, s.checkPaid)
 			}
 		case plan.ChangePlan:
 			changed := s.Provider.Change(ctx, is.ProviderID, p)
@@ -51,7 +51,7 @@ func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (s
 				return s.PaidURL, nil
 			}
 		case plan.ReplacePage:
-			err = s.closePage(ctx, actor.Org, s.byActor(ctx, actor), is)
+			err = s.closePage(ctx, actor.Org, s.byActor(ctx, actor), is, s.checkPaid)
 		case plan.NewPage:
 			var url string
 			// A page of an earlier order may be outdated; the next round checks it.
@@ -123,8 +123,11 @@ func (s *Billing) newCustomer(ctx context.Context, of id.Org, as entryFunc, dele
 	return is.Customer, err
 }
 
-// closePage ends a checkout and expires its page.
-func (s *Billing) closePage(ctx context.Context, o id.Org, as entryFunc, is plan.Subscription) error {
+// settleFunc settles the subscription of a page that was paid.
+type settleFunc func(ctx context.Context, o id.Org, as entryFunc, page plan.Checkout) error
+
+// closePage ends a checkout and expires its page. If it was paid, settle has to return nil first.
+func (s *Billing) closePage(ctx context.Context, o id.Org, as entryFunc, is plan.Subscription, settle settleFunc) error {
 	page := *is.Checkout
 	if page.Session == "" {
 		// The request for the page may have succeeded without its response being stored.
@@ -135,7 +138,7 @@ func (s *Billing) closePage(ctx context.Context, o id.Org, as entryFunc, is plan
 	}
 	err := s.expire(ctx, page)
 	if fault.Is(err, fault.Conflict) {
-		err = s.checkPaid(ctx, o, page)
+		err = settle(ctx, o, as, page)
 	}
 	if err != nil {
 		return err
@@ -147,10 +150,10 @@ func (s *Billing) closePage(ctx context.Context, o id.Org, as entryFunc, is plan
 }
 
 // checkPaid returns nil if the subscription of a paid page is settled: it is the
-// organisation's, has ended, or is superseded by an operator's grant. Otherwise it returns
-// Conflict, so that no one is charged twice.
-func (s *Billing) checkPaid(ctx context.Context, o id.Org, page plan.Checkout) error {
-	pending := fault.New(fault.Conflict, "A payment for the plan %s is being processed", page.Plan)
+// organisation's, has ended, or is superseded by an operator's grant, beside which it is kept
+// until the organisation is closed. Otherwise it returns Conflict, so that no one is charged twice.
+func (s *Billing) checkPaid(ctx context.Context, o id.Org, as entryFunc, page plan.Checkout) error {
+	pending := pendingPayment(page)
 	paid, err := s.Return(ctx, page.Session)
 	if err != nil {
 		return err
@@ -159,7 +162,13 @@ func (s *Billing) checkPaid(ctx context.Context, o id.Org, page plan.Checkout) e
 		return pending
 	}
 	is, err := s.Store.Directory().Subscriptions().Get(ctx, o)
-	if err != nil || is.State() == plan.External || is.Billed() && is.ProviderID == paid.Subscription {
+	if err != nil || is.Billed() && is.ProviderID == paid.Subscription {
+		return err
+	}
+	if is.State() == plan.External {
+		_, err := s.revise(ctx, o, as, func(was plan.Subscription) (plan.Subscription, error) {
+			return was.PaidBeside(paid.Subscription, s.Clock.Now()), nil
+		})
 		return err
 	}
 	r, err := s.Provider.Subscription(ctx, paid.Subscription)
@@ -172,6 +181,23 @@ func (s *Billing) checkPaid(ctx context.Context, o id.Org, page plan.Checkout) e
 		return pending
 	}
 	return nil
+}
+
+// cancelPaid cancels the subscription of a paid page, whatever it is. It returns Conflict while
+// there is none.
+func (s *Billing) cancelPaid(ctx context.Context, o id.Org, as entryFunc, page plan.Checkout) error {
+	paid, err := s.Payments.Session(ctx, page.Session)
+	if err != nil {
+		return err
+	}
+	if paid.Subscription == "" {
+		return pendingPayment(page)
+	}
+	return s.cancelNow(ctx, o, as, paid.Subscription)
+}
+
+func pendingPayment(page plan.Checkout) error {
+	return fault.New(fault.Conflict, "A payment for the plan %s is being processed", page.Plan)
 }
 
 // expire closes a payment page. A page that the provider does not know counts as closed.

@@ -179,7 +179,7 @@ func goesOn(ctx context.Context, err error, failed *error) bool {
 
 // cancelClosed closes the payment pages of closed organisations and cancels their
 // subscriptions: their members can no longer use the portal, and their subscriptions are
-// unknown after erasure. The subscription of a page that was paid is canceled by the next run.
+// unknown after erasure.
 func (s *Billing) cancelClosed(ctx context.Context) error {
 	now := s.Clock.Now()
 	closed, err := s.Store.Directory().Organisations().List(ctx, org.Filter{ClosedBefore: &now})
@@ -198,26 +198,25 @@ func (s *Billing) cancelClosed(ctx context.Context) error {
 	as := s.bySystem("because the organisation is closed")
 	for _, o := range ids {
 		is := all[o]
-		if is.Checkout != nil && !goesOn(ctx, s.closePage(ctx, o, as, is), &failed) ||
-			is.Cancelable() && !goesOn(ctx, s.cancelNow(ctx, o, as, is), &failed) {
+		if is.Checkout != nil && !goesOn(ctx, s.closePage(ctx, o, as, is, s.cancelPaid), &failed) ||
+			is.Cancelable() && !goesOn(ctx, s.cancelNow(ctx, o, as, is.ProviderID), &failed) {
 			break
 		}
 	}
 	return failed
 }
 
-// cancelNow cancels a subscription at once, and follows or abandons it.
-func (s *Billing) cancelNow(ctx context.Context, o id.Org, as entryFunc, is plan.Subscription) error {
-	err := s.Provider.Cancel(ctx, is.ProviderID, true)
-	switch {
-	case err != nil && !fault.Is(err, fault.NotFound):
-	case is.Billed():
-		err = s.followOrEnd(ctx, o, is.ProviderID, as)
-	default:
-		_, err = s.revise(ctx, o, as, func(was plan.Subscription) (plan.Subscription, error) {
-			return was.Abandoned(is.ProviderID, s.Clock.Now()), nil
-		})
+// cancelNow cancels a subscription at once, follows it, and abandons it if it is not followed.
+func (s *Billing) cancelNow(ctx context.Context, o id.Org, as entryFunc, subscription string) error {
+	if err := s.Provider.Cancel(ctx, subscription, true); err != nil && !fault.Is(err, fault.NotFound) {
+		return err
 	}
+	if err := s.followOrEnd(ctx, o, subscription, as); err != nil {
+		return err
+	}
+	_, err := s.revise(ctx, o, as, func(was plan.Subscription) (plan.Subscription, error) {
+		return was.Abandoned(subscription, s.Clock.Now()), nil
+	})
 	return err
 }
 
@@ -244,7 +243,7 @@ func (s *Billing) reconcile(ctx context.Context, o id.Org) error {
 	case err != nil:
 		return err
 	case is.State() == plan.External && is.Checkout != nil:
-		return s.closePage(ctx, o, byProvider, is)
+		return s.closePage(ctx, o, byProvider, is, s.checkPaid)
 	case !is.Billed():
 		return nil
 	}

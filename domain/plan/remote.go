@@ -117,9 +117,19 @@ func (s Subscription) Billed() bool {
 }
 
 // Cancelable reports whether the provider has a subscription of the organisation that may
-// bill it: also one from before an operator's grant, which is not followed any more.
+// bill it: also one from before an operator's grant, or of a page from before it, which
+// is not followed.
 func (s Subscription) Cancelable() bool {
 	return s.Billed() || s.State() == External && s.ProviderID != ""
+}
+
+// PaidBeside returns the subscription with the provider's one of the id, which was paid on a page
+// from before an operator's grant and is not followed.
+func (s Subscription) PaidBeside(subscription string, now time.Time) Subscription {
+	if s.State() == External {
+		s.ProviderID, s.UpdatedAt = subscription, now
+	}
+	return s
 }
 
 // Abandoned returns the subscription without the provider's one of the id, which has ended,

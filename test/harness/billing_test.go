@@ -256,26 +256,43 @@ func TestTheSubscriptionOfAClosedOrganisationIsCancelledOnce(t *testing.T) {
 }
 
 func TestThePaymentPageOfAClosedOrganisationIsClosed(t *testing.T) {
-	for about, paid := range map[string]bool{"an open page": false, "a page that was paid": true} {
+	for about, test := range map[string]struct {
+		paid                bool
+		price               plan.Plan // of the plan that the price of the subscription has
+		granted, reconciled bool
+		want                plan.Plan
+	}{
+		"an open page":                                   {want: plan.None},
+		"a page that was paid":                           {paid: true, price: plan.Premium, want: plan.Free},
+		"a page that was paid at an unknown price":       {paid: true, price: plan.None, want: plan.Free},
+		"a page that was paid after a grant":             {paid: true, price: plan.Premium, granted: true, want: plan.Enterprise},
+		"a page whose payment after a grant was noticed": {paid: true, price: plan.Premium, granted: true, reconciled: true, want: plan.Enterprise},
+	} {
 		t.Run(about, func(t *testing.T) {
 			s := newServersFixture(t)
 			ctx := t.Context()
 			must.Do(s.servers[0].Checkout(ctx, s.ada, plan.Premium)).Or(t)
 			session := s.stored().Checkout.Session
-			want := plan.None
-			if paid {
-				must.Do(s.provider.Pay(session)).Or(t)
-				want = plan.Free
+			if test.granted {
+				must.Do(s.Operator.Grant(ctx, org.Actor{Operator: true}, s.ada.Org, plan.Grant{Plan: plan.Enterprise})).Or(t)
+			}
+			if test.paid {
+				r := must.Do(s.provider.Subscription(ctx, must.Do(s.provider.Pay(session)).Or(t))).Or(t)
+				r.Plan = test.price
+				s.provider.Set(r)
+			}
+			if test.reconciled {
+				s.reconcile()
 			}
 			s.close("org_office")
 			s.reconcile()
 			if page, err := s.provider.Session(ctx, session); err != nil || page.Open() {
 				t.Errorf("the page is %+v, %v", page, err)
-			} else if r, err := s.provider.Subscription(ctx, page.Subscription); paid && (err != nil || !r.Ended()) {
+			} else if r, err := s.provider.Subscription(ctx, page.Subscription); test.paid && (err != nil || !r.Ended()) {
 				t.Errorf("its subscription is %+v, %v", r, err)
 			}
-			if is := s.stored(); is.Checkout != nil || is.Plan != want {
-				t.Errorf("afterwards it is %+v, want %s", is, want)
+			if is := s.stored(); is.Checkout != nil || is.Cancelable() || is.Plan != test.want {
+				t.Errorf("afterwards it is %+v, want %s", is, test.want)
 			}
 		})
 	}
