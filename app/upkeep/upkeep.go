@@ -5,6 +5,7 @@ package upkeep
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -75,7 +76,8 @@ func (u *Upkeep) sweep(ctx context.Context, some func(ctx context.Context, at ti
 	}
 }
 
-// erase removes the data of organisations that were closed org.Retention ago.
+// erase removes the data of organisations that were closed org.Retention ago. It keeps, and reports,
+// those that the payment provider may still bill: after the erasure nobody could tell whom.
 func (u *Upkeep) erase(ctx context.Context, now time.Time) error {
 	before := now.Add(-org.Retention)
 	due, err := u.store.Directory().Organisations().List(ctx, org.Filter{ClosedBefore: &before})
@@ -99,6 +101,13 @@ func (u *Upkeep) erasePart(ctx context.Context, o id.Org, now time.Time, limit i
 	err = u.store.Atomic(ctx, func(r ports.Records) error {
 		if _, err := r.Directory().Organisations().Lock(ctx, o); err != nil {
 			return err
+		}
+		s, err := r.Directory().Subscriptions().Get(ctx, o)
+		if err != nil {
+			return err
+		}
+		if s.Cancelable() || s.Checkout != nil {
+			return fmt.Errorf("organisation %s is not erased: its subscription %q of customer %q is not canceled, or its payment page is open", o, s.ProviderID, s.Customer)
 		}
 		if err := u.connectors.RevokeAll(ctx, r, o); err != nil {
 			return err

@@ -2,11 +2,15 @@ package upkeep_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"collab/domain/connector"
 	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/plan"
 	"collab/domain/release"
 	"collab/test/must"
 )
@@ -72,4 +76,40 @@ func TestUnusedClientsAreRemoved(t *testing.T) {
 	}
 	y.Clock.Advance(time.Millisecond)
 	must.Is(t, 0, left())
+}
+
+func TestAnOrganisationThatMayBeBilledIsNotErased(t *testing.T) {
+	for about, s := range map[string]func(plan.Subscription) plan.Subscription{
+		"a subscription": func(s plan.Subscription) plan.Subscription {
+			s, _ = s.Follow(plan.Remote{ID: "sub_1", Customer: "cus_1", Status: plan.IsActive, Plan: plan.Premium}, startTime)
+			return s
+		},
+		"a payment page": func(s plan.Subscription) plan.Subscription {
+			s.Customer, s.Checkout = "cus_1", &plan.Checkout{Key: "key", Plan: plan.Premium}
+			return s
+		},
+	} {
+		t.Run(about, func(t *testing.T) {
+			y, ctx := newFixture(t), t.Context()
+			bob := must.Do(y.Join(ctx, "org_other", "user_bob", org.Owner)).Or(t)
+			for _, o := range []string{"org_yard", "org_other"} {
+				must.NoError(t, y.SendIdentityEvent(ctx, "organization.deleted", map[string]any{"id": o, "deleted": true}))
+			}
+			none := must.Do(y.Store.Directory().Subscriptions().Get(ctx, y.ada.Org)).Or(t)
+			must.NoError(t, y.Store.Directory().Subscriptions().Put(ctx, y.ada.Org, s(plan.Unsubscribed(y.ada.Org))))
+			y.Clock.Advance(org.Retention)
+			if err := y.Upkeep.Run(ctx); err == nil || !strings.Contains(err.Error(), string(y.ada.Org)) || !strings.Contains(err.Error(), "cus_1") {
+				t.Errorf("the erasure reports %v", err)
+			}
+			erased := func(o id.Org) bool {
+				return must.Do(y.Store.Directory().Organisations().Get(ctx, o)).Or(t).ErasedAt != nil
+			}
+			if erased(y.ada.Org) || !erased(bob.Org) {
+				t.Errorf("erased: %t, and the other organisation: %t", erased(y.ada.Org), erased(bob.Org))
+			}
+			must.NoError(t, y.Store.Directory().Subscriptions().Put(ctx, y.ada.Org, none))
+			must.NoError(t, y.Upkeep.Run(ctx))
+			must.Is(t, true, erased(y.ada.Org))
+		})
+	}
 }
