@@ -165,7 +165,20 @@ func (s *Billing) Portal(ctx context.Context, actor org.Actor) (string, error) {
 	if fault.Is(err, fault.NotFound) {
 		err = never // the customer was deleted at the provider; the next checkout creates another
 	}
-	return url, err
+	if err == nil {
+		err = s.recheck(ctx, actor)
+	}
+	if err != nil {
+		return "", err
+	}
+	return url, nil
+}
+
+// recheck returns an error if the actor no longer manages the organisation: calls of the provider
+// take time.
+func (s *Billing) recheck(ctx context.Context, actor org.Actor) error {
+	_, err := s.decide(ctx, actor, func(was plan.Subscription) (plan.Subscription, error) { return was, nil })
+	return err
 }
 
 // entryFunc makes the entry of the audit log for a change.

@@ -36,6 +36,9 @@ func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (s
 			// It may have been closed or paid without an event.
 			var page plan.Session
 			if page, err = s.Payments.Session(ctx, is.Checkout.Session); err == nil && page.Open() {
+				if err := s.recheck(ctx, actor); err != nil {
+					return "", err
+				}
 				return is.Checkout.URL, nil
 			}
 			if err == nil || fault.Is(err, fault.NotFound) {

@@ -491,6 +491,7 @@ func TestADeletedCustomerIsReplaced(t *testing.T) {
 
 func TestFormerManagersCannotChangeASubscription(t *testing.T) {
 	s := newServersFixture(t)
+	must.Do(s.servers[0].Checkout(t.Context(), s.ada, plan.Premium)).Or(t)
 	before := s.stored()
 	for about, change := range map[string]func(org.Membership) org.Membership{
 		"demoted": func(m org.Membership) org.Membership { m.Role = org.Viewer; return m },
@@ -505,6 +506,24 @@ func TestFormerManagersCannotChangeASubscription(t *testing.T) {
 				t.Errorf("a member who was %s: %v", about, err)
 			}
 		}
+
+		// The change happens during the call of the provider.
+		manager := func(m org.Membership) org.Membership { return m }
+		s.servers[1].Payments = harness.FaultyPayments{Payments: s.provider, Billing: s.provider, Call: func(_ string, do func() error) error {
+			err := do()
+			s.changeMembership(change)
+			return err
+		}}
+		s.changeMembership(manager)
+		open, err := s.servers[1].Checkout(t.Context(), s.ada, plan.Premium)
+		if !fault.Is(err, fault.Forbidden) || open != "" {
+			t.Errorf("a member who was %s meanwhile gets the open page %q, %v", about, open, err)
+		}
+		s.changeMembership(manager)
+		portal, err := s.servers[1].Portal(t.Context(), s.ada)
+		if !fault.Is(err, fault.Forbidden) || portal != "" {
+			t.Errorf("a member who was %s meanwhile gets the portal %q, %v", about, portal, err)
+		}
 	}
-	must.Is(t, before, s.stored())
+	must.Is(t, before.Revision, s.stored().Revision)
 }
