@@ -15,6 +15,9 @@ import (
 // last resend.
 const Lifetime = 24 * time.Hour
 
+// clockSkew is how far the identity provider's clock may be behind ours.
+const clockSkew = 5 * time.Minute
+
 // MaxPending is the largest number of pending invitations that members may create in an
 // organisation; the identity provider's are not refused.
 const MaxPending = 500
@@ -108,12 +111,16 @@ func (i Invitation) Withdrawn(now time.Time) (Invitation, error) {
 
 // Observed returns the invitation after an event of the provider about it. The
 // first that arrives makes the record, whichever it is. Accepted and Revoked
-// are final against Created; between the two the later event counts.
+// are final against Created; between the two the later event counts. One from before the
+// invitation was made here is about an earlier invitation of the address.
 func (i Invitation) Observed(e identity.Event, role org.Role, inviter id.User, now time.Time) Invitation {
 	fresh := i.status == ""
 	if fresh {
 		i.Email, i.Role, i.InvitedBy = e.Invitation.Email, role, inviter
 		i = New(i, "", now)
+	}
+	if i.TokenHash != "" && e.Kind != identity.InvitationCreated && e.Stamp.At.Before(i.CreatedAt.Add(-clockSkew)) {
+		return i
 	}
 	if i.ProviderID == "" {
 		i.ProviderID = e.Invitation.ProviderID

@@ -108,6 +108,8 @@ func TestTheProvidersEvents(t *testing.T) {
 		{"accepted accepts one that was deleted here before", observed(withdrawn, event(accepted, 9)), invitation.Accepted},
 		{"accepted before it was deleted here does not count", observed(withdrawn, event(accepted, -1)), invitation.Revoked},
 		{"revoked revokes a pending one", observed(pending(), event(revoked, -1)), invitation.Revoked},
+		{"accepted from before it was made here does not count", observed(pending(), event(created, -9), event(accepted, -6)), invitation.Pending},
+		{"revoked from before it was made here does not count", observed(pending(), event(created, -9), event(revoked, -6)), invitation.Pending},
 		{"created leaves an expired one", observed(expired, event(created, 1)), invitation.Expired},
 		{"accepted accepts an expired one", observed(expired, event(accepted, 1)), invitation.Accepted},
 		{"revoked revokes an expired one", observed(expired, event(revoked, 1)), invitation.Revoked},
@@ -130,6 +132,12 @@ func TestJoiningAPendingOneKeepsWhatItPromised(t *testing.T) {
 	fresh := observed(invitation.Invitation{ID: "i"}, event(identity.InvitationCreated, 1))
 	if fresh.Email != "c@d" || fresh.Role != org.Admin || fresh.InvitedBy != "inviter" || !fresh.ExpiresAt.Equal(noon.Add(day)) {
 		t.Errorf("got %+v", fresh)
+	}
+}
+
+func TestTheEndOfAnEarlierInvitationDoesNotJoin(t *testing.T) {
+	for _, kind := range []identity.Kind{identity.InvitationAccepted, identity.InvitationRevoked} {
+		must.Is(t, pending(), observed(pending(), event(kind, -6)))
 	}
 }
 
