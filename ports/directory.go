@@ -142,6 +142,17 @@ type Invitations interface {
 	Put(ctx context.Context, o id.Org, i invitation.Invitation) error
 }
 
+// InvitationSets changes invitations that are over.
+type InvitationSets interface {
+	// Forget removes an address, compared without regard to case, from the organisation's accepted
+	// invitations. The caller holds the organisation's Lock.
+	Forget(ctx context.Context, o id.Org, email string) error
+
+	// Sweep removes at most limit invitations of all organisations, in any state, that expired
+	// before the time and whose Seen is from before it, and returns how many.
+	Sweep(ctx context.Context, before time.Time, limit int) (int, error)
+}
+
 // Subscriptions holds each organisation's subscription.
 type Subscriptions interface {
 	// Get returns plan.Unsubscribed for an organisation that never had one.

@@ -69,6 +69,7 @@ type Directory interface {
 	Members() Members
 	Seats() Seats
 	Invitations() Invitations
+	InvitationSets() InvitationSets
 	Subscriptions() Subscriptions
 }
 

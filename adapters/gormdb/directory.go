@@ -306,6 +306,28 @@ func (q invitations) Put(ctx context.Context, o id.Org, i invitation.Invitation)
 	})
 }
 
+type invitationSets struct{ *conn }
+
+var _ ports.InvitationSets = invitationSets{}
+
+func (q invitationSets) Forget(ctx context.Context, o id.Org, email string) error {
+	s := invitationTable.of(q.write, o).filter("status = 'ACCEPTED' AND email_key = ?", identity.FoldEmail(email))
+	_, err := s.set(ctx, "email = '', email_key = ''")
+	return err
+}
+
+// Sweep skips invitations that are changed or swept concurrently.
+func (q invitationSets) Sweep(ctx context.Context, before time.Time, limit int) (int, error) {
+	return atomically(ctx, q.conn, func(c *conn) (int, error) {
+		s := invitationTable.crossTenant(c.write, crossTenantOldInvitations).filter("expires_at < ? AND seen_at < ?", before.UnixMilli(), before.UnixMilli())
+		old, err := all(ctx, s.claim("expires_at", limit), (*invitationRow).invitation)
+		for n := 0; n < len(old) && err == nil; n++ {
+			err = invitationTable.of(c.write, old[n].Org).key(string(old[n].ID)).delete(ctx)
+		}
+		return len(old), err
+	})
+}
+
 type organisationRow struct {
 	Organisation organisationFields `gorm:"embedded"`
 	Epoch        int64              `gorm:"->:false"` // written only by Lock

@@ -325,12 +325,13 @@ func (c *conn) Usage() ports.Usage             { return c }
 func (c *conn) Connections() ports.Connections { return c }
 func (c *conn) Deployment() ports.Deployment   { return c }
 
-func (c *conn) Users() ports.Users                 { return users{c} }
-func (c *conn) Organisations() ports.Organisations { return organisations{c} }
-func (c *conn) Members() ports.Members             { return members{c} }
-func (c *conn) Seats() ports.Seats                 { return seats{c} }
-func (c *conn) Invitations() ports.Invitations     { return invitations{c} }
-func (c *conn) Subscriptions() ports.Subscriptions { return subscriptions{c} }
+func (c *conn) Users() ports.Users                   { return users{c} }
+func (c *conn) Organisations() ports.Organisations   { return organisations{c} }
+func (c *conn) Members() ports.Members               { return members{c} }
+func (c *conn) Seats() ports.Seats                   { return seats{c} }
+func (c *conn) Invitations() ports.Invitations       { return invitations{c} }
+func (c *conn) InvitationSets() ports.InvitationSets { return invitationSets{c} }
+func (c *conn) Subscriptions() ports.Subscriptions   { return subscriptions{c} }
 
 func (c *conn) Teams() ports.Teams             { return teams{c} }
 func (c *conn) TeamMembers() ports.TeamMembers { return teamMembers{c} }

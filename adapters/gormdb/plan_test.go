@@ -586,6 +586,10 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			return errors.Join(err, must.ErrorOf(q.ByProvider(ctx, o, "inv_7_60")), must.ErrorOf(q.ByToken(ctx, "h7_60")),
 				q.List(ctx, o, now, invitation.Position{}, 0, ignore), q.List(ctx, o, now, invitation.Position{CreatedAt: now, ID: i.ID}, 20, ignore), must.ErrorOf(q.Pending(ctx, o, "i60", now)), q.Put(ctx, o, i), q.Put(ctx, o, invitation.New(invitation.Invitation{ID: uid[id.Invitation](kindInvitation, 7, 90_000)}, "", now)))
 		},
+		"invitation sets": func(_ *DB, r ports.Records) error {
+			q := r.Directory().InvitationSets()
+			return errors.Join(q.Forget(ctx, o, "i61"), must.ErrorOf(q.Sweep(ctx, time.UnixMilli(5), 20)))
+		},
 		"subscriptions": func(_ *DB, r ports.Records) error {
 			q := r.Directory().Subscriptions()
 			s, err := q.Get(ctx, o)

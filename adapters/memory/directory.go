@@ -22,20 +22,22 @@ import (
 )
 
 var (
-	_ ports.Users         = users{}
-	_ ports.Organisations = organisations{}
-	_ ports.Members       = members{}
-	_ ports.Seats         = seats{}
-	_ ports.Invitations   = invitations{}
-	_ ports.Subscriptions = subscriptions{}
+	_ ports.Users          = users{}
+	_ ports.Organisations  = organisations{}
+	_ ports.Members        = members{}
+	_ ports.Seats          = seats{}
+	_ ports.Invitations    = invitations{}
+	_ ports.InvitationSets = invitationSets{}
+	_ ports.Subscriptions  = subscriptions{}
 )
 
-func (r records) Users() ports.Users                 { return users{r.run} }
-func (r records) Organisations() ports.Organisations { return organisations(r) }
-func (r records) Members() ports.Members             { return members{r.run} }
-func (r records) Seats() ports.Seats                 { return seats{r.run} }
-func (r records) Invitations() ports.Invitations     { return invitations{r.run} }
-func (r records) Subscriptions() ports.Subscriptions { return subscriptions{r.run} }
+func (r records) Users() ports.Users                   { return users{r.run} }
+func (r records) Organisations() ports.Organisations   { return organisations(r) }
+func (r records) Members() ports.Members               { return members{r.run} }
+func (r records) Seats() ports.Seats                   { return seats{r.run} }
+func (r records) Invitations() ports.Invitations       { return invitations{r.run} }
+func (r records) InvitationSets() ports.InvitationSets { return invitationSets{r.run} }
+func (r records) Subscriptions() ports.Subscriptions   { return subscriptions{r.run} }
 
 type users struct{ run runner }
 
@@ -332,6 +334,34 @@ func (i invitations) Put(_ context.Context, o id.Org, v invitation.Invitation) e
 		}
 		tenant.Invitations.put(x, v.ID, v)
 		return nil
+	})
+}
+
+type invitationSets struct{ run runner }
+
+func (i invitationSets) Forget(_ context.Context, o id.Org, email string) error {
+	return i.run.in(o, func(x *tx, tenant *tenant) error {
+		for key, v := range tenant.Invitations.rows {
+			if v.Stored() == invitation.Accepted && sameEmail(v.Email, email) {
+				v.Email = ""
+				tenant.Invitations.put(x, key, v)
+			}
+		}
+		return nil
+	})
+}
+
+func (i invitationSets) Sweep(_ context.Context, before time.Time, limit int) (n int, err error) {
+	return n, i.run.do(func(x *tx) {
+		n = 0
+		for _, t := range x.Tenants.rows {
+			for key, v := range t.Invitations.rows {
+				if n < limit && v.ExpiresAt.Before(before) && v.Seen.At.Before(before) {
+					n++
+					t.Invitations.remove(x, key)
+				}
+			}
+		}
 	})
 }
 

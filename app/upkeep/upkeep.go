@@ -13,6 +13,7 @@ import (
 	"collab/domain/connector"
 	"collab/domain/export"
 	"collab/domain/id"
+	"collab/domain/invitation"
 	"collab/domain/org"
 	"collab/domain/release"
 	"collab/ports"
@@ -55,6 +56,7 @@ func (u *Upkeep) Run(ctx context.Context) error {
 		u.store.Connections().Flows().Sweep(ctx, now),
 		u.sweep(ctx, u.store.Connections().Clients().Sweep, now.Add(-connector.ClientRetention)),
 		u.sweep(ctx, u.store.Journal().Uploads().Sweep, now),
+		u.sweep(ctx, u.store.Directory().InvitationSets().Sweep, now.Add(-invitation.Retention)),
 		u.store.Deployment().Reports().Prune(ctx, now.Add(-release.Retention)),
 		u.store.Deployment().Adoption().Prune(ctx, release.DayOf(now.Add(-release.Retention))),
 		u.store.Usage().Requests().Prune(ctx, now.Add(-requestsRetention)),

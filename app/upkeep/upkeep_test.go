@@ -9,6 +9,7 @@ import (
 	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/invitation"
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/domain/release"
@@ -112,4 +113,17 @@ func TestAnOrganisationThatMayBeBilledIsNotErased(t *testing.T) {
 			must.Is(t, true, erased(y.ada.Org))
 		})
 	}
+}
+
+func TestOldInvitationsAreRemoved(t *testing.T) {
+	y, ctx := newFixture(t), t.Context()
+	all := y.Store.Directory().Invitations()
+	made := invitation.New(invitation.Invitation{ID: "i", Org: y.ada.Org, Email: "grace@example.com", Role: org.Member}, "hash", startTime)
+	must.NoError(t, all.Put(ctx, y.ada.Org, made))
+	y.Clock.Set(made.ExpiresAt.Add(invitation.Retention))
+	must.NoError(t, y.Upkeep.Run(ctx))
+	must.Do(all.Get(ctx, y.ada.Org, "i")).Or(t)
+	y.Clock.Advance(time.Millisecond)
+	must.NoError(t, y.Upkeep.Run(ctx))
+	must.Fail(t, must.ErrorOf(all.Get(ctx, y.ada.Org, "i")), fault.NotFound)
 }

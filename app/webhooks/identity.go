@@ -262,7 +262,11 @@ func (w *Webhooks) remove(ctx context.Context, r ports.Records, left cleanup) (_
 // personal data. It returns what remains of that part, or nil if all personal data is gone.
 func (w *Webhooks) erase(ctx context.Context, r ports.Records, e identity.Event) (*cleanup, error) {
 	now := w.Clock.Now()
-	u, err := w.user(ctx, r, e.User.ProviderID, func(u org.User) org.User { return u.Erased(now) })
+	email := ""
+	u, err := w.user(ctx, r, e.User.ProviderID, func(u org.User) org.User {
+		email = u.Email
+		return u.Erased(now)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -283,6 +287,11 @@ func (w *Webhooks) erase(ctx context.Context, r ports.Records, e identity.Event)
 		}
 		if err := members.EndWork(ctx, r, m.Org, u.ID, w.Clock.Now()); err != nil {
 			return nil, err
+		}
+		if email != "" {
+			if err := r.Directory().InvitationSets().Forget(ctx, m.Org, email); err != nil {
+				return nil, err
+			}
 		}
 		if err := archives.Withdraw(ctx, r, m.Org, u.ID, now); err != nil {
 			return nil, err

@@ -3,6 +3,7 @@
 package invitation
 
 import (
+	"cmp"
 	"time"
 
 	"collab/domain/fault"
@@ -14,6 +15,10 @@ import (
 // Lifetime is how long an invitation can be accepted after its creation or its
 // last resend.
 const Lifetime = 24 * time.Hour
+
+// Retention is how long invitations are stored after they expired, and after their last event
+// or their deletion.
+const Retention = 90 * 24 * time.Hour
 
 // clockSkew is how far the identity provider's clock may be behind ours.
 const clockSkew = 5 * time.Minute
@@ -37,7 +42,7 @@ const (
 type Invitation struct {
 	ID         id.Invitation
 	Org        id.Org
-	Email      string
+	Email      string // empty: it was revoked, or accepted by a user who was deleted since
 	Role       org.Role
 	TokenHash  string // SHA-256 of the secret token in hexadecimal; empty: no token of ours
 	ExpiresAt  time.Time
@@ -104,7 +109,7 @@ func (i Invitation) Withdrawn(now time.Time) (Invitation, error) {
 	if i.status != Pending {
 		return i, fault.Missing("Invitation")
 	}
-	i.status, i.TokenHash = Revoked, ""
+	i.status, i.TokenHash, i.Email = Revoked, "", ""
 	i.Seen = identity.Stamp{At: now, Rank: identity.RankLocal}
 	return i, nil
 }
@@ -130,10 +135,11 @@ func (i Invitation) Observed(e identity.Event, role org.Role, inviter id.User, n
 		if i.status == Pending || i.Seen.Before(e.Stamp) {
 			at := e.Stamp.At
 			i.status, i.AcceptedAt, i.TokenHash, i.Seen = Accepted, &at, "", e.Stamp
+			i.Email = cmp.Or(i.Email, e.Invitation.Email)
 		}
 	case identity.InvitationRevoked:
 		if i.status == Pending || i.Seen.Before(e.Stamp) {
-			i.status, i.AcceptedAt, i.TokenHash, i.Seen = Revoked, nil, "", e.Stamp
+			i.status, i.AcceptedAt, i.TokenHash, i.Email, i.Seen = Revoked, nil, "", "", e.Stamp
 		}
 	}
 	return i

@@ -62,7 +62,7 @@ func TestSendingAgainGivesANewTokenAndADay(t *testing.T) {
 
 func TestWhatIsOverIsNotFound(t *testing.T) {
 	withdrawn, err := pending().Withdrawn(noon)
-	if err != nil || withdrawn.Status(noon) != invitation.Revoked || withdrawn.TokenHash != "" {
+	if err != nil || withdrawn.Status(noon) != invitation.Revoked || withdrawn.TokenHash != "" || withdrawn.Email != "" {
 		t.Fatalf("got %+v, %v", withdrawn, err)
 	}
 	for about, i := range map[string]invitation.Invitation{
@@ -138,6 +138,28 @@ func TestJoiningAPendingOneKeepsWhatItPromised(t *testing.T) {
 func TestTheEndOfAnEarlierInvitationDoesNotJoin(t *testing.T) {
 	for _, kind := range []identity.Kind{identity.InvitationAccepted, identity.InvitationRevoked} {
 		must.Is(t, pending(), observed(pending(), event(kind, -6)))
+	}
+}
+
+func TestARevokedInvitationHasNoAddress(t *testing.T) {
+	accepted, revoked := identity.InvitationAccepted, identity.InvitationRevoked
+	withdrawn := must.Do(pending().Withdrawn(noon)).Or(t)
+	for _, c := range []struct {
+		about string
+		got   invitation.Invitation
+		want  string
+	}{
+		{"deleted here", withdrawn, ""},
+		{"revoked there", observed(pending(), event(revoked, 1)), ""},
+		{"revoked there before it was known", observed(invitation.Invitation{}, event(revoked, 1)), ""},
+		{"revoked after it was accepted", observed(pending(), event(accepted, 1), event(revoked, 2)), ""},
+		{"accepted", observed(pending(), event(accepted, 1)), "a@b"},
+		{"accepted after it was revoked", observed(pending(), event(revoked, 1), event(accepted, 2)), "c@d"},
+		{"accepted after it was deleted here", observed(withdrawn, event(accepted, 1)), "c@d"},
+	} {
+		if c.got.Email != c.want {
+			t.Errorf("%s: the address is %q, want %q", c.about, c.got.Email, c.want)
+		}
 	}
 }
 

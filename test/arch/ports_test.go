@@ -18,10 +18,11 @@ const maxMethods = 6
 
 // wider are the ports that may have more, each with the reason.
 var wider = map[string]string{
-	"Records": "it hands over collections and does nothing: a part of the store is a method",
-	"Storage": "it hands over collections, and does what takes several of them",
-	"Store":   "it is Records, with transactions over it",
-	"Work":    "it hands over collections and does nothing",
+	"Directory": "it hands over collections and does nothing",
+	"Records":   "it hands over collections and does nothing: a part of the store is a method",
+	"Storage":   "it hands over collections, and does what takes several of them",
+	"Store":     "it is Records, with transactions over it",
+	"Work":      "it hands over collections and does nothing",
 }
 
 var builtins = []string{

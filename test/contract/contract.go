@@ -42,6 +42,7 @@ func Store(t *testing.T, open func(t *testing.T) Opened) {
 	t.Run("Members", func(t *testing.T) { Members(t, open) })
 	t.Run("Seats", func(t *testing.T) { Seats(t, open) })
 	t.Run("Invitations", func(t *testing.T) { Invitations(t, open) })
+	t.Run("InvitationSets", func(t *testing.T) { InvitationSets(t, open) })
 	t.Run("Subscriptions", func(t *testing.T) { Subscriptions(t, open) })
 	t.Run("Teams", func(t *testing.T) { Teams(t, open) })
 	t.Run("TeamMembers", func(t *testing.T) { TeamMembers(t, open) })

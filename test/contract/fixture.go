@@ -74,17 +74,18 @@ func newFixture(t *testing.T, o Opened) *fixture {
 	return &fixture{T: t, ctx: t.Context(), store: o.Store, epochs: o.Epochs, apart: o.Apart, snapshots: o.Snapshots}
 }
 
-func (w *fixture) users() ports.Users                 { return w.store.Directory().Users() }
-func (w *fixture) organisations() ports.Organisations { return w.store.Directory().Organisations() }
-func (w *fixture) members() ports.Members             { return w.store.Directory().Members() }
-func (w *fixture) seats() ports.Seats                 { return w.store.Directory().Seats() }
-func (w *fixture) invitations() ports.Invitations     { return w.store.Directory().Invitations() }
-func (w *fixture) subscriptions() ports.Subscriptions { return w.store.Directory().Subscriptions() }
-func (w *fixture) teams() ports.Teams                 { return w.store.Work().Teams() }
-func (w *fixture) teamMembers() ports.TeamMembers     { return w.store.Work().TeamMembers() }
-func (w *fixture) workspaces() ports.Workspaces       { return w.store.Work().Workspaces() }
-func (w *fixture) orders() ports.Orders               { return w.store.Work().Orders() }
-func (w *fixture) tasks() ports.Tasks                 { return w.store.Work().Tasks() }
+func (w *fixture) users() ports.Users                   { return w.store.Directory().Users() }
+func (w *fixture) organisations() ports.Organisations   { return w.store.Directory().Organisations() }
+func (w *fixture) members() ports.Members               { return w.store.Directory().Members() }
+func (w *fixture) seats() ports.Seats                   { return w.store.Directory().Seats() }
+func (w *fixture) invitations() ports.Invitations       { return w.store.Directory().Invitations() }
+func (w *fixture) invitationSets() ports.InvitationSets { return w.store.Directory().InvitationSets() }
+func (w *fixture) subscriptions() ports.Subscriptions   { return w.store.Directory().Subscriptions() }
+func (w *fixture) teams() ports.Teams                   { return w.store.Work().Teams() }
+func (w *fixture) teamMembers() ports.TeamMembers       { return w.store.Work().TeamMembers() }
+func (w *fixture) workspaces() ports.Workspaces         { return w.store.Work().Workspaces() }
+func (w *fixture) orders() ports.Orders                 { return w.store.Work().Orders() }
+func (w *fixture) tasks() ports.Tasks                   { return w.store.Work().Tasks() }
 func (w *fixture) tasksAt(epoch int64) ports.TasksAt {
 	return w.store.Work().TasksAt(epoch)
 }

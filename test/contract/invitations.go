@@ -148,3 +148,65 @@ func Invitations(t *testing.T, open func(t *testing.T) Opened) {
 		},
 	}.run(t, open)
 }
+
+// InvitationSets is the suite of ports.InvitationSets.
+func InvitationSets(t *testing.T, open func(t *testing.T) Opened) {
+	suite{
+		"forget removes an address from the accepted invitations of one organisation": func(w *fixture) {
+			o, other := w.org(), w.org()
+			email, folded := "Ö.guest@Example.com", "ö.GUEST@example.com"
+			put := func(in id.Org, email string, s invitation.Status) invitation.Invitation {
+				i := someInvitation(in, w.member(in, org.Owner).ID)
+				i.Email = email
+				i = i.Restore(s)
+				w.ok(w.invitations().Put(w.ctx, in, i))
+				return i
+			}
+			accepted, again := put(o.ID, email, invitation.Accepted), put(o.ID, folded, invitation.Accepted)
+			kept := []invitation.Invitation{
+				put(o.ID, email, invitation.Pending), put(o.ID, "other@example.com", invitation.Accepted), put(other.ID, email, invitation.Accepted),
+			}
+			for range 2 {
+				w.ok(w.invitationSets().Forget(w.ctx, o.ID, folded))
+				for _, i := range []invitation.Invitation{accepted, again} {
+					i.Email = ""
+					resultOf(w.invitations().Get(w.ctx, o.ID, i.ID)).is(w, i)
+				}
+				for _, i := range kept {
+					resultOf(w.invitations().Get(w.ctx, i.Org, i.ID)).is(w, i)
+				}
+			}
+			resultOf(w.invitations().Pending(w.ctx, o.ID, email, at(6))).is(w, kept[:1])
+		},
+		"sweep removes invitations that expired and were last seen before a time, in every state": func(w *fixture) {
+			o, other := w.org(), w.org()
+			put := func(in id.Org, expires, seen int, s invitation.Status) invitation.Invitation {
+				i := someInvitation(in, w.member(in, org.Owner).ID)
+				i.ExpiresAt, i.Seen = longAgo(expires), identity.Stamp{At: longAgo(seen), Rank: identity.RankEnded}
+				i = i.Restore(s)
+				w.ok(w.invitations().Put(w.ctx, in, i))
+				return i
+			}
+			never := someInvitation(o.ID, w.member(o.ID, org.Owner).ID)
+			never.ExpiresAt = longAgo(1)
+			w.ok(w.invitations().Put(w.ctx, o.ID, never))
+			old := []invitation.Invitation{
+				never, put(o.ID, 2, 1, invitation.Pending), put(o.ID, 3, 9, invitation.Accepted), put(other.ID, 9, 9, invitation.Revoked),
+			}
+			kept := []invitation.Invitation{
+				put(o.ID, 10, 1, invitation.Pending), put(o.ID, 1, 10, invitation.Accepted), put(other.ID, 10, 10, invitation.Revoked),
+			}
+			resultOf(w.invitationSets().Sweep(w.ctx, longAgo(1), 9)).is(w, 0)
+			resultOf(w.invitationSets().Sweep(w.ctx, longAgo(10), 3)).is(w, 3)
+			resultOf(w.invitationSets().Sweep(w.ctx, longAgo(10), 3)).is(w, 1)
+			resultOf(w.invitationSets().Sweep(w.ctx, longAgo(10), 3)).is(w, 0)
+			for _, i := range old {
+				resultOf(w.invitations().Get(w.ctx, i.Org, i.ID)).wantNotFound(w)
+			}
+			for _, i := range kept {
+				resultOf(w.invitations().Get(w.ctx, i.Org, i.ID)).is(w, i)
+			}
+			resultOf(w.invitationSets().Sweep(w.ctx, longAgo(11), 9)).is(w, len(kept)) // for the next run
+		},
+	}.run(t, open)
+}

@@ -169,3 +169,27 @@ func TestIdentityEventsInAnyOrderEndInOneState(t *testing.T) {
 		must.Equal(t, deliver(t, "one order", messages), deliver(t, "another order", messages))
 	})
 }
+
+func TestAcceptedInvitationsForgetADeletedUser(t *testing.T) {
+	c, ctx := core(t), t.Context()
+	ada := newOrganisation(t, c)
+	invitations := c.Store.Directory().Invitations()
+	accept := func(providerID, email string) {
+		must.NoError(t, c.SendIdentityEvent(ctx, "organizationInvitation.accepted", object{
+			"id": providerID, "email_address": email, "role": "org:member", "organization_id": "org_office", "updated_at": c.Clock.Now().UnixMilli(),
+		}))
+	}
+	accept("orginv_grace", "Grace@example.com")
+	accept("orginv_other", "other@example.com")
+	must.Do(c.Join(ctx, "org_office", "user_grace", org.Member)).Or(t)
+	must.NoError(t, c.SendIdentityEvent(ctx, "user.updated", object{
+		"id": "user_grace", "email_addresses": []object{{"id": "e", "email_address": "grace@example.com"}}, "primary_email_address_id": "e", "updated_at": c.Clock.Now().UnixMilli(),
+	}))
+	must.NoError(t, c.SendIdentityEvent(ctx, "user.deleted", object{"id": "user_grace", "deleted": true}))
+	for providerID, want := range map[string]string{"orginv_grace": "", "orginv_other": "other@example.com"} {
+		i := must.Do(invitations.ByProvider(ctx, ada.Org, providerID)).Or(t)
+		if i.Email != want || i.Stored() != invitation.Accepted {
+			t.Errorf("%s is %s of %q, want %q", providerID, i.Stored(), i.Email, want)
+		}
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"collab/app/releases"
 	"collab/domain/connector"
 	"collab/domain/export"
+	"collab/domain/invitation"
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/release"
@@ -85,6 +86,7 @@ func TestThePageOnOperationsHasTheTimes(t *testing.T) {
 			"sessions":      session.Lifetime + session.Grace,
 			"devices":       session.DeviceLifetime,
 			"exports":       export.Kept,
+			"invitations":   invitation.Retention,
 			"uploads":       upload.Lifetime,
 			"requests":      within(t, "app/upkeep", "requestsRetention"),
 			"reports":       release.Retention,
