@@ -20,6 +20,7 @@ import (
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/task"
+	"collab/domain/team"
 	"collab/domain/workspace"
 	"collab/ports"
 )
@@ -63,6 +64,7 @@ type importer struct {
 	mapping archive.Mapping
 	members map[id.User]org.Profile // by the id in the archive, with the user here; absent: no member
 	joined  map[string]bool         // the identity provider's ids of these users
+	left    personal                // of the archive's members who become none
 	listed  int                     // members in Users
 	owners  int                     // members who are owners and may sign in
 	unknown int                     // members of another identity provider who are not in Users
@@ -74,6 +76,7 @@ type importer struct {
 // again to store the records in one transaction. The contents of an import that fails are garbage.
 func (a *Archives) Import(ctx context.Context, in Import) (Imported, error) {
 	i := &importer{Archives: a, Import: in, members: map[id.User]org.Profile{}, joined: map[string]bool{}, random: a.Secrets.Secret()}
+	i.left = personal{map[id.Team]bool{}, map[id.Workspace]bool{}, map[id.Task]bool{}}
 	if err := i.check(); err != nil {
 		return Imported{}, err
 	}
@@ -177,6 +180,7 @@ func (i *importer) examine(ctx context.Context) error {
 		if err != nil {
 			return item.Place.Failed(err)
 		}
+		i.leavesOut(item.Record)
 		return nil
 	})
 	if err != nil {
@@ -324,6 +328,50 @@ func (i *importer) join(p org.Profile, u org.User) error {
 	return nil
 }
 
+// personal are the ids in the archive of personal teams, their workspaces and their tasks.
+type personal struct {
+	teams      map[id.Team]bool
+	workspaces map[id.Workspace]bool
+	tasks      map[id.Task]bool
+}
+
+func (i *importer) gone(u id.User) bool {
+	_, ok := i.members[u]
+	return !ok
+}
+
+// leavesOut reports whether a record is not imported: the personal files, and the personal team with
+// its workspaces, tasks and files, of somebody who does not become a member, such as a user who was
+// deleted since the archive was made. Members, teams and workspaces must be given before what is in
+// them.
+func (i *importer) leavesOut(r archive.Record) bool {
+	in := func(t *id.Team, w *id.Workspace) bool {
+		return t != nil && i.left.teams[*t] || w != nil && i.left.workspaces[*w]
+	}
+	switch {
+	case r.Team != nil && r.Team.Kind == team.Personal && i.gone(r.Team.CreatedBy):
+		i.left.teams[r.Team.ID] = true
+		return true
+	case r.TeamMember != nil:
+		return i.gone(r.TeamMember.User) || in(&r.TeamMember.Team, nil)
+	case r.Workspace != nil && in(&r.Workspace.Team, nil):
+		i.left.workspaces[r.Workspace.ID] = true
+		return true
+	case r.Order != nil:
+		return i.gone(r.Order.User)
+	case r.Task != nil && in(nil, r.Task.Workspace):
+		i.left.tasks[r.Task.ID] = true
+		return true
+	case r.Change != nil:
+		return i.left.tasks[r.Change.Task]
+	case r.Object != nil && r.Object.Scope == object.Personal:
+		return r.Object.Owner != nil && i.gone(*r.Object.Owner)
+	case r.Object != nil:
+		return in(r.Object.Team, r.Object.Workspace)
+	}
+	return false
+}
+
 // blob returns the name of the content of a file of the archive.
 func (i *importer) blob(o object.Object) string {
 	is := *i.mapping.Record(archive.Record{Object: &o}).Object
@@ -337,11 +385,16 @@ func (i *importer) content(ctx context.Context, o object.Object, item archive.It
 	if item.Path != archive.ContentPath(o) || item.Size != o.Size {
 		return fault.New(fault.Invalid, "The archive has the content %.200s of %d bytes in the place of %.200s of %d bytes", item.Path, item.Size, archive.ContentPath(o), o.Size)
 	}
+	read := &verifier{Reader: item.Content, sum: sha256.New(), object: o}
+	if i.leavesOut(archive.Record{Object: &o}) {
+		_, err := io.Copy(io.Discard, read)
+		return err
+	}
 	name := i.blob(o)
 	if err := i.Store.Storage().BlobNames().Announce(ctx, i.mapping.To, name, 0, i.Clock.Now()); err != nil {
 		return err
 	}
-	return i.Blobs.Put(ctx, name, o.MimeType, o.Size, &verifier{Reader: item.Content, sum: sha256.New(), object: o})
+	return i.Blobs.Put(ctx, name, o.MimeType, o.Size, read)
 }
 
 // verifier reads the content of a file, and fails instead of its end if it has another checksum.
@@ -423,11 +476,10 @@ func (w *writer) add(at archive.Place, r archive.Record) error {
 
 // put adds a record; was is the record of the archive.
 func (w *writer) put(r, was archive.Record) error {
-	dir, work := w.Directory(), w.Work()
-	gone := func(u id.User) bool {
-		_, ok := w.members[u]
-		return !ok
+	if w.leavesOut(was) {
+		return nil
 	}
+	dir, work := w.Directory(), w.Work()
 	switch {
 	case r.Organisation != nil:
 		made, err := dir.Organisations().Upsert(w.ctx, w.of, func(o org.Organisation) (org.Organisation, error) {
@@ -446,21 +498,15 @@ func (w *writer) put(r, was archive.Record) error {
 	case r.Team != nil:
 		return work.Teams().Add(w.ctx, w.o, *r.Team)
 	case r.TeamMember != nil:
-		if gone(was.TeamMember.User) {
-			return nil
-		}
 		_, err := work.TeamMembers().Put(w.ctx, w.o, *r.TeamMember)
 		return err
 	case r.Workspace != nil:
 		return work.Workspaces().Add(w.ctx, w.o, *r.Workspace)
 	case r.Order != nil:
-		if gone(was.Order.User) {
-			return nil
-		}
 		return work.Orders().Update(w.ctx, w.o, r.Order.User, func(workspace.Order) (workspace.Order, error) { return r.Order.Workspaces, nil })
 	case r.Task != nil:
 		t := *r.Task
-		if t.Assignee != nil && gone(*was.Task.Assignee) {
+		if t.Assignee != nil && w.gone(*was.Task.Assignee) {
 			t.Assignee = nil
 		}
 		w.bytes += len(t.Metadata)

@@ -397,6 +397,17 @@ func TestMembersOfAnotherProviderAreTheUsersThatTheOperatorNames(t *testing.T) {
 	if err != nil || every.Assignee == nil || *every.Assignee != ada.ID || every.CreatedBy != uid[id.User](12) {
 		t.Errorf("the task is %+v, %v", every, err)
 	}
+	// The personal data of Ben, who is left out.
+	for about, err := range map[string]error{
+		"file":      must.ErrorOf(to.db.Storage().Objects().Get(t.Context(), exampleOrg, uid[id.Object](62))),
+		"team":      must.ErrorOf(to.db.Work().Teams().Get(t.Context(), exampleOrg, uid[id.Team](22))),
+		"workspace": must.ErrorOf(to.db.Work().Workspaces().Get(t.Context(), exampleOrg, uid[id.Workspace](32))),
+		"task":      must.ErrorOf(to.db.Work().Tasks().Get(t.Context(), exampleOrg, uid[id.Task](42))),
+	} {
+		if !fault.Is(err, fault.NotFound) {
+			t.Errorf("the %s: %v", about, err)
+		}
+	}
 	must.Is(t, exampleOrg, must.Do(to.db.Directory().Organisations().ByProvider(t.Context(), "org_other")).Or(t).ID)
 	must.Is(t, plan.None, must.Do(to.db.Directory().Subscriptions().Get(t.Context(), exampleOrg)).Or(t).Plan)
 }
