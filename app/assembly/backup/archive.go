@@ -174,11 +174,15 @@ func (w *archiver) add(e entry, r io.Reader) (entry, error) {
 	if err != nil {
 		return e, err
 	}
+	length := errLength
+	if e.blob != "" {
+		length = errContentLength
+	}
 	if n < e.size {
-		return e, errLength
+		return e, length
 	}
 	if more, err := io.ReadFull(r, make([]byte, 1)); more > 0 || err != io.EOF {
-		return e, errors.Join(errLength, err)
+		return e, errors.Join(length, err)
 	}
 	e.sum = sum.text()
 	if e.name == manifestName {
@@ -196,8 +200,12 @@ func newDigest() digest { return digest{sha256.New()} }
 
 func (d digest) text() string { return hex.EncodeToString(d.Sum(nil)) }
 
-// errLength is returned if there was more or less to read than expected.
-var errLength = errors.New("it changed while it was read: run the backup again")
+// Errors if there was more or less to read than expected. Contents do not change, so another backup
+// would fail likewise.
+var (
+	errLength        = errors.New("it changed while it was read: run the backup again")
+	errContentLength = errors.New("its size is not the one that the database has")
+)
 
 // close writes the manifest and ends the archive.
 func (w *archiver) close() error {

@@ -216,6 +216,10 @@ func TestSizesAreHeld(t *testing.T) {
 		if _, err := w.add(entry{name: databaseName, size: 4}, strings.NewReader(content)); !errors.Is(err, errLength) {
 			t.Errorf("%s: %v", name, err)
 		}
+		w = must.Do(newArchiver(io.Discard, archiveHeader{time.Now(), "x", 1}, manifest)).Or(t)
+		if _, err := w.add(entry{name: "blobs/b", blob: "b", size: 4}, strings.NewReader(content)); !errors.Is(err, errContentLength) {
+			t.Errorf("%s content: %v", name, err)
+		}
 	}
 }
 
