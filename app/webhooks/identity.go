@@ -270,18 +270,20 @@ func (w *Webhooks) erase(ctx context.Context, r ports.Records, e identity.Event)
 	if err != nil {
 		return nil, err
 	}
-	if err := access.SignOut(ctx, r, u.ID, now, w.IDs); err != nil {
-		return nil, err
-	}
 	places, err := r.Directory().Users().Memberships(ctx, u.ID)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(places, func(a, b org.Membership) int { return strings.Compare(string(a.Org), string(b.Org)) })
+	slices.SortFunc(places, func(a, b org.Membership) int { return strings.Compare(string(a.Org), string(b.Org)) }) // the order of all locks
 	for _, m := range places {
 		if _, err := r.Directory().Organisations().Lock(ctx, m.Org); err != nil {
 			return nil, err
 		}
+	}
+	if err := access.SignOut(ctx, r, u.ID, now, w.IDs); err != nil { // it locks some of them
+		return nil, err
+	}
+	for _, m := range places {
 		if err := access.PutMembership(ctx, r, m, m.Removed(now), now, w.IDs); err != nil {
 			return nil, err
 		}

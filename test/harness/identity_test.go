@@ -4,14 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"collab/domain/fault"
+	"collab/domain/id"
 	"collab/domain/invitation"
 	"collab/domain/org"
+	"collab/ports"
 	"collab/test/harness"
 	"collab/test/must"
 )
@@ -192,4 +195,56 @@ func TestAcceptedInvitationsForgetADeletedUser(t *testing.T) {
 			t.Errorf("%s is %s of %q, want %q", providerID, i.Stored(), i.Email, want)
 		}
 	}
+}
+
+// lockingStore records which organisations its transactions lock, in their order.
+type (
+	lockingStore struct {
+		ports.Store
+		locked *[]id.Org
+	}
+	lockingRecords struct {
+		ports.Records
+		locked *[]id.Org
+	}
+	lockingDirectory struct {
+		ports.Directory
+		locked *[]id.Org
+	}
+	lockingOrganisations struct {
+		ports.Organisations
+		locked *[]id.Org
+	}
+)
+
+func (s lockingStore) Atomic(ctx context.Context, fn func(ports.Records) error) error {
+	return s.Store.Atomic(ctx, func(r ports.Records) error { return fn(lockingRecords{r, s.locked}) })
+}
+
+func (r lockingRecords) Directory() ports.Directory {
+	return lockingDirectory{r.Records.Directory(), r.locked}
+}
+
+func (d lockingDirectory) Organisations() ports.Organisations {
+	return lockingOrganisations{d.Directory.Organisations(), d.locked}
+}
+
+func (o lockingOrganisations) Lock(ctx context.Context, of id.Org) (org.Organisation, error) {
+	if !slices.Contains(*o.locked, of) {
+		*o.locked = append(*o.locked, of)
+	}
+	return o.Organisations.Lock(ctx, of)
+}
+
+func TestADeletedUsersOrganisationsAreLockedInOrder(t *testing.T) {
+	c, ctx := core(t), t.Context()
+	first := must.Do(c.Join(ctx, "org_first", "user_grace", org.Member)).Or(t)
+	second := must.Do(c.Join(ctx, "org_second", "user_grace", org.Member)).Or(t)
+	must.NoError(t, c.SendIdentityEvent(ctx, "organizationMembership.deleted", object{
+		"organization": object{"id": "org_first"}, "public_user_data": object{"user_id": "user_grace"},
+	}))
+	var locked []id.Org
+	c.Webhooks.Store = lockingStore{c.Webhooks.Store, &locked}
+	must.NoError(t, c.SendIdentityEvent(ctx, "user.deleted", object{"id": "user_grace", "deleted": true}))
+	must.Equal(t, []id.Org{first.Org, second.Org}, locked)
 }
