@@ -19,8 +19,9 @@ type Disk interface {
 	Identity(ctx context.Context) (string, error)
 	// Rules returns the rules of the directory as they are now.
 	Rules(ctx context.Context) (mirror.Rules, error)
-	// Scan calls each with the files of the scope, in any order, including symbolic links and
-	// special files, and with its directories, without the top. Ignored directories are passed as
+	// Scan calls each with the files of the scope by the rules that Rules returned last, which must have
+	// been called, in any order, including symbolic links and special files, and with its directories,
+	// without the top. Ignored directories are passed as
 	// such without what is below, and of the other ignored names of a directory one at least, as
 	// IgnoredFile. StateDirectory and junk of the system are left out. What cannot be read is
 	// passed as Unreadable, and a directory of the scope that does not exist contains nothing. A

@@ -204,6 +204,7 @@ func unknown(string) (mirror.Facts, string, bool) { return mirror.Facts{}, "", f
 func found(t *testing.T, d *localdisk.Disk) map[string]mirror.Entry {
 	t.Helper()
 	all := map[string]mirror.Entry{}
+	must.Do(d.Rules(t.Context())).Or(t)
 	must.NoError(t, d.Scan(t.Context(), mirror.Everything(), unknown, func(e mirror.Entry) error {
 		all[e.Name] = e
 		return nil

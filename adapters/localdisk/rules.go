@@ -67,15 +67,6 @@ func (d *Disk) Rules(context.Context) (mirror.Rules, error) {
 	return mirror.Rules{Hash: r.hash, Ignored: r.ignores, Refused: d.refused}, nil
 }
 
-// lastRules returns the rules that Rules returned last.
-func (d *Disk) lastRules(ctx context.Context) (*rules, error) {
-	if r := d.rules.Load(); r != nil {
-		return r, nil
-	}
-	_, err := d.Rules(ctx)
-	return d.rules.Load(), err
-}
-
 // readRules reads the file of patterns. One that is missing or not a regular file has none.
 func (d *Disk) readRules() (*rules, error) {
 	var content []byte

@@ -30,11 +30,7 @@ func (d *Disk) Scan(ctx context.Context, scope mirror.Scope, known func(name str
 	if err := d.present(); err != nil {
 		return err
 	}
-	r, err := d.lastRules(ctx)
-	if err != nil {
-		return err
-	}
-	s := &scan{d: d, ctx: ctx, rules: r, known: known, each: each}
+	s := &scan{d: d, ctx: ctx, rules: d.rules.Load(), known: known, each: each}
 	within := func(path string, trees []string) bool {
 		return slices.ContainsFunc(trees, func(tree string) bool { return tree == "" || path == tree || strings.HasPrefix(path, tree+"/") })
 	}

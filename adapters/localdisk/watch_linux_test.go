@@ -91,6 +91,7 @@ func TestWhatIsMountedBelowIsUnreadable(t *testing.T) {
 	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
 	kinds := func(scope mirror.Scope) map[string]mirror.EntryKind {
 		all := map[string]mirror.EntryKind{}
+		must.Do(d.Rules(t.Context())).Or(t)
 		must.NoError(t, d.Scan(t.Context(), scope, func(string) (mirror.Facts, string, bool) { return mirror.Facts{}, "", false }, func(e mirror.Entry) error {
 			all[e.Path] = e.Kind
 			return nil

@@ -44,7 +44,9 @@ type diskSuite map[string]func(s *diskFixture)
 func (s diskSuite) run(t *testing.T, open func(t *testing.T) OpenedDisk) {
 	runSuite(t, s, func(t *testing.T) *diskFixture {
 		t.Parallel()
-		return &diskFixture{newFixture(t, Opened{}), open(t)}
+		f := &diskFixture{newFixture(t, Opened{}), open(t)}
+		resultOf(f.Disk.Rules(f.ctx)).must(f.fixture)
+		return f
 	})
 }
 

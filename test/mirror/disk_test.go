@@ -421,15 +421,12 @@ func rulesOf(text string) mirror.Rules {
 	}
 }
 
-func (d *disk) Scan(ctx context.Context, scope mirror.Scope, known func(string) (mirror.Facts, string, bool), each func(mirror.Entry) error) error {
+func (d *disk) Scan(_ context.Context, scope mirror.Scope, known func(string) (mirror.Facts, string, bool), each func(mirror.Entry) error) error {
 	if _, err := d.before("scan"); err != nil {
 		return err
 	}
 	if d.gone {
 		return fault.Missing("Directory")
-	}
-	if d.rules == nil {
-		_, _ = d.Rules(ctx)
 	}
 	rules := d.rules
 	in := func(p string) bool {
