@@ -137,7 +137,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"each single field is returned as stored": func(w *fixture) {
 			o := w.org().ID
-			all := singly(bareConnector(o), someConnector(o))
+			all := eachField(bareConnector(o), someConnector(o))
 			for _, s := range connector.Statuses() {
 				i := bareConnector(o).Restore(s)
 				i.Hosting, i.Transport, i.Config = connector.Local, connector.Stdio, "{ }"

@@ -208,8 +208,8 @@ func result(id, value string) chat.Chunk {
 // Models is the suite of ports.Models. Open returns models of a server that
 // plays the scripts, or models without one.
 func Models(t *testing.T, open func(t *testing.T, scripts ...provider.Script) ModelProvider) {
-	// fit returns what opens models, and skips those that cannot do what the tests need.
-	fit := func(lacks string, can func(ModelProvider) bool) func(t *testing.T) *modelFixture {
+	// openIf returns what opens models, and skips those that cannot do what the tests need.
+	openIf := func(lacks string, can func(ModelProvider) bool) func(t *testing.T) *modelFixture {
 		return func(t *testing.T) *modelFixture {
 			t.Parallel()
 			p := open(t)
@@ -222,9 +222,9 @@ func Models(t *testing.T, open func(t *testing.T, scripts ...provider.Script) Mo
 		}
 	}
 	scripted := func(p ModelProvider) bool { return p.Server != nil }
-	runSuite(t, anyModels, fit("", func(ModelProvider) bool { return true }))
-	runSuite(t, scriptedModels, fit("server whose answers could be set", scripted))
-	runSuite(t, searchingModels, fit("search of their own", func(p ModelProvider) bool { return scripted(p) && p.Searches }))
+	runSuite(t, anyModels, openIf("", func(ModelProvider) bool { return true }))
+	runSuite(t, scriptedModels, openIf("server whose answers could be set", scripted))
+	runSuite(t, searchingModels, openIf("search of their own", func(p ModelProvider) bool { return scripted(p) && p.Searches }))
 	runSuite(t, map[string]func(*modelFixture){
 		"usage that the provider keeps back is not known": func(a *modelFixture) {
 			a.play(provider.NoUsage(), provider.Text("Hello."))
@@ -233,7 +233,7 @@ func Models(t *testing.T, open func(t *testing.T, scripts ...provider.Script) Mo
 				a.Fatalf("%+v is known", reply)
 			}
 		},
-	}, fit("way to keep usage back", func(p ModelProvider) bool { return scripted(p) && p.KeepsUsage }))
+	}, openIf("way to keep usage back", func(p ModelProvider) bool { return scripted(p) && p.KeepsUsage }))
 	runSuite(t, map[string]func(*modelFixture){
 		"a provider that cannot be reached is a network failure": func(a *modelFixture) {
 			a.Models = a.Unreachable
@@ -241,7 +241,7 @@ func Models(t *testing.T, open func(t *testing.T, scripts ...provider.Script) Mo
 				a.Errorf("%+v is known, and the request is sent: %v", reply, a.to.sent)
 			}
 		},
-	}, fit("network", func(p ModelProvider) bool { return p.Unreachable != nil }))
+	}, openIf("network", func(p ModelProvider) bool { return p.Unreachable != nil }))
 }
 
 // anyModels are the sub-tests for any reply with at least one text.

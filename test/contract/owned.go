@@ -9,8 +9,8 @@ import (
 	"collab/ports"
 )
 
-// owner is a collection of records that organisations own.
-type owner[V any, ID ~string] interface {
+// collection is one of records that organisations own.
+type collection[V any, ID ~string] interface {
 	Get(ctx context.Context, o id.Org, i ID) (V, error)
 	List(ctx context.Context, o id.Org, ids []ID) ([]V, error)
 	Add(ctx context.Context, o id.Org, v V) error
@@ -18,9 +18,9 @@ type owner[V any, ID ~string] interface {
 	Remove(ctx context.Context, o id.Org, i ID) error
 }
 
-// owned describes the records of an owner.
+// owned describes the records of a collection.
 type owned[V any, ID ~string] struct {
-	of          func(ports.Work) owner[V, ID]
+	of          func(ports.Work) collection[V, ID]
 	some        func(tenant) V // a record that is not stored yet
 	there       func(tenant) V // one that is
 	all         func(*fixture, id.Org) ([]V, error)
@@ -30,9 +30,9 @@ type owned[V any, ID ~string] struct {
 	description func(*V) **string
 }
 
-// suite is the sub-tests of an owner.
+// suite is the sub-tests of a collection.
 func (c owned[V, ID]) suite() suite {
-	in := func(w *fixture) owner[V, ID] { return c.of(w.store.Work()) }
+	in := func(w *fixture) collection[V, ID] { return c.of(w.store.Work()) }
 	// as returns a record of the tenant that is not stored yet, with the id of another one.
 	as := func(tn tenant, other V) V {
 		v := c.some(tn)

@@ -46,9 +46,9 @@ func updates[V any](w *fixture, get func() V, update func(fn func(V) (V, error))
 	}
 }
 
-// singly returns copies of bare with one of the exported fields of full each, those of embedded structs among
+// eachField returns copies of bare with one of the exported fields of full each, those of embedded structs among
 // them, and for each pointer to a text or number one with a pointer to its zero value.
-func singly[V any](bare, full V) (all []V) {
+func eachField[V any](bare, full V) (all []V) {
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[V]()) {
 		if field.Anonymous || !field.IsExported() {
 			continue

@@ -137,7 +137,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			full.ID, full.Version, full.Target = bare.ID, bare.Version, bare.Target
 			early, late := bare, bare
 			early.PublishedAt, late.UpdatedAt = time.Time{}, time.Date(9999, 12, 31, 23, 59, 59, 999_000_000, time.UTC)
-			for _, want := range append(singly(bare, full), early, late) {
+			for _, want := range append(eachField(bare, full), early, late) {
 				resultOf(w.releases().Update(w.ctx, want.ID, func(release.Release) (release.Release, error) { return want, nil })).is(w, want)
 				was++
 				w.wantStored(was+1, want)

@@ -46,7 +46,7 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			asked, opened := bare, bare
 			asked.Checkout = &plan.Checkout{Key: "k", Plan: plan.Standard}
 			opened.Checkout = &plan.Checkout{Key: "k", Session: "cs", ExpiresAt: at(5)}
-			for _, s := range append(singly(bare, someSubscription(o)), asked, opened) {
+			for _, s := range append(eachField(bare, someSubscription(o)), asked, opened) {
 				put(w, s)
 				resultOf(w.subscriptions().Get(w.ctx, o)).is(w, storedSubscription(s))
 			}

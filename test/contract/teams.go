@@ -16,7 +16,7 @@ import (
 // Teams is the suite of ports.Teams.
 func Teams(t *testing.T, open func(t *testing.T) Opened) {
 	owned[team.Team, id.Team]{
-		of:          func(k ports.Work) owner[team.Team, id.Team] { return k.Teams() },
+		of:          func(k ports.Work) collection[team.Team, id.Team] { return k.Teams() },
 		some:        func(tn tenant) team.Team { return someTeam(tn.ID, team.Standard, tn.owner.ID) },
 		there:       func(tn tenant) team.Team { return tn.team },
 		all:         (*fixture).allTeams,

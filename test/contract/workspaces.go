@@ -16,7 +16,7 @@ import (
 // Workspaces is the suite of ports.Workspaces.
 func Workspaces(t *testing.T, open func(t *testing.T) Opened) {
 	owned[workspace.Workspace, id.Workspace]{
-		of:          func(k ports.Work) owner[workspace.Workspace, id.Workspace] { return k.Workspaces() },
+		of:          func(k ports.Work) collection[workspace.Workspace, id.Workspace] { return k.Workspaces() },
 		some:        func(tn tenant) workspace.Workspace { return someWorkspace(tn.ID, tn.team.ID, tn.owner.ID) },
 		there:       func(tn tenant) workspace.Workspace { return tn.workspace },
 		all:         (*fixture).allWorkspaces,
