@@ -139,7 +139,7 @@ var reading = []string{"readFiles"}
 var unused = []string{"X-Request-Id", "traceparent", "tracestate", "Collab-Position", "Sec-Fetch-Site", "Prefer", "redirect", "lastEventId",
 	"limit", "cursor", "If-Match", "If-None-Match"}
 
-// answer returns the type of an operation's result and the call that reads it: that of JSON if
+// response returns the type of an operation's result and the call that reads it: that of JSON if
 // every success has the same, else the response.
 func (g *generator) response(name string, o *openapi3.Operation) (result, call string) {
 	for _, status := range []int{http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusNoContent} {
@@ -157,7 +157,7 @@ func (g *generator) response(name string, o *openapi3.Operation) (result, call s
 			item := g.typeOf(media.Schema.Value.Items, name+"Item")
 			kind, reading = "*List["+item+"]", "list["+item+"](c, %s)"
 		} else {
-			kind = g.property(media.Schema, name+"Answer", true)
+			kind = g.property(media.Schema, name+"Response", true)
 			reading = "receive[" + kind + "](c, %s)"
 		}
 		if result != "" && result != kind {

@@ -48,8 +48,8 @@ func (a *api) fromReplicaOr(present, list handler) handler {
 	}
 }
 
-// positioned reports whether answers of the row have the position after their change, because lists that may be stale
-// show it.
+// positioned reports whether responses of the row have the position after their change, because lists that may be
+// stale show it.
 func positioned(r row) bool {
 	switch r.Guard {
 	case unlimited, browser, webhook:

@@ -117,7 +117,7 @@ func withUploadHeaders(h handler) handler {
 	}
 }
 
-// setUploadComplete sets the header that tells whether the upload is complete.
+// setUploadComplete sets the header that says whether the upload is complete.
 func (c *call) setUploadComplete(complete bool) {
 	c.Set(uploadComplete, map[bool]string{true: "?1", false: "?0"}[complete])
 }

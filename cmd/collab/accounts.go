@@ -21,15 +21,14 @@ import (
 	"collab/adapters/filelock"
 )
 
-// keyringTimeout bounds a call of the system's keyring, which can wait for a service that does
-// not answer.
+// keyringTimeout bounds a call of the system's keyring, which can wait for a service that does not respond.
 const keyringTimeout = 3 * time.Second
 
 var (
 	// errKeyring is wrapped by errors of a keyring that may have the token, such as one that is locked.
 	errKeyring = errors.New("the token cannot be read now")
-	// errSilent is the error of a keyring that has not answered within keyringTimeout.
-	errSilent = errors.New("the system's keyring does not answer")
+	// errKeyringTimeout is the cause of a call's end after keyringTimeout.
+	errKeyringTimeout = errors.New("the system's keyring does not answer")
 )
 
 // secretStore keeps tokens, each under a name.
@@ -48,7 +47,7 @@ func (systemKeyring) Get(name string) (string, error) { return keyring.Get(keyri
 func (systemKeyring) Set(name, secret string) error   { return keyring.Set(keyringService, name, secret) }
 func (systemKeyring) Delete(name string) error        { return keyring.Delete(keyringService, name) }
 
-// result is what a call returns.
+// result is the result of a call.
 type result[T any] struct {
 	value T
 	err   error
@@ -74,9 +73,9 @@ func within[T any](ctx context.Context, done <-chan result[T]) (T, error) {
 	}
 }
 
-// fromKeyring returns the result of a call of the keyring that has begun, or errSilent after keyringTimeout.
+// fromKeyring returns the result of a call of the keyring that has begun, or errKeyringTimeout after keyringTimeout.
 func fromKeyring[T any](done <-chan result[T]) (T, error) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), keyringTimeout, errSilent)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), keyringTimeout, errKeyringTimeout)
 	defer cancel()
 	return within(ctx, done)
 }
@@ -93,7 +92,7 @@ func (a *app) secret(c account) (string, error) {
 		a.reading[c.key()] = done
 	}
 	token, err := fromKeyring(done)
-	if !errors.Is(err, errSilent) {
+	if !errors.Is(err, errKeyringTimeout) {
 		delete(a.reading, c.key())
 	}
 	return token, err
@@ -325,7 +324,7 @@ func (a *app) accountAt(server, org string) (account, error) {
 		}
 		switch {
 		case errors.Is(err, keyring.ErrNotFound):
-			return account{}, coded{exitSignIn, fmt.Errorf("read the token of %s: %w", c.Server, err)}
+			return account{}, exitError{exitSignIn, fmt.Errorf("read the token of %s: %w", c.Server, err)}
 		case err != nil:
 			return account{}, fmt.Errorf("%w: %s: %w", errKeyring, c.Server, err)
 		}
@@ -333,14 +332,14 @@ func (a *app) accountAt(server, org string) (account, error) {
 	}
 	switch {
 	case org != "" && len(all) > 0:
-		return account{}, coded{exitSignIn, fmt.Errorf("not signed in to an organisation %q: see collab orgs list", org)}
+		return account{}, exitError{exitSignIn, fmt.Errorf("not signed in to an organisation %q: see collab orgs list", org)}
 	case server == "" && len(all) > 0:
-		return account{}, coded{exitSignIn, errors.New("no organisation is in use: choose one of collab orgs list with collab orgs use")}
+		return account{}, exitError{exitSignIn, errors.New("no organisation is in use: choose one of collab orgs list with collab orgs use")}
 	}
-	return account{}, coded{exitSignIn, errors.New("not signed in: run collab login, or set COLLAB_SERVER and COLLAB_TOKEN")}
+	return account{}, exitError{exitSignIn, errors.New("not signed in: run collab login, or set COLLAB_SERVER and COLLAB_TOKEN")}
 }
 
-// orgOf returns the id of the organisation that a service token is for, empty if it does not say.
+// orgOf returns the id of the organisation that a service token is for, empty if it has none.
 func orgOf(token string) string {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -349,7 +348,7 @@ func orgOf(token string) string {
 	var claims struct {
 		Org string `json:"org_id"`
 	}
-	text, _ := base64.RawURLEncoding.DecodeString(parts[1]) // the server tells what is wrong with a token
+	text, _ := base64.RawURLEncoding.DecodeString(parts[1]) // the server reports an invalid token
 	_ = json.Unmarshal(text, &claims)
 	return claims.Org
 }
@@ -380,7 +379,7 @@ func (a *app) clientOf(c account) (*apiclient.Client, error) {
 func (a *app) anonymous(server string) (*apiclient.Client, error) {
 	c, err := apiclient.New(apiclient.Config{Server: server, UserAgent: userAgent()})
 	if err != nil {
-		return nil, coded{exitUsage, err}
+		return nil, exitError{exitUsage, err}
 	}
 	return c, nil
 }

@@ -47,7 +47,7 @@ func (a *app) chat() *cobra.Command {
 			parts = append(parts, text)
 		}
 		message := strings.TrimSpace(strings.Join(parts, "\n\n"))
-		if message == "" && !a.asks() {
+		if message == "" && !a.canAsk() {
 			return usage("there is no message: pass one as argument or on standard input")
 		}
 		if chat.tools, err = a.toolbox(ctx, client, connectors, allowed); err != nil {
@@ -85,13 +85,13 @@ func (a *app) chat() *cobra.Command {
 }
 
 const (
-	// maxRounds bounds how often a model is told the results of its tools before it has answered.
+	// maxRounds bounds the requests for one message.
 	maxRounds = 50
 	// maxResults bounds the results of the tools that a model calls at a time, in bytes.
 	maxResults = 400_000
 	// maxRequest is how many bytes a request has at most if it has results of tools to leave out.
 	maxRequest = 900_000
-	// leftOut is in the place of the result of a tool that was left out.
+	// leftOut replaces the result of a tool that was left out.
 	leftOut = "(This result was left out, as the conversation has become too long.)"
 	// cutOff follows a result of a tool that was cut off.
 	cutOff = "\n(cut off)"
@@ -107,11 +107,11 @@ type conversation struct {
 
 // ask prints the response to a message, for which the model may call tools.
 func (c *conversation) ask(ctx context.Context, message string) error {
-	var all answer
+	var all modelReply
 	for range maxRounds {
 		c.request.Message = message
 		c.shorten()
-		reply, err := c.answer(ctx)
+		reply, err := c.send(ctx)
 		if err != nil {
 			return err
 		}
@@ -180,24 +180,24 @@ func (c *conversation) shorten() {
 // block is a block of a message.
 type block map[string]any
 
-// answer is what a model has said.
-type answer struct {
+// modelReply is the response of a model.
+type modelReply struct {
 	Text  string              `json:"text"`
 	Usage apiclient.ChatUsage `json:"usage"`
 	calls []apiclient.ToolCall
 }
 
-// answer prints the response to the request as it arrives. The end of ctx ends the call on the server
-// too, as it closes the connection.
-func (c *conversation) answer(ctx context.Context) (reply answer, err error) {
+// send sends the request and prints the response as it arrives. The end of ctx closes the connection,
+// which ends the call on the server.
+func (c *conversation) send(ctx context.Context) (reply modelReply, err error) {
 	a := c.app
 	response, err := c.client.Chat(ctx, c.request)
 	if err != nil {
 		return reply, err
 	}
-	printed := a.prose()
+	printed := a.markdownWriter()
 	if a.wantsJSON() {
-		printed = unclosed{io.Discard}
+		printed = nopCloser{io.Discard}
 	}
 	var text strings.Builder
 	done := false
@@ -243,25 +243,25 @@ func (c *conversation) answer(ctx context.Context) (reply answer, err error) {
 	return reply, err
 }
 
-// prose returns what prints Markdown: rendered on a terminal, as it is elsewhere.
-func (a *app) prose() io.WriteCloser {
+// markdownWriter returns a writer of Markdown, which it renders on a terminal.
+func (a *app) markdownWriter() io.WriteCloser {
 	if a.outTerminal {
 		return a.markdown()
 	}
-	return unclosed{a.out}
+	return nopCloser{a.out}
 }
 
-// printProse prints Markdown.
-func (a *app) printProse(text string) error {
-	printed := a.prose()
+// printMarkdown prints Markdown.
+func (a *app) printMarkdown(text string) error {
+	printed := a.markdownWriter()
 	_, err := io.WriteString(printed, text)
 	return errors.Join(err, printed.Close())
 }
 
-// unclosed is a writer that Close leaves open.
-type unclosed struct{ io.Writer }
+// nopCloser is a writer whose Close does nothing.
+type nopCloser struct{ io.Writer }
 
-func (unclosed) Close() error { return nil }
+func (nopCloser) Close() error { return nil }
 
 func (a *app) models() *cobra.Command {
 	return lists(a, "models", "List the models that one may chat with", func(m apiclient.Model) []column {

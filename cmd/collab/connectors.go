@@ -60,8 +60,8 @@ func (a *app) connectors() *cobra.Command {
 			return one(a, columns)(client.StoreConnectorCredentials(ctx, c.ID, draft))
 		}))
 	authorize := command("authorize CONNECTOR", "Allow a connector in the browser to use an account", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		if !a.attended() {
-			return coded{exitSignIn, errors.New("CI is set, so nobody can allow it: run collab connectors authorize where a person is")}
+		if !a.interactive() {
+			return exitError{exitSignIn, errors.New("CI is set, so nobody can allow it: run collab connectors authorize where a person is")}
 		}
 		c, err := connectorOf(ctx, client, args[0])
 		if err != nil {
@@ -90,7 +90,7 @@ func (a *app) connectors() *cobra.Command {
 			}
 			return errors.New("nobody has allowed it")
 		}
-		if a.attended(a.errTerminal) {
+		if a.interactive(a.errTerminal) {
 			return a.browse(ctx, started.AuthURL, allowed)
 		}
 		return allowed(ctx)

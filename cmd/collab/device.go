@@ -40,7 +40,7 @@ func (a *app) tokenFromDevice(ctx context.Context, client *apiclient.Client) (st
 		case "slow_down":
 			interval += 5 * time.Second
 		case "access_denied", "expired_token":
-			return "", coded{exitSignIn, errors.New(problem.Message)}
+			return "", exitError{exitSignIn, errors.New(problem.Message)}
 		default:
 			return "", err
 		}

@@ -55,7 +55,7 @@ func folderOf(ctx context.Context, client *apiclient.Client, p place) (*folder, 
 		return nil, err
 	}
 	if me.Org == nil {
-		return nil, coded{exitSignIn, errors.New("the token is for no organisation")}
+		return nil, exitError{exitSignIn, errors.New("the token is for no organisation")}
 	}
 	f := &folder{client: client, me: me, scope: "SHARED", prefix: me.Org.ID + "/shared/artifacts/"}
 	switch {
@@ -295,7 +295,7 @@ func (a *app) download(ctx context.Context, o apiclient.StoredObject, w io.Write
 		}
 		if response.Header.Get("X-Collab-Checksum") != o.Checksum || shown.done > 0 && response.StatusCode != http.StatusPartialContent {
 			response.Body.Close()
-			return coded{exitConflict, fmt.Errorf("%s was changed meanwhile", o.Path)}
+			return exitError{exitConflict, fmt.Errorf("%s was changed meanwhile", o.Path)}
 		}
 		before := shown.done
 		_, err = io.Copy(io.MultiWriter(to, digest), counted{response.Body, shown})

@@ -43,8 +43,8 @@ func (a *app) login() *cobra.Command {
 		switch {
 		case fromInput:
 			token, err = a.tokenFromInput(c.Context(), client)
-		case !a.attended(a.errTerminal || device || noBrowser):
-			err = coded{exitSignIn, errors.New("there is nobody to sign in: set COLLAB_TOKEN, or pass a token to collab login --with-token")}
+		case !a.interactive(a.errTerminal || device || noBrowser):
+			err = exitError{exitSignIn, errors.New("there is nobody to sign in: set COLLAB_TOKEN, or pass a token to collab login --with-token")}
 		case device || a.env("SSH_CONNECTION") != "" && !noBrowser:
 			token, err = a.tokenFromDevice(c.Context(), client)
 		default:
@@ -58,7 +58,7 @@ func (a *app) login() *cobra.Command {
 			return err
 		}
 		if who.OrgID == "" {
-			return coded{exitSignIn, fmt.Errorf("%s is in no organisation of %s", who.User, server)}
+			return exitError{exitSignIn, fmt.Errorf("%s is in no organisation of %s", who.User, server)}
 		}
 		if err := a.keep(who, insecure); err != nil {
 			return err

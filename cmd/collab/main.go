@@ -106,18 +106,20 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return code
 }
 
-// coded is an error with the exit code of the process.
-type coded struct {
+// exitError is an error with the exit code of the process.
+type exitError struct {
 	code int
 	error
 }
 
-func (e coded) Unwrap() error { return e.error }
+func (e exitError) Unwrap() error { return e.error }
 
-func usage(format string, args ...any) error { return coded{exitUsage, fmt.Errorf(format, args...)} }
+func usage(format string, args ...any) error {
+	return exitError{exitUsage, fmt.Errorf(format, args...)}
+}
 
 func exitCode(err error) int {
-	var c coded
+	var c exitError
 	switch {
 	case errors.As(err, &c):
 		return c.code

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// manual writes what packages of the program have beside it.
+// manual writes manual pages and shell completions for packages.
 func (a *app) manual() *cobra.Command {
 	c := command("manual DIR", "Write manual pages and completions below a directory", 1, 1, func(c *cobra.Command, args []string) error {
 		root := c.Root()

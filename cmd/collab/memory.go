@@ -62,7 +62,7 @@ func (a *app) memory() *cobra.Command {
 		if a.wantsJSON() {
 			return a.printJSON(*stored)
 		}
-		return a.printProse(stored.Content)
+		return a.printMarkdown(stored.Content)
 	})
 	edit := command("edit [user|org]", "Change a memory in an editor", 0, 1, func(c *cobra.Command, args []string) error {
 		m, err := find(c, args)
@@ -84,7 +84,7 @@ func (a *app) memory() *cobra.Command {
 func (a *app) editMemory(ctx context.Context, m memoryOf) (err error) {
 	editor := strings.Fields(cmp.Or(a.env("VISUAL"), a.env("EDITOR")))
 	if len(editor) == 0 {
-		if !a.attended(a.inTerminal, a.outTerminal) {
+		if !a.interactive(a.inTerminal, a.outTerminal) {
 			return usage("there is nobody to edit: set EDITOR to a program that changes the file")
 		}
 		editor = []string{"vi"}

@@ -84,14 +84,13 @@ func cleaned(args []any) []any {
 	return args
 }
 
-// attended reports whether a person is there, as in no pipeline, and the streams that a command needs of
-// that person are terminals.
-func (a *app) attended(streams ...bool) bool {
+// interactive reports whether CI is not set and the streams are terminals.
+func (a *app) interactive(streams ...bool) bool {
 	return a.env("CI") == "" && !slices.Contains(streams, false)
 }
 
-// asks reports whether a person can be asked.
-func (a *app) asks() bool { return a.attended(a.inTerminal, a.errTerminal) }
+// canAsk reports whether a person can be asked.
+func (a *app) canAsk() bool { return a.interactive(a.inTerminal, a.errTerminal) }
 
 // question asks the person at the terminal, and returns what was typed.
 func (a *app) question(ctx context.Context, format string, args ...any) (string, error) {
@@ -465,7 +464,7 @@ func oneOf(c *cobra.Command, to *string, flag, about string, values ...string) {
 	}
 }
 
-// or returns what p points to, or other.
+// or returns *p, or other if p is nil.
 func or[T any](p *T, other T) T {
 	if p == nil {
 		return other
@@ -473,7 +472,7 @@ func or[T any](p *T, other T) T {
 	return *p
 }
 
-// optional returns the text of what p points to, empty if p is nil.
+// optional returns the text of *p, empty if p is nil.
 func optional[T any](p *T, text func(T) string) string {
 	if p == nil {
 		return ""

@@ -598,7 +598,7 @@ func TestABrokenResponseOfAModelIsNotFatal(t *testing.T) {
 		a, _, _ := terminal(t, 80, nil)
 		client := must.Do(apiclient.New(apiclient.Config{Server: s.URL, Token: "secret"})).Or(t)
 		c := conversation{app: a, client: client, tools: &toolbox{app: a}}
-		if _, err := c.answer(t.Context()); (err == nil) != (kind == "done") {
+		if _, err := c.send(t.Context()); (err == nil) != (kind == "done") {
 			t.Errorf("after %s without content: %v", kind, err)
 		}
 		s.Close()

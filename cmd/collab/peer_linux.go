@@ -11,8 +11,8 @@ import (
 
 // ofThisUser reports whether no other user than this one and root has opened a connection from the
 // address peer to this process's address own, both of IPv4. The kernel lists the connections with
-// their users. Of one that a program has closed it no longer tells the user, so its response is false
-// then: nobody would read what is answered.
+// their users, but without those of connections that a program has closed, for which it returns false:
+// nobody would read the response.
 func ofThisUser(peer, own string) bool {
 	from, to := kernelAddress(peer), kernelAddress(own)
 	found, _ := connections(from, to)

@@ -13,8 +13,7 @@ import (
 	"collab/adapters/apiclient"
 )
 
-// named returns a function that finds the only record of an answer whose id is name, or whose name or
-// address it is, in any case.
+// named returns a function that finds the only record of a list of which name is one of the texts, in any case.
 func named[T any](kind, name string, texts func(T) []string) func(*apiclient.List[T], error) (T, error) {
 	return func(list *apiclient.List[T], err error) (found T, _ error) {
 		if err != nil {
@@ -72,13 +71,13 @@ func removes[T any](a *app, use, short string, find func(context.Context, *apicl
 		if err != nil {
 			return err
 		}
-		if a.asks() && !yes {
+		if a.canAsk() && !yes {
 			answer, err := a.question(ctx, "%s: %s? [y/N] ", short, args[0])
 			if err != nil {
 				return err
 			}
 			if !strings.EqualFold(answer, "y") && !strings.EqualFold(answer, "yes") {
-				return coded{exitCancelled, errors.New("nothing was removed")}
+				return exitError{exitCancelled, errors.New("nothing was removed")}
 			}
 		}
 		_, err = remove(ctx, client, found)

@@ -119,7 +119,7 @@ func (a *app) asOperator(run func(ctx context.Context, client *apiclient.Client,
 	return func(c *cobra.Command, args []string) error {
 		secret := a.env("COLLAB_ADMIN_SECRET")
 		if secret == "" {
-			return coded{exitSignIn, errors.New("set COLLAB_ADMIN_SECRET to the operator's secret")}
+			return exitError{exitSignIn, errors.New("set COLLAB_ADMIN_SECRET to the operator's secret")}
 		}
 		server, err := a.chosenServer()
 		if err != nil {

@@ -71,7 +71,7 @@ func (a *app) sync() *cobra.Command {
 					return err
 				}
 			}
-			f, err := a.reachable(c.Context(), dir, at, once || dry)
+			f, err := a.waitForFolder(c.Context(), dir, at, once || dry)
 			if err != nil {
 				return syncError(err)
 			}
@@ -112,9 +112,9 @@ changes, elsewhere a line of JSON for each change. docs/client.md says what happ
 	return c
 }
 
-// reachable asks the server for the place of a directory, unless once until it answers: at the start of a machine
-// there may be no network yet, and the keyring may be locked.
-func (a *app) reachable(ctx context.Context, dir string, at place, once bool) (*folder, error) {
+// waitForFolder is folderFor, repeated unless once is set while the network, the server or the keyring is not there,
+// as at the start of a machine.
+func (a *app) waitForFolder(ctx context.Context, dir string, at place, once bool) (*folder, error) {
 	for wait := time.Second; ; wait = min(2*wait, maxStart) {
 		f, err := a.folderFor(ctx, dir, at)
 		if once || !isTemporary(err) {
@@ -123,7 +123,7 @@ func (a *app) reachable(ctx context.Context, dir string, at place, once bool) (*
 		if wait == time.Second {
 			a.printErrf("%s waits for the server, which is tried again: %v", dir, err)
 		}
-		if errors.Is(err, errKeyring) && !errors.Is(err, errSilent) {
+		if errors.Is(err, errKeyring) && !errors.Is(err, errKeyringTimeout) {
 			wait = maxStart // each attempt may ask a person to unlock the keyring
 		}
 		select {
@@ -150,7 +150,7 @@ func (a *app) folderFor(ctx context.Context, dir string, at place) (*folder, err
 	}
 	account, err := a.accountAt(server, org)
 	if exitCode(err) == exitSignIn && org == string(bound.Org) && org != "" {
-		return nil, coded{exitSignIn, fmt.Errorf("%s is synchronised with the organisation %s at %s, to which nobody is signed in: collab login --server %s. If the server has another address now, move %s, which has the trash, out of it",
+		return nil, exitError{exitSignIn, fmt.Errorf("%s is synchronised with the organisation %s at %s, to which nobody is signed in: collab login --server %s. If the server has another address now, move %s, which has the trash, out of it",
 			dir, bound.Org, bound.Server, bound.Server, filepath.Join(dir, mirror.StateDirectory))}
 	}
 	if err != nil {
@@ -452,7 +452,7 @@ func (a *app) checkMounted(dir string) error {
 	if vacant, err := localdisk.Vacant(dir); err != nil || !vacant {
 		return syncError(err)
 	}
-	return coded{exitGuard, fmt.Errorf("%s was synchronised before, and has nothing in it now: is a disk not mounted? Nothing was done. To begin with an empty directory: collab sync %s --accept-deletions", dir, dir)}
+	return exitError{exitGuard, fmt.Errorf("%s was synchronised before, and has nothing in it now: is a disk not mounted? Nothing was done. To begin with an empty directory: collab sync %s --accept-deletions", dir, dir)}
 }
 
 // markSynchronised writes the record that the directory was synchronised, for checkMounted.
@@ -471,11 +471,11 @@ func (s *synced) markSynchronised() error {
 func syncError(err error) error {
 	switch {
 	case fault.Is(err, fault.Unauthenticated):
-		return coded{exitSignIn, err}
+		return exitError{exitSignIn, err}
 	case fault.Is(err, fault.Conflict):
-		return coded{exitConflict, err}
+		return exitError{exitConflict, err}
 	case apiclient.Status(err) == http.StatusForbidden && !apiclient.Unanswered(err):
-		return coded{exitSignIn, fmt.Errorf("%w. The organisation is closed to this account; ask an owner of it", err)}
+		return exitError{exitSignIn, fmt.Errorf("%w. The organisation is closed to this account; ask an owner of it", err)}
 	}
 	return err
 }
@@ -832,7 +832,7 @@ func (s *synced) withRemedy(err error) error {
 	case fault.Unauthenticated:
 		return fmt.Errorf("%w. Sign in again: collab login --server %s", err, s.server)
 	case fault.Forbidden:
-		return coded{exitSignIn, fmt.Errorf("%w. The place is closed to this account; ask an owner of the organisation. %s stays as it is", err, s.dir)}
+		return exitError{exitSignIn, fmt.Errorf("%w. The place is closed to this account; ask an owner of the organisation. %s stays as it is", err, s.dir)}
 	case fault.NotFound:
 		return fmt.Errorf("%w. When it is there again, start collab sync %s again", err, s.dir)
 	case fault.Conflict:
@@ -882,9 +882,9 @@ func (s *synced) once(ctx context.Context, dry bool) error {
 	case o.Paused:
 		return paused()
 	case o.Guard != "":
-		return coded{exitGuard, errors.New(o.Guard)}
+		return exitError{exitGuard, errors.New(o.Guard)}
 	case len(o.Failed) > 0 || len(o.Held) > 0:
-		return coded{exitConflict, fmt.Errorf("%d files are held back or failed: collab sync status %s", len(o.Failed)+len(o.Held), s.dir)}
+		return exitError{exitConflict, fmt.Errorf("%d files are held back or failed: collab sync status %s", len(o.Failed)+len(o.Held), s.dir)}
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ func TestAPersonIsNotAskedAgainAndAgainForALockedKeyring(t *testing.T) {
 		for _, lasting := range []time.Duration{time.Hour, maxStart / 3} { // before and after an answer
 			ctx, cancel := context.WithTimeout(t.Context(), lasting)
 			defer cancel()
-			if _, err := a.reachable(ctx, t.TempDir(), place{}, false); !errors.Is(err, context.DeadlineExceeded) || k.asked.Load() != 1 {
+			if _, err := a.waitForFolder(ctx, t.TempDir(), place{}, false); !errors.Is(err, context.DeadlineExceeded) || k.asked.Load() != 1 {
 				t.Errorf("within %v the person is asked %d times: %v", lasting, k.asked.Load(), err)
 			}
 			if lasting == time.Hour {

@@ -230,7 +230,7 @@ func (a *app) tasks() *cobra.Command {
 		if err != nil || a.wantsJSON() || or(t.Description, "") == "" {
 			return err
 		}
-		return a.printProse("\n" + *t.Description + "\n")
+		return a.printMarkdown("\n" + *t.Description + "\n")
 	}))
 	tasks := group("tasks", "Work with tasks", list, show, add, edit, done, move, history)
 	tasks.Long = "An ID may be the end of a task's id, as list prints it."

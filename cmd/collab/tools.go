@@ -23,7 +23,7 @@ const (
 	connectTimeout = 30 * time.Second // of a connector's server
 	maxResult      = 100_000          // bytes of a tool's result that the model is given
 	maxToolName    = 64               // bytes of a name that a chat takes
-	maxDefinitions = 400_000          // bytes of all tools as a model is told of them, less than half of a request
+	maxDefinitions = 400_000          // bytes of the definitions of all tools, less than half of a request
 	maxAsked       = 200              // characters of each end of an argument that a person is shown
 	allTools       = "all"            // what --allow has for all tools
 )
@@ -186,7 +186,7 @@ func (t *toolbox) offer(server *toolServer, tool mcp.Tool) (fits bool, err error
 	return true, nil
 }
 
-// freeName returns a name that a chat takes, and that no tool has, like the one of a tool.
+// freeName returns a name for a tool that a chat takes and that no other tool has.
 func (t *toolbox) freeName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
@@ -205,12 +205,12 @@ func (t *toolbox) freeName(name string) string {
 	}
 }
 
-// textForModel returns a text of a server without what a chat does not take.
+// textForModel returns a text without invalid UTF-8 and null characters, which a chat does not take.
 func textForModel(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "")
 }
 
-// definitions returns the tools as a model is told of them.
+// definitions returns the definitions of the tools, by name.
 func (t *toolbox) definitions() (all []apiclient.ToolDefinition) {
 	for _, tool := range t.tools {
 		all = append(all, tool.definition)
@@ -219,8 +219,7 @@ func (t *toolbox) definitions() (all []apiclient.ToolDefinition) {
 	return all
 }
 
-// call calls a tool if that is allowed, and returns its result as the model is told of it, of limit bytes and a note
-// at most.
+// call calls a tool if that is allowed, and returns its result for the model, of at most limit bytes and a note.
 func (t *toolbox) call(ctx context.Context, call apiclient.ToolCall, limit int) (result string, failed bool, err error) {
 	tool, known := t.tools[call.Name]
 	if !known {
@@ -264,7 +263,7 @@ func (t *toolbox) allows(ctx context.Context, server *toolServer, call apiclient
 	case t.all || slices.Contains(t.allowed, call.Name):
 		a.printErrf("%s%s", a.paint(a.errTerminal, dim, title), details)
 		return true, nil
-	case !a.asks():
+	case !a.canAsk():
 		hint := ""
 		if call.Name != allTools {
 			hint = fmt.Sprintf(" (allow it with --allow %s)", call.Name)

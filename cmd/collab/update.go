@@ -20,8 +20,8 @@ import (
 const (
 	updateInterval = 24 * time.Hour
 	updateTimeout  = 10 * time.Second
-	// updateDevices is how many numbers devices choose from. It suffices for rollouts in percent, and
-	// tells no device from others.
+	// updateDevices is how many numbers devices choose from. It suffices for rollouts in percent,
+	// and identifies no device.
 	updateDevices = 1000
 )
 
@@ -34,7 +34,7 @@ type updateState struct {
 // checkForUpdate asks the server for a newer release of the program if that is due and a person is at
 // the terminal. It returns the channel that gets a line about it, or nil.
 func (a *app) checkForUpdate(ctx context.Context) <-chan result[string] {
-	if version == "devel" || !a.attended(a.outTerminal, a.errTerminal) || a.env("COLLAB_NO_UPDATE_CHECK") != "" {
+	if version == "devel" || !a.interactive(a.outTerminal, a.errTerminal) || a.env("COLLAB_NO_UPDATE_CHECK") != "" {
 		return nil
 	}
 	server, err := a.chosenServer()
@@ -79,8 +79,8 @@ func (a *app) reportUpdate(check <-chan result[string]) {
 	}
 }
 
-// newerRelease returns a line about the release that a server offers a device. Releases of other
-// programs, which the server may offer too, are told from those of this one by the names of their files.
+// newerRelease returns a line about the release that a server offers a device. It is empty without one, or if
+// the name of its file shows that it is another program's.
 func newerRelease(ctx context.Context, server, device string) (string, error) {
 	client, err := apiclient.New(apiclient.Config{Server: server, UserAgent: userAgent(), Attempts: 1})
 	if err != nil {
