@@ -69,7 +69,7 @@ func (a *app) browse(ctx context.Context, address string, meanwhile func(context
 	return meanwhile(ctx)
 }
 
-// serve serves HTTP until stop is called, which waits a second for what is being answered.
+// serve serves HTTP until stop is called, which waits at most a second for requests to end.
 func serve(handler http.Handler, listeners ...net.Listener) (stop func()) {
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	for _, l := range listeners {

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -117,7 +118,7 @@ func (a *app) readAll(ctx context.Context, most int64) (string, error) {
 }
 
 // tokenFromBrowser has the server send a token to a port of this machine, through a browser
-// (RFC 8252). The state proves that it answers this call.
+// (RFC 8252). The state shows that the token is for this call.
 func (a *app) tokenFromBrowser(ctx context.Context, server string, noBrowser bool) (string, error) {
 	listeners, port, err := listen()
 	if err != nil {
@@ -142,13 +143,10 @@ func (a *app) tokenFromBrowser(ctx context.Context, server string, noBrowser boo
 		http.Redirect(w, r, "/done", http.StatusSeeOther)
 	})
 	done := make(chan struct{})
+	closeDone := sync.OnceFunc(func() { close(done) })
 	handler.HandleFunc("GET /done", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "You are signed in. You can close this page.")
-		select {
-		case <-done:
-		default:
-			close(done)
-		}
+		closeDone()
 	})
 	defer serve(handler, listeners...)()
 

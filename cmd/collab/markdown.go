@@ -23,10 +23,10 @@ const (
 // markdown writes Markdown to a terminal, each block once it has ended, so that its text cannot
 // control the terminal. Close writes the rest.
 type markdown struct {
-	app     *app
-	pending string // blocks that may go on
-	written bool
-	parser  parser.Parser
+	app       *app
+	pending   string // blocks that may go on
+	separator string // before the next block
+	parser    parser.Parser
 }
 
 func (a *app) markdown() *markdown {
@@ -89,13 +89,8 @@ func (m *markdown) print(source string) error {
 	if b.Len() == 0 {
 		return nil
 	}
-	if m.written {
-		source = "\n" + b.String()
-	} else {
-		source = b.String()
-	}
-	m.written = true
-	_, err := io.WriteString(m.app.out, source)
+	_, err := io.WriteString(m.app.out, m.separator+b.String())
+	m.separator = "\n"
 	return err
 }
 
@@ -223,6 +218,13 @@ func (m *markdown) spans(n ast.Node, source []byte, style string) (all []span) {
 			all = append(all, span{printable(text), style})
 		}
 	}
+	link := func(n ast.Node, destination []byte) {
+		inside := m.spans(n, source, with(underlined))
+		all = append(all, inside...)
+		if len(inside) != 1 || inside[0].text != string(destination) {
+			add(" ("+string(destination)+")", with(dim))
+		}
+	}
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
 		switch c := c.(type) {
 		case *ast.Text:
@@ -247,18 +249,10 @@ func (m *markdown) spans(n ast.Node, source []byte, style string) (all []span) {
 			all = append(all, m.spans(c, source, with(struck))...)
 		case *tables.TaskCheckBox:
 			add(map[bool]string{true: "☑ ", false: "☐ "}[c.IsChecked], style)
-		case *ast.Link, *ast.Image:
-			inside := m.spans(c, source, with(underlined))
-			all = append(all, inside...)
-			destination := ""
-			if link, ok := c.(*ast.Link); ok {
-				destination = string(link.Destination)
-			} else {
-				destination = string(c.(*ast.Image).Destination)
-			}
-			if len(inside) != 1 || inside[0].text != destination {
-				add(" ("+destination+")", with(dim))
-			}
+		case *ast.Link:
+			link(c, c.Destination)
+		case *ast.Image:
+			link(c, c.Destination)
 		case *ast.AutoLink:
 			add(string(c.Label(source)), with(underlined))
 		case *ast.RawHTML:
