@@ -229,7 +229,17 @@ func developmentIdentity(lc fx.Lifecycle, p developmentParams) (identityResult, 
 		AccountsFile: filepath.Join(p.Config.DataDir, "dev-identity-accounts.json"),
 		Clock:        p.Clock, IDs: p.IDs, Secrets: p.Secrets, Log: p.Log,
 		Emit: func(ctx context.Context, message string, body []byte) error {
-			return postEvent(ctx, client, string(p.Base)+httpapi.IdentityWebhookPath, p.Signing.first(), message, p.Clock.Now(), body)
+			if len(p.Signing) == 0 {
+				return errors.New("COLLAB_IDENTITY_WEBHOOK_SECRETS is empty: no message is accepted")
+			}
+			now := p.Clock.Now()
+			signature, err := standardwebhooks.Sign(p.Signing[0], message, now, body)
+			if err != nil {
+				return err
+			}
+			return postWebhook(ctx, client, string(p.Base)+httpapi.IdentityWebhookPath, map[string]string{
+				standardwebhooks.HeaderID: message, standardwebhooks.HeaderTimestamp: fmt.Sprint(now.Unix()), standardwebhooks.HeaderSignature: signature,
+			}, body)
 		},
 		Invitation: func(ctx context.Context, token string) (devidp.Invite, error) {
 			offer, err := members.Lookup(ctx, p.Store, p.Clock, token)
@@ -253,31 +263,8 @@ func developmentIdentity(lc fx.Lifecycle, p developmentParams) (identityResult, 
 	}, nil
 }
 
-// postEvent posts a signed event of the development provider to the webhook.
-func postEvent(ctx context.Context, client *http.Client, to, secret, message string, at time.Time, body []byte) error {
-	if secret == "" {
-		return errors.New("COLLAB_IDENTITY_WEBHOOK_SECRETS is empty: no message is accepted")
-	}
-	signature, err := standardwebhooks.Sign(secret, message, at, body)
-	if err != nil {
-		return err
-	}
-	return postWebhook(ctx, client, to, map[string]string{
-		standardwebhooks.HeaderID: message, standardwebhooks.HeaderTimestamp: fmt.Sprint(at.Unix()), standardwebhooks.HeaderSignature: signature,
-	}, body)
-}
-
 // webhookSigning are the secrets of the identity provider's messages.
 type webhookSigning []string
-
-// first returns the secret that the development provider signs with, empty if there is
-// none.
-func (s webhookSigning) first() string {
-	if len(s) == 0 {
-		return ""
-	}
-	return s[0]
-}
 
 func chooseIdentityEvents(config.Config) choice {
 	return choice{group: "IdentityEvents", adapter: "`standardwebhooks`", option: fx.Provide(
