@@ -169,7 +169,7 @@ func (w *archiver) add(e entry, r io.Reader) (entry, error) {
 	if err != nil {
 		return e, err
 	}
-	sum := newDigest()
+	sum := sha256.New()
 	n, err := archive.CopyPieces(io.MultiWriter(w.tar, sum), io.LimitReader(r, e.size))
 	if err != nil {
 		return e, err
@@ -184,7 +184,7 @@ func (w *archiver) add(e entry, r io.Reader) (entry, error) {
 	if more, err := io.ReadFull(r, make([]byte, 1)); more > 0 || err != io.EOF {
 		return e, errors.Join(length, err)
 	}
-	e.sum = sum.text()
+	e.sum = hex.EncodeToString(sum.Sum(nil))
 	if e.name == manifestName {
 		return e, nil
 	}
@@ -192,13 +192,6 @@ func (w *archiver) add(e entry, r io.Reader) (entry, error) {
 	_, err = w.lines.WriteString(e.line())
 	return e, err
 }
-
-// digest is a SHA-256 that is formatted in hexadecimal.
-type digest struct{ hash.Hash }
-
-func newDigest() digest { return digest{sha256.New()} }
-
-func (d digest) text() string { return hex.EncodeToString(d.Sum(nil)) }
 
 // Errors if there was more or less to read than expected. Contents do not change, so another backup
 // would fail likewise.
@@ -346,7 +339,7 @@ func (s *scanner) entry(h *tar.Header, content io.Reader) error {
 	if h.Size > limit {
 		return fmt.Errorf("%q has %d bytes, and %d are the most", h.Name, h.Size, limit)
 	}
-	sum := newDigest()
+	sum := sha256.New()
 	content = io.TeeReader(content, sum)
 	if e.name == headerName {
 		text, err := io.ReadAll(content)
@@ -367,7 +360,7 @@ func (s *scanner) entry(h *tar.Header, content io.Reader) error {
 	if _, err := archive.CopyPieces(io.Discard, content); err != nil {
 		return err
 	}
-	e.sum = sum.text()
+	e.sum = hex.EncodeToString(sum.Sum(nil))
 	s.totals.add(e)
 	s.expect(e.line())
 	return nil

@@ -2,6 +2,8 @@ package backup
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -322,12 +324,12 @@ func (u *unpacking) entry(_ archiveHeader, e entry, r io.Reader) (err error) {
 	if err != nil {
 		return err
 	}
-	sum := newDigest()
+	sum := sha256.New()
 	_, err = archive.CopyPieces(io.MultiWriter(f, sum), r)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if e.blob != "" && sum.text() != named.Checksum {
+	if e.blob != "" && hex.EncodeToString(sum.Sum(nil)) != named.Checksum {
 		return fmt.Errorf("%q is not the content that the database names", e.name)
 	}
 	if e.name == databaseName {

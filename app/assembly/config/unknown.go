@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 
 	"collab/adapters/levenshtein"
@@ -34,6 +33,6 @@ func unknownVariables(environ []string) (all []Unknown) {
 		}
 		all = append(all, Unknown{name, slices.MinFunc(names, func(a, b string) int { return levenshtein.Distance(name, a) - levenshtein.Distance(name, b) })})
 	}
-	sort.Slice(all, func(i, j int) bool { return all[i].Name < all[j].Name })
+	slices.SortFunc(all, func(a, b Unknown) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }

@@ -14,7 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
-	"sort"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,7 +70,7 @@ func plan(o Options) *loader {
 		_, err := f.members[priya].Invite(ctx, apiclient.Invite{Email: invited, Role: member})
 		return err
 	})
-	sort.SliceStable(f.acts, func(i, j int) bool { return f.acts[i].at.Before(f.acts[j].at) })
+	slices.SortStableFunc(f.acts, func(a, b act) int { return a.at.Compare(b.at) })
 	return f
 }
 
