@@ -16,8 +16,8 @@ import (
 	"collab/test/must"
 )
 
-// newContract returns the payments at a development provider, over real
-// connections.
+// newContract returns the payments at a development provider, over real connections of the default
+// client.
 func newContract(t *testing.T) contract.PaymentProvider {
 	t.Helper()
 	var provider http.Handler
@@ -33,7 +33,7 @@ func newContract(t *testing.T) contract.PaymentProvider {
 		must.Succeed(t, dev.Close(context.Background()))
 	})
 	p := must.Do(stripepay.New(stripepay.Options{
-		SecretKey: dev.Key(), URL: dev.APIURL(), Prices: map[plan.Plan][]string{plan.Standard: {"price_standard"}, plan.Premium: {"price_premium"}},
+		SecretKey: dev.Key(), URL: dev.APIURL() + "/", Prices: map[plan.Plan][]string{plan.Standard: {"price_standard"}, plan.Premium: {"price_premium"}},
 		SuccessURL: server.URL + "/success", CancelURL: server.URL + "/cancel",
 	})).Or(t)
 	return contract.PaymentProvider{

@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -409,22 +408,5 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 		if _, err := New(o); err == nil || strings.Contains(err.Error(), "sk_") {
 			t.Errorf("%s gives %v", name, err)
 		}
-	}
-}
-
-func TestTheDefaultClientReachesAServer(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/dev/payments/v1/subscriptions/sub_1" {
-			http.NotFound(w, r)
-			return
-		}
-		_, _ = io.WriteString(w, strings.TrimPrefix(active, "200 "))
-	}))
-	defer server.Close()
-	p, err := New(Options{SecretKey: secretKey, URL: server.URL + "/dev/payments/", Prices: prices, SuccessURL: "https://x.example/s", CancelURL: "https://x.example/c"})
-	must.NoError(t, err)
-	got, err := p.Subscription(t.Context(), "sub_1")
-	if err != nil || got.Plan != plan.Standard {
-		t.Errorf("got %+v, %v", got, err)
 	}
 }
