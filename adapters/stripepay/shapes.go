@@ -129,14 +129,6 @@ func (i item) price() string { return string(cmp.Or(i.Price, i.Plan)) }
 // cancelsAtEnd reports whether the subscription is to be canceled, by either of two fields.
 func (s subscription) cancelsAtEnd() bool { return bool(s.CancelAtPeriodEnd) || !s.CancelAt.IsZero() }
 
-func (s subscription) over() bool {
-	switch plan.RemoteStatus(s.Status) {
-	case plan.IsCanceled, plan.IsExpired:
-		return true
-	}
-	return false
-}
-
 func (s subscription) remote(plans map[string]plan.Plan) plan.Remote {
 	i := s.item(plans)
 	r := plan.Remote{

@@ -45,7 +45,7 @@ func (p *Payments) Change(ctx context.Context, subscriptionID string, to plan.Pl
 	item := s.item(p.plans)
 	same := p.plans[item.price()] == to // at the price of the time of the purchase
 	switch {
-	case s.over():
+	case s.remote(p.plans).Ended():
 		return fault.Missing("Subscription")
 	case same && !s.cancelsAtEnd():
 		return nil
@@ -72,7 +72,7 @@ func (p *Payments) Change(ctx context.Context, subscriptionID string, to plan.Pl
 // Cancel ends a subscription.
 func (p *Payments) Cancel(ctx context.Context, subscriptionID string, atOnce bool) error {
 	s, err := p.subscription(ctx, subscriptionID)
-	if err != nil || s.over() || !atOnce && s.cancelsAtEnd() {
+	if err != nil || s.remote(p.plans).Ended() || !atOnce && s.cancelsAtEnd() {
 		return err
 	}
 	if atOnce {
@@ -84,7 +84,7 @@ func (p *Payments) Cancel(ctx context.Context, subscriptionID string, atOnce boo
 	}
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Internal) {
 		// The subscription may have ended meanwhile.
-		if now, lookErr := p.subscription(ctx, subscriptionID); lookErr == nil && now.over() {
+		if now, lookErr := p.subscription(ctx, subscriptionID); lookErr == nil && now.remote(p.plans).Ended() {
 			return nil
 		}
 	}
