@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"iter"
 
@@ -385,7 +384,9 @@ func (i *importer) content(ctx context.Context, o object.Object, item archive.It
 	if item.Path != archive.ContentPath(o) || item.Size != o.Size {
 		return fault.New(fault.Invalid, "The archive has the content %.200s of %d bytes in the place of %.200s of %d bytes", item.Path, item.Size, archive.ContentPath(o), o.Size)
 	}
-	read := &verifier{Reader: item.Content, sum: sha256.New(), object: o}
+	read := object.Verify(item.Content, o.Size, o.Checksum, func(int64) error {
+		return fault.New(fault.Invalid, "The content of %.200s has another checksum than in %s", archive.ContentPath(o), archive.FileName(archive.Objects))
+	})
 	if i.leavesOut(archive.Record{Object: &o}) {
 		_, err := io.Copy(io.Discard, read)
 		return err
@@ -395,22 +396,6 @@ func (i *importer) content(ctx context.Context, o object.Object, item archive.It
 		return err
 	}
 	return i.Blobs.Put(ctx, name, o.MimeType, o.Size, read)
-}
-
-// verifier reads the content of a file, and fails instead of its end if it has another checksum.
-type verifier struct {
-	io.Reader
-	sum    hash.Hash
-	object object.Object
-}
-
-func (v *verifier) Read(p []byte) (int, error) {
-	n, err := v.Reader.Read(p)
-	v.sum.Write(p[:n])
-	if err == io.EOF && hex.EncodeToString(v.sum.Sum(nil)) != v.object.Checksum {
-		return 0, fault.New(fault.Invalid, "The content of %.200s has another checksum than in %s", archive.ContentPath(v.object), archive.FileName(archive.Objects))
-	}
-	return n, err
 }
 
 // store stores the records in a transaction.

@@ -1,7 +1,9 @@
 package object_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"strings"
 	"testing"
@@ -421,4 +423,18 @@ func TestChecksums(t *testing.T) {
 
 func TestFormattedObjectsOmitTheirPath(t *testing.T) {
 	must.Is(t, "object o version 0", fmt.Sprint(made(t, object.Draft{Path: "secret.md", Kind: object.Artifact, Scope: object.Shared})))
+}
+
+func TestVerifyReadsOnlyTheContentOfTheSizeAndChecksum(t *testing.T) {
+	wrong := errors.New("wrong")
+	for text, want := range map[string]error{"content": nil, "Content": wrong, "content, and more": wrong, "conten": wrong, "": wrong} {
+		size := int64(-1)
+		read, err := io.ReadAll(object.Verify(strings.NewReader(text), 7, must.Sum("content"), func(n int64) error {
+			size = n
+			return wrong
+		}))
+		if !errors.Is(err, want) || string(read) != text || err != nil && size != int64(len(text)) {
+			t.Errorf("%q is read as %q, %v, of the size %d", text, read, err, size)
+		}
+	}
 }

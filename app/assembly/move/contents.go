@@ -2,16 +2,14 @@ package move
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"hash"
 	"io"
 	"sync"
 	"sync/atomic"
 
 	"collab/adapters/gormdb"
 	"collab/domain/fault"
+	"collab/domain/object"
 )
 
 // Bounds of the contents that are copied at once. A store's client holds some MiB of each large one.
@@ -105,7 +103,7 @@ func (m *mover) content(ctx context.Context, n gormdb.Content, mayExist bool, sl
 	if err != nil {
 		return err
 	}
-	err = m.toBlobs.Put(ctx, n.Blob, n.MimeType, n.Size, &checkedReader{r: r, sum: sha256.New(), want: n})
+	err = m.toBlobs.Put(ctx, n.Blob, n.MimeType, n.Size, verified(r, n))
 	if e := r.Close(); err == nil {
 		err = e
 	}
@@ -122,7 +120,7 @@ func (m *mover) present(ctx context.Context, n gormdb.Content) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_, err = io.Copy(io.Discard, &checkedReader{r: r, sum: sha256.New(), want: n})
+	_, err = io.Copy(io.Discard, verified(r, n))
 	if e := r.Close(); err == nil {
 		err = e
 	}
@@ -132,20 +130,10 @@ func (m *mover) present(ctx context.Context, n gormdb.Content) (bool, error) {
 	return err == nil, err
 }
 
-// checkedReader fails with Conflict in place of io.EOF unless it has read the size and checksum.
-type checkedReader struct {
-	r    io.Reader
-	sum  hash.Hash
-	size int64
-	want gormdb.Content
-}
-
-func (c *checkedReader) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.sum.Write(p[:n])
-	c.size += int64(n)
-	if err == io.EOF && (c.size != c.want.Size || hex.EncodeToString(c.sum.Sum(nil)) != c.want.Checksum) {
-		err = fault.New(fault.Conflict, "It has %d bytes, and its size and checksum are not those that records have", c.size)
-	}
-	return n, err
+// verified returns a reader of the content, which fails with Conflict in place of io.EOF unless it has
+// the size and checksum.
+func verified(r io.Reader, want gormdb.Content) io.Reader {
+	return object.Verify(r, want.Size, want.Checksum, func(size int64) error {
+		return fault.New(fault.Conflict, "It has %d bytes, and its size and checksum are not those that records have", size)
+	})
 }
