@@ -21,7 +21,7 @@ func TestTheServiceReadsTheEvents(t *testing.T) {
 	const secret = "whsec_test"
 	const org = id.Org("0198c5a0-0000-7000-8000-000000000001")
 	st := newFixture(t, t.TempDir(), func(o *devpay.Options) {
-		events := stripepay.NewEvents([]string{secret}, map[plan.Plan]string{plan.Standard: "price_s", plan.Premium: "price_p"}, o.Clock)
+		events := stripepay.NewEvents([]string{secret}, map[plan.Plan][]string{plan.Standard: {"price_s"}, plan.Premium: {"price_p"}}, o.Clock)
 		o.Emit = func(_ context.Context, _ string, body []byte) error {
 			signature := stripepay.Sign(secret, o.Clock.Now(), body)
 			e, err := events.Read(func(name string) string {
