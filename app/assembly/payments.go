@@ -134,7 +134,7 @@ func newBilling(lc fx.Lifecycle, p billingParams) *billing.Billing {
 	b := billing.New(billing.Options{
 		Store: p.Store, Payments: p.Payments, Provider: p.Provider, Clock: p.Clock, IDs: p.IDs, Log: p.Log,
 		Storage: p.Config.PlanStorage, Requests: p.Config.PlanRequests, Versions: p.Config.PlanVersions,
-		Locked: p.Access.Locked, Origin: access.Origin, PaidURL: string(p.Base) + httpapi.CheckoutSuccessPath, AppURL: appURL(p.Config, p.Base),
+		Locked: p.Access.Locked, Reauthorize: p.Access.Reauthorize, Origin: access.Origin, PaidURL: string(p.Base) + httpapi.CheckoutSuccessPath, AppURL: appURL(p.Config, p.Base),
 	})
 	schedule(lc, billingEvery, b.Reconcile, p.Log, "subscription sweep failed")
 	return b

@@ -30,6 +30,8 @@ type Options struct {
 
 	// Locked is access.Access.Locked.
 	Locked func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
+	// Reauthorize is access.Access.Reauthorize.
+	Reauthorize func(ctx context.Context, actor org.Actor) (org.Actor, error)
 	// Origin returns the origin of the request that ctx carries, for the audit log.
 	Origin func(ctx context.Context) audit.Origin
 
@@ -177,8 +179,11 @@ func (s *Billing) Portal(ctx context.Context, actor org.Actor) (string, error) {
 // recheck returns an error if the actor no longer manages the organisation: calls of the provider
 // take time.
 func (s *Billing) recheck(ctx context.Context, actor org.Actor) error {
-	_, err := s.decide(ctx, actor, func(was plan.Subscription) (plan.Subscription, error) { return was, nil })
-	return err
+	is, err := s.Reauthorize(ctx, actor)
+	if err != nil {
+		return err
+	}
+	return is.CheckManager()
 }
 
 // entryFunc makes the entry of the audit log for a change.

@@ -42,7 +42,7 @@ func newServersFixture(t *testing.T) *serversFixture {
 		s.servers[i] = billing.New(billing.Options{
 			Store: c.Store, Payments: s.provider, Provider: s.provider, Clock: c.Clock, IDs: c.IDs,
 			Log: slog.New(slog.NewTextHandler(io.Discard, nil)), PaidURL: paidURL,
-			Locked: c.Access.Locked, Origin: access.Origin,
+			Locked: c.Access.Locked, Reauthorize: c.Access.Reauthorize, Origin: access.Origin,
 		})
 	}
 	return s

@@ -173,7 +173,7 @@ func (w *Deployment) Restart() error {
 	})
 	s.Billing = billing.New(billing.Options{
 		Store: store, Payments: payments, Provider: payments, Clock: w.Clock, IDs: w.IDs, Log: log, PaidURL: PublicURL + "/api/v1/billing/checkout/success", AppURL: appURL,
-		Locked: s.Access.Locked, Origin: access.Origin,
+		Locked: s.Access.Locked, Reauthorize: s.Access.Reauthorize, Origin: access.Origin,
 	})
 	s.Releases = releases.New(releases.Options{Store: store, Bus: w.Bus, Clock: w.Clock, IDs: w.IDs, Log: log, Atomic: s.Access.Atomic, From: access.From(store), Origin: access.Origin, AnyOrganisation: true})
 	s.Webhooks = webhooks.New(webhooks.Options{

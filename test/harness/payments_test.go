@@ -108,6 +108,7 @@ func newBillingFixture(t rapid.TB, tenants int) *billingFixture {
 		Store: m.store, Payments: provider, Provider: provider, Clock: m.clock, IDs: ids, Log: slog.New(slog.DiscardHandler), PaidURL: paidURL,
 		Origin: access.Origin,
 		// The tenant has no membership here.
+		Reauthorize: func(_ context.Context, actor org.Actor) (org.Actor, error) { return actor, nil },
 		Locked: func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
 			return m.store.Atomic(ctx, func(r ports.Records) error {
 				_, err := r.Directory().Organisations().Lock(ctx, actor.Org)
