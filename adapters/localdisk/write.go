@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -450,13 +451,25 @@ func (d *Disk) prune(name string) {
 		if err != nil {
 			return // it is gone
 		}
-		removed := in.removeDirectory(last, false)
+		removed := !in.occupied(last) && in.removeDirectory(last, false)
 		discard(in.root)
 		if !removed {
 			return
 		}
 		parent = above
 	}
+}
+
+// occupied reports whether the first few names of a directory have one that is no system file's. Removing the files
+// of a directory one after the other would look at each remaining one otherwise.
+func (at directory) occupied(name string) bool {
+	f, err := at.root.Open(name)
+	if err != nil {
+		return true
+	}
+	defer discard(f)
+	names, _ := f.Readdirnames(16)
+	return slices.ContainsFunc(names, func(name string) bool { return !isSystemFile(name) })
 }
 
 // removeDirectory removes a directory that has nothing but system files in it, and, if deep is set,
