@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"collab/adapters/httpapi/body"
@@ -58,7 +59,9 @@ func (a *api) readFiles(c *call, actor org.Actor, wanted []objects.Wanted) error
 	defer stream.GiveBuffer(out)
 	c.Header()["Content-Type"] = contentsType
 	index := 0
-	confirm := a.confirmation(c, func(now org.Actor) bool { return outcomes[index].Object.VisibleTo(now) })
+	confirm := a.confirmation(c, func(now org.Actor) bool {
+		return !slices.ContainsFunc(outcomes[index:], func(o objects.Outcome) bool { return o.Err == nil && !o.Object.VisibleTo(now) })
+	})
 	for index < len(outcomes) {
 		contents, failed := a.Objects.Contents(c.r.Context(), outcomes[index:], *block)
 		if failed != nil {

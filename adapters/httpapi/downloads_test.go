@@ -491,8 +491,8 @@ func TestContentIsSentWhileTheCallerMayHaveIt(t *testing.T) {
 	o.Now = func() time.Time { return now }
 	file := o.store(t, "long.bin", strings.Repeat("x", 3*block), "workspaceId="+string(o.desk))
 	var parts []string
-	for i := range 3 {
-		parts = append(parts, o.store(t, fmt.Sprint(i, ".bin"), strings.Repeat("x", block), "workspaceId="+string(o.desk)).ID)
+	for i, of := range []string{"", "", "workspaceId=" + string(o.desk)} {
+		parts = append(parts, o.store(t, fmt.Sprint(i, ".bin"), strings.Repeat("x", block), of).ID)
 	}
 	authorize := o.actorOf
 	for name, test := range map[string]struct {

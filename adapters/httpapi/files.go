@@ -274,6 +274,9 @@ func (a *api) manifest(c *call) error {
 	var before object.Head // from before the rights that a whole manifest is listed with: changes of these follow its cursor
 	tags := c.r.Header["If-None-Match"]
 	if !given || len(tags) > 0 {
+		if err := c.acquirePermit(); err != nil {
+			return err
+		}
 		if before, err = a.Objects.Head(c.r.Context(), c.caller.Org); err != nil {
 			return err
 		}
@@ -289,6 +292,7 @@ func (a *api) manifest(c *call) error {
 			return nil
 		}
 	}
+	c.releasePermit() // the list may wait for others of the caller
 	head := func(actor org.Actor) func(object.Head) error {
 		return func(h object.Head) error {
 			c.Set("Etag", manifestTag(actor, q, h))

@@ -378,7 +378,7 @@ func (w *Webhooks) invitation(ctx context.Context, r ports.Records, e identity.E
 	all := r.Directory().Invitations()
 	was, err := all.ByProvider(ctx, o.ID, e.Invitation.ProviderID)
 	if fault.Is(err, fault.NotFound) {
-		was, err = w.invitationFor(ctx, r, o.ID, e.Invitation.Email)
+		was, err = w.invitationFor(ctx, r, o.ID, e)
 	}
 	if err != nil {
 		return err
@@ -386,15 +386,16 @@ func (w *Webhooks) invitation(ctx context.Context, r ports.Records, e identity.E
 	return all.Put(ctx, o.ID, was.Observed(e, w.Roles.Role(e.Invitation.Role), inviter, now))
 }
 
-// invitationFor returns the pending invitation for the address that has no provider id, or a new
-// one without a state.
-func (w *Webhooks) invitationFor(ctx context.Context, r ports.Records, o id.Org, email string) (invitation.Invitation, error) {
-	pending, err := r.Directory().Invitations().Pending(ctx, o, email, w.Clock.Now())
+// invitationFor returns the pending invitation for the address of the event that has no provider id and that the event
+// is about, or a new one without a state.
+func (w *Webhooks) invitationFor(ctx context.Context, r ports.Records, o id.Org, e identity.Event) (invitation.Invitation, error) {
+	now := w.Clock.Now()
+	pending, err := r.Directory().Invitations().Pending(ctx, o, e.Invitation.Email, now)
 	if err != nil {
 		return invitation.Invitation{}, err
 	}
 	for _, i := range pending {
-		if i.ProviderID == "" {
+		if i.ProviderID == "" && i.Observed(e, i.Role, i.InvitedBy, now).ProviderID != "" {
 			return i, nil
 		}
 	}

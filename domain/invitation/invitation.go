@@ -3,7 +3,6 @@
 package invitation
 
 import (
-	"cmp"
 	"time"
 
 	"collab/domain/fault"
@@ -133,9 +132,11 @@ func (i Invitation) Observed(e identity.Event, role org.Role, inviter id.User, n
 	switch e.Kind {
 	case identity.InvitationAccepted:
 		if i.status == Pending || i.Seen.Before(e.Stamp) {
+			if i.status == Revoked {
+				i.Email = e.Invitation.Email
+			}
 			at := e.Stamp.At
 			i.status, i.AcceptedAt, i.TokenHash, i.Seen = Accepted, &at, "", e.Stamp
-			i.Email = cmp.Or(i.Email, e.Invitation.Email)
 		}
 	case identity.InvitationRevoked:
 		if i.status == Pending || i.Seen.Before(e.Stamp) {

@@ -248,3 +248,23 @@ func TestADeletedUsersOrganisationsAreLockedInOrder(t *testing.T) {
 	must.NoError(t, c.SendIdentityEvent(ctx, "user.deleted", object{"id": "user_grace", "deleted": true}))
 	must.Equal(t, []id.Org{first.Org, second.Org}, locked)
 }
+
+// TestTheEndOfAnEarlierInvitationIsKept has the end of an invitation arrive before its creation, beside a later one of the
+// address.
+func TestTheEndOfAnEarlierInvitationIsKept(t *testing.T) {
+	c, ctx := core(t), t.Context()
+	ada := newOrganisation(t, c)
+	created := c.Clock.Now()
+	tell := func(kind string, at time.Time) {
+		must.NoError(t, c.SendIdentityEvent(ctx, "organizationInvitation."+kind, object{
+			"id": "orginv_grace", "email_address": "grace@example.com", "role": "org:member", "organization_id": "org_office",
+			"created_at": created.UnixMilli(), "updated_at": at.UnixMilli(),
+		}))
+	}
+	c.Clock.Advance(time.Hour)
+	later := must.Do(c.Members.Invite(ctx, ada, "grace@example.com", "MEMBER")).Or(t)
+	tell("revoked", created.Add(time.Minute))
+	must.NoError(t, c.Members.Withdraw(ctx, ada, later.ID))
+	tell("created", created)
+	must.Equal(t, invitation.Revoked, must.Do(c.Store.Directory().Invitations().ByProvider(ctx, ada.Org, "orginv_grace")).Or(t).Stored())
+}

@@ -1,7 +1,8 @@
 -- +goose NO TRANSACTION
 -- +goose Up
--- Upkeep finds old invitations.
+-- Upkeep finds old invitations, and revoked ones have no address.
 SET lock_timeout = 0;
 DROP INDEX CONCURRENTLY IF EXISTS invitations_expiry;
 CREATE INDEX CONCURRENTLY invitations_expiry ON invitations (expires_at);
 SET lock_timeout = 250;
+UPDATE invitations SET email = '', email_key = '' WHERE status = 'REVOKED' AND email <> '';
