@@ -99,6 +99,7 @@ func (d *deployment) add() {
 				must.ErrorOf(work.Tasks().Add(ctx, exampleOrg, t)),
 				work.TaskHistory().Add(ctx, exampleOrg, []task.Change{{ID: uid[id.Entry](51 + i), Org: exampleOrg, Task: t.ID, At: now, By: user, Reason: "so"}}))
 			file(61+i, object.Place{Kind: object.HubMemory, Scope: object.Personal, Owner: &users[i]}, "user-memory.md", user)
+			file(64+i, object.Place{Kind: object.Artifact, Scope: object.Shared, Workspace: &w.ID}, "own.md", user)
 		}
 		every, err2 := task.New(uid[id.Task](43), exampleOrg, users[1], task.Draft{Title: "For all", Assignee: &users[0], Status: task.Done}, now)
 		file(63, object.Place{Kind: object.BrandAsset, Scope: object.Shared}, "logo/ä.svg", users[1])
@@ -163,10 +164,10 @@ func TestExportWritesAnOrganisationToAFile(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	m, records, texts := contents(t, file)
-	if m.Organisation != exampleOrg || m.Contents != 3 || m.Version != Version() {
+	if m.Organisation != exampleOrg || m.Contents != 5 || m.Version != Version() {
 		t.Errorf("the manifest is %+v", m)
 	}
-	for k, n := range map[domain.Kind]int{domain.Members: 2, domain.Teams: 3, domain.Workspaces: 2, domain.Tasks: 3, domain.Changes: 2, domain.Entries: 1, domain.Objects: 3} {
+	for k, n := range map[domain.Kind]int{domain.Members: 2, domain.Teams: 3, domain.Workspaces: 2, domain.Tasks: 3, domain.Changes: 2, domain.Entries: 1, domain.Objects: 5} {
 		if records[k] != n {
 			t.Errorf("%d %s, want %d", records[k], k, n)
 		}
@@ -282,7 +283,7 @@ func TestAnImportedOrganisationIsExportedAsItWas(t *testing.T) {
 			want["organisation.jsonl"], got["organisation.jsonl"] = now.ReplaceAllString(want["organisation.jsonl"], ""), now.ReplaceAllString(got["organisation.jsonl"], "")
 			must.Equal(t, want, got) // with the same ids
 			head, err := to.db.Storage().Changes().Heads(t.Context(), []id.Org{exampleOrg})
-			if err != nil || head[exampleOrg].N != 3 {
+			if err != nil || head[exampleOrg].N != 5 {
 				t.Errorf("the log is at %+v, %v", head, err)
 			}
 
@@ -335,7 +336,7 @@ func TestFilesOfCommandsRunByRootAreTheDirectorysOwners(t *testing.T) {
 		}
 		return nil
 	}))
-	if files < 10 { // twice those of the database and three contents
+	if files < 12 { // twice those of the database and five contents
 		t.Errorf("there are %d files", files)
 	}
 }
@@ -400,6 +401,7 @@ func TestMembersOfAnotherProviderAreTheUsersThatTheOperatorNames(t *testing.T) {
 	// The personal data of Ben, who is left out.
 	for about, err := range map[string]error{
 		"file":      must.ErrorOf(to.db.Storage().Objects().Get(t.Context(), exampleOrg, uid[id.Object](62))),
+		"document":  must.ErrorOf(to.db.Storage().Objects().Get(t.Context(), exampleOrg, uid[id.Object](65))),
 		"team":      must.ErrorOf(to.db.Work().Teams().Get(t.Context(), exampleOrg, uid[id.Team](22))),
 		"workspace": must.ErrorOf(to.db.Work().Workspaces().Get(t.Context(), exampleOrg, uid[id.Workspace](32))),
 		"task":      must.ErrorOf(to.db.Work().Tasks().Get(t.Context(), exampleOrg, uid[id.Task](42))),
