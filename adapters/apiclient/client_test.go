@@ -114,7 +114,7 @@ func TestARenewalThatFailsForNowDoesNotEndTheSession(t *testing.T) {
 				w.WriteHeader(status)
 				return
 			}
-			http.Error(w, `{"statusCode": http.StatusUnauthorized, "message": "The token has expired", "error": "Unauthorized"}`, 401)
+			http.Error(w, `{"statusCode": 401, "message": "The token has expired", "error": "Unauthorized"}`, http.StatusUnauthorized)
 		})
 		f.Attempts = 1
 		if _, err := f.GetMe(t.Context()); Status(err) != status {

@@ -1,8 +1,7 @@
 -- +goose NO TRANSACTION
 -- +goose Up
--- Upkeep finds old invitations, and revoked ones have no address.
+-- Upkeep finds old invitations.
 SET lock_timeout = 0;
 DROP INDEX CONCURRENTLY IF EXISTS invitations_expiry;
 CREATE INDEX CONCURRENTLY invitations_expiry ON invitations (expires_at);
 SET lock_timeout = 250;
-UPDATE invitations SET email = '', email_key = '' WHERE status = 'REVOKED' AND email <> '';

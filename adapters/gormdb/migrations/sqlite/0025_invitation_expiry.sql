@@ -1,4 +1,3 @@
 -- +goose Up
--- Upkeep finds old invitations, and revoked ones have no address.
+-- Upkeep finds old invitations.
 CREATE INDEX invitations_expiry ON invitations (expires_at);
-UPDATE invitations SET email = '', email_key = '' WHERE status = 'REVOKED' AND email <> '';
