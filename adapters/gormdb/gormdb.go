@@ -315,40 +315,42 @@ func (c *conn) oneAsync(ctx context.Context, fn func(*conn) error) error {
 	return c.atomicAsync(ctx, fn)
 }
 
-// conn implements all groups of collections except Storage, which has methods of its own.
-
-func (c *conn) Directory() ports.Directory     { return c }
-func (c *conn) Work() ports.Work               { return c }
-func (c *conn) Journal() ports.Journal         { return c }
+func (c *conn) Directory() ports.Directory     { return group{c} }
+func (c *conn) Work() ports.Work               { return group{c} }
+func (c *conn) Journal() ports.Journal         { return group{c} }
 func (c *conn) Storage() ports.Storage         { return storage{c} }
-func (c *conn) Usage() ports.Usage             { return c }
-func (c *conn) Connections() ports.Connections { return c }
-func (c *conn) Deployment() ports.Deployment   { return c }
+func (c *conn) Usage() ports.Usage             { return group{c} }
+func (c *conn) Connections() ports.Connections { return group{c} }
+func (c *conn) Deployment() ports.Deployment   { return group{c} }
 
-func (c *conn) Users() ports.Users                   { return users{c} }
-func (c *conn) Organisations() ports.Organisations   { return organisations{c} }
-func (c *conn) Members() ports.Members               { return members{c} }
-func (c *conn) Seats() ports.Seats                   { return seats{c} }
-func (c *conn) Invitations() ports.Invitations       { return invitations{c} }
-func (c *conn) InvitationSets() ports.InvitationSets { return invitationSets{c} }
-func (c *conn) Subscriptions() ports.Subscriptions   { return subscriptions{c} }
+// group implements all groups of collections except Storage, which has methods of its own. Methods of conn would be compiled for each
+// type that embeds it, half a megabyte in all.
+type group struct{ *conn }
 
-func (c *conn) Teams() ports.Teams             { return teams{c} }
-func (c *conn) TeamMembers() ports.TeamMembers { return teamMembers{c} }
-func (c *conn) Workspaces() ports.Workspaces   { return workspaces{c} }
-func (c *conn) Orders() ports.Orders           { return orders{c} }
-func (c *conn) Tasks() ports.Tasks             { return tasks{c} }
-func (c *conn) TaskSets() ports.TaskSets       { return taskSets{c} }
-func (c *conn) TaskHistory() ports.TaskHistory { return taskHistory{c} }
+func (g group) Users() ports.Users                   { return users(g) }
+func (g group) Organisations() ports.Organisations   { return organisations(g) }
+func (g group) Members() ports.Members               { return members(g) }
+func (g group) Seats() ports.Seats                   { return seats(g) }
+func (g group) Invitations() ports.Invitations       { return invitations(g) }
+func (g group) InvitationSets() ports.InvitationSets { return invitationSets(g) }
+func (g group) Subscriptions() ports.Subscriptions   { return subscriptions(g) }
 
-func (c *conn) TasksAt(epoch int64) ports.TasksAt { return tasksAt{tasks{c}, epoch} }
+func (g group) Teams() ports.Teams             { return teams(g) }
+func (g group) TeamMembers() ports.TeamMembers { return teamMembers(g) }
+func (g group) Workspaces() ports.Workspaces   { return workspaces(g) }
+func (g group) Orders() ports.Orders           { return orders(g) }
+func (g group) Tasks() ports.Tasks             { return tasks(g) }
+func (g group) TaskSets() ports.TaskSets       { return taskSets(g) }
+func (g group) TaskHistory() ports.TaskHistory { return taskHistory(g) }
 
-func (c *conn) Inbox() ports.Inbox       { return inbox{c} }
-func (c *conn) Audit() ports.Audit       { return auditLog{c} }
-func (c *conn) Replays() ports.Replays   { return replays{c} }
-func (c *conn) Sessions() ports.Sessions { return sessions{c} }
-func (c *conn) Exports() ports.Exports   { return exports{c} }
-func (c *conn) Uploads() ports.Uploads   { return uploads{c} }
+func (g group) TasksAt(epoch int64) ports.TasksAt { return tasksAt{tasks(g), epoch} }
+
+func (g group) Inbox() ports.Inbox       { return inbox(g) }
+func (g group) Audit() ports.Audit       { return auditLog(g) }
+func (g group) Replays() ports.Replays   { return replays(g) }
+func (g group) Sessions() ports.Sessions { return sessions(g) }
+func (g group) Exports() ports.Exports   { return exports(g) }
+func (g group) Uploads() ports.Uploads   { return uploads(g) }
 
 type storage struct{ *conn }
 
@@ -358,17 +360,17 @@ func (s storage) BlobNames() ports.BlobNames   { return blobNames(s) }
 func (s storage) Versions() ports.Versions     { return versions(s) }
 func (s storage) ObjectSets() ports.ObjectSets { return objectSets(s) }
 
-func (c *conn) Quotas() ports.Quotas     { return quotas{c} }
-func (c *conn) Ledger() ports.Ledger     { return ledger{c} }
-func (c *conn) Requests() ports.Requests { return requests{c} }
+func (g group) Quotas() ports.Quotas     { return quotas(g) }
+func (g group) Ledger() ports.Ledger     { return ledger(g) }
+func (g group) Requests() ports.Requests { return requests(g) }
 
-func (c *conn) Connectors() ports.Connectors   { return connectors{c} }
-func (c *conn) Credentials() ports.Credentials { return credentials{c} }
-func (c *conn) Flows() ports.Flows             { return flows{c} }
-func (c *conn) Clients() ports.Clients         { return clients{c} }
-func (c *conn) Revocations() ports.Revocations { return revocations{c} }
+func (g group) Connectors() ports.Connectors   { return connectors(g) }
+func (g group) Credentials() ports.Credentials { return credentials(g) }
+func (g group) Flows() ports.Flows             { return flows(g) }
+func (g group) Clients() ports.Clients         { return clients(g) }
+func (g group) Revocations() ports.Revocations { return revocations(g) }
 
-func (c *conn) Releases() ports.Releases         { return releases{c} }
-func (c *conn) Adoption() ports.Adoption         { return adoption{c} }
-func (c *conn) Reports() ports.Reports           { return reports{c} }
-func (c *conn) DeviceGrants() ports.DeviceGrants { return deviceGrants{c} }
+func (g group) Releases() ports.Releases         { return releases(g) }
+func (g group) Adoption() ports.Adoption         { return adoption(g) }
+func (g group) Reports() ports.Reports           { return reports(g) }
+func (g group) DeviceGrants() ports.DeviceGrants { return deviceGrants(g) }
