@@ -387,15 +387,14 @@ func (w *Webhooks) invitation(ctx context.Context, r ports.Records, e identity.E
 }
 
 // invitationFor returns the pending invitation for the address of the event that has no provider id and that the event
-// is about, or a new one without a state.
+// may be about, or a new one without a state.
 func (w *Webhooks) invitationFor(ctx context.Context, r ports.Records, o id.Org, e identity.Event) (invitation.Invitation, error) {
-	now := w.Clock.Now()
-	pending, err := r.Directory().Invitations().Pending(ctx, o, e.Invitation.Email, now)
+	pending, err := r.Directory().Invitations().Pending(ctx, o, e.Invitation.Email, w.Clock.Now())
 	if err != nil {
 		return invitation.Invitation{}, err
 	}
 	for _, i := range pending {
-		if i.ProviderID == "" && i.Observed(e, i.Role, i.InvitedBy, now).ProviderID != "" {
+		if i.ProviderID == "" && i.IsAbout(e) {
 			return i, nil
 		}
 	}

@@ -113,17 +113,23 @@ func (i Invitation) Withdrawn(now time.Time) (Invitation, error) {
 	return i, nil
 }
 
+// IsAbout reports whether an event of the provider may be about the invitation. An end from before the invitation was
+// made here is about an earlier invitation of the address.
+func (i Invitation) IsAbout(e identity.Event) bool {
+	return i.TokenHash == "" || e.Kind == identity.InvitationCreated || !e.Stamp.At.Before(i.CreatedAt.Add(-clockSkew))
+}
+
 // Observed returns the invitation after an event of the provider about it. The
 // first that arrives makes the record, whichever it is. Accepted and Revoked
-// are final against Created; between the two the later event counts. One from before the
-// invitation was made here is about an earlier invitation of the address.
+// are final against Created; between the two the later event counts. An event that
+// IsAbout refuses changes nothing.
 func (i Invitation) Observed(e identity.Event, role org.Role, inviter id.User, now time.Time) Invitation {
 	fresh := i.status == ""
 	if fresh {
 		i.Email, i.Role, i.InvitedBy = e.Invitation.Email, role, inviter
 		i = New(i, "", now)
 	}
-	if i.TokenHash != "" && e.Kind != identity.InvitationCreated && e.Stamp.At.Before(i.CreatedAt.Add(-clockSkew)) {
+	if !i.IsAbout(e) {
 		return i
 	}
 	if i.ProviderID == "" {
