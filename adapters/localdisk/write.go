@@ -451,7 +451,7 @@ func (d *Disk) prune(name string) {
 		if err != nil {
 			return // it is gone
 		}
-		removed := !in.occupied(last) && in.removeDirectory(last, false)
+		removed := in.removeDirectory(last, false)
 		discard(in.root)
 		if !removed {
 			return
@@ -460,10 +460,10 @@ func (d *Disk) prune(name string) {
 	}
 }
 
-// occupied reports whether the first few names of a directory have one that is no system file's. Removing the files
+// occupied reports whether the first few names of the directory have one that is no system file's. Removing the files
 // of a directory one after the other would look at each remaining one otherwise.
-func (at directory) occupied(name string) bool {
-	f, err := at.root.Open(name)
+func (at directory) occupied() bool {
+	f, err := at.root.Open(".")
 	if err != nil {
 		return true
 	}
@@ -480,6 +480,9 @@ func (at directory) removeDirectory(name string, deep bool) bool {
 		return false
 	}
 	defer discard(in.root)
+	if !deep && in.occupied() {
+		return false
+	}
 	var found []string
 	clear := true
 	err = in.each(func(info fs.FileInfo) error {

@@ -159,13 +159,13 @@ func (a *app) files() *cobra.Command {
 	}))
 	get.Long = "get downloads a file to FILE, or to its name in the working directory; - is standard output.\nWhere a connection breaks it continues; after the command has ended, the next one begins anew."
 	get.Flags().Int64Var(&version, "version", 0, "an earlier `version`")
-	existing := func(c *cobra.Command, _ []string) error {
+	checkVersion := func(c *cobra.Command, _ []string) error {
 		if c.Flags().Changed("version") && version < 1 {
 			return usage("--version must be at least 1")
 		}
 		return nil
 	}
-	get.PreRunE = existing
+	get.PreRunE = checkVersion
 	put := command("put FILE [PATH]", "Upload a file", 1, 2, in(func(ctx context.Context, f *folder, args []string) error {
 		to := filepath.Base(args[0])
 		if len(args) == 2 {
@@ -234,7 +234,7 @@ func (a *app) files() *cobra.Command {
 	}))
 	restore.Long = "restore returns a deleted file, or makes an earlier version the next one with --version."
 	restore.Flags().Int64Var(&version, "version", 0, "the `version` of a file that is there")
-	restore.PreRunE = existing
+	restore.PreRunE = checkVersion
 	restore.Flags().StringVar(&to, "to", "", "another `path` for a deleted file")
 	uploads := lists(a, "uploads", "List uploads that are not complete", func(u apiclient.ResumableUpload) []column {
 		return []column{
