@@ -383,6 +383,7 @@ func TestConsole(t *testing.T) {
 		b.waitVisible(`//*[@class="badge" and .="This browser"]`)
 		b.tabTo("Skip to the page")
 		b.key(kb.Enter)
+		b.eventually("main", func() string { return read(b, chromedp.Evaluate[string](`document.activeElement.id`)) })
 		b.tabTo("End")
 		b.key(kb.Enter)
 		b.eventually("H1", func() string { return read(b, chromedp.Evaluate[string](`document.activeElement.tagName`)) })

@@ -80,11 +80,11 @@ function changeQuery(changes: Changes, replace = false): void {
 	moved.dispatchEvent(new Event("move"))
 }
 
-// follow has links to pages of the console change the address alone.
+// follow has links to pages of the console change the address alone. Those within a page are the browser's, which moves the focus.
 function follow(event: MouseEvent): void {
 	if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return
 	const link = (event.target as Element | null)?.closest("a")
-	if (!link || link.target || link.hasAttribute("download") || link.origin !== location.origin || !isPage(link.pathname)) return
+	if (!link || link.target || link.hash !== "" || link.hasAttribute("download") || link.origin !== location.origin || !isPage(link.pathname)) return
 	event.preventDefault()
 	go(link.href)
 }
