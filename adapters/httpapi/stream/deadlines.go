@@ -84,10 +84,15 @@ func (d *Deadlines) Clear() {
 	d.work.stop()
 }
 
+// transferTime returns the time that so many bytes may take at MinRate.
+func transferTime(bytes int64) time.Duration {
+	return time.Duration(float64(bytes) / MinRate * float64(time.Second)) // in integers 9 GB would overflow
+}
+
 // ExtendFor extends the deadlines for a response of so many bytes.
 func (d *Deadlines) ExtendFor(bytes int64) {
 	if all := d.received + bytes; all > FlushAt {
-		d.Extend(time.Duration(all) * time.Second / MinRate)
+		d.Extend(transferTime(all))
 	}
 }
 
@@ -129,7 +134,7 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	}
 	if b.received-b.extended >= MinRate {
 		b.extended = b.received
-		more := time.Duration(b.extended) * time.Second / MinRate
+		more := transferTime(b.extended)
 		_ = http.NewResponseController(b.w).SetReadDeadline(b.since.Add(BodyTimeout + more))
 		b.Extend(more)
 	}

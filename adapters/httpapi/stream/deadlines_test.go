@@ -41,6 +41,7 @@ func TestContextEndsAtTheDeadline(t *testing.T) {
 		"Extend twice": {func(d *Deadlines) { d.Extend(time.Minute); d.Extend(time.Hour) }, WorkTimeout + time.Hour},
 		"Extend less":  {func(d *Deadlines) { d.Extend(time.Hour); d.ExtendFor(60 * MinRate) }, WorkTimeout + time.Hour},
 		"ExtendFor":    {func(d *Deadlines) { d.ExtendFor(60 * MinRate) }, WorkTimeout + time.Minute},
+		"16 GiB":       {func(d *Deadlines) { d.ExtendFor(16 << 30) }, WorkTimeout + 16<<30/MinRate*time.Second},
 	} {
 		testDeadlines(t, name, func(t *testing.T, d *Deadlines, ctx context.Context) {
 			began := time.Now()
