@@ -51,6 +51,7 @@ func (s *refresher[T]) begin() (done <-chan struct{}, began bool) {
 		return s.running, false
 	}
 	now := s.clock.Now()
+	s.limiter.SetLimitAt(now, s.limiter.Limit()) // otherwise an empty bucket stays empty until a clock that was set back has caught up
 	if !s.limiter.AllowN(now, 1) {
 		return nil, false
 	}

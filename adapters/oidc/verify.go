@@ -129,7 +129,7 @@ func (p *Provider) signature(ctx context.Context, text string) (*gooidc.IDToken,
 	if err != nil {
 		return nil, err
 	}
-	if p.Clock.Now().Sub(current.at) > keysAge {
+	if age := p.Clock.Now().Sub(current.at); age < 0 || age > keysAge {
 		p.keys.begin() // for later calls
 	}
 	c := &keyVerifier{keys: current.value}

@@ -441,6 +441,24 @@ func TestTheProviderMayBeDownAtFirst(t *testing.T) {
 	wantVerify(t, p, token, 0)
 }
 
+func TestAClockThatIsSetBackDelaysNoRefresh(t *testing.T) {
+	key, i, c, p := newProvider(t)
+	i.set(func() { i.broken = true })
+	wantVerify(t, p, key.token(t, i.claims(c)), fault.Unavailable)
+	i.set(func() { i.broken = false })
+	c.Advance(-time.Hour)
+	wantVerify(t, p, key.token(t, i.claims(c)), fault.Unavailable)
+	c.Advance(5 * time.Second)
+	wantVerify(t, p, key.token(t, i.claims(c)), 0)
+
+	newer := signer{"k2", jose.EdDSA, edKey(2)}
+	i.publish(newer)
+	c.Advance(-time.Hour)
+	wantVerify(t, p, key.token(t, i.claims(c)), 0)
+	p.Settle()
+	wantVerify(t, p, key.token(t, i.claims(c)), fault.Unauthenticated) // the keys' age is unknown, so they were read again
+}
+
 func TestKnownKeysVerifyWhileTheProviderIsDown(t *testing.T) {
 	key, newer := signer{"k1", jose.EdDSA, edKey(1)}, signer{"k2", jose.EdDSA, edKey(2)}
 	i, c := newIssuer(t, key), newClock()
