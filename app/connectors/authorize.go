@@ -46,7 +46,7 @@ func (s *Connectors) Start(ctx context.Context, actor org.Actor, instance id.Con
 		}
 		return Authorization{}, fault.Field(field, "must be of a provider that is authorised by OAuth")
 	}
-	server, err := s.Authorizer.Discover(ctx, p, of.URL)
+	server, err := s.Authorizer.Discover(ctx, p, of.At(p).URL)
 	if err != nil {
 		return Authorization{}, asUnavailable(err)
 	}

@@ -72,7 +72,16 @@ func (s *Connectors) List(ctx context.Context, actor org.Actor, after connector.
 	if err := actor.CheckMember(); err != nil {
 		return err
 	}
-	return s.Store.Connections().Connectors().List(ctx, actor.Org, after, limit, each)
+	return s.Store.Connections().Connectors().List(ctx, actor.Org, after, limit, func(i connector.Instance) error { return each(s.present(i)) })
+}
+
+// present returns an instance with the address and the transport that its provider has now.
+func (s *Connectors) present(i connector.Instance) connector.Instance {
+	p, ok := s.Catalog.Get(i.Provider)
+	if !ok {
+		return i
+	}
+	return i.At(p)
 }
 
 // Create makes an instance.
@@ -96,7 +105,8 @@ func (s *Connectors) Get(ctx context.Context, actor org.Actor, i id.Connector) (
 	if err := actor.CheckMember(); err != nil {
 		return connector.Instance{}, err
 	}
-	return s.Store.Connections().Connectors().Get(ctx, actor.Org, i)
+	now, err := s.Store.Connections().Connectors().Get(ctx, actor.Org, i)
+	return s.present(now), err
 }
 
 // draft makes an instance that is not stored.
@@ -185,7 +195,7 @@ func (s *Connectors) StoreCredentials(ctx context.Context, actor org.Actor, i id
 		return connector.Instance{}, err
 	}
 	s.wake()
-	return now, nil
+	return now.At(p), nil
 }
 
 // checkReader returns an error unless the actor may read credentials.

@@ -266,8 +266,8 @@ func (a *authorizer) count(call string) int {
 	return n
 }
 
-func (a *authorizer) Discover(ctx context.Context, _ connector.Provider, _ string) (connector.AuthServer, error) {
-	err := a.record(ctx, "discover")
+func (a *authorizer) Discover(ctx context.Context, _ connector.Provider, address string) (connector.AuthServer, error) {
+	err := a.record(ctx, "discover "+address)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.server, err

@@ -202,6 +202,7 @@ func (s *Connectors) tools(ctx context.Context, i connector.Instance, c connecto
 	if !ok {
 		return nil, fault.New(fault.Invalid, "The provider is no longer in the catalog")
 	}
+	i = i.At(p)
 	return s.Servers.Tools(ctx, connector.Access{URL: i.URL, Transport: i.Transport, Auth: p.Auth, Carriers: p.Carriers, Entries: c.Entries})
 }
 

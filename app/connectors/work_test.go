@@ -86,6 +86,24 @@ func TestServersThatNeedNoCredentialsAreTriedAtOnce(t *testing.T) {
 	}
 }
 
+func TestAConnectorFollowsTheAddressOfItsProvider(t *testing.T) {
+	w := newFixture(t)
+	i := w.authorise("notes")
+	const moved = "https://notes.example.com/sse"
+	w.connectors.Catalog = connector.NewCatalog([]connector.Provider{
+		{ID: "notes", Name: "Notes", Auth: connector.ServerMediated, Transport: connector.SSE, URL: moved, Enabled: true},
+	}, nil)
+	w.work()
+	if a := w.toolServers.asked[0]; a.URL != moved || a.Transport != connector.SSE {
+		t.Errorf("the server is asked with %+v", a)
+	}
+	w.confirm(i, "")
+	must.Is(t, 1, w.authorizer.count("discover "+moved))
+	for _, got := range append(must.Do(w.list(w.member)).Or(t), must.Do(w.connectors.Get(t.Context(), w.member, i)).Or(t)) {
+		must.Is(t, connector.SSE, got.Transport)
+	}
+}
+
 func TestLocalServersAreNotTried(t *testing.T) {
 	w := newFixture(t)
 	i := w.create("shell").ID

@@ -126,6 +126,15 @@ func New(instance id.Connector, o id.Org, creator id.User, p Provider, d Draft, 
 	return i, err
 }
 
+// At returns the instance with the address and the transport that its provider p has now. It keeps its own if p has
+// no address, or became LOCAL or CLOUD since.
+func (i Instance) At(p Provider) Instance {
+	if p.URL != "" && p.Transport.Hosting() == i.Hosting {
+		i.URL, i.Transport = p.URL, p.Transport
+	}
+	return i
+}
+
 // Status returns the state.
 func (i Instance) Status() Status { return i.status }
 

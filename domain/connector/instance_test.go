@@ -183,6 +183,23 @@ func TestNewInstances(t *testing.T) {
 	}
 }
 
+func TestAnInstanceKeepsItsAddressUnlessItsProviderHasOne(t *testing.T) {
+	own := connector.Instance{URL: "https://own.example.com", Transport: connector.SSE, Hosting: connector.Cloud}
+	for name, c := range map[string]struct {
+		provider  connector.Provider
+		url       string
+		transport connector.Transport
+	}{
+		"a server elsewhere":      {connector.Provider{URL: "https://p.example.com", Transport: connector.HTTP}, "https://p.example.com", connector.HTTP},
+		"no server":               {connector.Provider{Transport: connector.HTTP}, own.URL, own.Transport},
+		"a server of the clients": {connector.Provider{URL: "https://p.example.com", Transport: connector.Stdio}, own.URL, own.Transport},
+	} {
+		if got := own.At(c.provider); got.URL != c.url || got.Transport != c.transport {
+			t.Errorf("%s: %s over %s", name, got.URL, got.Transport)
+		}
+	}
+}
+
 func TestCredentialsAreTriedAtOnceInTheCloudAndWhenTheyEndBesideTheClient(t *testing.T) {
 	for name, c := range map[string]struct {
 		hosting connector.Hosting
