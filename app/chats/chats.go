@@ -26,7 +26,7 @@ const (
 	firstByteTimeout = 60 * time.Second // until the provider sends the first byte
 	silenceTimeout   = 90 * time.Second // between two reads from it
 	callTimeout      = 30 * time.Minute // for the whole call
-	settleTimeout    = 10 * time.Second // for reserving, also after the client has left, and for an attempt to settle
+	settleTimeout    = 10 * time.Second // for reserving, also after the client has left, for extending leases, and for an attempt to settle
 	storeTimeout     = 2 * time.Minute  // for settling a call, likewise; shorter than its lease
 	attempts         = 3
 )

@@ -153,8 +153,11 @@ func (s *Chats) drained() <-chan struct{} {
 }
 
 // ExtendLeases extends the leases of this server's calls, and releases the tokens of expired
-// leases, whose servers have stopped. It is to be called each ExtendEvery on every server.
+// leases, whose servers have stopped. It is to be called each ExtendEvery on every server. It ends
+// after settleTimeout, so that a database connection that is broken delays no later call.
 func (s *Chats) ExtendLeases(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
 	s.mu.Lock()
 	all := make([]quota.Lease, 0, len(s.leases))
 	for _, l := range s.leases {

@@ -3,6 +3,7 @@ package harness_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"collab/app/chats"
 	"collab/domain/chat"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -212,6 +214,34 @@ func TestASettlementWithoutAResponseIsRepeated(t *testing.T) {
 			t.Errorf("the entry is %+v, the end %s", e, end)
 		}
 	})
+}
+
+// silentQuotas does not answer extensions and sweeps, whose contexts end.
+type silentQuotas struct{ ports.Quotas }
+
+func (silentQuotas) Extend(ctx context.Context, _ []quota.Lease, _ time.Time) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (q silentQuotas) Sweep(ctx context.Context, now time.Time) error { return q.Extend(ctx, nil, now) }
+
+func TestAnExtensionWithoutAResponseEndsBeforeTheLeases(t *testing.T) {
+	for name, calls := range map[string]int{"of leases": 1, "of none, but a sweep": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newChatFixture(t, answering, 0)
+				for range calls {
+					s.admit(t)
+				}
+				s.Chats.Store = gatedStore{s.Deployment.Store, s.Deployment.Store.Usage().Ledger(), silentQuotas{s.Deployment.Store.Usage().Quotas()}}
+				began := time.Now()
+				if err := s.ExtendLeases(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) >= chats.ExtendEvery {
+					t.Errorf("it ends after %v, error %v", time.Since(began), err)
+				}
+			})
+		})
+	}
 }
 
 func TestShutdownLogsTheUseThatIsNotStored(t *testing.T) {
