@@ -71,7 +71,7 @@ func TestShutdownDoesNotWaitForRefusedCalls(t *testing.T) {
 	lease := quota.Lease{ID: "other", Org: s.ada.Org, User: s.ada.User, Day: quota.DayOf(s.Clock.Now()), ExpiresAt: s.Clock.Now().Add(time.Minute)}
 	must.Do(s.Deployment.Store.Usage().Quotas().ReserveAt(ctx, s.ada.Epoch(), lease, sub.DailyTokens(), quota.Need{Output: sub.DailyTokens()})).Or(t)
 	must.Fail(t, must.ErrorOf(s.Admit(ctx, s.ada, chat.Request{Message: "Hello"})), fault.Forbidden)
-	s.Chats.Store = brokenQuotas{s.Deployment.Store}
+	s.Chats.Store = usageStore{s.Deployment.Store, nil, brokenQuotas{}}
 	must.FailIs(t, must.ErrorOf(s.Admit(ctx, s.ada, chat.Request{Message: "Hello"})), errBroken)
 	must.NoError(t, s.Chats.Close(ctx))
 }
@@ -148,7 +148,8 @@ func TestSettlementsAreRetriedWhenTheStoreFails(t *testing.T) {
 			s := newChatFixture(t, answering, 0)
 			pauses := 0
 			s.pause = func() { pauses++ }
-			s.Chats.Store = &failingStore{Store: s.Deployment.Store, fails: test.fails, after: test.after, with: test.with}
+			ledger := &failingLedger{s.Deployment.Store.Usage().Ledger(), test.fails, test.after, test.with}
+			s.Chats.Store = usageStore{s.Deployment.Store, ledger, s.Deployment.Store.Usage().Quotas()}
 			to := &chatClient{}
 			s.admit(t).Run(t.Context(), to)
 			if to.end() != chat.DoneChunk || pauses != test.pauses {
@@ -166,51 +167,29 @@ func TestSettlementsAreRetriedWhenTheStoreFails(t *testing.T) {
 
 var errBroken = errors.New("the store is broken")
 
-// failingStore fails some settlements.
-type failingStore struct {
-	ports.Store
+// failingLedger fails some settlements.
+type failingLedger struct {
+	ports.Ledger
 	fails int
 	after bool
 	with  error
 }
 
-func (s *failingStore) Usage() ports.Usage { return failingUsage{s.Store.Usage(), s} }
-
-type failingUsage struct {
-	ports.Usage
-	of *failingStore
-}
-
-func (u failingUsage) Ledger() ports.Ledger { return failingLedger{u.Usage.Ledger(), u.of} }
-
-type failingLedger struct {
-	ports.Ledger
-	of *failingStore
-}
-
-func (l failingLedger) Settle(ctx context.Context, o id.Org, entries ...usage.Entry) error {
-	if l.of.fails == 0 {
+func (l *failingLedger) Settle(ctx context.Context, o id.Org, entries ...usage.Entry) error {
+	if l.fails == 0 {
 		return l.Ledger.Settle(ctx, o, entries...)
 	}
-	l.of.fails--
-	if !l.of.after {
-		return l.of.with
+	l.fails--
+	if !l.after {
+		return l.with
 	}
-	return errors.Join(l.Ledger.Settle(ctx, o, entries...), l.of.with)
+	return errors.Join(l.Ledger.Settle(ctx, o, entries...), l.with)
 }
 
 // brokenQuotas fails every reservation.
-type brokenQuotas struct{ ports.Store }
+type brokenQuotas struct{ ports.Quotas }
 
-func (s brokenQuotas) Usage() ports.Usage { return brokenUsage{s.Store.Usage()} }
-
-type brokenUsage struct{ ports.Usage }
-
-func (brokenUsage) Quotas() ports.Quotas { return refusing{} }
-
-type refusing struct{ ports.Quotas }
-
-func (refusing) ReserveAt(context.Context, int64, quota.Lease, int64, quota.Need) (int64, error) {
+func (brokenQuotas) ReserveAt(context.Context, int64, quota.Lease, int64, quota.Need) (int64, error) {
 	return 0, errBroken
 }
 

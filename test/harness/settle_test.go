@@ -80,18 +80,19 @@ func (q *gatedQuotas) ReserveAllAt(ctx context.Context, epoch int64, leases []qu
 	return q.Quotas.ReserveAllAt(ctx, epoch, leases, limit)
 }
 
-type gatedStore struct {
+// usageStore is a store with another ledger and other quotas.
+type usageStore struct {
 	ports.Store
 	ledger ports.Ledger
 	quotas ports.Quotas
 }
 
-func (s gatedStore) Usage() ports.Usage { return s }
+func (s usageStore) Usage() ports.Usage { return s }
 
-func (s gatedStore) Ledger() ports.Ledger { return s.ledger }
-func (s gatedStore) Quotas() ports.Quotas { return s.quotas }
+func (s usageStore) Ledger() ports.Ledger { return s.ledger }
+func (s usageStore) Quotas() ports.Quotas { return s.quotas }
 
-func (s gatedStore) Requests() ports.Requests { return s.Store.Usage().Requests() }
+func (s usageStore) Requests() ports.Requests { return s.Store.Usage().Requests() }
 
 func TestCallsThatEndDuringASettlementAreSettledTogether(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -108,7 +109,7 @@ func TestCallsThatEndDuringASettlementAreSettledTogether(t *testing.T) {
 				s := newChatFixture(t, answering, 0)
 				s.Chats.Generations = unrecorded{}
 				ledger := &gatedLedger{Ledger: s.Deployment.Store.Usage().Ledger(), gate: make(chan struct{}), refuses: test.refuses, panics: test.panics}
-				s.Chats.Store = gatedStore{s.Deployment.Store, ledger, s.Deployment.Store.Usage().Quotas()}
+				s.Chats.Store = usageStore{s.Deployment.Store, ledger, s.Deployment.Store.Usage().Quotas()}
 				var all sync.WaitGroup
 				var panicked atomic.Int32
 				for range 4 {
@@ -161,7 +162,7 @@ func TestCallsAdmittedDuringAReservationAreReservedTogether(t *testing.T) {
 				other := quota.Lease{ID: "other", Org: s.ada.Org, User: s.ada.User, Day: quota.DayOf(s.Clock.Now()), ExpiresAt: s.Clock.Now().Add(time.Minute)}
 				held := must.Do(s.Deployment.Store.Usage().Quotas().ReserveAt(ctx, s.ada.Epoch(), other, sub.DailyTokens()-room, quota.Need{Output: sub.DailyTokens()})).Or(t)
 				quotas := &gatedQuotas{Quotas: s.Deployment.Store.Usage().Quotas(), gate: make(chan struct{}), panics: test.panics}
-				s.Chats.Store = gatedStore{s.Deployment.Store, s.Deployment.Store.Usage().Ledger(), quotas}
+				s.Chats.Store = usageStore{s.Deployment.Store, s.Deployment.Store.Usage().Ledger(), quotas}
 				var all sync.WaitGroup
 				var admitted atomic.Int32
 				for range 4 {
@@ -209,7 +210,7 @@ func TestASettlementWithoutAResponseIsRepeated(t *testing.T) {
 		s := newChatFixture(t, answering, 0)
 		ledger := &silentLedger{Ledger: s.Deployment.Store.Usage().Ledger()}
 		ledger.silent.Store(5)
-		s.Chats.Store = gatedStore{s.Deployment.Store, ledger, s.Deployment.Store.Usage().Quotas()}
+		s.Chats.Store = usageStore{s.Deployment.Store, ledger, s.Deployment.Store.Usage().Quotas()}
 		if e, end := s.ask(t); e.Tokens.Total() != 7 || end != chat.DoneChunk {
 			t.Errorf("the entry is %+v, the end %s", e, end)
 		}
@@ -252,7 +253,7 @@ func TestShutdownLogsTheUseThatIsNotStored(t *testing.T) {
 		s.Chats.Log = slog.New(slog.NewTextHandler(&logged, nil))
 		ledger := &silentLedger{Ledger: s.Deployment.Store.Usage().Ledger()}
 		ledger.silent.Store(1000)
-		s.Chats.Store = gatedStore{s.Deployment.Store, ledger, s.Deployment.Store.Usage().Quotas()}
+		s.Chats.Store = usageStore{s.Deployment.Store, ledger, s.Deployment.Store.Usage().Quotas()}
 		var calls sync.WaitGroup
 		for range 3 {
 			call := s.admit(t)
