@@ -179,7 +179,7 @@ func (a *api) sendBytes(c *call, o object.Object, redirect bool) error {
 		head(http.StatusOK, o.MimeType, o.Size)
 		return nil
 	}
-	ranges, err := rangesOf(c.r.Header, tag, o.Size)
+	ranges, err := rangesOf(c.r, tag, o.Size)
 	if err != nil {
 		c.refuseRange(err, o.Size)
 		return nil
@@ -345,14 +345,14 @@ func (c *call) refuseRange(err error, size int64) {
 }
 
 // rangesOf returns the requested ranges of the content, or none for all of it. It returns an error if no range is
-// satisfiable. It ignores other units than bytes, ranges of another version, and ranges that are together longer
-// than the content.
-func rangesOf(h http.Header, tag string, size int64) (ranges []byteRange, err error) {
-	text, ok := strings.CutPrefix(h.Get("Range"), "bytes=")
-	if !ok {
+// satisfiable. It ignores those of other methods than GET, other units than bytes, ranges of another version, and
+// ranges that are together longer than the content.
+func rangesOf(r *http.Request, tag string, size int64) (ranges []byteRange, err error) {
+	text, ok := strings.CutPrefix(r.Header.Get("Range"), "bytes=")
+	if !ok || r.Method != http.MethodGet {
 		return nil, nil
 	}
-	if version := h.Get("If-Range"); version != "" && version != tag {
+	if version := r.Header.Get("If-Range"); version != "" && version != tag {
 		return nil, nil
 	}
 	none, total := false, int64(0)

@@ -102,7 +102,7 @@ func (a *api) downloadExport(c *call, actor org.Actor, export id.Export) error {
 	c.releasePermit()
 	tag := `"` + string(e.ID) + `"`
 	part, status := byteRange{0, e.Size}, http.StatusOK
-	ranges, err := rangesOf(c.r.Header, tag, e.Size)
+	ranges, err := rangesOf(c.r, tag, e.Size)
 	if err != nil {
 		c.refuseRange(err, e.Size)
 		return nil
