@@ -332,8 +332,12 @@ type storedRow struct {
 	inode   int64
 }
 
-// row returns the row, which shares nothing with r.
+// row returns the row, which shares nothing with r. Of most files all paths and all checksums are equal, and then the
+// same in memory.
 func (r *storedRow) row() mirror.Row {
+	share(&r.key, &r.synced.Path, &r.synced.Name, &r.remote.Path, &r.local.Path, &r.local.Name)
+	share(&r.synced.Checksum, &r.remote.Checksum, &r.local.Checksum)
+	share(&r.synced.ID, &r.remote.ID)
 	row := mirror.Row{Key: r.key, Missing: r.missing}
 	if r.synced.ID != "" {
 		row.Synced = new(r.synced)
@@ -346,6 +350,17 @@ func (r *storedRow) row() mirror.Row {
 		row.Local.Facts.Inode = uint64(r.inode)
 	}
 	return row
+}
+
+// share makes equal texts the same in memory.
+func share[T ~string](texts ...*T) {
+	for i, text := range texts {
+		for _, other := range texts[:i] {
+			if *other == *text {
+				*text = *other
+			}
+		}
+	}
 }
 
 // set makes r what the table has for the row.

@@ -374,7 +374,11 @@ func (m *Mirror) scan(ctx context.Context, scope mirror.Scope) error {
 		}
 		var fresh []string
 		if err := m.Disk.Scan(ctx, scope, known, func(e mirror.Entry) error {
-			now[e.Name] = &e
+			if local := m.rows[mirror.KeyOf(e.Path)].Local; local != nil && *local == e {
+				now[local.Name] = local // not twice in memory
+			} else {
+				now[e.Name] = new(e)
+			}
 			if old := was[e.Name]; e.Kind == mirror.Directory && (old == nil || old.Kind != mirror.Directory) && directories[parent(e.Path)] {
 				fresh = append(fresh, e.Path)
 			}
