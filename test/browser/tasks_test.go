@@ -330,6 +330,41 @@ func TestTasksPage(t *testing.T) {
 			return decode[task](t, s.call("GET", "/tasks/"+second.ID, as, nil, http.StatusOK)).Title
 		})
 	})
+	t.Run("a deleted task stays hidden when another page was shown, and one that has changed is deleted at the second attempt", func(t *testing.T) {
+		made := add("temporary", "TODO")
+		b := openPage(t, s, "Ada", "/console/tasks", "Tasks")
+		const row = `//a[@data-row and .="temporary"]`
+		b.focus("temporary")
+		b.key(kb.Enter) // which reads its version
+		b.waitVisible(`//dialog//textarea`)
+		b.closeDialog()
+		s.call("PATCH", "/tasks/"+made.ID, as, map[string]string{"description": "theirs"}, http.StatusOK)
+		b.focus("temporary")
+		b.key(kb.Delete)
+		b.click(button("Dismiss"))
+		b.waitVisible(`//*[@role="alert" and contains(., "Deleting “temporary” failed")]`, row)
+		b.click(button("Try again"))
+		b.do(chromedp.WaitNotPresent(row))
+		elsewhere := func() {
+			b.click(`//nav//a[normalize-space()="People"]`)
+			b.waitConsole("People")
+			b.click(`//nav//a[normalize-space()="Tasks"]`)
+			b.focus("first")
+			b.do(chromedp.WaitNotPresent(row))
+		}
+		elsewhere()
+		b.click(button("Undo"))
+		b.focus("temporary")
+		b.key(kb.Delete)
+		b.waitVisible(button("Undo"))
+		elsewhere()
+		b.click(button("Dismiss"))
+		b.eventually("404", func() string {
+			status, _, _ := collabd.Client{Base: s.base}.Do("GET", "/tasks/"+made.ID, nil, as)
+			return fmt.Sprint(status)
+		})
+		b.do(chromedp.WaitNotPresent(row))
+	})
 	t.Run("answers that arrive late take nothing away that was typed or changed meanwhile, and a sign-out no deletion", func(t *testing.T) {
 		b := openTab(t)
 		b.runInNewPages(holding)

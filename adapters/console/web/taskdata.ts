@@ -41,10 +41,13 @@ export type Tasks = {
 	find: (id: string) => Task | undefined
 }
 
+const hidden = new Set<string>() // the ids of tasks that are being deleted, also while another page is shown
+let reveal: (t: Task) => void = () => undefined // shows a task that is not hidden any more in the lists of the page
+
 // useTasks loads a list for each filter, and again when the tab comes back to the front.
 export function useTasks(of: Filter[]): Tasks {
 	const key = JSON.stringify(of)
-	const state = useRef<{ lists: (List & { cursor?: string; busy: boolean })[]; hidden: Set<string>; round: number; of: Filter[]; changed: Map<string, Task> }>({ lists: [], hidden: new Set(), round: 0, of, changed: new Map() })
+	const state = useRef<{ lists: (List & { cursor?: string; busy: boolean })[]; round: number; of: Filter[]; changed: Map<string, Task> }>({ lists: [], round: 0, of, changed: new Map() })
 	const [, render] = useState(0)
 	const now = state.current
 	now.of = of
@@ -57,14 +60,14 @@ export function useTasks(of: Filter[]): Tasks {
 		const by = new Set(changed.map((t) => t.id))
 		const rest = list.tasks.filter((t) => !by.has(t.id))
 		const last = list.tasks.at(-1)
-		const here = changed.filter((t) => !now.hidden.has(t.id) && selects(now.of[i] ?? {}, t) && (list.complete || last !== undefined && compare(t, last) <= 0))
+		const here = changed.filter((t) => !hidden.has(t.id) && selects(now.of[i] ?? {}, t) && (list.complete || last !== undefined && compare(t, last) <= 0))
 		now.lists[i] = { ...list, tasks: here.length === 0 ? rest : [...rest, ...here].sort(compare) }
 	}
 
 	// arrive has a list show tasks that were read, and which may be older than what was changed here since they were asked for.
 	const arrive = (i: number, read: Task[], headers: Headers): void => {
 		const cursor = cursorOf(headers), at = new Map(read.map((t) => [t.id, t.updatedAt]))
-		now.lists[i] = { tasks: read.filter((t) => !now.hidden.has(t.id)), complete: cursor === undefined, busy: false, ...(cursor !== undefined && { cursor }) }
+		now.lists[i] = { tasks: read.filter((t) => !hidden.has(t.id)), complete: cursor === undefined, busy: false, ...(cursor !== undefined && { cursor }) }
 		place(i, [...now.changed.values()].filter((t) => (at.get(t.id) ?? "") <= t.updatedAt))
 	}
 
@@ -87,7 +90,7 @@ export function useTasks(of: Filter[]): Tasks {
 	// load reads as much of each list as it has, and shows that when it is complete.
 	const load = useCallback((keep: boolean) => {
 		const round = ++now.round
-		for (const id of now.changed.keys()) if (!now.hidden.has(id)) now.changed.delete(id) // what is hidden is not shown by what is read
+		for (const id of now.changed.keys()) if (!hidden.has(id)) now.changed.delete(id) // what is hidden is not shown by what is read
 		const was = now.lists
 		if (!keep || was.length !== of.length) {
 			now.lists = of.map(() => ({ tasks: [], complete: false, busy: false }))
@@ -128,6 +131,9 @@ export function useTasks(of: Filter[]): Tasks {
 		now.lists.forEach((_, i) => place(i, changed))
 		show()
 	}
+	useEffect(() => {
+		reveal = (t) => put(now.changed.get(t.id) ?? t)
+	}, [])
 	return {
 		lists: now.lists,
 		more: (i) => void fetchPage(i, nextPage),
@@ -135,11 +141,11 @@ export function useTasks(of: Filter[]): Tasks {
 		find: (id) => now.lists.flatMap((l) => l.tasks).find((t) => t.id === id),
 		put,
 		restore: (t) => {
-			now.hidden.delete(t.id)
-			put(now.changed.get(t.id) ?? t)
+			hidden.delete(t.id)
+			reveal(t)
 		},
 		drop: (id) => {
-			now.hidden.add(id)
+			hidden.add(id)
 			now.changed.delete(id)
 			now.lists = now.lists.map((list) => ({ ...list, tasks: list.tasks.filter((t) => t.id !== id) }))
 			show()

@@ -13,7 +13,7 @@ import { Problem, useLoaded } from "../loading"
 import { Unnamed, useMembers } from "../members"
 import { Menu, type Choice } from "../menu"
 import { addressWith, useQuery } from "../router"
-import { Conflict, applied, filters, mostMoved, orderFor, priorities, reorder, saveTask, statuses, tagOf, useTasks, type Filter } from "../taskdata"
+import { Conflict, applied, filters, mostMoved, orderFor, priorities, readTask, reorder, saveTask, statuses, tagOf, useTasks, type Filter } from "../taskdata"
 import { ConflictDialog, TaskDialog, assigneeOf, assignees, moreOf, type Names } from "../taskdialog"
 import { count, day, exact, hasWords } from "../text"
 import type { Me, Reprioritization, Task, TaskPatch, TaskPriority, TaskStatus } from "../types"
@@ -145,11 +145,12 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 		announce(`“${t.title}” deleted. Ctrl+Z undoes it.`)
 		const commit = async (leaving: boolean): Promise<void> => {
 			const tag = tagOf(t)
-			await call("DELETE /api/v1/tasks/{id}", { path: { id: t.id }, keepalive: leaving, headers: tag ? { "If-Match": tag } : {} }).catch((error: unknown) => {
+			await call("DELETE /api/v1/tasks/{id}", { path: { id: t.id }, keepalive: leaving, headers: tag ? { "If-Match": tag } : {} }).catch(async (error: unknown) => {
 				const failure = failureOf(error)
 				if (failure.status === 404) return
-				tasks.restore(t)
-				trouble(t.id, { what: `Deleting “${t.title}”`, failure, retry: () => (trouble(t.id), tasks.drop(t.id), void commit(false).catch(() => undefined)) })
+				const is = failure.status === 412 ? await readTask(t.id).catch(() => t) : t // somebody else has changed it
+				tasks.restore(is)
+				trouble(t.id, { what: `Deleting “${t.title}”`, failure, retry: () => (trouble(t.id), remove(is)) })
 				throw new Failure(`Deleting “${t.title}” failed: ${failure.message}`, failure.status, failure.request, failure.wait)
 			})
 		}
