@@ -71,10 +71,10 @@ func tagOf(content []byte) string {
 
 // readReference replies with the page. Caches must revalidate it, because it names the renderer of its version.
 func (a *api) readReference(c *call) error {
-	c.Header()["Referrer-Policy"] = noReferrer
 	if c.notModified(a.reference.tag) {
 		return nil
 	}
+	c.Header()["Referrer-Policy"] = noReferrer
 	c.Set("Etag", a.reference.tag)
 	c.html(http.StatusOK, a.reference.policy, a.reference.page)
 	return nil
