@@ -44,18 +44,29 @@ func TestASessionHasTheLimitsOfAVisitForEachCall(t *testing.T) {
 	}
 }
 
-func TestACallIsRefusedUnlessARequestOfItWasAccepted(t *testing.T) {
+func TestACallIsRepeatableUnlessARequestOfItWasAccepted(t *testing.T) {
 	s := toolserver.Start(t)
 	for name, c := range map[string]struct {
 		call toolserver.Behaviour
+		kind fault.Kind
 		want bool
-	}{"the call": {toolserver.Status(http.StatusUnauthorized), true}, "the response to a ping": {toolserver.Ping, false}} {
+	}{
+		"a refused call":                {toolserver.Status(http.StatusUnauthorized), fault.Forbidden, true},
+		"a refused response to a ping":  {toolserver.Ping, fault.Forbidden, false},
+		"a call whose session is gone":  {toolserver.Status(http.StatusNotFound), fault.Unavailable, false},
+		"a call without a response":     {toolserver.EndStream, fault.Unavailable, false},
+		"a response of another service": {toolserver.Page, fault.Unavailable, false},
+	} {
 		s.On("POST", nil)
 		session := must.Do(servers(t).Open(t.Context(), open(s.HTTP()))).Or(t)
 		s.On("tools/call", c.call)
 		s.On("POST", toolserver.Status(http.StatusUnauthorized))
-		if _, _, err := session.Call(t.Context(), "echo", nil); !fault.Is(err, fault.Forbidden) || session.Refused() != c.want {
-			t.Errorf("%s: %v, refused %v", name, err, session.Refused())
+		if _, _, err := session.Call(t.Context(), "echo", nil); !fault.Is(err, c.kind) || session.Repeatable() != c.want {
+			t.Errorf("%s: %v, repeatable %v", name, err, session.Repeatable())
+		}
+		calls := s.Calls("tools/call")
+		if _, _, err := session.Call(t.Context(), "echo", nil); err == nil || s.Calls("tools/call") != calls || !session.Repeatable() {
+			t.Errorf("%s: the session goes on, %v", name, err)
 		}
 		_ = session.Close() // its connection has failed
 	}

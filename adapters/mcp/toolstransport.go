@@ -72,11 +72,12 @@ func (x *limitedTransport) resetLimits() {
 	clear(x.unrefused)
 }
 
-// refused reports whether the server has refused the credentials of all POST requests since resetLimits.
-func (x *limitedTransport) refused() bool {
+// ineffective reports whether there were no POST requests since resetLimits but those whose credentials the server has
+// refused.
+func (x *limitedTransport) ineffective() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return len(x.unrefused) == 0 && x.last.refused()
+	return len(x.unrefused) == 0
 }
 
 // client returns the guarded client with x around its transport.

@@ -16,7 +16,6 @@ import (
 	"collab/adapters/outbound"
 	"collab/domain/chat"
 	"collab/domain/connector"
-	"collab/domain/fault"
 )
 
 const (
@@ -53,23 +52,19 @@ type toolServer struct {
 	*mcp.Session
 }
 
-// call calls a tool. If the server does not accept the credentials of the session any more, the next call is made in
-// another one, and this call is repeated there if the server has refused it.
+// call calls a tool. A call that came to nothing, as the session has ended or its credentials have, is repeated in
+// another one.
 func (s *toolServer) call(ctx context.Context, name string, arguments map[string]any) (result string, failed bool, err error) {
 	result, failed, err = s.Call(ctx, name, arguments)
-	if !fault.Is(err, fault.Forbidden) {
+	if err == nil || !s.Repeatable() {
 		return result, failed, err
 	}
-	refused := s.Refused()
-	session, unopened := s.open(ctx)
-	if unopened != nil {
+	session, err := s.open(ctx)
+	if err != nil {
 		return "", false, err
 	}
-	_ = s.Close() // its credentials have ended
+	_ = s.Close() // nothing is called in it any more
 	s.Session = session
-	if !refused { // it may have had its effects
-		return "", false, err
-	}
 	return s.Call(ctx, name, arguments)
 }
 

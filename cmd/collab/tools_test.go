@@ -16,7 +16,6 @@ import (
 	"collab/adapters/outbound"
 	"collab/domain/chat"
 	"collab/domain/connector"
-	"collab/domain/fault"
 	"collab/test/must"
 	"collab/test/toolserver"
 )
@@ -137,23 +136,27 @@ func TestAChatGoesOnAfterAnyResult(t *testing.T) {
 	}
 }
 
-// TestACallThatWasAcceptedIsNotRepeated has a server that accepts a call and refuses the response to its ping.
-func TestACallThatWasAcceptedIsNotRepeated(t *testing.T) {
-	tools := toolserver.Start(t)
-	servers := mcp.NewServers(outbound.NewConfigured(connectTimeout), func(error) bool { return false })
-	server := &toolServer{open: func(ctx context.Context) (*mcp.Session, error) {
-		return servers.Open(ctx, connector.Access{URL: tools.HTTP(), Transport: connector.HTTP, Auth: connector.NoAuth})
-	}}
-	server.Session = must.Do(server.open(t.Context())).Or(t)
-	defer func() { _ = server.Close() }()
-	tools.On("POST", toolserver.Status(http.StatusUnauthorized))
-	tools.On("tools/call", toolserver.Ping)
-	if _, _, err := server.call(t.Context(), "echo", nil); !fault.Is(err, fault.Forbidden) || tools.Calls("tools/call") != 1 {
-		t.Errorf("the tool is called %d times: %v", tools.Calls("tools/call"), err)
-	}
-	tools.On("tools/call", nil)
-	if _, failed, err := server.call(t.Context(), "echo", nil); failed || err != nil {
-		t.Errorf("the next call: %v, %v", failed, err)
+func TestACallThatTheServerMayHaveAcceptedIsNotRepeatedAndTheNextOneIsMade(t *testing.T) {
+	for name, call := range map[string]toolserver.Behaviour{
+		"a refused response to a ping": toolserver.Ping,
+		"a session that is gone":       toolserver.Status(http.StatusNotFound),
+	} {
+		tools := toolserver.Start(t)
+		servers := mcp.NewServers(outbound.NewConfigured(connectTimeout), func(error) bool { return false })
+		server := &toolServer{open: func(ctx context.Context) (*mcp.Session, error) {
+			return servers.Open(ctx, connector.Access{URL: tools.HTTP(), Transport: connector.HTTP, Auth: connector.NoAuth})
+		}}
+		server.Session = must.Do(server.open(t.Context())).Or(t)
+		tools.On("POST", toolserver.Status(http.StatusUnauthorized))
+		tools.On("tools/call", call)
+		if _, _, err := server.call(t.Context(), "echo", nil); err == nil || tools.Calls("tools/call") != 1 {
+			t.Errorf("%s: the tool is called %d times: %v", name, tools.Calls("tools/call"), err)
+		}
+		tools.On("tools/call", nil)
+		if _, failed, err := server.call(t.Context(), "echo", nil); failed || err != nil {
+			t.Errorf("%s: the next call: %v, %v", name, failed, err)
+		}
+		_ = server.Close() // nothing is called any more
 	}
 }
 
