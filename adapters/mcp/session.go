@@ -9,6 +9,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"collab/domain/connector"
+	"collab/domain/fault"
 )
 
 // callLimit is how long a call of a tool may take.
@@ -76,7 +77,7 @@ func (s *Session) Tools(ctx context.Context) (all []Tool, err error) {
 func (s *Session) Repeatable() bool { return s.transport.ineffective() }
 
 // Call calls a tool and returns its texts, and whether it failed. Content of other kinds is returned as
-// JSON.
+// JSON, and so is the structured content of a result that has no other.
 func (s *Session) Call(ctx context.Context, name string, arguments map[string]any) (text string, failed bool, err error) {
 	ctx, done := context.WithTimeout(ctx, callLimit)
 	defer done()
@@ -85,8 +86,18 @@ func (s *Session) Call(ctx context.Context, name string, arguments map[string]an
 	if err != nil {
 		return "", false, s.servers.failure(ctx, s.transport, err)
 	}
-	var all []string
+	if result.NeedsInput() {
+		return "", false, fault.New(fault.Unavailable, "The server asks for more input, which this client does not give")
+	}
+	var contents []any
 	for _, content := range result.Content {
+		contents = append(contents, content)
+	}
+	if contents == nil && result.StructuredContent != nil {
+		contents = append(contents, result.StructuredContent)
+	}
+	var all []string
+	for _, content := range contents {
 		if t, ok := content.(*sdk.TextContent); ok {
 			all = append(all, t.Text)
 			continue

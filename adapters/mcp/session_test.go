@@ -31,6 +31,27 @@ func TestToolsAreCalledInASession(t *testing.T) {
 	}
 }
 
+func TestResultsOfACall(t *testing.T) {
+	s := toolserver.Start(t)
+	session := must.Do(servers(t).Open(t.Context(), open(s.HTTP()))).Or(t)
+	defer session.Close()
+	for result, want := range map[string]string{
+		`{"content":[{"type":"text","text":"a"},{"type":"image","mimeType":"image/png","data":"AA=="}],"structuredContent":{"b":1}}`: "a\n" + `{"type":"image","mimeType":"image/png","data":"AA=="}`,
+		`{"content":[],"structuredContent":{"b":1}}`: `{"b":1}`,
+		`{"structuredContent":[1,"b"]}`:              `[1,"b"]`,
+		`{"content":[]}`:                             "",
+	} {
+		s.On("tools/call", toolserver.Answer(result))
+		if text, failed, err := session.Call(t.Context(), "echo", nil); text != want || failed || err != nil {
+			t.Errorf("%s: %q, %v, %v", result, text, failed, err)
+		}
+	}
+	s.On("tools/call", toolserver.Answer(`{"resultType":"input_required","requestState":"s"}`))
+	if _, _, err := session.Call(t.Context(), "echo", nil); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("a result that is not complete: %v", err)
+	}
+}
+
 func TestASessionHasTheLimitsOfAVisitForEachCall(t *testing.T) {
 	s := toolserver.Start(t)
 	must.Fail(t, must.ErrorOf(servers(t).Open(t.Context(), bearer(connector.HTTP, "file:///etc/passwd"))), fault.Invalid)
