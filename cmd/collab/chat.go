@@ -199,11 +199,12 @@ func (c *conversation) send(ctx context.Context) (reply modelReply, err error) {
 	if a.wantsJSON() {
 		printed = nopCloser{io.Discard}
 	}
+	defer func() { err = errors.Join(err, printed.Close()) }()
 	var text strings.Builder
 	done := false
 	for e, err := range eventstream.Events(response.Body) {
 		if err != nil {
-			return reply, errors.Join(err, printed.Close())
+			return reply, err
 		}
 		var chunk apiclient.ChatChunk
 		d := json.NewDecoder(bytes.NewReader(e.Data))
@@ -220,7 +221,7 @@ func (c *conversation) send(ctx context.Context) (reply modelReply, err error) {
 			}
 		case "tool_call":
 			if chunk.ToolCall == nil {
-				return reply, errors.Join(errors.New("the server sent a call without a tool"), printed.Close())
+				return reply, errors.New("the server sent a call without a tool")
 			}
 			if or(chunk.ToolCall.ServerHandled, false) {
 				a.printErrf("%s", a.paint(a.errTerminal, dim, "the model uses "+chunk.ToolCall.Name))
@@ -228,7 +229,7 @@ func (c *conversation) send(ctx context.Context) (reply modelReply, err error) {
 				reply.calls = append(reply.calls, *chunk.ToolCall)
 			}
 		case "error":
-			return reply, errors.Join(errors.New(or(chunk.Error, "the answer failed")), printed.Close())
+			return reply, errors.New(or(chunk.Error, "the answer failed"))
 		case "done":
 			done, reply.Usage = true, or(chunk.Usage, apiclient.ChatUsage{})
 		}
@@ -237,7 +238,7 @@ func (c *conversation) send(ctx context.Context) (reply modelReply, err error) {
 	if !a.outTerminal && reply.Text != "" && !strings.HasSuffix(reply.Text, "\n") {
 		_, err = io.WriteString(printed, "\n")
 	}
-	if err = errors.Join(err, printed.Close()); err == nil && !done {
+	if err == nil && !done {
 		err = errors.New("the answer was cut off")
 	}
 	return reply, err

@@ -136,6 +136,22 @@ func TestAChatGoesOnAfterAnyResult(t *testing.T) {
 	}
 }
 
+func TestAnAnswerIsPrintedUpToItsFailure(t *testing.T) {
+	for failure, want := range map[string]string{
+		`data: {`: "unexpected EOF", `data: {"type":"tool_call"}`: "a call without a tool", `data: {"type":"error","error":"Overloaded."}`: "Overloaded.", "": "cut off",
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprintf(w, "data: {\"type\":\"text\",\"text\":\"The beginning\"}\n\n%s\n\n", failure)
+		}))
+		defer s.Close()
+		a, out, stderr := terminal(t, 80, map[string]string{"COLLAB_SERVER": s.URL, "COLLAB_TOKEN": "secret", "CI": "1"})
+		if code := a.run(t.Context(), []string{"chat", "Hello"}); code == 0 || !strings.Contains(out.String(), "The beginning") || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%q: it exits with %d after %q and %q", failure, code, out, stderr)
+		}
+	}
+}
+
 func TestACallThatTheServerMayHaveAcceptedIsNotRepeatedAndTheNextOneIsMade(t *testing.T) {
 	for name, call := range map[string]toolserver.Behaviour{
 		"a refused response to a ping": toolserver.Ping,
