@@ -19,6 +19,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"collab/adapters/apiclient"
 	"collab/test/authserver"
 	"collab/test/collabd"
 	"collab/test/must"
@@ -219,4 +220,16 @@ func submit(browser *http.Client, page *http.Response, values url.Values) (*http
 		err = errors.New(response.Status)
 	}
 	return response, string(text), err
+}
+
+func TestARefusalNamesTheFlagThatAllowsTheTool(t *testing.T) {
+	for _, name := range []string{"search", "wiki.read", "a,b", `the "best" page`, "x; touch y", "it's $HOME"} {
+		a, _, stderr := terminal(t, 80, map[string]string{"CI": "1"})
+		must.Do((&toolbox{app: a}).allows(t.Context(), &toolServer{label: "Wiki"}, apiclient.ToolCall{Name: name})).Or(t)
+		_, hint, _ := strings.Cut(strings.TrimSuffix(stderr.String(), ")\n"), "--allow ")
+		typed := must.Do(exec.Command("sh", "-c", "printf %s "+hint).Output()).Or(t)
+		flags := a.chat().Flags()
+		must.NoError(t, flags.Set("allow", string(typed)))
+		must.Equal(t, []string{name}, must.Get(flags.GetStringSlice("allow")))
+	}
 }

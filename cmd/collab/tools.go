@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"collab/adapters/apiclient"
@@ -104,10 +105,13 @@ func (t *toolbox) close() {
 	}
 }
 
-// add adds the tools of a connector.
+// add adds the tools of a connector of the provider, which is zero if the catalog has it no more.
 func (t *toolbox) add(ctx context.Context, client *apiclient.Client, c apiclient.Connector, p apiclient.ConnectorProvider) error {
-	if c.Transport == string(connector.Stdio) {
+	switch {
+	case c.Transport == string(connector.Stdio):
 		return errors.New("the connector's server is a program on this machine, which collab does not start")
+	case p.ServerID == "":
+		return errors.New("the connector's provider is no longer in the catalog")
 	}
 	access := connector.Access{URL: or(p.McpURL, ""), Transport: connector.Transport(c.Transport), Auth: connector.AuthMode(p.AuthMode), Carriers: p.Headers}
 	if access.URL == "" {
@@ -154,11 +158,15 @@ func (t *toolbox) add(ctx context.Context, client *apiclient.Client, c apiclient
 }
 
 // offer adds a tool in the form that a chat takes: its name may become another one, and a description that is too
-// long is cut off. A tool that has no such form is left out with a warning. It reports whether the chat takes that
-// many tools.
+// long is cut off. A tool that has no such form is left out with a warning, and one that the server lists again without
+// one. It reports whether the chat takes that many tools.
 func (t *toolbox) offer(server *toolServer, tool mcp.Tool) (fits bool, err error) {
 	for _, other := range t.tools {
-		if other.name == tool.Name {
+		switch {
+		case other.name != tool.Name:
+		case other.server == server:
+			return true, nil
+		default:
 			return false, fmt.Errorf("%s has a tool %s too: name one of them", other.server.label, plain(tool.Name))
 		}
 	}
@@ -261,7 +269,7 @@ func (t *toolbox) allows(ctx context.Context, server *toolServer, call apiclient
 	case !a.canAsk():
 		hint := ""
 		if call.Name != allTools {
-			hint = fmt.Sprintf(" (allow it with --allow %s)", call.Name)
+			hint = fmt.Sprintf(" (allow it with --allow %s)", allowValue(call.Name))
 		}
 		a.warn("refused %s%s%s", title, hint, details)
 		return false, nil
@@ -281,6 +289,19 @@ func (t *toolbox) allows(ctx context.Context, server *toolServer, call apiclient
 			return false, nil
 		}
 	}
+}
+
+// allowValue returns a tool's name as a value of --allow in a shell.
+func allowValue(name string) string {
+	if strings.ContainsAny(name, `,"`) {
+		name = `"` + strings.ReplaceAll(name, `"`, `""`) + `"` // of a list in CSV
+	}
+	if strings.ContainsFunc(name, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_-./:", r)
+	}) {
+		name = "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
+	}
+	return name
 }
 
 // eachArgument calls each with the path and the value in JSON of all arguments of a call, also of those in

@@ -49,6 +49,24 @@ func TestToolsHaveNamesThatAChatTakes(t *testing.T) {
 	}, got)
 }
 
+func TestAToolThatIsListedTwiceIsOfferedOnce(t *testing.T) {
+	box, stderr := offered(t, mcp.Tool{Name: "search", Description: "first"}, mcp.Tool{Name: "search", Description: "second"})
+	if all := box.definitions(); len(all) != 1 || *all[0].Description != "first" || stderr.String() != "" {
+		t.Errorf("the model is told of %+v after %q", all, stderr)
+	}
+	if _, err := box.offer(&toolServer{}, mcp.Tool{Name: "search"}); err == nil {
+		t.Error("a tool of this name of another server is offered too")
+	}
+}
+
+func TestToolsOfAProviderThatTheCatalogHasNoMoreAreNotOffered(t *testing.T) {
+	box, _ := offered(t)
+	err := box.add(t.Context(), nil, apiclient.Connector{Transport: "HTTP", ServerID: "wiki"}, apiclient.ConnectorProvider{})
+	if err == nil || !strings.Contains(err.Error(), "no longer in the catalog") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 func TestToolsThatNoChatTakesAreLeftOut(t *testing.T) {
 	large := func(n int) map[string]any {
 		return map[string]any{"type": "object", "description": strings.Repeat("x", n)}
