@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"unicode/utf8"
 
 	"collab/adapters/eventstream"
 	"collab/domain/chat"
@@ -135,11 +134,8 @@ func (t *response) retain(n int) error {
 
 // text sends text to the sink.
 func (t *response) text(index int64, s string) error {
-	if s == "" {
+	if s = chat.Clean(s); s == "" {
 		return nil
-	}
-	if !utf8.ValidString(s) {
-		s = strings.ToValidUTF8(s, "\ufffd")
 	}
 	if t.resumable {
 		b := t.find(index)
@@ -179,8 +175,8 @@ func (t *response) blockStart(e event) error {
 	case "text":
 		return t.text(b.index, c.Text)
 	case "tool_use", "server_tool_use":
-		if b.id == "" || b.name == "" || !utf8.ValidString(b.id+b.name) {
-			return fail(chat.Broken, "a %s has no id or no name", b.kind)
+		if b.id == "" || len(b.id) > chat.MaxCallID || chat.Clean(b.id) != b.id || !chat.IsToolName(b.name) {
+			return fail(chat.Broken, "a %s has an id or a name that cannot be", b.kind)
 		}
 		if whole := string(c.Input); eventstream.IsObject(whole) && strings.Trim(whole, "{} \t\r\n") != "" {
 			return t.input(b, whole) // of servers that do not stream arguments

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"collab/adapters/eventstream"
 	"collab/domain/chat"
@@ -49,11 +48,8 @@ func newResponse(c chat.Call, to ports.Sink) *response {
 }
 
 func (t *response) text(s string) error {
-	if s == "" {
+	if s = chat.Clean(s); s == "" {
 		return nil
-	}
-	if !utf8.ValidString(s) {
-		s = strings.ToValidUTF8(s, "\ufffd")
 	}
 	return t.Chunk(chat.Chunk{Type: chat.TextChunk, Text: s})
 }
@@ -172,7 +168,7 @@ func (t *response) finish(e event, reason string) error {
 // callID returns the server's id of a call, or a new one if that is invalid or not unique in
 // the conversation.
 func (t *response) callID(id string) string {
-	for n := len(t.ids) + 1; id == "" || len(id) > chat.MaxCallID || !utf8.ValidString(id) || t.ids[id]; n++ {
+	for n := len(t.ids) + 1; id == "" || len(id) > chat.MaxCallID || chat.Clean(id) != id || t.ids[id]; n++ {
 		id = "call_" + strconv.Itoa(n)
 	}
 	t.ids[id] = true

@@ -170,7 +170,7 @@ func (t *toolbox) offer(server *toolServer, tool mcp.Tool) (fits bool, err error
 			return false, fmt.Errorf("%s has a tool %s too: name one of them", other.server.label, plain(tool.Name))
 		}
 	}
-	description := textForModel(tool.Description)
+	description := chat.Clean(tool.Description)
 	if characters := []rune(description); len(characters) > chat.MaxToolText {
 		description = string(characters[:chat.MaxToolText])
 	}
@@ -208,11 +208,6 @@ func (t *toolbox) freeName(name string) string {
 	}
 }
 
-// textForModel returns a text without invalid UTF-8 and null characters, which a chat does not take.
-func textForModel(text string) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "")
-}
-
 // definitions returns the definitions of the tools, by name.
 func (t *toolbox) definitions() (all []apiclient.ToolDefinition) {
 	for _, tool := range t.tools {
@@ -237,7 +232,7 @@ func (t *toolbox) call(ctx context.Context, call apiclient.ToolCall, limit int) 
 		return "The user does not allow this call.", true, nil
 	}
 	result, failed, err = tool.server.call(ctx, call.Name, call.Args)
-	result = textForModel(result)
+	result = chat.Clean(result)
 	switch {
 	case ctx.Err() != nil:
 		return "", false, context.Cause(ctx)

@@ -141,6 +141,11 @@ func isText(s string, limit int) bool {
 	return utf8.ValidString(s) && !strings.ContainsRune(s, 0) && utf8.RuneCountInString(s) <= limit
 }
 
+// Clean returns s as a text that a history may have: invalid UTF-8 is replaced, and null characters are left out.
+func Clean(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "")
+}
+
 // CallIDs returns for the id of each call in the turns one that the provider
 // accepts: the same where it does, else a new one, since a history may have been
 // begun with another provider.

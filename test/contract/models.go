@@ -286,6 +286,18 @@ var scriptedModels = map[string]func(*modelFixture){
 		}
 		a.wantChunks(want...)
 	},
+	"text has nothing that the history of the next request cannot have": func(a *modelFixture) {
+		a.play(provider.Text("Hel\x00lo", "\x00", "."), provider.SetUsage(provider.Usage{}))
+		a.wantResponse(a.call())
+		a.wantChunks(textChunk("Hello"), textChunk("."))
+	},
+	"a call of a tool that no request can name is a failure": func(a *modelFixture) {
+		for _, name := range []string{"read file", strings.Repeat("x", 65)} {
+			a.play(provider.Text("So"), provider.Call("c1", name, "{}"))
+			a.wantFailure(a.call(), chat.Broken)
+			a.wantChunks(textChunk("So"))
+		}
+	},
 	"text is passed on at once, and flushed by a wait": func(a *modelFixture) {
 		first, second := make(chan struct{}), make(chan struct{})
 		a.play(provider.Text("a"), provider.Hold(first), provider.Text("b"), provider.Hold(second), provider.Text("c"))
@@ -664,7 +676,7 @@ func someScript(t *rapid.T, searches bool) (s provider.Script, text string, whol
 		switch rapid.IntRange(0, kinds).Draw(t, "kind") {
 		case 0, 1, 2, 3:
 			pieces := rapid.SliceOfN(word, 0, 5).Draw(t, "pieces")
-			text += strings.Join(pieces, "")
+			text += chat.Clean(strings.Join(pieces, ""))
 			return provider.Text(pieces...)
 		case 4:
 			return provider.Ping()
