@@ -80,6 +80,7 @@ type Reports interface {
 	// limit, 0: all.
 	List(ctx context.Context, r id.Release, after time.Time, limit int) ([]release.Report, error)
 
-	// Prune removes the reports of hours that began before the time.
+	// Prune removes the reports of hours that began before the time, except those of releases with a
+	// failure limit, which counts them.
 	Prune(ctx context.Context, before time.Time) error
 }

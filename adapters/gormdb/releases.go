@@ -326,5 +326,6 @@ func (q reports) List(ctx context.Context, releaseID id.Release, after time.Time
 
 // Prune has a lower bound for the reason of adoption.Prune.
 func (q reports) Prune(ctx context.Context, before time.Time) error {
-	return reportTable.on(q.write).filter("hour >= 0 AND hour < ?", before.UnixMilli()).delete(ctx)
+	const unlimited = "NOT EXISTS (SELECT 1 FROM releases r WHERE r.id = release_id AND r.failure_limit IS NOT NULL)"
+	return reportTable.on(q.write).filter("hour >= 0 AND hour < ?", before.UnixMilli()).filter(unlimited).delete(ctx)
 }

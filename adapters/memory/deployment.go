@@ -193,7 +193,11 @@ func (s reports) List(_ context.Context, releaseID id.Release, after time.Time, 
 }
 
 func (s reports) Prune(_ context.Context, before time.Time) error {
-	return s.run.do(func(x *tx) { x.Reports.removeWhere(x, func(r release.Report) bool { return r.Hour.Before(before) }) })
+	return s.run.do(func(x *tx) {
+		x.Reports.removeWhere(x, func(r release.Report) bool {
+			return r.Hour.Before(before) && x.Releases.rows[r.Release].FailureLimit == nil
+		})
+	})
 }
 
 type deviceGrants struct{ run runner }

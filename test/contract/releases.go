@@ -616,15 +616,24 @@ func Reports(t *testing.T, open func(t *testing.T) Opened) {
 			})
 			resultOf(w.reports().Sum(w.ctx, of)).is(w, release.Outcomes{Succeeded: 1, Failed: 1})
 		},
-		"prune removes only the hours before the time": func(w *fixture) {
-			of, start := fresh[id.Release](), time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-			var all []release.Report
-			for n := range 3 {
-				all = append(all, release.Report{Release: of, Hour: start.Add(time.Duration(n) * time.Hour), Outcomes: release.Outcomes{Succeeded: 1}})
+		"prune removes only the hours before the time, and none of a release with a failure limit": func(w *fixture) {
+			w.publishes()
+			limited, unlimited := someRelease(w), someRelease(w)
+			unlimited.FailureLimit = nil
+			reportsOf := func(of id.Release) (all []release.Report) {
+				for n := range 3 {
+					hour := time.Date(2000, 1, 1, n, 0, 0, 0, time.UTC)
+					all = append(all, release.Report{Release: of, Hour: hour, Outcomes: release.Outcomes{Succeeded: 1}})
+				}
+				return all
 			}
-			w.ok(w.reports().Add(w.ctx, all))
-			w.ok(w.reports().Prune(w.ctx, all[1].Hour))
-			resultOf(w.reports().List(w.ctx, of, time.Time{}, 0)).is(w, all[1:])
+			for _, r := range []release.Release{limited, unlimited} {
+				w.ok(w.releases().Add(w.ctx, r))
+				w.ok(w.reports().Add(w.ctx, reportsOf(r.ID)))
+			}
+			w.ok(w.reports().Prune(w.ctx, reportsOf("")[1].Hour))
+			resultOf(w.reports().List(w.ctx, limited.ID, time.Time{}, 0)).is(w, reportsOf(limited.ID))
+			resultOf(w.reports().List(w.ctx, unlimited.ID, time.Time{}, 0)).is(w, reportsOf(unlimited.ID)[1:])
 		},
 	}.run(t, open)
 }
