@@ -9,7 +9,6 @@ import (
 
 	"collab/domain/connector"
 	"collab/domain/plan"
-	"collab/domain/release"
 	"collab/test/must"
 )
 
@@ -17,7 +16,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 func TestThePageOfStatesIsTheTables(t *testing.T) {
 	const file = "states.md"
-	page := subscriptions() + "\n" + connectors() + "\n" + rollouts()
+	page := subscriptions() + "\n" + connectors()
 	if *update {
 		must.NoError(t, os.WriteFile(file, []byte(page), 0o644))
 	}
@@ -71,16 +70,6 @@ func connectors() string {
 			from = "none"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", from, row.By, row.To, row.Also)
-	}
-	return b.String()
-}
-
-func rollouts() string {
-	var b strings.Builder
-	b.WriteString("# States of a rollout\n\nGenerated from `domain/release/reports.go` by a test. All are decided here.\n\n")
-	b.WriteString("| From | Trigger | To | Also happens |\n|---|---|---|---|\n")
-	for _, row := range release.Rollouts() {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", names(row.From, len(release.RolloutStates())), row.By, row.To, row.Also)
 	}
 	return b.String()
 }
