@@ -193,7 +193,7 @@ func (d *doctor) lacking() (f inspect.Findings) {
 	default:
 		f.Note("set COLLAB_MODE=production once all below is set", "stand-ins replace what is not configured: they are for trying the server out")
 		for _, line := range d.c.Missing {
-			f.Note("set it for production", "%s", line)
+			f.Note("", "%s", line)
 		}
 	}
 	return f
