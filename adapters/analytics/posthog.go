@@ -69,9 +69,9 @@ func NewPostHog(o Options) (*PostHog, error) {
 	if o.URL == "" {
 		o.URL = DefaultURL
 	}
-	u, err := url.Parse(o.URL)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errors.New("COLLAB_POSTHOG_URL: must be an http or https address without a query")
+	u, err := parseAddress(o.URL)
+	if err != nil {
+		return nil, fmt.Errorf("COLLAB_POSTHOG_URL: %w", err)
 	}
 	client := *cmp.Or(o.Client, outbound.NewConfigured(attemptTimeout))
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // a redirect would leak the key
@@ -82,6 +82,20 @@ func NewPostHog(o Options) (*PostHog, error) {
 		Now: o.Clock.Now, Deliver: p.deliver, Report: p.report,
 	})
 	return p, nil
+}
+
+// CheckAddress returns an error unless an address may be that of a PostHog server.
+func CheckAddress(address string) error {
+	_, err := parseAddress(address)
+	return err
+}
+
+func parseAddress(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
+		return nil, errors.New("must be an http or https address without a query")
+	}
+	return u, nil
 }
 
 // Record queues a generation. It drops it if the queue is full.

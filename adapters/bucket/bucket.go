@@ -58,50 +58,75 @@ func Open(ctx context.Context, address string) (*Bucket, error) {
 	return open(ctx, address, stepTimeout)
 }
 
-func open(ctx context.Context, address string, timeout time.Duration) (*Bucket, error) {
+// CheckAddress returns an error unless the address has the form that Open demands. It opens nothing.
+func CheckAddress(address string) error {
+	_, _, err := parse(address)
+	return err
+}
+
+// CheckOrigin returns an error unless clients may reach a store at the address.
+func CheckOrigin(address string) error {
+	_, err := origin(address)
+	return err
+}
+
+// parse returns the parts of an address, and the prefix of its keys: empty, or with a slash at its end.
+func parse(address string) (u *url.URL, prefix string, err error) {
 	scheme, rest, _ := strings.Cut(address, "://")
 	switch scheme {
 	case "file":
 		if rest == "" {
-			return nil, errors.New("file:// must be followed by a directory")
+			return nil, "", errors.New("file:// must be followed by a directory")
 		}
-		f, err := openFiles(rest)
+		return &url.URL{Scheme: scheme, Path: rest}, "", nil
+	case "mem":
+		if rest != "" {
+			return nil, "", errors.New("mem:// must not be followed by anything")
+		}
+		return &url.URL{Scheme: scheme}, "", nil
+	case "gs", "s3", "azblob":
+	default:
+		return nil, "", fmt.Errorf("must begin with one of %s", strings.Join(schemes, ", "))
+	}
+
+	u, err = url.Parse(address)
+	if err != nil || u.Host == "" || u.User != nil {
+		return nil, "", fmt.Errorf("must be %s://, the name of a bucket, and a prefix if need be", scheme)
+	}
+	if prefix = strings.Trim(u.Path, "/"); prefix != "" {
+		if err := checkName(prefix); err != nil || len(prefix) > maxPrefix {
+			return nil, "", fmt.Errorf("must have a prefix of at most %d bytes, without empty segments or dots for segments", maxPrefix)
+		}
+		if scheme == "azblob" && strings.ContainsAny(prefix, `"#%?\`) {
+			return nil, "", errors.New("must have a prefix without quotes, #, %, ? and backslashes")
+		}
+		// gocloud.dev, which older deployments wrote with, has other keys for these prefixes.
+		if prefix += "/"; scheme != "s3" && strings.Contains(prefix, "../") {
+			return nil, "", errors.New("must have a prefix without segments that end in two dots")
+		}
+	}
+	if scheme == "gs" && u.RawQuery != "" {
+		return nil, "", errors.New("gs:// takes no parameters")
+	}
+	return u, prefix, nil
+}
+
+func open(ctx context.Context, address string, timeout time.Duration) (*Bucket, error) {
+	u, prefix, err := parse(address)
+	if err != nil {
+		return nil, err
+	}
+	o := &objects{stepTimeout: timeout, prefix: prefix, chunk: partSize, page: 1000}
+	switch u.Scheme {
+	case "file":
+		f, err := openFiles(u.Path)
 		if err != nil {
 			return nil, err
 		}
 		return &Bucket{f, f.directory.Close}, nil
 	case "mem":
-		if rest != "" {
-			return nil, errors.New("mem:// must not be followed by anything")
-		}
 		return newBucket(&objects{store: &inMemory{objects: map[string]memoryObject{}}, stepTimeout: timeout}), nil
-	case "gs", "s3", "azblob":
-	default:
-		return nil, fmt.Errorf("must begin with one of %s", strings.Join(schemes, ", "))
-	}
-
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || u.User != nil {
-		return nil, fmt.Errorf("must be %s://, the name of a bucket, and a prefix if need be", scheme)
-	}
-	o := &objects{stepTimeout: timeout, chunk: partSize, page: 1000}
-	if o.prefix = strings.Trim(u.Path, "/"); o.prefix != "" {
-		if err := checkName(o.prefix); err != nil || len(o.prefix) > maxPrefix {
-			return nil, fmt.Errorf("must have a prefix of at most %d bytes, without empty segments or dots for segments", maxPrefix)
-		}
-		if scheme == "azblob" && strings.ContainsAny(o.prefix, `"#%?\`) {
-			return nil, errors.New("must have a prefix without quotes, #, %, ? and backslashes")
-		}
-		// gocloud.dev, which older deployments wrote with, has other keys for these prefixes.
-		if o.prefix += "/"; scheme != "s3" && strings.Contains(o.prefix, "../") {
-			return nil, errors.New("must have a prefix without segments that end in two dots")
-		}
-	}
-	switch scheme {
 	case "gs":
-		if u.RawQuery != "" {
-			return nil, errors.New("gs:// takes no parameters")
-		}
 		o.chunk = 8 << 20
 		// The client keeps the context to renew its credentials.
 		o.store, err = openGoogle(context.WithoutCancel(ctx), u.Host)

@@ -221,6 +221,19 @@ func OpenSource(ctx context.Context, address string) (s *Source, err error) {
 	return s, nil
 }
 
+// CheckAddress returns an error unless Open understands the address. It connects to nothing.
+func CheckAddress(address string) error {
+	d, err := dialectOfAddress(address)
+	switch {
+	case err != nil:
+	case d == onSQLite:
+		_, err = SQLiteFile(address)
+	default:
+		_, err = parsePostgres(address)
+	}
+	return err
+}
+
 func dialectOfAddress(address string) (dialect, error) {
 	switch scheme, _, _ := strings.Cut(address, "://"); scheme {
 	case "sqlite":

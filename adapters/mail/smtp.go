@@ -72,9 +72,9 @@ func NewSMTP(o Options) (*SMTP, error) {
 	if err != nil {
 		return nil, fmt.Errorf("COLLAB_SMTP_URL: %w", err)
 	}
-	from, err := netmail.ParseAddress(o.From)
+	from, err := parseSender(o.From)
 	if err != nil {
-		return nil, errors.New("COLLAB_MAIL_FROM: must be an e-mail address")
+		return nil, fmt.Errorf("COLLAB_MAIL_FROM: %w", err)
 	}
 	if o.Backoff == nil {
 		o.Backoff = backoff
@@ -84,6 +84,26 @@ func NewSMTP(o Options) (*SMTP, error) {
 		Capacity: capacity, Batch: 1, Backoff: o.Backoff, Now: o.Clock.Now, After: o.After, Deliver: s.deliver, Report: s.report,
 	})
 	return s, nil
+}
+
+// CheckServer returns an error unless an address is one of a mail server.
+func CheckServer(address string) error {
+	_, err := parseServer(address)
+	return err
+}
+
+// CheckSender returns an error unless a sender has an e-mail address.
+func CheckSender(from string) error {
+	_, err := parseSender(from)
+	return err
+}
+
+func parseSender(from string) (*netmail.Address, error) {
+	a, err := netmail.ParseAddress(from)
+	if err != nil {
+		return nil, errors.New("must be an e-mail address")
+	}
+	return a, nil
 }
 
 // Send queues the message. It returns Invalid if the recipient is not an address, and

@@ -85,6 +85,12 @@ func Open(address string, log *slog.Logger) (*Bus, error) {
 	return b, nil
 }
 
+// CheckAddress returns an error unless Open understands the address. It connects to nothing.
+func CheckAddress(address string) error {
+	_, _, err := parse(address)
+	return err
+}
+
 // parse parses an address. Its errors do not quote the address, which may have a password.
 func parse(address string) (servers, subject string, err error) {
 	servers, query, _ := strings.Cut(address, "?")

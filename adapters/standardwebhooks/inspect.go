@@ -4,7 +4,7 @@ import "collab/adapters/inspect"
 
 // Inspect checks the form of the secrets.
 func Inspect(secrets []string) inspect.Findings {
-	return inspect.WebhookSecrets(secrets, "the identity provider", variable, func(secret string) error {
+	return inspect.WebhookSecrets(secrets, "the identity provider", "COLLAB_IDENTITY_WEBHOOK_SECRETS", func(secret string) error {
 		_, err := parseSecret(secret)
 		return err
 	})

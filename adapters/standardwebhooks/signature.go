@@ -27,7 +27,6 @@ const (
 )
 
 const (
-	variable     = "COLLAB_IDENTITY_WEBHOOK_SECRETS"
 	secretPrefix = "whsec_"
 	minSecret    = 24              // bytes, the scheme's minimum
 	tolerance    = 5 * time.Minute // of a message's timestamp, both ways
@@ -53,7 +52,7 @@ func New(secrets []string, clock ports.Clock) (*Events, error) {
 		}
 		key, err := parseSecret(s)
 		if err != nil {
-			return nil, fmt.Errorf("%s: secret %d: %w", variable, i+1, err)
+			return nil, fmt.Errorf("secret %d: %w", i+1, err)
 		}
 		e.keys = append(e.keys, key)
 	}

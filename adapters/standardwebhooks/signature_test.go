@@ -168,7 +168,7 @@ func TestMalformedSecretsAreRefusedWithoutShowingThem(t *testing.T) {
 		"whsec_not/base64/at/all/!!!!!!!!!!!!!!!!!", "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 23)),
 	} {
 		_, err := standardwebhooks.New([]string{vectorSecret, secret}, memory.NewClock(vectorTime))
-		if err == nil || !strings.HasPrefix(err.Error(), "COLLAB_IDENTITY_WEBHOOK_SECRETS: secret 2: ") {
+		if err == nil || !strings.HasPrefix(err.Error(), "secret 2: ") {
 			t.Errorf("%q gives %v", secret, err)
 		}
 		if err != nil && len(secret) > 8 && strings.Contains(err.Error(), secret[6:]) {

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -60,27 +61,30 @@ type Payments struct {
 // New returns the payments of an account. It uses neither the environment nor global
 // settings of the SDK.
 func New(o Options) (*Payments, error) {
-	key := strings.TrimSpace(o.SecretKey)
-	if key == "" || strings.ContainsAny(key, " \t\r\n") {
-		return nil, errors.New("COLLAB_STRIPE_SECRET_KEY: must be one word")
+	if err := CheckKey(o.SecretKey); err != nil {
+		return nil, fmt.Errorf("COLLAB_STRIPE_SECRET_KEY: %w", err)
 	}
-	if o.URL != "" && !isAddress(o.URL) {
-		return nil, errors.New("COLLAB_STRIPE_API_URL: must be an http or https address without a query")
+	if o.URL != "" {
+		if err := CheckAddress(o.URL); err != nil {
+			return nil, fmt.Errorf("COLLAB_STRIPE_API_URL: %w", err)
+		}
 	}
 	if !isAddress(o.SuccessURL) || !isAddress(o.CancelURL) {
 		return nil, errors.New("the pages to come back to must be http or https addresses without a query")
 	}
-	p := &Payments{key: key, prices: map[plan.Plan]string{}, plans: plansOf(o.Prices), cancel: o.CancelURL, log: o.Log}
+	p := &Payments{key: strings.TrimSpace(o.SecretKey), prices: map[plan.Plan]string{}, plans: plansOf(o.Prices), cancel: o.CancelURL, log: o.Log}
 	p.success = o.SuccessURL + "?session_id={CHECKOUT_SESSION_ID}"
 	for _, of := range []plan.Plan{plan.Standard, plan.Premium} {
-		valid := len(o.Prices[of]) > 0
+		err := CheckPrices(strings.Join(o.Prices[of], ","))
 		for _, price := range o.Prices[of] {
 			price = strings.TrimSpace(price)
-			valid = valid && isID(price) && p.plans[price] == of
+			if p.plans[price] != of {
+				err = errPrices
+			}
 			p.prices[of] = cmp.Or(p.prices[of], price)
 		}
-		if !valid {
-			return nil, errors.New("COLLAB_STRIPE_PRICE_" + string(of) + ": must be the id of a price of its own, or several, comma separated")
+		if err != nil {
+			return nil, fmt.Errorf("COLLAB_STRIPE_PRICE_%s: %w", of, err)
 		}
 	}
 	if p.log == nil {
@@ -88,6 +92,34 @@ func New(o Options) (*Payments, error) {
 	}
 	p.backend = backend(o.URL, o.Client, p.log)
 	return p, nil
+}
+
+// CheckKey returns an error unless a secret key may be one.
+func CheckKey(key string) error {
+	if len(strings.Fields(key)) != 1 {
+		return errors.New("must be one word")
+	}
+	return nil
+}
+
+// CheckAddress returns an error unless an address may be that of the API.
+func CheckAddress(address string) error {
+	if !isAddress(address) {
+		return errors.New("must be an http or https address without a query")
+	}
+	return nil
+}
+
+var errPrices = errors.New("must be the id of a price of its own, or several, comma separated")
+
+// CheckPrices returns an error unless a text has ids of prices, separated by commas.
+func CheckPrices(text string) error {
+	for price := range strings.SplitSeq(text, ",") {
+		if !isID(strings.TrimSpace(price)) {
+			return errPrices
+		}
+	}
+	return nil
 }
 
 func isAddress(s string) bool {

@@ -40,7 +40,7 @@ var complete = []string{
 	"COLLAB_MODE=production", "COLLAB_LISTEN=0.0.0.0:8080", "COLLAB_PUBLIC_URL=https://collab.example.com",
 	"COLLAB_DATABASE_URL=postgres://collab@db.example.com/collab", "COLLAB_BLOB_URL=gs://collab-files", "COLLAB_TOKEN_KEYS=/etc/collab/token-keys.pem",
 	"COLLAB_SECRETS_KEYS=/etc/collab/secrets-keys.json", "COLLAB_IDENTITY_ISSUER=https://id.example.com",
-	"COLLAB_IDENTITY_CLIENT_ID=collab", "COLLAB_IDENTITY_WEBHOOK_SECRETS=whsec_x", "COLLAB_APP_URL=https://app.example.com",
+	"COLLAB_IDENTITY_CLIENT_ID=collab", "COLLAB_IDENTITY_WEBHOOK_SECRETS=whsec_c2VjcmV0LW9mLXRoZS10ZXN0cy1vZi1hc3NlbWJseQ==", "COLLAB_APP_URL=https://app.example.com",
 	"COLLAB_ANTHROPIC_API_KEY=key",
 	"COLLAB_STRIPE_SECRET_KEY=sk_live_x", "COLLAB_STRIPE_WEBHOOK_SECRETS=whsec_x",
 	"COLLAB_STRIPE_PRICE_STANDARD=price_1", "COLLAB_STRIPE_PRICE_PREMIUM=price_2",

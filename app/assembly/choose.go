@@ -272,7 +272,11 @@ func chooseIdentityEvents(config.Config) choice {
 			return webhookSecrets(c.IdentityWebhooks, c, "identity-webhook-secret", func() string { return toStandardBase64(s.Secret()) })
 		},
 		func(s webhookSigning, clock ports.Clock) (ports.IdentityEvents, error) {
-			return standardwebhooks.New(s, clock)
+			events, err := standardwebhooks.New(s, clock)
+			if err != nil {
+				return nil, fmt.Errorf("COLLAB_IDENTITY_WEBHOOK_SECRETS: %w", err)
+			}
+			return events, nil
 		},
 	)}
 }

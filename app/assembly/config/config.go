@@ -20,10 +20,16 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"collab/adapters/analytics"
 	"collab/adapters/bucket"
+	"collab/adapters/gormdb"
 	"collab/adapters/httpapi/limit"
+	"collab/adapters/mail"
+	"collab/adapters/natsbus"
 	"collab/adapters/otlp"
 	"collab/adapters/outbound"
+	"collab/adapters/standardwebhooks"
+	"collab/adapters/stripepay"
 	"collab/domain/id"
 	"collab/domain/org"
 	"collab/domain/plan"
@@ -258,6 +264,45 @@ func (c *Config) read(f reflect.StructField, text string, isSet bool) (err error
 	default:
 		panic(fmt.Sprintf("config: no parser of %T", to))
 	}
+	if check := checks[f.Tag.Get("env")]; check != nil && text != "" && err == nil {
+		err = check(text)
+	}
+	return err
+}
+
+// checks are what adapters demand of their settings. They connect to nothing.
+var checks = map[string]func(string) error{
+	"COLLAB_DATABASE_URL":             checkDatabase,
+	"COLLAB_DATABASE_DIRECT_URL":      gormdb.CheckAddress,
+	"COLLAB_BLOB_URL":                 bucket.CheckAddress,
+	"COLLAB_BLOB_PUBLIC_URL":          bucket.CheckOrigin,
+	"COLLAB_BUS_URL":                  checkBus,
+	"COLLAB_IDENTITY_WEBHOOK_SECRETS": checkIdentityWebhooks,
+	"COLLAB_STRIPE_SECRET_KEY":        stripepay.CheckKey,
+	"COLLAB_STRIPE_PRICE_STANDARD":    stripepay.CheckPrices,
+	"COLLAB_STRIPE_PRICE_PREMIUM":     stripepay.CheckPrices,
+	"COLLAB_STRIPE_API_URL":           stripepay.CheckAddress,
+	"COLLAB_POSTHOG_URL":              analytics.CheckAddress,
+	"COLLAB_SMTP_URL":                 mail.CheckServer,
+	"COLLAB_MAIL_FROM":                mail.CheckSender,
+}
+
+func checkDatabase(address string) error {
+	if NewURL(address).Scheme() == "memory" {
+		return nil
+	}
+	return gormdb.CheckAddress(address)
+}
+
+func checkBus(address string) error {
+	if NewURL(address).Scheme() == "local" {
+		return nil
+	}
+	return natsbus.CheckAddress(address)
+}
+
+func checkIdentityWebhooks(secrets string) error {
+	_, err := standardwebhooks.New(elements(secrets), nil)
 	return err
 }
 

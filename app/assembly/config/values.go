@@ -190,7 +190,11 @@ func alternatives(all []string, suffix string) string {
 type HostPort string
 
 func parseHostPort(text string) (HostPort, error) {
-	if _, port, err := net.SplitHostPort(text); err != nil || port == "" {
+	_, port, err := net.SplitHostPort(text)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil || port == "" {
 		return "", errors.New("must be host:port, such as 127.0.0.1:8080")
 	}
 	return HostPort(text), nil
