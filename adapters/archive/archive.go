@@ -35,7 +35,8 @@ const (
 	maxManifest = 64 << 10
 	maxLine     = 1 << 20
 	pieces      = 128 << 10
-	block       = 512 // of a tar
+	block       = 512        // of a tar
+	maxPadding  = 20 * block // zeros that other programs write after the end of a tar
 )
 
 // Archiver implements ports.Archiver. Folder has temporary files; empty: that of the system.
@@ -380,10 +381,11 @@ func (s *scanner) archive(r io.Reader) error {
 	if err := s.contents(); err != nil {
 		return err
 	}
-	if n, err := io.Copy(io.Discard, io.LimitReader(zip, 1)); n > 0 || err != nil {
-		if err != nil {
-			return damaged(err)
-		}
+	rest, err := io.ReadAll(io.LimitReader(zip, maxPadding+1))
+	switch {
+	case err != nil:
+		return damaged(err)
+	case len(rest) > maxPadding || bytes.ContainsFunc(rest, func(r rune) bool { return r != 0 }):
 		return refused("something follows its end")
 	}
 	return nil

@@ -299,15 +299,17 @@ func TestProfilesAreReadClean(t *testing.T) {
 
 func TestFilesThatDoNotBelongInAnArchiveAreRefused(t *testing.T) {
 	file, m := pack(t, sample(t)[:10])
-	tarOf := unzipped(t, file)
-	tarOf = tarOf[:len(tarOf)-2*block]
-	for name, h := range map[string]tar.Header{
-		"more than its manifest has": {Typeflag: tar.TypeReg, Name: "files/x"},
+	plain := unzipped(t, file)
+	inner, end := plain[:len(plain)-2*block], make([]byte, 2*block)
+	zeros := make([]byte, maxPadding)
+	for want, plain := range map[string][]byte{
+		"more than its manifest has": slices.Concat(inner, header("files/x", 0, m.Made), end),
+		"something follows its end":  slices.Concat(inner, end, zeros, []byte{0}),
+		"follows its end":            slices.Concat(inner, end, []byte{0, 1}),
+		"":                           slices.Concat(inner, end, zeros), // as GNU's tar pads it
 	} {
-		plain := append(bytes.Clone(tarOf), header(h.Name, 0, m.Made)...)
-		plain = append(plain, make([]byte, 2*block)...)
-		if _, _, _, err := read(t, zipped(t, plain)); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
+		if _, _, _, err := read(t, zipped(t, plain)); (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", want, err)
 		}
 	}
 	full, _ := pack(t, sample(t))
