@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"collab/adapters/bucket"
 	"collab/adapters/gormdb"
@@ -45,16 +44,7 @@ func withStores(ctx context.Context, c config.Config, log io.Writer, fn func(*go
 	if c.Database() == "memory" || c.BlobURL.Scheme() == "mem" {
 		return errors.New("COLLAB_DATABASE_URL and COLLAB_BLOB_URL name memory, and this command needs stored data")
 	}
-	if c.Database() == "sqlite" {
-		file, err := gormdb.SQLiteFile(c.DatabaseURL.Text())
-		if err == nil {
-			_, err = os.Stat(file)
-		}
-		if err != nil {
-			return fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
-		}
-	}
-	lock, err := datadir.LockDatabase(c, false)
+	lock, err := datadir.LockExisting(c)
 	if err != nil {
 		return err
 	}

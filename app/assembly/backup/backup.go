@@ -37,14 +37,7 @@ func Write(ctx context.Context, c config.Config, version, file string, out, log 
 	if err := embedded(c); err != nil {
 		return err
 	}
-	database, err := gormdb.SQLiteFile(c.DatabaseURL.Text())
-	if err == nil {
-		_, err = os.Stat(database)
-	}
-	if err != nil {
-		return fmt.Errorf("COLLAB_DATABASE_URL: there is nothing to back up: %w", err)
-	}
-	lock, err := datadir.LockDatabase(c, false)
+	lock, err := datadir.LockExisting(c)
 	if err != nil {
 		return err
 	}

@@ -231,7 +231,7 @@ func TestOnlyTheEmbeddedProfileIsBackedUp(t *testing.T) {
 		{[]string{"COLLAB_DATABASE_URL=postgres://localhost/collab"}, "pg_dump"},
 		{[]string{"COLLAB_DATABASE_URL=memory://"}, "memory"},
 		{[]string{"COLLAB_BLOB_URL=gs://bucket"}, "versions"},
-		{nil, "nothing to back up"},
+		{nil, "there is no database"},
 	} {
 		directory := filepath.Join(t.TempDir(), "data")
 		conf := read(t, append(c.settings, "COLLAB_DATA_DIR="+directory)...)

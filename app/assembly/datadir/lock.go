@@ -101,6 +101,20 @@ func LockDatabase(c config.Config, exclusive bool) (io.Closer, error) {
 	return lock, nil
 }
 
+// LockExisting is LockDatabase beside servers, for a database on SQLite that must exist.
+func LockExisting(c config.Config) (io.Closer, error) {
+	if c.Database() == "sqlite" {
+		path, err := databaseFile(c)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("COLLAB_DATABASE_URL: there is no database: %w", err)
+		}
+	}
+	return LockDatabase(c, false)
+}
+
 // lockDirectory locks the data directory for one server, because the development providers of two
 // would overwrite each other's files. If the configuration has none, it does nothing.
 func lockDirectory(c config.Config) (io.Closer, error) {
