@@ -272,16 +272,26 @@ func (a *app) whoami() *cobra.Command {
 	}))
 }
 
+// listedAccount is an account without its token.
+type listedAccount struct {
+	Server string `json:"server"`
+	OrgID  string `json:"orgId"`
+	Org    string `json:"org"`
+	User   string `json:"user"`
+	Active bool   `json:"active"`
+}
+
 func (a *app) orgs() *cobra.Command {
 	list := command("list", "List the organisations that one is signed in to", 0, 0, func(*cobra.Command, []string) error {
 		_, all, err := a.accounts()
 		if err != nil {
 			return err
 		}
-		for i := range all {
-			all[i].Token = ""
+		listed := make([]listedAccount, len(all))
+		for i, c := range all {
+			listed[i] = listedAccount{c.Server, c.OrgID, c.Org, c.User, c.Active}
 		}
-		return rows(a, values(all), func(c account) []column {
+		return rows(a, values(listed), func(c listedAccount) []column {
 			active := ""
 			if c.Active {
 				active = "*"

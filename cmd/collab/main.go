@@ -154,7 +154,25 @@ func (a *app) root() *cobra.Command {
 	root.Version = version
 	root.Long = "collab works with a Collab server from the command line. Sign in with collab login."
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage("%w: see %s --help", err, c.CommandPath()) })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		text, _, _ := strings.Cut(err.Error(), ": strconv.")
+		return usage("%s: see %s --help", text, c.CommandPath())
+	})
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "help":
+			c.Args = func(_ *cobra.Command, args []string) error {
+				if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+					return usage("there is no command %q: see collab --help", strings.Join(args, " "))
+				}
+				return nil
+			}
+		case "completion":
+			c.Args, c.RunE = groupArgs, printHelp
+		}
+	}
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.flags.server, "server", "", "address of the server; COLLAB_SERVER, or the one signed in to last")
 	flags.StringVar(&a.flags.org, "org", "", "id or name of the organisation, beside COLLAB_TOKEN only its id; COLLAB_ORG, or the one signed in to last")
@@ -195,18 +213,22 @@ const exitCodes = `
 
 // group returns a command that only has others.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Args: func(c *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			if like := c.SuggestionsFor(args[0]); len(like) > 0 {
-				return usage("%s has no command %q, but %s", c.CommandPath(), args[0], strings.Join(like, ", "))
-			}
-			return usage("%s has no command %q: see %s --help", c.CommandPath(), args[0], c.CommandPath())
-		}
-		return nil
-	}, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }, SuggestionsMinimumDistance: 2}
+	c := &cobra.Command{Use: use, Short: short, Args: groupArgs, RunE: printHelp, SuggestionsMinimumDistance: 2}
 	c.AddCommand(commands...)
 	return c
 }
+
+func groupArgs(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if like := c.SuggestionsFor(args[0]); len(like) > 0 {
+		return usage("%s has no command %q, but %s", c.CommandPath(), args[0], strings.Join(like, ", "))
+	}
+	return usage("%s has no command %q: see %s --help", c.CommandPath(), args[0], c.CommandPath())
+}
+
+func printHelp(c *cobra.Command, _ []string) error { return c.Help() }
 
 // command returns a command with between least and most arguments, or any number from least
 // where most is negative. An argument in use is in capital letters.
