@@ -103,6 +103,9 @@ type ObjectSets interface {
 	// objects of without did not exist, with the object that has the same folded form, or an empty id
 	// for one of a parent folder or below an object.
 	Taken(ctx context.Context, o id.Org, storageKeys []string, without []id.Object) (map[string]id.Object, error)
+	// Deleted returns the numbers of the last versions of deleted objects that had the storage keys:
+	// of several with one key the greatest, of none no number.
+	Deleted(ctx context.Context, o id.Org, storageKeys []string) (map[string]int64, error)
 	// Add stores new objects, whose folded storage keys are all different and none of which is a
 	// parent folder of another. It does not look for parent folders of and below them, see Taken.
 	// Conflict if a folded storage key is another object's, NotFound if a workspace or team does

@@ -95,6 +95,21 @@ func (c *conn) conflicts(ctx context.Context, o id.Org, folded []string, without
 	return found, nil
 }
 
+func (q objectSets) Deleted(ctx context.Context, o id.Org, storageKeys []string) (map[string]int64, error) {
+	last := map[string]int64{}
+	if len(storageKeys) == 0 {
+		return last, nil
+	}
+	var key string
+	var version int64
+	return last, eachRow(ctx, q.read, "Version", tenantSQL(o, deletedVersions[q.dialect], list(q.dialect, storageKeys)), []any{&key, &version}, func() error {
+		if version > 0 {
+			last[key] = version
+		}
+		return nil
+	})
+}
+
 func (q objectSets) Add(ctx context.Context, o id.Org, vs []object.Object) error {
 	if len(vs) == 0 {
 		return nil

@@ -733,7 +733,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 				v.ID, v.Path = uid[id.Object](kindObject, 7, 91_000+i), fmt.Sprintf("a/set/%d", i)
 				added, keys, names = append(added, v), append(keys, v.StorageKey()), append(names, fmt.Sprintf("%s/set/%d", o, i))
 			}
-			return errors.Join(must.ErrorOf(q.Taken(ctx, o, keys, ids[:5])), q.Announce(ctx, o, names, now), q.Forget(ctx, o, names), q.Add(ctx, o, added))
+			return errors.Join(must.ErrorOf(q.Taken(ctx, o, keys, ids[:5])), must.ErrorOf(q.Deleted(ctx, o, keys)), q.Announce(ctx, o, names, now), q.Forget(ctx, o, names), q.Add(ctx, o, added))
 		},
 		"changes": func(db *DB, r ports.Records) error {
 			q := r.Storage().Changes()

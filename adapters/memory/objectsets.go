@@ -42,6 +42,18 @@ func (s objectSets) Taken(_ context.Context, o id.Org, storageKeys []string, wit
 	})
 }
 
+func (s objectSets) Deleted(_ context.Context, o id.Org, storageKeys []string) (map[string]int64, error) {
+	return result(s.run, func(x *tx) (map[string]int64, error) {
+		last := map[string]int64{}
+		for _, v := range x.tenant(o).Versions.rows {
+			if key := v.StorageKey(); v.Deleted && slices.Contains(storageKeys, key) {
+				last[key] = max(last[key], v.Version)
+			}
+		}
+		return last, nil
+	})
+}
+
 func (s objectSets) Add(ctx context.Context, o id.Org, vs []object.Object) error {
 	return s.run(func(x *tx) error {
 		return forEach(vs, nil, func(v object.Object) error { return objects{x.run}.Add(ctx, o, v) })

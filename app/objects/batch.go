@@ -440,15 +440,20 @@ func (t *batchTransaction) run() (err error) {
 func (t *batchTransaction) flush() error {
 	var keys []string
 	var moved []id.Object
+	var next []object.Object
 	for _, c := range t.gathered {
 		switch {
 		case c.was.Version == 0:
-			keys = append(keys, c.was.StorageKey())
+			keys, next = append(keys, c.was.StorageKey()), append(next, c.was)
 		case t.operations[c.operation].Action == MoveFile:
 			keys, moved = append(keys, c.next.StorageKey()), append(moved, c.next.ID)
 		}
 	}
 	taken, err := takenBy(t.ctx, t.Records, t.actor, keys, moved)
+	if err != nil {
+		return err
+	}
+	last, err := lastVersions(t.ctx, t.Records, t.actor.Org, t.head, next...)
 	if err != nil {
 		return err
 	}
@@ -491,6 +496,7 @@ func (t *batchTransaction) flush() error {
 			to.Object.N = n
 			written = append(written, op.content.Blob)
 			if c.was.Version == 0 {
+				to.Object.Version += last[c.was.StorageKey()]
 				added = append(added, to.Object)
 			} else {
 				replaced, ended = append(replaced, to.Object), append(ended, t.current[c.was.ID])

@@ -2,6 +2,7 @@ package objects_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -178,6 +179,46 @@ func TestVersionsGiveWayToContent(t *testing.T) {
 	must.Do(w.Objects.RestoreVersion(ctx, w.ben, gone.ID, objects.Restoration{})).Or(t)
 	w.assertContents(t)
 	w.assertCollected(t, true)
+}
+
+func TestMemoriesWrittenAgainHaveNumbersOfTheirOwn(t *testing.T) {
+	memo := func(w *fixture) object.Draft {
+		return object.Draft{Path: "memo.md", Kind: object.WorkspaceMemory, Scope: object.Shared, Workspace: &w.desk}
+	}
+	for about, write := range map[string]func(context.Context, *fixture) (object.Object, error){
+		"a memory": func(ctx context.Context, w *fixture) (object.Object, error) {
+			return w.Objects.SaveMemory(ctx, w.ben, w.desk, "memo.md", harness.Text("x"))
+		},
+		"a document": func(ctx context.Context, w *fixture) (object.Object, error) {
+			return w.Objects.Save(ctx, w.ben, object.OrgMemory, harness.Text("x"))
+		},
+		"a file": func(ctx context.Context, w *fixture) (object.Object, error) {
+			return w.Objects.Create(ctx, w.ben, memo(w), harness.Text("x"))
+		},
+		"a file of a batch": func(ctx context.Context, w *fixture) (object.Object, error) {
+			made, err := w.Objects.Batch(ctx, w.ben, []objects.Operation{{Action: objects.PutFile, Draft: memo(w), Content: []byte("x")}}, nil)
+			return made[0].Object, errors.Join(made[0].Err, err)
+		},
+	} {
+		t.Run(about, func(t *testing.T) {
+			w, ctx := withVersions(t), t.Context()
+			o := must.Do(write(ctx, w)).Or(t)
+			must.Is(t, 1, o.Version)
+			was := must.Do(w.Objects.Replace(ctx, w.ben, o.ID, harness.Text("y"))).Or(t)
+			must.NoError(t, w.Objects.Delete(ctx, w.ben, o.ID, nil))
+			again := must.Do(write(ctx, w)).Or(t)
+			must.Is(t, was.Version+1, again.Version)
+			must.Equal(t, again, must.Do(w.Objects.Get(ctx, w.ben, again.ID)).Or(t))
+			must.NoError(t, w.Objects.Delete(ctx, w.ben, again.ID, nil))
+			w.Clock.Advance(60 * 24 * time.Hour) // then nothing is known of it any more
+			must.NoError(t, w.Upkeep.Run(ctx))
+			w.reauthorize(t)
+			if last := must.Do(write(ctx, w)).Or(t); last.Version <= again.Version {
+				t.Errorf("version %d follows %d", last.Version, again.Version)
+			}
+			w.assertContents(t)
+		})
+	}
 }
 
 func TestVersionsExpire(t *testing.T) {

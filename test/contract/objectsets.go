@@ -128,6 +128,27 @@ func ObjectSets(t *testing.T, open func(t *testing.T) Opened) {
 				w.Fatalf("of %d keys %d and %d are taken", len(asked), len(want[true]), len(want[false]))
 			}
 		},
+		"deleted are the last versions of deleted objects by their keys": func(w *fixture) {
+			tn, other := w.tenant(), w.tenant()
+			var keys []string
+			want := map[string]int64{}
+			for i, p := range w.places(tn) {
+				v := someObject(tn.ID, p, "a.md", tn.owner.ID)
+				longer := someObject(tn.ID, p, "a.mdx", tn.owner.ID)
+				keys = append(keys, v.StorageKey(), longer.StorageKey())
+				for _, n := range []int64{4, 9, 2} { // of different objects
+					v.ID, v.Version, v.Blob = fresh[id.Object](), n+int64(i), v.BlobName(nextID())
+					w.keep(keepTen.Ended(v, tn.owner.ID, at(100), true))
+				}
+				want[v.StorageKey()] = 9 + int64(i)
+				longer.Version = 50
+				w.keep(keepTen.Ended(longer, tn.owner.ID, at(100), false)) // is replaced, not deleted
+			}
+			w.deleted(other.sharedObject, 1)
+			resultOf(w.objectSets().Deleted(w.ctx, tn.ID, append(keys, other.sharedObject.StorageKey(), tn.sharedObject.StorageKey()))).is(w, want)
+			resultOf(w.objectSets().Deleted(w.ctx, other.ID, keys)).is(w, map[string]int64{})
+			resultOf(w.objectSets().Deleted(w.ctx, tn.ID, nil)).is(w, map[string]int64{})
+		},
 		"keys of the longest paths are looked for": func(w *fixture) {
 			tn := w.tenant()
 			path := func(n int) string { return strings.Repeat("é/", object.MaxPath/3-2) + fmt.Sprint(n) }

@@ -399,6 +399,10 @@ func (s faultyObjectSets) Get(ctx context.Context, o id.Org, ids []id.Object) (m
 	return ask(s.faults.call, "ObjectSets.Get", func() (map[id.Object]object.Object, error) { return s.ObjectSets.Get(ctx, o, ids) })
 }
 
+func (s faultyObjectSets) Deleted(ctx context.Context, o id.Org, storageKeys []string) (map[string]int64, error) {
+	return ask(s.faults.call, "ObjectSets.Deleted", func() (map[string]int64, error) { return s.ObjectSets.Deleted(ctx, o, storageKeys) })
+}
+
 func (s faultyObjectSets) Taken(ctx context.Context, o id.Org, storageKeys []string, without []id.Object) (map[string]id.Object, error) {
 	return ask(s.faults.call, "ObjectSets.Taken", func() (map[string]id.Object, error) { return s.ObjectSets.Taken(ctx, o, storageKeys, without) })
 }

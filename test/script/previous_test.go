@@ -59,8 +59,9 @@ var perServer = map[string]string{
 
 // changed are the titles of conversations that the present release does not hold as the previous one, with the reason.
 var changed = map[string]string{
-	"Ids that are none are not found":                     "it expects that files cannot be moved",
-	"Another plan changes the subscription that there is": "the previous release's development payment provider does not know how a declined payment is to be refused",
+	"A memory that was deleted is null again, and starts anew": "its numbers began with 1 again",
+	"Ids that are none are not found":                          "it expects that files cannot be moved",
+	"Another plan changes the subscription that there is":      "the previous release's development payment provider does not know how a declined payment is to be refused",
 }
 
 // shortly are the conversations with two servers that are held without a soak.
