@@ -399,25 +399,21 @@ func (c *Client) send(r *request) (*http.Response, error) {
 			token = c.present()
 		}
 		response, err := c.once(r, token)
-		if err == nil && response.StatusCode == http.StatusUnauthorized && token != "" && r.resendable {
+		problem, _ := errors.AsType[*Error](err)
+		// A proxy refuses every token. A response to HEAD has no body that shows whose it is.
+		if problem != nil && problem.Status == http.StatusUnauthorized && (problem.Code != "" || r.method == http.MethodHead) && token != "" && r.resendable {
 			renewed := c.renew(r.ctx, token)
 			status := Status(renewed)
 			switch {
 			case renewed == nil:
-				discard(response)
 				response, err = c.once(r, c.present())
+				problem, _ = errors.AsType[*Error](err)
 			case status == 0 || status == http.StatusTooManyRequests || status >= 500 || Unanswered(renewed):
-				discard(response)
 				return nil, renewed // the session may still be valid
 			}
 		}
-		var problem *Error
 		if err == nil {
-			if response.StatusCode < 300 {
-				return response, nil
-			}
-			problem = problemOf(response)
-			err = problem
+			return response, nil
 		}
 		if attempt >= c.Attempts || r.ctx.Err() != nil || !r.again(problem, err) {
 			return nil, err
@@ -451,7 +447,8 @@ func (r *request) again(problem *Error, err error) bool {
 	return r.method == http.MethodGet || r.method == http.MethodHead || r.header.Get("Idempotency-Key") != ""
 }
 
-// once makes the request once, when the pace allows it.
+// once makes the request once, when the pace allows it. It returns a response with a status below 300; the error for
+// another is an *Error.
 func (c *Client) once(r *request, token string) (*http.Response, error) {
 	if err := c.pace(r.ctx); err != nil {
 		return nil, err
@@ -494,6 +491,9 @@ func (c *Client) once(r *request, token string) (*http.Response, error) {
 	}
 	c.slowDown(response.Header)
 	response.Body = &watched{response.Body, ctx, cancel}
+	if response.StatusCode >= 300 {
+		return nil, problemOf(response)
+	}
 	return response, nil
 }
 
@@ -580,12 +580,6 @@ func problemOf(response *http.Response) *Error {
 		e.RetryAfter = time.Duration(seconds) * time.Second
 	}
 	return e
-}
-
-// discard reads the rest of a short response, so that its connection is used again.
-func discard(response *http.Response) {
-	_, _ = io.CopyN(io.Discard, response.Body, maxProblem)
-	_ = response.Body.Close()
 }
 
 func (c *Client) present() string {

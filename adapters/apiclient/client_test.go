@@ -75,13 +75,18 @@ func (f *fixture) expect(t *testing.T, requests ...string) {
 
 const stored = `{"id": "1", "path": "a", "version": 2}`
 
+// refuse replies as the server does to an expired token.
+func refuse(w http.ResponseWriter) {
+	http.Error(w, `{"statusCode": 401, "message": "The token has expired", "error": "Unauthorized"}`, http.StatusUnauthorized)
+}
+
 func TestAnExpiredTokenIsRenewedOnce(t *testing.T) {
 	f := serve(t, func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
 		switch {
 		case r.URL.Path == "/api/v1/auth/refresh":
 			fmt.Fprint(w, `{"token": "new"}`)
 		case r.Header.Get("Authorization") == "Bearer old":
-			w.WriteHeader(401)
+			refuse(w)
 		default:
 			fmt.Fprint(w, stored)
 		}
@@ -97,14 +102,30 @@ func TestAnExpiredTokenIsRenewedOnce(t *testing.T) {
 func TestATokenThatCannotBeRenewedIsAnError(t *testing.T) {
 	f := serve(t, func(w http.ResponseWriter, _ *http.Request, _ string, _ int) {
 		w.Header().Set("X-Request-Id", "r1")
-		w.WriteHeader(401)
-		fmt.Fprint(w, `{"statusCode": 401, "message": "The token has expired", "error": "Unauthorized"}`)
+		refuse(w)
 	})
 	_, err := f.GetMe(t.Context())
 	if Status(err) != 401 || err.Error() != "The token has expired (401, request r1)" {
 		t.Errorf("the error is %v", err)
 	}
 	f.expect(t, "GET /api/v1/auth/me Bearer old", "POST /api/v1/auth/refresh  key-1")
+}
+
+func TestOnlyARefusalOfTheServerRenewsTheToken(t *testing.T) {
+	f := serve(t, func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
+		switch {
+		case r.URL.Path == "/api/v1/auth/refresh":
+			fmt.Fprint(w, `{"token": "new"}`)
+		case r.Header.Get("Authorization") == "Bearer old":
+			http.Error(w, "the proxy wants to know who you are", http.StatusUnauthorized)
+		}
+	})
+	if _, err := f.GetMe(t.Context()); Status(err) != 401 || !Unanswered(err) {
+		t.Errorf("the error is %v", err)
+	}
+	response := must.Do(f.Do(t.Context(), http.MethodHead, "/api/v1/auth/me", nil, nil)).Or(t)
+	must.Succeed(t, response.Body.Close())
+	f.expect(t, "GET /api/v1/auth/me Bearer old", "HEAD /api/v1/auth/me Bearer old", "POST /api/v1/auth/refresh  key-1", "HEAD /api/v1/auth/me Bearer new")
 }
 
 func TestARenewalThatFailsForNowDoesNotEndTheSession(t *testing.T) {
@@ -114,7 +135,7 @@ func TestARenewalThatFailsForNowDoesNotEndTheSession(t *testing.T) {
 				w.WriteHeader(status)
 				return
 			}
-			http.Error(w, `{"statusCode": 401, "message": "The token has expired", "error": "Unauthorized"}`, http.StatusUnauthorized)
+			refuse(w)
 		})
 		f.Attempts = 1
 		if _, err := f.GetMe(t.Context()); Status(err) != status {
