@@ -16,6 +16,7 @@ import (
 	"collab/test/collabd"
 	"collab/test/must"
 	"collab/test/race"
+	"collab/test/rows"
 	"collab/test/toolserver"
 )
 
@@ -212,36 +213,17 @@ func TestConnectorSecretsAreInNoOutput(t *testing.T) {
 // dump is all that is in the database, as it is kept.
 func (p *connectorTest) dump() []byte {
 	p.Helper()
-	var all bytes.Buffer
-	if !p.postgres {
-		files, err := filepath.Glob(strings.TrimPrefix(p.database.url, "sqlite://") + "*")
-		if err != nil || len(files) == 0 {
-			p.Fatalf("the database has the files %v: %v", files, err)
-		}
-		for _, name := range files {
-			text := must.Do(os.ReadFile(name)).Or(p)
-			all.Write(text)
-		}
-		return all.Bytes()
+	if p.postgres {
+		return []byte(strings.Join(rows.All(p, p.rows), "\n"))
 	}
-	for _, table := range p.texts("SELECT quote_ident(table_name) FROM information_schema.tables WHERE table_schema = 'public'") {
-		for _, row := range p.texts("SELECT t::text FROM " + table + " t") {
-			all.WriteString(row + "\n")
-		}
+	var all bytes.Buffer
+	files, err := filepath.Glob(strings.TrimPrefix(p.database.url, "sqlite://") + "*")
+	if err != nil || len(files) == 0 {
+		p.Fatalf("the database has the files %v: %v", files, err)
+	}
+	for _, name := range files {
+		text := must.Do(os.ReadFile(name)).Or(p)
+		all.Write(text)
 	}
 	return all.Bytes()
-}
-
-// texts are the first column of a query.
-func (p *connectorTest) texts(query string) (all []string) {
-	p.Helper()
-	rows := must.Do(p.rows.QueryContext(p.Context(), query)).Or(p)
-	defer rows.Close()
-	for rows.Next() {
-		var text string
-		must.NoError(p, rows.Scan(&text))
-		all = append(all, text)
-	}
-	must.NoError(p, rows.Err())
-	return all
 }

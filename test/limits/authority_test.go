@@ -16,6 +16,7 @@ import (
 
 	"collab/test/collabd"
 	"collab/test/must"
+	"collab/test/rows"
 )
 
 // heldRequest is a request that the caller's rights are taken from while its body is held.
@@ -272,34 +273,6 @@ func refused(status int, body string) bool {
 // of contents that were refused, which are collected later.
 var notActs = []string{"sessions", "replays", "blob_names"}
 
-// records returns what all other tables have; the query returns their names.
-func records(t *testing.T, db *sql.DB, tables string) map[string][]string {
-	t.Helper()
-	read := func(query string) (all []string) {
-		rows := must.Do(db.QueryContext(t.Context(), query)).Or(t)
-		defer rows.Close()
-		columns := must.Do(rows.Columns()).Or(t)
-		for rows.Next() {
-			values, into := make([]any, len(columns)), make([]any, len(columns))
-			for i := range values {
-				into[i] = &values[i]
-			}
-			must.NoError(t, rows.Scan(into...))
-			all = append(all, strings.Trim(fmt.Sprint(values), "[]"))
-		}
-		must.NoError(t, rows.Err())
-		slices.Sort(all)
-		return all
-	}
-	found := map[string][]string{}
-	for _, table := range read(tables) {
-		if !slices.Contains(notActs, table) {
-			found[table] = read("SELECT * FROM " + table)
-		}
-	}
-	return found
-}
-
 // TestRightsAreThoseOfTheActOnEveryRow takes rights from a caller while the bodies of
 // requests to every row are held: their responses are those of new requests, and
 // nothing has changed.
@@ -381,7 +354,7 @@ func (way revocation) try(t *testing.T, d *database, db *sql.DB, guards map[stri
 		waiting++
 	}
 	way.change(t, w)
-	before := records(t, db, d.tables)
+	before := rows.All(t, db, notActs...)
 	var ends sync.WaitGroup
 	for _, h := range all {
 		conn := dial(t, s)
@@ -399,16 +372,6 @@ func (way revocation) try(t *testing.T, d *database, db *sql.DB, guards map[stri
 		})
 	}
 	ends.Wait()
-	after := records(t, db, d.tables)
-	for table, rows := range after {
-		for _, row := range rows {
-			if !slices.Contains(before[table], row) {
-				t.Errorf("%s has %.300s", table, row)
-			}
-		}
-		if len(rows) != len(before[table]) {
-			t.Errorf("%s has %d rows instead of %d", table, len(rows), len(before[table]))
-		}
-	}
+	must.Equal(t, before, rows.All(t, db, notActs...))
 	t.Logf("%d requests, %d of them held", len(all), waiting)
 }

@@ -25,7 +25,6 @@ type dialect struct {
 	digits string // the ten digits of an expression
 	repeat string // a text so many times, of which there is an even number
 	day    string // so many days ago
-	tables string // the names of all tables
 }
 
 var (
@@ -34,14 +33,12 @@ var (
 		digits: "printf('%%010d', %s)",
 		repeat: "replace(hex(zeroblob(%[2]d / 2)), '0', '%[1]s')",
 		day:    "date('now', '-'||(%s)||' day')",
-		tables: "SELECT name FROM sqlite_master WHERE type = 'table'",
 	}
 	postgresDialect = dialect{
 		uuid:   "CAST('%s-0000-7000-8000-'||lpad(to_hex(%s), 12, '0') AS UUID)",
 		digits: "lpad(CAST(%s AS TEXT), 10, '0')",
 		repeat: "repeat('%s', %d)",
 		day:    "to_char(now() - (%s) * interval '1 day', 'YYYY-MM-DD')",
-		tables: "SELECT tablename FROM pg_tables WHERE schemaname = 'public'",
 	}
 )
 

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"collab/test/must"
+	"collab/test/rows"
 )
 
 // A malformed request is refused with the status and a message that has the
@@ -615,8 +616,8 @@ func testMalformed(t *testing.T, p profile) {
 	for _, trouble := range talk.run(d.conversations[0]) {
 		t.Fatalf("line %d: %s", trouble.line, trouble.text)
 	}
-	database := newDumper(t, s)
-	before := database.dump(t)
+	database := opened(t, s)
+	before := rows.All(t, database, announced)
 	if len(before) < 10 {
 		t.Fatalf("the database has %d rows: this is not where the server keeps them", len(before))
 	}
@@ -633,7 +634,7 @@ func testMalformed(t *testing.T, p profile) {
 		for _, trouble := range talk.exchange(ask, &response{status: c.status, field: c.field}) {
 			t.Errorf("%s\n%s", request, trouble.text)
 		}
-		if after := database.dump(t); !slices.Equal(before, after) {
+		if after := rows.All(t, database, announced); !slices.Equal(before, after) {
 			t.Errorf("%s\nchanged the database:\n%s", request, cmp.Diff(before, after))
 			before = after
 		}
