@@ -7,30 +7,25 @@ import (
 	"collab/domain/org"
 )
 
-// Finding is the result of a check of the server's configuration. It contains no secrets.
-type Finding struct {
-	Check     string
-	Verdict   string // ok, note or wrong
-	Message   string
-	Remedy    string      // what to do; empty: nothing
-	Variables [][2]string // that Message and Remedy name, each with its help
-}
-
 type (
-	doctorView struct {
-		OK     bool          `json:"ok"`
-		Checks []findingView `json:"checks"`
+	// Finding is the result of a check of the server's configuration. It contains no secrets.
+	Finding struct {
+		Check     string     `json:"check"`
+		Verdict   string     `json:"verdict"` // ok, note or wrong
+		Message   string     `json:"message"`
+		Remedy    string     `json:"remedy"`    // what to do; empty: nothing
+		Variables []Variable `json:"variables"` // that Message and Remedy name; not nil
 	}
-	findingView struct {
-		Check     string         `json:"check"`
-		Verdict   string         `json:"verdict"`
-		Message   string         `json:"message"`
-		Remedy    string         `json:"remedy"`
-		Variables []variableView `json:"variables"`
-	}
-	variableView struct {
+
+	// Variable is a variable of the configuration.
+	Variable struct {
 		Name string `json:"name"`
 		Help string `json:"help"`
+	}
+
+	doctorView struct {
+		OK     bool      `json:"ok"`
+		Checks []Finding `json:"checks"`
 	}
 )
 
@@ -44,14 +39,9 @@ func (a *api) examine(c *call, _ org.Actor) error {
 		return fault.New(fault.Limited, "The configuration is being checked for another request").RetryIn(doctorSeconds)
 	}
 	defer a.doctor.Unlock()
-	v := doctorView{OK: true, Checks: []findingView{}}
-	for _, f := range a.Doctor(c.r.Context()) {
+	v := doctorView{OK: true, Checks: a.Doctor(c.r.Context())}
+	for _, f := range v.Checks {
 		v.OK = v.OK && f.Verdict != "wrong"
-		shown := findingView{f.Check, f.Verdict, f.Message, f.Remedy, []variableView{}}
-		for _, variable := range f.Variables {
-			shown.Variables = append(shown.Variables, variableView{variable[0], variable[1]})
-		}
-		v.Checks = append(v.Checks, shown)
 	}
 	c.Header()["Cache-Control"] = noStore
 	return c.reply(http.StatusOK, v)

@@ -87,7 +87,7 @@ type Options struct {
 	Position func(ctx context.Context, known string) (string, error)
 
 	Ready   func(context.Context) error     // whether requests can be served
-	Doctor  func(context.Context) []Finding // checks the configuration, within 15 seconds
+	Doctor  func(context.Context) []Finding // checks the configuration, within 15 seconds; never none
 	Metrics http.Handler                    // nil: there is no /metrics
 	Mounts  map[string]http.Handler         // more handlers by path prefix, such as /dev/identity; may be nil
 	Console Console                         // nil: there is none

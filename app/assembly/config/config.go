@@ -445,14 +445,13 @@ func (c Config) Logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(w, options))
 }
 
-// DescribeVariables returns the variables that a text names, each with its help.
-func DescribeVariables(text string) (all [][2]string) {
+// DescribeVariables calls variable with each variable that a text names, and its help.
+func DescribeVariables(text string, variable func(name, help string)) {
 	for _, f := range fields() {
 		if name := f.Tag.Get("env"); slices.Contains(strings.FieldsFunc(text, isBetweenNames), name) {
-			all = append(all, [2]string{name, f.Tag.Get("help")})
+			variable(name, f.Tag.Get("help"))
 		}
 	}
-	return all
 }
 
 // isBetweenNames reports whether a character is none of a variable's name.

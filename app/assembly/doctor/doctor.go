@@ -82,7 +82,7 @@ func Run(ctx context.Context, environ []string, version string, asJSON bool, out
 // check.
 func (d *doctor) views(check string, findings inspect.Findings) (all []httpapi.Finding) {
 	for _, f := range findings {
-		v := httpapi.Finding{Check: cmp.Or(f.Part, check), Verdict: string(f.Severity), Message: f.Text, Remedy: f.Remedy}
+		v := httpapi.Finding{Check: cmp.Or(f.Part, check), Verdict: string(f.Severity), Message: f.Text, Remedy: f.Remedy, Variables: []httpapi.Variable{}}
 		switch {
 		case f.Severity != inspect.Risk:
 		case d.c.Production():
@@ -97,7 +97,9 @@ func (d *doctor) views(check string, findings inspect.Findings) (all []httpapi.F
 			v.Message += d.explain(f.Err)
 		}
 		v.Message = oneLine(v.Message)
-		v.Variables = config.DescribeVariables(v.Message + " " + v.Remedy)
+		config.DescribeVariables(v.Message+" "+v.Remedy, func(name, help string) {
+			v.Variables = append(v.Variables, httpapi.Variable{Name: name, Help: help})
+		})
 		all = append(all, v)
 	}
 	return all
