@@ -41,6 +41,9 @@ func (c *call) fields() (*body.Fields, error) {
 	return body.ParseFieldsWithin(c.r.Header.Get("Content-Type"), data, c)
 }
 
+// errorOf returns the error of a result, for the rules that Err asks.
+func errorOf[T any](_ T, err error) error { return err }
+
 // onRecord returns an action on the record with the id in the path's parameter; kind is its
 // name in errors.
 func onRecord[T ~string](param, kind string, do func(*call, org.Actor, T) error) action {

@@ -39,10 +39,7 @@ func readTaskDraft(o *body.Fields) (task.Draft, error) {
 		Tags:        body.OrZero(o, "tags", body.Texts),
 		Metadata:    body.OrZero(o, "metadata", body.Document),
 	}
-	return d, o.Err(func() error {
-		_, err := task.New("", "", "", d, time.Time{})
-		return err
-	})
+	return d, o.Err(func() error { return errorOf(task.New("", "", "", d, time.Time{})) })
 }
 
 func readTaskPatch(o *body.Fields) (task.Patch, error) {
@@ -57,10 +54,7 @@ func readTaskPatch(o *body.Fields) (task.Patch, error) {
 		Tags:        body.Field(o, "tags", body.Texts),
 		Metadata:    body.Field(o, "metadata", body.Document),
 	}
-	return p, o.Err(func() error {
-		_, err := task.Task{}.Apply(p, time.Time{})
-		return err
-	})
+	return p, o.Err(func() error { return errorOf(task.Task{}.Apply(p, time.Time{})) })
 }
 
 func readReprioritizations(o *body.Fields) ([]task.Reprioritization, error) {

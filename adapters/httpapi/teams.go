@@ -63,10 +63,7 @@ func (a *api) listTeams(c *call) error {
 
 func readTeamDraft(o *body.Fields) (team.Draft, error) {
 	d := team.Draft{Name: body.Required(o, "name", body.Text), Description: body.Optional(o, "description", body.Text)}
-	return d, o.Err(func() error {
-		_, err := team.New("", "", team.Standard, "", d, time.Time{})
-		return err
-	})
+	return d, o.Err(func() error { return errorOf(team.New("", "", team.Standard, "", d, time.Time{})) })
 }
 
 func (a *api) createTeam(c *call, actor org.Actor, d team.Draft) error {
@@ -76,10 +73,7 @@ func (a *api) createTeam(c *call, actor org.Actor, d team.Draft) error {
 
 func readTeamPatch(o *body.Fields) (team.Patch, error) {
 	p := team.Patch{Name: body.Field(o, "name", body.Text), Description: body.Field(o, "description", body.Text)}
-	return p, o.Err(func() error {
-		_, err := team.Team{}.Apply(p, time.Time{})
-		return err
-	})
+	return p, o.Err(func() error { return errorOf(team.Team{}.Apply(p, time.Time{})) })
 }
 
 func (a *api) deleteTeam(c *call, actor org.Actor, t id.Team) error {

@@ -55,10 +55,7 @@ func readWorkspaceDraft(o *body.Fields) (workspace.Draft, error) {
 		Name: body.Required(o, "name", body.Text), Team: body.Required(o, "teamId", asTeam),
 		Description: body.Optional(o, "description", body.Text),
 	}
-	return d, o.Err(func() error {
-		_, err := workspace.New("", "", "", d, time.Time{})
-		return err
-	})
+	return d, o.Err(func() error { return errorOf(workspace.New("", "", "", d, time.Time{})) })
 }
 
 func (a *api) createWorkspace(c *call, actor org.Actor, d workspace.Draft) error {
@@ -68,10 +65,7 @@ func (a *api) createWorkspace(c *call, actor org.Actor, d workspace.Draft) error
 
 func readWorkspacePatch(o *body.Fields) (workspace.Patch, error) {
 	p := workspace.Patch{Name: body.Field(o, "name", body.Text), Description: body.Field(o, "description", body.Text)}
-	return p, o.Err(func() error {
-		_, err := workspace.Workspace{}.Apply(p, time.Time{})
-		return err
-	})
+	return p, o.Err(func() error { return errorOf(workspace.Workspace{}.Apply(p, time.Time{})) })
 }
 
 // deletionTimeout is the additional time for deleting any number of records.
