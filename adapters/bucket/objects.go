@@ -201,10 +201,8 @@ func (o *objects) Put(ctx context.Context, name, mimeType string, size int64, r 
 		return src.err
 	}
 	err = storeError(ctx, err)
-	switch fault.KindOf(err) {
-	case fault.NotFound: // of the bucket
-		return unavailable(err)
-	case fault.Conflict:
+	switch kind := fault.KindOf(err); kind {
+	case fault.Conflict, fault.NotFound:
 		// The client library may have retried a request that the store completed.
 		var own bool
 		lookup := s.do(func() error {
@@ -212,10 +210,12 @@ func (o *objects) Put(ctx context.Context, name, mimeType string, size int64, r 
 			own = err == nil && object.metadata[metaWrite] == write
 			return err
 		})
-		if own {
+		switch {
+		case own:
 			return nil
-		}
-		if lookup != nil {
+		case kind == fault.NotFound: // the bucket, or the parts of an upload
+			return unavailableUnless(ctx, err)
+		case lookup != nil:
 			return unavailableUnless(ctx, lookup)
 		}
 	}

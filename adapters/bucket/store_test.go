@@ -23,6 +23,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/minio/minio-go/v7"
+
 	"collab/adapters/bucket"
 	"collab/domain/fault"
 	"collab/domain/object"
@@ -634,30 +636,45 @@ func isUpload(r *http.Request) bool {
 	return r.Method == http.MethodPut || strings.HasPrefix(r.URL.Path, "/upload/")
 }
 
+// completes reports whether an object is in the store after the request.
+func completes(r *http.Request) bool {
+	if r.URL.Query().Has("uploadId") {
+		return r.Method == http.MethodPost
+	}
+	return isUpload(r)
+}
+
+// refused answers with a status and an error code of S3.
+func refused(status int, code string) interceptor {
+	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, "<Error><Code>"+code+"</Code></Error>")
+	}
+}
+
 func TestUploadsAreRetried(t *testing.T) {
 	for name, row := range map[string]struct {
-		start func(testing.TB) *objectstore.Store
-		first interceptor
+		start    func(testing.TB) *objectstore.Store
+		content  string
+		attempts []interceptor // the first ones; the store has the others
 	}{
-		"after Google's response was lost, without a conflict": {google, lost},
-		"after S3's response was lost, without a conflict":     {objectstore.StartS3, lost},
-		"after a conflict": {objectstore.StartS3, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
-			w.WriteHeader(http.StatusConflict)
-			_, _ = io.WriteString(w, "<Error><Code>ConditionalRequestConflict</Code></Error>")
-		}},
+		"after Google's response was lost, without a conflict": {google, "content", []interceptor{lost}},
+		"after S3's response was lost, without a conflict":     {objectstore.StartS3, "content", []interceptor{lost}},
+		"after a conflict": {objectstore.StartS3, "content", []interceptor{refused(http.StatusConflict, "ConditionalRequestConflict")}},
+		"after parts were joined that S3 does not know any more": {objectstore.StartS3, strings.Repeat("0123456789abcdef", 6<<20/16), []interceptor{lost, refused(http.StatusNotFound, minio.NoSuchUpload)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sent atomic.Int64
 			b := openBucket(t, proxied(t, row.start(t), func(w http.ResponseWriter, r *http.Request, store http.Handler) {
-				if isUpload(r) && sent.Add(1) == 1 {
-					row.first(w, r, store)
+				if completes(r) && sent.Add(1) <= int64(len(row.attempts)) {
+					row.attempts[sent.Load()-1](w, r, store)
 					return
 				}
 				store.ServeHTTP(w, r)
 			}))
-			put(t, b, "org/x@1-x", "content")
-			if got, err := read(b, "org/x@1-x"); err != nil || got != "content" || sent.Load() < 2 {
-				t.Errorf("got %q, %v, sent %d times", got, err, sent.Load())
+			put(t, b, "org/x@1-x", row.content)
+			if got, err := read(b, "org/x@1-x"); err != nil || got != row.content || sent.Load() < 2 {
+				t.Errorf("got %d bytes, %v, sent %d times", len(got), err, sent.Load())
 			}
 			must.Fail(t, b.Put(t.Context(), "org/x@1-x", "", 5, strings.NewReader("other")), fault.Conflict)
 		})
