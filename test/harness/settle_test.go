@@ -235,7 +235,7 @@ func TestAnExtensionWithoutAResponseEndsBeforeTheLeases(t *testing.T) {
 				for range calls {
 					s.admit(t)
 				}
-				s.Chats.Store = gatedStore{s.Deployment.Store, s.Deployment.Store.Usage().Ledger(), silentQuotas{s.Deployment.Store.Usage().Quotas()}}
+				s.Chats.Store = usageStore{s.Deployment.Store, s.Deployment.Store.Usage().Ledger(), silentQuotas{s.Deployment.Store.Usage().Quotas()}}
 				began := time.Now()
 				if err := s.ExtendLeases(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) >= chats.ExtendEvery {
 					t.Errorf("it ends after %v, error %v", time.Since(began), err)
