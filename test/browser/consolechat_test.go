@@ -115,6 +115,11 @@ func TestChatPage(t *testing.T) {
 		before := used()
 		say(b, "Answer slowly")
 		b.waitVisible(answer("running", "It begins"), button("Stop"), announced("The answer begins"))
+		b.click(button("Instructions"))
+		b.waitVisible(`//dialog//textarea`)
+		b.closeDialog() // which stops nothing
+		b.waitVisible(answer("running", "It begins"))
+		b.do(chromedp.Focus(`//textarea[@aria-label="Message"]`))
 		b.key(kb.Escape)
 		b.waitVisible(answer("stopped", "It begins"), announced("The answer is stopped"), button("Try again"))
 		select {
@@ -123,6 +128,7 @@ func TestChatPage(t *testing.T) {
 			t.Fatal("the provider's call goes on")
 		}
 		b.eventually(fmt.Sprint(before+1), func() string { return fmt.Sprint(used()) })
+		b.eventually("stopped", func() string { return read(b, chromedp.Evaluate[string](states, chromedp.EvalAwaitPromise)) })
 		b.do(chromedp.Reload())
 		b.waitVisible(answer("stopped", "It begins"), button("Try again"))
 		b.checkProblems(s.base)
@@ -167,6 +173,34 @@ func TestChatPage(t *testing.T) {
 		}
 		b.do(chromedp.Reload())
 		b.waitVisible(`//textarea[@aria-label="Message"]`)
+		b.replaceChatResponse(refusedBusy)
+		say(b, "")
+		b.waitVisible(`//*[@role="alert" and contains(., "Sending failed")]`)
+		b.write(", and more")
+		b.run(`{
+			const real = fetch
+			window.fetch = async (address, init) => {
+				const response = await real(address, init)
+				if (String(address).endsWith("/chat")) await new Promise((go) => (window.go = go))
+				return response
+			}
+		}`)
+		b.click(button("Try again"))
+		b.eventually("function", func() string { return read(b, chromedp.Evaluate[string](`typeof window.go`)) })
+		b.click(`//nav//a[@href="/console/people"]`)
+		b.waitConsole("People")
+		b.run(`window.go()`)
+		b.waitVisible(announced("The answer is complete"))
+		if where := read(b, chromedp.Location()); where != s.base+"/console/people" {
+			t.Errorf("a conversation that begins changes the address to %s", where)
+		}
+		b.click(`//nav//a[@href="/console/chat"]`)
+		b.click(`//nav//a[contains(., "My long thought, and more")]`)
+		b.waitVisible(answer("done", "You said My long thought, and more"))
+		b.click(`//a[.="New chat"]`)
+		b.write("My long thought")
+		b.do(chromedp.Reload())
+		b.waitVisible(`//textarea[@aria-label="Message"]`)
 		b.replaceChatResponse("new Response('data: {\"type\":\"text\",\"text\":\"The beginning\"}\\n\\n')")
 		b.do(chromedp.Focus(`//textarea[@aria-label="Message"]`))
 		b.key(kb.Enter)
@@ -175,7 +209,7 @@ func TestChatPage(t *testing.T) {
 		b.waitVisible(answer("done", "You said My long thought"))
 		say(b, "Answer slowly, and I leave")
 		b.waitVisible(answer("running", "It begins"))
-		b.eventually("done running", func() string { return read(b, chromedp.Evaluate[string](states, chromedp.EvalAwaitPromise)) })
+		b.eventually("done done running", func() string { return read(b, chromedp.Evaluate[string](states, chromedp.EvalAwaitPromise)) })
 		b.do(chromedp.Reload())
 		b.waitVisible(answer("cut", "It begins"), button("Try again"))
 	})
@@ -193,6 +227,12 @@ func TestChatPage(t *testing.T) {
 		b.click(button("Undo"))
 		b.waitVisible(`//*[@class="said" and .="Helo"]`)
 		b.do(chromedp.WaitNotPresent(`//*[@class="said" and .="Helo again"]`))
+		b.click(button("Edit my message"))
+		say(b, ", slowly")
+		b.waitVisible(answer("running", "It begins"))
+		b.click(button("Undo")) // while the answer goes on
+		b.waitVisible(announced("The answer is stopped"), `//*[@class="said" and .="Helo"]`)
+		b.do(chromedp.WaitNotPresent(`//*[@class="said" and .="Helo, slowly"]`))
 		b.checkProblems(s.base)
 	})
 	t.Run("with the keyboard alone conversations are begun, found, renamed, deleted and brought back", func(t *testing.T) {

@@ -152,9 +152,9 @@ export class Conversations {
 	}
 
 	// update shows what has become of an exchange, and stores it: at once if its answer is over. It
-	// returns false if the conversation is not there any more.
+	// returns false if the exchange or its conversation is not there any more.
 	update(e: Exchange): boolean {
-		if (!this.find(e.conversation)) {
+		if (!this.find(e.conversation) || !this.of(e.conversation)?.some((other) => other.id === e.id)) {
 			this.running.delete(e.id)
 			return false
 		}

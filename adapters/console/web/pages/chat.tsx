@@ -123,7 +123,7 @@ function Talk({ all, id, models, writes }: TalkOf): JSX.Element {
 	const text = typeof draft === "string" ? draft : ""
 	const [chosen, choose, dropChosen] = useDraft<Settings>("chat settings") // of a new conversation
 	const [edited, edit] = useDraft<string>(`${slot} edited`) // the id of the exchange that is sent again
-	const [failed, fail] = useState<{ failure: Failure; again: () => void }>()
+	const [failed, fail] = useState<{ failure: Failure; again: Exchange | undefined }>()
 	const [sending, setSending] = useState<string>() // the id of the conversation
 	const [set, setting] = useState(false)
 	const area = useRef<HTMLTextAreaElement>(null)
@@ -162,11 +162,12 @@ function Talk({ all, id, models, writes }: TalkOf): JSX.Element {
 			}
 			if (e && !known) {
 				dropChosen(chosen)
+				if (!area.current) return // the person has gone elsewhere
 				begun = conversation.id
 				change({ c: conversation.id }, true)
 			}
 		} catch (error) {
-			fail({ failure: failureOf(error), again: () => void put(message, again) })
+			fail({ failure: failureOf(error), again })
 		}
 		setSending(undefined)
 	}
@@ -183,7 +184,7 @@ function Talk({ all, id, models, writes }: TalkOf): JSX.Element {
 	}
 	return (
 		<section class="talk" aria-label={known?.title ?? "New conversation"} onKeyDown={(e) => {
-			if (e.key !== "Escape" || e.defaultPrevented || !busy) return
+			if (e.key !== "Escape" || e.isComposing || e.defaultPrevented || !busy || (e.target as Element).closest("dialog")) return
 			e.preventDefault()
 			halt()
 		}}>
@@ -194,7 +195,7 @@ function Talk({ all, id, models, writes }: TalkOf): JSX.Element {
 					? <p class="notice">The organisation’s plan includes no tokens for chats. A trial or a plan gives some: <a href="/console/billing">Billing</a>.</p>
 					: (
 						<form class="composer" onSubmit={(e) => (e.preventDefault(), void put(text))}>
-							{failed && <Problem failure={failed.failure} what="Sending" retry={failed.again} giveUp={() => fail(undefined)}><p>What you wrote is kept here. {failed.failure.status === 403 && quota.value && <Left quota={quota.value} />}</p></Problem>}
+							{failed && <Problem failure={failed.failure} what="Sending" retry={() => void put(failed.again?.message ?? text, failed.again)} giveUp={() => fail(undefined)}><p>What you wrote is kept here. {failed.failure.status === 403 && quota.value && <Left quota={quota.value} />}</p></Problem>}
 							{models.failure && <Problem failure={models.failure} what="Loading the models" retry={models.retry}><p>The default model answers until then.</p></Problem>}
 							{edited !== undefined && edited === last?.id && <p class="bar soft">You are changing your last message: sending it replaces the answer. <button type="button" class="small" onClick={() => (edit(undefined), setText(undefined), area.current?.focus())}>Keep the answer</button></p>}
 							<textarea ref={area} aria-label="Message" placeholder="Write a message" rows={2} maxLength={longestMessage} value={text} readOnly={sending !== undefined && !here} onInput={(e) => setText(e.currentTarget.value || undefined)} onKeyDown={(e) => {
