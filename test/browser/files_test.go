@@ -520,6 +520,14 @@ func TestMemories(t *testing.T) {
 		if text := b.value("text"); text != "# Theirs again" || now().Version != 4 {
 			t.Errorf("the text is %q, stored is %v", text, now())
 		}
+		write(b, " and mine")
+		s.call("DELETE", "/sync/files/"+now().ID, as, nil, http.StatusOK)
+		saved("# Theirs anew", 0)
+		b.waitVisible(`//textarea[@id="theirs"]`)
+		b.click(button("Save mine"))
+		b.waitVisible(`//p[contains(., "Version 2")]`)
+		b.do(chromedp.WaitNotPresent(`//textarea[@id="theirs"]`))
+		must.Is(t, "# Theirs again and mine", now().Content)
 		b.checkProblems(s.base)
 	})
 	t.Run("a memory whose place cannot be read says so, and follows it after another attempt", func(t *testing.T) {
@@ -528,7 +536,7 @@ func TestMemories(t *testing.T) {
 		b.enterPage(s, "Ada", "/console/memories?memory=org", "Memories")
 		b.waitVisible(`//*[@role="alert" and contains(., "Following the memory failed") and contains(., "request-1")]`)
 		b.click(button("Try again"))
-		b.waitVisible(`//p[contains(., "Version 4") and contains(., "by Ada")]`)
+		b.waitVisible(`//p[contains(., "Version 2") and contains(., "by Ada")]`)
 		b.do(chromedp.WaitNotPresent(`//*[@role="alert"]`))
 	})
 	t.Run("what is saved again while it is saved is saved once", func(t *testing.T) {

@@ -111,8 +111,8 @@ function put(name: string, content: string, expectedVersion: number): Promise<St
 		: call("PUT /api/v1/sync/memory/{scope}", { path: { scope: name as "user" | "org" }, body: { content, expectedVersion } })
 }
 
-// Draft is a text that is not saved, and the version that it was made of.
-type Draft = { text: string; version: number }
+// Draft is a text that is not saved, and the version that it was made of, with the id of the file if there was one.
+type Draft = { text: string; version: number; id?: string | undefined }
 
 type EditorOf = { memory: Memory; stored: StoredObject | undefined; members: Members; writes: boolean; saved: (o: StoredObject) => void }
 
@@ -125,15 +125,16 @@ function Editor({ memory, stored, members, writes, saved }: EditorOf): JSX.Eleme
 	const [shown, show] = useState(false)
 	const area = useRef<HTMLTextAreaElement>(null)
 	const loaded = useLoaded(async () => ({ file: await get(memory.name) }), [memory.name, stored?.version])
-	const there = loaded.value === undefined ? undefined : { text: loaded.value.file?.content ?? "", version: loaded.value.file?.version ?? 0 }
+	const there = loaded.value === undefined ? undefined : { text: loaded.value.file?.content ?? "", version: loaded.value.file?.version ?? 0, id: loaded.value.file?.id }
 	useEffect(() => {
 		if (draft && there && draft.text === there.text) setDraft(undefined)
 		setSaving((was) => (was === "stored" ? undefined : was))
 	}, [loaded.value, loaded.failure])
 	const text = draft?.text ?? there?.text ?? ""
-	const conflict = draft && there && there.version > draft.version ? there : undefined
+	// The file of a memory that was deleted and stored again has another id, and begins with version 1.
+	const conflict = draft && there && (there.version > draft.version || there.id !== undefined && there.id !== (draft.id ?? there.id)) ? there : undefined
 	const write = (value: string): void => {
-		if (there) setDraft(value === there.text && !conflict ? undefined : { text: value, version: draft?.version ?? there.version })
+		if (there) setDraft(value === there.text && !conflict ? undefined : { ...(draft ?? { version: there.version, id: there.id }), text: value })
 	}
 	const save = async (content: string, version: number): Promise<void> => {
 		if (saving) return
@@ -141,7 +142,7 @@ function Editor({ memory, stored, members, writes, saved }: EditorOf): JSX.Eleme
 		fail(undefined)
 		try {
 			const o = await put(memory.name, content, version)
-			setDraft((was) => was && { ...was, version: o.version }) // it goes when the memory with it is there
+			setDraft((was) => was && { ...was, version: o.version, id: o.id }) // it goes when the memory with it is there
 			saved(o)
 			announce("The memory is saved.")
 			setSaving("stored")
