@@ -40,7 +40,7 @@ export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 	const path = usePath()
 	const at = pages.find((p) => p.path === path)
 	const main = useRef<HTMLElement>(null)
-	const [failed, fail] = useState<{ failure: Failure; what: string }>()
+	const [failed, fail] = useState<{ failure: Failure; what: string; retry: () => void }>()
 	const [wanted, want] = useState(false)
 	const first = useRef(true)
 	const wide = useWide()
@@ -49,15 +49,20 @@ export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 		if (!first.current) main.current?.focus()
 		first.current = false
 	}, [path])
-	const attempt = (what: string, act: Promise<void>): void => {
-		act.catch((error: unknown) => fail({ failure: failureOf(error), what }))
+	const attempt = (what: string, act: () => Promise<void>): void => {
+		fail(undefined)
+		act().catch((error: unknown) => fail({ failure: failureOf(error), what, retry: () => attempt(what, act) }))
 	}
-	const end = (everywhere: boolean): void => attempt("Signing out", leave(everywhere))
+	const end = (everywhere: boolean): void => attempt("Signing out", () => leave(everywhere))
+	const switchTo = (organisation: string): void => attempt("Switching the organisation", () => change(organisation))
 	const [Palette, setPalette] = useState<typeof import("./palette").Palette>()
 	const [finding, find] = useState(false)
 	const openPalette = (): void => {
 		find(true)
-		attempt("Opening the commands", part(() => import("./palette")).then((loaded) => setPalette(() => loaded.Palette)))
+		attempt("Opening the commands", async () => {
+			const loaded = await part(() => import("./palette"))
+			setPalette(() => loaded.Palette)
+		})
 	}
 	useEffect(() => {
 		const onKey = (e: KeyboardEvent): void => {
@@ -89,9 +94,9 @@ export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 						<a href="/console/sessions">Sessions</a>
 						<a href="/console/sign-in">Sign in with another account</a>
 						<a href="/docs">Documents</a>
-						<button type="button" onClick={() => end(false)}>Sign out</button>
-						<button type="button" onClick={() => end(true)}>Sign out everywhere</button>
-						{me.org ? wanted && <Organisations change={(organisation) => attempt("Switching the organisation", change(organisation))} /> : <p class="soft">No organisation</p>}
+						<button type="button" popoverTarget="account" popoverTargetAction="hide" onClick={() => end(false)}>Sign out</button>
+						<button type="button" popoverTarget="account" popoverTargetAction="hide" onClick={() => end(true)}>Sign out everywhere</button>
+						{me.org ? wanted && <Organisations change={switchTo} /> : <p class="soft">No organisation</p>}
 					</div>
 					<button type="button" class="find" aria-keyshortcuts={apple ? "Meta+K" : "Control+K"} onClick={openPalette}><Icon path={icons.find} /><span>Go to</span> <kbd>{apple ? "⌘K" : "Ctrl K"}</kbd></button>
 					<nav id="pages" aria-label="Pages" popover={wide ? undefined : "auto"} onClick={shut}>
@@ -109,7 +114,7 @@ export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 				<div class="page">
 					{expired && <div class="notice" role="alert"><p><b>Your session has ended.</b> What is on this page stays until you leave it. <a href={signInAddress()} target="_blank">Sign in again in a new tab</a></p></div>}
 					<main id="main" ref={main} tabIndex={-1}>
-						{failed && <Problem {...failed} retry={() => fail(undefined)} />}
+						{failed && <Problem {...failed} giveUp={() => fail(undefined)} />}
 						{!at
 							? <><h1>There is no such page</h1><p>The address may be mistyped. <a href="/console">Home</a></p></>
 							: isFor(at, me)
@@ -118,7 +123,7 @@ export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 					</main>
 				</div>
 			</div>
-			{finding && Palette && <Palette me={me} pages={pages.filter((p) => isListed(p, me))} onClose={() => find(false)} leave={() => end(false)} change={(organisation) => attempt("Switching the organisation", change(organisation))} />}
+			{finding && Palette && <Palette me={me} pages={pages.filter((p) => isListed(p, me))} onClose={() => find(false)} leave={() => end(false)} change={switchTo} />}
 			<UndoBar />
 			<Announcer />
 		</>
