@@ -107,10 +107,7 @@ func (c *call) recorded() bool {
 // flushing and taking it over.
 func (c *call) Unwrap() http.ResponseWriter { return c.w }
 
-// Flush implements http.Flusher.
-func (c *call) Flush() { _ = c.FlushError() }
-
-// FlushError is Flush for http.ResponseController, which returns its error.
+// FlushError sends what is buffered, for http.ResponseController.
 func (c *call) FlushError() error {
 	if !c.sent {
 		c.status, c.sent = http.StatusOK, true

@@ -73,7 +73,7 @@ func (c *call) readForm() (*body.Fields, error) {
 	if err != nil {
 		return nil, err
 	}
-	return body.ParseFormFields(c.r.Header.Get("Content-Type"), data)
+	return body.ParseFormFields(c.r.Header.Get("Content-Type"), data, c)
 }
 
 // startDevice starts the sign-in of a device.

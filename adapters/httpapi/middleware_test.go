@@ -148,7 +148,7 @@ func TestInternalErrorsAreLoggedAndNotSent(t *testing.T) {
 func TestPanicAfterFlushAbortsTheConnection(t *testing.T) {
 	server := httptest.NewServer(serveEndpoint(t, http.MethodGet, public, func(c *call) error {
 		_, _ = c.Write([]byte("half"))
-		c.Flush()
+		_ = c.FlushError()
 		panic("boom")
 	}))
 	defer server.Close()

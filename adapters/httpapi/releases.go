@@ -367,7 +367,7 @@ func (a *api) reportInstallation(c *call) error {
 	if err != nil {
 		return err
 	}
-	o, err := body.ParseFields(c.r.Header.Get("Content-Type"), data)
+	o, err := body.ParseFields(c.r.Header.Get("Content-Type"), data, c)
 	if err != nil {
 		return err
 	}

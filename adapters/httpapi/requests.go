@@ -38,7 +38,7 @@ func (c *call) fields() (*body.Fields, error) {
 	if err != nil {
 		return nil, err
 	}
-	return body.ParseFieldsWithin(c.r.Header.Get("Content-Type"), data, c)
+	return body.ParseFields(c.r.Header.Get("Content-Type"), data, c)
 }
 
 // errorOf returns the error of a result, for the rules that Err asks.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"collab/adapters/encode"
 	"collab/adapters/httpapi/spool"
 	"collab/domain/check"
 	"collab/domain/fault"
@@ -31,13 +32,8 @@ type Fields struct {
 	missing  error // the error of an operand that does not exist
 }
 
-// ParseFields reads a short body of the content type as one JSON object.
-func ParseFields(contentType string, data []byte) (*Fields, error) {
-	return ParseFieldsWithin(contentType, data, nil)
-}
-
-// ParseFieldsWithin is ParseFields for a body of any length. The memory of many names is charged to r.
-func ParseFieldsWithin(contentType string, data []byte, r spool.Resources) (*Fields, error) {
+// ParseFields reads a body of the content type as one JSON object. The memory of many names is charged to r.
+func ParseFields(contentType string, data []byte, r spool.Resources) (*Fields, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, fault.New(fault.Invalid, "A JSON body is required")
 	}
@@ -58,9 +54,9 @@ func newFields(pairs []pair) *Fields {
 
 // ParseFormFields reads a body of the content type as the fields of a form, which are strings, or
 // as ParseFields does.
-func ParseFormFields(contentType string, data []byte) (*Fields, error) {
+func ParseFormFields(contentType string, data []byte, r spool.Resources) (*Fields, error) {
 	if media, _, err := mime.ParseMediaType(contentType); err != nil || media != "application/x-www-form-urlencoded" {
-		return ParseFields(contentType, data)
+		return ParseFields(contentType, data, r)
 	}
 	form, err := ParseForm(string(data))
 	if err != nil {
@@ -68,11 +64,7 @@ func ParseFormFields(contentType string, data []byte) (*Fields, error) {
 	}
 	o := &Fields{problems: &check.List{}}
 	for name := range form {
-		raw, err := json.Marshal(form.Get(name))
-		if err != nil {
-			return nil, err
-		}
-		o.pairs = append(o.pairs, pair{[]byte(name), raw})
+		o.pairs = append(o.pairs, pair{[]byte(name), encode.AppendString(nil, form.Get(name))})
 	}
 	return o, nil
 }
