@@ -189,14 +189,14 @@ func (j *jsonForm) skip(n int) {
 // fillValid sets valid, and reads more if it would be 0.
 func (j *jsonForm) fillValid() error {
 	b := j.in.buffered()
-	j.valid = len(b) - openCharacter(b)
-	if !utf8.Valid(b[:j.valid]) {
-		if j.valid = firstInvalid(b); j.valid == 0 {
-			return j.wrong("invalid UTF-8", 0)
-		}
+	if j.valid = len(b); !utf8.Valid(b) {
+		j.valid = firstInvalid(b)
 	}
-	if j.valid > 0 {
+	switch {
+	case j.valid > 0:
 		return nil
+	case utf8.FullRune(b):
+		return j.wrong("invalid UTF-8", 0)
 	}
 	err := j.in.fill()
 	switch {
@@ -270,20 +270,7 @@ func (j *jsonForm) escape() error {
 	return nil
 }
 
-// openCharacter returns the number of bytes at the end of b that begin an incomplete
-// character.
-func openCharacter(b []byte) int {
-	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
-		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {
-			if utf8.FullRune(last) {
-				return 0
-			}
-			return n
-		}
-	}
-	return 0
-}
-
+// firstInvalid returns the number of bytes before the first that begins no complete character.
 func firstInvalid(b []byte) int {
 	for i := 0; i < len(b); {
 		r, n := utf8.DecodeRune(b[i:])
