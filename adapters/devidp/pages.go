@@ -97,21 +97,14 @@ const (
 	choiceNone = "none"
 )
 
-// viewOf returns the page with the fields of a form and what is wrong with them.
+// viewOf returns the page with the fields of a form and what is wrong with them, according to an error of fault.Invalid.
 func viewOf(fields url.Values, err error, req *request) signInView {
 	v := signInView{
 		Account: fields.Get("account"), Name: fields.Get("name"), Email: fields.Get("email"),
 		Org: fields.Get("org"), OrgName: fields.Get("orgName"), Role: fields.Get("role"),
-		request: req,
+		request: req, Wrong: wrong{},
 	}
-	e := (*fault.Error)(nil)
-	if !errors.As(err, &e) {
-		return v
-	}
-	if len(e.Problems) == 0 {
-		v.Problem = e.Message
-	}
-	v.Wrong = wrong{}
+	e, _ := errors.AsType[*fault.Error](err)
 	for _, problem := range e.Problems {
 		if problem.Field == "org" && v.Org == choiceNew {
 			problem.Field = "orgName"
