@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,5 +150,28 @@ func TestReadinessTimesOut(t *testing.T) {
 			}
 		})
 		checkError(t, send(a, get("/readyz")), http.StatusServiceUnavailable)
+	})
+}
+
+func TestConcurrentProbesShareACheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		checks, end := 0, make(chan struct{})
+		a := newAPI(t, func(o *Options) {
+			o.Ready = func(context.Context) error {
+				checks++
+				<-end
+				return nil
+			}
+		})
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() { must.Is(t, http.StatusOK, send(a, get("/readyz")).Code) })
+		}
+		synctest.Wait()
+		close(end)
+		all.Wait()
+		must.Is(t, 1, checks)
+		must.Is(t, http.StatusOK, send(a, get("/readyz")).Code)
+		must.Is(t, 2, checks)
 	})
 }

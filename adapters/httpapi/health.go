@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"net/http"
 	"sync"
 	"time"
@@ -146,13 +145,11 @@ type (
 
 // health replies with the state of this server and its counts of the last hour.
 func (a *api) health(c *call, _ org.Actor) error {
-	ctx, cancel := context.WithTimeout(c.r.Context(), readyTimeout)
-	defer cancel()
 	v := healthView{
 		Ready: true, Version: a.Release, Schema: a.Schema, StartedAt: jsonTime(a.began), Active: a.active.Load(), Feeds: a.openFeeds(),
 		Shares: map[string]shareView{}, Budgets: map[string]budgetView{}, Minutes: []minuteView{},
 	}
-	if err := a.Ready(ctx); err != nil {
+	if err := a.checkReady(); err != nil {
 		v.Ready, v.Problem = false, textOrNull(err.Error())
 	}
 	for kind, s := range a.shares.kinds() {

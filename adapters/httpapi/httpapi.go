@@ -17,6 +17,7 @@ import (
 	"github.com/rs/cors"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/singleflight"
 
 	"collab/adapters/httpapi/limit"
 	"collab/app/access"
@@ -128,6 +129,8 @@ type api struct {
 	began    time.Time
 	recent   recent
 	doctor   sync.Mutex // held while the configuration is checked
+
+	readiness singleflight.Group // of checkReady
 
 	inner http.Handler // CORS and the routes
 }

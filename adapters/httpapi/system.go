@@ -29,12 +29,21 @@ func (a *api) alive(c *call) error {
 // readyTimeout is the limit of the readiness check, for a database that accepts connections and does not answer.
 const readyTimeout = 5 * time.Second
 
+// checkReady returns the error of a.Ready. Concurrent requests share one check, because anyone may send any number of
+// them and each check uses the database.
+func (a *api) checkReady() error {
+	_, err, _ := a.readiness.Do("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+		defer cancel()
+		return nil, a.Ready(ctx)
+	})
+	return err
+}
+
 // ready replies with 200 if requests can be served, else 503.
 func (a *api) ready(c *call) error {
 	c.Header()["Cache-Control"] = noStore
-	ctx, cancel := context.WithTimeout(c.r.Context(), readyTimeout)
-	defer cancel()
-	if err := a.Ready(ctx); err != nil {
+	if err := a.checkReady(); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "The service is not ready")
 	}
 	return c.reply(http.StatusOK, readyView{stateView{"ready", a.Release}, a.Schema, a.Compatible})
