@@ -28,7 +28,7 @@ func (a *app) tokenFromDevice(ctx context.Context, client *apiclient.Client) (st
 			return session.Token, nil
 		}
 		var problem *apiclient.Error
-		if !errors.As(err, &problem) || problem.Status >= http.StatusInternalServerError { // the server cannot be reached at present
+		if !errors.As(err, &problem) || problem.Status >= http.StatusInternalServerError || problem.Status == http.StatusTooManyRequests { // the server does not answer at present
 			if ctx.Err() != nil || a.now().After(expires) {
 				return "", err
 			}

@@ -325,12 +325,12 @@ func TestTheAddressOfAPageCannotControlTheTerminal(t *testing.T) {
 	must.Equal(t, "https://pay.example/ ]0;x \n", out.String())
 }
 
-func TestTheSignInOfADeviceOutlastsErrorsOfTheNetwork(t *testing.T) {
+func TestTheSignInOfADeviceOutlastsErrorsOfTheNetworkAndLimits(t *testing.T) {
 	for about, c := range map[string]struct {
 		reachable bool
 		waits     []int // seconds
 	}{
-		"it is reached again": {true, []int{5, 10, 15, 15, 20}},
+		"it is reached again": {true, []int{5, 10, 15, 20, 20, 25}},
 		"the code expires":    {false, []int{5, 10, 15, 20}},
 	} {
 		var requests int
@@ -344,10 +344,12 @@ func TestTheSignInOfADeviceOutlastsErrorsOfTheNetwork(t *testing.T) {
 				panic(http.ErrAbortHandler)
 			case requests == 2:
 				w.WriteHeader(http.StatusInternalServerError)
-			case requests == 3:
+			case requests == 3: // of its address
+				w.WriteHeader(http.StatusTooManyRequests)
+			case requests == 4:
 				w.WriteHeader(http.StatusBadRequest)
 				_, _ = io.WriteString(w, `{"error":"authorization_pending"}`)
-			case requests == 4:
+			case requests == 5:
 				w.WriteHeader(http.StatusBadRequest)
 				_, _ = io.WriteString(w, `{"error":"slow_down"}`)
 			default:
