@@ -44,7 +44,6 @@ var redirect = connector.Redirect(callback, issuer)
 var providers = []connector.Provider{
 	{ID: "notes", Name: "Notes", Auth: connector.ServerMediated, Transport: connector.HTTP, URL: "https://notes.example.com/mcp", Enabled: true},
 	{ID: "calendar", Name: "Calendar", Auth: connector.RemoteOAuth, Transport: connector.HTTP, URL: "https://calendar.example.com/mcp", Enabled: true},
-	{ID: "desk", Name: "Desk", Auth: connector.ServerMediated, Transport: connector.Stdio, Enabled: true},
 	{ID: "search", Name: "Search", Auth: connector.APIKey, Transport: connector.HTTP, URL: "https://search.example.com/mcp", Fields: []connector.Field{{Name: "apiKey"}}, Enabled: true},
 	{ID: "shell", Name: "Shell", Auth: connector.APIKey, Transport: connector.Stdio, Fields: []connector.Field{{Name: "apiKey"}}, Enabled: true},
 	{ID: "weather", Name: "Weather", Auth: connector.NoAuth, Transport: connector.HTTP, URL: "https://weather.example.com/mcp", Enabled: true},

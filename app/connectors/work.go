@@ -170,9 +170,6 @@ func (s *Connectors) maintain(ctx context.Context, claimed connector.Instance) e
 			return err
 		}
 	}
-	if i.Hosting == connector.Local {
-		return s.update(ctx, i, func(i connector.Instance) (connector.Instance, error) { return i.Idle(), nil })
-	}
 	tools, err := s.tools(ctx, i, c)
 	if fault.Is(err, fault.Forbidden) && (c.Renewable || c.Renewal != "" && i.ExpiresAt == nil) && !renewed {
 		// The token may have been revoked before it expired.

@@ -115,15 +115,6 @@ func TestLocalServersAreNotTried(t *testing.T) {
 	if n := w.toolServers.calls(); n != 0 {
 		t.Errorf("it was asked %d times", n)
 	}
-	// Tokens of local servers are renewed.
-	w.authorizer.set(func() { w.authorizer.lifetime = time.Hour })
-	o := w.authorise("desk")
-	w.wantStatus(o, connector.Connected, "")
-	w.clock.Advance(time.Hour)
-	w.work()
-	if now := w.wantStatus(o, connector.Connected, ""); now.Version != 2 || now.DueAt == nil || !now.DueAt.Equal(*now.RenewAt) {
-		t.Errorf("the connector is %+v", now)
-	}
 }
 
 func TestTokensAreRenewedBeforeTheyExpire(t *testing.T) {
@@ -464,7 +455,7 @@ func TestErasureRevokesAuthorizations(t *testing.T) {
 	w := newFixture(t)
 	w.authorise("notes")
 	w.authorise("calendar")
-	lost := w.authorise("desk")
+	lost := w.authorise("notes")
 	w.giveKey(w.create("search").ID)
 	w.create("shell")
 	w.Must(w.store.Connections().Credentials().Put(t.Context(), w.org.Org, connector.Sealed{Instance: lost, Version: 1, Entries: []byte{1}}))

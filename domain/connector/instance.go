@@ -66,7 +66,7 @@ type Instance struct {
 
 	// DueAt is when the instance's server is to be checked or its token renewed. A
 	// server that claims the work sets it to ClaimDuration from now first. Nil: no work is
-	// due.
+	// due, as for a LOCAL instance.
 	DueAt *time.Time
 
 	status Status
@@ -156,9 +156,8 @@ func (i Instance) Stored(c Credentials, now time.Time) (Instance, error) {
 	}
 	i.status, i.LastError, i.Failures = to, "", 0
 	i = i.with(c, now)
-	i.DueAt = &now
-	if i.Hosting == Local {
-		i.DueAt = i.expiry()
+	if i.Hosting == Cloud {
+		i.DueAt = &now
 	}
 	return i, nil
 }
@@ -194,12 +193,6 @@ func (i Instance) Answered(tools []Tool, now time.Time) (Instance, error) {
 	i.LastUsedAt = &now
 	i.DueAt = i.next(now.Add(checkEvery))
 	return i, nil
-}
-
-// Idle returns the instance after its due work was done without using its server.
-func (i Instance) Idle() Instance {
-	i.DueAt = i.expiry()
-	return i
 }
 
 // Retired returns the instance with no work due any more, as for a closed

@@ -200,20 +200,18 @@ func TestAnInstanceKeepsItsAddressUnlessItsProviderHasOne(t *testing.T) {
 	}
 }
 
-func TestCredentialsAreTriedAtOnceInTheCloudAndWhenTheyEndBesideTheClient(t *testing.T) {
+func TestCredentialsAreTriedAtOnceInTheCloudAndNotBesideTheClient(t *testing.T) {
 	for name, c := range map[string]struct {
 		hosting connector.Hosting
 		given   connector.Credentials
 		renew   bool
-		due     func(i connector.Instance) *time.Time
+		due     *time.Time
 	}{
-		"cloud":               {connector.Cloud, connector.Credentials{}, false, func(connector.Instance) *time.Time { return &noon }},
-		"cloud, that end":     {connector.Cloud, lasting(time.Hour), true, func(connector.Instance) *time.Time { return &noon }},
-		"local":               {connector.Local, connector.Credentials{}, false, func(connector.Instance) *time.Time { return nil }},
-		"local, that end":     {connector.Local, connector.Credentials{ExpiresAt: new(noon.Add(time.Hour))}, false, func(i connector.Instance) *time.Time { return i.ExpiresAt }},
-		"local, for some":     {connector.Local, lasting(time.Hour), true, func(i connector.Instance) *time.Time { return i.RenewAt }},
-		"renewable, no end":   {connector.Cloud, connector.Credentials{Renewal: "r", Renewable: true}, false, func(connector.Instance) *time.Time { return &noon }},
-		"revocable, that end": {connector.Cloud, connector.Credentials{Renewal: "r", ExpiresAt: new(noon.Add(time.Hour))}, false, func(connector.Instance) *time.Time { return &noon }},
+		"cloud":               {connector.Cloud, connector.Credentials{}, false, &noon},
+		"cloud, that end":     {connector.Cloud, lasting(time.Hour), true, &noon},
+		"local":               {connector.Local, connector.Credentials{}, false, nil},
+		"renewable, no end":   {connector.Cloud, connector.Credentials{Renewal: "r", Renewable: true}, false, &noon},
+		"revocable, that end": {connector.Cloud, connector.Credentials{Renewal: "r", ExpiresAt: new(noon.Add(time.Hour))}, false, &noon},
 	} {
 		for _, from := range connector.Statuses() {
 			was := in(from)
@@ -222,8 +220,8 @@ func TestCredentialsAreTriedAtOnceInTheCloudAndWhenTheyEndBesideTheClient(t *tes
 			if err != nil || got.Version != was.Version+1 || got.Failures != 0 || got.LastError != "" || got.ExpiresAt != c.given.ExpiresAt || (got.RenewAt != nil) != c.renew {
 				t.Errorf("%s, from %s: %+v, %v", name, from, got, err)
 			}
-			if want := c.due(got); !reflect.DeepEqual(got.DueAt, want) {
-				t.Errorf("%s, from %s: due at %v, want %v", name, from, got.DueAt, want)
+			if !reflect.DeepEqual(got.DueAt, c.due) {
+				t.Errorf("%s, from %s: due at %v, want %v", name, from, got.DueAt, c.due)
 			}
 		}
 	}
@@ -285,20 +283,7 @@ func TestAServerThatAnswersIsLookedAtEachHourAndWhenItsTokenEnds(t *testing.T) {
 			!slices.Equal(got.Tools, tools) || got.Version != was.Version || !got.DueAt.Equal(c.due) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
-		if got := was.Idle(); !reflect.DeepEqual(got.DueAt, cmpOr(c.renew, c.expires)) || got.Status() != was.Status() {
-			t.Errorf("%s: idle, it is due at %v", name, got.DueAt)
-		}
 	}
-}
-
-// cmpOr returns the first that is not nil.
-func cmpOr(ts ...*time.Time) *time.Time {
-	for _, t := range ts {
-		if t != nil {
-			return t
-		}
-	}
-	return nil
 }
 
 func TestFailuresAreTriedAgainLaterEachTime(t *testing.T) {
@@ -417,7 +402,7 @@ func TestClaims(t *testing.T) {
 
 func TestATokenThatExpiresEarlyIsRenewedOnRead(t *testing.T) {
 	i := must.Do(in(connector.Connected).Renewed(lasting(time.Second), noon)).Or(t)
-	i = i.Idle()
+	i.DueAt = i.RenewAt
 	second := noon.Add(time.Second)
 	must.Fail(t, must.ErrorOf(i.ClaimedToUse(second.Add(-1))), fault.Conflict) // before it ends
 	must.Fail(t, must.ErrorOf(i.Claimed(second)), fault.Conflict)              // by who does not need it
@@ -499,7 +484,7 @@ func TestNoSequenceOfMovesLeavesTheTable(t *testing.T) {
 		l := model{now: noon}
 		l.instance = in(connector.Disconnected)
 		l.instance.Hosting = rapid.SampledFrom([]connector.Hosting{connector.Cloud, connector.Local}).Draw(t, "hosting")
-		if rapid.Bool().Draw(t, "open") {
+		if l.instance.Hosting == connector.Cloud && rapid.Bool().Draw(t, "open") {
 			l.instance, l.instance.DueAt = l.instance.Restore(connector.Connected), &noon
 		}
 		step := func(by connector.Trigger, next connector.Instance, err error) {
@@ -570,13 +555,10 @@ func TestNoSequenceOfMovesLeavesTheTable(t *testing.T) {
 					next, err := l.instance.Renewed(l.credentials(t), l.now)
 					step(connector.Renewed, next, err)
 				}
-				switch {
-				case l.instance.Hosting == connector.Local:
-					l.instance = l.instance.Idle()
-				case rapid.Bool().Draw(t, "answers"):
+				if rapid.Bool().Draw(t, "answers") {
 					next, err := l.instance.Answered(nil, l.now)
 					step(connector.Answered, next, err)
-				default:
+				} else {
 					next, err := l.instance.Failed("why", l.now)
 					step(connector.Failed, next, err)
 				}
