@@ -4,56 +4,37 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"unicode"
-
-	"golang.org/x/net/http/httpguts"
 
 	"collab/domain/connector"
 	"collab/domain/fault"
 )
 
-// reserved are the headers that the protocol and HTTP itself set.
-var reserved = []string{
-	"Accept", "Accept-Charset", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type",
-	"Expect", "Host", "Http2-Settings", "Keep-Alive", "Last-Event-Id", "Origin", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
-}
-
 // headersFor returns the headers with the credentials. It returns Forbidden for credentials
-// that cannot be in a header, and Invalid for reserved headers.
+// that cannot be in a header. The names are of the catalog, which has none of the protocol's and of HTTP's own.
 func headersFor(a connector.Access) (http.Header, error) {
 	entries, err := texts(a.Entries)
 	if err != nil {
 		return nil, err
 	}
+	carriers := map[string]string{}
+	maps.Copy(carriers, a.Carriers)
+	if a.Auth.UsesOAuth() {
+		carriers["Authorization"] = "Bearer {" + connector.AccessToken + "}"
+	}
 	headers := http.Header{"User-Agent": {"collab"}}
-	for _, name := range slices.Sorted(maps.Keys(a.Carriers)) {
-		key, ok := headerName(name)
-		if !ok {
-			return nil, fault.New(fault.Invalid, "The connector's credentials go into a header that is not theirs")
-		}
-		value, ok := expand(a.Carriers[name], entries)
+	for name, pattern := range carriers {
+		value, ok := expand(pattern, entries)
 		if !ok {
 			continue
 		}
 		if value, ok = latin1(value); !ok {
-			return nil, credentialsNotSendable()
+			return nil, fault.New(fault.Forbidden, "The credentials hold characters that cannot be sent")
 		}
-		headers[key] = []string{value}
-	}
-	if token := entries[connector.AccessToken]; a.Auth.UsesOAuth() && token != "" {
-		value, ok := latin1("Bearer " + token)
-		if !ok {
-			return nil, credentialsNotSendable()
-		}
-		headers["Authorization"] = []string{value}
+		headers.Set(name, value)
 	}
 	return headers, nil
-}
-
-func credentialsNotSendable() error {
-	return fault.New(fault.Forbidden, "The credentials hold characters that cannot be sent")
 }
 
 // texts returns the credentials that are strings, without surrounding space, which copied
@@ -85,27 +66,13 @@ func expand(pattern string, entries map[string]string) (string, bool) {
 		if !found {
 			return b.String(), true
 		}
-		name, after, found := strings.Cut(rest, "}")
-		if !found {
-			b.WriteString("{" + rest)
-			return b.String(), true
-		}
+		name, after, _ := strings.Cut(rest, "}")
 		if entries[name] == "" {
 			return "", false
 		}
 		b.WriteString(entries[name])
 		pattern = after
 	}
-}
-
-// headerName returns the canonical form of a header's name; false if it is invalid or
-// reserved.
-func headerName(name string) (string, bool) {
-	if !httpguts.ValidHeaderFieldName(name) {
-		return "", false
-	}
-	key := http.CanonicalHeaderKey(name)
-	return key, !slices.Contains(reserved, key) && !strings.HasPrefix(key, "Mcp-") && !strings.HasPrefix(key, "Proxy-") && !strings.HasPrefix(key, "Sec-")
 }
 
 // latin1 encodes a header's value in ISO 8859-1, HTTP's encoding of characters beyond

@@ -61,7 +61,6 @@ func TestHeadersCarryCredentials(t *testing.T) {
 		{"space around an entry", connector.APIKey, map[string]string{"X-Key": "{key}"}, `{"key":" abc\r\n"}`, http.Header{"X-Key": {"abc"}}},
 		{"Latin letters", connector.APIKey, map[string]string{"X-Key": "{key}"}, `{"key":"é"}`, http.Header{"X-Key": {"\xe9"}}},
 		{"no entry", connector.NoAuth, map[string]string{"X-Client": "collab"}, "", http.Header{"X-Client": {"collab"}}},
-		{"a brace alone", connector.APIKey, map[string]string{"X-Key": "a{b"}, "", http.Header{"X-Key": {"a{b"}}},
 		{"no credentials", connector.APIKey, map[string]string{"X-Key": "{key}"}, "", nil},
 		{"a token", connector.ServerMediated, nil, `{"accessToken":"abc","tokenType":"Bearer"}`, http.Header{"Authorization": {"Bearer abc"}}},
 		{"a token of the client's", connector.RemoteOAuth, nil, `{"accessToken":"abc"}`, http.Header{"Authorization": {"Bearer abc"}}},
@@ -78,37 +77,26 @@ func TestHeadersCarryCredentials(t *testing.T) {
 }
 
 func TestCredentialsThatCannotBeInAHeader(t *testing.T) {
+	const unsendable, unreadable = "The credentials hold characters that cannot be sent", "The credentials cannot be read"
 	for _, c := range []struct {
 		about   string
 		auth    connector.AuthMode
-		carrier string
 		entries string
-		kind    fault.Kind
 		message string
 	}{
-		{"a line break", connector.APIKey, "X-Key", `{"key":"s3cret\r\nX-Other: 1"}`, fault.Forbidden, "The credentials hold characters that cannot be sent"},
-		{"a null character", connector.APIKey, "X-Key", `{"key":"s3cret\u0000s"}`, fault.Forbidden, "The credentials hold characters that cannot be sent"},
-		{"a letter beyond Latin", connector.APIKey, "X-Key", `{"key":"s3cretσ"}`, fault.Forbidden, "The credentials hold characters that cannot be sent"},
-		{"a token with a line break", connector.ServerMediated, "X-Key", `{"accessToken":"s3cret\nX"}`, fault.Forbidden, "The credentials hold characters that cannot be sent"},
-		{"no object", connector.APIKey, "X-Key", `["s3cret"]`, fault.Forbidden, "The credentials cannot be read"},
-		{"no JSON", connector.APIKey, "X-Key", `s3cret`, fault.Forbidden, "The credentials cannot be read"},
-		{"the host", connector.APIKey, "host", `{"key":"s3cret"}`, fault.Invalid, notTheirs},
-		{"the length", connector.APIKey, "CONTENT-LENGTH", `{"key":"s3cret"}`, fault.Invalid, notTheirs},
-		{"the type", connector.APIKey, "Content-Type", `{"key":"s3cret"}`, fault.Invalid, notTheirs},
-		{"the encoding", connector.APIKey, "Transfer-Encoding", `{"key":"s3cret"}`, fault.Invalid, notTheirs},
-		{"the connection", connector.APIKey, "Connection", `{"key":"s3cret"}`, fault.Invalid, notTheirs},
-		{"a header of the protocol", connector.APIKey, "mcp-session-id", `{"key":"s3cret"}`, fault.Invalid, notTheirs},
-		{"a header of proxies", connector.APIKey, "Proxy-Authorization", `{"key":"s3cret"}`, fault.Invalid, notTheirs},
-		{"a name that is none", connector.APIKey, "X Key", `{"key":"s3cret"}`, fault.Invalid, notTheirs},
-		{"a name with a line break", connector.APIKey, "X-Key\r\nX-Other", `{"key":"s3cret"}`, fault.Invalid, notTheirs},
-		{"no name", connector.APIKey, "", `{"key":"s3cret"}`, fault.Invalid, notTheirs},
+		{"a line break", connector.APIKey, `{"key":"s3cret\r\nX-Other: 1"}`, unsendable},
+		{"a null character", connector.APIKey, `{"key":"s3cret\u0000s"}`, unsendable},
+		{"a letter beyond Latin", connector.APIKey, `{"key":"s3cretσ"}`, unsendable},
+		{"a token with a line break", connector.ServerMediated, `{"accessToken":"s3cret\nX"}`, unsendable},
+		{"no object", connector.APIKey, `["s3cret"]`, unreadable},
+		{"no JSON", connector.APIKey, `s3cret`, unreadable},
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			got, err := sent(t, connector.Access{
 				URL: "https://tools.example", Transport: connector.HTTP, Auth: c.auth,
-				Carriers: map[string]string{c.carrier: "{key}"}, Entries: c.entries,
+				Carriers: map[string]string{"X-Key": "{key}"}, Entries: c.entries,
 			})
-			wantFault(t, err, c.kind, c.message)
+			wantFault(t, err, fault.Forbidden, c.message)
 			if got != nil {
 				t.Errorf("a request was made, with %v", got)
 			}
@@ -116,19 +104,15 @@ func TestCredentialsThatCannotBeInAHeader(t *testing.T) {
 	}
 }
 
-const notTheirs = "The connector's credentials go into a header that is not theirs"
-
-// FuzzHeaders expands random entries in random headers and patterns. A request has at most
-// one header more than without credentials, and errors do not contain the entry.
+// FuzzHeaders expands random entries in random patterns. A request has at most one header more
+// than without credentials, and errors do not contain the entry.
 func FuzzHeaders(f *testing.F) {
-	for _, s := range [][3]string{
-		{"X-Api-Key", "{key}", "abc"}, {"Authorization", "Bearer {key}", "abc"}, {"Host", "{key}", "evil.example"},
-		{"X-Key", "{key}", "a\r\nContent-Length: 0\r\n\r\n"}, {"Content-Length", "{key}", "0"}, {"X-Key\r\nX", "{key}", "a"},
-		{"X-Key", "{{key}}{", "{key}"}, {"X-Key", "é{key}", "\x80"}, {"mcp-Session-id", "1", ""}, {"User-Agent", "{key}", "a b"}, {"x-key", "{other}", "a"},
+	for _, s := range [][2]string{
+		{"{key}", "abc"}, {"Bearer {key}", "abc"}, {"{key}", "a\r\nContent-Length: 0\r\n\r\n"}, {"{{key}}{", "{key}"}, {"é{key}", "\x80"}, {"{other}", "a"},
 	} {
-		f.Add(s[0], s[1], s[2])
+		f.Add(s[0], s[1])
 	}
-	f.Fuzz(func(t *testing.T, name, pattern, value string) {
+	f.Fuzz(func(t *testing.T, pattern, value string) {
 		entries, err := json.Marshal(map[string]string{"key": value})
 		if err != nil {
 			t.Skip("no entry")
@@ -136,10 +120,10 @@ func FuzzHeaders(f *testing.F) {
 		plain := own(t)
 		header, err := sent(t, connector.Access{
 			URL: "https://tools.example", Transport: connector.HTTP, Auth: connector.APIKey,
-			Carriers: map[string]string{name: pattern}, Entries: string(entries),
+			Carriers: map[string]string{"X-Key": pattern}, Entries: string(entries),
 		})
 		if header == nil {
-			if kind := fault.KindOf(err); kind != fault.Forbidden && kind != fault.Invalid {
+			if !fault.Is(err, fault.Forbidden) {
 				t.Errorf("nothing was sent for %v", err)
 			}
 			if len(value) > 20 && strings.Contains(err.Error(), value) {
@@ -158,20 +142,20 @@ func FuzzHeaders(f *testing.F) {
 			t.Fatalf("a request with %q cannot be read: %v", header, err)
 		}
 		if read.Host != "tools.example" || read.ContentLength != 2 || len(read.TransferEncoding) > 0 {
-			t.Errorf("%q: %q became %+v", name, value, read)
+			t.Errorf("%q became %+v", value, read)
 		}
 		more := 0
 		for name, values := range read.Header {
 			switch {
 			case name == "Content-Length":
-			case len(plain[name]) == 0 || name == "User-Agent" && values[0] != plain[name][0]:
+			case len(plain[name]) == 0:
 				more++
 			case !cmp.Equal(plain[name], values):
 				t.Errorf("%s is %q", name, values)
 			}
 		}
 		if more > 1 {
-			t.Errorf("%q: %q became %v", name, value, read.Header)
+			t.Errorf("%q became %v", value, read.Header)
 		}
 	})
 }
