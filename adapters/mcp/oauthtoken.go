@@ -170,25 +170,11 @@ type tokenResponse struct {
 func (a *Authorizer) Exchange(ctx context.Context, s connector.AuthServer, c connector.Client, redirect, code, verifier string) (connector.Credentials, error) {
 	r := grant{
 		Version: grantVersion, Issuer: s.Issuer, Token: s.Token, Revocation: s.Revocation,
-		Client: c.ID, Secret: c.Secret, Method: method(s, c), Resource: s.Resource, Scope: strings.Join(s.Scopes, " "),
+		Client: c.ID, Secret: c.Secret, Method: c.Method, Resource: s.Resource, Scope: strings.Join(s.Scopes, " "),
 	}
 	return a.requestToken(ctx, r, url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {redirect}, "code_verifier": {verifier},
 	})
-}
-
-// method returns the client's authentication method: its own, else one that the server
-// supports.
-func method(s connector.AuthServer, c connector.Client) string {
-	switch {
-	case c.Secret == "":
-		return authNone
-	case c.Method != "":
-		return c.Method
-	case slices.Contains(s.AuthMethods, authPost) && !slices.Contains(s.AuthMethods, authBasic):
-		return authPost
-	}
-	return authBasic
 }
 
 // Renew exchanges the refresh token. Without a scope parameter the granted ones remain.

@@ -476,14 +476,14 @@ func TestARedirectIsNotFollowedWithSecrets(t *testing.T) {
 	}
 }
 
-func TestAClientOfTheCatalogUsesASupportedMethod(t *testing.T) {
+func TestASecretOfAnyCharactersIsSent(t *testing.T) {
 	for _, method := range []string{"client_secret_basic", "client_secret_post"} {
 		t.Run(method, func(t *testing.T) {
 			s := newFixture(t, "")
 			s.auth.Set(func(b *authserver.Script) { b.Methods = []string{method} })
 			s.auth.Know("known: us", "sec%ret +", method, redirect)
 			server := s.discover(t)
-			client := connector.Client{ID: "known: us", Secret: "sec%ret +"}
+			client := connector.Client{ID: "known: us", Secret: "sec%ret +", Method: method}
 			must.Do(s.Exchange(t.Context(), server, client, redirect, s.agree(t, server, client), verifier)).Or(t)
 		})
 	}
