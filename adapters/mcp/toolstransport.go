@@ -6,13 +6,12 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 	"sync/atomic"
 
+	"collab/adapters/outbound"
 	"collab/domain/connector"
 )
 
@@ -61,7 +60,7 @@ func newLimitedTransport(ctx context.Context, guarded *http.Client, a connector.
 	if err != nil {
 		return nil, err
 	}
-	return &limitedTransport{ctx: ctx, guarded: guarded, address: address.String(), origin: originOf(address), headers: headers, bytes: MaxResponses, unrefused: map[*http.Request]bool{}}, nil
+	return &limitedTransport{ctx: ctx, guarded: guarded, address: address.String(), origin: outbound.Origin(address), headers: headers, bytes: MaxResponses, unrefused: map[*http.Request]bool{}}, nil
 }
 
 // resetLimits starts the limits anew for the next call.
@@ -149,7 +148,7 @@ func (x *limitedTransport) send(r *http.Request) (*http.Response, error) {
 
 // check returns an error for another origin, and beyond the limit of requests.
 func (x *limitedTransport) check(r *http.Request) error {
-	if originOf(r.URL) != x.origin {
+	if outbound.Origin(r.URL) != x.origin || r.URL.User != nil {
 		return errOtherOrigin
 	}
 	x.mu.Lock()
@@ -226,21 +225,8 @@ func (h *responseBody) Close() error {
 // addressOf parses the URL of a server. It returns Invalid for one that cannot be called.
 func addressOf(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
-	if err != nil || originOf(u) == "" {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil {
 		return nil, refusedAddress(toolServer)
 	}
 	return u, nil
-}
-
-// originOf returns the origin of an HTTP URL, empty for other URLs and those with a user.
-func originOf(u *url.URL) string {
-	ports := map[string]string{"http": "80", "https": "443"}
-	port := ports[u.Scheme]
-	if port == "" || u.Hostname() == "" || u.User != nil {
-		return ""
-	}
-	if p := u.Port(); p != "" {
-		port = p
-	}
-	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }

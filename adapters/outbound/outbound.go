@@ -183,7 +183,7 @@ func checkRedirects(r *http.Request) error {
 			return refuse("The server redirects from https to an address without it")
 		}
 		redirects++
-		crossOrigin = crossOrigin || origin(before.URL) != origin(at.URL)
+		crossOrigin = crossOrigin || Origin(before.URL) != Origin(at.URL)
 		credentials = credentials || mayHaveCredentials(before)
 		at = before
 	}
@@ -213,8 +213,8 @@ func mayHaveCredentials(r *http.Request) bool {
 	return false
 }
 
-// origin returns the origin of a URL with its port.
-func origin(u *url.URL) string {
+// Origin returns the origin of a URL with its port.
+func Origin(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
 		port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
