@@ -58,7 +58,7 @@ func New(o Options) (*Models, error) {
 // Stream implements ports.Models. It continues a response that the provider pauses while
 // the call's budget allows.
 func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
-	t := &response{Relay: eventstream.Relay[chat.Chunk]{To: to}, resumable: c.WebSearch, ids: map[string]bool{}}
+	t := &response{Relay: eventstream.Relay[chat.Chunk]{To: to}, resumable: c.WebSearch, ids: c.IDs(), searches: map[string]string{}}
 	var partial []any // the content before a pause
 	for pauses := 0; ; pauses++ {
 		limits, ok := c.NextLimits(t.reply().Usage, t.usage)

@@ -34,15 +34,16 @@ type response struct {
 	outputKnown bool
 	stop        string
 
-	resumable   bool            // blocks are retained, to continue after a pause
-	blocks      []*block        // of all messages, in their order
-	firstBlock  int             // index in blocks of this message's first block
-	retained    int             // bytes
-	unsent      int64           // estimated tokens of thoughts and of arguments of calls that were not sent
-	toolCalled  bool            // this message calls a tool of the client
-	ids         map[string]bool // of calls, true for a search without its result
-	emptyCall   *block          // a call without arguments, complete unless the response was cut off
-	invalidCall *block          // a call whose arguments are no JSON object, an error unless the response was cut off
+	resumable   bool     // blocks are retained, to continue after a pause
+	blocks      []*block // of all messages, in their order
+	firstBlock  int      // index in blocks of this message's first block
+	retained    int      // bytes
+	unsent      int64    // estimated tokens of thoughts and of arguments of calls that were not sent
+	toolCalled  bool     // this message calls a tool of the client
+	ids         chat.IDs
+	searches    map[string]string // our ids of searches without a result, by the provider's
+	emptyCall   *block            // a call without arguments, complete unless the response was cut off
+	invalidCall *block            // a call whose arguments are no JSON object, an error unless the response was cut off
 }
 
 // block is a content block.
@@ -175,8 +176,8 @@ func (t *response) blockStart(e event) error {
 	case "text":
 		return t.text(b.index, c.Text)
 	case "tool_use", "server_tool_use":
-		if b.id == "" || len(b.id) > chat.MaxCallID || chat.Clean(b.id) != b.id || !chat.IsToolName(b.name) {
-			return fail(chat.Broken, "a %s has an id or a name that cannot be", b.kind)
+		if !chat.IsToolName(b.name) {
+			return fail(chat.Broken, "a %s is of a tool that cannot be", b.kind)
 		}
 		if whole := string(c.Input); eventstream.IsObject(whole) && strings.Trim(whole, "{} \t\r\n") != "" {
 			return t.input(b, whole) // of servers that do not stream arguments
@@ -268,20 +269,17 @@ func (t *response) resolveCall(cut bool) error {
 }
 
 func (t *response) call(b *block, args string) error {
-	if _, taken := t.ids[b.id]; taken {
-		return fail(chat.Broken, "two calls have one id")
-	}
-	t.ids[b.id] = false
 	t.unsent -= b.unsent
-	if b.kind == "tool_use" {
-		t.toolCalled = true
-		return t.Chunk(chat.Chunk{Type: chat.CallChunk, CallID: b.id, Name: b.name, Args: args})
-	}
-	if b.name != chat.WebSearch {
+	serverHandled := b.kind == "server_tool_use"
+	if serverHandled && b.name != chat.WebSearch {
 		return nil // a tool of the provider, which was not requested
 	}
-	t.ids[b.id] = true
-	return t.Chunk(chat.Chunk{Type: chat.CallChunk, CallID: b.id, Name: b.name, Args: args, ServerHandled: true})
+	id := t.ids.Add(b.id)
+	if serverHandled {
+		t.searches[b.id] = id
+	}
+	t.toolCalled = t.toolCalled || !serverHandled
+	return t.Chunk(chat.Chunk{Type: chat.CallChunk, CallID: id, Name: b.name, Args: args, ServerHandled: serverHandled})
 }
 
 // source is a search result in the form that clients receive.
@@ -293,10 +291,11 @@ type source struct {
 
 // searchResult sends the result of a search, which is complete in the start of its block.
 func (t *response) searchResult(c content) error {
-	if !t.ids[c.ToolUseID] {
+	id, waiting := t.searches[c.ToolUseID]
+	if !waiting {
 		return nil
 	}
-	t.ids[c.ToolUseID] = false
+	delete(t.searches, c.ToolUseID)
 	var failed struct {
 		Code string `json:"error_code"`
 	}
@@ -315,7 +314,7 @@ func (t *response) searchResult(c content) error {
 	if err != nil {
 		return fail(chat.Broken, "a search cannot be written: %T", err)
 	}
-	return t.Chunk(chat.Chunk{Type: chat.ResultChunk, CallID: c.ToolUseID, Result: string(text)})
+	return t.Chunk(chat.Chunk{Type: chat.ResultChunk, CallID: id, Result: string(text)})
 }
 
 // messageDelta sets the stop reason and the usage, which counts the whole message so far

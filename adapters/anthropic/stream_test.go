@@ -151,8 +151,6 @@ func TestInvalidStreamsAreBroken(t *testing.T) {
 	for name, body := range map[string]string{
 		"a delta without its block":        block(`{"type":"content_block_delta","index":7,"delta":{"type":"input_json_delta","partial_json":"{}"}}`),
 		"a block twice":                    block(`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`),
-		"a call without an id":             block(use, 1, "tool_use", ""),
-		"an id twice":                      block(use, 1, "tool_use", "c1") + block(use, 2, "server_tool_use", "c1"),
 		"a call that another block breaks": block(use, 1, "tool_use", "c1") + block(`{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{"}}`) + block(`{"type":"content_block_stop","index":1}`) + block(use, 2, "tool_use", "c2"),
 		"arguments after the end":          block(use, 1, "tool_use", "c1") + block(`{"type":"content_block_stop","index":1}`) + block(`{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{}"}}`),
 	} {

@@ -3,7 +3,6 @@ package openai
 import (
 	"cmp"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"collab/adapters/eventstream"
@@ -25,7 +24,7 @@ type response struct {
 	calls         []*call
 	byIndex       map[int64]*call // the last call of each index
 	argumentBytes int
-	ids           map[string]bool // of calls, including the history
+	ids           chat.IDs
 }
 
 // call is the received part of a tool call.
@@ -36,15 +35,7 @@ type call struct {
 }
 
 func newResponse(c chat.Call, to ports.Sink) *response {
-	t := &response{Relay: eventstream.Relay[chat.Chunk]{To: to}, byIndex: map[int64]*call{}, ids: map[string]bool{}}
-	for _, turn := range c.Turns {
-		for _, b := range turn.Blocks {
-			if b.Kind == chat.ToolUse {
-				t.ids[b.ID] = true
-			}
-		}
-	}
-	return t
+	return &response{Relay: eventstream.Relay[chat.Chunk]{To: to}, byIndex: map[int64]*call{}, ids: c.IDs()}
 }
 
 func (t *response) text(s string) error {
@@ -158,19 +149,9 @@ func (t *response) finish(e event, reason string) error {
 			return fail(chat.Broken, "the arguments of a call are no JSON object")
 		}
 		t.reply.Unsent -= c.unsent
-		if err := t.Chunk(chat.Chunk{Type: chat.CallChunk, CallID: t.callID(c.id), Name: c.name, Args: args}); err != nil {
+		if err := t.Chunk(chat.Chunk{Type: chat.CallChunk, CallID: t.ids.Add(c.id), Name: c.name, Args: args}); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// callID returns the server's id of a call, or a new one if that is invalid or not unique in
-// the conversation.
-func (t *response) callID(id string) string {
-	for n := len(t.ids) + 1; id == "" || len(id) > chat.MaxCallID || chat.Clean(id) != id || t.ids[id]; n++ {
-		id = "call_" + strconv.Itoa(n)
-	}
-	t.ids[id] = true
-	return id
 }

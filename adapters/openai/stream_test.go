@@ -133,10 +133,6 @@ var streams = map[string]modelstream.Answer{
 		someStart + toolCallChunk(`{"index":0,"id":"a","type":"function","function":{"name":"list","arguments":"{}"}}`) + toolCallChunk(`{"index":0,"id":"b","type":"function","function":{"name":"read","arguments":"{}"}}`) + someEnd,
 		[]string{`call a list{}`, `call b read{}`},
 	},
-	"with calls without ids, or with those of others": {
-		someStart + toolCallChunk(`{"index":0,"id":"","function":{"name":"list","arguments":"{}"}}`) + toolCallChunk(`{"index":1,"id":"old","function":{"name":"list","arguments":"{}"}}`) + toolCallChunk(`{"index":2,"id":"new","function":{"name":"list","arguments":"{}"}}`) + toolCallChunk(`{"index":3,"id":"new","function":{"name":"list","arguments":"{}"}}`) + someEnd,
-		[]string{`call call_2 list{}`, `call call_3 list{}`, `call new list{}`, `call call_5 list{}`},
-	},
 	"with every escape": {
 		someStart + plain("x") + plain(`\"\\\/\n\t`) + plain(`\r\b\f\u00e4\ud83e\udd89`) + someEnd,
 		[]string{"text x", "text \"\\/\n\t", "text \r\b\fä🦉"},

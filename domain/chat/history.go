@@ -176,3 +176,29 @@ func CallIDs(turns []Turn, accepted func(id string) bool) map[string]string {
 	}
 	return ids
 }
+
+// IDs are the ids of the calls in a conversation.
+type IDs map[string]bool
+
+// IDs returns the ids of the calls in the turns.
+func (c Call) IDs() IDs {
+	all := IDs{}
+	for _, t := range c.Turns {
+		for _, b := range t.Blocks {
+			if b.Kind == ToolUse {
+				all[b.ID] = true
+			}
+		}
+	}
+	return all
+}
+
+// Add adds a call, and returns its id: the provider's, or a new one if that is another call's or cannot be in a
+// history.
+func (all IDs) Add(id string) string {
+	for n := len(all) + 1; id == "" || len(id) > MaxCallID || Clean(id) != id || all[id]; n++ {
+		id = "call_" + strconv.Itoa(n)
+	}
+	all[id] = true
+	return id
+}

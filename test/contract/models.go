@@ -291,6 +291,17 @@ var scriptedModels = map[string]func(*modelFixture){
 		a.wantResponse(a.call())
 		a.wantChunks(textChunk("Hello"), textChunk("."))
 	},
+	"a call has an id that no other of the conversation has": func(a *modelFixture) {
+		c := a.call()
+		c.Turns = append(c.Turns,
+			chat.Turn{Role: chat.Assistant, Blocks: []chat.Block{{Kind: chat.ToolUse, ID: "old", Name: "list", Args: "{}"}}},
+			chat.Turn{Role: chat.User, Blocks: []chat.Block{{Kind: chat.ToolResult, ID: "old", Text: "nothing"}}})
+		a.play(provider.Call("", "list", "{}"), provider.Call("old", "list", "{}"), provider.Call("new", "list", "{}"), provider.Call("new", "list", "{}"),
+			provider.Call("n\x00", "list", "{}"), provider.Call(strings.Repeat("x", chat.MaxCallID+1), "list", "{}"))
+		a.wantResponse(c)
+		a.wantChunks(toolCall("call_2", "list", "{}"), toolCall("call_3", "list", "{}"), toolCall("new", "list", "{}"), toolCall("call_5", "list", "{}"),
+			toolCall("call_6", "list", "{}"), toolCall("call_7", "list", "{}"))
+	},
 	"a call of a tool that no request can name is a failure": func(a *modelFixture) {
 		for _, name := range []string{"read file", strings.Repeat("x", 65)} {
 			a.play(provider.Text("So"), provider.Call("c1", name, "{}"))
