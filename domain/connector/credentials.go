@@ -54,8 +54,7 @@ type Revocation struct {
 	DueAt    time.Time // a server that claims it sets this to a later time
 }
 
-// maxRevocations is the number of attempts before a revocation is given up, after
-// more than a day and a half.
+// maxRevocations is the number of attempts before a revocation is given up, after 20 hours.
 const maxRevocations = 12
 
 // RevocationContext returns the context in which the renewal of a revocation is sealed.
