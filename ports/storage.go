@@ -18,8 +18,8 @@ type Storage interface {
 	Changes() Changes
 	BlobNames() BlobNames
 	ObjectSets() ObjectSets
-	// Announced returns how many names of the organisation are announced, and the sum of their
-	// sizes and those of its open resumable uploads.
+	// Announced returns how many names of the organisation are announced with a size, and the sum of
+	// their sizes and those of its open resumable uploads.
 	Announced(ctx context.Context, o id.Org) (names int, size int64, err error)
 	// OpenUploads returns the resumable uploads of a user in the organisation that are open at now, in the order of their ids.
 	OpenUploads(ctx context.Context, o id.Org, user id.User, now time.Time) ([]upload.Upload, error)

@@ -370,7 +370,7 @@ func (b blobNames) Announce(_ context.Context, o id.Org, name string, size int64
 func (s storage) Announced(_ context.Context, o id.Org) (names int, size int64, err error) {
 	err = s.run.do(func(x *tx) {
 		for _, v := range x.Blobs.rows {
-			if v.Org == o && !v.Discarded {
+			if v.Org == o && !v.Discarded && v.Size > 0 {
 				names, size = names+1, size+v.Size
 			}
 		}

@@ -27,9 +27,8 @@ const (
 	// maxDirect is the largest content of one request to every store, in bytes: Azure's.
 	maxDirect = 5000 << 20
 
-	// maxStarted is how many announced names an organisation may have before another upload is
-	// started: of started uploads, and of those through the server that failed, until both are
-	// collected.
+	// maxStarted is how many names of uploads that were started, and not completed or collected, an
+	// organisation may have before another one is started.
 	maxStarted = 1000
 
 	// alwaysRead is the largest content, in bytes, that is read when its upload is completed,
@@ -98,7 +97,7 @@ func (s *Objects) Start(ctx context.Context, actor org.Actor, of id.Object, d *o
 	return upload, to, expires, err
 }
 
-// reserve returns the object that an upload is for, and how many names its organisation has announced. It
+// reserve returns the object that an upload is for, and how many uploads its organisation has started. It
 // refuses what Create and Replace would refuse now, and content for which there is no room beside that
 // of all uploads that are not completed. It locks the organisation's log.
 func (s *Objects) reserve(ctx context.Context, r ports.Records, actor org.Actor, of id.Object, d *object.Draft, u Upload) (o object.Object, names int, err error) {

@@ -45,7 +45,7 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 			name := someName(o)
 			w.wantOneSuccess(concurrently(concurrent, func(i int) error { return w.blobNames().Announce(w.ctx, o, name, 0, at(i)) }), fault.Conflict)
 		},
-		"the announced names of an organisation are counted, and their sizes": func(w *fixture) {
+		"the announced names of an organisation that have sizes are counted, and the sizes": func(w *fixture) {
 			o, other := w.org().ID, w.org().ID
 			announced := func(want int, sizes int64) {
 				w.Helper()
@@ -57,6 +57,7 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 			first, second := someName(o), someName(o)
 			w.ok(w.blobNames().Announce(w.ctx, o, first, 5<<40, at(1)))
 			w.ok(w.blobNames().Announce(w.ctx, o, second, 7, at(2)))
+			w.ok(w.blobNames().Announce(w.ctx, o, someName(o), 0, at(2)))
 			w.ok(w.blobNames().Announce(w.ctx, other, someName(other), 9, at(3)))
 			w.ok(w.blobNames().Discard(w.ctx, o, []string{someName(o)}, at(4)))
 			announced(2, 5<<40+7)
