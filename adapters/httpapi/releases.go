@@ -413,11 +413,19 @@ func (a *api) listReports(c *call) error {
 	if err != nil {
 		return err
 	}
-	q, p, err := c.paged(parseReportCursor, nil)
+	q, p, err := c.paged(parseReportCursor, []string{"from"})
 	if err != nil {
 		return err
 	}
-	after, _ := time.Parse(time.RFC3339, p.After.Key)
+	after, err := body.InstantParam(q, "from")
+	if err != nil {
+		return err
+	}
+	if p.After.Key != "" {
+		after, _ = time.Parse(time.RFC3339, p.After.Key)
+	} else if !after.IsZero() {
+		after = after.Add(-time.Millisecond)
+	}
 	return list(a, c, q, p, keyOfReport, appendViewed(viewReport), func(actor org.Actor, each func(release.Report) error) error {
 		all, err := a.Releases.Reports(c.r.Context(), actor, releaseID, after, p.Fetch())
 		for _, r := range all {

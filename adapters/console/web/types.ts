@@ -295,7 +295,7 @@ export type Operations = {
 	"GET /api/v1/updates/feeds/tauri/{target}/{arch}/{version}": { path: { target: string; arch: string; version: string; }; query?: { clientId?: string; channel?: string; }; answer: TauriUpdate }
 	"GET /api/v1/updates/releases": { query?: { limit?: number; cursor?: string; }; answer: Release[] }
 	"GET /api/v1/updates/releases/{id}/progress": { path: { id: string; }; answer: ReleaseProgress }
-	"GET /api/v1/updates/releases/{id}/reports": { path: { id: string; }; query?: { limit?: number; cursor?: string; }; answer: InstallationReports[] }
+	"GET /api/v1/updates/releases/{id}/reports": { path: { id: string; }; query?: { from?: string; limit?: number; cursor?: string; }; answer: InstallationReports[] }
 	"GET /api/v1/updates/releases/{id}/rollout": { path: { id: string; }; query: { clientIds: string; }; answer: Rollout }
 	"POST /api/v1/updates/reports": { body: InstallationReport; answer: Success }
 	"PATCH /api/v1/updates/{id}": { path: { id: string; }; body: ReleasePatch; answer: Release }

@@ -267,8 +267,8 @@ function Reports({ release: r }: { release: Release }): JSX.Element {
 	const [hours, setHours] = useChoice("hours", Object.keys(spans), "72")
 	const reports = useLoaded(async () => {
 		const hour = (ago: number): string => new Date(Date.now() - ago * 3_600_000).toISOString().slice(0, 13)
-		const from = hour(Number(hours) - 1), found = await all("GET /api/v1/updates/releases/{id}/reports", {}, 10, { id: r.id })
-		return { from, to: hour(0), figures: found.flatMap((f) => (f.hour.slice(0, 13) < from ? [] : outcomes.map((series, i) => ({ date: f.hour.slice(0, 13), series, amount: i === 0 ? f.succeeded : f.failed })))) }
+		const from = hour(Number(hours) - 1), found = await all("GET /api/v1/updates/releases/{id}/reports", { from: `${from}:00:00Z` }, 1, { id: r.id })
+		return { from, to: hour(0), figures: found.flatMap((f) => outcomes.map((series, i) => ({ date: f.hour.slice(0, 13), series, amount: i === 0 ? f.succeeded : f.failed }))) }
 	}, [r.id, r.updatedAt, hours])
 	return (
 		<section aria-label="Reported installations">
