@@ -3,21 +3,16 @@ package releases
 import (
 	"context"
 	"errors"
-	"hash/crc32"
 	"strings"
 	"sync"
 
 	"collab/domain/release"
 )
 
-// shards is the number of maps that concurrent checks are counted in.
-const shards = 16
-
 // counts holds the checks that are not stored yet.
 type counts struct {
-	shards [shards]shard
-
 	mu      sync.Mutex
+	all     map[counted]*tally  // guarded by mu
 	day     release.Day         // of unknown; guarded by mu
 	unknown map[string]struct{} // versions without a release that are counted one by one; guarded by mu
 
@@ -88,12 +83,6 @@ func (d *devices) restore(all []release.DailyDevices) {
 	}
 }
 
-type shard struct {
-	mu  sync.Mutex
-	all map[counted]*tally // guarded by mu
-	_   [40]byte           // padding to a cache line
-}
-
 type counted struct {
 	day     release.Day
 	target  release.Target
@@ -104,6 +93,8 @@ type tally struct{ checks, offered int64 }
 
 // add counts a check.
 func (c *counts) add(day release.Day, t release.Target, v release.Version, known, offered bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	version := v.Key() // without build metadata, which could have any number of values
 	if version == "" || !known && !c.single(day, version) {
 		version = release.Other
@@ -115,28 +106,23 @@ func (c *counts) add(day release.Day, t release.Target, v release.Version, known
 	c.count(counted{day, t, version}, n)
 }
 
-// count adds n to a count.
+// count adds n to a count. The caller holds mu.
 func (c *counts) count(k counted, n tally) {
-	s := &c.shards[crc32.ChecksumIEEE([]byte(k.version))%shards]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	of := s.all[k]
+	of := c.all[k]
 	if of == nil {
-		if s.all == nil {
-			s.all = map[counted]*tally{}
+		if c.all == nil {
+			c.all = map[counted]*tally{}
 		}
 		of = &tally{}
 		k.version = strings.Clone(k.version) // it may be a substring of a request
-		s.all[k] = of
+		c.all[k] = of
 	}
 	of.checks += n.checks
 	of.offered += n.offered
 }
 
-// single reports whether a version without a release is counted separately.
+// single reports whether a version without a release is counted separately. The caller holds mu.
 func (c *counts) single(day release.Day, version string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.day != day {
 		c.day, c.unknown = day, map[string]struct{}{}
 	}
@@ -151,18 +137,13 @@ func (c *counts) single(day release.Day, version string) bool {
 }
 
 // take returns the counts and resets them.
-func (c *counts) take() []release.Tally {
-	var all []release.Tally
-	for i := range c.shards {
-		s := &c.shards[i]
-		s.mu.Lock()
-		taken := s.all
-		s.all = nil
-		s.mu.Unlock()
-		for k, n := range taken {
-			all = append(all, release.Tally{Day: k.day, Target: k.target, Version: k.version, Checks: n.checks, Offered: n.offered})
-		}
+func (c *counts) take() (all []release.Tally) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, n := range c.all {
+		all = append(all, release.Tally{Day: k.day, Target: k.target, Version: k.version, Checks: n.checks, Offered: n.offered})
 	}
+	c.all = nil
 	return all
 }
 
@@ -188,6 +169,8 @@ func (s *Releases) flushChecks(ctx context.Context) error {
 	}
 	err := s.Store.Deployment().Adoption().Add(ctx, all)
 	if err != nil {
+		s.counts.mu.Lock()
+		defer s.counts.mu.Unlock()
 		for _, t := range all {
 			s.counts.count(counted{t.Day, t.Target, t.Version}, tally{t.Checks, t.Offered})
 		}
