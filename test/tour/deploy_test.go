@@ -160,6 +160,8 @@ func TestTheContainerFileBuilds(t *testing.T) {
 			}
 		case name == "COPY":
 			from, entry = words[1], words[2]
+		case name == "ENV" && !strings.Contains(i[1], "COLLAB_DATA_DIR=/var/lib/collab/"):
+			t.Errorf("%s: a restore cannot replace a data directory that is the volume itself", i[1])
 		case name == "USER":
 			user = i[1]
 		case name == "HEALTHCHECK":
