@@ -210,6 +210,9 @@ func pack(ctx context.Context, c config.Config, version string, blobs ports.Blob
 	if db.Schema == 0 {
 		return t, errors.New("the database has no schema yet: there is nothing to back up")
 	}
+	if err := notNewer(db.Schema); err != nil { // it may name content that this program does not know of
+		return t, err
+	}
 	manifest, err := os.CreateTemp(directory, "manifest-*")
 	if err != nil {
 		return t, err

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"pgregory.net/rapid"
 
+	"collab/adapters/gormdb"
 	"collab/app/assembly/config"
 	"collab/test/must"
 )
@@ -246,6 +248,19 @@ func TestOnlyTheEmbeddedProfileIsBackedUp(t *testing.T) {
 			if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%v: %s is there: %v", c.settings, path, err)
 			}
+		}
+	}
+}
+
+func TestASchemaThatIsNotKnownIsNotBackedUp(t *testing.T) {
+	for version, want := range map[int64]string{0: "nothing to back up", gormdb.Schema() + 1: "use a later one"} {
+		directory := t.TempDir()
+		db := must.Do(sql.Open("sqlite", filepath.Join(directory, databaseName))).Or(t)
+		_, err := db.ExecContext(t.Context(), fmt.Sprintf("CREATE TABLE goose_db_version AS SELECT %d AS version_id, true AS is_applied", version))
+		must.NoError(t, errors.Join(err, db.Close()))
+		err = Write(t.Context(), read(t, "COLLAB_DATA_DIR="+directory), "1.0.0", "-", io.Discard, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("version %d: %v, not %s", version, err, want)
 		}
 	}
 }

@@ -65,6 +65,7 @@ func verify(ctx context.Context, f *os.File) (archiveHeader, totals, error) {
 	return a, t, notNewer(a.schema)
 }
 
+// notNewer returns an error if this program does not know the schema of a database.
 func notNewer(schema int64) error {
 	if known := gormdb.Schema(); schema > known {
 		return fmt.Errorf("its database has the schema version %d, and this program knows %d: use a later one", schema, known)
