@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"slices"
 	"strconv"
@@ -221,7 +222,8 @@ func OpenSource(ctx context.Context, address string) (s *Source, err error) {
 	return s, nil
 }
 
-// CheckAddress returns an error unless Open understands the address. It connects to nothing.
+// CheckAddress returns an error unless Open understands the address. It connects to nothing, and does not
+// mind files of the address, such as its certificates, that cannot be read.
 func CheckAddress(address string) error {
 	d, err := dialectOfAddress(address)
 	switch {
@@ -229,7 +231,9 @@ func CheckAddress(address string) error {
 	case d == onSQLite:
 		_, err = SQLiteFile(address)
 	default:
-		_, err = parsePostgres(address)
+		if _, err = parsePostgres(address); errors.As(err, new(*fs.PathError)) {
+			err = nil
+		}
 	}
 	return err
 }

@@ -61,6 +61,7 @@ func TestProductionListsEverythingThatIsMissingAtOnce(t *testing.T) {
 	}
 	read(t, mailing...)
 	read(t, complete...) // who sends no e-mail needs no sender
+	read(t, append(withoutVariables(complete, "COLLAB_DATABASE_URL"), "COLLAB_DATABASE_URL=postgres://db.example.com/collab?sslrootcert=/not/mounted/yet")...)
 	read(t, append(withoutVariables(complete, "COLLAB_APP_URL"), "COLLAB_APP_URL=HTTPS://app.example.com")...)
 }
 
