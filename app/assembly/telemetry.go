@@ -89,8 +89,22 @@ func newTelemetry(lc fx.Lifecycle, c config.Config, log *slog.Logger) (telemetry
 	if err != nil {
 		return telemetry{}, err
 	}
-	traces := sdktrace.NewTracerProvider(sdktrace.WithBatcher(spans), sdktrace.WithResource(server))
+	traces := sdktrace.NewTracerProvider(sdktrace.WithBatcher(loggedSpans{spans, log}), sdktrace.WithResource(server))
 	lc.Append(fx.StopHook(drainHook(traceTimeout, traces.Shutdown, log.Warn, "traces not sent")))
 	t.tracer = traces.Tracer("collab")
 	return t, nil
+}
+
+// loggedSpans logs the errors of an exporter, which the library would write to standard error.
+type loggedSpans struct {
+	sdktrace.SpanExporter
+	log *slog.Logger
+}
+
+// ExportSpans implements sdktrace.SpanExporter.
+func (l loggedSpans) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	if err := l.SpanExporter.ExportSpans(ctx, spans); err != nil {
+		l.log.Warn("traces not sent", "error", err)
+	}
+	return nil
 }

@@ -1,7 +1,6 @@
 package assembly
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -19,6 +18,7 @@ import (
 func TestACollectorThatDoesNotAnswerDelaysAStopLittle(t *testing.T) {
 	for name, respond := range map[string]func(http.ResponseWriter, *http.Request){
 		"no response": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"refused":     func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
 		"unavailable": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestACollectorThatDoesNotAnswerDelaysAStopLittle(t *testing.T) {
 				collector.Close()
 			})
 			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
-			var log bytes.Buffer
+			var log must.Log
 			lc := fxtest.NewLifecycle(t)
 			signals := must.Do(newTelemetry(lc, read(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL), slog.New(slog.NewTextHandler(&log, nil)))).Or(t)
 			lc.RequireStart()
