@@ -73,7 +73,9 @@ func serveWith(ctx context.Context, c config.Config, log io.Writer, listening fu
 	lines := newBufferedLog(log)
 	defer func() { err = errors.Join(err, lines.flush()) }()
 	logger := slog.New(flushingHandler{c.Logger(lines).Handler(), lines})
-	app := fx.New(server(c, logger), fx.Options(more...), fx.Invoke(func(lc fx.Lifecycle, base publicURL, page signInPage, l net.Listener) {
+	made, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	app := fx.New(server(making{made}, c, logger), fx.Options(more...), fx.Invoke(func(lc fx.Lifecycle, base publicURL, page signInPage, l net.Listener) {
 		lc.Append(fx.StartHook(func() {
 			listening(base, page, l)
 			for _, u := range c.Unknown {
@@ -88,6 +90,9 @@ func serveWith(ctx context.Context, c config.Config, log io.Writer, listening fu
 		}))
 	}))
 	if err := app.Err(); err != nil {
+		if ctx.Err() != nil {
+			return nil // it was stopped while a part did not answer
+		}
 		return dig.RootCause(err) // without fx's description of the graph
 	}
 	// A start is completed even if ctx ends, because Stop needs a complete one.
@@ -122,10 +127,10 @@ func serveWith(ctx context.Context, c config.Config, log io.Writer, listening fu
 }
 
 // server returns the complete fx graph of a configuration.
-func server(c config.Config, logger *slog.Logger) fx.Option {
+func server(ctx making, c config.Config, logger *slog.Logger) fx.Option {
 	return fx.Options(
 		fx.NopLogger,
-		fx.Supply(c, logger),
+		fx.Supply(ctx, c, logger),
 		options(profile(c)),
 		fx.Provide(
 			listen, newTelemetry, newDraining, newConnLimiter,

@@ -60,14 +60,15 @@ func chooseRecords(c config.Config) choice {
 	return ch
 }
 
-// startTimeout bounds the start of a server.
+// startTimeout bounds the making of the graph, and then its start.
 const startTimeout = time.Minute
+
+// making is the context in which the graph is made. It ends when the server is to stop.
+type making struct{ context.Context }
 
 // openDatabase opens the database and, in development, brings its schema up to date. In
 // production "collabd migrate" does that, and the server is not ready before.
-func openDatabase(lc fx.Lifecycle, c config.Config, log *slog.Logger, bus ports.Bus, t telemetry) (records, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
+func openDatabase(ctx making, lc fx.Lifecycle, c config.Config, log *slog.Logger, bus ports.Bus, t telemetry) (records, error) {
 	locks, err := datadir.LockServer(c, false)
 	if err != nil {
 		return records{}, err
@@ -115,9 +116,7 @@ func chooseBlobs(c config.Config) choice {
 }
 
 // openBlobs returns no signed blobs if the store or the configuration has none.
-func openBlobs(lc fx.Lifecycle, c config.Config) (ports.Blobs, ports.SignedBlobs, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
+func openBlobs(ctx making, lc fx.Lifecycle, c config.Config) (ports.Blobs, ports.SignedBlobs, error) {
 	b, err := bucket.Open(ctx, c.BlobURL.Text())
 	if err != nil {
 		return nil, nil, fmt.Errorf("COLLAB_BLOB_URL: %w", err)

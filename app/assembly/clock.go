@@ -40,13 +40,11 @@ type commonClock struct {
 }
 
 // newClock returns the machine's clock, or one that is corrected from the start on and regularly.
-func newClock(lc fx.Lifecycle, machine machineClock, database databaseTime, log *slog.Logger) (ports.Clock, error) {
+func newClock(ctx making, lc fx.Lifecycle, machine machineClock, database databaseTime, log *slog.Logger) (ports.Clock, error) {
 	if database == nil {
 		return machine.Clock, nil
 	}
 	c := &commonClock{machine: machine.Clock, database: database, log: log}
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
 	if err := c.start(ctx); err != nil {
 		return nil, fmt.Errorf("reading the database's clock: %w", err)
 	}
