@@ -366,7 +366,10 @@ func damaged(err error) error {
 
 func (s *scanner) archive(r io.Reader) error {
 	zip, err := gzip.NewReader(bufio.NewReaderSize(r, pieces))
-	if err != nil {
+	switch {
+	case err == gzip.ErrHeader:
+		return refused("it is no export; collabd restore reads backups")
+	case err != nil:
 		return damaged(err)
 	}
 	s.files = tar.NewReader(zip)

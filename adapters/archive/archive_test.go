@@ -312,6 +312,9 @@ func TestFilesThatDoNotBelongInAnArchiveAreRefused(t *testing.T) {
 			t.Errorf("%q: %v", want, err)
 		}
 	}
+	if _, _, _, err := read(t, []byte("of something else")); err == nil || !strings.Contains(err.Error(), "it is no export") {
+		t.Errorf("%v", err)
+	}
 	full, _ := pack(t, sample(t))
 	for _, c := range [][2]string{{"files/shared/templates/brief.md", "files/shared/../../etc/hosts.."}, {"files/shared/templates/brief.md", "/iles/shared/templates/brief.md"}} {
 		plain := unzipped(t, full)

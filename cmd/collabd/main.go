@@ -81,6 +81,8 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		command = args[0]
 	}
 	switch {
+	case len(args) == 2 && (args[1] == "-h" || args[1] == "--help") && printUsage(stdout, command):
+		return 0
 	case len(args) <= 1 && command == "serve":
 		return configured(environ, stderr, func(c config.Config) error {
 			return assembly.Serve(ctx, c, stdout, stderr)
@@ -157,17 +159,24 @@ func isFile(arg string) bool { return arg == "-" || !strings.HasPrefix(arg, "-")
 // wrongUsage prints a problem and how the command is called, and returns the exit code.
 func wrongUsage(stderr io.Writer, command, problem string) int {
 	fmt.Fprintln(stderr, problem)
+	printUsage(stderr, command)
+	fmt.Fprintln(stderr, "Commands and variables are printed by collabd help.")
+	return 2
+}
+
+// printUsage prints how the command is called, and reports whether there is one.
+func printUsage(out io.Writer, command string) (found bool) {
 	about := false // a line, and those that go on with it
 	for line := range strings.Lines(usage) {
 		if !strings.HasPrefix(line, "    ") {
 			about = strings.HasPrefix(line, "  collabd "+command+" ")
 		}
 		if about {
-			fmt.Fprint(stderr, line)
+			found = true
+			fmt.Fprint(out, line)
 		}
 	}
-	fmt.Fprintln(stderr, "Commands and variables are printed by collabd help.")
-	return 2
+	return found
 }
 
 // configured calls fn with the configuration that the environment has. It prints errors and returns the

@@ -17,7 +17,8 @@ func TestWrongUsageIsAnsweredWithTheCorrectOne(t *testing.T) {
 		"import":        "collabd import: the file is missing\n  collabd import FILE",
 		"export one":    "  collabd export ORGANISATION FILE\n",
 
-		"backup --help":          "  collabd backup FILE    write",
+		"backup x --help":        "  collabd backup FILE    write",
+		"bogus --help":           "There is no command \"collabd bogus --help\".\n",
 		"restore --check":        "  collabd restore FILE   make",
 		"restore --check --help": "  collabd restore FILE   make",
 		"restore --replace -x":   "  collabd restore FILE   make",
@@ -35,6 +36,16 @@ func TestWrongUsageIsAnsweredWithTheCorrectOne(t *testing.T) {
 				t.Errorf("ended with %d and said %q, %q", code, out.String(), log.String())
 			}
 		})
+	}
+}
+
+func TestACommandHasHelp(t *testing.T) {
+	for call, want := range map[string]string{"backup --help": "  collabd backup FILE", "move -h": "  collabd move --to"} {
+		var out, log strings.Builder
+		code := run(t.Context(), strings.Fields(call), nil, &out, &log)
+		if code != 0 || log.Len() > 0 || !strings.HasPrefix(out.String(), want) {
+			t.Errorf("%s ended with %d and said %q, %q", call, code, out.String(), log.String())
+		}
 	}
 }
 

@@ -302,10 +302,12 @@ func (s *scanner) compressed(body io.Reader) error {
 	files := tar.NewReader(zip)
 	for {
 		h, err := files.Next()
-		if err == io.EOF {
+		switch {
+		case err == io.EOF:
 			return errors.New("it has no manifest")
-		}
-		if err != nil {
+		case errors.Is(err, zstd.ErrMagicMismatch):
+			return errors.New("it is no backup; collabd import reads exports")
+		case err != nil:
 			return err
 		}
 		if h.Name == manifestName {

@@ -110,7 +110,7 @@ func TestInvalidBackupsAreRefused(t *testing.T) {
 		why     string
 	}{
 		"nothing":                      {nil, "too short"},
-		"something else":               {bytes.Repeat([]byte("text "), 100), "magic"},
+		"something else":               {bytes.Repeat([]byte("text "), 100), "it is no backup"},
 		"a part":                       {whole[:len(whole)-1], ""},
 		"half":                         {whole[:len(whole)/2], ""},
 		"more than one":                {append(bytes.Clone(whole), whole...), ""},
