@@ -267,6 +267,8 @@ func (p *planner) compare(r Row) {
 		p.Held = append(p.Held, Held{r.Remote.Path, fmt.Sprintf("It has more than %d bytes. Nothing is sent or deleted until it has fewer.", MaxIgnore)})
 	case local != changed && r.Local == nil && p.Tree.holding[r.Key]:
 		p.Held = append(p.Held, Held{r.Remote.Path, "A directory is in its place, with names in it that are not synchronised."})
+	case local != changed && r.Local == nil && p.Tree.ignored[r.Key]:
+		p.Held = append(p.Held, Held{r.Remote.Path, "An ignored file has a name that differs only in case or Unicode form."})
 	case local != changed:
 		p.decided[r.Key] = Download
 	case remote != changed:

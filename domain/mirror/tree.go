@@ -19,6 +19,7 @@ type Tree struct {
 	Files          map[string]*Entry
 	Directories    map[string]string // how each is spelled, by its folded path
 	Held           []Held
+	ignored        map[string]bool // keys of ignored files
 	held           map[string]bool // keys of names that are held, with everything below
 	holding        map[string]bool // keys of directories that are ignored, or in which names are held or ignored
 	nonemptyBeside map[string]bool // keys of files that are also keys of directories with a file in them
@@ -28,7 +29,7 @@ type Tree struct {
 // NewTree makes the tree of what a scan found. Of names with the same key the one that preferred
 // returns is in the tree, else the least; the others are held.
 func NewTree(entries iter.Seq[*Entry], preferred func(key string) string) Tree {
-	t := Tree{Files: map[string]*Entry{}, Directories: map[string]string{}, held: map[string]bool{}, holding: map[string]bool{}, nonemptyBeside: map[string]bool{}, doubled: map[string]bool{}}
+	t := Tree{Files: map[string]*Entry{}, Directories: map[string]string{}, ignored: map[string]bool{}, held: map[string]bool{}, holding: map[string]bool{}, nonemptyBeside: map[string]bool{}, doubled: map[string]bool{}}
 	keep := func(key string) {
 		for _, above := range object.Ancestors(key) {
 			t.holding[above] = true
@@ -64,6 +65,7 @@ func NewTree(entries iter.Seq[*Entry], preferred func(key string) string) Tree {
 			t.holding[key] = true
 			keep(key)
 		case IgnoredFile:
+			t.ignored[key] = true
 			keep(key)
 		case File:
 			if _, err := object.ParsePath("The path", e.Path); err != nil {

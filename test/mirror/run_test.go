@@ -377,21 +377,24 @@ func TestAFileInThePlaceOfWhatIsIgnoredIsHeld(t *testing.T) {
 	s.disk.write(mirror.IgnoreFile, "build/\n*.tmp")
 	s.disk.write("a", "a")
 	s.disk.write("b", "b")
+	s.disk.write("c", "c")
 	_, _ = s.round()
 	s.disk.write("build/x", "x")
 	s.disk.write("out/x.tmp", "x")
-	for from, to := range map[string]string{"a": "build", "b": "out"} {
+	s.disk.write("y.tmp", "y")
+	for from, to := range map[string]string{"a": "build", "b": "out", "c": "Y.TMP"} {
 		must.Do(s.server.move(t.Context(), s.records()[from], to)).Or(t)
 	}
 	for range 2 {
-		if out, err := s.round(); err != nil || len(out.Held) != 2 || out.Held[0].Path != "build" || out.Held[1].Path != "out" {
-			t.Errorf("%+v, %v, want two files that are held", out, err)
+		if out, err := s.round(); err != nil || len(out.Held) != 3 || out.Held[0].Path != "build" || out.Held[1].Path != "out" || out.Held[2].Path != "Y.TMP" {
+			t.Errorf("%+v, %v, want three files that are held", out, err)
 		}
 	}
 	s.disk.remove("build/x")
 	s.disk.remove("out/x.tmp")
+	s.disk.remove("y.tmp")
 	_, _ = s.round()
-	s.want(map[string]string{mirror.IgnoreFile: "build/\n*.tmp", "build": "a", "out": "b"})
+	s.want(map[string]string{mirror.IgnoreFile: "build/\n*.tmp", "build": "a", "out": "b", "Y.TMP": "c"})
 }
 
 // resized is a remote whose patterns of ignored files have so many bytes, unless it is 0.
