@@ -187,7 +187,9 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 			plan = r.Plan(withoutSynced(in)) // what is done once it is accepted
 		}
 		if dry {
-			r.Guard, r.Pending = reason, plan.Steps
+			r.Guard = reason
+			r.Pending, _ = r.tried(plan)
+			r.Pending = slices.DeleteFunc(r.Pending, func(s mirror.Step) bool { return r.tooLarge(s) != nil })
 			return nil
 		}
 		accepted := accept
@@ -203,13 +205,9 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		if err := r.settle(ctx, in, plan.Settled); err != nil {
 			return err
 		}
-		steps := r.tried(plan.Steps)
-		first := mirror.Plan{Steps: steps}.PatternsFirst()
-		switch {
-		case len(first) > 0:
+		steps, first := r.tried(plan)
+		if len(first) > 0 {
 			steps = first
-		case plan.PatternsHeld || len(plan.PatternsFirst()) > 0: // and they cannot be had at present: what is to be ignored may be among the others
-			steps = slices.DeleteFunc(steps, func(s mirror.Step) bool { return writes(s.Action) || s.Action.Deletes() })
 		}
 		err = r.execute(ctx, steps)
 		r.scope = r.scope.Add(mirror.Scope{Directories: slices.Collect(maps.Keys(r.touched))})
@@ -386,11 +384,11 @@ func (r *round) settle(ctx context.Context, in mirror.Input, settled []mirror.Ro
 	return r.put(ctx, nil, rows...)
 }
 
-// tried returns the steps that are worth trying.
-func (r *round) tried(steps []mirror.Step) []mirror.Step {
+// tried returns the steps of a plan that are worth trying, and those of them that are to be done before the others.
+func (r *round) tried(plan mirror.Plan) (steps, first []mirror.Step) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	return slices.DeleteFunc(slices.Clone(steps), func(s mirror.Step) bool {
+	steps = slices.DeleteFunc(slices.Clone(plan.Steps), func(s mirror.Step) bool {
 		if refused, ok := r.refused[s.Row.Key]; ok {
 			left := refused.until.Sub(r.Clock.Now()) // is more than was set if the clock was set back
 			switch {
@@ -404,6 +402,11 @@ func (r *round) tried(steps []mirror.Step) []mirror.Step {
 		}
 		return r.attempts[s.Row.Key] >= maxAttempts || r.holdForLimitsLocked(s)
 	})
+	first = mirror.Plan{Steps: steps}.PatternsFirst()
+	if len(first) == 0 && (plan.PatternsHeld || len(plan.PatternsFirst()) > 0) { // what is to be ignored may be among the others
+		steps = slices.DeleteFunc(steps, func(s mirror.Step) bool { return writes(s.Action) || s.Action.Deletes() })
+	}
+	return steps, first
 }
 
 func localOf(r mirror.Row) string {

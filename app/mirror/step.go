@@ -383,14 +383,8 @@ func (r *round) checkStaged(ctx context.Context, s mirror.Step, name string, off
 
 func (r *round) upload(ctx context.Context, s mirror.Step) error {
 	local := *s.Row.Local
-	r.lock.Lock()
-	most := r.limits.MaxFile
-	r.lock.Unlock()
-	if most > 0 && local.Facts.Size > most {
-		if err := r.remember(ctx, s.Row); err != nil {
-			return err
-		}
-		return remoteError{fault.New(fault.TooLarge, "The file is larger than the server accepts, %d bytes.", most)}
+	if err := r.tooLarge(s); err != nil {
+		return cmp.Or(r.remember(ctx, s.Row), err)
 	}
 	content, err := r.Disk.Open(ctx, local)
 	if err != nil {
@@ -409,6 +403,16 @@ func (r *round) upload(ctx context.Context, s mirror.Step) error {
 		return from.err
 	}
 	return r.agreeOn(ctx, s, record, err)
+}
+
+// tooLarge returns an error if a step is an upload of more than the server accepts.
+func (r *round) tooLarge(s mirror.Step) error {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	if most := r.limits.MaxFile; most > 0 && s.Action == mirror.Upload && sizeOf(s) > most {
+		return remoteError{fault.New(fault.TooLarge, "The file is larger than the server accepts, %d bytes.", most)}
+	}
+	return nil
 }
 
 // remember stores what the directory has of a file that is not sent, so that its content is not read again

@@ -1093,6 +1093,26 @@ func TestADryRunStoresNothing(t *testing.T) {
 	}
 }
 
+func TestADryRunLeavesOutWhatARoundWouldHold(t *testing.T) {
+	n := &refusing{limits: mirror.Limits{MaxFile: 4}}
+	s := newSingle(t, func(o *client.Options) {
+		n.remote = o.Remote.(*remote)
+		o.Remote, o.RemoteWriter = n, n
+	})
+	must.Do(s.server.create(t.Context(), "a", strings.NewReader("one"), 3, "")).Or(t)
+	s.disk.write("b", "two")
+	s.disk.write("large", "12345")
+	for _, want := range [][]string{{"a", "b"}, {"a"}} {
+		var paths []string
+		for _, step := range must.Do(s.client.DryRun(t.Context())).Or(t).Pending {
+			paths = append(paths, step.Path)
+		}
+		must.Equal(t, want, paths)
+		n.limits.ReadOnly = true
+		s.server.core.Clock.Advance(2 * time.Hour)
+	}
+}
+
 func TestWhatTheServerCannotDoIsTriedAgainWithItsLimits(t *testing.T) {
 	for _, batches := range []int{0, 10} {
 		s := newSingle(t)
