@@ -32,46 +32,29 @@ func IsRequest(r *http.Request) bool {
 	return isBrowserHost((&url.URL{Host: r.Host}).Hostname())
 }
 
-// CheckListen returns an error if listen, a host and a port, is not a loopback address.
-func CheckListen(listen string) error {
-	host, _, err := net.SplitHostPort(listen)
-	if err != nil {
-		return fmt.Errorf("listen address %q: %w", listen, err)
-	}
-	if !IsHost(host) {
-		return fmt.Errorf("listen address %q: must be a loopback address", listen)
-	}
-	return nil
-}
-
-// ParseBase returns the base URL without its trailing slash. It fails if that is more
-// than a scheme, a loopback host or a name below localhost, and a port.
-func ParseBase(base string) (string, error) {
-	trimmed := strings.TrimSuffix(base, "/")
-	u, err := url.Parse(trimmed)
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("public URL: %w", err)
-	case u.Scheme != "http" && u.Scheme != "https" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
-		return "", fmt.Errorf("public URL %q: must be a scheme, a host and a port", base)
-	case !isBrowserHost(u.Hostname()):
-		return "", fmt.Errorf("public URL %q: must have a loopback host", base)
-	}
-	return trimmed, nil
-}
-
-// CheckServer returns the base URL of a development server, as ParseBase does. It fails for what,
-// which runs beside it, outside development mode or if the server can be reached from elsewhere.
+// CheckServer returns the base URL of a development server without its trailing slash. It fails for what,
+// which runs beside the server, outside development mode, if listen, a host and a port, is not a loopback address, or
+// if the base URL is more than a scheme, a loopback host or a name below localhost, and a port.
 func CheckServer(what string, development bool, listen, base string) (string, error) {
 	if !development {
 		return "", fmt.Errorf("the %s runs in development mode only", what)
 	}
-	err := CheckListen(listen)
-	if err == nil {
-		base, err = ParseBase(base)
+	host, _, err := net.SplitHostPort(listen)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%s: listen address %q: %w", what, listen, err)
+	case !IsHost(host):
+		return "", fmt.Errorf("%s: listen address %q: must be a loopback address", what, listen)
 	}
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", what, err)
+	trimmed := strings.TrimSuffix(base, "/")
+	u, err := url.Parse(trimmed)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%s: public URL: %w", what, err)
+	case u.Scheme != "http" && u.Scheme != "https" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+		return "", fmt.Errorf("%s: public URL %q: must be a scheme, a host and a port", what, base)
+	case !isBrowserHost(u.Hostname()):
+		return "", fmt.Errorf("%s: public URL %q: must have a loopback host", what, base)
 	}
-	return base, nil
+	return trimmed, nil
 }

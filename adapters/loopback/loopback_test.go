@@ -26,11 +26,15 @@ func TestRequestsNameALoopbackHost(t *testing.T) {
 	}
 }
 
+func check(listen, base string) (string, error) {
+	return loopback.CheckServer("server", true, listen, base)
+}
+
 func TestListenAddresses(t *testing.T) {
 	for listen, valid := range map[string]bool{
 		"127.0.0.1:8080": true, "localhost:0": true, "a.localhost:1": false, "[::1]:1": true, "": false, ":8080": false, "0.0.0.0:1": false, "192.168.1.4:8080": false, "127.0.0.1": false,
 	} {
-		if err := loopback.CheckListen(listen); (err == nil) != valid {
+		if _, err := check(listen, "http://localhost"); (err == nil) != valid {
 			t.Errorf("%q: %v", listen, err)
 		}
 	}
@@ -42,7 +46,7 @@ func TestBaseURLs(t *testing.T) {
 		"https://collab.example": "", "http://localhost.example": "", "http://localhost@example.com": "", "http://u@localhost": "",
 		"http://localhost/collab": "", "http://localhost?a=b": "", "http://localhost#a": "", "ftp://localhost": "",
 	} {
-		if got, err := loopback.ParseBase(base); got != want || (err == nil) != (want != "") {
+		if got, err := check("localhost:1", base); got != want || (err == nil) != (want != "") {
 			t.Errorf("%q: got %q, %v", base, got, err)
 		}
 	}

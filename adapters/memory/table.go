@@ -29,7 +29,7 @@ func makeTables(of any) {
 
 func (t *table[K, V]) missing() error { return fault.Missing(t.what) }
 func (t *table[K, V]) errTaken() error {
-	return fault.New(fault.Conflict, "%s already exists", t.what)
+	return fault.New(fault.Conflict, "%s is there already", t.what)
 }
 
 func (t *table[K, V]) has(k K) bool {
