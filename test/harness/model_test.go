@@ -295,6 +295,9 @@ func (m *modelled) expected(version int64) (expected *int64, holds bool) {
 
 // wrote applies a write to the model.
 func (m *modelled) wrote(c *orgModel, u string, f *file, got stored.Object, text string) {
+	if f.version == 0 && strings.HasSuffix(string(f.kind), "_MEMORY") { // one before it had no greater version than is pruned
+		f.version = c.floor
+	}
 	f.version, f.text, f.by = f.version+1, text, u
 	f.id, f.changed = got.ID, int64(len(c.log)+1)
 	c.files[f.id] = f
