@@ -55,6 +55,7 @@ type teamModel struct {
 type audience struct {
 	everyone, managers bool
 	users              map[string]bool
+	teams              []string // those who see one of them when they read the change
 }
 
 type event struct {
@@ -121,26 +122,21 @@ func (c *orgModel) receives(u string, e event) bool {
 	if e.to == nil || e.file.owner != "" {
 		return c.sees(u, e.file)
 	}
-	return e.to.everyone || e.to.managers && c.manages(u) || e.to.users[u]
+	return e.to.everyone || e.to.managers && c.manages(u) || e.to.users[u] || slices.ContainsFunc(e.to.teams, func(t string) bool { return c.seesTeam(u, t) })
 }
 
-// audience returns who sees the files of the team.
+// audience returns who sees the files of a team that is deleted.
 func (c *orgModel) audience(t string) *audience {
 	of := c.teams[t]
-	return &audience{of.kind == team.Shared, of.kind != team.Personal, maps.Clone(of.members)}
+	return &audience{everyone: of.kind == team.Shared, managers: of.kind != team.Personal, users: maps.Clone(of.members)}
 }
 
 // audienceOfFile returns who sees the file, where that cannot be determined after its deletion.
 func (c *orgModel) audienceOfFile(f file) *audience {
-	switch {
-	case f.owner != "":
+	if f.owner != "" || f.workspace == "" {
 		return nil
-	case f.workspace != "":
-		return c.audience(c.workspaces[f.workspace])
-	case f.team != "":
-		return c.audience(f.team)
 	}
-	return nil
+	return &audience{teams: []string{c.workspaces[f.workspace]}}
 }
 
 func (c *orgModel) visible(u string) []*file {
@@ -634,16 +630,13 @@ func (m *modelled) changeWorkspace(c *orgModel) {
 	case "move":
 		_, err := m.Workspaces.Move(context.Background(), m.actor(c, u), id.Workspace(w), id.Team(t))
 		if m.wants(u+" moves "+w+" to "+t, err, first(!writes, fault.Forbidden, !c.seesWorkspace(u, w), fault.NotFound, !c.seesTeam(u, t), fault.Invalid)) && c.workspaces[w] != t {
-			from, into := c.audience(c.workspaces[w]), c.audience(t)
-			maps.Copy(into.users, from.users)
-			into.everyone, into.managers = into.everyone || from.everyone, into.managers || from.managers
-			m.regroup(c, u, into)
+			m.regroup(c, u, &audience{teams: []string{c.workspaces[w], t}})
 			c.workspaces[w] = t
 		}
 	case "delete":
 		err := m.Workspaces.Delete(context.Background(), m.actor(c, u), id.Workspace(w))
 		if m.wants(u+" deletes the workspace "+w, err, first(!writes, fault.Forbidden, !c.seesWorkspace(u, w), fault.NotFound)) {
-			m.swept(c, u, c.audience(c.workspaces[w]), func(f *file) bool { return f.workspace == w && f.owner == "" })
+			m.swept(c, u, &audience{teams: []string{c.workspaces[w]}}, func(f *file) bool { return f.workspace == w && f.owner == "" })
 			delete(c.workspaces, w)
 		}
 	}
