@@ -105,9 +105,7 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 				if err := x.run(w, r); err != nil {
 					return err
 				}
-				inside := *w
-				inside.store = nestedRecords{r}
-				x.wantCommitted(&inside)
+				x.wantCommitted(w.in(r))
 				return nil
 			})
 		},

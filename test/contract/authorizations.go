@@ -164,20 +164,15 @@ func Flows(t *testing.T, open func(t *testing.T) Opened) {
 			f, old, added := w.flow(i), someFlow(i), someFlow(i)
 			old.ExpiresAt = longAgo(100) // no other sweep reaches it
 			w.ok(w.flows().Add(w.ctx, old))
-			w.rolledBack(func(r ports.Records) error {
-				c := r.Connections().Flows()
-				if err := errors.Join(c.Add(w.ctx, added), c.Sweep(w.ctx, sweepTime.Add(time.Millisecond))); err != nil {
-					return err
+			undone(w, func(in *fixture) {
+				in.ok(errors.Join(in.flows().Add(w.ctx, added), in.flows().Sweep(w.ctx, sweepTime.Add(time.Millisecond))))
+				resultOf(in.flows().Update(w.ctx, f.State, func(f connector.Flow) (connector.Flow, error) { return f.Done(), nil })).is(in, f.Done())
+			}, func(in *fixture) (all []connector.Flow) {
+				for _, of := range []connector.Flow{f, old, added} {
+					all = append(all, orZero(in, resultOf(in.flows().Get(w.ctx, of.State))))
 				}
-				resultOf(c.Update(w.ctx, f.State, func(f connector.Flow) (connector.Flow, error) { return f.Done(), nil })).is(w, f.Done())
-				resultOf(c.Get(w.ctx, f.State)).is(w, f.Done())
-				resultOf(c.Get(w.ctx, added.State)).is(w, added)
-				resultOf(c.Get(w.ctx, old.State)).wantNotFound(w)
-				return nil
-			})
-			resultOf(w.flows().Get(w.ctx, f.State)).is(w, f)
-			resultOf(w.flows().Get(w.ctx, old.State)).is(w, old)
-			resultOf(w.flows().Get(w.ctx, added.State)).wantNotFound(w)
+				return all
+			}, []connector.Flow{f.Done(), {}, added})
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			f := someFlow(w.connector(w.org().ID))
@@ -335,21 +330,19 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 				resultOf(w.clients().Put(w.ctx, v, at(0))).must(w)
 			}
 			next := c
-			next.ID = "next"
-			w.rolledBack(func(r ports.Records) error {
-				q := r.Connections().Clients()
-				resultOf(q.Put(w.ctx, added, at(0))).is(w, added)
-				resultOf(q.Put(w.ctx, next, at(2000))).is(w, next)
-				next.UsedAt = at(3000)
-				w.ok(q.Use(w.ctx, next))
-				w.ok(q.Remove(w.ctx, gone.Issuer, gone.Redirect, gone.ID))
-				resultOf(q.Get(w.ctx, c.Issuer, c.Redirect)).is(w, next)
-				resultOf(q.Get(w.ctx, gone.Issuer, gone.Redirect)).wantNotFound(w)
-				return nil
-			})
-			resultOf(w.clients().Get(w.ctx, c.Issuer, c.Redirect)).is(w, c)
-			resultOf(w.clients().Get(w.ctx, gone.Issuer, gone.Redirect)).is(w, gone)
-			resultOf(w.clients().Get(w.ctx, added.Issuer, added.Redirect)).wantNotFound(w)
+			next.ID, next.UsedAt = "next", at(3000)
+			undone(w, func(in *fixture) {
+				put := next
+				put.UsedAt = c.UsedAt
+				resultOf(in.clients().Put(w.ctx, added, at(0))).is(in, added)
+				resultOf(in.clients().Put(w.ctx, put, at(2000))).is(in, put)
+				in.ok(errors.Join(in.clients().Use(w.ctx, next), in.clients().Remove(w.ctx, gone.Issuer, gone.Redirect, gone.ID)))
+			}, func(in *fixture) (all []connector.Registered) {
+				for _, of := range []connector.Registered{c, gone, added} {
+					all = append(all, orZero(in, resultOf(in.clients().Get(w.ctx, of.Issuer, of.Redirect))))
+				}
+				return all
+			}, []connector.Registered{next, {}, added})
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			c := someRegistered()

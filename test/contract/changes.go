@@ -257,9 +257,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			tn := w.tenant()
 			w.atomic(func(r ports.Records) error {
 				head, err := r.Storage().Changes().Append(w.ctx, tn.ID, object.NewChange(tn.sharedObject))
-				inside := *w
-				inside.store = nestedRecords{r}
-				s := inside.sinceOf(tn.ID, tn.personalObject.N)
+				s := w.in(r).sinceOf(tn.ID, tn.personalObject.N)
 				moved := tn.sharedObject
 				moved.N = head.N
 				wantEqual(w, s, observed{Head: head, Changed: []object.Change{present(moved)}})

@@ -347,28 +347,15 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			o := w.org().ID
 			i, gone, due := w.connector(o), w.connector(o), w.dueConnector(o, 0)
 			w.ok(w.credentials().Put(w.ctx, o, someSealed(gone.ID)))
-			f := w.flow(gone)
-			added := bareConnector(o)
-			w.rolledBack(func(r ports.Records) error {
-				c := r.Connections()
-				if err := errors.Join(c.Connectors().Add(w.ctx, o, added), c.Connectors().Remove(w.ctx, o, gone.ID)); err != nil {
-					return err
-				}
-				next, err := c.Connectors().Update(w.ctx, o, i.ID, failing)
-				if err != nil {
-					return err
-				}
-				resultOf(w.claimConnectors(c.Connectors(), 10, longAgo(0))).is(w, []connector.Instance{claimed(due, longAgo(0))})
-				resultOf(collected(func(each func(connector.Instance) error) error {
-					return c.Connectors().List(w.ctx, o, connector.Position{}, 0, each)
-				})).is(w, []connector.Instance{next, claimed(due, longAgo(0)), added})
-				resultOf(c.Credentials().Get(w.ctx, o, gone.ID)).wantNotFound(w)
-				resultOf(c.Flows().Get(w.ctx, f.State)).wantNotFound(w)
-				return nil
-			})
-			resultOf(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{i, gone, due})
-			resultOf(w.credentials().Get(w.ctx, o, gone.ID)).is(w, someSealed(gone.ID))
-			resultOf(w.flows().Get(w.ctx, f.State)).is(w, f)
+			f, added, next := w.flow(gone), bareConnector(o), i
+			next.Failures++
+			undone(w, func(in *fixture) {
+				in.ok(errors.Join(in.connectors().Add(w.ctx, o, added), in.connectors().Remove(w.ctx, o, gone.ID), drop(in.connectors().Update(w.ctx, o, i.ID, failing))))
+				resultOf(in.claimConnectors(in.connectors(), 10, longAgo(0))).is(in, []connector.Instance{claimed(due, longAgo(0))})
+			}, func(in *fixture) []any {
+				all := resultOf(in.instances(o, connector.Position{}, 0)).must(in)
+				return []any{all, orZero(in, resultOf(in.credentials().Get(w.ctx, o, gone.ID))), orZero(in, resultOf(in.flows().Get(w.ctx, f.State)))}
+			}, []any{[]connector.Instance{next, claimed(due, longAgo(0)), added}, connector.Sealed{}, connector.Flow{}})
 			resultOf(w.claimConnectors(w.connectors(), 10, longAgo(0))).is(w, []connector.Instance{claimed(due, longAgo(0))})
 		},
 		"claims take the due ones of all organisations, those due for longest first": func(w *fixture) {
@@ -565,19 +552,14 @@ func Credentials(t *testing.T, open func(t *testing.T) Opened) {
 			o := w.org().ID
 			i, without := w.connector(o), w.connector(o)
 			w.ok(w.credentials().Put(w.ctx, o, someSealed(i.ID)))
-			w.rolledBack(func(r ports.Records) error {
-				c := r.Connections().Credentials()
-				for _, of := range []id.Connector{i.ID, without.ID} {
-					s := connector.Sealed{Instance: of, Version: 99, Entries: []byte("other")}
-					if err := c.Put(w.ctx, o, s); err != nil {
-						return err
-					}
-					resultOf(c.Get(w.ctx, o, of)).is(w, s)
-				}
-				return nil
-			})
-			resultOf(w.credentials().Get(w.ctx, o, i.ID)).is(w, someSealed(i.ID))
-			resultOf(w.credentials().Get(w.ctx, o, without.ID)).wantNotFound(w)
+			other := func(i id.Connector) connector.Sealed {
+				return connector.Sealed{Instance: i, Version: 99, Entries: []byte("other")}
+			}
+			undone(w, func(in *fixture) {
+				in.ok(errors.Join(in.credentials().Put(w.ctx, o, other(i.ID)), in.credentials().Put(w.ctx, o, other(without.ID))))
+			}, func(in *fixture) [2]connector.Sealed {
+				return [2]connector.Sealed{orZero(in, resultOf(in.credentials().Get(w.ctx, o, i.ID))), orZero(in, resultOf(in.credentials().Get(w.ctx, o, without.ID)))}
+			}, [2]connector.Sealed{other(i.ID), other(without.ID)})
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			o := w.org().ID

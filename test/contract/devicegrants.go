@@ -106,22 +106,16 @@ func DeviceGrants(t *testing.T, open func(t *testing.T) Opened) {
 			}
 		},
 		"a transaction sees its own writes and none of a failing fn, and a rollback undoes them": func(w *fixture) {
-			g, added := w.device(), someDevice("")
+			g, added, no := w.device(), someDevice(""), errors.New("no")
 			denied := g.Restore(session.DeviceDenied)
-			w.rolledBack(func(r ports.Records) error {
-				q := r.Deployment().DeviceGrants()
-				w.ok(q.Add(w.ctx, added))
-				no := errors.New("no")
-				_, err := q.Update(w.ctx, g.Code, func(session.DeviceGrant) (session.DeviceGrant, error) { return denied, no })
-				w.wantSameError(err, no)
-				resultOf(q.ByUserCode(w.ctx, g.UserCode)).is(w, g)
-				resultOf(q.Update(w.ctx, g.Code, func(session.DeviceGrant) (session.DeviceGrant, error) { return denied, nil })).is(w, denied)
-				resultOf(q.ByUserCode(w.ctx, g.UserCode)).is(w, denied)
-				resultOf(q.ByUserCode(w.ctx, added.UserCode)).is(w, added)
-				return nil
-			})
-			resultOf(w.devices().ByUserCode(w.ctx, g.UserCode)).is(w, g)
-			resultOf(w.devices().ByUserCode(w.ctx, added.UserCode)).wantNotFound(w)
+			update := func(in *fixture, err error) error {
+				return drop(in.devices().Update(w.ctx, g.Code, func(session.DeviceGrant) (session.DeviceGrant, error) { return denied, err }))
+			}
+			state := func(in *fixture) [2]session.DeviceGrant {
+				return [2]session.DeviceGrant{orZero(in, resultOf(in.devices().ByUserCode(w.ctx, g.UserCode))), orZero(in, resultOf(in.devices().ByUserCode(w.ctx, added.UserCode)))}
+			}
+			undone(w, func(in *fixture) { in.wantSameError(update(in, no), no) }, state, [2]session.DeviceGrant{g})
+			undone(w, func(in *fixture) { in.ok(errors.Join(in.devices().Add(w.ctx, added), update(in, nil))) }, state, [2]session.DeviceGrant{denied, added})
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			g := someDevice("")

@@ -133,6 +133,27 @@ func (w *fixture) rolledBack(fn func(ports.Records) error) {
 	}), no)
 }
 
+// in returns the fixture of a transaction, which reads what that has written.
+func (w *fixture) in(r ports.Records) *fixture {
+	in := *w
+	in.store = nestedRecords{r}
+	return &in
+}
+
+// undone ends the sub-test unless a transaction that makes a change reads a state, and a rollback restores the one of
+// before.
+func undone[S any](w *fixture, change func(in *fixture), state func(in *fixture) S, want S) {
+	w.Helper()
+	was := state(w)
+	w.rolledBack(func(r ports.Records) error {
+		in := w.in(r)
+		change(in)
+		wantEqual(w, state(in), want)
+		return nil
+	})
+	wantEqual(w, state(w), was)
+}
+
 // ok ends the sub-test on an error.
 func (w *fixture) ok(err error) {
 	w.Helper()

@@ -303,11 +303,7 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"records are read at the epoch of the organisation, and at no other": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
-			at := func(o id.Org, epoch int64) *fixture {
-				inside := *w
-				inside.store = nestedRecords{w.store.At(o, epoch)}
-				return &inside
-			}
+			at := func(o id.Org, epoch int64) *fixture { return w.in(w.store.At(o, epoch)) }
 			listed := func(w *fixture) (all []org.Profile, err error) {
 				return all, w.members().List(w.ctx, tn.ID, org.MemberFilter{}, collect(&all))
 			}

@@ -310,17 +310,10 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 		"a rollback undoes reservations, settlements and sweeps": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
 			l := w.lease(someLease(o, u), 100)
-			w.rolledBack(func(r ports.Records) error {
-				q := r.Usage().Quotas()
-				dead := expired(o, u)
-				_, err := q.ReserveAt(w.ctx, 0, dead, 1000, quota.Need{Output: 5})
-				if err := errors.Join(err, r.Usage().Ledger().Settle(w.ctx, o, ended(l, 30)), q.Sweep(w.ctx, sweepTime)); err != nil {
-					return err
-				}
-				resultOf(q.Account(w.ctx, o, u, l.Day)).is(w, quota.Account{Used: 30})
-				return nil
-			})
-			w.account(o, u, quota.Account{Reserved: 100})
+			undone(w, func(in *fixture) {
+				in.ok(drop(in.quotas().ReserveAt(w.ctx, 0, expired(o, u), 1000, quota.Need{Output: 5})))
+				in.ok(errors.Join(in.ledger().Settle(w.ctx, o, ended(l, 30)), in.quotas().Sweep(w.ctx, sweepTime)))
+			}, func(in *fixture) quota.Account { return resultOf(in.quotas().Account(w.ctx, o, u, l.Day)).must(in) }, quota.Account{Used: 30})
 			w.ok(w.settle(l, 1))
 			w.account(o, u, quota.Account{Used: 1})
 		},

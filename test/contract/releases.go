@@ -193,24 +193,13 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 		"a transaction sees its own writes, and a rollback undoes them with the revision": func(w *fixture) {
 			was := w.publishes()
 			r, added := w.release(), someRelease(w)
-			w.rolledBack(func(records ports.Records) error {
-				in := records.Deployment().Releases()
-				if err := in.Add(w.ctx, added); err != nil {
-					return err
-				}
-				changed, err := in.Update(w.ctx, r.ID, raised)
-				if err != nil {
-					return err
-				}
-				resultOf(in.Revision(w.ctx)).is(w, was+3)
-				revision, all := w.stored(in, r.ID, added.ID)
-				wantEqual(w, revision, was+3)
-				wantEqual(w, all, []release.Release{changed, added})
-				return nil
-			})
-			w.wantStored(was+1, r)
-			_, gone := w.stored(w.releases(), added.ID)
-			wantEqual(w, gone, nil)
+			changed, _ := raised(r)
+			undone(w, func(in *fixture) {
+				in.ok(errors.Join(in.releases().Add(w.ctx, added), drop(in.releases().Update(w.ctx, r.ID, raised))))
+			}, func(in *fixture) []any {
+				revision, all := in.stored(in.releases(), r.ID, added.ID)
+				return []any{revision, resultOf(in.releases().Revision(w.ctx)).must(in), all}
+			}, []any{was + 3, was + 3, []release.Release{changed, added}})
 			w.ok(w.releases().Add(w.ctx, added))
 			w.wantStored(was+2, r, added)
 		},
@@ -479,18 +468,12 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 			d := nextDay()
 			t := tally(d, release.Darwin, release.ARM64, release.Stable, "1.0.0", 1, 1)
 			w.ok(w.adoption().Add(w.ctx, []release.Tally{t}))
-			more := tally(d, release.Linux, release.X64, release.Stable, "1.0.0", 5, 5)
-			w.rolledBack(func(r ports.Records) error {
-				in := r.Deployment().Adoption()
-				if err := in.Add(w.ctx, []release.Tally{t, more}); err != nil {
-					return err
-				}
-				twice := t
-				twice.Checks, twice.Offered = 2, 2
-				resultOf(in.List(w.ctx, d, d, anywhere, release.Tally{}, 0)).is(w, []release.Tally{twice, more})
-				return nil
-			})
-			resultOf(w.adoption().List(w.ctx, d, d, anywhere, release.Tally{}, 0)).is(w, []release.Tally{t})
+			more, twice := tally(d, release.Linux, release.X64, release.Stable, "1.0.0", 5, 5), t
+			twice.Checks, twice.Offered = 2, 2
+			undone(w, func(in *fixture) { in.ok(in.adoption().Add(w.ctx, []release.Tally{t, more})) },
+				func(in *fixture) []release.Tally {
+					return resultOf(in.adoption().List(w.ctx, d, d, anywhere, release.Tally{}, 0)).must(in)
+				}, []release.Tally{twice, more})
 		},
 		"a day's counts can be many": func(w *fixture) {
 			d := nextDay()
@@ -605,16 +588,9 @@ func Reports(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"a transaction sees its own reports, and a rollback undoes them": func(w *fixture) {
 			of := fresh[id.Release]()
-			w.ok(w.reports().Add(w.ctx, []release.Report{report(of, 0, 1, 1)}))
-			w.rolledBack(func(r ports.Records) error {
-				in := r.Deployment().Reports()
-				if err := in.Add(w.ctx, []release.Report{report(of, 0, 1, 1)}); err != nil {
-					return err
-				}
-				resultOf(in.Sum(w.ctx, of)).is(w, release.Outcomes{Succeeded: 2, Failed: 2})
-				return nil
-			})
-			resultOf(w.reports().Sum(w.ctx, of)).is(w, release.Outcomes{Succeeded: 1, Failed: 1})
+			add := func(in *fixture) { in.ok(in.reports().Add(w.ctx, []release.Report{report(of, 0, 1, 1)})) }
+			add(w)
+			undone(w, add, func(in *fixture) release.Outcomes { return resultOf(in.reports().Sum(w.ctx, of)).must(in) }, release.Outcomes{Succeeded: 2, Failed: 2})
 		},
 		"prune removes only the hours before the time, and none of a release with a failure limit": func(w *fixture) {
 			w.publishes()

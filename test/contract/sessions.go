@@ -78,15 +78,15 @@ func Sessions(t *testing.T, open func(t *testing.T) Opened) {
 			w.erase(gone, at(9))
 			resultOf(w.sessions().List(w.ctx, u.ID)).is(w, []session.Session{kept, other})
 		},
-		"a rollback changes nothing": func(w *fixture) {
+		"a transaction sees its own writes, and a rollback undoes them": func(w *fixture) {
 			u := w.user()
-			s, begun := someSession(u.ID, ""), someSession(u.ID, "")
-			w.ok(w.sessions().Put(w.ctx, s))
-			w.rolledBack(func(r ports.Records) error {
-				sessions := r.Journal().Sessions()
-				return errors.Join(sessions.Put(w.ctx, begun), sessions.Use(w.ctx, map[id.Session]time.Time{s.ID: at(9)}), sessions.Remove(w.ctx, s.ID))
-			})
-			resultOf(w.sessions().List(w.ctx, u.ID)).is(w, []session.Session{s})
+			s, gone, begun := someSession(u.ID, ""), someSession(u.ID, ""), someSession(u.ID, "")
+			w.ok(errors.Join(w.sessions().Put(w.ctx, s), w.sessions().Put(w.ctx, gone)))
+			used := s
+			used.LastUsedAt = at(9)
+			undone(w, func(in *fixture) {
+				in.ok(errors.Join(in.sessions().Put(w.ctx, begun), in.sessions().Use(w.ctx, map[id.Session]time.Time{s.ID: at(9)}), in.sessions().Remove(w.ctx, gone.ID)))
+			}, func(in *fixture) []session.Session { return resultOf(in.sessions().List(w.ctx, u.ID)).must(in) }, []session.Session{used, begun})
 		},
 		"a session that a transaction has read is not removed concurrently": func(w *fixture) {
 			s := someSession(w.user().ID, "")

@@ -83,23 +83,16 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 		"a transaction sees its own writes, and a rollback undoes them": func(w *fixture) {
 			a, b := w.org().ID, w.org().ID
 			put(w, someSubscription(a))
-			w.rolledBack(func(r ports.Records) error {
-				inside := *w
-				inside.store = nestedRecords{r}
-				put(&inside, someSubscription(a).Restore("OTHER"), someSubscription(b).Restore("OTHER"))
-				resultOf(inside.subscriptions().Of(w.ctx, []id.Org{a, b})).is(w, map[id.Org]plan.Subscription{
-					a: storedSubscription(someSubscription(a).Restore("OTHER")), b: storedSubscription(someSubscription(b).Restore("OTHER")),
-				})
-				resultOf(inside.subscriptions().ByCustomer(w.ctx, someSubscription(b).Customer)).is(w, b)
-				put(&inside, trial(b, at(-1_000_000)))
-				wantEqual(w, dueOf(&inside, []id.Org{b}, at(0)), []id.Org{b})
-				resultOf(inside.subscriptions().ByCustomer(w.ctx, someSubscription(b).Customer)).wantNotFound(w)
-				return nil
-			})
-			resultOf(w.subscriptions().Of(w.ctx, []id.Org{a, b})).is(w, map[id.Org]plan.Subscription{a: storedSubscription(someSubscription(a)), b: plan.Unsubscribed(b)})
-			resultOf(w.subscriptions().ByCustomer(w.ctx, someSubscription(a).Customer)).is(w, a)
-			resultOf(w.subscriptions().ByCustomer(w.ctx, someSubscription(b).Customer)).wantNotFound(w)
-			wantEqual(w, dueOf(w, []id.Org{b}, at(0)), nil)
+			other := func(o id.Org) plan.Subscription { return someSubscription(o).Restore("OTHER") }
+			undone(w, func(in *fixture) {
+				put(in, other(a), other(b))
+				resultOf(in.subscriptions().ByCustomer(w.ctx, someSubscription(b).Customer)).is(in, b)
+				put(in, trial(b, at(-1_000_000)))
+			}, func(in *fixture) []any {
+				all := resultOf(in.subscriptions().Of(w.ctx, []id.Org{a, b})).must(in)
+				byA, byB := resultOf(in.subscriptions().ByCustomer(w.ctx, someSubscription(a).Customer)), resultOf(in.subscriptions().ByCustomer(w.ctx, someSubscription(b).Customer))
+				return []any{all, orZero(in, byA), orZero(in, byB), dueOf(in, []id.Org{b}, at(0))}
+			}, []any{map[id.Org]plan.Subscription{a: storedSubscription(other(a)), b: storedSubscription(trial(b, at(-1_000_000)))}, a, id.Org(""), []id.Org{b}})
 		},
 		"an organisation is found by its customer, compared exactly": func(w *fixture) {
 			a, b, none := w.org().ID, w.org().ID, w.org().ID
