@@ -741,19 +741,45 @@ func TestWhatWasAcceptedIsNotAcceptedAfterAPause(t *testing.T) {
 	}
 }
 
-// narrow is a server that accepts so much.
-type narrow struct {
+// refusing is a server that refuses files, by their paths.
+type refusing struct {
 	*remote
-	limits mirror.Limits
-	asked  int
+	limits  mirror.Limits
+	asked   int // for the limits
+	refuses map[string]error
 }
 
-func (n *narrow) Limits(context.Context) (mirror.Limits, error) {
+func newRefusing(t *testing.T, alter ...func(*client.Options)) (*single, *refusing) {
+	n := &refusing{limits: mirror.Limits{MaxFile: 1 << 20}, refuses: map[string]error{}}
+	return newSingle(t, append([]func(*client.Options){func(o *client.Options) {
+		n.remote = o.Remote.(*remote)
+		o.Remote, o.RemoteWriter = n, n
+	}}, alter...)...), n
+}
+
+func (n *refusing) Limits(context.Context) (mirror.Limits, error) {
 	n.asked++
 	return n.limits, nil
 }
 
-func (n *narrow) Create(ctx context.Context, path, checksum string, size int64, content io.Reader) (mirror.Record, error) {
+func (n *refusing) Download(ctx context.Context, r mirror.Record, offset int64) (mirror.Record, io.ReadCloser, error) {
+	if err := n.refuses[r.Path]; err != nil {
+		return mirror.Record{}, nil, err
+	}
+	return n.remote.Download(ctx, r, offset)
+}
+
+func (n *refusing) Create(ctx context.Context, path, checksum string, size int64, content io.Reader) (mirror.Record, error) {
+	if err := n.refuses[path]; err != nil {
+		return mirror.Record{}, err
+	}
+	return n.remote.Create(ctx, path, checksum, size, content)
+}
+
+// narrow is a server that accepts so much.
+type narrow struct{ *refusing }
+
+func (n narrow) Create(ctx context.Context, path, checksum string, size int64, content io.Reader) (mirror.Record, error) {
 	if !n.limits.Room(size, 0) {
 		return mirror.Record{}, fault.New(fault.Forbidden, "The plan allows no more.")
 	}
@@ -762,11 +788,8 @@ func (n *narrow) Create(ctx context.Context, path, checksum string, size int64, 
 }
 
 func TestWhatTheServerHasNoRoomForIsHeldUntilItHas(t *testing.T) {
-	n := &narrow{limits: mirror.Limits{MaxFile: 20, Stored: 90, Storage: 100}}
-	s := newSingle(t, func(o *client.Options) {
-		n.remote = o.Remote.(*remote)
-		o.Remote, o.RemoteWriter = n, n
-	})
+	s, n := newRefusing(t, func(o *client.Options) { o.RemoteWriter = narrow{o.Remote.(*refusing)} })
+	n.limits = mirror.Limits{MaxFile: 20, Stored: 90, Storage: 100}
 	round := func() client.Outcome {
 		t.Helper()
 		out, err := s.round()
@@ -800,37 +823,6 @@ func TestWhatTheServerHasNoRoomForIsHeldUntilItHas(t *testing.T) {
 	if out = round(); len(out.Held) > 0 || out.Retry || out.Done != 3 {
 		t.Errorf("%+v", out)
 	}
-}
-
-// refusing is a server that refuses files, by their paths.
-type refusing struct {
-	*remote
-	limits  mirror.Limits
-	refuses map[string]error
-}
-
-func newRefusing(t *testing.T) (*single, *refusing) {
-	n := &refusing{limits: mirror.Limits{MaxFile: 1 << 20}, refuses: map[string]error{}}
-	return newSingle(t, func(o *client.Options) {
-		n.remote = o.Remote.(*remote)
-		o.Remote, o.RemoteWriter = n, n
-	}), n
-}
-
-func (n *refusing) Limits(context.Context) (mirror.Limits, error) { return n.limits, nil }
-
-func (n *refusing) Download(ctx context.Context, r mirror.Record, offset int64) (mirror.Record, io.ReadCloser, error) {
-	if err := n.refuses[r.Path]; err != nil {
-		return mirror.Record{}, nil, err
-	}
-	return n.remote.Download(ctx, r, offset)
-}
-
-func (n *refusing) Create(ctx context.Context, path, checksum string, size int64, content io.Reader) (mirror.Record, error) {
-	if err := n.refuses[path]; err != nil {
-		return mirror.Record{}, err
-	}
-	return n.remote.Create(ctx, path, checksum, size, content)
 }
 
 func TestAFileThatTheServerRefusesDoesNotKeepOthers(t *testing.T) {
@@ -875,11 +867,8 @@ func (n damaged) Download(ctx context.Context, r mirror.Record, offset int64) (m
 func TestAFileThatTheServerCannotReadDoesNotKeepOthers(t *testing.T) {
 	for about, reply := range map[string]error{"an error": fault.New(fault.Internal, "Internal server error"), "a part of it": nil} {
 		t.Run(about, func(t *testing.T) {
-			n := &refusing{limits: mirror.Limits{MaxFile: 1 << 20}, refuses: map[string]error{"b": reply}}
-			s := newSingle(t, func(o *client.Options) {
-				n.remote = o.Remote.(*remote)
-				o.Remote, o.RemoteWriter = damaged{n}, damaged{n}
-			})
+			s, n := newRefusing(t, func(o *client.Options) { o.Remote = damaged{o.Remote.(*refusing)} })
+			n.refuses["b"] = reply
 			must.Do(s.server.create(t.Context(), "b", strings.NewReader("two"), 3, "")).Or(t)
 			s.disk.write("a", "one")
 			out, err := s.client.Round(t.Context())
@@ -922,17 +911,14 @@ func TestARateLimitEndsARound(t *testing.T) {
 func TestAMemberWhoMayOnlyReadIsToldByTheRole(t *testing.T) {
 	for _, batches := range []int{0, 10} {
 		failed := 0
-		var s *single
-		n := &refusing{limits: mirror.Limits{MaxFile: 1 << 20, BatchFiles: batches, BatchBytes: 1 << 20, BatchFileSize: 1 << 10}}
-		s = newSingle(t, func(o *client.Options) {
-			n.remote = o.Remote.(*remote)
-			o.Remote, o.RemoteWriter = n, n
+		s, n := newRefusing(t, func(o *client.Options) {
 			o.Report = func(e client.Event) {
 				if e.Kind == client.Failed {
 					failed++
 				}
 			}
 		})
+		n.limits.BatchFiles, n.limits.BatchBytes, n.limits.BatchFileSize = batches, 1<<20, 1<<10
 		requests := 0
 		s.remote.before = func(call string) (bool, error) {
 			if call != "create" && call != "batch" {
@@ -1012,10 +998,9 @@ func (d *hashing) Scan(ctx context.Context, scope mirror.Scope, known func(strin
 
 func TestAFileThatIsTooLargeIsReadOnce(t *testing.T) {
 	d := &hashing{}
-	n := &refusing{limits: mirror.Limits{MaxFile: 1 << 20}}
-	s := newSingle(t, func(o *client.Options) {
-		d.disk, n.remote = o.Disk.(*disk), o.Remote.(*remote)
-		o.Disk, o.Remote, o.RemoteWriter = d, n, n
+	s, n := newRefusing(t, func(o *client.Options) {
+		d.disk = o.Disk.(*disk)
+		o.Disk = d
 	})
 	s.disk.write("known", "123456")
 	s.disk.write("small", "1")
