@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"math"
@@ -102,10 +103,15 @@ func (o *objects) newSteps(ctx context.Context) *steps {
 	return s
 }
 
+// do runs a step. Its error is errTimeout, not that of a caller who went away, if the limit has cancelled it.
 func (s *steps) do(step func() error) error {
 	s.timer.Reset(s.timeout)
 	defer s.timer.Stop()
-	return step()
+	err := step()
+	if errors.Is(err, context.Canceled) && context.Cause(s.ctx) == errTimeout { //nolint:errorlint // the very same
+		return fmt.Errorf("%w: %v", errTimeout, err)
+	}
+	return err
 }
 
 // uploadReader is the content of a Put for the store's client. It stops the timer while it
