@@ -188,15 +188,11 @@ func TestGoogleAddresses(t *testing.T) {
 		if to.Headers["X-Goog-If-Generation-Match"] != "0" || to.Headers["X-Goog-Content-Length-Range"] != "7,7" {
 			t.Errorf("the headers are %v", to.Headers)
 		}
-		if got := send(t, http.DefaultClient, to.URL, "content", to.Headers); got != http.StatusOK {
-			t.Fatalf("it is %d", got)
-		}
+		must.Is(t, http.StatusOK, send(t, http.DefaultClient, to.URL, "content", to.Headers))
 		address, err := s.SignGet(t.Context(), name, "text/html", `attachment; filename="x"`, time.Minute)
 		must.NoError(t, err)
 		u = must.Do(url.Parse(address)).Or(t)
-		if got := fmt.Sprint(u.Query()["response-content-type"], u.Query()["response-content-disposition"]); got != `[text/html] [attachment; filename="x"]` {
-			t.Errorf("the response has %s", got)
-		}
+		must.Is(t, `[text/html] [attachment; filename="x"]`, fmt.Sprint(u.Query()["response-content-type"], u.Query()["response-content-disposition"]))
 		response := must.Do(http.Get(address)).Or(t)
 		got, err := io.ReadAll(response.Body)
 		if err != nil || response.Body.Close() != nil || string(got) != "content" {
@@ -206,9 +202,7 @@ func TestGoogleAddresses(t *testing.T) {
 	encoded := object.Content{Blob: "org/encoded@1-x", Size: int64(len(gzipped))}
 	to := must.Do(s.SignPut(t.Context(), "text/plain", encoded, time.Minute)).Or(t)
 	// The emulator decompresses what it is sent once, which Google does not.
-	if got := send(t, http.DefaultClient, to.URL, compress(gzipped), to.Headers, "Content-Encoding", "gzip"); got != http.StatusOK {
-		t.Fatalf("it is %d", got)
-	}
+	must.Is(t, http.StatusOK, send(t, http.DefaultClient, to.URL, compress(gzipped), to.Headers, "Content-Encoding", "gzip"))
 	t.Setenv(objectstore.EnvHost, store.Host)
 	emulated := openBucket(t, "gs://collab/prefix")
 	if got := list(t, emulated); len(got) != 3 {
@@ -333,12 +327,8 @@ func TestRequestsThatAnAddressOfAzureAlsoPermits(t *testing.T) {
 	t.Run("a snapshot", func(t *testing.T) {
 		const name = "org/snapshot@1-x"
 		to := must.Do(s.SignPut(t.Context(), "text/plain", object.Content{Blob: name, Size: 7}, time.Minute)).Or(t)
-		if got := send(t, http.DefaultClient, to.URL, "content", to.Headers); got != http.StatusCreated {
-			t.Fatalf("it is %d", got)
-		}
-		if got := send(t, http.DefaultClient, to.URL+"&comp=snapshot", "", nil); got != http.StatusCreated {
-			t.Fatalf("the snapshot is %d", got)
-		}
+		must.Is(t, http.StatusCreated, send(t, http.DefaultClient, to.URL, "content", to.Headers))
+		must.Is(t, http.StatusCreated, send(t, http.DefaultClient, to.URL+"&comp=snapshot", "", nil))
 		must.NoError(t, b.Remove(t.Context(), name))
 		if _, _, err := s.Stat(t.Context(), name); !fault.Is(err, fault.NotFound) {
 			t.Errorf("it is still there: %v", err)

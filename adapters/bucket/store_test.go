@@ -105,9 +105,7 @@ func TestFiles(t *testing.T) {
 		if content, err := os.ReadFile(filepath.Join(directory, name)); err != nil || string(content) != "content" {
 			t.Errorf("the file is %q, %v", content, err)
 		}
-		if content, err := read(openBucket(t, "file://"+directory), name); err != nil || content != "content" {
-			t.Errorf("got %q, %v", content, err)
-		}
+		must.Is(t, "content", must.Do(read(openBucket(t, "file://"+directory), name)).Or(t))
 	})
 	t.Run("only the owner has permissions", func(t *testing.T) {
 		directory := t.TempDir()
@@ -233,9 +231,7 @@ func TestFiles(t *testing.T) {
 		}
 		close(rest)
 		must.Succeed(t, <-done)
-		if content, err := read(b, name+"2"); err != nil || content != "content" {
-			t.Errorf("got %q, %v", content, err)
-		}
+		must.Is(t, "content", must.Do(read(b, name+"2")).Or(t))
 		must.Fail(t, b.Put(t.Context(), name+"2", "", -1, strings.NewReader("other")), fault.Conflict) // the name is taken
 	})
 	for way, prepare := range map[string]func(ports.Blobs){"": func(ports.Blobs) {}, " with named files": bucket.UseNamedFiles} {
@@ -287,9 +283,7 @@ func (failingReader) Read([]byte) (int, error) { return 0, errors.New("no conten
 
 func unavailable(t *testing.T, err error) {
 	t.Helper()
-	if !fault.Is(err, fault.Unavailable) {
-		t.Errorf("the error is %v of kind %d, want Unavailable", err, fault.KindOf(err))
-	}
+	must.Fail(t, err, fault.Unavailable)
 }
 
 // envWriter is the variable that makes the test binary write blobs into a directory and print

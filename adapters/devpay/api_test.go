@@ -192,9 +192,7 @@ func TestIdempotency(t *testing.T) {
 		wait.Wait()
 		n := 0
 		made.Range(func(any, any) bool { n++; return true })
-		if n != 1 {
-			t.Errorf("%d customers", n)
-		}
+		must.Is(t, 1, n)
 	})
 }
 

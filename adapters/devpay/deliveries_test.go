@@ -23,9 +23,7 @@ func TestDeliveries(t *testing.T) {
 		s := st.session(st.customer("Engines"))
 		st.service.SetDown(true)
 		st.pay(s.ID)
-		if n := st.service.Attempts(); n != 1 {
-			t.Errorf("%d attempts", n)
-		}
+		must.Is(t, 1, st.service.Attempts())
 		st.service.SetDown(false)
 		st.endPause()
 		must.Is(t, paid, forms.Types(st.service.Await(t, 4)))
@@ -78,9 +76,7 @@ func TestDeliveries(t *testing.T) {
 			<-others
 		}
 		st.subscribed()
-		if len(others) != 4 {
-			t.Errorf("%d events of another subscription", len(others))
-		}
+		must.Is(t, 4, len(others))
 	})
 	t.Run("undelivered events survive a restart with ids and order", func(t *testing.T) {
 		directory := t.TempDir()
@@ -90,9 +86,7 @@ func TestDeliveries(t *testing.T) {
 		st.pay(s.ID)
 		must.NoError(t, st.provider.Close(t.Context()))
 		again := newFixture(t, directory)
-		if n := again.service.Attempts(); n != 0 {
-			t.Errorf("%d attempts before the service listens", n)
-		}
+		must.Is(t, 0, again.service.Attempts())
 		again.endPause()
 		events := again.service.Await(t, 4)
 		var ids []string
@@ -128,9 +122,7 @@ func TestDeliveries(t *testing.T) {
 		}()
 		<-hanging
 		must.NoError(t, st.provider.Close(t.Context()))
-		if err := <-done; err != nil {
-			t.Errorf("Pay: %v", err)
-		}
+		must.Succeed(t, <-done)
 		again := newFixture(t, directory)
 		again.endPause()
 		must.Is(t, paid, forms.Types(again.service.Await(t, 4)))

@@ -292,9 +292,7 @@ func TestPortalPage(t *testing.T) {
 		}
 		sent := strings.Fields(forms.Types(st.service.Await(t, 3)))
 		slices.Sort(sent)
-		if got := strings.Join(sent, " "); got != "customer.subscription.deleted customer.subscription.updated invoice.paid" {
-			t.Errorf("events: %s", got)
-		}
+		must.Is(t, "customer.subscription.deleted customer.subscription.updated invoice.paid", strings.Join(sent, " "))
 		st.service.Expect(t, "")
 	})
 	withProvider(t, "its URL is valid for a day", func(t *testing.T, st *fixture) {

@@ -71,7 +71,5 @@ invoice.paid until 2026-03-31
 customer.subscription.updated: STANDARD active until 2026-03-31
 customer.subscription.updated: STANDARD active until 2026-03-31, and not longer
 customer.subscription.deleted: STANDARD canceled until 2026-03-31, and not longer`
-	if strings.Join(got, "\n") != want {
-		t.Errorf("events:\n%s", strings.Join(got, "\n"))
-	}
+	must.Is(t, want, strings.Join(got, "\n"))
 }

@@ -69,9 +69,7 @@ func TestStatementsEndWithTheirContext(t *testing.T) {
 			must.FailIs(t, run(ctx), context.Canceled)
 			// The connection can be used again, and nothing of the statement stayed.
 			must.NoError(t, db.Journal().Inbox().Accept(t.Context(), "s", name, time.UnixMilli(1)))
-			if n, err := inboxTable.on(db.read).filter("message IN ('m', 'undone')").count(t.Context()); err != nil || n != 0 {
-				t.Errorf("%d messages stayed, %v", n, err)
-			}
+			must.Is(t, 0, must.Do(inboxTable.on(db.read).filter("message IN ('m', 'undone')").count(t.Context())).Or(t))
 		})
 	}
 }
@@ -377,21 +375,15 @@ func TestGroupTransaction(t *testing.T) {
 	}
 	t.Run("a part that waits for the disk is in no asynchronous transaction", func(t *testing.T) {
 		levels, transactions := attempted(t, true, []bool{true, true, false, true, true, false}, 2, 4)
-		if want := []int64{async, async, lasting, async, async, lasting, async}; !slices.Equal(levels, want) {
-			t.Errorf("the levels are %v instead of %v", levels, want)
-		}
+		must.Equal(t, []int64{async, async, lasting, async, async, lasting, async}, levels)
 		if transactions[0] != transactions[1] || transactions[3] != transactions[4] {
 			t.Error("asynchronous parts share no transaction")
 		}
-		if level := synchronous(t, &db.conn); level != lasting {
-			t.Errorf("a statement by itself is of the level %d", level)
-		}
+		must.Is(t, lasting, synchronous(t, &db.conn))
 	})
 	t.Run("an asynchronous part waits for no transaction that waits for the disk", func(t *testing.T) {
 		levels, transactions := attempted(t, false, []bool{false, true, false, true})
-		if want := []int64{lasting, async, lasting, async, lasting}; !slices.Equal(levels, want) {
-			t.Errorf("the levels are %v instead of %v", levels, want)
-		}
+		must.Equal(t, []int64{lasting, async, lasting, async, lasting}, levels)
 		if transactions[0] != transactions[4] || transactions[2] != transactions[4] || transactions[1] != transactions[3] {
 			t.Error("parts of one kind share no transaction")
 		}
@@ -414,9 +406,7 @@ func TestGroupTransaction(t *testing.T) {
 					if (err != nil) != (n%7 == 0) {
 						t.Error(err)
 					}
-					if level := synchronous(t, &db.conn); level != lasting {
-						t.Errorf("a statement by itself is of the level %d", level)
-					}
+					must.Is(t, lasting, synchronous(t, &db.conn))
 				}
 			})
 		}

@@ -59,9 +59,7 @@ func TestCachedStatements(t *testing.T) {
 			must.NoError(t, outer.Scan(&n))
 			seen = append(seen, n)
 			inner := must.Do(tx.QueryContext(ctx, query, 2)).Or(t)
-			if got := fmt.Sprint(drain(t, inner)); got != "[2 3]" {
-				t.Errorf("within: %s", got)
-			}
+			must.Is(t, "[2 3]", fmt.Sprint(drain(t, inner)))
 		}
 		if fmt.Sprint(seen) != "[1 2 3]" {
 			t.Errorf("around: %v", seen)
@@ -107,9 +105,7 @@ func TestCachedStatements(t *testing.T) {
 			exec(t, fmt.Sprintf("SELECT %d", i))
 		}
 		onConn(t, func(c *cachingConn) {
-			if len(c.cached) != maxStatements {
-				t.Errorf("%d are cached", len(c.cached))
-			}
+			must.Is(t, maxStatements, len(c.cached))
 		})
 		read(t, 5, "[5]")
 	})

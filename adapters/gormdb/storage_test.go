@@ -64,9 +64,7 @@ func TestHints(t *testing.T) {
 		expect := func(t *testing.T, want ...object.Hint) {
 			t.Helper()
 			slices.SortFunc(hints, func(a, b object.Hint) int { return strings.Compare(string(a.Org), string(b.Org)) })
-			if !slices.Equal(hints, want) {
-				t.Errorf("the hints are %v, want %v", hints, want)
-			}
+			must.Equal(t, want, hints)
 			hints = nil
 		}
 		t.Run("a commit is announced with the last number of each log", func(t *testing.T) {

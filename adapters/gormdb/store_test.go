@@ -77,9 +77,7 @@ func TestOpen(t *testing.T) {
 				}
 			}
 		}
-		if n := db.pools[0].Stats().MaxOpenConnections; n != 1 {
-			t.Errorf("%d writers", n)
-		}
+		must.Is(t, 1, db.pools[0].Stats().MaxOpenConnections)
 		if _, err := db.pools[1].Exec("INSERT INTO inbox (source, message, noted_at) VALUES ('a', 'b', 1)"); err == nil {
 			t.Error("a reader wrote")
 		}
@@ -150,9 +148,7 @@ func TestTransactions(t *testing.T) {
 				}()
 			}
 			for _, pool := range db.pools {
-				if n := pool.Stats().InUse; n != 0 {
-					t.Errorf("%d connections are in use", n)
-				}
+				must.Is(t, 0, pool.Stats().InUse)
 			}
 			must.Fail(t, must.ErrorOf(db.Work().Tasks().Get(ctx, o, uid[id.Task](kindTask, 1, 4))), fault.NotFound)
 		})

@@ -374,9 +374,7 @@ func TestParametersOfAnAddressDoNotChangeATransfer(t *testing.T) {
 	must.NoError(t, err)
 	defer w.Close()
 	must.NoError(t, w.rows(t.Context(), "SELECT current_setting('statement_timeout')", nil, func(values []any) error {
-		if values[0] != "0" {
-			t.Errorf("statements end after %v", values[0])
-		}
+		must.Is(t, "0", values[0])
 		return nil
 	}))
 }

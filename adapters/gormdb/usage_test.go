@@ -237,9 +237,7 @@ func TestSettlingLocksLeasesInTheOrderOfTheirKeys(t *testing.T) {
 		}
 		var free int
 		_, err := oneRow(ctx, c.write, "Lease", crossTenantSQL(crossTenantOverview, "SELECT COUNT(*) FROM (SELECT FROM quota_leases FOR NO KEY UPDATE SKIP LOCKED) AS free"), &free)
-		if free != leases {
-			t.Errorf("%d of %d leases are not locked while the first is waited for", free, leases)
-		}
+		must.Is(t, leases, free)
 		return err
 	})
 	must.NoError(t, errors.Join(err, <-settled))

@@ -224,9 +224,7 @@ func TestRequestMetrics(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	if want := []string{"GET /test 200: 2 in 2s", "_OTHER unmatched 405: 1 in 0s"}; !slices.Equal(got, want) {
-		t.Errorf("got %q", got)
-	}
+	must.Equal(t, []string{"GET /test 200: 2 in 2s", "_OTHER unmatched 405: 1 in 0s"}, got)
 }
 
 func TestRequestSpanContinuesTheTrace(t *testing.T) {

@@ -58,9 +58,7 @@ func TestRendererMatchesItsChecksum(t *testing.T) {
 			checkHeader(t, w.Header(), map[string]string{
 				"Content-Type": "text/javascript; charset=utf-8", "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding",
 			})
-			if got := w.Header().Get("Content-Encoding") == "gzip"; got != compressed {
-				t.Fatalf("compressed: %t", got)
-			}
+			must.Is(t, compressed, w.Header().Get("Content-Encoding") == "gzip")
 			var script io.Reader = w.Body
 			if compressed {
 				script = must.Do(gzip.NewReader(w.Body)).Or(t)

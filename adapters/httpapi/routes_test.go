@@ -99,9 +99,7 @@ func TestRouteTableMatchesOpenAPI(t *testing.T) {
 					}
 				}
 			}
-			if got != want {
-				t.Errorf("security is %q, want %q", got, want)
-			}
+			must.Is(t, want, got)
 			var inPath []string
 			keyed := false
 			for _, p := range op.Parameters {

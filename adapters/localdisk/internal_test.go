@@ -46,20 +46,12 @@ func TestAChangeJustBeforeAReplacementIsNotLost(t *testing.T) {
 	defer at.root.Close()
 	write("a", "by the user meanwhile")
 	must.FailIs(t, d.replaceFile("x", at, info, target), errChanged)
-	if got := read("a"); got != "by the user meanwhile" {
-		t.Errorf("the file has %q", got)
-	}
-	if n, err := d.Staged(t.Context(), "x"); err != nil || n != int64(len("from the server")) {
-		t.Errorf("%d bytes are staged, %v", n, err)
-	}
+	must.Is(t, "by the user meanwhile", read("a"))
+	must.Is(t, int64(len("from the server")), must.Do(d.Staged(t.Context(), "x")).Or(t))
 	// The content that was replaced is not needed any more.
 	target = d.entryOf(d.top, mustStat(t, d, "a"))
-	if err := d.Place(t.Context(), mirror.Placement{Name: "x", Path: "a", Target: &target})[0].Err; err != nil {
-		t.Fatal(err)
-	}
-	if got := read("a"); got != "from the server" {
-		t.Errorf("the file has %q", got)
-	}
+	must.NoError(t, d.Place(t.Context(), mirror.Placement{Name: "x", Path: "a", Target: &target})[0].Err)
+	must.Is(t, "from the server", read("a"))
 	must.NoError(t, fs.WalkDir(os.DirFS(d.path), mirror.StateDirectory+"/trash", func(name string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
 			t.Errorf("%s is in the trash", name)
@@ -74,9 +66,7 @@ func TestAChangeJustBeforeARenameOrAnOverwriteIsNotLost(t *testing.T) {
 	info := mustStat(t, d, "a")
 	e := d.entryOf(d.top, info)
 	write("a", "by the user meanwhile")
-	if _, err := d.renameFound(d.top, info, e, "b"); fault.KindOf(err) != fault.Conflict {
-		t.Errorf("the file was renamed: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(d.renameFound(d.top, info, e, "b")), fault.Conflict)
 	must.Do(d.Stage(t.Context(), "a", 0, strings.NewReader("from the server"))).Or(t)
 	must.FailIs(t, d.overwrite(d.staging, d.top, info), errChanged)
 	if read("a") != "by the user meanwhile" || read("b") != "" {
@@ -138,9 +128,7 @@ func TestARenamedDirectoryAndTheOnesItLeftAndCameToAreSynced(t *testing.T) {
 		slices.Sort(all)
 		return all
 	}
-	if got, want := list(), []string{"[0 1 2 3]", "from[1 3]", "to/d[0 2]", "to[0 2]"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+	must.Equal(t, []string{"[0 1 2 3]", "from[1 3]", "to/d[0 2]", "to[0 2]"}, list())
 	files[0].Facts.ChangeTime = d.clock.Now().UnixNano()
 	if got := list(); !slices.Contains(got, "to/d/x[0]") || len(got) != 5 {
 		t.Errorf("with a file that was written: %q", got)
@@ -221,9 +209,7 @@ func TestAFileThatIsStillStagedAfterAnInterruptionIsNotChanged(t *testing.T) {
 		t.Errorf("%d bytes are staged, %v", n, err)
 	}
 	must.Do(d.Stage(t.Context(), "x", 0, strings.NewReader("staged"))).Or(t)
-	if got := read("a"); got != "placed" {
-		t.Errorf("the file has %q", got)
-	}
+	must.Is(t, "placed", read("a"))
 }
 
 func TestErrorsOfTheSystemHaveKinds(t *testing.T) {

@@ -76,9 +76,7 @@ func TestADirectoryIsOpenInOneProcess(t *testing.T) {
 	before := must.Do(d.Identity(t.Context())).Or(t)
 	must.NoError(t, d.Close())
 	after := must.Do(opened(t, top).Identity(t.Context())).Or(t)
-	if before != after {
-		t.Errorf("%+v, then %+v", before, after)
-	}
+	must.Is(t, before, after)
 	info := must.Do(os.Stat(filepath.Join(top, mirror.StateDirectory))).Or(t)
 	if info.Mode().Perm() != 0o700 {
 		t.Errorf("the state directory has the mode %v", info.Mode())

@@ -71,9 +71,7 @@ func TestChangesAreNotifiedWithTheirDirectories(t *testing.T) {
 	write(t, filepath.Join(top, "build/y"), "watched")
 	until("a file that is not ignored any more", mirror.Scope{Directories: []string{"build"}})
 	stop()
-	if err := <-ended; err != nil {
-		t.Errorf("the watch ended with %v", err)
-	}
+	must.Succeed(t, <-ended)
 }
 
 // TestWhatIsMountedBelowIsUnreadable mounts a part of the same file system. Its absence is no deletion of what it has.

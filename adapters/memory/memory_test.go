@@ -49,9 +49,7 @@ func TestClock(t *testing.T) {
 }
 
 func TestIDs(t *testing.T) {
-	if first := new(memory.IDs).New(); first != "00000000-0000-7000-8000-000000000001" {
-		t.Fatalf("the first id is %q", first)
-	}
+	must.Is(t, "00000000-0000-7000-8000-000000000001", new(memory.IDs).New())
 	contract.IDs(t, new(memory.IDs))
 }
 

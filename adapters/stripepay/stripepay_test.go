@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -159,9 +158,7 @@ func TestACancelledCallEnds(t *testing.T) {
 func TestAResponseIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _, _ := newFake(t, map[string][]string{"GET /subscriptions/sub_1": {active + strings.Repeat(" ", maxResponse), `200 {"x":"` + strings.Repeat("x", maxResponse) + `","id":"sub_1"}`}})
-		if _, err := p.Subscription(t.Context(), "sub_1"); err != nil {
-			t.Errorf("what is beyond the bound is missed: %v", err)
-		}
+		must.Succeed(t, must.ErrorOf(p.Subscription(t.Context(), "sub_1")))
 		must.Fail(t, must.ErrorOf(p.Subscription(t.Context(), "sub_1")), fault.Unavailable)
 	})
 }
@@ -185,9 +182,7 @@ func TestRetriesHaveTheSameIdempotencyKey(t *testing.T) {
 		if len(keys) != 5 || keys[0] != "customer:"+string(org) || keys[1] != "k" || keys[2] != "" {
 			t.Fatalf("the keys are %q", keys)
 		}
-		if want := map[string]int{keys[0]: 3, keys[1]: 3, "": 1, keys[3]: 2, keys[4]: 2}; !maps.Equal(used, want) {
-			t.Errorf("they are used %v, want %v", used, want)
-		}
+		must.Equal(t, map[string]int{keys[0]: 3, keys[1]: 3, "": 1, keys[3]: 2, keys[4]: 2}, used)
 		if n := strings.Count(log.String(), "Initiating retry"); n != 6 {
 			t.Errorf("%d retries are in the log: %s", n, log)
 		}

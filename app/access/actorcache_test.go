@@ -135,9 +135,7 @@ func TestAllMembersShareOneReadOfTheStructure(t *testing.T) {
 			synctest.Wait()
 			close(o.gate)
 			all.Wait()
-			if o.reads != n+1 {
-				t.Fatalf("%d reads after %d changes", o.reads, n+1)
-			}
+			must.Is(t, n+1, o.reads)
 		}
 	})
 }
@@ -187,9 +185,7 @@ func TestAClosedOrganisationIsReadOnce(t *testing.T) {
 	for range 3 {
 		must.Fail(t, must.ErrorOf(o.lookUp(t.Context(), o.users[0])), fault.Forbidden)
 	}
-	if o.reads != 0 {
-		t.Errorf("its teams were read %d times", o.reads)
-	}
+	must.Is(t, 0, o.reads)
 }
 
 // TestVisibilitiesShareTheirMemory caches a thousand members who see 2,000 workspaces: they take little more memory than one.

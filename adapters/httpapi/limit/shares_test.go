@@ -3,7 +3,6 @@ package limit
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -160,9 +159,7 @@ func TestShares(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		a.Release()
 		b.Release()
-		if want := []string{"a1", "b1", "a2", "b2", "a3"}; !slices.Equal(order, want) {
-			t.Errorf("%v, want %v", order, want)
-		}
+		must.Equal(t, []string{"a1", "b1", "a2", "b2", "a3"}, order)
 		synctest.Wait()
 		checkEmpty(t, s)
 	})
@@ -209,9 +206,7 @@ func TestShares(t *testing.T) {
 			p, _ := s.Acquire(t.Context(), "a")
 			p.Release()
 		})
-		if n != 0 {
-			t.Errorf("%v allocations", n)
-		}
+		must.Is(t, 0, n)
 	})
 }
 
