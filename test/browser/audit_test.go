@@ -318,7 +318,7 @@ func TestExportPage(t *testing.T) {
 		b.waitVisible(row("READY", "//button"))
 		b.do(chromedp.WaitNotPresent(`//*[@role="alert"]`))
 	})
-	t.Run("a 503 while asking is said, and the same request is sent again", func(t *testing.T) {
+	t.Run("a 503 while asking is said, the same request is sent again, and another one after a lost response", func(t *testing.T) {
 		b := openTab(t)
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		b.busyOnce("/org/export")
@@ -328,9 +328,22 @@ func TestExportPage(t *testing.T) {
 		b.click(button("Make an archive"))
 		b.waitVisible(`//*[@role="alert" and contains(., "Asking for the export failed") and contains(., "request-1")]`)
 		b.click(button("Try again"))
-		b.eventually(fmt.Sprint(before+1), func() string {
+		made := func() string {
 			return read(b, chromedp.Evaluate[string](`String(document.querySelectorAll(".exports li[data-export=READY], .exports li[data-export=EXPIRED]").length)`))
-		})
+		}
+		b.eventually(fmt.Sprint(before+1), made)
+		b.run(`fetch = ((real) => async (address, init) => {
+			const response = await real(address, init)
+			if (init?.method !== "POST") return response
+			fetch = real
+			while ((await (await real("/console/api/v1/org/exports")).json()).some((e) => e.finishedAt === null));
+			throw new TypeError("the response was lost")
+		})(fetch)`)
+		b.click(button("Make an archive"))
+		b.eventually(fmt.Sprint(before+2), made)
+		b.do(chromedp.WaitNotPresent(`//*[@role="alert"]`))
+		b.click(`//button[.="Make an archive" and not(@disabled)]`)
+		b.eventually(fmt.Sprint(before+3), made)
 	})
 	t.Run("admins have no such page", func(t *testing.T) {
 		b := open(t, "Walter")

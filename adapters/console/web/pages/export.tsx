@@ -22,12 +22,16 @@ export default function Exports({ me }: { me: Me }): JSX.Element {
 	const list = exports.value ?? []
 	const open = list.find(isOpen)
 	const was = useRef<string>(undefined)
+	const newest = list[0]?.id
 
+	useEffect(() => { // what was asked for is in the list, also if the response was lost
+		dropKey("export")
+		fail(undefined)
+	}, [newest])
 	useEffect(() => {
 		const done = list.find((e) => e.id === was.current)
 		if (done && !isOpen(done)) announce(done.status === "READY" ? "The archive is ready" : "The export has failed")
 		was.current = open?.id
-		if (open) dropKey("export")
 		if (!open || exports.failure) return
 		const timer = setInterval(() => document.visibilityState === "visible" && exports.retry(), every)
 		return () => clearInterval(timer)
