@@ -60,6 +60,9 @@ func (a *Access) Exchange(ctx context.Context, x Exchange) (Session, error) {
 // identify verifies an identity token and returns whose it is, with their records brought up to
 // date.
 func (a *Access) identify(ctx context.Context, x Exchange) (principal, error) {
+	if a.Tokens.IssuedHere(x.IdentityToken) { // which the provider need not be asked about
+		return principal{}, fault.New(fault.Unauthenticated, "The identity token is not valid")
+	}
 	claims, err := a.Identity.Verify(ctx, x.IdentityToken)
 	if err != nil {
 		return principal{}, err

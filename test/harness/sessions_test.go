@@ -138,6 +138,12 @@ func TestATokenOfAnEndedSessionIsRefusedOnTheNextRequestOfEveryServer(t *testing
 	}
 }
 
+func TestAServiceTokenIsRefusedWithoutTheIdentityProvider(t *testing.T) {
+	c := core(t)
+	a := presenting(t, c)(claimsOf(c, "user_1", "org_1")) // whose provider accepts any token
+	must.Fail(t, must.ErrorOf(a.Exchange(t.Context(), access.Exchange{IdentityToken: signIn(t, a)})), fault.Unauthenticated)
+}
+
 func TestARequestReadsNoSessionWhileTheEpochStands(t *testing.T) {
 	c, gets := core(t), 0
 	a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
