@@ -193,7 +193,7 @@ func TestAuthorizationPageEscapesNames(t *testing.T) {
 			t.Errorf("the name of the %s is missing or not escaped: %s", name, page)
 		}
 	}
-	for _, part := range []string{"<bdi>ada@example.com</bdi>", "<dd><bdi>sign-in.example</bdi></dd>", `<form method="post" action="/api/v1/mcp-oauth/authorize">`} {
+	for _, part := range []string{"<bdi>ada@example.com</bdi>", "<dd><bdi>sign-in.example</bdi></dd>", "<dd><bdi>notes.example</bdi></dd>", `<form method="post" action="/api/v1/mcp-oauth/authorize">`} {
 		if !strings.Contains(page, part) {
 			t.Errorf("the page lacks %s", part)
 		}

@@ -256,6 +256,7 @@ type Confirmation struct {
 	Label        string // the connector's
 	Provider     string // the provider's name
 	Host         string // of the authorization server's page
+	Server       string // the host of the tool server, which receives the access token
 	Person       string // the name of the user who started it
 	Email        string // may be empty
 	Organisation string
@@ -280,14 +281,23 @@ func (s *Connectors) Confirmation(ctx context.Context, state string) (Confirmati
 	if err != nil {
 		return Confirmation{}, err
 	}
-	a := Confirmation{Label: i.Label, Provider: i.Provider, Person: user.Name, Email: user.Email, Organisation: o.Name}
+	a := Confirmation{
+		Label: i.Label, Provider: i.Provider, Host: hostOf(f.Server.Authorization), Server: hostOf(s.present(i).URL),
+		Person: user.Name, Email: user.Email, Organisation: o.Name,
+	}
 	if p, ok := s.Catalog.Get(i.Provider); ok {
 		a.Provider = p.Name
 	}
-	if u, err := url.Parse(f.Server.Authorization); err == nil {
-		a.Host = u.Host
-	}
 	return a, nil
+}
+
+// hostOf returns the host of an address with its port, empty if it has none.
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Host
 }
 
 func (s *Connectors) flow(ctx context.Context, state string) (connector.Flow, error) {

@@ -46,7 +46,7 @@ func TestAnAuthorization(t *testing.T) {
 		must.Fail(w, must.ErrorOf(w.connectors.Poll(t.Context(), other, b.State)), fault.NotFound)
 	}
 	asked := must.Do(w.connectors.Confirmation(t.Context(), b.State)).Or(w)
-	if want := (connectors.Confirmation{Label: "Notes", Provider: "Notes", Host: "auth.example.com", Person: "Ada", Email: "ada@example.com", Organisation: "Office"}); asked != want {
+	if want := (connectors.Confirmation{Label: "Notes", Provider: "Notes", Host: "auth.example.com", Server: "notes.example.com", Person: "Ada", Email: "ada@example.com", Organisation: "Office"}); asked != want {
 		t.Errorf("the page asks %+v, want %+v", asked, want)
 	}
 	const browser = "a secret of Ada's browser"
