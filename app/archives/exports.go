@@ -203,8 +203,10 @@ func (a *Archives) Work(ctx context.Context) error {
 // errNoOwner ends an export whose member must not have it any more.
 var errNoOwner = fault.New(fault.Forbidden, "The member who asked for it is no OWNER any more")
 
-// releaseWithin bounds the release of an export by a server that stops.
-const releaseWithin = 2 * time.Second
+const (
+	releaseWithin = 2 * time.Second  // bounds the release of an export by a server that stops
+	extendWithin  = 10 * time.Second // bounds an extension of a claim: the connection may be broken
+)
 
 func (a *Archives) update(ctx context.Context, e export.Export, fn func(export.Export) (export.Export, error)) error {
 	_, err := a.Store.Journal().Exports().Update(ctx, e.Org, e.ID, fn)
@@ -218,6 +220,8 @@ func (a *Archives) ExtendClaim(ctx context.Context) error {
 	if e.ID == "" {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, extendWithin)
+	defer cancel()
 	err := a.update(ctx, e, func(now export.Export) (export.Export, error) { return now.Extended(e.Claim, p, a.Clock.Now()) })
 	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) {
 		lose(errClaimLost)

@@ -1,14 +1,19 @@
 package archives_test
 
 import (
+	"context"
+	"errors"
+	"io"
 	"maps"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"collab/domain/export"
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
+	"collab/ports"
 	"collab/test/harness"
 	"collab/test/must"
 )
@@ -43,4 +48,65 @@ func TestADeletedMembersArchivesAreDiscarded(t *testing.T) {
 	if names := must.Do(d.BlobNames(ctx)).Or(t); !maps.Equal(names, kept) {
 		t.Errorf("the store has %v, want %v", names, kept)
 	}
+}
+
+// silentStore does not answer updates of exports while silent is set, until their contexts end.
+type silentStore struct {
+	ports.Store
+	silent bool
+}
+
+func (s *silentStore) Journal() ports.Journal { return silentJournal{s.Store.Journal(), s} }
+
+type silentJournal struct {
+	ports.Journal
+	of *silentStore
+}
+
+func (j silentJournal) Exports() ports.Exports { return silentExports{j.Journal.Exports(), j.of} }
+
+type silentExports struct {
+	ports.Exports
+	of *silentStore
+}
+
+func (e silentExports) Update(ctx context.Context, o id.Org, of id.Export, fn func(export.Export) (export.Export, error)) (export.Export, error) {
+	if e.of.silent {
+		<-ctx.Done()
+		return export.Export{}, ctx.Err()
+	}
+	return e.Exports.Update(ctx, o, of, fn)
+}
+
+// duringPut calls a function before each content is stored.
+type duringPut struct {
+	ports.Blobs
+	call func()
+}
+
+func (b duringPut) Put(ctx context.Context, name, mimeType string, size int64, from io.Reader) error {
+	b.call()
+	return b.Blobs.Put(ctx, name, mimeType, size, from)
+}
+
+func TestAnExtensionWithoutAResponseEndsBeforeTheClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, ctx := must.Do(harness.NewDeployment(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))).Or(t), t.Context()
+		ada := must.Do(d.Join(ctx, "org_yard", "user_ada", org.Owner)).Or(t)
+		must.Do(d.Archives.Start(ctx, ada)).Or(t)
+		store, extended := &silentStore{Store: d.Archives.Store}, false
+		d.Archives.Store = store
+		d.Archives.Blobs = duringPut{d.Archives.Blobs, func() {
+			began := time.Now()
+			store.silent = true
+			if err := d.Archives.ExtendClaim(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > export.ExtendEvery {
+				t.Errorf("it ends after %v, error %v", time.Since(began), err)
+			}
+			store.silent, extended = false, true
+		}}
+		must.NoError(t, d.Archives.Work(ctx))
+		if !extended {
+			t.Error("the claim was not extended")
+		}
+	})
 }
