@@ -11,6 +11,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"hash"
 	"io"
 	"os"
@@ -402,17 +403,27 @@ func (s *scanner) next(name string, limit int64) (*tar.Header, error) {
 		return nil, damaged(err)
 	case name != "" && h.Name != name:
 		return nil, refused("it has %.100q in the place of %s", h.Name, name)
-	case h.Typeflag != tar.TypeReg || h.Linkname != "":
-		return nil, refused("%.100q is no plain file", h.Name)
 	case h.Size > limit:
 		return nil, refused("%.100q has %d bytes, and %d are the most", h.Name, h.Size, limit)
 	}
-	for key := range h.PAXRecords {
-		if key != "path" && key != "size" {
-			return nil, refused("%.100q has the attribute %q", h.Name, key)
-		}
+	if err := CheckRegular(h); err != nil {
+		return nil, refused("%v", err)
 	}
 	return h, nil
+}
+
+// CheckRegular returns an error for everything in a tar but regular files, and for sparse files, which take more
+// room than their size in the archive.
+func CheckRegular(h *tar.Header) error {
+	if h.Typeflag != tar.TypeReg || h.Linkname != "" {
+		return fmt.Errorf("%.100q is not a regular file", h.Name)
+	}
+	for key := range h.PAXRecords {
+		if key != "path" && key != "size" {
+			return fmt.Errorf("%.100q has the attribute %q", h.Name, key)
+		}
+	}
+	return nil
 }
 
 func (s *scanner) readManifest() error {

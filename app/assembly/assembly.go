@@ -130,10 +130,10 @@ func serveWith(ctx context.Context, c config.Config, log io.Writer, listening fu
 func server(ctx making, c config.Config, logger *slog.Logger) fx.Option {
 	return fx.Options(
 		fx.NopLogger,
-		fx.Supply(ctx, c, logger),
+		fx.Supply(ctx, c, logger, new(draining)),
 		options(profile(c)),
 		fx.Provide(
-			listen, newTelemetry, newDraining, newConnLimiter,
+			listen, newTelemetry, newConnLimiter,
 			newAccess, newMembers, newOnboarding, newTeams, newWorkspaces, newTasks, newObjects, newFeed, newWebhooks, newChats, newMetering, newArchives, newBilling, newConnectors, newReleases,
 			newOperator, idempotency.New, newPlanLimiter, newHandler,
 		),

@@ -126,8 +126,6 @@ func within(stop context.Context, limit time.Duration) (context.Context, context
 // draining is set once the server begins to stop, after which it is not ready.
 type draining struct{ atomic.Bool }
 
-func newDraining() *draining { return new(draining) }
-
 // schedule repeats work at intervals between start and stop, and logs its errors with the
 // message failed.
 func schedule(lc fx.Lifecycle, every time.Duration, work func(context.Context) error, log *slog.Logger, failed string) {

@@ -380,7 +380,7 @@ var entryOrder = append([]string{headerName, databaseName}, SmallFiles...)
 // entryOf returns the entry of a header and its largest size in bytes, or an error if it is not allowed
 // at this position.
 func (s *scanner) entryOf(h *tar.Header) (e entry, limit int64, err error) {
-	if err := plainFile(h); err != nil {
+	if err := archive.CheckRegular(h); err != nil {
 		return e, 0, err
 	}
 	e = entry{name: h.Name, size: h.Size}
@@ -412,23 +412,9 @@ func (s *scanner) entryOf(h *tar.Header) (e entry, limit int64, err error) {
 	return e, limit, nil
 }
 
-// plainFile returns an error for everything but regular files, and for sparse files, which
-// take more room than their size in the archive.
-func plainFile(h *tar.Header) error {
-	if h.Typeflag != tar.TypeReg || h.Linkname != "" {
-		return fmt.Errorf("%q is not a regular file", h.Name)
-	}
-	for key := range h.PAXRecords {
-		if key != "path" && key != "size" {
-			return fmt.Errorf("%q has the attribute %q", h.Name, key)
-		}
-	}
-	return nil
-}
-
 // manifest compares the manifest with what was read.
 func (s *scanner) manifest(h *tar.Header, content io.Reader) error {
-	if err := plainFile(h); err != nil {
+	if err := archive.CheckRegular(h); err != nil {
 		return err
 	}
 	if s.order < 2 {

@@ -151,12 +151,9 @@ func LockServer(c config.Config, exclusive bool) (locks []io.Closer, err error) 
 	if c.Database() != "sqlite" {
 		return nil, nil
 	}
-	for _, take := range []func() (io.Closer, error){
-		func() (io.Closer, error) { return lockDirectory(c) },
-		func() (io.Closer, error) { return LockDatabase(c, exclusive) },
-		func() (io.Closer, error) { return lockServerFile(c) },
-	} {
-		lock, err := take()
+	database := func(c config.Config) (io.Closer, error) { return LockDatabase(c, exclusive) }
+	for _, take := range []func(config.Config) (io.Closer, error){lockDirectory, database, lockServerFile} {
+		lock, err := take(c)
 		if err != nil {
 			for _, l := range locks {
 				err = errors.Join(err, l.Close())
