@@ -115,32 +115,6 @@ func TestModelsThatCannotBeNameTheVariable(t *testing.T) {
 // attempts have 10 s each.
 const slow = 6 * time.Second
 
-// send sends a request and returns the body of the response, which is to be a 200.
-func send(t *testing.T, client *http.Client, r *http.Request, into any) {
-	t.Helper()
-	response := must.Do(client.Do(r)).Or(t)
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != http.StatusOK {
-		t.Fatalf("%s %s is %s, %v: %s", r.Method, r.URL, response.Status, err, body)
-	}
-	if text, ok := into.(*string); ok {
-		*text = string(body)
-	} else if err := json.Unmarshal(body, into); err != nil {
-		t.Fatalf("%v in %s", err, body)
-	}
-}
-
-func request(t *testing.T, method, address, kind, body string, headers ...string) *http.Request {
-	t.Helper()
-	r := must.Do(http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))).Or(t)
-	r.Header.Set("Content-Type", kind)
-	for i := 0; i+1 < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
-	return r
-}
-
 // TestAnUnavailablePostHogDelaysNothing: one takes connections and never answers,
 // the other one is not there.
 func TestAnUnavailablePostHogDelaysNothing(t *testing.T) {
@@ -150,47 +124,43 @@ func TestAnUnavailablePostHogDelaysNothing(t *testing.T) {
 	defer mute.Close()
 	for about, hog := range map[string]string{"one that never answers": mute.Addr().String(), "one that is not there": "127.0.0.1:1"} {
 		t.Run(about, func(t *testing.T) {
-			c := read(t, "COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATA_DIR="+t.TempDir(), "COLLAB_DATABASE_URL=memory://", "COLLAB_ADMIN_SECRET=s",
+			c := read(t, "COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATA_DIR="+t.TempDir(), "COLLAB_DATABASE_URL=memory://",
 				"COLLAB_POSTHOG_KEY=phc_x", "COLLAB_POSTHOG_URL=http://"+hog)
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			out, greeting := io.Pipe()
-			output, ended := &must.Log{}, make(chan error, 1)
+			output, started, ended := &must.Log{}, make(chan publicURL, 1), make(chan error, 1)
 			go func() {
-				ended <- Serve(ctx, c, greeting, output)
-				greeting.Close()
+				ended <- serveWith(ctx, c, output, func(base publicURL, _ signInPage, _ net.Listener) { started <- base })
 			}()
-			text := make([]byte, 1024)
-			n := 0
-			for !strings.Contains(string(text[:n]), "/api/v1\n") {
-				m, err := out.Read(text[n:])
-				if err != nil {
-					t.Fatalf("%v after %s", err, text[:n])
-				}
-				n += m
+			var base publicURL
+			select {
+			case base = <-started:
+			case err := <-ended:
+				t.Fatal(err)
 			}
-			go func() { _, _ = io.Copy(io.Discard, out) }()
-			base := regexp.MustCompile(`http://\S+?:\d+`).FindString(string(text[:n]))
-
 			client := &http.Client{Transport: &http.Transport{}}
 			defer client.CloseIdleConnections()
-			var identity struct{ IdentityToken string }
-			form := url.Values{"email": {"ada@example.com"}, "name": {"Ada"}, "org": {"Office"}, "role": {"admin"}}
-			send(t, client, request(t, "POST", base+"/dev/identity/token", "application/x-www-form-urlencoded", form.Encode()), &identity)
-			var session struct {
-				Token string
-				Org   struct{ ID string }
+			token := ""
+			post := func(path, kind, body string) []byte {
+				r := must.Do(http.NewRequestWithContext(t.Context(), http.MethodPost, string(base)+path, strings.NewReader(body))).Or(t)
+				r.Header.Set("Content-Type", kind)
+				r.Header.Set("Authorization", "Bearer "+token)
+				response := must.Do(client.Do(r)).Or(t)
+				defer response.Body.Close()
+				text := must.Do(io.ReadAll(response.Body)).Or(t)
+				must.Is(t, http.StatusOK, response.StatusCode)
+				return text
 			}
-			send(t, client, request(t, "POST", base+"/api/v1/auth/exchange-token", "application/json", fmt.Sprintf(`{"identityToken": %q}`, identity.IdentityToken)), &session)
-			var ignored string
-			send(t, client, request(t, "PUT", base+"/api/v1/admin/organisations/"+session.Org.ID+"/subscription", "application/json", `{"plan": "PREMIUM"}`,
-				"X-Admin-Secret", "s", "Authorization", "Bearer "+session.Token), &ignored)
+			var session struct{ IdentityToken, Token string }
+			form := url.Values{"email": {"ada@example.com"}, "name": {"Ada"}, "org": {"Office"}}
+			must.NoError(t, json.Unmarshal(post("/dev/identity/token", "application/x-www-form-urlencoded", form.Encode()), &session))
+			must.NoError(t, json.Unmarshal(post("/api/v1/auth/exchange-token", "application/json", fmt.Sprintf(`{"identityToken": %q}`, session.IdentityToken)), &session))
+			token = session.Token
+			post("/api/v1/billing/trial", "application/json", "")
 
 			began := time.Now()
 			for range 3 {
-				var stream string
-				send(t, client, request(t, "POST", base+"/api/v1/chat", "application/json", `{"message": "Hello", "maxTokens": 20}`, "Authorization", "Bearer "+session.Token), &stream)
-				if !strings.Contains(stream, `"type":"done"`) {
+				if stream := post("/api/v1/chat", "application/json", `{"message": "Hello", "maxTokens": 20}`); !strings.Contains(string(stream), `"type":"done"`) {
 					t.Errorf("a chat is %s", stream)
 				}
 			}
