@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"go.uber.org/fx"
@@ -340,7 +341,11 @@ func listen(c config.Config) (net.Listener, publicURL, error) {
 	if c.PublicURL.IsSet() {
 		return l, publicURL(c.PublicURL.Text()), nil
 	}
-	return l, publicURL(fmt.Sprintf("http://localhost:%d", l.Addr().(*net.TCPAddr).Port)), nil
+	at, host := l.Addr().(*net.TCPAddr), "localhost"
+	if ip := at.IP.String(); !at.IP.IsUnspecified() && ip != "127.0.0.1" && ip != "::1" {
+		host = ip // localhost does not lead to it
+	}
+	return l, publicURL("http://" + net.JoinHostPort(host, strconv.Itoa(at.Port))), nil
 }
 
 func chooseMail(c config.Config) choice {

@@ -2,10 +2,26 @@ package assembly
 
 import (
 	"context"
+	"net"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"collab/test/must"
 )
+
+func TestTheAddressOfAServerLeadsToIt(t *testing.T) {
+	for listening, want := range map[string]string{"127.0.0.1:0": "http://localhost:", "0.0.0.0:0": "http://localhost:", "127.0.0.2:0": "http://127.0.0.2:"} {
+		l, base, err := listen(read(t, "COLLAB_LISTEN="+listening, "COLLAB_IDENTITY_ISSUER=https://id.example.com", "COLLAB_OPENAI_API_KEY=k",
+			"COLLAB_STRIPE_SECRET_KEY=k", "COLLAB_STRIPE_PRICE_STANDARD=a", "COLLAB_STRIPE_PRICE_PREMIUM=b"))
+		must.NoError(t, err)
+		if address := want + strconv.Itoa(l.Addr().(*net.TCPAddr).Port); string(base) != address {
+			t.Errorf("on %s it is %s, want %s", listening, base, address)
+		}
+		must.NoError(t, l.Close())
+	}
+}
 
 func TestTimeoutsOfAStopShareOneDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

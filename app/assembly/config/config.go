@@ -45,7 +45,7 @@ import (
 type Config struct {
 	Mode          string   `env:"COLLAB_MODE" help:"development fills in what is not configured; production starts only when everything it needs is" default:"development" oneof:"development,production"`
 	Listen        HostPort `env:"COLLAB_LISTEN" help:"address to listen on" default:"127.0.0.1:8080"`
-	PublicURL     URL      `env:"COLLAB_PUBLIC_URL" help:"the base address that clients use, without a path" or:"http://localhost and the port" schemes:"http,https" required:"prod"`
+	PublicURL     URL      `env:"COLLAB_PUBLIC_URL" help:"the base address that clients use, without a path" or:"http://localhost, or the one address of COLLAB_LISTEN, and the port" schemes:"http,https" required:"prod"`
 	DataDir       string   `env:"COLLAB_DATA_DIR" help:"where embedded state lives" default:"./data"`
 	DatabaseURL   URL      `env:"COLLAB_DATABASE_URL" help:"sqlite://path, postgres://…, or memory:// to keep nothing" or:"SQLite in the data directory" schemes:"sqlite,postgres,memory" required:"prod"`
 	DirectURL     URL      `env:"COLLAB_DATABASE_DIRECT_URL" help:"postgres://… of the same database for migrations, if COLLAB_DATABASE_URL is that of a pooler in transaction mode (pool_mode=transaction)" schemes:"postgres"`

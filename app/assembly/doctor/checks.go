@@ -121,7 +121,7 @@ func tryListen(address string) error {
 func (d *doctor) publicURL(ctx context.Context) inspect.Findings {
 	f := d.warnings("public-url")
 	if !d.c.PublicURL.IsSet() {
-		f.Note("", "http://localhost and the port, as COLLAB_PUBLIC_URL is not set")
+		f.Note("", "that of COLLAB_LISTEN, as COLLAB_PUBLIC_URL is not set")
 		return f
 	}
 	host := d.c.PublicURL.Hostname()
