@@ -60,6 +60,14 @@ func TestTheExitCodesOfDoctorAreThoseOfItsHelp(t *testing.T) {
 	}
 }
 
+func TestARemedyOfSeveralFindingsIsPrintedOnce(t *testing.T) {
+	var out, log strings.Builder
+	code := run(t.Context(), []string{"doctor"}, []string{"COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATABASE_URL=memory://", "COLLAB_DATA_DIR=" + t.TempDir()}, &out, &log)
+	if lacking := strings.Count(out.String(), "must be set in production"); code != 0 || lacking < 2 || strings.Count(out.String(), "set it for production") != 1 {
+		t.Errorf("ended with %d, %d settings are lacking:\n%s", code, lacking, &out)
+	}
+}
+
 func TestHelpHasEveryCommand(t *testing.T) {
 	var out, log strings.Builder
 	if code := run(t.Context(), []string{"help"}, nil, &out, &log); code != 0 || log.Len() > 0 {

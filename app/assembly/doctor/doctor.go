@@ -129,9 +129,10 @@ func writeJSON(out io.Writer, all []httpapi.Finding, ok bool) {
 const columns = "%-5s %-17s "
 
 func write(out io.Writer, all []httpapi.Finding) {
-	for _, v := range all {
+	for i, v := range all {
 		fmt.Fprintf(out, columns+"%s\n", v.Verdict, v.Check, v.Message)
-		if v.Remedy != "" {
+		again := i+1 < len(all) && all[i+1].Check == v.Check && all[i+1].Remedy == v.Remedy
+		if v.Remedy != "" && !again {
 			fmt.Fprintf(out, columns+"→ %s\n", "", "", v.Remedy)
 		}
 	}
@@ -195,7 +196,7 @@ func (d *doctor) lacking() (f inspect.Findings) {
 	default:
 		f.Note("set COLLAB_MODE=production once all below is set", "stand-ins replace what is not configured: they are for trying the server out")
 		for _, line := range d.c.Missing {
-			f.Note("", "%s", line)
+			f.Note("set it for production", "%s", line)
 		}
 	}
 	return f
