@@ -3,7 +3,6 @@ package mail
 import (
 	"context"
 	"errors"
-	netmail "net/mail"
 	"net/textproto"
 
 	"collab/adapters/inspect"
@@ -16,10 +15,6 @@ func Inspect(ctx context.Context, o Options, host string) (f inspect.Findings) {
 	s, err := parseServer(o.URL)
 	if err != nil {
 		f.Wrong("correct it", "COLLAB_SMTP_URL").Err = err
-		return f
-	}
-	if _, err := netmail.ParseAddress(o.From); err != nil {
-		f.Wrong("correct it", "COLLAB_MAIL_FROM: must be an e-mail address")
 		return f
 	}
 	encrypted, err := s.signIn(ctx, o)
