@@ -88,9 +88,7 @@ func TestAnonymousBodiesShareABudget(t *testing.T) {
 					t.Errorf("%d requests of one address wait with %d bytes", waiting, used)
 				}
 				<-done
-				if w := send(a, from("192.0.2.2:1")(strings.NewReader("x"))); w.Code != http.StatusOK {
-					t.Errorf("another address: %d", w.Code)
-				}
+				must.Is(t, http.StatusOK, send(a, from("192.0.2.2:1")(strings.NewReader("x"))).Code)
 				<-done
 			})
 			for range waiting {
@@ -113,9 +111,7 @@ func TestCallersBodiesLeaveBudgetForOthers(t *testing.T) {
 	if waiting < 6 || waiting > 8 {
 		t.Errorf("%d bodies of one caller are in memory", waiting)
 	}
-	if w := send(a, post("/test", strings.Repeat(" ", 1<<20), "X-User: bob")); w.Code != http.StatusOK {
-		t.Errorf("another caller: %d", w.Code)
-	}
+	must.Is(t, http.StatusOK, send(a, post("/test", strings.Repeat(" ", 1<<20), "X-User: bob")).Code)
 }
 
 // largeBlobs takes a MiB of memory for each Put.
