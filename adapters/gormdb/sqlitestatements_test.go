@@ -61,9 +61,7 @@ func TestCachedStatements(t *testing.T) {
 			inner := must.Do(tx.QueryContext(ctx, query, 2)).Or(t)
 			must.Is(t, "[2 3]", fmt.Sprint(drain(t, inner)))
 		}
-		if fmt.Sprint(seen) != "[1 2 3]" {
-			t.Errorf("around: %v", seen)
-		}
+		must.Is(t, "[1 2 3]", fmt.Sprint(seen))
 	})
 
 	t.Run("rows that are given up leave the statement usable and the database unlocked", func(t *testing.T) {

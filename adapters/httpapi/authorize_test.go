@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"html"
 	"net/http"
 	"net/http/httptest"
@@ -401,9 +400,7 @@ func TestReadObjectReturnsItsStrings(t *testing.T) {
 	if want := `{"a":"\u00e9\n","b":1,"c":{"a":"inner"},"d":"","\u0065":"e"}`; d.Text != want || problem != "" {
 		t.Errorf("the text is %s, %s", d.Text, problem)
 	}
-	if got, want := fmt.Sprint(d.Texts), fmt.Sprint(map[string]string{"a": "é\n", "d": "", "e": "e"}); got != want {
-		t.Errorf("the texts are %s, want %s", got, want)
-	}
+	must.Equal(t, map[string]string{"a": "é\n", "d": "", "e": "e"}, d.Texts)
 	for _, raw := range []string{`"a"`, `[]`, `7`, `true`} {
 		if _, problem := body.ReadObject([]byte(raw)); problem != "must be a JSON object" {
 			t.Errorf("%s: %q", raw, problem)

@@ -109,9 +109,7 @@ func TestStoreErrorEndsBatch(t *testing.T) {
 					}
 				}
 			}
-			if files := read[[]record](t, o.get("/files"), http.StatusOK); len(files) != max(0, test.want) {
-				t.Errorf("%d files are stored", len(files))
-			}
+			must.Is(t, max(0, test.want), len(read[[]record](t, o.get("/files"), http.StatusOK)))
 			if names, _, err := o.core.Store.Storage().Announced(t.Context(), o.actor(t, "ada").Org); names != 0 || err != nil {
 				t.Errorf("%d names are announced, %v", names, err)
 			}

@@ -107,9 +107,7 @@ func (o *fileServer) finish(upload string, headers ...string) *httptest.Response
 func TestCompletedUploadHasLocationAndEntityTag(t *testing.T) {
 	o := newFileServer(t)
 	started := o.sent(t, `"path": "a/new.md", "mimeType": "text/x-new", "expectedVersion": 0`, "new")
-	if started.Headers["Content-Type"] != "text/x-new" {
-		t.Errorf("the headers are %v", started.Headers)
-	}
+	must.Is(t, "text/x-new", started.Headers["Content-Type"])
 	for range 2 {
 		w := o.finish(started.ID)
 		got := read[record](t, w, http.StatusCreated)

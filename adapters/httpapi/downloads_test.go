@@ -226,9 +226,7 @@ func TestFileRanges(t *testing.T) {
 			b := must.Do(io.ReadAll(p)).Or(t)
 			got = append(got, p.Header.Get("Content-Type")+" "+p.Header.Get("Content-Range")+" "+string(b))
 		}
-		if fmt.Sprint(got) != "[text/plain bytes 0-1/10 01 text/plain bytes 8-9/10 89 text/plain bytes 4-5/10 45]" {
-			t.Errorf("%q", got)
-		}
+		must.Is(t, "[text/plain bytes 0-1/10 01 text/plain bytes 8-9/10 89 text/plain bytes 4-5/10 45]", fmt.Sprint(got))
 	})
 	t.Run("empty content", func(t *testing.T) {
 		empty := o.store(t, "empty.txt", "").ID

@@ -54,9 +54,7 @@ func TestAppendObjectMatchesEncodingJSON(t *testing.T) {
 		if o.Owner != nil {
 			want.OwnerID = new(string(*o.Owner))
 		}
-		if got := string(appendObject([]byte("x"), o)); got != "x"+encoded(t, want) {
-			t.Fatalf("got  %s\nwant x%s", got, encoded(t, want))
-		}
+		must.Is(t, "x"+encoded(t, want), string(appendObject([]byte("x"), o)))
 		want.Deleted = true
 		must.Is(t, encoded(t, want), string(must.Do(appendSince(nil, object.Change{Type: object.Deleted, Object: o})).Or(t)))
 	})

@@ -221,8 +221,6 @@ func TestConcurrentListsAreLimitedPerCaller(t *testing.T) {
 		}
 		close(more)
 		synctest.Wait()
-		if running["slow"] != maxLists+2 {
-			t.Errorf("lists after the queued one: %v", running)
-		}
+		must.Is(t, maxLists+2, running["slow"])
 	})
 }

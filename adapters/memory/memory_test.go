@@ -3,7 +3,6 @@ package memory_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,9 +124,7 @@ func TestSubscribersAreNotifiedAfterTheCommit(t *testing.T) {
 		t.Fatalf("hints %v of changes that were rolled back", hints)
 	}
 	must.NoError(t, appending([]id.Org{o, "n", o, o}, func() error { return nil }))
-	if want := []object.Hint{{Org: "n", N: 1}, {Org: o, N: 3}}; !slices.Equal(hints, want) {
-		t.Fatalf("the hints are %v, want %v", hints, want)
-	}
+	must.Equal(t, []object.Hint{{Org: "n", N: 1}, {Org: o, N: 3}}, hints)
 }
 
 func TestListsOfObjectsCallOutsideTheLock(t *testing.T) {

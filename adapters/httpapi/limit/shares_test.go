@@ -67,9 +67,7 @@ func TestShares(t *testing.T) {
 		s := NewShares("requests", 16, 4, 2)
 		permits := acquireTimes(t, s, "noisy", 16)
 		permits = append(permits, acquireTimes(t, s, "quiet", 2)...)
-		if f := s.Stats(); f.Used != 18 {
-			t.Errorf("%+v", f)
-		}
+		must.Is(t, 18, s.Stats().Used)
 		for _, p := range permits {
 			p.Release()
 			p.Release() // without effect
@@ -81,9 +79,7 @@ func TestShares(t *testing.T) {
 		quiet := acquire(t, s, "quiet")
 		permits := acquireTimes(t, s, "noisy", 4)
 		next := queue(t.Context(), t, s, "noisy")
-		if f := s.Stats(); f.Waiting != 1 {
-			t.Errorf("%+v", f)
-		}
+		must.Is(t, 1, s.Stats().Waiting)
 		quiet.Release()
 		synctest.Wait()
 		if len(next) != 0 {
