@@ -108,7 +108,7 @@ func (s *steps) do(step func() error) error {
 	s.timer.Reset(s.timeout)
 	defer s.timer.Stop()
 	err := step()
-	if errors.Is(err, context.Canceled) && context.Cause(s.ctx) == errTimeout { //nolint:errorlint // the very same
+	if errors.Is(err, context.Canceled) && errors.Is(context.Cause(s.ctx), errTimeout) {
 		return fmt.Errorf("%w: %v", errTimeout, err)
 	}
 	return err
