@@ -12,10 +12,11 @@ import (
 )
 
 var (
-	OpenWithin = open
-	ObjectKey  = objectKey
-	Check      = checkName
-	PartSizeOf = partSizeOf
+	OpenWithin         = open
+	ObjectKey          = objectKey
+	Check              = checkName
+	PartSizeOf         = partSizeOf
+	SignWithDelegation = signWithDelegation
 )
 
 // SetPartSizes sets the sizes of the parts of uploads to Amazon after the first.

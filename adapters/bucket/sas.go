@@ -39,31 +39,38 @@ func signWithKey(key *container.SharedKeyCredential) sasSigner {
 const (
 	delegationLife  = 24 * time.Hour
 	delegationRenew = 2 * time.Hour // before it expires; longer than any address is valid
+	delegationRetry = time.Minute   // after a renewal that failed
 	delegationSkew  = 5 * time.Minute
 )
 
 // signWithDelegation returns a signer without the account's key. It requests a key that signs in
-// the name of the credential, and keeps it for a day.
+// the name of the credential, and keeps it for a day, or longer while no other is given out.
 func signWithDelegation(account string, credential azcore.TokenCredential, options azcore.ClientOptions) sasSigner {
+	request := func(ctx context.Context, now, until time.Time) (*service.UserDelegationCredential, error) {
+		client, err := service.NewClient(account, credential, &service.ClientOptions{ClientOptions: options})
+		if err != nil {
+			return nil, err
+		}
+		return client.GetUserDelegationCredential(ctx, service.KeyInfo{
+			Start: new(now.Add(-delegationSkew).Format(sas.TimeFormat)), Expiry: new(until.Format(sas.TimeFormat)),
+		}, nil)
+	}
 	var mu sync.Mutex
-	var key *service.UserDelegationCredential // guarded by mu, as is expires
-	var expires time.Time
+	var key *service.UserDelegationCredential // guarded by mu, as are the times
+	var expires, renew time.Time
 	return func(ctx context.Context, v sas.BlobSignatureValues) (sas.QueryParameters, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if now := time.Now().UTC(); key == nil || expires.Sub(now) < delegationRenew {
-			client, err := service.NewClient(account, credential, &service.ClientOptions{ClientOptions: options})
-			if err != nil {
-				return sas.QueryParameters{}, err
-			}
+		if now := time.Now().UTC(); !now.Before(renew) {
 			until := now.Add(delegationLife)
-			key, err = client.GetUserDelegationCredential(ctx, service.KeyInfo{
-				Start: new(now.Add(-delegationSkew).Format(sas.TimeFormat)), Expiry: new(until.Format(sas.TimeFormat)),
-			}, nil)
-			if err != nil {
+			switch fresh, err := request(ctx, now, until); {
+			case err == nil:
+				key, expires, renew = fresh, until, until.Add(-delegationRenew)
+			case expires.Before(v.ExpiryTime):
 				return sas.QueryParameters{}, err
+			default:
+				renew = now.Add(delegationRetry)
 			}
-			expires = until
 		}
 		return v.SignWithUserDelegation(key)
 	}

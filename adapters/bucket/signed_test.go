@@ -14,12 +14,18 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
 
 	"collab/adapters/bucket"
 	"collab/domain/fault"
@@ -251,6 +257,51 @@ func send(t *testing.T, client *http.Client, address, content string, headers ma
 		t.Fatal(response, err)
 	}
 	return response.StatusCode
+}
+
+// delegations gives out keys that sign in the name of its token, unless it is down.
+type delegations struct {
+	down  bool
+	asked int
+}
+
+func (d *delegations) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	return azcore.AccessToken{Token: "token", ExpiresOn: time.Now().Add(time.Hour)}, nil
+}
+
+func (d *delegations) Do(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	if d.asked++; d.down {
+		w.WriteHeader(http.StatusForbidden)
+	} else {
+		_, _ = io.WriteString(w, "<UserDelegationKey><SignedOid>o</SignedOid><SignedTid>t</SignedTid><SignedStart>2026-01-01T00:00:00Z</SignedStart>"+
+			"<SignedExpiry>2026-01-02T00:00:00Z</SignedExpiry><SignedService>b</SignedService><SignedVersion>2020-02-10</SignedVersion><Value>a2V5</Value></UserDelegationKey>")
+	}
+	response := w.Result()
+	response.Request = r
+	return response, nil
+}
+
+func TestADelegationKeySignsUntilItExpiresWhileNoOtherIsGivenOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &delegations{}
+		sign := bucket.SignWithDelegation("https://account.blob.core.windows.net/", d, azcore.ClientOptions{Transport: d})
+		signed := func(after time.Duration) error {
+			time.Sleep(after)
+			expires := time.Now().Add(15 * time.Minute)
+			return must.ErrorOf(sign(t.Context(), sas.BlobSignatureValues{ContainerName: "c", BlobName: "b", Permissions: "r", ExpiryTime: expires}))
+		}
+		must.NoError(t, errors.Join(signed(0), signed(time.Hour)))
+		must.Is(t, 1, d.asked)
+		d.down = true
+		must.NoError(t, errors.Join(signed(22*time.Hour), signed(time.Second), signed(time.Minute)))
+		must.Is(t, 3, d.asked) // again after a minute
+		if err := signed(50 * time.Minute); bucket.Status(err) != http.StatusForbidden {
+			t.Errorf("the key that expires before the address gives %v", err)
+		}
+		d.down = false
+		must.NoError(t, signed(0))
+	})
 }
 
 func TestGoogleHasAddressesOnlyWithAKey(t *testing.T) {
