@@ -31,9 +31,16 @@ type updateState struct {
 	Device  int       `json:"device"` // the number that decides about rollouts
 }
 
+// updateCheck is a check that has begun.
+type updateCheck struct {
+	file  string
+	state updateState           // to be stored in the file
+	done  <-chan result[string] // gets a line about a newer release
+}
+
 // checkForUpdate asks the server for a newer release of the program if that is due and a person is at
-// the terminal. It returns the channel that gets a line about it, or nil.
-func (a *app) checkForUpdate(ctx context.Context) <-chan result[string] {
+// the terminal; otherwise it returns nil.
+func (a *app) checkForUpdate(ctx context.Context) *updateCheck {
 	if version == "devel" || !a.interactive(a.outTerminal, a.errTerminal) || a.env("COLLAB_NO_UPDATE_CHECK") != "" {
 		return nil
 	}
@@ -53,27 +60,30 @@ func (a *app) checkForUpdate(ctx context.Context) <-chan result[string] {
 	if age := now.Sub(state.Checked); age >= 0 && age < updateInterval {
 		return nil
 	}
-	return begin(func() (string, error) {
+	state.Checked = now
+	return &updateCheck{file, state, begin(func() (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 		defer cancel()
-		notice, err := newerRelease(ctx, server, strconv.Itoa(state.Device))
-		if err != nil && apiclient.Status(err) == 0 {
-			return "", err // the next command tries again
-		}
-		state.Checked = now
-		if text, err := json.Marshal(state); err == nil {
-			_ = atomicfile.Replace(file, atomicfile.Content(text)) // otherwise the next command tries again
-		}
-		return notice, nil
-	})
+		return newerRelease(ctx, server, strconv.Itoa(state.Device))
+	})}
 }
 
-// reportUpdate says that there is an update if the response is there. It does not wait.
-func (a *app) reportUpdate(check <-chan result[string]) {
+// reportUpdate says that there is an update if the response is there, and stores the check. It does not
+// wait for the response: without one, the next command tries again.
+func (a *app) reportUpdate(check *updateCheck) {
+	if check == nil {
+		return
+	}
 	select {
-	case notice := <-check:
+	case notice := <-check.done:
+		if notice.err != nil && apiclient.Status(notice.err) == 0 {
+			return
+		}
 		if notice.value != "" {
 			a.printErrf("%s", a.paint(a.errTerminal, dim, notice.value))
+		}
+		if text, err := json.Marshal(check.state); err == nil {
+			_ = atomicfile.Replace(check.file, atomicfile.Content(text)) // otherwise the next command tries again
 		}
 	default:
 	}

@@ -41,7 +41,7 @@ func TestAnUpdateIsLookedForOnceADay(t *testing.T) {
 		*checks = nil
 		check := a.checkForUpdate(t.Context())
 		if step.asks {
-			must.Wait(t, "the server has answered", func() bool { return len(check) == 1 })
+			must.Wait(t, "the server has answered", func() bool { return len(check.done) == 1 })
 		}
 		a.reportUpdate(check)
 		want := ""
@@ -57,6 +57,16 @@ func TestAnUpdateIsLookedForOnceADay(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestAnUpdateThatWasNotReportedIsLookedForAgain(t *testing.T) {
+	s, checks := updates(t, "collab_9.9.9_linux_amd64.tar.gz")
+	a, _, _ := terminal(t, 80, map[string]string{"COLLAB_SERVER": s.URL})
+	for range 2 { // commands that end just before the response
+		check := a.checkForUpdate(t.Context())
+		must.Wait(t, "the server has answered", func() bool { return check != nil && len(check.done) == 1 })
+	}
+	must.Is(t, 2, len(*checks))
 }
 
 func TestNoUpdateIsLookedForWithoutAPerson(t *testing.T) {
