@@ -310,10 +310,9 @@ func (q reports) Add(ctx context.Context, given []release.Report) error {
 }
 
 func (q reports) Sum(ctx context.Context, releaseID id.Release) (sum release.Outcomes, err error) {
-	return sum, each(ctx, reportTable.on(q.read).filter("release_id = ?", cursorID(releaseID)), (*reportRow).report, func(r release.Report) error {
-		sum = sum.Plus(r.Outcomes)
-		return nil
-	})
+	const text = "SELECT CAST(COALESCE(SUM(succeeded), 0) AS BIGINT), CAST(COALESCE(SUM(failed), 0) AS BIGINT) FROM release_reports WHERE release_id = ?"
+	_, err = oneRow(ctx, q.read, "Report", sharedSQL(text, cursorID(releaseID)), &sum.Succeeded, &sum.Failed)
+	return sum, err
 }
 
 func (q reports) List(ctx context.Context, releaseID id.Release, after time.Time, limit int) ([]release.Report, error) {
