@@ -440,21 +440,21 @@ func (t *batchTransaction) run() (err error) {
 func (t *batchTransaction) flush() error {
 	var keys []string
 	var moved []id.Object
-	var next []object.Object
-	for _, c := range t.gathered {
+	var arriving []*object.Object
+	for i := range t.gathered {
+		c := &t.gathered[i]
 		switch {
 		case c.was.Version == 0:
-			keys, next = append(keys, c.was.StorageKey()), append(next, c.was)
+			keys, arriving = append(keys, c.was.StorageKey()), append(arriving, &c.next)
 		case t.operations[c.operation].Action == MoveFile:
-			keys, moved = append(keys, c.next.StorageKey()), append(moved, c.next.ID)
+			keys, moved, arriving = append(keys, c.next.StorageKey()), append(moved, c.next.ID), append(arriving, &c.next)
 		}
 	}
 	taken, err := takenBy(t.ctx, t.Records, t.actor, keys, moved)
 	if err != nil {
 		return err
 	}
-	last, err := lastVersions(t.ctx, t.Records, t.actor.Org, t.head, next...)
-	if err != nil {
+	if err := raiseVersions(t.ctx, t.Records, t.actor.Org, t.head, arriving...); err != nil {
 		return err
 	}
 	storage := t.Storage()
@@ -496,7 +496,7 @@ func (t *batchTransaction) flush() error {
 			to.Object.N = n
 			written = append(written, op.content.Blob)
 			if c.was.Version == 0 {
-				to.Object.Version += last[c.was.StorageKey()]
+				to.Object.Version = max(to.Object.Version, c.next.Version)
 				added = append(added, to.Object)
 			} else {
 				replaced, ended = append(replaced, to.Object), append(ended, t.current[c.was.ID])

@@ -54,6 +54,9 @@ func (s *Objects) Move(ctx context.Context, actor org.Actor, of id.Object, path 
 		if head = at; err != nil || moved.Version == was.Version {
 			return withStored(was, err)
 		}
+		if err := raiseVersions(ctx, r, actor.Org, at, &moved); err != nil {
+			return err
+		}
 		if err := r.Storage().Objects().Put(ctx, actor.Org, moved); fault.Is(err, fault.Conflict) {
 			return s.pathTaken(ctx, source{r, false}, actor, moved)
 		} else if err != nil {

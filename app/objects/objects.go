@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"slices"
 	"time"
 
 	"collab/domain/fault"
@@ -284,14 +285,12 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		if err := s.checkGrowth(ctx, r, actor, content.Size-was.Size); err != nil {
 			return err
 		}
-		last, err := lastVersions(ctx, r, actor.Org, before, was)
-		if err != nil {
-			return err
-		}
 		written = was.WithContent(content, actor.User, now)
-		written.Version += last[was.StorageKey()]
 		written.N = before.N + 1
 		if was.Version == 0 {
+			if err = raiseVersions(ctx, r, actor.Org, before, &written); err != nil {
+				return err
+			}
 			if err = storage.Objects().Add(ctx, actor.Org, written); fault.Is(err, fault.Conflict) {
 				err = s.pathTaken(ctx, source{r, false}, actor, was)
 			}
@@ -333,28 +332,27 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 	return written, err
 }
 
-// lastVersions returns by storage key the numbers after which those of new memories and documents begin: clients address
+// raiseVersions raises the versions of memories and documents that are about to get their paths: clients address
 // these by their paths, so that a version which they know of a deleted one must not be one of the next. While the deleted
 // one is kept, its last version is known. Otherwise it is no greater than the number of its entry in the log, which mostly
 // is not after the log's floor. R's transaction holds the log's lock.
-func lastVersions(ctx context.Context, r ports.Records, o id.Org, head object.Head, next ...object.Object) (map[string]int64, error) {
-	var keys []string
-	for _, v := range next {
-		if v.Version == 0 && v.Class() == object.Memories {
-			keys = append(keys, v.StorageKey())
-		}
+func raiseVersions(ctx context.Context, r ports.Records, o id.Org, head object.Head, arriving ...*object.Object) error {
+	arriving = slices.DeleteFunc(arriving, func(v *object.Object) bool { return v.Class() != object.Memories })
+	if len(arriving) == 0 {
+		return nil
 	}
-	if len(keys) == 0 {
-		return nil, nil
+	keys := make([]string, len(arriving))
+	for i, v := range arriving {
+		keys[i] = v.StorageKey()
 	}
 	last, err := r.Storage().ObjectSets().Deleted(ctx, o, keys)
-	if err != nil {
-		return nil, err
+	for i, v := range arriving {
+		isNew := v.Version <= 1
+		if v.Version = max(v.Version, last[keys[i]]+1); isNew {
+			v.Version = max(v.Version, head.Floor+1)
+		}
 	}
-	for _, key := range keys {
-		last[key] = max(last[key], head.Floor)
-	}
-	return last, nil
+	return err
 }
 
 var errUploadTimeout = fault.New(fault.Unavailable, "The upload took too long and was given up; send it again")

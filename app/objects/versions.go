@@ -155,7 +155,7 @@ type Restoration struct {
 // version's blob.
 func (s *Objects) RestoreVersion(ctx context.Context, actor org.Actor, of id.Object, what Restoration) (restored object.Object, err error) {
 	var head object.Head
-	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor, _ object.Head) error {
+	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor, at object.Head) error {
 		last, err := s.history(ctx, source{r, false}, actor, of)
 		if err != nil {
 			return err
@@ -186,7 +186,7 @@ func (s *Objects) RestoreVersion(ctx context.Context, actor org.Actor, of id.Obj
 				err = s.keep(ctx, r, actor, now, false, was)
 			}
 		} else {
-			restored, err = s.addAgain(ctx, r, actor, last.Earlier, restored, what)
+			restored, err = s.addAgain(ctx, r, actor, at, last.Earlier, restored, what)
 		}
 		if err != nil {
 			return err
@@ -231,7 +231,7 @@ func (what Restoration) of(last Version) (int64, error) {
 }
 
 // addAgain stores an object that was deleted, and makes its last version one of an object that is not.
-func (s *Objects) addAgain(ctx context.Context, r ports.Records, actor org.Actor, last object.Earlier, o object.Object, what Restoration) (object.Object, error) {
+func (s *Objects) addAgain(ctx context.Context, r ports.Records, actor org.Actor, at object.Head, last object.Earlier, o object.Object, what Restoration) (object.Object, error) {
 	if what.Path != nil {
 		moved, err := last.Moved(*what.Path, actor, o.UpdatedAt)
 		if err != nil {
@@ -247,6 +247,9 @@ func (s *Objects) addAgain(ctx context.Context, r ports.Records, actor org.Actor
 		if err := r.Storage().Versions().Keep(ctx, actor.Org, object.Retention{Versions: math.MaxInt64}, last); err != nil {
 			return o, err
 		}
+	}
+	if err := raiseVersions(ctx, r, actor.Org, at, &o); err != nil {
+		return o, err
 	}
 	err := r.Storage().Objects().Add(ctx, actor.Org, o)
 	if fault.Is(err, fault.Conflict) {

@@ -210,12 +210,41 @@ func TestMemoriesWrittenAgainHaveNumbersOfTheirOwn(t *testing.T) {
 			must.Is(t, was.Version+1, again.Version)
 			must.Equal(t, again, must.Do(w.Objects.Get(ctx, w.ben, again.ID)).Or(t))
 			must.NoError(t, w.Objects.Delete(ctx, w.ben, again.ID, nil))
+			back := must.Do(w.Objects.RestoreVersion(ctx, w.ben, o.ID, objects.Restoration{})).Or(t)
+			must.Is(t, again.Version+1, back.Version)
+			must.NoError(t, w.Objects.Delete(ctx, w.ben, back.ID, nil))
 			w.Clock.Advance(60 * 24 * time.Hour) // then nothing is known of it any more
 			must.NoError(t, w.Upkeep.Run(ctx))
 			w.reauthorize(t)
 			if last := must.Do(write(ctx, w)).Or(t); last.Version <= again.Version {
 				t.Errorf("version %d follows %d", last.Version, again.Version)
 			}
+			w.assertContents(t)
+		})
+	}
+}
+
+func TestAMemoryMovedToThePathOfADeletedOneHasNumbersOfItsOwn(t *testing.T) {
+	for about, move := range map[string]func(*testing.T, *fixture, id.Object) object.Object{
+		"by itself": func(t *testing.T, w *fixture, of id.Object) object.Object {
+			return must.Do(w.Objects.Move(t.Context(), w.ben, of, "memo.md", nil)).Or(t)
+		},
+		"in a batch": func(t *testing.T, w *fixture, of id.Object) object.Object {
+			return w.batch(t, w.ben, moved(of, "memo.md"))[0].Object
+		},
+	} {
+		t.Run(about, func(t *testing.T) {
+			w, ctx := withVersions(t), t.Context()
+			var was object.Object
+			for range 4 {
+				was = must.Do(w.Objects.SaveMemory(ctx, w.ben, w.desk, "memo.md", harness.Text("x"))).Or(t)
+			}
+			must.NoError(t, w.Objects.Delete(ctx, w.ben, was.ID, nil))
+			other := must.Do(w.Objects.SaveMemory(ctx, w.ben, w.desk, "other.md", harness.Text("x"))).Or(t)
+			is := move(t, w, other.ID)
+			must.Is(t, was.Version+1, is.Version)
+			must.Equal(t, is, must.Do(w.Objects.Get(ctx, w.ben, is.ID)).Or(t))
+			must.Do(w.Objects.Replace(ctx, w.ben, is.ID, harness.Text("y"))).Or(t)
 			w.assertContents(t)
 		})
 	}
