@@ -46,6 +46,14 @@ func connect(t *testing.T, server, token string) fixture {
 	return fixture{New(client, shared), t}
 }
 
+// served returns the shared place of a server that replies as respond does, until the test ends.
+func served(t *testing.T, respond http.HandlerFunc) fixture {
+	t.Helper()
+	server := httptest.NewServer(respond)
+	t.Cleanup(server.Close)
+	return connect(t, server.URL, "token")
+}
+
 // counting counts the bytes of requests' contents.
 type counting struct {
 	http.RoundTripper
@@ -387,13 +395,13 @@ func TestResponsesWithManyFilesThatAreNoneOfTheInterface(t *testing.T) {
 		"a content of negative length":   {200, line(0, -1), 0, fault.Unavailable},
 		"an endless content":             {200, line(0, 1<<40), 0, fault.Unavailable},
 	} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		f := served(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(c.status)
 			_, _ = io.WriteString(w, c.body)
-		}))
+		})
 		whole := 0
 		record := mirror.Record{ID: "0198a1b2-0000-7000-8000-000000000001", Version: 1, Checksum: must.Sum("content"), Size: 7}
-		err := connect(t, server.URL, "token").DownloadAll(t.Context(), []mirror.Record{record, record}, func(_ int, content []byte, err error) error {
+		err := f.DownloadAll(t.Context(), []mirror.Record{record, record}, func(_ int, content []byte, err error) error {
 			if whole++; err != nil || string(content) != "content" {
 				t.Errorf("%s: %q, %v", about, content, err)
 			}
@@ -402,15 +410,13 @@ func TestResponsesWithManyFilesThatAreNoneOfTheInterface(t *testing.T) {
 		if !fault.Is(err, c.kind) || whole != c.whole {
 			t.Errorf("%s: %d files, %v", about, whole, err)
 		}
-		server.Close()
 	}
 }
 
 func TestABatchWithoutAllOutcomesIsUnavailable(t *testing.T) {
 	for _, body := range []string{"", `{"index":1,"status":200,"file":{"id":"a"}}`, `{"index":0,"status":200}`} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }))
-		must.Fail(t, must.ErrorOf(connect(t, server.URL, "token").Batch(t.Context(), []mirror.Write{{Path: "a"}})), fault.Unavailable)
-		server.Close()
+		f := served(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })
+		must.Fail(t, must.ErrorOf(f.Batch(t.Context(), []mirror.Write{{Path: "a"}})), fault.Unavailable)
 	}
 }
 
@@ -422,26 +428,24 @@ func TestAManifestWithAnIncompleteRecordIsUnavailable(t *testing.T) {
 		`[{"path":"a","checksum":"c",` + record + `}]`,
 		`[{"id":"a","path":"a","checksum":"c"}]`,
 	} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		f := served(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Sync-Cursor", "1-1")
 			_, _ = io.WriteString(w, body)
-		}))
-		must.Fail(t, must.ErrorOf(connect(t, server.URL, "token").Manifest(t.Context(), func(mirror.Record) error { return nil })), fault.Unavailable)
-		server.Close()
+		})
+		must.Fail(t, must.ErrorOf(f.Manifest(t.Context(), func(mirror.Record) error { return nil })), fault.Unavailable)
 	}
 }
 
 func TestAPartThatWasNotAskedForIsNoContent(t *testing.T) {
 	var requests atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	f := served(t, func(w http.ResponseWriter, _ *http.Request) {
 		n := requests.Add(1)
 		for name, value := range map[string]string{"Path": "a", "Version": "1", "Size": "7", "Id": "a", "Checksum": must.Sum(fmt.Sprint(n))} {
 			w.Header().Set("X-Collab-"+name, value)
 		}
 		w.WriteHeader(http.StatusPartialContent)
-	}))
-	defer server.Close()
-	_, _, err := connect(t, server.URL, "token").Download(t.Context(), mirror.Record{ID: "a", Version: 1, Checksum: must.Sum("content"), Size: 7}, 3)
+	})
+	_, _, err := f.Download(t.Context(), mirror.Record{ID: "a", Version: 1, Checksum: must.Sum("content"), Size: 7}, 3)
 	if !fault.Is(err, fault.Unavailable) || requests.Load() != 2 {
 		t.Errorf("after %d requests: %v", requests.Load(), err)
 	}
@@ -454,14 +458,13 @@ const unauthorized = `{"statusCode":401,"message":"The token has expired","error
 func TestARefusalOfAProxyIsNoneOfTheServer(t *testing.T) {
 	for status, ofFile := range map[int]fault.Kind{http.StatusUnauthorized: fault.Unavailable, http.StatusForbidden: fault.Forbidden} {
 		for _, expired := range []bool{false, true} {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			f := served(t, func(w http.ResponseWriter, r *http.Request) {
 				if expired && !strings.HasSuffix(r.URL.Path, "/auth/refresh") {
 					http.Error(w, unauthorized, http.StatusUnauthorized)
 					return
 				}
 				http.Error(w, "<html>", status)
-			}))
-			f := connect(t, server.URL, "token")
+			})
 			must.Fail(t, must.ErrorOf(f.Manifest(t.Context(), nil)), fault.Unavailable)
 			must.Fail(t, must.ErrorOf(f.Limits(t.Context())), fault.Unavailable)
 			if !expired {
@@ -470,7 +473,6 @@ func TestARefusalOfAProxyIsNoneOfTheServer(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			f.client.Wait = func(context.Context, time.Duration) error { stop(); return ctx.Err() }
 			must.Succeed(t, f.Watch(ctx, object.Cursor{}, func() {}))
-			server.Close()
 		}
 	}
 }
@@ -502,11 +504,10 @@ func TestAFeedWakesForItsPlaceAndWhenItIsSilent(t *testing.T) {
 		"a feed that a proxy forbids":  {shared, 403, "<html>", 1},
 		"a server that is overloaded":  {shared, 503, unavailable, 0},
 	} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		f := served(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(c.status)
 			_, _ = io.WriteString(w, c.feed)
-		}))
-		f := connect(t, server.URL, "token")
+		})
 		f.place = c.place
 		ctx, stop := context.WithCancel(t.Context())
 		f.client.Wait = func(context.Context, time.Duration) error { stop(); return ctx.Err() }
@@ -514,16 +515,13 @@ func TestAFeedWakesForItsPlaceAndWhenItIsSilent(t *testing.T) {
 		if err := f.Watch(ctx, object.Cursor{}, func() { wakes++ }); err != nil || wakes != c.wakes {
 			t.Errorf("%s: it wakes %d times in the place of %d, %v", about, wakes, c.wakes, err)
 		}
-		server.Close()
 	}
 }
 
 func TestABatchHasTheRefusalsOfTheServer(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	f := served(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"index":0,"status":401,"error":`+unauthorized+`}`)
-	}))
-	defer server.Close()
-	f := connect(t, server.URL, "token")
+	})
 	results := must.Do(f.Batch(t.Context(), []mirror.Write{{Path: "a"}})).Or(t)
 	must.Fail(t, results[0].Err, fault.Unauthenticated)
 }
@@ -532,7 +530,7 @@ func TestAnUploadIsRepeatedUnlessTheTokenCannotBeRenewedForGood(t *testing.T) {
 	for status, want := range map[int]fault.Kind{
 		http.StatusUnauthorized: fault.Unauthenticated, http.StatusTooManyRequests: fault.Limited, http.StatusServiceUnavailable: fault.Unavailable, 0: fault.Unavailable,
 	} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f := served(t, func(w http.ResponseWriter, r *http.Request) {
 			switch {
 			case !strings.HasSuffix(r.URL.Path, "/auth/refresh"):
 				http.Error(w, unauthorized, http.StatusUnauthorized)
@@ -541,8 +539,7 @@ func TestAnUploadIsRepeatedUnlessTheTokenCannotBeRenewedForGood(t *testing.T) {
 			default:
 				http.Error(w, unauthorized, status)
 			}
-		}))
-		must.Fail(t, must.ErrorOf(connect(t, server.URL, "token").Create(t.Context(), "a", must.Sum("a"), 1, strings.NewReader("a"))), want)
-		server.Close()
+		})
+		must.Fail(t, must.ErrorOf(f.Create(t.Context(), "a", must.Sum("a"), 1, strings.NewReader("a"))), want)
 	}
 }
