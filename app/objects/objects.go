@@ -491,11 +491,8 @@ func remove(ctx context.Context, r ports.Records, o id.Org, gone []object.Object
 
 // visible returns an object that the actor sees; NotFound for any other.
 func (s *Objects) visible(ctx context.Context, r source, actor org.Actor, of id.Object) (object.Object, error) {
-	o, err := s.get(ctx, r, actor, of)
-	if err == nil && !o.VisibleTo(actor) {
-		return object.Object{}, fault.Missing("File")
-	}
-	if fault.Is(err, fault.NotFound) {
+	o, err := s.readCached(r, actor, string(of), func() (object.Object, error) { return r.Storage().Objects().Get(ctx, actor.Org, of) })
+	if fault.Is(err, fault.NotFound) || err == nil && !o.VisibleTo(actor) {
 		return object.Object{}, fault.Missing("File")
 	}
 	return o, err

@@ -133,11 +133,6 @@ type source struct {
 	cached bool
 }
 
-// get is Objects.Get of r.
-func (s *Objects) get(ctx context.Context, r source, actor org.Actor, of id.Object) (object.Object, error) {
-	return s.readCached(r, actor, string(of), func() (object.Object, error) { return r.Storage().Objects().Get(ctx, actor.Org, of) })
-}
-
 // at is Objects.At of r. That there is no object is cached as the zero object, because clients read
 // documents before anything is stored in them.
 func (s *Objects) at(ctx context.Context, r source, actor org.Actor, storageKey string) (object.Object, error) {
