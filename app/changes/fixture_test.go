@@ -160,8 +160,7 @@ func cut(o *changes.Options) { o.Bus = &memory.Bus{} }
 // actor is a member as access sees them.
 func (w *fixture) actor(o id.Org, u id.User) org.Actor {
 	w.Helper()
-	a := must.Do(w.access.Reauthorize(w.Context(), org.Actor{Org: o, User: u})).Or(w)
-	return a
+	return must.Do(w.access.Reauthorize(w.Context(), org.Actor{Org: o, User: u})).Or(w)
 }
 
 // listener takes what a subscription brings as long as it lasts.
@@ -187,15 +186,13 @@ func (w *fixture) resume(f *changes.Feed, a org.Actor, from string, resumes bool
 
 func (w *fixture) subscribe(ctx context.Context, f *changes.Feed, a org.Actor, from string, resumes bool) *listener {
 	w.Helper()
-	sub := must.Do(f.Subscribe(ctx, a, from, resumes)).Or(w)
-	return w.taking(sub)
+	return w.taking(must.Do(f.Subscribe(ctx, a, from, resumes)).Or(w))
 }
 
 // subscription subscribes a member, and takes nothing.
 func (w *fixture) subscription(f *changes.Feed, u id.User) *changes.Subscriber {
 	w.Helper()
-	sub := must.Do(f.Subscribe(w.Context(), w.actor(w.org, u), "", false)).Or(w)
-	return sub
+	return must.Do(f.Subscribe(w.Context(), w.actor(w.org, u), "", false)).Or(w)
 }
 
 // taking takes what a subscription brings until the test ends.
