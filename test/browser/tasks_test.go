@@ -535,6 +535,9 @@ func TestTasksPage(t *testing.T) {
 		s.call("GET", "/tasks/"+last.ID, as, nil, http.StatusNotFound)
 	})
 	t.Run("the page is accessible, with dialogs open, in light and dark, wide and narrow", func(t *testing.T) {
+		long := strings.Repeat("W", 200)
+		team := decode[task](t, s.call("POST", "/teams", as, map[string]string{"name": long}, http.StatusCreated)).ID
+		s.call("POST", "/workspaces", as, map[string]string{"name": long, "teamId": team}, http.StatusCreated)
 		b := openWithoutPolicy(t)
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		for name, address := range map[string]string{"tasks": "", "board": "?view=board&priority=HIGH", "groups": "?view=groups", "task": "?task=" + third.ID} {
