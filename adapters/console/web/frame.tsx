@@ -2,9 +2,9 @@
 import { Fragment, type ComponentType, type JSX, type TargetedMouseEvent } from "preact"
 import { useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { Icon, Initials, Mark, icons } from "./icons"
-import { call, failureOf, type Failure } from "./interface"
+import { call } from "./interface"
 import { Announcer } from "./live"
-import { part, Problem, Show, useLoaded } from "./loading"
+import { part, Problem, Show, useAttempt, useLoaded } from "./loading"
 import { groups, isFor, isListed, pages, type PageOf } from "./pages"
 import { signInAddress, usePath } from "./router"
 import type { Me } from "./types"
@@ -40,7 +40,7 @@ export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 	const path = usePath()
 	const at = pages.find((p) => p.path === path)
 	const main = useRef<HTMLElement>(null)
-	const [failed, fail] = useState<{ failure: Failure; what: string; retry: () => void }>()
+	const [failed, fail, attempt] = useAttempt()
 	const [wanted, want] = useState(false)
 	const first = useRef(true)
 	const wide = useWide()
@@ -49,17 +49,13 @@ export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 		if (!first.current) main.current?.focus()
 		first.current = false
 	}, [path])
-	const attempt = (what: string, act: () => Promise<void>): void => {
-		fail(undefined)
-		act().catch((error: unknown) => fail({ failure: failureOf(error), what, retry: () => attempt(what, act) }))
-	}
-	const end = (everywhere: boolean): void => attempt("Signing out", () => leave(everywhere))
-	const switchTo = (organisation: string): void => attempt("Switching the organisation", () => change(organisation))
+	const end = (everywhere: boolean): void => void attempt("Signing out", () => leave(everywhere))
+	const switchTo = (organisation: string): void => void attempt("Switching the organisation", () => change(organisation))
 	const [Palette, setPalette] = useState<typeof import("./palette").Palette>()
 	const [finding, find] = useState(false)
 	const openPalette = (): void => {
 		find(true)
-		attempt("Opening the commands", async () => {
+		void attempt("Opening the commands", async () => {
 			const loaded = await part(() => import("./palette"))
 			setPalette(() => loaded.Palette)
 		})

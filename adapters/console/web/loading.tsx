@@ -66,6 +66,23 @@ export function useLook(look: () => void, every?: number): () => void {
 	return useCallback(() => ask.current(), [])
 }
 
+// Failed is an act that failed, with what repeats it: what Problem is given.
+export type Failed = { what: string; failure: Failure; retry?: () => void }
+
+// useAttempt returns the act that failed last, a function that sets it, and one that attempts an act.
+export function useAttempt(): [Failed | undefined, (failed?: Failed) => void, (what: string, act: () => Promise<void>) => Promise<void>] {
+	const [failed, fail] = useState<Failed>()
+	const attempt = async (what: string, act: () => Promise<void>): Promise<void> => {
+		fail(undefined)
+		try {
+			await act()
+		} catch (error) {
+			fail({ what, failure: failureOf(error), retry: () => void attempt(what, act) })
+		}
+	}
+	return [failed, fail, attempt]
+}
+
 // part loads a file of the console that is needed now. After an upgrade of the server it may be gone, which is said, unless the
 // server cannot be reached.
 export async function part<Module>(load: () => Promise<Module>, gone?: () => void): Promise<Module> {

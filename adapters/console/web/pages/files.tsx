@@ -9,7 +9,7 @@ import { Icon, icons } from "../icons"
 import { all, call, failureOf, type Failure } from "../interface"
 import { onKeys } from "../keys"
 import { announce } from "../live"
-import { Problem, RequestId, Show, useLoaded } from "../loading"
+import { Problem, RequestId, Show, useAttempt, useLoaded, type Failed } from "../loading"
 import { Unnamed, useMembers, type Members } from "../members"
 import { Menu } from "../menu"
 import { addressOf } from "../preview"
@@ -33,9 +33,6 @@ export default function Files({ me }: { me: Me }): JSX.Element {
 	return <><h1>Files</h1><Show of={known} what="the places of files">{() => null}</Show></>
 }
 
-// Failed is an act that failed, with what repeats it.
-type Failed = { failure: Failure; what: string; again: () => void }
-
 type ExplorerOf = { places: Place[]; members: Members; keeps: boolean; org: string; writes: boolean }
 
 function Explorer({ places, members, keeps, org, writes }: ExplorerOf): JSX.Element {
@@ -46,20 +43,12 @@ function Explorer({ places, members, keeps, org, writes }: ExplorerOf): JSX.Elem
 	const place = asked === null ? places[0] : places.find((p) => p.key === `${asked}/`)
 	const folder = query.get("folder") ?? "", file = query.get("file")
 	useOpen(records, place?.key)
-	const [failed, fail] = useState<Failed>()
+	const [failed, fail, attempt] = useAttempt()
 	const [sure, ask] = useState<StoredObject>()
 	const [renamed, rename] = useState<StoredObject>()
 	const heading = useRef<HTMLHeadingElement>(null)
 	useEffect(() => fail(undefined), [query])
 
-	const attempt = async (what: string, act: () => Promise<void>): Promise<void> => {
-		fail(undefined)
-		try {
-			await act()
-		} catch (error) {
-			fail({ failure: failureOf(error), what, again: () => void attempt(what, act) })
-		}
-	}
 	const restore = (o: StoredObject): Promise<void> => attempt(`Restoring ${o.path}`, async () => {
 		records.put(await call("POST /api/v1/sync/files/{id}/restore", { path: { id: o.id }, body: {} }))
 		announce(`${o.path} is back.`)
@@ -82,7 +71,7 @@ function Explorer({ places, members, keeps, org, writes }: ExplorerOf): JSX.Elem
 			<header class="bar"><h1 ref={heading} tabIndex={-1}>Files</h1><Live feed={feed} /></header>
 			<NotLive feed={feed}><p>What others change appears here when the connection is back. It is attempted again by itself.</p></NotLive>
 			<Unnamed members={members} />
-			{failed && <Problem failure={failed.failure} what={failed.what} retry={failed.again} giveUp={() => fail(undefined)} />}
+			{failed && <Problem {...failed} giveUp={() => fail(undefined)} />}
 			<div class="explorer">
 				<Tree places={places} records={records} place={place} folder={folder} open={(to) => change({ file: undefined, version: undefined, deleted: undefined, ...to })} />
 				<section class="within" aria-label={folder === "" ? place?.name : fileName(folder)}>
@@ -241,7 +230,7 @@ function entriesOf(shelf: Shelf, folder: string): Entry[] {
 	return [...found.values()].sort((a, b) => Number(a.file !== undefined) - Number(b.file !== undefined) || byName.compare(a.name, b.name))
 }
 
-function Folder({ place, folder, shelf, members, writes, acts, fail }: { place: Place; folder: string; shelf: Shelf; members: Members; writes: boolean; acts: Acts; fail: (f: Failed | undefined) => void }): JSX.Element {
+function Folder({ place, folder, shelf, members, writes, acts, fail }: { place: Place; folder: string; shelf: Shelf; members: Members; writes: boolean; acts: Acts; fail: (f?: Failed) => void }): JSX.Element {
 	const entries = useMemo(() => entriesOf(shelf, folder), [shelf, folder])
 	const [active, setActive] = useState<string>()
 	const [over, setOver] = useState(false)
@@ -253,7 +242,7 @@ function Folder({ place, folder, shelf, members, writes, acts, fail }: { place: 
 		add(place, below, files)
 		const [first] = unread
 		const what = `Reading ${below}${first?.fullPath.slice(1)}${unread.length > 1 ? ` and ${count(unread.length - 1)} more` : ""}`
-		if (first) fail({ failure: failureOf(reason), what, again: () => void drop(unread) })
+		if (first) fail({ failure: failureOf(reason), what, retry: () => void drop(unread) })
 	}
 	const of = (path: string | undefined): StoredObject | undefined => entries.find((e) => e.path === path)?.file
 	const onFile = (act: (o: StoredObject) => void) => (): void => {

@@ -7,7 +7,7 @@ import { dropKey, once, useDraft } from "../draft"
 import { Initials } from "../icons"
 import { all, call, cursorOf, failureOf, page, type Failure } from "../interface"
 import { announce } from "../live"
-import { Copy, Problem, Show, useLoaded, useLook } from "../loading"
+import { Copy, Problem, Show, useAttempt, useLoaded, useLook } from "../loading"
 import { first } from "../members"
 import { useQuery } from "../router"
 import { count, exact, nameOf, plans, relative, roles } from "../text"
@@ -43,8 +43,6 @@ export default function People({ me }: { me: Me }): JSX.Element {
 	return <Page me={me} manages={me.role === "OWNER" || me.role === "ADMIN"} />
 }
 
-type Act = { what: string; failure: Failure; again: () => void }
-
 function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
 	const [query, change] = useQuery()
 	const [most, setMost] = useState(first)
@@ -63,7 +61,7 @@ function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
 		invitations.retry()
 		seats.retry()
 	})
-	const [failed, fail] = useState<Act>()
+	const [failed, fail, begin] = useAttempt()
 	const [busy, setBusy] = useState<string>()
 	const [leaving, setLeaving] = useState<Member>()
 	const [demoting, setDemoting] = useState<[Member, Role]>()
@@ -73,14 +71,10 @@ function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
 	// attempt shows what fails beside the list. Of two acts at once the second waits for the person.
 	const attempt = async (id: string, what: string, act: () => Promise<void>): Promise<void> => {
 		if (busy !== undefined) return
-		fail(undefined)
-		setBusy(id)
-		try {
-			await act()
-		} catch (error) {
-			fail({ what, failure: failureOf(error), again: () => void attempt(id, what, act) })
-		}
-		setBusy(undefined)
+		await begin(what, async () => {
+			setBusy(id)
+			await act().finally(() => setBusy(undefined))
+		})
 	}
 	const setRole = (m: Member, role: Role): Promise<void> => attempt(m.userId, `Changing the role of ${nameOf(m)}`, async () => {
 		await call("PATCH /api/v1/org/members/{userId}/role", { path: { userId: m.userId }, body: { role } })
@@ -126,7 +120,7 @@ function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
 				{manages && <button type="button" class="primary" onClick={() => change({ invite: "1" })}>Invite…</button>}
 			</header>
 			<Show of={seats} what="the seats">{(s) => <SeatsLine seats={s} pending={manages ? invitations.value?.length : undefined} manages={manages} />}</Show>
-			{failed && <Problem failure={failed.failure} what={failed.what} retry={failed.again} giveUp={() => fail(undefined)}>{failed.failure.status === 409 && (owners <= 1 || !complete) && <p>An organisation always has an owner. Make somebody else one first.</p>}</Problem>}
+			{failed && <Problem {...failed} giveUp={() => fail(undefined)}>{failed.failure.status === 409 && (owners <= 1 || !complete) && <p>An organisation always has an owner. Make somebody else one first.</p>}</Problem>}
 			{searched.failure && <Problem failure={searched.failure} what="The search" retry={searched.retry} />}
 			<Show of={members} what="the members">
 				{() => shown.length === 0

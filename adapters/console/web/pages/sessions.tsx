@@ -1,8 +1,7 @@
 // The places where the person is signed in.
 import type { JSX } from "preact"
-import { useState } from "preact/hooks"
-import { call, Failure } from "../interface"
-import { Problem, Show, useLoaded, useLook } from "../loading"
+import { call } from "../interface"
+import { Problem, Show, useAttempt, useLoaded, useLook } from "../loading"
 import { exact, relative } from "../text"
 
 const browsers = { Edg: "Edge", OPR: "Opera", Firefox: "Firefox", FxiOS: "Firefox", Chrome: "Chrome", CriOS: "Chrome", Version: "Safari" }
@@ -20,24 +19,18 @@ function programOf(userAgent: string | null): string {
 export default function Sessions(): JSX.Element {
 	const sessions = useLoaded(() => call("GET /api/v1/auth/sessions"), [])
 	useLook(sessions.retry)
-	const [failed, fail] = useState<{ failure: Failure; again: () => void }>()
-	const end = async (id: string): Promise<void> => {
-		fail(undefined)
+	const [failed, , attempt] = useAttempt()
+	const end = (id: string): Promise<void> => attempt("Ending the session", async () => {
 		const at = document.activeElement // which is gone with the session
-		try {
-			await call("DELETE /api/v1/auth/sessions/{id}", { path: { id } })
-			if (document.activeElement === at || document.activeElement === document.body) document.querySelector<HTMLElement>("h1")?.focus()
-			sessions.retry()
-		} catch (error) {
-			if (!(error instanceof Failure)) throw error
-			fail({ failure: error, again: () => void end(id) })
-		}
-	}
+		await call("DELETE /api/v1/auth/sessions/{id}", { path: { id } })
+		if (document.activeElement === at || document.activeElement === document.body) document.querySelector<HTMLElement>("h1")?.focus()
+		sessions.retry()
+	})
 	return (
 		<>
 			<h1 tabIndex={-1}>Sessions</h1>
 			<p class="soft">Each is a browser, a command line or an application that is signed in as you. One that ends is refused at its next request.</p>
-			{failed && <Problem failure={failed.failure} what="Ending the session" retry={failed.again} />}
+			{failed && <Problem {...failed} />}
 			<Show of={sessions} what="your sessions">
 				{(list) => (
 					<ul class="rows">

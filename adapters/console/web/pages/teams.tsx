@@ -9,7 +9,7 @@ import { useFeed } from "../feed"
 import { all, call, Failure, failureOf } from "../interface"
 import { onKeys } from "../keys"
 import { announce } from "../live"
-import { Problem, Show, useLoaded, useLook, type Loaded } from "../loading"
+import { Problem, Show, useAttempt, useLoaded, useLook, type Failed, type Loaded } from "../loading"
 import { Unnamed, useMembers, type Members as Directory } from "../members"
 import { Menu, type Choice } from "../menu"
 import { addressWith, go, useQuery, type Changes } from "../router"
@@ -66,13 +66,10 @@ function arranged(ids: string[], id: string, to: Place): string[] | undefined {
 	return rest
 }
 
-// Act is what failed, and what repeats it.
-type Act = { what: string; failure: Failure; again?: () => void }
-
 // useOrder returns the workspaces in the order that the person is giving them, and a function that moves one.
 // A move is shown at once. It is made in the order that the server has by then, and names no workspace
 // after the moved one, so that the moves of another tab stay.
-function useOrder(known: Loaded<Known>, fail: (act?: Act) => void): [Workspace[], (w: Workspace, to: Place) => void] {
+function useOrder(known: Loaded<Known>, fail: (failed?: Failed) => void): [Workspace[], (w: Workspace, to: Place) => void] {
 	const [order, setOrder] = useState<string[]>()
 	const last = useRef(Promise.resolve()), waiting = useRef(0)
 	useEffect(() => {
@@ -94,7 +91,7 @@ function useOrder(known: Loaded<Known>, fail: (act?: Act) => void): [Workspace[]
 		last.current = last.current.then(() => store(w, to)).catch((error: unknown) => {
 			const failure = failureOf(error)
 			setOrder(undefined)
-			fail({ what: `Moving “${w.name}”`, failure, ...(failure.status !== 404 && { again: () => move(w, to) }) })
+			fail({ what: `Moving “${w.name}”`, failure, ...(failure.status !== 404 && { retry: () => move(w, to) }) })
 		}).then(() => {
 			if (--waiting.current === 0) known.retry()
 		})
@@ -106,7 +103,7 @@ function Page({ me, writes, manages }: { me: Me; writes: boolean; manages: boole
 	const [query, change] = useQuery()
 	const known = useLoaded(load, [])
 	const people = useMembers()
-	const [failed, fail] = useState<Act>()
+	const [failed, fail, attempt] = useAttempt()
 	const [workspaces, move] = useOrder(known, fail)
 	const [ending, end] = useState<Workspace | Team>()
 	const [leaving, leave] = useState<Team>()
@@ -120,14 +117,6 @@ function Page({ me, writes, manages }: { me: Me; writes: boolean; manages: boole
 	useLook(known.retry)
 	useEffect(() => fail(undefined), [asked])
 
-	const attempt = async (what: string, act: () => Promise<void>): Promise<void> => {
-		fail(undefined)
-		try {
-			await act()
-		} catch (error) {
-			fail({ what, failure: failureOf(error), again: () => void attempt(what, act) })
-		}
-	}
 	// done closes the dialog that has changed something.
 	const done = (said: string, changes: Changes): void => {
 		announce(said)
@@ -176,7 +165,7 @@ function Page({ me, writes, manages }: { me: Me; writes: boolean; manages: boole
 			{!writes && <p class="soft">Viewers see their teams and workspaces and change nothing. The organisation’s owners change roles.</p>}
 			{feed.state === "down" && <p class="soft">Not live: what others change appears when you come back to this page.</p>}
 			{known.failure && <Problem failure={known.failure} what="Loading the teams" retry={known.retry} />}
-			{failed && <Problem failure={failed.failure} what={failed.what} retry={failed.again} giveUp={() => fail(undefined)} />}
+			{failed && <Problem {...failed} giveUp={() => fail(undefined)} />}
 			{!known.value
 				? !known.failure && <p class="placeholder" aria-busy="true"><span class="hidden">Loading the teams</span></p>
 				: <div class="explorer">
@@ -347,7 +336,7 @@ function Members({ team, me, writes, people }: { team: Team; me: Me; writes: boo
 	const members = useLoaded(() => all("GET /api/v1/teams/{id}/members", {}, 10, { id: team.id }), [])
 	const [text, type] = useState(""), [chosen, choose] = useState<string>()
 	const [unchosen, setUnchosen] = useState(false)
-	const [failed, fail] = useState<Act>()
+	const [failed, fail, begin] = useAttempt()
 	const [busy, setBusy] = useState(false)
 	const [most, setMost] = useState(step)
 	const heading = useRef<HTMLHeadingElement>(null)
@@ -358,14 +347,10 @@ function Members({ team, me, writes, people }: { team: Team; me: Me; writes: boo
 
 	const attempt = async (what: string, act: () => Promise<void>): Promise<void> => {
 		if (busy) return
-		fail(undefined)
-		setBusy(true)
-		try {
-			await act()
-		} catch (error) {
-			fail({ what, failure: failureOf(error), again: () => void attempt(what, act) })
-		}
-		setBusy(false)
+		await begin(what, async () => {
+			setBusy(true)
+			await act().finally(() => setBusy(false))
+		})
 	}
 	const add = (userId: string, name: string): Promise<void> => attempt(`Adding ${name}`, async () => {
 		await call("POST /api/v1/teams/{id}/members", { path: { id: team.id }, body: { userId } })
@@ -400,7 +385,7 @@ function Members({ team, me, writes, people }: { team: Team; me: Me; writes: boo
 			{unchosen && <p class="warning" role="alert">{entries.length === 0 && searched.settled ? "No other member of the organisation has this name." : "Choose one of the members whom the field lists."}</p>}
 			<Unnamed members={people} />
 			{searched.failure && <Problem failure={searched.failure} what="The search" retry={searched.retry} />}
-			{failed && <Problem failure={failed.failure} what={failed.what} retry={failed.again} giveUp={() => fail(undefined)} />}
+			{failed && <Problem {...failed} giveUp={() => fail(undefined)} />}
 			<Show of={members} what="the members">
 				{(list) => list.length === 0
 					? <p class="empty">Nobody is in this team. The organisation’s owners and admins still see it.</p>
