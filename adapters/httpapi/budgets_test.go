@@ -156,33 +156,44 @@ func TestMemoryOfTheStoreIsChargedToTheCaller(t *testing.T) {
 	}
 }
 
-func TestNamesOfABodyAreChargedToTheCaller(t *testing.T) {
-	const most = 50_000
-	parsed := 0
-	a := serveEndpoint(t, http.MethodPost, public, func(c *call) error {
-		c.caller = access.Caller{User: "ada"}
-		_, err := c.fields()
-		if err == nil {
-			parsed++
-			must.Is(t, parsed > 1, c.budgets.callers.Used() > most*128)
-		}
-		return c.succeedUnless(err)
-	}, func(o *Options) { o.Budgets.Callers = 16 << 20 })
-	object := func(names int) *http.Request {
-		var b strings.Builder
-		for i := range names {
-			fmt.Fprintf(&b, `,"%x":0`, i)
-		}
-		return post("/test", "{"+b.String()[1:]+"}")
+func TestPartsOfABodyAreChargedToTheCaller(t *testing.T) {
+	for name, test := range map[string]struct {
+		few, most  int64 // few are charged for nothing
+		bytes      int64 // of one
+		begin, end string
+		part       func(i int64) string
+	}{
+		"names":    {999, 50_000, 128, "{", "}", func(i int64) string { return fmt.Sprintf(`"%x":0`, i) }},
+		"elements": {1990, 100_000, 64, `{"a":[`, "]}", func(int64) string { return "0" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			parsed := 0
+			a := serveEndpoint(t, http.MethodPost, public, func(c *call) error {
+				c.caller = access.Caller{User: "ada"}
+				_, err := c.fields()
+				if err == nil {
+					parsed++
+					must.Is(t, parsed > 1, c.budgets.callers.Used() > test.most*test.bytes)
+				}
+				return c.succeedUnless(err)
+			}, func(o *Options) { o.Budgets.Callers = 16 << 20 })
+			body := func(parts int64) *http.Request {
+				all := make([]string, parts)
+				for i := range all {
+					all[i] = test.part(int64(i))
+				}
+				return post("/test", test.begin+strings.Join(all, ",")+test.end)
+			}
+			for _, parts := range []int64{test.few, test.most} {
+				must.Is(t, http.StatusOK, send(a, body(parts)).Code)
+			}
+			a.budgets.callers.Take("bob", 4<<20)
+			checkBusy(t, send(a, body(test.most)))
+			a.budgets.callers.Give("bob", 4<<20)
+			must.Is(t, 2, parsed)
+			must.Is(t, 0, a.budgets.callers.Used())
+		})
 	}
-	for _, names := range []int{999, most} {
-		must.Is(t, http.StatusOK, send(a, object(names)).Code)
-	}
-	a.budgets.callers.Take("bob", 4<<20)
-	checkBusy(t, send(a, object(most)))
-	a.budgets.callers.Give("bob", 4<<20)
-	must.Is(t, 2, parsed)
-	must.Is(t, 0, a.budgets.callers.Used())
 }
 
 func TestWebhookRateIsTakenBeforeTheBodyIsRead(t *testing.T) {

@@ -32,7 +32,7 @@ type Fields struct {
 	missing  error // the error of an operand that does not exist
 }
 
-// ParseFields reads a body of the content type as one JSON object. The memory of many names is charged to r.
+// ParseFields reads a body of the content type as one JSON object. The memory of many names and elements is charged to r.
 func ParseFields(contentType string, data []byte, r spool.Resources) (*Fields, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, fault.New(fault.Invalid, "A JSON body is required")

@@ -10,11 +10,12 @@ import (
 	"collab/domain/fault"
 )
 
-// The memory of names, which may be shorter than it: that of each in bytes, and the number that is charged at a time,
-// so that bodies with fewer names are charged for none.
+// The memory of names and of elements of arrays, which may be shorter than it: that of each in bytes, and what is charged
+// at a time, so that bodies with less are charged for none.
 const (
-	nameMemory   = 128
-	chargedNames = 1000
+	nameMemory    = 128
+	elementMemory = 64
+	chargedMemory = 1000 * nameMemory
 )
 
 // maxDepth is the maximum nesting of the values of a body.
@@ -51,7 +52,8 @@ type scanner struct {
 
 	most, names int // that all objects may have together, 0: any number, and how many there were
 
-	resources spool.Resources // that many names are charged to; nil: nothing is
+	resources spool.Resources // that many names and elements are charged to; nil: nothing is
+	owed      int64           // bytes that are not charged yet
 	refused   error           // of resources
 
 	// For a body without the text of its content: the offset and the length of the omitted
@@ -150,6 +152,15 @@ func (s *scanner) word(w string) bool {
 	return true
 }
 
+// charge charges n bytes of memory and reports whether it could.
+func (s *scanner) charge(n int64) bool {
+	if s.owed += n; s.resources == nil || s.owed < chargedMemory {
+		return true
+	}
+	s.refused, s.owed = s.resources.Hold(s.owed), 0
+	return s.refused == nil
+}
+
 // object reads an object; if found is not nil, it appends the pairs to it.
 func (s *scanner) object(depth int, found *[]pair) bool {
 	var seen names
@@ -168,12 +179,7 @@ func (s *scanner) object(depth int, found *[]pair) bool {
 		if s.names++; s.most > 0 && s.names > s.most {
 			return s.wrong("more than " + strconv.Itoa(s.most) + " fields")
 		}
-		if s.resources != nil && s.names%chargedNames == 0 {
-			if s.refused = s.resources.Hold(chargedNames * nameMemory); s.refused != nil {
-				return false
-			}
-		}
-		if !s.text() {
+		if !s.charge(nameMemory) || !s.text() {
 			return false
 		}
 		name := s.data[start+1 : s.pos-1]
@@ -221,7 +227,7 @@ func (s *scanner) array(depth int, found *[][]byte) bool {
 	for {
 		s.space()
 		start := s.pos
-		if !s.value(depth + 1) {
+		if !s.charge(elementMemory) || !s.value(depth+1) {
 			return false
 		}
 		if found != nil {
