@@ -73,7 +73,7 @@ func (s *Session) Tools(ctx context.Context) (all []Tool, err error) {
 
 // Repeatable reports whether the last call, which failed, came to nothing: the session had ended before it, or the
 // server did not accept the credentials of any of its requests. It is false if only a request after the one that calls
-// the tool was refused.
+// the tool was refused, and after a 404 without a session, which may be the tool's.
 func (s *Session) Repeatable() bool { return s.transport.ineffective() }
 
 // Call calls a tool and returns its texts, and whether it failed. Content of other kinds is returned as

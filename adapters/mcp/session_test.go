@@ -67,18 +67,22 @@ func TestASessionHasTheLimitsOfAVisitForEachCall(t *testing.T) {
 
 func TestACallIsRepeatableUnlessARequestOfItWasAccepted(t *testing.T) {
 	s := toolserver.Start(t)
+	sessionless := toolserver.Answer(`{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`)
 	for name, c := range map[string]struct {
-		call toolserver.Behaviour
-		kind fault.Kind
-		want bool
+		call     toolserver.Behaviour
+		discover toolserver.Behaviour
+		kind     fault.Kind
+		want     bool
 	}{
-		"a refused call":                {toolserver.Status(http.StatusUnauthorized), fault.Forbidden, true},
-		"a refused response to a ping":  {toolserver.Ping, fault.Forbidden, false},
-		"a call whose session is gone":  {toolserver.Status(http.StatusNotFound), fault.Unavailable, false},
-		"a call without a response":     {toolserver.EndStream, fault.Unavailable, false},
-		"a response of another service": {toolserver.Page, fault.Unavailable, false},
+		"a refused call":                {toolserver.Status(http.StatusUnauthorized), nil, fault.Forbidden, true},
+		"a refused response to a ping":  {toolserver.Ping, nil, fault.Forbidden, false},
+		"a call whose session is gone":  {toolserver.Status(http.StatusNotFound), nil, fault.Unavailable, true},
+		"a call without a session":      {toolserver.Status(http.StatusNotFound), sessionless, fault.Unavailable, false},
+		"a call without a response":     {toolserver.EndStream, nil, fault.Unavailable, false},
+		"a response of another service": {toolserver.Page, nil, fault.Unavailable, false},
 	} {
 		s.On("POST", nil)
+		s.On("server/discover", c.discover)
 		session := must.Do(servers(t).Open(t.Context(), open(s.HTTP()))).Or(t)
 		s.On("tools/call", c.call)
 		s.On("POST", toolserver.Status(http.StatusUnauthorized))

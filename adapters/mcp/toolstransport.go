@@ -47,7 +47,8 @@ type limitedTransport struct {
 	requests int     // guarded by mu
 	bytes    int64   // guarded by mu; the rest of MaxResponses
 
-	// unrefused has the POST requests since resetLimits that were not refused with 401 or 403.
+	// unrefused has the POST requests since resetLimits that were not refused with 401 or 403, nor with 404 as their
+	// session has ended.
 	unrefused map[*http.Request]bool // guarded by mu
 }
 
@@ -71,8 +72,7 @@ func (x *limitedTransport) resetLimits() {
 	clear(x.unrefused)
 }
 
-// ineffective reports whether there were no POST requests since resetLimits but those whose credentials the server has
-// refused.
+// ineffective reports whether the server has refused all POST requests since resetLimits, if there were any.
 func (x *limitedTransport) ineffective() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -116,7 +116,7 @@ func (x *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		o.status = resp.StatusCode
 	}
-	if o.refused() {
+	if o.refused() || o.status == http.StatusNotFound && r.Header.Get("Mcp-Session-Id") != "" {
 		x.mu.Lock()
 		delete(x.unrefused, r)
 		x.mu.Unlock()

@@ -170,17 +170,24 @@ func TestAnAnswerIsPrintedUpToItsFailure(t *testing.T) {
 	}
 }
 
+// serverOf returns a tool server with a session, which is closed after the test.
+func serverOf(t *testing.T, tools *toolserver.Server) *toolServer {
+	servers := mcp.NewServers(outbound.NewConfigured(connectTimeout), func(error) bool { return false })
+	server := &toolServer{open: func(ctx context.Context) (*mcp.Session, error) {
+		return servers.Open(ctx, connector.Access{URL: tools.HTTP(), Transport: connector.HTTP, Auth: connector.NoAuth})
+	}}
+	server.Session = must.Do(server.open(t.Context())).Or(t)
+	t.Cleanup(func() { _ = server.Close() }) // nothing is called any more
+	return server
+}
+
 func TestACallThatTheServerMayHaveAcceptedIsNotRepeatedAndTheNextOneIsMade(t *testing.T) {
 	for name, call := range map[string]toolserver.Behaviour{
 		"a refused response to a ping": toolserver.Ping,
-		"a session that is gone":       toolserver.Status(http.StatusNotFound),
+		"a call without a response":    toolserver.EndStream,
 	} {
 		tools := toolserver.Start(t)
-		servers := mcp.NewServers(outbound.NewConfigured(connectTimeout), func(error) bool { return false })
-		server := &toolServer{open: func(ctx context.Context) (*mcp.Session, error) {
-			return servers.Open(ctx, connector.Access{URL: tools.HTTP(), Transport: connector.HTTP, Auth: connector.NoAuth})
-		}}
-		server.Session = must.Do(server.open(t.Context())).Or(t)
+		server := serverOf(t, tools)
 		tools.On("POST", toolserver.Status(http.StatusUnauthorized))
 		tools.On("tools/call", call)
 		if _, _, err := server.call(t.Context(), "echo", nil); err == nil || tools.Calls("tools/call") != 1 {
@@ -190,7 +197,18 @@ func TestACallThatTheServerMayHaveAcceptedIsNotRepeatedAndTheNextOneIsMade(t *te
 		if _, failed, err := server.call(t.Context(), "echo", nil); failed || err != nil {
 			t.Errorf("%s: the next call: %v, %v", name, failed, err)
 		}
-		_ = server.Close() // nothing is called any more
+	}
+}
+
+func TestACallIsMadeInANewSessionIfTheServerHasEndedTheLastOne(t *testing.T) {
+	tools := toolserver.Start(t)
+	server := serverOf(t, tools)
+	tools.On("tools/call", func(w http.ResponseWriter, r toolserver.Request) {
+		tools.On("tools/call", nil)
+		toolserver.Status(http.StatusNotFound)(w, r)
+	})
+	if _, failed, err := server.call(t.Context(), "echo", nil); failed || err != nil || tools.Calls("server/discover") != 2 {
+		t.Errorf("the call: %v, %v, in %d sessions", failed, err, tools.Calls("server/discover"))
 	}
 }
 
