@@ -94,7 +94,7 @@ func afterConnector(p body.Position) connector.Position {
 
 // listProviders replies with the catalog, which is the same for all callers.
 func (a *api) listProviders(c *call) error {
-	body, err := appendView(nil, viewEach(viewProvider)(a.Connectors.Providers()))
+	body, err := appendView(nil, viewEach(viewProvider)(a.Connectors.Catalog.Enabled()))
 	if err != nil {
 		return err
 	}

@@ -64,9 +64,6 @@ func New(o Options) *Connectors {
 	return &Connectors{Options: o, woken: make(chan struct{}, 1), shares: map[id.Org]int{}, registering: map[string]chan struct{}{}}
 }
 
-// Providers returns the enabled entries of the catalog.
-func (s *Connectors) Providers() []connector.Provider { return s.Catalog.Enabled() }
-
 // List calls each with the instances of the organisation by creation.
 func (s *Connectors) List(ctx context.Context, actor org.Actor, after connector.Position, limit int, each func(connector.Instance) error) error {
 	if err := actor.CheckMember(); err != nil {
