@@ -342,8 +342,8 @@ func listen(c config.Config) (net.Listener, publicURL, error) {
 		return l, publicURL(c.PublicURL.Text()), nil
 	}
 	at, host := l.Addr().(*net.TCPAddr), "localhost"
-	if ip := at.IP.String(); !at.IP.IsUnspecified() && ip != "127.0.0.1" && ip != "::1" {
-		host = ip // localhost does not lead to it
+	if ip := at.IP.String(); !at.IP.IsUnspecified() && ip != "127.0.0.1" {
+		host = ip // localhost need not lead to it
 	}
 	return l, publicURL("http://" + net.JoinHostPort(host, strconv.Itoa(at.Port))), nil
 }
