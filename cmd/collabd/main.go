@@ -150,6 +150,9 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		config.Help(stdout)
 		return 0
 	}
+	if printUsage(io.Discard, command) {
+		return wrongUsage(stderr, command, "collabd "+command+": wrong arguments")
+	}
 	return wrongUsage(stderr, command, fmt.Sprintf("There is no command %q.", "collabd "+strings.Join(args, " ")))
 }
 

@@ -8,7 +8,7 @@ import (
 func TestWrongUsageIsAnsweredWithTheCorrectOne(t *testing.T) {
 	for call, want := range map[string]string{
 		"bogus":         "There is no command \"collabd bogus\".\nCommands and variables are printed by collabd help.\n",
-		"doctor --xml":  "There is no command \"collabd doctor --xml\".\n  collabd doctor ",
+		"doctor --xml":  "collabd doctor: wrong arguments\n  collabd doctor ",
 		"backup":        "                         - is standard output\nCommands and variables",
 		"restore a b c": "  collabd restore FILE   make",
 		"move --to":     "collabd move: flag needs an argument: -to\n  collabd move --to TARGET [--blobs STORE]\n",
