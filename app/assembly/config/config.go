@@ -336,6 +336,10 @@ func (c Config) contradictions(report func(name, format string, args ...any)) {
 			report("COLLAB_DATABASE_REPLICA_URLS", "must be addresses of Postgres, like COLLAB_DATABASE_URL")
 			break
 		}
+		if err := gormdb.CheckAddress(replica); err != nil {
+			report("COLLAB_DATABASE_REPLICA_URLS", "%v", err)
+			break
+		}
 	}
 	if u, err := url.Parse(c.PublicURL.Text()); err == nil && u.Path != "" {
 		report("COLLAB_PUBLIC_URL", "must not have a path")

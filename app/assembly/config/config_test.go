@@ -65,6 +65,15 @@ func TestProductionListsEverythingThatIsMissingAtOnce(t *testing.T) {
 	read(t, append(withoutVariables(complete, "COLLAB_APP_URL"), "COLLAB_APP_URL=HTTPS://app.example.com")...)
 }
 
+func TestReplicasHaveAddressesOfPostgres(t *testing.T) {
+	for _, replicas := range []string{"sqlite://x", "postgres://a.example.com/collab,postgres://b.example.com:port/collab"} {
+		_, err := Read(append(slices.Clone(complete), "COLLAB_DATABASE_REPLICA_URLS="+replicas))
+		if err == nil || !strings.Contains(err.Error(), "COLLAB_DATABASE_REPLICA_URLS") {
+			t.Errorf("%s: %v", replicas, err)
+		}
+	}
+}
+
 func TestTheBuiltInModelNeedsALoopbackAddress(t *testing.T) {
 	elsewhere := []string{"COLLAB_LISTEN=0.0.0.0:8080", "COLLAB_IDENTITY_ISSUER=https://id.example.com"}
 	if _, err := Read(elsewhere); err == nil || !strings.Contains(err.Error(), "the built-in model") || !strings.Contains(err.Error(), "the development payment provider") {
