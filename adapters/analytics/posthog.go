@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -69,7 +68,7 @@ func NewPostHog(o Options) (*PostHog, error) {
 	if o.URL == "" {
 		o.URL = DefaultURL
 	}
-	u, err := parseAddress(o.URL)
+	u, err := outbound.ParseAddress(o.URL)
 	if err != nil {
 		return nil, fmt.Errorf("COLLAB_POSTHOG_URL: %w", err)
 	}
@@ -82,20 +81,6 @@ func NewPostHog(o Options) (*PostHog, error) {
 		Now: o.Clock.Now, Deliver: p.deliver, Report: p.report,
 	})
 	return p, nil
-}
-
-// CheckAddress returns an error unless an address may be that of a PostHog server.
-func CheckAddress(address string) error {
-	_, err := parseAddress(address)
-	return err
-}
-
-func parseAddress(address string) (*url.URL, error) {
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errors.New("must be an http or https address without a query")
-	}
-	return u, nil
 }
 
 // Record queues a generation. It drops it if the queue is full.

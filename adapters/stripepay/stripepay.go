@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 
+	"collab/adapters/outbound"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/plan"
@@ -65,12 +66,14 @@ func New(o Options) (*Payments, error) {
 		return nil, fmt.Errorf("COLLAB_STRIPE_SECRET_KEY: %w", err)
 	}
 	if o.URL != "" {
-		if err := CheckAddress(o.URL); err != nil {
+		if _, err := outbound.ParseAddress(o.URL); err != nil {
 			return nil, fmt.Errorf("COLLAB_STRIPE_API_URL: %w", err)
 		}
 	}
-	if !isAddress(o.SuccessURL) || !isAddress(o.CancelURL) {
-		return nil, errors.New("the pages to come back to must be http or https addresses without a query")
+	for _, page := range []string{o.SuccessURL, o.CancelURL} {
+		if _, err := outbound.ParseAddress(page); err != nil {
+			return nil, fmt.Errorf("the page to come back to: %w", err)
+		}
 	}
 	p := &Payments{key: strings.TrimSpace(o.SecretKey), prices: map[plan.Plan]string{}, plans: plansOf(o.Prices), cancel: o.CancelURL, log: o.Log}
 	p.success = o.SuccessURL + "?session_id={CHECKOUT_SESSION_ID}"
@@ -102,14 +105,6 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// CheckAddress returns an error unless an address may be that of the API.
-func CheckAddress(address string) error {
-	if !isAddress(address) {
-		return errors.New("must be an http or https address without a query")
-	}
-	return nil
-}
-
 var errPrices = errors.New("must be the id of a price of its own, or several, comma separated")
 
 // CheckPrices returns an error unless a text has ids of prices, separated by commas.
@@ -120,11 +115,6 @@ func CheckPrices(text string) error {
 		}
 	}
 	return nil
-}
-
-func isAddress(s string) bool {
-	u, err := url.Parse(s)
-	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && u.RawQuery == "" && u.Fragment == ""
 }
 
 // plansOf returns the plans by the ids of their prices.

@@ -20,7 +20,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"collab/adapters/analytics"
 	"collab/adapters/bucket"
 	"collab/adapters/gormdb"
 	"collab/adapters/httpapi/limit"
@@ -281,8 +280,8 @@ var checks = map[string]func(string) error{
 	"COLLAB_STRIPE_SECRET_KEY":        stripepay.CheckKey,
 	"COLLAB_STRIPE_PRICE_STANDARD":    stripepay.CheckPrices,
 	"COLLAB_STRIPE_PRICE_PREMIUM":     stripepay.CheckPrices,
-	"COLLAB_STRIPE_API_URL":           stripepay.CheckAddress,
-	"COLLAB_POSTHOG_URL":              analytics.CheckAddress,
+	"COLLAB_STRIPE_API_URL":           checkAddress,
+	"COLLAB_POSTHOG_URL":              checkAddress,
 	"COLLAB_SMTP_URL":                 mail.CheckServer,
 	"COLLAB_MAIL_FROM":                mail.CheckSender,
 }
@@ -299,6 +298,11 @@ func checkBus(address string) error {
 		return nil
 	}
 	return natsbus.CheckAddress(address)
+}
+
+func checkAddress(address string) error {
+	_, err := outbound.ParseAddress(address)
+	return err
 }
 
 func checkIdentityWebhooks(secrets string) error {
