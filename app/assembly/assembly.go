@@ -90,8 +90,9 @@ func serveWith(ctx context.Context, c config.Config, log io.Writer, listening fu
 		}))
 	}))
 	if err := app.Err(); err != nil {
-		if ctx.Err() != nil {
-			return nil // it was stopped while a part did not answer
+		if ctx.Err() != nil { // while a part did not answer
+			logger.Info("stopping")
+			return nil
 		}
 		return dig.RootCause(err) // without fx's description of the graph
 	}

@@ -214,7 +214,11 @@ func TestAServerStopsWhileItsDatabaseDoesNotAnswer(t *testing.T) {
 		}
 	}()
 	c := read(t, "COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATA_DIR="+t.TempDir(), "COLLAB_DATABASE_URL=postgres://collab@"+mute.Addr().String()+"/collab?sslmode=disable")
-	must.NoError(t, Serve(ctx, c, io.Discard, io.Discard))
+	var log must.Log
+	must.NoError(t, Serve(ctx, c, io.Discard, &log))
+	if !strings.Contains(log.String(), "msg=stopping") {
+		t.Errorf("the log has %q", &log)
+	}
 }
 
 func TestProductionWarnsInItsLogOfWhatIsUnsafe(t *testing.T) {
