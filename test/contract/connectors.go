@@ -126,13 +126,14 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				w.ok(w.connectors().Add(w.ctx, o, i))
 				resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
 			}
-			resultOf(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{full, bare})
+			stored := []connector.Instance{full, bare}
+			resultOf(w.instances(o, connector.Position{}, 0)).is(w, stored)
 			// Each becomes what the other was.
-			for _, swap := range [][2]connector.Instance{{full, bare}, {bare, full}} {
-				next := swap[1]
-				next.ID = swap[0].ID
-				resultOf(w.connectors().Update(w.ctx, o, swap[0].ID, func(connector.Instance) (connector.Instance, error) { return next, nil })).is(w, next)
-				resultOf(w.connectors().Get(w.ctx, o, swap[0].ID)).is(w, next)
+			for n, next := range []connector.Instance{bare, full} {
+				next.ID = stored[n].ID
+				resultOf(w.connectors().Update(w.ctx, o, next.ID, func(connector.Instance) (connector.Instance, error) { return next, nil })).is(w, next)
+				stored[n] = next
+				resultOf(w.instances(o, connector.Position{}, 0)).is(w, stored)
 			}
 		},
 		"each single field is returned as stored": func(w *fixture) {
@@ -219,32 +220,15 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				return w.connectors().List(w.ctx, o, connector.Position{}, 0, each)
 			})
 		},
-		"an update calls fn with the stored record and stores its result": func(w *fixture) {
-			o := w.org().ID
-			i, beside := w.connector(o), w.connector(o)
-			want := i
-			want.Failures, want.Tools, want.DueAt = 4, nil, nil
-			resultOf(w.connectors().Update(w.ctx, o, i.ID, func(was connector.Instance) (connector.Instance, error) {
-				wantEqual(w, was, i)
-				was, err := failing(was)
-				was.Tools, was.DueAt = nil, nil
-				return was, err
-			})).is(w, want)
-			resultOf(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{want, beside})
-		},
-		"an error of fn is returned unchanged and nothing is stored": func(w *fixture) {
+		"after an error of fn a transaction continues, and has stored nothing of the update": func(w *fixture) {
 			o := w.org().ID
 			i := w.connector(o)
 			no := errors.New("no")
-			refuse := func(i connector.Instance) (connector.Instance, error) {
-				i.Failures = 999
-				return i, no
-			}
-			got, err := w.connectors().Update(w.ctx, o, i.ID, refuse)
-			w.wantSameError(err, no)
-			wantEqual(w, got, connector.Instance{})
 			w.atomic(func(r ports.Records) error {
-				_, err := r.Connections().Connectors().Update(w.ctx, o, i.ID, refuse)
+				_, err := r.Connections().Connectors().Update(w.ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) {
+					i.Failures = 999
+					return i, no
+				})
 				w.wantSameError(err, no)
 				return nil
 			})

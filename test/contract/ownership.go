@@ -24,18 +24,20 @@ func keepsNothing[V any](w *fixture, want V, put func(V) error, gets ...func() V
 }
 
 // updates adds to get the reads by an update that calls fn with the stored value: what it returns, what fn was
-// given, and what a failing fn was given, which overwrites it.
+// given, and what a failing fn was given, which overwrites it. That error is returned unchanged, with no value.
 func updates[V any](w *fixture, get func() V, update func(fn func(V) (V, error)) (V, error)) []func() V {
 	given := func(err error) V {
 		w.Helper()
 		var seen V
-		_, got := update(func(v V) (V, error) {
+		made, got := update(func(v V) (V, error) {
 			if seen = v; err != nil {
 				spoil(v)
 			}
 			return v, err
 		})
-		w.wantSameError(got, err)
+		if w.wantSameError(got, err); err != nil {
+			wantEqual(w, made, *new(V))
+		}
 		return seen
 	}
 	return []func() V{
