@@ -59,14 +59,6 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				w.account(o, u, quota.Account{Reserved: int64(100 * (n + 1))})
 			}
 		},
-		"an existing lease is a conflict": func(w *fixture) {
-			o, u := w.org().ID, fresh[id.User]()
-			l := w.lease(someLease(o, u), 100)
-			resultOf(w.quotas().ReserveAt(w.ctx, 0, l, 1000, quota.Need{Output: 5})).wantConflict(w)
-			w.account(o, u, quota.Account{Reserved: 100})
-			w.ok(w.settle(l, 0))
-			w.account(o, u, quota.Account{})
-		},
 		"a reservation at an epoch succeeds while the organisation has it": func(w *fixture) {
 			tn, u := w.tenant(), fresh[id.User]()
 			need := quota.Need{Input: 20, Output: 55}
