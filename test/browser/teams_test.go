@@ -147,10 +147,18 @@ func TestTeamsPage(t *testing.T) {
 		b.key(kb.Delete)
 		b.do(chromedp.SendKeys(chromedp.CSS("dialog input"), "lost\r"))
 		b.waitVisible(`//dialog//*[@role="alert" and .="That is not its name."]`)
+		b.run(`fetch = ((real) => async (address, init) => {
+			const response = await real(address, init)
+			if (init?.method !== "DELETE") return response
+			fetch = real
+			throw new TypeError("the response was lost")
+		})(fetch)`)
 		retype(b, "last", kb.Enter)
+		b.waitVisible(`//dialog//*[@role="alert" and contains(., "cannot be reached")]`)
+		b.checkProblems(s.base, icon)
+		b.click(`//dialog//button[.="Try again"]`)
 		b.waitVisible(`//p[starts-with(., "This team has no workspaces yet")]`)
 		s.call("GET", "/workspaces/"+last.ID, as, nil, http.StatusNotFound)
-		b.checkProblems(s.base, icon)
 	})
 	t.Run("moves of two tabs are both kept, and one beside a workspace that is gone is refused and said", func(t *testing.T) {
 		b := open(t, "Ada", "?team="+design.ID)

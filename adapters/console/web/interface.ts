@@ -85,6 +85,13 @@ export async function all<Name extends Operation>(operation: Name, query: Operat
 	return Object.assign(records, { complete: cursor === undefined }) as Answer<Name> & { complete: boolean }
 }
 
+// callDelete calls an operation that deletes something. What is gone already, as after a lost response, is deleted.
+export async function callDelete<Name extends Operation & `DELETE ${string}`>(operation: Name, ...given: Optional<Arguments<Name>>): Promise<void> {
+	await call(operation, ...given).catch((error: unknown) => {
+		if (failureOf(error).status !== 404) throw error
+	})
+}
+
 // cursorOf returns the cursor of the page after one with these headers, undefined after the last.
 export function cursorOf(headers: Headers): string | undefined {
 	const next = /[?&]cursor=([^&>]+)[^>]*>; *rel="next"/.exec(headers.get("Link") ?? "")?.[1]

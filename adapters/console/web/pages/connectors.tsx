@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks"
 import { Dialog } from "../dialog"
 import { once, useDraft } from "../draft"
 import { Initials } from "../icons"
-import { all, call, failureOf, page, type Failure } from "../interface"
+import { all, call, callDelete, failureOf, page, type Failure } from "../interface"
 import { announce } from "../live"
 import { Copy, Problem, RequestId, Show, useLoaded, useLook } from "../loading"
 import { Unnamed, useMembers, type Members } from "../members"
@@ -401,11 +401,10 @@ function Delete({ connector: c, authorises, onClose, onDone }: { connector: Conn
 	const send = async (): Promise<void> => {
 		fail(undefined)
 		try {
-			await call("DELETE /api/v1/connectors/{instanceId}", { path: { instanceId: c.id } })
+			await callDelete("DELETE /api/v1/connectors/{instanceId}", { path: { instanceId: c.id } })
 			onDone()
 		} catch (error) {
-			const f = failureOf(error)
-			f.status === 404 ? onDone() : fail(f)
+			fail(failureOf(error))
 		}
 	}
 	return (

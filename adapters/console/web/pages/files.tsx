@@ -6,7 +6,7 @@ import { useDraft } from "../draft"
 import { Live, NotLive } from "../feedstate"
 import { FileView } from "../file"
 import { Icon, icons } from "../icons"
-import { all, call, failureOf, type Failure } from "../interface"
+import { all, call, callDelete, failureOf, type Failure } from "../interface"
 import { onKeys } from "../keys"
 import { announce } from "../live"
 import { Problem, RequestId, Show, useAttempt, useLoaded, type Failed } from "../loading"
@@ -55,7 +55,7 @@ function Explorer({ places, members, keeps, org, writes }: ExplorerOf): JSX.Elem
 	})
 	const remove = (o: StoredObject): Promise<void> => attempt(`Deleting ${o.path}`, async () => {
 		const now = place && records.of(place.key)?.files.get(o.id) || o
-		await call("DELETE /api/v1/sync/files/{id}", { path: { id: o.id }, query: { expectedVersion: now.version } })
+		await callDelete("DELETE /api/v1/sync/files/{id}", { path: { id: o.id }, query: { expectedVersion: now.version } })
 		records.put({ ...now, deleted: true })
 		if (file === o.id) change({ file: undefined, version: undefined })
 		heading.current?.focus()

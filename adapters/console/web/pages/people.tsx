@@ -5,7 +5,7 @@ import { named, useSearch } from "../combobox"
 import { Dialog } from "../dialog"
 import { dropKey, once, useDraft } from "../draft"
 import { Initials } from "../icons"
-import { all, call, cursorOf, failureOf, page, type Failure } from "../interface"
+import { all, call, callDelete, cursorOf, failureOf, page, type Failure } from "../interface"
 import { announce } from "../live"
 import { Copy, Problem, Show, useAttempt, useLoaded, useLook } from "../loading"
 import { first } from "../members"
@@ -83,7 +83,7 @@ function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
 		reload()
 	})
 	const remove = (m: Member): Promise<void> => attempt(m.userId, m.userId === me.user.id ? "Leaving the organisation" : `Removing ${nameOf(m)}`, async () => {
-		await call("DELETE /api/v1/org/members/{userId}", { path: { userId: m.userId } })
+		await callDelete("DELETE /api/v1/org/members/{userId}", { path: { userId: m.userId } })
 		if (m.userId === me.user.id) return location.assign("/console")
 		announce(`${nameOf(m)} is no longer a member`)
 		heading.current?.focus()

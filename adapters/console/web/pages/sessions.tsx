@@ -1,6 +1,6 @@
 // The places where the person is signed in.
 import type { JSX } from "preact"
-import { call } from "../interface"
+import { call, callDelete } from "../interface"
 import { Problem, Show, useAttempt, useLoaded, useLook } from "../loading"
 import { exact, relative } from "../text"
 
@@ -22,7 +22,7 @@ export default function Sessions(): JSX.Element {
 	const [failed, , attempt] = useAttempt()
 	const end = (id: string): Promise<void> => attempt("Ending the session", async () => {
 		const at = document.activeElement // which is gone with the session
-		await call("DELETE /api/v1/auth/sessions/{id}", { path: { id } })
+		await callDelete("DELETE /api/v1/auth/sessions/{id}", { path: { id } })
 		if (document.activeElement === at || document.activeElement === document.body) document.querySelector<HTMLElement>("h1")?.focus()
 		sessions.retry()
 	})

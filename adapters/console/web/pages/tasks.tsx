@@ -6,7 +6,7 @@ import { Dialog } from "../dialog"
 import { dragRows } from "../drag"
 import { changeDraft, once, useDraft } from "../draft"
 import { Icon, Initials } from "../icons"
-import { all, call, Failure, failureOf } from "../interface"
+import { all, call, callDelete, Failure, failureOf } from "../interface"
 import { onKeys } from "../keys"
 import { announce } from "../live"
 import { Problem, useLoaded } from "../loading"
@@ -145,9 +145,8 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 		announce(`“${t.title}” deleted. Ctrl+Z undoes it.`)
 		const commit = async (leaving: boolean): Promise<void> => {
 			const tag = tagOf(t)
-			await call("DELETE /api/v1/tasks/{id}", { path: { id: t.id }, keepalive: leaving, headers: tag ? { "If-Match": tag } : {} }).catch(async (error: unknown) => {
+			await callDelete("DELETE /api/v1/tasks/{id}", { path: { id: t.id }, keepalive: leaving, headers: tag ? { "If-Match": tag } : {} }).catch(async (error: unknown) => {
 				const failure = failureOf(error)
-				if (failure.status === 404) return
 				const is = failure.status === 412 ? await readTask(t.id).catch(() => t) : t // somebody else has changed it
 				tasks.restore(is)
 				trouble(t.id, { what: `Deleting “${t.title}”`, failure, retry: () => (trouble(t.id), remove(is)) })

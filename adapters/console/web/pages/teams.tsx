@@ -6,7 +6,7 @@ import { Dialog } from "../dialog"
 import { dragRows } from "../drag"
 import { once, useDraft } from "../draft"
 import { useFeed } from "../feed"
-import { all, call, Failure, failureOf } from "../interface"
+import { all, call, callDelete, Failure, failureOf } from "../interface"
 import { onKeys } from "../keys"
 import { announce } from "../live"
 import { Problem, Show, useAttempt, useLoaded, useLook, type Failed, type Loaded } from "../loading"
@@ -139,8 +139,8 @@ function Page({ me, writes, manages }: { me: Me; writes: boolean; manages: boole
 		})
 	}
 	const remove = async (one: Workspace | Team): Promise<void> => {
-		if ("kind" in one) await call("DELETE /api/v1/teams/{id}", { path: { id: one.id } })
-		else await call("DELETE /api/v1/workspaces/{id}", { path: { id: one.id } })
+		if ("kind" in one) await callDelete("DELETE /api/v1/teams/{id}", { path: { id: one.id } })
+		else await callDelete("DELETE /api/v1/workspaces/{id}", { path: { id: one.id } })
 		end(undefined)
 		done(`“${one.name}” is deleted`, "kind" in one ? { team: undefined } : { workspace: undefined })
 		heading.current?.focus()
@@ -246,7 +246,7 @@ function Page({ me, writes, manages }: { me: Me; writes: boolean; manages: boole
 						<button type="button" class="primary" onClick={() => {
 							leave(undefined)
 							void attempt(`Leaving “${leaving.name}”`, async () => {
-								await call("DELETE /api/v1/teams/{id}/members/{userId}", { path: { id: leaving.id, userId: me.user.id } })
+								await callDelete("DELETE /api/v1/teams/{id}/members/{userId}", { path: { id: leaving.id, userId: me.user.id } })
 								done(`You have left “${leaving.name}”`, { team: undefined })
 								heading.current?.focus()
 							})
@@ -360,7 +360,7 @@ function Members({ team, me, writes, people }: { team: Team; me: Me; writes: boo
 		members.retry()
 	})
 	const remove = (m: TeamMember): Promise<void> => attempt(`Removing ${nameOf(m)}`, async () => {
-		await call("DELETE /api/v1/teams/{id}/members/{userId}", { path: { id: team.id, userId: m.userId } })
+		await callDelete("DELETE /api/v1/teams/{id}/members/{userId}", { path: { id: team.id, userId: m.userId } })
 		heading.current?.focus()
 		members.retry()
 		offerUndo({ text: `${nameOf(m)} was removed from ${team.name}.`, undo: () => void add(m.userId, nameOf(m)) })
