@@ -7,12 +7,19 @@ import (
 	"strings"
 )
 
-// weights returns the entries of an Accept or Accept-Encoding header, without parameters,
+// maxWeights is how many entries of a header have an effect. Browsers send fewer than ten; 64 KiB of them took 13 ms.
+const maxWeights = 100
+
+// weights returns the first entries of an Accept or Accept-Encoding header, without parameters,
 // and their weights between 0 and 1 (RFC 9110, section 12.4.2). An entry that cannot be read
 // has no name, and an invalid weight is 0.
 func weights(header []string) iter.Seq2[string, float64] {
 	return func(yield func(string, float64) bool) {
+		left := maxWeights
 		for one := range strings.SplitSeq(strings.Join(header, ","), ",") {
+			if left--; left < 0 {
+				return
+			}
 			name, params, _ := mime.ParseMediaType(one)
 			weight := 1.0
 			if q, given := params["q"]; given {
