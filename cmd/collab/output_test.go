@@ -412,10 +412,10 @@ func TestAToolIsCalledWhenThePersonAllowsIt(t *testing.T) {
 	for typed, want := range map[string]string{"y\ny\n": "yes yes", "n\n\n": "no no", "a\n": "yes yes", "what\nyes\n": "yes no", "": "no no"} {
 		a, _, stderr := terminal(t, 80, nil)
 		a.in = strings.NewReader(typed)
-		box := &toolbox{app: a}
+		box, wiki := &toolbox{app: a}, &toolServer{label: "Wiki\x1b"}
 		var got []string
 		for range 2 {
-			allowed, err := box.allows(t.Context(), &toolServer{label: "Wiki\x1b"}, apiclient.ToolCall{Name: "search", Args: map[string]any{"query": "\x1b[2J\u202e"}})
+			allowed, err := box.allows(t.Context(), wiki, apiclient.ToolCall{Name: "search", Args: map[string]any{"query": "\x1b[2J\u202e"}})
 			must.NoError(t, err)
 			got = append(got, map[bool]string{true: "yes", false: "no"}[allowed])
 		}
@@ -432,16 +432,16 @@ func TestAToolNamedAllDoesNotStandForAllTools(t *testing.T) {
 	env := map[string]string{}
 	a, _, stderr := terminal(t, 80, env)
 	a.in = strings.NewReader("always\nno\n")
-	box := must.Do(a.toolbox(t.Context(), nil, nil, nil)).Or(t)
+	box, wiki := must.Do(a.toolbox(t.Context(), nil, nil, nil)).Or(t), &toolServer{label: "Wiki"}
 	allows := func(name string) bool {
-		return must.Do(box.allows(t.Context(), &toolServer{label: "Wiki"}, apiclient.ToolCall{Name: name})).Or(t)
+		return must.Do(box.allows(t.Context(), wiki, apiclient.ToolCall{Name: name})).Or(t)
 	}
 	always, again, another := allows("all"), allows("all"), allows("search")
 	if !always || !again || another {
 		t.Errorf("it asks %q", stderr)
 	}
 	env["CI"] = "true"
-	box.allowed = nil
+	box.always = nil
 	if allows("all") || strings.Contains(stderr.String(), "--allow all") {
 		t.Errorf("it says %q", stderr)
 	}

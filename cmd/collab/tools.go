@@ -35,15 +35,21 @@ type toolbox struct {
 	servers []*toolServer
 	tools   map[string]servedTool // by the names that the model knows
 	size    int                   // of their definitions in bytes
-	allowed []string              // names of tools that nobody is asked about
+	allowed []string              // names of tools that nobody is asked about, each of one tool
+	always  []ownTool             // tools that a person has allowed for the rest of the chat
 	all     bool                  // nobody is asked about any tool
 }
 
-// servedTool is a tool with the server that has it.
+// servedTool is a tool as the model knows it.
 type servedTool struct {
-	name       string // that the server has for it
+	ownTool
 	definition apiclient.ToolDefinition
-	server     *toolServer
+}
+
+// ownTool is a tool with the server that has it.
+type ownTool struct {
+	server *toolServer
+	name   string // that the server has for it
 }
 
 // toolServer is a connector with a session.
@@ -161,13 +167,13 @@ func (t *toolbox) add(ctx context.Context, client *apiclient.Client, c apiclient
 // long is cut off. A tool that has no such form is left out with a warning, and one that the server lists again without
 // one. It reports whether the chat takes that many tools.
 func (t *toolbox) offer(server *toolServer, tool mcp.Tool) (fits bool, err error) {
+	own := ownTool{server, tool.Name}
 	for _, other := range t.tools {
 		switch {
-		case other.name != tool.Name:
-		case other.server == server:
+		case other.ownTool == own:
 			return true, nil
-		default:
-			return false, fmt.Errorf("%s has a tool %s too: name one of them", other.server.label, plain(tool.Name))
+		case other.name == tool.Name && slices.Contains(t.allowed, tool.Name):
+			return false, fmt.Errorf("%s has a tool %s too, which --allow names: leave out one of them", other.server.label, plain(tool.Name))
 		}
 	}
 	description := chat.Clean(tool.Description)
@@ -184,7 +190,7 @@ func (t *toolbox) offer(server *toolServer, tool mcp.Tool) (fits bool, err error
 	if len(t.tools) == chat.MaxTools || t.size+len(text) > maxDefinitions {
 		return false, nil
 	}
-	t.tools[d.Name] = servedTool{tool.Name, d, server}
+	t.tools[d.Name] = servedTool{own, d}
 	t.size += len(text)
 	return true, nil
 }
@@ -248,7 +254,7 @@ func (t *toolbox) call(ctx context.Context, call apiclient.ToolCall, limit int) 
 // allows reports whether a tool may be called: it was allowed before, or the person at the terminal
 // allows it. Where nobody can be asked it may not.
 func (t *toolbox) allows(ctx context.Context, server *toolServer, call apiclient.ToolCall) (bool, error) {
-	a := t.app
+	a, own := t.app, ownTool{server, call.Name}
 	title := fmt.Sprintf("%s: %s", server.label, call.Name)
 	var arguments []string
 	if len(call.Args) == 0 {
@@ -258,7 +264,7 @@ func (t *toolbox) allows(ctx context.Context, server *toolServer, call apiclient
 	}
 	details := painted(strings.Join(append([]string{""}, arguments...), "\n"))
 	switch {
-	case t.all || slices.Contains(t.allowed, call.Name):
+	case t.all || slices.Contains(t.allowed, call.Name) || slices.Contains(t.always, own):
 		a.printErrf("%s%s", a.paint(a.errTerminal, dim, title), details)
 		return true, nil
 	case !a.canAsk():
@@ -278,7 +284,7 @@ func (t *toolbox) allows(ctx context.Context, server *toolServer, call apiclient
 		case "y", "yes":
 			return true, nil
 		case "a", "always":
-			t.allowed = append(t.allowed, call.Name)
+			t.always = append(t.always, own)
 			return true, nil
 		case "", "n", "no":
 			return false, nil

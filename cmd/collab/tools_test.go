@@ -54,8 +54,23 @@ func TestAToolThatIsListedTwiceIsOfferedOnce(t *testing.T) {
 	if all := box.definitions(); len(all) != 1 || *all[0].Description != "first" || stderr.String() != "" {
 		t.Errorf("the model is told of %+v after %q", all, stderr)
 	}
-	if _, err := box.offer(&toolServer{}, mcp.Tool{Name: "search"}); err == nil {
-		t.Error("a tool of this name of another server is offered too")
+}
+
+func TestToolsOfSeveralServersMayHaveOneName(t *testing.T) {
+	box, _ := offered(t, mcp.Tool{Name: "search"}, mcp.Tool{Name: "read"})
+	wiki, other := box.tools["search"].server, &toolServer{label: "Other"}
+	must.Do(box.offer(other, mcp.Tool{Name: "search"})).Or(t)
+	if box.tools["search_2"].server != other {
+		t.Errorf("the model is told of %+v", box.definitions())
+	}
+	box.app.in = strings.NewReader("a\nn\n")
+	must.Is(t, true, must.Do(box.allows(t.Context(), wiki, apiclient.ToolCall{Name: "search"})).Or(t))
+	must.Is(t, false, must.Do(box.allows(t.Context(), other, apiclient.ToolCall{Name: "search"})).Or(t)) // asked again
+	must.Is(t, true, must.Do(box.allows(t.Context(), wiki, apiclient.ToolCall{Name: "search"})).Or(t))
+
+	box.allowed = []string{"read"} // which of them is not clear
+	if _, err := box.offer(other, mcp.Tool{Name: "read"}); err == nil {
+		t.Error("a second tool is allowed by the name of the first one")
 	}
 }
 
