@@ -171,7 +171,7 @@ func TestAChatGoesOnAfterAnyResult(t *testing.T) {
 
 func TestAnAnswerIsPrintedUpToItsFailure(t *testing.T) {
 	for failure, want := range map[string]string{
-		`data: {`: "unexpected EOF", `data: {"type":"tool_call"}`: "a call without a tool", `data: {"type":"error","error":"Overloaded."}`: "Overloaded.", "": "cut off",
+		`data: {`: "a chunk that cannot be read", `data: {"type":"tool_call"}`: "a call without a tool", `data: {"type":"error","error":"Overloaded."}`: "Overloaded.", "": "cut off",
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
