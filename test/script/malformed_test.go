@@ -285,6 +285,7 @@ var wrong = []malformed{
 	{"GET /api/v1/auth/me", "Authorization: Bearer <service:anna> <service:anna>", "", 401, ""},
 	{"GET /api/v1/auth/me", "Authorization: Bearer <repeat:20000:x>", "", 401, ""},
 	{"GET /api/v1/auth/me", "Cookie: token=<service:anna>", "", 401, ""},
+	{"GET /api/v1/auth/me?token=<service:anna>", "", "", 401, ""},
 
 	// Methods and paths.
 	{"TRACE /api/v1/tasks as anna", "", "", 405, ""},
