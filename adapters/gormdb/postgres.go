@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"encoding/binary"
 	"errors"
+	"net"
 	"net/url"
 	"runtime"
 	"strconv"
@@ -368,8 +369,23 @@ func parsePostgres(address string) (a postgresAddress, err error) {
 	if a.pooled && !isModeGiven {
 		a.config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
+	dial := a.config.DialFunc
+	a.config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		if err := setUserTimeout(c); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		return c, nil
+	}
 	return a, nil
 }
+
+// userTimeout is how long data may be unacknowledged before a connection counts as broken. Linux waits for a
+// quarter of an hour by itself, and with it a job whose statement has no time limit, if Postgres's machine is gone.
+const userTimeout = 30 * time.Second
 
 // serverName is the name of the connections of servers. One in the address or the environment follows it.
 const serverName = "collab"

@@ -84,7 +84,7 @@ var owners = []struct {
 	{"golang.org/x/net", []string{"adapters/httpapi", "adapters/mcp", "adapters/otlp"}},
 	{"golang.org/x/oauth2", []string{"adapters/mcp", "adapters/oidc"}},
 	{"golang.org/x/sync", []string{"adapters", "test/bench"}},
-	{"golang.org/x/sys", []string{"adapters/bucket", "adapters/filelock", "adapters/localdisk", "adapters/syncfs", "app/assembly", "cmd/collab"}},
+	{"golang.org/x/sys", []string{"adapters/bucket", "adapters/filelock", "adapters/gormdb", "adapters/localdisk", "adapters/syncfs", "app/assembly", "cmd/collab"}},
 	{"golang.org/x/term", []string{"cmd/collab"}},
 	{"golang.org/x/text", []string{"adapters", "cmd/collab", "domain"}},
 	{"golang.org/x/time", []string{"adapters/httpapi", "adapters/oidc"}},
