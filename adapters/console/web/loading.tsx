@@ -95,11 +95,12 @@ export async function part<Module>(load: () => Promise<Module>, gone?: () => voi
 	}
 }
 
-// Show shows what was loaded, a placeholder, or the failure with a way to try again.
-export function Show<Value>({ of, what, children }: { of: Loaded<Value>; what: string; children: (value: Value) => ComponentChildren }): JSX.Element {
-	if (of.failure) return <Problem failure={of.failure} what={`Loading ${what}`} retry={of.retry} />
-	if (of.value === undefined) return <p class="placeholder" aria-busy="true"><span class="hidden">Loading {what}</span></p>
-	return <>{children(of.value)}</>
+// Show shows what was loaded, a placeholder, or the failure with a way to try again. If again is given, what was loaded stays below
+// the failure of loading it again, which is called so.
+export function Show<Value>({ of, what, again, children }: { of: Loaded<Value>; what: string; again?: string; children: (value: Value) => ComponentChildren }): JSX.Element {
+	const problem = of.failure && <Problem failure={of.failure} what={(of.value !== undefined && again) || `Loading ${what}`} retry={of.retry} />
+	if (of.value !== undefined && (again || !of.failure)) return <>{problem}{children(of.value)}</>
+	return problem ?? <p class="placeholder" aria-busy="true"><span class="hidden">Loading {what}</span></p>
 }
 
 // Problem says that what failed, with the request's id to copy, ways to try again and to give up,

@@ -69,10 +69,9 @@ function Page({ manages }: { manages: boolean }): JSX.Element {
 					</p>
 				</div>
 			)}
-			<Show of={state.value ? { value: state.value, retry: state.retry } : state} what="the plan">
+			<Show of={state} what="the plan" again="Asking for the plan again">
 				{(now) => (
 					<>
-						{state.failure && <Problem failure={state.failure} what="Asking for the plan again" retry={state.retry} />}
 						<Notices {...now} manages={manages} />
 						<Current {...now} manages={manages} />
 						<Use {...now} />

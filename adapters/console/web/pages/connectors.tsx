@@ -53,12 +53,11 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 					<>
 						<section aria-label="Connected">
 							<h2>In this organisation</h2>
-							<Show of={connected.value ? { value: connected.value, retry: connected.retry } : connected} what="the connectors">
+							<Show of={connected} what="the connectors" again="Asking for the connectors again">
 								{(list) => list.length === 0
 									? <p class="empty">Nothing is connected yet. {writes ? "Choose one below: what it offers can then be used in chats." : "Members can connect what is below."}</p>
 									: <ul class="rows">{list.map((c) => <Line key={c.id} connector={c} provider={catalog.find((p) => p.serverId === c.serverId)} />)}</ul>}
 							</Show>
-							{connected.failure && connected.value && <Problem failure={connected.failure} what="Asking for the connectors again" retry={connected.retry} />}
 						</section>
 						<Catalog providers={catalog} writes={writes} />
 						{wanted && (provider && writes

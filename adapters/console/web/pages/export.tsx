@@ -73,8 +73,7 @@ export default function Exports({ me }: { me: Me }): JSX.Element {
 			{problemOf()}
 			<section>
 				<h2>Your archives of the last 30 days</h2>
-				{exports.failure && exports.value && <Problem failure={exports.failure} what="Following the progress" retry={exports.retry} />}
-				<Show of={exports.value ? { value: exports.value, retry: exports.retry } : exports} what="your archives">
+				<Show of={exports} what="your archives" again="Following the progress">
 					{(all) => all.length === 0
 						? <p class="empty">You have not made one. Only you will see yours, and be able to download it.</p>
 						: <ul class="rows exports" aria-label="Archives">{all.map((e) => <Row key={e.id} of={e} busy={busy} download={() => void download(e)}>{problemOf(e)}</Row>)}</ul>}

@@ -227,10 +227,9 @@ function Members({ organisation: o, signIns, used, onChanged }: View & { organis
 	return (
 		<section class="people">
 			<h2>Members</h2>
-			<Show of={listed ? { value: listed, retry: first.retry } : first} what="the members">
+			<Show of={listed ? { ...first, value: listed } : first} what="the members" again="Loading the members again">
 				{(now) => (
 					<>
-						{first.failure && <Problem failure={first.failure} what="Loading the members again" retry={first.retry} />}
 						{now.members.length === 0 && <p class="empty">Nobody is a member. People become members when they sign in to the organisation at the identity provider.</p>}
 						<ul class="rows" aria-label="Members">
 							{now.members.map((m) => (

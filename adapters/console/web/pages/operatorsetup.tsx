@@ -3,7 +3,7 @@ import type { JSX } from "preact"
 import { useEffect, useState } from "preact/hooks"
 import { call } from "../interface"
 import { announce } from "../live"
-import { Problem, Show, useLoaded } from "../loading"
+import { Show, useLoaded } from "../loading"
 import { go, useQuery } from "../router"
 import { count } from "../text"
 import type { DoctorFinding } from "../types"
@@ -49,10 +49,9 @@ export function Setup({ signIns, used }: View): JSX.Element {
 				<button type="button" class="primary" disabled={checking} onClick={() => (used(), loaded.retry())}>Check again</button>
 			</header>
 			<p class="soft">The server that answers has tried what its settings name: databases, stores, providers, keys. Settings are variables of its environment, and a change needs a restart. <code>collabd doctor</code> prints the same on the machine.</p>
-			<Show of={loaded.value ? { value: loaded.value, retry: loaded.retry } : loaded} what="the findings">
+			<Show of={loaded} what="the findings" again="Checking again">
 				{() => (
 					<>
-						{loaded.failure && <Problem failure={loaded.failure} what="Checking again" retry={loaded.retry} />}
 						<p><b>{state}</b> {open.length > 0 && `${things(open.length)} to look at before people rely on this server.`}</p>
 						<progress max={Math.max(all, 1)} value={all - left.size} aria-label="Checks that are done" />
 						<p class="soft">{count(all - left.size)} of {count(all)} checks are done.</p>
