@@ -2,7 +2,7 @@
 import type { JSX } from "preact"
 import { DayChart, type Figure } from "../chart"
 import { page } from "../interface"
-import { Problem, useLoaded, useLook } from "../loading"
+import { Show, useLoaded, useLook } from "../loading"
 import { count, exact, relative, size } from "../text"
 import type { MinuteOfHealth } from "../types"
 import { clock, Heading, type View } from "./operatorparts"
@@ -16,7 +16,6 @@ export function Health({ signIns, used }: View): JSX.Element {
 		return { health: value, at: new Date(now).toISOString(), first: new Date(now - 59 * 60_000).toISOString().slice(0, 16) }
 	}, [signIns])
 	useLook(loaded.retry, every)
-	const { health, at, first } = loaded.value ?? {}
 	return (
 		<>
 			<header class="bar">
@@ -24,10 +23,8 @@ export function Health({ signIns, used }: View): JSX.Element {
 				<button type="button" onClick={() => (used(), loaded.retry())}>Refresh</button>
 			</header>
 			<p class="soft">These figures are those of the server that answered, counted since its start; a deployment with several has others. They are read again every 30 seconds, which does not prolong your session. Whether its databases, stores and providers answer is tried by <a href="/console/operator/setup">Setup</a>.</p>
-			{loaded.failure && <Problem failure={loaded.failure} what="Loading the health" retry={loaded.retry} />}
-			{!health && !loaded.failure && <p class="placeholder" aria-busy="true"><span class="hidden">Loading the health</span></p>}
-			{health && at !== undefined && first !== undefined && (
-				<>
+			<Show of={loaded} what="the health" again="Loading the health">
+				{({ health, at, first }) => <>
 					<section>
 						<header class="bar"><h2>State</h2><span class="badge" data-state={health.ready ? undefined : "paused"}>{health.ready ? "Ready" : "Not ready"}</span></header>
 						{health.problem !== null && <p class="warning">{health.problem}</p>}
@@ -44,8 +41,8 @@ export function Health({ signIns, used }: View): JSX.Element {
 						rows={Object.entries(health.shares).map(([kind, s]) => [kind, count(s.used), count(s.waiting), count(s.refusals)])} />
 					<Rows name="Budgets of memory" heads={["Budget", "Held", "Refused"]} none="No budget is set in COLLAB_BUDGETS."
 						rows={Object.entries(health.budgets).map(([budget, b]) => [budget, size(b.usedBytes), count(b.refusals)])} />
-				</>
-			)}
+				</>}
+			</Show>
 		</>
 	)
 }
