@@ -355,6 +355,10 @@ func TestFiles(t *testing.T) {
 		b.waitVisible(uploaded("beside/both.txt", "failed"))
 		b.click(`//button[@aria-label="Keep both of beside/both.txt"]`)
 		b.waitVisible(entry("both (2).txt"))
+		s.store(as, "beside/.env", "x", "text/plain")
+		b.upload(".env")
+		b.click(`//button[@aria-label="Keep both of beside/.env"]`)
+		b.waitVisible(entry(".env (2)"))
 	})
 	t.Run("contents are shown, and what is hostile in them does nothing", func(t *testing.T) {
 		hostile := "# Plan\n\n<script>window.hacked = 1</script>\n<img src=x onerror=\"window.hacked = 1\">\n\n![leak](https://elsewhere.example/leak.png?secret)\n" +

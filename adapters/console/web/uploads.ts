@@ -77,7 +77,7 @@ export function replace(...list: Upload[]): void {
 // keepBoth stores uploads under other names.
 export function keepBoth(...list: Upload[]): void {
 	for (const u of list) {
-		const [, stem = u.path, number, ending = ""] = /^(.*?)(?: \((\d+)\))?(\.[^./]*)?$/.exec(u.path) ?? []
+		const [, stem = u.path, number, ending = ""] = /^(.*?[^/])(?: \((\d+)\))?(\.[^./]*)?$/.exec(u.path) ?? []
 		Object.assign(u, { path: `${stem} (${Number(number ?? 1) + 1})${ending}`, replaces: undefined, key: crypto.randomUUID(), started: undefined })
 	}
 	retry(...list)
