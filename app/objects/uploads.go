@@ -87,7 +87,8 @@ func (s *Objects) Start(ctx context.Context, actor org.Actor, of id.Object, d *o
 		if upload, err = s.sealUpload(actor, started); err != nil {
 			return err
 		}
-		return r.Storage().BlobNames().Announce(ctx, actor.Org, started.Content.Blob, u.Size, s.Clock.Now())
+		size := max(1, u.Size) // so that it counts as started
+		return r.Storage().BlobNames().Announce(ctx, actor.Org, started.Content.Blob, size, s.Clock.Now())
 	})
 	if err != nil {
 		return "", to, expires, err

@@ -100,9 +100,9 @@ func TestOutstandingUploadsToTheStoreAreBounded(t *testing.T) {
 	w := open(t)
 	ids := []string{}
 	var err error
-	for err == nil {
+	for err == nil && len(ids) < 2000 {
 		var upload string
-		if upload, _, err = w.start(t, w.ben, "", fmt.Sprintf("x%d.md", len(ids)), "text"); err == nil {
+		if upload, _, err = w.start(t, w.ben, "", fmt.Sprintf("x%d.md", len(ids)), strings.Repeat("x", len(ids)%2)); err == nil {
 			ids = append(ids, upload)
 		}
 	}
