@@ -26,7 +26,6 @@ import (
 	"collab/adapters/otlp"
 	"collab/adapters/registry"
 	"collab/adapters/servicetoken"
-	"collab/adapters/standardwebhooks"
 	"collab/adapters/stripepay"
 	"collab/adapters/system"
 	"collab/adapters/vault"
@@ -250,7 +249,8 @@ func (d *doctor) identityWebhooks(context.Context) inspect.Findings {
 	if !d.c.IdentityWebhooks.IsSet {
 		return secretIsMade()
 	}
-	return standardwebhooks.Inspect(d.c.IdentityWebhooks.Values())
+	isChecked := func(string) error { return nil } // while the configuration is read
+	return inspect.WebhookSecrets(d.c.IdentityWebhooks.Values(), "the identity provider", "COLLAB_IDENTITY_WEBHOOK_SECRETS", isChecked)
 }
 
 func (d *doctor) paymentWebhooks(context.Context) inspect.Findings {
