@@ -177,7 +177,7 @@ func (t *response) blockStart(e event) error {
 		return t.text(b.index, c.Text)
 	case "tool_use", "server_tool_use":
 		if !chat.IsToolName(b.name) {
-			return fail(chat.Broken, "a %s is of a tool that cannot be", b.kind)
+			return fail(chat.Broken, "a %s has no valid name of a tool", b.kind)
 		}
 		if whole := string(c.Input); eventstream.IsObject(whole) && strings.Trim(whole, "{} \t\r\n") != "" {
 			return t.input(b, whole) // of servers that do not stream arguments

@@ -144,7 +144,7 @@ func (t *response) finish(e event, reason string) error {
 		}
 		switch {
 		case !chat.IsToolName(c.name):
-			return fail(chat.Broken, "a call is of a tool that cannot be")
+			return fail(chat.Broken, "a call has no valid name of a tool")
 		case !eventstream.IsObject(args):
 			return fail(chat.Broken, "the arguments of a call are no JSON object")
 		}

@@ -25,7 +25,7 @@ type Object struct {
 	Org       id.Org
 	Path      string // logical, below the place's folder; composed (NFC)
 	MimeType  string
-	Version   int64 // of the first content 1, or more for a memory that is written again; one more for each that replaces it and for each move
+	Version   int64 // 1 for the first content, or more for a memory that is written again; then one more for each content and each move
 	CreatedBy id.User
 	UpdatedBy id.User
 	CreatedAt time.Time
