@@ -222,8 +222,8 @@ func OpenSource(ctx context.Context, address string) (s *Source, err error) {
 	return s, nil
 }
 
-// CheckAddress returns an error unless Open understands the address. It connects to nothing, and does not
-// mind files of the address, such as its certificates, that cannot be read.
+// CheckAddress returns an error unless Open understands the address. It connects to nothing, and ignores
+// files of the address, such as its certificates and its service file, that cannot be read.
 func CheckAddress(address string) error {
 	d, err := dialectOfAddress(address)
 	switch {
@@ -231,8 +231,9 @@ func CheckAddress(address string) error {
 	case d == onSQLite:
 		_, err = SQLiteFile(address)
 	default:
-		if _, err = parsePostgres(address); errors.As(err, new(*fs.PathError)) {
-			err = nil
+		_, err = parsePostgres(address)
+		if errors.As(err, new(*fs.PathError)) || err != nil && strings.Contains(err.Error(), "failed to read service") {
+			err = nil // pgx has only the text for a service file
 		}
 	}
 	return err

@@ -61,7 +61,9 @@ func TestProductionListsEverythingThatIsMissingAtOnce(t *testing.T) {
 	}
 	read(t, mailing...)
 	read(t, complete...) // who sends no e-mail needs no sender
-	read(t, append(withoutVariables(complete, "COLLAB_DATABASE_URL"), "COLLAB_DATABASE_URL=postgres://db.example.com/collab?sslrootcert=/not/mounted/yet")...)
+	for _, file := range []string{"sslrootcert=/not/mounted/yet", "service=collab&servicefile=/not/mounted/yet"} {
+		read(t, append(withoutVariables(complete, "COLLAB_DATABASE_URL"), "COLLAB_DATABASE_URL=postgres://db.example.com/collab?"+file)...)
+	}
 	read(t, append(withoutVariables(complete, "COLLAB_APP_URL"), "COLLAB_APP_URL=HTTPS://app.example.com")...)
 }
 
