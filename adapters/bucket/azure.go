@@ -41,9 +41,6 @@ type azure struct {
 // AZURE_STORAGE_CONNECTION_STRING or AZURE_STORAGEBLOB_CONNECTIONSTRING, which contains
 // the account too, and those of newEntra. All requests use the transport.
 func openAzure(name string, parameters url.Values, transport *http.Transport) (store, error) {
-	if err := checkParameters("azblob", parameters, "domain", "localemu", "protocol", "storage_account"); err != nil {
-		return nil, err
-	}
 	if cdn, _ := strconv.ParseBool(os.Getenv("AZURE_STORAGE_IS_CDN")); cdn {
 		return nil, errors.New("azblob:// does not support AZURE_STORAGE_IS_CDN")
 	}

@@ -70,6 +70,12 @@ func CheckOrigin(address string) error {
 	return err
 }
 
+// parametersOf are those that addresses may have, by their schemes.
+var parametersOf = map[string][]string{
+	"s3":     {"endpoint", "profile", "region", "use_path_style"},
+	"azblob": {"domain", "localemu", "protocol", "storage_account"},
+}
+
 // parse returns the parts of an address, and the prefix of its keys: empty, or with a slash at its end.
 func parse(address string) (u *url.URL, prefix string, err error) {
 	scheme, rest, _ := strings.Cut(address, "://")
@@ -107,6 +113,11 @@ func parse(address string) (u *url.URL, prefix string, err error) {
 	}
 	if scheme == "gs" && u.RawQuery != "" {
 		return nil, "", errors.New("gs:// takes no parameters")
+	}
+	for parameter, values := range u.Query() {
+		if allowed := parametersOf[scheme]; !slices.Contains(allowed, parameter) || len(values) > 1 {
+			return nil, "", fmt.Errorf("%s:// takes the parameters %s, each once, and not %q", scheme, strings.Join(allowed, ", "), parameter)
+		}
 	}
 	return u, prefix, nil
 }
@@ -155,17 +166,6 @@ func Secrets(getenv func(variable string) string) (all []string) {
 		all = append(all, value, connectionField(value, "AccountKey"), sas.Get("sig"), url.QueryEscape(sas.Get("sig")))
 	}
 	return all
-}
-
-// checkParameters returns an error if the parameters of an address are not all in
-// allowed, or one is repeated.
-func checkParameters(scheme string, parameters url.Values, allowed ...string) error {
-	for parameter, values := range parameters {
-		if !slices.Contains(allowed, parameter) || len(values) > 1 {
-			return fmt.Errorf("%s:// takes the parameters %s, each once, and not %q", scheme, strings.Join(allowed, ", "), parameter)
-		}
-	}
-	return nil
 }
 
 // origin parses an http or https URL that has a host and nothing else.

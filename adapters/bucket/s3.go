@@ -39,9 +39,6 @@ type s3 struct {
 // environment variables. Credentials are the first of: the environment variables, the
 // shared credentials file, the role of the container or machine.
 func openS3(name string, parameters url.Values) (store, error) {
-	if err := checkParameters("s3", parameters, "endpoint", "profile", "region", "use_path_style"); err != nil {
-		return nil, err
-	}
 	endpoint := cmp.Or(parameters.Get("endpoint"), os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), "https://s3.amazonaws.com")
 	if !strings.Contains(endpoint, "://") {
 		endpoint = "https://" + endpoint
