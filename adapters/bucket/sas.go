@@ -43,8 +43,8 @@ const (
 	delegationSkew  = 5 * time.Minute
 )
 
-// signWithDelegation returns a signer without the account's key. It requests a key that signs in
-// the name of the credential, and keeps it for a day, or longer while no other is given out.
+// signWithDelegation returns a signer without the account's key. It requests a key of a day that signs in
+// the name of the credential. A key that could not be renewed signs the addresses that it outlives.
 func signWithDelegation(account string, credential azcore.TokenCredential, options azcore.ClientOptions) sasSigner {
 	request := func(ctx context.Context, now, until time.Time) (*service.UserDelegationCredential, error) {
 		client, err := service.NewClient(account, credential, &service.ClientOptions{ClientOptions: options})

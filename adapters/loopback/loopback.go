@@ -32,9 +32,9 @@ func IsRequest(r *http.Request) bool {
 	return isBrowserHost((&url.URL{Host: r.Host}).Hostname())
 }
 
-// CheckServer returns the base URL of a development server without its trailing slash. It fails for what,
-// which runs beside the server, outside development mode, if listen, a host and a port, is not a loopback address, or
-// if the base URL is more than a scheme, a loopback host or a name below localhost, and a port.
+// CheckServer returns the base URL of a development server, which its errors call what, without its trailing
+// slash. It fails outside development mode, if listen, a host and a port, is not a loopback address, or if the
+// base URL is more than a scheme, a loopback host or a name below localhost, and a port.
 func CheckServer(what string, development bool, listen, base string) (string, error) {
 	if !development {
 		return "", fmt.Errorf("the %s runs in development mode only", what)

@@ -11,8 +11,8 @@ import (
 	"collab/domain/fault"
 )
 
-// headersFor returns the headers with the credentials. It returns Forbidden for credentials
-// that cannot be in a header. The names are of the catalog, which has none of the protocol's and of HTTP's own.
+// headersFor returns the headers with the credentials. It returns Forbidden for credentials that cannot be in
+// a header. The catalog refuses the names of headers that HTTP and the protocol set.
 func headersFor(a connector.Access) (http.Header, error) {
 	entries, err := texts(a.Entries)
 	if err != nil {

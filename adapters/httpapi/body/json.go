@@ -10,8 +10,8 @@ import (
 	"collab/domain/fault"
 )
 
-// The memory of names and of elements of arrays, which may be shorter than it: that of each in bytes, and what is charged
-// at a time, so that bodies with less are charged for none.
+// The memory of a name and of an element of an array in bytes, whose texts may be shorter, and the least that is
+// charged at once: smaller bodies are charged nothing.
 const (
 	nameMemory    = 128
 	elementMemory = 64
