@@ -170,7 +170,10 @@ func (a *app) root() *cobra.Command {
 				return nil
 			}
 		case "completion":
-			c.Args, c.RunE = groupArgs, printHelp
+			c.Args, c.RunE, c.SuggestionsMinimumDistance = groupArgs, printHelp, 2
+			for _, shell := range c.Commands() {
+				shell.Args = argsBetween(0, 0)
+			}
 		}
 	}
 	flags := root.PersistentFlags()
@@ -233,12 +236,16 @@ func printHelp(c *cobra.Command, _ []string) error { return c.Help() }
 // command returns a command with between least and most arguments, or any number from least
 // where most is negative. An argument in use is in capital letters.
 func command(use, short string, least, most int, run func(c *cobra.Command, args []string) error) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Args: func(c *cobra.Command, args []string) error {
+	return &cobra.Command{Use: use, Short: short, Args: argsBetween(least, most), RunE: run}
+}
+
+func argsBetween(least, most int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
 		if len(args) < least || most >= 0 && len(args) > most {
 			return usage("usage: %s", c.UseLine())
 		}
 		return nil
-	}, RunE: run}
+	}
 }
 
 func (a *app) versionCommand() *cobra.Command {
