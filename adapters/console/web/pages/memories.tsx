@@ -131,7 +131,7 @@ function Editor({ memory, stored, members, writes, saved }: EditorOf): JSX.Eleme
 		setSaving((was) => (was === "stored" ? undefined : was))
 	}, [loaded.value, loaded.failure])
 	const text = draft?.text ?? there?.text ?? ""
-	// The file of a memory that was deleted and stored again has another id, and begins with version 1.
+	// The file of a memory that was deleted and stored again has another id. Its version may be lower if earlier versions are not kept.
 	const conflict = draft && there && (there.version > draft.version || there.id !== undefined && there.id !== (draft.id ?? there.id)) ? there : undefined
 	const write = (value: string): void => {
 		if (there) setDraft(value === there.text && !conflict ? undefined : { ...(draft ?? { version: there.version, id: there.id }), text: value })
