@@ -189,7 +189,13 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		if dry {
 			r.Guard = reason
 			r.Pending, _ = r.tried(plan)
-			r.Pending = slices.DeleteFunc(r.Pending, func(s mirror.Step) bool { return r.tooLarge(s) != nil })
+			r.Pending = slices.DeleteFunc(r.Pending, func(s mirror.Step) bool {
+				err := r.tooLarge(s)
+				if err != nil {
+					r.Held = append(r.Held, mirror.Held{Path: s.Path, Reason: err.Error()})
+				}
+				return err != nil
+			})
 			return nil
 		}
 		accepted := accept

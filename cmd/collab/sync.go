@@ -872,6 +872,12 @@ func (s *synced) once(ctx context.Context, dry bool) error {
 		for _, step := range o.Pending {
 			s.change("planned", step, nil)
 		}
+		for _, held := range slices.Concat(o.Held, o.Failed) {
+			s.app.warn("%s is held back: %s", held.Path, held.Reason)
+		}
+		if o.Guard != "" {
+			s.app.warn("%s", o.Guard)
+		}
 		return err
 	}
 	o, err := s.mirror.Round(ctx)

@@ -1087,12 +1087,16 @@ func TestADryRunLeavesOutWhatARoundWouldHold(t *testing.T) {
 	must.Do(s.server.create(t.Context(), "a", strings.NewReader("one"), 3, "")).Or(t)
 	s.disk.write("b", "two")
 	s.disk.write("large", "12345")
-	for _, want := range [][]string{{"a", "b"}, {"a"}} {
-		var paths []string
-		for _, step := range must.Do(s.client.DryRun(t.Context())).Or(t).Pending {
-			paths = append(paths, step.Path)
+	for _, want := range [][2][]string{{{"a", "b"}, {"large"}}, {{"a"}, {"b", "large"}}} {
+		var got [2][]string
+		out := must.Do(s.client.DryRun(t.Context())).Or(t)
+		for _, step := range out.Pending {
+			got[0] = append(got[0], step.Path)
 		}
-		must.Equal(t, want, paths)
+		for _, held := range out.Held {
+			got[1] = append(got[1], held.Path)
+		}
+		must.Equal(t, want, got)
 		n.limits.ReadOnly = true
 		s.server.core.Clock.Advance(2 * time.Hour)
 	}
