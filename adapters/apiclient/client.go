@@ -400,7 +400,7 @@ func (c *Client) send(r *request) (*http.Response, error) {
 		}
 		response, err := c.once(r, token)
 		problem, _ := errors.AsType[*Error](err)
-		// A proxy refuses every token. A response to HEAD has no body that shows whose it is.
+		// An error without a code is a proxy's, which refuses every token. A response to HEAD has no body for one.
 		if problem != nil && problem.Status == http.StatusUnauthorized && (problem.Code != "" || r.method == http.MethodHead) && token != "" && r.resendable {
 			renewed := c.renew(r.ctx, token)
 			status := Status(renewed)

@@ -59,8 +59,8 @@ type toolServer struct {
 	*mcp.Session
 }
 
-// call calls a tool. A call that came to nothing, as the session has ended or its credentials have, is repeated in
-// another one.
+// call calls a tool. A call that had no effect, because the session or its credentials had ended, is repeated in a new
+// session.
 func (s *toolServer) call(ctx context.Context, name string, arguments map[string]any) (result string, failed bool, err error) {
 	result, failed, err = s.Call(ctx, name, arguments)
 	if err == nil || !s.Repeatable() {
@@ -111,7 +111,7 @@ func (t *toolbox) close() {
 	}
 }
 
-// add adds the tools of a connector of the provider, which is zero if the catalog has it no more.
+// add adds the tools of a connector of the provider, which is zero if it is no longer in the catalog.
 func (t *toolbox) add(ctx context.Context, client *apiclient.Client, c apiclient.Connector, p apiclient.ConnectorProvider) error {
 	switch {
 	case c.Transport == string(connector.Stdio):
