@@ -233,6 +233,17 @@ func TestChatPage(t *testing.T) {
 		b.click(button("Undo")) // while the answer goes on
 		b.waitVisible(announced("The answer is stopped"), `//*[@class="said" and .="Helo"]`)
 		b.do(chromedp.WaitNotPresent(`//*[@class="said" and .="Helo, slowly"]`))
+		b.click(button("Edit my message"))
+		say(b, " anew")
+		b.waitVisible(answer("done", "You said Helo anew"))
+		say(b, "And slowly")
+		b.waitVisible(answer("running", "It begins"))
+		b.click(button("Undo")) // while the answer to a later message goes on
+		b.waitVisible(`//*[@class="said" and .="Helo"]`)
+		b.do(chromedp.WaitNotPresent(`//*[@class="said" and .="Helo anew"]`))
+		b.waitVisible(answer("running", "It begins"))
+		b.click(button("Stop"))
+		b.waitVisible(answer("stopped", "It begins"))
 		b.checkProblems(s.base)
 	})
 	t.Run("with the keyboard alone conversations are begun, found, renamed, deleted and brought back", func(t *testing.T) {

@@ -158,7 +158,8 @@ function Talk({ all, id, models, writes }: TalkOf): JSX.Element {
 			}
 			if (e && replaces) {
 				const back = all.take(replaces)
-				offerUndo({ text: "Your last message and its answer are replaced.", undo: () => (stop(conversation.id), all.take(e), back()) })
+				const running = (): boolean => all.of(conversation.id)?.find((o) => o.id === e.id)?.answer.state === "running"
+				offerUndo({ text: "Your last message and its answer are replaced.", undo: () => (running() && stop(conversation.id), all.take(e), back()) })
 			}
 			if (e && !known) {
 				dropChosen(chosen)
