@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"collab/test/contract/provider"
+	"collab/test/must"
 )
 
 // answer returns the path of the last response in a state with a text.
@@ -286,6 +287,18 @@ func TestChatPage(t *testing.T) {
 		b.do(chromedp.Focus(chromedp.CSS("h1")))
 		b.chord("z", chromedp.ModifierCtrl)
 		b.waitVisible(answer("done", "You said Brass wheels"), `//nav//a[contains(., "second order")]`)
+		b.do(chromedp.Focus(menu))
+		b.key(kb.Enter)
+		b.waitVisible(choice("Delete"))
+		b.key("d", kb.Enter)
+		b.do(chromedp.WaitNotPresent(`//nav//a[contains(., "second order")]`))
+		b.click(`//nav//a[@href="/console/people"]`)
+		b.waitConsole("People")
+		b.click(button("Undo"))
+		b.do(chromedp.WaitNotPresent(button("Undo")))
+		must.Is(t, s.base+"/console/people", read(b, chromedp.Location()))
+		b.click(`//nav//a[@href="/console/chat"]`)
+		b.waitVisible(`//nav//a[contains(., "second order")]`)
 		b.checkProblems(s.base)
 	})
 	t.Run("two tabs with one conversation add to it, and neither loses what the other has", func(t *testing.T) {

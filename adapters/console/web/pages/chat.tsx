@@ -69,7 +69,7 @@ function Listed({ all, shown, open }: { all: Conversations; shown: string | unde
 		stop(c.id)
 		const undo = await all.remove(c.id)
 		if (c.id === shown) open(undefined)
-		offerUndo({ text: `The conversation “${c.title}” is deleted.`, undo: () => (undo(), c.id === shown && open(c.id)) })
+		offerUndo({ text: `The conversation “${c.title}” is deleted.`, undo: () => (undo(), c.id === shown && location.pathname === "/console/chat" && open(c.id)) })
 	}
 	return (
 		<nav aria-label="Conversations">
