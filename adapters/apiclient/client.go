@@ -400,8 +400,8 @@ func (c *Client) send(r *request) (*http.Response, error) {
 		}
 		response, err := c.once(r, token)
 		problem, _ := errors.AsType[*Error](err)
-		// An error without a code is a proxy's, which refuses every token. A response to HEAD has no body for one.
-		if problem != nil && problem.Status == http.StatusUnauthorized && (problem.Code != "" || r.method == http.MethodHead) && token != "" && r.resendable {
+		// A proxy that refuses every token has neither a code nor the scheme of the server.
+		if problem != nil && problem.Status == http.StatusUnauthorized && (problem.Code != "" || problem.Header.Get("Www-Authenticate") == "Bearer") && token != "" && r.resendable {
 			renewed := c.renew(r.ctx, token)
 			status := Status(renewed)
 			switch {
