@@ -271,11 +271,11 @@ func (c *Config) read(f reflect.StructField, text string, isSet bool) (err error
 
 // checks are what adapters demand of their settings. They connect to nothing.
 var checks = map[string]func(string) error{
-	"COLLAB_DATABASE_URL":             checkDatabase,
+	"COLLAB_DATABASE_URL":             unless("memory", gormdb.CheckAddress),
 	"COLLAB_DATABASE_DIRECT_URL":      gormdb.CheckAddress,
 	"COLLAB_BLOB_URL":                 bucket.CheckAddress,
 	"COLLAB_BLOB_PUBLIC_URL":          bucket.CheckOrigin,
-	"COLLAB_BUS_URL":                  checkBus,
+	"COLLAB_BUS_URL":                  unless("local", natsbus.CheckAddress),
 	"COLLAB_IDENTITY_WEBHOOK_SECRETS": checkIdentityWebhooks,
 	"COLLAB_STRIPE_SECRET_KEY":        stripepay.CheckKey,
 	"COLLAB_STRIPE_PRICE_STANDARD":    stripepay.CheckPrices,
@@ -286,18 +286,14 @@ var checks = map[string]func(string) error{
 	"COLLAB_MAIL_FROM":                mail.CheckSender,
 }
 
-func checkDatabase(address string) error {
-	if NewURL(address).Scheme() == "memory" {
-		return nil
+// unless returns a check of the addresses that do not have the scheme, whose addresses no adapter checks.
+func unless(scheme string, check func(string) error) func(string) error {
+	return func(address string) error {
+		if NewURL(address).Scheme() == scheme {
+			return nil
+		}
+		return check(address)
 	}
-	return gormdb.CheckAddress(address)
-}
-
-func checkBus(address string) error {
-	if NewURL(address).Scheme() == "local" {
-		return nil
-	}
-	return natsbus.CheckAddress(address)
 }
 
 func checkAddress(address string) error {
