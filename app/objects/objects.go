@@ -346,13 +346,17 @@ func raiseVersions(ctx context.Context, r ports.Records, o id.Org, head object.H
 		keys[i] = v.StorageKey()
 	}
 	last, err := r.Storage().ObjectSets().Deleted(ctx, o, keys)
-	for i, v := range arriving {
-		isNew := v.Version <= 1
-		if v.Version = max(v.Version, last[keys[i]]+1); isNew {
-			v.Version = max(v.Version, head.Floor+1)
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	for i, v := range arriving {
+		after := last[keys[i]]
+		if v.Version <= 1 { // it is new
+			after = max(after, head.Floor)
+		}
+		v.Version = max(v.Version, after+1)
+	}
+	return nil
 }
 
 var errUploadTimeout = fault.New(fault.Unavailable, "The upload took too long and was given up; send it again")
