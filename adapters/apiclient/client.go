@@ -400,8 +400,7 @@ func (c *Client) send(r *request) (*http.Response, error) {
 		}
 		response, err := c.once(r, token)
 		problem, _ := errors.AsType[*Error](err)
-		// A proxy that refuses every token has neither a code nor the scheme of the server.
-		if problem != nil && problem.Status == http.StatusUnauthorized && (problem.Code != "" || problem.Header.Get("Www-Authenticate") == "Bearer") && token != "" && r.resendable {
+		if problem.refusesToken() && token != "" && r.resendable {
 			renewed := c.renew(r.ctx, token)
 			status := Status(renewed)
 			switch {
@@ -429,6 +428,12 @@ func (c *Client) send(r *request) (*http.Response, error) {
 			return nil, waited
 		}
 	}
+}
+
+// refusesToken reports whether e, which may be nil, is the server's refusal of the token. One of a proxy, which refuses
+// every token, has neither a code nor the scheme of the server.
+func (e *Error) refusesToken() bool {
+	return e != nil && e.Status == http.StatusUnauthorized && (e.Code != "" || e.Header.Get("Www-Authenticate") == "Bearer")
 }
 
 // again reports whether a request that failed may be made again: it was refused for now, or
