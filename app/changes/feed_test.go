@@ -443,6 +443,26 @@ func TestFailuresOfStoreAndBus(t *testing.T) {
 		w.same(w.settled(second), "2-2 file-changed a.md")
 		w.same(w.settled(first), "2-2 resync")
 	})
+	in(t, "an entry that is read while a subscriber looks at another log is not left behind", func(w *fixture) {
+		var by controlledStore
+		f := w.feed(steer(&by))
+		w.write(w.org, 2)
+		by.epoch.Store(1)
+		sub := w.subscription(f, w.user(w.org, org.Member))
+		by.epoch.Store(0)
+		time.Sleep(changes.PollEvery)
+		synctest.Wait() // the channel is at the older log
+		by.epoch.Store(1)
+		caughtUp := func() {
+			time.Sleep(changes.PollEvery)
+			w.write(w.org, 1)
+			time.Sleep(changes.PollEvery)
+		}
+		by.heads.Store(&caughtUp)
+		l := w.taking(sub)
+		time.Sleep(3 * changes.PollEvery)
+		w.same(w.settled(l), "2-3 file-changed a.md")
+	})
 }
 
 func TestAThousandSubscribersOfOneOrganisation(t *testing.T) {

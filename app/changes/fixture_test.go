@@ -272,6 +272,8 @@ type controlledStore struct {
 	lists atomic.Int64
 	epoch atomic.Int64 // added to the log's
 	then  func(id.Org) // called after each reading of a log; may be nil
+
+	heads atomic.Pointer[func()] // called once after the next reading of heads; may be nil
 }
 
 var errDown = errors.New("the database is down")
@@ -300,6 +302,9 @@ func (c controlledChanges) Heads(ctx context.Context, orgs []id.Org) (map[id.Org
 	for o, h := range heads {
 		h.Epoch += c.by.epoch.Load()
 		heads[o] = h
+	}
+	if then := c.by.heads.Swap(nil); then != nil {
+		(*then)()
 	}
 	return heads, err
 }

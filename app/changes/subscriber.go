@@ -235,7 +235,7 @@ func (s *Subscriber) read(ctx context.Context, access int64, at object.Cursor) e
 	var page []*entry
 	if head.Reaches(at) {
 		if head.N == at.N {
-			s.settle(nil) // the channel is behind the log, and wakes the subscriber when it has caught up
+			s.settle(func() {}) // the channel was behind the log, and may have caught up meanwhile
 			return nil
 		}
 		found, err := f.log.List(ctx, s.channel.org, at.N, pageSize)
