@@ -387,6 +387,18 @@ func (s *Releases) Rollout(ctx context.Context, actor org.Actor, r id.Release, c
 	return of, all, nil
 }
 
+// get returns a release as it is stored.
+func (s *Releases) get(ctx context.Context, r id.Release) (release.Release, error) {
+	found, err := s.Store.Deployment().Releases().List(ctx, []id.Release{r})
+	switch {
+	case err != nil:
+		return release.Release{}, err
+	case len(found) == 0:
+		return release.Release{}, fault.Missing("Release")
+	}
+	return found[0], nil
+}
+
 // Progress is how far a release is.
 type Progress struct {
 	Release     id.Release
@@ -403,17 +415,17 @@ func (s *Releases) Progress(ctx context.Context, actor org.Actor, r id.Release) 
 	if err := s.flushFor(ctx); err != nil {
 		return Progress{}, err
 	}
-	found, err := s.Store.Deployment().Releases().List(ctx, []id.Release{r})
-	if err != nil || len(found) == 0 {
-		return Progress{}, errors.Join(err, fault.Missing("Release"))
+	found, err := s.get(ctx, r)
+	if err != nil {
+		return Progress{}, err
 	}
 	all, err := s.Store.Deployment().Reports().Sum(ctx, r)
 	if err != nil {
 		return Progress{}, err
 	}
 	now := s.Clock.Now()
-	p := Progress{Release: r, First: release.DayOf(now.AddDate(0, 0, 1-release.SeenDays)), Last: release.DayOf(now), Counted: found[0].Counted(all)}
-	of := found[0].Target
+	p := Progress{Release: r, First: release.DayOf(now.AddDate(0, 0, 1-release.SeenDays)), Last: release.DayOf(now), Counted: found.Counted(all)}
+	of := found.Target
 	if of.Arch == release.Universal {
 		of.Arch = ""
 	}

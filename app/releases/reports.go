@@ -163,8 +163,8 @@ func (s *Releases) Reports(ctx context.Context, actor org.Actor, of id.Release, 
 	if err := s.flushFor(ctx); err != nil {
 		return nil, err
 	}
-	if found, err := s.Store.Deployment().Releases().List(ctx, []id.Release{of}); err != nil || len(found) == 0 {
-		return nil, errors.Join(err, fault.Missing("Release"))
+	if _, err := s.get(ctx, of); err != nil {
+		return nil, err
 	}
 	return s.Store.Deployment().Reports().List(ctx, of, after, limit)
 }

@@ -107,4 +107,7 @@ func TestOneNetworkCannotPauseARollout(t *testing.T) {
 	if w.offered(s) != "1.0.0" {
 		t.Error("the rollout is paused")
 	}
+	w.store.unread.Store(true)
+	must.Is[error](t, errDown, must.ErrorOf(s.Reports(t.Context(), w.ada, made.ID, time.Time{}, 0)))
+	must.Is[error](t, errDown, must.ErrorOf(s.Progress(t.Context(), w.ada, made.ID)))
 }
