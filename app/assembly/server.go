@@ -3,10 +3,12 @@ package assembly
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -153,15 +155,15 @@ func run(lc fx.Lifecycle, work func(context.Context)) {
 // repeat calls work at intervals, and whenever woken receives, until ctx ends. It logs errors
 // with the message failed.
 func repeat(ctx context.Context, every time.Duration, woken <-chan struct{}, work func(context.Context) error, log *slog.Logger, failed string) {
-	tick(ctx, every, woken, func() {
+	tick(ctx, every, woken, log, func() {
 		if err := work(ctx); err != nil && ctx.Err() == nil {
 			log.Error(failed, "error", err)
 		}
 	})
 }
 
-// tick calls fn at intervals, and whenever woken receives, until ctx ends.
-func tick(ctx context.Context, every time.Duration, woken <-chan struct{}, fn func()) {
+// tick calls fn at intervals, and whenever woken receives, until ctx ends. It logs a panic of fn.
+func tick(ctx context.Context, every time.Duration, woken <-chan struct{}, log *slog.Logger, fn func()) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
@@ -171,7 +173,14 @@ func tick(ctx context.Context, every time.Duration, woken <-chan struct{}, fn fu
 		case <-ticker.C:
 		case <-woken:
 		}
-		fn()
+		func() {
+			defer func() {
+				if p := recover(); p != nil {
+					log.Error("panic", "error", fmt.Sprint(p), "stack", string(debug.Stack()))
+				}
+			}()
+			fn()
+		}()
 	}
 }
 

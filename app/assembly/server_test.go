@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,23 @@ func TestTheAddressOfAServerLeadsToIt(t *testing.T) {
 		}
 		must.NoError(t, l.Close())
 	}
+}
+
+func TestWorkThatPanicsIsDoneAgainAtItsNextTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Second)
+		defer cancel()
+		log, lines, buffered := capturedLogs()
+		turns := 0
+		repeat(ctx, time.Minute, nil, func(context.Context) error {
+			turns++
+			panic("boom")
+		}, log, "work failed")
+		must.NoError(t, buffered.flush())
+		if all := strings.Join(lines.take(), ""); turns != 2 || strings.Count(all, "msg=panic error=boom stack=") != 2 {
+			t.Errorf("after %d turns the log is %s", turns, all)
+		}
+	})
 }
 
 func TestTimeoutsOfAStopShareOneDeadline(t *testing.T) {
