@@ -1,6 +1,7 @@
 package access
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -71,11 +72,13 @@ func (a *Access) startSignIn(ctx context.Context, f identity.Flow) (redirect, co
 
 // sealCookie returns the value of a cookie for this purpose.
 func (a *Access) sealCookie(purpose string, v any) (string, error) {
-	plain, err := json.Marshal(v)
-	if err != nil {
+	var plain bytes.Buffer
+	e := json.NewEncoder(&plain)
+	e.SetEscapeHTML(false) // six bytes for <, > and &: browsers accept at most 4,096 in all
+	if err := e.Encode(v); err != nil {
 		return "", err
 	}
-	sealed, err := a.Sealer.Seal(plain, []byte(purpose))
+	sealed, err := a.Sealer.Seal(plain.Bytes(), []byte(purpose))
 	return base64.RawURLEncoding.EncodeToString(sealed), err
 }
 
