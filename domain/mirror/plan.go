@@ -82,9 +82,20 @@ func MakePlan(in Input) Plan {
 	p := planner{Input: in, decided: map[string]Action{}, arriving: newKeys(), leaving: newKeys(), respelled: map[[2]string]bool{}}
 	p.Held = slices.Clone(in.Tree.Held)
 	p.Emptied = len(in.Tree.Files) == 0
-	keys := slices.Sorted(maps.Keys(in.Rows))
+	var keys []string // of the rows that may need something
+	for key, r := range in.Rows {
+		if r.Synced != nil {
+			p.Known++
+		}
+		if !r.settled() {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
 	for _, key := range keys {
-		p.decide(in.Rows[key])
+		if r := in.Rows[key]; !p.skipped(r) {
+			p.compare(r)
+		}
 	}
 	for _, action := range p.decided {
 		if action == Upload || action == SetAside { // which alone ask for them
@@ -223,14 +234,9 @@ func sideOf(synced *Synced, checksum *string) side {
 	return same
 }
 
-// decide chooses the action for a row, if it needs one.
-func (p *planner) decide(r Row) {
-	if r.Synced != nil {
-		p.Known++
-	}
-	if !p.skipped(r) {
-		p.compare(r)
-	}
+// settled reports whether both sides have the file under the names and with the content on which they agree.
+func (r Row) settled() bool {
+	return r.Agreed() && !r.Missing && *r.Synced == *NewSynced(*r.Remote, r.Local.Path)
 }
 
 // stayingFiles returns the files of the server that stay.
@@ -244,7 +250,7 @@ func (p *planner) stayingFiles() keys {
 	return staying
 }
 
-// compare decides about a row that is not left alone.
+// compare decides about a row that is not left alone, if it needs something.
 func (p *planner) compare(r Row) {
 	local, remote := sideOf(r.Synced, nil), sideOf(r.Synced, nil)
 	if r.Local != nil {
@@ -294,7 +300,7 @@ func (p *planner) name(r Row) {
 		p.Steps = append(p.Steps, Step{Action: Rename, Row: r, To: r, Path: r.Remote.Path})
 	case here && !there && r.Local.Path != r.Remote.Path && !p.NoMoves:
 		p.Steps = append(p.Steps, Step{Action: Move, Row: r, To: r, Path: r.Local.Path})
-	case r.Synced == nil || *r.Synced != *settled.Synced || r.Missing:
+	default:
 		p.Settled = append(p.Settled, settled)
 	}
 }
