@@ -16,11 +16,11 @@ const MaxMoved = 10_000
 // version and its content as it was. At its own path it is returned unchanged. Invalid for a path that
 // none can have, Conflict for a document and for the path of one.
 func (o Object) Moved(path string, actor org.Actor, now time.Time) (Object, error) {
-	return o.moved("path", path, actor.User, now, documentKeys(actor))
+	return o.moved("path", path, actor.User, now)
 }
 
-// moved is Moved for a user, with the keys of the documents.
-func (o Object) moved(field, path string, by id.User, now time.Time, documentKeys []string) (Object, error) {
+// moved is Moved for a user.
+func (o Object) moved(field, path string, by id.User, now time.Time) (Object, error) {
 	path, err := ParsePath(field, path)
 	if err != nil {
 		return o, err
@@ -36,7 +36,7 @@ func (o Object) moved(field, path string, by id.User, now time.Time, documentKey
 	moved := o
 	moved.Path, moved.UpdatedBy, moved.UpdatedAt = path, by, now
 	moved.Version++
-	return moved, moved.checkDocuments(documentKeys)
+	return moved, moved.checkDocuments()
 }
 
 // PathTaken returns the Conflict of a path that another object has, or that is a folder, or that lies
@@ -46,12 +46,11 @@ func PathTaken(path string) error { return fault.New(fault.Conflict, "The path %
 // FolderMove is the move of all objects of a place below one folder to below another. Of a personal
 // folder, which has objects of all kinds, those of one kind are moved.
 type FolderMove struct {
-	folder    Object // without its last slash
-	depth     int    // the number of the folder's segments
-	to        string
-	by        id.User
-	at        time.Time
-	documents []string // their folded storage keys
+	folder Object // without its last slash
+	depth  int    // the number of the folder's segments
+	to     string
+	by     id.User
+	at     time.Time
 }
 
 // NewFolderMove returns the move of the folder from to the folder to, in the place of d, whose other
@@ -72,7 +71,7 @@ func NewFolderMove(actor org.Actor, d Draft, from, to string, now time.Time) (m 
 		return m, fault.Field("to", "must not lie in the folder that is moved")
 	}
 	folder := Object{Org: actor.Org, Place: p, Path: from}
-	return FolderMove{folder, 1 + strings.Count(from, "/"), to, actor.User, now, documentKeys(actor)}, nil
+	return FolderMove{folder, 1 + strings.Count(from, "/"), to, actor.User, now}, nil
 }
 
 // Filter selects the objects that are moved, and one more than may be.
@@ -86,5 +85,5 @@ func (m FolderMove) Moved(o Object) (Object, error) {
 	for range m.depth { // the object's path may have other letters than the folder's, which are as many segments
 		_, rest, _ = strings.Cut(rest, "/")
 	}
-	return o.moved("to", m.to+"/"+rest, m.by, m.at, m.documents)
+	return o.moved("to", m.to+"/"+rest, m.by, m.at)
 }

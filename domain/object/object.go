@@ -77,25 +77,15 @@ func New(objectID id.Object, actor org.Actor, d Draft) (Object, error) {
 	if o.MimeType, err = mimeType(d.MimeType, path); err != nil {
 		return Object{}, err
 	}
-	return o, o.checkDocuments(documentKeys(actor))
-}
-
-// documentKeys returns the folded storage keys of the documents of the actor's and of the
-// organisation's.
-func documentKeys(actor org.Actor) []string {
-	keys := make([]string, len(documents))
-	for i, doc := range documents {
-		keys[i] = Fold(doc.Object("", actor).StorageKey())
-	}
-	return keys
+	return o, o.checkDocuments()
 }
 
 // checkDocuments returns a Conflict if the object lies at the key of a document, or below it, where the
 // document could not be stored.
-func (o Object) checkDocuments(keys []string) error {
-	key := Fold(o.StorageKey())
-	for _, of := range keys {
-		if rest, ok := strings.CutPrefix(key, of); ok && (rest == "" || rest[0] == '/') {
+func (o Object) checkDocuments() error {
+	top, _, _ := strings.Cut(o.Path, "/")
+	for _, doc := range documents {
+		if doc.isIn(o.Place) && Fold(top) == Fold(doc.Path) {
 			return fault.New(fault.Conflict, "The path %s is a document's, which is stored through its own endpoint", o.Path)
 		}
 	}
@@ -226,8 +216,11 @@ func (d Document) Object(objectID id.Object, actor org.Actor) Object {
 // isJSON reports whether the document's content is a JSON object.
 func (d Document) isJSON() bool { return strings.HasSuffix(d.Path, ".json") }
 
-func (d Document) is(o Object) bool {
-	return o.Path == d.Path && o.Scope == d.Scope && (d.Scope == Personal || o.Kind == HubMemory)
+func (d Document) is(o Object) bool { return o.Path == d.Path && d.isIn(o.Place) }
+
+// isIn reports whether the document's key begins with that of the place, which the member or the organisation has.
+func (d Document) isIn(p Place) bool {
+	return p.Scope == d.Scope && (d.Scope == Personal || p.Kind == HubMemory)
 }
 
 // Memory returns a workspace's memory file as an object of the actor without content.
