@@ -167,15 +167,17 @@ type change struct {
 	operation int
 	was       object.Object // a new one has no content
 	next      object.Object // the same, or where it is moved to
+	keys      []string      // the folded storage keys of both
 }
 
 // find returns what an operation changes: one of the objects that are there, or a new one. If there is
 // an object it is returned with an error too.
 func (b *batch) find(i int, actor org.Actor, existing map[id.Object]object.Object, now time.Time) (change, error) {
 	was, err := b.findObject(i, actor, existing)
-	c := change{i, was, was}
+	c := change{i, was, was, []string{object.Fold(was.StorageKey())}}
 	if op := &b.operations[i]; err == nil && op.Action == MoveFile {
 		c.next, err = was.Moved(op.Draft.Path, actor, now)
+		c.keys = append(c.keys, object.Fold(c.next.StorageKey()))
 	}
 	return c, err
 }
@@ -220,7 +222,7 @@ func (b *batch) examine(ctx context.Context, actor org.Actor) error {
 			op.made = id.Object(b.IDs.New())
 		}
 		c, err := b.find(i, actor, existing, b.Clock.Now())
-		independent := !earlier.touches(c.was)
+		independent := !earlier.touches(c.keys)
 		if c.was.ID == "" || err != nil && independent {
 			op.refused = withStored(existing[op.Object], err)
 			continue
@@ -235,8 +237,7 @@ func (b *batch) examine(ctx context.Context, actor org.Actor) error {
 			asked[i] = c.was
 			keys = append(keys, c.was.StorageKey())
 		}
-		earlier.add(c.was)
-		earlier.add(c.next)
+		earlier.add(c.keys)
 	}
 	taken, err := takenBy(ctx, b.Store, actor, keys, nil)
 	for i, o := range asked {
@@ -398,7 +399,7 @@ func (t *batchTransaction) run() (err error) {
 			continue
 		}
 		c, err := t.find(i, t.actor, t.current, t.now)
-		if c.was.ID != "" && (t.touched.touches(c.was) || t.touched.touches(c.next)) {
+		if c.was.ID != "" && t.touched.touches(c.keys) {
 			if steps++; steps > maxSteps {
 				break
 			}
@@ -417,8 +418,7 @@ func (t *batchTransaction) run() (err error) {
 			t.outcomes[i].Object = c.was
 		default:
 			t.gathered = append(t.gathered, c)
-			t.touched.add(c.was)
-			t.touched.add(c.next)
+			t.touched.add(c.keys)
 		}
 	}
 	if err := t.flush(); err != nil {
@@ -561,24 +561,25 @@ type footprint struct {
 	keys, folders map[string]bool // folded
 }
 
-// touches reports whether an object has one of the keys, or one of the two is a parent folder of the
-// other. It may be true for any object if there are many folders.
-func (f *footprint) touches(o object.Object) bool {
+// touches reports whether one of the keys is there, or is that of a parent folder of one that is, or the reverse. It may
+// be true for any keys if there are many folders.
+func (f *footprint) touches(keys []string) bool {
 	if len(f.keys) == 0 {
 		return false
 	}
-	key := object.Fold(o.StorageKey())
-	return len(f.folders) > maxFolders || f.keys[key] || f.folders[key] ||
-		slices.ContainsFunc(object.Ancestors(key), func(folder string) bool { return f.keys[folder] })
+	return len(f.folders) > maxFolders || slices.ContainsFunc(keys, func(key string) bool {
+		return f.keys[key] || f.folders[key] || slices.ContainsFunc(object.Ancestors(key), func(folder string) bool { return f.keys[folder] })
+	})
 }
 
-func (f *footprint) add(o object.Object) {
+func (f *footprint) add(keys []string) {
 	if f.keys == nil {
 		f.keys, f.folders = map[string]bool{}, map[string]bool{}
 	}
-	key := object.Fold(o.StorageKey())
-	f.keys[key] = true
-	for _, folder := range object.Ancestors(key) {
-		f.folders[folder] = true
+	for _, key := range keys {
+		f.keys[key] = true
+		for _, folder := range object.Ancestors(key) {
+			f.folders[folder] = true
+		}
 	}
 }
