@@ -21,6 +21,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/release"
+	"collab/domain/task"
 	"collab/ports"
 	"collab/test/must"
 )
@@ -265,6 +266,40 @@ func TestDownloadsAreChargedToTheCaller(t *testing.T) {
 	}
 	checkBusy(t, o.get(path))
 	must.Is(t, 0, o.budgets.callers.Used())
+}
+
+func TestLargeRecordsAreChargedToTheCaller(t *testing.T) {
+	for name, reply := range map[string]func(c *call, text string) error{
+		"record":            func(c *call, text string) error { return c.reply(http.StatusOK, text) },
+		"record with a tag": func(c *call, text string) error { return c.replyTask(http.StatusOK)(task.Task{Title: text}, nil) },
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			a := serveEndpoint(t, http.MethodGet, public, func(c *call) error {
+				c.caller = access.Caller{User: "ada"}
+				return reply(c, strings.Repeat("x", int(c.r.ContentLength)))
+			}, func(o *Options) { o.Budgets.Callers = 1 << 20 })
+			resume := make(chan struct{})
+			request := func(size int64) *http.Request {
+				r := get("/test")
+				r.ContentLength = size
+				return r
+			}
+			block := func(size int64) {
+				go a.ServeHTTP(blockedWriter{httptest.NewRecorder(), resume, nil}, request(size))
+				synctest.Wait()
+			}
+			block(30 << 10)
+			must.Is(t, 0, a.budgets.callers.Used()) // a small record
+			block(300 << 10)
+			if used := a.budgets.callers.Used(); used < 300<<10 || used > 512<<10 {
+				t.Errorf("a record of 300 KiB is charged with %d bytes", used)
+			}
+			checkBusy(t, send(a, request(300<<10)))
+			close(resume)
+			synctest.Wait()
+			must.Is(t, 0, a.budgets.callers.Used())
+		})
+	}
 }
 
 func TestLargeResponsesAreChargedToTheAnonymousBudget(t *testing.T) {

@@ -183,7 +183,18 @@ func (c *call) reply(status int, view any) error {
 	if *b, err = appendView(*b, view); err != nil {
 		return err
 	}
+	return c.sendView(status, b)
+}
+
+// sendView writes the view of a record in a buffer of package stream, which is charged to the caller. A response that
+// is recorded is charged when it is sent.
+func (c *call) sendView(status int, b *[]byte) error {
 	*b = append(*b, '\n')
+	if !c.recorded() {
+		if _, err := c.holdResponse(0, cap(*b)); err != nil {
+			return err
+		}
+	}
 	c.send(status, *b)
 	return nil
 }

@@ -185,6 +185,33 @@ func TestPagesAreChargedToTheCaller(t *testing.T) {
 	})
 }
 
+func TestPartsOfCompleteListsAreChargedToTheCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, size, budget = stream.ListQueue, 50 << 10, 2 << 20
+		var a *api
+		serve := func(n int) {
+			a = serveTexts(t, n, size, true, nil, func(o *Options) { o.Budgets.Callers = budget }).api
+		}
+		request := get("/test", "X-User: ada")
+		serve(n)
+		resume := make(chan struct{})
+		go a.ServeHTTP(blockedWriter{httptest.NewRecorder(), resume, nil}, request)
+		synctest.Wait()
+		used := a.budgets.callers.Used()
+		if used < n*size || used > budget/2 {
+			t.Errorf("a list of which nothing was read is charged with %d bytes", used)
+		}
+		a.budgets.callers.Take("ada", budget/2-used)
+		checkBusy(t, send(a, request))
+		a.budgets.callers.Give("ada", budget/2-used)
+		close(resume)
+		synctest.Wait()
+		must.Is(t, 0, a.budgets.callers.Used())
+		serve(100) // more than the budget
+		must.Is(t, 100, len(read[[]string](t, send(a, request), 200)))
+	})
+}
+
 func TestConcurrentListsAreLimitedPerCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		running := map[id.User]int{}

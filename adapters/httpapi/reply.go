@@ -89,10 +89,8 @@ func replyTagged[R any](c *call, status int, write appender[R], version func(R) 
 		if *b, err = write(*b, result); err != nil {
 			return err
 		}
-		*b = append(*b, '\n')
 		c.Set("Etag", etag(version(result)))
-		c.send(status, *b)
-		return nil
+		return c.sendView(status, b)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"collab/adapters/httpapi/spool"
@@ -52,19 +53,21 @@ type Client interface {
 // after ListTimeout in a spool. A list whose reading holds no database connection waits
 // for its client instead.
 type List struct {
-	client Client
-	waits  bool
-	parts  chan *[]byte  // for the sender; nil: nothing was sent yet
-	sent   chan struct{} // closed when the sender has ended
-	err    error         // of the sender; read when it has ended
-	waited time.Duration // for the sender, so far
-	full   bool          // the rest is spooled
-	rest   *spool.Spool
+	client    Client
+	waits     bool
+	resources spool.Resources // that waiting parts are charged to
+	parts     chan *[]byte    // for the sender; nil: nothing was sent yet
+	sent      chan struct{}   // closed when the sender has ended
+	sentBytes atomic.Int64    // of parts that are still charged
+	err       error           // of the sender; read when it has ended
+	waited    time.Duration   // for the sender, so far
+	full      bool            // the rest is spooled
+	rest      *spool.Spool
 }
 
 // NewList returns a list that waits for its client or, if waits is false, is spooled.
 func NewList(c Client, waits bool, r spool.Resources) *List {
-	return &List{client: c, waits: waits, rest: spool.New(r)}
+	return &List{client: c, waits: waits, resources: r, rest: spool.New(r)}
 }
 
 // Begun reports whether a part was sent.
@@ -72,18 +75,20 @@ func (l *List) Begun() bool { return l.parts != nil }
 
 // Put sends a part of the list and returns a buffer for the next.
 func (l *List) Put(part *[]byte) (*[]byte, error) {
-	if l.parts == nil {
-		l.client.Header()["Content-Type"] = []string{"application/json"}
-		l.parts, l.sent = make(chan *[]byte, ListQueue), make(chan struct{})
-		go l.send()
-	}
+	l.release()
 	if !l.full {
+		size := int64(cap(*part))
+		if err := l.resources.Hold(size); err != nil {
+			return part, err
+		}
+		l.begin()
 		switch taken, err := l.offer(part); {
 		case err != nil:
 			return part, err
 		case taken:
 			return TakeBuffer(), nil
 		}
+		l.resources.Release(size)
 		l.full = true
 	}
 	if _, err := l.rest.Write(*part); err != nil {
@@ -92,6 +97,18 @@ func (l *List) Put(part *[]byte) (*[]byte, error) {
 	*part = (*part)[:0]
 	return part, nil
 }
+
+// begin starts the sender.
+func (l *List) begin() {
+	if l.parts == nil {
+		l.client.Header()["Content-Type"] = []string{"application/json"}
+		l.parts, l.sent = make(chan *[]byte, ListQueue), make(chan struct{})
+		go l.send()
+	}
+}
+
+// release releases the memory of parts that were sent.
+func (l *List) release() { l.resources.Release(l.sentBytes.Swap(0)) }
 
 // offer passes a part to the sender, unless ListTimeout has passed before.
 func (l *List) offer(part *[]byte) (taken bool, err error) {
@@ -129,6 +146,7 @@ func (l *List) send() {
 		if _, l.err = l.client.Write(*part); l.err != nil {
 			return
 		}
+		l.sentBytes.Add(int64(cap(*part)))
 		GiveBuffer(part)
 	}
 }
@@ -168,6 +186,7 @@ func (l *List) end() {
 		close(l.parts)
 		<-l.sent
 		l.parts = nil
+		l.release()
 	}
 }
 
