@@ -28,10 +28,15 @@ const (
 	uploadOffset   = "Upload-Offset"
 	uploadLength   = "Upload-Length"
 	uploadLimit    = "Upload-Limit"
+	uploadDraft    = "Upload-Draft-Interop-Version"
 )
 
-// statusResumable announces the address of an upload before its content is read.
-const statusResumable = 104
+// statusResumable announces the address of an upload before its content is read, to clients that send draftVersion:
+// others may take it for the response.
+const (
+	statusResumable = 104
+	draftVersion    = "8"
+)
 
 // resumableView is a resumable upload.
 type resumableView struct {
@@ -165,8 +170,10 @@ func (a *api) createResumable(c *call) error {
 	if c.r.ContentLength == 0 && !h.complete {
 		return c.reply(http.StatusCreated, viewResumable(created))
 	}
-	if !c.recorded() && c.r.ProtoAtLeast(1, 1) {
+	if !c.recorded() && c.r.ProtoAtLeast(1, 1) && c.r.Header.Get(uploadDraft) == draftVersion {
+		c.Set(uploadDraft, draftVersion)
 		c.WriteHeader(statusResumable)
+		c.Header().Del(uploadDraft)
 	}
 	created, err = a.appendTo(c, actor, created, 0, h.complete)
 	if err == nil && !h.complete {

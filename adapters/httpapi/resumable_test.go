@@ -91,22 +91,27 @@ func TestInterruptedAppendKeepsReceivedContent(t *testing.T) {
 	}
 }
 
-func TestCreationWithContentSends104(t *testing.T) {
+func TestCreationWithContentSends104ToClientsOfTheDraft(t *testing.T) {
 	o := newFileServer(t)
 	server := httptest.NewServer(o)
 	defer server.Close()
-	r := syncRequest("POST", "/resumable-uploads?path=a&checksum="+harness.Checksum("text"), strings.NewReader("text"), "Upload-Complete: ?1")
-	var interim []string
-	response := must.Do(server.Client().Do(toServer(server, r).WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
-		interim = append(interim, fmt.Sprint(code, " ", header.Get("Location")))
-		return nil
-	}})))).Or(t)
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK || response.Header.Get("Upload-Complete") != "?1" || len(interim) != 1 || !strings.HasPrefix(interim[0], "104 "+resumablePath+"/") {
-		t.Errorf("%d %v after the interim responses %v", response.StatusCode, response.Header, interim)
-	}
-	if body, err := io.ReadAll(response.Body); err != nil || !strings.Contains(string(body), harness.Checksum("text")) {
-		t.Errorf("%s, %v", body, err)
+	for version, wants := range map[string]bool{"8": true, "7": false, "": false} {
+		r := syncRequest("POST", "/resumable-uploads?path=a"+version+"&checksum="+harness.Checksum("text"), strings.NewReader("text"), "Upload-Complete: ?1", "Upload-Draft-Interop-Version: "+version)
+		var interim []string
+		response := must.Do(server.Client().Do(toServer(server, r).WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
+			interim = append(interim, fmt.Sprint(code, " ", header.Get("Upload-Draft-Interop-Version"), " ", header.Get("Location")))
+			return nil
+		}})))).Or(t)
+		defer response.Body.Close()
+		if got := len(interim) == 1 && strings.HasPrefix(interim[0], "104 8 "+resumablePath+"/"); got != wants || !wants && interim != nil {
+			t.Errorf("version %q: the interim responses %v", version, interim)
+		}
+		if h := response.Header; response.StatusCode != http.StatusOK || h.Get("Upload-Complete") != "?1" || h.Get("Upload-Draft-Interop-Version") != "" {
+			t.Errorf("version %q: %d %v", version, response.StatusCode, h)
+		}
+		if body, err := io.ReadAll(response.Body); err != nil || !strings.Contains(string(body), harness.Checksum("text")) {
+			t.Errorf("version %q: %s, %v", version, body, err)
+		}
 	}
 }
 
@@ -114,7 +119,7 @@ func TestUploadWithLongerContentCannotBeContinued(t *testing.T) {
 	o := newFileServer(t)
 	checkEnded := func(about string, r *http.Request) {
 		t.Helper()
-		r.ContentLength, r.ProtoMinor = -1, 0 // without an interim response, which the recorder takes for the response
+		r.ContentLength = -1
 		w := send(o, r)
 		checkError(t, w, http.StatusBadRequest)
 		if h := w.Header(); h.Get(uploadComplete) != "?1" || h.Get("Location") != "" {
