@@ -185,7 +185,7 @@ func build(o Options) (*api, error) {
 				"X-Request-Id", "Traceparent", "Tracestate", uploadComplete, uploadLength, uploadOffset,
 			},
 			ExposedHeaders: append([]string{
-				"ETag", "Link", "Location", "X-Request-Id", "Retry-After", "Idempotent-Replayed", "X-Sync-Cursor", "Collab-Position",
+				"ETag", "Link", "Location", "X-Request-Id", "Retry-After", "WWW-Authenticate", "Idempotent-Replayed", "X-Sync-Cursor", "Collab-Position",
 				"Accept-Ranges", "Content-Disposition", "Content-Range", "Preference-Applied", uploadComplete, uploadLength, uploadLimit, uploadOffset,
 				"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "RateLimit-Policy", "RateLimit",
 			}, metadataHeaders...),
