@@ -14,8 +14,8 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"os"
-	"path"
 	"strings"
 	"time"
 
@@ -534,7 +534,7 @@ func (s *scanner) contents() error {
 			return err
 		}
 		p, in := strings.CutPrefix(h.Name, contentsName)
-		if !in || path.Clean(p) != p || path.IsAbs(p) || p == ".." || strings.HasPrefix(p, "../") {
+		if !in || !fs.ValidPath(p) {
 			return refused("%.100q does not belong in it", h.Name)
 		}
 		total += h.Size

@@ -531,9 +531,7 @@ func viewEntry(r archive.Record) entryRow {
 func (r entryRow) record(o id.Org) (archive.Record, error) {
 	var f fields
 	checkID(&f, "id", r.ID)
-	if r.ActorID != nil {
-		checkID(&f, "actorId", id.User(*r.ActorID))
-	}
+	checkOptionalID(&f, "actorId", r.ActorID)
 	f.Name("action", r.Action)
 	for _, t := range []struct {
 		field string
