@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -76,7 +75,7 @@ func address(text string, plain bool) (*url.URL, bool) {
 		return nil, false
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Hostname() == "" || u.User != nil || u.Opaque != "" {
+	if err != nil || u.Hostname() == "" || u.User != nil {
 		return nil, false
 	}
 	// Hosts are displayed: letters of other scripts look alike.
@@ -166,20 +165,15 @@ type seconds int64
 // UnmarshalJSON never fails.
 func (s *seconds) UnmarshalJSON(b []byte) error {
 	n, err := strconv.ParseFloat(strings.Trim(string(b), `"`), 64)
-	if err != nil || math.IsNaN(n) || n < 1 {
-		*s = 0
-		return nil
+	if err == nil && n >= 1 {
+		*s = seconds(min(n, maxSeconds))
 	}
-	*s = seconds(min(n, maxSeconds))
 	return nil
 }
 
 // decode decodes a JSON object. Its errors contain no content.
 func decode(body []byte, v any) error {
-	if body = bytes.TrimSpace(body); len(body) == 0 || body[0] != '{' {
-		return errors.New("no JSON object")
-	}
-	if json.Unmarshal(body, v) != nil {
+	if !bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) || json.Unmarshal(body, v) != nil {
 		return errors.New("no JSON object of the form")
 	}
 	return nil

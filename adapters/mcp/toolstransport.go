@@ -29,7 +29,7 @@ type outcome struct {
 
 // refused reports whether the server did not accept the credentials.
 func (o outcome) refused() bool {
-	return o.err == nil && (o.status == http.StatusUnauthorized || o.status == http.StatusForbidden)
+	return o.status == http.StatusUnauthorized || o.status == http.StatusForbidden
 }
 
 // limitedTransport is the http.RoundTripper of one Tools call, or of a session. It sets the headers of the requests,
