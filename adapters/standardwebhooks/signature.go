@@ -110,7 +110,7 @@ type message struct {
 func (e *Events) verify(header func(name string) string, body []byte) (message, error) {
 	// All headers of a message have the same family of names.
 	id, timestamp, signatures := header(HeaderID), header(HeaderTimestamp), header(HeaderSignature)
-	if id == "" && timestamp == "" && signatures == "" {
+	if id == "" {
 		id, timestamp, signatures = header("svix-id"), header("svix-timestamp"), header("svix-signature")
 	}
 	if id == "" || timestamp == "" || signatures == "" {

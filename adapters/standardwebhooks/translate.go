@@ -102,7 +102,7 @@ var subjects = map[string]subject{
 // translate returns the event of a verified message.
 func translate(m message, body []byte) (identity.Event, error) {
 	var v envelope
-	if err := decode("", body, &v); err != nil {
+	if err := decode("body", body, &v); err != nil {
 		return identity.Event{}, err
 	}
 	e := identity.Event{Message: m.id}
@@ -241,25 +241,20 @@ func optionalID(s text) string {
 	return string(s)
 }
 
-// decode decodes a JSON object. Its errors name the invalid field, or the body if field is
-// empty.
+// decode decodes the JSON object that field has. Its errors name the invalid field.
 func decode(field string, data []byte, v any) error {
-	bodyField := cmp.Or(field, "body")
 	if !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
-		return fault.Field(bodyField, "must be a JSON object")
+		return fault.Field(field, "must be a JSON object")
 	}
 	err := json.Unmarshal(data, v)
 	var mismatch *json.UnmarshalTypeError
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &mismatch) && mismatch.Field != "":
-		if field != "" {
-			field += "."
-		}
-		return fault.Field(field+mismatch.Field, "must not be a JSON %s", mismatch.Value)
+	case errors.As(err, &mismatch):
+		return fault.Field(field+"."+mismatch.Field, "must not be a JSON %s", mismatch.Value)
 	default:
-		return fault.Field(bodyField, "must be a JSON object")
+		return fault.Field(field, "must be a JSON object")
 	}
 }
 
@@ -268,7 +263,6 @@ func decode(field string, data []byte, v any) error {
 type text string
 
 func (t *text) UnmarshalJSON(data []byte) error {
-	*t = ""
 	if data[0] == '"' {
 		return json.Unmarshal(data, (*string)(t))
 	}
@@ -293,7 +287,6 @@ const (
 )
 
 func (t *instant) UnmarshalJSON(data []byte) error {
-	t.Time = time.Time{}
 	n, err := strconv.ParseFloat(string(data), 64)
 	if err != nil {
 		return nil
