@@ -6,6 +6,7 @@ package eventstream
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -90,10 +91,7 @@ func NewClient(base string, header http.Header, client *http.Client) (*Client, e
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errors.New("must be an http or https address")
 	}
-	if !strings.HasSuffix(u.Path, "/") {
-		u = u.JoinPath("/")
-	}
-	c := &Client{http: *client, base: u, header: http.Header{"User-Agent": {"collab"}}}
+	c := &Client{http: *client, base: u.JoinPath("/"), header: http.Header{"User-Agent": {"collab"}}}
 	maps.Copy(c.header, header)
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
@@ -126,11 +124,7 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 		Error Problem `json:"error"`
 	}
 	_ = json.NewDecoder(io.LimitReader(res.Body, maxProblem)).Decode(&response) // invalid JSON has no identifiers
-	id := res.Header.Get("Request-Id")
-	if id == "" {
-		id = res.Header.Get("X-Request-Id")
-	}
-	return nil, &statusError{res.StatusCode, response.Error, id}
+	return nil, &statusError{res.StatusCode, response.Error, cmp.Or(res.Header.Get("Request-Id"), res.Header.Get("X-Request-Id"))}
 }
 
 // Receiver has the callbacks of Stream, which calls them sequentially in its goroutine.
