@@ -15,16 +15,12 @@ const maxForwarded = 32
 // last entry to the first that is not a proxy's; earlier entries come from the client and
 // are ignored.
 func ClientAddress(r *http.Request, proxies []netip.Prefix) string {
-	lines := r.Header["X-Forwarded-For"]
-	if len(proxies) == 0 || len(lines) == 0 {
-		return hostOf(r.RemoteAddr)
-	}
-	client, ok := parseForwarded(r.RemoteAddr)
-	if !ok || !Contains(proxies, client) {
+	client, _ := parseForwarded(r.RemoteAddr) // no network has the zero Addr
+	if !Contains(proxies, client) {
 		return hostOf(r.RemoteAddr)
 	}
 	read := 0
-	for _, line := range slices.Backward(lines) {
+	for _, line := range slices.Backward(r.Header["X-Forwarded-For"]) {
 		for rest, more := line, true; more; read++ {
 			var entry string
 			rest, entry, more = cutLast(rest)
@@ -89,9 +85,9 @@ func Network(address string) string {
 	return networkOf(a).String()
 }
 
-// networkOf returns the network that one client can have: an IPv4 address itself, and the /64 of an IPv6 address.
+// networkOf returns the network that one client can have: an IPv4 address itself, and the /64 of an IPv6 address,
+// which must not be an IPv4-mapped one.
 func networkOf(a netip.Addr) netip.Prefix {
-	a = a.Unmap().WithZone("")
 	bits := 64
 	if a.Is4() {
 		bits = 32

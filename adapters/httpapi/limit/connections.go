@@ -472,7 +472,7 @@ var errMemory = errors.New("limit: the memory budget of connections is used up")
 // settings of HTTP/2, a frame that begins with a zero. A response of net/http to a
 // malformed request is replaced by one with an error body.
 func (c *conn) Write(b []byte) (n int, err error) {
-	if c.unwritten.Swap(false) && len(b) > 0 && b[0] == 0 && !c.http2.Load() {
+	if c.unwritten.Swap(false) && len(b) > 0 && b[0] == 0 {
 		if !c.reserve(http2Memory) {
 			c.limiter.refused.Add(1)
 			return 0, errMemory
