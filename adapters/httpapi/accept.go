@@ -23,8 +23,7 @@ func weights(header []string) iter.Seq2[string, float64] {
 			name, params, _ := mime.ParseMediaType(one)
 			weight := 1.0
 			if q, given := params["q"]; given {
-				var err error
-				if weight, err = strconv.ParseFloat(q, 64); err != nil || !(weight >= 0 && weight <= 1) {
+				if weight, _ = strconv.ParseFloat(q, 64); !(weight >= 0 && weight <= 1) {
 					weight = 0
 				}
 			}
