@@ -576,8 +576,8 @@ func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil &
 // input is what a plan follows from.
 func (m *Mirror) input(rules mirror.Rules) mirror.Input {
 	tree := mirror.NewTree(maps.Values(m.entries), func(key string) string {
-		if s := m.rows[key].Synced; s != nil {
-			return s.Name
+		if e := m.rows[key].Local; e != nil {
+			return e.Name
 		}
 		return ""
 	})

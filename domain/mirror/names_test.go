@@ -37,9 +37,11 @@ func TestNamesOfConflictCopies(t *testing.T) {
 
 func TestNamesThatOneFileSystemCannotHaveTogetherAreHeld(t *testing.T) {
 	file := func(p string) *mirror.Entry { return &mirror.Entry{Path: p, Name: p, Checksum: "c"} }
+	deep := strings.Repeat("d/", 511) + "dd"
 	entries := []*mirror.Entry{
 		file("B.txt"), file("b.txt"), file("dir"), {Path: "DIR", Name: "DIR", Kind: mirror.Directory}, file("DIR/x"),
 		file("a:b"), {Path: "link", Name: "link", Kind: mirror.Symlink}, {Path: "dark", Name: "dark", Kind: mirror.Unreadable},
+		{Path: deep, Name: deep, Kind: mirror.Directory},
 	}
 	tree := mirror.NewTree(slices.Values(entries), func(string) string { return "b.txt" })
 	if tree.Files["B.TXT"].Path != "b.txt" || tree.Files["DIR/X"] == nil || len(tree.Files) != 3 {
@@ -49,7 +51,7 @@ func TestNamesThatOneFileSystemCannotHaveTogetherAreHeld(t *testing.T) {
 	for _, h := range tree.Held {
 		held = append(held, h.Path)
 	}
-	if want := []string{"B.txt", "a:b", "dark", "link"}; !slices.Equal(held, want) {
+	if want := []string{"B.txt", "a:b", deep, "dark", "link"}; !slices.Equal(held, want) {
 		t.Errorf("held are %q, want %q", held, want)
 	}
 	beside := map[string]mirror.Row{"DIR": {Key: "DIR", Local: tree.Files["DIR"]}, "DIR/X": {Key: "DIR/X", Local: tree.Files["DIR/X"]}}
@@ -61,6 +63,19 @@ func TestNamesThatOneFileSystemCannotHaveTogetherAreHeld(t *testing.T) {
 	}}
 	if p := mirror.MakePlan(mirror.Input{Rows: rows, Tree: tree, Rules: open}); len(p.Steps)+len(p.Settled) > 0 {
 		t.Errorf("what is in a directory that cannot be read is planned for: %+v", p)
+	}
+}
+
+func TestOneOfTheNamesWithOnePathIsInTheTree(t *testing.T) {
+	for _, c := range []struct{ composed, decomposed, chosen string }{{"\u00fc", "u\u0308", "\u00fc"}, {"\u00e4", "a\u0308", "a\u0308"}} {
+		entries := []*mirror.Entry{{Path: c.composed, Name: c.composed}, {Path: c.composed, Name: c.decomposed}}
+		for range 2 {
+			tree := mirror.NewTree(slices.Values(entries), func(string) string { return "\u00fc" })
+			if e := tree.Files[mirror.KeyOf(c.composed)]; e.Name != c.chosen || len(tree.Held) != 1 {
+				t.Errorf("the tree has %q, want %q; held: %v", e.Name, c.chosen, tree.Held)
+			}
+			slices.Reverse(entries)
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ type Tree struct {
 }
 
 // NewTree makes the tree of what a scan found. Of names with the same key the one that preferred
-// returns is in the tree, else the least; the others are held.
+// returns is in the tree, else the least; the others are held. Two names may have one path.
 func NewTree(entries iter.Seq[*Entry], preferred func(key string) string) Tree {
 	t := Tree{Files: map[string]*Entry{}, Directories: map[string]string{}, ignored: map[string]bool{}, held: map[string]bool{}, holding: map[string]bool{}, nonemptyBeside: map[string]bool{}, doubled: map[string]bool{}}
 	keep := func(key string) {
@@ -48,6 +48,10 @@ func NewTree(entries iter.Seq[*Entry], preferred func(key string) string) Tree {
 		key := KeyOf(e.Path)
 		switch e.Kind {
 		case Directory:
+			if len(e.Path) >= object.MaxPath { // what is in it was not read
+				hold(key, e, "The paths in it are too long.")
+				continue
+			}
 			was, ok := t.Directories[key]
 			if ok {
 				t.doubled[key] = true
@@ -73,7 +77,7 @@ func NewTree(entries iter.Seq[*Entry], preferred func(key string) string) Tree {
 				continue
 			}
 			if other := t.Files[key]; other != nil {
-				if name := preferred(key); e.Path == name || other.Path != name && e.Path < other.Path {
+				if name := preferred(key); e.Name == name || other.Name != name && e.Name < other.Name {
 					e, other = other, e
 					t.Files[key] = other
 				}
