@@ -390,11 +390,13 @@ func (r *round) settle(ctx context.Context, in mirror.Input, settled []mirror.Ro
 	return r.put(ctx, nil, rows...)
 }
 
-// tried returns the steps of a plan that are worth trying, and those of them that are to be done before the others.
+// tried returns the steps of a plan that are worth trying, in its slice, and those of them that are to be done before the
+// others.
 func (r *round) tried(plan mirror.Plan) (steps, first []mirror.Step) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	steps = slices.DeleteFunc(slices.Clone(plan.Steps), func(s mirror.Step) bool {
+	patterns := plan.PatternsHeld || len(plan.PatternsFirst()) > 0
+	steps = slices.DeleteFunc(plan.Steps, func(s mirror.Step) bool {
 		if refused, ok := r.refused[s.Row.Key]; ok {
 			left := refused.until.Sub(r.Clock.Now()) // is more than was set if the clock was set back
 			switch {
@@ -409,7 +411,7 @@ func (r *round) tried(plan mirror.Plan) (steps, first []mirror.Step) {
 		return r.attempts[s.Row.Key] >= maxAttempts || r.holdForLimitsLocked(s)
 	})
 	first = mirror.Plan{Steps: steps}.PatternsFirst()
-	if len(first) == 0 && (plan.PatternsHeld || len(plan.PatternsFirst()) > 0) { // what is to be ignored may be among the others
+	if len(first) == 0 && patterns { // what is to be ignored may be among the others
 		steps = slices.DeleteFunc(steps, func(s mirror.Step) bool { return writes(s.Action) || s.Action.Deletes() })
 	}
 	return steps, first
@@ -438,7 +440,7 @@ func writes(a mirror.Action) bool {
 	return false
 }
 
-// execute does steps in the order of their actions, those of one action side by side.
+// execute does steps in the order of their actions, those of one action side by side. It changes the slice.
 func (r *round) execute(ctx context.Context, steps []mirror.Step) error {
 	r.progress, r.broken = false, map[string]bool{}
 	if len(steps) > 0 {
@@ -453,7 +455,7 @@ func (r *round) execute(ctx context.Context, steps []mirror.Step) error {
 		for n < len(steps) && steps[n].Action == steps[0].Action {
 			n++
 		}
-		jobs := r.jobs(slices.DeleteFunc(slices.Clone(steps[:n]), func(s mirror.Step) bool { return r.broken[s.Row.Key] }))
+		jobs := r.jobs(slices.DeleteFunc(steps[:n:n], func(s mirror.Step) bool { return r.broken[s.Row.Key] }))
 		steps = steps[n:]
 		next := make(chan func(context.Context) error, len(jobs))
 		for _, job := range jobs {
