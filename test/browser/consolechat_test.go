@@ -100,6 +100,13 @@ func TestChatPage(t *testing.T) {
 		if again := read(b, chromedp.Evaluate[string](`document.querySelector(".markdown").innerHTML`)); again != streamed {
 			t.Errorf("the streamed answer was\n%s\nand is now\n%s", streamed, again)
 		}
+		title := strings.Repeat("x", 59)
+		b.click(`//a[.="New chat"]`)
+		b.do(chromedp.WaitNotPresent(chromedp.CSS(".exchange")), chromedp.Focus(`//textarea[@aria-label="Message"]`))
+		b.run(fmt.Sprintf(`document.execCommand("insertText", false, %q)`, title+"🧵"))
+		say(b, "")
+		b.waitVisible(answer("done", "You said "+title), fmt.Sprintf(`//nav//span[.=%q]`, title+"…"))
+		b.do(chromedp.Navigate(where))
 		say(b, "Thank you")
 		b.waitVisible(answer("done", "You said Thank you"))
 		requests := models.Requests()
@@ -188,6 +195,10 @@ func TestChatPage(t *testing.T) {
 		}`)
 		b.click(button("Try again"))
 		b.eventually("function", func() string { return read(b, chromedp.Evaluate[string](`typeof window.go`)) })
+		b.click(`//nav//a[@href="/console/people"]`)
+		b.waitConsole("People")
+		b.click(`//nav//a[@href="/console/chat"]`) // where the message is still being sent
+		b.waitVisible(button("Stop"), `//textarea[@aria-label="Message" and @readonly]`)
 		b.click(`//nav//a[@href="/console/people"]`)
 		b.waitConsole("People")
 		b.run(`window.go()`)

@@ -4,6 +4,7 @@ import { lockOf } from "./conversations"
 import { readEvents } from "./events"
 import { send } from "./interface"
 import { announce } from "./live"
+import { beginning } from "./text"
 import type { ChatChunk, ChatRequest, HistoryBlock, HistoryMessage, Model } from "./types"
 
 const silence = 60_000 // milliseconds after which a stream without a comment is given up; the server sends one every 15 seconds
@@ -38,7 +39,7 @@ function messagesOf(e: Exchange, ids: Set<string>): HistoryMessage[] {
 	for (const part of e.answer.parts) {
 		if (results.length > 0 && part.type === "text" || blocks.length >= mostBlocks) flush()
 		if (part.type === "text") {
-			if (part.text.trim() !== "") blocks.push({ type: "text", text: part.text.slice(0, longestMessage) })
+			if (part.text.trim() !== "") blocks.push({ type: "text", text: beginning(part.text, longestMessage) })
 		} else if (!part.call.serverHandled) {
 			let id = part.call.id
 			for (let n = 2; ids.has(id); n++) id = `${part.call.id.slice(0, 240)}_${n}`

@@ -18,6 +18,9 @@ export function hasWords(search: string): (text: string) => boolean {
 	}
 }
 
+// beginning returns the first characters of a text: at most some units of UTF-16, and no half of a character.
+export const beginning = (text: string, most: number): string => text.slice(0, most).replace(/[\ud800-\udbff]$/, "")
+
 // count returns a number with separators.
 export const count = (n: number): string => n.toLocaleString("en")
 

@@ -11,7 +11,7 @@ import { Copy, Problem, RequestId, useLoaded, type Loaded } from "../loading"
 import { Markdown } from "../markdown"
 import { Menu } from "../menu"
 import { addressWith, useQuery } from "../router"
-import { count, exact, relative } from "../text"
+import { beginning, count, exact, relative } from "../text"
 import type { Me, Model, Quota } from "../types"
 import { offerUndo } from "../undo"
 
@@ -113,6 +113,8 @@ function Rename({ c, all, close }: { c: Conversation; all: Conversations; close:
 
 let begun: string | undefined // the conversation that a message has just begun, whose field takes the focus over
 
+const sent = new Map<string, string>() // the conversations of messages whose answers have not begun, by their fields, also while others are shown
+
 type TalkOf = { all: Conversations; id: string | undefined; models: Loaded<Model[]>; writes: boolean }
 
 // Talk is a conversation, or a new one that its first message begins.
@@ -124,7 +126,8 @@ function Talk({ all, id, models, writes }: TalkOf): JSX.Element {
 	const [chosen, choose, dropChosen] = useDraft<Settings>("chat settings") // of a new conversation
 	const [edited, edit] = useDraft<string>(`${slot} edited`) // the id of the exchange that is sent again
 	const [failed, fail] = useState<{ failure: Failure; again: Exchange | undefined }>()
-	const [sending, setSending] = useState<string>() // the id of the conversation
+	const field = `${all.owner} ${slot}`
+	const sending = sent.get(field) // the id of the conversation
 	const [set, setting] = useState(false)
 	const area = useRef<HTMLTextAreaElement>(null)
 	useLayoutEffect(() => {
@@ -145,11 +148,12 @@ function Talk({ all, id, models, writes }: TalkOf): JSX.Element {
 
 	// put sends a message, or has the last one answered again.
 	const put = async (message: string, again?: Exchange): Promise<void> => {
-		if (here || elsewhere || sending !== undefined || !again && message.trim() === "") return
+		if (here || elsewhere || sent.has(field) || !again && message.trim() === "") return
 		const conversation: Conversation = known ?? { form: 1, owner: all.owner, id: crypto.randomUUID(), title: titleOf(message), at: Date.now(), size: 0, settings }
 		const replaces = again ? undefined : exchanges.find((e) => e.id === edited && e === last)
 		fail(undefined)
-		setSending(conversation.id)
+		sent.set(field, conversation.id)
+		all.changed()
 		try {
 			const e = await ask(all, { conversation, begins: !known, message, model, ...(again && { again }), ...(replaces && { replaces }) })
 			if (e && !again) {
@@ -163,14 +167,16 @@ function Talk({ all, id, models, writes }: TalkOf): JSX.Element {
 			}
 			if (e && !known) {
 				dropChosen(chosen)
-				if (!area.current) return // the person has gone elsewhere
+				if (location.pathname !== "/console/chat" || new URLSearchParams(location.search).has("c")) return // the person has gone elsewhere
 				begun = conversation.id
 				change({ c: conversation.id }, true)
 			}
 		} catch (error) {
 			fail({ failure: failureOf(error), again })
+		} finally {
+			sent.delete(field)
+			all.changed()
 		}
-		setSending(undefined)
 	}
 	const busy = here || sending !== undefined
 	const halt = (): void => stop(id ?? sending ?? "")
@@ -226,7 +232,7 @@ const none: Exchange[] = []
 // titleOf returns the title of a conversation that a message begins.
 function titleOf(message: string): string {
 	const line = message.trim().replace(/\s+/g, " ")
-	return line.length <= 60 ? line : line.slice(0, 60).replace(/\s\S*$/, "") + "…"
+	return line.length <= 60 ? line : beginning(line, 60).replace(/\s\S*$/, "") + "…"
 }
 
 // Left says how much of today's quota is left.
