@@ -448,5 +448,15 @@ func TestConsole(t *testing.T) {
 		other := b.newTab()
 		other.enterConsole(s, "Ada", "Analytical Engines")
 		b.do(chromedp.WaitNotPresent(notice))
+
+		b.run(`fetch = ((real) => async (address, init) => {
+			const answer = await real(address, init)
+			if (!String(address).endsWith("/sign-out")) return answer
+			fetch = real
+			throw new TypeError("the response was lost")
+		})(fetch)`)
+		b.do(chromedp.Click(chromedp.CSS("button.account")), chromedp.Click(button("Sign out everywhere")))
+		b.click(`//*[@role="alert" and contains(., "Signing out failed")]/button[.="Try again"]`)
+		b.waitConsole("You are signed out")
 	})
 }

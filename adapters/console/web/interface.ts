@@ -103,11 +103,18 @@ export function failureOf(error: unknown): Failure {
 	return error instanceof Failure ? error : new Failure(String(error), 0, "", 0)
 }
 
+let alone = false // whether a sign-out has ended all other sessions of the person
+
 // signOut ends the session of this browser, and before that all others of the person where
 // everywhere is set. It returns the address at which the browser signs out at the identity provider
 // too, null if there is none.
 export async function signOut(everywhere: boolean): Promise<string | null> {
-	if (everywhere) await call("DELETE /api/v1/auth/sessions")
+	if (everywhere) {
+		await call("DELETE /api/v1/auth/sessions").catch((error: unknown) => {
+			if (!alone || failureOf(error).status !== 401) throw error // otherwise this session has ended, too, and the response was lost
+		})
+		alone = true
+	}
 	const answer = await send("/console/sign-out", { method: "POST" })
 	return ((await answer.json()) as { url: string | null }).url
 }
