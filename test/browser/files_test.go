@@ -195,6 +195,12 @@ func TestFiles(t *testing.T) {
 		if n := b.countRequests("/sync/changes") + other.countRequests("/sync/changes"); n != 1 {
 			t.Errorf("two tabs have %d feeds", n)
 		}
+		team := decode[record](t, s.call("POST", "/teams", as, map[string]string{"name": "Weavers"}, http.StatusCreated)).ID
+		workspace := decode[record](t, s.call("POST", "/workspaces", as, map[string]string{"name": "Looms", "teamId": team}, http.StatusCreated)).ID
+		b.run(`dispatchEvent(new Event("focus"))`)
+		b.waitVisible(`//*[@role="treeitem" and contains(., "Looms")]`)
+		s.call("DELETE", "/workspaces/"+workspace, as, nil, http.StatusOK)
+		s.call("DELETE", "/teams/"+team, as, nil, http.StatusOK)
 		b.checkProblems(s.base)
 		other.checkProblems(s.base)
 	})

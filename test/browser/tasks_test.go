@@ -358,12 +358,42 @@ func TestTasksPage(t *testing.T) {
 		b.key(kb.Delete)
 		b.waitVisible(button("Undo"))
 		elsewhere()
+		b.click(`//nav//a[normalize-space()="People"]`)
+		b.waitConsole("People")
+		b.run(`fetch = ((real) => async (address, init) => {
+			if (init?.method !== "DELETE") return real(address, init)
+			fetch = real
+			return ` + refusedBusy + `
+		})(fetch)`)
 		b.click(button("Dismiss"))
+		b.waitVisible(`//main/*[@role="alert" and contains(., "Deleting “temporary” failed") and contains(., "request-1")]`)
+		b.click(`//nav//a[normalize-space()="Tasks"]`)
+		b.focus("temporary")
+		b.key(kb.Delete)
+		b.waitVisible(button("Undo"))
+		elsewhere()
+		b.click(`//*[@class="undo"]/button[.="Dismiss"]`)
 		b.eventually("404", func() string {
 			status, _, _ := collabd.Client{Base: s.base}.Do("GET", "/tasks/"+made.ID, nil, as)
 			return fmt.Sprint(status)
 		})
 		b.do(chromedp.WaitNotPresent(row))
+	})
+	t.Run("a task of a workspace that one does not see says so, and a new workspace can be chosen", func(t *testing.T) {
+		asBen := bearer(s.signIn("ben@collab.example", "Analytical Engines", "member").Token)
+		team := decode[task](t, s.call("POST", "/teams", as, map[string]string{"name": "Hidden"}, http.StatusCreated)).ID
+		workspace := decode[task](t, s.call("POST", "/workspaces", as, map[string]string{"name": "Hidden", "teamId": team}, http.StatusCreated)).ID
+		hidden := decode[task](t, s.call("POST", "/tasks", as, map[string]any{"title": "hidden", "workspaceId": workspace, "assigneeId": s.member(as, "ben@collab.example").UserID}, http.StatusCreated))
+		b := openPage(t, s, "Ben", "/console/tasks?workspaceId="+workspace+"&task="+hidden.ID, "Tasks")
+		for _, field := range []string{`//dialog//label[starts-with(., "Workspace")]/select`, `//details//label[starts-with(., "Workspace")]/select`} {
+			b.do(chromedp.WaitReady(field + `/option[.="Another workspace"]`))
+			must.Is(t, workspace, read(b, chromedp.Value(field)))
+		}
+		own := decode[task](t, s.call("POST", "/teams", asBen, map[string]string{"name": "Own"}, http.StatusCreated)).ID
+		s.call("POST", "/workspaces", asBen, map[string]string{"name": "New", "teamId": own}, http.StatusCreated)
+		b.run(`dispatchEvent(new Event("focus"))`)
+		b.do(chromedp.WaitReady(`//dialog//option[.="New"]`))
+		s.call("DELETE", "/tasks/"+hidden.ID, as, nil, http.StatusOK)
 	})
 	t.Run("answers that arrive late take nothing away that was typed or changed meanwhile, and a sign-out no deletion", func(t *testing.T) {
 		b := openTab(t)

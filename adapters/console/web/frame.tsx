@@ -120,7 +120,7 @@ export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 				</div>
 			</div>
 			{finding && Palette && <Palette me={me} pages={pages.filter((p) => isListed(p, me))} onClose={() => find(false)} leave={() => end(false)} change={switchTo} />}
-			<UndoBar />
+			<UndoBar refused={fail} />
 			<Announcer />
 		</>
 	)

@@ -24,6 +24,14 @@ export const assignees = (names: Names, nobody: string): Entry[] => [{ key: nobo
 // moreOf finds members that are not known, undefined if all are.
 export const moreOf = ({ members }: Names): Search => (members.complete ? undefined : members.search)
 
+// workspacesOf returns the workspaces as choices, with the chosen one if it is not among them.
+export function workspacesOf({ workspaces }: Names, chosen: string | null | undefined): [string, string][] {
+	const known = workspaces.map((w): [string, string] => [w.id, w.name])
+	return !chosen || chosen === "null" || known.some(([id]) => id === chosen) ? known : [...known, [chosen, anotherWorkspace]]
+}
+
+const anotherWorkspace = "Another workspace"
+
 const fieldNames: Record<string, string> = {
 	title: "Title", description: "Description", status: "Status", priority: "Priority", assigneeId: "Assignee", workspaceId: "Workspace",
 	dueDate: "Due", tags: "Tags", metadata: "Metadata", sortOrder: "Place",
@@ -33,7 +41,7 @@ const fieldNames: Record<string, string> = {
 function valueOf(names: Names, field: string, value: unknown): string {
 	if (field === "assigneeId") return assigneeOf(names, value as string | null)
 	if (value === null || value === undefined || value === "") return "None"
-	if (field === "workspaceId") return names.workspaces.find((w) => w.id === value)?.name ?? "Another workspace"
+	if (field === "workspaceId") return names.workspaces.find((w) => w.id === value)?.name ?? anotherWorkspace
 	if (field === "status") return statuses[value as TaskStatus] ?? String(value)
 	if (field === "priority") return priorities[value as TaskPriority] ?? String(value)
 	if (field === "dueDate") return day(String(value))
@@ -123,17 +131,17 @@ function Form({ task, names, writes, onSaved, onDelete }: { task: Task } & Pick<
 		setConflict(undefined)
 		onSaved(theirs)
 	}
-	const options = (all: Record<string, string>): JSX.Element[] => Object.entries(all).map(([value, text]) => <option key={value} value={value}>{text}</option>)
+	const options = (all: [string, string][]): JSX.Element[] => all.map(([value, text]) => <option key={value} value={value}>{text}</option>)
 	return (
 		<>
 			<form class="fields" onSubmit={(e) => (e.preventDefault(), void save())} onKeyDown={onKeys({ "Mod+Enter": () => void save() })}>
 				{restored && draft && <p class="soft">What you had typed and not saved is here again.</p>}
 				<label class="long">Title<input value={shown.title} maxLength={200} required readOnly={!writes} onInput={(e) => set({ title: e.currentTarget.value })} /></label>
 				<label class="long">Description<textarea value={shown.description ?? ""} maxLength={10000} readOnly={!writes} onInput={(e) => set({ description: e.currentTarget.value || null })} /></label>
-				<label>Status<select value={shown.status} disabled={!writes} onChange={(e) => set({ status: e.currentTarget.value as TaskStatus })}>{options(statuses)}</select></label>
-				<label>Priority<select value={shown.priority} disabled={!writes} onChange={(e) => set({ priority: e.currentTarget.value as TaskPriority })}>{options(priorities)}</select></label>
+				<label>Status<select value={shown.status} disabled={!writes} onChange={(e) => set({ status: e.currentTarget.value as TaskStatus })}>{options(Object.entries(statuses))}</select></label>
+				<label>Priority<select value={shown.priority} disabled={!writes} onChange={(e) => set({ priority: e.currentTarget.value as TaskPriority })}>{options(Object.entries(priorities))}</select></label>
 				<label>Assignee<Picker id="assignee" label="Assignee" value={shown.assigneeId ?? ""} name={assigneeOf(names, shown.assigneeId)} entries={assignees(names, "")} search={moreOf(names)} choose={(id) => set({ assigneeId: id || null })} readOnly={!writes || !names.members.loaded} /></label>
-				<label>Workspace<select value={shown.workspaceId ?? ""} disabled={!writes} onChange={(e) => set({ workspaceId: e.currentTarget.value || null })}><option value="">The organisation</option>{names.workspaces.map((w) => <option key={w.id} value={w.id}>{w.name}</option>)}</select></label>
+				<label>Workspace<select value={shown.workspaceId ?? ""} disabled={!writes} onChange={(e) => set({ workspaceId: e.currentTarget.value || null })}>{options([["", "The organisation"], ...workspacesOf(names, shown.workspaceId)])}</select></label>
 				<label>Due (UTC)<input type="date" value={shown.dueDate?.slice(0, 10) ?? ""} readOnly={!writes} onInput={(e) => set({ dueDate: e.currentTarget.value || null })} /></label>
 				<label>Tags, with commas between<input defaultValue={shown.tags.join(", ")} key={`${stored.updatedAt} ${conflict === undefined}`} readOnly={!writes} onInput={(e) => set({ tags: [...new Set(e.currentTarget.value.split(",").map((tag) => tag.trim()).filter(Boolean))] })} /></label>
 				{failed && <div class="long"><Problem failure={failed} what="Saving the task" retry={() => void save()} /></div>}

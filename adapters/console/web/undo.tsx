@@ -2,6 +2,7 @@
 import type { JSX } from "preact"
 import { useEffect, useRef, useState } from "preact/hooks"
 import { onKeys } from "./keys"
+import type { Failed } from "./loading"
 
 // Undoable is an act that can be undone. What cannot be undone at the server waits in commit,
 // which is called when the offer ends without being taken, and throws what the page shows of a refusal; leaving
@@ -12,6 +13,9 @@ const offered = 10_000 // milliseconds
 
 let current: Undoable | undefined
 let show: (u: Undoable | undefined) => void = () => undefined
+
+// sayRefused shows what commit was refused, on a page that is not that of the offer.
+export let sayRefused: (failed: Failed) => void = () => undefined
 
 // offerUndo shows what was done with a way to undo it, and commits what was offered before.
 export function offerUndo(u: Undoable): void {
@@ -31,7 +35,7 @@ const settle = (leaving = false): void => void endUndo(leaving).catch(() => unde
 
 // UndoBar shows the offer. The frame has one. The time stops while the pointer or the focus is on
 // it, and Ctrl+Z takes it from everywhere but where text is written.
-export function UndoBar(): JSX.Element {
+export function UndoBar({ refused }: { refused: (failed: Failed) => void }): JSX.Element {
 	const [offer, set] = useState(current)
 	const [held, hold] = useState(false)
 	const back = useRef<Element | null>(null)
@@ -46,6 +50,7 @@ export function UndoBar(): JSX.Element {
 	}
 	useEffect(() => {
 		show = set
+		sayRefused = refused
 		const hide = (): void => settle(true)
 		const undo = onKeys({ "Mod+z": () => take() })
 		const key = (e: KeyboardEvent): void => void (current && undo(e))

@@ -9,7 +9,7 @@ import { Icon, icons } from "../icons"
 import { all, call, callDelete, failureOf, type Failure } from "../interface"
 import { onKeys } from "../keys"
 import { announce } from "../live"
-import { Problem, RequestId, Show, useAttempt, useLoaded, type Failed } from "../loading"
+import { Problem, RequestId, Show, useAttempt, useLoaded, useLook, type Failed } from "../loading"
 import { Unnamed, useMembers, type Members } from "../members"
 import { Menu } from "../menu"
 import { addressOf } from "../preview"
@@ -28,6 +28,7 @@ export default function Files({ me }: { me: Me }): JSX.Element {
 		const [workspaces, teams, limits] = await Promise.all([all("GET /api/v1/workspaces", {}), all("GET /api/v1/teams", {}), call("GET /api/v1/sync/limits")])
 		return { places: placesOf(me, workspaces, teams), keeps: limits.versions !== null }
 	}, [])
+	useLook(known.retry)
 	if (!org) return <><h1>Files</h1><p>Files belong to an organisation, and you belong to none yet.</p></>
 	if (known.value) return <Explorer {...known.value} members={members} org={org.id} writes={me.role !== "VIEWER"} />
 	return <><h1>Files</h1><Show of={known} what="the places of files">{() => null}</Show></>

@@ -7,7 +7,7 @@ import { useDraft } from "../draft"
 import { Live, NotLive } from "../feedstate"
 import { all, call, failureOf, Failure } from "../interface"
 import { announce } from "../live"
-import { Problem, RequestId, Show, useLoaded } from "../loading"
+import { Problem, RequestId, Show, useLoaded, useLook } from "../loading"
 import { Unnamed, useMembers, type Members } from "../members"
 import { Markdown } from "../markdown"
 import { fileAddressOf, useOpen, useRecords } from "../records"
@@ -21,6 +21,7 @@ type Memory = { name: string; title: string; key: string; about: string }
 
 export default function Memories({ me }: { me: Me }): JSX.Element {
 	const workspaces = useLoaded(() => all("GET /api/v1/workspaces", {}), [])
+	useLook(workspaces.retry)
 	const members = useMembers()
 	const org = me.org
 	if (!org) return <><h1>Memories</h1><p>Memories belong to an organisation, and you belong to none yet.</p></>

@@ -9,15 +9,15 @@ import { Icon, Initials } from "../icons"
 import { all, call, callDelete, Failure, failureOf } from "../interface"
 import { onKeys } from "../keys"
 import { announce } from "../live"
-import { Problem, useLoaded } from "../loading"
+import { Problem, useLoaded, useLook } from "../loading"
 import { Unnamed, useMembers } from "../members"
 import { Menu, type Choice } from "../menu"
 import { addressWith, useQuery } from "../router"
 import { Conflict, applied, filters, mostMoved, orderFor, priorities, readTask, reorder, saveTask, statuses, tagOf, useTasks, type Filter } from "../taskdata"
-import { ConflictDialog, TaskDialog, assigneeOf, assignees, moreOf, type Names } from "../taskdialog"
+import { ConflictDialog, TaskDialog, assigneeOf, assignees, moreOf, workspacesOf, type Names } from "../taskdialog"
 import { count, day, exact, hasWords } from "../text"
 import type { Me, Reprioritization, Task, TaskPatch, TaskPriority, TaskStatus } from "../types"
-import { offerUndo } from "../undo"
+import { offerUndo, sayRefused } from "../undo"
 import { Windowed } from "../windowed"
 
 const views = { list: "List", groups: "Groups", board: "Board" } // the last two are by status
@@ -49,6 +49,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 	const shown = byStatus && filter.status ? [filter.status] : columns
 	const tasks = useTasks(byStatus ? shown.map((status) => ({ ...filter, status })) : [filter])
 	const workspaces = useLoaded(() => all("GET /api/v1/workspaces", {}), [])
+	useLook(workspaces.retry)
 	const names: Names = { members: useMembers(), workspaces: workspaces.value ?? [] }
 	const [active, setActive] = useState<string>()
 	const [editing, setEditing] = useState<string>()
@@ -149,8 +150,9 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 				const failure = failureOf(error)
 				const is = failure.status === 412 ? await readTask(t.id).catch(() => t) : t // somebody else has changed it
 				tasks.restore(is)
-				trouble(t.id, { what: `Deleting “${t.title}”`, failure, retry: () => (trouble(t.id), remove(is)) })
-				throw new Failure(`Deleting “${t.title}” failed: ${failure.message}`, failure.status, failure.request, failure.wait)
+				const what = `Deleting “${t.title}”`
+				place.current ? trouble(t.id, { what, failure, retry: () => (trouble(t.id), remove(is)) }) : sayRefused({ what, failure })
+				throw new Failure(`${what} failed: ${failure.message}`, failure.status, failure.request, failure.wait)
 			})
 		}
 		offerUndo({ text: `“${t.title}” was deleted.`, undo: () => (tasks.restore(t), focusRow(t.id), announce(`“${t.title}” is back`)), commit })
@@ -301,7 +303,7 @@ function Filters({ filter, names, change }: { filter: Filter; names: Names; chan
 				{choose("status", "Status", Object.entries(statuses))}
 				{choose("priority", "Priority", Object.entries(priorities))}
 				<label>Assignee <Picker id="of-assignee" label="Assignee" value={assignee ?? ""} name={assignee === undefined ? "Any" : assigneeOf(names, assignee === "null" ? null : assignee)} entries={[{ key: "", name: "Any" }, ...assignees(names, "null")]} search={moreOf(names)} choose={(id) => change({ assigneeId: id || undefined })} readOnly={!names.members.loaded} /></label>
-				{choose("workspaceId", "Workspace", [["null", "The organisation"], ...names.workspaces.map((w): [string, string] => [w.id, w.name])])}
+				{choose("workspaceId", "Workspace", [["null", "The organisation"], ...workspacesOf(names, filter.workspaceId)])}
 				<label>Tags <input {...written("tags")} /></label>
 				<label>Due from <input type="date" {...written("dueAfter")} /></label>
 				<label>Due to <input type="date" {...written("dueBefore")} /></label>
