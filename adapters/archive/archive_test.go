@@ -355,15 +355,10 @@ func TestContentWithAnotherChecksumIsNotPacked(t *testing.T) {
 func TestTheDocumentHasEveryFileAndField(t *testing.T) {
 	text := must.Do(os.ReadFile("../../docs/export.md")).Or(t)
 	documented := map[string][]string{}
-	name := ""
-	for line := range strings.Lines(string(text)) {
-		if m := regexp.MustCompile("^### `([^`]+)`").FindStringSubmatch(line); m != nil {
-			name = m[1]
-		} else if strings.HasPrefix(line, "#") {
-			name = ""
-		}
-		if m := regexp.MustCompile("^\\| `([^`]+)` \\|").FindStringSubmatch(line); m != nil && name != "" {
-			documented[name] = append(documented[name], m[1])
+	for _, m := range regexp.MustCompile("(?s)\n### `([^`]+)`\n.*?\nFields: (.*?)\\.\n").FindAllSubmatch(text, -1) {
+		fields := regexp.MustCompile(`\([^)]*\)`).ReplaceAllString(string(m[2]), "")
+		for _, f := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(fields, -1) {
+			documented[string(m[1])] = append(documented[string(m[1])], f[1])
 		}
 	}
 	written := map[string][]string{manifestName: jsonNames(reflect.TypeFor[manifestRow]())}
