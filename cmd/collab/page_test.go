@@ -20,8 +20,7 @@ var update = flag.Bool("update", false, "write docs/cli.md")
 func TestThePageOfCommandsIsTrue(t *testing.T) {
 	var b strings.Builder
 	root := (&app{}).root()
-	root.InitDefaultCompletionCmd()
-	fmt.Fprintf(&b, "# The command line\n\nPrinted from the commands of `cmd/collab` by their test. Every command has:\n\n```\n%s```\n", root.PersistentFlags().FlagUsages())
+	fmt.Fprintf(&b, "# The command line\n\nPrinted from the commands of `cmd/collab` by their test, without `collab completion SHELL`. Every command has:\n\n```\n%s```\n", root.PersistentFlags().FlagUsages())
 	describe(&b, root)
 	if *update {
 		must.NoError(t, os.WriteFile(pages.Root(t)+"/docs/cli.md", []byte(b.String()), 0o644))
@@ -52,26 +51,25 @@ func TestEveryOperationOfTheClientIsUsed(t *testing.T) {
 // describe writes a section for each command below c.
 func describe(b *strings.Builder, c *cobra.Command) {
 	for _, sub := range c.Commands() {
-		if sub.Hidden || sub.Name() == "help" {
+		if sub.Hidden || sub.Name() == "help" || sub.Name() == "completion" {
 			continue
 		}
 		if !sub.HasSubCommands() || sub.Use != sub.Name() {
-			fmt.Fprintf(b, "\n## %s\n\n%s.\n", sub.CommandPath(), sub.Short)
-			var usage []string
-			if sub.Runnable() {
-				usage = append(usage, sub.UseLine())
-			}
+			fmt.Fprintf(b, "\n## %s\n\n%s.\n", strings.TrimSuffix(sub.UseLine(), " [flags]"), sub.Short)
+			var block []string
 			for _, part := range []string{sub.Example, sub.LocalNonPersistentFlags().FlagUsages()} {
 				if part = strings.Trim(part, "\n"); part != "" {
-					usage = append(usage, part)
+					block = append(block, part)
 				}
 			}
 			if sub.Long != "" && !sub.Runnable() {
-				usage = append(usage, sub.Long)
-			} else if sub.Long != "" && sub.Parent().Name() != "completion" {
+				block = append(block, sub.Long)
+			} else if sub.Long != "" {
 				fmt.Fprintf(b, "%s\n", sub.Long)
 			}
-			fmt.Fprintf(b, "\n```\n%s\n```\n", strings.Join(usage, "\n\n"))
+			if len(block) > 0 {
+				fmt.Fprintf(b, "\n```\n%s\n```\n", strings.Join(block, "\n\n"))
+			}
 		}
 		describe(b, sub)
 	}
