@@ -198,12 +198,14 @@ func (c *Client) post(ctx context.Context, path string, body any) (res *http.Res
 	go func() {
 		defer close(done)
 		defer func() { panicked = recover() }()
-		encoded, encodeErr := json.Marshal(body)
-		if encodeErr != nil {
+		var encoded bytes.Buffer
+		encoder := json.NewEncoder(&encoded)
+		encoder.SetEscapeHTML(false) // an escape has six bytes
+		if encodeErr := encoder.Encode(body); encodeErr != nil {
 			err = fmt.Errorf("%w: the request cannot be encoded: %T", errProtocol, encodeErr)
 			return
 		}
-		res, err = c.do(ctx, http.MethodPost, path, encoded)
+		res, err = c.do(ctx, http.MethodPost, path, bytes.Clone(encoded.Bytes())) // it is held as long as the stream
 	}()
 	<-done
 	if panicked != nil {

@@ -62,8 +62,8 @@ func TestARequestHasTheGivenHeadersAlone(t *testing.T) {
 			return response(200, "text/event-stream; charset=utf-8", "data: \"end\"\n\n")(r)
 		})
 		var events []string
-		must.NoError(t, c.Stream(t.Context(), "v1/x", map[string]string{"a": "b"}, receiver(&events)))
-		if seen.URL.String() != want || seen.Method != "POST" || string(body) != `{"a":"b"}` || seen.ContentLength != 9 || len(events) != 1 {
+		must.NoError(t, c.Stream(t.Context(), "v1/x", map[string]string{"a": "<b>"}, receiver(&events)))
+		if seen.URL.String() != want || seen.Method != "POST" || string(body) != `{"a":"<b>"}`+"\n" || seen.ContentLength != 12 || len(events) != 1 {
 			t.Errorf("for %q: %s %s %s", base, seen.Method, seen.URL, body)
 		}
 		header := http.Header{"X-Api-Key": {"sk-secret"}, "User-Agent": {"collab"}, "Content-Type": {"application/json"}}

@@ -18,6 +18,7 @@ import (
 	"collab/app/access"
 	"collab/app/objects"
 	"collab/app/webhooks"
+	"collab/domain/chat"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/release"
@@ -195,6 +196,22 @@ func TestPartsOfABodyAreChargedToTheCaller(t *testing.T) {
 			must.Is(t, 0, a.budgets.callers.Used())
 		})
 	}
+}
+
+func TestChatsAreChargedForTheRequestOfTheProvider(t *testing.T) {
+	body := `{"message":"` + strings.Repeat("x", 200<<10) + `"}`
+	var w *chatServer
+	var used int64
+	w = newChatServer(t, func(context.Context, ports.Sink) (chat.Reply, error) {
+		used = w.budgets.callers.Used()
+		return whole, nil
+	})
+	if got := send(w, post("/test", body)); got.Code != http.StatusOK || used < int64(2*len(body)) {
+		t.Errorf("%d %s is charged with %d bytes", got.Code, got.Body, used)
+	}
+	w.budgets.callers = limit.NewBudget(2*used - 2)
+	checkBusy(t, send(w, post("/test", body)))
+	must.Is(t, 1, len(w.entries()))
 }
 
 func TestWebhookRateIsTakenBeforeTheBodyIsRead(t *testing.T) {

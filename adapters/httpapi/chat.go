@@ -22,6 +22,9 @@ func (a *api) startChat(c *call) error {
 	if err != nil {
 		return err
 	}
+	if err := c.Hold(int64(len(c.body))); err != nil { // for the provider's request, beside the texts
+		return err
+	}
 	ready, err := tryUnconfirmed(a, c,
 		func(cached org.Actor) (*chats.Call, error) { return a.Chats.AdmitUnconfirmed(c.r.Context(), cached, r) },
 		func(actor org.Actor) (*chats.Call, error) { return a.Chats.Admit(c.r.Context(), actor, r) })
