@@ -29,7 +29,7 @@ const (
 // entry is one entry of a log with its encoded frame. It never changes.
 type entry struct {
 	at     object.Cursor
-	change object.Change
+	change object.Change // only what decides who sees it
 	frame  []byte
 }
 

@@ -34,6 +34,7 @@ const (
 	maxCatchUp   = 8                // subscribers that have a job of their own concurrently
 	pollChunk    = 500              // organisations in one query
 	pageSize     = 128              // entries in one read
+	maxPage      = 64 << 10         // bytes of frames that a subscriber behind the ring has, which its client may read slowly
 	queryTimeout = 10 * time.Second // for one round of queries
 )
 
@@ -377,7 +378,8 @@ func (f *Feed) encode(epoch int64, found []object.Change) []*entry {
 	encoded := make([]*entry, len(found))
 	for i, c := range found {
 		at := object.Cursor{Epoch: epoch, N: c.N}
-		encoded[i] = &entry{at, c, f.Encode(at, c)}
+		seenBy := object.Change{Type: c.Type, Object: object.Object{Place: c.Object.Place}, Audience: c.Audience}
+		encoded[i] = &entry{at, seenBy, f.Encode(at, c)}
 	}
 	return encoded
 }

@@ -256,6 +256,22 @@ func TestASubscriberBehindTheRingReadsTheLog(t *testing.T) {
 			t.Errorf("%d pages were read", n)
 		}
 	})
+	in(t, "in pages of few bytes", func(w *fixture) {
+		f := w.feed()
+		sub := w.subscription(f, w.user(w.org, org.Member))
+		defer sub.Close()
+		for _, size := range []int{20 << 10, 20 << 10, 20 << 10, 20 << 10, 70 << 10, 70 << 10} {
+			w.append(w.org, w.shared(strings.Repeat("a", size)))
+		}
+		time.Sleep(time.Minute)
+		for _, want := range []int{3, 1, 1, 1} {
+			sub.Take(make([][]byte, 0, 64)) // reads a page
+			synctest.Wait()
+			if got := sub.Take(make([][]byte, 0, 64)); len(got) != want {
+				t.Errorf("a page has %d entries, want %d", len(got), want)
+			}
+		}
+	})
 	in(t, "and gets a resync when the log was pruned", func(w *fixture) {
 		f := w.feed()
 		sub := w.subscription(f, w.user(w.org, org.Member))

@@ -3,6 +3,7 @@ package changes
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -243,7 +244,7 @@ func (s *Subscriber) read(ctx context.Context, access int64, at object.Cursor) e
 			return err
 		}
 		if len(found) > 0 && found[0].N == at.N+1 {
-			page = f.encode(at.Epoch, found)
+			page = firstOf(f.encode(at.Epoch, found))
 		}
 	}
 	if page == nil {
@@ -261,6 +262,19 @@ func (s *Subscriber) read(ctx context.Context, access int64, at object.Cursor) e
 	}
 	s.settle(func() { s.actor, s.authorizedEpoch, s.page = actor, max(access, actor.Epoch()), page })
 	return nil
+}
+
+// firstOf returns the first entries of a page, of at most maxPage bytes, or one.
+func firstOf(page []*entry) []*entry {
+	bytes := 0
+	end := slices.IndexFunc(page, func(e *entry) bool {
+		bytes += len(e.frame)
+		return bytes > maxPage
+	})
+	if end < 0 {
+		return page
+	}
+	return slices.Clone(page[:max(end, 1)]) // without a reference to the others
 }
 
 // reauthorized authorizes the actor again. If that is refused it ends the subscription and

@@ -75,7 +75,7 @@ func NewWriter(w http.ResponseWriter, r *http.Request, now func() time.Time) *Wr
 // Hijacked reports whether the stream has a connection of its own.
 func (w *Writer) Hijacked() bool { return w.conn != nil }
 
-// Send sends frames in one write, within WriteTimeout.
+// Send sends frames within WriteTimeout.
 func (w *Writer) Send(frames ...[]byte) error { return w.send(frames, "") }
 
 // Finish sends the mark of a whole response on a hijacked connection. Net/http sends it on
@@ -105,31 +105,45 @@ func (w *Writer) send(frames [][]byte, end string) error {
 			frames[i] = frameText(f)
 		}
 	}
-	out := w.head
-	if len(frames) == 1 && out == nil && end == "" {
-		out = frames[0]
-	} else {
-		b := TakeBuffer()
-		defer GiveBuffer(b)
-		*b = append(*b, w.head...)
-		for _, f := range frames {
-			*b = append(*b, f...)
-		}
-		*b = append(*b, end...)
-		out, w.head = *b, nil
-	}
-	if w.conn != nil {
-		_, err := w.conn.Write(out)
-		return err
-	}
-	if _, err := w.w.Write(out); err != nil {
-		return err
-	}
-	if err := w.control.Flush(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return err
-	}
-	if w.lasting {
+	err := w.writeAll(frames, end)
+	if err == nil && w.lasting {
 		w.setDeadline(time.Time{})
+	}
+	return err
+}
+
+// writeAll writes the head if it was not sent, the frames and the end, in as few writes as a buffer of about FlushAt
+// bytes allows.
+func (w *Writer) writeAll(frames [][]byte, end string) error {
+	if len(frames) == 1 && w.head == nil && end == "" {
+		return w.write(frames[0])
+	}
+	b := TakeBuffer()
+	defer GiveBuffer(b)
+	*b = append(*b, w.head...)
+	w.head = nil
+	for _, f := range frames {
+		if len(*b) > 0 && len(*b)+len(f) > FlushAt {
+			if err := w.write(*b); err != nil {
+				return err
+			}
+			*b = (*b)[:0]
+		}
+		*b = append(*b, f...)
+	}
+	return w.write(append(*b, end...))
+}
+
+func (w *Writer) write(b []byte) error {
+	if w.conn != nil {
+		_, err := w.conn.Write(b)
+		return err
+	}
+	if _, err := w.w.Write(b); err != nil {
+		return err
+	}
+	if err := w.control.Flush(); !errors.Is(err, errors.ErrUnsupported) {
+		return err
 	}
 	return nil
 }
