@@ -16,6 +16,7 @@ import (
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/stream"
 	"collab/app/access"
+	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/org"
 	"collab/test/must"
@@ -151,6 +152,29 @@ func TestFailedListDoesNotWaitForItsClient(t *testing.T) {
 				}()
 				serveTexts(t, 100, stream.FlushAt, false, fail).ServeHTTP(newBlockedWriter(), get("/test"))
 			})
+		})
+	}
+}
+
+func TestListEndsWhenItsCallerLosesAccess(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	for name, waits := range map[string]bool{"spooled": false, "read at the client's pace": true} {
+		runSynctest(t, name, func(t *testing.T) {
+			l := serveTexts(t, 100, stream.FlushAt, waits, nil)
+			w, ended := newBlockedWriter(), make(chan any)
+			go func() {
+				defer func() { ended <- recover() }()
+				l.ServeHTTP(w, get("/test"))
+			}()
+			time.Sleep(confirmEvery)
+			synctest.Wait()
+			l.actorOf = func(context.Context, access.Caller) (org.Actor, error) {
+				return org.Actor{}, fault.New(fault.Forbidden, "The caller is not a member of the organisation")
+			}
+			close(w.resume)
+			if p := <-ended; p != http.ErrAbortHandler || w.Body.Len() > 20*stream.FlushAt {
+				t.Errorf("recovered %v after %d bytes", p, w.Body.Len())
+			}
 		})
 	}
 }

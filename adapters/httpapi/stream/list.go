@@ -56,18 +56,20 @@ type List struct {
 	client    Client
 	waits     bool
 	resources spool.Resources // that waiting parts are charged to
-	parts     chan *[]byte    // for the sender; nil: nothing was sent yet
-	sent      chan struct{}   // closed when the sender has ended
-	sentBytes atomic.Int64    // of parts that are still charged
-	err       error           // of the sender; read when it has ended
-	waited    time.Duration   // for the sender, so far
-	full      bool            // the rest is spooled
+	confirm   func() error
+	parts     chan *[]byte  // for the sender; nil: nothing was sent yet
+	sent      chan struct{} // closed when the sender has ended
+	sentBytes atomic.Int64  // of parts that are still charged
+	err       error         // of the sender; read when it has ended
+	waited    time.Duration // for the sender, so far
+	full      bool          // the rest is spooled
 	rest      *spool.Spool
 }
 
-// NewList returns a list that waits for its client or, if waits is false, is spooled.
-func NewList(c Client, waits bool, r spool.Resources) *List {
-	return &List{client: c, waits: waits, resources: r, rest: spool.New(r)}
+// NewList returns a list that waits for its client or, if waits is false, is spooled. While a slow client reads it
+// confirm is called, whose error ends the list.
+func NewList(c Client, waits bool, r spool.Resources, confirm func() error) *List {
+	return &List{client: c, waits: waits, resources: r, confirm: confirm, rest: spool.New(r)}
 }
 
 // Begun reports whether a part was sent.
@@ -76,6 +78,11 @@ func (l *List) Begun() bool { return l.parts != nil }
 // Put sends a part of the list and returns a buffer for the next.
 func (l *List) Put(part *[]byte) (*[]byte, error) {
 	l.release()
+	if l.waits {
+		if err := l.confirm(); err != nil {
+			return part, err
+		}
+	}
 	if !l.full {
 		size := int64(cap(*part))
 		if err := l.resources.Hold(size); err != nil {
@@ -169,6 +176,9 @@ func (l *List) Finish() error {
 		n, err := l.rest.Read(part)
 		if errors.Is(err, io.EOF) {
 			return nil
+		}
+		if err == nil {
+			err = l.confirm()
 		}
 		if err != nil {
 			return err
