@@ -106,9 +106,6 @@ func (s *Objects) MoveFolder(ctx context.Context, actor org.Actor, d object.Draf
 
 // locked runs fn for an actor who may write, in a transaction that has locked the organisation's log.
 func (s *Objects) locked(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor, object.Head) error) error {
-	if err := actor.CheckWrite(); err != nil {
-		return err
-	}
 	return s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.CheckWrite(); err != nil {
 			return err

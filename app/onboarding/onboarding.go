@@ -32,15 +32,9 @@ func New(clock ports.Clock, ids ports.IDs, locked, atomic Transaction) *Onboardi
 
 // Complete marks the actor's onboarding complete. It is idempotent.
 func (s *Onboarding) Complete(ctx context.Context, actor org.Actor) error {
-	if err := actor.CheckMember(); err != nil {
-		return err
-	}
 	return s.atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		m, err := r.Directory().Members().GetLocked(ctx, actor.Org, actor.User)
 		if err != nil {
-			return err
-		}
-		if err := m.CheckActive(); err != nil {
 			return err
 		}
 		return r.Directory().Members().Put(ctx, actor.Org, m.Onboarded())
@@ -60,9 +54,6 @@ type Seeded struct {
 // Seed makes the organisation's first teams, workspaces and tasks. Concurrent and repeated
 // calls make them once, as an organisation can have only one shared team.
 func (s *Onboarding) Seed(ctx context.Context, actor org.Actor) (Seeded, error) {
-	if err := actor.CheckWrite(); err != nil {
-		return Seeded{}, err
-	}
 	var made Seeded
 	err := s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.CheckWrite(); err != nil {

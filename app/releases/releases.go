@@ -267,12 +267,9 @@ var errSame = errors.New("the release is as it was")
 
 // Change changes settings of a release. A patch that changes nothing is not audited.
 func (s *Releases) Change(ctx context.Context, actor org.Actor, r id.Release, p release.Patch) (now release.Release, err error) {
-	if err := s.checkManager(actor); err != nil {
-		return release.Release{}, err
-	}
 	var was release.Release
 	err = s.Atomic(ctx, actor, func(records ports.Records, actor org.Actor) error {
-		if err := actor.CheckManager(); err != nil {
+		if err := s.checkManager(actor); err != nil {
 			return err
 		}
 		var reported release.Outcomes

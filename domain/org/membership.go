@@ -29,15 +29,6 @@ type Membership struct {
 // Active reports whether the membership is in force.
 func (m Membership) Active() bool { return m.RemovedAt == nil }
 
-// CheckActive returns Forbidden if the membership has ended. It is checked again in
-// each transaction, as that may have happened since the request began.
-func (m Membership) CheckActive() error {
-	if !m.Active() {
-		return fault.New(fault.Forbidden, "The caller is no longer a member of the organisation")
-	}
-	return nil
-}
-
 // RoleMapping maps the provider's name of a member's role to a Role: by the role
 // map, except that the organisation's creator is its owner.
 type RoleMapping struct {
