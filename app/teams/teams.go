@@ -134,10 +134,7 @@ func (s *Teams) Create(ctx context.Context, actor org.Actor, d team.Draft) (team
 // Update changes a team that the actor belongs to or manages.
 func (s *Teams) Update(ctx context.Context, actor org.Actor, t id.Team, p team.Patch) (changed team.Team, err error) {
 	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.CheckWrite(); err != nil {
-			return err
-		}
-		was, err := visible(ctx, r, actor, t)
+		was, err := changeable(ctx, r, actor, t)
 		if err != nil {
 			return err
 		}
@@ -200,10 +197,7 @@ func (s *Teams) delete(ctx context.Context, r ports.Records, actor org.Actor, t 
 // sweepFiles deletes the team's next files after the storage key, if the actor may delete the
 // team. It returns as Sweep does.
 func (s *Teams) sweepFiles(ctx context.Context, r ports.Records, actor org.Actor, t id.Team, after string) (last string, err error) {
-	if err := actor.CheckWrite(); err != nil {
-		return "", err
-	}
-	was, err := visible(ctx, r, actor, t)
+	was, err := changeable(ctx, r, actor, t)
 	if err != nil {
 		return "", err
 	}
@@ -255,10 +249,7 @@ func (s *Teams) Members(ctx context.Context, actor org.Actor, t id.Team, after o
 // for the shared team, to which all members belong.
 func (s *Teams) AddMember(ctx context.Context, actor org.Actor, t id.Team, user id.User) (added team.Profile, err error) {
 	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.CheckWrite(); err != nil {
-			return err
-		}
-		to, err := visible(ctx, r, actor, t)
+		to, err := changeable(ctx, r, actor, t)
 		if err != nil {
 			return err
 		}
@@ -306,10 +297,7 @@ func (s *Teams) join(ctx context.Context, r ports.Records, actor org.Actor, to t
 // admins of the organisation still see the team.
 func (s *Teams) RemoveMember(ctx context.Context, actor org.Actor, t id.Team, user id.User) error {
 	return s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.CheckWrite(); err != nil {
-			return err
-		}
-		from, err := visible(ctx, r, actor, t)
+		from, err := changeable(ctx, r, actor, t)
 		if err != nil {
 			return err
 		}
@@ -335,4 +323,12 @@ func visible(ctx context.Context, r ports.Records, actor org.Actor, t id.Team) (
 		return team.Team{}, fault.Missing("Team")
 	}
 	return r.Work().Teams().Get(ctx, actor.Org, t)
+}
+
+// changeable returns a team that the actor can see and may change.
+func changeable(ctx context.Context, r ports.Records, actor org.Actor, t id.Team) (team.Team, error) {
+	if err := actor.CheckWrite(); err != nil {
+		return team.Team{}, err
+	}
+	return visible(ctx, r, actor, t)
 }
