@@ -228,12 +228,9 @@ func (i *importer) choose(ctx context.Context, o org.Organisation) error {
 		return err
 	}
 	now := i.Clock.Now()
-	i.of = org.Organisation{ID: i.mapping.To, ProviderID: i.Organisation, Name: o.Name, Slug: o.Slug, CreatedAt: o.CreatedAt, UpdatedAt: now}
-	if i.Name != "" {
-		i.of.Name = i.Name
-	}
-	if i.Slug != "" {
-		i.of.Slug = i.Slug
+	i.of = org.Organisation{
+		ID: i.mapping.To, ProviderID: i.Organisation, Name: cmp.Or(i.Name, o.Name), Slug: cmp.Or(i.Slug, o.Slug),
+		CreatedAt: o.CreatedAt, UpdatedAt: now,
 	}
 	if i.Organisation == "" {
 		i.of.ProviderID = "imported:" + string(i.mapping.To)
