@@ -65,11 +65,14 @@ func (s *Onboarding) Seed(ctx context.Context, actor org.Actor) (Seeded, error) 
 			SharedTeam: id.Team(s.ids.New()), PersonalTeam: id.Team(s.ids.New()),
 			PersonalWorkspace: id.Workspace(s.ids.New()), SharedWorkspace: id.Workspace(s.ids.New()),
 		}
-		err := s.team(ctx, r, actor, made.SharedTeam, team.Shared, seed.SharedTeam)
-		if err != nil {
+		if err := s.team(ctx, r, actor, made.SharedTeam, team.Shared, seed.SharedTeam); err != nil {
 			return err
 		}
-		if made.PersonalTeam, err = s.personal(ctx, r, actor, made.PersonalTeam); err != nil {
+		if err := s.team(ctx, r, actor, made.PersonalTeam, team.Personal, seed.PersonalTeam); err != nil {
+			return err
+		}
+		own := team.Member{Team: made.PersonalTeam, User: actor.User, JoinedAt: s.clock.Now()}
+		if _, err := r.Work().TeamMembers().Put(ctx, actor.Org, own); err != nil {
 			return err
 		}
 		personal, shared := seed.Tasks()
@@ -85,24 +88,6 @@ func (s *Onboarding) Seed(ctx context.Context, actor org.Actor) (Seeded, error) 
 		return Seeded{}, err
 	}
 	return made, nil
-}
-
-// personal returns the actor's personal team, and makes it if there is none.
-func (s *Onboarding) personal(ctx context.Context, r ports.Records, actor org.Actor, fresh id.Team) (id.Team, error) {
-	all, err := r.Work().Teams().Refs(ctx, actor.Org)
-	if err != nil {
-		return "", err
-	}
-	for _, t := range all {
-		if t.Kind == team.Personal && t.CreatedBy == actor.User {
-			return t.ID, nil
-		}
-	}
-	if err := s.team(ctx, r, actor, fresh, team.Personal, seed.PersonalTeam); err != nil {
-		return "", err
-	}
-	_, err = r.Work().TeamMembers().Put(ctx, actor.Org, team.Member{Team: fresh, User: actor.User, JoinedAt: s.clock.Now()})
-	return fresh, err
 }
 
 func (s *Onboarding) team(ctx context.Context, r ports.Records, actor org.Actor, t id.Team, kind team.Kind, name string) error {
