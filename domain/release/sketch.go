@@ -42,14 +42,15 @@ func (s *Sketch) Merge(of *Sketch) {
 }
 
 // Count estimates the number of devices, by the method of Ertl, "New cardinality estimation algorithms
-// for HyperLogLog sketches", 2017, section 4.
+// for HyperLogLog sketches", 2017, section 4. Registers of the largest rank are left out: they change
+// the estimate only beyond 2^53 devices.
 func (s *Sketch) Count() int64 {
 	var of [256]float64 // registers by rank
 	for _, rank := range s {
-		of[min(rank, sketchMax+1)]++
+		of[rank]++
 	}
 	const m = float64(Registers)
-	z := m * tau(1-of[sketchMax+1]/m)
+	z := 0.0
 	for rank := sketchMax; rank >= 1; rank-- {
 		z = (z + of[rank]) / 2
 	}
@@ -67,21 +68,6 @@ func sigma(x float64) float64 {
 		next := z + x*y
 		if next == z {
 			return z
-		}
-		z = next
-	}
-}
-
-// tau is a third of 1 - x minus the sum of (1 - x^(2^-k))^2 2^-k from k = 1.
-func tau(x float64) float64 {
-	if x == 0 || x == 1 {
-		return 0
-	}
-	for y, z := 0.5, 1-x; ; y /= 2 {
-		x = math.Sqrt(x)
-		next := z - (1-x)*(1-x)*y
-		if next == z {
-			return z / 3
 		}
 		z = next
 	}
