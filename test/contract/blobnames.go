@@ -107,12 +107,15 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 		"names that were announced before the time expire, and can no longer be taken over": func(w *fixture) {
 			tn := w.tenant()
 			o := tn.ID
-			old, exact, gone := object.Blob{Org: o, Name: someName(o), At: longAgo(99)}, object.Blob{Org: o, Name: someName(o), At: longAgo(100)}, object.Blob{Org: o, Name: someName(o), At: longAgo(98), Discarded: true}
-			w.ok(w.blobNames().Announce(w.ctx, o, old.Name, 0, old.At))
+			old, exact, gone := object.Blob{Org: o, Name: someName(o), At: longAgo(99), Size: 5}, object.Blob{Org: o, Name: someName(o), At: longAgo(100)}, object.Blob{Org: o, Name: someName(o), At: longAgo(98), Discarded: true}
+			w.ok(w.blobNames().Announce(w.ctx, o, old.Name, old.Size, old.At))
 			w.ok(w.blobNames().Announce(w.ctx, o, exact.Name, 0, exact.At))
 			w.ok(w.blobNames().Discard(w.ctx, o, []string{gone.Name}, gone.At))
 			w.ok(w.blobNames().Expire(w.ctx, longAgo(100)))
 			w.wantNotFound(w.blobNames().Forget(w.ctx, old))
+			names, _, err := w.store.Storage().Announced(w.ctx, o)
+			w.ok(err)
+			wantEqual(w, names, 0)
 			old.Discarded = true
 			wantEqual(w, w.due(o), []object.Blob{old, exact, gone})
 			for _, b := range []object.Blob{old, exact, gone} {

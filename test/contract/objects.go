@@ -180,6 +180,8 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 			tn := w.tenant()
 			inside := w.addObject(someObject(tn.ID, object.Place{Kind: object.Artifact, Scope: object.Shared, Workspace: &tn.workspace.ID}, "a.md", tn.owner.ID))
 			remembered := w.addObject(someObject(tn.ID, object.Place{Kind: object.TeamMemory, Scope: object.Shared, Team: &tn.team.ID}, "a.md", tn.owner.ID))
+			beside := w.team(tn.ID, tn.owner.ID).ID
+			w.addObject(someObject(tn.ID, object.Place{Kind: object.TeamMemory, Scope: object.Shared, Team: &beside}, "a.md", tn.owner.ID))
 			was := w.content(tn)
 			w.wantConflict(w.workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID))
 			wantEqual(w, w.content(tn), was)

@@ -107,7 +107,8 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			reserve(100, first...).is(w, both)
 			w.account(o, u, quota.Account{Reserved: 70})
 			w.account(o, v, quota.Account{Reserved: 10})
-			reserve(100, of(u, 30), of(v, 30), of(u, 1)).is(w, []id.User{v})
+			refused := of(u, 30)
+			reserve(100, refused, of(v, 30), of(u, 1)).is(w, []id.User{v})
 			reserve(100, of(fresh[id.User](), 60), of(v, 61)).must(w)
 			wantEqual(w, len(reserve(100, of(fresh[id.User](), 101)).must(w)), 0)
 			w.account(o, u, quota.Account{Reserved: 70})
@@ -121,6 +122,9 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			for _, wrong := range []int64{-1, 1} {
 				wantEqual(w, len(resultOf(w.quotas().ReserveAllAt(w.ctx, w.epoch(o)+wrong, []quota.Lease{of(u, 1), of(v, 1)}, 1000)).must(w)), 0)
 			}
+			reserve(130, refused).is(w, []id.User{u})
+			w.ok(w.settle(refused, 0))
+			w.account(o, u, quota.Account{Used: 29, Reserved: 71})
 			epoch := w.epoch(o)
 			w.rolledBack(func(r ports.Records) error {
 				granted, err := r.Usage().Quotas().ReserveAllAt(w.ctx, epoch, []quota.Lease{of(u, 1), of(v, 1)}, 1000)

@@ -250,6 +250,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			since(was+4, twice)
 			since(was, kept, changed, twice)
 			since(was + 6)
+			since(was + 9)
 		},
 		"concurrent changes are all counted, and a revision has a consistent state": func(w *fixture) {
 			was := w.publishes()

@@ -15,10 +15,11 @@ import (
 func Sessions(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
 		"an unknown session is not found": func(w *fixture) {
-			resultOf(w.sessions().Get(w.ctx, fresh[id.Session]())).wantNotFound(w)
+			unknown := fresh[id.Session]()
+			w.ok(w.sessions().Use(w.ctx, map[id.Session]time.Time{unknown: at(1)}))
+			resultOf(w.sessions().Get(w.ctx, unknown)).wantNotFound(w)
 			resultOf(w.sessions().List(w.ctx, w.user().ID)).is(w, nil)
-			w.ok(w.sessions().Remove(w.ctx, fresh[id.Session]()))
-			w.ok(w.sessions().Use(w.ctx, map[id.Session]time.Time{fresh[id.Session](): at(1)}))
+			w.ok(w.sessions().Remove(w.ctx, unknown))
 		},
 		"a session is returned as stored, with an organisation and without": func(w *fixture) {
 			u := w.user()

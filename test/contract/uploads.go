@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -43,6 +44,8 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"parts are appended at the offset, and listed in their order": func(w *fixture) {
 			u := added(w, 20)
+			beside := made(u.Org, u.User, 9)
+			w.ok(errors.Join(w.uploads().Add(w.ctx, u.Org, beside), w.uploads().Append(w.ctx, u.Org, beside.ID, part(beside, 0, 9))))
 			first, second, third := part(u, 0, 9), part(u, 9, 2), part(u, 11, 9)
 			for _, p := range []upload.Part{first, second, third} {
 				w.wantConflict(w.uploads().Append(w.ctx, u.Org, u.ID, part(u, p.Offset+1, 1)))
