@@ -37,7 +37,7 @@ func (s *Store) Export(_ context.Context, o id.Org, each func(archive.Record) er
 
 func (x *tx) export(o id.Org) (all []archive.Record, err error) {
 	organisation, err := x.Orgs.get(o)
-	if err == nil && organisation.Closed() {
+	if organisation.Closed() {
 		err = fault.Missing("Organisation")
 	}
 	if err != nil {

@@ -182,7 +182,7 @@ func (c clients) Use(_ context.Context, v connector.Registered) error {
 func (c clients) Remove(_ context.Context, issuer, redirect, id string) error {
 	return c.run.do(func(x *tx) {
 		key := client{issuer, redirect}
-		if x.Clients.has(key) && x.Clients.rows[key].ID == id {
+		if x.Clients.rows[key].ID == id {
 			x.Clients.remove(x, key)
 		}
 	})

@@ -41,9 +41,7 @@ func (s releases) Since(_ context.Context, revision int64) (now int64, changed [
 		for _, r := range x.Releases.list(later, func(a, b revisedRelease) int { return cmp.Compare(a.revision, b.revision) }, 0) {
 			changed = append(changed, r.Entry())
 		}
-		if now = x.revision; len(changed) == 0 {
-			now = max(revision, 0)
-		}
+		now = max(x.revision, revision)
 		return nil
 	})
 	return now, changed, err

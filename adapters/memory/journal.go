@@ -69,7 +69,7 @@ func (s replays) Begin(_ context.Context, r replay.Record, now time.Time) (repla
 
 func (s replays) Finish(_ context.Context, r replay.Record) error {
 	return s.run(func(x *tx) error {
-		if existing, ok := x.Replays.rows[r.Key]; !ok || existing.Claim != r.Claim {
+		if x.Replays.rows[r.Key].Claim != r.Claim {
 			return x.Replays.missing()
 		}
 		x.Replays.put(x, r.Key, r)
@@ -97,7 +97,7 @@ func (s sessions) Get(_ context.Context, sessionID id.Session) (session.Session,
 
 func (s sessions) Put(_ context.Context, v session.Session) error {
 	return s.run(func(x *tx) error {
-		if existing, ok := x.Sessions.rows[v.ID]; ok && existing.Ended {
+		if x.Sessions.rows[v.ID].Ended {
 			return x.Sessions.errTaken()
 		}
 		x.Sessions.put(x, v.ID, v)

@@ -57,13 +57,13 @@ func (t *tenant) used() (u object.Usage) {
 func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, previous object.Content, c object.Change, limit int64, keep object.Retention) (object.Head, error) {
 	return result(s.run, func(x *tx) (object.Head, error) {
 		tenant := x.tenant(o)
-		existing, ok := tenant.Objects.rows[c.Object.ID]
+		existing := tenant.Objects.rows[c.Object.ID]
 		growth := c.Object.Size - previous.Size
 		if keep.Keeps() {
 			growth = c.Object.Size
 		}
 		fits := limit < 0 || growth <= 0 || tenant.used().Total() <= limit-growth
-		if now, err := x.Epochs.get(o); err != nil || now != epoch || !ok || existing.Blob != previous.Blob || existing.Version != c.Object.Version-1 || !fits {
+		if x.Epochs.rows[o] != epoch || existing.Blob != previous.Blob || existing.Version != c.Object.Version-1 || !fits {
 			return object.Head{}, fault.New(fault.Conflict, "The object has changed")
 		}
 		inside := storage{run: x.run, inside: true}
@@ -383,8 +383,8 @@ func (s storage) Announced(_ context.Context, o id.Org) (names int, size int64, 
 
 func (b blobNames) Forget(_ context.Context, v object.Blob) error {
 	return b.run(func(x *tx) error {
-		existing, ok := x.Blobs.rows[v.Name]
-		if !ok || existing.Org != v.Org || existing.Discarded != v.Discarded {
+		existing := x.Blobs.rows[v.Name]
+		if existing.Org != v.Org || existing.Discarded != v.Discarded {
 			return x.Blobs.missing()
 		}
 		x.Blobs.remove(x, v.Name)
@@ -410,7 +410,7 @@ func (x *tx) discard(o id.Org, name string, now time.Time) {
 func (b blobNames) Expire(_ context.Context, before time.Time) error {
 	return b.run.do(func(x *tx) {
 		for name, v := range x.Blobs.rows {
-			if !v.Discarded && v.At.Before(before) {
+			if v.At.Before(before) {
 				v.Discarded = true
 				x.Blobs.put(x, name, v)
 			}

@@ -39,7 +39,6 @@ func (q uploads) Add(_ context.Context, o id.Org, u upload.Upload) error {
 		if len(t.openUploads(u.User, u.CreatedAt)) >= upload.MaxOpen {
 			return t.Uploads.errTaken()
 		}
-		u.Org = o
 		return t.Uploads.add(x, u.ID, u)
 	})
 }
@@ -81,7 +80,6 @@ func (q uploads) Update(_ context.Context, o id.Org, uploadID id.Upload, fn func
 
 func (q uploads) Sweep(_ context.Context, before time.Time, limit int) (n int, err error) {
 	return n, q.run.do(func(x *tx) {
-		n = 0
 		for _, t := range x.Tenants.rows {
 			for key, u := range t.Uploads.rows {
 				if n < limit && u.ExpiresAt.Before(before) {
