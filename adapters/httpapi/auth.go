@@ -283,10 +283,9 @@ func (a *api) finishCLI(c *call) error {
 	q := c.r.URL.Query()
 	back := access.CLIReturn{
 		Port: q.Get("port"), From: c.client(),
-		Return: identity.Return{Code: q.Get("code"), State: q.Get("state"), Issuer: q.Get("iss"), Error: q.Get("error")},
-	}
-	if name := a.Access.SessionCookie; name != "" {
-		back.Session = cookieValue(c.r, name)
+		Return: identity.Return{
+			Code: q.Get("code"), State: q.Get("state"), Issuer: q.Get("iss"), Error: q.Get("error"), Session: cookieValue(c.r, a.Access.SessionCookie),
+		},
 	}
 	flow := cookieValue(c.r, access.CLICookie)
 	a.setFlow(c, "", -1)
