@@ -112,10 +112,7 @@ func asOutcome(raw []byte) (string, string) {
 func joinTexts(raw []byte) (string, bool) {
 	var texts []string
 	for _, part := range body.Elements(raw) {
-		if part[0] != '{' {
-			return "", false
-		}
-		block := body.CheckedFields(part)
+		block := body.CheckedFields(part) // without fields if it is no object
 		kind, _ := block.Find("type")
 		text, ok := block.Find("text")
 		if string(kind) != `"text"` || !ok || text[0] != '"' {
