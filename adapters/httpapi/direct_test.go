@@ -121,5 +121,12 @@ func TestCompletedUploadHasLocationAndEntityTag(t *testing.T) {
 	}
 	checkError(t, o.finish(canceled.ID), 410)
 	checkError(t, o.finish(o.sent(t, `"path": "c.md"`, "text").ID, "X-Actor: vic"), 403)
-	checkError(t, o.start(`{"path":"x.md","size":1,"checksum":"`+harness.Checksum("x")+`","expectedVersion":1}`, `If-Match: "1"`), 400)
+	for _, c := range [][3]string{
+		{`1,"expectedVersion":1`, `If-Match: "1"`, "expectedVersion must be given only once"},
+		{`1,"expectedVersion":-1`, "", "expectedVersion must be the number of a version"},
+		{`-1`, "", "size must not be negative"},
+	} {
+		w := o.start(`{"path":"x.md","checksum":"`+harness.Checksum("x")+`","size":`+c[0]+`}`, c[1])
+		must.Is(t, c[2], checkError(t, w, 400).Message)
+	}
 }
