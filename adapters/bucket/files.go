@@ -456,9 +456,6 @@ func (f *files) createDir(dir string, made map[string]bool) error {
 
 // noteSynced adds directories to f.synced.
 func (f *files) noteSynced(dirs map[string]bool) {
-	if len(dirs) == 0 {
-		return
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.synced)+len(dirs) > maxSynced {
