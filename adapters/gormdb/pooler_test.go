@@ -24,7 +24,7 @@ func TestThroughPgBouncer(t *testing.T) {
 
 	t.Run("the parameters of sessions are Postgres' own", func(t *testing.T) {
 		db := opened(t, pooled)
-		for _, name := range []string{"plan_cache_mode", "synchronous_commit", "lock_timeout", "statement_timeout"} {
+		for _, name := range []string{"plan_cache_mode", "idle_in_transaction_session_timeout", "synchronous_commit", "lock_timeout", "statement_timeout"} {
 			for range 2 * 8 { // connections of the pooler
 				if !value[bool](t, db.pools[0], "SELECT setting IS NOT DISTINCT FROM reset_val FROM pg_settings WHERE name = $1", name) {
 					t.Fatalf("%s is changed", name)

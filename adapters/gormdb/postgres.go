@@ -55,11 +55,7 @@ func (db *DB) openPostgres(o Options) error {
 
 // open returns a pool for the address.
 func (a postgresAddress) open() *sql.DB {
-	var options []stdlib.OptionOpenDB
-	if a.config.RuntimeParams["plan_cache_mode"] == "" && !a.pooled {
-		options = append(options, stdlib.OptionAfterConnect(keepPlans))
-	}
-	pool := stdlib.OpenDB(*a.config, options...)
+	pool := stdlib.OpenDB(*a.config, stdlib.OptionAfterConnect(a.set))
 	pool.SetMaxOpenConns(a.conns)
 	pool.SetMaxIdleConns(a.conns)
 	pool.SetConnMaxIdleTime(idleTime)
@@ -73,11 +69,25 @@ func (db *DB) Now(ctx context.Context) (time.Time, error) {
 	return instant(ms), err
 }
 
-// keepPlans has a connection plan each statement once. Otherwise Postgres plans a statement for
-// each execution if it expects to save more by that, and is often wrong. Poolers refuse the
-// setting as a parameter at start; those in transaction mode have a connection for one transaction.
-func keepPlans(ctx context.Context, c *pgx.Conn) error {
-	return c.PgConn().Exec(ctx, "SET plan_cache_mode = force_generic_plan").Close()
+// settings are those of a connection that the address does not set. Postgres plans each statement once:
+// otherwise it plans one for each execution if it expects to save more by that, and is often wrong. It ends a
+// transaction that its server does not continue, which would hold its locks, and a wait for a lock, after which
+// such a server would have it.
+var settings = map[string]string{"plan_cache_mode": "force_generic_plan", "idle_in_transaction_session_timeout": "10s", "lock_timeout": "20s"}
+
+// set sets the settings. Poolers refuse them as parameters at start; those in transaction mode have a
+// connection for one transaction.
+func (a postgresAddress) set(ctx context.Context, c *pgx.Conn) error {
+	if a.pooled {
+		return nil
+	}
+	text := ""
+	for name, value := range settings {
+		if a.config.RuntimeParams[name] == "" {
+			text += "SET " + name + " = '" + value + "'; "
+		}
+	}
+	return c.PgConn().Exec(ctx, text).Close()
 }
 
 // pgxPool returns the pool of Postgres, on which queries outside of transactions run through

@@ -18,6 +18,7 @@ import (
 	"collab/domain/audit"
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/task"
 	"collab/domain/team"
@@ -355,11 +356,35 @@ func awaitBlocked(t *testing.T, db *DB, ended chan error) (err error) {
 	return err
 }
 
-func TestConnectionsUseGenericPlansUnlessTheAddressSetsThem(t *testing.T) {
+func TestConnectionsHaveTheirSettingsUnlessTheAddressHasOthers(t *testing.T) {
 	address := postgres.URL(t)
-	for parameter, want := range map[string]string{"": "force_generic_plan", "&plan_cache_mode=auto": "auto"} {
-		must.Is(t, want, value[string](t, opened(t, address+parameter).pools[0], "SHOW plan_cache_mode"))
+	for parameters, want := range map[string]string{
+		"":                      "force_generic_plan 10s 20s",
+		"&plan_cache_mode=auto": "auto 10s 20s",
+		"&idle_in_transaction_session_timeout=1s&plan_cache_mode=auto&lock_timeout=0": "auto 1s 0",
+	} {
+		db := opened(t, address+parameters).pools[0]
+		must.Is(t, want, value[string](t, db, "SELECT concat_ws(' ', current_setting('plan_cache_mode'), current_setting('idle_in_transaction_session_timeout'), current_setting('lock_timeout'))"))
 	}
+}
+
+func TestAServerThatStopsInATransactionKeepsNoLocks(t *testing.T) {
+	url := postgres.URL(t)
+	o, u := seeded(t, migrated(t, url))
+	err := opened(t, url+"&idle_in_transaction_session_timeout=100").Atomic(t.Context(), func(r ports.Records) error {
+		added := must.ErrorOf(r.Work().Tasks().Add(t.Context(), o, someTask(o, u, 1)))
+		awaitTrue(t, url, "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction')")
+		return errors.Join(added, must.ErrorOf(r.Work().Tasks().Add(t.Context(), o, someTask(o, u, 2))))
+	})
+	must.Fail(t, err, fault.Unavailable)
+	lock := func(r ports.Records) error {
+		return must.ErrorOf(r.Storage().Changes().Append(t.Context(), o, object.NewAccessChange(object.Audience{}, "", time.Now())))
+	}
+	err = opened(t, url).Atomic(t.Context(), func(r ports.Records) error {
+		must.NoError(t, lock(r))
+		return opened(t, url+"&lock_timeout=100").Atomic(t.Context(), lock)
+	})
+	must.Fail(t, err, fault.Unavailable)
 }
 
 // TestTasksMovedAwayDuringADeletionRemain commits a transaction that moves a task away while a deletion waits for it.
