@@ -60,7 +60,10 @@ func Open(ctx context.Context, address string) (*Bucket, error) {
 
 // CheckAddress returns an error unless the address has the form that Open demands. It opens nothing.
 func CheckAddress(address string) error {
-	_, _, err := parse(address)
+	u, _, err := parse(address)
+	if err == nil && u.Scheme == "s3" {
+		_, err = openS3(u.Host, u.Query())
+	}
 	return err
 }
 

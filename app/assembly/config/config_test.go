@@ -133,6 +133,8 @@ func TestConfigurationsThatMakeNoSenseNameTheVariable(t *testing.T) {
 		{"COLLAB_DATABASE_DIRECT_URL=postgres://collab@127.0.0.1:port/collab", "COLLAB_DATABASE_DIRECT_URL"},
 		{"COLLAB_BLOB_URL=s3://bucket/a//b", "COLLAB_BLOB_URL"},
 		{"COLLAB_BLOB_URL=s3://bucket?x=y", "COLLAB_BLOB_URL"},
+		{"COLLAB_BLOB_URL=s3://bucket?endpoint=ftp://store", "COLLAB_BLOB_URL"},
+		{"COLLAB_BLOB_URL=s3://bucket?use_path_style=yes", "COLLAB_BLOB_URL"},
 		{"COLLAB_BLOB_PUBLIC_URL=https://files.example.com/path", "COLLAB_BLOB_PUBLIC_URL"},
 		{"COLLAB_BUS_URL=nats://bus?x=y", "COLLAB_BUS_URL"},
 		{"COLLAB_IDENTITY_WEBHOOK_SECRETS=whsec_c2hvcnQ=", "COLLAB_IDENTITY_WEBHOOK_SECRETS: secret 1"},
