@@ -25,7 +25,7 @@ import (
 // The number of concurrent clients that leave, and a time.
 const (
 	leaversAtOnce = 50
-	soon          = 2 * time.Second // until the provider's work ends; it is meant to be a tenth of a second
+	soon          = 20 * time.Second // until the provider's work ends, which is before its silence is long enough to end it
 )
 
 // leavers is how many clients leave before the end, on each database.
