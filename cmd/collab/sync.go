@@ -176,13 +176,9 @@ func (a *app) syncStatus() *cobra.Command {
 			return err
 		}
 		defer directory.Close()
-		text, err := directory.ReadFile(statusName)
+		last, err := lastRound(directory)
 		if err != nil {
 			return fmt.Errorf("%s was not synchronised: %w", args[0], err)
-		}
-		var last syncRound
-		if err := json.Unmarshal(text, &last); err != nil {
-			return err
 		}
 		p, err := a.pauseOf(directory)
 		if err != nil {
@@ -203,6 +199,15 @@ func (a *app) syncStatus() *cobra.Command {
 	})
 }
 
+// lastRound returns the status of a directory with that state directory.
+func lastRound(state *os.Root) (last syncRound, err error) {
+	text, err := state.ReadFile(statusName)
+	if err == nil {
+		err = json.Unmarshal(text, &last)
+	}
+	return last, err
+}
+
 // syncConflict is a conflict copy.
 type syncConflict struct {
 	Path string `json:"path"`
@@ -216,7 +221,7 @@ func (a *app) syncConflicts() *cobra.Command {
 			path := filepath.Join(args[0], filepath.FromSlash(name))
 			switch {
 			case err != nil && name == ".":
-				return err
+				return fmt.Errorf("%s cannot be read: %w", path, err)
 			case err != nil:
 				a.warn("%s is left out: %v", path, err)
 			case e.IsDir() && e.Name() == mirror.StateDirectory:
@@ -518,6 +523,9 @@ func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bo
 		return s, err
 	}
 	s.log.Directory = s.files
+	if last, err := lastRound(s.files); err == nil { // what is said of the files until the first round
+		s.last.Files, s.last.Held, s.last.Failed = last.Files, last.Held, last.Failed
+	}
 	if s.state, err = mirrorstate.Open(dir); err != nil {
 		return s, err
 	}
