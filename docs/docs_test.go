@@ -1,9 +1,7 @@
 package docs
 
 import (
-	"context"
 	"encoding/json"
-	"os"
 	"regexp"
 	"testing"
 
@@ -13,16 +11,7 @@ import (
 )
 
 func TestTheDocumentIsValid(t *testing.T) {
-	for name, load := range map[string]func() ([]byte, error){
-		"as written": func() ([]byte, error) { return os.ReadFile("openapi.yaml") },
-		"as JSON":    JSON,
-	} {
-		t.Run(name, func(t *testing.T) {
-			data := must.Do(load()).Or(t)
-			d := must.Do(openapi3.NewLoader().LoadFromData(data)).Or(t)
-			must.NoError(t, d.Validate(context.Background(), openapi3.EnableExamplesValidation()))
-		})
-	}
+	must.NoError(t, inspect(t).doc.Validate(t.Context(), openapi3.EnableExamplesValidation()))
 }
 
 func TestTheJSONEqualsTheYAML(t *testing.T) {
@@ -40,21 +29,14 @@ func TestTheJSONEqualsTheYAML(t *testing.T) {
 }
 
 func TestEveryOperationIsDescribed(t *testing.T) {
-	d := must.Do(openapi3.NewLoader().LoadFromData(source(t))).Or(t)
-	seen := map[string]bool{}
+	i := inspect(t)
 	heading := regexp.MustCompile(`^[A-Z][a-z]+ .{1,50}[^. ]$`)
-	for path, item := range d.Paths.Map() {
-		for method, op := range item.Operations() {
-			if op.OperationID == "" || op.Description == "" || len(op.Tags) != 1 || d.Tags.Get(op.Tags[0]) == nil {
-				t.Errorf("%s %s needs an id, a description and one known tag", method, path)
-			}
-			if !heading.MatchString(op.Summary) {
-				t.Errorf("%s %s: the summary %q is no short imperative", method, path, op.Summary)
-			}
-			if seen[op.OperationID] {
-				t.Errorf("%s is the id of two operations", op.OperationID)
-			}
-			seen[op.OperationID] = true
+	i.operations(func(name string, _ *openapi3.PathItem, op *openapi3.Operation) {
+		if op.Description == "" || len(op.Tags) != 1 || i.doc.Tags.Get(op.Tags[0]) == nil {
+			t.Errorf("%s needs a description and one known tag", name)
 		}
-	}
+		if !heading.MatchString(op.Summary) {
+			t.Errorf("%s: the summary %q is no short imperative", name, op.Summary)
+		}
+	})
 }
