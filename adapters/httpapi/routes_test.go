@@ -128,8 +128,7 @@ func guardStatuses(r row, body bool) []string {
 		}
 	}
 	keyed := r.Method == http.MethodPost && r.Guard.keyed()
-	add(r.Guard != unlimited, "429", "500")
-	add(r.Guard != unlimited && r.Path != CheckPath, "503") // a check waits for nothing
+	add(r.Guard != unlimited, "429", "500", "503")
 	add(r.Guard.token() || r.Guard == byOperator, "401")
 	add(r.Guard.token(), "403")
 	add(!allowsUnknown(r), "400") // for unknown parameters
