@@ -101,6 +101,16 @@ func TestTheAlertOnSlowRequestsLeavesOutTransfers(t *testing.T) {
 	}
 }
 
+// TestNginxRedirectsNoRoute checks the locations with a slash at the end: nginx redirects the path without it.
+func TestNginxRedirectsNoRoute(t *testing.T) {
+	routes := pages.Read(t, "docs/routes.md")
+	for _, m := range regexp.MustCompile(`(?m)^ +location (/\S+)/ \{$`).FindAllStringSubmatch(pages.Read(t, "docs/deployment.md"), -1) {
+		if strings.Contains(routes, "`"+m[1]+"`") {
+			t.Errorf("nginx redirects %s, which is a route, to %[1]s/", m[1])
+		}
+	}
+}
+
 func TestReleasesAreInThePageOnUpgrades(t *testing.T) {
 	var rows []string
 	for _, m := range regexp.MustCompile(`(?m)^\| (\d+\.\d+\.\d+ \| \d+) \| \d+\.\d+\.\d+ \|$`).FindAllStringSubmatch(pages.Read(t, "docs/operations.md"), -1) {
