@@ -44,8 +44,8 @@ var storedHeaders = append([]string{
 const maxStored = 1 << 20
 
 // recorder records a response, which is sent once it is stored. Event streams are sent live
-// and stored at their end; a response that is too long to be stored is sent live from there
-// on.
+// and stored at their end, for which they are charged; a response that is too long to be stored
+// is sent live from there on.
 type recorder struct {
 	to      http.ResponseWriter
 	status  int
@@ -54,6 +54,9 @@ type recorder struct {
 	live    bool   // the response is sent as it is written
 	long    bool   // the response is too long to be stored
 	release func() // called before a long response is sent live
+
+	held int                               // bytes of body that are charged
+	hold func(held, size int) (int, error) // call.holdResponse
 }
 
 func (r *recorder) Header() http.Header { return r.to.Header() }
@@ -85,6 +88,12 @@ func (r *recorder) Write(b []byte) (int, error) {
 	}
 	if !r.long {
 		r.body.Write(b)
+	}
+	if r.events && !r.long {
+		var err error
+		if r.held, err = r.hold(r.held, r.body.Cap()); err != nil { // there is no memory to store it
+			r.long, r.body = true, bytes.Buffer{}
+		}
 	}
 	if !r.live {
 		return len(b), nil
@@ -141,7 +150,7 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 		a.settleKey(c, fn)
 	}
 	connection := c.w
-	recorded := &recorder{to: connection, release: c.databasePermit.Release}
+	recorded := &recorder{to: connection, release: c.databasePermit.Release, hold: c.holdResponse}
 	finish := func(ctx context.Context) error {
 		response, err := json.Marshal(responseOf(recorded))
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -181,6 +182,35 @@ func TestKeptResponsesAreChargedToTheCaller(t *testing.T) {
 	checkHeader(t, w.Header(), map[string]string{"Location": "/made", "Idempotent-Replayed": "true"})
 	must.Is(t, 1, calls)
 	must.Is(t, 0, budget.Used())
+}
+
+func TestStreamsThatAreRecordedAreChargedToTheCaller(t *testing.T) {
+	const size = 300 << 10
+	var w *chatServer
+	var used int64
+	w = newChatServer(t, func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+		err := say(to, strings.Repeat("x", size))
+		used = w.budgets.callers.Used()
+		return whole, err
+	})
+	request := func(key string) *httptest.ResponseRecorder {
+		got := send(w, post("/test", hello, "Idempotency-Key: "+key))
+		if want := textEvent(strings.Repeat("x", size)) + doneEvent; got.Code != http.StatusOK || got.Body.String() != want {
+			t.Errorf("%d with %d bytes", got.Code, got.Body.Len())
+		}
+		return got
+	}
+	request("a")
+	if used < size {
+		t.Errorf("a stream of which %d bytes are recorded is charged with %d bytes", size, used)
+	}
+	checkHeader(t, request("a").Header(), map[string]string{"Idempotent-Replayed": "true"})
+	w.budgets.callers = limit.NewBudget(2 * size)
+	for range 2 { // there is no memory to store the response
+		checkHeader(t, request("b").Header(), map[string]string{"Idempotent-Replayed": ""})
+	}
+	must.Is(t, 3, len(w.entries()))
+	must.Is(t, 0, w.budgets.callers.Used())
 }
 
 func TestExtendedDeadlinesOutlastTheRecording(t *testing.T) {
