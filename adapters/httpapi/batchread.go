@@ -16,8 +16,8 @@ import (
 	"collab/domain/org"
 )
 
-// selectedMemory is the memory of the records of objects.MaxReads files, in bytes.
-const selectedMemory = 1 << 20
+// selectedMemory is the memory of the record of a file with the longest path, in bytes.
+const selectedMemory = 3 << 10
 
 // contentsType is the media type of lines that are each followed by content.
 var contentsType = []string{"application/vnd.collab.files"}
@@ -42,7 +42,7 @@ func readWanted(f *body.Fields) (wanted []objects.Wanted, err error) {
 // the error is the response to the remaining files, or to the whole request if none was answered.
 func (a *api) readFiles(c *call, actor org.Actor, wanted []objects.Wanted) error {
 	a.chargeOperations(c, len(wanted))
-	if err := c.Hold(selectedMemory); err != nil {
+	if err := c.Hold(int64(len(wanted)) * selectedMemory); err != nil {
 		return err
 	}
 	outcomes, err := a.Objects.Select(c.r.Context(), actor, wanted)
