@@ -169,6 +169,7 @@ type deployment struct {
 
 func (d deployment) Releases() ports.Releases { return unsteady{d.Deployment.Releases(), d.of} }
 func (d deployment) Adoption() ports.Adoption { return uncounted{d.Deployment.Adoption(), d.of} }
+func (d deployment) Reports() ports.Reports   { return unreported{d.Deployment.Reports(), d.of} }
 
 type unsteady struct {
 	ports.Releases
@@ -207,6 +208,25 @@ func (u uncounted) Add(ctx context.Context, all []release.Tally) error {
 		return err
 	}
 	return u.of.response(ctx)
+}
+
+func (u uncounted) AddDevices(ctx context.Context, all []release.DailyDevices) error {
+	if u.of.uncounted.Load() {
+		return errDown
+	}
+	return u.Adoption.AddDevices(ctx, all)
+}
+
+type unreported struct {
+	ports.Reports
+	of *store
+}
+
+func (u unreported) Add(ctx context.Context, all []release.Report) error {
+	if u.of.uncounted.Load() {
+		return errDown
+	}
+	return u.Reports.Add(ctx, all)
 }
 
 func TestRolesThatManageReleases(t *testing.T) {
@@ -520,9 +540,11 @@ func TestDevicesOfChecksAndFeedsAreCounted(t *testing.T) {
 func TestCountsAreKeptWhileTheStoreFails(t *testing.T) {
 	w := newFixture(t)
 	s := w.server()
+	made := must.Do(s.Publish(t.Context(), w.ada, draft("1.0.0"))).Or(w)
 	w.store.uncounted.Store(true)
-	for range 3 {
+	for i := range 3 {
 		s.Offer(check(t, "1.0.0", "a"))
+		s.Report(mac, made.Version, true, fmt.Sprint("net-", i))
 		runTwice(s.count)
 	}
 	if n := strings.Count(w.log.String(), "update check counts not stored"); n != 1 {
@@ -531,10 +553,13 @@ func TestCountsAreKeptWhileTheStoreFails(t *testing.T) {
 	must.FailIs(t, must.ErrorOf(s.Adoption(t.Context(), w.ada, "2026-01-01", "2026-01-03", release.Target{}, release.Tally{}, 0)), errDown)
 	w.checkTallies()
 	w.store.uncounted.Store(false)
-	runTwice(s.count)
-	w.checkTallies(tally("2026-01-02", "1.0.0", 3, 0))
-	runTwice(s.count)
-	w.checkTallies(tally("2026-01-02", "1.0.0", 3, 0))
+	for range 2 {
+		runTwice(s.count)
+		w.checkTallies(tally("2026-01-02", "1.0.0", 3, 0))
+		if p, err := s.Progress(t.Context(), w.ada, made.ID); err != nil || p.Devices != 1 || p.Counted.Failed != 3 {
+			t.Errorf("the progress is %+v, %v", p, err)
+		}
+	}
 }
 
 func TestCloseWritesCounts(t *testing.T) {
