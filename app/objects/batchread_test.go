@@ -92,6 +92,9 @@ func TestContentsAreThoseOfTheirRecords(t *testing.T) {
 	empty, large := w.create(t, w.ada, "empty.md", ""), w.create(t, w.ada, "large.md", strings.Repeat("0123456789abcdef", objects.MaxReadFile/16))
 	middle := w.create(t, w.ada, "middle.md", strings.Repeat("middle", 1000))
 	gone := w.create(t, w.ada, "gone.md", "gone")
+	if _, _, err := w.read(t, w.Objects, w.ada, middle); err != nil { // it is in the cache then
+		t.Fatal(err)
+	}
 	outcomes := must.Do(w.Objects.Select(ctx, w.ben, wanted(w.notes.ID, empty.ID, "", large.ID, middle.ID, gone.ID))).Or(t)
 	// What is replaced or deleted meanwhile is read as it was.
 	must.Do(w.Objects.Replace(ctx, w.ada, w.notes.ID, harness.Text("new notes"))).Or(t)
