@@ -133,12 +133,24 @@ func TestACloneSharesNoTags(t *testing.T) {
 	}
 }
 
-func TestAReprioritizationNeedsAReason(t *testing.T) {
-	for reason, refused := range map[string]bool{"": true, " \t\n\u2003": true, " later ": false} {
-		var c check.List
-		task.Reprioritization{Reason: reason}.Check(&c)
-		if got := c.Err() != nil; got != refused {
-			t.Errorf("%q: refused %v, want %v", reason, got, refused)
+func TestReprioritizationsAreChecked(t *testing.T) {
+	for about, c := range map[string]struct {
+		of   task.Reprioritization
+		want string // the field that is wrong
+	}{
+		"no reason":             {task.Reprioritization{}, "reason"},
+		"a reason of space":     {task.Reprioritization{Reason: " \t\n\u2003"}, "reason"},
+		"a reason with space":   {task.Reprioritization{Reason: " later "}, ""},
+		"a long reason":         {task.Reprioritization{Reason: strings.Repeat("é", check.MaxReason+1)}, "reason"},
+		"a sort order below":    {task.Reprioritization{Reason: "now", SortOrder: new(int64(-1))}, "sortOrder"},
+		"the first sort order":  {task.Reprioritization{Reason: "now", SortOrder: new(int64(0))}, ""},
+		"the last sort order":   {task.Reprioritization{Reason: "now", SortOrder: new(int64(task.MaxSortOrder))}, ""},
+		"a sort order above it": {task.Reprioritization{Reason: "now", SortOrder: new(int64(task.MaxSortOrder + 1))}, "sortOrder"},
+	} {
+		var l check.List
+		c.of.Check(&l)
+		if err := l.Err(); (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want+" ") {
+			t.Errorf("%s: %v, want an error of %q", about, err, c.want)
 		}
 	}
 }
