@@ -21,7 +21,7 @@ import (
 	"collab/test/must"
 )
 
-// counting counts what is read of sessions.
+// counting counts what is read of sessions, and stores no uses once their context has ended.
 type counting struct {
 	ports.Store
 	gets *int
@@ -46,6 +46,13 @@ func (c countingJournal) Sessions() ports.Sessions {
 func (c countingSessions) Get(ctx context.Context, s id.Session) (session.Session, error) {
 	*c.gets++
 	return c.Sessions.Get(ctx, s)
+}
+
+func (c countingSessions) Use(ctx context.Context, all map[id.Session]time.Time) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return c.Sessions.Use(ctx, all)
 }
 
 var laptop = session.Client{Address: "192.0.2.1", UserAgent: "Laptop/1.0"}
@@ -277,9 +284,13 @@ func TestUsesOfASessionAreStoredAtIntervals(t *testing.T) {
 	token := signIn(t, a)
 	actor := must.Do(use(t, a, token)).Or(t)
 	begun := c.Clock.Now()
+	a.Store = counting{c.Store, new(int)}
+	ended, end := context.WithCancel(t.Context())
+	end()
 	noted := func(want time.Time) {
 		t.Helper()
 		must.Do(use(t, a, token)).Or(t)
+		_ = a.FlushUses(ended) // the uses, if any, are kept
 		if all, err := a.Sessions(actor.ctx, actor.Actor); err != nil || !all[0].LastUsedAt.Equal(want) || all[0].Address != laptop.Address || all[0].UserAgent != laptop.UserAgent {
 			t.Errorf("got %+v, %v; want %v", all, err, want)
 		}
