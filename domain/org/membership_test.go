@@ -154,6 +154,9 @@ func TestOnlyALaterEventChangesAMembership(t *testing.T) {
 	if !back.Active() || back.Role != org.Viewer || !back.JoinedAt.Equal(later(11)) {
 		t.Errorf("a later event makes it %+v", back)
 	}
+	if again := back.Observed(identity.MemberData{Role: "viewer"}, stamp(12, identity.RankUpdated), org.RoleMapping{}, later(62)); !again.JoinedAt.Equal(later(11)) {
+		t.Errorf("an event without the date makes it %+v", again)
+	}
 }
 
 func TestARoleSetHereStandsUntilTheProvidersChanges(t *testing.T) {
