@@ -65,7 +65,7 @@ func (f Filter) Check() error {
 	switch {
 	case len(f.Target) > MaxTarget:
 		return fault.Field("target", "must have at most %d bytes", MaxTarget)
-	case !f.From.IsZero() && !f.To.IsZero() && !f.From.Before(f.To):
+	case !f.To.IsZero() && !f.From.Before(f.To):
 		return fault.Field("to", "must be after from")
 	}
 	return nil
@@ -79,6 +79,6 @@ func (f Filter) Selects(e Entry) bool {
 		(f.Action == "" || e.Action == f.Action) &&
 		(f.Kind == "" || e.Action.Kind() == f.Kind) &&
 		(f.Target == "" || e.Target == f.Target) &&
-		(f.From.IsZero() || !e.At.Before(f.From)) &&
+		!e.At.Before(f.From) &&
 		(f.To.IsZero() || e.At.Before(f.To))
 }

@@ -127,7 +127,7 @@ func (e Export) Claimed(claim string, now time.Time) (Export, error) {
 
 // check returns Conflict unless the claim is the present one.
 func (e Export) check(claim string) error {
-	if e.status != Running || e.Claim != claim {
+	if e.Claim != claim {
 		return fault.New(fault.Conflict, "Another server has claimed the export")
 	}
 	return nil

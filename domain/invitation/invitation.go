@@ -135,19 +135,18 @@ func (i Invitation) Observed(e identity.Event, role org.Role, inviter id.User, n
 	if i.ProviderID == "" {
 		i.ProviderID = e.Invitation.ProviderID
 	}
+	if !i.Seen.Before(e.Stamp) {
+		return i
+	}
 	switch e.Kind {
 	case identity.InvitationAccepted:
-		if i.status == Pending || i.Seen.Before(e.Stamp) {
-			if i.status == Revoked {
-				i.Email = e.Invitation.Email
-			}
-			at := e.Stamp.At
-			i.status, i.AcceptedAt, i.TokenHash, i.Seen = Accepted, &at, "", e.Stamp
+		if i.status == Revoked {
+			i.Email = e.Invitation.Email
 		}
+		at := e.Stamp.At
+		i.status, i.AcceptedAt, i.TokenHash, i.Seen = Accepted, &at, "", e.Stamp
 	case identity.InvitationRevoked:
-		if i.status == Pending || i.Seen.Before(e.Stamp) {
-			i.status, i.AcceptedAt, i.TokenHash, i.Email, i.Seen = Revoked, nil, "", "", e.Stamp
-		}
+		i.status, i.AcceptedAt, i.TokenHash, i.Email, i.Seen = Revoked, nil, "", "", e.Stamp
 	}
 	return i
 }

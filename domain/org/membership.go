@@ -221,7 +221,7 @@ func (a Actor) CheckRemove(user id.User) error {
 // CheckRemoveTarget decides whether the actor, whom CheckRemove allows it, may end target's membership.
 func CheckRemoveTarget(actor Actor, target Membership, s Seats) error {
 	switch {
-	case actor.User != target.User && target.Role == Owner && actor.Role != Owner:
+	case target.Role == Owner && actor.Role != Owner:
 		return fault.New(fault.Forbidden, "Only an OWNER may remove an OWNER")
 	case target.Role == Owner && s.Owners <= 1:
 		return fault.New(fault.Conflict, "The last OWNER of an organisation cannot be removed")

@@ -44,10 +44,10 @@ func ParseRoleMap(s string) (RoleMap, error) {
 		if pair = strings.TrimSpace(pair); pair == "" {
 			continue
 		}
-		name, value, ok := strings.Cut(pair, "=")
+		name, value, _ := strings.Cut(pair, "=")
 		name = strings.ToLower(strings.TrimSpace(name))
 		role, known := ParseRole(strings.ToUpper(strings.TrimSpace(value)))
-		if !ok || name == "" || !known {
+		if name == "" || !known {
 			return nil, fmt.Errorf("%q is not of the form name=ROLE with ROLE one of OWNER, ADMIN, MEMBER, VIEWER", pair)
 		}
 		m[name] = role

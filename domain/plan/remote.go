@@ -203,7 +203,7 @@ func (s Subscription) observed(e Event, now time.Time) (Subscription, FollowResu
 		return s, Followed
 	}
 	to := s.after(by)
-	if by == PaymentReceived && e.PeriodEnd != nil && s.Billed() && (s.CurrentPeriodEnd == nil || e.PeriodEnd.After(*s.CurrentPeriodEnd)) {
+	if e.PeriodEnd != nil && s.Billed() && (s.CurrentPeriodEnd == nil || e.PeriodEnd.After(*s.CurrentPeriodEnd)) {
 		s.CurrentPeriodEnd = e.PeriodEnd
 	}
 	return s.in(to, now), Followed

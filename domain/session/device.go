@@ -141,7 +141,7 @@ func (g DeviceGrant) CheckOpen(now time.Time) error {
 // organisation. The same decision of the same user can be repeated; otherwise it fails with
 // NotFound unless the grant is open.
 func (g DeviceGrant) Decided(approve bool, user id.User, o id.Org, now time.Time) (DeviceGrant, error) {
-	if g.status != DevicePending && g.User == user && approve == (g.status != DeviceDenied) {
+	if g.User == user && approve == (g.status != DeviceDenied) {
 		return g, nil
 	}
 	if err := g.CheckOpen(now); err != nil {

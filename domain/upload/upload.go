@@ -98,7 +98,7 @@ func (u Upload) CheckAppend(offset, length int64, last bool, least int64) error 
 		return nil
 	case end > u.Size, last && end != u.Size:
 		return fault.Field("Upload-Length", "is %d, and this request ends at %d", u.Size, end)
-	case !last && length > 0:
+	case length > 0:
 		return u.CheckLength(offset, length, least)
 	}
 	return nil

@@ -95,8 +95,8 @@ type Order []id.Workspace
 // The visible ones that are not named follow in their present order, then the
 // invisible ones that were in the order; those that are gone are left out. All
 // are the organisation's workspaces by creation, of which the member sees those
-// that visible accepts. An unknown workspace is not found and a repeated one is
-// refused; then nothing changes.
+// that visible accepts, which accepts no other. An unknown workspace is not found
+// and a repeated one is refused; then nothing changes.
 func (o Order) Arrange(named, all []id.Workspace, visible func(id.Workspace) bool) (Order, error) {
 	left := make(map[id.Workspace]bool, len(all)) // those without a place so far
 	var seen []id.Workspace
@@ -108,10 +108,10 @@ func (o Order) Arrange(named, all []id.Workspace, visible func(id.Workspace) boo
 	}
 	next := make(Order, 0, len(all))
 	for _, w := range named {
-		switch unplaced, known := left[w]; {
-		case !known || !visible(w):
+		switch {
+		case !visible(w):
 			return o, fault.Missing("Workspace")
-		case !unplaced:
+		case !left[w]:
 			return o, fault.Field("order", "must not name a workspace twice")
 		}
 		left[w] = false
