@@ -20,8 +20,7 @@ func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + 
 
 // notModified replies with 304 and returns true if If-None-Match names the tag.
 func (c *call) notModified(tag string) bool {
-	header := c.r.Header["If-None-Match"]
-	if len(header) == 0 || !namesTag(header, tag, true) {
+	if !namesTag(c.r.Header["If-None-Match"], tag, true) {
 		return false
 	}
 	c.Set("Etag", tag)

@@ -318,9 +318,5 @@ func (a *api) manifest(c *call) error {
 // visibility, the actor and the query.
 func manifestTag(actor org.Actor, q body.Query, h object.Head) string {
 	reader := tagOf([]byte(string(actor.Org) + "\n" + string(actor.User) + "\n" + q.Values.Encode()))
-	var visibility int64
-	if actor.Visibility != nil {
-		visibility = actor.Visibility.Epoch
-	}
-	return `"` + h.Cursor().String() + "-" + strconv.FormatInt(visibility, 10) + "-" + reader[1:]
+	return `"` + h.Cursor().String() + "-" + strconv.FormatInt(actor.Epoch(), 10) + "-" + reader[1:]
 }
