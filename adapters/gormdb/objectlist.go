@@ -59,15 +59,9 @@ func (c *conn) withHead(ctx context.Context, o id.Org, head func(object.Head) er
 // that is ordered by a key, with the key's index; some is false when none can be in it.
 func objectList(s selection, key, index string, o id.Org, viewer *org.Actor, f object.Filter) (_ selection, some bool) {
 	if f.Kind != "" {
-		if _, ok := object.ParseKind(string(f.Kind)); !ok {
-			return s, false
-		}
 		s = s.filter(s.name+".kind = ?", string(f.Kind))
 	}
 	if f.Scope != "" {
-		if _, ok := object.ParseScope(string(f.Scope)); !ok {
-			return s, false
-		}
 		s = s.filter(s.name+".scope = ?", string(f.Scope))
 	}
 	if f.Unplaced {
