@@ -177,9 +177,6 @@ var _ ports.Adoption = adoption{}
 // Add locks the rows in their order, as all changes of them do, to avoid deadlocks. A
 // statement can change a row only once, so it sums the counts of the same row before.
 func (q adoption) Add(ctx context.Context, counts []release.Tally) error {
-	if len(counts) == 0 {
-		return nil
-	}
 	counts = summed(slices.Clone(counts), release.Tally.Compare, func(to *release.Tally, one release.Tally) {
 		to.Checks, to.Offered = to.Checks+one.Checks, to.Offered+one.Offered
 	})
@@ -237,9 +234,6 @@ func (r *seenRow) seen() (release.DailyDevices, error) {
 // of SQL: a row is inserted first if it is not there, then read and replaced.
 func (q adoption) AddDevices(ctx context.Context, all []release.DailyDevices) error {
 	sorted := slices.SortedFunc(slices.Values(all), release.DailyDevices.Compare)
-	if len(sorted) == 0 {
-		return nil
-	}
 	return q.atomic(ctx, func(c *conn) error {
 		for _, d := range sorted {
 			s := seenTable.on(c.write)
@@ -300,9 +294,6 @@ func (q reports) Add(ctx context.Context, given []release.Report) error {
 	}
 	rows = summed(rows, func(a, b reportRow) int { return cmp.Or(cmp.Compare(a.Release, b.Release), a.Hour.Compare(b.Hour)) },
 		func(to *reportRow, one reportRow) { to.Outcomes = to.Outcomes.Plus(one.Outcomes) })
-	if len(rows) == 0 {
-		return nil
-	}
 	return q.atomic(ctx, func(c *conn) error {
 		_, err := insertRecords(ctx, reportTable.on(c.write), addReports, rows, reportTable.fields)
 		return err
