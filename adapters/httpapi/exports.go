@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"log/slog"
 	"net/http"
 	"strconv"
 
@@ -30,9 +31,9 @@ type exportView struct {
 	DownloadExpires *jsonTime `json:"downloadExpiresAt"`
 }
 
-// viewExport returns the view of an export, with the address of a ready archive at the object store or else at this
-// server.
-func (a *api) viewExport(c *call, e export.Export) (exportView, error) {
+// viewExport returns the view of an export, with the address of a ready archive at the object store, or at this server
+// if that gives none.
+func (a *api) viewExport(c *call, e export.Export) exportView {
 	v := exportView{
 		ID: e.ID, Status: e.Status(a.Access.Now()), CreatedAt: jsonTime(e.CreatedAt), FinishedAt: timeOrNull(e.FinishedAt), ExpiresAt: timeOrNull(e.ExpiresAt),
 		Records: e.Records, Files: e.Files, FilesDone: e.Done, FileBytes: e.Bytes,
@@ -41,27 +42,26 @@ func (a *api) viewExport(c *call, e export.Export) (exportView, error) {
 		v.Error = textOrNull(e.Error)
 	}
 	if v.Status != export.Ready {
-		return v, nil
+		return v
 	}
 	v.Size = &e.Size
 	to, expires, err := a.Archives.Link(c.r.Context(), e)
-	if to == "" {
+	if err != nil {
+		a.Log.LogAttrs(c.r.Context(), slog.LevelWarn, "archive address not signed", slog.String("request", c.id), slog.String("error", err.Error()))
+	}
+	if err != nil || to == "" {
 		to, expires = a.PublicURL+exportsPath+"/"+string(e.ID)+"/archive", *e.ExpiresAt
 	}
 	v.DownloadURL, v.DownloadExpires = &to, new(jsonTime(expires))
-	return v, err
+	return v
 }
 
 func (a *api) replyExport(c *call, status int, e export.Export, err error) error {
 	if err != nil {
 		return err
 	}
-	v, err := a.viewExport(c, e)
-	if err != nil {
-		return err
-	}
 	c.Header()["Cache-Control"] = noStore
-	return c.reply(status, v)
+	return c.reply(status, a.viewExport(c, e))
 }
 
 // startExport starts an export and replies before its end.
@@ -80,9 +80,7 @@ func (a *api) listExports(c *call, actor org.Actor) error {
 	}
 	views := make([]exportView, len(all))
 	for i, e := range all {
-		if views[i], err = a.viewExport(c, e); err != nil {
-			return err
-		}
+		views[i] = a.viewExport(c, e)
 	}
 	c.Header()["Cache-Control"] = noStore
 	return c.reply(http.StatusOK, views)

@@ -163,7 +163,7 @@ func (w *Deployment) Restart() error {
 	})
 	s.Metering = metering.New(store, access.From(store), w.Clock, w.StorageLimits)
 	s.Archives = archives.New(archives.Options{
-		Store: store, Snapshots: w.Store, Blobs: blobs, Archiver: archive.Archiver{}, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets,
+		Store: store, Signed: faultySigned{blobs}, Snapshots: w.Store, Blobs: blobs, Archiver: archive.Archiver{}, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets,
 		Version: "test", Retention: object.Grace, Locked: s.Access.Locked, Origin: access.Origin,
 	})
 	s.Connectors = connectors.New(connectors.Options{

@@ -87,7 +87,7 @@ var serverActs = []*act{
 var faultyCalls = []string{
 	"Atomic", "Storage.Replace", "Objects.Get", "Objects.At", "Objects.List", "Objects.Add", "Objects.Put", "Objects.Remove", "Changes.Lock", "Changes.Append",
 	"BlobNames.Announce", "BlobNames.Forget", "BlobNames.Discard", "BlobNames.Expire", "BlobNames.Due", "BlobNames.Known",
-	"Blobs.Put", "Blobs.Open", "Blobs.Remove", "Blobs.List",
+	"Blobs.Put", "Blobs.Open", "Blobs.Remove", "Blobs.List", "SignedBlobs.SignGet",
 	"Payments.Customer", "Payments.Open", "Payments.Session", "Payments.Expire", "Payments.Portal", "Payments.Subscription", "Payments.Change", "Payments.Cancel",
 }
 
