@@ -56,7 +56,7 @@ func (r *round) step(ctx context.Context, s mirror.Step) error {
 			return err
 		}
 		r.found(row.Local, &e)
-		return r.put(ctx, nil, moved(row, agreed(s.To, *s.To.Remote, e))...)
+		return r.put(ctx, nil, moved(row, agreed(s.To, *s.To.Remote, &e))...)
 	case mirror.Move:
 		r.sending(s)
 		record, err := r.RemoteWriter.Move(ctx, *row.Remote, s.Path)
@@ -120,8 +120,11 @@ func (r *round) directory(path string) *mirror.Entry {
 }
 
 // agreed returns the row of a file that both sides have.
-func agreed(was mirror.Row, record mirror.Record, e mirror.Entry) mirror.Row {
-	return mirror.Row{Key: was.Key, Remote: &record, Local: &e, Synced: mirror.NewSynced(record, e.Path)}
+func agreed(was mirror.Row, record mirror.Record, e *mirror.Entry) mirror.Row {
+	if record.Path == e.Path && record.Checksum == e.Checksum {
+		record.Path, record.Checksum = e.Path, e.Checksum // not twice in memory
+	}
+	return mirror.Row{Key: was.Key, Remote: &record, Local: e, Synced: mirror.NewSynced(record, e.Path)}
 }
 
 // moved returns the rows after a move: none is left at the old path.
@@ -148,9 +151,9 @@ func answered(s mirror.Step, record mirror.Record) []mirror.Row {
 	case mirror.DeleteFirst, mirror.Delete:
 		return []mirror.Row{{Key: s.Row.Key}}
 	case mirror.Move:
-		return moved(s.Row, agreed(s.To, record, *s.To.Local))
+		return moved(s.Row, agreed(s.To, record, s.To.Local))
 	}
-	return []mirror.Row{renamed(s.Row, agreed(s.Row, record, *s.Row.Local))}
+	return []mirror.Row{renamed(s.Row, agreed(s.Row, record, s.Row.Local))}
 }
 
 // source is a reader whose own error is kept: those who read from it may return another one.
@@ -219,7 +222,7 @@ func (r *round) download(ctx context.Context, steps []mirror.Step) error {
 		if e := placed[i].Entry; placed[i].Err == nil {
 			e.Checksum = s.Row.Remote.Checksum
 			r.found(s.Row.Local, &e)
-			rows = append(rows, renamed(s.Row, agreed(s.Row, *s.Row.Remote, e)))
+			rows = append(rows, renamed(s.Row, agreed(s.Row, *s.Row.Remote, &e)))
 		}
 	}
 	var stored error
