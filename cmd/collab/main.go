@@ -59,8 +59,10 @@ func main() {
 		wait() // ends without waiting for what the first one has broken off
 		os.Exit(exitCancelled)
 	}()
-	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
-		a.width = width
+	for _, f := range []*os.File{os.Stderr, os.Stdout} {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
+			a.width = width
+		}
 	}
 	os.Exit(a.run(ctx, os.Args[1:]))
 }

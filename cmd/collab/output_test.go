@@ -392,6 +392,22 @@ func TestProgressHasTheRateOfTheLastSeconds(t *testing.T) {
 	must.Equal(t, "\r\x1b[Knotes  8 of 10 files  80.0 MiB of 100.0 MiB  80 %", stderr.String())
 }
 
+func TestProgressIsOneLineOfTheTerminal(t *testing.T) {
+	for _, width := range []int{5, 20, 40, 80} {
+		a, _, stderr := terminal(t, width, nil)
+		now := time.Unix(0, 0)
+		a.now = func() time.Time { return now }
+		p := a.progress(strings.Repeat("漢", 40), 100<<20)
+		p.files = 10
+		now = now.Add(time.Second)
+		p.add(1 << 20)
+		line := strings.TrimPrefix(stderr.String(), "\r\x1b[K")
+		if columnsOf(line) >= width || strings.HasSuffix(line, " left") != (width == 80) {
+			t.Errorf("with %d columns: %q", width, line)
+		}
+	}
+}
+
 func TestANoteCannotControlTheTerminal(t *testing.T) {
 	a, _, errors := terminal(t, 80, nil)
 	a.printErrf("%s %s: %v", a.paint(true, green, "✓"), "a\x1b[2Jb\u202ec\u2028", fmt.Errorf("d\re"))

@@ -50,11 +50,11 @@ func (p *progress) add(n int) {
 	for now.Sub(p.samples[1].at) >= rateWindow {
 		p.samples = p.samples[1:]
 	}
-	line := p.name + "  "
+	line := ""
 	if p.files > 0 {
-		line += fmt.Sprintf("%d of %d files  ", p.finished, p.files)
+		line = fmt.Sprintf("  %d of %d files", p.finished, p.files)
 	}
-	line += sizeText(p.done)
+	line += "  " + sizeText(p.done)
 	if p.total > 0 {
 		line += fmt.Sprintf(" of %s  %d %%", sizeText(p.total), p.done*100/p.total)
 		if rate := float64(p.done-p.samples[0].done) / now.Sub(p.samples[0].at).Seconds(); rate >= 1 {
@@ -62,7 +62,11 @@ func (p *progress) add(n int) {
 			line += fmt.Sprintf("  %s/s  %v left", sizeText(int64(rate)), left)
 		}
 	}
-	fmt.Fprintf(p.app.err, "\r\x1b[K%s", line)
+	text := p.name + line
+	if most := p.app.width - 1; most > 0 { // only one line of the terminal is written over
+		text = cut(cut(p.name, max(most-len(line), minColumns))+line, most)
+	}
+	fmt.Fprintf(p.app.err, "\r\x1b[K%s", text)
 }
 
 // end removes the line.
