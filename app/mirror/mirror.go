@@ -575,12 +575,7 @@ func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil &
 
 // input is what a plan follows from.
 func (m *Mirror) input(rules mirror.Rules) mirror.Input {
-	tree := mirror.NewTree(maps.Values(m.entries), func(key string) string {
-		if e := m.rows[key].Local; e != nil {
-			return e.Name
-		}
-		return ""
-	})
+	tree := mirror.NewTree(maps.Values(m.entries), func(key string) *mirror.Entry { return m.rows[key].Local })
 	rows := make(map[string]mirror.Row, len(m.rows)+len(tree.Files))
 	had := 0
 	for key, r := range m.rows {

@@ -43,7 +43,7 @@ func TestNamesThatOneFileSystemCannotHaveTogetherAreHeld(t *testing.T) {
 		file("a:b"), {Path: "link", Name: "link", Kind: mirror.Symlink}, {Path: "dark", Name: "dark", Kind: mirror.Unreadable},
 		{Path: deep, Name: deep, Kind: mirror.Directory},
 	}
-	tree := mirror.NewTree(slices.Values(entries), func(string) string { return "b.txt" })
+	tree := mirror.NewTree(slices.Values(entries), func(string) *mirror.Entry { return &mirror.Entry{Name: "b.txt"} })
 	if tree.Files["B.TXT"].Path != "b.txt" || tree.Files["DIR/X"] == nil || len(tree.Files) != 3 {
 		t.Errorf("the tree has %v", tree.Files)
 	}
@@ -70,7 +70,7 @@ func TestOneOfTheNamesWithOnePathIsInTheTree(t *testing.T) {
 	for _, c := range []struct{ composed, decomposed, chosen string }{{"\u00fc", "u\u0308", "\u00fc"}, {"\u00e4", "a\u0308", "a\u0308"}} {
 		entries := []*mirror.Entry{{Path: c.composed, Name: c.composed}, {Path: c.composed, Name: c.decomposed}}
 		for range 2 {
-			tree := mirror.NewTree(slices.Values(entries), func(string) string { return "\u00fc" })
+			tree := mirror.NewTree(slices.Values(entries), func(string) *mirror.Entry { return &mirror.Entry{Name: "\u00fc"} })
 			if e := tree.Files[mirror.KeyOf(c.composed)]; e.Name != c.chosen || len(tree.Held) != 1 {
 				t.Errorf("the tree has %q, want %q; held: %v", e.Name, c.chosen, tree.Held)
 			}
@@ -125,7 +125,7 @@ func TestAPlanWithoutDeletions(t *testing.T) {
 	rows["D/X"] = mirror.Row{Key: "D/X", Synced: &mirror.Synced{Checksum: "x", Path: "d/x", Name: "d/x"}, Remote: &mirror.Record{ID: "3", Path: "d/x", Checksum: "x"}}
 	rows["D/Y"] = mirror.Row{Key: "D/Y", Remote: &mirror.Record{ID: "4", Path: "d/y", Checksum: "y"}}
 	entries := []*mirror.Entry{rows["A"].Local, rows["B"].Local, rows["D"].Local}
-	p := mirror.MakePlan(mirror.Input{Rows: rows, Tree: mirror.NewTree(slices.Values(entries), func(string) string { return "" }), Rules: open})
+	p := mirror.MakePlan(mirror.Input{Rows: rows, Tree: mirror.NewTree(slices.Values(entries), func(string) *mirror.Entry { return nil }), Rules: open})
 	list := func(p mirror.Plan) (all []string) {
 		for _, s := range p.Steps {
 			all = append(all, s.Action.String()+" "+s.Path)
@@ -153,7 +153,7 @@ func TestAMovedDirectoryIsOneStep(t *testing.T) {
 		rows[mirror.KeyOf(e.Path)] = mirror.Row{Key: mirror.KeyOf(e.Path), Local: e}
 		entries = append(entries, e)
 	}
-	p := mirror.MakePlan(mirror.Input{Rows: rows, Tree: mirror.NewTree(slices.Values(entries), func(string) string { return "" }), Rules: open})
+	p := mirror.MakePlan(mirror.Input{Rows: rows, Tree: mirror.NewTree(slices.Values(entries), func(string) *mirror.Entry { return nil }), Rules: open})
 	if len(p.Steps) != 1 || p.Steps[0].Action != mirror.MoveDirectory || p.Steps[0].From != "old" || p.Steps[0].Path != "new" || len(p.Steps[0].Steps) != 3 {
 		t.Errorf("the steps are %+v", p.Steps)
 	}
@@ -169,7 +169,7 @@ func TestADirectoryGetsNoSpellingThatAnotherHas(t *testing.T) {
 	}}
 	entries := []*mirror.Entry{{Path: "F", Name: "F", Kind: mirror.Directory}, &file}
 	steps := func() []mirror.Step {
-		return mirror.MakePlan(mirror.Input{Rows: rows, Tree: mirror.NewTree(slices.Values(entries), func(string) string { return "" }), Rules: open}).Steps
+		return mirror.MakePlan(mirror.Input{Rows: rows, Tree: mirror.NewTree(slices.Values(entries), func(string) *mirror.Entry { return nil }), Rules: open}).Steps
 	}
 	if s := steps(); len(s) != 1 || s[0].Action != mirror.RespellDirectory {
 		t.Errorf("%+v, want the directory to get the server's spelling", s)

@@ -36,7 +36,7 @@ func (w *world) rows() (map[string]mirror.Row, mirror.Tree) {
 			}
 		}
 	}
-	tree := mirror.NewTree(slices.Values(entries), func(key string) string { return w.synced[key].Name })
+	tree := mirror.NewTree(slices.Values(entries), func(key string) *mirror.Entry { return &mirror.Entry{Name: w.synced[key].Name} })
 	rows := map[string]mirror.Row{}
 	for key, e := range tree.Files {
 		rows[key] = mirror.Row{Key: key, Local: e}
@@ -403,7 +403,7 @@ func TestFilesOfTheServerWithPathsThatNoneHasAreLeftAlone(t *testing.T) {
 
 // TestADirectoryWithNamesThatAreHeldStaysInThePlaceOfAFile has a symbolic link in a directory where the server has a file.
 func TestADirectoryWithNamesThatAreHeldStaysInThePlaceOfAFile(t *testing.T) {
-	tree := mirror.NewTree(slices.Values([]*mirror.Entry{{Path: "e", Name: "e", Kind: mirror.Directory}, {Path: "e/x", Name: "e/x", Kind: mirror.Symlink}}), func(string) string { return "" })
+	tree := mirror.NewTree(slices.Values([]*mirror.Entry{{Path: "e", Name: "e", Kind: mirror.Directory}, {Path: "e/x", Name: "e/x", Kind: mirror.Symlink}}), func(string) *mirror.Entry { return nil })
 	plan := mirror.MakePlan(mirror.Input{
 		Rows: map[string]mirror.Row{mirror.KeyOf("e"): {Key: mirror.KeyOf("e"), Remote: &mirror.Record{ID: "e", Path: "e", Version: 1, Checksum: must.Sum("e")}}}, Tree: tree,
 		Rules: mirror.Rules{Ignored: func(string) bool { return false }, Refused: func(string) string { return "" }},

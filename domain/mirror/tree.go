@@ -26,9 +26,9 @@ type Tree struct {
 	doubled        map[string]bool // keys of directories that exist in several spellings
 }
 
-// NewTree makes the tree of what a scan found. Of names with the same key the one that preferred
-// returns is in the tree, else the least; the others are held. Two names may have one path.
-func NewTree(entries iter.Seq[*Entry], preferred func(key string) string) Tree {
+// NewTree makes the tree of what a scan found. known returns the file that an earlier tree had, nil for none. Of names
+// with the same key its name is in the tree, else the least; the others are held. Two names may have one path.
+func NewTree(entries iter.Seq[*Entry], known func(key string) *Entry) Tree {
 	t := Tree{Files: map[string]*Entry{}, Directories: map[string]string{}, ignored: map[string]bool{}, held: map[string]bool{}, holding: map[string]bool{}, nonemptyBeside: map[string]bool{}, doubled: map[string]bool{}}
 	keep := func(key string) {
 		for _, above := range object.Ancestors(key) {
@@ -72,12 +72,18 @@ func NewTree(entries iter.Seq[*Entry], preferred func(key string) string) Tree {
 			t.ignored[key] = true
 			keep(key)
 		case File:
-			if _, err := object.ParsePath("The path", e.Path); err != nil {
-				hold(key, e, err.Error())
-				continue
+			was, name := known(key), ""
+			if was != nil {
+				name = was.Name
+			}
+			if e != was { // else it was checked
+				if _, err := object.ParsePath("The path", e.Path); err != nil {
+					hold(key, e, err.Error())
+					continue
+				}
 			}
 			if other := t.Files[key]; other != nil {
-				if name := preferred(key); e.Name == name || other.Name != name && e.Name < other.Name {
+				if e.Name == name || other.Name != name && e.Name < other.Name {
 					e, other = other, e
 					t.Files[key] = other
 				}
