@@ -10,6 +10,9 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"collab/test/collabd"
+	"collab/test/must"
 )
 
 func TestConsoleFrame(t *testing.T) {
@@ -70,6 +73,23 @@ func TestConsoleFrame(t *testing.T) {
 		}
 	})
 	const dialog = `//dialog[@open and contains(., "Go to")]`
+	t.Run("who belongs to no organisation is told so by each page, but the first and the sessions", func(t *testing.T) {
+		must.Do(collabd.IdentityToken(s.base, "nora@collab.example", "", "", "")).Or(t)
+		b := openTab(t)
+		b.resize(1280, 800, "light")
+		b.do(chromedp.Navigate(s.base + "/console/sign-in?to=/console/tasks"))
+		b.choose("Nora")
+		b.choose("–")
+		b.press("Sign in")
+		for page, says := range map[string]string{
+			"Tasks": "You belong to no organisation yet", "Chat": "You belong to no organisation yet", "Home": "You are signed in and belong to no organisation yet",
+		} {
+			b.click(fmt.Sprintf(`//nav//a[normalize-space()=%q]`, page))
+			b.waitConsole(page)
+			b.waitVisible(fmt.Sprintf(`//p[starts-with(., %q)]`, says))
+		}
+		b.do(chromedp.Navigate(s.base+"/console/sessions"), chromedp.WaitVisible(`//*[@class="badge" and .="This browser"]`))
+	})
 	t.Run("the palette opens a task by its title, by the pointer too, and says what it does not find", func(t *testing.T) {
 		b.t = t
 		b.do(chromedp.Click(chromedp.CSS("button.find")))

@@ -2,14 +2,14 @@
 import type { JSX } from "preact"
 import { useEffect, useRef, useState } from "preact/hooks"
 import { Difference } from "./diff"
-import { call, failureOf, type Failure } from "./interface"
-import { Problem, Show, useLoaded } from "./loading"
+import { call } from "./interface"
+import { Problem, Show, Time, useAttempt, useLoaded } from "./loading"
 import type { Members } from "./members"
 import type { Acts } from "./pages/files"
 import { addressOf, kindOf, Preview, textOf, type Content } from "./preview"
 import { fileName, memoryAddressOf } from "./records"
 import { addressWith, useQuery } from "./router"
-import { count, exact, relative, size } from "./text"
+import { count, exact, size } from "./text"
 import type { StoredObject, StoredVersion } from "./types"
 import { offerUndo } from "./undo"
 
@@ -28,7 +28,7 @@ export function FileView({ record, members, writes, acts, version }: FileOf): JS
 	return (
 		<article class="file">
 			<h2 ref={heading} tabIndex={-1}>{name}</h2>
-			<p class="soft">{size(record.size)} · {record.mimeType} · version {count(record.version)} · changed <time dateTime={record.updatedAt} title={exact(record.updatedAt)}>{relative(record.updatedAt)}</time> by {members.nameOf(record.updatedBy, "a")}</p>
+			<p class="soft">{size(record.size)} · {record.mimeType} · version {count(record.version)} · changed <Time at={record.updatedAt} /> by {members.nameOf(record.updatedBy, "a")}</p>
 			<div class="bar">
 				<a class="button" href={addressOf(record.id, version)} download={name}>Download</a>
 				{writes && memory && <a class="button" href={memory}>Edit</a>}
@@ -45,12 +45,12 @@ export function FileView({ record, members, writes, acts, version }: FileOf): JS
 			<h3>Versions</h3>
 			<Show of={versions} what="the versions">
 				{(list) => (
-					<ul class="rows versions">
+					<ul class="rows">
 						{list.map((v) => (
 							<li key={v.version}>
 								<div>
 									<a href={addressWith({ version: v.version === record.version ? undefined : String(v.version) })} aria-current={v.version === (version ?? record.version) ? "true" : undefined}>Version {v.version}</a>
-									<p class="soft"><time dateTime={v.updatedAt} title={exact(v.updatedAt)}>{relative(v.updatedAt)}</time> by {members.nameOf(v.updatedBy, "a")} · {size(v.size)}{v.path !== record.path && <> · {v.path}</>}{v.expiresAt && <> · kept until {exact(v.expiresAt)}</>}</p>
+									<p class="soft"><Time at={v.updatedAt} /> by {members.nameOf(v.updatedBy, "a")} · {size(v.size)}{v.path !== record.path && <> · {v.path}</>}{v.expiresAt && <> · kept until {exact(v.expiresAt)}</>}</p>
 								</div>
 								{v.version === record.version && <span class="badge">Present</span>}
 							</li>
@@ -67,24 +67,15 @@ function Earlier({ record, earlier, now, then, writes, stored }: { record: Store
 	const written = ["text", "markdown"].includes(kindOf(now)) && ["text", "markdown"].includes(kindOf(then))
 	const [, change] = useQuery()
 	const [compared, compare] = useState(written)
-	const [failure, fail] = useState<Failure>()
+	const [failed, fail, attempt] = useAttempt()
 	const texts = useLoaded(async () => (compared ? Promise.all([textOf(then), textOf(now)]) : ["", ""]), [compared, then.checksum, now.checksum])
-	const restore = async (version: number, expectedVersion: number): Promise<StoredObject | undefined> => {
-		fail(undefined)
-		try {
-			const o = await call("POST /api/v1/sync/files/{id}/restore", { path: { id: record.id }, body: { version, expectedVersion } })
-			stored(o)
-			change({ version: undefined }, true)
-			return o
-		} catch (error) {
-			fail(failureOf(error))
-			return undefined
-		}
-	}
-	const act = async (): Promise<void> => {
-		const o = await restore(earlier.version, record.version)
-		if (o) offerUndo({ text: `The content of version ${earlier.version} is the present one now.`, undo: () => void restore(record.version, o.version) })
-	}
+	const restore = (version: number, expectedVersion: number, then?: (o: StoredObject) => void): Promise<void> => attempt("Restoring the version", async () => {
+		const o = await call("POST /api/v1/sync/files/{id}/restore", { path: { id: record.id }, body: { version, expectedVersion } })
+		stored(o)
+		change({ version: undefined }, true)
+		then?.(o)
+	})
+	const act = (): Promise<void> => restore(earlier.version, record.version, (o) => offerUndo({ text: `The content of version ${earlier.version} is the present one now.`, undo: () => void restore(record.version, o.version) }))
 	return (
 		<>
 			<div class="bar">
@@ -93,7 +84,7 @@ function Earlier({ record, earlier, now, then, writes, stored }: { record: Store
 				{writes && <button type="button" class="small primary" onClick={() => void act()}>Restore this version</button>}
 				<a href={addressWith({ version: undefined })}>The present one</a>
 			</div>
-			{failure && <Problem failure={failure} what="Restoring the version" retry={() => void act()} giveUp={() => fail(undefined)} />}
+			{failed && <Problem {...failed} giveUp={() => fail(undefined)} />}
 			{compared
 				? <Show of={texts} what="both versions">{([first = "", second = ""]) => <Difference first={first} second={second} label={`Changes from version ${earlier.version} to ${record.version}`} />}</Show>
 				: <Preview of={then} />}

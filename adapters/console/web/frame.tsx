@@ -114,7 +114,9 @@ export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 						{!at
 							? <><h1>There is no such page</h1><p>The address may be mistyped. <a href="/console">Home</a></p></>
 							: isFor(at, me)
-								? <Shown key={at.path} at={at} me={me} />
+								? at.alone || me.org
+									? <Shown key={at.path} at={at} me={me} />
+									: <><h1>{at.name}</h1><p>You belong to no organisation yet. Somebody who manages one can invite you.</p></>
 								: <><h1>{at.name}</h1><p>Your role in {me.org?.name ?? "the organisation"} has no access to this page. Its owners and admins change roles.</p></>}
 					</main>
 				</div>
@@ -140,14 +142,14 @@ function useWide(): boolean {
 
 // Shown is a page, loaded first where it is a file of its own. If that is gone the console is loaded again, once.
 function Shown({ at, me }: { at: PageOf; me: Me }): JSX.Element {
-	const page = useLoaded<ComponentType<{ me: Me }>>(async () => {
+	const page = useLoaded(async () => {
 		const loaded = at.load && await part(at.load, () => {
 			if (sessionStorage.getItem("reloaded")) return
 			sessionStorage.setItem("reloaded", "yes")
 			location.reload()
 		})
 		sessionStorage.removeItem("reloaded")
-		return (loaded?.default ?? at.page) as ComponentType<{ me: Me }>
+		return (loaded?.default ?? at.page) as ComponentType<{ me: Me }> // to whom it is shown belongs to an organisation if it needs one
 	}, [at.path])
 	const Page = at.page ?? page.value
 	if (Page) return <Page me={me} />

@@ -3,9 +3,9 @@ import type { JSX } from "preact"
 import { useFeed } from "./feed"
 import { NotLive } from "./feedstate"
 import { call, cursorOf, Failure, page } from "./interface"
-import { Problem, useLoaded, useLook } from "./loading"
+import { Placeholder, Problem, Time, useLoaded, useLook } from "./loading"
 import { first } from "./members"
-import { exact, nameOf, relative } from "./text"
+import { nameOf } from "./text"
 import type { Task } from "./types"
 
 type Change = { at: string; key: string; text: JSX.Element }
@@ -33,9 +33,9 @@ export function Lately(): JSX.Element {
 			{tasks.failure && <Problem failure={tasks.failure} what="Loading changed tasks" retry={tasks.retry} />}
 			{members.failure && <Problem failure={members.failure} what="Loading who joined" retry={members.retry} />}
 			{changes.length > 0
-				? <ul class="lately" aria-busy={loading}>{changes.map((c) => <li key={c.key}>{c.text} <time dateTime={c.at} title={exact(c.at)}>{relative(c.at)}</time></li>)}</ul>
+				? <ul class="lately" aria-busy={loading}>{changes.map((c) => <li key={c.key}>{c.text} <Time at={c.at} /></li>)}</ul>
 				: loading
-					? <p class="placeholder" aria-busy="true"><span class="hidden">Loading what changed lately</span></p>
+					? <Placeholder what="what changed lately" />
 					: parts.every((p) => !p.failure) && <p class="empty">No file has changed yet, no task was made, and nobody has joined in the last 30 days.</p>}
 		</>
 	)

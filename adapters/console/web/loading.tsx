@@ -4,6 +4,7 @@ import { useCallback, useEffect, useRef, useState } from "preact/hooks"
 import { Failure, failureOf, send } from "./interface"
 import { announce } from "./live"
 import { isOperators, signInAddress } from "./router"
+import { exact, relative } from "./text"
 // Imported for the bundler alone, which makes a file for each set of pages that share a module: every page
 // imports this module, so that these are in one file with it.
 import "./chart"
@@ -95,12 +96,46 @@ export async function part<Module>(load: () => Promise<Module>, gone?: () => voi
 	}
 }
 
+// Act is an act of the person: run carries it out, unless it is under way, and failed is why it failed last.
+export type Act<Args extends unknown[]> = { run: (...args: Args) => Promise<void>; busy: boolean; failed: Failed | undefined; forget: () => void }
+
+// useAct returns an act. It is repeated with the arguments of the last time, and does what act does by then.
+export function useAct<Args extends unknown[]>(what: string, act: (...args: Args) => Promise<unknown>): Act<Args> {
+	const now = useRef<{ busy: boolean; failed?: [Failure, Args] }>({ busy: false })
+	const [, render] = useState({})
+	const become = (next: typeof now.current): void => {
+		now.current = next
+		render({})
+	}
+	const run = async (...args: Args): Promise<void> => {
+		if (now.current.busy) return
+		become({ busy: true })
+		try {
+			await act(...args)
+			become({ busy: false })
+		} catch (error) {
+			become({ busy: false, failed: [failureOf(error), args] })
+		}
+	}
+	const { busy, failed: [failure, args] = [] } = now.current
+	return { run, busy, failed: failure && { what, failure, retry: () => void run(...(args as Args)) }, forget: () => become({ busy }) }
+}
+
+// submitting has a form carry out an act in place of its request.
+export const submitting = (act: Act<[]>) => (e: Event): void => (e.preventDefault(), void act.run())
+
+// Placeholder is in the place of what is being loaded.
+export const Placeholder = ({ what }: { what: string }): JSX.Element => <p class="placeholder" aria-busy="true"><span class="hidden">Loading {what}</span></p>
+
+// Time is a time as seen from now, or as another text, with the exact one as its title.
+export const Time = ({ at, as = relative, class: look }: { at: string; as?: (time: string) => string; class?: string }): JSX.Element => <time class={look} dateTime={at} title={exact(at)}>{as(at)}</time>
+
 // Show shows what was loaded, a placeholder, or the failure with a way to try again. If again is given, what was loaded stays below
 // the failure of loading it again, which is called so.
 export function Show<Value>({ of, what, again, children }: { of: Loaded<Value>; what: string; again?: string; children: (value: Value) => ComponentChildren }): JSX.Element {
 	const problem = of.failure && <Problem failure={of.failure} what={(of.value !== undefined && again) || `Loading ${what}`} retry={of.retry} />
 	if (of.value !== undefined && (again || !of.failure)) return <>{problem}{children(of.value)}</>
-	return problem ?? <p class="placeholder" aria-busy="true"><span class="hidden">Loading {what}</span></p>
+	return problem ?? <Placeholder what={what} />
 }
 
 // Problem says that what failed, with the request's id to copy, ways to try again and to give up,

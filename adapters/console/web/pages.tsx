@@ -8,17 +8,20 @@ import type { Me, Role } from "./types"
 // Group is a part of the navigation.
 export type Group = "Work" | "Organisation" | "Operation"
 
+// Belonging is somebody who belongs to an organisation.
+export type Belonging = Me & { org: NonNullable<Me["org"]> }
+
 // PageOf is a page: menu lists it in the navigation, in a group (Work if it names none), for the
-// roles that may use it (all if it names none).
+// roles that may use it (all if it names none). Only one that alone is set for has people without an organisation.
 export type PageOf = {
-	path: string; name: string; menu?: boolean; group?: Group; icon?: string; roles?: Role[]
-	page?: ComponentType<{ me: Me }>; load?: () => Promise<{ default: ComponentType<{ me: Me }> }>
+	path: string; name: string; menu?: boolean; group?: Group; icon?: string; roles?: Role[]; alone?: boolean
+	page?: ComponentType<{ me: Me }>; load?: () => Promise<{ default: ComponentType<{ me: Belonging }> }>
 }
 
 export const groups: Group[] = ["Work", "Organisation", "Operation"]
 
 export const pages: PageOf[] = [
-	{ path: "/console", name: "Home", menu: true, icon: icons.home, page: Home },
+	{ path: "/console", name: "Home", menu: true, icon: icons.home, alone: true, page: Home },
 	{ path: "/console/tasks", name: "Tasks", menu: true, icon: icons.tasks, load: () => import("./pages/tasks") },
 	{ path: "/console/chat", name: "Chat", menu: true, icon: icons.chat, load: () => import("./pages/chat") },
 	{ path: "/console/files", name: "Files", menu: true, icon: icons.files, load: () => import("./pages/files") },
@@ -30,7 +33,7 @@ export const pages: PageOf[] = [
 	{ path: "/console/billing", name: "Billing", menu: true, group: "Organisation", icon: icons.billing, load: () => import("./pages/billing") },
 	{ path: "/console/audit", name: "Audit log", menu: true, group: "Organisation", icon: icons.audit, roles: ["OWNER", "ADMIN"], load: () => import("./pages/audit") },
 	{ path: "/console/export", name: "Export", menu: true, group: "Organisation", icon: icons.export, roles: ["OWNER"], load: () => import("./pages/export") },
-	{ path: "/console/sessions", name: "Sessions", icon: icons.sessions, load: () => import("./pages/sessions") },
+	{ path: "/console/sessions", name: "Sessions", icon: icons.sessions, alone: true, load: () => import("./pages/sessions") },
 ]
 
 // isListed reports whether the navigation has a page.

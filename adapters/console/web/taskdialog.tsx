@@ -4,12 +4,12 @@ import { useEffect, useState } from "preact/hooks"
 import { Picker, type Entry, type Search } from "./combobox"
 import { Dialog } from "./dialog"
 import { useDraft } from "./draft"
-import { all, failureOf, type Failure } from "./interface"
+import { all } from "./interface"
 import { onKeys } from "./keys"
-import { Problem, RequestId, Show, useLoaded } from "./loading"
+import { Problem, RequestId, Show, Time, submitting, useAct, useLoaded } from "./loading"
 import type { Members } from "./members"
 import { Conflict, applied, differing, priorities, readTask, saveTask, statuses } from "./taskdata"
-import { day, exact, relative } from "./text"
+import { day } from "./text"
 import type { Task, TaskPatch, TaskPriority, TaskStatus, Workspace } from "./types"
 
 // Names are the members and the workspaces that tasks refer to; both are empty until they are loaded.
@@ -54,7 +54,7 @@ export function ConflictDialog({ conflict, names, keep, take, onClose }: { confl
 	const { theirs, patch, fields, request } = conflict
 	return (
 		<Dialog title="Somebody else has changed this task" onClose={onClose} wide>
-			<p>“{theirs.title}” was changed <time dateTime={theirs.updatedAt} title={exact(theirs.updatedAt)}>{relative(theirs.updatedAt)}</time>, after you had opened it. Nothing of yours is stored yet, and nothing is lost.</p>
+			<p>“{theirs.title}” was changed <Time at={theirs.updatedAt} />, after you had opened it. Nothing of yours is stored yet, and nothing is lost.</p>
 			<div class="sides">
 				{([["Yours", patch], ["Theirs, stored", theirs]] as [string, Partial<Task>][]).map(([side, of]) => (
 					<section key={side} aria-label={side}>
@@ -100,7 +100,6 @@ function Form({ task, names, writes, onSaved, onDelete }: { task: Task } & Pick<
 	const [stored, setStored] = useState(task)
 	const [draft, setDraft] = useDraft<Kept>(`task ${task.id}`)
 	const [restored] = useState(draft !== undefined)
-	const [failed, fail] = useState<Failure>()
 	const [conflict, setConflict] = useState<Conflict>()
 	const [saved, setSaved] = useState(0)
 	const shown = draft ? applied(stored, draft.patch) : stored
@@ -108,8 +107,7 @@ function Form({ task, names, writes, onSaved, onDelete }: { task: Task } & Pick<
 		setDraft((was) => changedFrom(was?.base ?? stored, { ...was?.patch, ...patch }))
 		setSaved(0)
 	}
-	const save = async (base?: Task): Promise<void> => {
-		fail(undefined)
+	const save = useAct("Saving the task", async (base?: Task) => {
 		setConflict(undefined)
 		if (!draft) return
 		try {
@@ -119,10 +117,10 @@ function Form({ task, names, writes, onSaved, onDelete }: { task: Task } & Pick<
 			setSaved((n) => n + 1)
 			onSaved(now)
 		} catch (error) {
-			if (error instanceof Conflict) setConflict(error)
-			else fail(failureOf(error))
+			if (!(error instanceof Conflict)) throw error
+			setConflict(error)
 		}
-	}
+	})
 	const take = (theirs: Task, fields: (keyof TaskPatch)[]): void => {
 		const rest = { ...draft?.patch }
 		for (const f of fields) delete rest[f]
@@ -134,7 +132,7 @@ function Form({ task, names, writes, onSaved, onDelete }: { task: Task } & Pick<
 	const options = (all: [string, string][]): JSX.Element[] => all.map(([value, text]) => <option key={value} value={value}>{text}</option>)
 	return (
 		<>
-			<form class="fields" onSubmit={(e) => (e.preventDefault(), void save())} onKeyDown={onKeys({ "Mod+Enter": () => void save() })}>
+			<form class="fields" onSubmit={submitting(save)} onKeyDown={onKeys({ "Mod+Enter": () => void save.run() })}>
 				{restored && draft && <p class="soft">What you had typed and not saved is here again.</p>}
 				<label class="long">Title<input value={shown.title} maxLength={200} required readOnly={!writes} onInput={(e) => set({ title: e.currentTarget.value })} /></label>
 				<label class="long">Description<textarea value={shown.description ?? ""} maxLength={10000} readOnly={!writes} onInput={(e) => set({ description: e.currentTarget.value || null })} /></label>
@@ -144,15 +142,15 @@ function Form({ task, names, writes, onSaved, onDelete }: { task: Task } & Pick<
 				<label>Workspace<select value={shown.workspaceId ?? ""} disabled={!writes} onChange={(e) => set({ workspaceId: e.currentTarget.value || null })}>{options([["", "The organisation"], ...workspacesOf(names, shown.workspaceId)])}</select></label>
 				<label>Due (UTC)<input type="date" value={shown.dueDate?.slice(0, 10) ?? ""} readOnly={!writes} onInput={(e) => set({ dueDate: e.currentTarget.value || null })} /></label>
 				<label>Tags, with commas between<input defaultValue={shown.tags.join(", ")} key={`${stored.updatedAt} ${conflict === undefined}`} readOnly={!writes} onInput={(e) => set({ tags: [...new Set(e.currentTarget.value.split(",").map((tag) => tag.trim()).filter(Boolean))] })} /></label>
-				{failed && <div class="long"><Problem failure={failed} what="Saving the task" retry={() => void save()} /></div>}
+				{save.failed && <Problem {...save.failed} />}
 				<p class="long bar">
 					{writes && <button type="submit" class="primary">Save</button>}
-					{draft && <button type="button" onClick={() => (setDraft(undefined), setStored({ ...stored }), fail(undefined))}>Discard changes</button>}
-					<span class="soft grow" role="status">{draft ? "Not saved yet" : saved > 0 ? "Saved" : <>Changed <time dateTime={stored.updatedAt} title={exact(stored.updatedAt)}>{relative(stored.updatedAt)}</time></>}</span>
+					{draft && <button type="button" onClick={() => (setDraft(undefined), setStored({ ...stored }), save.forget())}>Discard changes</button>}
+					<span class="soft grow" role="status">{draft ? "Not saved yet" : saved > 0 ? "Saved" : <>Changed <Time at={stored.updatedAt} /></>}</span>
 					{writes && <button type="button" onClick={() => onDelete(stored)}>Delete</button>}
 				</p>
 			</form>
-			{conflict && <ConflictDialog conflict={conflict} names={names} keep={() => void save(conflict.theirs)} take={() => take(conflict.theirs, conflict.fields)} onClose={() => setConflict(undefined)} />}
+			{conflict && <ConflictDialog conflict={conflict} names={names} keep={() => void save.run(conflict.theirs)} take={() => take(conflict.theirs, conflict.fields)} onClose={() => setConflict(undefined)} />}
 			<History id={task.id} changes={saved} names={names} made={stored} />
 		</>
 	)
@@ -170,11 +168,11 @@ function History({ id, changes, names, made }: { id: string; changes: number; na
 					<ol>
 						{entries.slice().reverse().map((e) => (
 							<li key={e.id}>
-								<p><b>{assigneeOf(names, e.changedBy)}</b> <time dateTime={e.changedAt} title={exact(e.changedAt)}>{relative(e.changedAt)}</time>{e.reason !== null && <>: <q>{e.reason}</q></>}</p>
+								<p><b>{assigneeOf(names, e.changedBy)}</b> <Time at={e.changedAt} />{e.reason !== null && <>: <q>{e.reason}</q></>}</p>
 								<ul>{e.changes.map((c) => <li key={c.field}>{fieldNames[c.field] ?? c.field} {c.from === null && c.to === null ? "changed" : <>{valueOf(names, c.field, c.from)} → {valueOf(names, c.field, c.to)}</>}</li>)}</ul>
 							</li>
 						))}
-						<li><p><b>{assigneeOf(names, made.createdBy)}</b> <time dateTime={made.createdAt} title={exact(made.createdAt)}>{relative(made.createdAt)}</time>: created</p></li>
+						<li><p><b>{assigneeOf(names, made.createdBy)}</b> <Time at={made.createdAt} />: created</p></li>
 					</ol>
 				)}
 			</Show>

@@ -6,10 +6,10 @@ import { offer } from "../csv"
 import { Icon, icons } from "../icons"
 import { all, call, cursorOf, failureOf, page, type Failure } from "../interface"
 import { announce } from "../live"
-import { Problem, Show, useLoaded, useLook } from "../loading"
+import { Problem, Show, Time, useLoaded, useLook } from "../loading"
 import { Unnamed, useMembers, type Members } from "../members"
 import { addressWith, useQuery } from "../router"
-import { count, dateOf, exact, plans, relative, roles, startOf } from "../text"
+import { count, dateOf, exact, plans, roles, startOf } from "../text"
 import type { AuditEntry, Me, Operations } from "../types"
 
 const step = 50 // entries read at a time
@@ -258,7 +258,7 @@ function Line({ entry: e, names, asked, onToggle }: { entry: AuditEntry; names: 
 				<summary>
 					<Icon path={kinds[kindOf(e.action)]?.icon ?? icons.audit} />
 					<span class="grow"><b>{who}</b> {did.map((part) => (typeof part === "string" ? part : <b>{part.name}</b>))}{more && <span class="soft"> · {more}</span>}</span>
-					<time class="soft" dateTime={e.createdAt} title={exact(e.createdAt)}>{relative(e.createdAt)}</time>
+					<Time class="soft" at={e.createdAt} />
 				</summary>
 				{open && <dl class="pairs">{facts.filter(([, value]) => value).map(([name, value]) => <><dt>{name}</dt><dd>{value}</dd></>)}</dl>}
 			</details>

@@ -3,12 +3,12 @@
 import type { JSX } from "preact"
 import { useEffect, useState } from "preact/hooks"
 import { Dialog } from "../dialog"
-import { call, failureOf, type Failure } from "../interface"
+import { call } from "../interface"
 import { announce } from "../live"
-import { Problem, RequestId, Show, useLoaded, useLook } from "../loading"
+import { Problem, RequestId, Show, Time, useAct, useLoaded, useLook } from "../loading"
 import { openPopup, type Popup } from "../popup"
 import { useQuery } from "../router"
-import { count, day, exact, plans, size } from "../text"
+import { count, day, plans, size } from "../text"
 import type { Me, Plan, PlanOffer, Storage, Subscription } from "../types"
 
 const statuses: Record<Subscription["status"], string> = { TRIALING: "Trial", ACTIVE: "Active", PAST_DUE: "Payment is due", CANCELED: "Not subscribed", PAUSED: "Paused" }
@@ -22,18 +22,14 @@ async function load(): Promise<State> {
 	return { subscription, offers, storage, used: quota.used, trialEnded: subscription.trialEnd !== null }
 }
 
-export default function Billing({ me }: { me: Me }): JSX.Element {
-	if (!me.org) return <><h1>Billing</h1><p>Plans belong to organisations, and you are in none yet.</p></>
-	return <Page manages={me.role === "OWNER" || me.role === "ADMIN"} />
-}
-
 // Change is what a person may do with the plan.
 type Change = { to: PlanOffer; by: "trial" | "checkout" | "downgrade" }
 
 // isPaid reports whether the payment provider has a subscription, which a checkout would change.
 const isPaid = (s: Subscription): boolean => (s.plan === "STANDARD" || s.plan === "PREMIUM") && s.status !== "CANCELED" && (s.status !== "TRIALING" || s.hasPaymentMethod)
 
-function Page({ manages }: { manages: boolean }): JSX.Element {
+export default function Billing({ me }: { me: Me }): JSX.Element {
+	const manages = me.role === "OWNER" || me.role === "ADMIN"
 	const [query, change] = useQuery()
 	const state = useLoaded(load, [])
 	const [asked, ask] = useState<Change>()
@@ -112,15 +108,14 @@ function Notices({ subscription: s, manages }: State & { manages: boolean }): JS
 const left = (end: string): number => Math.max(0, Math.ceil((new Date(end).getTime() - Date.now()) / 86_400_000))
 
 function Current({ subscription: s, manages }: State & { manages: boolean }): JSX.Element {
-	const date = (time: string): JSX.Element => <time dateTime={time} title={exact(time)}>{day(time)}</time>
 	const trial = s.status === "TRIALING" ? s.trialEnd ?? s.currentPeriodEnd : null
 	return (
 		<div class="cards">
 			<section>
 				<h2>Plan</h2>
 				<p class="figure">{plans[s.plan]} <span class="badge" data-status={s.status}>{s.managedExternally ? "Set by the operator" : statuses[s.status]}</span></p>
-				{trial ? <p class="soft">{count(left(trial))} {left(trial) === 1 ? "day" : "days"} left: the trial ends on {date(trial)}, then the plan becomes Free.</p>
-					: s.currentPeriodEnd ? <p class="soft">{s.cancelAtPeriodEnd || s.managedExternally ? "Ends" : "Renews"} on {date(s.currentPeriodEnd)}.</p>
+				{trial ? <p class="soft">{count(left(trial))} {left(trial) === 1 ? "day" : "days"} left: the trial ends on <Time at={trial} as={day} />, then the plan becomes Free.</p>
+					: s.currentPeriodEnd ? <p class="soft">{s.cancelAtPeriodEnd || s.managedExternally ? "Ends" : "Renews"} on <Time at={s.currentPeriodEnd} as={day} />.</p>
 						: <p class="soft">{s.plan === "NO_PLAN" ? "Chats need a plan." : "It does not end by itself."}</p>}
 			</section>
 			<section>
@@ -138,23 +133,21 @@ function Current({ subscription: s, manages }: State & { manages: boolean }): JS
 }
 
 function Portal(): JSX.Element {
-	const [failed, fail] = useState<Failure>()
 	const [page, setPage] = useState<string>()
-	const open = async (): Promise<void> => {
-		fail(undefined)
+	const { run: open, failed } = useAct("Opening the portal", async () => {
 		const popup = openPopup("Opening the portal…", false)
 		try {
 			const { url } = await call("POST /api/v1/billing/portal")
 			popup ? popup.go(url) : setPage(url)
 		} catch (error) {
 			popup?.close()
-			fail(failureOf(error))
+			throw error
 		}
-	}
+	})
 	return (
 		<>
 			<p class="soft">Invoices, payment methods, and the end of a subscription are in the payment provider’s portal.</p>
-			{failed?.status === 409 ? <div class="waits" role="alert"><p>The portal opens after the first checkout: the payment provider does not know the organisation yet.</p><RequestId id={failed.request} /></div> : failed && <Problem failure={failed} what="Opening the portal" retry={() => void open()} />}
+			{failed?.failure.status === 409 ? <div class="waits" role="alert"><p>The portal opens after the first checkout: the payment provider does not know the organisation yet.</p><RequestId id={failed.failure.request} /></div> : failed && <Problem {...failed} />}
 			{page ? <p>The browser has kept the window from opening. <a href={page} target="_blank" rel="noreferrer">Open the portal</a></p> : <button type="button" class="small" onClick={() => void open()}>Open the portal</button>}
 		</>
 	)
@@ -220,8 +213,7 @@ function Offer({ offer: o, subscription: s, offers, trialEnded, manages, ask }: 
 function Confirm({ change, onClose, onPage, onDone, ...state }: State & { change: Change; onClose: () => void; onPage: (address: string, popup: Popup | undefined) => void; onDone: () => void }): JSX.Element {
 	const { subscription: s, offers } = state
 	const { to, by } = change
-	const [failed, fail] = useState<Failure>()
-	const [busy, setBusy] = useState(false)
+	const verb = by === "trial" ? "Start the trial" : by === "downgrade" ? "Change to Free" : isPaid(s) ? `Change to ${plans[to.plan]} and pay` : "Go to the payment page"
 	const from = offers.find((o) => o.plan === s.plan) ?? to
 	const paid = isPaid(s)
 	const later = by === "downgrade" && s.status === "ACTIVE" && s.currentPeriodEnd !== null
@@ -229,9 +221,7 @@ function Confirm({ change, onClose, onPage, onDone, ...state }: State & { change
 		: later ? `on ${day(s.currentPeriodEnd ?? "")}, when what is paid for ends` : by === "downgrade" ? "at once" : paid ? "at once" : "when the payment has been made"
 	const after = rows(state, to)
 	const over = after.filter((r) => r.over)
-	const send = async (): Promise<void> => {
-		fail(undefined)
-		setBusy(true)
+	const { run, busy, failed } = useAct(verb, async () => {
 		let popup: Popup | undefined
 		try {
 			if (by === "trial") await call("POST /api/v1/billing/trial")
@@ -249,11 +239,9 @@ function Confirm({ change, onClose, onPage, onDone, ...state }: State & { change
 			onDone()
 		} catch (error) {
 			popup?.close()
-			fail(failureOf(error))
-			setBusy(false)
+			throw error
 		}
-	}
-	const verb = by === "trial" ? "Start the trial" : by === "downgrade" ? "Change to Free" : paid ? `Change to ${plans[to.plan]} and pay` : "Go to the payment page"
+	})
 	return (
 		<Dialog title={by === "trial" ? `Trial of ${plans[to.plan]}` : `${plans[s.plan]} to ${plans[to.plan]}`} onClose={onClose} wide>
 			<p>The change takes effect <b>{when}</b>.{by === "checkout" && paid && <> The difference for the rest of the period is <b>charged at once</b>.</>}{by === "downgrade" && s.status === "TRIALING" && <> The trial <b>cannot be started again</b>.</>}{by === "checkout" && !paid && " You pay on the page of the payment provider, which opens in a new tab."}</p>
@@ -277,10 +265,10 @@ function Confirm({ change, onClose, onPage, onDone, ...state }: State & { change
 					</ul>
 				</div>
 			)}
-			{failed?.status === 409
-				? <div class="problem" role="alert"><p><strong>That cannot be done now.</strong> {failed.message}.</p><p>The plan may have changed since this page was loaded{by === "checkout" && ", or a payment is still being processed"}. <button type="button" class="small" onClick={onDone}>Load the plan again</button></p><RequestId id={failed.request} /></div>
-				: failed && <Problem failure={failed} what={verb} retry={() => void send()} />}
-			<p class="bar"><button type="button" class="primary" aria-busy={busy} disabled={busy} onClick={() => void send()}>{verb}</button><button type="button" onClick={onClose}>Cancel</button></p>
+			{failed?.failure.status === 409
+				? <div class="problem" role="alert"><p><strong>That cannot be done now.</strong> {failed.failure.message}.</p><p>The plan may have changed since this page was loaded{by === "checkout" && ", or a payment is still being processed"}. <button type="button" class="small" onClick={onDone}>Load the plan again</button></p><RequestId id={failed.failure.request} /></div>
+				: failed && <Problem {...failed} />}
+			<p class="bar"><button type="button" class="primary" aria-busy={busy} disabled={busy} onClick={() => void run()}>{verb}</button><button type="button" onClick={onClose}>Cancel</button></p>
 		</Dialog>
 	)
 }

@@ -7,23 +7,20 @@ import { conversationsOf, mostConversations, type Answer, type Conversation, typ
 import { Dialog } from "../dialog"
 import { useDraft } from "../draft"
 import { call, failureOf, type Failure } from "../interface"
-import { Copy, Problem, RequestId, useLoaded, type Loaded } from "../loading"
+import { Copy, Placeholder, Problem, RequestId, Time, useLoaded, type Loaded } from "../loading"
 import { Markdown } from "../markdown"
 import { Menu } from "../menu"
+import type { Belonging } from "../pages"
 import { addressWith, useQuery } from "../router"
 import { beginning, count, exact, relative } from "../text"
-import type { Me, Model, Quota } from "../types"
+import type { Model, Quota } from "../types"
 import { offerUndo } from "../undo"
 
 const shownFirst = 30 // exchanges of a long conversation, and as many more at a time
 const near = 60 // pixels from the end within which the page follows an answer
 
-export default function Chat({ me }: { me: Me }): JSX.Element {
-	if (!me.org) return <><h1>Chat</h1><p>Chats belong to an organisation, and you belong to none yet.</p></>
-	return <Chats key={me.org.id} all={conversationsOf(me.user.id, me.org.id)} writes={me.role !== "VIEWER"} />
-}
-
-function Chats({ all, writes }: { all: Conversations; writes: boolean }): JSX.Element {
+export default function Chat({ me }: { me: Belonging }): JSX.Element {
+	const writes = me.role !== "VIEWER", all = conversationsOf(me.user.id, me.org.id)
 	const [query, change] = useQuery()
 	const [, render] = useReducer((n: number) => n + 1, 0)
 	const [listed, list] = useState(false)
@@ -81,7 +78,7 @@ function Listed({ all, shown, open }: { all: Conversations; shown: string | unde
 					<li key={c.id}>
 						<a href={addressWith({ c: c.id })} aria-current={c.id === shown ? "page" : undefined}>
 							<span class="title">{c.title}</span>
-							<span class="soft">{answering(c.id) ? "Being answered" : <time dateTime={new Date(c.at).toISOString()} title={exact(new Date(c.at).toISOString())}>{relative(new Date(c.at).toISOString())}</time>}</span>
+							<span class="soft">{answering(c.id) ? "Being answered" : <Time at={new Date(c.at).toISOString()} />}</span>
 						</a>
 						<Menu label={`Acts on “${c.title}”`} class="small plain" choices={() => [{ text: "Rename", act: () => rename(c) }, { text: "Delete", act: () => void remove(c) }]}>⋯</Menu>
 					</li>
@@ -271,7 +268,7 @@ function Log({ exchanges, fits, loading, writes, here, again, revise }: LogOf): 
 	return (
 		<div class="record">
 			<div ref={box} class="log" role="region" aria-label="Messages" tabIndex={0} onScroll={scrolled}>
-				{loading && <p class="placeholder" aria-busy="true"><span class="hidden">Loading the conversation</span></p>}
+				{loading && <Placeholder what="the conversation" />}
 				{!loading && exchanges.length === 0 && <p class="empty begin">Ask something. The model sees this conversation, and nothing else of the organisation.</p>}
 				{exchanges.length > shown.length && <p><button type="button" class="small" onClick={() => more(most + shownFirst)}>Earlier messages</button></p>}
 				{shown.map((e, i) => {
@@ -316,7 +313,7 @@ function Shown({ e, latest, here, writes, acts }: ShownOf): JSX.Element {
 					)}
 					{ended && (
 						<p class="about soft">
-							{a.model}{a.usage && <span title="Tokens that count against the quota: what the model read, and what it wrote"> · {count(a.usage.inputTokens)} tokens in, {count(a.usage.outputTokens)} out</span>} · <time dateTime={new Date(e.at).toISOString()} title={exact(new Date(e.at).toISOString())}>{relative(new Date(e.at).toISOString())}</time>
+							{a.model}{a.usage && <span title="Tokens that count against the quota: what the model read, and what it wrote"> · {count(a.usage.inputTokens)} tokens in, {count(a.usage.outputTokens)} out</span>} · <Time at={new Date(e.at).toISOString()} />
 							{a.parts.length > 0 && <Copy text={a.parts.map((p) => (p.type === "text" ? p.text : "")).join("")} what="the answer" looks="small plain" />}
 							{latest && writes && <button type="button" class="small plain" onClick={() => acts.current.revise(e)}>Edit my message</button>}
 						</p>

@@ -7,11 +7,11 @@ import { once, useDraft } from "../draft"
 import { Initials } from "../icons"
 import { all, call, callDelete, failureOf, page, type Failure } from "../interface"
 import { announce } from "../live"
-import { Copy, Problem, RequestId, Show, useLoaded, useLook } from "../loading"
+import { Copy, Problem, RequestId, Show, Time, submitting, useAct, useLoaded, useLook } from "../loading"
 import { Unnamed, useMembers, type Members } from "../members"
 import { openPopup, type Popup } from "../popup"
 import { addressWith, useQuery } from "../router"
-import { count, exact, relative } from "../text"
+import { count } from "../text"
 import type { Connector, ConnectorProvider, Me } from "../types"
 
 const statuses: Record<Connector["status"], string> = { CONNECTED: "Connected", CONNECTING: "Connecting", ERROR: "Error", DISCONNECTED: "Not connected" }
@@ -22,11 +22,7 @@ const how = (p: ConnectorProvider): string => (byOAuth(p) ? "Sign-in at the prov
 const words = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1).replaceAll("-", " ")
 
 export default function Connectors({ me }: { me: Me }): JSX.Element {
-	if (!me.org) return <><h1>Connectors</h1><p>Connectors belong to organisations, and you are in none yet.</p></>
-	return <Page writes={me.role !== "VIEWER"} />
-}
-
-function Page({ writes }: { writes: boolean }): JSX.Element {
+	const writes = me.role !== "VIEWER"
 	const [query, change] = useQuery()
 	const providers = useLoaded(() => call("GET /api/v1/connector-providers"), [])
 	const members = useMembers()
@@ -85,7 +81,7 @@ function Line({ connector: c, provider }: { connector: Connector; provider: Conn
 				<a href={addressWith({ instance: c.id })}><b>{c.label}</b></a>
 				<p class="soft">
 					{provider && provider.displayName !== c.label && `${provider.displayName} · `}{c.status === "ERROR" ? c.lastError : c.hosting === "LOCAL" ? "On each person’s own machine" : `${count(c.tools.length)} ${c.tools.length === 1 ? "tool" : "tools"}`}
-					{c.lastUsedAt && <> · used <time dateTime={c.lastUsedAt} title={exact(c.lastUsedAt)}>{relative(c.lastUsedAt)}</time></>}
+					{c.lastUsedAt && <> · used <Time at={c.lastUsedAt} /></>}
 				</p>
 			</div>
 			<Badge status={c.status} />
@@ -157,8 +153,6 @@ const given = (values: Fields): Fields => Object.fromEntries(Object.entries(valu
 function Connect({ provider: p, onClose, onChange, onDone }: { provider: ConnectorProvider; onClose: () => void; onChange: () => void; onDone: (id: string) => void }): JSX.Element {
 	const [draft, setDraft, drop] = useDraft<{ name?: string; url?: string }>(`connect ${p.serverId}`)
 	const [secrets, setSecrets] = useState<Fields>({})
-	const [failed, fail] = useState<Failure>()
-	const [busy, setBusy] = useState(false)
 	const [flow, setFlow] = useState<{ start: () => Promise<Started>; popup: Popup | undefined }>()
 	const made = useRef<{ id: string; from: string } | undefined>(undefined)
 	const hasAddress = p.mcpUrl === null && !isLocal(p)
@@ -176,24 +170,16 @@ function Connect({ provider: p, onClose, onChange, onDone }: { provider: Connect
 		announce(`${draft?.name?.trim() || p.displayName} was added.`)
 		onDone(id)
 	}
-	const send = async (): Promise<void> => {
-		fail(undefined)
+	const send = useAct("Connecting", async () => {
 		if (byOAuth(p)) {
 			const plain = !draft?.name?.trim() && !hasAddress
-			setFlow({ popup: openPopup(`Connecting ${p.displayName}…`, true), start: async () => call("POST /api/v1/mcp-oauth/start", { body: plain ? { providerId: p.serverId } : { instanceId: await create() } }) })
-			return
+			return setFlow({ popup: openPopup(`Connecting ${p.displayName}…`, true), start: async () => call("POST /api/v1/mcp-oauth/start", { body: plain ? { providerId: p.serverId } : { instanceId: await create() } }) })
 		}
-		setBusy(true)
-		try {
-			const id = await create()
-			const credentials = given(secrets)
-			if (p.authMode === "API_KEY" && Object.keys(credentials).length > 0) await call("POST /api/v1/connectors/{instanceId}/credentials", { path: { instanceId: id }, body: { credentials } })
-			done(id)
-		} catch (error) {
-			fail(failureOf(error))
-			setBusy(false)
-		}
-	}
+		const id = await create()
+		const credentials = given(secrets)
+		if (p.authMode === "API_KEY" && Object.keys(credentials).length > 0) await call("POST /api/v1/connectors/{instanceId}/credentials", { path: { instanceId: id }, body: { credentials } })
+		done(id)
+	})
 	return (
 		<Dialog title={`Connect ${p.displayName}`} onClose={onClose}>
 			<p>{p.description}</p>
@@ -201,13 +187,13 @@ function Connect({ provider: p, onClose, onChange, onDone }: { provider: Connect
 			{flow
 				? <Flow name={p.displayName} {...flow} onCancel={() => (setFlow(undefined), onChange())} onReady={done} />
 				: (
-					<form class="fields" autocomplete="off" onSubmit={(e) => (e.preventDefault(), void send())}>
+					<form class="fields" autocomplete="off" onSubmit={submitting(send)}>
 						<label class="long">Name (optional)<input maxLength={100} placeholder={p.displayName} value={draft?.name ?? ""} onInput={(e) => setDraft({ ...draft, name: e.currentTarget.value })} /></label>
 						{hasAddress && <label class="long">Address of the server<input type="url" required placeholder="https://tools.example.com/mcp" value={draft?.url ?? ""} onInput={(e) => setDraft({ ...draft, url: e.currentTarget.value })} /></label>}
 						{p.authMode === "API_KEY" && <Secrets provider={p} values={secrets} set={setSecrets} />}
 						{byOAuth(p) && <p class="long soft">A window opens where you sign in at {p.displayName} and allow Collab to use it. What you allow there, the members of this organisation can use.</p>}
-						{failed && <div class="long"><Problem failure={failed} what="Connecting" retry={() => void send()}>{made.current && <p>The connector was added; its credentials were not stored yet.</p>}</Problem></div>}
-						<p class="long bar"><button type="submit" class="primary" disabled={busy} aria-busy={busy}>{byOAuth(p) ? `Sign in at ${p.displayName}` : "Connect"}</button><button type="button" onClick={onClose}>Cancel</button></p>
+						{send.failed && <Problem {...send.failed}>{made.current && <p>The connector was added; its credentials were not stored yet.</p>}</Problem>}
+						<p class="long bar"><button type="submit" class="primary" disabled={send.busy} aria-busy={send.busy}>{byOAuth(p) ? `Sign in at ${p.displayName}` : "Connect"}</button><button type="button" onClick={onClose}>Cancel</button></p>
 					</form>
 				)}
 		</Dialog>
@@ -303,7 +289,6 @@ function Details({ connector: c, provider: p, members, writes, onClose, onChange
 	const [act, setAct] = useState<"replace" | "delete">()
 	const [flow, setFlow] = useState<Popup | "blocked">()
 	const authorises = p !== undefined && byOAuth(p)
-	const time = (at: string): JSX.Element => <time dateTime={at} title={exact(at)}>{relative(at)}</time>
 	const expired = c.credentialsExpireAt !== null && new Date(c.credentialsExpireAt).getTime() < Date.now()
 	const signIn = (): void => setFlow(openPopup(`Connecting ${c.label}…`, true) ?? "blocked")
 	return (
@@ -314,9 +299,9 @@ function Details({ connector: c, provider: p, members, writes, onClose, onChange
 			{c.status === "DISCONNECTED" && <p class="waits">It has no credentials yet, so chats cannot use it.</p>}
 			{p && isLocal(p) && <Machine command={p.command} variables={Object.keys(p.env ?? {})} />}
 			<dl class="facts">
-				<div><dt>Added</dt><dd>{time(c.createdAt)} by {members.nameOf(c.createdBy, "a")}</dd></div>
-				<div><dt>Last used</dt><dd>{c.lastUsedAt ? time(c.lastUsedAt) : "Never"}</dd></div>
-				<div><dt>Credentials</dt><dd>{c.hasCredentials ? c.credentialsExpireAt ? <span class={expired ? "warning" : undefined}>{expired ? "Expired" : "Expire"} {time(c.credentialsExpireAt)}</span> : "Stored, without a known end" : p?.authMode === "NONE" ? "None are needed" : "None"}</dd></div>
+				<div><dt>Added</dt><dd><Time at={c.createdAt} /> by {members.nameOf(c.createdBy, "a")}</dd></div>
+				<div><dt>Last used</dt><dd>{c.lastUsedAt ? <Time at={c.lastUsedAt} /> : "Never"}</dd></div>
+				<div><dt>Credentials</dt><dd>{c.hasCredentials ? c.credentialsExpireAt ? <span class={expired ? "warning" : undefined}>{expired ? "Expired" : "Expire"} <Time at={c.credentialsExpireAt} /></span> : "Stored, without a known end" : p?.authMode === "NONE" ? "None are needed" : "None"}</dd></div>
 			</dl>
 			{flow && <Flow name={p?.displayName ?? c.label} popup={flow === "blocked" ? undefined : flow} start={() => call("POST /api/v1/mcp-oauth/start", { body: { instanceId: c.id } })} onCancel={() => setFlow(undefined)} onReady={() => (setFlow(undefined), announce(`${c.label} is authorised.`), onChange())} />}
 			{act === "replace" && p && <Replace connector={c} provider={p} onClose={() => setAct(undefined)} onDone={() => (setAct(undefined), onChange())} />}
@@ -340,7 +325,6 @@ function Details({ connector: c, provider: p, members, writes, onClose, onChange
 // Reveal shows the stored credentials after an explicit act, for a minute.
 function Reveal({ connector: c }: { connector: Connector }): JSX.Element {
 	const [entries, setEntries] = useState<[string, string][]>()
-	const [failed, fail] = useState<Failure>()
 	useEffect(() => {
 		if (!entries) return
 		const hide = (): void => setEntries(undefined)
@@ -351,61 +335,44 @@ function Reveal({ connector: c }: { connector: Connector }): JSX.Element {
 			removeEventListener("pagehide", hide)
 		}
 	}, [entries])
-	const read = async (): Promise<void> => {
-		fail(undefined)
-		try {
-			const { credentials } = await call("GET /api/v1/connectors/{instanceId}/credentials", { path: { instanceId: c.id } })
-			setEntries(Object.entries(credentials).map(([name, v]) => [name, typeof v === "string" ? v : JSON.stringify(v)]))
-		} catch (error) {
-			fail(failureOf(error))
-		}
-	}
+	const read = useAct("Reading the credentials", async () => {
+		const { credentials } = await call("GET /api/v1/connectors/{instanceId}/credentials", { path: { instanceId: c.id } })
+		setEntries(Object.entries(credentials).map(([name, v]) => [name, typeof v === "string" ? v : JSON.stringify(v)]))
+	})
 	return (
 		<>
-			{failed && <Problem failure={failed} what="Reading the credentials" retry={() => void read()} giveUp={() => fail(undefined)} />}
+			{read.failed && <Problem {...read.failed} giveUp={read.forget} />}
 			{entries
 				? <div class="waits">
 					<p>Hidden again after {shownFor} seconds. <button type="button" class="small" onClick={() => setEntries(undefined)}>Hide now</button></p>
 					<dl class="facts">{entries.map(([name, v]) => <div key={name}><dt>{name}</dt><dd><code>{v}</code> <Copy text={v} what={name} /></dd></div>)}</dl>
 				</div>
-				: <p class="soft"><button type="button" class="small" onClick={() => void read()}>Read the credentials</button> It is recorded in the audit log that you have read them.</p>}
+				: <p class="soft"><button type="button" class="small" onClick={() => void read.run()}>Read the credentials</button> It is recorded in the audit log that you have read them.</p>}
 		</>
 	)
 }
 
 function Replace({ connector: c, provider: p, onClose, onDone }: { connector: Connector; provider: ConnectorProvider; onClose: () => void; onDone: () => void }): JSX.Element {
 	const [secrets, setSecrets] = useState<Fields>({})
-	const [failed, fail] = useState<Failure>()
-	const send = async (): Promise<void> => {
-		fail(undefined)
-		try {
-			await call("POST /api/v1/connectors/{instanceId}/credentials", { path: { instanceId: c.id }, body: { credentials: given(secrets) } })
-			announce("The credentials are stored.")
-			onDone()
-		} catch (error) {
-			fail(failureOf(error))
-		}
-	}
+	const send = useAct("Storing the credentials", async () => {
+		await call("POST /api/v1/connectors/{instanceId}/credentials", { path: { instanceId: c.id }, body: { credentials: given(secrets) } })
+		announce("The credentials are stored.")
+		onDone()
+	})
 	return (
-		<form class="fields" autocomplete="off" onSubmit={(e) => (e.preventDefault(), void send())}>
+		<form class="fields" autocomplete="off" onSubmit={submitting(send)}>
 			<Secrets provider={p} values={secrets} set={setSecrets} />
-			{failed && <div class="long"><Problem failure={failed} what="Storing the credentials" retry={() => void send()} /></div>}
+			{send.failed && <Problem {...send.failed} />}
 			<p class="long bar"><button type="submit" class="small primary">Store the credentials</button><button type="button" class="small" onClick={onClose}>Cancel</button></p>
 		</form>
 	)
 }
 
 function Delete({ connector: c, authorises, onClose, onDone }: { connector: Connector; authorises: boolean; onClose: () => void; onDone: () => void }): JSX.Element {
-	const [failed, fail] = useState<Failure>()
-	const send = async (): Promise<void> => {
-		fail(undefined)
-		try {
-			await callDelete("DELETE /api/v1/connectors/{instanceId}", { path: { instanceId: c.id } })
-			onDone()
-		} catch (error) {
-			fail(failureOf(error))
-		}
-	}
+	const send = useAct("Deleting", async () => {
+		await callDelete("DELETE /api/v1/connectors/{instanceId}", { path: { instanceId: c.id } })
+		onDone()
+	})
 	return (
 		<Dialog title={`Delete ${c.label}?`} onClose={onClose}>
 			<p>It cannot be undone. With the connector go:</p>
@@ -413,8 +380,8 @@ function Delete({ connector: c, authorises, onClose, onDone }: { connector: Conn
 				<li>{c.tools.length > 0 ? `its ${count(c.tools.length)} tools: ` : ""}chats of all members can no longer use it;</li>
 				{c.hasCredentials && <li>its stored credentials{authorises ? "; what was allowed at the provider is revoked there." : ", which stay valid at the provider: revoke the key there if nobody else needs it."}</li>}
 			</ul>
-			{failed && <Problem failure={failed} what="Deleting" retry={() => void send()} />}
-			<p class="bar"><button type="button" class="primary" onClick={() => void send()}>Delete the connector</button><button type="button" onClick={onClose}>Cancel</button></p>
+			{send.failed && <Problem {...send.failed} />}
+			<p class="bar"><button type="button" class="primary" onClick={() => void send.run()}>Delete the connector</button><button type="button" onClick={onClose}>Cancel</button></p>
 		</Dialog>
 	)
 }

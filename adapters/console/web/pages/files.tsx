@@ -6,31 +6,30 @@ import { useDraft } from "../draft"
 import { Live, NotLive } from "../feedstate"
 import { FileView } from "../file"
 import { Icon, icons } from "../icons"
-import { all, call, callDelete, failureOf, type Failure } from "../interface"
+import { all, call, callDelete, failureOf } from "../interface"
 import { onKeys } from "../keys"
 import { announce } from "../live"
-import { Problem, RequestId, Show, useAttempt, useLoaded, useLook, type Failed } from "../loading"
+import { Placeholder, Problem, RequestId, Show, Time, submitting, useAct, useAttempt, useLoaded, useLook, type Failed } from "../loading"
 import { Unnamed, useMembers, type Members } from "../members"
 import { Menu } from "../menu"
+import type { Belonging } from "../pages"
 import { addressOf } from "../preview"
 import { fileName, placesOf, useOpen, useRecords, type Place, type Records, type Shelf } from "../records"
 import { addressWith, useQuery, type Changes } from "../router"
-import { count, exact, relative, size } from "../text"
-import type { Me, StoredObject } from "../types"
+import { count, exact, size } from "../text"
+import type { StoredObject } from "../types"
 import { offerUndo } from "../undo"
 import { add, cancel, clear, droppedOf, filesOf, keepBoth, replace, retry, underway, useUploads, type Upload } from "../uploads"
 import { Windowed } from "../windowed"
 
-export default function Files({ me }: { me: Me }): JSX.Element {
-	const org = me.org
+export default function Files({ me }: { me: Belonging }): JSX.Element {
 	const members = useMembers()
 	const known = useLoaded(async () => {
 		const [workspaces, teams, limits] = await Promise.all([all("GET /api/v1/workspaces", {}), all("GET /api/v1/teams", {}), call("GET /api/v1/sync/limits")])
 		return { places: placesOf(me, workspaces, teams), keeps: limits.versions !== null }
 	}, [])
 	useLook(known.retry)
-	if (!org) return <><h1>Files</h1><p>Files belong to an organisation, and you belong to none yet.</p></>
-	if (known.value) return <Explorer {...known.value} members={members} org={org.id} writes={me.role !== "VIEWER"} />
+	if (known.value) return <Explorer {...known.value} members={members} org={me.org.id} writes={me.role !== "VIEWER"} />
 	return <><h1>Files</h1><Show of={known} what="the places of files">{() => null}</Show></>
 }
 
@@ -82,7 +81,7 @@ function Explorer({ places, members, keeps, org, writes }: ExplorerOf): JSX.Elem
 							<Crumbs place={place} folder={folder} />
 							{shelf?.failure && <Problem failure={shelf.failure} what="Loading the files" retry={() => void records.load(place.key)} />}
 							{!shelf
-								? <p class="placeholder" aria-busy="true"><span class="hidden">Loading the files</span></p>
+								? <Placeholder what="the files" />
 								: file
 									? record
 										? <FileView key={file} record={record} members={members} writes={writes} acts={acts} version={Number(query.get("version")) || undefined} />
@@ -285,7 +284,7 @@ function Row({ entry, now, members, writes, acts }: { entry: Entry; now: boolean
 	return (
 		<div class="entry">
 			<a data-row tabIndex={tab} href={file ? addressWith({ file: file.id }) : addressWith({ folder: entry.path })}><span class="icon"><Icon path={file ? icons.file : icons.files} /></span>{entry.name}{!file && <span class="hidden"> (folder)</span>}</a>
-			<time class="wide soft" dateTime={entry.changed} title={exact(entry.changed)}>{relative(entry.changed)}</time>
+			<Time class="wide soft" at={entry.changed} />
 			<span class="wide soft">{file ? members.nameOf(file.updatedBy) : `${count(entry.files)} ${entry.files === 1 ? "file" : "files"}`}</span>
 			<span class="soft number">{size(entry.size)}</span>
 			{file && writes
@@ -328,7 +327,7 @@ function Deleted({ org, place, writes, restore, shelf }: { org: string; place: P
 						<ul class="rows">
 							{list.map((o) => (
 								<li key={o.id}>
-									<div><b>{o.path}</b><p class="soft">{size(o.size)}{o.deletedAt && <> · deleted <time dateTime={o.deletedAt} title={exact(o.deletedAt)}>{relative(o.deletedAt)}</time></>}{o.expiresAt && <> · kept until <time dateTime={o.expiresAt}>{exact(o.expiresAt)}</time></>}</p></div>
+									<div><b>{o.path}</b><p class="soft">{size(o.size)}{o.deletedAt && <> · deleted <Time at={o.deletedAt} /></>}{o.expiresAt && <> · kept until <time dateTime={o.expiresAt}>{exact(o.expiresAt)}</time></>}</p></div>
 									{writes && <button type="button" class="small" aria-label={`Restore ${o.path}`} onClick={() => restore(o)}>Restore</button>}
 								</li>
 							))}
@@ -343,25 +342,19 @@ function Deleted({ org, place, writes, restore, shelf }: { org: string; place: P
 function Rename({ record, onClose, stored, attempt }: { record: StoredObject; onClose: () => void; stored: (o: StoredObject) => void; attempt: (what: string, act: () => Promise<void>) => Promise<void> }): JSX.Element {
 	const [draft, keep, drop] = useDraft<string>(`path ${record.id}`)
 	const path = draft ?? record.path
-	const [failure, fail] = useState<Failure>()
 	const move = (o: StoredObject, to: string): Promise<StoredObject> => call("PATCH /api/v1/sync/files/{id}", { path: { id: o.id }, query: { expectedVersion: o.version }, body: { path: to } })
-	const save = async (): Promise<void> => {
-		fail(undefined)
-		try {
-			const moved = await move(record, path.trim())
-			drop(draft)
-			stored(moved)
-			onClose()
-			if (moved.version !== record.version) offerUndo({ text: `It is ${moved.path} now.`, undo: () => void attempt(`Renaming ${moved.path} back`, async () => stored(await move(moved, record.path))) })
-		} catch (error) {
-			fail(failureOf(error))
-		}
-	}
+	const save = useAct("Renaming", async () => {
+		const moved = await move(record, path.trim())
+		drop(draft)
+		stored(moved)
+		onClose()
+		if (moved.version !== record.version) offerUndo({ text: `It is ${moved.path} now.`, undo: () => void attempt(`Renaming ${moved.path} back`, async () => stored(await move(moved, record.path))) })
+	})
 	return (
 		<Dialog title={`Rename or move ${fileName(record.path)}`} onClose={onClose}>
-			<form onSubmit={(e) => (e.preventDefault(), void save())}>
+			<form onSubmit={submitting(save)}>
 				<p><label for="path">Path within its place; folders are what is before a slash</label><input id="path" class="full" value={path} maxLength={1024} required onInput={(e) => keep(e.currentTarget.value)} /></p>
-				{failure && <Problem failure={failure} what="Renaming" retry={() => void save()}>{failure.status === 409 && <p>Somebody else may have changed the file meanwhile, or the path is taken. What you typed is kept here.</p>}</Problem>}
+				{save.failed && <Problem {...save.failed}>{save.failed.failure.status === 409 && <p>Somebody else may have changed the file meanwhile, or the path is taken. What you typed is kept here.</p>}</Problem>}
 				<button type="submit" class="primary">Save</button>
 			</form>
 		</Dialog>
@@ -385,7 +378,7 @@ function Uploads({ stored }: { stored: (o: StoredObject) => void }): JSX.Element
 	}, [open.length === 0])
 	if (list.length === 0) return null
 	return (
-		<section class="uploads" aria-labelledby="uploads">
+		<section aria-labelledby="uploads">
 			<div class="bar">
 				<h2 id="uploads">{count(done.length)} of {count(wanted.length)} files uploaded</h2>
 				{taken.length > 1 && <button type="button" class="small" onClick={() => replace(...taken)}>Replace all {count(taken.length)}</button>}

@@ -3,11 +3,11 @@ import type { ComponentChildren, JSX } from "preact"
 import { useCallback, useEffect, useRef, useState } from "preact/hooks"
 import { DayChart, useDays } from "../chart"
 import { all, call } from "../interface"
-import { part, Show, useLoaded, useLook, type Loaded } from "../loading"
+import { part, Show, Time, useLoaded, useLook, type Loaded } from "../loading"
 import { namesOf } from "../members"
 import { useChoice } from "../router"
 import type { Me } from "../types"
-import { count, day, exact, plans, relative, size } from "../text"
+import { count, day, plans, size } from "../text"
 
 export default function Home({ me }: { me: Me }): JSX.Element {
 	const [shown, show] = useState<readonly string[]>([])
@@ -50,7 +50,7 @@ function Quota({ settled }: Settling): JSX.Element {
 					: <>
 						<p class="figure">{count(q.remaining)} <small>of {count(q.limit)} left</small></p>
 						<progress max={q.limit} value={q.used} aria-label={`${count(q.used)} of ${count(q.limit)} tokens used`} />
-						<p class="soft">Resets <time dateTime={q.resetsAt} title={exact(q.resetsAt)}>{relative(q.resetsAt)}</time>, at 00:00 UTC.</p>
+						<p class="soft">Resets <Time at={q.resetsAt} />, at 00:00 UTC.</p>
 					</>}
 			</Show>
 		</section>
@@ -70,7 +70,7 @@ function Plan({ settled }: Settling): JSX.Element {
 					return (
 						<>
 							<p class="figure">{plans[s.plan]} <small>{s.status.toLowerCase().replace("_", " ")}</small></p>
-							<p class="soft">{when ? <>{what} <time dateTime={when} title={exact(when)}>{day(when)}</time>.</> : s.managedExternally ? "Set by the operator." : "It does not end by itself."}</p>
+							<p class="soft">{when ? <>{what} <Time at={when} as={day} />.</> : s.managedExternally ? "Set by the operator." : "It does not end by itself."}</p>
 							<p class="soft">{count(s.seats)} {s.seats === 1 ? "member" : "members"}.</p>
 						</>
 					)

@@ -7,31 +7,29 @@ import { useDraft } from "../draft"
 import { Live, NotLive } from "../feedstate"
 import { all, call, failureOf, Failure } from "../interface"
 import { announce } from "../live"
-import { Problem, RequestId, Show, useLoaded, useLook } from "../loading"
+import { Problem, RequestId, Show, Time, useLoaded, useLook } from "../loading"
 import { Unnamed, useMembers, type Members } from "../members"
 import { Markdown } from "../markdown"
+import type { Belonging } from "../pages"
 import { fileAddressOf, useOpen, useRecords } from "../records"
 import { addressWith, useQuery } from "../router"
-import { exact, relative } from "../text"
-import type { Me, StoredFile, StoredObject, Workspace } from "../types"
+import type { StoredFile, StoredObject, Workspace } from "../types"
 
 // Memory is where a memory is: name is that in the address, key that of its storage after the
 // organisation's id.
 type Memory = { name: string; title: string; key: string; about: string }
 
-export default function Memories({ me }: { me: Me }): JSX.Element {
+export default function Memories({ me }: { me: Belonging }): JSX.Element {
 	const workspaces = useLoaded(() => all("GET /api/v1/workspaces", {}), [])
 	useLook(workspaces.retry)
 	const members = useMembers()
-	const org = me.org
-	if (!org) return <><h1>Memories</h1><p>Memories belong to an organisation, and you belong to none yet.</p></>
-	if (workspaces.value) return <Chosen workspaces={workspaces.value} members={members} me={me} org={org.id} />
+	if (workspaces.value) return <Chosen workspaces={workspaces.value} members={members} me={me} />
 	return <><h1>Memories</h1><Show of={workspaces} what="the memories">{() => null}</Show></>
 }
 
-function Chosen({ workspaces, members, me, org }: { workspaces: Workspace[]; members: Members; me: Me; org: string }): JSX.Element {
+function Chosen({ workspaces, members, me }: { workspaces: Workspace[]; members: Members; me: Belonging }): JSX.Element {
 	const [query, change] = useQuery()
-	const [records, feed] = useRecords(org)
+	const [records, feed] = useRecords(me.org.id)
 	const asked = query.get("memory") ?? "user"
 	const [workspace = "", fileName = ""] = asked.includes("/") ? [asked.slice(0, asked.indexOf("/")), asked.slice(asked.indexOf("/") + 1)] : []
 	const fixed: Memory[] = [
@@ -170,9 +168,9 @@ function Editor({ memory, stored, members, writes, saved }: EditorOf): JSX.Eleme
 					}
 				}}>
 					<h2>{memory.title}</h2>
-					<p class="soft">{memory.about} {stored && now.version > 0 ? <>Version {now.version}, changed <time dateTime={stored.updatedAt} title={exact(stored.updatedAt)}>{relative(stored.updatedAt)}</time> by {by}. <a href={fileAddressOf(stored)}>Versions</a></> : now.version === 0 && "Nothing is stored yet: what you write is given to chats when it is saved."}</p>
+					<p class="soft">{memory.about} {stored && now.version > 0 ? <>Version {now.version}, changed <Time at={stored.updatedAt} /> by {by}. <a href={fileAddressOf(stored)}>Versions</a></> : now.version === 0 && "Nothing is stored yet: what you write is given to chats when it is saved."}</p>
 					{conflict && (
-						<div class="problem conflict" role="alert">
+						<div class="problem" role="alert">
 							<p><strong>{by} has changed this memory since you began.</strong> Yours is kept below, and theirs is beside it. Take over what you want to keep, then save yours, or take theirs.</p>
 							{failure?.status === 409 && <RequestId id={failure.request} />}
 							<button type="button" class="small" disabled={saving !== undefined} onClick={() => void save(text, conflict.version)}>Save mine</button>{" "}

@@ -3,9 +3,9 @@ import type { ComponentType, JSX } from "preact"
 import { useCallback, useEffect, useRef, useState } from "preact/hooks"
 import { Dialog } from "../dialog"
 import { forgetDrafts } from "../draft"
-import { failureOf, onOperatorExpired, send, type Failure } from "../interface"
+import { failureOf, onOperatorExpired, send } from "../interface"
 import { Announcer } from "../live"
-import { Problem, useLoaded } from "../loading"
+import { Problem, Time, useAct, useLoaded } from "../loading"
 import { go, usePath } from "../router"
 import { Health } from "./operatorhealth"
 import { Organisations } from "./operatororganisations"
@@ -84,26 +84,20 @@ export default function Operator(): JSX.Element {
 // SecretForm begins a session by the operator's secret.
 function SecretForm({ begin }: { begin: (session: Session) => void }): JSX.Element {
 	const [secret, type] = useState("")
-	const [state, set] = useState<{ busy: boolean; failure?: Failure }>({ busy: false })
 	const field = useRef<HTMLInputElement>(null)
 	useEffect(() => {
 		document.title = "Operator · Collab"
 		field.current?.focus()
 	}, [])
-	const enter = async (): Promise<void> => {
-		set({ busy: true })
-		try {
-			begin(await post("sign-in", { secret }))
-		} catch (error) {
-			set({ busy: false, failure: failureOf(error) })
-			field.current?.focus()
-		}
-	}
+	const { run, busy, failed } = useAct("The sign-in", async () => {
+		field.current?.focus()
+		begin(await post("sign-in", { secret }))
+	})
 	return (
-		<form onSubmit={(e) => (e.preventDefault(), void enter())}>
+		<form onSubmit={(e) => (e.preventDefault(), void run())}>
 			<label>Operator’s secret <input ref={field} class="full" type="password" required autocomplete="current-password" value={secret} onInput={(e) => type(e.currentTarget.value)} /></label>
-			{state.failure && <Problem failure={state.failure} what="The sign-in" />}
-			<p><button type="submit" class="primary" disabled={state.busy}>Sign in</button></p>
+			{failed && <Problem failure={failed.failure} what={failed.what} />}
+			<p><button type="submit" class="primary" disabled={busy}>Sign in</button></p>
 		</form>
 	)
 }
@@ -111,7 +105,6 @@ function SecretForm({ begin }: { begin: (session: Session) => void }): JSX.Eleme
 // Pages shows the page at the address. Going to one prolongs the session.
 function Pages({ session, signIns, change }: { session: Session; signIns: number; change: (next: Session | null) => void }): JSX.Element {
 	const path = usePath()
-	const [failed, fail] = useState<Failure>()
 	const opened = useRef(true)
 	// What a page asks for next shows why a session cannot be prolonged.
 	const used = useCallback((): void => void renew().then((next) => next && change(next), () => undefined), [])
@@ -121,24 +114,19 @@ function Pages({ session, signIns, change }: { session: Session; signIns: number
 		if (!opened.current) used()
 		opened.current = false
 	}, [path])
-	const leave = async (): Promise<void> => {
-		fail(undefined)
-		try {
-			await send("/console/operator/sign-out", { method: "POST" })
-			forgetDrafts("") // operators are of no account
-			change(null)
-		} catch (error) {
-			fail(failureOf(error))
-		}
-	}
+	const leave = useAct("Signing out", async () => {
+		await send("/console/operator/sign-out", { method: "POST" })
+		forgetDrafts("") // operators are of no account
+		change(null)
+	})
 	return (
 		<main class="operator">
 			<header class="bar">
 				<nav aria-label="Pages of operators">{views.map((v) => <a key={v.path} href={v.path} aria-current={v === view ? "page" : undefined}>{v.name}</a>)}</nav>
-				<span class="soft">Signed in until {clock(session.expiresAt)}, with use until {clock(session.endsAt)}</span>
-				<button type="button" class="small" onClick={() => void leave()}>Sign out</button>
+				<span class="soft">Signed in until <Time at={session.expiresAt} as={clock} />, with use until <Time at={session.endsAt} as={clock} /></span>
+				<button type="button" class="small" onClick={() => void leave.run()}>Sign out</button>
 			</header>
-			{failed && <Problem failure={failed} what="Signing out" retry={() => void leave()} />}
+			{leave.failed && <Problem {...leave.failed} />}
 			{view ? <view.page key={view.path} signIns={signIns} used={used} /> : <><Heading>There is no such page</Heading><p><a href="/console/operator">Health</a></p></>}
 			<Announcer />
 		</main>

@@ -2,8 +2,8 @@
 import type { JSX } from "preact"
 import { DayChart, type Figure } from "../chart"
 import { page } from "../interface"
-import { Show, useLoaded, useLook } from "../loading"
-import { count, exact, relative, size } from "../text"
+import { Show, Time, useLoaded, useLook } from "../loading"
+import { count, size } from "../text"
 import type { MinuteOfHealth } from "../types"
 import { clock, Heading, type View } from "./operatorparts"
 
@@ -30,10 +30,10 @@ export function Health({ signIns, used }: View): JSX.Element {
 						{health.problem !== null && <p class="warning">{health.problem}</p>}
 						<dl class="pairs">
 							<dt>Version</dt><dd>{health.version}, schema {health.schema}</dd>
-							<dt>Started</dt><dd><time dateTime={health.startedAt} title={exact(health.startedAt)}>{relative(health.startedAt)}</time></dd>
+							<dt>Started</dt><dd><Time at={health.startedAt} /></dd>
 							<dt>Requests now</dt><dd>{count(health.activeRequests)}</dd>
 							<dt>Change feeds</dt><dd>{count(health.feeds)}</dd>
-							<dt>Read at</dt><dd>{clock(at)}</dd>
+							<dt>Read at</dt><dd><Time at={at} as={clock} /></dd>
 						</dl>
 					</section>
 					<Minutes minutes={health.minutes} first={first} last={at.slice(0, 16)} />

@@ -4,11 +4,11 @@ import type { JSX } from "preact"
 import { useEffect, useRef, useState } from "preact/hooks"
 import { Dialog } from "../dialog"
 import { useDraft } from "../draft"
-import { call, cursorOf, failureOf, page, type Failure } from "../interface"
+import { call, cursorOf, page } from "../interface"
 import { announce } from "../live"
-import { Problem, Show, useLoaded } from "../loading"
+import { Problem, Show, Time, submitting, useAct, useLoaded } from "../loading"
 import { addressWith, useQuery } from "../router"
-import { count, dateOf, day, exact, nameOf as memberName, plans, relative, roles, size, startOf } from "../text"
+import { count, dateOf, day, nameOf as memberName, plans, roles, size, startOf } from "../text"
 import type { Member, Overview, Plan, Role, Subscription } from "../types"
 import { Heading, type View } from "./operatorparts"
 
@@ -18,7 +18,7 @@ const membersOnPage = 100
 
 const nameOf = (o: Overview): string => o.name ?? o.slug ?? (o.closedAt ? "Erased organisation" : "Organisation without a name")
 const of = (used: string, limit: string | null): string => (limit === null ? `${used}, unlimited` : `${used} of ${limit}`)
-const date = (time: string): JSX.Element => <time dateTime={time} title={exact(time)}>{day(time)}</time>
+const date = (time: string): JSX.Element => <Time at={time} as={day} />
 
 export function Organisations(view: View): JSX.Element {
 	const [query] = useQuery()
@@ -160,25 +160,15 @@ function SetPlan({ organisation: o, onClose, onDone }: { organisation: Overview;
 	const s = o.subscription
 	const [kept, keep, drop] = useDraft<Draft>(`plan ${o.id}`)
 	const draft = kept ?? { plan: s.plan, seats: String(s.purchasedSeats ?? ""), end: s.managedExternally && s.currentPeriodEnd ? dateOf(s.currentPeriodEnd) : "" }
-	const [failed, fail] = useState<Failure>()
-	const [busy, setBusy] = useState(false)
-	const send = async (): Promise<void> => {
-		if (busy) return
-		fail(undefined)
-		setBusy(true)
-		try {
-			const next = await call("PUT /api/v1/admin/organisations/{id}/subscription", { path: { id: o.id }, body: { plan: draft.plan, seats: draft.seats === "" ? null : Number(draft.seats), currentPeriodEnd: draft.end ? startOf(draft.end) : null } })
-			drop(kept)
-			onDone(next)
-		} catch (error) {
-			fail(failureOf(error))
-			setBusy(false)
-		}
-	}
+	const send = useAct("Setting the plan", async () => {
+		const next = await call("PUT /api/v1/admin/organisations/{id}/subscription", { path: { id: o.id }, body: { plan: draft.plan, seats: draft.seats === "" ? null : Number(draft.seats), currentPeriodEnd: draft.end ? startOf(draft.end) : null } })
+		drop(kept)
+		onDone(next)
+	})
 	const endOf = (time: string | null): string => (time ? day(time) : "never")
 	return (
 		<Dialog title={`Plan of ${nameOf(o)}`} onClose={onClose} wide>
-			<form class="fields" onSubmit={(e) => (e.preventDefault(), void send())}>
+			<form class="fields" onSubmit={submitting(send)}>
 				<label>Plan<select value={draft.plan} onChange={(e) => keep({ ...draft, plan: e.currentTarget.value as Plan })}>{Object.entries(plans).map(([plan, text]) => <option key={plan} value={plan}>{text}</option>)}</select></label>
 				<label>Seats, if they are counted<input type="number" min={1} max={1_000_000} value={draft.seats} onInput={(e) => keep({ ...draft, seats: e.currentTarget.value })} /></label>
 				<label>Ends on, if it ends<input type="date" min={dateOf(startOf(dateOf(new Date().toISOString()), 1))} value={draft.end} onInput={(e) => keep({ ...draft, end: e.currentTarget.value })} /></label>
@@ -192,8 +182,8 @@ function SetPlan({ organisation: o, onClose, onDone }: { organisation: Overview;
 					<p>It takes effect at once, for all members of <b>{nameOf(o)}</b>. If the new plan allows less, nothing is deleted and nobody is removed, but nothing can be added until less is used.</p>
 					{!s.managedExternally && <p>The organisation can no longer buy or change a plan itself.{s.hasPaymentMethod && <> <b>Its subscription at the payment provider goes on:</b> end it there, or it is still charged.</>}</p>}
 				</div>
-				{failed && <div class="long"><Problem failure={failed} what="Setting the plan" retry={() => void send()} /></div>}
-				<p class="long bar"><button type="submit" class="primary" aria-busy={busy} disabled={busy}>Set the plan</button><button type="button" onClick={() => (keep(undefined), onClose())}>Discard</button></p>
+				{send.failed && <Problem {...send.failed} />}
+				<p class="long bar"><button type="submit" class="primary" aria-busy={send.busy} disabled={send.busy}>Set the plan</button><button type="button" onClick={() => (keep(undefined), onClose())}>Discard</button></p>
 			</form>
 		</Dialog>
 	)
@@ -212,18 +202,12 @@ function Members({ organisation: o, signIns, used, onChanged }: View & { organis
 		return listed
 	}, [signIns])
 	const [more, setMore] = useState<Listed>() // with the pages after the first
-	const [failed, fail] = useState<Failure>()
 	const [asked, ask] = useState<{ member: Member; to: Role }>()
 	const listed = more ?? first.value
-	const loadMore = async ({ members, next }: Listed): Promise<void> => {
-		fail(undefined)
-		try {
-			const added = await load(next)
-			setMore({ members: [...members, ...added.members], next: added.next })
-		} catch (error) {
-			fail(failureOf(error))
-		}
-	}
+	const loadMore = useAct("Loading more members", async ({ members, next }: Listed) => {
+		const added = await load(next)
+		setMore({ members: [...members, ...added.members], next: added.next })
+	})
 	return (
 		<section class="people">
 			<h2>Members</h2>
@@ -234,7 +218,7 @@ function Members({ organisation: o, signIns, used, onChanged }: View & { organis
 						<ul class="rows" aria-label="Members">
 							{now.members.map((m) => (
 								<li key={m.userId} data-member={m.email}>
-									<div><b>{memberName(m)}</b><p class="soft">{m.name && m.email && <>{m.email} · </>}joined <time dateTime={m.joinedAt} title={exact(m.joinedAt)}>{relative(m.joinedAt)}</time></p></div>
+									<div><b>{memberName(m)}</b><p class="soft">{m.name && m.email && <>{m.email} · </>}joined <Time at={m.joinedAt} /></p></div>
 									<select aria-label={`Role of ${memberName(m)}`} value={m.role} onChange={(e) => {
 										ask({ member: m, to: e.currentTarget.value as Role })
 										e.currentTarget.value = m.role // until the server has changed it
@@ -242,8 +226,8 @@ function Members({ organisation: o, signIns, used, onChanged }: View & { organis
 								</li>
 							))}
 						</ul>
-						{failed && <Problem failure={failed} what="Loading more members" retry={() => void loadMore(now)} />}
-						{now.next && <p><button type="button" onClick={() => void loadMore(now)}>Show more</button> <span class="soft">{count(now.members.length)} of {count(o.members)} are shown.</span></p>}
+						{loadMore.failed && <Problem {...loadMore.failed} />}
+						{now.next && <p><button type="button" onClick={() => void loadMore.run(now)}>Show more</button> <span class="soft">{count(now.members.length)} of {count(o.members)} are shown.</span></p>}
 						{asked && <SetRole organisation={o} {...asked} onClose={() => ask(undefined)} onDone={(changed) => {
 							setMore({ ...now, members: now.members.map((m) => (m.userId === changed.userId ? changed : m)) })
 							ask(undefined)
@@ -264,24 +248,13 @@ const mayDo: Record<Role, string> = {
 }
 
 function SetRole({ organisation: o, member: m, to, onClose, onDone }: { organisation: Overview; member: Member; to: Role; onClose: () => void; onDone: (changed: Member) => void }): JSX.Element {
-	const [failed, fail] = useState<Failure>()
-	const [busy, setBusy] = useState(false)
-	const send = async (): Promise<void> => {
-		fail(undefined)
-		setBusy(true)
-		try {
-			onDone(await call("PUT /api/v1/admin/organisations/{id}/members/{userId}/role", { path: { id: o.id, userId: m.userId }, body: { role: to } }))
-		} catch (error) {
-			fail(failureOf(error))
-			setBusy(false)
-		}
-	}
+	const { run, busy, failed } = useAct("Changing the role", async () => onDone(await call("PUT /api/v1/admin/organisations/{id}/members/{userId}/role", { path: { id: o.id, userId: m.userId }, body: { role: to } })))
 	return (
 		<Dialog title={`Role in ${nameOf(o)}`} onClose={onClose}>
 			<Comparison rows={[[memberName(m), roles[m.role], roles[to]], ["May", mayDo[m.role], mayDo[to]]]} />
 			<p>The change is in the audit log of <b>{nameOf(o)}</b>. It stands until the identity provider gives the member another role.</p>
-			{failed && <Problem failure={failed} what="Changing the role" retry={() => void send()}>{failed.status === 409 && <p>An organisation always has an owner. Make somebody else one first.</p>}</Problem>}
-			<p class="bar"><button type="button" class="primary" aria-busy={busy} disabled={busy} onClick={() => void send()}>Make {roles[to]}</button><button type="button" onClick={onClose}>Cancel</button></p>
+			{failed && <Problem {...failed}>{failed.failure.status === 409 && <p>An organisation always has an owner. Make somebody else one first.</p>}</Problem>}
+			<p class="bar"><button type="button" class="primary" aria-busy={busy} disabled={busy} onClick={() => void run()}>Make {roles[to]}</button><button type="button" onClick={onClose}>Cancel</button></p>
 		</Dialog>
 	)
 }

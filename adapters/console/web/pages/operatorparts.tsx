@@ -1,7 +1,6 @@
 // What the pages of operators have in common.
 import type { ComponentChildren, JSX } from "preact"
 import { useEffect, useRef } from "preact/hooks"
-import { exact } from "../text"
 
 // View is what a page of operators is given: how many times the operator has signed in on it, after
 // each of which it loads anew, and used, which prolongs the session.
@@ -15,4 +14,4 @@ export function Heading({ children }: { children: ComponentChildren }): JSX.Elem
 }
 
 // clock returns a time of today.
-export const clock = (time: string): JSX.Element => <time dateTime={time} title={exact(time)}>{new Date(time).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" })}</time>
+export const clock = (time: string): string => new Date(time).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" })

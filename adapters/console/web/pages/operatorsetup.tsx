@@ -3,7 +3,7 @@ import type { JSX } from "preact"
 import { useEffect, useState } from "preact/hooks"
 import { call } from "../interface"
 import { announce } from "../live"
-import { Show, useLoaded } from "../loading"
+import { Show, Time, useLoaded } from "../loading"
 import { go, useQuery } from "../router"
 import { count } from "../text"
 import type { DoctorFinding } from "../types"
@@ -45,7 +45,7 @@ export function Setup({ signIns, used }: View): JSX.Element {
 		<>
 			<header class="bar">
 				<Heading>Setup</Heading>
-				{loaded.value && <span class="soft">{checking ? "Checking, for 15 seconds at most" : <>Checked at {clock(loaded.value.at)}</>}</span>}
+				{loaded.value && <span class="soft">{checking ? "Checking, for 15 seconds at most" : <>Checked at <Time at={loaded.value.at} as={clock} /></>}</span>}
 				<button type="button" class="primary" disabled={checking} onClick={() => (used(), loaded.retry())}>Check again</button>
 			</header>
 			<p class="soft">The server that answers has tried what its settings name: databases, stores, providers, keys. Settings are variables of its environment, and a change needs a restart. <code>collabd doctor</code> prints the same on the machine.</p>

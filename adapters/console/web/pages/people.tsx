@@ -5,12 +5,12 @@ import { named, useSearch } from "../combobox"
 import { Dialog } from "../dialog"
 import { dropKey, once, useDraft } from "../draft"
 import { Initials } from "../icons"
-import { all, call, callDelete, cursorOf, failureOf, page, type Failure } from "../interface"
+import { all, call, callDelete, cursorOf, page } from "../interface"
 import { announce } from "../live"
-import { Copy, Problem, Show, useAttempt, useLoaded, useLook } from "../loading"
+import { Copy, Problem, Show, Time, submitting, useAct, useAttempt, useLoaded, useLook } from "../loading"
 import { first } from "../members"
 import { useQuery } from "../router"
-import { count, exact, nameOf, plans, relative, roles } from "../text"
+import { count, nameOf, plans, roles } from "../text"
 import type { Invitation, Me, Member, PlanOffer, Role, Subscription } from "../types"
 import { offerUndo } from "../undo"
 
@@ -39,11 +39,7 @@ async function loadSeats(): Promise<Seats> {
 }
 
 export default function People({ me }: { me: Me }): JSX.Element {
-	if (!me.org) return <><h1>People</h1><p>You belong to no organisation yet. Somebody who manages one can invite you.</p></>
-	return <Page me={me} manages={me.role === "OWNER" || me.role === "ADMIN"} />
-}
-
-function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
+	const manages = me.role === "OWNER" || me.role === "ADMIN"
 	const [query, change] = useQuery()
 	const [most, setMost] = useState(first)
 	const members = useLoaded(() => loadMembers(most), [most])
@@ -132,7 +128,7 @@ function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
 									<Initials of={nameOf(m)} />
 									<div>
 										<b>{nameOf(m)}</b> {m.userId === me.user.id && <span class="badge">You</span>}
-										<p class="soft">{m.name && m.email && <>{m.email} · </>}joined <time dateTime={m.joinedAt} title={exact(m.joinedAt)}>{relative(m.joinedAt)}</time>{!m.onboardingCompleted && " · not onboarded yet"}</p>
+										<p class="soft">{m.name && m.email && <>{m.email} · </>}joined <Time at={m.joinedAt} />{!m.onboardingCompleted && " · not onboarded yet"}</p>
 									</div>
 									{me.role === "OWNER"
 										? <select aria-label={`Role of ${nameOf(m)}`} aria-busy={busy === m.userId} value={m.role} onChange={(e) => {
@@ -160,7 +156,7 @@ function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
 							: <ul class="rows" aria-label="Invitations">
 								{list.map((i) => (
 									<li key={i.id}>
-										<div><b>{i.email}</b><p class="soft">{roles[i.role]} · {i.status.toLowerCase()}, expires <time dateTime={i.expiresAt} title={exact(i.expiresAt)}>{relative(i.expiresAt)}</time></p></div>
+										<div><b>{i.email}</b><p class="soft">{roles[i.role]} · {i.status.toLowerCase()}, expires <Time at={i.expiresAt} /></p></div>
 										{(i.role !== "OWNER" || me.role === "OWNER") && <>
 											<button type="button" class="small" aria-label={`New link for ${i.email}`} disabled={busy !== undefined} onClick={() => void resend(i)}>New link</button>
 											<button type="button" class="small" aria-label={`Delete the invitation of ${i.email}`} disabled={busy !== undefined} onClick={() => void discard(i)}>Delete</button>
@@ -208,28 +204,18 @@ type Draft = { email: string; role: Role }
 function Invite({ owner, plan, onClose, onMade }: { owner: boolean; plan: Seats | undefined; onClose: () => void; onMade: (email: string, url: string) => void }): JSX.Element {
 	const [kept, keep, drop] = useDraft<Draft>("invitation")
 	const draft = kept ?? { email: "", role: "MEMBER" }
-	const [failed, fail] = useState<Failure>()
-	const busy = useRef(false)
 	const set = (part: Partial<Draft>): void => keep({ ...draft, ...part })
-	const send = async (): Promise<void> => {
-		if (busy.current) return
-		busy.current = true
-		fail(undefined)
-		try {
-			const made = await once("invitation", { email: draft.email.trim(), role: draft.role }, (given) => call("POST /api/v1/org/invite", given))
-			drop(kept)
-			onMade(made.email, made.inviteUrl)
-		} catch (error) {
-			fail(failureOf(error))
-		}
-		busy.current = false
-	}
+	const send = useAct("The invitation", async () => {
+		const made = await once("invitation", { email: draft.email.trim(), role: draft.role }, (given) => call("POST /api/v1/org/invite", given))
+		drop(kept)
+		onMade(made.email, made.inviteUrl)
+	})
 	return (
 		<Dialog title="Invite somebody" onClose={onClose}>
-			<form class="fields" onSubmit={(e) => (e.preventDefault(), void send())}>
+			<form class="fields" onSubmit={submitting(send)}>
 				<label class="long">E-mail address<input type="email" required maxLength={254} autocomplete="off" value={draft.email} onInput={(e) => set({ email: e.currentTarget.value })} /></label>
 				<label class="long">Role<select value={draft.role} onChange={(e) => set({ role: e.currentTarget.value as Role })}>{(Object.keys(roles) as Role[]).filter((r) => owner || r !== "OWNER").map((r) => <option key={r} value={r}>{roles[r]}</option>)}</select></label>
-				{failed && <div class="long"><Problem failure={failed} what="The invitation" retry={() => void send()}>{failed.status === 403 && plan && <p>The plan is {plans[plan.subscription.plan]}. <a href="/console/billing">Change the plan</a></p>}</Problem></div>}
+				{send.failed && <Problem {...send.failed}>{send.failed.failure.status === 403 && plan && <p>The plan is {plans[plan.subscription.plan]}. <a href="/console/billing">Change the plan</a></p>}</Problem>}
 				<p class="long bar"><button type="submit" class="primary">Invite</button><button type="button" onClick={onClose}>Cancel</button></p>
 			</form>
 		</Dialog>

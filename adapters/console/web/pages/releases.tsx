@@ -4,12 +4,12 @@ import type { ComponentChildren, JSX } from "preact"
 import { useMemo, useState } from "preact/hooks"
 import { DayChart, useDays } from "../chart"
 import { useDraft } from "../draft"
-import { all, call, cursorOf, failureOf, page, type Failure } from "../interface"
+import { all, call, cursorOf, page } from "../interface"
 import { announce } from "../live"
-import { Copy, Problem, Show, useLoaded, useLook } from "../loading"
+import { Copy, Problem, Show, Time, submitting, useAct, useLoaded, useLook } from "../loading"
 import { Markdown } from "../markdown"
 import { addressWith, useChoice, useQuery } from "../router"
-import { count, exact, relative, size } from "../text"
+import { count, exact, size } from "../text"
 import type { Me, Release, ReleaseDraft, ReleasePatch } from "../types"
 
 const platforms: Record<string, string> = { DARWIN: "macOS", WIN32: "Windows", LINUX: "Linux" }
@@ -101,7 +101,7 @@ export default function Releases({ me }: { me: Me }): JSX.Element {
 				? <ul class="rows releases" aria-label="Releases">{shown.map((r) => (
 					<li key={r.id}><a href={addressWith({ release: r.id })}>
 						<b>{r.version}</b><span class="grow soft">{target(r)}{r.mandatory && " · mandatory"}</span>
-						<time class="soft" dateTime={r.publishedAt} title={exact(r.publishedAt)}>{relative(r.publishedAt)}</time><State of={r} state={stateOf(r, releases)} />
+						<Time class="soft" at={r.publishedAt} /><State of={r} state={stateOf(r, releases)} />
 					</a></li>
 				))}</ul>
 				: releases.length > 0
@@ -136,53 +136,41 @@ function Adoption({ query }: { query: URLSearchParams }): JSX.Element {
 	)
 }
 
-// Attempt is a change of a release that was asked for.
-type Attempt = { busy: boolean; failure?: Failure | undefined; change: (patch: ReleasePatch, said: string) => Promise<boolean> }
-
-function useChange(r: Release, put: (r: Release) => void): Attempt {
-	const [state, set] = useState<{ busy: boolean; failure?: Failure }>({ busy: false })
-	return { ...state, change: async (patch, said) => {
-		set({ busy: true })
-		try {
-			put(await call("PATCH /api/v1/updates/{id}", { path: { id: r.id }, body: patch }))
-			announce(said)
-			set({ busy: false })
-			return true
-		} catch (error) {
-			set({ busy: false, failure: failureOf(error) })
-			return false
-		}
-	} }
-}
+// Change changes a release, and says so.
+type Change = (patch: ReleasePatch, said: string) => Promise<void>
 
 function One({ release: r, state, put }: { release: Release; state: string; put: (r: Release) => void }): JSX.Element {
+	const change: Change = async (patch, said) => {
+		put(await call("PATCH /api/v1/updates/{id}", { path: { id: r.id }, body: patch }))
+		announce(said)
+	}
+	const { run, busy, failed } = useAct("Changing the release", change)
 	const progress = useLoaded(() => call("GET /api/v1/updates/releases/{id}/progress", { path: { id: r.id } }), [r.id, r.updatedAt])
-	const { busy, failure, change } = useChange(r, put)
 	const at = r.pausedAt
 	return (
 		<>
 			<p><a href={addressWith({ release: undefined })}>← All releases</a></p>
 			<header class="bar"><h1>{r.version}</h1><span class="soft grow">{target(r)}</span><State of={r} state={state} /></header>
 			<section aria-label="State">
-				{at !== null && <p>The rollout is paused since <time dateTime={at} title={exact(at)}>{relative(at)}</time>: {r.pausedByReports
+				{at !== null && <p>The rollout is paused since <Time at={at} />: {r.pausedByReports
 					? <>it paused by itself, because <b>{count(r.pausedByReports.failed)} of {count(r.pausedByReports.failed + r.pausedByReports.succeeded)} reported installations had failed</b>, more than {r.failureLimit ?? "the limit of that time in"} %.</>
 					: "by a member."} No device is offered this version, nor an older one in its place. Resuming starts the counting of failures anew.</p>}
 				{!r.active && <p>The release is withdrawn: devices are offered the latest active one before it. Those that have it keep it until a higher version.</p>}
 				{state === "superseded" && <p>A release with a higher version is offered in its place.</p>}
 				<p class="bar">
 					{r.active && (at === null
-						? <button type="button" disabled={busy} onClick={() => void change({ paused: true }, "The rollout is paused")}>Pause the rollout</button>
-						: <button type="button" class="primary" disabled={busy} onClick={() => void change({ paused: false }, "The rollout is resumed")}>Resume the rollout</button>)}
+						? <button type="button" disabled={busy} onClick={() => void run({ paused: true }, "The rollout is paused")}>Pause the rollout</button>
+						: <button type="button" class="primary" disabled={busy} onClick={() => void run({ paused: false }, "The rollout is resumed")}>Resume the rollout</button>)}
 					{r.active
-						? <button type="button" disabled={busy} onClick={() => void change({ active: false }, "The release is withdrawn")}>Withdraw</button>
-						: <button type="button" class="primary" disabled={busy} onClick={() => void change({ active: true }, "The release is restored")}>Restore</button>}
-					<span class="soft">Changed <time dateTime={r.updatedAt} title={exact(r.updatedAt)}>{relative(r.updatedAt)}</time></span>
+						? <button type="button" disabled={busy} onClick={() => void run({ active: false }, "The release is withdrawn")}>Withdraw</button>
+						: <button type="button" class="primary" disabled={busy} onClick={() => void run({ active: true }, "The release is restored")}>Restore</button>}
+					<span class="soft">Changed <Time at={r.updatedAt} /></span>
 				</p>
-				{failure && <Problem failure={failure} what="Changing the release" />}
+				{failed && <Problem {...failed} />}
 			</section>
-			<Rollout release={r} put={put} devices={progress.value?.devices} />
+			<Rollout release={r} change={change} devices={progress.value?.devices} />
 			{progress.failure && <Problem failure={progress.failure} what="Counting the devices" retry={progress.retry} />}
-			<Guard release={r} put={put} counted={progress.value?.reports} />
+			<Guard release={r} change={change} counted={progress.value?.reports} />
 			<Reports release={r} />
 			<Devices release={r} />
 			<Feeds release={r} />
@@ -199,21 +187,21 @@ function One({ release: r, state, put }: { release: Release; state: string; put:
 }
 
 // Rollout says how many devices a percentage reaches, before and until it is applied.
-function Rollout({ release: r, put, devices }: { release: Release; put: (r: Release) => void; devices: number | undefined }): JSX.Element {
+function Rollout({ release: r, change, devices }: { release: Release; change: Change; devices: number | undefined }): JSX.Element {
 	const [wanted, want] = useDraft<{ percent: number; of: number }>(`rollout ${r.id}`)
-	const { busy, failure, change } = useChange(r, put)
 	const percent = wanted?.percent ?? r.rolloutPercentage
 	const reach = (n: number): number => Math.round((devices ?? 0) * n / 100)
 	const set = (n: number): void => want(Number.isInteger(n) && n >= 0 && n <= 100 ? { percent: n, of: wanted?.of ?? r.rolloutPercentage } : undefined)
 	const moved = wanted !== undefined && wanted.of !== r.rolloutPercentage
-	const apply = async (): Promise<void> => {
-		if (await change({ rolloutPercentage: percent }, `The rollout is at ${percent} %`)) want((is) => (is === wanted || !is ? undefined : { ...is, of: percent })) // what was chosen meanwhile stays
-	}
+	const apply = useAct("Changing the rollout", async () => {
+		await change({ rolloutPercentage: percent }, `The rollout is at ${percent} %`)
+		want((is) => (is === wanted || !is ? undefined : { ...is, of: percent })) // what was chosen meanwhile stays
+	})
 	const more = reach(percent) - reach(r.rolloutPercentage)
 	return (
 		<section aria-label="Rollout">
 			<h2>Rollout</h2>
-			<form onSubmit={(e) => (e.preventDefault(), void apply())}>
+			<form onSubmit={submitting(apply)}>
 				<div class="bar">
 					<input type="range" min="0" max="100" aria-label="Rollout in percent" aria-describedby="reach" value={percent} onInput={(e) => set(e.currentTarget.valueAsNumber)} />
 					<label>Percent <input class="percent" type="number" min="0" max="100" required value={percent} onInput={(e) => set(e.currentTarget.valueAsNumber)} /></label>
@@ -223,9 +211,9 @@ function Rollout({ release: r, put, devices }: { release: Release; put: (r: Rele
 					: <><b>{percent} % reaches about {count(reach(percent))} of {count(devices)} devices</b>{more !== 0 && <>, {count(Math.abs(more))} {more > 0 ? "more" : "fewer"} than now</>}.</>}</p>
 				<p class="soft">Devices of this platform, architecture and channel that checked in the last 7 days and told their id. Those that told none are offered the release at 100 % alone.{more < 0 && " Devices that have it already keep it."}</p>
 				{moved && <p class="warning" role="alert">Somebody else has set the rollout to {r.rolloutPercentage} % meanwhile; it was {wanted.of} % when you began.</p>}
-				{failure && <Problem failure={failure} what="Changing the rollout" retry={() => void apply()} />}
+				{apply.failed && <Problem {...apply.failed} />}
 				<p class="bar">
-					<button type="submit" class="primary" disabled={busy || percent === r.rolloutPercentage}>Apply {percent} %</button>
+					<button type="submit" class="primary" disabled={apply.busy || percent === r.rolloutPercentage}>Apply {percent} %</button>
 					{wanted && <button type="button" onClick={() => want(undefined)}>Back to {r.rolloutPercentage} %</button>}
 				</p>
 			</form>
@@ -234,27 +222,27 @@ function Rollout({ release: r, put, devices }: { release: Release; put: (r: Rele
 }
 
 // Guard is the rule that pauses a rollout by itself.
-function Guard({ release: r, put, counted }: { release: Release; put: (r: Release) => void; counted: { succeeded: number; failed: number } | undefined }): JSX.Element {
+function Guard({ release: r, change, counted }: { release: Release; change: Change; counted: { succeeded: number; failed: number } | undefined }): JSX.Element {
 	const [draft, write, drop] = useDraft<{ limit: string; minimum: string }>(`rule ${r.id}`)
-	const { busy, failure, change } = useChange(r, put)
 	const now = draft ?? { limit: r.failureLimit?.toString() ?? "", minimum: (r.failureMinimum ?? 50).toString() }
 	const n = counted ? counted.failed + counted.succeeded : 0
-	const save = async (): Promise<void> => {
+	const save = useAct("Saving the rule", async () => {
 		const patch: ReleasePatch = now.limit === "" ? { failureLimit: null } : { failureLimit: Number(now.limit), failureMinimum: Number(now.minimum) }
-		if (await change(patch, "The rule is saved")) drop(draft)
-	}
+		await change(patch, "The rule is saved")
+		drop(draft)
+	})
 	return (
 		<section aria-label="Pausing by itself">
 			<h2>Pausing by itself</h2>
 			<p>{r.failureLimit === null ? "The rollout does not pause by itself." : `The rollout pauses once more than ${r.failureLimit} % of at least ${count(r.failureMinimum ?? 0)} reported installations have failed.`}
 				{r.failureLimit !== null && counted && <> So far {n === 0 ? "none count" : <><b>{count(counted.failed)} of {count(n)}</b> have failed ({(counted.failed / n * 100).toFixed(1)} %)</>}, since the limit was set or the rollout was resumed.</>}</p>
-			<form onSubmit={(e) => (e.preventDefault(), void save())}>
+			<form onSubmit={submitting(save)}>
 				<div class="fields">
 					<label>Failures allowed, in percent (empty: no limit)<input type="number" min="0" max="99" value={now.limit} onInput={(e) => write({ ...now, limit: e.currentTarget.value })} /></label>
 					<label>From this number of reports on<input type="number" min="20" max="1000000" required value={now.minimum} onInput={(e) => write({ ...now, minimum: e.currentTarget.value })} /></label>
 				</div>
-				{failure && <Problem failure={failure} what="Saving the rule" retry={() => void save()} />}
-				<p class="bar"><button type="submit" disabled={busy}>Save the rule</button>{draft && <button type="button" onClick={() => write(undefined)}>Discard changes</button>}</p>
+				{save.failed && <Problem {...save.failed} />}
+				<p class="bar"><button type="submit" disabled={save.busy}>Save the rule</button>{draft && <button type="button" onClick={() => write(undefined)}>Discard changes</button>}</p>
 			</form>
 		</section>
 	)
@@ -361,15 +349,11 @@ function full(version: string): string {
 // Publish is the form of a new release, which this tab keeps until it is published.
 function Publish({ org, releases, onDone }: { org: string; releases: Release[]; onDone: (r: Release) => void }): JSX.Element {
 	const [kept, keep, drop] = useDraft<Form>(`release ${org}`)
-	const [busy, setBusy] = useState(false)
-	const [failure, fail] = useState<Failure>()
 	const f: Form = { ...empty, ...kept }
 	const set = (changes: Partial<Form>): void => keep({ ...f, ...changes })
 	const same = releases.find((r) => plain(r.version) === full(f.version) && r.platform === f.platform && r.arch === f.arch && r.channel === f.channel)
 	const latest = releases.find((r) => r.active && r.platform === f.platform && r.channel === f.channel && (r.arch === f.arch || r.arch === "UNIVERSAL"))
-	const send = async (): Promise<void> => {
-		setBusy(true)
-		fail(undefined)
+	const send = useAct("Publishing", async () => {
 		const number = (text: string): number | undefined => (text === "" ? undefined : Number(text))
 		const given = (text: string): string | undefined => text.trim() || undefined
 		const body = Object.fromEntries(Object.entries({
@@ -377,22 +361,17 @@ function Publish({ org, releases, onDone }: { org: string; releases: Release[]; 
 			releaseNotes: given(f.releaseNotes), minOsVersion: given(f.minOsVersion), signature: given(f.signature), mandatory: f.mandatory, active: f.active, rolloutPercentage: number(f.rolloutPercentage),
 			publishedAt: given(f.publishedAt), ...(f.failureLimit !== "" && { failureLimit: Number(f.failureLimit), failureMinimum: Number(f.failureMinimum) }),
 		}).filter(([, value]) => value !== undefined)) as ReleaseDraft
-		try {
-			const made = await call("POST /api/v1/updates", { body })
-			drop(kept)
-			onDone(made)
-		} catch (error) {
-			fail(failureOf(error))
-			setBusy(false)
-		}
-	}
+		const made = await call("POST /api/v1/updates", { body })
+		drop(kept)
+		onDone(made)
+	})
 	const text = (name: keyof Form & string, label: string, more: JSX.IntrinsicElements["input"] = {}): JSX.Element => <label>{label}<input value={f[name] as string} {...more} onInput={(e) => set({ [name]: e.currentTarget.value })} /></label>
 	const choice = (name: keyof Form, label: string, values: Record<string, string>): JSX.Element => <label>{label}<select value={f[name] as string} onChange={(e) => set({ [name]: e.currentTarget.value })}>{Object.entries(values).map(([value, shown]) => <option key={value} value={value}>{shown}</option>)}</select></label>
 	return (
 		<>
 			<p><a href="/console/releases">← All releases</a></p>
 			<h1>Publish a release</h1>
-			<form class="fields" onSubmit={(e) => (e.preventDefault(), void send())}>
+			<form class="fields" onSubmit={submitting(send)}>
 				{text("version", "Version, such as 1.5.0", { required: true, maxLength: 128, pattern: semantic.source, title: "A semantic version such as 1.4.2 or 1.5.0-beta.1" })}
 				{choice("platform", "Platform", platforms)}{choice("arch", "Architecture", arches)}{choice("channel", "Channel", channels)}
 				{same && <p class="long warning">There is a release of this version for {target(same)}: <a href={addressWith({ publish: undefined, release: same.id })}>open it</a>. Versions that differ in what follows a + alone are equal.</p>}
@@ -409,12 +388,12 @@ function Publish({ org, releases, onDone }: { org: string; releases: Release[]; 
 					<label class="bar"><input type="checkbox" checked={f.mandatory} onChange={(e) => set({ mandatory: e.currentTarget.checked })} /> Mandatory</label>
 					<label class="bar"><input type="checkbox" checked={f.active} onChange={(e) => set({ active: e.currentTarget.checked })} /> Offered at once</label>
 				</p>
-				{failure && <div class="long"><Problem failure={failure} what="Publishing" retry={() => void send()}>
-					{failure.status === 409 && <p>A version is published once for a platform, architecture and channel, and what was published is never replaced, since devices may have it. Publish the next version{same && <>, or <a href={addressWith({ publish: undefined, release: same.id })}>change that release</a></>}.</p>}
+				{send.failed && <Problem {...send.failed}>
+					{send.failed.failure.status === 409 && <p>A version is published once for a platform, architecture and channel, and what was published is never replaced, since devices may have it. Publish the next version{same && <>, or <a href={addressWith({ publish: undefined, release: same.id })}>change that release</a></>}.</p>}
 					<p>What you typed is kept here.</p>
-				</Problem></div>}
+				</Problem>}
 				<p class="long bar">
-					<button type="submit" class="primary" disabled={busy}>Publish</button>
+					<button type="submit" class="primary" disabled={send.busy}>Publish</button>
 					{kept && <button type="button" onClick={() => keep(undefined)}>Discard</button>}
 					<span class="soft">{kept ? "A draft, kept in this tab." : ""} Devices in the rollout are offered it at once.</span>
 				</p>

@@ -1,8 +1,7 @@
 // The places where the person is signed in.
 import type { JSX } from "preact"
 import { call, callDelete } from "../interface"
-import { Problem, Show, useAttempt, useLoaded, useLook } from "../loading"
-import { exact, relative } from "../text"
+import { Problem, Show, Time, useAttempt, useLoaded, useLook } from "../loading"
 
 const browsers = { Edg: "Edge", OPR: "Opera", Firefox: "Firefox", FxiOS: "Firefox", Chrome: "Chrome", CriOS: "Chrome", Version: "Safari" }
 const systems = { iPhone: "iPhone", iPad: "iPad", Android: "Android", CrOS: "ChromeOS", Windows: "Windows", "Mac OS X": "macOS", Linux: "Linux" }
@@ -38,7 +37,7 @@ export default function Sessions(): JSX.Element {
 							<li key={s.id}>
 								<div>
 									<b title={s.userAgent ?? undefined}>{programOf(s.userAgent)}</b>
-									<p class="soft">{s.address ?? "Unknown address"} · used <time dateTime={s.lastUsedAt} title={exact(s.lastUsedAt)}>{relative(s.lastUsedAt)}</time> · since <time dateTime={s.createdAt} title={exact(s.createdAt)}>{relative(s.createdAt)}</time></p>
+									<p class="soft">{s.address ?? "Unknown address"} · used <Time at={s.lastUsedAt} /> · since <Time at={s.createdAt} /></p>
 								</div>
 								{s.current ? <span class="badge">This browser</span> : <button type="button" class="small" onClick={() => void end(s.id)} aria-label={`End the session of ${programOf(s.userAgent)}`}>End</button>}
 							</li>

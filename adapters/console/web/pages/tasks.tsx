@@ -9,7 +9,7 @@ import { Icon, Initials } from "../icons"
 import { all, call, callDelete, Failure, failureOf } from "../interface"
 import { onKeys } from "../keys"
 import { announce } from "../live"
-import { Problem, useLoaded, useLook } from "../loading"
+import { Placeholder, Problem, submitting, useAct, useLoaded, useLook, type Failed } from "../loading"
 import { Unnamed, useMembers } from "../members"
 import { Menu, type Choice } from "../menu"
 import { addressWith, useQuery } from "../router"
@@ -34,14 +34,10 @@ const shortcuts: [string, string][] = [
 	["c", "new task"], ["/", "search"], ["f", "filters"], ["Ctrl+Z", "undo a deletion"], ["?", "this list"],
 ]
 
+type Trouble = Failed & { title?: string | undefined } // that is given up with it
+
 export default function Tasks({ me }: { me: Me }): JSX.Element {
-	if (!me.org) return <><h1>Tasks</h1><p>Tasks belong to organisations, and you are in none yet.</p></>
-	return <Page writes={me.role !== "VIEWER"} />
-}
-
-type Trouble = { what: string; failure: Failure; retry: () => void; title?: string | undefined } // that is given up with it
-
-function Page({ writes }: { writes: boolean }): JSX.Element {
+	const writes = me.role !== "VIEWER"
 	const [query, change] = useQuery()
 	const view = query.get("view") ?? "list", board = view === "board"
 	const byStatus = board || view === "groups"
@@ -250,7 +246,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 			<Filters filter={filter} names={names} change={change} />
 			{workspaces.failure && <Problem failure={workspaces.failure} what="Loading the workspaces" retry={workspaces.retry} />}
 			<Unnamed members={names.members} />
-			{[...troubles].map(([of, t]) => <Problem key={of} failure={t.failure} what={t.what} retry={t.retry} giveUp={() => (trouble(of), dropTitle(of, t.title))} />)}
+			{[...troubles].map(([of, t]) => <Problem key={of} {...t} giveUp={() => (trouble(of), dropTitle(of, t.title))} />)}
 			{selected.size > 0 && (
 				<div class="bar" role="group" aria-label="Selected tasks">
 					<span role="status">{count(selected.size)} selected</span>
@@ -270,7 +266,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 							{list.complete && list.tasks.length === 0 && !byStatus
 								? <p class="empty">{filtered ? <>No task fits these filters. <button type="button" class="small" onClick={() => change(Object.fromEntries(filters.map((f) => [f, undefined])))}>Clear the filters</button></> : "There are no tasks yet. Write what is to be done above and press Enter."}</p>
 								: <Windowed label={label} items={list.tasks} keyOf={(t) => t.id} row={row} active={first(i)} onActive={setActive} complete={list.complete} more={() => tasks.more(i)}>
-									{!list.complete && !list.failure && list.tasks.length === 0 && <p class="placeholder" aria-busy="true"><span class="hidden">Loading tasks</span></p>}
+									{!list.complete && !list.failure && list.tasks.length === 0 && <Placeholder what="tasks" />}
 									{list.complete && list.tasks.length === 0 && <p class="empty">Nothing here.</p>}
 								</Windowed>}
 						</section>
@@ -407,29 +403,19 @@ function Rename({ task: t, rename }: { task: Task } & Pick<RowOf, "rename">): JS
 // server has it, and a repetition creates nothing twice.
 function NewTask({ of, label, onMade }: { of: Filter; label: string; onMade: (t: Task) => void }): JSX.Element {
 	const [draft, setDraft, drop] = useDraft<{ title: string }>(label)
-	const [failed, fail] = useState<Failure>()
-	const busy = useRef(false)
 	const title = draft?.title ?? ""
-	const create = async (): Promise<void> => {
-		if (title.trim() === "" || busy.current) return
-		busy.current = true
-		fail(undefined)
+	const create = useAct("Creating the task", async () => {
+		if (title.trim() === "") return
 		const known = (v: string | undefined): string | null => (v === undefined || v === "null" ? null : v)
-		try {
-			const body = { title: title.trim(), status: of.status ?? "TODO", priority: of.priority ?? "MEDIUM", assigneeId: known(of.assigneeId), workspaceId: known(of.workspaceId), tags: of.tags ? [of.tags.split(",")[0] ?? ""] : [], dueDate: of.dueAfter ?? of.dueBefore ?? null }
-			const made = await once(label, body, (given) => call("POST /api/v1/tasks", given))
-			drop(draft) // what was typed meanwhile stays
-			onMade(made)
-		} catch (error) {
-			fail(failureOf(error))
-		} finally {
-			busy.current = false
-		}
-	}
+		const body = { title: title.trim(), status: of.status ?? "TODO", priority: of.priority ?? "MEDIUM", assigneeId: known(of.assigneeId), workspaceId: known(of.workspaceId), tags: of.tags ? [of.tags.split(",")[0] ?? ""] : [], dueDate: of.dueAfter ?? of.dueBefore ?? null }
+		const made = await once(label, body, (given) => call("POST /api/v1/tasks", given))
+		drop(draft) // what was typed meanwhile stays
+		onMade(made)
+	})
 	return (
-		<form onSubmit={(e) => (e.preventDefault(), void create())}>
+		<form onSubmit={submitting(create)}>
 			<input data-new class="new" aria-label={label} placeholder="New task, then Enter" maxLength={200} value={title} onInput={(e) => setDraft(e.currentTarget.value ? { title: e.currentTarget.value } : undefined)} />
-			{failed && <Problem failure={failed} what="Creating the task" retry={() => void create()} />}
+			{create.failed && <Problem {...create.failed} />}
 		</form>
 	)
 }
@@ -442,27 +428,21 @@ type Plan = { priority: TaskPriority | ""; reason: string; own: Record<string, {
 function Reprioritise({ of, onClose, onDone }: { of: Task[]; onClose: () => void; onDone: (now: Task[]) => void }): JSX.Element {
 	const [kept, keep, drop] = useDraft<Plan>("reprioritise")
 	const plan: Plan = kept ?? { priority: "", reason: "", own: {} }
-	const [failed, fail] = useState<Failure>()
 	const set = (part: Partial<Plan>): void => keep({ ...plan, ...part })
 	const own = (id: string, part: { priority?: TaskPriority; reason?: string }): void => set({ own: { ...plan.own, [id]: { ...plan.own[id], ...part } } })
-	const send = async (): Promise<void> => {
-		fail(undefined)
+	const send = useAct("Reprioritising", async () => {
 		const changes = of.map((t): Reprioritization => {
 			const priority = plan.own[t.id]?.priority ?? plan.priority
 			return { taskId: t.id, reason: plan.own[t.id]?.reason?.trim() || plan.reason, ...(priority !== "" && { priority }) }
 		})
-		try {
-			const now = await once("reprioritise", { changes }, (given) => call("POST /api/v1/tasks/reprioritize", given))
-			drop(kept)
-			onDone(now)
-		} catch (error) {
-			fail(failureOf(error))
-		}
-	}
+		const now = await once("reprioritise", { changes }, (given) => call("POST /api/v1/tasks/reprioritize", given))
+		drop(kept)
+		onDone(now)
+	})
 	const covered = of.every((t, i) => i < listed && plan.own[t.id]?.reason?.trim())
 	return (
 		<Dialog title={`Reprioritise ${count(of.length)} ${of.length === 1 ? "task" : "tasks"}`} onClose={onClose} wide>
-			<form class="fields" onSubmit={(e) => (e.preventDefault(), void send())}>
+			<form class="fields" onSubmit={submitting(send)}>
 				<label>Priority of all<select required value={plan.priority} onChange={(e) => set({ priority: e.currentTarget.value as TaskPriority })}><option value="">Choose</option>{Object.entries(priorities).map(([v, text]) => <option key={v} value={v}>{text}</option>)}</select></label>
 				<label class="long">Reason, kept in each task’s history<textarea required={!covered} maxLength={1000} value={plan.reason} onInput={(e) => set({ reason: e.currentTarget.value })} /></label>
 				<fieldset class="long">
@@ -480,7 +460,7 @@ function Reprioritise({ of, onClose, onDone }: { of: Task[]; onClose: () => void
 					</ul>
 					{of.length > listed && <p class="soft">And {count(of.length - listed)} more, which get the priority and the reason of all.</p>}
 				</fieldset>
-				{failed && <div class="long"><Problem failure={failed} what="Reprioritising" retry={() => void send()} /></div>}
+				{send.failed && <Problem {...send.failed} />}
 				<p class="long bar"><button type="submit" class="primary">Reprioritise</button><button type="button" onClick={onClose}>Cancel</button></p>
 			</form>
 		</Dialog>

@@ -9,22 +9,17 @@ import { useFeed } from "../feed"
 import { all, call, callDelete, Failure, failureOf } from "../interface"
 import { onKeys } from "../keys"
 import { announce } from "../live"
-import { Problem, Show, useAttempt, useLoaded, useLook, type Failed, type Loaded } from "../loading"
+import { Placeholder, Problem, Show, Time, submitting, useAct, useAttempt, useLoaded, useLook, type Failed, type Loaded } from "../loading"
 import { Unnamed, useMembers, type Members as Directory } from "../members"
 import { Menu, type Choice } from "../menu"
 import { addressWith, go, useQuery, type Changes } from "../router"
-import { count, exact, nameOf, relative } from "../text"
+import { count, nameOf } from "../text"
 import type { Me, Team, TeamMember, Workspace } from "../types"
 import { offerUndo } from "../undo"
 import { Windowed } from "../windowed"
 
 const step = 200 // members shown at once
 const mostOthers = 50 // teams that are read one by one
-
-export default function Teams({ me }: { me: Me }): JSX.Element {
-	if (!me.org) return <><h1>Teams</h1><p>Teams belong to organisations, and you are in none yet.</p></>
-	return <Page me={me} writes={me.role !== "VIEWER"} manages={me.role === "OWNER" || me.role === "ADMIN"} />
-}
 
 // Known are the person's own teams, others that the person manages, and all workspaces in the person's order.
 type Known = { own: Team[]; others: Team[]; workspaces: Workspace[] }
@@ -99,7 +94,8 @@ function useOrder(known: Loaded<Known>, fail: (failed?: Failed) => void): [Works
 	return [shown, move]
 }
 
-function Page({ me, writes, manages }: { me: Me; writes: boolean; manages: boolean }): JSX.Element {
+export default function Teams({ me }: { me: Me }): JSX.Element {
+	const writes = me.role !== "VIEWER", manages = me.role === "OWNER" || me.role === "ADMIN"
 	const [query, change] = useQuery()
 	const known = useLoaded(load, [])
 	const people = useMembers()
@@ -167,7 +163,7 @@ function Page({ me, writes, manages }: { me: Me; writes: boolean; manages: boole
 			{known.failure && <Problem failure={known.failure} what="Loading the teams" retry={known.retry} />}
 			{failed && <Problem {...failed} giveUp={() => fail(undefined)} />}
 			{!known.value
-				? !known.failure && <p class="placeholder" aria-busy="true"><span class="hidden">Loading the teams</span></p>
+				? !known.failure && <Placeholder what="the teams" />
 				: <div class="explorer">
 					<nav class="memories" aria-label="Teams">
 						<ul><li><a href={addressWith({ team: undefined })} aria-current={asked === null ? "page" : undefined}><span>All workspaces</span> <Amount of={workspaces.length} /></a></li></ul>
@@ -191,7 +187,7 @@ function Page({ me, writes, manages }: { me: Me; writes: boolean; manages: boole
 									</header>
 									{team.description && <p class="text">{team.description}</p>}
 									<p class="soft">
-										{seenBy(team)} {team.kind === "STANDARD" && <>Created by {people.nameOf(team.createdBy, "a")} <time dateTime={team.createdAt} title={exact(team.createdAt)}>{relative(team.createdAt)}</time>. </>}
+										{seenBy(team)} {team.kind === "STANDARD" && <>Created by {people.nameOf(team.createdBy, "a")} <Time at={team.createdAt} />. </>}
 										{writes && team.kind === "STANDARD" && !manages && team.createdBy !== me.user.id && "Its creator, or an owner or admin, can delete it. "}
 										{known.value.own.includes(team) && <a href={`/console/files?${new URLSearchParams({ place: `teams/${team.id}/memory` })}`}>Files of its memory</a>}
 									</p>
@@ -205,7 +201,7 @@ function Page({ me, writes, manages }: { me: Me; writes: boolean; manages: boole
 								</>
 								: unlisted.failure
 									? <Problem failure={unlisted.failure} what="Loading the team" retry={unlisted.retry} />
-									: unlisted.value === undefined ? <p class="placeholder" aria-busy="true"><span class="hidden">Loading the team</span></p> : <p class="empty">There is no such team, or you do not see it any more. <a href="/console/teams">All workspaces</a></p>}
+									: unlisted.value === undefined ? <Placeholder what="the team" /> : <p class="empty">There is no such team, or you do not see it any more. <a href="/console/teams">All workspaces</a></p>}
 					</div>
 				</div>}
 			{writes && query.get("new") === "team" && (
@@ -233,7 +229,7 @@ function Page({ me, writes, manages }: { me: Me; writes: boolean; manages: boole
 			{query.has("workspace") && known.value && (opened
 				? <Form key={opened.id} title={opened.name} draft={`workspace ${opened.id}`} stored={{ name: opened.name, description: opened.description, teamId: opened.teamId }} teams={teams} writes={writes} what="Saving the workspace" verb="Save" onClose={() => change({ workspace: undefined }, true)}
 					read={() => call("GET /api/v1/workspaces/{id}", { path: { id: opened.id } })} save={(changed) => saveWorkspace(opened, changed)} end={() => end(opened)}>
-					<p class="soft long"><a href={tasksOf(opened)}>Tasks</a> · <a href={filesOf(opened)}>Files</a> · <a href={memoriesOf(opened)}>Files of its memory</a> · created by {people.nameOf(opened.createdBy, "a")} <time dateTime={opened.createdAt} title={exact(opened.createdAt)}>{relative(opened.createdAt)}</time></p>
+					<p class="soft long"><a href={tasksOf(opened)}>Tasks</a> · <a href={filesOf(opened)}>Files</a> · <a href={memoriesOf(opened)}>Files of its memory</a> · created by {people.nameOf(opened.createdBy, "a")} <Time at={opened.createdAt} /></p>
 				</Form>
 				: <Dialog title="Workspace" onClose={() => change({ workspace: undefined }, true)}><p class="empty">There is no such workspace, or you do not see it any more.</p></Dialog>)}
 			{ending && (
@@ -393,7 +389,7 @@ function Members({ team, me, writes, people }: { team: Team; me: Me; writes: boo
 						<ul class="rows" aria-label="Members of the team">
 							{list.slice(0, most).map((m) => (
 								<li key={m.userId} data-member={m.email}>
-									<div><b>{nameOf(m)}</b> {m.userId === me.user.id && <span class="badge">You</span>}<p class="soft">{m.name && m.email && <>{m.email} · </>}joined <time dateTime={m.joinedAt} title={exact(m.joinedAt)}>{relative(m.joinedAt)}</time></p></div>
+									<div><b>{nameOf(m)}</b> {m.userId === me.user.id && <span class="badge">You</span>}<p class="soft">{m.name && m.email && <>{m.email} · </>}joined <Time at={m.joinedAt} /></p></div>
 									{writes && m.userId !== me.user.id && <button type="button" class="small" aria-label={`Remove ${nameOf(m)}`} disabled={busy} onClick={() => void remove(m)}>Remove</button>}
 								</li>
 							))}
@@ -422,34 +418,23 @@ type FormOf = {
 // somebody else has changed the same field since, both values are shown, and the person chooses.
 function Form({ title, draft: name, stored, teams, writes, what, verb, read, save, end, onClose, children }: FormOf): JSX.Element {
 	const [draft, keep] = useDraft<Kept>(name)
-	const [failed, fail] = useState<Failure>()
 	const [theirs, setTheirs] = useState<{ now: Fields; fields: (keyof Fields)[] }>()
-	const busy = useRef(false)
 	const shown = { ...stored, ...draft?.own }
 	const base = draft?.base ?? stored
 	const set = (part: Partial<Fields>): void => keep((was) => ({ base: was?.base ?? stored, own: { ...was?.own, ...part } }))
-	const send = async (seen?: Fields): Promise<void> => {
-		if (busy.current) return
-		busy.current = true
-		fail(undefined)
+	const send = useAct(what, async (seen?: Fields) => {
 		setTheirs(undefined)
-		try {
-			let own: Partial<Fields> = read ? { ...draft?.own } : shown
-			if (read) {
-				const now = await read()
-				const written = (Object.keys(own) as (keyof Fields)[]).filter((f) => own[f] !== now[f])
-				const fields = written.filter((f) => now[f] !== base[f] && now[f] !== seen?.[f])
-				if (fields.length > 0) return setTheirs({ now, fields })
-				own = Object.fromEntries(written.map((f) => [f, own[f]]))
-			}
-			await save(own)
-			keep((is) => (is === draft || !is ? undefined : { ...is, base: { ...is.base, ...own } })) // what was written meanwhile stays
-		} catch (error) {
-			fail(failureOf(error))
-		} finally {
-			busy.current = false
+		let own: Partial<Fields> = read ? { ...draft?.own } : shown
+		if (read) {
+			const now = await read()
+			const written = (Object.keys(own) as (keyof Fields)[]).filter((f) => own[f] !== now[f])
+			const fields = written.filter((f) => now[f] !== base[f] && now[f] !== seen?.[f])
+			if (fields.length > 0) return setTheirs({ now, fields })
+			own = Object.fromEntries(written.map((f) => [f, own[f]]))
 		}
-	}
+		await save(own)
+		keep((is) => (is === draft || !is ? undefined : { ...is, base: { ...is.base, ...own } })) // what was written meanwhile stays
+	})
 	const take = ({ now, fields }: { now: Fields; fields: (keyof Fields)[] }): void => {
 		setTheirs(undefined)
 		keep((was) => was && { ...was, base: now, own: { ...was.own, ...Object.fromEntries(fields.map((f) => [f, now[f]])) } })
@@ -457,7 +442,7 @@ function Form({ title, draft: name, stored, teams, writes, what, verb, read, sav
 	const target = teams?.find((t) => t.id === shown.teamId)
 	return (
 		<Dialog title={title} onClose={onClose}>
-			<form class="fields" onSubmit={(e) => (e.preventDefault(), void send())} onKeyDown={onKeys({ "Mod+Enter": () => void send() })}>
+			<form class="fields" onSubmit={submitting(send)} onKeyDown={onKeys({ "Mod+Enter": () => void send.run() })}>
 				{children}
 				<label class="long">Name<input required autofocus={!read} maxLength={200} readOnly={!writes} autocomplete="off" value={shown.name} onInput={(e) => set({ name: e.currentTarget.value })} /></label>
 				<label class="long">Description<textarea maxLength={10000} readOnly={!writes} value={shown.description ?? ""} onInput={(e) => set({ description: e.currentTarget.value || null })} /></label>
@@ -474,15 +459,15 @@ function Form({ title, draft: name, stored, teams, writes, what, verb, read, sav
 					<div class="problem long" role="alert">
 						<p><strong>Somebody else has changed it meanwhile.</strong> Nothing of yours is stored yet. Stored is now:</p>
 						<ul>{theirs.fields.map((f) => <li key={f}>{labels[f]}: {(f === "teamId" ? teams?.find((t) => t.id === theirs.now.teamId)?.name ?? "another team" : theirs.now[f]) ?? "none"}</li>)}</ul>
-						<button type="button" class="small" onClick={() => void send(theirs.now)}>Save yours</button> <button type="button" class="small" onClick={() => take(theirs)}>Take theirs</button>
+						<button type="button" class="small" onClick={() => void send.run(theirs.now)}>Save yours</button> <button type="button" class="small" onClick={() => take(theirs)}>Take theirs</button>
 					</div>
 				)}
-				{failed && <div class="long"><Problem failure={failed} what={what} retry={() => void send()} /></div>}
+				{send.failed && <Problem {...send.failed} />}
 				<p class="long bar">
 					{writes && <button type="submit" class="primary">{verb}</button>}
 					<button type="button" onClick={onClose}>{writes ? "Cancel" : "Close"}</button>
 					<span class="soft grow" role="status">{draft && "Kept in this tab until it is saved."}</span>
-					{draft && <button type="button" class="small" onClick={() => (keep(undefined), setTheirs(undefined), fail(undefined))}>Discard</button>}
+					{draft && <button type="button" class="small" onClick={() => (keep(undefined), setTheirs(undefined), send.forget())}>Discard</button>}
 					{writes && end && <button type="button" onClick={end}>Delete…</button>}
 				</p>
 			</form>
@@ -494,34 +479,26 @@ function Form({ title, draft: name, stored, teams, writes, what, verb, read, sav
 function Ending({ one, workspaces, remove, onClose, onConflict }: { one: Team | Workspace; workspaces: number; remove: () => Promise<void>; onClose: () => void; onConflict: () => void }): JSX.Element {
 	const [typed, type] = useState("")
 	const [wrong, setWrong] = useState(false)
-	const [failed, fail] = useState<Failure>()
-	const [busy, setBusy] = useState(false)
 	const isTeam = "kind" in one
-	const send = async (): Promise<void> => {
+	const send = useAct(`Deleting “${one.name}”`, async () => {
 		const matches = typed.trim() === one.name
 		setWrong(!matches)
-		if (!matches || busy) return
-		fail(undefined)
-		setBusy(true)
-		try {
-			await remove()
-		} catch (error) {
-			const failure = failureOf(error)
-			fail(failure)
-			setBusy(false)
-			if (failure.status === 409) onConflict()
-		}
-	}
+		if (!matches) return
+		await remove().catch((error: unknown) => {
+			if (failureOf(error).status === 409) onConflict()
+			throw error
+		})
+	})
 	return (
 		<Dialog title={`Delete ${one.name}?`} onClose={onClose}>
-			{failed && <Problem failure={failed} what={`Deleting “${one.name}”`} retry={() => void send()} />}
+			{send.failed && <Problem {...send.failed} />}
 			{isTeam && workspaces > 0
 				? <p>The team has {count(workspaces)} {workspaces === 1 ? "workspace" : "workspaces"}. Delete {workspaces === 1 ? "it" : "them"}, or move {workspaces === 1 ? "it" : "them"} to another team, first.</p>
-				: <form class="fields" onSubmit={(e) => (e.preventDefault(), void send())}>
+				: <form class="fields" onSubmit={submitting(send)}>
 					<p class="long">{isTeam ? "The team and the files of its memory are deleted." : "The workspace, its tasks, and its shared files are deleted, for everybody."} It cannot be undone.</p>
 					<label class="long">To delete it, type its name: {one.name}<input autocomplete="off" spellcheck={false} aria-invalid={wrong} value={typed} onInput={(e) => (type(e.currentTarget.value), setWrong(false))} /></label>
 					{wrong && <p class="warning long" role="alert">That is not its name.</p>}
-					<p class="long bar"><button type="submit" class="primary">Delete</button><button type="button" onClick={onClose}>Cancel</button><span class="soft" role="status">{busy && "Deleting…"}</span></p>
+					<p class="long bar"><button type="submit" class="primary">Delete</button><button type="button" onClick={onClose}>Cancel</button><span class="soft" role="status">{send.busy && "Deleting…"}</span></p>
 				</form>}
 		</Dialog>
 	)
