@@ -208,6 +208,13 @@ func TestTasksPage(t *testing.T) {
 		b.chord(kb.ArrowRight, chromedp.ModifierAlt)
 		b.eventually("IN_PROGRESS", func() string { return s.tasksOf(as)[2].Status })
 		b.focus("fifth")
+		const cyrillic = `document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: %q, code: "Key%s", ctrlKey: %t, bubbles: true, cancelable: true }))`
+		b.run(fmt.Sprintf(cyrillic, "л", "K", false)) // moves to the task before
+		b.eventually("second", func() string { return read(b, chromedp.Evaluate[string](`document.activeElement.textContent`)) })
+		b.run(fmt.Sprintf(cyrillic, "л", "K", true))
+		b.waitVisible(`//dialog//h2[.="Go to"]`)
+		b.closeDialog()
+		b.focus("fifth")
 		b.key(kb.Enter)
 		b.waitVisible(`//dialog//h2[.="fifth"]`, `//dialog//li[contains(., "Title fourth → fifth")]`)
 		b.closeDialog()

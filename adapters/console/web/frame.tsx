@@ -3,6 +3,7 @@ import { Fragment, type ComponentType, type JSX, type TargetedMouseEvent } from 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { Icon, Initials, Mark, icons } from "./icons"
 import { call } from "./interface"
+import { keyName } from "./keys"
 import { Announcer } from "./live"
 import { part, Problem, Show, useAttempt, useLoaded } from "./loading"
 import { groups, isFor, isListed, pages, type PageOf } from "./pages"
@@ -62,7 +63,7 @@ export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 	}
 	useEffect(() => {
 		const onKey = (e: KeyboardEvent): void => {
-			if (e.key.toLowerCase() !== "k" || e.shiftKey || e.altKey || e.metaKey !== apple || e.ctrlKey === apple) return
+			if (keyName(e) !== "k" || e.shiftKey || e.altKey || e.metaKey !== apple || e.ctrlKey === apple) return
 			e.preventDefault()
 			openPalette()
 		}

@@ -1,5 +1,9 @@
 // Keyboard shortcuts.
 
+// keyName returns the name of an event's key, of a letter in lower case. A letter of another script has the name of its
+// place on a Latin keyboard, as for the browser's own shortcuts.
+export const keyName = ({ key, code }: KeyboardEvent): string => (key.length > 1 ? key : (key > "~" && code.startsWith("Key") ? code.slice(3) : key).toLowerCase())
+
 // onKeys returns a handler of keydown that calls what a table has for the keys: names of
 // KeyboardEvent.key after "Mod+" (Ctrl, or Command), "Alt+" and "Shift+", the last for keys with
 // names only. Where text is written, and in menus and dialogs in front of the element that listens,
@@ -13,9 +17,9 @@ export function onKeys(table: Record<string, (event: KeyboardEvent) => void>): (
 		const front = target?.closest("dialog, [popover]")
 		const listener = event.currentTarget
 		if (front && listener instanceof Element && !front.contains(listener)) return
-		if (writes(target) && (!mod || event.key === "z")) return
-		const named = event.key.length > 1
-		const act = table[(mod ? "Mod+" : "") + (event.altKey ? "Alt+" : "") + (event.shiftKey && named ? "Shift+" : "") + (named ? event.key : event.key.toLowerCase())]
+		const key = keyName(event)
+		if (writes(target) && (!mod || key === "z")) return
+		const act = table[(mod ? "Mod+" : "") + (event.altKey ? "Alt+" : "") + (event.shiftKey && key.length > 1 ? "Shift+" : "") + key]
 		if (!act) return
 		event.preventDefault()
 		act(event)

@@ -1,6 +1,7 @@
 // A list of which only the rows near the visible part are rendered.
 import type { ComponentChildren, JSX } from "preact"
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
+import { keyName } from "./keys"
 
 type WindowedOf<Item> = {
 	label: string
@@ -92,7 +93,7 @@ export function Windowed<Item>({ label, items, keyOf, row, active, onActive, com
 		<div
 			ref={scroller} class="windowed" onScroll={look}
 			onKeyDown={(e) => {
-				const act = keys[e.key]
+				const act = keys[keyName(e)]
 				if (!act || e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || e.shiftKey || !(e.target as Element).closest("a[data-row], button[data-row]")) return
 				e.preventDefault()
 				act()

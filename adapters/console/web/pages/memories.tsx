@@ -6,6 +6,7 @@ import { Difference } from "../diff"
 import { useDraft } from "../draft"
 import { Live, NotLive } from "../feedstate"
 import { all, call, failureOf, Failure } from "../interface"
+import { onKeys } from "../keys"
 import { announce } from "../live"
 import { Problem, RequestId, Show, Time, useLoaded, useLook } from "../loading"
 import { Unnamed, useMembers, type Members } from "../members"
@@ -161,12 +162,7 @@ function Editor({ memory, stored, members, writes, saved }: EditorOf): JSX.Eleme
 	return (
 		<Show of={there ? { ...loaded, value: there } : { failure: loaded.failure, retry: loaded.retry }} what="the memory">
 			{(now) => (
-				<form class="memory" onSubmit={(e) => (e.preventDefault(), submit(now.version))} onKeyDown={(e) => {
-					if ((e.ctrlKey || e.metaKey) && e.key === "s") {
-						e.preventDefault()
-						submit(now.version)
-					}
-				}}>
+				<form class="memory" onSubmit={(e) => (e.preventDefault(), submit(now.version))} onKeyDown={onKeys({ "Mod+s": () => submit(now.version) })}>
 					<h2>{memory.title}</h2>
 					<p class="soft">{memory.about} {stored && now.version > 0 ? <>Version {now.version}, changed <Time at={stored.updatedAt} /> by {by}. <a href={fileAddressOf(stored)}>Versions</a></> : now.version === 0 && "Nothing is stored yet: what you write is given to chats when it is saved."}</p>
 					{conflict && (
