@@ -436,6 +436,10 @@ func TestFiles(t *testing.T) {
 		b.tabTo("Rename")
 		b.chord("z", chromedp.ModifierCtrl)
 		b.waitVisible(`//pre[contains(., "2")]`, `//p[contains(., "version 4")]`)
+		long := s.store(as, "long.txt", strings.Repeat("one line\n", 30_000)+"one", "text/plain")
+		s.call("PUT", "/sync/files/"+long.ID, as, map[string]any{"content": strings.Repeat("one line\n", 30_000) + "two"}, http.StatusOK)
+		b.do(chromedp.Navigate(shared + "&version=1&file=" + long.ID))
+		b.waitVisible(`//p[contains(., "Compared are the beginnings, the first 256 kB of each")]`, `//p[.="There is no difference."]`)
 		b.checkProblems(s.base)
 	})
 	t.Run("with the keyboard alone a file is found in the tree, opened, renamed, deleted and restored, and others are uploaded", func(t *testing.T) {

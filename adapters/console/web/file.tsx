@@ -6,7 +6,7 @@ import { call } from "./interface"
 import { Problem, Show, Time, useAttempt, useLoaded } from "./loading"
 import type { Members } from "./members"
 import type { Acts } from "./pages/files"
-import { addressOf, kindOf, Preview, textOf, type Content } from "./preview"
+import { addressOf, kindOf, mostText, Preview, textOf, type Content } from "./preview"
 import { fileName, memoryAddressOf } from "./records"
 import { addressWith, useQuery } from "./router"
 import { count, exact, size } from "./text"
@@ -85,6 +85,7 @@ function Earlier({ record, earlier, now, then, writes, stored }: { record: Store
 				<a href={addressWith({ version: undefined })}>The present one</a>
 			</div>
 			{failed && <Problem {...failed} giveUp={() => fail(undefined)} />}
+			{compared && Math.max(now.size, then.size) > mostText && <p class="soft">Compared are the beginnings, the first {size(mostText)} of each.</p>}
 			{compared
 				? <Show of={texts} what="both versions">{([first = "", second = ""]) => <Difference first={first} second={second} label={`Changes from version ${earlier.version} to ${record.version}`} />}</Show>
 				: <Preview of={then} />}
