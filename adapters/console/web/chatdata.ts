@@ -85,7 +85,7 @@ export function included(exchanges: Exchange[], model: Model | undefined, maxTok
 
 // Question is what is asked: an exchange to answer again, or a message that goes at the end of the
 // conversation, in place of an exchange if replaces is set.
-export type Question = { conversation: Conversation; begins: boolean; message: string; again?: Exchange; replaces?: Exchange; model: Model | undefined }
+type Question = { conversation: Conversation; begins: boolean; message: string; again?: Exchange; replaces?: Exchange; model: Model | undefined }
 
 const stops = new Map<string, AbortController>() // of the answers that this tab is being given, by their conversations
 

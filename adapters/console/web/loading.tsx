@@ -97,7 +97,7 @@ export async function part<Module>(load: () => Promise<Module>, gone?: () => voi
 }
 
 // Act is an act of the person: run carries it out, unless it is under way, and failed is why it failed last.
-export type Act<Args extends unknown[]> = { run: (...args: Args) => Promise<void>; busy: boolean; failed: Failed | undefined; forget: () => void }
+type Act<Args extends unknown[]> = { run: (...args: Args) => Promise<void>; busy: boolean; failed: Failed | undefined; forget: () => void }
 
 // useAct returns an act. It is repeated with the arguments of the last time, and does what act does by then.
 export function useAct<Args extends unknown[]>(what: string, act: (...args: Args) => Promise<unknown>): Act<Args> {

@@ -6,7 +6,7 @@ import Home from "./pages/home"
 import type { Me, Role } from "./types"
 
 // Group is a part of the navigation.
-export type Group = "Work" | "Organisation" | "Operation"
+type Group = "Work" | "Organisation" | "Operation"
 
 // Belonging is somebody who belongs to an organisation.
 export type Belonging = Me & { org: NonNullable<Me["org"]> }

@@ -23,7 +23,7 @@ export function placesOf(me: Me, workspaces: Workspace[], teams: Team[]): Place[
 }
 
 // placeKeyOf returns the key of a record's place.
-export const placeKeyOf = (o: StoredObject): string => o.storageKey.slice(o.storageKey.indexOf("/") + 1, o.storageKey.length - o.path.length)
+const placeKeyOf = (o: StoredObject): string => o.storageKey.slice(o.storageKey.indexOf("/") + 1, o.storageKey.length - o.path.length)
 
 // fileName returns the last element of a path, and folderOf all before it, empty if there is none.
 export const fileName = (path: string): string => path.slice(path.lastIndexOf("/") + 1)

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useState } from "preact/hooks"
 const moved = new EventTarget()
 
 // isPage reports whether a path is one of the console's pages, and not one that the server answers.
-export function isPage(path: string): boolean {
+function isPage(path: string): boolean {
 	return (path === "/console" || path.startsWith("/console/")) && !/^\/console\/(api|assets|sign-in|callback)(\/|$)/.test(path)
 }
 

@@ -7,7 +7,7 @@ import type { Failed } from "./loading"
 // Undoable is an act that can be undone. What cannot be undone at the server waits in commit,
 // which is called when the offer ends without being taken, and throws what the page shows of a refusal; leaving
 // says that the page is being left, when requests need keepalive.
-export type Undoable = { text: string; undo: () => void; commit?: (leaving: boolean) => Promise<void> }
+type Undoable = { text: string; undo: () => void; commit?: (leaving: boolean) => Promise<void> }
 
 const offered = 10_000 // milliseconds
 
