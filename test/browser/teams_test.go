@@ -206,9 +206,18 @@ func TestTeamsPage(t *testing.T) {
 			s.call("PATCH", "/teams/"+research.ID, as, map[string]string{"name": theirs}, http.StatusOK)
 			b.click(`//dialog//button[.="Save"]`)
 			b.waitVisible(fmt.Sprintf(`//dialog//*[@role="alert" and contains(., "name: %s")]`, theirs))
+			if i == 0 {
+				b.run(`fetch = ((real) => async (address, init) => {
+					if (init?.method !== "PATCH") return real(address, init)
+					fetch = real
+					return ` + refusedBusy + `
+				})(fetch)`)
+			}
 			b.click(button(keep))
 			want := []string{mine, theirs}[i]
-			if i > 0 {
+			if i == 0 {
+				b.click(`//dialog//button[.="Try again"]`) // which asks no second time
+			} else {
 				b.eventually(want, func() string { return read(b, chromedp.Value(chromedp.CSS("dialog input"))) })
 				b.click(`//dialog//button[.="Save"]`)
 			}
