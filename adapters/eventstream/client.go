@@ -147,12 +147,18 @@ type Receiver struct {
 // wrapped, an error of the receiver unchanged, or an error of the connection. The end of
 // ctx ends the request.
 func (c *Client) Stream(ctx context.Context, path string, body any, to Receiver) error {
+	var encoded bytes.Buffer
+	encoder := json.NewEncoder(&encoded)
+	encoder.SetEscapeHTML(false) // an escape has six bytes
+	if err := encoder.Encode(body); err != nil {
+		return fmt.Errorf("%w: the request cannot be encoded: %T", errProtocol, err)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // also ends the request at the server
 	var sent atomic.Bool
-	res, err := c.post(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
+	res, err := c.do(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
 		sent.Store(i.Err == nil)
-	}}), path, body)
+	}}), http.MethodPost, path, bytes.Clone(encoded.Bytes())) // it is held as long as the stream
 	if sent.Load() {
 		to.Sent()
 	}
@@ -187,31 +193,6 @@ func (c *Client) Stream(ctx context.Context, path string, body any, to Receiver)
 			return nil
 		}
 	}
-}
-
-// post encodes and sends the body in another goroutine: it needs a deep stack, which the
-// caller's goroutine would keep for the whole stream. A panic is raised again in the
-// caller's goroutine.
-func (c *Client) post(ctx context.Context, path string, body any) (res *http.Response, err error) {
-	var panicked any
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer func() { panicked = recover() }()
-		var encoded bytes.Buffer
-		encoder := json.NewEncoder(&encoded)
-		encoder.SetEscapeHTML(false) // an escape has six bytes
-		if encodeErr := encoder.Encode(body); encodeErr != nil {
-			err = fmt.Errorf("%w: the request cannot be encoded: %T", errProtocol, encodeErr)
-			return
-		}
-		res, err = c.do(ctx, http.MethodPost, path, bytes.Clone(encoded.Bytes())) // it is held as long as the stream
-	}()
-	<-done
-	if panicked != nil {
-		panic(panicked)
-	}
-	return res, err
 }
 
 // get decodes the JSON document at the path.

@@ -149,14 +149,6 @@ func TestAnErrorOfTheReceiverIsReturnedUnchanged(t *testing.T) {
 	}
 }
 
-func TestAPanicIsRaisedInTheCallersGoroutine(t *testing.T) {
-	c := client(t, "http://models.invalid", func(*http.Request) (*http.Response, error) { panic("boom") })
-	defer func() {
-		must.Is(t, "boom", recover())
-	}()
-	_ = c.Stream(t.Context(), "x", nil, receiver(new([]string)))
-}
-
 func TestTheEndOfTheContextEndsTheRequest(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := client(t, "http://models.invalid", func(r *http.Request) (*http.Response, error) {
