@@ -105,7 +105,7 @@ func MakePlan(in Input) Plan {
 	}
 	p.Emptied = p.Emptied && max(p.Known, in.PreviousFiles) >= 2
 	for _, key := range keys {
-		if action, ok := p.decided[key]; ok && action == Upload && in.Rows[key].Remote == nil && (p.staying.collide(key) || in.Tree.nonemptyBeside[key]) {
+		if p.decided[key] == Upload && in.Rows[key].Remote == nil && (p.staying.collide(key) || in.Tree.nonemptyBeside[key]) {
 			p.decided[key] = SetAside
 		}
 	}
@@ -271,9 +271,9 @@ func (p *planner) compare(r Row) {
 	case remote == changed && r.Remote.Size > MaxIgnore && r.Key == KeyOf(IgnoreFile):
 		p.PatternsHeld = true
 		p.Held = append(p.Held, Held{r.Remote.Path, fmt.Sprintf("It has more than %d bytes. Nothing is sent or deleted until it has fewer.", MaxIgnore)})
-	case local != changed && r.Local == nil && p.Tree.holding[r.Key]:
+	case r.Local == nil && p.Tree.holding[r.Key]:
 		p.Held = append(p.Held, Held{r.Remote.Path, "A directory is in its place, with names in it that are not synchronised."})
-	case local != changed && r.Local == nil && p.Tree.ignored[r.Key]:
+	case r.Local == nil && p.Tree.ignored[r.Key]:
 		p.Held = append(p.Held, Held{r.Remote.Path, "An ignored file has a name that differs only in case or Unicode form."})
 	case local != changed:
 		p.decided[r.Key] = Download
@@ -423,9 +423,6 @@ func (p *planner) pair(removal, removalFirst, arrival, move Action) {
 		if s.Action == arrival && s.Row.Synced == nil && free(s.Row) && !p.leaving.collide(s.Row.Key) {
 			arrivals[content(s)] = append(arrivals[content(s)], i)
 		}
-	}
-	if len(arrivals) == 0 {
-		return
 	}
 	done := map[int]bool{}
 	for i, s := range p.Steps {
