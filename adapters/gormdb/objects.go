@@ -132,6 +132,10 @@ func (q objects) Add(ctx context.Context, o id.Org, v object.Object) error {
 	})
 }
 
+// maxPut is the most objects that one statement of Put stores: its text and copies take 20 KiB for one with the longest
+// path.
+const maxPut = 200
+
 func (q objects) Put(ctx context.Context, o id.Org, vs ...object.Object) error {
 	return q.atomic(ctx, func(c *conn) error {
 		if _, err := (changes{c}).lock(ctx, o); fault.Is(err, fault.NotFound) {
@@ -167,13 +171,17 @@ func (q objects) Put(ctx context.Context, o id.Org, vs ...object.Object) error {
 				return err
 			}
 		}
-		rows := make([]objectRow, len(vs))
-		for i, v := range vs {
-			rows[i] = *placedRow(v)
-			c.grow(o, v.Class(), v.Size-previous[v.ID].Size)
+		for part := range slices.Chunk(vs, maxPut) {
+			rows := make([]objectRow, len(part))
+			for i, v := range part {
+				rows[i] = *placedRow(v)
+				c.grow(o, v.Class(), v.Size-previous[v.ID].Size)
+			}
+			if _, err := insertRecords(ctx, objectTable.of(c.write, o), putObjects, rows, objectTable.rest); err != nil {
+				return err
+			}
 		}
-		_, err = insertRecords(ctx, objectTable.of(c.write, o), putObjects, rows, objectTable.rest)
-		return err
+		return nil
 	})
 }
 

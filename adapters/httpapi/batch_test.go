@@ -140,7 +140,7 @@ func (o *fileServer) remaining() (n int) {
 
 func TestBatchIsCharged(t *testing.T) {
 	o := newFileServer(t)
-	o.limitCallers(16 << 20)
+	o.limitCallers(32 << 20)
 	outcomes(t, o.batch(puts(0, 1000)))
 	if w := send(o, syncRequest(http.MethodPost, "/move", strings.NewReader(`{"from":"many","to":"all"}`), "Content-Type: application/json")); w.Code != http.StatusOK {
 		t.Fatalf("%d %s", w.Code, w.Body)
@@ -162,7 +162,7 @@ func TestBatchIsCharged(t *testing.T) {
 		t.Errorf("%+v", all[4].Error)
 	}
 	must.Is(t, 0, o.budgets.callers.Used())
-	if !o.budgets.callers.Take("others", 8<<20) {
+	if !o.budgets.callers.Take("others", 16<<20) || !o.budgets.callers.Take("more", 8<<20) {
 		t.Fatal("the budget is used")
 	}
 	checkError(t, o.batch([]string{whole, whole, whole, whole, whole}), http.StatusServiceUnavailable)

@@ -135,8 +135,8 @@ func (a *api) moveFile(c *call) error {
 	return c.replyObject(http.StatusOK)(a.Objects.Move(c.r.Context(), actor, file, path, expected))
 }
 
-// moveMemory is the memory of a move of a folder of object.MaxMoved files, in bytes.
-const moveMemory = 6 << 20
+// moveMemory is the memory of a move of a folder of object.MaxMoved files with paths of ordinary length, in bytes.
+const moveMemory = 12 << 20
 
 // folderMove is a request to move a folder in the place of the draft.
 type folderMove struct {

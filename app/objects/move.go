@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"slices"
 
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -72,6 +73,9 @@ func (s *Objects) Move(ctx context.Context, actor org.Actor, of id.Object, path 
 	return moved, err
 }
 
+// maxAppended is the most changes of a moved folder that are appended together: each takes the memory of its record.
+const maxAppended = 500
+
 // MoveFolder moves all objects below the folder from, in the place of d, to below the folder to, or
 // none. It returns how many have another path now, and the head of the log after that.
 func (s *Objects) MoveFolder(ctx context.Context, actor org.Actor, d object.Draft, from, to string) (moved int, head object.Head, err error) {
@@ -96,8 +100,11 @@ func (s *Objects) MoveFolder(ctx context.Context, actor org.Actor, d object.Draf
 		if err == nil {
 			err = storage.Objects().Put(ctx, actor.Org, next...)
 		}
-		if moved, head = len(next), at; err == nil && moved > 0 {
-			head, err = storage.Changes().Append(ctx, actor.Org, changes...)
+		moved, head = len(next), at
+		for part := range slices.Chunk(changes, maxAppended) {
+			if err == nil {
+				head, err = storage.Changes().Append(ctx, actor.Org, part...)
+			}
 		}
 		return err
 	})

@@ -144,7 +144,13 @@ func TestAFolderIsMovedByABoundedNumberOfCalls(t *testing.T) {
 	if calls := w.Faults.Calls(); len(calls) > 5 {
 		t.Errorf("the calls are %v", calls)
 	}
-	add(20, object.MaxMoved+1)
+	add(20, 1000)
+	w.Faults.Reset(-1, "")
+	must.NoError(t, moveFolder(t, w, w.ada, "many", "more"))
+	if appends := slices.DeleteFunc(w.Faults.Calls(), func(call string) bool { return !strings.Contains(call, "Append") }); len(appends) != 2 {
+		t.Errorf("1,000 changes are appended by %v", appends)
+	}
+	add(1020, object.MaxMoved+1)
 	if err := moveFolder(t, w, w.ada, "many", "more"); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "10000 files") {
 		t.Errorf("%d files: %v", object.MaxMoved+1, err)
 	}

@@ -82,10 +82,10 @@ func putMovesMany(w *fixture) {
 	}
 	vs = w.addObjects(vs...)
 	used := w.used(tn.ID)
-	move := func(to string) error {
+	move := func(path func(i int) string) error {
 		next, made := slices.Clone(vs), make([]object.Change, many)
 		for i, v := range vs {
-			next[i] = w.at(v, to+strings.TrimPrefix(v.Path, "From"))
+			next[i] = w.at(v, path(i))
 			made[i] = object.NewMove(next[i], v.Path)
 		}
 		head, err := w.append(tn.ID, func(s ports.Storage) ([]object.Change, error) { return made, s.Objects().Put(w.ctx, tn.ID, next...) })
@@ -97,21 +97,25 @@ func putMovesMany(w *fixture) {
 		}
 		return err
 	}
+	to := func(folder string) func(int) string {
+		return func(i int) string { return folder + strings.TrimPrefix(vs[i].Path, "From") }
+	}
 	inTheWay := w.addObject(someObject(tn.ID, blobCases, "to/3/253.MD", tn.owner.ID))
 	was := w.content(tn)
-	err := move("To")
+	err := move(to("To"))
 	w.wantConflict(err)
 	if want := object.PathTaken("To/3/253.md").Error(); err.Error() != want {
 		w.Errorf("the error is %q, want %q", err, want)
 	}
 	wantEqual(w, w.content(tn), was)
 	w.ok(w.move(inTheWay, "to/x"))
-	w.ok(move("To"))
+	w.ok(move(to("To")))
 	w.ok(w.objects().Remove(w.ctx, tn.ID, []id.Object{inTheWay.ID}))
 	for i := range vs {
 		vs[i].Path = "From" + strings.TrimPrefix(vs[i].Path, "To")
 	}
-	w.ok(move("to"))
+	w.ok(move(to("to")))
+	w.ok(move(func(i int) string { return vs[(i+1)%many].Path })) // each takes the path of another one
 	slices.SortFunc(vs, byStorageKey)
 	folder := strings.TrimSuffix(vs[0].StorageKey(), vs[0].Path)
 	wantEqual(w, w.objectsOf(tn.ID, nil, object.Filter{Prefix: folder + "to/"}), vs)
