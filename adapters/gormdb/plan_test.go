@@ -282,11 +282,17 @@ func (p recordedPool) QueryRowContext(ctx context.Context, text string, args ...
 }
 
 func (p recordedPool) BeginTx(ctx context.Context, o *sql.TxOptions) (gorm.ConnPool, error) {
-	tx, err := p.ConnPool.(gorm.TxBeginner).BeginTx(ctx, o)
+	var tx gorm.ConnPool
+	var err error
+	if pool, ok := p.ConnPool.(gorm.ConnPoolBeginner); ok {
+		tx, err = pool.BeginTx(ctx, o)
+	} else {
+		tx, err = p.ConnPool.(gorm.TxBeginner).BeginTx(ctx, o)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return &recordedTx{recordedPool{tx, p.r}, tx}, nil
+	return &recordedTx{recordedPool{tx, p.r}, tx.(gorm.TxCommitter)}, nil
 }
 
 type recordedTx struct {

@@ -254,7 +254,9 @@ func oneRow(ctx context.Context, db *gorm.DB, what string, c command, to ...any)
 		}
 		pool = at.db.Statement.ConnPool
 	}
-	if p, ok := pool.(*sql.DB); ok && ctx.Done() != nil {
+	if p, ok := pool.(interface {
+		Conn(context.Context) (*sql.Conn, error)
+	}); ok && ctx.Done() != nil {
 		conn, err := p.Conn(ctx) // waits no longer than the context
 		if err != nil {
 			return false, failed(ctx, err, what)

@@ -2,7 +2,6 @@ package gormdb
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"io/fs"
 	"net/url"
@@ -25,7 +24,7 @@ const driverName = "sqlite"
 // tables, so the rest of the interface is nil.
 type sqliteDialector struct {
 	gorm.Dialector
-	pool *sql.DB
+	pool gorm.ConnPool
 }
 
 func (sqliteDialector) Name() string { return driverName }
@@ -53,7 +52,7 @@ func (db *DB) openSQLite(o Options) error {
 		return err
 	}
 	writer.SetMaxOpenConns(1)
-	if db.write, err = db.openGORM(writer, sqliteDialector{pool: writer}, o.Logger); err != nil {
+	if db.write, err = db.openGORM(writer, sqliteDialector{pool: sqliteWritePool{writer}}, o.Logger); err != nil {
 		return err
 	}
 	// The planner chooses among a list's indexes by statistics. This updates those of

@@ -2,6 +2,7 @@ package gormdb
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -74,11 +75,27 @@ func TestStatementsEndWithTheirContext(t *testing.T) {
 	}
 }
 
+func TestTransactionsOnSQLiteStartNoGoroutines(t *testing.T) {
+	db := migrated(t, databases[0].url(t))
+	started := func() int {
+		stacks := make([]byte, 1<<20)
+		return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "created by database/sql.(*DB).beginDC")
+	}
+	must.Wait(t, "those of migrations have ended", func() bool { return started() == 0 })
+	must.NoError(t, db.Atomic(t.Context(), func(ports.Records) error {
+		must.Is(t, 0, started())
+		return nil
+	}))
+}
+
 func TestWaitingForAConnectionEndsWithTheContext(t *testing.T) {
 	db := migrated(t, databases[0].url(t))
 	for name, pool := range map[string]*gorm.DB{"the writer": db.write, "a reader": db.read} {
 		t.Run(name, func(t *testing.T) {
-			of := must.Do(pool.DB()).Or(t)
+			of := pool.ConnPool.(interface {
+				Stats() sql.DBStats
+				Conn(context.Context) (*sql.Conn, error)
+			})
 			for range of.Stats().MaxOpenConnections {
 				c := must.Do(of.Conn(t.Context())).Or(t)
 				defer c.Close()

@@ -4,9 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"reflect"
 	"sync"
 
+	"gorm.io/gorm"
 	"modernc.org/libc"
 	sqlitedriver "modernc.org/sqlite"
 	sqlitecode "modernc.org/sqlite/lib"
@@ -117,6 +119,43 @@ func (t asyncTx) Commit() error {
 func (t asyncTx) Rollback() error {
 	defer t.c.restoreSync()
 	return t.Tx.Rollback()
+}
+
+// sqliteWritePool is a pool for whose transactions database/sql starts no goroutines: a transaction and each query in
+// it would have one.
+type sqliteWritePool struct{ *sql.DB }
+
+// BeginTx implements gorm.ConnPoolBeginner.
+func (p sqliteWritePool) BeginTx(ctx context.Context, _ *sql.TxOptions) (gorm.ConnPool, error) {
+	conn, err := p.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &sqliteTransaction{Conn: conn}
+	err = conn.Raw(func(c any) (err error) {
+		t.tx, err = c.(*cachingConn).BeginTx(ctx, driver.TxOptions{})
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return t, nil
+}
+
+// sqliteTransaction is a transaction of a sqliteWritePool.
+type sqliteTransaction struct {
+	*sql.Conn
+	tx driver.Tx
+}
+
+// Commit implements gorm.TxCommitter.
+func (t *sqliteTransaction) Commit() error { return t.end(t.tx.Commit) }
+
+// Rollback implements gorm.TxCommitter.
+func (t *sqliteTransaction) Rollback() error { return t.end(t.tx.Rollback) }
+
+func (t *sqliteTransaction) end(fn func() error) error {
+	return errors.Join(t.Raw(func(any) error { return fn() }), t.Close())
 }
 
 // unwatched is a context without an end for database/sql, which would start goroutines to
