@@ -1,6 +1,7 @@
 package archives_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -9,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"collab/app/archives"
+	"collab/domain/archive"
 	"collab/domain/export"
 	"collab/domain/id"
 	"collab/domain/object"
@@ -109,4 +112,59 @@ func TestAnExtensionWithoutAResponseEndsBeforeTheClaim(t *testing.T) {
 			t.Error("the claim was not extended")
 		}
 	})
+}
+
+// manyRecords reads archives with more records that are not imported.
+type manyRecords struct {
+	ports.Archiver
+	more int
+}
+
+func (m manyRecords) Read(ctx context.Context, r io.Reader, only archive.Kind, each func(archive.Item) error) error {
+	return m.Archiver.Read(ctx, r, only, func(i archive.Item) error {
+		for n := 0; i.Record.Member != nil && n < m.more; n++ {
+			if err := each(archive.Item{Place: archive.Place{Kind: archive.Usage, Line: int64(n + 1)}}); err != nil {
+				return err
+			}
+		}
+		return each(i)
+	})
+}
+
+// lookups counts the uses of the directory in transactions.
+type lookups struct {
+	ports.Store
+	n int
+}
+
+func (l *lookups) Atomic(ctx context.Context, fn func(ports.Records) error) error {
+	return l.Store.Atomic(ctx, func(r ports.Records) error { return fn(countedRecords{r, l}) })
+}
+
+type countedRecords struct {
+	ports.Records
+	to *lookups
+}
+
+func (r countedRecords) Directory() ports.Directory {
+	r.to.n++
+	return r.Records.Directory()
+}
+
+func TestTheTransactionOfAnImportHasStatementsWhileItStoresNothing(t *testing.T) {
+	d, ctx := must.Do(harness.NewDeployment(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))).Or(t), t.Context()
+	ada := must.Do(d.Join(ctx, "org_yard", "user_ada", org.Owner)).Or(t)
+	var file bytes.Buffer
+	must.Do(d.Archives.Export(ctx, ada.Org, archive.All(), &file)).Or(t)
+	counted, archiver := &lookups{Store: d.Archives.Store}, d.Archives.Archiver
+	d.Archives.Store, d.Archives.Issuer = counted, "x"
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(file.Bytes())), nil }
+	var used []int
+	for _, name := range []string{"few", "many"} {
+		counted.n = 0
+		d.Archives.Archiver = manyRecords{archiver, map[string]int{"many": 5000}[name]}
+		must.Do(d.Archives.Import(ctx, archives.Import{Open: open, Name: name, Slug: name, Users: map[id.User]string{ada.User: string(ada.User)}})).Or(t)
+		used = append(used, counted.n)
+	}
+	must.Is(t, used[0]+10, used[1])
 }

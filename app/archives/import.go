@@ -403,6 +403,12 @@ func (i *importer) store(ctx context.Context, r ports.Records) error {
 		if item.Content != nil {
 			return errEnough
 		}
+		// Records that are not stored, such as usage, may be many, and the database ends a transaction without statements.
+		if item.Manifest == nil && item.Place.Line%maxTogether == 0 {
+			if _, err := r.Directory().Organisations().Get(ctx, w.o); err != nil {
+				return err
+			}
+		}
 		if item.Record.Kind() == "" {
 			return nil
 		}
