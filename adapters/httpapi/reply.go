@@ -163,7 +163,7 @@ func listRecords[T any](a *api, c *call, q body.Query, p body.Page, key func(T) 
 		}
 		defer done()
 	}
-	out := stream.NewList(c, p.Waits, c, a.confirmation(c, func(org.Actor) bool { return true }))
+	out := stream.NewList(c, p.Waits, a.confirmation(c, func(org.Actor) bool { return true }))
 	defer out.Close()
 	b := stream.TakeBuffer()
 	defer func() { stream.GiveBuffer(b) }()

@@ -38,9 +38,10 @@ const (
 	ListTimeout = 250 * time.Millisecond
 )
 
-// Client is the response that a list is written to.
+// Client is the response that a list is written to. The parts that wait for it are charged to its resources.
 type Client interface {
 	http.ResponseWriter
+	spool.Resources
 
 	// ExtendFor extends the deadlines for n more bytes.
 	ExtendFor(n int)
@@ -55,7 +56,6 @@ type Client interface {
 type List struct {
 	client    Client
 	waits     bool
-	resources spool.Resources // that waiting parts are charged to
 	confirm   func() error
 	parts     chan *[]byte  // for the sender; nil: nothing was sent yet
 	sent      chan struct{} // closed when the sender has ended
@@ -68,8 +68,8 @@ type List struct {
 
 // NewList returns a list that waits for its client or, if waits is false, is spooled. While a slow client reads it
 // confirm is called, whose error ends the list.
-func NewList(c Client, waits bool, r spool.Resources, confirm func() error) *List {
-	return &List{client: c, waits: waits, resources: r, confirm: confirm, rest: spool.New(r)}
+func NewList(c Client, waits bool, confirm func() error) *List {
+	return &List{client: c, waits: waits, confirm: confirm, rest: spool.New(c)}
 }
 
 // Begun reports whether a part was sent.
@@ -85,7 +85,7 @@ func (l *List) Put(part *[]byte) (*[]byte, error) {
 	}
 	if !l.full {
 		size := int64(cap(*part))
-		if err := l.resources.Hold(size); err != nil {
+		if err := l.client.Hold(size); err != nil {
 			return part, err
 		}
 		l.begin()
@@ -95,7 +95,7 @@ func (l *List) Put(part *[]byte) (*[]byte, error) {
 		case taken:
 			return TakeBuffer(), nil
 		}
-		l.resources.Release(size)
+		l.client.Release(size)
 		l.full = true
 	}
 	if _, err := l.rest.Write(*part); err != nil {
@@ -115,7 +115,7 @@ func (l *List) begin() {
 }
 
 // release releases the memory of parts that were sent.
-func (l *List) release() { l.resources.Release(l.sentBytes.Swap(0)) }
+func (l *List) release() { l.client.Release(l.sentBytes.Swap(0)) }
 
 // offer passes a part to the sender, unless ListTimeout has passed before.
 func (l *List) offer(part *[]byte) (taken bool, err error) {
