@@ -69,10 +69,9 @@ func (db *DB) Now(ctx context.Context) (time.Time, error) {
 	return instant(ms), err
 }
 
-// settings are those of a connection that the address does not set. Postgres plans each statement once:
-// otherwise it plans one for each execution if it expects to save more by that, and is often wrong. It ends a
-// transaction that its server does not continue, which would hold its locks, and a wait for a lock, after which
-// such a server would have it.
+// settings are those of a connection, unless the address has them. Postgres plans each statement once: otherwise
+// it plans one for each execution if it expects to save more by that, and is often wrong. It ends transactions
+// without statements, because a frozen server would keep their locks, and waits for locks, because it would get them.
 var settings = map[string]string{"plan_cache_mode": "force_generic_plan", "idle_in_transaction_session_timeout": "10s", "lock_timeout": "20s"}
 
 // set sets the settings. Poolers refuse them as parameters at start; those in transaction mode have a

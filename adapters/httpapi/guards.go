@@ -218,7 +218,7 @@ func (a *api) lookup(c *call) (org.Actor, error) {
 const confirmEvery = 30 * time.Second
 
 // confirmation returns a function that is called before each piece of content. From time to time it returns the
-// error of a caller who may not have the content any more, which must be visible to the actor. The operator is none.
+// error of a caller who may not have the content any more, which must be visible to the actor. The operator always may.
 func (a *api) confirmation(c *call, visible func(org.Actor) bool) func() error {
 	last := a.Now()
 	return func() error {
