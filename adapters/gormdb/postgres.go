@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -82,7 +83,7 @@ func (a postgresAddress) set(ctx context.Context, c *pgx.Conn) error {
 	}
 	text := ""
 	for name, value := range settings {
-		if a.config.RuntimeParams[name] == "" {
+		if given := a.config.RuntimeParams; given[name] == "" && !strings.Contains(given["options"], name) {
 			text += "SET " + name + " = '" + value + "'; "
 		}
 	}
@@ -350,7 +351,7 @@ func parsePostgres(address string) (a postgresAddress, err error) {
 		return a, fault.Field("database URL", "is not an address of the form postgres://user:password@host:port/database")
 	}
 	a.conns = max(16, 4*runtime.GOMAXPROCS(0))
-	params := u.Query()
+	params, _ := url.ParseQuery(strings.ReplaceAll(u.RawQuery, "+", "%2B")) // pgx takes a plus sign for itself, as libpq does
 	if v := params.Get("pool_max_conns"); v != "" {
 		if a.conns, err = strconv.Atoi(v); err != nil || a.conns < 1 || a.conns > 10_000 {
 			return a, fault.Field("database URL", "must have a pool_max_conns between 1 and 10000")
@@ -366,7 +367,7 @@ func parsePostgres(address string) (a postgresAddress, err error) {
 	isModeGiven := params.Has("default_query_exec_mode")
 	params.Del("pool_max_conns")
 	params.Del("pool_mode")
-	u.RawQuery = params.Encode()
+	u.RawQuery = strings.ReplaceAll(params.Encode(), "+", "%20")
 	if a.config, err = pgx.ParseConfig(u.String()); err != nil {
 		return a, fault.Wrap(fault.Invalid, err, "The database URL is not understood") // pgx leaves the password out
 	}

@@ -47,8 +47,8 @@ func TestOpen(t *testing.T) {
 		must.Fail(t, must.ErrorOf(Open(t.Context(), Options{URL: "postgres://u@127.0.0.1:1/d"})), fault.Unavailable)
 	})
 	t.Run("the pool of connections is as large as the address says", func(t *testing.T) {
-		a, err := parsePostgres("postgres://u@h/d?pool_max_conns=3&application_name=x")
-		if err != nil || a.conns != 3 || a.config.RuntimeParams["application_name"] != "collab: x" || a.config.RuntimeParams["pool_max_conns"] != "" {
+		a, err := parsePostgres("postgres://u@h/d?pool_max_conns=3&&application_name=x%20y+z")
+		if err != nil || a.conns != 3 || a.config.RuntimeParams["application_name"] != "collab: x y+z" || a.config.RuntimeParams["pool_max_conns"] != "" {
 			t.Errorf("%d connections with %v, error %v", a.conns, a.config.RuntimeParams, err)
 		}
 		if a, err = parsePostgres("postgres://u@h/d"); err != nil || a.conns < 16 {
@@ -362,6 +362,7 @@ func TestConnectionsHaveTheirSettingsUnlessTheAddressHasOthers(t *testing.T) {
 		"":                      "force_generic_plan 10s 20s",
 		"&plan_cache_mode=auto": "auto 10s 20s",
 		"&idle_in_transaction_session_timeout=1s&plan_cache_mode=auto&lock_timeout=0": "auto 1s 0",
+		"&options=-c%20lock_timeout%3D3s%20-c%20plan_cache_mode%3Dauto":               "auto 10s 3s",
 	} {
 		db := opened(t, address+parameters).pools[0]
 		must.Is(t, want, value[string](t, db, "SELECT concat_ws(' ', current_setting('plan_cache_mode'), current_setting('idle_in_transaction_session_timeout'), current_setting('lock_timeout'))"))
