@@ -193,12 +193,20 @@ func TestChatPage(t *testing.T) {
 				return response
 			}
 		}`)
+		leave := func() {
+			b.eventually("function", func() string { return read(b, chromedp.Evaluate[string](`typeof window.go`)) })
+			b.click(`//nav//a[@href="/console/people"]`)
+			b.waitConsole("People")
+			b.click(`//nav//a[@href="/console/chat"]`) // where the message is still being sent
+			b.waitVisible(button("Stop"), `//textarea[@aria-label="Message" and @readonly]`)
+		}
+		b.replaceChatResponse("new Promise((go) => (window.go = () => (delete window.go, go(" + refusedBusy + "))))")
 		b.click(button("Try again"))
-		b.eventually("function", func() string { return read(b, chromedp.Evaluate[string](`typeof window.go`)) })
-		b.click(`//nav//a[@href="/console/people"]`)
-		b.waitConsole("People")
-		b.click(`//nav//a[@href="/console/chat"]`) // where the message is still being sent
-		b.waitVisible(button("Stop"), `//textarea[@aria-label="Message" and @readonly]`)
+		leave()
+		b.run(`window.go()`)
+		b.waitVisible(`//*[@role="alert" and contains(., "Sending failed")]`)
+		b.click(button("Try again"))
+		leave()
 		b.click(`//nav//a[@href="/console/people"]`)
 		b.waitConsole("People")
 		b.run(`window.go()`)

@@ -110,7 +110,9 @@ function Rename({ c, all, close }: { c: Conversation; all: Conversations; close:
 
 let begun: string | undefined // the conversation that a message has just begun, whose field takes the focus over
 
-const sent = new Map<string, string>() // the conversations of messages whose answers have not begun, by their fields, also while others are shown
+// By the fields of messages, also while others are shown: the conversations of those whose answers have not begun, and
+// why the last ones were not sent.
+const sent = new Map<string, string>(), refused = new Map<string, { failure: Failure; again: Exchange | undefined }>()
 
 type TalkOf = { all: Conversations; id: string | undefined; models: Loaded<Model[]>; writes: boolean }
 
@@ -122,9 +124,8 @@ function Talk({ all, id, models, writes }: TalkOf): JSX.Element {
 	const text = typeof draft === "string" ? draft : ""
 	const [chosen, choose, dropChosen] = useDraft<Settings>("chat settings") // of a new conversation
 	const [edited, edit] = useDraft<string>(`${slot} edited`) // the id of the exchange that is sent again
-	const [failed, fail] = useState<{ failure: Failure; again: Exchange | undefined }>()
 	const field = `${all.owner} ${slot}`
-	const sending = sent.get(field) // the id of the conversation
+	const sending = sent.get(field), failed = refused.get(field)
 	const [set, setting] = useState(false)
 	const area = useRef<HTMLTextAreaElement>(null)
 	useLayoutEffect(() => {
@@ -143,14 +144,18 @@ function Talk({ all, id, models, writes }: TalkOf): JSX.Element {
 	const fits = useMemo(() => included(here ? exchanges.slice(0, -1) : exchanges, model, settings.maxTokens, settings.system ?? ""), [exchanges.length, here, model, settings])
 	const adjust = (to: Settings): void => void (known ? void all.change(known.id, { settings: { ...settings, ...to } }) : choose({ ...settings, ...to }))
 
+	const forget = (): void => {
+		refused.delete(field)
+		all.changed()
+	}
+
 	// put sends a message, or has the last one answered again.
 	const put = async (message: string, again?: Exchange): Promise<void> => {
 		if (here || elsewhere || sent.has(field) || !again && message.trim() === "") return
 		const conversation: Conversation = known ?? { form: 1, owner: all.owner, id: crypto.randomUUID(), title: titleOf(message), at: Date.now(), size: 0, settings }
 		const replaces = again ? undefined : exchanges.find((e) => e.id === edited && e === last)
-		fail(undefined)
 		sent.set(field, conversation.id)
-		all.changed()
+		forget()
 		try {
 			const e = await ask(all, { conversation, begins: !known, message, model, ...(again && { again }), ...(replaces && { replaces }) })
 			if (e && !again) {
@@ -169,7 +174,7 @@ function Talk({ all, id, models, writes }: TalkOf): JSX.Element {
 				change({ c: conversation.id }, true)
 			}
 		} catch (error) {
-			fail({ failure: failureOf(error), again })
+			refused.set(field, { failure: failureOf(error), again })
 		} finally {
 			sent.delete(field)
 			all.changed()
@@ -199,7 +204,7 @@ function Talk({ all, id, models, writes }: TalkOf): JSX.Element {
 					? <p class="notice">The organisation’s plan includes no tokens for chats. A trial or a plan gives some: <a href="/console/billing">Billing</a>.</p>
 					: (
 						<form class="composer" onSubmit={(e) => (e.preventDefault(), void put(text))}>
-							{failed && <Problem failure={failed.failure} what="Sending" retry={() => void put(failed.again?.message ?? text, failed.again)} giveUp={() => fail(undefined)}><p>What you wrote is kept here. {failed.failure.status === 403 && quota.value && <Left quota={quota.value} />}</p></Problem>}
+							{failed && <Problem failure={failed.failure} what="Sending" retry={() => void put(failed.again?.message ?? text, failed.again)} giveUp={forget}><p>What you wrote is kept here. {failed.failure.status === 403 && quota.value && <Left quota={quota.value} />}</p></Problem>}
 							{models.failure && <Problem failure={models.failure} what="Loading the models" retry={models.retry}><p>The default model answers until then.</p></Problem>}
 							{edited !== undefined && edited === last?.id && <p class="bar soft">You are changing your last message: sending it replaces the answer. <button type="button" class="small" onClick={() => (edit(undefined), setText(undefined), area.current?.focus())}>Keep the answer</button></p>}
 							<textarea ref={area} aria-label="Message" placeholder="Write a message" rows={2} maxLength={longestMessage} value={text} readOnly={sending !== undefined && !here} onInput={(e) => setText(e.currentTarget.value || undefined)} onKeyDown={(e) => {
