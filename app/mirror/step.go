@@ -545,6 +545,9 @@ func (r *round) readAll(ctx context.Context, e mirror.Entry) ([]byte, error) {
 		return nil, err
 	}
 	b := bytes.NewBuffer(make([]byte, 0, e.Facts.Size+1+bytes.MinRead))
-	_, err = io.Copy(b, io.LimitReader(content, e.Facts.Size+1))
+	n, err := io.Copy(b, io.LimitReader(content, e.Facts.Size+1))
+	if n > e.Facts.Size { // its end, at which changes are noticed, was not read
+		err = fault.New(fault.Conflict, "The file was changed meanwhile.")
+	}
 	return b.Bytes(), errors.Join(err, content.Close())
 }

@@ -200,6 +200,34 @@ func TestFilesWhoseBatchIsRefusedAreSentOneByOne(t *testing.T) {
 	}
 }
 
+// growing is a disk on which each file is longer when it is read first, and then is as before.
+type growing struct {
+	*disk
+	read map[string]bool
+}
+
+func (d growing) Open(ctx context.Context, e mirror.Entry) (io.ReadCloser, error) {
+	content, err := d.disk.Open(ctx, e)
+	if err != nil || d.read[e.Name] {
+		return content, err
+	}
+	d.read[e.Name] = true
+	return io.NopCloser(io.MultiReader(io.LimitReader(content, e.Facts.Size), strings.NewReader("more"))), nil
+}
+
+func TestAFileThatIsLongerWhileItIsReadForABatchIsReadAgain(t *testing.T) {
+	s := newSingle(t, func(o *client.Options) { o.Disk = growing{o.Disk.(*disk), map[string]bool{}} })
+	s.remote.batches = 10
+	contents := map[string]string{"a": "content of a", "empty": ""}
+	for name, content := range contents {
+		s.disk.write(name, content)
+	}
+	if out, err := s.round(); err != nil || len(out.Held)+len(out.Failed) > 0 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	s.want(contents)
+}
+
 // waiting is a remote whose batches wait until they are released, and are then made one after the other.
 type waiting struct {
 	*remote
