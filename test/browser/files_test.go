@@ -436,10 +436,27 @@ func TestFiles(t *testing.T) {
 		b.tabTo("Rename")
 		b.chord("z", chromedp.ModifierCtrl)
 		b.waitVisible(`//pre[contains(., "2")]`, `//p[contains(., "version 4")]`)
+		b.do(chromedp.Navigate(shared + "&version=3&file=" + r.ID))
+		b.waitVisible(`//*[@class="first" and contains(., "two")]`)
+		b.run(`{
+			const real = fetch
+			window.fetch = (address, init) => String(address).endsWith("/restore") ? (window.fetch = real, Promise.resolve(` + refusedBusy + `)) : real(address, init)
+		}`)
+		b.enterOn("Restore this version")
+		b.waitVisible(`//*[@role="alert" and contains(., "Restoring the version failed")]`)
+		s.call("PUT", "/sync/files/"+r.ID, as, map[string]any{"content": "other\n"}, http.StatusOK)
+		b.waitVisible(`//p[contains(., "version 5")]`)
+		b.enterOn("Try again")
+		b.waitVisible(`//*[@data-open="true" and contains(., "version 3 is the present one now")]`, `//p[contains(., "version 6")]`)
+		s.call("PUT", "/sync/files/"+r.ID, as, map[string]any{"content": "another\n"}, http.StatusOK)
+		b.tabTo("Rename")
+		b.chord("z", chromedp.ModifierCtrl)
+		b.waitVisible(`//*[@role="alert" and contains(., "Restoring the version failed")]`, `//p[contains(., "version 7")]`)
+		b.clearProblems() // of the 409
 		long := s.store(as, "long.txt", strings.Repeat("one line\n", 30_000)+"one", "text/plain")
 		s.call("PUT", "/sync/files/"+long.ID, as, map[string]any{"content": strings.Repeat("one line\n", 30_000) + "two"}, http.StatusOK)
 		b.do(chromedp.Navigate(shared + "&version=1&file=" + long.ID))
-		b.waitVisible(`//p[contains(., "Compared are the beginnings, the first 256 kB of each")]`, `//p[.="There is no difference."]`)
+		b.waitVisible(`//p[contains(., "Only the first 256 kB of each are compared")]`, `//p[.="There is no difference."]`)
 		b.checkProblems(s.base)
 	})
 	t.Run("with the keyboard alone a file is found in the tree, opened, renamed, deleted and restored, and others are uploaded", func(t *testing.T) {

@@ -2,8 +2,8 @@
 import type { JSX } from "preact"
 import { useEffect, useRef, useState } from "preact/hooks"
 import { Difference } from "./diff"
-import { call } from "./interface"
-import { Problem, Show, Time, useAttempt, useLoaded } from "./loading"
+import { call, failureOf } from "./interface"
+import { Problem, Show, Time, useAct, useLoaded } from "./loading"
 import type { Members } from "./members"
 import type { Acts } from "./pages/files"
 import { addressOf, kindOf, mostText, Preview, textOf, type Content } from "./preview"
@@ -11,7 +11,7 @@ import { fileName, memoryAddressOf } from "./records"
 import { addressWith, useQuery } from "./router"
 import { count, exact, size } from "./text"
 import type { StoredObject, StoredVersion } from "./types"
-import { offerUndo } from "./undo"
+import { offerUndo, sayRefused } from "./undo"
 
 type FileOf = { record: StoredObject; members: Members; writes: boolean; acts: Acts; version: number | undefined }
 
@@ -67,25 +67,28 @@ function Earlier({ record, earlier, now, then, writes, stored }: { record: Store
 	const written = ["text", "markdown"].includes(kindOf(now)) && ["text", "markdown"].includes(kindOf(then))
 	const [, change] = useQuery()
 	const [compared, compare] = useState(written)
-	const [failed, fail, attempt] = useAttempt()
 	const texts = useLoaded(async () => (compared ? Promise.all([textOf(then), textOf(now)]) : ["", ""]), [compared, then.checksum, now.checksum])
-	const restore = (version: number, expectedVersion: number, then?: (o: StoredObject) => void): Promise<void> => attempt("Restoring the version", async () => {
+	const put = async (version: number, expectedVersion: number): Promise<StoredObject> => {
 		const o = await call("POST /api/v1/sync/files/{id}/restore", { path: { id: record.id }, body: { version, expectedVersion } })
 		stored(o)
 		change({ version: undefined }, true)
-		then?.(o)
+		return o
+	}
+	const what = "Restoring the version"
+	const restore = useAct(what, async () => {
+		const o = await put(earlier.version, record.version)
+		offerUndo({ text: `The content of version ${earlier.version} is the present one now.`, undo: () => void put(record.version, o.version).catch((error: unknown) => sayRefused({ what, failure: failureOf(error) })) })
 	})
-	const act = (): Promise<void> => restore(earlier.version, record.version, (o) => offerUndo({ text: `The content of version ${earlier.version} is the present one now.`, undo: () => void restore(record.version, o.version) }))
 	return (
 		<>
 			<div class="bar">
 				<h3>Version {earlier.version}</h3>
 				{written && <button type="button" class="small" aria-pressed={compared} onClick={() => compare(!compared)}>Changes since</button>}
-				{writes && <button type="button" class="small primary" onClick={() => void act()}>Restore this version</button>}
+				{writes && <button type="button" class="small primary" onClick={() => void restore.run()}>Restore this version</button>}
 				<a href={addressWith({ version: undefined })}>The present one</a>
 			</div>
-			{failed && <Problem {...failed} giveUp={() => fail(undefined)} />}
-			{compared && Math.max(now.size, then.size) > mostText && <p class="soft">Compared are the beginnings, the first {size(mostText)} of each.</p>}
+			{restore.failed && <Problem {...restore.failed} giveUp={restore.forget} />}
+			{compared && Math.max(now.size, then.size) > mostText && <p class="soft">Only the first {size(mostText)} of each are compared.</p>}
 			{compared
 				? <Show of={texts} what="both versions">{([first = "", second = ""]) => <Difference first={first} second={second} label={`Changes from version ${earlier.version} to ${record.version}`} />}</Show>
 				: <Preview of={then} />}

@@ -14,7 +14,7 @@ const offered = 10_000 // milliseconds
 let current: Undoable | undefined
 let show: (u: Undoable | undefined) => void = () => undefined
 
-// sayRefused shows what commit was refused, on a page that is not that of the offer.
+// sayRefused shows that an act of an offer was refused whose page was left.
 export let sayRefused: (failed: Failed) => void = () => undefined
 
 // offerUndo shows what was done with a way to undo it, and commits what was offered before.
