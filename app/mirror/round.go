@@ -390,8 +390,8 @@ func (r *round) settle(ctx context.Context, in mirror.Input, settled []mirror.Ro
 	return r.put(ctx, nil, rows...)
 }
 
-// tried returns the steps of a plan that are worth trying, in its slice, and those of them that are to be done before the
-// others.
+// tried returns the steps of a plan that are worth trying, and those of them that are to be done before the others. It
+// changes the slice of the plan.
 func (r *round) tried(plan mirror.Plan) (steps, first []mirror.Step) {
 	r.lock.Lock()
 	defer r.lock.Unlock()

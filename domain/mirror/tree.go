@@ -26,8 +26,9 @@ type Tree struct {
 	doubled        map[string]bool // keys of directories that exist in several spellings
 }
 
-// NewTree makes the tree of what a scan found. known returns the file that an earlier tree had, nil for none. Of names
-// with the same key its name is in the tree, else the least; the others are held. Two names may have one path.
+// NewTree makes the tree of what a scan found. known returns the file that an earlier tree had under a key, nil for
+// none. Of names with the same key that file's is in the tree, else the least; the others are held. Two names may have one
+// path, in different Unicode forms.
 func NewTree(entries iter.Seq[*Entry], known func(key string) *Entry) Tree {
 	t := Tree{Files: map[string]*Entry{}, Directories: map[string]string{}, ignored: map[string]bool{}, held: map[string]bool{}, holding: map[string]bool{}, nonemptyBeside: map[string]bool{}, doubled: map[string]bool{}}
 	keep := func(key string) {

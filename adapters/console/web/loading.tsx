@@ -99,7 +99,8 @@ export async function part<Module>(load: () => Promise<Module>, gone?: () => voi
 // Act is an act of the person: run carries it out, unless it is under way, and failed is why it failed last.
 type Act<Args extends unknown[]> = { run: (...args: Args) => Promise<void>; busy: boolean; failed: Failed | undefined; forget: () => void }
 
-// useAct returns an act. It is repeated with the arguments of the last time, and does what act does by then.
+// useAct returns an act that calls a function. Its repetition has the arguments of the last call, and calls the function of the
+// latest rendering.
 export function useAct<Args extends unknown[]>(what: string, act: (...args: Args) => Promise<unknown>): Act<Args> {
 	const now = useRef<{ busy: boolean; failed?: [Failure, Args] }>({ busy: false })
 	const [, render] = useState({})
@@ -121,7 +122,7 @@ export function useAct<Args extends unknown[]>(what: string, act: (...args: Args
 	return { run, busy, failed: failure && { what, failure, retry: () => void run(...(args as Args)) }, forget: () => become({ busy }) }
 }
 
-// submitting has a form carry out an act in place of its request.
+// submitting returns a handler for the submit event of a form, which carries out an act.
 export const submitting = (act: Act<[]>) => (e: Event): void => (e.preventDefault(), void act.run())
 
 // Placeholder is in the place of what is being loaded.

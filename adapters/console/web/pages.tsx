@@ -12,7 +12,7 @@ type Group = "Work" | "Organisation" | "Operation"
 export type Belonging = Me & { org: NonNullable<Me["org"]> }
 
 // PageOf is a page: menu lists it in the navigation, in a group (Work if it names none), for the
-// roles that may use it (all if it names none). Only one that alone is set for has people without an organisation.
+// roles that may use it (all if it names none). alone says that people without an organisation may use it as well.
 export type PageOf = {
 	path: string; name: string; menu?: boolean; group?: Group; icon?: string; roles?: Role[]; alone?: boolean
 	page?: ComponentType<{ me: Me }>; load?: () => Promise<{ default: ComponentType<{ me: Belonging }> }>
