@@ -206,7 +206,7 @@ function Members({ organisation: o, signIns, used, onChanged }: View & { organis
 	const listed = more ?? first.value
 	const loadMore = useAct("Loading more members", async ({ members, next }: Listed) => {
 		const added = await load(next)
-		setMore({ members: [...members, ...added.members], next: added.next })
+		setMore((now) => ({ members: [...(now?.members ?? members), ...added.members], next: added.next }))
 	})
 	return (
 		<section class="people">
