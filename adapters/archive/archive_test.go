@@ -202,24 +202,29 @@ func zipped(t testing.TB, plain []byte) []byte {
 	return b.Bytes()
 }
 
+// entry is a file of an archive.
+type entry struct {
+	header *tar.Header
+	text   []byte
+}
+
+func entriesOf(t testing.TB, file []byte) (entries []entry) {
+	t.Helper()
+	for r := tar.NewReader(bytes.NewReader(unzipped(t, file))); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return entries
+		}
+		must.NoError(t, err)
+		entries = append(entries, entry{h, must.Do(io.ReadAll(r)).Or(t)})
+	}
+}
+
 // rewritten returns the archive with the text of one of its files changed, also in the manifest.
 func rewritten(t testing.TB, file []byte, name, was, is string) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	type entry struct {
-		header *tar.Header
-		text   []byte
-	}
-	var entries []entry
-	for r := tar.NewReader(bytes.NewReader(unzipped(t, file))); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			break
-		}
-		must.NoError(t, err)
-		text := must.Do(io.ReadAll(r)).Or(t)
-		entries = append(entries, entry{h, text})
-	}
+	entries := entriesOf(t, file)
 	var before, after string
 	for i, e := range entries {
 		if e.header.Name != name {
@@ -276,6 +281,33 @@ func TestInvalidRecordsAreRefused(t *testing.T) {
 		_, _, _, err := read(t, rewritten(t, file, c.name, c.was, c.is))
 		if err == nil || !strings.Contains(err.Error(), c.want) || !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s with %.40s: %v, want %q", c.name, c.is, err, c.want)
+		}
+	}
+}
+
+// TestEveryTextOfARecordIsChecked adds a null character to each text of each record. The error names the
+// field, or the invalid time, except for texts that TestProfilesAreReadClean has.
+func TestEveryTextOfARecordIsChecked(t *testing.T) {
+	file, _ := pack(t, sample(t))
+	value := regexp.MustCompile(`"(\w+)":\[?"[^"]*`)
+	clean := map[string][]string{"organisation.jsonl": {"name", "slug"}, "members.jsonl": {"name", "email", "avatarUrl", "identityRole"}}
+	for _, e := range entriesOf(t, file) {
+		name, text := e.header.Name, string(e.text)
+		if !strings.HasSuffix(name, ".jsonl") {
+			continue
+		}
+		for _, at := range value.FindAllStringSubmatchIndex(text, -1) {
+			field := text[at[2]:at[3]]
+			if slices.Contains(clean[name], field) {
+				continue
+			}
+			_, _, _, err := read(t, rewritten(t, file, name, text[:at[1]], text[:at[1]]+`\u0000`))
+			if strings.HasSuffix(field, "At") {
+				field = "parsing time"
+			}
+			if err == nil || !strings.Contains(err.Error(), field) || !fault.Is(err, fault.Invalid) {
+				t.Errorf("%s, %s: %v", name, field, err)
+			}
 		}
 	}
 }
