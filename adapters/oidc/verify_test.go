@@ -49,6 +49,7 @@ func TestClaimsOfBothShapesAreRead(t *testing.T) {
 			map[string]any{"o": map[string]any{"id": "org_1", "rol": " ORG:Auditor"}},
 			identity.Claims{Org: "org_1", OrgRole: "org:Auditor"},
 		},
+		"a short role": {map[string]any{"o": map[string]any{"id": "org_1", "rol": "dev"}}, identity.Claims{Org: "org_1", OrgRole: "org:dev"}},
 		"both shapes: the plain one has precedence": {
 			map[string]any{"org_id": "org_1", "o": map[string]any{"id": "org_2", "rol": "admin"}},
 			identity.Claims{Org: "org_1"},
