@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"time"
 
@@ -40,7 +41,11 @@ func (s *Servers) Open(ctx context.Context, a connector.Access) (*Session, error
 	}
 	deadline := time.AfterFunc(toolsLimit, cancel)
 	session, err := s.connect(ctx, a.Transport, x) // ctx ends the session too
-	if !deadline.Stop() || err != nil {
+	if err == nil && !deadline.Stop() {
+		cancel()
+		err = errors.Join(ctx.Err(), session.Close()) // the SDK reads on until it is closed
+	}
+	if err != nil {
 		err = s.failure(ctx, x, err)
 		cancel()
 		return nil, err

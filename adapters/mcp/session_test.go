@@ -1,9 +1,14 @@
 package mcp_test
 
 import (
+	"io"
 	"net/http"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"collab/adapters/mcp"
 	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/test/must"
@@ -29,6 +34,31 @@ func TestToolsAreCalledInASession(t *testing.T) {
 		}
 		must.NoError(t, session.Close())
 	}
+}
+
+// lateServer is a server whose response to the last request that opens a session comes after the time for it.
+type lateServer struct{}
+
+func (lateServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	request, err := io.ReadAll(r.Body)
+	response := &http.Response{StatusCode: http.StatusAccepted, Body: http.NoBody, Request: r}
+	switch text := string(request); {
+	case strings.Contains(text, `"server/discover"`):
+		response.StatusCode = http.StatusNotFound
+	case strings.Contains(text, `"initialize"`):
+		response.StatusCode, response.Header = http.StatusOK, http.Header{"Content-Type": {"application/json"}}
+		response.Body = io.NopCloser(strings.NewReader(`{"jsonrpc":"2.0","id":2,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"late","version":"1"}}}`))
+	case strings.Contains(text, `"notifications/initialized"`):
+		time.Sleep(time.Minute)
+	}
+	return response, err
+}
+
+func TestNothingIsLeftOfASessionThatIsOpenTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mcp.NewServers(&http.Client{Transport: lateServer{}}, isBlocked)
+		must.Fail(t, must.ErrorOf(s.Open(t.Context(), open("https://late.example/mcp"))), fault.Unavailable)
+	})
 }
 
 func TestResultsOfACall(t *testing.T) {
