@@ -383,7 +383,7 @@ func updateSubscription(t *tx, id string, f *form) (object, error) {
 	}
 	t.put(s)
 	if charged {
-		t.addEvent("invoice.paid", id, t.invoiceObject(s))
+		t.addEvent("invoice.paid", t.invoiceObject(s))
 	}
 	return t.subscriptionObject(s), nil
 }

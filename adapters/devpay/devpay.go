@@ -19,6 +19,7 @@ import (
 	"collab/adapters/devkit"
 	"collab/adapters/encode"
 	"collab/adapters/loopback"
+	"collab/adapters/retryqueue"
 	"collab/adapters/style"
 	"collab/ports"
 )
@@ -29,7 +30,7 @@ const Prefix = "/dev/payments"
 // apiVersion is the version of Stripe's API in which objects and events are.
 const apiVersion = "2023-10-16"
 
-// Options configure New. Log, AppURL, Emit and After are optional.
+// Options configure New. Log, AppURL and After are optional.
 type Options struct {
 	Development bool   // whether the server runs in development mode
 	Listen      string // the address that the server listens on
@@ -58,13 +59,12 @@ type Provider struct {
 	state   *atomicfile.Document[state]
 	site    *devkit.Site
 
-	ctx     context.Context // until Close
-	cancel  context.CancelFunc
-	workers sync.WaitGroup
+	ctx    context.Context // until Close
+	cancel context.CancelFunc
+	queue  *retryqueue.Queue[message]
 
-	mu     sync.Mutex
-	queues map[string]*queue // of deliveries, by subscription
-	closed bool
+	mu      sync.Mutex
+	waiting map[string]chan struct{} // for the first attempts of events, by their ids; guarded by mu
 }
 
 // New reads or creates the file, resumes pending deliveries and returns the provider. It
@@ -77,16 +77,13 @@ func New(o Options) (*Provider, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.After == nil {
-		o.After = time.After
-	}
-	p := &Provider{options: o, public: public, queues: map[string]*queue{}}
+	p := &Provider{options: o, public: public, waiting: map[string]chan struct{}{}}
 	if p.state, err = openState(o.StateFile, "sk_dev_"+o.Secrets.Secret()); err != nil {
 		return nil, fmt.Errorf("payments: %w", err)
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.site = p.routes(o.Log)
-	p.resume()
+	p.startDeliveries()
 	return p, nil
 }
 

@@ -1,7 +1,6 @@
 package devpay_test
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -73,17 +72,18 @@ func newFixture(t *testing.T, directory string, change ...func(*devpay.Options))
 	}
 	st.provider = must.Do(devpay.New(st.options)).Or(t)
 	t.Cleanup(func() {
-		must.Succeed(t, st.provider.Close(context.Background()))
+		st.provider.Close()
 		st.Server.Close()
 	})
 	return st
 }
 
-// endPause ends the next pause and returns its duration.
+// endPause ends the next pause, with which the clock advances, and returns its duration.
 func (st *fixture) endPause() time.Duration {
 	st.t.Helper()
 	select {
 	case p := <-st.pauses:
+		st.clock.Advance(p.length)
 		p.over <- time.Time{}
 		return p.length
 	case <-time.After(time.Minute):

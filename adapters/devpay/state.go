@@ -125,10 +125,8 @@ const responseLifetime = 24 * time.Hour
 
 // message is an event in the outbox.
 type message struct {
-	ID           string          `json:"id"`
-	Subscription string          `json:"subscription"` // its events are delivered in order
-	Body         json.RawMessage `json:"body"`
-	Attempts     int             `json:"attempts"`
+	ID   string          `json:"id"`
+	Body json.RawMessage `json:"body"`
 }
 
 // state has the provider's records by id, and its outbox.

@@ -17,7 +17,7 @@ type tx struct {
 	p   *Provider
 	now time.Time // in whole seconds, as Stripe's times are
 
-	notified []string // the subscriptions with new events
+	events []message // new ones
 }
 
 func (p *Provider) tx(b *state) *tx {
@@ -30,36 +30,25 @@ func (p *Provider) read(fn func(*tx)) {
 }
 
 // change runs fn and stores the state if fn reports a change. It returns a channel for each
-// subscription with new events, which is closed after an attempt to deliver them.
-func (p *Provider) change(fn func(*tx) (bool, error)) (delivered []<-chan struct{}, err error) {
-	var notified []string
+// new event, which is closed after its first attempt.
+func (p *Provider) change(fn func(*tx) (bool, error)) (attempts []<-chan struct{}, err error) {
+	var events []message
 	err = p.state.Update(func(b *state) (bool, error) {
 		t := p.tx(b)
 		changed, err := fn(t)
 		if err != nil || !changed {
 			return false, err
 		}
-		notified = t.notified
+		events = t.events
 		return true, b.prune(t.now)
 	})
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range notified {
-		delivered = append(delivered, p.deliver(s))
+	for _, m := range events {
+		attempts = append(attempts, p.deliver(m))
 	}
-	return delivered, nil
-}
-
-// await waits until all channels are closed or ctx ends.
-func await(ctx context.Context, delivered []<-chan struct{}) {
-	for _, done := range delivered {
-		select {
-		case <-done:
-		case <-ctx.Done():
-			return
-		}
-	}
+	return attempts, nil
 }
 
 // newID returns an id in Stripe's form.
@@ -67,8 +56,8 @@ func (t *tx) newID(prefix string) string {
 	return prefix + strings.ReplaceAll(t.p.options.IDs.New(), "-", "")
 }
 
-// addEvent puts an event about a subscription into the outbox.
-func (t *tx) addEvent(kind, subscription string, o object) {
+// addEvent puts an event about an object into the outbox.
+func (t *tx) addEvent(kind string, o object) {
 	id := t.newID("evt_")
 	body, err := json.Marshal(object{
 		"id": id, "object": "event", "api_version": apiVersion, "created": t.now.Unix(), "data": object{"object": o}, "type": kind,
@@ -76,10 +65,8 @@ func (t *tx) addEvent(kind, subscription string, o object) {
 	if err != nil {
 		panic(err) // objects have texts, numbers and other objects only
 	}
-	t.Outbox = append(t.Outbox, message{ID: id, Subscription: subscription, Body: body})
-	if !slices.Contains(t.notified, subscription) {
-		t.notified = append(t.notified, subscription)
-	}
+	m := message{ID: id, Body: body}
+	t.Outbox, t.events = append(t.Outbox, m), append(t.events, m)
 }
 
 // put stores a subscription, with an event if it has changed.
@@ -87,7 +74,7 @@ func (t *tx) put(s subscription) {
 	previous := t.Subscriptions[s.ID]
 	t.Subscriptions[s.ID] = s
 	if !reflect.DeepEqual(previous, s) {
-		t.addEvent("customer.subscription.updated", s.ID, t.subscriptionObject(s))
+		t.addEvent("customer.subscription.updated", t.subscriptionObject(s))
 	}
 }
 
@@ -128,10 +115,10 @@ func (t *tx) pay(id string) (session, error) {
 	page.Subscription = paid.ID
 	t.Sessions[id] = page
 
-	t.addEvent("checkout.session.completed", paid.ID, t.sessionObject(page))
-	t.addEvent("customer.subscription.created", paid.ID, t.subscriptionObject(first))
+	t.addEvent("checkout.session.completed", t.sessionObject(page))
+	t.addEvent("customer.subscription.created", t.subscriptionObject(first))
 	t.put(paid)
-	t.addEvent("invoice.paid", paid.ID, t.invoiceObject(paid))
+	t.addEvent("invoice.paid", t.invoiceObject(paid))
 	return page, nil
 }
 
@@ -183,11 +170,11 @@ func (t *tx) act(id string, a Action) error {
 			t.addInvoice(&s, s.periodStart())
 		}
 		t.charge(&s, false)
-		t.addEvent("invoice.payment_failed", id, t.invoiceObject(s))
+		t.addEvent("invoice.payment_failed", t.invoiceObject(s))
 		t.put(s)
 	case Succeed:
 		t.charge(&s, true)
-		t.addEvent("invoice.paid", id, t.invoiceObject(s))
+		t.addEvent("invoice.paid", t.invoiceObject(s))
 		t.put(s)
 	case NextPeriod:
 		t.endPeriod(s, s.Month+1)
@@ -210,7 +197,7 @@ func (t *tx) endPeriod(s subscription, month int) {
 	s.Month = month
 	t.addInvoice(&s, s.periodStart())
 	t.charge(&s, true)
-	t.addEvent("invoice.paid", s.ID, t.invoiceObject(s))
+	t.addEvent("invoice.paid", t.invoiceObject(s))
 	t.put(s)
 }
 
@@ -241,7 +228,7 @@ func (t *tx) renewDue() {
 func (t *tx) end(s subscription) {
 	s.Status, s.EndedAt = canceled, t.now
 	t.Subscriptions[s.ID] = s
-	t.addEvent("customer.subscription.deleted", s.ID, t.subscriptionObject(s))
+	t.addEvent("customer.subscription.deleted", t.subscriptionObject(s))
 }
 
 // renewDue renews or ends the subscriptions that are overdue. After an error, which is
@@ -268,19 +255,19 @@ func (p *Provider) renewDue() {
 // Pay completes a checkout session and returns its success URL. It waits until delivery of
 // the events was attempted.
 func (p *Provider) Pay(ctx context.Context, id string) (next string, err error) {
-	delivered, err := p.change(func(t *tx) (bool, error) {
+	attempts, err := p.change(func(t *tx) (bool, error) {
 		page, err := t.pay(id)
 		next = strings.ReplaceAll(page.SuccessURL, sessionPlaceholder, id)
-		return len(t.notified) > 0, err
+		return len(t.events) > 0, err
 	})
-	await(ctx, delivered)
+	p.await(ctx, attempts)
 	return next, err
 }
 
 // Act applies an action to a subscription. It waits until delivery of the events was
 // attempted.
 func (p *Provider) Act(ctx context.Context, subscription string, a Action) error {
-	delivered, err := p.change(func(t *tx) (bool, error) { return true, t.act(subscription, a) })
-	await(ctx, delivered)
+	attempts, err := p.change(func(t *tx) (bool, error) { return true, t.act(subscription, a) })
+	p.await(ctx, attempts)
 	return err
 }

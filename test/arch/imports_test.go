@@ -109,7 +109,7 @@ var leaves = []struct{ dir, reason string }{
 	{"adapters/levenshtein", "configuration and scenarios suggest the nearest name"},
 	{"adapters/loopback", "configuration, catalog and development providers must agree on what is this machine"},
 	{"adapters/outbound", "every call to the outside has a client with limits, and foreign addresses are guarded in one place"},
-	{"adapters/retryqueue", "e-mail and analytics are delivered in the background and retried in one way"},
+	{"adapters/retryqueue", "e-mail, analytics and events of the development payments are delivered in the background and retried in one way"},
 	{"adapters/style", "the pages of the service, of the console and of the development providers look alike"},
 	{"adapters/strictjson", "registry and catalog are files that people write, and refuse the same mistakes"},
 	{"adapters/syncfs", "the server's files and a synchroniser's downloads become durable many at a time, on the same file systems"},
