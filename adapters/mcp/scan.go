@@ -1,10 +1,12 @@
 package mcp
 
-// Limits of the JSON values of a response. The SDK decodes without a context: it reads a value once for each value
-// that contains it, and an empty array of two bytes takes 184 bytes of memory.
+// Limits of the JSON values of a response. The SDK decodes without a context, and reads a value once for each value
+// that contains it. It takes up to 270 bytes of memory for a value: 51 MiB for 200,000 of a list, and a server has 16
+// lists at once.
 const (
-	maxDepth  = 100
-	maxValues = 200_000
+	maxDepth         = 100
+	maxValues        = 40_000
+	maxSessionValues = 200_000 // of a Session
 )
 
 // jsonScanner follows JSON text to the ends of its strings, and counts values.
@@ -13,7 +15,7 @@ type jsonScanner struct {
 	depth, values   int
 }
 
-// next reports whether the text is within the limits up to the byte.
+// next reports whether the text is within maxDepth up to the byte.
 func (s *jsonScanner) next(b byte) bool {
 	switch {
 	case s.escaped:
@@ -30,7 +32,7 @@ func (s *jsonScanner) next(b byte) bool {
 	case b == ',':
 		s.values++
 	}
-	return s.depth <= maxDepth && s.values <= maxValues
+	return s.depth <= maxDepth
 }
 
 // eventScanner scans the data of each event of an event stream as JSON text.
@@ -41,7 +43,7 @@ type eventScanner struct {
 	text  bool // the line is not empty
 }
 
-// next reports whether an event ends with the byte, and whether its data is within the limits so far.
+// next reports whether an event ends with the byte, and whether its data is within maxDepth so far.
 func (s *eventScanner) next(b byte) (ended, ok bool) {
 	const field = "data:"
 	ok = true

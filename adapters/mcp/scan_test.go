@@ -38,7 +38,7 @@ func TestDeepValuesAreFoundInEventsHoweverTheyAreWritten(t *testing.T) {
 
 // streamOf returns the body of an event stream.
 func streamOf(body string) *responseBody {
-	x := &limitedTransport{ctx: context.Background(), bytes: int64(len(body)) + 1}
+	x := &limitedTransport{ctx: context.Background(), values: maxValues, bytes: int64(len(body)) + 1}
 	return &responseBody{from: bufio.NewReader(strings.NewReader(body)), transport: x, request: &http.Request{Method: http.MethodGet}}
 }
 

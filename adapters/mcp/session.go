@@ -17,7 +17,7 @@ import (
 const callLimit = 5 * time.Minute
 
 // Session is a connection to a tool server for calls of its tools, one at a time. It has the limits of
-// a Tools call for each call, but for the time.
+// a Tools call for each call, but for the time and the number of JSON values.
 type Session struct {
 	servers   *Servers
 	sdk       *sdk.ClientSession
@@ -39,6 +39,7 @@ func (s *Servers) Open(ctx context.Context, a connector.Access) (*Session, error
 		cancel()
 		return nil, err
 	}
+	x.values = maxSessionValues
 	deadline := time.AfterFunc(toolsLimit, cancel)
 	session, err := s.connect(ctx, a.Transport, x) // ctx ends the session too
 	if err == nil && !deadline.Stop() {

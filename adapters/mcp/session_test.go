@@ -76,6 +76,11 @@ func TestResultsOfACall(t *testing.T) {
 			t.Errorf("%s: %q, %v, %v", result, text, failed, err)
 		}
 	}
+	many := "[" + strings.Repeat("1,", 80_000) + "1]" // values
+	s.On("tools/call", toolserver.Answer(`{"structuredContent":`+many+`}`))
+	if text, _, err := session.Call(t.Context(), "echo", nil); text != many || err != nil {
+		t.Errorf("%d bytes of %d, %v", len(text), len(many), err)
+	}
 	s.On("tools/call", toolserver.Answer(`{"resultType":"input_required","requestState":"s"}`))
 	if _, _, err := session.Call(t.Context(), "echo", nil); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("a result that is not complete: %v", err)

@@ -40,6 +40,7 @@ type limitedTransport struct {
 	address string
 	origin  string
 	headers http.Header
+	values  int // the most JSON values of a response
 
 	mu       sync.Mutex
 	last     outcome // guarded by mu
@@ -61,7 +62,7 @@ func newLimitedTransport(ctx context.Context, guarded *http.Client, a connector.
 	if err != nil {
 		return nil, err
 	}
-	return &limitedTransport{ctx: ctx, guarded: guarded, address: address.String(), origin: outbound.Origin(address), headers: headers, bytes: MaxResponses, unrefused: map[*http.Request]bool{}}, nil
+	return &limitedTransport{ctx: ctx, guarded: guarded, address: address.String(), origin: outbound.Origin(address), headers: headers, values: maxValues, bytes: MaxResponses, unrefused: map[*http.Request]bool{}}, nil
 }
 
 // resetLimits starts the limits anew for the next call.
@@ -187,7 +188,7 @@ func (h *responseBody) fill(p []byte) (n int, err error) {
 		p[n] = b
 		n++
 		ended, ok := h.events.next(b)
-		if !ok || h.request.Method != http.MethodGet && !h.whole.next(b) {
+		if !ok || h.request.Method != http.MethodGet && !h.whole.next(b) || max(h.events.data.values, h.whole.values) > h.transport.values {
 			return 0, errLimit
 		}
 		if ended {
