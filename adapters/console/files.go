@@ -13,6 +13,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 
 	"collab/domain/fault"
 )
@@ -46,6 +47,8 @@ type file struct {
 	mediaType string
 	tag       string // the entity tag without quotes
 	packed    []byte // compressed with gzip
+
+	plain func() ([]byte, error) // returns the content without compression, which is kept for all clients without gzip
 }
 
 // files are the page and the files by their path.
@@ -68,10 +71,10 @@ func readFiles(from fs.FS) (f files, err error) {
 		}
 		sum := sha256.Sum256(packed)
 		plain := strings.TrimSuffix(name, ".gz")
-		one := file{mediaTypes[path.Ext(plain)], hex.EncodeToString(sum[:8]), packed}
+		one := file{mediaTypes[path.Ext(plain)], hex.EncodeToString(sum[:8]), packed, sync.OnceValues(func() ([]byte, error) { return unpack(packed) })}
 		if plain == "dist/index.html" {
 			f.page = one
-			content, err := one.unpack()
+			content, err := unpack(packed)
 			f.policy = policy(content)
 			return err
 		}
@@ -117,7 +120,7 @@ func (f file) send(w http.ResponseWriter, r *http.Request) error {
 		h.Set("Content-Encoding", "gzip")
 	} else {
 		var err error
-		if content, err = f.unpack(); err != nil {
+		if content, err = f.plain(); err != nil {
 			return err
 		}
 	}
@@ -128,9 +131,9 @@ func (f file) send(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// unpack returns the content without compression.
-func (f file) unpack() ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(f.packed))
+// unpack decompresses the content of a file.
+func unpack(packed []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return nil, err
 	}
