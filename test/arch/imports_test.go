@@ -106,7 +106,7 @@ var leaves = []struct{ dir, reason string }{
 	{"adapters/filelock", "servers, backups and synchronisers lock files between processes, on each platform in one way"},
 	{"adapters/fileowner", "the database, the files and the locks of a data directory are its owner's, also if root creates them"},
 	{"adapters/inspect", "each adapter reports on the system that it is configured for in one form"},
-	{"adapters/levenshtein", "configuration and scenarios suggest the nearest name"},
+	{"adapters/levenshtein", "configuration suggests the nearest name"},
 	{"adapters/loopback", "configuration, catalog and development providers must agree on what is this machine"},
 	{"adapters/outbound", "every call to the outside has a client with limits, and foreign addresses are guarded in one place"},
 	{"adapters/retryqueue", "e-mail, analytics and events of the development payments are delivered in the background and retried in one way"},

@@ -132,7 +132,7 @@ func (p *Identity) Send(ctx context.Context, kind string, data map[string]any) e
 		data["updated_at"] = at.UnixMilli()
 	}
 	p.messages++
-	m := Message{ID: fmt.Sprintf("msg_%d", p.messages), Type: kind, At: at}
+	m := Message{ID: fmt.Sprintf("msg_%d", p.messages), At: at}
 	var err error
 	if m.body, err = json.Marshal(map[string]any{"object": "event", "type": kind, "timestamp": at.UnixMilli(), "data": data}); err != nil {
 		return err

@@ -36,9 +36,7 @@ type Reply struct {
 
 // Model is a provider whose models give the replies that were set.
 type Model struct {
-	Default     Reply   // where none is queued
-	Queue       []Reply // of the next calls
-	Generations []chat.Generation
+	Queue []Reply // of the next calls
 
 	clock *memory.Clock
 }
@@ -49,19 +47,15 @@ var (
 )
 
 func newModel(c *memory.Clock) *Model {
-	return &Model{clock: c, Default: Reply{Text: "Hello.", Input: -1, Output: -1}}
+	return &Model{clock: c}
 }
 
-// Record implements ports.Generations. The last ones are kept.
-func (m *Model) Record(g chat.Generation) {
-	if m.Generations = append(m.Generations, g); len(m.Generations) > maxDelivered {
-		m.Generations = m.Generations[1:]
-	}
-}
+// Record implements ports.Generations.
+func (*Model) Record(chat.Generation) {}
 
 // Stream replies with the next reply.
 func (m *Model) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
-	r := m.Default
+	r := Reply{Text: "Hello.", Input: -1, Output: -1}
 	if len(m.Queue) > 0 {
 		r, m.Queue = m.Queue[0], m.Queue[1:]
 	}

@@ -39,7 +39,7 @@ func newPayments(w *Deployment) *Payments {
 // send queues a message about an object.
 func (p *Payments) send(ctx context.Context, kind string, of map[string]any) error {
 	p.messages++
-	m := Message{ID: fmt.Sprintf("evt_%d", p.messages), Type: kind, At: p.deployment.Clock.Now()}
+	m := Message{ID: fmt.Sprintf("evt_%d", p.messages), At: p.deployment.Clock.Now()}
 	var err error
 	if m.body, err = json.Marshal(map[string]any{"id": m.ID, "type": kind, "created": m.At.Unix(), "data": map[string]any{"object": of}}); err != nil {
 		return err

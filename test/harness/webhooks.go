@@ -19,7 +19,6 @@ type WebhookQueue struct {
 // Message is a webhook message.
 type Message struct {
 	ID   string
-	Type string
 	At   time.Time
 	body []byte
 }

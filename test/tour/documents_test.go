@@ -53,7 +53,7 @@ func blocks(t *testing.T, file string) (all []block) {
 	return all
 }
 
-// run has the documents whose commands are run by tests of this package.
+// run has the documents whose commands are run by tests of this package; that of the page on scenarios is in the tour.
 var run = []string{"README.md", "docs/tour.md", "docs/client.md", "docs/deployment.md", "docs/operations.md", "docs/scenarios.md"}
 
 func TestEveryCommandIsRunOrHasAReason(t *testing.T) {

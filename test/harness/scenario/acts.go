@@ -97,25 +97,6 @@ func actOf(p party, name string) *act {
 	return nil
 }
 
-// suggestAct says which act may have been meant, of this party or another.
-func suggestAct(p party, actor, name string) string {
-	var names []string
-	for _, a := range acts {
-		if a.party == p {
-			names = append(names, a.name)
-		}
-	}
-	if near := suggest(name, names); near != "" {
-		return near
-	}
-	for _, a := range acts {
-		if a.name == name {
-			return fmt.Sprintf(": %s is an act of %s, and not of %s", name, a.party, actor)
-		}
-	}
-	return ""
-}
-
 // call is an act that is being done.
 type call struct {
 	*run
@@ -192,6 +173,16 @@ func (c *call) number(name string, other int64) int64 {
 	n, err := strconv.ParseInt(*v, 10, 64)
 	if err != nil {
 		c.misuse("%s=%s is no whole number", name, *v)
+	}
+	return n
+}
+
+// times returns an argument that is a number of repetitions, by default 1.
+func (c *call) times(name string) int64 {
+	n := c.number(name, 1)
+	if n < 1 || n > 100 {
+		c.misuse("%s is 1 to 100", name)
+		return 0
 	}
 	return n
 }

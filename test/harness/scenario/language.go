@@ -8,21 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
-
-	"collab/adapters/levenshtein"
-)
-
-// Bounds of a scenario.
-const (
-	maxFile   = 1 << 20 // bytes
-	maxLine   = 4096    // bytes
-	maxLines  = 10_000
-	maxDepth  = 8 // blocks within blocks
-	maxRepeat = 100_000
-	maxSteps  = 1_000_000 // acts of one run
-	maxNames  = 100_000   // that one run gives
-	maxErrors = 20        // that are reported of one file
 )
 
 // scenario is a file of acts and of what is expected of them.
@@ -76,26 +61,13 @@ type word struct {
 	quoted bool   // the text was in quotes, and stands for itself
 }
 
-var operators = []string{"=", "!=", "~", "!~", "<", "<=", ">", ">="}
+var operators = []string{"=", "!=", "~", "!~", "<", ">"}
 
 // parse reads a scenario. All errors are returned, as *syntaxError joined in a list.
 func parse(file, text string) (*scenario, []error) {
 	p := &parser{file: file}
-	if len(text) > maxFile {
-		return nil, []error{&syntaxError{file, 1, fmt.Sprintf("the file is longer than %d bytes", maxFile)}}
-	}
-	if !utf8.ValidString(text) {
-		return nil, []error{&syntaxError{file, 1, "the file is not valid UTF-8"}}
-	}
 	for line := range strings.SplitSeq(text, "\n") {
-		if p.line == maxLines {
-			p.fail("the file has more than %d lines", maxLines)
-			break
-		}
-		p.read(strings.TrimSuffix(line, "\r"))
-		if len(p.errs) >= maxErrors {
-			break
-		}
+		p.read(line)
 	}
 	if len(p.errs) == 0 && len(p.open) > 0 {
 		b := p.open[len(p.open)-1]
@@ -124,10 +96,6 @@ func (p *parser) fail(format string, args ...any) {
 // read takes the next line.
 func (p *parser) read(line string) {
 	p.line++
-	if len(line) > maxLine {
-		p.fail("the line is longer than %d bytes", maxLine)
-		return
-	}
 	text := strings.TrimSpace(line)
 	if text == "" || text[0] == '#' {
 		return
@@ -183,8 +151,8 @@ func (p *parser) block(text string, words []word) {
 	switch {
 	case words[0].text == "repeat" && (len(words) == 2 || len(words) == 4 && words[2].text == "as"):
 		n, err := strconv.Atoi(words[1].text)
-		if err != nil || n < 0 || n > maxRepeat {
-			p.fail("a block is repeated 0 to %d times", maxRepeat)
+		if err != nil || n < 0 {
+			p.fail("%q is not how often a block is repeated", words[1].text)
 		}
 		s.times = n
 		if len(words) == 4 {
@@ -198,20 +166,13 @@ func (p *parser) block(text string, words []word) {
 				p.fail("%s", problem)
 				break
 			}
-			if s.values = append(s.values, values...); len(s.values) > maxRepeat {
-				p.fail("a block is repeated at most %d times", maxRepeat)
-				break
-			}
+			s.values = append(s.values, values...)
 		}
 	default:
 		p.fail("write repeat 10, repeat 10 as day, each m in ada bob, or each m in m1..m50")
 	}
 	if s.variable != "" && !isName(s.variable) {
 		p.fail("%q cannot be the name of a variable", s.variable)
-	}
-	if len(p.open) == maxDepth {
-		p.fail("there are more than %d blocks within each other", maxDepth)
-		return
 	}
 	p.add(s)
 	p.open = append(p.open, s)
@@ -227,9 +188,6 @@ func span(w word) (values []string, problem string) {
 	stem2, to := number(last)
 	if from < 0 || to < from || stem2 != "" && stem2 != stem {
 		return nil, fmt.Sprintf("%q is not a row of names such as m1..m50", w.text)
-	}
-	if to-from >= maxRepeat {
-		return nil, fmt.Sprintf("%q has more than %d names", w.text, maxRepeat)
 	}
 	for n := from; n <= to; n++ {
 		values = append(values, stem+strconv.Itoa(n))
@@ -265,7 +223,7 @@ func (p *parser) act(text string, words []word) {
 		name, words = words[0].text, words[1:]
 	}
 	if s.act = actOf(party, name); s.act == nil {
-		p.fail("unknown act %q%s", name, suggestAct(party, s.actor, name))
+		p.fail("%s is not an act of %s", name, party)
 		return
 	}
 	if n := len(words); n > 1 && words[n-2] == (word{text: "as"}) && !words[n-1].keyed {
@@ -278,7 +236,7 @@ func (p *parser) act(text string, words []word) {
 		case w.keyed && slices.ContainsFunc(s.args, func(a word) bool { return a.key == w.key }):
 			p.fail("%s stands twice", w.key)
 		case w.keyed && !s.act.takes(w.key):
-			p.fail("%s does not take %s%s", s.act.title(), w.key, suggest(w.key, s.act.names()))
+			p.fail("%s does not take %s", s.act.title(), w.key)
 		case w.keyed:
 			s.args = append(s.args, w)
 		case s.subject == nil && s.act.subject != "":
@@ -393,7 +351,7 @@ func next(s string) (w word, n int, problem string) {
 	var b strings.Builder
 	for n < len(s) && s[n] != ' ' && s[n] != '\t' {
 		switch c := s[n]; {
-		case (c == '"' || c == '\'') && b.Len() == 0:
+		case c == '"' && b.Len() == 0:
 			text, size, bad := unquote(s[n:])
 			if bad != "" {
 				return w, 0, bad
@@ -423,16 +381,8 @@ func next(s string) (w word, n int, problem string) {
 	return w, n, ""
 }
 
-// unquote reads a text in quotes at the beginning of s. In single ones every
-// character stands for itself.
+// unquote reads a text in quotes at the beginning of s.
 func unquote(s string) (text string, n int, problem string) {
-	if s[0] == '\'' {
-		text, _, closed := strings.Cut(s[1:], "'")
-		if !closed {
-			return "", 0, "the text in quotes has no end"
-		}
-		return text, len(text) + 2, ""
-	}
 	var b strings.Builder
 	for n = 1; n < len(s); n++ {
 		switch s[n] {
@@ -506,20 +456,6 @@ func expand(text string, value func(name string) (string, bool)) string {
 		i = end - 1
 	}
 	return b.String()
-}
-
-// suggest says which of the words may have been meant; empty: none is near.
-func suggest(written string, words []string) string {
-	best, least := "", len(written)/2+1
-	for _, w := range words {
-		if d := levenshtein.Distance(written, w); d < least {
-			best, least = w, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf(", did you mean %q?", best)
 }
 
 // part is one step of a path.

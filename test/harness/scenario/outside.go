@@ -165,17 +165,6 @@ var providerActs = []*act{
 		do:   without(func(c *call) error { return c.reply(nil) }),
 	},
 	{
-		party: models, name: "always-say", subject: "text?", args: "input output tool args search",
-		does: "Calls without another planned answer return the text.",
-		do: without(func(c *call) error {
-			err := c.reply(nil)
-			if n := len(c.Model.Queue); err == nil {
-				c.Model.Default, c.Model.Queue = c.Model.Queue[n-1], c.Model.Queue[:n-1]
-			}
-			return err
-		}),
-	},
-	{
 		party: models, name: "fail", subject: "how", args: "after times input",
 		does: "The next call (the next `times` calls) fails: overloaded, rate-limited, network, broken, or truncated (a stream without its end). With `after` it fails after that text.",
 		do: without(func(c *call) error {
@@ -196,17 +185,6 @@ var providerActs = []*act{
 			}
 			return err
 		}),
-	},
-	{
-		party: models, name: "calls",
-		does: "Lists the last calls in analytics, oldest first: model, outcome, attempts.",
-		do: func(c *call) (any, error) {
-			all := []any{}
-			for _, g := range c.Model.Generations {
-				all = append(all, object{"model": g.Model, "outcome": string(g.Outcome), "attempts": g.Attempts})
-			}
-			return all, nil
-		},
 	},
 
 	{
@@ -281,35 +259,17 @@ func queueActs(p party) []*act {
 				return of(c).Redeliver(c.ctx, int(max(0, c.number("last", 1))))
 			}),
 		},
-		{
-			party: p, name: "messages",
-			does: "Lists accepted and waiting messages, oldest first: id, type, at, waiting.",
-			do: func(c *call) (any, error) {
-				all := []any{}
-				for i, m := range slices.Concat(of(c).Delivered, of(c).Waiting) {
-					all = append(all, object{"id": m.ID, "type": m.Type, "at": instant(m.At), "waiting": i >= len(of(c).Delivered)})
-				}
-				return all, nil
-			},
-		},
 	}
 }
 
-// maxCopies is how often a message can be sent at once.
-const maxCopies = 100
-
 func (c *call) deliver(q *harness.WebhookQueue) (any, error) {
-	copies, order := int(c.number("copies", 1)), map[string]func([]harness.Message){"kept": nil, "reversed": slices.Reverse[[]harness.Message]}
-	sort, known := order[c.or("order", "kept")]
-	switch {
-	case copies < 1 || copies > maxCopies:
-		return nil, &misuse{"copies are 1 to 100"}
-	case !known:
+	sort, known := map[string]func([]harness.Message){"kept": nil, "reversed": slices.Reverse[[]harness.Message]}[c.or("order", "kept")]
+	if !known {
 		return nil, &misuse{"the order is kept or reversed"}
 	}
 	q.Paused = false
 	accepted, failed := q.Deliver(c.ctx, sort)
-	for range copies - 1 {
+	for range c.times("copies") - 1 {
 		if err := q.Redeliver(c.ctx, accepted); err != nil {
 			return nil, err
 		}
@@ -389,9 +349,6 @@ var failures = map[string]chat.FailureKind{
 	"overloaded": chat.Overloaded, "rate-limited": chat.RateLimited, "network": chat.Network, "broken": chat.Broken, "truncated": chat.Truncated,
 }
 
-// maxQueued is how many answers of models can be set beforehand.
-const maxQueued = 10_000
-
 // reply sets the response of the next calls of a model.
 func (c *call) reply(failure *chat.Failure) error {
 	r := harness.Reply{
@@ -401,11 +358,7 @@ func (c *call) reply(failure *chat.Failure) error {
 	if failure != nil {
 		r.Text = c.text("after")
 	}
-	times := c.number("times", 1)
-	if times < 1 || times > maxQueued-int64(len(c.Model.Queue)) {
-		return &misuse{"at most 10000 answers are set beforehand"}
-	}
-	for range times {
+	for range c.times("times") {
 		c.Model.Queue = append(c.Model.Queue, r)
 	}
 	return nil

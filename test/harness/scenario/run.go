@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"runtime/debug"
 	"strings"
@@ -16,9 +15,6 @@ import (
 
 // start is what the clock of a scenario shows before it is set.
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
-// end is as far as the clock can be moved.
-var end = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // report says what a run did.
 type report struct {
@@ -68,10 +64,6 @@ type run struct {
 	pending       map[string]harness.Fault // of the next calls, by name
 	leaves        bool                     // the client leaves the next response after its first part
 	started       bool                     // something was done
-
-	out io.Writer // where results are printed; nil: nowhere
-	got result    // of the last act
-	err error     // of the last act; nil: it succeeded
 }
 
 // named is a result with a name.
@@ -164,35 +156,14 @@ func (r *run) do(ctx context.Context, s *step) bool {
 		r.fail(s.line, s.text, "an act that can be done", wrong.message)
 		return false
 	}
-	if r.got, r.err = got, err; r.out != nil && s.refusal == nil && len(s.expects) == 0 {
-		r.print()
-		return true
-	}
-	return r.check(s)
-}
-
-// print prints the last result as the expectations that hold for it.
-func (r *run) print() {
-	lines := expectations(r.got.value, "", nil)
-	if r.err != nil {
-		lines = []string{refusalOf(r.err).String()}
-	}
-	for _, line := range lines {
-		fmt.Fprintln(r.out, r.show(line))
-	}
-}
-
-// check compares the last result with what is expected. It reports false where the act
-// succeeded or failed otherwise than it must.
-func (r *run) check(s *step) bool {
 	switch {
 	case s.refusal != nil:
-		return r.refused(s, r.err) && (len(s.expects) == 0 || r.expectAll(s, r.got))
-	case r.err != nil:
-		r.fail(s.line, s.text, "success", r.show(refusalOf(r.err).String()))
+		return r.refused(s, err) && r.expectAll(s, got)
+	case err != nil:
+		r.fail(s.line, s.text, "success", r.show(refusalOf(err).String()))
 		return false
 	}
-	r.expectAll(s, r.got)
+	r.expectAll(s, got)
 	return true
 }
 
@@ -363,9 +334,6 @@ func (r *run) bind(name string, of result) error {
 	if r.Identity.Accounts[name] != nil || partyOf(name) != person {
 		return &misuse{fmt.Sprintf("@%s is a person or a party", name)}
 	}
-	if _, ok := r.results[name]; !ok && len(r.results) == maxNames {
-		return &misuse{fmt.Sprintf("there are more than %d names", maxNames)}
-	}
 	n := named{idOf(of.value), of}
 	r.results[name] = n
 	if _, ok := r.nameOf[n.id]; !ok && n.id != "" {
@@ -433,9 +401,6 @@ func matches(message, pattern string) bool {
 
 // perform does an act.
 func (r *run) perform(ctx context.Context, s *step) (got result, err error) {
-	if r.report.Acts == maxSteps {
-		return got, &misuse{fmt.Sprintf("there are more than %d acts", maxSteps)}
-	}
 	r.report.Acts++
 	c := &call{run: r, ctx: ctx, step: s, act: s.act, actor: r.expand(s.actor), args: make(map[string]*string, len(s.args))}
 	if s.subject != nil {

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -81,56 +80,10 @@ func TestFailuresAreReported(t *testing.T) {
 	for _, file := range files(t, "*.txt") {
 		t.Run(file, func(t *testing.T) {
 			var output bytes.Buffer
-			code := Main(t.Context(), []string{"run", file}, nil, &output, &output)
+			code := Main(t.Context(), []string{"run", file}, &output, &output)
 			fmt.Fprintf(&output, "exit %d\n", code)
 			golden(t, strings.TrimSuffix(file, ".txt")+".report", output.String())
 		})
-	}
-}
-
-func TestExitCodes(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		t.Helper()
-		path := filepath.Join(dir, name)
-		must.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		return path
-	}
-	good := write("good.txt", "ada sign-up\n    user.name = Ada\n")
-	bad := write("bad.txt", "ada sign-up\n    user.name = Bob\n")
-	odd := write("odd.txt", "ada sing-up\n")
-	long := write("long.txt", strings.Repeat("# "+strings.Repeat("x", 1000)+"\n", 1100))
-	for _, run := range []struct {
-		args []string
-		code int
-		says string
-	}{
-		{[]string{"run", good}, 0, "ok " + good + " (1 acts, 1 expectations, simulated 0.0 days in"},
-		{[]string{"run", bad}, 1, "bad.txt:2: user.name = Bob"},
-		{[]string{"run", bad, good}, 1, "ok " + good},
-		{[]string{"run", odd}, 2, `odd.txt:1: unknown act "sing-up", did you mean "sign-up"?`},
-		{[]string{"run", odd, bad, good}, 2, "ok " + good},
-		{[]string{"run", long}, 2, "long.txt:1: the file is longer than 1048576 bytes"},
-		{[]string{"run", filepath.Join(dir, "missing.txt")}, 2, "missing.txt"},
-		{[]string{"run"}, 2, "Usage:"},
-		{[]string{"play"}, 2, "Usage:"},
-		{nil, 2, "Usage:"},
-		{[]string{"help"}, 0, "Usage:"},
-		{[]string{"acts"}, 0, "- `<person> sign-up"},
-	} {
-		var output bytes.Buffer
-		if code := Main(t.Context(), run.args, nil, &output, &output); code != run.code || !strings.Contains(output.String(), run.says) {
-			t.Errorf("harness %s ends with %d, want %d, and says %q", strings.Join(run.args, " "), code, run.code, output.String())
-		}
-	}
-}
-
-func TestAConversationGoesOnWhateverIsWritten(t *testing.T) {
-	for _, file := range files(t, "../testdata/repl/*.in") {
-		var output bytes.Buffer
-		code := Main(t.Context(), []string{"repl"}, strings.NewReader(content(t, file)), &output, &output)
-		fmt.Fprintf(&output, "exit %d\n", code)
-		golden(t, strings.TrimSuffix(file, ".in")+".report", output.String())
 	}
 }
 
@@ -138,15 +91,13 @@ const page = "../../../docs/scenarios.md"
 
 // TestThePageOfScenariosIsTrue compares the page's list with the acts, and runs its examples.
 func TestThePageOfScenariosIsTrue(t *testing.T) {
-	var list strings.Builder
-	must.NoError(t, printActs(&list))
 	text := content(t, page)
 	const heading = "\n## Acts\n"
 	before, _, ok := strings.Cut(text, heading)
 	if !ok {
 		t.Fatal("the page has no list of acts")
 	}
-	want := before + heading + "\nThis list is printed by `go run ./cmd/harness acts`. An argument in brackets can be left\nout.\n\n" + list.String()
+	want := before + heading + "\nAn argument in brackets can be left out.\n\n" + listOfActs()
 	golden(t, page, want)
 
 	blocks := regexp.MustCompile("(?s)```text\n(.*?)```").FindAllStringSubmatch(text, -1)
@@ -183,7 +134,7 @@ func runText(t *testing.T, text string) string {
 	t.Helper()
 	must.NoError(t, os.WriteFile("trial.txt", []byte(text), 0o600))
 	var output bytes.Buffer
-	Main(t.Context(), []string{"run", "trial.txt"}, nil, &output, &output)
+	Main(t.Context(), []string{"run", "trial.txt"}, &output, &output)
 	return output.String()
 }
 
@@ -191,25 +142,6 @@ func TestTheSameScenarioComesOutTheSame(t *testing.T) {
 	text := content(t, "../testdata/scenarios/trial.txt")
 	first := played(t, "trial.txt", text)
 	must.Equal(t, first, played(t, "trial.txt", text))
-}
-
-func FuzzParse(f *testing.F) {
-	for _, dir := range []string{"../testdata/scenarios/*.txt", "../testdata/failing/*.txt"} {
-		for _, file := range files(f, dir) {
-			f.Add(content(f, file))
-		}
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		s, errs := parse("fuzz.txt", text)
-		if (s == nil) == (len(errs) == 0) {
-			t.Errorf("%v, %v", s, errs)
-		}
-		for _, err := range errs {
-			if !regexp.MustCompile(`^fuzz\.txt:\d+: .`).MatchString(err.Error()) {
-				t.Errorf("the error %q names no line", err)
-			}
-		}
-	})
 }
 
 // anyValue draws an argument: one that may make sense, or one that does not.
@@ -279,19 +211,4 @@ func TestNoSequenceOfActsIsAnInternalError(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestDurationsHaveDays(t *testing.T) {
-	for text, want := range map[string]time.Duration{
-		"0s": 0, "14d": 14 * 24 * time.Hour, "1d3h30m": 27*time.Hour + 30*time.Minute, "500ms": 500 * time.Millisecond, "1d1ms": 24*time.Hour + time.Millisecond,
-	} {
-		if d, ok := parseSpan(text); !ok || d != want {
-			t.Errorf("%s is read as %v, %v", text, d, ok)
-		}
-	}
-	for _, text := range []string{"", "d", "14", "-14d", "1d-3h", "+1d", "1.5d", "36601d", "99999999999d", "1y"} {
-		if d, ok := parseSpan(text); ok {
-			t.Errorf("%q is read as %v", text, d)
-		}
-	}
 }
