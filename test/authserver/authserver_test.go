@@ -162,26 +162,3 @@ func TestOfManyRefreshesAtOnceOneSucceeds(t *testing.T) {
 		t.Error("reuse is not punished")
 	}
 }
-
-func TestTheLibraryIsNotRacedByManyAuthorizations(t *testing.T) {
-	s := start(t)
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			back, err := s.Approve(address(s))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			_, response := send(t, s, codeForm(back.Query().Get("code")))
-			_, response = send(t, s, refreshForm(response["refresh_token"]))
-			if text, ok := response["access_token"].(string); !ok || !s.Valid(text) {
-				t.Errorf("got %v", response)
-			}
-		})
-	}
-	wg.Wait()
-	if n := len(s.Redeemed()); n != 8 {
-		t.Errorf("%d codes were redeemed", n)
-	}
-}
