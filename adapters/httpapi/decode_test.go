@@ -37,6 +37,7 @@ func TestAllProblemsAreFoundInDocumentedOrder(t *testing.T) {
 func TestJSONContentTypes(t *testing.T) {
 	for contentType, want := range map[string]bool{
 		`application/json;charset="utf-8"`: true, "application/json; charset=UTF-8": true, "application/merge-patch+json": true, "text/x+json": false, "application/json; =": false,
+		"text/html; charset=utf-8": false, "application/x-www-form-urlencoded": false, "application/json; charset=utf-16": false, "nonsense": false,
 	} {
 		if _, err := newCall(post("/", "{}", "Content-Type: "+contentType)).fields(); (err == nil) != want || err != nil && !fault.Is(err, fault.Unsupported) {
 			t.Errorf("%s: %v", contentType, err)

@@ -62,45 +62,16 @@ var uploaded = []string{
 	"PUT /api/v1/sync/files/<id:file> as anna",
 }
 
-// broken are bodies that are no JSON object, whatever is asked.
+// broken are bodies that are no JSON object, whatever is asked. adapters/httpapi tests the reader of these endpoints
+// with every kind of them.
 var broken = []malformed{
 	{body: "", status: 400},
-	{body: " \n", status: 400},
 	{body: "null", status: 400},
-	{body: "[]", status: 400},
-	{body: `"title"`, status: 400},
-	{body: "7", status: 400},
-	{body: "true", status: 400},
 	{body: "{", status: 400},
-	{body: "}", status: 400},
-	{body: `{"a"}`, status: 400},
-	{body: `{"a":}`, status: 400},
-	{body: `{"a":1,}`, status: 400},
-	{body: `{a:1}`, status: 400},
-	{body: `{'a':1}`, status: 400},
-	{body: `{"a":01}`, status: 400},
-	{body: `{"a":NaN}`, status: 400},
-	{body: `{"a":undefined}`, status: 400},
-	{body: `{"a":1} {"b":2}`, status: 400},
-	{body: `{"a":1}]`, status: 400},
-	{body: "{\"a\":\"line\nbreak\"}", status: 400},
-	{body: `{"a":"\x41"}`, status: 400},
-	{body: `{"a":"\u12"}`, status: 400},
-	{body: `{"a":"\ud800"}`, status: 400},
 	{body: "{\"a\":\"\xff\"}", status: 400},
-	{body: "{\"\xff\":1}", status: 400},
-	{body: "\xef\xbb\xbf{\"a\":1}", status: 400},
 	{body: `{"a":1,"a":2}`, status: 400},
-	{body: `{"a":{"b":1,"b":2}}`, status: 400},
-	{body: `{"a":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`, status: 400},
-	{body: `/* comment */ {"a":1}`, status: 400},
 	{header: "Content-Type: text/plain", body: `{"a":1}`, status: 415},
-	{header: "Content-Type: text/html; charset=utf-8", body: `{"a":1}`, status: 415},
-	{header: "Content-Type: application/x-www-form-urlencoded", body: `a=1`, status: 415},
 	{header: "Content-Type: multipart/form-data; boundary=x", body: "--x--", status: 415},
-	{header: "Content-Type: application/json; charset=utf-16", body: `{"a":1}`, status: 415},
-	{header: "Content-Type: nonsense", body: `{"a":1}`, status: 415},
-	{header: "Content-Type:", body: `{"a":1}`, status: 415},
 	{body: `{"a":"` + strings.Repeat("x", 1<<20) + `"}`, status: 413},
 }
 
@@ -545,16 +516,12 @@ const setting = `
 < {"id": "<id:foreignfile>", ...}
 `
 
-// spread returns all requests for the first endpoint, and one for each of the others,
-// which have the same decoder.
+// spread returns a request for each endpoint, which have one decoder, and for each of the bodies.
 func spread(endpoints []string, all []malformed) (cases []malformed) {
-	for i, b := range all {
-		b.ask = endpoints[0]
+	for i := range max(len(endpoints), len(all)) {
+		b := all[i%len(all)]
+		b.ask = endpoints[i%len(endpoints)]
 		cases = append(cases, b)
-		if i+1 < len(endpoints) {
-			b.ask = endpoints[i+1]
-			cases = append(cases, b)
-		}
 	}
 	return cases
 }
