@@ -1,7 +1,6 @@
 package object_test
 
 import (
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,48 +11,13 @@ import (
 	"collab/domain/org"
 	"collab/domain/team"
 	"collab/test/must"
-
-	"pgregory.net/rapid"
 )
 
-func TestCursors(t *testing.T) {
-	for _, c := range []struct {
-		text string
-		want object.Cursor
-		ok   bool
-	}{
-		{"0-0", object.Cursor{}, true},
-		{"1790000000-42", object.Cursor{Epoch: 1790000000, N: 42}, true},
-		{"9223372036854775807-9223372036854775807", object.Cursor{Epoch: math.MaxInt64, N: math.MaxInt64}, true},
-		{"9223372036854775808-1", object.Cursor{}, false},
-		{"", object.Cursor{}, false},
-		{"-", object.Cursor{}, false},
-		{"1", object.Cursor{}, false},
-		{"1-", object.Cursor{}, false},
-		{"-1", object.Cursor{}, false},
-		{"1--1", object.Cursor{}, false},
-		{"-1-1", object.Cursor{}, false},
-		{"+1-1", object.Cursor{}, false},
-		{"1-+1", object.Cursor{}, false},
-		{"01-1", object.Cursor{}, false},
-		{"1-01", object.Cursor{}, false},
-		{"1-1-1", object.Cursor{}, false},
-		{" 1-1", object.Cursor{}, false},
-		{"1-1\n", object.Cursor{}, false},
-		{"1_0-1", object.Cursor{}, false},
-		{"0x1-1", object.Cursor{}, false},
-		{"1-١", object.Cursor{}, false},
-		{"1−1", object.Cursor{}, false},
-		{strings.Repeat("1", 100_000), object.Cursor{}, false},
-	} {
-		if got, ok := object.ParseCursor(c.text); ok != c.ok || got != c.want {
-			t.Errorf("%.50q is %+v, %v", c.text, got, ok)
-		}
-	}
-}
-
 func FuzzParseCursor(f *testing.F) {
-	for _, s := range []string{"0-0", "1790000000-42", "1-", "-1", "1--1", "01-1", "1-1-1", "+1-1", " 1-1", "1_0-1", "9223372036854775807-9223372036854775807", "9223372036854775808-1", "\x00", "1-١"} {
+	for _, s := range []string{
+		"0-0", "1790000000-42", "1-", "-1", "1--1", "01-1", "1-1-1", "+1-1", " 1-1", "1_0-1", "9223372036854775807-9223372036854775807", "9223372036854775808-1", "\x00", "1-١",
+		"", "-", "1", "-1-1", "1-+1", "1-01", "1-1\n", "0x1-1", "1−1", strings.Repeat("1", 100_000),
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -75,15 +39,6 @@ func number(s string) bool {
 	}
 	_, err := strconv.ParseInt(s, 10, 64)
 	return err == nil
-}
-
-func TestACursorIsReadAsItWasWritten(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		c := object.Cursor{Epoch: rapid.Int64Min(0).Draw(t, "epoch"), N: rapid.Int64Min(0).Draw(t, "n")}
-		if got, ok := object.ParseCursor(c.String()); !ok || got != c {
-			t.Fatalf("%s became %+v, %v", c, got, ok)
-		}
-	})
 }
 
 func TestHowFarALogReaches(t *testing.T) {
