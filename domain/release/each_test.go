@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"collab/domain/release"
 )
 
@@ -49,37 +47,4 @@ func TestADeviceWithoutArchitectureIsOfferedAReleaseForEach(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestOfferEachEqualsTheOffersToEach(t *testing.T) {
-	rapid.Check(t, func(tt *rapid.T) {
-		keys := rapid.SliceOfNDistinct(rapid.Custom(func(tt *rapid.T) string {
-			return rapid.SampledFrom([]string{"1.0.0", "1.1.0", "2.0.0"}).Draw(tt, "version") + "/" + rapid.SampledFrom([]string{"X64", "ARM64", "UNIVERSAL"}).Draw(tt, "arch")
-		}), 0, 9, rapid.ID).Draw(tt, "releases")
-		var all []release.Release
-		for i, key := range keys {
-			v, arch, _ := strings.Cut(key, "/")
-			r := on(t, i, v, release.Darwin, release.Arch(arch), release.Stable)
-			r.Rollout = rapid.SampledFrom([]int{0, 30, 100}).Draw(tt, "rollout")
-			r.Active = rapid.Bool().Draw(tt, "active")
-			all = append(all, r)
-		}
-		s := snapshot(1, all)
-		at, client := version(t, rapid.SampledFrom([]string{"0.9.0", "1.0.0", "1.1.0"}).Draw(tt, "at")), rapid.SampledFrom([]string{"", "device-1", "device-0"}).Draw(tt, "client")
-		offered := s.OfferEach(release.Darwin, release.Stable, at, client)
-		for _, arch := range []release.Arch{release.X64, release.ARM64} {
-			target := release.Target{Platform: release.Darwin, Arch: arch, Channel: release.Stable}
-			own := s.Offer(target, at, client)
-			here := false
-			for _, r := range offered {
-				here = here || r == own
-			}
-			if len(offered) > 0 && !here && (arch == release.X64 || s.Latest(target) != nil) {
-				tt.Fatalf("%s is offered %v by itself, and %v to each", arch, own, offered)
-			}
-		}
-		if len(offered) > 2 {
-			tt.Fatalf("there are %d", len(offered))
-		}
-	})
 }
