@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -98,46 +96,6 @@ func TestOnlyTheBrowserThatConfirmedRedeems(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-}
-
-func TestAnAuthorizationIsRedeemedOnceWhateverTheOrder(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		f, now, redeemed, holder := begun(), noon, 0, ""
-		t.Repeat(map[string]func(*rapid.T){
-			"confirm": func(t *rapid.T) {
-				by := id.Digest(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "browser"))
-				if next, err := f.Confirmed(by, now); err == nil {
-					f, holder = next, by
-				}
-			},
-			"redeem": func(t *rapid.T) {
-				by := id.Digest(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "browser"))
-				next, err := f.Redeemed(by, now)
-				if may := by == holder && redeemed == 0 && f.Status() == connector.Pending && now.Before(f.ExpiresAt); may != (err == nil) {
-					t.Fatalf("%+v is redeemed by %s, who may: %t, %v", f, by, may, err)
-				}
-				if err == nil {
-					f, redeemed = next, redeemed+1
-				}
-			},
-			"end": func(t *rapid.T) {
-				if f.Status() != connector.Redeeming {
-					t.Skip("not redeemed")
-				}
-				if f = f.Done(); rapid.Bool().Draw(t, "fails") {
-					f = f.Failed("why")
-				}
-			},
-			"a while": func(t *rapid.T) {
-				now = now.Add(time.Duration(rapid.IntRange(1, 200).Draw(t, "seconds")) * time.Second)
-			},
-			"": func(t *rapid.T) {
-				if redeemed > 1 {
-					t.Fatalf("redeemed %d times", redeemed)
-				}
-			},
-		})
-	})
 }
 
 func TestAnAuthorizationIsVisibleToItsStarter(t *testing.T) {
