@@ -69,7 +69,7 @@ func TestACheckoutThatIsNotPaidYetEndsNoTrial(t *testing.T) {
 
 func TestASupersededSubscriptionChangesNothing(t *testing.T) {
 	for _, state := range []plan.State{plan.ProviderTrial, plan.Paying, plan.Owing, plan.Suspended} {
-		for _, status := range statuses[:8] {
+		for _, status := range statuses {
 			was := in(state)
 			if got, result := was.Follow(remote("sub_2", status), noon); got != was || result != plan.Superseded {
 				t.Errorf("%s by %s of another: %+v, %d", state, status, got, result)
@@ -116,7 +116,7 @@ func TestAnUnknownStatusChangesNothing(t *testing.T) {
 
 func TestExternallyManagedSubscriptionsFollowNoProvider(t *testing.T) {
 	was := in(plan.External)
-	for _, status := range statuses[:8] {
+	for _, status := range statuses {
 		if got, _ := was.Follow(remote("sub_1", status), noon); got != was {
 			t.Errorf("%s: %+v", status, got)
 		}
@@ -166,7 +166,8 @@ func TestAPaidPlanWasEverActive(t *testing.T) {
 			s, _ = s.Follow(remote("sub_1", plan.IsCanceled), noon)
 			return s
 		}(), true},
-		"granted": {in(plan.External), true},
+		"granted":         {in(plan.External), true},
+		"granted Premium": {must.Do(in(plan.Unplanned).Granted(plan.Grant{Plan: plan.Premium}, noon)).Or(t), true},
 		"granted free": {func() plan.Subscription {
 			s, _ := in(plan.Unplanned).Granted(plan.Grant{Plan: plan.Free}, noon)
 			return s
@@ -311,8 +312,8 @@ func TestAPageIsNotedAndTakenOffWhileItsCheckoutCounts(t *testing.T) {
 	must.NoError(t, err)
 	page := plan.Checkout{Key: "k", Plan: plan.Premium, Session: "cs", URL: "https://pay", ExpiresAt: noon.Add(time.Hour)}
 	opened, counts := s.WithCheckout(page, noon)
-	if !counts || *opened.Checkout != page {
-		t.Errorf("noted: %+v, %t", opened.Checkout, counts)
+	if !counts || *opened.Checkout != page || opened.Due() != nil {
+		t.Errorf("noted: %+v, %t, due at %v", opened.Checkout, counts, opened.Due())
 	}
 	other := page
 	other.Key = "other"
