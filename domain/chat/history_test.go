@@ -181,40 +181,6 @@ func TestTheLargestHistoryIsTaken(t *testing.T) {
 	must.Do((chat.Request{Message: strings.Repeat("é", chat.MaxMessage), History: largest}).Call(small)).Or(t)
 }
 
-func TestEveryHistoryIsRefusedOrBecomesAWellFormedCall(t *testing.T) {
-	block := rapid.Custom(func(t *rapid.T) chat.Block {
-		return chat.Block{
-			Kind:          rapid.SampledFrom([]chat.BlockKind{chat.Text, chat.Text, chat.ToolUse, chat.ToolUse, chat.ToolResult, chat.ToolResult, "image"}).Draw(t, "kind"),
-			Text:          rapid.SampledFrom([]string{"", " ", "a", "b\n", "c\x00", "d\xff"}).Draw(t, "text"),
-			ID:            rapid.SampledFrom([]string{"", "1", "2", "3", "4", "5"}).Draw(t, "id"),
-			Name:          rapid.SampledFrom([]string{"read", "web_search", "no name"}).Draw(t, "name"),
-			Args:          "{}",
-			ServerHandled: rapid.Bool().Draw(t, "serverHandled"),
-			IsError:       rapid.Bool().Draw(t, "isError"),
-		}
-	})
-	turn := rapid.Custom(func(t *rapid.T) chat.Turn {
-		return chat.Turn{
-			Role:   rapid.SampledFrom([]chat.Role{chat.User, chat.Assistant, chat.User, chat.Assistant, "system"}).Draw(t, "role"),
-			Blocks: rapid.SliceOfN(block, 0, 3).Draw(t, "blocks"),
-		}
-	})
-	rapid.Check(t, func(t *rapid.T) {
-		r := chat.Request{
-			Message: rapid.SampledFrom([]string{"", " ", "Hi"}).Draw(t, "message"),
-			History: rapid.SliceOfN(turn, 0, 6).Draw(t, "history"),
-		}
-		got, err := r.Call(small)
-		if err != nil {
-			if named := field(err); !strings.HasPrefix(named, "history") && named != "message" {
-				t.Fatalf("%v names %q", err, named)
-			}
-			return
-		}
-		wellFormed(t, r, got.Turns)
-	})
-}
-
 func TestEveryHistoryThatMakesSenseIsTaken(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := chat.Request{Message: "And now?", History: []chat.Turn{user(text("Hi"))}}

@@ -115,20 +115,6 @@ func TestAudienceOfADeletedPlace(t *testing.T) {
 	}
 }
 
-func TestWhatAChangeSays(t *testing.T) {
-	o := made(t, object.Draft{Path: "a", Kind: object.Artifact, Scope: object.Shared}).WithContent(object.Content{Checksum: "c"}, ben, noon)
-	if c := object.NewChange(o); c.Type != object.Changed || c.Object.ID != o.ID || c.Object.Version != 1 || c.By != ben || !c.At.Equal(noon) || c.Audience != nil {
-		t.Errorf("written: %+v", c)
-	}
-	a := object.Audience{Managers: true}
-	if c := object.NewDeletion(o, ada, noon, &a); c.Type != object.Deleted || c.Object.ID != o.ID || c.By != ada || !c.At.Equal(noon) || c.Audience != &a {
-		t.Errorf("removed: %+v", c)
-	}
-	if c := object.NewAccessChange(a, ada, noon); c.Type != object.AccessChanged || c.Object.ID != "" || c.By != ada || !c.Audience.Managers {
-		t.Errorf("regrouped: %+v", c)
-	}
-}
-
 func TestTheAudienceOfATeamAreItsViewers(t *testing.T) {
 	for kind, want := range map[team.Kind]struct{ everyone, managers bool }{
 		team.Shared: {true, true}, team.Standard: {false, true}, team.Personal: {false, false},
