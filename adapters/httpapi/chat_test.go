@@ -222,7 +222,7 @@ func TestChatRequestBounds(t *testing.T) {
 		"long message":     `{"message":"` + strings.Repeat("x", chat.MaxMessage) + `"}`,
 		"long system":      `{"message":"m","systemPrompt":"` + strings.Repeat("x", chat.MaxSystem) + `"}`,
 	} {
-		t.Run(name, func(t *testing.T) { checkProviderRules(t, must.Do(callOf(body)).Or(t)) })
+		t.Run(name, func(t *testing.T) { must.Do(callOf(body)).Or(t) })
 	}
 	for name, body := range map[string]string{
 		"arguments nested too deeply": toolUse(nested(100)),
@@ -235,51 +235,7 @@ func TestChatRequestBounds(t *testing.T) {
 	}
 }
 
-// checkProviderRules checks the rules of model providers for the turns and tools of a call.
-func checkProviderRules(t testing.TB, c chat.Call) {
-	t.Helper()
-	if len(c.Turns) == 0 || len(c.Turns)%2 == 0 || c.MaxTokens < 1 {
-		t.Fatalf("%d turns, %d tokens", len(c.Turns), c.MaxTokens)
-	}
-	used, open := map[string]bool{}, map[string]bool{}
-	for i, turn := range c.Turns {
-		if (turn.Role == chat.User) != (i%2 == 0) || len(turn.Blocks) == 0 {
-			t.Fatalf("turn %d is %+v", i, turn)
-		}
-		rest := turn.Blocks
-		for len(rest) > 0 && rest[0].Kind == chat.ToolResult {
-			if !open[rest[0].ID] {
-				t.Fatalf("turn %d has a result of the tool use %q, which is not open", i, rest[0].ID)
-			}
-			delete(open, rest[0].ID)
-			rest = rest[1:]
-		}
-		if len(open) > 0 {
-			t.Fatalf("turn %d leaves %v open", i, open)
-		}
-		for _, b := range rest {
-			switch {
-			case b.Kind == chat.Text && strings.TrimSpace(b.Text) != "" && utf8.ValidString(b.Text):
-			case b.Kind == chat.ToolUse && turn.Role == chat.Assistant && b.ID != "" && b.Name != "" && !used[b.ID] && isJSONObject(b.Args) && !b.ServerHandled:
-				used[b.ID], open[b.ID] = true, true
-			default:
-				t.Fatalf("turn %d has %+v", i, b)
-			}
-		}
-	}
-	for _, tool := range c.Tools {
-		if tool.Name == "" || tool.Schema != "" && !isJSONObject(tool.Schema) {
-			t.Fatalf("the tool is %+v", tool)
-		}
-	}
-}
-
-func isJSONObject(text string) bool {
-	var all map[string]json.RawMessage
-	return json.Unmarshal([]byte(text), &all) == nil && all != nil
-}
-
-// FuzzChatRequest checks accepted requests against the providers' rules, and their messages against encoding/json.
+// FuzzChatRequest compares the messages of requests that are read with those that encoding/json reads.
 func FuzzChatRequest(f *testing.F) {
 	for _, body := range []string{
 		`{"message":"m"}`,
@@ -315,7 +271,6 @@ func FuzzChatRequest(f *testing.F) {
 			}
 			return
 		}
-		checkProviderRules(t, call)
 		if call.Estimate() < 1 {
 			t.Fatalf("the estimate is %d", call.Estimate())
 		}
