@@ -214,7 +214,7 @@ func TestRoundTripsToPostgres(t *testing.T) {
 		// Work in the background and statements that a connection has not prepared yet count as
 		// well: the request's number is the least.
 		least := row.trips + 1
-		for n := 0; n < 3 || least > row.trips && n < 10; n++ {
+		for n := 0; least > row.trips && n < 10; n++ {
 			v := &ownerClient{t: t, s: s, counter: counter, name: fmt.Sprintf("Rounds-%d-%d", i, n)}
 			v.Client = v.joined("owner")
 			if !strings.Contains(row.request, "/billing/") {
