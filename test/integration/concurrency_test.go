@@ -11,11 +11,18 @@ import (
 	"collab/test/collabd"
 )
 
-// withServers runs a test on SQLite with one server and on Postgres with two, which
-// the test reaches by turns.
-func withServers(t *testing.T, test func(t *testing.T, servers []*collabd.Server)) {
+// TestRequestsAtOnce runs on SQLite with one server and on Postgres with two, which the tests reach by turns.
+func TestRequestsAtOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, d database) {
-		test(t, d.start(t, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret, "COLLAB_IDENTITY_WEBHOOK_SECRETS="+collabd.WebhookSecret))
+		servers := d.start(t, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret)
+		for name, test := range map[string]func(*testing.T, []*collabd.Server){
+			"fifty seedings make one set":                      testSeedings,
+			"two owners who demote each other leave one owner": testDemotions,
+			"a hundred invitations stay within the limit":      testInvitations,
+			"one of the sessions that end each other remains":  testEndedSessions,
+		} {
+			t.Run(name, func(t *testing.T) { test(t, servers) })
+		}
 	})
 }
 
@@ -49,91 +56,84 @@ func atOnce(t testing.TB, n int, call func(i int) (int, []byte, error)) map[int]
 
 func by(servers []*collabd.Server, i int) *collabd.Server { return servers[i%len(servers)] }
 
-func TestFiftySimultaneousSeedingsMakeOneSet(t *testing.T) {
-	withServers(t, func(t *testing.T, servers []*collabd.Server) {
-		ada := servers[0].SignIn(t, "ada@example.com", "Seeds", "owner")
-		var made atomic.Int32
-		statuses := atOnce(t, 50, func(i int) (int, []byte, error) {
-			status, body, err := ada.At(by(servers, i)).Do("POST", "/auth/seed-onboarding", nil)
-			if strings.Contains(string(body), `"seeded":true`) {
-				made.Add(1)
+func testSeedings(t *testing.T, servers []*collabd.Server) {
+	ada := servers[0].SignIn(t, "ada@example.com", "Seeds", "owner")
+	var made atomic.Int32
+	statuses := atOnce(t, 50, func(i int) (int, []byte, error) {
+		status, body, err := ada.At(by(servers, i)).Do("POST", "/auth/seed-onboarding", nil)
+		if strings.Contains(string(body), `"seeded":true`) {
+			made.Add(1)
+		}
+		return status, body, err
+	})
+	if statuses[200] != 50 || made.Load() != 1 {
+		t.Errorf("statuses %v, %d seedings", statuses, made.Load())
+	}
+	for path, want := range map[string]int{"/teams": 2, "/workspaces": 2, "/tasks": 6} {
+		var list []any
+		ada.Must(t, 200, "GET", path, nil, &list)
+		if len(list) != want {
+			t.Errorf("%s has %d, want %d", path, len(list), want)
+		}
+	}
+}
+
+func testDemotions(t *testing.T, servers []*collabd.Server) {
+	for round := range 8 {
+		name := fmt.Sprintf("Owners %d", round)
+		ada := servers[0].SignIn(t, "ada@example.com", name, "owner")
+		bob := servers[0].SignIn(t, "bob@example.com", name, "owner")
+		statuses := atOnce(t, 2, func(i int) (int, []byte, error) {
+			actor, target := ada, bob.User
+			if i == 1 {
+				actor, target = bob, ada.User
 			}
-			return status, body, err
+			return actor.At(by(servers, i)).Do("PATCH", "/org/members/"+target+"/role", map[string]string{"role": "MEMBER"})
 		})
-		if statuses[200] != 50 || made.Load() != 1 {
-			t.Errorf("statuses %v, %d seedings", statuses, made.Load())
-		}
-		for path, want := range map[string]int{"/teams": 2, "/workspaces": 2, "/tasks": 6} {
-			var list []any
-			ada.Must(t, 200, "GET", path, nil, &list)
-			if len(list) != want {
-				t.Errorf("%s has %d, want %d", path, len(list), want)
+		var members []struct{ Role string }
+		ada.Must(t, 200, "GET", "/org/members", nil, &members)
+		owners := 0
+		for _, m := range members {
+			if m.Role == "OWNER" {
+				owners++
 			}
 		}
-	})
+		if owners != 1 || len(members) != 2 || statuses[200] != 1 {
+			t.Errorf("%d owners of %d members, statuses %v", owners, len(members), statuses)
+		}
+	}
 }
 
-func TestTwoOwnersWhoDemoteEachOtherLeaveOneOwner(t *testing.T) {
-	withServers(t, func(t *testing.T, servers []*collabd.Server) {
-		for round := range 8 {
-			name := fmt.Sprintf("Owners %d", round)
-			ada := servers[0].SignIn(t, "ada@example.com", name, "owner")
-			bob := servers[0].SignIn(t, "bob@example.com", name, "owner")
-			statuses := atOnce(t, 2, func(i int) (int, []byte, error) {
-				actor, target := ada, bob.User
-				if i == 1 {
-					actor, target = bob, ada.User
-				}
-				return actor.At(by(servers, i)).Do("PATCH", "/org/members/"+target+"/role", map[string]string{"role": "MEMBER"})
-			})
-			var members []struct{ Role string }
-			ada.Must(t, 200, "GET", "/org/members", nil, &members)
-			owners := 0
-			for _, m := range members {
-				if m.Role == "OWNER" {
-					owners++
-				}
-			}
-			if owners != 1 || len(members) != 2 || statuses[200] != 1 {
-				t.Errorf("%d owners of %d members, statuses %v", owners, len(members), statuses)
-			}
-		}
+func testInvitations(t *testing.T, servers []*collabd.Server) {
+	ada := servers[0].SignIn(t, "ada@example.com", "Limits", "owner")
+	invite := func(i int) (int, []byte, error) {
+		return ada.At(by(servers, i)).Do("POST", "/org/invite", map[string]string{"email": fmt.Sprintf("guest%d@example.com", i), "role": "MEMBER"})
+	}
+	// STANDARD has room for one member, and that is Ada.
+	ada.Grant(t, "STANDARD")
+	if statuses := atOnce(t, 100, invite); statuses[403] != 100 {
+		t.Errorf("without room: statuses %v", statuses)
+	}
+	ada.Grant(t, "PREMIUM")
+	same := atOnce(t, 100, func(i int) (int, []byte, error) {
+		return ada.At(by(servers, i)).Do("POST", "/org/invite", map[string]string{"email": "Same@example.com", "role": "MEMBER"})
 	})
+	if same[201] != 1 || same[409] != 99 {
+		t.Errorf("one address: statuses %v", same)
+	}
+	if statuses := atOnce(t, 100, invite); statuses[201] != 100 {
+		t.Errorf("without limit: statuses %v", statuses)
+	}
+	var pending []any
+	ada.Must(t, 200, "GET", "/org/invites", nil, &pending)
+	if len(pending) != 101 {
+		t.Errorf("%d pending invitations", len(pending))
+	}
 }
 
-func TestAHundredInvitationsStayWithinTheLimit(t *testing.T) {
-	withServers(t, func(t *testing.T, servers []*collabd.Server) {
-		ada := servers[0].SignIn(t, "ada@example.com", "Limits", "owner")
-		invite := func(i int) (int, []byte, error) {
-			return ada.At(by(servers, i)).Do("POST", "/org/invite", map[string]string{"email": fmt.Sprintf("guest%d@example.com", i), "role": "MEMBER"})
-		}
-		// STANDARD has room for one member, and that is Ada.
-		ada.Grant(t, "STANDARD")
-		if statuses := atOnce(t, 100, invite); statuses[403] != 100 {
-			t.Errorf("without room: statuses %v", statuses)
-		}
-		ada.Grant(t, "PREMIUM")
-		same := atOnce(t, 100, func(i int) (int, []byte, error) {
-			return ada.At(by(servers, i)).Do("POST", "/org/invite", map[string]string{"email": "Same@example.com", "role": "MEMBER"})
-		})
-		if same[201] != 1 || same[409] != 99 {
-			t.Errorf("one address: statuses %v", same)
-		}
-		if statuses := atOnce(t, 100, invite); statuses[201] != 100 {
-			t.Errorf("without limit: statuses %v", statuses)
-		}
-		var pending []any
-		ada.Must(t, 200, "GET", "/org/invites", nil, &pending)
-		if len(pending) != 101 {
-			t.Errorf("%d pending invitations", len(pending))
-		}
-	})
-}
-
-// TestOneOfTheSessionsThatEndEachOtherRemains has each session of a user end all others at once: one goes on, because
+// testEndedSessions has each session of a user end all others at once: one goes on, because
 // an ended session ends no other.
-func TestOneOfTheSessionsThatEndEachOtherRemains(t *testing.T) {
-	servers := postgresDatabase(t).start(t)
+func testEndedSessions(t *testing.T, servers []*collabd.Server) {
 	for range 5 {
 		var all []collabd.Client
 		for i := range 8 {
