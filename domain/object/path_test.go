@@ -295,17 +295,4 @@ func TestTheFoldersAboveAKey(t *testing.T) {
 			t.Errorf("%q lies in %q, want %q", key, got, want)
 		}
 	}
-	rapid.Check(t, func(t *rapid.T) {
-		segments := rapid.SliceOfN(rapid.StringMatching(`[A-Z.]{1,3}`), 1, 6).Draw(t, "segments")
-		key := strings.Join(segments, "/")
-		above := object.Ancestors(key)
-		if len(above) != len(segments)-1 {
-			t.Fatalf("%q lies in %q", key, above)
-		}
-		for i, folder := range above {
-			if folder != strings.Join(segments[:i+1], "/") {
-				t.Fatalf("%q lies in %q", key, above)
-			}
-		}
-	})
 }
