@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -28,113 +27,36 @@ func expectStripeError(t *testing.T, err error, status int, kind stripe.ErrorTyp
 	}
 }
 
-func TestInterface(t *testing.T) {
-	withProvider(t, "a session has the parameters of its request", func(t *testing.T, st *fixture) {
-		c := st.customer("Engines")
-		made := st.session(c)
-		s := must.Do(st.sessions().Get(made.ID, &stripe.CheckoutSessionParams{Expand: []*string{stripe.String("customer")}})).Or(t)
-		if s.Status != "open" || s.PaymentStatus != "unpaid" || s.Mode != "subscription" || s.Subscription != nil || s.ClientReferenceID != "org-1" ||
-			s.Metadata["org_id"] != "org-1" || s.Metadata["plan"] != "STANDARD" || s.Customer.ID != c || s.Customer.Name != "Engines" ||
-			s.ExpiresAt != st.clock.Now().Add(24*time.Hour).Unix() || s.URL != st.URL+"/dev/payments/pay/"+s.ID || len(s.ID) < 50 {
-			t.Errorf("session %+v", s)
+func TestChangesByTheInterfaceAreSent(t *testing.T) {
+	st := newFixture(t, t.TempDir())
+	s := st.subscribed()
+	change := &stripe.SubscriptionParams{
+		Items:             []*stripe.SubscriptionItemsParams{{ID: &s.Items.Data[0].ID, Price: stripe.String("price_p")}},
+		ProrationBehavior: stripe.String("always_invoice"), PaymentBehavior: stripe.String("error_if_incomplete"), CancelAtPeriodEnd: stripe.Bool(false),
+	}
+	for range 2 {
+		is := must.Do(st.subscriptions().Update(s.ID, change)).Or(t)
+		if is.Items.Data[0].Price.ID != "price_p" || is.Items.Data[0].ID != s.Items.Data[0].ID {
+			t.Errorf("items %+v", is.Items.Data)
 		}
-	})
-	withProvider(t, "a subscription has the price, the customer and the metadata of its session, and a period of one month", func(t *testing.T, st *fixture) {
-		s := st.subscribed()
-		start, end := st.clock.Now().Unix(), time.Date(2026, 2, 28, 12, 0, 0, 0, time.UTC).Unix()
-		if s.Status != "active" || s.Metadata["org_id"] != "org-1" || s.Items.Data[0].Price.ID != "price_s" || s.Items.Data[0].Quantity != 1 ||
-			s.CurrentPeriodStart != start || s.CurrentPeriodEnd != end || s.DefaultPaymentMethod == nil || s.CancelAtPeriodEnd || s.CancelAt != 0 {
-			t.Errorf("subscription %+v", s)
-		}
-	})
-	withProvider(t, "another price is another plan, which is paid at once", func(t *testing.T, st *fixture) {
-		s := st.subscribed()
-		change := &stripe.SubscriptionParams{
-			Items:             []*stripe.SubscriptionItemsParams{{ID: &s.Items.Data[0].ID, Price: stripe.String("price_p")}},
-			ProrationBehavior: stripe.String("always_invoice"), PaymentBehavior: stripe.String("error_if_incomplete"), CancelAtPeriodEnd: stripe.Bool(false),
-		}
-		for range 2 {
-			is := must.Do(st.subscriptions().Update(s.ID, change)).Or(t)
-			if is.Items.Data[0].Price.ID != "price_p" || is.Items.Data[0].ID != s.Items.Data[0].ID {
-				t.Errorf("items %+v", is.Items.Data)
-			}
-		}
-		events := st.service.Await(t, 2)
-		sent, paid := into[stripe.Subscription](t, events[0]), into[stripe.Invoice](t, events[1])
-		if forms.Types(events) != "customer.subscription.updated invoice.paid" || sent.Items.Data[0].Price.ID != "price_p" || !paid.Paid || paid.Subscription.ID != s.ID {
-			t.Errorf("events %s, %+v, %+v", forms.Types(events), sent.Items.Data, paid)
-		}
-		st.service.Expect(t, "")
-	})
-	withProvider(t, "a scheduled cancellation is in both fields and can be revoked", func(t *testing.T, st *fixture) {
-		s := st.subscribed()
-		is, err := st.subscriptions().Update(s.ID, &stripe.SubscriptionParams{CancelAtPeriodEnd: stripe.Bool(true)})
-		if err != nil || !is.CancelAtPeriodEnd || is.CancelAt != s.CurrentPeriodEnd || is.Status != "active" {
-			t.Errorf("%v, %+v", err, is)
-		}
-		is, err = st.subscriptions().Update(s.ID, &stripe.SubscriptionParams{CancelAtPeriodEnd: stripe.Bool(false)})
-		if err != nil || is.CancelAtPeriodEnd || is.CancelAt != 0 {
-			t.Errorf("%v, %+v", err, is)
-		}
-		must.Is(t, "customer.subscription.updated customer.subscription.updated", forms.Types(st.service.Await(t, 2)))
-	})
-	withProvider(t, "a subscription is cancelled once", func(t *testing.T, st *fixture) {
-		s := st.subscribed()
-		is, err := st.subscriptions().Cancel(s.ID, &stripe.SubscriptionCancelParams{Expand: []*string{stripe.String("customer")}})
-		if err != nil || is.Status != "canceled" || is.Customer.Name != "Analytical Engines" {
-			t.Fatalf("%v, %+v", err, is)
-		}
-		_, err = st.subscriptions().Cancel(s.ID, nil)
-		expectStripeError(t, err, 404, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
-		_, err = st.subscriptions().Update(s.ID, &stripe.SubscriptionParams{CancelAtPeriodEnd: stripe.Bool(true)})
-		expectStripeError(t, err, 400, stripe.ErrorTypeInvalidRequest, "")
-		if events := st.service.Await(t, 1); forms.Types(events) != "customer.subscription.deleted" || into[stripe.Subscription](t, events[0]).Status != "canceled" {
-			t.Errorf("events: %s", forms.Types(events))
-		}
-		must.Is(t, "canceled", st.subscription(s.ID).Status)
-		st.service.Expect(t, "")
-	})
-	withProvider(t, "an expired or paid session cannot be expired", func(t *testing.T, st *fixture) {
-		c := st.customer("Engines")
-		s := st.session(c)
-		is, err := st.sessions().Expire(s.ID, nil)
-		if err != nil || is.Status != "expired" || is.URL != "" {
-			t.Errorf("%v, %+v", err, is)
-		}
-		_, err = st.sessions().Expire(s.ID, nil)
-		expectStripeError(t, err, 400, stripe.ErrorTypeInvalidRequest, "")
-		paid := st.session(c)
-		st.pay(paid.ID)
-		_, err = st.sessions().Expire(paid.ID, nil)
-		expectStripeError(t, err, 400, stripe.ErrorTypeInvalidRequest, "")
-	})
-	withProvider(t, "a session expires after a day by itself", func(t *testing.T, st *fixture) {
-		s := st.session(st.customer("Engines"))
-		st.clock.Advance(24*time.Hour - time.Second)
-		if is, _ := st.sessions().Get(s.ID, nil); is.Status != "open" {
-			t.Errorf("it is %s", is.Status)
-		}
-		st.clock.Advance(time.Second)
-		if is, _ := st.sessions().Get(s.ID, nil); is.Status != "expired" {
-			t.Errorf("it is %s", is.Status)
-		}
-	})
-	withProvider(t, "unknown ids are not found", func(t *testing.T, st *fixture) {
-		_, err := st.sessions().Get("cs_1", nil)
-		expectStripeError(t, err, 404, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
-		_, err = st.sessions().Expire("cs_1", nil)
-		expectStripeError(t, err, 404, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
-		_, err = st.subscriptions().Get("sub_1", nil)
-		expectStripeError(t, err, 404, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
-		_, err = st.subscriptions().Update("sub_1", nil)
-		expectStripeError(t, err, 404, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
-		_, err = st.sessions().New(order("cus_1", "price_s"))
-		expectStripeError(t, err, 400, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
-		_, err = st.sessions().New(order(st.customer("Engines"), "price_of_nothing"))
-		expectStripeError(t, err, 400, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
-		_, err = st.portals().New(&stripe.BillingPortalSessionParams{Customer: stripe.String("cus_1")})
-		expectStripeError(t, err, 400, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
-	})
+	}
+	events := st.service.Await(t, 2)
+	sent, paid := into[stripe.Subscription](t, events[0]), into[stripe.Invoice](t, events[1])
+	if forms.Types(events) != "customer.subscription.updated invoice.paid" || sent.Items.Data[0].Price.ID != "price_p" || !paid.Paid || paid.Subscription.ID != s.ID {
+		t.Errorf("events %s, %+v, %+v", forms.Types(events), sent.Items.Data, paid)
+	}
+	is := must.Do(st.subscriptions().Update(s.ID, &stripe.SubscriptionParams{CancelAtPeriodEnd: stripe.Bool(true)})).Or(t)
+	if !is.CancelAtPeriodEnd || is.CancelAt != s.CurrentPeriodEnd {
+		t.Errorf("the scheduled end is %+v", is)
+	}
+	is = must.Do(st.subscriptions().Cancel(s.ID, &stripe.SubscriptionCancelParams{Expand: []*string{stripe.String("customer")}})).Or(t)
+	must.Is(t, "Analytical Engines", is.Customer.Name)
+	_, err := st.subscriptions().Cancel(s.ID, nil)
+	expectStripeError(t, err, 404, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
+	_, err = st.subscriptions().Update(s.ID, &stripe.SubscriptionParams{CancelAtPeriodEnd: stripe.Bool(true)})
+	expectStripeError(t, err, 400, stripe.ErrorTypeInvalidRequest, "")
+	must.Is(t, "customer.subscription.updated customer.subscription.deleted", forms.Types(st.service.Await(t, 2)))
+	st.service.Expect(t, "")
 }
 
 func TestIdempotency(t *testing.T) {
@@ -177,22 +99,6 @@ func TestIdempotency(t *testing.T) {
 			t.Error("a price that nobody has is sold")
 		}
 		must.Do(st.sessions().New(good)).Or(t)
-	})
-	withProvider(t, "concurrent requests with one key have one effect", func(t *testing.T, st *fixture) {
-		made, wait := sync.Map{}, sync.WaitGroup{}
-		for range 10 {
-			wait.Go(func() {
-				if c, err := st.customers().New(keyed("Engines", "1")); err != nil {
-					t.Error(err)
-				} else {
-					made.Store(c.ID, true)
-				}
-			})
-		}
-		wait.Wait()
-		n := 0
-		made.Range(func(any, any) bool { n++; return true })
-		must.Is(t, 1, n)
 	})
 }
 
@@ -247,6 +153,8 @@ func TestHostileRequests(t *testing.T) {
 		"neither yes nor no":                   {"POST", subscription, "cancel_at_period_end=maybe", 400, "Invalid boolean"},
 		"something else in the place of an id": {"GET", subscription + "?expand[]=latest_invoice", "", 400, "cannot be expanded"},
 		"something unknown about its end":      {"DELETE", subscription + "?refund=all", "", 400, "unknown parameter"},
+		"a change of an unknown subscription":  {"POST", "/v1/subscriptions/sub_1", "cancel_at_period_end=true", 404, "No such subscription"},
+		"the end of an unknown subscription":   {"DELETE", "/v1/subscriptions/sub_1", "", 404, "No such subscription"},
 		"a path that is not there":             {"GET", "/v1/charges", "", 404, "Unrecognized request URL (GET: /v1/charges)"},
 		"a method that is not there":           {"PUT", "/v1/customers", "name=Engines", 404, "Unrecognized request URL (PUT: /v1/customers)"},
 		"a list of everybody":                  {"GET", "/v1/customers", "", 404, "Unrecognized request URL"},

@@ -134,6 +134,7 @@ func TestCheckoutPage(t *testing.T) {
 		must.Do(st.sessions().Expire(closed.ID, nil)).Or(t)
 		st.clock.Advance(24 * time.Hour)
 		for _, s := range []*stripe.CheckoutSession{closed, old} {
+			must.Is(t, "expired", must.Do(st.sessions().Get(s.ID, nil)).Or(t).Status)
 			if p := st.submit(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusConflict || !strings.Contains(p.Text, "can no longer be paid") {
 				t.Errorf("answered %s:\n%s", p.Status, p.Text)
 			}
