@@ -153,8 +153,6 @@ func (c *Client) Stream(ctx context.Context, path string, body any, to Receiver)
 	if err := encoder.Encode(body); err != nil {
 		return fmt.Errorf("%w: the request cannot be encoded: %T", errProtocol, err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // also ends the request at the server
 	var sent atomic.Bool
 	res, err := c.do(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
 		sent.Store(i.Err == nil)
@@ -165,7 +163,7 @@ func (c *Client) Stream(ctx context.Context, path string, body any, to Receiver)
 	if err != nil {
 		return err
 	}
-	defer res.Body.Close()
+	defer res.Body.Close() // also ends the request at the server
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); res.StatusCode != http.StatusOK || kind != "text/event-stream" {
 		return fmt.Errorf("%w: status %d with %s is no stream", errProtocol, res.StatusCode, Name(kind))
 	}
@@ -187,7 +185,7 @@ func (c *Client) Stream(ctx context.Context, path string, body any, to Receiver)
 				return err
 			}
 			// A connection is reused only if the body was read to its end.
-			timer := time.AfterFunc(drainTimeout, cancel)
+			timer := time.AfterFunc(drainTimeout, func() { _ = res.Body.Close() })
 			_, _ = io.CopyN(io.Discard, res.Body, bufferSize)
 			timer.Stop()
 			return nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -157,6 +158,17 @@ func TestTheEndOfTheContextEndsTheRequest(t *testing.T) {
 		return nil, r.Context().Err()
 	})
 	must.FailIs(t, c.Stream(ctx, "x", nil, receiver(new([]string))), context.Canceled)
+}
+
+func TestABodyThatContinuesAfterTheLastEventIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		body, w := io.Pipe()
+		c := client(t, "http://models.invalid", func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: body}, nil
+		})
+		go func() { _, _ = io.WriteString(w, "data: \"end\"\n\n") }()
+		must.NoError(t, c.Stream(t.Context(), "x", nil, receiver(new([]string))))
+	})
 }
 
 func TestMissingReturnsIDsWithoutAnEntryOrAResource(t *testing.T) {

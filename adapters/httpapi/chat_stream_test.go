@@ -493,6 +493,21 @@ func TestChatStream(t *testing.T) {
 		synctest.Wait()
 		w.checkUsage(http.StatusOK, chat.TimedOut)
 	}, func(o *Options) { o.Heartbeat = 14 * time.Second })
+
+	runChat(t, "ends with an error after half an hour", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
+		for {
+			to.Alive()
+			select {
+			case <-time.After(time.Minute):
+			case <-ctx.Done():
+				return chat.Reply{}, context.Cause(ctx)
+			}
+		}
+	}, func(w *chatServer, client *http.Client) {
+		w.ask(client, true).expect(w, strings.Repeat(comment, 120)+errorEvent)
+		synctest.Wait()
+		w.checkUsage(http.StatusOK, chat.TimedOut)
+	})
 }
 
 // funcWriter is a response whose body is written to a function.

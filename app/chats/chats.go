@@ -197,8 +197,7 @@ func (c *Call) Run(ctx context.Context, to ports.ChunkSink) {
 	s := c.of
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	ctx, stop := context.WithTimeoutCause(ctx, callTimeout, errSilent)
-	defer stop()
+	defer s.Alarms.Set(callTimeout, func() { cancel(errSilent) }).Stop()
 	out := &countingSink{to: to, clock: s.Clock, began: c.began}
 	if !s.enter(c.lease.ID, cancel) {
 		cancel(errShutdown)
