@@ -22,8 +22,8 @@ type Disk interface {
 	// Scan calls each with the files of the scope by the rules that Rules returned last, which must have
 	// been called, in any order, including symbolic links and special files, and with its directories,
 	// without the top. Ignored directories are passed as
-	// such without what is below, and of the other ignored names of a directory one at least, as
-	// IgnoredFile. StateDirectory and junk of the system are left out. What cannot be read is
+	// such without what is below, and of the other ignored names of a directory one at least, and all that
+	// directories may have, as IgnoredFile. StateDirectory and junk of the system are left out. What cannot be read is
 	// passed as Unreadable, and a directory of the scope that does not exist contains nothing. A
 	// file whose name and facts are those of known has the checksum that known returns; any other
 	// is read, when its times will show every later change: facts that were passed once do not

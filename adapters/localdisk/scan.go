@@ -126,7 +126,7 @@ func (s *scan) directory(at directory, deep bool) {
 			switch {
 			case info.IsDir():
 				e.Kind = mirror.IgnoredDirectory
-			case ignored || info.Mode().IsRegular() && isSystemFile(info.Name()):
+			case ignored && s.rules.ignored(e.Path, true) || info.Mode().IsRegular() && isSystemFile(info.Name()):
 				return nil
 			default:
 				e.Kind, ignored = mirror.IgnoredFile, true

@@ -40,7 +40,7 @@ const (
 	Special // a device, socket or pipe
 	Unreadable
 	IgnoredDirectory // with what is below
-	IgnoredFile      // or another name that is no directory; there may be more in its directory
+	IgnoredFile      // or another name that is no directory; there may be more in its directory, which no directory may have
 )
 
 // Facts are what a file system says of a file without reading it. Two equal values mean that the

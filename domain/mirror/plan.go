@@ -275,6 +275,8 @@ func (p *planner) compare(r Row) {
 		p.Held = append(p.Held, Held{r.Remote.Path, "A directory is in its place, with names in it that are not synchronised."})
 	case r.Local == nil && p.Tree.ignored[r.Key]:
 		p.Held = append(p.Held, Held{r.Remote.Path, "An ignored file has a name that differs only in case or Unicode form."})
+	case r.Local == nil && slices.ContainsFunc(object.Ancestors(r.Key), func(above string) bool { return p.Tree.ignored[above] }):
+		p.Held = append(p.Held, Held{r.Remote.Path, "An ignored file is in the place of a directory above it."})
 	case local != changed:
 		p.decided[r.Key] = Download
 	case remote != changed:

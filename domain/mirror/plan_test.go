@@ -401,15 +401,21 @@ func TestFilesOfTheServerWithPathsThatNoneHasAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestADirectoryWithNamesThatAreHeldStaysInThePlaceOfAFile has a symbolic link in a directory where the server has a file.
-func TestADirectoryWithNamesThatAreHeldStaysInThePlaceOfAFile(t *testing.T) {
-	tree := mirror.NewTree(slices.Values([]*mirror.Entry{{Path: "e", Name: "e", Kind: mirror.Directory}, {Path: "e/x", Name: "e/x", Kind: mirror.Symlink}}), func(string) *mirror.Entry { return nil })
-	plan := mirror.MakePlan(mirror.Input{
-		Rows: map[string]mirror.Row{mirror.KeyOf("e"): {Key: mirror.KeyOf("e"), Remote: &mirror.Record{ID: "e", Path: "e", Version: 1, Checksum: must.Sum("e")}}}, Tree: tree,
-		Rules: mirror.Rules{Ignored: func(string) bool { return false }, Refused: func(string) string { return "" }},
-	})
-	if len(plan.Steps) > 0 || len(plan.Held) != 2 {
-		t.Errorf("the plan has the steps %v, and holds %v", plan.Steps, plan.Held)
+// TestNamesThatAreHeldOrIgnoredStayInThePlaceOfAFile has a symbolic link in a directory where the server has a file, and
+// an ignored file where the server has a directory.
+func TestNamesThatAreHeldOrIgnoredStayInThePlaceOfAFile(t *testing.T) {
+	for path, entries := range map[string][]*mirror.Entry{
+		"e":   {{Path: "e", Name: "e", Kind: mirror.Directory}, {Path: "e/x", Name: "e/x", Kind: mirror.Symlink}},
+		"e/f": {{Path: "e", Name: "e", Kind: mirror.IgnoredFile}},
+	} {
+		tree := mirror.NewTree(slices.Values(entries), func(string) *mirror.Entry { return nil })
+		plan := mirror.MakePlan(mirror.Input{
+			Rows: map[string]mirror.Row{mirror.KeyOf(path): {Key: mirror.KeyOf(path), Remote: &mirror.Record{ID: "e", Path: path, Version: 1, Checksum: must.Sum("e")}}}, Tree: tree,
+			Rules: mirror.Rules{Ignored: func(string) bool { return false }, Refused: func(string) string { return "" }},
+		})
+		if len(plan.Steps) > 0 || len(plan.Held) != len(entries) {
+			t.Errorf("%s: the plan has the steps %v, and holds %v", path, plan.Steps, plan.Held)
+		}
 	}
 }
 

@@ -224,11 +224,15 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 		},
 		"ignored files and directories are passed as such, and junk is left out": func(s *diskFixture) {
 			before := resultOf(s.Disk.Rules(s.ctx)).must(s.fixture)
-			for _, path := range []string{"a.log", "keep.log", "build/x", "d/build/y", "d/.DS_Store", "Thumbs.db", "z/build"} {
+			for _, path := range []string{"a.log", "keep.log", "build/x", "d/build/y", "d/.DS_Store", "Thumbs.db", "z/build", "e/file", "e/other"} {
 				s.Write(path, "x")
 			}
-			s.Write(".collabignore", "*.log\n!keep.log\nbuild/\n")
-			s.wantTree(map[string]string{"a.log": "ignored", "build": "ignored/", "d/build": "ignored/", "keep.log": "x", "d": "/", "z": "/", "z/build": "x", ".collabignore": "*.log\n!keep.log\nbuild/\n"})
+			const patterns = "*.log\n!keep.log\nbuild/\nfile\n!file/\nother\n!other/\n"
+			s.Write(".collabignore", patterns)
+			s.wantTree(map[string]string{
+				"a.log": "ignored", "build": "ignored/", "d/build": "ignored/", "keep.log": "x", "d": "/", "z": "/", "z/build": "x",
+				"e": "/", "e/file": "ignored", "e/other": "ignored", ".collabignore": patterns,
+			})
 			after := resultOf(s.Disk.Rules(s.ctx)).must(s.fixture)
 			if before.Hash == after.Hash {
 				s.Error("the hash of the rules is the same")
