@@ -80,6 +80,9 @@ type Watcher interface {
 	// when notifications were lost. limited is empty, or says why some changes are noticed
 	// only by scans from time to time. Watch returns an error if the directory cannot be watched at all.
 	Watch(ctx context.Context, changed func(scope mirror.Scope, limited string)) error
+	// Settle returns true after Watch has passed all that had changed before the call, and false if it cannot
+	// tell, as when Watch does not run or limited is not empty.
+	Settle(ctx context.Context) bool
 }
 
 // MirrorState stores what a client knows of one directory. A method's effect is on stable storage

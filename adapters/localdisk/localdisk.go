@@ -61,6 +61,9 @@ type Disk struct {
 
 	rules atomic.Pointer[rules] // those that Rules returned last
 
+	watching atomic.Bool   // all changes are notified
+	settled  chan struct{} // has a value when the notification that Settle waits for has come
+
 	// Held while directories are made for a file, or removed with one, so that no directory is
 	// removed into which a file is about to be moved.
 	directories sync.Mutex
@@ -80,7 +83,7 @@ func Open(path string, clock ports.Clock) (*Disk, error) {
 	if err != nil {
 		return nil, failed(err, "The directory %s cannot be opened", path)
 	}
-	d := &Disk{path: path, top: directory{root: root}, clock: clock, unsynced: map[string]int{}}
+	d := &Disk{path: path, top: directory{root: root}, clock: clock, unsynced: map[string]int{}, settled: make(chan struct{}, 1)}
 	if err := d.prepare(); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}

@@ -12,6 +12,31 @@ const (
 	pollInterval = time.Minute            // where changes are not notified
 )
 
+// settleFor is how long Settle waits at most.
+const settleFor = time.Second
+
+// Settle implements ports.Watcher. It changes the times of the state directory, and waits until that is notified, as
+// notifications come in the order of the changes.
+func (d *Disk) Settle(ctx context.Context) bool {
+	select {
+	case <-d.settled: // of a call that did not wait so long
+	default:
+	}
+	now := d.clock.Now()
+	if !d.watching.Load() || d.state.root.Chtimes(".", now, now) != nil {
+		return false
+	}
+	timeout := time.NewTimer(settleFor)
+	defer timeout.Stop()
+	select {
+	case <-d.settled:
+		return true
+	case <-timeout.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
 // poll passes everything every pollInterval, until ctx ends.
 func (d *Disk) poll(ctx context.Context, changed func(mirror.Scope, string), reason string) error {
 	ticker := time.NewTicker(pollInterval)

@@ -58,7 +58,9 @@ func (d *Disk) watch(ctx context.Context, changed func(mirror.Scope, string)) er
 	gathered := time.NewTimer(0)
 	<-gathered.C
 	var poll <-chan time.Time
+	defer d.watching.Store(false)
 	for !w.again {
+		d.watching.Store(w.limited == "")
 		if w.limited != "" && poll == nil {
 			ticker := time.NewTicker(pollInterval)
 			defer ticker.Stop()
@@ -68,6 +70,15 @@ func (d *Disk) watch(ctx context.Context, changed func(mirror.Scope, string)) er
 		case <-ctx.Done():
 			return nil
 		case e := <-notify.Events:
+			if e.Has(fsnotify.Chmod) && e.Name == filepath.Join(d.path, mirror.StateDirectory) {
+				changed(w.scope(), w.limited)
+				w.forget()
+				select {
+				case d.settled <- struct{}{}:
+				default:
+				}
+				continue
+			}
 			if pending := len(w.directories)+len(w.trees) > 0; !w.event(e) || pending {
 				continue
 			}

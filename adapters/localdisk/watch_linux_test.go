@@ -61,6 +61,9 @@ func TestChangesAreNotifiedWithTheirDirectories(t *testing.T) {
 	write(t, filepath.Join(top, "n/m/other"), "")
 	until("a file in a new directory", mirror.Scope{Directories: []string{"n/m"}})
 	must.NoError(t, os.Rename(filepath.Join(top, "a"), filepath.Join(top, "n/a")))
+	if !d.Settle(ctx) || len(scopes) == 0 {
+		t.Error("what has changed was not passed at once")
+	}
 	until("a directory renamed", mirror.Scope{Directories: []string{"", "n"}, Trees: []string{"a", "n/a"}})
 	write(t, filepath.Join(top, "n/a/b/c"), "again")
 	until("a file in a directory that was renamed with one above it", mirror.Scope{Directories: []string{"n/a/b"}})
@@ -72,6 +75,7 @@ func TestChangesAreNotifiedWithTheirDirectories(t *testing.T) {
 	until("a file that is not ignored any more", mirror.Scope{Directories: []string{"build"}})
 	stop()
 	must.Succeed(t, <-ended)
+	must.Is(t, false, d.Settle(t.Context()))
 }
 
 // TestWhatIsMountedBelowIsUnreadable mounts a part of the same file system. Its absence is no deletion of what it has.

@@ -28,7 +28,7 @@ import (
 type Options struct {
 	Disk         ports.Disk
 	DiskWriter   ports.DiskWriter
-	Watcher      ports.Watcher // for Run alone
+	Watcher      ports.Watcher // for Run; may be nil without it
 	State        ports.MirrorState
 	Remote       ports.Remote
 	RemoteWriter ports.RemoteWriter

@@ -174,8 +174,8 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		}
 		in := r.input(rules)
 		plan := r.Plan(in)
-		if slices.ContainsFunc(plan.Steps, func(s mirror.Step) bool { return s.Action == mirror.Delete || s.Action == mirror.DeleteFirst }) {
-			if err := r.scan(ctx, scanned); err != nil { // the first has missed what was moved meanwhile to where it had been
+		if plan.MayMissMoves(in) {
+			if err := r.scanAgain(ctx, scanned); err != nil {
 				return err
 			}
 			in = r.input(rules)
@@ -236,6 +236,21 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		break
 	}
 	return r.stopped
+}
+
+// scanAgain reads a part of the directory for the second time, with all of which a notification has come: the first scan has
+// missed what was moved meanwhile to where it had been, or from or to another part.
+func (r *round) scanAgain(ctx context.Context, scope mirror.Scope) error {
+	if !scope.Whole() {
+		if r.Watcher != nil && r.Watcher.Settle(ctx) {
+			r.lock.Lock()
+			scope = scope.Add(r.Mirror.scope)
+			r.lock.Unlock()
+		} else {
+			scope = mirror.Everything()
+		}
+	}
+	return r.scan(ctx, scope)
 }
 
 // rebind binds the state to another directory in the place of the synchronised one, after somebody has accepted

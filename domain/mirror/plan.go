@@ -140,6 +140,28 @@ func MakePlan(in Input) Plan {
 	return p.Plan
 }
 
+// MayMissMoves reports whether the plan is to be made again after a second scan, as it takes for deleted, or for new, what
+// may have been moved: it deletes on the server, or sends a new file that the input has at another path too.
+func (p Plan) MayMissMoves(in Input) bool {
+	arrived := map[uint64]string{} // keys of new files by inode
+	for _, s := range p.Steps {
+		switch {
+		case s.Action == Delete || s.Action == DeleteFirst:
+			return true
+		case s.Action == Upload && s.Row.Remote == nil && s.Row.Local.Facts.Inode != 0:
+			arrived[s.Row.Local.Facts.Inode] = s.Row.Key
+		}
+	}
+	if len(arrived) > 0 {
+		for key, r := range in.Rows {
+			if r.Synced != nil && r.Local != nil && arrived[r.Local.Facts.Inode] != "" && arrived[r.Local.Facts.Inode] != key {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 type planner struct {
 	Input
 	Plan

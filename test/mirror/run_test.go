@@ -43,6 +43,20 @@ func (w watcher) Watch(ctx context.Context, changed func(mirror.Scope, string)) 
 	}
 }
 
+func (watcher) Settle(context.Context) bool { return false }
+
+// lateWatcher notifies of a change as late as it may.
+type lateWatcher struct {
+	watcher
+	late mirror.Scope
+}
+
+func (w lateWatcher) Settle(context.Context) bool {
+	w.watcher <- w.late
+	w.watcher <- mirror.Scope{} // the one before was passed
+	return true
+}
+
 // place is an organisation's shared files on a server.
 func place(t *testing.T) *server {
 	core := must.Do(harness.NewDeployment(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))).Or(t)
@@ -994,6 +1008,48 @@ func TestADirectoryThatIsMovedDuringAScanIsMovedOnTheServer(t *testing.T) {
 	must.Do(s.round()).Or(t)
 	s.want(map[string]string{"a": "1", "b": "2", "0/x": "3"})
 	must.Equal(t, before, s.records()["0/x"].ID)
+}
+
+// TestADirectoryThatIsMovedBetweenPartsIsMovedOnTheServer has only one of the parts be scanned at first, as the notification
+// of the other comes late, or as there is no Watcher.
+func TestADirectoryThatIsMovedBetweenPartsIsMovedOnTheServer(t *testing.T) {
+	left, come := mirror.Scope{Directories: []string{"", "d"}}, mirror.Scope{Directories: []string{"e", "e/d"}}
+	for _, c := range []struct {
+		first, late mirror.Scope
+		watched     bool
+	}{{left, come, true}, {come, left, true}, {left, come, false}, {come, left, false}} {
+		notify := lateWatcher{make(watcher), c.late}
+		s := newSingle(t, func(o *client.Options) {
+			o.Random = func() float64 { return 0 }
+			o.Wait = func(ctx context.Context, _ time.Duration) error { <-ctx.Done(); return ctx.Err() }
+			if c.watched {
+				o.Watcher = notify
+			}
+		})
+		s.disk.write("a", "1")
+		s.disk.write("d/x", "2")
+		s.disk.write("e/y", "3")
+		must.Do(s.round()).Or(t)
+		before := s.records()["d/x"].ID
+		if c.watched {
+			ctx, cancel := context.WithCancel(t.Context())
+			rounds := 0
+			must.NoError(t, s.client.Run(ctx, func(client.Outcome, error) {
+				if rounds++; rounds == 1 {
+					s.disk.move("d", "e/d")
+					notify.watcher <- c.first
+				} else {
+					cancel()
+				}
+			}))
+		} else {
+			s.disk.move("d", "e/d")
+			s.client.Changed(c.first)
+			must.Do(s.client.Round(t.Context())).Or(t)
+		}
+		s.want(map[string]string{"a": "1", "e/d/x": "2", "e/y": "3"})
+		must.Equal(t, before, s.records()["e/d/x"].ID)
+	}
 }
 
 // hashing is a disk that notes which files a scan reads.
