@@ -156,6 +156,13 @@ func (a *app) root() *cobra.Command {
 	root.Version = version
 	root.Long = "collab works with a Collab server from the command line. Sign in with collab login."
 	root.SilenceErrors, root.SilenceUsage = true, true
+	root.PersistentPreRunE = func(*cobra.Command, []string) error { // before anything is changed
+		if a.flags.jq == "" {
+			return nil
+		}
+		_, err := a.expression()
+		return err
+	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		text, _, _ := strings.Cut(err.Error(), ": strconv.")
 		return usage("%s: see %s --help", text, c.CommandPath())

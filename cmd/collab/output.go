@@ -329,15 +329,11 @@ func (a *app) printTree(tree any) error {
 	if a.flags.jq == "" {
 		return encode.Encode(tree)
 	}
-	query, err := gojq.Parse(a.flags.jq)
+	expression, err := a.expression()
 	if err != nil {
-		return usage("--jq: %w", err)
+		return err
 	}
-	code, err := gojq.Compile(query)
-	if err != nil {
-		return usage("--jq: %w", err)
-	}
-	results := code.Run(tree)
+	results := expression.Run(tree)
 	for {
 		v, more := results.Next()
 		if !more {
@@ -355,6 +351,18 @@ func (a *app) printTree(tree any) error {
 			return err
 		}
 	}
+}
+
+// expression returns the one of --jq.
+func (a *app) expression() (code *gojq.Code, err error) {
+	query, err := gojq.Parse(a.flags.jq)
+	if err == nil {
+		code, err = gojq.Compile(query)
+	}
+	if err != nil {
+		return nil, usage("--jq: %w", err)
+	}
+	return code, nil
 }
 
 // plain returns text on one line, without characters that control a terminal or the order of

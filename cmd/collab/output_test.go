@@ -556,12 +556,19 @@ func TestNobodyIsAskedWithoutAPerson(t *testing.T) {
 	}
 }
 
-func TestAVersionThatNoFileHasIsAnErrorOfTheCommandLine(t *testing.T) {
+func TestErrorsOfTheCommandLineAreFoundBeforeTheServerIsAsked(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("it asks for %s", r.URL) }))
 	defer s.Close()
-	for _, line := range []string{"files get a --version -1", "files get a --version 0", "files restore a --version=-1"} {
+	t.Chdir(t.TempDir())
+	must.NoError(t, os.Mkdir("d", 0o700))
+	must.NoError(t, os.Symlink("d", "link"))
+	for line, want := range map[string]string{
+		"files get a --version -1": "at least 1", "files get a --version 0": "at least 1", "files restore a --version=-1": "at least 1",
+		"tasks add T --jq .[": "--jq", "tasks add T --jq nothing": "--jq", "sync log d --limit -3": "at least 0", "sync d --json all": "no --json", "sync d --jq .": "no --json",
+		"sync d ./d": "d and ./d are the same directory", "sync absent absent d link": "d and link are the same directory",
+	} {
 		a, _, stderr := terminal(t, 80, map[string]string{"COLLAB_SERVER": s.URL, "COLLAB_TOKEN": "secret"})
-		if code := a.run(t.Context(), strings.Fields(line)); code != exitUsage || !strings.Contains(stderr.String(), "at least 1") {
+		if code := a.run(t.Context(), strings.Fields(line)); code != exitUsage || !strings.Contains(stderr.String(), want) {
 			t.Errorf("%s exits with %d and says %q", line, code, stderr)
 		}
 	}

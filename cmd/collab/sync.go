@@ -65,6 +65,12 @@ func (a *app) sync() *cobra.Command {
 				s.close()
 			}
 		}()
+		if a.wantsJSON() {
+			return usage("sync takes no --json and --jq: it prints lines of JSON, for jq, where its output is no terminal")
+		}
+		if err := checkDistinct(args); err != nil {
+			return err
+		}
 		for _, dir := range args {
 			if !accept {
 				if err := a.checkMounted(dir); err != nil {
@@ -110,6 +116,18 @@ is in use. On a terminal it prints what
 changes, elsewhere a line of JSON for each change. docs/client.md says what happens when.`
 	c.AddCommand(a.syncStatus(), a.syncConflicts(), a.syncLog(), a.syncPause(), a.syncResume())
 	return c
+}
+
+// checkDistinct returns an error if two names are those of one directory.
+func checkDistinct(dirs []string) error {
+	infos := make([]fs.FileInfo, len(dirs))
+	for i, dir := range dirs {
+		infos[i], _ = os.Stat(dir) // what is not there is an error of openSynced
+		if n := slices.IndexFunc(infos[:i], func(other fs.FileInfo) bool { return os.SameFile(other, infos[i]) }); n >= 0 {
+			return usage("%s and %s are the same directory: name it once", dirs[n], dir)
+		}
+	}
+	return nil
 }
 
 // waitForFolder is folderFor, repeated unless once is set while the network, the server or the keyring is not there,
@@ -242,6 +260,9 @@ func (a *app) syncLog() *cobra.Command {
 	var follow bool
 	var limit int
 	c := command("log DIR", "List what was changed in a directory and on the server", 1, 1, func(c *cobra.Command, args []string) error {
+		if limit < 0 {
+			return usage("--limit %d: must be at least 0", limit)
+		}
 		directory, err := mirrorstate.OpenDirectory(args[0])
 		if err != nil {
 			return err
