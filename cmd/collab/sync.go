@@ -523,6 +523,7 @@ type synced struct {
 	lines []byte // about changes, for the log and, unless it is a terminal, the output
 	last  syncRound
 
+	heldNoted bool            // the last round has held files, which was printed
 	known     bool            // the record that the directory was synchronised is written
 	unwritten map[string]bool // what could not be written the last time: the log, the status, the record
 }
@@ -833,6 +834,10 @@ func (s *synced) finished(o rounds.Outcome, err error) {
 	if r.Late != "" && r.Late != last.Late {
 		s.noteState("late", r.Late, false, "")
 	}
+	if n := len(r.Held); n > 0 && !s.heldNoted && s.app.errTerminal {
+		s.app.warn("%d files in %s are not synchronised: collab sync status %s", n, s.dir, s.dir)
+	}
+	s.heldNoted = len(r.Held) > 0
 	if r.ReadOnly && !last.ReadOnly {
 		s.noteState("read-only", "Changes in "+s.dir+" are not sent, as you may only read in this place. They are kept, and sent when your role allows it.", true, "")
 	}
@@ -910,6 +915,7 @@ func (s *synced) once(ctx context.Context, dry bool) error {
 		return err
 	}
 	o, err := s.mirror.Round(ctx)
+	s.heldNoted = true // by the error
 	s.finished(o, err)
 	switch {
 	case err != nil:

@@ -157,17 +157,20 @@ func TestALogThatCannotBePrintedIsAnError(t *testing.T) {
 	}
 }
 
-func TestThatAMemberMayOnlyReadIsSaidOnce(t *testing.T) {
-	files := must.Do(os.OpenRoot(t.TempDir())).Or(t)
-	defer files.Close()
-	a, _, errs := terminal(t, 80, nil)
-	a.errTerminal = false
-	s := &synced{app: a, dir: "d", files: files, log: mirrorstate.Log{Directory: files}, unwritten: map[string]bool{}}
-	defer s.log.Close()
-	for want, readOnly := range []bool{false, true, true} {
-		s.finished(rounds.Outcome{ReadOnly: readOnly}, nil)
-		if got := strings.Count(errs.String(), "you may only read"); got != min(want, 1) {
-			t.Errorf("it says %q", errs)
+func TestWhatKeepsFilesIsSaidOnce(t *testing.T) {
+	for _, onTerminal := range []bool{false, true} {
+		files := must.Do(os.OpenRoot(t.TempDir())).Or(t)
+		defer files.Close()
+		a, _, errs := terminal(t, 80, nil)
+		a.errTerminal = onTerminal
+		s := &synced{app: a, dir: "d", files: files, log: mirrorstate.Log{Directory: files}, unwritten: map[string]bool{}}
+		defer s.log.Close()
+		for want, o := range []rounds.Outcome{{}, {ReadOnly: true, Held: make([]mirror.Held, 2)}, {ReadOnly: true, Held: make([]mirror.Held, 1)}} {
+			s.finished(o, nil)
+			readOnly, held := strings.Count(errs.String(), "you may only read"), strings.Count(errs.String(), "2 files in d are not synchronised: collab sync status d")
+			if readOnly != min(want, 1) || onTerminal && held != readOnly || !onTerminal && held > 0 {
+				t.Errorf("on a terminal %v it says %q", onTerminal, errs)
+			}
 		}
 	}
 }
