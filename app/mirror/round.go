@@ -570,7 +570,7 @@ func (r *round) do(ctx context.Context, s mirror.Step) error {
 // refusals are the errors after which a directory's files are moved one by one.
 var refusals = []fault.Kind{fault.Conflict, fault.NotFound, fault.Gone, fault.Invalid, fault.TooLarge}
 
-// finish sorts the error of a step out: whether the file is held, tried again with a new plan, or
+// finish sorts the error of a step out: whether the file is held, tried again with a new plan, which nobody is told, or
 // in a later round, or the round ends.
 func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 	var remote remoteError
@@ -602,31 +602,25 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 		r.holdForLimitsLocked(s)
 		return nil
 	}
-	r.Report(Event{Step: s, Kind: Failed, Problem: err})
 	var stored stateError
+	unstored := errors.As(err, &stored)
+	if !unstored && r.isTriedAgain(s, kind, fromServer) {
+		r.progress = true
+		return nil
+	}
+	r.Report(Event{Step: s, Kind: Failed, Problem: err})
 	held := mirror.Held{Path: s.Path, Reason: err.Error()}
 	switch {
-	case errors.As(err, &stored):
+	case unstored:
 		return err
-	case s.Action == mirror.MoveDirectory && slices.Contains(refusals, kind):
-		r.splitMoves[[2]string{s.From, s.Path}], r.progress = true, true
-		return nil
 	case errors.Is(err, errDamaged):
 		wait := min(max(2*r.refused[s.Row.Key].wait, minDamaged), maxDamaged)
 		r.refused[s.Row.Key] = refusal{local: localOf(s.Row), remote: remoteOf(s.Row), held: held, until: r.Clock.Now().Add(wait), wait: wait}
 		r.Held, r.Retry = append(r.Held, held), true
 		return nil
 	case kind == fault.Conflict || kind == fault.NotFound || kind == fault.Gone:
-		r.attempts[s.Row.Key]++
-		if r.attempts[s.Row.Key] < maxAttempts {
-			r.progress = true
-			return nil
-		}
 	case !fromServer: // the directory: other files may go
 		r.attempts[s.Row.Key] = maxAttempts
-	case kind == fault.Unsupported && (s.Action == mirror.Move || s.Action == mirror.MoveDirectory):
-		r.noMoves, r.progress = true, true
-		return nil
 	case unasked != nil:
 		return unasked
 	case kind == fault.Forbidden && s.Action == mirror.Upload && !room(*r.limits, s):
@@ -646,6 +640,23 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 	}
 	r.Failed = append(r.Failed, held)
 	return nil
+}
+
+// isTriedAgain notes what the next plan has to know of a step that failed, and reports whether the step, or others in its
+// place, are tried again in this round. The caller must hold the lock.
+func (r *round) isTriedAgain(s mirror.Step, kind fault.Kind, fromServer bool) bool {
+	switch {
+	case s.Action == mirror.MoveDirectory && slices.Contains(refusals, kind):
+		r.splitMoves[[2]string{s.From, s.Path}] = true
+	case kind == fault.Conflict || kind == fault.NotFound || kind == fault.Gone:
+		r.attempts[s.Row.Key]++
+		return r.attempts[s.Row.Key] < maxAttempts
+	case fromServer && kind == fault.Unsupported && (s.Action == mirror.Move || s.Action == mirror.MoveDirectory):
+		r.noMoves = true
+	default:
+		return false
+	}
+	return true
 }
 
 // postpone leaves a file to a later round, because of an error of the directory.

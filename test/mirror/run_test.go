@@ -928,6 +928,29 @@ func TestAFileMadeWhileAccessWasLostIsSentWhenItReturns(t *testing.T) {
 	s.want(map[string]string{"a": "one", "b": "two"})
 }
 
+func TestAFileThatIsBeingWrittenIsReportedOnceInARound(t *testing.T) {
+	written, failed := 0, 0
+	s := newSingle(t, func(o *client.Options) {
+		o.Report = func(e client.Event) {
+			if e.Kind == client.Failed {
+				failed++
+			}
+		}
+	})
+	s.disk.before = func(call string) (bool, error) {
+		if call == "open" {
+			written++
+			s.disk.write("log", strings.Repeat("x", written))
+		}
+		return false, nil
+	}
+	s.disk.write("log", "")
+	out, err := s.client.Round(t.Context())
+	if err != nil || written != 3 || failed != 1 || len(out.Failed) != 1 {
+		t.Errorf("%d reports of %d attempts: %+v, %v", failed, written, out, err)
+	}
+}
+
 func TestARateLimitEndsARound(t *testing.T) {
 	s, n := newRefusing(t)
 	n.refuses["a"] = &fault.Error{Kind: fault.Limited, Message: "Too many requests", RetryAfter: 7}
