@@ -24,7 +24,7 @@ type Connectors interface {
 	// List calls each with the instances of the organisation by CreatedAt, then id;
 	// after and limit page it, zero values mean from the start and all. An error of
 	// each ends the list and is returned.
-	List(ctx context.Context, o id.Org, after connector.Position, limit int, each func(connector.Instance) error) error
+	List(ctx context.Context, o id.Org, after id.Position[id.Connector], limit int, each func(connector.Instance) error) error
 
 	// Add fails with Conflict on a taken id. The caller holds the organisation's Lock.
 	Add(ctx context.Context, o id.Org, i connector.Instance) error

@@ -131,7 +131,7 @@ type Invitations interface {
 	// List calls each with the invitations that are pending and not expired at now, by
 	// CreatedAt, then id; after and limit page it, zero values mean from the start and
 	// all. An error of each ends the list and is returned.
-	List(ctx context.Context, o id.Org, now time.Time, after invitation.Position, limit int, each func(invitation.Invitation) error) error
+	List(ctx context.Context, o id.Org, now time.Time, after id.Position[id.Invitation], limit int, each func(invitation.Invitation) error) error
 
 	// Pending returns those of List that are for the address, compared without regard
 	// to case.

@@ -43,7 +43,7 @@ type TeamMembers interface {
 	// List calls each with the team's members and their users by JoinedAt, then
 	// user id; after and limit page it, zero values mean from the start and all.
 	// An error of each ends the list and is returned.
-	List(ctx context.Context, o id.Org, t id.Team, after org.Position, limit int, each func(team.Profile) error) error
+	List(ctx context.Context, o id.Org, t id.Team, after id.Position[id.User], limit int, each func(team.Profile) error) error
 
 	// Put adds a member, and leaves an existing one unchanged. It returns the team's
 	// number of members. NotFound if the team does not exist.
@@ -167,7 +167,7 @@ type TaskHistory interface {
 	// List calls each with at most limit of a task's changes by At, then id, from after
 	// the position; the zero position is the start, limit 0 means all. An error of each
 	// ends the list and is returned.
-	List(ctx context.Context, o id.Org, t id.Task, after task.ChangePosition, limit int, each func(task.Change) error) error
+	List(ctx context.Context, o id.Org, t id.Task, after id.Position[id.Entry], limit int, each func(task.Change) error) error
 
 	// Remove deletes at most limit of a task's changes, and reports whether there may be
 	// more. A task that does not exist has none.

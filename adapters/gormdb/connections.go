@@ -71,12 +71,8 @@ func (q connectors) Get(ctx context.Context, o id.Org, i id.Connector) (connecto
 	return get(ctx, connectorTable.of(q.read, o).key(string(i)), (*connectorRow).instance)
 }
 
-func (q connectors) List(ctx context.Context, o id.Org, after connector.Position, limit int, fn func(connector.Instance) error) error {
-	s := connectorTable.of(q.read, o)
-	if after != (connector.Position{}) {
-		s = s.after("created_at, id", after.CreatedAt.UnixMilli(), cursorID(after.ID))
-	}
-	return each(ctx, s.page("created_at, id", limit), (*connectorRow).instance, fn)
+func (q connectors) List(ctx context.Context, o id.Org, after id.Position[id.Connector], limit int, fn func(connector.Instance) error) error {
+	return each(ctx, byTime(connectorTable.of(q.read, o), "created_at, id", after, limit), (*connectorRow).instance, fn)
 }
 
 func (q connectors) Add(ctx context.Context, o id.Org, i connector.Instance) error {

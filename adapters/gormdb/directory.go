@@ -133,7 +133,7 @@ func (q members) List(ctx context.Context, o id.Org, f org.MemberFilter, fn func
 		page.Limit = min(membersAtOnce, left)
 		read := 0
 		err := q.list(ctx, o, page, func(p org.Profile) error {
-			read, page.After = read+1, org.Position{JoinedAt: p.JoinedAt, User: p.User}
+			read, page.After = read+1, id.Position[id.User]{At: p.JoinedAt, ID: p.User}
 			if !f.HasWords(p) || f.Limit > 0 && found == f.Limit {
 				return nil
 			}
@@ -158,7 +158,7 @@ func (q members) list(ctx context.Context, o id.Org, f org.MemberFilter, fn func
 	if f.Users != nil {
 		s = s.whereIn("user_id", list(q.dialect, validIDs(f.Users)))
 	}
-	return profiles(ctx, byJoining(s, f.After, f.Limit), &u, fn)
+	return profiles(ctx, byTime(s, byJoining, f.After, f.Limit), &u, fn)
 }
 
 func (q users) Former(ctx context.Context, o id.Org, after id.User, limit int, fn func(org.Profile) error) error {
@@ -182,14 +182,16 @@ func withUser(s selection, u *userRow) selection {
 	return s.join(s.name+" JOIN users ON users.id = "+s.name+".user_id", ", "+userTable.list[dialectOf(s.db)], dest(u, userTable.reads)...)
 }
 
-// byJoining orders rows of a table with user_id and joined_at as they joined, and selects those after a position.
-func byJoining(s selection, after org.Position, limit int) selection {
-	order := "joined_at, user_id"
-	if after != (org.Position{}) {
-		s = s.after(order, after.JoinedAt.UnixMilli(), cursorID(after.User))
+// byTime orders rows by the columns of a time and an id, and selects those after a position.
+func byTime[T ~string](s selection, order string, after id.Position[T], limit int) selection {
+	if after != (id.Position[T]{}) {
+		s = s.after(order, after.At.UnixMilli(), cursorID(after.ID))
 	}
 	return s.page(order, limit)
 }
+
+// byJoining is the order of members.
+const byJoining = "joined_at, user_id"
 
 func (q members) ByEmail(ctx context.Context, o id.Org, email string) (bool, error) {
 	s := memberTable.of(q.read, o).filter("removed_at IS NULL AND users.email_key = ?", identity.FoldEmail(email))
@@ -277,12 +279,8 @@ func (q invitations) pending(o id.Org, now time.Time) selection {
 	return invitationTable.of(q.read, o).filter("status = 'PENDING' AND expires_at > ?", now.UnixMilli())
 }
 
-func (q invitations) List(ctx context.Context, o id.Org, now time.Time, after invitation.Position, limit int, fn func(invitation.Invitation) error) error {
-	s := q.pending(o, now)
-	if after != (invitation.Position{}) {
-		s = s.after("created_at, id", after.CreatedAt.UnixMilli(), cursorID(after.ID))
-	}
-	return each(ctx, s.page("created_at, id", limit), (*invitationRow).invitation, fn)
+func (q invitations) List(ctx context.Context, o id.Org, now time.Time, after id.Position[id.Invitation], limit int, fn func(invitation.Invitation) error) error {
+	return each(ctx, byTime(q.pending(o, now), "created_at, id", after, limit), (*invitationRow).invitation, fn)
 }
 
 func (q invitations) Pending(ctx context.Context, o id.Org, email string, now time.Time) ([]invitation.Invitation, error) {

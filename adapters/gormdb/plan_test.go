@@ -578,7 +578,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			each := func(org.Profile) error { return nil }
 			m, err := q.Get(ctx, o, user)
 			return errors.Join(err, must.ErrorOf(q.GetLocked(ctx, o, user)), q.Put(ctx, o, m), q.List(ctx, o, org.MemberFilter{}, each),
-				q.List(ctx, o, org.MemberFilter{After: org.Position{JoinedAt: now, User: user}, Limit: 20}, each), q.List(ctx, o, org.MemberFilter{Words: words.Of("u7@5"), Limit: 20}, each),
+				q.List(ctx, o, org.MemberFilter{After: id.Position[id.User]{At: now, ID: user}, Limit: 20}, each), q.List(ctx, o, org.MemberFilter{Words: words.Of("u7@5"), Limit: 20}, each),
 				q.List(ctx, o, org.MemberFilter{Users: []id.User{user, uid[id.User](kindUser, 7, 9)}, Limit: 20}, each), r.Directory().Users().Former(ctx, o, "", 0, each), r.Directory().Users().Former(ctx, o, user, 20, each), must.ErrorOf(q.ByEmail(ctx, o, "u7@5")))
 		},
 		"seats": func(_ *DB, r ports.Records) error {
@@ -590,7 +590,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			i, err := q.Get(ctx, o, uid[id.Invitation](kindInvitation, 7, 60))
 			ignore := func(invitation.Invitation) error { return nil }
 			return errors.Join(err, must.ErrorOf(q.ByProvider(ctx, o, "inv_7_60")), must.ErrorOf(q.ByToken(ctx, "h7_60")),
-				q.List(ctx, o, now, invitation.Position{}, 0, ignore), q.List(ctx, o, now, invitation.Position{CreatedAt: now, ID: i.ID}, 20, ignore), must.ErrorOf(q.Pending(ctx, o, "i60", now)), q.Put(ctx, o, i), q.Put(ctx, o, invitation.New(invitation.Invitation{ID: uid[id.Invitation](kindInvitation, 7, 90_000)}, "", now)))
+				q.List(ctx, o, now, id.Position[id.Invitation]{}, 0, ignore), q.List(ctx, o, now, id.Position[id.Invitation]{At: now, ID: i.ID}, 20, ignore), must.ErrorOf(q.Pending(ctx, o, "i60", now)), q.Put(ctx, o, i), q.Put(ctx, o, invitation.New(invitation.Invitation{ID: uid[id.Invitation](kindInvitation, 7, 90_000)}, "", now)))
 		},
 		"invitation sets": func(_ *DB, r ports.Records) error {
 			q := r.Directory().InvitationSets()
@@ -617,7 +617,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			in := uid[id.Team](kindTeam, 7, 3)
 			m := team.Member{Team: in, User: uid[id.User](kindUser, 7, 99), JoinedAt: now}
 			none := func(team.Profile) error { return nil }
-			return errors.Join(q.List(ctx, o, in, org.Position{}, 0, none), q.List(ctx, o, in, org.Position{JoinedAt: now, User: m.User}, 20, none),
+			return errors.Join(q.List(ctx, o, in, id.Position[id.User]{}, 0, none), q.List(ctx, o, in, id.Position[id.User]{At: now, ID: m.User}, 20, none),
 				must.ErrorOf(q.Put(ctx, o, m)), must.ErrorOf(q.Get(ctx, o, in, m.User)), q.Remove(ctx, o, in, m.User), must.ErrorOf(q.OfUser(ctx, o, user)), q.RemoveUser(ctx, o, user))
 		},
 		"workspaces": func(_ *DB, r ports.Records) error {
@@ -659,7 +659,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			q := r.Work().TaskHistory()
 			of := uid[id.Task](kindTask, 7, 31)
 			each := func(task.Change) error { return nil }
-			return errors.Join(q.List(ctx, o, of, task.ChangePosition{}, 0, each), q.List(ctx, o, of, task.ChangePosition{At: now, ID: uid[id.Entry](kindEntry, 7, 100)}, 20, each), q.Add(ctx, o, []task.Change{{ID: uid[id.Entry](kindEntry, 7, 90_000), Task: of, At: now, By: user}}))
+			return errors.Join(q.List(ctx, o, of, id.Position[id.Entry]{}, 0, each), q.List(ctx, o, of, id.Position[id.Entry]{At: now, ID: uid[id.Entry](kindEntry, 7, 100)}, 20, each), q.Add(ctx, o, []task.Change{{ID: uid[id.Entry](kindEntry, 7, 90_000), Task: of, At: now, By: user}}))
 		},
 		"inbox": func(_ *DB, r ports.Records) error {
 			q := r.Journal().Inbox()
@@ -856,7 +856,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			fresh := i
 			fresh.ID = uid[id.Connector](kindConnector, 7, 90_000)
 			ignore := func(connector.Instance) error { return nil }
-			return errors.Join(err, must.ErrorOf(q.Claim(ctx, time.UnixMilli(300))), q.List(ctx, o, connector.Position{}, 0, ignore), q.List(ctx, o, connector.Position{CreatedAt: now, ID: i.ID}, 20, ignore), q.Add(ctx, o, fresh), must.ErrorOf(q.Claim(ctx, time.UnixMilli(300), o)),
+			return errors.Join(err, must.ErrorOf(q.Claim(ctx, time.UnixMilli(300))), q.List(ctx, o, id.Position[id.Connector]{}, 0, ignore), q.List(ctx, o, id.Position[id.Connector]{At: now, ID: i.ID}, 20, ignore), q.Add(ctx, o, fresh), must.ErrorOf(q.Claim(ctx, time.UnixMilli(300), o)),
 				must.ErrorOf(q.Update(ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) { return i, nil })), q.Remove(ctx, o, i.ID))
 		},
 		"credentials": func(_ *DB, r ports.Records) error {

@@ -210,8 +210,8 @@ func TestTransactions(t *testing.T) {
 				t.Errorf("the seats are %v, errors %v, %v", seats, err, one)
 			}
 			must.NoError(t, db.Journal().Audit().List(ctx, o, audit.Filter{After: odd, Limit: 5}, func(e audit.Entry) error { return fmt.Errorf("there is %v", e) }))
-			must.NoError(t, db.Work().TaskHistory().List(ctx, o, uid[id.Task](kindTask, 1, 1), task.ChangePosition{At: time.UnixMilli(9), ID: odd}, 5, func(c task.Change) error { return fmt.Errorf("there is %v", c) }))
-			must.NoError(t, db.Directory().Members().List(ctx, o, org.MemberFilter{After: org.Position{JoinedAt: time.UnixMilli(9).UTC(), User: odd}, Limit: 1}, func(org.Profile) error { return nil }))
+			must.NoError(t, db.Work().TaskHistory().List(ctx, o, uid[id.Task](kindTask, 1, 1), id.Position[id.Entry]{At: time.UnixMilli(9), ID: odd}, 5, func(c task.Change) error { return fmt.Errorf("there is %v", c) }))
+			must.NoError(t, db.Directory().Members().List(ctx, o, org.MemberFilter{After: id.Position[id.User]{At: time.UnixMilli(9).UTC(), ID: odd}, Limit: 1}, func(org.Profile) error { return nil }))
 		})
 
 		t.Run("tasks are indexed by exactly the tags they have", func(t *testing.T) {
@@ -425,7 +425,7 @@ func TestTasksMovedAwayDuringADeletionRemain(t *testing.T) {
 		t.Errorf("the moved task is %+v, %v", got, err)
 	}
 	lines := 0
-	err = db.Work().TaskHistory().List(ctx, o, moved.ID, task.ChangePosition{}, 0, func(task.Change) error { lines++; return nil })
+	err = db.Work().TaskHistory().List(ctx, o, moved.ID, id.Position[id.Entry]{}, 0, func(task.Change) error { lines++; return nil })
 	if err != nil || lines != 1 {
 		t.Errorf("%d changes are left of its history, %v", lines, err)
 	}

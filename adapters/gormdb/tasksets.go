@@ -258,13 +258,10 @@ func (q taskHistory) remove(ctx context.Context, o id.Org, rows selection, limit
 	return n == int64(limit), err
 }
 
-func (q taskHistory) List(ctx context.Context, o id.Org, t id.Task, after task.ChangePosition, limit int, fn func(task.Change) error) error {
+func (q taskHistory) List(ctx context.Context, o id.Org, t id.Task, after id.Position[id.Entry], limit int, fn func(task.Change) error) error {
 	if len(validIDs([]id.Task{t})) == 0 {
 		return nil
 	}
 	s := historyTable.of(q.read, o).filter("task_id = ?", string(t))
-	if after != (task.ChangePosition{}) {
-		s = s.after("at, id", after.At.UnixMilli(), cursorID(after.ID))
-	}
-	return each(ctx, s.page("at, id", limit), (*taskHistoryRow).change, fn)
+	return each(ctx, byTime(s, "at, id", after, limit), (*taskHistoryRow).change, fn)
 }

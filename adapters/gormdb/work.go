@@ -83,9 +83,9 @@ func (q teamMembers) Get(ctx context.Context, o id.Org, t id.Team, user id.User)
 	return get(ctx, teamMemberTable.of(q.read, o).key(string(t), string(user)), (*teamMemberRow).member)
 }
 
-func (q teamMembers) List(ctx context.Context, o id.Org, t id.Team, after org.Position, limit int, fn func(team.Profile) error) error {
+func (q teamMembers) List(ctx context.Context, o id.Org, t id.Team, after id.Position[id.User], limit int, fn func(team.Profile) error) error {
 	var u userRow
-	s := byJoining(withUser(teamMemberTable.of(q.read, o).filter("team_id = ?", string(t)), &u), after, limit)
+	s := byTime(withUser(teamMemberTable.of(q.read, o).filter("team_id = ?", string(t)), &u), byJoining, after, limit)
 	return each(ctx, s, func(r *teamMemberRow) (team.Profile, error) {
 		return team.Profile{Member: team.Member(r.Member), Person: org.User(u.User)}, nil
 	}, fn)

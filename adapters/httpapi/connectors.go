@@ -88,10 +88,6 @@ func keyOfConnector(i connector.Instance) body.Position {
 	return body.Position{At: i.CreatedAt, ID: string(i.ID)}
 }
 
-func afterConnector(p body.Position) connector.Position {
-	return connector.Position{CreatedAt: p.At, ID: id.Connector(p.ID)}
-}
-
 // listProviders replies with the catalog, which is the same for all callers.
 func (a *api) listProviders(c *call) error {
 	body, err := appendView(nil, viewEach(viewProvider)(a.Connectors.Catalog.Enabled()))

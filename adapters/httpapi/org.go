@@ -78,10 +78,6 @@ func keyOfInvitation(i invitation.Invitation) body.Position {
 	return body.Position{At: i.CreatedAt, ID: string(i.ID)}
 }
 
-func afterInvitation(p body.Position) invitation.Position {
-	return invitation.Position{CreatedAt: p.At, ID: id.Invitation(p.ID)}
-}
-
 type entryView struct {
 	ID        id.Entry     `json:"id"`
 	Action    audit.Action `json:"action"`
@@ -123,7 +119,7 @@ func (c *call) listingMembers() (q body.Query, p body.Page, f org.MemberFilter, 
 			f.Users[i] = body.IDParam[id.User](text)
 		}
 	}
-	f.After, f.Limit = afterMember(p.After), p.Fetch()
+	f.After, f.Limit = positionOf[id.User](p.After), p.Fetch()
 	return q, p, f, f.Check()
 }
 

@@ -13,6 +13,7 @@ import (
 	"collab/adapters/httpapi/limit"
 	"collab/adapters/httpapi/stream"
 	"collab/domain/fault"
+	"collab/domain/id"
 	"collab/domain/org"
 )
 
@@ -106,6 +107,11 @@ func listed[T, V, P any](a *api, key func(T) body.Position, view func(T) V, afte
 			return run(c.r.Context(), actor, after(p.After), p.Fetch(), each)
 		})
 	}
+}
+
+// positionOf returns the position of a list in the order of a time.
+func positionOf[T ~string](p body.Position) id.Position[T] {
+	return id.Position[T]{At: p.At, ID: T(p.ID)}
 }
 
 // list replies with the array of the records that run calls each with. It authorizes the actor

@@ -11,6 +11,7 @@ import (
 
 	"collab/adapters/httpapi/limit"
 	"collab/domain/fault"
+	"collab/domain/id"
 	"collab/domain/object"
 )
 
@@ -92,7 +93,7 @@ func (a *api) routes() []row {
 		{"GET", "/org/members/former", manager, listed(a, keyOfFormer, viewFormer, afterFormer, a.Members.Former)},
 		{"PATCH", "/org/members/{userId}/role", owner, onRecordWithBody(a, "userId", "Member", readRole, repliesChanged(viewMember, a.Members.ChangeRole))},
 		{"DELETE", "/org/members/{userId}", member, a.authorized(onRecord("userId", "Member", succeedsOn(a.Members.Remove)))}, // anyone may leave
-		{"GET", "/org/invites", manager, listed(a, keyOfInvitation, a.viewInvitation, afterInvitation, a.Members.Invites)},
+		{"GET", "/org/invites", manager, listed(a, keyOfInvitation, a.viewInvitation, positionOf[id.Invitation], a.Members.Invites)},
 		{"POST", "/org/invite", manager, withBody(a, readInvitation, a.invite)},
 		{"POST", "/org/invite/{id}/resend", manager, a.authorized(onRecord("id", "Invitation", a.resendInvite))},
 		{"DELETE", "/org/invite/{id}", manager, a.authorized(onRecord("id", "Invitation", succeedsOn(a.Members.Withdraw)))},
@@ -185,7 +186,7 @@ func (a *api) routes() []row {
 		{"GET", "/metering/storage", member, withoutQuery(a.authorized(replies(viewStorage, a.Metering.Storage)))},
 
 		{"GET", "/connector-providers", public, withoutQuery(a.listProviders)},
-		{"GET", "/connectors", member, listed(a, keyOfConnector, viewConnector, afterConnector, a.Connectors.List)},
+		{"GET", "/connectors", member, listed(a, keyOfConnector, viewConnector, positionOf[id.Connector], a.Connectors.List)},
 		{"POST", "/connectors", writer, withBody(a, readConnector, a.createConnector)},
 		{"GET", "/connectors/{instanceId}/credentials", member, withoutQuery(a.limitedCredentials(a.authorized(onRecord("instanceId", "Connector", repliesOn(viewCredentials, a.Connectors.Read)))))},
 		{"POST", "/connectors/{instanceId}/credentials", writer, a.limitedCredentials(onRecordWithBody(a, "instanceId", "Connector", readCredentials, a.giveCredentials))},

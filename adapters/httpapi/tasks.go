@@ -303,8 +303,7 @@ func (a *api) taskHistory(c *call) error {
 	if err != nil {
 		return err
 	}
-	after := func(p body.Position) task.ChangePosition { return task.ChangePosition{At: p.At, ID: id.Entry(p.ID)} }
-	return listed(a, keyOfChange, viewChange, after, func(ctx context.Context, actor org.Actor, after task.ChangePosition, limit int, each func(task.Change) error) error {
+	return listed(a, keyOfChange, viewChange, positionOf[id.Entry], func(ctx context.Context, actor org.Actor, after id.Position[id.Entry], limit int, each func(task.Change) error) error {
 		return a.Tasks.History(ctx, actor, t, after, limit, each)
 	})(c)
 }

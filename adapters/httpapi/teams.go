@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"collab/adapters/httpapi/body"
-	"collab/app/teams"
 	"collab/domain/id"
 	"collab/domain/org"
 	"collab/domain/team"
@@ -44,16 +43,12 @@ func keyOfTeamMember(p team.Profile) body.Position {
 	return body.Position{At: p.JoinedAt, ID: string(p.User)}
 }
 
-func afterMember(p body.Position) org.Position {
-	return org.Position{JoinedAt: p.At, User: id.User(p.ID)}
-}
-
 func (a *api) listTeams(c *call) error {
 	q, p, err := c.listing()
 	if err != nil {
 		return err
 	}
-	after := teams.Position{CreatedAt: p.After.At, ID: id.Team(p.After.ID)}
+	after := positionOf[id.Team](p.After)
 	return listUnconfirmed(a, c, q, p, keyOfTeam, appendViewed(viewTeam), func(actor org.Actor, each func(team.Team) error) error {
 		return a.Teams.ListUnconfirmed(c.r.Context(), actor, after, p.Fetch(), each)
 	}, func(actor org.Actor, each func(team.Team) error) error {
@@ -86,7 +81,7 @@ func (a *api) listTeamMembers(c *call) error {
 	if err != nil {
 		return err
 	}
-	return listed(a, keyOfTeamMember, viewTeamMember, afterMember, func(ctx context.Context, actor org.Actor, after org.Position, limit int, each func(team.Profile) error) error {
+	return listed(a, keyOfTeamMember, viewTeamMember, positionOf[id.User], func(ctx context.Context, actor org.Actor, after id.Position[id.User], limit int, each func(team.Profile) error) error {
 		return a.Teams.Members(ctx, actor, t, after, limit, each)
 	})(c)
 }

@@ -50,9 +50,9 @@ func (c connectors) Get(_ context.Context, o id.Org, i id.Connector) (connector.
 	return result(c.run, func(x *tx) (connector.Instance, error) { return x.tenant(o).Connectors.get(i) })
 }
 
-func (c connectors) List(_ context.Context, o id.Org, after connector.Position, limit int, each func(connector.Instance) error) error {
+func (c connectors) List(_ context.Context, o id.Org, after id.Position[id.Connector], limit int, each func(connector.Instance) error) error {
 	found, err := result(c.run, func(x *tx) ([]connector.Instance, error) {
-		return x.tenant(o).Connectors.page(always, compareConnectors, connector.Instance{CreatedAt: after.CreatedAt, ID: after.ID}, limit), nil
+		return x.tenant(o).Connectors.page(always, compareConnectors, connector.Instance{CreatedAt: after.At, ID: after.ID}, limit), nil
 	})
 	return forEach(found, err, each)
 }

@@ -203,7 +203,7 @@ func (m members) List(_ context.Context, o id.Org, f org.MemberFilter, each func
 		if len(f.Words) > 0 {
 			limit = f.Examined
 		}
-		from := org.Membership{JoinedAt: f.After.JoinedAt, User: f.After.User}
+		from := org.Membership{JoinedAt: f.After.At, User: f.After.ID}
 		found := x.profiles(x.tenant(o).Members.page(selects, compareMembers, from, limit))
 		return first(slices.DeleteFunc(found, func(p org.Profile) bool { return !f.HasWords(p) }), f.Limit), nil
 	})
@@ -306,20 +306,20 @@ func (i invitations) ByToken(_ context.Context, tokenHash string) (invitation.In
 	})
 }
 
-func (i invitations) List(_ context.Context, o id.Org, now time.Time, after invitation.Position, limit int, each func(invitation.Invitation) error) error {
+func (i invitations) List(_ context.Context, o id.Org, now time.Time, after id.Position[id.Invitation], limit int, each func(invitation.Invitation) error) error {
 	found, err := i.pending(o, now, after, limit, always)
 	return forEach(found, err, each)
 }
 
 func (i invitations) Pending(_ context.Context, o id.Org, email string, now time.Time) ([]invitation.Invitation, error) {
-	return i.pending(o, now, invitation.Position{}, 0, func(v invitation.Invitation) bool { return sameEmail(v.Email, email) })
+	return i.pending(o, now, id.Position[id.Invitation]{}, 0, func(v invitation.Invitation) bool { return sameEmail(v.Email, email) })
 }
 
 func (i invitations) pending(
-	o id.Org, now time.Time, after invitation.Position, limit int, matches func(invitation.Invitation) bool,
+	o id.Org, now time.Time, after id.Position[id.Invitation], limit int, matches func(invitation.Invitation) bool,
 ) ([]invitation.Invitation, error) {
 	isPending := func(v invitation.Invitation) bool { return v.Status(now) == invitation.Pending && matches(v) }
-	from := invitation.Invitation{CreatedAt: after.CreatedAt, ID: after.ID}
+	from := invitation.Invitation{CreatedAt: after.At, ID: after.ID}
 	return result(i.run, func(x *tx) ([]invitation.Invitation, error) {
 		return x.tenant(o).Invitations.page(isPending, compareInvitations, from, limit), nil
 	})

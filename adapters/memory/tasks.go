@@ -258,7 +258,7 @@ func (s taskHistory) Remove(_ context.Context, o id.Org, t id.Task, limit int) (
 	return result(s.run, func(x *tx) (bool, error) { return x.tenant(o).trimHistory(x, t, limit) == limit, nil })
 }
 
-func (s taskHistory) List(_ context.Context, o id.Org, t id.Task, after task.ChangePosition, limit int, each func(task.Change) error) error {
+func (s taskHistory) List(_ context.Context, o id.Org, t id.Task, after id.Position[id.Entry], limit int, each func(task.Change) error) error {
 	compare := func(a, b task.Change) int { return byTime(a.At, b.At, a.ID, b.ID) }
 	selected, err := result(s.run, func(x *tx) ([]task.Change, error) {
 		ofTask := func(c task.Change) bool { return c.Task == t }

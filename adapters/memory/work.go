@@ -7,7 +7,6 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
-	"collab/domain/org"
 	"collab/domain/team"
 	"collab/domain/workspace"
 	"collab/ports"
@@ -97,10 +96,10 @@ func (m teamMembers) Get(_ context.Context, o id.Org, t id.Team, user id.User) (
 	return result(m.run, func(x *tx) (team.Member, error) { return x.tenant(o).TeamMembers.get(teamUser{t, user}) })
 }
 
-func (m teamMembers) List(_ context.Context, o id.Org, t id.Team, after org.Position, limit int, each func(team.Profile) error) error {
+func (m teamMembers) List(_ context.Context, o id.Org, t id.Team, after id.Position[id.User], limit int, each func(team.Profile) error) error {
 	profiles, err := result(m.run, func(x *tx) ([]team.Profile, error) {
 		compare := func(a, b team.Member) int { return byTime(a.JoinedAt, b.JoinedAt, a.User, b.User) }
-		from := team.Member{JoinedAt: after.JoinedAt, User: after.User}
+		from := team.Member{JoinedAt: after.At, User: after.ID}
 		in := x.tenant(o).TeamMembers.page(func(v team.Member) bool { return v.Team == t }, compare, from, limit)
 		profiles := make([]team.Profile, len(in))
 		for i, v := range in {

@@ -94,7 +94,7 @@ func (s *Connectors) instanceToAuthorize(ctx context.Context, actor org.Actor, i
 		return of, false, err
 	}
 	var there *connector.Instance
-	err = s.Store.Connections().Connectors().List(ctx, actor.Org, connector.Position{}, 0, func(i connector.Instance) error {
+	err = s.Store.Connections().Connectors().List(ctx, actor.Org, id.Position[id.Connector]{}, 0, func(i connector.Instance) error {
 		if there == nil && i.Provider == provider && i.CreatedBy == actor.User && i.Status() == connector.Disconnected {
 			there = &i
 		}

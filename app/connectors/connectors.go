@@ -65,7 +65,7 @@ func New(o Options) *Connectors {
 }
 
 // List calls each with the instances of the organisation by creation.
-func (s *Connectors) List(ctx context.Context, actor org.Actor, after connector.Position, limit int, each func(connector.Instance) error) error {
+func (s *Connectors) List(ctx context.Context, actor org.Actor, after id.Position[id.Connector], limit int, each func(connector.Instance) error) error {
 	if err := actor.CheckMember(); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (s *Connectors) add(ctx context.Context, r ports.Records, actor org.Actor, 
 		return err
 	}
 	count := 0
-	err := r.Connections().Connectors().List(ctx, actor.Org, connector.Position{}, 0, func(connector.Instance) error {
+	err := r.Connections().Connectors().List(ctx, actor.Org, id.Position[id.Connector]{}, 0, func(connector.Instance) error {
 		count++
 		return nil
 	})
@@ -263,7 +263,7 @@ func (s *Connectors) Delete(ctx context.Context, actor org.Actor, i id.Connector
 // is added meanwhile.
 func (s *Connectors) RevokeAll(ctx context.Context, r ports.Records, o id.Org) error {
 	var all []id.Connector
-	err := r.Connections().Connectors().List(ctx, o, connector.Position{}, 0, func(i connector.Instance) error {
+	err := r.Connections().Connectors().List(ctx, o, id.Position[id.Connector]{}, 0, func(i connector.Instance) error {
 		all = append(all, i.ID)
 		return nil
 	})

@@ -390,7 +390,7 @@ var errInternal = errors.New("out of memory")
 
 // list returns the connectors that the actor sees.
 func (w *fixture) list(actor org.Actor) (all []connector.Instance, err error) {
-	err = w.connectors.List(w.Context(), actor, connector.Position{}, 0, func(i connector.Instance) error {
+	err = w.connectors.List(w.Context(), actor, id.Position[id.Connector]{}, 0, func(i connector.Instance) error {
 		all = append(all, i)
 		return nil
 	})

@@ -176,7 +176,7 @@ func EndWork(ctx context.Context, r ports.Records, o id.Org, user id.User, now t
 }
 
 // Invites calls each with the invitations that are pending and not expired, by creation.
-func (s *Members) Invites(ctx context.Context, actor org.Actor, after invitation.Position, limit int, each func(invitation.Invitation) error) error {
+func (s *Members) Invites(ctx context.Context, actor org.Actor, after id.Position[id.Invitation], limit int, each func(invitation.Invitation) error) error {
 	if err := actor.CheckManager(); err != nil {
 		return err
 	}

@@ -364,7 +364,7 @@ func (s *Tasks) historyEntry(actor org.Actor, t id.Task, at time.Time, reason st
 
 // History calls each with the changes of a task that the actor sees, the oldest first, from
 // after the position; at most limit, 0: all.
-func (s *Tasks) History(ctx context.Context, actor org.Actor, t id.Task, after task.ChangePosition, limit int, each func(task.Change) error) error {
+func (s *Tasks) History(ctx context.Context, actor org.Actor, t id.Task, after id.Position[id.Entry], limit int, each func(task.Change) error) error {
 	if _, err := s.Get(ctx, actor, t); err != nil {
 		return err
 	}

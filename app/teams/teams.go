@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -43,36 +42,29 @@ func New(store ports.Store, clock ports.Clock, ids ports.IDs, sweep Sweep, locke
 // batch is how many teams List reads at a time.
 const batch = 50
 
-// Position is a position in a list of teams by CreatedAt, then id. The zero value is before
-// the first.
-type Position struct {
-	CreatedAt time.Time
-	ID        id.Team
-}
-
-// List calls each with the teams that the actor belongs to, in the order of Position; after
+// List calls each with the teams that the actor belongs to, in the order of CreatedAt; after
 // and limit page it, zero values mean from the start and all.
-func (s *Teams) List(ctx context.Context, actor org.Actor, after Position, limit int, each func(team.Team) error) error {
+func (s *Teams) List(ctx context.Context, actor org.Actor, after id.Position[id.Team], limit int, each func(team.Team) error) error {
 	return s.list(ctx, s.store, actor, after, limit, each)
 }
 
 // ListUnconfirmed is List for an actor that access.Access.Cached returned: org.ErrEpochChanged,
 // before any team, if the organisation is at another epoch than the actor.
-func (s *Teams) ListUnconfirmed(ctx context.Context, actor org.Actor, after Position, limit int, each func(team.Team) error) error {
+func (s *Teams) ListUnconfirmed(ctx context.Context, actor org.Actor, after id.Position[id.Team], limit int, each func(team.Team) error) error {
 	return s.list(ctx, s.store.At(actor.Org, actor.Epoch()), actor, after, limit, each)
 }
 
 // list reads first, which it always does, from r.
-func (s *Teams) list(ctx context.Context, r ports.Records, actor org.Actor, after Position, limit int, each func(team.Team) error) error {
+func (s *Teams) list(ctx context.Context, r ports.Records, actor org.Actor, after id.Position[id.Team], limit int, each func(team.Team) error) error {
 	own := actor.Visibility.OwnTeams()
-	if after != (Position{}) {
+	if after != (id.Position[id.Team]{}) {
 		refs, err := r.Work().Teams().Refs(ctx, actor.Org)
 		if err != nil {
 			return err
 		}
 		own = nil
 		for _, t := range refs {
-			if actor.BelongsTo(t.ID) && cmp.Or(t.CreatedAt.Compare(after.CreatedAt), cmp.Compare(t.ID, after.ID)) > 0 {
+			if actor.BelongsTo(t.ID) && cmp.Or(t.CreatedAt.Compare(after.At), cmp.Compare(t.ID, after.ID)) > 0 {
 				own = append(own, t.ID)
 			}
 		}
@@ -223,7 +215,7 @@ func (s *Teams) sweepFiles(ctx context.Context, r ports.Records, actor org.Actor
 // audience returns who sees the team's objects, with at most limit members; 0: all.
 func (s *Teams) audience(ctx context.Context, r ports.Records, t team.Team, limit int) (object.Audience, error) {
 	seen := object.TeamAudience(t)
-	err := r.Work().TeamMembers().List(ctx, t.Org, t.ID, org.Position{}, limit, func(p team.Profile) error {
+	err := r.Work().TeamMembers().List(ctx, t.Org, t.ID, id.Position[id.User]{}, limit, func(p team.Profile) error {
 		seen.Users = append(seen.Users, p.User)
 		return nil
 	})
@@ -232,7 +224,7 @@ func (s *Teams) audience(ctx context.Context, r ports.Records, t team.Team, limi
 
 // Members calls each with a team's members by when they joined; after and limit page it, zero
 // values mean from the start and all. The members of the shared team are the organisation's.
-func (s *Teams) Members(ctx context.Context, actor org.Actor, t id.Team, after org.Position, limit int, each func(team.Profile) error) error {
+func (s *Teams) Members(ctx context.Context, actor org.Actor, t id.Team, after id.Position[id.User], limit int, each func(team.Profile) error) error {
 	of, err := visible(ctx, s.store, actor, t)
 	if err != nil {
 		return err

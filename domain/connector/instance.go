@@ -34,13 +34,6 @@ const (
 	renewRetry = 2 * time.Second  // at least, while the token has not expired
 )
 
-// Position is a place in a list of instances, which are in the order of CreatedAt,
-// then id. The zero value is before the first.
-type Position struct {
-	CreatedAt time.Time
-	ID        id.Connector
-}
-
 // Instance is a provider's tool server as one organisation uses it.
 type Instance struct {
 	ID        id.Connector

@@ -7,6 +7,7 @@ package id
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"time"
 )
 
 // The identifiers, one type for each kind of record.
@@ -26,6 +27,13 @@ type (
 	Upload     string // a resumable upload
 	Entry      string // an entry of the audit log or of a task's history
 )
+
+// Position is a place in a list of records that are in the order of a time, then of their ids.
+// The zero value is before the first.
+type Position[T ~string] struct {
+	At time.Time
+	ID T
+}
 
 // Digest returns the form in which secrets that find a record are stored: SHA-256 in hexadecimal.
 func Digest(secret string) string {

@@ -57,13 +57,6 @@ type Invitation struct {
 	status Status
 }
 
-// Position is a place in a list of invitations, which are in the order of CreatedAt,
-// then id. The zero value is before the first.
-type Position struct {
-	CreatedAt time.Time
-	ID        id.Invitation
-}
-
 // Restore gives a stored invitation its status back. Only adapters that read
 // records call it.
 func (i Invitation) Restore(s Status) Invitation {

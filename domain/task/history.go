@@ -19,12 +19,6 @@ type Change struct {
 	Fields []Delta // what changed, in a fixed order
 }
 
-// ChangePosition is a change's place in its task's history.
-type ChangePosition struct {
-	At time.Time
-	ID id.Entry
-}
-
 // Delta is one field's value before and after, as text; nil is unset.
 type Delta struct {
 	Field string

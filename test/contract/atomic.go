@@ -319,7 +319,7 @@ func (x wholeTransaction) wantCommitted(w *fixture) {
 	loose, _ := touched(x.unplaced)
 	resultOf(w.tasks().Get(w.ctx, o, x.unplaced.ID)).is(w, loose.Placed(x.unplaced.Placement(), at(305)).Unassigned(at(306)))
 	wantEqual(w, len(w.listed(o, org.Actor{User: x.owner.ID, Org: o}, task.Filter{})), 2)
-	wantEqual(w, len(resultOf(w.historyOf(o, x.unplaced.ID, task.ChangePosition{}, 0)).must(w)), 2)
+	wantEqual(w, len(resultOf(w.historyOf(o, x.unplaced.ID, id.Position[id.Entry]{}, 0)).must(w)), 2)
 	wantEqual(w, len(resultOf(w.audited(o, audit.Filter{})).must(w)), 2)
 	w.wantConflict(w.inbox().Accept(w.ctx, "identity", x.message, at(308)))
 	other := x.replay

@@ -127,13 +127,13 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
 			}
 			stored := []connector.Instance{full, bare}
-			resultOf(w.instances(o, connector.Position{}, 0)).is(w, stored)
+			resultOf(w.instances(o, id.Position[id.Connector]{}, 0)).is(w, stored)
 			// Each becomes what the other was.
 			for n, next := range []connector.Instance{bare, full} {
 				next.ID = stored[n].ID
 				resultOf(w.connectors().Update(w.ctx, o, next.ID, func(connector.Instance) (connector.Instance, error) { return next, nil })).is(w, next)
 				stored[n] = next
-				resultOf(w.instances(o, connector.Position{}, 0)).is(w, stored)
+				resultOf(w.instances(o, id.Position[id.Connector]{}, 0)).is(w, stored)
 			}
 		},
 		"each single field is returned as stored": func(w *fixture) {
@@ -168,7 +168,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				resultOf(w.connectors().Update(w.ctx, other, unknown, failing)).wantNotFound(w)
 				w.wantNotFound(w.connectors().Remove(w.ctx, other, unknown))
 			}
-			resultOf(w.instances(other, connector.Position{}, 0)).is(w, nil)
+			resultOf(w.instances(other, id.Position[id.Connector]{}, 0)).is(w, nil)
 
 			// The same id is another instance there.
 			theirs := bareConnector(other)
@@ -177,7 +177,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(w.connectors().Update(w.ctx, other, i.ID, failing)).must(w)
 			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
 			w.ok(w.connectors().Remove(w.ctx, other, i.ID))
-			resultOf(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{i})
+			resultOf(w.instances(o, id.Position[id.Connector]{}, 0)).is(w, []connector.Instance{i})
 		},
 		"a taken id is a conflict, after which the transaction continues": func(w *fixture) {
 			o := w.org().ID
@@ -189,14 +189,14 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				w.wantConflict(r.Connections().Connectors().Add(w.ctx, o, again))
 				return r.Connections().Connectors().Add(w.ctx, o, next)
 			})
-			resultOf(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{i, next})
+			resultOf(w.instances(o, id.Position[id.Connector]{}, 0)).is(w, []connector.Instance{i, next})
 		},
 		"an unknown organisation gets no instance": func(w *fixture) {
 			unknown := fresh[id.Org]()
 			if err := w.connectors().Add(w.ctx, unknown, someConnector(unknown)); err == nil {
 				w.Fatal("no error")
 			}
-			resultOf(w.instances(unknown, connector.Position{}, 0)).is(w, nil)
+			resultOf(w.instances(unknown, id.Position[id.Connector]{}, 0)).is(w, nil)
 		},
 		"the list is ordered by creation, then id": func(w *fixture) {
 			o, other := w.org().ID, w.org().ID
@@ -209,15 +209,15 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				want[[]int{3, 0, 2, 1, 4}[n]] = i
 			}
 			w.connector(other)
-			pages(w, want, func(i connector.Instance) connector.Position {
-				return connector.Position{CreatedAt: i.CreatedAt, ID: i.ID}
+			pages(w, want, func(i connector.Instance) id.Position[id.Connector] {
+				return id.Position[id.Connector]{At: i.CreatedAt, ID: i.ID}
 			},
-				func(after connector.Position, limit int) ([]connector.Instance, error) {
+				func(after id.Position[id.Connector], limit int) ([]connector.Instance, error) {
 					return w.instances(o, after, limit)
 				})
-			resultOf(w.instances(o, connector.Position{CreatedAt: at(2), ID: "00000000-0000-0000-0000-000000000000"}, 2)).is(w, want[2:4])
+			resultOf(w.instances(o, id.Position[id.Connector]{At: at(2), ID: "00000000-0000-0000-0000-000000000000"}, 2)).is(w, want[2:4])
 			wantStop(w, func(each func(connector.Instance) error) error {
-				return w.connectors().List(w.ctx, o, connector.Position{}, 0, each)
+				return w.connectors().List(w.ctx, o, id.Position[id.Connector]{}, 0, each)
 			})
 		},
 		"after an error of fn a transaction continues, and has stored nothing of the update": func(w *fixture) {
@@ -280,7 +280,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 
 			w.ok(w.connectors().Remove(w.ctx, o, i.ID))
 
-			resultOf(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{beside})
+			resultOf(w.instances(o, id.Position[id.Connector]{}, 0)).is(w, []connector.Instance{beside})
 			resultOf(w.connectors().Get(w.ctx, other, i.ID)).is(w, theirs)
 			resultOf(w.credentials().Get(w.ctx, o, i.ID)).wantNotFound(w)
 			resultOf(w.credentials().Get(w.ctx, o, beside.ID)).is(w, someSealed(beside.ID))
@@ -337,7 +337,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				in.ok(errors.Join(in.connectors().Add(w.ctx, o, added), in.connectors().Remove(w.ctx, o, gone.ID), drop(in.connectors().Update(w.ctx, o, i.ID, failing))))
 				resultOf(in.claimConnectors(in.connectors(), 10, longAgo(0))).is(in, []connector.Instance{claimed(due, longAgo(0))})
 			}, func(in *fixture) []any {
-				all := resultOf(in.instances(o, connector.Position{}, 0)).must(in)
+				all := resultOf(in.instances(o, id.Position[id.Connector]{}, 0)).must(in)
 				return []any{all, orZero(in, resultOf(in.credentials().Get(w.ctx, o, gone.ID))), orZero(in, resultOf(in.flows().Get(w.ctx, f.State)))}
 			}, []any{[]connector.Instance{next, claimed(due, longAgo(0)), added}, connector.Sealed{}, connector.Flow{}})
 			resultOf(w.claimConnectors(w.connectors(), 10, longAgo(0))).is(w, []connector.Instance{claimed(due, longAgo(0))})
@@ -434,7 +434,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 
 			w.erase(o, at(300))
 
-			resultOf(w.instances(o, connector.Position{}, 0)).is(w, nil)
+			resultOf(w.instances(o, id.Position[id.Connector]{}, 0)).is(w, nil)
 			resultOf(w.credentials().Get(w.ctx, o, gone.ID)).wantNotFound(w)
 			resultOf(w.flows().Get(w.ctx, f.State)).wantNotFound(w)
 			resultOf(w.flows().Get(w.ctx, theirs.State)).is(w, theirs)
@@ -471,7 +471,9 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			i := someConnector(w.org().ID)
 			i.DueAt = new(longAgo(0))
 			get := func() connector.Instance { return resultOf(w.connectors().Get(w.ctx, i.Org, i.ID)).must(w) }
-			listed := func() connector.Instance { return resultOf(w.instances(i.Org, connector.Position{}, 0)).must(w)[0] }
+			listed := func() connector.Instance {
+				return resultOf(w.instances(i.Org, id.Position[id.Connector]{}, 0)).must(w)[0]
+			}
 			update := func(fn func(connector.Instance) (connector.Instance, error)) (connector.Instance, error) {
 				return w.connectors().Update(w.ctx, i.Org, i.ID, fn)
 			}

@@ -340,10 +340,10 @@ func (w *fixture) content(tn tenant) content {
 	o := tn.ID
 	var c content
 	c.Organisation = resultOf(w.organisations().Get(w.ctx, o)).must(w)
-	c.Profiles = w.profiles(o, org.Position{}, 0)
+	c.Profiles = w.profiles(o, id.Position[id.User]{}, 0)
 	c.Removed = orZero(w, resultOf(w.members().Get(w.ctx, o, tn.removed.ID)))
 	c.Seats = w.seatsOf(o)
-	c.Pending = resultOf(w.pending(o, at(6), invitation.Position{}, 0)).must(w)
+	c.Pending = resultOf(w.pending(o, at(6), id.Position[id.Invitation]{}, 0)).must(w)
 	c.Subscription = resultOf(w.subscriptions().Get(w.ctx, o)).must(w)
 	c.Teams = resultOf(w.allTeams(o)).must(w)
 	c.InTeam = orZero(w, resultOf(w.inTeam(o, tn.team.ID)))
@@ -351,8 +351,8 @@ func (w *fixture) content(tn tenant) content {
 	c.Workspaces = resultOf(w.allWorkspaces(o)).must(w)
 	c.Order = resultOf(w.orders().Get(w.ctx, o, tn.owner.ID)).must(w)
 	c.Tasks = w.listed(o, org.Actor{User: tn.owner.ID, Org: o}, task.Filter{})
-	c.Inside = orZero(w, resultOf(w.historyOf(o, tn.inside.ID, task.ChangePosition{}, 0)))
-	c.Unplaced = orZero(w, resultOf(w.historyOf(o, tn.unplaced.ID, task.ChangePosition{}, 0)))
+	c.Inside = orZero(w, resultOf(w.historyOf(o, tn.inside.ID, id.Position[id.Entry]{}, 0)))
+	c.Unplaced = orZero(w, resultOf(w.historyOf(o, tn.unplaced.ID, id.Position[id.Entry]{}, 0)))
 	c.Audit = resultOf(w.audited(o, audit.Filter{})).must(w)
 	c.Epoch = w.epoch(o)
 	c.Objects = w.objectsOf(o, nil, object.Filter{})
@@ -413,7 +413,7 @@ func orZero[V any](w *fixture, o outcome[V]) (v V) {
 }
 
 // profiles reads the list of members.
-func (w *fixture) profiles(o id.Org, after org.Position, limit int) []org.Profile {
+func (w *fixture) profiles(o id.Org, after id.Position[id.User], limit int) []org.Profile {
 	w.Helper()
 	return w.membersOf(o, org.MemberFilter{After: after, Limit: limit})
 }
@@ -461,7 +461,7 @@ func (w *fixture) allWorkspaces(o id.Org) ([]workspace.Workspace, error) {
 
 // inTeam reads the members of a team.
 func (w *fixture) inTeam(o id.Org, t id.Team) (all []team.Profile, err error) {
-	err = w.teamMembers().List(w.ctx, o, t, org.Position{}, 0, collect(&all))
+	err = w.teamMembers().List(w.ctx, o, t, id.Position[id.User]{}, 0, collect(&all))
 	return all, err
 }
 
@@ -476,14 +476,14 @@ func (w *fixture) listed(o id.Org, a org.Actor, f task.Filter) (all []task.Task)
 }
 
 // instances returns a page of the organisation's connectors.
-func (w *fixture) instances(o id.Org, after connector.Position, limit int) ([]connector.Instance, error) {
+func (w *fixture) instances(o id.Org, after id.Position[id.Connector], limit int) ([]connector.Instance, error) {
 	return collected(func(each func(connector.Instance) error) error {
 		return w.connectors().List(w.ctx, o, after, limit, each)
 	})
 }
 
 // pending returns a page of the organisation's invitations that are pending at now.
-func (w *fixture) pending(o id.Org, now time.Time, after invitation.Position, limit int) ([]invitation.Invitation, error) {
+func (w *fixture) pending(o id.Org, now time.Time, after id.Position[id.Invitation], limit int) ([]invitation.Invitation, error) {
 	return collected(func(each func(invitation.Invitation) error) error {
 		return w.invitations().List(w.ctx, o, now, after, limit, each)
 	})
@@ -504,7 +504,7 @@ func collected[V any](list func(each func(V) error) error) (all []V, err error) 
 }
 
 // historyOf reads a task's history.
-func (w *fixture) historyOf(o id.Org, t id.Task, after task.ChangePosition, limit int) ([]task.Change, error) {
+func (w *fixture) historyOf(o id.Org, t id.Task, after id.Position[id.Entry], limit int) ([]task.Change, error) {
 	return collected(func(each func(task.Change) error) error { return w.history().List(w.ctx, o, t, after, limit, each) })
 }
 

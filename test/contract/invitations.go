@@ -21,7 +21,7 @@ func Invitations(t *testing.T, open func(t *testing.T) Opened) {
 				resultOf(w.invitations().ByProvider(w.ctx, o.ID, unknown.ProviderID)).wantNotFound(w)
 			}
 			resultOf(w.invitations().ByToken(w.ctx, nextID())).wantNotFound(w)
-			resultOf(w.pending(o.ID, at(6), invitation.Position{}, 0)).is(w, nil)
+			resultOf(w.pending(o.ID, at(6), id.Position[id.Invitation]{}, 0)).is(w, nil)
 			resultOf(w.invitations().Pending(w.ctx, o.ID, i.Email, at(6))).is(w, nil)
 			theirs := someInvitation(o.ID, w.member(o.ID, org.Owner).ID)
 			theirs.ID = i.ID
@@ -74,7 +74,7 @@ func Invitations(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			resultOf(w.invitations().ByToken(w.ctx, "")).wantNotFound(w)
 			resultOf(w.invitations().ByProvider(w.ctx, o.ID, "")).wantNotFound(w)
-			wantEqual(w, len(resultOf(w.pending(o.ID, at(6), invitation.Position{}, 0)).must(w)), 2)
+			wantEqual(w, len(resultOf(w.pending(o.ID, at(6), id.Position[id.Invitation]{}, 0)).must(w)), 2)
 		},
 		"a provider id of another invitation is a conflict": func(w *fixture) {
 			o := w.org()
@@ -114,18 +114,18 @@ func Invitations(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.invitations().Put(w.ctx, o.ID, revoked))
 
 			all := []invitation.Invitation{a, b, c, d}
-			resultOf(w.pending(o.ID, at(1010), invitation.Position{}, 0)).is(w, all[1:])
-			resultOf(w.pending(o.ID, at(1020), invitation.Position{}, 0)).is(w, all[3:])
-			resultOf(w.pending(o.ID, at(1030), invitation.Position{}, 0)).is(w, nil)
-			pages(w, all, func(i invitation.Invitation) invitation.Position {
-				return invitation.Position{CreatedAt: i.CreatedAt, ID: i.ID}
+			resultOf(w.pending(o.ID, at(1010), id.Position[id.Invitation]{}, 0)).is(w, all[1:])
+			resultOf(w.pending(o.ID, at(1020), id.Position[id.Invitation]{}, 0)).is(w, all[3:])
+			resultOf(w.pending(o.ID, at(1030), id.Position[id.Invitation]{}, 0)).is(w, nil)
+			pages(w, all, func(i invitation.Invitation) id.Position[id.Invitation] {
+				return id.Position[id.Invitation]{At: i.CreatedAt, ID: i.ID}
 			},
-				func(after invitation.Position, limit int) ([]invitation.Invitation, error) {
+				func(after id.Position[id.Invitation], limit int) ([]invitation.Invitation, error) {
 					return w.pending(o.ID, at(1009), after, limit)
 				})
-			resultOf(w.pending(o.ID, at(1010), invitation.Position{CreatedAt: at(20), ID: "00000000-0000-0000-0000-000000000000"}, 1)).is(w, all[1:2])
+			resultOf(w.pending(o.ID, at(1010), id.Position[id.Invitation]{At: at(20), ID: "00000000-0000-0000-0000-000000000000"}, 1)).is(w, all[1:2])
 			wantStop(w, func(each func(invitation.Invitation) error) error {
-				return w.invitations().List(w.ctx, o.ID, at(6), invitation.Position{}, 0, each)
+				return w.invitations().List(w.ctx, o.ID, at(6), id.Position[id.Invitation]{}, 0, each)
 			})
 			resultOf(w.invitations().Pending(w.ctx, o.ID, "Ö.ONE@EXAMPLE.COM", at(0))).is(w, []invitation.Invitation{b, d})
 			resultOf(w.invitations().Pending(w.ctx, o.ID, "two@example.com", at(0))).is(w, []invitation.Invitation{a, c})
@@ -143,7 +143,7 @@ func Invitations(t *testing.T, open func(t *testing.T) Opened) {
 				},
 				func() invitation.Invitation { return resultOf(w.invitations().ByToken(w.ctx, i.TokenHash)).must(w) },
 				func() invitation.Invitation {
-					return resultOf(w.pending(o.ID, at(6), invitation.Position{}, 0)).must(w)[0]
+					return resultOf(w.pending(o.ID, at(6), id.Position[id.Invitation]{}, 0)).must(w)[0]
 				})
 		},
 	}.run(t, open)

@@ -23,7 +23,7 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 				resultOf(w.members().GetLocked(w.ctx, o.ID, u)).wantNotFound(w)
 			}
 			resultOf(w.members().ByEmail(w.ctx, o.ID, theirs.Email)).is(w, false)
-			wantEqual(w, w.profiles(o.ID, org.Position{}, 0), nil)
+			wantEqual(w, w.profiles(o.ID, id.Position[id.User]{}, 0), nil)
 		},
 		"the epoch is the organisation's, and one greater in a transaction that has its lock": func(w *fixture) {
 			o, other := w.org(), w.org()
@@ -120,10 +120,12 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			w.member(other.ID, org.Member)
 
 			want := []org.Profile{a, b, c, d, e}
-			pages(w, want, func(p org.Profile) org.Position { return org.Position{JoinedAt: p.JoinedAt, User: p.User} },
-				func(after org.Position, limit int) ([]org.Profile, error) { return w.profiles(o.ID, after, limit), nil })
-			wantEqual(w, w.profiles(o.ID, org.Position{JoinedAt: at(19), User: users[5].ID}, 2), []org.Profile{b, c})
-			wantEqual(w, w.profiles(o.ID, org.Position{JoinedAt: at(15), User: users[0].ID}, 0), []org.Profile{b, c, d, e})
+			pages(w, want, func(p org.Profile) id.Position[id.User] { return id.Position[id.User]{At: p.JoinedAt, ID: p.User} },
+				func(after id.Position[id.User], limit int) ([]org.Profile, error) {
+					return w.profiles(o.ID, after, limit), nil
+				})
+			wantEqual(w, w.profiles(o.ID, id.Position[id.User]{At: at(19), ID: users[5].ID}, 2), []org.Profile{b, c})
+			wantEqual(w, w.profiles(o.ID, id.Position[id.User]{At: at(15), ID: users[0].ID}, 0), []org.Profile{b, c, d, e})
 			wantStop(w, func(each func(org.Profile) error) error {
 				return w.members().List(w.ctx, o.ID, org.MemberFilter{}, each)
 			})
@@ -150,15 +152,15 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 				wantEqual(w, w.membersOf(o.ID, org.MemberFilter{Words: words.Of(text)}), want)
 			}
 			found := org.MemberFilter{Words: words.Of("example.com")}
-			pages(w, []org.Profile{ada, percent, greek, none}, func(p org.Profile) org.Position { return org.Position{JoinedAt: p.JoinedAt, User: p.User} },
-				func(after org.Position, limit int) ([]org.Profile, error) {
+			pages(w, []org.Profile{ada, percent, greek, none}, func(p org.Profile) id.Position[id.User] { return id.Position[id.User]{At: p.JoinedAt, ID: p.User} },
+				func(after id.Position[id.User], limit int) ([]org.Profile, error) {
 					f := found
 					f.After, f.Limit = after, limit
 					return w.membersOf(o.ID, f), nil
 				})
 			found.Examined = 4
 			wantEqual(w, w.membersOf(o.ID, found), []org.Profile{ada, percent, greek})
-			found.After, found.Limit = org.Position{JoinedAt: ada.JoinedAt, User: ada.User}, 2
+			found.After, found.Limit = id.Position[id.User]{At: ada.JoinedAt, ID: ada.User}, 2
 			wantEqual(w, w.membersOf(o.ID, found), []org.Profile{percent, greek})
 			wantStop(w, func(each func(org.Profile) error) error {
 				return w.members().List(w.ctx, o.ID, org.MemberFilter{Words: words.Of("ada")}, each)
@@ -201,7 +203,7 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.members().Put(w.ctx, o.ID, left.Membership))
 			named := []id.User{b.User, elsewhere.User, left.User, fresh[id.User](), "no id", a.User, c.User, a.User}
 			wantEqual(w, w.membersOf(o.ID, org.MemberFilter{Users: named}), []org.Profile{a, b, c})
-			wantEqual(w, w.membersOf(o.ID, org.MemberFilter{Users: named, After: org.Position{JoinedAt: a.JoinedAt, User: a.User}, Limit: 1}), []org.Profile{b})
+			wantEqual(w, w.membersOf(o.ID, org.MemberFilter{Users: named, After: id.Position[id.User]{At: a.JoinedAt, ID: a.User}, Limit: 1}), []org.Profile{b})
 			wantEqual(w, w.membersOf(other.ID, org.MemberFilter{Users: named}), []org.Profile{elsewhere})
 			wantEqual(w, w.membersOf(o.ID, org.MemberFilter{Users: []id.User{}}), nil)
 		},
@@ -256,8 +258,8 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			u.DeletedAt = new(at(30))
 			resultOf(w.users().Upsert(w.ctx, copied(u), keep)).must(w)
 			m := w.join(o.ID, u.ID, org.Member, at(10))
-			spoil(w.profiles(o.ID, org.Position{}, 0))
-			wantEqual(w, w.profiles(o.ID, org.Position{}, 0)[0].Person, u)
+			spoil(w.profiles(o.ID, id.Position[id.User]{}, 0))
+			wantEqual(w, w.profiles(o.ID, id.Position[id.User]{}, 0)[0].Person, u)
 			m.RemovedAt = new(at(20))
 			keepsNothing(w, m, func(m org.Membership) error { return w.members().Put(w.ctx, o.ID, m) },
 				func() org.Membership { return resultOf(w.members().Get(w.ctx, o.ID, u.ID)).must(w) },

@@ -12,7 +12,6 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/identity"
-	"collab/domain/invitation"
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/plan"
@@ -43,8 +42,8 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 			unknown := fresh[id.Org]()
 			resultOf(w.organisations().Erase(w.ctx, unknown, at(300), 1)).wantNotFound(w)
 			wantEqual(w, w.seatsOf(unknown), org.Seats{})
-			wantEqual(w, w.profiles(unknown, org.Position{}, 0), nil)
-			resultOf(w.pending(unknown, at(6), invitation.Position{}, 0)).is(w, nil)
+			wantEqual(w, w.profiles(unknown, id.Position[id.User]{}, 0), nil)
+			resultOf(w.pending(unknown, at(6), id.Position[id.Invitation]{}, 0)).is(w, nil)
 			resultOf(w.subscriptions().Get(w.ctx, unknown)).is(w, plan.Unsubscribed(unknown))
 			resultOf(w.allTeams(unknown)).is(w, nil)
 			resultOf(w.allWorkspaces(unknown)).is(w, nil)

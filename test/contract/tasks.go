@@ -98,19 +98,19 @@ func TasksAt(t *testing.T, open func(t *testing.T) Opened) {
 			tn, other := w.tenant(), w.tenant()
 			now := w.tasksAt(w.epoch(tn.ID))
 			for _, was := range []task.Task{tn.unplaced, tn.inside} {
-				before := resultOf(w.historyOf(tn.ID, was.ID, task.ChangePosition{}, 0)).must(w)
+				before := resultOf(w.historyOf(tn.ID, was.ID, id.Position[id.Entry]{}, 0)).must(w)
 				next, change := revised(was), someChange(was)
 				next.Description, next.Tags = new(strings.Repeat("ä", 2000)), []string{"new"}
 				w.ok(now.Replace(w.ctx, tn.ID, was, next, []task.Change{change}))
 				resultOf(w.tasks().Get(w.ctx, tn.ID, was.ID)).is(w, next)
-				resultOf(w.historyOf(tn.ID, was.ID, task.ChangePosition{}, 0)).is(w, append(before, change))
+				resultOf(w.historyOf(tn.ID, was.ID, id.Position[id.Entry]{}, 0)).is(w, append(before, change))
 				w.wantNotFound(now.Replace(w.ctx, tn.ID, was, revised(next), []task.Change{someChange(was)}))
 				wantEqual(w, w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: []string{"new"}}), []task.Task{next})
 				last := revised(next)
 				last.Description, last.Tags = nil, nil
 				w.ok(now.Replace(w.ctx, tn.ID, next, last, nil))
 				resultOf(w.tasks().Get(w.ctx, tn.ID, was.ID)).is(w, last)
-				resultOf(w.historyOf(tn.ID, was.ID, task.ChangePosition{}, 0)).is(w, append(before, change))
+				resultOf(w.historyOf(tn.ID, was.ID, id.Position[id.Entry]{}, 0)).is(w, append(before, change))
 			}
 			untouched := w.content(other)
 			w.wantNotFound(now.Replace(w.ctx, tn.ID, other.unplaced, revised(other.unplaced), []task.Change{someChange(other.unplaced)}))
@@ -130,7 +130,7 @@ func TasksAt(t *testing.T, open func(t *testing.T) Opened) {
 			w.wantOneSuccess(concurrently(concurrent, func(int) error {
 				return now.Replace(w.ctx, tn.ID, tn.unplaced, revised(tn.unplaced), []task.Change{someChange(tn.unplaced)})
 			}), fault.NotFound)
-			wantEqual(w, len(resultOf(w.historyOf(tn.ID, tn.unplaced.ID, task.ChangePosition{}, 0)).must(w)), 2)
+			wantEqual(w, len(resultOf(w.historyOf(tn.ID, tn.unplaced.ID, id.Position[id.Entry]{}, 0)).must(w)), 2)
 		},
 		"at an epoch an empty list and another organisation's task are not found, and a taken id is a conflict": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
@@ -679,7 +679,7 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 			w.removeIn(other.ID, in.ID, start, 9, start, false)
 			w.removeIn(tn.ID, fresh[id.Workspace](), start, 9, start, false)
 			w.removeIn(tn.ID, in.ID, start, 1, start, true)
-			wantEqual(w, len(resultOf(w.historyOf(tn.ID, long.ID, task.ChangePosition{}, 0)).must(w)), 2)
+			wantEqual(w, len(resultOf(w.historyOf(tn.ID, long.ID, id.Position[id.Entry]{}, 0)).must(w)), 2)
 			wantEqual(w, listed(w, tn.ID, long.ID, second.ID, third.ID), []task.Task{long, second, third})
 			w.removeIn(tn.ID, in.ID, start, 2, second.Position(), true)
 			wantEqual(w, listed(w, tn.ID, long.ID, second.ID, third.ID), []task.Task{third})
@@ -741,7 +741,7 @@ func TaskHistory(t *testing.T, open func(t *testing.T) Opened) {
 			untouched := w.content(other)
 			for _, v := range []task.Task{someTask(tn.ID, nil, tn.owner.ID), other.unplaced} {
 				v.Org = tn.ID
-				list, err := w.historyOf(tn.ID, v.ID, task.ChangePosition{}, 0)
+				list, err := w.historyOf(tn.ID, v.ID, id.Position[id.Entry]{}, 0)
 				wantNone(w, list, err)
 				w.wantNotFound(w.history().Add(w.ctx, tn.ID, []task.Change{someChange(v)}))
 			}
@@ -761,12 +761,12 @@ func TaskHistory(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.history().Add(w.ctx, tn.ID, []task.Change{d, c}))
 			w.ok(w.history().Add(w.ctx, tn.ID, nil))
 			w.ok(w.history().Add(w.ctx, tn.ID, []task.Change{e, a, b}))
-			pages(w, []task.Change{a, b, c, d, e}, func(c task.Change) task.ChangePosition { return task.ChangePosition{At: c.At, ID: c.ID} },
-				func(after task.ChangePosition, limit int) ([]task.Change, error) {
+			pages(w, []task.Change{a, b, c, d, e}, func(c task.Change) id.Position[id.Entry] { return id.Position[id.Entry]{At: c.At, ID: c.ID} },
+				func(after id.Position[id.Entry], limit int) ([]task.Change, error) {
 					return w.historyOf(tn.ID, v.ID, after, limit)
 				})
 			wantStop(w, func(each func(task.Change) error) error {
-				return w.history().List(w.ctx, tn.ID, v.ID, task.ChangePosition{}, 0, each)
+				return w.history().List(w.ctx, tn.ID, v.ID, id.Position[id.Entry]{}, 0, each)
 			})
 		},
 		"remove deletes a task's changes, a bounded number of them at once": func(w *fixture) {
@@ -778,11 +778,11 @@ func TaskHistory(t *testing.T, open func(t *testing.T) Opened) {
 			untouched, rest := w.content(other), w.content(tn)
 			resultOf(w.history().Remove(w.ctx, other.ID, v.ID, 9)).is(w, false)
 			for left := 5; left > 1; left -= 2 {
-				wantEqual(w, len(resultOf(w.historyOf(tn.ID, v.ID, task.ChangePosition{}, 0)).must(w)), left)
+				wantEqual(w, len(resultOf(w.historyOf(tn.ID, v.ID, id.Position[id.Entry]{}, 0)).must(w)), left)
 				resultOf(w.history().Remove(w.ctx, tn.ID, v.ID, 2)).is(w, true)
 			}
 			resultOf(w.history().Remove(w.ctx, tn.ID, v.ID, 2)).is(w, false)
-			wantNone(w, resultOf(w.historyOf(tn.ID, v.ID, task.ChangePosition{}, 0)).must(w), nil)
+			wantNone(w, resultOf(w.historyOf(tn.ID, v.ID, id.Position[id.Entry]{}, 0)).must(w), nil)
 			resultOf(w.history().Remove(w.ctx, tn.ID, v.ID, 2)).is(w, false)
 			wantEqual(w, w.content(tn), rest)
 			wantEqual(w, w.content(other), untouched)
@@ -795,15 +795,15 @@ func TaskHistory(t *testing.T, open func(t *testing.T) Opened) {
 			wantEqual(w, w.content(tn), was)
 			inside, loose := someChange(tn.inside), someChange(tn.unplaced)
 			w.ok(w.history().Add(w.ctx, tn.ID, []task.Change{loose, inside}))
-			resultOf(w.historyOf(tn.ID, tn.inside.ID, task.ChangePosition{}, 0)).is(w, append(was.Inside, inside))
-			resultOf(w.historyOf(tn.ID, tn.unplaced.ID, task.ChangePosition{}, 0)).is(w, append(was.Unplaced, loose))
+			resultOf(w.historyOf(tn.ID, tn.inside.ID, id.Position[id.Entry]{}, 0)).is(w, append(was.Inside, inside))
+			resultOf(w.historyOf(tn.ID, tn.unplaced.ID, id.Position[id.Entry]{}, 0)).is(w, append(was.Unplaced, loose))
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			tn := w.tenant()
 			v := w.task(tn.ID, nil, tn.owner.ID)
 			add := func(cs []task.Change) error { return w.history().Add(w.ctx, tn.ID, cs) }
 			keepsNothing(w, []task.Change{someChange(v)}, add, func() []task.Change {
-				return resultOf(w.historyOf(tn.ID, v.ID, task.ChangePosition{}, 0)).must(w)
+				return resultOf(w.historyOf(tn.ID, v.ID, id.Position[id.Entry]{}, 0)).must(w)
 			})
 		},
 	}.run(t, open)

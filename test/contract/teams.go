@@ -163,14 +163,14 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 			tm, beside := w.team(o.ID, users[0].ID), w.team(o.ID, users[0].ID)
 			d, c, a, b := put(w, tm, users[0], 30), put(w, tm, users[3], 20), put(w, tm, users[2], 10), put(w, tm, users[1], 20)
 			put(w, beside, users[0], 1)
-			list := func(after org.Position, limit int, each func(team.Profile) error) error {
+			list := func(after id.Position[id.User], limit int, each func(team.Profile) error) error {
 				return w.teamMembers().List(w.ctx, o.ID, tm.ID, after, limit, each)
 			}
-			pages(w, []team.Profile{a, b, c, d}, func(p team.Profile) org.Position { return org.Position{JoinedAt: p.JoinedAt, User: p.User} },
-				func(after org.Position, limit int) ([]team.Profile, error) {
+			pages(w, []team.Profile{a, b, c, d}, func(p team.Profile) id.Position[id.User] { return id.Position[id.User]{At: p.JoinedAt, ID: p.User} },
+				func(after id.Position[id.User], limit int) ([]team.Profile, error) {
 					return collected(func(each func(team.Profile) error) error { return list(after, limit, each) })
 				})
-			wantStop(w, func(each func(team.Profile) error) error { return list(org.Position{}, 0, each) })
+			wantStop(w, func(each func(team.Profile) error) error { return list(id.Position[id.User]{}, 0, each) })
 		},
 		"put returns the team's number of members, and does not change an existing one": func(w *fixture) {
 			o := w.org()

@@ -55,7 +55,7 @@ func Workspaces(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID))
 
 			resultOf(w.tasks().Get(w.ctx, tn.ID, tn.inside.ID)).wantNotFound(w)
-			resultOf(w.historyOf(tn.ID, stays.ID, task.ChangePosition{}, 0)).is(w, []task.Change{line})
+			resultOf(w.historyOf(tn.ID, stays.ID, id.Position[id.Entry]{}, 0)).is(w, []task.Change{line})
 			w.wantNotFound(w.workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID))
 			left := w.content(tn)
 			want := was

@@ -185,7 +185,7 @@ var operations = []operation{
 		return func() error { return b.db.Work().TasksAt(0).Replace(ctx, of, was, next, []task.Change{change}) }, err
 	}},
 	{"list a task's history", read(func(ctx context.Context, b *database, o, n int) error {
-		return b.db.Work().TaskHistory().List(ctx, uid[id.Org](kindOrg, o, 0), uid[id.Task](kindTask, o, n), task.ChangePosition{}, 50, func(task.Change) error { return nil })
+		return b.db.Work().TaskHistory().List(ctx, uid[id.Org](kindOrg, o, 0), uid[id.Task](kindTask, o, n), id.Position[id.Entry]{}, 50, func(task.Change) error { return nil })
 	})},
 	{"get a file's record", read(func(ctx context.Context, b *database, o, n int) error {
 		return must.ErrorOf(b.db.Storage().Objects().Get(ctx, uid[id.Org](kindOrg, o, 0), uid[id.Object](kindObject, o, n)))
