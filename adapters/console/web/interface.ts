@@ -71,18 +71,24 @@ export async function page<Name extends Operation>(operation: Name, ...given: Op
 	return { value, headers: response.headers }
 }
 
-// all returns the records of every page of a list, at most limit pages, of which complete says whether they are all; path has
-// the parameters of the operation's path.
-export async function all<Name extends Operation>(operation: Name, query: Operations[Name] extends { query?: infer Query } ? Query : never, limit = 10, path: Record<string, string> = {}): Promise<Answer<Name> & { complete: boolean }> {
+// Listed are records of a list. next is the cursor of those after them, undefined if there are none.
+export type Listed<Records> = Records & { next: string | undefined }
+
+// all returns the records of a list, from the query's cursor on, until it ends or they are enough: so many pages, or those for
+// which a function says so.
+export async function all<Name extends Operation>(
+	operation: Name, query: Operations[Name] extends { query?: infer Query } ? Query : never, enough: number | ((records: Answer<Name>, pages: number) => boolean) = 10, more: Sending & { path?: Record<string, string> } = {},
+): Promise<Listed<Answer<Name>>> {
 	const records: unknown[] = []
-	let cursor: string | undefined
-	for (let i = 0; i < limit; i++) {
-		const one = await page(operation, ...([{ path, query: { ...(query as object), limit: 1000, cursor } }] as unknown as Optional<Arguments<Name>>))
-		records.push(...(one.value as unknown[]))
-		cursor = cursorOf(one.headers)
-		if (cursor === undefined) break
-	}
-	return Object.assign(records, { complete: cursor === undefined }) as Answer<Name> & { complete: boolean }
+	let { cursor } = query as { cursor?: string | undefined }, pages = 0
+	do {
+		const { value, headers } = await page(operation, ...([{ ...more, query: { limit: 1000, ...(query as object), cursor } }] as unknown as Optional<Arguments<Name>>))
+		records.push(...(value as unknown[]))
+		const next = /[?&]cursor=([^&>]+)[^>]*>; *rel="next"/.exec(headers.get("Link") ?? "")?.[1]
+		cursor = next && decodeURIComponent(next)
+		pages++
+	} while (cursor !== undefined && !(typeof enough === "number" ? pages >= enough : enough(records as Answer<Name>, pages)))
+	return Object.assign(records, { next: cursor }) as Listed<Answer<Name>>
 }
 
 // callDelete calls an operation that deletes something. What is gone already, as after a lost response, is deleted.
@@ -90,12 +96,6 @@ export async function callDelete<Name extends Operation & `DELETE ${string}`>(op
 	await call(operation, ...given).catch((error: unknown) => {
 		if (failureOf(error).status !== 404) throw error
 	})
-}
-
-// cursorOf returns the cursor of the page after one with these headers, undefined after the last.
-export function cursorOf(headers: Headers): string | undefined {
-	const next = /[?&]cursor=([^&>]+)[^>]*>; *rel="next"/.exec(headers.get("Link") ?? "")?.[1]
-	return next === undefined ? undefined : decodeURIComponent(next)
 }
 
 // failureOf returns an error as a Failure.

@@ -2,7 +2,7 @@
 import type { JSX } from "preact"
 import { useFeed } from "./feed"
 import { NotLive } from "./feedstate"
-import { call, cursorOf, Failure, page } from "./interface"
+import { all, call, Failure, page } from "./interface"
 import { Placeholder, Problem, Time, useLoaded, useLook } from "./loading"
 import { first } from "./members"
 import { nameOf } from "./text"
@@ -70,6 +70,6 @@ function changeOf(t: Task): string {
 // longer list are not read.
 async function membersJoined(signal: AbortSignal): Promise<Change[]> {
 	const since = new Date(Date.now() - 30 * 86_400_000).toISOString()
-	const { value, headers } = await page("GET /api/v1/org/members", { query: { limit: first }, signal })
-	return cursorOf(headers) === undefined ? value.filter((m) => m.joinedAt > since).map((m) => ({ at: m.joinedAt, key: m.userId, text: <><b>{nameOf(m)}</b> joined</> })) : []
+	const members = await all("GET /api/v1/org/members", { limit: first }, 1, { signal })
+	return members.next === undefined ? members.filter((m) => m.joinedAt > since).map((m) => ({ at: m.joinedAt, key: m.userId, text: <><b>{nameOf(m)}</b> joined</> })) : []
 }

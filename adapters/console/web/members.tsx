@@ -2,7 +2,7 @@
 import type { JSX } from "preact"
 import { useEffect, useMemo, useReducer } from "preact/hooks"
 import type { Entry } from "./combobox"
-import { call, cursorOf, failureOf, page, type Failure } from "./interface"
+import { all, call, failureOf, type Failure } from "./interface"
 import { Problem } from "./loading"
 import { nameOf } from "./text"
 import type { Member } from "./types"
@@ -42,10 +42,10 @@ export class Members {
 			return this.changed()
 		}
 		try {
-			const { value, headers } = await page("GET /api/v1/org/members", { query: { limit: first } })
+			const members = await all("GET /api/v1/org/members", { limit: first }, 1)
 			this.loaded = true
-			this.complete = cursorOf(headers) === undefined
-			this.put(value)
+			this.complete = members.next === undefined
+			this.put(members)
 			this.ask()
 		} catch (error) {
 			this.failure = failureOf(error)

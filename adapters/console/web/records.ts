@@ -1,7 +1,7 @@
 // The records of files by their places, kept in step with the server by its feed.
 import { useEffect, useMemo, useReducer } from "preact/hooks"
 import { useFeed, type Feed } from "./feed"
-import { cursorOf, Failure, failureOf, page } from "./interface"
+import { all, Failure, failureOf, page } from "./interface"
 import type { Me, Scope, StorageKind, StoredObject, Team, Workspace } from "./types"
 
 // Place is where files are: key is the beginning of their storage keys after the organisation's id,
@@ -82,16 +82,17 @@ export class Records {
 			}))
 			await at
 			const files = new Map<string, StoredObject>()
-			let cursor: string | undefined
-			for (let i = 0; i < most; i++) {
-				const one = await page("GET /api/v1/sync/files", { query: { prefix: `${this.org}/${place}`, limit: 1000, cursor } })
-				for (const o of one.value) files.set(o.id, o)
-				cursor = cursorOf(one.headers)
-				if (cursor === undefined) break
-				this.shelves.set(place, { files, complete: false })
-				this.changed()
+			let kept = 0
+			const keep = (read: StoredObject[], complete: boolean): void => {
+				for (; kept < read.length; kept++) files.set(read[kept]!.id, read[kept]!)
+				this.shelves.set(place, { files, complete })
 			}
-			this.shelves.set(place, { files, complete: cursor === undefined })
+			const read = await all("GET /api/v1/sync/files", { prefix: `${this.org}/${place}` }, (some, pages) => {
+				keep(some, false)
+				this.changed()
+				return pages >= most
+			})
+			keep(read, read.next === undefined)
 			await this.inTurn(() => this.read(at, place))
 		} catch (error) {
 			this.shelves.set(place, { files: this.shelves.get(place)?.files ?? new Map(), complete: false, failure: failureOf(error) })

@@ -1,6 +1,6 @@
 // Tasks as the page has them: lists in pages, changes that show at once, and their order.
 import { useCallback, useEffect, useRef, useState } from "preact/hooks"
-import { call, cursorOf, Failure, failureOf, page, type Page } from "./interface"
+import { all, call, Failure, failureOf, page, type Page } from "./interface"
 import { useLook } from "./loading"
 import { hasWords } from "./text"
 import type { Task, TaskPatch, TaskPriority, TaskStatus } from "./types"
@@ -47,7 +47,7 @@ let reveal: (t: Task) => void = () => undefined // shows a task that is not hidd
 // useTasks loads a list for each filter, and again when the tab comes back to the front.
 export function useTasks(of: Filter[]): Tasks {
 	const key = JSON.stringify(of)
-	const state = useRef<{ lists: (List & { cursor?: string; busy: boolean })[]; round: number; of: Filter[]; changed: Map<string, Task> }>({ lists: [], round: 0, of, changed: new Map() })
+	const state = useRef<{ lists: (List & { cursor?: string | undefined; busy: boolean })[]; round: number; of: Filter[]; changed: Map<string, Task> }>({ lists: [], round: 0, of, changed: new Map() })
 	const [, render] = useState(0)
 	const now = state.current
 	now.of = of
@@ -64,60 +64,33 @@ export function useTasks(of: Filter[]): Tasks {
 		now.lists[i] = { ...list, tasks: here.length === 0 ? rest : [...rest, ...here].sort(compare) }
 	}
 
-	// arrive has a list show tasks that were read, and which may be older than what was changed here since they were asked for.
-	const arrive = (i: number, read: Task[], headers: Headers): void => {
-		const cursor = cursorOf(headers), at = new Map(read.map((t) => [t.id, t.updatedAt]))
-		now.lists[i] = { tasks: read.filter((t) => !hidden.has(t.id)), complete: cursor === undefined, busy: false, ...(cursor !== undefined && { cursor }) }
-		place(i, [...now.changed.values()].filter((t) => (at.get(t.id) ?? "") <= t.updatedAt))
-	}
-
-	const fetchPage = useCallback(async (i: number, limit: number) => {
-		const round = now.round, list = now.lists[i], filter = of[i]
-		if (!list || list.busy || list.complete || list.failure) return
-		list.busy = true
+	// read reads tasks of a list, more or again as many as there are. They may be older than what was changed here meanwhile.
+	const read = useCallback(async (i: number, more: boolean) => {
+		const round = now.round, list = now.lists[i], were = list?.tasks.length ?? 0
+		const limit = more ? nextPage : Math.min(largestPage, Math.max(firstPage, were))
 		try {
-			const { value, headers } = await page("GET /api/v1/tasks", { query: { ...filter, limit, ...(list.cursor !== undefined && { cursor: list.cursor }) } })
+			const some = await all("GET /api/v1/tasks", { ...of[i], limit, cursor: more ? list?.cursor : undefined }, (r) => more || round !== now.round || r.length >= were)
 			if (round !== now.round) return
-			const there = now.lists[i]?.tasks ?? [], known = new Set(there.map((t) => t.id))
-			arrive(i, [...there, ...value.filter((t) => !known.has(t.id))], headers)
+			const there = more ? now.lists[i]?.tasks ?? [] : [], known = new Set(there.map((t) => t.id)), at = new Map<string, string>()
+			const tasks = [...there, ...some.filter((t) => !known.has(t.id))]
+			for (const t of tasks) at.set(t.id, t.updatedAt)
+			now.lists[i] = { tasks: tasks.filter((t) => !hidden.has(t.id)), complete: some.next === undefined, busy: false, cursor: some.next }
+			place(i, [...now.changed.values()].filter((t) => (at.get(t.id) ?? "") <= t.updatedAt))
 		} catch (error) {
 			if (round !== now.round) return
-			now.lists[i] = { ...(now.lists[i] ?? list), busy: false, failure: failureOf(error) }
+			now.lists[i] = { ...(now.lists[i] ?? { tasks: [], complete: false }), busy: false, failure: failureOf(error) }
 		}
 		show()
 	}, [key])
 
-	// load reads as much of each list as it has, and shows that when it is complete.
+	// load reads all lists anew, and shows what they have until then if they are kept.
 	const load = useCallback((keep: boolean) => {
-		const round = ++now.round
+		now.round++
 		for (const id of now.changed.keys()) if (!hidden.has(id)) now.changed.delete(id) // what is hidden is not shown by what is read
-		const was = now.lists
-		if (!keep || was.length !== of.length) {
-			now.lists = of.map(() => ({ tasks: [], complete: false, busy: false }))
-			show()
-			of.forEach((_, i) => void fetchPage(i, firstPage))
-			return
-		}
+		const was = keep && now.lists.length === of.length ? now.lists : of.map((): List => ({ tasks: [], complete: false }))
 		now.lists = was.map(({ failure, ...list }) => ({ ...list, busy: true }))
 		show()
-		of.forEach(async (filter, i) => {
-			const tasks: Task[] = []
-			let headers: Headers, cursor: string | undefined
-			try {
-				do {
-					const one = await page("GET /api/v1/tasks", { query: { ...filter, limit: Math.min(largestPage, Math.max(firstPage, was[i]?.tasks.length ?? 0)), ...(cursor !== undefined && { cursor }) } })
-					if (round !== now.round) return
-					tasks.push(...one.value)
-					headers = one.headers
-					cursor = cursorOf(headers)
-				} while (cursor !== undefined && tasks.length < (was[i]?.tasks.length ?? 0))
-				arrive(i, tasks, headers)
-			} catch (error) {
-				if (round !== now.round) return
-				now.lists[i] = { ...(now.lists[i] ?? { tasks: [], complete: false }), busy: false, failure: failureOf(error) }
-			}
-			show()
-		})
+		of.forEach((_, i) => void read(i, false))
 	}, [key])
 
 	useEffect(() => {
@@ -136,7 +109,12 @@ export function useTasks(of: Filter[]): Tasks {
 	}, [])
 	return {
 		lists: now.lists,
-		more: (i) => void fetchPage(i, nextPage),
+		more: (i) => {
+			const list = now.lists[i]
+			if (!list || list.busy || list.complete || list.failure) return
+			list.busy = true
+			void read(i, true)
+		},
 		reload: () => load(true),
 		find: (id) => now.lists.flatMap((l) => l.tasks).find((t) => t.id === id),
 		put,
@@ -193,10 +171,10 @@ export function tagOf(t: Task): string | undefined {
 
 // readTask returns a task as it is now.
 export async function readTask(id: string): Promise<Task> {
-	return (await read(id)).value
+	return (await readPage(id)).value
 }
 
-async function read(id: string): Promise<Page<Task>> {
+async function readPage(id: string): Promise<Page<Task>> {
 	const { value, headers } = await page("GET /api/v1/tasks/{id}", { path: { id } })
 	return { value: remember(value, headers), headers }
 }
@@ -207,7 +185,7 @@ export async function saveTask(base: Task, patch: TaskPatch): Promise<Task> {
 	let tag = tagOf(base), refused: string | undefined
 	for (let i = 0; ; i++) {
 		if (tag === undefined) {
-			const { value: is, headers } = await read(base.id)
+			const { value: is, headers } = await readPage(base.id)
 			const fields = differing(is, patch).filter((f) => !same(is[f], base[f]))
 			if (fields.length > 0) throw new Conflict(is, patch, fields, refused ?? headers.get("X-Request-Id") ?? "")
 			tag = tagOf(is) ?? "*"

@@ -159,7 +159,7 @@ function Form({ task, names, writes, onSaved, onDelete }: { task: Task } & Pick<
 // History is what has happened to a task, the newest first. It is loaded again when the number of changes
 // made here differs.
 function History({ id, changes, names, made }: { id: string; changes: number; names: Names; made: Task }): JSX.Element {
-	const history = useLoaded(() => all("GET /api/v1/tasks/{id}/history", {}, 10, { id }), [id, changes])
+	const history = useLoaded(() => all("GET /api/v1/tasks/{id}/history", {}, undefined, { path: { id } }), [id, changes])
 	return (
 		<section class="history">
 			<h3>History</h3>

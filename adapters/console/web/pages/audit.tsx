@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { Picker, type Entry } from "../combobox"
 import { offer } from "../csv"
 import { Icon, icons } from "../icons"
-import { all, call, cursorOf, failureOf, page, type Failure } from "../interface"
+import { all, call, failureOf, type Failure, type Listed } from "../interface"
 import { announce } from "../live"
 import { Problem, Show, Time, useLoaded, useLook } from "../loading"
 import { Unnamed, useMembers, type Members } from "../members"
@@ -15,6 +15,7 @@ import type { AuditEntry, Me, Operations } from "../types"
 const step = 50 // entries read at a time
 const every = 15_000 // milliseconds between looks at new entries while the page is in front
 const mostNew = 5 // pages of them that are put before those that are shown
+const path = "GET /api/v1/org/audit"
 
 type Action = AuditEntry["action"]
 type Filter = NonNullable<Operations["GET /api/v1/org/audit"]["query"]>
@@ -58,8 +59,8 @@ export default function Audit({ me }: { me: Me }): JSX.Element {
 	const loaded = useLoaded(loadNames, [])
 	const names: Names = { former: [], of: undefined, ...loaded.value, members: useMembers() }
 	const crossed = areCrossed(query)
-	const first = useLoaded(async () => ({ key, ...(crossed ? { entries: [], cursor: undefined } : await read(filter)) }), [key])
-	const log = useMore(first.value, filter)
+	const first = useLoaded(async () => ({ key, read: crossed ? Object.assign([], { next: undefined }) : await all(path, { ...filter, limit: step }, 1) }), [key])
+	const log = useMore(first.value?.read, filter)
 	const looking = useRef(false)
 	const [unread, setUnread] = useState<Failure>()
 	const look = async (): Promise<void> => {
@@ -81,7 +82,7 @@ export default function Audit({ me }: { me: Me }): JSX.Element {
 	const clear = (): void => change({ actor: undefined, action: undefined, target: undefined, from: undefined, to: undefined })
 	const entries = log.entries
 	useEffect(() => {
-		if (first.value?.key === key && filtered) announce(entries.length === 0 ? "No entry fits" : `${count(entries.length)}${first.value.cursor === undefined ? "" : " or more"} ${entries.length === 1 ? "entry" : "entries"}`)
+		if (first.value?.key === key && filtered) announce(entries.length === 0 ? "No entry fits" : `${count(entries.length)}${first.value.read.next === undefined ? "" : " or more"} ${entries.length === 1 ? "entry" : "entries"}`)
 	}, [first.value])
 	return (
 		<>
@@ -110,12 +111,6 @@ export default function Audit({ me }: { me: Me }): JSX.Element {
 	)
 }
 
-// read returns a page of the log.
-async function read(filter: Filter, cursor?: string): Promise<{ entries: AuditEntry[]; cursor: string | undefined }> {
-	const one = await page("GET /api/v1/org/audit", { query: { ...filter, limit: step, ...(cursor !== undefined && { cursor }) } })
-	return { entries: one.value, cursor: cursorOf(one.headers) }
-}
-
 // filterOf returns the filter of an address. Its days are those of this device, the last one included.
 function filterOf(query: URLSearchParams): Filter {
 	const filter: Filter = {}
@@ -141,44 +136,37 @@ const areCrossed = (query: URLSearchParams): boolean => (query.get("from") ?? ""
 type Log = { entries: AuditEntry[]; complete: boolean; busy: boolean; failure: Failure | undefined; more: () => Promise<void>; look: () => Promise<number | undefined> }
 
 // useMore continues a log whose first page is there. A page that arrives for another filter is left out.
-function useMore(first: { entries: AuditEntry[]; cursor: string | undefined } | undefined, filter: Filter): Log {
-	type Rest = { of: typeof first; entries: AuditEntry[]; cursor: string | undefined; busy: boolean; failure?: Failure }
-	const [state, set] = useState<Rest>()
-	const rest: Rest = state !== undefined && state.of === first ? state : { of: first, entries: [], cursor: first?.cursor, busy: false }
-	const reading = useRef<typeof first>(undefined)
-	const [newer, setNewer] = useState<{ of: typeof first; entries: AuditEntry[] }>()
-	const added = newer?.of === first ? newer?.entries : undefined
-	const entries = useMemo(() => [...(added ?? []), ...(first?.entries ?? []), ...rest.entries], [first, added, rest.entries.length])
+function useMore(first: Listed<AuditEntry[]> | undefined, filter: Filter): Log {
+	type Rest = { of: typeof first; newer: AuditEntry[]; older: AuditEntry[]; next: string | undefined; busy: boolean; failure?: Failure | undefined }
+	const rest = useRef<Rest>({ of: undefined, newer: [], older: [], next: undefined, busy: false })
+	const [, render] = useState({})
+	if (rest.current.of !== first) rest.current = { of: first, newer: [], older: [], next: first?.next, busy: false }
+	const now = rest.current
+	const put = (part: Partial<Rest>): void => {
+		Object.assign(now, part)
+		render({})
+	}
+	const entries = useMemo(() => [...now.newer, ...(first ?? []), ...now.older], [first, now.newer, now.older])
 	return {
 		entries,
 		look: async () => {
-			const seen = new Set(entries.map((e) => e.id)), fresh: AuditEntry[] = []
-			let cursor: string | undefined
-			for (let i = 0; i < mostNew; i++) {
-				const one = await read(filter, cursor)
-				const unseen = one.entries.filter((e) => !seen.has(e.id))
-				fresh.push(...unseen)
-				cursor = one.cursor
-				if (unseen.length < one.entries.length || cursor === undefined) {
-					if (fresh.length > 0) setNewer({ of: first, entries: [...fresh, ...(added ?? [])] })
-					return fresh.length
-				}
-			}
-			return undefined
+			const seen = new Set(entries.map((e) => e.id))
+			const read = await all(path, { ...filter, limit: step }, (r, pages) => pages >= mostNew || r.some((e) => seen.has(e.id)))
+			const fresh = read.filter((e) => !seen.has(e.id))
+			if (fresh.length === read.length && read.next !== undefined) return undefined
+			if (fresh.length > 0) put({ newer: [...fresh, ...now.newer] })
+			return fresh.length
 		},
-		complete: rest.cursor === undefined, busy: rest.busy, failure: rest.failure,
+		complete: now.next === undefined, busy: now.busy, failure: now.failure,
 		more: async () => {
-			if (reading.current === first || rest.cursor === undefined) return
-			reading.current = first
-			const put = (next: Omit<Rest, "of">): void => set((was) => (reading.current === first ? { of: first, ...next } : was))
-			put({ entries: rest.entries, cursor: rest.cursor, busy: true })
+			if (now.busy || now.next === undefined) return
+			put({ busy: true, failure: undefined })
 			try {
-				const next = await read(filter, rest.cursor)
-				put({ entries: [...rest.entries, ...next.entries], cursor: next.cursor, busy: false })
+				const read = await all(path, { ...filter, limit: step, cursor: now.next }, 1)
+				put({ older: [...now.older, ...read], next: read.next, busy: false })
 			} catch (error) {
-				put({ entries: rest.entries, cursor: rest.cursor, busy: false, failure: failureOf(error) })
+				put({ busy: false, failure: failureOf(error) })
 			}
-			if (reading.current === first) reading.current = undefined
 		},
 	}
 }

@@ -332,7 +332,7 @@ function Deleted({ org, place, writes, restore, shelf }: { org: string; place: P
 								</li>
 							))}
 						</ul>
-						{!list.complete && <p class="soft">There are more: the first {count(list.length)} are shown.</p>}
+						{list.next && <p class="soft">There are more: the first {count(list.length)} are shown.</p>}
 					</>}
 			</Show>
 		</>

@@ -103,7 +103,7 @@ function Usage({ manages, settled }: Settling & { manages: boolean }): JSX.Eleme
 	const usage = useLoaded(async () => {
 		const rows = await all("GET /api/v1/metering/daily", { from: first, to: last, by })
 		const names = await namesOf([...new Set(rows.flatMap((r) => r.userId ?? []))])
-		return { first, complete: rows.complete, figures: rows.map((r) => ({ date: r.date, series: r.model ?? names.get(r.userId ?? "") ?? "Former member", amount: r.totalTokens })) }
+		return { first, complete: rows.next === undefined, figures: rows.map((r) => ({ date: r.date, series: r.model ?? names.get(r.userId ?? "") ?? "Former member", amount: r.totalTokens })) }
 	}, [first, last, by])
 	useLook(usage.retry)
 	useSettled(usage, "usage", settled)

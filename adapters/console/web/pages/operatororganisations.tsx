@@ -4,7 +4,7 @@ import type { JSX } from "preact"
 import { useEffect, useRef, useState } from "preact/hooks"
 import { Dialog } from "../dialog"
 import { useDraft } from "../draft"
-import { call, cursorOf, page } from "../interface"
+import { all, call, type Listed } from "../interface"
 import { announce } from "../live"
 import { Problem, Show, Time, submitting, useAct, useLoaded } from "../loading"
 import { addressWith, useQuery } from "../router"
@@ -32,8 +32,8 @@ function List({ signIns, used }: View): JSX.Element {
 	const [typed, type] = useState(search)
 	const key = JSON.stringify([search, after])
 	const found = useLoaded(async () => {
-		const { value, headers } = await page("GET /api/v1/admin/organisations", { query: { limit: organisationsOnPage, search: search || undefined, cursor: after } })
-		return { key, organisations: value, next: cursorOf(headers) }
+		const organisations = await all("GET /api/v1/admin/organisations", { limit: organisationsOnPage, search: search || undefined, cursor: after }, 1)
+		return { key, organisations, next: organisations.next }
 	}, [search, after, signIns])
 	const find = (text: string): void => {
 		type(text)
@@ -189,24 +189,19 @@ function SetPlan({ organisation: o, onClose, onDone }: { organisation: Overview;
 	)
 }
 
-type Listed = { members: Member[]; next: string | undefined }
-
 function Members({ organisation: o, signIns, used, onChanged }: View & { organisation: Overview; onChanged: () => void }): JSX.Element {
-	const load = async (cursor?: string): Promise<Listed> => {
-		const { value, headers } = await page("GET /api/v1/admin/organisations/{id}/members", { path: { id: o.id }, query: { limit: membersOnPage, cursor } })
-		return { members: value, next: cursorOf(headers) }
-	}
+	const load = (cursor?: string): Promise<Listed<Member[]>> => all("GET /api/v1/admin/organisations/{id}/members", { limit: membersOnPage, cursor }, 1, { path: { id: o.id } })
 	const first = useLoaded(async () => {
 		const listed = await load()
 		setMore(undefined)
 		return listed
 	}, [signIns])
-	const [more, setMore] = useState<Listed>() // with the pages after the first
+	const [more, setMore] = useState<Listed<Member[]>>() // with the pages after the first
 	const [asked, ask] = useState<{ member: Member; to: Role }>()
 	const listed = more ?? first.value
-	const loadMore = useAct("Loading more members", async ({ members, next }: Listed) => {
-		const added = await load(next)
-		setMore((now) => ({ members: [...(now?.members ?? members), ...added.members], next: added.next }))
+	const loadMore = useAct("Loading more members", async (before: Listed<Member[]>) => {
+		const added = await load(before.next)
+		setMore((now) => Object.assign([...(now ?? before), ...added], { next: added.next }))
 	})
 	return (
 		<section class="people">
@@ -214,9 +209,9 @@ function Members({ organisation: o, signIns, used, onChanged }: View & { organis
 			<Show of={listed ? { ...first, value: listed } : first} what="the members" again="Loading the members again">
 				{(now) => (
 					<>
-						{now.members.length === 0 && <p class="empty">Nobody is a member. People become members when they sign in to the organisation at the identity provider.</p>}
+						{now.length === 0 && <p class="empty">Nobody is a member. People become members when they sign in to the organisation at the identity provider.</p>}
 						<ul class="rows" aria-label="Members">
-							{now.members.map((m) => (
+							{now.map((m) => (
 								<li key={m.userId} data-member={m.email}>
 									<div><b>{memberName(m)}</b><p class="soft">{m.name && m.email && <>{m.email} · </>}joined <Time at={m.joinedAt} /></p></div>
 									<select aria-label={`Role of ${memberName(m)}`} value={m.role} onChange={(e) => {
@@ -227,9 +222,9 @@ function Members({ organisation: o, signIns, used, onChanged }: View & { organis
 							))}
 						</ul>
 						{loadMore.failed && <Problem {...loadMore.failed} />}
-						{now.next && <p><button type="button" onClick={() => void loadMore.run(now)}>Show more</button> <span class="soft">{count(now.members.length)} of {count(o.members)} are shown.</span></p>}
+						{now.next && <p><button type="button" onClick={() => void loadMore.run(now)}>Show more</button> <span class="soft">{count(now.length)} of {count(o.members)} are shown.</span></p>}
 						{asked && <SetRole organisation={o} {...asked} onClose={() => ask(undefined)} onDone={(changed) => {
-							setMore({ ...now, members: now.members.map((m) => (m.userId === changed.userId ? changed : m)) })
+							setMore(Object.assign(now.map((m) => (m.userId === changed.userId ? changed : m)), { next: now.next }))
 							ask(undefined)
 							used()
 							onChanged()

@@ -5,7 +5,7 @@ import { named, useSearch } from "../combobox"
 import { Dialog } from "../dialog"
 import { dropKey, once, useDraft } from "../draft"
 import { Initials } from "../icons"
-import { all, call, callDelete, cursorOf, page } from "../interface"
+import { all, call, callDelete } from "../interface"
 import { announce } from "../live"
 import { Copy, Problem, Show, Time, submitting, useAct, useAttempt, useLoaded, useLook } from "../loading"
 import { first } from "../members"
@@ -15,20 +15,6 @@ import type { Invitation, Me, Member, PlanOffer, Role, Subscription } from "../t
 import { offerUndo } from "../undo"
 
 const step = 200 // members that are added to the list at once
-
-type Listed = { members: Member[]; complete: boolean }
-
-// loadMembers loads the beginning of the list.
-async function loadMembers(most: number): Promise<Listed> {
-	const members: Member[] = []
-	let cursor: string | undefined
-	do {
-		const { value, headers } = await page("GET /api/v1/org/members", { query: { limit: Math.min(most - members.length, 1000), cursor } })
-		members.push(...value)
-		cursor = cursorOf(headers)
-	} while (cursor !== undefined && members.length < most)
-	return { members, complete: cursor === undefined }
-}
 
 // Seats are how many members the plan allows, and how many there are.
 type Seats = { subscription: Subscription; limit: number | null }
@@ -42,8 +28,8 @@ export default function People({ me }: { me: Me }): JSX.Element {
 	const manages = me.role === "OWNER" || me.role === "ADMIN"
 	const [query, change] = useQuery()
 	const [most, setMost] = useState(first)
-	const members = useLoaded(() => loadMembers(most), [most])
-	const complete = members.value?.complete ?? true
+	const members = useLoaded(() => all("GET /api/v1/org/members", { limit: Math.min(most, 1000) }, Math.ceil(most / 1000)), [most])
+	const complete = members.value?.next === undefined
 	const wanted = query.get("q")?.trim() ?? ""
 	const searched = useSearch(wanted, complete ? undefined : (search, signal) => call("GET /api/v1/org/members", { query: { search, limit: step }, signal }))
 	const reload = (): void => {
@@ -104,10 +90,10 @@ export default function People({ me }: { me: Me }): JSX.Element {
 	})
 
 	const isOwn = (m: Member): boolean => m.userId === me.user.id
-	const owners = members.value?.members.filter((m) => m.role === "OWNER").length ?? 0
+	const owners = members.value?.filter((m) => m.role === "OWNER").length ?? 0
 	const fits = named(wanted)
 	const found = wanted !== "" && !complete && searched.settled ? searched.value?.found : undefined
-	const shown = found ?? members.value?.members.filter((m) => wanted === "" || fits({ key: "", name: `${m.name ?? ""} ${m.email ?? ""}`, soft: roles[m.role] })) ?? []
+	const shown = found ?? members.value?.filter((m) => wanted === "" || fits({ key: "", name: `${m.name ?? ""} ${m.email ?? ""}`, soft: roles[m.role] })) ?? []
 	return (
 		<div class="people">
 			<header class="bar">
@@ -120,7 +106,7 @@ export default function People({ me }: { me: Me }): JSX.Element {
 			{searched.failure && <Problem failure={searched.failure} what="The search" retry={searched.retry} />}
 			<Show of={members} what="the members">
 				{() => shown.length === 0
-					? !searched.settled ? <p class="empty" aria-busy={!searched.failure}>None of the first {count(most)} matches.</p> : <p class="empty">No member matches. <button type="button" class="small" onClick={() => change({ q: undefined })}>Clear the search</button></p>
+					? !searched.settled ? <p class="empty" aria-busy={!searched.failure}>None of the first {count(members.value?.length ?? 0)} matches.</p> : <p class="empty">No member matches. <button type="button" class="small" onClick={() => change({ q: undefined })}>Clear the search</button></p>
 					: <>
 						<ul class="rows" aria-label="Members">
 							{shown.map((m) => (

@@ -4,7 +4,7 @@ import type { ComponentChildren, JSX } from "preact"
 import { useMemo, useState } from "preact/hooks"
 import { DayChart, useDays } from "../chart"
 import { useDraft } from "../draft"
-import { all, call, cursorOf, page } from "../interface"
+import { all, call } from "../interface"
 import { announce } from "../live"
 import { Copy, Problem, Show, Time, submitting, useAct, useLoaded, useLook } from "../loading"
 import { Markdown } from "../markdown"
@@ -57,18 +57,9 @@ export default function Releases({ me }: { me: Me }): JSX.Element {
 	const [pages, setPages] = useState(1)
 	const [changed, setChanged] = useState<ReadonlyMap<string, Release>>(new Map())
 	const id = query.get("release")
-	const loaded = useLoaded(async () => {
-		const releases: Release[] = []
-		let cursor: string | undefined
-		do {
-			const one = await page("GET /api/v1/updates/releases", { query: { limit: first, ...(cursor !== undefined && { cursor }) } })
-			releases.push(...one.value)
-			cursor = cursorOf(one.headers)
-		} while (cursor !== undefined && (releases.length < pages * first || id !== null && !releases.some((r) => r.id === id)))
-		return { releases, complete: cursor === undefined }
-	}, [pages, id])
+	const loaded = useLoaded(() => all("GET /api/v1/updates/releases", { limit: first }, (read) => read.length >= pages * first && (id === null || read.some((r) => r.id === id))), [pages, id])
 	useLook(loaded.retry, every)
-	const releases = useMemo(() => loaded.value?.releases.map((r) => {
+	const releases = useMemo(() => loaded.value?.map((r) => {
 		const here = changed.get(r.id)
 		return here && here.updatedAt > r.updatedAt ? here : r
 	}) ?? [], [loaded.value, changed])
@@ -107,7 +98,7 @@ export default function Releases({ me }: { me: Me }): JSX.Element {
 				: releases.length > 0
 					? <p class="empty">No release fits these filters. <a href="/console/releases">All releases</a></p>
 					: <p class="empty">There are no releases yet. Devices are offered the first one when you <a href={addressWith({ publish: "new" })}>publish</a> it.</p>}
-			{!loaded.value.complete && <p><button type="button" onClick={() => setPages((n) => n + 1)}>Show more</button> <span class="soft">The first {count(releases.length)} are shown.</span></p>}
+			{loaded.value.next && <p><button type="button" onClick={() => setPages((n) => n + 1)}>Show more</button> <span class="soft">The first {count(releases.length)} are shown.</span></p>}
 			<Adoption query={query} />
 		</>
 	)
@@ -119,7 +110,7 @@ function Adoption({ query }: { query: URLSearchParams }): JSX.Element {
 	const of = Object.fromEntries((["platform", "arch", "channel"] as const).flatMap((f) => (query.get(f) ? [[f, query.get(f) ?? ""]] : [])))
 	const adoption = useLoaded(async () => {
 		const found = await all("GET /api/v1/updates/adoption", { from: first, to: last, ...of }, 20)
-		return { first, complete: found.complete, figures: found.map((t) => ({ date: t.day, series: t.version, amount: t.checks })) }
+		return { first, complete: found.next === undefined, figures: found.map((t) => ({ date: t.day, series: t.version, amount: t.checks })) }
 	}, [first, last, JSON.stringify(of)])
 	return (
 		<section class="tall">
@@ -255,7 +246,7 @@ function Reports({ release: r }: { release: Release }): JSX.Element {
 	const [hours, setHours] = useChoice("hours", Object.keys(spans), "72")
 	const reports = useLoaded(async () => {
 		const hour = (ago: number): string => new Date(Date.now() - ago * 3_600_000).toISOString().slice(0, 13)
-		const from = hour(Number(hours) - 1), found = await all("GET /api/v1/updates/releases/{id}/reports", { from: `${from}:00:00Z` }, 1, { id: r.id })
+		const from = hour(Number(hours) - 1), found = await all("GET /api/v1/updates/releases/{id}/reports", { from: `${from}:00:00Z` }, 1, { path: { id: r.id } })
 		return { from, to: hour(0), figures: found.flatMap((f) => outcomes.map((series, i) => ({ date: f.hour.slice(0, 13), series, amount: i === 0 ? f.succeeded : f.failed }))) }
 	}, [r.id, r.updatedAt, hours])
 	return (

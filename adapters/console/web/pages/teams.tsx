@@ -329,7 +329,7 @@ function Rows({ label, items, writes, move, end, teamOf }: RowsOf): JSX.Element 
 
 // Members are the members of a team that members made.
 function Members({ team, me, writes, people }: { team: Team; me: Me; writes: boolean; people: Directory }): JSX.Element {
-	const members = useLoaded(() => all("GET /api/v1/teams/{id}/members", {}, 10, { id: team.id }), [])
+	const members = useLoaded(() => all("GET /api/v1/teams/{id}/members", {}, undefined, { path: { id: team.id } }), [])
 	const [text, type] = useState(""), [chosen, choose] = useState<string>()
 	const [unchosen, setUnchosen] = useState(false)
 	const [failed, fail, begin] = useAttempt()
