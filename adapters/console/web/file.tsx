@@ -87,7 +87,7 @@ function Earlier({ record, earlier, now, then, writes, stored }: { record: Store
 				{writes && <button type="button" class="small primary" onClick={() => void restore.run()}>Restore this version</button>}
 				<a href={addressWith({ version: undefined })}>The present one</a>
 			</div>
-			{restore.failed && <Problem {...restore.failed} giveUp={restore.forget} />}
+			{restore.failed && <Problem {...restore.failed} giveUp={() => restore.fail()} />}
 			{compared && Math.max(now.size, then.size) > mostText && <p class="soft">Only the first {size(mostText)} of each are compared.</p>}
 			{compared
 				? <Show of={texts} what="both versions">{([first = "", second = ""]) => <Difference first={first} second={second} label={`Changes from version ${earlier.version} to ${record.version}`} />}</Show>

@@ -5,7 +5,7 @@ import { Icon, Initials, Mark, icons } from "./icons"
 import { call } from "./interface"
 import { keyName } from "./keys"
 import { Announcer } from "./live"
-import { part, Problem, Show, useAttempt, useLoaded } from "./loading"
+import { part, Problem, Show, useAct, useLoaded } from "./loading"
 import { groups, isFor, isListed, pages, type PageOf } from "./pages"
 import { signInAddress, usePath } from "./router"
 import type { Me } from "./types"
@@ -41,7 +41,7 @@ export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 	const path = usePath()
 	const at = pages.find((p) => p.path === path)
 	const main = useRef<HTMLElement>(null)
-	const [failed, fail, attempt] = useAttempt()
+	const { run: attempt, failed, fail } = useAct()
 	const [wanted, want] = useState(false)
 	const first = useRef(true)
 	const wide = useWide()
@@ -111,7 +111,7 @@ export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 				<div class="page">
 					{expired && <div class="notice" role="alert"><p><b>Your session has ended.</b> What is on this page stays until you leave it. <a href={signInAddress()} target="_blank">Sign in again in a new tab</a></p></div>}
 					<main id="main" ref={main} tabIndex={-1}>
-						{failed && <Problem {...failed} giveUp={() => fail(undefined)} />}
+						{failed && <Problem {...failed} giveUp={() => fail()} />}
 						{!at
 							? <><h1>There is no such page</h1><p>The address may be mistyped. <a href="/console">Home</a></p></>
 							: isFor(at, me)

@@ -70,20 +70,6 @@ export function useLook(look: () => void, every?: number): () => void {
 // Failed is an act that failed, with what repeats it: what Problem is given.
 export type Failed = { what: string; failure: Failure; retry?: () => void }
 
-// useAttempt returns the act that failed last, a function that sets it, and one that attempts an act.
-export function useAttempt(): [Failed | undefined, (failed?: Failed) => void, (what: string, act: () => Promise<void>) => Promise<void>] {
-	const [failed, fail] = useState<Failed>()
-	const attempt = async (what: string, act: () => Promise<void>): Promise<void> => {
-		fail(undefined)
-		try {
-			await act()
-		} catch (error) {
-			fail({ what, failure: failureOf(error), retry: () => void attempt(what, act) })
-		}
-	}
-	return [failed, fail, attempt]
-}
-
 // part loads a file of the console that is needed now. After an upgrade of the server it may be gone, which is said, unless the
 // server cannot be reached.
 export async function part<Module>(load: () => Promise<Module>, gone?: () => void): Promise<Module> {
@@ -96,30 +82,33 @@ export async function part<Module>(load: () => Promise<Module>, gone?: () => voi
 	}
 }
 
-// Act is an act of the person: run carries it out, unless it is under way, and failed is why it failed last.
-type Act<Args extends unknown[]> = { run: (...args: Args) => Promise<void>; busy: boolean; failed: Failed | undefined; forget: () => void }
+// Act is an act of the person: run carries it out, unless it is under way, and failed is why it failed last, which fail sets.
+type Act<Args extends unknown[]> = { run: (...args: Args) => Promise<void>; busy: boolean; failed: Failed | undefined; fail: (failed?: Failed) => void }
 
 // useAct returns an act that calls a function. Its repetition has the arguments of the last call, and calls the function of the
-// latest rendering.
-export function useAct<Args extends unknown[]>(what: string, act: (...args: Args) => Promise<unknown>): Act<Args> {
-	const now = useRef<{ busy: boolean; failed?: [Failure, Args] }>({ busy: false })
+// latest rendering. Without a name and a function, run is given both, and several acts may be under way at once.
+export function useAct(): Act<[what: string, act: () => Promise<unknown>]>
+export function useAct<Args extends unknown[]>(what: string, act: (...args: Args) => Promise<unknown>): Act<Args>
+export function useAct(what?: string, act?: (...args: any[]) => Promise<unknown>): Act<any[]> {
+	const now = useRef({ act, busy: 0 })
+	now.current.act = act
+	const [failed, fail] = useState<Failed>()
 	const [, render] = useState({})
-	const become = (next: typeof now.current): void => {
-		now.current = next
+	const run = async (...args: any[]): Promise<void> => {
+		const { act, busy } = now.current
+		if (act && busy > 0) return
+		now.current.busy++
+		fail(undefined)
+		render({})
+		try {
+			await (act ? act(...args) : args[1]())
+		} catch (error) {
+			fail({ what: what ?? args[0], failure: failureOf(error), retry: () => void run(...args) })
+		}
+		now.current.busy--
 		render({})
 	}
-	const run = async (...args: Args): Promise<void> => {
-		if (now.current.busy) return
-		become({ busy: true })
-		try {
-			await act(...args)
-			become({ busy: false })
-		} catch (error) {
-			become({ busy: false, failed: [failureOf(error), args] })
-		}
-	}
-	const { busy, failed: [failure, args] = [] } = now.current
-	return { run, busy, failed: failure && { what, failure, retry: () => void run(...(args as Args)) }, forget: () => become({ busy }) }
+	return { run, busy: now.current.busy > 0, failed, fail }
 }
 
 // submitting returns a handler for the submit event of a form, which carries out an act.

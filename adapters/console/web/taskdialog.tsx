@@ -145,7 +145,7 @@ function Form({ task, names, writes, onSaved, onDelete }: { task: Task } & Pick<
 				{save.failed && <Problem {...save.failed} />}
 				<p class="long bar">
 					{writes && <button type="submit" class="primary">Save</button>}
-					{draft && <button type="button" onClick={() => (setDraft(undefined), setStored({ ...stored }), save.forget())}>Discard changes</button>}
+					{draft && <button type="button" onClick={() => (setDraft(undefined), setStored({ ...stored }), save.fail())}>Discard changes</button>}
 					<span class="soft grow" role="status">{draft ? "Not saved yet" : saved > 0 ? "Saved" : <>Changed <Time at={stored.updatedAt} /></>}</span>
 					{writes && <button type="button" onClick={() => onDelete(stored)}>Delete</button>}
 				</p>

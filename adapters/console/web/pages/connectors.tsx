@@ -341,7 +341,7 @@ function Reveal({ connector: c }: { connector: Connector }): JSX.Element {
 	})
 	return (
 		<>
-			{read.failed && <Problem {...read.failed} giveUp={read.forget} />}
+			{read.failed && <Problem {...read.failed} giveUp={() => read.fail()} />}
 			{entries
 				? <div class="waits">
 					<p>Hidden again after {shownFor} seconds. <button type="button" class="small" onClick={() => setEntries(undefined)}>Hide now</button></p>

@@ -9,7 +9,7 @@ import { Icon, icons } from "../icons"
 import { all, call, callDelete, failureOf } from "../interface"
 import { onKeys } from "../keys"
 import { announce } from "../live"
-import { Placeholder, Problem, RequestId, Show, Time, submitting, useAct, useAttempt, useLoaded, useLook, type Failed } from "../loading"
+import { Placeholder, Problem, RequestId, Show, Time, submitting, useAct, useLoaded, useLook, type Failed } from "../loading"
 import { Unnamed, useMembers, type Members } from "../members"
 import { Menu } from "../menu"
 import type { Belonging } from "../pages"
@@ -43,11 +43,11 @@ function Explorer({ places, members, keeps, org, writes }: ExplorerOf): JSX.Elem
 	const place = asked === null ? places[0] : places.find((p) => p.key === `${asked}/`)
 	const folder = query.get("folder") ?? "", file = query.get("file")
 	useOpen(records, place?.key)
-	const [failed, fail, attempt] = useAttempt()
+	const { run: attempt, failed, fail } = useAct()
 	const [sure, ask] = useState<StoredObject>()
 	const [renamed, rename] = useState<StoredObject>()
 	const heading = useRef<HTMLHeadingElement>(null)
-	useEffect(() => fail(undefined), [query])
+	useEffect(fail, [query])
 
 	const restore = (o: StoredObject): Promise<void> => attempt(`Restoring ${o.path}`, async () => {
 		records.put(await call("POST /api/v1/sync/files/{id}/restore", { path: { id: o.id }, body: {} }))
@@ -71,7 +71,7 @@ function Explorer({ places, members, keeps, org, writes }: ExplorerOf): JSX.Elem
 			<header class="bar"><h1 ref={heading} tabIndex={-1}>Files</h1><Live feed={feed} /></header>
 			<NotLive feed={feed}><p>What others change appears here when the connection is back. It is attempted again by itself.</p></NotLive>
 			<Unnamed members={members} />
-			{failed && <Problem {...failed} giveUp={() => fail(undefined)} />}
+			{failed && <Problem {...failed} giveUp={() => fail()} />}
 			<div class="explorer">
 				<Tree places={places} records={records} place={place} folder={folder} open={(to) => change({ file: undefined, version: undefined, deleted: undefined, ...to })} />
 				<section class="within" aria-label={folder === "" ? place?.name : fileName(folder)}>
@@ -237,7 +237,7 @@ function Folder({ place, folder, shelf, members, writes, acts, fail }: { place: 
 	const below = folder === "" ? "" : `${folder}/`
 	const chosen = (list: FileList | null): void => add(place, below, [...(list ?? [])].map((file) => ({ file, path: file.webkitRelativePath || file.name })))
 	const drop = async (dropped: FileSystemEntry[]): Promise<void> => {
-		fail(undefined)
+		fail()
 		const { files, unread, reason } = await filesOf(dropped)
 		add(place, below, files)
 		const [first] = unread

@@ -7,7 +7,7 @@ import { dropKey, once, useDraft } from "../draft"
 import { Initials } from "../icons"
 import { all, call, callDelete } from "../interface"
 import { announce } from "../live"
-import { Copy, Problem, Show, Time, submitting, useAct, useAttempt, useLoaded, useLook } from "../loading"
+import { Copy, Problem, Show, Time, submitting, useAct, useLoaded, useLook } from "../loading"
 import { first } from "../members"
 import { useQuery } from "../router"
 import { count, nameOf, plans, roles } from "../text"
@@ -43,28 +43,19 @@ export default function People({ me }: { me: Me }): JSX.Element {
 		invitations.retry()
 		seats.retry()
 	})
-	const [failed, fail, begin] = useAttempt()
-	const [busy, setBusy] = useState<string>()
+	const { run: attempt, busy, failed, fail } = useAct()
 	const [leaving, setLeaving] = useState<Member>()
 	const [demoting, setDemoting] = useState<[Member, Role]>()
 	const [link, setLink] = useState<{ email: string; url: string }>()
 	const heading = useRef<HTMLHeadingElement>(null)
 
-	// attempt shows what fails beside the list. Of two acts at once the second waits for the person.
-	const attempt = async (id: string, what: string, act: () => Promise<void>): Promise<void> => {
-		if (busy !== undefined) return
-		await begin(what, async () => {
-			setBusy(id)
-			await act().finally(() => setBusy(undefined))
-		})
-	}
-	const setRole = (m: Member, role: Role): Promise<void> => attempt(m.userId, `Changing the role of ${nameOf(m)}`, async () => {
+	const setRole = (m: Member, role: Role): Promise<void> => attempt(`Changing the role of ${nameOf(m)}`, async () => {
 		await call("PATCH /api/v1/org/members/{userId}/role", { path: { userId: m.userId }, body: { role } })
 		if (m.userId === me.user.id) return location.reload() // what the frame and this page offer depends on it
 		announce(`${nameOf(m)} is ${roles[role]} now`)
 		reload()
 	})
-	const remove = (m: Member): Promise<void> => attempt(m.userId, m.userId === me.user.id ? "Leaving the organisation" : `Removing ${nameOf(m)}`, async () => {
+	const remove = (m: Member): Promise<void> => attempt(m.userId === me.user.id ? "Leaving the organisation" : `Removing ${nameOf(m)}`, async () => {
 		await callDelete("DELETE /api/v1/org/members/{userId}", { path: { userId: m.userId } })
 		if (m.userId === me.user.id) return location.assign("/console")
 		announce(`${nameOf(m)} is no longer a member`)
@@ -72,16 +63,16 @@ export default function People({ me }: { me: Me }): JSX.Element {
 		reload()
 		seats.retry()
 	})
-	const resend = (i: Invitation): Promise<void> => attempt(i.id, `Renewing the invitation of ${i.email}`, async () => {
+	const resend = (i: Invitation): Promise<void> => attempt(`Renewing the invitation of ${i.email}`, async () => {
 		setLink({ email: i.email, url: (await call("POST /api/v1/org/invite/{id}/resend", { path: { id: i.id } })).inviteUrl })
 		invitations.retry()
 	})
-	const inviteAgain = (i: Invitation): Promise<void> => attempt(i.id, `Inviting ${i.email} again`, async () => {
+	const inviteAgain = (i: Invitation): Promise<void> => attempt(`Inviting ${i.email} again`, async () => {
 		const made = await once(i.id, { email: i.email, role: i.role }, (given) => call("POST /api/v1/org/invite", given))
 		setLink({ email: made.email, url: made.inviteUrl })
 		invitations.retry()
 	})
-	const discard = (i: Invitation): Promise<void> => attempt(i.id, `Deleting the invitation of ${i.email}`, async () => {
+	const discard = (i: Invitation): Promise<void> => attempt(`Deleting the invitation of ${i.email}`, async () => {
 		await call("DELETE /api/v1/org/invite/{id}", { path: { id: i.id } })
 		dropKey("invitation")
 		heading.current?.focus()
@@ -102,7 +93,7 @@ export default function People({ me }: { me: Me }): JSX.Element {
 				{manages && <button type="button" class="primary" onClick={() => change({ invite: "1" })}>Invite…</button>}
 			</header>
 			<Show of={seats} what="the seats">{(s) => <SeatsLine seats={s} pending={manages ? invitations.value?.length : undefined} manages={manages} />}</Show>
-			{failed && <Problem {...failed} giveUp={() => fail(undefined)}>{failed.failure.status === 409 && (owners <= 1 || !complete) && <p>An organisation always has an owner. Make somebody else one first.</p>}</Problem>}
+			{failed && <Problem {...failed} giveUp={() => fail()}>{failed.failure.status === 409 && (owners <= 1 || !complete) && <p>An organisation always has an owner. Make somebody else one first.</p>}</Problem>}
 			{searched.failure && <Problem failure={searched.failure} what="The search" retry={searched.retry} />}
 			<Show of={members} what="the members">
 				{() => shown.length === 0
@@ -117,15 +108,15 @@ export default function People({ me }: { me: Me }): JSX.Element {
 										<p class="soft">{m.name && m.email && <>{m.email} · </>}joined <Time at={m.joinedAt} />{!m.onboardingCompleted && " · not onboarded yet"}</p>
 									</div>
 									{me.role === "OWNER"
-										? <select aria-label={`Role of ${nameOf(m)}`} aria-busy={busy === m.userId} value={m.role} onChange={(e) => {
+										? <select aria-label={`Role of ${nameOf(m)}`} aria-busy={busy} value={m.role} onChange={(e) => {
 											const to = e.currentTarget.value as Role
 											e.currentTarget.value = m.role // until the server has changed it
 											isOwn(m) ? setDemoting([m, to]) : void setRole(m, to)
 										}}>{Object.entries(roles).map(([role, text]) => <option key={role} value={role}>{text}</option>)}</select>
 										: <span class="badge">{roles[m.role]}</span>}
 									{m.userId === me.user.id
-										? <button type="button" class="small" disabled={busy !== undefined} onClick={() => setLeaving(m)}>Leave…</button>
-										: manages && (m.role !== "OWNER" || me.role === "OWNER") && <button type="button" class="small" aria-label={`Remove ${nameOf(m)}`} disabled={busy !== undefined} onClick={() => setLeaving(m)}>Remove…</button>}
+										? <button type="button" class="small" disabled={busy} onClick={() => setLeaving(m)}>Leave…</button>
+										: manages && (m.role !== "OWNER" || me.role === "OWNER") && <button type="button" class="small" aria-label={`Remove ${nameOf(m)}`} disabled={busy} onClick={() => setLeaving(m)}>Remove…</button>}
 								</li>
 							))}
 						</ul>
@@ -144,8 +135,8 @@ export default function People({ me }: { me: Me }): JSX.Element {
 									<li key={i.id}>
 										<div><b>{i.email}</b><p class="soft">{roles[i.role]} · {i.status.toLowerCase()}, expires <Time at={i.expiresAt} /></p></div>
 										{(i.role !== "OWNER" || me.role === "OWNER") && <>
-											<button type="button" class="small" aria-label={`New link for ${i.email}`} disabled={busy !== undefined} onClick={() => void resend(i)}>New link</button>
-											<button type="button" class="small" aria-label={`Delete the invitation of ${i.email}`} disabled={busy !== undefined} onClick={() => void discard(i)}>Delete</button>
+											<button type="button" class="small" aria-label={`New link for ${i.email}`} disabled={busy} onClick={() => void resend(i)}>New link</button>
+											<button type="button" class="small" aria-label={`Delete the invitation of ${i.email}`} disabled={busy} onClick={() => void discard(i)}>Delete</button>
 										</>}
 									</li>
 								))}

@@ -1,7 +1,7 @@
 // The places where the person is signed in.
 import type { JSX } from "preact"
 import { call, callDelete } from "../interface"
-import { Problem, Show, Time, useAttempt, useLoaded, useLook } from "../loading"
+import { Problem, Show, Time, useAct, useLoaded, useLook } from "../loading"
 
 const browsers = { Edg: "Edge", OPR: "Opera", Firefox: "Firefox", FxiOS: "Firefox", Chrome: "Chrome", CriOS: "Chrome", Version: "Safari" }
 const systems = { iPhone: "iPhone", iPad: "iPad", Android: "Android", CrOS: "ChromeOS", Windows: "Windows", "Mac OS X": "macOS", Linux: "Linux" }
@@ -18,8 +18,7 @@ function programOf(userAgent: string | null): string {
 export default function Sessions(): JSX.Element {
 	const sessions = useLoaded(() => call("GET /api/v1/auth/sessions"), [])
 	useLook(sessions.retry)
-	const [failed, , attempt] = useAttempt()
-	const end = (id: string): Promise<void> => attempt("Ending the session", async () => {
+	const end = useAct("Ending the session", async (id: string) => {
 		const at = document.activeElement // which is gone with the session
 		await callDelete("DELETE /api/v1/auth/sessions/{id}", { path: { id } })
 		if (document.activeElement === at || document.activeElement === document.body) document.querySelector<HTMLElement>("h1")?.focus()
@@ -29,7 +28,7 @@ export default function Sessions(): JSX.Element {
 		<>
 			<h1 tabIndex={-1}>Sessions</h1>
 			<p class="soft">Each is a browser, a command line or an application that is signed in as you. One that ends is refused at its next request.</p>
-			{failed && <Problem {...failed} />}
+			{end.failed && <Problem {...end.failed} />}
 			<Show of={sessions} what="your sessions">
 				{(list) => (
 					<ul class="rows">
@@ -39,7 +38,7 @@ export default function Sessions(): JSX.Element {
 									<b title={s.userAgent ?? undefined}>{programOf(s.userAgent)}</b>
 									<p class="soft">{s.address ?? "Unknown address"} · used <Time at={s.lastUsedAt} /> · since <Time at={s.createdAt} /></p>
 								</div>
-								{s.current ? <span class="badge">This browser</span> : <button type="button" class="small" onClick={() => void end(s.id)} aria-label={`End the session of ${programOf(s.userAgent)}`}>End</button>}
+								{s.current ? <span class="badge">This browser</span> : <button type="button" class="small" disabled={end.busy} onClick={() => void end.run(s.id)} aria-label={`End the session of ${programOf(s.userAgent)}`}>End</button>}
 							</li>
 						))}
 					</ul>

@@ -9,7 +9,7 @@ import { useFeed } from "../feed"
 import { all, call, callDelete, Failure, failureOf } from "../interface"
 import { onKeys } from "../keys"
 import { announce } from "../live"
-import { Placeholder, Problem, Show, Time, submitting, useAct, useAttempt, useLoaded, useLook, type Failed, type Loaded } from "../loading"
+import { Placeholder, Problem, Show, Time, submitting, useAct, useLoaded, useLook, type Failed, type Loaded } from "../loading"
 import { Unnamed, useMembers, type Members as Directory } from "../members"
 import { Menu, type Choice } from "../menu"
 import { addressWith, go, useQuery, type Changes } from "../router"
@@ -80,7 +80,7 @@ function useOrder(known: Loaded<Known>, fail: (failed?: Failed) => void): [Works
 		await call("PUT /api/v1/workspaces/order", { body: { order: next.slice(0, next.indexOf(w.id) + 1) } })
 	}
 	const move = (w: Workspace, to: Place): void => {
-		fail(undefined)
+		fail()
 		setOrder(arranged(shown.map((one) => one.id), w.id, to))
 		waiting.current++
 		last.current = last.current.then(() => store(w, to)).catch((error: unknown) => {
@@ -99,7 +99,7 @@ export default function Teams({ me }: { me: Me }): JSX.Element {
 	const [query, change] = useQuery()
 	const known = useLoaded(load, [])
 	const people = useMembers()
-	const [failed, fail, attempt] = useAttempt()
+	const { run: attempt, failed, fail } = useAct()
 	const [workspaces, move] = useOrder(known, fail)
 	const [ending, end] = useState<Workspace | Team>()
 	const [leaving, leave] = useState<Team>()
@@ -111,7 +111,7 @@ export default function Teams({ me }: { me: Me }): JSX.Element {
 	const team = listed ?? (unlisted.value?.id === asked ? unlisted.value : undefined)
 	const feed = useFeed((event) => event === undefined && known.retry()) // files alone have events
 	useLook(known.retry)
-	useEffect(() => fail(undefined), [asked])
+	useEffect(fail, [asked])
 
 	// done closes the dialog that has changed something.
 	const done = (said: string, changes: Changes): void => {
@@ -161,7 +161,7 @@ export default function Teams({ me }: { me: Me }): JSX.Element {
 			{!writes && <p class="soft">Viewers see their teams and workspaces and change nothing. The organisation’s owners change roles.</p>}
 			{feed.state === "down" && <p class="soft">Not live: what others change appears when you come back to this page.</p>}
 			{known.failure && <Problem failure={known.failure} what="Loading the teams" retry={known.retry} />}
-			{failed && <Problem {...failed} giveUp={() => fail(undefined)} />}
+			{failed && <Problem {...failed} giveUp={() => fail()} />}
 			{!known.value
 				? !known.failure && <Placeholder what="the teams" />
 				: <div class="explorer">
@@ -332,8 +332,7 @@ function Members({ team, me, writes, people }: { team: Team; me: Me; writes: boo
 	const members = useLoaded(() => all("GET /api/v1/teams/{id}/members", {}, undefined, { path: { id: team.id } }), [])
 	const [text, type] = useState(""), [chosen, choose] = useState<string>()
 	const [unchosen, setUnchosen] = useState(false)
-	const [failed, fail, begin] = useAttempt()
-	const [busy, setBusy] = useState(false)
+	const { run: attempt, busy, failed, fail } = useAct()
 	const [most, setMost] = useState(step)
 	const heading = useRef<HTMLHeadingElement>(null)
 	const there = new Set(members.value?.map((m) => m.userId))
@@ -341,13 +340,6 @@ function Members({ team, me, writes, people }: { team: Team; me: Me; writes: boo
 	const search = people.complete ? undefined : people.search
 	const searched = useSearch(text, search)
 
-	const attempt = async (what: string, act: () => Promise<void>): Promise<void> => {
-		if (busy) return
-		await begin(what, async () => {
-			setBusy(true)
-			await act().finally(() => setBusy(false))
-		})
-	}
 	const add = (userId: string, name: string): Promise<void> => attempt(`Adding ${name}`, async () => {
 		await call("POST /api/v1/teams/{id}/members", { path: { id: team.id }, body: { userId } })
 		announce(`${name} is in ${team.name} now`)
@@ -381,7 +373,7 @@ function Members({ team, me, writes, people }: { team: Team; me: Me; writes: boo
 			{unchosen && <p class="warning" role="alert">{entries.length === 0 && searched.settled ? "No other member of the organisation has this name." : "Choose one of the members whom the field lists."}</p>}
 			<Unnamed members={people} />
 			{searched.failure && <Problem failure={searched.failure} what="The search" retry={searched.retry} />}
-			{failed && <Problem {...failed} giveUp={() => fail(undefined)} />}
+			{failed && <Problem {...failed} giveUp={() => fail()} />}
 			<Show of={members} what="the members">
 				{(list) => list.length === 0
 					? <p class="empty">Nobody is in this team. The organisation’s owners and admins still see it.</p>
@@ -467,7 +459,7 @@ function Form({ title, draft: name, stored, teams, writes, what, verb, read, sav
 					{writes && <button type="submit" class="primary">{verb}</button>}
 					<button type="button" onClick={onClose}>{writes ? "Cancel" : "Close"}</button>
 					<span class="soft grow" role="status">{draft && "Kept in this tab until it is saved."}</span>
-					{draft && <button type="button" class="small" onClick={() => (keep(undefined), setTheirs(undefined), send.forget())}>Discard</button>}
+					{draft && <button type="button" class="small" onClick={() => (keep(undefined), setTheirs(undefined), send.fail())}>Discard</button>}
 					{writes && end && <button type="button" onClick={end}>Delete…</button>}
 				</p>
 			</form>
