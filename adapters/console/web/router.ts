@@ -66,6 +66,27 @@ export function useChoice<Value extends string>(name: string, values: readonly V
 	return [values.find((v) => v === query.get(name)) ?? usual, (v) => change({ [name]: v === usual ? undefined : v }, true)]
 }
 
+const pause = 300 // milliseconds without a key after which what was typed is in the address
+
+// useTyped returns what a field for a parameter of the address needs: its text, and the handlers that put it in the address
+// after a pause, as browsers limit changes of the address, or at once by Enter. Typing is one step that the browser can go
+// back from.
+export function useTyped(name: string): { value: string; onInput: (e: { currentTarget: HTMLInputElement }) => void; onChange: () => void } {
+	const [query, change] = useQuery()
+	const of = query.get(name) ?? ""
+	const [typed, type] = useState({ of, text: of })
+	const value = typed.of === of ? typed.text : of // the address may have changed since
+	const store = (): void => {
+		const next = value.trim() && value
+		if (next !== of) change({ [name]: next || undefined }, of !== "")
+	}
+	useEffect(() => {
+		const timer = setTimeout(store, pause)
+		return () => clearTimeout(timer)
+	}, [value, of])
+	return { value, onInput: (e) => type({ of, text: e.currentTarget.value }), onChange: store }
+}
+
 // addressWith returns the address of this page with changed parameters.
 export function addressWith(changes: Changes): string {
 	const next = new URLSearchParams(location.search)

@@ -11,7 +11,7 @@ import { Copy, Placeholder, Problem, RequestId, Time, useLoaded, type Loaded } f
 import { Markdown } from "../markdown"
 import { Menu } from "../menu"
 import type { Belonging } from "../pages"
-import { addressWith, useQuery } from "../router"
+import { addressWith, useQuery, useTyped } from "../router"
 import { beginning, count, exact, relative } from "../text"
 import type { Model, Quota } from "../types"
 import { offerUndo } from "../undo"
@@ -48,10 +48,9 @@ export default function Chat({ me }: { me: Belonging }): JSX.Element {
 
 // Listed are the conversations, with those acts that need not be open for.
 function Listed({ all, shown, open }: { all: Conversations; shown: string | undefined; open: (id: string | undefined) => void }): JSX.Element {
-	const [query, change] = useQuery()
+	const typed = useTyped("q"), text = typed.value
 	const [found, find] = useState<Set<string>>()
 	const [renamed, rename] = useState<Conversation>()
-	const text = query.get("q") ?? ""
 	useEffect(() => {
 		let current = true
 		if (text.trim() === "") return find(undefined)
@@ -70,7 +69,7 @@ function Listed({ all, shown, open }: { all: Conversations; shown: string | unde
 	}
 	return (
 		<nav aria-label="Conversations">
-			<input type="search" class="full" aria-label="Search conversations" placeholder="Search" value={text} onInput={(e) => change({ q: e.currentTarget.value || undefined }, true)} />
+			<input type="search" class="full" aria-label="Search conversations" placeholder="Search" {...typed} />
 			{all.failure !== undefined && <div class="problem" role="alert"><p><strong>This device does not keep conversations.</strong> What you see is lost when you leave the console. {all.failure}.</p></div>}
 			{rows?.length === 0 && <p class="empty">{found ? "No conversation has these words." : "No conversation yet. Each begins with your first message, and is kept here."}</p>}
 			<ul>

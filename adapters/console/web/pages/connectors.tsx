@@ -10,7 +10,7 @@ import { announce } from "../live"
 import { Copy, Problem, RequestId, Show, Time, submitting, useAct, useLoaded, useLook } from "../loading"
 import { Unnamed, useMembers, type Members } from "../members"
 import { openPopup, type Popup } from "../popup"
-import { addressWith, useQuery } from "../router"
+import { addressWith, useQuery, useTyped } from "../router"
 import { count } from "../text"
 import type { Connector, ConnectorProvider, Me } from "../types"
 
@@ -91,14 +91,14 @@ function Line({ connector: c, provider }: { connector: Connector; provider: Conn
 
 function Catalog({ providers, writes }: { providers: ConnectorProvider[]; writes: boolean }): JSX.Element {
 	const [query, change] = useQuery()
-	const text = query.get("q") ?? "", category = query.get("category") ?? ""
+	const typed = useTyped("q"), category = query.get("category") ?? ""
 	const categories = [...new Set(providers.flatMap((p) => p.category ?? []))].sort()
-	const shown = providers.filter((p) => (category === "" || p.category === category) && `${p.displayName} ${p.description} ${p.category ?? ""}`.toLowerCase().includes(text.trim().toLowerCase()))
+	const shown = providers.filter((p) => (category === "" || p.category === category) && `${p.displayName} ${p.description} ${p.category ?? ""}`.toLowerCase().includes(typed.value.trim().toLowerCase()))
 	return (
 		<section aria-label="Catalog">
 			<header class="bar">
 				<h2>Catalog</h2>
-				<label>Search <input type="search" value={text} onInput={(e) => change({ q: e.currentTarget.value || undefined }, true)} /></label>
+				<label>Search <input type="search" {...typed} /></label>
 				<label>Category <select value={category} onChange={(e) => change({ category: e.currentTarget.value || undefined })}><option value="">All</option>{categories.map((c) => <option key={c} value={c}>{words(c)}</option>)}</select></label>
 			</header>
 			<p class="hidden" role="status">{count(shown.length)} found</p>

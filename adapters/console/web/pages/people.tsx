@@ -9,7 +9,7 @@ import { all, call, callDelete } from "../interface"
 import { announce } from "../live"
 import { Copy, Problem, Show, Time, submitting, useAct, useLoaded, useLook } from "../loading"
 import { first } from "../members"
-import { useQuery } from "../router"
+import { useQuery, useTyped } from "../router"
 import { count, nameOf, plans, roles } from "../text"
 import type { Invitation, Me, Member, PlanOffer, Role, Subscription } from "../types"
 import { offerUndo } from "../undo"
@@ -30,7 +30,7 @@ export default function People({ me }: { me: Me }): JSX.Element {
 	const [most, setMost] = useState(first)
 	const members = useLoaded(() => all("GET /api/v1/org/members", { limit: Math.min(most, 1000) }, Math.ceil(most / 1000)), [most])
 	const complete = members.value?.next === undefined
-	const wanted = query.get("q")?.trim() ?? ""
+	const typed = useTyped("q"), wanted = typed.value.trim()
 	const searched = useSearch(wanted, complete ? undefined : (search, signal) => call("GET /api/v1/org/members", { query: { search, limit: step }, signal }))
 	const reload = (): void => {
 		members.retry()
@@ -89,7 +89,7 @@ export default function People({ me }: { me: Me }): JSX.Element {
 		<div class="people">
 			<header class="bar">
 				<h1 ref={heading} tabIndex={-1}>People</h1>
-				<input class="grow" type="search" aria-label="Search members" placeholder={complete ? "Search name, e-mail or role" : "Search name or e-mail"} value={query.get("q") ?? ""} onInput={(e) => change({ q: e.currentTarget.value || undefined }, true)} />
+				<input class="grow" type="search" aria-label="Search members" placeholder={complete ? "Search name, e-mail or role" : "Search name or e-mail"} maxLength={200} {...typed} />
 				{manages && <button type="button" class="primary" onClick={() => change({ invite: "1" })}>Invite…</button>}
 			</header>
 			<Show of={seats} what="the seats">{(s) => <SeatsLine seats={s} pending={manages ? invitations.value?.length : undefined} manages={manages} />}</Show>

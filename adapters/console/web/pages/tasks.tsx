@@ -1,6 +1,6 @@
 // Tasks as a list, in groups or on a board: filters and the open task are in the address, changes show at once.
 import type { JSX } from "preact"
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks"
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks"
 import { Picker } from "../combobox"
 import { Dialog } from "../dialog"
 import { dragRows } from "../drag"
@@ -12,7 +12,7 @@ import { announce } from "../live"
 import { Placeholder, Problem, submitting, useAct, useLoaded, useLook, type Failed } from "../loading"
 import { Unnamed, useMembers } from "../members"
 import { Menu, type Choice } from "../menu"
-import { addressWith, useQuery } from "../router"
+import { addressWith, useQuery, useTyped } from "../router"
 import { Conflict, applied, filters, mostMoved, orderFor, priorities, readTask, reorder, saveTask, statuses, tagOf, useTasks, type Filter } from "../taskdata"
 import { ConflictDialog, TaskDialog, assigneeOf, assignees, moreOf, workspacesOf, type Names } from "../taskdialog"
 import { count, day, exact, hasWords } from "../text"
@@ -237,7 +237,7 @@ export default function Tasks({ me }: { me: Me }): JSX.Element {
 		<div class="tasks">
 			<header class="bar">
 				<h1>Tasks</h1>
-				<Search of={filter.search ?? ""} change={change} />
+				<Search />
 				<div role="group" aria-label="View">
 					{Object.entries(views).map(([v, name]) => <button key={v} type="button" class="small" aria-pressed={v === view} onClick={() => change({ view: v === "list" ? undefined : v })}>{name}</button>)}
 				</div>
@@ -309,21 +309,8 @@ function Filters({ filter, names, change }: { filter: Filter; names: Names; chan
 	)
 }
 
-const pause = 300 // milliseconds without a key after which a search is in the address
-
-// Search has the words of titles. What is typed is in the field alone until then, or until Enter.
-function Search({ of, change }: { of: string; change: (changes: Record<string, string | undefined>, replace: boolean) => void }): JSX.Element {
-	const [typed, type] = useState({ of, text: of })
-	const text = typed.of === of ? typed.text : of // the address may have changed since
-	const find = (): void => {
-		if (text !== of) change({ search: text.trim() === "" ? undefined : text }, of !== "")
-	}
-	useEffect(() => {
-		const timer = setTimeout(find, pause)
-		return () => clearTimeout(timer)
-	}, [text, of])
-	return <input class="grow" type="search" aria-label="Search tasks" placeholder="Search titles" maxLength={200} value={text} onInput={(e) => type({ of, text: e.currentTarget.value })} onChange={find} />
-}
+// Search has the words of titles.
+const Search = (): JSX.Element => <input class="grow" type="search" aria-label="Search tasks" placeholder="Search titles" maxLength={200} {...useTyped("search")} />
 
 type RowOf = {
 	task: Task; names: Names; board: boolean; writes: boolean; tabIndex: number; selected: boolean; editing: boolean; troubled: boolean
