@@ -148,13 +148,13 @@ func TestAuditPage(t *testing.T) {
 		b.waitVisible(`//p[.="120 entries, back to the beginning."]`)
 		b.run(`{
 			const real = URL.createObjectURL
-			URL.createObjectURL = (blob) => (blob.text().then((text) => (document.body.dataset.csv = text)), real(blob))
+			URL.createObjectURL = (blob) => (blob.arrayBuffer().then((bytes) => (document.body.dataset.csv = new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes))), real(blob))
 			document.querySelector("a[download]").addEventListener("click", (e) => e.preventDefault())
 			document.querySelector("a[download]").click()
 		}`)
 		b.do(chromedp.WaitVisible(chromedp.CSS("body[data-csv]")))
 		csv := read(b, chromedp.Evaluate[string](`document.body.dataset.csv`))
-		if lines := strings.Split(csv, "\r\n"); len(lines) != 122 || lines[0] != `"time","sentence","actor","actor_id","action","target","detail","address","request_id"` || !strings.Contains(lines[1], `"'=1+1"`) {
+		if lines := strings.Split(csv, "\r\n"); len(lines) != 122 || lines[0] != "\ufeff"+`"time","sentence","actor","actor_id","action","target","detail","address","request_id"` || !strings.Contains(lines[1], `"'=1+1"`) {
 			t.Errorf("the CSV has %d lines: %.400s", len(lines), csv)
 		}
 	})

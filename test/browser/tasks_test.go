@@ -59,6 +59,14 @@ func (b *tab) eventually(want string, fn func() string) {
 	b.fail(fmt.Errorf("%q does not become %q", got, want))
 }
 
+// edit has the browser carry out an editing command, such as paste.
+func (b *tab) edit(command string) {
+	b.t.Helper()
+	if _, err := chromedp.Call(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeRawKeyDown, Commands: []string{command}}); err != nil {
+		b.fail(err)
+	}
+}
+
 // focus focuses the row of a task.
 func (b *tab) focus(title string) {
 	b.t.Helper()
@@ -208,15 +216,24 @@ func TestTasksPage(t *testing.T) {
 		b.chord(kb.ArrowRight, chromedp.ModifierAlt)
 		b.eventually("IN_PROGRESS", func() string { return s.tasksOf(as)[2].Status })
 		b.focus("fifth")
-		const cyrillic = `document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: %q, code: "Key%s", ctrlKey: %t, bubbles: true, cancelable: true }))`
-		b.run(fmt.Sprintf(cyrillic, "л", "K", false)) // moves to the task before
+		const press = `document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: %q, code: "Key%s", ctrlKey: %t, bubbles: true, cancelable: true }))`
+		b.run(fmt.Sprintf(press, "ğ", "E", false)) // of a Turkish keyboard, with e elsewhere
+		b.run(fmt.Sprintf(press, "€", "E", false)) // AltGr+E
+		b.run(fmt.Sprintf(press, "л", "K", false)) // moves to the task before
 		b.eventually("second", func() string { return read(b, chromedp.Evaluate[string](`document.activeElement.textContent`)) })
-		b.run(fmt.Sprintf(cyrillic, "л", "K", true))
+		b.run(fmt.Sprintf(press, "л", "K", true))
 		b.waitVisible(`//dialog//h2[.="Go to"]`)
 		b.closeDialog()
 		b.focus("fifth")
 		b.key(kb.Enter)
 		b.waitVisible(`//dialog//h2[.="fifth"]`, `//dialog//li[contains(., "Title fourth → fifth")]`)
+		b.run(`{ const area = document.querySelector("dialog textarea"); area.value = "x".repeat(196); area.focus(); area.select() }`)
+		b.edit("copy")
+		b.run(`document.querySelector("dialog form input").focus()`)
+		b.edit("paste")
+		b.eventually("This would be 201 characters. At most 200 fit here.", func() string {
+			return read(b, chromedp.Evaluate[string](`document.activeElement.validationMessage`))
+		})
 		b.closeDialog()
 		b.focus("fifth")
 		b.key(kb.Delete)

@@ -1,8 +1,8 @@
 // Keyboard shortcuts.
 
-// keyName returns the name of an event's key, of a letter in lower case. A letter of another script has the name of its
-// place on a Latin keyboard, as for the browser's own shortcuts.
-export const keyName = ({ key, code }: KeyboardEvent): string => (key.length > 1 ? key : (key > "~" && code.startsWith("Key") ? code.slice(3) : key).toLowerCase())
+// keyName returns the name of an event's key, of a letter in lower case. A letter of another script than Latin has the name
+// of its place on a Latin keyboard, as for the browser's own shortcuts.
+export const keyName = ({ key, code }: KeyboardEvent): string => (key.length > 1 ? key : (/(?!\p{sc=Latin})\p{L}/u.test(key) && code.startsWith("Key") ? code.slice(3) : key).toLowerCase())
 
 // onKeys returns a handler of keydown that calls what a table has for the keys: names of
 // KeyboardEvent.key after "Mod+" (Ctrl, or Command), "Alt+" and "Shift+", the last for keys with

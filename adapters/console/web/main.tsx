@@ -6,6 +6,7 @@ import { keepFocus } from "./focus"
 import { Frame } from "./frame"
 import { Mark } from "./icons"
 import { actAs, call, onExpired, signOut, switchTo } from "./interface"
+import { sayLimits } from "./limits"
 import { Problem, useLoaded } from "./loading"
 import { isOperators, signInAddress, usePath } from "./router"
 import { endUndo } from "./undo"
@@ -104,5 +105,6 @@ function Operators(): JSX.Element {
 const Root = (): JSX.Element => (isOperators(usePath()) ? <Operators /> : <Console />)
 
 keepFocus()
+sayLimits()
 const root = document.getElementById("app")
 if (root) render(<Root />, root)

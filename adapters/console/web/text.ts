@@ -28,8 +28,8 @@ export const count = (n: number): string => n.toLocaleString("en")
 export function size(bytes: number): string {
 	const units = ["bytes", "kB", "MB", "GB", "TB", "PB"]
 	let i = 0
-	for (; bytes >= 1000 && i < units.length - 1; i++) bytes /= 1000
-	return `${i === 0 ? bytes : bytes.toFixed(bytes < 10 ? 1 : 0)} ${units[i]}`
+	for (; Number(bytes.toPrecision(3)) >= 1000 && i < units.length - 1; i++) bytes /= 1000
+	return `${i === 0 ? bytes : bytes.toFixed(bytes < 9.95 ? 1 : 0)} ${units[i]}`
 }
 
 // isDate reports whether a text is a date without a time, such as 2026-01-31. It is the same in all time zones.

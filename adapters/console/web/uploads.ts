@@ -22,6 +22,7 @@ export type Upload = {
 
 const together = 3 // requests at a time
 const resumableFrom = 8_000_000 // bytes from which on an upload is resumable
+const mostHashed = 256_000_000 // bytes up to which a file has a checksum: crypto.subtle needs all of it in memory
 
 let uploads: Upload[] = []
 let held: ReturnType<typeof setTimeout> | undefined // while the server wants a pause
@@ -180,8 +181,10 @@ async function sendParts(u: Upload, signal: AbortSignal): Promise<StoredObject> 
 	if (!u.started) {
 		const query = fieldsOf(u)
 		if (u.replaces) query.set("fileId", u.replaces.id)
-		const sum = new Uint8Array(await crypto.subtle.digest("SHA-256", await u.file.arrayBuffer()))
-		query.set("checksum", [...sum].map((b) => b.toString(16).padStart(2, "0")).join(""))
+		if (u.file.size <= mostHashed) {
+			const sum = new Uint8Array(await crypto.subtle.digest("SHA-256", await u.file.arrayBuffer()))
+			query.set("checksum", [...sum].map((b) => b.toString(16).padStart(2, "0")).join(""))
+		}
 		signal.throwIfAborted()
 		const headers = { "Upload-Complete": "?0", "Upload-Length": String(u.file.size), "Idempotency-Key": u.key }
 		u.started = ((await request("POST", `sync/resumable-uploads?${query}`, { headers, signal })).body as ResumableUpload).id
