@@ -183,14 +183,14 @@ export class Conversations {
 		})
 	}
 
-	// remove removes a conversation, and returns what brings it back.
+	// remove removes a conversation, and returns what brings it back, also before the removal is stored.
 	async remove(id: string): Promise<() => void> {
 		const c = this.find(id)
 		const all = this.exchanges.get(id) ?? (await this.read(id).catch(() => []))
 		this.list = this.list?.filter((other) => other.id !== id)
 		this.exchanges.delete(id)
 		this.changed()
-		await this.within(id, (conversations, exchanges) => {
+		void this.within(id, (conversations, exchanges) => {
 			conversations.delete([this.owner, id])
 			exchanges.delete(this.range(id))
 		})
