@@ -60,8 +60,7 @@ func TestAuditPage(t *testing.T) {
 	// by filters by an actor.
 	by := func(b *tab, name string) {
 		b.t.Helper()
-		b.do(chromedp.Focus(who))
-		b.key(name)
+		b.keyOn(who, name)
 		b.waitVisible(fmt.Sprintf(`//*[@role="option" and @aria-selected="true" and contains(., %q)]`, name))
 		b.key(kb.Enter)
 	}
@@ -91,8 +90,7 @@ func TestAuditPage(t *testing.T) {
 		b := open(t, "Ada", "")
 		b.waitVisible(`//ul[@aria-label="Entries"]/li[1]//*[starts-with(normalize-space(.), "Walter removed Vera (former member)")]`, entry("Walter invited grace@collab.example as Member"),
 			entry("Ada changed the role of Ben from Viewer to Member"), entry("An operator of the service changed the plan from No plan to Premium"), `//p[.="5 entries, back to the beginning."]`)
-		b.do(chromedp.Focus(entry("from Viewer to Member") + `//summary`))
-		b.key(kb.Enter)
+		b.keyOn(entry("from Viewer to Member")+`//summary`, kb.Enter)
 		b.waitVisible(`//dd[code="member.role_changed"]`, `//dd[code="127.0.0.1"]`, fmt.Sprintf(`//dd[code=%q]//a[.="All entries about it"]`, ben))
 		b.do(chromedp.Reload())
 		b.waitVisible(`//dd[code="member.role_changed"]`) // it is in the address
@@ -125,14 +123,11 @@ func TestAuditPage(t *testing.T) {
 		today := time.Now().Format("2006-01-02")
 		b := open(t, "Ada", "?from="+today+"&to="+today)
 		b.waitVisible(entry("Walter removed"))
-		b.do(chromedp.Navigate(s.base + "/console/audit?to=2020-01-01"))
-		b.waitConsole("Audit log")
+		b.load(s.base+"/console/audit?to=2020-01-01", "Audit log")
 		b.waitVisible(`//p[starts-with(., "No entry fits these filters")]`)
-		b.do(chromedp.Navigate(s.base + "/console/audit?from=2026-02-02&to=2026-02-01"))
-		b.waitConsole("Audit log")
+		b.load(s.base+"/console/audit?from=2026-02-02&to=2026-02-01", "Audit log")
 		b.waitVisible(`//*[@role="alert" and .="The first day is after the last one."]`)
-		b.do(chromedp.Navigate(s.base + "/console/audit?from=x"))
-		b.waitConsole("Audit log")
+		b.load(s.base+"/console/audit?from=x", "Audit log")
 		b.waitVisible(`//*[@role="alert" and contains(., "from must be a date")]`)
 		b.do(chromedp.Click(`//*[@role="alert"]//button[.="Clear the filters"]`), chromedp.WaitVisible(entry("Walter removed")))
 	})
@@ -194,14 +189,11 @@ func TestAuditPage(t *testing.T) {
 			read(b, chromedp.Evaluate[int](`scrollTo(0, document.body.scrollHeight), 0`))
 			return rows()
 		})
-		b.do(chromedp.Focus(`(` + entry("ended a session") + `)[last()]//summary`))
-		b.key(kb.Enter)
+		b.keyOn(`(`+entry("ended a session")+`)[last()]//summary`, kb.Enter)
 		s.call("PATCH", "/org/members/"+ben+"/role", as, map[string]string{"role": "ADMIN"}, http.StatusOK)
 		b.returnToFront()
 		b.waitVisible(`//ul[@aria-label="Entries"]/li[1][contains(., "Ada changed the role of Ben from Member to Admin")]`, `//*[@id="said" and .="1 new entry"]`, `//ul[@aria-label="Entries"]/li[last()]//dl`)
-		if got := rows(); got != fmt.Sprint(before+1) {
-			t.Errorf("%s entries are shown", got)
-		}
+		must.Is(t, fmt.Sprint(before+1), rows())
 		b.run(`{
 			const real = fetch
 			window.fetch = (address, init) => String(address).includes("/org/audit") ? (window.fetch = real, Promise.resolve(` + refusedBusy + `)) : real(address, init)
@@ -233,8 +225,7 @@ func TestAuditPage(t *testing.T) {
 		b := openWithoutPolicy(t)
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		for name, address := range map[string]string{"audit": "?from=2020-01-01", "audit-none": "?actor=operator&action=connector"} {
-			b.do(chromedp.Navigate(s.base + "/console/audit" + address))
-			b.waitConsole("Audit log")
+			b.load(s.base+"/console/audit"+address, "Audit log")
 			if name == "audit" {
 				b.click(entry("Walter removed") + `//summary`)
 				b.waitVisible(`//dd[code="member.removed"]`)
@@ -282,9 +273,7 @@ func TestExportPage(t *testing.T) {
 		if !strings.HasPrefix(to, s.base+"/console/api/v1/org/exports/") {
 			t.Errorf("the archive is at %s", to)
 		}
-		if got := read(b, chromedp.Evaluate[string](fmt.Sprintf(`fetch(%q).then(async (r) => r.status + " " + r.headers.get("Content-Type") + " " + new Uint8Array(await r.arrayBuffer())[0])`, to), chromedp.EvalAwaitPromise)); got != "200 application/gzip 31" {
-			t.Errorf("the archive is %s", got)
-		}
+		must.Is(t, "200 application/gzip 31", read(b, chromedp.Evaluate[string](fmt.Sprintf(`fetch(%q).then(async (r) => r.status + " " + r.headers.get("Content-Type") + " " + new Uint8Array(await r.arrayBuffer())[0])`, to), chromedp.EvalAwaitPromise)))
 		b.checkProblems(s.base, icon)
 	})
 	t.Run("progress goes on after a reload, another cannot begin meanwhile, and a failure is explained", func(t *testing.T) {
@@ -322,8 +311,7 @@ func TestExportPage(t *testing.T) {
 		b := openTab(t)
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		b.busyOnce("/org/export")
-		b.do(chromedp.Navigate(s.base + "/console/export"))
-		b.waitConsole("Export")
+		b.load(s.base+"/console/export", "Export")
 		before := len(decode[[]any](t, s.call("GET", "/org/exports", as, nil, http.StatusOK)))
 		b.click(button("Make an archive"))
 		b.waitVisible(`//*[@role="alert" and contains(., "Asking for the export failed") and contains(., "request-1")]`)
@@ -355,8 +343,7 @@ func TestExportPage(t *testing.T) {
 		execute(t, c, "INSERT INTO exports (org_id, id, user_id, status, created_at, attempts, records, files, files_done, bytes, size, finished_at, error) VALUES (?, '01900000-0000-7000-8000-000000000002', ?, 'FAILED', 1, 3, 0, 0, 0, 0, 0, 1, 'Servers stopped while they made the archive; request it again')", owner.Org.ID, ada)
 		b := openWithoutPolicy(t)
 		b.enterConsole(s, "Ada", "Analytical Engines")
-		b.do(chromedp.Navigate(s.base + "/console/export"))
-		b.waitConsole("Export")
+		b.load(s.base+"/console/export", "Export")
 		b.waitVisible(row("RUNNING", ""), row("READY", ""), row("EXPIRED", ""), row("FAILED", ""))
 		b.axe("export")
 	})

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,7 +26,7 @@ import (
 	"collab/test/must"
 )
 
-// tabTimeout is the limit of the time of one tab.
+// tabTimeout is the limit of the time of one tab, from its beginning or the last check by axe.
 const tabTimeout = 4 * time.Minute
 
 // chromiumPath installs the browser if it is missing, and returns its path.
@@ -38,7 +39,8 @@ var chromiumPath = sync.OnceValues(func() (string, error) {
 type tab struct {
 	context.Context
 	t         *testing.T
-	axeScript string // the source of axe-core; empty before its first use
+	limit     *time.Timer // ends the context after tabTimeout
+	axeScript string      // the source of axe-core; empty before its first use
 
 	mu       sync.Mutex
 	requests []string // addresses of the requests
@@ -66,13 +68,16 @@ func openTab(t *testing.T) *tab {
 			t.Logf("closing the browser: %v", err)
 		}
 	})
-	limited, done := context.WithTimeout(whole, tabTimeout)
-	t.Cleanup(done)
-	b := &tab{Context: limited, t: t}
+	limited, done := context.WithCancelCause(whole)
+	limit := time.AfterFunc(tabTimeout, func() { done(context.DeadlineExceeded) })
+	t.Cleanup(func() {
+		limit.Stop()
+		done(nil)
+	})
+	b := &tab{Context: limited, t: t, limit: limit}
 	must.NoError(t, chromedp.Listen(whole, b.record))
-	_, err = chromedp.Call(b, network.Enable, network.EnableParams{})
-	_, err2 := chromedp.Call(b, log.Enable, cdp.Empty{})
-	must.NoError(t, errors.Join(err, err2))
+	call(b, network.Enable, network.EnableParams{})
+	call(b, log.Enable, cdp.Empty{})
 	return b
 }
 
@@ -113,12 +118,13 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 // fail ends the test with a screenshot.
 func (b *tab) fail(err error) {
 	b.t.Helper()
+	cause := context.Cause(b)
 	ctx, done := context.WithTimeout(context.WithoutCancel(b.Context), 10*time.Second)
 	defer done()
 	b.Context = ctx // the tab's context may have ended
 	b.screenshot("failure")
 	where, _ := chromedp.Run(b, chromedp.Location())
-	b.t.Fatalf("at %s: %v", where, err)
+	b.t.Fatalf("at %s: %v", where, errors.Join(err, cause))
 }
 
 // read returns the result of an action, which must succeed.
@@ -129,6 +135,16 @@ func read[T any](b *tab, action chromedp.Action[T]) T {
 		b.fail(err)
 	}
 	return found
+}
+
+// call calls a method of the browser, which must succeed, and returns its result.
+func call[P, R any](b *tab, method cdp.Command[P, R], params P) R {
+	b.t.Helper()
+	result, err := chromedp.Call(b, method, params)
+	if err != nil {
+		b.fail(err)
+	}
+	return result
 }
 
 // press clicks the button with this text and waits for the next page.
@@ -184,9 +200,12 @@ func (b *tab) resize(width, height int64, colours string) {
 	b.media("prefers-color-scheme", colours)
 }
 
-// screenshot stores a picture of the whole page among the test's artifacts.
+// screenshot stores a picture of the whole page among the test's artifacts, which are kept with the flag -artifacts.
 func (b *tab) screenshot(name string) {
 	b.t.Helper()
+	if flag.Lookup("test.artifacts").Value.String() != "true" {
+		return
+	}
 	png, err := chromedp.Run(b, chromedp.FullScreenshot(100))
 	if err != nil {
 		b.t.Logf("no picture: %v", err)

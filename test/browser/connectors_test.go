@@ -195,10 +195,7 @@ func (b *tab) checkInvalid(field, problem string) {
 // authorizations.
 func (b *tab) cookies(address string) map[string]*network.Cookie {
 	b.t.Helper()
-	got, err := chromedp.Call(b, network.GetCookies, network.GetCookiesParams{URLs: []string{address}})
-	if err != nil {
-		b.fail(err)
-	}
+	got := call(b, network.GetCookies, network.GetCookiesParams{URLs: []string{address}})
 	all := map[string]*network.Cookie{}
 	for _, c := range got.Cookies {
 		all[c.Name[:strings.LastIndex(c.Name, "_")]] = c
@@ -219,9 +216,7 @@ func TestConnector(t *testing.T) {
 
 	// By keyboard, then back, then by a double click.
 	b.do(chromedp.KeyEvent(kb.Tab))
-	if got := read(b, chromedp.Evaluate[string](`document.activeElement.innerText + ", " + getComputedStyle(document.activeElement).outlineStyle`)); got != w.continueLabel()+", solid" {
-		t.Errorf("the focus is on %s", got)
-	}
+	must.Is(t, w.continueLabel()+", solid", read(b, chromedp.Evaluate[string](`document.activeElement.innerText + ", " + getComputedStyle(document.activeElement).outlineStyle`)))
 	b.screenshot("connect-focus")
 	b.leadsTo(http.StatusOK, chromedp.KeyEvent(kb.Enter))
 	b.checkText("Authorization server of the tests")
@@ -248,9 +243,7 @@ func TestConnector(t *testing.T) {
 	b.checkScreens("used")
 	b.leadsTo(http.StatusNotFound, chromedp.Navigate(f.AuthURL))
 	w.waitConnected(b, f)
-	if n := len(w.auth.Redeemed()); n != 1 {
-		t.Errorf("%d codes were redeemed", n)
-	}
+	must.Is(t, 1, len(w.auth.Redeemed()))
 }
 
 // TestConnectorBehindTLS is redirected from https over https to http and back: browsers hold redirects after a
@@ -343,9 +336,7 @@ func TestConnectorUnderAttack(t *testing.T) {
 			if again := read(b, chromedp.Value(chromedp.CSS("[name=token]"))); again != token {
 				t.Error("the attack has spoilt the form of the page that was open")
 			}
-			if n := len(w.auth.Requests(authserver.Authorization)); n != 0 {
-				t.Errorf("the provider was asked %d times", n)
-			}
+			must.Is(t, 0, len(w.auth.Requests(authserver.Authorization)))
 		})
 	}
 }

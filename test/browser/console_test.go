@@ -34,6 +34,13 @@ func (b *tab) waitConsole(heading string) {
 	b.do(chromedp.WaitNotPresent(chromedp.CSS(`[aria-busy="true"]`)))
 }
 
+// load opens a page of the console at an address, and waits until it is loaded.
+func (b *tab) load(address, heading string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(address))
+	b.waitConsole(heading)
+}
+
 // waitVisible waits until elements are visible.
 func (b *tab) waitVisible(paths ...string) {
 	b.t.Helper()
@@ -69,11 +76,16 @@ func (b *tab) chord(key string, with chromedp.Modifier) {
 			down.Text = events[1].Text
 		}
 		for _, event := range []*input.DispatchKeyEventParams{down, up} {
-			if _, err := chromedp.Call(b, input.DispatchKeyEvent, *event); err != nil {
-				b.fail(err)
-			}
+			call(b, input.DispatchKeyEvent, *event)
 		}
 	}
+}
+
+// keyOn focuses the element of a path, and presses keys.
+func (b *tab) keyOn(path string, keys ...string) {
+	b.t.Helper()
+	b.do(chromedp.Focus(path))
+	b.key(keys...)
 }
 
 // tabTo presses Tab until the focused element has the text.
@@ -82,18 +94,19 @@ func (b *tab) tabTo(text string) {
 	b.keyTo(kb.Tab, text)
 }
 
-// keyTo presses a key until the focused element has the text or the name. The page must not have lost the focus since a
-// key moved it.
+// keyTo waits for an element with the text or the name, and presses a key until it has the focus. The page must not have
+// lost the focus since a key moved it.
 func (b *tab) keyTo(key, text string) {
 	b.t.Helper()
-	b.eventually("false", func() string {
-		return read(b, chromedp.Evaluate[string](`String("moved" in window && document.activeElement === document.body)`))
+	named := fmt.Sprintf(`(e) => [(e.labels?.[0] ?? e).textContent.trim(), e.ariaLabel].some((name) => name?.startsWith(%q))`, text)
+	b.eventually("true", func() string {
+		return read(b, chromedp.Evaluate[string](`String(!("moved" in window && document.activeElement === document.body) && [...document.querySelectorAll("a, button, input, select, summary, textarea, [tabindex]:not(main)")].some(`+named+`))`))
 	})
 	for i := range 80 {
 		if i > 0 {
 			b.key(key)
 		}
-		if read(b, chromedp.Evaluate[bool](fmt.Sprintf(`((e) => e !== document.body && [(e.labels?.[0] ?? e).textContent.trim(), e.ariaLabel].some((name) => name?.startsWith(%q)) && (window.moved = true))(document.activeElement)`, text))) {
+		if read(b, chromedp.Evaluate[bool](`document.activeElement !== document.body && (`+named+`)(document.activeElement) && (window.moved = true)`)) {
 			return
 		}
 	}
@@ -132,7 +145,10 @@ func (b *tab) runAxe(name string) {
 		script := must.Do(os.ReadFile(filepath.Join(packages.Dir, "node_modules/axe-core/axe.min.js"))).Or(b.t)
 		b.axeScript = string(script)
 	}
-	b.run(b.axeScript)
+	b.limit.Reset(tabTimeout)
+	if !read(b, chromedp.Evaluate[bool](`"axe" in window`)) {
+		b.run(b.axeScript)
+	}
 	found := read(b, chromedp.Evaluate[[]string](`axe.run(document, { rules: { "target-size": { enabled: true } }, resultTypes: ["violations"] }).then((r) =>
 		r.violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.html.slice(0, 120) + " " + n.failureSummary.slice(0, 200))))`, chromedp.EvalAwaitPromise))
 	for _, f := range found {
@@ -143,9 +159,7 @@ func (b *tab) runAxe(name string) {
 // bypassPolicy disables the content security policy of pages that are loaded later.
 func (b *tab) bypassPolicy() {
 	b.t.Helper()
-	if _, err := chromedp.Call(b, page.SetBypassCSP, page.SetBypassCSPParams{Enabled: true}); err != nil {
-		b.fail(err)
-	}
+	call(b, page.SetBypassCSP, page.SetBypassCSPParams{Enabled: true})
 }
 
 // openWithoutPolicy is openTab with bypassPolicy, without which the page blocks the script of axe.
@@ -184,8 +198,7 @@ func (b *tab) busyOnce(path string) {
 // enterConsole signs an account of the development provider in to the console.
 func (b *tab) enterConsole(s *server, account, organisation string) {
 	b.t.Helper()
-	b.do(chromedp.Navigate(s.base + "/"))
-	b.waitConsole("Sign in to Collab")
+	b.load(s.base+"/", "Sign in to Collab")
 	b.do(chromedp.Click(`//a[normalize-space()="Sign in"]`), chromedp.WaitVisible(button("Sign in")))
 	b.choose(account)
 	b.choose(organisation)
@@ -198,8 +211,7 @@ func (b *tab) enterPage(s *server, account, address, heading string) {
 	b.t.Helper()
 	b.resize(1280, 800, "light")
 	b.enterConsole(s, account, "Analytical Engines")
-	b.do(chromedp.Navigate(s.base + address))
-	b.waitConsole(heading)
+	b.load(s.base+address, heading)
 	b.clearProblems() // of 401 before the sign-in
 }
 
@@ -219,9 +231,7 @@ func TestConsole(t *testing.T) {
 
 	t.Run("home shows quota, plan, usage, storage and changes, and loads little", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console", "Analytical Engines")
-		if _, err := chromedp.Call(b, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true}); err != nil {
-			b.fail(err)
-		}
+		call(b, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true})
 		traffic, err := chromium.Watch(b)
 		if err != nil {
 			b.fail(err)
@@ -345,8 +355,7 @@ func TestConsole(t *testing.T) {
 	})
 	t.Run("every page is accessible, in light and dark, wide and narrow, with the menu open", func(t *testing.T) {
 		b := openWithoutPolicy(t)
-		b.do(chromedp.Navigate(s.base + "/console"))
-		b.waitConsole("Sign in to Collab")
+		b.load(s.base+"/console", "Sign in to Collab")
 		b.axe("sign-in")
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		b.scrollToBottom()
@@ -355,12 +364,10 @@ func TestConsole(t *testing.T) {
 		b.do(chromedp.Click(chromedp.CSS("button.account")), chromedp.WaitVisible(button("Sign out")))
 		b.waitVisible(`//li/button[@aria-current]`)
 		b.axe("menu")
-		b.do(chromedp.Navigate(s.base + "/console/sessions"))
-		b.waitConsole("Sessions")
+		b.load(s.base+"/console/sessions", "Sessions")
 		b.checkText("Chrome on Linux")
 		b.axe("sessions")
-		b.do(chromedp.Navigate(s.base + "/console/nothing"))
-		b.waitConsole("There is no such page")
+		b.load(s.base+"/console/nothing", "There is no such page")
 		b.axe("missing")
 		b.enterOn("AE")
 		b.enterOn("Sign out")
@@ -369,17 +376,14 @@ func TestConsole(t *testing.T) {
 	})
 	t.Run("with the keyboard alone one signs in, ends a session and signs out", func(t *testing.T) {
 		b := openTab(t)
-		b.do(chromedp.Navigate(s.base + "/console/sessions?from=here"))
-		b.waitConsole("Sign in to Collab")
+		b.load(s.base+"/console/sessions?from=here", "Sign in to Collab")
 		b.tabTo("Sign in")
 		b.key(kb.Enter)
 		b.waitVisible(button("Sign in"))
 		b.tabTo("Sign in")
 		b.key(kb.Enter)
 		b.waitConsole("Sessions")
-		if where := read(b, chromedp.Location()); where != s.base+"/console/sessions?from=here" {
-			t.Errorf("the sign-in leads to %s", where)
-		}
+		must.Is(t, s.base+"/console/sessions?from=here", read(b, chromedp.Location()))
 		b.waitVisible(`//*[@class="badge" and .="This browser"]`)
 		b.tabTo("Skip to the page")
 		b.key(kb.Enter)
@@ -406,8 +410,7 @@ func TestConsole(t *testing.T) {
 		s.signIn("ada@collab.example", "Difference Engines", "member")
 		b := openPage(t, s, "Ada", "/console", "Analytical Engines")
 		other := b.newTab()
-		other.do(chromedp.Navigate(s.base + "/console/sessions"))
-		other.waitConsole("Sessions")
+		other.load(s.base+"/console/sessions", "Sessions")
 		if moved := read(b, chromedp.Evaluate[float64](`(async () => {
 			document.querySelector("button.account").click()
 			const last = () => [...document.querySelectorAll("#account > button")].at(-1).getBoundingClientRect().top

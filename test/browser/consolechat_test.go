@@ -97,9 +97,7 @@ func TestChatPage(t *testing.T) {
 		b.eventually("done", func() string { return read(b, chromedp.Evaluate[string](states, chromedp.EvalAwaitPromise)) })
 		b.do(chromedp.Reload())
 		b.waitVisible(answer("done", "tokens in"), `//nav//a[@aria-current="page" and contains(., "Show me code")]`)
-		if again := read(b, chromedp.Evaluate[string](`document.querySelector(".markdown").innerHTML`)); again != streamed {
-			t.Errorf("the streamed answer was\n%s\nand is now\n%s", streamed, again)
-		}
+		must.Is(t, streamed, read(b, chromedp.Evaluate[string](`document.querySelector(".markdown").innerHTML`)))
 		title := strings.Repeat("x", 59)
 		b.click(`//a[.="New chat"]`)
 		b.do(chromedp.WaitNotPresent(chromedp.CSS(".exchange")), chromedp.Focus(`//textarea[@aria-label="Message"]`))
@@ -127,8 +125,7 @@ func TestChatPage(t *testing.T) {
 		b.waitVisible(`//dialog//textarea`)
 		b.closeDialog() // which stops nothing
 		b.waitVisible(answer("running", "It begins"))
-		b.do(chromedp.Focus(`//textarea[@aria-label="Message"]`))
-		b.key(kb.Escape)
+		b.keyOn(`//textarea[@aria-label="Message"]`, kb.Escape)
 		b.waitVisible(answer("stopped", "It begins"), announced("The answer is stopped"), button("Try again"))
 		select {
 		case <-models.Disconnects():
@@ -166,13 +163,10 @@ func TestChatPage(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/chat", "Chat")
 		b.write("My long thought")
 		b.do(chromedp.Reload())
-		if got := b.draft(); got != "My long thought" {
-			t.Fatalf("after a reload %q is left", got)
-		}
+		must.Is(t, "My long thought", b.draft())
 		for status, says := range map[int]string{503: "The server is busy", 403: "tokens left today", 401: "Your session has ended"} {
 			b.replaceChatResponse(strings.NewReplacer("503", fmt.Sprint(status), "busy", "No").Replace(refusedBusy))
-			b.do(chromedp.Focus(`//textarea[@aria-label="Message"]`))
-			b.key(kb.Enter)
+			b.keyOn(`//textarea[@aria-label="Message"]`, kb.Enter)
 			b.waitVisible(`//*[@role="alert" and contains(., "Sending failed") and contains(., "request-1")]`, fmt.Sprintf(`//body[contains(., %q)]`, says))
 			if got := b.draft(); got != "My long thought" {
 				t.Errorf("after %d %q is left", status, got)
@@ -211,9 +205,7 @@ func TestChatPage(t *testing.T) {
 		b.waitConsole("People")
 		b.run(`window.go()`)
 		b.waitVisible(announced("The answer is complete"))
-		if where := read(b, chromedp.Location()); where != s.base+"/console/people" {
-			t.Errorf("a conversation that begins changes the address to %s", where)
-		}
+		must.Is(t, s.base+"/console/people", read(b, chromedp.Location()))
 		b.click(`//nav//a[@href="/console/chat"]`)
 		b.click(`//nav//a[contains(., "My long thought, and more")]`)
 		b.waitVisible(answer("done", "You said My long thought, and more"))
@@ -222,8 +214,7 @@ func TestChatPage(t *testing.T) {
 		b.do(chromedp.Reload())
 		b.waitVisible(`//textarea[@aria-label="Message"]`)
 		b.replaceChatResponse("new Response('data: {\"type\":\"text\",\"text\":\"The beginning\"}\\n\\n')")
-		b.do(chromedp.Focus(`//textarea[@aria-label="Message"]`))
-		b.key(kb.Enter)
+		b.keyOn(`//textarea[@aria-label="Message"]`, kb.Enter)
 		b.waitVisible(answer("cut", "The beginning"), answer("cut", "cut off"), announced("cut off"))
 		b.click(button("Try again"))
 		b.waitVisible(answer("done", "You said My long thought"))
@@ -238,9 +229,7 @@ func TestChatPage(t *testing.T) {
 		say(b, "Helo")
 		b.waitVisible(answer("done", "You said Helo"))
 		b.click(button("Edit my message"))
-		if got := b.draft(); got != "Helo" {
-			t.Fatalf("%q is to be changed", got)
-		}
+		must.Is(t, "Helo", b.draft())
 		say(b, " again")
 		b.waitVisible(answer("done", "You said Helo again"))
 		b.do(chromedp.WaitNotPresent(`//*[@class="said" and .="Helo"]`))
@@ -279,15 +268,13 @@ func TestChatPage(t *testing.T) {
 		b.key("of paper")
 		b.key(kb.Enter)
 		b.waitVisible(answer("done", "You said Punched cards"), `//*[@class="said" and contains(., "of paper")]`)
-		b.do(chromedp.Focus(`//input[@type="search"]`))
-		b.key("WHEELS")
+		b.keyOn(`//input[@type="search"]`, "WHEELS")
 		b.do(chromedp.WaitNotPresent(`//nav//a[contains(., "Punched cards")]`))
 		b.tabTo("Brass wheels")
 		b.key(kb.Enter)
 		b.waitVisible(answer("done", "You said Brass wheels"))
 		menu := `//button[@aria-haspopup="menu" and contains(@aria-label, "Brass wheels")]`
-		b.do(chromedp.Focus(menu))
-		b.key(kb.Enter)
+		b.keyOn(menu, kb.Enter)
 		b.waitVisible(choice("Rename"))
 		b.key(kb.Enter)
 		b.waitVisible(`//dialog//input`)
@@ -296,8 +283,7 @@ func TestChatPage(t *testing.T) {
 		b.do(chromedp.WaitNotPresent(chromedp.CSS("dialog")))
 		b.waitVisible(`//nav//a[contains(., "second order")]`)
 		b.eventually("1", func() string { // a menu does not open again at once
-			b.do(chromedp.Focus(menu))
-			b.key(kb.Enter)
+			b.keyOn(menu, kb.Enter)
 			return fmt.Sprint(read(b, chromedp.Evaluate[int](`document.querySelectorAll("[role=menu]").length`)))
 		})
 		b.waitVisible(choice("Delete"))
@@ -306,8 +292,7 @@ func TestChatPage(t *testing.T) {
 		b.do(chromedp.WaitNotPresent(`//nav//a[contains(., "second order")]`), chromedp.Focus(chromedp.CSS("h1")))
 		b.chord("z", chromedp.ModifierCtrl)
 		b.waitVisible(answer("done", "You said Brass wheels"), `//nav//a[contains(., "second order")]`)
-		b.do(chromedp.Focus(menu))
-		b.key(kb.Enter)
+		b.keyOn(menu, kb.Enter)
 		b.waitVisible(choice("Delete"))
 		b.key("d", kb.Enter)
 		b.do(chromedp.WaitNotPresent(`//nav//a[contains(., "second order")]`))
@@ -361,9 +346,7 @@ func TestChatPage(t *testing.T) {
 		})`, chromedp.EvalAwaitPromise))
 		b.do(chromedp.Reload())
 		b.waitVisible(answer("done", "You said Whole"))
-		if n := read(b, chromedp.Evaluate[int](`document.querySelectorAll(".talks li").length`)); n != 1 {
-			t.Errorf("%d conversations are listed", n)
-		}
+		must.Is(t, 1, read(b, chromedp.Evaluate[int](`document.querySelectorAll(".talks li").length`)))
 		b.checkProblems(s.base)
 		b.do(chromedp.Navigate(s.base+"/console/chat?c=older"), chromedp.WaitVisible(`//p[contains(., "no such conversation on this device")]`))
 		if version := read(b, chromedp.Evaluate[int](`new Promise((resolve) => {
@@ -388,9 +371,7 @@ func TestChatPage(t *testing.T) {
 		b.write("A draft")
 		b.do(chromedp.Click(chromedp.CSS("button.account")), chromedp.Click(button("Sign out")))
 		b.waitConsole("You are signed out")
-		if got := kept(b); got != "" {
-			t.Errorf("%s is left", got)
-		}
+		must.Is(t, "", kept(b))
 		b.do(chromedp.Navigate(s.base + "/console"))
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		b.do(chromedp.Navigate(s.base + "/console/chat"))

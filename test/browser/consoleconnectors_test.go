@@ -36,8 +36,7 @@ func TestConnectorsPage(t *testing.T) {
 	t.Run("with the keyboard alone a key is stored, read and replaced, and the connector deleted", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/connectors?connect=brave-search", "Connectors")
 		b.waitVisible(`//dialog//input[@type="password" and @autocomplete="off"]`)
-		b.do(chromedp.Focus(`//dialog//input[not(@type)]`))
-		b.key("Search", kb.Tab, "first-secret", kb.Enter)
+		b.keyOn(`//dialog//input[not(@type)]`, "Search", kb.Tab, "first-secret", kb.Enter)
 		b.waitVisible(`//dialog//h2[.="Search"]`)
 		if kept := read(b, chromedp.Evaluate[string](`JSON.stringify({ ...sessionStorage, ...localStorage })`)); strings.Contains(kept, "secret") {
 			t.Errorf("the browser keeps %s", kept)
@@ -45,8 +44,7 @@ func TestConnectorsPage(t *testing.T) {
 		b.do(chromedp.WaitNotPresent(`//dialog//*[contains(., "first-secret")]`))
 		b.tabTo("Replace the credentials")
 		b.key(kb.Enter)
-		b.do(chromedp.Focus(`//dialog//input[@type="password"]`))
-		b.key("second-secret", kb.Enter)
+		b.keyOn(`//dialog//input[@type="password"]`, "second-secret", kb.Enter)
 		b.do(chromedp.WaitNotPresent(`//dialog//input[@type="password"]`))
 		b.tabTo("Read the credentials")
 		b.key(kb.Enter)
@@ -93,8 +91,7 @@ func TestConnectorsPage(t *testing.T) {
 		b.do(chromedp.Navigate(s.base + "/console/connectors?connect=brave-search"))
 		b.waitVisible(`//dialog//input[@type="password"]`)
 		b.axe("connect")
-		b.do(chromedp.Navigate(s.base + "/console/connectors"))
-		b.waitConsole("Connectors")
+		b.load(s.base+"/console/connectors", "Connectors")
 		b.click(`//*[@class="rows"]//a`)
 		b.waitVisible(`//dialog//dt[.="Last used"]`)
 		b.axe("connector")
@@ -152,9 +149,7 @@ func (b *tab) close() {
 // bringToFront activates the tab in its window.
 func (b *tab) bringToFront() {
 	b.t.Helper()
-	if _, err := chromedp.Call(b, page.BringToFront, cdp.Empty{}); err != nil {
-		b.fail(err)
-	}
+	call(b, page.BringToFront, cdp.Empty{})
 }
 
 // waitClosed waits until a window is closed.

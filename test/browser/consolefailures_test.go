@@ -15,9 +15,7 @@ import (
 // block makes requests fail as if the server were unreachable, by the first pattern that matches the address.
 func (b *tab) block(patterns ...*network.BlockPattern) {
 	b.t.Helper()
-	if _, err := chromedp.Call(b, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: patterns}); err != nil {
-		b.fail(err)
-	}
+	call(b, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: patterns})
 }
 
 // requested returns the addresses of requests that contain the part.
@@ -78,8 +76,7 @@ func TestPagesWithoutTheServer(t *testing.T) {
 		t.Run(p.name+" is not there while the server is not, and then is", func(t *testing.T) {
 			b.t = t
 			other := b.newTab()
-			other.do(chromedp.Navigate(s.base + "/console"))
-			other.waitConsole("Analytical Engines")
+			other.load(s.base+"/console", "Analytical Engines")
 			other.resize(1280, 800, "light")
 			other.block(&network.BlockPattern{URLPattern: s.base + "/*", Block: true})
 			if p.path == "/console/sessions" {

@@ -48,8 +48,7 @@ const refusing = `{
 // show opens the form in a tab.
 func (f form) show(b *tab, s *server) {
 	b.t.Helper()
-	b.do(chromedp.Navigate(s.base + f.address))
-	b.waitConsole(f.heading)
+	b.load(s.base+f.address, f.heading)
 	if f.open != nil {
 		f.open(b)
 	}
@@ -89,8 +88,7 @@ func (b *tab) typeInto(field, text string) {
 func (f form) submit(b *tab) {
 	b.t.Helper()
 	if f.save == "" {
-		b.do(chromedp.Focus(f.field))
-		b.key(kb.Enter)
+		b.keyOn(f.field, kb.Enter)
 		return
 	}
 	b.click(f.save)
@@ -114,15 +112,10 @@ func (f form) checkValue(b *tab, want string) {
 // offline disconnects the tab from the network, or connects it again.
 func (b *tab) offline(is bool) {
 	b.t.Helper()
-	_, err := chromedp.Call(b, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
+	call(b, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
 		MatchedNetworkConditions: []*network.Conditions{{Offline: is, DownloadThroughput: -1, UploadThroughput: -1}},
 	})
-	if err == nil {
-		_, err = chromedp.Call(b, network.OverrideNetworkState, network.OverrideNetworkStateParams{Offline: is, DownloadThroughput: -1, UploadThroughput: -1})
-	}
-	if err != nil {
-		b.fail(err)
-	}
+	call(b, network.OverrideNetworkState, network.OverrideNetworkStateParams{Offline: is, DownloadThroughput: -1, UploadThroughput: -1})
 }
 
 // switchTo switches to another organisation by the menu.
@@ -153,8 +146,7 @@ func TestForms(t *testing.T) {
 		return func(b *tab) {
 			row := fmt.Sprintf(`//a[@data-row and .=%q]`, title)
 			b.waitVisible(row)
-			b.do(chromedp.Focus(row))
-			b.key(key)
+			b.keyOn(row, key)
 		}
 	}
 	forms := []form{
@@ -174,8 +166,7 @@ func TestForms(t *testing.T) {
 			open: func(b *tab) {
 				onRow("Choose the cards", "x")(b)
 				b.click(button("Reprioritise…"))
-				b.do(chromedp.Focus(`//dialog//select[@required]`))
-				b.key("h")
+				b.keyOn(`//dialog//select[@required]`, "h")
 			},
 			save: `//dialog//button[.="Reprioritise"]`, saved: `//*[@role="status" and contains(., "1 task reprioritised")]`,
 		},
@@ -186,8 +177,7 @@ func TestForms(t *testing.T) {
 			name: "a file's path", address: "/console/files?place=shared/artifacts", heading: "Files", field: `//dialog//input[@id="path"]`, first: [2]string{"our plan.txt", `//*[@class="undo" and contains(., "our plan.txt")]`}, typed: "plans/plan.txt",
 			open: func(b *tab) {
 				b.waitVisible(entry("plan.txt"))
-				b.do(chromedp.Focus(entry("plan.txt")))
-				b.key(kb.F2)
+				b.keyOn(entry("plan.txt"), kb.F2)
 			},
 			save: `//dialog//button[.="Save"]`, saved: `//*[@class="undo" and contains(., "plans/plan.txt")]`,
 			change: func() string {

@@ -34,32 +34,25 @@ func TestConsoleFrame(t *testing.T) {
 		b.waitConsole("Tasks")
 		b.waitVisible(`//nav//a[@aria-current="page" and normalize-space()="Tasks"]`)
 		b.do(chromedp.WaitNotPresent(`//nav//a[@aria-current="page" and normalize-space()="Home"]`))
-		if got := active(); got != "main" {
-			t.Errorf("the focus is on %q", got)
-		}
+		must.Is(t, "main", active())
 	})
 	t.Run("on a narrow one a menu has them, by the keyboard too", func(t *testing.T) {
 		b.t = t
 		b.resize(320, 700, "light")
 		b.do(chromedp.Reload())
 		b.waitConsole("Tasks")
-		b.do(chromedp.Focus(`//button[@aria-label="Pages"]`))
-		b.key(kb.Enter)
+		b.keyOn(`//button[@aria-label="Pages"]`, kb.Enter)
 		b.do(chromedp.WaitVisible(open))
 		b.key(kb.Escape)
 		b.do(chromedp.WaitNotPresent(open))
-		if got := active(); got != "Pages" {
-			t.Errorf("after Escape the focus is on %q", got)
-		}
+		must.Is(t, "Pages", active())
 		b.key(kb.Enter)
 		b.do(chromedp.WaitVisible(open))
 		b.tabTo("Files")
 		b.key(kb.Enter)
 		b.waitConsole("Files")
 		b.do(chromedp.WaitNotPresent(open))
-		if got := active(); got != "main" {
-			t.Errorf("the focus is on %q", got)
-		}
+		must.Is(t, "main", active())
 	})
 	t.Run("the open menu is accessible, and a wider screen shows it beside the page", func(t *testing.T) {
 		b.t = t
@@ -170,8 +163,7 @@ func TestConsoleFrame(t *testing.T) {
 		b.waitVisible(`//dialog[@open]//h2[.="Oil the ångström mill"]`)
 		b.closeDialog()
 		goTo("ada@", "Adaada@collab.example", "People")
-		b.do(chromedp.Navigate(s.base + "/console/tasks"))
-		b.waitConsole("Tasks")
+		b.load(s.base+"/console/tasks", "Tasks")
 	})
 	t.Run("the palette opens by its keys, finds a page, and gives the focus back", func(t *testing.T) {
 		b.t = t
@@ -181,9 +173,7 @@ func TestConsoleFrame(t *testing.T) {
 		b.chord("k", chromedp.ModifierCtrl)
 		b.waitVisible(dialog, `//*[@role="option" and @aria-selected="true" and normalize-space()="Home"]`)
 		b.closeDialog()
-		if got := active(); got != "Files" {
-			t.Errorf("after Escape the focus is on %q", got)
-		}
+		must.Is(t, "Files", active())
 		b.chord("k", chromedp.ModifierCtrl)
 		b.waitVisible(dialog)
 		b.key(kb.ArrowDown)

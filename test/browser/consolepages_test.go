@@ -60,11 +60,7 @@ func consolePages(t *testing.T) (all []consolePage) {
 // media emulates a media feature.
 func (b *tab) media(feature, value string) {
 	b.t.Helper()
-	if _, err := chromedp.Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-		Features: []*emulation.MediaFeature{{Name: feature, Value: value}},
-	}); err != nil {
-		b.fail(err)
-	}
+	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: feature, Value: value}}})
 }
 
 // open opens a page of the console and waits until it is loaded.
@@ -79,13 +75,8 @@ func (b *tab) open(s *server, p consolePage) {
 func (b *tab) savePicture(file string) {
 	b.t.Helper()
 	quality := int64(80)
-	shot, err := chromedp.Call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatWebp, Quality: &quality})
-	if err == nil {
-		err = os.WriteFile(file, shot.Data, 0o644)
-	}
-	if err != nil {
-		b.fail(err)
-	}
+	shot := call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatWebp, Quality: &quality})
+	must.NoError(b.t, os.WriteFile(file, shot.Data, 0o644))
 }
 
 // Scripts that return descriptions of elements that the pages must not have.

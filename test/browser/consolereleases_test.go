@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"collab/test/collabd"
+	"collab/test/must"
 )
 
 // published is a release as far as the tests read it.
@@ -108,15 +109,11 @@ func TestReleasesPage(t *testing.T) {
 			b.key(kb.ArrowRight)
 		}
 		b.waitVisible(`//p[@id="reach" and contains(., "30 % reaches about 12 of ")]`, badge("Rolling out at 10 %"))
-		if at := s.release(as, now.ID).Rollout; at != 10 {
-			t.Errorf("the rollout is at %d %% before Apply", at)
-		}
+		must.Is(t, 10, s.release(as, now.ID).Rollout)
 		b.tabTo("Apply 30 %")
 		b.key(kb.Enter)
 		b.waitVisible(badge("Rolling out at 30 %"), `//*[@id="said" and contains(., "The rollout is at 30 %")]`)
-		if at := s.release(as, now.ID).Rollout; at != 30 {
-			t.Errorf("the rollout is at %d %% after Apply", at)
-		}
+		must.Is(t, 30, s.release(as, now.ID).Rollout)
 		b.checkProblems(s.base)
 	})
 	t.Run("a change of another manager is noticed, and what was chosen stays", func(t *testing.T) {
@@ -189,9 +186,7 @@ func TestReleasesPage(t *testing.T) {
 		b.waitVisible(`//*[@role="alert" and contains(., "Publishing failed") and contains(., "what was published is never replaced")]`)
 		b.do(chromedp.Reload())
 		b.waitConsole("Publish a release")
-		if kept := read(b, chromedp.Value(`//label[starts-with(., "Address of the download")]/input`)); kept != "https://dl.example.com/again.AppImage" {
-			t.Errorf("after a reload the address is %q", kept)
-		}
+		must.Is(t, "https://dl.example.com/again.AppImage", read(b, chromedp.Value(`//label[starts-with(., "Address of the download")]/input`)))
 		fill("Version", "1.0.1")
 		b.waitVisible(`//p[contains(., "The latest is 1.1.0")]`)
 		b.key(kb.Backspace, kb.Backspace, kb.Backspace, "2.0")
@@ -207,8 +202,7 @@ func TestReleasesPage(t *testing.T) {
 		b := openTab(t)
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		b.busyOnce("/updates/" + old.ID)
-		b.do(chromedp.Navigate(s.base + "/console/releases?release=" + old.ID))
-		b.waitConsole("1.0.0")
+		b.load(s.base+"/console/releases?release="+old.ID, "1.0.0")
 		b.click(button("Withdraw"))
 		b.waitVisible(`//*[@role="alert" and contains(., "Changing the release failed") and contains(., "request-1")]`, badge("Superseded"))
 		b.click(button("Withdraw"))
@@ -225,8 +219,7 @@ func TestReleasesPage(t *testing.T) {
 		b := openWithoutPolicy(t)
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		for name, at := range map[string][2]string{"releases": {"", "Releases"}, "release": {"?release=" + now.ID, "1.1.0"}, "publish": {"?publish=new", "Publish a release"}} {
-			b.do(chromedp.Navigate(s.base + "/console/releases" + at[0]))
-			b.waitConsole(at[1])
+			b.load(s.base+"/console/releases"+at[0], at[1])
 			b.axe(name)
 		}
 	})

@@ -56,7 +56,7 @@ func (b *tab) newTab() *tab {
 	other := &tab{Context: context, t: b.t}
 	must.NoError(b.t, chromedp.Do(other))
 	must.NoError(b.t, chromedp.Listen(other, other.record))
-	must.Do(chromedp.Call(other, network.Enable, network.EnableParams{})).Or(b.t)
+	call(other, network.Enable, network.EnableParams{})
 	return other
 }
 
@@ -126,9 +126,7 @@ func (b *tab) drop(on string, paths ...string) {
 	for _, kind := range []input.DispatchDragEventType{input.DispatchDragEventTypeDragEnter, input.DispatchDragEventTypeDragOver, input.DispatchDragEventTypeDrop} {
 		b.waitFrames()
 		data := &input.DragData{Items: []*input.DragDataItem{}, Files: paths, DragOperationsMask: 1}
-		if _, err := chromedp.Call(b, input.DispatchDragEvent, input.DispatchDragEventParams{Type: kind, X: at[0], Y: at[1], Data: data}); err != nil {
-			b.fail(err)
-		}
+		call(b, input.DispatchDragEvent, input.DispatchDragEventParams{Type: kind, X: at[0], Y: at[1], Data: data})
 	}
 }
 
@@ -192,9 +190,7 @@ func TestFiles(t *testing.T) {
 		s.store(as, "live/first.txt", "first", "text/plain")
 		b.waitVisible(entry("live"))
 		other.waitVisible(entry("live"))
-		if n := b.countRequests("/sync/changes") + other.countRequests("/sync/changes"); n != 1 {
-			t.Errorf("two tabs have %d feeds", n)
-		}
+		must.Is(t, 1, b.countRequests("/sync/changes")+other.countRequests("/sync/changes"))
 		team := decode[record](t, s.call("POST", "/teams", as, map[string]string{"name": "Weavers"}, http.StatusCreated)).ID
 		workspace := decode[record](t, s.call("POST", "/workspaces", as, map[string]string{"name": "Looms", "teamId": team}, http.StatusCreated)).ID
 		b.run(`dispatchEvent(new Event("focus"))`)
@@ -320,9 +316,7 @@ func TestFiles(t *testing.T) {
 		b.waitVisible(`//*[@role="alert" and contains(., "The server cannot be reached")]`)
 		b.click(button("Try again"))
 		b.waitVisible(`//h2[.="1 of 1 files uploaded"]`, entry("big.bin"))
-		if n := b.countRequests("/sync/changes"); n != 1 {
-			t.Errorf("the page has %d feeds", n)
-		}
+		must.Is(t, 1, b.countRequests("/sync/changes"))
 		found := s.stored(as)
 		if _, there := found["up/halfway.bin"]; there || found["up/file-01.txt"].Version != 2 || found["up/file-00 (2).txt"].Version != 1 || found["up/tree/deep/b.md"].Version != 1 || found["up/big.bin"].Version != 1 {
 			t.Errorf("the files are %v", found)
@@ -401,9 +395,7 @@ func TestFiles(t *testing.T) {
 		b.waitVisible(`//img[@alt="evil.svg"]`)
 		show("dot.png")
 		b.waitVisible(`//img[@alt="dot.png" and starts-with(@src, "blob:")]`)
-		if wide := read(b, chromedp.Evaluate[int](`document.querySelector("img.content").naturalWidth`)); wide != 8 {
-			t.Errorf("the picture is %d pixels wide", wide)
-		}
+		must.Is(t, 8, read(b, chromedp.Evaluate[int](`document.querySelector("img.content").naturalWidth`)))
 		show("paper.pdf")
 		b.waitVisible(`//iframe[@title="paper.pdf" and starts-with(@src, "blob:")]`)
 		show("false.pdf")
@@ -534,9 +526,7 @@ func TestMemories(t *testing.T) {
 		write(b, " and mine")
 		saved("# Theirs", 1)
 		b.waitVisible(`//*[@role="alert" and contains(., "Ada has changed this memory")]`, `//textarea[@id="theirs"]`, `//*[@class="second" and contains(., "mine")]`)
-		if text := b.value("text"); text != "# Ours and mine" {
-			t.Errorf("what was written is %q", text)
-		}
+		must.Is(t, "# Ours and mine", b.value("text"))
 		b.click(button("Save mine"))
 		b.waitVisible(`//p[contains(., "Version 3")]`)
 		if got := now(); got.Content != "# Ours and mine" {
@@ -591,8 +581,7 @@ func TestMemories(t *testing.T) {
 		s.call("POST", "/auth/seed-onboarding", as, nil, http.StatusOK)
 		name := decode[[]struct{ Name string }](t, s.call("GET", "/workspaces", as, nil, http.StatusOK))[0].Name
 		b := openPage(t, s, "Ada", "/console/memories", "Memories")
-		b.do(chromedp.Focus(fmt.Sprintf(`//summary[@aria-label="Add a memory of %s"]`, name)))
-		b.key(kb.Enter, kb.Tab)
+		b.keyOn(fmt.Sprintf(`//summary[@aria-label="Add a memory of %s"]`, name), kb.Enter, kb.Tab)
 		field := fmt.Sprintf(`//input[@aria-label="Name of a new memory of %s"]`, name)
 		b.do(chromedp.SendKeys(field, "habits"), chromedp.Reload())
 		b.waitConsole("Memories")
@@ -603,8 +592,7 @@ func TestMemories(t *testing.T) {
 		b.waitVisible(`//p[contains(., "Version 1")]`, `//a[.="habits.md"]`)
 		b.click(`//a[.="Versions"]`)
 		b.waitVisible(`//*[@role="treeitem" and @aria-expanded="true" and contains(., "Memories")]`, fmt.Sprintf(`//*[@role="treeitem" and @aria-selected="true" and contains(., "Memory of %s")]`, name))
-		b.do(chromedp.Focus(`//*[@role="treeitem" and contains(., "Memories")]`))
-		b.key(kb.Enter)
+		b.keyOn(`//*[@role="treeitem" and contains(., "Memories")]`, kb.Enter)
 		b.do(chromedp.WaitNotPresent(`//*[@role="treeitem" and contains(., "Memory of")]`))
 		b.checkProblems(s.base)
 	})
@@ -633,8 +621,7 @@ func TestFilesAndMemoriesAreAccessible(t *testing.T) {
 	b.upload("a.txt", "b.txt", "plain.txt", "d.txt")
 	b.waitVisible(uploaded("d.txt", "done"), uploaded("a.txt", "failed"), uploaded("b.txt", "sending"), `//button[@aria-label="Replace plain.txt"]`)
 	b.axe("files")
-	b.do(chromedp.Focus(entry("plain.txt")))
-	b.key(kb.F2)
+	b.keyOn(entry("plain.txt"), kb.F2)
 	b.waitVisible(`//dialog//input`)
 	b.axe("files-rename")
 	b.closeDialog()

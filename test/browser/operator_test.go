@@ -12,13 +12,13 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"collab/test/collabd"
+	"collab/test/must"
 )
 
 // enterOperator signs an operator in on a page for operators.
 func (b *tab) enterOperator(s *server, address, heading string) {
 	b.t.Helper()
-	b.do(chromedp.Navigate(s.base + address))
-	b.waitConsole("Operator")
+	b.load(s.base+address, "Operator")
 	b.do(chromedp.Focus(chromedp.CSS(`input[type="password"]`)))
 	b.key(collabd.AdminSecret, kb.Enter)
 	b.waitConsole(heading)
@@ -27,9 +27,7 @@ func (b *tab) enterOperator(s *server, address, heading string) {
 // endOperatorSession removes the cookies, as the browser does at the end of the session.
 func (b *tab) endOperatorSession() {
 	b.t.Helper()
-	if _, err := chromedp.Call(b, network.ClearBrowserCookies, cdp.Empty{}); err != nil {
-		b.fail(err)
-	}
+	call(b, network.ClearBrowserCookies, cdp.Empty{})
 }
 
 func TestOperatorPage(t *testing.T) {
@@ -37,8 +35,7 @@ func TestOperatorPage(t *testing.T) {
 	b := openTab(t)
 	b.resize(1280, 800, "light")
 	b.bypassPolicy()
-	b.do(chromedp.Navigate(s.base + "/console/operator"))
-	b.waitConsole("Operator")
+	b.load(s.base+"/console/operator", "Operator")
 	field := chromedp.CSS(`input[type="password"]`)
 	b.do(chromedp.WaitVisible(field))
 	b.axe("operator-sign-in")
@@ -46,16 +43,12 @@ func TestOperatorPage(t *testing.T) {
 	b.do(chromedp.Focus(field))
 	b.key("another secret", kb.Enter)
 	b.waitVisible(`//form//*[@role="alert" and contains(., "not the operator")]`)
-	if typed := read(b, chromedp.Value(field)); typed != "another secret" {
-		t.Errorf("after the refusal the field has %q", typed)
-	}
+	must.Is(t, "another secret", read(b, chromedp.Value(field)))
 	read(b, chromedp.Evaluate[int](`document.querySelector("input").select(), 0`))
 	b.key(collabd.AdminSecret, kb.Enter)
 	b.waitConsole("Setup")
 	b.waitVisible(`//h2[starts-with(., "1. Do what remains")]`)
-	if where := read(b, chromedp.Location()); where != s.base+"/console/operator/setup" {
-		t.Errorf("the sign-in leads to %s", where)
-	}
+	must.Is(t, s.base+"/console/operator/setup", read(b, chromedp.Location()))
 	b.click(`//nav/a[.="Health"]`)
 	b.waitConsole("Health of one server")
 	b.waitVisible(`//span[@class="badge" and .="Ready"]`, `//h2[.="Requests by minute"]`, `//h2[.="Budgets of memory"]`, `(//span[@class="key" and normalize-space()="Unknown"])[1]`)
@@ -110,8 +103,7 @@ func TestOperatorsSetup(t *testing.T) {
 	b.axe("setup")
 
 	b.endOperatorSession()
-	b.do(chromedp.Focus(button("Check again")))
-	b.key(kb.Enter)
+	b.keyOn(button("Check again"), kb.Enter)
 	b.waitVisible(`//h2[.="Your operator’s session has ended"]`, `//*[@role="alert" and contains(., "Checking again failed")]`)
 	b.key(collabd.AdminSecret, kb.Enter)
 	b.do(chromedp.WaitNotPresent(`//dialog`), chromedp.WaitNotPresent(`//*[@role="alert"]`))

@@ -120,9 +120,7 @@ func TestPages(t *testing.T) {
 		b.do(chromedp.Navigate(provider.SignInURL()))
 		b.enter("E-mail address")
 		b.checkScreens("session")
-		if text := b.text(); !strings.Contains(text, "Ada Lovelace") || !strings.Contains(text, "Owner of Example") {
-			t.Errorf("the page says:\n%s", text)
-		}
+		b.checkText("Ada Lovelace", "Owner of Example")
 		b.checkProblems(strings.TrimSuffix(provider.Issuer(), devidp.Prefix))
 	})
 	t.Run("fields of what is new are shown when they are chosen, and say what is wrong, with the keyboard alone", func(t *testing.T) {

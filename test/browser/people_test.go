@@ -38,8 +38,7 @@ func TestPeoplePage(t *testing.T) {
 
 	t.Run("with the keyboard somebody is invited, and the link is shown once", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/people", "People")
-		b.do(chromedp.Focus(button("Invite…")))
-		b.key(kb.Enter)
+		b.keyOn(button("Invite…"), kb.Enter)
 		b.waitVisible(`//dialog//h2[.="Invite somebody"]`)
 		b.do(chromedp.Focus(chromedp.CSS("dialog input")))
 		b.key("grace@collab.example", kb.Enter)
@@ -87,8 +86,7 @@ func TestPeoplePage(t *testing.T) {
 			})(fetch)`)
 			b.key(kb.Enter)
 			b.waitVisible(`//dialog//*[@role="alert" and contains(., "cannot be reached")]`)
-			b.do(chromedp.Navigate(s.base + "/console/people"))
-			b.waitConsole("People")
+			b.load(s.base+"/console/people", "People")
 			b.waitVisible(`//ul[@aria-label="Invitations"]//b[.="grace@collab.example"]`)
 			discard()
 			b.eventually("0", func() string { return fmt.Sprint(len(pending())) })
@@ -100,18 +98,15 @@ func TestPeoplePage(t *testing.T) {
 				t.Fatalf("deleted %s, the invitation was made again, and stored are %v", about, left)
 			}
 			s.call("DELETE", "/org/invite/"+pending()[0].ID, as, nil, http.StatusOK)
-			b.do(chromedp.Navigate(s.base + "/console/people?invite=1"))
-			b.waitConsole("People")
+			b.load(s.base+"/console/people?invite=1", "People")
 		}
 		b.checkProblems(s.base, icon)
 	})
 	t.Run("an owner changes roles, the last one stays, and members are found and removed", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/people", "People")
-		b.do(chromedp.Focus(row("ben@collab.example", "//select")))
-		b.key("v")
+		b.keyOn(row("ben@collab.example", "//select"), "v")
 		b.eventually("VIEWER", func() string { return roleOf("ben@collab.example") })
-		b.do(chromedp.Focus(row("ada@collab.example", "//select")))
-		b.key("m")
+		b.keyOn(row("ada@collab.example", "//select"), "m")
 		b.waitVisible(`//dialog`)
 		b.enterOn("Change my role")
 		b.waitVisible(`//*[@role="alert" and contains(., "last OWNER") and contains(., "Make somebody else one first")]`)
@@ -137,8 +132,7 @@ func TestPeoplePage(t *testing.T) {
 		b := openWithoutPolicy(t)
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		for name, address := range map[string]string{"people": "", "invite": "?invite=1"} {
-			b.do(chromedp.Navigate(s.base + "/console/people" + address))
-			b.waitConsole("People")
+			b.load(s.base+"/console/people"+address, "People")
 			b.waitVisible(row("ada@collab.example", ""))
 			b.axe(name)
 		}

@@ -168,9 +168,7 @@ func TestCommandLine(t *testing.T) {
 	}
 
 	t.Run("the state comes back unchanged", func(t *testing.T) {
-		if got := r.URL.Query().Get("state"); got != state {
-			t.Errorf("it came back as %q", got)
-		}
+		must.Is(t, state, r.URL.Query().Get("state"))
 	})
 	t.Run("the token works", func(t *testing.T) {
 		decode[session](t, s.call("GET", "/auth/me", bearer(r.URL.Query().Get("token")), nil, http.StatusOK)).check(t, "grace@collab.example", "Navy Yard", "OWNER")
@@ -226,9 +224,7 @@ func TestInvitation(t *testing.T) {
 
 	b.do(chromedp.Navigate(invited.InviteURL), chromedp.WaitVisible(chromedp.CSS("h1")))
 	b.screenshot("invitation")
-	if text := b.text(); !strings.Contains(text, "Analytical Engines") || !strings.Contains(text, "Bob@collab.example") || !strings.Contains(text, "Viewer") {
-		t.Errorf("the page says:\n%s", text)
-	}
+	b.checkText("Analytical Engines", "Bob@collab.example", "Viewer")
 	b.fill("Your name", "Bob Babbage")
 	b.press("Accept the invitation")
 	b.screenshot("accepted")
@@ -250,9 +246,7 @@ func TestInvitation(t *testing.T) {
 	b.checkProblems(s.base)
 	t.Run("the link works once", func(t *testing.T) {
 		b.do(chromedp.Navigate(invited.InviteURL))
-		if text := b.text(); !strings.Contains(text, "not valid any more") {
-			t.Errorf("the page says:\n%s", text)
-		}
+		b.checkText("not valid any more")
 	})
 	t.Run("whoever was removed can be invited again", func(t *testing.T) {
 		s.call("DELETE", "/org/members/"+s.member(as, "Bob@collab.example").UserID, as, nil, http.StatusOK)

@@ -8,14 +8,14 @@ import (
 
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+
+	"collab/test/must"
 )
 
 // runInNewPages runs a script in each page that is loaded later.
 func (b *tab) runInNewPages(script string) {
 	b.t.Helper()
-	if _, err := chromedp.Call(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script}); err != nil {
-		b.fail(err)
-	}
+	call(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
 }
 
 func TestAPageOfTheOrganisationThatWasLeft(t *testing.T) {
@@ -33,11 +33,9 @@ func TestAPageOfTheOrganisationThatWasLeft(t *testing.T) {
 	b.waitVisible(`//p[contains(., "Nothing is here yet")]`)
 	other := b.newTab()
 	other.runInNewPages(`BroadcastChannel.prototype.postMessage = () => undefined`) // the first tab gets no message
-	other.do(chromedp.Navigate(s.base + "/console/tasks"))
-	other.waitConsole("Tasks")
+	other.load(s.base+"/console/tasks", "Tasks")
 	other.do(chromedp.SendKeys(chromedp.CSS("input.new"), "of Analytical Engines"))
-	other.do(chromedp.Navigate(s.base + "/console/memories?memory=org"))
-	other.waitConsole("Memories")
+	other.load(s.base+"/console/memories?memory=org", "Memories")
 	other.do(chromedp.SendKeys(`//textarea[@id="text"]`, "# Analytical"))
 	other.waitVisible(`//*[.="Not saved"]`)
 	other.do(chromedp.Click(chromedp.CSS("button.account")), chromedp.Click(`//li/button[normalize-space()="Difference Engines owner"]`))
@@ -51,15 +49,9 @@ func TestAPageOfTheOrganisationThatWasLeft(t *testing.T) {
 		}
 	})
 	t.Run("leaves no draft in the other organisation", func(t *testing.T) {
-		other.do(chromedp.Navigate(s.base + "/console/memories?memory=org"))
-		other.waitConsole("Memories")
-		if text := other.value("text"); text != "# Difference" {
-			t.Errorf("the memory is %q", text)
-		}
-		other.do(chromedp.Navigate(s.base + "/console/tasks"))
-		other.waitConsole("Tasks")
-		if text := read(other, chromedp.Value(chromedp.CSS("input.new"))); text != "" {
-			t.Errorf("the new task is %q", text)
-		}
+		other.load(s.base+"/console/memories?memory=org", "Memories")
+		must.Is(t, "# Difference", other.value("text"))
+		other.load(s.base+"/console/tasks", "Tasks")
+		must.Is(t, "", read(other, chromedp.Value(chromedp.CSS("input.new"))))
 	})
 }

@@ -62,9 +62,7 @@ func (b *tab) eventually(want string, fn func() string) {
 // edit has the browser carry out an editing command, such as paste.
 func (b *tab) edit(command string) {
 	b.t.Helper()
-	if _, err := chromedp.Call(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeRawKeyDown, Commands: []string{command}}); err != nil {
-		b.fail(err)
-	}
+	call(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeRawKeyDown, Commands: []string{command}})
 }
 
 // focus focuses the row of a task.
@@ -155,9 +153,7 @@ func TestTasksPage(t *testing.T) {
 		b.eventually("?search=ON+Sec", query)
 		b.do(chromedp.Reload())
 		b.waitVisible(row("second"))
-		if text := read(b, chromedp.Value(search)); text != "ON Sec" {
-			t.Errorf("the field has %q", text)
-		}
+		must.Is(t, "ON Sec", read(b, chromedp.Value(search)))
 		b.focus("second") // the list with the words closes
 		b.key("e")
 		b.waitVisible(`//input[@data-row]`)
@@ -173,8 +169,7 @@ func TestTasksPage(t *testing.T) {
 		b.do(chromedp.NavigateBack())
 		b.do(chromedp.WaitNotPresent(row("first")))
 		b.eventually(".", func() string { return read(b, chromedp.Value(search)) })
-		b.do(chromedp.Focus(search))
-		b.key(kb.Escape)
+		b.keyOn(search, kb.Escape)
 		b.waitVisible(row("first"))
 		s.call("DELETE", "/tasks/"+s.tasksOf(as)[3].ID, as, nil, http.StatusOK)
 		s.call("PATCH", "/tasks/"+second.ID, as, map[string]any{"title": "second", "workspaceId": nil, "tags": []string{}, "dueDate": nil}, http.StatusOK)
@@ -334,9 +329,7 @@ func TestTasksPage(t *testing.T) {
 		must.Do(chromedp.CallBrowser(b, browser.SetPermission, browser.SetPermissionParams{Permission: &browser.PermissionDescriptor{Name: "clipboard-read"}, Setting: browser.PermissionSettingGranted})).Or(t)
 		b.click(button("Copy"))
 		b.waitVisible(button("Copied"), `//*[@id="said" and .="Copied"]`)
-		if text := read(b, chromedp.Evaluate[string](`navigator.clipboard.readText()`, chromedp.EvalAwaitPromise)); text != "request-1" {
-			t.Errorf("the clipboard has %q", text)
-		}
+		must.Is(t, "request-1", read(b, chromedp.Evaluate[string](`navigator.clipboard.readText()`, chromedp.EvalAwaitPromise)))
 		b.click(button("Try again"))
 		b.focus("first")
 		b.busyOnce("/tasks/" + second.ID)
@@ -436,9 +429,7 @@ func TestTasksPage(t *testing.T) {
 		b.do(chromedp.SendKeys(chromedp.CSS("input.new"), " and more"))
 		release()
 		b.waitVisible(`//a[@data-row and .="sixth"]`)
-		if text := read(b, chromedp.Value(chromedp.CSS("input.new"))); text != "sixth and more" {
-			t.Errorf("what was typed is %q", text)
-		}
+		must.Is(t, "sixth and more", read(b, chromedp.Value(chromedp.CSS("input.new"))))
 
 		b.run(`hold = "GET /console/api/v1/tasks"; Date.now = ((real) => () => real() + 10_000)(Date.now); dispatchEvent(new Event("focus"))`)
 		held()
@@ -473,15 +464,11 @@ func TestTasksPage(t *testing.T) {
 		b.focus("eighth")
 		b.key("e")
 		b.waitVisible(title)
-		if text := read(b, chromedp.Value(title)); text != "ninth" {
-			t.Errorf("the title that was typed while another was saved is %q", text)
-		}
+		must.Is(t, "ninth", read(b, chromedp.Value(title)))
 		s.call("PATCH", "/tasks/"+last.ID, as, map[string]string{"title": "theirs"}, http.StatusOK)
 		b.run(`Date.now = ((real) => () => real() + 10_000)(Date.now); dispatchEvent(new Event("focus"))`)
 		b.waitVisible(`//li[.//input[@aria-label="Title"]]//button[@aria-label="More for theirs"]`)
-		if text := read(b, chromedp.Value(title)); text != "ninth" {
-			t.Errorf("after somebody else has changed the title the field has %q", text)
-		}
+		must.Is(t, "ninth", read(b, chromedp.Value(title)))
 		b.key(kb.Enter)
 		b.waitVisible(`//section[@aria-label="Yours" and contains(., "ninth")]`, `//section[@aria-label="Theirs, stored" and contains(., "theirs")]`)
 		b.click(button("Keep yours"))
@@ -553,9 +540,7 @@ func TestTasksPage(t *testing.T) {
 		b.do(chromedp.SendKeys(chromedp.CSS("dialog textarea"), ", two"))
 		release()
 		b.waitVisible(`//dialog//*[.="Not saved yet"]`)
-		if text := read(b, chromedp.Value(chromedp.CSS("dialog textarea"))); text != "One, two" {
-			t.Errorf("what was typed is %q", text)
-		}
+		must.Is(t, "One, two", read(b, chromedp.Value(chromedp.CSS("dialog textarea"))))
 		b.click(`//dialog//button[.="Save"]`)
 		b.waitVisible(`//dialog//*[.="Saved"]`)
 		b.closeDialog()
@@ -595,8 +580,7 @@ func TestTasksPage(t *testing.T) {
 		b := openWithoutPolicy(t)
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		for name, address := range map[string]string{"tasks": "", "board": "?view=board&priority=HIGH", "groups": "?view=groups", "task": "?task=" + third.ID} {
-			b.do(chromedp.Navigate(s.base + "/console/tasks" + address))
-			b.waitConsole("Tasks")
+			b.load(s.base+"/console/tasks"+address, "Tasks")
 			b.waitVisible(`//*[@data-row]`)
 			b.axe(name)
 		}
@@ -680,8 +664,7 @@ func TestTasksPage(t *testing.T) {
 		b.eventually("Grace", func() string { return read(b, chromedp.Value(`//dialog`+field)) })
 		b.click(`//dialog//button[.="Save"]`)
 		b.eventually(grace, assignee(third.ID))
-		b.do(chromedp.Focus(`//dialog` + field))
-		b.key("person-42")
+		b.keyOn(`//dialog`+field, "person-42")
 		b.waitVisible(`//dialog//*[@role="option" and contains(., "person-42")]`)
 		b.chord(kb.Enter, chromedp.ModifierCtrl) // saves the only match
 		b.eventually(s.member(as, "person-42@collab.example").UserID, assignee(third.ID))
@@ -763,8 +746,6 @@ func TestTasksPage(t *testing.T) {
 		b.eventually("gone", func() string {
 			return read(b, chromedp.Evaluate[string]("document.querySelector(`[data-id=\"${window.first}\"]`) ? \"there\" : \"gone\""))
 		})
-		if row := read(b, chromedp.Evaluate[string](`document.activeElement.closest("[data-id]")?.innerText ?? ""`)); row != "" {
-			t.Errorf("the focus is in the row %q", row)
-		}
+		must.Is(t, "", read(b, chromedp.Evaluate[string](`document.activeElement.closest("[data-id]")?.innerText ?? ""`)))
 	})
 }

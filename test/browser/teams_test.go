@@ -75,15 +75,13 @@ func TestTeamsPage(t *testing.T) {
 		focused := func() string {
 			return read(b, chromedp.Evaluate[string](`document.activeElement.labels?.[0]?.textContent ?? ""`))
 		}
-		b.do(chromedp.Focus(button("New team…")))
-		b.key(kb.Enter)
+		b.keyOn(button("New team…"), kb.Enter)
 		b.waitVisible(`//dialog//h2[.="New team"]`)
 		b.eventually("Name", focused)
 		b.key("Design", kb.Enter)
 		b.waitVisible(`//h2[starts-with(., "Design")]`, `//p[starts-with(., "This team has no workspaces yet")]`)
 		for _, name := range []string{"one", "two", "three"} {
-			b.do(chromedp.Focus(button("New workspace…")))
-			b.key(kb.Enter)
+			b.keyOn(button("New workspace…"), kb.Enter)
 			b.eventually("Name", focused)
 			b.key(name, kb.Enter)
 			b.waitVisible(row(name))
@@ -169,9 +167,7 @@ func TestTeamsPage(t *testing.T) {
 		other.chord(kb.ArrowUp, chromedp.ModifierAlt)
 		other.chord(kb.ArrowUp, chromedp.ModifierAlt)
 		other.eventually("three one two", order)
-		if seen := titlesOf(b); seen != "one two three" {
-			t.Fatalf("before its own move the tab shows %s", seen)
-		}
+		must.Is(t, "one two three", titlesOf(b))
 		b.focus("one")
 		b.chord(kb.ArrowDown, chromedp.ModifierAlt)
 		b.eventually("three two one", order)
@@ -243,8 +239,7 @@ func TestTeamsPage(t *testing.T) {
 		belongs := func() string {
 			return fmt.Sprint(strings.Contains(string(s.call("GET", "/teams", asBen, nil, http.StatusOK)), design.ID))
 		}
-		b.do(chromedp.Focus(toAdd))
-		b.key("z", "z", kb.Enter)
+		b.keyOn(toAdd, "z", "z", kb.Enter)
 		b.waitVisible(`//*[@role="alert" and starts-with(., "No other member")]`)
 		b.key(kb.Backspace, kb.Backspace, "B", "E", "N")
 		b.do(chromedp.WaitNotPresent(`//*[@role="alert"]`))
@@ -295,8 +290,7 @@ func TestTeamsPage(t *testing.T) {
 		b.key(kb.Enter)
 		b.waitVisible(`//dialog//button[.="Close"]`)
 		b.do(chromedp.WaitNotPresent(`//dialog//button[.="Save"]`), chromedp.WaitNotPresent(`//dialog//button[.="Delete…"]`))
-		b.do(chromedp.Navigate(s.base + "/console/teams?new=team"))
-		b.waitConsole("Teams")
+		b.load(s.base+"/console/teams?new=team", "Teams")
 		b.waitVisible(row("Shared Workspace"))
 		b.do(chromedp.WaitNotPresent(chromedp.CSS("dialog")))
 	})
@@ -306,13 +300,11 @@ func TestTeamsPage(t *testing.T) {
 		for name, address := range map[string]string{
 			"teams": "", "team": "?team=" + design.ID, "new": "?new=workspace", "edit": "?team=" + design.ID + "&edit=team", "workspace": "?workspace=" + one.ID,
 		} {
-			b.do(chromedp.Navigate(s.base + "/console/teams" + address))
-			b.waitConsole("Teams")
+			b.load(s.base+"/console/teams"+address, "Teams")
 			b.waitVisible(row("one"))
 			b.axe(name)
 		}
-		b.do(chromedp.Navigate(s.base + "/console/teams?team=" + design.ID))
-		b.waitConsole("Teams")
+		b.load(s.base+"/console/teams?team="+design.ID, "Teams")
 		b.do(chromedp.Focus(toAdd))
 		b.waitVisible(`//*[@role="option"]`)
 		b.axe("adding")
