@@ -116,7 +116,7 @@ function Usage({ manages, settled }: Settling & { manages: boolean }): JSX.Eleme
 			</header>
 			<Show of={usage} what="the usage">
 				{(u) => u.figures.length === 0
-					? <p class="empty">No chat has used tokens since {u.first}. What chats use from now on is shown here by day.</p>
+					? <p class="empty">No chat has used tokens since {day(u.first)}. What chats use from now on is shown here by day.</p>
 					: <DayChart {...u} last={last} name="Tokens by day" file={`tokens-${u.first}-${last}.csv`} />}
 			</Show>
 		</section>
