@@ -23,6 +23,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"golang.org/x/sync/errgroup"
 
+	"collab/domain/fault"
 	"collab/domain/object"
 )
 
@@ -270,8 +271,12 @@ func (b *s3) putParts(ctx context.Context, key string, first []byte, r io.Reader
 		sending.Go(func() error {
 			defer func() { free <- part }()
 			sum := md5.Sum(part)
-			sent, err := b.client.PutObjectPart(groupCtx, b.name, key, id, number, bytes.NewReader(part), int64(len(part)),
-				minio.PutObjectPartOptions{Md5Base64: base64.StdEncoding.EncodeToString(sum[:])})
+			var sent minio.ObjectPart
+			err := fault.Catch(func() (err error) {
+				sent, err = b.client.PutObjectPart(groupCtx, b.name, key, id, number, bytes.NewReader(part), int64(len(part)),
+					minio.PutObjectPartOptions{Md5Base64: base64.StdEncoding.EncodeToString(sum[:])})
+				return err
+			})
 			done.Lock()
 			defer done.Unlock()
 			done.parts = append(done.parts, minio.CompletePart{PartNumber: number, ETag: sent.ETag})

@@ -260,7 +260,7 @@ func (db *DB) PollReplicas(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, r := range s.all {
 		all.Go(func() {
-			if err := r.poll(ctx, s.samples, system); err != nil {
+			if err := fault.Catch(func() error { return r.poll(ctx, s.samples, system) }); err != nil {
 				s.suspend(r, err)
 			} else if !r.usable.Swap(true) {
 				s.log.Info("replica used", "replica", r.name)

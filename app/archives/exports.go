@@ -3,7 +3,6 @@ package archives
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -278,22 +277,19 @@ func (a *Archives) pack(ctx context.Context, e export.Export, name string) (int6
 	s := archive.VisibleTo(e.User)
 	go func() {
 		defer close(done)
-		defer func() {
-			if p := recover(); p != nil {
-				to.CloseWithError(fmt.Errorf("panic: %v", p))
-			}
-		}()
-		_, err := a.exportTo(ctx, e.Org, s, w, func(r archive.Record) {
-			a.running.report(func(p *export.Progress) {
-				p.Records++
-				if r.Object != nil {
-					p.Files++
-				}
+		to.CloseWithError(fault.Catch(func() error {
+			_, err := a.exportTo(ctx, e.Org, s, w, func(r archive.Record) {
+				a.running.report(func(p *export.Progress) {
+					p.Records++
+					if r.Object != nil {
+						p.Files++
+					}
+				})
+			}, func(contents, bytes int64) {
+				a.running.report(func(p *export.Progress) { p.Done, p.Bytes = contents, bytes })
 			})
-		}, func(contents, bytes int64) {
-			a.running.report(func(p *export.Progress) { p.Done, p.Bytes = contents, bytes })
-		})
-		to.CloseWithError(err)
+			return err
+		}))
 	}()
 	err := a.Blobs.Put(ctx, name, MimeType, -1, from)
 	from.CloseWithError(err) // nil: it was read to its end

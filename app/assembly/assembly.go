@@ -367,7 +367,7 @@ func newHandler(lc fx.Lifecycle, p handlerParams) (http.Handler, error) {
 		Doctor:  func(ctx context.Context) []httpapi.Finding { return doctor.Examine(ctx, p.Config, Version()) },
 		Metrics: p.Telemetry.scrape, Mounts: mounted, Console: pages, NewID: p.IDs.New,
 		Repeat: func(every time.Duration, fn func()) {
-			run(lc, func(ctx context.Context) { tick(ctx, every, nil, p.Log, fn) })
+			schedule(lc, every, func(context.Context) error { fn(); return nil }, p.Log, "load sample failed")
 		},
 	})
 	if err != nil {

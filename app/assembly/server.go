@@ -3,12 +3,10 @@ package assembly
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +18,7 @@ import (
 	"collab/app/assembly/config"
 	"collab/app/changes"
 	"collab/app/chats"
+	"collab/domain/fault"
 	"collab/ports"
 )
 
@@ -153,17 +152,8 @@ func run(lc fx.Lifecycle, work func(context.Context)) {
 }
 
 // repeat calls work at intervals, and whenever woken receives, until ctx ends. It logs errors
-// with the message failed.
+// and panics with the message failed.
 func repeat(ctx context.Context, every time.Duration, woken <-chan struct{}, work func(context.Context) error, log *slog.Logger, failed string) {
-	tick(ctx, every, woken, log, func() {
-		if err := work(ctx); err != nil && ctx.Err() == nil {
-			log.Error(failed, "error", err)
-		}
-	})
-}
-
-// tick calls fn at intervals, and whenever woken receives, until ctx ends. It logs a panic of fn.
-func tick(ctx context.Context, every time.Duration, woken <-chan struct{}, log *slog.Logger, fn func()) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
@@ -173,14 +163,9 @@ func tick(ctx context.Context, every time.Duration, woken <-chan struct{}, log *
 		case <-ticker.C:
 		case <-woken:
 		}
-		func() {
-			defer func() {
-				if p := recover(); p != nil {
-					log.Error("panic", "error", fmt.Sprint(p), "stack", string(debug.Stack()))
-				}
-			}()
-			fn()
-		}()
+		if err := fault.Catch(func() error { return work(ctx) }); err != nil && ctx.Err() == nil {
+			log.Error(failed, "error", err)
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ func TestWorkThatPanicsIsDoneAgainAtItsNextTurn(t *testing.T) {
 			panic("boom")
 		}, log, "work failed")
 		must.NoError(t, buffered.flush())
-		if all := strings.Join(lines.take(), ""); turns != 2 || strings.Count(all, "msg=panic error=boom stack=") != 2 {
+		if all := strings.Join(lines.take(), ""); turns != 2 || strings.Count(all, `msg="work failed" error="panic: boom\ngoroutine `) != 2 {
 			t.Errorf("after %d turns the log is %s", turns, all)
 		}
 	})

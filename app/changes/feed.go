@@ -295,7 +295,7 @@ func (f *Feed) poll() {
 	all := slices.Collect(maps.Values(f.channels))
 	f.mu.Unlock()
 	for chunk := range slices.Chunk(all, pollChunk) {
-		f.logState(f.pollOrgs(chunk))
+		f.logState(fault.Catch(func() error { return f.pollOrgs(chunk) }))
 	}
 }
 
@@ -344,7 +344,10 @@ func (f *Feed) read(ch *channel, more bool) {
 		f.Alarms.Set(wait, func() { again(false) })
 		return
 	}
-	more, err := f.readPage(ch)
+	err := fault.Catch(func() (err error) {
+		more, err = f.readPage(ch)
+		return err
+	})
 	f.logState(err)
 	switch {
 	case err != nil:

@@ -396,46 +396,48 @@ func TestFailuresOfStoreAndBus(t *testing.T) {
 		time.Sleep(changes.PollEvery)
 		w.same(w.settled(l), "1-1 file-changed a.md", "1-2 file-changed a.md", "1-3 file-changed a.md")
 	})
-	in(t, "a failing store delays entries, and is logged once", func(w *fixture) {
-		var by controlledStore
-		f := w.feed(steer(&by))
-		l := w.listen(f, w.user(w.org, org.Member))
-		synctest.Wait()
-		by.down.Store(true)
-		w.write(w.org, 3)
-		time.Sleep(10 * time.Second)
-		w.same(w.settled(l))
-		by.down.Store(false)
-		time.Sleep(2 * changes.PollEvery)
-		w.same(w.settled(l), "1-1 file-changed a.md", "1-2 file-changed a.md", "1-3 file-changed a.md")
-		if log := w.events.String(); strings.Count(log, "change log read failed") != 1 || strings.Count(log, "change log readable again") != 1 {
-			t.Errorf("the log is %s", log)
-		}
-	})
-	in(t, "a failed authorization is repeated before any entry is handed out", func(w *fixture) {
-		var down atomic.Bool
-		f := w.feed(func(o *changes.Options) {
-			of := o.Reauthorizer
-			o.Reauthorizer = func(request context.Context) changes.Reauthorize {
-				again := of(request)
-				return func(ctx context.Context, a org.Actor) (org.Actor, error) {
-					if down.Load() {
-						return org.Actor{}, errDown
-					}
-					return again(ctx, a)
-				}
+	for about, fail := range map[string]func() error{"that fails": func() error { return errDown }, "that panics": func() error { panic(errDown) }} {
+		in(t, "a store "+about+" delays entries, and is logged once", func(w *fixture) {
+			by := controlledStore{fail: fail}
+			f := w.feed(steer(&by))
+			l := w.listen(f, w.user(w.org, org.Member))
+			synctest.Wait()
+			by.down.Store(true)
+			w.write(w.org, 3)
+			time.Sleep(10 * time.Second)
+			w.same(w.settled(l))
+			by.down.Store(false)
+			time.Sleep(2 * changes.PollEvery)
+			w.same(w.settled(l), "1-1 file-changed a.md", "1-2 file-changed a.md", "1-3 file-changed a.md")
+			if log := w.events.String(); strings.Count(log, "change log read failed") != 1 || strings.Count(log, "change log readable again") != 1 {
+				t.Errorf("the log is %s", log)
 			}
 		})
-		l := w.listen(f, w.user(w.org, org.Member))
-		down.Store(true)
-		w.user(w.org, org.Member) // moves the epoch
-		w.write(w.org, 1)
-		time.Sleep(10 * time.Second)
-		w.same(w.settled(l))
-		down.Store(false)
-		time.Sleep(changes.PollEvery)
-		w.same(w.settled(l), "1-1 file-changed a.md")
-	})
+		in(t, "an authorization "+about+" is repeated before any entry is handed out", func(w *fixture) {
+			var down atomic.Bool
+			f := w.feed(func(o *changes.Options) {
+				of := o.Reauthorizer
+				o.Reauthorizer = func(request context.Context) changes.Reauthorize {
+					again := of(request)
+					return func(ctx context.Context, a org.Actor) (org.Actor, error) {
+						if down.Load() {
+							return org.Actor{}, fail()
+						}
+						return again(ctx, a)
+					}
+				}
+			})
+			l := w.listen(f, w.user(w.org, org.Member))
+			down.Store(true)
+			w.user(w.org, org.Member) // moves the epoch
+			w.write(w.org, 1)
+			time.Sleep(10 * time.Second)
+			w.same(w.settled(l))
+			down.Store(false)
+			time.Sleep(changes.PollEvery)
+			w.same(w.settled(l), "1-1 file-changed a.md")
+		})
+	}
 	in(t, "another log in the place of the one that was there starts over", func(w *fixture) {
 		var by controlledStore
 		f := w.feed(steer(&by))

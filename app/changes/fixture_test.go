@@ -269,6 +269,7 @@ type controlledStore struct {
 	ports.Store
 	epochs
 	down  atomic.Bool
+	fail  func() error // of each reading while down is set
 	lists atomic.Int64
 	epoch atomic.Int64 // added to the log's
 	then  func(id.Org) // called after each reading of a log; may be nil
@@ -296,7 +297,7 @@ type controlledChanges struct {
 
 func (c controlledChanges) Heads(ctx context.Context, orgs []id.Org) (map[id.Org]object.Head, error) {
 	if c.by.down.Load() {
-		return nil, errDown
+		return nil, c.by.fail()
 	}
 	heads, err := c.Changes.Heads(ctx, orgs)
 	for o, h := range heads {
@@ -329,7 +330,7 @@ func (s *controlledStore) Entries(ctx context.Context, o id.Org, after int64, li
 func (s *controlledStore) list(o id.Org, read func() error) error {
 	s.lists.Add(1)
 	if s.down.Load() {
-		return errDown
+		return s.fail()
 	}
 	if s.then != nil {
 		defer s.then(o)

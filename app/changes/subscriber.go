@@ -194,7 +194,7 @@ func (s *Subscriber) begin(job func(context.Context) error) {
 		}
 		ctx, cancel := context.WithTimeout(f.ctx, queryTimeout)
 		defer cancel()
-		err := job(ctx)
+		err := fault.Catch(func() error { return job(ctx) })
 		f.logState(err)
 		if err != nil {
 			s.settle(nil)

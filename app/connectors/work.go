@@ -3,7 +3,6 @@ package connectors
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"collab/domain/connector"
@@ -71,7 +70,11 @@ func startDue[T any](ctx context.Context, s *Connectors, claim func(full []id.Or
 		if !room {
 			return nil
 		}
-		claimed, err := claim(full)
+		var claimed T
+		err := fault.Catch(func() (err error) {
+			claimed, err = claim(full)
+			return err
+		})
 		if err != nil {
 			s.releaseSlot()
 			if fault.Is(err, fault.NotFound) {
@@ -120,9 +123,6 @@ func (s *Connectors) run(ctx context.Context, o id.Org, i id.Connector, work fun
 	s.work.Go(func() {
 		err := errors.New("the work did not end")
 		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("panic: %v", p)
-			}
 			if err != nil && ctx.Err() == nil {
 				s.Log.Error("connector work failed", "instance", string(i), "org", string(o), "error", err)
 			}
@@ -137,7 +137,7 @@ func (s *Connectors) run(ctx context.Context, o id.Org, i id.Connector, work fun
 				s.wake() // more may be due
 			}
 		}()
-		err = work()
+		err = fault.Catch(work)
 	})
 }
 

@@ -561,6 +561,39 @@ func TestInternalErrorsDoNotFailTheConnector(t *testing.T) {
 	}
 }
 
+// unclaimable is a store whose connectors cannot be claimed.
+type unclaimable struct{ ports.Store }
+
+func (s unclaimable) Connections() ports.Connections { return unclaimed{s.Store.Connections()} }
+
+type unclaimed struct{ ports.Connections }
+
+func (c unclaimed) Connectors() ports.Connectors {
+	return unclaimedConnectors{c.Connections.Connectors()}
+}
+
+type unclaimedConnectors struct{ ports.Connectors }
+
+func (unclaimedConnectors) Claim(context.Context, time.Time, ...id.Org) (connector.Instance, error) {
+	panic("nil map")
+}
+
+func TestClaimsThatPanicTakeNoSlots(t *testing.T) {
+	w := newFixture(t)
+	i := w.create("search").ID
+	w.giveKey(i)
+	w.connectors.Store = unclaimable{w.store}
+	for range 20 { // more than the slots that could be lost
+		if err := w.connectors.Work(t.Context()); err == nil || !strings.Contains(err.Error(), "panic: nil map") {
+			t.Fatal(err)
+		}
+	}
+	w.connectors.Store = w.store
+	w.work()
+	must.Is(t, 1, w.toolServers.calls())
+	w.wantStatus(i, connector.Connected, "")
+}
+
 func TestWorkIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t)

@@ -328,7 +328,9 @@ func (s *Objects) putEach(ctx context.Context, contents []object.BlobContent) er
 					cancel(err)
 				}
 			}()
-			err = s.Blobs.Put(writing, c.Name, c.MimeType, int64(len(c.Content)), bytes.NewReader(c.Content))
+			err = fault.Catch(func() error {
+				return s.Blobs.Put(writing, c.Name, c.MimeType, int64(len(c.Content)), bytes.NewReader(c.Content))
+			})
 		})
 	}
 	all.Wait()

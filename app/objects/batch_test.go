@@ -238,6 +238,17 @@ func TestABatchTakesABoundedNumberOfCalls(t *testing.T) {
 	}
 }
 
+func TestABatchFailsWithAPanicOfTheStore(t *testing.T) {
+	w := open(t)
+	before := len(w.objects(t))
+	w.Faults.FailNext(map[string]harness.Fault{"Blobs.Put": harness.Panics})
+	_, err := w.Objects.Batch(t.Context(), w.ben, []objects.Operation{w.put("a.md", "a"), w.put("b.md", "b")}, nil)
+	if !fault.Is(err, fault.Internal) || !strings.Contains(err.Error(), "panic: injected") {
+		t.Error(err)
+	}
+	must.Is(t, before, len(w.objects(t)))
+}
+
 func TestRefusedOperationsWriteNoContent(t *testing.T) {
 	w := open(t)
 	wrong := w.put("wrong.md", "wrong")

@@ -103,7 +103,7 @@ func (s *Objects) Contents(ctx context.Context, outcomes []Outcome, buffer []byt
 			if reading.Err() != nil { // the slot may have been free only after the end
 				return
 			}
-			if o.Err = s.readInto(reading, o.Object, content); fault.Is(o.Err, fault.Unavailable) {
+			if o.Err = fault.Catch(func() error { return s.readInto(reading, o.Object, content) }); fault.Is(o.Err, fault.Unavailable) {
 				cancel(o.Err)
 			}
 		})

@@ -148,6 +148,12 @@ func TestContentsFailWithTheStoreAndTheirContext(t *testing.T) {
 	if contents, err := w.Objects.Contents(t.Context(), outcomes, make([]byte, objects.MaxReadFile)); !fault.Is(err, fault.Unavailable) || contents != nil {
 		t.Errorf("%q, %v", contents, err)
 	}
+	outcomes = must.Do(w.Objects.Select(t.Context(), w.ben, wanted(w.notes.ID, w.notes.ID))).Or(t)
+	w.Faults.FailNext(map[string]harness.Fault{"Blobs.Open": harness.Panics})
+	must.Do(w.Objects.Contents(t.Context(), outcomes, make([]byte, objects.MaxReadFile))).Or(t)
+	if panicked := errors.Join(outcomes[0].Err, outcomes[1].Err); !fault.Is(panicked, fault.Internal) || !strings.Contains(panicked.Error(), "panic: injected") {
+		t.Error(panicked)
+	}
 
 	down := w.create(t, w.ada, "down.md", "down")
 	blobs := waitingBlobs{w.Blobs, make(chan bool, 100), down.Blob}

@@ -131,12 +131,12 @@ func (s *Releases) hint() {
 	}
 }
 
-// timed calls fn with a time limit, and reports whether it failed. It logs the first of
+// timed calls fn with a time limit, and reports whether it failed or panicked. It logs the first of
 // consecutive failures.
 func (s *Releases) timed(ctx context.Context, fn func(context.Context) error, failing bool, failure string) bool {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	err := fn(ctx)
+	err := fault.Catch(func() error { return fn(ctx) })
 	if s.ctx.Err() != nil {
 		return failing
 	}

@@ -143,6 +143,7 @@ func (lossyBus) Subscribe(func(object.Hint)) (func(), error) { return func() {},
 type store struct {
 	*memory.Store
 	unread, uncounted atomic.Bool
+	panics            atomic.Bool                 // rather than to fail, to read the revision
 	others            int                         // releases that are counted with those that are there
 	response          func(context.Context) error // of counts that are stored; nil: at once
 }
@@ -178,6 +179,9 @@ type unsteady struct {
 
 func (u unsteady) Revision(ctx context.Context) (int64, error) {
 	if u.of.unread.Load() {
+		if u.of.panics.Load() {
+			panic(errDown)
+		}
 		return 0, errDown
 	}
 	return u.Releases.Revision(ctx)
@@ -412,7 +416,9 @@ func TestAServerServesItsSnapshotWhileTheStoreFails(t *testing.T) {
 	s := w.server()
 	must.Do(s.Publish(t.Context(), w.ada, draft("1.0.0"))).Or(w)
 	w.store.unread.Store(true)
+	w.store.panics.Store(true)
 	runTwice(s.poll)
+	w.store.panics.Store(false)
 	runTwice(s.poll)
 	if got := w.offered(s); got != "1.0.0" {
 		t.Errorf("without the store a device is offered %q", got)

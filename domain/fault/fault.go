@@ -5,6 +5,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 )
 
 // Kind classifies an error by what its caller can do about it.
@@ -91,6 +92,17 @@ func KindOf(err error) Kind {
 // Is reports whether err is of the given kind.
 func Is(err error, kind Kind) bool {
 	return err != nil && KindOf(err) == kind
+}
+
+// Catch calls fn and returns its error. If fn panics, it returns an Internal error with the panic and its
+// stack, so that a goroutine without a caller that recovers does not end the process.
+func Catch(fn func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return fn()
 }
 
 // WithCause returns err with the cause of the first Error in its chain in the text, for commands,

@@ -22,6 +22,9 @@ var impure = []string{
 	"html/template", "io/fs", "io/ioutil", "plugin", "runtime", "sync", "text/template", "unsafe",
 }
 
+// impureExcept are those that domain may import: fault has the stack of a panic in its error.
+var impureExcept = []string{"runtime/debug"}
+
 // outside are the parts of the standard library that app leaves to adapters.
 // net/url is text, and log/slog is how upkeep and webhooks say what they did.
 var outside = []string{"net", "os", "database", "log", "syscall", "testing", "embed", "expvar", "io/ioutil", "plugin", "runtime", "unsafe"}
@@ -180,7 +183,9 @@ func oneOf(paths ...string) func(string) bool {
 	return func(p string) bool { return slices.Contains(paths, p) }
 }
 
-func isPure(p string) bool   { return !anyWithin(p, impure) && !slices.Contains(randoms, p) }
+func isPure(p string) bool {
+	return slices.Contains(impureExcept, p) || !anyWithin(p, impure) && !slices.Contains(randoms, p)
+}
 func isInside(p string) bool { return slices.Contains(outsideExcept, p) || !anyWithin(p, outside) }
 
 func isPureLibrary(p, _ string) bool { return slices.Contains(pureLibraries, p) }

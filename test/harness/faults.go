@@ -27,9 +27,10 @@ const (
 	CrashBefore  Fault = "the server crashes before anything is done"
 	CrashAfter   Fault = "the server crashes after all of it is done"
 	Retried      Fault = "the transaction is rolled back and runs again" // of other calls: nothing happens
+	Panics       Fault = "nothing is done, and the call panics"
 )
 
-// AllFaults are all faults.
+// AllFaults are the faults that any call may have.
 var AllFaults = []Fault{Refused, ResponseLost, CrashBefore, CrashAfter, Retried}
 
 // Faults records the calls to the store and the blobs that files need, and injects faults. A
@@ -121,6 +122,8 @@ func (l *Faults) attempt(name string, do func(Fault) error) error {
 		return fault.New(fault.Unavailable, "injected: %s was refused", name)
 	case CrashBefore:
 		runtime.Goexit()
+	case Panics:
+		panic("injected")
 	}
 	err := do(f)
 	if during != nil {

@@ -160,7 +160,11 @@ func (d *doctor) examine(ctx context.Context) []httpapi.Finding {
 		go func() {
 			ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 			defer cancel()
-			found[i] <- check.run(d, ctx)
+			var f inspect.Findings
+			if err := fault.Catch(func() error { f = check.run(d, ctx); return nil }); err != nil {
+				f.Wrong("report it", "the check failed").Err = err
+			}
+			found[i] <- f
 		}()
 	}
 	deadline := time.NewTimer(checkTimeout + tidyTimeout)
