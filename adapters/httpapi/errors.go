@@ -66,6 +66,7 @@ func viewError(err error) errorView {
 		if r.RetryAfter <= 0 {
 			r.RetryAfter = defaultRetryAfter
 		}
+	case http.StatusConflict: // of an idempotency key whose first request is running
 	default:
 		r.RetryAfter = 0
 	}

@@ -310,7 +310,9 @@ func TestChatStreamWithIdempotencyKey(t *testing.T) {
 		l := w.ask(client, true, keyHeader)
 		for range 24 {
 			time.Sleep(time.Minute)
-			must.Is(w, http.StatusConflict, w.ask(client, true, keyHeader).response.StatusCode)
+			busy := w.ask(client, true, keyHeader).response
+			must.Is(w, http.StatusConflict, busy.StatusCode)
+			must.Is(w, "1", busy.Header.Get("Retry-After"))
 		}
 		<-l.done
 		w.ask(client, true, keyHeader).expect(w, l.text())

@@ -70,7 +70,7 @@ func (s *Idempotency) Begin(ctx context.Context, caller, route, key string, fing
 	case !same:
 		return nil, fault.New(fault.Mismatch, "Idempotency-Key was used before with another request")
 	case !got.Done:
-		return nil, fault.New(fault.Conflict, "The first request with this Idempotency-Key is still running")
+		return nil, fault.New(fault.Conflict, "The first request with this Idempotency-Key is still running").RetryIn(1)
 	}
 	response, err := s.sealer.Open(got.Answer, []byte(got.Key))
 	if err != nil {
