@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,9 +22,11 @@ import (
 	"collab/domain/chat"
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/org"
 	"collab/domain/release"
 	"collab/domain/task"
 	"collab/ports"
+	"collab/test/harness"
 	"collab/test/must"
 )
 
@@ -317,6 +320,46 @@ func TestLargeRecordsAreChargedToTheCaller(t *testing.T) {
 			must.Is(t, 0, a.budgets.callers.Used())
 		})
 	}
+}
+
+func TestAChangeIsNotMadeWithoutMemoryForItsRecord(t *testing.T) {
+	core := must.Do(harness.NewDeployment(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))).Or(t)
+	ada := must.Do(core.Join(t.Context(), "org_acme", "user_ada", org.Owner)).Or(t)
+	a := newAPI(t, func(o *Options) { o.Tasks = core.Tasks })
+	a.setRoutes(t, row{http.MethodPost, "/tasks", public, a.as(&ada, a.createTask)}, row{http.MethodPatch, "/tasks/{id}", public, a.as(&ada, a.updateTask)})
+	titles := func() (all []string) {
+		must.NoError(t, core.Tasks.List(t.Context(), ada, task.Filter{}, func(v task.Task) error {
+			all = append(all, v.Title)
+			return nil
+		}))
+		return all
+	}
+	create := func(metadata int) *httptest.ResponseRecorder {
+		body := fmt.Sprintf(`{"title":"old","description":"%s","metadata":{"x":"%s"}}`, strings.Repeat("d", 2000), strings.Repeat("x", metadata))
+		return send(a, post("/tasks", body))
+	}
+	change := func(created *httptest.ResponseRecorder) *httptest.ResponseRecorder {
+		var v struct{ ID string }
+		must.NoError(t, json.Unmarshal(created.Body.Bytes(), &v))
+		return send(a, newRequest(http.MethodPatch, "/tasks/"+v.ID, strings.NewReader(`{"title":"new"}`), "Content-Type: application/json"))
+	}
+	enough := a.budgets.callers
+	a.budgets.callers = limit.NewBudget(240 << 10) // for the body
+	checkBusy(t, create(60_000))
+	must.Is(t, 0, len(titles()))
+	a.budgets.callers = enough
+	small, large := create(0), create(60_000)
+	if small.Code != http.StatusCreated || large.Code != http.StatusCreated {
+		t.Fatal(small.Code, large.Code)
+	}
+	a.budgets.callers = limit.NewBudget(100 << 10)
+	checkBusy(t, change(large))
+	must.Equal(t, []string{"old", "old"}, titles())
+	must.Is(t, http.StatusOK, change(small).Code)
+	must.Is(t, 0, a.budgets.callers.Used())
+	a.budgets.callers = enough
+	must.Is(t, http.StatusOK, change(large).Code)
+	must.Is(t, 0, enough.Used())
 }
 
 func TestLargeResponsesAreChargedToTheAnonymousBudget(t *testing.T) {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"strconv"
@@ -55,6 +56,7 @@ type call struct {
 	bodies    limit.Account // memory, of a known caller
 	files     limit.Account // disk
 	storing   int64         // bytes of bodies that are reserved by holdStore
+	record    int           // bytes of bodies that are reserved by holdRecord
 
 	requestPermit, databasePermit limit.Permit // of the organisation's shares, see shares.of
 	overShare                     error        // the error of acquirePermit
@@ -177,21 +179,26 @@ func (c *call) sendTagged(mediaType []string, tag string, body []byte) error {
 
 // reply replies with a view.
 func (c *call) reply(status int, view any) error {
-	b := stream.TakeBuffer()
-	defer stream.GiveBuffer(b)
-	var err error
-	if *b, err = appendView(*b, view); err != nil {
-		return err
-	}
-	return c.sendView(status, b)
+	return c.replyView(status, func(b []byte) ([]byte, error) { return appendView(b, view) })
 }
 
-// sendView writes the view of a record in a buffer of package stream, which is charged to the caller. A response that
-// is recorded is charged when it is sent.
-func (c *call) sendView(status int, b *[]byte) error {
+// replyView replies with the view of a record that write appends, whose memory is charged to the caller. A response
+// that is recorded is charged when it is sent.
+func (c *call) replyView(status int, write func([]byte) ([]byte, error)) (err error) {
+	b := stream.TakeBuffer()
+	defer stream.GiveBuffer(b)
+	if c.record > cap(*b) {
+		*b = make([]byte, 0, c.record)
+	}
+	if *b, err = write(*b); err != nil {
+		return err
+	}
 	*b = append(*b, '\n')
+	if len(*b) <= freeResponse && cap(*b) > freeResponse {
+		*b = bytes.Clone(*b)
+	}
 	if !c.recorded() {
-		if _, err := c.holdResponse(0, cap(*b)); err != nil {
+		if _, err := c.holdResponse(c.record, cap(*b)); err != nil {
 			return err
 		}
 	}

@@ -135,6 +135,9 @@ func viewCredentials(s connector.Credentials) credentialsView {
 
 var readCredentials = oneField("credentials", body.ReadObject)
 
+// maxConnectorView is the most bytes that the view of a connector has, most of which are its tools.
+const maxConnectorView = 192 << 10
+
 func (a *api) giveCredentials(c *call, actor org.Actor, i id.Connector, given body.Object) error {
 	return replyWith(c, http.StatusOK, viewConnector)(a.Connectors.StoreCredentials(c.r.Context(), actor, i, given.Text, given.Texts))
 }

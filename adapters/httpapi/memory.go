@@ -15,6 +15,7 @@ import (
 	"collab/adapters/httpapi/stream"
 	"collab/app/objects"
 	"collab/domain/fault"
+	"collab/domain/org"
 )
 
 // requestMemory is the memory that an anonymous request is charged before its body is read,
@@ -78,6 +79,25 @@ func (c *call) holdResponse(held, size int) (int, error) {
 		return held, err
 	}
 	return size, nil
+}
+
+// holdRecord reserves the memory of a response with a record of at most size bytes, before the change that the response
+// reports, so that a change is not made whose response cannot be sent. It may be called again.
+func (c *call) holdRecord(size int) (err error) {
+	if !c.recorded() { // else a repetition of the request gets the response
+		c.record, err = c.holdResponse(c.record, size)
+	}
+	return err
+}
+
+// holdsRecord returns an action that reserves the memory of the record first, which has at most size bytes.
+func holdsRecord[T, B any](size int, do func(*call, org.Actor, T, B) error) func(*call, org.Actor, T, B) error {
+	return func(c *call, actor org.Actor, record T, given B) error {
+		if err := c.holdRecord(size); err != nil {
+			return err
+		}
+		return do(c, actor, record, given)
+	}
 }
 
 // holdStore reserves the memory that the store takes for the content of u until the end of the call. A request

@@ -268,7 +268,13 @@ func (a *api) readReleaseDraft(o *body.Fields) (release.Draft, error) {
 	})
 }
 
+// maxReleaseView is the most bytes that the view of a release has, most of which are its notes.
+const maxReleaseView = 448 << 10
+
 func (a *api) publishRelease(c *call, actor org.Actor, d release.Draft) error {
+	if err := c.holdRecord(maxReleaseView); err != nil {
+		return err
+	}
 	return replyWith(c, http.StatusCreated, viewRelease)(a.Releases.Publish(c.r.Context(), actor, d))
 }
 

@@ -85,13 +85,8 @@ func replyTagged[R any](c *call, status int, write appender[R], version func(R) 
 		if err != nil {
 			return err
 		}
-		b := stream.TakeBuffer()
-		defer stream.GiveBuffer(b)
-		if *b, err = write(*b, result); err != nil {
-			return err
-		}
 		c.Set("Etag", etag(version(result)))
-		return c.sendView(status, b)
+		return c.replyView(status, func(b []byte) ([]byte, error) { return write(b, result) })
 	}
 }
 

@@ -189,7 +189,7 @@ func (a *api) routes() []row {
 		{"GET", "/connectors", member, listed(a, keyOfConnector, viewConnector, positionOf[id.Connector], a.Connectors.List)},
 		{"POST", "/connectors", writer, withBody(a, readConnector, a.createConnector)},
 		{"GET", "/connectors/{instanceId}/credentials", member, withoutQuery(a.limitedCredentials(a.authorized(onRecord("instanceId", "Connector", repliesOn(viewCredentials, a.Connectors.Read)))))},
-		{"POST", "/connectors/{instanceId}/credentials", writer, a.limitedCredentials(onRecordWithBody(a, "instanceId", "Connector", readCredentials, a.giveCredentials))},
+		{"POST", "/connectors/{instanceId}/credentials", writer, a.limitedCredentials(onRecordWithBody(a, "instanceId", "Connector", readCredentials, holdsRecord(maxConnectorView, a.giveCredentials)))},
 		{"DELETE", "/connectors/{instanceId}", writer, a.authorized(onRecord("instanceId", "Connector", succeedsOn(a.Connectors.Delete)))},
 		{"POST", "/mcp-oauth/start", writer, a.limitedCredentials(withBody(a, readAuthorization, a.startAuthorization))},
 		{"GET", "/mcp-oauth/poll", member, a.authorized(a.pollAuthorization)},
@@ -202,7 +202,7 @@ func (a *api) routes() []row {
 
 		{"GET", "/updates/check", public, a.checkForUpdate},
 		{"POST", "/updates", manager, withBody(a, a.readReleaseDraft, a.publishRelease)},
-		{"PATCH", "/updates/{id}", manager, onRecordWithBody(a, "id", "Release", readReleasePatch, repliesChanged(viewRelease, a.Releases.Change))},
+		{"PATCH", "/updates/{id}", manager, onRecordWithBody(a, "id", "Release", readReleasePatch, holdsRecord(maxReleaseView, repliesChanged(viewRelease, a.Releases.Change)))},
 		{"GET", "/updates/releases", manager, a.listReleases},
 		{"GET", "/updates/releases/{id}/rollout", manager, a.authorized(onRecord("id", "Release", a.explainRollout))},
 		{"GET", "/updates/releases/{id}/progress", manager, withoutQuery(a.authorized(onRecord("id", "Release", repliesOn(viewProgress, a.Releases.Progress))))},

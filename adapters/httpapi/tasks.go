@@ -116,6 +116,19 @@ func appendTask(dst []byte, t task.Task) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
+// maxTaskView returns the most bytes that the view of a task with these fields has: an escape is at most six times
+// as long as what it stands for.
+func maxTaskView(title string, description *string, tags []string, metadata string) int {
+	text := len(title)
+	if description != nil {
+		text += len(*description)
+	}
+	for _, tag := range tags {
+		text += len(tag) + 1
+	}
+	return 1<<10 + 6*text + len(metadata)
+}
+
 func (c *call) replyTask(status int) func(task.Task, error) error {
 	return replyTagged(c, status, appendTask, func(t task.Task) int64 { return t.Version })
 }
@@ -223,6 +236,9 @@ func (a *api) createTask(c *call) error {
 	if err != nil {
 		return err
 	}
+	if err := c.holdRecord(maxTaskView(d.Title, d.Description, d.Tags, d.Metadata)); err != nil {
+		return err
+	}
 	d.ID = id.Task(c.recordID)
 	return c.replyTask(http.StatusCreated)(tryUnconfirmed(a, c,
 		func(cached org.Actor) (task.Task, error) {
@@ -246,7 +262,9 @@ func (a *api) updateTask(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.replyTask(http.StatusOK)(a.Tasks.Update(c.r.Context(), actor, t, ifMatch(c), p))
+	return c.replyTask(http.StatusOK)(a.Tasks.Update(c.r.Context(), actor, t, ifMatch(c), p, func(t task.Task) error {
+		return c.holdRecord(maxTaskView(t.Title, t.Description, t.Tags, t.Metadata))
+	}))
 }
 
 func (a *api) deleteTask(c *call, actor org.Actor, t id.Task) error {

@@ -153,8 +153,9 @@ func checkPlace(actor org.Actor, d task.Draft) error {
 }
 
 // Update changes a task that the actor sees, and adds the change to its history. The actor may
-// be one that access.Access.Cached returned.
-func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Match, p task.Patch) (changed task.Task, err error) {
+// be one that access.Access.Cached returned. Admit is called with the changed task before it is
+// stored, perhaps several times, and its error refuses the change; nil admits all.
+func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Match, p task.Patch, admit func(task.Task) error) (changed task.Task, err error) {
 	if err := actor.CheckWrite(); err != nil {
 		return task.Task{}, err
 	}
@@ -162,7 +163,7 @@ func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Ma
 		// Concurrent changes are rare, and without them one statement is enough, or two.
 		to := s.store.Work().TasksAt(actor.Epoch())
 		for _, read := range []reader{s.recent.get, to.Get} {
-			next, err := s.replace(ctx, read, to, actor, t, match, p)
+			next, err := s.replace(ctx, read, to, actor, t, match, p, admit)
 			if err == nil || fault.Is(err, fault.Internal) || fault.Is(err, fault.Unavailable) {
 				return next, err
 			}
@@ -175,7 +176,7 @@ func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Ma
 		var was task.Task
 		changed, err = r.Work().Tasks().Revise(ctx, actor.Org, t, func(there task.Task) (task.Task, error) {
 			was = there.Clone()
-			next, err := s.patched(actor, was, match, p)
+			next, err := s.patched(actor, was, match, p, admit)
 			if err == nil && next.Workspace != nil && (was.Workspace == nil || *was.Workspace != *next.Workspace) && !actor.SeesWorkspace(*next.Workspace) {
 				err = noWorkspace()
 			}
@@ -202,12 +203,12 @@ func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Ma
 
 // replace is Update in one statement after read, for a patch of neither assignee nor workspace: NotFound
 // also if the organisation is at another epoch than the actor, or the task is no longer as it was read.
-func (s *Tasks) replace(ctx context.Context, read reader, to ports.TasksAt, actor org.Actor, t id.Task, match Match, p task.Patch) (task.Task, error) {
+func (s *Tasks) replace(ctx context.Context, read reader, to ports.TasksAt, actor org.Actor, t id.Task, match Match, p task.Patch, admit func(task.Task) error) (task.Task, error) {
 	was, err := read(ctx, actor.Org, t)
 	if err != nil {
 		return was, err
 	}
-	next, err := s.patched(actor, was, match, p)
+	next, err := s.patched(actor, was, match, p, admit)
 	if err == nil {
 		err = to.Replace(ctx, actor.Org, was, next, s.difference(actor, was, next))
 	}
@@ -217,15 +218,19 @@ func (s *Tasks) replace(ctx context.Context, read reader, to ports.TasksAt, acto
 	return next, err
 }
 
-// patched returns the task with the patch applied, if the actor sees it and match allows it.
-func (s *Tasks) patched(actor org.Actor, was task.Task, match Match, p task.Patch) (task.Task, error) {
+// patched returns the task with the patch applied, if the actor sees it, match allows it and admit admits the result.
+func (s *Tasks) patched(actor org.Actor, was task.Task, match Match, p task.Patch, admit func(task.Task) error) (task.Task, error) {
 	if err := checkVisible(actor, was); err != nil {
 		return task.Task{}, err
 	}
 	if err := match.check(was); err != nil {
 		return task.Task{}, err
 	}
-	return was.Apply(p, s.clock.Now())
+	next, err := was.Apply(p, s.clock.Now())
+	if err == nil && admit != nil {
+		err = admit(next)
+	}
+	return next, err
 }
 
 // difference returns the changes that a task's history gets, none if no field has changed.

@@ -117,7 +117,7 @@ func TestADeletionThatHasBegunIsCompleted(t *testing.T) {
 	}
 	must.NoError(t, w.store.Work().TaskHistory().Add(t.Context(), "o", history))
 	store := hookStore{w.store, func() {
-		_ = must.ErrorOf(w.tasks.Update(t.Context(), w.ada, one, nil, task.Patch{Title: patch.Value("meanwhile")})) // NotFound in the end
+		_ = must.ErrorOf(w.tasks.Update(t.Context(), w.ada, one, nil, task.Patch{Title: patch.Value("meanwhile")}, nil)) // NotFound in the end
 	}}
 	later := tasks.New(store, w.clock, w.ids, within(store))
 	must.NoError(t, later.Delete(t.Context(), w.ada, one, func(version int64) bool { return version == 1 }))
@@ -137,16 +137,16 @@ func TestAChangeBuildsOnThatOfAnotherServer(t *testing.T) {
 	one := w.made(1, 0)[0]
 	retitled := func(s *tasks.Tasks, title string) {
 		t.Helper()
-		must.Do(s.Update(t.Context(), w.ada, one, nil, task.Patch{Title: patch.Value(title)})).Or(t)
+		must.Do(s.Update(t.Context(), w.ada, one, nil, task.Patch{Title: patch.Value(title)}, nil)).Or(t)
 	}
 	retitled(w.tasks, "first")
 	w.clock.Advance(time.Second)
-	must.Do(other.Update(t.Context(), w.ada, one, nil, task.Patch{Tags: patch.Value([]string{"other"})})).Or(t)
+	must.Do(other.Update(t.Context(), w.ada, one, nil, task.Patch{Tags: patch.Value([]string{"other"})}, nil)).Or(t)
 	retitled(w.tasks, "second")
 	if got := must.Do(w.tasks.Get(t.Context(), w.ada, one)).Or(t); got.Title != "second" || !slices.Equal(got.Tags, []string{"other"}) {
 		t.Errorf("got %+v", got)
 	}
 	must.NoError(t, other.Delete(t.Context(), w.ada, one, nil))
 	w.clock.Advance(time.Second)
-	must.Fail(t, must.ErrorOf(w.tasks.Update(t.Context(), w.ada, one, nil, task.Patch{Title: patch.Value("third")})), fault.NotFound)
+	must.Fail(t, must.ErrorOf(w.tasks.Update(t.Context(), w.ada, one, nil, task.Patch{Title: patch.Value("third")}, nil)), fault.NotFound)
 }

@@ -98,7 +98,7 @@ func TestTransactionsCheckRightsAgain(t *testing.T) {
 				},
 				"deletes the workspace": func() error { return w.Workspaces.Delete(ctx, ben, desk.ID) },
 				"changes the task": func() error {
-					return must.ErrorOf(w.Tasks.Update(ctx, ben, made.ID, nil, task.Patch{Title: patch.Value("Mine")}))
+					return must.ErrorOf(w.Tasks.Update(ctx, ben, made.ID, nil, task.Patch{Title: patch.Value("Mine")}, nil))
 				},
 				"makes a task there": func() error {
 					return must.ErrorOf(w.Tasks.Create(ctx, ben, task.Draft{Title: "Mine", Workspace: &desk.ID}))
@@ -121,7 +121,7 @@ func TestTransactionsCheckRightsAgain(t *testing.T) {
 			for name, do := range map[string]func() error{
 				"makes a team": func() error { _, err := w.Teams.Create(ctx, ben, team.Draft{Name: "Mine"}); return err },
 				"changes a task": func() error {
-					return must.ErrorOf(w.Tasks.Update(ctx, ben, free.ID, nil, task.Patch{Title: patch.Value("Ours")}))
+					return must.ErrorOf(w.Tasks.Update(ctx, ben, free.ID, nil, task.Patch{Title: patch.Value("Ours")}, nil))
 				},
 				"makes a task":      func() error { return must.ErrorOf(w.Tasks.Create(ctx, ben, task.Draft{Title: "Mine"})) },
 				"makes a connector": func() error { return must.ErrorOf(w.Connectors.Create(ctx, ben, connector.Draft{Provider: "search"})) },
