@@ -186,12 +186,17 @@ func printUsage(out io.Writer, command string) (found bool) {
 // exit code.
 func configured(environ []string, stderr io.Writer, fn func(config.Config) error) int {
 	c, err := config.Read(environ)
-	if err != nil {
+	invalid := err != nil
+	if !invalid {
+		err = fn(c)
+		_, invalid = errors.AsType[config.InvalidError](err)
+	}
+	if invalid {
 		fmt.Fprintln(stderr, "The configuration is not valid:")
 		fmt.Fprintln(stderr, err)
 		return 2
 	}
-	if err := fn(c); err != nil {
+	if err != nil {
 		fmt.Fprintln(stderr, err)
 		if errors.Is(err, move.ErrDiffers) {
 			return 3

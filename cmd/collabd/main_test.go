@@ -49,6 +49,14 @@ func TestACommandHasHelp(t *testing.T) {
 	}
 }
 
+func TestAnUnknownDefaultModelIsAWrongSetting(t *testing.T) {
+	var out, log strings.Builder
+	environ := []string{"COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATABASE_URL=memory://", "COLLAB_DATA_DIR=" + t.TempDir(), "COLLAB_DEFAULT_MODEL=owl"}
+	if code := run(t.Context(), nil, environ, &out, &log); code != 2 || !strings.HasPrefix(log.String(), "The configuration is not valid:\nCOLLAB_DEFAULT_MODEL: ") {
+		t.Errorf("ended with %d and said %q", code, log.String())
+	}
+}
+
 func TestTheExitCodesOfDoctorAreThoseOfItsHelp(t *testing.T) {
 	var out, help, log strings.Builder
 	if code := run(t.Context(), []string{"doctor"}, []string{"COLLAB_MODE=production"}, &out, &log); code != 2 {

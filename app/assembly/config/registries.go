@@ -18,6 +18,10 @@ const (
 	ProviderLocal     = "local"
 )
 
+// InvalidError is the error of a variable whose value is only checked when it is used, beside a file that another
+// variable names.
+type InvalidError struct{ error }
+
 // Models reads the registry and returns the models whose provider is configured, the default
 // one first.
 func (c Config) Models() (chat.Registry, error) {
@@ -38,7 +42,7 @@ func (c Config) Models() (chat.Registry, error) {
 		for _, m := range offered {
 			names = append(names, m.ID)
 		}
-		return nil, fmt.Errorf("COLLAB_DEFAULT_MODEL: %w; there are %s", err, strings.Join(names, ", "))
+		return nil, InvalidError{fmt.Errorf("COLLAB_DEFAULT_MODEL: %w; there are %s", err, strings.Join(names, ", "))}
 	}
 	return r, nil
 }
