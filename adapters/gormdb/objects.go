@@ -3,6 +3,7 @@ package gormdb
 import (
 	"context"
 	"database/sql"
+	"hash/maphash"
 	"math"
 	"slices"
 	"strings"
@@ -163,12 +164,14 @@ func (q objects) Put(ctx context.Context, o id.Org, vs ...object.Object) error {
 			return err
 		}
 		if slices.ContainsFunc(vs, func(v object.Object) bool { return previous[v.ID].Path != v.Path }) {
-			if err := (objects{c}).checkFree(ctx, o, vs, ids); err != nil {
+			exchanged, err := objects{c}.checkFree(ctx, o, vs, ids, previous)
+			if err != nil {
 				return err
 			}
-			// An object may take the path of another one that moves too, so all are freed first: no folded key is an id.
-			if _, err := all.set(ctx, "folded_key = CAST(objects.id AS text)"); err != nil {
-				return err
+			if exchanged { // all paths are freed first: no folded key is an id
+				if _, err := all.set(ctx, "folded_key = CAST(objects.id AS text)"); err != nil {
+					return err
+				}
 			}
 		}
 		for part := range slices.Chunk(vs, maxPut) {
@@ -186,26 +189,34 @@ func (q objects) Put(ctx context.Context, o id.Org, vs ...object.Object) error {
 }
 
 // checkFree returns object.PathTaken of the first of the objects, which have the ids, that Put must not
-// store.
-func (q objects) checkFree(ctx context.Context, o id.Org, vs []object.Object, ids []id.Object) error {
+// store, and reports whether one of them takes the path of another one.
+func (q objects) checkFree(ctx context.Context, o id.Org, vs []object.Object, ids []id.Object, previous map[id.Object]object.Object) (exchanged bool, err error) {
 	keys := make([]string, len(vs))
 	for i, v := range vs {
 		keys[i] = object.Fold(v.StorageKey())
 	}
 	conflicts, err := q.conflicts(ctx, o, keys, ids)
 	if err != nil {
-		return err
+		return false, err
 	}
+	holders := make(map[uint64]id.Object, len(vs)) // by the hash of the previous key
+	seed := maphash.MakeSeed()
 	for i, v := range vs {
 		if conflicts.taken(keys[i]) {
-			return object.PathTaken(v.Path)
+			return false, object.PathTaken(v.Path)
 		}
 		conflicts.files[keys[i]] = v.ID
 		for _, folder := range object.Ancestors(keys[i]) {
 			conflicts.folders[folder] = true
 		}
+		was := v
+		was.Path = previous[v.ID].Path
+		holders[maphash.String(seed, object.Fold(was.StorageKey()))] = v.ID
 	}
-	return nil
+	return slices.ContainsFunc(vs, func(v object.Object) bool {
+		holder := holders[maphash.String(seed, object.Fold(v.StorageKey()))]
+		return holder != "" && holder != v.ID
+	}), nil
 }
 
 // put is Put in place of an object whose place and size are given.

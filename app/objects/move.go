@@ -85,7 +85,7 @@ func (s *Objects) MoveFolder(ctx context.Context, actor org.Actor, d object.Draf
 			return err
 		}
 		var next []object.Object
-		var changes []object.Change
+		var paths []string // of next before the move
 		storage, found := r.Storage(), 0
 		err = storage.Objects().List(ctx, actor.Org, nil, move.Filter(), nil, func(was object.Object) error {
 			if found++; found > object.MaxMoved {
@@ -93,7 +93,8 @@ func (s *Objects) MoveFolder(ctx context.Context, actor org.Actor, d object.Draf
 			}
 			o, err := move.Moved(was)
 			if err == nil && o.Version > was.Version {
-				next, changes = append(next, o), append(changes, object.NewMove(o, was.Path))
+				o.N = at.N + int64(len(next)) + 1
+				next, paths = append(next, o), append(paths, was.Path)
 			}
 			return err
 		})
@@ -101,9 +102,14 @@ func (s *Objects) MoveFolder(ctx context.Context, actor org.Actor, d object.Draf
 			err = storage.Objects().Put(ctx, actor.Org, next...)
 		}
 		moved, head = len(next), at
-		for part := range slices.Chunk(changes, maxAppended) {
+		for part := range slices.Chunk(next, maxAppended) {
+			changes := make([]object.Change, len(part))
+			for i, o := range part {
+				changes[i] = object.NewMove(o, paths[i])
+			}
+			paths = paths[len(part):]
 			if err == nil {
-				head, err = storage.Changes().Append(ctx, actor.Org, part...)
+				head, err = storage.Changes().Append(ctx, actor.Org, changes...)
 			}
 		}
 		return err
