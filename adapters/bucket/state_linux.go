@@ -1,7 +1,7 @@
 package bucket
 
 import (
-	"fmt"
+	"encoding/binary"
 	"io/fs"
 	"syscall"
 )
@@ -12,5 +12,9 @@ func stateOf(info fs.FileInfo) string {
 	if !ok {
 		return ""
 	}
-	return fmt.Sprint(s.Dev, s.Ino, s.Size, s.Mtim, s.Ctim)
+	state := make([]byte, 0, 64)
+	for _, n := range [...]int64{int64(s.Dev), int64(s.Ino), s.Size, int64(s.Mtim.Sec), int64(s.Mtim.Nsec), int64(s.Ctim.Sec), int64(s.Ctim.Nsec)} {
+		state = binary.LittleEndian.AppendUint64(state, uint64(n))
+	}
+	return string(state)
 }

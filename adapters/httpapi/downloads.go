@@ -248,12 +248,12 @@ func (a *api) sendContent(c *call, w io.Writer, o object.Object, s byteRange, fi
 		return err
 	}
 	defer r.Close()
-	return a.copyContent(c, w, r, s.length, o.String(), o.VisibleTo, first)
+	return a.copyContent(c, w, r, s.length, string(o.ID), o.VisibleTo, first)
 }
 
 // copyContent copies content of the length to w while it is visible to the caller, and calls first before the first
-// write. Errors name the content what.
-func (a *api) copyContent(c *call, w io.Writer, r io.Reader, length int64, what string, visible func(org.Actor) bool, first func() error) error {
+// write. Errors have the id of the content.
+func (a *api) copyContent(c *call, w io.Writer, r io.Reader, length int64, id string, visible func(org.Actor) bool, first func() error) error {
 	confirm := a.confirmation(c, visible)
 	if from, ok := r.(io.WriterTo); ok && w == io.Writer(c) && c.readsFiles() {
 		if err := c.Hold(copyMemory); err != nil {
@@ -281,7 +281,7 @@ func (a *api) copyContent(c *call, w io.Writer, r io.Reader, length int64, what 
 		n, err := io.ReadFull(r, *block)
 		end := err == io.EOF || err == io.ErrUnexpectedEOF // compared without errors.Is, as a broken connection may wrap them
 		if left -= int64(n); left < 0 || end && left > 0 {
-			return fault.Wrap(fault.Internal, err, "The stored content of %s is not as long as it was", what)
+			return fault.Wrap(fault.Internal, err, "The stored content of %s is not as long as it was", id)
 		}
 		if err != nil && !end {
 			return err

@@ -129,5 +129,5 @@ func (a *api) downloadExport(c *call, actor org.Actor, export id.Export) error {
 	if c.r.Method == http.MethodHead {
 		return head()
 	}
-	return a.copyContent(c, c, r, part.length, "archive "+string(e.ID), func(org.Actor) bool { return true }, head)
+	return a.copyContent(c, c, r, part.length, string(e.ID), func(org.Actor) bool { return true }, head)
 }
