@@ -12,8 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gorilla/mux"
-
 	"collab/adapters/httpapi/body"
 	"collab/app/access"
 	"collab/app/connectors"
@@ -251,7 +249,7 @@ type clientView struct {
 
 // describeClient replies with the client metadata document for the issuer of a key.
 func (a *api) describeClient(c *call) error {
-	key := mux.Vars(c.r)["issuer"]
+	key := c.vars["issuer"]
 	if !connector.IsIssuerKey(key) {
 		return fault.Missing("Client")
 	}

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gorilla/mux"
-
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/limit"
 	"collab/adapters/httpapi/spool"
@@ -21,9 +19,10 @@ import (
 // call is one request, and the http.ResponseWriter of its response.
 type call struct {
 	r     *http.Request
-	since time.Time // the beginning of the request
-	id    string    // the request's id
-	route *endpoint // nil until one matched
+	since time.Time         // the beginning of the request
+	id    string            // the request's id
+	route *endpoint         // nil until one matched
+	vars  map[string]string // the parameters of the path
 
 	caller        access.Caller // of the request's token; the zero value for none
 	operator      bool          // the request has the operator's secret
@@ -136,7 +135,7 @@ func (c *call) template() string {
 
 // pathID returns an id in the path. A malformed id is treated like that of a record that does not exist.
 func pathID[T ~string](c *call, name, what string) (T, error) {
-	v, ok := id.Parse[T](mux.Vars(c.r)[name])
+	v, ok := id.Parse[T](c.vars[name])
 	if !ok {
 		return "", fault.Missing(what)
 	}

@@ -3,8 +3,6 @@ package httpapi
 import (
 	"net/http"
 
-	"github.com/gorilla/mux"
-
 	"collab/adapters/httpapi/body"
 	"collab/app/objects"
 	"collab/domain/id"
@@ -101,7 +99,7 @@ func (a *api) startUpload(c *call) error {
 // onUpload returns an action on the started upload whose id is in the path.
 func (a *api) onUpload(do func(*call, org.Actor, *objects.DirectUpload) error) action {
 	return func(c *call, actor org.Actor) error {
-		upload, err := a.Objects.DirectUpload(actor, mux.Vars(c.r)["id"])
+		upload, err := a.Objects.DirectUpload(actor, c.vars["id"])
 		if err != nil {
 			return err
 		}

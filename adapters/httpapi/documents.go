@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"unicode/utf8"
 
-	"github.com/gorilla/mux"
-
 	"collab/adapters/httpapi/body"
 	"collab/app/objects"
 	"collab/domain/fault"
@@ -39,7 +37,7 @@ func (a *api) namedDocument(d object.Document) namedObject {
 
 // namedMemory returns the memory of a scope.
 func (a *api) namedMemory(c *call) (namedObject, error) {
-	switch mux.Vars(c.r)["scope"] {
+	switch c.vars["scope"] {
 	case "user":
 		return a.namedDocument(object.UserMemory), nil
 	case "org":
@@ -51,7 +49,7 @@ func (a *api) namedMemory(c *call) (namedObject, error) {
 // namedWorkspaceMemory returns a memory of a workspace.
 func (a *api) namedWorkspaceMemory(c *call) (namedObject, error) {
 	w, err := pathID[id.Workspace](c, "workspaceId", "Workspace")
-	name := mux.Vars(c.r)["fileName"]
+	name := c.vars["fileName"]
 	return namedObject{
 		find: func(ctx context.Context, actor org.Actor) (object.Object, bool, error) {
 			return a.Objects.FindMemory(ctx, actor, w, name)

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorilla/mux"
 	"go.yaml.in/yaml/v3"
 
 	"collab/adapters/httpapi/body"
@@ -78,11 +77,10 @@ func (c *call) readDevice(platform release.Platform) (releases.Check, error) {
 		return q, err
 	}
 	q.Platform = platform
-	vars := mux.Vars(c.r)
-	if q.Arch, err = feedArch(vars["arch"]); err != nil {
+	if q.Arch, err = feedArch(c.vars["arch"]); err != nil {
 		return q, err
 	}
-	q.Version, err = release.ParseVersion(vars["version"])
+	q.Version, err = release.ParseVersion(c.vars["version"])
 	return q, err
 }
 
@@ -167,7 +165,7 @@ func (a *api) electronUpdates(c *call) error {
 			return err
 		}
 	}
-	file := electronFiles.FindStringSubmatch(mux.Vars(c.r)["file"])
+	file := electronFiles.FindStringSubmatch(c.vars["file"])
 	if file == nil {
 		return fault.Missing("Feed")
 	}
@@ -266,7 +264,7 @@ func (a *api) macUpdates(c *call) error {
 
 // tauriUpdates is the feed of Tauri's updater, which accepts only signed files.
 func (a *api) tauriUpdates(c *call) error {
-	platform, ok := feedPlatforms[strings.ToLower(mux.Vars(c.r)["target"])]
+	platform, ok := feedPlatforms[strings.ToLower(c.vars["target"])]
 	if !ok {
 		return fault.Field("target", "must be one of darwin, linux, windows")
 	}

@@ -10,7 +10,6 @@ import (
 	"net/http"
 
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
-	"github.com/gorilla/mux"
 
 	"collab/domain/fault"
 )
@@ -90,7 +89,7 @@ const unpackMemory = 96 << 10
 
 // readRenderer replies with the renderer, compressed if the client accepts that.
 func (a *api) readRenderer(c *call) error {
-	if mux.Vars(c.r)["file"] != a.reference.script {
+	if c.vars["file"] != a.reference.script {
 		return fault.Missing("File")
 	}
 	if err := c.Hold(unpackMemory); err != nil {

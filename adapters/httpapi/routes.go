@@ -320,33 +320,50 @@ func (a *api) handle(c *call, e *endpoint) error {
 	return e.Handle(c)
 }
 
-// router finds paths without parameters in a map, and passes other requests to the
-// multiplexer.
+// router finds paths without parameters in a map, and matches other paths with the few patterns of their group.
 type router struct {
 	literal map[string]*path
-	rest    *mux.Router
+	groups  map[group]*mux.Router
+	rest    *mux.Router // for what is not in the table
+}
+
+// group has the patterns with the same first segment, after the prefix of versions, and the same number of segments.
+type group struct {
+	first   string
+	slashes int
+}
+
+// groupOf returns the group of a path or pattern.
+func groupOf(path string) group {
+	first, _, _ := strings.Cut(strings.TrimLeft(strings.TrimPrefix(path, prefix), "/"), "/")
+	return group{first, strings.Count(path, "/")}
 }
 
 // ServeHTTP finds the path of a request.
 func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if p := t.literal[r.URL.Path]; p != nil && r.URL.RawPath == "" {
+	// An encoded slash is part of a segment, and no path has one: a proxy that guards
+	// paths must not be bypassed by it.
+	if strings.Contains(strings.ToLower(r.URL.RawPath), "%2f") {
+		t.rest.NotFoundHandler.ServeHTTP(w, r)
+		return
+	}
+	if p := t.literal[r.URL.Path]; p != nil {
 		p.ServeHTTP(w, r)
+		return
+	}
+	var match mux.RouteMatch
+	if g := t.groups[groupOf(r.URL.Path)]; g != nil && g.Match(r, &match) {
+		w.(*call).vars = match.Vars
+		match.Handler.ServeHTTP(w, r)
 		return
 	}
 	t.rest.ServeHTTP(w, r)
 }
 
-// router returns the router of a table. Routes are grouped by the first segment of their
-// path, which is compared as a plain prefix, so that a request is matched against the few
-// patterns of its group. Methods are left to path, so that a wrong one is 405 for every path.
+// router returns the router of a table. Methods are left to path, so that a wrong one is 405 for every path.
 func (a *api) router(table []row) (*router, error) {
 	root := mux.NewRouter().SkipClean(true)
 	root.NotFoundHandler = http.HandlerFunc(a.unknown)
-	// An encoded slash is part of a segment, and no path has one: a proxy that guards
-	// paths must not be bypassed by it.
-	root.MatcherFunc(func(r *http.Request, _ *mux.RouteMatch) bool {
-		return strings.Contains(strings.ToLower(r.URL.RawPath), "%2f")
-	}).HandlerFunc(a.unknown)
 
 	paths := map[string]*path{}
 	for _, r := range table {
@@ -365,10 +382,8 @@ func (a *api) router(table []row) (*router, error) {
 		e.requestShares, e.databaseShares = a.shares.of(r)
 		p.methods[r.Method] = e
 	}
-	literal := map[string]*path{}
-	groups := map[string]*mux.Router{}
-	// A literal segment sorts before a pattern's brace, so that /tasks/reorder
-	// is found before /tasks/{id}.
+	t := &router{literal: map[string]*path{}, groups: map[group]*mux.Router{}, rest: root}
+	// A literal segment sorts before a pattern's brace, and is found first.
 	for _, template := range slices.Sorted(maps.Keys(paths)) {
 		p := paths[template]
 		methods := slices.Sorted(maps.Keys(p.methods))
@@ -378,18 +393,15 @@ func (a *api) router(table []row) (*router, error) {
 		slices.Sort(methods)
 		p.allow = []string{strings.Join(methods, ", ")}
 
-		start := groupOf(template)
-		group := groups[start]
-		if group == nil {
-			group = root.NewRoute().MatcherFunc(func(r *http.Request, _ *mux.RouteMatch) bool {
-				return strings.HasPrefix(r.URL.Path, start)
-			}).Subrouter()
-			groups[start] = group
-		}
-		group.Handle(template, p)
 		if !strings.Contains(template, "{") {
-			literal[template] = p
+			t.literal[template] = p
+			continue
 		}
+		of := groupOf(template)
+		if t.groups[of] == nil {
+			t.groups[of] = mux.NewRouter()
+		}
+		t.groups[of].Handle(template, p)
 	}
 	for _, start := range slices.Sorted(maps.Keys(a.Mounts)) {
 		mounted := a.mounted(a.Mounts[start])
@@ -405,19 +417,7 @@ func (a *api) router(table []row) (*router, error) {
 	if a.Console != nil {
 		a.routeConsole(root)
 	}
-	return &router{literal, root}, nil
-}
-
-// groupOf returns the part of a path that its group shares.
-func groupOf(template string) string {
-	rest, versioned := strings.CutPrefix(template, prefix)
-	if i := strings.IndexByte(rest[1:], '/'); i >= 0 {
-		rest = rest[:i+1]
-	}
-	if versioned {
-		return prefix + rest
-	}
-	return rest
+	return t, nil
 }
 
 func (a *api) unknown(w http.ResponseWriter, _ *http.Request) {

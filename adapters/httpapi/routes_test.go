@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/gorilla/mux"
 
 	"collab/adapters/httpapi/body"
 	"collab/app/access"
@@ -200,7 +199,7 @@ func TestUnknownParametersAreRefused(t *testing.T) {
 			}
 			defer func() { _ = recover() }()
 			w := httptest.NewRecorder()
-			err := r.Handle(&call{w: w, route: &endpoint{}, r: mux.SetURLVars(httptest.NewRequest(r.Method, r.Path+"?"+name+"=1", nil), ids)})
+			err := r.Handle(&call{w: w, route: &endpoint{}, vars: ids, r: httptest.NewRequest(r.Method, r.Path+"?"+name+"=1", nil)})
 			return err != nil && err.Error() == fmt.Sprintf("%q is not a parameter of this endpoint", name)
 		}
 		t.Run(r.Method+" "+r.Path, func(t *testing.T) {

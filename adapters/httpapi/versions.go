@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/gorilla/mux"
-
 	"collab/adapters/encode"
 	"collab/adapters/httpapi/body"
 	"collab/app/objects"
@@ -71,7 +69,7 @@ func (a *api) listVersions(c *call) error {
 
 // pathVersion reads the number of a version in the path.
 func pathVersion(c *call) (int64, error) {
-	n, err := parseVersion(mux.Vars(c.r)["version"])
+	n, err := parseVersion(c.vars["version"])
 	if err != nil || n < 1 {
 		return 0, fault.Missing("Version")
 	}
