@@ -26,12 +26,10 @@ func newContract(t *testing.T) contract.PaymentProvider {
 	dev := must.Do(devpay.New(devpay.Options{
 		Development: true, Listen: server.Listener.Addr().String(), PublicURL: server.URL, StateFile: filepath.Join(t.TempDir(), "payments.json"),
 		Prices: map[string]string{"price_standard": "STANDARD", "price_premium": "PREMIUM"},
-		Clock:  system.Clock{}, IDs: system.IDs{}, Secrets: system.Secrets{},
+		Clock:  system.Clock{}, IDs: system.IDs{}, Secrets: system.Secrets{}, Emit: func(context.Context, string, []byte) error { return nil },
 	})).Or(t)
 	provider = dev
-	t.Cleanup(func() {
-		must.Succeed(t, dev.Close(context.Background()))
-	})
+	t.Cleanup(dev.Close)
 	p := must.Do(stripepay.New(stripepay.Options{
 		SecretKey: dev.Key(), URL: dev.APIURL() + "/", Prices: map[plan.Plan][]string{plan.Standard: {"price_standard"}, plan.Premium: {"price_premium"}},
 		SuccessURL: server.URL + "/success", CancelURL: server.URL + "/cancel",
