@@ -81,7 +81,7 @@ type Watcher interface {
 	// only by scans from time to time. Watch returns an error if the directory cannot be watched at all.
 	Watch(ctx context.Context, changed func(scope mirror.Scope, limited string)) error
 	// Settle returns true after Watch has passed all that had changed before the call, and false if it cannot
-	// tell, as when Watch does not run or limited is not empty.
+	// tell, as when Watch does not run or limited is not empty. If nothing had changed, nothing is passed.
 	Settle(ctx context.Context) bool
 }
 

@@ -71,8 +71,7 @@ func (d *Disk) watch(ctx context.Context, changed func(mirror.Scope, string)) er
 			return nil
 		case e := <-notify.Events:
 			if e.Has(fsnotify.Chmod) && e.Name == filepath.Join(d.path, mirror.StateDirectory) {
-				changed(w.scope(), w.limited)
-				w.forget()
+				w.pass(changed)
 				select {
 				case d.settled <- struct{}{}:
 				default:
@@ -89,8 +88,7 @@ func (d *Disk) watch(ctx context.Context, changed func(mirror.Scope, string)) er
 			changed(mirror.Everything(), w.limited)
 			continue
 		case <-gathered.C:
-			changed(w.scope(), w.limited)
-			w.forget()
+			w.pass(changed)
 			continue
 		}
 		gathered.Reset(gatherFor)
@@ -108,6 +106,14 @@ type watcher struct {
 	again   bool // the watches have to be made again
 
 	directories, trees map[string]bool // by their paths
+}
+
+// pass passes what has changed, if anything has: Settle is called in rounds, and what is passed causes another one.
+func (w *watcher) pass(changed func(mirror.Scope, string)) {
+	if scope := w.scope(); !scope.Empty() {
+		changed(scope, w.limited)
+		w.forget()
+	}
 }
 
 // scope returns what is to be scanned.
