@@ -75,7 +75,7 @@ func readReprioritizations(o *body.Fields) ([]task.Reprioritization, error) {
 func appendTask(dst []byte, t task.Task) ([]byte, error) {
 	status := t.Status()
 	if len(t.Metadata) > stream.FlushAt {
-		dst = slices.Grow(dst, 2*len(t.Metadata))
+		dst = slices.Grow(dst, 1<<10+len(t.Metadata)) // at most maxTaskView, for which memory is reserved
 	}
 	dst = encode.AppendString(append(dst, `{"id":`...), string(t.ID))
 	dst = encode.AppendString(append(dst, `,"title":`...), t.Title)
