@@ -70,15 +70,17 @@ const pause = 300 // milliseconds without a key after which what was typed is in
 
 // useTyped returns what a field for a parameter of the address needs: its text, and the handlers that put it in the address
 // after a pause, as browsers limit changes of the address, or at once by Enter. Typing is one step that the browser can go
-// back from.
+// back from. When the page is left first, the text is not stored: browsers report a change of a field that is removed, too.
 export function useTyped(name: string): { value: string; onInput: (e: { currentTarget: HTMLInputElement }) => void; onChange: () => void } {
 	const [query, change] = useQuery()
 	const of = query.get(name) ?? ""
+	const [pathname] = useState(location.pathname) // the page is shown until that of another path is loaded
 	const [typed, type] = useState({ of, text: of })
-	const value = typed.of === of ? typed.text : of // the address may have changed since
+	if (typed.of !== of) type({ of, text: of }) // the address has changed
+	const value = typed.text
 	const store = (): void => {
 		const next = value.trim() && value
-		if (next !== of) change({ [name]: next || undefined }, of !== "")
+		if (next !== of && location.pathname === pathname) change({ [name]: next || undefined }, of !== "")
 	}
 	useEffect(() => {
 		const timer = setTimeout(store, pause)

@@ -108,7 +108,7 @@ export default function People({ me }: { me: Me }): JSX.Element {
 										<p class="soft">{m.name && m.email && <>{m.email} · </>}joined <Time at={m.joinedAt} />{!m.onboardingCompleted && " · not onboarded yet"}</p>
 									</div>
 									{me.role === "OWNER"
-										? <select aria-label={`Role of ${nameOf(m)}`} aria-busy={busy} value={m.role} onChange={(e) => {
+										? <select aria-label={`Role of ${nameOf(m)}`} disabled={busy} value={m.role} onChange={(e) => {
 											const to = e.currentTarget.value as Role
 											e.currentTarget.value = m.role // until the server has changed it
 											isOwn(m) ? setDemoting([m, to]) : void setRole(m, to)
