@@ -55,8 +55,8 @@ func (p *Provider) await(ctx context.Context, attempts []<-chan struct{}) {
 }
 
 // attempted removes an event that was delivered or is dropped from the outbox, after an attempt.
-func (p *Provider) attempted(one []message, attempts int, failed error, _ bool) {
-	m, dropped := one[0], attempts > len(backoff)
+func (p *Provider) attempted(one []message, attempts int, failed error, again bool) {
+	m, dropped := one[0], attempts > len(backoff) && !again
 	if failed != nil {
 		p.options.Log.Warn("payment event delivery failed", "message", m.ID, "given_up", dropped, "error", failed)
 	}
