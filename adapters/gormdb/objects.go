@@ -213,10 +213,12 @@ func (q objects) checkFree(ctx context.Context, o id.Org, vs []object.Object, id
 		was.Path = previous[v.ID].Path
 		holders[maphash.String(seed, object.Fold(was.StorageKey()))] = v.ID
 	}
-	return slices.ContainsFunc(vs, func(v object.Object) bool {
-		holder := holders[maphash.String(seed, object.Fold(v.StorageKey()))]
-		return holder != "" && holder != v.ID
-	}), nil
+	for i, v := range vs {
+		if holder := holders[maphash.String(seed, keys[i])]; holder != "" && holder != v.ID {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // put is Put in place of an object whose place and size are given.
