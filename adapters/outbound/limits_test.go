@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,62 +147,6 @@ func TestAConnectionIsKeptForThirtySeconds(t *testing.T) {
 	})
 }
 
-// counter counts the connections of a server.
-type counter struct {
-	mu     sync.Mutex
-	made   int
-	closed chan struct{} // one for each
-}
-
-func (n *counter) change(_ net.Conn, s http.ConnState) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	switch s {
-	case http.StateNew:
-		n.made++
-	case http.StateClosed:
-		n.closed <- struct{}{}
-	}
-}
-
-func TestTwoConnectionsToAHostAreKept(t *testing.T) {
-	const calls = 5
-	var inside sync.WaitGroup
-	n := &counter{closed: make(chan struct{}, 2*calls)}
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		inside.Done()
-		inside.Wait() // until all requests are in progress
-	}))
-	s.Config.ConnState = n.change
-	s.Start()
-	t.Cleanup(s.Close)
-	c := newClient(t, outbound.Options{Insecure: true, Networks: opened})
-	call := func(times int) {
-		inside.Add(times)
-		var all sync.WaitGroup
-		for range times {
-			all.Go(func() {
-				if _, err := get(t, c, s.URL); err != nil {
-					t.Error(err)
-					inside.Done()
-				}
-			})
-		}
-		all.Wait()
-	}
-	call(calls)
-	for range calls - 2 {
-		<-n.closed
-	}
-	call(2)
-	if n.made != calls {
-		t.Errorf("%d connections are made, want %d", n.made, calls)
-	}
-	c.CloseIdleConnections()
-	<-n.closed
-	<-n.closed
-}
-
 func TestHeadersAreLimited(t *testing.T) {
 	for kind, start := range map[string]func(testing.TB, http.HandlerFunc) *httptest.Server{"HTTP/1": serve, "HTTP/2": serveTLS} {
 		s := start(t, func(w http.ResponseWriter, r *http.Request) {
@@ -286,23 +229,15 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestProxiesOfTheEnvironmentAreNotUsed requests a named host, because net/http uses no proxy for loopback addresses.
-func TestProxiesOfTheEnvironmentAreNotUsed(t *testing.T) {
-	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("direct")) })
-	c := newClient(t, outbound.Options{Insecure: true, Networks: opened, Resolver: newDNS(t, always(open)).resolver()})
-	if text, err := get(t, c, "http://name.test:"+port(s)+"/"); text != "direct" || err != nil {
-		t.Errorf("got %q, %v", text, err)
-	}
-}
-
-func TestNoCookiesAreKept(t *testing.T) {
+// TestNeitherProxiesNorCookies requests a named host, because net/http uses no proxy for loopback addresses.
+func TestNeitherProxiesNorCookies(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		http.SetCookie(w, &http.Cookie{Name: "a", Value: "b", Path: "/"})
-		_, _ = w.Write([]byte(r.Header.Get("Cookie")))
+		_, _ = w.Write([]byte("direct" + r.Header.Get("Cookie")))
 	})
-	c := newClient(t, outbound.Options{Insecure: true, Networks: opened})
+	c := newClient(t, outbound.Options{Insecure: true, Networks: opened, Resolver: newDNS(t, always(open)).resolver()})
 	for range 2 {
-		if text, err := get(t, c, s.URL); text != "" || err != nil {
+		if text, err := get(t, c, "http://name.test:"+port(s)+"/"); text != "direct" || err != nil {
 			t.Errorf("got %q, %v", text, err)
 		}
 	}

@@ -30,7 +30,6 @@ const (
 	maxRedirects   = 3
 	maxIdle        = 64      // connections
 	bufferSize     = 2 << 10 // bytes of each connection of NewConfigured
-	maxIdlePerHost = 2
 )
 
 // NewConfigured returns a client for a server that the operator has configured. It uses
@@ -92,7 +91,6 @@ func New(o Options) *http.Client {
 		ResponseHeaderTimeout:  headLimit,
 		MaxResponseHeaderBytes: maxHead,
 		MaxIdleConns:           maxIdle,
-		MaxIdleConnsPerHost:    maxIdlePerHost,
 		IdleConnTimeout:        idleLimit,
 		ForceAttemptHTTP2:      true,
 	}
