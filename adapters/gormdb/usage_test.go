@@ -70,42 +70,6 @@ func TestSegmentsCoverThePeriod(t *testing.T) {
 	})
 }
 
-// TestMigrationSumsLikeSettle migrates a ledger without sums, and settles its entries in another one.
-func TestMigrationSumsLikeSettle(t *testing.T) {
-	o := uid[id.Org](kindOrg, 7, 0)
-	start := time.Date(2026, 6, 3, 0, 0, 0, 0, time.UTC)
-	sumsIn := func(db *DB) (all []string) {
-		for _, q := range []string{
-			"SELECT unit, since, CAST(user_id AS TEXT), '', input, output, requests FROM usage_users WHERE org_id = @org ORDER BY 1, 2, 3",
-			"SELECT unit, since, model, lane, input, output, requests FROM usage_models WHERE org_id = @org ORDER BY 1, 2, 3, 4",
-		} {
-			var key, shard string
-			var n [5]int64
-			must.NoError(t, eachRow(t.Context(), db.read, "Sum", tenantSQL(o, q), []any{&n[0], &n[1], &key, &shard, &n[2], &n[3], &n[4]}, func() error {
-				all = append(all, fmt.Sprint(key, " ", shard, " ", n))
-				return nil
-			}))
-		}
-		return all
-	}
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			before, added := migratedTo(t, d.url(t), 4), migrated(t, d.url(t))
-			run(t, before, ledgerEntries(before.dialect, o, start, 3, 20, 500))
-			must.NoError(t, before.Migrate(t.Context()))
-			organisation(t, added, o)
-			must.NoError(t, added.Atomic(t.Context(), func(r ports.Records) error {
-				return before.Usage().Ledger().Entries(t.Context(), o, usage.Period{Start: start, End: start.AddDate(0, 0, 20)}, func(e usage.Entry) error {
-					return r.Usage().Ledger().Settle(t.Context(), o, e)
-				})
-			}))
-			if got, want := sumsIn(before), sumsIn(added); len(got) < 500 || !slices.Equal(got, want) {
-				t.Errorf("the migration has the sums\n%v\nwant those of Settle\n%v", got, want)
-			}
-		})
-	}
-}
-
 func TestSweepDeletesInBatches(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		o, u := seeded(t, db)
@@ -282,20 +246,6 @@ func TestEraseRemovesLeases(t *testing.T) {
 		all.Wait()
 		must.Is(t, 0, value[int](t, db.pools[0], "SELECT COUNT(*) FROM quota_leases"))
 	})
-}
-
-// ledgerEntries returns the statement that inserts entries at equal intervals.
-func ledgerEntries(d dialect, o id.Org, start time.Time, users, days, requests int) string {
-	uidSQL := func(kind int, n string) string {
-		if d == onPostgres {
-			return fmt.Sprintf("('%08x-0007-7000-8000-' || lpad(to_hex(%s), 12, '0'))::uuid", kind, n)
-		}
-		return fmt.Sprintf("printf('%08x-0007-7000-8000-%%012x', %s)", kind, n)
-	}
-	return fmt.Sprintf(`INSERT INTO usage_entries (org_id, id, user_id, at, day, model, provider, input, output, cache_read, cache_made, searches, provenance, outcome)
-		SELECT '%s', %s, %s, at, at - at %% %d, 'claude-model-' || (n * 31 %% 5), 'anthropic', n %% 9000, n %% 700, 0, 0, 0, 'provider', 'completed'
-		FROM (WITH RECURSIVE s(n) AS (SELECT CAST(0 AS BIGINT) UNION ALL SELECT n + 1 FROM s WHERE n + 1 < %d) SELECT n, %d + n * %d AS at FROM s) AS x`,
-		o, uidSQL(kindEntry, "n"), uidSQL(kindUser, fmt.Sprintf("n * 7919 / 5 %% %d + 1", users)), day.Milliseconds(), requests, start.UnixMilli(), int64(days)*day.Milliseconds()/int64(requests))
 }
 
 // ledgerSums returns the statements that insert the sums of the ledger.
