@@ -60,6 +60,7 @@ type round struct {
 	Outcome
 	scope    mirror.Scope
 	touched  map[string]bool // directories in which steps may have changed something
+	plans    int             // that were made, with the present one
 	attempts map[string]int  // by key
 	broken   map[string]bool // keys of the present plan of which a step has failed
 	stopped  error           // why the round cannot go on
@@ -145,7 +146,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		return err
 	}
 	guarded := false
-	for range maxPlans {
+	for r.plans = 1; r.plans <= maxPlans; r.plans++ {
 		rules, err := r.Disk.Rules(ctx)
 		if err != nil {
 			return err
@@ -604,7 +605,8 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 	}
 	var stored stateError
 	unstored := errors.As(err, &stored)
-	if !unstored && r.isTriedAgain(s, kind, fromServer) {
+	again := !unstored && r.isTriedAgain(s, kind, fromServer)
+	if again && r.plans < maxPlans {
 		r.progress = true
 		return nil
 	}
@@ -613,6 +615,7 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 	switch {
 	case unstored:
 		return err
+	case again: // by another round
 	case errors.Is(err, errDamaged):
 		wait := min(max(2*r.refused[s.Row.Key].wait, minDamaged), maxDamaged)
 		r.refused[s.Row.Key] = refusal{local: localOf(s.Row), remote: remoteOf(s.Row), held: held, until: r.Clock.Now().Add(wait), wait: wait}
