@@ -61,7 +61,7 @@ type files struct {
 // readFiles reads the files of the console.
 func readFiles(from fs.FS) (f files, err error) {
 	f.assets = map[string]file{}
-	return f, fs.WalkDir(from, "dist", func(name string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(from, "dist", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -81,6 +81,7 @@ func readFiles(from fs.FS) (f files, err error) {
 		f.assets[prefix+strings.TrimPrefix(plain, "dist")] = one
 		return nil
 	})
+	return f, err
 }
 
 // serve replies with an asset, or with the page, whose script shows what belongs to the path. A

@@ -352,7 +352,7 @@ func (i invitationSets) Forget(_ context.Context, o id.Org, email string) error 
 }
 
 func (i invitationSets) Sweep(_ context.Context, before time.Time, limit int) (n int, err error) {
-	return n, i.run.do(func(x *tx) {
+	err = i.run.do(func(x *tx) {
 		for _, t := range x.Tenants.rows {
 			for key, v := range t.Invitations.rows {
 				if n < limit && v.ExpiresAt.Before(before) && v.Seen.At.Before(before) {
@@ -362,6 +362,7 @@ func (i invitationSets) Sweep(_ context.Context, before time.Time, limit int) (n
 			}
 		}
 	})
+	return n, err
 }
 
 type subscriptions struct{ run runner }

@@ -79,7 +79,7 @@ func (q uploads) Update(_ context.Context, o id.Org, uploadID id.Upload, fn func
 }
 
 func (q uploads) Sweep(_ context.Context, before time.Time, limit int) (n int, err error) {
-	return n, q.run.do(func(x *tx) {
+	err = q.run.do(func(x *tx) {
 		for _, t := range x.Tenants.rows {
 			for key, u := range t.Uploads.rows {
 				if n < limit && u.ExpiresAt.Before(before) {
@@ -90,6 +90,7 @@ func (q uploads) Sweep(_ context.Context, before time.Time, limit int) (n int, e
 			}
 		}
 	})
+	return n, err
 }
 
 func (s storage) OpenUploads(_ context.Context, o id.Org, user id.User, now time.Time) ([]upload.Upload, error) {
