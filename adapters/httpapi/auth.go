@@ -216,7 +216,7 @@ func (a *api) receiveMessage(c *call, take func(context.Context, func(string) st
 		return err
 	}
 	if err := take(c.r.Context(), c.r.Header.Get, body, a.acquireWebhook(c)); err != nil {
-		if slices.ContainsFunc(unsigned, func(k fault.Kind) bool { return fault.Is(err, k) }) {
+		if fault.Is(err, unsigned...) {
 			a.webhooks.Charge(limit.Network(c.address), unsignedCost-1)
 		}
 		return a.chargeRefusal(c, err, unsigned...)

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -175,7 +174,7 @@ func tryUnconfirmed[T any](a *api, c *call, try, do func(org.Actor) (T, error)) 
 		switch {
 		case refused == nil:
 			return v, nil
-		case fault.Is(refused, fault.Internal), fault.Is(refused, fault.Unavailable):
+		case fault.Is(refused, fault.Internal, fault.Unavailable):
 			return v, refused // try may have changed records
 		}
 	}
@@ -232,7 +231,7 @@ func (a *api) confirmation(c *call, visible func(org.Actor) bool) func() error {
 			err = c.route.Guard.check(actor)
 		}
 		switch {
-		case fault.Is(err, fault.Unavailable), fault.Is(err, fault.Internal):
+		case fault.Is(err, fault.Unavailable, fault.Internal):
 			return nil // rights are looked up again later
 		case err == nil && !visible(actor):
 			return fault.Missing("Content")
@@ -261,7 +260,7 @@ var refusedCredentials = []fault.Kind{fault.Unauthenticated, fault.Forbidden}
 // chargeRefusal charges a request that was refused with one of the kinds to the client's
 // address, and returns a Limited error if there were too many.
 func (a *api) chargeRefusal(c *call, err error, kinds ...fault.Kind) error {
-	if slices.ContainsFunc(kinds, func(k fault.Kind) bool { return fault.Is(err, k) }) {
+	if fault.Is(err, kinds...) {
 		if limited := a.addresses.Take(c, limit.Network(c.address)); limited != nil {
 			return limited
 		}

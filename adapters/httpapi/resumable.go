@@ -109,11 +109,7 @@ func (a *api) setUpload(c *call, u upload.Upload) {
 func withUploadHeaders(h handler) handler {
 	return func(c *call) error {
 		err := h(c)
-		switch {
-		case err == nil:
-			return nil
-		case fault.Is(err, fault.Invalid), fault.Is(err, fault.Conflict), fault.Is(err, fault.TooLarge):
-		default:
+		if err != nil && !fault.Is(err, fault.Invalid, fault.Conflict, fault.TooLarge) {
 			for _, name := range []string{uploadComplete, uploadOffset, uploadLength, uploadLimit} {
 				c.Header().Del(name)
 			}

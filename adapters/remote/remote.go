@@ -185,7 +185,7 @@ func (r *Remote) Watch(ctx context.Context, after object.Cursor, wake func()) er
 		if silent && (err == nil || apiclient.Status(err) == 0 || apiclient.Unanswered(err)) {
 			wake()
 		}
-		if err = failureOfPlace(err); fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Forbidden) {
+		if err = failureOfPlace(err); fault.Is(err, fault.Unauthenticated, fault.Forbidden) {
 			return err
 		}
 		if r.client.Wait(ctx, r.client.Jitter(delay)) != nil {

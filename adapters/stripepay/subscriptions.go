@@ -82,7 +82,7 @@ func (p *Payments) Cancel(ctx context.Context, subscriptionID string, atOnce boo
 	} else {
 		_, err = p.update(ctx, subscriptionID, &stripe.SubscriptionParams{CancelAtPeriodEnd: stripe.Bool(true)})
 	}
-	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Internal) {
+	if fault.Is(err, fault.NotFound, fault.Internal) {
 		// The subscription may have ended meanwhile.
 		if now, lookErr := p.subscription(ctx, subscriptionID); lookErr == nil && now.remote(p.plans).Ended() {
 			return nil

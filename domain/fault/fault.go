@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 )
 
 // Kind classifies an error by what its caller can do about it.
@@ -89,9 +90,9 @@ func KindOf(err error) Kind {
 	return Internal
 }
 
-// Is reports whether err is of the given kind.
-func Is(err error, kind Kind) bool {
-	return err != nil && KindOf(err) == kind
+// Is reports whether err is of one of the kinds.
+func Is(err error, kinds ...Kind) bool {
+	return err != nil && slices.Contains(kinds, KindOf(err))
 }
 
 // Catch calls fn and returns its error. If fn panics, it returns an Internal error with the panic and its
