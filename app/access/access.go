@@ -400,7 +400,7 @@ func (a *Access) lookUp(ctx context.Context, at memberKey) (org.Actor, error) {
 	if err == nil {
 		actor, err = readActor(ctx, a.Store, in, at, mark.Epoch)
 	}
-	if err == nil || fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Forbidden) {
+	if err == nil || fault.Is(err, fault.Unauthenticated, fault.Forbidden) {
 		a.actorCache.put(at, cachedActor{mark.Epoch, actor, err})
 	}
 	return actor, err

@@ -186,7 +186,7 @@ func (a *Access) ClaimDevice(ctx context.Context, deviceCode string, from sessio
 // refusedIfRevoked returns the refusal for an error which says that the person who approved a device may
 // not sign in any more.
 func refusedIfRevoked(err error) error {
-	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Forbidden) {
+	if fault.Is(err, fault.NotFound, fault.Unauthenticated, fault.Forbidden) {
 		return session.DeviceRefused
 	}
 	return err

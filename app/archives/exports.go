@@ -222,7 +222,7 @@ func (a *Archives) ExtendClaim(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, extendWithin)
 	defer cancel()
 	err := a.update(ctx, e, func(now export.Export) (export.Export, error) { return now.Extended(e.Claim, p, a.Clock.Now()) })
-	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) {
+	if fault.Is(err, fault.Conflict, fault.NotFound) {
 		lose(errClaimLost)
 	}
 	return err

@@ -289,7 +289,7 @@ func (s *Subscriber) reauthorized(ctx context.Context) (org.Actor, error) {
 		return actor, nil
 	case errors.Is(err, session.ErrExpired):
 		s.finish(Expired)
-	case fault.Is(err, fault.Unauthenticated), fault.Is(err, fault.Forbidden):
+	case fault.Is(err, fault.Unauthenticated, fault.Forbidden):
 		s.finish(Removed)
 	default:
 		return org.Actor{}, err

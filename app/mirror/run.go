@@ -160,7 +160,7 @@ func retryAfter(err error) time.Duration {
 func Final(err error) bool {
 	var directory finalError
 	var remote remoteError
-	return errors.As(err, &directory) || errors.As(err, &remote) && (fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Forbidden))
+	return errors.As(err, &directory) || errors.As(err, &remote) && fault.Is(err, fault.Unauthenticated, fault.Forbidden)
 }
 
 // watch marks what changes in the directory. Where it cannot be watched it marks everything from

@@ -493,7 +493,7 @@ func (r *round) batch(ctx context.Context, steps []mirror.Step) error {
 		return nil
 	}
 	results, err := r.RemoteWriter.Batch(ctx, writes)
-	if fault.Is(err, fault.Unsupported) || fault.Is(err, fault.TooLarge) { // a proxy may accept less than the server
+	if fault.Is(err, fault.Unsupported, fault.TooLarge) { // a proxy may accept less than the server
 		r.lock.Lock()
 		r.limits.BatchFiles = 0
 		r.lock.Unlock()

@@ -234,7 +234,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		if err == nil {
 			break
 		}
-		if attempt == 2 || fault.Is(err, fault.Internal) || fault.Is(err, fault.Unavailable) {
+		if attempt == 2 || fault.Is(err, fault.Internal, fault.Unavailable) {
 			return o, err
 		}
 		// The actor or the cached record may be outdated.

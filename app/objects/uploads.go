@@ -192,7 +192,7 @@ func (s *Objects) Complete(ctx context.Context, actor org.Actor, of *DirectUploa
 	u := &Upload{Size: of.Content.Size, Checksum: of.Content.Checksum, MimeType: of.MimeType, Expected: of.Expected, BeforeStore: beforeStore, direct: of, checkPath: true}
 	find, prepare := s.targetOf(of.Object, of.Draft, u)
 	o, err := s.write(ctx, actor, u, prepare, find)
-	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.Gone) {
+	if fault.Is(err, fault.Conflict, fault.Gone) {
 		// Another request may have completed it meanwhile.
 		actor, refused := s.Reauthorize(ctx, actor)
 		if refused != nil {

@@ -164,7 +164,7 @@ func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Ma
 		to := s.store.Work().TasksAt(actor.Epoch())
 		for _, read := range []reader{s.recent.get, to.Get} {
 			next, err := s.replace(ctx, read, to, actor, t, match, p, admit)
-			if err == nil || fault.Is(err, fault.Internal) || fault.Is(err, fault.Unavailable) {
+			if err == nil || fault.Is(err, fault.Internal, fault.Unavailable) {
 				return next, err
 			}
 		}
