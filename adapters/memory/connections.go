@@ -26,19 +26,19 @@ func (r records) Flows() ports.Flows             { return flows{r.run} }
 func (r records) Clients() ports.Clients         { return clients{r.run} }
 func (r records) Revocations() ports.Revocations { return revocations{r.run} }
 
-// instance is one of an organisation's.
-type instance struct {
+// connectorKey identifies a connector.
+type connectorKey struct {
 	org id.Org
 	id  id.Connector
 }
 
-// compareDue orders by when something is due, then by instance.
-func compareDue(a time.Time, i instance, b time.Time, j instance) int {
+// compareDue orders by when something is due, then by connector.
+func compareDue(a time.Time, i connectorKey, b time.Time, j connectorKey) int {
 	return cmp.Or(a.Compare(b), cmp.Compare(i.org, j.org), cmp.Compare(i.id, j.id))
 }
 
-// client is where a registered one is known, and sends people back to.
-type client struct{ issuer, redirect string }
+// clientKey identifies a client: the authorization server that has registered it, and its redirect URL.
+type clientKey struct{ issuer, redirect string }
 
 type connectors struct{ run runner }
 
@@ -93,7 +93,7 @@ func (c connectors) Claim(_ context.Context, now time.Time, without ...id.Org) (
 			return connector.Instance{}, fault.Missing("Connector")
 		}
 		claimed, err := slices.MinFunc(due, func(a, b connector.Instance) int {
-			return compareDue(*a.DueAt, instance{a.Org, a.ID}, *b.DueAt, instance{b.Org, b.ID})
+			return compareDue(*a.DueAt, connectorKey{a.Org, a.ID}, *b.DueAt, connectorKey{b.Org, b.ID})
 		}).Claimed(now)
 		if err == nil {
 			x.tenant(claimed.Org).Connectors.put(x, claimed.ID, claimed)
@@ -148,12 +148,12 @@ func (s flows) Sweep(_ context.Context, before time.Time) error {
 type clients struct{ run runner }
 
 func (c clients) Get(_ context.Context, issuer, redirect string) (connector.Registered, error) {
-	return result(c.run, func(x *tx) (connector.Registered, error) { return x.Clients.get(client{issuer, redirect}) })
+	return result(c.run, func(x *tx) (connector.Registered, error) { return x.Clients.get(clientKey{issuer, redirect}) })
 }
 
 func (c clients) Put(_ context.Context, v connector.Registered, expires time.Time) (connector.Registered, error) {
 	return result(c.run, func(x *tx) (connector.Registered, error) {
-		key := client{v.Issuer, v.Redirect}
+		key := clientKey{v.Issuer, v.Redirect}
 		existing, err := x.Clients.get(key)
 		if err == nil && (existing.ExpiresAt == nil || !existing.ExpiresAt.Before(expires)) {
 			return existing, nil
@@ -165,7 +165,7 @@ func (c clients) Put(_ context.Context, v connector.Registered, expires time.Tim
 
 func (c clients) Use(_ context.Context, v connector.Registered) error {
 	return c.run(func(x *tx) error {
-		key := client{v.Issuer, v.Redirect}
+		key := clientKey{v.Issuer, v.Redirect}
 		existing, err := x.Clients.get(key)
 		if err != nil {
 			return err
@@ -181,7 +181,7 @@ func (c clients) Use(_ context.Context, v connector.Registered) error {
 
 func (c clients) Remove(_ context.Context, issuer, redirect, id string) error {
 	return c.run.do(func(x *tx) {
-		key := client{issuer, redirect}
+		key := clientKey{issuer, redirect}
 		if x.Clients.rows[key].ID == id {
 			x.Clients.remove(x, key)
 		}
@@ -195,7 +195,7 @@ func (c clients) Sweep(_ context.Context, before time.Time, limit int) (int, err
 		}
 		old := x.Clients.list(func(v connector.Registered) bool { return v.UsedAt.Before(before) }, func(a, b connector.Registered) int { return a.UsedAt.Compare(b.UsedAt) }, limit)
 		for _, v := range old {
-			x.Clients.remove(x, client{v.Issuer, v.Redirect})
+			x.Clients.remove(x, clientKey{v.Issuer, v.Redirect})
 		}
 		return len(old), nil
 	})
@@ -208,28 +208,28 @@ func (s revocations) Add(_ context.Context, r connector.Revocation) error {
 		if _, err := x.Tenants.get(r.Org); err != nil {
 			return err
 		}
-		return x.Revocations.add(x, instance{r.Org, r.ID}, r)
+		return x.Revocations.add(x, connectorKey{r.Org, r.ID}, r)
 	})
 }
 
 func (s revocations) Claim(_ context.Context, now, until time.Time, without ...id.Org) (connector.Revocation, error) {
 	return result(s.run, func(x *tx) (connector.Revocation, error) {
 		due := x.Revocations.list(func(r connector.Revocation) bool { return !r.DueAt.After(now) && !slices.Contains(without, r.Org) }, func(a, b connector.Revocation) int {
-			return compareDue(a.DueAt, instance{a.Org, a.ID}, b.DueAt, instance{b.Org, b.ID})
+			return compareDue(a.DueAt, connectorKey{a.Org, a.ID}, b.DueAt, connectorKey{b.Org, b.ID})
 		}, 1)
 		if len(due) == 0 {
 			return connector.Revocation{}, fault.Missing("Revocation")
 		}
 		due[0].DueAt = until
-		x.Revocations.put(x, instance{due[0].Org, due[0].ID}, due[0])
+		x.Revocations.put(x, connectorKey{due[0].Org, due[0].ID}, due[0])
 		return due[0], nil
 	})
 }
 
 func (s revocations) Put(_ context.Context, r connector.Revocation) error {
-	return s.run(func(x *tx) error { return x.Revocations.replace(x, instance{r.Org, r.ID}, r) })
+	return s.run(func(x *tx) error { return x.Revocations.replace(x, connectorKey{r.Org, r.ID}, r) })
 }
 
 func (s revocations) Remove(_ context.Context, o id.Org, i id.Connector) error {
-	return s.run.do(func(x *tx) { x.Revocations.remove(x, instance{o, i}) })
+	return s.run.do(func(x *tx) { x.Revocations.remove(x, connectorKey{o, i}) })
 }

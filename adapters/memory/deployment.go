@@ -92,8 +92,8 @@ func (x *tx) nextRevision() int64 {
 	return x.revision
 }
 
-// counted is what the checks of a tally have in common.
-type counted struct {
+// tallyKey identifies a tally.
+type tallyKey struct {
 	day     release.Day
 	target  release.Target
 	version string
@@ -104,7 +104,7 @@ type adoption struct{ run runner }
 func (s adoption) Add(_ context.Context, all []release.Tally) error {
 	return s.run.do(func(x *tx) {
 		for _, t := range all {
-			k := counted{t.Day, t.Target, t.Version}
+			k := tallyKey{t.Day, t.Target, t.Version}
 			existing := x.Adoption.rows[k]
 			t.Checks += existing.Checks
 			t.Offered += existing.Offered
@@ -121,8 +121,8 @@ func (s adoption) List(_ context.Context, first, last release.Day, target releas
 	})
 }
 
-// seenOn is what the devices of a row have in common.
-type seenOn struct {
+// devicesKey identifies the devices of a target on a day.
+type devicesKey struct {
 	day    release.Day
 	target release.Target
 }
@@ -130,7 +130,7 @@ type seenOn struct {
 func (s adoption) AddDevices(_ context.Context, all []release.DailyDevices) error {
 	return s.run.do(func(x *tx) {
 		for _, d := range all {
-			k := seenOn{d.Day, d.Target}
+			k := devicesKey{d.Day, d.Target}
 			if existing, ok := x.Seen.rows[k]; ok {
 				d.Devices.Merge(&existing.Devices)
 			}
@@ -154,8 +154,8 @@ func (s adoption) Prune(_ context.Context, before release.Day) error {
 	})
 }
 
-// reportedHour is what the reports of a row have in common.
-type reportedHour struct {
+// reportKey identifies the sum of a release's reports in an hour.
+type reportKey struct {
 	release id.Release
 	hour    time.Time
 }
@@ -165,7 +165,7 @@ type reports struct{ run runner }
 func (s reports) Add(_ context.Context, all []release.Report) error {
 	return s.run.do(func(x *tx) {
 		for _, r := range all {
-			k := reportedHour{r.Release, r.Hour}
+			k := reportKey{r.Release, r.Hour}
 			r.Outcomes = r.Plus(x.Reports.rows[k].Outcomes)
 			x.Reports.put(x, k, r)
 		}

@@ -25,13 +25,13 @@ func (r records) Sessions() ports.Sessions { return sessions{r.run} }
 func (r records) Exports() ports.Exports   { return exports{r.run} }
 func (r records) Uploads() ports.Uploads   { return uploads{r.run} }
 
-// message is a provider's message by its source and id there.
-type message struct{ source, id string }
+// messageKey identifies a message by its source, and by its id there.
+type messageKey struct{ source, id string }
 
 type inbox struct{ run runner }
 
 func (i inbox) Accept(_ context.Context, source, m string, now time.Time) error {
-	return i.run(func(x *tx) error { return x.Inbox.add(x, message{source, m}, now) })
+	return i.run(func(x *tx) error { return x.Inbox.add(x, messageKey{source, m}, now) })
 }
 
 func (i inbox) Prune(_ context.Context, before time.Time) error {

@@ -128,26 +128,26 @@ func (s *Store) commit(fn func(*tx) error) (appended map[id.Org]int64, subscribe
 
 // state has all records. Every organisation has a tenant and an epoch.
 type state struct {
-	Users       table[id.User, org.User]              `record:"User"`
-	Orgs        table[id.Org, org.Organisation]       `record:"Organisation"`
-	Epochs      table[id.Org, int64]                  `record:"Organisation"`
-	Tenants     table[id.Org, *tenant]                `record:"Organisation"`
-	Inbox       table[message, time.Time]             `record:"Message"`
-	Audit       table[id.Entry, audit.Entry]          `record:"Entry"`
-	Requests    table[orgMinute, requestCount]        `record:"Requests"`
-	Replays     table[string, replay.Record]          `record:"Key"`
-	Sessions    table[id.Session, session.Session]    `record:"Session"`
-	Devices     table[string, session.DeviceGrant]    `record:"Device"` // by the digest of the device code
-	Heads       table[id.Org, object.Head]            `record:"Log"`    // of the logs that were appended to
-	Blobs       table[string, object.Blob]            `record:"Blob"`
-	Flows       table[string, connector.Flow]         `record:"Authorization"`
-	Clients     table[client, connector.Registered]   `record:"Client"`
-	Revocations table[instance, connector.Revocation] `record:"Revocation"`
-	Releases    table[id.Release, revisedRelease]     `record:"Release"`
-	revision    int64                                 // of releases
-	Adoption    table[counted, release.Tally]         `record:"Count"`
-	Seen        table[seenOn, release.DailyDevices]   `record:"Devices"`
-	Reports     table[reportedHour, release.Report]   `record:"Report"`
+	Users       table[id.User, org.User]                  `record:"User"`
+	Orgs        table[id.Org, org.Organisation]           `record:"Organisation"`
+	Epochs      table[id.Org, int64]                      `record:"Organisation"`
+	Tenants     table[id.Org, *tenant]                    `record:"Organisation"`
+	Inbox       table[messageKey, time.Time]              `record:"Message"`
+	Audit       table[id.Entry, audit.Entry]              `record:"Entry"`
+	Requests    table[requestsKey, requestCount]          `record:"Requests"`
+	Replays     table[string, replay.Record]              `record:"Key"`
+	Sessions    table[id.Session, session.Session]        `record:"Session"`
+	Devices     table[string, session.DeviceGrant]        `record:"Device"` // by the digest of the device code
+	Heads       table[id.Org, object.Head]                `record:"Log"`    // of the logs that were appended to
+	Blobs       table[string, object.Blob]                `record:"Blob"`
+	Flows       table[string, connector.Flow]             `record:"Authorization"`
+	Clients     table[clientKey, connector.Registered]    `record:"Client"`
+	Revocations table[connectorKey, connector.Revocation] `record:"Revocation"`
+	Releases    table[id.Release, revisedRelease]         `record:"Release"`
+	revision    int64                                     // of releases
+	Adoption    table[tallyKey, release.Tally]            `record:"Count"`
+	Seen        table[devicesKey, release.DailyDevices]   `record:"Devices"`
+	Reports     table[reportKey, release.Report]          `record:"Report"`
 }
 
 // tenant has the records of one organisation.
@@ -156,23 +156,23 @@ type tenant struct {
 	Invitations   table[id.Invitation, invitation.Invitation] `record:"Invitation"`
 	Subscriptions table[id.Org, plan.Subscription]            `record:"Subscription"` // the organisation's own, or none
 	Teams         table[id.Team, team.Team]                   `record:"Team"`
-	TeamMembers   table[teamUser, team.Member]                `record:"Member"`
+	TeamMembers   table[teamMemberKey, team.Member]           `record:"Member"`
 	Workspaces    table[id.Workspace, workspace.Workspace]    `record:"Workspace"`
 	Orders        table[id.User, workspace.Order]             `record:"Order"`
 	Tasks         table[id.Task, task.Task]                   `record:"Task"`
 	History       table[id.Entry, task.Change]                `record:"Change"`
 	Objects       table[id.Object, object.Object]             `record:"Object"`
 	Keys          table[string, id.Object]                    `record:"Path"` // by folded storage key
-	Versions      table[version, object.Earlier]              `record:"Version"`
+	Versions      table[versionKey, object.Earlier]           `record:"Version"`
 	Log           table[int64, object.Change]                 `record:"Change"`
-	Accounts      table[account, quota.Account]               `record:"Account"`
+	Accounts      table[accountKey, quota.Account]            `record:"Account"`
 	Leases        table[leaseKey, quota.Lease]                `record:"Lease"`
 	Usage         table[id.Request, usage.Entry]              `record:"Entry"`
 	Connectors    table[id.Connector, connector.Instance]     `record:"Connector"`
 	Credentials   table[id.Connector, connector.Sealed]       `record:"Credentials"`
 	Exports       table[id.Export, export.Export]             `record:"Export"`
 	Uploads       table[id.Upload, upload.Upload]             `record:"Upload"`
-	UploadParts   table[uploadOffset, uploadPart]             `record:"Part"`
+	UploadParts   table[partKey, uploadPart]                  `record:"Part"`
 }
 
 func newTenant() *tenant {

@@ -212,10 +212,10 @@ func (t *tenant) shared(matches func(object.Object) bool) bool {
 	return false
 }
 
-// epoch is that of every log here: none is ever restored from a copy.
+// epoch is the epoch of every log: no log here is ever restored from a copy.
 const epoch = 1
 
-// head returns where the organisation's log stands.
+// head returns the epoch and the last number of an organisation's log.
 func (s *state) head(o id.Org) object.Head {
 	h := s.Heads.rows[o]
 	h.Epoch = epoch

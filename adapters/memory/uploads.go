@@ -21,8 +21,8 @@ type uploadPart struct {
 	upload.Part
 }
 
-// uploadOffset is the key of a part.
-type uploadOffset struct {
+// partKey identifies a part by its offset in the upload.
+type partKey struct {
 	uploadID id.Upload
 	offset   int64
 }
@@ -57,7 +57,7 @@ func (q uploads) Append(_ context.Context, o id.Org, uploadID id.Upload, p uploa
 			return u.Appended(p.Size), nil
 		})
 		if err == nil {
-			t.UploadParts.put(x, uploadOffset{uploadID, p.Offset}, uploadPart{uploadID, p})
+			t.UploadParts.put(x, partKey{uploadID, p.Offset}, uploadPart{uploadID, p})
 		}
 		return err
 	})

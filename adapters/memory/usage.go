@@ -23,20 +23,20 @@ func (r records) Quotas() ports.Quotas     { return quotas{r.run} }
 func (r records) Ledger() ports.Ledger     { return ledger{r.run} }
 func (r records) Requests() ports.Requests { return requests{r.run} }
 
-// account identifies the tokens of a user on a day.
-type account struct {
+// accountKey identifies the account of a user on a day.
+type accountKey struct {
 	user id.User
 	day  quota.Day
 }
 
 // leaseKey identifies a lease of an account.
 type leaseKey struct {
-	account
+	accountKey
 	id id.Request
 }
 
-func accountOf(l quota.Lease) account   { return account{l.User, l.Day} }
-func keyOfLease(l quota.Lease) leaseKey { return leaseKey{accountOf(l), l.ID} }
+func keyOfAccount(l quota.Lease) accountKey { return accountKey{l.User, l.Day} }
+func keyOfLease(l quota.Lease) leaseKey     { return leaseKey{keyOfAccount(l), l.ID} }
 
 type quotas struct{ run runner }
 
@@ -49,13 +49,13 @@ func (q quotas) ReserveAt(_ context.Context, epoch int64, l quota.Lease, limit i
 		if tenant.Leases.has(keyOfLease(l)) {
 			return 0, tenant.Leases.errTaken()
 		}
-		a := tenant.Accounts.rows[accountOf(l)]
+		a := tenant.Accounts.rows[keyOfAccount(l)]
 		l.Tokens = a.Grant(limit, n)
 		if l.Tokens == 0 || epoch != x.Epochs.rows[l.Org] {
 			return 0, nil
 		}
 		a.Reserved += l.Tokens
-		tenant.Accounts.put(x, accountOf(l), a)
+		tenant.Accounts.put(x, keyOfAccount(l), a)
 		tenant.Leases.put(x, keyOfLease(l), l)
 		return l.Tokens, nil
 	})
@@ -67,9 +67,9 @@ func (q quotas) ReserveAllAt(_ context.Context, epoch int64, leases []quota.Leas
 		if err != nil {
 			return nil, err
 		}
-		sums := map[account]int64{}
+		sums := map[accountKey]int64{}
 		for _, l := range leases {
-			sums[accountOf(l)] += l.Tokens
+			sums[keyOfAccount(l)] += l.Tokens
 		}
 		if epoch != x.Epochs.rows[leases[0].Org] {
 			return nil, nil
@@ -95,14 +95,14 @@ func (q quotas) ReserveAllAt(_ context.Context, epoch int64, leases []quota.Leas
 
 // releaseLease returns the tokens of a lease, if it exists.
 func (t *tenant) releaseLease(x *tx, h leaseKey) {
-	a := t.Accounts.rows[h.account]
+	a := t.Accounts.rows[h.accountKey]
 	a.Reserved -= t.Leases.rows[h].Tokens
-	t.Accounts.put(x, h.account, a)
+	t.Accounts.put(x, h.accountKey, a)
 	t.Leases.remove(x, h)
 }
 
 func (q quotas) Account(_ context.Context, o id.Org, user id.User, d quota.Day) (quota.Account, error) {
-	return result(q.run, func(x *tx) (quota.Account, error) { return x.tenant(o).Accounts.rows[account{user, d}], nil })
+	return result(q.run, func(x *tx) (quota.Account, error) { return x.tenant(o).Accounts.rows[accountKey{user, d}], nil })
 }
 
 func (q quotas) Extend(_ context.Context, leases []quota.Lease, until time.Time) error {
@@ -143,7 +143,7 @@ func (s ledger) Settle(_ context.Context, o id.Org, entries ...usage.Entry) erro
 			if err := tenant.Usage.add(x, e.ID, e); err != nil {
 				return err
 			}
-			key := account{e.User, quota.DayOf(e.At)}
+			key := accountKey{e.User, quota.DayOf(e.At)}
 			tenant.releaseLease(x, leaseKey{key, e.ID})
 			a := tenant.Accounts.rows[key]
 			a.Used += e.Tokens.Total()
@@ -153,7 +153,7 @@ func (s ledger) Settle(_ context.Context, o id.Org, entries ...usage.Entry) erro
 	})
 }
 
-// entries returns those of the period in their order.
+// entries returns the entries of a period, in the order of their time and id.
 func (t *tenant) entries(p usage.Period) []usage.Entry {
 	return t.Usage.list(func(e usage.Entry) bool {
 		return !e.At.Before(p.Start) && e.At.Before(p.End)
@@ -243,14 +243,14 @@ func (s ledger) Entries(_ context.Context, o id.Org, p usage.Period, each func(u
 	return forEach(all, err, each)
 }
 
-// orgMinute identifies the requests of an organisation in a minute.
-type orgMinute struct {
+// requestsKey identifies the requests of an organisation in a minute.
+type requestsKey struct {
 	org    id.Org
 	minute time.Time
 }
 
 type requestCount struct {
-	orgMinute
+	requestsKey
 	n int64
 }
 
@@ -258,9 +258,9 @@ type requests struct{ run runner }
 
 func (r requests) Add(_ context.Context, o id.Org, minute time.Time, n int64) (int64, error) {
 	return result(r.run, func(x *tx) (int64, error) {
-		c := x.Requests.rows[orgMinute{o, minute}]
-		c = requestCount{orgMinute{o, minute}, c.n + n}
-		x.Requests.put(x, c.orgMinute, c)
+		c := x.Requests.rows[requestsKey{o, minute}]
+		c = requestCount{requestsKey{o, minute}, c.n + n}
+		x.Requests.put(x, c.requestsKey, c)
 		return c.n, nil
 	})
 }

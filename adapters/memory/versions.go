@@ -12,13 +12,13 @@ import (
 	"collab/domain/org"
 )
 
-// version is the key of an earlier version.
-type version struct {
+// versionKey identifies an earlier version.
+type versionKey struct {
 	object id.Object
 	number int64
 }
 
-func keyOfVersion(v object.Earlier) version { return version{v.ID, v.Version} }
+func keyOfVersion(v object.Earlier) versionKey { return versionKey{v.ID, v.Version} }
 
 type versions struct{ run runner }
 
@@ -67,7 +67,7 @@ func (q versions) Keep(_ context.Context, o id.Org, keep object.Retention, ended
 func (q versions) Take(_ context.Context, o id.Org, objectID id.Object, number int64) (object.Earlier, error) {
 	return result(q.run, func(x *tx) (object.Earlier, error) {
 		t := x.tenant(o)
-		v, err := t.Versions.get(version{objectID, number})
+		v, err := t.Versions.get(versionKey{objectID, number})
 		if err != nil {
 			return v, err
 		}

@@ -84,8 +84,8 @@ func (s teams) Remove(_ context.Context, o id.Org, t id.Team) error {
 	})
 }
 
-// teamUser identifies a member of a team.
-type teamUser struct {
+// teamMemberKey identifies a member of a team.
+type teamMemberKey struct {
 	team id.Team
 	user id.User
 }
@@ -93,7 +93,7 @@ type teamUser struct {
 type teamMembers struct{ run runner }
 
 func (m teamMembers) Get(_ context.Context, o id.Org, t id.Team, user id.User) (team.Member, error) {
-	return result(m.run, func(x *tx) (team.Member, error) { return x.tenant(o).TeamMembers.get(teamUser{t, user}) })
+	return result(m.run, func(x *tx) (team.Member, error) { return x.tenant(o).TeamMembers.get(teamMemberKey{t, user}) })
 }
 
 func (m teamMembers) List(_ context.Context, o id.Org, t id.Team, after id.Position[id.User], limit int, each func(team.Profile) error) error {
@@ -116,7 +116,7 @@ func (m teamMembers) List(_ context.Context, o id.Org, t id.Team, after id.Posit
 
 func (m teamMembers) Put(_ context.Context, o id.Org, v team.Member) (int, error) {
 	return result(m.run, func(x *tx) (int, error) {
-		tenant, at := x.tenant(o), teamUser{v.Team, v.User}
+		tenant, at := x.tenant(o), teamMemberKey{v.Team, v.User}
 		switch {
 		case !tenant.Teams.has(v.Team):
 			return 0, tenant.Teams.missing()
@@ -136,7 +136,7 @@ func (m teamMembers) Put(_ context.Context, o id.Org, v team.Member) (int, error
 }
 
 func (m teamMembers) Remove(_ context.Context, o id.Org, t id.Team, user id.User) error {
-	return m.run(func(x *tx) error { return x.tenant(o).TeamMembers.delete(x, teamUser{t, user}) })
+	return m.run(func(x *tx) error { return x.tenant(o).TeamMembers.delete(x, teamMemberKey{t, user}) })
 }
 
 func (m teamMembers) OfUser(_ context.Context, o id.Org, user id.User) ([]id.Team, error) {
