@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"gorm.io/gorm"
+
+	"collab/adapters/encode"
 )
 
 // dialect is one of the two databases, whose statements differ.
@@ -133,43 +135,20 @@ func roundLimit(limit int) int {
 	return c
 }
 
-// array returns texts as a JSON array. It copies texts that need no escaping.
+// array returns texts as a JSON array.
 func array(texts []string) string {
-	n := 2
+	size := 2
 	for _, s := range texts {
-		if !isPlainJSON(s) {
-			b, err := json.Marshal(texts)
-			if err != nil {
-				panic(err) // texts can always be written
-			}
-			return string(b)
-		}
-		n += len(s) + 3
+		size += len(s) + 3
 	}
-	var b strings.Builder
-	b.Grow(n)
-	b.WriteByte('[')
+	b := append(make([]byte, 0, size), '[')
 	for i, s := range texts {
 		if i > 0 {
-			b.WriteByte(',')
+			b = append(b, ',')
 		}
-		b.WriteByte('"')
-		b.WriteString(s)
-		b.WriteByte('"')
+		b = encode.AppendString(b, s)
 	}
-	b.WriteByte(']')
-	return b.String()
-}
-
-// isPlainJSON reports whether s needs no escaping in JSON: it is printable ASCII without
-// quotation marks and backslashes.
-func isPlainJSON(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			return false
-		}
-	}
-	return true
+	return string(append(b, ']'))
 }
 
 // unmarshal decodes JSON, with a fast path for arrays of texts without escapes.

@@ -410,8 +410,9 @@ func (q blobNames) Discard(ctx context.Context, o id.Org, names []string, now ti
 
 // discardAll discards the announced names that the organisation has.
 func (q blobNames) discardAll(ctx context.Context, o id.Org, now time.Time) error {
-	_, err := blobNameTable.of(q.write, o).filter("name >= ? AND name < ? AND (NOT is_discarded OR at > ?)", string(o)+"/", string(o)+"0", now.UnixMilli()). // 0 comes after /
-																					set(ctx, "is_discarded = ?, at = ?", true, now.UnixMilli())
+	first, end := string(o)+"/", string(o)+"0" // 0 comes after /
+	_, err := blobNameTable.of(q.write, o).filter("name >= ? AND name < ? AND (NOT is_discarded OR at > ?)", first, end, now.UnixMilli()).
+		set(ctx, "is_discarded = ?, at = ?", true, now.UnixMilli())
 	return err
 }
 

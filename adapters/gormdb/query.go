@@ -240,7 +240,7 @@ func oneRow(ctx context.Context, db *gorm.DB, what string, c command, to ...any)
 		found = true
 		return nil
 	}
-	if _, ok := db.Dialector.(sqliteDialector); !ok {
+	if dialectOf(db) == onPostgres {
 		err = eachRow(ctx, db, what, c, to, setFound)
 		return found, err
 	}

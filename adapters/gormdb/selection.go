@@ -249,11 +249,7 @@ func getWith[R, T any](ctx context.Context, s selection, record func(*R) (T, err
 
 // count returns the number of rows.
 func (s selection) count(ctx context.Context) (n int, err error) {
-	text := "SELECT COUNT(*) FROM " + s.name
-	if s.where != "" {
-		text += " WHERE " + s.where
-	}
-	_, err = oneRow(ctx, s.db, s.what, s.newCommand(text, s.args), &n)
+	_, err = oneRow(ctx, s.db, s.what, s.newCommand("SELECT COUNT(*) FROM "+s.source(), s.args), &n)
 	return n, err
 }
 

@@ -104,7 +104,7 @@ var leaves = []struct{ dir, reason string }{
 	{"adapters/apiclient", "the command line and its synchroniser speak to a server in one way"},
 	{"adapters/atomicfile", "the development providers, the keys of a deployment, backups and the client's state of directories are files that must survive a crash"},
 	{"adapters/devkit", "the development providers are pages, forms and errors of one kind under a prefix"},
-	{"adapters/encode", "the interface and the development providers write the same error, and the interface its strings and times"},
+	{"adapters/encode", "the interface and the development providers write the same error, the interface its strings and times, and the database its lists of texts"},
 	{"adapters/eventstream", "two protocols of models are JSON in server-sent events, with the same client, bounds and errors; clients of the interface read its own"},
 	{"adapters/filelock", "servers, backups and synchronisers lock files between processes, on each platform in one way"},
 	{"adapters/fileowner", "the database, the files and the locks of a data directory are its owner's, also if root creates them"},
