@@ -33,10 +33,10 @@ var layers = []struct {
 
 // allocations returns the number of allocations of each layer except the rest for the request of c, which is r.
 func (a *api) allocations(c *call, r *http.Request) map[string]float64 {
-	w, since, address, request, caller, route := c.w, c.since, c.address, c.id, c.caller, c.route
+	w, began, address, request, caller, route := c.w, c.began, c.address, c.id, c.caller, c.route
 	begin := func() {
-		*c = call{w: w, r: r, since: since, address: address, id: request, caller: caller, route: route, budgets: a.budgets}
-		c.deadlines = stream.Start(c, r, since)
+		*c = call{w: w, r: r, began: began, address: address, id: request, caller: caller, route: route, budgets: a.budgets}
+		c.deadlines = stream.Start(c, r, began)
 	}
 	enter := func() {
 		begin()
@@ -63,7 +63,7 @@ func (a *api) allocations(c *call, r *http.Request) map[string]float64 {
 		"route":                 count(begin, func() { a.inner.ServeHTTP(c, r) }) - count(begin, func() { a.serveAt(route, c, r) }),
 		"endpoint and encoding": count(func() { enter(); admit() }, func() { _ = route.Handle(c) }),
 		"duration":              count(begin, func() { a.duration.Record(r.Context(), 1, of.options...) }),
-		"log line":              count(begin, func() { a.log(r.Context(), slog.LevelInfo, c, of.line, c.since) }),
+		"log line":              count(begin, func() { a.log(r.Context(), slog.LevelInfo, c, of.line, c.began) }),
 	}
 	found["guards"] = count(enter, admit) - found["limits"]
 	return found

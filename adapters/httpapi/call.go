@@ -19,7 +19,7 @@ import (
 // call is one request, and the http.ResponseWriter of its response.
 type call struct {
 	r     *http.Request
-	since time.Time         // the beginning of the request
+	began time.Time         // the beginning of the request
 	id    string            // the request's id
 	route *endpoint         // nil until one matched
 	vars  map[string]string // the parameters of the path

@@ -26,14 +26,14 @@ type chatStream struct {
 	silence time.Duration
 	now     func() time.Time
 
-	mu     sync.Mutex
-	timer  *time.Timer // of the next comment
-	frame  []byte      // the buffered chunks
-	last   time.Time   // of the last write; zero: none
-	err    error       // of the first write that failed
-	whole  bool        // the end of the response was sent
-	closed bool        // the last chunk, done or error, was received
-	over   bool
+	mu       sync.Mutex
+	timer    *time.Timer // of the next comment
+	frame    []byte      // the buffered chunks
+	last     time.Time   // of the last write; zero: none
+	err      error       // of the first write that failed
+	whole    bool        // the end of the response was sent
+	closed   bool        // the last chunk, done or error, was received
+	finished bool        // finish was called
 }
 
 // streamChat streams the response of a model. It returns when its usage is stored.
@@ -58,7 +58,7 @@ const comment = ":\n\n"
 func (w *chatStream) keepAlive() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.over || w.err != nil {
+	if w.finished || w.err != nil {
 		return
 	}
 	now := w.now()
@@ -78,7 +78,7 @@ func (w *chatStream) keepAlive() {
 func (w *chatStream) finish() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.over = true
+	w.finished = true
 	w.timer.Stop()
 	// A client may disconnect after the last chunk, before the end of the response.
 	w.c.clientClosed = w.err != nil || !w.closed && w.c.r.Context().Err() != nil

@@ -81,7 +81,7 @@ func (a *api) saveMemory(find func(*call) (namedObject, error)) handler {
 		if err != nil {
 			return err
 		}
-		content, expected, err := readMemory(c)
+		content, expected, err := receiveMemory(c)
 		if err != nil {
 			return err
 		}
@@ -102,32 +102,24 @@ func (a *api) save(c *call, named namedObject, expected *int64, content []byte) 
 	return c.replyObject(http.StatusOK)(named.save(c.r.Context(), actor, &u))
 }
 
-// readMemory reads the content of a memory: a field of a JSON object, or a body of any
-// other type.
-func readMemory(c *call) (content []byte, expected *int64, err error) {
-	expected, err = c.expected()
-	if err != nil {
-		return nil, expected, err
+// receiveMemory reads the content of a memory from a field of a JSON object, or from a body
+// of any other type.
+func receiveMemory(c *call) (content []byte, expected *int64, err error) {
+	if expected, err = c.expected(); err != nil {
+		return nil, nil, err
 	}
 	if media, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type")); body.IsJSON(media) {
 		f, err := c.fields()
 		if err != nil {
-			return nil, expected, err
+			return nil, nil, err
 		}
-		content = []byte(body.Required(f, "content", body.Text))
-		expected = expectedIn(f, expected)
-		if err := f.Err(); err != nil {
-			return nil, expected, err
-		}
-	} else {
-		if content, err = c.read(body.MaxJSON); err != nil {
-			return nil, expected, err
-		}
-		if !utf8.Valid(content) {
-			return nil, expected, fault.New(fault.Invalid, "The body must be text in UTF-8")
-		}
+		content, expected = []byte(body.Required(f, "content", body.Text)), expectedIn(f, expected)
+		return content, expected, f.Err()
 	}
-	return content, expected, nil
+	if content, err = c.read(body.MaxJSON); err == nil && !utf8.Valid(content) {
+		err = fault.New(fault.Invalid, "The body must be text in UTF-8")
+	}
+	return content, expected, err
 }
 
 // readDocument replies with a document, byte for byte as stored.

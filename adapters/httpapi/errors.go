@@ -48,8 +48,8 @@ type errorView struct {
 
 // viewError returns the view of an error. An error without a kind is a 500 without details.
 func viewError(err error) errorView {
-	var e *fault.Error
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*fault.Error](err)
+	if !ok {
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 			return errorView{Status: http.StatusServiceUnavailable, Message: "The request took too long", RetryAfter: defaultRetryAfter}
 		}

@@ -62,7 +62,7 @@ func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []
 	c.deadlines.Clear()
 	stream.SetHeaders(c.Header())
 	f := &follower{
-		api: a, sub: sub, began: c.since, nextHeartbeat: c.since.Add(a.Heartbeat),
+		api: a, sub: sub, began: c.began, nextHeartbeat: c.began.Add(a.Heartbeat),
 		request: strings.Clone(c.id), address: c.address, permit: c.requestPermit,
 	}
 	if expires := access.FromContext(c.r.Context()).Expires; !expires.IsZero() {

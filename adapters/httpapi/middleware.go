@@ -32,8 +32,8 @@ var (
 // ServeHTTP implements http.Handler. Around CORS and the routes it gives the request an id,
 // recovers from panics, and records a log line, a duration and a span.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{w: w, r: r, since: a.Now(), address: limit.ClientAddress(r, a.Proxies), id: a.requestID(r), budgets: a.budgets}
-	c.deadlines = stream.Start(c, r, c.since)
+	c := &call{w: w, r: r, began: a.Now(), address: limit.ClientAddress(r, a.Proxies), id: a.requestID(r), budgets: a.budgets}
+	c.deadlines = stream.Start(c, r, c.began)
 	c.Set("X-Request-Id", c.id)
 	h := w.Header()
 	h["X-Content-Type-Options"] = noSniff
@@ -98,8 +98,8 @@ func (a *api) finish(c *call) {
 	}
 	ctx := c.r.Context()
 	entry := s.with(outcome{methodLabel(c.r.Method), c.status})
-	a.duration.Record(ctx, ended.Sub(c.since).Seconds(), entry.options...)
-	a.recent.add(ended, ended.Sub(c.since), c.status)
+	a.duration.Record(ctx, ended.Sub(c.began).Seconds(), entry.options...)
+	a.recent.add(ended, ended.Sub(c.began), c.status)
 	level := slog.LevelInfo
 	if c.route != nil && c.route.Guard == unlimited {
 		level = slog.LevelDebug // probes and scrapes
@@ -125,7 +125,7 @@ const RequestLine = "request"
 func (a *api) log(ctx context.Context, level slog.Level, c *call, to slog.Handler, at time.Time) {
 	line := slog.NewRecord(at, level, RequestLine, 0)
 	line.AddAttrs(
-		slog.Float64("duration_seconds", at.Sub(c.since).Seconds()),
+		slog.Float64("duration_seconds", at.Sub(c.began).Seconds()),
 		slog.Int64("bytes", c.bytes),
 		slog.String("request", c.id),
 		slog.String("address", c.address))
