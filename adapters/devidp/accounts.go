@@ -90,25 +90,25 @@ type signInRequest struct {
 }
 
 // checked returns the request with normalised fields.
-func (w signInRequest) checked() (signInRequest, error) {
+func (r signInRequest) checked() (signInRequest, error) {
 	var problems check.List
-	w.Email = problems.Email("email", w.Email)
-	w.Name = strings.Join(strings.Fields(w.Name), " ")
-	if w.Name != "" {
-		w.Name = problems.Name("name", w.Name)
+	r.Email = problems.Email("email", r.Email)
+	r.Name = strings.Join(strings.Fields(r.Name), " ")
+	if r.Name != "" {
+		r.Name = problems.Name("name", r.Name)
 	}
-	w.Org = strings.Join(strings.Fields(w.Org), " ")
-	if w.Org != "" {
-		w.Org = problems.Name("org", w.Org)
+	r.Org = strings.Join(strings.Fields(r.Org), " ")
+	if r.Org != "" {
+		r.Org = problems.Name("org", r.Org)
 	}
-	w.Role = roleName(w.Role)
+	r.Role = roleName(r.Role)
 	switch {
-	case w.Role != "" && !slices.Contains(roles, w.Role):
+	case r.Role != "" && !slices.Contains(roles, r.Role):
 		problems.Add("role", "must be one of %s", strings.Join(roles, ", "))
-	case w.Role != "" && w.Org == "":
+	case r.Role != "" && r.Org == "":
 		problems.Add("org", "must name the organisation in which the role is meant")
 	}
-	return w, problems.Err()
+	return r, problems.Err()
 }
 
 // roleName returns the name of a role in any of its spellings.
@@ -125,36 +125,36 @@ type session struct {
 
 // signIn creates the missing records of a request and returns the session and its events in
 // order.
-func (b *state) signIn(w signInRequest, now time.Time) (session, []event, error) {
-	w, err := w.checked()
+func (b *state) signIn(r signInRequest, now time.Time) (session, []event, error) {
+	r, err := r.checked()
 	if err != nil {
 		return session{}, nil, err
 	}
 	var events []event
 	s := session{}
-	s.Account, events = b.account(w.Email, w.Name, now)
-	if w.Org == "" {
+	s.Account, events = b.account(r.Email, r.Name, now)
+	if r.Org == "" {
 		return s, events, nil
 	}
-	found, ok := b.findOrganisation(w.Org)
+	found, ok := b.findOrganisation(r.Org)
 	switch {
 	case ok:
 		s.Org = found
-		w.Role = cmp.Or(w.Role, b.Memberships[membershipID(found.ID, s.Account.ID)].Role, member)
-	case isOrgID(w.Org):
+		r.Role = cmp.Or(r.Role, b.Memberships[membershipID(found.ID, s.Account.ID)].Role, member)
+	case isOrgID(r.Org):
 		return session{}, nil, fault.Field("org", "is not an organisation that exists here")
 	default:
-		w.Role = cmp.Or(w.Role, owner)
-		slug := slugOf(w.Org)
-		s.Org = organisation{ID: derive("org_", slug), Name: w.Org, Slug: slug, CreatedAt: now, UpdatedAt: now}
-		if w.Role == owner {
+		r.Role = cmp.Or(r.Role, owner)
+		slug := slugOf(r.Org)
+		s.Org = organisation{ID: derive("org_", slug), Name: r.Org, Slug: slug, CreatedAt: now, UpdatedAt: now}
+		if r.Role == owner {
 			// Services make the creator an owner whatever role was requested.
 			s.Org.CreatedBy = s.Account.ID
 		}
 		b.Organisations[s.Org.ID] = s.Org
 		events = append(events, event{kind: "organization.created", org: s.Org})
 	}
-	s.Role = w.Role
+	s.Role = r.Role
 	return s, append(events, b.join(s, false, now)...), nil
 }
 

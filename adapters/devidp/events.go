@@ -75,19 +75,20 @@ func (p *Provider) deliver(ctx context.Context) {
 // fields that the service reads. Times are milliseconds since 1970.
 type object map[string]any
 
-func (p *Provider) envelope(h event, now time.Time) object {
+// envelope returns the body of a webhook about an event.
+func (p *Provider) envelope(e event, now time.Time) object {
 	var data object
-	switch kind, _, _ := strings.Cut(h.kind, "."); kind {
+	switch kind, _, _ := strings.Cut(e.kind, "."); kind {
 	case "user":
-		data = p.at.userObject(h.account)
+		data = p.at.userObject(e.account)
 	case "organization":
-		data = organisationObject(h.org)
+		data = organisationObject(e.org)
 	case "organizationMembership":
-		data = p.at.membershipObject(h.membership, h.account, h.org)
+		data = p.at.membershipObject(e.membership, e.account, e.org)
 	case "organizationInvitation":
-		data = invitationObject(h, now)
+		data = invitationObject(e, now)
 	}
-	return object{"object": "event", "type": h.kind, "timestamp": now.UnixMilli(), "data": data}
+	return object{"object": "event", "type": e.kind, "timestamp": now.UnixMilli(), "data": data}
 }
 
 func (at location) userObject(a account) object {
@@ -121,14 +122,14 @@ func (at location) membershipObject(m membership, a account, o organisation) obj
 }
 
 // invitationObject returns an accepted invitation.
-func invitationObject(h event, now time.Time) object {
+func invitationObject(e event, now time.Time) object {
 	data := object{
-		"object": "organization_invitation", "id": cmp.Or(h.invite.ProviderID, derive("orginv_", h.token)),
-		"email_address": h.invite.Email, "role": "org:" + cmp.Or(roleName(h.invite.Role), member), "organization_id": h.org.ID,
-		"status": "accepted", "user_id": h.account.ID, "updated_at": now.UnixMilli(),
+		"object": "organization_invitation", "id": cmp.Or(e.invite.ProviderID, derive("orginv_", e.token)),
+		"email_address": e.invite.Email, "role": "org:" + cmp.Or(roleName(e.invite.Role), member), "organization_id": e.org.ID,
+		"status": "accepted", "user_id": e.account.ID, "updated_at": now.UnixMilli(),
 	}
-	if h.invite.InviterID != "" {
-		data["inviter_id"] = h.invite.InviterID
+	if e.invite.InviterID != "" {
+		data["inviter_id"] = e.invite.InviterID
 	}
 	return data
 }
