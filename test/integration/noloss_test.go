@@ -30,17 +30,17 @@ import (
 	"collab/test/tempdir"
 )
 
-// The numbers of writers, readers, organisations and members.
+// The numbers of writers, organisations and members.
 const (
 	clusterWriters = 50
-	clusterReaders = 200
 	clusterOrgs    = 4
 	clusterUsers   = 5 // of each organisation
 )
 
 var (
-	clusterWrites = soak.Count(20_000)     // in all
-	faults        = max(4, soak.Count(16)) // the same number of each kind
+	clusterReaders = soak.Count(200)        // at least one for each member
+	clusterWrites  = soak.Count(20_000)     // in all
+	faults         = max(4, soak.Count(16)) // the same number of each kind
 )
 
 // retryDelay is the pause after a refused or interrupted request.
