@@ -68,10 +68,7 @@ func (a *app) api() *cobra.Command {
 		if err := json.NewDecoder(response.Body).Decode(&tree); err != nil {
 			return err
 		}
-		if a.flags.json != "" && a.flags.json != "all" {
-			tree = pick(tree, strings.Split(a.flags.json, ","))
-		}
-		return a.printTree(tree)
+		return a.printTree(pick(tree, a.wantedFields()))
 	}))
 	c.Long = "api makes a request with the stored token and prints the answer. PATH begins at " + apiclient.Prefix + ".\n" +
 		"The method is GET, or POST with a body."

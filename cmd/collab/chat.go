@@ -108,6 +108,9 @@ type conversation struct {
 // ask prints the response to a message, for which the model may call tools.
 func (c *conversation) ask(ctx context.Context, message string) error {
 	var all modelReply
+	if err := c.app.checkFields(all); err != nil {
+		return err
+	}
 	for range maxRounds {
 		c.request.Message = message
 		c.shorten()

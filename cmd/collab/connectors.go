@@ -39,7 +39,9 @@ func (a *app) connectors() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return one(a, columns)(client.CreateConnector(ctx, apiclient.ConnectorDraft{ProviderID: args[0], Name: given(name), Config: settings}))
+		return one(a, columns, func() (apiclient.Connector, error) {
+			return client.CreateConnector(ctx, apiclient.ConnectorDraft{ProviderID: args[0], Name: given(name), Config: settings})
+		})
 	}))
 	add.Flags().StringVar(&name, "name", "", "the connector's name")
 	add.Flags().StringArrayVar(&config, "config", nil, "setting, as `NAME=VALUE`")
@@ -57,7 +59,7 @@ func (a *app) connectors() *cobra.Command {
 			for i, name := range args[1:] {
 				draft.Credentials[name] = lines[i]
 			}
-			return one(a, columns)(client.StoreConnectorCredentials(ctx, c.ID, draft))
+			return one(a, columns, func() (apiclient.Connector, error) { return client.StoreConnectorCredentials(ctx, c.ID, draft) })
 		}))
 	authorize := command("authorize CONNECTOR", "Allow a connector in the browser to use an account", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		if !a.interactive() {

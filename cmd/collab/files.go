@@ -173,7 +173,7 @@ func (a *app) files() *cobra.Command {
 		} else if args[0] == "-" {
 			return usage("name the path for standard input")
 		}
-		return one(a, fileColumns)(a.upload(ctx, f, args[0], to))
+		return one(a, fileColumns, func() (apiclient.StoredObject, error) { return a.upload(ctx, f, args[0], to) })
 	}))
 	put.Long = "put stores a new file, or a file's new content, at PATH or at FILE's name; FILE may be - for\nstandard input. Large files continue after interruptions."
 	mv := command("mv PATH TO", "Move a file or a folder", 2, 2, in(func(ctx context.Context, f *folder, args []string) error {
@@ -182,17 +182,21 @@ func (a *app) files() *cobra.Command {
 			if f.workspace != "" {
 				move.WorkspaceID = &f.workspace
 			}
-			moved, err := f.client.MoveFolder(ctx, move)
-			if err == nil && moved.Moved == 0 {
-				err = fmt.Errorf("%w below %s", errNoFile, args[0])
-			}
-			return one(a, func(m apiclient.FolderMoved) []column { return []column{{"moved", strconv.FormatInt(m.Moved, 10)}} })(moved, err)
+			return one(a, func(m apiclient.FolderMoved) []column { return []column{{"moved", strconv.FormatInt(m.Moved, 10)}} }, func() (apiclient.FolderMoved, error) {
+				moved, err := f.client.MoveFolder(ctx, move)
+				if err == nil && moved.Moved == 0 {
+					err = fmt.Errorf("%w below %s", errNoFile, args[0])
+				}
+				return moved, err
+			})
 		}
 		o, err := f.find(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		return one(a, fileColumns)(f.client.MoveFile(ctx, o.ID, apiclient.MoveFileParams{ExpectedVersion: &o.Version}, apiclient.FileMove{Path: args[1]}))
+		return one(a, fileColumns, func() (apiclient.StoredObject, error) {
+			return f.client.MoveFile(ctx, o.ID, apiclient.MoveFileParams{ExpectedVersion: &o.Version}, apiclient.FileMove{Path: args[1]})
+		})
 	}))
 	mv.Long = "mv gives a file another path, or all files below a folder, whose name ends in a slash."
 	rm := command("rm PATH...", "Delete files", 1, -1, in(func(ctx context.Context, f *folder, args []string) error {
@@ -230,7 +234,7 @@ func (a *app) files() *cobra.Command {
 		if version > 0 {
 			body.Version, body.ExpectedVersion = &version, &o.Version
 		}
-		return one(a, fileColumns)(f.client.RestoreFile(ctx, o.ID, body))
+		return one(a, fileColumns, func() (apiclient.StoredObject, error) { return f.client.RestoreFile(ctx, o.ID, body) })
 	}))
 	restore.Long = "restore returns a deleted file, or makes an earlier version the next one with --version."
 	restore.Flags().Int64Var(&version, "version", 0, "the `version` of a file that is there")

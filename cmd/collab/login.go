@@ -268,7 +268,7 @@ func (a *app) whoami() *cobra.Command {
 			return []column{
 				{"server", client.Server}, {"user", cmp.Or(or(m.User.Email, ""), m.User.ID)}, {"name", or(m.User.Name, "")}, {"organisation", org}, {"role", or(m.Role, "")},
 			}
-		})(client.GetMe(ctx))
+		}, func() (apiclient.Me, error) { return client.GetMe(ctx) })
 	}))
 }
 

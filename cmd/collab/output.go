@@ -231,14 +231,16 @@ func all[T any](a *app, columns func(T) []column) func(*apiclient.List[T], error
 	}
 }
 
-// one returns a function that prints the record of a response as record does.
-func one[T any](a *app, columns func(T) []column) func(T, error) error {
-	return func(r T, err error) error {
-		if err != nil {
-			return err
-		}
-		return a.record(r, columns(r))
+// one calls call, unless --json names a field that its record does not have, and prints the record as record does.
+func one[T any](a *app, columns func(T) []column, call func() (T, error)) error {
+	if err := a.checkFields(*new(T)); err != nil {
+		return err
 	}
+	r, err := call()
+	if err != nil {
+		return err
+	}
+	return a.record(r, columns(r))
 }
 
 // record prints one record: a line for each column, or as --json and --jq say.
@@ -279,8 +281,30 @@ func fieldNames(v any) (names []string) {
 	return names
 }
 
+// wantedFields returns the fields that --json names, none for all.
+func (a *app) wantedFields() []string {
+	if a.flags.json == "" || a.flags.json == "all" {
+		return nil
+	}
+	return strings.Split(a.flags.json, ",")
+}
+
+// checkFields returns an error if --json names a field that a value does not have.
+func (a *app) checkFields(v any) error {
+	known := fieldNames(v)
+	for _, name := range a.wantedFields() {
+		if !slices.Contains(known, name) {
+			return usage("--json: there is no field %q, but all and %s", name, strings.Join(known, ","))
+		}
+	}
+	return nil
+}
+
 // printJSON prints a value with the fields of --json, through the expression of --jq.
 func (a *app) printJSON(v any) error {
+	if err := a.checkFields(v); err != nil {
+		return err
+	}
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -289,20 +313,14 @@ func (a *app) printJSON(v any) error {
 	if err := json.Unmarshal(text, &tree); err != nil {
 		return err
 	}
-	if a.flags.json != "" && a.flags.json != "all" {
-		wanted, known := strings.Split(a.flags.json, ","), fieldNames(v)
-		for _, name := range wanted {
-			if !slices.Contains(known, name) {
-				return usage("--json: there is no field %q, but all and %s", name, strings.Join(known, ","))
-			}
-		}
-		tree = pick(tree, wanted)
-	}
-	return a.printTree(tree)
+	return a.printTree(pick(tree, a.wantedFields()))
 }
 
-// pick keeps the fields of an object, or of those in an array.
+// pick keeps the wanted fields, or all if none is, of an object, or of those in an array.
 func pick(tree any, wanted []string) any {
+	if wanted == nil {
+		return tree
+	}
 	switch v := tree.(type) {
 	case []any:
 		for i := range v {

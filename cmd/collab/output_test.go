@@ -565,6 +565,7 @@ func TestErrorsOfTheCommandLineAreFoundBeforeTheServerIsAsked(t *testing.T) {
 	for line, want := range map[string]string{
 		"files get a --version -1": "at least 1", "files get a --version 0": "at least 1", "files restore a --version=-1": "at least 1",
 		"tasks add T --jq .[": "--jq", "tasks add T --jq nothing": "--jq", "sync log d --limit -3": "at least 0", "sync d --json all": "no --json", "sync d --jq .": "no --json",
+		"tasks add T --json nope": "no field", "chat Hello --json nope": "no field", "billing checkout standard --json url,nope": "no field", "billing trial --json nope": "no field",
 		"sync d ./d": "d and ./d are the same directory", "sync absent absent d link": "d and link are the same directory",
 	} {
 		a, _, stderr := terminal(t, 80, map[string]string{"COLLAB_SERVER": s.URL, "COLLAB_TOKEN": "secret"})

@@ -120,7 +120,9 @@ func (a *app) members() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return one(a, memberColumns)(client.ChangeRole(ctx, m.UserID, apiclient.RoleChange{Role: strings.ToUpper(args[1])}))
+		return one(a, memberColumns, func() (apiclient.Member, error) {
+			return client.ChangeRole(ctx, m.UserID, apiclient.RoleChange{Role: strings.ToUpper(args[1])})
+		})
 	}))
 	remove := removes(a, "remove MEMBER", "Remove a member", memberOf, func(ctx context.Context, client *apiclient.Client, m apiclient.Member) (apiclient.Success, error) {
 		return client.RemoveMember(ctx, m.UserID)
@@ -135,12 +137,14 @@ func invitationOf(ctx context.Context, client *apiclient.Client, name string) (a
 }
 
 func (a *app) invitations() *cobra.Command {
-	sent := one(a, func(i apiclient.InvitationWithAddress) []column {
+	columns := func(i apiclient.InvitationWithAddress) []column {
 		return []column{{"email", i.Email}, {"role", i.Role}, {"expires", day(i.ExpiresAt)}, {"address", i.InviteURL}}
-	})
+	}
 	role := "member"
 	send := command("send EMAIL", "Invite somebody", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		return sent(client.Invite(ctx, apiclient.Invite{Email: args[0], Role: strings.ToUpper(role)}))
+		return one(a, columns, func() (apiclient.InvitationWithAddress, error) {
+			return client.Invite(ctx, apiclient.Invite{Email: args[0], Role: strings.ToUpper(role)})
+		})
 	}))
 	oneOf(send, &role, "role", "the role", "owner", "admin", "member", "viewer")
 	list := lists(a, "list", "List pending invitations", func(i apiclient.Invitation) []column {
@@ -151,7 +155,7 @@ func (a *app) invitations() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return sent(client.ResendInvitation(ctx, i.ID))
+		return one(a, columns, func() (apiclient.InvitationWithAddress, error) { return client.ResendInvitation(ctx, i.ID) })
 	}))
 	revoke := removes(a, "revoke EMAIL", "Withdraw an invitation", invitationOf, func(ctx context.Context, client *apiclient.Client, i apiclient.Invitation) (apiclient.Success, error) {
 		return client.DeleteInvitation(ctx, i.ID)
@@ -166,7 +170,9 @@ func (a *app) teams() *cobra.Command {
 	list := lists(a, "list", "List teams", columns, (*apiclient.Client).ListTeams)
 	var description string
 	add := command("add NAME", "Add a team", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		return one(a, columns)(client.CreateTeam(ctx, apiclient.TeamDraft{Name: args[0], Description: given(description)}))
+		return one(a, columns, func() (apiclient.Team, error) {
+			return client.CreateTeam(ctx, apiclient.TeamDraft{Name: args[0], Description: given(description)})
+		})
 	}))
 	add.Flags().StringVar(&description, "description", "", "the description")
 	remove := removes(a, "remove TEAM", "Delete a team", teamOf, func(ctx context.Context, client *apiclient.Client, t apiclient.Team) (apiclient.Success, error) {
@@ -220,7 +226,9 @@ func (a *app) workspaces() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return one(a, columns)(client.CreateWorkspace(ctx, apiclient.WorkspaceDraft{Name: args[0], TeamID: t.ID, Description: given(description)}))
+		return one(a, columns, func() (apiclient.Workspace, error) {
+			return client.CreateWorkspace(ctx, apiclient.WorkspaceDraft{Name: args[0], TeamID: t.ID, Description: given(description)})
+		})
 	}))
 	add.Flags().StringVar(&team, "team", "", "the team's id or `name`; Shared if it is not given")
 	add.Flags().StringVar(&description, "description", "", "the description")
@@ -236,7 +244,9 @@ func (a *app) workspaces() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return one(a, columns)(client.MoveWorkspace(ctx, w.ID, apiclient.Move{TargetTeamID: t.ID}))
+		return one(a, columns, func() (apiclient.Workspace, error) {
+			return client.MoveWorkspace(ctx, w.ID, apiclient.Move{TargetTeamID: t.ID})
+		})
 	}))
 	return group("workspaces", "Work with workspaces", list, add, remove, move)
 }

@@ -44,7 +44,7 @@ func (a *app) releases() *cobra.Command {
 			}
 			d.FileSizeBytes, d.Sha512 = &size, new(hex.EncodeToString(digest.Sum(nil)))
 		}
-		return one(a, columns)(client.PublishRelease(ctx, d))
+		return one(a, columns, func() (apiclient.Release, error) { return client.PublishRelease(ctx, d) })
 	}))
 	oneOf(publish, &draft.Platform, "platform", "the platform", "darwin", "win32", "linux")
 	oneOf(publish, &draft.Arch, "arch", "the processor", "x64", "arm64", "universal")
@@ -61,10 +61,14 @@ func (a *app) releases() *cobra.Command {
 		if err != nil {
 			return usage("%q is no percentage", args[1])
 		}
-		return one(a, columns)(client.ChangeRelease(ctx, args[0], apiclient.ReleasePatch{RolloutPercentage: &n}))
+		return one(a, columns, func() (apiclient.Release, error) {
+			return client.ChangeRelease(ctx, args[0], apiclient.ReleasePatch{RolloutPercentage: &n})
+		})
 	}))
 	withdraw := command("withdraw ID", "Offer a release to nobody any more", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		return one(a, columns)(client.ChangeRelease(ctx, args[0], apiclient.ReleasePatch{Active: new(false)}))
+		return one(a, columns, func() (apiclient.Release, error) {
+			return client.ChangeRelease(ctx, args[0], apiclient.ReleasePatch{Active: new(false)})
+		})
 	}))
 	var days apiclient.GetAdoptionParams
 	adoption := command("adoption", "List the update checks by day and version", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
@@ -87,7 +91,6 @@ func (a *app) admin() *cobra.Command {
 			{"status", o.Subscription.Status}, {"storage", sizeText(o.StorageUsed)}, {"id", o.ID},
 		}
 	}
-	printed := one(a, columns)
 	var found apiclient.ListOrganisationsParams
 	orgs := command("orgs", "List organisations", 0, 0, a.asOperator(func(ctx context.Context, client *apiclient.Client, _ []string) error {
 		return all(a, columns)(client.ListOrganisations(ctx, found))
@@ -99,15 +102,19 @@ func (a *app) admin() *cobra.Command {
 	}))
 	members.Flags().StringVar(&people.Search, "search", "", "only those with all words of this `text` in their names or e-mail addresses")
 	show := command("org ID", "Print an organisation", 1, 1, a.asOperator(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		return printed(client.GetOrganisation(ctx, args[0]))
+		return one(a, columns, func() (apiclient.Overview, error) { return client.GetOrganisation(ctx, args[0]) })
 	}))
 	var until string
 	grant := command("grant ID PLAN", "Set an organisation's plan: free, standard, premium or enterprise", 2, 2, a.asOperator(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		return printed(client.GrantSubscription(ctx, args[0], apiclient.Grant{Plan: strings.ToUpper(args[1]), CurrentPeriodEnd: given(until)}))
+		return one(a, columns, func() (apiclient.Overview, error) {
+			return client.GrantSubscription(ctx, args[0], apiclient.Grant{Plan: strings.ToUpper(args[1]), CurrentPeriodEnd: given(until)})
+		})
 	}))
 	grant.Flags().StringVar(&until, "until", "", "the `date` or time at which it ends")
 	role := command("role ID USER ROLE", "Set a member's role", 3, 3, a.asOperator(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		return one(a, memberColumns)(client.SetRole(ctx, args[0], args[1], apiclient.RoleChange{Role: strings.ToUpper(args[2])}))
+		return one(a, memberColumns, func() (apiclient.Member, error) {
+			return client.SetRole(ctx, args[0], args[1], apiclient.RoleChange{Role: strings.ToUpper(args[2])})
+		})
 	}))
 	admin := group("admin", "Work with organisations as the operator of a server", orgs, show, members, grant, role)
 	admin.Long = "The commands of admin take the operator's secret from COLLAB_ADMIN_SECRET."

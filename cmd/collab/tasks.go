@@ -120,7 +120,7 @@ func (a *app) tasks() *cobra.Command {
 			return err
 		}
 		d.WorkspaceID = given(id)
-		return one(a, taskColumns)(client.CreateTask(ctx, d))
+		return one(a, taskColumns, func() (apiclient.Task, error) { return client.CreateTask(ctx, d) })
 	}))
 	draft.flags(add)
 
@@ -258,5 +258,5 @@ func (a *app) patchTask(ctx context.Context, client *apiclient.Client, named str
 	if err != nil {
 		return err
 	}
-	return one(a, taskColumns)(client.UpdateTask(ctx, ids[0], p))
+	return one(a, taskColumns, func() (apiclient.Task, error) { return client.UpdateTask(ctx, ids[0], p) })
 }

@@ -70,11 +70,15 @@ func (a *app) billing() *cobra.Command {
 	}
 	printed := func(call func(*apiclient.Client, context.Context) (apiclient.Subscription, error)) func(*cobra.Command, []string) error {
 		return a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-			return one(a, columns)(call(client, ctx))
+			return one(a, columns, func() (apiclient.Subscription, error) { return call(client, ctx) })
 		})
 	}
 	// opened prints the address of a page, and opens it for a person unless --json or --jq is given.
-	opened := func(ctx context.Context, e apiclient.Elsewhere, err error) error {
+	opened := func(ctx context.Context, page func() (apiclient.Elsewhere, error)) error {
+		if err := a.checkFields(apiclient.Elsewhere{}); err != nil {
+			return err
+		}
+		e, err := page()
 		if err != nil {
 			return err
 		}
@@ -87,12 +91,12 @@ func (a *app) billing() *cobra.Command {
 		return a.browse(ctx, e.URL, nil)
 	}
 	checkout := command("checkout PLAN", "Buy a plan: standard or premium", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		e, err := client.StartCheckout(ctx, apiclient.CheckoutDraft{Plan: strings.ToUpper(args[0])})
-		return opened(ctx, e, err)
+		return opened(ctx, func() (apiclient.Elsewhere, error) {
+			return client.StartCheckout(ctx, apiclient.CheckoutDraft{Plan: strings.ToUpper(args[0])})
+		})
 	}))
 	portal := command("portal", "Change the payment method, or read invoices", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		e, err := client.OpenPortal(ctx)
-		return opened(ctx, e, err)
+		return opened(ctx, func() (apiclient.Elsewhere, error) { return client.OpenPortal(ctx) })
 	}))
 	billing := group("billing", "Work with the organisation's subscription",
 		command("status", "Print the subscription", 0, 0, printed((*apiclient.Client).GetSubscription)),
