@@ -153,7 +153,7 @@ func (t *response) text(index int64, s string) error {
 
 func (t *response) blockStart(e event) error {
 	// A call before another block is complete.
-	if err := t.resolveCall(false); err != nil {
+	if err := t.resolveCall(); err != nil {
 		return err
 	}
 	if len(t.blocks) == maxBlocks {
@@ -239,7 +239,7 @@ func (t *response) blockStop(b *block) error {
 		return nil
 	}
 	// The call before this one is complete.
-	if err := t.resolveCall(false); err != nil {
+	if err := t.resolveCall(); err != nil {
 		return err
 	}
 	switch input := strings.ToValidUTF8(b.input.String(), "\ufffd"); {
@@ -253,13 +253,11 @@ func (t *response) blockStop(b *block) error {
 	return nil
 }
 
-// resolveCall sends the pending call, or drops it if the response was cut off.
-func (t *response) resolveCall(cut bool) error {
+// resolveCall sends the pending call.
+func (t *response) resolveCall() error {
 	empty, invalid := t.emptyCall, t.invalidCall
 	t.emptyCall, t.invalidCall = nil, nil
 	switch {
-	case cut:
-		return nil
 	case invalid != nil:
 		return fail(chat.Broken, "the arguments of a call are no JSON object")
 	case empty != nil:
@@ -340,10 +338,11 @@ func (t *response) messageDelta(e event) error {
 		}
 	}
 	switch t.stop {
-	case maxTokensReached, windowExceeded, refusal, pauseTurn:
-		return t.resolveCall(true)
+	case maxTokensReached, windowExceeded, refusal, pauseTurn: // the response was cut off
+		t.emptyCall, t.invalidCall = nil, nil
+		return nil
 	}
-	return t.resolveCall(false)
+	return t.resolveCall()
 }
 
 // content returns the blocks so far in the form of a request.
