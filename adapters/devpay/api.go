@@ -379,7 +379,7 @@ func updateSubscription(t *tx, id string, f *form) (object, error) {
 	charged := s.Price != previous
 	if charged {
 		t.addInvoice(&s, t.now)
-		t.charge(&s, true)
+		t.markPaid(&s)
 	}
 	t.put(s)
 	if charged {

@@ -83,13 +83,8 @@ func (t *tx) addInvoice(s *subscription, from time.Time) {
 	s.Invoice = invoice{ID: t.newID("in_"), Start: from, End: s.periodEnd()}
 }
 
-// charge records an attempt to pay the invoice and its outcome.
-func (t *tx) charge(s *subscription, works bool) {
-	s.Status = pastDue
-	if works {
-		s.Invoice.PaidAt, s.Status = t.now, active
-	}
-}
+// markPaid records that the subscription's invoice was paid now.
+func (t *tx) markPaid(s *subscription) { s.Invoice.PaidAt, s.Status = t.now, active }
 
 // pay completes a checkout session. It does nothing to a completed one.
 func (t *tx) pay(id string) (session, error) {
@@ -111,7 +106,7 @@ func (t *tx) pay(id string) (session, error) {
 	t.Subscriptions[first.ID] = first
 	paid := first
 	paid.PaymentMethod = t.newID("pm_")
-	t.charge(&paid, true)
+	t.markPaid(&paid)
 	page.Subscription = paid.ID
 	t.Sessions[id] = page
 
@@ -169,11 +164,11 @@ func (t *tx) act(id string, a Action) error {
 			s.Month++
 			t.addInvoice(&s, s.periodStart())
 		}
-		t.charge(&s, false)
+		s.Status = pastDue
 		t.addEvent("invoice.payment_failed", t.invoiceObject(s))
 		t.put(s)
 	case Succeed:
-		t.charge(&s, true)
+		t.markPaid(&s)
 		t.addEvent("invoice.paid", t.invoiceObject(s))
 		t.put(s)
 	case NextPeriod:
@@ -196,7 +191,7 @@ func (t *tx) endPeriod(s subscription, month int) {
 	}
 	s.Month = month
 	t.addInvoice(&s, s.periodStart())
-	t.charge(&s, true)
+	t.markPaid(&s)
 	t.addEvent("invoice.paid", t.invoiceObject(s))
 	t.put(s)
 }
