@@ -79,7 +79,7 @@ func address(text string, plain bool) (*url.URL, bool) {
 		return nil, false
 	}
 	// Hosts are displayed: letters of other scripts look alike.
-	if !isText(u.Host, false, check.MaxURL) {
+	if !isASCII(u.Host, '!', check.MaxURL) {
 		return nil, false
 	}
 	return u, u.Scheme == "https" || plain && u.Scheme == "http"
@@ -179,15 +179,10 @@ func decode(body []byte, v any) error {
 	return nil
 }
 
-// isText reports whether text is at most limit bytes of visible ASCII, or of spaces if
-// spaces is true.
-func isText(text string, spaces bool, limit int) bool {
-	if len(text) > limit {
-		return false
-	}
-	return !strings.ContainsFunc(text, func(r rune) bool {
-		return r < ' ' || r > '~' || r == ' ' && !spaces
-	})
+// isASCII reports whether text is at most limit bytes of ASCII from first to ~. A first of ' '
+// allows spaces, '!' does not.
+func isASCII(text string, first rune, limit int) bool {
+	return len(text) <= limit && !strings.ContainsFunc(text, func(r rune) bool { return r < first || r > '~' })
 }
 
 // status returns an HTTP status as the cause of an error.

@@ -306,7 +306,7 @@ func validScopes(all []string) []string {
 	var valid []string
 	length := 0
 	for _, s := range all {
-		if s == "" || !isText(s, false, maxScopes) || strings.ContainsAny(s, `"\`) || slices.Contains(valid, s) {
+		if s == "" || !isASCII(s, '!', maxScopes) || strings.ContainsAny(s, `"\`) || slices.Contains(valid, s) {
 			continue
 		}
 		if length += len(s) + 1; length > maxScopes {

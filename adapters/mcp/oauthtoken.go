@@ -89,7 +89,7 @@ func (a *Authorizer) Register(ctx context.Context, s connector.AuthServer, redir
 // usable reports whether the registered client can be used: servers may change the
 // requested values.
 func (r registered) usable(redirect string) bool {
-	return r.ID != "" && isText(r.ID, true, maxClient) && isText(r.Secret, true, maxClient) &&
+	return r.ID != "" && isASCII(r.ID, ' ', maxClient) && isASCII(r.Secret, ' ', maxClient) &&
 		(r.Method == "" || slices.Contains([]string{authBasic, authPost, authNone}, r.Method)) &&
 		(len(r.Redirects) == 0 || slices.Contains(r.Redirects, redirect))
 }
@@ -229,7 +229,7 @@ func (a *Authorizer) submit(ctx context.Context, r grant, endpoint string, form 
 
 // complete reports whether the response has valid tokens.
 func (t tokenResponse) complete() bool {
-	return t.Access != "" && isText(t.Access, false, maxToken) && isText(t.Refresh, true, maxToken) && strings.EqualFold(t.Type, "Bearer")
+	return t.Access != "" && isASCII(t.Access, '!', maxToken) && isASCII(t.Refresh, ' ', maxToken) && strings.EqualFold(t.Type, "Bearer")
 }
 
 // refusal returns the error for an OAuth error code, without the code, which is text of the
