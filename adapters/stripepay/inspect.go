@@ -48,68 +48,65 @@ func Inspect(ctx context.Context, o Options, at inspect.Address, production bool
 		f.Wrong("look at the variable", "").Err = err
 		return f
 	}
-	currency := ""
-	type configured struct {
-		plan plan.Plan
-		id   string
-	}
-	var all []configured
-	for _, of := range []plan.Plan{plan.Standard, plan.Premium} {
-		for _, id := range o.Prices[of] {
-			all = append(all, configured{of, strings.TrimSpace(id)})
-		}
-	}
-	for _, of := range all {
-		id := of.id
-		got, err := call[price](ctx, p, http.MethodGet, stripe.FormatURLPath("/v1/prices/%s", id), &stripe.PriceParams{})
-		status := 0
-		refused, ok := errors.AsType[*refusal](err)
-		if ok {
-			status = refused.status
-		} else if err == nil && !isID(string(got.ID)) {
-			err = unreadable("a price without an id")
-		}
-		remedy := "set COLLAB_STRIPE_PRICE_" + string(of.plan) + " to a price that is active, recurring and by quantity, in the mode of the key"
-		switch {
-		case status == http.StatusUnauthorized:
-			f.Wrong("set COLLAB_STRIPE_SECRET_KEY", "The payment provider does not know the key").Err = refused
-			return f
-		case status == http.StatusForbidden:
-			f.Wrong("give the restricted key the right to read prices, and to write customers, checkout sessions, subscriptions and portal sessions", "The key may not read prices").Err = refused
-			return f
-		case status == http.StatusNotFound:
-			f.Wrong(remedy, "%s: there is no price %s", of.plan, id)
-			continue
-		case err != nil:
-			f.Wrong("let this machine reach it, or try again later", "").Err = err
-			return f
-		}
-		if id != p.prices[of.plan] {
-			f.OK("%s: %s, not sold any more", of.plan, id)
-			continue
-		}
-		inCurrency, usage := word(string(got.Currency)), string(got.Recurring.Usage)
-		switch {
-		case !bool(got.Active):
-			f.Wrong(remedy, "%s: the price %s is not active", of.plan, id)
-		case got.Recurring.Interval == "":
-			f.Wrong(remedy, "%s: the price %s is paid once, not again and again", of.plan, id)
-		case usage != "" && usage != "licensed":
-			f.Wrong(remedy, "%s: the price %s goes by what was used", of.plan, id)
-		case currency != "" && inCurrency != currency:
-			f.Wrong("set both prices to ones of the same currency: subscriptions go over from one to the other", "%s: the price %s is in %s, the other in %s", of.plan, id, inCurrency, currency)
-		case test && bool(got.Live):
-			f.Wrong(remedy, "%s: the price %s is a live one, the key one for tests", of.plan, id)
-		default:
-			mode := "for tests"
-			if got.Live {
-				mode = "live"
-			}
-			f.OK("%s: %s, in %s, each %s (%s)", of.plan, id, inCurrency, word(string(got.Recurring.Interval)), mode)
-		}
-		currency = inCurrency
-	}
+	p.inspectPrices(ctx, &f, o.Prices, test)
 	return f
+}
+
+// inspectPrices checks the prices with a key that is one for tests or a live one.
+func (p *Payments) inspectPrices(ctx context.Context, f *inspect.Findings, prices map[plan.Plan][]string, test bool) {
+	currency := ""
+	for _, of := range []plan.Plan{plan.Standard, plan.Premium} {
+		for _, id := range prices[of] {
+			id = strings.TrimSpace(id)
+			got, err := call[price](ctx, p, http.MethodGet, stripe.FormatURLPath("/v1/prices/%s", id), &stripe.PriceParams{})
+			status := 0
+			refused, ok := errors.AsType[*refusal](err)
+			if ok {
+				status = refused.status
+			} else if err == nil && !isID(string(got.ID)) {
+				err = unreadable("a price without an id")
+			}
+			remedy := "set COLLAB_STRIPE_PRICE_" + string(of) + " to a price that is active, recurring and by quantity, in the mode of the key"
+			switch {
+			case status == http.StatusUnauthorized:
+				f.Wrong("set COLLAB_STRIPE_SECRET_KEY", "The payment provider does not know the key").Err = refused
+				return
+			case status == http.StatusForbidden:
+				f.Wrong("give the restricted key the right to read prices, and to write customers, checkout sessions, subscriptions and portal sessions", "The key may not read prices").Err = refused
+				return
+			case status == http.StatusNotFound:
+				f.Wrong(remedy, "%s: there is no price %s", of, id)
+				continue
+			case err != nil:
+				f.Wrong("let this machine reach it, or try again later", "").Err = err
+				return
+			}
+			if id != p.prices[of] {
+				f.OK("%s: %s, not sold any more", of, id)
+				continue
+			}
+			inCurrency, usage := word(string(got.Currency)), string(got.Recurring.Usage)
+			switch {
+			case !bool(got.Active):
+				f.Wrong(remedy, "%s: the price %s is not active", of, id)
+			case got.Recurring.Interval == "":
+				f.Wrong(remedy, "%s: the price %s is paid once, not again and again", of, id)
+			case usage != "" && usage != "licensed":
+				f.Wrong(remedy, "%s: the price %s goes by what was used", of, id)
+			case currency != "" && inCurrency != currency:
+				f.Wrong("set both prices to ones of the same currency: subscriptions go over from one to the other", "%s: the price %s is in %s, the other in %s", of, id, inCurrency, currency)
+			case test && bool(got.Live):
+				f.Wrong(remedy, "%s: the price %s is a live one, the key one for tests", of, id)
+			default:
+				mode := "for tests"
+				if got.Live {
+					mode = "live"
+				}
+				f.OK("%s: %s, in %s, each %s (%s)", of, id, inCurrency, word(string(got.Recurring.Interval)), mode)
+			}
+			currency = inCurrency
+		}
+	}
 }
 
 // InspectSecrets checks the form of the webhook secrets. They must differ from others, the
