@@ -114,9 +114,7 @@ func (r *recorder) SetWriteDeadline(deadline time.Time) error {
 }
 
 // idempotent handles a request with an idempotency key: it replays the stored response, or
-// handles the request and stores the response. Responses of 500 and above are not stored,
-// nor those that limit or refuse the caller, so that the request can be retried; of a
-// request without a caller only a success is, as anyone could have refusals stored.
+// handles the request and stores the response.
 func (a *api) idempotent(c *call, keys []string, handle handler) error {
 	if len(keys) != 1 || !validKey(keys[0]) {
 		return fault.New(fault.Invalid, "Idempotency-Key must be 1 to %d printable characters", maxKey)
@@ -141,7 +139,14 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 		}
 		return c.replay(response)
 	}
+	return a.handleOnce(c, attempt, handle)
+}
 
+// handleOnce handles the first request with an idempotency key, and stores and sends the
+// response. Responses of 500 and above are not stored, nor those that limit or refuse the
+// caller, so that the request can be retried; of a request without a caller only a success
+// is, as anyone could have refusals stored.
+func (a *api) handleOnce(c *call, attempt *idempotency.Attempt, handle handler) error {
 	stopRenewing := a.renewClaim(c, attempt)
 	settled := false
 	settle := func(fn func(context.Context) error) {
@@ -171,7 +176,7 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 		}
 	}()
 	c.w, c.recordID = recorded, attempt.RecordID()
-	err = a.recheck(c, handle(c))
+	err := a.recheck(c, handle(c))
 	if recorded.long && !recorded.events {
 		return err
 	}
