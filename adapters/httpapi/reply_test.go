@@ -49,10 +49,9 @@ var anyTask = rapid.Custom(func(t *rapid.T) task.Task {
 		v.Workspace = new(id.Workspace(*s))
 	}
 	if at := rapid.Ptr(anyTime, true).Draw(t, "due"); at != nil {
-		v.Due = new(task.DueAt(*at))
-		if rapid.Bool().Draw(t, "day") {
-			v.Due = new(task.DueOn(*at))
-		}
+		form := rapid.SampledFrom([]string{layout, time.DateOnly}).Draw(t, "form")
+		due, _ := task.ParseDue(at.Format(form))
+		v.Due = &due
 	}
 	v.Tags = rapid.SliceOfN(anyText, 0, 3).Draw(t, "tags")
 	v.Metadata = rapid.SampledFrom([]string{"", "{}", `{"a":[1.50,"<é>\u2028"]}`}).Draw(t, "metadata")

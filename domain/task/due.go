@@ -7,7 +7,6 @@ import (
 )
 
 const (
-	dayLayout     = "2006-01-02"
 	instantLayout = "2006-01-02T15:04:05.000Z"
 	lastOfDay     = 24*time.Hour - time.Millisecond
 )
@@ -23,8 +22,8 @@ type Due struct {
 // is turned into UTC and whose fraction is cut to milliseconds. Years from 1
 // to 9999 can be written, and no others are accepted.
 func ParseDue(s string) (Due, bool) {
-	if len(s) == len(dayLayout) {
-		t, err := time.Parse(dayLayout, s)
+	if len(s) == len(time.DateOnly) {
+		t, err := time.Parse(time.DateOnly, s)
 		if err != nil || t.Year() < 1 {
 			return Due{}, false
 		}
@@ -37,18 +36,10 @@ func ParseDue(s string) (Due, bool) {
 	return Due{at: t}, true
 }
 
-// DueOn returns the due date of a whole day, given any instant of it.
-func DueOn(t time.Time) Due {
-	return Due{at: t.UTC().Truncate(24 * time.Hour), day: true}
-}
-
-// DueAt returns the due date of an instant.
-func DueAt(t time.Time) Due { return Due{at: t.UTC().Truncate(time.Millisecond)} }
-
 // String writes the due date as it came, instants in UTC with milliseconds.
 func (d Due) String() string {
 	if d.day {
-		return d.at.Format(dayLayout)
+		return d.at.Format(time.DateOnly)
 	}
 	return d.at.Format(instantLayout)
 }

@@ -68,7 +68,7 @@ func someInvitation(o id.Org, by id.User) invitation.Invitation {
 func someTask(o id.Org, in *id.Workspace, by id.User) task.Task {
 	return must.Full(task.Task{
 		ID: fresh[id.Task](), Org: o, Title: "Say \"it's\" 100 % — done? \\ 🦉", Description: new("Two\nlines,\tand ünïcödé"),
-		Priority: task.Urgent, Assignee: new(by), Workspace: in, Due: new(task.DueAt(at(86_400_000))), Tags: []string{"z", "a b", "ä"},
+		Priority: task.Urgent, Assignee: new(by), Workspace: in, Due: new(instant(at(86_400_000))), Tags: []string{"z", "a b", "ä"},
 		Metadata: "{ \"b\": 1.0,\n\t\"a\": [\"\\u0041\", null, 1e2],  \"b\": {} }", CreatedBy: by, CreatedAt: at(6), UpdatedAt: at(7), Version: 1,
 	}.Restore(task.Done, new(at(8))), "Workspace", "SortOrder")
 }

@@ -170,11 +170,11 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				"all set":           func(*task.Task) {},
 				"all unset":         func(t *task.Task) { *t = bare(*t) },
 				"empty description": func(t *task.Task) { t.Description = new("") },
-				"a day":             func(t *task.Task) { t.Due = new(task.DueOn(at(0))) },
-				"the first instant": func(t *task.Task) { t.Due = new(parsed(w, "0001-01-01T00:00:00.000Z")) },
-				"the first day":     func(t *task.Task) { t.Due = new(parsed(w, "0001-01-01")) },
-				"the last instant":  func(t *task.Task) { t.Due = new(parsed(w, "9999-12-31T23:59:59.999Z")) },
-				"the last day":      func(t *task.Task) { t.Due = new(parsed(w, "9999-12-31")) },
+				"a day":             func(t *task.Task) { t.Due = new(parsed("2026-01-31")) },
+				"the first instant": func(t *task.Task) { t.Due = new(parsed("0001-01-01T00:00:00.000Z")) },
+				"the first day":     func(t *task.Task) { t.Due = new(parsed("0001-01-01")) },
+				"the last instant":  func(t *task.Task) { t.Due = new(parsed("9999-12-31T23:59:59.999Z")) },
+				"the last day":      func(t *task.Task) { t.Due = new(parsed("9999-12-31")) },
 				"empty metadata":    func(t *task.Task) { t.Metadata = "{}" },
 				"escaped metadata": func(t *task.Task) {
 					t.Metadata = "{\"a\":\"\\u0000\\ud83e\\udd89 🦉\", \"a\":12345678901234567890.10}\n"
@@ -320,7 +320,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				}},
 				{tn.inside, func(t *task.Task) {
 					t.Title, t.Description, t.Priority, t.Assignee = "New", new(""), task.Low, &assignee
-					t.Workspace, t.Due, t.Tags, t.Metadata = nil, new(task.DueOn(at(5))), []string{"ä", "z"}, "{}"
+					t.Workspace, t.Due, t.Tags, t.Metadata = nil, new(parsed("2026-01-31")), []string{"ä", "z"}, "{}"
 					*t = t.Restore(task.Cancelled, nil)
 				}},
 				{tn.unplaced, func(t *task.Task) { t.Workspace = &tn.workspace.ID }},
@@ -508,14 +508,16 @@ func (w *fixture) bareTasks(o id.Org, by id.User, n int) []id.Task {
 	return ids
 }
 
-func parsed(w *fixture, due string) task.Due {
-	w.Helper()
+func parsed(due string) task.Due {
 	d, ok := task.ParseDue(due)
 	if !ok {
-		w.Fatalf("%q is no due date", due)
+		panic(due + " is no due date")
 	}
 	return d
 }
+
+// instant returns the due date of an instant.
+func instant(at time.Time) task.Due { return parsed(at.Format("2006-01-02T15:04:05.000Z")) }
 
 // inOrder ends the sub-test unless each task's place is after the one's before.
 func inOrder(w *fixture, ts []task.Task) {

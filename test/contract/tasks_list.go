@@ -72,7 +72,7 @@ func newTaskFixture(w *fixture) taskFixture {
 	const many = 200
 	o, other := w.org().ID, w.org().ID
 	stranger := w.member(other, org.Owner).ID
-	b := taskFixture{org: o, users: []id.User{w.member(o, org.Owner).ID, w.member(o, org.Member).ID, stranger}, dues: taskDues(w)}
+	b := taskFixture{org: o, users: []id.User{w.member(o, org.Owner).ID, w.member(o, org.Member).ID, stranger}, dues: taskDues()}
 	tm, theirs := w.team(o, b.users[0]).ID, w.team(other, stranger).ID
 	b.workspaces = []id.Workspace{w.workspace(o, tm, b.users[0]).ID, w.workspace(o, tm, b.users[0]).ID, w.workspace(other, theirs, stranger).ID}
 
@@ -149,12 +149,12 @@ func store(w *fixture, o id.Org, ts []task.Task) {
 }
 
 // taskDues are days and instants on both sides of the limits of days.
-func taskDues(w *fixture) []task.Due {
+func taskDues() []task.Due {
 	day := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	dues := []task.Due{parsed(w, "0001-01-01"), parsed(w, "9999-12-31"), parsed(w, "9999-12-31T23:59:59.999Z")}
+	dues := []task.Due{parsed("0001-01-01"), parsed("9999-12-31"), parsed("9999-12-31T23:59:59.999Z")}
 	for n := range 3 {
 		start := day.AddDate(0, 0, n)
-		dues = append(dues, task.DueOn(start), task.DueAt(start), task.DueAt(start.Add(12*time.Hour)), task.DueAt(start.Add(24*time.Hour-time.Millisecond)))
+		dues = append(dues, parsed(start.Format(time.DateOnly)), instant(start), instant(start.Add(12*time.Hour)), instant(start.Add(24*time.Hour-time.Millisecond)))
 	}
 	return dues
 }
