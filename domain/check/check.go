@@ -62,12 +62,10 @@ func (l *List) Add(field, format string, args ...any) {
 
 // AddError adds the problems of a fault.Error; it ignores nil and other errors.
 func (l *List) AddError(err error) {
-	var f *fault.Error
-	if !errors.As(err, &f) {
-		return
-	}
-	for _, p := range f.Problems {
-		l.Add(p.Field, "%s", p.Message)
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		for _, p := range f.Problems {
+			l.Add(p.Field, "%s", p.Message)
+		}
 	}
 }
 
@@ -125,6 +123,13 @@ func (l *List) Text(field, value string, limit int) {
 		l.Add(field, "must be at most %d characters", limit)
 	case strings.ContainsRune(value, 0):
 		l.Add(field, "must not contain null characters")
+	}
+}
+
+// Description checks the field description, which may be nil.
+func (l *List) Description(value *string) {
+	if value != nil {
+		l.Text("description", *value, MaxDescription)
 	}
 }
 

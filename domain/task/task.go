@@ -274,9 +274,7 @@ func (t Task) moved(to Status, now time.Time) Task {
 }
 
 func (t Task) check(c *check.List) {
-	if t.Description != nil {
-		c.Text("description", *t.Description, check.MaxDescription)
-	}
+	c.Description(t.Description)
 	if len(t.Metadata) > MaxMetadata {
 		c.Add("metadata", "must be at most %d bytes", MaxMetadata)
 	}

@@ -80,9 +80,7 @@ type Patch struct {
 func New(teamID id.Team, o id.Org, kind Kind, creator id.User, d Draft, now time.Time) (Team, error) {
 	var c check.List
 	name := c.Name("name", d.Name)
-	if d.Description != nil {
-		c.Text("description", *d.Description, check.MaxDescription)
-	}
+	c.Description(d.Description)
 	return Team{ID: teamID, Org: o, Name: name, Description: d.Description, Kind: kind, CreatedBy: creator, CreatedAt: now, UpdatedAt: now}, c.Err()
 }
 
@@ -92,10 +90,8 @@ func (t Team) Apply(p Patch, now time.Time) (Team, error) {
 	if v, ok := check.NonNull(&c, "name", p.Name); ok {
 		t.Name = c.Name("name", v)
 	}
-	if v, ok := p.Description.Get(); ok {
-		c.Text("description", v, check.MaxDescription)
-	}
 	t.Description = p.Description.Over(t.Description)
+	c.Description(p.Description.Over(nil)) // the sent one alone
 	t.UpdatedAt = now
 	return t, c.Err()
 }

@@ -58,9 +58,7 @@ type Patch struct {
 func New(workspaceID id.Workspace, o id.Org, creator id.User, d Draft, now time.Time) (Workspace, error) {
 	var c check.List
 	name := c.Name("name", d.Name)
-	if d.Description != nil {
-		c.Text("description", *d.Description, check.MaxDescription)
-	}
+	c.Description(d.Description)
 	return Workspace{ID: workspaceID, Org: o, Team: d.Team, Name: name, Description: d.Description, CreatedBy: creator, CreatedAt: now, UpdatedAt: now}, c.Err()
 }
 
@@ -70,10 +68,8 @@ func (w Workspace) Apply(p Patch, now time.Time) (Workspace, error) {
 	if v, ok := check.NonNull(&c, "name", p.Name); ok {
 		w.Name = c.Name("name", v)
 	}
-	if v, ok := p.Description.Get(); ok {
-		c.Text("description", v, check.MaxDescription)
-	}
 	w.Description = p.Description.Over(w.Description)
+	c.Description(p.Description.Over(nil)) // the sent one alone
 	w.UpdatedAt = now
 	return w, c.Err()
 }
