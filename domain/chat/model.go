@@ -5,6 +5,7 @@ package chat
 import (
 	"regexp"
 	"slices"
+	"unicode/utf8"
 
 	"collab/domain/check"
 	"collab/domain/fault"
@@ -231,32 +232,47 @@ const (
 // Estimate returns the estimated tokens of the call's input, rather too many than
 // too few.
 func (c Call) Estimate() int64 {
-	ascii, other := 0, 0
-	count := func(texts ...string) {
-		for _, s := range texts {
-			for i := range len(s) {
-				if s[i] < 0x80 {
-					ascii++
-				} else {
-					other++
-				}
-			}
-		}
-	}
-	count(c.System)
-	n := frameTokens
+	var text textSize
+	text.add(c.System)
+	n := int64(frameTokens)
 	for _, t := range c.Turns {
 		n += turnTokens
 		for _, b := range t.Blocks {
-			count(b.Text, b.ID, b.Name, b.Args)
+			text.add(b.Text, b.ID, b.Name, b.Args)
 		}
 	}
 	for _, t := range c.Tools {
 		n += turnTokens
-		count(t.Name, t.Description, t.Schema)
+		text.add(t.Name, t.Description, t.Schema)
 	}
 	if c.WebSearch {
 		n += searchTokens
 	}
-	return int64(n + (ascii+asciiPerToken-1)/asciiPerToken + (2*other+2)/3)
+	return n + text.tokens()
+}
+
+// EstimateText returns an estimate of the tokens of a text.
+func EstimateText(s string) int64 {
+	var text textSize
+	text.add(s)
+	return text.tokens()
+}
+
+// textSize counts the ASCII characters of texts, and the bytes of all their characters.
+type textSize struct{ ascii, all int }
+
+func (t *textSize) add(texts ...string) {
+	for _, s := range texts {
+		for i := range len(s) {
+			if s[i] < utf8.RuneSelf {
+				t.ascii++
+			}
+		}
+		t.all += len(s)
+	}
+}
+
+// tokens returns the estimated number of tokens.
+func (t textSize) tokens() int64 {
+	return int64((t.ascii+asciiPerToken-1)/asciiPerToken + (2*(t.all-t.ascii)+2)/3)
 }

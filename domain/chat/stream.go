@@ -149,17 +149,6 @@ func (c Call) FinalUsage(r Reply, output int64) (Usage, Provenance) {
 	return u, from
 }
 
-// EstimateText returns an estimate of the tokens of a text.
-func EstimateText(s string) int64 {
-	ascii := 0
-	for i := range len(s) {
-		if s[i] < 0x80 {
-			ascii++
-		}
-	}
-	return int64((ascii+asciiPerToken-1)/asciiPerToken + (2*(len(s)-ascii)+2)/3)
-}
-
 // Generation is the record of a call for analytics: figures, never content.
 type Generation struct {
 	ID         id.Request

@@ -84,9 +84,8 @@ func CheckLimit(all []Export, now time.Time) error {
 	if recent < MaxPerDay {
 		return nil
 	}
-	err := fault.New(fault.Limited, "An organisation has at most %d exports in 24 hours", MaxPerDay)
-	err.RetryAfter = max(1, int(first.Add(24*time.Hour).Sub(now)/time.Second)+1)
-	return err
+	wait := max(1, int(first.Add(24*time.Hour).Sub(now)/time.Second)+1)
+	return fault.New(fault.Limited, "An organisation has at most %d exports in 24 hours", MaxPerDay).RetryIn(wait)
 }
 
 // Restore gives a stored export its status back. Only adapters that read records call it.

@@ -30,9 +30,7 @@ func (r Rate) Take(spent, now time.Time) (time.Time, error) {
 	}
 	next := spent.Add(r.Every)
 	if wait := next.Sub(now) - time.Duration(r.Burst)*r.Every; wait > 0 {
-		limited := fault.New(fault.Limited, "Too many invitations were sent")
-		limited.RetryAfter = int((wait + time.Second - 1) / time.Second)
-		return spent, limited
+		return spent, fault.New(fault.Limited, "Too many invitations were sent").RetryIn(int((wait + time.Second - 1) / time.Second))
 	}
 	return next, nil
 }

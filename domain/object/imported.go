@@ -27,9 +27,8 @@ func Imported(o Object) (Object, error) {
 		return Object{}, err
 	}
 	c.AddError(o.Place.check())
-	if _, err := mimeType(o.MimeType, o.Path); err != nil {
-		c.AddError(err)
-	}
+	_, err = mimeType(o.MimeType, o.Path)
+	c.AddError(err)
 	if sum, err := ParseChecksum(o.Checksum); err != nil || sum != o.Checksum {
 		c.Add("checksum", "must be a SHA-256 in lower-case hexadecimal")
 	}

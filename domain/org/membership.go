@@ -42,25 +42,25 @@ func (o Organisation) RoleMapping(m RoleMap, providerID string) RoleMapping {
 	return RoleMapping{Map: m, Creator: o.CreatedBy != "" && o.CreatedBy == providerID}
 }
 
-func (n RoleMapping) of(provider string) Role {
-	if n.Creator {
+func (m RoleMapping) of(provider string) Role {
+	if m.Creator {
 		return Owner
 	}
-	return n.Map.Role(provider)
+	return m.Map.Role(provider)
 }
 
 // Observed returns the membership after an event that reports it. An event that is not
 // later than m.Seen changes nothing; a later one also restores a removed membership. The
 // role follows the provider's only if the provider's has changed, so that a role set by
 // this service stays, and not if a later token has named one.
-func (m Membership) Observed(f identity.MemberData, s identity.Stamp, n RoleMapping, now time.Time) Membership {
+func (m Membership) Observed(f identity.MemberData, s identity.Stamp, mapping RoleMapping, now time.Time) Membership {
 	if !m.Seen.Before(s) {
 		return m
 	}
 	fresh, before := m.JoinedAt.IsZero() || !m.Active(), m.ProviderRole
 	m.roleField().fromEvent(f.Role, s.At)
 	if fresh || m.ProviderRole != before {
-		m.Role, m.RoleSetHere = n.of(m.ProviderRole), false
+		m.Role, m.RoleSetHere = mapping.of(m.ProviderRole), false
 	}
 	if !f.JoinedAt.IsZero() {
 		m.JoinedAt = f.JoinedAt
@@ -84,10 +84,10 @@ func (m Membership) Ended(f identity.MemberData, s identity.Stamp) Membership {
 }
 
 // NewMembership returns the membership that a valid token creates if there is none.
-func NewMembership(o id.Org, u id.User, providerRole string, issued time.Time, n RoleMapping, now time.Time) Membership {
+func NewMembership(o id.Org, u id.User, providerRole string, issued time.Time, mapping RoleMapping, now time.Time) Membership {
 	m := Membership{Org: o, User: u, JoinedAt: now, UsedAt: now}
 	m.roleField().fromToken(providerRole, issued)
-	m.Role = n.of(m.ProviderRole)
+	m.Role = mapping.of(m.ProviderRole)
 	return m
 }
 
@@ -95,7 +95,7 @@ func NewMembership(o id.Org, u id.User, providerRole string, issued time.Time, n
 // than the last event and than the last token with a role changes the role if it names
 // another than ProviderRole. It never restores a removed membership, but a later event that
 // does takes its role over.
-func (m Membership) Exchanged(providerRole string, issued time.Time, n RoleMapping, now time.Time) Membership {
+func (m Membership) Exchanged(providerRole string, issued time.Time, mapping RoleMapping, now time.Time) Membership {
 	before := m.ProviderRole
 	if issued.After(m.Seen.At) {
 		m.roleField().fromToken(providerRole, issued)
@@ -104,7 +104,7 @@ func (m Membership) Exchanged(providerRole string, issued time.Time, n RoleMappi
 		return m
 	}
 	if m.ProviderRole != before {
-		m.Role, m.RoleSetHere = n.of(m.ProviderRole), false
+		m.Role, m.RoleSetHere = mapping.of(m.ProviderRole), false
 	}
 	m.UsedAt = now
 	return m
@@ -118,9 +118,9 @@ func (m Membership) Used(now time.Time) Membership {
 
 // WithRoleMapping returns the membership after the organisation's creator became known or changed:
 // a role that was not set by this service is derived again.
-func (m Membership) WithRoleMapping(n RoleMapping) Membership {
+func (m Membership) WithRoleMapping(mapping RoleMapping) Membership {
 	if !m.RoleSetHere {
-		m.Role = n.of(m.ProviderRole)
+		m.Role = mapping.of(m.ProviderRole)
 	}
 	return m
 }

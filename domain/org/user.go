@@ -127,15 +127,15 @@ type tokenField struct {
 
 // fromToken sets the text to a token's, unless that is empty or the token is older than the
 // one that the text comes from.
-func (p tokenField) fromToken(value string, issued time.Time) {
-	if value != "" && !issued.Before(*p.issued) {
-		*p.text, *p.issued = value, issued
+func (f tokenField) fromToken(value string, issued time.Time) {
+	if value != "" && !issued.Before(*f.issued) {
+		*f.text, *f.issued = value, issued
 	}
 }
 
 // fromEvent sets the text to an event's, unless the text comes from a later token.
-func (p tokenField) fromEvent(value string, at time.Time) {
-	if !p.issued.After(at) {
-		*p.text, *p.issued = value, time.Time{}
+func (f tokenField) fromEvent(value string, at time.Time) {
+	if !f.issued.After(at) {
+		*f.text, *f.issued = value, time.Time{}
 	}
 }

@@ -77,16 +77,16 @@ func (s *Structure) Visibility(epoch int64, look func(team int) (visible, belong
 }
 
 // Bytes estimates how much memory the visibility takes beside the structure.
-func (s *Visibility) Bytes() int { return 128 + 8*(len(s.visible)+len(s.belongs)) }
+func (v *Visibility) Bytes() int { return 128 + 8*(len(v.visible)+len(v.belongs)) }
 
 // Teams returns the visible teams, in no order.
-func (s *Visibility) Teams() iter.Seq[id.Team] {
+func (v *Visibility) Teams() iter.Seq[id.Team] {
 	return func(yield func(id.Team) bool) {
-		if s == nil || s.structure == nil {
+		if v == nil || v.structure == nil {
 			return
 		}
-		for t, i := range s.structure.teams {
-			if s.visible.has(i) && !yield(t) {
+		for t, i := range v.structure.teams {
+			if v.visible.has(i) && !yield(t) {
 				return
 			}
 		}
@@ -94,28 +94,28 @@ func (s *Visibility) Teams() iter.Seq[id.Team] {
 }
 
 // OwnTeams returns the teams that the member belongs to in the order of creation.
-func (s *Visibility) OwnTeams() []id.Team {
-	if s == nil || s.structure == nil {
+func (v *Visibility) OwnTeams() []id.Team {
+	if v == nil || v.structure == nil {
 		return nil
 	}
 	var own []id.Team
-	for t, i := range s.structure.teams {
-		if s.belongs.has(i) {
+	for t, i := range v.structure.teams {
+		if v.belongs.has(i) {
 			own = append(own, t)
 		}
 	}
-	slices.SortFunc(own, func(a, b id.Team) int { return cmp.Compare(s.structure.teams[a], s.structure.teams[b]) })
+	slices.SortFunc(own, func(a, b id.Team) int { return cmp.Compare(v.structure.teams[a], v.structure.teams[b]) })
 	return own
 }
 
 // Workspaces returns the visible workspaces in the order of creation.
-func (s *Visibility) Workspaces() []id.Workspace {
-	if s == nil || s.structure == nil {
+func (v *Visibility) Workspaces() []id.Workspace {
+	if v == nil || v.structure == nil {
 		return nil
 	}
 	var seen []id.Workspace
-	for i, w := range s.structure.workspaces {
-		if s.visible.has(s.structure.in[i]) {
+	for i, w := range v.structure.workspaces {
+		if v.visible.has(v.structure.in[i]) {
 			seen = append(seen, w)
 		}
 	}
@@ -123,21 +123,21 @@ func (s *Visibility) Workspaces() []id.Workspace {
 }
 
 // Includes reports whether the member sees the workspace in the team.
-func (s *Visibility) Includes(t id.Team, w id.Workspace) bool {
-	if visible, _ := s.team(t); !visible {
+func (v *Visibility) Includes(t id.Team, w id.Workspace) bool {
+	if visible, _ := v.team(t); !visible {
 		return false
 	}
-	i, ok := s.structure.places[w]
-	return ok && s.structure.in[i] == s.structure.teams[t]
+	i, ok := v.structure.places[w]
+	return ok && v.structure.in[i] == v.structure.teams[t]
 }
 
 // team reports whether the member sees the team, and whether they belong to it.
-func (s *Visibility) team(t id.Team) (visible, belongs bool) {
-	if s == nil || s.structure == nil {
+func (v *Visibility) team(t id.Team) (visible, belongs bool) {
+	if v == nil || v.structure == nil {
 		return false, false
 	}
-	i, ok := s.structure.teams[t]
-	return ok && s.visible.has(i), ok && s.belongs.has(i)
+	i, ok := v.structure.teams[t]
+	return ok && v.visible.has(i), ok && v.belongs.has(i)
 }
 
 // SeesTeam reports whether the actor can see the team.

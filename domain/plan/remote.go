@@ -42,7 +42,7 @@ type Remote struct {
 	HasPaymentMethod  bool
 }
 
-// Live reports whether the provider bills it, or is about to.
+// Live reports whether the provider bills the subscription, or is about to.
 func (r Remote) Live() bool {
 	switch r.Status {
 	case IsTrialing, IsActive, IsPastDue, IsUnpaid, IsPaused:
@@ -51,7 +51,7 @@ func (r Remote) Live() bool {
 	return false
 }
 
-// Ended reports whether it has ended for good.
+// Ended reports whether the subscription has ended for good.
 func (r Remote) Ended() bool { return r.Status == IsCanceled || r.Status == IsExpired }
 
 // FollowResult says whether the subscription took over the provider's state.

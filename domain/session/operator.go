@@ -23,15 +23,15 @@ func BeginOperator(now time.Time) Operator {
 	return Operator{Began: now, ExpiresAt: now.Add(OperatorIdle)}
 }
 
-// EndsAt is when it ends in any case.
+// EndsAt returns when the session ends even if it is renewed.
 func (o Operator) EndsAt() time.Time { return o.Began.Add(OperatorLifetime) }
 
-// Valid reports whether it has begun and not ended at now, whatever times it has.
+// Valid reports whether the session has begun and not ended at now, whatever times it has.
 func (o Operator) Valid(now time.Time) bool {
 	return !o.Began.After(now.Add(operatorSkew)) && now.Before(o.ExpiresAt) && now.Before(o.EndsAt())
 }
 
-// Renewed returns it as used at now: it expires later, but not after its end.
+// Renewed returns the session as used at now: it expires later, but not after EndsAt.
 func (o Operator) Renewed(now time.Time) Operator {
 	o.ExpiresAt = now.Add(OperatorIdle)
 	if end := o.EndsAt(); o.ExpiresAt.After(end) {
