@@ -46,7 +46,15 @@ func subscriptions() string {
 		"If the provider no longer knows the subscription, the event's content applies. Events about other subscriptions change nothing.\n\n")
 	b.WriteString("Source: *specification*: a row of its table; *decided*: a choice of this project.\n\n")
 	b.WriteString("| From | Trigger | To | Also happens | Source |\n|---|---|---|---|---|\n")
-	for _, row := range plan.Table() {
+	table := plan.Table()
+	for i, row := range table {
+		by := string(row.By)
+		if row.To == "unchanged" && row.From[0] == plan.External { // one line for all triggers
+			if i+1 < len(table) {
+				continue
+			}
+			by = "any other"
+		}
 		to, also, source := string(row.To), row.Also, "specification"
 		if row.Refusal != "" {
 			to, also = "refused (409)", row.Refusal
@@ -54,7 +62,7 @@ func subscriptions() string {
 		if row.OwnDecision {
 			source = "decided"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", names(row.From, len(plan.States())), row.By, to, also, source)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", names(row.From, len(plan.States())), by, to, also, source)
 	}
 	return b.String()
 }

@@ -80,7 +80,7 @@ const unchanged State = "unchanged"
 // Table returns all transitions. Every state meets every trigger in exactly one
 // row.
 func Table() []Transition {
-	return []Transition{
+	rows := []Transition{
 		{From: []State{Unplanned}, By: StartTrial, To: OnTrial, Also: "plan STANDARD, for 14 days, no card"},
 		{From: exclude(notExternal, Unplanned), By: StartTrial, Refusal: refusedTrial},
 		{From: external, By: StartTrial, Refusal: refusedExternal, OwnDecision: true},
@@ -108,18 +108,12 @@ func Table() []Transition {
 		{From: []State{Owing}, By: PaymentReceived, To: Paying, Also: "the period is extended"},
 		{From: exclude(notExternal, Owing), By: PaymentReceived, To: unchanged, Also: "the period, if any, is extended", OwnDecision: true},
 
-		{From: external, By: RemoteActive, To: unchanged, OwnDecision: true},
-		{From: external, By: RemoteTrial, To: unchanged, OwnDecision: true},
-		{From: external, By: RemotePastDue, To: unchanged, OwnDecision: true},
-		{From: external, By: RemotePaused, To: unchanged, OwnDecision: true},
-		{From: external, By: RemoteCanceled, To: unchanged, OwnDecision: true},
-		{From: external, By: RemoteExpired, To: unchanged, OwnDecision: true},
-		{From: external, By: RemoteWaiting, To: unchanged, OwnDecision: true},
-		{From: external, By: PaymentFailed, To: unchanged, OwnDecision: true},
-		{From: external, By: PaymentReceived, To: unchanged, OwnDecision: true},
-
 		{From: allStates, By: OperatorGrant, To: External, Also: "any plan, ACTIVE", OwnDecision: true},
 	}
+	for _, by := range []Trigger{RemoteActive, RemoteTrial, RemotePastDue, RemotePaused, RemoteCanceled, RemoteExpired, RemoteWaiting, PaymentFailed, PaymentReceived} {
+		rows = append(rows, Transition{From: external, By: by, To: unchanged, OwnDecision: true})
+	}
+	return rows
 }
 
 func exclude(all []State, some ...State) []State {
