@@ -72,6 +72,10 @@ func TestBatchOperationLimit(t *testing.T) {
 }
 
 func TestStoreErrorEndsBatch(t *testing.T) {
+	withoutFault := newFileServer(t)
+	withoutFault.core.Faults.Reset(-1, "")
+	outcomes(t, withoutFault.batch(puts(0, 600)))
+	calls := withoutFault.core.Faults.Calls()
 	for name, test := range map[string]struct {
 		call  string
 		after int // the number of these calls that succeed
@@ -84,11 +88,9 @@ func TestStoreErrorEndsBatch(t *testing.T) {
 		"last announcement":  {"ObjectSets.Announce", 1, 500},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o, withoutFault := newFileServer(t), newFileServer(t)
-			withoutFault.core.Faults.Reset(-1, "")
-			outcomes(t, withoutFault.batch(puts(0, 600)))
+			o := newFileServer(t)
 			at, seen := -1, 0
-			for i, call := range withoutFault.core.Faults.Calls() {
+			for i, call := range calls {
 				if call == test.call {
 					if seen == test.after {
 						at = i

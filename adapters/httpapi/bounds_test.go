@@ -92,7 +92,7 @@ func (r *repeated) Read(p []byte) (int, error) {
 
 func TestLargeContentIsStreamed(t *testing.T) {
 	race.Skip(t, "it measures memory")
-	const size = 256 << 20
+	const size = 64 << 20
 	b := &sizeBlobs{sizes: map[string]int64{}}
 	o := newFileServer(t, func(o *objects.Options) { b.Blobs, o.Blobs, o.MaxSize = o.Blobs, b, size })
 	utf8 := func() io.Reader { return xs(size) }
