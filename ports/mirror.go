@@ -47,12 +47,13 @@ type Disk interface {
 type DiskWriter interface {
 	// Stage cuts the staged content of that name, which is one segment, to offset bytes,
 	// appends r to it, and returns the checksum of what is staged then. If r or the disk fails,
-	// the bytes appended before are kept. Staged content has no name in the
+	// the bytes appended before are kept, but none if the disk is full. Staged content has no name in the
 	// directory, and can be lost or damaged when the machine stops. Conflict if fewer than
 	// offset bytes are staged.
 	Stage(ctx context.Context, name string, offset int64, r io.Reader) (checksum string, err error)
-	// Staged returns the number of bytes that are staged under the name, 0 if none are.
-	Staged(ctx context.Context, name string) (int64, error)
+	// Staged returns how many bytes of a content of that size are staged under the name, 0 if none are. Unavailable if the
+	// disk has no room for the others.
+	Staged(ctx context.Context, name string, size int64) (int64, error)
 	// Place gives staged contents their paths, in their order and each for itself, makes missing
 	// directories, and returns a result for each. If its target is nil, the path must be
 	// free, else target's content is replaced. Directories in the way that contain nothing

@@ -3,13 +3,16 @@ package localdisk
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"collab/adapters/syncfs"
@@ -47,7 +50,7 @@ func TestAChangeJustBeforeAReplacementIsNotLost(t *testing.T) {
 	write("a", "by the user meanwhile")
 	must.FailIs(t, d.replaceFile("x", at, info, target), errChanged)
 	must.Is(t, "by the user meanwhile", read("a"))
-	must.Is(t, int64(len("from the server")), must.Do(d.Staged(t.Context(), "x")).Or(t))
+	must.Is(t, int64(len("from the server")), must.Do(d.Staged(t.Context(), "x", 0)).Or(t))
 	// The content that was replaced is not needed any more.
 	target = d.entryOf(d.top, mustStat(t, d, "a"))
 	must.NoError(t, d.Place(t.Context(), mirror.Placement{Name: "x", Path: "a", Target: &target})[0].Err)
@@ -167,10 +170,18 @@ func TestContentsThatCouldNotBeSyncedAreNotStagedAnyMore(t *testing.T) {
 	}
 	for i, placed := range d.Place(t.Context(), contents...) {
 		name := contents[i].Name
-		if staged, err := d.Staged(t.Context(), name); !fault.Is(placed.Err, fault.Unavailable) || staged > 0 || err != nil || read(name) != "" {
+		if staged, err := d.Staged(t.Context(), name, 0); !fault.Is(placed.Err, fault.Unavailable) || staged > 0 || err != nil || read(name) != "" {
 			t.Errorf("%s: %v, %d bytes are staged, %v, and the file has %q", name, placed.Err, staged, err, read(name))
 		}
 	}
+}
+
+func TestADownloadThatFillsTheDiskIsNotStaged(t *testing.T) {
+	d, _, _ := opened(t)
+	must.Fail(t, must.ErrorOf(d.Staged(t.Context(), "x", math.MaxInt64)), fault.Unavailable)
+	full := io.MultiReader(strings.NewReader("a"), iotest.ErrReader(syscall.ENOSPC))
+	must.Fail(t, must.ErrorOf(d.Stage(t.Context(), "x", 0, full)), fault.Unavailable)
+	must.Is(t, int64(0), must.Do(d.Staged(t.Context(), "x", 1)).Or(t))
 }
 
 func TestAFileInThePlaceOfTheTrashIsAnError(t *testing.T) {
@@ -205,7 +216,7 @@ func TestAFileThatIsStillStagedAfterAnInterruptionIsNotChanged(t *testing.T) {
 	d, _, read := opened(t)
 	must.Do(d.Stage(t.Context(), "x", 0, strings.NewReader("placed"))).Or(t)
 	must.NoError(t, d.top.root.Link(d.staging.below("x"), "a")) // as far as renamePath came
-	if n, err := d.Staged(t.Context(), "x"); n != 0 || err != nil {
+	if n, err := d.Staged(t.Context(), "x", 0); n != 0 || err != nil {
 		t.Errorf("%d bytes are staged, %v", n, err)
 	}
 	must.Do(d.Stage(t.Context(), "x", 0, strings.NewReader("staged"))).Or(t)

@@ -150,7 +150,7 @@ func (d *Disk) prepare() error {
 		err = filelock.TryLock(d.lock, true)
 	}
 	if errors.Is(err, filelock.ErrLocked) {
-		return fault.Wrap(fault.Conflict, err, "Another process synchronises %s", d.path)
+		return fault.New(fault.Conflict, "Another process synchronises %s: end it first", d.path)
 	}
 	if err != nil {
 		return failed(err, "The lock of the directory cannot be taken")

@@ -5,6 +5,7 @@ package localdisk
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"syscall"
 	"time"
@@ -67,6 +68,15 @@ func hold(string) (release func(), err error) { return func() {}, nil }
 func keepsInodes(directory *os.File) bool {
 	var s unix.Statfs_t
 	return unix.Fstatfs(int(directory.Fd()), &s) != nil || !isFAT(&s)
+}
+
+// free returns how many bytes this user may still write, the most there are if that is not known.
+func (d *Disk) free() uint64 {
+	var s unix.Statfs_t
+	if unix.Fstatfs(int(d.top.self.Fd()), &s) != nil || s.Blocks == 0 {
+		return math.MaxUint64
+	}
+	return s.Bavail * uint64(s.Bsize)
 }
 
 // setTimes sets the times of a file in an open directory.

@@ -3,6 +3,7 @@ package localdisk
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"time"
 
@@ -47,6 +48,15 @@ func hold(path string) (release func(), err error) {
 
 // keepsInodes is not asked, as there are no inodes.
 func keepsInodes(*os.File) bool { return true }
+
+// free returns how many bytes this user may still write, the most there are if that is not known.
+func (d *Disk) free() (bytes uint64) {
+	name, err := windows.UTF16PtrFromString(d.path)
+	if err != nil || windows.GetDiskFreeSpaceEx(name, &bytes, nil, nil) != nil {
+		return math.MaxUint64
+	}
+	return bytes
+}
 
 // setTimes sets the times of a file in a directory.
 func setTimes(in directory, name string, to time.Time) error { return in.root.Chtimes(name, to, to) }

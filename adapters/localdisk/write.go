@@ -73,7 +73,12 @@ func (d *Disk) Stage(ctx context.Context, name string, offset int64, r io.Reader
 	if err != nil {
 		return "", failed(err, "The download cannot be stored")
 	}
-	defer func() { err = failed(errors.Join(err, f.Close()), "The download cannot be stored") }()
+	defer func() {
+		if err = errors.Join(err, f.Close()); isFull(err) {
+			err = errors.Join(err, d.staging.root.Remove(name))
+		}
+		err = failed(err, "The download cannot be stored")
+	}()
 	sum, buffer := sha256.New(), buffers.Get().(*[bufferSize]byte)
 	defer buffers.Put(buffer)
 	if _, err := io.CopyBuffer(sum, io.LimitReader(f, offset), buffer[:]); err != nil {
@@ -136,18 +141,23 @@ func (r *contextReader) Read(p []byte) (int, error) {
 
 // Staged implements ports.DiskWriter. Content of which renamePath has made a file of the directory, and then was
 // interrupted, counts for nothing.
-func (d *Disk) Staged(_ context.Context, name string) (int64, error) {
+func (d *Disk) Staged(_ context.Context, name string, size int64) (staged int64, err error) {
 	info, err := d.staging.root.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return 0, nil
 	case err != nil:
 		return 0, failed(err, "The download cannot be read")
-	case hasLinks(d.staging, info):
-		return 0, nil
+	case !hasLinks(d.staging, info):
+		staged = info.Size()
 	}
-	return info.Size(), nil
+	if free := d.free(); staged < size && free < uint64(size-staged)+minFree {
+		return staged, fault.New(fault.Unavailable, "The disk has no room for it: %d bytes are free, and %d are to be downloaded.", free, size-staged)
+	}
+	return staged, nil
 }
+
+// minFree is how many bytes of the disk downloads leave at least: what is done is to be stored in the state.
+const minFree = 8 << 20
 
 // maxChanged is the most directories that Place keeps open.
 const maxChanged = 64

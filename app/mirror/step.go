@@ -274,7 +274,7 @@ func (r *round) stageTogether(ctx context.Context, all []*downloading) {
 		if record.Size > limits.ReadFileSize {
 			continue
 		}
-		if staged, err := r.DiskWriter.Staged(ctx, d.content.Name); staged > 0 || err != nil {
+		if staged, err := r.DiskWriter.Staged(ctx, d.content.Name, record.Size); staged > 0 || err != nil {
 			continue
 		}
 		if len(records) == limits.ReadFiles || size+record.Size > limits.ReadBytes {
@@ -332,7 +332,7 @@ func downloadError(err error) error {
 // stage stages the content of a download under a name.
 func (r *round) stage(ctx context.Context, s mirror.Step, name string) error {
 	record := *s.Row.Remote
-	offset, err := r.DiskWriter.Staged(ctx, name)
+	offset, err := r.DiskWriter.Staged(ctx, name, record.Size)
 	if err != nil {
 		return err
 	}

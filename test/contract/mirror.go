@@ -111,7 +111,7 @@ func (s *diskFixture) stage(name, content string) {
 // wantStaged ends the sub-test unless so many bytes are staged as x.
 func (s *diskFixture) wantStaged(size int64) {
 	s.Helper()
-	resultOf(s.Writer.Staged(s.ctx, "x")).is(s.fixture, size)
+	resultOf(s.Writer.Staged(s.ctx, "x", size)).is(s.fixture, size)
 }
 
 // place places the content that is staged as x.

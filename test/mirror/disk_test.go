@@ -568,7 +568,7 @@ func (d *disk) Stage(_ context.Context, name string, offset int64, r io.Reader) 
 	return must.Sum(content), err
 }
 
-func (d *disk) Staged(_ context.Context, name string) (int64, error) {
+func (d *disk) Staged(_ context.Context, name string, _ int64) (int64, error) {
 	if _, err := d.before("staged"); err != nil {
 		return 0, err
 	}
