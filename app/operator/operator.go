@@ -52,7 +52,7 @@ func (s *Operator) Organisations(ctx context.Context, actor org.Actor, f org.Fil
 	if err := actor.CheckOperator(); err != nil {
 		return err
 	}
-	if err := s.audit(ctx, s.store, actor, "", audit.OperatorRead, "", "organisations"); err != nil {
+	if err := s.audit(ctx, s.store, actor, "", audit.OperatorRead, "organisations"); err != nil {
 		return err
 	}
 	f.Examined = org.MaxExamined
@@ -90,7 +90,7 @@ func (s *Operator) Organisation(ctx context.Context, actor org.Actor, o id.Org) 
 	if err != nil {
 		return Overview{}, err
 	}
-	if err := s.audit(ctx, s.store, actor, o, audit.OperatorRead, "", "organisation"); err != nil {
+	if err := s.audit(ctx, s.store, actor, o, audit.OperatorRead, "organisation"); err != nil {
 		return Overview{}, err
 	}
 	return s.overview(ctx, s.store, found)
@@ -105,7 +105,7 @@ func (s *Operator) Members(ctx context.Context, actor org.Actor, o id.Org, f org
 	if _, err := s.store.Directory().Organisations().Get(ctx, o); err != nil {
 		return err
 	}
-	if err := s.audit(ctx, s.store, actor, o, audit.OperatorRead, "", "members"); err != nil {
+	if err := s.audit(ctx, s.store, actor, o, audit.OperatorRead, "members"); err != nil {
 		return err
 	}
 	f.Examined = org.MaxExamined
@@ -135,7 +135,7 @@ func (s *Operator) Grant(ctx context.Context, actor org.Actor, o id.Org, g plan.
 		if err := r.Directory().Subscriptions().Put(ctx, o, is); err != nil {
 			return err
 		}
-		if err := s.audit(ctx, r, actor, o, audit.SubscriptionChanged, "", string(was.Plan)+" -> "+string(is.Plan)); err != nil {
+		if err := s.audit(ctx, r, actor, o, audit.SubscriptionChanged, string(was.Plan)+" -> "+string(is.Plan)); err != nil {
 			return err
 		}
 		out, err = s.overview(ctx, r, of)
@@ -182,6 +182,6 @@ func (s *Operator) overviews(ctx context.Context, r ports.Records, orgs []org.Or
 	return list, nil
 }
 
-func (s *Operator) audit(ctx context.Context, r ports.Records, actor org.Actor, o id.Org, a audit.Action, target, detail string) error {
-	return r.Journal().Audit().Add(ctx, audit.By(actor, s.origin(ctx), id.Entry(s.ids.New()), o, a, target, detail, s.clock.Now()))
+func (s *Operator) audit(ctx context.Context, r ports.Records, actor org.Actor, o id.Org, a audit.Action, detail string) error {
+	return r.Journal().Audit().Add(ctx, audit.By(actor, s.origin(ctx), id.Entry(s.ids.New()), o, a, "", detail, s.clock.Now()))
 }
