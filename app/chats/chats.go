@@ -117,7 +117,7 @@ func (s *Chats) Models(actor org.Actor) (chat.Registry, error) {
 
 // Call is a request that was admitted. Run must be called once.
 type Call struct {
-	of      *Chats
+	chats   *Chats
 	actor   org.Actor
 	request string // the id of the request
 	call    chat.Call
@@ -187,14 +187,14 @@ func (s *Chats) AdmitUnconfirmed(ctx context.Context, actor org.Actor, r chat.Re
 		return nil, quota.Exceeded(limit, day.End())
 	}
 	call, _ = call.WithBudget(lease.Tokens) // a grant always includes output
-	return &Call{of: s, actor: actor, request: s.Origin(ctx).Request, call: call, lease: lease, began: now, tools: len(r.Tools), model: s.Providers[m.Provider]}, nil
+	return &Call{chats: s, actor: actor, request: s.Origin(ctx).Request, call: call, lease: lease, began: now, tools: len(r.Tools), model: s.Providers[m.Provider]}, nil
 }
 
 // Run makes the call and passes its chunks to the sink, the last of them done or error. If
 // the sink fails or ctx ends, the client is gone, and the provider's request is cancelled.
 // Run returns when the usage is stored.
 func (c *Call) Run(ctx context.Context, to ports.ChunkSink) {
-	s := c.of
+	s := c.chats
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer s.Alarms.Set(callTimeout, func() { cancel(errSilent) }).Stop()
@@ -213,7 +213,7 @@ func (c *Call) Run(ctx context.Context, to ports.ChunkSink) {
 	var made tally
 	defer func() {
 		g.Took, g.FirstChunk = max(0, s.Clock.Now().Sub(c.began)), out.first // the clock may be set back
-		g.Outcome = outcomeOf(err, ctx, out)
+		g.Outcome = outcomeOf(ctx, err, out)
 		if f, ok := errors.AsType[*chat.Failure](err); ok && g.Outcome != chat.Completed {
 			g.Failure = f.Kind.String()
 		}
@@ -238,13 +238,13 @@ func (c *Call) Run(ctx context.Context, to ports.ChunkSink) {
 // stream makes the call, and repeats it after a retryable failure if no chunk was sent and
 // the lease has room for another attempt.
 func (c *Call) stream(ctx context.Context, cancel context.CancelCauseFunc, out *countingSink, made *tally) error {
-	out.alarm = c.of.Alarms.Set(firstByteTimeout, func() { cancel(errSilent) })
+	out.alarm = c.chats.Alarms.Set(firstByteTimeout, func() { cancel(errSilent) })
 	defer out.alarm.Stop()
 	call := c.call
 	for {
 		err := c.attempt(ctx, call, out, made)
-		var f *chat.Failure
-		if err == nil || made.attempts == attempts || out.sent || !errors.As(err, &f) || !f.Retryable() || ctx.Err() != nil {
+		f, failed := errors.AsType[*chat.Failure](err)
+		if !failed || made.attempts == attempts || out.sent || !f.Retryable() || ctx.Err() != nil {
 			return err
 		}
 		again, ok := c.withinLease(made, out.tokens)
@@ -252,7 +252,7 @@ func (c *Call) stream(ctx context.Context, cancel context.CancelCauseFunc, out *
 			return err
 		}
 		call = again
-		if e := c.of.Pause(ctx, made.attempts); e != nil {
+		if e := c.chats.Pause(ctx, made.attempts); e != nil {
 			return e
 		}
 		out.alarm.Reset(firstByteTimeout)
@@ -274,9 +274,9 @@ func (c *Call) attempt(ctx context.Context, call chat.Call, out *countingSink, m
 	out.requested, out.alive = false, false
 	var reply chat.Reply
 	defer func() {
-		var f *chat.Failure
-		refused := errors.As(err, &f) && (f.Kind == chat.Overloaded || f.Kind == chat.RateLimited) && !out.sent
-		abandoned := out.requested && outcomeOf(err, ctx, out) == chat.ClientGone
+		f, failed := errors.AsType[*chat.Failure](err)
+		refused := failed && (f.Kind == chat.Overloaded || f.Kind == chat.RateLimited) && !out.sent
+		abandoned := out.requested && outcomeOf(ctx, err, out) == chat.ClientGone
 		made.add(reply, out.alive && !refused || abandoned)
 	}()
 	reply, err = c.model.Stream(ctx, call, out)
@@ -310,12 +310,12 @@ func (c *Call) finish(out *countingSink, g chat.Generation, err error) {
 		return
 	case chat.Completed:
 	default:
-		var f *chat.Failure
-		if !errors.As(err, &f) {
+		f, failed := errors.AsType[*chat.Failure](err)
+		if !failed {
 			f = &chat.Failure{}
 		}
 		last = chat.Chunk{Type: chat.ErrorChunk, Text: f.Message()}
-		c.of.Log.Warn("model call failed", "model", g.Model, "outcome", string(g.Outcome), "call", string(g.ID), "request", c.request, "error", err)
+		c.chats.Log.Warn("model call failed", "model", g.Model, "outcome", string(g.Outcome), "call", string(g.ID), "request", c.request, "error", err)
 	}
 	if !out.lost && out.to.Chunk(last) == nil {
 		_ = out.to.Wait() // the error is ignored because the call has ended
@@ -323,8 +323,8 @@ func (c *Call) finish(out *countingSink, g chat.Generation, err error) {
 }
 
 // outcomeOf returns the outcome of a call.
-func outcomeOf(err error, ctx context.Context, out *countingSink) chat.Outcome {
-	var f *chat.Failure
+func outcomeOf(ctx context.Context, err error, out *countingSink) chat.Outcome {
+	f, failed := errors.AsType[*chat.Failure](err)
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return chat.Completed
@@ -336,7 +336,7 @@ func outcomeOf(err error, ctx context.Context, out *countingSink) chat.Outcome {
 		return chat.ShutDown
 	case cause != nil:
 		return chat.ClientGone
-	case errors.As(err, &f) && f.Kind == chat.Truncated:
+	case failed && f.Kind == chat.Truncated:
 		return chat.CutOff
 	}
 	return chat.Failed
