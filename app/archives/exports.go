@@ -28,14 +28,14 @@ type running struct {
 	mu       sync.Mutex
 	export   export.Export // guarded by mu; zero: none
 	progress export.Progress
-	lose     context.CancelCauseFunc // ends the work
+	cancel   context.CancelCauseFunc // ends the work
 }
 
 // set replaces the export, whose progress begins anew.
-func (r *running) set(e export.Export, lose context.CancelCauseFunc) {
+func (r *running) set(e export.Export, cancel context.CancelCauseFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.export, r.progress, r.lose = e, export.Progress{}, lose
+	r.export, r.progress, r.cancel = e, export.Progress{}, cancel
 }
 
 func (r *running) report(change func(*export.Progress)) {
@@ -47,7 +47,7 @@ func (r *running) report(change func(*export.Progress)) {
 func (r *running) state() (export.Export, export.Progress, context.CancelCauseFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.export, r.progress, r.lose
+	return r.export, r.progress, r.cancel
 }
 
 // Start asks for an archive of what the actor, an OWNER, sees of the organisation: without the
@@ -138,9 +138,9 @@ func (a *Archives) Link(ctx context.Context, e export.Export) (address string, e
 	return address, now.Add(lifetime), err
 }
 
-// Disposition is the Content-Disposition of the archive of an export.
+// Disposition returns the Content-Disposition of the archive of an export.
 func Disposition(e export.Export) string {
-	return "attachment; filename*=UTF-8''collab-export-" + e.CreatedAt.Format("2006-01-02") + ".tar.gz"
+	return "attachment; filename*=UTF-8''collab-export-" + e.CreatedAt.Format(time.DateOnly) + ".tar.gz"
 }
 
 // Archive opens the archive of an export from offset on: Conflict before it is ready, Gone after it
@@ -177,9 +177,9 @@ func (a *Archives) Work(ctx context.Context) error {
 	if err != nil || !e.Open() { // it failed, as servers died
 		return err
 	}
-	working, lose := context.WithCancelCause(ctx)
-	defer lose(nil)
-	a.running.set(e, lose)
+	working, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	a.running.set(e, cancel)
 	defer a.running.set(export.Export{}, nil)
 	err = a.make(working, e)
 	switch {
@@ -215,7 +215,7 @@ func (a *Archives) update(ctx context.Context, e export.Export, fn func(export.E
 // ExtendClaim extends the claim of the export that this server works on, stores how far it is, and
 // ends the work if another server has claimed it.
 func (a *Archives) ExtendClaim(ctx context.Context) error {
-	e, p, lose := a.running.state()
+	e, p, endWork := a.running.state()
 	if e.ID == "" {
 		return nil
 	}
@@ -223,7 +223,7 @@ func (a *Archives) ExtendClaim(ctx context.Context) error {
 	defer cancel()
 	err := a.update(ctx, e, func(now export.Export) (export.Export, error) { return now.Extended(e.Claim, p, a.Clock.Now()) })
 	if fault.Is(err, fault.Conflict, fault.NotFound) {
-		lose(errClaimLost)
+		endWork(errClaimLost)
 	}
 	return err
 }

@@ -57,9 +57,9 @@ var errEnough = errors.New("enough was read")
 type importer struct {
 	*Archives
 	Import
-	did     Imported
-	sum     string // of the manifest's parts, so that each reading has the same
-	of      org.Organisation
+	result  Imported
+	sum     string           // of the manifest's parts, so that each reading has the same
+	created org.Organisation // as it is stored
 	mapping archive.Mapping
 	members map[id.User]org.Profile // by the id in the archive, with the user here; absent: no member
 	joined  map[string]bool         // the identity provider's ids of these users
@@ -83,7 +83,7 @@ func (a *Archives) Import(ctx context.Context, in Import) (Imported, error) {
 		return Imported{}, err
 	}
 	err := a.Store.Atomic(ctx, func(r ports.Records) error { return i.store(ctx, r) })
-	return i.did, err
+	return i.result, err
 }
 
 func (i *importer) check() error {
@@ -149,7 +149,7 @@ func (i *importer) examine(ctx context.Context) error {
 	err := i.read(ctx, "", func(item archive.Item) error {
 		switch {
 		case item.Manifest != nil:
-			i.did.Manifest = *item.Manifest
+			i.result.Manifest = *item.Manifest
 			i.mapping = archive.Mapping{From: item.Manifest.Organisation, Users: map[id.User]id.User{}}
 			references.Made = item.Manifest.Made
 			return item.Manifest.Check(cmp.Or(i.MaxBytes, DefaultMaxBytes), i.Clock.Now())
@@ -199,7 +199,7 @@ func (i *importer) ready(references *archive.References) error {
 	switch {
 	case i.unknown > 0:
 		return fault.New(fault.Conflict, "The archive has %d members of another identity provider (%q, and here %q); say with --users which users here they are",
-			i.unknown, i.did.Manifest.Issuer, i.Issuer)
+			i.unknown, i.result.Manifest.Issuer, i.Issuer)
 	case i.listed < len(i.Users):
 		return fault.New(fault.Conflict, "%d of the %d lines of --users name nobody in %s", len(i.Users)-i.listed, len(i.Users), archive.FileName(archive.Members))
 	case i.owners == 0:
@@ -210,7 +210,7 @@ func (i *importer) ready(references *archive.References) error {
 
 // sameProvider reports whether ids of the identity provider name the same users and organisations.
 func (i *importer) sameProvider() bool {
-	return i.Issuer != "" && i.Issuer == i.did.Manifest.Issuer
+	return i.Issuer != "" && i.Issuer == i.result.Manifest.Issuer
 }
 
 // choose sets the id of the organisation, and the provider's id: the given one, which nobody else
@@ -220,7 +220,7 @@ func (i *importer) choose(ctx context.Context, o org.Organisation) error {
 	_, err := all.Get(ctx, o.ID)
 	switch {
 	case err == nil:
-		i.did.NewIDs = true
+		i.result.NewIDs = true
 		i.mapping.To = id.Org(i.IDs.New())
 	case fault.Is(err, fault.NotFound):
 		i.mapping.To = o.ID
@@ -228,16 +228,16 @@ func (i *importer) choose(ctx context.Context, o org.Organisation) error {
 		return err
 	}
 	now := i.Clock.Now()
-	i.of = org.Organisation{
+	i.created = org.Organisation{
 		ID: i.mapping.To, ProviderID: i.Organisation, Name: cmp.Or(i.Name, o.Name), Slug: cmp.Or(i.Slug, o.Slug),
 		CreatedAt: o.CreatedAt, UpdatedAt: now,
 	}
 	if i.Organisation == "" {
-		i.of.ProviderID = "imported:" + string(i.mapping.To)
+		i.created.ProviderID = "imported:" + string(i.mapping.To)
 		return nil
 	}
 	if i.sameProvider() && i.Organisation == o.ProviderID {
-		i.of.CreatedBy = o.CreatedBy
+		i.created.CreatedBy = o.CreatedBy
 	}
 	_, err = all.ByProvider(ctx, i.Organisation)
 	switch {
@@ -263,7 +263,7 @@ func (i *importer) member(ctx context.Context, p org.Profile) error {
 		u, err = users.ByProvider(ctx, p.Person.ProviderID)
 	case name == noMember:
 		i.listed++
-		i.did.Left++
+		i.result.Left++
 		return nil
 	case isID:
 		u, err = users.Get(ctx, user)
@@ -280,13 +280,13 @@ func (i *importer) member(ctx context.Context, p org.Profile) error {
 	switch {
 	case fault.Is(err, fault.NotFound):
 		if u, err = i.fresh(ctx, p.Person); err == nil {
-			i.did.Created++
+			i.result.Created++
 		}
 	case err == nil && u.Deleted():
-		i.did.Left++
+		i.result.Left++
 		return nil
 	case err == nil:
-		i.did.Known++
+		i.result.Known++
 	}
 	if err != nil {
 		return err
@@ -338,8 +338,8 @@ func (i *importer) gone(u id.User) bool {
 
 // leavesOut reports whether a record is not imported: the personal files, and the personal team with
 // its workspaces, tasks and files, of somebody who does not become a member, such as a user who was
-// deleted since the archive was made. Members, teams and workspaces must be given before what is in
-// them.
+// deleted since the archive was made. It remembers the teams, workspaces and tasks that are left out,
+// so members, teams and workspaces must be given before what is in them.
 func (i *importer) leavesOut(r archive.Record) bool {
 	in := func(t *id.Team, w *id.Workspace) bool {
 		return t != nil && i.left.teams[*t] || w != nil && i.left.workspaces[*w]
@@ -398,7 +398,7 @@ func (i *importer) content(ctx context.Context, o object.Object, item archive.It
 // store stores the records in a transaction.
 func (i *importer) store(ctx context.Context, r ports.Records) error {
 	now := i.Clock.Now()
-	w := &writer{importer: i, ctx: ctx, Records: r, o: i.mapping.To}
+	w := &writer{importer: i, Records: r, o: i.mapping.To}
 	err := i.read(ctx, "", func(item archive.Item) error {
 		if item.Content != nil {
 			return errEnough
@@ -412,17 +412,17 @@ func (i *importer) store(ctx context.Context, r ports.Records) error {
 		if item.Record.Kind() == "" {
 			return nil
 		}
-		return w.add(item.Place, item.Record)
+		return w.add(ctx, item.Place, item.Record)
 	})
 	if err == nil {
-		err = w.flush()
+		err = w.flush(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	detail := fmt.Sprintf("from %s as of %s", i.mapping.From, i.did.Manifest.Made.Format("2006-01-02T15:04:05Z"))
+	detail := fmt.Sprintf("from %s as of %s", i.mapping.From, i.result.Manifest.Made.Format("2006-01-02T15:04:05Z"))
 	entry := audit.By(org.Actor{Operator: true}, audit.Origin{}, id.Entry(i.IDs.New()), w.o, audit.Imported, "", detail, now)
-	i.did.Organisation = i.of
+	i.result.Organisation = i.created
 	return r.Journal().Audit().Add(ctx, entry)
 }
 
@@ -430,7 +430,6 @@ func (i *importer) store(ctx context.Context, r ports.Records) error {
 type writer struct {
 	*importer
 	ports.Records
-	ctx     context.Context
 	o       id.Org
 	place   archive.Place // of the last record
 	tasks   []task.Task
@@ -445,16 +444,16 @@ const (
 	maxBytes    = 1 << 20
 )
 
-func (w *writer) add(at archive.Place, r archive.Record) error {
+func (w *writer) add(ctx context.Context, at archive.Place, r archive.Record) error {
 	if at.Kind != w.place.Kind {
-		if err := w.flush(); err != nil {
+		if err := w.flush(ctx); err != nil {
 			return err
 		}
 	}
 	w.place = at
-	err := w.put(w.mapping.Record(r), r)
+	err := w.put(ctx, w.mapping.Record(r), r)
 	if err == nil && (len(w.tasks)+len(w.changes)+len(w.objects) >= maxTogether || w.bytes >= maxBytes) {
-		return w.flush()
+		return w.flush(ctx)
 	}
 	if err != nil {
 		return at.Failed(err)
@@ -463,15 +462,15 @@ func (w *writer) add(at archive.Place, r archive.Record) error {
 }
 
 // put adds a record; was is the record of the archive.
-func (w *writer) put(r, was archive.Record) error {
+func (w *writer) put(ctx context.Context, r, was archive.Record) error {
 	if w.leavesOut(was) {
 		return nil
 	}
 	dir, work := w.Directory(), w.Work()
 	switch {
 	case r.Organisation != nil:
-		made, err := dir.Organisations().Upsert(w.ctx, w.of, func(o org.Organisation) (org.Organisation, error) {
-			if o.ID != w.of.ID {
+		made, err := dir.Organisations().Upsert(ctx, w.created, func(o org.Organisation) (org.Organisation, error) {
+			if o.ID != w.created.ID {
 				return o, fault.New(fault.Conflict, "The organisation was made meanwhile: import again")
 			}
 			return o, nil
@@ -479,19 +478,19 @@ func (w *writer) put(r, was archive.Record) error {
 		if err != nil {
 			return err
 		}
-		_, err = dir.Organisations().Lock(w.ctx, made.ID)
+		_, err = dir.Organisations().Lock(ctx, made.ID)
 		return err
 	case r.Member != nil:
-		return w.putMember(was.Member.User)
+		return w.putMember(ctx, was.Member.User)
 	case r.Team != nil:
-		return work.Teams().Add(w.ctx, w.o, *r.Team)
+		return work.Teams().Add(ctx, w.o, *r.Team)
 	case r.TeamMember != nil:
-		_, err := work.TeamMembers().Put(w.ctx, w.o, *r.TeamMember)
+		_, err := work.TeamMembers().Put(ctx, w.o, *r.TeamMember)
 		return err
 	case r.Workspace != nil:
-		return work.Workspaces().Add(w.ctx, w.o, *r.Workspace)
+		return work.Workspaces().Add(ctx, w.o, *r.Workspace)
 	case r.Order != nil:
-		return work.Orders().Update(w.ctx, w.o, r.Order.User, func(workspace.Order) (workspace.Order, error) { return r.Order.Workspaces, nil })
+		return work.Orders().Update(ctx, w.o, r.Order.User, func(workspace.Order) (workspace.Order, error) { return r.Order.Workspaces, nil })
 	case r.Task != nil:
 		t := *r.Task
 		if t.Assignee != nil && w.gone(*was.Task.Assignee) {
@@ -505,23 +504,23 @@ func (w *writer) put(r, was archive.Record) error {
 	case r.Change != nil:
 		w.changes = append(w.changes, r.Change.Change)
 	case r.Entry != nil:
-		return w.Journal().Audit().Add(w.ctx, *r.Entry)
+		return w.Journal().Audit().Add(ctx, *r.Entry)
 	case r.Object != nil:
-		return w.putObject(*r.Object, w.blob(*was.Object))
+		return w.putObject(ctx, *r.Object, w.blob(*was.Object))
 	}
 	return nil
 }
 
 // putMember adds the membership of a member by the id in the archive, and the user if there is none.
-func (w *writer) putMember(user id.User) error {
+func (w *writer) putMember(ctx context.Context, user id.User) error {
 	p, ok := w.members[user]
 	if !ok {
 		return nil
 	}
 	dir := w.Directory()
-	u, err := dir.Users().Get(w.ctx, p.Person.ID) // Upsert would lock it, and its sign-ins would wait for the import
+	u, err := dir.Users().Get(ctx, p.Person.ID) // Upsert would lock it, and its sign-ins would wait for the import
 	if fault.Is(err, fault.NotFound) {
-		u, err = dir.Users().Upsert(w.ctx, p.Person, func(u org.User) (org.User, error) { return u, nil })
+		u, err = dir.Users().Upsert(ctx, p.Person, func(u org.User) (org.User, error) { return u, nil })
 	}
 	if err == nil && (u.ID != p.Person.ID || u.ProviderID != p.Person.ProviderID || u.Deleted()) {
 		err = fault.New(fault.Conflict, "The user signed in or was deleted meanwhile: import again")
@@ -531,21 +530,21 @@ func (w *writer) putMember(user id.User) error {
 	}
 	m := p.Membership // never used: it is nobody's default organisation before they choose it
 	m.Org, m.User, m.RoleSetHere = w.o, u.ID, true
-	return dir.Members().Put(w.ctx, w.o, m)
+	return dir.Members().Put(ctx, w.o, m)
 }
 
-func (w *writer) putObject(o object.Object, blob string) error {
+func (w *writer) putObject(ctx context.Context, o object.Object, blob string) error {
 	o.Blob = blob
 	storage := w.Storage()
 	if len(w.objects) == 0 { // the first one locks the log until the end of the transaction
-		if _, err := storage.Changes().Lock(w.ctx, w.o); err != nil {
+		if _, err := storage.Changes().Lock(ctx, w.o); err != nil {
 			return err
 		}
 	}
-	if err := storage.BlobNames().Forget(w.ctx, object.Blob{Org: w.o, Name: blob}); err != nil {
+	if err := storage.BlobNames().Forget(ctx, object.Blob{Org: w.o, Name: blob}); err != nil {
 		return fault.Wrap(fault.KindOf(err), err, "its content was collected, as the import took longer than %v", object.Grace)
 	}
-	if err := storage.Objects().Add(w.ctx, w.o, o); err != nil {
+	if err := storage.Objects().Add(ctx, w.o, o); err != nil {
 		return err
 	}
 	w.objects = append(w.objects, object.NewChange(o))
@@ -553,15 +552,15 @@ func (w *writer) putObject(o object.Object, blob string) error {
 }
 
 // flush stores what was gathered.
-func (w *writer) flush() error {
+func (w *writer) flush(ctx context.Context) error {
 	var err error
 	switch {
 	case len(w.tasks) > 0:
-		err = w.Work().TaskSets().Add(w.ctx, w.o, w.tasks)
+		err = w.Work().TaskSets().Add(ctx, w.o, w.tasks)
 	case len(w.changes) > 0:
-		err = w.Work().TaskHistory().Add(w.ctx, w.o, w.changes)
+		err = w.Work().TaskHistory().Add(ctx, w.o, w.changes)
 	case len(w.objects) > 0:
-		_, err = w.Storage().Changes().Append(w.ctx, w.o, w.objects...)
+		_, err = w.Storage().Changes().Append(ctx, w.o, w.objects...)
 	}
 	if err != nil {
 		return fault.Wrap(fault.KindOf(err), err, "%s, up to line %d", archive.FileName(w.place.Kind), w.place.Line)
