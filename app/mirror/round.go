@@ -147,56 +147,17 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 	}
 	guarded := false
 	for r.plans = 1; r.plans <= maxPlans; r.plans++ {
-		rules, err := r.Disk.Rules(ctx)
+		in, plan, changes, err := r.plan(ctx, identity, accept)
 		if err != nil {
 			return err
 		}
-		changes := mirror.Changes{Root: r.binding.Root != "" && identity != r.binding.Root, Ignore: r.binding.Ignore != "" && rules.Hash != r.binding.Ignore}
-		if changes.Root || rules.Hash != r.patterns || !r.scanned { // entries have no files that were ignored
-			r.scope = mirror.Everything()
-		}
-		if changes.Root && accept {
-			if err := r.rebind(ctx, identity); err != nil {
-				return err
-			}
-			changes.Root = false
-		}
-		if err := r.scan(ctx, r.scope); err != nil {
-			return err
-		}
-		scanned := r.scope
-		r.scope, r.patterns = mirror.Scope{}, rules.Hash
-		unsynced, err := r.read(ctx, !accept && (changes.Root || r.emptied()))
-		if err != nil {
-			return err
-		}
-		for key, err := range unsynced {
-			r.postpone(key, err)
-		}
-		in := r.input(rules)
-		plan := r.Plan(in)
-		if plan.MayMissMoves(in) {
-			if err := r.scanAgain(ctx, scanned); err != nil {
-				return err
-			}
-			in = r.input(rules)
-			plan = r.Plan(in)
-		}
-		r.Held, r.Files, r.Retry = plan.Held, len(in.Tree.Files), false
 		reason, all := plan.Guard(changes)
 		if all && changes.Root {
 			plan = r.Plan(withoutSynced(in)) // what is done once it is accepted
 		}
 		if dry {
 			r.Guard = reason
-			r.Pending, _ = r.tried(plan)
-			r.Pending = slices.DeleteFunc(r.Pending, func(s mirror.Step) bool {
-				err := r.tooLarge(s)
-				if err != nil {
-					r.Held = append(r.Held, mirror.Held{Path: s.Path, Reason: err.Error()})
-				}
-				return err != nil
-			})
+			r.listPending(plan)
 			return nil
 		}
 		accepted := accept
@@ -225,18 +186,81 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		if r.progress || len(first) > 0 {
 			continue
 		}
-		if bound := r.binding; !guarded && r.stopped == nil {
-			bound.Root, bound.Ignore = identity, rules.Hash
-			if bound != r.binding {
-				if err := r.State.Bind(ctx, bound); err != nil {
-					return stateError{err}
-				}
-				r.binding = bound
-			}
+		if !guarded && r.stopped == nil {
+			return r.bind(ctx, identity, in.Rules.Hash)
 		}
 		break
 	}
 	return r.stopped
+}
+
+// plan scans the directory and reads the server, and returns the plan that follows, with its input and what
+// has changed around the directory. If that was accepted, another directory is bound in the place of the former one.
+func (r *round) plan(ctx context.Context, identity string, accept bool) (in mirror.Input, plan mirror.Plan, changes mirror.Changes, err error) {
+	rules, err := r.Disk.Rules(ctx)
+	if err != nil {
+		return in, plan, changes, err
+	}
+	changes = mirror.Changes{Root: r.binding.Root != "" && identity != r.binding.Root, Ignore: r.binding.Ignore != "" && rules.Hash != r.binding.Ignore}
+	if changes.Root || rules.Hash != r.patterns || !r.scanned { // entries have no files that were ignored
+		r.scope = mirror.Everything()
+	}
+	if changes.Root && accept {
+		if err := r.rebind(ctx, identity); err != nil {
+			return in, plan, changes, err
+		}
+		changes.Root = false
+	}
+	if err := r.scan(ctx, r.scope); err != nil {
+		return in, plan, changes, err
+	}
+	scanned := r.scope
+	r.scope, r.patterns = mirror.Scope{}, rules.Hash
+	unsynced, err := r.read(ctx, !accept && (changes.Root || r.emptied()))
+	if err != nil {
+		return in, plan, changes, err
+	}
+	for key, err := range unsynced {
+		r.postpone(key, err)
+	}
+	in = r.input(rules)
+	plan = r.Plan(in)
+	if plan.MayMissMoves(in) {
+		if err := r.scanAgain(ctx, scanned); err != nil {
+			return in, plan, changes, err
+		}
+		in = r.input(rules)
+		plan = r.Plan(in)
+	}
+	r.Held, r.Files, r.Retry = plan.Held, len(in.Tree.Files), false
+	return in, plan, changes, nil
+}
+
+// listPending sets Pending to the steps of the plan that would be tried.
+func (r *round) listPending(plan mirror.Plan) {
+	r.Pending, _ = r.tried(plan)
+	r.Pending = slices.DeleteFunc(r.Pending, func(s mirror.Step) bool {
+		err := r.tooLarge(s)
+		if err != nil {
+			r.Held = append(r.Held, mirror.Held{Path: s.Path, Reason: err.Error()})
+		}
+		return err != nil
+	})
+}
+
+// bind stores the identity of the directory and the hash of the patterns of ignored files with what the
+// directory is bound to, unless they are stored.
+func (r *round) bind(ctx context.Context, identity, patterns string) error {
+	bound := r.binding
+	bound.Root, bound.Ignore = identity, patterns
+	if bound == r.binding {
+		return nil
+	}
+	if err := r.State.Bind(ctx, bound); err != nil {
+		return stateError{err}
+	}
+	r.binding = bound
+	return nil
 }
 
 // scanAgain reads a part of the directory for the second time, with all of which a notification has come: the first scan has
@@ -267,13 +291,7 @@ func (r *round) rebind(ctx context.Context, identity string) error {
 	clear(r.sent)
 	clear(r.entries)
 	r.scanned = false
-	bound := r.binding
-	bound.Root = identity
-	if err := r.State.Bind(ctx, bound); err != nil { // after the rows: else an end in between would lead to deletions
-		return stateError{err}
-	}
-	r.binding = bound
-	return nil
+	return r.bind(ctx, identity, r.binding.Ignore) // after the rows: else an end in between would lead to deletions
 }
 
 // withoutSynced returns the input without what both sides had agreed on.
@@ -574,8 +592,7 @@ var refusals = []fault.Kind{fault.Conflict, fault.NotFound, fault.Gone, fault.In
 // finish sorts the error of a step out: whether the file is held, tried again with a new plan, which nobody is told, or
 // in a later round, or the round ends.
 func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
-	var remote remoteError
-	fromServer := errors.As(err, &remote)
+	_, fromServer := errors.AsType[remoteError](err)
 	kind := fault.KindOf(err)
 	var unasked error
 	if fromServer && kind == fault.Forbidden {
@@ -603,8 +620,7 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 		r.holdForLimitsLocked(s)
 		return nil
 	}
-	var stored stateError
-	unstored := errors.As(err, &stored)
+	_, unstored := errors.AsType[stateError](err)
 	again := !unstored && r.isTriedAgain(s, kind, fromServer)
 	if again && r.plans < maxPlans {
 		r.progress = true

@@ -149,18 +149,17 @@ func (m *Mirror) await(ctx context.Context) bool {
 
 // retryAfter returns how long the server asks to wait before a request is repeated, 0 if it does not.
 func retryAfter(err error) time.Duration {
-	var e *fault.Error
-	if !errors.As(err, &e) {
-		return 0
+	if e, ok := errors.AsType[*fault.Error](err); ok {
+		return time.Duration(e.RetryAfter) * time.Second
 	}
-	return time.Duration(e.RetryAfter) * time.Second
+	return 0
 }
 
 // Final reports whether the error of a round does not pass before somebody does something.
 func Final(err error) bool {
-	var directory finalError
-	var remote remoteError
-	return errors.As(err, &directory) || errors.As(err, &remote) && fault.Is(err, fault.Unauthenticated, fault.Forbidden)
+	_, final := errors.AsType[finalError](err)
+	_, remote := errors.AsType[remoteError](err)
+	return final || remote && fault.Is(err, fault.Unauthenticated, fault.Forbidden)
 }
 
 // watch marks what changes in the directory. Where it cannot be watched it marks everything from
