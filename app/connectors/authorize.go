@@ -429,8 +429,8 @@ func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a Authorizati
 // forgetClient removes a registered client if err is a connector.UnknownClient, so that the
 // next authorization registers another.
 func (s *Connectors) forgetClient(ctx context.Context, err error) error {
-	var unknown *connector.UnknownClient
-	if !errors.As(err, &unknown) {
+	unknown, ok := errors.AsType[*connector.UnknownClient](err)
+	if !ok {
 		return nil
 	}
 	return s.Store.Connections().Clients().Remove(ctx, unknown.Issuer, connector.Redirect(s.Callback, unknown.Issuer), unknown.Client)

@@ -151,8 +151,8 @@ func (s *Connectors) add(ctx context.Context, r ports.Records, actor org.Actor, 
 	return s.audit(ctx, r, actor, audit.ConnectorCreated, made.ID, made.Provider)
 }
 
-func (s *Connectors) audit(ctx context.Context, r ports.Records, actor org.Actor, did audit.Action, i id.Connector, detail string) error {
-	return r.Journal().Audit().Add(ctx, audit.By(actor, s.Origin(ctx), id.Entry(s.IDs.New()), actor.Org, did, string(i), detail, s.Clock.Now()))
+func (s *Connectors) audit(ctx context.Context, r ports.Records, actor org.Actor, action audit.Action, i id.Connector, detail string) error {
+	return r.Journal().Audit().Add(ctx, audit.By(actor, s.Origin(ctx), id.Entry(s.IDs.New()), actor.Org, action, string(i), detail, s.Clock.Now()))
 }
 
 // StoreCredentials stores credentials of an instance. Entries is a JSON object, texts has its entries

@@ -206,11 +206,7 @@ func (s *Connectors) tools(ctx context.Context, i connector.Instance, c connecto
 // publicReason returns the message of an error that users may see; it returns err if the
 // error is internal.
 func publicReason(err error) (reason string, internal error) {
-	var f *fault.Error
-	switch {
-	case err == nil:
-		return "", nil
-	case errors.As(err, &f) && f.Kind != fault.Internal:
+	if f, ok := errors.AsType[*fault.Error](err); ok && f.Kind != fault.Internal {
 		return f.Message, nil
 	}
 	return "", err

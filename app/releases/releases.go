@@ -304,8 +304,8 @@ func (s *Releases) Change(ctx context.Context, actor org.Actor, r id.Release, p 
 	return now, nil
 }
 
-func (s *Releases) audit(ctx context.Context, r ports.Records, actor org.Actor, did audit.Action, of release.Release, detail string) error {
-	return r.Journal().Audit().Add(ctx, audit.By(actor, s.Origin(ctx), id.Entry(s.IDs.New()), actor.Org, did, string(of.ID), detail, s.Clock.Now()))
+func (s *Releases) audit(ctx context.Context, r ports.Records, actor org.Actor, action audit.Action, of release.Release, detail string) error {
+	return r.Journal().Audit().Add(ctx, audit.By(actor, s.Origin(ctx), id.Entry(s.IDs.New()), actor.Org, action, string(of.ID), detail, s.Clock.Now()))
 }
 
 // announce refreshes this server's snapshot after a change, and sends the others a hint.
