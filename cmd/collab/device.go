@@ -27,8 +27,8 @@ func (a *app) tokenFromDevice(ctx context.Context, client *apiclient.Client) (st
 		if err == nil {
 			return session.Token, nil
 		}
-		var problem *apiclient.Error
-		if !errors.As(err, &problem) || problem.Status >= http.StatusInternalServerError || problem.Status == http.StatusTooManyRequests { // the server does not answer at present
+		problem, ok := errors.AsType[*apiclient.Error](err)
+		if !ok || problem.Status >= http.StatusInternalServerError || problem.Status == http.StatusTooManyRequests { // the server does not answer at present
 			if ctx.Err() != nil || a.now().After(expires) {
 				return "", err
 			}

@@ -121,10 +121,10 @@ func usage(format string, args ...any) error {
 }
 
 func exitCode(err error) int {
-	var c exitError
+	if e, ok := errors.AsType[exitError](err); ok {
+		return e.code
+	}
 	switch {
-	case errors.As(err, &c):
-		return c.code
 	case errors.Is(err, context.Canceled):
 		return exitCancelled
 	case apiclient.Status(err) == 401 && !apiclient.Unanswered(err):

@@ -208,10 +208,10 @@ func (c *Config) read(f reflect.StructField, text string, isSet bool) (err error
 		}
 	case *time.Duration:
 		least, _ := time.ParseDuration(f.Tag.Get("min"))
-		most, limited := time.ParseDuration(f.Tag.Get("max"))
-		if *v, err = time.ParseDuration(text); err != nil || *v < least || limited == nil && *v > most {
+		most, unlimited := time.ParseDuration(f.Tag.Get("max"))
+		if *v, err = time.ParseDuration(text); err != nil || *v < least || unlimited == nil && *v > most {
 			bounds := "at least " + f.Tag.Get("min")
-			if limited == nil {
+			if unlimited == nil {
 				bounds = f.Tag.Get("min") + " to " + f.Tag.Get("max")
 			}
 			err = fmt.Errorf("must be a duration of %s, such as %s", bounds, f.Tag.Get("default"))

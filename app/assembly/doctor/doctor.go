@@ -223,9 +223,8 @@ func oneLine(s string) string {
 // explain returns the message of an error and of its cause. Other systems may reply with
 // what they were sent, so the text is shortened and has no secrets of the configuration.
 func (d *doctor) explain(err error) string {
-	var known *fault.Error
 	text := ""
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*fault.Error](err); ok {
 		text, err = known.Message, known.Cause
 	}
 	if err != nil {

@@ -2,6 +2,7 @@ package move
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -104,10 +105,7 @@ func (m *mover) content(ctx context.Context, n gormdb.Content, mayExist bool, sl
 		return err
 	}
 	err = m.toBlobs.Put(ctx, n.Blob, n.MimeType, n.Size, verified(r, n))
-	if e := r.Close(); err == nil {
-		err = e
-	}
-	return err
+	return errors.Join(err, r.Close())
 }
 
 // present reports whether the target has the content with its size and checksum. It removes any
@@ -121,9 +119,7 @@ func (m *mover) present(ctx context.Context, n gormdb.Content) (bool, error) {
 		return false, err
 	}
 	_, err = io.Copy(io.Discard, verified(r, n))
-	if e := r.Close(); err == nil {
-		err = e
-	}
+	err = errors.Join(err, r.Close())
 	if fault.Is(err, fault.Conflict) {
 		return false, m.toBlobs.Remove(ctx, n.Blob)
 	}
