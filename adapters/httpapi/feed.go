@@ -120,7 +120,7 @@ func (f *follower) run(first []byte, ctx context.Context) changes.Reason {
 			return reason
 		case !f.expires.IsZero() && !now.Before(f.expires):
 			return changes.Expired
-		case ctx != nil && ctx.Err() != nil, f.sub.Doubted() && f.to.ClosedByClient():
+		case ctx != nil && ctx.Err() != nil, f.sub.ShouldProbe() && f.to.ClosedByClient():
 			return endClosed
 		}
 		if err := f.forward(); err != nil {

@@ -41,9 +41,9 @@ type view struct {
 	bytes       int
 	lastEntryAt time.Time // when the last entry was read
 
-	// access is the organisation's epoch, read after the entries: an actor found at an
+	// orgEpoch is the organisation's epoch, read after the entries: an actor found at an
 	// earlier one is authorized again before receiving anything.
-	access int64
+	orgEpoch int64
 }
 
 // after returns the entries after a cursor; ok is false if they have to be read from the log.
@@ -95,13 +95,13 @@ func (ch *channel) remove(s *Subscriber) {
 	ch.subscribers = ch.subscribers[:last]
 }
 
-// doubt has the subscriptions of a user look whether their clients are still there.
-func (ch *channel) doubt(user id.User) {
+// probe has the subscriptions of a user look whether their clients are still there.
+func (ch *channel) probe(user id.User) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	for _, s := range ch.subscribers {
 		if s.user == user {
-			s.doubted.Store(true)
+			s.probe.Store(true)
 			s.Wake()
 		}
 	}
@@ -159,7 +159,7 @@ func (ch *channel) replace(head object.Head) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	if v := ch.view.Load(); v.at.Epoch != head.Epoch {
-		ch.show(&view{at: head.Cursor(), access: v.access})
+		ch.show(&view{at: head.Cursor(), orgEpoch: v.orgEpoch})
 	}
 }
 
@@ -187,7 +187,7 @@ func (ch *channel) publish(from *view, fresh []*entry, epoch int64, now time.Tim
 	}
 	next.entries = next.entries[drop:]
 	next.at, next.lastEntryAt = fresh[len(fresh)-1].at, now
-	next.access = max(v.access, epoch)
+	next.orgEpoch = max(v.orgEpoch, epoch)
 	ch.show(&next)
 }
 
@@ -197,12 +197,12 @@ func (ch *channel) refresh(epoch int64, now time.Time) {
 	defer ch.mu.Unlock()
 	v := ch.view.Load()
 	next := *v
-	next.access = max(v.access, epoch)
+	next.orgEpoch = max(v.orgEpoch, epoch)
 	if len(v.entries) > 0 && now.Sub(v.lastEntryAt) >= idleAfter {
 		next.entries, next.bytes = nil, 0
 		ch.view.Store(&next)
 	}
-	if next.access != v.access || ch.failed {
+	if next.orgEpoch != v.orgEpoch || ch.failed {
 		ch.failed = false
 		ch.show(&next)
 	}

@@ -217,7 +217,7 @@ func (f *Feed) enter(s *Subscriber, o id.Org, head object.Head) error {
 	}
 	if f.users[s.user] >= maxOfUser {
 		for _, ch := range f.channels {
-			ch.doubt(s.user)
+			ch.probe(s.user)
 		}
 		return fault.New(fault.Limited, "At most %d change feeds can be open at once", maxOfUser)
 	}

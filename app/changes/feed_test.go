@@ -740,7 +740,7 @@ func TestEndsOfSubscriptions(t *testing.T) {
 		}
 		must.Fail(t, must.ErrorOf(f.Subscribe(w.Context(), a, "", false)), fault.Limited) // one too many
 		for _, l := range open {
-			if !l.sub.Doubted() || l.sub.Doubted() {
+			if !l.sub.ShouldProbe() || l.sub.ShouldProbe() {
 				t.Error("a subscription is not told once that its client may be gone")
 			}
 		}

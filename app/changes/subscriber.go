@@ -37,7 +37,7 @@ type Subscriber struct {
 	resync  bool // the log could not continue from the requested cursor
 	place   int  // index in channel.subscribers; guarded by channel.mu
 	wake    chan struct{}
-	doubted atomic.Bool
+	probe   atomic.Bool // see ShouldProbe
 
 	reauthorize Reauthorize // with the session and expiry of the request that subscribed
 
@@ -65,11 +65,11 @@ func (s *Subscriber) Wake() {
 	}
 }
 
-// Doubted reports, once, that another subscription of the user was refused, so that the client of this one should
-// still be there.
-func (s *Subscriber) Doubted() bool { return s.doubted.Swap(false) }
+// ShouldProbe reports, once, that another subscription of the user was refused, so that the caller should look
+// whether the client of this one is still there.
+func (s *Subscriber) ShouldProbe() bool { return s.probe.Swap(false) }
 
-// Start returns the cursor that the subscription starts after; lost reports that it is not the
+// Start returns the cursor that the subscription starts after; resync reports that it is not the
 // requested one, and that the first frame has the client read all objects again.
 func (s *Subscriber) Start() (at object.Cursor, resync bool) { return s.start, s.resync }
 
@@ -126,8 +126,8 @@ func (s *Subscriber) Take(frames [][]byte) [][]byte {
 		return frames
 	}
 	v := s.channel.view.Load()
-	if v.access > s.authorizedEpoch {
-		s.begin(func(ctx context.Context) error { return s.review(ctx, v.access) })
+	if v.orgEpoch > s.authorizedEpoch {
+		s.begin(func(ctx context.Context) error { return s.review(ctx, v.orgEpoch) })
 		return frames
 	}
 	had := len(frames)
@@ -137,7 +137,7 @@ func (s *Subscriber) Take(frames [][]byte) [][]byte {
 			var ok bool
 			if next, ok = v.after(s.cursor); !ok {
 				at := s.cursor
-				s.begin(func(ctx context.Context) error { return s.read(ctx, v.access, at) })
+				s.begin(func(ctx context.Context) error { return s.read(ctx, v.orgEpoch, at) })
 				return frames
 			}
 		}
@@ -215,17 +215,17 @@ func (s *Subscriber) settle(change func()) {
 }
 
 // review authorizes the actor again, because the organisation has reached the epoch.
-func (s *Subscriber) review(ctx context.Context, access int64) error {
+func (s *Subscriber) review(ctx context.Context, orgEpoch int64) error {
 	actor, err := s.reauthorized(ctx)
 	if err != nil || actor.User == "" {
 		return err
 	}
-	s.settle(func() { s.actor, s.authorizedEpoch = actor, max(access, actor.Epoch()) })
+	s.settle(func() { s.actor, s.authorizedEpoch = actor, max(orgEpoch, actor.Epoch()) })
 	return nil
 }
 
 // read reads the log from at on for this subscriber alone.
-func (s *Subscriber) read(ctx context.Context, access int64, at object.Cursor) error {
+func (s *Subscriber) read(ctx context.Context, orgEpoch int64, at object.Cursor) error {
 	f := s.feed
 	f.stats.reads.Add(1)
 	head, err := f.head(ctx, s.channel.org)
@@ -260,7 +260,7 @@ func (s *Subscriber) read(ctx context.Context, access int64, at object.Cursor) e
 	if err != nil || actor.User == "" {
 		return err
 	}
-	s.settle(func() { s.actor, s.authorizedEpoch, s.page = actor, max(access, actor.Epoch()), page })
+	s.settle(func() { s.actor, s.authorizedEpoch, s.page = actor, max(orgEpoch, actor.Epoch()), page })
 	return nil
 }
 
