@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"time"
 
+	"collab/app/cache"
 	"collab/domain/audit"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -23,8 +24,8 @@ import (
 const (
 	maxToken        = 16 << 10 // bytes
 	maxCachedActors = 64 << 20 // bytes
-	maxVerified     = 50_000
-	maxPositions    = 50_000 // organisations, in each of two generations
+	maxVerified     = 100_000
+	maxPositions    = 100_000 // organisations
 	verifyEvery     = 5 * time.Minute
 )
 
@@ -57,13 +58,13 @@ type Options struct {
 type Access struct {
 	Options
 	epochs     *epochs
-	verified   *cache[[sha256.Size]byte, verified]
+	verified   *cache.Cache[[sha256.Size]byte, verified]
 	actorCache *actorCache
-	sessions   *cache[id.Session, openSession]
-	browsers   *cache[id.Session, Caller]
+	sessions   *cache.Cache[id.Session, openSession]
+	browsers   *cache.Cache[id.Session, Caller]
 	uses       uses
 
-	subscriptions *cache[id.Org, cachedSubscription]
+	subscriptions *cache.Cache[id.Org, cachedSubscription]
 }
 
 // memberKey names a user in one organisation.
@@ -122,12 +123,12 @@ func New(o Options) *Access {
 	return &Access{
 		Options:    o,
 		epochs:     newEpochs(o.Epochs),
-		verified:   newCache[[sha256.Size]byte, verified](maxVerified),
+		verified:   cache.OfEntries[[sha256.Size]byte, verified](maxVerified),
 		actorCache: newActorCache(o.Store, maxCachedActors),
-		sessions:   newCache[id.Session, openSession](maxSessions),
-		browsers:   newCache[id.Session, Caller](maxSessions),
+		sessions:   cache.OfEntries[id.Session, openSession](maxSessions),
+		browsers:   cache.OfEntries[id.Session, Caller](maxSessions),
 
-		subscriptions: newCache[id.Org, cachedSubscription](maxSubscriptions),
+		subscriptions: cache.OfEntries[id.Org, cachedSubscription](maxSubscriptions),
 	}
 }
 
@@ -164,7 +165,7 @@ func (a *Access) Cached(c Caller) (actor org.Actor, ok bool) {
 		return org.Actor{}, false
 	}
 	if c.service() {
-		was, ok := a.sessions.get(c.claims.SessionID())
+		was, ok := a.sessions.Get(c.claims.SessionID())
 		if !ok || was.org != c.Org || was.epoch != s.epoch {
 			return org.Actor{}, false
 		}
@@ -237,7 +238,7 @@ func (a *Access) Now() time.Time { return a.Clock.Now() }
 // LogPosition returns the position of the organisation's log that was read last for an
 // Authorize or Reauthorize. It is at least as late as that read for any that has returned.
 // ok is false if it is not in the cache.
-func (a *Access) LogPosition(o id.Org) (at object.Cursor, ok bool) { return a.epochs.positions.get(o) }
+func (a *Access) LogPosition(o id.Org) (at object.Cursor, ok bool) { return a.epochs.positions.Get(o) }
 
 // verify checks a token's signature and times, using the cache.
 func (a *Access) verify(ctx context.Context, bearer string) (verified, error) {
@@ -249,7 +250,7 @@ func (a *Access) verify(ctx context.Context, bearer string) (verified, error) {
 	}
 	key := sha256.Sum256([]byte(bearer))
 	now := a.Clock.Now()
-	v, known, err := a.cached(key, now)
+	v, known, err := a.verifiedToken(key, now)
 	if known {
 		return v, err
 	}
@@ -277,13 +278,13 @@ func (a *Access) verify(ctx context.Context, bearer string) (verified, error) {
 			v.until = claims.ExpiresAt
 		}
 	}
-	a.verified.put(key, v)
+	a.verified.Put(key, v)
 	return v, nil
 }
 
-// cached returns a token from the cache that need not be verified again at this time.
-func (a *Access) cached(key [sha256.Size]byte, now time.Time) (v verified, known bool, err error) {
-	v, known = a.verified.get(key)
+// verifiedToken returns a token from the cache that need not be verified again at this time.
+func (a *Access) verifiedToken(key [sha256.Size]byte, now time.Time) (v verified, known bool, err error) {
+	v, known = a.verified.Get(key)
 	switch {
 	case !known, !v.until.IsZero() && !now.Before(v.until):
 		return verified{}, false, nil
@@ -293,31 +294,28 @@ func (a *Access) cached(key [sha256.Size]byte, now time.Time) (v verified, known
 	return v, true, nil
 }
 
-// resolve finds the records that an identity token names, and makes missing ones.
-func (a *Access) resolve(ctx context.Context, claims identity.Claims) (memberKey, error) {
+// findMember returns the user that an identity token names, and their organisation if the token
+// names one: NotFound if one of the two or the membership does not exist.
+func (a *Access) findMember(ctx context.Context, claims identity.Claims) (memberKey, error) {
 	dir := a.Store.Directory()
 	u, err := dir.Users().ByProvider(ctx, claims.Subject)
 	if err == nil {
-		if err := u.CheckSignIn(); err != nil {
-			return memberKey{}, err
-		}
+		err = u.CheckSignIn()
 	}
-	if err == nil && claims.Org == "" {
-		return memberKey{user: u.ID}, nil
+	if err != nil || claims.Org == "" {
+		return memberKey{user: u.ID}, err
 	}
+	o, err := dir.Organisations().ByProvider(ctx, claims.Org)
 	if err == nil {
-		o, err := dir.Organisations().ByProvider(ctx, claims.Org)
-		if err == nil {
-			_, err = dir.Members().Get(ctx, o.ID, u.ID)
-		}
-		if err == nil {
-			return memberKey{o.ID, u.ID}, nil
-		}
-		if !fault.Is(err, fault.NotFound) {
-			return memberKey{}, err
-		}
-	} else if !fault.Is(err, fault.NotFound) {
-		return memberKey{}, err
+		_, err = dir.Members().Get(ctx, o.ID, u.ID)
+	}
+	return memberKey{o.ID, u.ID}, err
+}
+
+// resolve finds the records that an identity token names, and makes missing ones.
+func (a *Access) resolve(ctx context.Context, claims identity.Claims) (memberKey, error) {
+	if found, err := a.findMember(ctx, claims); !fault.Is(err, fault.NotFound) {
+		return found, err
 	}
 	in, err := a.provision(ctx, claims, Exchange{}, false)
 	if err != nil {
@@ -396,7 +394,7 @@ func (a *Access) lookUp(ctx context.Context, at memberKey) (org.Actor, error) {
 	}
 	// Read after the epoch, so the records are at least as new.
 	var actor org.Actor
-	in, err := a.actorCache.structure(ctx, at.org, mark.Epoch)
+	in, err := a.actorCache.organisation(ctx, at.org, mark.Epoch)
 	if err == nil {
 		actor, err = readActor(ctx, a.Store, in, at, mark.Epoch)
 	}
@@ -406,8 +404,8 @@ func (a *Access) lookUp(ctx context.Context, at memberKey) (org.Actor, error) {
 	return actor, err
 }
 
-// readActor returns the actor of a member by r's records, of which in is the structure.
-func readActor(ctx context.Context, r ports.Records, in *structure, at memberKey, epoch int64) (org.Actor, error) {
+// readActor returns the actor of a member of in by r's records.
+func readActor(ctx context.Context, r ports.Records, in *cachedOrg, at memberKey, epoch int64) (org.Actor, error) {
 	if err := checkUser(ctx, r, at.user); err != nil {
 		return org.Actor{}, err
 	}
@@ -426,7 +424,7 @@ func readActor(ctx context.Context, r ports.Records, in *structure, at memberKey
 	for _, t := range own {
 		joined[t] = true
 	}
-	visibility := in.of.Visibility(epoch, func(i int) (visible, belongs bool) {
+	visibility := in.structure.Visibility(epoch, func(i int) (visible, belongs bool) {
 		t := in.teams[i]
 		return t.Visible(at.user, m.Role, joined[t.ID]), t.Includes(joined[t.ID])
 	})

@@ -19,8 +19,8 @@ type actorCache struct {
 	limit int // bytes
 
 	mu      sync.Mutex
-	loading map[orgEpoch]*structure // being read
-	known   map[id.Org]*structure
+	loading map[orgEpoch]*cachedOrg // being read
+	known   map[id.Org]*cachedOrg
 	bytes   int // of known
 }
 
@@ -30,15 +30,15 @@ type orgEpoch struct {
 	epoch int64
 }
 
-// structure is what all members' visibilities at an epoch are made from.
-type structure struct {
+// cachedOrg is what all members' visibilities of an organisation at an epoch are made from.
+type cachedOrg struct {
 	orgEpoch
 	done chan struct{}
 
 	// Written before done is closed.
-	of    *org.Structure
-	teams []team.Ref // those of the structure, in its order
-	err   error
+	structure *org.Structure
+	teams     []team.Ref // those of the structure, in its order
+	err       error
 
 	// Guarded by actorCache.mu.
 	members map[id.User]cachedActor
@@ -46,13 +46,13 @@ type structure struct {
 }
 
 func newActorCache(store ports.Store, limit int) *actorCache {
-	return &actorCache{store: store, limit: limit, loading: map[orgEpoch]*structure{}, known: map[id.Org]*structure{}}
+	return &actorCache{store: store, limit: limit, loading: map[orgEpoch]*cachedOrg{}, known: map[id.Org]*cachedOrg{}}
 }
 
-// structure returns the teams and workspaces of an organisation at the epoch or later;
+// organisation returns the teams and workspaces of an organisation at the epoch or later;
 // Forbidden if the organisation does not exist or is closed. Requests for the same epoch
 // share one read, which does not end with the request that started it.
-func (s *actorCache) structure(ctx context.Context, o id.Org, epoch int64) (*structure, error) {
+func (s *actorCache) organisation(ctx context.Context, o id.Org, epoch int64) (*cachedOrg, error) {
 	at := orgEpoch{o, epoch}
 	s.mu.Lock()
 	found := s.known[o]
@@ -61,7 +61,7 @@ func (s *actorCache) structure(ctx context.Context, o id.Org, epoch int64) (*str
 	}
 	reads := found == nil
 	if reads {
-		found = &structure{orgEpoch: at, done: make(chan struct{})}
+		found = &cachedOrg{orgEpoch: at, done: make(chan struct{})}
 		s.loading[at] = found
 	}
 	s.mu.Unlock()
@@ -76,8 +76,8 @@ func (s *actorCache) structure(ctx context.Context, o id.Org, epoch int64) (*str
 	}
 }
 
-// load reads the structure and caches it in place of an older one.
-func (s *actorCache) load(ctx context.Context, l *structure) {
+// load reads the teams and workspaces, and caches them in place of older ones.
+func (s *actorCache) load(ctx context.Context, l *cachedOrg) {
 	defer close(l.done)
 	defer func() {
 		s.mu.Lock()
@@ -90,18 +90,20 @@ func (s *actorCache) load(ctx context.Context, l *structure) {
 		l.members = map[id.User]cachedActor{}
 		s.known[l.org] = l
 		bytes := 512 + 160*len(l.teams)
-		if l.of != nil {
-			bytes += l.of.Bytes()
+		if l.structure != nil {
+			bytes += l.structure.Bytes()
 		}
 		s.grow(l, bytes)
 	}()
 	l.err = fault.New(fault.Unavailable, "The service cannot check memberships right now") // should the store panic
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	l.of, l.teams, l.err = read(ctx, s.store, l.org)
+	l.structure, l.teams, l.err = readStructure(ctx, s.store, l.org)
 }
 
-func read(ctx context.Context, r ports.Records, o id.Org) (*org.Structure, []team.Ref, error) {
+// readStructure returns the structure of an organisation and its teams, in the structure's order:
+// Forbidden if the organisation does not exist or is closed.
+func readStructure(ctx context.Context, r ports.Records, o id.Org) (*org.Structure, []team.Ref, error) {
 	of, err := r.Directory().Organisations().Get(ctx, o)
 	if fault.Is(err, fault.NotFound) || err == nil && of.Closed() {
 		return nil, nil, notMember()
@@ -168,7 +170,7 @@ func (f cachedActor) bytes() int {
 
 // grow adds bytes to the size of a cached organisation, and evicts others until the limit is
 // kept; it evicts the organisation itself if it alone exceeds the limit.
-func (s *actorCache) grow(in *structure, bytes int) {
+func (s *actorCache) grow(in *cachedOrg, bytes int) {
 	s.bytes += bytes
 	in.bytes += bytes
 	for o := range s.known {

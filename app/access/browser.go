@@ -44,7 +44,7 @@ func (a *Access) BrowserUnread(ctx context.Context) bool {
 	if of == "" {
 		return false
 	}
-	_, known := a.browsers.get(of)
+	_, known := a.browsers.Get(of)
 	return !known
 }
 
@@ -95,8 +95,8 @@ func (a *Access) FinishBrowser(ctx context.Context, cookie string, r identity.Re
 // ended. Whether it has ended since its record was read is checked by Authorize.
 func (a *Access) verifyBrowser(ctx context.Context, of id.Session) (Caller, error) {
 	now := a.Clock.Now()
-	if c, known := a.browsers.get(of); known {
-		if was, ok := a.sessions.get(of); ok && !session.IdleSince(was.used, now) && now.Before(c.expires) {
+	if c, known := a.browsers.Get(of); known {
+		if was, ok := a.sessions.Get(of); ok && !session.IdleSince(was.used, now) && now.Before(c.expires) {
 			return c, nil
 		}
 	}
@@ -108,7 +108,7 @@ func (a *Access) verifyBrowser(ctx context.Context, of id.Session) (Caller, erro
 		return Caller{}, endedBrowser()
 	}
 	c := Caller{User: s.User, Org: s.Org, claims: s.BrowserClaims(), expires: s.ExpiresAt}
-	a.browsers.put(of, c)
+	a.browsers.Put(of, c)
 	return c, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"collab/app/cache"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
@@ -27,14 +28,14 @@ type epochs struct {
 	// positions has the position of each organisation's log that was read last. Only the holder
 	// of running writes it, in the order of the queries, so that no position that was read before
 	// replaces one that was read after.
-	positions *cache[id.Org, object.Cursor]
+	positions *cache.Cache[id.Org, object.Cursor]
 
 	mu   sync.Mutex
 	next *batch // of the next query
 }
 
 func newEpochs(port ports.Epochs) *epochs {
-	return &epochs{port: port, running: make(chan struct{}, 1), positions: newCache[id.Org, object.Cursor](maxPositions)}
+	return &epochs{port: port, running: make(chan struct{}, 1), positions: cache.OfEntries[id.Org, object.Cursor](maxPositions)}
 }
 
 type batch struct {
@@ -51,7 +52,7 @@ type batch struct {
 func (e *epochs) read(ctx context.Context, o id.Org) (mark org.Mark, ok bool, err error) {
 	// A mark that is newer than the position would authorize for records that were read before.
 	if mark, ok = e.port.Cached(o); ok {
-		if at, known := e.positions.get(o); known && at == position(mark) {
+		if at, known := e.positions.Get(o); known && at == position(mark) {
 			return mark, true, nil
 		}
 	}
@@ -92,7 +93,7 @@ func (e *epochs) query(ctx context.Context, b *batch) {
 	defer cancel()
 	b.found, b.err = e.port.Marks(ctx, orgs)
 	for o, m := range b.found {
-		e.positions.put(o, position(m))
+		e.positions.Put(o, position(m))
 	}
 }
 

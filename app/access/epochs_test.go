@@ -128,25 +128,6 @@ func TestUnknownOrganisationsAndFailedQueries(t *testing.T) {
 	}
 }
 
-func TestTheCacheEvictsUnusedEntries(t *testing.T) {
-	c := newCache[int, int](10)
-	for i := range 1000 {
-		c.put(i, i)
-		if v, ok := c.get(0); !ok || v != 0 {
-			t.Fatalf("what is asked for all the time was forgotten after %d", i)
-		}
-	}
-	if len(c.young)+len(c.old) > 20 {
-		t.Errorf("%d entries are kept", len(c.young)+len(c.old))
-	}
-	if _, ok := c.get(500); ok {
-		t.Error("an old entry is still there")
-	}
-	if v, ok := c.get(999); !ok || v != 999 {
-		t.Error("the newest entry is not there")
-	}
-}
-
 func TestACachedMarkIsAcceptedAtThePositionThatWasRead(t *testing.T) {
 	port := &counting{cached: &org.Mark{Epoch: 9, LogN: 1}}
 	e := newEpochs(port)

@@ -59,15 +59,15 @@ func (a *Access) BeginOperator(ctx context.Context, secret string, origin audit.
 // ended, or if keys or secret have changed.
 func (a *Access) VerifyOperator(token string) (session.Operator, error) {
 	ended := fault.New(fault.Unauthenticated, "There is no operator's session, or it has ended")
-	text, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil || len(text) < operatorTimes || a.OperatorSecret == "" {
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
+	if err != nil || len(raw) < operatorTimes || a.OperatorSecret == "" {
 		return session.Operator{}, ended
 	}
-	times, mac := text[:operatorTimes], text[operatorTimes:]
+	times, mac := raw[:operatorTimes], raw[operatorTimes:]
 	if ok, err := a.Sealer.Verify(mac, a.operatorData(times), operatorSession); err != nil || !ok {
 		return session.Operator{}, ended
 	}
-	s := session.Operator{Began: milliseconds(times), ExpiresAt: milliseconds(times[8:])}
+	s := session.Operator{Began: timeFrom(times), ExpiresAt: timeFrom(times[8:])}
 	if !s.Valid(a.Clock.Now()) {
 		return session.Operator{}, ended
 	}
@@ -119,6 +119,7 @@ func EqualSecrets(a, b string) bool {
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
-func milliseconds(text []byte) time.Time {
-	return time.UnixMilli(int64(binary.BigEndian.Uint64(text))).UTC()
+// timeFrom returns the time at the beginning of a token's times.
+func timeFrom(times []byte) time.Time {
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(times))).UTC()
 }

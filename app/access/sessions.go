@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	maxSessions = 50_000 // in each generation of the cache, and in uses
+	maxSessions = 100_000 // in each cache
+	maxUses     = 50_000
 	// FlushEvery is how often recorded uses are stored.
 	FlushEvery = time.Minute
 )
@@ -33,7 +34,7 @@ type openSession struct {
 // used while the organisation has the same epoch, which the caller has read; without an
 // organisation the record is read.
 func (a *Access) checkSession(ctx context.Context, s id.Session, o id.Org, epoch int64) error {
-	was, known := a.sessions.get(s)
+	was, known := a.sessions.Get(s)
 	if !known || o == "" || was.org != o || was.epoch != epoch {
 		stored, err := getOpenSession(ctx, a.Store, s)
 		if err != nil {
@@ -43,7 +44,7 @@ func (a *Access) checkSession(ctx context.Context, s id.Session, o id.Org, epoch
 			was.used = stored.LastUsedAt
 		}
 		was.org, was.epoch = o, epoch
-		a.sessions.put(s, was)
+		a.sessions.Put(s, was)
 	}
 	a.recordUse(s, was)
 	return nil
@@ -53,7 +54,7 @@ func (a *Access) checkSession(ctx context.Context, s id.Session, o id.Org, epoch
 func (a *Access) recordUse(s id.Session, was openSession) {
 	if now := a.Clock.Now(); now.Sub(was.used) >= session.UseInterval {
 		was.used = now
-		a.sessions.put(s, was)
+		a.sessions.Put(s, was)
 		a.uses.add(s, now)
 	}
 }
@@ -242,14 +243,14 @@ type uses struct {
 	all map[id.Session]time.Time // guarded by mu
 }
 
-// add records a use. Beyond maxSessions uses are lost until the next write.
+// add records a use. Beyond maxUses uses are lost until the next write.
 func (u *uses) add(s id.Session, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.all == nil {
 		u.all = map[id.Session]time.Time{}
 	}
-	if len(u.all) < maxSessions {
+	if len(u.all) < maxUses {
 		u.all[s] = now
 	}
 }

@@ -197,7 +197,7 @@ func (a *Access) me(ctx context.Context, r ports.Records, actor org.Actor) (Sess
 	if actor.Visibility == nil {
 		return view(ctx, a.Store, in)
 	}
-	known, err := a.actorCache.structure(ctx, actor.Org, actor.Epoch())
+	known, err := a.actorCache.organisation(ctx, actor.Org, actor.Epoch())
 	if err != nil {
 		return Session{}, err
 	}

@@ -8,8 +8,8 @@ import (
 	"collab/ports"
 )
 
-// maxSubscriptions is how many subscriptions are cached, in each of two generations.
-const maxSubscriptions = 5_000
+// maxSubscriptions is how many subscriptions are cached.
+const maxSubscriptions = 10_000
 
 // cachedSubscription is a subscription that was read at an epoch of its organisation, or later.
 // Every change of a subscription increments the epoch.
@@ -22,13 +22,13 @@ type cachedSubscription struct {
 // later. It reads r unless the subscription is in the cache.
 func (a *Access) Subscription(ctx context.Context, r ports.Records, actor org.Actor) (plan.Subscription, error) {
 	if actor.Visibility != nil {
-		if cached, ok := a.subscriptions.get(actor.Org); ok && cached.epoch == actor.Visibility.Epoch {
+		if cached, ok := a.subscriptions.Get(actor.Org); ok && cached.epoch == actor.Visibility.Epoch {
 			return cached.Subscription, nil
 		}
 	}
 	sub, err := r.Directory().Subscriptions().Get(ctx, actor.Org)
 	if err == nil && actor.Visibility != nil {
-		a.subscriptions.put(actor.Org, cachedSubscription{sub, actor.Visibility.Epoch})
+		a.subscriptions.Put(actor.Org, cachedSubscription{sub, actor.Visibility.Epoch})
 	}
 	return sub, err
 }

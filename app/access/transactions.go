@@ -32,8 +32,8 @@ func (a *Access) Locked(ctx context.Context, actor org.Actor, fn func(ports.Reco
 		}
 		is := actor
 		if actor.Visibility == nil || actor.Visibility.Epoch+1 != epoch {
-			in := &structure{}
-			if in.of, in.teams, err = read(ctx, r, actor.Org); err != nil {
+			in := &cachedOrg{}
+			if in.structure, in.teams, err = readStructure(ctx, r, actor.Org); err != nil {
 				return err
 			}
 			if is, err = readActor(ctx, r, in, memberKey{actor.Org, actor.User}, epoch); err != nil {

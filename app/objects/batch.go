@@ -342,10 +342,10 @@ func (b *batch) store(ctx context.Context, actor org.Actor, outcomes []Outcome) 
 	var t *batchTransaction
 	err := b.locked(ctx, actor, func(r ports.Records, actor org.Actor, head object.Head) error {
 		t = &batchTransaction{
-			batch: b, ctx: ctx, Records: r, actor: actor, now: b.Clock.Now(), head: head,
+			batch: b, Records: r, actor: actor, now: b.Clock.Now(), head: head,
 			outcomes: outcomes, audiences: map[id.Workspace]*object.Audience{},
 		}
-		return t.run()
+		return t.run(ctx)
 	})
 	if err != nil {
 		return err
@@ -362,7 +362,6 @@ func (b *batch) store(ctx context.Context, actor org.Actor, outcomes []Outcome) 
 type batchTransaction struct {
 	*batch
 	ports.Records
-	ctx   context.Context
 	actor org.Actor
 	now   time.Time
 
@@ -381,15 +380,15 @@ type batchTransaction struct {
 	touched  footprint // of them
 }
 
-func (t *batchTransaction) run() (err error) {
-	if t.current, err = t.existing(t.ctx, t.Records, t.actor.Org); err != nil {
+func (t *batchTransaction) run(ctx context.Context) (err error) {
+	if t.current, err = t.existing(ctx, t.Records, t.actor.Org); err != nil {
 		return err
 	}
-	used, err := t.Storage().Used(t.ctx, []id.Org{t.actor.Org})
+	used, err := t.Storage().Used(ctx, []id.Org{t.actor.Org})
 	if err != nil {
 		return err
 	}
-	sub, err := t.Subscription(t.ctx, t.Records, t.actor)
+	sub, err := t.Subscription(ctx, t.Records, t.actor)
 	if err != nil {
 		return err
 	}
@@ -405,7 +404,7 @@ func (t *batchTransaction) run() (err error) {
 			if steps++; steps > maxSteps {
 				break
 			}
-			if err := t.flush(); err != nil {
+			if err := t.flush(ctx); err != nil {
 				return err
 			}
 			c, err = t.find(i, t.actor, t.current, t.now)
@@ -423,10 +422,10 @@ func (t *batchTransaction) run() (err error) {
 			t.touched.add(c.keys)
 		}
 	}
-	if err := t.flush(); err != nil {
+	if err := t.flush(ctx); err != nil {
 		return err
 	}
-	if err := t.makeRoom(t.ctx, t.Records, t.actor, t.now, t.stored, t.ended); err != nil {
+	if err := t.makeRoom(ctx, t.Records, t.actor, t.now, t.stored, t.ended); err != nil {
 		return err
 	}
 	var unused []string
@@ -435,11 +434,11 @@ func (t *batchTransaction) run() (err error) {
 			unused = append(unused, op.content.Blob)
 		}
 	}
-	return t.Storage().BlobNames().Discard(t.ctx, t.actor.Org, unused, t.now)
+	return t.Storage().BlobNames().Discard(ctx, t.actor.Org, unused, t.now)
 }
 
 // flush stores the gathered changes.
-func (t *batchTransaction) flush() error {
+func (t *batchTransaction) flush(ctx context.Context) error {
 	var keys []string
 	var moved []id.Object
 	var arriving []*object.Object
@@ -452,11 +451,11 @@ func (t *batchTransaction) flush() error {
 			keys, moved, arriving = append(keys, c.next.StorageKey()), append(moved, c.next.ID), append(arriving, &c.next)
 		}
 	}
-	taken, err := takenBy(t.ctx, t.Records, t.actor, keys, moved)
+	taken, err := takenBy(ctx, t.Records, t.actor, keys, moved)
 	if err != nil {
 		return err
 	}
-	if err := raiseVersions(t.ctx, t.Records, t.actor.Org, t.head, arriving...); err != nil {
+	if err := raiseVersions(ctx, t.Records, t.actor.Org, t.head, arriving...); err != nil {
 		return err
 	}
 	storage := t.Storage()
@@ -478,7 +477,7 @@ func (t *batchTransaction) flush() error {
 			to.Object.N = n
 			replaced, changes = append(replaced, to.Object), append(changes, object.NewMove(to.Object, c.was.Path))
 		case DeleteFile:
-			seen, err := t.audience(c.was)
+			seen, err := t.audience(ctx, c.was)
 			if err != nil {
 				return err
 			}
@@ -515,16 +514,16 @@ func (t *batchTransaction) flush() error {
 	if len(changes) == 0 {
 		return nil
 	}
-	if err := storage.Objects().Remove(t.ctx, t.actor.Org, removed); err != nil {
+	if err := storage.Objects().Remove(ctx, t.actor.Org, removed); err != nil {
 		return err
 	}
-	if err := storage.Objects().Put(t.ctx, t.actor.Org, replaced...); err != nil {
+	if err := storage.Objects().Put(ctx, t.actor.Org, replaced...); err != nil {
 		return err
 	}
-	if err := storage.ObjectSets().Add(t.ctx, t.actor.Org, added); err != nil {
+	if err := storage.ObjectSets().Add(ctx, t.actor.Org, added); err != nil {
 		return err
 	}
-	if err := storage.ObjectSets().Forget(t.ctx, t.actor.Org, written); fault.Is(err, fault.NotFound) {
+	if err := storage.ObjectSets().Forget(ctx, t.actor.Org, written); fault.Is(err, fault.NotFound) {
 		return errUploadTimeout
 	} else if err != nil {
 		return err
@@ -533,16 +532,16 @@ func (t *batchTransaction) flush() error {
 		if len(were) == 0 {
 			continue
 		}
-		if err := t.keep(t.ctx, t.Records, t.actor, t.now, deleted, were...); err != nil {
+		if err := t.keep(ctx, t.Records, t.actor, t.now, deleted, were...); err != nil {
 			return err
 		}
 	}
-	t.head, err = storage.Changes().Append(t.ctx, t.actor.Org, changes...)
+	t.head, err = storage.Changes().Append(ctx, t.actor.Org, changes...)
 	return err
 }
 
 // audience is the function audience, which reads each workspace once.
-func (t *batchTransaction) audience(o object.Object) (*object.Audience, error) {
+func (t *batchTransaction) audience(ctx context.Context, o object.Object) (*object.Audience, error) {
 	if o.Workspace == nil {
 		return nil, nil
 	}
@@ -550,7 +549,7 @@ func (t *batchTransaction) audience(o object.Object) (*object.Audience, error) {
 	if known && o.Scope != object.Personal {
 		return a, nil
 	}
-	a, err := audience(t.ctx, t.Records, o)
+	a, err := audience(ctx, t.Records, o)
 	if a != nil {
 		t.audiences[*o.Workspace] = a
 	}

@@ -128,7 +128,7 @@ func (s *Objects) Contents(ctx context.Context, outcomes []Outcome, buffer []byt
 // readInto reads the whole content of an object, verified as Open does. It leaves the cache as it is, so
 // that a client that reads everything once does not displace what is read often.
 func (s *Objects) readInto(ctx context.Context, o object.Object, into []byte) error {
-	if known, ok := s.contents.get(o.Blob); ok {
+	if known, ok := s.contents.Get(o.Blob); ok {
 		copy(into, known)
 		return nil
 	}

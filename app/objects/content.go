@@ -147,11 +147,11 @@ func (s *Objects) Open(ctx context.Context, o object.Object, offset, length int6
 	if o.Size > maxCachedContent {
 		return s.open(ctx, o, offset, length)
 	}
-	content, ok := s.contents.get(o.Blob)
+	content, ok := s.contents.Get(o.Blob)
 	if !ok {
 		r, err := s.open(ctx, o, offset, length)
 		if err == nil && offset == 0 && (length < 0 || length >= o.Size) {
-			r = &cachingReader{ReadCloser: r, content: make([]byte, 0, o.Size), keep: func(content []byte) { s.contents.put(o.Blob, content) }}
+			r = &cachingReader{ReadCloser: r, content: make([]byte, 0, o.Size), keep: func(content []byte) { s.contents.Put(o.Blob, content) }}
 		}
 		return r, err
 	}
@@ -203,14 +203,14 @@ func (s *Objects) open(ctx context.Context, o object.Object, offset, length int6
 		return v, nil
 	}
 	now := s.Clock.Now()
-	if known, ok := s.verified.get(o.Blob); ok && known.state == state {
+	if known, ok := s.verified.Get(o.Blob); ok && known.state == state {
 		if age := now.Sub(known.at); age >= 0 && age < verifyAgain {
 			return verifiedReader{v, file}, nil
 		}
 	}
 	v.verified = func() {
 		if _, after := file.State(); after == state {
-			s.verified.put(o.Blob, verification{state, now})
+			s.verified.Put(o.Blob, verification{state, now})
 		}
 	}
 	return v, nil

@@ -45,7 +45,7 @@ func (s *Objects) pathTaken(ctx context.Context, r source, actor org.Actor, o ob
 func (s *Objects) Move(ctx context.Context, actor org.Actor, of id.Object, path string, expected *int64) (moved object.Object, err error) {
 	var head object.Head
 	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor, at object.Head) error {
-		was, err := s.visible(ctx, source{r, false}, actor, of)
+		was, err := s.visible(ctx, source{Records: r}, actor, of)
 		if err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func (s *Objects) Move(ctx context.Context, actor org.Actor, of id.Object, path 
 			return err
 		}
 		if err := r.Storage().Objects().Put(ctx, actor.Org, moved); fault.Is(err, fault.Conflict) {
-			return s.pathTaken(ctx, source{r, false}, actor, moved)
+			return s.pathTaken(ctx, source{Records: r}, actor, moved)
 		} else if err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"time"
 
+	"collab/app/cache"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
@@ -66,12 +67,12 @@ type Options struct {
 // Objects are the use cases of stored objects.
 type Objects struct {
 	Options
-	records  *recent[name, record]
-	missing  *recent[name, record]
-	contents *recent[string, []byte]       // by blob; never changed
-	verified *recent[string, verification] // by blob
-	writes   chan struct{}                 // has a value for each content of a batch that is being written
-	reads    chan struct{}                 // has a value for each content that Contents is reading
+	records  *cache.Cache[name, record]
+	missing  *cache.Cache[name, record]
+	contents *cache.Cache[string, []byte]       // by blob; never changed
+	verified *cache.Cache[string, verification] // by blob
+	writes   chan struct{}                      // has a value for each content of a batch that is being written
+	reads    chan struct{}                      // has a value for each content that Contents is reading
 }
 
 // New returns the use cases.
@@ -225,7 +226,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 	}
 	var found, o object.Object
 	for attempt := 1; ; attempt++ {
-		if found, err = find(ctx, source{s.Store, true}, actor); err == nil {
+		if found, err = find(ctx, source{Records: s.Store, cached: true}, actor); err == nil {
 			o, err = prepared(found, u.Expected, prepare)
 		}
 		if err == nil && u.direct == nil && u.Size > large && u.Size <= s.MaxSize {
@@ -273,7 +274,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 	}
 	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor, before object.Head) error {
 		storage := r.Storage()
-		there, err := find(ctx, source{r, false}, actor)
+		there, err := find(ctx, source{Records: r}, actor)
 		if err != nil {
 			return err
 		}
@@ -292,7 +293,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 				return err
 			}
 			if err = storage.Objects().Add(ctx, actor.Org, written); fault.Is(err, fault.Conflict) {
-				err = s.pathTaken(ctx, source{r, false}, actor, was)
+				err = s.pathTaken(ctx, source{Records: r}, actor, was)
 			}
 		} else {
 			err = storage.Objects().Put(ctx, actor.Org, written)
@@ -385,7 +386,7 @@ func (s *Objects) checkGrowth(ctx context.Context, r ports.Records, actor org.Ac
 // Delete removes an object that the actor sees.
 func (s *Objects) Delete(ctx context.Context, actor org.Actor, of id.Object, expected *int64) error {
 	return s.locked(ctx, actor, func(r ports.Records, actor org.Actor, _ object.Head) error {
-		o, err := s.visible(ctx, source{r, false}, actor, of)
+		o, err := s.visible(ctx, source{Records: r}, actor, of)
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ func (s *Objects) Get(ctx context.Context, actor org.Actor, of id.Object) (objec
 	if err := actor.CheckMember(); err != nil {
 		return object.Object{}, err
 	}
-	return s.visible(ctx, source{s.Store, true}, actor, of)
+	return s.visible(ctx, source{Records: s.Store, cached: true}, actor, of)
 }
 
 // Find returns a document; found is false if none is stored.
@@ -38,7 +38,7 @@ func (s *Objects) FindMemory(ctx context.Context, actor org.Actor, w id.Workspac
 }
 
 func (s *Objects) find(ctx context.Context, actor org.Actor, wanted object.Object) (object.Object, bool, error) {
-	o, err := s.at(ctx, source{s.Store, true}, actor, wanted.StorageKey())
+	o, err := s.at(ctx, source{Records: s.Store, cached: true}, actor, wanted.StorageKey())
 	if fault.Is(err, fault.NotFound) {
 		return object.Object{}, false, nil
 	}

@@ -183,7 +183,7 @@ func (r *partReader) Read(p []byte) (int, error) {
 // end with the request. BeforeStore is that of an Upload.
 func (s *Objects) Finish(ctx context.Context, actor org.Actor, of upload.Upload, checksum string, beforeStore func() (stored func() error)) (object.Object, error) {
 	if of.Status() == upload.Completed {
-		return s.visible(ctx, source{s.Store, false}, actor, of.Object)
+		return s.visible(ctx, source{Records: s.Store}, actor, of.Object)
 	}
 	if _, err := of.Complete(); err != nil {
 		return object.Object{}, err
@@ -225,7 +225,7 @@ func (s *Objects) Finish(ctx context.Context, actor org.Actor, of upload.Upload,
 			if actor, err = s.Reauthorize(ctx, actor); err != nil {
 				return o, err
 			}
-			return s.visible(ctx, source{s.Store, false}, actor, of.Object)
+			return s.visible(ctx, source{Records: s.Store}, actor, of.Object)
 		}
 	}
 	return o, err

@@ -111,7 +111,7 @@ func (s *Objects) reserve(ctx context.Context, r ports.Records, actor org.Actor,
 	}
 	u.checkPath = true
 	find, prepare := s.targetOf(of, d, &u)
-	existing, err := find(ctx, source{r, false}, actor)
+	existing, err := find(ctx, source{Records: r}, actor)
 	if err != nil {
 		return existing, 0, err
 	}
@@ -122,7 +122,7 @@ func (s *Objects) reserve(ctx context.Context, r ports.Records, actor org.Actor,
 	if err == nil {
 		err = s.checkGrowth(ctx, r, actor, u.Size-o.Size+pending)
 	}
-	if refusal := (*fault.Error)(nil); pending > 0 && fault.Is(err, fault.Forbidden) && errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*fault.Error](err); ok && pending > 0 && refusal.Kind == fault.Forbidden {
 		err = fault.New(fault.Forbidden, "%s; %d bytes are of uploads that are not complete", refusal.Message, pending)
 	}
 	return o, names, err
@@ -186,7 +186,7 @@ func (s *Objects) targetOf(of id.Object, d *object.Draft, u *Upload) (target, fu
 // Replace would. Completing it again returns the object while it has this content. BeforeStore is that
 // of an Upload.
 func (s *Objects) Complete(ctx context.Context, actor org.Actor, of *DirectUpload, beforeStore func() (stored func() error)) (object.Object, error) {
-	if o, done, err := s.completed(ctx, source{s.Store, true}, actor, of); done || err != nil {
+	if o, done, err := s.completed(ctx, source{Records: s.Store, cached: true}, actor, of); done || err != nil {
 		return o, err
 	}
 	u := &Upload{Size: of.Content.Size, Checksum: of.Content.Checksum, MimeType: of.MimeType, Expected: of.Expected, BeforeStore: beforeStore, direct: of, checkPath: true}
@@ -198,7 +198,7 @@ func (s *Objects) Complete(ctx context.Context, actor org.Actor, of *DirectUploa
 		if refused != nil {
 			return object.Object{}, refused
 		}
-		if o, done, lookup := s.completed(ctx, source{s.Store, false}, actor, of); done || lookup != nil {
+		if o, done, lookup := s.completed(ctx, source{Records: s.Store}, actor, of); done || lookup != nil {
 			return o, lookup
 		}
 	}

@@ -101,7 +101,7 @@ func (s *Objects) Versions(ctx context.Context, actor org.Actor, of id.Object, b
 	if err := actor.CheckMember(); err != nil {
 		return err
 	}
-	last, err := s.history(ctx, source{s.Store, true}, actor, of)
+	last, err := s.history(ctx, source{Records: s.Store, cached: true}, actor, of)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (s *Objects) Version(ctx context.Context, actor org.Actor, of id.Object, ve
 	if err := actor.CheckMember(); err != nil {
 		return object.Object{}, err
 	}
-	last, err := s.history(ctx, source{s.Store, true}, actor, of)
+	last, err := s.history(ctx, source{Records: s.Store, cached: true}, actor, of)
 	if err != nil || last.Version == version {
 		return last.Object, err
 	}
@@ -156,7 +156,7 @@ type Restoration struct {
 func (s *Objects) RestoreVersion(ctx context.Context, actor org.Actor, of id.Object, what Restoration) (restored object.Object, err error) {
 	var head object.Head
 	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor, at object.Head) error {
-		last, err := s.history(ctx, source{r, false}, actor, of)
+		last, err := s.history(ctx, source{Records: r}, actor, of)
 		if err != nil {
 			return err
 		}
@@ -253,7 +253,7 @@ func (s *Objects) addAgain(ctx context.Context, r ports.Records, actor org.Actor
 	}
 	err := r.Storage().Objects().Add(ctx, actor.Org, o)
 	if fault.Is(err, fault.Conflict) {
-		err = s.pathTaken(ctx, source{r, false}, actor, o)
+		err = s.pathTaken(ctx, source{Records: r}, actor, o)
 	}
 	return o, err
 }
@@ -262,7 +262,7 @@ func (s *Objects) addAgain(ctx context.Context, r ports.Records, actor org.Actor
 // before it.
 func (s *Objects) DiscardVersion(ctx context.Context, actor org.Actor, of id.Object, version int64) error {
 	return s.locked(ctx, actor, func(r ports.Records, actor org.Actor, _ object.Head) error {
-		last, err := s.history(ctx, source{r, false}, actor, of)
+		last, err := s.history(ctx, source{Records: r}, actor, of)
 		switch {
 		case err != nil:
 			return err
@@ -285,7 +285,7 @@ func (s *Objects) DiscardVersion(ctx context.Context, actor org.Actor, of id.Obj
 // DiscardVersions removes all earlier versions of an object for good, and so a deleted object.
 func (s *Objects) DiscardVersions(ctx context.Context, actor org.Actor, of id.Object) error {
 	return s.locked(ctx, actor, func(r ports.Records, actor org.Actor, _ object.Head) error {
-		if _, err := s.history(ctx, source{r, false}, actor, of); err != nil {
+		if _, err := s.history(ctx, source{Records: r}, actor, of); err != nil {
 			return err
 		}
 		return s.discardVersions(ctx, r, actor, of)

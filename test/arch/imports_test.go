@@ -142,7 +142,7 @@ var table = []row{
 	{who: "app/assembly", own: true, anything: true, standard: all, libraries: isOwned},
 	{who: "app/webhooks", local: []string{"domain", "ports", "app"}, except: []string{"app/assembly", "app/upkeep"}, standard: isInside, libraries: none},
 	{who: "app/upkeep", local: []string{"domain", "ports", "app"}, except: []string{"app/assembly", "app/webhooks"}, standard: isInside, libraries: none},
-	{who: "app", own: true, local: []string{"domain", "ports"}, standard: isInside, libraries: none},
+	{who: "app", own: true, local: []string{"domain", "ports", "app/cache"}, standard: isInside, libraries: none},
 	{who: "adapters/httpapi", own: true, local: []string{"domain", "app", "adapters/encode", "adapters/style"}, except: []string{"app/assembly"}, standard: all, libraries: isOwned},
 	{who: "adapters/console", own: true, local: []string{"domain", "app"}, except: []string{"app/assembly"}, standard: all, libraries: none},
 	{who: "adapters", own: true, local: []string{"domain", "ports"}, leaves: true, standard: all, libraries: isOwned},

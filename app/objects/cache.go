@@ -2,9 +2,9 @@ package objects
 
 import (
 	"context"
-	"sync"
 	"time"
 
+	"collab/app/cache"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
@@ -32,64 +32,6 @@ const (
 	verifyAgain = time.Hour
 )
 
-// recent is a cache of bounded weight in two generations, each of half of it. When the young
-// generation is full it replaces the old one; get moves an entry to the young generation, so
-// an entry that is not read in the meantime is evicted.
-type recent[K comparable, V any] struct {
-	half   int            // bytes
-	weight func(K, V) int // bytes
-
-	mu          sync.Mutex
-	young       map[K]V // guarded by mu, as are those below
-	old         map[K]V
-	youngWeight int
-}
-
-func newRecent[K comparable, V any](most int, weight func(K, V) int) *recent[K, V] {
-	return &recent[K, V]{half: most / 2, weight: weight, young: map[K]V{}}
-}
-
-func (r *recent[K, V]) get(k K) (V, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	v, ok := r.young[k]
-	if !ok {
-		if v, ok = r.old[k]; ok {
-			delete(r.old, k)
-			r.add(k, v)
-		}
-	}
-	return v, ok
-}
-
-func (r *recent[K, V]) put(k K, v V) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.add(k, v)
-}
-
-func (r *recent[K, V]) remove(k K) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if v, ok := r.young[k]; ok {
-		r.youngWeight -= r.weight(k, v)
-	}
-	delete(r.young, k)
-	delete(r.old, k)
-}
-
-func (r *recent[K, V]) add(k K, v V) {
-	w := r.weight(k, v)
-	if was, ok := r.young[k]; ok {
-		r.youngWeight -= r.weight(k, was)
-	}
-	if r.youngWeight+w > r.half {
-		r.young, r.old, r.youngWeight = map[K]V{}, r.young, 0
-	}
-	r.young[k] = v
-	r.youngWeight += w
-}
-
 // name is the key of a record: the object's id or its storage key.
 type name struct {
 	org id.Org
@@ -105,15 +47,15 @@ type record struct {
 	object object.Object
 }
 
-func newRecords(most int) *recent[name, record] {
-	return newRecent(most, func(n name, r record) int {
+func newRecords(most int) *cache.Cache[name, record] {
+	return cache.New(most, func(n name, r record) int {
 		o := r.object
 		return entryOverhead + len(n.key) + len(o.Path) + len(o.Blob) + len(o.MimeType) + len(o.Checksum)
 	})
 }
 
-func newContents() *recent[string, []byte] {
-	return newRecent(maxContents, func(blob string, content []byte) int { return entryOverhead + len(blob) + len(content) })
+func newContents() *cache.Cache[string, []byte] {
+	return cache.New(maxContents, func(blob string, content []byte) int { return entryOverhead + len(blob) + len(content) })
 }
 
 // verification is when the checksum of content was right, and the state of its file then.
@@ -122,8 +64,8 @@ type verification struct {
 	at    time.Time
 }
 
-func newVerified() *recent[string, verification] {
-	return newRecent(maxVerified, func(blob string, v verification) int { return entryOverhead + len(blob) + len(v.state) })
+func newVerified() *cache.Cache[string, verification] {
+	return cache.New(maxVerified, func(blob string, v verification) int { return entryOverhead + len(blob) + len(v.state) })
 }
 
 // source is where objects are read from: the store through the cache, or a transaction,
@@ -160,8 +102,8 @@ func (s *Objects) readCached(r source, actor org.Actor, key string, read func() 
 		return read()
 	}
 	n := name{actor.Org, key}
-	for _, cache := range []*recent[name, record]{s.records, s.missing} {
-		if r, ok := cache.get(n); ok && r.at == at {
+	for _, records := range []*cache.Cache[name, record]{s.records, s.missing} {
+		if r, ok := records.Get(n); ok && r.at == at {
 			return r.object, nil
 		}
 	}
@@ -169,9 +111,9 @@ func (s *Objects) readCached(r source, actor org.Actor, key string, read func() 
 	switch {
 	case err != nil:
 	case o.Version == 0:
-		s.missing.put(n, record{at, o})
+		s.missing.Put(n, record{at, o})
 	default:
-		s.records.put(n, record{at, o})
+		s.records.Put(n, record{at, o})
 	}
 	return o, err
 }
@@ -180,7 +122,7 @@ func (s *Objects) readCached(r source, actor org.Actor, key string, read func() 
 func (s *Objects) cacheRecord(o object.Object, head object.Head) {
 	r := record{head.Cursor(), o}
 	for _, key := range []string{string(o.ID), o.StorageKey()} {
-		s.records.put(name{o.Org, key}, r)
-		s.missing.remove(name{o.Org, key})
+		s.records.Put(name{o.Org, key}, r)
+		s.missing.Remove(name{o.Org, key})
 	}
 }
