@@ -128,12 +128,12 @@ func (u *Upload) MayBeLarge() bool {
 
 // Create stores a new object. Conflict if another object has its path.
 func (s *Objects) Create(ctx context.Context, actor org.Actor, d object.Draft, u *Upload) (object.Object, error) {
-	return s.write(ctx, actor, u, unprepared, s.creation(id.Object(s.IDs.New()), d, u))
+	return s.write(ctx, actor, u, s.creation(id.Object(s.IDs.New()), d, u))
 }
 
 // creation is the target of a new object.
 func (s *Objects) creation(made id.Object, d object.Draft, u *Upload) target {
-	return func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
+	return target{find: func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
 		d.MimeType = u.MimeType
 		o, err := object.New(made, actor, d)
 		// Otherwise Objects.Add refuses a path that is taken.
@@ -146,19 +146,19 @@ func (s *Objects) creation(made id.Object, d object.Draft, u *Upload) target {
 			return o, err
 		}
 		return o, nil
-	}
+	}}
 }
 
 // Replace stores new content of an object that the actor sees.
 func (s *Objects) Replace(ctx context.Context, actor org.Actor, of id.Object, u *Upload) (object.Object, error) {
-	return s.write(ctx, actor, u, withMimeType(u), s.replacement(of))
+	return s.write(ctx, actor, u, s.replacement(of, u))
 }
 
 // replacement is the target of an object that the actor sees.
-func (s *Objects) replacement(of id.Object) target {
-	return func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
+func (s *Objects) replacement(of id.Object, u *Upload) target {
+	return target{prepare: withMimeType(u), find: func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
 		return s.visible(ctx, r, actor, of)
-	}
+	}}
 }
 
 // withMimeType returns the preparation of an object whose content and media type are replaced.
@@ -174,21 +174,21 @@ func withMimeType(u *Upload) func(object.Object) (object.Object, error) {
 // Save stores the content of a document of the actor's or of the organisation's.
 func (s *Objects) Save(ctx context.Context, actor org.Actor, d object.Document, u *Upload) (object.Object, error) {
 	made := id.Object(s.IDs.New())
-	return s.write(ctx, actor, u, unprepared, func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
+	return s.write(ctx, actor, u, target{find: func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
 		return s.existing(ctx, r, actor, d.Object(made, actor))
-	})
+	}})
 }
 
 // SaveMemory stores the content of a workspace's memory file.
 func (s *Objects) SaveMemory(ctx context.Context, actor org.Actor, w id.Workspace, fileName string, u *Upload) (object.Object, error) {
 	made := id.Object(s.IDs.New())
-	return s.write(ctx, actor, u, unprepared, func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
+	return s.write(ctx, actor, u, target{find: func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
 		fresh, err := object.Memory(made, actor, w, fileName)
 		if err != nil {
 			return fresh, err
 		}
 		return s.existing(ctx, r, actor, fresh)
-	})
+	}})
 }
 
 // existing returns the stored object that has the storage key of fresh, or fresh if there
@@ -201,84 +201,102 @@ func (s *Objects) existing(ctx context.Context, r source, actor org.Actor, fresh
 	return o, err
 }
 
-// target finds the object to write to; a new one has version 0. It is called before the
-// content is read, to refuse early, and again in the transaction, which decides.
-type target func(context.Context, source, org.Actor) (object.Object, error)
-
-// unprepared returns o as it is, for writes that change only the content.
-func unprepared(o object.Object) (object.Object, error) { return o, nil }
+// target is the object to write to.
+type target struct {
+	// find returns it; a new one has version 0. It is called before the content is read, to refuse
+	// early, and again in the transaction, which decides.
+	find    func(context.Context, source, org.Actor) (object.Object, error)
+	prepare func(object.Object) (object.Object, error) // checks or changes its record; nil for writes of content only
+}
 
 // prepared returns what prepare makes of a stored or new object, which must have the expected version.
-func prepared(o object.Object, expected *int64, prepare func(object.Object) (object.Object, error)) (object.Object, error) {
-	next, err := prepare(o)
+func (t target) prepared(o object.Object, expected *int64) (next object.Object, err error) {
+	next = o
+	if t.prepare != nil {
+		next, err = t.prepare(o)
+	}
 	if err == nil {
 		err = next.CheckVersion(expected)
 	}
 	return next, withStored(o, err)
 }
 
-// write stores u as the content of the object that find returns, after prepare has
-// checked or changed its record. The actor may be one that access.Access.Cached returned: the
+// write stores u as the content of its target. The actor may be one that access.Access.Cached returned: the
 // epoch is compared where the content is stored.
-func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare func(object.Object) (object.Object, error), find target) (written object.Object, err error) {
-	if err := actor.CheckWrite(); err != nil {
+func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, to target) (object.Object, error) {
+	actor, was, prepared, err := s.beforeWrite(ctx, actor, u, to)
+	if err != nil {
 		return object.Object{}, err
 	}
-	var found, o object.Object
+	content, err := s.store(ctx, prepared, u)
+	if err == nil {
+		err = s.CheckExpiry(ctx) // the upload may have taken long
+	}
+	if err != nil {
+		return object.Object{}, err
+	}
+	if was.Version > 0 && u.finish == nil {
+		// Mostly the object found before is unchanged, and one statement stores everything.
+		written, err := s.replaceUnchanged(ctx, actor, was.Content, prepared, content)
+		if !fault.Is(err, fault.Conflict) {
+			return written, err
+		}
+	}
+	return s.writeLocked(ctx, actor, u, to, content)
+}
+
+// beforeWrite returns the target of a write as it is stored and as it is prepared, and an actor that may write it.
+func (s *Objects) beforeWrite(ctx context.Context, actor org.Actor, u *Upload, to target) (as org.Actor, was, prepared object.Object, err error) {
+	if err := actor.CheckWrite(); err != nil {
+		return actor, was, prepared, err
+	}
 	for attempt := 1; ; attempt++ {
-		if found, err = find(ctx, source{Records: s.Store, cached: true}, actor); err == nil {
-			o, err = prepared(found, u.Expected, prepare)
+		if was, err = to.find(ctx, source{Records: s.Store, cached: true}, actor); err == nil {
+			prepared, err = to.prepared(was, u.Expected)
 		}
 		if err == nil && u.direct == nil && u.Size > large && u.Size <= s.MaxSize {
-			err = s.checkGrowth(ctx, s.Store, actor, u.Size-o.Size)
+			err = s.checkGrowth(ctx, s.Store, actor, u.Size-prepared.Size)
 		}
-		if err == nil {
-			break
-		}
-		if attempt == 2 || fault.Is(err, fault.Internal, fault.Unavailable) {
-			return o, err
+		if err == nil || attempt == 2 || fault.Is(err, fault.Internal, fault.Unavailable) {
+			return actor, was, prepared, err
 		}
 		// The actor or the cached record may be outdated.
 		if actor, err = s.Reauthorize(ctx, actor); err == nil {
 			err = actor.CheckWrite()
 		}
 		if err != nil {
-			return o, err
+			return actor, was, prepared, err
 		}
 	}
-	content, err := s.store(ctx, o, u)
-	if err == nil {
-		err = s.CheckExpiry(ctx) // the upload may have taken long
-	}
+}
+
+// replaceUnchanged stores the content of o, whose stored content was that one when it was found: Conflict if it is not any more.
+func (s *Objects) replaceUnchanged(ctx context.Context, actor org.Actor, was object.Content, o object.Object, content object.Content) (object.Object, error) {
+	now := s.Clock.Now()
+	sub, err := s.Subscription(ctx, s.Store, actor)
 	if err != nil {
 		return o, err
 	}
-	var head object.Head
-	if o, err = prepared(found, u.Expected, prepare); err == nil && found.Version > 0 && u.finish == nil {
-		// Mostly the object found before is unchanged, and one statement stores everything.
-		now := s.Clock.Now()
-		sub, err := s.Subscription(ctx, s.Store, actor)
-		if err != nil {
-			return o, err
-		}
-		written = o.WithContent(content, actor.User, now)
-		p := sub.At(now).Plan
-		if head, err = s.Store.Storage().Replace(ctx, actor.Org, actor.Epoch(), found.Content, object.NewChange(written), s.Limits.Of(p), s.Retention.Of(p)); err == nil {
-			written.N = head.N
-			s.cacheRecord(written, head)
-			return written, nil
-		}
-		if !fault.Is(err, fault.Conflict) {
-			return o, err
-		}
+	written := o.WithContent(content, actor.User, now)
+	p := sub.At(now).Plan
+	head, err := s.Store.Storage().Replace(ctx, actor.Org, actor.Epoch(), was, object.NewChange(written), s.Limits.Of(p), s.Retention.Of(p))
+	if err == nil {
+		written.N = head.N
+		s.cacheRecord(written, head)
 	}
+	return written, err
+}
+
+// writeLocked finds the target again, and stores the content in one transaction.
+func (s *Objects) writeLocked(ctx context.Context, actor org.Actor, u *Upload, to target, content object.Content) (written object.Object, err error) {
+	var head object.Head
 	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor, before object.Head) error {
 		storage := r.Storage()
-		there, err := find(ctx, source{Records: r}, actor)
+		there, err := to.find(ctx, source{Records: r}, actor)
 		if err != nil {
 			return err
 		}
-		was, err := prepared(there, u.Expected, prepare)
+		was, err := to.prepared(there, u.Expected)
 		if err != nil {
 			return err
 		}

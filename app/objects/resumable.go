@@ -208,8 +208,7 @@ func (s *Objects) Finish(ctx context.Context, actor org.Actor, of upload.Upload,
 		}
 		return err
 	}
-	find, prepare := s.targetOf(of.Object, of.Draft, u)
-	o, err := s.write(ctx, actor, u, prepare, find)
+	o, err := s.write(ctx, actor, u, s.targetOf(of.Object, of.Draft, u))
 	switch {
 	case err == nil:
 		s.discardParts(ctx, of)

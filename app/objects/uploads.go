@@ -110,12 +110,12 @@ func (s *Objects) reserve(ctx context.Context, r ports.Records, actor org.Actor,
 		return o, 0, err
 	}
 	u.checkPath = true
-	find, prepare := s.targetOf(of, d, &u)
-	existing, err := find(ctx, source{Records: r}, actor)
+	to := s.targetOf(of, d, &u)
+	existing, err := to.find(ctx, source{Records: r}, actor)
 	if err != nil {
 		return existing, 0, err
 	}
-	if o, err = prepared(existing, u.Expected, prepare); err != nil {
+	if o, err = to.prepared(existing, u.Expected); err != nil {
 		return o, 0, err
 	}
 	names, pending, err := storage.Announced(ctx, actor.Org)
@@ -173,13 +173,12 @@ func (s *Objects) DirectUpload(actor org.Actor, upload string) (*DirectUpload, e
 	return started, err
 }
 
-// targetOf returns what write needs for an upload of a new object, or of the object's next content if d
-// is nil.
-func (s *Objects) targetOf(of id.Object, d *object.Draft, u *Upload) (target, func(object.Object) (object.Object, error)) {
+// targetOf returns the target of an upload of a new object, or of the object's next content if d is nil.
+func (s *Objects) targetOf(of id.Object, d *object.Draft, u *Upload) target {
 	if d != nil {
-		return s.creation(of, *d, u), unprepared
+		return s.creation(of, *d, u)
 	}
-	return s.replacement(of), withMimeType(u)
+	return s.replacement(of, u)
 }
 
 // Complete stores the object with the content that was uploaded to the store, as Create or
@@ -190,8 +189,7 @@ func (s *Objects) Complete(ctx context.Context, actor org.Actor, of *DirectUploa
 		return o, err
 	}
 	u := &Upload{Size: of.Content.Size, Checksum: of.Content.Checksum, MimeType: of.MimeType, Expected: of.Expected, BeforeStore: beforeStore, direct: of, checkPath: true}
-	find, prepare := s.targetOf(of.Object, of.Draft, u)
-	o, err := s.write(ctx, actor, u, prepare, find)
+	o, err := s.write(ctx, actor, u, s.targetOf(of.Object, of.Draft, u))
 	if fault.Is(err, fault.Conflict, fault.Gone) {
 		// Another request may have completed it meanwhile.
 		actor, refused := s.Reauthorize(ctx, actor)
