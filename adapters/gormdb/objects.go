@@ -387,7 +387,7 @@ func (q blobNames) Announce(ctx context.Context, o id.Org, name string, size int
 	})
 }
 
-// Announced counts in the indexes of announced names and of open uploads, of which there are few.
+// Announced counts in the indexes of announced names with a size and of open uploads, of which an organisation has few.
 func (s storage) Announced(ctx context.Context, o id.Org) (names int, size int64, err error) {
 	_, err = oneRow(ctx, s.read, "Blob", tenantSQL(o, announced), &names, &size)
 	return names, size, err

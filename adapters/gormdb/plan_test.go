@@ -173,7 +173,7 @@ func load(t *testing.T, db *DB) {
 		"INSERT INTO log_heads (org_id, n, floor) SELECT org_id, MAX(n), 0 FROM changes GROUP BY org_id",
 		"UPDATE log_heads SET counted_n = n WHERE org_id = " + idSQL(kindOrg, "7", "0"),
 		"INSERT INTO log_heads (org_id, n, floor) SELECT id, 0, 0 FROM organisations WHERE id > " + idSQL(kindOrg, "101", "0") + " AND id <> " + idSQL(kindOrg, "2000", "0"),
-		"INSERT INTO blob_names (name, org_id, is_discarded, at) SELECT " + asText(orgID) + " || '/' || n, " + orgID + ", n % 10 > 0, n * 100 + o " + inEach(200),
+		"INSERT INTO blob_names (name, org_id, is_discarded, at, size) SELECT " + asText(orgID) + " || '/' || n, " + orgID + ", n % 10 > 0, n * 100 + o, n % 20 " + inEach(200),
 		"INSERT INTO quota_accounts (org_id, user_id, day, used, reserved, granted) SELECT " + orgID + ", " + idSQL(kindUser, "o", "(n - 1) % 100 + 1") + ", " + today + " - CAST((n - 1) / 100 AS BIGINT) * 86400000, n, 200, 1 " + inEach(10*usersN),
 		"INSERT INTO quota_leases (org_id, user_id, day, id, tokens, expires_at) SELECT " + orgID + ", " + idSQL(kindUser, "o", "n % 100 + 1") + ", " + today + ", " + idSQL(kindEntry, "o", "n") + ", 100, n * 100 + o " + inEach(2*usersN),
 		entries + inEach(usageN),
@@ -480,6 +480,8 @@ func literalOf(t *testing.T, v any) string {
 		return "NULL"
 	case string:
 		return "'" + strings.ReplaceAll(v, "'", "''") + "'"
+	case upload.Status:
+		return literalOf(t, string(v))
 	case []byte:
 		return fmt.Sprintf("'\\x%x'", v)
 	}
@@ -769,7 +771,8 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			_, _, err = db.Entries(ctx, o, 20_000, 100)
 			_, err2 := db.Marks(ctx, []id.Org{o})
 			_, err3 := db.Marks(ctx, orgPage())
-			if err := errors.Join(must.ErrorOf(q.Used(ctx, []id.Org{other})), must.ErrorOf(q.Used(ctx, append(orgPage(), other)))); err != nil {
+			_, _, err7 := q.Announced(ctx, o)
+			if err := errors.Join(err7, q.CancelUploads(ctx, o, user, now), must.ErrorOf(q.Used(ctx, []id.Org{other})), must.ErrorOf(q.Used(ctx, append(orgPage(), other)))); err != nil {
 				return err
 			}
 			_, err4 := q.Replace(ctx, o, 0, v.Content, object.NewChange(next), plan.Unlimited, object.Retention{})

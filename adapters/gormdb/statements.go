@@ -198,8 +198,8 @@ const discarded = " ON CONFLICT (name) DO UPDATE SET is_discarded = excluded.is_
 	" WHERE (NOT blob_names.is_discarded OR blob_names.at > excluded.at) AND blob_names.org_id = excluded.org_id"
 
 // announced sums over two tables in one statement.
-const announced = "SELECT COUNT(*) FILTER (WHERE b.size > 0), CAST(COALESCE(SUM(b.size), 0) + COALESCE((SELECT SUM(u.size) FROM uploads u WHERE u.org_id = @org AND u.status = 'OPEN'), 0) AS bigint)" +
-	" FROM blob_names b WHERE b.org_id = @org AND NOT b.is_discarded"
+const announced = "SELECT COUNT(*), CAST(COALESCE(SUM(b.size), 0) + COALESCE((SELECT SUM(u.size) FROM uploads u WHERE u.org_id = @org AND u.status = 'OPEN'), 0) AS bigint)" +
+	" FROM blob_names b WHERE b.org_id = @org AND b.size > 0 AND NOT b.is_discarded"
 
 // announceNames, discardNames and knownBlobs are about the names of a parameter.
 var (
