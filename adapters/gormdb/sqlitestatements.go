@@ -59,9 +59,9 @@ type sqliteConn interface {
 // goroutine at a time, like every driver.Conn.
 type cachingConn struct {
 	sqliteConn
-	handle      uintptr // the address of SQLite's connection
-	cached      map[string]*cachedStatement
-	syncUnknown bool // its synchronous setting is unknown
+	handle uintptr // the address of SQLite's connection
+	cached map[string]*cachedStatement
+	async  bool // its commits do not wait for the disk
 }
 
 // asyncKey is the key of contexts that begin asynchronous transactions.
@@ -74,51 +74,37 @@ func withAsync(ctx context.Context, async bool) context.Context {
 	return ctx
 }
 
-// Every commit waits for the disk except those of asynchronous transactions, which become
-// durable with the next one that waits. The pragmas are not cached, as SQLite applies them
-// when they are prepared, and only between transactions.
-const (
-	syncFull   = "PRAGMA synchronous = FULL"
-	syncNormal = "PRAGMA synchronous = NORMAL"
-)
-
-func (c *cachingConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
-	if ctx.Value(asyncKey{}) == nil {
-		return c.sqliteConn.BeginTx(ctx, o)
+// ResetSession makes commits wait for the disk, before each use of the connection, except those of asynchronous
+// transactions, which become durable with the next one that waits. If it fails, another connection is opened.
+func (c *cachingConn) ResetSession(ctx context.Context) error {
+	if c.async && ctx.Value(asyncKey{}) == nil && c.setSync(ctx, "FULL") != nil {
+		return driver.ErrBadConn
 	}
-	if _, err := c.sqliteConn.ExecContext(context.WithoutCancel(ctx), syncNormal, nil); err != nil {
-		return nil, err
+	return c.sqliteConn.ResetSession(ctx)
+}
+
+// setSync sets how commits wait for the disk: FULL or NORMAL. SQLite applies the pragma, which is not cached, when it is
+// prepared, and only between transactions.
+func (c *cachingConn) setSync(ctx context.Context, level string) error {
+	_, err := c.sqliteConn.ExecContext(context.WithoutCancel(ctx), "PRAGMA synchronous = "+level, nil)
+	c.async = err == nil && level == "NORMAL"
+	return err
+}
+
+// begin begins a transaction that takes the write lock.
+func (c *cachingConn) begin(ctx context.Context) error {
+	if !c.async && ctx.Value(asyncKey{}) != nil {
+		if err := c.setSync(ctx, "NORMAL"); err != nil {
+			return err
+		}
 	}
-	tx, err := c.sqliteConn.BeginTx(ctx, o)
-	if err != nil {
-		c.restoreSync()
-		return nil, err
-	}
-	return asyncTx{tx, c}, nil
+	return c.run(ctx, "BEGIN IMMEDIATE")
 }
 
-// restoreSync sets the connection to wait for the disk again. If that fails, the connection
-// is not used again.
-func (c *cachingConn) restoreSync() {
-	_, err := c.sqliteConn.ExecContext(context.Background(), syncFull, nil)
-	c.syncUnknown = c.syncUnknown || err != nil
-}
-
-func (c *cachingConn) IsValid() bool { return !c.syncUnknown && c.sqliteConn.IsValid() }
-
-type asyncTx struct {
-	driver.Tx
-	c *cachingConn
-}
-
-func (t asyncTx) Commit() error {
-	defer t.c.restoreSync()
-	return t.Tx.Commit()
-}
-
-func (t asyncTx) Rollback() error {
-	defer t.c.restoreSync()
-	return t.Tx.Rollback()
+// run executes a cached statement without parameters.
+func (c *cachingConn) run(ctx context.Context, statement string) error {
+	_, err := c.ExecContext(ctx, statement, nil)
+	return err
 }
 
 // sqliteWritePool is a pool for whose transactions database/sql starts no goroutines: a transaction and each query in
@@ -131,31 +117,33 @@ func (p sqliteWritePool) BeginTx(ctx context.Context, _ *sql.TxOptions) (gorm.Co
 	if err != nil {
 		return nil, err
 	}
-	t := &sqliteTransaction{Conn: conn}
-	err = conn.Raw(func(c any) (err error) {
-		t.tx, err = c.(*cachingConn).BeginTx(ctx, driver.TxOptions{})
-		return err
-	})
-	if err != nil {
+	if err := conn.Raw(func(c any) error { return c.(*cachingConn).begin(ctx) }); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return t, nil
+	return &sqliteTransaction{conn}, nil
 }
 
 // sqliteTransaction is a transaction of a sqliteWritePool.
-type sqliteTransaction struct {
-	*sql.Conn
-	tx driver.Tx
+type sqliteTransaction struct{ *sql.Conn }
+
+// Commit implements gorm.TxCommitter. A commit that fails is rolled back.
+func (t *sqliteTransaction) Commit() error {
+	return t.end(func(c *cachingConn) error {
+		err := c.run(context.Background(), "COMMIT")
+		if err != nil {
+			_ = c.run(context.Background(), "ROLLBACK") // it fails if SQLite has rolled back
+		}
+		return err
+	})
 }
 
-// Commit implements gorm.TxCommitter.
-func (t *sqliteTransaction) Commit() error { return t.end(t.tx.Commit) }
-
 // Rollback implements gorm.TxCommitter.
-func (t *sqliteTransaction) Rollback() error { return t.end(t.tx.Rollback) }
+func (t *sqliteTransaction) Rollback() error {
+	return t.end(func(c *cachingConn) error { return c.run(context.Background(), "ROLLBACK") })
+}
 
-func (t *sqliteTransaction) end(fn func() error) error {
-	return errors.Join(t.Raw(func(any) error { return fn() }), t.Close())
+func (t *sqliteTransaction) end(fn func(*cachingConn) error) error {
+	return errors.Join(t.Raw(func(c any) error { return fn(c.(*cachingConn)) }), t.Close())
 }
 
 // unwatched is a context without an end for database/sql, which would start goroutines to
