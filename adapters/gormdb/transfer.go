@@ -609,7 +609,7 @@ func (t *Target) transaction(ctx context.Context, fn func() error) error {
 
 // SetState stores a value of the transfer's state.
 func (t *Target) SetState(ctx context.Context, name, value string) error {
-	text, err := sharedSQL("INSERT INTO "+transferTable+" (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value").prepare(t.dialect)
+	text, err := sharedSQL("INSERT INTO " + transferTable + " (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value").prepare(t.dialect)
 	if err != nil {
 		return err
 	}
