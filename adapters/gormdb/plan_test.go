@@ -1040,7 +1040,8 @@ func someActor() org.Actor {
 // taskFilters returns functions that set each filter alone, and pairs of the usual ones.
 func taskFilters() map[string]func(*task.Filter) {
 	due := func(minutes int) *task.Due {
-		return new(task.DueAt(time.UnixMilli(loadedAt).Add(time.Duration(minutes) * time.Minute)))
+		at, _ := task.ParseDue(time.UnixMilli(loadedAt).Add(time.Duration(minutes) * time.Minute).Format(time.RFC3339))
+		return &at
 	}
 	filters := map[string]func(*task.Filter){
 		"no filter": func(*task.Filter) {},
