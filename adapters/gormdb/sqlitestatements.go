@@ -83,11 +83,11 @@ func (c *cachingConn) ResetSession(ctx context.Context) error {
 	return c.sqliteConn.ResetSession(ctx)
 }
 
-// setSync sets how commits wait for the disk: FULL or NORMAL. SQLite applies the pragma, which is not cached, when it is
-// prepared, and only between transactions.
+// setSync sets how commits wait for the disk: FULL or NORMAL; after an error they may not wait. SQLite applies the
+// pragma, which is not cached, when it is prepared, and only between transactions.
 func (c *cachingConn) setSync(ctx context.Context, level string) error {
 	_, err := c.sqliteConn.ExecContext(context.WithoutCancel(ctx), "PRAGMA synchronous = "+level, nil)
-	c.async = err == nil && level == "NORMAL"
+	c.async = err != nil || level == "NORMAL"
 	return err
 }
 

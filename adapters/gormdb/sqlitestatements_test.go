@@ -1,9 +1,13 @@
 package gormdb
 
 import (
+	"context"
 	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"collab/test/must"
@@ -120,6 +124,62 @@ func drain(t *testing.T, rows *sql.Rows) (all []int) {
 	}
 	must.NoError(t, rows.Err())
 	return all
+}
+
+// failingPragmas is a connection whose pragmas take effect and then fail.
+type failingPragmas struct{ sqliteConn }
+
+func (f failingPragmas) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	r, err := f.sqliteConn.ExecContext(ctx, query, args)
+	if strings.HasPrefix(query, "PRAGMA") {
+		err = errors.Join(err, errors.New("out of memory"))
+	}
+	return r, err
+}
+
+func TestFailedTransactionsLeaveTheWriterUsable(t *testing.T) {
+	ctx := t.Context()
+	pool := must.Do(openSQLitePool(sqliteDSN(filepath.Join(t.TempDir(), "failed.db"), "immediate", []string{"foreign_keys(1)", "synchronous(FULL)"}))).Or(t)
+	t.Cleanup(func() { must.Succeed(t, pool.Close()) })
+	pool.SetMaxOpenConns(1)
+	must.Do(pool.ExecContext(ctx, "CREATE TABLE n (n INTEGER PRIMARY KEY, of INTEGER REFERENCES n DEFERRABLE INITIALLY DEFERRED)")).Or(t)
+	begin := func(async bool) (*sqliteTransaction, error) {
+		tx, err := sqliteWritePool{pool}.BeginTx(withAsync(ctx, async), nil)
+		begun, _ := tx.(*sqliteTransaction)
+		return begun, err
+	}
+
+	t.Run("a commit that fails is rolled back", func(t *testing.T) {
+		tx := must.Do(begin(false)).Or(t)
+		must.Do(tx.ExecContext(ctx, "INSERT INTO n VALUES (1, 2)")).Or(t)
+		if err := tx.Commit(); cause(err) != causeReference {
+			t.Error(err)
+		}
+		must.NoError(t, must.Do(begin(false)).Or(t).Commit())
+	})
+
+	for name, level := range map[string]string{"first": "NORMAL", "next": "FULL"} {
+		t.Run("commits wait for the disk after the "+name+" setting failed", func(t *testing.T) {
+			if level == "FULL" {
+				must.NoError(t, must.Do(begin(true)).Or(t).Commit())
+			}
+			c := must.Do(pool.Conn(withAsync(ctx, true))).Or(t)
+			must.NoError(t, c.Raw(func(raw any) error {
+				of := &raw.(*cachingConn).sqliteConn
+				*of = failingPragmas{*of}
+				return nil
+			}))
+			must.NoError(t, c.Close())
+			if level == "NORMAL" {
+				if _, err := begin(true); err == nil {
+					t.Fatal("it begins")
+				}
+			}
+			synchronous := 0
+			must.NoError(t, pool.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&synchronous))
+			must.Is(t, 2, synchronous)
+		})
+	}
 }
 
 // TestPlansAreOfStatements asks for the plan of a LIKE, which SQLite would
