@@ -48,6 +48,21 @@ func TestUploadFormsStoreTheSame(t *testing.T) {
 				}
 				checkHeader(t, w.Header(), map[string]string{"Location": filesPath + "/" + got.ID, "Etag": `"1"`})
 				must.Is(t, text, o.content(t, got.ID))
+
+				target := "/files/" + got.ID
+				must.Is(t, http.StatusOK, o.put(target, "text/plain", "other").Code)
+				filled = slices.DeleteFunc(filled, func(f string) bool {
+					name, _, _ := strings.Cut(f, "=")
+					return slices.Contains(placing, name)
+				})
+				if expected := slices.Index(filled, "expectedVersion=0"); expected >= 0 {
+					checkError(t, send(o, uploadRequestIn(form, http.MethodPut, target, text, filled...)), http.StatusConflict)
+					filled[expected] = "expectedVersion=2"
+				}
+				got = read[record](t, send(o, uploadRequestIn(form, http.MethodPut, target, text, filled...)), http.StatusOK)
+				if got.MimeType != "text/x-test" || got.Checksum != harness.Checksum(text) || got.Version != 3 {
+					t.Errorf("replaced: %+v", got)
+				}
 			})
 		}
 	}

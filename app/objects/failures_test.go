@@ -426,6 +426,11 @@ func assertAtomic(t *testing.T, open func(testing.TB) *fixture, do func(context.
 
 var errBroken = errors.New("the connection broke")
 
+// readFunc implements io.Reader.
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
 func TestRefusedContentChangesNothing(t *testing.T) {
 	for about, u := range map[string]func() *objects.Upload{
 		"its reader fails": func() *objects.Upload {
@@ -449,6 +454,14 @@ func TestRefusedContentChangesNothing(t *testing.T) {
 			u := harness.Text("new")
 			seven := int64(7)
 			u.Expected = &seven
+			return u
+		},
+		"another version is expected at its end": func() *objects.Upload {
+			u := harness.Text("new")
+			u.Content = io.MultiReader(u.Content, readFunc(func([]byte) (int, error) {
+				u.Expected = new(int64(7))
+				return 0, io.EOF
+			}))
 			return u
 		},
 	} {

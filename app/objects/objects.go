@@ -235,7 +235,8 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, to targ
 	if err != nil {
 		return object.Object{}, err
 	}
-	if was.Version > 0 && u.finish == nil {
+	// Reading the content may have set the expected version and the media type.
+	if prepared, err = to.prepared(was, u.Expected); err == nil && was.Version > 0 && u.finish == nil {
 		// Mostly the object found before is unchanged, and one statement stores everything.
 		written, err := s.replaceUnchanged(ctx, actor, was.Content, prepared, content)
 		if !fault.Is(err, fault.Conflict) {
