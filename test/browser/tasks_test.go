@@ -741,6 +741,13 @@ func TestTasksPage(t *testing.T) {
 			t.Error("a deleted task is there again")
 		}
 		b.click(button("Undo"))
+		// A task that is moved between the requests of a list is listed once.
+		b.run(`hold = "GET /console/api/v1/tasks"; document.querySelector(".windowed").scrollTop = 0; Date.now = ((real) => () => real() + 10_000)(Date.now); dispatchEvent(new Event("focus"))`)
+		held()
+		tasks := s.tasksOf(as)
+		s.call("POST", "/tasks/reorder", as, map[string]any{"taskIds": []string{tasks[0].ID}, "sortOrder": tasks[999].SortOrder + 1}, http.StatusOK)
+		grows()
+		must.Is(t, 1999, read(b, chromedp.Evaluate[float64](`{ const row = document.querySelector("[data-at=\"1\"]"); parseFloat(`+height+`) / parseFloat(row.style.top) }`)))
 
 		// A task that leaves the list leaves its focus to no other.
 		b.do(chromedp.Navigate(s.base + "/console/tasks?status=TODO"))

@@ -71,9 +71,8 @@ export function useTasks(of: Filter[]): Tasks {
 		try {
 			const some = await all("GET /api/v1/tasks", { ...of[i], limit, cursor: more ? list?.cursor : undefined }, (r) => more || round !== now.round || r.length >= were)
 			if (round !== now.round) return
-			const there = more ? now.lists[i]?.tasks ?? [] : [], known = new Set(there.map((t) => t.id)), at = new Map<string, string>()
-			const tasks = [...there, ...some.filter((t) => !known.has(t.id))]
-			for (const t of tasks) at.set(t.id, t.updatedAt)
+			const there = more ? now.lists[i]?.tasks ?? [] : [], at = new Map<string, string>()
+			const tasks = [...there, ...some].filter((t) => !at.has(t.id) && at.set(t.id, t.updatedAt)) // a task that moves between two requests is in both responses
 			now.lists[i] = { tasks: tasks.filter((t) => !hidden.has(t.id)), complete: some.next === undefined, busy: false, cursor: some.next }
 			place(i, [...now.changed.values()].filter((t) => (at.get(t.id) ?? "") <= t.updatedAt))
 		} catch (error) {

@@ -30,13 +30,13 @@ function List({ signIns, used }: View): JSX.Element {
 	const [query, change] = useQuery()
 	const search = query.get("q") ?? "", after = query.get("after") ?? undefined
 	const [typed, type] = useState(search)
+	useEffect(() => type(search), [search])
 	const key = JSON.stringify([search, after])
 	const found = useLoaded(async () => {
 		const organisations = await all("GET /api/v1/admin/organisations", { limit: organisationsOnPage, search: search || undefined, cursor: after }, 1)
 		return { key, organisations, next: organisations.next }
 	}, [search, after, signIns])
 	const find = (text: string): void => {
-		type(text)
 		used()
 		text === search ? found.retry() : change({ q: text || undefined, after: undefined })
 	}
