@@ -180,7 +180,7 @@ func (q changes) append(ctx context.Context, o id.Org, h lockedHead, rows []chan
 			}
 		}
 	}
-	if err := insertRows(ctx, changeTable.of(q.write, o), appendChanges, rows, args...); err != nil {
+	if err := insertRows(ctx, changeTable.of(q.write, o), appendChanges, "", rows, args...); err != nil {
 		return err
 	}
 	if q.dialect == onSQLite {

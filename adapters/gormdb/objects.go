@@ -180,7 +180,7 @@ func (q objects) Put(ctx context.Context, o id.Org, vs ...object.Object) error {
 				rows[i] = *placedRow(v)
 				c.grow(o, v.Class(), v.Size-previous[v.ID].Size)
 			}
-			if _, err := insertRecords(ctx, objectTable.of(c.write, o), putObjects, rows, objectTable.rest); err != nil {
+			if err := insertRows(ctx, objectTable.of(c.write, o), putObjects, replaceObjects, rows); err != nil {
 				return err
 			}
 		}

@@ -120,7 +120,7 @@ func (q objectSets) Add(ctx context.Context, o id.Org, vs []object.Object) error
 		rows[i] = *placedRow(v)
 	}
 	return q.atomicWithLog(ctx, o, func(c *conn) error {
-		if err := insertRows(ctx, objectTable.of(c.write, o), addObjects, rows); err != nil {
+		if err := insertRows(ctx, objectTable.of(c.write, o), addObjects, "", rows); err != nil {
 			return err
 		}
 		for _, v := range vs {

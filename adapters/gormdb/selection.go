@@ -285,15 +285,15 @@ func insertRecords[R any](ctx context.Context, s selection, text [2]string, rows
 	return exec(ctx, s.db, s.what, c)
 }
 
-// insertRows inserts rows. Text is that of insertsRecords for all fields, and args are its other
-// parameters on Postgres. SQLite takes half the processor time for a statement for each row.
-func insertRows[R any](ctx context.Context, s selection, text [2]string, rows []R, args ...any) error {
+// insertRows inserts rows. Text is that of insertsRecords for all fields, conflict its end, and args are its
+// other parameters on Postgres. SQLite takes half the processor time for a statement for each row.
+func insertRows[R any](ctx context.Context, s selection, text [2]string, conflict string, rows []R, args ...any) error {
 	if dialectOf(s.db) == onPostgres {
 		_, err := insertRecords(ctx, s, text, rows, s.rest, args...)
 		return err
 	}
 	for i := range rows {
-		if _, err := s.insert(ctx, &rows[i], ""); err != nil {
+		if _, err := s.insert(ctx, &rows[i], conflict); err != nil {
 			return err
 		}
 	}

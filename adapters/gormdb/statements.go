@@ -78,9 +78,11 @@ var addObject = func() (s [4][2]string) {
 	return s
 }()
 
-// putObjects stores existing objects from one parameter, as movePlacements does, with their keys.
-var putObjects = objectTable.insertsRecords(objectTable.rest,
-	objectTable.onConflictUpdate(slices.Concat(objectTable.changes, objectTable.fieldsOf("path", "storage_key", "folded_key"))))
+// putObjects stores existing objects, as movePlacements does, with their keys (see insertRows).
+var (
+	putObjects     = objectTable.insertsRecords(objectTable.rest, replaceObjects)
+	replaceObjects = objectTable.onConflictUpdate(slices.Concat(objectTable.changes, objectTable.fieldsOf("path", "storage_key", "folded_key")))
+)
 
 // addObjects stores rows as they are, on Postgres (see insertRows).
 var addObjects = objectTable.insertsRecords(objectTable.rest, "")
