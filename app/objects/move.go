@@ -86,12 +86,15 @@ func (s *Objects) MoveFolder(ctx context.Context, actor org.Actor, d object.Draf
 		}
 		var next []object.Object
 		var paths []string // of next before the move
-		storage, found := r.Storage(), 0
+		storage, found, bytes := r.Storage(), 0, 0
 		err = storage.Objects().List(ctx, actor.Org, nil, move.Filter(), nil, func(was object.Object) error {
 			if found++; found > object.MaxMoved {
 				return fault.New(fault.Conflict, "The folder %s has more than %d files: move its folders one after the other", from, object.MaxMoved)
 			}
 			o, err := move.Moved(was)
+			if bytes += len(was.Path) + len(o.Path); bytes > object.MaxMovedPaths {
+				return fault.New(fault.Conflict, "The paths below %s have more than %d bytes with their new ones: move its folders one after the other", from, object.MaxMovedPaths)
+			}
 			if err == nil && o.Version > was.Version {
 				o.N = at.N + int64(len(next)) + 1
 				next, paths = append(next, o), append(paths, was.Path)

@@ -9,8 +9,11 @@ import (
 	"collab/domain/org"
 )
 
-// MaxMoved is the most objects that are moved together.
-const MaxMoved = 10_000
+// Limits of objects that are moved together.
+const (
+	MaxMoved      = 10_000
+	MaxMovedPaths = 4 << 20 // bytes of their paths, before and after
+)
 
 // Moved returns the object at another path of its place, moved by the actor at now, with the next
 // version and its content as it was. At its own path it is returned unchanged. Invalid for a path that
