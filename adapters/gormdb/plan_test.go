@@ -176,6 +176,7 @@ func load(t *testing.T, db *DB) {
 		"INSERT INTO blob_names (name, org_id, is_discarded, at, size) SELECT " + asText(orgID) + " || '/' || n, " + orgID + ", n % 10 > 0, n * 100 + o, n % 20 " + inEach(200),
 		"INSERT INTO quota_accounts (org_id, user_id, day, used, reserved, granted) SELECT " + orgID + ", " + idSQL(kindUser, "o", "(n - 1) % 100 + 1") + ", " + today + " - CAST((n - 1) / 100 AS BIGINT) * 86400000, n, 200, 1 " + inEach(10*usersN),
 		"INSERT INTO quota_leases (org_id, user_id, day, id, tokens, expires_at) SELECT " + orgID + ", " + idSQL(kindUser, "o", "n % 100 + 1") + ", " + today + ", " + idSQL(kindEntry, "o", "n") + ", 100, n * 100 + o " + inEach(2*usersN),
+		"INSERT INTO request_counts (org_id, minute, requests) SELECT " + orgID + ", n * 60000, 1 " + inEach(200),
 		entries + inEach(usageN),
 		entries + inSeven(usageN, moreUsageN),
 		"INSERT INTO task_history (org_id, id, task_id, at, by_user, reason, fields) SELECT " + orgID + ", " + idSQL(kindEntry, "o", "n") + ", " + idSQL(kindTask, "o", "n") + ", n, " + idSQL(kindUser, "o", "1") + ", '', '[]' " + inEach(tasksN),
@@ -655,7 +656,12 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 				ids[i] = uid[id.Task](kindTask, 7, i+1)
 			}
 			return errors.Join(q.Move(ctx, o, ids, now, func(_ int, p task.Placement) (task.Placement, error) { return p, nil }),
-				q.List(ctx, o, ids, func(task.Task) error { return nil }))
+				q.List(ctx, o, ids, func(task.Task) error { return nil }),
+				func() error { _, _, err := q.RemoveIn(ctx, o, uid[id.Workspace](kindWorkspace, 7, 3), task.Position{}, 20); return err }(),
+				func() error {
+					_, _, err := q.RemoveIn(ctx, o, uid[id.Workspace](kindWorkspace, 7, 3), task.Position{CreatedAt: now, ID: ids[0]}, 20)
+					return err
+				}())
 		},
 		"task history": func(_ *DB, r ports.Records) error {
 			q := r.Work().TaskHistory()
@@ -820,6 +826,10 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			}
 			return errors.Join(must.ErrorOf(q.ReserveAt(ctx, 0, another, 100, quota.Need{Output: 1})), must.ErrorOf(q.ReserveAt(ctx, 0, another, 1000, quota.Need{Output: 1})),
 				must.ErrorOf(q.ReserveAllAt(ctx, 1, several, 1000)), q.Extend(ctx, []quota.Lease{l, stored}, now.Add(time.Hour)), q.Sweep(ctx, time.UnixMilli(103)))
+		},
+		"request counts": func(_ *DB, r ports.Records) error {
+			q := r.Usage().Requests()
+			return errors.Join(must.ErrorOf(q.Add(ctx, o, now, 1)), q.Prune(ctx, now))
 		},
 		"ledger": func(_ *DB, r ports.Records) error {
 			q := r.Usage().Ledger()
