@@ -292,7 +292,6 @@ func (a *api) manifest(c *call) error {
 			return nil
 		}
 	}
-	c.releasePermit() // the list may wait for others of the caller
 	head := func(actor org.Actor) func(object.Head) error {
 		return func(h object.Head) error {
 			c.Set("Etag", manifestTag(actor, q, h))

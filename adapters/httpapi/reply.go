@@ -158,6 +158,7 @@ func listWithin[T any](a *api, c *call, q body.Query, p body.Page, key func(T) b
 // listRecords is listWithin that leaves it to run to authorize the actor.
 func listRecords[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Position, write appender[T], run func(text func([]byte), each func(T) error) error) error {
 	if p.Limit == 0 && c.caller.User != "" {
+		c.databasePermit.Release() // of an idempotency key: lists that hold the semaphore may wait for it
 		done, err := a.lists.Acquire(c.r.Context(), string(c.caller.User))
 		if err != nil {
 			return err

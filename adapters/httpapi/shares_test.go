@@ -9,10 +9,12 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/limit"
 	"collab/app/access"
 	"collab/app/objects"
 	"collab/domain/id"
+	"collab/domain/org"
 	"collab/ports"
 	"collab/test/harness"
 	"collab/test/must"
@@ -154,6 +156,30 @@ func TestNoPlaceIsHeldWhileRecordedResponsesAreSent(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestNoPlaceIsHeldWhileAListWaitsForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a *api
+		a, _ = serveKeyed(t, public, func(c *call) error {
+			c.caller, c.route.databaseShares = access.Caller{User: "u", Org: "o"}, a.shares.requests
+			if err := c.acquirePermit(); err != nil { // as for the key of a caller
+				return err
+			}
+			return list(a, c, body.Query{}, body.Page{}, nil, nil, func(org.Actor, func(int) error) error { return nil })
+		})
+		a.shares = newShares(fewPlaces)
+		var others []func()
+		for range maxLists {
+			others = append(others, must.Do(a.lists.Acquire(t.Context(), "u")).Or(t))
+		}
+		done := make(chan *httptest.ResponseRecorder, 1)
+		go func() { done <- send(a, postWithKey("k")) }()
+		synctest.Wait()
+		must.Is(t, (limit.SharesStats{}), a.shares.requests.Stats())
+		others[0]()
+		must.Is(t, http.StatusOK, (<-done).Code)
+	})
 }
 
 func TestNoPlaceIsHeldWhileContentIsReadOrSent(t *testing.T) {
