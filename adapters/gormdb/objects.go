@@ -137,6 +137,12 @@ func (q objects) Add(ctx context.Context, o id.Org, v object.Object) error {
 // path.
 const maxPut = 200
 
+// previousObject is what Put needs of an object before it.
+type previousObject struct {
+	path string
+	size int64
+}
+
 func (q objects) Put(ctx context.Context, o id.Org, vs ...object.Object) error {
 	return q.atomic(ctx, func(c *conn) error {
 		if _, err := (changes{c}).lock(ctx, o); fault.Is(err, fault.NotFound) {
@@ -149,21 +155,21 @@ func (q objects) Put(ctx context.Context, o id.Org, vs ...object.Object) error {
 			ids[i] = v.ID
 		}
 		all := objectTable.of(c.write, o).whereIn("id", list(c.dialect, validIDs(ids)))
-		previous := make(map[id.Object]object.Object, len(vs))
-		err := each(ctx, all.read("id", "path", "kind", "scope", "size"), (*objectRow).object, func(v object.Object) error {
-			previous[v.ID] = v
+		previous := make(map[id.Object]previousObject, len(vs))
+		err := each(ctx, all.read("id", "path", "size"), (*objectRow).object, func(v object.Object) error {
+			previous[v.ID] = previousObject{v.Path, v.Size}
 			return nil
 		})
 		if err == nil && len(previous) < len(vs) {
 			err = fault.Missing("Object")
 		}
-		if err == nil && len(vs) == 1 && previous[ids[0]].Path == vs[0].Path {
-			return objects{c}.put(ctx, o, previous[ids[0]], vs[0])
+		if err == nil && len(vs) == 1 && previous[ids[0]].path == vs[0].Path {
+			return objects{c}.put(ctx, o, previous[ids[0]].size, vs[0])
 		}
 		if err != nil || len(vs) == 0 {
 			return err
 		}
-		if slices.ContainsFunc(vs, func(v object.Object) bool { return previous[v.ID].Path != v.Path }) {
+		if slices.ContainsFunc(vs, func(v object.Object) bool { return previous[v.ID].path != v.Path }) {
 			exchanged, err := objects{c}.checkFree(ctx, o, vs, ids, previous)
 			if err != nil {
 				return err
@@ -178,7 +184,7 @@ func (q objects) Put(ctx context.Context, o id.Org, vs ...object.Object) error {
 			rows := make([]objectRow, len(part))
 			for i, v := range part {
 				rows[i] = *placedRow(v)
-				c.grow(o, v.Class(), v.Size-previous[v.ID].Size)
+				c.grow(o, v.Class(), v.Size-previous[v.ID].size)
 			}
 			if err := insertRows(ctx, objectTable.of(c.write, o), putObjects, replaceObjects, rows); err != nil {
 				return err
@@ -190,7 +196,7 @@ func (q objects) Put(ctx context.Context, o id.Org, vs ...object.Object) error {
 
 // checkFree returns object.PathTaken of the first of the objects, which have the ids, that Put must not
 // store, and reports whether one of them takes the path of another one.
-func (q objects) checkFree(ctx context.Context, o id.Org, vs []object.Object, ids []id.Object, previous map[id.Object]object.Object) (exchanged bool, err error) {
+func (q objects) checkFree(ctx context.Context, o id.Org, vs []object.Object, ids []id.Object, previous map[id.Object]previousObject) (exchanged bool, err error) {
 	keys := make([]string, len(vs))
 	for i, v := range vs {
 		keys[i] = object.Fold(v.StorageKey())
@@ -210,7 +216,7 @@ func (q objects) checkFree(ctx context.Context, o id.Org, vs []object.Object, id
 			conflicts.folders[folder] = true
 		}
 		was := v
-		was.Path = previous[v.ID].Path
+		was.Path = previous[v.ID].path
 		holders[maphash.String(seed, object.Fold(was.StorageKey()))] = v.ID
 	}
 	for i, v := range vs {
@@ -221,11 +227,11 @@ func (q objects) checkFree(ctx context.Context, o id.Org, vs []object.Object, id
 	return false, nil
 }
 
-// put is Put in place of an object whose place and size are given.
-func (q objects) put(ctx context.Context, o id.Org, previous, v object.Object) error {
+// put is Put in place of an object at the same path, whose content had the previous size.
+func (q objects) put(ctx context.Context, o id.Org, previous int64, v object.Object) error {
 	err := objectTable.of(q.write, o).key(string(v.ID)).save(ctx, rowOfObject(v))
 	if err == nil {
-		q.grow(o, previous.Class(), v.Size-previous.Size)
+		q.grow(o, v.Class(), v.Size-previous)
 	}
 	return err
 }
@@ -284,7 +290,7 @@ func (s storage) replace(ctx context.Context, o id.Org, epoch int64, previous ob
 	if err != nil {
 		return head, err
 	}
-	if err := objects(s).put(ctx, o, existing, c.Object); err != nil {
+	if err := objects(s).put(ctx, o, existing.Size, c.Object); err != nil {
 		return head, err
 	}
 	if keep.Keeps() {

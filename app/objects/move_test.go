@@ -154,7 +154,7 @@ func TestAFolderIsMovedByABoundedNumberOfCalls(t *testing.T) {
 	if err := moveFolder(t, w, w.ada, "many", "more"); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "10000 files") {
 		t.Errorf("%d files: %v", object.MaxMoved+1, err)
 	}
-	if err := moveFolder(t, w, w.ada, "many", strings.Repeat("long/", 100)+"more"); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "4194304 bytes") {
+	if err := moveFolder(t, w, w.ada, "many", strings.Repeat("long/", 100)+"more"); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "2097152 bytes") {
 		t.Errorf("long paths: %v", err)
 	}
 }

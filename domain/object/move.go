@@ -12,7 +12,7 @@ import (
 // Limits of objects that are moved together.
 const (
 	MaxMoved      = 10_000
-	MaxMovedPaths = 4 << 20 // bytes of their paths, before and after
+	MaxMovedPaths = 2 << 20 // bytes of their paths, before and after
 )
 
 // Moved returns the object at another path of its place, moved by the actor at now, with the next

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"collab/domain/object"
 	"collab/domain/release"
 	"collab/test/collabd"
 	"collab/test/must"
@@ -46,6 +47,7 @@ type largest struct {
 	workspace  string         // with all tasks and files
 	file       string         // with the largest content
 	short      string         // one of which many are read together
+	folder     string         // with as many files, and as long paths, as are moved at once
 	connector  string         // with the largest credentials
 	release    string
 	invitation string
@@ -101,6 +103,8 @@ func fill(t *testing.T, d *database) *largest {
 	path := strings.Repeat(strings.Repeat("p", 200)+"/", 4) + "7777777777"
 	stored := made("/sync/files", map[string]any{"path": path, "content": "small", "workspaceId": w.workspace})
 	w.short = made("/sync/files", map[string]any{"path": strings.Repeat(strings.Repeat("s", 200)+"/", 4) + "s", "content": strings.Repeat("x", 16_700), "workspaceId": w.workspace})
+	w.folder = strings.Repeat("m", object.MaxMovedPaths/object.MaxMoved/2-len("/7777777777"))
+	moved := made("/sync/files", map[string]any{"path": w.folder + "/7777777777", "content": "small", "workspaceId": w.workspace})
 	content := newNoise(100 << 20)
 	a := send(t, w.ada, "POST", "/sync/files?path=large&mimeType=text/plain", content.left, content, "Content-Type: application/octet-stream")
 	if a.StatusCode != 201 {
@@ -160,9 +164,13 @@ func fill(t *testing.T, d *database) *largest {
 	numbered := func(column string) string {
 		return "replace(" + column + ", '7777777777', " + fmt.Sprintf(d.digits, "i") + ")"
 	}
-	f.multiply("objects", "id = '"+stored+"'", files, set{"id": f.id("0000000b"), "path": numbered("path"), "storage_key": numbered("storage_key"), "folded_key": numbered("folded_key"), "blob": "blob||i", "n": "1000 + i"})
-	f.multiply("changes", "record LIKE '%7777777777%'", files, set{"n": "1000 + i", "record": "replace(" + numbered("record") + ", '" + stored + "', CAST(" + f.id("0000000b") + " AS TEXT))"})
-	f.exec(fmt.Sprintf("UPDATE log_heads SET n = %[1]d, counted_n = %[1]d, shared_bytes = (SELECT SUM(size) FROM objects WHERE org_id = '%[2]s') WHERE org_id = '%[2]s'", 1000+files, w.ada.Org))
+	copies := func(of, sort string, n, since int) {
+		f.multiply("objects", "id = '"+of+"'", n, set{"id": f.id(sort), "path": numbered("path"), "storage_key": numbered("storage_key"), "folded_key": numbered("folded_key"), "blob": "blob||i", "n": fmt.Sprint(since, " + i")})
+	}
+	copies(stored, "0000000b", files, 1000)
+	copies(moved, "00000010", object.MaxMoved-1, 1000+files)
+	f.multiply("changes", "record LIKE '%"+stored+"%'", files, set{"n": "1000 + i", "record": "replace(" + numbered("record") + ", '" + stored + "', CAST(" + f.id("0000000b") + " AS TEXT))"})
+	f.exec(fmt.Sprintf("UPDATE log_heads SET n = %[1]d, counted_n = %[1]d, shared_bytes = (SELECT SUM(size) FROM objects WHERE org_id = '%[2]s') WHERE org_id = '%[2]s'", 1000+files+object.MaxMoved, w.ada.Org))
 	member := fmt.Sprintf(d.uuid, "00000001", "1 + i % 20000")
 	const day = 24 * 60 * 60 * 1000
 	f.multiply("usage_users", fmt.Sprint("unit = ", day), d.scaled(90, 15)*members, set{"user_id": member, "since": fmt.Sprintf("since + %d * (i / 20000 - 60)", day)})
