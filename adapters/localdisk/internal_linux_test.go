@@ -14,6 +14,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 
+	"collab/adapters/system"
 	"collab/domain/fault"
 	"collab/domain/mirror"
 	"collab/test/must"
@@ -89,6 +90,26 @@ func TestAReadOnlyFileThatCannotBeOverwrittenStaysReadOnly(t *testing.T) {
 	if mode := mustStat(t, d, "d/a").Mode(); mode != 0o444 || read("d/a") != "a" {
 		t.Errorf("the file has the mode %v and %q", mode, read("d/a"))
 	}
+}
+
+// TestDownloadsSideBySideLeaveRoomOnTheDisk has a disk that has room for each of them and not for both.
+func TestDownloadsSideBySideLeaveRoomOnTheDisk(t *testing.T) {
+	top := t.TempDir()
+	err := unix.Mount("tmpfs", top, "tmpfs", 0, "size=12m")
+	if errors.Is(err, unix.EPERM) {
+		t.Skip("the user may not mount")
+	}
+	must.NoError(t, err)
+	t.Cleanup(func() { _ = unix.Unmount(top, unix.MNT_DETACH) })
+	d := must.Do(Open(top, system.Clock{})).Or(t)
+	t.Cleanup(func() { d.Close() })
+	const size = 3 << 20
+	for _, name := range []string{"x", "y"} {
+		must.Is(t, int64(0), must.Do(d.Staged(t.Context(), name, size)).Or(t))
+	}
+	must.Do(d.Stage(t.Context(), "x", 0, strings.NewReader(strings.Repeat("x", size)))).Or(t)
+	must.Fail(t, must.ErrorOf(d.Stage(t.Context(), "y", 0, strings.NewReader(strings.Repeat("y", size)))), fault.Unavailable)
+	must.Is(t, int64(0), must.Do(d.Staged(t.Context(), "y", 0)).Or(t))
 }
 
 func TestFileSystemsWithoutInodes(t *testing.T) {

@@ -18,3 +18,6 @@ func isFAT(s *unix.Statfs_t) bool {
 	name := unix.ByteSliceToString(s.Fstypename[:])
 	return name == "msdos" || name == "exfat"
 }
+
+// blockSize returns the unit of the numbers of blocks.
+func blockSize(s *unix.Statfs_t) uint64 { return uint64(s.Bsize) }

@@ -20,6 +20,10 @@ func isFAT(s *unix.Statfs_t) bool {
 	return s.Type == unix.MSDOS_SUPER_MAGIC || s.Type == unix.EXFAT_SUPER_MAGIC
 }
 
+// blockSize returns the unit of the numbers of blocks. Bsize is the size of transfers, and another one on some
+// file systems of user space.
+func blockSize(s *unix.Statfs_t) uint64 { return uint64(s.Frsize) }
+
 // openBeneath opens a file for reading by its name below a directory, of the same file system and with no
 // symbolic link on the way, or returns nil: kernels before Linux 5.6 and some sandboxes cannot.
 func openBeneath(top *os.File, name string) *os.File {

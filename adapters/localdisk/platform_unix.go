@@ -76,7 +76,7 @@ func (d *Disk) free() uint64 {
 	if unix.Fstatfs(int(d.top.self.Fd()), &s) != nil || s.Blocks == 0 {
 		return math.MaxUint64
 	}
-	return s.Bavail * uint64(s.Bsize)
+	return s.Bavail * blockSize(&s)
 }
 
 // setTimes sets the times of a file in an open directory.

@@ -74,7 +74,7 @@ func (d *Disk) Stage(ctx context.Context, name string, offset int64, r io.Reader
 		return "", failed(err, "The download cannot be stored")
 	}
 	defer func() {
-		if err = errors.Join(err, f.Close()); isFull(err) {
+		if err = errors.Join(err, f.Close()); isFull(err) || errors.Is(err, errNoRoom) {
 			err = errors.Join(err, d.staging.root.Remove(name))
 		}
 		err = failed(err, "The download cannot be stored")
@@ -84,7 +84,7 @@ func (d *Disk) Stage(ctx context.Context, name string, offset int64, r io.Reader
 	if _, err := io.CopyBuffer(sum, io.LimitReader(f, offset), buffer[:]); err != nil {
 		return "", err
 	}
-	_, err = io.CopyBuffer(io.MultiWriter(syncfs.NewWriter(f, offset), sum), &contextReader{ctx, r}, buffer[:])
+	_, err = io.CopyBuffer(io.MultiWriter(syncfs.NewWriter(f, offset), sum), &roomReader{d, &contextReader{ctx, r}}, buffer[:])
 	return hex.EncodeToString(sum.Sum(nil)), err
 }
 
@@ -139,6 +139,22 @@ func (r *contextReader) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
+// roomReader fails when storing what was read would leave less than minFree.
+type roomReader struct {
+	disk *Disk
+	io.Reader
+}
+
+func (r *roomReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if n > 0 && r.disk.free() < uint64(n)+minFree {
+		return 0, errNoRoom
+	}
+	return n, err
+}
+
+var errNoRoom = fault.New(fault.Unavailable, "The download would leave less than %d MiB of the disk.", minFree>>20)
+
 // Staged implements ports.DiskWriter. Content of which renamePath has made a file of the directory, and then was
 // interrupted, counts for nothing.
 func (d *Disk) Staged(_ context.Context, name string, size int64) (staged int64, err error) {
@@ -151,7 +167,7 @@ func (d *Disk) Staged(_ context.Context, name string, size int64) (staged int64,
 		staged = info.Size()
 	}
 	if free := d.free(); staged < size && free < uint64(size-staged)+minFree {
-		return staged, fault.New(fault.Unavailable, "The disk has no room for it: %d bytes are free, and %d are to be downloaded.", free, size-staged)
+		return staged, fault.New(fault.Unavailable, "The disk has no room for it: %d bytes are free, of which %d stay, and %d are to be downloaded.", free, minFree, size-staged)
 	}
 	return staged, nil
 }

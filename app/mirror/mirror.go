@@ -184,7 +184,7 @@ func (m *Mirror) load(ctx context.Context) error {
 	switch {
 	case fault.Is(err, fault.NotFound):
 		if err = m.State.Bind(ctx, wanted); err != nil {
-			return err
+			return stateError{err}
 		}
 		b = wanted
 	case err != nil:

@@ -118,12 +118,17 @@ func (m *Mirror) round(ctx context.Context, dry bool) (Outcome, error) {
 	m.scope, m.accept = mirror.Scope{}, false
 	m.lock.Unlock()
 	err := r.run(ctx, accept, dry)
+	if _, unstored := errors.AsType[stateError](err); unstored { // the disk may be full of downloads that are not complete
+		now := m.Clock.Now()
+		_ = m.DiskWriter.Clean(ctx, now, now.Add(-keepTrash))
+	}
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	r.Late = m.watchProblem
 	if err == nil {
 		m.limited = r.Retry
-	} else { // the next round has to see what this one was to
+	}
+	if err != nil || r.plans > maxPlans { // the next round has to see what this one was to
 		m.scope = m.scope.Add(r.scope)
 	}
 	return r.Outcome, err
@@ -610,6 +615,9 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 		r.Done++
 		r.progress = true
 		r.Report(Event{Step: s, Kind: Done})
+		if r.plans == maxPlans { // and no plan shows whether both sides are equal now
+			r.Failed = append(r.Failed, mirror.Held{Path: s.Path, Reason: "It goes on changing. The next round goes on with it."})
+		}
 		return nil
 	}
 	if ctx.Err() != nil {
