@@ -289,7 +289,7 @@ func (a *app) orgs() *cobra.Command {
 		}
 		listed := make([]listedAccount, len(all))
 		for i, c := range all {
-			listed[i] = listedAccount{c.Server, c.OrgID, c.Org, c.User, c.Active}
+			listed[i] = listedAccount{Server: c.Server, OrgID: c.OrgID, Org: c.Org, User: c.User, Active: c.Active}
 		}
 		return rows(a, values(listed), func(c listedAccount) []column {
 			active := ""
