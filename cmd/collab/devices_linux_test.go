@@ -292,6 +292,14 @@ func TestWhatIsSavedOnOneDeviceAppearsOnTheOther(t *testing.T) {
 	until(bob, `"action":"download","path":"small"`)
 	follow("\tdown\tdownload\tsmall\t")
 	must.NoError(bob, errors.Join(log.Process.Signal(os.Interrupt), log.Wait()))
+
+	// Another process accepts deletions for the one that runs.
+	for name := range bob.files() {
+		must.NoError(bob, os.Remove(bob.path(name)))
+	}
+	until(bob, `"stopped":"The directory is empty, and was not."`)
+	must.NoError(bob, bob.command("--accept-deletions").Run())
+	until(ann, `"action":"trash","path":"small"`)
 }
 
 func TestDevicesAndServersThatAreKilledLoseNothingAndConverge(t *testing.T) {

@@ -82,6 +82,11 @@ func (a *app) sync() *cobra.Command {
 				return syncError(err)
 			}
 			s, err := a.openSynced(c.Context(), dir, f, at == place{})
+			if accept && !dry && s.disk == nil && fault.Is(err, fault.Conflict) {
+				if err = a.acceptElsewhere(dir); err == nil {
+					continue
+				}
+			}
 			if err != nil {
 				return err
 			}
@@ -116,6 +121,23 @@ is in use. On a terminal it prints what
 changes, elsewhere a line of JSON for each change. docs/client.md says what happens when.`
 	c.AddCommand(a.syncStatus(), a.syncConflicts(), a.syncLog(), a.syncPause(), a.syncResume())
 	return c
+}
+
+// acceptedName is the file in mirror.StateDirectory that accepts deletions for the process that synchronises the directory.
+const acceptedName = "accepted"
+
+// acceptElsewhere accepts deletions for another process.
+func (a *app) acceptElsewhere(dir string) error {
+	state, err := mirrorstate.OpenDirectory(dir)
+	if err != nil {
+		return err
+	}
+	defer state.Close()
+	err = atomicfile.ReplaceIn(state, acceptedName, atomicfile.Content(nil))
+	if err == nil {
+		a.printErrf("%s is synchronised by another process, which makes the deletions", dir)
+	}
+	return err
 }
 
 // checkDistinct returns an error if two names are those of one directory.
@@ -545,6 +567,7 @@ func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bo
 		return s, err
 	}
 	s.log.Directory = s.files
+	_ = s.files.Remove(acceptedName)                 // it was for a process that has ended
 	if last, err := lastRound(s.files); err == nil { // what is said of the files until the first round
 		s.last.Files, s.last.Held, s.last.Failed = last.Files, last.Held, last.Failed
 	}
@@ -575,12 +598,18 @@ func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bo
 		Disk: s.disk, DiskWriter: s.disk, Watcher: s.disk, State: s.state, Remote: server, RemoteWriter: server, Clock: system.Clock{},
 		Wait: f.client.Wait, Random: rand.Float64, Binding: binding, Device: cmp.Or(a.env("COLLAB_DEVICE"), device), Workers: syncWorkers, Report: s.report,
 		Resident: residentFiles, Released: debug.FreeOSMemory,
-		IsPaused: func() bool {
-			p, err := a.pauseOf(s.files)
-			return p != nil || err != nil // what cannot be read may be a pause
-		},
+		IsPaused: s.isPaused,
 	})
 	return s, nil
+}
+
+// isPaused reports whether the directory is paused, and accepts deletions if another process has.
+func (s *synced) isPaused() bool {
+	if s.files.Remove(acceptedName) == nil {
+		s.mirror.AcceptDeletions()
+	}
+	p, err := s.app.pauseOf(s.files)
+	return p != nil || err != nil // what cannot be read may be a pause
 }
 
 func (s *synced) close() {
