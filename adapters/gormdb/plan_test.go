@@ -657,7 +657,10 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			}
 			return errors.Join(q.Move(ctx, o, ids, now, func(_ int, p task.Placement) (task.Placement, error) { return p, nil }),
 				q.List(ctx, o, ids, func(task.Task) error { return nil }),
-				func() error { _, _, err := q.RemoveIn(ctx, o, uid[id.Workspace](kindWorkspace, 7, 3), task.Position{}, 20); return err }(),
+				func() error {
+					_, _, err := q.RemoveIn(ctx, o, uid[id.Workspace](kindWorkspace, 7, 3), task.Position{}, 20)
+					return err
+				}(),
 				func() error {
 					_, _, err := q.RemoveIn(ctx, o, uid[id.Workspace](kindWorkspace, 7, 3), task.Position{CreatedAt: now, ID: ids[0]}, 20)
 					return err
