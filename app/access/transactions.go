@@ -55,13 +55,13 @@ func (a *Access) Locked(ctx context.Context, actor org.Actor, fn func(ports.Reco
 	})
 }
 
-// maxRuns is how often Atomic runs fn at most.
-const maxRuns = 10
+// maxRuns is how often Atomic runs fn without the organisation's lock.
+const maxRuns = 3
 
 // Atomic runs fn in a transaction that is committed only if the organisation's epoch, read
 // after fn, is that of the actor. Otherwise the transaction is rolled back, and fn runs again
-// with the actor authorized anew. It fails as Reauthorize does. It is for transactions without
-// the organisation's lock, which are far more frequent than changes of the epoch.
+// with the actor authorized anew, after maxRuns under the organisation's lock. It fails as Reauthorize
+// does. It is for transactions that are far more frequent than changes of the epoch.
 func (a *Access) Atomic(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
 	if err := actor.CheckMember(); err != nil {
 		return err
@@ -88,5 +88,5 @@ func (a *Access) Atomic(ctx context.Context, actor org.Actor, fn func(ports.Reco
 			return err
 		}
 	}
-	return fault.New(fault.Unavailable, "The organisation is changing too fast; try again")
+	return a.Locked(ctx, actor, fn)
 }

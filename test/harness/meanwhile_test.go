@@ -18,6 +18,7 @@ import (
 	"collab/domain/task"
 	"collab/domain/team"
 	"collab/domain/workspace"
+	"collab/ports"
 	"collab/test/harness"
 	"collab/test/must"
 )
@@ -170,4 +171,17 @@ func TestAReorderingShowsWhatTheActorSeesMeanwhile(t *testing.T) {
 		return nil
 	}))
 	must.Equal(t, []id.Task{made.ID}, shown)
+}
+
+func TestATransactionSucceedsWhileTheEpochKeepsChanging(t *testing.T) {
+	ctx := t.Context()
+	w := core(t)
+	ada := newOrganisation(t, w)
+	runs := 0
+	must.NoError(t, w.Access.Atomic(ctx, ada, func(r ports.Records, _ org.Actor) error {
+		runs++
+		_, err := r.Directory().Organisations().Lock(ctx, ada.Org) // which changes the epoch
+		return err
+	}))
+	must.Is(t, 4, runs)
 }
