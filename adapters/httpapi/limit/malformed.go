@@ -14,7 +14,8 @@ import (
 
 // malformed returns the response to a request that net/http cannot parse, with an error
 // body, in place of b, that of net/http. It returns nil if b is no response of HTTP/1.
-func (l *Connections) malformed(b []byte, from net.Addr) []byte {
+// A request whose headers are late, also because the server is loaded, is cut for net/http.
+func (l *Connections) malformed(b []byte, late bool, from net.Addr) []byte {
 	version, line, found := bytes.Cut(b, []byte(" "))
 	if !found || len(line) < 3 || string(version) != "HTTP/1.1" && string(version) != "HTTP/1.0" {
 		return nil
@@ -23,13 +24,15 @@ func (l *Connections) malformed(b []byte, from net.Addr) []byte {
 	if err != nil {
 		return nil
 	}
-	message := "The request line or a header of the request is malformed"
-	switch status {
-	case http.StatusExpectationFailed:
+	message, more := "The request line or a header of the request is malformed", ""
+	switch {
+	case late:
+		status, message, more = http.StatusServiceUnavailable, "The headers of the request did not come in time", "Retry-After: 1\r\n"
+	case status == http.StatusExpectationFailed:
 		message = "Expect can only be 100-continue"
-	case http.StatusRequestHeaderFieldsTooLarge:
+	case status == http.StatusRequestHeaderFieldsTooLarge:
 		message = "The headers of the request are longer than 64 KiB"
-	case http.StatusNotImplemented:
+	case status == http.StatusNotImplemented:
 		message = "Transfer-Encoding can only be chunked"
 	default:
 		line, _, _ = bytes.Cut(line, []byte("\r\n"))
@@ -39,7 +42,7 @@ func (l *Connections) malformed(b []byte, from net.Addr) []byte {
 	}
 	id := l.NewID()
 	l.Log.Info("malformed request", slog.Int("status", status), slog.String("request", id), slog.String("address", from.String()))
-	return response(id, status, string(encode.AppendError(nil, status, message)), "")
+	return response(id, status, string(encode.AppendError(nil, status, message)), more)
 }
 
 // response returns a response of HTTP/1.1 that closes its connection, with more header

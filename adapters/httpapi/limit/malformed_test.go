@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"collab/test/must"
@@ -72,6 +73,24 @@ func TestMalformedRequestsGetTheErrorShape(t *testing.T) {
 	t.Run("the response of a handler is not rewritten", func(t *testing.T) {
 		if got := roundTrip(t, strings.Replace(good, "\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1)); !strings.Contains(got, errorBody) {
 			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestARequestWhoseHeadersAreLateCanBeRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewConnections(ConnectionLimits{9, 9}, NewBudget(1<<30), options(exemptAll))
+		server := &http.Server{Handler: l.Handler(http.NotFoundHandler()), ConnContext: l.ConnContext, ConnState: l.ConnState, ReadHeaderTimeout: time.Second}
+		in := make(pipeListener)
+		defer close(in)
+		go func() { _ = server.Serve(l.Listener(in)) }()
+		client, far := net.Pipe()
+		defer client.Close()
+		in <- pipeConn{far, net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:1"))}
+		must.Do(io.WriteString(client, "GET /api")).Or(t)
+		got, err := io.ReadAll(client)
+		if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 503 ") || !strings.Contains(string(got), "\r\nRetry-After: 1\r\n") {
+			t.Errorf("got %q, %v", got, err)
 		}
 	})
 }
