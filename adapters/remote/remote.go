@@ -62,6 +62,8 @@ func failure(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &e) && e.Status == http.StatusBadRequest && strings.HasPrefix(e.Message, "workspaceId "):
+		return fault.New(fault.Invalid, "The workspace was deleted, or is closed to you. Files that are made here stay here.")
 	case errors.As(err, &e):
 		kind, known := kinds[e.Status]
 		if !known || e.Status == http.StatusUnauthorized && apiclient.Unanswered(err) {

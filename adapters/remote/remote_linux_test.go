@@ -173,6 +173,10 @@ func TestRemote(t *testing.T) {
 		must.Fail(t, must.ErrorOf(f.Create(t.Context(), "d", must.Sum("34"), 2, io.MultiReader(strings.NewReader("3"), iotest.ErrReader(io.ErrUnexpectedEOF)))), fault.Unavailable) // content that cannot be read
 		must.NoError(t, f.Delete(t.Context(), second))
 		must.Fail(t, f.Delete(t.Context(), second), fault.NotFound) // deleting what is gone
+		gone := New(f.client, object.Place{Kind: object.Artifact, Scope: object.Shared, Workspace: new(id.Workspace("gone"))})
+		if err := must.ErrorOf(gone.Create(t.Context(), "a", must.Sum("1"), 1, strings.NewReader("1"))); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "The workspace was deleted") {
+			t.Error(err)
+		}
 	})
 	t.Run("a download goes on at the offset, or begins anew", func(t *testing.T) {
 		f := open(t, s)
