@@ -134,10 +134,10 @@ func (d *Disk) prepare() error {
 		return failed(err, "The directory cannot be opened")
 	}
 	if d.state, err = d.top.makeDirectory(mirror.StateDirectory); err != nil {
-		return failed(err, "The directory %s cannot be made", mirror.StateDirectory)
+		return failed(err, "The directory %s cannot be made", filepath.Join(d.path, mirror.StateDirectory))
 	}
 	if info, err = d.state.root.Stat("."); err != nil {
-		return failed(err, "The directory %s cannot be read", mirror.StateDirectory)
+		return failed(err, "The directory %s cannot be read", filepath.Join(d.path, mirror.StateDirectory))
 	}
 	if isForeign(info) {
 		return fault.New(fault.Forbidden, "The directory %s belongs to another user", filepath.Join(d.path, mirror.StateDirectory))

@@ -87,7 +87,7 @@ type change struct {
 
 // OpenDirectory opens the state directory of a directory. It must be in the directory itself: a symbolic
 // link is refused. NotFound if there is none.
-func OpenDirectory(directory string) (*os.Root, error) {
+func OpenDirectory(directory string) (state *os.Root, err error) {
 	top, err := os.OpenRoot(directory)
 	if err != nil {
 		return nil, failed(err)
@@ -95,13 +95,15 @@ func OpenDirectory(directory string) (*os.Root, error) {
 	defer func() { _ = top.Close() }()
 	info, err := top.Lstat(mirror.StateDirectory)
 	if err == nil && !info.IsDir() {
-		err = &fs.PathError{Op: "open", Path: filepath.Join(directory, mirror.StateDirectory), Err: syscall.ENOTDIR}
+		err = syscall.ENOTDIR
+	}
+	if err == nil {
+		state, err = top.OpenRoot(mirror.StateDirectory)
 	}
 	if err != nil {
-		return nil, failed(err)
+		return nil, failed(&fs.PathError{Op: "open", Path: filepath.Join(directory, mirror.StateDirectory), Err: err})
 	}
-	state, err := top.OpenRoot(mirror.StateDirectory)
-	return state, failed(err)
+	return state, nil
 }
 
 // CheckFile returns Forbidden if the state directory has anything but a regular file of the name, such as
