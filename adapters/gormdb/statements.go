@@ -140,10 +140,13 @@ var replaceObject = func() (s [3][object.Versions]string) {
 // keepVersions inserts earlier versions.
 var keepVersions = versionTable.insertsRecords(versionTable.rest, "")
 
-// excessVersions returns the names and sizes of the earlier versions of objects that are beyond a number.
-var excessVersions = perDialect(func(d dialect) string {
-	return "SELECT r.blob, r.size FROM (SELECT v.blob, v.size, ROW_NUMBER() OVER (PARTITION BY v.object_id ORDER BY v.version DESC) AS place" +
-		" FROM object_versions v WHERE v.org_id = @org AND " + d.in("v.object_id", "uuid") + ") AS r WHERE r.place > ?"
+// removeExcess deletes the earlier versions of objects that are beyond a number, and returns the names and sizes of
+// their blobs. It skips those within the number in the primary key, without reading their rows.
+var removeExcess = perDialect(func(d dialect) string {
+	objects := d.text("json_each(?)", "unnest(?::uuid[]) AS value")
+	return "DELETE FROM object_versions WHERE org_id = @org AND (object_id, version) IN (SELECT v.object_id, v.version FROM " + objects +
+		" CROSS JOIN object_versions v WHERE v.org_id = @org AND v.object_id = value AND v.version <= (SELECT w.version FROM object_versions w" +
+		" WHERE w.org_id = @org AND w.object_id = value ORDER BY w.version DESC LIMIT 1 OFFSET ?)) RETURNING blob, size"
 })
 
 // removeVersions deletes the earlier versions with the names of blobs. Without the name of the index SQLite would read

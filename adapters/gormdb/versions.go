@@ -93,7 +93,7 @@ func (q versions) Keep(ctx context.Context, o id.Org, keep object.Retention, end
 			}
 			c.grow(o, object.Versions, v.Size)
 		}
-		if _, err := insertRecords(ctx, versionTable.of(c.write, o), keepVersions, rows, versionTable.rest); err != nil {
+		if err := insertRows(ctx, versionTable.of(c.write, o), keepVersions, "", rows); err != nil {
 			return err
 		}
 		if len(deleted) > 0 {
@@ -106,9 +106,12 @@ func (q versions) Keep(ctx context.Context, o id.Org, keep object.Retention, end
 		if len(many) == 0 {
 			return nil
 		}
-		excess := tenantSQL(o, excessVersions[c.dialect], list(c.dialect, many), keep.Versions)
-		_, err := versions{c}.discard(ctx, o, excess, math.MaxInt64, ended[0].EndedAt)
-		return err
+		excess := tenantSQL(o, removeExcess[c.dialect], list(c.dialect, many), keep.Versions)
+		names, size, err := versions{c}.blobs(ctx, excess, math.MaxInt64)
+		if err != nil {
+			return err
+		}
+		return versions{c}.release(ctx, o, names, size, ended[0].EndedAt)
 	})
 }
 
@@ -152,26 +155,36 @@ func firstToExpire(s selection, limit int) command {
 	return s.page("expires_at, version", limit).read("blob", "size").command()
 }
 
-// discard removes versions, whose names and sizes a query returns, until their sizes are together at
-// least size. The log is locked.
-func (q versions) discard(ctx context.Context, o id.Org, selected command, size int64, now time.Time) (int, error) {
-	var names []string
+// blobs returns the names and sizes of a command's rows, until their sum is at least size.
+func (q versions) blobs(ctx context.Context, c command, size int64) (names []string, sum int64, err error) {
 	var name string
-	var one, sum int64
-	err := eachRow(ctx, q.write, "Version", selected, []any{&name, &one}, func() error {
+	var one int64
+	err = eachRow(ctx, q.write, "Version", c, []any{&name, &one}, func() error {
 		if sum < size {
 			names, sum = append(names, name), sum+one
 		}
 		return nil
 	})
+	return names, sum, err
+}
+
+// release discards the blobs of versions that were removed, which have a size together. The log is locked.
+func (q versions) release(ctx context.Context, o id.Org, names []string, size int64, now time.Time) error {
+	q.grow(o, object.Versions, -size)
+	return blobNames(q).Discard(ctx, o, names, now)
+}
+
+// discard removes versions, whose names and sizes a query returns, until their sizes are together at
+// least size. The log is locked.
+func (q versions) discard(ctx context.Context, o id.Org, selected command, size int64, now time.Time) (int, error) {
+	names, sum, err := q.blobs(ctx, selected, size)
 	if err != nil || len(names) == 0 {
 		return 0, err
 	}
 	if _, err := exec(ctx, q.write, "Version", tenantSQL(o, removeVersions[q.dialect], list(q.dialect, names))); err != nil {
 		return 0, err
 	}
-	q.grow(o, object.Versions, -sum)
-	return len(names), blobNames(q).Discard(ctx, o, names, now)
+	return len(names), q.release(ctx, o, names, sum, now)
 }
 
 func (q versions) Expire(ctx context.Context, now time.Time) error {
