@@ -16,8 +16,7 @@ func (a *Access) Locked(ctx context.Context, actor org.Actor, fn func(ports.Reco
 	if err := actor.CheckMember(); err != nil {
 		return err
 	}
-	of := FromContext(ctx)
-	if err := a.unexpired(of); err != nil {
+	if err := a.unexpired(FromContext(ctx)); err != nil {
 		return err
 	}
 	return a.Store.Atomic(ctx, func(r ports.Records) error {
@@ -30,38 +29,46 @@ func (a *Access) Locked(ctx context.Context, actor org.Actor, fn func(ports.Reco
 		if err != nil {
 			return err
 		}
-		is := actor
-		if actor.Visibility == nil || actor.Visibility.Epoch+1 != epoch {
-			in := &cachedOrg{}
-			if in.structure, in.teams, err = readStructure(ctx, r, actor.Org); err != nil {
-				return err
-			}
-			if is, err = readActor(ctx, r, in, memberKey{actor.Org, actor.User}, epoch); err != nil {
-				return err
-			}
-			if of.Session != "" {
-				if _, err := getOpenSession(ctx, r, of.Session); fault.Is(err, fault.NotFound) {
-					return badToken(err)
-				} else if err != nil {
-					return err
-				}
-			}
-		} else {
-			visibility := *actor.Visibility
-			visibility.Epoch = epoch
-			is.Visibility = &visibility
+		is, err := currentActor(ctx, r, actor, epoch-1, epoch)
+		if err != nil {
+			return err
 		}
 		return fn(r, is)
 	})
 }
 
-// maxRuns is how often Atomic runs fn without the organisation's lock.
-const maxRuns = 3
+// currentActor returns the actor as the transaction sees it at the epoch. An actor of the known epoch has
+// not changed since.
+func currentActor(ctx context.Context, r ports.Records, actor org.Actor, known, epoch int64) (org.Actor, error) {
+	if actor.Visibility != nil && actor.Visibility.Epoch == known {
+		visibility := *actor.Visibility
+		visibility.Epoch = epoch
+		actor.Visibility = &visibility
+		return actor, nil
+	}
+	in := &cachedOrg{}
+	var err error
+	if in.structure, in.teams, err = readStructure(ctx, r, actor.Org); err != nil {
+		return actor, err
+	}
+	if actor, err = readActor(ctx, r, in, memberKey{actor.Org, actor.User}, epoch); err != nil {
+		return actor, err
+	}
+	if s := FromContext(ctx).Session; s != "" {
+		if _, err = getOpenSession(ctx, r, s); fault.Is(err, fault.NotFound) {
+			err = badToken(err)
+		}
+	}
+	return actor, err
+}
+
+// maxRuns is how often Atomic runs fn at most. Where one transaction writes at a time, twice are enough.
+const maxRuns = 10
 
 // Atomic runs fn in a transaction that is committed only if the organisation's epoch, read
 // after fn, is that of the actor. Otherwise the transaction is rolled back, and fn runs again
-// with the actor authorized anew, after maxRuns under the organisation's lock. It fails as Reauthorize
-// does. It is for transactions that are far more frequent than changes of the epoch.
+// with the actor authorized anew. It fails as Reauthorize does. It is for transactions without
+// the organisation's lock, which are far more frequent than changes of the epoch.
 func (a *Access) Atomic(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
 	if err := actor.CheckMember(); err != nil {
 		return err
@@ -69,12 +76,22 @@ func (a *Access) Atomic(ctx context.Context, actor org.Actor, fn func(ports.Reco
 	if err := a.unexpired(FromContext(ctx)); err != nil {
 		return err
 	}
-	for range maxRuns {
+	for run := range maxRuns {
 		err := a.Store.Atomic(ctx, func(r ports.Records) error {
-			refused := fn(r, actor)
+			is := actor
+			if run > 0 { // the epoch may have changed again before the transaction began
+				epoch, err := r.Directory().Members().Epoch(ctx, actor.Org)
+				if err == nil {
+					is, err = currentActor(ctx, r, actor, epoch, epoch)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			refused := fn(r, is)
 			epoch, err := r.Directory().Members().Epoch(ctx, actor.Org)
 			switch {
-			case err == nil && (actor.Visibility == nil || actor.Visibility.Epoch != epoch):
+			case err == nil && (is.Visibility == nil || is.Visibility.Epoch != epoch):
 				return org.ErrEpochChanged
 			case refused != nil:
 				return refused
@@ -88,5 +105,5 @@ func (a *Access) Atomic(ctx context.Context, actor org.Actor, fn func(ports.Reco
 			return err
 		}
 	}
-	return a.Locked(ctx, actor, fn)
+	return fault.New(fault.Unavailable, "The organisation is changing too fast; try again")
 }
