@@ -49,7 +49,7 @@ func (a *api) readFiles(c *call, actor org.Actor, wanted []objects.Wanted) error
 	if err != nil {
 		return err
 	}
-	c.releasePermit()
+	c.databasePermit.Release()
 	block, err := spool.TakeBlock(c, spool.BlockSize)
 	if err != nil {
 		return err

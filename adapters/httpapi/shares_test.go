@@ -128,8 +128,10 @@ func TestNoPlaceIsHeldWhileTheStoreIsUsed(t *testing.T) {
 	read[record](t, o.finish(started.ID), http.StatusCreated)
 	must.Is(t, 2, blobs.calls)
 	r := syncRequest(http.MethodPost, "/files?path=b.md", strings.NewReader("content"), "Content-Type: text/markdown", keyHeader)
-	read[record](t, send(o, r), http.StatusCreated)
+	file := read[record](t, send(o, r), http.StatusCreated)
 	must.Is(t, 3, blobs.calls)
+	must.Is(t, http.StatusOK, send(o, readFilesRequest([]string{file.ID}, keyHeader)).Code)
+	must.Is(t, 4, blobs.calls)
 	must.Is(t, (limit.SharesStats{}), o.shares.requests.Stats())
 }
 
