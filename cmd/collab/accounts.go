@@ -366,6 +366,7 @@ func (a *app) client() (*apiclient.Client, error) {
 func (a *app) clientOf(c account) (*apiclient.Client, error) {
 	config := apiclient.Config{Server: c.Server, Token: c.Token, UserAgent: userAgent()}
 	if a.env("COLLAB_TOKEN") == "" {
+		a.signedIn = c.Server
 		config.Renewed = func(token string) {
 			if err := a.renewed(c, token); err != nil {
 				a.printErrf("the renewed token was not stored: %v", err)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"runtime"
@@ -21,6 +22,7 @@ import (
 	"golang.org/x/term"
 
 	"collab/adapters/apiclient"
+	"collab/domain/fault"
 )
 
 // Exit codes.
@@ -80,6 +82,7 @@ type app struct {
 	secrets                              secretStore
 	reading                              map[string]<-chan result[string] // calls that the keyring has not answered, by the account's key
 	editing                              atomic.Bool                      // interruptions are for an editor
+	signedIn                             string                           // the server whose stored account is used, or empty
 
 	flags struct{ server, org, json, jq string }
 }
@@ -100,12 +103,23 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if code == exitCancelled {
 		return code
 	}
-	lines := strings.Split(err.Error(), "\n")
+	lines := strings.Split(a.withRemedy(err).Error(), "\n")
 	for i := range lines {
 		lines[i] = plain(lines[i])
 	}
 	fmt.Fprintf(a.err, "%s %s\n", a.paint(a.errTerminal, red, "collab:"), strings.Join(lines, "\n"))
 	return code
+}
+
+// withRemedy returns an error of a request with what a person needs to know beside it.
+func (a *app) withRemedy(err error) error {
+	switch {
+	case apiclient.Status(err) == http.StatusUnauthorized && !apiclient.Unanswered(err) && a.signedIn != "":
+		return fmt.Errorf("%w. Sign in again: collab login --server %s", err, a.signedIn)
+	case apiclient.Status(err) == 0 && apiclient.Unanswered(err) && fault.KindOf(err) == fault.Internal:
+		return fmt.Errorf("the server cannot be reached: %w", err)
+	}
+	return err
 }
 
 // exitError is an error with the exit code of the process.
