@@ -320,9 +320,12 @@ func TestChatStreamWithIdempotencyKey(t *testing.T) {
 	})
 
 	calls := 0
-	runChat(t, "is not stored after a panic", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
-		if calls++; calls%2 == 1 {
+	runChat(t, "is not stored after a panic or a failure", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+		switch calls++; calls % 3 {
+		case 1:
 			panic("boom")
+		case 2:
+			return chat.Reply{}, &chat.Failure{Kind: chat.Broken}
 		}
 		return whole, nil
 	}, func(w *chatServer, client *http.Client) {
@@ -331,6 +334,7 @@ func TestChatStreamWithIdempotencyKey(t *testing.T) {
 			w.Errorf("read %q, %v", l.text(), l.end)
 		}
 		synctest.Wait()
+		w.ask(client, true, keyHeader).expect(w, errorEvent)
 		w.ask(client, true, keyHeader).expect(w, doneEvent)
 	})
 
