@@ -3,9 +3,11 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"collab/adapters/httpapi/body"
@@ -60,6 +62,23 @@ func TestAppendObjectMatchesEncodingJSON(t *testing.T) {
 	})
 }
 
+func TestFileFiltersAreReadFromTheQuery(t *testing.T) {
+	for query, want := range map[string]object.Filter{
+		"kind=TEMPLATE&scope=SHARED": {Kind: object.Template, Scope: object.Shared},
+		"workspaceId=null":           {Unplaced: true},
+		"workspaceId=" + someID:      {Workspace: someID},
+		"workspaceId=nonsense":       {Workspace: body.NilID},
+		"prefix=/o/shared/A%CC%88":   {Prefix: "o/shared/Ä"},
+		"prefix=o/%25":               {Prefix: "o/%"},
+		"search=md+a%CC%88":          {Words: []string{"MD", "Ä"}},
+	} {
+		got, err := readObjectFilter(body.Query{Values: must.Do(url.ParseQuery(query)).Or(t)}, body.Page{})
+		must.NoError(t, err)
+		want.Limit = got.Limit
+		must.Equal(t, want, got, cmpopts.EquateEmpty())
+	}
+}
+
 func TestKeyCursorRoundTrips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := body.Position{Key: rapid.StringN(1, 100, -1).Draw(t, "key")}
@@ -88,6 +107,7 @@ func TestTheCursorOfAManifestIsNotAfterItsRights(t *testing.T) {
 	}
 	w := o.get("/manifest", "X-Actor: vic")
 	must.Is(t, "[]\n", w.Body.String())
+	must.Is(t, http.StatusOK, o.get("/manifest", "X-Actor: vic", "If-None-Match: "+w.Header().Get("Etag")).Code)
 	must.Is(t, http.StatusGone, o.get("/manifest?since="+w.Header().Get(cursorHeader), "X-Actor: vic").Code)
 }
 

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
 
+	"collab/adapters/httpapi/body"
 	"collab/domain/object"
 	"collab/test/harness"
 	"collab/test/must"
@@ -190,6 +192,40 @@ func TestDeclaredLengthBeyondTheLimitIsRefusedBeforeTheBodyIsRead(t *testing.T) 
 		r := syncRequest(http.MethodPost, "/files?path=p", iotest.ErrReader(errors.New("read")), "Content-Type: "+contentType)
 		r.ContentLength = 7 << 20 // of at most 1 MiB
 		checkError(t, send(o, r), 413)
+	}
+}
+
+func TestExpectedVersionsAreReadFromHeadersAndQuery(t *testing.T) {
+	for _, test := range []struct{ match, noneMatch, query, want string }{
+		{"", "", "", "<nil>"},
+		{`"3"`, "", "", "3"},
+		{`"3-json"`, "", "", "3"},
+		{"3", "", "", "3"},
+		{"", "*", "", "0"},
+		{"", "", "3", "3"},
+		{"nonsense", "", "", "If-Match must be one entity tag of the file's, its version, or *"},
+		{"", `"3"`, "", "If-None-Match must be *, for nothing, and without If-Match"},
+		{"*", "*", "", "If-None-Match must be *, for nothing, and without If-Match"},
+		{`"3"`, "", "3", "expectedVersion must be given only once"},
+		{"", "*", "0", "expectedVersion must be given only once"},
+	} {
+		c := &call{r: get("/"), params: body.Query{Values: url.Values{}}}
+		for name, text := range map[string]string{"If-Match": test.match, "If-None-Match": test.noneMatch} {
+			if text != "" {
+				c.r.Header.Set(name, text)
+			}
+		}
+		if test.query != "" {
+			c.params.Values.Set("expectedVersion", test.query)
+		}
+		version, err := c.expected()
+		got := fmt.Sprint(version)
+		if err != nil {
+			got = err.Error()
+		} else if version != nil {
+			got = fmt.Sprint(*version)
+		}
+		must.Is(t, test.want, got)
 	}
 }
 
