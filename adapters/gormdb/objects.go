@@ -265,38 +265,39 @@ func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, previous ob
 
 func errChanged() error { return fault.New(fault.Conflict, "The object has changed") }
 
-// replace makes all checks before it changes a row.
+// replace is Replace on SQLite. It makes all checks before it changes a row.
 func (s storage) replace(ctx context.Context, o id.Org, epoch int64, previous object.Content, c object.Change, limit int64, keep object.Retention) (head object.Head, err error) {
-	if head, err = changes(s).lock(ctx, o); err == nil {
-		c.Object.N = head.N + 1
-		var now int64
-		if now, err = members(s).Epoch(ctx, o); err == nil && now != epoch {
-			err = errChanged()
-		}
-	}
-	var existing object.Object
-	if err == nil {
-		existing, err = get(ctx, objectTable.of(s.write, o).filter("id = ? AND blob = ? AND version = ?", string(c.Object.ID), previous.Blob, c.Object.Version-1), (*objectRow).object)
-	}
-	if h := s.heads[o]; err == nil && !(h.counted && h.usage.Total() <= maxUsedBefore(existing.Size, c.Object.Size, limit, keep)) {
-		err = errChanged()
-	}
-	if err == nil {
-		err = s.BlobNames().Forget(ctx, object.Blob{Org: o, Name: c.Object.Blob})
-	}
-	if fault.Is(err, fault.NotFound) {
+	head, err = changes(s).lock(ctx, o)
+	if h := s.heads[o]; fault.Is(err, fault.NotFound) || err == nil && !(h.counted && h.usage.Total() <= maxUsedBefore(previous.Size, c.Object.Size, limit, keep)) {
 		err = errChanged()
 	}
 	if err != nil {
 		return head, err
 	}
-	if err := objects(s).put(ctx, o, existing.Size, c.Object); err != nil {
+	c.Object.N = head.N + 1
+	unchanged := []any{string(c.Object.ID), previous.Blob, c.Object.Version - 1, epoch, c.Object.Blob}
+	if keep.Keeps() {
+		by := sql.NullString{String: string(c.By), Valid: c.By != ""}
+		ended := []any{c.At.UnixMilli(), by, keep.Ended(c.Object, c.By, c.At, false).ExpiresAt.UnixMilli()}
+		if _, err := exec(ctx, s.write, "Object", tenantSQL(o, keepUnchanged, append(ended, unchanged...)...)); err != nil {
+			return head, err
+		}
+	}
+	n, err := exec(ctx, s.write, "Object", params(bind(rowOfObject(c.Object), objectTable.changes, tenantParams(o, 14))).sql(replaceUnchanged, unchanged...))
+	if err == nil && n == 0 {
+		err = errChanged()
+	}
+	if err == nil {
+		err = s.BlobNames().Forget(ctx, object.Blob{Org: o, Name: c.Object.Blob})
+	}
+	if err != nil {
 		return head, err
 	}
-	if keep.Keeps() {
-		err = s.Versions().Keep(ctx, o, keep, keep.Ended(existing, c.By, c.At, false))
-	} else {
+	s.grow(o, c.Object.Class(), c.Object.Size-previous.Size)
+	if !keep.Keeps() {
 		err = s.BlobNames().Discard(ctx, o, []string{previous.Blob}, c.At)
+	} else if s.grow(o, object.Versions, previous.Size); mayExceed(c.Object.Version-1, keep) {
+		err = versions(s).removeExcess(ctx, o, keep, []id.Object{c.Object.ID}, c.At)
 	}
 	if err != nil {
 		return head, err

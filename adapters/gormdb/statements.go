@@ -121,8 +121,7 @@ const (
 var replaceObject = func() (s [3][object.Versions]string) {
 	const insertName = " discarded AS (INSERT INTO blob_names (org_id, name, is_discarded, at) SELECT @org, "
 	released := insertName + "?::text, TRUE, ?::bigint FROM taken" + discarded + "),"
-	kept := " kept AS (INSERT INTO object_versions (org_id, " + join(keptFields, "%") + ", ended_at, ended_by, expires_at) SELECT @org, " +
-		join(keptFields, "was.%") + ", ?::bigint, ?::uuid, ?::bigint FROM was JOIN taken ON TRUE),"
+	kept := " kept AS (" + insertKept + join(keptFields, "was.%") + ", ?::bigint, ?::uuid, ?::bigint FROM was JOIN taken ON TRUE),"
 	excess := " excess AS (DELETE FROM object_versions v USING taken WHERE v.org_id = @org AND v.object_id = ? AND v.version <=" +
 		" (SELECT e.version FROM object_versions e WHERE e.org_id = @org AND e.object_id = ? ORDER BY e.version DESC LIMIT 1 OFFSET ?) RETURNING v.blob, v.size)," +
 		insertName + "excess.blob, TRUE, ?::bigint FROM excess" + discarded + "),"
@@ -158,6 +157,19 @@ var removeVersions = perDialect(func(d dialect) string {
 // keptFields are the fields of an earlier version that are those of its object, the id first.
 var keptFields = versionTable.fieldsOf("object_id", "version", "path", "kind", "scope", "workspace_id", "team_id", "owner_id", "mime_type",
 	"created_by", "updated_by", "created_at", "updated_at", "blob", "size", "checksum", "is_text")
+
+// insertKept is the beginning of a statement that keeps the previous content of an object.
+var insertKept = "INSERT INTO object_versions (org_id, " + join(keptFields, "%") + ", ended_at, ended_by, expires_at) SELECT @org, "
+
+// keepUnchanged and replaceUnchanged keep the previous content of an object and store the next one, on SQLite, if
+// the object has that content and version, the organisation the epoch, and the next content an announced name.
+var keepUnchanged, replaceUnchanged = func() (keep, replace string) {
+	const unchanged = " WHERE objects.org_id = @org AND objects.id = ? AND objects.blob = ? AND objects.version = ?" +
+		" AND EXISTS (SELECT 1 FROM organisations o WHERE o.id = @org AND o.epoch = ?)" +
+		" AND EXISTS (SELECT 1 FROM blob_names b WHERE b.org_id = @org AND b.name = ? AND NOT b.is_discarded)"
+	return insertKept + "id, " + join(keptFields[1:], "%") + ", ?, ?, ? FROM objects" + unchanged,
+		"UPDATE objects SET " + join(objectTable.changes, "% = ?") + unchanged
+}()
 
 // replaceObjectBefore is the beginning of replaceObject, up to the change of the object. The part next compares the
 // epoch as it is once the log's head is locked, and keeps it; it never waits for the organisation's row, because

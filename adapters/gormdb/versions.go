@@ -106,13 +106,17 @@ func (q versions) Keep(ctx context.Context, o id.Org, keep object.Retention, end
 		if len(many) == 0 {
 			return nil
 		}
-		excess := tenantSQL(o, removeExcess[c.dialect], list(c.dialect, many), keep.Versions)
-		names, size, err := versions{c}.blobs(ctx, excess, math.MaxInt64)
-		if err != nil {
-			return err
-		}
-		return versions{c}.release(ctx, o, names, size, ended[0].EndedAt)
+		return versions{c}.removeExcess(ctx, o, keep, many, ended[0].EndedAt)
 	})
+}
+
+// removeExcess removes the earlier versions of objects that are too many. The log is locked.
+func (q versions) removeExcess(ctx context.Context, o id.Org, keep object.Retention, of []id.Object, now time.Time) error {
+	names, size, err := q.blobs(ctx, tenantSQL(o, removeExcess[q.dialect], list(q.dialect, of), keep.Versions), math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	return q.release(ctx, o, names, size, now)
 }
 
 // mayExceed reports whether an object can have more versions than are kept when one with the number ends:
