@@ -164,7 +164,11 @@ func (q objects) Put(ctx context.Context, o id.Org, vs ...object.Object) error {
 			err = fault.Missing("Object")
 		}
 		if err == nil && len(vs) == 1 && previous[ids[0]].path == vs[0].Path {
-			return objects{c}.put(ctx, o, previous[ids[0]].size, vs[0])
+			v := vs[0]
+			if err = objectTable.of(c.write, o).key(string(v.ID)).save(ctx, rowOfObject(v)); err == nil {
+				c.grow(o, v.Class(), v.Size-previous[v.ID].size)
+			}
+			return err
 		}
 		if err != nil || len(vs) == 0 {
 			return err
@@ -225,15 +229,6 @@ func (q objects) checkFree(ctx context.Context, o id.Org, vs []object.Object, id
 		}
 	}
 	return false, nil
-}
-
-// put is Put in place of an object at the same path, whose content had the previous size.
-func (q objects) put(ctx context.Context, o id.Org, previous int64, v object.Object) error {
-	err := objectTable.of(q.write, o).key(string(v.ID)).save(ctx, rowOfObject(v))
-	if err == nil {
-		q.grow(o, v.Class(), v.Size-previous)
-	}
-	return err
 }
 
 // Replace is one statement on Postgres, and so one round trip instead of seven.
