@@ -73,7 +73,7 @@ type Input struct {
 	PreviousFiles int // files in the directory when rows were stored
 	// NoMoves says that the server cannot move files: they are uploaded and deleted instead.
 	NoMoves bool
-	// SplitMoves are the moves of directories, from and to, that are made file by file.
+	// SplitMoves are the moves of directories, from and to, in whose place what is in them is moved.
 	SplitMoves map[[2]string]bool
 }
 
@@ -493,7 +493,7 @@ func (p *planner) gather() {
 			continue
 		}
 		from, to := path.Dir(s.Row.Remote.Path), path.Dir(s.Path)
-		for path.Base(from) == path.Base(to) && path.Dir(from) != "." && path.Dir(to) != "." {
+		for path.Base(from) == path.Base(to) && path.Dir(from) != "." && path.Dir(to) != "." && !p.SplitMoves[[2]string{path.Dir(from), path.Dir(to)}] {
 			from, to = path.Dir(from), path.Dir(to)
 		}
 		if at := (pair{from, to}); from != "." && to != "." && strings.TrimPrefix(s.Row.Remote.Path, from) == strings.TrimPrefix(s.Path, to) {

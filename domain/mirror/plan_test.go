@@ -18,6 +18,7 @@ type world struct {
 	local  map[string]string // content by path
 	remote map[string]mirror.Record
 	synced map[string]mirror.Synced // by key
+	split  map[[2]string]bool       // Input.SplitMoves
 	ids    int
 }
 
@@ -54,7 +55,7 @@ func (w *world) rows() (map[string]mirror.Row, mirror.Tree) {
 
 func (w *world) plan() mirror.Plan {
 	rows, tree := w.rows()
-	return mirror.MakePlan(mirror.Input{Rows: rows, Tree: tree, Device: "test", Rules: mirror.Rules{
+	return mirror.MakePlan(mirror.Input{Rows: rows, Tree: tree, Device: "test", SplitMoves: w.split, Rules: mirror.Rules{
 		Ignored: func(string) bool { return false }, Refused: func(string) string { return "" },
 	}})
 }
@@ -64,6 +65,33 @@ func (w *world) create(p, content string) mirror.Record {
 	r := mirror.Record{ID: id.Object(fmt.Sprintf("id%03d", w.ids)), Path: p, Version: 1, Checksum: must.Sum(content), Size: int64(len(content))}
 	w.remote[string(r.ID)] = r
 	return r
+}
+
+func TestTheDirectoriesInOneWhoseMoveWasRefusedAreMoved(t *testing.T) {
+	w := &world{local: map[string]string{}, remote: map[string]mirror.Record{}, synced: map[string]mirror.Synced{}, split: map[[2]string]bool{}}
+	for _, name := range []string{"a", "in/a", "in/b", "in/deep/a", "in/deep/b"} {
+		r := w.create("d/"+name, name)
+		w.synced[mirror.KeyOf(r.Path)] = *mirror.NewSynced(r, r.Path)
+		w.local["e/"+name] = name
+	}
+	for _, c := range []struct {
+		refused string // of the last plan
+		moved   []string
+	}{
+		{"", []string{"e"}},
+		{"", []string{"e/in", "e/a"}},
+		{"/in", []string{"e/in/deep", "e/a", "e/in/a", "e/in/b"}},
+		{"/in/deep", []string{"e/a", "e/in/a", "e/in/b", "e/in/deep/a", "e/in/deep/b"}},
+	} {
+		if len(c.moved) > 1 {
+			w.split[[2]string{"d" + c.refused, "e" + c.refused}] = true
+		}
+		var moved []string
+		for _, s := range w.plan().Steps {
+			moved = append(moved, s.Path)
+		}
+		must.Equal(t, c.moved, moved)
+	}
 }
 
 // TestAFileRenamedToWhereTheServerHasAnotherIsMoved has a plan set the file aside, and the next one move it on the server.
