@@ -446,7 +446,7 @@ func TestConsole(t *testing.T) {
 		b.tabTo("Sessions")
 		b.key(kb.Enter)
 		const notice = `//*[@role="alert" and contains(., "Your session has ended")]`
-		b.waitVisible(notice + `//a[.="Sign in again in a new tab" and @target="_blank"]`)
+		b.waitVisible(notice+`//a[.="Sign in again in a new tab" and @target="_blank"]`, `//main//*[@role="alert" and contains(., "The session of this page has ended")]`)
 		b.axe("session-ended")
 		other := b.newTab()
 		other.enterConsole(s, "Ada", "Analytical Engines")

@@ -581,6 +581,9 @@ func TestMemories(t *testing.T) {
 		s.call("POST", "/auth/seed-onboarding", as, nil, http.StatusOK)
 		name := decode[[]struct{ Name string }](t, s.call("GET", "/workspaces", as, nil, http.StatusOK))[0].Name
 		b := openPage(t, s, "Ada", "/console/memories", "Memories")
+		if each := b.requested("/sync/memory/workspace/"); len(each) > 0 {
+			t.Errorf("workspaces are asked for their memories one by one: %v", each)
+		}
 		b.keyOn(fmt.Sprintf(`//summary[@aria-label="Add a memory of %s"]`, name), kb.Enter, kb.Tab)
 		field := fmt.Sprintf(`//input[@aria-label="Name of a new memory of %s"]`, name)
 		b.do(chromedp.SendKeys(field, "habits"), chromedp.Reload())

@@ -43,7 +43,7 @@ func TestAPageOfTheOrganisationThatWasLeft(t *testing.T) {
 
 	t.Run("stores nothing in the other organisation", func(t *testing.T) {
 		b.upload("secret.txt")
-		b.waitVisible(uploaded("secret.txt", "failed")+`[contains(., "another account or organisation")]`, `//*[@role="alert" and contains(., "Your session has ended")]`)
+		b.waitVisible(uploaded("secret.txt", "failed")+`[contains(., "The session of this page has ended")]`, `//*[@role="alert" and contains(., "Your session has ended")]`)
 		if _, there := s.stored(second)["secret.txt"]; there {
 			t.Error("the file is in the other organisation")
 		}

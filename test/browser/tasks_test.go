@@ -177,7 +177,7 @@ func TestTasksPage(t *testing.T) {
 		b.keyOn(search, kb.Escape)
 		b.waitVisible(row("first"))
 		s.call("DELETE", "/tasks/"+s.tasksOf(as)[3].ID, as, nil, http.StatusOK)
-		s.call("PATCH", "/tasks/"+second.ID, as, map[string]any{"title": "second", "workspaceId": nil, "tags": []string{}, "dueDate": nil}, http.StatusOK)
+		s.call("PATCH", "/tasks/"+second.ID, as, map[string]any{"title": "second", "workspaceId": nil, "tags": []string{strings.Repeat("brass", 9)}}, http.StatusOK)
 		s.call("DELETE", "/workspaces/"+workspace, as, nil, http.StatusOK)
 		s.call("DELETE", "/teams/"+team, as, nil, http.StatusOK)
 		b.do(chromedp.Reload())
@@ -188,6 +188,10 @@ func TestTasksPage(t *testing.T) {
 		if where := read(b, chromedp.Location()); !strings.HasSuffix(where, "/console/tasks?view=board") {
 			t.Errorf("the address is %s", where)
 		}
+		if !read(b, chromedp.Evaluate[bool](`{ const due = document.querySelector("time"), { right, y } = due.getBoundingClientRect(); document.elementFromPoint(right - 1, y + 1) === due }`)) {
+			t.Error("a long tag hides the day on which a task is due")
+		}
+		s.call("PATCH", "/tasks/"+second.ID, as, map[string]any{"tags": []string{}, "dueDate": nil}, http.StatusOK)
 		b.click(button("Groups"))
 		b.waitVisible(`//section[@aria-label="In progress"]//a[.="third"]`, `//section[@aria-label="To do"]//button[@aria-label="Status of first: To do"]`)
 		b.checkProblems(s.base, icon)

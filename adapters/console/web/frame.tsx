@@ -5,7 +5,7 @@ import { Icon, Initials, Mark, icons } from "./icons"
 import { call } from "./interface"
 import { keyName } from "./keys"
 import { Announcer } from "./live"
-import { part, Problem, Show, useAct, useLoaded } from "./loading"
+import { part, Problem, Show, useActs, useLoaded } from "./loading"
 import { groups, isFor, isListed, pages, type PageOf } from "./pages"
 import { signInAddress, usePath } from "./router"
 import type { Me } from "./types"
@@ -41,7 +41,7 @@ export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 	const path = usePath()
 	const at = pages.find((p) => p.path === path)
 	const main = useRef<HTMLElement>(null)
-	const { run: attempt, failed, fail } = useAct()
+	const { run: attempt, failed, fail } = useActs()
 	const [wanted, want] = useState(false)
 	const first = useRef(true)
 	const wide = useWide()

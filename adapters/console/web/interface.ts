@@ -41,9 +41,10 @@ export function onOperatorExpired(fn: () => void): void {
 	operatorExpired = fn
 }
 
-// expire says that a request found that the session has ended.
-export function expire(): void {
+// expire says that a request found that the session has ended, and returns the text for people: the server's is about tokens.
+export function expire(): string {
 	expired()
+	return "The session of this page has ended"
 }
 
 // call calls an operation by the session of this browser. It throws a Failure.
@@ -149,7 +150,8 @@ export async function send(address: string, init: RequestInit & { headers?: Reco
 		throw new Failure("The server cannot be reached", 0, "", 5)
 	}
 	if (response.ok) return response
-	if (response.status === 401) operators.test(address) ? operatorExpired() : expire()
+	let ended: string | undefined
+	if (response.status === 401) operators.test(address) ? operatorExpired() : (ended = expire())
 	const problem = (await response.json().catch(() => ({}))) as { message?: string }
-	throw new Failure(problem.message ?? response.statusText, response.status, response.headers.get("X-Request-Id") ?? "", Number(response.headers.get("Retry-After") ?? 0), response.headers.has("Idempotent-Replayed"))
+	throw new Failure(ended ?? problem.message ?? response.statusText, response.status, response.headers.get("X-Request-Id") ?? "", Number(response.headers.get("Retry-After") ?? 0), response.headers.has("Idempotent-Replayed"))
 }

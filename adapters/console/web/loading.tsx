@@ -82,33 +82,38 @@ export async function part<Module>(load: () => Promise<Module>, gone?: () => voi
 	}
 }
 
-// Act is an act of the person: run carries it out, unless it is under way, and failed is why it failed last, which fail sets.
+// Act is an act of the person: run carries it out, and failed is why it failed last, which fail sets.
 type Act<Args extends unknown[]> = { run: (...args: Args) => Promise<void>; busy: boolean; failed: Failed | undefined; fail: (failed?: Failed) => void }
 
-// useAct returns an act that calls a function. Its repetition has the arguments of the last call, and calls the function of the
-// latest rendering. Without a name and a function, run is given both, and several acts may be under way at once.
-export function useAct(): Act<[what: string, act: () => Promise<unknown>]>
-export function useAct<Args extends unknown[]>(what: string, act: (...args: Args) => Promise<unknown>): Act<Args>
-export function useAct(what?: string, act?: (...args: any[]) => Promise<unknown>): Act<any[]> {
-	const now = useRef({ act, busy: 0 })
-	now.current.act = act
+// useActs returns acts that are given to run by name and function. Several may be under way at once.
+export function useActs(): Act<[what: string, act: () => Promise<unknown>]> {
+	const [underWay, count] = useState(0)
 	const [failed, fail] = useState<Failed>()
-	const [, render] = useState({})
-	const run = async (...args: any[]): Promise<void> => {
-		const { act, busy } = now.current
-		if (act && busy > 0) return
-		now.current.busy++
+	const run = async (what: string, act: () => Promise<unknown>): Promise<void> => {
+		count((n) => n + 1)
 		fail(undefined)
-		render({})
 		try {
-			await (act ? act(...args) : args[1]())
+			await act()
 		} catch (error) {
-			fail({ what: what ?? args[0], failure: failureOf(error), retry: () => void run(...args) })
+			fail({ what, failure: failureOf(error), retry: () => void run(what, act) })
 		}
-		now.current.busy--
-		render({})
+		count((n) => n - 1)
 	}
-	return { run, busy: now.current.busy > 0, failed, fail }
+	return { run, busy: underWay > 0, failed, fail }
+}
+
+// useAct returns an act that calls a function, unless that is under way. A repetition has the arguments of the last call, and
+// calls the function of the latest rendering.
+export function useAct<Args extends unknown[]>(what: string, act: (...args: Args) => Promise<unknown>): Act<Args> {
+	const acts = useActs()
+	const now = useRef({ act, busy: false })
+	now.current.act = act
+	const once = async (...args: Args): Promise<unknown> => {
+		if (now.current.busy) return
+		now.current.busy = true
+		return now.current.act(...args).finally(() => (now.current.busy = false))
+	}
+	return { ...acts, run: (...args) => acts.run(what, () => once(...args)) }
 }
 
 // submitting returns a handler for the submit event of a form, which carries out an act.

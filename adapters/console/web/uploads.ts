@@ -222,10 +222,9 @@ function request(method: string, path: string, { body, headers, signal, progress
 		sending.onabort = () => reject(new Failure("It was cancelled", 0, "", 0))
 		sending.onload = () => {
 			if (sending.status >= 200 && sending.status < 300) return resolve({ body: sending.response })
-			if (sending.status === 401) expire()
 			const header = (name: string): string => sending.getResponseHeader(name) ?? ""
 			const there = header("X-Collab-Id") ? { id: header("X-Collab-Id"), version: Number(header("X-Collab-Version")) } : undefined
-			reject(new Refusal(sending.response?.message ?? sending.statusText, sending.status, header("X-Request-Id"), Number(header("Retry-After")), header("Idempotent-Replayed") !== "", sending.status === 409 ? there : undefined))
+			reject(new Refusal(sending.status === 401 ? expire() : sending.response?.message ?? sending.statusText, sending.status, header("X-Request-Id"), Number(header("Retry-After")), header("Idempotent-Replayed") !== "", sending.status === 409 ? there : undefined))
 		}
 		signal?.addEventListener("abort", () => sending.abort())
 		sending.send(body ?? null)

@@ -9,7 +9,7 @@ import { Icon, icons } from "../icons"
 import { all, call, callDelete, failureOf } from "../interface"
 import { onKeys } from "../keys"
 import { announce } from "../live"
-import { Placeholder, Problem, RequestId, Show, Time, submitting, useAct, useLoaded, useLook, type Failed } from "../loading"
+import { Placeholder, Problem, RequestId, Show, Time, submitting, useAct, useActs, useLoaded, useLook, type Failed } from "../loading"
 import { Unnamed, useMembers, type Members } from "../members"
 import { Menu } from "../menu"
 import type { Belonging } from "../pages"
@@ -43,7 +43,7 @@ function Explorer({ places, members, keeps, org, writes }: ExplorerOf): JSX.Elem
 	const place = asked === null ? places[0] : places.find((p) => p.key === `${asked}/`)
 	const folder = query.get("folder") ?? "", file = query.get("file")
 	useOpen(records, place?.key)
-	const { run: attempt, failed, fail } = useAct()
+	const { run: attempt, failed, fail } = useActs()
 	const [sure, ask] = useState<StoredObject>()
 	const [renamed, rename] = useState<StoredObject>()
 	const heading = useRef<HTMLHeadingElement>(null)

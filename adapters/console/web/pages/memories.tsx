@@ -43,6 +43,8 @@ function Chosen({ workspaces, members, me }: { workspaces: Workspace[]; members:
 	useOpen(records, place)
 	const shelf = records.of(place ?? "")
 	const stored = memory && [...(shelf?.files.values() ?? [])].find((o) => o.storageKey.endsWith(`/${memory.key}`))
+	const files = useLoaded(() => all("GET /api/v1/sync/files", { kind: "WORKSPACE_MEMORY" }), [owner && stored?.id])
+	useLook(files.retry)
 	return (
 		<>
 			<header class="bar"><h1 tabIndex={-1}>Memories</h1><Live feed={feed} /></header>
@@ -51,7 +53,8 @@ function Chosen({ workspaces, members, me }: { workspaces: Workspace[]; members:
 			<div class="explorer">
 				<nav class="memories" aria-label="Memories">
 					<ul>{fixed.map((m) => <li key={m.name}><a href={addressWith({ memory: m.name })} aria-current={m.name === asked ? "page" : undefined}>{m.title}</a></li>)}</ul>
-					{workspaces.map((w) => <OfWorkspace key={w.id} workspace={w} asked={asked} open={(name) => change({ memory: `${w.id}/${name}` })} seen={w.id === workspace ? stored : undefined} writes={me.role !== "VIEWER"} />)}
+					<Show of={files} what="the memories of workspaces" again="Loading the memories of workspaces">{() => null}</Show>
+					{workspaces.map((w) => <OfWorkspace key={w.id} workspace={w} files={files.value?.filter((o) => o.workspaceId === w.id) ?? []} asked={asked} open={(name) => change({ memory: `${w.id}/${name}` })} writes={me.role !== "VIEWER"} />)}
 				</nav>
 				<div class="within">
 					{place && shelf?.failure && <Problem failure={shelf.failure} what="Following the memory" retry={() => void records.load(place)} />}
@@ -65,8 +68,7 @@ function Chosen({ workspaces, members, me }: { workspaces: Workspace[]; members:
 }
 
 // OfWorkspace lists the memory files of a workspace, and adds one.
-function OfWorkspace({ workspace, asked, open, seen, writes }: { workspace: Workspace; asked: string; open: (name: string) => void; seen: StoredObject | undefined; writes: boolean }): JSX.Element {
-	const files = useLoaded(() => call("GET /api/v1/sync/memory/workspace/{workspaceId}", { path: { workspaceId: workspace.id } }), [workspace.id, seen?.id])
+function OfWorkspace({ workspace, files, asked, open, writes }: { workspace: Workspace; files: StoredObject[]; asked: string; open: (name: string) => void; writes: boolean }): JSX.Element {
 	const [name = "", setName] = useDraft<string>(`new memory of ${workspace.id}`)
 	const [adding] = useState(name !== "")
 	const add = (): void => {
@@ -78,11 +80,7 @@ function OfWorkspace({ workspace, asked, open, seen, writes }: { workspace: Work
 	return (
 		<section aria-label={`Memories of ${workspace.name}`}>
 			<h2>{workspace.name}</h2>
-			<Show of={files} what={`the memories of ${workspace.name}`}>
-				{(list) => list.length === 0
-					? null
-					: <ul>{list.map((o) => <li key={o.id}><a href={addressWith({ memory: `${workspace.id}/${o.path}` })} aria-current={asked === `${workspace.id}/${o.path}` ? "page" : undefined}>{o.path}</a></li>)}</ul>}
-			</Show>
+			{files.length > 0 && <ul>{files.map((o) => <li key={o.id}><a href={addressWith({ memory: `${workspace.id}/${o.path}` })} aria-current={asked === `${workspace.id}/${o.path}` ? "page" : undefined}>{o.path}</a></li>)}</ul>}
 			{writes && (
 				<details open={adding}>
 					<summary aria-label={`Add a memory of ${workspace.name}`}>Add a memory</summary>

@@ -7,7 +7,7 @@ import { dropKey, once, useDraft } from "../draft"
 import { Initials } from "../icons"
 import { all, call, callDelete } from "../interface"
 import { announce } from "../live"
-import { Copy, Problem, Show, Time, submitting, useAct, useLoaded, useLook } from "../loading"
+import { Copy, Problem, Show, Time, submitting, useAct, useActs, useLoaded, useLook } from "../loading"
 import { first } from "../members"
 import { useQuery, useTyped } from "../router"
 import { count, nameOf, plans, roles } from "../text"
@@ -43,7 +43,7 @@ export default function People({ me }: { me: Me }): JSX.Element {
 		invitations.retry()
 		seats.retry()
 	})
-	const { run: attempt, busy, failed, fail } = useAct()
+	const { run: attempt, busy, failed, fail } = useActs()
 	const [leaving, setLeaving] = useState<Member>()
 	const [demoting, setDemoting] = useState<[Member, Role]>()
 	const [link, setLink] = useState<{ email: string; url: string }>()
@@ -89,7 +89,7 @@ export default function People({ me }: { me: Me }): JSX.Element {
 		<div class="people">
 			<header class="bar">
 				<h1 ref={heading} tabIndex={-1}>People</h1>
-				<input class="grow" type="search" aria-label="Search members" placeholder={complete ? "Search name, e-mail or role" : "Search name or e-mail"} maxLength={200} {...typed} />
+				<input class="grow" type="search" aria-label="Search members" placeholder={complete ? "Name, e-mail or role" : "Name or e-mail"} maxLength={200} {...typed} />
 				{manages && <button type="button" class="primary" onClick={() => change({ invite: "1" })}>Invite…</button>}
 			</header>
 			<Show of={seats} what="the seats">{(s) => <SeatsLine seats={s} pending={manages ? invitations.value?.length : undefined} manages={manages} />}</Show>

@@ -335,7 +335,7 @@ function Row({ task: t, names, board, writes, tabIndex, selected, editing, troub
 				? <Rename key={t.id} task={t} rename={rename} />
 				: <a class="title" data-row href={addressWith({ task: t.id })} tabIndex={tabIndex} draggable={false}>{t.title}</a>}
 			<span class="about">
-				{t.tags.slice(0, 3).map((tag) => <span class="badge">{tag}</span>)}
+				<span class="tags">{t.tags.slice(0, 3).map((tag) => <span class="badge">{tag}</span>)}</span>
 				{t.dueDate && <time class={late ? "warning" : "soft"} dateTime={t.dueDate} title={`Due ${exact(t.dueDate)}${t.dueDate.length === 10 ? " (UTC)" : ""}${late ? ", late" : ""}`}>{late && <span class="hidden">Late: </span>}{day(t.dueDate.slice(0, 10))}</time>}
 				{writes ? <Menu {...common} label={`Assignee of ${t.title}: ${assignee}`} shortcut="a" choices={people} find="Name or e-mail" search={moreOf(names)}>{letters ?? "–"}</Menu> : letters && <>{letters}<span class="hidden">Assignee: {assignee}</span></>}
 			</span>

@@ -9,7 +9,7 @@ import { useFeed } from "../feed"
 import { all, call, callDelete, Failure, failureOf } from "../interface"
 import { onKeys } from "../keys"
 import { announce } from "../live"
-import { Placeholder, Problem, Show, Time, submitting, useAct, useLoaded, useLook, type Failed, type Loaded } from "../loading"
+import { Placeholder, Problem, Show, Time, submitting, useAct, useActs, useLoaded, useLook, type Failed, type Loaded } from "../loading"
 import { Unnamed, useMembers, type Members as Directory } from "../members"
 import { Menu, type Choice } from "../menu"
 import { addressWith, go, useQuery, type Changes } from "../router"
@@ -99,7 +99,7 @@ export default function Teams({ me }: { me: Me }): JSX.Element {
 	const [query, change] = useQuery()
 	const known = useLoaded(load, [])
 	const people = useMembers()
-	const { run: attempt, failed, fail } = useAct()
+	const { run: attempt, failed, fail } = useActs()
 	const [workspaces, move] = useOrder(known, fail)
 	const [ending, end] = useState<Workspace | Team>()
 	const [leaving, leave] = useState<Team>()
@@ -332,7 +332,7 @@ function Members({ team, me, writes, people }: { team: Team; me: Me; writes: boo
 	const members = useLoaded(() => all("GET /api/v1/teams/{id}/members", {}, undefined, { path: { id: team.id } }), [])
 	const [text, type] = useState(""), [chosen, choose] = useState<string>()
 	const [unchosen, setUnchosen] = useState(false)
-	const { run: attempt, busy, failed, fail } = useAct()
+	const { run: attempt, busy, failed, fail } = useActs()
 	const [most, setMost] = useState(step)
 	const heading = useRef<HTMLHeadingElement>(null)
 	const there = new Set(members.value?.map((m) => m.userId))
