@@ -100,10 +100,10 @@ func (d dialect) kindOfAction() string {
 func (d dialect) org() string { return d.text("@org", "@org::uuid") }
 
 // records returns the rows of a parameter that is a JSON array of objects, as a table v
-// with the columns.
+// with the columns. json_each would write each object as text, to be parsed again.
 func (d dialect) records(columns []field) string {
 	if d != onPostgres {
-		return "(SELECT " + join(columns, "value->>'%' AS %") + " FROM json_each(?)) AS v"
+		return "(SELECT " + join(columns, "value->>'%' AS %") + " FROM jsonb_each(?)) AS v"
 	}
 	list := make([]string, len(columns))
 	for i, c := range columns {
