@@ -118,7 +118,7 @@ func (m *Mirror) round(ctx context.Context, dry bool) (Outcome, error) {
 	m.scope, m.accept = mirror.Scope{}, false
 	m.lock.Unlock()
 	err := r.run(ctx, accept, dry)
-	if _, unstored := errors.AsType[stateError](err); unstored { // the disk may be full of downloads that are not complete
+	if _, unstored := errors.AsType[stateError](err); unstored && ctx.Err() == nil { // the disk may be full of downloads that are not complete
 		now := m.Clock.Now()
 		_ = m.DiskWriter.Clean(ctx, now, now.Add(-keepTrash))
 	}

@@ -523,8 +523,12 @@ func TestStagedContentIsRemovedOnceADayAndWhenNothingCanBeStored(t *testing.T) {
 	s.server.core.Clock.Advance(24 * time.Hour)
 	_, _ = s.round()
 	must.Is(t, 4, len(c.before))
+	ctx, interrupt := context.WithCancel(t.Context())
+	s.state.before = func(string) (bool, error) { interrupt(); return false, ctx.Err() }
+	s.put(map[string]string{}, "a", "")
+	must.FailIs(t, must.ErrorOf(s.client.Round(ctx)), context.Canceled)
+	must.Is(t, 4, len(c.before)) // what an interrupted round has downloaded stays
 	s.state.before = func(string) (bool, error) { return false, fault.New(fault.Unavailable, "full") }
-	s.disk.write("a", "")
 	_, _ = s.round()
 	must.Equal(t, []time.Time{s.server.core.Clock.Now(), s.server.core.Clock.Now().AddDate(0, 0, -30)}, c.before[4:])
 }
