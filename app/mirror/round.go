@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// maxPlans is how many plans a round makes at most.
+	// maxPlans is how many plans a round makes at most, beside those in which the server refuses to move a directory.
 	maxPlans = 8
 	// maxAttempts is how often a round tries a file that changes meanwhile.
 	maxAttempts = 3
@@ -182,11 +182,15 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		if len(first) > 0 {
 			steps = first
 		}
+		split := len(r.splitMoves)
 		err = r.execute(ctx, steps)
 		r.scope = r.scope.Add(mirror.Scope{Directories: slices.Collect(maps.Keys(r.touched))})
 		clear(r.touched)
 		if err != nil {
 			return err
+		}
+		if len(r.splitMoves) > split {
+			r.plans-- // the next plan moves what is in them, so their depth bounds how many such plans follow
 		}
 		if r.progress || len(first) > 0 {
 			continue

@@ -1424,6 +1424,7 @@ func TestAFileThatIsMovedBackAfterItsMoveHadNoResponseIsNotDeleted(t *testing.T)
 	s.want(map[string]string{"a": "one", "b": "two"})
 }
 
+// TestARefusedMoveOfADirectoryIsMadeFileByFile has more directories in each other than a round makes plans.
 func TestARefusedMoveOfADirectoryIsMadeFileByFile(t *testing.T) {
 	s := place(t)
 	d := newDisk(s.core.Clock.Now)
@@ -1444,8 +1445,9 @@ func TestARefusedMoveOfADirectoryIsMadeFileByFile(t *testing.T) {
 		}
 		return out
 	}
-	d.write("d/a", "one")
-	d.write("d/b", "two")
+	deep := "d" + strings.Repeat("/in", 9)
+	d.write(deep+"/a", "one")
+	d.write(deep+"/b", "two")
 	round()
 	d.move("d", "e")
 	if out := round(); out.Done != 2 {
