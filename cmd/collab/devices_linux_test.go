@@ -298,6 +298,9 @@ func TestWhatIsSavedOnOneDeviceAppearsOnTheOther(t *testing.T) {
 		must.NoError(bob, os.Remove(bob.path(name)))
 	}
 	until(bob, `"stopped":"The directory is empty, and was not."`)
+	once := bob.command("--accept-deletions", "--once") // ends when both sides are equal
+	_ = once.Run()
+	must.Is(bob, exitConflict, once.ProcessState.ExitCode())
 	must.NoError(bob, bob.command("--accept-deletions").Run())
 	until(ann, `"action":"trash","path":"small"`)
 }

@@ -53,6 +53,8 @@ const (
 	// maxStart is the longest wait before a server that cannot be reached is asked again at the
 	// start.
 	maxStart = time.Minute
+	// acceptedWithin is how soon a process takes what another one accepts for it.
+	acceptedWithin = 10 * time.Second
 )
 
 func (a *app) sync() *cobra.Command {
@@ -82,8 +84,8 @@ func (a *app) sync() *cobra.Command {
 				return syncError(err)
 			}
 			s, err := a.openSynced(c.Context(), dir, f, at == place{})
-			if accept && !dry && s.disk == nil && fault.Is(err, fault.Conflict) {
-				if err = a.acceptElsewhere(dir); err == nil {
+			if accept && !dry && !once && s.disk == nil && fault.Is(err, fault.Conflict) {
+				if err = a.acceptElsewhere(c.Context(), dir, err); err == nil {
 					continue
 				}
 			}
@@ -126,18 +128,32 @@ changes, elsewhere a line of JSON for each change. docs/client.md says what happ
 // acceptedName is the file in mirror.StateDirectory that accepts deletions for the process that synchronises the directory.
 const acceptedName = "accepted"
 
-// acceptElsewhere accepts deletions for another process.
-func (a *app) acceptElsewhere(dir string) error {
+// acceptElsewhere accepts deletions for the process that has locked the directory. It returns the error of the lock if that
+// does not take the file, as one that makes a single round, or an earlier version.
+func (a *app) acceptElsewhere(ctx context.Context, dir string, locked error) error {
 	state, err := mirrorstate.OpenDirectory(dir)
 	if err != nil {
 		return err
 	}
 	defer state.Close()
-	err = atomicfile.ReplaceIn(state, acceptedName, atomicfile.Content(nil))
-	if err == nil {
-		a.printErrf("%s is synchronised by another process, which makes the deletions", dir)
+	if p, err := a.pauseOf(state); p != nil || err != nil {
+		return cmp.Or(err, a.pausedError(state, dir))
 	}
-	return err
+	if err := atomicfile.ReplaceIn(state, acceptedName, atomicfile.Content(nil)); err != nil {
+		return err
+	}
+	for range acceptedWithin / time.Second {
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), state.Remove(acceptedName))
+		}
+		if _, err := state.Lstat(acceptedName); errors.Is(err, fs.ErrNotExist) {
+			a.printErrf("%s is synchronised by another process, which makes the deletions", dir)
+			return nil
+		}
+	}
+	return errors.Join(locked, state.Remove(acceptedName))
 }
 
 // checkDistinct returns an error if two names are those of one directory.
@@ -408,6 +424,11 @@ func (a *app) resumption(state *os.Root, dir string) string {
 	return "collab sync resume"
 }
 
+// pausedError returns the error that a directory with that state directory is paused.
+func (a *app) pausedError(state *os.Root, dir string) error {
+	return fmt.Errorf("%s is paused. Continue with: %s", dir, a.resumption(state, dir))
+}
+
 // pauseEach makes, or with nil ends, the pauses of directories, or without any that of all.
 func (a *app) pauseEach(dirs []string, p *pause) error {
 	set := func(directory *os.Root, err error) error {
@@ -603,9 +624,13 @@ func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bo
 	return s, nil
 }
 
-// isPaused reports whether the directory is paused, and accepts deletions if another process has.
+// isPaused reports whether the directory is paused, and accepts deletions if another process has. It is said again if they are
+// not made then, as when the next round fails.
 func (s *synced) isPaused() bool {
 	if s.files.Remove(acceptedName) == nil {
+		s.lock.Lock()
+		s.last.Stopped = ""
+		s.lock.Unlock()
 		s.mirror.AcceptDeletions()
 	}
 	p, err := s.app.pauseOf(s.files)
@@ -922,13 +947,10 @@ func (s *synced) ended(err error, others bool) error {
 
 // once makes one round, or prints its plan.
 func (s *synced) once(ctx context.Context, dry bool) error {
-	paused := func() error {
-		return fmt.Errorf("%s is paused. Continue with: %s", s.dir, s.app.resumption(s.files, s.dir))
-	}
 	if dry {
 		o, err := s.mirror.DryRun(ctx)
 		if o.Paused {
-			return paused()
+			return s.app.pausedError(s.files, s.dir)
 		}
 		s.lock.Lock()
 		defer s.lock.Unlock()
@@ -950,7 +972,7 @@ func (s *synced) once(ctx context.Context, dry bool) error {
 	case err != nil:
 		return s.withRemedy(err)
 	case o.Paused:
-		return paused()
+		return s.app.pausedError(s.files, s.dir)
 	case o.Guard != "":
 		return exitError{exitGuard, errors.New(o.Guard)}
 	case len(o.Failed) > 0 || len(o.Held) > 0:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"log"
 	"net/http"
 	"net/http/httptest"
@@ -139,6 +140,34 @@ func TestAStopSaysWhatWasNotMadeAndWhatCannotBeWrittenOnce(t *testing.T) {
 			t.Errorf("it repeats %q", text)
 		}
 	}
+}
+
+func TestDeletionsAreAcceptedForAProcessThatTakesIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, errs := terminal(t, 80, nil)
+		dir := t.TempDir()
+		must.NoError(t, os.Mkdir(filepath.Join(dir, mirror.StateDirectory), 0o700))
+		files := must.Do(mirrorstate.OpenDirectory(dir)).Or(t)
+		defer files.Close()
+		s := &synced{app: a, dir: dir, files: files, log: mirrorstate.Log{Directory: files}, unwritten: map[string]bool{}, mirror: rounds.New(rounds.Options{})}
+		defer s.log.Close()
+		locked := errors.New("another process")
+		must.FailIs(t, a.acceptElsewhere(t.Context(), dir, locked), locked)
+		must.FailIs(t, must.ErrorOf(files.Lstat(acceptedName)), fs.ErrNotExist)
+		s.finished(rounds.Outcome{Guard: "stopped"}, nil)
+		go func() {
+			time.Sleep(time.Second)
+			s.isPaused()
+		}()
+		must.NoError(t, a.acceptElsewhere(t.Context(), dir, locked))
+		s.finished(rounds.Outcome{}, errors.New("the server is away"))
+		s.finished(rounds.Outcome{Guard: "stopped"}, nil)
+		must.Is(t, 2, strings.Count(errs.String(), "Continue with: "))
+		must.NoError(t, a.pauseEach([]string{dir}, &pause{}))
+		if err := a.acceptElsewhere(t.Context(), dir, locked); err == nil || !strings.HasSuffix(err.Error(), "Continue with: collab sync resume "+dir) {
+			t.Error(err)
+		}
+	})
 }
 
 // full is a writer that cannot write.
