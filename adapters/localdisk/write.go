@@ -84,7 +84,7 @@ func (d *Disk) Stage(ctx context.Context, name string, offset int64, r io.Reader
 	if _, err := io.CopyBuffer(sum, io.LimitReader(f, offset), buffer[:]); err != nil {
 		return "", err
 	}
-	_, err = io.CopyBuffer(io.MultiWriter(syncfs.NewWriter(f, offset), sum), &roomReader{d, &contextReader{ctx, r}}, buffer[:])
+	_, err = io.CopyBuffer(io.MultiWriter(syncfs.NewWriter(f, offset), sum), &roomReader{Reader: &contextReader{ctx, r}, disk: d}, buffer[:])
 	return hex.EncodeToString(sum.Sum(nil)), err
 }
 
@@ -139,16 +139,20 @@ func (r *contextReader) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// roomReader fails when storing what was read would leave less than minFree.
+// roomReader fails when storing what was read would leave less than minFree. It asks for the room now and then.
 type roomReader struct {
-	disk *Disk
 	io.Reader
+	disk  *Disk
+	known int // bytes for which there was room
 }
 
 func (r *roomReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
-	if n > 0 && r.disk.free() < uint64(n)+minFree {
-		return 0, errNoRoom
+	if r.known -= n; r.known < 0 { // a network file system asks its server
+		if r.disk.free() < uint64(n)+minFree {
+			return 0, errNoRoom
+		}
+		r.known = roomAhead
 	}
 	return n, err
 }
@@ -172,8 +176,11 @@ func (d *Disk) Staged(_ context.Context, name string, size int64) (staged int64,
 	return staged, nil
 }
 
-// minFree is how many bytes of the disk downloads leave at least: what is done is to be stored in the state.
+// minFree is how many bytes of the disk downloads leave, each but for roomAhead: what is done is to be stored in the state.
 const minFree = 8 << 20
+
+// roomAhead is how many bytes of a download are stored before the room is looked at again.
+const roomAhead = 256 << 10
 
 // maxChanged is the most directories that Place keeps open.
 const maxChanged = 64
