@@ -344,8 +344,8 @@ type conn struct {
 	inHandler    atomic.Bool  // the present request has reached its handler
 	http2        atomic.Bool
 	readDeadline atomic.Bool // a hijacked connection has a read deadline
-	headRefused  bool        // its headers exceeded the budget; used by the reading goroutine only, as the next one
-	headLate     bool        // its headers did not come before the read deadline
+	headRefused  bool        // its headers exceeded the budget; used by the reading goroutine only
+	headLate     atomic.Bool // its headers did not come before the read deadline
 
 	mu      sync.Mutex
 	account Account // guarded by mu
@@ -426,7 +426,7 @@ func (c *conn) endHead() {
 func (c *conn) readHead(b []byte) (int, error) {
 	if !c.headRefused {
 		n, err := c.Conn.Read(b)
-		c.headLate = errors.Is(err, os.ErrDeadlineExceeded)
+		c.headLate.Store(errors.Is(err, os.ErrDeadlineExceeded))
 		if c.chargeHead(b[:n]) {
 			return n, err
 		}
@@ -484,7 +484,7 @@ func (c *conn) Write(b []byte) (n int, err error) {
 	}
 	defer c.writingSince.Store(0)
 	if !c.inHandler.Load() && !c.http2.Load() { // HTTP/2 may write parts of a response after its handler's end
-		if answer := c.limiter.malformed(b, c.headLate, c.RemoteAddr()); answer != nil {
+		if answer := c.limiter.malformed(b, c.headLate.Load(), c.RemoteAddr()); answer != nil {
 			c.writingSince.Store(c.limiter.now())
 			_, err := c.Conn.Write(answer)
 			return len(b), err
