@@ -133,14 +133,15 @@ func (d *Disk) prepare() error {
 	if d.top.self, err = d.top.root.Open("."); err != nil {
 		return failed(err, "The directory cannot be opened")
 	}
+	state := filepath.Join(d.path, mirror.StateDirectory)
 	if d.state, err = d.top.makeDirectory(mirror.StateDirectory); err != nil {
-		return failed(err, "The directory %s cannot be made", filepath.Join(d.path, mirror.StateDirectory))
+		return failed(err, "The directory %s cannot be made", state)
 	}
 	if info, err = d.state.root.Stat("."); err != nil {
-		return failed(err, "The directory %s cannot be read", filepath.Join(d.path, mirror.StateDirectory))
+		return failed(err, "The directory %s cannot be read", state)
 	}
 	if isForeign(info) {
-		return fault.New(fault.Forbidden, "The directory %s belongs to another user", filepath.Join(d.path, mirror.StateDirectory))
+		return fault.New(fault.Forbidden, "The directory %s belongs to another user", state)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		_ = d.state.root.Chmod(".", 0o700) // some file systems have no permissions
