@@ -115,11 +115,16 @@ func (a *app) run(ctx context.Context, args []string) int {
 func (a *app) withRemedy(err error) error {
 	switch {
 	case apiclient.Status(err) == http.StatusUnauthorized && !apiclient.Unanswered(err) && a.signedIn != "":
-		return fmt.Errorf("%w. Sign in again: collab login --server %s", err, a.signedIn)
+		return signInAgain(err, a.signedIn)
 	case apiclient.Status(err) == 0 && apiclient.Unanswered(err) && fault.KindOf(err) == fault.Internal:
 		return fmt.Errorf("the server cannot be reached: %w", err)
 	}
 	return err
+}
+
+// signInAgain returns the error of a server that takes the stored account no longer.
+func signInAgain(err error, server string) error {
+	return fmt.Errorf("%w. Sign in again: collab login --server %s", err, server)
 }
 
 // exitError is an error with the exit code of the process.

@@ -918,7 +918,7 @@ func (s *synced) withRemedy(err error) error {
 	}
 	switch fault.KindOf(err) {
 	case fault.Unauthenticated:
-		return fmt.Errorf("%w. Sign in again: collab login --server %s", err, s.server)
+		return signInAgain(err, s.server)
 	case fault.Forbidden:
 		return exitError{exitSignIn, fmt.Errorf("%w. The place is closed to this account; ask an owner of the organisation. %s stays as it is", err, s.dir)}
 	case fault.NotFound:
