@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 
+	"collab/adapters/accept"
 	"collab/domain/fault"
 )
 
@@ -106,7 +107,7 @@ func (f files) serve(w http.ResponseWriter, r *http.Request) error {
 func (f file) send(w http.ResponseWriter, r *http.Request) error {
 	h := w.Header()
 	h.Add("Vary", "Accept-Encoding")
-	compressed := takesGzip(r.Header["Accept-Encoding"])
+	compressed := accept.Gzip(r.Header["Accept-Encoding"])
 	tag := `"` + f.tag + `"`
 	if compressed {
 		tag = `"` + f.tag + `-gzip"`
@@ -139,15 +140,4 @@ func unpack(packed []byte) ([]byte, error) {
 		return nil, err
 	}
 	return io.ReadAll(r)
-}
-
-// takesGzip reports whether a client accepts gzip by name.
-func takesGzip(header []string) bool {
-	for coding := range strings.SplitSeq(strings.Join(header, ","), ",") {
-		name, weight, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";")
-		if strings.EqualFold(name, "gzip") {
-			return strings.Trim(weight, "q=.0") != "" || weight == ""
-		}
-	}
-	return false
 }

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"collab/adapters/accept"
 	"collab/adapters/encode"
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/spool"
@@ -126,7 +127,7 @@ func (c *call) wantsBytes(q body.Query, o object.Object) (bool, error) {
 	}
 	own, _, _ := mime.ParseMediaType(o.MimeType)
 	bytes, best := false, 0.0
-	for media, weight := range weights(c.r.Header["Accept"]) {
+	for media, weight := range accept.Weights(c.r.Header["Accept"]) {
 		if weight > best {
 			switch media {
 			case "application/json", "application/*", "*/*":

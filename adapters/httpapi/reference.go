@@ -11,6 +11,7 @@ import (
 
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
+	"collab/adapters/accept"
 	"collab/domain/fault"
 )
 
@@ -98,7 +99,7 @@ func (a *api) readRenderer(c *call) error {
 	h := c.Header()
 	c.public(immutable)
 	h.Add("Vary", "Accept-Encoding")
-	compressed := takesGzip(c.r.Header["Accept-Encoding"])
+	compressed := accept.Gzip(c.r.Header["Accept-Encoding"])
 	tag := a.reference.scriptTag
 	if compressed {
 		tag = a.reference.gzipTag
@@ -128,17 +129,4 @@ func (a *api) readRenderer(c *call) error {
 		return c.ClientClosed(err)
 	}
 	return nil
-}
-
-// takesGzip reports whether an Accept-Encoding header accepts gzip.
-func takesGzip(header []string) (takes bool) {
-	for coding, weight := range weights(header) {
-		switch coding {
-		case "gzip", "x-gzip":
-			return weight > 0
-		case "*":
-			takes = weight > 0
-		}
-	}
-	return takes
 }

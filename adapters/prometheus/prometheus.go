@@ -3,11 +3,9 @@ package prometheus
 
 import (
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"context"
 	"fmt"
-	"mime"
 	"net/http"
 	"slices"
 	"sort"
@@ -17,6 +15,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"collab/adapters/accept"
 )
 
 // Handler replies with what the reader collects, under the names that OpenTelemetry's
@@ -32,7 +32,7 @@ func Handler(reader sdkmetric.Reader) http.Handler {
 		h.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		h.Add("Vary", "Accept-Encoding")
 		body := text(slices.Concat(families, runtimeFamilies(), processFamilies()))
-		if takesGzip(r.Header.Get("Accept-Encoding")) {
+		if accept.Gzip(r.Header["Accept-Encoding"]) {
 			h.Set("Content-Encoding", "gzip")
 			z := gzip.NewWriter(w)
 			_, _ = z.Write(body) // the client is gone if it fails
@@ -41,18 +41,6 @@ func Handler(reader sdkmetric.Reader) http.Handler {
 		}
 		_, _ = w.Write(body)
 	})
-}
-
-// takesGzip reports whether an Accept-Encoding header allows gzip.
-func takesGzip(header string) bool {
-	for part := range strings.SplitSeq(header, ",") {
-		coding, parameters, err := mime.ParseMediaType(part)
-		if err == nil && coding == "gzip" {
-			q, err := strconv.ParseFloat(cmp.Or(parameters["q"], "1"), 64)
-			return err == nil && q > 0
-		}
-	}
-	return false
 }
 
 // family is a metric with its samples.

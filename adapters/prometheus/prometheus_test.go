@@ -174,12 +174,10 @@ func TestResponsesAreCompressedForThoseThatTakeIt(t *testing.T) {
 	if parse(t, body)["go_goroutines"] == nil {
 		t.Error("there are no goroutines")
 	}
-	for header, want := range map[string]string{"": "", "identity": "", "gzip;q=0": "", "br, gzip;q=0.5": "gzip"} {
-		w := httptest.NewRecorder()
-		r.Header.Set("Accept-Encoding", header)
-		if prometheus.Handler(reader).ServeHTTP(w, r); w.Header().Get("Content-Encoding") != want {
-			t.Errorf("%q: %v", header, w.Header())
-		}
+	w = httptest.NewRecorder()
+	r.Header.Del("Accept-Encoding")
+	if prometheus.Handler(reader).ServeHTTP(w, r); w.Header().Get("Content-Encoding") != "" {
+		t.Errorf("not accepted: %v", w.Header())
 	}
 }
 

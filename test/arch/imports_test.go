@@ -101,6 +101,7 @@ var owners = []struct {
 // reason. A leaf imports the standard library and the technology that it owns: no
 // ports, no domain, no other package of ours.
 var leaves = []struct{ dir, reason string }{
+	{"adapters/accept", "the interface, the console and the metrics read what clients accept in one way"},
 	{"adapters/apiclient", "the command line and its synchroniser speak to a server in one way"},
 	{"adapters/atomicfile", "the development providers, the keys of a deployment, backups and the client's state of directories are files that must survive a crash"},
 	{"adapters/devkit", "the development providers are pages, forms and errors of one kind under a prefix"},
@@ -143,8 +144,8 @@ var table = []row{
 	{who: "app/webhooks", local: []string{"domain", "ports", "app"}, except: []string{"app/assembly", "app/upkeep"}, standard: isInside, libraries: none},
 	{who: "app/upkeep", local: []string{"domain", "ports", "app"}, except: []string{"app/assembly", "app/webhooks"}, standard: isInside, libraries: none},
 	{who: "app", own: true, local: []string{"domain", "ports", "app/cache"}, standard: isInside, libraries: none},
-	{who: "adapters/httpapi", own: true, local: []string{"domain", "app", "adapters/encode", "adapters/style"}, except: []string{"app/assembly"}, standard: all, libraries: isOwned},
-	{who: "adapters/console", own: true, local: []string{"domain", "app"}, except: []string{"app/assembly"}, standard: all, libraries: none},
+	{who: "adapters/httpapi", own: true, local: []string{"domain", "app", "adapters/accept", "adapters/encode", "adapters/style"}, except: []string{"app/assembly"}, standard: all, libraries: isOwned},
+	{who: "adapters/console", own: true, local: []string{"domain", "app", "adapters/accept"}, except: []string{"app/assembly"}, standard: all, libraries: none},
 	{who: "adapters", own: true, local: []string{"domain", "ports"}, leaves: true, standard: all, libraries: isOwned},
 	{who: "cmd/harness", own: true, local: []string{"test/harness"}, standard: all, libraries: none},
 	{who: "cmd", own: true, anything: true, standard: all, libraries: isOwned},
