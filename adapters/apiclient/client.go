@@ -196,7 +196,7 @@ func (l *List[T]) All() iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		defer l.body.Close()
 		var record T
-		d := json.NewDecoder(l.body)
+		d := NewDecoder(l.body)
 		begin, err := d.Token()
 		if err == nil && begin != json.Delim('[') {
 			err = fmt.Errorf("it begins with %v", begin)
@@ -239,7 +239,7 @@ func receive[T any](c *Client, r *request) (T, error) {
 func Decode[T any](response *http.Response) (v T, err error) {
 	defer response.Body.Close()
 	body := &io.LimitedReader{R: response.Body, N: maxResponse}
-	err = json.NewDecoder(body).Decode(&v)
+	err = NewDecoder(body).Decode(&v)
 	if err != nil && body.N == 0 {
 		err = fmt.Errorf("the answer has more than %d bytes", maxResponse)
 	}
@@ -247,6 +247,13 @@ func Decode[T any](response *http.Response) (v T, err error) {
 		return v, fmt.Errorf("%s %s: %w", response.Request.Method, response.Request.URL.Path, unanswered{err})
 	}
 	return v, nil
+}
+
+// NewDecoder returns a decoder that takes a number of any size, such as 1e400 in the metadata of a task, with each digit.
+func NewDecoder(r io.Reader) *json.Decoder {
+	d := json.NewDecoder(r)
+	d.UseNumber()
+	return d
 }
 
 // segment returns a value as a segment of a path.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"os"
@@ -65,7 +64,7 @@ func (a *app) api() *cobra.Command {
 			return err
 		}
 		var tree any
-		if err := json.NewDecoder(response.Body).Decode(&tree); err != nil {
+		if err := apiclient.NewDecoder(response.Body).Decode(&tree); err != nil {
 			return err
 		}
 		return a.printTree(pick(tree, a.wantedFields()))
@@ -96,8 +95,7 @@ func fieldsFrom(texts []string, flag string) (map[string]any, error) {
 // valueOf returns the JSON value that a text is, else the text.
 func valueOf(text string) any {
 	var v any
-	d := json.NewDecoder(strings.NewReader(text))
-	d.UseNumber() // each digit counts
+	d := apiclient.NewDecoder(strings.NewReader(text))
 	if d.Decode(&v) != nil {
 		return text
 	}

@@ -210,9 +210,7 @@ func (c *conversation) send(ctx context.Context) (reply modelReply, err error) {
 			return reply, err
 		}
 		var chunk apiclient.ChatChunk
-		d := json.NewDecoder(bytes.NewReader(e.Data))
-		d.UseNumber() // each digit of an argument counts
-		if err := d.Decode(&chunk); err != nil {
+		if err := apiclient.NewDecoder(bytes.NewReader(e.Data)).Decode(&chunk); err != nil {
 			return reply, fmt.Errorf("the server sent a chunk that cannot be read: %w", err)
 		}
 		switch chunk.Type {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -310,7 +311,7 @@ func (a *app) printJSON(v any) error {
 		return err
 	}
 	var tree any
-	if err := json.Unmarshal(text, &tree); err != nil {
+	if err := apiclient.NewDecoder(bytes.NewReader(text)).Decode(&tree); err != nil {
 		return err
 	}
 	return a.printTree(pick(tree, a.wantedFields()))
