@@ -215,6 +215,15 @@ func TestEventsAreThoseOfTheStream(t *testing.T) {
 	}
 }
 
+func TestAnEventHasAsManyCommasInTextsAsItWill(t *testing.T) {
+	in := map[string]bool{`["` + strings.Repeat(`,\"`, maxCommas) + `,"]`: true, "[0" + strings.Repeat(",0", maxCommas) + "]": true, "[0" + strings.Repeat(",0", maxCommas+1) + "]": false}
+	for data, want := range in {
+		if got := Decode([]byte(data), new(any)); got != want {
+			t.Errorf("%.5s… of %d bytes is decoded: %t", data, len(data), got)
+		}
+	}
+}
+
 func TestTheBufferShrinksAfterALongEvent(t *testing.T) {
 	long := `{"type":"` + strings.Repeat("x", 1<<20) + `"}`
 	r := newReader(iotest.HalfReader(io.MultiReader(strings.NewReader("data: "+long+"\n\n"), strings.NewReader("data: {}\n\n"))), func() error { return nil }, func() {})

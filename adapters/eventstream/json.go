@@ -25,9 +25,37 @@ func (c *Count) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Decode decodes data and reports whether it is JSON. Fields of an unexpected type are left
+// maxCommas limits the commas between the values of one event. An element of an array, which has two bytes in
+// 0,0,0, takes up to 300 bytes of memory.
+const maxCommas = 1 << 16
+
+// tooMany reports whether JSON has more than maxCommas outside its texts.
+func tooMany(data []byte) bool {
+	if len(data) <= maxCommas {
+		return false
+	}
+	commas, quoted := 0, false
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '"':
+			quoted = !quoted
+		case '\\':
+			i++ // the escaped byte
+		case ',':
+			if !quoted {
+				commas++
+			}
+		}
+	}
+	return commas > maxCommas
+}
+
+// Decode decodes data and reports whether it is JSON, without too many values. Fields of an unexpected type are left
 // unset, because servers differ.
 func Decode(data []byte, to any) bool {
+	if tooMany(data) {
+		return false
+	}
 	err := json.Unmarshal(data, to)
 	var other *json.UnmarshalTypeError
 	return err == nil || errors.As(err, &other)

@@ -204,7 +204,8 @@ func TestAResponseIsLimited(t *testing.T) {
 	for i := range maxCalls + 1 {
 		calls.WriteString(toolCallChunk(fmt.Sprintf(`{"index":%d,"id":"c%d","function":{"name":"list"}}`, i, i)))
 	}
-	for name, body := range map[string]string{"in bytes": strings.Repeat(grow, 17), "in calls": calls.String()} {
+	many := textEvent(`{"choices":[{"index":0,"delta":{"content":"\",\\"}}` + strings.Repeat(",{}", 1<<16) + "]}")
+	for name, body := range map[string]string{"in bytes": strings.Repeat(grow, 17), "in calls": calls.String(), "in values of an event": many} {
 		t.Run(name, func(t *testing.T) {
 			adapter.Fails(t, someCall, strings.NewReader(someStart+body+someEnd), chat.Broken)
 		})
