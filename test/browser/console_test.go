@@ -239,7 +239,7 @@ func TestConsole(t *testing.T) {
 		b.do(chromedp.Reload())
 		b.waitConsole("Analytical Engines")
 		b.waitVisible(`//h2[.="Tokens by day"]`, `//figure`)
-		b.checkText("Tokens today", "of 2,000,000 left", "at 00:00 UTC", "Standard", "trialing", "The trial ends on", "local-1", "1 member")
+		b.checkText("Tokens today", "of 2,000,000 left", "at 00:00 UTC", "Standard", "Trial", "the trial ends on", "local-1", "1 member")
 		loaded := traffic.Take()
 		bytes := chromium.Bytes(loaded, "")
 		t.Logf("the first load is %d requests and %.0f bytes", len(loaded), bytes)

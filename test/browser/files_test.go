@@ -445,10 +445,10 @@ func TestFiles(t *testing.T) {
 		b.chord("z", chromedp.ModifierCtrl)
 		b.waitVisible(`//*[@role="alert" and contains(., "Restoring the version failed")]`, `//p[contains(., "version 7")]`)
 		b.clearProblems() // of the 409
-		long := s.store(as, "long.txt", strings.Repeat("one line\n", 111_105)+"first", "text/plain")
-		s.call("PUT", "/sync/files/"+long.ID, as, map[string]any{"content": strings.Repeat("one line\n", 111_105) + "other"}, http.StatusOK)
+		long := s.store(as, "long.txt", strings.Repeat("one line\n", 116_500)+"first", "text/plain")
+		s.call("PUT", "/sync/files/"+long.ID, as, map[string]any{"content": strings.Repeat("one line\n", 116_500) + "other"}, http.StatusOK)
 		b.do(chromedp.Navigate(shared + "&version=1&file=" + long.ID))
-		b.waitVisible(`//p[starts-with(., "1.0 MB")]`, `//p[contains(., "Only the first 256 kB of each are compared")]`, `//p[.="There is no difference."]`)
+		b.waitVisible(`//p[starts-with(., "1 MiB")]`, `//p[contains(., "Only the first 256 KiB of each are compared")]`, `//p[.="There is no difference."]`)
 		b.checkProblems(s.base)
 	})
 	t.Run("with the keyboard alone a file is found in the tree, opened, renamed, deleted and restored, and others are uploaded", func(t *testing.T) {

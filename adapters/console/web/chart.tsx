@@ -3,7 +3,7 @@ import type { JSX } from "preact"
 import { useMemo } from "preact/hooks"
 import { offer } from "./csv"
 import { useChoice } from "./router"
-import { count } from "./text"
+import { count, day } from "./text"
 
 // Figure is the amount of one series on one day, or in the hour or minute that begins so: 2026-01-31T13, 2026-01-31T13:05.
 export type Figure = { date: string; series: string; amount: number }
@@ -35,12 +35,12 @@ export function DayChart({ figures, first, last, name, file, order, level, gaps,
 			<p class="ends"><span>{count(top)}</span></p>
 			<svg viewBox={`0 0 ${width} ${height}`} preserveAspectRatio="none" role="img" aria-label={`${name}: ${level ? `at most ${count(top)}` : count(total)} from ${end(first)} to ${end(last)}. The figures are in the table below.`}>
 				{days.map((d, i) => {
-					if (gaps && !d.known) return <rect key={d.date} class="unknown" x={i * step} y={0} width={step} height={height}><title>{`${d.date}: unknown`}</title></rect>
+					if (gaps && !d.known) return <rect key={d.date} class="unknown" x={i * step} y={0} width={step} height={height}><title>{`${written(d.date)}: unknown`}</title></rect>
 					let y = height
 					return d.amounts.map((amount, s) => {
 						const h = top === 0 ? 0 : (amount / top) * height
 						y -= h
-						return amount > 0 && <rect key={`${d.date} ${s}`} class={`series-${s}`} x={i * step + step / 10} y={y} width={step * 0.8} height={h}><title>{`${d.date} · ${series[s]}: ${count(amount)}`}</title></rect>
+						return amount > 0 && <rect key={`${d.date} ${s}`} class={`series-${s}`} x={i * step + step / 10} y={y} width={step * 0.8} height={h}><title>{`${written(d.date)} · ${series[s]}: ${count(amount)}`}</title></rect>
 					})
 				})}
 			</svg>
@@ -55,7 +55,7 @@ export function DayChart({ figures, first, last, name, file, order, level, gaps,
 				<div class="scroll" tabIndex={0} role="region" aria-label={`${name} as a table`}>
 					<table>
 						<thead><tr><th scope="col">{first.length > 13 ? "Minute" : first.length > 10 ? "Hour" : "Day"} (UTC)</th>{series.map((s) => <th scope="col" class="number" key={s}>{s}</th>)}</tr></thead>
-						<tbody>{days.filter((d) => d.amounts.some((a) => a > 0)).map((d) => <tr key={d.date}><th scope="row">{d.date}</th>{d.amounts.map((a) => <td class="number">{count(a)}</td>)}</tr>)}</tbody>
+						<tbody>{days.filter((d) => d.amounts.some((a) => a > 0)).map((d) => <tr key={d.date}><th scope="row">{written(d.date)}</th>{d.amounts.map((a) => <td class="number">{count(a)}</td>)}</tr>)}</tbody>
 					</table>
 				</div>
 			</details>
@@ -63,8 +63,11 @@ export function DayChart({ figures, first, last, name, file, order, level, gaps,
 	)
 }
 
-// end returns the text at an end of the axis: of an hour without the year, and of a minute the time alone.
-const end = (date: string): string => (date.length > 13 ? `${date.slice(11)} UTC` : date.length > 10 ? `${date.slice(5).replace("T", " ")}:00 UTC` : `${date} UTC`)
+// written returns a date, or one with an hour or a minute, as a text.
+const written = (date: string): string => day(date.slice(0, 10)) + (date.length > 10 ? `, ${`${date.slice(11)}:00`.slice(0, 5)}` : "")
+
+// end returns the text at an end of the axis: of a minute the time alone.
+const end = (date: string): string => `${date.length > 13 ? date.slice(11) : written(date)} UTC`
 
 // Day is one day, or hour or minute: known is whether it has a figure.
 type Day = { date: string; known: boolean; amounts: number[] }

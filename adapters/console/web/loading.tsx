@@ -11,6 +11,7 @@ import "./chart"
 import "./device"
 import "./icons"
 import "./members"
+import "./plan"
 import "./undo"
 
 // Loaded is a value that is loaded, is there, or could not be loaded.

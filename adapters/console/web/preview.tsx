@@ -17,8 +17,8 @@ export const addressOf = (id: string, version?: number): string => `/console/api
 const pictures: Record<string, string> = { png: "image/png", jpg: "image/jpeg", jpeg: "image/jpeg", gif: "image/gif", webp: "image/webp", avif: "image/avif", bmp: "image/bmp", ico: "image/x-icon", svg: "image/svg+xml" }
 const texts = /^(txt|csv|tsv|json|jsonl|ndjson|ya?ml|toml|ini|conf|log|xml|html?|css|[cm]?[jt]sx?|go|py|rb|rs|java|kt|c|h|cc|cpp|cs|sh|sql|php|lua|swift|env|diff|patch|tex|rst|svg)$/
 const pdf = "application/pdf"
-export const mostText = 256_000 // bytes of a text that are shown
-const mostShown = 25_000_000 // bytes of a picture or PDF that are loaded
+export const mostText = 256 << 10 // bytes of a text that are shown
+const mostShown = 25 << 20 // bytes of a picture or PDF that are loaded
 
 type Kind = "text" | "markdown" | "picture" | "pdf" | "none"
 

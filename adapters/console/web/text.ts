@@ -24,12 +24,12 @@ export const beginning = (text: string, most: number): string => text.slice(0, m
 // count returns a number with separators.
 export const count = (n: number): string => n.toLocaleString("en")
 
-// size returns bytes in units of 1,000.
+// size returns bytes in units of 1,024, as the limits of the plans are set.
 export function size(bytes: number): string {
-	const units = ["bytes", "kB", "MB", "GB", "TB", "PB"]
+	const units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"]
 	let i = 0
-	for (; Number(bytes.toPrecision(3)) >= 1000 && i < units.length - 1; i++) bytes /= 1000
-	return `${i === 0 ? bytes : bytes.toFixed(bytes < 9.95 ? 1 : 0)} ${units[i]}`
+	for (; Math.round(bytes) >= 1024 && i < units.length - 1; i++) bytes /= 1024
+	return `${Number(bytes.toFixed(bytes < 10 ? 1 : 0))} ${units[i]}`
 }
 
 // isDate reports whether a text is a date without a time, such as 2026-01-31. It is the same in all time zones.

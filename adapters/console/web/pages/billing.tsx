@@ -5,13 +5,12 @@ import { useEffect, useState } from "preact/hooks"
 import { Dialog } from "../dialog"
 import { call } from "../interface"
 import { announce } from "../live"
-import { Problem, RequestId, Show, Time, useAct, useLoaded, useLook } from "../loading"
+import { Problem, RequestId, Show, useAct, useLoaded, useLook } from "../loading"
+import { PlanNow } from "../plan"
 import { openPopup, type Popup } from "../popup"
 import { useQuery } from "../router"
 import { count, day, plans, size } from "../text"
 import type { Me, Plan, PlanOffer, Storage, Subscription } from "../types"
-
-const statuses: Record<Subscription["status"], string> = { TRIALING: "Trial", ACTIVE: "Active", PAST_DUE: "Payment is due", CANCELED: "Not subscribed", PAUSED: "Paused" }
 
 type State = { subscription: Subscription; offers: PlanOffer[]; storage: Storage; used: number; trialEnded: boolean }
 
@@ -105,18 +104,12 @@ function Notices({ subscription: s, manages }: State & { manages: boolean }): JS
 	)
 }
 
-const left = (end: string): number => Math.max(0, Math.ceil((new Date(end).getTime() - Date.now()) / 86_400_000))
-
 function Current({ subscription: s, manages }: State & { manages: boolean }): JSX.Element {
-	const trial = s.status === "TRIALING" ? s.trialEnd ?? s.currentPeriodEnd : null
 	return (
 		<div class="cards">
 			<section>
 				<h2>Plan</h2>
-				<p class="figure">{plans[s.plan]} <span class="badge" data-status={s.status}>{s.managedExternally ? "Set by the operator" : statuses[s.status]}</span></p>
-				{trial ? <p class="soft">{count(left(trial))} {left(trial) === 1 ? "day" : "days"} left: the trial ends on <Time at={trial} as={day} />, then the plan becomes Free.</p>
-					: s.currentPeriodEnd ? <p class="soft">{s.cancelAtPeriodEnd || s.managedExternally ? "Ends" : "Renews"} on <Time at={s.currentPeriodEnd} as={day} />.</p>
-						: <p class="soft">{s.plan === "NO_PLAN" ? "Chats need a plan." : "It does not end by itself."}</p>}
+				<PlanNow of={s} />
 			</section>
 			<section>
 				<h2>Members</h2>

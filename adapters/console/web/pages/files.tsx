@@ -267,7 +267,7 @@ function Folder({ place, folder, shelf, members, writes, acts, fail }: { place: 
 			</div>
 			{!shelf.complete && !shelf.failure && <p class="soft" role="status">More files are being loaded, or are beyond what one place shows here. A folder of the command line has all.</p>}
 			{entries.length === 0
-				? <p class="empty">Nothing is here yet. {writes ? "Upload files, or drop them here: others see them at once." : "What members upload appears here."}</p>
+				? <p class="empty">Nothing is here yet. {writes ? "Upload files, or drop them here." : "What members upload appears here."}</p>
 				: <div onKeyDown={onKeys({ Delete: onFile(acts.remove), F2: onFile(acts.rename) })}>
 					<Windowed
 						label={folder === "" ? place.name : fileName(folder)} items={entries} keyOf={(e) => e.path} active={active} onActive={setActive} complete more={() => undefined}

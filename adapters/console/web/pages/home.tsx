@@ -5,9 +5,10 @@ import { DayChart, useDays } from "../chart"
 import { all, call } from "../interface"
 import { part, Show, Time, useLoaded, useLook, type Loaded } from "../loading"
 import { namesOf } from "../members"
+import { PlanNow } from "../plan"
 import { useChoice } from "../router"
 import type { Me } from "../types"
-import { count, day, plans, size } from "../text"
+import { count, day, size } from "../text"
 
 export default function Home({ me }: { me: Me }): JSX.Element {
 	const [shown, show] = useState<readonly string[]>([])
@@ -46,7 +47,7 @@ function Quota({ settled }: Settling): JSX.Element {
 			<h2>Tokens today</h2>
 			<Show of={quota} what="today's quota">
 				{(q) => q.limit === 0
-					? <p>The plan has no tokens. A trial or a plan gives some.</p>
+					? <p>The plan has no tokens. A trial or a plan gives some: <a href="/console/billing">Billing</a>.</p>
 					: <>
 						<p class="figure">{count(q.remaining)} <small>of {count(q.limit)} left</small></p>
 						<progress max={q.limit} value={q.used} aria-label={`${count(q.used)} of ${count(q.limit)} tokens used`} />
@@ -65,16 +66,7 @@ function Plan({ settled }: Settling): JSX.Element {
 		<section>
 			<h2>Plan</h2>
 			<Show of={subscription} what="the plan">
-				{(s) => {
-					const [what, when] = s.status === "TRIALING" ? ["The trial ends on", s.trialEnd] : [s.cancelAtPeriodEnd ? "Ends on" : "Renews on", s.currentPeriodEnd]
-					return (
-						<>
-							<p class="figure">{plans[s.plan]} <small>{s.status.toLowerCase().replace("_", " ")}</small></p>
-							<p class="soft">{when ? <>{what} <Time at={when} as={day} />.</> : s.managedExternally ? "Set by the operator." : "It does not end by itself."}</p>
-							<p class="soft">{count(s.seats)} {s.seats === 1 ? "member" : "members"}.</p>
-						</>
-					)
-				}}
+				{(s) => <><PlanNow of={s} /><p class="soft">{count(s.seats)} {s.seats === 1 ? "member" : "members"}.</p></>}
 			</Show>
 		</section>
 	)

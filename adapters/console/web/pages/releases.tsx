@@ -9,7 +9,7 @@ import { announce } from "../live"
 import { Copy, Problem, Show, Time, submitting, useAct, useLoaded, useLook } from "../loading"
 import { Markdown } from "../markdown"
 import { addressWith, useChoice, useQuery } from "../router"
-import { count, exact, size } from "../text"
+import { count, day, exact, size } from "../text"
 import type { Me, Release, ReleaseDraft, ReleasePatch } from "../types"
 
 const platforms: Record<string, string> = { DARWIN: "macOS", WIN32: "Windows", LINUX: "Linux" }
@@ -120,7 +120,7 @@ function Adoption({ query }: { query: URLSearchParams }): JSX.Element {
 			</header>
 			<Show of={adoption} what="the adoption">
 				{(a) => a.figures.length === 0
-					? <p class="empty">No device of these has checked for updates since {a.first}. Checks are shown here by day from the first one on.</p>
+					? <p class="empty">No device of these has checked for updates since {day(a.first)}. Checks are shown here by day from the first one on.</p>
 					: <DayChart {...a} last={last} name="Update checks by version" file={`adoption-${a.first}-${last}.csv`} />}
 			</Show>
 		</section>
