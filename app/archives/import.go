@@ -470,7 +470,7 @@ func (w *writer) put(ctx context.Context, r, was archive.Record) error {
 	switch {
 	case r.Organisation != nil:
 		made, err := dir.Organisations().Upsert(ctx, w.created, func(o org.Organisation) (org.Organisation, error) {
-			if o.ID != w.created.ID {
+			if o != w.created {
 				return o, fault.New(fault.Conflict, "The organisation was made meanwhile: import again")
 			}
 			return o, nil

@@ -503,7 +503,19 @@ func TestAnImportThatFailsLeavesNothingAndCanBeRepeated(t *testing.T) {
 		t.Errorf("interrupted in the transaction: %v after %d", err, opened)
 	}
 	must.Fail(t, must.ErrorOf(to.db.Directory().Organisations().Get(t.Context(), exampleOrg)), fault.NotFound) // nothing is left
-	must.Do(to.imported(file, archives.Import{Organisation: "org_1"})).Or(t)
+	opened = 0
+	err = withArchives(t.Context(), to.config, io.Discard, func(a *archives.Archives) error {
+		_, err := a.Import(t.Context(), archives.Import{Organisation: "org_1", Open: func() (io.ReadCloser, error) {
+			if opened++; opened == 2 { // after the id was chosen
+				must.Do(to.imported(file, archives.Import{Organisation: "org_1"})).Or(t)
+			}
+			return os.Open(file)
+		}})
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "made meanwhile: import again") {
+		t.Errorf("beside another import of the archive: %v", err)
+	}
 	if _, err := to.imported(file, archives.Import{MaxBytes: 1000}); err == nil || !strings.Contains(err.Error(), "more than 1000 bytes") {
 		t.Errorf("of more than its bound: %v", err)
 	}
