@@ -26,7 +26,7 @@ type Models interface {
 type ChunkSink interface {
 	// Chunk takes a chunk.
 	Chunk(chat.Chunk) error
-	// Wait flushes the chunks taken so far; it is called before more is waited for.
+	// Wait flushes the chunks taken so far; it is called before more is waited for, and not after the last chunk.
 	Wait() error
 }
 

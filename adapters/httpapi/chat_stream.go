@@ -74,12 +74,13 @@ func (w *chatStream) keepAlive() {
 	w.timer.Reset(w.last.Add(w.silence).Sub(now))
 }
 
-// finish records the end of the stream.
+// finish sends the last chunk and records the end of the stream.
 func (w *chatStream) finish() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.finished = true
 	w.timer.Stop()
+	_ = w.send()
 	// A client may disconnect after the last chunk, before the end of the response.
 	w.c.clientClosed = w.err != nil || !w.closed && w.c.r.Context().Err() != nil
 	w.c.broken = !w.whole
@@ -118,7 +119,11 @@ func (w *chatStream) send() error {
 	}
 	w.last = w.now()
 	w.frame = stream.CloseFrame(w.frame)
-	w.err = w.to.Send(w.frame)
+	if w.finished && w.whole { // else the response may be aborted, without what net/http has buffered
+		w.err = w.to.SendLast(w.frame)
+	} else {
+		w.err = w.to.Send(w.frame)
+	}
 	if w.frame = w.frame[:0]; cap(w.frame) > 2*stream.FlushAt {
 		w.frame = nil
 	}

@@ -302,7 +302,7 @@ func (t *tally) add(r chat.Reply, accepted bool) {
 	}
 }
 
-// finish sends the last chunk.
+// finish gives the last chunk to the sink, which sends it when Run returns.
 func (c *Call) finish(out *countingSink, g chat.Generation, err error) {
 	last := chat.Chunk{Type: chat.DoneChunk, Usage: g.Usage}
 	switch g.Outcome {
@@ -317,8 +317,8 @@ func (c *Call) finish(out *countingSink, g chat.Generation, err error) {
 		last = chat.Chunk{Type: chat.ErrorChunk, Text: f.Message()}
 		c.chats.Log.Warn("model call failed", "model", g.Model, "outcome", string(g.Outcome), "call", string(g.ID), "request", c.request, "error", err)
 	}
-	if !out.lost && out.to.Chunk(last) == nil {
-		_ = out.to.Wait() // the error is ignored because the call has ended
+	if !out.lost {
+		_ = out.to.Chunk(last) // the error is ignored because the call has ended
 	}
 }
 

@@ -87,8 +87,16 @@ func (w *Writer) Finish() error {
 	return w.send(nil, lastChunk)
 }
 
-func (w *Writer) send(frames [][]byte, end string) error {
-	now := w.now()
+// SendLast is Send for the last frame of a stream that is not hijacked: net/http sends it with the mark of a
+// whole response, in one write.
+func (w *Writer) SendLast(frame []byte) error {
+	w.extendDeadline(w.now())
+	_, err := w.w.Write(frameText(frame))
+	return err
+}
+
+// extendDeadline gives the next write WriteTimeout.
+func (w *Writer) extendDeadline(now time.Time) {
 	// Setting a deadline costs more than one that passes while nothing is written, which
 	// HTTP/1.1 does not mind.
 	if w.lasting || w.deadline.Sub(now) < WriteTimeout {
@@ -100,6 +108,10 @@ func (w *Writer) send(frames [][]byte, end string) error {
 			w.setDeadline(now.Add(EndTimeout))
 		}
 	}
+}
+
+func (w *Writer) send(frames [][]byte, end string) error {
+	w.extendDeadline(w.now())
 	if w.conn == nil {
 		for i, f := range frames {
 			frames[i] = frameText(f)
