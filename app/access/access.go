@@ -275,9 +275,6 @@ func (a *Access) verify(ctx context.Context, bearer string) (verified, error) {
 		}
 		v.Caller = Caller{User: at.user, Org: at.org, expires: claims.ExpiresAt.Add(identity.Leeway)}
 		v.until = now.Add(verifyEvery)
-		if claims.ExpiresAt.Before(v.until) {
-			v.until = claims.ExpiresAt
-		}
 	}
 	a.verified.Put(key, v)
 	return v, nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/identity"
+	stored "collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/session"
 	"collab/ports"
@@ -130,7 +132,9 @@ func TestATokenOfAnEndedSessionIsRefusedOnTheNextRequestOfEveryServer(t *testing
 				for _, token := range []string{lost, refreshed.Token, switched.Token} {
 					must.Fail(t, must.ErrorOf(use(t, a, token)), fault.Unauthenticated)
 					must.Fail(t, must.ErrorOf(a.Refresh(t.Context(), token, laptop)), fault.Unauthenticated)
-					must.Fail(t, must.ErrorOf(a.Switch(t.Context(), token, other.Org, laptop)), fault.Unauthenticated)
+					for _, to := range []id.Org{other.Org, "unknown"} {
+						must.Fail(t, must.ErrorOf(a.Switch(t.Context(), token, to, laptop)), fault.Unauthenticated)
+					}
 				}
 				must.Succeed(t, must.ErrorOf(use(t, a, kept)))
 			}
@@ -248,6 +252,17 @@ func TestRechecksAcceptATokenAsLongAsAuthorize(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestAnIdentityTokenIsVerifiedAgainAfterFiveMinutes(t *testing.T) {
+	c := core(t)
+	a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
+	must.Do(use(t, a, "token")).Or(t)
+	a.Identity = c.Identity // which knows no such token
+	c.Clock.Advance(5*time.Minute - time.Millisecond)
+	must.Do(use(t, a, "token")).Or(t)
+	c.Clock.Advance(time.Millisecond)
+	must.Fail(t, must.ErrorOf(use(t, a, "token")), fault.Unauthenticated)
 }
 
 func TestWhatWasAdmittedIsAuthorizedAfterItsTokenExpired(t *testing.T) {
@@ -386,10 +401,19 @@ func TestBannedAndLockedUsersAreRefused(t *testing.T) {
 	}
 }
 
-func TestDeletingAUserEndsTheirSessions(t *testing.T) {
-	c := core(t)
+func TestDeletingAUserEndsTheirSessionsAndErasesTheirTeam(t *testing.T) {
+	c, ctx := core(t), t.Context()
 	a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
 	u := must.Do(use(t, a, signIn(t, a))).Or(t)
-	must.NoError(t, c.SendIdentityEvent(t.Context(), "user.deleted", object{"id": "user_1", "deleted": true}))
+	seeded := must.Do(c.Onboarding.Seed(ctx, u.Actor)).Or(t)
+	u = must.Do(use(t, a, signIn(t, a))).Or(t)
+	must.Do(c.Objects.SaveMemory(ctx, u.Actor, seeded.PersonalWorkspace, "notes.md", harness.Text("x"))).Or(t)
+	must.NoError(t, c.SendIdentityEvent(ctx, "user.deleted", object{"id": "user_1", "deleted": true}))
 	must.Is(t, 0, len(must.Do(a.Sessions(u.ctx, u.Actor)).Or(t)))
+	must.Fail(t, must.ErrorOf(c.Store.Work().Teams().Get(ctx, u.Org, seeded.PersonalTeam)), fault.NotFound)
+	must.Do(c.Store.Work().Teams().Get(ctx, u.Org, seeded.SharedTeam)).Or(t)
+	all := must.Do(c.Store.Storage().Changes().List(ctx, u.Org, 0, 100)).Or(t)
+	if last := all[len(all)-1]; last.Type != stored.Deleted || last.Audience == nil || !slices.Equal(last.Audience.Users, []id.User{u.User}) {
+		t.Errorf("the deletion is shown by %+v", last)
+	}
 }
