@@ -3,8 +3,10 @@ package harness_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"collab/app/chats"
@@ -86,6 +88,35 @@ func TestAFailedPauseEndsTheCall(t *testing.T) {
 	}
 }
 
+func TestACallEndsAfterHalfAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s *chatFixture
+		s = newChatFixture(t, model(func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
+			for range 30 {
+				synctest.Wait()
+				if ctx.Err() != nil {
+					t.Error("it ends too early")
+				}
+				to.Alive()
+				s.Clock.Advance(time.Minute)
+			}
+			<-ctx.Done()
+			return chat.Reply{}, context.Cause(ctx)
+		}), 0)
+		must.Do(s.Admit(t.Context(), s.ada, chat.Request{Message: "Hello", Tools: []chat.Tool{{Name: "list"}}})).Or(t).Run(t.Context(), &chatClient{})
+		if g := s.generations[0]; g.Outcome != chat.TimedOut || g.Tools != 1 {
+			t.Errorf("the generation is %+v", g)
+		}
+	})
+}
+
+func TestAnotherAttemptHasWhatTheFirstLeft(t *testing.T) {
+	m := limited{reply: chat.Reply{Usage: chat.Usage{Output: 600}, InputKnown: true, OutputKnown: true}, failure: chat.Network}
+	s := newChatFixture(t, &m, 0)
+	s.admit(t).Run(t.Context(), &chatClient{})
+	must.Equal(t, []int{1000, 400}, m.maxTokens)
+}
+
 func TestACallThatIsRefusedInItsStreamIsRetriedAndUsesNothing(t *testing.T) {
 	asked := 0
 	s := newChatFixture(t, model(func(_ context.Context, to ports.Sink) (chat.Reply, error) {
@@ -100,23 +131,29 @@ func TestACallThatIsRefusedInItsStreamIsRetriedAndUsesNothing(t *testing.T) {
 	}
 }
 
-// limited is a model that records the maximum of the output.
-type limited struct{ maxTokens int }
+// limited is a model that records the maxima of the output, and fails.
+type limited struct {
+	maxTokens []int
+	reply     chat.Reply
+	failure   chat.FailureKind
+}
 
-func (l *limited) Stream(_ context.Context, c chat.Call, _ ports.Sink) (chat.Reply, error) {
-	l.maxTokens = c.MaxTokens
-	return chat.Reply{}, &chat.Failure{}
+func (l *limited) Stream(_ context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
+	to.Alive()
+	l.maxTokens = append(l.maxTokens, c.MaxTokens)
+	return l.reply, &chat.Failure{Kind: l.failure}
 }
 
 func TestTheOutputFitsIntoTheModelsContext(t *testing.T) {
-	var m limited
-	s := newChatFixture(t, &m, 0)
 	for length, want := range map[int]int{149_000: 1000, 149_500: 594, 149_945: 1} {
+		var m limited
+		s := newChatFixture(t, &m, 0)
 		must.Do(s.Admit(t.Context(), s.ada, chat.Request{Message: strings.Repeat("é", length)})).Or(t).Run(t.Context(), &chatClient{})
-		if m.maxTokens != want {
+		if !slices.Equal(m.maxTokens, []int{want}) {
 			t.Errorf("%d characters leave %d tokens, want %d", length, m.maxTokens, want)
 		}
 	}
+	s := newChatFixture(t, &limited{}, 0)
 	must.Fail(t, must.ErrorOf(s.Admit(t.Context(), s.ada, chat.Request{Message: strings.Repeat("é", 149_946)})), fault.Invalid)
 }
 

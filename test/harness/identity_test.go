@@ -173,6 +173,18 @@ func TestIdentityEventsInAnyOrderEndInOneState(t *testing.T) {
 	})
 }
 
+func TestTheCreatorOfAnOrganisationIsAnOwner(t *testing.T) {
+	c, ctx := core(t), t.Context()
+	first := must.Do(c.Join(ctx, "org_office", "user_first", org.Member)).Or(t)
+	second := must.Do(c.Join(ctx, "org_office", "user_second", org.Member)).Or(t)
+	for _, of := range []struct{ creator, first, second string }{{"user_first", "OWNER", "MEMBER"}, {"user_second", "MEMBER", "OWNER"}, {"nobody", "MEMBER", "MEMBER"}} {
+		must.NoError(t, c.SendIdentityEvent(ctx, "organization.updated", object{"id": "org_office", "created_by": of.creator, "updated_at": c.Clock.Now().UnixMilli() + 1}))
+		for user, want := range map[id.User]string{first.User: of.first, second.User: of.second} {
+			must.Equal(t, org.Role(want), must.Do(c.Actor(ctx, first.Org, user)).Or(t).Role)
+		}
+	}
+}
+
 func TestAcceptedInvitationsForgetADeletedUser(t *testing.T) {
 	c, ctx := core(t), t.Context()
 	ada := newOrganisation(t, c)

@@ -79,6 +79,7 @@ func TestTransactionsCheckRightsAgain(t *testing.T) {
 				tools[i] = must.Do(w.Connectors.Create(ctx, ada, connector.Draft{Provider: "search"})).Or(t)
 				must.Do(w.Connectors.StoreCredentials(ctx, ada, tools[i].ID, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})).Or(t)
 			}
+			notes := must.Do(w.Connectors.Create(ctx, ada, connector.Draft{Provider: "notes"})).Or(t)
 
 			must.NoError(t, w.Store.Journal().Sessions().Put(ctx, session.Begin(session.Issue("laptop", ben.User, ben.Org, ben.Role, start), session.Client{}, start)))
 			ben = again(ben)
@@ -132,9 +133,10 @@ func TestTransactionsCheckRightsAgain(t *testing.T) {
 					_, err := w.Connectors.StoreCredentials(ctx, ben, tools[0].ID, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
 					return err
 				},
-				"reads credentials":      func() error { _, err := w.Connectors.Read(ctx, ben, tools[1].ID); return err },
-				"authorises a connector": func() error { _, err := w.Connectors.Start(ctx, ben, "", "notes"); return err },
-				"deletes the connector":  func() error { return w.Connectors.Delete(ctx, ben, tools[2].ID) },
+				"reads credentials":                func() error { _, err := w.Connectors.Read(ctx, ben, tools[1].ID); return err },
+				"authorises a connector":           func() error { _, err := w.Connectors.Start(ctx, ben, "", "notes"); return err },
+				"authorises an existing connector": func() error { _, err := w.Connectors.Start(ctx, ben, notes.ID, ""); return err },
+				"deletes the connector":            func() error { return w.Connectors.Delete(ctx, ben, tools[2].ID) },
 				"asks a model": func() error {
 					call, err := w.Chats.Admit(ctx, ben, chat.Request{Message: "Hello"})
 					if err == nil {
