@@ -25,6 +25,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"collab/test/cached"
 	"collab/test/loopback"
 	"collab/test/tempdir"
 )
@@ -99,12 +100,35 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	initdb := s.command(ctx, filepath.Join(s.bin, "initdb"), "--pgdata", s.data(), "--username", owner,
-		"--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync")
-	if out, err := initdb.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
+	if err := s.initialise(ctx); err != nil {
+		return nil, err
 	}
 	return s, s.listen(ctx)
+}
+
+// initialise makes the data directory, as a copy of one that initdb made once for each version of
+// the server.
+func (s *Server) initialise(ctx context.Context) error {
+	run := func(c *exec.Cmd) error {
+		if out, err := c.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", c.Path, err, out)
+		}
+		return nil
+	}
+	initdb := filepath.Join(s.bin, "initdb")
+	version, err := exec.CommandContext(ctx, initdb, "--version").Output()
+	if err != nil {
+		return err
+	}
+	kept, err := cached.Directory("postgres-"+clean(string(version)), func(dir string) error {
+		made := filepath.Join(s.folder, "made")
+		return errors.Join(run(s.command(ctx, initdb, "--pgdata", made, "--username", owner, "--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync")),
+			run(exec.CommandContext(ctx, "cp", "-Rp", made, filepath.Join(dir, "data"))), os.RemoveAll(made))
+	})
+	if err != nil {
+		return err
+	}
+	return run(exec.CommandContext(ctx, "cp", "-Rp", filepath.Join(kept, "data"), s.data()))
 }
 
 // prepare returns a server without data that does not run.
