@@ -40,3 +40,20 @@ func Markdown(t testing.TB) (all []string) {
 	}
 	return all
 }
+
+// Route is a row of docs/routes.md.
+type Route struct{ Method, Path, Guard string }
+
+// Routes returns the endpoints of docs/routes.md.
+func Routes(t testing.TB) (all []Route) {
+	t.Helper()
+	for line := range strings.Lines(Read(t, "docs/routes.md")) {
+		if cells := strings.Split(strings.Trim(line, "| \n"), " | "); len(cells) == 3 && strings.HasPrefix(cells[1], "`/") {
+			all = append(all, Route{cells[0], strings.Trim(cells[1], "`"), cells[2]})
+		}
+	}
+	if len(all) < 100 {
+		t.Fatalf("docs/routes.md has %d rows", len(all))
+	}
+	return all
+}

@@ -2,6 +2,7 @@ package script
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"collab/test/must"
+	"collab/test/pages"
 	"collab/test/rows"
 )
 
@@ -122,10 +124,7 @@ var wrong = []malformed{
 	{"PATCH /api/v1/tasks/<id:task> as anna", "", `{"tags":"a"}`, 400, "tags"},
 	{"PATCH /api/v1/tasks/<id:task> as anna", "", `{"metadata":"x"}`, 400, "metadata"},
 	{"PATCH /api/v1/tasks/<id:task> as anna", "If-Match: \"999\"", `{"title":"y"}`, 412, ""},
-	{"PATCH /api/v1/tasks/<id:foreigntask> as anna", "", `{"title":"y"}`, 404, ""},
-	{"PATCH /api/v1/tasks/<unknown> as anna", "", `{"title":"y"}`, 404, ""},
 	{"DELETE /api/v1/tasks/<id:task> as anna", "If-Match: \"999\"", "", 412, ""},
-	{"DELETE /api/v1/tasks/<id:foreigntask> as anna", "", "", 404, ""},
 	{"DELETE /api/v1/tasks/%20 as anna", "", "", 404, ""},
 	{"GET /api/v1/tasks/%FF as anna", "", "", 404, ""},
 
@@ -149,13 +148,9 @@ var wrong = []malformed{
 	{"PATCH /api/v1/teams/<id:team> as anna", "", `{"name":["x"]}`, 400, "name"},
 	{"PATCH /api/v1/teams/<id:team> as anna", "", `{"name":" "}`, 400, "name"},
 	{"PATCH /api/v1/teams/<id:team> as anna", "", `{"description":7}`, 400, "description"},
-	{"PATCH /api/v1/teams/<id:foreignteam> as anna", "", `{"name":"x"}`, 404, ""},
-	{"DELETE /api/v1/teams/<id:foreignteam> as anna", "", "", 404, ""},
 	{"POST /api/v1/teams/<id:team>/members as anna", "", `{"userId":7}`, 400, "userId"},
 	{"POST /api/v1/teams/<id:team>/members as anna", "", `{"userId":"<user:otto>"}`, 400, "userId"},
-	{"POST /api/v1/teams/<id:foreignteam>/members as anna", "", `{"userId":"<user:ben>"}`, 404, ""},
 	{"DELETE /api/v1/teams/<id:team>/members/<user:otto> as anna", "", "", 404, ""},
-	{"DELETE /api/v1/teams/<id:foreignteam>/members/<user:otto> as anna", "", "", 404, ""},
 
 	{"POST /api/v1/workspaces as anna", "", `{"name":"x","teamId":7}`, 400, "teamId"},
 	{"POST /api/v1/workspaces as anna", "", `{"name":"x","teamId":"<id:foreignteam>"}`, 400, "teamId"},
@@ -164,11 +159,8 @@ var wrong = []malformed{
 	{"PATCH /api/v1/workspaces/<id:space> as anna", "", `{"name":""}`, 400, "name"},
 	{"PATCH /api/v1/workspaces/<id:space> as anna", "", `{"name":null}`, 400, "name"},
 	{"PATCH /api/v1/workspaces/<id:space> as anna", "", `{"description":true}`, 400, "description"},
-	{"PATCH /api/v1/workspaces/<id:foreignspace> as anna", "", `{"name":"x"}`, 404, ""},
-	{"DELETE /api/v1/workspaces/<id:foreignspace> as anna", "", "", 404, ""},
 	{"POST /api/v1/workspaces/<id:space>/move as anna", "", `{"targetTeamId":1}`, 400, "targetTeamId"},
 	{"POST /api/v1/workspaces/<id:space>/move as anna", "", `{"targetTeamId":"<id:foreignteam>"}`, 400, "targetTeamId"},
-	{"POST /api/v1/workspaces/<id:foreignspace>/move as anna", "", `{"targetTeamId":"<id:team>"}`, 404, ""},
 	{"PUT /api/v1/workspaces/order as anna", "", `{"order":null}`, 400, "order"},
 	{"PUT /api/v1/workspaces/order as anna", "", `{"order":["<id:foreignspace>"]}`, 404, ""},
 
@@ -183,16 +175,10 @@ var wrong = []malformed{
 	{"POST /api/v1/chat as anna", "", `{"message":"x","history":[{"role":"user","content":"<repeat:400001:x>"}]}`, 400, "history[0].content[0]"},
 	{"POST /api/v1/chat as otto", "", `{"message":"x"}`, 403, ""},
 	{"POST /api/v1/chat as anna", "Authorization: Bearer x", `{"message":"x"}`, 401, ""},
-	{"PUT /api/v1/chat as anna", "", `{"message":"x"}`, 405, ""},
-	{"DELETE /api/v1/models as anna", "", "", 405, ""},
-	{"GET /api/v1/models/local-1 as anna", "", "", 404, ""},
-	{"GET /api/v1/metering as anna", "", "", 404, ""},
-	{"GET /api/v1/metering/users as anna", "", "", 404, ""},
 	{"GET /api/v1/metering/daily?by=day as anna", "", "", 400, "by"},
 	{"GET /api/v1/metering/daily?by=user&userId=0198a1b2-0000-7000-8000-000000000003 as anna", "", "", 400, "userId"},
 	{"GET /api/v1/metering/daily?from=2025-01-01&to=2026-12-31 as anna", "", "", 400, "from"},
 	{"GET /api/v1/metering/daily?cursor=YS9i as anna", "", "", 400, "cursor"},
-	{"POST /api/v1/metering/quota as anna", "", `{}`, 405, ""},
 
 	{"POST /api/v1/connectors as anna", "", `{"providerId":null}`, 400, "providerId"},
 	{"POST /api/v1/connectors as anna", "", `{"providerId":"shell","name":7}`, 400, "name"},
@@ -203,13 +189,9 @@ var wrong = []malformed{
 	{"POST /api/v1/connectors as anna", "", `{"providerId":"elsewhere","config":{"url":"https://example.com:99999/mcp"}}`, 400, "config.url"},
 	{"POST /api/v1/connectors/<id:shell>/credentials as anna", "", `{"Credentials":{"apiKey":"k"}}`, 400, "credentials"},
 	{"POST /api/v1/connectors/<id:shell>/credentials as anna", "", `{"credentials":{"apikey":"k"}}`, 400, "credentials.apiKey"},
-	{"POST /api/v1/connectors/<id:foreignshell>/credentials as anna", "", `{"credentials":{"apiKey":"k"}}`, 404, ""},
-	{"POST /api/v1/connectors/<unknown>/credentials as anna", "", `{"credentials":{"apiKey":"k"}}`, 404, ""},
 	{"GET /api/v1/connectors/%FF/credentials as anna", "", "", 404, ""},
-	{"DELETE /api/v1/connectors/<id:foreignshell> as anna", "", "", 404, ""},
 	{"GET /api/v1/connectors?limit=x as anna", "", "", 400, "limit"},
 	{"GET /api/v1/connectors?cursor=x as anna", "", "", 400, "cursor"},
-	{"GET /api/v1/connectors?serverId=shell as anna", "", "", 400, "serverId"},
 	{"POST /api/v1/mcp-oauth/start as anna", "", `{"instanceId":["x"]}`, 400, "instanceId"},
 	{"POST /api/v1/mcp-oauth/start as anna", "", `{"instanceId":"<id:foreignshell>"}`, 400, "instanceId"},
 	{"POST /api/v1/mcp-oauth/start as anna", "", `{"providerId":{}}`, 400, "providerId"},
@@ -225,7 +207,6 @@ var wrong = []malformed{
 	{"POST /api/v1/mcp-oauth/authorize", "Content-Type: application/x-www-form-urlencoded", `state=x&state=y`, 400, "state"},
 	{"POST /api/v1/mcp-oauth/authorize", "Content-Type: application/x-www-form-urlencoded", `state=x&token=y`, 403, ""},
 	{"POST /api/v1/mcp-oauth/authorize", "Content-Type: multipart/form-data; boundary=x", `--x--`, 415, ""},
-	{"GET /api/v1/connector-providers/shell as anna", "", "", 404, ""},
 
 	// Queries.
 	{"GET /api/v1/tasks?status=%FF as anna", "", "", 400, ""},
@@ -237,9 +218,6 @@ var wrong = []malformed{
 	{"GET /api/v1/workspaces?teamId=<id:team>&teamId=<id:team> as anna", "", "", 400, "teamId"},
 	{"GET /api/v1/org/members?cursor=x as anna", "", "", 400, "cursor"},
 	{"GET /api/v1/org/members/former?cursor=x as anna", "", "", 400, "cursor"},
-	{"GET /api/v1/org/members/former?email=a as anna", "", "", 400, "email"},
-	{"GET /api/v1/org/members?email=a as anna", "", "", 400, "email"},
-	{"GET /api/v1/org/invites?status=PENDING as anna", "", "", 400, "status"},
 	{"GET /api/v1/org/audit?cursor=x as anna", "", "", 400, "cursor"},
 	{"GET /api/v1/org/audit?target= as anna", "", "", 400, "target"},
 	{"GET /api/v1/org/audit?target=%00 as anna", "", "", 400, "target"},
@@ -258,14 +236,6 @@ var wrong = []malformed{
 	{"GET /api/v1/auth/me", "Cookie: token=<service:anna>", "", 401, ""},
 	{"GET /api/v1/auth/me?token=<service:anna>", "", "", 401, ""},
 
-	// Methods and paths.
-	{"TRACE /api/v1/tasks as anna", "", "", 405, ""},
-	{"POST /api/v1/task as anna", "", `{"title":"x"}`, 404, ""},
-	{"POST /API/V1/tasks as anna", "", `{"title":"x"}`, 404, ""},
-	{"POST /api/v1//tasks as anna", "", `{"title":"x"}`, 404, ""},
-	{"POST /api/v1/teams/../tasks as anna", "", `{"title":"x"}`, 404, ""},
-	{"DELETE /api/v1/tasks/<id:task>/ as anna", "", "", 404, ""},
-
 	// Files.
 	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","workspaceId":"<id:foreignspace>"}`, 400, "workspaceId"},
 	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","kind":"TEAM_MEMORY","teamId":"<id:foreignteam>"}`, 400, "teamId"},
@@ -279,10 +249,7 @@ var wrong = []malformed{
 	{"PUT /api/v1/sync/files/<id:file> as anna", "", `{"content":"y","expectedVersion":2}`, 409, ""},
 	{"PUT /api/v1/sync/files/<id:file> as anna", "", `{"content":"y","checksum":"<checksum:z>"}`, 400, "checksum"},
 	{"PUT /api/v1/sync/files/<id:file> as anna", "", `{"content":"y","mimeType":"x"}`, 400, "mimeType"},
-	{"PUT /api/v1/sync/files/<id:foreignfile> as anna", "", `{"content":"y"}`, 404, ""},
-	{"PUT /api/v1/sync/files/<unknown> as anna", "", `{"content":"y"}`, 404, ""},
 	{"DELETE /api/v1/sync/files/<id:file>?expectedVersion= as anna", "", "", 400, "expectedVersion"},
-	{"DELETE /api/v1/sync/files/<id:foreignfile> as anna", "", "", 404, ""},
 	{"DELETE /api/v1/sync/files/%FF as anna", "", "", 404, ""},
 	{"GET /api/v1/sync/files/<id:file>?raw=yes as anna", "", "", 400, "raw"},
 	{"GET /api/v1/sync/files/<id:file>?raw=1 as anna", "Range: bytes=100-", "", 416, "Range"},
@@ -297,21 +264,17 @@ var wrong = []malformed{
 	{"GET /api/v1/sync/manifest?since= as anna", "", "", 400, "since"},
 	{"GET /api/v1/sync/manifest?since=1-1&limit=5 as anna", "", "", 400, "limit"},
 	{"GET /api/v1/sync/manifest?since=1-1&cursor=YQ as anna", "", "", 400, "cursor"},
-	{"GET /api/v1/sync/manifest?scope=SHARED as anna", "", "", 400, "scope"},
 	{"GET /api/v1/sync/memory/workspace/<id:space>?limit=0 as anna", "", "", 400, "limit"},
-	{"GET /api/v1/sync/memory/workspace as anna", "", "", 404, ""},
 	{"GET /api/v1/sync/memory/workspace/<id:space>/con as anna", "", "", 400, "fileName"},
 	{"GET /api/v1/sync/memory/everybody as anna", "", "", 404, ""},
-	{"PUT /api/v1/sync/memory/workspace/<id:space> as anna", "", `{"content":"x"}`, 405, ""},
 	{"PUT /api/v1/sync/memory/everybody as anna", "", `{"content":"x"}`, 404, ""},
 	{"PUT /api/v1/sync/memory/user as anna", "", `{"content":1}`, 400, "content"},
 	{"PUT /api/v1/sync/memory/user as anna", "", `{"content":"x","expectedVersion":1}`, 409, ""},
 	{"PUT /api/v1/sync/memory/user as anna", "", `{"content":"x","expectedVersion":true}`, 400, "expectedVersion"},
 	{"PUT /api/v1/sync/memory/org as anna", "Content-Type: text/markdown", "<bytes:ff>", 400, ""},
-	{"PUT /api/v1/sync/memory/workspace/<id:foreignspace>/a.md as anna", "", `{"content":"x"}`, 404, ""},
 	{"PUT /api/v1/sync/memory/workspace/<id:space>/nul as anna", "", `{"content":"x"}`, 400, "fileName"},
-	{"PUT /api/v1/sync/memory/workspace/<id:space>/..%2f..%2fa as anna", "", `{"content":"x"}`, 404, ""},
 	{"PUT /api/v1/sync/profile?expectedVersion=1 as anna", "", `{}`, 409, ""},
+	{"PUT /api/v1/sync/org-onboarding?expectedVersion=1 as anna", "", `{}`, 409, ""},
 	{"PUT /api/v1/sync/profile as anna", "If-Match: *", `{}`, 409, ""},
 
 	// Releases.
@@ -346,9 +309,6 @@ var wrong = []malformed{
 	{"PATCH /api/v1/updates/<id:release> as anna", "", `{"rolloutPercentage":null}`, 400, "rolloutPercentage"},
 	{"PATCH /api/v1/updates/<id:release> as anna", "", `{"active":null}`, 400, "active"},
 	{"PATCH /api/v1/updates/<id:release> as anna", "", `{"publishedAt":null}`, 400, "publishedAt"},
-	{"PATCH /api/v1/updates/<unknown> as anna", "", `{"active":false}`, 404, ""},
-	{"PATCH /api/v1/updates/<id:release> as ben", "", `{"active":false}`, 403, ""},
-	{"POST /api/v1/updates as ben", "", `{}`, 403, ""},
 	{"GET /api/v1/updates/check", "", "", 400, "version"},
 	{"GET /api/v1/updates/check?version=1.0.0&arch=x64", "", "", 400, "platform"},
 	{"GET /api/v1/updates/check?version=latest&platform=linux&arch=x64", "", "", 400, "version"},
@@ -356,12 +316,9 @@ var wrong = []malformed{
 	{"GET /api/v1/updates/check?version=1.0.0&platform=linux&arch=x64;channel=beta", "", "", 400, ""},
 	{"GET /api/v1/updates/check?version=1.0.0&platform=linux&arch=x64&clientId=<repeat:5000:a>", "", "", 400, "clientId"},
 	{"GET /api/v1/updates/releases?limit=1e3 as anna", "", "", 400, "limit"},
-	{"GET /api/v1/updates/releases?active=true as anna", "", "", 400, "active"},
 	{"GET /api/v1/updates/releases/<id:release>/rollout as anna", "", "", 400, "clientIds"},
 	{"GET /api/v1/updates/releases/<id:release>/rollout?clientIds= as anna", "", "", 400, "clientIds"},
 	{"GET /api/v1/updates/releases/<id:release>/rollout?clientIds=a<repeat:100:,b> as anna", "", "", 400, "clientIds"},
-	{"GET /api/v1/updates/releases/<unknown>/progress as anna", "", "", 404, ""},
-	{"GET /api/v1/updates/releases/<unknown>/reports as anna", "", "", 404, ""},
 	{"GET /api/v1/updates/releases/<id:release>/reports?cursor=YQ as anna", "", "", 400, "cursor"},
 	{"PATCH /api/v1/updates/<id:release> as anna", "", `{"failureLimit":100}`, 400, "failureLimit"},
 	{"PATCH /api/v1/updates/<id:release> as anna", "", `{"failureMinimum":1}`, 400, "failureMinimum"},
@@ -371,7 +328,6 @@ var wrong = []malformed{
 	{"POST /api/v1/updates/reports", "", `{"version":"1.0.0","platform":"linux","arch":"x64","outcome":"<repeat:5000:a>"}`, 413, ""},
 	{"GET /api/v1/updates/adoption?from=0000-00-00 as anna", "", "", 400, "from"},
 	{"GET /api/v1/updates/adoption?to=2026-01-01' as anna", "", "", 400, "to"},
-	{"GET /api/v1/updates/adoption?version=1.0.0 as anna", "", "", 400, "version"},
 
 	// References, names and bodies of each kind.
 	{"POST /api/v1/sync/files?path=a.bin as anna", "Content-Type: application/octet-stream\nUpload-Complete: ?0", "one", 400, "Upload-Complete"},
@@ -399,14 +355,9 @@ var wrong = []malformed{
 	{"POST /api/v1/workspaces as anna", "", `{"name":"","teamId":"<id:team>"}`, 400, "name"},
 	{"POST /api/v1/workspaces as anna", "", `{"name":"x","teamId":"<unknown>"}`, 400, "teamId"},
 	{"POST /api/v1/workspaces as ben", "", `{"name":"x","teamId":"<id:team>"}`, 400, "teamId"},
-	{"PATCH /api/v1/org/members/<unknown>/role as anna", "", `{"role":"ADMIN"}`, 404, ""},
 	{"PATCH /api/v1/org/members/me/role as anna", "", `{"role":"ADMIN"}`, 404, ""},
-	{"PATCH /api/v1/org/members/<user:otto>/role as anna", "", `{"role":"ADMIN"}`, 404, ""},
-	{"DELETE /api/v1/org/members/<unknown> as anna", "", "", 404, ""},
-	{"DELETE /api/v1/org/members/<user:otto> as anna", "", "", 404, ""},
 	{"GET /api/v1/sync/files/nonsense as anna", "", "", 404, ""},
 	{"DELETE /api/v1/sync/files/%00 as anna", "", "", 404, ""},
-	{"PATCH /api/v1/sync/files/<unknown> as anna", "", `{"path":"x"}`, 404, ""},
 	{"GET /api/v1/updates/check?version=1.0.0&platform=linux", "", "", 400, "arch"},
 	{"GET /api/v1/updates/check?version=1.0.0&platform=linux&arch=ia32", "", "", 400, "arch"},
 	{"GET /api/v1/updates/check?version=1.0.0&platform=linux&arch=x64&channel=nightly", "", "", 400, "channel"},
@@ -422,7 +373,6 @@ var wrong = []malformed{
 	{"POST /api/v1/sync/batch/read as anna", "", `{"files":[]}`, 400, "files"},
 	{"POST /api/v1/sync/batch/read as anna", "", `{"files":[{"id":"x"},{"id":7}]}`, 400, "files[1].id"},
 	{"POST /api/v1/sync/batch/read as anna", "", `{"files":[{"id":"x","expectedVersion":-1}]}`, 400, "files[0].expectedVersion"},
-	{"POST /api/v1/sync/batch/read?id=x as anna", "", `{"files":[{"id":"x"}]}`, 400, ""},
 	{"PUT /api/v1/sync/memory/user as anna", "Content-Type: text/plain", `a<bytes:e282>`, 400, ""},
 	{"PUT /api/v1/sync/memory/user as anna", "Content-Type: text/plain", `<repeat:1048577:m>`, 413, ""},
 	{"PUT /api/v1/sync/profile?expectedVersion=-1 as anna", "", `{}`, 400, "expectedVersion"},
@@ -436,9 +386,7 @@ var wrong = []malformed{
 	{"POST /api/v1/sync/files as anna", "", `{"path":"h","content":"x","workspaceId":"<unknown>"}`, 400, "workspaceId"},
 	{"GET /api/v1/sync/manifest?cursor=x as anna", "", "", 400, "cursor"},
 	{"GET /api/v1/nothing as anna", "", "", 404, ""},
-	{"POST /api/v1/tasks/<unknown>/nothing as anna", "", "", 404, ""},
 	{"PUT /api/v1/tasks", "", "", 405, ""},
-	{"GET /api/v1/tasks/reorder", "", "", 405, ""},
 	{"POST /api/v1/auth/exchange-token", "", `{"identityToken":"<service:anna>"}`, 401, ""},
 	{"POST /api/v1/auth/webhook delivered w7", "", `{"object":"event","type":"user.created","timestamp":1789999990}`, 400, ""},
 	{"POST /api/v1/auth/webhook delivered w8", "", `[]`, 400, ""},
@@ -457,11 +405,64 @@ var wrong = []malformed{
 	{"POST /api/v1/auth/webhook delivered w11", "", `{"padding":"<repeat:1048576:p>"}`, 413, ""},
 }
 
+// outsiders are people of the setting whom a guard does not admit.
+var outsiders = map[string]string{"member": "nora", "writer": "vera", "manager": "ben", "owner": "adam"}
+
+// foreign are records of another organisation, by the segment of a path that is before their id.
+var foreign = map[string]string{
+	"members": "<user:otto>", "tasks": "<id:foreigntask>", "teams": "<id:foreignteam>", "workspaces": "<id:foreignspace>",
+	"workspace": "<id:foreignspace>", "files": "<id:foreignfile>", "connectors": "<id:foreignshell>",
+}
+
+// complete is a body that each endpoint with an id in its path accepts, as it ignores members that it does not know.
+const complete = `{"role":"ADMIN","title":"x","name":"x","userId":"<user:ben>","targetTeamId":"<id:team>","content":"x","path":"x",` +
+	`"credentials":{"apiKey":"k"},"active":true,"plan":"PREMIUM"}`
+
+// refused returns requests to each endpoint with a guard: by a caller whom the guard does not admit, and for a record
+// that does not exist or is of another organisation.
+func refused(t *testing.T) (cases []malformed) {
+	segment := regexp.MustCompile(`(\w+)/\{\w+\}`)
+	for _, r := range pages.Routes(t) {
+		path := strings.NewReplacer("{version}", "1", "{fileName}", "a.md", "/rollout", "/rollout?clientIds=c").Replace(r.Path)
+		ask := func(id, caller string) string {
+			return r.Method + " " + segment.ReplaceAllString(path, "$1/"+id) + " as " + caller
+		}
+		caller, outsider := "anna", outsiders[r.Guard]
+		switch {
+		case outsider != "":
+			cases = append(cases, malformed{ask("<unknown>", outsider), "", "", 403, ""})
+		case r.Guard == "operator":
+			caller = "operator"
+		case r.Guard != "caller":
+			continue
+		}
+		m := segment.FindStringSubmatch(path)
+		if m == nil {
+			continue
+		}
+		header, body := "", complete
+		switch {
+		case r.Method == "GET" || r.Method == "DELETE":
+			body = ""
+		case m[1] == "uploads" && r.Method == "PATCH":
+			header = "Content-Type: application/partial-upload\nUpload-Complete: ?0\nUpload-Offset: 0"
+		}
+		cases = append(cases, malformed{ask("<unknown>", caller), header, body, 404, ""})
+		if id := foreign[m[1]]; id != "" {
+			cases = append(cases, malformed{ask(id, caller), header, body, 404, ""})
+		}
+	}
+	return cases
+}
+
 // setting makes the records that malformed requests name.
 const setting = `
 == Setting
 * anna signs in to acme as owner
 * ben signs in to acme as member
+* adam signs in to acme as admin
+* vera signs in to acme as viewer
+* nora signs in
 * otto signs in to other as owner
 > PUT /api/v1/admin/organisations/<org:acme>/subscription as operator
 > {"plan": "ENTERPRISE"}
@@ -527,7 +528,7 @@ func spread(endpoints []string, all []malformed) (cases []malformed) {
 }
 
 func testMalformed(t *testing.T, p profile) {
-	cases := slices.Concat(wrong, spread(bodied, broken), spread(uploaded, slices.DeleteFunc(slices.Clone(broken), func(b malformed) bool {
+	cases := slices.Concat(wrong, refused(t), spread(bodied, broken), spread(uploaded, slices.DeleteFunc(slices.Clone(broken), func(b malformed) bool {
 		return b.header != "" || b.body == "" || b.status != 400 // nothing at all is a file without bytes
 	})))
 	d := must.Do(parse("setting", setting)).Or(t)
@@ -554,10 +555,9 @@ func testMalformed(t *testing.T, p profile) {
 		for _, trouble := range talk.exchange(ask, &response{status: c.status, field: c.field}) {
 			t.Errorf("%s\n%s", request, trouble.text)
 		}
-		if after := rows.All(t, database, announced); !slices.Equal(before, after) {
-			t.Errorf("%s\nchanged the database:\n%s", request, cmp.Diff(before, after))
-			before = after
-		}
+	}
+	if after := rows.All(t, database, announced); !slices.Equal(before, after) {
+		t.Errorf("the requests changed the database:\n%s", cmp.Diff(before, after))
 	}
 	t.Logf("%d malformed requests on %s", len(cases), p.name)
 }
