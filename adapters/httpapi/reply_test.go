@@ -141,6 +141,7 @@ func TestPublicResponsesAreCacheableWithoutRateLimitHeaders(t *testing.T) {
 	})
 	const check = CheckPath + "?version=1.0.0&arch=x64&platform="
 	const private, minute, short, forever = "private, no-cache", "public, max-age=60", "public, max-age=300", "public, max-age=31536000, immutable"
+	bodies := map[string]string{} // by entity tag
 	for _, test := range []struct {
 		target, caching string
 		status          int
@@ -167,6 +168,12 @@ func TestPublicResponsesAreCacheableWithoutRateLimitHeaders(t *testing.T) {
 			}
 			responses := []*httptest.ResponseRecorder{first}
 			if tag != "" {
+				if body := first.Body.String(); method == http.MethodGet {
+					if was, known := bodies[tag]; known && was != body {
+						t.Errorf("%s has the entity tag %s of another body", test.target, tag)
+					}
+					bodies[tag] = body
+				}
 				other, same := request(`If-None-Match: "other"`), request("If-None-Match: "+tag)
 				if other.Code != 200 || same.Code != http.StatusNotModified || same.Body.Len() > 0 {
 					t.Errorf("%s %s: with another entity tag %d, with its own %d %s", method, test.target, other.Code, same.Code, same.Body)
