@@ -143,6 +143,23 @@ func TestPeoplePage(t *testing.T) {
 		b.enterOn("Leave")
 		b.waitConsole("You are not a member any more")
 	})
+	t.Run("an open page follows the role of its member, and says that the membership has ended", func(t *testing.T) {
+		own := s.signIn("mary@collab.example", "Analytical Engines", "member")
+		path := "/org/members/" + decode[struct{ User struct{ ID string } }](t, s.call("GET", "/auth/me", bearer(own.Token), nil, http.StatusOK)).User.ID
+		b := openPage(t, s, "Mary", "/console/tasks", "Tasks")
+		const field = `//input[@data-new]`
+		s.call("PATCH", path+"/role", as, map[string]any{"role": "VIEWER"}, http.StatusOK)
+		b.keyOn(field, "x", kb.Enter)
+		b.waitVisible(`//main//*[@role="status" and contains(., "Your role is Viewer now")]`)
+		b.do(chromedp.WaitNotPresent(field))
+		s.call("PATCH", path+"/role", as, map[string]any{"role": "MEMBER"}, http.StatusOK)
+		b.returnToFront()
+		b.do(chromedp.WaitVisible(field), chromedp.WaitNotPresent(`//main//*[@role="status" and contains(., "Your role is")]`))
+		must.Is(t, "x", read(b, chromedp.Value(field)))
+		s.call("DELETE", path, as, nil, http.StatusOK)
+		b.returnToFront()
+		b.waitVisible(`//*[@role="alert" and contains(., "You are not a member of Analytical Engines any more")]/p/a[.="Sign in to another organisation"]`)
+	})
 	t.Run("the page is accessible, with dialogs open, in light and dark, wide and narrow", func(t *testing.T) {
 		b := openWithoutPolicy(t)
 		b.enterConsole(s, "Ada", "Analytical Engines")

@@ -8,6 +8,7 @@ import { Announcer } from "./live"
 import { part, Problem, Show, useActs, useLoaded } from "./loading"
 import { groups, isFor, isListed, pages, type PageOf } from "./pages"
 import { signInAddress, usePath } from "./router"
+import { roles } from "./text"
 import type { Me } from "./types"
 import { UndoBar } from "./undo"
 
@@ -35,20 +36,22 @@ function Organisations({ change }: { change: (organisation: string) => void }): 
 	)
 }
 
-type FrameOf = { me: Me; expired: boolean; leave: (everywhere: boolean) => Promise<void>; change: (organisation: string) => Promise<void> }
+type FrameOf = { me: Me; ended: "no" | "expired" | "removed"; leave: (everywhere: boolean) => Promise<void>; change: (organisation: string) => Promise<void> }
 
-export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
+export function Frame({ me, ended, leave, change }: FrameOf): JSX.Element {
 	const path = usePath()
 	const at = pages.find((p) => p.path === path)
 	const main = useRef<HTMLElement>(null)
 	const { run: attempt, failed, fail } = useActs()
 	const [wanted, want] = useState(false)
 	const first = useRef(true)
+	const role = useRef(me.role) // when the page was opened
 	const wide = useWide()
 	useEffect(() => {
 		document.title = `${at?.name ?? "Not found"} · Collab`
 		if (!first.current) main.current?.focus()
 		first.current = false
+		role.current = me.role
 	}, [path])
 	const end = (everywhere: boolean): void => void attempt("Signing out", () => leave(everywhere))
 	const switchTo = (organisation: string): void => void attempt("Switching the organisation", () => change(organisation))
@@ -109,8 +112,16 @@ export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 					</nav>
 				</header>
 				<div class="page">
-					{expired && <div class="notice" role="alert"><p><b>Your session has ended.</b> What is on this page stays until you leave it. <a href={signInAddress()} target="_blank">Sign in again in a new tab</a></p></div>}
+					{ended !== "no" && (
+						<div class="notice" role="alert">
+							<p>
+								<b>{ended === "expired" ? "Your session has ended." : `You are not a member of ${me.org?.name ?? "the organisation"} any more, or it is closed.`}</b> What is on this page stays until you leave it.{" "}
+								{ended === "expired" ? <a href={signInAddress()} target="_blank">Sign in again in a new tab</a> : <a href="/console/sign-in">Sign in to another organisation</a>}
+							</p>
+						</div>
+					)}
 					<main id="main" ref={main} tabIndex={-1}>
+						{me.role && me.role !== role.current && <p class="waits" role="status">Your role is {roles[me.role]} now. This page offers what it permits, and keeps what you have typed.</p>}
 						{failed && <Problem {...failed} giveUp={() => fail()} />}
 						{!at
 							? <><h1>There is no such page</h1><p>The address may be mistyped. <a href="/console">Home</a></p></>

@@ -27,11 +27,12 @@ export class Failure extends Error {
 // Page is an answer with its headers.
 export type Page<Value> = { value: Value; headers: Headers }
 
-let expired = (): void => undefined
+let refused = (_status: number): void => undefined
 
-// onExpired has fn called when a call finds that the session has ended.
-export function onExpired(fn: () => void): void {
-	expired = fn
+// onRefused has fn called with the status of a refusal: 401 if the session has ended, 403 if the role or the membership
+// may have.
+export function onRefused(fn: (status: number) => void): void {
+	refused = fn
 }
 
 let operatorExpired = (): void => undefined
@@ -41,10 +42,10 @@ export function onOperatorExpired(fn: () => void): void {
 	operatorExpired = fn
 }
 
-// expire says that a request found that the session has ended, and returns the text for people: the server's is about tokens.
-export function expire(): string {
-	expired()
-	return "The session of this page has ended"
+// refusal passes on a refusal, and returns its text for people: the server's of an ended session is about tokens.
+export function refusal(status: number, text: string): string {
+	if (status === 401 || status === 403) refused(status)
+	return status === 401 ? "The session of this page has ended" : text
 }
 
 // call calls an operation by the session of this browser. It throws a Failure.
@@ -150,8 +151,9 @@ export async function send(address: string, init: RequestInit & { headers?: Reco
 		throw new Failure("The server cannot be reached", 0, "", 5)
 	}
 	if (response.ok) return response
-	let ended: string | undefined
-	if (response.status === 401) operators.test(address) ? operatorExpired() : (ended = expire())
 	const problem = (await response.json().catch(() => ({}))) as { message?: string }
-	throw new Failure(ended ?? problem.message ?? response.statusText, response.status, response.headers.get("X-Request-Id") ?? "", Number(response.headers.get("Retry-After") ?? 0), response.headers.has("Idempotent-Replayed"))
+	let text = problem.message ?? response.statusText
+	if (!operators.test(address)) text = refusal(response.status, text)
+	else if (response.status === 401) operatorExpired()
+	throw new Failure(text, response.status, response.headers.get("X-Request-Id") ?? "", Number(response.headers.get("Retry-After") ?? 0), response.headers.has("Idempotent-Replayed"))
 }

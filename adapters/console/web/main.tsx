@@ -5,9 +5,9 @@ import { forgetChats, forgetOthers } from "./device"
 import { keepFocus } from "./focus"
 import { Frame } from "./frame"
 import { Mark } from "./icons"
-import { actAs, call, onExpired, signOut, switchTo } from "./interface"
+import { actAs, call, onRefused, signOut, switchTo } from "./interface"
 import { sayLimits } from "./limits"
-import { Problem, useLoaded } from "./loading"
+import { Problem, useLoaded, useLook } from "./loading"
 import { isOperators, signInAddress, usePath } from "./router"
 import { endUndo } from "./undo"
 
@@ -25,18 +25,24 @@ if (location.pathname === "/console/signed-out") {
 }
 
 function Console(): JSX.Element {
-	const [out, setOut] = useState<"no" | "expired" | "left">(backFromSignOut ? "left" : "no")
+	const [out, setOut] = useState<"no" | "expired" | "removed" | "left">(backFromSignOut ? "left" : "no")
 	const me = useLoaded(async () => {
 		const own = await call("GET /api/v1/auth/me")
 		actAs(own)
 		return own
 	}, [])
+	const look = useLook(() => me.value && me.retry())
+	useEffect(() => onRefused((status) => {
+		if (status === 401) setOut((was) => (was === "left" ? was : "expired"))
+		else if (out === "no") look() // the role or the membership has changed, perhaps
+	}))
 	useEffect(() => {
-		onExpired(() => setOut((was) => (was === "no" ? "expired" : was)))
-	}, [])
+		if (me.failure?.status === 403) setOut("removed")
+	}, [me.failure])
 	useEffect(() => {
 		const own = me.value && { user: me.value.user.id, org: me.value.org?.id }
 		if (own) {
+			setOut((was) => (was === "left" ? was : "no"))
 			forgetOthers(own.user)
 			tabs.postMessage(own satisfies Message)
 		}
@@ -44,7 +50,7 @@ function Console(): JSX.Element {
 			if (data === "signed out") {
 				void forgetChats()
 				setOut("left")
-			} else if (own?.user === data.user && own.org === data.org) setOut((was) => (was === "expired" ? "no" : was))
+			} else if (own?.user === data.user && own.org === data.org) setOut((was) => (was === "left" ? was : "no"))
 			else if (own) location.assign("/console")
 		}
 	}, [me.value])
@@ -68,7 +74,7 @@ function Console(): JSX.Element {
 		await switchTo(organisation)
 		location.assign("/console")
 	}
-	return <Frame me={me.value} expired={out === "expired"} leave={leave} change={change} />
+	return <Frame me={me.value} ended={out} leave={leave} change={change} />
 }
 
 function SignIn({ left }: { left: boolean }): JSX.Element {

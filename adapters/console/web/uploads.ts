@@ -1,6 +1,6 @@
 // Uploads of files: a queue that goes on while other pages of the console are shown.
 import { useEffect, useState } from "preact/hooks"
-import { accountHeaders, expire, failureOf, Failure } from "./interface"
+import { accountHeaders, failureOf, Failure, refusal } from "./interface"
 import type { Place } from "./records"
 import type { ResumableUpload, StoredObject } from "./types"
 
@@ -224,7 +224,7 @@ function request(method: string, path: string, { body, headers, signal, progress
 			if (sending.status >= 200 && sending.status < 300) return resolve({ body: sending.response })
 			const header = (name: string): string => sending.getResponseHeader(name) ?? ""
 			const there = header("X-Collab-Id") ? { id: header("X-Collab-Id"), version: Number(header("X-Collab-Version")) } : undefined
-			reject(new Refusal(sending.status === 401 ? expire() : sending.response?.message ?? sending.statusText, sending.status, header("X-Request-Id"), Number(header("Retry-After")), header("Idempotent-Replayed") !== "", sending.status === 409 ? there : undefined))
+			reject(new Refusal(refusal(sending.status, sending.response?.message ?? sending.statusText), sending.status, header("X-Request-Id"), Number(header("Retry-After")), header("Idempotent-Replayed") !== "", sending.status === 409 ? there : undefined))
 		}
 		signal?.addEventListener("abort", () => sending.abort())
 		sending.send(body ?? null)

@@ -374,7 +374,7 @@ function Uploads({ stored }: { stored: (o: StoredObject) => void }): JSX.Element
 	const sent = wanted.reduce((n, u) => n + u.sent, 0)
 	const rows = [...failed, ...open, ...list.filter((u) => u.state === "done" || u.state === "cancelled").reverse()]
 	useEffect(() => {
-		if (open.length === 0 && list.length > 0) announce(failed.length > 0 ? `${failed.length} uploads failed.` : `${done.length} files were uploaded.`)
+		if (open.length === 0 && list.length > 0) announce(failed.length > 0 ? `Failed uploads: ${failed.length}` : `Uploaded files: ${done.length}`)
 	}, [open.length === 0])
 	if (list.length === 0) return null
 	return (
