@@ -60,14 +60,14 @@ type DiskWriter interface {
 	// but junk of the system are removed; Conflict for others. Directories that exist under
 	// another spelling of the same folded form are used as they are.
 	Place(ctx context.Context, contents ...mirror.Placement) []mirror.Placed
-	// Rename moves a file, or a directory with what is below, to a path, which must be free
-	// unless it is another spelling of the same name. It makes missing directories, uses those
-	// that exist under another spelling, removes those above a file's former name that then contain
-	// nothing but junk of the system, and returns the file as a scan would find it, with the checksum of e.
-	Rename(ctx context.Context, e mirror.Entry, path string) (mirror.Entry, error)
-	// Trash moves a file to the trash, out of the directory's names, and removes the
-	// directories above it that then contain nothing but junk of the system.
-	Trash(ctx context.Context, e mirror.Entry) error
+	// Rename moves files, or directories with what is below, to paths, which must be free unless they are other
+	// spellings of the same names, in their order and each for itself, and returns a result for each. It makes missing
+	// directories, uses those that exist under another spelling, and removes those above a file's former name that
+	// then contain nothing but junk of the system.
+	Rename(ctx context.Context, renames ...mirror.Renaming) []mirror.Placed
+	// Trash moves files to the trash, out of the directory's names, each for itself, and returns an error or nil for
+	// each. It removes the directories above them that then contain nothing but junk of the system.
+	Trash(ctx context.Context, files ...mirror.Entry) []error
 	// Clean removes staged content that was last written, and trash that was made, before the
 	// times.
 	Clean(ctx context.Context, staged, trash time.Time) error

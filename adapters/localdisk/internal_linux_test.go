@@ -128,7 +128,7 @@ func TestRenamesThatFailKeepNoDirectoryOpen(t *testing.T) {
 	const renames = 50
 	before := open()
 	for range renames {
-		must.Fail(t, must.ErrorOf(d.Rename(t.Context(), e, "b")), fault.Conflict)
+		must.Fail(t, d.Rename(t.Context(), mirror.Renaming{Entry: e, Path: "b"})[0].Err, fault.Conflict)
 	}
 	if more := open() - before; more >= renames {
 		t.Errorf("%d files are open", more)

@@ -44,7 +44,7 @@ func TestAChangeJustBeforeAReplacementIsNotLost(t *testing.T) {
 	info := must.Do(d.top.root.Lstat("a")).Or(t)
 	target := d.entryOf(d.top, info)
 	must.Do(d.Stage(t.Context(), "x", 0, strings.NewReader("from the server"))).Or(t)
-	at, info, err := d.lookUp(target)
+	at, info, err := d.lookUp(target, d.top.open)
 	must.NoError(t, err)
 	defer at.root.Close()
 	write("a", "by the user meanwhile")
@@ -69,7 +69,7 @@ func TestAChangeJustBeforeARenameOrAnOverwriteIsNotLost(t *testing.T) {
 	info := mustStat(t, d, "a")
 	e := d.entryOf(d.top, info)
 	write("a", "by the user meanwhile")
-	must.Fail(t, must.ErrorOf(d.renameFound(d.top, info, e, "b")), fault.Conflict)
+	must.Fail(t, must.ErrorOf(d.renameFound(d.top, info, mirror.Renaming{Entry: e, Path: "b"}, d.changing(1))), fault.Conflict)
 	must.Do(d.Stage(t.Context(), "a", 0, strings.NewReader("from the server"))).Or(t)
 	must.FailIs(t, d.overwrite(d.staging, d.top, info), errChanged)
 	if read("a") != "by the user meanwhile" || read("b") != "" {
@@ -188,7 +188,7 @@ func TestAFileInThePlaceOfTheTrashIsAnError(t *testing.T) {
 	d, write, read := opened(t)
 	write("a", "a")
 	write(mirror.StateDirectory+"/"+trashName, "")
-	must.Fail(t, d.Trash(t.Context(), d.entryOf(d.top, mustStat(t, d, "a"))), fault.Conflict)
+	must.Fail(t, d.Trash(t.Context(), d.entryOf(d.top, mustStat(t, d, "a")))[0], fault.Conflict)
 	must.Is(t, "a", read("a"))
 }
 

@@ -100,7 +100,7 @@ func TestNothingIsPlacedInTheStateDirectory(t *testing.T) {
 			t.Errorf("%s was placed", path)
 		}
 		must.NoError(t, os.WriteFile(filepath.Join(top, "file"), []byte("content"), 0o600))
-		if _, err := d.Rename(t.Context(), found(t, d)["file"], path); err == nil {
+		if err := d.Rename(t.Context(), mirror.Renaming{Entry: found(t, d)["file"], Path: path})[0].Err; err == nil {
 			t.Errorf("a file was renamed to %s", path)
 		}
 	}
@@ -239,8 +239,10 @@ func TestNoChangeOfAUserIsOverwrittenOrRemoved(t *testing.T) {
 		"replaced": func(e mirror.Entry) error {
 			return d.Place(t.Context(), mirror.Placement{Name: "x", Path: "a", Target: &e})[0].Err
 		},
-		"removed": func(e mirror.Entry) error { return d.Trash(t.Context(), e) },
-		"renamed": func(e mirror.Entry) error { return must.ErrorOf(d.Rename(t.Context(), e, "b")) },
+		"removed": func(e mirror.Entry) error { return d.Trash(t.Context(), e)[0] },
+		"renamed": func(e mirror.Entry) error {
+			return d.Rename(t.Context(), mirror.Renaming{Entry: e, Path: "b"})[0].Err
+		},
 	}
 	for round := range soak.Count(50) {
 		for how, save := range saves {
@@ -281,7 +283,7 @@ func TestTheTrashIsKeptForDays(t *testing.T) {
 	trash := func(content string) {
 		t.Helper()
 		write(t, filepath.Join(top, "a/b"), content)
-		must.NoError(t, d.Trash(t.Context(), found(t, d)["a/b"]))
+		must.NoError(t, d.Trash(t.Context(), found(t, d)["a/b"])[0])
 	}
 	contents := func() (all []string) {
 		must.NoError(t, fs.WalkDir(os.DirFS(filepath.Join(top, mirror.StateDirectory, "trash")), ".", func(name string, e fs.DirEntry, err error) error {

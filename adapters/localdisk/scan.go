@@ -308,11 +308,13 @@ func (d *Disk) Open(_ context.Context, e mirror.Entry) (io.ReadCloser, error) {
 		}
 		discard(f) // lookUp tells what is wrong
 	}
-	at, info, err := d.lookUp(e)
+	at, info, err := d.lookUp(e, d.top.open)
+	if at.root != nil {
+		defer discard(at.root)
+	}
 	if err != nil {
 		return nil, err
 	}
-	defer discard(at.root)
 	f, err := openRegular(at, info)
 	if err != nil {
 		return nil, failed(err, "%s cannot be read", e.Path)
@@ -320,18 +322,18 @@ func (d *Disk) Open(_ context.Context, e mirror.Entry) (io.ReadCloser, error) {
 	return &reader{f, e}, nil
 }
 
-// lookUp returns the directory that a file is in, which is to be closed, and what it is now.
+// lookUp returns the directory that a file is in, as open returns it, and what the file is now.
 // Conflict if it has other facts than e, NotFound if a directory is in its place or a file in that of
 // the directory. Of a directory the inode alone counts.
-func (d *Disk) lookUp(e mirror.Entry) (at directory, info fs.FileInfo, err error) {
+func (d *Disk) lookUp(e mirror.Entry, open func(name string) (directory, error)) (at directory, info fs.FileInfo, err error) {
 	parent, name := split(e.Name)
-	if at, err = d.top.open(parent); err != nil {
-		if errors.Is(err, syscall.ENOTDIR) {
-			err = fs.ErrNotExist
-		}
-		return at, nil, failed(err, "%s cannot be read", e.Path)
+	at, err = open(parent)
+	if errors.Is(err, syscall.ENOTDIR) {
+		err = fs.ErrNotExist
 	}
-	info, err = at.root.Lstat(name)
+	if err == nil {
+		info, err = at.root.Lstat(name)
+	}
 	if err == nil {
 		now := d.entryOf(at, info)
 		switch {
@@ -343,11 +345,7 @@ func (d *Disk) lookUp(e mirror.Entry) (at directory, info fs.FileInfo, err error
 			err = fault.New(fault.Conflict, "%s is neither a file nor a directory", e.Path)
 		}
 	}
-	if err != nil {
-		discard(at.root)
-		return directory{}, nil, failed(err, "%s cannot be read", e.Path)
-	}
-	return at, info, nil
+	return at, info, failed(err, "%s cannot be read", e.Path)
 }
 
 // reader is the content of a file.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"time"
 
 	"collab/adapters/syncfs"
@@ -59,6 +60,96 @@ func (d *Disk) syncNames(many bool, failures int, in []directory, unsynced map[s
 		}
 	}
 	return nil
+}
+
+// maxChanged is the most directories that changes keep open.
+const maxChanged = 64
+
+// changes are files that get or lose their paths together, and what has to be made durable then.
+type changes struct {
+	disk     *Disk
+	many     bool
+	failures int               // as syncAll has it
+	in       []directory       // whose names are not durable yet, each once
+	unsynced map[string]int    // as Disk.openOrCreate has it
+	left     map[string]string // of directories that files have left, the name of one of the files
+	results  []result
+}
+
+// result is that of a change which is made and not durable yet.
+type result struct {
+	err  *error
+	path string
+}
+
+// changing returns changes of so many files.
+func (d *Disk) changing(files int) *changes {
+	return &changes{disk: d, many: files >= syncfs.MinFiles, failures: d.failures(), unsynced: map[string]int{}, left: map[string]string{}}
+}
+
+// open opens the directory of a name. It stays open until its names are durable.
+func (c *changes) open(name string) (directory, error) { return c.opened(name, c.disk.top.open) }
+
+// openOrCreate is Disk.openOrCreate for a directory that stays open likewise.
+func (c *changes) openOrCreate(path string) (directory, error) {
+	return c.opened(path, func(string) (directory, error) { return c.disk.openOrCreate(path, c.unsynced) })
+}
+
+func (c *changes) opened(name string, open func(name string) (directory, error)) (directory, error) {
+	for _, at := range slices.Backward(c.in) {
+		if at.name == name {
+			return at, nil
+		}
+	}
+	at, err := open(name)
+	if err != nil {
+		return at, err
+	}
+	if at.self, err = at.root.Open("."); err != nil {
+		discard(at.root)
+		return directory{}, err
+	}
+	c.in = append(c.in, at)
+	return at, nil
+}
+
+// keep adds a directory that was opened by itself.
+func (c *changes) keep(at directory) {
+	if slices.ContainsFunc(c.in, func(other directory) bool { return other.name == at.name }) {
+		at.close()
+		return
+	}
+	c.in = append(c.in, at)
+}
+
+// add adds the result of a change of a path, which sync makes an error if it cannot be made durable.
+func (c *changes) add(err *error, path string) {
+	if *err == nil {
+		c.results = append(c.results, result{err, path})
+	}
+	if len(c.in) >= maxChanged {
+		c.sync()
+	}
+}
+
+// sync makes the changes durable, and removes the directories that files have left and that then contain nothing but
+// junk of the system.
+func (c *changes) sync() {
+	err := c.disk.syncNames(c.many, c.failures, c.in, c.unsynced)
+	for _, r := range c.results {
+		*r.err = failed(err, "%s cannot be made durable", r.path)
+	}
+	for _, at := range c.in {
+		at.close()
+	}
+	if err == nil {
+		for _, name := range c.left {
+			c.disk.prune(name)
+		}
+	}
+	c.in, c.results = nil, nil
+	clear(c.unsynced)
+	clear(c.left)
 }
 
 // writeback is how long after a change at most the system makes it durable by itself.

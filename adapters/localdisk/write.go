@@ -182,92 +182,53 @@ const minFree = 8 << 20
 // roomAhead is how many bytes of a download are stored before the room is looked at again.
 const roomAhead = 256 << 10
 
-// maxChanged is the most directories that Place keeps open.
-const maxChanged = 64
-
 // Place implements ports.DiskWriter. A file that it replaces keeps its permissions. Contents that cannot be synced
 // are not staged any more.
 func (d *Disk) Place(_ context.Context, contents ...mirror.Placement) []mirror.Placed {
 	placed := make([]mirror.Placed, len(contents))
-	many, failures := len(contents) >= syncfs.MinFiles, d.failures()
-	synced := d.syncAll(many, failures, func() (err error) {
+	changes := d.changing(len(contents))
+	synced := d.syncAll(changes.many, changes.failures, func() (err error) {
 		for _, c := range contents {
 			err = errors.Join(err, d.syncStaged(c.Name))
 		}
 		return err
 	})
-	if synced != nil {
-		for i, c := range contents {
+	for i, c := range contents {
+		if synced != nil {
 			_ = d.staging.root.Remove(c.Name) // another sync would succeed without what this one could not write
 			placed[i].Err = failed(synced, "%s cannot be written", c.Path)
-		}
-		return placed
-	}
-	var changed []directory      // whose names are not durable yet, each but the last once
-	unsynced := map[string]int{} // as openOrCreate has it
-	var within []int             // the contents that were placed there
-	syncPlaced := func() {
-		err := d.syncNames(many, failures, changed, unsynced)
-		for _, i := range within {
-			if err != nil {
-				placed[i] = mirror.Placed{Err: failed(err, "%s cannot be written", contents[i].Path)}
-			}
-		}
-		for _, at := range changed {
-			at.close()
-		}
-		clear(unsynced)
-		changed, within = nil, nil
-	}
-	for i, c := range contents {
-		var last *directory // if it is the one that the content belongs to
-		if parent, _ := split(c.Path); len(changed) > 0 && c.Target == nil && changed[len(changed)-1].name == parent {
-			last = &changed[len(changed)-1]
-		}
-		to, e, err := d.place(c, last, unsynced)
-		if err != nil {
-			placed[i].Err = failed(err, "%s cannot be written", c.Path)
 			continue
 		}
-		placed[i].Entry, within = e, append(within, i)
-		if last == nil {
-			if changed = append(changed, to); len(changed) == maxChanged {
-				syncPlaced()
-			}
-		}
+		placed[i].Entry, placed[i].Err = d.place(c, changes)
+		changes.add(&placed[i].Err, c.Path)
 	}
-	syncPlaced()
+	changes.sync()
 	return placed
 }
 
-// place gives staged content its path, and returns its directory, which is last if that is not nil. unsynced is that
-// of openOrCreate.
-func (d *Disk) place(c mirror.Placement, last *directory, unsynced map[string]int) (to directory, e mirror.Entry, err error) {
+// place gives staged content its path.
+func (d *Disk) place(c mirror.Placement, changes *changes) (e mirror.Entry, err error) {
 	// The kernel's times are ticks of a clock. With a time between two of them, a change by
 	// somebody else in the same tick shows.
-	now := time.Now()
-	if err := setTimes(d.staging, c.Name, now); err != nil {
-		return to, e, err
-	}
-	name := c.Path
-	if c.Target == nil {
-		to, err = d.placeNew(c.Name, c.Path, last, unsynced)
-	} else {
+	err = setTimes(d.staging, c.Name, time.Now())
+	name, at := c.Path, directory{}
+	switch {
+	case err != nil:
+	case c.Target == nil:
+		at, err = d.placeNew(c.Name, c.Path, changes)
+	default:
 		name = c.Target.Name
-		to, err = d.replace(c.Name, *c.Target)
+		at, err = d.replace(c.Name, *c.Target, changes)
+	}
+	var info fs.FileInfo
+	if err == nil {
+		_, name = split(name)
+		info, err = at.root.Lstat(name)
 	}
 	if err != nil {
-		return to, e, err
+		return e, failed(err, "%s cannot be written", c.Path)
 	}
-	_, name = split(name)
-	info, err := to.root.Lstat(name)
-	if err != nil {
-		if last == nil {
-			to.close()
-		}
-		return to, e, err
-	}
-	return to, d.entryOf(to, info), nil
+	return d.entryOf(at, info), nil
 }
 
 // syncStaged makes staged content durable. It ignores that there is none.
@@ -282,42 +243,29 @@ func (d *Disk) syncStaged(name string) error {
 	return err
 }
 
-// placeNew gives staged content a name that is free, and returns its directory, which is last if
-// that is not nil. unsynced is that of openOrCreate.
-func (d *Disk) placeNew(name, path string, last *directory, unsynced map[string]int) (to directory, err error) {
+// placeNew gives staged content a name that is free, and returns its directory.
+func (d *Disk) placeNew(name, path string, changes *changes) (to directory, err error) {
 	d.directories.Lock()
 	defer d.directories.Unlock()
 	parent, base := split(path)
-	if last != nil {
-		to = *last
-	} else if to, err = d.openOrCreate(parent, unsynced); err != nil {
-		return to, err
-	} else if to.self, err = to.root.Open("."); err != nil {
-		discard(to.root)
+	if to, err = changes.openOrCreate(parent); err != nil {
 		return to, err
 	}
 	err = d.rename(d.staging, name, to, base, exclusive)
 	if errors.Is(err, fs.ErrExist) && d.removeInTheWay(to, base) {
 		err = d.rename(d.staging, name, to, base, exclusive)
 	}
-	if err != nil && last == nil {
-		to.close()
-	}
 	return to, err
 }
 
 // replace gives staged content the name of the target, and returns its directory.
-func (d *Disk) replace(name string, target mirror.Entry) (directory, error) {
-	at, info, err := d.lookUp(target)
-	if err != nil {
-		return at, err
+func (d *Disk) replace(name string, target mirror.Entry, changes *changes) (directory, error) {
+	at, info, err := d.lookUp(target, changes.open)
+	if err == nil {
+		err = d.staging.root.Chmod(name, info.Mode().Perm())
 	}
-	err = d.staging.root.Chmod(name, info.Mode().Perm())
 	if err == nil {
 		err = d.replaceFile(name, at, info, target)
-	}
-	if err != nil {
-		discard(at.root)
 	}
 	return at, err
 }
@@ -405,72 +353,83 @@ func (d *Disk) toTrash(from directory, name, original string) (directory, error)
 }
 
 // Rename implements ports.DiskWriter.
-func (d *Disk) Rename(_ context.Context, e mirror.Entry, path string) (renamed mirror.Entry, err error) {
-	at, info, err := d.lookUp(e)
-	if err != nil {
-		return renamed, err
+func (d *Disk) Rename(_ context.Context, renames ...mirror.Renaming) []mirror.Placed {
+	renamed := make([]mirror.Placed, len(renames))
+	changes := d.changing(len(renames))
+	for i, r := range renames {
+		at, info, err := d.lookUp(r.Entry, changes.open)
+		if err == nil {
+			renamed[i].Entry, err = d.renameFound(at, info, r, changes)
+		}
+		renamed[i].Err = err
+		changes.add(&renamed[i].Err, r.Path)
 	}
-	defer discard(at.root)
-	return d.renameFound(at, info, e, path)
+	changes.sync()
+	return renamed
 }
 
 // renameFound renames a file or directory that was looked up. A file that was changed since gets
 // its old name again.
-func (d *Disk) renameFound(at directory, info fs.FileInfo, e mirror.Entry, path string) (renamed mirror.Entry, err error) {
-	parent, last := split(path)
-	unsynced := map[string]int{}
+func (d *Disk) renameFound(at directory, info fs.FileInfo, r mirror.Renaming, changes *changes) (renamed mirror.Entry, err error) {
+	parent, last := split(r.Path)
 	d.directories.Lock()
-	to, err := d.openOrCreate(parent, unsynced)
+	to, err := changes.openOrCreate(parent)
 	if err == nil {
-		defer discard(to.root)
 		err = d.rename(at, info.Name(), to, last, exclusive)
-		if existing, lookErr := to.root.Lstat(last); errors.Is(err, fs.ErrExist) && lookErr == nil && os.SameFile(info, existing) && mirror.KeyOf(e.Path) == mirror.KeyOf(path) {
-			err = d.rename(at, info.Name(), to, last, replacing) // the same file in another case
+		if errors.Is(err, fs.ErrExist) && mirror.KeyOf(r.Entry.Path) == mirror.KeyOf(r.Path) {
+			if existing, lookErr := to.root.Lstat(last); lookErr == nil && os.SameFile(info, existing) {
+				err = d.rename(at, info.Name(), to, last, replacing) // the same file in another case
+			}
 		}
 	}
 	d.directories.Unlock()
-	if err != nil {
-		return renamed, failed(err, "%s cannot be renamed to %s", e.Path, path)
-	}
-	now, err := sameContent(to, last, info)
-	if errors.Is(err, errChanged) && info.IsDir() {
-		err = nil // what is in it has changed
-	} else if errors.Is(err, errChanged) {
-		err = errors.Join(err, d.rename(to, last, at, info.Name(), exclusive))
-	}
+	var now fs.FileInfo
 	if err == nil {
-		err = d.syncNames(false, 0, []directory{to, at}, unsynced)
+		now, err = sameContent(to, last, info)
+		if errors.Is(err, errChanged) && info.IsDir() {
+			err = nil // what is in it has changed
+		} else if errors.Is(err, errChanged) {
+			err = errors.Join(err, d.rename(to, last, at, info.Name(), exclusive))
+		}
 	}
 	if err != nil {
-		return renamed, failed(err, "%s cannot be renamed to %s", e.Path, path)
+		return renamed, failed(err, "%s cannot be renamed to %s", r.Entry.Path, r.Path)
 	}
-	if e.Kind == mirror.File {
-		d.prune(e.Name)
+	if r.Entry.Kind == mirror.File {
+		changes.left[at.name] = r.Entry.Name
 	}
 	renamed = d.entryOf(to, now)
-	renamed.Checksum = e.Checksum
+	renamed.Checksum = r.Entry.Checksum
 	return renamed, nil
 }
 
 // Trash implements ports.DiskWriter.
-func (d *Disk) Trash(_ context.Context, e mirror.Entry) error {
-	at, info, err := d.lookUp(e)
+func (d *Disk) Trash(_ context.Context, files ...mirror.Entry) []error {
+	errs := make([]error, len(files))
+	changes := d.changing(len(files))
+	for i, e := range files {
+		at, info, err := d.lookUp(e, changes.open)
+		if err == nil {
+			err = d.trashFound(at, info, e, changes)
+		}
+		errs[i] = failed(err, "%s cannot be moved to the trash", e.Path)
+		changes.add(&errs[i], e.Path)
+	}
+	changes.sync()
+	return errs
+}
+
+// trashFound moves a file that was looked up to the trash, unless it was changed since.
+func (d *Disk) trashFound(at directory, info fs.FileInfo, e mirror.Entry, changes *changes) error {
+	trash, err := d.toTrash(at, info.Name(), e.Name)
 	if err != nil {
 		return err
 	}
-	defer discard(at.root)
-	trash, err := d.toTrash(at, info.Name(), e.Name)
-	if err != nil {
-		return failed(err, "%s cannot be moved to the trash", e.Path)
-	}
-	defer discard(trash.root)
+	defer changes.keep(trash)
 	if _, err := sameContent(trash, info.Name(), info); err != nil {
-		return failed(errors.Join(err, d.rename(trash, info.Name(), at, info.Name(), exclusive)), "%s cannot be moved to the trash", e.Path)
+		return errors.Join(err, d.rename(trash, info.Name(), at, info.Name(), exclusive))
 	}
-	if err := errors.Join(trash.sync(), at.sync()); err != nil {
-		return failed(err, "%s cannot be moved to the trash", e.Path)
-	}
-	d.prune(e.Name)
+	changes.left[at.name] = e.Name
 	return nil
 }
 

@@ -66,6 +66,7 @@ const removeRow = "DELETE FROM rows WHERE key = ?"
 // given to Rows must not call it.
 type State struct {
 	db        *sql.DB
+	remove    *sql.Stmt // removeRow
 	put       *sql.Stmt // putRow
 	putMany   *sql.Stmt // putRows
 	directory *os.Root  // mirror.StateDirectory
@@ -184,6 +185,9 @@ func open(in *os.Root) (*State, error) {
 	db.SetMaxOpenConns(1)
 	s := &State{db: db, directory: in}
 	err = s.prepare()
+	if err == nil {
+		s.remove, err = db.Prepare(removeRow)
+	}
 	if err == nil {
 		s.put, err = db.Prepare(putRow)
 	}
@@ -457,42 +461,38 @@ func (s *State) store(ctx context.Context, changes []*change) error {
 	})
 }
 
-// storeRows stores rows in their order.
+// storeRows stores rows, of those of one key the last, in the order of the table, whose pages are then each changed
+// once. It changes the slice.
 func (s *State) storeRows(ctx context.Context, tx *sql.Tx, rows []mirror.Row) error {
+	slices.SortStableFunc(rows, func(a, b mirror.Row) int { return strings.Compare(a.Key, b.Key) })
+	remove, put, putMany := tx.StmtContext(ctx, s.remove), tx.StmtContext(ctx, s.put), tx.StmtContext(ctx, s.putMany)
 	var gathered [manyRows]storedRow
 	var columns []any
 	for i := range gathered {
 		columns = append(columns, gathered[i].columns()...)
 	}
 	width, n := len(columns)/manyRows, 0
-	flush := func() error {
-		defer func() { n = 0 }()
-		if n == manyRows {
-			_, err := tx.StmtContext(ctx, s.putMany).ExecContext(ctx, columns...)
-			return err
-		}
-		for i := range n {
-			if _, err := tx.StmtContext(ctx, s.put).ExecContext(ctx, columns[i*width:(i+1)*width]...); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	for _, row := range rows {
-		if !row.Empty() {
+	for i, row := range rows {
+		var err error
+		switch {
+		case i+1 < len(rows) && rows[i+1].Key == row.Key:
+		case row.Empty():
+			_, err = remove.ExecContext(ctx, row.Key)
+		default:
 			gathered[n].set(row)
-			if n++; n < manyRows {
-				continue
+			if n++; n == manyRows {
+				_, err = putMany.ExecContext(ctx, columns...)
+				n = 0
 			}
 		}
-		if err := flush(); err != nil {
+		if err != nil {
 			return err
 		}
-		if row.Empty() {
-			if _, err := tx.ExecContext(ctx, removeRow, row.Key); err != nil {
-				return err
-			}
+	}
+	for i := range n {
+		if _, err := put.ExecContext(ctx, columns[i*width:(i+1)*width]...); err != nil {
+			return err
 		}
 	}
-	return flush()
+	return nil
 }

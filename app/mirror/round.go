@@ -546,11 +546,27 @@ func sizeOf(s mirror.Step) int64 {
 	return 0
 }
 
+// together returns what does steps of an action of which many are done at a time, nil for other actions.
+func (r *round) together(a mirror.Action) func(context.Context, []mirror.Step) error {
+	switch a {
+	case mirror.Download:
+		return r.download
+	case mirror.Rename, mirror.SetAside:
+		return r.rename
+	case mirror.TrashFirst, mirror.Trash:
+		return r.trash
+	}
+	return nil
+}
+
 // jobs returns functions that do the steps, which have one action. Small changes of the server
-// are made many at a time, if it can, and so are small downloads if there are more than workers.
+// are made many at a time, if it can, and so are changes of the directory if there are more than workers.
 func (r *round) jobs(steps []mirror.Step) []func(context.Context) error {
 	var jobs []func(context.Context) error
-	if len(steps) > 0 && steps[0].Action == mirror.Download {
+	if len(steps) == 0 {
+		return nil
+	}
+	if together := r.together(steps[0].Action); together != nil {
 		most := min(togetherFiles, (len(steps)+r.Workers-1)/r.Workers)
 		for len(steps) > 0 {
 			n := 1
@@ -558,7 +574,7 @@ func (r *round) jobs(steps []mirror.Step) []func(context.Context) error {
 				size += sizeOf(steps[n])
 			}
 			members := steps[:n]
-			jobs = append(jobs, func(ctx context.Context) error { return r.download(ctx, members) })
+			jobs = append(jobs, func(ctx context.Context) error { return together(ctx, members) })
 			steps = steps[n:]
 		}
 		return jobs

@@ -15,7 +15,7 @@ import (
 	"collab/domain/mirror"
 )
 
-// step does a step, which is no download, and stores the rows that follow from it.
+// step does a step that is not done together with others, and stores the rows that follow from it.
 func (r *round) step(ctx context.Context, s mirror.Step) error {
 	row := s.Row
 	switch s.Action {
@@ -24,39 +24,11 @@ func (r *round) step(ctx context.Context, s mirror.Step) error {
 		if e == nil {
 			return fault.Missing("Directory")
 		}
-		_, err := r.DiskWriter.Rename(ctx, *e, s.Path)
+		err := r.DiskWriter.Rename(ctx, mirror.Renaming{Entry: *e, Path: s.Path})[0].Err
 		r.lock.Lock()
 		r.scope = r.scope.Add(mirror.Scope{Trees: []string{s.From, s.Path}})
 		r.lock.Unlock()
 		return err
-	case mirror.SetAside, mirror.TrashFirst, mirror.Trash:
-		after := mirror.Row{Key: row.Key, Remote: row.Remote}
-		if row.Synced != nil && row.Remote != nil {
-			// The file leaves its path without having been deleted by anybody.
-			if err := r.put(ctx, nil, after); err != nil {
-				return err
-			}
-		}
-		if s.Action == mirror.SetAside {
-			e, err := r.DiskWriter.Rename(ctx, *row.Local, s.Path)
-			if err != nil {
-				return err
-			}
-			r.found(row.Local, &e)
-		} else {
-			if err := r.DiskWriter.Trash(ctx, *row.Local); err != nil {
-				return err
-			}
-			r.found(row.Local, nil)
-		}
-		return r.put(ctx, nil, after)
-	case mirror.Rename:
-		e, err := r.DiskWriter.Rename(ctx, *row.Local, s.Path)
-		if err != nil {
-			return err
-		}
-		r.found(row.Local, &e)
-		return r.put(ctx, nil, moved(row, agreed(s.To, *s.To.Remote, &e))...)
 	case mirror.Move:
 		r.sending(s)
 		record, err := r.RemoteWriter.Move(ctx, *row.Remote, s.Path)
@@ -74,6 +46,76 @@ func (r *round) step(ctx context.Context, s mirror.Step) error {
 		return r.agreeOn(ctx, s, mirror.Record{}, r.RemoteWriter.Delete(ctx, *row.Remote))
 	}
 	return r.upload(ctx, s)
+}
+
+// parted returns a row after its file has left the path without having been deleted by anybody.
+func parted(row mirror.Row) mirror.Row { return mirror.Row{Key: row.Key, Remote: row.Remote} }
+
+// part has the state forget that both sides agreed on files that are about to leave their paths, where the server has one.
+func (r *round) part(ctx context.Context, steps []mirror.Step) error {
+	var rows []mirror.Row
+	for _, s := range steps {
+		if s.Action != mirror.Rename && s.Row.Synced != nil && s.Row.Remote != nil {
+			rows = append(rows, parted(s.Row))
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return r.put(ctx, nil, rows...)
+}
+
+// rename does renames, or sets files aside, together.
+func (r *round) rename(ctx context.Context, steps []mirror.Step) error {
+	if err := r.part(ctx, steps); err != nil {
+		return r.finishAll(ctx, steps, func(int) error { return err })
+	}
+	renames := make([]mirror.Renaming, len(steps))
+	for i, s := range steps {
+		renames[i] = mirror.Renaming{Entry: *s.Row.Local, Path: s.Path}
+	}
+	placed := r.DiskWriter.Rename(ctx, renames...)
+	return r.follow(ctx, steps, func(i int, s mirror.Step) ([]mirror.Row, *mirror.Entry, error) {
+		e := new(placed[i].Entry)
+		if s.Action == mirror.SetAside {
+			return []mirror.Row{parted(s.Row)}, e, placed[i].Err
+		}
+		return moved(s.Row, agreed(s.To, *s.To.Remote, e)), e, placed[i].Err
+	})
+}
+
+// trash moves files to the trash together.
+func (r *round) trash(ctx context.Context, steps []mirror.Step) error {
+	if err := r.part(ctx, steps); err != nil {
+		return r.finishAll(ctx, steps, func(int) error { return err })
+	}
+	files := make([]mirror.Entry, len(steps))
+	for i, s := range steps {
+		files[i] = *s.Row.Local
+	}
+	errs := r.DiskWriter.Trash(ctx, files...)
+	return r.follow(ctx, steps, func(i int, s mirror.Step) ([]mirror.Row, *mirror.Entry, error) {
+		return []mirror.Row{parted(s.Row)}, nil, errs[i]
+	})
+}
+
+// follow stores the rows that follow from steps which have changed the directory together, and finishes the steps.
+// after returns the rows and the file, which is nil if it is in the trash, or the error of a step.
+func (r *round) follow(ctx context.Context, steps []mirror.Step, after func(i int, s mirror.Step) ([]mirror.Row, *mirror.Entry, error)) error {
+	var rows []mirror.Row
+	errs := make([]error, len(steps))
+	for i, s := range steps {
+		follow, e, err := after(i, s)
+		if errs[i] = err; err == nil {
+			r.found(s.Row.Local, e)
+			rows = append(rows, follow...)
+		}
+	}
+	var stored error
+	if len(rows) > 0 {
+		stored = r.put(ctx, nil, rows...)
+	}
+	return r.finishAll(ctx, steps, func(i int) error { return cmp.Or(errs[i], stored) })
 }
 
 // absent looks once more for the file of which the server's is to be deleted. It returns Conflict if
@@ -217,19 +259,11 @@ func (r *round) download(ctx context.Context, steps []mirror.Step) error {
 		return nil
 	}
 	placed := r.DiskWriter.Place(ctx, contents...)
-	var rows []mirror.Row
-	for i, s := range staged {
-		if e := placed[i].Entry; placed[i].Err == nil {
-			e.Checksum = s.Row.Remote.Checksum
-			r.found(s.Row.Local, &e)
-			rows = append(rows, renamed(s.Row, agreed(s.Row, *s.Row.Remote, &e)))
-		}
-	}
-	var stored error
-	if len(rows) > 0 {
-		stored = r.put(ctx, nil, rows...)
-	}
-	return r.finishAll(ctx, staged, func(i int) error { return cmp.Or(placed[i].Err, stored) })
+	return r.follow(ctx, staged, func(i int, s mirror.Step) ([]mirror.Row, *mirror.Entry, error) {
+		e := new(placed[i].Entry)
+		e.Checksum = s.Row.Remote.Checksum
+		return []mirror.Row{renamed(s.Row, agreed(s.Row, *s.Row.Remote, e))}, e, placed[i].Err
+	})
 }
 
 // finishAll calls finish for steps that were done together.

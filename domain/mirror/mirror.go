@@ -166,9 +166,15 @@ type Placement struct {
 	Target *Entry // the file that is replaced, nil for none
 }
 
-// Placed is what became of a Placement.
+// Renaming is a file or directory and the path that it is to get.
+type Renaming struct {
+	Entry Entry
+	Path  string
+}
+
+// Placed is what became of a Placement or a Renaming.
 type Placed struct {
-	Entry Entry // the new file as a scan would find it, without its checksum
+	Entry Entry // as a scan would find it; with the checksum of a Renaming, else without one
 	Err   error
 }
 

@@ -120,6 +120,12 @@ func (s *diskFixture) place(path string, target *mirror.Entry) (mirror.Entry, er
 	return placed.Entry, placed.Err
 }
 
+// rename renames a file or directory.
+func (s *diskFixture) rename(e mirror.Entry, path string) (mirror.Entry, error) {
+	renamed := s.Writer.Rename(s.ctx, mirror.Renaming{Entry: e, Path: path})[0]
+	return renamed.Entry, renamed.Err
+}
+
 // wantPlaced ends the sub-test unless the entry is what a scan finds but for the checksum.
 func (s *diskFixture) wantPlaced(got mirror.Entry, err error) {
 	s.Helper()
@@ -405,40 +411,90 @@ func DiskWriter(t *testing.T, open func(t *testing.T) OpenedDisk) {
 		"files and directories are renamed to paths that are free": func(s *diskFixture) {
 			s.Write("a", "a")
 			s.Write("d/e", "e")
-			e, err := s.Writer.Rename(s.ctx, s.entry("a"), "n/b")
+			e, err := s.rename(s.entry("a"), "n/b")
 			s.wantPlaced(e, err)
 			if e.Checksum != must.Sum("a") {
 				s.Errorf("the checksum is %q", e.Checksum)
 			}
-			s.wantPlaced(s.Writer.Rename(s.ctx, s.entry("d"), "n/d"))
+			s.wantPlaced(s.rename(s.entry("d"), "n/d"))
 			s.wantTree(map[string]string{"n": "/", "n/b": "a", "n/d": "/", "n/d/e": "e"})
 
 			s.Write("c", "c")
 			for _, path := range []string{"n/b", "n/d", "n/b/x"} {
-				resultOf(s.Writer.Rename(s.ctx, s.entry("c"), path)).wantConflict(s.fixture)
+				resultOf(s.rename(s.entry("c"), path)).wantConflict(s.fixture)
 			}
 			old := s.entry("c")
 			s.Write("c", "changed")
-			resultOf(s.Writer.Rename(s.ctx, old, "f")).wantConflict(s.fixture)
+			resultOf(s.rename(old, "f")).wantConflict(s.fixture)
 			s.Remove("c")
-			resultOf(s.Writer.Rename(s.ctx, old, "f")).wantNotFound(s.fixture)
+			resultOf(s.rename(old, "f")).wantNotFound(s.fixture)
 			s.wantTree(map[string]string{"n": "/", "n/b": "a", "n/d": "/", "n/d/e": "e"})
+		},
+		"many files are renamed and removed, each for itself": func(s *diskFixture) {
+			s.Write("taken", "taken")
+			var renames []mirror.Renaming
+			want := map[string]string{"taken": "taken"}
+			for i := range 100 {
+				s.Write(fmt.Sprint("a", i/3, "/b/f", i), fmt.Sprint("content ", i))
+			}
+			found := s.scan(mirror.Everything())
+			for i := range 100 {
+				directory := fmt.Sprint("n/a", i/3)
+				path := fmt.Sprint(directory, "/f", i)
+				renames = append(renames, mirror.Renaming{Entry: found[fmt.Sprint("a", i/3, "/b/f", i)], Path: path})
+				want["n"], want[directory], want[path] = "/", "/", fmt.Sprint("content ", i)
+			}
+			s.Write("a1/b/f4", "changed")
+			s.Remove("a2/b/f6")
+			renames[10].Path = "taken"
+			want["a1"], want["a1/b"], want["a1/b/f4"] = "/", "/", "changed"
+			want["a3"], want["a3/b"], want["a3/b/f10"] = "/", "/", "content 10"
+			for _, path := range []string{"n/a1/f4", "n/a2/f6", "n/a3/f10"} {
+				delete(want, path)
+			}
+			renamed := s.Writer.Rename(s.ctx, renames...)
+			s.wantConflict(renamed[4].Err)
+			s.wantNotFound(renamed[6].Err)
+			s.wantConflict(renamed[10].Err)
+			s.wantTree(want)
+			found = s.scan(mirror.Everything())
+			var files []mirror.Entry
+			for i, r := range renamed {
+				if i == 4 || i == 6 || i == 10 {
+					continue
+				}
+				s.ok(r.Err)
+				wantEqual(s.fixture, r.Entry, found[renames[i].Path])
+				files = append(files, r.Entry)
+			}
+			s.Write(files[1].Path, "changed")
+			for i, err := range s.Writer.Trash(s.ctx, files...) {
+				if i == 1 {
+					s.wantConflict(err)
+				} else {
+					s.ok(err)
+				}
+			}
+			s.wantTree(map[string]string{
+				"taken": "taken", "a1": "/", "a1/b": "/", "a1/b/f4": "changed", "a3": "/", "a3/b": "/", "a3/b/f10": "content 10",
+				"n": "/", "n/a0": "/", files[1].Path: "changed",
+			})
 		},
 		"the directories that renamed files have left go if nothing but junk is left": func(s *diskFixture) {
 			s.Write("a/b/c", "c")
 			s.Write("a/b/.DS_Store", "junk")
 			s.Write("a/d/e", "e")
 			s.Write("a/d/f", "f")
-			s.wantPlaced(s.Writer.Rename(s.ctx, s.entry("a/b/c"), "c"))
-			s.wantPlaced(s.Writer.Rename(s.ctx, s.entry("a/d/e"), "a/d/g"))
+			s.wantPlaced(s.rename(s.entry("a/b/c"), "c"))
+			s.wantPlaced(s.rename(s.entry("a/d/e"), "a/d/g"))
 			s.wantTree(map[string]string{"a": "/", "a/d": "/", "a/d/f": "f", "a/d/g": "e", "c": "c"})
-			s.wantPlaced(s.Writer.Rename(s.ctx, s.entry("a/d/f"), "n/f"))
-			s.wantPlaced(s.Writer.Rename(s.ctx, s.entry("a/d/g"), "n/g"))
+			s.wantPlaced(s.rename(s.entry("a/d/f"), "n/f"))
+			s.wantPlaced(s.rename(s.entry("a/d/g"), "n/g"))
 			s.wantTree(map[string]string{"c": "c", "n": "/", "n/f": "f", "n/g": "e"})
 		},
 		"another spelling of the same name is free": func(s *diskFixture) {
 			s.Write("d/readme", "x")
-			s.wantPlaced(s.Writer.Rename(s.ctx, s.entry("d/readme"), "d/README"))
+			s.wantPlaced(s.rename(s.entry("d/readme"), "d/README"))
 			s.wantTree(map[string]string{"d": "/", "d/README": "x"})
 			s.stage("x", "y")
 			s.wantPlaced(s.place("D/other", nil))
@@ -450,14 +506,14 @@ func DiskWriter(t *testing.T, open func(t *testing.T) OpenedDisk) {
 			s.Write("a/d", "d")
 			old := s.entry("a/b/c")
 			s.Write("a/b/c", "changed")
-			s.wantConflict(s.Writer.Trash(s.ctx, old))
-			s.ok(s.Writer.Trash(s.ctx, s.entry("a/b/c")))
+			s.wantConflict(s.Writer.Trash(s.ctx, old)[0])
+			s.ok(s.Writer.Trash(s.ctx, s.entry("a/b/c"))[0])
 			s.wantTree(map[string]string{"a": "/", "a/d": "d"})
-			s.wantNotFound(s.Writer.Trash(s.ctx, old))
-			s.ok(s.Writer.Trash(s.ctx, s.entry("a/d")))
+			s.wantNotFound(s.Writer.Trash(s.ctx, old)[0])
+			s.ok(s.Writer.Trash(s.ctx, s.entry("a/d"))[0])
 			s.wantTree(map[string]string{})
 			s.Write("a/d", "again")
-			s.ok(s.Writer.Trash(s.ctx, s.entry("a/d")))
+			s.ok(s.Writer.Trash(s.ctx, s.entry("a/d"))[0])
 			s.wantTree(map[string]string{})
 		},
 		"old staged content is removed": func(s *diskFixture) {

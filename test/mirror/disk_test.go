@@ -66,6 +66,7 @@ type disk struct {
 	alters  func(path string)    // is called before the client changes what a path has
 	trashes func(e mirror.Entry) // is called before the client removes a file
 	ruled   func()               // is called when the client reads the rules
+	stopped func() bool          // reports whether the client was killed
 	midway  func(read []string)  // is called in the middle of a scan, with the names of the files that it has read
 }
 
@@ -77,7 +78,7 @@ var (
 func newDisk(now func() time.Time) *disk {
 	d := &disk{
 		steady: now, trash: map[string]bool{}, absent: map[string]bool{}, files: map[string]*file{}, directories: map[string]bool{}, staged: map[string]string{}, identity: "root", inodes: true, grain: 1,
-		wait: func(time.Duration) {}, before: func(string) (bool, error) { return false, nil }, placed: func(string) {}, alters: func(string) {}, trashes: func(mirror.Entry) {}, ruled: func() {}, midway: func([]string) {},
+		wait: func(time.Duration) {}, before: func(string) (bool, error) { return false, nil }, placed: func(string) {}, alters: func(string) {}, trashes: func(mirror.Entry) {}, ruled: func() {}, midway: func([]string) {}, stopped: func() bool { return false },
 	}
 	d.now = func() time.Time { return now().Add(d.skew) }
 	return d
@@ -629,7 +630,28 @@ func (d *disk) place(name, p string, target *mirror.Entry) (mirror.Entry, error)
 	return d.entry(to), err
 }
 
-func (d *disk) Rename(_ context.Context, e mirror.Entry, p string) (mirror.Entry, error) {
+func (d *disk) Rename(_ context.Context, renames ...mirror.Renaming) (renamed []mirror.Placed) {
+	d.together(func(synced func(string)) {
+		for _, r := range renames {
+			e, err := d.rename(r.Entry, r.Path, synced)
+			renamed = append(renamed, mirror.Placed{Entry: e, Err: err})
+		}
+	})
+	return renamed
+}
+
+// together has changes by the client be on stable storage after all of them, unless it is killed before.
+func (d *disk) together(change func(synced func(name string))) {
+	var names []string
+	change(func(name string) { names = append(names, name) })
+	if !d.stopped() {
+		for _, name := range names {
+			d.synced(name)
+		}
+	}
+}
+
+func (d *disk) rename(e mirror.Entry, p string, synced func(name string)) (mirror.Entry, error) {
 	half, err := d.before("rename")
 	if err != nil && !half {
 		return mirror.Entry{}, err
@@ -649,20 +671,30 @@ func (d *disk) Rename(_ context.Context, e mirror.Entry, p string) (mirror.Entry
 	if !d.move(e.Name, p) {
 		return mirror.Entry{}, fault.New(fault.Conflict, "%s is taken", p)
 	}
-	d.synced(e.Name)
-	d.synced(d.target(p))
-	if to := d.target(p); e.Kind == mirror.File {
+	to := d.target(p)
+	synced(e.Name)
+	synced(to)
+	if e.Kind == mirror.File {
 		d.prune(e.Name)
 		now := d.entry(to)
 		d.placed(d.files[to].content)
 		now.Checksum = e.Checksum
 		return now, err
 	}
-	e.Path, e.Name = norm.NFC.String(d.target(p)), d.target(p)
+	e.Path, e.Name = norm.NFC.String(to), to
 	return e, err
 }
 
-func (d *disk) Trash(_ context.Context, e mirror.Entry) error {
+func (d *disk) Trash(_ context.Context, files ...mirror.Entry) (errs []error) {
+	d.together(func(synced func(string)) {
+		for _, e := range files {
+			errs = append(errs, d.discard(e, synced))
+		}
+	})
+	return errs
+}
+
+func (d *disk) discard(e mirror.Entry, synced func(name string)) error {
 	half, err := d.before("trash")
 	if err != nil && !half {
 		return err
@@ -673,8 +705,9 @@ func (d *disk) Trash(_ context.Context, e mirror.Entry) error {
 		return changed
 	}
 	d.trash[d.files[e.Name].content] = true
+	d.changes(e.Name)
 	delete(d.files, e.Name)
-	d.synced(e.Name)
+	synced(e.Name)
 	d.prune(e.Name)
 	return err
 }

@@ -110,6 +110,8 @@ var mutations = map[string]func(*client.Options){
 	"what was agreed is forgotten at each start":   func(o *client.Options) { o.State = forgetful{o.State} },
 	"errors of the disk are taken for success":     func(o *client.Options) { o.DiskWriter = successful{o.DiskWriter} },
 	"downloads are stored before they are durable": func(o *client.Options) { o.DiskWriter = unsyncedDisk{o.DiskWriter, o.DiskWriter.(*disk)} },
+	"renames are stored before they are durable":   func(o *client.Options) { o.DiskWriter = unsyncedRenames{o.DiskWriter, o.DiskWriter.(*disk)} },
+	"a file is renamed to a path that is taken":    func(o *client.Options) { o.DiskWriter = overwriting{o.DiskWriter, o.DiskWriter.(*disk)} },
 	"contents are downloaded twice":                func(o *client.Options) { o.Remote = twice{o.Remote} },
 	"uploads are stored before they are durable":   func(o *client.Options) { o.Disk = unsyncedFiles{o.Disk} },
 	"moved files count as durable if their contents are": func(o *client.Options) {
@@ -158,19 +160,24 @@ func (s forgetful) Rows(ctx context.Context, each func(mirror.Row) error) error 
 
 type successful struct{ ports.DiskWriter }
 
-func (d successful) Rename(ctx context.Context, e mirror.Entry, path string) (mirror.Entry, error) {
-	moved, err := d.DiskWriter.Rename(ctx, e, path)
-	if fault.Is(err, fault.Unavailable) {
-		return e, nil
+func (d successful) Rename(ctx context.Context, renames ...mirror.Renaming) []mirror.Placed {
+	renamed := d.DiskWriter.Rename(ctx, renames...)
+	for i, r := range renamed {
+		if fault.Is(r.Err, fault.Unavailable) {
+			renamed[i] = mirror.Placed{Entry: renames[i].Entry}
+		}
 	}
-	return moved, err
+	return renamed
 }
 
-func (d successful) Trash(ctx context.Context, e mirror.Entry) error {
-	if err := d.DiskWriter.Trash(ctx, e); !fault.Is(err, fault.Unavailable) {
-		return err
+func (d successful) Trash(ctx context.Context, files ...mirror.Entry) []error {
+	errs := d.DiskWriter.Trash(ctx, files...)
+	for i, err := range errs {
+		if fault.Is(err, fault.Unavailable) {
+			errs[i] = nil
+		}
 	}
-	return nil
+	return errs
 }
 
 type unsyncedDisk struct {
@@ -187,6 +194,37 @@ func (d unsyncedDisk) Place(ctx context.Context, contents ...mirror.Placement) (
 		placed = append(placed, one...)
 	}
 	return placed
+}
+
+// unsyncedRenames is a disk whose renames are not durable when they are done.
+type unsyncedRenames struct {
+	ports.DiskWriter
+	disk *disk
+}
+
+func (d unsyncedRenames) Rename(ctx context.Context, renames ...mirror.Renaming) []mirror.Placed {
+	was := d.disk.stopped
+	d.disk.stopped = func() bool { return true }
+	defer func() { d.disk.stopped = was }()
+	return d.DiskWriter.Rename(ctx, renames...)
+}
+
+// overwriting is a disk that renames files to paths that are taken.
+type overwriting struct {
+	ports.DiskWriter
+	disk *disk
+}
+
+func (d overwriting) Rename(ctx context.Context, renames ...mirror.Renaming) []mirror.Placed {
+	alters := d.disk.alters
+	defer func() { d.disk.alters = alters }()
+	d.disk.alters = func(path string) {
+		alters(path)
+		if !slices.ContainsFunc(renames, func(r mirror.Renaming) bool { return r.Entry.Path == path }) {
+			maps.DeleteFunc(d.disk.files, func(name string, _ *file) bool { return d.disk.same(name, path) })
+		}
+	}
+	return d.DiskWriter.Rename(ctx, renames...)
 }
 
 type twice struct{ ports.Remote }
@@ -326,14 +364,20 @@ func (b blindDisk) Place(ctx context.Context, contents ...mirror.Placement) (pla
 	return placed
 }
 
-func (b blindDisk) Trash(ctx context.Context, e mirror.Entry) error {
-	return b.DiskWriter.Trash(ctx, b.now(e))
+func (b blindDisk) Trash(ctx context.Context, files ...mirror.Entry) (errs []error) {
+	for _, e := range files {
+		errs = append(errs, b.DiskWriter.Trash(ctx, b.now(e))...)
+	}
+	return errs
 }
 
-func (b blindDisk) Rename(ctx context.Context, e mirror.Entry, path string) (mirror.Entry, error) {
-	moved, err := b.DiskWriter.Rename(ctx, b.now(e), path)
-	moved.Checksum = e.Checksum
-	return moved, err
+func (b blindDisk) Rename(ctx context.Context, renames ...mirror.Renaming) (renamed []mirror.Placed) {
+	for _, r := range renames {
+		one := b.DiskWriter.Rename(ctx, mirror.Renaming{Entry: b.now(r.Entry), Path: r.Path})
+		one[0].Entry.Checksum = r.Entry.Checksum
+		renamed = append(renamed, one...)
+	}
+	return renamed
 }
 
 // unsought is a disk that has no files but those that a scan has found.

@@ -250,6 +250,7 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 				w.failf("%s: %s is to be removed, and nobody knows that it was deleted", d.name, e.Path)
 			}
 		}
+		d.disk.stopped = func() bool { return d.killed }
 		d.disk.ruled = func() {
 			d.plans++
 			d.deletions, d.known = 0, len(d.state.rows)
@@ -629,6 +630,10 @@ func (w *world) do(o op) {
 	case "round":
 		_, _ = w.round(d)
 	case "meanwhile":
+		if o.b%8 == 5 {
+			w.occupy(d)
+			return
+		}
 		d.at[1+o.call%20] = func() (bool, error) {
 			if others := []string{"server writes", "server writes", "server deletes", "server moves"}; o.b%8 < 4 && !w.s.single {
 				if names := d.names(); o.b%8 == 1 && len(names) > 0 { // perhaps before this device creates it
@@ -841,6 +846,20 @@ func (w *world) do(o op) {
 			w.log("the server moves %s to %s: %v", r.Path, pick(paths, o.b), err)
 		}
 	}
+}
+
+// occupy has a user write a file to a path right before the client gives the path to another file.
+func (w *world) occupy(d *device) {
+	alters := d.disk.alters
+	d.disk.alters = func(path string) {
+		if d.file(path) == nil {
+			d.disk.alters = alters
+			w.write(d, path)
+		}
+		alters(path)
+	}
+	_, _ = w.round(d)
+	d.disk.alters = alters
 }
 
 // mass has many files appear or, if they are there, be removed on a device or the server. Users of devices that stop
