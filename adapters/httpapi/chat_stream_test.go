@@ -150,7 +150,7 @@ func (w *chatServer) Record(g chat.Generation) {
 // checkUsage checks the log line, generation, ledger entry and account of the only chat, and returns the entry.
 func (w *chatServer) checkUsage(status int, outcome chat.Outcome) usage.Entry {
 	w.Helper()
-	requests := slices.DeleteFunc(lines(w, w.log), func(line map[string]any) bool { return line["msg"] != RequestLine })
+	requests := slices.DeleteFunc(lines(w, w.log), func(line map[string]any) bool { return line["msg"] != requestLine })
 	w.mu.Lock()
 	generations := slices.Clone(w.generations)
 	w.mu.Unlock()

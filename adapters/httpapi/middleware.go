@@ -117,13 +117,13 @@ func isAbort(p any) bool {
 	return ok && errors.Is(err, http.ErrAbortHandler)
 }
 
-// RequestLine is the message of the log line of a request.
-const RequestLine = "request"
+// requestLine is the message of the log line of a request.
+const requestLine = "request"
 
 // log writes the line of a request without query, header and body, as they may contain
 // secrets.
 func (a *api) log(ctx context.Context, level slog.Level, c *call, to slog.Handler, at time.Time) {
-	line := slog.NewRecord(at, level, RequestLine, 0)
+	line := slog.NewRecord(at, level, requestLine, 0)
 	line.AddAttrs(
 		slog.Float64("duration_seconds", at.Sub(c.began).Seconds()),
 		slog.Int64("bytes", c.bytes),

@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"sync"
 	"time"
-
-	"collab/adapters/httpapi"
 )
 
 // Bounds of what is buffered.
@@ -78,7 +76,7 @@ func (g *bufferedLog) write() error {
 	return err
 }
 
-// flushingHandler flushes the buffer after every record except those of requests.
+// flushingHandler flushes the buffer after every warning and error.
 type flushingHandler struct {
 	slog.Handler
 	to *bufferedLog
@@ -87,7 +85,7 @@ type flushingHandler struct {
 // Handle writes a record.
 func (h flushingHandler) Handle(ctx context.Context, r slog.Record) error {
 	err := h.Handler.Handle(ctx, r)
-	if r.Message == httpapi.RequestLine {
+	if r.Level < slog.LevelWarn {
 		return err
 	}
 	return errors.Join(err, h.to.flush())

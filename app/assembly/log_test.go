@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"collab/adapters/httpapi"
 	"collab/test/must"
 )
 
@@ -48,7 +47,7 @@ func capturedLogs() (*slog.Logger, *writes, *bufferedLog) {
 	return slog.New(flushingHandler{h, g}), &out, g
 }
 
-func TestLinesAboutRequestsAreWrittenTogether(t *testing.T) {
+func TestLinesBelowWarningsAreWrittenTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, out, g := capturedLogs()
 		log = log.With("a", "b").WithGroup("in")
@@ -60,7 +59,7 @@ func TestLinesAboutRequestsAreWrittenTogether(t *testing.T) {
 				t.Fatalf("wrote %q, want %q", got, want)
 			}
 		}
-		request := func(n int) { log.Info(httpapi.RequestLine, "n", n) }
+		request := func(n int) { log.Info("request", "n", n) }
 		const one, two, three, four = "msg=request a=b in.n=1\n", "msg=request a=b in.n=2\n", "msg=request a=b in.n=3\n", "msg=request a=b in.n=4\n"
 
 		wrote(time.Second)
