@@ -59,11 +59,13 @@ func (db *DB) grouped(ctx context.Context, c *conn, fn func(*conn) error) error 
 	}
 	if g == nil {
 		// It is immediate, as all of the connection. All members share it, so no member's context ends it.
-		tx := db.write.WithContext(withAsync(context.WithoutCancel(ctx), c.async)).Begin()
-		if tx.Error != nil {
+		// GORM's Begin would copy its session twice.
+		pool, err := db.write.Statement.ConnPool.(gorm.ConnPoolBeginner).BeginTx(withAsync(context.WithoutCancel(ctx), c.async), nil)
+		if err != nil {
 			db.queue.pass(nil)
-			return failed(ctx, tx.Error, "Record")
+			return failed(ctx, err, "Record")
 		}
+		tx := &gorm.DB{Config: db.write.Config, Statement: &gorm.Statement{ConnPool: pool}}
 		g = &groupTransaction{tx: tx, async: c.async, done: make(chan struct{})}
 	}
 	if err := db.runMember(ctx, g, c, fn); err != nil {

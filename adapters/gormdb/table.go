@@ -14,6 +14,7 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 
+	"collab/adapters/encode"
 	"collab/domain/id"
 )
 
@@ -332,6 +333,8 @@ func records[R any](rows []R, fields []field) string {
 				b = append(b, "null"...)
 			case int64:
 				b = strconv.AppendInt(b, v, 10)
+			case string:
+				b = encode.AppendString(b, v)
 			default:
 				b = append(b, jsonText(v)...)
 			}
