@@ -116,10 +116,10 @@ func shardOf(user id.User) string { return string(user[max(0, len(user)-1):]) }
 
 // Settle is one statement on Postgres.
 func (q ledger) Settle(ctx context.Context, o id.Org, entries ...usage.Entry) error {
-	s := q.settlementOf(entries)
+	s := settlementOf(o, entries)
 	if q.dialect == onPostgres {
 		settleAll := func() error {
-			return q.settle(ctx, o, settle, s.ids, s.entries, s.userModels, s.users, s.models, s.accounts, s.leases, s.accounts)
+			return q.settle(ctx, o, settle, s.leases, s.entries, s.userModels, s.users, s.models, s.accounts)
 		}
 		if q.inTransaction() {
 			return settleAll()
@@ -127,7 +127,7 @@ func (q ledger) Settle(ctx context.Context, o id.Org, entries ...usage.Entry) er
 		return q.db.retry(ctx, settleAll)
 	}
 	return q.atomic(ctx, func(c *conn) error {
-		err := ledger{c}.settle(ctx, o, settleEntries, s.entries, s.ids)
+		err := ledger{c}.settle(ctx, o, settleEntries, s.entries, s.leases)
 		for i, args := range [len(settleOthers)][]any{{s.leases, s.accounts}, {s.leases}, {s.userModels}, {s.users}, {s.models}} {
 			if err == nil {
 				_, err = exec(ctx, c.write, "Entry", tenantSQL(o, settleOthers[i], args...))
@@ -150,10 +150,9 @@ func (q ledger) settle(ctx context.Context, o id.Org, text string, args ...any) 
 }
 
 // settlement has the parameters of Settle's statements, with rows in the order of their keys.
-type settlement struct{ ids, entries, userModels, users, models, accounts, leases string }
+type settlement struct{ entries, userModels, users, models, accounts, leases string }
 
-func (q ledger) settlementOf(entries []usage.Entry) settlement {
-	given := make([]id.Request, len(entries))
+func settlementOf(o id.Org, entries []usage.Entry) settlement {
 	rows, leases, accounts := make([]entryRow, len(entries)), make([]leaseRow, len(entries)), make([]accountRow, len(entries))
 	var userModels []userModelSumRow
 	var users []userSumRow
@@ -161,8 +160,8 @@ func (q ledger) settlementOf(entries []usage.Entry) settlement {
 	for i, e := range entries {
 		sums, at := sumRow{e.Tokens.Input, e.Tokens.Output, 1}, e.At.UTC()
 		dayStart := at.Truncate(day)
-		given[i], rows[i] = e.ID, entryRow{fieldsOfEntry(e), dayStart}
-		leases[i] = leaseRow{UserID: e.User, Day: dayStart.UnixMilli(), ID: e.ID}
+		rows[i] = entryRow{fieldsOfEntry(e), dayStart}
+		leases[i] = leaseRow{OrgID: o, UserID: e.User, Day: dayStart.UnixMilli(), ID: e.ID}
 		accounts[i] = accountRow{UserID: e.User, Day: dayStart.UnixMilli(), Used: e.Tokens.Total()}
 		userModels = append(userModels, userModelSumRow{UserID: e.User, Day: dayStart, Model: e.Model, Sums: sums})
 		for _, unit := range userUnits {
@@ -184,8 +183,8 @@ func (q ledger) settlementOf(entries []usage.Entry) settlement {
 	accounts = summed(accounts, byAccount, func(to *accountRow, one accountRow) { to.Used += one.Used })
 	slices.SortFunc(leases, func(a, b leaseRow) int { return cmp.Or(compareAccounts(a, b), cmp.Compare(a.ID, b.ID)) })
 	return settlement{
-		list(q.dialect, given), records(rows, entryTable.rest), records(userModels, userModelTable.rest), records(users, userSumTable.rest),
-		records(models, modelSumTable.rest), records(accounts, settledAccounts), records(leases, settledLeases),
+		records(rows, entryTable.rest), records(userModels, userModelTable.rest), records(users, userSumTable.rest),
+		records(models, modelSumTable.rest), records(accounts, settledAccounts), records(leases, leaseKeys),
 	}
 }
 

@@ -389,13 +389,12 @@ var (
 // settle is Ledger.Settle on Postgres in one statement instead of nine. Rows are inserted in
 // the order of their keys; accounts and then their leases are locked in that order before they
 // change, since a join returns them in any order. Its result is that of the last part: no rows
-// if the organisation does not exist or an id is taken. settleEntries and then settleOthers do
-// the same on SQLite.
+// if the organisation does not exist or an id is taken. Postgres expects one row of
+// keys because of the condition on their organisation, and so looks up each; of rows of a parameter alone it
+// expects a hundred, for which it would read all leases of the organisation, also dead ones. OFFSET does the
+// same for entries. settleEntries and then settleOthers do the same on SQLite.
 var settle, settleEntries, settleOthers = func() (all, entries string, others [5]string) {
-	ready := func(d dialect) string {
-		return "EXISTS (SELECT 1 FROM organisations o WHERE o.id = @org)" +
-			" AND NOT EXISTS (SELECT 1 FROM usage_entries x WHERE x.org_id = @org AND " + d.in("x.id", "uuid") + ")"
-	}
+	const ready = "EXISTS (SELECT 1 FROM organisations o WHERE o.id = @org) AND NOT EXISTS (SELECT 1 FROM "
 	sums := func(t *tenantTable, condition string) [2]string {
 		return t.insertsRecords(t.rest, condition+t.onConflictAdd("input", "output", "requests"))
 	}
@@ -404,20 +403,19 @@ var settle, settleEntries, settleOthers = func() (all, entries string, others [5
 			" FROM " + d.records(settledAccounts) + " WHERE " + condition + accountTable.onConflictAdd("used") + ", reserved = quota_accounts.reserved - excluded.granted"
 	}
 	const isReady = " AND EXISTS (SELECT 1 FROM ready)"
-	all = "WITH ready AS MATERIALIZED (SELECT 1 WHERE " + ready(onPostgres) + ")," +
+	all = "WITH keys AS MATERIALIZED (SELECT v.user_id, v.day, v.id FROM " + onPostgres.records(leaseKeys) + " WHERE v.org_id = @org)," +
+		" ready AS MATERIALIZED (SELECT 1 WHERE " + ready + "keys v CROSS JOIN LATERAL (SELECT 1 FROM usage_entries x WHERE x.org_id = @org AND x.id = v.id OFFSET 0) AS taken))," +
 		" entries AS (" + entryTable.insertsRecords(entryTable.rest, isReady)[onPostgres] + ")," +
 		" user_models AS (" + sums(userModelTable, isReady)[onPostgres] + ")," +
 		" users AS (" + sums(userSumTable, isReady)[onPostgres] + ")," +
 		" models AS (" + sums(modelSumTable, isReady)[onPostgres] + ")," +
-		" locked AS MATERIALIZED (SELECT 1 FROM quota_accounts a JOIN " + onPostgres.records(settledAccounts) +
-		" ON a.org_id = @org AND a.user_id = v.user_id AND a.day = v.day ORDER BY a.user_id, a.day" + onPostgres.forUpdate() + " OF a)," +
-		" held AS MATERIALIZED (SELECT l.user_id, l.day, l.id FROM quota_leases l JOIN " + onPostgres.records(settledLeases) +
-		" ON l.org_id = @org AND l.user_id = v.user_id AND l.day = v.day AND l.id = v.id WHERE (SELECT COUNT(*) FROM locked) >= 0" + isReady +
+		" locked AS MATERIALIZED (SELECT 1 FROM quota_accounts a JOIN keys v ON a.org_id = @org AND a.user_id = v.user_id AND a.day = v.day ORDER BY a.user_id, a.day" + onPostgres.forUpdate() + " OF a)," +
+		" held AS MATERIALIZED (SELECT l.user_id, l.day, l.id FROM quota_leases l JOIN keys v ON l.org_id = @org AND l.user_id = v.user_id AND l.day = v.day AND l.id = v.id WHERE (SELECT COUNT(*) FROM locked) >= 0" + isReady +
 		" ORDER BY l.user_id, l.day, l.id" + onPostgres.forUpdate() + " OF l)," +
 		" ended AS (DELETE FROM quota_leases l USING held h WHERE l.org_id = @org AND l.user_id = h.user_id AND l.day = h.day AND l.id = h.id" +
 		" RETURNING l.user_id, l.day, l.tokens) " +
 		accounts(onPostgres, "SELECT SUM(l.tokens)::bigint FROM ended l WHERE 1 = 1", "1 = 1"+isReady)
-	entries = entryTable.insertsRecords(entryTable.rest, " AND "+ready(onSQLite))[onSQLite]
+	entries = entryTable.insertsRecords(entryTable.rest, " AND "+ready+"usage_entries x WHERE x.org_id = @org AND x.id IN (SELECT v.id FROM "+onSQLite.records(settledLeases)+"))")[onSQLite]
 	const ended = "l.org_id = @org AND (l.user_id, l.day, l.id) IN (SELECT v.user_id, v.day, v.id FROM "
 	held := onSQLite.records(settledLeases) + ")"
 	others = [5]string{
