@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,10 +93,11 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(a.in)
-	root.SetOut(a.out)
+	help := &keptError{Writer: a.out}
+	root.SetOut(help)
 	root.SetErr(a.err)
 	defer a.reportUpdate(a.checkForUpdate(ctx))
-	err := root.ExecuteContext(ctx)
+	err := cmp.Or(root.ExecuteContext(ctx), help.err)
 	if err == nil {
 		return 0
 	}
@@ -109,6 +111,18 @@ func (a *app) run(ctx context.Context, args []string) int {
 	}
 	fmt.Fprintf(a.err, "%s %s\n", a.paint(a.errTerminal, red, "collab:"), strings.Join(lines, "\n"))
 	return code
+}
+
+// keptError is a writer that keeps its error, which help passes over.
+type keptError struct {
+	io.Writer
+	err error
+}
+
+func (w *keptError) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	w.err = cmp.Or(w.err, err)
+	return n, err
 }
 
 // withRemedy returns an error of a request with what a person needs to know beside it.

@@ -727,3 +727,18 @@ func TestADownloadHasTheModeOfTheFileThatItReplaces(t *testing.T) {
 		}
 	}
 }
+
+func TestHelpThatCannotBeWrittenFails(t *testing.T) {
+	for _, args := range [][]string{{"help"}, {"--help"}, {"tasks"}, {"help", "sync"}} {
+		a, _, printed := terminal(t, 80, map[string]string{"CI": "1"})
+		a.out = unwritable{}
+		if code := a.run(t.Context(), args); code != exitFailure || !strings.Contains(printed.String(), "no space left") {
+			t.Errorf("%q: code %d, %q", args, code, printed)
+		}
+	}
+}
+
+// unwritable is a file on a full disk.
+type unwritable struct{}
+
+func (unwritable) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
