@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// maxPlans is how many plans a round makes at most, beside those in which the server refuses to move a directory.
+	// maxPlans is how many plans a round follows at most, beside those in which the server refuses to move a directory. One
+	// more shows whether both sides are equal then.
 	maxPlans = 8
 	// maxAttempts is how often a round tries a file that changes meanwhile.
 	maxAttempts = 3
@@ -151,7 +152,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		return err
 	}
 	guarded := false
-	for r.plans = 1; r.plans <= maxPlans; r.plans++ {
+	for r.plans = 1; ; r.plans++ {
 		in, plan, changes, err := r.plan(ctx, identity, accept)
 		if err != nil {
 			return err
@@ -181,6 +182,12 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		steps, first := r.tried(plan)
 		if len(first) > 0 {
 			steps = first
+		}
+		if r.plans > maxPlans && len(steps) > 0 {
+			for _, s := range steps {
+				r.Failed = append(r.Failed, mirror.Held{Path: s.Path, Reason: "It goes on changing. The next round goes on with it."})
+			}
+			break
 		}
 		split := len(r.splitMoves)
 		err = r.execute(ctx, steps)
@@ -635,9 +642,6 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 		r.Done++
 		r.progress = true
 		r.Report(Event{Step: s, Kind: Done})
-		if r.plans == maxPlans { // and no plan shows whether both sides are equal now
-			r.Failed = append(r.Failed, mirror.Held{Path: s.Path, Reason: "It goes on changing. The next round goes on with it."})
-		}
 		return nil
 	}
 	if ctx.Err() != nil {

@@ -937,7 +937,7 @@ func TestAFileMadeWhileAccessWasLostIsSentWhenItReturns(t *testing.T) {
 }
 
 // TestAFileThatIsBeingWrittenIsReportedOnceInARound has it written before each plan, and from a plan on also while it is read.
-// The last plan that a round makes is the eighth.
+// The last plan that a round follows is the eighth.
 func TestAFileThatIsBeingWrittenIsReportedOnceInARound(t *testing.T) {
 	for from, attempts := range map[int]int{1: 3, 6: 3, 7: 2, 8: 1, 9: 0} {
 		plans, written, failed := 0, 0, 0
@@ -963,6 +963,18 @@ func TestAFileThatIsBeingWrittenIsReportedOnceInARound(t *testing.T) {
 		if err != nil || written != attempts || failed != min(attempts, 1) || len(out.Failed) != 1 {
 			t.Errorf("from plan %d on, %d reports of %d attempts: %+v, %v", from, failed, written, out, err)
 		}
+	}
+}
+
+func TestARoundThatFollowsEightPlansLooksWhetherBothSidesAreEqual(t *testing.T) {
+	s, plans := newSingle(t), 0
+	s.disk.ruled = func() {
+		if plans++; plans <= 8 {
+			s.disk.write("log", strings.Repeat("x", plans))
+		}
+	}
+	if out, err := s.client.Round(t.Context()); err != nil || out.Done != 8 || plans != 9 || len(out.Failed) > 0 {
+		t.Errorf("%d plans: %+v, %v", plans, out, err)
 	}
 }
 
