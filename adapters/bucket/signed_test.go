@@ -58,6 +58,8 @@ func TestSignedBlobs(t *testing.T) {
 			contract.SignedBlobs(t, http.DefaultClient, store.binds, func(t *testing.T) (ports.Blobs, ports.SignedBlobs) {
 				return b, signedBy(t, b, "")
 			})
+			t.Run("the public address is in signed addresses", func(t *testing.T) { testPublicAddress(t, running) })
+			t.Run("content with an encoding is refused", func(t *testing.T) { testEncodedContent(t, running) })
 		})
 	}
 	t.Run("Azure with a connection string", func(t *testing.T) {
@@ -137,30 +139,24 @@ func TestOnlyLoopbackHostsHaveAzuresAccountInThePath(t *testing.T) {
 	}
 }
 
-func TestThePublicAddressIsInSignedAddresses(t *testing.T) {
+func testPublicAddress(t *testing.T, running *objectstore.Store) {
 	content := object.Content{Blob: "org/x@1-x", Size: 7, Checksum: strings.Repeat("ab", 32)}
-	for name, start := range map[string]func(testing.TB) *objectstore.Store{"S3": objectstore.StartS3, "Azure": objectstore.StartAzure} {
-		t.Run(name, func(t *testing.T) {
-			running := start(t)
-			running.Setenv(t)
-			b := openBucket(t, running.Address)
-			put(t, b, content.Blob, "content")
-			s := signedBy(t, b, "http://"+strings.Replace(running.Host, "127.0.0.1", "localhost", 1))
-			address, err := s.SignGet(t.Context(), content.Blob, "text/plain", "attachment", time.Minute)
-			if err != nil || !strings.HasPrefix(address, "http://localhost:") {
-				t.Fatal(address, err)
-			}
-			r := must.Do(http.Get(address)).Or(t)
-			defer r.Body.Close()
-			if got, err := io.ReadAll(r.Body); err != nil || string(got) != "content" {
-				t.Errorf("%d %q, %v", r.StatusCode, got, err)
-			}
-			for _, wrong := range []string{"ftp://x", "https://user:hunter2@x", "https://x/path"} {
-				if _, err := b.Signed(wrong); err == nil || strings.Contains(err.Error(), "hunter2") {
-					t.Errorf("%s: %v", wrong, err)
-				}
-			}
-		})
+	b := openBucket(t, withPrefix("public", running.Address))
+	put(t, b, content.Blob, "content")
+	s := signedBy(t, b, "http://"+strings.Replace(running.Host, "127.0.0.1", "localhost", 1))
+	address, err := s.SignGet(t.Context(), content.Blob, "text/plain", "attachment", time.Minute)
+	if err != nil || !strings.HasPrefix(address, "http://localhost:") {
+		t.Fatal(address, err)
+	}
+	r := must.Do(http.Get(address)).Or(t)
+	defer r.Body.Close()
+	if got, err := io.ReadAll(r.Body); err != nil || string(got) != "content" {
+		t.Errorf("%d %q, %v", r.StatusCode, got, err)
+	}
+	for _, wrong := range []string{"ftp://x", "https://user:hunter2@x", "https://x/path"} {
+		if _, err := b.Signed(wrong); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", wrong, err)
+		}
 	}
 }
 
@@ -322,26 +318,20 @@ func TestGoogleHasAddressesOnlyWithAKey(t *testing.T) {
 	}
 }
 
-func TestContentWithAnEncodingIsRefused(t *testing.T) {
+func testEncodedContent(t *testing.T, running *objectstore.Store) {
 	content := object.Content{Blob: "org/x@1-x", Size: int64(len(gzipped)), Checksum: must.Sum(gzipped)}
-	for name, start := range map[string]func(testing.TB) *objectstore.Store{"S3": objectstore.StartS3, "Azure": objectstore.StartAzure} {
-		t.Run(name, func(t *testing.T) {
-			running := start(t)
-			running.Setenv(t)
-			b := openBucket(t, running.Address)
-			s := signedBy(t, b, "")
-			to := must.Do(s.SignPut(t.Context(), "text/plain", content, time.Minute)).Or(t)
-			// Azurite has the encoding of x-ms-blob-content-encoding only, Azure that of both.
-			if got := send(t, http.DefaultClient, to.URL, gzipped, to.Headers, "Content-Encoding", "gzip", "x-ms-blob-content-encoding", "gzip"); got/100 != 2 {
-				t.Fatalf("it is %d", got)
-			}
-			if _, _, err := s.Stat(t.Context(), content.Blob); !fault.Is(err, fault.Invalid) {
-				t.Errorf("the error is %v", err)
-			}
-			if got, err := read(b, content.Blob); got != gzipped || err != nil {
-				t.Errorf("it reads %q, %v", got, err)
-			}
-		})
+	b := openBucket(t, withPrefix("encoded", running.Address))
+	s := signedBy(t, b, "")
+	to := must.Do(s.SignPut(t.Context(), "text/plain", content, time.Minute)).Or(t)
+	// Azurite has the encoding of x-ms-blob-content-encoding only, Azure that of both.
+	if got := send(t, http.DefaultClient, to.URL, gzipped, to.Headers, "Content-Encoding", "gzip", "x-ms-blob-content-encoding", "gzip"); got/100 != 2 {
+		t.Fatalf("it is %d", got)
+	}
+	if _, _, err := s.Stat(t.Context(), content.Blob); !fault.Is(err, fault.Invalid) {
+		t.Errorf("the error is %v", err)
+	}
+	if got, err := read(b, content.Blob); got != gzipped || err != nil {
+		t.Errorf("it reads %q, %v", got, err)
 	}
 }
 
