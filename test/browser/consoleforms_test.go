@@ -247,8 +247,9 @@ func TestForms(t *testing.T) {
 
 	b := openPage(t, s, "Ada", "/console", "Analytical Engines")
 	tabs := make([]*tab, len(forms))
-	// each runs for each form with its tab.
+	// each runs for each form with its tab, within a limit of time of its own.
 	each := func(about string, run func(t *testing.T, b *tab, f form)) {
+		b.limit.Reset(tabTimeout)
 		for i, f := range forms {
 			if tabs[i] == nil {
 				continue
