@@ -79,8 +79,8 @@ func (w *chatStream) finish() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.finished = true
-	w.timer.Stop()
 	_ = w.send()
+	w.timer.Stop()
 	// A client may disconnect after the last chunk, before the end of the response.
 	w.c.clientClosed = w.err != nil || !w.closed && w.c.r.Context().Err() != nil
 	w.c.broken = !w.whole
@@ -119,7 +119,8 @@ func (w *chatStream) send() error {
 	}
 	w.last = w.now()
 	w.frame = stream.CloseFrame(w.frame)
-	if w.finished && w.whole { // else the response may be aborted, without what net/http has buffered
+	// An aborted response ends without what net/http has buffered, and one that is recorded ends once it is stored.
+	if w.finished && w.whole && !w.c.recorded() {
 		w.err = w.to.SendLast(w.frame)
 	} else {
 		w.err = w.to.Send(w.frame)

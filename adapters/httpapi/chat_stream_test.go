@@ -548,6 +548,15 @@ func TestChatWritesNothingAfterItsEnd(t *testing.T) {
 	}
 }
 
+func TestChatThatIsSentAtItsEndLeavesNoTimer(t *testing.T) {
+	c := &call{w: httptest.NewRecorder(), r: post("/test", hello)}
+	w := &chatStream{c: c, to: stream.NewWriter(c, c.r, time.Now), silence: time.Hour, now: time.Now, timer: time.NewTimer(time.Hour)}
+	must.NoError(t, w.Chunk(chat.Chunk{Type: chat.DoneChunk}))
+	if w.finish(); w.timer.Stop() {
+		t.Error("the timer runs")
+	}
+}
+
 func TestChatIsCompletedIfClientDisconnectsAfterLastChunk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, disconnect := context.WithCancel(context.Background())

@@ -50,6 +50,14 @@ func (v *recordingVault) Seal(plain, context []byte) ([]byte, error) {
 	return v.Vault.Seal(plain, context)
 }
 
+// slowVault takes a second to seal.
+type slowVault struct{ *vault.Vault }
+
+func (v slowVault) Seal(plain, context []byte) ([]byte, error) {
+	time.Sleep(time.Second)
+	return v.Vault.Seal(plain, context)
+}
+
 // serveKeyed returns an interface whose endpoint takes idempotency keys, and the vault that seals its responses.
 func serveKeyed(t *testing.T, g guard, handle handler) (*api, *recordingVault) {
 	v := &recordingVault{Vault: newVault(t)}
@@ -284,6 +292,9 @@ func TestChatStreamWithIdempotencyKey(t *testing.T) {
 			want += textEvent("a")
 		}
 		want += comment + doneEvent
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		must.Is(w, want, l.text()) // before the response is stored
 		l.expect(w, want)
 		replay := w.ask(client, true, keyHeader)
 		replay.expect(w, want)
@@ -298,6 +309,8 @@ func TestChatStreamWithIdempotencyKey(t *testing.T) {
 			w.Errorf("the headers are %v, then %v", l.response.Header, replay.response.Header)
 		}
 		must.Is(w, 1, len(w.entries()))
+	}, func(o *Options) {
+		o.Idempotency = idempotency.New(memory.NewStore(), slowVault{newVault(t)}, system.Clock{}, &memory.Secrets{})
 	})
 
 	runChat(t, "holds the key until its end", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
