@@ -13,6 +13,8 @@ import (
 const (
 	maxBlocks   = 4096     // of one response
 	maxRetained = 32 << 20 // bytes of one response: arguments, and all content if it is resumable
+
+	citationMemory = 32 // bytes of a citation, beside its text
 )
 
 // Stop reasons.
@@ -216,7 +218,7 @@ func (t *response) blockDelta(e event) error {
 		return t.retain(len(e.Delta.Signature))
 	case "citations_delta":
 		b.citations = append(b.citations, e.Delta.Citation)
-		return t.retain(len(e.Delta.Citation))
+		return t.retain(citationMemory + len(e.Delta.Citation))
 	}
 	return nil
 }

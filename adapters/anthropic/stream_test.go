@@ -174,6 +174,17 @@ func TestAResponseIsLimited(t *testing.T) {
 	}
 }
 
+func TestCitationsWithoutTextAreLimited(t *testing.T) {
+	r := response{resumable: true, blocks: []*block{{}}}
+	var err error
+	for n := 0; err == nil && n <= maxRetained/citationMemory; n++ {
+		err = r.blockDelta(event{Delta: delta{Type: "citations_delta"}})
+	}
+	if err == nil {
+		t.Errorf("%d citations are retained", len(r.blocks[0].citations))
+	}
+}
+
 func TestRequestsDependOnTheModel(t *testing.T) {
 	sent := func(change func(*chat.Call)) map[string]any {
 		call := someCall
