@@ -653,8 +653,7 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 		return nil
 	}
 	_, unstored := errors.AsType[stateError](err)
-	again := !unstored && r.isTriedAgain(s, kind, fromServer)
-	if again && r.plans < maxPlans {
+	if !unstored && r.isTriedAgain(s, kind, fromServer) {
 		r.progress = true
 		return nil
 	}
@@ -663,7 +662,6 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 	switch {
 	case unstored:
 		return err
-	case again: // by another round
 	case errors.Is(err, errDamaged):
 		wait := min(max(2*r.refused[s.Row.Key].wait, minDamaged), maxDamaged)
 		r.refused[s.Row.Key] = refusal{local: localOf(s.Row), remote: remoteOf(s.Row), held: held, until: r.Clock.Now().Add(wait), wait: wait}
