@@ -640,13 +640,17 @@ func (d *disk) Rename(_ context.Context, renames ...mirror.Renaming) (renamed []
 	return renamed
 }
 
-// together has changes by the client be on stable storage after all of them, unless it is killed before.
+// together has changes by the client be on stable storage, and the directories go that files have left, after all of
+// them, unless it is killed before.
 func (d *disk) together(change func(synced func(name string))) {
 	var names []string
 	change(func(name string) { names = append(names, name) })
 	if !d.stopped() {
 		for _, name := range names {
 			d.synced(name)
+			if !d.directories[name] {
+				d.prune(name)
+			}
 		}
 	}
 }
@@ -675,7 +679,6 @@ func (d *disk) rename(e mirror.Entry, p string, synced func(name string)) (mirro
 	synced(e.Name)
 	synced(to)
 	if e.Kind == mirror.File {
-		d.prune(e.Name)
 		now := d.entry(to)
 		d.placed(d.files[to].content)
 		now.Checksum = e.Checksum
@@ -708,7 +711,6 @@ func (d *disk) discard(e mirror.Entry, synced func(name string)) error {
 	d.changes(e.Name)
 	delete(d.files, e.Name)
 	synced(e.Name)
-	d.prune(e.Name)
 	return err
 }
 
