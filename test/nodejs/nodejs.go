@@ -22,7 +22,7 @@ import (
 )
 
 // patience bounds what one command may take.
-const patience = 3 * time.Minute
+const patience = 8 * time.Minute
 
 // programs returns the paths of node and npm, having installed them where they are
 // missing and that is possible.
