@@ -272,7 +272,9 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 		}
 		d.state.storing = func(rows []mirror.Row) {
 			for _, r := range rows {
-				w.durable(d, r)
+				if !d.killed { // else nothing is stored
+					w.durable(d, r)
+				}
 			}
 		}
 		d.disk.placed = func(content string) {
