@@ -944,7 +944,13 @@ func (w *world) shift(d *device, o op) {
 		for name, f := range d.disk.files {
 			if strings.HasPrefix(name, to+"/") {
 				w.back[f.content] = true
-				d.shifted[must.Sum(f.content)] = !w.ignorable(name)
+				sum, same := must.Sum(f.content), 0
+				for _, r := range d.state.rows {
+					if r.Synced != nil && r.Synced.Checksum == sum {
+						same++
+					}
+				}
+				d.shifted[sum] = same == 1 && !w.ignorable(name) // a user may have removed another file with the content
 			}
 		}
 		w.shield(d)
