@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -323,15 +324,16 @@ func (a *app) download(ctx context.Context, o apiclient.StoredObject, w io.Write
 	return nil
 }
 
-// output is a writer that keeps its last error.
+// output is a writer that keeps its first error.
 type output struct {
 	io.Writer
 	err error
 }
 
 func (o *output) Write(p []byte) (n int, err error) {
-	n, o.err = o.Writer.Write(p)
-	return n, o.err
+	n, err = o.Writer.Write(p)
+	o.err = cmp.Or(o.err, err)
+	return n, err
 }
 
 // downloadTo makes a file with the content, which gets its name when it is whole. It has the mode of the

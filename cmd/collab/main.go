@@ -93,7 +93,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(a.in)
-	help := &keptError{Writer: a.out}
+	help := &output{Writer: a.out} // cobra passes over its errors
 	root.SetOut(help)
 	root.SetErr(a.err)
 	defer a.reportUpdate(a.checkForUpdate(ctx))
@@ -111,18 +111,6 @@ func (a *app) run(ctx context.Context, args []string) int {
 	}
 	fmt.Fprintf(a.err, "%s %s\n", a.paint(a.errTerminal, red, "collab:"), strings.Join(lines, "\n"))
 	return code
-}
-
-// keptError is a writer that keeps its error, which help passes over.
-type keptError struct {
-	io.Writer
-	err error
-}
-
-func (w *keptError) Write(p []byte) (int, error) {
-	n, err := w.Writer.Write(p)
-	w.err = cmp.Or(w.err, err)
-	return n, err
 }
 
 // withRemedy returns an error of a request with what a person needs to know beside it.
