@@ -277,9 +277,12 @@ func (m *Mirror) expire() {
 	}
 }
 
-// put stores rows. Calls at the same time can share a transaction, but rows of one key are stored
-// in the order in which they are kept in memory.
+// put stores rows, and the cursor unless it is nil. Calls at the same time can share a transaction,
+// but rows of one key are stored in the order in which they are kept in memory.
 func (m *Mirror) put(ctx context.Context, cursor *object.Cursor, rows ...mirror.Row) error {
+	if len(rows) == 0 && cursor == nil {
+		return nil
+	}
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	for slices.ContainsFunc(rows, func(r mirror.Row) bool { return m.storing[r.Key] }) {

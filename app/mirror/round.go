@@ -299,7 +299,7 @@ func (r *round) scanAgain(ctx context.Context, scope mirror.Scope) error {
 func (r *round) rebind(ctx context.Context, identity string) error {
 	rows := slices.Collect(maps.Values(r.rows))
 	for i, row := range rows {
-		rows[i] = mirror.Row{Key: row.Key, Remote: row.Remote}
+		rows[i] = forgotten(row)
 	}
 	if err := r.put(ctx, nil, rows...); err != nil {
 		return err
@@ -432,9 +432,6 @@ func (r *round) settle(ctx context.Context, in mirror.Input, settled []mirror.Ro
 			was.Local = now
 			rows = append(rows, was)
 		}
-	}
-	if len(rows) == 0 {
-		return nil
 	}
 	slices.SortFunc(rows, func(a, b mirror.Row) int { return strings.Compare(a.Key, b.Key) })
 	return r.put(ctx, nil, rows...)

@@ -48,19 +48,16 @@ func (r *round) step(ctx context.Context, s mirror.Step) error {
 	return r.upload(ctx, s)
 }
 
-// parted returns a row after its file has left the path without having been deleted by anybody.
-func parted(row mirror.Row) mirror.Row { return mirror.Row{Key: row.Key, Remote: row.Remote} }
+// forgotten returns a row with what the server has alone: both sides agree on nothing, and nobody has deleted the file.
+func forgotten(row mirror.Row) mirror.Row { return mirror.Row{Key: row.Key, Remote: row.Remote} }
 
 // part has the state forget that both sides agreed on files that are about to leave their paths, where the server has one.
 func (r *round) part(ctx context.Context, steps []mirror.Step) error {
 	var rows []mirror.Row
 	for _, s := range steps {
 		if s.Action != mirror.Rename && s.Row.Synced != nil && s.Row.Remote != nil {
-			rows = append(rows, parted(s.Row))
+			rows = append(rows, forgotten(s.Row))
 		}
-	}
-	if len(rows) == 0 {
-		return nil
 	}
 	return r.put(ctx, nil, rows...)
 }
@@ -78,7 +75,7 @@ func (r *round) rename(ctx context.Context, steps []mirror.Step) error {
 	return r.follow(ctx, steps, func(i int, s mirror.Step) ([]mirror.Row, *mirror.Entry, error) {
 		e := new(placed[i].Entry)
 		if s.Action == mirror.SetAside {
-			return []mirror.Row{parted(s.Row)}, e, placed[i].Err
+			return []mirror.Row{forgotten(s.Row)}, e, placed[i].Err
 		}
 		return moved(s.Row, agreed(s.To, *s.To.Remote, e)), e, placed[i].Err
 	})
@@ -95,7 +92,7 @@ func (r *round) trash(ctx context.Context, steps []mirror.Step) error {
 	}
 	errs := r.DiskWriter.Trash(ctx, files...)
 	return r.follow(ctx, steps, func(i int, s mirror.Step) ([]mirror.Row, *mirror.Entry, error) {
-		return []mirror.Row{parted(s.Row)}, nil, errs[i]
+		return []mirror.Row{forgotten(s.Row)}, nil, errs[i]
 	})
 }
 
@@ -111,10 +108,7 @@ func (r *round) follow(ctx context.Context, steps []mirror.Step, after func(i in
 			rows = append(rows, follow...)
 		}
 	}
-	var stored error
-	if len(rows) > 0 {
-		stored = r.put(ctx, nil, rows...)
-	}
+	stored := r.put(ctx, nil, rows...)
 	return r.finishAll(ctx, steps, func(i int) error { return cmp.Or(errs[i], stored) })
 }
 
@@ -490,11 +484,9 @@ func (r *round) agree(ctx context.Context, steps []mirror.Step, results []mirror
 			rows = append(rows, change...)
 		}
 	}
-	if len(rows) > 0 {
-		if err := r.put(ctx, nil, rows...); err != nil {
-			for i := range errs {
-				errs[i] = cmp.Or(errs[i], err)
-			}
+	if err := r.put(ctx, nil, rows...); err != nil {
+		for i := range errs {
+			errs[i] = cmp.Or(errs[i], err)
 		}
 	}
 	return errs
