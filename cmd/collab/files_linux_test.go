@@ -181,8 +181,9 @@ func TestADownloadIsWrittenThroughPipesAndLinksAndGetsAnyName(t *testing.T) {
 func TestConflictsAreListedBesideADirectoryThatCannotBeRead(t *testing.T) {
 	dir := t.TempDir()
 	const name = "b (conflict ann 2026-01-02 abcdef).txt"
+	const directory = "c (conflict ann 2026-01-02 abcdef)" // in whose place the server has a file
 	must.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
-	must.NoError(t, os.Mkdir(filepath.Join(dir, "a"), 0))
+	must.NoError(t, errors.Join(os.Mkdir(filepath.Join(dir, "a"), 0), os.Mkdir(filepath.Join(dir, directory), 0o700)))
 	if os.Geteuid() == 0 {
 		const user = 12345 // whom permissions keep from files
 		must.NoError(t, errors.Join(os.Chown(filepath.Dir(dir), user, -1), os.Chown(dir, user, -1)))
@@ -193,7 +194,7 @@ func TestConflictsAreListedBesideADirectoryThatCannotBeRead(t *testing.T) {
 	}
 	a, out, stderr := terminal(t, 80, nil)
 	a.outTerminal = false
-	if code := a.run(t.Context(), []string{"sync", "conflicts", dir}); code != 0 || out.String() != filepath.Join(dir, name)+"\n" || !strings.Contains(stderr.String(), filepath.Join(dir, "a")+" is left out") {
+	if code := a.run(t.Context(), []string{"sync", "conflicts", dir}); code != 0 || out.String() != filepath.Join(dir, name)+"\n"+filepath.Join(dir, directory)+"\n" || !strings.Contains(stderr.String(), filepath.Join(dir, "a")+" is left out") {
 		t.Errorf("it exits with %d after %q and %q", code, out, stderr)
 	}
 }

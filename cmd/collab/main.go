@@ -105,13 +105,16 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if code == exitCancelled {
 		return code
 	}
-	lines := strings.Split(a.withRemedy(err).Error(), "\n")
+	lines := strings.Split(commandsFor.Replace(a.withRemedy(err).Error()), "\n")
 	for i := range lines {
 		lines[i] = plain(lines[i])
 	}
 	fmt.Fprintf(a.err, "%s %s\n", a.paint(a.errTerminal, red, "collab:"), strings.Join(lines, "\n"))
 	return code
 }
+
+// commandsFor replaces the requests that messages of the server name by the commands that make them.
+var commandsFor = strings.NewReplacer("GET /models", "collab models", "GET /connector-providers", "those that collab connectors providers lists", "/mcp-oauth/start", "collab connectors authorize")
 
 // withRemedy returns an error of a request with what a person needs to know beside it.
 func (a *app) withRemedy(err error) error {

@@ -282,7 +282,7 @@ func (a *app) syncConflicts() *cobra.Command {
 				a.warn("%s is left out: %v", path, err)
 			case e.IsDir() && e.Name() == mirror.StateDirectory:
 				return fs.SkipDir
-			case !e.IsDir() && mirror.IsConflict(name):
+			case mirror.IsConflict(name):
 				all = append(all, syncConflict{path})
 			}
 			return nil
@@ -566,15 +566,16 @@ type synced struct {
 	lines []byte // about changes, for the log and, unless it is a terminal, the output
 	last  syncRound
 
-	heldNoted bool            // the last round has held files, which was printed
-	known     bool            // the record that the directory was synchronised is written
-	unwritten map[string]bool // what could not be written the last time: the log, the status, the record
+	heldNoted bool              // the last round has held files, which was printed
+	known     bool              // the record that the directory was synchronised is written
+	unwritten map[string]bool   // what could not be written the last time: the log, the status, the record
+	failing   map[string]string // problems by path of files that were printed as failed and have not succeeded since
 }
 
 // openSynced opens a directory, to be bound to the place f if it is not bound. If it is bound it
 // must be to f, or, with anyPlace, to another place of the same organisation.
 func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bool) (s *synced, err error) {
-	s = &synced{app: a, dir: dir, server: f.client.Server, last: syncRound{Held: []syncProblem{}, Failed: []syncProblem{}}, unwritten: map[string]bool{}}
+	s = &synced{app: a, dir: dir, server: f.client.Server, last: syncRound{Held: []syncProblem{}, Failed: []syncProblem{}}, unwritten: map[string]bool{}, failing: map[string]string{}}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -619,14 +620,14 @@ func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bo
 		Disk: s.disk, DiskWriter: s.disk, Watcher: s.disk, State: s.state, Remote: server, RemoteWriter: server, Clock: system.Clock{},
 		Wait: f.client.Wait, Random: rand.Float64, Binding: binding, Device: cmp.Or(a.env("COLLAB_DEVICE"), device), Workers: syncWorkers, Report: s.report,
 		Resident: residentFiles, Released: debug.FreeOSMemory,
-		IsPaused: s.isPaused,
+		IsPaused: s.takeRequests,
 	})
 	return s, nil
 }
 
-// isPaused reports whether the directory is paused, and accepts deletions if another process has. It is said again if they are
-// not made then, as when the next round fails.
-func (s *synced) isPaused() bool {
+// takeRequests takes what other processes ask for: it accepts deletions, and reports whether the directory is paused.
+// That deletions were not made is said again if they are not made then, as when the next round fails.
+func (s *synced) takeRequests() bool {
 	if s.files.Remove(acceptedName) == nil {
 		s.lock.Lock()
 		s.last.Stopped = ""
@@ -795,9 +796,13 @@ func (s *synced) report(e rounds.Event) {
 			s.shown.add(int(e.Bytes))
 		}
 	case rounds.Done:
+		delete(s.failing, e.Step.Path)
 		s.change("done", e.Step, nil)
 	case rounds.Failed:
-		s.change("failed", e.Step, e.Problem)
+		if problem := e.Problem.Error(); s.failing[e.Step.Path] != problem {
+			s.failing[e.Step.Path] = problem
+			s.change("failed", e.Step, e.Problem)
+		}
 	}
 }
 
@@ -860,6 +865,7 @@ func (s *synced) finished(o rounds.Outcome, err error) {
 	} else if !o.Paused {
 		r.Files, r.Held, r.Failed, r.Stopped = o.Files, problemsOf(o.Held), problemsOf(o.Failed), o.Guard
 		r.ReadOnly = o.ReadOnly
+		s.forgetFailures(slices.Concat(o.Held, o.Failed))
 	}
 	s.last = r
 	text := line(r)
@@ -897,6 +903,17 @@ func (s *synced) finished(o rounds.Outcome, err error) {
 	}
 	if r.Paused && !last.Paused {
 		s.noteState("paused", s.dir+" is paused. Continue with: "+s.app.resumption(s.files, s.dir), false, "")
+	}
+}
+
+// forgetFailures forgets those of files that a round has not left to later ones. The caller must hold the lock.
+func (s *synced) forgetFailures(left []mirror.Held) {
+	was := s.failing
+	s.failing = map[string]string{}
+	for _, h := range left {
+		if problem, ok := was[h.Path]; ok {
+			s.failing[h.Path] = problem
+		}
 	}
 }
 

@@ -157,7 +157,7 @@ func TestDeletionsAreAcceptedForAProcessThatTakesIt(t *testing.T) {
 		s.finished(rounds.Outcome{Guard: "stopped"}, nil)
 		go func() {
 			time.Sleep(time.Second)
-			s.isPaused()
+			s.takeRequests()
 		}()
 		must.NoError(t, a.acceptElsewhere(t.Context(), dir, locked))
 		s.finished(rounds.Outcome{}, errors.New("the server is away"))
@@ -183,6 +183,33 @@ func TestALogThatCannotBePrintedIsAnError(t *testing.T) {
 		a, _, _ := terminal(t, 80, nil)
 		a.out = full{}
 		must.Is(t, exitFailure, a.run(t.Context(), append([]string{"sync", "log", directory}, flags...)))
+	}
+}
+
+func TestAFileThatGoesOnFailingIsPrintedOnce(t *testing.T) {
+	files := must.Do(os.OpenRoot(t.TempDir())).Or(t)
+	defer files.Close()
+	a, out, _ := terminal(t, 80, nil)
+	s := &synced{app: a, dir: "d", files: files, log: mirrorstate.Log{Directory: files}, unwritten: map[string]bool{}, failing: map[string]string{}}
+	defer s.log.Close()
+	failed := rounds.Event{Kind: rounds.Failed, Step: mirror.Step{Action: mirror.Delete, Path: "f"}, Problem: errors.New("changed")}
+	left := rounds.Outcome{Failed: []mirror.Held{{Path: "f"}}}
+	for _, one := range []struct {
+		event   rounds.Event
+		outcome rounds.Outcome
+		want    int // lines until then
+	}{
+		{failed, left, 1},
+		{failed, rounds.Outcome{Held: left.Failed}, 1},
+		{failed, rounds.Outcome{}, 1}, // somebody has removed it
+		{failed, left, 2},
+		{rounds.Event{Kind: rounds.Failed, Step: failed.Step, Problem: errors.New("locked")}, left, 3},
+		{rounds.Event{Kind: rounds.Done, Step: failed.Step}, rounds.Outcome{}, 4},
+		{failed, left, 5},
+	} {
+		s.report(one.event)
+		s.finished(one.outcome, nil)
+		must.Is(t, one.want, strings.Count(out.String(), "\n"))
 	}
 }
 
