@@ -38,6 +38,21 @@ func opened(t *testing.T) (d *Disk, write func(name, content string), read func(
 	return d, write, read
 }
 
+func TestAFileThatIsChangedWhileItIsReadIsNotReadToItsEnd(t *testing.T) {
+	d, write, _ := opened(t)
+	write("a", "")
+	must.NoError(t, os.Truncate(filepath.Join(d.path, "a"), 10*maxUnchecked))
+	content := must.Do(d.Open(t.Context(), d.entryOf(d.top, mustStat(t, d, "a")))).Or(t)
+	defer content.Close()
+	must.Do(io.CopyN(io.Discard, content, 1)).Or(t)
+	must.NoError(t, os.Truncate(filepath.Join(d.path, "a"), 9*maxUnchecked))
+	n, err := io.Copy(io.Discard, content)
+	must.Fail(t, err, fault.Conflict)
+	if n > maxUnchecked+bufferSize {
+		t.Errorf("%d bytes were read", n)
+	}
+}
+
 func TestAChangeJustBeforeAReplacementIsNotLost(t *testing.T) {
 	d, write, read := opened(t)
 	write("a", "as it was")

@@ -1,6 +1,7 @@
 package localdisk
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -188,7 +189,7 @@ func (s *scan) readAll(at directory) {
 		for i := next.Add(1); i <= int64(len(s.unread)) && s.ctx.Err() == nil; i = next.Add(1) {
 			f := &s.unread[i-1]
 			s.d.waitForNewTimestamp(s.ctx, f.entry.Facts)
-			f.entry.Checksum, f.err = s.read(at, f.info, hash, buffer)
+			f.entry.Checksum, f.err = s.read(at, *f, hash, buffer)
 		}
 	}
 	var others sync.WaitGroup
@@ -209,20 +210,16 @@ func (s *scan) readAll(at directory) {
 	s.unread = s.unread[:0]
 }
 
-// read returns the checksum of a file, or errChanged unless the file is before and after it is
-// read as info says.
-func (s *scan) read(at directory, info fs.FileInfo, hash hash.Hash, buffer *[bufferSize]byte) (string, error) {
-	f, err := openRegular(at, info)
+// read returns the checksum of a file, or an error unless the file is before and after it is read as it was found.
+func (s *scan) read(at directory, u unread, hash hash.Hash, buffer *[bufferSize]byte) (string, error) {
+	f, err := openRegular(at, u.info)
 	if err != nil {
 		return "", err
 	}
 	defer discard(f)
 	hash.Reset()
-	if _, err := io.CopyBuffer(hash, &contextReader{s.ctx, f}, buffer[:]); err != nil {
-		return "", err
-	}
-	facts, _ := factsOf(info)
-	return hex.EncodeToString(hash.Sum(nil)), unchanged(f, facts)
+	_, err = io.CopyBuffer(hash, &contextReader{s.ctx, &reader{file: f, entry: u.entry}}, buffer[:])
+	return hex.EncodeToString(hash.Sum(nil)), err
 }
 
 // sinceChange returns how long ago a file was changed, by this machine's clock. It is negative if
@@ -304,7 +301,7 @@ func openRegular(at directory, info fs.FileInfo) (*os.File, error) {
 func (d *Disk) Open(_ context.Context, e mirror.Entry) (io.ReadCloser, error) {
 	if f := openBeneath(d.top.self, e.Name); f != nil {
 		if unchanged(f, e.Facts) == nil && e.Kind == mirror.File {
-			return &reader{f, e}, nil
+			return &reader{file: f, entry: e}, nil
 		}
 		discard(f) // lookUp tells what is wrong
 	}
@@ -319,7 +316,7 @@ func (d *Disk) Open(_ context.Context, e mirror.Entry) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, failed(err, "%s cannot be read", e.Path)
 	}
-	return &reader{f, e}, nil
+	return &reader{file: f, entry: e}, nil
 }
 
 // lookUp returns the directory that a file is in, as open returns it, and what the file is now.
@@ -348,25 +345,28 @@ func (d *Disk) lookUp(e mirror.Entry, open func(name string) (directory, error))
 	return at, info, failed(err, "%s cannot be read", e.Path)
 }
 
+// maxUnchecked is how many bytes of a file are read before it is looked whether the file was changed. Else a large one that is
+// always being written would be read to its end again and again.
+const maxUnchecked = 8 << 20
+
 // reader is the content of a file.
 type reader struct {
-	file  *os.File
-	entry mirror.Entry
+	file      *os.File
+	entry     mirror.Entry
+	unchecked int // bytes that were read since the file was as entry says
 }
 
-// Read fails with Conflict in the place of io.EOF if the file was changed.
+// Read fails with Conflict if the file was changed: at its end, and after maxUnchecked bytes.
 func (r *reader) Read(p []byte) (int, error) {
 	n, err := r.file.Read(p)
-	if errors.Is(err, io.EOF) {
-		if changed := unchanged(r.file, r.entry.Facts); changed != nil {
-			return n, failed(changed, "%s cannot be read", r.entry.Path)
-		}
-		return n, io.EOF
+	if r.unchecked += n; errors.Is(err, io.EOF) || r.unchecked > maxUnchecked {
+		r.unchecked = 0
+		err = cmp.Or(unchanged(r.file, r.entry.Facts), err)
 	}
-	if err != nil {
-		return n, failed(err, "%s cannot be read", r.entry.Path)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = failed(err, "%s cannot be read", r.entry.Path)
 	}
-	return n, nil
+	return n, err
 }
 
 func (r *reader) Close() error { return r.file.Close() }
