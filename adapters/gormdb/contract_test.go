@@ -2,7 +2,9 @@ package gormdb
 
 import (
 	"bytes"
+	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -15,13 +17,33 @@ import (
 	"collab/test/tempdir"
 )
 
-// databases are the kinds of databases with functions that return addresses of empty ones.
+// databases are the kinds of databases with functions that return addresses of empty ones and of
+// ones with the newest schema.
 var databases = []struct {
-	name string
-	url  func(t testing.TB) string
+	name          string
+	url, migrated func(t testing.TB) string
 }{
-	{"SQLite", func(t testing.TB) string { return "sqlite://" + filepath.Join(tempdir.New(t), "data", "collab.db") }},
-	{"Postgres", postgres.URL},
+	{"SQLite", emptySQLite, func(t testing.TB) string {
+		url := emptySQLite(t)
+		must.NoError(t, migrateAt(t.Context(), url))
+		return url
+	}},
+	{"Postgres", postgres.URL, migratedPostgres},
+}
+
+func emptySQLite(t testing.TB) string {
+	return "sqlite://" + filepath.Join(tempdir.New(t), "data", "collab.db")
+}
+
+var migratedPostgres = postgres.Copies(migrateAt)
+
+// migrateAt brings the database at an address to the newest schema.
+func migrateAt(ctx context.Context, url string) error {
+	db, err := Open(ctx, Options{URL: url})
+	if err != nil {
+		return err
+	}
+	return errors.Join(db.Migrate(ctx), db.Close())
 }
 
 // onEach runs a test with the address of an empty database of each kind.
@@ -33,7 +55,9 @@ func onEach(t *testing.T, test func(t *testing.T, url string)) {
 
 // onBoth runs a test on a fresh, migrated database of each kind.
 func onBoth(t *testing.T, test func(t *testing.T, db *DB)) {
-	onEach(t, func(t *testing.T, url string) { test(t, migrated(t, url)) })
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) { test(t, opened(t, d.migrated(t))) })
+	}
 }
 
 // run executes a statement.

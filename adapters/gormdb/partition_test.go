@@ -52,8 +52,8 @@ const describeTables = `SELECT string_agg(line, E'\n' ORDER BY line) FROM (
 ) AS lines`
 
 func TestPartitioningKeepsTheDescriptionOfTables(t *testing.T) {
-	address := postgres.URL(t)
-	db := migrated(t, address)
+	address := migratedPostgres(t)
+	db := opened(t, address)
 	role := "reader_" + strings.ReplaceAll(strings.ToLower(t.Name()), "/", "_")[:20]
 	run(t, db, "DROP ROLE IF EXISTS "+role)
 	run(t, db, "CREATE ROLE "+role)
@@ -162,7 +162,7 @@ func (w *activeMember) write(ctx context.Context, n int) error {
 }
 
 func TestPartitioningRestartsAfterAMigration(t *testing.T) {
-	db := migrated(t, postgres.URL(t))
+	db := opened(t, migratedPostgres(t))
 	newActiveMember(t, db, 1)
 	limited, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
@@ -177,8 +177,8 @@ func TestPartitioningRestartsAfterAMigration(t *testing.T) {
 }
 
 func TestPartitioningWaitsForALock(t *testing.T) {
-	url := postgres.URL(t)
-	db := migrated(t, url)
+	url := migratedPostgres(t)
+	db := opened(t, url)
 	run(t, db, "INSERT INTO usage_entries (org_id, id, user_id, at, day, model, provider, input, output, cache_read, cache_made, searches, provenance, outcome) "+
 		"SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 1, 1, repeat('m', 100), 'p', 1, 1, 0, 0, 0, 'x', 'completed' FROM generate_series(1, 10000)")
 	run(t, db, stopAutovacuums)
@@ -206,8 +206,8 @@ func TestPartitioningWaitsForALock(t *testing.T) {
 
 // TestPartitioningUnderLoad interrupts the partitioning later each time, while writers use prepared statements.
 func TestPartitioningUnderLoad(t *testing.T) {
-	url := postgres.URL(t)
-	db := migrated(t, url)
+	url := migratedPostgres(t)
+	db := opened(t, url)
 	writers := []*activeMember{newActiveMember(t, db, 1), newActiveMember(t, db, 2), newActiveMember(t, opened(t, url), 3)}
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
@@ -251,11 +251,11 @@ func TestPartitioningUnderLoad(t *testing.T) {
 }
 
 func TestTransferBetweenPartitionedTables(t *testing.T) {
-	from, to := postgres.URL(t), postgres.URL(t)
+	from, to := migratedPostgres(t), migratedPostgres(t)
 	fill(t, from, 20)
 	want := digestsOf(t, from)
 	for _, url := range []string{from, to} {
-		db := migrated(t, url)
+		db := opened(t, url)
 		partitioned(t, db)
 		_ = db.Close() // the target of a transfer has no servers
 	}

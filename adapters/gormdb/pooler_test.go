@@ -11,9 +11,8 @@ import (
 
 func TestStoreThroughPgBouncerOnPartitionedTables(t *testing.T) {
 	race.Skip(t, "it is the same on Postgres without a pooler and partitions")
-	direct := postgres.URL(t)
-	db := migrated(t, direct)
-	partitioned(t, db)
+	direct := migratedPostgres(t)
+	partitioned(t, opened(t, direct))
 	testStore(t, opened(t, postgres.Pooled(t, direct)))
 }
 
@@ -44,7 +43,7 @@ func TestThroughPgBouncer(t *testing.T) {
 		must.NoError(t, db.Ready(t.Context()))
 	})
 	t.Run("a transfer reads through the pooler, and does not write through it", func(t *testing.T) {
-		from := postgres.URL(t)
+		from := migratedPostgres(t)
 		fill(t, from, 20)
 		want := digestsOf(t, from)
 		if err := transfer(t.Context(), from, pooled, ignoreProgress); err == nil || !strings.Contains(err.Error(), "address of Postgres") {

@@ -19,7 +19,6 @@ import (
 	"collab/domain/plan"
 	"collab/ports"
 	"collab/test/must"
-	"collab/test/postgres"
 )
 
 // someObject returns a template, the n-th of an organisation.
@@ -129,7 +128,7 @@ func TestHints(t *testing.T) {
 
 // TestReplaceChecksTheEpochOnceItHasTheLog has a replacement wait for the log while the organisation's epoch changes.
 func TestReplaceChecksTheEpochOnceItHasTheLog(t *testing.T) {
-	db, ctx := migrated(t, postgres.URL(t)), t.Context()
+	db, ctx := opened(t, migratedPostgres(t)), t.Context()
 	o, u := seeded(t, db)
 	must.NoError(t, db.Atomic(ctx, func(r ports.Records) error { return store(ctx, r, o, u, 1) }))
 	was := someObject(o, u, 1)

@@ -325,7 +325,7 @@ func TestAStoppedServerIsUnavailableUntilItRestarts(t *testing.T) {
 }
 
 func TestAServerThatRefusesIsUnavailable(t *testing.T) {
-	url := postgres.URL(t)
+	url := migratedPostgres(t)
 	t.Run("one that takes no connections to the database", func(t *testing.T) {
 		gone := strings.Replace(url, "?", "_that_is_not_there?", 1)
 		if gone == url {
@@ -338,7 +338,7 @@ func TestAServerThatRefusesIsUnavailable(t *testing.T) {
 		must.Fail(t, err, fault.Unavailable)
 	})
 	t.Run("one that only reads", func(t *testing.T) {
-		o, u := seeded(t, migrated(t, url))
+		o, u := seeded(t, opened(t, url))
 		db := must.Do(Open(t.Context(), Options{URL: url + "&default_transaction_read_only=on"})).Or(t)
 		defer db.Close()
 		must.Fail(t, must.ErrorOf(db.Work().Tasks().Add(t.Context(), o, someTask(o, u, 1))), fault.Unavailable)
@@ -370,8 +370,8 @@ func TestConnectionsHaveTheirSettingsUnlessTheAddressHasOthers(t *testing.T) {
 }
 
 func TestAServerThatStopsInATransactionKeepsNoLocks(t *testing.T) {
-	url := postgres.URL(t)
-	o, u := seeded(t, migrated(t, url))
+	url := migratedPostgres(t)
+	o, u := seeded(t, opened(t, url))
 	err := opened(t, url+"&idle_in_transaction_session_timeout=100").Atomic(t.Context(), func(r ports.Records) error {
 		added := must.ErrorOf(r.Work().Tasks().Add(t.Context(), o, someTask(o, u, 1)))
 		awaitTrue(t, url, "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction')")
@@ -390,7 +390,7 @@ func TestAServerThatStopsInATransactionKeepsNoLocks(t *testing.T) {
 
 // TestTasksMovedAwayDuringADeletionRemain commits a transaction that moves a task away while a deletion waits for it.
 func TestTasksMovedAwayDuringADeletionRemain(t *testing.T) {
-	db, ctx := migrated(t, postgres.URL(t)), t.Context()
+	db, ctx := opened(t, migratedPostgres(t)), t.Context()
 	o, u := seeded(t, db)
 	at := time.UnixMilli(1).UTC()
 	in := team.Team{ID: uid[id.Team](kindTeam, 1, 1), Org: o, Name: "T", Kind: team.Standard, CreatedBy: u, CreatedAt: at, UpdatedAt: at}

@@ -103,11 +103,10 @@ func example(table *table, org, i int) rowValues {
 	return r
 }
 
-// fill migrates a database and writes examples of all tables to it: n tasks and at most six other
+// fill writes examples of all tables to a migrated database: n tasks and at most six other
 // records of each table to each of two organisations.
 func fill(t testing.TB, url string, n int) {
 	t.Helper()
-	migrated(t, url).Close()
 	target, err := OpenTarget(t.Context(), url, "a test")
 	must.NoError(t, err)
 	defer target.Close()
@@ -211,11 +210,12 @@ func checkDigests(t testing.TB, want map[string]Digest, url string) {
 	}
 }
 
-// onPairs runs a test for each pair of kinds of databases. From and to return addresses of empty ones.
+// onPairs runs a test for each pair of kinds of databases. From returns addresses of migrated ones, and
+// to of empty ones.
 func onPairs(t *testing.T, test func(t *testing.T, from, to func(testing.TB) string)) {
 	for _, from := range databases {
 		for _, to := range databases {
-			t.Run("from "+from.name+" to "+to.name, func(t *testing.T) { test(t, from.url, to.url) })
+			t.Run("from "+from.name+" to "+to.name, func(t *testing.T) { test(t, from.migrated, to.url) })
 		}
 	}
 }
@@ -361,7 +361,7 @@ func TestTargetsWithDataOrAnotherSchemaAreRefused(t *testing.T) {
 }
 
 func TestParametersOfAnAddressDoNotChangeATransfer(t *testing.T) {
-	address := databases[1].url(t)
+	address := migratedPostgres(t)
 	fill(t, address, 6)
 	want := digestsOf(t, address)
 	u := must.Do(url.Parse(address)).Or(t)
@@ -380,7 +380,7 @@ func TestParametersOfAnAddressDoNotChangeATransfer(t *testing.T) {
 }
 
 func TestAnErrorNamesTextsThatPostgresDoesNotStore(t *testing.T) {
-	from, to := databases[0].url(t), databases[1].url(t)
+	from, to := databases[0].migrated(t), databases[1].url(t)
 	fill(t, from, 6)
 	execute(t, from, "UPDATE tasks SET title = 'a' || char(0) WHERE sort_order = 0")
 	if err := transfer(t.Context(), from, to, ignoreProgress); err == nil || !strings.Contains(causes(err), "the column title") {

@@ -17,7 +17,6 @@ import (
 	"collab/domain/usage"
 	"collab/ports"
 	"collab/test/must"
-	"collab/test/postgres"
 )
 
 // TestSegmentsCoverThePeriod checks that an instant counts once in the period, and not outside of it.
@@ -179,7 +178,7 @@ func settleLease(ctx context.Context, db *DB, l quota.Lease, used int64) error {
 // TestSettlingLocksLeasesInTheOrderOfTheirKeys has a settlement of many calls wait for the first
 // lease, whose row is the last of the table.
 func TestSettlingLocksLeasesInTheOrderOfTheirKeys(t *testing.T) {
-	db, ctx := migrated(t, postgres.URL(t)), t.Context()
+	db, ctx := opened(t, migratedPostgres(t)), t.Context()
 	o, u := seeded(t, db)
 	const leases = 200
 	ended := make([]usage.Entry, leases)

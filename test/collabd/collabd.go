@@ -22,11 +22,13 @@ import (
 	"testing"
 	"time"
 
+	"collab/adapters/gormdb"
 	"collab/adapters/system"
 	"collab/app/assembly"
 	"collab/app/assembly/config"
 	"collab/test/loopback"
 	"collab/test/must"
+	"collab/test/postgres"
 	"collab/test/race"
 	"collab/test/tempdir"
 )
@@ -67,6 +69,20 @@ func Run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	return code
+}
+
+// Postgres returns the address of a fresh database with the present schema.
+var Postgres = postgres.Copies(Prepared((*gormdb.DB).Migrate))
+
+// Prepared returns a function that calls prepare for the database at an address.
+func Prepared(prepare func(*gormdb.DB, context.Context) error) func(ctx context.Context, address string) error {
+	return func(ctx context.Context, address string) error {
+		db, err := gormdb.Open(ctx, gormdb.Options{URL: address})
+		if err != nil {
+			return err
+		}
+		return errors.Join(prepare(db, ctx), db.Close())
+	}
 }
 
 // serve does what collabd serve does.

@@ -20,7 +20,6 @@ import (
 	"collab/domain/plan"
 	"collab/test/collabd"
 	"collab/test/must"
-	"collab/test/postgres"
 	"collab/test/race"
 )
 
@@ -35,7 +34,7 @@ type billingTest struct {
 }
 
 func newBillingTest(t *testing.T) *billingTest {
-	p := &billingTest{TB: t, database: postgres.URL(t), client: &http.Client{
+	p := &billingTest{TB: t, database: collabd.Postgres(t), client: &http.Client{
 		// The payment page is not followed.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Timeout:       time.Minute,

@@ -9,7 +9,6 @@ import (
 	"collab/adapters/gormdb"
 	"collab/test/collabd"
 	"collab/test/must"
-	"collab/test/postgres"
 	"collab/test/tempdir"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
@@ -30,7 +29,7 @@ func sqliteDatabase(t testing.TB) database {
 }
 
 func postgresDatabase(t testing.TB) database {
-	url := postgres.URL(t)
+	url := collabd.Postgres(t)
 	return database{url, "pgx", url, 2}
 }
 

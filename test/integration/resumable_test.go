@@ -16,7 +16,6 @@ import (
 
 	"collab/test/collabd"
 	"collab/test/must"
-	"collab/test/postgres"
 	"collab/test/tempdir"
 )
 
@@ -30,7 +29,7 @@ func TestUploadsThatResumeOverServersThatAreKilled(t *testing.T) {
 	_, _ = rand.NewChaCha8([32]byte{byte(seed)}).Read(content)
 	checksum := must.Sum(content)
 
-	first := collabd.Start(t, "COLLAB_DATABASE_URL="+postgres.URL(t), "COLLAB_BLOB_URL=file://"+tempdir.New(t))
+	first := collabd.Start(t, "COLLAB_DATABASE_URL="+collabd.Postgres(t), "COLLAB_BLOB_URL=file://"+tempdir.New(t))
 	servers := []*collabd.Server{first, first.Peer(t), first.Peer(t)}
 	anna := servers[0].SignIn(t, "anna@example.com", "Films", "owner")
 	var made struct{ ID, FileID string }

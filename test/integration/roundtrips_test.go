@@ -24,7 +24,6 @@ import (
 	"collab/domain/connector"
 	"collab/test/collabd"
 	"collab/test/must"
-	"collab/test/postgres"
 )
 
 // roundTrip is a row of roundTrips.
@@ -203,7 +202,7 @@ var busiest = []string{
 }
 
 func TestRoundTripsToPostgres(t *testing.T) {
-	counter := newTripCounter(t, postgres.URL(t))
+	counter := newTripCounter(t, collabd.Postgres(t))
 	catalog := filepath.Join(t.TempDir(), "connectors.json")
 	err := os.WriteFile(catalog, []byte(`{"providers": [{"serverId": "shell", "displayName": "Shell", "description": "Runs.", "authMode": "API_KEY",
 		"mcpTransport": "STDIO", "command": ["shell"], "credentials": [{"name": "apiKey", "label": "Key"}], "env": {"SHELL_KEY": "{apiKey}"}}]}`), 0o600)

@@ -13,7 +13,6 @@ import (
 
 	"collab/test/collabd"
 	"collab/test/must"
-	"collab/test/postgres"
 	"collab/test/race"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -59,7 +58,7 @@ func onEach(t *testing.T, test func(t *testing.T, d *database), settings ...stri
 	})
 	t.Run("Postgres", func(t *testing.T) {
 		t.Parallel()
-		address := postgres.URL(t)
+		address := collabd.Postgres(t)
 		test(t, &database{dialect: postgresDialect, url: address, server: collabd.Start(t, append(settings, "COLLAB_DATABASE_URL="+address)...)})
 	})
 }

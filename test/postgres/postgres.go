@@ -181,7 +181,12 @@ func (s *Server) Host() string { return net.JoinHostPort("127.0.0.1", strconv.It
 // Database makes a fresh database and returns its address. The name is a hint:
 // the database's own name begins with it.
 func (s *Server) Database(ctx context.Context, name string) (string, error) {
-	return create(ctx, s.URL("postgres"), fmt.Sprintf("%s_%d", clean(name), s.counter.Add(1)))
+	return s.copy(ctx, name, "template0")
+}
+
+// copy is Database for a copy of the database template, which must have no connections.
+func (s *Server) copy(ctx context.Context, name, template string) (string, error) {
+	return create(ctx, s.URL("postgres"), fmt.Sprintf("%s_%d", clean(name), s.counter.Add(1)), template)
 }
 
 // Restart stops the server and starts it again on the same data and address:
@@ -358,9 +363,9 @@ func (s *Server) lastLog() string {
 	return string(text[max(0, len(text)-4096):])
 }
 
-// create makes a database on the server at the address and returns the address
-// of the new one.
-func create(ctx context.Context, server, name string) (string, error) {
+// create makes a database on the server at the address, as a copy of the database template, and
+// returns the address of the new one.
+func create(ctx context.Context, server, name, template string) (string, error) {
 	u, err := url.Parse(server)
 	if err != nil {
 		return "", err
@@ -370,7 +375,7 @@ func create(ctx context.Context, server, name string) (string, error) {
 		return "", err
 	}
 	defer conn.Close(ctx)
-	if _, err := conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()+" TEMPLATE template0"); err != nil {
+	if _, err := conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()+" TEMPLATE "+template); err != nil {
 		return "", err
 	}
 	u.Path = "/" + name

@@ -3,7 +3,9 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
+	"path"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,7 +26,7 @@ var shared = sync.OnceValues(func() (*Server, error) {
 
 var databases atomic.Int64
 
-// URL returns the address of a fresh database, on a server that all tests of
+// URL returns the address of a fresh, empty database, on a server that all tests of
 // the process share. The server does not wait for the disk.
 func URL(t testing.TB) string {
 	t.Helper()
@@ -33,6 +35,38 @@ func URL(t testing.TB) string {
 	}
 	s := must.Do(shared()).Or(t)
 	return must.Do(s.Database(t.Context(), t.Name())).Or(t)
+}
+
+// Copies returns a function that returns the address of a fresh database with what fill writes to
+// the database at an address, on the server of URL. The databases are copies of one that is filled
+// once, except on the server of EnvURL, where each is filled.
+func Copies(fill func(ctx context.Context, address string) error) func(t testing.TB) string {
+	template := sync.OnceValues(func() (string, error) {
+		s, err := shared()
+		if err != nil {
+			return "", err
+		}
+		address, err := s.Database(context.Background(), "template")
+		if err != nil {
+			return "", err
+		}
+		u, err := url.Parse(address)
+		if err != nil {
+			return "", err
+		}
+		return path.Base(u.Path), fill(context.Background(), address)
+	})
+	return func(t testing.TB) string {
+		t.Helper()
+		if os.Getenv(EnvURL) != "" {
+			address := URL(t)
+			must.NoError(t, fill(t.Context(), address))
+			return address
+		}
+		name := must.Do(template()).Or(t)
+		s := must.Do(shared()).Or(t)
+		return must.Do(s.copy(t.Context(), t.Name(), name)).Or(t)
+	}
 }
 
 // Own starts a server that is the test's own, until the test ends.
@@ -63,7 +97,7 @@ func untilEnd(t testing.TB, s *Server, err error) *Server {
 func given(t testing.TB, server string) string {
 	t.Helper()
 	name := fmt.Sprintf("%s_%d_%d", clean(t.Name()), os.Getpid(), databases.Add(1))
-	address, err := create(t.Context(), server, name)
+	address, err := create(t.Context(), server, name, "template0")
 	if err != nil {
 		t.Fatalf("%s: %v", EnvURL, err)
 	}

@@ -17,26 +17,10 @@ import (
 	"collab/test/soak"
 )
 
-// migrated returns the address of a database with the present schema.
-func migrated(t *testing.T, _ string) (url, direct string) {
-	return prepared(t, (*gormdb.DB).Migrate), ""
-}
-
-// partitioned is migrated with partitioned tables.
-func partitioned(t *testing.T, _ string) (url, direct string) {
-	return prepared(t, func(db *gormdb.DB, ctx context.Context) error {
-		return errors.Join(db.Migrate(ctx), db.Partition(ctx, func(string, int64, bool) {}))
-	}), ""
-}
-
-// prepared returns the address of a database on which prepare was called.
-func prepared(t *testing.T, prepare func(*gormdb.DB, context.Context) error) (url string) {
-	url = postgres.URL(t)
-	db := must.Do(gormdb.Open(t.Context(), gormdb.Options{URL: url})).Or(t)
-	defer db.Close()
-	must.NoError(t, prepare(db, t.Context()))
-	return url
-}
+// partitioned returns the address of a database with the present schema, whose largest tables are partitioned.
+var partitioned = postgres.Copies(collabd.Prepared(func(db *gormdb.DB, ctx context.Context) error {
+	return errors.Join(db.Migrate(ctx), db.Partition(ctx, func(string, int64, bool) {}))
+}))
 
 func TestThePreviousReleaseOnThePresentSchema(t *testing.T) {
 	if !soak.Full() {
@@ -44,7 +28,7 @@ func TestThePreviousReleaseOnThePresentSchema(t *testing.T) {
 	}
 	r := previous.Get(t)
 	testProfile(t, profile{
-		name: r.Version, root: r.Dir, database: migrated,
+		name: r.Version, root: r.Dir, database: onPostgres.database,
 		serve: func(t *testing.T, settings ...string) []*collabd.Server {
 			return []*collabd.Server{collabd.StartProgram(t, r.Process, settings...)}
 		},
@@ -85,7 +69,7 @@ func TestThePreviousReleaseBesideThisOne(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			testProfile(t, profile{
-				name: name, root: r.Dir, database: partitioned, serve: serve, isReverse: isReverse,
+				name: name, root: r.Dir, database: onServer(partitioned), serve: serve, isReverse: isReverse,
 				without: changed,
 				holds: func(file string) bool {
 					return perServer[file] == "" && (soak.Full() || slices.Contains(shortly, file))

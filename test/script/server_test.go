@@ -45,13 +45,18 @@ var (
 	onSQLite = profile{name: "SQLite", database: func(_ *testing.T, dir string) (string, string) {
 		return "sqlite://" + filepath.Join(dir, "collab.db"), ""
 	}}
-	onPostgres = profile{name: "Postgres", database: func(t *testing.T, _ string) (string, string) { return postgres.URL(t), "" }}
+	onPostgres = profile{name: "Postgres", database: onServer(collabd.Postgres)}
 	inMemory   = profile{name: "memory", database: func(*testing.T, string) (string, string) { return "memory://", "" }}
 	onPooled   = profile{name: "Postgres through PgBouncer", database: func(t *testing.T, _ string) (string, string) {
 		direct := postgres.URL(t)
 		return postgres.Pooled(t, direct), direct
 	}}
 )
+
+// onServer returns a profile's database, whose address made returns.
+func onServer(made func(testing.TB) string) func(*testing.T, string) (string, string) {
+	return func(t *testing.T, _ string) (string, string) { return made(t), "" }
+}
 
 // server is one running collabd.
 type server struct {
