@@ -98,7 +98,6 @@ func (g *generator) operation(b *bytes.Buffer, method, path string, o *openapi3.
 	for _, ref := range o.Parameters {
 		p := ref.Value
 		switch {
-		case p.Name == "Idempotency-Key" && slices.Contains(reading, o.OperationID):
 		case p.Name == "Idempotency-Key":
 			mode = strings.TrimPrefix(mode+"|keyed", "0|")
 		case p.In == openapi3.ParameterInPath:
@@ -131,9 +130,6 @@ func (g *generator) operation(b *bytes.Buffer, method, path string, o *openapi3.
 	result, call := g.response(name, o)
 	fmt.Fprintf(b, "\n// %s is %s %s: %s.\nfunc (c *Client) %s(%s) (%s, error) {\nreturn %s\n}\n", name, method, path, o.Summary, name, signature, result, fmt.Sprintf(call, request))
 }
-
-// reading are the operations with POST that change nothing, and are repeated without a key.
-var reading = []string{"readFiles"}
 
 // unused are the parameters that the transport sets, or that nobody needs.
 var unused = []string{"X-Request-Id", "traceparent", "tracestate", "Collab-Position", "Sec-Fetch-Site", "Prefer", "redirect", "lastEventId",

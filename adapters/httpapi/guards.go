@@ -31,10 +31,6 @@ const (
 	byOperator guard = "operator"  // the operator's secret, or a session of the console by it
 )
 
-// keyed reports whether a POST may have an idempotency key. Webhook messages have ids of their own, and browsers send
-// forms without keys.
-func (g guard) keyed() bool { return g != webhook && g != browser }
-
 // token reports whether the guard requires a bearer token.
 func (g guard) token() bool {
 	switch g {

@@ -52,6 +52,12 @@ type row struct {
 	Handle handler // nil: this deployment does not have the endpoint
 }
 
+// keyed reports whether a request may have an idempotency key. Webhook messages have ids of their own, browsers send
+// forms without keys, and a stored response with files would show them to a caller who has lost access to them.
+func (r row) keyed() bool {
+	return r.Method == http.MethodPost && r.Guard != webhook && r.Guard != browser && r.Path != prefix+"/sync/batch/read"
+}
+
 // onlyVersion is the query parameter of requests that write content and take no other.
 var onlyVersion = []string{"expectedVersion"}
 
@@ -314,7 +320,7 @@ func (a *api) handle(c *call, e *endpoint) error {
 	if e.positioned && a.Position != nil {
 		c.position = a.presentPosition
 	}
-	if key, ok := c.r.Header["Idempotency-Key"]; ok && e.Method == http.MethodPost && e.Guard.keyed() {
+	if key, ok := c.r.Header["Idempotency-Key"]; ok && e.keyed() {
 		return a.idempotent(c, key, e.Handle)
 	}
 	return e.Handle(c)

@@ -108,7 +108,7 @@ func TestRouteTableMatchesOpenAPI(t *testing.T) {
 				keyed = keyed || p.Value.Name == "Idempotency-Key"
 			}
 			must.Equal(t, templateNames(r.Path), inPath)
-			if want := r.Method == http.MethodPost && r.Guard.keyed(); keyed != want {
+			if want := r.keyed(); keyed != want {
 				t.Errorf("Idempotency-Key is described: %v", keyed)
 			}
 		})
@@ -126,12 +126,11 @@ func guardStatuses(r row, body bool) []string {
 			all = append(all, statuses...)
 		}
 	}
-	keyed := r.Method == http.MethodPost && r.Guard.keyed()
 	add(r.Guard != unlimited, "429", "500", "503")
 	add(r.Guard.token() || r.Guard == byOperator, "401")
 	add(r.Guard.token(), "403")
 	add(!allowsUnknown(r), "400") // for unknown parameters
-	add(keyed, "400", "409", "413", "422")
+	add(r.keyed(), "400", "409", "413", "422")
 	add(body, "400", "413")
 	add(body && r.Guard != webhook, "415") // a signed body may have any type
 	return all
@@ -168,7 +167,7 @@ func TestOpenAPIDescribesGuardAndKeyResponses(t *testing.T) {
 				if want := status == "401" && r.Guard.token(); described("WWW-Authenticate") != want {
 					t.Errorf("%s: WWW-Authenticate is described: %t", status, !want)
 				}
-				if r.Method == http.MethodPost && r.Guard.keyed() && status < "400" && !described("Idempotent-Replayed") {
+				if r.keyed() && status < "400" && !described("Idempotent-Replayed") {
 					t.Errorf("%s: Idempotent-Replayed is not described", status)
 				}
 				if page := response.Value.Content["text/html"] != nil; status >= "400" && page != (r.Guard == browser) {

@@ -130,7 +130,7 @@ func TestNoPlaceIsHeldWhileTheStoreIsUsed(t *testing.T) {
 	r := syncRequest(http.MethodPost, "/files?path=b.md", strings.NewReader("content"), "Content-Type: text/markdown", keyHeader)
 	file := read[record](t, send(o, r), http.StatusCreated)
 	must.Is(t, 3, blobs.calls)
-	must.Is(t, http.StatusOK, send(o, readFilesRequest([]string{file.ID}, keyHeader)).Code)
+	must.Is(t, http.StatusOK, send(o, readFilesRequest([]string{file.ID})).Code)
 	must.Is(t, 4, blobs.calls)
 	must.Is(t, (limit.SharesStats{}), o.shares.requests.Stats())
 }
