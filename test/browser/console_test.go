@@ -106,7 +106,7 @@ func (b *tab) keyTo(key, text string) {
 		if i > 0 {
 			b.key(key)
 		}
-		if read(b, chromedp.Evaluate[bool](`document.activeElement !== document.body && (`+named+`)(document.activeElement) && (window.moved = true)`)) {
+		if read(b, chromedp.Evaluate[bool](`!document.activeElement.matches("body, dialog") && (`+named+`)(document.activeElement) && (window.moved = true)`)) {
 			return
 		}
 	}

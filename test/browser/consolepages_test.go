@@ -86,10 +86,13 @@ const (
 		const s = getComputedStyle(e)
 		return [s.transitionDuration, s.animationDuration].some((all) => all.split(",").some((d) => parseFloat(d) > 0.01))
 	}).map((e) => e.outerHTML.slice(0, 80))`
-	// vague returns controls that look like text with forced colours, which remove backgrounds.
-	vague = `[...document.querySelectorAll("button, .button, input, select, textarea")].filter((e) => {
+	// vague returns controls that look like text, and chosen ones that look like others, with forced colours, which remove
+	// backgrounds.
+	vague = `[...document.querySelectorAll("button, .button, input, select, textarea, [aria-pressed=true], [aria-selected=true], a[aria-current]")].filter((e) => {
 		const s = getComputedStyle(e)
-		return e.checkVisibility() && e.type !== "checkbox" && e.type !== "radio" && !["Top", "Right", "Bottom", "Left"].some((side) => parseFloat(s["border" + side + "Width"]) > 0)
+		return e.checkVisibility() && e.type !== "checkbox" && e.type !== "radio" && (e.matches("[aria-pressed=true], [aria-selected=true], [aria-current]")
+			? s.forcedColorAdjust !== "none" || s.backgroundColor === getComputedStyle(document.body).backgroundColor
+			: !["Top", "Right", "Bottom", "Left"].some((side) => parseFloat(s["border" + side + "Width"]) > 0))
 	}).map((e) => e.outerHTML.slice(0, 80))`
 	// cut returns elements outside of the page with text of twice the size.
 	cut = `(() => {

@@ -11,6 +11,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"collab/test/collabd"
+	"collab/test/must"
 )
 
 func TestOfManyMembers(t *testing.T) {
@@ -107,6 +108,10 @@ func TestOfManyMembers(t *testing.T) {
 		b.load(s.base+"/console/audit", "Audit log")
 		entry := `//ul[@aria-label="Entries"]/li[contains(normalize-space(.), "Zelda invited grace@collab.example as Member")]`
 		b.waitVisible(entry)
+		b.do(chromedp.Focus(`//input[@aria-label="Who"]`))
+		b.waitVisible(`//*[@role="listbox"]//p[starts-with(., "The first 50")]`)
+		b.key(kb.Tab)
+		must.Is(t, "SELECT", read(b, chromedp.Evaluate[string](`document.activeElement.tagName`))) // not the list, which is gone then
 		b.keyOn(`//input[@aria-label="Who"]`, "zelda")
 		b.waitVisible(fmt.Sprintf(option, "Zelda"))
 		b.axe("many-actors")

@@ -319,6 +319,7 @@ func TestTasksPage(t *testing.T) {
 			s.call("PATCH", "/tasks/"+third.ID, as, map[string]string{"description": theirs}, http.StatusOK)
 			b.enterOn("Save")
 			b.waitVisible(fmt.Sprintf(`//section[@aria-label="Yours" and contains(., %q)]`, mine), fmt.Sprintf(`//section[@aria-label="Theirs, stored" and contains(., %q)]`, theirs), requestID)
+			must.Is(t, "Somebody else has changed this task", read(b, chromedp.Evaluate[string](`document.querySelector("dialog:focus h2")?.textContent ?? ""`)))
 			b.enterOn(keep)
 			b.do(chromedp.WaitNotPresent(button(keep)))
 			want := []string{mine, theirs}[i]

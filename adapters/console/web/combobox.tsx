@@ -53,7 +53,7 @@ type ComboboxOf<E extends Entry> = {
 	none?: string // said when the text finds nothing
 }
 
-// Combobox has the focus when its dialog opens, unless its list is above the page.
+// Combobox is a field with the entries that its text finds.
 export function Combobox<E extends Entry>({ id, label, placeholder, text, onText, groups, choose, over, chosen, leave, none }: ComboboxOf<E>): JSX.Element {
 	const [at, setAt] = useState<number>() // undefined: the person has not moved in the list
 	const [open, setOpen] = useState(!over)
@@ -109,12 +109,12 @@ export function Combobox<E extends Entry>({ id, label, placeholder, text, onText
 	return (
 		<div class="combobox">
 			<input
-				ref={field} class="full" role="combobox" autofocus={!over} maxLength={200} aria-label={label} placeholder={placeholder} autoComplete="off" spellcheck={false} aria-autocomplete="list"
+				ref={field} class="full" role="combobox" maxLength={200} aria-label={label} placeholder={placeholder} autoComplete="off" spellcheck={false} aria-autocomplete="list"
 				aria-expanded={entries.length > 0} aria-controls={entries.length > 0 ? `${id}-list` : undefined} aria-activedescendant={active && idOf(active)} value={text}
 				onInput={(e) => (onText(e.currentTarget.value), setAt(undefined), setOpen(true))} onKeyDown={onKey} onFocus={begin} onClick={begin} onBlur={blur}
 			/>
 			{entries.length > 0 && (
-				<div id={`${id}-list`} class={over ? "commands over" : "commands"} role="listbox" aria-label="Results" onMouseDown={(e) => e.preventDefault()}>
+				<div id={`${id}-list`} class={over ? "commands over" : "commands"} role="listbox" tabIndex={-1} aria-label="Results" onMouseDown={(e) => e.preventDefault()}>
 					{groups.map(([name, of], i) => of.length > 0 && (name === "" ? of.map(option) : (
 						<div key={i} role="group" aria-labelledby={`${id}-of-${i}`}>
 							<p id={`${id}-of-${i}`} role="presentation">{name}</p>

@@ -2,8 +2,8 @@
 import type { ComponentChildren, JSX } from "preact"
 import { useEffect, useId, useLayoutEffect, useRef } from "preact/hooks"
 
-// Dialog is open as long as it is rendered. onClose is called when the person closes it: by its
-// button, by Escape or beside it. The focus then returns to where it was.
+// Dialog is open as long as it is rendered. Its first field has the focus, or the dialog where it has none. onClose is called
+// when the person closes it: by its button, by Escape or beside it. The focus then returns to where it was.
 export function Dialog({ title, onClose, wide, children }: { title: string; onClose: () => void; wide?: boolean; children: ComponentChildren }): JSX.Element {
 	const place = useRef<HTMLDialogElement>(null)
 	const name = useId()
@@ -15,6 +15,7 @@ export function Dialog({ title, onClose, wide, children }: { title: string; onCl
 		const dialog = place.current
 		if (!dialog) return
 		dialog.showModal()
+		;(dialog.querySelector<HTMLElement>("input, select, textarea") ?? dialog).focus()
 		return () => {
 			close.current = undefined
 			dialog.close()
@@ -22,7 +23,7 @@ export function Dialog({ title, onClose, wide, children }: { title: string; onCl
 	}, [])
 	const shut = (): void => place.current?.close()
 	return (
-		<dialog ref={place} class={wide ? "wide" : undefined} aria-labelledby={name} onClose={() => close.current?.()} onPointerDown={(e) => e.target === e.currentTarget && shut()}>
+		<dialog ref={place} tabIndex={-1} class={wide ? "wide" : undefined} aria-labelledby={name} onClose={() => close.current?.()} onPointerDown={(e) => e.target === e.currentTarget && shut()}>
 			<div class="inner">
 				<header class="bar"><h2 id={name}>{title}</h2><button type="button" class="small plain" aria-label="Close" onClick={shut}>✕</button></header>
 				{children}

@@ -31,9 +31,11 @@ function Console(): JSX.Element {
 		actAs(own)
 		return own
 	}, [])
+	// become changes the state, unless the person has signed out.
+	const become = (state: "no" | "expired"): void => setOut((was) => (was === "left" ? was : state))
 	const look = useLook(() => me.value && me.retry())
 	useEffect(() => onRefused((status) => {
-		if (status === 401) setOut((was) => (was === "left" ? was : "expired"))
+		if (status === 401) become("expired")
 		else if (out === "no") look() // the role or the membership has changed, perhaps
 	}))
 	useEffect(() => {
@@ -42,7 +44,7 @@ function Console(): JSX.Element {
 	useEffect(() => {
 		const own = me.value && { user: me.value.user.id, org: me.value.org?.id }
 		if (own) {
-			setOut((was) => (was === "left" ? was : "no"))
+			become("no")
 			forgetOthers(own.user)
 			tabs.postMessage(own satisfies Message)
 		}
@@ -50,7 +52,7 @@ function Console(): JSX.Element {
 			if (data === "signed out") {
 				void forgetChats()
 				setOut("left")
-			} else if (own?.user === data.user && own.org === data.org) setOut((was) => (was === "left" ? was : "no"))
+			} else if (own?.user === data.user && own.org === data.org) become("no")
 			else if (own) location.assign("/console")
 		}
 	}, [me.value])

@@ -436,7 +436,7 @@ function Form({ title, draft: name, stored, teams, writes, what, verb, read, sav
 		<Dialog title={title} onClose={onClose}>
 			<form class="fields" onSubmit={submitting(send)} onKeyDown={onKeys({ "Mod+Enter": () => void send.run() })}>
 				{children}
-				<label class="long">Name<input required autofocus={!read} maxLength={200} readOnly={!writes} autocomplete="off" value={shown.name} onInput={(e) => set({ name: e.currentTarget.value })} /></label>
+				<label class="long">Name<input required maxLength={200} readOnly={!writes} autocomplete="off" value={shown.name} onInput={(e) => set({ name: e.currentTarget.value })} /></label>
 				<label class="long">Description<textarea maxLength={10000} readOnly={!writes} value={shown.description ?? ""} onInput={(e) => set({ description: e.currentTarget.value || null })} /></label>
 				{teams && (
 					<label class="long">Team
