@@ -168,23 +168,20 @@ func (f *loader) createOrganisation() {
 		_, err := f.members[ada].StartTrial(ctx)
 		return err
 	})
-	f.at(0, 10*time.Hour, "making teams", func(ctx context.Context) error {
-		for _, t := range teams {
+	for i, t := range teams {
+		f.at(0, 10*time.Hour+time.Duration(i)*time.Second, "making a team", func(ctx context.Context) error {
 			made, err := f.members[ada].CreateTeam(ctx, apiclient.TeamDraft{Name: t.name, Description: &t.description})
-			if err != nil {
-				return err
-			}
 			f.teamIDs = append(f.teamIDs, made.ID)
-		}
-		for _, w := range workspaces {
+			return err
+		})
+	}
+	for i, w := range workspaces {
+		f.at(0, 10*time.Hour+time.Minute+time.Duration(i)*time.Second, "making a workspace", func(ctx context.Context) error {
 			made, err := f.members[ada].CreateWorkspace(ctx, apiclient.WorkspaceDraft{Name: w.name, TeamID: f.teamIDs[w.team], Description: &w.description})
-			if err != nil {
-				return err
-			}
 			f.workspaceIDs = append(f.workspaceIDs, made.ID)
-		}
-		return nil
-	})
+			return err
+		})
+	}
 	f.at(1, 9*time.Hour, "paying", func(ctx context.Context) error {
 		page, err := f.members[ada].StartCheckout(ctx, apiclient.CheckoutDraft{Plan: "PREMIUM"})
 		if err != nil {
