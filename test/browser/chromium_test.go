@@ -48,8 +48,18 @@ type tab struct {
 	problems []string // messages of errors
 }
 
-func openTab(t *testing.T) *tab {
+// shared is the browser of all tests. It is started with the first tab, and again if it has ended.
+var shared struct {
+	context.Context
+	stop func() error
+}
+
+// startBrowser starts the shared browser unless it runs.
+func startBrowser(t *testing.T) {
 	t.Helper()
+	if shared.Context != nil && shared.Err() == nil {
+		return
+	}
 	path := must.Do(chromiumPath()).Or(t)
 	options := []chromedp.ExecAllocatorOption{chromedp.Flag("lang", "en"),
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1")} // without other hosts
@@ -59,23 +69,33 @@ func openTab(t *testing.T) *tab {
 	} {
 		options = append(options, chromedp.Flag(flag, true))
 	}
-	whole, stop, err := chromium.Start(t.Context(), path, t.TempDir(), options...)
+	profile := must.Do(os.MkdirTemp("", "chromium-*")).Or(t)
+	whole, stop, err := chromium.Start(context.Background(), path, profile, options...)
 	if err != nil {
 		t.Fatalf("starting %s: %v", path, err)
 	}
+	shared.Context, shared.stop = whole, func() error { return errors.Join(stop(), os.RemoveAll(profile)) }
+}
+
+// openTab opens a tab with a history, cookies and storage of its own.
+func openTab(t *testing.T) *tab {
+	t.Helper()
+	startBrowser(t)
+	own, _ := chromedp.NewContext(shared.Context, chromedp.WithNewBrowserContext())
 	t.Cleanup(func() {
-		if err := stop(); err != nil {
-			t.Logf("closing the browser: %v", err)
+		if err := chromedp.Cancel(own); err != nil {
+			t.Logf("closing the tab: %v", err)
 		}
 	})
-	limited, done := context.WithCancelCause(whole)
+	limited, done := context.WithCancelCause(own)
 	limit := time.AfterFunc(tabTimeout, func() { done(context.DeadlineExceeded) })
 	t.Cleanup(func() {
 		limit.Stop()
 		done(nil)
 	})
+	must.NoError(t, chromedp.Do(own))
 	b := &tab{Context: limited, t: t, limit: limit}
-	must.NoError(t, chromedp.Listen(whole, b.record))
+	must.NoError(t, chromedp.Listen(own, b.record))
 	call(b, network.Enable, network.EnableParams{})
 	call(b, log.Enable, cdp.Empty{})
 	return b

@@ -20,7 +20,15 @@ import (
 	"collab/test/must"
 )
 
-func TestMain(m *testing.M) { os.Exit(collabd.Run(m)) }
+func TestMain(m *testing.M) {
+	code := collabd.Run(m)
+	if shared.stop != nil {
+		if err := shared.stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "closing the browser:", err)
+		}
+	}
+	os.Exit(code)
+}
 
 // server is a server with the default configuration.
 type server struct {

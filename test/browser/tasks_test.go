@@ -336,7 +336,7 @@ func TestTasksPage(t *testing.T) {
 		b.busyOnce("/tasks?limit=100")
 		b.do(chromedp.Reload())
 		b.waitVisible(`//*[@role="alert" and contains(., "Loading the tasks failed") and contains(., "request-1")]`)
-		must.Do(chromedp.CallBrowser(b, browser.SetPermission, browser.SetPermissionParams{Permission: &browser.PermissionDescriptor{Name: "clipboard-read"}, Setting: browser.PermissionSettingGranted})).Or(t)
+		must.Do(chromedp.CallBrowser(b, browser.SetPermission, browser.SetPermissionParams{BrowserContextID: chromedp.FromContext(b).BrowserContextID, Permission: &browser.PermissionDescriptor{Name: "clipboard-read"}, Setting: browser.PermissionSettingGranted})).Or(t)
 		b.click(button("Copy"))
 		b.waitVisible(button("Copied"), `//*[@id="said" and .="Copied"]`)
 		must.Is(t, "request-1", read(b, chromedp.Evaluate[string](`navigator.clipboard.readText()`, chromedp.EvalAwaitPromise)))
