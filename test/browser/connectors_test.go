@@ -204,11 +204,15 @@ func (b *tab) cookies(address string) map[string]*network.Cookie {
 }
 
 func TestConnector(t *testing.T) {
-	w, b := newConnectorServer(t, "Notes", direct), openTab(t)
+	const evil = `</title></bdi></style><script>document.title = "evil"</script><img src=x onerror="document.title = 'evil'"> &lt;b&gt; {{.}}`
+	name, organisation := "Provider"+evil+strings.Repeat("W", 40), "Office"+evil
+	w, b := newConnectorServer(t, name, direct), openTab(t)
+	w.owner = w.signIn("ada@collab.example", organisation, "")
 	f := w.begin()
 	b.leadsTo(http.StatusOK, chromedp.Navigate(f.AuthURL))
 	b.checkScreens("connect")
-	b.checkText("Connect Notes", "Analytical Engines", "ada@collab.example", strings.TrimPrefix(w.auth.URL, "http://"))
+	must.Is(t, "Connect "+name+" · Collab", read(b, chromedp.Title()))
+	b.checkText("Connect "+name, organisation, "ada@collab.example", strings.TrimPrefix(w.auth.URL, "http://"))
 	held := b.cookies(w.base)
 	if c := held["collab_asked"]; len(held) != 1 || c == nil || !c.HTTPOnly || c.Secure || c.SameSite != network.CookieSameSiteLax || c.Path != "/" {
 		t.Errorf("the browser holds %+v", held)
@@ -221,7 +225,7 @@ func TestConnector(t *testing.T) {
 	b.leadsTo(http.StatusOK, chromedp.KeyEvent(kb.Enter))
 	b.checkText("Authorization server of the tests")
 	b.leadsTo(http.StatusOK, chromedp.NavigateBack())
-	b.checkText("Connect Notes")
+	b.checkText("Connect " + name)
 	if !read(b, chromedp.Evaluate[bool](`const form = document.forms[0]; form.requestSubmit(); form.requestSubmit(); true`)) {
 		t.Error("the form is not sent")
 	}
@@ -339,18 +343,4 @@ func TestConnectorUnderAttack(t *testing.T) {
 			must.Is(t, 0, len(w.auth.Requests(authserver.Authorization)))
 		})
 	}
-}
-
-func TestConnectorWithHostileNames(t *testing.T) {
-	const evil = `</title></bdi></style><script>document.title = "evil"</script><img src=x onerror="document.title = 'evil'"> &lt;b&gt; {{.}}`
-	name, label, organisation := "Provider"+evil, "Label"+evil+strings.Repeat("W", 40), "Office"+evil
-	w, b := newConnectorServer(t, name, direct), openTab(t)
-	w.owner = w.signIn("mallory@collab.example", organisation, "")
-	made := decode[struct{ ID string }](t, w.call("POST", "/connectors", bearer(w.owner.Token), map[string]string{"providerId": "notes", "name": label}, http.StatusCreated))
-	f := decode[authorization](t, w.call("POST", "/mcp-oauth/start", bearer(w.owner.Token), map[string]string{"instanceId": made.ID}, http.StatusOK))
-	b.leadsTo(http.StatusOK, chromedp.Navigate(f.AuthURL))
-	b.checkScreens("hostile")
-	b.checkText(name, label, organisation)
-	must.Is(t, "Connect "+label+" · Collab", read(b, chromedp.Title()))
-	b.checkProblems(w.base)
 }

@@ -112,3 +112,25 @@ func TestBillingPage(t *testing.T) {
 		b.axe("billing-change")
 	})
 }
+
+// TestPagesOfPayments opens the pages of the development payment provider.
+func TestPagesOfPayments(t *testing.T) {
+	s, as := startOwned(t)
+	b := openTab(t)
+	open := func(path string, body any) {
+		t.Helper()
+		b.do(chromedp.Navigate(decode[struct{ URL string }](t, s.call("POST", "/billing/"+path, as, body, http.StatusOK)).URL), chromedp.WaitVisible(chromedp.CSS("h1")))
+		b.checkScreens(path)
+	}
+	for _, act := range []string{"Cancel", "Pay"} {
+		open("checkout", map[string]string{"plan": "PREMIUM"})
+		b.enter(act)
+		b.checkScreens(act)
+	}
+	open("portal", nil)
+	for _, act := range []string{"Payment fails", "Cancel now"} {
+		b.enter(act)
+		b.checkScreens(act)
+	}
+	b.checkProblems(s.base)
+}

@@ -5,10 +5,7 @@ package browser
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -113,83 +110,6 @@ func (s *server) signIn(email, org, role string) session {
 	return s.exchange(token)
 }
 
-func TestSignIn(t *testing.T) {
-	s, b := startServer(t), openTab(t)
-	b.do(chromedp.Navigate(s.base + "/dev/identity/sign-in"))
-	b.fill("Name", "Ada Lovelace")
-	b.fill("E-mail address", "ada@collab.example")
-	b.fill("Organisation’s name", "Analytical Engines")
-	b.press("Sign in")
-	b.screenshot("signed-in")
-	token := b.value("token")
-
-	t.Run("the token of the page can be exchanged", func(t *testing.T) {
-		session := s.exchange(token)
-		session.check(t, "ada@collab.example", "Analytical Engines", "OWNER")
-		decode[struct{ User struct{ Name string } }](t, s.call("GET", "/auth/me", bearer(session.Token), nil, http.StatusOK))
-	})
-	t.Run("the token of the page is taken as it is, too", func(t *testing.T) {
-		decode[session](t, s.call("GET", "/auth/me", bearer(token), nil, http.StatusOK)).check(t, "ada@collab.example", "Analytical Engines", "OWNER")
-	})
-	t.Run("the command on the page leads here", func(t *testing.T) {
-		if command := b.value("command"); !strings.Contains(command, s.base+"/api/v1/auth/exchange-token") || !strings.Contains(command, token) {
-			t.Errorf("the page shows %s", command)
-		}
-	})
-	t.Run("another role at the next sign-in is heard of before the token is used", func(t *testing.T) {
-		s.signIn("charles@collab.example", "Analytical Engines", "member")
-		b.do(chromedp.Navigate(s.base + "/dev/identity/sign-in"))
-		b.choose("Charles")
-		b.choose("Analytical Engines")
-		b.do(chromedp.SetValue(chromedp.ID("role"), "admin"))
-		b.press("Sign in")
-		s.exchange(b.value("token")).check(t, "charles@collab.example", "Analytical Engines", "ADMIN")
-	})
-	b.checkProblems(s.base)
-}
-
-func TestCommandLine(t *testing.T) {
-	s, b := startServer(t), openTab(t)
-	arrived := make(chan *http.Request, 1)
-	local := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/callback" {
-			arrived <- r
-		}
-		fmt.Fprint(w, "<!DOCTYPE html><title>Done</title><h1>Back to the terminal</h1>")
-	}))
-	t.Cleanup(local.Close)
-	_, port, err := net.SplitHostPort(local.Listener.Addr().String())
-	must.NoError(t, err)
-	const state = "s t&a=t/e+% é"
-
-	b.do(chromedp.Navigate(s.base + "/api/v1/auth/cli-auth?" + url.Values{"port": {port}, "state": {state}}.Encode()))
-	b.fill("Name", "Grace Hopper")
-	b.fill("E-mail address", "grace@collab.example")
-	b.fill("Organisation’s name", "Navy Yard")
-	b.screenshot("command-line")
-	b.press("Sign in")
-	var r *http.Request
-	select {
-	case r = <-arrived:
-	case <-b.Done():
-		b.fail(fmt.Errorf("nothing came to the local server"))
-	}
-
-	t.Run("the state comes back unchanged", func(t *testing.T) {
-		must.Is(t, state, r.URL.Query().Get("state"))
-	})
-	t.Run("the token works", func(t *testing.T) {
-		decode[session](t, s.call("GET", "/auth/me", bearer(r.URL.Query().Get("token")), nil, http.StatusOK)).check(t, "grace@collab.example", "Navy Yard", "OWNER")
-	})
-	t.Run("the local server is told nothing else", func(t *testing.T) {
-		if q := r.URL.Query(); len(q) != 2 || len(q["token"]) != 1 || len(q["state"]) != 1 {
-			t.Errorf("the parameters are %v", q)
-		}
-		must.Is(t, "", r.Header.Get("Referer"))
-	})
-	b.checkProblems(s.base, "http://localhost:"+port)
-}
-
 func TestDeviceSignIn(t *testing.T) {
 	s, b := startServer(t), openTab(t)
 	device := decode[struct {
@@ -222,45 +142,4 @@ func TestDeviceSignIn(t *testing.T) {
 	claimed := decode[session](t, s.call("POST", "/auth/device/token", "", map[string]string{"device_code": device.Code}, http.StatusOK))
 	decode[session](t, s.call("GET", "/auth/me", bearer(claimed.Token), nil, http.StatusOK)).check(t, "grace@collab.example", "Navy Yard", "OWNER")
 	b.checkProblems(s.base)
-}
-
-func TestInvitation(t *testing.T) {
-	s, as := startOwned(t)
-	b := openTab(t)
-	s.grant(as, "PREMIUM")
-	invited := decode[struct{ ID, InviteURL string }](t, s.call("POST", "/org/invite", as, map[string]string{"email": "Bob@collab.example", "role": "VIEWER"}, http.StatusCreated))
-
-	b.do(chromedp.Navigate(invited.InviteURL), chromedp.WaitVisible(chromedp.CSS("h1")))
-	b.screenshot("invitation")
-	b.checkText("Analytical Engines", "Bob@collab.example", "Viewer")
-	b.fill("Your name", "Bob Babbage")
-	b.press("Accept the invitation")
-	b.screenshot("accepted")
-
-	t.Run("who accepted is a member with the invited role", func(t *testing.T) {
-		members := decode[[]member](t, s.call("GET", "/org/members", as, nil, http.StatusOK))
-		if len(members) != 2 || members[1] != (member{members[1].UserID, "Bob Babbage", "Bob@collab.example", "VIEWER"}) {
-			t.Errorf("the members are %v", members)
-		}
-	})
-	t.Run("the invitation is no longer listed", func(t *testing.T) {
-		if left := decode[[]any](t, s.call("GET", "/org/invites", as, nil, http.StatusOK)); len(left) != 0 {
-			t.Errorf("the invitations are %v", left)
-		}
-	})
-	t.Run("the page after it gives the new member's token", func(t *testing.T) {
-		s.exchange(b.value("token")).check(t, "Bob@collab.example", "Analytical Engines", "VIEWER")
-	})
-	b.checkProblems(s.base)
-	t.Run("the link works once", func(t *testing.T) {
-		b.do(chromedp.Navigate(invited.InviteURL))
-		b.checkText("not valid any more")
-	})
-	t.Run("whoever was removed can be invited again", func(t *testing.T) {
-		s.call("DELETE", "/org/members/"+s.member(as, "Bob@collab.example").UserID, as, nil, http.StatusOK)
-		again := decode[struct{ InviteURL string }](t, s.call("POST", "/org/invite", as, map[string]string{"email": "bob@collab.example", "role": "ADMIN"}, http.StatusCreated))
-		b.do(chromedp.Navigate(again.InviteURL))
-		b.press("Accept the invitation")
-		s.exchange(b.value("token")).check(t, "Bob@collab.example", "Analytical Engines", "ADMIN")
-	})
 }
