@@ -67,6 +67,7 @@ type round struct {
 	stopped  error           // why the round cannot go on
 	batches  chan struct{}   // has a value for each batch that is being sent
 	progress bool            // a step of the present plan was done, or its premises have changed
+	freed    bool            // the server has deleted a file while others were held for want of room
 }
 
 // Round makes directory and server equal, as far as it can at present. It returns an error if it
@@ -153,6 +154,12 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 	}
 	guarded := false
 	for r.plans = 1; ; r.plans++ {
+		if r.freed {
+			if err := r.askLimits(ctx); err != nil {
+				return err
+			}
+			r.freed = false
+		}
 		in, plan, changes, err := r.plan(ctx, identity, accept)
 		if err != nil {
 			return err
@@ -638,6 +645,7 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 	if err == nil {
 		r.Done++
 		r.progress = true
+		r.freed = r.freed || r.limited && s.Action.Deletes() && writes(s.Action)
 		r.Report(Event{Step: s, Kind: Done})
 		return nil
 	}

@@ -837,8 +837,8 @@ func TestWhatTheServerHasNoRoomForIsHeldUntilItHas(t *testing.T) {
 		return out
 	}
 	s.disk.write("a", "1234567")
-	s.disk.write("b", "1234567")
-	s.disk.write("c", "1234567")
+	s.disk.write("b", "2345678")
+	s.disk.write("c", "3456789")
 	s.disk.write("aa", "more than twenty bytes")
 	s.disk.write("z", "123")
 	out := round()
@@ -856,9 +856,14 @@ func TestWhatTheServerHasNoRoomForIsHeldUntilItHas(t *testing.T) {
 	if out = round(); len(out.Held) != 3 || !out.Retry || n.asked != 2 {
 		t.Errorf("%+v, and the limits were asked for %d times", out, n.asked)
 	}
+	s.disk.remove("a")
+	n.limits.Stored -= 7
+	if out = round(); len(out.Held) != 2 || out.Done != 2 || n.asked != 4 { // after the deletion, and as c was refused
+		t.Errorf("%+v after a deletion, and the limits were asked for %d times", out, n.asked)
+	}
 	n.limits.Storage, n.limits.MaxFile = 200, 30
 	s.server.core.Clock.Advance(time.Minute)
-	if out = round(); len(out.Held) > 0 || out.Retry || out.Done != 3 {
+	if out = round(); len(out.Held) > 0 || out.Retry || out.Done != 2 {
 		t.Errorf("%+v", out)
 	}
 }
