@@ -497,15 +497,39 @@ func (a *app) knownFile(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path, err := filepath.Abs(dir)
+	path, err := realPath(dir)
 	if err != nil {
 		return "", err
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
-	}
 	sum := sha256.Sum256([]byte(path))
 	return filepath.Join(at, knownName, hex.EncodeToString(sum[:])), nil
+}
+
+// realPath returns the absolute path of a directory, without symbolic links if it exists.
+func realPath(dir string) (string, error) {
+	path, err := filepath.Abs(dir)
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real, nil
+	}
+	return path, err
+}
+
+// checkAbove returns an error if a directory is in one that is synchronised with the same place: all files of the place
+// would be made in the inner one, and with it in the place, again and again.
+func checkAbove(dir string, b mirror.Binding) error {
+	path, err := realPath(dir)
+	for above := filepath.Dir(path); err == nil && above != path; path, above = above, filepath.Dir(above) {
+		state, err := mirrorstate.OpenDirectory(above)
+		if err != nil {
+			continue
+		}
+		bound, err := mirrorstate.StoredBinding(state)
+		state.Close()
+		if err == nil && bound == b {
+			return usage("%s is in %s, which is synchronised with the same place. If it no longer is, move %s, which has its trash, out of it", dir, above, filepath.Join(above, mirror.StateDirectory))
+		}
+	}
+	return err
 }
 
 // checkMounted returns an error if a directory that was synchronised has nothing in it any more, and no state:
@@ -608,6 +632,9 @@ func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bo
 		return s, err
 	}
 	where, err := parsePlace(binding.Place)
+	if err == nil {
+		err = checkAbove(dir, binding)
+	}
 	if err != nil {
 		return s, err
 	}
