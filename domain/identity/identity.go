@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/text/unicode/norm"
+
 	"collab/domain/id"
 )
 
@@ -121,8 +123,10 @@ type InvitationData struct {
 	InvitedBy  string // the provider's id of the inviter; empty: not in the message
 }
 
-// FoldEmail returns the form in which e-mail addresses are compared.
-func FoldEmail(email string) string { return strings.ToLower(strings.TrimSpace(email)) }
+// FoldEmail returns the form in which e-mail addresses are compared: without regard to case and Unicode composition.
+func FoldEmail(email string) string {
+	return norm.NFC.String(strings.ToLower(strings.TrimSpace(email)))
+}
 
 // Flow is the state of a sign-in while the browser is at the provider. It is stored in a
 // sealed cookie.
