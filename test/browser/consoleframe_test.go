@@ -35,6 +35,13 @@ func TestConsoleFrame(t *testing.T) {
 		b.waitVisible(`//nav//a[@aria-current="page" and normalize-space()="Tasks"]`)
 		b.do(chromedp.WaitNotPresent(`//nav//a[@aria-current="page" and normalize-space()="Home"]`))
 		must.Is(t, "main", active())
+		if !read(b, chromedp.Evaluate[bool](`{
+			const waits = document.querySelector("main").appendChild(document.createElement("p"))
+			waits.className = "placeholder"
+			getComputedStyle(waits).backgroundColor !== getComputedStyle(document.body).backgroundColor && (waits.remove(), true)
+		}`)) {
+			t.Error("what is being loaded cannot be seen on the page")
+		}
 	})
 	t.Run("on a narrow one a menu has them, by the keyboard too", func(t *testing.T) {
 		b.t = t

@@ -5,7 +5,7 @@ import { Icon, Initials, Mark, icons } from "./icons"
 import { call } from "./interface"
 import { keyName } from "./keys"
 import { Announcer } from "./live"
-import { part, Problem, Show, useActs, useLoaded } from "./loading"
+import { part, Placeholder, Problem, Show, useActs, useLoaded } from "./loading"
 import { groups, isFor, isListed, pages, type PageOf } from "./pages"
 import { signInAddress, usePath } from "./router"
 import { roles } from "./text"
@@ -166,5 +166,5 @@ function Shown({ at, me }: { at: PageOf; me: Me }): JSX.Element {
 	const Page = at.page ?? page.value
 	if (Page) return <Page me={me} />
 	if (page.failure) return <><h1>{at.name}</h1><Problem failure={page.failure} what="Loading the page" retry={page.retry} /></>
-	return <h1 aria-busy="true">{at.name}</h1>
+	return <><h1>{at.name}</h1><Placeholder what="the page" /></>
 }
