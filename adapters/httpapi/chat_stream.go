@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -22,7 +21,6 @@ const (
 type chatStream struct {
 	c       *call
 	to      *stream.Writer
-	cancel  context.CancelFunc // of the model's work
 	silence time.Duration
 	now     func() time.Time
 
@@ -40,15 +38,13 @@ type chatStream struct {
 func (a *api) streamChat(c *call, ready *chats.Call) {
 	c.deadlines.Clear()
 	c.databasePermit.Release()
-	ctx, cancel := context.WithCancel(c.r.Context())
-	defer cancel()
 	stream.SetHeaders(c.Header())
-	w := &chatStream{c: c, to: stream.NewWriter(c, c.r, a.Now), cancel: cancel, silence: min(chatSilence, a.Heartbeat), now: a.Now}
+	w := &chatStream{c: c, to: stream.NewWriter(c, c.r, a.Now), silence: min(chatSilence, a.Heartbeat), now: a.Now}
 	w.mu.Lock()
 	w.timer = time.AfterFunc(min(firstSilence, w.silence), w.keepAlive)
 	w.mu.Unlock()
 	defer w.finish()
-	ready.Run(ctx, w)
+	ready.Run(c.r.Context(), w)
 }
 
 // comment is an event without content.
@@ -67,7 +63,7 @@ func (w *chatStream) keepAlive() {
 			w.frame = append(stream.ReopenFrame(w.frame), comment...)
 		}
 		if w.send() != nil {
-			w.cancel()
+			w.c.deadlines.End()
 			return
 		}
 	}

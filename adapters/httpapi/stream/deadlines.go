@@ -60,7 +60,7 @@ func (d *Deadlines) AddValue(add func(parent context.Context) context.Context) {
 	d.work.parent = add(d.work.parent)
 }
 
-// End ends the context of a handled request.
+// End ends the context of the request. It may be called concurrently with the other methods, and again.
 func (d *Deadlines) End() {
 	d.work.mu.Lock()
 	defer d.work.mu.Unlock()
