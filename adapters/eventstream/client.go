@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"mime"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -80,40 +79,40 @@ func (p Problem) String() string { return Name(p.Type) + " " + Name(p.Code) }
 // could send headers and body to another host.
 type Client struct {
 	http   http.Client
-	base   *url.URL // ends in a slash
-	header http.Header
+	host   string
+	base   string      // of addresses; ends in a slash
+	header http.Header // of requests without a body
+	posted http.Header // of requests with a body
 }
 
 // NewClient returns a client of the server at base, an http or https URL that paths are
-// resolved against. Each request has the headers. CheckRedirect of client is not used.
+// appended to. Each request has the headers. CheckRedirect of client is not used.
 func NewClient(base string, header http.Header, client *http.Client) (*Client, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errors.New("must be an http or https address")
 	}
-	c := &Client{http: *client, base: u.JoinPath("/"), header: http.Header{"User-Agent": {"collab"}}}
+	root := u.JoinPath("/").ResolveReference(&url.URL{Path: "."}) // without a query
+	c := &Client{http: *client, host: u.Hostname(), base: root.String(), header: http.Header{"User-Agent": {"collab"}}}
 	maps.Copy(c.header, header)
+	c.posted = maps.Clone(c.header)
+	c.posted.Set("Content-Type", "application/json")
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
 }
 
 // Host returns the server's host name without its port.
-func (c *Client) Host() string { return c.base.Hostname() }
+func (c *Client) Host() string { return c.host }
 
 // do makes a request. The caller must close the body of the response, whose status is below
 // 400.
 func (c *Client) do(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
-	u, err := c.base.Parse(path)
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	req.Header = c.header.Clone()
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
+	if req.Header = c.header; body != nil {
+		req.Header = c.posted
 	}
 	res, err := c.http.Do(req)
 	if err != nil || res.StatusCode < http.StatusBadRequest {
@@ -156,7 +155,7 @@ func (c *Client) Stream(ctx context.Context, path string, body any, to Receiver)
 	var sent atomic.Bool
 	res, err := c.do(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
 		sent.Store(i.Err == nil)
-	}}), http.MethodPost, path, bytes.Clone(encoded.Bytes())) // it is held as long as the stream
+	}}), http.MethodPost, path, encoded.Bytes())
 	if sent.Load() {
 		to.Sent()
 	}
@@ -164,7 +163,8 @@ func (c *Client) Stream(ctx context.Context, path string, body any, to Receiver)
 		return err
 	}
 	defer res.Body.Close() // also ends the request at the server
-	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); res.StatusCode != http.StatusOK || kind != "text/event-stream" {
+	kind, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
+	if kind = strings.TrimSpace(kind); res.StatusCode != http.StatusOK || !strings.EqualFold(kind, "text/event-stream") {
 		return fmt.Errorf("%w: status %d with %s is no stream", errProtocol, res.StatusCode, Name(kind))
 	}
 	to.Open()
