@@ -224,7 +224,18 @@ func TestCommasInTextsDoNotCount(t *testing.T) {
 	}
 }
 
-func TestTheBufferShrinksAfterALongEvent(t *testing.T) {
+func TestTheBufferGrowsOnlyWhileItIsFilled(t *testing.T) {
+	event := "data: " + strings.Repeat("x", firstBuffer/2) + "\n\n"
+	for want, body := range map[int]io.Reader{
+		firstBuffer: io.MultiReader(strings.NewReader(event), strings.NewReader(event), strings.NewReader(event)),
+		bufferSize:  strings.NewReader(strings.Repeat(event, 3)),
+	} {
+		r := newReader(body, func() error { return nil }, func() {})
+		for range 3 {
+			must.NoError(t, must.ErrorOf(r.next()))
+		}
+		must.Is(t, want, len(r.buffer))
+	}
 	long := `{"type":"` + strings.Repeat("x", 1<<20) + `"}`
 	r := newReader(iotest.HalfReader(io.MultiReader(strings.NewReader("data: "+long+"\n\n"), strings.NewReader("data: {}\n\n"))), func() error { return nil }, func() {})
 	for _, want := range []string{long, "{}"} {

@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	bufferSize = 2 << 10 // bytes
-	maxEvent   = 8 << 20 // bytes
+	firstBuffer = 1 << 10 // bytes; enough while events come one by one
+	bufferSize  = 2 << 10 // bytes, once a read has filled the first buffer
+	maxEvent    = 8 << 20 // bytes
 )
 
 var (
@@ -27,11 +28,12 @@ type reader struct {
 	scanned   int    // bytes of rest that do not contain the end of the next event
 	buffer    []byte // the buffer under rest: more than bufferSize while an event needs that
 	err       error  // of reading
+	filled    bool   // the last read filled the buffer
 	truncated bool   // the stream ended within the last event
 }
 
 func newReader(body io.Reader, wait func() error, alive func()) *reader {
-	return &reader{body: body, wait: wait, alive: alive, buffer: make([]byte, bufferSize)}
+	return &reader{body: body, wait: wait, alive: alive, buffer: make([]byte, firstBuffer)}
 }
 
 // next returns the data of the next event, which may be empty. The next call overwrites it.
@@ -69,7 +71,7 @@ func (r *reader) read() error {
 	switch {
 	case len(r.rest) >= maxEvent:
 		return fmt.Errorf("%w: an event has more than %d bytes", errProtocol, maxEvent)
-	case len(r.rest) == len(r.buffer):
+	case len(r.rest) == len(r.buffer), r.filled && len(r.buffer) < bufferSize:
 		r.buffer = make([]byte, 2*len(r.buffer))
 	case len(r.rest) <= bufferSize/2 && len(r.buffer) > bufferSize:
 		r.buffer = make([]byte, bufferSize)
@@ -84,6 +86,7 @@ func (r *reader) read() error {
 		r.alive()
 	}
 	r.rest, r.err = r.buffer[:n+more], err
+	r.filled = len(r.rest) == len(r.buffer)
 	return nil
 }
 

@@ -29,7 +29,8 @@ const (
 	defaultMaxBody = 1 << 20
 	maxRedirects   = 3
 	maxIdle        = 64      // connections
-	bufferSize     = 2 << 10 // bytes of each connection of NewConfigured
+	readBuffer     = 2 << 10 // bytes of each connection of NewConfigured
+	writeBuffer    = 1 << 10 // likewise; a longer request is sent in two writes
 )
 
 // NewConfigured returns a client for a server that the operator has configured. It uses
@@ -46,8 +47,8 @@ func NewConfigured(timeout time.Duration) *http.Client {
 			HTTP2:               &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
 			MaxIdleConnsPerHost: 512,
 			IdleConnTimeout:     90 * time.Second,
-			ReadBufferSize:      bufferSize,
-			WriteBufferSize:     bufferSize,
+			ReadBufferSize:      readBuffer,
+			WriteBufferSize:     writeBuffer,
 			DisableCompression:  true,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
