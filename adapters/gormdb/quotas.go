@@ -62,7 +62,7 @@ func (q quotas) ReserveAt(ctx context.Context, epoch int64, l quota.Lease, limit
 	statement := reserve[q.dialect]
 	if q.dialect == onPostgres {
 		if !q.inTransaction() {
-			statement += asyncCommit
+			statement = reserveAsync
 		}
 		args = append(args, user, day, string(l.ID), l.ExpiresAt.UnixMilli())
 		found, err := oneRow(ctx, q.write, "Lease", args.sql(statement), &granted)
@@ -104,7 +104,7 @@ func (q quotas) ReserveAllAt(ctx context.Context, epoch int64, leases []quota.Le
 	if q.dialect == onPostgres {
 		args = append(args, records(rows, reservedLeases))
 		if !q.inTransaction() {
-			text += asyncCommit
+			text = reserveAllAsync
 		}
 		granted, err = q.reserveAll(ctx, args.sql(text))
 	} else {

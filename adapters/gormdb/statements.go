@@ -346,7 +346,12 @@ var reserveAll, addLeases = func() (sums, leases [2]string) {
 	return sums, leases
 }()
 
-// asyncCommit makes the commit of a single statement on Postgres not wait for the disk.
+// reserveAsync and reserveAllAsync are statements on Postgres whose commit does not wait for the disk.
+var (
+	reserveAsync    = reserve[onPostgres] + asyncCommit
+	reserveAllAsync = reserveAll[onPostgres] + asyncCommit
+)
+
 const asyncCommit = " WHERE set_config('synchronous_commit', 'off', true) = 'off'"
 
 // The statements of a reservation on SQLite, made once.
