@@ -71,17 +71,6 @@ func TestTruncatedBodyIsInvalid(t *testing.T) {
 	}
 }
 
-func TestReadDeadlineIsClearedAfterTheBody(t *testing.T) {
-	a := serveEndpoint(t, http.MethodPost, public, func(c *call) error {
-		_, err := c.fields()
-		return c.succeedUnless(err)
-	})
-	w := serveDeadlines(a, post("/test", "{}"))
-	if len(w.reads) != 2 || w.reads[0].IsZero() || !w.reads[1].IsZero() {
-		t.Errorf("the deadlines are %v", w.reads)
-	}
-}
-
 func TestUnreadResponseTimesOut(t *testing.T) {
 	l := serveTexts(t, 1<<20, stream.FlushAt, false, nil, func(o *Options) {
 		// The extensions for the bytes that are sent do not reach the present.

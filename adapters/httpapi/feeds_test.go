@@ -34,12 +34,6 @@ const (
 	missed10  = "device-1"
 )
 
-func TestDeviceBuckets(t *testing.T) {
-	if reached, missed := release.Bucket(reached10), release.Bucket(missed10); reached >= 10 || missed < 10 {
-		t.Fatalf("the buckets are %d and %d", reached, missed)
-	}
-}
-
 // released returns a release that every updater can install. The target is a platform and architecture, such as
 // win32/x64, and a channel, such as win32/x64/beta, unless that is stable.
 func released(t testing.TB, version, target string, change ...func(*release.Release)) release.Release {

@@ -229,56 +229,39 @@ func TestPlaceIsAcquiredAfterTheClientDisconnects(t *testing.T) {
 	})
 }
 
+// TestSharesOfEndpoints names the endpoints that acquire others than callers' endpoints do, which use the database.
 func TestSharesOfEndpoints(t *testing.T) {
-	a := newAPI(t, withShares)
+	a := newAPI(t, everything, withShares)
 	s := a.shares
-	for name, want := range map[string][2]*limit.Shares{
-		"GET /tasks":                                {nil, s.requests},
-		"PUT /sync/memory/{scope}":                  {nil, s.requests},
-		"DELETE /sync/files/{id}":                   {nil, s.requests},
-		"GET /sync/files":                           {nil, s.requests},
-		"POST /sync/files":                          {s.transfers, s.requests},
-		"GET /sync/files/{id}":                      {s.transfers, s.requests},
-		"PUT /sync/files/{id}":                      {s.transfers, s.requests},
-		"PATCH /sync/files/{id}":                    {nil, s.requests},
-		"GET /sync/changes":                         {s.streams, s.requests},
-		"POST /chat":                                {s.calls, s.requests},
-		"POST /sync/batch":                          {s.transfers, s.requests},
-		"POST /sync/batch/read":                     {s.transfers, s.requests},
-		"GET /sync/limits":                          {nil, s.requests},
-		"POST /sync/uploads":                        {nil, s.requests},
-		"POST /sync/uploads/{id}/complete":          {s.transfers, s.requests},
-		"DELETE /sync/uploads/{id}":                 {nil, s.requests},
-		"GET /billing/status":                       {nil, s.requests},
-		"GET /billing/plans":                        {nil, s.requests},
-		"GET /billing/subscription":                 {nil, s.requests},
-		"POST /billing/trial":                       {nil, s.requests},
-		"POST /billing/checkout":                    {nil, s.calls},
-		"POST /billing/portal":                      {nil, s.calls},
-		"POST /billing/downgrade":                   {nil, s.calls},
-		"GET /billing/checkout/success":             {nil, nil},
-		"GET /connectors":                           {nil, s.requests},
-		"POST /connectors":                          {nil, s.requests},
-		"DELETE /connectors/{instanceId}":           {nil, s.requests},
-		"GET /connectors/{instanceId}/credentials":  {nil, s.calls},
-		"POST /connectors/{instanceId}/credentials": {nil, s.requests},
-		"GET /mcp-oauth/poll":                       {nil, s.requests},
-		"POST /mcp-oauth/start":                     {nil, s.calls},
-		"POST /auth/exchange-token":                 {nil, nil},
-		"POST /auth/webhook":                        {nil, nil},
-		"GET /updates/check":                        {nil, nil},
-	} {
-		found := false
-		for _, r := range a.routes() {
-			if r.Method+" "+strings.TrimPrefix(r.Path, prefix) == name {
-				found = true
-				if whole, work := s.of(r); whole != want[0] || work != want[1] {
-					t.Errorf("%s acquires permits of %v and %v", name, whole, work)
-				}
-			}
+	others := map[string][2]*limit.Shares{
+		"GET /sync/changes":                        {s.streams, s.requests},
+		"POST /chat":                               {s.calls, s.requests},
+		"POST /sync/files":                         {s.transfers, s.requests},
+		"GET /sync/files/{id}":                     {s.transfers, s.requests},
+		"PUT /sync/files/{id}":                     {s.transfers, s.requests},
+		"GET /sync/files/{id}/versions/{version}":  {s.transfers, s.requests},
+		"POST /sync/uploads/{id}/complete":         {s.transfers, s.requests},
+		"POST /sync/resumable-uploads":             {s.transfers, s.requests},
+		"PATCH /sync/resumable-uploads/{id}":       {s.transfers, s.requests},
+		"POST /sync/batch":                         {s.transfers, s.requests},
+		"POST /sync/batch/read":                    {s.transfers, s.requests},
+		"POST /billing/checkout":                   {nil, s.calls},
+		"POST /billing/portal":                     {nil, s.calls},
+		"POST /billing/downgrade":                  {nil, s.calls},
+		"POST /mcp-oauth/start":                    {nil, s.calls},
+		"GET /connectors/{instanceId}/credentials": {nil, s.calls},
+	}
+	for _, r := range a.routes() {
+		name := r.Method + " " + strings.TrimPrefix(r.Path, prefix)
+		want, other := others[name]
+		if delete(others, name); !other && r.Guard.token() {
+			want[1] = s.requests
 		}
-		if !found {
-			t.Errorf("%s is not in the table", name)
+		if whole, work := s.of(r); whole != want[0] || work != want[1] {
+			t.Errorf("%s acquires permits of %v and %v", name, whole, work)
 		}
+	}
+	for name := range others {
+		t.Errorf("%s is not in the table", name)
 	}
 }
