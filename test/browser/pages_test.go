@@ -148,14 +148,6 @@ func TestPages(t *testing.T) {
 		b.enter("Sign in")
 		b.checkText("nobody@example.com", "Admin of Somewhere")
 	})
-	t.Run("an invitation says what is wrong with the name", func(t *testing.T) {
-		b := openTab(t)
-		b.do(chromedp.Navigate(used.InviteURL("1")))
-		b.do(chromedp.SetValue(chromedp.ID("name"), "a\u0001b"))
-		b.tabTo("Accept the invitation")
-		b.leadsTo(http.StatusBadRequest, chromedp.KeyEvent(kb.Enter))
-		b.checkInvalid("name", "The name must not contain control characters.")
-	})
 	t.Run("the redirects after a sign-in may lead through the client to a local server", func(t *testing.T) {
 		arrived := make(chan string, 1)
 		local := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

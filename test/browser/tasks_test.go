@@ -624,75 +624,8 @@ func TestTasksPage(t *testing.T) {
 		b.key(kb.Enter)
 		b.waitVisible(`//a[@data-row and .="first"]`)
 	})
-	t.Run("of many members an assignee is found by a part of the name: in the row, the dialog and the filter", func(t *testing.T) {
-		b := openWithoutPolicy(t)
-		b.enterPage(s, "Ada", "/console/tasks", "Tasks") // before the page of the sign-in has the other accounts
-		s.signIn("grace@collab.example", "Analytical Engines", "member")
-		grace := s.member(as, "grace@collab.example").UserID
-		for i := range 60 {
-			s.signIn(fmt.Sprintf("person-%02d@collab.example", i), "Analytical Engines", "member")
-		}
-		assignee := func(id string) func() string {
-			return func() string {
-				return decode[struct{ AssigneeID string }](t, s.call("GET", "/tasks/"+id, as, nil, http.StatusOK)).AssigneeID
-			}
-		}
-		const option, field = `//*[@role="option" and @aria-selected="true" and contains(., "Grace")]`, `//input[@aria-label="Assignee"]`
-		b.do(chromedp.Reload())
-		b.focus("first")
-		b.resize(320, 800, "light") // where the menu opens within every screen
-		b.key("a")
-		b.waitVisible(`//*[@role="dialog"]//input[@role="combobox"]`, `//*[@role="listbox"]//p[starts-with(., "50 of 6")]`)
-		b.axe("assignee")
-		b.key("zz")
-		b.waitVisible(`//*[@role="status" and .="Nothing has this name."]`)
-		b.key(kb.Backspace, kb.Backspace, "GRAC")
-		b.waitVisible(option)
-		b.key(kb.Enter)
-		b.do(chromedp.WaitNotPresent(chromedp.CSS(`[role="listbox"]`)))
-		b.eventually(grace, assignee(first.ID))
-		b.waitVisible(`//li[.//a[.="first"]]//button[starts-with(@aria-label, "Assignee of first: Grace")]`)
-
-		b.do(chromedp.Navigate(s.base + "/console/tasks?task=" + third.ID))
-		b.waitVisible(`//dialog` + field)
-		b.do(chromedp.Focus(`//dialog` + field))
-		b.waitVisible(`//dialog//*[@role="option" and .="Nobody"]`)
-		b.axe("task-assignee")
-		b.key(kb.ArrowDown, kb.ArrowDown)
-		b.waitVisible(`//dialog//*[@role="option" and @aria-selected="true" and not(.="Nobody")]`)
-		b.key(kb.Escape, kb.ArrowDown, kb.Enter) // a list that was closed and opened again has no choice
-		b.do(chromedp.WaitNotPresent(`//dialog//*[.="Not saved yet"]`))
-		b.eventually("Nobody", func() string { return read(b, chromedp.Value(`//dialog`+field)) })
-		b.key(kb.Escape)
-		b.do(chromedp.WaitNotPresent(chromedp.CSS(`[role="listbox"]`)))
-		b.key("zz")
-		b.waitVisible(`//dialog//*[@role="status" and .="Nobody is called this."]`)
-		b.key(kb.Backspace, kb.Backspace, "grace@")
-		b.waitVisible(option)
-		b.key(kb.Tab) // the only match is taken
-		b.waitVisible(`//dialog//*[.="Not saved yet"]`)
-		b.eventually("Grace", func() string { return read(b, chromedp.Value(`//dialog`+field)) })
-		b.click(`//dialog//button[.="Save"]`)
-		b.eventually(grace, assignee(third.ID))
-		b.keyOn(`//dialog`+field, "person-42")
-		b.waitVisible(`//dialog//*[@role="option" and contains(., "person-42")]`)
-		b.chord(kb.Enter, chromedp.ModifierCtrl) // saves the only match
-		b.eventually(s.member(as, "person-42@collab.example").UserID, assignee(third.ID))
-
-		b.do(chromedp.Navigate(s.base + "/console/tasks?assigneeId=" + grace))
-		b.waitVisible(`//a[@data-row and .="first"]`)
-		b.eventually("Grace", func() string { return read(b, chromedp.Value(field)) })
-		b.do(chromedp.Focus(field))
-		b.waitVisible(`//*[@role="option" and contains(., "Grace")]`)
-		b.axe("filter-assignee")
-		b.key("nobody", kb.Enter)
-		b.do(chromedp.WaitNotPresent(`//a[@data-row and .="first"]`))
-		b.eventually("?assigneeId=null", func() string { return read(b, chromedp.Evaluate[string](`location.search`)) })
-		b.key("any", kb.Enter)
-		b.waitVisible(`//a[@data-row and .="first"]`)
-	})
-	t.Run("of 10,000 tasks few are rendered", func(t *testing.T) {
-		const many = 10_000
+	t.Run("of 2,500 tasks few are rendered", func(t *testing.T) {
+		const many = 2_500
 		client := collabd.Client{Base: s.base}
 		var group sync.WaitGroup
 		for w := range 8 {
