@@ -196,10 +196,7 @@ func (a *app) folderFor(ctx context.Context, dir string, at place) (*folder, err
 	server, org := a.serverAddress(), cmp.Or(a.flags.org, a.env("COLLAB_ORG"))
 	var bound mirror.Binding
 	if org == "" && a.env("COLLAB_TOKEN") == "" {
-		if state, err := mirrorstate.OpenDirectory(dir); err == nil {
-			bound, _ = mirrorstate.StoredBinding(state) // what cannot be read is an error of openSynced
-			state.Close()
-		}
+		bound, _ = storedBinding(dir) // what cannot be read is an error of openSynced
 		if server == "" || server == bound.Server {
 			server, org = cmp.Or(bound.Server, server), string(bound.Org)
 		}
@@ -491,18 +488,14 @@ func (a *app) syncResume() *cobra.Command {
 // knownName is the directory, beside the accounts, with a file for each directory that was synchronised.
 const knownName = "directories"
 
-// knownFile returns the name of the file that says that a directory was synchronised, by the directory's path.
-func (a *app) knownFile(dir string) (string, error) {
+// knownFile returns the name of the file that says that a directory was synchronised, and the directory's path, which it has.
+func (a *app) knownFile(dir string) (file, path string, err error) {
 	at, err := a.directory()
-	if err != nil {
-		return "", err
-	}
-	path, err := realPath(dir)
-	if err != nil {
-		return "", err
+	if err == nil {
+		path, err = realPath(dir)
 	}
 	sum := sha256.Sum256([]byte(path))
-	return filepath.Join(at, knownName, hex.EncodeToString(sum[:])), nil
+	return filepath.Join(at, knownName, hex.EncodeToString(sum[:])), path, err
 }
 
 // realPath returns the absolute path of a directory, without symbolic links if it exists.
@@ -514,28 +507,53 @@ func realPath(dir string) (string, error) {
 	return path, err
 }
 
-// checkAbove returns an error if a directory is in one that is synchronised with the same place: all files of the place
-// would be made in the inner one, and with it in the place, again and again.
-func checkAbove(dir string, b mirror.Binding) error {
+// storedBinding returns what a directory is synchronised with.
+func storedBinding(dir string) (mirror.Binding, error) {
+	state, err := mirrorstate.OpenDirectory(dir)
+	if err != nil {
+		return mirror.Binding{}, err
+	}
+	defer state.Close()
+	return mirrorstate.StoredBinding(state)
+}
+
+// checkNested returns an error if a directory is in one that is synchronised with the same place, or one that was synchronised
+// with it is in the directory: all files of the place would be made in the inner one, and with it in the place, again and again.
+func (a *app) checkNested(dir string, b mirror.Binding) error {
 	path, err := realPath(dir)
-	for above := filepath.Dir(path); err == nil && above != path; path, above = above, filepath.Dir(above) {
-		state, err := mirrorstate.OpenDirectory(above)
-		if err != nil {
-			continue
-		}
-		bound, err := mirrorstate.StoredBinding(state)
-		state.Close()
-		if err == nil && bound == b {
-			return usage("%s is in %s, which is synchronised with the same place. If it no longer is, move %s, which has its trash, out of it", dir, above, filepath.Join(above, mirror.StateDirectory))
+	if err != nil {
+		return err
+	}
+	var others []string
+	for inner, outer := path, filepath.Dir(path); inner != outer; inner, outer = outer, filepath.Dir(outer) {
+		others = append(others, outer)
+	}
+	if at, err := a.directory(); err == nil {
+		config := os.DirFS(at)
+		records, _ := fs.Glob(config, knownName+"/*")
+		for _, record := range records {
+			text, _ := fs.ReadFile(config, record)
+			if known := strings.TrimSuffix(string(text), "\n"); strings.HasPrefix(known, path+string(filepath.Separator)) {
+				others = append(others, known)
+			}
 		}
 	}
-	return err
+	for _, other := range others {
+		relation := "is in"
+		if len(other) > len(path) {
+			relation = "contains"
+		}
+		if bound, err := storedBinding(other); err == nil && bound == b {
+			return usage("%s %s %s, which is synchronised with the same place. If it no longer is, move %s, which has its trash, out of it", dir, relation, other, filepath.Join(other, mirror.StateDirectory))
+		}
+	}
+	return nil
 }
 
 // checkMounted returns an error if a directory that was synchronised has nothing in it any more, and no state:
 // it may be the place where a disk is to be mounted.
 func (a *app) checkMounted(dir string) error {
-	known, err := a.knownFile(dir)
+	known, _, err := a.knownFile(dir)
 	if err != nil {
 		return nil // nothing is known
 	}
@@ -550,14 +568,14 @@ func (a *app) checkMounted(dir string) error {
 
 // markSynchronised writes the record that the directory was synchronised, for checkMounted.
 func (s *synced) markSynchronised() error {
-	file, err := s.app.knownFile(s.dir)
+	file, path, err := s.app.knownFile(s.dir)
 	if err != nil {
 		return nil // there is no place for it
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	return os.WriteFile(file, []byte(s.dir+"\n"), 0o600)
+	return os.WriteFile(file, []byte(path+"\n"), 0o600)
 }
 
 // syncError returns an error with the exit code for it.
@@ -606,6 +624,13 @@ func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bo
 			err = syncError(err)
 		}
 	}()
+	binding := mirror.Binding{Server: f.client.Server, Org: id.Org(f.me.Org.ID), User: id.User(f.me.User.ID), Place: placeText(f)}
+	if bound, err := storedBinding(dir); err == nil && anyPlace {
+		binding.Place = bound.Place
+	}
+	if err = a.checkNested(dir, binding); err != nil {
+		return s, err
+	}
 	if s.disk, err = localdisk.Open(dir, system.Clock{}); err != nil {
 		return s, err
 	}
@@ -623,7 +648,6 @@ func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bo
 	if damaged := s.state.Damaged(); damaged != "" {
 		a.printErrf("the state of %s was damaged and is now %s; both sides are united", dir, damaged)
 	}
-	binding := mirror.Binding{Server: f.client.Server, Org: id.Org(f.me.Org.ID), User: id.User(f.me.User.ID), Place: placeText(f)}
 	bound, err := s.state.Binding(ctx)
 	switch {
 	case err == nil && anyPlace:
@@ -632,9 +656,6 @@ func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bo
 		return s, err
 	}
 	where, err := parsePlace(binding.Place)
-	if err == nil {
-		err = checkAbove(dir, binding)
-	}
 	if err != nil {
 		return s, err
 	}
