@@ -608,16 +608,16 @@ type synced struct {
 	lines []byte // about changes, for the log and, unless it is a terminal, the output
 	last  syncRound
 
-	heldNoted bool              // the last round has held files, which was printed
-	known     bool              // the record that the directory was synchronised is written
-	unwritten map[string]bool   // what could not be written the last time: the log, the status, the record
-	failing   map[string]string // problems by path of files that were printed as failed and have not succeeded since
+	heldNoted bool                  // the last round has held files, which was printed
+	known     bool                  // the record that the directory was synchronised is written
+	unwritten map[string]bool       // what could not be written the last time: the log, the status, the record
+	failing   map[string]fault.Kind // of problems by path of files that were printed as failed and have not succeeded since
 }
 
 // openSynced opens a directory, to be bound to the place f if it is not bound. If it is bound it
 // must be to f, or, with anyPlace, to another place of the same organisation.
 func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bool) (s *synced, err error) {
-	s = &synced{app: a, dir: dir, server: f.client.Server, last: syncRound{Held: []syncProblem{}, Failed: []syncProblem{}}, unwritten: map[string]bool{}, failing: map[string]string{}}
+	s = &synced{app: a, dir: dir, server: f.client.Server, last: syncRound{Held: []syncProblem{}, Failed: []syncProblem{}}, unwritten: map[string]bool{}, failing: map[string]fault.Kind{}}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -847,8 +847,9 @@ func (s *synced) report(e rounds.Event) {
 		delete(s.failing, e.Step.Path)
 		s.change("done", e.Step, nil)
 	case rounds.Failed:
-		if problem := e.Problem.Error(); s.failing[e.Step.Path] != problem {
-			s.failing[e.Step.Path] = problem
+		kind := fault.KindOf(e.Problem) // each text may have another number of a request, or of free bytes
+		if was, ok := s.failing[e.Step.Path]; !ok || was != kind {
+			s.failing[e.Step.Path] = kind
 			s.change("failed", e.Step, e.Problem)
 		}
 	}
@@ -957,10 +958,10 @@ func (s *synced) finished(o rounds.Outcome, err error) {
 // forgetFailures forgets those of files that a round has not left to later ones. The caller must hold the lock.
 func (s *synced) forgetFailures(left []mirror.Held) {
 	was := s.failing
-	s.failing = map[string]string{}
+	s.failing = map[string]fault.Kind{}
 	for _, h := range left {
-		if problem, ok := was[h.Path]; ok {
-			s.failing[h.Path] = problem
+		if kind, ok := was[h.Path]; ok {
+			s.failing[h.Path] = kind
 		}
 	}
 }

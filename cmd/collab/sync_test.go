@@ -20,6 +20,7 @@ import (
 	"collab/adapters/apiclient"
 	"collab/adapters/mirrorstate"
 	rounds "collab/app/mirror"
+	"collab/domain/fault"
 	"collab/domain/mirror"
 	"collab/test/must"
 )
@@ -190,9 +191,12 @@ func TestAFileThatGoesOnFailingIsPrintedOnce(t *testing.T) {
 	files := must.Do(os.OpenRoot(t.TempDir())).Or(t)
 	defer files.Close()
 	a, out, _ := terminal(t, 80, nil)
-	s := &synced{app: a, dir: "d", files: files, log: mirrorstate.Log{Directory: files}, unwritten: map[string]bool{}, failing: map[string]string{}}
+	s := &synced{app: a, dir: "d", files: files, log: mirrorstate.Log{Directory: files}, unwritten: map[string]bool{}, failing: map[string]fault.Kind{}}
 	defer s.log.Close()
-	failed := rounds.Event{Kind: rounds.Failed, Step: mirror.Step{Action: mirror.Delete, Path: "f"}, Problem: errors.New("changed")}
+	fails := func(kind fault.Kind, why string) rounds.Event {
+		return rounds.Event{Kind: rounds.Failed, Step: mirror.Step{Action: mirror.Delete, Path: "f"}, Problem: fault.New(kind, "%s", why)}
+	}
+	failed := fails(fault.Conflict, "Changed (409, request 1)")
 	left := rounds.Outcome{Failed: []mirror.Held{{Path: "f"}}}
 	for _, one := range []struct {
 		event   rounds.Event
@@ -200,10 +204,10 @@ func TestAFileThatGoesOnFailingIsPrintedOnce(t *testing.T) {
 		want    int // lines until then
 	}{
 		{failed, left, 1},
-		{failed, rounds.Outcome{Held: left.Failed}, 1},
+		{fails(fault.Conflict, "Changed (409, request 2)"), rounds.Outcome{Held: left.Failed}, 1},
 		{failed, rounds.Outcome{}, 1}, // somebody has removed it
 		{failed, left, 2},
-		{rounds.Event{Kind: rounds.Failed, Step: failed.Step, Problem: errors.New("locked")}, left, 3},
+		{fails(fault.Unavailable, "Locked"), left, 3},
 		{rounds.Event{Kind: rounds.Done, Step: failed.Step}, rounds.Outcome{}, 4},
 		{failed, left, 5},
 	} {
