@@ -113,8 +113,10 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return code
 }
 
-// commandsFor replaces the requests that messages of the server name by the commands that make them.
-var commandsFor = strings.NewReplacer("GET /models", "collab models", "GET /connector-providers", "those that collab connectors providers lists", "/mcp-oauth/start", "collab connectors authorize")
+// commandsFor replaces the requests that messages of the server name by the commands that make them. Names of files, which errors
+// have too, may be like the requests and not like the words around them.
+var commandsFor = strings.NewReplacer("models that GET /models lists", "models that collab models lists", "one of GET /connector-providers", "one of those that collab connectors providers lists",
+	"is authorised through /mcp-oauth/start", "is authorised through collab connectors authorize")
 
 // withRemedy returns an error of a request with what a person needs to know beside it.
 func (a *app) withRemedy(err error) error {
