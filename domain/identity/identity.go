@@ -125,7 +125,8 @@ type InvitationData struct {
 
 // FoldEmail returns the form in which e-mail addresses are compared: without regard to case and Unicode composition.
 func FoldEmail(email string) string {
-	return norm.NFC.String(strings.ToLower(strings.TrimSpace(email)))
+	composed := norm.NFC.String(strings.TrimSpace(email)) // İ and its parts have different lower cases
+	return norm.NFC.String(strings.ToLower(composed))
 }
 
 // Flow is the state of a sign-in while the browser is at the provider. It is stored in a
