@@ -119,17 +119,11 @@ type subscriptionView struct {
 type button struct {
 	Action Action
 	Text   string
-	Class  string // of the style sheet
 }
 
 // buttons are the actions' names on the page.
-var buttons = map[Action]button{
-	Fail:       {Fail, "Payment fails", ""},
-	Succeed:    {Succeed, "Payment succeeds", ""},
-	NextPeriod: {NextPeriod, "Next period", ""},
-	Schedule:   {Schedule, "Cancel at period end", ""},
-	Keep:       {Keep, "Keep", ""},
-	Cancel:     {Cancel, "Cancel now", "danger"},
+var buttons = map[Action]string{
+	Fail: "Payment fails", Succeed: "Payment succeeds", NextPeriod: "Next period", Schedule: "Cancel at period end", Keep: "Keep", Cancel: "Cancel now",
 }
 
 // states are the statuses' names on the page.
@@ -154,7 +148,7 @@ func (t *tx) portalOf(secret string) (portalView, error) {
 	for _, s := range t.subscriptionsOf(v.Customer) {
 		sv := subscriptionView{subscription: s, Plan: t.planName(s.Price), Start: s.periodStart(), End: s.periodEnd(), State: states[s.Status]}
 		for _, a := range s.actions() {
-			sv.Buttons = append(sv.Buttons, buttons[a])
+			sv.Buttons = append(sv.Buttons, button{a, buttons[a]})
 		}
 		view.Subscriptions = append(view.Subscriptions, sv)
 	}
