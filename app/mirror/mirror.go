@@ -94,6 +94,9 @@ type Mirror struct {
 	refused    map[string]refusal             // by key
 	sent       map[string]map[string]inFlight // by the key and the checksum that the server gets
 	cleaned    time.Time                      // when clean was last due
+	running    bool                           // by Run
+	paces      map[string]pace                // of files that Run has sent again, by key
+	due        time.Time                      // when the first upload that the last round has put off is due; zero if there is none
 
 	lock         sync.Mutex     // of what follows, and of the fields above during a round's steps
 	limits       *mirror.Limits // nil if they are not known
@@ -117,6 +120,12 @@ type refusal struct {
 	wait          time.Duration // which until is the end of
 	limited       bool          // because of the server's limits
 	full          bool          // an upload, as the server had no room: it is not tried while the limits leave none
+}
+
+// pace is when a file was last sent again, and how long it is not sent after that.
+type pace struct {
+	last time.Time
+	wait time.Duration
 }
 
 // lateness is how long after its request was given up a change may still be made by the server.
@@ -146,7 +155,7 @@ func New(o Options) *Mirror {
 	}
 	m := &Mirror{
 		Options: o, entries: map[string]*mirror.Entry{}, splitMoves: map[[2]string]bool{}, refused: map[string]refusal{}, sent: map[string]map[string]inFlight{},
-		storing: map[string]bool{}, wakes: make(chan struct{}, 1),
+		paces: map[string]pace{}, storing: map[string]bool{}, wakes: make(chan struct{}, 1),
 	}
 	m.stored.L = &m.lock
 	return m

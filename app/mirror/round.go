@@ -35,6 +35,10 @@ const (
 	// again: first the shorter one, then twice as long each time.
 	minDamaged = time.Minute
 	maxDamaged = 24 * time.Hour
+	// minPace and maxPace are the times for which Run does not send a file again: first the shorter one,
+	// and twice as long each time that the file is sent again within twice the last one.
+	minPace = 2 * time.Second
+	maxPace = 30 * time.Second
 	// limitsFor and limitsForHeld are how long the server's limits are believed, the latter while
 	// files are held because of them, or the member may only read.
 	limitsFor     = time.Hour
@@ -117,7 +121,9 @@ func (m *Mirror) round(ctx context.Context, dry bool) (Outcome, error) {
 	m.lock.Lock()
 	r := &round{Mirror: m, scope: m.scope, touched: map[string]bool{}, attempts: map[string]int{}, batches: make(chan struct{}, maxBatches)}
 	accept := m.accept
-	m.scope, m.accept = mirror.Scope{}, false
+	m.scope, m.accept, m.due = mirror.Scope{}, false, time.Time{}
+	now := m.Clock.Now()
+	maps.DeleteFunc(m.paces, func(_ string, p pace) bool { return now.Sub(p.last) > 2*p.wait })
 	m.lock.Unlock()
 	err := r.run(ctx, accept, dry)
 	if _, unstored := errors.AsType[stateError](err); unstored && ctx.Err() == nil { // the disk may be full of downloads that are not complete
@@ -462,13 +468,39 @@ func (r *round) tried(plan mirror.Plan) (steps, first []mirror.Step) {
 				return true
 			}
 		}
-		return r.attempts[s.Row.Key] >= maxAttempts || r.holdForLimitsLocked(s)
+		return r.attempts[s.Row.Key] >= maxAttempts || r.holdForLimitsLocked(s) || !patterns && r.putOff(s)
 	})
 	first = mirror.Plan{Steps: steps}.PatternsFirst()
 	if len(first) == 0 && patterns { // what is to be ignored may be among the others
 		steps = slices.DeleteFunc(steps, func(s mirror.Step) bool { return writes(s.Action) || s.Action.Deletes() })
 	}
 	return steps, first
+}
+
+// putOff reports whether a step uploads a file that Run has sent again not long ago.
+func (r *round) putOff(s mirror.Step) bool {
+	now, p := r.Clock.Now(), r.paces[s.Row.Key]
+	due := p.last.Add(p.wait)
+	if left := due.Sub(now); s.Action != mirror.Upload || left <= 0 || left > p.wait { // more if the clock was set back
+		return false
+	}
+	if r.due.IsZero() || due.Before(r.due) {
+		r.due = due
+	}
+	return true
+}
+
+// sentAgain notes that a step has replaced a file on the server. The caller must hold the lock.
+func (r *round) sentAgain(s mirror.Step) {
+	if s.Action != mirror.Upload || s.Row.Remote == nil || !r.running {
+		return
+	}
+	now, was := r.Clock.Now(), r.paces[s.Row.Key]
+	next := pace{now, minPace}
+	if now.Sub(was.last) <= 2*was.wait {
+		next.wait = min(2*was.wait, maxPace)
+	}
+	r.paces[s.Row.Key] = next
 }
 
 func localOf(r mirror.Row) string {
@@ -646,6 +678,7 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 		r.Done++
 		r.progress = true
 		r.freed = r.freed || r.limited && s.Action.Deletes() && writes(s.Action)
+		r.sentAgain(s)
 		r.Report(Event{Step: s, Kind: Done})
 		return nil
 	}

@@ -58,7 +58,9 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 		}
 	})
 	m.Changed(mirror.Everything())
+	m.running = true
 	following := false
+	var next time.Time // when uploads that were put off are due, and a round is to be done
 	failing, failed := backoff{most: maxBackoff}, backoff{most: maxRetry}
 	var retrying atomic.Bool
 	for {
@@ -100,6 +102,14 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 			})
 		}
 		failing.last = 0
+		if now := m.Clock.Now(); !m.due.IsZero() && (m.due.Before(next) || !next.After(now)) {
+			next = m.due
+			wait := next.Sub(now)
+			background.Go(func() {
+				_ = m.Wait(ctx, wait)
+				m.Changed(mirror.Scope{})
+			})
+		}
 		m.clean(ctx)
 		if after := m.cursor; !following {
 			following = true

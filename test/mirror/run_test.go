@@ -104,6 +104,46 @@ func TestRunFollowsNotificationsUntilItIsCancelled(t *testing.T) {
 	must.Equal(t, []string{"d/a", "d/b", "d/c"}, paths)
 }
 
+func TestAFileThatIsChangedAgainAndAgainIsSentLessAndLessOften(t *testing.T) {
+	notify := make(watcher, 1)
+	var waits []time.Duration
+	var s *single
+	s = newSingle(t, func(o *client.Options) {
+		o.Watcher, o.Random = notify, func() float64 { return 0 }
+		o.Wait = func(ctx context.Context, d time.Duration) error {
+			if d == time.Second || d > time.Minute { // the next look for a pause, or scan
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			waits = append(waits, d)
+			s.server.core.Clock.Advance(d)
+			return nil
+		}
+	})
+	s.disk.write("log", "0")
+	ctx, cancel := context.WithCancel(t.Context())
+	sent := 0
+	must.NoError(t, s.client.Run(ctx, func(out client.Outcome, err error) {
+		if err != nil || len(out.Failed) > 0 {
+			t.Errorf("%+v, %v", out, err)
+			cancel()
+		}
+		if out.Done == 0 {
+			return // it was put off
+		}
+		switch sent++; sent {
+		case 8:
+			s.server.core.Clock.Advance(time.Minute + 1)
+		case 9:
+			cancel()
+			return
+		}
+		s.disk.write("log", fmt.Sprint(sent))
+		notify <- mirror.Scope{Directories: []string{""}}
+	}))
+	must.Equal(t, []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 30 * time.Second, 30 * time.Second}, waits)
+}
+
 func TestManyFilesAreReleasedWhileNothingHappens(t *testing.T) {
 	s := place(t)
 	d := newDisk(s.core.Clock.Now)
