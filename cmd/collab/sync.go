@@ -924,7 +924,8 @@ func (s *synced) finished(o rounds.Outcome, err error) {
 		s.known = err == nil
 		s.noteUnwritten("record", err)
 	}
-	if !s.app.outTerminal {
+	last.Time = r.Time
+	if !s.app.outTerminal && (r.Done > 0 || !bytes.Equal(text, line(last))) {
 		_, _ = s.app.out.Write(text)
 	}
 	if r.Stopped != "" && r.Stopped != last.Stopped {

@@ -221,12 +221,16 @@ func TestWhatKeepsFilesIsSaidOnce(t *testing.T) {
 	for _, onTerminal := range []bool{false, true} {
 		files := must.Do(os.OpenRoot(t.TempDir())).Or(t)
 		defer files.Close()
-		a, _, errs := terminal(t, 80, nil)
-		a.errTerminal = onTerminal
+		a, out, errs := terminal(t, 80, nil)
+		a.outTerminal, a.errTerminal = onTerminal, onTerminal
 		s := &synced{app: a, dir: "d", files: files, log: mirrorstate.Log{Directory: files}, unwritten: map[string]bool{}}
 		defer s.log.Close()
 		for want, o := range []rounds.Outcome{{}, {ReadOnly: true, Held: make([]mirror.Held, 2)}, {ReadOnly: true, Held: make([]mirror.Held, 1)}} {
 			s.finished(o, nil)
+			s.finished(o, nil)
+			if lines := strings.Count(out.String(), "\n"); onTerminal && lines > 0 || !onTerminal && lines != want+1 {
+				t.Errorf("on a terminal %v it prints %q", onTerminal, out)
+			}
 			readOnly, held := strings.Count(errs.String(), "you may only read"), strings.Count(errs.String(), "2 files in d are not synchronised: collab sync status d")
 			if readOnly != min(want, 1) || onTerminal && held != readOnly || !onTerminal && held > 0 {
 				t.Errorf("on a terminal %v it says %q", onTerminal, errs)
