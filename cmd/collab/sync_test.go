@@ -161,6 +161,7 @@ func TestDeletionsAreAcceptedForAProcessThatTakesIt(t *testing.T) {
 			s.takeRequests()
 		}()
 		must.NoError(t, a.acceptElsewhere(t.Context(), dir, locked))
+		synctest.Wait() // for takeRequests, which has removed the file
 		s.finished(rounds.Outcome{}, errors.New("the server is away"))
 		s.finished(rounds.Outcome{Guard: "stopped"}, nil)
 		must.Is(t, 2, strings.Count(errs.String(), "Continue with: "))
