@@ -53,14 +53,14 @@ func receiver(events *[]string) Receiver {
 func TestARequestHasTheGivenHeadersAlone(t *testing.T) {
 	for base, want := range map[string]string{
 		"http://models.invalid": "http://models.invalid/v1/x", "http://models.invalid/": "http://models.invalid/v1/x",
-		"http://models.invalid/proxy": "http://models.invalid/proxy/v1/x", "https://models.invalid/a%20b/": "https://models.invalid/a%20b/v1/x",
+		"http://models.invalid/proxy": "http://models.invalid/proxy/v1/x", "https://models.invalid/a%2Fb/?x=1#y": "https://models.invalid/a%2Fb/v1/x",
 	} {
 		var seen *http.Request
 		var body []byte
 		c := client(t, base, func(r *http.Request) (*http.Response, error) {
 			seen = r
 			body, _ = io.ReadAll(r.Body)
-			return response(200, "text/event-stream; charset=utf-8", "data: \"end\"\n\n")(r)
+			return response(200, "Text/Event-Stream ; charset=utf-8", "data: \"end\"\n\n")(r)
 		})
 		var events []string
 		must.NoError(t, c.Stream(t.Context(), "v1/x", map[string]string{"a": "<b>"}, receiver(&events)))
@@ -177,6 +177,8 @@ func TestMissingReturnsIDsWithoutAnEntryOrAResource(t *testing.T) {
 		switch {
 		case status != 0:
 			return response(status, "application/json", "{}")(r)
+		case r.Header["Content-Type"] != nil:
+			t.Error("a request without a body has a type")
 		case r.URL.String() == "http://models.invalid/models?limit=9":
 			return response(200, "application/json", `{"data":[{"id":"a"}]}`)(r)
 		case r.URL.String() == "http://models.invalid/models/b%2Fc":
