@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -62,6 +63,7 @@ func (a *app) sync() *cobra.Command {
 	var once, dry, accept bool
 	c := command("sync DIR...", "Keep directories in step with the server", 1, -1, func(c *cobra.Command, args []string) error {
 		var all []*synced
+		opened := map[string]mirror.Binding{}
 		defer func() {
 			for _, s := range all {
 				s.close()
@@ -83,7 +85,7 @@ func (a *app) sync() *cobra.Command {
 			if err != nil {
 				return syncError(err)
 			}
-			s, err := a.openSynced(c.Context(), dir, f, at == place{})
+			s, err := a.openSynced(c.Context(), dir, f, at == place{}, opened)
 			if accept && !dry && !once && s.disk == nil && fault.Is(err, fault.Conflict) {
 				if err = a.acceptElsewhere(c.Context(), dir, err); err == nil {
 					continue
@@ -517,9 +519,16 @@ func storedBinding(dir string) (mirror.Binding, error) {
 	return mirrorstate.StoredBinding(state)
 }
 
+// isBelow reports whether a path is in the directory of another one.
+func isBelow(path, directory string) bool {
+	const separator = string(filepath.Separator)
+	return strings.HasPrefix(path, strings.TrimSuffix(directory, separator)+separator) && path != directory
+}
+
 // checkNested returns an error if a directory is in one that is synchronised with the same place, or one that was synchronised
 // with it is in the directory: all files of the place would be made in the inner one, and with it in the place, again and again.
-func (a *app) checkNested(dir string, b mirror.Binding) error {
+// It adds the binding to those of the directories that this process synchronises, by their paths.
+func (a *app) checkNested(dir string, b mirror.Binding, opened map[string]mirror.Binding) error {
 	path, err := realPath(dir)
 	if err != nil {
 		return err
@@ -528,25 +537,33 @@ func (a *app) checkNested(dir string, b mirror.Binding) error {
 	for inner, outer := path, filepath.Dir(path); inner != outer; inner, outer = outer, filepath.Dir(outer) {
 		others = append(others, outer)
 	}
+	others = slices.AppendSeq(others, maps.Keys(opened))
 	if at, err := a.directory(); err == nil {
 		config := os.DirFS(at)
 		records, _ := fs.Glob(config, knownName+"/*")
 		for _, record := range records {
 			text, _ := fs.ReadFile(config, record)
-			if known := strings.TrimSuffix(string(text), "\n"); strings.HasPrefix(known, path+string(filepath.Separator)) {
-				others = append(others, known)
-			}
+			others = append(others, strings.TrimSuffix(string(text), "\n"))
 		}
 	}
 	for _, other := range others {
 		relation := "is in"
-		if len(other) > len(path) {
+		switch {
+		case isBelow(path, other):
+		case isBelow(other, path):
 			relation = "contains"
+		default:
+			continue
 		}
-		if bound, err := storedBinding(other); err == nil && bound == b {
+		bound, ok := opened[other]
+		if !ok {
+			bound, _ = storedBinding(other)
+		}
+		if bound == b {
 			return usage("%s %s %s, which is synchronised with the same place. If it no longer is, move %s, which has its trash, out of it", dir, relation, other, filepath.Join(other, mirror.StateDirectory))
 		}
 	}
+	opened[path] = b
 	return nil
 }
 
@@ -615,8 +632,8 @@ type synced struct {
 }
 
 // openSynced opens a directory, to be bound to the place f if it is not bound. If it is bound it
-// must be to f, or, with anyPlace, to another place of the same organisation.
-func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bool) (s *synced, err error) {
+// must be to f, or, with anyPlace, to another place of the same organisation. checkNested has opened.
+func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bool, opened map[string]mirror.Binding) (s *synced, err error) {
 	s = &synced{app: a, dir: dir, server: f.client.Server, last: syncRound{Held: []syncProblem{}, Failed: []syncProblem{}}, unwritten: map[string]bool{}, failing: map[string]fault.Kind{}}
 	defer func() {
 		if err != nil {
@@ -628,7 +645,7 @@ func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bo
 	if bound, err := storedBinding(dir); err == nil && anyPlace {
 		binding.Place = bound.Place
 	}
-	if err = a.checkNested(dir, binding); err != nil {
+	if err = a.checkNested(dir, binding, opened); err != nil {
 		return s, err
 	}
 	if s.disk, err = localdisk.Open(dir, system.Clock{}); err != nil {
