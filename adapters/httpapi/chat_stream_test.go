@@ -548,6 +548,20 @@ func TestChatWritesNothingAfterItsEnd(t *testing.T) {
 	}
 }
 
+// brokenWriter is a response that cannot be written.
+type brokenWriter struct{ *httptest.ResponseRecorder }
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func TestChatIsCanceledIfACommentCannotBeSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newChatServer(t, silent)
+		w.ServeHTTP(brokenWriter{httptest.NewRecorder()}, post("/test", hello))
+		w.checkUsage(statusClientClosed, chat.ClientGone)
+		must.Is(t, firstSilence, w.generations[0].Took)
+	})
+}
+
 func TestChatThatIsSentAtItsEndLeavesNoTimer(t *testing.T) {
 	c := &call{w: httptest.NewRecorder(), r: post("/test", hello)}
 	w := &chatStream{c: c, to: stream.NewWriter(c, c.r, time.Now), silence: time.Hour, now: time.Now, timer: time.NewTimer(time.Hour)}
