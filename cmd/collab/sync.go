@@ -632,7 +632,7 @@ type synced struct {
 }
 
 // openSynced opens a directory, to be bound to the place f if it is not bound. If it is bound it
-// must be to f, or, with anyPlace, to another place of the same organisation. checkNested has opened.
+// must be to f, or, with anyPlace, to another place of the same organisation. checkNested says what opened is.
 func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bool, opened map[string]mirror.Binding) (s *synced, err error) {
 	s = &synced{app: a, dir: dir, server: f.client.Server, last: syncRound{Held: []syncProblem{}, Failed: []syncProblem{}}, unwritten: map[string]bool{}, failing: map[string]fault.Kind{}}
 	defer func() {

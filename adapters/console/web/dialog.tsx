@@ -2,8 +2,9 @@
 import type { ComponentChildren, JSX } from "preact"
 import { useEffect, useId, useLayoutEffect, useRef } from "preact/hooks"
 
-// Dialog is open as long as it is rendered. Its first field has the focus, or the dialog where it has none. onClose is called
-// when the person closes it: by its button, by Escape or beside it. The focus then returns to where it was.
+// Dialog is open as long as it is rendered. Its first field has the focus and its text selected, as after Tab, or the dialog has the
+// focus where there is none. onClose is called when the person closes it: by its button, by Escape or beside it. The focus then
+// returns to where it was.
 export function Dialog({ title, onClose, wide, children }: { title: string; onClose: () => void; wide?: boolean; children: ComponentChildren }): JSX.Element {
 	const place = useRef<HTMLDialogElement>(null)
 	const name = useId()
@@ -15,7 +16,9 @@ export function Dialog({ title, onClose, wide, children }: { title: string; onCl
 		const dialog = place.current
 		if (!dialog) return
 		dialog.showModal()
-		;(dialog.querySelector<HTMLElement>("input, select, textarea") ?? dialog).focus()
+		const first = dialog.querySelector<HTMLElement>("input, select, textarea") ?? dialog
+		first.focus()
+		if (first instanceof HTMLInputElement) first.select()
 		return () => {
 			close.current = undefined
 			dialog.close()
