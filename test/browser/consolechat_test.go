@@ -278,7 +278,7 @@ func TestChatPage(t *testing.T) {
 		b.waitVisible(choice("Rename"))
 		b.key(kb.Enter)
 		b.waitVisible(`//dialog//input`)
-		b.do(chromedp.SendKeys(`//dialog//input`, ", second order"))
+		b.do(chromedp.SendKeys(`//dialog//input`, "Brass wheels, second order"))
 		b.click(`//dialog//button[.="Save"]`)
 		b.do(chromedp.WaitNotPresent(chromedp.CSS("dialog")))
 		b.waitVisible(`//nav//a[contains(., "second order")]`)
