@@ -124,8 +124,9 @@ type refusal struct {
 
 // pace is when a file was last sent again, and how long it is not sent after that.
 type pace struct {
-	last time.Time
-	wait time.Duration
+	last    time.Time
+	wait    time.Duration
+	changed bool // within wait
 }
 
 // lateness is how long after its request was given up a change may still be made by the server.

@@ -36,7 +36,7 @@ const (
 	minDamaged = time.Minute
 	maxDamaged = 24 * time.Hour
 	// minPace and maxPace are the times for which Run does not send a file again: first the shorter one,
-	// and twice as long each time that the file is sent again within twice the last one.
+	// and twice as long each time if the file has changed within the last one.
 	minPace = 2 * time.Second
 	maxPace = 30 * time.Second
 	// limitsFor and limitsForHeld are how long the server's limits are believed, the latter while
@@ -484,6 +484,8 @@ func (r *round) putOff(s mirror.Step) bool {
 	if left := due.Sub(now); s.Action != mirror.Upload || left <= 0 || left > p.wait { // more if the clock was set back
 		return false
 	}
+	p.changed = true
+	r.paces[s.Row.Key] = p
 	if r.due.IsZero() || due.Before(r.due) {
 		r.due = due
 	}
@@ -495,9 +497,8 @@ func (r *round) sentAgain(s mirror.Step) {
 	if s.Action != mirror.Upload || s.Row.Remote == nil || !r.running {
 		return
 	}
-	now, was := r.Clock.Now(), r.paces[s.Row.Key]
-	next := pace{now, minPace}
-	if now.Sub(was.last) <= 2*was.wait {
+	next := pace{last: r.Clock.Now(), wait: minPace}
+	if was := r.paces[s.Row.Key]; was.changed {
 		next.wait = min(2*was.wait, maxPace)
 	}
 	r.paces[s.Row.Key] = next

@@ -132,9 +132,11 @@ func TestAFileThatIsChangedAgainAndAgainIsSentLessAndLessOften(t *testing.T) {
 			return // it was put off
 		}
 		switch sent++; sent {
-		case 8:
-			s.server.core.Clock.Advance(time.Minute + 1)
-		case 9:
+		case 8, 9: // it is saved at intervals
+			s.server.core.Clock.Advance(time.Minute / 2)
+		case 10, 11:
+			s.server.core.Clock.Advance(2 * time.Second)
+		case 12:
 			cancel()
 			return
 		}
