@@ -521,8 +521,8 @@ func storedBinding(dir string) (mirror.Binding, error) {
 
 // isBelow reports whether a path is in the directory of another one.
 func isBelow(path, directory string) bool {
-	const separator = string(filepath.Separator)
-	return strings.HasPrefix(path, strings.TrimSuffix(directory, separator)+separator) && path != directory
+	inside, err := filepath.Rel(directory, path)
+	return err == nil && inside != "." && filepath.IsLocal(inside)
 }
 
 // checkNested returns an error if a directory is in one that is synchronised with the same place, or one that was synchronised
@@ -547,12 +547,10 @@ func (a *app) checkNested(dir string, b mirror.Binding, opened map[string]mirror
 		}
 	}
 	for _, other := range others {
-		relation := "is in"
-		switch {
-		case isBelow(path, other):
-		case isBelow(other, path):
-			relation = "contains"
-		default:
+		relation := "contains"
+		if isBelow(path, other) {
+			relation = "is in"
+		} else if !isBelow(other, path) {
 			continue
 		}
 		bound, ok := opened[other]
