@@ -94,8 +94,7 @@ type Mirror struct {
 	refused    map[string]refusal             // by key
 	sent       map[string]map[string]inFlight // by the key and the checksum that the server gets
 	cleaned    time.Time                      // when clean was last due
-	running    bool                           // by Run
-	paces      map[string]pace                // of files that Run has sent again, by key
+	paces      map[string]pace                // of files that Run has sent again, by key; nil without Run
 	due        time.Time                      // when the first upload that the last round has put off is due; zero if there is none
 
 	lock         sync.Mutex     // of what follows, and of the fields above during a round's steps
@@ -156,7 +155,7 @@ func New(o Options) *Mirror {
 	}
 	m := &Mirror{
 		Options: o, entries: map[string]*mirror.Entry{}, splitMoves: map[[2]string]bool{}, refused: map[string]refusal{}, sent: map[string]map[string]inFlight{},
-		paces: map[string]pace{}, storing: map[string]bool{}, wakes: make(chan struct{}, 1),
+		storing: map[string]bool{}, wakes: make(chan struct{}, 1),
 	}
 	m.stored.L = &m.lock
 	return m

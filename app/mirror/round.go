@@ -477,7 +477,7 @@ func (r *round) tried(plan mirror.Plan) (steps, first []mirror.Step) {
 	return steps, first
 }
 
-// putOff reports whether a step uploads a file that Run has sent again not long ago.
+// putOff reports whether a step uploads a file that Run has sent again not long ago. The caller must hold the lock.
 func (r *round) putOff(s mirror.Step) bool {
 	now, p := r.Clock.Now(), r.paces[s.Row.Key]
 	due := p.last.Add(p.wait)
@@ -494,7 +494,7 @@ func (r *round) putOff(s mirror.Step) bool {
 
 // sentAgain notes that a step has replaced a file on the server. The caller must hold the lock.
 func (r *round) sentAgain(s mirror.Step) {
-	if s.Action != mirror.Upload || s.Row.Remote == nil || !r.running {
+	if s.Action != mirror.Upload || s.Row.Remote == nil || r.paces == nil {
 		return
 	}
 	next := pace{last: r.Clock.Now(), wait: minPace}

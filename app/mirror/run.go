@@ -58,7 +58,7 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 		}
 	})
 	m.Changed(mirror.Everything())
-	m.running = true
+	m.paces = map[string]pace{}
 	following := false
 	var next time.Time // when uploads that were put off are due, and a round is to be done
 	failing, failed := backoff{most: maxBackoff}, backoff{most: maxRetry}
