@@ -94,7 +94,11 @@ func migrated(t testing.TB, url string) *DB {
 }
 
 func TestStore(t *testing.T) {
-	onBoth(t, testStore)
+	onBoth(t, func(t *testing.T, db *DB) {
+		prepared.Clear()
+		testStore(t, db)
+		t.Run("plans", func(t *testing.T) { testPlans(t, db.dialect) })
+	})
 }
 
 func testStore(t *testing.T, db *DB) {

@@ -570,6 +570,7 @@ func Reports(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(w.reports().List(w.ctx, of, time.Time{}, 0)).is(w, want)
 			resultOf(w.reports().List(w.ctx, of, time.Time{}, 2)).is(w, want[:2])
 			resultOf(w.reports().List(w.ctx, of, hour(0), 0)).is(w, want[1:])
+			resultOf(w.reports().List(w.ctx, of, hour(0), 1)).is(w, want[1:2])
 			resultOf(w.reports().List(w.ctx, of, hour(2), 0)).is(w, nil)
 			resultOf(w.reports().List(w.ctx, "none", time.Time{}, 0)).is(w, nil)
 			resultOf(w.reports().Sum(w.ctx, of)).is(w, release.Outcomes{Succeeded: 1<<33 + 7, Failed: 11})
