@@ -68,7 +68,7 @@ func newMemberServer(t *testing.T, rates limit.Rates) *memberServer {
 		Tokens: fixedTokens{Claims: session.Issue("t", someID, someID, org.Owner, time.Now())},
 	})
 	w.actorOf = w.Access.Authorize
-	w.setRoutes(t, row{http.MethodPost, chatPath, writer, w.startChat})
+	w.setRoutes(t, row{http.MethodPost, chatPath, writer, generation, w.startChat})
 	addUser(t, w.store)
 	w.restore()
 	return w

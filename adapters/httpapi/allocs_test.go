@@ -75,7 +75,7 @@ func TestAllocationsOfASignedInRequest(t *testing.T) {
 	mark := must.Do(w.store.Marks(t.Context(), []id.Org{someID})).Or(t)[someID]
 	w.marks.cached = &mark // as on SQLite between commits
 	w.NewID = func() string { return strings.Clone("0198a1b2-0000-7000-8000-000000000001") }
-	w.setRoutes(t, row{http.MethodGet, prefix + "/models", member, withoutQuery(w.authorized(w.listModels))})
+	w.setRoutes(t, row{http.MethodGet, prefix + "/models", member, queries, withoutQuery(w.authorized(w.listModels))})
 	r := must.Do(http.NewRequestWithContext(t.Context(), http.MethodGet, prefix+"/models", nil)).Or(t)
 	r.RemoteAddr = "192.0.2.1:1"
 	r.Header.Set("Authorization", "Bearer "+strings.Repeat("token", 100))
@@ -88,7 +88,7 @@ func TestAllocationsOfASignedInRequest(t *testing.T) {
 		t.Errorf("the headers are %v", response.header)
 	}
 	var of *call
-	w.setRoutes(t, row{http.MethodGet, prefix + "/models", member, func(c *call) error {
+	w.setRoutes(t, row{http.MethodGet, prefix + "/models", member, queries, func(c *call) error {
 		of = c
 		return w.authorized(w.listModels)(c)
 	}})

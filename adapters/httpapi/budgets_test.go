@@ -326,7 +326,7 @@ func TestAChangeIsNotMadeWithoutMemoryForItsRecord(t *testing.T) {
 	core := must.Do(harness.NewDeployment(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))).Or(t)
 	ada := must.Do(core.Join(t.Context(), "org_acme", "user_ada", org.Owner)).Or(t)
 	a := newAPI(t, func(o *Options) { o.Tasks = core.Tasks })
-	a.setRoutes(t, row{http.MethodPost, "/tasks", public, a.as(&ada, a.createTask)}, row{http.MethodPatch, "/tasks/{id}", public, a.as(&ada, a.updateTask)})
+	a.setRoutes(t, row{http.MethodPost, "/tasks", public, none, a.as(&ada, a.createTask)}, row{http.MethodPatch, "/tasks/{id}", public, none, a.as(&ada, a.updateTask)})
 	titles := func() (all []string) {
 		must.NoError(t, core.Tasks.List(t.Context(), ada, task.Filter{}, func(v task.Task) error {
 			all = append(all, v.Title)

@@ -53,7 +53,7 @@ func (a *api) admit(c *call, g guard) error {
 		if g == webhook {
 			limiter = a.webhooks
 		}
-		if err := limiter.Take(c, limit.Network(c.address)); err != nil || c.route.inMemory {
+		if err := limiter.Take(c, limit.Network(c.address)); err != nil || c.route.Work == inMemory {
 			return err
 		}
 		return c.Hold(requestMemory)

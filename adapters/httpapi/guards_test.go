@@ -21,7 +21,7 @@ import (
 func serveMember(t *testing.T, g guard, handle func(*api) handler) *memberServer {
 	t.Helper()
 	w := newMemberServer(t, limit.Rates{})
-	w.setRoutes(t, row{http.MethodPost, "/test", g, handle(w.api)})
+	w.setRoutes(t, row{http.MethodPost, "/test", g, none, handle(w.api)})
 	return w
 }
 

@@ -68,7 +68,7 @@ func (a *api) setRoutes(t testing.TB, rows ...row) {
 func serveEndpoint(t testing.TB, method string, g guard, handle handler, change ...func(*Options)) *api {
 	t.Helper()
 	a := newAPI(t, change...)
-	a.setRoutes(t, row{method, "/test", g, handle})
+	a.setRoutes(t, row{method, "/test", g, none, handle})
 	a.actorOf = func(_ context.Context, c access.Caller) (org.Actor, error) {
 		return org.Actor{User: c.User, Org: c.Org}, nil
 	}

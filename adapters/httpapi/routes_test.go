@@ -33,9 +33,10 @@ func TestRoutesPageMatchesTheTable(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Routes\n\nPrinted from `adapters/httpapi/routes.go` by its test. HEAD works wherever GET does.\n\n")
 	b.WriteString("Guards: `unlimited` anyone, without limits on how often; `public` anyone; `browser` anyone, with pages for errors; `webhook` whoever signed the body; `caller` a valid token; `member` a member of the organisation; `writer` a member who is not VIEWER; `manager` OWNER or ADMIN; `owner` OWNER; `operator` the operator's secret.\n\n")
-	b.WriteString("| method | path | guard |\n|---|---|---|\n")
+	b.WriteString("Work: `queries`, `streams`, `uploads`, `downloads`, `generation` and `calls` acquire permits of the organisation's [shares](limits.md#shares-of-organisations). `downloads` take no idempotency key; `in memory` is charged to no budget.\n\n")
+	b.WriteString("| method | path | guard | work |\n|---|---|---|---|\n")
 	for _, r := range newAPI(t, everything).routes() {
-		fmt.Fprintf(&b, "| %s | `%s` | %s |\n", r.Method, r.Path, r.Guard)
+		fmt.Fprintf(&b, "| %s | `%s` | %s | %s |\n", r.Method, r.Path, r.Guard, r.Work)
 	}
 	const file = "../../docs/routes.md"
 	if *update {
@@ -279,17 +280,4 @@ func TestWrongMethodIs405BeforeAuthentication(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestOnlyUpdateChecksHaveNoTimeout(t *testing.T) {
-	a := newAPI(t, everything)
-	var inMemory []string
-	for path, p := range must.Do(a.router(a.routes())).Or(t).literal {
-		for method, e := range p.methods {
-			if e.inMemory {
-				inMemory = append(inMemory, method+" "+path)
-			}
-		}
-	}
-	must.Equal(t, []string{"GET /api/v1/updates/check"}, inMemory)
 }

@@ -3,8 +3,6 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"net/http"
-	"strings"
 
 	"go.opentelemetry.io/otel/metric"
 
@@ -31,24 +29,35 @@ func newShares(c limit.Concurrency) shares {
 	}
 }
 
-// of returns the shares of an endpoint: those of which a request acquires a permit while it is handled, which may
-// be nil, and those while it uses the database.
-func (s shares) of(r row) (request, database *limit.Shares) {
-	path := strings.TrimPrefix(r.Path, prefix)
-	switch {
-	case !r.Guard.token():
+// work says what a request does, and so of which shares it acquires permits.
+type work string
+
+// The kinds of work.
+const (
+	none       work = ""           // acquires no permits
+	inMemory   work = "in memory"  // none either; the handler does not block, and is not charged to the memory budget
+	queries    work = "queries"    // of requests, while it uses the database
+	streams    work = "streams"    // of streams, and of requests while it uses the database
+	uploads    work = "uploads"    // of transfers, and of requests while it uses the database
+	downloads  work = "downloads"  // the same
+	generation work = "generation" // of calls, and of requests while it uses the database
+	calls      work = "calls"      // of calls; it waits for providers between uses of the database
+)
+
+// of returns the shares of which a request acquires a permit while it is handled, and while it uses the database. They
+// may be nil.
+func (s shares) of(w work) (request, database *limit.Shares) {
+	switch w {
+	case none, inMemory:
 		return nil, nil
-	case path == "/sync/changes":
+	case streams:
 		return s.streams, s.requests
-	case path == "/chat":
-		return s.calls, s.requests
-	case path == "/sync/files" && r.Method == http.MethodPost, path == "/sync/files/{id}" && (r.Method == http.MethodGet || r.Method == http.MethodPut), path == "/sync/uploads/{id}/complete",
-		path == "/sync/resumable-uploads" && r.Method == http.MethodPost, path == "/sync/resumable-uploads/{id}" && r.Method == http.MethodPatch,
-		path == "/sync/files/{id}/versions/{version}" && r.Method == http.MethodGet, path == "/sync/batch", path == "/sync/batch/read":
+	case uploads, downloads:
 		return s.transfers, s.requests
-	case path == "/billing/checkout", path == "/billing/portal", path == "/billing/downgrade", path == "/mcp-oauth/start",
-		path == "/connectors/{instanceId}/credentials" && r.Method == http.MethodGet:
-		return nil, s.calls // they wait for providers between uses of the database
+	case generation:
+		return s.calls, s.requests
+	case calls:
+		return nil, s.calls
 	}
 	return nil, s.requests
 }

@@ -229,39 +229,14 @@ func TestPlaceIsAcquiredAfterTheClientDisconnects(t *testing.T) {
 	})
 }
 
-// TestSharesOfEndpoints names the endpoints that acquire others than callers' endpoints do, which use the database.
-func TestSharesOfEndpoints(t *testing.T) {
-	a := newAPI(t, everything, withShares)
-	s := a.shares
-	others := map[string][2]*limit.Shares{
-		"GET /sync/changes":                        {s.streams, s.requests},
-		"POST /chat":                               {s.calls, s.requests},
-		"POST /sync/files":                         {s.transfers, s.requests},
-		"GET /sync/files/{id}":                     {s.transfers, s.requests},
-		"PUT /sync/files/{id}":                     {s.transfers, s.requests},
-		"GET /sync/files/{id}/versions/{version}":  {s.transfers, s.requests},
-		"POST /sync/uploads/{id}/complete":         {s.transfers, s.requests},
-		"POST /sync/resumable-uploads":             {s.transfers, s.requests},
-		"PATCH /sync/resumable-uploads/{id}":       {s.transfers, s.requests},
-		"POST /sync/batch":                         {s.transfers, s.requests},
-		"POST /sync/batch/read":                    {s.transfers, s.requests},
-		"POST /billing/checkout":                   {nil, s.calls},
-		"POST /billing/portal":                     {nil, s.calls},
-		"POST /billing/downgrade":                  {nil, s.calls},
-		"POST /mcp-oauth/start":                    {nil, s.calls},
-		"GET /connectors/{instanceId}/credentials": {nil, s.calls},
-	}
-	for _, r := range a.routes() {
-		name := r.Method + " " + strings.TrimPrefix(r.Path, prefix)
-		want, other := others[name]
-		if delete(others, name); !other && r.Guard.token() {
-			want[1] = s.requests
+func TestSharesOfWork(t *testing.T) {
+	s := newShares(fewPlaces)
+	for w, want := range map[work][2]*limit.Shares{
+		none: {}, inMemory: {}, queries: {nil, s.requests}, streams: {s.streams, s.requests}, uploads: {s.transfers, s.requests},
+		downloads: {s.transfers, s.requests}, generation: {s.calls, s.requests}, calls: {nil, s.calls},
+	} {
+		if request, database := s.of(w); request != want[0] || database != want[1] {
+			t.Errorf("%q acquires permits of %v and %v", w, request, database)
 		}
-		if whole, work := s.of(r); whole != want[0] || work != want[1] {
-			t.Errorf("%s acquires permits of %v and %v", name, whole, work)
-		}
-	}
-	for name := range others {
-		t.Errorf("%s is not in the table", name)
 	}
 }
