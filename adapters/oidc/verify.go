@@ -97,7 +97,9 @@ func (p *Provider) verify(ctx context.Context, text string) (token, error) {
 	if !identity.ValidID(signed.Subject) {
 		return token{}, refuse(errors.New("sub is empty or cannot be an id"))
 	}
-	if c.EmailVerified == false || c.EmailVerified == "false" {
+	switch c.EmailVerified {
+	case nil, true, "true":
+	default:
 		c.Email = ""
 	}
 	if c.Org == "" && c.Compact.Org != "" {

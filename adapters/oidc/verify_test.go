@@ -63,6 +63,7 @@ func TestClaimsOfBothShapesAreRead(t *testing.T) {
 		},
 		"an address that is not verified":            {map[string]any{"email": "ada@example.com", "email_verified": false}, identity.Claims{}},
 		"an address that is not verified, as a text": {map[string]any{"email": "ada@example.com", "email_verified": "false"}, identity.Claims{}},
+		"an address that is perhaps verified":        {map[string]any{"email": "ada@example.com", "email_verified": 0}, identity.Claims{}},
 		"an address that is verified":                {map[string]any{"email": "ada@example.com", "email_verified": "true"}, identity.Claims{Email: "ada@example.com"}},
 		"invalid names and addresses": {
 			map[string]any{"name": strings.Repeat("é", 300), "email": "nobody", "picture": "javascript:alert(1)"},

@@ -21,8 +21,9 @@ type envelope struct {
 }
 
 type emailAddress struct {
-	ID      text `json:"id"`
-	Address text `json:"email_address"`
+	ID         text       `json:"id"`
+	Address    text       `json:"email_address"`
+	Unverified unverified `json:"verification"`
 }
 
 type user struct {
@@ -138,8 +139,8 @@ func readUser(data json.RawMessage, e *identity.Event) (time.Time, error) {
 		return time.Time{}, err
 	}
 	var email text
-	for i, a := range u.Emails {
-		if i == 0 || a.ID == u.PrimaryEmailID && a.ID != "" {
+	for _, a := range u.Emails {
+		if !a.Unverified && (email == "" || a.ID == u.PrimaryEmailID && a.ID != "") {
 			email = a.Address
 		}
 	}
@@ -266,6 +267,18 @@ func (t *text) UnmarshalJSON(data []byte) error {
 	if data[0] == '"' {
 		return json.Unmarshal(data, (*string)(t))
 	}
+	return nil
+}
+
+// unverified is true for an object with another status than verified.
+type unverified bool
+
+func (u *unverified) UnmarshalJSON(data []byte) error {
+	var v struct {
+		Status text `json:"status"`
+	}
+	_ = json.Unmarshal(data, &v) // anything else is no statement
+	*u = v.Status != "" && v.Status != "verified"
 	return nil
 }
 
