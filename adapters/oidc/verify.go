@@ -2,6 +2,7 @@ package oidc
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -81,8 +82,8 @@ func (p *Provider) verify(ctx context.Context, text string) (token, error) {
 	if err != nil {
 		return token{}, err
 	}
-	var c payload
-	if err := signed.Claims(&c); err != nil {
+	c, err := claimsOf(signed)
+	if err != nil {
 		return token{}, refuse(err)
 	}
 	if signed.Issuer != p.Issuer { // go-oidc accepts another spelling for Google
@@ -119,6 +120,29 @@ func (p *Provider) verify(ctx context.Context, text string) (token, error) {
 		},
 		audience: signed.Audience, party: c.Party, nonce: signed.Nonce,
 	}, nil
+}
+
+// claimsOf returns the claims by their exact names. encoding/json alone would take Email for email, and "ſub" for sub.
+// Those that go-oidc reads in this way are refused.
+func claimsOf(signed *gooidc.IDToken) (c payload, err error) {
+	var all map[string]json.RawMessage
+	if err := signed.Claims(&all); err != nil {
+		return c, err
+	}
+	for name := range all {
+		switch lower := strings.ToLower(strings.ToUpper(name)); lower {
+		case name:
+		case "iss", "sub", "aud", "exp", "iat", "nonce":
+			return c, fmt.Errorf("the claim %q is ambiguous", lower)
+		default:
+			delete(all, name)
+		}
+	}
+	exact, err := json.Marshal(all)
+	if err == nil {
+		err = json.Unmarshal(exact, &c)
+	}
+	return c, err
 }
 
 // signature verifies the signature. If no known key has signed the token it reads the keys

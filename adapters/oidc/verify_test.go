@@ -65,6 +65,10 @@ func TestClaimsOfBothShapesAreRead(t *testing.T) {
 		"an address that is not verified, as a text": {map[string]any{"email": "ada@example.com", "email_verified": "false"}, identity.Claims{}},
 		"an address that is perhaps verified":        {map[string]any{"email": "ada@example.com", "email_verified": 0}, identity.Claims{}},
 		"an address that is verified":                {map[string]any{"email": "ada@example.com", "email_verified": "true"}, identity.Claims{Email: "ada@example.com"}},
+		"names in other letters are other claims": {
+			map[string]any{"name": "Ada", "Name": "Eve", "ORG_ID": "org_1", "Email": 7, "\u017fts": "pending"},
+			identity.Claims{Name: "Ada"},
+		},
 		"invalid names and addresses": {
 			map[string]any{"name": strings.Repeat("é", 300), "email": "nobody", "picture": "javascript:alert(1)"},
 			identity.Claims{Name: strings.Repeat("é", 200)},
@@ -127,6 +131,8 @@ func TestInvalidClaimsAreRefused(t *testing.T) {
 		"no party":                                 {forParty, nil, false},
 		"an empty party":                           {forParty, map[string]any{"azp": ""}, false},
 		"a party that is no string":                {forParty, map[string]any{"azp": []string{"collab-cli"}}, false},
+		"a second subject in capitals":             {open, map[string]any{"SUB": "user_2"}, false},
+		"an audience in capitals":                  {forAudience, map[string]any{"AUD": "collab"}, false},
 		"another issuer":                           {open, map[string]any{"iss": "https://other.example.com"}, false},
 		"the issuer with a slash":                  {open, map[string]any{"iss": i.URL + "/"}, false},
 		"no issuer":                                {open, map[string]any{"iss": nil}, false},
