@@ -95,7 +95,6 @@ type Mirror struct {
 	sent       map[string]map[string]inFlight // by the key and the checksum that the server gets
 	cleaned    time.Time                      // when clean was last due
 	paces      map[string]pace                // of files that Run has sent again, by key; nil without Run
-	due        time.Time                      // when the first upload that the last round has put off is due; zero if there is none
 
 	lock         sync.Mutex     // of what follows, and of the fields above during a round's steps
 	limits       *mirror.Limits // nil if they are not known
@@ -125,7 +124,7 @@ type refusal struct {
 type pace struct {
 	last    time.Time
 	wait    time.Duration
-	changed bool // within wait
+	changed bool // within minPace
 }
 
 // lateness is how long after its request was given up a change may still be made by the server.

@@ -36,7 +36,7 @@ const (
 	minDamaged = time.Minute
 	maxDamaged = 24 * time.Hour
 	// minPace and maxPace are the times for which Run does not send a file again: first the shorter one,
-	// and twice as long each time if the file has changed within the last one.
+	// and twice as long each time if the file has changed within the shorter one.
 	minPace = 2 * time.Second
 	maxPace = 30 * time.Second
 	// limitsFor and limitsForHeld are how long the server's limits are believed, the latter while
@@ -50,6 +50,7 @@ type Outcome struct {
 	Done     int // steps
 	Held     []mirror.Held
 	Failed   []mirror.Held // files whose steps failed, to be tried again later
+	Delayed  []Delayed     // files that are put off
 	Guard    string        // why Pending was not done; empty if nothing was stopped
 	Pending  []mirror.Step // the steps that a guard has stopped, or all steps of a dry run
 	ReadOnly bool          // the member may not write: what the directory has was not uploaded
@@ -57,6 +58,12 @@ type Outcome struct {
 	Files    int           // in the directory
 	Paused   bool          // nothing was done
 	Late     string        // why changes of the directory are noticed late, empty if they are not
+}
+
+// Delayed is a file that was changed soon after it was sent, and when it is due to be sent again.
+type Delayed struct {
+	Path string
+	Due  time.Time
 }
 
 // round is the state of one round.
@@ -121,7 +128,7 @@ func (m *Mirror) round(ctx context.Context, dry bool) (Outcome, error) {
 	m.lock.Lock()
 	r := &round{Mirror: m, scope: m.scope, touched: map[string]bool{}, attempts: map[string]int{}, batches: make(chan struct{}, maxBatches)}
 	accept := m.accept
-	m.scope, m.accept, m.due = mirror.Scope{}, false, time.Time{}
+	m.scope, m.accept = mirror.Scope{}, false
 	now := m.Clock.Now()
 	maps.DeleteFunc(m.paces, func(_ string, p pace) bool { return now.Sub(p.last) > 2*p.wait })
 	m.lock.Unlock()
@@ -261,7 +268,7 @@ func (r *round) plan(ctx context.Context, identity string, accept bool) (in mirr
 		in = r.input(rules)
 		plan = r.Plan(in)
 	}
-	r.Held, r.Files, r.Retry = plan.Held, len(in.Tree.Files), false
+	r.Held, r.Delayed, r.Files, r.Retry = plan.Held, nil, len(in.Tree.Files), false
 	return in, plan, changes, nil
 }
 
@@ -484,11 +491,9 @@ func (r *round) putOff(s mirror.Step) bool {
 	if left := due.Sub(now); s.Action != mirror.Upload || left <= 0 || left > p.wait { // more if the clock was set back
 		return false
 	}
-	p.changed = true
+	p.changed = p.changed || now.Sub(p.last) < minPace
 	r.paces[s.Row.Key] = p
-	if r.due.IsZero() || due.Before(r.due) {
-		r.due = due
-	}
+	r.Delayed = append(r.Delayed, Delayed{s.Path, due})
 	return true
 }
 

@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,7 +61,7 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 	m.Changed(mirror.Everything())
 	m.paces = map[string]pace{}
 	following := false
-	var next time.Time // when uploads that were put off are due, and a round is to be done
+	stop := func() {} // ends the wait for the first file that the last round has put off
 	failing, failed := backoff{most: maxBackoff}, backoff{most: maxRetry}
 	var retrying atomic.Bool
 	for {
@@ -102,12 +103,16 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 			})
 		}
 		failing.last = 0
-		if now := m.Clock.Now(); !m.due.IsZero() && (m.due.Before(next) || !next.After(now)) {
-			next = m.due
-			wait := next.Sub(now)
+		stop()
+		if len(out.Delayed) > 0 {
+			first := slices.MinFunc(out.Delayed, func(a, b Delayed) int { return a.Due.Compare(b.Due) })
+			wait := first.Due.Sub(m.Clock.Now())
+			waiting, cancel := context.WithCancel(ctx)
+			stop = cancel
 			background.Go(func() {
-				_ = m.Wait(ctx, wait)
-				m.Changed(mirror.Scope{})
+				if m.Wait(waiting, wait) == nil {
+					m.Changed(mirror.Scope{})
+				}
 			})
 		}
 		m.clean(ctx)
