@@ -247,9 +247,13 @@ func (a *app) syncStatus() *cobra.Command {
 		default:
 			paused = "until " + a.resumption(directory, args[0])
 		}
+		var delayed []string
+		for _, d := range last.Delayed {
+			delayed = append(delayed, d.Path+" until "+d.Due.Local().Format(time.TimeOnly))
+		}
 		return a.record(last, []column{
 			{"at", last.Time.Local().Format(time.DateTime)}, {"files", fmt.Sprint(last.Files)}, {"held", problems(last.Held)}, {"failed", problems(last.Failed)},
-			{"stopped", last.Stopped}, {"problem", last.Problem}, {"late", last.Late}, {"paused", paused},
+			{"delayed", strings.Join(delayed, "; ")}, {"stopped", last.Stopped}, {"problem", last.Problem}, {"late", last.Late}, {"paused", paused},
 		})
 	})
 }
@@ -632,7 +636,7 @@ type synced struct {
 // openSynced opens a directory, to be bound to the place f if it is not bound. If it is bound it
 // must be to f, or, with anyPlace, to another place of the same organisation. checkNested says what opened is.
 func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bool, opened map[string]mirror.Binding) (s *synced, err error) {
-	s = &synced{app: a, dir: dir, server: f.client.Server, last: syncRound{Held: []syncProblem{}, Failed: []syncProblem{}}, unwritten: map[string]bool{}, failing: map[string]fault.Kind{}}
+	s = &synced{app: a, dir: dir, server: f.client.Server, last: syncRound{Held: []syncProblem{}, Failed: []syncProblem{}, Delayed: []syncDelayed{}}, unwritten: map[string]bool{}, failing: map[string]fault.Kind{}}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -775,11 +779,18 @@ type syncRound struct {
 	ReadOnly    bool          `json:"readOnly"` // changes of the directory are not sent, as the member may only read
 	Paused      bool          `json:"paused"`
 	PausedUntil *time.Time    `json:"pausedUntil"`
+	Delayed     []syncDelayed `json:"delayed"`
 }
 
 type syncProblem struct {
 	Path   string `json:"path"`
 	Reason string `json:"reason"`
+}
+
+// syncDelayed is a file that is sent later, as it was changed soon after it was sent.
+type syncDelayed struct {
+	Path string    `json:"path"`
+	Due  time.Time `json:"due"`
 }
 
 func problemsOf(held []mirror.Held) []syncProblem {
@@ -928,7 +939,10 @@ func (s *synced) finished(o rounds.Outcome, err error) {
 		r.Problem = err.Error()
 	} else if !o.Paused {
 		r.Files, r.Held, r.Failed, r.Stopped = o.Files, problemsOf(o.Held), problemsOf(o.Failed), o.Guard
-		r.ReadOnly = o.ReadOnly
+		r.Delayed, r.ReadOnly = []syncDelayed{}, o.ReadOnly
+		for _, d := range o.Delayed[:min(len(o.Delayed), maxListed)] {
+			r.Delayed = append(r.Delayed, syncDelayed(d))
+		}
 		s.forgetFailures(slices.Concat(o.Held, o.Failed))
 	}
 	s.last = r

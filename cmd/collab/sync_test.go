@@ -218,6 +218,20 @@ func TestAFileThatGoesOnFailingIsPrintedOnce(t *testing.T) {
 	}
 }
 
+func TestTheStatusSaysUntilWhenFilesAreDelayed(t *testing.T) {
+	dir := t.TempDir()
+	must.NoError(t, os.Mkdir(filepath.Join(dir, mirror.StateDirectory), 0o700))
+	a, out, _ := terminal(t, 80, nil)
+	s := &synced{app: a, dir: dir, files: must.Do(mirrorstate.OpenDirectory(dir)).Or(t), unwritten: map[string]bool{}}
+	defer s.files.Close()
+	due := time.Date(2026, 3, 1, 12, 0, 30, 0, time.Local)
+	s.finished(rounds.Outcome{Delayed: []rounds.Delayed{{Path: "a", Due: due}, {Path: "b", Due: due}}}, nil)
+	must.Is(t, 0, a.run(t.Context(), []string{"sync", "status", dir}))
+	if !strings.Contains(out.String(), "  a until 12:00:30; b until 12:00:30\n") {
+		t.Errorf("it prints %q", out)
+	}
+}
+
 func TestWhatKeepsFilesIsSaidOnce(t *testing.T) {
 	for _, onTerminal := range []bool{false, true} {
 		files := must.Do(os.OpenRoot(t.TempDir())).Or(t)
