@@ -33,6 +33,9 @@ func (p Plan) guardDeletions(c Changes) string {
 	case p.Deletions == 0:
 		return ""
 	case p.Deletions > max(guardDeletions, p.Known/guardShare):
+		if p.Vacated {
+			return "The server has no file in this place any more, as when a workspace was deleted or is closed to you."
+		}
 		return "An unusual number of files would be deleted."
 	case p.Missing > 0:
 		return "The server has no record of why files are missing there: they were deleted long ago, or are no longer visible."

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"collab/domain/mirror"
+	"collab/test/must"
 )
 
 func TestNamesOfConflictCopies(t *testing.T) {
@@ -110,6 +111,28 @@ func TestGuardsStopDeletions(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAGuardSaysThatTheServerHasNoFileAnyMore(t *testing.T) {
+	rows := map[string]mirror.Row{}
+	var entries []*mirror.Entry
+	for key := range strings.SplitSeq("abcdefghijklmnopqrstuv", "") {
+		entries = append(entries, &mirror.Entry{Path: key, Name: key, Checksum: "c"})
+		rows[key] = mirror.Row{Key: key, Local: entries[len(entries)-1], Synced: &mirror.Synced{Checksum: "c"}}
+	}
+	in := mirror.Input{Rows: rows, Tree: mirror.NewTree(slices.Values(entries), func(string) *mirror.Entry { return nil }), Rules: open}
+	var reasons []string
+	for _, remote := range []*mirror.Record{nil, {Path: "a", Checksum: "c"}} {
+		a := rows["a"]
+		a.Remote = remote
+		rows["a"] = a
+		reason, _ := mirror.MakePlan(in).Guard(mirror.Changes{})
+		reasons = append(reasons, reason)
+	}
+	must.Equal(t, []string{
+		"The server has no file in this place any more, as when a workspace was deleted or is closed to you.",
+		"An unusual number of files would be deleted.",
+	}, reasons)
 }
 
 // TestAPlanWithoutDeletions has a directory take the place of a file on the server, a file elsewhere deleted there,

@@ -62,6 +62,7 @@ type Plan struct {
 	Missing   int  // of those, steps that follow from Row.Missing
 	Known     int  // files on which both sides agreed before
 	Emptied   bool // the directory contains no file, and contained at least two
+	Vacated   bool // the server has no file in the place
 }
 
 // Input is what a plan follows from.
@@ -81,12 +82,13 @@ type Input struct {
 func MakePlan(in Input) Plan {
 	p := planner{Input: in, decided: map[string]Action{}, arriving: newKeys(), leaving: newKeys(), respelled: map[[2]string]bool{}}
 	p.Held = slices.Clone(in.Tree.Held)
-	p.Emptied = len(in.Tree.Files) == 0
+	p.Emptied, p.Vacated = len(in.Tree.Files) == 0, true
 	var keys []string // of the rows that may need something
 	for key, r := range in.Rows {
 		if r.Synced != nil {
 			p.Known++
 		}
+		p.Vacated = p.Vacated && r.Remote == nil
 		if !r.settled() {
 			keys = append(keys, key)
 		}
