@@ -561,7 +561,7 @@ func (a *app) checkNested(dir string, b mirror.Binding, opened map[string]mirror
 		if !ok {
 			bound, _ = storedBinding(other)
 		}
-		if bound == b {
+		if bound.Org == b.Org && bound.Place == b.Place && (bound.User == b.User || b.Place != personalPlace) { // a server can have several addresses
 			return usage("%s %s %s, which is synchronised with the same place. If it no longer is, move %s, which has its trash, out of it", dir, relation, other, filepath.Join(other, mirror.StateDirectory))
 		}
 	}
