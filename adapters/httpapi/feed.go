@@ -210,35 +210,3 @@ func (f *follower) close(reason changes.Reason) {
 		slog.String("request", f.request), slog.String("address", f.address),
 		slog.String("user", f.actor.user), slog.String("org", f.actor.org))
 }
-
-// instrumentFeed creates the instruments of the feed.
-func (a *api) instrumentFeed() error {
-	var err error
-	a.ends, err = a.Meter.Int64Counter("collab.feed.disconnects",
-		metric.WithUnit("{stream}"), metric.WithDescription("Change feeds that ended, by reason."))
-	if err != nil || a.Feed == nil {
-		return err
-	}
-	_, err = a.Meter.Int64ObservableUpDownCounter("collab.feed.subscribers",
-		metric.WithUnit("{stream}"), metric.WithDescription("Change feeds that are open."),
-		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
-			o.Observe(a.Feed.Stats().Subscribers)
-			return nil
-		}))
-	for _, c := range []struct {
-		name, unit, description string
-		value                   func(changes.Stats) int64
-	}{
-		{"collab.feed.events", "{event}", "Events handed to subscribers.", func(f changes.Stats) int64 { return f.Delivered }},
-		{"collab.feed.backlog_reads", "{page}", "Pages of the log read for a subscriber behind the buffer.", func(f changes.Stats) int64 { return f.Reads }},
-		{"collab.feed.resyncs", "{stream}", "Cursors that could not be resumed.", func(f changes.Stats) int64 { return f.Resyncs }},
-	} {
-		_, failed := a.Meter.Int64ObservableCounter(c.name, metric.WithUnit(c.unit), metric.WithDescription(c.description),
-			metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
-				o.Observe(c.value(a.Feed.Stats()))
-				return nil
-			}))
-		err = errors.Join(err, failed)
-	}
-	return err
-}

@@ -4,8 +4,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -136,22 +134,8 @@ type api struct {
 }
 
 // New returns the handler of the whole interface.
-func New(o Options) (http.Handler, error) {
-	for name, missing := range map[string]bool{
-		"Access": o.Access == nil, "Onboarding": o.Onboarding == nil, "Members": o.Members == nil, "Teams": o.Teams == nil,
-		"Workspaces": o.Workspaces == nil, "Tasks": o.Tasks == nil, "Webhooks": o.Webhooks == nil, "Operator": o.Operator == nil,
-		"Idempotency": o.Idempotency == nil, "Objects": o.Objects == nil, "Feed": o.Feed == nil, "Chats": o.Chats == nil, "Metering": o.Metering == nil, "Archives": o.Archives == nil, "Billing": o.Billing == nil, "Connectors": o.Connectors == nil, "Releases": o.Releases == nil, "Log": o.Log == nil, "Meter": o.Meter == nil, "PublicURL": o.PublicURL == "",
-		"Budgets": o.Budgets == limit.Budgets{}, "Connections": o.Connections == nil, "Document": o.Document == nil, "JWKS": o.JWKS == nil, "Ready": o.Ready == nil, "Doctor": o.Doctor == nil, "NewID": o.NewID == nil,
-	} {
-		if missing {
-			return nil, fmt.Errorf("httpapi: %s is missing", name)
-		}
-	}
-	return build(o)
-}
+func New(o Options) (http.Handler, error) { return build(o) }
 
-// build returns the interface without checking that the use cases are set, for tests of its
-// parts.
 func build(o Options) (*api, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -165,7 +149,7 @@ func build(o Options) (*api, error) {
 	if a.origin, err = originOf(o.PublicURL); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(a.instrument(), a.instrumentFeed(), a.instrumentBudgets(), a.instrumentShares()); err != nil {
+	if err := a.instrument(); err != nil {
 		return nil, err
 	}
 	router, err := a.router(a.routes())

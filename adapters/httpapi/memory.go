@@ -2,13 +2,8 @@ package httpapi
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"io"
 	"net/http"
-
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/limit"
@@ -148,24 +143,4 @@ type budgets struct{ anonymous, callers, spool *limit.Budget }
 
 func newBudgets(b limit.Budgets) *budgets {
 	return &budgets{limit.NewBudget(b.Anonymous), limit.NewBudget(b.Callers), limit.NewBudget(b.Spool)}
-}
-
-// instrumentBudgets creates the instruments of the budgets.
-func (a *api) instrumentBudgets() error {
-	_, used := a.Meter.Int64ObservableUpDownCounter("collab.budget.used", metric.WithUnit("By"),
-		metric.WithDescription("Bytes that requests hold of a budget."), observe("budget", a.budgetsByName, (*limit.Budget).Used))
-	_, refusals := a.Meter.Int64ObservableCounter("collab.budget.refusals", metric.WithUnit("{refusal}"),
-		metric.WithDescription("Times that a budget did not have what a request needed."),
-		observe("budget", a.budgetsByName, (*limit.Budget).Refusals))
-	return errors.Join(used, refusals)
-}
-
-// observe makes an instrument observe a value of each of the things, with its name as an attribute.
-func observe[T any](attributeName string, things func() map[string]T, value func(T) int64) metric.Int64ObservableOption {
-	return metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
-		for name, thing := range things() {
-			o.Observe(value(thing), metric.WithAttributes(attribute.String(attributeName, name)))
-		}
-		return nil
-	})
 }

@@ -163,25 +163,6 @@ func methodLabel(method string) string {
 	return "_OTHER"
 }
 
-// instrument creates the instruments of requests.
-func (a *api) instrument() error {
-	var err error
-	a.duration, err = a.Meter.Float64Histogram("http.server.request.duration",
-		metric.WithUnit("s"), metric.WithDescription("Duration of requests."),
-		metric.WithExplicitBucketBoundaries(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10))
-	if err != nil {
-		return err
-	}
-	a.other = a.newSeries("unmatched")
-	_, err = a.Meter.Int64ObservableUpDownCounter("http.server.active_requests",
-		metric.WithUnit("{request}"), metric.WithDescription("Requests being handled."),
-		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
-			o.Observe(a.active.Load())
-			return nil
-		}))
-	return err
-}
-
 // series records the requests of one route. Attributes of a method and status are made once,
 // which saves allocations.
 type series struct {

@@ -2,9 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
-
-	"go.opentelemetry.io/otel/metric"
 
 	"collab/adapters/httpapi/limit"
 	"collab/app/webhooks"
@@ -106,20 +103,4 @@ func (a *api) acquireWebhook(c *call) webhooks.Enter {
 		c.requestPermit, err = a.shares.webhooks.Acquire(ctx, organisation)
 		return err
 	}
-}
-
-// instrumentShares creates the instruments of the shares.
-func (a *api) instrumentShares() error {
-	observed := func(of func(limit.SharesStats) int64) metric.Int64ObservableOption {
-		return observe("kind", a.shares.kinds, func(s *limit.Shares) int64 { return of(s.Stats()) })
-	}
-	_, used := a.Meter.Int64ObservableUpDownCounter("collab.share.used", metric.WithUnit("{permit}"),
-		metric.WithDescription("Permits that are held, by kind of work."), observed(func(f limit.SharesStats) int64 { return f.Used }))
-	_, waiting := a.Meter.Int64ObservableUpDownCounter("collab.share.waiting", metric.WithUnit("{request}"),
-		metric.WithDescription("Requests that wait because their organisation has its share or no permit is free."),
-		observed(func(f limit.SharesStats) int64 { return f.Waiting }))
-	_, refusals := a.Meter.Int64ObservableCounter("collab.share.refusals", metric.WithUnit("{refusal}"),
-		metric.WithDescription("Requests refused because their organisation had its share or no permit was free for too long."),
-		observed(func(f limit.SharesStats) int64 { return f.Refusals }))
-	return errors.Join(used, waiting, refusals)
 }
