@@ -15,7 +15,8 @@ import (
 	"collab/domain/mirror"
 )
 
-// nonBlocking opens a pipe that took the place of a file without waiting for its other end.
+// nonBlocking opens a pipe that took the place of a file without waiting for its other end, and a file without the
+// system calls with which os makes it non-blocking and blocking again.
 const nonBlocking = unix.O_NONBLOCK
 
 // forSync opens a file to sync it.
