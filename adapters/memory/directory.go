@@ -249,13 +249,7 @@ func sameEmail(a, b string) bool {
 type seats struct{ run runner }
 
 func (s seats) Count(_ context.Context, orgs []id.Org, now time.Time) (map[id.Org]org.Seats, error) {
-	return result(s.run, func(x *tx) (map[id.Org]org.Seats, error) {
-		counted := make(map[id.Org]org.Seats, len(orgs))
-		for _, o := range orgs {
-			counted[o] = x.tenant(o).seats(now)
-		}
-		return counted, nil
-	})
+	return ofEach(s.run, orgs, func(x *tx, o id.Org) (org.Seats, error) { return x.tenant(o).seats(now), nil })
 }
 
 func (t *tenant) seats(now time.Time) (n org.Seats) {
@@ -372,13 +366,7 @@ func (s subscriptions) Get(_ context.Context, o id.Org) (plan.Subscription, erro
 }
 
 func (s subscriptions) Of(_ context.Context, orgs []id.Org) (map[id.Org]plan.Subscription, error) {
-	return result(s.run, func(x *tx) (map[id.Org]plan.Subscription, error) {
-		subs := make(map[id.Org]plan.Subscription, len(orgs))
-		for _, o := range orgs {
-			subs[o] = x.tenant(o).subscription(o)
-		}
-		return subs, nil
-	})
+	return ofEach(s.run, orgs, func(x *tx, o id.Org) (plan.Subscription, error) { return x.tenant(o).subscription(o), nil })
 }
 
 func (t *tenant) subscription(o id.Org) plan.Subscription {

@@ -77,16 +77,7 @@ func (s *Store) From(string) ports.Records { return s }
 
 // Epochs reads the epochs of the organisations that exist.
 func (s *Store) Epochs(_ context.Context, orgs []id.Org) (map[id.Org]int64, error) {
-	epochs := make(map[id.Org]int64, len(orgs))
-	err := s.run(func(x *tx) error {
-		for _, o := range orgs {
-			if epoch, err := x.Epochs.get(o); err == nil {
-				epochs[o] = epoch
-			}
-		}
-		return nil
-	})
-	return epochs, err
+	return ofEach(s.run, orgs, func(x *tx, o id.Org) (int64, error) { return x.Epochs.get(o) })
 }
 
 // Ready returns nil: maps always answer.
@@ -276,6 +267,19 @@ func result[V any](run runner, fn func(*tx) (V, error)) (V, error) {
 		return zero, err
 	}
 	return v, nil
+}
+
+// ofEach returns the values of the organisations for which fn returns no error.
+func ofEach[V any](run runner, orgs []id.Org, fn func(*tx, id.Org) (V, error)) (map[id.Org]V, error) {
+	return result(run, func(x *tx) (map[id.Org]V, error) {
+		values := make(map[id.Org]V, len(orgs))
+		for _, o := range orgs {
+			if v, err := fn(x, o); err == nil {
+				values[o] = v
+			}
+		}
+		return values, nil
+	})
 }
 
 // records returns the collections. It implements all groups of them except Storage, which has methods of its own.

@@ -35,13 +35,7 @@ func (s storage) ObjectSets() ports.ObjectSets { return objectSets{s.run} }
 
 // Used sums the sizes each time.
 func (s storage) Used(_ context.Context, orgs []id.Org) (map[id.Org]object.Usage, error) {
-	return result(s.run, func(x *tx) (map[id.Org]object.Usage, error) {
-		used := make(map[id.Org]object.Usage, len(orgs))
-		for _, o := range orgs {
-			used[o] = x.tenant(o).used()
-		}
-		return used, nil
-	})
+	return ofEach(s.run, orgs, func(x *tx, o id.Org) (object.Usage, error) { return x.tenant(o).used(), nil })
 }
 
 func (t *tenant) used() (u object.Usage) {
@@ -224,17 +218,11 @@ func (s *state) head(o id.Org) object.Head {
 
 // Marks reads the marks of the organisations that exist.
 func (s *Store) Marks(_ context.Context, orgs []id.Org) (map[id.Org]org.Mark, error) {
-	marks := make(map[id.Org]org.Mark, len(orgs))
-	err := s.run(func(x *tx) error {
-		for _, o := range orgs {
-			if at, err := x.Epochs.get(o); err == nil {
-				h := x.head(o)
-				marks[o] = org.Mark{Epoch: at, LogEpoch: h.Epoch, LogN: h.N}
-			}
-		}
-		return nil
+	return ofEach(s.run, orgs, func(x *tx, o id.Org) (org.Mark, error) {
+		at, err := x.Epochs.get(o)
+		h := x.head(o)
+		return org.Mark{Epoch: at, LogEpoch: h.Epoch, LogN: h.N}, err
 	})
-	return marks, err
 }
 
 // Cached returns false: Marks takes no longer.
@@ -295,13 +283,7 @@ func (c changes) Append(_ context.Context, o id.Org, changes ...object.Change) (
 }
 
 func (c changes) Heads(_ context.Context, orgs []id.Org) (map[id.Org]object.Head, error) {
-	return result(c.run, func(x *tx) (map[id.Org]object.Head, error) {
-		heads := make(map[id.Org]object.Head, len(orgs))
-		for _, o := range orgs {
-			heads[o] = x.head(o)
-		}
-		return heads, nil
-	})
+	return ofEach(c.run, orgs, func(x *tx, o id.Org) (object.Head, error) { return x.head(o), nil })
 }
 
 func (c changes) List(_ context.Context, o id.Org, after int64, limit int) ([]object.Change, error) {

@@ -196,16 +196,11 @@ func parts(sums map[string]usage.Sum) (all []usage.Part) {
 }
 
 func (s ledger) Totals(_ context.Context, orgs []id.Org, first, last quota.Day) (map[id.Org]usage.Sum, error) {
-	return result(s.run, func(x *tx) (map[id.Org]usage.Sum, error) {
-		sums := make(map[id.Org]usage.Sum, len(orgs))
-		for _, o := range orgs {
-			var sum usage.Sum
-			for _, e := range x.tenant(o).entries(usage.Period{Start: first.Start(), End: last.End()}) {
-				sum = sum.Plus(e.Sum())
-			}
-			sums[o] = sum
+	return ofEach(s.run, orgs, func(x *tx, o id.Org) (sum usage.Sum, _ error) {
+		for _, e := range x.tenant(o).entries(usage.Period{Start: first.Start(), End: last.End()}) {
+			sum = sum.Plus(e.Sum())
 		}
-		return sums, nil
+		return sum, nil
 	})
 }
 
