@@ -281,17 +281,12 @@ func (q changes) Since(ctx context.Context, o id.Org, after int64, head func(obj
 // entries before them in their logs, until none is found.
 func (q changes) Prune(ctx context.Context, before time.Time) error {
 	for {
-		type oldest struct {
+		var one struct {
 			org  id.Org
 			last int64
 		}
-		var one oldest
-		var old []oldest
 		c := crossTenantSQL(crossTenantLogs, oldestEntries, before.UnixMilli(), prunedEntries, prunedLogs)
-		err := eachRow(ctx, q.read, "Change", c, []any{&one.org, &one.last}, func() error {
-			old = append(old, one)
-			return nil
-		})
+		old, err := rowsOf(ctx, q.read, "Change", c, &one, &one.org, &one.last)
 		if err != nil || len(old) == 0 {
 			return err
 		}

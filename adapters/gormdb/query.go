@@ -171,6 +171,16 @@ func eachRow(ctx context.Context, db *gorm.DB, what string, c command, to []any,
 	return eachRowOn(ctx, db, db.Statement.ConnPool, what, c, to, fn)
 }
 
+// rowsOf runs a query and returns what row is after the scan of each row into the destinations, which
+// are row or fields of it.
+func rowsOf[T any](ctx context.Context, db *gorm.DB, what string, c command, row *T, to ...any) (all []T, err error) {
+	err = eachRow(ctx, db, what, c, to, func() error {
+		all = append(all, *row)
+		return nil
+	})
+	return all, err
+}
+
 // eachRowOn is eachRow on a pool or a connection of db's. GORM would copy its session and run
 // through its callbacks for each query, which takes longer than a short query itself.
 func eachRowOn(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, what string, c command, to []any, fn func() error) error {

@@ -101,15 +101,17 @@ func (q quotas) ReserveAllAt(ctx context.Context, epoch int64, leases []quota.Le
 	args := tenantParams(o, 8)
 	args = append(args, records(sums, reservedSums), epoch, limit, limit)
 	text := reserveAll[q.dialect]
+	var user id.User
 	if q.dialect == onPostgres {
 		args = append(args, records(rows, reservedLeases))
 		if !q.inTransaction() {
 			text = reserveAllAsync
 		}
-		granted, err = q.reserveAll(ctx, args.sql(text))
+		granted, err = rowsOf(ctx, q.write, "Lease", args.sql(text), &user, (*string)(&user))
 	} else {
 		err = q.atomicAsync(ctx, func(c *conn) error {
-			if granted, err = (quotas{c}).reserveAll(ctx, args.sql(text)); err != nil || len(granted) == 0 {
+			granted, err = rowsOf(ctx, c.write, "Lease", args.sql(text), &user, (*string)(&user))
+			if err != nil || len(granted) == 0 {
 				return err
 			}
 			got := slices.DeleteFunc(slices.Clone(rows), func(r leaseRow) bool { return !slices.Contains(granted, r.UserID) })
@@ -123,15 +125,6 @@ func (q quotas) ReserveAllAt(ctx context.Context, epoch int64, leases []quota.Le
 	if len(granted) == 0 {
 		_, err = organisations(q).Get(ctx, o)
 	}
-	return granted, err
-}
-
-func (q quotas) reserveAll(ctx context.Context, c command) (granted []id.User, err error) {
-	var user id.User
-	err = eachRow(ctx, q.write, "Lease", c, []any{(*string)(&user)}, func() error {
-		granted = append(granted, user)
-		return nil
-	})
 	return granted, err
 }
 
@@ -239,12 +232,8 @@ func (q quotas) sweep(ctx context.Context, expired string, now time.Time) error 
 		return err
 	}
 	var one leaseRow
-	var taken []leaseRow
 	c := crossTenantSQL(crossTenantLeases, deleteExpired[q.dialect], now.UnixMilli(), expired)
-	err := eachRow(ctx, q.write, "Lease", c, dest(&one, returnedFields), func() error {
-		taken = append(taken, one)
-		return nil
-	})
+	taken, err := rowsOf(ctx, q.write, "Lease", c, &one, dest(&one, returnedFields)...)
 	if err != nil || len(taken) == 0 {
 		return err
 	}

@@ -194,12 +194,8 @@ func (q versions) discard(ctx context.Context, o id.Org, selected command, size 
 func (q versions) Expire(ctx context.Context, now time.Time) error {
 	for after, more := id.Org(""), true; more; {
 		var o id.Org
-		var due []id.Org
 		c := crossTenantSQL(crossTenantVersions, orgsWithExpired, cursorID(after), now.UnixMilli(), expiringOrgs)
-		err := eachRow(ctx, q.read, "Version", c, []any{&o}, func() error {
-			due = append(due, o)
-			return nil
-		})
+		due, err := rowsOf(ctx, q.read, "Version", c, &o, &o)
 		if err != nil {
 			return err
 		}
