@@ -86,7 +86,7 @@ func (r *recent) list(now time.Time) (all []minuteCounts) {
 
 // sample records the present numbers.
 func (a *api) sample() {
-	now := inProgress{feeds: a.openFeeds()}
+	now := inProgress{feeds: a.Feed.Stats().Subscribers}
 	for kind, s := range a.shares.kinds() {
 		f := s.Stats()
 		now.waiting += f.Waiting
@@ -98,14 +98,6 @@ func (a *api) sample() {
 		}
 	}
 	a.recent.sample(a.Now(), now)
-}
-
-// openFeeds returns the number of change feeds of this server.
-func (a *api) openFeeds() int64 {
-	if a.Feed == nil {
-		return 0
-	}
-	return a.Feed.Stats().Subscribers
 }
 
 type (
@@ -146,7 +138,7 @@ type (
 // health replies with the state of this server and its counts of the last hour.
 func (a *api) health(c *call, _ org.Actor) error {
 	v := healthView{
-		Ready: true, Version: a.Release, Schema: a.Schema, StartedAt: jsonTime(a.began), Active: a.active.Load(), Feeds: a.openFeeds(),
+		Ready: true, Version: a.Release, Schema: a.Schema, StartedAt: jsonTime(a.began), Active: a.active.Load(), Feeds: a.Feed.Stats().Subscribers,
 		Shares: map[string]shareView{}, Budgets: map[string]budgetView{}, Minutes: []minuteView{},
 	}
 	if err := a.checkReady(); err != nil {
