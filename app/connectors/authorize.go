@@ -443,9 +443,6 @@ func (s *Connectors) Poll(ctx context.Context, actor org.Actor, state string) (c
 		return connector.Flow{}, err
 	}
 	f, err := s.Store.Connections().Flows().Get(ctx, id.Digest(state))
-	if fault.Is(err, fault.NotFound) {
-		return f, fault.Missing("Authorization")
-	}
 	if err != nil {
 		return f, err
 	}

@@ -42,7 +42,7 @@ func (s *Objects) Begin(ctx context.Context, actor org.Actor, of id.Object, d *o
 		ID: id.Upload(s.IDs.New()), Org: actor.Org, User: actor.User, Object: of, Draft: d, MimeType: u.MimeType, Expected: u.Expected,
 		Size: u.Size, Checksum: u.Checksum,
 	}, s.Clock.Now())
-	return made, s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
+	return made, s.locked(ctx, actor, func(r ports.Records, actor org.Actor, _ object.Head) error {
 		if _, _, err := s.reserve(ctx, r, actor, of, d, u); err != nil {
 			return err
 		}

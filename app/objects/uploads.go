@@ -75,7 +75,7 @@ func (s *Objects) Start(ctx context.Context, actor org.Actor, of id.Object, d *o
 	}
 	started := &DirectUpload{Object: of, Draft: d, MimeType: u.MimeType, Expected: u.Expected, Content: object.Content{Size: u.Size, Checksum: u.Checksum}}
 	var o object.Object
-	err = s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
+	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor, _ object.Head) error {
 		var names int
 		if o, names, err = s.reserve(ctx, r, actor, of, d, u); err != nil {
 			return err
@@ -100,15 +100,8 @@ func (s *Objects) Start(ctx context.Context, actor org.Actor, of id.Object, d *o
 
 // reserve returns the object that an upload is for, and how many uploads its organisation has started. It
 // refuses what Create and Replace would refuse now, and content for which there is no room beside that
-// of all uploads that are not completed. It locks the organisation's log.
+// of all uploads that are not completed. The organisation's log is locked, and the actor may write.
 func (s *Objects) reserve(ctx context.Context, r ports.Records, actor org.Actor, of id.Object, d *object.Draft, u Upload) (o object.Object, names int, err error) {
-	if err := actor.CheckWrite(); err != nil {
-		return o, 0, err
-	}
-	storage := r.Storage()
-	if _, err := storage.Changes().Lock(ctx, actor.Org); err != nil {
-		return o, 0, err
-	}
 	u.checkPath = true
 	to := s.targetOf(of, d, &u)
 	existing, err := to.find(ctx, source{Records: r}, actor)
@@ -118,7 +111,7 @@ func (s *Objects) reserve(ctx context.Context, r ports.Records, actor org.Actor,
 	if o, err = to.prepared(existing, u.Expected); err != nil {
 		return o, 0, err
 	}
-	names, pending, err := storage.Announced(ctx, actor.Org)
+	names, pending, err := r.Storage().Announced(ctx, actor.Org)
 	if err == nil {
 		err = s.checkGrowth(ctx, r, actor, u.Size-o.Size+pending)
 	}

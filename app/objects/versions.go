@@ -166,9 +166,6 @@ func (s *Objects) RestoreVersion(ctx context.Context, actor org.Actor, of id.Obj
 		}
 		was, now, storage := last.Object, s.Clock.Now(), r.Storage()
 		taken, err := storage.Versions().Take(ctx, actor.Org, of, what.Version)
-		if fault.Is(err, fault.NotFound) {
-			return fault.Missing("Version")
-		}
 		if err != nil {
 			return err
 		}
@@ -272,9 +269,6 @@ func (s *Objects) DiscardVersion(ctx context.Context, actor org.Actor, of id.Obj
 			return s.discardVersions(ctx, r, actor, of)
 		}
 		taken, err := r.Storage().Versions().Take(ctx, actor.Org, of, version)
-		if fault.Is(err, fault.NotFound) {
-			return fault.Missing("Version")
-		}
 		if err != nil {
 			return err
 		}
