@@ -46,11 +46,11 @@ type oauthError struct{ code, description string }
 func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Access-Control-Allow-Origin", "*")
 	p.site.Reply(w, http.StatusOK, map[string]any{
-		"issuer":                                         p.at.issuer,
-		"authorization_endpoint":                         p.at.issuer + "/authorize",
-		"token_endpoint":                                 p.at.issuer + "/token",
-		"end_session_endpoint":                           p.at.issuer + endSessionPath,
-		"jwks_uri":                                       p.at.issuer + "/keys",
+		"issuer":                                         p.Issuer(),
+		"authorization_endpoint":                         p.Issuer() + "/authorize",
+		"token_endpoint":                                 p.Issuer() + "/token",
+		"end_session_endpoint":                           p.Issuer() + endSessionPath,
+		"jwks_uri":                                       p.Issuer() + "/keys",
 		"scopes_supported":                               []string{"openid", "profile", "email"},
 		"claims_supported":                               []string{"iss", "sub", "aud", "azp", "iat", "nbf", "exp", "jti", "nonce", "name", "email", "email_verified", "picture", "o"},
 		"response_types_supported":                       []string{"code"},
@@ -75,7 +75,7 @@ func (p *Provider) keys(w http.ResponseWriter, _ *http.Request) error {
 
 // redirects lists the registered redirect URIs.
 func (p *Provider) redirects() []string {
-	list := append([]string{p.at.public + p.options.CallbackPath}, p.options.Redirects...)
+	list := append([]string{p.public + p.options.CallbackPath}, p.options.Redirects...)
 	if p.options.AppURL != "" {
 		list = append(list, p.options.AppURL)
 	}
@@ -216,7 +216,7 @@ func (p *Provider) redirectError(w http.ResponseWriter, r *http.Request, req req
 
 // redirectBack redirects the browser to the client, with iss (RFC 9207).
 func (p *Provider) redirectBack(w http.ResponseWriter, r *http.Request, req request, values url.Values) {
-	values.Set("iss", p.at.issuer)
+	values.Set("iss", p.Issuer())
 	if req.state != "" {
 		values.Set("state", req.state)
 	}
@@ -304,10 +304,10 @@ func authenticated(r *http.Request, fields url.Values) bool {
 func (p *Provider) issue(s session, audience, nonce string) (string, error) {
 	now := p.options.Clock.Now()
 	c := claims{
-		Issuer: p.at.issuer, Subject: s.Account.ID, Audience: audience, AuthorizedParty: cmp.Or(audience, p.at.public),
+		Issuer: p.Issuer(), Subject: s.Account.ID, Audience: audience, AuthorizedParty: cmp.Or(audience, p.public),
 		IssuedAt: now.Unix(), NotBefore: now.Unix(), ExpiresAt: now.Add(tokenLifetime).Unix(),
 		ID: p.options.IDs.New(), Nonce: nonce, Status: "active", Version: 2,
-		Name: s.Account.Name, Email: s.Account.Email, EmailVerified: true, Picture: p.at.picture(s.Account.ID),
+		Name: s.Account.Name, Email: s.Account.Email, EmailVerified: true, Picture: p.picture(s.Account.ID),
 	}
 	if s.Org.ID != "" {
 		c.Org = &orgClaim{ID: s.Org.ID, Role: s.Role, Slug: s.Org.Slug}

@@ -81,17 +81,11 @@ type Provider struct {
 	csrfKey  []byte
 	site     *devkit.Site
 
-	at         location
+	public     string     // the public URL without a trailing slash
 	delivering sync.Mutex // held while events are delivered, to keep their order
 
 	mu     sync.Mutex
 	grants map[[sha256.Size]byte]grant // by the hash of the code
-}
-
-// location has the URLs of the provider.
-type location struct {
-	public string // without a trailing slash
-	issuer string
 }
 
 // New reads or creates the files and returns the provider. It fails outside development
@@ -106,7 +100,7 @@ func New(o Options) (*Provider, error) {
 	}
 	p := &Provider{
 		options: o,
-		at:      location{public: public, issuer: public + Prefix},
+		public:  public,
 		csrfKey: []byte(o.Secrets.Secret()),
 		grants:  map[[sha256.Size]byte]grant{},
 	}
@@ -137,7 +131,7 @@ func New(o Options) (*Provider, error) {
 }
 
 // Issuer returns the issuer URL.
-func (p *Provider) Issuer() string { return p.at.issuer }
+func (p *Provider) Issuer() string { return p.public + Prefix }
 
 // SignInURL returns the URL of the sign-in page that shows a token.
 func (p *Provider) SignInURL() string { return p.Issuer() + "/sign-in" }
@@ -176,7 +170,7 @@ func (p *Provider) csrf(w http.ResponseWriter, r *http.Request) string {
 		value = p.options.Secrets.Secret()
 		http.SetCookie(w, &http.Cookie{
 			Name: csrfCookie, Value: value, Path: Prefix, HttpOnly: true,
-			SameSite: http.SameSiteLaxMode, Secure: strings.HasPrefix(p.at.public, "https:"),
+			SameSite: http.SameSiteLaxMode, Secure: strings.HasPrefix(p.public, "https:"),
 		})
 	}
 	return p.csrfToken(value)

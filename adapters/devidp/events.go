@@ -80,22 +80,22 @@ func (p *Provider) envelope(e event, now time.Time) object {
 	var data object
 	switch kind, _, _ := strings.Cut(e.kind, "."); kind {
 	case "user":
-		data = p.at.userObject(e.account)
+		data = p.userObject(e.account)
 	case "organization":
 		data = organisationObject(e.org)
 	case "organizationMembership":
-		data = p.at.membershipObject(e.membership, e.account, e.org)
+		data = p.membershipObject(e.membership, e.account, e.org)
 	case "organizationInvitation":
 		data = invitationObject(e, now)
 	}
 	return object{"object": "event", "type": e.kind, "timestamp": now.UnixMilli(), "data": data}
 }
 
-func (at location) userObject(a account) object {
+func (p *Provider) userObject(a account) object {
 	first, last := splitName(a.Name)
 	address := derive("idn_", a.ID)
 	return object{
-		"object": "user", "id": a.ID, "first_name": first, "last_name": last, "image_url": at.picture(a.ID),
+		"object": "user", "id": a.ID, "first_name": first, "last_name": last, "image_url": p.picture(a.ID),
 		"primary_email_address_id": address, "email_addresses": []object{{"object": "email_address", "id": address, "email_address": a.Email}},
 		"banned": false, "locked": false, "created_at": a.CreatedAt.UnixMilli(), "updated_at": a.UpdatedAt.UnixMilli(),
 	}
@@ -112,11 +112,11 @@ func organisationObject(o organisation) object {
 	return data
 }
 
-func (at location) membershipObject(m membership, a account, o organisation) object {
+func (p *Provider) membershipObject(m membership, a account, o organisation) object {
 	first, last := splitName(a.Name)
 	return object{
 		"object": "organization_membership", "id": m.ID, "role": "org:" + m.Role, "organization": organisationObject(o),
-		"public_user_data": object{"user_id": a.ID, "first_name": first, "last_name": last, "identifier": a.Email, "image_url": at.picture(a.ID)},
+		"public_user_data": object{"user_id": a.ID, "first_name": first, "last_name": last, "identifier": a.Email, "image_url": p.picture(a.ID)},
 		"created_at":       m.CreatedAt.UnixMilli(), "updated_at": m.UpdatedAt.UnixMilli(),
 	}
 }

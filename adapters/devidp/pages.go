@@ -294,7 +294,7 @@ func (p *Provider) showSession(w http.ResponseWriter, s session, title string) e
 	}
 	v := sessionView{
 		Title: title, Account: s.Account, Org: s.Org, Role: s.Role, Token: token, App: p.options.AppURL,
-		Command: fmt.Sprintf("curl -s %s%s -H 'Content-Type: application/json' -d '%s'", p.at.public, p.options.ExchangePath, body),
+		Command: fmt.Sprintf("curl -s %s%s -H 'Content-Type: application/json' -d '%s'", p.public, p.options.ExchangePath, body),
 	}
 	p.accounts.Read(func(b *state) { v.Memberships = b.joined(s.Account.ID) })
 	p.site.Show(w, http.StatusOK, "session", v)
@@ -302,7 +302,7 @@ func (p *Provider) showSession(w http.ResponseWriter, s session, title string) e
 }
 
 // picture returns the address of the picture of an account or organisation.
-func (at location) picture(id string) string { return at.issuer + avatarPath + id + ".svg" }
+func (p *Provider) picture(id string) string { return p.Issuer() + avatarPath + id + ".svg" }
 
 // avatar draws the initials of an account or an organisation.
 func (p *Provider) avatar(w http.ResponseWriter, r *http.Request) error {
