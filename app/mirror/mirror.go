@@ -124,7 +124,8 @@ type refusal struct {
 type pace struct {
 	last    time.Time
 	wait    time.Duration
-	changed bool // within minPace
+	facts   mirror.Facts // of the last content that was sent or put off
+	changed bool         // twice within minPace
 }
 
 // lateness is how long after its request was given up a change may still be made by the server.

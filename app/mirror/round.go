@@ -36,7 +36,7 @@ const (
 	minDamaged = time.Minute
 	maxDamaged = 24 * time.Hour
 	// minPace and maxPace are the times for which Run does not send a file again: first the shorter one,
-	// and twice as long each time if the file has changed within the shorter one.
+	// and twice as long each time if the file was changed twice within the shorter one.
 	minPace = 2 * time.Second
 	maxPace = 30 * time.Second
 	// limitsFor and limitsForHeld are how long the server's limits are believed, the latter while
@@ -491,7 +491,9 @@ func (r *round) putOff(s mirror.Step) bool {
 	if left := due.Sub(now); s.Action != mirror.Upload || left <= 0 || left > p.wait { // more if the clock was set back
 		return false
 	}
-	p.changed = p.changed || now.Sub(p.last) < minPace
+	facts := s.Row.Local.Facts
+	p.changed = p.changed || facts != p.facts && facts.ModTime-p.facts.ModTime < int64(minPace)
+	p.facts = facts
 	r.paces[s.Row.Key] = p
 	r.Delayed = append(r.Delayed, Delayed{s.Path, due})
 	return true
@@ -502,7 +504,7 @@ func (r *round) sentAgain(s mirror.Step) {
 	if s.Action != mirror.Upload || s.Row.Remote == nil || r.paces == nil {
 		return
 	}
-	next := pace{last: r.Clock.Now(), wait: minPace}
+	next := pace{last: r.Clock.Now(), wait: minPace, facts: s.Row.Local.Facts}
 	if was := r.paces[s.Row.Key]; was.changed {
 		next.wait = min(2*was.wait, maxPace)
 	}

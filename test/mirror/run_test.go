@@ -108,6 +108,7 @@ func TestAFileThatIsChangedAgainAndAgainIsSentLessAndLessOften(t *testing.T) {
 	notify := make(watcher, 1)
 	var waits []time.Duration
 	var s *single
+	sent := 0
 	s = newSingle(t, func(o *client.Options) {
 		o.Watcher, o.Random = notify, func() float64 { return 0 }
 		o.Wait = func(ctx context.Context, d time.Duration) error {
@@ -120,12 +121,14 @@ func TestAFileThatIsChangedAgainAndAgainIsSentLessAndLessOften(t *testing.T) {
 				d -= 2 * time.Second // the clock is set back meanwhile
 			}
 			s.server.core.Clock.Advance(d)
+			if sent < 8 {
+				s.disk.write("log", fmt.Sprint("when it is due ", sent))
+			}
 			return nil
 		}
 	})
 	s.disk.write("log", "0")
 	ctx, cancel := context.WithCancel(t.Context())
-	sent := 0
 	must.NoError(t, s.client.Run(ctx, func(out client.Outcome, err error) {
 		if err != nil || len(out.Failed) > 0 {
 			t.Errorf("%+v, %v", out, err)
@@ -139,9 +142,11 @@ func TestAFileThatIsChangedAgainAndAgainIsSentLessAndLessOften(t *testing.T) {
 			s.server.core.Clock.Advance(time.Minute / 2)
 		case 10, 11:
 			s.server.core.Clock.Advance(2 * time.Second)
-		case 13, 14: // and was once saved twice at a time
-			s.server.core.Clock.Advance(5 * time.Second / 2)
-		case 15:
+		case 12, 14: // each three seconds, and before that twice within half a second
+			s.server.core.Clock.Advance(time.Second / 2)
+		case 13, 15:
+			s.server.core.Clock.Advance(3 * time.Second / 2)
+		case 16:
 			cancel()
 			return
 		}
@@ -150,7 +155,7 @@ func TestAFileThatIsChangedAgainAndAgainIsSentLessAndLessOften(t *testing.T) {
 	}))
 	must.Equal(t, []time.Duration{
 		2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 2 * time.Second, 30 * time.Second, 30 * time.Second,
-		2 * time.Second, 3 * time.Second / 2,
+		3 * time.Second / 2, 5 * time.Second / 2, 3 * time.Second / 2, time.Second / 2,
 	}, waits)
 }
 
