@@ -65,7 +65,7 @@ func NewTree(entries iter.Seq[*Entry], known func(key string) *Entry) Tree {
 		case Special:
 			hold(key, e, "It is neither a file nor a directory.")
 		case Unreadable:
-			hold(key, e, "It cannot be read at present.")
+			hold(key, e, "It cannot be read at present: it goes on changing, something is mounted there, or you may not read it.")
 		case IgnoredDirectory:
 			t.holding[key] = true
 			keep(key)
