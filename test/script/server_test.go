@@ -50,7 +50,7 @@ var (
 	onPooled   = profile{name: "Postgres through PgBouncer", database: func(t *testing.T, _ string) (string, string) {
 		direct := postgres.URL(t)
 		return postgres.Pooled(t, direct), direct
-	}}
+	}, holds: isHeldShortly} // the suite of gormdb sends every statement through the pooler
 )
 
 // onServer returns a profile's database, whose address made returns.
