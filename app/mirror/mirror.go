@@ -94,6 +94,9 @@ type Mirror struct {
 	refused    map[string]refusal             // by key
 	sent       map[string]map[string]inFlight // by the key and the checksum that the server gets
 	cleaned    time.Time                      // when clean was last due
+	most       int                            // files on which both sides agreed within mostFor, or since a guard stands
+	mostAt     time.Time                      // when there were so many
+	guarded    bool                           // the last plan was stopped, perhaps in part
 	paces      map[string]pace                // of files that Run has sent again, by key; nil without Run
 
 	lock         sync.Mutex     // of what follows, and of the fields above during a round's steps

@@ -39,6 +39,8 @@ const (
 	// and twice as long each time if the file was changed twice within the shorter one.
 	minPace = 2 * time.Second
 	maxPace = 30 * time.Second
+	// mostFor is how long files that are deleted count as deleted at once.
+	mostFor = time.Minute
 	// limitsFor and limitsForHeld are how long the server's limits are believed, the latter while
 	// files are held because of them, or the member may only read.
 	limitsFor     = time.Hour
@@ -188,7 +190,11 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		}
 		accepted := accept
 		accept = false
-		if r.Guard, r.Pending = "", nil; reason != "" && !accepted {
+		r.Guard, r.Pending, r.guarded = "", nil, reason != "" && !accepted
+		if accepted {
+			r.most = 0
+		}
+		if r.guarded {
 			guarded, r.Guard = true, reason
 			r.Pending = slices.DeleteFunc(slices.Clone(plan.Steps), func(s mirror.Step) bool { return !all && !s.Action.Deletes() })
 			if all {
@@ -268,6 +274,10 @@ func (r *round) plan(ctx context.Context, identity string, accept bool) (in mirr
 		in = r.input(rules)
 		plan = r.Plan(in)
 	}
+	if now := r.Clock.Now(); plan.Known >= r.most || !r.guarded && now.Sub(r.mostAt) > mostFor {
+		r.most, r.mostAt = plan.Known, now
+	}
+	changes.Known = r.most
 	r.Held, r.Delayed, r.Files, r.Retry = plan.Held, nil, len(in.Tree.Files), false
 	return in, plan, changes, nil
 }

@@ -12,6 +12,7 @@ const (
 type Changes struct {
 	Root   bool // another directory has taken its place
 	Ignore bool // the patterns of ignored files
+	Known  int  // the most files on which both sides agreed within the last minute
 }
 
 // Guard returns why deletions of the plan, or all of it, must not be made before somebody has
@@ -29,10 +30,11 @@ func (p Plan) Guard(c Changes) (reason string, all bool) {
 }
 
 func (p Plan) guardDeletions(c Changes) string {
+	known := max(p.Known, c.Known)
 	switch {
 	case p.Deletions == 0:
 		return ""
-	case p.Deletions > max(guardDeletions, p.Known/guardShare):
+	case known-p.Known+p.Deletions > max(guardDeletions, known/guardShare): // a program that removes many files may take longer than rounds
 		if p.Vacated {
 			return "The server has no file in this place any more, as when a workspace was deleted or is closed to you."
 		}

@@ -159,6 +159,45 @@ func TestAFileThatIsChangedAgainAndAgainIsSentLessAndLessOften(t *testing.T) {
 	}, waits)
 }
 
+// TestDeletionsOfAMinuteAreStoppedAsThoseOfOneRound has a program remove files for longer than rounds take.
+func TestDeletionsOfAMinuteAreStoppedAsThoseOfOneRound(t *testing.T) {
+	s := newSingle(t)
+	for n := range 100 {
+		s.disk.write(fmt.Sprint(n), "content")
+	}
+	s.round()
+	removed := 0
+	for i, c := range []struct {
+		after   time.Duration // since the last round
+		removes int
+		accept  bool
+		left    int
+	}{
+		{after: time.Second, removes: 20, left: 80},
+		{after: time.Second, removes: 5, left: 75},
+		{after: time.Second, removes: 1, left: 75},
+		{after: time.Hour, left: 75}, // it still waits
+		{after: time.Second, accept: true, left: 74},
+		{after: time.Second, removes: 18, left: 56},
+		{after: time.Minute + time.Second, removes: 14, left: 42},
+		{after: time.Second, removes: 1, left: 41},
+	} {
+		s.server.core.Clock.Advance(c.after)
+		for range c.removes {
+			s.disk.remove(fmt.Sprint(removed))
+			removed++
+		}
+		if c.accept {
+			s.client.AcceptDeletions()
+		}
+		s.client.Changed(mirror.Everything())
+		out, err := s.client.Round(t.Context())
+		if left := len(s.records()); err != nil || left != c.left || (out.Guard == "") != (left == 100-removed) {
+			t.Errorf("%d: %d files are left, %q, %v", i, left, out.Guard, err)
+		}
+	}
+}
+
 func TestManyFilesAreReleasedWhileNothingHappens(t *testing.T) {
 	s := place(t)
 	d := newDisk(s.core.Clock.Now)
