@@ -274,7 +274,7 @@ func (r *round) plan(ctx context.Context, identity string, accept bool) (in mirr
 		in = r.input(rules)
 		plan = r.Plan(in)
 	}
-	if now := r.Clock.Now(); plan.Known >= r.most || !r.guarded && now.Sub(r.mostAt) > mostFor {
+	if now := r.Clock.Now(); plan.Known >= r.most || !r.guarded && now.Sub(r.mostAt).Abs() > mostFor {
 		r.most, r.mostAt = plan.Known, now
 	}
 	changes.Known = r.most

@@ -181,6 +181,7 @@ func TestDeletionsOfAMinuteAreStoppedAsThoseOfOneRound(t *testing.T) {
 		{after: time.Second, removes: 18, left: 56},
 		{after: time.Minute + time.Second, removes: 14, left: 42},
 		{after: time.Second, removes: 1, left: 41},
+		{after: -time.Hour, removes: 10, left: 31}, // the clock is set back
 	} {
 		s.server.core.Clock.Advance(c.after)
 		for range c.removes {
