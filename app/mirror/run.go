@@ -106,7 +106,7 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 		stop()
 		if len(out.Delayed) > 0 {
 			first := slices.MinFunc(out.Delayed, func(a, b Delayed) int { return a.Due.Compare(b.Due) })
-			wait := first.Due.Sub(m.Clock.Now())
+			wait := min(first.Due.Sub(m.Clock.Now()), maxPace) // more if the clock was set back
 			waiting, cancel := context.WithCancel(ctx)
 			stop = cancel
 			background.Go(func() {
