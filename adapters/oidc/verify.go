@@ -123,7 +123,7 @@ func (p *Provider) verify(ctx context.Context, text string) (token, error) {
 }
 
 // claimsOf returns the claims by their exact names. encoding/json alone would take Email for email, and "ſub" for sub.
-// Those that go-oidc reads in this way are refused.
+// Those that are taken from go-oidc, which reads them in this way, are refused.
 func claimsOf(signed *gooidc.IDToken) (c payload, err error) {
 	var all map[string]json.RawMessage
 	if err := signed.Claims(&all); err != nil {
@@ -132,7 +132,7 @@ func claimsOf(signed *gooidc.IDToken) (c payload, err error) {
 	for name := range all {
 		switch lower := strings.ToLower(strings.ToUpper(name)); lower {
 		case name:
-		case "iss", "sub", "aud", "exp", "iat", "nonce":
+		case "iss", "sub", "aud", "nonce":
 			return c, fmt.Errorf("the claim %q is ambiguous", lower)
 		default:
 			delete(all, name)

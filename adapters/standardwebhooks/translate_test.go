@@ -140,7 +140,7 @@ func TestNamesOfUsers(t *testing.T) {
 		"nothing":                         {`{"id":"u"}`, identity.UserData{}},
 		"the first address without main":  {`{"id":"u","primary_email_address_id":null,"email_addresses":[{"email_address":"a@x.org"},{"email_address":"b@x.org"}]}`, identity.UserData{Email: "a@x.org"}},
 		"the first address, main unknown": {`{"id":"u","primary_email_address_id":"c","email_addresses":[{"id":"a","email_address":"a@x.org"},{"id":"b","email_address":"b@x.org"}]}`, identity.UserData{Email: "a@x.org"}},
-		"an address without verification": {`{"id":"u","primary_email_address_id":"a","email_addresses":[{"id":"a","email_address":"a@x.org","verification":{"status":"unverified"}},{"id":"b","email_address":"b@x.org","verification":"?"},{"id":"c","email_address":"c@x.org"}]}`, identity.UserData{Email: "b@x.org"}},
+		"an address without verification": {`{"id":"u","primary_email_address_id":"a","email_addresses":[{"id":"a","email_address":"a@x.org","verification":{"status":"expired"}},{"id":"b","email_address":"b@x.org","verification":"?"},{"id":"c","email_address":"c@x.org"}]}`, identity.UserData{Email: "b@x.org"}},
 		"no address":                      {`{"id":"u","primary_email_address_id":"a","email_addresses":[]}`, identity.UserData{}},
 	} {
 		c.want.ProviderID = "u"
