@@ -383,6 +383,9 @@ func TestLargeResponsesAreChargedToTheAnonymousBudget(t *testing.T) {
 			t.Errorf("%s: Cache-Control of the error is %s", path, caching)
 		}
 	}
+	a.budgets.anonymous = limit.NewBudget(requestMemory - 1)
+	checkBusy(t, send(a, httptest.NewRequest(http.MethodPost, prefix+"/auth/refresh", http.NoBody)))
+	checkError(t, send(a, get(CheckPath)), http.StatusBadRequest) // it is charged for large responses only
 }
 
 func TestConcurrentScrapesAreLimited(t *testing.T) {
