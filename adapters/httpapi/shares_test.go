@@ -230,13 +230,15 @@ func TestPlaceIsAcquiredAfterTheClientDisconnects(t *testing.T) {
 }
 
 func TestSharesOfWork(t *testing.T) {
-	s := newShares(fewPlaces)
+	a := newAPI(t, withShares)
+	s := a.shares
 	for w, want := range map[work][2]*limit.Shares{
 		none: {}, inMemory: {}, queries: {nil, s.requests}, streams: {s.streams, s.requests}, uploads: {s.transfers, s.requests},
 		downloads: {s.transfers, s.requests}, generation: {s.calls, s.requests}, calls: {nil, s.calls},
 	} {
-		if request, database := s.of(w); request != want[0] || database != want[1] {
-			t.Errorf("%q acquires permits of %v and %v", w, request, database)
+		e := must.Do(a.router([]row{{http.MethodGet, "/test", member, w, a.me}})).Or(t).literal["/test"].methods[http.MethodGet]
+		if e.requestShares != want[0] || e.databaseShares != want[1] {
+			t.Errorf("%q acquires permits of %v and %v", w, e.requestShares, e.databaseShares)
 		}
 	}
 }
