@@ -136,6 +136,7 @@ type api struct {
 // New returns the handler of the whole interface.
 func New(o Options) (http.Handler, error) { return build(o) }
 
+// build is New, for tests of parts of the interface.
 func build(o Options) (*api, error) {
 	if o.Now == nil {
 		o.Now = time.Now

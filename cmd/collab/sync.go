@@ -43,7 +43,7 @@ const (
 	residentFiles = 10_000
 	// statusName is the file in mirror.StateDirectory with what the last round has come to.
 	statusName = "status.json"
-	// maxListed is how many files a status lists that are held or failed.
+	// maxListed is how many files of a kind a status lists: held, failed, delayed.
 	maxListed = 1000
 	// followInterval is how often sync log --follow looks for new lines.
 	followInterval = time.Second
