@@ -48,8 +48,8 @@ type Route struct{ Method, Path, Guard string }
 func Routes(t testing.TB) (all []Route) {
 	t.Helper()
 	for line := range strings.Lines(Read(t, "docs/routes.md")) {
-		if cells := strings.Split(strings.Trim(line, "| \n"), " | "); len(cells) == 3 && strings.HasPrefix(cells[1], "`/") {
-			all = append(all, Route{cells[0], strings.Trim(cells[1], "`"), cells[2]})
+		if cells := strings.Split(line, " | "); len(cells) == 4 && strings.HasPrefix(cells[1], "`/") {
+			all = append(all, Route{strings.TrimPrefix(cells[0], "| "), strings.Trim(cells[1], "`"), cells[2]})
 		}
 	}
 	if len(all) < 100 {
