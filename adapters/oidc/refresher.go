@@ -41,14 +41,17 @@ func (s *refresher[T]) last() snapshot[T] {
 	return s.state
 }
 
-// begin starts an attempt if none is running and the bucket allows one. It returns a channel
-// that is closed at the end of the running attempt, nil if there is none, and whether this
-// call started it.
-func (s *refresher[T]) begin() (done <-chan struct{}, began bool) {
+// begin starts an attempt if none is running, none has succeeded since the caller read a snapshot
+// with this number, and the bucket allows one. It returns a channel that is closed at the end of the
+// running attempt, nil if there is none, and whether this call started it.
+func (s *refresher[T]) begin(number int) (done <-chan struct{}, began bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running != nil {
 		return s.running, false
+	}
+	if s.state.number > number {
+		return nil, false
 	}
 	now := s.clock.Now()
 	s.limiter.SetLimitAt(now, s.limiter.Limit()) // otherwise an empty bucket stays empty until a clock that was set back has caught up
@@ -76,10 +79,10 @@ func (s *refresher[T]) attempt(now time.Time) {
 	s.running = nil
 }
 
-// fresh waits for the attempt that is running or that the bucket allows now, and returns the
-// snapshot after it and whether this call started the attempt.
-func (s *refresher[T]) fresh(ctx context.Context) (r snapshot[T], began bool, err error) {
-	done, began := s.begin()
+// fresh waits for the attempt that is running or that begin starts, and returns the snapshot
+// after it and whether this call started the attempt.
+func (s *refresher[T]) fresh(ctx context.Context, number int) (r snapshot[T], began bool, err error) {
+	done, began := s.begin(number)
 	if done != nil {
 		select {
 		case <-done:
@@ -95,7 +98,7 @@ func (s *refresher[T]) getOrWait(ctx context.Context) (snapshot[T], error) {
 	if r := s.last(); r.number > 0 {
 		return r, nil
 	}
-	r, _, err := s.fresh(ctx)
+	r, _, err := s.fresh(ctx, 0)
 	if err == nil && r.number == 0 {
 		err = r.err
 	}

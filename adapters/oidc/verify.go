@@ -156,14 +156,14 @@ func (p *Provider) signature(ctx context.Context, text string) (*gooidc.IDToken,
 		return nil, err
 	}
 	if age := p.Clock.Now().Sub(current.at); age < 0 || age > keysAge {
-		p.keys.begin() // for later calls
+		p.keys.begin(current.number) // for later calls
 	}
 	c := &keyVerifier{keys: current.value}
 	signed, err := p.verifyWith(ctx, c, text)
 	for began := false; c.failed && !began && !p.isUnknown(c.kid); {
 		var newer snapshot[keys]
 		var fetchErr error
-		newer, began, fetchErr = p.keys.fresh(ctx)
+		newer, began, fetchErr = p.keys.fresh(ctx, current.number)
 		if fetchErr != nil {
 			return nil, unavailable(fetchErr, keysEvery)
 		}
