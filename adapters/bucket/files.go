@@ -61,9 +61,6 @@ const (
 	maxTempAge = time.Hour // since the last write; older files in tempDir are removed
 	pieceSize  = 256 << 10 // bytes of a file that are copied at once
 
-	// unpolled opens a file without the system calls with which os makes it non-blocking and blocking again.
-	unpolled = syscall.O_NONBLOCK
-
 	maxOpen      = 128 // files that a call of PutAll has open at once, to sync each
 	parallelPuts = 4   // calls that write; the others wait, so that some end early and not all of them late
 
@@ -399,7 +396,7 @@ func (f *files) write(ctx context.Context, c object.BlobContent, made map[string
 	}
 	path := f.path(c.Name)
 	err = f.within(filepath.Dir(path), made, func() (err error) {
-		file, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unpolled, 0o600)
+		file, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		return err
 	})
 	if err != nil {
@@ -483,7 +480,7 @@ func (f *files) Open(ctx context.Context, name string, offset, length int64) (io
 	if err := checkOpen(ctx, name, offset); err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(f.path(name), os.O_RDONLY|unpolled, 0)
+	file, err := os.Open(f.path(name))
 	switch {
 	case isNotExist(err):
 		return nil, notFound(err)

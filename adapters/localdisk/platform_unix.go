@@ -15,8 +15,7 @@ import (
 	"collab/domain/mirror"
 )
 
-// nonBlocking opens a pipe that took the place of a file without waiting for its other end, and a file without the
-// system calls with which os makes it non-blocking and blocking again.
+// nonBlocking opens a pipe that took the place of a file without waiting for its other end.
 const nonBlocking = unix.O_NONBLOCK
 
 // forSync opens a file to sync it.

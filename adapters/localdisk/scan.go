@@ -265,19 +265,15 @@ func unchanged(f *os.File, want mirror.Facts) error {
 	return nil
 }
 
-// openSame opens the regular file that info is of. It returns errChanged if another is in its place or, with unchanged,
-// if it has other facts.
-func openSame(at directory, info fs.FileInfo, flag int, unchanged bool) (*os.File, error) {
+// openSame opens the regular file that info is of. It returns errChanged if another is in its place.
+func openSame(at directory, info fs.FileInfo, flag int) (*os.File, error) {
 	f, err := at.root.OpenFile(info.Name(), flag, 0)
 	if err != nil {
 		return nil, err
 	}
 	opened, err := f.Stat()
-	if err == nil {
-		was, _ := factsOf(info)
-		if is, _ := factsOf(opened); !opened.Mode().IsRegular() || !os.SameFile(info, opened) || unchanged && is != was {
-			err = errChanged
-		}
+	if err == nil && (!opened.Mode().IsRegular() || !os.SameFile(info, opened)) {
+		err = errChanged
 	}
 	if err != nil {
 		discard(f)
@@ -289,7 +285,16 @@ func openSame(at directory, info fs.FileInfo, flag int, unchanged bool) (*os.Fil
 // openRegular opens the regular file that info is of, for reading. It returns errChanged if it is not
 // as info says.
 func openRegular(at directory, info fs.FileInfo) (*os.File, error) {
-	return openSame(at, info, os.O_RDONLY|nonBlocking, true)
+	f, err := openSame(at, info, os.O_RDONLY|nonBlocking)
+	if err != nil {
+		return nil, err
+	}
+	want, _ := factsOf(info)
+	if err := unchanged(f, want); err != nil {
+		discard(f)
+		return nil, err
+	}
+	return f, nil
 }
 
 // Open implements ports.Disk.
@@ -348,18 +353,13 @@ const maxUnchecked = 8 << 20
 type reader struct {
 	file      *os.File
 	entry     mirror.Entry
-	read      int64 // bytes
-	unchecked int   // of them, those that were read since the file was as entry says
+	unchecked int // bytes that were read since the file was as entry says
 }
 
-// Read fails with Conflict if the file was changed: at its end, which is where entry says, and after maxUnchecked bytes.
+// Read fails with Conflict if the file was changed: at its end, and after maxUnchecked bytes.
 func (r *reader) Read(p []byte) (int, error) {
 	n, err := r.file.Read(p)
-	r.read, r.unchecked = r.read+int64(n), r.unchecked+n
-	if err == nil && r.read >= r.entry.Facts.Size {
-		err = io.EOF
-	}
-	if errors.Is(err, io.EOF) || r.unchecked > maxUnchecked {
+	if r.unchecked += n; errors.Is(err, io.EOF) || r.unchecked > maxUnchecked {
 		r.unchecked = 0
 		err = cmp.Or(unchanged(r.file, r.entry.Facts), err)
 	}

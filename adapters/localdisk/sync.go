@@ -233,7 +233,7 @@ func (d *Disk) syncContent(name string) error {
 	if err != nil || !info.Mode().IsRegular() {
 		return err
 	}
-	f, err := openSame(at, info, forSync, false)
+	f, err := openSame(at, info, forSync)
 	if err != nil {
 		return err
 	}

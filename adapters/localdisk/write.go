@@ -91,7 +91,7 @@ func (d *Disk) Stage(ctx context.Context, name string, offset int64, r io.Reader
 // openStaged opens a file for staged content, of which it keeps what is before the offset.
 func (d *Disk) openStaged(name string, offset int64) (*os.File, error) {
 	open := func(flags int) (*os.File, error) {
-		return d.staging.root.OpenFile(name, os.O_RDWR|os.O_CREATE|nonBlocking|flags, 0o666)
+		return d.staging.root.OpenFile(name, os.O_RDWR|os.O_CREATE|flags, 0o666)
 	}
 	if offset == 0 { // mostly there is no file yet
 		f, err := open(os.O_EXCL)
