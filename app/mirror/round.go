@@ -167,7 +167,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 	if err := r.readLimits(ctx); err != nil {
 		return err
 	}
-	guarded := false
+	anyGuarded := false
 	for r.plans = 1; ; r.plans++ {
 		if r.freed {
 			if err := r.askLimits(ctx); err != nil {
@@ -195,7 +195,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 			r.most = 0
 		}
 		if r.guarded {
-			guarded, r.Guard = true, reason
+			anyGuarded, r.Guard = true, reason
 			r.Pending = slices.DeleteFunc(slices.Clone(plan.Steps), func(s mirror.Step) bool { return !all && !s.Action.Deletes() })
 			if all {
 				return nil
@@ -228,7 +228,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		if r.progress || len(first) > 0 {
 			continue
 		}
-		if !guarded && r.stopped == nil {
+		if !anyGuarded && r.stopped == nil {
 			return r.bind(ctx, identity, in.Rules.Hash)
 		}
 		break
