@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -43,16 +44,28 @@ type payload struct {
 	Org       string   `json:"org_id"`
 	OrgRole   string   `json:"org_role"`
 	OrgSlug   string   `json:"org_slug"`
-	Compact   struct {
-		Org  string `json:"id"`
-		Role string `json:"rol"`
-		Slug string `json:"slg"`
-	} `json:"o"`
-	Name    string `json:"name"`
-	Email   string `json:"email"`
-	Picture string `json:"picture"`
+	Compact   compact  `json:"o"`
+	Name      string   `json:"name"`
+	Email     string   `json:"email"`
+	Picture   string   `json:"picture"`
 
 	EmailVerified any `json:"email_verified"` // a boolean, or some providers' text
+}
+
+// compact is an organisation's claims in one.
+type compact struct {
+	Org  string `json:"id"`
+	Role string `json:"rol"`
+	Slug string `json:"slg"`
+}
+
+func (c *compact) UnmarshalJSON(data []byte) error {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(data, &all); err != nil {
+		return err
+	}
+	type fields compact
+	return decodeExact(all, (*fields)(c))
 }
 
 // Verify returns the claims of a token with a valid signature, audience and time.
@@ -122,28 +135,37 @@ func (p *Provider) verify(ctx context.Context, text string) (token, error) {
 	}, nil
 }
 
-// claimsOf returns the claims by their exact names. encoding/json alone would take Email for email, and "ſub" for sub.
-// Those that are taken from go-oidc, which reads them in this way, are refused.
+// claimsOf returns the claims by their exact names. Those that are taken from go-oidc, which reads them in any letter
+// case, are refused under other names.
 func claimsOf(signed *gooidc.IDToken) (c payload, err error) {
 	var all map[string]json.RawMessage
 	if err := signed.Claims(&all); err != nil {
 		return c, err
 	}
 	for name := range all {
-		switch lower := strings.ToLower(strings.ToUpper(name)); lower {
+		switch lower := lowerCase(name); lower {
 		case name:
 		case "iss", "sub", "aud", "nonce":
 			return c, fmt.Errorf("the claim %q is ambiguous", lower)
-		default:
-			delete(all, name)
 		}
 	}
-	exact, err := json.Marshal(all)
-	if err == nil {
-		err = json.Unmarshal(exact, &c)
-	}
+	err = decodeExact(all, &c)
 	return c, err
 }
+
+// decodeExact decodes an object into the fields of v by their exact names, which are lower case. encoding/json alone
+// would take Email for email, and "ſub" for sub.
+func decodeExact(object map[string]json.RawMessage, v any) error {
+	maps.DeleteFunc(object, func(name string, _ json.RawMessage) bool { return lowerCase(name) != name })
+	exact, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(exact, v)
+}
+
+// lowerCase returns the lower-case name that encoding/json takes name for.
+func lowerCase(name string) string { return strings.ToLower(strings.ToUpper(name)) }
 
 // signature verifies the signature. If no known key has signed the token it reads the keys
 // again, unless it did so for the same key id less than keysEvery ago.

@@ -49,6 +49,10 @@ func TestClaimsOfBothShapesAreRead(t *testing.T) {
 			map[string]any{"o": map[string]any{"id": "org_1", "rol": " ORG:Auditor"}},
 			identity.Claims{Org: "org_1", OrgRole: "org:Auditor"},
 		},
+		"the compact shape in other letters": {
+			map[string]any{"o": map[string]any{"id": "org_1", "ID": "org_2", "Rol": "admin", "\u017flg": "engines"}},
+			identity.Claims{Org: "org_1"},
+		},
 		"a short role": {map[string]any{"o": map[string]any{"id": "org_1", "rol": "dev"}}, identity.Claims{Org: "org_1", OrgRole: "org:dev"}},
 		"both shapes: the plain one has precedence": {
 			map[string]any{"org_id": "org_1", "o": map[string]any{"id": "org_2", "rol": "admin"}},
@@ -64,6 +68,8 @@ func TestClaimsOfBothShapesAreRead(t *testing.T) {
 		"an address that is not verified":            {map[string]any{"email": "ada@example.com", "email_verified": false}, identity.Claims{}},
 		"an address that is not verified, as a text": {map[string]any{"email": "ada@example.com", "email_verified": "false"}, identity.Claims{}},
 		"an address that is perhaps verified":        {map[string]any{"email": "ada@example.com", "email_verified": 0}, identity.Claims{}},
+		"an address with an empty verification":      {map[string]any{"email": "ada@example.com", "email_verified": ""}, identity.Claims{}},
+		"an address with a verification of null":     {map[string]any{"email": "ada@example.com", "email_verified": json.RawMessage("null")}, identity.Claims{Email: "ada@example.com"}},
 		"an address that is verified":                {map[string]any{"email": "ada@example.com", "email_verified": "true"}, identity.Claims{Email: "ada@example.com"}},
 		"names in other letters are other claims": {
 			map[string]any{"name": "Ada", "Name": "Eve", "ORG_ID": "org_1", "Email": 7, "\u017fts": "pending"},
