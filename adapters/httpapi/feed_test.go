@@ -19,9 +19,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-
 	"collab/adapters/httpapi/stream"
 	"collab/adapters/memory"
 	"collab/adapters/system"
@@ -420,15 +417,7 @@ func TestFeedMetrics(t *testing.T) {
 		synctest.Wait()
 		b.disconnect()
 		<-b.done
-		got := map[string]int64{}
-		for _, m := range collect() {
-			if sum, ok := m.Data.(metricdata.Sum[int64]); ok {
-				for _, p := range sum.DataPoints {
-					reason, _ := p.Attributes.Value(attribute.Key("reason"))
-					got[m.Name+reason.AsString()] = p.Value
-				}
-			}
-		}
+		got := sums(collect())
 		for name, want := range map[string]int64{
 			"collab.feed.subscribers": 1, "collab.feed.events": 5, "collab.feed.resyncs": 1, "collab.feed.backlog_reads": 0, "collab.feed.disconnectsgone": 1,
 		} {

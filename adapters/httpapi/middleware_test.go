@@ -195,17 +195,30 @@ func collecting(t testing.TB) (func(*Options), func() []metricdata.Metrics) {
 	}
 }
 
+// sums returns the values of counters by their names, each followed by the value of its attribute.
+func sums(all []metricdata.Metrics) map[string]int64 {
+	values := map[string]int64{}
+	for _, m := range all {
+		if sum, ok := m.Data.(metricdata.Sum[int64]); ok {
+			for _, p := range sum.DataPoints {
+				name := m.Name
+				for _, a := range p.Attributes.ToSlice() {
+					name += a.Value.AsString()
+				}
+				values[name] = p.Value
+			}
+		}
+	}
+	return values
+}
+
 func TestRequestMetrics(t *testing.T) {
 	meter, collect := collecting(t)
 	manual := memory.NewClock(time.Unix(1_800_000_000, 0))
 	inFlight := int64(0)
 	a := serveEndpoint(t, http.MethodGet, public, func(c *call) error {
 		manual.Advance(time.Second)
-		for _, m := range collect() {
-			if m.Name == "http.server.active_requests" {
-				inFlight = m.Data.(metricdata.Sum[int64]).DataPoints[0].Value
-			}
-		}
+		inFlight = sums(collect())["http.server.active_requests"]
 		return c.succeed()
 	}, meter, func(o *Options) { o.Now = manual.Now })
 	send(a, get("/test"))
