@@ -44,7 +44,7 @@ type Store interface {
 	Position(ctx context.Context, known string) (string, error)
 
 	// From returns the collections for reading what may be stale. Of these, Members.List, Audit.List,
-	// Ledger.Summary and Adoption.List may be called. They see every transaction that was committed
+	// Ledger.Summary, Ledger.Daily and Adoption.List may be called. They see every transaction that was committed
 	// before a call of Position that returned the position, on this server or another one, and may
 	// miss those that were committed after it and less than about ten seconds ago. At a position that
 	// is empty or none of the store's they miss nothing.

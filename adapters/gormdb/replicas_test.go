@@ -143,6 +143,7 @@ func TestListsReadFromAReplica(t *testing.T) {
 		t.Run("From", func(t *testing.T) { contract.From(t, open) })
 		t.Run("Members", func(t *testing.T) { contract.Members(t, open) })
 		t.Run("Audit", func(t *testing.T) { contract.Audit(t, open) })
+		t.Run("Ledger", func(t *testing.T) { contract.Ledger(t, open) })
 		t.Run("Adoption", func(t *testing.T) { contract.Adoption(t, open) })
 	})
 	if s := r.db.ReplicaStats(); s.Replica < 100 && !race.Enabled {
