@@ -127,7 +127,7 @@ var binary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(directory, "collabd")
-	cmd := exec.Command("go", "build", "-o", path, "./cmd/collabd")
+	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, "./cmd/collabd")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if race.Enabled {
 		cmd = exec.Command("go", "build", "-race", "-o", path, "./cmd/collabd")
