@@ -86,23 +86,15 @@ func userTable() string {
 func recordTable() string {
 	rows := [][]string{{"table", "rows a day (assumed)", "bytes of a row with indexes (-measure)", "MB of a user in a year"}}
 	for _, r := range records {
-		days := 250.0
-		if r.retains > 0 {
-			days = r.retains
-		}
-		rows = append(rows, []string{r.table, number(r.daily), figure(r.bytes, 4), fmt.Sprintf("%.2f", r.daily*r.bytes*days/1e6)})
+		rows = append(rows, []string{r.table, number(r.daily), figure(r.bytes, 4), fmt.Sprintf("%.2f", r.yearly()/1e6)})
 	}
 	return table(append(rows, []string{"all", "", "", fmt.Sprintf("%.2f", yearly()/1e6)})...)
 }
 
-// yearly is how many bytes of records an active user leaves in a year of 250 days.
+// yearly returns the bytes of the records that an active user leaves in all tables in a year.
 func yearly() (bytes float64) {
 	for _, r := range records {
-		if r.retains > 0 {
-			bytes += r.daily * r.bytes * r.retains
-		} else {
-			bytes += r.daily * r.bytes * 250
-		}
+		bytes += r.yearly()
 	}
 	return bytes
 }

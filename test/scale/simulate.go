@@ -71,12 +71,7 @@ func newStation(processors, others float64) *station {
 
 // serve returns when microseconds of work are done that arrive at a time.
 func (s *station) serve(at, work float64) float64 {
-	first := 0
-	for i, free := range s.free {
-		if free < s.free[first] {
-			first = i
-		}
-	}
+	first := slices.Index(s.free, slices.Min(s.free))
 	s.busy += work * 1e-6
 	s.free[first] = max(at, s.free[first]) + work*1e-6/(1-s.others)
 	return s.free[first]
