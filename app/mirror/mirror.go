@@ -68,7 +68,6 @@ type Event struct {
 // EventKind is what an event is about.
 type EventKind uint8
 
-// The kinds of events.
 const (
 	Planned EventKind = iota // a plan, without a Step
 	Transferred
@@ -86,22 +85,22 @@ type Mirror struct {
 	keys       map[id.Object]string  // of the rows with these objects
 	cursor     object.Cursor
 	binding    mirror.Binding
-	entries    map[string]*mirror.Entry       // the last scan, by name
-	scanned    bool                           // the whole directory was, since the rows were loaded; else entries may lack files that rows have
-	patterns   string                         // the hash of those of ignored files at the last scan
-	noMoves    bool                           // the server cannot move files
-	splitMoves map[[2]string]bool             // moves of directories that the server has refused, from and to
-	refused    map[string]refusal             // by key
-	sent       map[string]map[string]inFlight // by the key and the checksum that the server gets
-	cleaned    time.Time                      // when clean was last due
-	most       int                            // files on which both sides agreed within mostFor, or since a guard stands
-	mostAt     time.Time                      // when there were so many
-	guarded    bool                           // the last plan was stopped, perhaps in part
-	paces      map[string]pace                // of files that Run has sent again, by key; nil without Run
+	entries    map[string]*mirror.Entry // the last scan, by name
+	scanned    bool                     // the whole directory was, since the rows were loaded; else entries may lack files that rows have
+	patterns   string                   // the hash of those of ignored files at the last scan
+	noMoves    bool                     // the server cannot move files
+	splitMoves map[[2]string]bool       // moves of directories that the server has refused, from and to
+	refused    map[string]refusal       // by key
+	sent       map[string][]inFlight    // by key, at most one of each checksum
+	lastClean  time.Time                // when clean was last due
+	maxKnown   int                      // files on which both sides agreed within deletionWindow, or since a guard stands
+	maxKnownAt time.Time                // when there were so many
+	guarded    bool                     // the last plan was stopped, perhaps in part
+	paces      map[string]pace          // of files that Run has sent again, by key; nil without Run
 
 	lock         sync.Mutex     // of what follows, and of the fields above during a round's steps
 	limits       *mirror.Limits // nil if they are not known
-	asked        time.Time      // when the server was asked for them
+	limitsReadAt time.Time      // zero if they were not read
 	limited      bool           // files were held by the last round, perhaps because of them
 	watchProblem string         // why changes of the directory are noticed late
 	interrupt    func()         // ends the present round of Run
@@ -136,10 +135,10 @@ const lateness = 10 * time.Minute
 
 // inFlight is an upload or a move whose answer has not come, so it may have been made or may still be.
 type inFlight struct {
-	id      id.Object    // empty if the object is new
-	version int64        // of the object if the change was made
-	file    mirror.Entry // in the directory
-	read    time.Time    // when the server was first read afterwards; zero if it was not
+	id      id.Object     // empty if the object is new
+	version int64         // of the object if the change was made
+	file    *mirror.Entry // in the directory
+	read    time.Time     // when the server was first read afterwards; zero if it was not
 }
 
 // New returns a mirror. It does nothing yet.
@@ -157,7 +156,7 @@ func New(o Options) *Mirror {
 		o.Released = func() {}
 	}
 	m := &Mirror{
-		Options: o, entries: map[string]*mirror.Entry{}, splitMoves: map[[2]string]bool{}, refused: map[string]refusal{}, sent: map[string]map[string]inFlight{},
+		Options: o, entries: map[string]*mirror.Entry{}, splitMoves: map[[2]string]bool{}, refused: map[string]refusal{}, sent: map[string][]inFlight{},
 		storing: map[string]bool{}, wakes: make(chan struct{}, 1),
 	}
 	m.stored.L = &m.lock
@@ -247,43 +246,45 @@ func (m *Mirror) keep(r mirror.Row) {
 	}
 }
 
-// sending notes that the server is about to get the local content of a step, uploaded or moved.
-func (m *Mirror) sending(s mirror.Step) {
+// recordInFlight notes that the server is about to get the local content of a step, uploaded or moved.
+func (m *Mirror) recordInFlight(s mirror.Step) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	to := s.Row
 	if s.Action == mirror.Move {
 		to = s.To
 	}
-	u := inFlight{version: 1, file: *to.Local}
+	u := inFlight{version: 1, file: to.Local}
 	if r := s.Row.Remote; r != nil {
 		u.id, u.version = r.ID, r.Version+1
 	}
-	if m.sent[to.Key] == nil {
-		m.sent[to.Key] = map[string]inFlight{}
-	}
-	m.sent[to.Key][to.Local.Checksum] = u
+	m.sent[to.Key] = append(slices.DeleteFunc(m.sent[to.Key], func(other inFlight) bool { return other.file.Checksum == u.file.Checksum }), u)
 }
 
-// made returns the change in flight that has led to a record, if there is one.
-func (m *Mirror) made(r mirror.Record) (u inFlight, ok bool) {
-	u, ok = m.sent[mirror.KeyOf(r.Path)][r.Checksum]
-	return u, ok && u.version == r.Version && (u.id == "" || u.id == r.ID)
+// ownChange returns the change in flight that has led to a record, if there is one.
+func (m *Mirror) ownChange(r mirror.Record) (u inFlight, ok bool) {
+	for _, u := range m.sent[mirror.KeyOf(r.Path)] {
+		if u.file.Checksum == r.Checksum {
+			return u, u.version == r.Version && (u.id == "" || u.id == r.ID)
+		}
+	}
+	return inFlight{}, false
 }
 
 // expire forgets changes in flight that are made no more, after the server was read.
 func (m *Mirror) expire() {
 	now := m.Clock.Now()
-	for key, contents := range m.sent {
-		for checksum, u := range contents {
+	for key, sent := range m.sent {
+		left := sent[:0]
+		for _, u := range sent {
 			if u.read.IsZero() {
 				u.read = now
-				contents[checksum] = u
-			} else if now.Sub(u.read) > lateness {
-				delete(contents, checksum)
+			}
+			if now.Sub(u.read) <= lateness {
+				left = append(left, u)
 			}
 		}
-		if len(contents) == 0 {
+		if m.sent[key] = left; len(left) == 0 {
 			delete(m.sent, key)
 		}
 	}
@@ -513,7 +514,7 @@ func (m *Mirror) read(ctx context.Context, absent bool) (unsynced map[string]err
 		if key, known := m.keys[record.ID]; known {
 			r := row(key)
 			r.Remote, r.Missing = nil, false
-			if _, own := m.made(record); own && mirror.KeyOf(record.Path) != key {
+			if _, own := m.ownChange(record); own && mirror.KeyOf(record.Path) != key {
 				r.Synced = nil // this client moved it: nobody has deleted what is at the old path now
 				made = append(made, mirror.Row{Key: key})
 			}
@@ -531,8 +532,8 @@ func (m *Mirror) read(ctx context.Context, absent bool) (unsynced map[string]err
 	if !absent {
 		for key := range m.sent {
 			if r := row(key); r.Remote != nil {
-				if u, own := m.made(*r.Remote); own {
-					made = append(made, mirror.Row{Key: key, Local: &u.file})
+				if u, own := m.ownChange(*r.Remote); own {
+					made = append(made, mirror.Row{Key: key, Local: u.file})
 				}
 			}
 		}
@@ -561,8 +562,7 @@ func (m *Mirror) read(ctx context.Context, absent bool) (unsynced map[string]err
 // sync makes the files of rows durable and, of rows without one, that the last known one is gone. It
 // returns errors by key.
 func (m *Mirror) sync(ctx context.Context, rows []mirror.Row) map[string]error {
-	var files []mirror.Entry
-	var keys []string
+	files, keys := make([]mirror.Entry, 0, len(rows)), make([]string, 0, len(rows))
 	m.lock.Lock()
 	for _, r := range rows {
 		if e := cmp.Or(r.Local, m.rows[r.Key].Local); e != nil {

@@ -22,29 +22,29 @@ const (
 	maxPlans = 8
 	// maxAttempts is how often a round tries a file that changes meanwhile.
 	maxAttempts = 3
-	// togetherFiles and togetherBytes are the most files, and bytes of them, that are downloaded
-	// one by one and get their paths together.
-	togetherFiles = 500
-	togetherBytes = 8 << 20
-	// batchFiles is the most files of a request that changes the server, which holds their contents in
-	// memory: as many as the server stores in one transaction.
-	batchFiles = 500
+	// maxGroupFiles and maxGroupBytes are how many files, and bytes of them, are downloaded one by one at most
+	// before they get their paths together.
+	maxGroupFiles = 500
+	maxGroupBytes = 8 << 20
+	// maxBatchFiles is how many files a request to the server changes at most: as many as the server, which
+	// holds their contents in memory, stores in one transaction.
+	maxBatchFiles = 500
 	// maxBatches is how many such requests there are at once at most: as many as the server writes at once.
 	maxBatches = 4
-	// minDamaged and maxDamaged are the times after which a content that came damaged is downloaded
-	// again: first the shorter one, then twice as long each time.
-	minDamaged = time.Minute
-	maxDamaged = 24 * time.Hour
+	// minDamagedRetry and maxDamagedRetry bound the time after which a damaged download is tried again; it
+	// doubles each time.
+	minDamagedRetry = time.Minute
+	maxDamagedRetry = 24 * time.Hour
 	// minPace and maxPace are the times for which Run does not send a file again: first the shorter one,
 	// and twice as long each time if the file was changed twice within the shorter one.
 	minPace = 2 * time.Second
 	maxPace = 30 * time.Second
-	// mostFor is how long files that are deleted count as deleted at once.
-	mostFor = time.Minute
-	// limitsFor and limitsForHeld are how long the server's limits are believed, the latter while
-	// files are held because of them, or the member may only read.
-	limitsFor     = time.Hour
-	limitsForHeld = time.Minute
+	// deletionWindow is the time within which the guard counts deletions together.
+	deletionWindow = time.Minute
+	// limitsMaxAge is how long limits of the server are used before they are read again, and limitsMaxAgeHeld
+	// while files are held because of them, or the member may only read.
+	limitsMaxAge     = time.Hour
+	limitsMaxAgeHeld = time.Minute
 )
 
 // Outcome is what a round has come to.
@@ -72,15 +72,15 @@ type Delayed struct {
 type round struct {
 	*Mirror
 	Outcome
-	scope    mirror.Scope
-	touched  map[string]bool // directories in which steps may have changed something
-	plans    int             // that were made, with the present one
-	attempts map[string]int  // by key
-	broken   map[string]bool // keys of the present plan of which a step has failed
-	stopped  error           // why the round cannot go on
-	batches  chan struct{}   // has a value for each batch that is being sent
-	progress bool            // a step of the present plan was done, or its premises have changed
-	freed    bool            // the server has deleted a file while others were held for want of room
+	scope      mirror.Scope
+	touched    map[string]bool // directories in which steps may have changed something
+	plans      int             // that were made, with the present one
+	attempts   map[string]int  // by key
+	failedKeys map[string]bool // of the present plan's steps
+	stopped    error           // why the round cannot go on
+	batches    chan struct{}   // has a value for each batch that is being sent
+	progress   bool            // a step of the present plan was done, or its premises have changed
+	roomFreed  bool            // the server has deleted a file while others were held for want of room
 }
 
 // Round makes directory and server equal, as far as it can at present. It returns an error if it
@@ -97,17 +97,17 @@ func (m *Mirror) Round(ctx context.Context) (Outcome, error) {
 // stores nothing.
 func (m *Mirror) DryRun(ctx context.Context) (Outcome, error) {
 	state := m.State
-	m.State = unchanged{state}
+	m.State = readOnlyState{state}
 	defer func() { m.State, m.loaded = state, false }() // the rows have what was not stored
 	return m.unlessPaused(ctx, true)
 }
 
-// unchanged is a state in which nothing is stored.
-type unchanged struct{ ports.MirrorState }
+// readOnlyState reads a state and stores nothing.
+type readOnlyState struct{ ports.MirrorState }
 
-func (unchanged) Bind(context.Context, mirror.Binding) error { return nil }
+func (readOnlyState) Bind(context.Context, mirror.Binding) error { return nil }
 
-func (unchanged) Put(context.Context, []mirror.Row, *object.Cursor) error { return nil }
+func (readOnlyState) Put(context.Context, []mirror.Row, *object.Cursor) error { return nil }
 
 func (m *Mirror) unlessPaused(ctx context.Context, dry bool) (Outcome, error) {
 	if m.paused() {
@@ -116,8 +116,8 @@ func (m *Mirror) unlessPaused(ctx context.Context, dry bool) (Outcome, error) {
 	return m.round(ctx, dry)
 }
 
-// paused reports whether no round is to be done at present. What was accepted for the next one is not for one
-// after a pause, whose plan nobody has seen.
+// paused reports whether rounds are paused. A pause withdraws the acceptance of deletions, because the plan of
+// the round after it was not shown to anybody.
 func (m *Mirror) paused() bool {
 	paused := m.IsPaused()
 	m.lock.Lock()
@@ -169,11 +169,11 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 	}
 	anyGuarded := false
 	for r.plans = 1; ; r.plans++ {
-		if r.freed {
+		if r.roomFreed {
 			if err := r.askLimits(ctx); err != nil {
 				return err
 			}
-			r.freed = false
+			r.roomFreed = false
 		}
 		in, plan, changes, err := r.plan(ctx, identity, accept)
 		if err != nil {
@@ -192,7 +192,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		accept = false
 		r.Guard, r.Pending, r.guarded = "", nil, reason != "" && !accepted
 		if accepted {
-			r.most = 0
+			r.maxKnown = 0
 		}
 		if r.guarded {
 			anyGuarded, r.Guard = true, reason
@@ -205,7 +205,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		if err := r.settle(ctx, in, plan.Settled); err != nil {
 			return err
 		}
-		steps, first := r.tried(plan)
+		steps, first := r.stepsToTry(plan)
 		if len(first) > 0 {
 			steps = first
 		}
@@ -229,7 +229,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 			continue
 		}
 		if !anyGuarded && r.stopped == nil {
-			return r.bind(ctx, identity, in.Rules.Hash)
+			return r.bind(ctx, identity, r.patterns)
 		}
 		break
 	}
@@ -268,23 +268,24 @@ func (r *round) plan(ctx context.Context, identity string, accept bool) (in mirr
 	in = r.input(rules)
 	plan = r.Plan(in)
 	if plan.MayMissMoves(in) {
+		in, plan = mirror.Input{}, mirror.Plan{} // not twice in memory
 		if err := r.scanAgain(ctx, scanned); err != nil {
 			return in, plan, changes, err
 		}
 		in = r.input(rules)
 		plan = r.Plan(in)
 	}
-	if now := r.Clock.Now(); plan.Known >= r.most || !r.guarded && now.Sub(r.mostAt).Abs() > mostFor {
-		r.most, r.mostAt = plan.Known, now
+	if now := r.Clock.Now(); plan.Known >= r.maxKnown || !r.guarded && now.Sub(r.maxKnownAt).Abs() > deletionWindow {
+		r.maxKnown, r.maxKnownAt = plan.Known, now
 	}
-	changes.Known = r.most
+	changes.Known = r.maxKnown
 	r.Held, r.Delayed, r.Files, r.Retry = plan.Held, nil, len(in.Tree.Files), false
 	return in, plan, changes, nil
 }
 
 // listPending sets Pending to the steps of the plan that would be tried.
 func (r *round) listPending(plan mirror.Plan) {
-	r.Pending, _ = r.tried(plan)
+	r.Pending, _ = r.stepsToTry(plan)
 	r.Pending = slices.DeleteFunc(r.Pending, func(s mirror.Step) bool {
 		err := r.tooLarge(s)
 		if err != nil {
@@ -356,11 +357,11 @@ func withoutSynced(in mirror.Input) mirror.Input {
 // have shown that it cannot do is tried again then.
 func (r *round) readLimits(ctx context.Context) error {
 	r.lock.Lock()
-	fresh := limitsFor
+	fresh := limitsMaxAge
 	if r.limited || r.limits != nil && r.limits.ReadOnly {
-		fresh = limitsForHeld
+		fresh = limitsMaxAgeHeld
 	}
-	age := r.Clock.Now().Sub(r.asked) // negative if the clock was set back
+	age := r.Clock.Now().Sub(r.limitsReadAt) // negative if the clock was set back
 	known := r.limits != nil && age >= 0 && age < fresh
 	r.lock.Unlock()
 	if known {
@@ -383,7 +384,7 @@ func (r *round) askLimits(ctx context.Context) error {
 		maps.DeleteFunc(r.refused, func(_ string, refused refusal) bool { return refused.limited })
 		r.progress = true
 	}
-	r.limits, r.asked = &limits, r.Clock.Now()
+	r.limits, r.limitsReadAt = &limits, r.Clock.Now()
 	return nil
 }
 
@@ -467,9 +468,9 @@ func (r *round) settle(ctx context.Context, in mirror.Input, settled []mirror.Ro
 	return r.put(ctx, nil, rows...)
 }
 
-// tried returns the steps of a plan that are worth trying, and those of them that are to be done before the others. It
+// stepsToTry returns the steps of a plan that are worth trying, and those of them that are to be done before the others. It
 // changes the slice of the plan.
-func (r *round) tried(plan mirror.Plan) (steps, first []mirror.Step) {
+func (r *round) stepsToTry(plan mirror.Plan) (steps, first []mirror.Step) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	patterns := plan.PatternsHeld || len(plan.PatternsFirst()) > 0
@@ -485,7 +486,7 @@ func (r *round) tried(plan mirror.Plan) (steps, first []mirror.Step) {
 				return true
 			}
 		}
-		return r.attempts[s.Row.Key] >= maxAttempts || r.holdForLimitsLocked(s) || !patterns && r.putOff(s)
+		return r.attempts[s.Row.Key] >= maxAttempts || r.holdForLimitsLocked(s) || !patterns && r.isDelayed(s)
 	})
 	first = mirror.Plan{Steps: steps}.PatternsFirst()
 	if len(first) == 0 && patterns { // what is to be ignored may be among the others
@@ -494,8 +495,8 @@ func (r *round) tried(plan mirror.Plan) (steps, first []mirror.Step) {
 	return steps, first
 }
 
-// putOff reports whether a step uploads a file that Run has sent again not long ago. The caller must hold the lock.
-func (r *round) putOff(s mirror.Step) bool {
+// isDelayed reports whether a step uploads a file that Run has sent again not long ago. The caller must hold the lock.
+func (r *round) isDelayed(s mirror.Step) bool {
 	now, p := r.Clock.Now(), r.paces[s.Row.Key]
 	due := p.last.Add(p.wait)
 	if left := due.Sub(now); s.Action != mirror.Upload || left <= 0 || left > p.wait { // more if the clock was set back
@@ -509,8 +510,8 @@ func (r *round) putOff(s mirror.Step) bool {
 	return true
 }
 
-// sentAgain notes that a step has replaced a file on the server. The caller must hold the lock.
-func (r *round) sentAgain(s mirror.Step) {
+// setPace notes that a step has replaced a file on the server. The caller must hold the lock.
+func (r *round) setPace(s mirror.Step) {
 	if s.Action != mirror.Upload || s.Row.Remote == nil || r.paces == nil {
 		return
 	}
@@ -546,7 +547,7 @@ func writes(a mirror.Action) bool {
 
 // execute does steps in the order of their actions, those of one action side by side. It changes the slice.
 func (r *round) execute(ctx context.Context, steps []mirror.Step) error {
-	r.progress, r.broken = false, map[string]bool{}
+	r.progress, r.failedKeys = false, map[string]bool{}
 	if len(steps) > 0 {
 		planned := Event{Kind: Planned, Steps: len(steps)}
 		for _, s := range steps {
@@ -559,7 +560,7 @@ func (r *round) execute(ctx context.Context, steps []mirror.Step) error {
 		for n < len(steps) && steps[n].Action == steps[0].Action {
 			n++
 		}
-		jobs := r.jobs(slices.DeleteFunc(steps[:n:n], func(s mirror.Step) bool { return r.broken[s.Row.Key] }))
+		jobs := r.jobs(slices.DeleteFunc(steps[:n:n], func(s mirror.Step) bool { return r.failedKeys[s.Row.Key] }))
 		steps = steps[n:]
 		next := make(chan func(context.Context) error, len(jobs))
 		for _, job := range jobs {
@@ -628,10 +629,10 @@ func (r *round) jobs(steps []mirror.Step) []func(context.Context) error {
 		return nil
 	}
 	if together := r.together(steps[0].Action); together != nil {
-		most := min(togetherFiles, (len(steps)+r.Workers-1)/r.Workers)
+		most := min(maxGroupFiles, (len(steps)+r.Workers-1)/r.Workers)
 		for len(steps) > 0 {
 			n := 1
-			for size := sizeOf(steps[0]); n < min(most, len(steps)) && size+sizeOf(steps[n]) <= togetherBytes; n++ {
+			for size := sizeOf(steps[0]); n < min(most, len(steps)) && size+sizeOf(steps[n]) <= maxGroupBytes; n++ {
 				size += sizeOf(steps[n])
 			}
 			members := steps[:n]
@@ -652,7 +653,7 @@ func (r *round) jobs(steps []mirror.Step) []func(context.Context) error {
 	}
 	for _, s := range steps {
 		if n := sizeOf(s); writes(s.Action) && s.Action != mirror.MoveDirectory && r.limits.BatchFiles > 1 && n <= r.limits.BatchFileSize {
-			if len(batch) == min(r.limits.BatchFiles, batchFiles) || size+n > r.limits.BatchBytes {
+			if len(batch) == min(r.limits.BatchFiles, maxBatchFiles) || size+n > r.limits.BatchBytes {
 				flush()
 			}
 			batch, size = append(batch, s), size+n
@@ -695,21 +696,21 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 	if err == nil {
 		r.Done++
 		r.progress = true
-		r.freed = r.freed || r.limited && s.Action.Deletes() && writes(s.Action)
-		r.sentAgain(s)
+		r.roomFreed = r.roomFreed || r.limited && s.Action.Deletes() && writes(s.Action)
+		r.setPace(s)
 		r.Report(Event{Step: s, Kind: Done})
 		return nil
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	r.broken[s.Row.Key] = true
+	r.failedKeys[s.Row.Key] = true
 	if fromServer && kind == fault.Forbidden && unasked == nil && writes(s.Action) && r.limits.ReadOnly {
 		r.holdForLimitsLocked(s)
 		return nil
 	}
 	_, unstored := errors.AsType[stateError](err)
-	if !unstored && r.isTriedAgain(s, kind, fromServer) {
+	if !unstored && r.retriesNow(s, kind, fromServer) {
 		r.progress = true
 		return nil
 	}
@@ -719,7 +720,7 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 	case unstored:
 		return err
 	case errors.Is(err, errDamaged):
-		wait := min(max(2*r.refused[s.Row.Key].wait, minDamaged), maxDamaged)
+		wait := min(max(2*r.refused[s.Row.Key].wait, minDamagedRetry), maxDamagedRetry)
 		r.refused[s.Row.Key] = refusal{local: localOf(s.Row), remote: remoteOf(s.Row), held: held, until: r.Clock.Now().Add(wait), wait: wait}
 		r.Held, r.Retry = append(r.Held, held), true
 		return nil
@@ -747,9 +748,9 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 	return nil
 }
 
-// isTriedAgain notes what the next plan has to know of a step that failed, and reports whether the step, or others in its
+// retriesNow notes what the next plan has to know of a step that failed, and reports whether the step, or others in its
 // place, are tried again in this round. The caller must hold the lock.
-func (r *round) isTriedAgain(s mirror.Step, kind fault.Kind, fromServer bool) bool {
+func (r *round) retriesNow(s mirror.Step, kind fault.Kind, fromServer bool) bool {
 	switch {
 	case s.Action == mirror.MoveDirectory && slices.Contains(refusals, kind):
 		r.splitMoves[[2]string{s.From, s.Path}] = true

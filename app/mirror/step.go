@@ -30,17 +30,17 @@ func (r *round) step(ctx context.Context, s mirror.Step) error {
 		r.lock.Unlock()
 		return err
 	case mirror.Move:
-		r.sending(s)
+		r.recordInFlight(s)
 		record, err := r.RemoteWriter.Move(ctx, *row.Remote, s.Path)
 		return r.agreeOn(ctx, s, record, err)
 	case mirror.MoveDirectory:
 		for _, one := range s.Steps {
-			r.sending(one)
+			r.recordInFlight(one)
 		}
 		// The records have other versions now, which the next reading of the server tells.
 		return remotely(r.RemoteWriter.MoveDirectory(ctx, s.From, s.Path))
 	case mirror.DeleteFirst, mirror.Delete:
-		if err := r.absent(ctx, s); err != nil {
+		if err := r.checkAbsent(ctx, s); err != nil {
 			return err
 		}
 		return r.agreeOn(ctx, s, mirror.Record{}, r.RemoteWriter.Delete(ctx, *row.Remote))
@@ -51,8 +51,8 @@ func (r *round) step(ctx context.Context, s mirror.Step) error {
 // forgotten returns a row with what the server has alone: both sides agree on nothing, and nobody has deleted the file.
 func forgotten(row mirror.Row) mirror.Row { return mirror.Row{Key: row.Key, Remote: row.Remote} }
 
-// part has the state forget that both sides agreed on files that are about to leave their paths, where the server has one.
-func (r *round) part(ctx context.Context, steps []mirror.Step) error {
+// forgetAgreements has the state forget that both sides agreed on files that are about to leave their paths, where the server has one.
+func (r *round) forgetAgreements(ctx context.Context, steps []mirror.Step) error {
 	var rows []mirror.Row
 	for _, s := range steps {
 		if s.Action != mirror.Rename && s.Row.Synced != nil && s.Row.Remote != nil {
@@ -64,7 +64,7 @@ func (r *round) part(ctx context.Context, steps []mirror.Step) error {
 
 // rename does renames, or sets files aside, together.
 func (r *round) rename(ctx context.Context, steps []mirror.Step) error {
-	if err := r.part(ctx, steps); err != nil {
+	if err := r.forgetAgreements(ctx, steps); err != nil {
 		return r.finishAll(ctx, steps, func(int) error { return err })
 	}
 	renames := make([]mirror.Renaming, len(steps))
@@ -83,7 +83,7 @@ func (r *round) rename(ctx context.Context, steps []mirror.Step) error {
 
 // trash moves files to the trash together.
 func (r *round) trash(ctx context.Context, steps []mirror.Step) error {
-	if err := r.part(ctx, steps); err != nil {
+	if err := r.forgetAgreements(ctx, steps); err != nil {
 		return r.finishAll(ctx, steps, func(int) error { return err })
 	}
 	files := make([]mirror.Entry, len(steps))
@@ -104,7 +104,7 @@ func (r *round) follow(ctx context.Context, steps []mirror.Step, after func(i in
 	for i, s := range steps {
 		follow, e, err := after(i, s)
 		if errs[i] = err; err == nil {
-			r.found(s.Row.Local, e)
+			r.updateEntries(s.Row.Local, e)
 			rows = append(rows, follow...)
 		}
 	}
@@ -112,9 +112,9 @@ func (r *round) follow(ctx context.Context, steps []mirror.Step, after func(i in
 	return r.finishAll(ctx, steps, func(i int) error { return cmp.Or(errs[i], stored) })
 }
 
-// absent looks once more for the file of which the server's is to be deleted. It returns Conflict if
+// checkAbsent looks once more for the file of which the server's is to be deleted. It returns Conflict if
 // the file is there again.
-func (r *round) absent(ctx context.Context, s mirror.Step) error {
+func (r *round) checkAbsent(ctx context.Context, s mirror.Step) error {
 	r.lock.Lock()
 	was := r.rows[s.Row.Key].Local // where it was last
 	r.lock.Unlock()
@@ -131,9 +131,9 @@ func (r *round) absent(ctx context.Context, s mirror.Step) error {
 	return err
 }
 
-// found changes what is known of the directory after a step: a file is not where it was, but
+// updateEntries changes what is known of the directory after a step: a file is not where it was, but
 // where the step has put it, which may be in a directory of another spelling than planned.
-func (r *round) found(was, is *mirror.Entry) {
+func (r *round) updateEntries(was, is *mirror.Entry) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	if was != nil {
@@ -421,7 +421,7 @@ func (r *round) upload(ctx context.Context, s mirror.Step) error {
 	if err != nil {
 		return err
 	}
-	r.sending(s)
+	r.recordInFlight(s)
 	from := &source{content, nil, r.transferred(s)}
 	var record mirror.Record
 	if s.Row.Remote == nil {
@@ -551,7 +551,7 @@ func (r *round) write(ctx context.Context, s mirror.Step) (w mirror.Write, err e
 	switch s.Action {
 	case mirror.Delete, mirror.DeleteFirst:
 		w.Delete = true
-		return w, r.absent(ctx, s)
+		return w, r.checkAbsent(ctx, s)
 	case mirror.Move:
 		w.Move, w.Path, w.Checksum = true, s.Path, s.Row.Remote.Checksum
 	default:
@@ -560,7 +560,7 @@ func (r *round) write(ctx context.Context, s mirror.Step) (w mirror.Write, err e
 			return w, err
 		}
 	}
-	r.sending(s)
+	r.recordInFlight(s)
 	return w, nil
 }
 

@@ -119,16 +119,17 @@ func MakePlan(in Input) Plan {
 			p.arriving.add(key)
 		}
 	}
+	p.Steps = slices.Grow(p.Steps, len(p.decided))
 	for _, key := range keys {
 		if action, ok := p.decided[key]; ok {
 			p.step(in.Rows[key], action)
 		}
 	}
-	p.pair(Trash, TrashFirst, Download, Rename)
+	p.combineMoves(Trash, TrashFirst, Download, Rename)
 	if !p.NoMoves {
-		p.pair(Delete, DeleteFirst, Upload, Move)
+		p.combineMoves(Delete, DeleteFirst, Upload, Move)
 		p.postpone()
-		p.gather()
+		p.mergeMoves()
 	}
 	for _, s := range p.Steps {
 		if s.Action.Deletes() {
@@ -182,15 +183,15 @@ func newKeys() keys { return keys{map[string]bool{}, map[string]bool{}} }
 
 func (k keys) add(key string) {
 	k.files[key] = true
-	for _, above := range object.Ancestors(key) {
-		k.directories[above] = true
+	for _, ancestor := range object.Ancestors(key) {
+		k.directories[ancestor] = true
 	}
 }
 
 // collide reports whether the file of a key cannot exist beside those of the set, because one
 // would be a directory that the other is in.
 func (k keys) collide(key string) bool {
-	return k.directories[key] || slices.ContainsFunc(object.Ancestors(key), func(above string) bool { return k.files[above] })
+	return k.directories[key] || slices.ContainsFunc(object.Ancestors(key), func(ancestor string) bool { return k.files[ancestor] })
 }
 
 // skipped reports whether a row is left alone, and adds it to the held ones if people should know.
@@ -287,7 +288,7 @@ func (p *planner) compare(r Row) {
 	case r.Local == nil && r.Remote == nil:
 		p.Settled = append(p.Settled, Row{Key: r.Key})
 	case r.Local != nil && r.Remote != nil && r.Local.Checksum == r.Remote.Checksum:
-		p.name(r)
+		p.compareNames(r)
 	case local == same && remote == gone:
 		p.decided[r.Key] = Trash
 	case remote == same && local == gone:
@@ -299,7 +300,7 @@ func (p *planner) compare(r Row) {
 		p.Held = append(p.Held, Held{r.Remote.Path, "A directory is in its place, with names in it that are not synchronised."})
 	case r.Local == nil && p.Tree.ignored[r.Key]:
 		p.Held = append(p.Held, Held{r.Remote.Path, "An ignored file has a name that differs only in case or Unicode form."})
-	case r.Local == nil && slices.ContainsFunc(object.Ancestors(r.Key), func(above string) bool { return p.Tree.ignored[above] }):
+	case r.Local == nil && slices.ContainsFunc(object.Ancestors(r.Key), func(ancestor string) bool { return p.Tree.ignored[ancestor] }):
 		p.Held = append(p.Held, Held{r.Remote.Path, "An ignored file is in the place of a directory above it."})
 	case local != changed:
 		p.decided[r.Key] = Download
@@ -310,8 +311,8 @@ func (p *planner) compare(r Row) {
 	}
 }
 
-// name decides about a row whose contents are equal: the name may have changed.
-func (p *planner) name(r Row) {
+// compareNames decides about a row whose contents are equal: the name may have changed.
+func (p *planner) compareNames(r Row) {
 	settled := r
 	settled.Synced = NewSynced(*r.Remote, r.Local.Path)
 	settled.Missing = false
@@ -334,19 +335,19 @@ func (p *planner) name(r Row) {
 // respell plans that a directory of the row gets the spelling that all files of the server in it
 // have, if it has another one.
 func (p *planner) respell(r Row) bool {
-	for _, above := range object.Ancestors(r.Key) {
-		spelled, ok := p.Tree.Directories[above]
-		depth := strings.Count(above, "/")
+	for _, ancestor := range object.Ancestors(r.Key) {
+		spelled, ok := p.Tree.Directories[ancestor]
+		depth := strings.Count(ancestor, "/")
 		want := strings.Split(r.Remote.Path, "/")[depth]
-		if !ok || path.Base(spelled) == want || p.Tree.doubled[above] {
+		if !ok || path.Base(spelled) == want || p.Tree.doubled[ancestor] {
 			continue
 		}
-		at := [2]string{above, want}
+		at := [2]string{ancestor, want}
 		planned, known := p.respelled[at]
 		if !known {
 			planned = true
 			for key, other := range p.Rows {
-				if other.Remote != nil && strings.HasPrefix(key, above+"/") && strings.Split(other.Remote.Path, "/")[depth] != want {
+				if other.Remote != nil && strings.HasPrefix(key, ancestor+"/") && strings.Split(other.Remote.Path, "/")[depth] != want {
 					planned = false
 					break
 				}
@@ -367,7 +368,7 @@ func (p *planner) step(r Row, action Action) {
 	switch action {
 	case SetAside:
 		free := false
-		if s.Path, free = p.aside(r); s.Path == "" {
+		if s.Path, free = p.conflictCopyPath(r); s.Path == "" {
 			p.Held = append(p.Held, Held{r.Local.Path, "Both sides changed it, and the path leaves no room for the name of a conflict copy."})
 			return
 		}
@@ -395,15 +396,15 @@ func (p *planner) step(r Row, action Action) {
 	}
 }
 
-// aside returns the path of the conflict copy of a row's local file. If a directory of the path
+// conflictCopyPath returns the path of the conflict copy of a row's local file. If a directory of the path
 // is a file on the server, the copy is in a directory of such a name. free is false if the copy
 // is there already, with the same content.
-func (p *planner) aside(r Row) (copied string, free bool) {
+func (p *planner) conflictCopyPath(r Row) (copied string, free bool) {
 	for _, digits := range []int{6, 12, 64} {
 		copied, ok := ConflictPath(r.Local.Path, p.Device, r.Local.Facts.ModTime, r.Local.Checksum, digits)
-		for _, above := range object.Ancestors(r.Key) {
-			if in := p.Rows[above]; p.staying.files[above] && in.Remote != nil {
-				n := len(strings.Join(strings.SplitAfter(r.Local.Path, "/")[:strings.Count(above, "/")+1], "")) - 1
+		for _, ancestor := range object.Ancestors(r.Key) {
+			if in := p.Rows[ancestor]; p.staying.files[ancestor] && in.Remote != nil {
+				n := len(strings.Join(strings.SplitAfter(r.Local.Path, "/")[:strings.Count(ancestor, "/")+1], "")) - 1
 				if copied, ok = ConflictPath(r.Local.Path[:n], p.Device, r.Local.Facts.ModTime, in.Remote.Checksum, digits); ok {
 					copied += r.Local.Path[n:]
 					_, err := object.ParsePath("path", copied)
@@ -422,7 +423,7 @@ func (p *planner) aside(r Row) (copied string, free bool) {
 		if at.Local != nil && at.Local.Checksum == r.Local.Checksum {
 			return copied, false
 		}
-		below := slices.ContainsFunc(object.Ancestors(key), func(above string) bool { return p.Tree.Files[above] != nil })
+		below := slices.ContainsFunc(object.Ancestors(key), func(ancestor string) bool { return p.Tree.Files[ancestor] != nil })
 		if at.Empty() && !below && !p.Tree.holds(key) && p.Tree.Directories[key] == "" && !p.staying.collide(key) {
 			return copied, true
 		}
@@ -430,8 +431,8 @@ func (p *planner) aside(r Row) (copied string, free bool) {
 	return "", false
 }
 
-// pair replaces a removal and an arrival of the same content by one step.
-func (p *planner) pair(removal, removalFirst, arrival, move Action) {
+// combineMoves replaces a removal and an arrival of the same content by one move.
+func (p *planner) combineMoves(removal, removalFirst, arrival, move Action) {
 	content := func(s Step) string { // of the file that arrives or leaves
 		if move == Rename && s.Action == arrival {
 			return s.Row.Remote.Checksum
@@ -450,7 +451,7 @@ func (p *planner) pair(removal, removalFirst, arrival, move Action) {
 			arrivals[content(s)] = append(arrivals[content(s)], i)
 		}
 	}
-	done := map[int]bool{}
+	done := make([]bool, len(p.Steps))
 	for i, s := range p.Steps {
 		if s.Action != removal && s.Action != removalFirst || s.Row.Synced == nil || s.Row.Synced.Checksum != content(s) {
 			continue
@@ -471,7 +472,7 @@ func (p *planner) pair(removal, removalFirst, arrival, move Action) {
 		arrivals[content(s)] = slices.Delete(candidates, best, best+1)
 		p.Steps[i] = Step{Action: move, Row: s.Row, To: to.Row, Path: to.Path}
 	}
-	p.drop(done)
+	p.removeSteps(done)
 }
 
 // postpone leaves the deletions of contents that are set aside, as files that were renamed to where the server
@@ -486,8 +487,8 @@ func (p *planner) postpone() {
 	p.Steps = slices.DeleteFunc(p.Steps, func(s Step) bool { return s.Action == Delete && aside[s.Row.Remote.Checksum] })
 }
 
-// gather replaces the moves of all files in a directory of the server by one.
-func (p *planner) gather() {
+// mergeMoves replaces the moves of all files in a directory of the server by one.
+func (p *planner) mergeMoves() {
 	type pair struct{ from, to string }
 	groups := map[pair][]int{}
 	for i, s := range p.Steps {
@@ -508,14 +509,14 @@ func (p *planner) gather() {
 	}
 	if len(groups) > 0 {
 		for key, r := range p.Rows {
-			for _, above := range object.Ancestors(key) {
-				if n, ok := files[above]; ok && r.Remote != nil {
-					files[above] = n + 1
+			for _, ancestor := range object.Ancestors(key) {
+				if n, ok := files[ancestor]; ok && r.Remote != nil {
+					files[ancestor] = n + 1
 				}
 			}
 		}
 	}
-	gone := map[int]bool{}
+	gone := make([]bool, len(p.Steps))
 	for _, at := range slices.SortedFunc(maps.Keys(groups), func(a, b pair) int { return cmp.Compare(a.from+"\x00"+a.to, b.from+"\x00"+b.to) }) {
 		members := groups[at]
 		below := KeyOf(at.from) + "/"
@@ -523,23 +524,18 @@ func (p *planner) gather() {
 		if len(members) < 2 || len(members) != files[KeyOf(at.from)] || nested || p.SplitMoves[[2]string{at.from, at.to}] {
 			continue
 		}
-		s := Step{Action: MoveDirectory, From: at.from, Path: at.to}
+		s := Step{Action: MoveDirectory, From: at.from, Path: at.to, Steps: make([]Step, 0, len(members))}
 		for _, i := range members {
 			gone[i] = true
 			s.Steps = append(s.Steps, p.Steps[i])
 		}
 		p.Steps = append(p.Steps, s)
 	}
-	p.drop(gone)
+	p.removeSteps(gone)
 }
 
-// drop removes the steps with these indexes.
-func (p *planner) drop(indexes map[int]bool) {
-	kept := p.Steps[:0]
-	for i, s := range p.Steps {
-		if !indexes[i] {
-			kept = append(kept, s)
-		}
-	}
-	p.Steps = kept
+// removeSteps removes the steps whose indexes have true; those beyond stay.
+func (p *planner) removeSteps(indexes []bool) {
+	i := -1
+	p.Steps = slices.DeleteFunc(p.Steps, func(Step) bool { i++; return i < len(indexes) && indexes[i] })
 }

@@ -32,8 +32,8 @@ type Tree struct {
 func NewTree(entries iter.Seq[*Entry], known func(key string) *Entry) Tree {
 	t := Tree{Files: map[string]*Entry{}, Directories: map[string]string{}, ignored: map[string]bool{}, held: map[string]bool{}, holding: map[string]bool{}, nonemptyBeside: map[string]bool{}, doubled: map[string]bool{}}
 	keep := func(key string) {
-		for _, above := range object.Ancestors(key) {
-			t.holding[above] = true
+		for _, ancestor := range object.Ancestors(key) {
+			t.holding[ancestor] = true
 		}
 	}
 	list := func(e *Entry, reason string) {
@@ -108,9 +108,9 @@ func NewTree(entries iter.Seq[*Entry], known func(key string) *Entry) Tree {
 			if e.Kind == Directory || e.Kind == IgnoredDirectory || e.Kind == IgnoredFile {
 				continue
 			}
-			for _, above := range object.Ancestors(KeyOf(e.Path)) {
-				if beside[above] {
-					t.nonemptyBeside[above] = true
+			for _, ancestor := range object.Ancestors(KeyOf(e.Path)) {
+				if beside[ancestor] {
+					t.nonemptyBeside[ancestor] = true
 				}
 			}
 		}
@@ -121,5 +121,5 @@ func NewTree(entries iter.Seq[*Entry], known func(key string) *Entry) Tree {
 
 // holds reports whether a key, or a directory that it is in, is held.
 func (t Tree) holds(key string) bool {
-	return len(t.held) > 0 && (t.held[key] || slices.ContainsFunc(object.Ancestors(key), func(above string) bool { return t.held[above] }))
+	return len(t.held) > 0 && (t.held[key] || slices.ContainsFunc(object.Ancestors(key), func(ancestor string) bool { return t.held[ancestor] }))
 }
