@@ -48,14 +48,14 @@ func subscriptions() string {
 	b.WriteString("| From | Trigger | To | Also happens | Source |\n|---|---|---|---|---|\n")
 	table := plan.Table()
 	for i, row := range table {
-		by := string(row.By)
-		if row.To == "unchanged" && row.From[0] == plan.External { // one line for all triggers
+		by := string(row.Trigger)
+		if row.To == "unchanged" && row.From[0] == plan.StateExternal { // one line for all triggers
 			if i+1 < len(table) {
 				continue
 			}
 			by = "any other"
 		}
-		to, also, source := string(row.To), row.Also, "specification"
+		to, also, source := string(row.To), row.Effects, "specification"
 		if row.Refusal != "" {
 			to, also = "refused (409)", row.Refusal
 		}
@@ -77,7 +77,7 @@ func connectors() string {
 		if from == string(connector.None) {
 			from = "none"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", from, row.By, row.To, row.Also)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", from, row.Trigger, row.To, row.Effects)
 	}
 	return b.String()
 }

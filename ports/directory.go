@@ -55,7 +55,7 @@ type Organisations interface {
 	Lock(ctx context.Context, o id.Org) (org.Organisation, error)
 
 	// List returns the selected organisations in the order of their ids. A search finds one by its id
-	// wherever it is, and by its name among the first f.Examined.
+	// wherever it is, and by its name among the first f.ExamineLimit.
 	List(ctx context.Context, f org.Filter) ([]org.Organisation, error)
 
 	// Erase removes records of the organisation and returns how many: its connectors, and then about limit

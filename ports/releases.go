@@ -50,12 +50,12 @@ type Releases interface {
 // Adoption holds the numbers of update checks, and of the devices that made them.
 type Adoption interface {
 	// Add adds the counts to the stored ones, all or none of them.
-	Add(ctx context.Context, all []release.Tally) error
+	Add(ctx context.Context, all []release.CheckCount) error
 
 	// List returns the counts of the days from first to last, both included, by day,
 	// platform, arch, channel and version; empty values of the target select all. It
 	// begins after the given count, and the zero value is the start; at most limit, 0: all.
-	List(ctx context.Context, first, last release.Day, of release.Target, after release.Tally, limit int) ([]release.Tally, error)
+	List(ctx context.Context, first, last release.Day, of release.Target, after release.CheckCount, limit int) ([]release.CheckCount, error)
 
 	// AddDevices adds devices to the stored ones of the same day and target, all or none of them.
 	AddDevices(ctx context.Context, all []release.DailyDevices) error

@@ -51,7 +51,7 @@ type Objects interface {
 	// List calls each with the objects that f selects (exactly those for which f.Selects)
 	// and the viewer sees, in the byte order of their storage keys, or of their folded storage
 	// keys if f has a folder; a nil viewer sees all. If f has words, it has no folder, and they are
-	// looked for in the first f.Examined of the objects that meet its other conditions.
+	// looked for in the first f.ExamineLimit of the objects that meet its other conditions.
 	// Before that it calls head, unless it is nil, with the log's head in the same
 	// snapshot. An error of either ends the list and is returned.
 	List(ctx context.Context, o id.Org, viewer *org.Actor, f object.Filter, head func(object.Head) error, each func(object.Object) error) error
@@ -73,18 +73,18 @@ type Objects interface {
 type Versions interface {
 	// List calls each with at most limit versions of an object whose numbers are less than
 	// before, the latest first; limit 0: all. An error of each ends it and is returned.
-	List(ctx context.Context, o id.Org, of id.Object, before int64, limit int, each func(object.Earlier) error) error
+	List(ctx context.Context, o id.Org, of id.Object, before int64, limit int, each func(object.EarlierVersion) error) error
 	// Deleted is Objects.List for the last versions of deleted objects. They are in the byte
 	// order of their deleted keys, and f.After is one; f has no folder and no words.
-	Deleted(ctx context.Context, o id.Org, viewer *org.Actor, f object.Filter, each func(object.Earlier) error) error
+	Deleted(ctx context.Context, o id.Org, viewer *org.Actor, f object.Filter, each func(object.EarlierVersion) error) error
 	// Keep stores versions that ended together, at most one of an object, whose numbers are not
 	// stored, in a bounded number of statements. It discards the oldest ones of their objects
 	// beyond the number that keep keeps. Those of a deleted object expire with the last one at
 	// the latest.
-	Keep(ctx context.Context, o id.Org, keep object.Retention, ended ...object.Earlier) error
+	Keep(ctx context.Context, o id.Org, keep object.Retention, ended ...object.EarlierVersion) error
 	// Take removes a version without discarding its blob: the caller does, or stores it with an
 	// object or a version. NotFound if there is no such version.
-	Take(ctx context.Context, o id.Org, of id.Object, version int64) (object.Earlier, error)
+	Take(ctx context.Context, o id.Org, of id.Object, version int64) (object.EarlierVersion, error)
 	// Discard removes versions and discards their blobs at now: those of the objects, or if of is
 	// nil those of the organisation that expire first, until their sizes are together at least
 	// size, and at most limit. It returns their number.

@@ -98,7 +98,7 @@ type Tasks interface {
 
 	// List calls each with the tasks that f selects for the actor (exactly those
 	// for which f.Selects), in the order of task.Compare. Words are looked for in
-	// the first f.Examined of the tasks that meet its other conditions. An error of
+	// the first f.ExamineLimit of the tasks that meet its other conditions. An error of
 	// each ends the list and is returned.
 	List(ctx context.Context, o id.Org, actor org.Actor, f task.Filter, each func(task.Task) error) error
 

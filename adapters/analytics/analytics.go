@@ -27,7 +27,7 @@ func (l *Log) Record(g chat.Generation) {
 	l.log.LogAttrs(context.Background(), slog.LevelInfo, "generation",
 		slog.String("id", string(g.ID)), slog.String("org", string(g.Org)), slog.String("user", string(g.User)),
 		slog.String("model", g.Model), slog.String("provider", g.Provider),
-		slog.Time("began", g.Began), slog.Float64("first_chunk_seconds", g.FirstChunk.Seconds()), slog.Float64("duration_seconds", g.Took.Seconds()),
+		slog.Time("began", g.StartedAt), slog.Float64("first_chunk_seconds", g.FirstChunk.Seconds()), slog.Float64("duration_seconds", g.Duration.Seconds()),
 		slog.Int64("input_tokens", g.Usage.Input), slog.Int64("output_tokens", g.Usage.Output),
 		slog.Int64("cache_read_tokens", g.Usage.CacheRead), slog.Int64("cache_made_tokens", g.Usage.CacheCreated),
 		slog.Int64("searches", g.Usage.Searches), slog.String("usage_source", string(g.Provenance)),

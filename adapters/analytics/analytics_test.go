@@ -29,8 +29,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func some() chat.Generation {
 	return chat.Generation{
 		ID: "019a0000-0000-7000-8000-000000000001", Org: "019a0000-0000-7000-8000-000000000002", User: "019a0000-0000-7000-8000-000000000003",
-		Model: "claude-sonnet-5-5", Provider: "anthropic", Began: time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC),
-		FirstChunk: 250 * time.Millisecond, Took: 1500 * time.Millisecond,
+		Model: "claude-sonnet-5-5", Provider: "anthropic", StartedAt: time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC),
+		FirstChunk: 250 * time.Millisecond, Duration: 1500 * time.Millisecond,
 		Usage:      chat.Usage{Input: 1230, Output: 45, CacheRead: 200, CacheCreated: 30, Searches: 2},
 		Provenance: chat.Provider, Outcome: chat.Completed, Stop: "end_turn", Tools: 3, WebSearch: true, Attempts: 2,
 	}
@@ -173,7 +173,7 @@ func TestTelemetryRecordsASpan(t *testing.T) {
 		t.Fatalf("%d spans", len(spans))
 	}
 	s := spans[0]
-	if s.Name != "chat claude-sonnet-5-5" || s.SpanKind != trace.SpanKindClient || !s.StartTime.Equal(some().Began) ||
+	if s.Name != "chat claude-sonnet-5-5" || s.SpanKind != trace.SpanKindClient || !s.StartTime.Equal(some().StartedAt) ||
 		s.EndTime.Sub(s.StartTime) != 1500*time.Millisecond || s.Status.Code != codes.Unset || s.Parent.IsValid() {
 		t.Errorf("the span is %+v", s)
 	}

@@ -182,7 +182,7 @@ func (p *PostHog) batch(calls []chat.Generation) batchBody {
 	for _, g := range calls {
 		b.Batch = append(b.Batch, event{
 			Event: "$ai_generation", UUID: string(g.ID), DistinctID: string(g.User),
-			Timestamp:  g.Began.Add(g.Took).UTC().Format("2006-01-02T15:04:05.000Z"),
+			Timestamp:  g.StartedAt.Add(g.Duration).UTC().Format("2006-01-02T15:04:05.000Z"),
 			Properties: properties(g),
 		})
 	}
@@ -199,7 +199,7 @@ func properties(g chat.Generation) map[string]any {
 		"$ai_trace_id":                    string(g.ID),
 		"$ai_model":                       g.Model,
 		"$ai_provider":                    g.Provider,
-		"$ai_latency":                     g.Took.Seconds(),
+		"$ai_latency":                     g.Duration.Seconds(),
 		"$ai_stream":                      true,
 		"$ai_input_tokens":                g.Usage.Input,
 		"$ai_output_tokens":               g.Usage.Output,

@@ -57,7 +57,7 @@ func (t *Telemetry) Record(g chat.Generation) {
 	if f := failed(g); f != "" {
 		failure = append(failure, attribute.String("error.type", f))
 	}
-	t.duration.Record(ctx, g.Took.Seconds(), with(failure...))
+	t.duration.Record(ctx, g.Duration.Seconds(), with(failure...))
 	if g.FirstChunk > 0 {
 		t.first.Record(ctx, g.FirstChunk.Seconds(), with(failure...))
 	}
@@ -93,9 +93,9 @@ func (t *Telemetry) span(g chat.Generation, attributes []attribute.KeyValue) {
 		attributes = append(attributes, attribute.StringSlice("gen_ai.response.finish_reasons", []string{reason(g.Stop)}))
 	}
 	_, span := t.tracer.Start(context.Background(), "chat "+g.Model,
-		trace.WithSpanKind(trace.SpanKindClient), trace.WithNewRoot(), trace.WithTimestamp(g.Began), trace.WithAttributes(attributes...))
+		trace.WithSpanKind(trace.SpanKindClient), trace.WithNewRoot(), trace.WithTimestamp(g.StartedAt), trace.WithAttributes(attributes...))
 	if f := failed(g); f != "" {
 		span.SetStatus(codes.Error, f)
 	}
-	span.End(trace.WithTimestamp(g.Began.Add(max(g.Took, time.Duration(0)))))
+	span.End(trace.WithTimestamp(g.StartedAt.Add(max(g.Duration, time.Duration(0)))))
 }

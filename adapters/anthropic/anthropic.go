@@ -58,20 +58,20 @@ func New(o Options) (*Models, error) {
 // Stream implements ports.Models. It continues a response that the provider pauses while
 // the call's budget allows.
 func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
-	t := &response{Relay: eventstream.Relay[chat.Chunk]{To: to}, resumable: c.WebSearch, ids: c.IDs(), searches: map[string]string{}}
+	t := &response{Relay: eventstream.Relay[chat.Chunk]{To: to}, resumable: c.WebSearch, ids: c.CallIDs(), searches: map[string]string{}}
 	var partial []any // the content before a pause
 	for pauses := 0; ; pauses++ {
 		limits, ok := c.NextLimits(t.reply().Usage, t.usage)
 		switch {
 		case !ok && pauses == 0:
-			return t.reply(), fail(chat.Broken, "the budget of %d tokens has no room for an answer", c.Budget)
+			return t.reply(), fail(chat.OtherFailure, "the budget of %d tokens has no room for an answer", c.Budget)
 		case !ok:
 			t.stop = maxTokensReached
 			return t.reply(), nil
 		}
 		q, err := request(c, limits)
 		if err != nil {
-			return t.reply(), &chat.Failure{Kind: chat.Broken, Cause: err}
+			return t.reply(), &chat.Failure{Kind: chat.OtherFailure, Cause: err}
 		}
 		if partial != nil {
 			q.Messages = append(q.Messages, message{partial, "assistant"})
@@ -83,10 +83,10 @@ func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.R
 			return t.reply(), nil
 		}
 		if pauses == maxPauses {
-			return t.reply(), fail(chat.Broken, "paused more than %d times", maxPauses)
+			return t.reply(), fail(chat.OtherFailure, "paused more than %d times", maxPauses)
 		}
 		if partial, err = t.content(); err != nil {
-			return t.reply(), fail(chat.Broken, "the content before a pause cannot be sent back")
+			return t.reply(), fail(chat.OtherFailure, "the content before a pause cannot be sent back")
 		}
 	}
 }
@@ -102,7 +102,7 @@ func fail(kind chat.FailureKind, format string, args ...any) *chat.Failure {
 
 // kinds maps failures of streams to those of chats.
 var kinds = eventstream.Kinds[chat.FailureKind]{
-	Overloaded: chat.Overloaded, RateLimited: chat.RateLimited, Network: chat.Network, Truncated: chat.Truncated, Broken: chat.Broken,
+	Overloaded: chat.Overloaded, RateLimited: chat.RateLimited, Network: chat.Network, Truncated: chat.Truncated, Broken: chat.OtherFailure,
 }
 
 // failure returns err as a *chat.Failure, without content of the request, which contains the
@@ -126,5 +126,5 @@ func failureKind(status int, p eventstream.Problem) chat.FailureKind {
 	if kind := kinds.Status(status); kind != chat.Network || p.Type == "" {
 		return kind
 	}
-	return chat.Broken // the provider's own 502 or 504
+	return chat.OtherFailure // the provider's own 502 or 504
 }

@@ -83,7 +83,7 @@ func request(c chat.Call, limits chat.Limits) (requestBody, error) {
 	case "adaptive":
 		q.Thinking = &thinking{Type: "adaptive", Display: "omitted"} // thinking is not shown
 	}
-	ids := chat.CallIDs(c.Turns, acceptedID.MatchString)
+	ids := chat.MapCallIDs(c.Turns, acceptedID.MatchString)
 	q.Messages = make([]message, len(c.Turns))
 	for i, t := range c.Turns {
 		m := message{Content: make([]any, len(t.Blocks)), Role: string(t.Role)}

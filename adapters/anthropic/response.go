@@ -42,7 +42,7 @@ type response struct {
 	retained    int      // bytes
 	unsent      int64    // estimated tokens of thoughts and of arguments of calls that were not sent
 	toolCalled  bool     // this message calls a tool of the client
-	ids         chat.IDs
+	ids         chat.CallIDSet
 	searches    map[string]string // our ids of searches without a result, by the provider's
 	emptyCall   *block            // a call without arguments, complete unless the response was cut off
 	invalidCall *block            // a call whose arguments are no JSON object, an error unless the response was cut off
@@ -88,7 +88,7 @@ func (t *response) event(data []byte) (over bool, err error) {
 	}
 	var e event
 	if !eventstream.Decode(data, &e) {
-		return false, fail(chat.Broken, "an event of %d bytes is not one of the protocol", len(data))
+		return false, fail(chat.OtherFailure, "an event of %d bytes is not one of the protocol", len(data))
 	}
 	switch e.Type {
 	case "message_start":
@@ -130,7 +130,7 @@ func (t *response) find(index int64) *block {
 
 func (t *response) retain(n int) error {
 	if t.retained += n; t.retained > maxRetained {
-		return fail(chat.Broken, "an answer retains more than %d bytes", maxRetained)
+		return fail(chat.OtherFailure, "an answer retains more than %d bytes", maxRetained)
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (t *response) text(index int64, s string) error {
 	if t.resumable {
 		b := t.find(index)
 		if b == nil {
-			return fail(chat.Broken, "text came for the block %d, which did not begin", index)
+			return fail(chat.OtherFailure, "text came for the block %d, which did not begin", index)
 		}
 		b.text.WriteString(s)
 		if err := t.retain(len(s)); err != nil {
@@ -159,10 +159,10 @@ func (t *response) blockStart(e event) error {
 		return err
 	}
 	if len(t.blocks) == maxBlocks {
-		return fail(chat.Broken, "an answer has more than %d blocks", maxBlocks)
+		return fail(chat.OtherFailure, "an answer has more than %d blocks", maxBlocks)
 	}
 	if t.find(e.Index) != nil {
-		return fail(chat.Broken, "the block %d begins twice", e.Index)
+		return fail(chat.OtherFailure, "the block %d begins twice", e.Index)
 	}
 	var c content
 	eventstream.Decode(e.ContentBlock, &c) // as a part of the event it can be decoded
@@ -179,7 +179,7 @@ func (t *response) blockStart(e event) error {
 		return t.text(b.index, c.Text)
 	case "tool_use", "server_tool_use":
 		if !chat.IsToolName(b.name) {
-			return fail(chat.Broken, "a %s has no valid name of a tool", b.kind)
+			return fail(chat.OtherFailure, "a %s has no valid name of a tool", b.kind)
 		}
 		if whole := string(c.Input); eventstream.IsObject(whole) && strings.Trim(whole, "{} \t\r\n") != "" {
 			return t.input(b, whole) // of servers that do not stream arguments
@@ -193,14 +193,14 @@ func (t *response) blockStart(e event) error {
 func (t *response) blockDelta(e event) error {
 	b := t.find(e.Index)
 	if b == nil {
-		return fail(chat.Broken, "a delta came for the block %d, which did not begin", e.Index)
+		return fail(chat.OtherFailure, "a delta came for the block %d, which did not begin", e.Index)
 	}
 	switch e.Delta.Type {
 	case "text_delta":
 		return t.text(e.Index, e.Delta.Text)
 	case "input_json_delta":
 		if b.stopped {
-			return fail(chat.Broken, "a delta came for the block %d, which is over", e.Index)
+			return fail(chat.OtherFailure, "a delta came for the block %d, which is over", e.Index)
 		}
 		return t.input(b, e.Delta.PartialJSON)
 	case "thinking_delta":
@@ -261,7 +261,7 @@ func (t *response) resolveCall() error {
 	t.emptyCall, t.invalidCall = nil, nil
 	switch {
 	case invalid != nil:
-		return fail(chat.Broken, "the arguments of a call are no JSON object")
+		return fail(chat.OtherFailure, "the arguments of a call are no JSON object")
 	case empty != nil:
 		return t.call(empty, "{}")
 	}
@@ -312,7 +312,7 @@ func (t *response) searchResult(c content) error {
 	}
 	text, err := json.Marshal(result)
 	if err != nil {
-		return fail(chat.Broken, "a search cannot be written: %T", err)
+		return fail(chat.OtherFailure, "a search cannot be written: %T", err)
 	}
 	return t.Chunk(chat.Chunk{Type: chat.ResultChunk, CallID: id, Result: string(text)})
 }

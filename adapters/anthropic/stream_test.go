@@ -155,7 +155,7 @@ func TestInvalidStreamsAreBroken(t *testing.T) {
 		"arguments after the end":          block(use, 1, "tool_use", "c1") + block(`{"type":"content_block_stop","index":1}`) + block(`{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{}"}}`),
 	} {
 		t.Run(name, func(t *testing.T) {
-			adapter.Fails(t, someCall, strings.NewReader(someStart+body+someEnd), chat.Broken)
+			adapter.Fails(t, someCall, strings.NewReader(someStart+body+someEnd), chat.OtherFailure)
 		})
 	}
 }
@@ -169,7 +169,7 @@ func TestAResponseIsLimited(t *testing.T) {
 	}
 	for name, body := range map[string]string{"in bytes": begin + strings.Repeat(grow, 33), "in blocks": blocks.String()} {
 		t.Run(name, func(t *testing.T) {
-			adapter.Fails(t, someCall, strings.NewReader(someStart+body+someEnd), chat.Broken)
+			adapter.Fails(t, someCall, strings.NewReader(someStart+body+someEnd), chat.OtherFailure)
 		})
 	}
 }

@@ -204,7 +204,7 @@ func (a Archiver) Pack(ctx context.Context, w io.Writer, m archive.Manifest, rec
 // copyTo writes the manifest and the parts.
 func (p *spool) copyTo(w io.Writer, m archive.Manifest) error {
 	row := manifestRow{
-		Format: archive.Format, Organisation: m.Organisation, Made: jsonTime(m.Made), Version: m.Version, Issuer: m.Issuer, Files: contentTotals{m.Contents, m.Bytes},
+		Format: archive.Format, Organisation: m.Organisation, Made: jsonTime(m.CreatedAt), Version: m.Version, Issuer: m.Issuer, Files: contentTotals{m.Contents, m.Bytes},
 	}
 	if m.Member != "" {
 		row.Member = &m.Member
@@ -217,12 +217,12 @@ func (p *spool) copyTo(w io.Writer, m archive.Manifest) error {
 		return err
 	}
 	text = append(text, '\n')
-	if err := compressed(w, header(manifestName, int64(len(text)), m.Made), text, make([]byte, padding(int64(len(text))))); err != nil {
+	if err := compressed(w, header(manifestName, int64(len(text)), m.CreatedAt), text, make([]byte, padding(int64(len(text))))); err != nil {
 		return err
 	}
 	begin := int64(0)
 	for i, part := range m.Parts {
-		if err := compressed(w, header(archive.FileName(part.Kind), part.Bytes, m.Made)); err != nil {
+		if err := compressed(w, header(archive.FileName(part.Kind), part.Bytes, m.CreatedAt)); err != nil {
 			return err
 		}
 		if _, err := CopyPieces(w, io.NewSectionReader(p.file, begin, p.ends[i]-begin)); err != nil {
@@ -270,7 +270,7 @@ func packContents(ctx context.Context, w io.Writer, m archive.Manifest, list io.
 		if err := next.Decode(&o); err != nil {
 			return err
 		}
-		if err := packContent(ctx, files, o, m.Made, open); err != nil {
+		if err := packContent(ctx, files, o, m.CreatedAt, open); err != nil {
 			return err
 		}
 		total += o.Size
@@ -461,7 +461,7 @@ func (s *scanner) readManifest() error {
 		f.Add("parts", "must be %d", len(archive.Kinds))
 	}
 	m := archive.Manifest{
-		Organisation: row.Organisation, Made: time.Time(row.Made), Version: row.Version, Issuer: row.Issuer, Contents: row.Files.Count, Bytes: row.Files.Bytes,
+		Organisation: row.Organisation, CreatedAt: time.Time(row.Made), Version: row.Version, Issuer: row.Issuer, Contents: row.Files.Count, Bytes: row.Files.Bytes,
 	}
 	if row.Member != nil {
 		m.Member = *row.Member
@@ -495,7 +495,7 @@ func (s *scanner) part(p archive.Part) error {
 	sum := sha256.New()
 	lines := s.lines
 	lines.Reset(io.TeeReader(s.files, sum))
-	place := archive.Place{Kind: p.Kind}
+	place := archive.Location{Kind: p.Kind}
 	for {
 		line, err := lines.ReadSlice('\n')
 		if err == io.EOF && len(line) == 0 {
@@ -510,9 +510,9 @@ func (s *scanner) part(p archive.Part) error {
 		}
 		r, err := codecs[p.Kind].parse(line, s.manifest.Organisation)
 		if err != nil {
-			return place.Failed(err)
+			return place.Wrap(err)
 		}
-		if err := s.item(archive.Item{Record: r, Place: place}); err != nil {
+		if err := s.item(archive.Item{Record: r, Location: place}); err != nil {
 			return err
 		}
 	}

@@ -70,12 +70,12 @@ func sample(t testing.TB) []archive.Record {
 		{Team: new(must.Full(team.Team{ID: tm, Org: ofOrg, Name: "Team", Description: new("d"), Kind: team.Standard, CreatedBy: ada, CreatedAt: made, UpdatedAt: made}))},
 		{TeamMember: new(must.Full(team.Member{Team: tm, User: ada, JoinedAt: made}))},
 		{Workspace: new(must.Full(workspace.Workspace{ID: w, Org: ofOrg, Team: tm, Name: "Work", Description: new("w"), CreatedBy: ada, CreatedAt: made, UpdatedAt: made}))},
-		{Order: new(must.Full(archive.Order{User: ada, Workspaces: workspace.Order{w}}))},
+		{WorkspaceOrder: new(must.Full(archive.WorkspaceOrder{User: ada, Workspaces: workspace.Order{w}}))},
 		{Task: &first}, {Task: &second},
-		{Change: &archive.Change{Change: must.Full(task.Change{
+		{TaskChange: &archive.TaskChange{Change: must.Full(task.Change{
 			ID: uid[id.Entry](7), Org: ofOrg, Task: first.ID, At: made, By: ada, Reason: "because", Fields: []task.Delta{{Field: "title", From: new("a"), To: new("")}, {Field: "metadata"}},
 		})}},
-		{Entry: new(must.Full(audit.Entry{
+		{AuditEntry: new(must.Full(audit.Entry{
 			ID: uid[id.Entry](8), Org: ofOrg, At: made, Actor: ada, Operator: true, Action: audit.RoleChanged, Target: string(ada), Detail: "A -> B", Address: "::1", Request: "r",
 		}))},
 		file(9, object.Place{Kind: object.Template, Scope: object.Shared}, "brief.md", contents[0]),
@@ -88,7 +88,7 @@ func pack(t testing.TB, records []archive.Record) ([]byte, archive.Manifest) {
 	t.Helper()
 	var out bytes.Buffer
 	n := 0
-	m := archive.Manifest{Organisation: ofOrg, Made: made, Version: "1.2.3", Issuer: "https://id.example.com", Member: uid[id.User](2)}
+	m := archive.Manifest{Organisation: ofOrg, CreatedAt: made, Version: "1.2.3", Issuer: "https://id.example.com", Member: uid[id.User](2)}
 	m, err := Archiver{Folder: t.TempDir()}.Pack(t.Context(), &out, m, func(each func(archive.Record) error) error {
 		for _, r := range records {
 			if err := each(r); err != nil {
@@ -335,7 +335,7 @@ func TestFilesThatDoNotBelongInAnArchiveAreRefused(t *testing.T) {
 	inner, end := plain[:len(plain)-2*block], make([]byte, 2*block)
 	zeros := make([]byte, maxPadding)
 	for want, plain := range map[string][]byte{
-		"more than its manifest has": slices.Concat(inner, header("files/x", 0, m.Made), end),
+		"more than its manifest has": slices.Concat(inner, header("files/x", 0, m.CreatedAt), end),
 		"something follows its end":  slices.Concat(inner, end, zeros, []byte{0}),
 		"follows its end":            slices.Concat(inner, end, []byte{0, 1}),
 		"":                           slices.Concat(inner, end, zeros), // as GNU's tar pads it
@@ -374,7 +374,7 @@ func TestReadReturnsTheErrorOfItsFunction(t *testing.T) {
 }
 
 func TestContentWithAnotherChecksumIsNotPacked(t *testing.T) {
-	_, err := Archiver{Folder: t.TempDir()}.Pack(t.Context(), io.Discard, archive.Manifest{Organisation: ofOrg, Made: made}, func(each func(archive.Record) error) error {
+	_, err := Archiver{Folder: t.TempDir()}.Pack(t.Context(), io.Discard, archive.Manifest{Organisation: ofOrg, CreatedAt: made}, func(each func(archive.Record) error) error {
 		return each(sample(t)[10])
 	}, func(context.Context, object.Object) (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader("# brief\n")), nil

@@ -44,20 +44,20 @@ func kind[R any](encode func(archive.Record) R, decode func(R, id.Org) (archive.
 }
 
 var codecs = map[archive.Kind]codec{
-	archive.Organisations: kind(viewOrganisation, organisationRow.record),
-	archive.Subscriptions: kind(viewSubscription, nil),
-	archive.Members:       kind(viewMember, memberRow.record),
-	archive.Invitations:   kind(viewInvitation, nil),
-	archive.Teams:         kind(viewTeam, teamRow.record),
-	archive.TeamMembers:   kind(viewTeamMember, teamMemberRow.record),
-	archive.Workspaces:    kind(viewWorkspace, workspaceRow.record),
-	archive.Orders:        kind(viewOrder, orderRow.record),
-	archive.Tasks:         kind(viewTask, taskRow.record),
-	archive.Changes:       kind(viewChange, changeRow.record),
-	archive.Connectors:    kind(viewConnector, nil),
-	archive.Usage:         kind(viewUsage, nil),
-	archive.Entries:       kind(viewEntry, entryRow.record),
-	archive.Objects:       kind(viewObject, objectRow.record),
+	archive.Organisations:   kind(viewOrganisation, organisationRow.record),
+	archive.Subscriptions:   kind(viewSubscription, nil),
+	archive.Members:         kind(viewMember, memberRow.record),
+	archive.Invitations:     kind(viewInvitation, nil),
+	archive.Teams:           kind(viewTeam, teamRow.record),
+	archive.TeamMembers:     kind(viewTeamMember, teamMemberRow.record),
+	archive.Workspaces:      kind(viewWorkspace, workspaceRow.record),
+	archive.WorkspaceOrders: kind(viewOrder, orderRow.record),
+	archive.Tasks:           kind(viewTask, taskRow.record),
+	archive.TaskHistory:     kind(viewChange, changeRow.record),
+	archive.Connectors:      kind(viewConnector, nil),
+	archive.Usage:           kind(viewUsage, nil),
+	archive.AuditEntries:    kind(viewEntry, entryRow.record),
+	archive.Objects:         kind(viewObject, objectRow.record),
 }
 
 // line returns a record as a line.
@@ -258,7 +258,7 @@ type invitationRow struct {
 func viewInvitation(r archive.Record) invitationRow {
 	i := r.Invitation
 	return invitationRow{
-		i.ID, i.Email, i.Role, string(i.Stored()), jsonTime(i.ExpiresAt), jsonTime(i.CreatedAt), timeOrNull(i.AcceptedAt), textOrNull(i.InvitedBy),
+		i.ID, i.Email, i.Role, string(i.StoredStatus()), jsonTime(i.ExpiresAt), jsonTime(i.CreatedAt), timeOrNull(i.AcceptedAt), textOrNull(i.InvitedBy),
 	}
 }
 
@@ -338,7 +338,9 @@ type orderRow struct {
 	Order  []id.Workspace `json:"order"`
 }
 
-func viewOrder(r archive.Record) orderRow { return orderRow{r.Order.User, r.Order.Workspaces} }
+func viewOrder(r archive.Record) orderRow {
+	return orderRow{r.WorkspaceOrder.User, r.WorkspaceOrder.Workspaces}
+}
 
 func (r orderRow) record(id.Org) (archive.Record, error) {
 	var f fields
@@ -346,7 +348,7 @@ func (r orderRow) record(id.Org) (archive.Record, error) {
 	for _, w := range r.Order {
 		checkID(&f, "order", w)
 	}
-	return f.record(archive.Record{Order: &archive.Order{User: r.UserID, Workspaces: r.Order}})
+	return f.record(archive.Record{WorkspaceOrder: &archive.WorkspaceOrder{User: r.UserID, Workspaces: r.Order}})
 }
 
 type taskRow struct {
@@ -438,7 +440,7 @@ type deltaRow struct {
 const maxDeltas = 50
 
 func viewChange(r archive.Record) changeRow {
-	c := r.Change
+	c := r.TaskChange
 	v := changeRow{c.ID, c.Task, c.By, jsonTime(c.At), textOrNull(c.Reason), make([]deltaRow, len(c.Fields))}
 	for i, d := range c.Fields {
 		v.Changes[i] = deltaRow(d)
@@ -462,7 +464,7 @@ func (r changeRow) record(o id.Org) (archive.Record, error) {
 		f.Text("changes.to", text(d.To), maxText)
 		c.Fields = append(c.Fields, task.Delta(d))
 	}
-	return f.record(archive.Record{Change: &archive.Change{Change: c}})
+	return f.record(archive.Record{TaskChange: &archive.TaskChange{Change: c}})
 }
 
 type connectorRow struct {
@@ -521,7 +523,7 @@ type entryRow struct {
 }
 
 func viewEntry(r archive.Record) entryRow {
-	e := r.Entry
+	e := r.AuditEntry
 	return entryRow{
 		e.ID, string(e.Action), textOrNull(e.Actor), e.Operator, textOrNull(e.Target), textOrNull(e.Detail), textOrNull(e.Address), textOrNull(e.Request),
 		jsonTime(e.At),
@@ -540,7 +542,7 @@ func (r entryRow) record(o id.Org) (archive.Record, error) {
 		f.Text(t.field, text(t.value), maxText)
 	}
 	f.Text("target", text(r.Target), audit.MaxTarget)
-	return f.record(archive.Record{Entry: &audit.Entry{
+	return f.record(archive.Record{AuditEntry: &audit.Entry{
 		ID: r.ID, Org: o, At: time.Time(r.CreatedAt), Actor: id.User(text(r.ActorID)), Operator: r.Operator, Action: audit.Action(r.Action),
 		Target: text(r.Target), Detail: text(r.Detail), Address: text(r.Address), Request: text(r.RequestID),
 	}})

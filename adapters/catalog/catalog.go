@@ -288,7 +288,7 @@ func (e *entry) local() error {
 			return fmt.Errorf("env: %s: must be 1 to %d bytes without control characters", name, maxWord)
 		}
 	}
-	e.Carriers = e.env
+	e.CredentialTemplates = e.env
 	return e.checkPlaceholders("env")
 }
 
@@ -322,14 +322,14 @@ func (e *entry) cloud() error {
 		}
 		canonical[http.CanonicalHeaderKey(name)] = true
 	}
-	e.Carriers = e.headers
+	e.CredentialTemplates = e.headers
 	return e.checkPlaceholders("headers")
 }
 
 // checkPlaceholders checks that every {name} in a carrier is an entry of the
 // credentials, and that there are no other braces.
 func (e *entry) checkPlaceholders(carriers string) error {
-	for name, value := range e.Carriers {
+	for name, value := range e.CredentialTemplates {
 		for _, p := range placeholder.FindAllString(value, -1) {
 			if !slices.ContainsFunc(e.Fields, func(f connector.Field) bool { return p == "{"+f.Name+"}" }) {
 				return fmt.Errorf("%s: %s: must have in braces only names of credentials", carriers, name)
@@ -359,7 +359,7 @@ func (e *entry) checkCredentials() error {
 			return fmt.Errorf("credentials[%d]: %w", i, err)
 		}
 		used := false
-		for _, value := range e.Carriers {
+		for _, value := range e.CredentialTemplates {
 			used = used || strings.Contains(value, "{"+f.Name+"}")
 		}
 		if !used && !f.Optional {

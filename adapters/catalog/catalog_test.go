@@ -74,17 +74,17 @@ func TestParseReadsEveryField(t *testing.T) {
 	want := []connector.Provider{
 		{
 			ID: "swans", Name: "Swans", Description: "Counts swans.", Auth: connector.RemoteOAuth, Transport: connector.SSE,
-			Scopes: []string{"read", "swans:write"}, Carriers: map[string]string{"X-Season": "winter"}, Enabled: true,
+			Scopes: []string{"read", "swans:write"}, CredentialTemplates: map[string]string{"X-Season": "winter"}, Enabled: true,
 		},
 		{
 			ID: "bats", Name: "Bats", Description: "Counts bats.", Auth: connector.APIKey, Transport: connector.Stdio, Command: []string{"npx", "-y", "bats"},
-			Fields: []connector.Field{{Name: "apiKey", Label: "Key"}}, Carriers: map[string]string{"BATS_KEY": "{apiKey}", "_NIGHT": "1"}, Enabled: true,
+			Fields: []connector.Field{{Name: "apiKey", Label: "Key"}}, CredentialTemplates: map[string]string{"BATS_KEY": "{apiKey}", "_NIGHT": "1"}, Enabled: true,
 		},
 		{
 			ID: "owls", Name: "Öwls", Description: "Counts owls.", IconURL: "https://owls.example/icon.svg", Category: "birds",
 			Auth: connector.APIKey, Transport: connector.HTTP, URL: "https://owls.example/mcp?night=1",
-			Fields:   []connector.Field{{Name: "apiKey", Label: "Key"}, {Name: "team", Label: "Team", Optional: true}},
-			Carriers: map[string]string{"Authorization": "Bearer {apiKey}", "X-Owls": "{team}/{apiKey}", "X-Season": "winter"},
+			Fields:              []connector.Field{{Name: "apiKey", Label: "Key"}, {Name: "team", Label: "Team", Optional: true}},
+			CredentialTemplates: map[string]string{"Authorization": "Bearer {apiKey}", "X-Owls": "{team}/{apiKey}", "X-Season": "winter"},
 		},
 	}
 	must.Equal(t, want, got)
@@ -446,7 +446,7 @@ func FuzzParse(f *testing.F) {
 			if (p.Transport == connector.Stdio) != (len(p.Command) > 0) || p.Transport == connector.Stdio && p.URL != "" {
 				t.Errorf("%+v was taken", p)
 			}
-			for _, value := range slices.Sorted(maps.Values(p.Carriers)) {
+			for _, value := range slices.Sorted(maps.Values(p.CredentialTemplates)) {
 				for _, field := range p.Fields {
 					value = strings.ReplaceAll(value, "{"+field.Name+"}", "")
 				}

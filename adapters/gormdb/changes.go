@@ -95,7 +95,7 @@ func (r *changeRow) change() (object.Change, error) {
 
 type changes struct{ *conn }
 
-var _ ports.Changes = changes{}
+func (s storage) Changes() ports.Changes { return changes(s) }
 
 // headDest returns the destinations to scan a log's head into.
 func headDest(h *object.Head) []any { return []any{&h.N, &h.Floor, &h.Epoch} }

@@ -65,7 +65,7 @@ func (r *connectorRow) instance() (connector.Instance, error) {
 
 type connectors struct{ *conn }
 
-var _ ports.Connectors = connectors{}
+func (g group) Connectors() ports.Connectors { return connectors(g) }
 
 func (q connectors) Get(ctx context.Context, o id.Org, i id.Connector) (connector.Instance, error) {
 	return get(ctx, connectorTable.of(q.read, o).key(string(i)), (*connectorRow).instance)
@@ -136,7 +136,7 @@ func (r *credentialsRow) sealed() (connector.Sealed, error) { return connector.S
 
 type credentials struct{ *conn }
 
-var _ ports.Credentials = credentials{}
+func (g group) Credentials() ports.Credentials { return credentials(g) }
 
 func (q credentials) Get(ctx context.Context, o id.Org, i id.Connector) (connector.Sealed, error) {
 	return get(ctx, credentialsTable.of(q.read, o).key(string(i)), (*credentialsRow).sealed)
@@ -198,7 +198,7 @@ func (r *flowRow) flow() (connector.Flow, error) {
 
 type flows struct{ *conn }
 
-var _ ports.Flows = flows{}
+func (g group) Flows() ports.Flows { return flows(g) }
 
 func (q flows) Add(ctx context.Context, f connector.Flow) error {
 	return q.atomic(ctx, func(c *conn) error {
@@ -237,7 +237,7 @@ func (r *clientRow) client() (connector.Registered, error) { return connector.Re
 
 type clients struct{ *conn }
 
-var _ ports.Clients = clients{}
+func (g group) Clients() ports.Clients { return clients(g) }
 
 func (q clients) Get(ctx context.Context, issuer, redirect string) (connector.Registered, error) {
 	return get(ctx, clientTable.on(q.read).key(issuer, redirect), (*clientRow).client)
@@ -286,7 +286,7 @@ func (r *revocationRow) revocation() (connector.Revocation, error) {
 
 type revocations struct{ *conn }
 
-var _ ports.Revocations = revocations{}
+func (g group) Revocations() ports.Revocations { return revocations(g) }
 
 func (q revocations) Add(ctx context.Context, v connector.Revocation) error {
 	return revocationTable.of(q.write, v.Org).add(ctx, (*revocationRow)(&v))

@@ -42,7 +42,7 @@ func (r *deviceGrantRow) grant() (session.DeviceGrant, error) {
 
 type deviceGrants struct{ *conn }
 
-var _ ports.DeviceGrants = deviceGrants{}
+func (g group) DeviceGrants() ports.DeviceGrants { return deviceGrants(g) }
 
 func (q deviceGrants) rows() selection {
 	return deviceGrantTable.crossTenant(q.write, crossTenantDeviceGrants)

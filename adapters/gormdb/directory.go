@@ -47,7 +47,7 @@ func (r *userRow) user() (org.User, error) { return org.User(r.User), nil }
 
 type users struct{ *conn }
 
-var _ ports.Users = users{}
+func (g group) Users() ports.Users { return users(g) }
 
 func (q users) Get(ctx context.Context, user id.User) (org.User, error) {
 	return get(ctx, userTable.on(q.read).key(string(user)), (*userRow).user)
@@ -99,7 +99,7 @@ func (r *membershipRow) membership() (org.Membership, error) { return org.Member
 
 type members struct{ *conn }
 
-var _ ports.Members = members{}
+func (g group) Members() ports.Members { return members(g) }
 
 func (q members) Get(ctx context.Context, o id.Org, user id.User) (org.Membership, error) {
 	return get(ctx, memberTable.of(q.read, o).key(string(user)), (*membershipRow).membership)
@@ -128,7 +128,7 @@ func (q members) List(ctx context.Context, o id.Org, f org.MemberFilter, fn func
 	if len(f.Words) == 0 {
 		return q.list(ctx, o, f, fn)
 	}
-	left, found := cmp.Or(f.Examined, math.MaxInt32), 0
+	left, found := cmp.Or(f.ExamineLimit, math.MaxInt32), 0
 	for page := f; left > 0; left -= page.Limit {
 		page.Limit = min(membersAtOnce, left)
 		read := 0
@@ -201,7 +201,7 @@ func (q members) ByEmail(ctx context.Context, o id.Org, email string) (bool, err
 
 type seats struct{ *conn }
 
-var _ ports.Seats = seats{}
+func (g group) Seats() ports.Seats { return seats(g) }
 
 // Count reads both tables in one statement, and so in one snapshot.
 func (q seats) Count(ctx context.Context, orgs []id.Org, now time.Time) (map[id.Org]org.Seats, error) {
@@ -245,7 +245,7 @@ var invitationTable = tenant[invitationRow]("invitations", "Invitation")
 
 func rowOfInvitation(i invitation.Invitation) *invitationRow {
 	return &invitationRow{
-		ID: i.ID, Email: i.Email, EmailKey: identity.FoldEmail(i.Email), Role: i.Role, Status: i.Stored(), TokenHash: i.TokenHash,
+		ID: i.ID, Email: i.Email, EmailKey: identity.FoldEmail(i.Email), Role: i.Role, Status: i.StoredStatus(), TokenHash: i.TokenHash,
 		ExpiresAt: i.ExpiresAt, CreatedAt: i.CreatedAt, AcceptedAt: i.AcceptedAt, InvitedBy: i.InvitedBy, ResendsUntil: i.ResendsUntil,
 		ProviderID: i.ProviderID, Seen: i.Seen,
 	}
@@ -260,7 +260,7 @@ func (r *invitationRow) invitation() (invitation.Invitation, error) {
 
 type invitations struct{ *conn }
 
-var _ ports.Invitations = invitations{}
+func (g group) Invitations() ports.Invitations { return invitations(g) }
 
 func (q invitations) Get(ctx context.Context, o id.Org, i id.Invitation) (invitation.Invitation, error) {
 	return get(ctx, invitationTable.of(q.read, o).key(string(i)), (*invitationRow).invitation)
@@ -306,7 +306,7 @@ func (q invitations) Put(ctx context.Context, o id.Org, i invitation.Invitation)
 
 type invitationSets struct{ *conn }
 
-var _ ports.InvitationSets = invitationSets{}
+func (g group) InvitationSets() ports.InvitationSets { return invitationSets(g) }
 
 func (q invitationSets) Forget(ctx context.Context, o id.Org, email string) error {
 	s := invitationTable.of(q.write, o).filter("status = 'ACCEPTED' AND email_key = ?", identity.FoldEmail(email))
@@ -363,7 +363,7 @@ func (r *organisationRow) organisation() (org.Organisation, error) {
 
 type organisations struct{ *conn }
 
-var _ ports.Organisations = organisations{}
+func (g group) Organisations() ports.Organisations { return organisations(g) }
 
 func (q organisations) Get(ctx context.Context, o id.Org) (org.Organisation, error) {
 	return get(ctx, organisationTable.on(q.read).key(string(o)), (*organisationRow).organisation)
@@ -406,7 +406,7 @@ func (q organisations) List(ctx context.Context, f org.Filter) ([]org.Organisati
 	if f.Search == "" {
 		return all(ctx, s.page("id", f.Limit), (*organisationRow).organisation)
 	}
-	found, err := all(ctx, s.page("id", f.Examined).scanAtMost(f.Limit, q.dialect.nameCondition(), f.Search, f.Search), (*organisationRow).organisation)
+	found, err := all(ctx, s.page("id", f.ExamineLimit).scanAtMost(f.Limit, q.dialect.nameCondition(), f.Search, f.Search), (*organisationRow).organisation)
 	if named := validIDs([]id.Org{id.Org(strings.ToLower(f.Search))}); err == nil && len(named) > 0 {
 		var own []org.Organisation
 		own, err = all(ctx, s.filter("id = ?", string(named[0])), (*organisationRow).organisation)

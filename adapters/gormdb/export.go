@@ -67,25 +67,25 @@ func exportSteps(ctx context.Context, tx *gorm.DB, o id.Org, fn func(archive.Rec
 			fn, func(v *team.Member) archive.Record { return archive.Record{TeamMember: v} }),
 		exportEach(ctx, workspaceTable.of(tx, o).page("created_at, id", 0), (*workspaceRow).workspace,
 			fn, func(v *workspace.Workspace) archive.Record { return archive.Record{Workspace: v} }),
-		exportEach(ctx, orderTable.of(tx, o).page("user_id", 0), func(r *orderRow) (archive.Order, error) {
-			return archive.Order{User: r.UserID, Workspaces: r.WorkspaceIDs}, nil
-		}, fn, func(v *archive.Order) archive.Record { return archive.Record{Order: v} }),
+		exportEach(ctx, orderTable.of(tx, o).page("user_id", 0), func(r *orderRow) (archive.WorkspaceOrder, error) {
+			return archive.WorkspaceOrder{User: r.UserID, Workspaces: r.WorkspaceIDs}, nil
+		}, fn, func(v *archive.WorkspaceOrder) archive.Record { return archive.Record{WorkspaceOrder: v} }),
 		exportEach(ctx, taskTable.of(tx, o).page("tasks.id", 0), (*taskRow).task,
 			fn, func(v *task.Task) archive.Record { return archive.Record{Task: v} }),
-		exportEach(ctx, history.page("task_history.task_id, task_history.at, task_history.id", 0), func(r *taskHistoryRow) (archive.Change, error) {
+		exportEach(ctx, history.page("task_history.task_id, task_history.at, task_history.id", 0), func(r *taskHistoryRow) (archive.TaskChange, error) {
 			c, err := r.change()
-			made := archive.Change{Change: c}
+			made := archive.TaskChange{Change: c}
 			if in.Valid {
 				made.Workspace = new(id.Workspace(in.String))
 			}
 			return made, err
-		}, fn, func(v *archive.Change) archive.Record { return archive.Record{Change: v} }),
+		}, fn, func(v *archive.TaskChange) archive.Record { return archive.Record{TaskChange: v} }),
 		exportEach(ctx, connectorTable.of(tx, o).page("created_at, id", 0), (*connectorRow).instance,
 			fn, func(v *connector.Instance) archive.Record { return archive.Record{Connector: v} }),
 		exportEach(ctx, entryTable.of(tx, o).page("at, id", 0), (*entryRow).entry,
 			fn, func(v *usage.Entry) archive.Record { return archive.Record{Usage: v} }),
 		exportEach(ctx, auditTable.of(tx, o).page("at, id", 0), (*auditRow).entry,
-			fn, func(v *audit.Entry) archive.Record { return archive.Record{Entry: v} }),
+			fn, func(v *audit.Entry) archive.Record { return archive.Record{AuditEntry: v} }),
 		exportEach(ctx, objectTable.of(tx, o).page("storage_key", 0), (*objectRow).object,
 			fn, func(v *object.Object) archive.Record { return archive.Record{Object: v} }),
 	}

@@ -38,7 +38,7 @@ var exportTable = tenant[exportRow]("exports", "Export")
 
 func rowOfExport(e export.Export) *exportRow {
 	return &exportRow{
-		OrgID: e.Org, ID: e.ID, UserID: e.User, Status: e.Stored(), CreatedAt: e.CreatedAt, Claim: e.Claim, DueAt: e.DueAt, Attempts: e.Attempts,
+		OrgID: e.Org, ID: e.ID, UserID: e.User, Status: e.StoredStatus(), CreatedAt: e.CreatedAt, Claim: e.Claim, DueAt: e.DueAt, Attempts: e.Attempts,
 		Progress: progressFields(e.Progress), Blob: e.Blob, Size: e.Size, FinishedAt: e.FinishedAt, ExpiresAt: e.ExpiresAt, Error: e.Error,
 	}
 }
@@ -52,7 +52,7 @@ func (r *exportRow) export() (export.Export, error) {
 
 type exports struct{ *conn }
 
-var _ ports.Exports = exports{}
+func (g group) Exports() ports.Exports { return exports(g) }
 
 // Add leaves it to a unique index that one export of an organisation is open.
 func (q exports) Add(ctx context.Context, o id.Org, e export.Export) error {

@@ -323,54 +323,10 @@ func (c *conn) Usage() ports.Usage             { return group{c} }
 func (c *conn) Connections() ports.Connections { return group{c} }
 func (c *conn) Deployment() ports.Deployment   { return group{c} }
 
-// group implements all groups of collections except Storage, which has methods of its own. Methods of conn would be compiled for each
-// type that embeds it, half a megabyte in all.
+// group implements all groups of collections except Storage. The methods that return the collections stand
+// beside the collections' types. As methods of conn they would be compiled for each type that embeds it, half a
+// megabyte in all.
 type group struct{ *conn }
 
-func (g group) Users() ports.Users                   { return users(g) }
-func (g group) Organisations() ports.Organisations   { return organisations(g) }
-func (g group) Members() ports.Members               { return members(g) }
-func (g group) Seats() ports.Seats                   { return seats(g) }
-func (g group) Invitations() ports.Invitations       { return invitations(g) }
-func (g group) InvitationSets() ports.InvitationSets { return invitationSets(g) }
-func (g group) Subscriptions() ports.Subscriptions   { return subscriptions(g) }
-
-func (g group) Teams() ports.Teams             { return teams(g) }
-func (g group) TeamMembers() ports.TeamMembers { return teamMembers(g) }
-func (g group) Workspaces() ports.Workspaces   { return workspaces(g) }
-func (g group) Orders() ports.Orders           { return orders(g) }
-func (g group) Tasks() ports.Tasks             { return tasks(g) }
-func (g group) TaskSets() ports.TaskSets       { return taskSets(g) }
-func (g group) TaskHistory() ports.TaskHistory { return taskHistory(g) }
-
-func (g group) TasksAt(epoch int64) ports.TasksAt { return tasksAt{tasks(g), epoch} }
-
-func (g group) Inbox() ports.Inbox       { return inbox(g) }
-func (g group) Audit() ports.Audit       { return auditLog(g) }
-func (g group) Replays() ports.Replays   { return replays(g) }
-func (g group) Sessions() ports.Sessions { return sessions(g) }
-func (g group) Exports() ports.Exports   { return exports(g) }
-func (g group) Uploads() ports.Uploads   { return uploads(g) }
-
+// storage implements the group Storage.
 type storage struct{ *conn }
-
-func (s storage) Objects() ports.Objects       { return objects(s) }
-func (s storage) Changes() ports.Changes       { return changes(s) }
-func (s storage) BlobNames() ports.BlobNames   { return blobNames(s) }
-func (s storage) Versions() ports.Versions     { return versions(s) }
-func (s storage) ObjectSets() ports.ObjectSets { return objectSets(s) }
-
-func (g group) Quotas() ports.Quotas     { return quotas(g) }
-func (g group) Ledger() ports.Ledger     { return ledger(g) }
-func (g group) Requests() ports.Requests { return requests(g) }
-
-func (g group) Connectors() ports.Connectors   { return connectors(g) }
-func (g group) Credentials() ports.Credentials { return credentials(g) }
-func (g group) Flows() ports.Flows             { return flows(g) }
-func (g group) Clients() ports.Clients         { return clients(g) }
-func (g group) Revocations() ports.Revocations { return revocations(g) }
-
-func (g group) Releases() ports.Releases         { return releases(g) }
-func (g group) Adoption() ports.Adoption         { return adoption(g) }
-func (g group) Reports() ports.Reports           { return reports(g) }
-func (g group) DeviceGrants() ports.DeviceGrants { return deviceGrants(g) }

@@ -24,7 +24,7 @@ var inboxTable = shared[inboxRow]("inbox", "Message")
 
 type inbox struct{ *conn }
 
-var _ ports.Inbox = inbox{}
+func (g group) Inbox() ports.Inbox { return inbox(g) }
 
 func (q inbox) Accept(ctx context.Context, source, message string, now time.Time) error {
 	return inboxTable.on(q.write).add(ctx, &inboxRow{Source: source, Message: message, NotedAt: now})
@@ -53,7 +53,7 @@ func (r *auditRow) entry() (audit.Entry, error) { return audit.Entry(*r), nil }
 
 type auditLog struct{ *conn }
 
-var _ ports.Audit = auditLog{}
+func (g group) Audit() ports.Audit { return auditLog(g) }
 
 func (q auditLog) Add(ctx context.Context, e audit.Entry) error {
 	rows := auditTable.of(q.write, e.Org)
@@ -102,7 +102,7 @@ func (r *replayRow) replay() (replay.Record, error) { return replay.Record(*r), 
 
 type replays struct{ *conn }
 
-var _ ports.Replays = replays{}
+func (g group) Replays() ports.Replays { return replays(g) }
 
 func (q replays) Begin(ctx context.Context, r replay.Record, now time.Time) (replay.Record, error) {
 	return upsertIf(ctx, replayTable.on(q.write), (*replayRow)(&r), (*replayRow).replay, "replays.expires_at <= ?", now.UnixMilli(), r.Key)
@@ -143,7 +143,7 @@ func (r *sessionRow) session() (session.Session, error) { return session.Session
 
 type sessions struct{ *conn }
 
-var _ ports.Sessions = sessions{}
+func (g group) Sessions() ports.Sessions { return sessions(g) }
 
 func (q sessions) rows() selection {
 	return sessionTable.crossTenant(q.write, crossTenantSessions)

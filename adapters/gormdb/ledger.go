@@ -94,7 +94,7 @@ func fieldsOfEntry(e usage.Entry) entryFields {
 
 type ledger struct{ *conn }
 
-var _ ports.Ledger = ledger{}
+func (g group) Ledger() ports.Ledger { return ledger(g) }
 
 const (
 	quarter = 6 * time.Hour

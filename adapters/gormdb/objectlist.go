@@ -64,7 +64,7 @@ func objectList(s selection, key, index string, o id.Org, viewer *org.Actor, f o
 	if f.Scope != "" {
 		s = s.filter(s.name+".scope = ?", string(f.Scope))
 	}
-	if f.Unplaced {
+	if f.WithoutWorkspace {
 		s = s.filter(s.name + ".workspace_id IS NULL")
 	}
 	for _, is := range [][2]string{{s.name + ".workspace_id", string(f.Workspace)}, {s.name + ".team_id", string(f.Team)}, {s.name + ".owner_id", string(f.Owner)}} {
@@ -78,7 +78,7 @@ func objectList(s selection, key, index string, o id.Org, viewer *org.Actor, f o
 	}
 	if len(f.Words) > 0 {
 		d := dialectOf(s.db)
-		return inRanges(s, key, index, ranges, f.Examined).scanAtMost(f.Limit, d.wordCondition(), list(d, f.Words)), len(ranges) > 0
+		return inRanges(s, key, index, ranges, f.ExamineLimit).scanAtMost(f.Limit, d.wordCondition(), list(d, f.Words)), len(ranges) > 0
 	}
 	return inRanges(s, key, index, ranges, f.Limit), len(ranges) > 0
 }
@@ -196,7 +196,7 @@ func visibleRanges(o id.Org, viewer *org.Actor, f object.Filter) []keyRange {
 			}
 		}
 		switch {
-		case f.Team != "" || f.Unplaced:
+		case f.Team != "" || f.WithoutWorkspace:
 		case f.Workspace != "":
 			if viewer.SeesWorkspace(f.Workspace) {
 				inWorkspace(f.Workspace)

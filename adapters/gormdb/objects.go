@@ -81,7 +81,7 @@ func (r *objectRow) object() (object.Object, error) {
 
 type objects struct{ *conn }
 
-var _ ports.Objects = objects{}
+func (s storage) Objects() ports.Objects { return objects(s) }
 
 func (q objects) Get(ctx context.Context, o id.Org, objectID id.Object) (object.Object, error) {
 	return get(ctx, objectTable.of(q.read, o).key(string(objectID)), (*objectRow).object)
@@ -271,7 +271,7 @@ func (s storage) replace(ctx context.Context, o id.Org, epoch int64, previous ob
 	}
 	c.Object.N = head.N + 1
 	unchanged := []any{string(c.Object.ID), previous.Blob, c.Object.Version - 1, epoch, c.Object.Blob}
-	if keep.Keeps() {
+	if keep.Enabled() {
 		by := sql.NullString{String: string(c.By), Valid: c.By != ""}
 		ended := []any{c.At.UnixMilli(), by, keep.Ended(c.Object, c.By, c.At, false).ExpiresAt.UnixMilli()}
 		if _, err := exec(ctx, s.write, "Object", tenantSQL(o, keepUnchanged, append(ended, unchanged...)...)); err != nil {
@@ -289,7 +289,7 @@ func (s storage) replace(ctx context.Context, o id.Org, epoch int64, previous ob
 		return head, err
 	}
 	s.grow(o, c.Object.Class(), c.Object.Size-previous.Size)
-	if !keep.Keeps() {
+	if !keep.Enabled() {
 		err = s.BlobNames().Discard(ctx, o, []string{previous.Blob}, c.At)
 	} else if s.grow(o, object.Versions, previous.Size); mayExceed(c.Object.Version-1, keep) {
 		err = versions(s).removeExcess(ctx, o, keep, []id.Object{c.Object.ID}, c.At)
@@ -304,7 +304,7 @@ func (s storage) replace(ctx context.Context, o id.Org, epoch int64, previous ob
 // previous size by content of the next one.
 func maxUsedBefore(previous, next, limit int64, keep object.Retention) int64 {
 	growth := next - previous
-	if keep.Keeps() {
+	if keep.Enabled() {
 		growth = next
 	}
 	if growth <= 0 || limit < 0 {
@@ -323,7 +323,7 @@ func (s storage) replaceInOneStatement(ctx context.Context, o id.Org, epoch int6
 	args := bind(rowOfObject(c.Object), replaceFields, append(make([]any, 0, 36), maxUsedBefore(previous.Size, c.Object.Size, limit, keep), epoch, objectID, previous.Blob, c.Object.Version-1, c.Object.Blob))
 	at, by := c.At.UnixMilli(), sql.NullString{String: string(c.By), Valid: c.By != ""}
 	args = append(args, objectID)
-	if keep.Keeps() {
+	if keep.Enabled() {
 		how = replaceKept
 		args = append(args, at, by, keep.Ended(c.Object, c.By, c.At, false).ExpiresAt.UnixMilli())
 		if mayExceed(c.Object.Version-1, keep) {
@@ -379,7 +379,7 @@ func (r *blobNameRow) blob() (object.Blob, error) { return object.Blob(*r), nil 
 
 type blobNames struct{ *conn }
 
-var _ ports.BlobNames = blobNames{}
+func (s storage) BlobNames() ports.BlobNames { return blobNames(s) }
 
 // Announce does not wait for the disk on SQLite. If a crash of the machine undoes it, only
 // a scan of the whole store finds the content.

@@ -18,7 +18,7 @@ const maxKeyBytes = 1 << 20
 
 type objectSets struct{ *conn }
 
-var _ ports.ObjectSets = objectSets{}
+func (s storage) ObjectSets() ports.ObjectSets { return objectSets(s) }
 
 func (q objectSets) Get(ctx context.Context, o id.Org, ids []id.Object) (map[id.Object]object.Object, error) {
 	found := make(map[id.Object]object.Object, len(ids))

@@ -570,7 +570,7 @@ func testTaskPlans(t *testing.T, db *DB, r *recorder) {
 				if len(sent) != 1 && len(f.Words) == 0 {
 					t.Errorf("%s takes %d statements", name, len(sent))
 				}
-				inOrder := (limit > 0 || f.Examined > 0) && f.DueBefore == nil && f.DueAfter == nil && len(f.Tags) < 2
+				inOrder := (limit > 0 || f.ExamineLimit > 0) && f.DueBefore == nil && f.DueAfter == nil && len(f.Tags) < 2
 				for i, s := range []statement{sent[0], sent[len(sent)-1]} {
 					few := len(f.Words) > 0 && (i > 0 || from != nil) // the rest may be less than a search reads at once
 					checkPlans(t, db, fmt.Sprintf("%s, from the start %t", name, from == nil), s, inOrder && !few)
@@ -607,9 +607,9 @@ func testObjectPlans(t *testing.T, db *DB, r *recorder) {
 	filters := map[string]object.Filter{
 		"no filter": {}, "kind": {Kind: object.Artifact}, "rare kind": {Kind: object.TeamMemory}, "shared": {Scope: object.Shared}, "personal": {Scope: object.Personal},
 		"workspace": {Workspace: uid[id.Workspace](kindWorkspace, 7, 4)}, "shared workspace": {Workspace: uid[id.Workspace](kindWorkspace, 7, 4), Scope: object.Shared},
-		"unplaced": {Unplaced: true}, "team": {Team: uid[id.Team](kindTeam, 7, 1)}, "owner": {Owner: a.User}, "prefix": {Prefix: string(o) + "/shared/templates/file number 1"},
+		"unplaced": {WithoutWorkspace: true}, "team": {Team: uid[id.Team](kindTeam, 7, 1)}, "owner": {Owner: a.User}, "prefix": {Prefix: string(o) + "/shared/templates/file number 1"},
 		"kind and prefix": {Kind: object.Artifact, Prefix: string(o) + "/workspaces/"},
-		"words":           {Words: words.Of("number 1"), Examined: object.MaxExamined}, "kind and words": {Kind: object.Artifact, Words: words.Of("3.md"), Examined: object.MaxExamined},
+		"words":           {Words: words.Of("number 1"), ExamineLimit: object.MaxExamined}, "kind and words": {Kind: object.Artifact, Words: words.Of("3.md"), ExamineLimit: object.MaxExamined},
 	}
 	for name, f := range filters {
 		for _, viewer := range []*org.Actor{nil, &a} {
@@ -626,7 +626,7 @@ func testObjectPlans(t *testing.T, db *DB, r *recorder) {
 					f := f
 					f.Words = nil
 					sent = append(sent, r.statements(t, func() error {
-						return db.Storage().Versions().Deleted(t.Context(), o, viewer, f, func(object.Earlier) error { deleted++; return errEnough })
+						return db.Storage().Versions().Deleted(t.Context(), o, viewer, f, func(object.EarlierVersion) error { deleted++; return errEnough })
 					})...)
 					if f.After == "" && deleted == 0 {
 						t.Errorf("%s selects nothing that is deleted", name)
@@ -662,9 +662,9 @@ func taskFilters() map[string]func(*task.Filter) {
 	filters := map[string]func(*task.Filter){
 		"no filter": func(*task.Filter) {},
 		"newest":    func(f *task.Filter) { f.Newest = true },
-		"words":     func(f *task.Filter) { f.Words, f.Examined = words.Of("7"), task.MaxExamined },
+		"words":     func(f *task.Filter) { f.Words, f.ExamineLimit = words.Of("7"), task.MaxExamined },
 		"newest with words": func(f *task.Filter) {
-			f.Newest, f.Words, f.Examined = true, words.Of("7"), task.MaxExamined
+			f.Newest, f.Words, f.ExamineLimit = true, words.Of("7"), task.MaxExamined
 		},
 		"status":      func(f *task.Filter) { f.Status = task.Todo },
 		"priority":    func(f *task.Filter) { f.Priority = task.High },

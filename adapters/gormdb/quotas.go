@@ -50,7 +50,7 @@ func millis(d quota.Day) int64 { return d.Start().UnixMilli() }
 // the order of their keys, to avoid deadlocks.
 type quotas struct{ *conn }
 
-var _ ports.Quotas = quotas{}
+func (g group) Quotas() ports.Quotas { return quotas(g) }
 
 func (q quotas) ReserveAt(ctx context.Context, epoch int64, l quota.Lease, limit int64, n quota.Need) (granted int64, err error) {
 	most := quota.Account{}.Grant(limit, n)

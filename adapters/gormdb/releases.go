@@ -85,7 +85,7 @@ func (r *releaseRow) release() (release.Release, error) {
 
 type releases struct{ *conn }
 
-var _ ports.Releases = releases{}
+func (g group) Releases() ports.Releases { return releases(g) }
 
 func (q releases) Revision(ctx context.Context) (int64, error) {
 	return get(ctx, revisionTable.on(q.read), (*releaseRevisionRow).revision)
@@ -166,18 +166,18 @@ var (
 	addTallies    = adoptionTable.insertsRecords(adoptionTable.fields, adoptionTable.onConflictAdd("checks", "offered"))
 )
 
-func (r *adoptionRow) tally() (release.Tally, error) {
-	return release.Tally{Day: r.Day, Target: release.Target(r.Target), Version: r.Version, Checks: r.Checks, Offered: r.Offered}, nil
+func (r *adoptionRow) tally() (release.CheckCount, error) {
+	return release.CheckCount{Day: r.Day, Target: release.Target(r.Target), Version: r.Version, Checks: r.Checks, Offered: r.Offered}, nil
 }
 
 type adoption struct{ *conn }
 
-var _ ports.Adoption = adoption{}
+func (g group) Adoption() ports.Adoption { return adoption(g) }
 
 // Add locks the rows in their order, as all changes of them do, to avoid deadlocks. A
 // statement can change a row only once, so it sums the counts of the same row before.
-func (q adoption) Add(ctx context.Context, counts []release.Tally) error {
-	counts = summed(slices.Clone(counts), release.Tally.Compare, func(to *release.Tally, one release.Tally) {
+func (q adoption) Add(ctx context.Context, counts []release.CheckCount) error {
+	counts = summed(slices.Clone(counts), release.CheckCount.Compare, func(to *release.CheckCount, one release.CheckCount) {
 		to.Checks, to.Offered = to.Checks+one.Checks, to.Offered+one.Offered
 	})
 	rows := make([]adoptionRow, len(counts))
@@ -190,7 +190,7 @@ func (q adoption) Add(ctx context.Context, counts []release.Tally) error {
 	})
 }
 
-func (q adoption) List(ctx context.Context, first, last release.Day, target release.Target, after release.Tally, limit int) ([]release.Tally, error) {
+func (q adoption) List(ctx context.Context, first, last release.Day, target release.Target, after release.CheckCount, limit int) ([]release.CheckCount, error) {
 	const order = "day, platform, arch, channel, version"
 	s := adoptionTable.on(q.read).filter("day >= ? AND day <= ?", string(max(first, after.Day)), string(last))
 	if after.Day != "" {
@@ -284,7 +284,7 @@ func (r *reportRow) report() (release.Report, error) {
 
 type reports struct{ *conn }
 
-var _ ports.Reports = reports{}
+func (g group) Reports() ports.Reports { return reports(g) }
 
 // Add sums and orders the rows for the reasons of adoption.Add.
 func (q reports) Add(ctx context.Context, given []release.Report) error {

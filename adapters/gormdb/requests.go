@@ -20,7 +20,7 @@ var addRequests = requestsTable.insertRow + requestsTable.onConflictAdd("request
 
 type requests struct{ *conn }
 
-var _ ports.Requests = requests{}
+func (g group) Requests() ports.Requests { return requests(g) }
 
 // Add is one statement, which does not wait for the disk on SQLite.
 func (q requests) Add(ctx context.Context, o id.Org, minute time.Time, n int64) (sum int64, err error) {

@@ -96,7 +96,7 @@ var takenKeys = perDialect(func(d dialect) string {
 		" AND b.folded_key > value || '/' AND b.folded_key < value || '0' AND NOT (" + d.in("b.id", "uuid") + ") ORDER BY b.folded_key LIMIT 1) = 1"
 })
 
-// deletedVersions looks in the index of deleted keys for each key of its parameter; see object.Earlier.DeletedKey.
+// deletedVersions looks in the index of deleted keys for each key of its parameter; see object.EarlierVersion.DeletedKey.
 var deletedVersions = perDialect(func(d dialect) string {
 	return "SELECT value, COALESCE((SELECT MAX(v.version) FROM object_versions v WHERE v.org_id = @org AND v.deleted_key > value || " +
 		d.text("CHAR(1)", "CHR(1)") + " AND v.deleted_key < value || " + d.text("CHAR(2)", "CHR(2)") + "), 0) FROM " + d.listed()

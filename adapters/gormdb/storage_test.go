@@ -302,7 +302,7 @@ func TestAListReadsNoInvisibleObjects(t *testing.T) {
 	for name, f := range map[string]object.Filter{
 		"all": {}, "kind": {Kind: object.Artifact}, "prefix": {Prefix: string(a.Org) + "/p"}, "workspace": {Workspace: uid[id.Workspace](kindWorkspace, 7, 3)},
 		"hidden workspace": {Workspace: uid[id.Workspace](kindWorkspace, 7, 59)}, "others": {Owner: uid[id.User](kindUser, 7, 6)},
-		"after": {After: string(a.Org) + "/personal/0"}, "unplaced": {Unplaced: true},
+		"after": {After: string(a.Org) + "/personal/0"}, "unplaced": {WithoutWorkspace: true},
 	} {
 		for _, r := range clipRanges(visibleRanges(a.Org, &a, f), f) {
 			for _, p := range []object.Place{

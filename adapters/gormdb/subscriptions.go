@@ -74,7 +74,7 @@ func (r *subscriptionRow) subscription() (plan.Subscription, error) {
 
 type subscriptions struct{ *conn }
 
-var _ ports.Subscriptions = subscriptions{}
+func (g group) Subscriptions() ports.Subscriptions { return subscriptions(g) }
 
 func (q subscriptions) Get(ctx context.Context, o id.Org) (plan.Subscription, error) {
 	sub, found, err := find(ctx, subscriptionTable.of(q.read, o), (*subscriptionRow).subscription)

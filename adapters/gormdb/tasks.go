@@ -127,7 +127,7 @@ func rowOfTask(d dialect, t task.Task) *taskRow {
 
 type tasks struct{ *conn }
 
-var _ ports.Tasks = tasks{}
+func (g group) Tasks() ports.Tasks { return tasks(g) }
 
 // tasksAt are the tasks of organisations at an epoch. The statement that reads or writes
 // tasks compares the epoch, which saves a round trip.
@@ -136,7 +136,7 @@ type tasksAt struct {
 	epoch int64
 }
 
-var _ ports.TasksAt = tasksAt{}
+func (g group) TasksAt(epoch int64) ports.TasksAt { return tasksAt{tasks(g), epoch} }
 
 func (q tasksAt) Get(ctx context.Context, o id.Org, t id.Task) (task.Task, error) {
 	s := taskTable.of(q.read, o)
@@ -368,7 +368,7 @@ const (
 // search returns the ids of the tasks that a filter with words selects. The words are looked for here, as the
 // databases fold letters in other ways.
 func (q tasks) search(ctx context.Context, o id.Org, actor org.Actor, f task.Filter, narrow func(selection) selection) (found []id.Task, err error) {
-	left := cmp.Or(f.Examined, math.MaxInt32)
+	left := cmp.Or(f.ExamineLimit, math.MaxInt32)
 	size := titlesAtOnce
 	if f.DueBefore != nil || f.DueAfter != nil || len(f.Tags) > 1 {
 		size = sortedAtOnce

@@ -21,7 +21,7 @@ const (
 
 type taskSets struct{ *conn }
 
-var _ ports.TaskSets = taskSets{}
+func (g group) TaskSets() ports.TaskSets { return taskSets(g) }
 
 func (r *taskRow) placement() (task.Placement, error) {
 	return task.Placement{
@@ -178,7 +178,7 @@ type deltaRow struct {
 
 type taskHistory struct{ *conn }
 
-var _ ports.TaskHistory = taskHistory{}
+func (g group) TaskHistory() ports.TaskHistory { return taskHistory(g) }
 
 // Add takes two statements for each batch.
 func (q taskHistory) Add(ctx context.Context, o id.Org, changes []task.Change) error {
@@ -200,14 +200,12 @@ const changesPerBatch = 500
 
 // add prevents the deletion of the tasks and appends the changes.
 func (q taskHistory) add(ctx context.Context, o id.Org, changes []task.Change) error {
-	var taskIDs []id.Task
-	known := map[id.Task]bool{}
-	for _, c := range changes {
-		if !known[c.Task] {
-			known[c.Task] = true
-			taskIDs = append(taskIDs, c.Task)
-		}
+	taskIDs := make([]id.Task, len(changes))
+	for i, c := range changes {
+		taskIDs[i] = c.Task
 	}
+	slices.Sort(taskIDs)
+	taskIDs = slices.Compact(taskIDs)
 	if err := taskTable.of(q.write, o).whereIn("id", list(q.dialect, taskIDs)).lockKeys(ctx, len(taskIDs)); err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func openUploads(db *gorm.DB, o id.Org, user id.User, now time.Time) selection {
 
 type uploads struct{ *conn }
 
-var _ ports.Uploads = uploads{}
+func (g group) Uploads() ports.Uploads { return uploads(g) }
 
 func (q uploads) Add(ctx context.Context, o id.Org, u upload.Upload) error {
 	return q.atomic(ctx, func(c *conn) error {

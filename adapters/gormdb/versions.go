@@ -37,7 +37,7 @@ type versionRow struct {
 
 var versionTable = tenant[versionRow]("object_versions", "Version")
 
-func rowOfVersion(v object.Earlier) *versionRow {
+func rowOfVersion(v object.EarlierVersion) *versionRow {
 	r := &versionRow{
 		OrgID: v.Org, Object: v.ID, Version: v.Version, Path: v.Path, Place: placeRow(v.Place), MimeType: v.MimeType, CreatedBy: v.CreatedBy,
 		UpdatedBy: v.UpdatedBy, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt, Content: contentRow(v.Content),
@@ -49,8 +49,8 @@ func rowOfVersion(v object.Earlier) *versionRow {
 	return r
 }
 
-func (r *versionRow) earlier() (object.Earlier, error) {
-	return object.Earlier{
+func (r *versionRow) earlier() (object.EarlierVersion, error) {
+	return object.EarlierVersion{
 		Object: object.Object{
 			Place: object.Place(r.Place), ID: r.Object, Org: r.OrgID, Path: r.Path, MimeType: r.MimeType, Version: r.Version, CreatedBy: r.CreatedBy,
 			UpdatedBy: r.UpdatedBy, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, Content: object.Content(r.Content),
@@ -61,14 +61,14 @@ func (r *versionRow) earlier() (object.Earlier, error) {
 
 type versions struct{ *conn }
 
-var _ ports.Versions = versions{}
+func (s storage) Versions() ports.Versions { return versions(s) }
 
-func (q versions) List(ctx context.Context, o id.Org, objectID id.Object, before int64, limit int, fn func(object.Earlier) error) error {
+func (q versions) List(ctx context.Context, o id.Org, objectID id.Object, before int64, limit int, fn func(object.EarlierVersion) error) error {
 	s := versionTable.of(q.read, o).filter("object_id = ? AND version < ?", cursorID(objectID), before)
 	return each(ctx, s.page("version DESC", limit), (*versionRow).earlier, fn)
 }
 
-func (q versions) Deleted(ctx context.Context, o id.Org, viewer *org.Actor, f object.Filter, fn func(object.Earlier) error) error {
+func (q versions) Deleted(ctx context.Context, o id.Org, viewer *org.Actor, f object.Filter, fn func(object.EarlierVersion) error) error {
 	s, some := objectList(versionTable.of(q.read, o), "deleted_key", "object_versions_deleted", o, viewer, f)
 	if !some {
 		return nil
@@ -76,7 +76,7 @@ func (q versions) Deleted(ctx context.Context, o id.Org, viewer *org.Actor, f ob
 	return each(ctx, s, (*versionRow).earlier, fn)
 }
 
-func (q versions) Keep(ctx context.Context, o id.Org, keep object.Retention, ended ...object.Earlier) error {
+func (q versions) Keep(ctx context.Context, o id.Org, keep object.Retention, ended ...object.EarlierVersion) error {
 	if len(ended) == 0 {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (q versions) removeExcess(ctx context.Context, o id.Org, keep object.Retent
 // numbers begin with 1.
 func mayExceed(version int64, keep object.Retention) bool { return version > keep.Versions }
 
-func (q versions) Take(ctx context.Context, o id.Org, objectID id.Object, version int64) (v object.Earlier, err error) {
+func (q versions) Take(ctx context.Context, o id.Org, objectID id.Object, version int64) (v object.EarlierVersion, err error) {
 	err = q.atomicWithLog(ctx, o, func(c *conn) error {
 		row := versionTable.of(c.write, o).key(cursorID(objectID), version)
 		if v, err = get(ctx, row, (*versionRow).earlier); err != nil {

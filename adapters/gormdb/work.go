@@ -28,7 +28,7 @@ func (r *teamRow) team() (team.Team, error) { return team.Team(*r), nil }
 
 type teams struct{ *conn }
 
-var _ ports.Teams = teams{}
+func (g group) Teams() ports.Teams { return teams(g) }
 
 func (q teams) Get(ctx context.Context, o id.Org, t id.Team) (team.Team, error) {
 	return get(ctx, teamTable.of(q.read, o).key(string(t)), (*teamRow).team)
@@ -77,7 +77,7 @@ func (r *teamMemberRow) member() (team.Member, error) { return team.Member(r.Mem
 
 type teamMembers struct{ *conn }
 
-var _ ports.TeamMembers = teamMembers{}
+func (g group) TeamMembers() ports.TeamMembers { return teamMembers(g) }
 
 func (q teamMembers) Get(ctx context.Context, o id.Org, t id.Team, user id.User) (team.Member, error) {
 	return get(ctx, teamMemberTable.of(q.read, o).key(string(t), string(user)), (*teamMemberRow).member)
@@ -138,7 +138,7 @@ func (r *workspaceRow) workspace() (workspace.Workspace, error) { return workspa
 
 type workspaces struct{ *conn }
 
-var _ ports.Workspaces = workspaces{}
+func (g group) Workspaces() ports.Workspaces { return workspaces(g) }
 
 func (q workspaces) Get(ctx context.Context, o id.Org, w id.Workspace) (workspace.Workspace, error) {
 	return get(ctx, workspaceTable.of(q.read, o).key(string(w)), (*workspaceRow).workspace)
@@ -194,7 +194,7 @@ func (r *orderRow) order() (workspace.Order, error) { return r.WorkspaceIDs, nil
 
 type orders struct{ *conn }
 
-var _ ports.Orders = orders{}
+func (g group) Orders() ports.Orders { return orders(g) }
 
 func (q orders) Get(ctx context.Context, o id.Org, user id.User) (workspace.Order, error) {
 	order, _, err := find(ctx, orderTable.of(q.read, o).key(string(user)), (*orderRow).order)

@@ -125,7 +125,7 @@ type membershipView struct {
 }
 
 func (a *api) listOwnOrganisations(c *call, actor org.Actor) error {
-	view := func(p access.Place) membershipView {
+	view := func(p access.UserOrganisation) membershipView {
 		return membershipView{*viewOrg(&p.Organisation), p.Role, p.ID == actor.Org}
 	}
 	return replyUnstored(c, viewEach(view))(a.Access.Organisations(c.r.Context(), actor))
@@ -169,7 +169,7 @@ func (a *api) listSessions(c *call, actor org.Actor) error {
 	}))(a.Access.Sessions(c.r.Context(), actor))
 }
 
-type onboardedView struct {
+type onboardingView struct {
 	Success             bool `json:"success"`
 	OnboardingCompleted bool `json:"onboardingCompleted"`
 }
@@ -178,7 +178,7 @@ func (a *api) completeOnboarding(c *call, actor org.Actor) error {
 	if err := a.Onboarding.Complete(c.r.Context(), actor); err != nil {
 		return err
 	}
-	return c.reply(http.StatusOK, onboardedView{Success: true, OnboardingCompleted: true})
+	return c.reply(http.StatusOK, onboardingView{Success: true, OnboardingCompleted: true})
 }
 
 type seededView struct {
@@ -210,7 +210,7 @@ func (a *api) identityWebhook(c *call) error {
 
 // receiveMessage calls take with the raw bytes of a provider's message, which are signed. If take refuses
 // the message with one of the kinds, it is charged to the address as unsignedCost messages.
-func (a *api) receiveMessage(c *call, take func(context.Context, func(string) string, []byte, webhooks.Enter) error, unsigned ...fault.Kind) error {
+func (a *api) receiveMessage(c *call, take func(context.Context, func(string) string, []byte, webhooks.Admit) error, unsigned ...fault.Kind) error {
 	body, err := c.read(maxMessage)
 	if err != nil {
 		return err

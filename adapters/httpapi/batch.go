@@ -213,8 +213,8 @@ type (
 		ForbiddenEndings       []string           `json:"forbiddenEndings"`
 		Rates                  syncRatesView      `json:"rates"`
 		ReadOnly               bool               `json:"readOnly"`
-		Storage                usedView           `json:"storage"`
-		Versions               *keptView          `json:"versions"`
+		Storage                usedStorageView    `json:"storage"`
+		Versions               *retentionView     `json:"versions"`
 		Reads                  readSizesView      `json:"batchReads"`
 		Resumable              resumableSizesView `json:"resumableUploads"`
 	}
@@ -223,7 +223,7 @@ type (
 		Bytes     int64 `json:"maxBytes"`
 		FileBytes int64 `json:"maxFileBytes"`
 	}
-	keptView struct {
+	retentionView struct {
 		Days  int   `json:"days"`
 		Count int64 `json:"count"`
 	}
@@ -240,7 +240,7 @@ type (
 		Count   int `json:"count"`
 		Seconds int `json:"seconds"`
 	}
-	usedView struct {
+	usedStorageView struct {
 		Used     int64  `json:"used"`
 		Reserved int64  `json:"reserved"`
 		Limit    *int64 `json:"limit"`
@@ -248,11 +248,11 @@ type (
 )
 
 // viewRetention returns nil for a retention that keeps nothing.
-func viewRetention(r object.Retention) *keptView {
-	if !r.Keeps() {
+func viewRetention(r object.Retention) *retentionView {
+	if !r.Enabled() {
 		return nil
 	}
-	return &keptView{r.Days, r.Versions}
+	return &retentionView{r.Days, r.Versions}
 }
 
 // syncLimits replies with the limits for the transfer of files.
@@ -268,7 +268,7 @@ func (a *api) syncLimits(c *call, actor org.Actor) error {
 		Rates:     syncRatesView{OperationsPerRequest: operationsPerToken},
 		ReadOnly:  actor.CheckWrite() != nil,
 		Versions:  viewRetention(a.Objects.Retention.Of(stored.Plan)),
-		Storage:   usedView{stored.Used.Present(), stored.Uploads, limitOrNull(stored.Limit)},
+		Storage:   usedStorageView{stored.Used.Present(), stored.Uploads, limitOrNull(stored.Limit)},
 		Reads:     readSizesView{objects.MaxReads, objects.MaxReadBytes, objects.MaxReadFile},
 		Resumable: resumableSizesView{a.Objects.PartSize, a.Objects.MinAppend, upload.MaxOpen},
 	}

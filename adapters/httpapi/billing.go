@@ -49,14 +49,14 @@ func viewSubscription(s plan.Subscription, seats int) subscriptionView {
 }
 
 type planView struct {
-	Plan        plan.Plan `json:"plan"`
-	DailyTokens int64     `json:"dailyTokens"`
-	Members     *int64    `json:"members"`
-	Storage     *int64    `json:"storage"`
-	Requests    *int64    `json:"requestsPerMinute"`
-	Versions    *keptView `json:"versions"`
-	Sold        bool      `json:"sold"`
-	TrialDays   int       `json:"trialDays"`
+	Plan        plan.Plan      `json:"plan"`
+	DailyTokens int64          `json:"dailyTokens"`
+	Members     *int64         `json:"members"`
+	Storage     *int64         `json:"storage"`
+	Requests    *int64         `json:"requestsPerMinute"`
+	Versions    *retentionView `json:"versions"`
+	Sold        bool           `json:"sold"`
+	TrialDays   int            `json:"trialDays"`
 }
 
 func viewPlan(o billing.Offer) planView {

@@ -232,7 +232,7 @@ func TestWebhookRateIsTakenBeforeTheBodyIsRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var a *api
 			a = serveEndpoint(t, http.MethodPost, webhook, func(c *call) error {
-				return a.receiveMessage(c, func(context.Context, func(string) string, []byte, webhooks.Enter) error { return test.err }, refusedCredentials...)
+				return a.receiveMessage(c, func(context.Context, func(string) string, []byte, webhooks.Admit) error { return test.err }, refusedCredentials...)
 			}, limits)
 			for i := range test.allowed {
 				if w := send(a, post("/test", "{}")); w.Code == http.StatusTooManyRequests {

@@ -87,7 +87,7 @@ func EncodeChange(at object.Cursor, c object.Change) []byte {
 	f = encode.AppendString(append(f, `","storageKey":`...), c.Object.StorageKey())
 	f = encode.AppendString(append(f, `,"path":`...), c.Object.Path)
 	if c.FromPath != "" {
-		f = encode.AppendString(append(f, `,"from":`...), c.From())
+		f = encode.AppendString(append(f, `,"from":`...), c.FromKey())
 		f = encode.AppendString(append(f, `,"fromPath":`...), c.FromPath)
 	}
 	if c.Type == object.Changed {

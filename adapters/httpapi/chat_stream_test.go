@@ -411,7 +411,7 @@ func TestChatStream(t *testing.T) {
 		time.Sleep(stream.WriteTimeout + stream.WriteSlack + time.Second)
 		synctest.Wait()
 		e := w.checkUsage(statusClientClosed, chat.ClientGone)
-		if took := w.generations[0].Took; took < stream.WriteTimeout || took > stream.WriteTimeout+stream.WriteSlack {
+		if took := w.generations[0].Duration; took < stream.WriteTimeout || took > stream.WriteTimeout+stream.WriteSlack {
 			w.Errorf("canceled after %v", took)
 		}
 		if e.Tokens.Output == 0 || e.At.Before(began) {
@@ -558,7 +558,7 @@ func TestChatIsCanceledIfACommentCannotBeSent(t *testing.T) {
 		w := newChatServer(t, silent)
 		w.ServeHTTP(brokenWriter{httptest.NewRecorder()}, post("/test", hello))
 		w.checkUsage(statusClientClosed, chat.ClientGone)
-		must.Is(t, firstSilence, w.generations[0].Took)
+		must.Is(t, firstSilence, w.generations[0].Duration)
 	})
 }
 

@@ -107,7 +107,7 @@ func versionOfTag(header []string) (version int64, ok bool) {
 	}
 	text := strings.TrimSpace(header[0])
 	if text == "*" {
-		return object.Stored, true
+		return object.AnyVersion, true
 	}
 	text, weak := strings.CutPrefix(text, "W/")
 	tag, quoted := strings.CutPrefix(text, `"`)
@@ -122,7 +122,7 @@ func versionOfTag(header []string) (version int64, ok bool) {
 		return 0, false
 	}
 	if weak {
-		version = object.Inexact
+		version = object.WeakVersion
 	}
 	return version, true
 }

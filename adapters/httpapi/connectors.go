@@ -41,11 +41,11 @@ func viewProvider(p connector.Provider) providerView {
 		Fields: viewEach(func(f connector.Field) fieldView { return fieldView(f) })(p.Fields),
 	}
 	switch {
-	case len(p.Carriers) == 0:
+	case len(p.CredentialTemplates) == 0:
 	case p.Transport.Hosting() == connector.Local:
-		v.Env = p.Carriers
+		v.Env = p.CredentialTemplates
 	default:
-		v.Headers = p.Carriers
+		v.Headers = p.CredentialTemplates
 	}
 	return v
 }

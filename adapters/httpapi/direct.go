@@ -10,8 +10,8 @@ import (
 	"collab/domain/org"
 )
 
-// startedView is an upload to the object store that was started.
-type startedView struct {
+// directUploadView is an upload to the object store that was started.
+type directUploadView struct {
 	ID      string            `json:"id"`
 	URL     string            `json:"url"`
 	Method  string            `json:"method"`
@@ -88,12 +88,12 @@ func (a *api) startUpload(c *call) error {
 	if err != nil {
 		return err
 	}
-	uploadID, to, expires, err := a.Objects.Start(c.r.Context(), actor, file, draft, u)
+	uploadID, to, expires, err := a.Objects.StartDirect(c.r.Context(), actor, file, draft, u)
 	if err != nil {
 		return err
 	}
 	c.hideAddress()
-	return c.reply(http.StatusCreated, startedView{uploadID, to.URL, http.MethodPut, to.Headers, jsonTime(expires)})
+	return c.reply(http.StatusCreated, directUploadView{uploadID, to.URL, http.MethodPut, to.Headers, jsonTime(expires)})
 }
 
 // onUpload returns an action on the started upload whose id is in the path.
@@ -110,7 +110,7 @@ func (a *api) onUpload(do func(*call, org.Actor, *objects.DirectUpload) error) a
 // completeUpload stores the uploaded content, and replies like the upload of a file.
 func (a *api) completeUpload(c *call, actor org.Actor, upload *objects.DirectUpload) error {
 	c.ExtendFor(int(upload.Content.Size)) // it may be read
-	o, err := a.Objects.Complete(c.r.Context(), actor, upload, c.yieldPermit)
+	o, err := a.Objects.CompleteDirect(c.r.Context(), actor, upload, c.yieldPermit)
 	status := http.StatusOK
 	if err == nil && upload.Draft != nil {
 		c.Set("Location", filesPath+"/"+string(o.ID))

@@ -132,7 +132,7 @@ func (c *call) wantsBytes(q body.Query, o object.Object) (bool, error) {
 			switch media {
 			case "application/json", "application/*", "*/*":
 				bytes, best = false, weight
-			case object.Bytes, own:
+			case object.OctetStream, own:
 				bytes, best = true, weight
 			}
 		}
@@ -361,18 +361,18 @@ func rangesOf(r *http.Request, tag string, size int64) (ranges []byteRange, err 
 		if one = textproto.TrimString(one); one == "" {
 			continue
 		}
-		s, ok := parseSpan(one, size)
+		parsed, ok := parseRange(one, size)
 		if !ok {
 			return nil, errors.New("must name bytes, as in bytes=0-99")
 		}
-		if s.length == 0 {
+		if parsed.length == 0 {
 			none = true
 			continue
 		}
-		if ranges = append(ranges, s); len(ranges) > maxRanges {
+		if ranges = append(ranges, parsed); len(ranges) > maxRanges {
 			return nil, nil
 		}
-		total += s.length
+		total += parsed.length
 	}
 	switch {
 	case total > size:
@@ -383,11 +383,11 @@ func rangesOf(r *http.Request, tag string, size int64) (ranges []byteRange, err 
 	return ranges, nil
 }
 
-// parseSpan parses one range of content of the size. The length is 0 if the range is beyond the end.
-func parseSpan(text string, size int64) (s byteRange, ok bool) {
+// parseRange parses one range of content of the size. The length is 0 if the range is beyond the end.
+func parseRange(text string, size int64) (r byteRange, ok bool) {
 	from, to, ok := strings.Cut(text, "-")
 	if !ok {
-		return s, false
+		return r, false
 	}
 	from, to = textproto.TrimString(from), textproto.TrimString(to)
 	number := func(text string) (int64, bool) {
@@ -399,18 +399,18 @@ func parseSpan(text string, size int64) (s byteRange, ok bool) {
 		n = min(n, size)
 		return byteRange{size - n, n}, ok
 	}
-	if s.start, ok = number(from); !ok || s.start >= size {
-		return s, ok
+	if r.start, ok = number(from); !ok || r.start >= size {
+		return r, ok
 	}
 	last := size - 1
 	if to != "" {
-		if last, ok = number(to); !ok || last < s.start {
-			return s, false
+		if last, ok = number(to); !ok || last < r.start {
+			return r, false
 		}
 		last = min(last, size-1)
 	}
-	s.length = last - s.start + 1
-	return s, true
+	r.length = last - r.start + 1
+	return r, true
 }
 
 // maxWriteChunk is the number of bytes of content that are escaped at once. Even if every byte is escaped they fit into

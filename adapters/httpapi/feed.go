@@ -169,7 +169,7 @@ func (f *follower) forward() error {
 }
 
 func (f *follower) sendHeartbeat() error {
-	if at, moved := f.sub.Moved(); moved {
+	if at, moved := f.sub.TakeCursor(); moved {
 		return f.to.Send(cursorFrame(at))
 	}
 	return f.to.Send(heartbeatFrame)

@@ -485,7 +485,7 @@ func TestUpdateFeedsCountChecks(t *testing.T) {
 		}
 	}
 	must.NoError(t, s.FlushCounts(t.Context()))
-	all := must.Do(s.Store.Deployment().Adoption().List(t.Context(), "2026-03-01", "2026-03-01", release.Target{}, release.Tally{}, 0)).Or(t)
+	all := must.Do(s.Store.Deployment().Adoption().List(t.Context(), "2026-03-01", "2026-03-01", release.Target{}, release.CheckCount{}, 0)).Or(t)
 	var got []string
 	for _, c := range all {
 		got = append(got, fmt.Sprintf("%s %s %s %d %d", c.Platform, c.Arch, c.Version, c.Checks, c.Offered))

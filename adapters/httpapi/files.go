@@ -149,8 +149,8 @@ func readFolderMove(f *body.Fields) (folderMove, error) {
 	return m, f.Err()
 }
 
-// movedView is the response to a move of a folder.
-type movedView struct {
+// folderMoveView is the response to a move of a folder.
+type folderMoveView struct {
 	Moved  int    `json:"moved"`
 	Cursor string `json:"cursor"`
 }
@@ -161,7 +161,7 @@ func (a *api) moveFolder(c *call, actor org.Actor, m folderMove) error {
 	}
 	moved, head, err := a.Objects.MoveFolder(c.r.Context(), actor, m.place, m.from, m.to)
 	a.chargeOperations(c, moved)
-	return replyWith(c, http.StatusOK, func(moved int) movedView { return movedView{moved, head.Cursor().String()} })(moved, err)
+	return replyWith(c, http.StatusOK, func(moved int) folderMoveView { return folderMoveView{moved, head.Cursor().String()} })(moved, err)
 }
 
 func (a *api) deleteFile(c *call, actor org.Actor, file id.Object) error {
@@ -213,7 +213,7 @@ func readObjectFilter(q body.Query, p body.Page) (f object.Filter, err error) {
 	switch text, given := q.Get("workspaceId"); {
 	case !given:
 	case text == "null":
-		f.Unplaced = true
+		f.WithoutWorkspace = true
 	default:
 		f.Workspace = body.IDParam[id.Workspace](text)
 	}
@@ -241,7 +241,7 @@ func (a *api) listFiles(c *call) error {
 	case given && text == "true" && len(f.Words) > 0:
 		return fault.Field("search", "does not go with deleted")
 	case given && text == "true":
-		return list(a, c, q, p, keyOfDeleted, appendDeleted, func(actor org.Actor, each func(object.Earlier) error) error {
+		return list(a, c, q, p, keyOfDeleted, appendDeleted, func(actor org.Actor, each func(object.EarlierVersion) error) error {
 			return a.Objects.Deleted(c.r.Context(), actor, f, each)
 		})
 	case given && text != "false":

@@ -65,7 +65,7 @@ func TestAppendObjectMatchesEncodingJSON(t *testing.T) {
 func TestFileFiltersAreReadFromTheQuery(t *testing.T) {
 	for query, want := range map[string]object.Filter{
 		"kind=TEMPLATE&scope=SHARED": {Kind: object.Template, Scope: object.Shared},
-		"workspaceId=null":           {Unplaced: true},
+		"workspaceId=null":           {WithoutWorkspace: true},
 		"workspaceId=" + someID:      {Workspace: someID},
 		"workspaceId=nonsense":       {Workspace: body.NilID},
 		"prefix=/o/shared/A%CC%88":   {Prefix: "o/shared/Ä"},

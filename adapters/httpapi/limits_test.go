@@ -50,7 +50,7 @@ func TestRequestsAreLimitedByPlan(t *testing.T) {
 	w.PlanLimiter = ratelimit.New(w.store, manual, plan.RequestLimits{plan.Premium: 20}, func(err error) { t.Error(err) })
 	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup
-	work.Go(func() { w.PlanLimiter.Work(ctx) })
+	work.Go(func() { w.PlanLimiter.Run(ctx) })
 	defer work.Wait()
 	defer cancel()
 	for i := range 20 {

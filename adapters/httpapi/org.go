@@ -41,14 +41,14 @@ func keyOfMember(p org.Profile) body.Position {
 	return body.Position{At: p.JoinedAt, ID: string(p.User)}
 }
 
-type formerView struct {
+type formerMemberView struct {
 	UserID    id.User  `json:"userId"`
 	Name      *string  `json:"name"`
 	RemovedAt jsonTime `json:"removedAt"`
 }
 
-func viewFormer(p org.Profile) formerView {
-	return formerView{UserID: p.User, Name: textOrNull(p.Person.Name), RemovedAt: jsonTime(*p.RemovedAt)}
+func viewFormerMember(p org.Profile) formerMemberView {
+	return formerMemberView{UserID: p.User, Name: textOrNull(p.Person.Name), RemovedAt: jsonTime(*p.RemovedAt)}
 }
 
 func keyOfFormer(p org.Profile) body.Position { return body.Position{ID: string(p.User)} }

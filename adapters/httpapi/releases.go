@@ -453,12 +453,12 @@ type tallyView struct {
 	Offered  int64            `json:"offered"`
 }
 
-func viewTally(t release.Tally) tallyView {
+func viewTally(t release.CheckCount) tallyView {
 	return tallyView{Day: t.Day, Platform: t.Platform, Arch: t.Arch, Channel: t.Channel, Version: t.Version, Checks: t.Checks, Offered: t.Offered}
 }
 
 // keyOfTally returns a count's position in the order of a report.
-func keyOfTally(t release.Tally) body.Position {
+func keyOfTally(t release.CheckCount) body.Position {
 	return body.Position{Key: strings.Join([]string{string(t.Day), string(t.Platform), string(t.Arch), string(t.Channel), t.Version}, "/")}
 }
 
@@ -469,7 +469,7 @@ func parseTallyCursor(text string) (body.Position, bool) {
 }
 
 // tallyAt returns the count at a position.
-func tallyAt(p body.Position) (t release.Tally) {
+func tallyAt(p body.Position) (t release.CheckCount) {
 	if part := strings.Split(p.Key, "/"); len(part) == 5 {
 		t.Day, t.Version = release.Day(part[0]), part[4]
 		t.Target = release.Target{Platform: release.Platform(part[1]), Arch: release.Arch(part[2]), Channel: release.Channel(part[3])}
@@ -487,7 +487,7 @@ func (a *api) adoption(c *call) error {
 		return err
 	}
 	// Without a limit it is read in pages, as it may be long.
-	return list(a, c, q, p, keyOfTally, appendViewed(viewTally), func(actor org.Actor, each func(release.Tally) error) error {
+	return list(a, c, q, p, keyOfTally, appendViewed(viewTally), func(actor org.Actor, each func(release.CheckCount) error) error {
 		after, n := tallyAt(p.After), cmp.Or(p.Fetch(), body.MaxPage)
 		for {
 			part, err := a.Releases.Adoption(c.r.Context(), actor, first, last, target, after, n)

@@ -149,10 +149,10 @@ func TestAdoptionPages(t *testing.T) {
 	a = serveEndpoint(t, http.MethodGet, public, func(c *call) error {
 		return a.as(&org.Actor{User: body.NilID, Org: body.NilID, Role: org.Owner}, a.adoption)(c)
 	}, func(o *Options) { o.Releases = s })
-	var stored []release.Tally
+	var stored []release.CheckCount
 	for i := range 2*body.MaxPage + 3 { // more than two reads of the store
 		of := release.Target{Platform: []release.Platform{release.Darwin, release.Linux}[i%2], Arch: release.X64, Channel: release.Stable}
-		stored = append(stored, release.Tally{Day: []release.Day{"2026-01-01", "2026-01-02"}[i/2%2], Target: of, Version: fmt.Sprintf("1.%d.0-rc.1", i), Checks: int64(i)})
+		stored = append(stored, release.CheckCount{Day: []release.Day{"2026-01-01", "2026-01-02"}[i/2%2], Target: of, Version: fmt.Sprintf("1.%d.0-rc.1", i), Checks: int64(i)})
 	}
 	must.NoError(t, s.Store.Deployment().Adoption().Add(t.Context(), stored))
 	list := func(query string) (all []tallyView, next string) {

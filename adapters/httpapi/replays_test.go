@@ -338,7 +338,7 @@ func TestChatStreamWithIdempotencyKey(t *testing.T) {
 		case 1:
 			panic("boom")
 		case 2:
-			return chat.Reply{}, &chat.Failure{Kind: chat.Broken}
+			return chat.Reply{}, &chat.Failure{Kind: chat.OtherFailure}
 		}
 		return whole, nil
 	}, func(w *chatServer, client *http.Client) {

@@ -154,7 +154,7 @@ func (a *api) createResumable(c *call) error {
 	if err != nil {
 		return err
 	}
-	created, err := a.Objects.Begin(c.r.Context(), actor, file, draft, u)
+	created, err := a.Objects.BeginResumable(c.r.Context(), actor, file, draft, u)
 	if fault.Is(err, fault.TooLarge) {
 		c.Set(uploadLimit, fmt.Sprintf("max-size=%d", a.Objects.MaxSize))
 	}
@@ -296,7 +296,7 @@ func (a *api) appendTo(c *call, actor org.Actor, u upload.Upload, offset int64, 
 	if err := a.holdStore(c, &objects.Upload{Size: min(a.Objects.PartSize, u.Size-u.Offset)}); err != nil {
 		return u, err
 	}
-	u, err := a.Objects.Append(c.r.Context(), actor, u, offset, last, &objects.Upload{Content: c.uploadBody(), Size: c.r.ContentLength, BeforeStore: c.yieldPermit})
+	u, err := a.Objects.AppendResumable(c.r.Context(), actor, u, offset, last, &objects.Upload{Content: c.uploadBody(), Size: c.r.ContentLength, BeforeStore: c.yieldPermit})
 	a.setUpload(c, u)
 	return u, err
 }
@@ -309,7 +309,7 @@ func (a *api) finishResumable(c *call, actor org.Actor, u upload.Upload, checksu
 		}
 	}
 	c.ExtendFor(int(u.Size)) // the content is read and written once more
-	o, err := a.Objects.Finish(c.r.Context(), actor, u, checksum, c.yieldPermit)
+	o, err := a.Objects.FinishResumable(c.r.Context(), actor, u, checksum, c.yieldPermit)
 	if err != nil {
 		// The upload can be finished later unless it was cancelled.
 		_, lookup := a.Objects.Resumable(c.r.Context(), actor, u.ID)

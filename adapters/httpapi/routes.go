@@ -97,13 +97,13 @@ func (a *api) routes() []row {
 		{"POST", "/auth/webhook", webhook, none, a.identityWebhook},
 
 		{"GET", "/org/members", member, queries, a.fromReplicaOr(a.listMembers(false), a.listMembers(true))},
-		{"GET", "/org/members/former", manager, queries, listed(a, keyOfFormer, viewFormer, afterFormer, a.Members.Former)},
+		{"GET", "/org/members/former", manager, queries, listed(a, keyOfFormer, viewFormerMember, afterFormer, a.Members.Former)},
 		{"PATCH", "/org/members/{userId}/role", owner, queries, onRecordWithBody(a, "userId", "Member", readRole, repliesChanged(viewMember, a.Members.ChangeRole))},
 		{"DELETE", "/org/members/{userId}", member, queries, a.authorized(onRecord("userId", "Member", succeedsOn(a.Members.Remove)))}, // anyone may leave
 		{"GET", "/org/invites", manager, queries, listed(a, keyOfInvitation, a.viewInvitation, positionOf[id.Invitation], a.Members.Invites)},
 		{"POST", "/org/invite", manager, queries, withBody(a, readInvitation, a.invite)},
 		{"POST", "/org/invite/{id}/resend", manager, queries, a.authorized(onRecord("id", "Invitation", a.resendInvite))},
-		{"DELETE", "/org/invite/{id}", manager, queries, a.authorized(onRecord("id", "Invitation", succeedsOn(a.Members.Withdraw)))},
+		{"DELETE", "/org/invite/{id}", manager, queries, a.authorized(onRecord("id", "Invitation", succeedsOn(a.Members.DeleteInvitation)))},
 		{"GET", "/org/audit", manager, queries, a.fromReplica(a.auditLog)},
 
 		{"POST", "/org/export", owner, queries, a.authorized(a.startExport)},
@@ -163,12 +163,12 @@ func (a *api) routes() []row {
 		{"GET", "/sync/limits", member, queries, withoutQuery(a.authorized(a.syncLimits))},
 		{"POST", "/sync/uploads", writer, queries, a.startUpload},
 		{"POST", "/sync/uploads/{id}/complete", writer, uploads, a.authorized(a.onUpload(a.completeUpload))},
-		{"DELETE", "/sync/uploads/{id}", writer, queries, a.authorized(a.onUpload(succeedsOn(a.Objects.CancelUpload)))},
+		{"DELETE", "/sync/uploads/{id}", writer, queries, a.authorized(a.onUpload(succeedsOn(a.Objects.CancelDirect)))},
 		{"POST", "/sync/resumable-uploads", writer, uploads, withUploadHeaders(a.createResumable)},
 		{"GET", "/sync/resumable-uploads", member, queries, withoutQuery(a.authorized(a.listResumable))},
 		{"GET", "/sync/resumable-uploads/{id}", member, queries, withoutQuery(a.authorized(a.onResumable(a.getResumable)))},
 		{"PATCH", "/sync/resumable-uploads/{id}", writer, uploads, withUploadHeaders(a.appendResumable)},
-		{"DELETE", "/sync/resumable-uploads/{id}", member, queries, a.authorized(a.onResumable(succeedsOn(a.Objects.Cancel)))},
+		{"DELETE", "/sync/resumable-uploads/{id}", member, queries, a.authorized(a.onResumable(succeedsOn(a.Objects.CancelResumable)))},
 		{"GET", "/sync/manifest", member, queries, a.manifest},
 		{"GET", "/sync/changes", member, streams, a.authorized(a.followChanges)},
 

@@ -98,7 +98,7 @@ func (c *call) yieldPermit() func() error {
 
 // acquireWebhook acquires a permit for a provider's message about an organisation, until the end of
 // the request. The organisation is named by the provider's id.
-func (a *api) acquireWebhook(c *call) webhooks.Enter {
+func (a *api) acquireWebhook(c *call) webhooks.Admit {
 	return func(ctx context.Context, organisation string) (err error) {
 		c.requestPermit, err = a.shares.webhooks.Acquire(ctx, organisation)
 		return err

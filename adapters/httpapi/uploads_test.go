@@ -265,13 +265,13 @@ func FuzzIfMatch(f *testing.F) {
 			return
 		}
 		header = strings.TrimSpace(header)
-		if version == object.Stored {
+		if version == object.AnyVersion {
 			if header != "*" {
 				t.Fatalf("%q matches any version", header)
 			}
 			return
 		}
-		if version == object.Inexact {
+		if version == object.WeakVersion {
 			if _, ok := versionOfTag([]string{strings.TrimPrefix(header, "W/")}); !ok || !strings.HasPrefix(header, `W/"`) {
 				t.Fatalf("%q is a weak tag", header)
 			}

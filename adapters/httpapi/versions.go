@@ -15,7 +15,7 @@ import (
 )
 
 // appendEnding appends a comma, the end of a version with its user under the two names, and its expiry.
-func appendEnding(dst []byte, at, by string, v object.Earlier) []byte {
+func appendEnding(dst []byte, at, by string, v object.EarlierVersion) []byte {
 	dst = append(append(append(dst, ',', '"'), at...), '"', ':')
 	dst = encode.AppendTime(dst, v.EndedAt)
 	dst = append(append(append(dst, ',', '"'), by...), '"', ':')
@@ -24,13 +24,13 @@ func appendEnding(dst []byte, at, by string, v object.Earlier) []byte {
 }
 
 // appendDeleted appends the record of a deleted file.
-func appendDeleted(dst []byte, v object.Earlier) ([]byte, error) {
+func appendDeleted(dst []byte, v object.EarlierVersion) ([]byte, error) {
 	dst = appendObject(dst, v.Object)
 	dst = append(dst[:len(dst)-1], `,"deleted":true`...)
 	return append(appendEnding(dst, "deletedAt", "deletedBy", v), '}'), nil
 }
 
-func keyOfDeleted(v object.Earlier) body.Position { return body.Position{Key: v.DeletedKey()} }
+func keyOfDeleted(v object.EarlierVersion) body.Position { return body.Position{Key: v.DeletedKey()} }
 
 // appendVersion appends the record of a version of a file.
 func appendVersion(dst []byte, v objects.Version) ([]byte, error) {
@@ -41,7 +41,7 @@ func appendVersion(dst []byte, v objects.Version) ([]byte, error) {
 		return append(dst, `,"deleted":false,"endedAt":null,"endedBy":null,"expiresAt":null}`...), nil
 	}
 	dst = strconv.AppendBool(append(dst, `,"deleted":`...), v.Deleted)
-	return append(appendEnding(dst, "endedAt", "endedBy", v.Earlier), '}'), nil
+	return append(appendEnding(dst, "endedAt", "endedBy", v.EarlierVersion), '}'), nil
 }
 
 func keyOfVersion(v objects.Version) body.Position {

@@ -22,14 +22,14 @@ type workspaceView struct {
 	UpdatedAt   jsonTime     `json:"updatedAt"`
 }
 
-func viewWorkspace(w workspaces.Placed) workspaceView {
+func viewWorkspace(w workspaces.Sorted) workspaceView {
 	return workspaceView{
 		ID: w.ID, TeamID: w.Team, Name: w.Name, Description: w.Description, SortOrder: w.SortOrder,
 		CreatedBy: w.CreatedBy, CreatedAt: jsonTime(w.CreatedAt), UpdatedAt: jsonTime(w.UpdatedAt),
 	}
 }
 
-func keyOfWorkspace(w workspaces.Placed) body.Position {
+func keyOfWorkspace(w workspaces.Sorted) body.Position {
 	return body.Position{Rank: int64(w.SortOrder), ID: string(w.ID)}
 }
 
@@ -42,10 +42,10 @@ func (a *api) listWorkspaces(c *call) error {
 	if text, given := q.Get("teamId"); given {
 		in = body.IDParam[id.Team](text)
 	}
-	after := workspaces.Position{Place: int(p.After.Rank), ID: id.Workspace(p.After.ID)}
-	return listUnconfirmed(a, c, q, p, keyOfWorkspace, appendViewed(viewWorkspace), func(actor org.Actor, each func(workspaces.Placed) error) error {
+	after := workspaces.Position{Index: int(p.After.Rank), ID: id.Workspace(p.After.ID)}
+	return listUnconfirmed(a, c, q, p, keyOfWorkspace, appendViewed(viewWorkspace), func(actor org.Actor, each func(workspaces.Sorted) error) error {
 		return a.Workspaces.ListUnconfirmed(c.r.Context(), actor, in, after, p.Fetch(), each)
-	}, func(actor org.Actor, each func(workspaces.Placed) error) error {
+	}, func(actor org.Actor, each func(workspaces.Sorted) error) error {
 		return a.Workspaces.List(c.r.Context(), actor, in, after, p.Fetch(), each)
 	})
 }

@@ -101,7 +101,7 @@ func (s *stream) sendChunk(c chat.Chunk, cost int64) error {
 			return err
 		}
 		if err := s.pace(s.ctx); err != nil && s.ctx.Err() == nil {
-			return &chat.Failure{Kind: chat.Broken, Cause: err}
+			return &chat.Failure{Kind: chat.OtherFailure, Cause: err}
 		}
 	}
 	if s.ctx.Err() != nil {

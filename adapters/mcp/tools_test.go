@@ -143,7 +143,7 @@ func TestCredentialsThatAreRevoked(t *testing.T) {
 			s := toolserver.Start(t)
 			s.Require("X-Api-Key", secret)
 			a := bearerOf(transport, s)
-			a.Auth, a.Carriers, a.Entries = connector.APIKey, map[string]string{"X-Api-Key": "{key}"}, `{"key":"`+secret+`"}`
+			a.Auth, a.CredentialTemplates, a.Entries = connector.APIKey, map[string]string{"X-Api-Key": "{key}"}, `{"key":"`+secret+`"}`
 			must.Do(servers(t).Tools(t.Context(), a)).Or(t)
 			s.Revoke()
 			s.Challenge(`Bearer resource_metadata="` + s.URL + `/` + secret + `"`)

@@ -19,7 +19,7 @@ func headersFor(a connector.Access) (http.Header, error) {
 		return nil, err
 	}
 	carriers := map[string]string{}
-	maps.Copy(carriers, a.Carriers)
+	maps.Copy(carriers, a.CredentialTemplates)
 	if a.Auth.UsesOAuth() {
 		carriers["Authorization"] = "Bearer {" + connector.AccessToken + "}"
 	}

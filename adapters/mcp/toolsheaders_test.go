@@ -68,7 +68,7 @@ func TestHeadersCarryCredentials(t *testing.T) {
 		{"a token where there is no authorization", connector.APIKey, nil, `{"accessToken":"abc"}`, nil},
 	} {
 		t.Run(c.about, func(t *testing.T) {
-			got, _ := sent(t, connector.Access{URL: "https://tools.example", Transport: connector.HTTP, Auth: c.auth, Carriers: c.carriers, Entries: c.entries})
+			got, _ := sent(t, connector.Access{URL: "https://tools.example", Transport: connector.HTTP, Auth: c.auth, CredentialTemplates: c.carriers, Entries: c.entries})
 			want := own.Clone()
 			maps.Copy(want, c.want)
 			must.Equal(t, want, got)
@@ -94,7 +94,7 @@ func TestCredentialsThatCannotBeInAHeader(t *testing.T) {
 		t.Run(c.about, func(t *testing.T) {
 			got, err := sent(t, connector.Access{
 				URL: "https://tools.example", Transport: connector.HTTP, Auth: c.auth,
-				Carriers: map[string]string{"X-Key": "{key}"}, Entries: c.entries,
+				CredentialTemplates: map[string]string{"X-Key": "{key}"}, Entries: c.entries,
 			})
 			wantFault(t, err, fault.Forbidden, c.message)
 			if got != nil {
@@ -120,7 +120,7 @@ func FuzzHeaders(f *testing.F) {
 		plain := own(t)
 		header, err := sent(t, connector.Access{
 			URL: "https://tools.example", Transport: connector.HTTP, Auth: connector.APIKey,
-			Carriers: map[string]string{"X-Key": pattern}, Entries: string(entries),
+			CredentialTemplates: map[string]string{"X-Key": pattern}, Entries: string(entries),
 		})
 		if header == nil {
 			if !fault.Is(err, fault.Forbidden) {

@@ -24,10 +24,7 @@ import (
 	"collab/ports"
 )
 
-var (
-	_ ports.Snapshots = (*Store)(nil)
-	_ ports.Exports   = exports{}
-)
+var _ ports.Snapshots = (*Store)(nil)
 
 // Export copies the records before it calls each, which may use the store.
 func (s *Store) Export(_ context.Context, o id.Org, each func(archive.Record) error) error {
@@ -58,14 +55,14 @@ func (x *tx) export(o id.Org) (all []archive.Record, err error) {
 		}
 		add(archive.Record{Member: &org.Profile{Membership: m, Person: person}})
 	}
-	for _, v := range t.Invitations.list(func(i invitation.Invitation) bool { return i.Stored() != invitation.Revoked }, compareInvitations, 0) {
+	for _, v := range t.Invitations.list(func(i invitation.Invitation) bool { return i.StoredStatus() != invitation.Revoked }, compareInvitations, 0) {
 		add(archive.Record{Invitation: &v})
 	}
 	t.Teams.each(compareTeams, func(v *team.Team) { add(archive.Record{Team: v}) })
 	t.TeamMembers.each(func(a, b team.Member) int { return cmp.Or(cmp.Compare(a.Team, b.Team), cmp.Compare(a.User, b.User)) }, func(v *team.Member) { add(archive.Record{TeamMember: v}) })
 	t.Workspaces.each(compareWorkspaces, func(v *workspace.Workspace) { add(archive.Record{Workspace: v}) })
 	for _, user := range slices.Sorted(maps.Keys(t.Orders.rows)) {
-		add(archive.Record{Order: &archive.Order{User: user, Workspaces: slices.Clone(t.Orders.rows[user])}})
+		add(archive.Record{WorkspaceOrder: &archive.WorkspaceOrder{User: user, Workspaces: slices.Clone(t.Orders.rows[user])}})
 	}
 	t.Tasks.each(func(a, b task.Task) int { return cmp.Compare(a.ID, b.ID) }, func(v *task.Task) { add(archive.Record{Task: v}) })
 	for _, v := range t.History.list(always, func(a, b task.Change) int {
@@ -75,14 +72,14 @@ func (x *tx) export(o id.Org) (all []archive.Record, err error) {
 		if err != nil {
 			return nil, err
 		}
-		add(archive.Record{Change: &archive.Change{Change: v, Workspace: task.Workspace}})
+		add(archive.Record{TaskChange: &archive.TaskChange{Change: v, Workspace: task.Workspace}})
 	}
 	t.Connectors.each(compareConnectors, func(v *connector.Instance) { add(archive.Record{Connector: v}) })
 	t.Usage.each(compareEntries, func(v *usage.Entry) { add(archive.Record{Usage: v}) })
 	for _, v := range x.Audit.list(func(e audit.Entry) bool { return e.Org == o }, func(a, b audit.Entry) int {
 		return byTime(a.At, b.At, a.ID, b.ID)
 	}, 0) {
-		add(archive.Record{Entry: &v})
+		add(archive.Record{AuditEntry: &v})
 	}
 	t.Objects.each(func(a, b object.Object) int { return cmp.Compare(a.StorageKey(), b.StorageKey()) }, func(v *object.Object) { add(archive.Record{Object: v}) })
 	return all, nil
@@ -90,9 +87,11 @@ func (x *tx) export(o id.Org) (all []archive.Record, err error) {
 
 type exports struct{ run runner }
 
+func (r records) Exports() ports.Exports { return exports{r.run} }
+
 func (q exports) Add(_ context.Context, o id.Org, e export.Export) error {
 	return q.run.in(o, func(x *tx, t *tenant) error {
-		if _, err := t.Exports.find(export.Export.Open); err == nil && e.Open() {
+		if _, err := t.Exports.find(export.Export.IsOpen); err == nil && e.IsOpen() {
 			return t.Exports.errTaken()
 		}
 		return t.Exports.add(x, e.ID, e)
@@ -136,7 +135,7 @@ func dueFirst(a, b export.Export) int {
 func (q exports) Prune(_ context.Context, before time.Time) error {
 	return q.run.do(func(x *tx) {
 		for _, t := range x.Tenants.rows {
-			t.Exports.removeWhere(x, func(e export.Export) bool { return !e.Open() && e.CreatedAt.Before(before) })
+			t.Exports.removeWhere(x, func(e export.Export) bool { return !e.IsOpen() && e.CreatedAt.Before(before) })
 		}
 	})
 }

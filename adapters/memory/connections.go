@@ -12,14 +12,6 @@ import (
 	"collab/ports"
 )
 
-var (
-	_ ports.Connectors  = connectors{}
-	_ ports.Credentials = credentials{}
-	_ ports.Flows       = flows{}
-	_ ports.Clients     = clients{}
-	_ ports.Revocations = revocations{}
-)
-
 func (r records) Connectors() ports.Connectors   { return connectors{r.run} }
 func (r records) Credentials() ports.Credentials { return credentials{r.run} }
 func (r records) Flows() ports.Flows             { return flows{r.run} }

@@ -11,13 +11,6 @@ import (
 	"collab/ports"
 )
 
-var (
-	_ ports.DeviceGrants = deviceGrants{}
-	_ ports.Releases     = releases{}
-	_ ports.Adoption     = adoption{}
-	_ ports.Reports      = reports{}
-)
-
 func (r records) Releases() ports.Releases         { return releases{r.run} }
 func (r records) Adoption() ports.Adoption         { return adoption{r.run} }
 func (r records) Reports() ports.Reports           { return reports{r.run} }
@@ -101,7 +94,7 @@ type tallyKey struct {
 
 type adoption struct{ run runner }
 
-func (s adoption) Add(_ context.Context, all []release.Tally) error {
+func (s adoption) Add(_ context.Context, all []release.CheckCount) error {
 	return s.run.do(func(x *tx) {
 		for _, t := range all {
 			k := tallyKey{t.Day, t.Target, t.Version}
@@ -113,11 +106,11 @@ func (s adoption) Add(_ context.Context, all []release.Tally) error {
 	})
 }
 
-func (s adoption) List(_ context.Context, first, last release.Day, target release.Target, after release.Tally, limit int) ([]release.Tally, error) {
-	return result(s.run, func(x *tx) ([]release.Tally, error) {
-		return x.Adoption.page(func(t release.Tally) bool {
+func (s adoption) List(_ context.Context, first, last release.Day, target release.Target, after release.CheckCount, limit int) ([]release.CheckCount, error) {
+	return result(s.run, func(x *tx) ([]release.CheckCount, error) {
+		return x.Adoption.page(func(t release.CheckCount) bool {
 			return t.Day >= first && t.Day <= last && t.Within(target)
-		}, release.Tally.Compare, after, limit), nil
+		}, release.CheckCount.Compare, after, limit), nil
 	})
 }
 
@@ -149,7 +142,7 @@ func (s adoption) Devices(_ context.Context, first, last release.Day, target rel
 
 func (s adoption) Prune(_ context.Context, before release.Day) error {
 	return s.run.do(func(x *tx) {
-		x.Adoption.removeWhere(x, func(t release.Tally) bool { return t.Day < before })
+		x.Adoption.removeWhere(x, func(t release.CheckCount) bool { return t.Day < before })
 		x.Seen.removeWhere(x, func(d release.DailyDevices) bool { return d.Day < before })
 	})
 }

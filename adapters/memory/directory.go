@@ -21,16 +21,6 @@ import (
 	"collab/ports"
 )
 
-var (
-	_ ports.Users          = users{}
-	_ ports.Organisations  = organisations{}
-	_ ports.Members        = members{}
-	_ ports.Seats          = seats{}
-	_ ports.Invitations    = invitations{}
-	_ ports.InvitationSets = invitationSets{}
-	_ ports.Subscriptions  = subscriptions{}
-)
-
 func (r records) Users() ports.Users                   { return users{r.run} }
 func (r records) Organisations() ports.Organisations   { return organisations(r) }
 func (r records) Members() ports.Members               { return members{r.run} }
@@ -138,7 +128,7 @@ func (s organisations) List(_ context.Context, f org.Filter) ([]org.Organisation
 		if f.Search == "" {
 			return x.Orgs.list(selects, byID, f.Limit), nil
 		}
-		named := slices.DeleteFunc(x.Orgs.list(selects, byID, f.Examined), func(v org.Organisation) bool { return !v.Matches(f.Search) })
+		named := slices.DeleteFunc(x.Orgs.list(selects, byID, f.ExamineLimit), func(v org.Organisation) bool { return !v.Matches(f.Search) })
 		own := x.Orgs.list(func(v org.Organisation) bool { return selects(v) && string(v.ID) == strings.ToLower(f.Search) }, byID, 0)
 		return f.Merge(named, own), nil
 	})
@@ -201,7 +191,7 @@ func (m members) List(_ context.Context, o id.Org, f org.MemberFilter, each func
 		}
 		limit := f.Limit
 		if len(f.Words) > 0 {
-			limit = f.Examined
+			limit = f.ExamineLimit
 		}
 		from := org.Membership{JoinedAt: f.After.At, User: f.After.ID}
 		found := x.profiles(x.tenant(o).Members.page(selects, compareMembers, from, limit))
@@ -336,7 +326,7 @@ type invitationSets struct{ run runner }
 func (i invitationSets) Forget(_ context.Context, o id.Org, email string) error {
 	return i.run.in(o, func(x *tx, tenant *tenant) error {
 		for key, v := range tenant.Invitations.rows {
-			if v.Stored() == invitation.Accepted && sameEmail(v.Email, email) {
+			if v.StoredStatus() == invitation.Accepted && sameEmail(v.Email, email) {
 				v.Email = ""
 				tenant.Invitations.put(x, key, v)
 			}

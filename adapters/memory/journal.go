@@ -11,19 +11,10 @@ import (
 	"collab/ports"
 )
 
-var (
-	_ ports.Inbox    = inbox{}
-	_ ports.Audit    = auditLog{}
-	_ ports.Replays  = replays{}
-	_ ports.Sessions = sessions{}
-)
-
 func (r records) Inbox() ports.Inbox       { return inbox{r.run} }
 func (r records) Audit() ports.Audit       { return auditLog{r.run} }
 func (r records) Replays() ports.Replays   { return replays{r.run} }
 func (r records) Sessions() ports.Sessions { return sessions{r.run} }
-func (r records) Exports() ports.Exports   { return exports{r.run} }
-func (r records) Uploads() ports.Uploads   { return uploads{r.run} }
 
 // messageKey identifies a message by its source, and by its id there.
 type messageKey struct{ source, id string }

@@ -136,7 +136,7 @@ type state struct {
 	Revocations table[connectorKey, connector.Revocation] `record:"Revocation"`
 	Releases    table[id.Release, revisedRelease]         `record:"Release"`
 	revision    int64                                     // of releases
-	Adoption    table[tallyKey, release.Tally]            `record:"Count"`
+	Adoption    table[tallyKey, release.CheckCount]       `record:"Count"`
 	Seen        table[devicesKey, release.DailyDevices]   `record:"Devices"`
 	Reports     table[reportKey, release.Report]          `record:"Report"`
 }
@@ -154,7 +154,7 @@ type tenant struct {
 	History       table[id.Entry, task.Change]                `record:"Change"`
 	Objects       table[id.Object, object.Object]             `record:"Object"`
 	Keys          table[string, id.Object]                    `record:"Path"` // by folded storage key
-	Versions      table[versionKey, object.Earlier]           `record:"Version"`
+	Versions      table[versionKey, object.EarlierVersion]    `record:"Version"`
 	Log           table[int64, object.Change]                 `record:"Change"`
 	Accounts      table[accountKey, quota.Account]            `record:"Account"`
 	Leases        table[leaseKey, quota.Lease]                `record:"Lease"`

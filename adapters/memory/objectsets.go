@@ -12,7 +12,7 @@ import (
 
 type objectSets struct{ run runner }
 
-var _ ports.ObjectSets = objectSets{}
+func (s storage) ObjectSets() ports.ObjectSets { return objectSets{s.run} }
 
 func (s objectSets) Get(_ context.Context, o id.Org, ids []id.Object) (map[id.Object]object.Object, error) {
 	return result(s.run, func(x *tx) (map[id.Object]object.Object, error) {

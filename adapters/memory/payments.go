@@ -168,7 +168,7 @@ func (p *Payments) Change(_ context.Context, subscription string, to plan.Plan) 
 		switch {
 		case !r.Live():
 			return fault.Missing("Subscription")
-		case r.Status == plan.IsPastDue && r.Plan != to:
+		case r.Status == plan.RemoteStatusPastDue && r.Plan != to:
 			return fault.New(fault.Conflict, "The payment was declined")
 		}
 		r.Plan, r.CancelAtPeriodEnd = to, false
@@ -183,7 +183,7 @@ func (p *Payments) Cancel(_ context.Context, subscription string, atOnce bool) e
 		switch {
 		case !r.Live():
 		case atOnce:
-			r.Status = plan.IsCanceled
+			r.Status = plan.RemoteStatusCanceled
 		default:
 			r.CancelAtPeriodEnd = true
 		}
@@ -221,7 +221,7 @@ func (p *Payments) Pay(session string) (subscription string, err error) {
 	}
 	g.subscription = p.nextID("sub")
 	p.subscriptions[g.subscription] = &plan.Remote{
-		ID: g.subscription, Customer: g.customer, Org: g.org, Status: plan.IsActive, Plan: g.checkout.Plan, Seats: new(1),
+		ID: g.subscription, Customer: g.customer, Org: g.org, Status: plan.RemoteStatusActive, Plan: g.checkout.Plan, Seats: new(1),
 		PeriodStart: &now, PeriodEnd: new(now.AddDate(0, 1, 0)), HasPaymentMethod: true,
 	}
 	return g.subscription, nil
@@ -233,7 +233,7 @@ func (p *Payments) Fail(subscription string) (plan.Remote, error) {
 		if !r.Live() {
 			return fault.New(fault.Conflict, "The subscription is over")
 		}
-		r.Status = plan.IsPastDue
+		r.Status = plan.RemoteStatusPastDue
 		return nil
 	})
 }
@@ -245,10 +245,10 @@ func (p *Payments) Renew(subscription string) (plan.Remote, error) {
 		switch {
 		case !r.Live():
 		case r.CancelAtPeriodEnd:
-			r.Status = plan.IsCanceled
+			r.Status = plan.RemoteStatusCanceled
 		default:
 			start := *r.PeriodEnd
-			r.Status, r.PeriodStart, r.PeriodEnd = plan.IsActive, &start, new(start.AddDate(0, 1, 0))
+			r.Status, r.PeriodStart, r.PeriodEnd = plan.RemoteStatusActive, &start, new(start.AddDate(0, 1, 0))
 		}
 		return nil
 	})

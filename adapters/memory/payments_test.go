@@ -43,14 +43,14 @@ func TestACheckoutSessionExpires(t *testing.T) {
 
 func TestASubscriptionIsRenewedOrOverWhenItsPeriodEnds(t *testing.T) {
 	p, end := memory.NewPayments(memory.NewClock(start)), start.AddDate(0, 1, 0)
-	p.Set(plan.Remote{ID: "sub", Status: plan.IsPastDue, Plan: plan.Standard, PeriodStart: &start, PeriodEnd: &end})
+	p.Set(plan.Remote{ID: "sub", Status: plan.RemoteStatusPastDue, Plan: plan.Standard, PeriodStart: &start, PeriodEnd: &end})
 	r, err := p.Renew("sub")
-	if err != nil || r.Status != plan.IsActive || !r.PeriodStart.Equal(end) || !r.PeriodEnd.Equal(end.AddDate(0, 1, 0)) {
+	if err != nil || r.Status != plan.RemoteStatusActive || !r.PeriodStart.Equal(end) || !r.PeriodEnd.Equal(end.AddDate(0, 1, 0)) {
 		t.Errorf("renewed: %+v, %v", r, err)
 	}
 	must.NoError(t, p.Cancel(t.Context(), "sub", false))
 	for range 2 {
-		if r, err := p.Renew("sub"); err != nil || r.Status != plan.IsCanceled {
+		if r, err := p.Renew("sub"); err != nil || r.Status != plan.RemoteStatusCanceled {
 			t.Errorf("over: %+v, %v", r, err)
 		}
 	}

@@ -17,21 +17,12 @@ import (
 	"collab/ports"
 )
 
-var (
-	_ ports.Storage   = storage{}
-	_ ports.Objects   = objects{}
-	_ ports.Changes   = changes{}
-	_ ports.BlobNames = blobNames{}
-	_ ports.Versions  = versions{}
-)
-
 type storage records
 
-func (s storage) Objects() ports.Objects       { return objects{s.run} }
-func (s storage) Changes() ports.Changes       { return changes(s) }
-func (s storage) BlobNames() ports.BlobNames   { return blobNames{s.run} }
-func (s storage) Versions() ports.Versions     { return versions{s.run} }
-func (s storage) ObjectSets() ports.ObjectSets { return objectSets{s.run} }
+func (s storage) Objects() ports.Objects     { return objects{s.run} }
+func (s storage) Changes() ports.Changes     { return changes(s) }
+func (s storage) BlobNames() ports.BlobNames { return blobNames{s.run} }
+func (s storage) Versions() ports.Versions   { return versions{s.run} }
 
 // Used sums the sizes each time.
 func (s storage) Used(_ context.Context, orgs []id.Org) (map[id.Org]object.Usage, error) {
@@ -53,7 +44,7 @@ func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, previous ob
 		tenant := x.tenant(o)
 		existing := tenant.Objects.rows[c.Object.ID]
 		growth := c.Object.Size - previous.Size
-		if keep.Keeps() {
+		if keep.Enabled() {
 			growth = c.Object.Size
 		}
 		fits := limit < 0 || growth <= 0 || tenant.used().Total() <= limit-growth
@@ -65,7 +56,7 @@ func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, previous ob
 			return object.Head{}, fault.Wrap(fault.Conflict, err, "The blob is not announced")
 		}
 		err := inside.Objects().Put(ctx, o, c.Object)
-		if keep.Keeps() {
+		if keep.Enabled() {
 			err = errors.Join(err, inside.Versions().Keep(ctx, o, keep, keep.Ended(existing, c.By, c.At, false)))
 		} else {
 			err = errors.Join(err, inside.BlobNames().Discard(ctx, o, []string{previous.Blob}, c.At))
@@ -103,7 +94,7 @@ func (s objects) List(_ context.Context, o id.Org, viewer *org.Actor, f object.F
 	}
 	within := f
 	if len(f.Words) > 0 {
-		within.Words, within.Limit = nil, f.Examined
+		within.Words, within.Limit = nil, f.ExamineLimit
 	}
 	all, err := result(s.run, func(x *tx) ([]object.Object, error) {
 		tenant := x.tenant(o)

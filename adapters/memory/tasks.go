@@ -13,14 +13,9 @@ import (
 	"collab/ports"
 )
 
-var (
-	_ ports.Tasks       = tasks{}
-	_ ports.TasksAt     = tasksAt{}
-	_ ports.TaskSets    = taskSets{}
-	_ ports.TaskHistory = taskHistory{}
-)
-
 type tasks struct{ run runner }
+
+func (r records) Tasks() ports.Tasks { return tasks{r.run} }
 
 func (s tasks) Get(_ context.Context, o id.Org, t id.Task) (task.Task, error) {
 	return result(s.run, func(x *tx) (task.Task, error) { return x.tenant(o).Tasks.get(t) })
@@ -29,7 +24,7 @@ func (s tasks) Get(_ context.Context, o id.Org, t id.Task) (task.Task, error) {
 func (s tasks) List(_ context.Context, o id.Org, actor org.Actor, f task.Filter, each func(task.Task) error) error {
 	within := f
 	if len(f.Words) > 0 {
-		within.Words, within.Limit = nil, f.Examined
+		within.Words, within.Limit = nil, f.ExamineLimit
 	}
 	selected, err := result(s.run, func(x *tx) ([]task.Task, error) {
 		return x.tenant(o).Tasks.list(func(v task.Task) bool { return within.Selects(v, actor) }, f.Compare, within.Limit), nil
@@ -60,6 +55,8 @@ type tasksAt struct {
 	tasks
 	epoch int64
 }
+
+func (r records) TasksAt(epoch int64) ports.TasksAt { return tasksAt{tasks{r.run}, epoch} }
 
 // at returns the tasks, which are missing at another epoch.
 func (s tasksAt) at(o id.Org) tasks { return tasks{s.run.at(o, s.epoch, fault.Missing("Task"))} }
@@ -178,6 +175,8 @@ func forEach[V any](vs []V, err error, each func(V) error) error {
 
 type taskSets struct{ run runner }
 
+func (r records) TaskSets() ports.TaskSets { return taskSets{r.run} }
+
 func (s taskSets) Add(_ context.Context, o id.Org, tasks []task.Task) error {
 	return s.run.in(o, func(x *tx, t *tenant) error {
 		for _, v := range tasks {
@@ -238,6 +237,8 @@ func (s taskSets) List(_ context.Context, o id.Org, ids []id.Task, each func(tas
 }
 
 type taskHistory struct{ run runner }
+
+func (r records) TaskHistory() ports.TaskHistory { return taskHistory{r.run} }
 
 func (s taskHistory) Add(_ context.Context, o id.Org, changes []task.Change) error {
 	return s.run(func(x *tx) error {

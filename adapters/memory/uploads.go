@@ -11,9 +11,9 @@ import (
 	"collab/ports"
 )
 
-var _ ports.Uploads = uploads{}
-
 type uploads struct{ run runner }
+
+func (r records) Uploads() ports.Uploads { return uploads{r.run} }
 
 // uploadPart is a part of an upload.
 type uploadPart struct {

@@ -12,13 +12,6 @@ import (
 	"collab/ports"
 )
 
-var (
-	_ ports.Quotas = quotas{}
-	_ ports.Ledger = ledger{}
-
-	_ ports.Requests = requests{}
-)
-
 func (r records) Quotas() ports.Quotas     { return quotas{r.run} }
 func (r records) Ledger() ports.Ledger     { return ledger{r.run} }
 func (r records) Requests() ports.Requests { return requests{r.run} }

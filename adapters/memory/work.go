@@ -12,22 +12,10 @@ import (
 	"collab/ports"
 )
 
-var (
-	_ ports.Teams       = teams{}
-	_ ports.TeamMembers = teamMembers{}
-	_ ports.Workspaces  = workspaces{}
-	_ ports.Orders      = orders{}
-)
-
 func (r records) Teams() ports.Teams             { return teams{r.run} }
 func (r records) TeamMembers() ports.TeamMembers { return teamMembers{r.run} }
 func (r records) Workspaces() ports.Workspaces   { return workspaces{r.run} }
 func (r records) Orders() ports.Orders           { return orders{r.run} }
-func (r records) Tasks() ports.Tasks             { return tasks{r.run} }
-func (r records) TaskSets() ports.TaskSets       { return taskSets{r.run} }
-func (r records) TaskHistory() ports.TaskHistory { return taskHistory{r.run} }
-
-func (r records) TasksAt(epoch int64) ports.TasksAt { return tasksAt{tasks{r.run}, epoch} }
 
 type teams struct{ run runner }
 

@@ -59,7 +59,7 @@ func New(o Options) (*Models, error) {
 func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
 	q, err := request(c, m.openAI)
 	if err != nil {
-		return chat.Reply{}, &chat.Failure{Kind: chat.Broken, Cause: err}
+		return chat.Reply{}, &chat.Failure{Kind: chat.OtherFailure, Cause: err}
 	}
 	t := newResponse(c, to)
 	err = failure(m.client.Stream(ctx, "chat/completions", q, eventstream.Receiver{Open: func() {}, Event: t.event, Wait: t.Wait, Sent: t.To.Sent, Alive: t.To.Alive}))
@@ -75,7 +75,7 @@ func fail(kind chat.FailureKind, format string, args ...any) *chat.Failure {
 
 // kinds maps failures of streams to those of chats.
 var kinds = eventstream.Kinds[chat.FailureKind]{
-	Overloaded: chat.Overloaded, RateLimited: chat.RateLimited, Network: chat.Network, Truncated: chat.Truncated, Broken: chat.Broken,
+	Overloaded: chat.Overloaded, RateLimited: chat.RateLimited, Network: chat.Network, Truncated: chat.Truncated, Broken: chat.OtherFailure,
 }
 
 // failure returns err as a *chat.Failure, without content of the request, which contains the

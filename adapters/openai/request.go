@@ -80,7 +80,7 @@ func request(c chat.Call, openAI bool) (requestBody, error) {
 	if strings.TrimSpace(c.System) != "" {
 		q.Messages = append(q.Messages, message{c.System, "system"})
 	}
-	ids := chat.CallIDs(c.Turns, func(id string) bool { return len(id) <= maxRequestID })
+	ids := chat.MapCallIDs(c.Turns, func(id string) bool { return len(id) <= maxRequestID })
 	for i, t := range c.Turns {
 		messages, err := turn(t, ids)
 		if err != nil {

@@ -24,7 +24,7 @@ type response struct {
 	calls         []*call
 	byIndex       map[int64]*call // the last call of each index
 	argumentBytes int
-	ids           chat.IDs
+	ids           chat.CallIDSet
 }
 
 // call is the received part of a tool call.
@@ -35,7 +35,7 @@ type call struct {
 }
 
 func newResponse(c chat.Call, to ports.Sink) *response {
-	return &response{Relay: eventstream.Relay[chat.Chunk]{To: to}, byIndex: map[int64]*call{}, ids: c.IDs()}
+	return &response{Relay: eventstream.Relay[chat.Chunk]{To: to}, byIndex: map[int64]*call{}, ids: c.CallIDs()}
 }
 
 func (t *response) text(s string) error {
@@ -61,7 +61,7 @@ func (t *response) event(data []byte) (over bool, err error) {
 	}
 	var e event
 	if !eventstream.Decode(data, &e) {
-		return false, fail(chat.Broken, "an event of %d bytes is not one of the protocol", len(data))
+		return false, fail(chat.OtherFailure, "an event of %d bytes is not one of the protocol", len(data))
 	}
 	if e.Error != nil {
 		return false, fail(failureKind(http.StatusOK, *e.Error), "the stream ended in the error %s", e.Error)
@@ -109,7 +109,7 @@ func (t *response) addDelta(d delta) error {
 		// Some servers give every call the same index.
 		if c == nil || f.ID != "" && c.id != "" && f.ID != c.id {
 			if len(t.calls) == maxCalls {
-				return fail(chat.Broken, "an answer has more than %d calls", maxCalls)
+				return fail(chat.OtherFailure, "an answer has more than %d calls", maxCalls)
 			}
 			c = &call{}
 			t.calls, t.byIndex[f.Index] = append(t.calls, c), c
@@ -119,7 +119,7 @@ func (t *response) addDelta(d delta) error {
 		tokens := chat.EstimateText(f.Function.Arguments)
 		c.unsent, t.reply.Unsent = c.unsent+tokens, t.reply.Unsent+tokens
 		if t.argumentBytes += len(f.Function.Arguments); t.argumentBytes > maxArguments {
-			return fail(chat.Broken, "an answer has more than %d bytes of arguments", maxArguments)
+			return fail(chat.OtherFailure, "an answer has more than %d bytes of arguments", maxArguments)
 		}
 	}
 	return nil
@@ -128,7 +128,7 @@ func (t *response) addDelta(d delta) error {
 // finish sets the stop reason and sends the calls, which are complete.
 func (t *response) finish(e event, reason string) error {
 	if reason == "error" {
-		return fail(chat.Broken, "the server stopped for an error")
+		return fail(chat.OtherFailure, "the server stopped for an error")
 	}
 	t.reply.Stop = reason
 	t.reply.OutputKnown = t.reply.InputKnown && e.Usage != nil
@@ -144,9 +144,9 @@ func (t *response) finish(e event, reason string) error {
 		}
 		switch {
 		case !chat.IsToolName(c.name):
-			return fail(chat.Broken, "a call has no valid name of a tool")
+			return fail(chat.OtherFailure, "a call has no valid name of a tool")
 		case !eventstream.IsObject(args):
-			return fail(chat.Broken, "the arguments of a call are no JSON object")
+			return fail(chat.OtherFailure, "the arguments of a call are no JSON object")
 		}
 		t.reply.Unsent -= c.unsent
 		if err := t.Chunk(chat.Chunk{Type: chat.CallChunk, CallID: t.ids.Add(c.id), Name: c.name, Args: args}); err != nil {

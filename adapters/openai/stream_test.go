@@ -181,16 +181,16 @@ func TestStreamsThatFail(t *testing.T) {
 	}{
 		"done without a reason":          {plain("Hi") + someDone, chat.Truncated},
 		"a reason without done":          {plain("Hi") + someStop + someUsage, chat.Truncated},
-		"a call of no tool":              {toolCallChunk(`{"index":0,"id":"a","function":{"name":"","arguments":"{}"}}`) + someEnd, chat.Broken},
-		"a call of an odd tool":          {toolCallChunk(`{"index":0,"id":"a","function":{"name":"no such/tool","arguments":"{}"}}`) + someEnd, chat.Broken},
-		"an error for a reason":          {plain("Hi") + strings.Replace(someStop, `"stop"`, `"error"`, 1) + someDone, chat.Broken},
-		"an error as text":               {problem(`"out of memory"`), chat.Broken},
+		"a call of no tool":              {toolCallChunk(`{"index":0,"id":"a","function":{"name":"","arguments":"{}"}}`) + someEnd, chat.OtherFailure},
+		"a call of an odd tool":          {toolCallChunk(`{"index":0,"id":"a","function":{"name":"no such/tool","arguments":"{}"}}`) + someEnd, chat.OtherFailure},
+		"an error for a reason":          {plain("Hi") + strings.Replace(someStop, `"stop"`, `"error"`, 1) + someDone, chat.OtherFailure},
+		"an error as text":               {problem(`"out of memory"`), chat.OtherFailure},
 		"an error that says overloaded":  {problem(`{"message":"wait","type":"engine_overloaded_error"}`), chat.Overloaded},
 		"an error with a status":         {problem(`{"message":"wait","type":"Whatever","code":503}`), chat.Overloaded},
 		"an error with another status":   {problem(`{"message":"wait","code":429,"type":null}`), chat.RateLimited},
 		"an error with a status in text": {problem(`{"message":"wait","code":"502"}`), chat.Network},
 		"no more quota":                  {problem(`{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}`), chat.RateLimited},
-		"an error of the server":         {problem(`{"message":"The server had an error","type":"server_error"}`), chat.Broken},
+		"an error of the server":         {problem(`{"message":"The server had an error","type":"server_error"}`), chat.OtherFailure},
 	} {
 		t.Run(name, func(t *testing.T) {
 			adapter.Fails(t, someCall, strings.NewReader(someStart+c.body), c.want)
@@ -207,7 +207,7 @@ func TestAResponseIsLimited(t *testing.T) {
 	many := textEvent(`{"choices":[{"index":0,"delta":{"content":"\",\\"}}` + strings.Repeat(",{}", 1<<16) + "]}")
 	for name, body := range map[string]string{"in bytes": strings.Repeat(grow, 17), "in calls": calls.String(), "in values of an event": many} {
 		t.Run(name, func(t *testing.T) {
-			adapter.Fails(t, someCall, strings.NewReader(someStart+body+someEnd), chat.Broken)
+			adapter.Fails(t, someCall, strings.NewReader(someStart+body+someEnd), chat.OtherFailure)
 		})
 	}
 }
@@ -245,7 +245,7 @@ func TestTheTokenLimitHasTheNameThatTheServerSupports(t *testing.T) {
 func TestWebSearchIsRefused(t *testing.T) {
 	call := someCall
 	call.WebSearch = true
-	adapter.Fails(t, call, strings.NewReader(someStart+someEnd), chat.Broken)
+	adapter.Fails(t, call, strings.NewReader(someStart+someEnd), chat.OtherFailure)
 }
 
 // FuzzStream checks the order of chunks, and that a complete answer has its last event.

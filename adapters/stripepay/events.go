@@ -134,11 +134,11 @@ type envelope struct {
 // subjects has the readers of the message types that have an effect.
 var subjects = map[text]func(e *Events, object []byte, to *plan.Event) error{
 	"checkout.session.completed":    readCheckout,
-	"customer.subscription.created": readSubscription(plan.Changed),
-	"customer.subscription.updated": readSubscription(plan.Changed),
-	"customer.subscription.deleted": readSubscription(plan.Ended),
-	"invoice.payment_failed":        readInvoice(plan.PayFailed),
-	"invoice.paid":                  readInvoice(plan.Paid),
+	"customer.subscription.created": readSubscription(plan.SubscriptionChanged),
+	"customer.subscription.updated": readSubscription(plan.SubscriptionChanged),
+	"customer.subscription.deleted": readSubscription(plan.SubscriptionEnded),
+	"invoice.payment_failed":        readInvoice(plan.InvoiceFailed),
+	"invoice.paid":                  readInvoice(plan.InvoicePaid),
 }
 
 // translate returns the event of a verified message.
@@ -173,7 +173,7 @@ func readCheckout(_ *Events, object []byte, to *plan.Event) error {
 	if s.Mode != "subscription" {
 		return nil
 	}
-	to.Kind = plan.CheckoutDone
+	to.Kind = plan.CheckoutCompleted
 	to.Org, to.Customer, to.Subscription = s.org(), string(s.Customer.ID), string(s.Subscription)
 	to.Unpaid = s.PaymentStatus != "paid" && s.PaymentStatus != "no_payment_required"
 	return nil
@@ -206,7 +206,7 @@ func readInvoice(kind plan.EventKind) func(*Events, []byte, *plan.Event) error {
 		}
 		to.Kind = kind
 		to.Org, to.Customer, to.Subscription = i.org(), string(i.Customer.ID), i.subscription()
-		if kind == plan.Paid {
+		if kind == plan.InvoicePaid {
 			to.PeriodEnd = i.periodEnd()
 		}
 		return nil

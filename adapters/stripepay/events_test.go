@@ -125,26 +125,28 @@ func TestEventsOfEveryVersionAreRead(t *testing.T) {
 	three := 3
 	happened := *at(1789999990)
 	snapshot := plan.Remote{
-		ID: "sub_1", Customer: "cus_1", Org: org, Status: plan.IsActive, Plan: plan.Premium, Seats: &three,
+		ID: "sub_1", Customer: "cus_1", Org: org, Status: plan.RemoteStatusActive, Plan: plan.Premium, Seats: &three,
 		PeriodStart: at(1790000000), PeriodEnd: at(1792000000), CancelAtPeriodEnd: true, HasPaymentMethod: true,
 	}
 	over := snapshot
-	over.Status = plan.IsCanceled
+	over.Status = plan.RemoteStatusCanceled
 	base := plan.Event{Message: "evt_1", At: happened, Org: org, Customer: "cus_1", Subscription: "sub_1"}
 	with := func(change func(e *plan.Event)) plan.Event {
 		e := base
 		change(&e)
 		return e
 	}
-	paid := with(func(e *plan.Event) { e.Kind, e.Type, e.PeriodEnd = plan.Paid, "invoice.paid", at(1792000000) })
+	paid := with(func(e *plan.Event) { e.Kind, e.Type, e.PeriodEnd = plan.InvoicePaid, "invoice.paid", at(1792000000) })
 	for name, want := range map[string]plan.Event{
-		"checkout.session.completed": with(func(e *plan.Event) { e.Kind, e.Type = plan.CheckoutDone, "checkout.session.completed" }),
+		"checkout.session.completed": with(func(e *plan.Event) { e.Kind, e.Type = plan.CheckoutCompleted, "checkout.session.completed" }),
 		"customer.subscription.updated": with(func(e *plan.Event) {
-			e.Kind, e.Type, e.Snapshot = plan.Changed, "customer.subscription.updated", &snapshot
+			e.Kind, e.Type, e.Snapshot = plan.SubscriptionChanged, "customer.subscription.updated", &snapshot
 		}),
-		"customer.subscription.deleted": with(func(e *plan.Event) { e.Kind, e.Type, e.Snapshot = plan.Ended, "customer.subscription.deleted", &over }),
-		"invoice.paid-2023-10-16":       paid,
-		"invoice.paid-2025-03-31":       paid,
+		"customer.subscription.deleted": with(func(e *plan.Event) {
+			e.Kind, e.Type, e.Snapshot = plan.SubscriptionEnded, "customer.subscription.deleted", &over
+		}),
+		"invoice.paid-2023-10-16": paid,
+		"invoice.paid-2025-03-31": paid,
 	} {
 		body := must.Do(os.ReadFile(filepath.Join("testdata", "events", name+".json"))).Or(t)
 		got := must.Do(read(string(body))).Or(t)
@@ -171,21 +173,21 @@ func TestPartsOfAnEvent(t *testing.T) {
 		"a checkout of something else": {completed, `{"mode":"payment","payment_status":"paid","customer":"cus_1"}`, plan.Event{}},
 		"a checkout without a mode":    {completed, `{"payment_status":"paid"}`, plan.Event{}},
 		"a checkout that was paid": {completed, `{"mode":"subscription","payment_status":"paid","customer":{"id":"cus_1"},"subscription":{"id":"sub_1"},"client_reference_id":"` + string(org) + `",` + others + `}`,
-			plan.Event{Kind: plan.CheckoutDone, Org: org, Customer: "cus_1", Subscription: "sub_1"}},
-		"a checkout that costs nothing": {completed, `{"mode":"subscription","payment_status":"no_payment_required","client_reference_id":"acme",` + others + `}`, plan.Event{Kind: plan.CheckoutDone, Org: otherOrg}},
-		"a checkout that was not paid":  {completed, `{"mode":"subscription","payment_status":"unpaid"}`, plan.Event{Kind: plan.CheckoutDone, Unpaid: true}},
-		"a checkout that does not say":  {completed, `{"mode":"subscription"}`, plan.Event{Kind: plan.CheckoutDone, Unpaid: true}},
+			plan.Event{Kind: plan.CheckoutCompleted, Org: org, Customer: "cus_1", Subscription: "sub_1"}},
+		"a checkout that costs nothing": {completed, `{"mode":"subscription","payment_status":"no_payment_required","client_reference_id":"acme",` + others + `}`, plan.Event{Kind: plan.CheckoutCompleted, Org: otherOrg}},
+		"a checkout that was not paid":  {completed, `{"mode":"subscription","payment_status":"unpaid"}`, plan.Event{Kind: plan.CheckoutCompleted, Unpaid: true}},
+		"a checkout that does not say":  {completed, `{"mode":"subscription"}`, plan.Event{Kind: plan.CheckoutCompleted, Unpaid: true}},
 		"a checkout that was paid late": {"checkout.session.async_payment_succeeded", `{"mode":"subscription"}`, plan.Event{}},
 		"a subscription that was made": {"customer.subscription.created", `{"id":"sub_1","status":"incomplete",` + ours + `}`,
-			plan.Event{Kind: plan.Changed, Org: org, Subscription: "sub_1", Snapshot: &plan.Remote{ID: "sub_1", Org: org, Status: plan.IsIncomplete, Plan: plan.None}}},
+			plan.Event{Kind: plan.SubscriptionChanged, Org: org, Subscription: "sub_1", Snapshot: &plan.Remote{ID: "sub_1", Org: org, Status: plan.RemoteStatusIncomplete, Plan: plan.None}}},
 		"a failed invoice": {"invoice.payment_failed", `{"customer":"cus_1","subscription":"sub_1","subscription_details":{` + ours + `},"lines":{"data":[{"type":"subscription","period":{"end":1800000000}}]}}`,
-			plan.Event{Kind: plan.PayFailed, Org: org, Customer: "cus_1", Subscription: "sub_1"}},
+			plan.Event{Kind: plan.InvoiceFailed, Org: org, Customer: "cus_1", Subscription: "sub_1"}},
 		"a failed invoice, newer": {"invoice.payment_failed", `{"customer":"cus_1","parent":{"subscription_details":{"subscription":{"id":"sub_1"},` + ours + `}}}`,
-			plan.Event{Kind: plan.PayFailed, Org: org, Customer: "cus_1", Subscription: "sub_1"}},
+			plan.Event{Kind: plan.InvoiceFailed, Org: org, Customer: "cus_1", Subscription: "sub_1"}},
 		"an invoice for something else": {"invoice.paid", `{"customer":"cus_1","subscription":null,"parent":null}`, plan.Event{}},
 		"an invoice with a line of another": {"invoice.paid", `{"subscription":"sub_1","lines":{"data":[{"type":"subscription","subscription":"sub_2","period":{"end":1800000000}},{"type":"subscription","period":{"end":1700000000}}]}}`,
-			plan.Event{Kind: plan.Paid, Subscription: "sub_1", PeriodEnd: at(1700000000)}},
-		"an invoice without lines": {"invoice.paid", `{"subscription":"sub_1","lines":null,"period_end":1800000000}`, plan.Event{Kind: plan.Paid, Subscription: "sub_1"}},
+			plan.Event{Kind: plan.InvoicePaid, Subscription: "sub_1", PeriodEnd: at(1700000000)}},
+		"an invoice without lines": {"invoice.paid", `{"subscription":"sub_1","lines":null,"period_end":1800000000}`, plan.Event{Kind: plan.InvoicePaid, Subscription: "sub_1"}},
 		"something else":           {"charge.refunded", `"not even an object"`, plan.Event{}},
 	} {
 		t.Run(name, func(t *testing.T) {

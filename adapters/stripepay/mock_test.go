@@ -69,7 +69,7 @@ func TestStripeMockAcceptsAllRequests(t *testing.T) {
 	const subscriptionID = "sub_1OPouiJN5vQBdWExOgfg6t5C"
 	one := 1
 	want := plan.Remote{
-		ID: subscriptionID, Status: plan.IsActive, Plan: plan.Standard,
+		ID: subscriptionID, Status: plan.RemoteStatusActive, Plan: plan.Standard,
 		PeriodStart: at(1234567890), PeriodEnd: at(1234567890), TrialEnd: at(1234567890), CancelAtPeriodEnd: true, Seats: &one,
 	}
 

@@ -28,7 +28,7 @@ func readSubscriptionBody(t testing.TB, body string) plan.Remote {
 func TestSubscriptionsOfEveryVersionAreRead(t *testing.T) {
 	three := 3
 	want := plan.Remote{
-		ID: "sub_1", Customer: "cus_1", Org: org, Status: plan.IsActive, Plan: plan.Premium, Seats: &three,
+		ID: "sub_1", Customer: "cus_1", Org: org, Status: plan.RemoteStatusActive, Plan: plan.Premium, Seats: &three,
 		PeriodStart: at(1790000000), PeriodEnd: at(1792000000), CancelAtPeriodEnd: true, HasPaymentMethod: true,
 	}
 	for _, name := range []string{"2023-10-16.json", "2025-03-31.json", "2025-09-30-expanded.json"} {
@@ -52,7 +52,7 @@ func TestTheProvidersFixturesAreRead(t *testing.T) {
 	s := readSubscriptionBody(t, string(fixtures.Resources["subscription"]))
 	one := 1
 	if diff := cmp.Diff(plan.Remote{
-		ID: "sub_1OPouiJN5vQBdWExOgfg6t5C", Customer: "cus_PEHTIoPSgT0tXQ", Status: plan.IsActive, Plan: plan.None, Seats: &one,
+		ID: "sub_1OPouiJN5vQBdWExOgfg6t5C", Customer: "cus_PEHTIoPSgT0tXQ", Status: plan.RemoteStatusActive, Plan: plan.None, Seats: &one,
 		PeriodStart: at(1234567890), PeriodEnd: at(1234567890), TrialEnd: at(1234567890), CancelAtPeriodEnd: true,
 	}, s); diff != "" {
 		t.Error(diff)
@@ -120,7 +120,7 @@ func TestBothVersionsOfASubscriptionDecodeToTheSame(t *testing.T) {
 		start, end := seconds.Draw(t, "start"), seconds.Draw(t, "end")
 		ends, method, quantity := rapid.Bool().Draw(t, "ends"), rapid.Bool().Draw(t, "method"), rapid.IntRange(0, maxSeats).Draw(t, "quantity")
 		id, customerID := ids.Draw(t, "id"), ids.Draw(t, "customer")
-		status := rapid.SampledFrom([]plan.RemoteStatus{plan.IsTrialing, plan.IsActive, plan.IsPastDue, plan.IsUnpaid, plan.IsPaused, plan.IsCanceled, plan.IsExpired, plan.IsIncomplete}).Draw(t, "status")
+		status := rapid.SampledFrom([]plan.RemoteStatus{plan.RemoteStatusTrialing, plan.RemoteStatusActive, plan.RemoteStatusPastDue, plan.RemoteStatusUnpaid, plan.RemoteStatusPaused, plan.RemoteStatusCanceled, plan.RemoteStatusIncompleteExpired, plan.RemoteStatusIncomplete}).Draw(t, "status")
 		older := object{
 			"id": id, "status": status, "customer": customerID, "metadata": object{"org_id": org},
 			"current_period_start": start, "current_period_end": end, "cancel_at_period_end": ends, "cancel_at": nil,

@@ -118,17 +118,16 @@ type cachedActor struct {
 	err   error // the refusal, if the member was refused
 }
 
-// New returns the use cases.
 func New(o Options) *Access {
 	return &Access{
 		Options:    o,
 		epochs:     newEpochs(o.Epochs),
-		verified:   cache.OfEntries[[sha256.Size]byte, verified](maxVerified),
+		verified:   cache.NewCounted[[sha256.Size]byte, verified](maxVerified),
 		actorCache: newActorCache(o.Store, maxCachedActors),
-		sessions:   cache.OfEntries[id.Session, openSession](maxSessions),
-		browsers:   cache.OfEntries[id.Session, Caller](maxSessions),
+		sessions:   cache.NewCounted[id.Session, openSession](maxSessions),
+		browsers:   cache.NewCounted[id.Session, Caller](maxSessions),
 
-		subscriptions: cache.OfEntries[id.Org, cachedSubscription](maxSubscriptions),
+		subscriptions: cache.NewCounted[id.Org, cachedSubscription](maxSubscriptions),
 	}
 }
 
@@ -137,7 +136,7 @@ func New(o Options) *Access {
 // than ctx names, or a deleted user. The
 // caller of a token without an organisation is in the one that the user used last.
 func (a *Access) Verify(ctx context.Context, bearer string) (Caller, error) {
-	c, err := a.verifyEither(ctx, bearer)
+	c, err := a.verifyCaller(ctx, bearer)
 	if err == nil && c.Org == "" {
 		c.Org, err = a.defaultOrg(ctx, c.User)
 	}
@@ -147,9 +146,9 @@ func (a *Access) Verify(ctx context.Context, bearer string) (Caller, error) {
 	return c, err
 }
 
-func (a *Access) verifyEither(ctx context.Context, bearer string) (Caller, error) {
-	if of := browserOf(ctx).session; of != "" {
-		return a.verifyBrowser(ctx, of)
+func (a *Access) verifyCaller(ctx context.Context, bearer string) (Caller, error) {
+	if sessionID := browserOf(ctx).session; sessionID != "" {
+		return a.verifyBrowser(ctx, sessionID)
 	}
 	v, err := a.verify(ctx, bearer)
 	return v.Caller, err
@@ -186,7 +185,7 @@ func (a *Access) Authorize(ctx context.Context, c Caller) (org.Actor, error) {
 	if c.Org == "" {
 		actor.User, err = c.User, checkUser(ctx, a.Store, c.User)
 	} else {
-		actor, err = a.lookUp(ctx, c.key())
+		actor, err = a.actorOf(ctx, c.key())
 	}
 	if err == nil && c.service() {
 		err = a.useSession(ctx, c.claims, c.From, c.Org, actor.Epoch())
@@ -204,17 +203,19 @@ func (a *Access) Reauthorize(ctx context.Context, actor org.Actor) (org.Actor, e
 // Reauthorizer returns Reauthorize for work that outlives the request that ctx carries.
 // An expired token is the error session.ErrExpired.
 func (a *Access) Reauthorizer(ctx context.Context) func(context.Context, org.Actor) (org.Actor, error) {
-	of := FromContext(ctx)
-	return func(ctx context.Context, actor org.Actor) (org.Actor, error) { return a.reauthorize(ctx, of, actor) }
+	request := FromContext(ctx)
+	return func(ctx context.Context, actor org.Actor) (org.Actor, error) {
+		return a.reauthorize(ctx, request, actor)
+	}
 }
 
-func (a *Access) reauthorize(ctx context.Context, of Request, actor org.Actor) (org.Actor, error) {
-	if err := a.unexpired(of); err != nil {
+func (a *Access) reauthorize(ctx context.Context, request Request, actor org.Actor) (org.Actor, error) {
+	if err := a.checkNotExpired(request); err != nil {
 		return org.Actor{}, err
 	}
-	current, err := a.lookUp(ctx, memberKey{actor.Org, actor.User})
-	if err == nil && of.Session != "" {
-		if err = a.checkSession(ctx, of.Session, actor.Org, current.Epoch()); fault.Is(err, fault.NotFound) {
+	current, err := a.actorOf(ctx, memberKey{actor.Org, actor.User})
+	if err == nil && request.Session != "" {
+		if err = a.checkSession(ctx, request.Session, actor.Org, current.Epoch()); fault.Is(err, fault.NotFound) {
 			err = badToken(err)
 		}
 	}
@@ -222,10 +223,10 @@ func (a *Access) reauthorize(ctx context.Context, of Request, actor org.Actor) (
 }
 
 // CheckExpiry returns an error if the token of the request that ctx carries has expired.
-func (a *Access) CheckExpiry(ctx context.Context) error { return a.unexpired(FromContext(ctx)) }
+func (a *Access) CheckExpiry(ctx context.Context) error { return a.checkNotExpired(FromContext(ctx)) }
 
-// unexpired returns an error if the request's token has expired.
-func (a *Access) unexpired(r Request) error {
+// checkNotExpired returns an error if the request's token has expired.
+func (a *Access) checkNotExpired(r Request) error {
 	if !r.Expires.IsZero() && !a.Clock.Now().Before(r.Expires) {
 		return badToken(session.ErrExpired)
 	}
@@ -376,45 +377,45 @@ func lastUsed(ctx context.Context, r ports.Records, user id.User) (*org.Membersh
 	return nil, nil
 }
 
-// lookUp returns the actor of a member, from the cache if it is of the organisation's present
-// epoch, which is read from the store every time: a member removed before lookUp began is
+// actorOf returns the actor of a member, from the cache if it is of the organisation's present
+// epoch, which is read from the store every time: a member removed before actorOf began is
 // refused on every server.
-func (a *Access) lookUp(ctx context.Context, at memberKey) (org.Actor, error) {
-	mark, ok, err := a.epochs.read(ctx, at.org)
+func (a *Access) actorOf(ctx context.Context, key memberKey) (org.Actor, error) {
+	mark, ok, err := a.epochs.read(ctx, key.org)
 	if err != nil {
 		return org.Actor{}, err
 	}
 	if !ok {
 		return org.Actor{}, notMember()
 	}
-	if s, known := a.actorCache.get(at); known && s.epoch == mark.Epoch {
+	if s, known := a.actorCache.get(key); known && s.epoch == mark.Epoch {
 		return s.actor, s.err
 	}
 	// Read after the epoch, so the records are at least as new.
 	var actor org.Actor
-	in, err := a.actorCache.organisation(ctx, at.org, mark.Epoch)
+	in, err := a.actorCache.organisation(ctx, key.org, mark.Epoch)
 	if err == nil {
-		actor, err = readActor(ctx, a.Store, in, at, mark.Epoch)
+		actor, err = readActor(ctx, a.Store, in, key, mark.Epoch)
 	}
 	if err == nil || fault.Is(err, fault.Unauthenticated, fault.Forbidden) {
-		a.actorCache.put(at, cachedActor{mark.Epoch, actor, err})
+		a.actorCache.put(key, cachedActor{mark.Epoch, actor, err})
 	}
 	return actor, err
 }
 
 // readActor returns the actor of a member of in by r's records.
-func readActor(ctx context.Context, r ports.Records, in *cachedOrg, at memberKey, epoch int64) (org.Actor, error) {
-	if err := checkUser(ctx, r, at.user); err != nil {
+func readActor(ctx context.Context, r ports.Records, in *cachedOrg, key memberKey, epoch int64) (org.Actor, error) {
+	if err := checkUser(ctx, r, key.user); err != nil {
 		return org.Actor{}, err
 	}
-	m, err := r.Directory().Members().Get(ctx, at.org, at.user)
+	m, err := r.Directory().Members().Get(ctx, key.org, key.user)
 	if fault.Is(err, fault.NotFound) || err == nil && !m.Active() {
 		return org.Actor{}, notMember()
 	}
 	if err != nil {
 		return org.Actor{}, err
 	}
-	own, err := r.Work().TeamMembers().OfUser(ctx, at.org, at.user)
+	own, err := r.Work().TeamMembers().OfUser(ctx, key.org, key.user)
 	if err != nil {
 		return org.Actor{}, err
 	}
@@ -424,9 +425,9 @@ func readActor(ctx context.Context, r ports.Records, in *cachedOrg, at memberKey
 	}
 	visibility := in.structure.Visibility(epoch, func(i int) (visible, belongs bool) {
 		t := in.teams[i]
-		return t.Visible(at.user, m.Role, joined[t.ID]), t.Includes(joined[t.ID])
+		return t.VisibleTo(key.user, m.Role, joined[t.ID]), t.Includes(joined[t.ID])
 	})
-	return org.Actor{User: at.user, Org: at.org, Role: m.Role, Visibility: visibility}, nil
+	return org.Actor{User: key.user, Org: key.org, Role: m.Role, Visibility: visibility}, nil
 }
 
 func badToken(cause error) error {

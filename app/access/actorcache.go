@@ -33,7 +33,7 @@ type orgEpoch struct {
 // cachedOrg is what all members' visibilities of an organisation at an epoch are made from.
 type cachedOrg struct {
 	orgEpoch
-	done chan struct{}
+	loaded chan struct{}
 
 	// Written before done is closed.
 	structure *org.Structure
@@ -53,23 +53,23 @@ func newActorCache(store ports.Store, limit int) *actorCache {
 // Forbidden if the organisation does not exist or is closed. Requests for the same epoch
 // share one read, which does not end with the request that started it.
 func (s *actorCache) organisation(ctx context.Context, o id.Org, epoch int64) (*cachedOrg, error) {
-	at := orgEpoch{o, epoch}
+	key := orgEpoch{o, epoch}
 	s.mu.Lock()
 	found := s.known[o]
 	if found == nil || found.epoch != epoch {
-		found = s.loading[at]
+		found = s.loading[key]
 	}
-	reads := found == nil
-	if reads {
-		found = &cachedOrg{orgEpoch: at, done: make(chan struct{})}
-		s.loading[at] = found
+	first := found == nil
+	if first {
+		found = &cachedOrg{orgEpoch: key, loaded: make(chan struct{})}
+		s.loading[key] = found
 	}
 	s.mu.Unlock()
-	if reads {
+	if first {
 		s.load(context.WithoutCancel(ctx), found)
 	}
 	select {
-	case <-found.done:
+	case <-found.loaded:
 		return found, found.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -78,7 +78,7 @@ func (s *actorCache) organisation(ctx context.Context, o id.Org, epoch int64) (*
 
 // load reads the teams and workspaces, and caches them in place of older ones.
 func (s *actorCache) load(ctx context.Context, l *cachedOrg) {
-	defer close(l.done)
+	defer close(l.loaded)
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -104,8 +104,8 @@ func (s *actorCache) load(ctx context.Context, l *cachedOrg) {
 // readStructure returns the structure of an organisation and its teams, in the structure's order:
 // Forbidden if the organisation does not exist or is closed.
 func readStructure(ctx context.Context, r ports.Records, o id.Org) (*org.Structure, []team.Ref, error) {
-	of, err := r.Directory().Organisations().Get(ctx, o)
-	if fault.Is(err, fault.NotFound) || err == nil && of.Closed() {
+	organisation, err := r.Directory().Organisations().Get(ctx, o)
+	if fault.Is(err, fault.NotFound) || err == nil && organisation.Closed() {
 		return nil, nil, notMember()
 	}
 	if err != nil {
@@ -133,30 +133,30 @@ func readStructure(ctx context.Context, r ports.Records, o id.Org) (*org.Structu
 }
 
 // get returns the cached actor of a member.
-func (s *actorCache) get(at memberKey) (cachedActor, bool) {
+func (s *actorCache) get(key memberKey) (cachedActor, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	in := s.known[at.org]
+	in := s.known[key.org]
 	if in == nil {
 		return cachedActor{}, false
 	}
-	found, ok := in.members[at.user]
+	found, ok := in.members[key.user]
 	return found, ok
 }
 
 // put caches the actor of a member, unless the cache has the organisation at another epoch.
-func (s *actorCache) put(at memberKey, found cachedActor) {
+func (s *actorCache) put(key memberKey, found cachedActor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	in := s.known[at.org]
+	in := s.known[key.org]
 	if in == nil || in.epoch != found.epoch {
 		return
 	}
 	bytes := found.bytes()
-	if was, ok := in.members[at.user]; ok {
+	if was, ok := in.members[key.user]; ok {
 		bytes -= was.bytes()
 	}
-	in.members[at.user] = found
+	in.members[key.user] = found
 	s.grow(in, bytes)
 }
 

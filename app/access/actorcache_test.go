@@ -102,7 +102,7 @@ func (o *fixture) change(fn func(ports.Records) error) {
 }
 
 func (o *fixture) lookUp(ctx context.Context, u id.User) (org.Actor, error) {
-	return o.access.lookUp(ctx, memberKey{o.org, u})
+	return o.access.actorOf(ctx, memberKey{o.org, u})
 }
 
 func nothing(ports.Records) error { return nil }

@@ -33,18 +33,18 @@ func accountOf(user id.User, in id.Org) string { return string(user) + "/" + str
 
 // browserOf returns the browser session that ctx carries, whose id is empty if there is none.
 func browserOf(ctx context.Context) browserRequest {
-	of, _ := ctx.Value(browserKey{}).(browserRequest)
-	return of
+	request, _ := ctx.Value(browserKey{}).(browserRequest)
+	return request
 }
 
 // BrowserUnread reports whether ctx carries a browser session whose record this server has not
 // read, so that its secret may be a guess.
 func (a *Access) BrowserUnread(ctx context.Context) bool {
-	of := browserOf(ctx).session
-	if of == "" {
+	sessionID := browserOf(ctx).session
+	if sessionID == "" {
 		return false
 	}
-	_, known := a.browsers.Get(of)
+	_, known := a.browsers.Get(sessionID)
 	return !known
 }
 
@@ -86,29 +86,29 @@ func (a *Access) FinishBrowser(ctx context.Context, cookie string, r identity.Re
 	secret = a.Secrets.Secret()
 	c := a.claims(in)
 	err = a.Store.Atomic(ctx, func(r ports.Records) error {
-		return a.begin(ctx, r, session.BeginBrowser(secret, c.User, c.Org, from, a.Clock.Now()))
+		return a.addSession(ctx, r, session.BeginBrowser(secret, c.User, c.Org, from, a.Clock.Now()))
 	})
 	return secret, f.Path, err
 }
 
 // verifyBrowser returns the caller of a browser session: Unauthenticated if it is not known or has
 // ended. Whether it has ended since its record was read is checked by Authorize.
-func (a *Access) verifyBrowser(ctx context.Context, of id.Session) (Caller, error) {
+func (a *Access) verifyBrowser(ctx context.Context, sessionID id.Session) (Caller, error) {
 	now := a.Clock.Now()
-	if c, known := a.browsers.Get(of); known {
-		if was, ok := a.sessions.Get(of); ok && !session.IdleSince(was.used, now) && now.Before(c.expires) {
+	if c, known := a.browsers.Get(sessionID); known {
+		if was, ok := a.sessions.Get(sessionID); ok && !session.IdleSince(was.used, now) && now.Before(c.expires) {
 			return c, nil
 		}
 	}
-	s, err := getOpenBrowser(ctx, a.Store, of)
+	s, err := getOpenBrowser(ctx, a.Store, sessionID)
 	if err != nil {
 		return Caller{}, err
 	}
 	if session.IdleSince(s.LastUsedAt, now) || !now.Before(s.ExpiresAt) {
-		return Caller{}, endedBrowser()
+		return Caller{}, browserSessionEnded()
 	}
 	c := Caller{User: s.User, Org: s.Org, claims: s.BrowserClaims(), expires: s.ExpiresAt}
-	a.browsers.Put(of, c)
+	a.browsers.Put(sessionID, c)
 	return c, nil
 }
 
@@ -125,8 +125,8 @@ func (a *Access) EndBrowser(ctx context.Context, secret string, origin audit.Ori
 }
 
 // endBrowser ends a browser session, if there is one.
-func (a *Access) endBrowser(ctx context.Context, of id.Session, origin audit.Origin) error {
-	s, err := getOpenSession(ctx, a.Store, of)
+func (a *Access) endBrowser(ctx context.Context, sessionID id.Session, origin audit.Origin) error {
+	s, err := getOpenSession(ctx, a.Store, sessionID)
 	if err == nil {
 		_, err = a.endSessions(NewContext(ctx, Request{Origin: origin}), org.Actor{User: s.User, Org: s.Org}, func(o session.Session) bool { return o.ID == s.ID })
 	}
@@ -141,8 +141,8 @@ func (a *Access) endBrowser(ctx context.Context, of id.Session, origin audit.Ori
 // that can last, which is what the old one had left. Unauthenticated if the session has ended;
 // Invalid if the organisation is closed or unknown, or the user is no member of it.
 func (a *Access) SwitchBrowser(ctx context.Context, secret string, to id.Org, from session.Client, origin audit.Origin) (next string, left time.Duration, err error) {
-	of := session.BrowserID(secret)
-	c, err := a.verifyBrowser(ctx, of)
+	sessionID := session.BrowserID(secret)
+	c, err := a.verifyBrowser(ctx, sessionID)
 	if err != nil {
 		return "", 0, err
 	}
@@ -151,12 +151,12 @@ func (a *Access) SwitchBrowser(ctx context.Context, secret string, to id.Org, fr
 		if err := lockUser(ctx, r, c.User); err != nil {
 			return err
 		}
-		s, err := getOpenBrowser(ctx, r, of)
+		s, err := getOpenBrowser(ctx, r, sessionID)
 		if err != nil {
 			return err
 		}
 		// Ending locks the organisations in the order of all locks, so the membership comes after it.
-		err = end(ctx, r, s.User, []session.Session{s}, func(s session.Session) audit.Entry {
+		err = removeSessions(ctx, r, s.User, []session.Session{s}, func(s session.Session) audit.Entry {
 			return audit.By(org.Actor{User: s.User, Org: s.Org}, origin, id.Entry(a.IDs.New()), s.Org, audit.SessionEnded, string(s.ID), "switched to another organisation", now)
 		})
 		if err == nil {
@@ -165,20 +165,20 @@ func (a *Access) SwitchBrowser(ctx context.Context, secret string, to id.Org, fr
 		if err != nil {
 			return err
 		}
-		return a.begin(ctx, r, s.Switched(next, to, from, now))
+		return a.addSession(ctx, r, s.Switched(next, to, from, now))
 	})
 	return next, c.expires.Sub(now), err
 }
 
 // getOpenBrowser is getOpenSession of a browser session: Unauthenticated if it has ended.
-func getOpenBrowser(ctx context.Context, r ports.Records, of id.Session) (session.Session, error) {
-	s, err := getOpenSession(ctx, r, of)
+func getOpenBrowser(ctx context.Context, r ports.Records, sessionID id.Session) (session.Session, error) {
+	s, err := getOpenSession(ctx, r, sessionID)
 	if fault.Is(err, fault.NotFound) {
-		err = endedBrowser()
+		err = browserSessionEnded()
 	}
 	return s, err
 }
 
-func endedBrowser() error {
+func browserSessionEnded() error {
 	return fault.New(fault.Unauthenticated, "The session has ended: sign in again")
 }

@@ -166,10 +166,10 @@ func (a *Access) ClaimDevice(ctx context.Context, deviceCode string, from sessio
 			if err != nil {
 				return err
 			}
-		} else if err := a.begin(ctx, r, session.Begin(claims, from, claims.IssuedAt)); err != nil {
+		} else if err := a.addSession(ctx, r, session.Begin(claims, from, claims.IssuedAt)); err != nil {
 			return refusedIfRevoked(err)
 		}
-		if s, err = view(ctx, r, in); err == nil {
+		if s, err = newSession(ctx, r, in); err == nil {
 			s.Token, err = a.Tokens.Issue(claims)
 		}
 		return err

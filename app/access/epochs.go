@@ -35,7 +35,7 @@ type epochs struct {
 }
 
 func newEpochs(port ports.Epochs) *epochs {
-	return &epochs{port: port, running: make(chan struct{}, 1), positions: cache.OfEntries[id.Org, object.Cursor](maxPositions)}
+	return &epochs{port: port, running: make(chan struct{}, 1), positions: cache.NewCounted[id.Org, object.Cursor](maxPositions)}
 }
 
 type batch struct {

@@ -67,7 +67,7 @@ func (a *Access) VerifyOperator(token string) (session.Operator, error) {
 	if ok, err := a.Sealer.Verify(mac, a.operatorData(times), operatorSession); err != nil || !ok {
 		return session.Operator{}, ended
 	}
-	s := session.Operator{Began: timeFrom(times), ExpiresAt: timeFrom(times[8:])}
+	s := session.Operator{StartedAt: timeFrom(times), ExpiresAt: timeFrom(times[8:])}
 	if !s.Valid(a.Clock.Now()) {
 		return session.Operator{}, ended
 	}
@@ -97,7 +97,7 @@ func (a *Access) checkOperators() error {
 
 // operatorToken returns the token of a session: its times and their message authentication code.
 func (a *Access) operatorToken(s session.Operator) (string, error) {
-	times := binary.BigEndian.AppendUint64(nil, uint64(s.Began.UnixMilli()))
+	times := binary.BigEndian.AppendUint64(nil, uint64(s.StartedAt.UnixMilli()))
 	times = binary.BigEndian.AppendUint64(times, uint64(s.ExpiresAt.UnixMilli()))
 	mac, err := a.Sealer.MAC(a.operatorData(times), operatorSession)
 	if err != nil {

@@ -90,7 +90,7 @@ func (a *Access) beginUnnamed(ctx context.Context, c session.Claims, from sessio
 		if !fault.Is(err, fault.NotFound) {
 			return err
 		}
-		err = a.begin(ctx, r, session.Begin(c, from, a.Clock.Now()))
+		err = a.addSession(ctx, r, session.Begin(c, from, a.Clock.Now()))
 		if fault.Is(err, fault.Conflict) { // it has ended meanwhile
 			return badToken(err)
 		}
@@ -109,9 +109,9 @@ func lockUser(ctx context.Context, r ports.Records, user id.User) error {
 	return err
 }
 
-// begin adds a session of a user who may sign in, and ends those that are more than
-// session.Max. A later ban ends this session as well.
-func (a *Access) begin(ctx context.Context, r ports.Records, s session.Session) error {
+// addSession adds a session of a user who may sign in, and ends those that are more than
+// session.MaxPerUser. A later ban ends this session as well.
+func (a *Access) addSession(ctx context.Context, r ports.Records, s session.Session) error {
 	if err := lockUser(ctx, r, s.User); err != nil {
 		return err
 	}
@@ -128,21 +128,21 @@ func (a *Access) begin(ctx context.Context, r ports.Records, s session.Session) 
 		return nil
 	}
 	by, from := org.Actor{User: s.User}, audit.Origin{Address: s.Address}
-	return end(ctx, r, s.User, excess, func(e session.Session) audit.Entry {
-		return audit.By(by, from, id.Entry(a.IDs.New()), e.Org, audit.SessionEnded, string(e.ID), fmt.Sprintf("more than %d sessions", session.Max), a.Clock.Now())
+	return removeSessions(ctx, r, s.User, excess, func(e session.Session) audit.Entry {
+		return audit.By(by, from, id.Entry(a.IDs.New()), e.Org, audit.SessionEnded, string(e.ID), fmt.Sprintf("more than %d sessions", session.MaxPerUser), a.Clock.Now())
 	})
 }
 
-// end ends sessions of a user, each with an entry in its organisation's audit log. It
+// removeSessions ends sessions of a user, each with an entry in its organisation's audit log. It
 // increments the epochs of the user's organisations, so that every server reads the records
 // before it accepts another token of theirs.
-func end(ctx context.Context, r ports.Records, user id.User, ended []session.Session, entry func(session.Session) audit.Entry) error {
-	places, err := r.Directory().Users().Memberships(ctx, user)
+func removeSessions(ctx context.Context, r ports.Records, user id.User, ended []session.Session, entry func(session.Session) audit.Entry) error {
+	memberships, err := r.Directory().Users().Memberships(ctx, user)
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(places, func(a, b org.Membership) int { return cmp.Compare(a.Org, b.Org) }) // the order of all locks
-	for _, m := range places {
+	slices.SortFunc(memberships, func(a, b org.Membership) int { return cmp.Compare(a.Org, b.Org) }) // the order of all locks
+	for _, m := range memberships {
 		if !m.Active() {
 			continue
 		}
@@ -174,7 +174,7 @@ func SignOut(ctx context.Context, r ports.Records, user id.User, now time.Time, 
 	if err != nil {
 		return err
 	}
-	return end(ctx, r, user, all, func(s session.Session) audit.Entry {
+	return removeSessions(ctx, r, user, all, func(s session.Session) audit.Entry {
 		return audit.ByProvider(id.Entry(ids.New()), s.Org, audit.SessionEnded, string(s.ID), "", now)
 	})
 }
@@ -183,7 +183,7 @@ func SignOut(ctx context.Context, r ports.Records, user id.User, now time.Time, 
 func (a *Access) Sessions(ctx context.Context, actor org.Actor) ([]session.Session, error) {
 	all, err := a.Store.Journal().Sessions().List(ctx, actor.User)
 	for i := range all {
-		if at := a.uses.of(all[i].ID); at.After(all[i].LastUsedAt) {
+		if at := a.uses.lastUse(all[i].ID); at.After(all[i].LastUsedAt) {
 			all[i].LastUsedAt = at
 		}
 	}
@@ -194,8 +194,8 @@ func (a *Access) Sessions(ctx context.Context, actor org.Actor) ([]session.Sessi
 }
 
 // EndSession ends one of the actor's sessions; NotFound if it is another user's or has ended.
-func (a *Access) EndSession(ctx context.Context, actor org.Actor, of id.Session) error {
-	n, err := a.endSessions(ctx, actor, func(s session.Session) bool { return s.ID == of })
+func (a *Access) EndSession(ctx context.Context, actor org.Actor, sessionID id.Session) error {
+	n, err := a.endSessions(ctx, actor, func(s session.Session) bool { return s.ID == sessionID })
 	if err == nil && n == 0 {
 		err = fault.Missing("Session")
 	}
@@ -214,7 +214,7 @@ func (a *Access) EndOtherSessions(ctx context.Context, actor org.Actor) error {
 // Unauthenticated if the request's own session has ended meanwhile, so that of two sessions
 // that end each other one remains.
 func (a *Access) endSessions(ctx context.Context, actor org.Actor, chosen func(session.Session) bool) (n int, err error) {
-	of := FromContext(ctx)
+	request := FromContext(ctx)
 	err = a.Store.Atomic(ctx, func(r ports.Records) error {
 		if err := lockUser(ctx, r, actor.User); err != nil {
 			return err
@@ -223,15 +223,15 @@ func (a *Access) endSessions(ctx context.Context, actor org.Actor, chosen func(s
 		if err != nil {
 			return err
 		}
-		if of.Session != "" && !slices.ContainsFunc(all, func(s session.Session) bool { return s.ID == of.Session }) {
+		if request.Session != "" && !slices.ContainsFunc(all, func(s session.Session) bool { return s.ID == request.Session }) {
 			return badToken(nil)
 		}
 		ended := slices.DeleteFunc(all, func(s session.Session) bool { return !chosen(s) })
 		if n = len(ended); n == 0 {
 			return nil
 		}
-		return end(ctx, r, actor.User, ended, func(s session.Session) audit.Entry {
-			return audit.By(actor, of.Origin, id.Entry(a.IDs.New()), s.Org, audit.SessionEnded, string(s.ID), "", a.Clock.Now())
+		return removeSessions(ctx, r, actor.User, ended, func(s session.Session) audit.Entry {
+			return audit.By(actor, request.Origin, id.Entry(a.IDs.New()), s.Org, audit.SessionEnded, string(s.ID), "", a.Clock.Now())
 		})
 	})
 	return n, err
@@ -255,7 +255,7 @@ func (u *uses) add(s id.Session, now time.Time) {
 	}
 }
 
-func (u *uses) of(s id.Session) time.Time {
+func (u *uses) lastUse(s id.Session) time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.all[s]
@@ -280,7 +280,7 @@ func (a *Access) FlushUses(ctx context.Context) error {
 	err := a.Store.Journal().Sessions().Use(ctx, all)
 	if err != nil {
 		for s, at := range all {
-			if a.uses.of(s).IsZero() {
+			if a.uses.lastUse(s).IsZero() {
 				a.uses.add(s, at)
 			}
 		}

@@ -105,11 +105,11 @@ func (a *Access) Switch(ctx context.Context, token string, to id.Org, from sessi
 
 // useMembership makes the membership in an open organisation the one that the user used last:
 // Invalid if there is none.
-func (a *Access) useMembership(ctx context.Context, r ports.Records, user id.User, of id.Org) error {
-	o, err := r.Directory().Organisations().Get(ctx, of)
+func (a *Access) useMembership(ctx context.Context, r ports.Records, user id.User, orgID id.Org) error {
+	o, err := r.Directory().Organisations().Get(ctx, orgID)
 	var m org.Membership
 	if err == nil {
-		m, err = r.Directory().Members().GetLocked(ctx, of, user)
+		m, err = r.Directory().Members().GetLocked(ctx, orgID, user)
 	}
 	switch {
 	case fault.Is(err, fault.NotFound), err == nil && (o.Closed() || !m.Active()):
@@ -117,7 +117,7 @@ func (a *Access) useMembership(ctx context.Context, r ports.Records, user id.Use
 	case err != nil:
 		return err
 	}
-	return r.Directory().Members().Put(ctx, of, m.Used(a.Clock.Now()))
+	return r.Directory().Members().Put(ctx, orgID, m.Used(a.Clock.Now()))
 }
 
 // refreshable reads a token that is within its grace period.
@@ -146,15 +146,15 @@ func (a *Access) refresh(ctx context.Context, claims session.Claims, o id.Org, f
 	return a.issue(ctx, in, &claims, from)
 }
 
-// Place is an organisation with the role of one of its members.
-type Place struct {
+// UserOrganisation is an organisation with the role of one of its members.
+type UserOrganisation struct {
 	org.Organisation
 	Role org.Role
 }
 
 // Organisations returns the open organisations that the actor's user is a member of, the most
 // recently used first.
-func (a *Access) Organisations(ctx context.Context, actor org.Actor) ([]Place, error) {
+func (a *Access) Organisations(ctx context.Context, actor org.Actor) ([]UserOrganisation, error) {
 	all, err := a.Store.Directory().Users().Memberships(ctx, actor.User)
 	all = slices.DeleteFunc(all, func(m org.Membership) bool { return !m.Active() })
 	if err != nil || len(all) == 0 {
@@ -165,17 +165,17 @@ func (a *Access) Organisations(ctx context.Context, actor org.Actor) ([]Place, e
 		ids[i] = m.Org
 	}
 	found, err := a.Store.Directory().Organisations().List(ctx, org.Filter{IDs: ids})
-	of := make(map[id.Org]org.Organisation, len(found))
+	byID := make(map[id.Org]org.Organisation, len(found))
 	for _, o := range found {
-		of[o.ID] = o
+		byID[o.ID] = o
 	}
-	var places []Place
+	var organisations []UserOrganisation
 	for _, m := range all {
-		if o, ok := of[m.Org]; ok && !o.Closed() {
-			places = append(places, Place{o, m.Role})
+		if o, ok := byID[m.Org]; ok && !o.Closed() {
+			organisations = append(organisations, UserOrganisation{o, m.Role})
 		}
 	}
-	return places, err
+	return organisations, err
 }
 
 // Me returns the actor's own profile.
@@ -195,7 +195,7 @@ func (a *Access) me(ctx context.Context, r ports.Records, actor org.Actor) (Sess
 		return Session{}, err
 	}
 	if actor.Visibility == nil {
-		return view(ctx, a.Store, in)
+		return newSession(ctx, a.Store, in)
 	}
 	known, err := a.actorCache.organisation(ctx, actor.Org, actor.Epoch())
 	if err != nil {
@@ -229,17 +229,17 @@ func (a *Access) find(ctx context.Context, r ports.Records, user id.User, o id.O
 		}
 		o = m.Org
 	}
-	p, of, err := r.Directory().Users().Profile(ctx, o, user)
+	p, organisation, err := r.Directory().Users().Profile(ctx, o, user)
 	if err == nil {
 		err = p.Person.CheckSignIn()
 	}
 	if err != nil {
 		return principal{}, err
 	}
-	if !p.Active() || of.Closed() {
+	if !p.Active() || organisation.Closed() {
 		return principal{}, fault.Missing("Member")
 	}
-	return principal{p.Person, &of, &p.Membership}, nil
+	return principal{p.Person, &organisation, &p.Membership}, nil
 }
 
 // errNeedsLock is returned if upsertPrincipal has to run again under the organisation's lock.
@@ -356,13 +356,13 @@ func PutMembership(ctx context.Context, r ports.Records, was, next org.Membershi
 // issue signs a token. It belongs to the session of the refreshed token, or to a new one if
 // that is nil.
 func (a *Access) issue(ctx context.Context, in principal, refreshed *session.Claims, from session.Client) (Session, error) {
-	s, err := view(ctx, a.Store, in)
+	s, err := newSession(ctx, a.Store, in)
 	if err != nil {
 		return Session{}, err
 	}
 	claims := a.claims(in)
 	if refreshed == nil {
-		err = a.Store.Atomic(ctx, func(r ports.Records) error { return a.begin(ctx, r, session.Begin(claims, from, a.Clock.Now())) })
+		err = a.Store.Atomic(ctx, func(r ports.Records) error { return a.addSession(ctx, r, session.Begin(claims, from, a.Clock.Now())) })
 	} else {
 		claims = claims.WithSession(refreshed.SessionID())
 		err = a.continueSession(ctx, *refreshed, claims, from)
@@ -405,7 +405,7 @@ func (a *Access) continueSession(ctx context.Context, old, claims session.Claims
 	})
 }
 
-func view(ctx context.Context, r ports.Records, in principal) (Session, error) {
+func newSession(ctx context.Context, r ports.Records, in principal) (Session, error) {
 	if in.org == nil {
 		return Session{User: in.user}, nil
 	}

@@ -16,7 +16,7 @@ func (a *Access) Locked(ctx context.Context, actor org.Actor, fn func(ports.Reco
 	if err := actor.CheckMember(); err != nil {
 		return err
 	}
-	if err := a.unexpired(FromContext(ctx)); err != nil {
+	if err := a.checkNotExpired(FromContext(ctx)); err != nil {
 		return err
 	}
 	return a.Store.Atomic(ctx, func(r ports.Records) error {
@@ -29,11 +29,11 @@ func (a *Access) Locked(ctx context.Context, actor org.Actor, fn func(ports.Reco
 		if err != nil {
 			return err
 		}
-		is, err := currentActor(ctx, r, actor, epoch-1, epoch)
+		current, err := currentActor(ctx, r, actor, epoch-1, epoch)
 		if err != nil {
 			return err
 		}
-		return fn(r, is)
+		return fn(r, current)
 	})
 }
 
@@ -62,8 +62,8 @@ func currentActor(ctx context.Context, r ports.Records, actor org.Actor, known, 
 	return actor, err
 }
 
-// maxRuns is how often Atomic runs fn at most. Where one transaction writes at a time, twice are enough.
-const maxRuns = 10
+// maxAttempts is how often Atomic runs fn at most. Where one transaction writes at a time, twice are enough.
+const maxAttempts = 10
 
 // Atomic runs fn in a transaction that is committed only if the organisation's epoch, read
 // after fn, is that of the actor. Otherwise the transaction is rolled back, and fn runs again
@@ -73,25 +73,25 @@ func (a *Access) Atomic(ctx context.Context, actor org.Actor, fn func(ports.Reco
 	if err := actor.CheckMember(); err != nil {
 		return err
 	}
-	if err := a.unexpired(FromContext(ctx)); err != nil {
+	if err := a.checkNotExpired(FromContext(ctx)); err != nil {
 		return err
 	}
-	for run := range maxRuns {
+	for run := range maxAttempts {
 		err := a.Store.Atomic(ctx, func(r ports.Records) error {
-			is := actor
+			current := actor
 			if run > 0 { // the epoch may have changed again before the transaction began
 				epoch, err := r.Directory().Members().Epoch(ctx, actor.Org)
 				if err == nil {
-					is, err = currentActor(ctx, r, actor, epoch, epoch)
+					current, err = currentActor(ctx, r, actor, epoch, epoch)
 				}
 				if err != nil {
 					return err
 				}
 			}
-			refused := fn(r, is)
+			refused := fn(r, current)
 			epoch, err := r.Directory().Members().Epoch(ctx, actor.Org)
 			switch {
-			case err == nil && (is.Visibility == nil || is.Visibility.Epoch != epoch):
+			case err == nil && (current.Visibility == nil || current.Visibility.Epoch != epoch):
 				return org.ErrEpochChanged
 			case refused != nil:
 				return refused

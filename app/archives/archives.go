@@ -41,25 +41,24 @@ type Archives struct {
 	running running
 }
 
-// New returns the use cases.
 func New(o Options) *Archives { return &Archives{Options: o} }
 
-// lookUp is how many organisations Find reads at a time.
-const lookUp = 500
+// findPage is how many organisations Find reads at a time.
+const findPage = 500
 
 // Find returns the organisation with the id, or the only one with the slug, that is not closed.
 func (a *Archives) Find(ctx context.Context, name string) (org.Organisation, error) {
 	all := a.Store.Directory().Organisations()
 	if o, ok := id.Parse[id.Org](name); ok {
-		of, err := all.Get(ctx, o)
-		if err == nil && of.Closed() {
+		organisation, err := all.Get(ctx, o)
+		if err == nil && organisation.Closed() {
 			err = fault.Missing("Organisation")
 		}
-		return of, err
+		return organisation, err
 	}
 	var found []org.Organisation
 	for after := id.Org(""); ; {
-		page, err := all.List(ctx, org.Filter{After: after, Limit: lookUp})
+		page, err := all.List(ctx, org.Filter{After: after, Limit: findPage})
 		if err != nil {
 			return org.Organisation{}, err
 		}
@@ -68,7 +67,7 @@ func (a *Archives) Find(ctx context.Context, name string) (org.Organisation, err
 				found = append(found, o)
 			}
 		}
-		if len(page) < lookUp {
+		if len(page) < findPage {
 			break
 		}
 		after = page[len(page)-1].ID
@@ -83,7 +82,7 @@ func (a *Archives) Find(ctx context.Context, name string) (org.Organisation, err
 }
 
 // Export writes the selected records of an organisation, and the content of its files, to w.
-// The content of files that are deleted or replaced meanwhile stays in the store for object.Grace; an
+// The content of files that are deleted or replaced meanwhile stays in the store for object.BlobGracePeriod; an
 // export that takes longer may fail.
 func (a *Archives) Export(ctx context.Context, o id.Org, s *archive.Selection, w io.Writer) (archive.Manifest, error) {
 	return a.exportTo(ctx, o, s, w, func(archive.Record) {}, func(int64, int64) {})
@@ -91,7 +90,7 @@ func (a *Archives) Export(ctx context.Context, o id.Org, s *archive.Selection, w
 
 // exportTo is Export that calls read with each record, and progress after each content.
 func (a *Archives) exportTo(ctx context.Context, o id.Org, s *archive.Selection, w io.Writer, read func(archive.Record), progress func(contents, bytes int64)) (archive.Manifest, error) {
-	m := archive.Manifest{Organisation: o, Made: a.Clock.Now(), Version: a.Version, Issuer: a.Issuer, Member: s.Member()}
+	m := archive.Manifest{Organisation: o, CreatedAt: a.Clock.Now(), Version: a.Version, Issuer: a.Issuer, Member: s.Member()}
 	records := func(each func(archive.Record) error) error {
 		return a.Snapshots.Export(ctx, o, func(r archive.Record) error {
 			if !s.Includes(r) {

@@ -93,26 +93,26 @@ func (a *Archives) Exports(ctx context.Context, actor org.Actor) ([]export.Expor
 }
 
 // ExportOf returns an export that the actor asked for.
-func (a *Archives) ExportOf(ctx context.Context, actor org.Actor, of id.Export) (export.Export, error) {
+func (a *Archives) ExportOf(ctx context.Context, actor org.Actor, exportID id.Export) (export.Export, error) {
 	if err := actor.CheckOwner(); err != nil {
 		return export.Export{}, err
 	}
-	e, err := a.Store.Journal().Exports().Get(ctx, actor.Org, of)
+	e, err := a.Store.Journal().Exports().Get(ctx, actor.Org, exportID)
 	if err == nil && e.User != actor.User {
 		err = fault.Missing("Export")
 	}
 	return e, err
 }
 
-// Withdraw ends the exports of a member who is deleted, and discards their archives, which have the member's
+// WithdrawExports ends the exports of a member who is deleted, and discards their archives, which have the member's
 // personal files.
-func Withdraw(ctx context.Context, r ports.Records, o id.Org, member id.User, now time.Time) error {
+func WithdrawExports(ctx context.Context, r ports.Records, o id.Org, member id.User, now time.Time) error {
 	all, err := r.Journal().Exports().List(ctx, o)
 	if err != nil {
 		return err
 	}
 	for _, e := range all {
-		if e.User != member || e.Stored() == export.Failed || e.Status(now) == export.Expired {
+		if e.User != member || e.StoredStatus() == export.Failed || e.Status(now) == export.Expired {
 			continue
 		}
 		e, err := r.Journal().Exports().Update(ctx, o, e.ID, func(e export.Export) (export.Export, error) { return e.Withdrawn(now), nil })
@@ -165,23 +165,23 @@ func (a *Archives) Archive(ctx context.Context, e export.Export, offset, length 
 // errClaimLost ends the work on an export that another server has claimed.
 var errClaimLost = errors.New("another server has claimed the export")
 
-// Work makes the archive of the export that has been due for longest, if any is due. A server that
+// MakeDue makes the archive of the export that has been due for longest, if any is due. A server that
 // dies leaves the export to another one after export.ClaimDuration.
-func (a *Archives) Work(ctx context.Context) error {
+func (a *Archives) MakeDue(ctx context.Context) error {
 	now := a.Clock.Now()
 	claim := a.IDs.New()
 	e, err := a.Store.Journal().Exports().Claim(ctx, now, func(e export.Export) (export.Export, error) { return e.Claimed(claim, now) })
 	if fault.Is(err, fault.NotFound) {
 		return nil
 	}
-	if err != nil || !e.Open() { // it failed, as servers died
+	if err != nil || !e.IsOpen() { // it failed, as servers died
 		return err
 	}
 	working, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	a.running.set(e, cancel)
 	defer a.running.set(export.Export{}, nil)
-	err = a.make(working, e)
+	err = a.makeArchive(working, e)
 	switch {
 	case err == nil:
 		return nil
@@ -196,7 +196,9 @@ func (a *Archives) Work(ctx context.Context) error {
 	if final {
 		reason, err = errNoOwner.Message, nil
 	}
-	return errors.Join(err, a.update(ctx, e, func(e export.Export) (export.Export, error) { return e.Failing(claim, reason, final, a.Clock.Now()) }))
+	return errors.Join(err, a.update(ctx, e, func(e export.Export) (export.Export, error) {
+		return e.AfterFailure(claim, reason, final, a.Clock.Now())
+	}))
 }
 
 // errNoOwner ends an export whose member must not have it any more.
@@ -221,7 +223,7 @@ func (a *Archives) ExtendClaim(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, extendWithin)
 	defer cancel()
-	err := a.update(ctx, e, func(now export.Export) (export.Export, error) { return now.Extended(e.Claim, p, a.Clock.Now()) })
+	err := a.update(ctx, e, func(current export.Export) (export.Export, error) { return current.Extended(e.Claim, p, a.Clock.Now()) })
 	if fault.Is(err, fault.Conflict, fault.NotFound) {
 		endWork(errClaimLost)
 	}
@@ -229,11 +231,11 @@ func (a *Archives) ExtendClaim(ctx context.Context) error {
 }
 
 // maxAttempt bounds an attempt, so that it ends before its archive's name is garbage.
-const maxAttempt = object.Grace - time.Hour
+const maxAttempt = object.BlobGracePeriod - time.Hour
 
-// make writes the archive to the store under an announced name, which is announced anew so that it
+// makeArchive writes the archive to the store under an announced name, which is announced anew so that it
 // is garbage when the archive expires.
-func (a *Archives) make(ctx context.Context, e export.Export) error {
+func (a *Archives) makeArchive(ctx context.Context, e export.Export) error {
 	m, err := a.Store.Directory().Members().Get(ctx, e.Org, e.User)
 	if fault.Is(err, fault.NotFound) || err == nil && (!m.Active() || m.Role != org.Owner) {
 		err = errNoOwner
@@ -255,17 +257,17 @@ func (a *Archives) make(ctx context.Context, e export.Export) error {
 	return a.Store.Atomic(ctx, func(r ports.Records) error {
 		now := a.Clock.Now()
 		expires := now.Add(a.Retention)
-		_, err := r.Journal().Exports().Update(ctx, e.Org, e.ID, func(is export.Export) (export.Export, error) {
-			return is.Finished(e.Claim, p, name, size, now, expires)
+		_, err := r.Journal().Exports().Update(ctx, e.Org, e.ID, func(current export.Export) (export.Export, error) {
+			return current.Finished(e.Claim, p, name, size, now, expires)
 		})
 		if err != nil {
 			return err
 		}
 		names := r.Storage().BlobNames()
 		if err := names.Forget(ctx, object.Blob{Org: e.Org, Name: name}); err != nil {
-			return fault.Wrap(fault.Unavailable, err, "The archive was collected, as it took longer than %v", object.Grace)
+			return fault.Wrap(fault.Unavailable, err, "The archive was collected, as it took longer than %v", object.BlobGracePeriod)
 		}
-		return names.Announce(ctx, e.Org, name, 0, expires.Add(-object.Grace))
+		return names.Announce(ctx, e.Org, name, 0, expires.Add(-object.BlobGracePeriod))
 	})
 }
 

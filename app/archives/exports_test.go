@@ -33,20 +33,20 @@ func TestADeletedMembersArchivesAreDiscarded(t *testing.T) {
 		return e.ID
 	}
 	start(ada, export.Expired)
-	must.NoError(t, d.Archives.Work(ctx))
+	must.NoError(t, d.Archives.MakeDue(ctx))
 	others := start(ben, export.Ready)
-	must.NoError(t, d.Archives.Work(ctx))
+	must.NoError(t, d.Archives.MakeDue(ctx))
 	kept[must.Do(d.Store.Journal().Exports().Get(ctx, ben.Org, others)).Or(t).Blob] = true
 	start(ada, export.Failed)
 
 	must.NoError(t, d.SendIdentityEvent(ctx, "user.deleted", map[string]any{"id": "user_ada", "deleted": true}))
-	must.NoError(t, d.Archives.Work(ctx))
+	must.NoError(t, d.Archives.MakeDue(ctx))
 	is := map[id.Export]export.Status{}
 	for _, e := range must.Do(d.Store.Journal().Exports().List(ctx, ada.Org)).Or(t) {
 		is[e.ID] = e.Status(d.Clock.Now())
 	}
 	must.Equal(t, want, is)
-	d.Clock.Advance(object.Grace + time.Millisecond)
+	d.Clock.Advance(object.BlobGracePeriod + time.Millisecond)
 	must.NoError(t, d.Upkeep.Run(ctx))
 	if names := must.Do(d.BlobNames(ctx)).Or(t); !maps.Equal(names, kept) {
 		t.Errorf("the store has %v, want %v", names, kept)
@@ -107,7 +107,7 @@ func TestAnExtensionWithoutAResponseEndsBeforeTheClaim(t *testing.T) {
 			}
 			store.silent, extended = false, true
 		}}
-		must.NoError(t, d.Archives.Work(ctx))
+		must.NoError(t, d.Archives.MakeDue(ctx))
 		if !extended {
 			t.Error("the claim was not extended")
 		}
@@ -123,7 +123,7 @@ type manyRecords struct {
 func (m manyRecords) Read(ctx context.Context, r io.Reader, only archive.Kind, each func(archive.Item) error) error {
 	return m.Archiver.Read(ctx, r, only, func(i archive.Item) error {
 		for n := 0; i.Record.Member != nil && n < m.more; n++ {
-			if err := each(archive.Item{Place: archive.Place{Kind: archive.Usage, Line: int64(n + 1)}}); err != nil {
+			if err := each(archive.Item{Location: archive.Location{Kind: archive.Usage, Line: int64(n + 1)}}); err != nil {
 				return err
 			}
 		}

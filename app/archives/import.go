@@ -42,44 +42,44 @@ const DefaultMaxBytes = 100 << 30
 
 // Imported is the outcome of an import.
 type Imported struct {
-	Manifest     archive.Manifest
-	Organisation org.Organisation
-	NewIDs       bool // the organisation and its records have other ids than in the archive
-	Known        int  // members who were users before
-	Created      int  // members whose users were created
-	Left         int  // members of the archive who are not members here
+	Manifest      archive.Manifest
+	Organisation  org.Organisation
+	NewIDs        bool // the organisation and its records have other ids than in the archive
+	ExistingUsers int  // members who were users before
+	CreatedUsers  int  // members whose users were created
+	Omitted       int  // members of the archive who are not members here
 }
 
-// errEnough ends the reading of an archive.
-var errEnough = errors.New("enough was read")
+// errStop ends the reading of an archive.
+var errStop = errors.New("enough was read")
 
 // importer is an import that is under way.
 type importer struct {
 	*Archives
 	Import
-	result  Imported
-	sum     string           // of the manifest's parts, so that each reading has the same
-	created org.Organisation // as it is stored
-	mapping archive.Mapping
-	members map[id.User]org.Profile // by the id in the archive, with the user here; absent: no member
-	joined  map[string]bool         // the identity provider's ids of these users
-	left    personal                // of the archive's members who become none
-	listed  int                     // members in Users
-	owners  int                     // members who are owners and may sign in
-	unknown int                     // members of another identity provider who are not in Users
-	random  string                  // makes the names of the contents
+	result       Imported
+	sum          string           // of the manifest's parts, so that each reading has the same
+	organisation org.Organisation // as it is stored
+	mapping      archive.Mapping
+	members      map[id.User]org.Profile // by the id in the archive, with the user here; absent: no member
+	providerIDs  map[string]bool         // the identity provider's ids of these users
+	omitted      personal                // of the archive's members who become none
+	listed       int                     // members in Users
+	owners       int                     // members who are owners and may sign in
+	unknown      int                     // members of another identity provider who are not in Users
+	random       string                  // makes the names of the contents
 }
 
 // Import makes an organisation of an archive, all of it or nothing. Members are users of the same
 // identity provider, who are created if they never signed in here, or those in Users. It reads the archive once to check all of it and to store the contents, and then
 // again to store the records in one transaction. The contents of an import that fails are garbage.
 func (a *Archives) Import(ctx context.Context, in Import) (Imported, error) {
-	i := &importer{Archives: a, Import: in, members: map[id.User]org.Profile{}, joined: map[string]bool{}, random: a.Secrets.Secret()}
-	i.left = personal{map[id.Team]bool{}, map[id.Workspace]bool{}, map[id.Task]bool{}}
+	i := &importer{Archives: a, Import: in, members: map[id.User]org.Profile{}, providerIDs: map[string]bool{}, random: a.Secrets.Secret()}
+	i.omitted = personal{map[id.Team]bool{}, map[id.Workspace]bool{}, map[id.Task]bool{}}
 	if err := i.check(); err != nil {
 		return Imported{}, err
 	}
-	if err := i.examine(ctx); err != nil {
+	if err := i.checkAndStoreContents(ctx); err != nil {
 		return Imported{}, err
 	}
 	err := a.Store.Atomic(ctx, func(r ports.Records) error { return i.store(ctx, r) })
@@ -101,7 +101,7 @@ func (i *importer) check() error {
 }
 
 // read reads the archive, its records of one kind only unless only is empty, and calls each with its
-// items. Each may return errEnough.
+// items. Each may return errStop.
 func (i *importer) read(ctx context.Context, only archive.Kind, each func(archive.Item) error) (err error) {
 	r, err := i.Open()
 	if err != nil {
@@ -120,7 +120,7 @@ func (i *importer) read(ctx context.Context, only archive.Kind, each func(archiv
 		}
 		return each(item)
 	})
-	if errors.Is(err, errEnough) {
+	if errors.Is(err, errStop) {
 		err = nil
 	}
 	return err
@@ -131,7 +131,7 @@ func (i *importer) files(ctx context.Context) iter.Seq2[object.Object, error] {
 	return func(yield func(object.Object, error) bool) {
 		err := i.read(ctx, archive.Objects, func(item archive.Item) error {
 			if o := item.Record.Object; o != nil && !yield(*o, nil) || item.Content != nil {
-				return errEnough
+				return errStop
 			}
 			return nil
 		})
@@ -141,8 +141,8 @@ func (i *importer) files(ctx context.Context) iter.Seq2[object.Object, error] {
 	}
 }
 
-// examine checks the whole archive, finds the users and stores the contents.
-func (i *importer) examine(ctx context.Context) error {
+// checkAndStoreContents checks the whole archive, finds the users and stores the contents.
+func (i *importer) checkAndStoreContents(ctx context.Context) error {
 	next, stop := iter.Pull2(i.files(ctx))
 	defer stop()
 	var references archive.References
@@ -151,10 +151,10 @@ func (i *importer) examine(ctx context.Context) error {
 		case item.Manifest != nil:
 			i.result.Manifest = *item.Manifest
 			i.mapping = archive.Mapping{From: item.Manifest.Organisation, Users: map[id.User]id.User{}}
-			references.Made = item.Manifest.Made
+			references.ArchivedAt = item.Manifest.CreatedAt
 			return item.Manifest.Check(cmp.Or(i.MaxBytes, DefaultMaxBytes), i.Clock.Now())
 		case item.Content != nil:
-			if err := i.ready(&references); err != nil {
+			if err := i.checkComplete(&references); err != nil {
 				return err
 			}
 			o, err, more := next()
@@ -164,22 +164,22 @@ func (i *importer) examine(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			return i.content(ctx, o, item)
+			return i.storeContent(ctx, o, item)
 		}
 		err := references.Check(item.Record)
 		if o := item.Record.Object; err == nil && o != nil && o.Size > i.MaxSize {
 			err = fault.Field("size", "must be at most %d, the largest content of a file here", i.MaxSize)
 		}
 		if err == nil && item.Record.Organisation != nil {
-			err = i.choose(ctx, *item.Record.Organisation)
+			err = i.chooseOrganisation(ctx, *item.Record.Organisation)
 		}
 		if err == nil && item.Record.Member != nil {
-			err = i.member(ctx, *item.Record.Member)
+			err = i.findUser(ctx, *item.Record.Member)
 		}
 		if err != nil {
-			return item.Place.Failed(err)
+			return item.Location.Wrap(err)
 		}
-		i.leavesOut(item.Record)
+		i.omits(item.Record)
 		return nil
 	})
 	if err != nil {
@@ -188,11 +188,11 @@ func (i *importer) examine(ctx context.Context) error {
 	if _, err, more := next(); err != nil || more {
 		return errors.Join(err, fault.New(fault.Invalid, "The archive has fewer contents than files"))
 	}
-	return i.ready(&references)
+	return i.checkComplete(&references)
 }
 
-// ready returns an error if the records that were read cannot be imported.
-func (i *importer) ready(references *archive.References) error {
+// checkComplete returns an error if the records that were read cannot be imported.
+func (i *importer) checkComplete(references *archive.References) error {
 	if err := references.CheckOwner(); err != nil {
 		return err
 	}
@@ -213,9 +213,9 @@ func (i *importer) sameProvider() bool {
 	return i.Issuer != "" && i.Issuer == i.result.Manifest.Issuer
 }
 
-// choose sets the id of the organisation, and the provider's id: the given one, which nobody else
+// chooseOrganisation sets the id of the organisation, and the provider's id: the given one, which nobody else
 // may have. That of the archive is not taken, since nothing proves that the archive is of it.
-func (i *importer) choose(ctx context.Context, o org.Organisation) error {
+func (i *importer) chooseOrganisation(ctx context.Context, o org.Organisation) error {
 	all := i.Store.Directory().Organisations()
 	_, err := all.Get(ctx, o.ID)
 	switch {
@@ -228,16 +228,16 @@ func (i *importer) choose(ctx context.Context, o org.Organisation) error {
 		return err
 	}
 	now := i.Clock.Now()
-	i.created = org.Organisation{
+	i.organisation = org.Organisation{
 		ID: i.mapping.To, ProviderID: i.Organisation, Name: cmp.Or(i.Name, o.Name), Slug: cmp.Or(i.Slug, o.Slug),
 		CreatedAt: o.CreatedAt, UpdatedAt: now,
 	}
 	if i.Organisation == "" {
-		i.created.ProviderID = "imported:" + string(i.mapping.To)
+		i.organisation.ProviderID = "imported:" + string(i.mapping.To)
 		return nil
 	}
 	if i.sameProvider() && i.Organisation == o.ProviderID {
-		i.created.CreatedBy = o.CreatedBy
+		i.organisation.CreatedBy = o.CreatedBy
 	}
 	_, err = all.ByProvider(ctx, i.Organisation)
 	switch {
@@ -249,8 +249,8 @@ func (i *importer) choose(ctx context.Context, o org.Organisation) error {
 	return err
 }
 
-// member finds the user of a member.
-func (i *importer) member(ctx context.Context, p org.Profile) error {
+// findUser finds the user of a member.
+func (i *importer) findUser(ctx context.Context, p org.Profile) error {
 	users := i.Store.Directory().Users()
 	name, listed := i.Users[p.User]
 	var u org.User
@@ -263,7 +263,7 @@ func (i *importer) member(ctx context.Context, p org.Profile) error {
 		u, err = users.ByProvider(ctx, p.Person.ProviderID)
 	case name == noMember:
 		i.listed++
-		i.result.Left++
+		i.result.Omitted++
 		return nil
 	case isID:
 		u, err = users.Get(ctx, user)
@@ -279,23 +279,23 @@ func (i *importer) member(ctx context.Context, p org.Profile) error {
 	}
 	switch {
 	case fault.Is(err, fault.NotFound):
-		if u, err = i.fresh(ctx, p.Person); err == nil {
-			i.result.Created++
+		if u, err = i.newUser(ctx, p.Person); err == nil {
+			i.result.CreatedUsers++
 		}
 	case err == nil && u.Deleted():
-		i.result.Left++
+		i.result.Omitted++
 		return nil
 	case err == nil:
-		i.result.Known++
+		i.result.ExistingUsers++
 	}
 	if err != nil {
 		return err
 	}
-	return i.join(p, u)
+	return i.addMember(p, u)
 }
 
-// fresh returns the record of a user who never signed in here.
-func (i *importer) fresh(ctx context.Context, u org.User) (org.User, error) {
+// newUser returns the record of a user who never signed in here.
+func (i *importer) newUser(ctx context.Context, u org.User) (org.User, error) {
 	now := i.Clock.Now()
 	u.CreatedAt, u.UpdatedAt = now, now
 	_, err := i.Store.Directory().Users().Get(ctx, u.ID)
@@ -308,11 +308,11 @@ func (i *importer) fresh(ctx context.Context, u org.User) (org.User, error) {
 	return u, nil
 }
 
-func (i *importer) join(p org.Profile, u org.User) error {
-	if i.joined[u.ProviderID] {
+func (i *importer) addMember(p org.Profile, u org.User) error {
+	if i.providerIDs[u.ProviderID] {
 		return fault.Field("userId", "is of the same user here as that of another member")
 	}
-	i.joined[u.ProviderID] = true
+	i.providerIDs[u.ProviderID] = true
 	if u.ID != p.User {
 		i.mapping.Users[p.User] = u.ID
 	}
@@ -331,64 +331,64 @@ type personal struct {
 	tasks      map[id.Task]bool
 }
 
-func (i *importer) gone(u id.User) bool {
+func (i *importer) isOmitted(u id.User) bool {
 	_, ok := i.members[u]
 	return !ok
 }
 
-// leavesOut reports whether a record is not imported: the personal files, and the personal team with
+// omits reports whether a record is not imported: the personal files, and the personal team with
 // its workspaces, tasks and files, of somebody who does not become a member, such as a user who was
 // deleted since the archive was made. It remembers the teams, workspaces and tasks that are left out,
 // so members, teams and workspaces must be given before what is in them.
-func (i *importer) leavesOut(r archive.Record) bool {
+func (i *importer) omits(r archive.Record) bool {
 	in := func(t *id.Team, w *id.Workspace) bool {
-		return t != nil && i.left.teams[*t] || w != nil && i.left.workspaces[*w]
+		return t != nil && i.omitted.teams[*t] || w != nil && i.omitted.workspaces[*w]
 	}
 	switch {
-	case r.Team != nil && r.Team.Kind == team.Personal && i.gone(r.Team.CreatedBy):
-		i.left.teams[r.Team.ID] = true
+	case r.Team != nil && r.Team.Kind == team.Personal && i.isOmitted(r.Team.CreatedBy):
+		i.omitted.teams[r.Team.ID] = true
 		return true
 	case r.TeamMember != nil:
-		return i.gone(r.TeamMember.User) || in(&r.TeamMember.Team, nil)
+		return i.isOmitted(r.TeamMember.User) || in(&r.TeamMember.Team, nil)
 	case r.Workspace != nil && in(&r.Workspace.Team, nil):
-		i.left.workspaces[r.Workspace.ID] = true
+		i.omitted.workspaces[r.Workspace.ID] = true
 		return true
-	case r.Order != nil:
-		return i.gone(r.Order.User)
+	case r.WorkspaceOrder != nil:
+		return i.isOmitted(r.WorkspaceOrder.User)
 	case r.Task != nil && in(nil, r.Task.Workspace):
-		i.left.tasks[r.Task.ID] = true
+		i.omitted.tasks[r.Task.ID] = true
 		return true
-	case r.Change != nil:
-		return i.left.tasks[r.Change.Task]
+	case r.TaskChange != nil:
+		return i.omitted.tasks[r.TaskChange.Task]
 	case r.Object != nil && r.Object.Scope == object.Personal:
-		return r.Object.Owner != nil && i.gone(*r.Object.Owner)
+		return r.Object.Owner != nil && i.isOmitted(*r.Object.Owner)
 	case r.Object != nil:
 		return in(r.Object.Team, r.Object.Workspace)
 	}
 	return false
 }
 
-// blob returns the name of the content of a file of the archive.
-func (i *importer) blob(o object.Object) string {
-	is := *i.mapping.Record(archive.Record{Object: &o}).Object
-	is.Version--
+// blobName returns the name of the content of a file of the archive.
+func (i *importer) blobName(o object.Object) string {
+	target := *i.mapping.Record(archive.Record{Object: &o}).Object
+	target.Version--
 	sum := sha256.Sum256([]byte(i.random + string(o.ID)))
-	return is.BlobName(hex.EncodeToString(sum[:16]))
+	return target.BlobName(hex.EncodeToString(sum[:16]))
 }
 
-// content stores the content of a file.
-func (i *importer) content(ctx context.Context, o object.Object, item archive.Item) error {
+// storeContent stores the content of a file.
+func (i *importer) storeContent(ctx context.Context, o object.Object, item archive.Item) error {
 	if item.Path != archive.ContentPath(o) || item.Size != o.Size {
 		return fault.New(fault.Invalid, "The archive has the content %.200s of %d bytes in the place of %.200s of %d bytes", item.Path, item.Size, archive.ContentPath(o), o.Size)
 	}
 	read := object.Verify(item.Content, o.Size, o.Checksum, func(int64) error {
 		return fault.New(fault.Invalid, "The content of %.200s has another checksum than in %s", archive.ContentPath(o), archive.FileName(archive.Objects))
 	})
-	if i.leavesOut(archive.Record{Object: &o}) {
+	if i.omits(archive.Record{Object: &o}) {
 		_, err := io.Copy(io.Discard, read)
 		return err
 	}
-	name := i.blob(o)
+	name := i.blobName(o)
 	if err := i.Store.Storage().BlobNames().Announce(ctx, i.mapping.To, name, 0, i.Clock.Now()); err != nil {
 		return err
 	}
@@ -401,10 +401,10 @@ func (i *importer) store(ctx context.Context, r ports.Records) error {
 	w := &writer{importer: i, Records: r, o: i.mapping.To}
 	err := i.read(ctx, "", func(item archive.Item) error {
 		if item.Content != nil {
-			return errEnough
+			return errStop
 		}
 		// Records that are not stored, such as usage, may be many, and the database ends a transaction without statements.
-		if item.Manifest == nil && item.Place.Line%maxTogether == 0 {
+		if item.Manifest == nil && item.Location.Line%maxTogether == 0 {
 			if _, err := r.Directory().Organisations().Get(ctx, w.o); err != nil {
 				return err
 			}
@@ -412,7 +412,7 @@ func (i *importer) store(ctx context.Context, r ports.Records) error {
 		if item.Record.Kind() == "" {
 			return nil
 		}
-		return w.add(ctx, item.Place, item.Record)
+		return w.add(ctx, item.Location, item.Record)
 	})
 	if err == nil {
 		err = w.flush(ctx)
@@ -420,9 +420,9 @@ func (i *importer) store(ctx context.Context, r ports.Records) error {
 	if err != nil {
 		return err
 	}
-	detail := fmt.Sprintf("from %s as of %s", i.mapping.From, i.result.Manifest.Made.Format("2006-01-02T15:04:05Z"))
+	detail := fmt.Sprintf("from %s as of %s", i.mapping.From, i.result.Manifest.CreatedAt.Format("2006-01-02T15:04:05Z"))
 	entry := audit.By(org.Actor{Operator: true}, audit.Origin{}, id.Entry(i.IDs.New()), w.o, audit.Imported, "", detail, now)
-	i.result.Organisation = i.created
+	i.result.Organisation = i.organisation
 	return r.Journal().Audit().Add(ctx, entry)
 }
 
@@ -430,12 +430,12 @@ func (i *importer) store(ctx context.Context, r ports.Records) error {
 type writer struct {
 	*importer
 	ports.Records
-	o       id.Org
-	place   archive.Place // of the last record
-	tasks   []task.Task
-	changes []task.Change
-	objects []object.Change
-	bytes   int // of the texts of tasks
+	o        id.Org
+	location archive.Location // of the last record
+	tasks    []task.Task
+	changes  []task.Change
+	objects  []object.Change
+	bytes    int // of the texts of tasks
 }
 
 // Bounds of what is added together.
@@ -444,33 +444,33 @@ const (
 	maxBytes    = 1 << 20
 )
 
-func (w *writer) add(ctx context.Context, at archive.Place, r archive.Record) error {
-	if at.Kind != w.place.Kind {
+func (w *writer) add(ctx context.Context, location archive.Location, r archive.Record) error {
+	if location.Kind != w.location.Kind {
 		if err := w.flush(ctx); err != nil {
 			return err
 		}
 	}
-	w.place = at
+	w.location = location
 	err := w.put(ctx, w.mapping.Record(r), r)
 	if err == nil && (len(w.tasks)+len(w.changes)+len(w.objects) >= maxTogether || w.bytes >= maxBytes) {
 		return w.flush(ctx)
 	}
 	if err != nil {
-		return at.Failed(err)
+		return location.Wrap(err)
 	}
 	return nil
 }
 
 // put adds a record; was is the record of the archive.
 func (w *writer) put(ctx context.Context, r, was archive.Record) error {
-	if w.leavesOut(was) {
+	if w.omits(was) {
 		return nil
 	}
 	dir, work := w.Directory(), w.Work()
 	switch {
 	case r.Organisation != nil:
-		made, err := dir.Organisations().Upsert(ctx, w.created, func(o org.Organisation) (org.Organisation, error) {
-			if o != w.created {
+		stored, err := dir.Organisations().Upsert(ctx, w.organisation, func(o org.Organisation) (org.Organisation, error) {
+			if o != w.organisation {
 				return o, fault.New(fault.Conflict, "The organisation was made meanwhile: import again")
 			}
 			return o, nil
@@ -478,7 +478,7 @@ func (w *writer) put(ctx context.Context, r, was archive.Record) error {
 		if err != nil {
 			return err
 		}
-		_, err = dir.Organisations().Lock(ctx, made.ID)
+		_, err = dir.Organisations().Lock(ctx, stored.ID)
 		return err
 	case r.Member != nil:
 		return w.putMember(ctx, was.Member.User)
@@ -489,11 +489,11 @@ func (w *writer) put(ctx context.Context, r, was archive.Record) error {
 		return err
 	case r.Workspace != nil:
 		return work.Workspaces().Add(ctx, w.o, *r.Workspace)
-	case r.Order != nil:
-		return work.Orders().Update(ctx, w.o, r.Order.User, func(workspace.Order) (workspace.Order, error) { return r.Order.Workspaces, nil })
+	case r.WorkspaceOrder != nil:
+		return work.Orders().Update(ctx, w.o, r.WorkspaceOrder.User, func(workspace.Order) (workspace.Order, error) { return r.WorkspaceOrder.Workspaces, nil })
 	case r.Task != nil:
 		t := *r.Task
-		if t.Assignee != nil && w.gone(*was.Task.Assignee) {
+		if t.Assignee != nil && w.isOmitted(*was.Task.Assignee) {
 			t.Assignee = nil
 		}
 		w.bytes += len(t.Metadata)
@@ -501,12 +501,12 @@ func (w *writer) put(ctx context.Context, r, was archive.Record) error {
 			w.bytes += len(*t.Description)
 		}
 		w.tasks = append(w.tasks, t)
-	case r.Change != nil:
-		w.changes = append(w.changes, r.Change.Change)
-	case r.Entry != nil:
-		return w.Journal().Audit().Add(ctx, *r.Entry)
+	case r.TaskChange != nil:
+		w.changes = append(w.changes, r.TaskChange.Change)
+	case r.AuditEntry != nil:
+		return w.Journal().Audit().Add(ctx, *r.AuditEntry)
 	case r.Object != nil:
-		return w.putObject(ctx, *r.Object, w.blob(*was.Object))
+		return w.putObject(ctx, *r.Object, w.blobName(*was.Object))
 	}
 	return nil
 }
@@ -542,7 +542,7 @@ func (w *writer) putObject(ctx context.Context, o object.Object, blob string) er
 		}
 	}
 	if err := storage.BlobNames().Forget(ctx, object.Blob{Org: w.o, Name: blob}); err != nil {
-		return fault.Wrap(fault.KindOf(err), err, "its content was collected, as the import took longer than %v", object.Grace)
+		return fault.Wrap(fault.KindOf(err), err, "its content was collected, as the import took longer than %v", object.BlobGracePeriod)
 	}
 	if err := storage.Objects().Add(ctx, w.o, o); err != nil {
 		return err
@@ -563,7 +563,7 @@ func (w *writer) flush(ctx context.Context) error {
 		_, err = w.Storage().Changes().Append(ctx, w.o, w.objects...)
 	}
 	if err != nil {
-		return fault.Wrap(fault.KindOf(err), err, "%s, up to line %d", archive.FileName(w.place.Kind), w.place.Line)
+		return fault.Wrap(fault.KindOf(err), err, "%s, up to line %d", archive.FileName(w.location.Kind), w.location.Line)
 	}
 	w.tasks, w.changes, w.objects, w.bytes = nil, nil, nil, 0
 	return nil

@@ -75,8 +75,8 @@ func ParseImport(args []string) (file, users string, in archives.Import, err err
 	return args[0], users, in, err
 }
 
-// readUsers reads the users here of members of an archive: two ids on each line. If file is "" there
-// are none.
+// readUsers reads the file of users: on each line the id of a member in the archive, and that of the member's user
+// on this server. It returns nil if file is "".
 func readUsers(file string) (map[id.User]string, error) {
 	if file == "" {
 		return nil, nil
@@ -113,17 +113,17 @@ func ImportFile(ctx context.Context, c config.Config, file, users string, in arc
 	}
 	return withArchives(ctx, c, log, func(a *archives.Archives) error {
 		in.Open = func() (io.ReadCloser, error) { return os.Open(file) }
-		did, err := a.Import(ctx, in)
+		imported, err := a.Import(ctx, in)
 		if err != nil {
 			return err
 		}
-		m := did.Manifest
+		m := imported.Manifest
 		w := bufio.NewWriter(out)
-		fmt.Fprintf(w, "Imported %s (%s): %d records and %d files of %d bytes.\n", did.Organisation.Name, did.Organisation.ID, m.Records(), m.Contents, m.Bytes)
-		if did.NewIDs {
+		fmt.Fprintf(w, "Imported %s (%s): %d records and %d files of %d bytes.\n", imported.Organisation.Name, imported.Organisation.ID, m.Records(), m.Contents, m.Bytes)
+		if imported.NewIDs {
 			fmt.Fprintf(w, "%s is in use here: the organisation and its records have new ids.\n", m.Organisation)
 		}
-		fmt.Fprintf(w, "Members: %d were users here, %d become users, %d are no members here.\n", did.Known, did.Created, did.Left)
+		fmt.Fprintf(w, "Members: %d were users here, %d become users, %d are no members here.\n", imported.ExistingUsers, imported.CreatedUsers, imported.Omitted)
 		return w.Flush()
 	})
 }
@@ -155,7 +155,7 @@ func newArchives(lc fx.Lifecycle, p archivesParams) *archives.Archives {
 		Store: p.Store, Snapshots: p.Snapshots, Blobs: p.Blobs, Archiver: archive.Archiver{}, Clock: p.Clock, IDs: p.IDs, Secrets: p.Secrets,
 		Version: Version(), Issuer: p.Config.IdentityIssuer.Text(), Signed: p.Signed, Retention: p.Config.Exports, Locked: p.Access.Locked, Origin: access.Origin,
 	})
-	schedule(lc, exportEvery, a.Work, p.Log, "export failed")
+	schedule(lc, exportEvery, a.MakeDue, p.Log, "export failed")
 	schedule(lc, export.ExtendEvery, a.ExtendClaim, p.Log, "export claim extension failed")
 	return a
 }

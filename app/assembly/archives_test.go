@@ -146,7 +146,7 @@ func contents(t *testing.T, file string) (m domain.Manifest, records map[domain.
 			texts[i.Path] = text.String()
 			return err
 		default:
-			records[i.Place.Kind]++
+			records[i.Location.Kind]++
 		}
 		return nil
 	}))
@@ -167,7 +167,7 @@ func TestExportWritesAnOrganisationToAFile(t *testing.T) {
 	if m.Organisation != exampleOrg || m.Contents != 5 || m.Version != Version() {
 		t.Errorf("the manifest is %+v", m)
 	}
-	for k, n := range map[domain.Kind]int{domain.Members: 2, domain.Teams: 3, domain.Workspaces: 2, domain.Tasks: 3, domain.Changes: 2, domain.Entries: 1, domain.Objects: 5} {
+	for k, n := range map[domain.Kind]int{domain.Members: 2, domain.Teams: 3, domain.Workspaces: 2, domain.Tasks: 3, domain.TaskHistory: 2, domain.AuditEntries: 1, domain.Objects: 5} {
 		if records[k] != n {
 			t.Errorf("%d %s, want %d", records[k], k, n)
 		}
@@ -450,7 +450,7 @@ func TestAnImportLeavesUsersAndOrganisationsOfTheProviderAlone(t *testing.T) {
 				}
 			}}, nil
 		}})
-		if did.Known != 1 || did.Left != 1 || did.Created != 0 {
+		if did.ExistingUsers != 1 || did.Omitted != 1 || did.CreatedUsers != 0 {
 			t.Errorf("%+v", did)
 		}
 		return err
@@ -554,7 +554,7 @@ func TestReferencesThatPointNowhereAreRefused(t *testing.T) {
 		{domain.Tasks, func(r *domain.Record) { r.Task.Workspace = new(uid[id.Workspace](98)) }, "tasks.jsonl line 1: workspaceId is of no workspace"},
 		{domain.Tasks, func(r *domain.Record) { r.Task.Assignee = new(uid[id.User](98)) }, "tasks.jsonl line 1: assigneeId is of nobody"},
 		{domain.Tasks, func(r *domain.Record) { r.Task.ID = uid[id.Task](41) }, "tasks.jsonl, up to line 3: "},
-		{domain.Changes, func(r *domain.Record) { r.Change.Task = uid[id.Task](98) }, "task-history.jsonl, up to line 2: Task not found"},
+		{domain.TaskHistory, func(r *domain.Record) { r.TaskChange.Task = uid[id.Task](98) }, "task-history.jsonl, up to line 2: Task not found"},
 		{domain.Members, func(r *domain.Record) { r.Member.Role = org.Viewer }, "No member of the archive is an OWNER"},
 		{domain.Members, func(r *domain.Record) { r.Member.Person.ProviderID = "user_0" }, "members.jsonl line 2: userId is of the same user here"},
 		{domain.Members, func(r *domain.Record) { r.Member.JoinedAt = time.Now().Add(2 * time.Hour) }, "members.jsonl line 1: has a time after the archive was made"},
@@ -585,11 +585,11 @@ func TestAPanicFailsTheAttemptOfAnExport(t *testing.T) {
 			return err
 		}
 		a.Snapshots = changed{a.Snapshots, domain.Tasks, func(*domain.Record) { panic("so") }}
-		if err := a.Work(t.Context()); err == nil || !strings.Contains(err.Error(), "panic: so") {
+		if err := a.MakeDue(t.Context()); err == nil || !strings.Contains(err.Error(), "panic: so") {
 			t.Errorf("%v", err)
 		}
 		e, err := exports.Get(t.Context(), exampleOrg, e.ID)
-		if e.Stored() != export.Pending || e.Attempts != 1 {
+		if e.StoredStatus() != export.Pending || e.Attempts != 1 {
 			t.Errorf("%+v", e)
 		}
 		return err

@@ -69,13 +69,13 @@ func ServeWithClock(ctx context.Context, c config.Config, clock ports.Clock, out
 
 // serveWith runs the server until ctx ends, with more options of the graph. It writes the log to log, and
 // calls listening once requests are answered.
-func serveWith(ctx context.Context, c config.Config, log io.Writer, listening func(publicURL, signInPage, net.Listener), more ...fx.Option) (err error) {
+func serveWith(ctx context.Context, c config.Config, log io.Writer, listening func(publicURL, signInPage, net.Listener), extra ...fx.Option) (err error) {
 	lines := newBufferedLog(log)
 	defer func() { err = errors.Join(err, lines.flush()) }()
 	logger := slog.New(flushingHandler{c.Logger(lines).Handler(), lines})
-	made, cancel := context.WithTimeout(ctx, startTimeout)
+	buildCtx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	app := fx.New(server(making{made}, c, logger), fx.Options(more...), fx.Invoke(func(lc fx.Lifecycle, base publicURL, page signInPage, l net.Listener) {
+	app := fx.New(server(graphContext{buildCtx}, c, logger), fx.Options(extra...), fx.Invoke(func(lc fx.Lifecycle, base publicURL, page signInPage, l net.Listener) {
 		lc.Append(fx.StartHook(func() {
 			listening(base, page, l)
 			for _, u := range c.Unknown {
@@ -97,9 +97,9 @@ func serveWith(ctx context.Context, c config.Config, log io.Writer, listening fu
 		return dig.RootCause(err) // without fx's description of the graph
 	}
 	// A start is completed even if ctx ends, because Stop needs a complete one.
-	starting, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
+	startCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
 	defer cancel()
-	if err := app.Start(starting); err != nil {
+	if err := app.Start(startCtx); err != nil {
 		return dig.RootCause(err) // without fx's description of the graph
 	}
 	// Memory that only the start needed is returned to the system. The first collection
@@ -107,7 +107,7 @@ func serveWith(ctx context.Context, c config.Config, log io.Writer, listening fu
 	runtime.GC()
 	debug.FreeOSMemory()
 	if os.Getenv("GOGC") == "" {
-		paceCollections(defaultGCPercent)
+		adjustGCPercent(defaultGCPercent)
 	}
 	code := 0
 	select {
@@ -116,9 +116,9 @@ func serveWith(ctx context.Context, c config.Config, log io.Writer, listening fu
 		code = signal.ExitCode
 	}
 	logger.Info("stopping")
-	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	stopCtx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	if err := app.Stop(stopping); err != nil {
+	if err := app.Stop(stopCtx); err != nil {
 		return err
 	}
 	if code != 0 {
@@ -128,7 +128,7 @@ func serveWith(ctx context.Context, c config.Config, log io.Writer, listening fu
 }
 
 // server returns the complete fx graph of a configuration.
-func server(ctx making, c config.Config, logger *slog.Logger) fx.Option {
+func server(ctx graphContext, c config.Config, logger *slog.Logger) fx.Option {
 	return fx.Options(
 		fx.NopLogger,
 		fx.Supply(ctx, c, logger, new(draining)),
@@ -283,7 +283,7 @@ func startUpkeep(lc fx.Lifecycle, c config.Config, store ports.Store, blobs port
 func newPlanLimiter(lc fx.Lifecycle, c config.Config, store ports.Store, clock ports.Clock, log *slog.Logger) *ratelimit.Limiter {
 	l := ratelimit.New(store, clock, c.PlanRequests, func(err error) { log.Warn("request count sync failed", "error", err) })
 	if l != nil {
-		run(lc, l.Work)
+		run(lc, l.Run)
 	}
 	return l
 }
@@ -429,11 +429,11 @@ const progressRecords = 250_000
 
 // PrintKeys writes a new file of keys of the kind "tokens" or "secrets".
 func PrintKeys(out io.Writer, kind string) error {
-	made := map[string]func() ([]byte, error){"tokens": servicetoken.Generate, "secrets": vault.Generate}[kind]
-	if made == nil {
+	generate := map[string]func() ([]byte, error){"tokens": servicetoken.Generate, "secrets": vault.Generate}[kind]
+	if generate == nil {
 		return fmt.Errorf("there are keys for tokens and for secrets, not for %q", kind)
 	}
-	text, err := made()
+	text, err := generate()
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func TestProfilesAreValidAndPrinted(t *testing.T) {
 	chosen := map[string][]choice{}
 	for _, p := range profiles {
 		c := read(t, p.environ...)
-		if err := fx.ValidateApp(server(making{t.Context()}, c, c.Logger(io.Discard)), fx.Invoke(func(publicURL, signInPage) {})); err != nil {
+		if err := fx.ValidateApp(server(graphContext{t.Context()}, c, c.Logger(io.Discard)), fx.Invoke(func(publicURL, signInPage) {})); err != nil {
 			t.Errorf("%s: %v", p.name, err)
 		}
 		page.WriteString("\n## " + p.name + "\n\n" + p.about + "\n\n" + describe(profile(c), chosen[p.like]))

@@ -64,12 +64,12 @@ func chooseRecords(c config.Config) choice {
 // startTimeout bounds the making of the graph, and then its start.
 const startTimeout = time.Minute
 
-// making is the context in which the graph is made. It ends when the server is to stop.
-type making struct{ context.Context }
+// graphContext is the context in which the graph is made. It ends when the server is to stop.
+type graphContext struct{ context.Context }
 
 // openDatabase opens the database and, in development, brings its schema up to date. In
 // production "collabd migrate" does that, and the server is not ready before.
-func openDatabase(ctx making, lc fx.Lifecycle, c config.Config, log *slog.Logger, bus ports.Bus, t telemetry) (records, error) {
+func openDatabase(ctx graphContext, lc fx.Lifecycle, c config.Config, log *slog.Logger, bus ports.Bus, t telemetry) (records, error) {
 	locks, err := datadir.LockServer(c, false)
 	if err != nil {
 		return records{}, err
@@ -83,9 +83,9 @@ func openDatabase(ctx making, lc fx.Lifecycle, c config.Config, log *slog.Logger
 	}
 	lc.Append(fx.StopHook(db.Close))
 	if c.Production() {
-		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
+		readyCtx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		if err := db.Ready(asking); err != nil {
+		if err := db.Ready(readyCtx); err != nil {
 			log.Warn("database is not ready", "error", err)
 		}
 	} else if err := db.Migrate(ctx); err != nil {
@@ -97,11 +97,11 @@ func openDatabase(ctx making, lc fx.Lifecycle, c config.Config, log *slog.Logger
 			return records{}, errors.Join(err, db.Close())
 		}
 	}
-	all := records{Store: db, Epochs: db, Health: db, Snapshots: db}
+	result := records{Store: db, Epochs: db, Health: db, Snapshots: db}
 	if c.Database() == "postgres" {
-		all.Time = db.Now
+		result.Time = db.Now
 	}
-	return all, nil
+	return result, nil
 }
 
 // pause waits before the next attempt of a transaction, longer each time.
@@ -110,14 +110,14 @@ func pause(ctx context.Context, attempt int) error {
 }
 
 func chooseBlobs(c config.Config) choice {
-	where := map[string]string{
+	storage := map[string]string{
 		"file": "in local files", "gs": "on Google Cloud Storage", "s3": "on S3", "azblob": "on Azure Blob Storage", "mem": "in memory",
 	}[c.BlobURL.Scheme()]
-	return choice{group: "Blobs", adapter: "`bucket`, " + where, variable: "COLLAB_BLOB_URL", option: fx.Provide(openBlobs)}
+	return choice{group: "Blobs", adapter: "`bucket`, " + storage, variable: "COLLAB_BLOB_URL", option: fx.Provide(openBlobs)}
 }
 
 // openBlobs returns no signed blobs if the store or the configuration has none.
-func openBlobs(ctx making, lc fx.Lifecycle, c config.Config) (ports.Blobs, ports.SignedBlobs, error) {
+func openBlobs(ctx graphContext, lc fx.Lifecycle, c config.Config) (ports.Blobs, ports.SignedBlobs, error) {
 	b, err := bucket.Open(ctx, c.BlobURL.Text())
 	if err != nil {
 		return nil, nil, fmt.Errorf("COLLAB_BLOB_URL: %w", err)
@@ -341,11 +341,11 @@ func listen(c config.Config) (net.Listener, publicURL, error) {
 	if c.PublicURL.IsSet() {
 		return l, publicURL(c.PublicURL.Text()), nil
 	}
-	at, host := l.Addr().(*net.TCPAddr), "localhost"
-	if ip := at.IP.String(); !at.IP.IsUnspecified() && ip != "127.0.0.1" {
+	address, host := l.Addr().(*net.TCPAddr), "localhost"
+	if ip := address.IP.String(); !address.IP.IsUnspecified() && ip != "127.0.0.1" {
 		host = ip // localhost need not lead to it
 	}
-	return l, publicURL("http://" + net.JoinHostPort(host, strconv.Itoa(at.Port))), nil
+	return l, publicURL("http://" + net.JoinHostPort(host, strconv.Itoa(address.Port))), nil
 }
 
 func chooseMail(c config.Config) choice {

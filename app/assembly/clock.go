@@ -40,7 +40,7 @@ type commonClock struct {
 }
 
 // newClock returns the machine's clock, or one that is corrected from the start on and regularly.
-func newClock(ctx making, lc fx.Lifecycle, machine machineClock, database databaseTime, log *slog.Logger) (ports.Clock, error) {
+func newClock(ctx graphContext, lc fx.Lifecycle, machine machineClock, database databaseTime, log *slog.Logger) (ports.Clock, error) {
 	if database == nil {
 		return machine.Clock, nil
 	}
@@ -79,17 +79,17 @@ func (c *commonClock) Now() time.Time { return c.machine.Now().Add(time.Duration
 func (c *commonClock) compare(ctx context.Context) (counts bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, comparisonTimeout)
 	defer cancel()
-	began := c.machine.Now()
+	start := c.machine.Now()
 	databaseNow, err := c.database(ctx)
 	if err != nil {
 		return false, err
 	}
-	took := c.machine.Now().Sub(began)
-	if took < 0 || took > maxComparison {
+	duration := c.machine.Now().Sub(start)
+	if duration < 0 || duration > maxComparison {
 		return false, nil
 	}
-	ahead := databaseNow.Sub(began.Add(took / 2)).Truncate(time.Millisecond)
-	if (ahead - time.Duration(c.ahead.Load())).Abs() <= took/2+clockTolerance {
+	ahead := databaseNow.Sub(start.Add(duration / 2)).Truncate(time.Millisecond)
+	if (ahead - time.Duration(c.ahead.Load())).Abs() <= duration/2+clockTolerance {
 		return true, nil
 	}
 	c.ahead.Store(int64(ahead))

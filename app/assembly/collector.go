@@ -14,17 +14,17 @@ const (
 	minGarbage       = 16 << 20 // bytes that the heap grows by at least before a collection
 )
 
-// paceCollections sets the percentage for the heap that is live now, and again after each
+// adjustGCPercent sets the percentage for the heap that is live now, and again after each
 // collection. percent is the one that is set.
-func paceCollections(percent int) {
+func adjustGCPercent(percent int) {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
-	if wanted := gcPercent(live[0].Value.Uint64()); wanted != percent {
-		debug.SetGCPercent(wanted)
-		percent = wanted
+	if target := gcPercent(live[0].Value.Uint64()); target != percent {
+		debug.SetGCPercent(target)
+		percent = target
 	}
 	// The object is lost at once, so that the next collection frees it.
-	runtime.AddCleanup(&struct{ next *int }{}, paceCollections, percent)
+	runtime.AddCleanup(&struct{ next *int }{}, adjustGCPercent, percent)
 }
 
 // gcPercent returns the percentage for a live heap, in bytes, rounded so that it rarely changes.

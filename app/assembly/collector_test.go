@@ -15,7 +15,7 @@ func TestCollectionsWaitForGarbage(t *testing.T) {
 
 func TestPaceFollowsTheLiveHeap(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(defaultGCPercent))
-	paceCollections(defaultGCPercent)
+	adjustGCPercent(defaultGCPercent)
 	if got := debug.SetGCPercent(defaultGCPercent); got < defaultGCPercent || got > gcPercent(0) {
 		t.Errorf("the percentage is %d", got)
 	}

@@ -59,16 +59,16 @@ type connectorsParams struct {
 // newConnectors makes the use cases of tool servers, whose background work runs between start
 // and stop.
 func newConnectors(lc fx.Lifecycle, p connectorsParams) *connectors.Connectors {
-	at := func(path string) string { return string(p.Base) + path }
+	absoluteURL := func(path string) string { return string(p.Base) + path }
 	document := ""
 	if strings.HasPrefix(string(p.Base), "https://") {
-		document = at(httpapi.ClientDocumentPath)
+		document = absoluteURL(httpapi.ClientDocumentPath)
 	}
 	s := connectors.New(connectors.Options{
 		Store: p.Store, Catalog: p.Catalog, Servers: p.Servers, Authorizer: p.Authorizer, Sealer: p.Sealer,
 		Clock: p.Clock, IDs: p.IDs, Secrets: p.Secrets, Log: p.Log, Pause: backOff,
 		Reauthorize: p.Access.Reauthorize, Locked: p.Access.Locked, Atomic: p.Access.Atomic, Origin: access.Origin,
-		Page: at(httpapi.AuthorizePath), Callback: at(httpapi.CallbackPath), Document: document,
+		Page: absoluteURL(httpapi.AuthorizePath), Callback: absoluteURL(httpapi.CallbackPath), Document: document,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

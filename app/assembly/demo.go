@@ -50,11 +50,11 @@ func Demo(ctx context.Context, c config.Config, random func(n int) int, out, log
 	default:
 		return fmt.Errorf("COLLAB_DATA_DIR: %w", err)
 	}
-	made, err := defaultsIn(directory, c)
+	defaults, err := defaultsIn(directory, c)
 	if err != nil {
 		return err
 	}
-	c.DataDir, c.DatabaseURL, c.BlobURL = made.DataDir, made.DatabaseURL, made.BlobURL
+	c.DataDir, c.DatabaseURL, c.BlobURL = defaults.DataDir, defaults.DatabaseURL, defaults.BlobURL
 	return serveWith(ctx, c, log, func(base publicURL, page signInPage, _ net.Listener) {
 		printAddresses(out, c, base, page)
 		demo.PrintPeople(out)
@@ -64,27 +64,27 @@ func Demo(ctx context.Context, c config.Config, random func(n int) int, out, log
 // checkDemo returns an error if c has other adapters or places than a development server has by
 // default.
 func checkDemo(c config.Config) error {
-	plain, err := defaultsIn(c.DataDir, c)
+	defaults, err := defaultsIn(c.DataDir, c)
 	if err != nil {
 		return err
 	}
-	set := ""
-	if c.BlobURL.Text() != plain.BlobURL.Text() {
-		set = "COLLAB_BLOB_URL"
+	variable := ""
+	if c.BlobURL.Text() != defaults.BlobURL.Text() {
+		variable = "COLLAB_BLOB_URL"
 	}
-	if c.DatabaseURL.Text() != plain.DatabaseURL.Text() {
-		set = "COLLAB_DATABASE_URL"
+	if c.DatabaseURL.Text() != defaults.DatabaseURL.Text() {
+		variable = "COLLAB_DATABASE_URL"
 	}
 	for i, ch := range profile(c) {
-		if ch.adapter != profile(plain)[i].adapter {
-			set = cmp.Or(set, ch.variable)
+		if ch.adapter != profile(defaults)[i].adapter {
+			variable = cmp.Or(variable, ch.variable)
 		}
 	}
 	if c.Production() {
-		set = "COLLAB_MODE=production"
+		variable = "COLLAB_MODE=production"
 	}
-	if set != "" {
-		return fmt.Errorf("collabd demo has a data directory and development providers of its own and fills no deployment, but %s is set", set)
+	if variable != "" {
+		return fmt.Errorf("collabd demo has a data directory and development providers of its own and fills no deployment, but %s is set", variable)
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func defaultsIn(directory string, c config.Config) (config.Config, error) {
 // makeDemo makes the demo in a directory that does not exist, and returns the address on which
 // it did. The directory appears when it is complete; before that it has another name, under which
 // nothing stays.
-func makeDemo(ctx context.Context, c config.Config, directory string, random func(n int) int, out, log io.Writer) (at config.HostPort, err error) {
+func makeDemo(ctx context.Context, c config.Config, directory string, random func(n int) int, out, log io.Writer) (listen config.HostPort, err error) {
 	incomplete, err := defaultsIn(directory+".incomplete", c)
 	if err != nil {
 		return "", err
@@ -132,7 +132,7 @@ func makeDemo(ctx context.Context, c config.Config, directory string, random fun
 	case err := <-ended:
 		return "", errors.Join(err, ctx.Err())
 	}
-	filled := demo.Fill(ctx, demo.Options{
+	fillErr := demo.Fill(ctx, demo.Options{
 		URL: string(server.base), Now: now, SetClock: clock.Set, Random: random,
 		Progress: func(day, last int) {
 			if day%10 == 0 {
@@ -141,7 +141,7 @@ func makeDemo(ctx context.Context, c config.Config, directory string, random fun
 		},
 	})
 	stop()
-	if err := errors.Join(filled, <-ended); err != nil {
+	if err := errors.Join(fillErr, <-ended); err != nil {
 		return "", err
 	}
 	return config.HostPort(server.listener.Addr().String()), os.Rename(incomplete.DataDir, directory)

@@ -12,13 +12,13 @@ import (
 
 // keys reads the configured file of keys, or the one in the data directory, which it makes if
 // there is none. Errors name the file.
-func keys[K any](configured, own string, make func() ([]byte, error), parse func([]byte) (K, error)) (K, error) {
+func keys[K any](configured, defaultPath string, generate func() ([]byte, error), parse func([]byte) (K, error)) (K, error) {
 	var none K
 	path := configured
 	text, err := []byte(nil), error(nil)
 	if path == "" {
-		path = own
-		text, err = atomicfile.ReadOrCreate(path, make)
+		path = defaultPath
+		text, err = atomicfile.ReadOrCreate(path, generate)
 	} else {
 		text, err = os.ReadFile(path)
 	}
@@ -34,14 +34,14 @@ func keys[K any](configured, own string, make func() ([]byte, error), parse func
 
 // webhookSecrets returns the configured secrets of a provider's messages, or one that is made at
 // the first start and kept in a file of the data directory.
-func webhookSecrets(configured config.Secrets, c config.Config, file string, make func() string) ([]string, error) {
+func webhookSecrets(configured config.Secrets, c config.Config, file string, generate func() string) ([]string, error) {
 	if configured.IsSet {
 		return configured.Values(), nil
 	}
-	made, err := atomicfile.ReadOrCreate(filepath.Join(c.DataDir, file), func() ([]byte, error) {
-		return []byte("whsec_" + make() + "\n"), nil
+	text, err := atomicfile.ReadOrCreate(filepath.Join(c.DataDir, file), func() ([]byte, error) {
+		return []byte("whsec_" + generate() + "\n"), nil
 	})
-	return []string{strings.TrimSpace(string(made))}, err
+	return []string{strings.TrimSpace(string(text))}, err
 }
 
 // toStandardBase64 converts the URL-safe alphabet without padding, which Secrets uses, to the

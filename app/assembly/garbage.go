@@ -29,11 +29,11 @@ func Collect(ctx context.Context, c config.Config, dry bool, out, log io.Writer)
 		if err != nil {
 			return err
 		}
-		did := "removed"
+		result := "removed"
 		if dry {
-			did = "would be removed"
+			result = "would be removed"
 		}
-		_, err = fmt.Fprintf(out, "%d blobs %s; garbage younger than %d hours is kept\n", n, did, int(object.Grace.Hours()))
+		_, err = fmt.Fprintf(out, "%d blobs %s; garbage younger than %d hours is kept\n", n, result, int(object.BlobGracePeriod.Hours()))
 		return err
 	})
 }

@@ -86,13 +86,13 @@ type devpayParams struct {
 // it is called through its API, and its messages arrive as signed webhooks.
 func developmentPayments(lc fx.Lifecycle, p devpayParams) (paymentResult, error) {
 	client := newWebhookClient(lc)
-	named := map[string]string{}
+	planOf := map[string]string{}
 	for p, all := range prices(p.Config) {
-		named[all[0]] = string(p)
+		planOf[all[0]] = string(p)
 	}
 	dev, err := devpay.New(devpay.Options{
 		Development: !p.Config.Production(), Listen: string(p.Config.Listen), PublicURL: string(p.Base), AppURL: appURL(p.Config, p.Base),
-		StateFile: filepath.Join(p.Config.DataDir, "dev-payments.json"), Prices: named,
+		StateFile: filepath.Join(p.Config.DataDir, "dev-payments.json"), Prices: planOf,
 		Clock: p.Clock, IDs: p.IDs, Secrets: p.Secrets, Log: p.Log,
 		Emit: func(ctx context.Context, _ string, body []byte) error {
 			if len(p.Signing) == 0 {
@@ -140,7 +140,7 @@ func newBilling(lc fx.Lifecycle, p billingParams) *billing.Billing {
 	return b
 }
 
-// webhookTimeout bounds a call of a webhook of ours.
+// webhookTimeout bounds a development provider's call of a webhook.
 const webhookTimeout = 10 * time.Second
 
 // newWebhookClient returns the client by which a development provider calls a webhook until stop.
@@ -151,7 +151,7 @@ func newWebhookClient(lc fx.Lifecycle) *http.Client {
 	return client
 }
 
-// postWebhook posts a message to a webhook of ours.
+// postWebhook posts a message to a webhook of this server.
 func postWebhook(ctx context.Context, client *http.Client, to string, header map[string]string, body []byte) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {

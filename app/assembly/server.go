@@ -36,7 +36,7 @@ const (
 
 // serve runs the HTTP server between start and stop. On stop it accepts no new requests,
 // cancels the contexts of streams, and waits drainTimeout for the other requests.
-func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handler, limiter *limit.Connections, feed *changes.Feed, talks *chats.Chats, d *draining, log *slog.Logger) {
+func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handler, limiter *limit.Connections, feed *changes.Feed, conversations *chats.Chats, d *draining, log *slog.Logger) {
 	ctx, cancel := context.WithCancel(context.Background())
 	server := &http.Server{
 		Handler:                      limiter.Handler(h),
@@ -54,7 +54,7 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 	}
 	server.RegisterOnShutdown(func() { d.Store(true) })
 	server.RegisterOnShutdown(feed.Drain)
-	server.RegisterOnShutdown(talks.Drain)
+	server.RegisterOnShutdown(conversations.Drain)
 	var serving sync.WaitGroup
 	lc.Append(fx.StartStopHook(
 		func() {
@@ -68,9 +68,9 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 		func(stop context.Context) error {
 			defer serving.Wait()
 			defer cancel()
-			drain, over := within(stop, drainTimeout)
-			defer over()
-			if err := errors.Join(server.Shutdown(drain), talks.Wait(drain)); err != nil {
+			drainCtx, cancelDrain := withStopLimit(stop, drainTimeout)
+			defer cancelDrain()
+			if err := errors.Join(server.Shutdown(drainCtx), conversations.Wait(drainCtx)); err != nil {
 				cancel()
 				return server.Close()
 			}
@@ -115,9 +115,9 @@ func protocols() *http.Protocols {
 	return p
 }
 
-// within returns a context that ends when limit has passed since the stop began. The beginning
+// withStopLimit returns a context that ends when limit has passed since the stop began. The beginning
 // follows from the stop's deadline, which ctx has.
-func within(stop context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+func withStopLimit(stop context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if end, ok := stop.Deadline(); ok {
 		return context.WithDeadline(stop, end.Add(limit-stopTimeout))
 	}
@@ -129,8 +129,8 @@ type draining struct{ atomic.Bool }
 
 // schedule repeats work at intervals between start and stop, and logs its errors with the
 // message failed.
-func schedule(lc fx.Lifecycle, every time.Duration, work func(context.Context) error, log *slog.Logger, failed string) {
-	run(lc, func(ctx context.Context) { repeat(ctx, every, nil, work, log, failed) })
+func schedule(lc fx.Lifecycle, every time.Duration, work func(context.Context) error, log *slog.Logger, message string) {
+	run(lc, func(ctx context.Context) { repeat(ctx, every, nil, work, log, message) })
 }
 
 // run runs work, which lasts until its context ends, between start and stop.
@@ -153,7 +153,7 @@ func run(lc fx.Lifecycle, work func(context.Context)) {
 
 // repeat calls work at intervals, and whenever woken receives, until ctx ends. It logs errors
 // and panics with the message failed.
-func repeat(ctx context.Context, every time.Duration, woken <-chan struct{}, work func(context.Context) error, log *slog.Logger, failed string) {
+func repeat(ctx context.Context, every time.Duration, wake <-chan struct{}, work func(context.Context) error, log *slog.Logger, message string) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
@@ -161,22 +161,22 @@ func repeat(ctx context.Context, every time.Duration, woken <-chan struct{}, wor
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-		case <-woken:
+		case <-wake:
 		}
 		if err := fault.Catch(func() error { return work(ctx) }); err != nil && ctx.Err() == nil {
-			log.Error(failed, "error", err)
+			log.Error(message, "error", err)
 		}
 	}
 }
 
 // drainHook returns a stop hook that calls fn with a context that ends within the limit of the
 // stop, and logs its error with the message failed.
-func drainHook(limit time.Duration, fn func(context.Context) error, log func(string, ...any), failed string) func(context.Context) {
+func drainHook(limit time.Duration, fn func(context.Context) error, log func(string, ...any), message string) func(context.Context) {
 	return func(stop context.Context) {
-		drain, over := within(stop, limit)
-		defer over()
-		if err := fn(drain); err != nil {
-			log(failed, "error", err)
+		drainCtx, cancel := withStopLimit(stop, limit)
+		defer cancel()
+		if err := fn(drainCtx); err != nil {
+			log(message, "error", err)
 		}
 	}
 }

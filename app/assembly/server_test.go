@@ -47,7 +47,7 @@ func TestTimeoutsOfAStopShareOneDeadline(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		for _, limit := range []time.Duration{drainTimeout, mailTimeout} {
-			ctx, over := within(stop, limit)
+			ctx, over := withStopLimit(stop, limit)
 			<-ctx.Done()
 			over()
 			if took := time.Since(began); took != limit {

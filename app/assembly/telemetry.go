@@ -29,14 +29,14 @@ type telemetry struct {
 
 // counter is a metric whose value another package has.
 type counter struct {
-	name, of string
-	read     func() int64
+	name, description string
+	read              func() int64
 }
 
 // count registers counters.
 func (t telemetry) count(counters ...counter) error {
 	for _, c := range counters {
-		_, err := t.meters.Meter("collab").Int64ObservableCounter(c.name, metric.WithDescription(c.of), metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+		_, err := t.meters.Meter("collab").Int64ObservableCounter(c.name, metric.WithDescription(c.description), metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
 			o.Observe(c.read())
 			return nil
 		}))
@@ -60,11 +60,11 @@ func (t telemetry) observeReplicas(read func() gormdb.ReplicaStats) error {
 		return err
 	}
 	_, err = m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		now := read()
-		o.ObserveInt64(reads, now.Replica, metric.WithAttributes(attribute.String("source", "replica")))
-		o.ObserveInt64(reads, now.Primary, metric.WithAttributes(attribute.String("source", "primary")))
-		for name, behind := range now.Lags {
-			o.ObserveInt64(lag, behind, metric.WithAttributes(attribute.String("replica", name)))
+		stats := read()
+		o.ObserveInt64(reads, stats.Replica, metric.WithAttributes(attribute.String("source", "replica")))
+		o.ObserveInt64(reads, stats.Primary, metric.WithAttributes(attribute.String("source", "primary")))
+		for name, seconds := range stats.Lags {
+			o.ObserveInt64(lag, seconds, metric.WithAttributes(attribute.String("replica", name)))
 		}
 		return nil
 	}, reads, lag)

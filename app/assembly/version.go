@@ -16,7 +16,7 @@ const number = "0.2.0"
 // can be installed again.
 const oldest = "0.1.0"
 
-// built is another version, which the linker sets.
+// built replaces number if the linker sets it.
 var built string
 
 // Version returns the version of the server.

@@ -47,7 +47,6 @@ type Options struct {
 // Billing are the use cases of payment.
 type Billing struct{ Options }
 
-// New returns the use cases.
 func New(o Options) *Billing { return &Billing{o} }
 
 // Details is a subscription with the number of members.
@@ -97,7 +96,7 @@ func (s *Billing) details(ctx context.Context, r ports.Records, o id.Org) (Detai
 
 // Trial starts the organisation's trial.
 func (s *Billing) Trial(ctx context.Context, actor org.Actor) (Details, error) {
-	_, err := s.decide(ctx, actor, func(was plan.Subscription) (plan.Subscription, error) {
+	_, err := s.updateAs(ctx, actor, func(was plan.Subscription) (plan.Subscription, error) {
 		return was.At(s.Clock.Now()).Trialed(s.Clock.Now())
 	})
 	if err != nil {
@@ -109,20 +108,20 @@ func (s *Billing) Trial(ctx context.Context, actor org.Actor) (Details, error) {
 // Downgrade ends a trial at once and a paid plan when its period ends.
 func (s *Billing) Downgrade(ctx context.Context, actor org.Actor) (Details, error) {
 	var cancellation plan.Cancellation
-	downgrade := func(was plan.Subscription) (is plan.Subscription, err error) {
-		is, cancellation, err = was.Downgraded(s.Clock.Now())
-		return is, err
+	downgrade := func(was plan.Subscription) (current plan.Subscription, err error) {
+		current, cancellation, err = was.Downgraded(s.Clock.Now())
+		return current, err
 	}
-	is, err := s.decide(ctx, actor, downgrade)
+	current, err := s.updateAs(ctx, actor, downgrade)
 	if err != nil {
 		return Details{}, err
 	}
 	if cancellation != plan.NothingToCancel {
 		// How it ends depends on the provider's state, which may be later than the record.
-		if err := s.followOrEnd(ctx, actor.Org, is.ProviderID, s.byActor(ctx, actor)); err != nil {
+		if err := s.followOrEnd(ctx, actor.Org, current.ProviderID, s.byActor(ctx, actor)); err != nil {
 			return Details{}, err
 		}
-		is, err = s.decide(ctx, actor, func(was plan.Subscription) (plan.Subscription, error) {
+		current, err = s.updateAs(ctx, actor, func(was plan.Subscription) (plan.Subscription, error) {
 			if !was.Billed() {
 				cancellation = plan.NothingToCancel // it has ended meanwhile
 				return was, nil
@@ -134,10 +133,10 @@ func (s *Billing) Downgrade(ctx context.Context, actor org.Actor) (Details, erro
 		}
 	}
 	if cancellation != plan.NothingToCancel {
-		if err := s.Provider.Cancel(ctx, is.ProviderID, cancellation == plan.CancelNow); err != nil && !fault.Is(err, fault.NotFound) {
+		if err := s.Provider.Cancel(ctx, current.ProviderID, cancellation == plan.CancelNow); err != nil && !fault.Is(err, fault.NotFound) {
 			return Details{}, err
 		}
-		if err := s.followOrEnd(ctx, actor.Org, is.ProviderID, s.byActor(ctx, actor)); err != nil {
+		if err := s.followOrEnd(ctx, actor.Org, current.ProviderID, s.byActor(ctx, actor)); err != nil {
 			return Details{}, err
 		}
 	}
@@ -173,11 +172,11 @@ func (s *Billing) Portal(ctx context.Context, actor org.Actor) (string, error) {
 // recheck returns an error if the actor no longer manages the organisation: calls of the provider
 // take time.
 func (s *Billing) recheck(ctx context.Context, actor org.Actor) error {
-	is, err := s.Reauthorize(ctx, actor)
+	current, err := s.Reauthorize(ctx, actor)
 	if err != nil {
 		return err
 	}
-	return is.CheckManager()
+	return current.CheckManager()
 }
 
 // entryFunc makes the entry of the audit log for a change.
@@ -197,9 +196,9 @@ func (s *Billing) bySystem(why string) entryFunc {
 	}
 }
 
-// decide is revise for an actor, who must manage the organisation according to the locked
+// updateAs is update for an actor, who must manage the organisation according to the locked
 // records.
-func (s *Billing) decide(ctx context.Context, actor org.Actor, fn func(plan.Subscription) (plan.Subscription, error)) (is plan.Subscription, err error) {
+func (s *Billing) updateAs(ctx context.Context, actor org.Actor, fn func(plan.Subscription) (plan.Subscription, error)) (current plan.Subscription, err error) {
 	err = s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.CheckManager(); err != nil {
 			return err
@@ -208,28 +207,28 @@ func (s *Billing) decide(ctx context.Context, actor org.Actor, fn func(plan.Subs
 		if err != nil {
 			return err
 		}
-		if is, err = fn(was); err != nil {
+		if current, err = fn(was); err != nil {
 			return err
 		}
-		return s.put(ctx, r, was, is, s.byActor(ctx, actor))
+		return s.put(ctx, r, was, current, s.byActor(ctx, actor))
 	})
-	return is, err
+	return current, err
 }
 
-// revise stores what fn returns for the organisation's subscription. It is for changes that
+// update stores what fn returns for the organisation's subscription. It is for changes that
 // follow from the provider's state, and checks no actor.
-func (s *Billing) revise(ctx context.Context, o id.Org, as entryFunc, fn func(plan.Subscription) (plan.Subscription, error)) (is plan.Subscription, err error) {
+func (s *Billing) update(ctx context.Context, o id.Org, newEntry entryFunc, fn func(plan.Subscription) (plan.Subscription, error)) (current plan.Subscription, err error) {
 	err = s.Store.Atomic(ctx, func(r ports.Records) error {
 		was, err := s.lockSubscription(ctx, r, o)
 		if err != nil {
 			return err
 		}
-		if is, err = fn(was); err != nil {
+		if current, err = fn(was); err != nil {
 			return err
 		}
-		return s.put(ctx, r, was, is, as)
+		return s.put(ctx, r, was, current, newEntry)
 	})
-	return is, err
+	return current, err
 }
 
 // lockSubscription returns the subscription, locked until the transaction ends. NotFound for
@@ -246,18 +245,18 @@ func (s *Billing) lockSubscription(ctx context.Context, r ports.Records, o id.Or
 }
 
 // put stores a changed subscription, with an entry in the audit log if its plan or status changed.
-func (s *Billing) put(ctx context.Context, r ports.Records, was, is plan.Subscription, as entryFunc) error {
-	if is == was {
+func (s *Billing) put(ctx context.Context, r ports.Records, was, current plan.Subscription, newEntry entryFunc) error {
+	if current == was {
 		return nil
 	}
-	if err := r.Directory().Subscriptions().Put(ctx, is.Org, is); err != nil {
+	if err := r.Directory().Subscriptions().Put(ctx, current.Org, current); err != nil {
 		return err
 	}
-	before, after := planAndStatus(was), planAndStatus(is)
+	before, after := planAndStatus(was), planAndStatus(current)
 	if before == after {
 		return nil
 	}
-	return r.Journal().Audit().Add(ctx, as(is.Org, before+" -> "+after))
+	return r.Journal().Audit().Add(ctx, newEntry(current.Org, before+" -> "+after))
 }
 
 // planAndStatus describes a subscription's plan and status for the audit log.

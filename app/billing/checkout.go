@@ -10,20 +10,20 @@ import (
 	"collab/domain/plan"
 )
 
-// maxRounds is how often an operation starts again because the record changed meanwhile.
-const maxRounds = 5
+// maxAttempts is how often an operation starts again because the record changed meanwhile.
+const maxAttempts = 5
 
 var errBusy = fault.New(fault.Unavailable, "The subscription is being changed by others; try again")
 
 // Checkout orders a plan and returns the address to send the actor to: a payment page, or
 // PaidURL if an existing subscription was changed to the plan.
 func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (string, error) {
-	for range maxRounds {
+	for range maxAttempts {
 		var step plan.CheckoutStep
 		key := s.IDs.New()
-		is, err := s.decide(ctx, actor, func(was plan.Subscription) (is plan.Subscription, err error) {
-			is, step, err = was.Ordered(p, key, s.Clock.Now())
-			return is, err
+		current, err := s.updateAs(ctx, actor, func(was plan.Subscription) (current plan.Subscription, err error) {
+			current, step, err = was.Ordered(p, key, s.Clock.Now())
+			return current, err
 		})
 		if err != nil {
 			return "", err
@@ -32,30 +32,30 @@ func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (s
 		case plan.OpenPage:
 			// It may have been closed or paid without an event.
 			var page plan.Session
-			if page, err = s.Payments.Session(ctx, is.Checkout.Session); err == nil && page.Open() {
+			if page, err = s.Payments.Session(ctx, current.Checkout.Session); err == nil && page.Open() {
 				if err := s.recheck(ctx, actor); err != nil {
 					return "", err
 				}
-				return is.Checkout.URL, nil
+				return current.Checkout.URL, nil
 			}
 			if err == nil || fault.Is(err, fault.NotFound) {
-				err = s.closePage(ctx, actor.Org, s.byActor(ctx, actor), is, s.checkPaid)
+				err = s.closePage(ctx, actor.Org, s.byActor(ctx, actor), current, s.checkPaid)
 			}
 		case plan.ChangePlan:
-			changed := s.Provider.Change(ctx, is.ProviderID, p)
+			changed := s.Provider.Change(ctx, current.ProviderID, p)
 			if changed != nil && !fault.Is(changed, fault.NotFound) {
 				return "", changed
 			}
-			err = s.followOrEnd(ctx, actor.Org, is.ProviderID, s.byActor(ctx, actor))
+			err = s.followOrEnd(ctx, actor.Org, current.ProviderID, s.byActor(ctx, actor))
 			if err == nil && changed == nil {
 				return s.PaidURL, nil
 			}
 		case plan.ReplacePage:
-			err = s.closePage(ctx, actor.Org, s.byActor(ctx, actor), is, s.checkPaid)
+			err = s.closePage(ctx, actor.Org, s.byActor(ctx, actor), current, s.checkPaid)
 		case plan.NewPage:
 			var url string
 			// A page of an earlier order may be outdated; the next round checks it.
-			if url, err = s.openPage(ctx, actor, is); url != "" && is.Checkout.Key == key {
+			if url, err = s.openPage(ctx, actor, current); url != "" && current.Checkout.Key == key {
 				return url, nil
 			}
 		}
@@ -68,17 +68,17 @@ func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (s
 
 // openPage creates the payment page of the checkout. The address is empty if another checkout
 // has replaced it.
-func (s *Billing) openPage(ctx context.Context, actor org.Actor, is plan.Subscription) (url string, err error) {
-	page, err := s.open(ctx, actor.Org, s.byActor(ctx, actor), is)
+func (s *Billing) openPage(ctx context.Context, actor org.Actor, current plan.Subscription) (url string, err error) {
+	page, err := s.open(ctx, actor.Org, s.byActor(ctx, actor), current)
 	if err != nil {
 		return "", err
 	}
-	_, err = s.decide(ctx, actor, func(was plan.Subscription) (plan.Subscription, error) {
-		is, counts := was.WithCheckout(page, s.Clock.Now())
+	_, err = s.updateAs(ctx, actor, func(was plan.Subscription) (plan.Subscription, error) {
+		current, counts := was.WithCheckout(page, s.Clock.Now())
 		if counts {
 			url = page.URL
 		}
-		return is, nil
+		return current, nil
 	})
 	if err != nil || url != "" {
 		return url, err
@@ -89,61 +89,61 @@ func (s *Billing) openPage(ctx context.Context, actor org.Actor, is plan.Subscri
 
 // open opens the page of the checkout. It creates a customer if there is none, or if the
 // present one was deleted at the provider.
-func (s *Billing) open(ctx context.Context, o id.Org, as entryFunc, is plan.Subscription) (plan.Checkout, error) {
-	if is.Customer != "" {
-		page, err := s.Payments.Open(ctx, o, is.Customer, *is.Checkout)
+func (s *Billing) open(ctx context.Context, o id.Org, newEntry entryFunc, current plan.Subscription) (plan.Checkout, error) {
+	if current.Customer != "" {
+		page, err := s.Payments.Open(ctx, o, current.Customer, *current.Checkout)
 		if !fault.Is(err, fault.NotFound) {
 			return page, err
 		}
 	}
-	customer, err := s.newCustomer(ctx, o, as, is.Customer)
+	customer, err := s.newCustomer(ctx, o, newEntry, current.Customer)
 	if err != nil {
 		return plan.Checkout{}, err
 	}
-	return s.Payments.Open(ctx, o, customer, *is.Checkout)
+	return s.Payments.Open(ctx, o, customer, *current.Checkout)
 }
 
 // newCustomer creates the organisation's customer in place of the deleted one, empty if there
 // was none, and returns the customer that counts.
-func (s *Billing) newCustomer(ctx context.Context, of id.Org, as entryFunc, deleted string) (string, error) {
+func (s *Billing) newCustomer(ctx context.Context, of id.Org, newEntry entryFunc, deleted string) (string, error) {
 	o, err := s.Store.Directory().Organisations().Get(ctx, of)
 	if err != nil {
 		return "", err
 	}
-	made, err := s.Payments.Customer(ctx, of, o.Name, deleted)
+	customer, err := s.Payments.Customer(ctx, of, o.Name, deleted)
 	if err != nil {
 		return "", err
 	}
-	is, err := s.revise(ctx, of, as, func(was plan.Subscription) (plan.Subscription, error) {
+	current, err := s.update(ctx, of, newEntry, func(was plan.Subscription) (plan.Subscription, error) {
 		if was.Customer == deleted {
-			was.Customer, was.UpdatedAt = made, s.Clock.Now()
+			was.Customer, was.UpdatedAt = customer, s.Clock.Now()
 		}
 		return was, nil
 	})
-	return is.Customer, err
+	return current.Customer, err
 }
 
 // settleFunc settles the subscription of a page that was paid.
-type settleFunc func(ctx context.Context, o id.Org, as entryFunc, page plan.Checkout) error
+type settleFunc func(ctx context.Context, o id.Org, newEntry entryFunc, page plan.Checkout) error
 
 // closePage ends a checkout and expires its page. If it was paid, settle has to return nil first.
-func (s *Billing) closePage(ctx context.Context, o id.Org, as entryFunc, is plan.Subscription, settle settleFunc) error {
-	page := *is.Checkout
+func (s *Billing) closePage(ctx context.Context, o id.Org, newEntry entryFunc, current plan.Subscription, settle settleFunc) error {
+	page := *current.Checkout
 	if page.Session == "" {
 		// The request for the page may have succeeded without its response being stored.
 		var err error
-		if page, err = s.open(ctx, o, as, is); err != nil {
+		if page, err = s.open(ctx, o, newEntry, current); err != nil {
 			return err
 		}
 	}
 	err := s.expire(ctx, page)
 	if fault.Is(err, fault.Conflict) {
-		err = settle(ctx, o, as, page)
+		err = settle(ctx, o, newEntry, page)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = s.revise(ctx, o, as, func(was plan.Subscription) (plan.Subscription, error) {
+	_, err = s.update(ctx, o, newEntry, func(was plan.Subscription) (plan.Subscription, error) {
 		return was.WithoutCheckout(page.Key, s.Clock.Now()), nil
 	})
 	return err
@@ -152,7 +152,7 @@ func (s *Billing) closePage(ctx context.Context, o id.Org, as entryFunc, is plan
 // checkPaid returns nil if the subscription of a paid page is settled: it is the
 // organisation's, has ended, or is superseded by an operator's grant, beside which it is kept
 // until the organisation is closed. Otherwise it returns Conflict, so that no one is charged twice.
-func (s *Billing) checkPaid(ctx context.Context, o id.Org, as entryFunc, page plan.Checkout) error {
+func (s *Billing) checkPaid(ctx context.Context, o id.Org, newEntry entryFunc, page plan.Checkout) error {
 	pending := pendingPayment(page)
 	paid, err := s.Return(ctx, page.Session)
 	if err != nil {
@@ -161,12 +161,12 @@ func (s *Billing) checkPaid(ctx context.Context, o id.Org, as entryFunc, page pl
 	if paid.Subscription == "" {
 		return pending
 	}
-	is, err := s.Store.Directory().Subscriptions().Get(ctx, o)
-	if err != nil || is.Billed() && is.ProviderID == paid.Subscription {
+	current, err := s.Store.Directory().Subscriptions().Get(ctx, o)
+	if err != nil || current.Billed() && current.ProviderID == paid.Subscription {
 		return err
 	}
-	if is.State() == plan.External {
-		_, err := s.revise(ctx, o, as, func(was plan.Subscription) (plan.Subscription, error) {
+	if current.State() == plan.StateExternal {
+		_, err := s.update(ctx, o, newEntry, func(was plan.Subscription) (plan.Subscription, error) {
 			return was.PaidBeside(paid.Subscription, s.Clock.Now()), nil
 		})
 		return err
@@ -185,7 +185,7 @@ func (s *Billing) checkPaid(ctx context.Context, o id.Org, as entryFunc, page pl
 
 // cancelPaid cancels the subscription of a paid page, whatever it is. It returns Conflict while
 // there is none.
-func (s *Billing) cancelPaid(ctx context.Context, o id.Org, as entryFunc, page plan.Checkout) error {
+func (s *Billing) cancelPaid(ctx context.Context, o id.Org, newEntry entryFunc, page plan.Checkout) error {
 	paid, err := s.Payments.Session(ctx, page.Session)
 	if err != nil {
 		return err
@@ -193,7 +193,7 @@ func (s *Billing) cancelPaid(ctx context.Context, o id.Org, as entryFunc, page p
 	if paid.Subscription == "" {
 		return pendingPayment(page)
 	}
-	return s.cancelNow(ctx, o, as, paid.Subscription)
+	return s.cancelNow(ctx, o, newEntry, paid.Subscription)
 }
 
 func pendingPayment(page plan.Checkout) error {

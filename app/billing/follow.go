@@ -19,8 +19,8 @@ type fallback func(was plan.Subscription) (plan.Subscription, plan.FollowResult)
 
 // followOrEnd follows a subscription, and ends it if the provider does not know it and it is still
 // the current one.
-func (s *Billing) followOrEnd(ctx context.Context, o id.Org, subscription string, as entryFunc) error {
-	return s.follow(ctx, o, subscription, as, func(was plan.Subscription) (plan.Subscription, plan.FollowResult) {
+func (s *Billing) followOrEnd(ctx context.Context, o id.Org, subscription string, newEntry entryFunc) error {
+	return s.follow(ctx, o, subscription, newEntry, func(was plan.Subscription) (plan.Subscription, plan.FollowResult) {
 		if was.ProviderID != subscription {
 			return was, plan.Superseded
 		}
@@ -28,15 +28,15 @@ func (s *Billing) followOrEnd(ctx context.Context, o id.Org, subscription string
 	}, nil)
 }
 
-// errOther is returned if another subscription takes precedence over a live one.
-var errOther = errors.New("another subscription counts")
+// errSuperseded is returned if another subscription takes precedence over a live one.
+var errSuperseded = errors.New("another subscription counts")
 
 // follow reads a subscription from the provider and applies its state to the organisation's.
 // Before is called first in the transaction, and its error rolls it back. If the provider does
 // not know the subscription, the fallback unknown applies; nil changes nothing.
-func (s *Billing) follow(ctx context.Context, o id.Org, subscription string, as entryFunc, unknown fallback, before func(ports.Records) error) error {
-	asked := false // whether the other subscription was followed
-	for range maxRounds {
+func (s *Billing) follow(ctx context.Context, o id.Org, subscription string, newEntry entryFunc, unknown fallback, before func(ports.Records) error) error {
+	followedOther := false // whether the other subscription was followed
+	for range maxAttempts {
 		read, err := s.Store.Directory().Subscriptions().Get(ctx, o)
 		if err != nil {
 			return err
@@ -60,37 +60,37 @@ func (s *Billing) follow(ctx context.Context, o id.Org, subscription string, as 
 			if was.Revision != read.Revision {
 				return errChanged
 			}
-			is := was
+			current := was
 			switch {
 			case !gone && remote.Org != "" && remote.Org != o:
 				s.Log.Warn("payment message names another organisation's subscription", "org", string(o), "subscription", subscription)
-			case !gone && was.State() == plan.External && remote.Live():
+			case !gone && was.State() == plan.StateExternal && remote.Live():
 				s.Log.Warn("externally managed organisation billed by payment provider", "org", string(o), "subscription", subscription)
 			case !gone:
-				is, result = was.Follow(remote, s.Clock.Now())
-				if result == plan.Superseded && remote.Live() && !asked {
-					return errOther
+				current, result = was.Follow(remote, s.Clock.Now())
+				if result == plan.Superseded && remote.Live() && !followedOther {
+					return errSuperseded
 				}
 			case unknown != nil:
-				is, result = unknown(was)
+				current, result = unknown(was)
 			}
-			if is.Customer != was.Customer {
-				whose, err := r.Directory().Subscriptions().ByCustomer(ctx, is.Customer)
-				if err == nil && whose != o {
-					s.Log.Error("subscription and customer name different organisations", "org", string(o), "customer_org", string(whose), "subscription", subscription)
+			if current.Customer != was.Customer {
+				owner, err := r.Directory().Subscriptions().ByCustomer(ctx, current.Customer)
+				if err == nil && owner != o {
+					s.Log.Error("subscription and customer name different organisations", "org", string(o), "customer_org", string(owner), "subscription", subscription)
 					return nil
 				}
 				if err != nil && !fault.Is(err, fault.NotFound) {
 					return err
 				}
 			}
-			return s.put(ctx, r, was, is, as)
+			return s.put(ctx, r, was, current, newEntry)
 		})
 		switch {
 		case errors.Is(err, errChanged):
-		case errors.Is(err, errOther): // it may have ended without an event
-			asked = true
-			if err := s.followOrEnd(ctx, o, read.ProviderID, as); err != nil {
+		case errors.Is(err, errSuperseded): // it may have ended without an event
+			followedOther = true
+			if err := s.followOrEnd(ctx, o, read.ProviderID, newEntry); err != nil {
 				return err
 			}
 		default:
@@ -146,8 +146,8 @@ func (s *Billing) orgOf(ctx context.Context, e plan.Event) (id.Org, error) {
 	return s.Store.Directory().Subscriptions().ByCustomer(ctx, e.Customer)
 }
 
-// dueAtOnce is how many subscriptions one run processes.
-const dueAtOnce = 500
+// reconcileBatch is how many subscriptions one run processes.
+const reconcileBatch = 500
 
 // Reconcile ends expired trials, follows subscriptions whose period ended without an event,
 // cancels those of closed organisations, and closes payment pages of closed organisations and of
@@ -156,21 +156,21 @@ const dueAtOnce = 500
 // next run.
 func (s *Billing) Reconcile(ctx context.Context) error {
 	failed := s.cancelClosed(ctx)
-	due, err := s.Store.Directory().Subscriptions().Due(ctx, s.Clock.Now(), dueAtOnce)
+	due, err := s.Store.Directory().Subscriptions().Due(ctx, s.Clock.Now(), reconcileBatch)
 	if err != nil {
 		return errors.Join(failed, err)
 	}
 	for _, o := range due {
-		if !goesOn(ctx, s.reconcile(ctx, o), &failed) {
+		if !canContinue(ctx, s.reconcile(ctx, o), &failed) {
 			break
 		}
 	}
 	return failed
 }
 
-// goesOn joins an error to those of the run, unless the record has gone, and reports whether
+// canContinue joins an error to those of the run, unless the record has gone, and reports whether
 // the run goes on.
-func goesOn(ctx context.Context, err error, failed *error) bool {
+func canContinue(ctx context.Context, err error, failed *error) bool {
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		*failed = errors.Join(*failed, err)
 	}
@@ -195,11 +195,11 @@ func (s *Billing) cancelClosed(ctx context.Context) error {
 		return err
 	}
 	var failed error
-	as := s.bySystem("because the organisation is closed")
+	newEntry := s.bySystem("because the organisation is closed")
 	for _, o := range ids {
-		is := all[o]
-		if is.Checkout != nil && !goesOn(ctx, s.closePage(ctx, o, as, is, s.cancelPaid), &failed) ||
-			is.Cancelable() && !goesOn(ctx, s.cancelNow(ctx, o, as, is.ProviderID), &failed) {
+		current := all[o]
+		if current.Checkout != nil && !canContinue(ctx, s.closePage(ctx, o, newEntry, current, s.cancelPaid), &failed) ||
+			current.Cancelable() && !canContinue(ctx, s.cancelNow(ctx, o, newEntry, current.ProviderID), &failed) {
 			break
 		}
 	}
@@ -207,14 +207,14 @@ func (s *Billing) cancelClosed(ctx context.Context) error {
 }
 
 // cancelNow cancels a subscription at once, follows it, and abandons it if it is not followed.
-func (s *Billing) cancelNow(ctx context.Context, o id.Org, as entryFunc, subscription string) error {
+func (s *Billing) cancelNow(ctx context.Context, o id.Org, newEntry entryFunc, subscription string) error {
 	if err := s.Provider.Cancel(ctx, subscription, true); err != nil && !fault.Is(err, fault.NotFound) {
 		return err
 	}
-	if err := s.followOrEnd(ctx, o, subscription, as); err != nil {
+	if err := s.followOrEnd(ctx, o, subscription, newEntry); err != nil {
 		return err
 	}
-	_, err := s.revise(ctx, o, as, func(was plan.Subscription) (plan.Subscription, error) {
+	_, err := s.update(ctx, o, newEntry, func(was plan.Subscription) (plan.Subscription, error) {
 		return was.Abandoned(subscription, s.Clock.Now()), nil
 	})
 	return err
@@ -225,16 +225,16 @@ var errNotDue = errors.New("the subscription is not due any more")
 
 // reconcile processes one due subscription.
 func (s *Billing) reconcile(ctx context.Context, o id.Org) error {
-	is, err := s.revise(ctx, o, s.bySystem("because the trial is over"), func(was plan.Subscription) (plan.Subscription, error) {
+	current, err := s.update(ctx, o, s.bySystem("because the trial is over"), func(was plan.Subscription) (plan.Subscription, error) {
 		now := s.Clock.Now()
 		if due := was.Due(); due == nil || due.After(now) {
 			return was, errNotDue
 		}
-		is := was.At(now)
-		if is.Billed() {
-			is = is.Claimed(now)
+		current := was.At(now)
+		if current.Billed() {
+			current = current.Claimed(now)
 		}
-		return is, nil
+		return current, nil
 	})
 	byProvider := s.bySystem("by the payment provider")
 	switch {
@@ -242,10 +242,10 @@ func (s *Billing) reconcile(ctx context.Context, o id.Org) error {
 		return nil
 	case err != nil:
 		return err
-	case is.State() == plan.External && is.Checkout != nil:
-		return s.closePage(ctx, o, byProvider, is, s.checkPaid)
-	case !is.Billed():
+	case current.State() == plan.StateExternal && current.Checkout != nil:
+		return s.closePage(ctx, o, byProvider, current, s.checkPaid)
+	case !current.Billed():
 		return nil
 	}
-	return s.followOrEnd(ctx, o, is.ProviderID, byProvider)
+	return s.followOrEnd(ctx, o, current.ProviderID, byProvider)
 }

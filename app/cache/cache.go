@@ -16,14 +16,14 @@ type Cache[K comparable, V any] struct {
 	youngWeight int
 }
 
-// New returns an empty cache of entries whose weights are together at most most.
-func New[K comparable, V any](most int, weight func(K, V) int) *Cache[K, V] {
-	return &Cache[K, V]{half: most / 2, weight: weight, young: map[K]V{}}
+// New returns an empty cache of entries whose weights are together at most maxWeight.
+func New[K comparable, V any](maxWeight int, weight func(K, V) int) *Cache[K, V] {
+	return &Cache[K, V]{half: maxWeight / 2, weight: weight, young: map[K]V{}}
 }
 
-// OfEntries returns an empty cache of at most most entries.
-func OfEntries[K comparable, V any](most int) *Cache[K, V] {
-	return New(most, func(K, V) int { return 1 })
+// NewCounted returns an empty cache of at most maxEntries entries.
+func NewCounted[K comparable, V any](maxEntries int) *Cache[K, V] {
+	return New(maxEntries, func(K, V) int { return 1 })
 }
 
 // Get returns the value of a key; ok is false if there is none.

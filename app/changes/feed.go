@@ -29,7 +29,7 @@ import (
 const PollEvery = time.Second
 
 const (
-	maxOfUser    = 100              // subscribers of one user
+	maxPerUser   = 100              // subscribers of one user
 	maxReaders   = 4                // organisations whose logs are read concurrently
 	maxCatchUp   = 8                // subscribers that have a job of their own concurrently
 	pollChunk    = 500              // organisations in one query
@@ -77,11 +77,11 @@ type Feed struct {
 	polls       sync.WaitGroup
 
 	mu       sync.Mutex
-	channels map[id.Org]*channel // of organisations that have subscribers; guarded by mu
-	users    map[id.User]int     // number of subscribers; guarded by mu
-	count    int                 // of all subscribers; guarded by mu
-	draining bool                // guarded by mu
-	drained  chan struct{}       // closed when the feed is draining and all have left
+	topics   map[id.Org]*topic // of organisations that have subscribers; guarded by mu
+	users    map[id.User]int   // number of subscribers; guarded by mu
+	count    int               // of all subscribers; guarded by mu
+	draining bool              // guarded by mu
+	drained  chan struct{}     // closed when the feed is draining and all have left
 
 	stats struct{ delivered, reads, resyncs atomic.Int64 }
 }
@@ -91,7 +91,7 @@ func New(o Options) *Feed {
 	f := &Feed{
 		Options: o, log: o.Store.Storage().Changes(),
 		readers: &pool{limit: maxReaders}, catchUp: &pool{limit: maxCatchUp},
-		channels: map[id.Org]*channel{}, users: map[id.User]int{}, drained: make(chan struct{}),
+		topics: map[id.Org]*topic{}, users: map[id.User]int{}, drained: make(chan struct{}),
 		unsubscribe: func() {},
 	}
 	f.ctx, f.stop = context.WithCancel(context.Background())
@@ -127,13 +127,13 @@ func (f *Feed) Drain() {
 	if first && f.count == 0 {
 		close(f.drained)
 	}
-	all := slices.Collect(maps.Values(f.channels))
+	all := slices.Collect(maps.Values(f.topics))
 	f.mu.Unlock()
 	if !first {
 		return
 	}
-	for _, ch := range all {
-		ch.finish(Drained)
+	for _, t := range all {
+		t.finish(Drained)
 	}
 }
 
@@ -183,7 +183,7 @@ func (f *Feed) Stats() Stats {
 // that cursor, the first entry has the client read all objects again. The caller closes the
 // subscription.
 func (f *Feed) Subscribe(ctx context.Context, actor org.Actor, from string, resumes bool) (*Subscriber, error) {
-	head, err := f.start(ctx, actor.Org, resumes)
+	head, err := f.startPosition(ctx, actor.Org, resumes)
 	if err != nil {
 		return nil, err
 	}
@@ -200,61 +200,61 @@ func (f *Feed) Subscribe(ctx context.Context, actor org.Actor, from string, resu
 		}
 	}
 	s.start, s.sent = s.cursor, s.cursor
-	if err := f.enter(s, actor.Org, head); err != nil {
+	if err := f.register(s, actor.Org, head); err != nil {
 		return nil, err
 	}
-	s.channel.observe(f, head)
+	s.topic.observe(f, head)
 	return s, nil
 }
 
-// enter registers a subscriber with the channel of its organisation, and makes the channel
+// register registers a subscriber with the topic of its organisation, and makes the topic
 // if there is none.
-func (f *Feed) enter(s *Subscriber, o id.Org, head object.Head) error {
+func (f *Feed) register(s *Subscriber, o id.Org, head object.Head) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.draining {
 		return fault.New(fault.Unavailable, "The server is shutting down")
 	}
-	if f.users[s.user] >= maxOfUser {
-		for _, ch := range f.channels {
-			ch.probe(s.user)
+	if f.users[s.user] >= maxPerUser {
+		for _, t := range f.topics {
+			t.probe(s.user)
 		}
-		return fault.New(fault.Limited, "At most %d change feeds can be open at once", maxOfUser)
+		return fault.New(fault.Limited, "At most %d change feeds can be open at once", maxPerUser)
 	}
-	ch := f.channels[o]
-	if ch == nil {
-		ch = newChannel(o, head)
-		f.channels[o] = ch
-		// Hints of entries appended since the head was read went to no channel.
-		f.follow(ch)
+	t := f.topics[o]
+	if t == nil {
+		t = newTopic(o, head)
+		f.topics[o] = t
+		// Hints of entries appended since the head was read went to no topic.
+		f.startReader(t)
 	}
 	f.users[s.user]++
 	f.count++
-	ch.users++
-	s.channel = ch
-	ch.add(s)
+	t.users++
+	s.topic = t
+	t.add(s)
 	return nil
 }
 
-// remove removes a subscriber.
-func (f *Feed) remove(s *Subscriber) {
-	s.channel.remove(s)
+// unregister removes a subscriber.
+func (f *Feed) unregister(s *Subscriber) {
+	s.topic.remove(s)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.users[s.user]--; f.users[s.user] == 0 {
 		delete(f.users, s.user)
 	}
-	if s.channel.users--; s.channel.users == 0 {
-		delete(f.channels, s.channel.org)
+	if s.topic.users--; s.topic.users == 0 {
+		delete(f.topics, s.topic.org)
 	}
 	if f.count--; f.count == 0 && f.draining {
 		close(f.drained)
 	}
 }
 
-// start returns the head of an organisation's log for a subscription. One that does not resume
+// startPosition returns the head of an organisation's log for a subscription. One that does not resume
 // needs no floor, and begins at the position that authorizing its actor has read.
-func (f *Feed) start(ctx context.Context, o id.Org, resumes bool) (object.Head, error) {
+func (f *Feed) startPosition(ctx context.Context, o id.Org, resumes bool) (object.Head, error) {
 	if f.LogPosition != nil && !resumes {
 		if at, ok := f.LogPosition(o); ok {
 			return object.Head{N: at.N, Epoch: at.Epoch}, nil
@@ -281,10 +281,10 @@ func (f *Feed) resync(head object.Head) []*entry {
 // receive takes a hint from the bus.
 func (f *Feed) receive(h object.Hint) {
 	f.mu.Lock()
-	ch := f.channels[h.Org]
+	t := f.topics[h.Org]
 	f.mu.Unlock()
-	if ch != nil && h.N > ch.view.Load().at.N {
-		f.follow(ch)
+	if t != nil && h.N > t.view.Load().at.N {
+		f.startReader(t)
 	}
 }
 
@@ -292,19 +292,19 @@ func (f *Feed) receive(h object.Hint) {
 // subscribers.
 func (f *Feed) poll() {
 	f.mu.Lock()
-	all := slices.Collect(maps.Values(f.channels))
+	all := slices.Collect(maps.Values(f.topics))
 	f.mu.Unlock()
 	for chunk := range slices.Chunk(all, pollChunk) {
 		f.logState(fault.Catch(func() error { return f.pollOrgs(chunk) }))
 	}
 }
 
-func (f *Feed) pollOrgs(chunk []*channel) error {
+func (f *Feed) pollOrgs(chunk []*topic) error {
 	ctx, cancel := context.WithTimeout(f.ctx, queryTimeout)
 	defer cancel()
 	orgs := make([]id.Org, len(chunk))
-	for i, ch := range chunk {
-		orgs[i] = ch.org
+	for i, t := range chunk {
+		orgs[i] = t.org
 	}
 	heads, err := f.log.Heads(ctx, orgs)
 	if err != nil {
@@ -315,65 +315,65 @@ func (f *Feed) pollOrgs(chunk []*channel) error {
 		return err
 	}
 	now := f.Clock.Now()
-	for _, ch := range chunk {
-		if head, ok := heads[ch.org]; ok {
-			ch.observe(f, head)
+	for _, t := range chunk {
+		if head, ok := heads[t.org]; ok {
+			t.observe(f, head)
 		}
-		if epoch, ok := epochs[ch.org]; ok {
-			ch.refresh(epoch, now)
+		if epoch, ok := epochs[t.org]; ok {
+			t.refresh(epoch, now)
 		} else {
-			ch.finish(Removed)
+			t.finish(Removed)
 		}
 	}
 	return nil
 }
 
-// follow has new entries of a channel's log read, by one reader at a time.
-func (f *Feed) follow(ch *channel) {
-	if ch.claim() {
-		f.readers.do(func() { f.read(ch, false) })
+// startReader has new entries of a topic's log read, by one reader at a time.
+func (f *Feed) startReader(t *topic) {
+	if t.claimReader() {
+		f.readers.do(func() { f.read(t, false) })
 	}
 }
 
 // read reads a page of an organisation's log. If there is another page, or another read was
 // requested meanwhile, it queues again behind all waiting organisations, so that a busy one
 // does not delay the others.
-func (f *Feed) read(ch *channel, more bool) {
-	again := func(more bool) { f.readers.do(func() { f.read(ch, more) }) }
-	if wait := ch.pause(f.Clock.Now()); wait > 0 && !more {
+func (f *Feed) read(t *topic, more bool) {
+	again := func(more bool) { f.readers.do(func() { f.read(t, more) }) }
+	if wait := t.pause(f.Clock.Now()); wait > 0 && !more {
 		f.Alarms.Set(wait, func() { again(false) })
 		return
 	}
 	err := fault.Catch(func() (err error) {
-		more, err = f.readPage(ch)
+		more, err = f.readPage(t)
 		return err
 	})
 	f.logState(err)
 	switch {
 	case err != nil:
-		ch.release() // the next poll tries again
-	case more || !ch.done():
+		t.abortReader() // the next poll tries again
+	case more || !t.releaseReader():
 		again(more)
 	}
 }
 
 // readPage reads one page and passes it to the subscribers; more reports whether there may
 // be another.
-func (f *Feed) readPage(ch *channel) (more bool, err error) {
+func (f *Feed) readPage(t *topic) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(f.ctx, queryTimeout)
 	defer cancel()
-	from := ch.view.Load()
+	from := t.view.Load()
 	// The epoch is read with the entries, so that a member removed before an entry was
 	// appended is authorized again before receiving it.
-	found, epoch, err := f.Epochs.Entries(ctx, ch.org, from.at.N, pageSize)
+	found, epoch, err := f.Epochs.Entries(ctx, t.org, from.at.N, pageSize)
 	switch {
 	case fault.Is(err, fault.NotFound):
-		ch.finish(Removed)
+		t.finish(Removed)
 		return false, nil
 	case err != nil || len(found) == 0:
 		return false, err
 	}
-	ch.publish(from, f.encode(from.at.Epoch, found), epoch, f.Clock.Now())
+	t.publish(from, f.encode(from.at.Epoch, found), epoch, f.Clock.Now())
 	return len(found) == pageSize, nil
 }
 
@@ -381,8 +381,8 @@ func (f *Feed) encode(epoch int64, found []object.Change) []*entry {
 	encoded := make([]*entry, len(found))
 	for i, c := range found {
 		at := object.Cursor{Epoch: epoch, N: c.N}
-		seenBy := object.Change{Type: c.Type, Object: object.Object{Place: c.Object.Place}, Audience: c.Audience}
-		encoded[i] = &entry{at, seenBy, f.Encode(at, c)}
+		visibility := object.Change{Type: c.Type, Object: object.Object{Place: c.Object.Place}, Audience: c.Audience}
+		encoded[i] = &entry{at, visibility, f.Encode(at, c)}
 	}
 	return encoded
 }

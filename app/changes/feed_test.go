@@ -103,20 +103,20 @@ func TestInvisibleEntriesMoveTheCursor(t *testing.T) {
 			return all
 		}
 		w.same(take())
-		if at, moved := sub.Moved(); moved {
+		if at, moved := sub.TakeCursor(); moved {
 			t.Errorf("nothing happened, and it moved to %v", at)
 		}
 		w.append(w.org, w.shared("x"), w.personal(other, "y"))
 		w.same(take(), "1-1 file-changed x")
-		if at, moved := sub.Moved(); !moved || at.String() != "1-2" {
+		if at, moved := sub.TakeCursor(); !moved || at.String() != "1-2" {
 			t.Errorf("it moved to %v, %v", at, moved)
 		}
-		if at, moved := sub.Moved(); moved {
+		if at, moved := sub.TakeCursor(); moved {
 			t.Errorf("it moved to %v again", at)
 		}
 		w.append(w.org, w.shared("z"))
 		w.same(take(), "1-3 file-changed z")
-		if at, moved := sub.Moved(); moved {
+		if at, moved := sub.TakeCursor(); moved {
 			t.Errorf("it moved to %v, which a frame has named", at)
 		}
 	})
@@ -372,7 +372,7 @@ func TestChangesOfVisibility(t *testing.T) {
 		again := object.NewAccessChange(object.Audience{Users: []id.User{member}}, "", time.Now())
 		w.append(w.org, w.shared("a"), again, again, w.shared("b"), again)
 		w.same(w.settled(l), "1-1 file-changed a", "1-2 resync", "1-4 file-changed b")
-		if at, moved := l.sub.Moved(); !moved || at.N != 5 {
+		if at, moved := l.sub.TakeCursor(); !moved || at.N != 5 {
 			t.Errorf("the place is %v", at)
 		}
 		w.append(w.org, again)

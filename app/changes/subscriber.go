@@ -28,20 +28,20 @@ const (
 const closed Reason = "closed"
 
 // Subscriber is one member's cursor in the log of their organisation. One goroutine calls
-// Take and Moved; the other methods may be called from any.
+// Take and TakeCursor; the other methods may be called from any.
 type Subscriber struct {
-	feed    *Feed
-	channel *channel
-	user    id.User
-	start   object.Cursor
-	resync  bool // the log could not continue from the requested cursor
-	place   int  // index in channel.subscribers; guarded by channel.mu
-	wake    chan struct{}
-	probe   atomic.Bool // see ShouldProbe
+	feed   *Feed
+	topic  *topic
+	user   id.User
+	start  object.Cursor
+	resync bool // the log could not continue from the requested cursor
+	index  int  // index in topic.subscribers; guarded by topic.mu
+	wake   chan struct{}
+	probe  atomic.Bool // see ShouldProbe
 
 	reauthorize Reauthorize // with the session and expiry of the request that subscribed
 
-	// Used only by the goroutine that calls Take and Moved.
+	// Used only by the goroutine that calls Take and TakeCursor.
 	cursor object.Cursor // every visible entry up to it was returned by Take
 	sent   object.Cursor // the last cursor that was sent to the client
 
@@ -50,7 +50,7 @@ type Subscriber struct {
 	authorizedEpoch int64     // the epoch at which actor was authorized; guarded by mu
 	busy            bool      // a job is queued or runs; guarded by mu
 	page            []*entry  // entries read from the log, which Take returns first; guarded by mu
-	end             Reason    // guarded by mu
+	endReason       Reason    // guarded by mu
 	onEnd           func()    // guarded by mu
 }
 
@@ -77,7 +77,7 @@ func (s *Subscriber) Start() (at object.Cursor, resync bool) { return s.start, s
 func (s *Subscriber) Ended() Reason {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.end
+	return s.endReason
 }
 
 // OnEnd has fn called when the feed ends the subscription, at once if it has ended. Fn must
@@ -86,7 +86,7 @@ func (s *Subscriber) OnEnd(fn func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onEnd = fn
-	if s.end != "" {
+	if s.endReason != "" {
 		fn()
 	}
 }
@@ -95,21 +95,21 @@ func (s *Subscriber) OnEnd(fn func()) {
 func (s *Subscriber) Close() {
 	s.mu.Lock()
 	s.onEnd, s.page = nil, nil
-	if s.end == "" {
-		s.end = closed
+	if s.endReason == "" {
+		s.endReason = closed
 	}
 	s.mu.Unlock()
-	s.feed.remove(s)
+	s.feed.unregister(s)
 }
 
 // finish ends the subscription, if it has not ended, and calls the function of OnEnd.
 func (s *Subscriber) finish(why Reason) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.end != "" {
+	if s.endReason != "" {
 		return
 	}
-	s.end, s.page = why, nil
+	s.endReason, s.page = why, nil
 	if s.onEnd != nil {
 		s.onEnd()
 	}
@@ -122,12 +122,12 @@ func (s *Subscriber) finish(why Reason) {
 func (s *Subscriber) Take(frames [][]byte) [][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.end != "" || s.busy {
+	if s.endReason != "" || s.busy {
 		return frames
 	}
-	v := s.channel.view.Load()
+	v := s.topic.view.Load()
 	if v.orgEpoch > s.authorizedEpoch {
-		s.begin(func(ctx context.Context) error { return s.review(ctx, v.orgEpoch) })
+		s.startJob(func(ctx context.Context) error { return s.reauthorizeAt(ctx, v.orgEpoch) })
 		return frames
 	}
 	had := len(frames)
@@ -137,7 +137,7 @@ func (s *Subscriber) Take(frames [][]byte) [][]byte {
 			var ok bool
 			if next, ok = v.after(s.cursor); !ok {
 				at := s.cursor
-				s.begin(func(ctx context.Context) error { return s.read(ctx, v.orgEpoch, at) })
+				s.startJob(func(ctx context.Context) error { return s.read(ctx, v.orgEpoch, at) })
 				return frames
 			}
 		}
@@ -174,9 +174,9 @@ func (s *Subscriber) Take(frames [][]byte) [][]byte {
 	}
 }
 
-// Moved returns the subscription's cursor, and reports whether it differs from that of the last
-// frame or call of Moved.
-func (s *Subscriber) Moved() (at object.Cursor, moved bool) {
+// TakeCursor returns the subscription's cursor, and reports whether it differs from that of the last
+// frame or call of TakeCursor.
+func (s *Subscriber) TakeCursor() (at object.Cursor, moved bool) {
 	if s.sent == s.cursor {
 		return s.cursor, false
 	}
@@ -184,8 +184,8 @@ func (s *Subscriber) Moved() (at object.Cursor, moved bool) {
 	return s.cursor, true
 }
 
-// begin queues a job for the subscriber; until it ends Take returns nothing. The caller holds mu.
-func (s *Subscriber) begin(job func(context.Context) error) {
+// startJob queues a job for the subscriber; until it ends Take returns nothing. The caller holds mu.
+func (s *Subscriber) startJob(job func(context.Context) error) {
 	s.busy = true
 	f := s.feed
 	f.catchUp.do(func() {
@@ -197,30 +197,30 @@ func (s *Subscriber) begin(job func(context.Context) error) {
 		err := fault.Catch(func() error { return job(ctx) })
 		f.logState(err)
 		if err != nil {
-			s.settle(nil)
-			s.channel.markFailed()
+			s.endJob(nil)
+			s.topic.markFailed()
 		}
 	})
 }
 
-// settle ends a job. Change, unless it is nil, stores its result.
-func (s *Subscriber) settle(change func()) {
+// endJob ends a job. Change, unless it is nil, stores its result.
+func (s *Subscriber) endJob(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.busy = false
-	if s.end == "" && change != nil {
+	if s.endReason == "" && change != nil {
 		change()
 		s.Wake()
 	}
 }
 
-// review authorizes the actor again, because the organisation has reached the epoch.
-func (s *Subscriber) review(ctx context.Context, orgEpoch int64) error {
-	actor, err := s.reauthorized(ctx)
+// reauthorizeAt authorizes the actor again, because the organisation has reached the epoch.
+func (s *Subscriber) reauthorizeAt(ctx context.Context, orgEpoch int64) error {
+	actor, err := s.currentActor(ctx)
 	if err != nil || actor.User == "" {
 		return err
 	}
-	s.settle(func() { s.actor, s.authorizedEpoch = actor, max(orgEpoch, actor.Epoch()) })
+	s.endJob(func() { s.actor, s.authorizedEpoch = actor, max(orgEpoch, actor.Epoch()) })
 	return nil
 }
 
@@ -228,18 +228,18 @@ func (s *Subscriber) review(ctx context.Context, orgEpoch int64) error {
 func (s *Subscriber) read(ctx context.Context, orgEpoch int64, at object.Cursor) error {
 	f := s.feed
 	f.stats.reads.Add(1)
-	head, err := f.head(ctx, s.channel.org)
+	head, err := f.head(ctx, s.topic.org)
 	if err != nil {
 		return err
 	}
-	s.channel.observe(f, head)
+	s.topic.observe(f, head)
 	var page []*entry
 	if head.Reaches(at) {
 		if head.N == at.N {
-			s.settle(func() {}) // the channel was behind the log, and may have caught up meanwhile
+			s.endJob(func() {}) // the topic was behind the log, and may have caught up meanwhile
 			return nil
 		}
-		found, err := f.log.List(ctx, s.channel.org, at.N, pageSize)
+		found, err := f.log.List(ctx, s.topic.org, at.N, pageSize)
 		if err != nil {
 			return err
 		}
@@ -249,18 +249,18 @@ func (s *Subscriber) read(ctx context.Context, orgEpoch int64, at object.Cursor)
 	}
 	if page == nil {
 		// The entries were pruned, or the log was replaced.
-		if head, err = f.head(ctx, s.channel.org); err != nil {
+		if head, err = f.head(ctx, s.topic.org); err != nil {
 			return err
 		}
 		page = f.resync(head)
 		f.stats.resyncs.Add(1)
 	}
 	// The actor is authorized after the entries were read, as with the ring.
-	actor, err := s.reauthorized(ctx)
+	actor, err := s.currentActor(ctx)
 	if err != nil || actor.User == "" {
 		return err
 	}
-	s.settle(func() { s.actor, s.authorizedEpoch, s.page = actor, max(orgEpoch, actor.Epoch()), page })
+	s.endJob(func() { s.actor, s.authorizedEpoch, s.page = actor, max(orgEpoch, actor.Epoch()), page })
 	return nil
 }
 
@@ -277,9 +277,9 @@ func firstOf(page []*entry) []*entry {
 	return slices.Clone(page[:max(end, 1)]) // without a reference to the others
 }
 
-// reauthorized authorizes the actor again. If that is refused it ends the subscription and
+// currentActor authorizes the actor again. If that is refused it ends the subscription and
 // returns the zero value.
-func (s *Subscriber) reauthorized(ctx context.Context) (org.Actor, error) {
+func (s *Subscriber) currentActor(ctx context.Context) (org.Actor, error) {
 	s.mu.Lock()
 	was := s.actor
 	s.mu.Unlock()

@@ -38,7 +38,7 @@ const leaseLifetime = 3 * time.Minute
 const ExtendEvery = time.Minute
 
 var (
-	errSilent   = errors.New("the provider sent nothing for too long")
+	errNoData   = errors.New("the provider sent nothing for too long")
 	errShutdown = errors.New("the server is shutting down")
 )
 
@@ -66,11 +66,11 @@ type Options struct {
 type Chats struct {
 	Options
 
-	mu     sync.Mutex
-	leases map[id.Request]quota.Lease             // of calls, from Admit to the end of Run; guarded by mu
-	ends   map[id.Request]context.CancelCauseFunc // of those that are running; guarded by mu
-	closed bool                                   // guarded by mu
-	idle   chan struct{}                          // closed when no call is left; nil unless drained was called; guarded by mu
+	mu      sync.Mutex
+	leases  map[id.Request]quota.Lease             // of calls, from Admit to the end of Run; guarded by mu
+	cancels map[id.Request]context.CancelCauseFunc // of those that are running; guarded by mu
+	closed  bool                                   // guarded by mu
+	idle    chan struct{}                          // closed when no call is left; nil unless drained was called; guarded by mu
 
 	unsettled map[id.Request]usage.Entry // of calls that ended and are not stored yet; guarded by mu
 
@@ -80,9 +80,8 @@ type Chats struct {
 	settling  batcher[id.Org, usage.Entry] // calls that ended
 }
 
-// New returns the use cases.
 func New(o Options) *Chats {
-	return &Chats{Options: o, leases: map[id.Request]quota.Lease{}, ends: map[id.Request]context.CancelCauseFunc{}, unsettled: map[id.Request]usage.Entry{}, draining: make(chan struct{})}
+	return &Chats{Options: o, leases: map[id.Request]quota.Lease{}, cancels: map[id.Request]context.CancelCauseFunc{}, unsettled: map[id.Request]usage.Entry{}, draining: make(chan struct{})}
 }
 
 // Quota returns the actor's quota of today.
@@ -135,14 +134,14 @@ func (s *Chats) Admit(ctx context.Context, actor org.Actor, r chat.Request) (*Ca
 		if !fault.Is(err, fault.Forbidden) {
 			return call, err
 		}
-		present, err2 := s.Reauthorize(ctx, actor)
-		if err2 != nil {
-			return nil, err2
+		current, reauthorizeErr := s.Reauthorize(ctx, actor)
+		if reauthorizeErr != nil {
+			return nil, reauthorizeErr
 		}
-		if present.Epoch() == actor.Epoch() {
+		if current.Epoch() == actor.Epoch() {
 			return nil, err
 		}
-		actor = present
+		actor = current
 	}
 }
 
@@ -197,62 +196,62 @@ func (c *Call) Run(ctx context.Context, to ports.ChunkSink) {
 	s := c.chats
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer s.Alarms.Set(callTimeout, func() { cancel(errSilent) }).Stop()
+	defer s.Alarms.Set(callTimeout, func() { cancel(errNoData) }).Stop()
 	out := &countingSink{to: to, clock: s.Clock, began: c.began}
-	if !s.enter(c.lease.ID, cancel) {
+	if !s.setCancel(c.lease.ID, cancel) {
 		cancel(errShutdown)
 	}
 	defer s.endCall(c.lease.ID)
 
 	g := chat.Generation{
 		ID: c.lease.ID, Org: c.actor.Org, User: c.actor.User, Model: c.call.Model.ID, Provider: c.call.Model.Provider,
-		Began: c.began, Tools: c.tools, WebSearch: c.call.WebSearch,
+		StartedAt: c.began, Tools: c.tools, WebSearch: c.call.WebSearch,
 	}
 	// After a panic of an adapter the deferred function still settles the call.
 	err := errors.New("the call did not end")
-	var made tally
+	var totals attemptTotals
 	defer func() {
-		g.Took, g.FirstChunk = max(0, s.Clock.Now().Sub(c.began)), out.first // the clock may be set back
+		g.Duration, g.FirstChunk = max(0, s.Clock.Now().Sub(c.began)), out.first // the clock may be set back
 		g.Outcome = outcomeOf(ctx, err, out)
 		if f, ok := errors.AsType[*chat.Failure](err); ok && g.Outcome != chat.Completed {
 			g.Failure = f.Kind.String()
 		}
-		g.Attempts, g.Stop = made.attempts, made.reply.Stop
-		g.Usage, g.Provenance = c.call.FinalUsage(made.reply, out.tokens)
-		if !made.accepted {
+		g.Attempts, g.Stop = totals.attempts, totals.reply.Stop
+		g.Usage, g.Provenance = c.call.FinalUsage(totals.reply, out.tokens)
+		if !totals.accepted {
 			g.Usage = chat.Usage{} // the provider never accepted it
 		}
 		s.settle(ctx, usage.Entry{
-			ID: g.ID, Org: g.Org, User: g.User, At: g.Began, Model: g.Model, Provider: g.Provider,
+			ID: g.ID, Org: g.Org, User: g.User, At: g.StartedAt, Model: g.Model, Provider: g.Provider,
 			Tokens: g.Usage, Provenance: g.Provenance, Outcome: g.Outcome,
 		})
 		s.Generations.Record(g)
 		c.finish(out, g, err)
 	}()
-	err = c.stream(ctx, cancel, out, &made)
-	if !out.gone {
-		out.lost = to.Wait() != nil // send the last chunks before the usage is stored
+	err = c.stream(ctx, cancel, out, &totals)
+	if !out.sendFailed {
+		out.flushFailed = to.Wait() != nil // send the last chunks before the usage is stored
 	}
 }
 
 // stream makes the call, and repeats it after a retryable failure if no chunk was sent and
 // the lease has room for another attempt.
-func (c *Call) stream(ctx context.Context, cancel context.CancelCauseFunc, out *countingSink, made *tally) error {
-	out.alarm = c.chats.Alarms.Set(firstByteTimeout, func() { cancel(errSilent) })
+func (c *Call) stream(ctx context.Context, cancel context.CancelCauseFunc, out *countingSink, totals *attemptTotals) error {
+	out.alarm = c.chats.Alarms.Set(firstByteTimeout, func() { cancel(errNoData) })
 	defer out.alarm.Stop()
 	call := c.call
 	for {
-		err := c.attempt(ctx, call, out, made)
+		err := c.attempt(ctx, call, out, totals)
 		f, failed := errors.AsType[*chat.Failure](err)
-		if !failed || made.attempts == attempts || out.sent || !f.Retryable() || ctx.Err() != nil {
+		if !failed || totals.attempts == attempts || out.anySent || !f.Retryable() || ctx.Err() != nil {
 			return err
 		}
-		again, ok := c.withinLease(made, out.tokens)
+		limited, ok := c.withinLease(totals, out.tokens)
 		if !ok {
 			return err
 		}
-		call = again
-		if e := c.chats.Pause(ctx, made.attempts); e != nil {
+		call = limited
+		if e := c.chats.Pause(ctx, totals.attempts); e != nil {
 			return e
 		}
 		out.alarm.Reset(firstByteTimeout)
@@ -261,37 +260,37 @@ func (c *Call) stream(ctx context.Context, cancel context.CancelCauseFunc, out *
 
 // withinLease returns the call limited to the tokens that earlier attempts have left of the
 // lease; false if they are too few.
-func (c *Call) withinLease(made *tally, tokens int64) (chat.Call, bool) {
-	if !made.accepted {
+func (c *Call) withinLease(totals *attemptTotals, tokens int64) (chat.Call, bool) {
+	if !totals.accepted {
 		return c.call, true
 	}
-	used, _ := c.call.FinalUsage(made.reply, tokens)
+	used, _ := c.call.FinalUsage(totals.reply, tokens)
 	return c.call.WithBudget(c.lease.Tokens - used.Total())
 }
 
 // attempt makes the call once, and counts it even if the adapter panics.
-func (c *Call) attempt(ctx context.Context, call chat.Call, out *countingSink, made *tally) (err error) {
-	out.requested, out.alive = false, false
+func (c *Call) attempt(ctx context.Context, call chat.Call, out *countingSink, totals *attemptTotals) (err error) {
+	out.requested, out.responding = false, false
 	var reply chat.Reply
 	defer func() {
 		f, failed := errors.AsType[*chat.Failure](err)
-		refused := failed && (f.Kind == chat.Overloaded || f.Kind == chat.RateLimited) && !out.sent
+		refused := failed && (f.Kind == chat.Overloaded || f.Kind == chat.RateLimited) && !out.anySent
 		abandoned := out.requested && outcomeOf(ctx, err, out) == chat.ClientGone
-		made.add(reply, out.alive && !refused || abandoned)
+		totals.add(reply, out.responding && !refused || abandoned)
 	}()
 	reply, err = c.model.Stream(ctx, call, out)
 	return err
 }
 
-// tally sums up the attempts of a call.
-type tally struct {
+// attemptTotals sums up the attempts of a call.
+type attemptTotals struct {
 	attempts int
 	reply    chat.Reply
 	accepted bool // the provider accepted one of them, or its client left before the provider said so
 }
 
 // add counts an attempt. One that the provider did not accept, and of which it sent no usage, used nothing.
-func (t *tally) add(r chat.Reply, accepted bool) {
+func (t *attemptTotals) add(r chat.Reply, accepted bool) {
 	t.attempts++
 	switch {
 	case !accepted && r == chat.Reply{}:
@@ -317,7 +316,7 @@ func (c *Call) finish(out *countingSink, g chat.Generation, err error) {
 		last = chat.Chunk{Type: chat.ErrorChunk, Text: f.Message()}
 		c.chats.Log.Warn("model call failed", "model", g.Model, "outcome", string(g.Outcome), "call", string(g.ID), "request", c.request, "error", err)
 	}
-	if !out.lost {
+	if !out.flushFailed {
 		_ = out.to.Chunk(last) // the error is ignored because the call has ended
 	}
 }
@@ -328,9 +327,9 @@ func outcomeOf(ctx context.Context, err error, out *countingSink) chat.Outcome {
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return chat.Completed
-	case out.gone:
+	case out.sendFailed:
 		return chat.ClientGone
-	case errors.Is(cause, errSilent):
+	case errors.Is(cause, errNoData):
 		return chat.TimedOut
 	case errors.Is(cause, errShutdown):
 		return chat.ShutDown
@@ -349,18 +348,18 @@ type countingSink struct {
 	alarm ports.Alarm
 	began time.Time
 
-	first     time.Duration // until the first chunk
-	tokens    int64         // estimated tokens of output so far
-	sent      bool          // a chunk was sent
-	gone      bool          // sending a chunk failed
-	lost      bool          // sending the last chunks failed, after the provider's end
-	requested bool          // the provider has the request of this attempt
-	alive     bool          // the provider has sent data in this attempt
+	first       time.Duration // until the first chunk
+	tokens      int64         // estimated tokens of output so far
+	anySent     bool          // a chunk was sent
+	sendFailed  bool          // sending a chunk failed
+	flushFailed bool          // sending the last chunks failed, after the provider's end
+	requested   bool          // the provider has the request of this attempt
+	responding  bool          // the provider has sent data in this attempt
 }
 
 func (o *countingSink) Chunk(c chat.Chunk) error {
-	if !o.sent {
-		o.sent, o.first = true, max(0, o.clock.Now().Sub(o.began))
+	if !o.anySent {
+		o.anySent, o.first = true, max(0, o.clock.Now().Sub(o.began))
 	}
 	switch c.Type {
 	case chat.TextChunk:
@@ -369,19 +368,19 @@ func (o *countingSink) Chunk(c chat.Chunk) error {
 		o.tokens += chat.EstimateText(c.Name) + chat.EstimateText(c.Args)
 	}
 	err := o.to.Chunk(c)
-	o.gone = o.gone || err != nil
+	o.sendFailed = o.sendFailed || err != nil
 	return err
 }
 
 func (o *countingSink) Sent() { o.requested = true }
 
 func (o *countingSink) Alive() {
-	o.alive = true
+	o.responding = true
 	o.alarm.Reset(silenceTimeout)
 }
 
 func (o *countingSink) Wait() error {
 	err := o.to.Wait()
-	o.gone = o.gone || err != nil
+	o.sendFailed = o.sendFailed || err != nil
 	return err
 }

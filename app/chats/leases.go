@@ -77,11 +77,11 @@ func (s *Chats) addLease(l quota.Lease) error {
 	return nil
 }
 
-// enter records how to end a running call. It returns false once the server drains.
-func (s *Chats) enter(call id.Request, end context.CancelCauseFunc) bool {
+// setCancel records how to end a running call. It returns false once the server drains.
+func (s *Chats) setCancel(call id.Request, end context.CancelCauseFunc) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ends[call] = end
+	s.cancels[call] = end
 	return !s.closed
 }
 
@@ -90,7 +90,7 @@ func (s *Chats) endCall(call id.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.leases, call)
-	delete(s.ends, call)
+	delete(s.cancels, call)
 	if s.idle != nil && len(s.leases) == 0 {
 		close(s.idle)
 		s.idle = nil
@@ -105,7 +105,7 @@ func (s *Chats) Drain() {
 		s.closed = true
 		close(s.draining)
 	}
-	for _, end := range s.ends {
+	for _, end := range s.cancels {
 		end(errShutdown)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 const (
 	joinTimeout = time.Second           // that a group waits for the one before at most
-	gatherTime  = 20 * time.Millisecond // that a settlement then waits for more calls to end
+	lingerTime  = 20 * time.Millisecond // that a settlement then waits for more calls to end
 )
 
 // settle stores the entry of a call, and returns the unused tokens of its lease. It returns
@@ -24,7 +24,7 @@ func (s *Chats) settle(ctx context.Context, e usage.Entry) {
 	stored := s.settling.do(e.Org, e,
 		func(previous <-chan struct{}) {
 			s.await(ctx, previous, joinTimeout)
-			s.await(ctx, nil, gatherTime)
+			s.await(ctx, nil, lingerTime)
 		},
 		func(all []usage.Entry) bool { return s.store(ctx, all) })
 	if !stored {
@@ -49,23 +49,23 @@ func (s *Chats) await(ctx context.Context, previous <-chan struct{}, limit time.
 // unavailable, because its use would count for nothing. An attempt without an answer ends after
 // settleTimeout: the connection may be broken.
 func (s *Chats) store(ctx context.Context, entries []usage.Entry) bool {
-	timeout, several := storeTimeout, len(entries) > 1
-	if several {
+	timeout, grouped := storeTimeout, len(entries) > 1
+	if grouped {
 		timeout = settleTimeout / 2
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	e := entries[0]
 	for attempt := 1; ; attempt++ {
-		silent, err := s.attemptSettle(ctx, entries)
+		timedOut, err := s.attemptSettle(ctx, entries)
 		// Conflict means that an earlier attempt was committed though it returned an error.
 		conflict := fault.Is(err, fault.Conflict)
 		switch {
-		case err == nil || conflict && !several:
+		case err == nil || conflict && !grouped:
 			return true
-		case !conflict && (attempt < attempts || silent || fault.Is(err, fault.Unavailable)) && s.Pause(ctx, min(attempt, attempts)) == nil:
+		case !conflict && (attempt < attempts || timedOut || fault.Is(err, fault.Unavailable)) && s.Pause(ctx, min(attempt, attempts)) == nil:
 			continue
-		case several:
+		case grouped:
 			return false
 		}
 		s.logUnsettled(e.ID, err)
@@ -74,7 +74,7 @@ func (s *Chats) store(ctx context.Context, entries []usage.Entry) bool {
 }
 
 // attemptSettle stores entries once. It reports silent if settleTimeout passed without an answer.
-func (s *Chats) attemptSettle(ctx context.Context, entries []usage.Entry) (silent bool, err error) {
+func (s *Chats) attemptSettle(ctx context.Context, entries []usage.Entry) (timedOut bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	err = s.Store.Usage().Ledger().Settle(ctx, entries[0].Org, entries...)

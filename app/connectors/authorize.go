@@ -34,11 +34,11 @@ func (s *Connectors) Start(ctx context.Context, actor org.Actor, instance id.Con
 	if (instance == "") == (provider == "") {
 		return Authorization{}, fault.Field("instanceId", "or providerId must be given, and not both")
 	}
-	of, made, err := s.instanceToAuthorize(ctx, actor, instance, provider)
+	target, isNew, err := s.instanceToAuthorize(ctx, actor, instance, provider)
 	if err != nil {
 		return Authorization{}, err
 	}
-	p, ok := s.Catalog.Get(of.Provider)
+	p, ok := s.Catalog.Get(target.Provider)
 	if !ok || !p.Auth.UsesOAuth() {
 		field := "instanceId"
 		if provider != "" {
@@ -46,7 +46,7 @@ func (s *Connectors) Start(ctx context.Context, actor org.Actor, instance id.Con
 		}
 		return Authorization{}, fault.Field(field, "must be of a provider that is authorised by OAuth")
 	}
-	server, err := s.Authorizer.Discover(ctx, p, of.At(p).URL)
+	server, err := s.Authorizer.Discover(ctx, p, target.WithServerOf(p).URL)
 	if err != nil {
 		return Authorization{}, asUnavailable(err)
 	}
@@ -61,11 +61,11 @@ func (s *Connectors) Start(ctx context.Context, actor org.Actor, instance id.Con
 		return Authorization{}, err
 	}
 	flow := connector.Flow{
-		State: digest, Org: actor.Org, User: actor.User, Instance: of.ID, Server: server, Client: client.ID, Redirect: client.Redirect, Verifier: verifier,
+		State: digest, Org: actor.Org, User: actor.User, Instance: target.ID, Server: server, Client: client.ID, Redirect: client.Redirect, Verifier: verifier,
 	}.Started(s.Clock.Now())
-	if made {
+	if isNew {
 		err = s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
-			if err := s.add(ctx, r, actor, of); err != nil {
+			if err := s.add(ctx, r, actor, target); err != nil {
 				return err
 			}
 			return r.Connections().Flows().Add(ctx, flow)
@@ -81,33 +81,33 @@ func (s *Connectors) Start(ctx context.Context, actor org.Actor, instance id.Con
 	if err != nil {
 		return Authorization{}, err
 	}
-	return Authorization{URL: s.Page + "?state=" + url.QueryEscape(state), State: state, Instance: of.ID}, nil
+	return Authorization{URL: s.Page + "?state=" + url.QueryEscape(state), State: state, Instance: target.ID}, nil
 }
 
 // instanceToAuthorize returns the instance to authorise; made reports that it is new and not stored.
-func (s *Connectors) instanceToAuthorize(ctx context.Context, actor org.Actor, instance id.Connector, provider string) (of connector.Instance, made bool, err error) {
+func (s *Connectors) instanceToAuthorize(ctx context.Context, actor org.Actor, instance id.Connector, provider string) (target connector.Instance, isNew bool, err error) {
 	if provider == "" {
-		of, err = s.Store.Connections().Connectors().Get(ctx, actor.Org, instance)
+		target, err = s.Store.Connections().Connectors().Get(ctx, actor.Org, instance)
 		if fault.Is(err, fault.NotFound) {
 			err = fault.Field("instanceId", "must be a connector of the organisation")
 		}
-		return of, false, err
+		return target, false, err
 	}
-	var there *connector.Instance
+	var existing *connector.Instance
 	err = s.Store.Connections().Connectors().List(ctx, actor.Org, id.Position[id.Connector]{}, 0, func(i connector.Instance) error {
-		if there == nil && i.Provider == provider && i.CreatedBy == actor.User && i.Status() == connector.Disconnected {
-			there = &i
+		if existing == nil && i.Provider == provider && i.CreatedBy == actor.User && i.Status() == connector.Disconnected {
+			existing = &i
 		}
 		return nil
 	})
 	if err != nil {
-		return of, false, err
+		return target, false, err
 	}
-	if there != nil {
-		return *there, false, nil
+	if existing != nil {
+		return *existing, false, nil
 	}
-	of, err = s.draft(actor, connector.Draft{Provider: provider})
-	return of, true, err
+	target, err = s.draft(actor, connector.Draft{Provider: provider})
+	return target, true, err
 }
 
 // asUnavailable turns Forbidden of an authorization server into Unavailable, because the
@@ -126,8 +126,8 @@ func (s *Connectors) client(ctx context.Context, server connector.AuthServer) (c
 	if c, ok := s.knownClient(server); ok {
 		return c, nil
 	}
-	if kept, err := s.registeredClient(ctx, server.Issuer); err == nil || !fault.Is(err, fault.NotFound) {
-		return kept, err
+	if registered, err := s.registeredClient(ctx, server.Issuer); err == nil || !fault.Is(err, fault.NotFound) {
+		return registered, err
 	}
 	if server.Registration == "" {
 		return connector.Client{}, fault.New(fault.Conflict, "The provider's authorization server accepts only clients that an operator has registered")
@@ -138,25 +138,25 @@ func (s *Connectors) client(ctx context.Context, server connector.AuthServer) (c
 		return connector.Client{}, err
 	}
 	defer unlock()
-	if kept, err := s.registeredClient(ctx, server.Issuer); err == nil || !fault.Is(err, fault.NotFound) {
-		return kept, err
+	if registered, err := s.registeredClient(ctx, server.Issuer); err == nil || !fault.Is(err, fault.NotFound) {
+		return registered, err
 	}
 	redirect := connector.Redirect(s.Callback, server.Issuer)
-	made, expires, err := s.Authorizer.Register(ctx, server, redirect)
+	registered, expires, err := s.Authorizer.Register(ctx, server, redirect)
 	if err != nil {
 		return connector.Client{}, asUnavailable(err)
 	}
-	r := connector.Registered{Issuer: server.Issuer, Redirect: redirect, ID: made.ID, Method: made.Method, ExpiresAt: expires, UsedAt: s.Clock.Now()}
-	if made.Secret != "" {
-		if r.Secret, err = s.Sealer.Seal([]byte(made.Secret), connector.RegisteredContext(r.Issuer, r.ID)); err != nil {
+	r := connector.Registered{Issuer: server.Issuer, Redirect: redirect, ID: registered.ID, Method: registered.Method, ExpiresAt: expires, UsedAt: s.Clock.Now()}
+	if registered.Secret != "" {
+		if r.Secret, err = s.Sealer.Seal([]byte(registered.Secret), connector.RegisteredContext(r.Issuer, r.ID)); err != nil {
 			return connector.Client{}, err
 		}
 	}
-	kept, err := s.Store.Connections().Clients().Put(ctx, r, s.Clock.Now().Add(connector.FlowLifetime))
+	stored, err := s.Store.Connections().Clients().Put(ctx, r, s.Clock.Now().Add(connector.FlowLifetime))
 	if err != nil {
 		return connector.Client{}, err
 	}
-	return s.openClient(kept)
+	return s.openClient(stored)
 }
 
 // knownClient returns the client that an operator configured for the authorization server,
@@ -175,24 +175,24 @@ func (s *Connectors) knownClient(server connector.AuthServer) (connector.Client,
 // its secret expires within connector.FlowLifetime. A client whose secret cannot be
 // decrypted is removed.
 func (s *Connectors) registeredClient(ctx context.Context, issuer string) (connector.Client, error) {
-	kept, err := s.Store.Connections().Clients().Get(ctx, issuer, connector.Redirect(s.Callback, issuer))
+	stored, err := s.Store.Connections().Clients().Get(ctx, issuer, connector.Redirect(s.Callback, issuer))
 	if err != nil {
 		return connector.Client{}, err
 	}
-	if kept.ExpiresAt != nil && !kept.ExpiresAt.After(s.Clock.Now().Add(connector.FlowLifetime)) {
+	if stored.ExpiresAt != nil && !stored.ExpiresAt.After(s.Clock.Now().Add(connector.FlowLifetime)) {
 		return connector.Client{}, fault.Missing("Client")
 	}
-	if used, worth := kept.Used(s.Clock.Now()); worth {
+	if used, changed := stored.Used(s.Clock.Now()); changed {
 		if err := s.Store.Connections().Clients().Use(ctx, used); err != nil {
 			return connector.Client{}, err // NotFound if it was removed meanwhile
 		}
 	}
-	c, err := s.openClient(kept)
+	c, err := s.openClient(stored)
 	if !isUnreadable(err) {
 		return c, err
 	}
 	s.Log.Error("client secret unreadable, new client registered", "issuer", issuer, "error", err)
-	if err := s.Store.Connections().Clients().Remove(ctx, issuer, kept.Redirect, kept.ID); err != nil {
+	if err := s.Store.Connections().Clients().Remove(ctx, issuer, stored.Redirect, stored.ID); err != nil {
 		return connector.Client{}, err
 	}
 	return connector.Client{}, fault.Missing("Client")
@@ -241,10 +241,10 @@ func (s *Connectors) clientOf(ctx context.Context, f connector.Flow) (connector.
 	if c, ok := s.knownClient(f.Server); ok && c.ID == f.Client && c.Redirect == f.Redirect {
 		return c, nil
 	}
-	kept, err := s.Store.Connections().Clients().Get(ctx, f.Server.Issuer, connector.Redirect(s.Callback, f.Server.Issuer))
+	stored, err := s.Store.Connections().Clients().Get(ctx, f.Server.Issuer, connector.Redirect(s.Callback, f.Server.Issuer))
 	switch {
-	case err == nil && kept.ID == f.Client && kept.Redirect == f.Redirect:
-		return s.openClient(kept)
+	case err == nil && stored.ID == f.Client && stored.Redirect == f.Redirect:
+		return s.openClient(stored)
 	case err == nil || fault.Is(err, fault.NotFound):
 		err = fault.New(fault.Conflict, "The authorization has to be started again, because this service's client at the provider has changed")
 	}
@@ -409,7 +409,7 @@ func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a Authorizati
 		if err := actor.CheckWrite(); err != nil {
 			return err
 		}
-		if _, err := s.store(ctx, r, f.Org, f.Instance, c); err != nil {
+		if _, err := s.replaceCredentials(ctx, r, f.Org, f.Instance, c); err != nil {
 			return err
 		}
 		if _, err := r.Connections().Flows().Update(ctx, f.State, func(f connector.Flow) (connector.Flow, error) { return f.Done(), nil }); err != nil {
@@ -420,7 +420,7 @@ func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a Authorizati
 	if err == nil {
 		return nil
 	}
-	if is, err := s.Store.Connections().Flows().Get(ctx, f.State); err == nil && is.Status() == connector.Ready {
+	if current, err := s.Store.Connections().Flows().Get(ctx, f.State); err == nil && current.Status() == connector.Ready {
 		return nil // only the result of the commit was lost
 	}
 	return errors.Join(err, s.revokeOrphan(ctx, f.Org, c))
@@ -446,5 +446,5 @@ func (s *Connectors) Poll(ctx context.Context, actor org.Actor, state string) (c
 	if err != nil {
 		return f, err
 	}
-	return f, f.Visible(actor.Org, actor.User, s.Clock.Now())
+	return f, f.CheckVisible(actor.Org, actor.User, s.Clock.Now())
 }

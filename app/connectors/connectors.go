@@ -52,16 +52,15 @@ type Connectors struct {
 	Options
 	woken chan struct{}
 
-	mu          sync.Mutex
-	running     int                      // instances and revocations being worked on; guarded by mu
-	shares      map[id.Org]int           // the number of them by organisation; guarded by mu
-	registering map[string]chan struct{} // by issuer, closed when registration ends; guarded by mu
-	work        sync.WaitGroup
+	mu           sync.Mutex
+	running      int                      // instances and revocations being worked on; guarded by mu
+	runningByOrg map[id.Org]int           // the number of them by organisation; guarded by mu
+	registering  map[string]chan struct{} // by issuer, closed when registration ends; guarded by mu
+	work         sync.WaitGroup
 }
 
-// New returns the use cases.
 func New(o Options) *Connectors {
-	return &Connectors{Options: o, woken: make(chan struct{}, 1), shares: map[id.Org]int{}, registering: map[string]chan struct{}{}}
+	return &Connectors{Options: o, woken: make(chan struct{}, 1), runningByOrg: map[id.Org]int{}, registering: map[string]chan struct{}{}}
 }
 
 // List calls each with the instances of the organisation by creation.
@@ -78,20 +77,20 @@ func (s *Connectors) present(i connector.Instance) connector.Instance {
 	if !ok {
 		return i
 	}
-	return i.At(p)
+	return i.WithServerOf(p)
 }
 
 // Create makes an instance.
 func (s *Connectors) Create(ctx context.Context, actor org.Actor, d connector.Draft) (connector.Instance, error) {
-	made, err := s.draft(actor, d)
+	created, err := s.draft(actor, d)
 	if err != nil {
 		return connector.Instance{}, err
 	}
-	if err := s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error { return s.add(ctx, r, actor, made) }); err != nil {
+	if err := s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error { return s.add(ctx, r, actor, created) }); err != nil {
 		return connector.Instance{}, err
 	}
 	s.wake()
-	return made, nil
+	return created, nil
 }
 
 // Get returns an instance.
@@ -99,8 +98,8 @@ func (s *Connectors) Get(ctx context.Context, actor org.Actor, i id.Connector) (
 	if err := actor.CheckMember(); err != nil {
 		return connector.Instance{}, err
 	}
-	now, err := s.Store.Connections().Connectors().Get(ctx, actor.Org, i)
-	return s.present(now), err
+	current, err := s.Store.Connections().Connectors().Get(ctx, actor.Org, i)
+	return s.present(current), err
 }
 
 // draft makes an instance that is not stored.
@@ -109,11 +108,11 @@ func (s *Connectors) draft(actor org.Actor, d connector.Draft) (connector.Instan
 	if !ok || !p.Enabled {
 		return connector.Instance{}, fault.Field("providerId", "must be one of GET /connector-providers")
 	}
-	made, err := connector.New(cmp.Or(d.ID, id.Connector(s.IDs.New())), actor.Org, actor.User, p, d, s.Clock.Now())
-	if err == nil && made.URL != p.URL {
-		err = checkAddress(made.URL)
+	created, err := connector.New(cmp.Or(d.ID, id.Connector(s.IDs.New())), actor.Org, actor.User, p, d, s.Clock.Now())
+	if err == nil && created.URL != p.URL {
+		err = checkAddress(created.URL)
 	}
-	return made, err
+	return created, err
 }
 
 // checkAddress checks the form of an address. Whether it may be called is checked when the
@@ -130,7 +129,7 @@ func checkAddress(address string) error {
 }
 
 // add stores a new instance; r holds the organisation's lock.
-func (s *Connectors) add(ctx context.Context, r ports.Records, actor org.Actor, made connector.Instance) error {
+func (s *Connectors) add(ctx context.Context, r ports.Records, actor org.Actor, created connector.Instance) error {
 	if err := actor.CheckWrite(); err != nil {
 		return err
 	}
@@ -145,10 +144,10 @@ func (s *Connectors) add(ctx context.Context, r ports.Records, actor org.Actor, 
 	if count >= connector.MaxInstances {
 		return fault.New(fault.Conflict, "An organisation has at most %d connectors", connector.MaxInstances)
 	}
-	if err := r.Connections().Connectors().Add(ctx, actor.Org, made); err != nil {
+	if err := r.Connections().Connectors().Add(ctx, actor.Org, created); err != nil {
 		return err
 	}
-	return s.audit(ctx, r, actor, audit.ConnectorCreated, made.ID, made.Provider)
+	return s.audit(ctx, r, actor, audit.ConnectorCreated, created.ID, created.Provider)
 }
 
 func (s *Connectors) audit(ctx context.Context, r ports.Records, actor org.Actor, action audit.Action, i id.Connector, detail string) error {
@@ -175,12 +174,12 @@ func (s *Connectors) StoreCredentials(ctx context.Context, actor org.Actor, i id
 	if err := p.CheckCredentials(texts); err != nil {
 		return connector.Instance{}, err
 	}
-	var now connector.Instance
+	var current connector.Instance
 	err = s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) (err error) {
 		if err := actor.CheckWrite(); err != nil {
 			return err
 		}
-		if now, err = s.store(ctx, r, actor.Org, i, connector.Credentials{Entries: entries}); err != nil {
+		if current, err = s.replaceCredentials(ctx, r, actor.Org, i, connector.Credentials{Entries: entries}); err != nil {
 			return err
 		}
 		return s.audit(ctx, r, actor, audit.CredentialsStored, i, "")
@@ -189,7 +188,7 @@ func (s *Connectors) StoreCredentials(ctx context.Context, actor org.Actor, i id
 		return connector.Instance{}, err
 	}
 	s.wake()
-	return now.At(p), nil
+	return current.WithServerOf(p), nil
 }
 
 // checkReader returns an error unless the actor may read credentials.
@@ -218,13 +217,13 @@ func (s *Connectors) Read(ctx context.Context, actor org.Actor, i id.Connector) 
 			return err
 		}
 		// Locked, so that instance and credentials are of one version.
-		now, err := r.Connections().Connectors().Update(ctx, actor.Org, i, func(i connector.Instance) (connector.Instance, error) {
+		current, err := r.Connections().Connectors().Update(ctx, actor.Org, i, func(i connector.Instance) (connector.Instance, error) {
 			return i.Used(s.Clock.Now()), nil
 		})
 		if err != nil {
 			return err
 		}
-		if c, err = s.open(ctx, r, now); err != nil {
+		if c, err = s.openCredentials(ctx, r, current); err != nil {
 			return err
 		}
 		return s.audit(ctx, r, actor, audit.CredentialsRead, i, "")
@@ -239,7 +238,7 @@ func (s *Connectors) Delete(ctx context.Context, actor org.Actor, i id.Connector
 		if err := actor.CheckWrite(); err != nil {
 			return err
 		}
-		was, err := locked(ctx, r, actor.Org, i)
+		was, err := lockInstance(ctx, r, actor.Org, i)
 		if err != nil {
 			return err
 		}
@@ -271,7 +270,7 @@ func (s *Connectors) RevokeAll(ctx context.Context, r ports.Records, o id.Org) e
 		return err
 	}
 	for _, i := range all {
-		was, err := locked(ctx, r, o, i)
+		was, err := lockInstance(ctx, r, o, i)
 		if fault.Is(err, fault.NotFound) {
 			continue
 		}
@@ -291,7 +290,7 @@ func (s *Connectors) revokeAuthorization(ctx context.Context, r ports.Records, i
 	if i.Version == 0 {
 		return nil
 	}
-	c, err := s.open(ctx, r, i)
+	c, err := s.openCredentials(ctx, r, i)
 	switch {
 	case isUnreadable(err):
 		// The token can be neither revoked nor used.

@@ -10,54 +10,54 @@ import (
 	"collab/ports"
 )
 
-// store replaces the credentials of an instance.
-func (s *Connectors) store(ctx context.Context, r ports.Records, o id.Org, i id.Connector, c connector.Credentials) (connector.Instance, error) {
-	now, err := r.Connections().Connectors().Update(ctx, o, i, func(i connector.Instance) (connector.Instance, error) {
+// replaceCredentials replaces the credentials of an instance.
+func (s *Connectors) replaceCredentials(ctx context.Context, r ports.Records, o id.Org, i id.Connector, c connector.Credentials) (connector.Instance, error) {
+	current, err := r.Connections().Connectors().Update(ctx, o, i, func(i connector.Instance) (connector.Instance, error) {
 		return i.Stored(c, s.Clock.Now())
 	})
 	if err != nil {
-		return now, err
+		return current, err
 	}
-	return now, s.put(ctx, r, now, c)
+	return current, s.sealCredentials(ctx, r, current, c)
 }
 
-// put seals and stores credentials under the version of the instance.
-func (s *Connectors) put(ctx context.Context, r ports.Records, i connector.Instance, c connector.Credentials) error {
-	kept := connector.Sealed{Instance: i.ID, Version: i.Version}
+// sealCredentials seals and stores credentials under the version of the instance.
+func (s *Connectors) sealCredentials(ctx context.Context, r ports.Records, i connector.Instance, c connector.Credentials) error {
+	sealed := connector.Sealed{Instance: i.ID, Version: i.Version}
 	var err error
-	if kept.Entries, err = s.Sealer.Seal([]byte(c.Entries), connector.SealingContext(i.Org, i.ID, i.Version, connector.EntriesPart)); err != nil {
+	if sealed.Entries, err = s.Sealer.Seal([]byte(c.Entries), connector.SealingContext(i.Org, i.ID, i.Version, connector.EntriesPart)); err != nil {
 		return err
 	}
 	if c.Renewal != "" {
-		if kept.Renewal, err = s.Sealer.Seal([]byte(c.Renewal), connector.SealingContext(i.Org, i.ID, i.Version, connector.RenewalPart)); err != nil {
+		if sealed.Renewal, err = s.Sealer.Seal([]byte(c.Renewal), connector.SealingContext(i.Org, i.ID, i.Version, connector.RenewalPart)); err != nil {
 			return err
 		}
 	}
-	return r.Connections().Credentials().Put(ctx, i.Org, kept)
+	return r.Connections().Credentials().Put(ctx, i.Org, sealed)
 }
 
-// open returns the credentials of an instance, whose lock r holds. Credentials that an old
+// openCredentials returns the credentials of an instance, whose lock r holds. Credentials that an old
 // key sealed are sealed again with the present key. NotFound if there are none.
-func (s *Connectors) open(ctx context.Context, r ports.Records, i connector.Instance) (connector.Credentials, error) {
-	kept, err := r.Connections().Credentials().Get(ctx, i.Org, i.ID)
+func (s *Connectors) openCredentials(ctx context.Context, r ports.Records, i connector.Instance) (connector.Credentials, error) {
+	sealed, err := r.Connections().Credentials().Get(ctx, i.Org, i.ID)
 	if err != nil {
 		return connector.Credentials{}, err
 	}
 	c := connector.Credentials{Renewable: i.RenewAt != nil, ExpiresAt: i.ExpiresAt}
-	entries, err := s.unseal(kept.Entries, connector.SealingContext(i.Org, i.ID, i.Version, connector.EntriesPart))
+	entries, err := s.unseal(sealed.Entries, connector.SealingContext(i.Org, i.ID, i.Version, connector.EntriesPart))
 	if err != nil {
 		return connector.Credentials{}, err
 	}
 	c.Entries = string(entries)
-	if len(kept.Renewal) > 0 {
-		renewal, err := s.unseal(kept.Renewal, connector.SealingContext(i.Org, i.ID, i.Version, connector.RenewalPart))
+	if len(sealed.Renewal) > 0 {
+		renewal, err := s.unseal(sealed.Renewal, connector.SealingContext(i.Org, i.ID, i.Version, connector.RenewalPart))
 		if err != nil {
 			return connector.Credentials{}, err
 		}
 		c.Renewal = string(renewal)
 	}
-	if s.Sealer.OldKey(kept.Entries) || len(kept.Renewal) > 0 && s.Sealer.OldKey(kept.Renewal) {
-		return c, s.put(ctx, r, i, c)
+	if s.Sealer.OldKey(sealed.Entries) || len(sealed.Renewal) > 0 && s.Sealer.OldKey(sealed.Renewal) {
+		return c, s.sealCredentials(ctx, r, i, c)
 	}
 	return c, nil
 }
@@ -77,23 +77,23 @@ var errUnreadable = errors.New("sealed with a key that is not known")
 // isUnreadable reports whether err is of unseal.
 func isUnreadable(err error) bool { return errors.Is(err, errUnreadable) }
 
-// locked returns an instance, locked until the transaction ends.
-func locked(ctx context.Context, r ports.Records, o id.Org, i id.Connector) (connector.Instance, error) {
+// lockInstance returns an instance, locked until the transaction ends.
+func lockInstance(ctx context.Context, r ports.Records, o id.Org, i id.Connector) (connector.Instance, error) {
 	return r.Connections().Connectors().Update(ctx, o, i, func(i connector.Instance) (connector.Instance, error) { return i, nil })
 }
 
-// read returns an instance with its credentials of the same version; they are zero if there
+// readInstance returns an instance with its credentials of the same version; they are zero if there
 // are none.
-func (s *Connectors) read(ctx context.Context, o id.Org, i id.Connector) (now connector.Instance, c connector.Credentials, err error) {
+func (s *Connectors) readInstance(ctx context.Context, o id.Org, i id.Connector) (current connector.Instance, c connector.Credentials, err error) {
 	err = s.Store.Atomic(ctx, func(r ports.Records) error {
-		if now, err = locked(ctx, r, o, i); err != nil {
+		if current, err = lockInstance(ctx, r, o, i); err != nil {
 			return err
 		}
-		if c = (connector.Credentials{}); now.Version == 0 {
+		if c = (connector.Credentials{}); current.Version == 0 {
 			return nil
 		}
-		c, err = s.open(ctx, r, now)
+		c, err = s.openCredentials(ctx, r, current)
 		return err
 	})
-	return now, c, err
+	return current, c, err
 }

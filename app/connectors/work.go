@@ -52,11 +52,11 @@ func (s *Connectors) Woken() <-chan struct{} { return s.woken }
 func (s *Connectors) Work(ctx context.Context) error {
 	now := s.Clock.Now()
 	all := s.Store.Connections()
-	err := startDue(ctx, s, func(full []id.Org) (connector.Instance, error) {
-		return all.Connectors().Claim(ctx, now, full...)
+	err := startDue(ctx, s, func(atLimit []id.Org) (connector.Instance, error) {
+		return all.Connectors().Claim(ctx, now, atLimit...)
 	}, func(i connector.Instance) { s.run(ctx, i.Org, i.ID, func() error { return s.maintain(ctx, i) }) })
-	return errors.Join(err, startDue(ctx, s, func(full []id.Org) (connector.Revocation, error) {
-		return all.Revocations().Claim(ctx, now, now.Add(connector.ClaimDuration), full...)
+	return errors.Join(err, startDue(ctx, s, func(atLimit []id.Org) (connector.Revocation, error) {
+		return all.Revocations().Claim(ctx, now, now.Add(connector.ClaimDuration), atLimit...)
 	}, func(r connector.Revocation) { s.run(ctx, r.Org, r.ID, func() error { return s.revoke(ctx, r) }) }))
 }
 
@@ -64,15 +64,15 @@ func (s *Connectors) Work(ctx context.Context) error {
 func (s *Connectors) Wait() { s.work.Wait() }
 
 // startDue claims due records one by one up to the limits, and runs each.
-func startDue[T any](ctx context.Context, s *Connectors, claim func(full []id.Org) (T, error), run func(T)) error {
+func startDue[T any](ctx context.Context, s *Connectors, claim func(atLimit []id.Org) (T, error), run func(T)) error {
 	for range maxRunning {
-		full, room := s.reserveSlot()
+		atLimit, room := s.reserveSlot()
 		if !room {
 			return nil
 		}
 		var claimed T
 		err := fault.Catch(func() (err error) {
-			claimed, err = claim(full)
+			claimed, err = claim(atLimit)
 			return err
 		})
 		if err != nil {
@@ -93,19 +93,19 @@ func startDue[T any](ctx context.Context, s *Connectors, claim func(full []id.Or
 
 // reserveSlot takes one of maxRunning slots; room is false if none is free. Full are the
 // organisations that have maxPerOrg already.
-func (s *Connectors) reserveSlot() (full []id.Org, room bool) {
+func (s *Connectors) reserveSlot() (atLimit []id.Org, room bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running == maxRunning {
 		return nil, false
 	}
 	s.running++
-	for o, n := range s.shares {
+	for o, n := range s.runningByOrg {
 		if n >= maxPerOrg {
-			full = append(full, o)
+			atLimit = append(atLimit, o)
 		}
 	}
-	return full, true
+	return atLimit, true
 }
 
 // releaseSlot returns a slot of reserveSlot.
@@ -118,7 +118,7 @@ func (s *Connectors) releaseSlot() {
 // run runs work of an organisation in a goroutine, in the slot that startDue reserved.
 func (s *Connectors) run(ctx context.Context, o id.Org, i id.Connector, work func() error) {
 	s.mu.Lock()
-	s.shares[o]++
+	s.runningByOrg[o]++
 	s.mu.Unlock()
 	s.work.Go(func() {
 		err := errors.New("the work did not end")
@@ -127,13 +127,13 @@ func (s *Connectors) run(ctx context.Context, o id.Org, i id.Connector, work fun
 				s.Log.Error("connector work failed", "instance", string(i), "org", string(o), "error", err)
 			}
 			s.mu.Lock()
-			full := s.running == maxRunning || s.shares[o] >= maxPerOrg
+			atLimit := s.running == maxRunning || s.runningByOrg[o] >= maxPerOrg
 			s.running--
-			if s.shares[o]--; s.shares[o] == 0 {
-				delete(s.shares, o)
+			if s.runningByOrg[o]--; s.runningByOrg[o] == 0 {
+				delete(s.runningByOrg, o)
 			}
 			s.mu.Unlock()
-			if full {
+			if atLimit {
 				s.wake() // more may be due
 			}
 		}()
@@ -151,7 +151,7 @@ func (s *Connectors) maintain(ctx context.Context, claimed connector.Instance) e
 	if o.Closed() {
 		return s.update(ctx, claimed, func(i connector.Instance) (connector.Instance, error) { return i.Retired(), nil })
 	}
-	i, c, err := s.read(ctx, claimed.Org, claimed.ID)
+	i, c, err := s.readInstance(ctx, claimed.Org, claimed.ID)
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return nil
@@ -199,8 +199,8 @@ func (s *Connectors) tools(ctx context.Context, i connector.Instance, c connecto
 	if !ok {
 		return nil, fault.New(fault.Invalid, "The provider is no longer in the catalog")
 	}
-	i = i.At(p)
-	return s.Servers.Tools(ctx, connector.Access{URL: i.URL, Transport: i.Transport, Auth: p.Auth, Carriers: p.Carriers, Entries: c.Entries})
+	i = i.WithServerOf(p)
+	return s.Servers.Tools(ctx, connector.Access{URL: i.URL, Transport: i.Transport, Auth: p.Auth, CredentialTemplates: p.CredentialTemplates, Entries: c.Entries})
 }
 
 // publicReason returns the message of an error that users may see; it returns err if the
@@ -213,8 +213,8 @@ func publicReason(err error) (reason string, internal error) {
 }
 
 // stillClaimed reports whether an instance has the version and due time of the claim.
-func stillClaimed(now, claimed connector.Instance) bool {
-	return now.Version == claimed.Version && now.DueAt != nil && claimed.DueAt != nil && now.DueAt.Equal(*claimed.DueAt)
+func stillClaimed(current, claimed connector.Instance) bool {
+	return current.Version == claimed.Version && current.DueAt != nil && claimed.DueAt != nil && current.DueAt.Equal(*claimed.DueAt)
 }
 
 // update changes an instance, unless it is no longer claimed or was deleted.
@@ -233,7 +233,7 @@ func (s *Connectors) update(ctx context.Context, claimed connector.Instance, cha
 
 // renew exchanges the refresh token of a claimed instance. It returns the instance, still
 // claimed, with its new credentials; ok is false if nothing more is to be done for it now.
-func (s *Connectors) renew(ctx context.Context, claimed connector.Instance, c connector.Credentials) (i connector.Instance, now connector.Credentials, ok bool, err error) {
+func (s *Connectors) renew(ctx context.Context, claimed connector.Instance, c connector.Credentials) (i connector.Instance, renewed connector.Credentials, ok bool, err error) {
 	if c.Renewal == "" || claimed.ExpiresAt != nil && !c.Renewable {
 		return claimed, c, false, s.update(ctx, claimed, func(i connector.Instance) (connector.Instance, error) {
 			return i.Revoked("The access token has expired, and the connector has to be authorised again")
@@ -241,24 +241,24 @@ func (s *Connectors) renew(ctx context.Context, claimed connector.Instance, c co
 	}
 	renewing, cancel := withStopGrace(ctx)
 	defer cancel()
-	now, err = s.Authorizer.Renew(renewing, c.Renewal)
+	renewed, err = s.Authorizer.Renew(renewing, c.Renewal)
 	if err != nil {
 		return claimed, c, false, s.notRenewed(ctx, claimed, err)
 	}
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	i, ok, err = s.storeRenewed(ctx, claimed, now)
+	i, ok, err = s.storeRenewed(ctx, claimed, renewed)
 	if fault.Is(err, fault.NotFound) {
 		// The deletion revoked the old token; the new one is revoked here.
-		return i, now, false, s.revokeOrphan(ctx, claimed.Org, now)
+		return i, renewed, false, s.revokeOrphan(ctx, claimed.Org, renewed)
 	}
-	return i, now, ok && err == nil, err
+	return i, renewed, ok && err == nil, err
 }
 
 // storeRenewed stores the renewed credentials of a claimed instance, again and again while the
 // store is unavailable, because the refresh token before them is used up. It returns false if
 // the instance has other credentials.
-func (s *Connectors) storeRenewed(ctx context.Context, claimed connector.Instance, now connector.Credentials) (i connector.Instance, ok bool, err error) {
+func (s *Connectors) storeRenewed(ctx context.Context, claimed connector.Instance, renewed connector.Credentials) (i connector.Instance, ok bool, err error) {
 	for attempt := 1; ; attempt++ {
 		err = s.Store.Atomic(ctx, func(r ports.Records) error {
 			var e error
@@ -267,12 +267,12 @@ func (s *Connectors) storeRenewed(ctx context.Context, claimed connector.Instanc
 				if ok = i.Version == claimed.Version; !ok {
 					return i, nil
 				}
-				return i.Renewed(now, s.Clock.Now())
+				return i.Renewed(renewed, s.Clock.Now())
 			})
 			if e != nil || !ok {
 				return e
 			}
-			return s.put(ctx, r, i, now)
+			return s.sealCredentials(ctx, r, i, renewed)
 		})
 		if !fault.Is(err, fault.Unavailable) || s.Pause(ctx, min(attempt, maxPause)) != nil {
 			return i, ok, err
@@ -362,7 +362,7 @@ func (s *Connectors) renewNow(ctx context.Context, o id.Org, instance id.Connect
 	if err != nil {
 		return false, err
 	}
-	i, c, err := s.read(ctx, o, instance)
+	i, c, err := s.readInstance(ctx, o, instance)
 	if err != nil || !stillClaimed(i, claimed) {
 		return false, err
 	}
@@ -377,15 +377,15 @@ func (s *Connectors) renewNow(ctx context.Context, o id.Org, instance id.Connect
 }
 
 // revokeLater stores a revocation of the credentials' authorization, if it can be revoked.
-func (s *Connectors) revokeLater(ctx context.Context, r ports.Records, o id.Org, of id.Connector, c connector.Credentials) error {
+func (s *Connectors) revokeLater(ctx context.Context, r ports.Records, o id.Org, instance id.Connector, c connector.Credentials) error {
 	if c.Renewal == "" {
 		return nil
 	}
-	sealed, err := s.Sealer.Seal([]byte(c.Renewal), connector.RevocationContext(o, of))
+	sealed, err := s.Sealer.Seal([]byte(c.Renewal), connector.RevocationContext(o, instance))
 	if err != nil {
 		return err
 	}
-	return r.Connections().Revocations().Add(ctx, connector.Revocation{ID: of, Org: o, Renewal: sealed, DueAt: s.Clock.Now()})
+	return r.Connections().Revocations().Add(ctx, connector.Revocation{ID: instance, Org: o, Renewal: sealed, DueAt: s.Clock.Now()})
 }
 
 // revokeOrphan stores a revocation of an authorization that no instance has. It has an id of

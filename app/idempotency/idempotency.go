@@ -32,10 +32,10 @@ func New(store ports.Store, sealer ports.Sealer, clock ports.Clock, secrets port
 // Attempt is one request with a key: either the first, which has to Finish or
 // Abandon it, or a repetition, which has a Response.
 type Attempt struct {
-	of       *Idempotency
-	record   replay.Record
-	made     string
-	response []byte
+	idempotency *Idempotency
+	record      replay.Record
+	recordID    string
+	response    []byte
 }
 
 // Begin claims the key for a request, or finds its response. The key belongs to the caller and
@@ -48,35 +48,35 @@ func (s *Idempotency) Begin(ctx context.Context, caller, route, key string, fing
 		digest.Write(sum[:])
 	}
 	now := s.clock.Now()
-	want := replay.Record{Key: hex.EncodeToString(digest.Sum(nil)), Claim: s.secrets.Secret(), ExpiresAt: now.Add(replay.Lease)}
-	mac, err := s.sealer.MAC(fingerprint[:], fingerprintContext(want.Key))
+	record := replay.Record{Key: hex.EncodeToString(digest.Sum(nil)), Claim: s.secrets.Secret(), ExpiresAt: now.Add(replay.Lease)}
+	mac, err := s.sealer.MAC(fingerprint[:], fingerprintContext(record.Key))
 	if err != nil {
 		return nil, err
 	}
-	want.Fingerprint = hex.EncodeToString(mac)
-	got, err := s.store.Journal().Replays().Begin(ctx, want, now)
+	record.Fingerprint = hex.EncodeToString(mac)
+	stored, err := s.store.Journal().Replays().Begin(ctx, record, now)
 	if err != nil {
 		return nil, err
 	}
-	if got.Claim == want.Claim {
-		return &Attempt{of: s, record: got, made: replay.RecordID(mac, now)}, nil
+	if stored.Claim == record.Claim {
+		return &Attempt{idempotency: s, record: stored, recordID: replay.RecordID(mac, now)}, nil
 	}
 	// The error is ignored because Verify refuses the truncated MAC.
-	mac, _ = hex.DecodeString(got.Fingerprint)
-	same, err := s.sealer.Verify(mac, fingerprint[:], fingerprintContext(got.Key))
+	mac, _ = hex.DecodeString(stored.Fingerprint)
+	same, err := s.sealer.Verify(mac, fingerprint[:], fingerprintContext(stored.Key))
 	switch {
 	case err != nil:
 		return nil, unreadable(err)
 	case !same:
 		return nil, fault.New(fault.Mismatch, "Idempotency-Key was used before with another request")
-	case !got.Done:
+	case !stored.Done:
 		return nil, fault.New(fault.Conflict, "The first request with this Idempotency-Key is still running").RetryIn(1)
 	}
-	response, err := s.sealer.Open(got.Answer, []byte(got.Key))
+	response, err := s.sealer.Open(stored.Answer, []byte(stored.Key))
 	if err != nil {
 		return nil, unreadable(err)
 	}
-	return &Attempt{of: s, record: got, response: response}, nil
+	return &Attempt{idempotency: s, record: stored, response: response}, nil
 }
 
 // unreadable is the error of a repetition if the record of the first request cannot be read.
@@ -92,28 +92,28 @@ func fingerprintContext(key string) []byte { return []byte("fingerprint " + key)
 func (a *Attempt) Response() ([]byte, bool) { return a.response, a.record.Done }
 
 // RecordID returns the id of the record that the request makes, if it makes one: see replay.RecordID.
-func (a *Attempt) RecordID() string { return a.made }
+func (a *Attempt) RecordID() string { return a.recordID }
 
 // Finish stores the response for replay.Retention.
 func (a *Attempt) Finish(ctx context.Context, response []byte) error {
-	sealed, err := a.of.sealer.Seal(response, []byte(a.record.Key))
+	sealed, err := a.idempotency.sealer.Seal(response, []byte(a.record.Key))
 	if err != nil {
 		return err
 	}
 	done := a.record
-	done.Done, done.Answer, done.ExpiresAt = true, sealed, a.of.clock.Now().Add(replay.Retention)
-	return a.of.store.Journal().Replays().Finish(ctx, done)
+	done.Done, done.Answer, done.ExpiresAt = true, sealed, a.idempotency.clock.Now().Add(replay.Retention)
+	return a.idempotency.store.Journal().Replays().Finish(ctx, done)
 }
 
 // Renew extends the claim of the key. It must not be called concurrently with Finish or after
 // it.
 func (a *Attempt) Renew(ctx context.Context) error {
 	r := a.record
-	r.ExpiresAt = a.of.clock.Now().Add(replay.Lease)
-	return a.of.store.Journal().Replays().Finish(ctx, r)
+	r.ExpiresAt = a.idempotency.clock.Now().Add(replay.Lease)
+	return a.idempotency.store.Journal().Replays().Finish(ctx, r)
 }
 
 // Abandon frees the key, so that the request can be tried again.
 func (a *Attempt) Abandon(ctx context.Context) error {
-	return a.of.store.Journal().Replays().Abandon(ctx, a.record.Key, a.record.Claim)
+	return a.idempotency.store.Journal().Replays().Abandon(ctx, a.record.Key, a.record.Claim)
 }

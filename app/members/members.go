@@ -37,7 +37,6 @@ type Options struct {
 // Members are the use cases of members and invitations.
 type Members struct{ Options }
 
-// New returns the use cases.
 func New(o Options) *Members { return &Members{o} }
 
 // List calls each with the members that f selects, by when they joined. The list may be stale (see
@@ -56,7 +55,7 @@ func list(ctx context.Context, r ports.Records, actor org.Actor, f org.MemberFil
 	if err := actor.CheckMember(); err != nil {
 		return err
 	}
-	f.Examined = org.MaxExamined
+	f.ExamineLimit = org.MaxExamined
 	return r.Directory().Members().List(ctx, actor.Org, f, each)
 }
 
@@ -152,7 +151,7 @@ func (s *Members) Remove(ctx context.Context, actor org.Actor, user id.User) err
 		if err := r.Directory().Members().Put(ctx, actor.Org, target.Removed(now)); err != nil {
 			return err
 		}
-		if err := EndWork(ctx, r, actor.Org, user, now); err != nil {
+		if err := ReleaseMember(ctx, r, actor.Org, user, now); err != nil {
 			return err
 		}
 		action := audit.MemberRemoved
@@ -163,9 +162,9 @@ func (s *Members) Remove(ctx context.Context, actor org.Actor, user id.User) err
 	})
 }
 
-// EndWork removes a user whose membership ended from teams, unassigns their tasks and cancels their
+// ReleaseMember removes a user whose membership ended from teams, unassigns their tasks and cancels their
 // resumable uploads.
-func EndWork(ctx context.Context, r ports.Records, o id.Org, user id.User, now time.Time) error {
+func ReleaseMember(ctx context.Context, r ports.Records, o id.Org, user id.User, now time.Time) error {
 	if err := r.Work().TeamMembers().RemoveUser(ctx, o, user); err != nil {
 		return err
 	}
@@ -203,15 +202,15 @@ func (s *Members) Invite(ctx context.Context, actor org.Actor, email, role strin
 		return Invited{}, err
 	}
 	token := s.Secrets.Secret()
-	return s.send(ctx, actor, token, func(r ports.Records, actor org.Actor) (invitation.Invitation, error) {
+	return s.sendInvitation(ctx, actor, token, func(r ports.Records, actor org.Actor) (invitation.Invitation, error) {
 		now := s.Clock.Now()
 		if err := checkInvite(ctx, r, actor, email, to, now); err != nil {
 			return invitation.Invitation{}, err
 		}
-		made := invitation.New(invitation.Invitation{
+		created := invitation.New(invitation.Invitation{
 			ID: id.Invitation(s.IDs.New()), Org: actor.Org, Email: email, Role: to, InvitedBy: actor.User,
 		}, id.Digest(token), now)
-		return made, s.audit(ctx, r, actor, audit.InvitationCreated, string(made.ID), string(to))
+		return created, s.audit(ctx, r, actor, audit.InvitationCreated, string(created.ID), string(to))
 	})
 }
 
@@ -240,13 +239,13 @@ func checkInvite(ctx context.Context, r ports.Records, actor org.Actor, email st
 // invalid. An expired invitation needs a free seat again.
 func (s *Members) Resend(ctx context.Context, actor org.Actor, i id.Invitation) (Invited, error) {
 	token := s.Secrets.Secret()
-	return s.send(ctx, actor, token, func(r ports.Records, actor org.Actor) (invitation.Invitation, error) {
+	return s.sendInvitation(ctx, actor, token, func(r ports.Records, actor org.Actor) (invitation.Invitation, error) {
 		was, err := r.Directory().Invitations().Get(ctx, actor.Org, i)
 		if err != nil {
 			return was, err
 		}
 		now := s.Clock.Now()
-		again, err := was.Resent(id.Digest(token), now)
+		resent, err := was.Resent(id.Digest(token), now)
 		if err != nil {
 			return was, err
 		}
@@ -258,13 +257,13 @@ func (s *Members) Resend(ctx context.Context, actor org.Actor, i id.Invitation) 
 				return was, err
 			}
 		}
-		return again, s.audit(ctx, r, actor, audit.InvitationResent, string(i), "")
+		return resent, s.audit(ctx, r, actor, audit.InvitationResent, string(i), "")
 	})
 }
 
-// send stores the invitation that decide returns, and mails it after the commit.
-func (s *Members) send(ctx context.Context, actor org.Actor, token string, decide func(ports.Records, org.Actor) (invitation.Invitation, error)) (Invited, error) {
-	var made invitation.Invitation
+// sendInvitation stores the invitation that decide returns, and mails it after the commit.
+func (s *Members) sendInvitation(ctx context.Context, actor org.Actor, token string, decide func(ports.Records, org.Actor) (invitation.Invitation, error)) (Invited, error) {
+	var created invitation.Invitation
 	var organisation org.Organisation
 	var inviter org.User
 	err := s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
@@ -272,7 +271,7 @@ func (s *Members) send(ctx context.Context, actor org.Actor, token string, decid
 			return err
 		}
 		var err error
-		if made, err = decide(r, actor); err != nil {
+		if created, err = decide(r, actor); err != nil {
 			return err
 		}
 		if organisation, err = r.Directory().Organisations().Get(ctx, actor.Org); err != nil {
@@ -281,9 +280,9 @@ func (s *Members) send(ctx context.Context, actor org.Actor, token string, decid
 		if organisation.EmailsUntil, err = invitation.Emails.Take(organisation.EmailsUntil, s.Clock.Now()); err != nil {
 			return err
 		}
-		spent := func(is org.Organisation) (org.Organisation, error) {
-			is.EmailsUntil = organisation.EmailsUntil
-			return is, nil
+		spent := func(stored org.Organisation) (org.Organisation, error) {
+			stored.EmailsUntil = organisation.EmailsUntil
+			return stored, nil
 		}
 		if _, err := r.Directory().Organisations().Upsert(ctx, organisation, spent); err != nil {
 			return err
@@ -291,20 +290,20 @@ func (s *Members) send(ctx context.Context, actor org.Actor, token string, decid
 		if inviter, err = r.Directory().Users().Get(ctx, actor.User); err != nil {
 			return err
 		}
-		return r.Directory().Invitations().Put(ctx, actor.Org, made)
+		return r.Directory().Invitations().Put(ctx, actor.Org, created)
 	})
 	if err != nil {
 		return Invited{}, err
 	}
-	out := Invited{made, s.InviteURL(token)}
+	out := Invited{created, s.InviteURL(token)}
 	// A failure of the mail does not undo the invitation: its address is in the response, and it
 	// can be sent again.
-	_ = s.Mailer.Send(ctx, mail.Invitation(made.Email, organisation.Name, inviter.Name, out.URL, made.ExpiresAt))
+	_ = s.Mailer.Send(ctx, mail.Invitation(created.Email, organisation.Name, inviter.Name, out.URL, created.ExpiresAt))
 	return out, nil
 }
 
-// Withdraw deletes a pending invitation.
-func (s *Members) Withdraw(ctx context.Context, actor org.Actor, i id.Invitation) error {
+// DeleteInvitation deletes a pending invitation.
+func (s *Members) DeleteInvitation(ctx context.Context, actor org.Actor, i id.Invitation) error {
 	return s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.CheckManager(); err != nil {
 			return err
@@ -313,14 +312,14 @@ func (s *Members) Withdraw(ctx context.Context, actor org.Actor, i id.Invitation
 		if err != nil {
 			return err
 		}
-		gone, err := was.Withdrawn(s.Clock.Now())
+		withdrawn, err := was.Withdrawn(s.Clock.Now())
 		if err != nil {
 			return err
 		}
 		if err := invitation.CheckManage(actor, was.Role); err != nil {
 			return err
 		}
-		if err := r.Directory().Invitations().Put(ctx, actor.Org, gone); err != nil {
+		if err := r.Directory().Invitations().Put(ctx, actor.Org, withdrawn); err != nil {
 			return err
 		}
 		return s.audit(ctx, r, actor, audit.InvitationDeleted, string(i), "")

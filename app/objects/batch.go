@@ -46,7 +46,6 @@ const (
 // Action is what an operation of a batch does.
 type Action string
 
-// The actions.
 const (
 	PutFile    Action = "put" // stores a new object, or the next content of one
 	MoveFile   Action = "move"
@@ -84,11 +83,11 @@ type batch struct {
 // batchOperation is an operation of a batch.
 type batchOperation struct {
 	Operation
-	refused  error          // before the transaction; nil: it was not
-	made     id.Object      // the id of a new object
-	mimeType string         // of the content
-	content  object.Content // without a blob: nothing is written
-	wrong    error          // of the content
+	refused    error          // before the transaction; nil: it was not
+	newID      id.Object      // the id of a new object
+	mimeType   string         // of the content
+	content    object.Content // without a blob: nothing is written
+	contentErr error          // of the content
 }
 
 // Batch carries out at most MaxTogether operations in their order, each of which succeeds or fails
@@ -102,7 +101,7 @@ func (s *Objects) Batch(ctx context.Context, actor org.Actor, operations []Opera
 	for i, op := range operations {
 		b.operations[i].Operation = op
 	}
-	if err := b.examine(ctx, actor); err != nil {
+	if err := b.refuseEarly(ctx, actor); err != nil {
 		return nil, err
 	}
 	outcomes := make([]Outcome, len(operations))
@@ -170,9 +169,9 @@ type change struct {
 	keys      []string      // the folded storage keys of both
 }
 
-// find returns what an operation changes: one of the objects that are there, or a new one. If there is
+// findChange returns what an operation changes: one of the objects that are there, or a new one. If there is
 // an object it is returned with an error too.
-func (b *batch) find(i int, actor org.Actor, existing map[id.Object]object.Object, now time.Time) (change, error) {
+func (b *batch) findChange(i int, actor org.Actor, existing map[id.Object]object.Object, now time.Time) (change, error) {
 	was, err := b.findObject(i, actor, existing)
 	c := change{i, was, was, []string{object.Fold(was.StorageKey())}}
 	if op := &b.operations[i]; err == nil && op.Action == MoveFile {
@@ -187,7 +186,7 @@ func (b *batch) findObject(i int, actor org.Actor, existing map[id.Object]object
 	if op.Object == "" {
 		d := op.Draft
 		d.MimeType = op.MimeType
-		o, err = object.New(op.made, actor, d)
+		o, err = object.New(op.newID, actor, d)
 	} else {
 		var ok bool
 		if o, ok = existing[op.Object]; !ok || !o.VisibleTo(actor) {
@@ -203,9 +202,9 @@ func (b *batch) findObject(i int, actor org.Actor, existing map[id.Object]object
 	return o, err
 }
 
-// examine refuses operations that do not depend on earlier ones and cannot be carried out, so that
+// refuseEarly refuses operations that do not depend on earlier ones and cannot be carried out, so that
 // no content is written for them, and describes the contents of the others.
-func (b *batch) examine(ctx context.Context, actor org.Actor) error {
+func (b *batch) refuseEarly(ctx context.Context, actor org.Actor) error {
 	existing, err := b.existing(ctx, b.Store, actor.Org)
 	if err != nil {
 		return err
@@ -219,17 +218,17 @@ func (b *batch) examine(ctx context.Context, actor org.Actor) error {
 			continue
 		}
 		if op.Object == "" {
-			op.made = id.Object(b.IDs.New())
+			op.newID = id.Object(b.IDs.New())
 		}
-		c, err := b.find(i, actor, existing, b.Clock.Now())
-		independent := !earlier.touches(c.keys)
+		c, err := b.findChange(i, actor, existing, b.Clock.Now())
+		independent := !earlier.overlaps(c.keys)
 		if c.was.ID == "" || err != nil && independent {
 			op.refused = withStored(existing[op.Object], err)
 			continue
 		}
 		if op.Action == PutFile {
-			if op.wrong = b.describe(op, c.was); op.wrong != nil && independent {
-				op.refused = op.wrong
+			if op.contentErr = b.describe(op, c.was); op.contentErr != nil && independent {
+				op.refused = op.contentErr
 				continue
 			}
 		}
@@ -261,9 +260,9 @@ func takenBy(ctx context.Context, r ports.Records, actor org.Actor, keys []strin
 	}
 	existing, err := sets.Get(ctx, actor.Org, slices.Collect(maps.Values(ids)))
 	taken := make(map[string]object.Object, len(ids))
-	for key, of := range ids {
+	for key, objectID := range ids {
 		taken[key] = object.Object{}
-		if o, ok := existing[of]; ok && o.VisibleTo(actor) {
+		if o, ok := existing[objectID]; ok && o.VisibleTo(actor) {
 			taken[key] = o
 		}
 	}
@@ -340,7 +339,7 @@ func (s *Objects) putEach(ctx context.Context, contents []object.BlobContent) er
 // store carries out the next operations in one transaction.
 func (b *batch) store(ctx context.Context, actor org.Actor, outcomes []Outcome) error {
 	var t *batchTransaction
-	err := b.locked(ctx, actor, func(r ports.Records, actor org.Actor, head object.Head) error {
+	err := b.withLockedLog(ctx, actor, func(r ports.Records, actor org.Actor, head object.Head) error {
 		t = &batchTransaction{
 			batch: b, Records: r, actor: actor, now: b.Clock.Now(), head: head,
 			outcomes: outcomes, audiences: map[id.Workspace]*object.Audience{},
@@ -374,10 +373,10 @@ type batchTransaction struct {
 
 	audiences map[id.Workspace]*object.Audience
 
-	stored, ended int64 // bytes: of the contents that were stored, and of those that were replaced or deleted
+	stored, replaced int64 // bytes: of the contents that were stored, and of those that were replaced or deleted
 
-	gathered []change  // that are not stored yet
-	touched  footprint // of them
+	pending     []change  // that are not stored yet
+	pendingKeys footprint // of them
 }
 
 func (t *batchTransaction) run(ctx context.Context) (err error) {
@@ -399,18 +398,18 @@ func (t *batchTransaction) run(ctx context.Context) (err error) {
 		if t.outcomes[i] = (Outcome{Err: op.refused}); op.refused != nil {
 			continue
 		}
-		c, err := t.find(i, t.actor, t.current, t.now)
-		if c.was.ID != "" && t.touched.touches(c.keys) {
+		c, err := t.findChange(i, t.actor, t.current, t.now)
+		if c.was.ID != "" && t.pendingKeys.overlaps(c.keys) {
 			if steps++; steps > maxSteps {
 				break
 			}
 			if err := t.flush(ctx); err != nil {
 				return err
 			}
-			c, err = t.find(i, t.actor, t.current, t.now)
+			c, err = t.findChange(i, t.actor, t.current, t.now)
 		}
 		if err == nil {
-			err = op.wrong
+			err = op.contentErr
 		}
 		switch {
 		case err != nil:
@@ -418,14 +417,14 @@ func (t *batchTransaction) run(ctx context.Context) (err error) {
 		case op.Action == MoveFile && c.next.Version == c.was.Version:
 			t.outcomes[i].Object = c.was
 		default:
-			t.gathered = append(t.gathered, c)
-			t.touched.add(c.keys)
+			t.pending = append(t.pending, c)
+			t.pendingKeys.add(c.keys)
 		}
 	}
 	if err := t.flush(ctx); err != nil {
 		return err
 	}
-	if err := t.makeRoom(ctx, t.Records, t.actor, t.now, t.stored, t.ended); err != nil {
+	if err := t.makeRoom(ctx, t.Records, t.actor, t.now, t.stored, t.replaced); err != nil {
 		return err
 	}
 	var unused []string
@@ -442,8 +441,8 @@ func (t *batchTransaction) flush(ctx context.Context) error {
 	var keys []string
 	var moved []id.Object
 	var arriving []*object.Object
-	for i := range t.gathered {
-		c := &t.gathered[i]
+	for i := range t.pending {
+		c := &t.pending[i]
 		switch {
 		case c.was.Version == 0:
 			keys, arriving = append(keys, c.was.StorageKey()), append(arriving, &c.next)
@@ -461,10 +460,10 @@ func (t *batchTransaction) flush(ctx context.Context) error {
 	storage := t.Storage()
 	var added, replaced []object.Object
 	var removed []id.Object
-	var written []string            // blobs
-	var ended, gone []object.Object // as they were before they were replaced or deleted
+	var written []string                     // blobs
+	var replacedBefore, gone []object.Object // as they were before they were replaced or deleted
 	var changes []object.Change
-	for _, c := range t.gathered {
+	for _, c := range t.pending {
 		op, to := &t.operations[c.operation], &t.outcomes[c.operation]
 		if by, ok := taken[c.next.StorageKey()]; ok && (c.was.Version == 0 || op.Action == MoveFile) {
 			to.Err = withStored(by, object.PathTaken(c.next.Path))
@@ -483,7 +482,7 @@ func (t *batchTransaction) flush(ctx context.Context) error {
 			}
 			to.Object = c.was
 			t.usage[c.was.Class()] -= c.was.Size
-			t.ended += c.was.Size
+			t.replaced += c.was.Size
 			removed, gone = append(removed, c.was.ID), append(gone, c.was)
 			changes = append(changes, object.NewDeletion(c.was, t.actor.User, t.now, seen))
 		case PutFile:
@@ -492,7 +491,7 @@ func (t *batchTransaction) flush(ctx context.Context) error {
 				continue
 			}
 			t.usage[c.was.Class()] += growth
-			t.stored, t.ended = t.stored+op.content.Size, t.ended+c.was.Size
+			t.stored, t.replaced = t.stored+op.content.Size, t.replaced+c.was.Size
 			to.Object = c.was.WithContent(op.content, t.actor.User, t.now)
 			to.Object.N = n
 			written = append(written, op.content.Blob)
@@ -500,7 +499,7 @@ func (t *batchTransaction) flush(ctx context.Context) error {
 				to.Object.Version = max(to.Object.Version, c.next.Version)
 				added = append(added, to.Object)
 			} else {
-				replaced, ended = append(replaced, to.Object), append(ended, t.current[c.was.ID])
+				replaced, replacedBefore = append(replaced, to.Object), append(replacedBefore, t.current[c.was.ID])
 			}
 			changes = append(changes, object.NewChange(to.Object))
 		}
@@ -510,7 +509,7 @@ func (t *batchTransaction) flush(ctx context.Context) error {
 		}
 		t.current[c.was.ID] = to.Object
 	}
-	t.gathered, t.touched = t.gathered[:0], footprint{}
+	t.pending, t.pendingKeys = t.pending[:0], footprint{}
 	if len(changes) == 0 {
 		return nil
 	}
@@ -528,11 +527,11 @@ func (t *batchTransaction) flush(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	for deleted, were := range map[bool][]object.Object{false: ended, true: gone} {
-		if len(were) == 0 {
+	for deleted, objects := range map[bool][]object.Object{false: replacedBefore, true: gone} {
+		if len(objects) == 0 {
 			continue
 		}
-		if err := t.keep(ctx, t.Records, t.actor, t.now, deleted, were...); err != nil {
+		if err := t.keepVersions(ctx, t.Records, t.actor, t.now, deleted, objects...); err != nil {
 			return err
 		}
 	}
@@ -562,9 +561,9 @@ type footprint struct {
 	keys, folders map[string]bool // folded
 }
 
-// touches reports whether one of the keys is there, or is that of a parent folder of one that is, or the reverse. It may
+// overlaps reports whether one of the keys is there, or is that of a parent folder of one that is, or the reverse. It may
 // be true for any keys if there are many folders.
-func (f *footprint) touches(keys []string) bool {
+func (f *footprint) overlaps(keys []string) bool {
 	if len(f.keys) == 0 {
 		return false
 	}

@@ -47,14 +47,14 @@ func (s *Objects) Select(ctx context.Context, actor org.Actor, wanted []Wanted) 
 	for i, w := range wanted {
 		ids[i] = w.Object
 	}
-	there, err := s.Store.Storage().ObjectSets().Get(ctx, actor.Org, ids)
+	existing, err := s.Store.Storage().ObjectSets().Get(ctx, actor.Org, ids)
 	if err != nil {
 		return nil, err
 	}
 	outcomes := make([]Outcome, len(wanted))
 	left := int64(MaxReadBytes)
 	for i, w := range wanted {
-		o, ok := there[w.Object]
+		o, ok := existing[w.Object]
 		if !ok || !o.VisibleTo(actor) {
 			outcomes[i].Err = fault.Missing("File")
 			continue

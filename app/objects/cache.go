@@ -32,8 +32,8 @@ const (
 	verifyAgain = time.Hour
 )
 
-// name is the key of a record: the object's id or its storage key.
-type name struct {
+// recordKey is the key of a record: the object's id or its storage key.
+type recordKey struct {
 	org id.Org
 	key string
 }
@@ -47,8 +47,8 @@ type record struct {
 	object object.Object
 }
 
-func newRecords(most int) *cache.Cache[name, record] {
-	return cache.New(most, func(n name, r record) int {
+func newRecords(most int) *cache.Cache[recordKey, record] {
+	return cache.New(most, func(n recordKey, r record) int {
 		o := r.object
 		return entryOverhead + len(n.key) + len(o.Path) + len(o.Blob) + len(o.MimeType) + len(o.Checksum)
 	})
@@ -75,9 +75,9 @@ type source struct {
 	cached bool
 }
 
-// at is Objects.At of r. That there is no object is cached as the zero object, because clients read
+// findByKey is Objects.At of r. That there is no object is cached as the zero object, because clients read
 // documents before anything is stored in them.
-func (s *Objects) at(ctx context.Context, r source, actor org.Actor, storageKey string) (object.Object, error) {
+func (s *Objects) findByKey(ctx context.Context, r source, actor org.Actor, storageKey string) (object.Object, error) {
 	o, err := s.readCached(r, actor, storageKey, func() (object.Object, error) {
 		o, err := r.Storage().Objects().At(ctx, actor.Org, storageKey)
 		if fault.Is(err, fault.NotFound) {
@@ -101,8 +101,8 @@ func (s *Objects) readCached(r source, actor org.Actor, key string, read func() 
 	if !ok {
 		return read()
 	}
-	n := name{actor.Org, key}
-	for _, records := range []*cache.Cache[name, record]{s.records, s.missing} {
+	n := recordKey{actor.Org, key}
+	for _, records := range []*cache.Cache[recordKey, record]{s.records, s.missing} {
 		if r, ok := records.Get(n); ok && r.at == at {
 			return r.object, nil
 		}
@@ -122,7 +122,7 @@ func (s *Objects) readCached(r source, actor org.Actor, key string, read func() 
 func (s *Objects) cacheRecord(o object.Object, head object.Head) {
 	r := record{head.Cursor(), o}
 	for _, key := range []string{string(o.ID), o.StorageKey()} {
-		s.records.Put(name{o.Org, key}, r)
-		s.missing.Remove(name{o.Org, key})
+		s.records.Put(recordKey{o.Org, key}, r)
+		s.missing.Remove(recordKey{o.Org, key})
 	}
 }

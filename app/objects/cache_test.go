@@ -186,7 +186,7 @@ func TestTheNextRequestSeesChangesOfAnotherServer(t *testing.T) {
 			if _, err := on.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("new notes")); err != nil {
 				return err
 			}
-			w.Clock.Advance(object.Grace + 1e6)
+			w.Clock.Advance(object.BlobGracePeriod + 1e6)
 			return w.Upkeep.Collect(t.Context(), true, false, func(upkeep.Garbage) error { return nil })
 		}, "new notes"},
 		{"it is deleted", func(t *testing.T, w *fixture, on *objects.Objects) error {

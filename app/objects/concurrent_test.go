@@ -70,7 +70,7 @@ func TestChangesDuringAnUpload(t *testing.T) {
 		return w.Teams.RemoveMember(t.Context(), w.ada, w.crew, w.ben.User)
 	}
 	expireName := func(t *testing.T, w *fixture) error {
-		w.Clock.Advance(object.Grace + time.Millisecond)
+		w.Clock.Advance(object.BlobGracePeriod + time.Millisecond)
 		return w.Upkeep.Collect(t.Context(), true, false, func(upkeep.Garbage) error { return nil })
 	}
 	replaceFirst := func(t *testing.T, w *fixture) error {
@@ -165,12 +165,12 @@ func TestRightsAreThoseAfterAConflict(t *testing.T) {
 	for about, end := range map[string]func(t *testing.T, w *fixture, slower *objects.Objects) error{
 		"of a resumable upload": func(t *testing.T, w *fixture, slower *objects.Objects) error {
 			u := w.appended(t, w.Objects, w.began(t, "", "new.md", "text"), "text")
-			must.Do(w.Objects.Finish(t.Context(), w.ben, u, "", nil)).Or(t)
-			return must.ErrorOf(slower.Finish(t.Context(), w.ben, u, "", nil))
+			must.Do(w.Objects.FinishResumable(t.Context(), w.ben, u, "", nil)).Or(t)
+			return must.ErrorOf(slower.FinishResumable(t.Context(), w.ben, u, "", nil))
 		},
 		"of an upload to the store": func(t *testing.T, w *fixture, slower *objects.Objects) error {
-			w.Faults.During("SignedBlobs.Stat", func() { must.Do(w.Objects.Complete(t.Context(), w.ben, w.made, nil)).Or(t) })
-			return must.ErrorOf(slower.Complete(t.Context(), w.ben, w.made, nil))
+			w.Faults.During("SignedBlobs.Stat", func() { must.Do(w.Objects.CompleteDirect(t.Context(), w.ben, w.made, nil)).Or(t) })
+			return must.ErrorOf(slower.CompleteDirect(t.Context(), w.ben, w.made, nil))
 		},
 	} {
 		t.Run(about, func(t *testing.T) {
@@ -305,7 +305,7 @@ func TestReplacedContentCanBeReadToItsEnd(t *testing.T) {
 	r := must.Do(w.Objects.Open(ctx, w.notes, 0, -1)).Or(t)
 	defer r.Close()
 	must.Do(w.Objects.Replace(ctx, w.ada, w.notes.ID, harness.Text("new notes"))).Or(t)
-	w.Clock.Advance(object.Grace)
+	w.Clock.Advance(object.BlobGracePeriod)
 	must.NoError(t, w.Upkeep.Collect(ctx, true, false, func(g upkeep.Garbage) error { return fmt.Errorf("collected %+v", g) }))
 	// A reader who has only the record can still open the blob.
 	late := must.Do(w.Objects.Open(ctx, w.notes, 0, -1)).Or(t)

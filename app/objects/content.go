@@ -55,11 +55,11 @@ type uploadReader struct {
 	upload *Upload
 	limit  int64
 
-	size int64
-	sum  hash.Hash
-	text bool              // the bytes so far are valid UTF-8
-	part [utf8.UTFMax]byte // a character that continues in the next read
-	open int               // the number of bytes in part
+	size        int64
+	sum         hash.Hash
+	text        bool              // the bytes so far are valid UTF-8
+	partial     [utf8.UTFMax]byte // a character that continues in the next read
+	partialSize int               // the number of bytes in partial
 }
 
 func (s *Objects) newUploadReader(u *Upload) *uploadReader {
@@ -68,7 +68,7 @@ func (s *Objects) newUploadReader(u *Upload) *uploadReader {
 
 // content describes what was read to its end.
 func (in *uploadReader) content(blob string) object.Content {
-	return object.Content{Blob: blob, Size: in.size, Checksum: in.checksum(), Text: in.text && in.open == 0}
+	return object.Content{Blob: blob, Size: in.size, Checksum: in.checksum(), Text: in.text && in.partialSize == 0}
 }
 
 func (in *uploadReader) Read(p []byte) (int, error) {
@@ -114,13 +114,13 @@ func (in *uploadReader) checksum() string { return hex.EncodeToString(in.sum.Sum
 
 // scan checks that p continues the content as UTF-8.
 func (in *uploadReader) scan(p []byte) {
-	for in.open > 0 && len(p) > 0 {
-		in.part[in.open] = p[0]
-		in.open, p = in.open+1, p[1:]
-		if utf8.FullRune(in.part[:in.open]) {
-			r, n := utf8.DecodeRune(in.part[:in.open])
-			in.text = in.text && (r != utf8.RuneError || n > 1) && n == in.open
-			in.open = 0
+	for in.partialSize > 0 && len(p) > 0 {
+		in.partial[in.partialSize] = p[0]
+		in.partialSize, p = in.partialSize+1, p[1:]
+		if utf8.FullRune(in.partial[:in.partialSize]) {
+			r, n := utf8.DecodeRune(in.partial[:in.partialSize])
+			in.text = in.text && (r != utf8.RuneError || n > 1) && n == in.partialSize
+			in.partialSize = 0
 		}
 	}
 	// An incomplete character at the end is completed by the next read.
@@ -128,7 +128,7 @@ func (in *uploadReader) scan(p []byte) {
 		last := p[len(p)-back:]
 		if utf8.RuneStart(last[0]) {
 			if !utf8.FullRune(last) {
-				in.open = copy(in.part[:], last)
+				in.partialSize = copy(in.partial[:], last)
 				p = p[:len(p)-back]
 			}
 			break
@@ -151,7 +151,7 @@ func (s *Objects) Open(ctx context.Context, o object.Object, offset, length int6
 	if !ok {
 		r, err := s.open(ctx, o, offset, length)
 		if err == nil && offset == 0 && (length < 0 || length >= o.Size) {
-			r = &cachingReader{ReadCloser: r, content: make([]byte, 0, o.Size), keep: func(content []byte) { s.contents.Put(o.Blob, content) }}
+			r = &cachingReader{ReadCloser: r, content: make([]byte, 0, o.Size), store: func(content []byte) { s.contents.Put(o.Blob, content) }}
 		}
 		return r, err
 	}
@@ -166,14 +166,14 @@ func (s *Objects) Open(ctx context.Context, o object.Object, offset, length int6
 type cachingReader struct {
 	io.ReadCloser
 	content []byte
-	keep    func([]byte)
+	store   func([]byte)
 }
 
 func (k *cachingReader) Read(p []byte) (int, error) {
 	n, err := k.ReadCloser.Read(p)
 	k.content = append(k.content, p[:n]...)
 	if err == io.EOF {
-		k.keep(k.content)
+		k.store(k.content)
 	}
 	return n, err
 }

@@ -45,7 +45,7 @@ func readIn(t interface{ Fatal(...any) }, content []byte, sizes []int, withEnd b
 }
 
 // isText reports whether the content that was read is text.
-func isText(in *uploadReader) bool { return in.text && in.open == 0 }
+func isText(in *uploadReader) bool { return in.text && in.partialSize == 0 }
 
 func TestTextIsDetectedHoweverContentIsRead(t *testing.T) {
 	piece := rapid.OneOf(

@@ -79,7 +79,7 @@ func (w *fixture) start(t testing.TB, actor org.Actor, of id.Object, path, text 
 	if of == "" {
 		draft = new(w.draft(path))
 	}
-	upload, to, _, err = w.Objects.Start(t.Context(), actor, of, draft, u)
+	upload, to, _, err = w.Objects.StartDirect(t.Context(), actor, of, draft, u)
 	return upload, to, err
 }
 
@@ -156,10 +156,10 @@ func (w *fixture) head(t testing.TB) int64 {
 }
 
 // versions returns all earlier versions of the objects and of the deleted objects.
-func (w *fixture) versions(t testing.TB) (all []object.Earlier) {
+func (w *fixture) versions(t testing.TB) (all []object.EarlierVersion) {
 	t.Helper()
 	storage := w.Store.Storage()
-	note := func(v object.Earlier) error {
+	note := func(v object.EarlierVersion) error {
 		all = append(all, v)
 		return nil
 	}
@@ -167,7 +167,7 @@ func (w *fixture) versions(t testing.TB) (all []object.Earlier) {
 	for _, o := range w.objects(t) {
 		ids = append(ids, o.ID)
 	}
-	must.NoError(t, storage.Versions().Deleted(t.Context(), w.ada.Org, nil, object.Filter{}, func(v object.Earlier) error {
+	must.NoError(t, storage.Versions().Deleted(t.Context(), w.ada.Org, nil, object.Filter{}, func(v object.EarlierVersion) error {
 		ids = append(ids, v.ID)
 		return nil
 	}))
@@ -234,10 +234,10 @@ func (w *fixture) assertLog(t testing.TB, was map[string]string, after int64) {
 				t.Errorf("entry %d changes nothing of %s", c.N, key)
 			}
 			if c.FromPath != "" {
-				if _, there := now[c.From()]; !there {
-					t.Errorf("entry %d moves %s, which is not there", c.N, c.From())
+				if _, there := now[c.FromKey()]; !there {
+					t.Errorf("entry %d moves %s, which is not there", c.N, c.FromKey())
 				}
-				delete(now, c.From())
+				delete(now, c.FromKey())
 			}
 			now[key] = next
 		case object.Deleted:
@@ -260,14 +260,14 @@ func (w *fixture) assertConsistent(t testing.TB, was map[string]string, after in
 	w.assertCollected(t, false)
 }
 
-// assertCollected collects garbage after object.Grace and checks that exactly the blobs
+// assertCollected collects garbage after object.BlobGracePeriod and checks that exactly the blobs
 // that objects name remain, and that a dry run before finds the same and removes nothing.
 // Whole also collects blobs whose names are not recorded.
 func (w *fixture) assertCollected(t testing.TB, whole bool) {
 	t.Helper()
 	ctx := t.Context()
 	w.Faults.Reset(-1, "")
-	w.Clock.Advance(object.Grace + time.Millisecond)
+	w.Clock.Advance(object.BlobGracePeriod + time.Millisecond)
 	collect := func(whole, dry bool) (found []upkeep.Garbage) {
 		must.NoError(t, w.Upkeep.Collect(ctx, whole, dry, func(g upkeep.Garbage) error {
 			found = append(found, g)
@@ -355,10 +355,10 @@ func TestFailedWritesAreAtomic(t *testing.T) {
 			return err
 		},
 		"an upload to the store of a new file is completed": func(ctx context.Context, w *fixture) error {
-			return must.ErrorOf(w.Objects.Complete(ctx, w.ben, w.made, nil))
+			return must.ErrorOf(w.Objects.CompleteDirect(ctx, w.ben, w.made, nil))
 		},
 		"an upload to the store of a file is completed": func(ctx context.Context, w *fixture) error {
-			return must.ErrorOf(w.Objects.Complete(ctx, w.ben, w.remade, nil))
+			return must.ErrorOf(w.Objects.CompleteDirect(ctx, w.ben, w.remade, nil))
 		},
 		"a batch is carried out": func(ctx context.Context, w *fixture) error {
 			_, err := w.Objects.Batch(ctx, w.ben, []objects.Operation{

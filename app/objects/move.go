@@ -31,21 +31,21 @@ func withStored(stored object.Object, err error) error {
 // pathTaken returns the Conflict of an object that cannot be stored at its path, with the object that is
 // there.
 func (s *Objects) pathTaken(ctx context.Context, r source, actor org.Actor, o object.Object) error {
-	there, err := s.at(ctx, r, actor, o.StorageKey())
+	existing, err := s.findByKey(ctx, r, actor, o.StorageKey())
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return err
 	}
-	if err != nil || !there.VisibleTo(actor) {
+	if err != nil || !existing.VisibleTo(actor) {
 		return object.PathTaken(o.Path)
 	}
-	return withStored(there, object.PathTaken(o.Path))
+	return withStored(existing, object.PathTaken(o.Path))
 }
 
 // Move moves an object that the actor sees to another path of its place. At its own path it stays as it is.
-func (s *Objects) Move(ctx context.Context, actor org.Actor, of id.Object, path string, expected *int64) (moved object.Object, err error) {
+func (s *Objects) Move(ctx context.Context, actor org.Actor, objectID id.Object, path string, expected *int64) (moved object.Object, err error) {
 	var head object.Head
-	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor, at object.Head) error {
-		was, err := s.visible(ctx, source{Records: r}, actor, of)
+	err = s.withLockedLog(ctx, actor, func(r ports.Records, actor org.Actor, at object.Head) error {
+		was, err := s.visible(ctx, source{Records: r}, actor, objectID)
 		if err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ const maxAppended = 500
 // MoveFolder moves all objects below the folder from, in the place of d, to below the folder to, or
 // none. It returns how many have another path now, and the head of the log after that.
 func (s *Objects) MoveFolder(ctx context.Context, actor org.Actor, d object.Draft, from, to string) (moved int, head object.Head, err error) {
-	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor, at object.Head) error {
+	err = s.withLockedLog(ctx, actor, func(r ports.Records, actor org.Actor, at object.Head) error {
 		move, err := object.NewFolderMove(actor, d, from, to, s.Clock.Now())
 		if err != nil {
 			return err
@@ -120,8 +120,8 @@ func (s *Objects) MoveFolder(ctx context.Context, actor org.Actor, d object.Draf
 	return moved, head, err
 }
 
-// locked runs fn for an actor who may write, in a transaction that has locked the organisation's log.
-func (s *Objects) locked(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor, object.Head) error) error {
+// withLockedLog runs fn for an actor who may write, in a transaction that has locked the organisation's log.
+func (s *Objects) withLockedLog(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor, object.Head) error) error {
 	return s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.CheckWrite(); err != nil {
 			return err

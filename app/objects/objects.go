@@ -67,15 +67,14 @@ type Options struct {
 // Objects are the use cases of stored objects.
 type Objects struct {
 	Options
-	records  *cache.Cache[name, record]
-	missing  *cache.Cache[name, record]
+	records  *cache.Cache[recordKey, record]
+	missing  *cache.Cache[recordKey, record]
 	contents *cache.Cache[string, []byte]       // by blob; never changed
 	verified *cache.Cache[string, verification] // by blob
 	writes   chan struct{}                      // has a value for each content of a batch that is being written
 	reads    chan struct{}                      // has a value for each content that Contents is reading
 }
 
-// New returns the use cases.
 func New(o Options) *Objects {
 	o.PartSize, o.MinAppend = cmp.Or(o.PartSize, upload.PartSize), cmp.Or(o.MinAppend, upload.MinAppend)
 	return &Objects{
@@ -128,20 +127,20 @@ func (u *Upload) MayBeLarge() bool {
 
 // Create stores a new object. Conflict if another object has its path.
 func (s *Objects) Create(ctx context.Context, actor org.Actor, d object.Draft, u *Upload) (object.Object, error) {
-	return s.write(ctx, actor, u, s.creation(id.Object(s.IDs.New()), d, u))
+	return s.writeTarget(ctx, actor, u, s.creation(id.Object(s.IDs.New()), d, u))
 }
 
 // creation is the target of a new object.
-func (s *Objects) creation(made id.Object, d object.Draft, u *Upload) target {
+func (s *Objects) creation(newID id.Object, d object.Draft, u *Upload) target {
 	return target{find: func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
 		d.MimeType = u.MimeType
-		o, err := object.New(made, actor, d)
+		o, err := object.New(newID, actor, d)
 		// Otherwise Objects.Add refuses a path that is taken.
 		if err != nil || !u.checkPath && (!r.cached || !u.MayBeLarge()) {
 			return o, err
 		}
-		if there, err := r.Storage().Objects().At(ctx, actor.Org, o.StorageKey()); err == nil {
-			return o, withStored(there, object.PathTaken(o.Path))
+		if existing, err := r.Storage().Objects().At(ctx, actor.Org, o.StorageKey()); err == nil {
+			return o, withStored(existing, object.PathTaken(o.Path))
 		} else if !fault.Is(err, fault.NotFound) {
 			return o, err
 		}
@@ -150,14 +149,14 @@ func (s *Objects) creation(made id.Object, d object.Draft, u *Upload) target {
 }
 
 // Replace stores new content of an object that the actor sees.
-func (s *Objects) Replace(ctx context.Context, actor org.Actor, of id.Object, u *Upload) (object.Object, error) {
-	return s.write(ctx, actor, u, s.replacement(of, u))
+func (s *Objects) Replace(ctx context.Context, actor org.Actor, objectID id.Object, u *Upload) (object.Object, error) {
+	return s.writeTarget(ctx, actor, u, s.replacement(objectID, u))
 }
 
 // replacement is the target of an object that the actor sees.
-func (s *Objects) replacement(of id.Object, u *Upload) target {
+func (s *Objects) replacement(objectID id.Object, u *Upload) target {
 	return target{prepare: withMimeType(u), find: func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
-		return s.visible(ctx, r, actor, of)
+		return s.visible(ctx, r, actor, objectID)
 	}}
 }
 
@@ -173,28 +172,28 @@ func withMimeType(u *Upload) func(object.Object) (object.Object, error) {
 
 // Save stores the content of a document of the actor's or of the organisation's.
 func (s *Objects) Save(ctx context.Context, actor org.Actor, d object.Document, u *Upload) (object.Object, error) {
-	made := id.Object(s.IDs.New())
-	return s.write(ctx, actor, u, target{find: func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
-		return s.existing(ctx, r, actor, d.Object(made, actor))
+	newID := id.Object(s.IDs.New())
+	return s.writeTarget(ctx, actor, u, target{find: func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
+		return s.existingOr(ctx, r, actor, d.Object(newID, actor))
 	}})
 }
 
 // SaveMemory stores the content of a workspace's memory file.
 func (s *Objects) SaveMemory(ctx context.Context, actor org.Actor, w id.Workspace, fileName string, u *Upload) (object.Object, error) {
-	made := id.Object(s.IDs.New())
-	return s.write(ctx, actor, u, target{find: func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
-		fresh, err := object.Memory(made, actor, w, fileName)
+	newID := id.Object(s.IDs.New())
+	return s.writeTarget(ctx, actor, u, target{find: func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
+		fresh, err := object.Memory(newID, actor, w, fileName)
 		if err != nil {
 			return fresh, err
 		}
-		return s.existing(ctx, r, actor, fresh)
+		return s.existingOr(ctx, r, actor, fresh)
 	}})
 }
 
-// existing returns the stored object that has the storage key of fresh, or fresh if there
+// existingOr returns the stored object that has the storage key of fresh, or fresh if there
 // is none.
-func (s *Objects) existing(ctx context.Context, r source, actor org.Actor, fresh object.Object) (object.Object, error) {
-	o, err := s.at(ctx, r, actor, fresh.StorageKey())
+func (s *Objects) existingOr(ctx context.Context, r source, actor org.Actor, fresh object.Object) (object.Object, error) {
+	o, err := s.findByKey(ctx, r, actor, fresh.StorageKey())
 	if fault.Is(err, fault.NotFound) {
 		return fresh, nil
 	}
@@ -221,9 +220,9 @@ func (t target) prepared(o object.Object, expected *int64) (next object.Object, 
 	return next, withStored(o, err)
 }
 
-// write stores u as the content of its target. The actor may be one that access.Access.Cached returned: the
+// writeTarget stores u as the content of its target. The actor may be one that access.Access.Cached returned: the
 // epoch is compared where the content is stored.
-func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, to target) (object.Object, error) {
+func (s *Objects) writeTarget(ctx context.Context, actor org.Actor, u *Upload, to target) (object.Object, error) {
 	actor, was, prepared, err := s.beforeWrite(ctx, actor, u, to)
 	if err != nil {
 		return object.Object{}, err
@@ -291,13 +290,13 @@ func (s *Objects) replaceUnchanged(ctx context.Context, actor org.Actor, was obj
 // writeLocked finds the target again, and stores the content in one transaction.
 func (s *Objects) writeLocked(ctx context.Context, actor org.Actor, u *Upload, to target, content object.Content) (written object.Object, err error) {
 	var head object.Head
-	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor, before object.Head) error {
+	err = s.withLockedLog(ctx, actor, func(r ports.Records, actor org.Actor, before object.Head) error {
 		storage := r.Storage()
-		there, err := to.find(ctx, source{Records: r}, actor)
+		existing, err := to.find(ctx, source{Records: r}, actor)
 		if err != nil {
 			return err
 		}
-		was, err := to.prepared(there, u.Expected)
+		was, err := to.prepared(existing, u.Expected)
 		if err != nil {
 			return err
 		}
@@ -336,7 +335,7 @@ func (s *Objects) writeLocked(ctx context.Context, actor org.Actor, u *Upload, t
 			}
 		}
 		if was.Version > 0 {
-			if err := s.keep(ctx, r, actor, now, false, there); err != nil {
+			if err := s.keepVersions(ctx, r, actor, now, false, existing); err != nil {
 				return err
 			}
 		}
@@ -403,9 +402,9 @@ func (s *Objects) checkGrowth(ctx context.Context, r ports.Records, actor org.Ac
 }
 
 // Delete removes an object that the actor sees.
-func (s *Objects) Delete(ctx context.Context, actor org.Actor, of id.Object, expected *int64) error {
-	return s.locked(ctx, actor, func(r ports.Records, actor org.Actor, _ object.Head) error {
-		o, err := s.visible(ctx, source{Records: r}, actor, of)
+func (s *Objects) Delete(ctx context.Context, actor org.Actor, objectID id.Object, expected *int64) error {
+	return s.withLockedLog(ctx, actor, func(r ports.Records, actor org.Actor, _ object.Head) error {
+		o, err := s.visible(ctx, source{Records: r}, actor, objectID)
 		if err != nil {
 			return err
 		}
@@ -420,7 +419,7 @@ func (s *Objects) Delete(ctx context.Context, actor org.Actor, of id.Object, exp
 		if err := remove(ctx, r, actor.Org, []object.Object{o}, actor.User, now, seen); err != nil {
 			return err
 		}
-		return s.keep(ctx, r, actor, now, true, o)
+		return s.keepVersions(ctx, r, actor, now, true, o)
 	})
 }
 
@@ -484,7 +483,7 @@ func (s *Objects) Sweep(ctx context.Context, r ports.Records, o id.Org, f object
 	}
 	f.After = ""
 	var deleted []id.Object
-	err = storage.Versions().Deleted(ctx, o, nil, f, func(v object.Earlier) error {
+	err = storage.Versions().Deleted(ctx, o, nil, f, func(v object.EarlierVersion) error {
 		deleted = append(deleted, v.ID)
 		return nil
 	})
@@ -514,8 +513,8 @@ func remove(ctx context.Context, r ports.Records, o id.Org, gone []object.Object
 }
 
 // visible returns an object that the actor sees; NotFound for any other.
-func (s *Objects) visible(ctx context.Context, r source, actor org.Actor, of id.Object) (object.Object, error) {
-	o, err := s.readCached(r, actor, string(of), func() (object.Object, error) { return r.Storage().Objects().Get(ctx, actor.Org, of) })
+func (s *Objects) visible(ctx context.Context, r source, actor org.Actor, objectID id.Object) (object.Object, error) {
+	o, err := s.readCached(r, actor, string(objectID), func() (object.Object, error) { return r.Storage().Objects().Get(ctx, actor.Org, objectID) })
 	if fault.Is(err, fault.NotFound) || err == nil && !o.VisibleTo(actor) {
 		return object.Object{}, fault.Missing("File")
 	}

@@ -10,11 +10,11 @@ import (
 )
 
 // Get returns an object that the actor sees.
-func (s *Objects) Get(ctx context.Context, actor org.Actor, of id.Object) (object.Object, error) {
+func (s *Objects) Get(ctx context.Context, actor org.Actor, objectID id.Object) (object.Object, error) {
 	if err := actor.CheckMember(); err != nil {
 		return object.Object{}, err
 	}
-	return s.visible(ctx, source{Records: s.Store, cached: true}, actor, of)
+	return s.visible(ctx, source{Records: s.Store, cached: true}, actor, objectID)
 }
 
 // Find returns a document; found is false if none is stored.
@@ -37,8 +37,8 @@ func (s *Objects) FindMemory(ctx context.Context, actor org.Actor, w id.Workspac
 	return s.find(ctx, actor, wanted)
 }
 
-func (s *Objects) find(ctx context.Context, actor org.Actor, wanted object.Object) (object.Object, bool, error) {
-	o, err := s.at(ctx, source{Records: s.Store, cached: true}, actor, wanted.StorageKey())
+func (s *Objects) find(ctx context.Context, actor org.Actor, document object.Object) (object.Object, bool, error) {
+	o, err := s.findByKey(ctx, source{Records: s.Store, cached: true}, actor, document.StorageKey())
 	if fault.Is(err, fault.NotFound) {
 		return object.Object{}, false, nil
 	}
@@ -52,7 +52,7 @@ func (s *Objects) List(ctx context.Context, actor org.Actor, f object.Filter, he
 	if err := actor.CheckMember(); err != nil {
 		return err
 	}
-	f.Examined = object.MaxExamined
+	f.ExamineLimit = object.MaxExamined
 	return s.Store.Storage().Objects().List(ctx, actor.Org, &actor, f, head, each)
 }
 

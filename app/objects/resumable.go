@@ -28,22 +28,22 @@ const (
 	partsPage = 500
 )
 
-// Begin creates a resumable upload of a new object, or of the next content of the object if d is nil. It
+// BeginResumable creates a resumable upload of a new object, or of the next content of the object if d is nil. It
 // refuses what Create and Replace would refuse now. U has the size and may have the checksum; its
 // content is not read.
-func (s *Objects) Begin(ctx context.Context, actor org.Actor, of id.Object, d *object.Draft, u Upload) (made upload.Upload, err error) {
+func (s *Objects) BeginResumable(ctx context.Context, actor org.Actor, objectID id.Object, d *object.Draft, u Upload) (made upload.Upload, err error) {
 	if u.Size > s.MaxSize {
 		return made, tooLarge(s.MaxSize)
 	}
 	if d != nil {
-		of = id.Object(s.IDs.New())
+		objectID = id.Object(s.IDs.New())
 	}
 	made = upload.New(upload.Upload{
-		ID: id.Upload(s.IDs.New()), Org: actor.Org, User: actor.User, Object: of, Draft: d, MimeType: u.MimeType, Expected: u.Expected,
+		ID: id.Upload(s.IDs.New()), Org: actor.Org, User: actor.User, Object: objectID, Draft: d, MimeType: u.MimeType, Expected: u.Expected,
 		Size: u.Size, Checksum: u.Checksum,
 	}, s.Clock.Now())
-	return made, s.locked(ctx, actor, func(r ports.Records, actor org.Actor, _ object.Head) error {
-		if _, _, err := s.reserve(ctx, r, actor, of, d, u); err != nil {
+	return made, s.withLockedLog(ctx, actor, func(r ports.Records, actor org.Actor, _ object.Head) error {
+		if _, _, err := s.reserve(ctx, r, actor, objectID, d, u); err != nil {
 			return err
 		}
 		err := r.Journal().Uploads().Add(ctx, actor.Org, made)
@@ -55,8 +55,8 @@ func (s *Objects) Begin(ctx context.Context, actor org.Actor, of id.Object, d *o
 }
 
 // Resumable returns a resumable upload that the actor created.
-func (s *Objects) Resumable(ctx context.Context, actor org.Actor, of id.Upload) (upload.Upload, error) {
-	u, err := s.Store.Journal().Uploads().Get(ctx, actor.Org, of)
+func (s *Objects) Resumable(ctx context.Context, actor org.Actor, uploadID id.Upload) (upload.Upload, error) {
+	u, err := s.Store.Journal().Uploads().Get(ctx, actor.Org, uploadID)
 	if err == nil && (u.User != actor.User || !u.Exists(s.Clock.Now())) {
 		err = fault.Missing("Upload")
 	}
@@ -69,12 +69,12 @@ func (s *Objects) OpenUploads(ctx context.Context, actor org.Actor) ([]upload.Up
 	return s.Store.Storage().OpenUploads(ctx, actor.Org, actor.User, s.Clock.Now())
 }
 
-// Append appends in's content to an upload at the offset, where last says whether it is the end of the
+// AppendResumable appends in's content to an upload at the offset, where last says whether it is the end of the
 // whole content. The content is stored part by part; what was stored before an error stays, also if the
 // content ends with one. It returns the upload as it is then. In's BeforeStore is called before each part is
 // awaited and before it is stored.
-func (s *Objects) Append(ctx context.Context, actor org.Actor, of upload.Upload, offset int64, last bool, in *Upload) (upload.Upload, error) {
-	err := of.CheckAppend(offset, in.Size, last, s.MinAppend)
+func (s *Objects) AppendResumable(ctx context.Context, actor org.Actor, resumable upload.Upload, offset int64, last bool, in *Upload) (upload.Upload, error) {
+	err := resumable.CheckAppend(offset, in.Size, last, s.MinAppend)
 	content := bufio.NewReader(in.Content)
 	for total := int64(0); err == nil; {
 		arrived := in.beforeStore()
@@ -82,51 +82,51 @@ func (s *Objects) Append(ctx context.Context, actor org.Actor, of upload.Upload,
 		if err = cmp.Or(arrived(), err); err != nil {
 			break
 		}
-		if of.Offset == of.Size {
-			if err = s.Cancel(ctx, actor, of); err == nil {
-				of, err = of.Cancel(s.Clock.Now())
+		if resumable.Offset == resumable.Size {
+			if err = s.CancelResumable(ctx, actor, resumable); err == nil {
+				resumable, err = resumable.Cancel(s.Clock.Now())
 			}
 			if err == nil {
-				err = fault.Field("Upload-Length", "is %d, and the content is longer: the upload is cancelled", of.Size)
+				err = fault.Field("Upload-Length", "is %d, and the content is longer: the upload is cancelled", resumable.Size)
 			}
-			return of, err
+			return resumable, err
 		}
-		r := &partReader{from: content, left: min(s.PartSize, of.Size-of.Offset), enough: func(n int64) error {
-			return of.CheckLength(offset, total+n, s.MinAppend)
+		r := &partReader{from: content, left: min(s.PartSize, resumable.Size-resumable.Offset), check: func(n int64) error {
+			return resumable.CheckLength(offset, total+n, s.MinAppend)
 		}}
 		var n int64
-		if n, err = s.appendPart(ctx, actor, of, r, in); err == nil {
-			of = of.Appended(n)
-			total, err = total+n, r.broken
+		if n, err = s.appendPart(ctx, actor, resumable, r, in); err == nil {
+			resumable = resumable.Appended(n)
+			total, err = total+n, r.contentErr
 		}
 	}
 	switch {
-	case err == io.EOF && last && of.Offset < of.Size:
-		err = fault.Field("Upload-Length", "is %d, and the content ended at %d", of.Size, of.Offset)
+	case err == io.EOF && last && resumable.Offset < resumable.Size:
+		err = fault.Field("Upload-Length", "is %d, and the content ended at %d", resumable.Size, resumable.Offset)
 	case err == io.EOF:
 		err = nil
 	case fault.Is(err, fault.Conflict):
 		// Another request has appended, completed or cancelled it.
-		now, lookup := s.Resumable(ctx, actor, of.ID)
+		now, lookup := s.Resumable(ctx, actor, resumable.ID)
 		if lookup != nil {
-			return of, lookup
+			return resumable, lookup
 		}
-		of = now
+		resumable = now
 	}
-	return of, err
+	return resumable, err
 }
 
 // appendPart stores what r reads as the next part of an upload, and returns its size. It does not end with
 // the request, so that what has arrived of a broken one is stored.
-func (s *Objects) appendPart(ctx context.Context, actor org.Actor, of upload.Upload, r *partReader, in *Upload) (int64, error) {
+func (s *Objects) appendPart(ctx context.Context, actor org.Actor, resumable upload.Upload, r *partReader, in *Upload) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), partTimeout)
 	defer cancel()
-	p := upload.Part{Offset: of.Offset, Blob: of.BlobName(s.Secrets.Secret()[:randomLength])}
-	if err := s.Store.Storage().BlobNames().Announce(ctx, of.Org, p.Blob, 0, s.Clock.Now()); err != nil {
+	p := upload.Part{Offset: resumable.Offset, Blob: resumable.BlobName(s.Secrets.Secret()[:randomLength])}
+	if err := s.Store.Storage().BlobNames().Announce(ctx, resumable.Org, p.Blob, 0, s.Clock.Now()); err != nil {
 		return 0, err
 	}
 	stored := in.beforeStore()
-	if err := s.Blobs.Put(ctx, p.Blob, object.Bytes, r.left, r); err != nil {
+	if err := s.Blobs.Put(ctx, p.Blob, object.OctetStream, r.left, r); err != nil {
 		return 0, err
 	}
 	if err := stored(); err != nil {
@@ -137,30 +137,30 @@ func (s *Objects) appendPart(ctx context.Context, actor org.Actor, of upload.Upl
 		if err := actor.CheckWrite(); err != nil {
 			return err
 		}
-		if err := r.Journal().Uploads().Append(ctx, of.Org, of.ID, p); err != nil {
+		if err := r.Journal().Uploads().Append(ctx, resumable.Org, resumable.ID, p); err != nil {
 			return err
 		}
 		names := r.Storage().BlobNames()
-		if err := names.Forget(ctx, object.Blob{Org: of.Org, Name: p.Blob}); err != nil {
+		if err := names.Forget(ctx, object.Blob{Org: resumable.Org, Name: p.Blob}); err != nil {
 			return fault.Wrap(fault.Unavailable, err, "The part took too long and was given up; send it again")
 		}
-		return names.Discard(ctx, of.Org, []string{p.Blob}, of.Appended(p.Size).ExpiresAt)
+		return names.Discard(ctx, resumable.Org, []string{p.Blob}, resumable.Appended(p.Size).ExpiresAt)
 	})
 }
 
 // partReader reads one part of a request's content. It ends at an error, which is broken then, if enough
 // returns nil for the size of the part.
 type partReader struct {
-	from   io.Reader
-	left   int64 // in bytes
-	enough func(size int64) error
+	from  io.Reader
+	left  int64 // in bytes
+	check func(size int64) error
 
-	size   int64 // in bytes, as read
-	broken error // io.EOF at the end of the content
+	size       int64 // in bytes, as read
+	contentErr error // io.EOF at the end of the content
 }
 
 func (r *partReader) Read(p []byte) (int, error) {
-	if r.left == 0 || r.broken != nil {
+	if r.left == 0 || r.contentErr != nil {
 		return 0, io.EOF
 	}
 	n, err := r.from.Read(p[:min(int64(len(p)), r.left)])
@@ -168,8 +168,8 @@ func (r *partReader) Read(p []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
-	r.broken = err
-	if short := r.enough(r.size); short == nil {
+	r.contentErr = err
+	if short := r.check(r.size); short == nil {
 		err = io.EOF
 	} else if err == io.EOF {
 		err = short
@@ -177,46 +177,46 @@ func (r *partReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Finish stores the object with the content of an upload, as Create or Replace would. The checksum may be
+// FinishResumable stores the object with the content of an upload, as Create or Replace would. The checksum may be
 // empty if the upload has one. Repeated, it returns the object. An upload whose content has another
 // checksum than its own, or lacks parts, is cancelled; after other errors it can be finished later. It does not
 // end with the request. BeforeStore is that of an Upload.
-func (s *Objects) Finish(ctx context.Context, actor org.Actor, of upload.Upload, checksum string, beforeStore func() (stored func() error)) (object.Object, error) {
-	if of.Status() == upload.Completed {
-		return s.visible(ctx, source{Records: s.Store}, actor, of.Object)
+func (s *Objects) FinishResumable(ctx context.Context, actor org.Actor, resumable upload.Upload, checksum string, beforeStore func() (stored func() error)) (object.Object, error) {
+	if resumable.Status() == upload.Completed {
+		return s.visible(ctx, source{Records: s.Store}, actor, resumable.Object)
 	}
-	if _, err := of.Complete(); err != nil {
+	if _, err := resumable.Complete(); err != nil {
 		return object.Object{}, err
 	}
 	switch {
-	case of.Checksum == "" && checksum == "":
+	case resumable.Checksum == "" && checksum == "":
 		return object.Object{}, fault.Field("checksum", "is required when an upload is created or completed")
 	case checksum == "":
-		checksum = of.Checksum
-	case of.Checksum != "" && of.Checksum != checksum:
+		checksum = resumable.Checksum
+	case resumable.Checksum != "" && resumable.Checksum != checksum:
 		return object.Object{}, fault.Field("checksum", "is not that of the creation of the upload")
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout+time.Duration(of.Size/finishRate)*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout+time.Duration(resumable.Size/finishRate)*time.Second)
 	defer cancel()
-	parts := &partsReader{ctx: ctx, objects: s, of: of}
+	parts := &partsReader{ctx: ctx, objects: s, upload: resumable}
 	defer parts.Close()
-	u := &Upload{Content: parts, Size: of.Size, Checksum: checksum, MimeType: of.MimeType, Expected: of.Expected, BeforeStore: beforeStore}
+	u := &Upload{Content: parts, Size: resumable.Size, Checksum: checksum, MimeType: resumable.MimeType, Expected: resumable.Expected, BeforeStore: beforeStore}
 	u.finish = func(r ports.Records) error {
-		_, err := r.Journal().Uploads().Update(ctx, of.Org, of.ID, upload.Upload.Complete)
+		_, err := r.Journal().Uploads().Update(ctx, resumable.Org, resumable.ID, upload.Upload.Complete)
 		if fault.Is(err, fault.NotFound) {
 			err = fault.Wrap(fault.Gone, err, "The upload has expired")
 		}
 		return err
 	}
-	o, err := s.write(ctx, actor, u, s.targetOf(of.Object, of.Draft, u))
+	o, err := s.writeTarget(ctx, actor, u, s.targetOf(resumable.Object, resumable.Draft, u))
 	switch {
 	case err == nil:
-		s.discardParts(ctx, of)
-	case u.differs && of.Checksum != "" || parts.lost:
-		err = cmp.Or(s.Cancel(ctx, actor, of), err)
+		s.discardParts(ctx, resumable)
+	case u.differs && resumable.Checksum != "" || parts.lost:
+		err = cmp.Or(s.CancelResumable(ctx, actor, resumable), err)
 	case fault.Is(err, fault.Conflict):
 		// Another request may have finished it meanwhile.
-		now, lookup := s.Resumable(ctx, actor, of.ID)
+		now, lookup := s.Resumable(ctx, actor, resumable.ID)
 		if lookup != nil {
 			return o, lookup
 		}
@@ -224,7 +224,7 @@ func (s *Objects) Finish(ctx context.Context, actor org.Actor, of upload.Upload,
 			if actor, err = s.Reauthorize(ctx, actor); err != nil {
 				return o, err
 			}
-			return s.visible(ctx, source{Records: s.Store}, actor, of.Object)
+			return s.visible(ctx, source{Records: s.Store}, actor, resumable.Object)
 		}
 	}
 	return o, err
@@ -234,7 +234,7 @@ func (s *Objects) Finish(ctx context.Context, actor org.Actor, of upload.Upload,
 type partsReader struct {
 	ctx     context.Context
 	objects *Objects
-	of      upload.Upload
+	upload  upload.Upload
 
 	offset int64         // in the content
 	parts  []upload.Part // the next ones
@@ -245,7 +245,7 @@ type partsReader struct {
 
 func (r *partsReader) Read(p []byte) (int, error) {
 	if r.part == nil {
-		if r.offset == r.of.Size {
+		if r.offset == r.upload.Size {
 			return 0, io.EOF
 		}
 		if err := r.open(); err != nil {
@@ -265,7 +265,7 @@ func (r *partsReader) Read(p []byte) (int, error) {
 // open opens the part at the offset.
 func (r *partsReader) open() (err error) {
 	if len(r.parts) == 0 {
-		if r.parts, err = r.objects.Store.Journal().Uploads().Parts(r.ctx, r.of.Org, r.of.ID, r.offset, partsPage); err != nil {
+		if r.parts, err = r.objects.Store.Journal().Uploads().Parts(r.ctx, r.upload.Org, r.upload.ID, r.offset, partsPage); err != nil {
 			return err
 		}
 	}
@@ -293,26 +293,26 @@ func (r *partsReader) Close() (err error) {
 	return err
 }
 
-// Cancel cancels an upload that is not complete, also for a member who may no longer write. Its parts
+// CancelResumable cancels an upload that is not complete, also for a member who may no longer write. Its parts
 // are collected. It does not end with the request.
-func (s *Objects) Cancel(ctx context.Context, actor org.Actor, of upload.Upload) error {
+func (s *Objects) CancelResumable(ctx context.Context, actor org.Actor, resumable upload.Upload) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), partTimeout)
 	defer cancel()
 	err := s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		_, err := r.Journal().Uploads().Update(ctx, of.Org, of.ID, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(s.Clock.Now()) })
+		_, err := r.Journal().Uploads().Update(ctx, resumable.Org, resumable.ID, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(s.Clock.Now()) })
 		return err
 	})
 	if err == nil {
-		s.discardParts(ctx, of)
+		s.discardParts(ctx, resumable)
 	}
 	return err
 }
 
 // discardParts has the parts of an upload that has ended collected sooner than they would be when it
 // expires. Errors are ignored for that reason.
-func (s *Objects) discardParts(ctx context.Context, of upload.Upload) {
+func (s *Objects) discardParts(ctx context.Context, resumable upload.Upload) {
 	for from, more := int64(0), true; more; {
-		parts, err := s.Store.Journal().Uploads().Parts(ctx, of.Org, of.ID, from, partsPage)
+		parts, err := s.Store.Journal().Uploads().Parts(ctx, resumable.Org, resumable.ID, from, partsPage)
 		if err != nil || len(parts) == 0 {
 			return
 		}
@@ -321,7 +321,7 @@ func (s *Objects) discardParts(ctx context.Context, of upload.Upload) {
 		for i, p := range parts {
 			names[i], from = p.Blob, p.Offset+1
 		}
-		if s.Store.Storage().BlobNames().Discard(ctx, of.Org, names, s.Clock.Now()) != nil {
+		if s.Store.Storage().BlobNames().Discard(ctx, resumable.Org, names, s.Clock.Now()) != nil {
 			return
 		}
 	}

@@ -33,13 +33,13 @@ func (w *fixture) began(t testing.TB, of id.Object, path, text string) upload.Up
 		draft := w.draft(path)
 		d = &draft
 	}
-	return must.Do(w.Objects.Begin(t.Context(), w.ben, of, d, objects.Upload{Size: int64(len(text)), Checksum: harness.Checksum(text)})).Or(t)
+	return must.Do(w.Objects.BeginResumable(t.Context(), w.ben, of, d, objects.Upload{Size: int64(len(text)), Checksum: harness.Checksum(text)})).Or(t)
 }
 
 // appended appends text to an upload on a server.
 func (w *fixture) appended(t testing.TB, on *objects.Objects, u upload.Upload, text string) upload.Upload {
 	t.Helper()
-	return must.Do(on.Append(t.Context(), w.ben, u, u.Offset, false, harness.Text(text))).Or(t)
+	return must.Do(on.AppendResumable(t.Context(), w.ben, u, u.Offset, false, harness.Text(text))).Or(t)
 }
 
 // TestResumableUploads has three servers take random pieces of an upload, broken, repeated, concurrent and
@@ -75,7 +75,7 @@ func TestResumableUploads(t *testing.T) {
 		}
 		for u.Status() == upload.Open {
 			if u.Offset == u.Size && rapid.Bool().Draw(r, "finishes") {
-				crashing(func() { _, _ = server.Draw(r, "server").Finish(ctx, w.ben, u, "", nil) })
+				crashing(func() { _, _ = server.Draw(r, "server").FinishResumable(ctx, w.ben, u, "", nil) })
 				check()
 				continue
 			}
@@ -87,7 +87,7 @@ func TestResumableUploads(t *testing.T) {
 				if breaks {
 					in.Content = io.MultiReader(in.Content, iotest.ErrReader(errBroken))
 				}
-				_, _ = on.Append(ctx, w.ben, u, offset, false, in)
+				_, _ = on.AppendResumable(ctx, w.ben, u, offset, false, in)
 			}
 			first, second := server.Draw(r, "server"), server.Draw(r, "other server")
 			if rapid.IntRange(0, 3).Draw(r, "concurrently") > 0 {
@@ -101,7 +101,7 @@ func TestResumableUploads(t *testing.T) {
 			check()
 		}
 		for _, on := range servers {
-			o := must.Do(on.Finish(ctx, w.ben, u, "", nil)).Or(t)
+			o := must.Do(on.FinishResumable(ctx, w.ben, u, "", nil)).Or(t)
 			content := must.Do(w.Read(ctx, o.Blob)).Or(t)
 			if content != text || o.Size != int64(len(text)) || o.Checksum != harness.Checksum(text) || o.ID != u.Object {
 				t.Errorf("%+v has %d bytes of %d", o, len(content), len(text))
@@ -140,7 +140,7 @@ func TestARequestIsStoredInParts(t *testing.T) {
 		if row.broken > 0 {
 			content = io.MultiReader(content, iotest.ErrReader(errBroken))
 		}
-		now, err := w.Objects.Append(ctx, w.ben, u, u.Offset, false, &objects.Upload{Content: content, Size: -1})
+		now, err := w.Objects.AppendResumable(ctx, w.ben, u, u.Offset, false, &objects.Upload{Content: content, Size: -1})
 		if (row.broken > 0) != errors.Is(err, errBroken) || row.broken == 0 && err != nil {
 			t.Error(err)
 		}
@@ -150,12 +150,12 @@ func TestARequestIsStoredInParts(t *testing.T) {
 	if stored, err := w.Objects.Resumable(ctx, w.ben, u.ID); err != nil || stored.Offset != u.Offset {
 		t.Errorf("stored is %+v, %v", stored, err)
 	}
-	_, err := w.Objects.Append(ctx, w.ben, u, u.Offset, false, &objects.Upload{Content: strings.NewReader("few"), Size: -1})
+	_, err := w.Objects.AppendResumable(ctx, w.ben, u, u.Offset, false, &objects.Upload{Content: strings.NewReader("few"), Size: -1})
 	must.Fail(t, err, fault.Invalid)
-	_, err = w.Objects.Append(ctx, w.ben, u, u.Offset, true, &objects.Upload{Content: strings.NewReader("few"), Size: -1})
+	_, err = w.Objects.AppendResumable(ctx, w.ben, u, u.Offset, true, &objects.Upload{Content: strings.NewReader("few"), Size: -1})
 	must.Fail(t, err, fault.Invalid) // it is not the end
 	must.Is(t, "[1000 1000 100 100 1000 1]", fmt.Sprint(parts()))
-	must.NoError(t, w.Objects.Cancel(ctx, w.ben, u))
+	must.NoError(t, w.Objects.CancelResumable(ctx, w.ben, u))
 	w.assertCollected(t, false)
 }
 
@@ -181,24 +181,24 @@ func TestResumableUploadsAreRefusedAtTheirBeginning(t *testing.T) {
 				draft := w.draft(row.path)
 				d = &draft
 			}
-			must.Fail(t, must.ErrorOf(w.Objects.Begin(t.Context(), row.actor, row.of, d, row.u)), row.want)
+			must.Fail(t, must.ErrorOf(w.Objects.BeginResumable(t.Context(), row.actor, row.of, d, row.u)), row.want)
 		})
 	}
 	t.Run("of too many at once", func(t *testing.T) {
 		for i := range upload.MaxOpen {
 			w.began(t, "", fmt.Sprint(i), "text")
 		}
-		must.Fail(t, must.ErrorOf(w.Objects.Begin(t.Context(), w.ben, "", new(w.draft("one more")), objects.Upload{})), fault.Limited)
+		must.Fail(t, must.ErrorOf(w.Objects.BeginResumable(t.Context(), w.ben, "", new(w.draft("one more")), objects.Upload{})), fault.Limited)
 	})
 	t.Run("beyond the limit of the plan, together with others", func(t *testing.T) {
 		w := open(t)
 		w.StorageLimits[plan.None] = 3000
 		u := w.began(t, "", "first", strings.Repeat("x", 2000))
-		_, err := w.Objects.Begin(t.Context(), w.ben, "", new(w.draft("second")), objects.Upload{Size: 2000})
+		_, err := w.Objects.BeginResumable(t.Context(), w.ben, "", new(w.draft("second")), objects.Upload{Size: 2000})
 		if must.Fail(t, err, fault.Forbidden); !strings.HasSuffix(err.Error(), " bytes are of uploads that are not complete") {
 			t.Error(err)
 		}
-		must.NoError(t, w.Objects.Cancel(t.Context(), w.ben, u))
+		must.NoError(t, w.Objects.CancelResumable(t.Context(), w.ben, u))
 		w.began(t, "", "second", strings.Repeat("x", 2000))
 	})
 	t.Run("beyond the limit of the plan, in place of smaller content", func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestResumableUploadsAreRefusedAtTheirBeginning(t *testing.T) {
 		large := w.create(t, w.ben, "large", strings.Repeat("x", 2000))
 		w.StorageLimits[plan.None] = 3000
 		w.began(t, large.ID, "", strings.Repeat("y", 2000))
-		must.Fail(t, must.ErrorOf(w.Objects.Begin(t.Context(), w.ben, large.ID, nil, objects.Upload{Size: 2000})), fault.Forbidden)
+		must.Fail(t, must.ErrorOf(w.Objects.BeginResumable(t.Context(), w.ben, large.ID, nil, objects.Upload{Size: 2000})), fault.Forbidden)
 	})
 }
 
@@ -223,7 +223,7 @@ func TestResumableUploadsAreOfTheirMember(t *testing.T) {
 func TestResumableUploadsThatAreNotFinished(t *testing.T) {
 	const text = "whole content"
 	finish := func(t *testing.T, w *fixture, u upload.Upload, checksum string) error {
-		return must.ErrorOf(w.Objects.Finish(t.Context(), w.ben, u, checksum, nil))
+		return must.ErrorOf(w.Objects.FinishResumable(t.Context(), w.ben, u, checksum, nil))
 	}
 	for about, row := range map[string]struct {
 		prepare func(t *testing.T, w *fixture, u upload.Upload) (checksum string)
@@ -249,7 +249,7 @@ func TestResumableUploadsThatAreNotFinished(t *testing.T) {
 			return ""
 		}, fault.Gone, true},
 		"after it was cancelled": {func(t *testing.T, w *fixture, u upload.Upload) string {
-			must.NoError(t, w.Objects.Cancel(t.Context(), w.ben, u))
+			must.NoError(t, w.Objects.CancelResumable(t.Context(), w.ben, u))
 			return ""
 		}, fault.NotFound, true},
 	} {
@@ -283,7 +283,7 @@ func TestResumableUploadsThatAreNotFinished(t *testing.T) {
 		u := w.appended(t, w.Objects, w.began(t, w.notes.ID, "", text), strings.ToUpper(text))
 		gone, leave := context.WithCancel(t.Context())
 		leave()
-		must.Fail(t, must.ErrorOf(w.Objects.Finish(gone, w.ben, u, "", nil)), fault.Invalid)
+		must.Fail(t, must.ErrorOf(w.Objects.FinishResumable(gone, w.ben, u, "", nil)), fault.Invalid)
 		must.Fail(t, must.ErrorOf(w.Objects.Resumable(t.Context(), w.ben, u.ID)), fault.NotFound)
 	})
 	t.Run("before all of it has arrived", func(t *testing.T) {
@@ -294,7 +294,7 @@ func TestResumableUploadsThatAreNotFinished(t *testing.T) {
 	})
 	t.Run("without a checksum", func(t *testing.T) {
 		w := open(t)
-		u := must.Do(w.Objects.Begin(t.Context(), w.ben, "", new(w.draft("new.md")), objects.Upload{Size: 4})).Or(t)
+		u := must.Do(w.Objects.BeginResumable(t.Context(), w.ben, "", new(w.draft("new.md")), objects.Upload{Size: 4})).Or(t)
 		u = w.appended(t, w.Objects, u, "text")
 		must.Fail(t, finish(t, w, u, ""), fault.Invalid)
 		must.Fail(t, finish(t, w, u, harness.Checksum("other")), fault.Invalid)
@@ -303,7 +303,7 @@ func TestResumableUploadsThatAreNotFinished(t *testing.T) {
 	t.Run("when its content is longer", func(t *testing.T) {
 		w := open(t)
 		u := w.began(t, "", "new.md", text)
-		_, err := w.Objects.Append(t.Context(), w.ben, u, 0, false, &objects.Upload{Content: bytes.NewBufferString(text + "!"), Size: -1})
+		_, err := w.Objects.AppendResumable(t.Context(), w.ben, u, 0, false, &objects.Upload{Content: bytes.NewBufferString(text + "!"), Size: -1})
 		must.Fail(t, err, fault.Invalid)
 		must.Fail(t, must.ErrorOf(w.Objects.Resumable(t.Context(), w.ben, u.ID)), fault.NotFound)
 		w.assertCollected(t, false)
@@ -330,7 +330,7 @@ func TestResumableUploadsEndWithTheMembership(t *testing.T) {
 		w := open(t)
 		u := w.began(t, "", "new.md", text)
 		w.ben.Role = org.Viewer
-		must.NoError(t, w.Objects.Cancel(t.Context(), w.ben, u))
+		must.NoError(t, w.Objects.CancelResumable(t.Context(), w.ben, u))
 	})
 }
 

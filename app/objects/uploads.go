@@ -21,7 +21,7 @@ const (
 	downloadLifetime = time.Minute
 
 	// uploadLifetime is how long an address for writing is valid; a request that has begun may
-	// take longer. It is less than object.Grace, so that nothing is written after a collection.
+	// take longer. It is less than object.BlobGracePeriod, so that nothing is written after a collection.
 	uploadLifetime = 15 * time.Minute
 
 	// maxDirect is the largest content of one request to every store, in bytes: Azure's.
@@ -59,11 +59,11 @@ func (s *Objects) Address(ctx context.Context, o object.Object, disposition stri
 	return s.Signed.SignGet(ctx, o.Blob, o.MimeType, disposition, downloadLifetime)
 }
 
-// Start starts an upload to the store: of a new object, or of the next content of the object if
+// StartDirect starts an upload to the store: of a new object, or of the next content of the object if
 // d is nil. It refuses what Create and Replace would refuse now. U has the size and the checksum;
 // its content is not read. It returns the upload's id, and the address that takes the content
 // until expires.
-func (s *Objects) Start(ctx context.Context, actor org.Actor, of id.Object, d *object.Draft, u Upload) (upload string, to object.Address, expires time.Time, err error) {
+func (s *Objects) StartDirect(ctx context.Context, actor org.Actor, objectID id.Object, d *object.Draft, u Upload) (upload string, to object.Address, expires time.Time, err error) {
 	if s.Signed == nil {
 		return "", to, expires, fault.New(fault.Conflict, "The store of this server takes no uploads from clients: send the content to the server")
 	}
@@ -71,13 +71,13 @@ func (s *Objects) Start(ctx context.Context, actor org.Actor, of id.Object, d *o
 		return "", to, expires, tooLarge(min(s.MaxSize, maxDirect))
 	}
 	if d != nil {
-		of = id.Object(s.IDs.New())
+		objectID = id.Object(s.IDs.New())
 	}
-	started := &DirectUpload{Object: of, Draft: d, MimeType: u.MimeType, Expected: u.Expected, Content: object.Content{Size: u.Size, Checksum: u.Checksum}}
+	started := &DirectUpload{Object: objectID, Draft: d, MimeType: u.MimeType, Expected: u.Expected, Content: object.Content{Size: u.Size, Checksum: u.Checksum}}
 	var o object.Object
-	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor, _ object.Head) error {
+	err = s.withLockedLog(ctx, actor, func(r ports.Records, actor org.Actor, _ object.Head) error {
 		var names int
-		if o, names, err = s.reserve(ctx, r, actor, of, d, u); err != nil {
+		if o, names, err = s.reserve(ctx, r, actor, objectID, d, u); err != nil {
 			return err
 		}
 		if names >= maxStarted {
@@ -101,9 +101,9 @@ func (s *Objects) Start(ctx context.Context, actor org.Actor, of id.Object, d *o
 // reserve returns the object that an upload is for, and how many uploads its organisation has started. It
 // refuses what Create and Replace would refuse now, and content for which there is no room beside that
 // of all uploads that are not completed. The organisation's log is locked, and the actor may write.
-func (s *Objects) reserve(ctx context.Context, r ports.Records, actor org.Actor, of id.Object, d *object.Draft, u Upload) (o object.Object, names int, err error) {
+func (s *Objects) reserve(ctx context.Context, r ports.Records, actor org.Actor, objectID id.Object, d *object.Draft, u Upload) (o object.Object, names int, err error) {
 	u.checkPath = true
-	to := s.targetOf(of, d, &u)
+	to := s.targetOf(objectID, d, &u)
 	existing, err := to.find(ctx, source{Records: r}, actor)
 	if err != nil {
 		return existing, 0, err
@@ -145,7 +145,7 @@ func uploadContext(actor org.Actor) []byte {
 	return []byte("upload\n" + string(actor.Org) + "\n" + string(actor.User))
 }
 
-// DirectUpload returns the upload of an id that the actor has from Start.
+// DirectUpload returns the upload of an id that the actor has from StartDirect.
 func (s *Objects) DirectUpload(actor org.Actor, upload string) (*DirectUpload, error) {
 	missing := fault.Missing("Upload")
 	if s.Signed == nil || len(upload) > maxUploadID {
@@ -167,58 +167,58 @@ func (s *Objects) DirectUpload(actor org.Actor, upload string) (*DirectUpload, e
 }
 
 // targetOf returns the target of an upload of a new object, or of the object's next content if d is nil.
-func (s *Objects) targetOf(of id.Object, d *object.Draft, u *Upload) target {
+func (s *Objects) targetOf(objectID id.Object, d *object.Draft, u *Upload) target {
 	if d != nil {
-		return s.creation(of, *d, u)
+		return s.creation(objectID, *d, u)
 	}
-	return s.replacement(of, u)
+	return s.replacement(objectID, u)
 }
 
-// Complete stores the object with the content that was uploaded to the store, as Create or
+// CompleteDirect stores the object with the content that was uploaded to the store, as Create or
 // Replace would. Completing it again returns the object while it has this content. BeforeStore is that
 // of an Upload.
-func (s *Objects) Complete(ctx context.Context, actor org.Actor, of *DirectUpload, beforeStore func() (stored func() error)) (object.Object, error) {
-	if o, done, err := s.completed(ctx, source{Records: s.Store, cached: true}, actor, of); done || err != nil {
+func (s *Objects) CompleteDirect(ctx context.Context, actor org.Actor, direct *DirectUpload, beforeStore func() (stored func() error)) (object.Object, error) {
+	if o, done, err := s.completedDirect(ctx, source{Records: s.Store, cached: true}, actor, direct); done || err != nil {
 		return o, err
 	}
-	u := &Upload{Size: of.Content.Size, Checksum: of.Content.Checksum, MimeType: of.MimeType, Expected: of.Expected, BeforeStore: beforeStore, direct: of, checkPath: true}
-	o, err := s.write(ctx, actor, u, s.targetOf(of.Object, of.Draft, u))
+	u := &Upload{Size: direct.Content.Size, Checksum: direct.Content.Checksum, MimeType: direct.MimeType, Expected: direct.Expected, BeforeStore: beforeStore, direct: direct, checkPath: true}
+	o, err := s.writeTarget(ctx, actor, u, s.targetOf(direct.Object, direct.Draft, u))
 	if fault.Is(err, fault.Conflict, fault.Gone) {
 		// Another request may have completed it meanwhile.
 		actor, refused := s.Reauthorize(ctx, actor)
 		if refused != nil {
 			return object.Object{}, refused
 		}
-		if o, done, lookup := s.completed(ctx, source{Records: s.Store}, actor, of); done || lookup != nil {
+		if o, done, lookup := s.completedDirect(ctx, source{Records: s.Store}, actor, direct); done || lookup != nil {
 			return o, lookup
 		}
 	}
 	return o, err
 }
 
-// completed returns the object, and whether it has the upload's content.
-func (s *Objects) completed(ctx context.Context, r source, actor org.Actor, of *DirectUpload) (o object.Object, done bool, err error) {
-	if o, err = s.visible(ctx, r, actor, of.Object); fault.Is(err, fault.NotFound) {
+// completedDirect returns the object, and whether it has the upload's content.
+func (s *Objects) completedDirect(ctx context.Context, r source, actor org.Actor, direct *DirectUpload) (o object.Object, done bool, err error) {
+	if o, err = s.visible(ctx, r, actor, direct.Object); fault.Is(err, fault.NotFound) {
 		return o, false, nil
 	}
-	return o, err == nil && o.Blob == of.Content.Blob, err
+	return o, err == nil && o.Blob == direct.Content.Blob, err
 }
 
-// CancelUpload cancels an upload that is not completed. Its content is collected.
-func (s *Objects) CancelUpload(ctx context.Context, actor org.Actor, of *DirectUpload) error {
+// CancelDirect cancels an upload that is not completed. Its content is collected.
+func (s *Objects) CancelDirect(ctx context.Context, actor org.Actor, direct *DirectUpload) error {
 	return s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.CheckWrite(); err != nil {
 			return err
 		}
 		names := r.Storage().BlobNames()
-		err := names.Forget(ctx, object.Blob{Org: actor.Org, Name: of.Content.Blob})
+		err := names.Forget(ctx, object.Blob{Org: actor.Org, Name: direct.Content.Blob})
 		if fault.Is(err, fault.NotFound) {
 			return fault.Missing("Upload")
 		}
 		if err != nil {
 			return err
 		}
-		return names.Discard(ctx, actor.Org, []string{of.Content.Blob}, s.Clock.Now())
+		return names.Discard(ctx, actor.Org, []string{direct.Content.Blob}, s.Clock.Now())
 	})
 }
 

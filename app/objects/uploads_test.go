@@ -35,7 +35,7 @@ func TestUploadsToTheStore(t *testing.T) {
 		t.Run(about, func(t *testing.T) {
 			from := w.head(t)
 			for range 3 {
-				got := must.Do(w.Objects.Complete(ctx, w.ben, row.of, nil)).Or(t)
+				got := must.Do(w.Objects.CompleteDirect(ctx, w.ben, row.of, nil)).Or(t)
 				if got.Path != row.want.Path || got.Version != row.want.Version || got.MimeType != row.want.MimeType || got.UpdatedBy != w.ben.User || !got.Text || got.Content.Checksum != row.of.Content.Checksum {
 					t.Errorf("got %+v", got)
 				}
@@ -43,7 +43,7 @@ func TestUploadsToTheStore(t *testing.T) {
 			if log := w.log(t, from); len(log) != 1 || log[0].By != w.ben.User {
 				t.Errorf("the log has %+v", log)
 			}
-			must.Fail(t, w.Objects.CancelUpload(ctx, w.ben, row.of), fault.NotFound)
+			must.Fail(t, w.Objects.CancelDirect(ctx, w.ben, row.of), fault.NotFound)
 		})
 	}
 	w.assertServed(t, w.Objects)
@@ -87,7 +87,7 @@ func TestUploadsToTheStoreAreRefusedAtTheStart(t *testing.T) {
 		options := w.Objects.Options
 		options.Signed = nil
 		o := objects.New(options)
-		_, _, _, err := o.Start(t.Context(), w.ben, w.notes.ID, nil, objects.Upload{})
+		_, _, _, err := o.StartDirect(t.Context(), w.ben, w.notes.ID, nil, objects.Upload{})
 		must.Fail(t, err, fault.Conflict)
 		must.Fail(t, must.ErrorOf(o.DirectUpload(w.ben, "x")), fault.NotFound)
 		if address, err := o.Address(t.Context(), w.notes, "attachment"); address != "" || err != nil {
@@ -110,7 +110,7 @@ func TestOutstandingUploadsToTheStoreAreBounded(t *testing.T) {
 	if len(ids) != 998 { // beside those of open
 		t.Errorf("%d uploads were started", len(ids))
 	}
-	must.NoError(t, w.Objects.CancelUpload(t.Context(), w.ben, w.started(t, w.ben, ids[0])))
+	must.NoError(t, w.Objects.CancelDirect(t.Context(), w.ben, w.started(t, w.ben, ids[0])))
 	var group sync.WaitGroup
 	results := make([]error, 8)
 	for i := range results {
@@ -170,18 +170,18 @@ func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
 			return w.SendIdentityEvent(t.Context(), "organization.deleted", map[string]any{"id": "org_office", "deleted": true})
 		}, fault.Forbidden},
 		"after a day": {func(t *testing.T, w *fixture) error {
-			w.Clock.Advance(object.Grace + time.Minute)
+			w.Clock.Advance(object.BlobGracePeriod + time.Minute)
 			return w.Upkeep.Collect(t.Context(), false, false, func(upkeep.Garbage) error { return nil })
 		}, fault.Conflict},
 		"after it was given up": {func(t *testing.T, w *fixture) error {
-			return errors.Join(w.Objects.CancelUpload(t.Context(), w.ben, w.made), w.Objects.CancelUpload(t.Context(), w.ben, w.remade))
+			return errors.Join(w.Objects.CancelDirect(t.Context(), w.ben, w.made), w.Objects.CancelDirect(t.Context(), w.ben, w.remade))
 		}, fault.Gone},
 	} {
 		t.Run(about, func(t *testing.T) {
 			w := open(t)
 			must.NoError(t, row.before(t, w))
 			for _, of := range []*objects.DirectUpload{w.made, w.remade} {
-				must.Fail(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, of, nil)), row.want)
+				must.Fail(t, must.ErrorOf(w.Objects.CompleteDirect(t.Context(), w.ben, of, nil)), row.want)
 			}
 		})
 	}
@@ -202,7 +202,7 @@ func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
 				if row.text != "" {
 					w.send(t, to, row.text)
 				}
-				must.Fail(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, w.started(t, w.ben, upload), nil)), row.want)
+				must.Fail(t, must.ErrorOf(w.Objects.CompleteDirect(t.Context(), w.ben, w.started(t, w.ben, upload), nil)), row.want)
 			}
 			w.assertLog(t, before, from)
 			if w.head(t) != from {
@@ -215,36 +215,36 @@ func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
 		w := open(t)
 		must.NoError(t, w.Workspaces.Delete(t.Context(), w.ada, w.desk))
 		w.reauthorize(t)
-		must.Fail(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, w.made, nil)), fault.Invalid)
-		must.Fail(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, w.remade, nil)), fault.NotFound)
+		must.Fail(t, must.ErrorOf(w.Objects.CompleteDirect(t.Context(), w.ben, w.made, nil)), fault.Invalid)
+		must.Fail(t, must.ErrorOf(w.Objects.CompleteDirect(t.Context(), w.ben, w.remade, nil)), fault.NotFound)
 		w.assertCollected(t, false)
 	})
 	t.Run("into a workspace that the member does not see any more", func(t *testing.T) {
 		w := open(t)
 		must.NoError(t, w.Teams.RemoveMember(t.Context(), w.ada, w.crew, w.ben.User))
-		must.Fail(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, w.made, nil)), fault.Invalid)
-		must.Fail(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, w.remade, nil)), fault.NotFound)
+		must.Fail(t, must.ErrorOf(w.Objects.CompleteDirect(t.Context(), w.ben, w.made, nil)), fault.Invalid)
+		must.Fail(t, must.ErrorOf(w.Objects.CompleteDirect(t.Context(), w.ben, w.remade, nil)), fault.NotFound)
 	})
 	t.Run("at a path that was taken meanwhile", func(t *testing.T) {
 		w := open(t)
 		w.create(t, w.ada, "sent.md", "was faster")
-		must.Fail(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, w.made, nil)), fault.Conflict)
+		must.Fail(t, must.ErrorOf(w.Objects.CompleteDirect(t.Context(), w.ben, w.made, nil)), fault.Conflict)
 		w.assertContents(t)
 		w.assertCollected(t, false)
 	})
 	t.Run("of another version than there is by now", func(t *testing.T) {
 		w := open(t)
 		upload := w.sent(t, w.ben, w.notes.ID, "", "expecting", func(u *objects.Upload) { u.Expected = new(int64(1)) })
-		must.Do(w.Objects.Complete(t.Context(), w.ben, w.remade, nil)).Or(t)
-		must.Fail(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, w.started(t, w.ben, upload), nil)), fault.Conflict)
+		must.Do(w.Objects.CompleteDirect(t.Context(), w.ben, w.remade, nil)).Or(t)
+		must.Fail(t, must.ErrorOf(w.Objects.CompleteDirect(t.Context(), w.ben, w.started(t, w.ben, upload), nil)), fault.Conflict)
 		w.assertContents(t)
 		w.assertCollected(t, false)
 	})
 	t.Run("again after its content was replaced", func(t *testing.T) {
 		w := open(t)
-		must.Do(w.Objects.Complete(t.Context(), w.ben, w.remade, nil)).Or(t)
+		must.Do(w.Objects.CompleteDirect(t.Context(), w.ben, w.remade, nil)).Or(t)
 		must.Do(w.Objects.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer"))).Or(t)
-		must.Fail(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, w.remade, nil)), fault.Gone)
+		must.Fail(t, must.ErrorOf(w.Objects.CompleteDirect(t.Context(), w.ben, w.remade, nil)), fault.Gone)
 		w.assertContents(t)
 		w.assertCollected(t, false)
 	})
@@ -258,7 +258,7 @@ func TestAnUploadToTheStoreIsCompletedOnce(t *testing.T) {
 		for i := range 8 {
 			group.Go(func() {
 				of := []*objects.DirectUpload{w.made, w.remade}[i%2]
-				if o, err := w.Objects.Complete(context.WithoutCancel(t.Context()), w.ben, of, nil); err != nil || o.Blob != of.Content.Blob {
+				if o, err := w.Objects.CompleteDirect(context.WithoutCancel(t.Context()), w.ben, of, nil); err != nil || o.Blob != of.Content.Blob {
 					t.Errorf("got %+v, %v: %v", o, err, errors.Unwrap(err))
 				}
 			})
@@ -312,9 +312,9 @@ func TestUploadsToTheStoreStayWithinThePlan(t *testing.T) {
 		t.Fatalf("%d uploads were started, with %d bytes beside %d", len(ids), pending, used)
 	}
 	// What is given up makes room, and what is completed counts as stored.
-	must.NoError(t, w.Objects.CancelUpload(ctx, w.ben, w.started(t, w.ben, ids[0])))
+	must.NoError(t, w.Objects.CancelDirect(ctx, w.ben, w.started(t, w.ben, ids[0])))
 	for range 2 {
-		must.Do(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[1]), nil)).Or(t)
+		must.Do(w.Objects.CompleteDirect(ctx, w.ben, w.started(t, w.ben, ids[1]), nil)).Or(t)
 	}
 	if now, pending := state(); now != used+10 || pending != declared+20 {
 		t.Errorf("%d bytes are stored and %d declared", now, pending)
@@ -326,9 +326,9 @@ func TestUploadsToTheStoreStayWithinThePlan(t *testing.T) {
 	// Content that passes through the server does not wait for what was declared; the completion decides.
 	w.StorageLimits[plan.None] = used + 15
 	must.Do(w.Objects.Create(ctx, w.ben, object.Draft{Path: "five.md", Kind: object.Artifact, Scope: object.Shared}, harness.Text("12345"))).Or(t)
-	must.Fail(t, must.ErrorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[2]), nil)), fault.Forbidden)
+	must.Fail(t, must.ErrorOf(w.Objects.CompleteDirect(ctx, w.ben, w.started(t, w.ben, ids[2]), nil)), fault.Forbidden)
 	must.NoError(t, w.Objects.Delete(ctx, w.ben, w.started(t, w.ben, ids[1]).Object, nil))
-	must.Do(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[2]), nil)).Or(t)
+	must.Do(w.Objects.CompleteDirect(ctx, w.ben, w.started(t, w.ben, ids[2]), nil)).Or(t)
 	w.assertContents(t)
 }
 
@@ -351,14 +351,14 @@ func TestLongContentOfTheStoreIsNotRead(t *testing.T) {
 	upload := w.sent(t, w.ben, "", "long.md", text)
 	started := w.started(t, w.ben, upload)
 	w.Faults.Reset(-1, "")
-	o := must.Do(w.Objects.Complete(t.Context(), w.ben, started, nil)).Or(t)
+	o := must.Do(w.Objects.CompleteDirect(t.Context(), w.ben, started, nil)).Or(t)
 	if calls := fmt.Sprint(w.Faults.Calls()); o.Text || strings.Contains(calls, "Blobs.Open") || !strings.Contains(calls, "SignedBlobs.Stat") {
 		t.Errorf("%+v with %s", o, calls)
 	}
 	upload, to, err := w.start(t, w.ben, "", "other.md", text)
 	must.NoError(t, err)
 	w.send(t, to, strings.ToUpper(text))
-	must.Fail(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, w.started(t, w.ben, upload), nil)), fault.Invalid)
+	must.Fail(t, must.ErrorOf(w.Objects.CompleteDirect(t.Context(), w.ben, w.started(t, w.ben, upload), nil)), fault.Invalid)
 	w.assertContents(t)
 }
 

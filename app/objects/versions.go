@@ -16,24 +16,24 @@ import (
 // once; more are left to later writes, or until they expire.
 const maxDiscarded = 1000
 
-// keep makes earlier versions of objects that the actor replaced or deleted at now, or discards
+// keepVersions makes earlier versions of objects that the actor replaced or deleted at now, or discards
 // their blobs if the plan of the organisation keeps none. R's transaction holds the log's lock.
-func (s *Objects) keep(ctx context.Context, r ports.Records, actor org.Actor, now time.Time, deleted bool, were ...object.Object) error {
+func (s *Objects) keepVersions(ctx context.Context, r ports.Records, actor org.Actor, now time.Time, deleted bool, objects ...object.Object) error {
 	sub, err := s.Subscription(ctx, r, actor)
 	if err != nil {
 		return err
 	}
 	retention := s.Retention.Of(sub.At(now).Plan)
-	if retention.Keeps() {
-		ended := make([]object.Earlier, len(were))
-		for i, v := range were {
+	if retention.Enabled() {
+		ended := make([]object.EarlierVersion, len(objects))
+		for i, v := range objects {
 			ended[i] = retention.Ended(v, actor.User, now, deleted)
 		}
 		return r.Storage().Versions().Keep(ctx, actor.Org, retention, ended...)
 	}
-	blobs := make([]string, len(were))
-	ids := make([]id.Object, len(were))
-	for i, v := range were {
+	blobs := make([]string, len(objects))
+	ids := make([]id.Object, len(objects))
+	for i, v := range objects {
 		blobs[i], ids[i] = v.Blob, v.ID
 	}
 	if deleted { // nobody can find what an earlier plan kept of them
@@ -72,20 +72,20 @@ func (s *Objects) makeRoom(ctx context.Context, r ports.Records, actor org.Actor
 
 // Version is a version of an object: the present one, or an earlier one.
 type Version struct {
-	object.Earlier
+	object.EarlierVersion
 	Present bool // EndedAt and the fields after it count for nothing
 }
 
-// history returns the present object, or else the last version of a deleted one, that the actor sees;
+// lastVersion returns the present object, or else the last version of a deleted one, that the actor sees;
 // NotFound for any other.
-func (s *Objects) history(ctx context.Context, r source, actor org.Actor, of id.Object) (Version, error) {
-	o, err := s.visible(ctx, r, actor, of)
+func (s *Objects) lastVersion(ctx context.Context, r source, actor org.Actor, objectID id.Object) (Version, error) {
+	o, err := s.visible(ctx, r, actor, objectID)
 	if !fault.Is(err, fault.NotFound) {
-		return Version{object.Earlier{Object: o}, true}, err
+		return Version{object.EarlierVersion{Object: o}, true}, err
 	}
 	missing := err
-	var last object.Earlier
-	err = r.Storage().Versions().List(ctx, actor.Org, of, math.MaxInt64, 1, func(v object.Earlier) error {
+	var last object.EarlierVersion
+	err = r.Storage().Versions().List(ctx, actor.Org, objectID, math.MaxInt64, 1, func(v object.EarlierVersion) error {
 		last = v
 		return nil
 	})
@@ -97,11 +97,11 @@ func (s *Objects) history(ctx context.Context, r source, actor org.Actor, of id.
 
 // Versions calls each with at most limit versions of an object that the actor sees, or of a deleted
 // one, whose numbers are less than before: the latest first, the present one included. Limit 0 is all.
-func (s *Objects) Versions(ctx context.Context, actor org.Actor, of id.Object, before int64, limit int, each func(Version) error) error {
+func (s *Objects) Versions(ctx context.Context, actor org.Actor, objectID id.Object, before int64, limit int, each func(Version) error) error {
 	if err := actor.CheckMember(); err != nil {
 		return err
 	}
-	last, err := s.history(ctx, source{Records: s.Store, cached: true}, actor, of)
+	last, err := s.lastVersion(ctx, source{Records: s.Store, cached: true}, actor, objectID)
 	if err != nil {
 		return err
 	}
@@ -111,20 +111,20 @@ func (s *Objects) Versions(ctx context.Context, actor org.Actor, of id.Object, b
 		}
 		before, limit = last.Version, max(0, limit-1)
 	}
-	return s.Store.Storage().Versions().List(ctx, actor.Org, of, before, limit, func(v object.Earlier) error { return each(Version{Earlier: v}) })
+	return s.Store.Storage().Versions().List(ctx, actor.Org, objectID, before, limit, func(v object.EarlierVersion) error { return each(Version{EarlierVersion: v}) })
 }
 
 // Version returns one version of an object that the actor sees, or of a deleted one.
-func (s *Objects) Version(ctx context.Context, actor org.Actor, of id.Object, version int64) (object.Object, error) {
+func (s *Objects) Version(ctx context.Context, actor org.Actor, objectID id.Object, version int64) (object.Object, error) {
 	if err := actor.CheckMember(); err != nil {
 		return object.Object{}, err
 	}
-	last, err := s.history(ctx, source{Records: s.Store, cached: true}, actor, of)
+	last, err := s.lastVersion(ctx, source{Records: s.Store, cached: true}, actor, objectID)
 	if err != nil || last.Version == version {
 		return last.Object, err
 	}
 	found := object.Object{}
-	err = s.Store.Storage().Versions().List(ctx, actor.Org, of, min(version, math.MaxInt64-1)+1, 1, func(v object.Earlier) error {
+	err = s.Store.Storage().Versions().List(ctx, actor.Org, objectID, min(version, math.MaxInt64-1)+1, 1, func(v object.EarlierVersion) error {
 		found = v.Object
 		return nil
 	})
@@ -136,7 +136,7 @@ func (s *Objects) Version(ctx context.Context, actor org.Actor, of id.Object, ve
 
 // Deleted calls each with the last versions of the deleted objects that f selects and the actor sees,
 // in the order of their deleted keys.
-func (s *Objects) Deleted(ctx context.Context, actor org.Actor, f object.Filter, each func(object.Earlier) error) error {
+func (s *Objects) Deleted(ctx context.Context, actor org.Actor, f object.Filter, each func(object.EarlierVersion) error) error {
 	if err := actor.CheckMember(); err != nil {
 		return err
 	}
@@ -153,19 +153,19 @@ type Restoration struct {
 // RestoreVersion makes an earlier version the next one of an object that the actor sees, or a deleted object
 // present again, with the content of one of its versions. No content is copied: the object takes the
 // version's blob.
-func (s *Objects) RestoreVersion(ctx context.Context, actor org.Actor, of id.Object, what Restoration) (restored object.Object, err error) {
+func (s *Objects) RestoreVersion(ctx context.Context, actor org.Actor, objectID id.Object, what Restoration) (restored object.Object, err error) {
 	var head object.Head
-	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor, at object.Head) error {
-		last, err := s.history(ctx, source{Records: r}, actor, of)
+	err = s.withLockedLog(ctx, actor, func(r ports.Records, actor org.Actor, at object.Head) error {
+		last, err := s.lastVersion(ctx, source{Records: r}, actor, objectID)
 		if err != nil {
 			return err
 		}
 		what := what // this function may run again
-		if what.Version, err = what.of(last); err != nil {
+		if what.Version, err = what.checkedVersion(last); err != nil {
 			return err
 		}
 		was, now, storage := last.Object, s.Clock.Now(), r.Storage()
-		taken, err := storage.Versions().Take(ctx, actor.Org, of, what.Version)
+		taken, err := storage.Versions().Take(ctx, actor.Org, objectID, what.Version)
 		if err != nil {
 			return err
 		}
@@ -180,10 +180,10 @@ func (s *Objects) RestoreVersion(ctx context.Context, actor org.Actor, of id.Obj
 		}
 		if last.Present {
 			if err = storage.Objects().Put(ctx, actor.Org, restored); err == nil {
-				err = s.keep(ctx, r, actor, now, false, was)
+				err = s.keepVersions(ctx, r, actor, now, false, was)
 			}
 		} else {
-			restored, err = s.addAgain(ctx, r, actor, at, last.Earlier, restored, what)
+			restored, err = s.addAgain(ctx, r, actor, at, last.EarlierVersion, restored, what)
 		}
 		if err != nil {
 			return err
@@ -201,8 +201,8 @@ func (s *Objects) RestoreVersion(ctx context.Context, actor org.Actor, of id.Obj
 	return restored, err
 }
 
-// of checks what is to be restored against the last version, and returns its number.
-func (what Restoration) of(last Version) (int64, error) {
+// checkedVersion checks what is to be restored against the last version, and returns its number.
+func (what Restoration) checkedVersion(last Version) (int64, error) {
 	err := last.CheckReplace()
 	if err == nil {
 		err = last.CheckVersion(what.Expected)
@@ -228,7 +228,7 @@ func (what Restoration) of(last Version) (int64, error) {
 }
 
 // addAgain stores an object that was deleted, and makes its last version one of an object that is not.
-func (s *Objects) addAgain(ctx context.Context, r ports.Records, actor org.Actor, at object.Head, last object.Earlier, o object.Object, what Restoration) (object.Object, error) {
+func (s *Objects) addAgain(ctx context.Context, r ports.Records, actor org.Actor, at object.Head, last object.EarlierVersion, o object.Object, what Restoration) (object.Object, error) {
 	if what.Path != nil {
 		moved, err := last.Moved(*what.Path, actor, o.UpdatedAt)
 		if err != nil {
@@ -257,18 +257,18 @@ func (s *Objects) addAgain(ctx context.Context, r ports.Records, actor org.Actor
 
 // DiscardVersion removes an earlier version for good. The last one of a deleted object goes with those
 // before it.
-func (s *Objects) DiscardVersion(ctx context.Context, actor org.Actor, of id.Object, version int64) error {
-	return s.locked(ctx, actor, func(r ports.Records, actor org.Actor, _ object.Head) error {
-		last, err := s.history(ctx, source{Records: r}, actor, of)
+func (s *Objects) DiscardVersion(ctx context.Context, actor org.Actor, objectID id.Object, version int64) error {
+	return s.withLockedLog(ctx, actor, func(r ports.Records, actor org.Actor, _ object.Head) error {
+		last, err := s.lastVersion(ctx, source{Records: r}, actor, objectID)
 		switch {
 		case err != nil:
 			return err
 		case last.Version == version && last.Present:
 			return fault.New(fault.Conflict, "Version %d is the present one: delete the file", version)
 		case last.Version == version:
-			return s.discardVersions(ctx, r, actor, of)
+			return s.discardVersions(ctx, r, actor, objectID)
 		}
-		taken, err := r.Storage().Versions().Take(ctx, actor.Org, of, version)
+		taken, err := r.Storage().Versions().Take(ctx, actor.Org, objectID, version)
 		if err != nil {
 			return err
 		}
@@ -277,16 +277,16 @@ func (s *Objects) DiscardVersion(ctx context.Context, actor org.Actor, of id.Obj
 }
 
 // DiscardVersions removes all earlier versions of an object for good, and so a deleted object.
-func (s *Objects) DiscardVersions(ctx context.Context, actor org.Actor, of id.Object) error {
-	return s.locked(ctx, actor, func(r ports.Records, actor org.Actor, _ object.Head) error {
-		if _, err := s.history(ctx, source{Records: r}, actor, of); err != nil {
+func (s *Objects) DiscardVersions(ctx context.Context, actor org.Actor, objectID id.Object) error {
+	return s.withLockedLog(ctx, actor, func(r ports.Records, actor org.Actor, _ object.Head) error {
+		if _, err := s.lastVersion(ctx, source{Records: r}, actor, objectID); err != nil {
 			return err
 		}
-		return s.discardVersions(ctx, r, actor, of)
+		return s.discardVersions(ctx, r, actor, objectID)
 	})
 }
 
-func (s *Objects) discardVersions(ctx context.Context, r ports.Records, actor org.Actor, of id.Object) error {
-	_, err := r.Storage().Versions().Discard(ctx, actor.Org, []id.Object{of}, 0, math.MaxInt32, s.Clock.Now())
+func (s *Objects) discardVersions(ctx context.Context, r ports.Records, actor org.Actor, objectID id.Object) error {
+	_, err := r.Storage().Versions().Discard(ctx, actor.Org, []id.Object{objectID}, 0, math.MaxInt32, s.Clock.Now())
 	return err
 }

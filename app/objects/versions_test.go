@@ -40,7 +40,7 @@ func withVersions(t testing.TB) *fixture {
 // gone returns the id of the only deleted file, or "".
 func (w *fixture) gone(t testing.TB) (of id.Object) {
 	t.Helper()
-	must.NoError(t, w.Objects.Deleted(t.Context(), w.ada, object.Filter{}, func(v object.Earlier) error {
+	must.NoError(t, w.Objects.Deleted(t.Context(), w.ada, object.Filter{}, func(v object.EarlierVersion) error {
 		of = v.ID
 		return nil
 	}))
@@ -95,7 +95,7 @@ func TestFailedChangesOfVersionsAreAtomic(t *testing.T) {
 // restoreGone restores the deleted file of withVersions.
 func restoreGone(ctx context.Context, w *fixture, what objects.Restoration) error {
 	var of id.Object
-	err := w.Objects.Deleted(ctx, w.ben, object.Filter{}, func(v object.Earlier) error {
+	err := w.Objects.Deleted(ctx, w.ben, object.Filter{}, func(v object.EarlierVersion) error {
 		of = v.ID
 		return nil
 	})

@@ -25,7 +25,6 @@ type Onboarding struct {
 // Transaction is access.Access.Locked or access.Access.Atomic.
 type Transaction func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
 
-// New returns the use cases.
 func New(clock ports.Clock, ids ports.IDs, locked, atomic Transaction) *Onboarding {
 	return &Onboarding{clock: clock, ids: ids, locked: locked, atomic: atomic}
 }
@@ -54,32 +53,32 @@ type Seeded struct {
 // Seed makes the organisation's first teams, workspaces and tasks. Concurrent and repeated
 // calls make them once, as an organisation can have only one shared team.
 func (s *Onboarding) Seed(ctx context.Context, actor org.Actor) (Seeded, error) {
-	var made Seeded
+	var seeded Seeded
 	err := s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.CheckWrite(); err != nil {
 			return err
 		}
 		// Lists order by id what was created at the same time, so ids are made in that order.
-		made = Seeded{
+		seeded = Seeded{
 			Seeded:     true,
 			SharedTeam: id.Team(s.ids.New()), PersonalTeam: id.Team(s.ids.New()),
 			PersonalWorkspace: id.Workspace(s.ids.New()), SharedWorkspace: id.Workspace(s.ids.New()),
 		}
-		if err := s.team(ctx, r, actor, made.SharedTeam, team.Shared, seed.SharedTeam); err != nil {
+		if err := s.team(ctx, r, actor, seeded.SharedTeam, team.Shared, seed.SharedTeam); err != nil {
 			return err
 		}
-		if err := s.team(ctx, r, actor, made.PersonalTeam, team.Personal, seed.PersonalTeam); err != nil {
+		if err := s.team(ctx, r, actor, seeded.PersonalTeam, team.Personal, seed.PersonalTeam); err != nil {
 			return err
 		}
-		own := team.Member{Team: made.PersonalTeam, User: actor.User, JoinedAt: s.clock.Now()}
+		own := team.Member{Team: seeded.PersonalTeam, User: actor.User, JoinedAt: s.clock.Now()}
 		if _, err := r.Work().TeamMembers().Put(ctx, actor.Org, own); err != nil {
 			return err
 		}
 		personal, shared := seed.Tasks()
-		if err := s.workspace(ctx, r, actor, &made, made.PersonalWorkspace, made.PersonalTeam, seed.PersonalWorkspace, personal); err != nil {
+		if err := s.workspace(ctx, r, actor, &seeded, seeded.PersonalWorkspace, seeded.PersonalTeam, seed.PersonalWorkspace, personal); err != nil {
 			return err
 		}
-		return s.workspace(ctx, r, actor, &made, made.SharedWorkspace, made.SharedTeam, seed.SharedWorkspace, shared)
+		return s.workspace(ctx, r, actor, &seeded, seeded.SharedWorkspace, seeded.SharedTeam, seed.SharedWorkspace, shared)
 	})
 	if fault.Is(err, fault.Conflict) {
 		return Seeded{}, nil
@@ -87,18 +86,18 @@ func (s *Onboarding) Seed(ctx context.Context, actor org.Actor) (Seeded, error) 
 	if err != nil {
 		return Seeded{}, err
 	}
-	return made, nil
+	return seeded, nil
 }
 
 func (s *Onboarding) team(ctx context.Context, r ports.Records, actor org.Actor, t id.Team, kind team.Kind, name string) error {
-	made, err := team.New(t, actor.Org, kind, actor.User, team.Draft{Name: name}, s.clock.Now())
+	created, err := team.New(t, actor.Org, kind, actor.User, team.Draft{Name: name}, s.clock.Now())
 	if err != nil {
 		return err
 	}
-	return r.Work().Teams().Add(ctx, actor.Org, made)
+	return r.Work().Teams().Add(ctx, actor.Org, created)
 }
 
-func (s *Onboarding) workspace(ctx context.Context, r ports.Records, actor org.Actor, made *Seeded, w id.Workspace, in id.Team, name string, tasks []task.Draft) error {
+func (s *Onboarding) workspace(ctx context.Context, r ports.Records, actor org.Actor, seeded *Seeded, w id.Workspace, in id.Team, name string, tasks []task.Draft) error {
 	now := s.clock.Now()
 	space, err := workspace.New(w, actor.Org, actor.User, workspace.Draft{Name: name, Team: in}, now)
 	if err != nil {
@@ -116,7 +115,7 @@ func (s *Onboarding) workspace(ctx context.Context, r ports.Records, actor org.A
 		if _, err := r.Work().Tasks().Add(ctx, actor.Org, t); err != nil {
 			return err
 		}
-		made.Tasks = append(made.Tasks, t.ID)
+		seeded.Tasks = append(seeded.Tasks, t.ID)
 	}
 	return nil
 }

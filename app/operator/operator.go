@@ -55,7 +55,7 @@ func (s *Operator) Organisations(ctx context.Context, actor org.Actor, f org.Fil
 	if err := s.audit(ctx, s.store, actor, "", audit.OperatorRead, "organisations"); err != nil {
 		return err
 	}
-	f.Examined = org.MaxExamined
+	f.ExamineLimit = org.MaxExamined
 	for shown := 0; ; {
 		part := f
 		if part.Limit = batch; f.Limit > 0 {
@@ -108,7 +108,7 @@ func (s *Operator) Members(ctx context.Context, actor org.Actor, o id.Org, f org
 	if err := s.audit(ctx, s.store, actor, o, audit.OperatorRead, "members"); err != nil {
 		return err
 	}
-	f.Examined = org.MaxExamined
+	f.ExamineLimit = org.MaxExamined
 	return s.store.Directory().Members().List(ctx, o, f, each)
 }
 
@@ -120,7 +120,7 @@ func (s *Operator) Grant(ctx context.Context, actor org.Actor, o id.Org, g plan.
 	}
 	var out Overview
 	err := s.store.Atomic(ctx, func(r ports.Records) error {
-		of, err := r.Directory().Organisations().Lock(ctx, o)
+		organisation, err := r.Directory().Organisations().Lock(ctx, o)
 		if err != nil {
 			return err
 		}
@@ -128,17 +128,17 @@ func (s *Operator) Grant(ctx context.Context, actor org.Actor, o id.Org, g plan.
 		if err != nil {
 			return err
 		}
-		is, err := was.Granted(g, s.clock.Now())
+		granted, err := was.Granted(g, s.clock.Now())
 		if err != nil {
 			return err
 		}
-		if err := r.Directory().Subscriptions().Put(ctx, o, is); err != nil {
+		if err := r.Directory().Subscriptions().Put(ctx, o, granted); err != nil {
 			return err
 		}
-		if err := s.audit(ctx, r, actor, o, audit.SubscriptionChanged, string(was.Plan)+" -> "+string(is.Plan)); err != nil {
+		if err := s.audit(ctx, r, actor, o, audit.SubscriptionChanged, string(was.Plan)+" -> "+string(granted.Plan)); err != nil {
 			return err
 		}
-		out, err = s.overview(ctx, r, of)
+		out, err = s.overview(ctx, r, organisation)
 		return err
 	})
 	return out, err

@@ -22,25 +22,25 @@ const (
 )
 
 // Limiter counts the requests of each organisation in each minute of the clock. It admits them
-// by the sum of all servers that it read last and what it has admitted since. When half a lot
-// (see plan.Lot) is not added to the store's count yet, Work adds it there and reads the sum; a
-// request waits for the store only if a whole lot is not added, and at most for MaxWait. So all
-// servers together admit at most a lot for each of them above the limit while exchanges are faster
+// by the sum of all servers that it read last and what it has admitted since. When half an allowance
+// (see plan.ServerAllowance) is not added to the store's count yet, Run adds it there and reads the sum; a
+// request waits for the store only if a whole allowance is not added, and at most for MaxWait. So all
+// servers together admit at most an allowance for each of them above the limit while exchanges are faster
 // than MaxWait. While the store cannot be reached, each server admits as many as the limit: after an
 // exchange that failed no request waits until one has succeeded. A nil Limiter limits nothing.
 type Limiter struct {
-	store  ports.Store
-	clock  ports.Clock
-	limits plan.RequestLimits
-	failed func(error)
-	least  int64       // the smallest lot, which counts until the plan is known
-	due    chan *count // to be exchanged with the store
+	store        ports.Store
+	clock        ports.Clock
+	limits       plan.RequestLimits
+	failed       func(error)
+	minAllowance int64       // the smallest one, which counts until the plan is known
+	due          chan *count // to be exchanged with the store
 
-	mu       sync.Mutex
-	minute   time.Time
-	counts   map[id.Org]*count // of the minute
-	before   map[id.Org]*count // of the last minute, whose plans are assumed until they are read again
-	failedAt time.Time         // when the last exchange failed; zero: it did not
+	mu         sync.Mutex
+	minute     time.Time
+	counts     map[id.Org]*count // of the minute
+	lastMinute map[id.Org]*count // of the last minute, whose plans are assumed until they are read again
+	failedAt   time.Time         // when the last exchange failed; zero: it did not
 }
 
 // count is what is known of an organisation in one minute.
@@ -70,7 +70,7 @@ func New(store ports.Store, clock ports.Clock, limits plan.RequestLimits, failed
 	if len(limits) == 0 {
 		return nil
 	}
-	return &Limiter{store: store, clock: clock, limits: limits, failed: failed, least: limits.LeastLot(), due: make(chan *count, maxDue), counts: map[id.Org]*count{}}
+	return &Limiter{store: store, clock: clock, limits: limits, failed: failed, minAllowance: limits.MinServerAllowance(), due: make(chan *count, maxDue), counts: map[id.Org]*count{}}
 }
 
 // Take counts one request of the organisation, if it is admitted. It waits at most MaxWait, and until
@@ -107,18 +107,18 @@ func (l *Limiter) take(o id.Org, mayWait bool) (d Decision, wait <-chan struct{}
 	now := l.clock.Now()
 	// A clock that is set back by a minute at most does not begin a minute again.
 	if minute := now.Truncate(time.Minute); minute.After(l.minute) || l.minute.Sub(now) > time.Minute {
-		l.minute, l.before, l.counts = minute, l.counts, make(map[id.Org]*count, len(l.counts))
+		l.minute, l.lastMinute, l.counts = minute, l.counts, make(map[id.Org]*count, len(l.counts))
 	}
 	c := l.counts[o]
 	if c == nil {
 		c = &count{org: o, minute: l.minute}
-		if b := l.before[o]; b != nil {
+		if b := l.lastMinute[o]; b != nil {
 			c.plan = b.plan
 		}
 		l.counts[o] = c
 	}
 	d = Decision{Allowed: true, Plan: c.plan, Limit: plan.Unlimited, Reset: l.minute.Add(time.Minute).Sub(now)}
-	lot, unknown := l.least, c.pending+c.adding
+	allowance, unshared := l.minAllowance, c.pending+c.adding
 	if c.plan != "" {
 		d.Limit = l.limits.Of(c.plan)
 	}
@@ -126,20 +126,20 @@ func (l *Limiter) take(o id.Org, mayWait bool) (d Decision, wait <-chan struct{}
 		if d.Limit == plan.Unlimited {
 			return d, nil
 		}
-		lot = plan.Lot(d.Limit)
+		allowance = plan.ServerAllowance(d.Limit)
 	}
 	if d.Limit != plan.Unlimited {
-		if d.Remaining = d.Limit - c.sum - unknown; d.Remaining <= 0 {
+		if d.Remaining = d.Limit - c.sum - unshared; d.Remaining <= 0 {
 			d.Allowed, d.Remaining = false, 0
 			return d, nil
 		}
 		d.Remaining--
 	}
-	if mayWait && l.failedAt.IsZero() && unknown >= lot && c.exchange != nil && (c.plan == "" || d.Limit != plan.Unlimited) {
+	if mayWait && l.failedAt.IsZero() && unshared >= allowance && c.exchange != nil && (c.plan == "" || d.Limit != plan.Unlimited) {
 		return d, c.exchange
 	}
 	c.pending++
-	if c.exchange == nil && c.pending >= lot/2 && now.Sub(l.failedAt).Abs() >= retryEvery {
+	if c.exchange == nil && c.pending >= allowance/2 && now.Sub(l.failedAt).Abs() >= retryEvery {
 		select {
 		case l.due <- c:
 			c.exchange = make(chan struct{})
@@ -149,8 +149,8 @@ func (l *Limiter) take(o id.Org, mayWait bool) (d Decision, wait <-chan struct{}
 	return d, nil
 }
 
-// Work makes the exchanges that are due until ctx ends.
-func (l *Limiter) Work(ctx context.Context) {
+// Run makes the exchanges that are due until ctx ends.
+func (l *Limiter) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():

@@ -94,7 +94,7 @@ func (f *fixture) server() *Limiter {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		l.Work(ctx)
+		l.Run(ctx)
 	}()
 	f.Cleanup(func() {
 		cancel()
@@ -273,7 +273,7 @@ func TestAnExchangeAtTheEndOfWorkIsNoFailure(t *testing.T) {
 		l := New(f.store, f.clock, plan.RequestLimits{plan.Free: 100}, func(err error) { t.Error(err) })
 		ctx, cancel := context.WithCancel(f.Context())
 		var working sync.WaitGroup
-		working.Go(func() { l.Work(ctx) })
+		working.Go(func() { l.Run(ctx) })
 		f.admitted(l, free, 5)
 		cancel()
 		working.Wait()

@@ -12,9 +12,9 @@ import (
 // counts holds the checks that are not stored yet.
 type counts struct {
 	mu      sync.Mutex
-	all     map[counted]*tally  // guarded by mu
-	day     release.Day         // of unknown; guarded by mu
-	unknown map[string]struct{} // versions without a release that are counted one by one; guarded by mu
+	all     map[countKey]*checkCount // guarded by mu
+	day     release.Day              // of unknown; guarded by mu
+	unknown map[string]struct{}      // versions without a release that are counted one by one; guarded by mu
 
 	flushing sync.Mutex // held while they are stored
 
@@ -25,10 +25,10 @@ type counts struct {
 // not stored yet.
 type devices struct {
 	mu  sync.Mutex
-	all map[seenOn]*sketch // guarded by mu
+	all map[deviceKey]*sketch // guarded by mu
 }
 
-type seenOn struct {
+type deviceKey struct {
 	day    release.Day
 	target release.Target
 }
@@ -42,17 +42,17 @@ type sketch struct {
 func (d *devices) add(day release.Day, t release.Target, client string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	k := seenOn{day, t}
-	of := d.all[k]
-	if of == nil {
+	k := deviceKey{day, t}
+	s := d.all[k]
+	if s == nil {
 		if d.all == nil {
-			d.all = map[seenOn]*sketch{}
+			d.all = map[deviceKey]*sketch{}
 		}
-		of = &sketch{stored: true}
-		d.all[k] = of
+		s = &sketch{stored: true}
+		d.all[k] = s
 	}
-	if of.Add(client) {
-		of.stored = false
+	if s.Add(client) {
+		s.stored = false
 	}
 }
 
@@ -60,11 +60,11 @@ func (d *devices) add(day release.Day, t release.Target, client string) {
 func (d *devices) take(day release.Day) (all []release.DailyDevices) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for k, of := range d.all {
+	for k, s := range d.all {
 		switch {
-		case !of.stored:
-			of.stored = true
-			all = append(all, release.DailyDevices{Day: k.day, Target: k.target, Devices: of.Sketch})
+		case !s.stored:
+			s.stored = true
+			all = append(all, release.DailyDevices{Day: k.day, Target: k.target, Devices: s.Sketch})
 		case k.day < day:
 			delete(d.all, k)
 		}
@@ -77,52 +77,52 @@ func (d *devices) restore(all []release.DailyDevices) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, one := range all {
-		if of := d.all[seenOn{one.Day, one.Target}]; of != nil {
-			of.stored = false
+		if s := d.all[deviceKey{one.Day, one.Target}]; s != nil {
+			s.stored = false
 		}
 	}
 }
 
-type counted struct {
+type countKey struct {
 	day     release.Day
 	target  release.Target
 	version string
 }
 
-type tally struct{ checks, offered int64 }
+type checkCount struct{ checks, offered int64 }
 
 // add counts a check.
 func (c *counts) add(day release.Day, t release.Target, v release.Version, known, offered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	version := v.Key() // without build metadata, which could have any number of values
-	if version == "" || !known && !c.single(day, version) {
-		version = release.Other
+	if version == "" || !known && !c.countedSeparately(day, version) {
+		version = release.OtherVersions
 	}
-	n := tally{checks: 1}
+	n := checkCount{checks: 1}
 	if offered {
 		n.offered = 1
 	}
-	c.count(counted{day, t, version}, n)
+	c.count(countKey{day, t, version}, n)
 }
 
 // count adds n to a count. The caller holds mu.
-func (c *counts) count(k counted, n tally) {
-	of := c.all[k]
-	if of == nil {
+func (c *counts) count(k countKey, n checkCount) {
+	total := c.all[k]
+	if total == nil {
 		if c.all == nil {
-			c.all = map[counted]*tally{}
+			c.all = map[countKey]*checkCount{}
 		}
-		of = &tally{}
+		total = &checkCount{}
 		k.version = strings.Clone(k.version) // it may be a substring of a request
-		c.all[k] = of
+		c.all[k] = total
 	}
-	of.checks += n.checks
-	of.offered += n.offered
+	total.checks += n.checks
+	total.offered += n.offered
 }
 
-// single reports whether a version without a release is counted separately. The caller holds mu.
-func (c *counts) single(day release.Day, version string) bool {
+// countedSeparately reports whether a version without a release is counted separately. The caller holds mu.
+func (c *counts) countedSeparately(day release.Day, version string) bool {
 	if c.day != day {
 		c.day, c.unknown = day, map[string]struct{}{}
 	}
@@ -137,11 +137,11 @@ func (c *counts) single(day release.Day, version string) bool {
 }
 
 // take returns the counts and resets them.
-func (c *counts) take() (all []release.Tally) {
+func (c *counts) take() (all []release.CheckCount) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k, n := range c.all {
-		all = append(all, release.Tally{Day: k.day, Target: k.target, Version: k.version, Checks: n.checks, Offered: n.offered})
+		all = append(all, release.CheckCount{Day: k.day, Target: k.target, Version: k.version, Checks: n.checks, Offered: n.offered})
 	}
 	c.all = nil
 	return all
@@ -172,7 +172,7 @@ func (s *Releases) flushChecks(ctx context.Context) error {
 		s.counts.mu.Lock()
 		defer s.counts.mu.Unlock()
 		for _, t := range all {
-			s.counts.count(counted{t.Day, t.Target, t.Version}, tally{t.Checks, t.Offered})
+			s.counts.count(countKey{t.Day, t.Target, t.Version}, checkCount{t.Checks, t.Offered})
 		}
 	}
 	return err

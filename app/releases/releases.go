@@ -53,8 +53,8 @@ type Options struct {
 	Hosts           release.Hosts
 }
 
-// unread is the snapshot before the first read.
-var unread = &release.Snapshot{Revision: -1}
+// emptySnapshot is the snapshot before the first read.
+var emptySnapshot = &release.Snapshot{Revision: -1}
 
 // Releases are the use cases of releases.
 type Releases struct {
@@ -63,29 +63,29 @@ type Releases struct {
 	counts   counts
 	reports  reports
 
-	ctx         context.Context // of the background work
-	stop        context.CancelFunc
-	flushes     context.Context // of storing counts
-	giveUp      context.CancelFunc
-	work        sync.WaitGroup
-	hints       chan struct{}
-	unsubscribe func()
-	reading     sync.Mutex // held while the snapshot is replaced
+	ctx           context.Context // of the background work
+	stop          context.CancelFunc
+	flushes       context.Context // of storing counts
+	cancelFlushes context.CancelFunc
+	work          sync.WaitGroup
+	hints         chan struct{}
+	unsubscribe   func()
+	reading       sync.Mutex // held while the snapshot is replaced
 }
 
 // New returns the use cases, with an empty snapshot until Start.
 func New(o Options) *Releases {
 	s := &Releases{Options: o, hints: make(chan struct{}, 1), unsubscribe: func() {}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.flushes, s.giveUp = context.WithCancel(context.Background())
-	s.snapshot.Store(unread)
+	s.flushes, s.cancelFlushes = context.WithCancel(context.Background())
+	s.snapshot.Store(emptySnapshot)
 	return s
 }
 
 // Start reads the releases, and again after every hint of the bus and tick of poll. A failure to read
 // them is logged, as the database may not be migrated yet. At every tick of count it stores the counts.
 func (s *Releases) Start(ctx context.Context, poll, count <-chan time.Time) error {
-	failing := s.timed(ctx, s.Refresh, false, readFailed)
+	failing := s.runLimited(ctx, s.Refresh, false, readFailed)
 	unsubscribe, err := s.Bus.Subscribe(func(h object.Hint) {
 		if h.Org == release.BusOrg {
 			s.hint()
@@ -103,7 +103,7 @@ func (s *Releases) Start(ctx context.Context, poll, count <-chan time.Time) erro
 			case <-poll:
 			case <-s.hints:
 			}
-			failing = s.timed(s.ctx, s.Refresh, failing, readFailed)
+			failing = s.runLimited(s.ctx, s.Refresh, failing, readFailed)
 		}
 	})
 	s.work.Go(func() {
@@ -113,7 +113,7 @@ func (s *Releases) Start(ctx context.Context, poll, count <-chan time.Time) erro
 			case <-s.ctx.Done():
 				return
 			case <-count:
-				failing = s.timed(s.flushes, s.FlushCounts, failing, "update check counts not stored")
+				failing = s.runLimited(s.flushes, s.FlushCounts, failing, "update check counts not stored")
 			}
 		}
 	})
@@ -131,9 +131,9 @@ func (s *Releases) hint() {
 	}
 }
 
-// timed calls fn with a time limit, and reports whether it failed or panicked. It logs the first of
+// runLimited calls fn with a time limit, and reports whether it failed or panicked. It logs the first of
 // consecutive failures.
-func (s *Releases) timed(ctx context.Context, fn func(context.Context) error, failing bool, failure string) bool {
+func (s *Releases) runLimited(ctx context.Context, fn func(context.Context) error, failing bool, failure string) bool {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	err := fault.Catch(func() error { return fn(ctx) })
@@ -151,8 +151,8 @@ func (s *Releases) timed(ctx context.Context, fn func(context.Context) error, fa
 func (s *Releases) Close(ctx context.Context) error {
 	s.unsubscribe()
 	s.stop()
-	defer s.giveUp()
-	defer context.AfterFunc(ctx, s.giveUp)()
+	defer s.cancelFlushes()
+	defer context.AfterFunc(ctx, s.cancelFlushes)()
 	s.work.Wait()
 	return s.FlushCounts(ctx)
 }
@@ -167,19 +167,19 @@ func (s *Releases) Refresh(ctx context.Context) error {
 		return err
 	}
 	if revision < known.Revision {
-		known = unread // an older backup was restored
+		known = emptySnapshot // an older backup was restored
 	}
 	revision, changed, err := s.Store.Deployment().Releases().Since(ctx, known.Revision)
 	if err != nil {
 		return err
 	}
-	now, err := known.With(revision, changed, func(ids []id.Release) ([]release.Release, error) {
+	next, err := known.With(revision, changed, func(ids []id.Release) ([]release.Release, error) {
 		return s.Store.Deployment().Releases().List(ctx, ids)
 	})
 	if err != nil {
 		return err
 	}
-	s.snapshot.Store(now)
+	s.snapshot.Store(next)
 	return nil
 }
 
@@ -193,16 +193,16 @@ type Check struct {
 // Offer returns the release that a device is offered, nil for none, and counts the check.
 // It reads only memory. The caller must not change the release.
 func (s *Releases) Offer(q Check) *release.Release {
-	now := s.snapshot.Load()
-	offered := now.Offer(q.Target, q.Version, q.Client)
-	s.count(now, q, offered != nil)
+	snapshot := s.snapshot.Load()
+	offered := snapshot.Offer(q.Target, q.Version, q.Client)
+	s.count(snapshot, q, offered != nil)
 	return offered
 }
 
 // count counts a check and its device.
-func (s *Releases) count(now *release.Snapshot, q Check, offered bool) {
+func (s *Releases) count(snapshot *release.Snapshot, q Check, offered bool) {
 	day := release.DayOf(s.Clock.Now())
-	s.counts.add(day, q.Target, q.Version, now.Known(q.Version), offered)
+	s.counts.add(day, q.Target, q.Version, snapshot.Known(q.Version), offered)
 	if q.Client != "" {
 		s.counts.devices.add(day, q.Target, q.Client)
 	}
@@ -232,9 +232,9 @@ func (s *Releases) Publish(ctx context.Context, actor org.Actor, d release.Draft
 	if err := s.checkManager(actor); err != nil {
 		return release.Release{}, err
 	}
-	made, err := release.New(id.Release(s.IDs.New()), d, s.Hosts, s.Clock.Now())
+	created, err := release.New(id.Release(s.IDs.New()), d, s.Hosts, s.Clock.Now())
 	if err == nil {
-		made, err = made.Guarded(d.Guard, actor.Org, release.Outcomes{}, s.Clock.Now())
+		created, err = created.Guarded(d.Guard, actor.Org, release.Outcomes{}, s.Clock.Now())
 	}
 	if err != nil {
 		return release.Release{}, err
@@ -243,7 +243,7 @@ func (s *Releases) Publish(ctx context.Context, actor org.Actor, d release.Draft
 		if err := actor.CheckManager(); err != nil {
 			return err
 		}
-		if err := r.Deployment().Releases().Add(ctx, made); err != nil {
+		if err := r.Deployment().Releases().Add(ctx, created); err != nil {
 			return err
 		}
 		releases, err := r.Deployment().Releases().Count(ctx)
@@ -253,17 +253,17 @@ func (s *Releases) Publish(ctx context.Context, actor org.Actor, d release.Draft
 		if err := release.CheckLimit(releases - 1); err != nil {
 			return err
 		}
-		return s.audit(ctx, r, actor, audit.ReleasePublished, made, made.Describe())
+		return s.audit(ctx, r, actor, audit.ReleasePublished, created, created.Describe())
 	})
 	if err != nil {
 		return release.Release{}, err
 	}
 	s.announce(ctx)
-	return made, nil
+	return created, nil
 }
 
-// errSame rolls back a change that changes nothing.
-var errSame = errors.New("the release is as it was")
+// errUnchanged rolls back a change that changes nothing.
+var errUnchanged = errors.New("the release is as it was")
 
 // Change changes settings of a release. A patch that changes nothing is not audited.
 func (s *Releases) Change(ctx context.Context, actor org.Actor, r id.Release, p release.Patch) (now release.Release, err error) {
@@ -285,7 +285,7 @@ func (s *Releases) Change(ctx context.Context, actor org.Actor, r id.Release, p 
 				next, err = next.Guarded(p.GuardPatch, actor.Org, reported, s.Clock.Now())
 			}
 			if err == nil && next.Same(r) {
-				err = errSame
+				err = errUnchanged
 			}
 			return next, err
 		})
@@ -294,7 +294,7 @@ func (s *Releases) Change(ctx context.Context, actor org.Actor, r id.Release, p 
 		}
 		return s.audit(ctx, records, actor, audit.ReleaseChanged, now, was.Difference(now))
 	})
-	if errors.Is(err, errSame) {
+	if errors.Is(err, errUnchanged) {
 		return was, nil
 	}
 	if err != nil {
@@ -371,17 +371,17 @@ func (s *Releases) Rollout(ctx context.Context, actor org.Actor, r id.Release, c
 	if err := s.Refresh(ctx); err != nil {
 		return release.Entry{}, nil, err
 	}
-	now := s.snapshot.Load()
-	of, ok := now.Get(r)
+	snapshot := s.snapshot.Load()
+	entry, ok := snapshot.Get(r)
 	if !ok {
 		return release.Entry{}, nil, fault.Missing("Release")
 	}
 	all := make([]Eligibility, len(clients))
 	for i, client := range clients {
 		all[i] = Eligibility{Client: client, Bucket: release.Bucket(client)}
-		all[i].Offered, all[i].Reason = now.Explain(of, client)
+		all[i].Offered, all[i].Reason = snapshot.Explain(entry, client)
 	}
-	return of, all, nil
+	return entry, all, nil
 }
 
 // get returns a release as it is stored.
@@ -421,12 +421,12 @@ func (s *Releases) Progress(ctx context.Context, actor org.Actor, r id.Release) 
 		return Progress{}, err
 	}
 	now := s.Clock.Now()
-	p := Progress{Release: r, First: release.DayOf(now.AddDate(0, 0, 1-release.SeenDays)), Last: release.DayOf(now), Counted: found.Counted(all)}
-	of := found.Target
-	if of.Arch == release.Universal {
-		of.Arch = ""
+	p := Progress{Release: r, First: release.DayOf(now.AddDate(0, 0, 1-release.DeviceDays)), Last: release.DayOf(now), Counted: found.Counted(all)}
+	target := found.Target
+	if target.Arch == release.Universal {
+		target.Arch = ""
 	}
-	seen, err := s.Store.Deployment().Adoption().Devices(ctx, p.First, p.Last, of)
+	seen, err := s.Store.Deployment().Adoption().Devices(ctx, p.First, p.Last, target)
 	var sketch release.Sketch
 	for i := range seen {
 		sketch.Merge(&seen[i].Devices)
@@ -437,7 +437,7 @@ func (s *Releases) Progress(ctx context.Context, actor org.Actor, r id.Release) 
 
 // Adoption stores this server's counts, and returns those of the days from first to last, from
 // after the given one, at most limit, 0: all. They may be stale (see ports.Store.From).
-func (s *Releases) Adoption(ctx context.Context, actor org.Actor, first, last release.Day, of release.Target, after release.Tally, limit int) ([]release.Tally, error) {
+func (s *Releases) Adoption(ctx context.Context, actor org.Actor, first, last release.Day, of release.Target, after release.CheckCount, limit int) ([]release.CheckCount, error) {
 	if err := s.checkManager(actor); err != nil {
 		return nil, err
 	}
@@ -445,4 +445,28 @@ func (s *Releases) Adoption(ctx context.Context, actor org.Actor, first, last re
 		return nil, err
 	}
 	return s.From(ctx).Deployment().Adoption().List(ctx, first, last, of, after, limit)
+}
+
+// Feed returns the releases that a device is offered whose updater reads a feed, nil for none,
+// and counts the check. It offers nothing unless fits accepts every release. A device without
+// an architecture gets a release for each (release.Snapshot.OfferEach) and is counted as
+// universal; one without a version is offered the latest. Feed reads only memory. The caller
+// must not change the releases.
+func (s *Releases) Feed(q Check, fits func(*release.Release) bool) []*release.Release {
+	snapshot := s.snapshot.Load()
+	var offered []*release.Release
+	if q.Arch == "" {
+		offered = snapshot.OfferEach(q.Platform, q.Channel, q.Version, q.Client)
+		q.Arch = release.Universal
+	} else if r := snapshot.Offer(q.Target, q.Version, q.Client); r != nil {
+		offered = []*release.Release{r}
+	}
+	for _, r := range offered {
+		if !fits(r) {
+			offered = nil
+			break
+		}
+	}
+	s.count(snapshot, q, offered != nil)
+	return offered
 }

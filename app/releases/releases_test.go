@@ -116,21 +116,21 @@ func (w *fixture) listed(s *server, actor org.Actor, after id.Release, limit int
 }
 
 // storedTallies are the counts that are stored.
-func (w *fixture) storedTallies() []release.Tally {
+func (w *fixture) storedTallies() []release.CheckCount {
 	w.Helper()
-	all := must.Do(w.store.Store.Deployment().Adoption().List(w.Context(), "0001-01-01", "9999-12-31", release.Target{}, release.Tally{}, 0)).Or(w)
+	all := must.Do(w.store.Store.Deployment().Adoption().List(w.Context(), "0001-01-01", "9999-12-31", release.Target{}, release.CheckCount{}, 0)).Or(w)
 	return all
 }
 
-func (w *fixture) checkTallies(want ...release.Tally) {
+func (w *fixture) checkTallies(want ...release.CheckCount) {
 	w.Helper()
 	if got := w.storedTallies(); !slices.Equal(got, want) {
 		w.Errorf("kept is %v, want %v", got, want)
 	}
 }
 
-func tally(day release.Day, version string, checks, offered int64) release.Tally {
-	return release.Tally{Day: day, Target: mac, Version: version, Checks: checks, Offered: offered}
+func checkCount(day release.Day, version string, checks, offered int64) release.CheckCount {
+	return release.CheckCount{Day: day, Target: mac, Version: version, Checks: checks, Offered: offered}
 }
 
 // lossyBus is a bus that loses everything.
@@ -204,7 +204,7 @@ type uncounted struct {
 	of *store
 }
 
-func (u uncounted) Add(ctx context.Context, all []release.Tally) error {
+func (u uncounted) Add(ctx context.Context, all []release.CheckCount) error {
 	if u.of.uncounted.Load() {
 		return errDown
 	}
@@ -262,7 +262,7 @@ func TestRolesThatManageReleases(t *testing.T) {
 		_, change := s.Change(ctx, c.actor, made.ID, release.Patch{Rollout: patch.Value(7)})
 		_, list := w.listed(s, c.actor, "", 0)
 		_, _, rollout := s.Rollout(ctx, c.actor, made.ID, nil)
-		_, adoption := s.Adoption(ctx, c.actor, "2026-01-01", "2026-01-02", release.Target{}, release.Tally{}, 0)
+		_, adoption := s.Adoption(ctx, c.actor, "2026-01-01", "2026-01-02", release.Target{}, release.CheckCount{}, 0)
 		for what, err := range map[string]error{"publish": publish, "change": change, "list": list, "look at a rollout": rollout, "see who has what": adoption} {
 			if c.may && err != nil || !c.may && !fault.Is(err, fault.Forbidden) {
 				t.Errorf("%s: to %s gives %v", c.about, what, err)
@@ -520,11 +520,11 @@ func TestChecksAreCounted(t *testing.T) {
 	s.Offer(check(t, "0.9.0", "a"))
 	w.checkTallies()
 	runTwice(s.count)
-	w.checkTallies(tally("2026-01-02", "0.9.0", 1, 1), tally("2026-01-02", "1.0.0", 2, 0))
+	w.checkTallies(checkCount("2026-01-02", "0.9.0", 1, 1), checkCount("2026-01-02", "1.0.0", 2, 0))
 	w.clock.Set(startTime.Add(21 * time.Hour))
 	s.Offer(check(t, "1.0.0", ""))
-	all, err := s.Adoption(t.Context(), w.ada, "2026-01-03", "2026-01-03", release.Target{}, release.Tally{}, 0)
-	if err != nil || !slices.Equal(all, []release.Tally{tally("2026-01-03", "1.0.0", 1, 0)}) {
+	all, err := s.Adoption(t.Context(), w.ada, "2026-01-03", "2026-01-03", release.Target{}, release.CheckCount{}, 0)
+	if err != nil || !slices.Equal(all, []release.CheckCount{checkCount("2026-01-03", "1.0.0", 1, 0)}) {
 		t.Errorf("who has what is %v, %v", all, err)
 	}
 }
@@ -556,12 +556,12 @@ func TestCountsAreKeptWhileTheStoreFails(t *testing.T) {
 	if n := strings.Count(w.log.String(), "update check counts not stored"); n != 1 {
 		t.Errorf("the log says it %d times:\n%s", n, w.log.String())
 	}
-	must.FailIs(t, must.ErrorOf(s.Adoption(t.Context(), w.ada, "2026-01-01", "2026-01-03", release.Target{}, release.Tally{}, 0)), errDown)
+	must.FailIs(t, must.ErrorOf(s.Adoption(t.Context(), w.ada, "2026-01-01", "2026-01-03", release.Target{}, release.CheckCount{}, 0)), errDown)
 	w.checkTallies()
 	w.store.uncounted.Store(false)
 	for range 2 {
 		runTwice(s.count)
-		w.checkTallies(tally("2026-01-02", "1.0.0", 3, 0))
+		w.checkTallies(checkCount("2026-01-02", "1.0.0", 3, 0))
 		if p, err := s.Progress(t.Context(), w.ada, made.ID); err != nil || p.Devices != 1 || p.Counted.Failed != 3 {
 			t.Errorf("the progress is %+v, %v", p, err)
 		}
@@ -574,7 +574,7 @@ func TestCloseWritesCounts(t *testing.T) {
 	w.Must(s.Start(t.Context(), s.poll, s.count))
 	s.Offer(check(t, "1.0.0", "a"))
 	w.Must(s.Close(t.Context()))
-	w.checkTallies(tally("2026-01-02", "1.0.0", 1, 0))
+	w.checkTallies(checkCount("2026-01-02", "1.0.0", 1, 0))
 	s.Offer(check(t, "1.0.0", "a"))
 	w.store.uncounted.Store(true)
 	must.FailIs(t, s.Close(t.Context()), errDown) // closing without the store
@@ -603,7 +603,7 @@ func TestCloseWaitsForAWriteOfCounts(t *testing.T) {
 		synctest.Wait()
 		close(stored)
 		w.Must(<-closed)
-		w.checkTallies(tally("2026-01-02", "1.0.0", 1, 0))
+		w.checkTallies(checkCount("2026-01-02", "1.0.0", 1, 0))
 	})
 }
 
@@ -616,10 +616,10 @@ func TestACancelledReaderDoesNotInterruptAWriteOfCounts(t *testing.T) {
 		return ctx.Err()
 	}
 	s.Offer(check(t, "1.0.0", "a"))
-	_, _ = s.Adoption(ctx, w.ada, "2026-01-01", "2026-01-03", release.Target{}, release.Tally{}, 0)
+	_, _ = s.Adoption(ctx, w.ada, "2026-01-01", "2026-01-03", release.Target{}, release.CheckCount{}, 0)
 	w.store.response = nil
 	runTwice(s.count)
-	w.checkTallies(tally("2026-01-02", "1.0.0", 1, 0))
+	w.checkTallies(checkCount("2026-01-02", "1.0.0", 1, 0))
 }
 
 func TestCloseEndsWithItsContext(t *testing.T) {
@@ -660,14 +660,14 @@ func TestUnknownVersionsBeyondTheLimitAreCountedTogether(t *testing.T) {
 	for _, c := range w.storedTallies() {
 		byVersion[c.Version] += c.Checks
 	}
-	if len(byVersion) != release.MaxUnknown+2 || byVersion["0.0.0"] != 2 || byVersion[release.Other] != 2*50 || byVersion["1.0.0"] != many {
-		t.Errorf("%d versions are counted, %d checks together, %d of the release", len(byVersion), byVersion[release.Other], byVersion["1.0.0"])
+	if len(byVersion) != release.MaxUnknown+2 || byVersion["0.0.0"] != 2 || byVersion[release.OtherVersions] != 2*50 || byVersion["1.0.0"] != many {
+		t.Errorf("%d versions are counted, %d checks together, %d of the release", len(byVersion), byVersion[release.OtherVersions], byVersion["1.0.0"])
 	}
 	// The next day begins anew.
 	w.clock.Advance(24 * time.Hour)
 	s.Offer(check(t, "0.0.249", "a"))
-	all, err := s.Adoption(t.Context(), w.ada, "2026-01-03", "2026-01-03", release.Target{}, release.Tally{}, 0)
-	if err != nil || !slices.Equal(all, []release.Tally{tally("2026-01-03", "0.0.249", 1, 1)}) {
+	all, err := s.Adoption(t.Context(), w.ada, "2026-01-03", "2026-01-03", release.Target{}, release.CheckCount{}, 0)
+	if err != nil || !slices.Equal(all, []release.CheckCount{checkCount("2026-01-03", "0.0.249", 1, 1)}) {
 		t.Errorf("on the next day it is %v, %v", all, err)
 	}
 }
@@ -707,7 +707,7 @@ func TestNoCheckIsLostOrCountedTwice(t *testing.T) {
 	})
 	all.Wait()
 	w.Must(errors.Join(one.FlushCounts(t.Context()), two.FlushCounts(t.Context())))
-	w.checkTallies(tally("2026-01-02", "0.9.0", askers*times, offers.Load()), tally("2026-01-02", "1.0.0", askers*times, 0))
+	w.checkTallies(checkCount("2026-01-02", "0.9.0", askers*times, offers.Load()), checkCount("2026-01-02", "1.0.0", askers*times, 0))
 	if got, want := one.Snapshot().Revision, int64(51); got != want || two.Snapshot().Revision != want {
 		t.Errorf("the revisions are %d and %d, want %d", got, two.Snapshot().Revision, want)
 	}

@@ -32,21 +32,21 @@ type reportedHour struct {
 
 // reports holds the reports that are not stored yet, and who reported on the present day.
 type reports struct {
-	mu   sync.Mutex
-	day  release.Day                       // of seen; guarded by mu
-	seen map[reporter]struct{}             // guarded by mu
-	all  map[reportedHour]release.Outcomes // guarded by mu
-	// unguarded are the releases whose reports are stored and whose rollout was not looked at since;
+	mu        sync.Mutex
+	day       release.Day                       // of seen; guarded by mu
+	reporters map[reporter]struct{}             // guarded by mu
+	all       map[reportedHour]release.Outcomes // guarded by mu
+	// unchecked are the releases whose reports are stored and whose rollout was not looked at since;
 	// guarded by counts.flushing.
-	unguarded map[id.Release]struct{}
+	unchecked map[id.Release]struct{}
 }
 
 // Report counts an installation that succeeded or failed on a device in the network, if the
 // version is the latest of the target. Of each network it counts one success and one failure of a
 // release a day.
 func (s *Releases) Report(t release.Target, v release.Version, failed bool, network string) {
-	of := s.snapshot.Load().Latest(t)
-	if of == nil || of.Version.Compare(v) != 0 {
+	latest := s.snapshot.Load().Latest(t)
+	if latest == nil || latest.Version.Compare(v) != 0 {
 		return
 	}
 	now := s.Clock.Now().UTC()
@@ -54,18 +54,18 @@ func (s *Releases) Report(t release.Target, v release.Version, failed bool, netw
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if day := release.DayOf(now); r.day != day {
-		r.day, r.seen = day, map[reporter]struct{}{}
+		r.day, r.reporters = day, map[reporter]struct{}{}
 	}
-	by := reporter{of.ID, failed, network}
-	if _, again := r.seen[by]; again || len(r.seen) == maxReporters {
+	by := reporter{latest.ID, failed, network}
+	if _, again := r.reporters[by]; again || len(r.reporters) == maxReporters {
 		return
 	}
-	r.seen[by] = struct{}{}
+	r.reporters[by] = struct{}{}
 	one := release.Outcomes{Succeeded: 1}
 	if failed {
 		one = release.Outcomes{Failed: 1}
 	}
-	r.add(reportedHour{of.ID, now.Truncate(time.Hour)}, one)
+	r.add(reportedHour{latest.ID, now.Truncate(time.Hour)}, one)
 }
 
 // add adds to the reports that are not stored yet. The caller holds mu.
@@ -97,38 +97,38 @@ func (s *Releases) flushReports(ctx context.Context) error {
 			return err
 		}
 	}
-	if s.reports.unguarded == nil {
-		s.reports.unguarded = map[id.Release]struct{}{}
+	if s.reports.unchecked == nil {
+		s.reports.unchecked = map[id.Release]struct{}{}
 	}
 	for of := range taken {
-		s.reports.unguarded[of.release] = struct{}{}
+		s.reports.unchecked[of.release] = struct{}{}
 	}
 	var failed error
-	for of := range s.reports.unguarded {
-		err := s.guard(ctx, of)
+	for releaseID := range s.reports.unchecked {
+		err := s.pauseFailing(ctx, releaseID)
 		if err == nil {
-			delete(s.reports.unguarded, of)
+			delete(s.reports.unchecked, releaseID)
 		}
 		failed = errors.Join(failed, err)
 	}
 	return failed
 }
 
-// guard pauses the rollout of a release if too many of the reported installations failed.
-func (s *Releases) guard(ctx context.Context, of id.Release) error {
-	found, err := s.Store.Deployment().Releases().List(ctx, []id.Release{of})
+// pauseFailing pauses the rollout of a release if too many of the reported installations failed.
+func (s *Releases) pauseFailing(ctx context.Context, releaseID id.Release) error {
+	found, err := s.Store.Deployment().Releases().List(ctx, []id.Release{releaseID})
 	if err != nil || len(found) == 0 || found[0].FailureLimit == nil {
 		return err
 	}
-	all, err := s.Store.Deployment().Reports().Sum(ctx, of)
+	all, err := s.Store.Deployment().Reports().Sum(ctx, releaseID)
 	if err != nil || !found[0].Failing(all) {
 		return err
 	}
 	var why string
 	err = s.Store.Atomic(ctx, func(r ports.Records) error {
-		paused, err := r.Deployment().Releases().Update(ctx, of, func(r release.Release) (release.Release, error) {
+		paused, err := r.Deployment().Releases().Update(ctx, releaseID, func(r release.Release) (release.Release, error) {
 			if !r.Failing(all) {
-				return r, errSame
+				return r, errUnchanged
 			}
 			r, why = r.Halted(all, s.Clock.Now())
 			return r, nil
@@ -142,13 +142,13 @@ func (s *Releases) guard(ctx context.Context, of id.Release) error {
 		} else if err != nil {
 			return err
 		}
-		return r.Journal().Audit().Add(ctx, audit.By(org.Actor{}, audit.Origin{}, id.Entry(s.IDs.New()), owner, audit.ReleasePaused, string(of), why, s.Clock.Now()))
+		return r.Journal().Audit().Add(ctx, audit.By(org.Actor{}, audit.Origin{}, id.Entry(s.IDs.New()), owner, audit.ReleasePaused, string(releaseID), why, s.Clock.Now()))
 	})
-	if errors.Is(err, errSame) {
+	if errors.Is(err, errUnchanged) {
 		return nil
 	}
 	if err == nil {
-		s.Log.Warn("rollout paused", "release", of, "reason", why)
+		s.Log.Warn("rollout paused", "release", releaseID, "reason", why)
 		s.announce(ctx)
 	}
 	return err
@@ -156,15 +156,15 @@ func (s *Releases) guard(ctx context.Context, of id.Release) error {
 
 // Reports stores this server's reports, and returns those of the release by hour, of hours after
 // the given one, at most limit, 0: all.
-func (s *Releases) Reports(ctx context.Context, actor org.Actor, of id.Release, after time.Time, limit int) ([]release.Report, error) {
+func (s *Releases) Reports(ctx context.Context, actor org.Actor, releaseID id.Release, after time.Time, limit int) ([]release.Report, error) {
 	if err := s.checkManager(actor); err != nil {
 		return nil, err
 	}
 	if err := s.flushFor(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := s.get(ctx, of); err != nil {
+	if _, err := s.get(ctx, releaseID); err != nil {
 		return nil, err
 	}
-	return s.Store.Deployment().Reports().List(ctx, of, after, limit)
+	return s.Store.Deployment().Reports().List(ctx, releaseID, after, limit)
 }

@@ -19,13 +19,13 @@ type recent []atomic.Pointer[task.Task]
 
 func newRecent() recent { return make(recent, 4096) }
 
-func (r recent) place(t id.Task) *atomic.Pointer[task.Task] {
+func (r recent) slot(t id.Task) *atomic.Pointer[task.Task] {
 	return &r[int(crc32.ChecksumIEEE([]byte(t)))%len(r)]
 }
 
 // get is a reader of tasks that may have changed since.
 func (r recent) get(_ context.Context, o id.Org, t id.Task) (task.Task, error) {
-	if was := r.place(t).Load(); was != nil && was.ID == t && was.Org == o {
+	if was := r.slot(t).Load(); was != nil && was.ID == t && was.Org == o {
 		return *was, nil
 	}
 	return task.Task{}, fault.Missing("Task")
@@ -37,6 +37,6 @@ func (r recent) put(t task.Task) {
 		size += len(*t.Description)
 	}
 	if size <= maxRecentText {
-		r.place(t.ID).Store(&t)
+		r.slot(t.ID).Store(&t)
 	}
 }

@@ -53,14 +53,14 @@ func (m Match) check(t task.Task) error {
 // List calls each with the tasks that the actor sees and the filter selects. A search examines
 // task.MaxExamined of them.
 func (s *Tasks) List(ctx context.Context, actor org.Actor, f task.Filter, each func(task.Task) error) error {
-	f.Examined = task.MaxExamined
+	f.ExamineLimit = task.MaxExamined
 	return s.store.Work().Tasks().List(ctx, actor.Org, actor, f, each)
 }
 
 // ListUnconfirmed is List for an actor that access.Access.Cached returned: NotFound if the
 // organisation is at another epoch than the actor, or the list is empty.
 func (s *Tasks) ListUnconfirmed(ctx context.Context, actor org.Actor, f task.Filter, each func(task.Task) error) error {
-	f.Examined = task.MaxExamined
+	f.ExamineLimit = task.MaxExamined
 	return s.store.Work().TasksAt(actor.Epoch()).List(ctx, actor.Org, actor, f, each)
 }
 
@@ -88,7 +88,7 @@ func (s *Tasks) get(ctx context.Context, read reader, actor org.Actor, t id.Task
 }
 
 func checkVisible(actor org.Actor, t task.Task) error {
-	if !t.Visible(actor) {
+	if !t.VisibleTo(actor) {
 		return fault.Missing("Task")
 	}
 	return nil
@@ -97,12 +97,12 @@ func checkVisible(actor org.Actor, t task.Task) error {
 // Create adds a task after all others of the organisation. The actor may be one that
 // access.Access.Cached returned.
 func (s *Tasks) Create(ctx context.Context, actor org.Actor, d task.Draft) (added task.Task, err error) {
-	made, err := s.draft(actor, d)
+	created, err := s.draft(actor, d)
 	if err != nil {
 		return task.Task{}, err
 	}
 	err = s.atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := checkPlace(actor, d); err != nil {
+		if err := checkWorkspace(actor, d); err != nil {
 			return err
 		}
 		if d.Assignee != nil {
@@ -110,8 +110,8 @@ func (s *Tasks) Create(ctx context.Context, actor org.Actor, d task.Draft) (adde
 				return err
 			}
 		}
-		added, err = r.Work().Tasks().Add(ctx, actor.Org, made)
-		return workspaceGone(err)
+		added, err = r.Work().Tasks().Add(ctx, actor.Org, created)
+		return workspaceNotFound(err)
 	})
 	return added, err
 }
@@ -123,17 +123,17 @@ func (s *Tasks) CreateUnconfirmed(ctx context.Context, actor org.Actor, d task.D
 	if d.Assignee != nil {
 		return s.Create(ctx, actor, d)
 	}
-	made, err := s.draft(actor, d)
+	created, err := s.draft(actor, d)
 	if err == nil {
-		err = checkPlace(actor, d)
+		err = checkWorkspace(actor, d)
 	}
 	if err != nil {
 		return task.Task{}, err
 	}
-	if made, err = s.store.Work().TasksAt(actor.Epoch()).Add(ctx, actor.Org, made); err == nil {
-		s.recent.put(made)
+	if created, err = s.store.Work().TasksAt(actor.Epoch()).Add(ctx, actor.Org, created); err == nil {
+		s.recent.put(created)
 	}
-	return made, workspaceGone(err)
+	return created, workspaceNotFound(err)
 }
 
 // draft returns the task of a draft.
@@ -141,13 +141,13 @@ func (s *Tasks) draft(actor org.Actor, d task.Draft) (task.Task, error) {
 	return task.New(cmp.Or(d.ID, id.Task(s.ids.New())), actor.Org, actor.User, d, s.clock.Now())
 }
 
-// checkPlace returns an error unless the actor may add tasks to the workspace of a draft.
-func checkPlace(actor org.Actor, d task.Draft) error {
+// checkWorkspace returns an error unless the actor may add tasks to the workspace of a draft.
+func checkWorkspace(actor org.Actor, d task.Draft) error {
 	if err := actor.CheckWrite(); err != nil {
 		return err
 	}
 	if d.Workspace != nil && !actor.SeesWorkspace(*d.Workspace) {
-		return noWorkspace()
+		return invalidWorkspace()
 	}
 	return nil
 }
@@ -178,13 +178,13 @@ func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Ma
 			was = there.Clone()
 			next, err := s.patched(actor, was, match, p, admit)
 			if err == nil && next.Workspace != nil && (was.Workspace == nil || *was.Workspace != *next.Workspace) && !actor.SeesWorkspace(*next.Workspace) {
-				err = noWorkspace()
+				err = invalidWorkspace()
 			}
 			return next, err
 		})
 		if err != nil {
-			if _, moves := p.Workspace.Get(); moves && was.ID != "" && was.Visible(actor) {
-				err = workspaceGone(err)
+			if _, moves := p.Workspace.Get(); moves && was.ID != "" && was.VisibleTo(actor) {
+				err = workspaceNotFound(err)
 			}
 			return err
 		}
@@ -234,17 +234,17 @@ func (s *Tasks) patched(actor org.Actor, was task.Task, match Match, p task.Patc
 }
 
 // difference returns the changes that a task's history gets, none if no field has changed.
-func (s *Tasks) difference(actor org.Actor, was, is task.Task) []task.Change {
-	fields := task.Diff(was, is)
+func (s *Tasks) difference(actor org.Actor, was, next task.Task) []task.Change {
+	fields := task.Diff(was, next)
 	if len(fields) == 0 {
 		return nil
 	}
-	return []task.Change{s.historyEntry(actor, is.ID, is.UpdatedAt, "", fields)}
+	return []task.Change{s.historyEntry(actor, next.ID, next.UpdatedAt, "", fields)}
 }
 
-// changesAtOnce is how many changes of a task's history one transaction deletes; others can
+// historyBatch is how many changes of a task's history one transaction deletes; others can
 // write in between.
-const changesAtOnce = 1000
+const historyBatch = 1000
 
 // Delete removes a task that the actor sees. A long history is removed first, in several
 // transactions.
@@ -265,7 +265,7 @@ func (s *Tasks) Delete(ctx context.Context, actor org.Actor, t id.Task, match Ma
 				err = allow(was)
 			}
 			if err == nil {
-				more, err = r.Work().TaskHistory().Remove(ctx, actor.Org, t, changesAtOnce)
+				more, err = r.Work().TaskHistory().Remove(ctx, actor.Org, t, historyBatch)
 			}
 			if err != nil || more {
 				return err
@@ -286,7 +286,7 @@ func (s *Tasks) Reorder(ctx context.Context, actor org.Actor, o task.Order, each
 	if err := c.Err(); err != nil {
 		return err
 	}
-	return s.move(ctx, actor, "taskIds", o.Tasks, each, func(i int, was task.Placement) (task.Placement, string) {
+	return s.reposition(ctx, actor, "taskIds", o.Tasks, each, func(i int, was task.Placement) (task.Placement, string) {
 		was.SortOrder = o.First + int64(i)
 		return was, ""
 	})
@@ -304,26 +304,26 @@ func (s *Tasks) Reprioritize(ctx context.Context, actor org.Actor, changes []tas
 	if err := c.Err(); err != nil {
 		return err
 	}
-	return s.move(ctx, actor, "changes", named, each, func(i int, was task.Placement) (task.Placement, string) {
+	return s.reposition(ctx, actor, "changes", named, each, func(i int, was task.Placement) (task.Placement, string) {
 		return was.Reprioritized(changes[i]), changes[i].Reason
 	})
 }
 
-// move stores the placements that change returns, and adds those with a reason to the tasks'
+// reposition stores the placements that change returns, and adds those with a reason to the tasks'
 // histories.
-func (s *Tasks) move(ctx context.Context, actor org.Actor, field string, named []id.Task, each func(task.Task) error, change func(int, task.Placement) (task.Placement, string)) error {
+func (s *Tasks) reposition(ctx context.Context, actor org.Actor, field string, named []id.Task, each func(task.Task) error, change func(int, task.Placement) (task.Placement, string)) error {
 	if len(named) == 0 {
 		return fault.Field(field, "must not be empty")
 	}
 	if len(named) > MaxTasks {
 		return fault.Field(field, "must name at most %d tasks", MaxTasks)
 	}
-	once := make(map[id.Task]bool, len(named))
+	seen := make(map[id.Task]bool, len(named))
 	for _, t := range named {
-		if once[t] {
+		if seen[t] {
 			return fault.Field(field, "must not name a task twice")
 		}
-		once[t] = true
+		seen[t] = true
 	}
 	now := s.clock.Now()
 	err := s.atomic(ctx, actor, func(r ports.Records, present org.Actor) error {
@@ -334,17 +334,17 @@ func (s *Tasks) move(ctx context.Context, actor org.Actor, field string, named [
 		var history []task.Change
 		tags := 0
 		err := r.Work().TaskSets().Move(ctx, actor.Org, named, now, func(i int, was task.Placement) (task.Placement, error) {
-			if !was.Visible(actor) {
+			if !was.VisibleTo(actor) {
 				return was, fault.Missing("Task")
 			}
 			if tags += was.Tags; tags > MaxOperandTags {
 				return was, fault.Field(field, "must not name tasks with more than %d tags in all", MaxOperandTags)
 			}
-			is, reason := change(i, was)
+			next, reason := change(i, was)
 			if reason != "" {
-				history = append(history, s.historyEntry(actor, was.Task, now, reason, was.Diff(is)))
+				history = append(history, s.historyEntry(actor, was.Task, now, reason, was.Diff(next)))
 			}
-			return is, nil
+			return next, nil
 		})
 		if err != nil || history == nil {
 			return err
@@ -355,7 +355,7 @@ func (s *Tasks) move(ctx context.Context, actor org.Actor, field string, named [
 		return err
 	}
 	return s.store.Work().TaskSets().List(ctx, actor.Org, named, func(t task.Task) error {
-		if !t.Visible(actor) { // it was moved to another workspace meanwhile
+		if !t.VisibleTo(actor) { // it was moved to another workspace meanwhile
 			return nil
 		}
 		return each(t)
@@ -386,14 +386,14 @@ func checkAssignee(ctx context.Context, r ports.Records, o id.Org, user id.User)
 	return err
 }
 
-func noWorkspace() error {
+func invalidWorkspace() error {
 	return fault.Field("workspaceId", "must be a workspace that you can see")
 }
 
-// workspaceGone turns NotFound of a workspace that was deleted meanwhile into Invalid.
-func workspaceGone(err error) error {
+// workspaceNotFound turns NotFound of a workspace that was deleted meanwhile into Invalid.
+func workspaceNotFound(err error) error {
 	if fault.Is(err, fault.NotFound) {
-		return noWorkspace()
+		return invalidWorkspace()
 	}
 	return err
 }

@@ -71,9 +71,9 @@ func (s *Teams) list(ctx context.Context, r ports.Records, actor org.Actor, afte
 		r = s.store
 	}
 	for shown := 0; ; r = s.store {
-		some := own[:min(batch, len(own))]
-		own = own[len(some):]
-		found, err := r.Work().Teams().List(ctx, actor.Org, some)
+		chunk := own[:min(batch, len(own))]
+		own = own[len(chunk):]
+		found, err := r.Work().Teams().List(ctx, actor.Org, chunk)
 		if err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func (s *Teams) Get(ctx context.Context, actor org.Actor, t id.Team) (team.Team,
 // Create makes a team whose first member is its creator.
 func (s *Teams) Create(ctx context.Context, actor org.Actor, d team.Draft) (team.Team, error) {
 	now := s.clock.Now()
-	made, err := team.New(cmp.Or(d.ID, id.Team(s.ids.New())), actor.Org, team.Standard, actor.User, d, now)
+	created, err := team.New(cmp.Or(d.ID, id.Team(s.ids.New())), actor.Org, team.Standard, actor.User, d, now)
 	if err != nil {
 		return team.Team{}, err
 	}
@@ -107,20 +107,20 @@ func (s *Teams) Create(ctx context.Context, actor org.Actor, d team.Draft) (team
 		if err := actor.CheckWrite(); err != nil {
 			return err
 		}
-		there, err := r.Work().Teams().Refs(ctx, actor.Org)
+		existing, err := r.Work().Teams().Refs(ctx, actor.Org)
 		if err != nil {
 			return err
 		}
-		if err := team.CheckLimit(len(there)); err != nil {
+		if err := team.CheckLimit(len(existing)); err != nil {
 			return err
 		}
-		if err := r.Work().Teams().Add(ctx, actor.Org, made); err != nil {
+		if err := r.Work().Teams().Add(ctx, actor.Org, created); err != nil {
 			return err
 		}
-		_, err = r.Work().TeamMembers().Put(ctx, actor.Org, team.Member{Team: made.ID, User: actor.User, JoinedAt: now})
+		_, err = r.Work().TeamMembers().Put(ctx, actor.Org, team.Member{Team: created.ID, User: actor.User, JoinedAt: now})
 		return err
 	})
-	return made, err
+	return created, err
 }
 
 // Update changes a team that the actor belongs to or manages.
@@ -144,9 +144,9 @@ func (s *Teams) Update(ctx context.Context, actor org.Actor, t id.Team, p team.P
 func (s *Teams) Delete(ctx context.Context, actor org.Actor, t id.Team) error {
 	for {
 		var last string
-		err := s.locked(ctx, actor, func(r ports.Records, is org.Actor) (err error) {
-			actor = is
-			last, err = s.delete(ctx, r, is, t)
+		err := s.locked(ctx, actor, func(r ports.Records, current org.Actor) (err error) {
+			actor = current
+			last, err = s.delete(ctx, r, current, t)
 			return err
 		})
 		if err != nil || last == "" {
@@ -154,9 +154,9 @@ func (s *Teams) Delete(ctx context.Context, actor org.Actor, t id.Team) error {
 		}
 		for last != "" {
 			after := last
-			err := s.atomic(ctx, actor, func(r ports.Records, is org.Actor) (err error) {
-				actor = is
-				last, err = s.sweepFiles(ctx, r, is, t, after)
+			err := s.atomic(ctx, actor, func(r ports.Records, current org.Actor) (err error) {
+				actor = current
+				last, err = s.sweepFiles(ctx, r, current, t, after)
 				return err
 			})
 			if err != nil {
@@ -176,11 +176,11 @@ func (s *Teams) delete(ctx context.Context, r ports.Records, actor org.Actor, t 
 	if err != nil {
 		return "", err
 	}
-	seen, err := s.audience(ctx, r, was, 0)
+	audience, err := s.audience(ctx, r, was, 0)
 	if err != nil {
 		return "", err
 	}
-	if _, err := r.Storage().Changes().Append(ctx, actor.Org, object.NewAccessChange(seen, actor.User, s.clock.Now())); err != nil {
+	if _, err := r.Storage().Changes().Append(ctx, actor.Org, object.NewAccessChange(audience, actor.User, s.clock.Now())); err != nil {
 		return "", err
 	}
 	return "", r.Work().Teams().Remove(ctx, actor.Org, t)
@@ -225,11 +225,11 @@ func (s *Teams) audience(ctx context.Context, r ports.Records, t team.Team, limi
 // Members calls each with a team's members by when they joined; after and limit page it, zero
 // values mean from the start and all. The members of the shared team are the organisation's.
 func (s *Teams) Members(ctx context.Context, actor org.Actor, t id.Team, after id.Position[id.User], limit int, each func(team.Profile) error) error {
-	of, err := visible(ctx, s.store, actor, t)
+	found, err := visible(ctx, s.store, actor, t)
 	if err != nil {
 		return err
 	}
-	if of.Kind != team.Shared {
+	if found.Kind != team.Shared {
 		return s.store.Work().TeamMembers().List(ctx, actor.Org, t, after, limit, each)
 	}
 	return s.store.Directory().Members().List(ctx, actor.Org, org.MemberFilter{After: after, Limit: limit}, func(p org.Profile) error {

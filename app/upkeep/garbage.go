@@ -16,7 +16,6 @@ const batchSize = 500
 // Reason is why a blob is garbage.
 type Reason string
 
-// The reasons.
 const (
 	Unnamed Reason = "named by no object"                // replaced, deleted, or never finished
 	Unknown Reason = "in the store, not in the database" // for example after the database was restored
@@ -29,7 +28,7 @@ type Garbage struct {
 	Since  time.Time // when the name was announced or discarded; of an Unknown blob, when it was written
 }
 
-// Collect removes the blobs that no object has named for object.Grace, and their names. If
+// Collect removes the blobs that no object has named for object.BlobGracePeriod, and their names. If
 // whole is set it also lists the store for blobs that the database does not know. If dry is
 // set it removes nothing. It calls each with every blob that it removed or would remove; an
 // error of each ends the collection and is returned. Blobs that the store does not remove are
@@ -37,28 +36,28 @@ type Garbage struct {
 // them in a row the store may not answer at all: the names after them are left to the next collection, which
 // begins with them. Any number of servers may collect concurrently.
 func (u *Upkeep) Collect(ctx context.Context, whole, dry bool, each func(Garbage) error) error {
-	before := u.clock.Now().Add(-object.Grace)
+	before := u.clock.Now().Add(-object.BlobGracePeriod)
 	names := u.store.Storage().BlobNames()
 	if !dry {
 		if err := names.Expire(ctx, before); err != nil {
 			return err
 		}
 	}
-	var left failures
-	if err := u.collectNames(ctx, before, whole, dry, &left, each); err != nil {
-		return errors.Join(left.err(), err)
+	var failed failures
+	if err := u.collectNames(ctx, before, whole, dry, &failed, each); err != nil {
+		return errors.Join(failed.err(), err)
 	}
 	if whole {
-		return errors.Join(u.search(ctx, before, dry, &left, each), left.err())
+		return errors.Join(u.collectUnknown(ctx, before, dry, &failed, each), failed.err())
 	}
-	return left.err()
+	return failed.err()
 }
 
 // collectNames collects the blobs whose names are due, after u.last.
-func (u *Upkeep) collectNames(ctx context.Context, before time.Time, whole, dry bool, left *failures, each func(Garbage) error) error {
+func (u *Upkeep) collectNames(ctx context.Context, before time.Time, whole, dry bool, failed *failures, each func(Garbage) error) error {
 	after := ""
 	if !dry {
-		if last := u.last.Swap(nil); last != nil {
+		if last := u.resumeAfter.Swap(nil); last != nil {
 			after = *last
 		}
 	}
@@ -68,11 +67,11 @@ func (u *Upkeep) collectNames(ctx context.Context, before time.Time, whole, dry 
 			return err
 		}
 		for _, b := range due {
-			if err := left.note(ctx, u.collect(ctx, b, dry, each)); err != nil {
+			if err := failed.note(ctx, u.collect(ctx, b, dry, each)); err != nil {
 				return err
 			}
-			if left.row == maxFailures && !whole {
-				u.last.Store(&b.Name)
+			if failed.consecutive == maxFailures && !whole {
+				u.resumeAfter.Store(&b.Name)
 				return nil
 			}
 		}
@@ -89,19 +88,19 @@ const maxFailures = 10
 
 // failures are the blobs that the store did not remove.
 type failures struct {
-	first []error // at most maxFailures
-	all   int
-	row   int // since the last blob without a failure
+	first       []error // at most maxFailures
+	total       int
+	consecutive int // since the last blob without a failure
 }
 
 // note counts the result of a removal. It returns an error that ends the collection.
 func (f *failures) note(ctx context.Context, err error) error {
 	if _, failed := err.(removeError); !failed || ctx.Err() != nil {
-		f.row = 0
+		f.consecutive = 0
 		return err
 	}
-	f.all++
-	f.row++
+	f.total++
+	f.consecutive++
 	if len(f.first) < maxFailures {
 		f.first = append(f.first, err)
 	}
@@ -109,8 +108,8 @@ func (f *failures) note(ctx context.Context, err error) error {
 }
 
 func (f *failures) err() error {
-	if f.all > len(f.first) {
-		return errors.Join(append(f.first, fmt.Errorf("and %d more blobs are not removed", f.all-len(f.first)))...)
+	if f.total > len(f.first) {
+		return errors.Join(append(f.first, fmt.Errorf("and %d more blobs are not removed", f.total-len(f.first)))...)
 	}
 	return errors.Join(f.first...)
 }
@@ -146,14 +145,14 @@ func (u *Upkeep) removeUnknown(ctx context.Context, g Garbage, dry bool, each fu
 	return each(g)
 }
 
-// search removes blobs that the database does not know. A name is announced before its blob
+// collectUnknown removes blobs that the database does not know. A name is announced before its blob
 // is written, so an old blob without a name will never get one. If the database knows none
 // of the old blobs, it belongs to another store: search removes nothing and fails with
 // Conflict.
-func (u *Upkeep) search(ctx context.Context, before time.Time, dry bool, left *failures, each func(Garbage) error) error {
+func (u *Upkeep) collectUnknown(ctx context.Context, before time.Time, dry bool, failed *failures, each func(Garbage) error) error {
 	if !dry {
 		known, found := false, false
-		err := u.unknown(ctx, before, true, &known, left, func(Garbage) error {
+		err := u.eachUnknown(ctx, before, true, &known, failed, func(Garbage) error {
 			found = true
 			return nil
 		})
@@ -164,12 +163,12 @@ func (u *Upkeep) search(ctx context.Context, before time.Time, dry bool, left *f
 			return fault.New(fault.Conflict, "The database knows nothing of what is in the store of blobs: they do not belong together")
 		}
 	}
-	return u.unknown(ctx, before, dry, new(bool), left, each)
+	return u.eachUnknown(ctx, before, dry, new(bool), failed, each)
 }
 
-// unknown calls each with the old blobs that the database does not know, removed unless dry
+// eachUnknown calls each with the old blobs that the database does not know, removed unless dry
 // is set. It sets anyKnown if the database knows one.
-func (u *Upkeep) unknown(ctx context.Context, before time.Time, dry bool, anyKnown *bool, left *failures, each func(Garbage) error) error {
+func (u *Upkeep) eachUnknown(ctx context.Context, before time.Time, dry bool, anyKnown *bool, failed *failures, each func(Garbage) error) error {
 	var old []Garbage
 	flush := func() error {
 		names := make([]string, len(old))
@@ -185,7 +184,7 @@ func (u *Upkeep) unknown(ctx context.Context, before time.Time, dry bool, anyKno
 				*anyKnown = true
 				continue
 			}
-			if err := left.note(ctx, u.removeUnknown(ctx, g, dry, each)); err != nil {
+			if err := failed.note(ctx, u.removeUnknown(ctx, g, dry, each)); err != nil {
 				return err
 			}
 		}

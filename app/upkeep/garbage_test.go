@@ -74,7 +74,7 @@ func (y *fixture) collect(t testing.TB, whole, dry bool) map[string]upkeep.Reaso
 	t.Helper()
 	found := map[string]upkeep.Reason{}
 	must.NoError(t, y.Upkeep.Collect(t.Context(), whole, dry, func(g upkeep.Garbage) error {
-		if _, twice := found[g.Name]; twice || !g.Since.Before(y.Clock.Now().Add(-object.Grace)) {
+		if _, twice := found[g.Name]; twice || !g.Since.Before(y.Clock.Now().Add(-object.BlobGracePeriod)) {
 			t.Errorf("%+v is found twice or too early", g)
 		}
 		found[g.Name] = g.Reason
@@ -120,7 +120,7 @@ func withoutReason(all map[string]upkeep.Reason, r upkeep.Reason) map[string]upk
 func TestGarbageIsCollectedWhenItsGraceIsOver(t *testing.T) {
 	y := newFixture(t)
 	everything := must.Do(y.BlobNames(t.Context())).Or(t)
-	y.Clock.Advance(object.Grace)
+	y.Clock.Advance(object.BlobGracePeriod)
 	if found := y.collect(t, true, false); len(found) > 0 {
 		t.Errorf("before its time %v was collected", found)
 	}
@@ -138,7 +138,7 @@ func TestGarbageIsCollectedWhenItsGraceIsOver(t *testing.T) {
 	}
 	y.checkStored(t, y.stored)
 	y.checkNoNames(t)
-	y.Clock.Advance(1000 * object.Grace)
+	y.Clock.Advance(1000 * object.BlobGracePeriod)
 	if found := y.collect(t, true, false); len(found) > 0 {
 		t.Errorf("later %v was collected", found)
 	}
@@ -148,7 +148,7 @@ func TestGarbageIsCollectedWhenItsGraceIsOver(t *testing.T) {
 func TestADryRunListsGarbageAndRemovesNothing(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		y := newFixture(t)
-		y.Clock.Advance(object.Grace + time.Millisecond)
+		y.Clock.Advance(object.BlobGracePeriod + time.Millisecond)
 		everything := must.Do(y.BlobNames(t.Context())).Or(t)
 		names := y.names(t)
 		would := y.collect(t, whole, true)
@@ -169,7 +169,7 @@ func TestADryRunListsGarbageAndRemovesNothing(t *testing.T) {
 
 func TestACollectionThatStopsAnywhereIsTakenUpAgain(t *testing.T) {
 	clear := newFixture(t)
-	clear.Clock.Advance(object.Grace + time.Millisecond)
+	clear.Clock.Advance(object.BlobGracePeriod + time.Millisecond)
 	clear.collect(t, true, false)
 	calls := clear.Faults.Calls()
 	if len(calls) < 10 {
@@ -179,7 +179,7 @@ func TestACollectionThatStopsAnywhereIsTakenUpAgain(t *testing.T) {
 		for _, failure := range harness.AllFaults {
 			t.Run(fmt.Sprintf("call %d, %s: %s", at, call, failure), func(t *testing.T) {
 				y := newFixture(t)
-				y.Clock.Advance(object.Grace + time.Millisecond)
+				y.Clock.Advance(object.BlobGracePeriod + time.Millisecond)
 				y.Faults.Reset(at, failure)
 				err, died := harness.Run(func() error {
 					return y.Upkeep.Collect(t.Context(), true, false, func(upkeep.Garbage) error { return nil })
@@ -205,7 +205,7 @@ func TestASecondCollectorMayRunAtAnyMomentOfTheFirst(t *testing.T) {
 	for _, call := range []string{"BlobNames.Due", "BlobNames.Expire", "Blobs.Remove", "BlobNames.Forget", "Blobs.List", "BlobNames.Known"} {
 		t.Run("during "+call, func(t *testing.T) {
 			y := newFixture(t)
-			y.Clock.Advance(object.Grace + time.Millisecond)
+			y.Clock.Advance(object.BlobGracePeriod + time.Millisecond)
 			ran := false
 			y.Faults.During(call, func() {
 				ran = true
@@ -221,7 +221,7 @@ func TestASecondCollectorMayRunAtAnyMomentOfTheFirst(t *testing.T) {
 	}
 	t.Run("all the time", func(t *testing.T) {
 		y := newFixture(t)
-		y.Clock.Advance(object.Grace + time.Millisecond)
+		y.Clock.Advance(object.BlobGracePeriod + time.Millisecond)
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
@@ -250,7 +250,7 @@ func TestAnUploadAsLongAsTheGraceSucceedsOrFailsCompletely(t *testing.T) {
 				made, failed = y.Objects.Create(ctx, y.ada, object.Draft{Path: "slow", Kind: object.Template, Scope: object.Shared}, harness.Text("slow"))
 			})
 			<-begun
-			y.Clock.Advance(object.Grace + time.Millisecond)
+			y.Clock.Advance(object.BlobGracePeriod + time.Millisecond)
 			finish := sync.OnceFunc(func() { close(end); upload.Wait() })
 			y.Faults.During(call, finish)
 			if call == none {
@@ -275,7 +275,7 @@ func TestAnUploadAsLongAsTheGraceSucceedsOrFailsCompletely(t *testing.T) {
 // TestANameThatIsOldWhenItIsAnnouncedIsNotTakenFromItsUpload announces a name by a clock behind the collector's.
 func TestANameThatIsOldWhenItIsAnnouncedIsNotTakenFromItsUpload(t *testing.T) {
 	y, ctx := newFixture(t), t.Context()
-	y.Clock.Advance(object.Grace + time.Millisecond)
+	y.Clock.Advance(object.BlobGracePeriod + time.Millisecond)
 	y.Faults.During("BlobNames.Expire", func() {
 		must.Succeed(t, y.Store.Storage().BlobNames().Announce(ctx, y.ada.Org, "late@1-d", 0, startTime))
 		must.Succeed(t, y.Blobs.Put(ctx, "late@1-d", "", -1, strings.NewReader("late")))
@@ -296,7 +296,7 @@ func TestAnErrorOfTheVisitorEndsTheCollection(t *testing.T) {
 	enough := errors.New("enough")
 	for _, dry := range []bool{false, true} {
 		y := newFixture(t)
-		y.Clock.Advance(object.Grace + time.Millisecond)
+		y.Clock.Advance(object.BlobGracePeriod + time.Millisecond)
 		removed := 0
 		err := y.Upkeep.Collect(t.Context(), true, dry, func(upkeep.Garbage) error {
 			removed++
@@ -313,10 +313,10 @@ func TestAnErrorOfTheVisitorEndsTheCollection(t *testing.T) {
 
 func TestABlobThatTheStoreKeepsDoesNotEndTheCollection(t *testing.T) {
 	clear := newFixture(t)
-	clear.Clock.Advance(object.Grace + time.Millisecond)
+	clear.Clock.Advance(object.BlobGracePeriod + time.Millisecond)
 	clear.collect(t, true, false)
 	y := newFixture(t)
-	y.Clock.Advance(object.Grace + time.Millisecond)
+	y.Clock.Advance(object.BlobGracePeriod + time.Millisecond)
 	y.Faults.Reset(slices.Index(clear.Faults.Calls(), "Blobs.Remove"), harness.Refused)
 	removed := 0
 	err := y.Upkeep.Collect(t.Context(), true, false, func(upkeep.Garbage) error {
@@ -371,7 +371,7 @@ func TestBlobsThatTheStoreKeepsDoNotHoldUpOthers(t *testing.T) {
 						must.NoError(t, d.Store.Storage().BlobNames().Announce(ctx, ada.Org, nth(i), 0, startTime))
 					}
 				}
-				d.Clock.Advance(object.Grace + time.Millisecond)
+				d.Clock.Advance(object.BlobGracePeriod + time.Millisecond)
 				blobs := &keepingBlobs{Blobs: d.Blobs, keeps: test.keeps}
 				u := upkeep.New(d.Store, blobs, d.Clock, nil, time.Hour)
 				removed, collections := 0, test.collections
@@ -408,7 +408,7 @@ func TestMoreGarbageThanIsHeldAtATimeIsCollectedWhole(t *testing.T) {
 		}
 		must.NoError(t, names.Announce(ctx, y.ada.Org, fmt.Sprintf("many/announced %d", i), 0, y.Clock.Now()))
 	}
-	y.Clock.Advance(object.Grace + time.Millisecond)
+	y.Clock.Advance(object.BlobGracePeriod + time.Millisecond)
 	would := y.collect(t, true, true)
 	did := y.collect(t, true, false)
 	if len(did) != 2*1234+len(y.reasons) || !maps.Equal(would, did) {
@@ -465,7 +465,7 @@ func TestTheBlobsOfAnErasedOrganisationAreCollected(t *testing.T) {
 	}
 	y.Clock.Advance(time.Millisecond)
 	work()
-	y.Clock.Advance(object.Grace + time.Millisecond)
+	y.Clock.Advance(object.BlobGracePeriod + time.Millisecond)
 	if kept := work(); !maps.Equal(kept, map[string]bool{stray: true}) {
 		t.Errorf("there is %v", kept)
 	}
@@ -474,7 +474,7 @@ func TestTheBlobsOfAnErasedOrganisationAreCollected(t *testing.T) {
 
 func TestTheStoreOfAnotherDatabaseIsNotCollected(t *testing.T) {
 	other, ctx := newFixture(t), t.Context()
-	other.Clock.Advance(object.Grace + time.Millisecond)
+	other.Clock.Advance(object.BlobGracePeriod + time.Millisecond)
 	before := must.Do(other.BlobNames(ctx)).Or(t)
 	fresh, err := harness.NewDeployment(other.Clock.Now())
 	must.NoError(t, err)

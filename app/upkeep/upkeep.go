@@ -34,7 +34,7 @@ type Upkeep struct {
 	connectors *connectors.Connectors
 	retention  time.Duration
 
-	last atomic.Pointer[string] // name that the last collection ended at; nil: at no name
+	resumeAfter atomic.Pointer[string] // name that the last collection ended at; nil: at no name
 }
 
 // New returns the regular work over the store and its blobs. Retention is how long entries
@@ -52,7 +52,7 @@ func (u *Upkeep) Run(ctx context.Context) error {
 		u.store.Journal().Replays().Prune(ctx, now),
 		u.store.Journal().Sessions().Prune(ctx, now),
 		u.store.Deployment().DeviceGrants().Prune(ctx, now),
-		u.store.Journal().Exports().Prune(ctx, now.Add(-export.Kept)),
+		u.store.Journal().Exports().Prune(ctx, now.Add(-export.Retention)),
 		u.store.Connections().Flows().Sweep(ctx, now),
 		u.sweep(ctx, u.store.Connections().Clients().Sweep, now.Add(-connector.ClientRetention)),
 		u.sweep(ctx, u.store.Journal().Uploads().Sweep, now),
@@ -69,9 +69,9 @@ func (u *Upkeep) Run(ctx context.Context) error {
 
 // sweep calls some, which removes at most limit records that are due at the time and returns how many, until
 // no more are left.
-func (u *Upkeep) sweep(ctx context.Context, some func(ctx context.Context, at time.Time, limit int) (int, error), at time.Time) error {
+func (u *Upkeep) sweep(ctx context.Context, removeSome func(ctx context.Context, at time.Time, limit int) (int, error), at time.Time) error {
 	for {
-		n, err := some(ctx, at, batchSize)
+		n, err := removeSome(ctx, at, batchSize)
 		if err != nil || n < batchSize {
 			return err
 		}

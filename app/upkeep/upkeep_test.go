@@ -21,12 +21,12 @@ func TestOldAdoptionCountsAreRemoved(t *testing.T) {
 	adoption := y.Store.Deployment().Adoption()
 	last := release.DayOf(startTime.Add(release.Retention))
 	for _, d := range []release.Day{release.DayOf(startTime), release.DayOf(startTime.Add(24 * time.Hour)), last} {
-		must.NoError(t, adoption.Add(t.Context(), []release.Tally{{Day: d, Version: "1.0.0", Checks: 1}}))
+		must.NoError(t, adoption.Add(t.Context(), []release.CheckCount{{Day: d, Version: "1.0.0", Checks: 1}}))
 	}
 	left := func() int {
 		t.Helper()
 		must.NoError(t, y.Upkeep.Run(t.Context()))
-		all := must.Do(adoption.List(t.Context(), "0001-01-01", "9999-12-31", release.Target{}, release.Tally{}, 0)).Or(t)
+		all := must.Do(adoption.List(t.Context(), "0001-01-01", "9999-12-31", release.Target{}, release.CheckCount{}, 0)).Or(t)
 		return len(all)
 	}
 	y.Clock.Set(startTime.Add(release.Retention))
@@ -82,7 +82,7 @@ func TestUnusedClientsAreRemoved(t *testing.T) {
 func TestAnOrganisationThatMayBeBilledIsNotErased(t *testing.T) {
 	for about, s := range map[string]func(plan.Subscription) plan.Subscription{
 		"a subscription": func(s plan.Subscription) plan.Subscription {
-			s, _ = s.Follow(plan.Remote{ID: "sub_1", Customer: "cus_1", Status: plan.IsActive, Plan: plan.Premium}, startTime)
+			s, _ = s.Follow(plan.Remote{ID: "sub_1", Customer: "cus_1", Status: plan.RemoteStatusActive, Plan: plan.Premium}, startTime)
 			return s
 		},
 		"a payment page": func(s plan.Subscription) plan.Subscription {

@@ -46,22 +46,21 @@ type Options struct {
 // Webhooks are the use cases of providers' messages.
 type Webhooks struct{ Options }
 
-// New returns the use cases.
 func New(o Options) *Webhooks { return &Webhooks{o} }
 
-// Enter waits until the server may handle a message about the organisation with the provider's
+// Admit waits until the server may handle a message about the organisation with the provider's
 // id, or about a user of any. It is called once, before the message uses the store, and its
 // error is returned.
-type Enter func(ctx context.Context, organisation string) error
+type Admit func(ctx context.Context, organisation string) error
 
 // Identity verifies a message of the identity provider and applies it. A message that was
 // applied before, or has a type that is not handled, changes nothing and is no error.
-func (w *Webhooks) Identity(ctx context.Context, header func(string) string, body []byte, enter Enter) error {
+func (w *Webhooks) Identity(ctx context.Context, header func(string) string, body []byte, admit Admit) error {
 	e, err := w.Options.Identity.Read(header, body)
 	if err != nil {
 		return err
 	}
-	if err := enter(ctx, cmp.Or(e.Org.ProviderID, e.User.ProviderID)); err != nil {
+	if err := admit(ctx, cmp.Or(e.Org.ProviderID, e.User.ProviderID)); err != nil {
 		return err
 	}
 	if e.Kind == identity.UserDeleted {
@@ -74,22 +73,22 @@ func (w *Webhooks) Identity(ctx context.Context, header func(string) string, bod
 			return w.apply(ctx, r, e)
 		})
 	}
-	if errors.Is(err, errSeen) {
+	if errors.Is(err, errApplied) {
 		return nil
 	}
 	return err
 }
 
-// accept stores a message's id in the inbox; errSeen if it is stored already.
+// accept stores a message's id in the inbox; errApplied if it is stored already.
 func (w *Webhooks) accept(ctx context.Context, r ports.Records, source, message string) error {
 	err := r.Journal().Inbox().Accept(ctx, source, message, w.Clock.Now())
 	if fault.Is(err, fault.Conflict) {
-		return errSeen
+		return errApplied
 	}
 	return err
 }
 
-var errSeen = fault.New(fault.Conflict, "The message was applied before")
+var errApplied = fault.New(fault.Conflict, "The message was applied before")
 
 // apply applies an event to the records. It locks users before organisations before their
 // records, so that concurrent messages do not deadlock.
@@ -97,7 +96,7 @@ func (w *Webhooks) apply(ctx context.Context, r ports.Records, e identity.Event)
 	switch e.Kind {
 	case identity.UserChanged:
 		var blocked bool
-		u, err := w.user(ctx, r, e.User.ProviderID, func(u org.User) org.User {
+		u, err := w.upsertUser(ctx, r, e.User.ProviderID, func(u org.User) org.User {
 			blocked = u.Blocked
 			return u.Observed(e.User, e.Stamp, w.Clock.Now())
 		})
@@ -106,12 +105,12 @@ func (w *Webhooks) apply(ctx context.Context, r ports.Records, e identity.Event)
 		}
 		return access.SignOut(ctx, r, u.ID, w.Clock.Now(), w.IDs)
 	case identity.OrgChanged:
-		_, err := w.org(ctx, r, e.Org, func(o org.Organisation) org.Organisation {
+		_, err := w.upsertOrg(ctx, r, e.Org, func(o org.Organisation) org.Organisation {
 			return o.Observed(e.Org, w.Clock.Now())
 		})
 		return err
 	case identity.OrgDeleted:
-		o, err := w.org(ctx, r, e.Org, func(o org.Organisation) org.Organisation {
+		o, err := w.upsertOrg(ctx, r, e.Org, func(o org.Organisation) org.Organisation {
 			return o.Close(w.Clock.Now())
 		})
 		if err != nil {
@@ -120,22 +119,22 @@ func (w *Webhooks) apply(ctx context.Context, r ports.Records, e identity.Event)
 		_, err = r.Directory().Organisations().Lock(ctx, o.ID)
 		return err
 	case identity.MemberChanged, identity.MemberRemoved:
-		return w.member(ctx, r, e)
+		return w.applyMember(ctx, r, e)
 	case identity.InvitationCreated, identity.InvitationAccepted, identity.InvitationRevoked:
-		return w.invitation(ctx, r, e)
+		return w.applyInvitation(ctx, r, e)
 	}
 	return nil
 }
 
-func (w *Webhooks) user(ctx context.Context, r ports.Records, providerID string, fn func(org.User) org.User) (org.User, error) {
+func (w *Webhooks) upsertUser(ctx context.Context, r ports.Records, providerID string, fn func(org.User) org.User) (org.User, error) {
 	now := w.Clock.Now()
 	fresh := org.User{ID: id.User(w.IDs.New()), ProviderID: providerID, CreatedAt: now, UpdatedAt: now}
 	return r.Directory().Users().Upsert(ctx, fresh, func(u org.User) (org.User, error) { return fn(u), nil })
 }
 
-// org stores what fn returns for the organisation. If that changes the creator, the roles of
+// upsertOrg stores what fn returns for the organisation. If that changes the creator, the roles of
 // the previous and the new one are determined again.
-func (w *Webhooks) org(ctx context.Context, r ports.Records, f identity.OrgData, fn func(org.Organisation) org.Organisation) (org.Organisation, error) {
+func (w *Webhooks) upsertOrg(ctx context.Context, r ports.Records, f identity.OrgData, fn func(org.Organisation) org.Organisation) (org.Organisation, error) {
 	now := w.Clock.Now()
 	fresh := org.Organisation{ID: id.Org(w.IDs.New()), ProviderID: f.ProviderID, CreatedAt: now, UpdatedAt: now}
 	var before string
@@ -171,13 +170,13 @@ func (w *Webhooks) updateRole(ctx context.Context, r ports.Records, o org.Organi
 	return err
 }
 
-func (w *Webhooks) member(ctx context.Context, r ports.Records, e identity.Event) error {
+func (w *Webhooks) applyMember(ctx context.Context, r ports.Records, e identity.Event) error {
 	now := w.Clock.Now()
-	u, err := w.user(ctx, r, e.User.ProviderID, func(u org.User) org.User { return u.Mentioned(e.User, e.Stamp, now) })
+	u, err := w.upsertUser(ctx, r, e.User.ProviderID, func(u org.User) org.User { return u.Mentioned(e.User, e.Stamp, now) })
 	if err != nil {
 		return err
 	}
-	o, err := w.org(ctx, r, e.Org, func(o org.Organisation) org.Organisation { return o.Mentioned(e.Org, now) })
+	o, err := w.upsertOrg(ctx, r, e.Org, func(o org.Organisation) org.Organisation { return o.Mentioned(e.Org, now) })
 	if err != nil || u.Deleted() || o.Closed() {
 		return err
 	}
@@ -201,7 +200,7 @@ func (w *Webhooks) member(ctx context.Context, r ports.Records, e identity.Event
 	if err := access.PutMembership(ctx, r, was, next, now, w.IDs); err != nil || next.Active() {
 		return err
 	}
-	return members.EndWork(ctx, r, o.ID, u.ID, w.Clock.Now())
+	return members.ReleaseMember(ctx, r, o.ID, u.ID, w.Clock.Now())
 }
 
 // deleteUser ends the user's memberships and assignments and deletes the user's personal
@@ -210,20 +209,20 @@ func (w *Webhooks) member(ctx context.Context, r ports.Records, e identity.Event
 // then.
 func (w *Webhooks) deleteUser(ctx context.Context, e identity.Event) error {
 	for {
-		var left *cleanup
+		var remaining *cleanup
 		err := w.Store.Atomic(ctx, func(r ports.Records) (err error) {
-			if left, err = w.erase(ctx, r, e); err != nil || left != nil {
+			if remaining, err = w.erase(ctx, r, e); err != nil || remaining != nil {
 				return err
 			}
 			return w.accept(ctx, r, identitySource, e.Message)
 		})
-		if err != nil || left == nil {
+		if err != nil || remaining == nil {
 			return err
 		}
-		for left != nil {
-			from := *left
+		for remaining != nil {
+			from := *remaining
 			err := w.Store.Atomic(ctx, func(r ports.Records) (err error) {
-				left, err = w.remove(ctx, r, from)
+				remaining, err = w.remove(ctx, r, from)
 				return err
 			})
 			if err != nil {
@@ -244,18 +243,18 @@ type cleanup struct {
 }
 
 // remove deletes the first part of left, and returns what remains of it, or nil.
-func (w *Webhooks) remove(ctx context.Context, r ports.Records, left cleanup) (_ *cleanup, err error) {
+func (w *Webhooks) remove(ctx context.Context, r ports.Records, part cleanup) (_ *cleanup, err error) {
 	more := false
-	if left.tasks != "" {
-		left.after, more, err = r.Work().TaskSets().RemoveIn(ctx, left.org, left.tasks, left.after, task.RemovedAtOnce)
+	if part.tasks != "" {
+		part.after, more, err = r.Work().TaskSets().RemoveIn(ctx, part.org, part.tasks, part.after, task.RemovedTogether)
 	} else {
-		left.files.After, err = w.Objects.Sweep(ctx, r, left.org, left.files, "", left.audience)
-		more = left.files.After != ""
+		part.files.After, err = w.Objects.Sweep(ctx, r, part.org, part.files, "", part.audience)
+		more = part.files.After != ""
 	}
 	if err != nil || !more {
 		return nil, err
 	}
-	return &left, nil
+	return &part, nil
 }
 
 // erase ends the user's sessions, memberships and assignments, and removes a part of their
@@ -263,19 +262,19 @@ func (w *Webhooks) remove(ctx context.Context, r ports.Records, left cleanup) (_
 func (w *Webhooks) erase(ctx context.Context, r ports.Records, e identity.Event) (*cleanup, error) {
 	now := w.Clock.Now()
 	email := ""
-	u, err := w.user(ctx, r, e.User.ProviderID, func(u org.User) org.User {
+	u, err := w.upsertUser(ctx, r, e.User.ProviderID, func(u org.User) org.User {
 		email = u.Email
 		return u.Erased(now)
 	})
 	if err != nil {
 		return nil, err
 	}
-	places, err := r.Directory().Users().Memberships(ctx, u.ID)
+	memberships, err := r.Directory().Users().Memberships(ctx, u.ID)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(places, func(a, b org.Membership) int { return strings.Compare(string(a.Org), string(b.Org)) }) // the order of all locks
-	for _, m := range places {
+	slices.SortFunc(memberships, func(a, b org.Membership) int { return strings.Compare(string(a.Org), string(b.Org)) }) // the order of all locks
+	for _, m := range memberships {
 		if _, err := r.Directory().Organisations().Lock(ctx, m.Org); err != nil {
 			return nil, err
 		}
@@ -283,11 +282,11 @@ func (w *Webhooks) erase(ctx context.Context, r ports.Records, e identity.Event)
 	if err := access.SignOut(ctx, r, u.ID, now, w.IDs); err != nil { // it locks some of them
 		return nil, err
 	}
-	for _, m := range places {
+	for _, m := range memberships {
 		if err := access.PutMembership(ctx, r, m, m.Removed(now), now, w.IDs); err != nil {
 			return nil, err
 		}
-		if err := members.EndWork(ctx, r, m.Org, u.ID, w.Clock.Now()); err != nil {
+		if err := members.ReleaseMember(ctx, r, m.Org, u.ID, w.Clock.Now()); err != nil {
 			return nil, err
 		}
 		if email != "" {
@@ -295,13 +294,13 @@ func (w *Webhooks) erase(ctx context.Context, r ports.Records, e identity.Event)
 				return nil, err
 			}
 		}
-		if err := archives.Withdraw(ctx, r, m.Org, u.ID, now); err != nil {
+		if err := archives.WithdrawExports(ctx, r, m.Org, u.ID, now); err != nil {
 			return nil, err
 		}
 	}
-	for _, m := range places {
-		if left, err := w.erasePersonal(ctx, r, m.Org, u.ID); err != nil || left != nil {
-			return left, err
+	for _, m := range memberships {
+		if remaining, err := w.erasePersonal(ctx, r, m.Org, u.ID); err != nil || remaining != nil {
+			return remaining, err
 		}
 	}
 	return nil, nil
@@ -310,8 +309,8 @@ func (w *Webhooks) erase(ctx context.Context, r ports.Records, e identity.Event)
 // erasePersonal removes a part of the user's personal data in an organisation, with at most
 // one workspace, and returns what remains as erase does.
 func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org, u id.User) (*cleanup, error) {
-	if left, err := w.remove(ctx, r, cleanup{org: o, files: object.Filter{Owner: u}}); err != nil || left != nil {
-		return left, err
+	if remaining, err := w.remove(ctx, r, cleanup{org: o, files: object.Filter{Owner: u}}); err != nil || remaining != nil {
+		return remaining, err
 	}
 	teams, err := r.Work().Teams().Refs(ctx, o)
 	if err != nil {
@@ -338,16 +337,16 @@ func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org,
 			removed = true
 			files := cleanup{org: o, files: object.Filter{Workspace: s.ID, Scope: object.Shared}, audience: alone}
 			for _, part := range []cleanup{files, tasks} {
-				if left, err := w.remove(ctx, r, part); err != nil || left != nil {
-					return left, err
+				if remaining, err := w.remove(ctx, r, part); err != nil || remaining != nil {
+					return remaining, err
 				}
 			}
 			if err := r.Work().Workspaces().Remove(ctx, o, s.ID); err != nil {
 				return nil, err
 			}
 		}
-		if left, err := w.remove(ctx, r, cleanup{org: o, files: object.Filter{Team: t.ID}, audience: alone}); err != nil || left != nil {
-			return left, err
+		if remaining, err := w.remove(ctx, r, cleanup{org: o, files: object.Filter{Team: t.ID}, audience: alone}); err != nil || remaining != nil {
+			return remaining, err
 		}
 		if err := r.Work().Teams().Remove(ctx, o, t.ID); err != nil {
 			return nil, err
@@ -356,19 +355,19 @@ func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org,
 	return nil, nil
 }
 
-// invitation applies an event about an invitation. An unknown provider id is given to our
+// applyInvitation applies an event about an invitation. An unknown provider id is given to our
 // pending invitation for the same address, if there is one.
-func (w *Webhooks) invitation(ctx context.Context, r ports.Records, e identity.Event) error {
+func (w *Webhooks) applyInvitation(ctx context.Context, r ports.Records, e identity.Event) error {
 	now := w.Clock.Now()
 	var inviter id.User
 	if e.Invitation.InvitedBy != "" {
-		u, err := w.user(ctx, r, e.Invitation.InvitedBy, func(u org.User) org.User { return u })
+		u, err := w.upsertUser(ctx, r, e.Invitation.InvitedBy, func(u org.User) org.User { return u })
 		if err != nil {
 			return err
 		}
 		inviter = u.ID
 	}
-	o, err := w.org(ctx, r, e.Org, func(o org.Organisation) org.Organisation { return o.Mentioned(e.Org, now) })
+	o, err := w.upsertOrg(ctx, r, e.Org, func(o org.Organisation) org.Organisation { return o.Mentioned(e.Org, now) })
 	if err != nil || o.Closed() {
 		return err
 	}

@@ -36,9 +36,9 @@ func New(store ports.Store, clock ports.Clock, ids ports.IDs, sweep Sweep, locke
 	return &Workspaces{store: store, clock: clock, ids: ids, sweep: sweep, locked: locked, atomic: atomic}
 }
 
-// Placed is a workspace with its index among all that the actor sees, in the actor's own
+// Sorted is a workspace with its index among all that the actor sees, in the actor's own
 // order.
-type Placed struct {
+type Sorted struct {
 	workspace.Workspace
 	SortOrder int
 }
@@ -47,27 +47,27 @@ type Placed struct {
 const batch = 50
 
 // Position is a position in a member's order of workspaces: after the workspace or, if that
-// was deleted, after Place others. The zero value is before the first.
+// was deleted, after Index others. The zero value is before the first.
 type Position struct {
-	Place int
+	Index int
 	ID    id.Workspace
 }
 
 // List calls each with the workspaces that the actor can see, in the actor's own order; in
 // selects those of one team, empty: all. After and limit page it, zero values mean from the
 // start and all.
-func (s *Workspaces) List(ctx context.Context, actor org.Actor, in id.Team, after Position, limit int, each func(Placed) error) error {
-	return s.list(ctx, s.store, actor, in, after, limit, each)
+func (s *Workspaces) List(ctx context.Context, actor org.Actor, teamID id.Team, after Position, limit int, each func(Sorted) error) error {
+	return s.list(ctx, s.store, actor, teamID, after, limit, each)
 }
 
 // ListUnconfirmed is List for an actor that access.Access.Cached returned: org.ErrEpochChanged,
 // before any workspace, if the organisation is at another epoch than the actor.
-func (s *Workspaces) ListUnconfirmed(ctx context.Context, actor org.Actor, in id.Team, after Position, limit int, each func(Placed) error) error {
-	return s.list(ctx, s.store.At(actor.Org, actor.Epoch()), actor, in, after, limit, each)
+func (s *Workspaces) ListUnconfirmed(ctx context.Context, actor org.Actor, teamID id.Team, after Position, limit int, each func(Sorted) error) error {
+	return s.list(ctx, s.store.At(actor.Org, actor.Epoch()), actor, teamID, after, limit, each)
 }
 
 // list reads first, which it always does, from r.
-func (s *Workspaces) list(ctx context.Context, r ports.Records, actor org.Actor, in id.Team, after Position, limit int, each func(Placed) error) error {
+func (s *Workspaces) list(ctx context.Context, r ports.Records, actor org.Actor, teamID id.Team, after Position, limit int, each func(Sorted) error) error {
 	order, err := r.Work().Orders().Get(ctx, actor.Org, actor.User)
 	if err != nil {
 		return err
@@ -75,23 +75,23 @@ func (s *Workspaces) list(ctx context.Context, r ports.Records, actor org.Actor,
 	sorted := order.Sort(actor.Visibility.Workspaces())
 	from := slices.Index(sorted, after.ID) + 1
 	if from == 0 {
-		from = max(0, min(after.Place, len(sorted)))
+		from = max(0, min(after.Index, len(sorted)))
 	}
-	places := make(map[id.Workspace]int)
+	indexes := make(map[id.Workspace]int)
 	var wanted []id.Workspace
 	for i, w := range sorted[from:] {
-		if in == "" || actor.Visibility.Includes(in, w) {
-			places[w], wanted = from+i, append(wanted, w)
+		if teamID == "" || actor.Visibility.Includes(teamID, w) {
+			indexes[w], wanted = from+i, append(wanted, w)
 		}
 	}
 	shown := 0
-	for some := range slices.Chunk(wanted, batch) {
-		found, err := s.store.Work().Workspaces().List(ctx, actor.Org, some)
+	for chunk := range slices.Chunk(wanted, batch) {
+		found, err := s.store.Work().Workspaces().List(ctx, actor.Org, chunk)
 		if err != nil {
 			return err
 		}
 		for _, w := range found {
-			if err := each(Placed{w, places[w.ID]}); err != nil {
+			if err := each(Sorted{w, indexes[w.ID]}); err != nil {
 				return err
 			}
 			if shown++; shown == limit {
@@ -103,22 +103,22 @@ func (s *Workspaces) list(ctx context.Context, r ports.Records, actor org.Actor,
 }
 
 // Get returns a workspace that the actor can see.
-func (s *Workspaces) Get(ctx context.Context, actor org.Actor, w id.Workspace) (Placed, error) {
+func (s *Workspaces) Get(ctx context.Context, actor org.Actor, w id.Workspace) (Sorted, error) {
 	if !actor.SeesWorkspace(w) {
-		return Placed{}, fault.Missing("Workspace")
+		return Sorted{}, fault.Missing("Workspace")
 	}
 	found, err := s.store.Work().Workspaces().Get(ctx, actor.Org, w)
 	if err != nil {
-		return Placed{}, err
+		return Sorted{}, err
 	}
-	return place(ctx, s.store, actor, found, actor.Visibility.Workspaces())
+	return withSortOrder(ctx, s.store, actor, found, actor.Visibility.Workspaces())
 }
 
 // Create makes a workspace in a team that the actor can see.
-func (s *Workspaces) Create(ctx context.Context, actor org.Actor, d workspace.Draft) (made Placed, err error) {
+func (s *Workspaces) Create(ctx context.Context, actor org.Actor, d workspace.Draft) (made Sorted, err error) {
 	w, err := workspace.New(cmp.Or(d.ID, id.Workspace(s.ids.New())), actor.Org, actor.User, d, s.clock.Now())
 	if err != nil {
-		return Placed{}, err
+		return Sorted{}, err
 	}
 	unknown := fault.Field("teamId", "must be a team that you can see")
 	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
@@ -128,11 +128,11 @@ func (s *Workspaces) Create(ctx context.Context, actor org.Actor, d workspace.Dr
 		if !actor.SeesTeam(d.Team) {
 			return unknown
 		}
-		there, err := r.Work().Workspaces().Refs(ctx, actor.Org)
+		existing, err := r.Work().Workspaces().Refs(ctx, actor.Org)
 		if err != nil {
 			return err
 		}
-		if err := workspace.CheckLimit(len(there)); err != nil {
+		if err := workspace.CheckLimit(len(existing)); err != nil {
 			return err
 		}
 		if err := r.Work().Workspaces().Add(ctx, actor.Org, w); err != nil {
@@ -142,26 +142,26 @@ func (s *Workspaces) Create(ctx context.Context, actor org.Actor, d workspace.Dr
 			return err
 		}
 		var seen []id.Workspace
-		for _, other := range there {
+		for _, other := range existing {
 			if actor.SeesTeam(other.Team) {
 				seen = append(seen, other.ID)
 			}
 		}
-		made, err = place(ctx, r, actor, w, append(seen, w.ID))
+		made, err = withSortOrder(ctx, r, actor, w, append(seen, w.ID))
 		return err
 	})
 	return made, err
 }
 
 // Update changes a workspace that the actor can see.
-func (s *Workspaces) Update(ctx context.Context, actor org.Actor, w id.Workspace, p workspace.Patch) (Placed, error) {
+func (s *Workspaces) Update(ctx context.Context, actor org.Actor, w id.Workspace, p workspace.Patch) (Sorted, error) {
 	return s.change(ctx, actor, w, func(_ ports.Records, _ org.Actor, was workspace.Workspace) (workspace.Workspace, error) {
 		return was.Apply(p, s.clock.Now())
 	})
 }
 
 // Move moves a workspace to another team. The actor must see both teams.
-func (s *Workspaces) Move(ctx context.Context, actor org.Actor, w id.Workspace, to id.Team) (Placed, error) {
+func (s *Workspaces) Move(ctx context.Context, actor org.Actor, w id.Workspace, to id.Team) (Sorted, error) {
 	unknown := fault.Field("targetTeamId", "must be a team that you can see")
 	return s.change(ctx, actor, w, func(r ports.Records, actor org.Actor, was workspace.Workspace) (workspace.Workspace, error) {
 		if !actor.SeesTeam(to) {
@@ -181,7 +181,7 @@ func (s *Workspaces) Move(ctx context.Context, actor org.Actor, w id.Workspace, 
 	})
 }
 
-func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace, fn func(ports.Records, org.Actor, workspace.Workspace) (workspace.Workspace, error)) (changed Placed, err error) {
+func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace, fn func(ports.Records, org.Actor, workspace.Workspace) (workspace.Workspace, error)) (changed Sorted, err error) {
 	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		was, err := changeable(ctx, r, actor, w)
 		if err != nil {
@@ -194,7 +194,7 @@ func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace
 		if err := r.Work().Workspaces().Put(ctx, actor.Org, next); err != nil {
 			return err
 		}
-		changed, err = place(ctx, r, actor, next, actor.Visibility.Workspaces())
+		changed, err = withSortOrder(ctx, r, actor, next, actor.Visibility.Workspaces())
 		return err
 	})
 	return changed, err
@@ -205,16 +205,16 @@ func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace
 // interrupted deletion is continued by the next call.
 func (s *Workspaces) Delete(ctx context.Context, actor org.Actor, w id.Workspace) error {
 	for more := true; more; {
-		err := s.locked(ctx, actor, func(r ports.Records, is org.Actor) error {
-			actor = is
-			of, err := changeable(ctx, r, actor, w)
+		err := s.locked(ctx, actor, func(r ports.Records, current org.Actor) error {
+			actor = current
+			found, err := changeable(ctx, r, actor, w)
 			if err != nil {
 				return err
 			}
-			if _, more, err = r.Work().TaskSets().RemoveIn(ctx, actor.Org, w, task.Position{}, task.RemovedAtOnce); err != nil || more {
+			if _, more, err = r.Work().TaskSets().RemoveIn(ctx, actor.Org, w, task.Position{}, task.RemovedTogether); err != nil || more {
 				return err
 			}
-			last, err := s.sweepIn(ctx, r, actor, of, "")
+			last, err := s.sweepFiles(ctx, r, actor, found, "")
 			if more = last != ""; err != nil || more {
 				return err
 			}
@@ -235,20 +235,20 @@ func (s *Workspaces) Delete(ctx context.Context, actor org.Actor, w id.Workspace
 // are added meanwhile remain for Delete.
 func (s *Workspaces) empty(ctx context.Context, actor org.Actor, w id.Workspace) error {
 	part := func(fn func(ports.Records, workspace.Workspace) error) error {
-		return s.atomic(ctx, actor, func(r ports.Records, is org.Actor) error {
-			actor = is
-			of, err := changeable(ctx, r, actor, w)
+		return s.atomic(ctx, actor, func(r ports.Records, current org.Actor) error {
+			actor = current
+			found, err := changeable(ctx, r, actor, w)
 			if err != nil {
 				return err
 			}
-			return fn(r, of)
+			return fn(r, found)
 		})
 	}
-	var place task.Position
+	var position task.Position
 	for more := true; more; {
-		after := place
+		after := position
 		err := part(func(r ports.Records, _ workspace.Workspace) (err error) {
-			place, more, err = r.Work().TaskSets().RemoveIn(ctx, actor.Org, w, after, task.RemovedAtOnce)
+			position, more, err = r.Work().TaskSets().RemoveIn(ctx, actor.Org, w, after, task.RemovedTogether)
 			return err
 		})
 		if err != nil {
@@ -257,8 +257,8 @@ func (s *Workspaces) empty(ctx context.Context, actor org.Actor, w id.Workspace)
 	}
 	for last, more := "", true; more; more = last != "" {
 		after := last
-		err := part(func(r ports.Records, of workspace.Workspace) (err error) {
-			last, err = s.sweepIn(ctx, r, actor, of, after)
+		err := part(func(r ports.Records, found workspace.Workspace) (err error) {
+			last, err = s.sweepFiles(ctx, r, actor, found, after)
 			return err
 		})
 		if err != nil {
@@ -268,8 +268,8 @@ func (s *Workspaces) empty(ctx context.Context, actor org.Actor, w id.Workspace)
 	return nil
 }
 
-// sweepIn removes files of the workspace as Sweep does.
-func (s *Workspaces) sweepIn(ctx context.Context, r ports.Records, actor org.Actor, w workspace.Workspace, after string) (last string, err error) {
+// sweepFiles removes files of the workspace as Sweep does.
+func (s *Workspaces) sweepFiles(ctx context.Context, r ports.Records, actor org.Actor, w workspace.Workspace, after string) (last string, err error) {
 	f := object.Filter{Workspace: w.ID, Scope: object.Shared, After: after}
 	return s.sweep(ctx, r, actor.Org, f, actor.User, &object.Audience{Teams: []id.Team{w.Team}})
 }
@@ -305,9 +305,9 @@ func changeable(ctx context.Context, r ports.Records, actor org.Actor, w id.Work
 	return r.Work().Workspaces().Get(ctx, actor.Org, w)
 }
 
-// place returns the workspace with its index in the actor's own order. Seen are the
+// withSortOrder returns the workspace with its index in the actor's own order. Seen are the
 // workspaces that the actor sees, by creation.
-func place(ctx context.Context, r ports.Records, actor org.Actor, w workspace.Workspace, seen []id.Workspace) (Placed, error) {
+func withSortOrder(ctx context.Context, r ports.Records, actor org.Actor, w workspace.Workspace, seen []id.Workspace) (Sorted, error) {
 	order, err := r.Work().Orders().Get(ctx, actor.Org, actor.User)
-	return Placed{w, slices.Index(order.Sort(seen), w.ID)}, err
+	return Sorted{w, slices.Index(order.Sort(seen), w.ID)}, err
 }

@@ -53,8 +53,8 @@ type result[T any] struct {
 	err   error
 }
 
-// begin begins a call, and returns the channel that gets its result.
-func begin[T any](call func() (T, error)) <-chan result[T] {
+// startCall begins a call, and returns the channel that gets its result.
+func startCall[T any](call func() (T, error)) <-chan result[T] {
 	done := make(chan result[T], 1)
 	go func() {
 		value, err := call()
@@ -63,8 +63,8 @@ func begin[T any](call func() (T, error)) <-chan result[T] {
 	return done
 }
 
-// within returns the result of a call that has begun, or the cause for which ctx ends before.
-func within[T any](ctx context.Context, done <-chan result[T]) (T, error) {
+// awaitCall returns the result of a call that has begun, or the cause for which ctx ends before.
+func awaitCall[T any](ctx context.Context, done <-chan result[T]) (T, error) {
 	select {
 	case r := <-done:
 		return r.value, r.err
@@ -73,27 +73,27 @@ func within[T any](ctx context.Context, done <-chan result[T]) (T, error) {
 	}
 }
 
-// fromKeyring returns the result of a call of the keyring that has begun, or errKeyringTimeout after keyringTimeout.
-func fromKeyring[T any](done <-chan result[T]) (T, error) {
+// awaitKeyring returns the result of a call of the keyring that has begun, or errKeyringTimeout after keyringTimeout.
+func awaitKeyring[T any](done <-chan result[T]) (T, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), keyringTimeout, errKeyringTimeout)
 	defer cancel()
-	return within(ctx, done)
+	return awaitCall(ctx, done)
 }
 
-// secret returns an account's token from the keyring. A call that the keyring has not answered yet, such as one that
+// keyringToken returns an account's token from the keyring. A call that the keyring has not answered yet, such as one that
 // waits for a person to unlock it, is waited for again in place of another one.
-func (a *app) secret(c account) (string, error) {
-	if a.reading == nil {
-		a.reading = map[string]<-chan result[string]{}
+func (a *app) keyringToken(c account) (string, error) {
+	if a.keyringReads == nil {
+		a.keyringReads = map[string]<-chan result[string]{}
 	}
-	done, waiting := a.reading[c.key()]
+	done, waiting := a.keyringReads[c.key()]
 	if !waiting {
-		done = begin(func() (string, error) { return a.secrets.Get(c.key()) })
-		a.reading[c.key()] = done
+		done = startCall(func() (string, error) { return a.secrets.Get(c.key()) })
+		a.keyringReads[c.key()] = done
 	}
-	token, err := fromKeyring(done)
+	token, err := awaitKeyring(done)
 	if !errors.Is(err, errKeyringTimeout) {
-		delete(a.reading, c.key())
+		delete(a.keyringReads, c.key())
 	}
 	return token, err
 }
@@ -111,8 +111,8 @@ type account struct {
 // key names the account's token in the keyring.
 func (c account) key() string { return c.Server + "#" + c.OrgID }
 
-// directory is where the accounts are kept.
-func (a *app) directory() (string, error) {
+// configDirectory is where the accounts are kept.
+func (a *app) configDirectory() (string, error) {
 	if directory := a.env("COLLAB_CONFIG_DIR"); directory != "" {
 		return directory, nil
 	}
@@ -123,18 +123,18 @@ func (a *app) directory() (string, error) {
 	return filepath.Join(directory, "collab"), nil
 }
 
-// makeDirectory returns the directory of the accounts, which it makes if it is not there.
-func (a *app) makeDirectory() (string, error) {
-	directory, err := a.directory()
+// makeConfigDirectory returns the directory of the accounts, which it makes if it is not there.
+func (a *app) makeConfigDirectory() (string, error) {
+	directory, err := a.configDirectory()
 	if err == nil {
 		err = os.MkdirAll(directory, 0o700)
 	}
 	return directory, err
 }
 
-// accounts is the file with the accounts. Tokens are in the keyring where there is one.
-func (a *app) accounts() (file string, all []account, err error) {
-	directory, err := a.directory()
+// readAccounts returns the path of the file with the accounts, and the accounts in it. Tokens are in the keyring where there is one.
+func (a *app) readAccounts() (file string, all []account, err error) {
+	directory, err := a.configDirectory()
 	if err != nil {
 		return "", nil, err
 	}
@@ -159,7 +159,7 @@ const (
 
 // lockAccounts locks the accounts for a change, until the file that it returns is closed.
 func (a *app) lockAccounts() (*os.File, error) {
-	directory, err := a.makeDirectory()
+	directory, err := a.makeConfigDirectory()
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func (a *app) changeAccounts(change func([]account) ([]account, error)) error {
 		return err
 	}
 	defer lock.Close()
-	file, all, err := a.accounts()
+	file, all, err := a.readAccounts()
 	if err != nil {
 		return err
 	}
@@ -204,20 +204,20 @@ func (a *app) changeAccounts(change func([]account) ([]account, error)) error {
 // inKeyring reports whether the token of an account of the file is in the keyring.
 func (c account) inKeyring() bool { return c.Token == "" }
 
-// isOf reports whether the account is of the organisation with that id or name.
-func (c account) isOf(org string) bool { return org == c.OrgID || strings.EqualFold(org, c.Org) }
+// isOrg reports whether the account is of the organisation with that id or name.
+func (c account) isOrg(org string) bool { return org == c.OrgID || strings.EqualFold(org, c.Org) }
 
 // sameAs reports whether both are the same organisation of the same server.
 func (c account) sameAs(other account) bool { return c.key() == other.key() }
 
-// keep stores the account with its token as the active one.
-func (a *app) keep(c account, insecure bool) error {
+// storeAccount stores the account with its token as the active one.
+func (a *app) storeAccount(c account, insecure bool) error {
 	token := c.Token
 	c.Token, c.Active = "", true
 	return a.changeAccounts(func(all []account) ([]account, error) {
 		if !insecure {
 			if err := a.setSecret(c, token); err != nil {
-				a.warn("the token is kept in a file that only you can read: %v", err)
+				a.printWarning("the token is kept in a file that only you can read: %v", err)
 				insecure = true
 			}
 		}
@@ -233,13 +233,13 @@ func (a *app) keep(c account, insecure bool) error {
 }
 
 func (a *app) setSecret(c account, token string) error {
-	_, err := fromKeyring(begin(func() (struct{}, error) { return struct{}{}, a.secrets.Set(c.key(), token) }))
+	_, err := awaitKeyring(startCall(func() (struct{}, error) { return struct{}{}, a.secrets.Set(c.key(), token) }))
 	return err
 }
 
-// renewed stores another token of an account, unless somebody has signed out of it meanwhile, or another
+// storeRenewedToken stores another token of an account, unless somebody has signed out of it meanwhile, or another
 // user in.
-func (a *app) renewed(c account, token string) error {
+func (a *app) storeRenewedToken(c account, token string) error {
 	return a.changeAccounts(func(all []account) ([]account, error) {
 		i := slices.IndexFunc(all, c.sameAs)
 		switch {
@@ -253,15 +253,15 @@ func (a *app) renewed(c account, token string) error {
 	})
 }
 
-// forget removes an account with its token.
-func (a *app) forget(c account) error {
+// removeAccount removes an account with its token.
+func (a *app) removeAccount(c account) error {
 	return a.changeAccounts(func(all []account) ([]account, error) {
 		i := slices.IndexFunc(all, c.sameAs)
 		if i < 0 {
 			return all, nil
 		}
 		if all[i].inKeyring() {
-			_, err := fromKeyring(begin(func() (struct{}, error) { return struct{}{}, a.secrets.Delete(c.key()) }))
+			_, err := awaitKeyring(startCall(func() (struct{}, error) { return struct{}{}, a.secrets.Delete(c.key()) }))
 			if err != nil && !errors.Is(err, keyring.ErrNotFound) {
 				return nil, err
 			}
@@ -280,7 +280,7 @@ func (a *app) chosenServer() (string, error) {
 	if server := a.serverAddress(); server != "" {
 		return server, nil
 	}
-	_, all, err := a.accounts()
+	_, all, err := a.readAccounts()
 	if err != nil {
 		return "", err
 	}
@@ -292,35 +292,39 @@ func (a *app) chosenServer() (string, error) {
 	return "", usage("name the server: --server https://collab.example.com, or COLLAB_SERVER")
 }
 
-// account returns the account that the command is for: of several, the active one, else the one signed in to last.
-func (a *app) account() (account, error) {
+// currentAccount returns the account that the command is for: of several, the active one, else the one signed in to last.
+func (a *app) currentAccount() (account, error) {
 	return a.accountAt(a.serverAddress(), cmp.Or(a.flags.org, a.env("COLLAB_ORG")))
 }
 
 // accountAt returns the account of a server and an organisation, either of which may be empty.
 func (a *app) accountAt(server, org string) (account, error) {
 	if token := a.env("COLLAB_TOKEN"); token != "" {
-		if org != "" && org != orgOf(token) {
+		if org != "" && org != tokenOrg(token) {
 			return account{}, usage("COLLAB_TOKEN is set, which is not for the organisation with the id %q; names are not taken beside it", org)
 		}
 		server, err := a.chosenServer()
 		return account{Server: server, Token: token}, err
 	}
-	_, all, err := a.accounts()
+	_, all, err := a.readAccounts()
 	if err != nil {
 		return account{}, err
 	}
 	found := -1
 	for i, c := range all {
-		named := org != "" && c.isOf(org)
-		if (server == "" || server == c.Server) && (named || org == "" && (c.Active || server != "")) && (found < 0 || !all[found].Active) {
+		onServer := server == "" || server == c.Server
+		inOrg := c.isOrg(org)
+		if org == "" {
+			inOrg = c.Active || server != ""
+		}
+		if activeFound := found >= 0 && all[found].Active; onServer && inOrg && !activeFound {
 			found = i
 		}
 	}
 	if found >= 0 {
 		c := all[found]
 		if c.inKeyring() {
-			c.Token, err = a.secret(c)
+			c.Token, err = a.keyringToken(c)
 		}
 		switch {
 		case errors.Is(err, keyring.ErrNotFound):
@@ -339,8 +343,8 @@ func (a *app) accountAt(server, org string) (account, error) {
 	return account{}, exitError{exitSignIn, errors.New("not signed in: run collab login, or set COLLAB_SERVER and COLLAB_TOKEN")}
 }
 
-// orgOf returns the id of the organisation that a service token is for, empty if it has none.
-func orgOf(token string) string {
+// tokenOrg returns the id of the organisation that a service token is for, empty if it has none.
+func tokenOrg(token string) string {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
 		return ""
@@ -353,22 +357,22 @@ func orgOf(token string) string {
 	return claims.Org
 }
 
-// client returns a client for the account that the command is for.
-func (a *app) client() (*apiclient.Client, error) {
-	c, err := a.account()
+// newClient returns a client for the account that the command is for.
+func (a *app) newClient() (*apiclient.Client, error) {
+	c, err := a.currentAccount()
 	if err != nil {
 		return nil, err
 	}
-	return a.clientOf(c)
+	return a.clientFor(c)
 }
 
-// clientOf returns a client of the account's server.
-func (a *app) clientOf(c account) (*apiclient.Client, error) {
+// clientFor returns a client of the account's server.
+func (a *app) clientFor(c account) (*apiclient.Client, error) {
 	config := apiclient.Config{Server: c.Server, Token: c.Token, UserAgent: userAgent()}
 	if a.env("COLLAB_TOKEN") == "" {
-		a.signedIn = c.Server
+		a.accountServer = c.Server
 		config.Renewed = func(token string) {
-			if err := a.renewed(c, token); err != nil {
+			if err := a.storeRenewedToken(c, token); err != nil {
 				a.printErrf("the renewed token was not stored: %v", err)
 			}
 		}
@@ -376,8 +380,8 @@ func (a *app) clientOf(c account) (*apiclient.Client, error) {
 	return apiclient.New(config)
 }
 
-// anonymous returns a client of a server without a token.
-func (a *app) anonymous(server string) (*apiclient.Client, error) {
+// anonymousClient returns a client of a server without a token.
+func (a *app) anonymousClient(server string) (*apiclient.Client, error) {
 	c, err := apiclient.New(apiclient.Config{Server: server, UserAgent: userAgent()})
 	if err != nil {
 		return nil, exitError{exitUsage, err}
@@ -387,8 +391,8 @@ func (a *app) anonymous(server string) (*apiclient.Client, error) {
 
 func userAgent() string { return "collab/" + version }
 
-// whois asks a server for the account of a token, which has another token if that had to be renewed.
-func whois(ctx context.Context, server, token string) (account, error) {
+// fetchAccount asks a server for the account of a token, which has another token if that had to be renewed.
+func fetchAccount(ctx context.Context, server, token string) (account, error) {
 	c := account{Server: server, Token: token}
 	client, err := apiclient.New(apiclient.Config{Server: server, Token: token, UserAgent: userAgent(), Renewed: func(newer string) { c.Token = newer }})
 	if err != nil {
@@ -398,9 +402,9 @@ func whois(ctx context.Context, server, token string) (account, error) {
 	if err != nil {
 		return c, err
 	}
-	c.User = cmp.Or(or(me.User.Email, ""), me.User.ID)
+	c.User = cmp.Or(valueOr(me.User.Email, ""), me.User.ID)
 	if me.Org != nil {
-		c.OrgID, c.Org = me.Org.ID, or(me.Org.Name, me.Org.ID)
+		c.OrgID, c.Org = me.Org.ID, valueOr(me.Org.Name, me.Org.ID)
 	}
 	return c, nil
 }

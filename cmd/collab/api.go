@@ -12,10 +12,10 @@ import (
 	"collab/adapters/apiclient"
 )
 
-func (a *app) api() *cobra.Command {
+func (a *app) apiCommand() *cobra.Command {
 	var method, input string
 	var fields, headers []string
-	c := command("api PATH", "Make a request to the interface", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) (err error) {
+	c := command("api PATH", "Make a request to the interface", 1, 1, a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) (err error) {
 		path := args[0]
 		if !strings.HasPrefix(path, "/") {
 			path = "/" + path
@@ -29,11 +29,11 @@ func (a *app) api() *cobra.Command {
 		case len(fields) > 0 && input != "":
 			return usage("--field and --input exclude each other")
 		case len(fields) > 0:
-			if body, err = fieldsFrom(fields, "--field"); err != nil {
+			if body, err = parseFields(fields, "--field"); err != nil {
 				return err
 			}
 		case input != "":
-			content, closer, err := a.open(ctx, input)
+			content, closer, err := a.openContent(ctx, input)
 			if err != nil {
 				return err
 			}
@@ -67,7 +67,7 @@ func (a *app) api() *cobra.Command {
 		if err := apiclient.NewDecoder(response.Body).Decode(&tree); err != nil {
 			return err
 		}
-		return a.printTree(pick(tree, a.wantedFields()))
+		return a.printTree(selectFields(tree, a.wantedFields()))
 	}))
 	c.Long = "api makes a request with the stored token and prints the answer. PATH begins at " + apiclient.Prefix + ".\n" +
 		"The method is GET, or POST with a body."
@@ -79,21 +79,21 @@ func (a *app) api() *cobra.Command {
 	return c
 }
 
-// fieldsFrom returns the fields that the values of a flag are, NAME=VALUE each.
-func fieldsFrom(texts []string, flag string) (map[string]any, error) {
+// parseFields returns the fields that the values of a flag are, NAME=VALUE each.
+func parseFields(texts []string, flag string) (map[string]any, error) {
 	fields := map[string]any{}
 	for _, text := range texts {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok {
 			return nil, usage("%s %s: must be NAME=VALUE", flag, text)
 		}
-		fields[name] = valueOf(value)
+		fields[name] = parseValue(value)
 	}
 	return fields, nil
 }
 
-// valueOf returns the JSON value that a text is, else the text.
-func valueOf(text string) any {
+// parseValue returns the JSON value that a text is, else the text.
+func parseValue(text string) any {
 	var v any
 	d := apiclient.NewDecoder(strings.NewReader(text))
 	if d.Decode(&v) != nil {
@@ -108,10 +108,10 @@ func valueOf(text string) any {
 	return v
 }
 
-// open returns the content of a file, or of standard input for -.
-func (a *app) open(ctx context.Context, file string) (apiclient.Content, func(), error) {
+// openContent returns the content of a file, or of standard input for -.
+func (a *app) openContent(ctx context.Context, file string) (apiclient.Content, func(), error) {
 	if file == "-" {
-		return apiclient.Content{Reader: cancellable{ctx, a.in}, Size: -1}, func() {}, nil
+		return apiclient.Content{Reader: contextReader{ctx, a.in}, Size: -1}, func() {}, nil
 	}
 	f, err := os.Open(file)
 	if err != nil {
@@ -127,7 +127,7 @@ func (a *app) open(ctx context.Context, file string) (apiclient.Content, func(),
 	}
 	content := apiclient.Content{Reader: f, Size: info.Size()}
 	if !info.Mode().IsRegular() { // such as a pipe
-		content = apiclient.Content{Reader: cancellable{ctx, f}, Size: -1}
+		content = apiclient.Content{Reader: contextReader{ctx, f}, Size: -1}
 	}
 	return content, func() { f.Close() }, nil
 }

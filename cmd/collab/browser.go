@@ -19,12 +19,12 @@ const openTimeout = 10 * time.Second
 
 var errOpenedTwice = errors.New("the page was opened twice, so another program may know its address: run the command again")
 
-// browse opens an address in the browser and returns what meanwhile returns, or nil once the page
-// is open if meanwhile is nil. The address may be a secret, and other users of the machine see the
+// browse opens an address in the browser and returns what wait returns, or nil once the page
+// is open if wait is nil. The address may be a secret, and other users of the machine see the
 // arguments of programs, so the browser is given another one, of this process, which leads to it
-// once, and on Linux for this user alone. When it is opened again, the context of meanwhile ends
+// once, and on Linux for this user alone. When it is opened again, the context of wait ends
 // with errOpenedTwice.
-func (a *app) browse(ctx context.Context, address string, meanwhile func(context.Context) error) error {
+func (a *app) browse(ctx context.Context, address string, wait func(context.Context) error) error {
 	if !strings.HasPrefix(address, "https://") && !strings.HasPrefix(address, "http://") {
 		return fmt.Errorf("%q is no address of a page", address)
 	}
@@ -35,12 +35,12 @@ func (a *app) browse(ctx context.Context, address string, meanwhile func(context
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	path, opened := "/"+rand.Text(), make(chan struct{})
-	var once atomic.Bool
+	var served atomic.Bool
 	stop := serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case r.Method != http.MethodGet || r.URL.Path != path || !ofThisUser(r.RemoteAddr, r.Context().Value(http.LocalAddrContextKey).(net.Addr).String()):
+		case r.Method != http.MethodGet || r.URL.Path != path || !isOwnConnection(r.RemoteAddr, r.Context().Value(http.LocalAddrContextKey).(net.Addr).String()):
 			http.NotFound(w, r)
-		case !once.CompareAndSwap(false, true):
+		case !served.CompareAndSwap(false, true):
 			cancel(errOpenedTwice)
 			http.Error(w, errOpenedTwice.Error(), http.StatusGone)
 		default:
@@ -53,8 +53,8 @@ func (a *app) browse(ctx context.Context, address string, meanwhile func(context
 	defer stop()
 	if err := a.startBrowser("http://" + listener.Addr().String() + path); err != nil {
 		a.printErrf("open it yourself: %v", err)
-	} else if meanwhile == nil {
-		meanwhile = func(ctx context.Context) error {
+	} else if wait == nil {
+		wait = func(ctx context.Context) error {
 			select {
 			case <-opened:
 			case <-ctx.Done():
@@ -63,10 +63,10 @@ func (a *app) browse(ctx context.Context, address string, meanwhile func(context
 			return context.Cause(ctx)
 		}
 	}
-	if meanwhile == nil {
+	if wait == nil {
 		return nil
 	}
-	return meanwhile(ctx)
+	return wait(ctx)
 }
 
 // serve serves HTTP until stop is called, which waits at most a second for requests to end.

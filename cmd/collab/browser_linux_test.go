@@ -116,7 +116,7 @@ func TestAnotherUserCannotOpenThePage(t *testing.T) {
 		if try.closed {
 			_ = other.Wait()
 		}
-		if got := ofThisUser(c.RemoteAddr().String(), c.LocalAddr().String()); got != try.allowed {
+		if got := isOwnConnection(c.RemoteAddr().String(), c.LocalAddr().String()); got != try.allowed {
 			t.Errorf("%+v: %v", try, got)
 		}
 		c.Close()
@@ -131,11 +131,11 @@ func TestAConnectionThatIsResetIsNobodys(t *testing.T) {
 	c := must.Do(listener.Accept()).Or(t)
 	defer c.Close()
 	from, to := c.RemoteAddr().String(), c.LocalAddr().String()
-	if !ofThisUser(from, to) {
+	if !isOwnConnection(from, to) {
 		t.Error("an open connection is another user's")
 	}
 	must.NoError(t, errors.Join(peer.(*net.TCPConn).SetLinger(0), peer.Close()))
-	if ofThisUser(from, to) {
+	if isOwnConnection(from, to) {
 		t.Error("a connection that was reset is this user's")
 	}
 }

@@ -19,19 +19,19 @@ import (
 // requests of at most 1 MiB.
 const maxMessage = 1 << 20
 
-func (a *app) chat() *cobra.Command {
+func (a *app) chatCommand() *cobra.Command {
 	var model, system string
-	var connectors, allowed []string
+	var connectors, allowedTools []string
 	var search bool
 	var tokens int64
 	c := command("chat [MESSAGE...]", "Chat with a model", 0, -1, func(c *cobra.Command, args []string) error {
-		client, err := a.client()
+		client, err := a.newClient()
 		if err != nil {
 			return err
 		}
 		ctx := c.Context()
 		chat := conversation{app: a, client: client}
-		chat.request.Model, chat.request.SystemPrompt = given(model), given(system)
+		chat.request.Model, chat.request.SystemPrompt = optionalText(model), optionalText(system)
 		if search {
 			chat.request.EnableWebSearch = &search
 		}
@@ -47,10 +47,10 @@ func (a *app) chat() *cobra.Command {
 			parts = append(parts, text)
 		}
 		message := strings.TrimSpace(strings.Join(parts, "\n\n"))
-		if message == "" && !a.canAsk() {
+		if message == "" && !a.canPrompt() {
 			return usage("there is no message: pass one as argument or on standard input")
 		}
-		if chat.tools, err = a.toolbox(ctx, client, connectors, allowed); err != nil {
+		if chat.tools, err = a.openToolbox(ctx, client, connectors, allowedTools); err != nil {
 			return err
 		}
 		defer chat.tools.close()
@@ -59,7 +59,7 @@ func (a *app) chat() *cobra.Command {
 			return chat.ask(ctx, message)
 		}
 		for {
-			message, err := a.question(ctx, "%s", a.paint(a.errTerminal, bold, "> "))
+			message, err := a.prompt(ctx, "%s", a.paint(a.errTerminal, bold, "> "))
 			if err != nil || message == "" {
 				return err
 			}
@@ -80,7 +80,7 @@ func (a *app) chat() *cobra.Command {
 	c.Flags().BoolVar(&search, "web-search", false, "let the provider search the web")
 	c.Flags().Int64Var(&tokens, "max-tokens", 0, "most tokens of the answer")
 	c.Flags().StringSliceVar(&connectors, "tools", nil, "`connectors` whose tools the model may call, separated by commas")
-	c.Flags().StringSliceVar(&allowed, "allow", nil, "`tools` that are called without a question, separated by commas; all for all")
+	c.Flags().StringSliceVar(&allowedTools, "allow", nil, "`tools` that are called without a question, separated by commas; all for all")
 	return c
 }
 
@@ -91,10 +91,10 @@ const (
 	maxResults = 400_000
 	// maxRequest is how many bytes a request has at most if it has results of tools to leave out.
 	maxRequest = 900_000
-	// leftOut replaces the result of a tool that was left out.
-	leftOut = "(This result was left out, as the conversation has become too long.)"
-	// cutOff follows a result of a tool that was cut off.
-	cutOff = "\n(cut off)"
+	// omittedResult replaces the result of a tool that was left out.
+	omittedResult = "(This result was left out, as the conversation has become too long.)"
+	// truncationNote follows a result of a tool that was cut off.
+	truncationNote = "\n(cut off)"
 )
 
 // conversation is a chat with a model, with what was said before as history.
@@ -107,8 +107,8 @@ type conversation struct {
 
 // ask prints the response to a message, for which the model may call tools.
 func (c *conversation) ask(ctx context.Context, message string) error {
-	var all modelReply
-	if err := c.app.checkFields(all); err != nil {
+	var total modelReply
+	if err := c.app.checkFields(total); err != nil {
 		return err
 	}
 	for range maxRounds {
@@ -118,9 +118,9 @@ func (c *conversation) ask(ctx context.Context, message string) error {
 		if err != nil {
 			return err
 		}
-		all.Text += reply.Text
-		all.Usage.InputTokens += reply.Usage.InputTokens
-		all.Usage.OutputTokens += reply.Usage.OutputTokens
+		total.Text += reply.Text
+		total.Usage.InputTokens += reply.Usage.InputTokens
+		total.Usage.OutputTokens += reply.Usage.OutputTokens
 		if message != "" {
 			c.request.History = append(c.request.History, apiclient.HistoryMessage{Role: "user", Content: message})
 			message = ""
@@ -142,7 +142,7 @@ func (c *conversation) ask(ctx context.Context, message string) error {
 		}
 		if results == nil {
 			if c.app.wantsJSON() {
-				return c.app.printJSON(all)
+				return c.app.printJSON(total)
 			}
 			return nil
 		}
@@ -151,7 +151,7 @@ func (c *conversation) ask(ctx context.Context, message string) error {
 	return fmt.Errorf("the model has called tools %d times without an answer", maxRounds)
 }
 
-// shorten leaves out the oldest results of tools of a request that is too long. The newest one is cut off instead.
+// shorten replaces the oldest results of tools of a request that is too long. The newest one is cut off instead.
 func (c *conversation) shorten() {
 	size := func(v any) int {
 		text, _ := json.Marshal(v) // the request is encoded again when it is made
@@ -165,15 +165,15 @@ func (c *conversation) shorten() {
 				return
 			}
 			if text, isResult := b["content"].(string); isResult && i == len(c.request.History)-1 && j == len(blocks)-1 {
-				most := size(text) - excess
-				for size(text+cutOff) > most && text != "" {
+				limit := size(text) - excess
+				for size(text+truncationNote) > limit && text != "" {
 					text = strings.ToValidUTF8(text[:len(text)/2], "")
 				}
-				b["content"] = text + cutOff
+				b["content"] = text + truncationNote
 				return
 			}
-			if saved := size(b["content"]) - size(leftOut); b["type"] == "tool_result" && saved > 0 {
-				b["content"] = leftOut
+			if saved := size(b["content"]) - size(omittedResult); b["type"] == "tool_result" && saved > 0 {
+				b["content"] = omittedResult
 				excess -= saved
 			}
 		}
@@ -198,11 +198,11 @@ func (c *conversation) send(ctx context.Context) (reply modelReply, err error) {
 	if err != nil {
 		return reply, err
 	}
-	printed := a.markdownWriter()
+	out := a.markdownWriter()
 	if a.wantsJSON() {
-		printed = nopCloser{io.Discard}
+		out = nopCloser{io.Discard}
 	}
-	defer func() { err = errors.Join(err, printed.Close()) }()
+	defer func() { err = errors.Join(err, out.Close()) }()
 	var text strings.Builder
 	done := false
 	for e, err := range eventstream.Events(response.Body) {
@@ -215,29 +215,29 @@ func (c *conversation) send(ctx context.Context) (reply modelReply, err error) {
 		}
 		switch chunk.Type {
 		case "text":
-			piece := or(chunk.Text, "")
+			piece := valueOr(chunk.Text, "")
 			text.WriteString(piece)
-			if _, err := io.WriteString(printed, piece); err != nil {
+			if _, err := io.WriteString(out, piece); err != nil {
 				return reply, err
 			}
 		case "tool_call":
 			if chunk.ToolCall == nil {
 				return reply, errors.New("the server sent a call without a tool")
 			}
-			if or(chunk.ToolCall.ServerHandled, false) {
+			if valueOr(chunk.ToolCall.ServerHandled, false) {
 				a.printErrf("%s", a.paint(a.errTerminal, dim, "the model uses "+chunk.ToolCall.Name))
 			} else {
 				reply.calls = append(reply.calls, *chunk.ToolCall)
 			}
 		case "error":
-			return reply, errors.New(or(chunk.Error, "the answer failed"))
+			return reply, errors.New(valueOr(chunk.Error, "the answer failed"))
 		case "done":
-			done, reply.Usage = true, or(chunk.Usage, apiclient.ChatUsage{})
+			done, reply.Usage = true, valueOr(chunk.Usage, apiclient.ChatUsage{})
 		}
 	}
 	reply.Text = text.String()
 	if !a.outTerminal && reply.Text != "" && !strings.HasSuffix(reply.Text, "\n") {
-		_, err = io.WriteString(printed, "\n")
+		_, err = io.WriteString(out, "\n")
 	}
 	if err == nil && !done {
 		err = errors.New("the answer was cut off")
@@ -255,9 +255,9 @@ func (a *app) markdownWriter() io.WriteCloser {
 
 // printMarkdown prints Markdown.
 func (a *app) printMarkdown(text string) error {
-	printed := a.markdownWriter()
-	_, err := io.WriteString(printed, text)
-	return errors.Join(err, printed.Close())
+	out := a.markdownWriter()
+	_, err := io.WriteString(out, text)
+	return errors.Join(err, out.Close())
 }
 
 // nopCloser is a writer whose Close does nothing.
@@ -265,8 +265,8 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-func (a *app) models() *cobra.Command {
-	return lists(a, "models", "List the models that one may chat with", func(m apiclient.Model) []column {
+func (a *app) modelsCommand() *cobra.Command {
+	return listCommand(a, "models", "List the models that one may chat with", func(m apiclient.Model) []column {
 		return []column{{"id", m.ID}, {"name", m.DisplayName}, {"provider", m.Provider}, {"tier", m.Tier}}
 	}, (*apiclient.Client).ListModels)
 }

@@ -225,10 +225,10 @@ func submit(browser *http.Client, page *http.Response, values url.Values) (*http
 func TestARefusalNamesTheFlagThatAllowsTheTool(t *testing.T) {
 	for _, name := range []string{"search", "wiki.read", "a,b", `the "best" page`, "x; touch y", "it's $HOME"} {
 		a, _, stderr := terminal(t, 80, map[string]string{"CI": "1"})
-		must.Do((&toolbox{app: a}).allows(t.Context(), &toolServer{label: "Wiki"}, apiclient.ToolCall{Name: name})).Or(t)
+		must.Do((&toolbox{app: a}).authorize(t.Context(), &toolServer{label: "Wiki"}, apiclient.ToolCall{Name: name})).Or(t)
 		_, hint, _ := strings.Cut(strings.TrimSuffix(stderr.String(), ")\n"), "--allow ")
 		typed := must.Do(exec.Command("sh", "-c", "printf %s "+hint).Output()).Or(t)
-		flags := a.chat().Flags()
+		flags := a.chatCommand().Flags()
 		must.NoError(t, flags.Set("allow", string(typed)))
 		must.Equal(t, []string{name}, must.Get(flags.GetStringSlice("allow")))
 	}

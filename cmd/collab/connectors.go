@@ -18,35 +18,35 @@ const (
 )
 
 func connectorOf(ctx context.Context, client *apiclient.Client, name string) (apiclient.Connector, error) {
-	return named("connector", name, func(c apiclient.Connector) []string { return []string{c.ID, c.Label} })(client.ListConnectors(ctx))
+	return findByName("connector", name, func(c apiclient.Connector) []string { return []string{c.ID, c.Label} })(client.ListConnectors(ctx))
 }
 
-func (a *app) connectors() *cobra.Command {
+func (a *app) connectorsCommand() *cobra.Command {
 	columns := func(c apiclient.Connector) []column {
 		return []column{
 			{"name", c.Label}, {"provider", c.ServerID}, {"status", c.Status},
-			{"tools", strconv.Itoa(len(c.Tools))}, {"error", or(c.LastError, "")}, {"id", c.ID},
+			{"tools", strconv.Itoa(len(c.Tools))}, {"error", valueOr(c.LastError, "")}, {"id", c.ID},
 		}
 	}
-	list := lists(a, "list", "List the organisation's connectors", columns, (*apiclient.Client).ListConnectors)
-	providers := lists(a, "providers", "List the tool servers that can be connected", func(p apiclient.ConnectorProvider) []column {
+	list := listCommand(a, "list", "List the organisation's connectors", columns, (*apiclient.Client).ListConnectors)
+	providers := listCommand(a, "providers", "List the tool servers that can be connected", func(p apiclient.ConnectorProvider) []column {
 		return []column{{"id", p.ServerID}, {"name", p.DisplayName}, {"sign-in", p.AuthMode}}
 	}, (*apiclient.Client).ListConnectorProviders)
 	var name string
 	var config []string
-	add := command("add PROVIDER", "Add a connector", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		settings, err := fieldsFrom(config, "--config")
+	add := command("add PROVIDER", "Add a connector", 1, 1, a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
+		settings, err := parseFields(config, "--config")
 		if err != nil {
 			return err
 		}
-		return one(a, columns, func() (apiclient.Connector, error) {
-			return client.CreateConnector(ctx, apiclient.ConnectorDraft{ProviderID: args[0], Name: given(name), Config: settings})
+		return printOne(a, columns, func() (apiclient.Connector, error) {
+			return client.CreateConnector(ctx, apiclient.ConnectorDraft{ProviderID: args[0], Name: optionalText(name), Config: settings})
 		})
 	}))
 	add.Flags().StringVar(&name, "name", "", "the connector's name")
 	add.Flags().StringArrayVar(&config, "config", nil, "setting, as `NAME=VALUE`")
 	credentials := command("credentials CONNECTOR NAME...", "Store credentials, whose values are the lines of standard input", 2, -1,
-		a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
+		a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
 			c, err := connectorOf(ctx, client, args[0])
 			if err != nil {
 				return err
@@ -59,9 +59,9 @@ func (a *app) connectors() *cobra.Command {
 			for i, name := range args[1:] {
 				draft.Credentials[name] = lines[i]
 			}
-			return one(a, columns, func() (apiclient.Connector, error) { return client.StoreConnectorCredentials(ctx, c.ID, draft) })
+			return printOne(a, columns, func() (apiclient.Connector, error) { return client.StoreConnectorCredentials(ctx, c.ID, draft) })
 		}))
-	authorize := command("authorize CONNECTOR", "Allow a connector in the browser to use an account", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
+	authorize := command("authorize CONNECTOR", "Allow a connector in the browser to use an account", 1, 1, a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		if !a.interactive() {
 			return exitError{exitSignIn, errors.New("CI is set, so nobody can allow it: run collab connectors authorize where a person is")}
 		}
@@ -74,17 +74,17 @@ func (a *app) connectors() *cobra.Command {
 			return err
 		}
 		a.printErrf("Allow it with a browser at\n%s", started.AuthURL)
-		allowed := func(ctx context.Context) error {
+		waitForConsent := func(ctx context.Context) error {
 			for range authorizationPolls {
 				status, err := client.PollAuthorization(ctx, apiclient.PollAuthorizationParams{State: started.State})
 				switch {
 				case err != nil:
 					return err
 				case status.Status == "ready":
-					a.succeeded("%s may use the account", c.Label)
+					a.printSuccess("%s may use the account", c.Label)
 					return nil
 				case status.Status == "error":
-					return errors.New(or(status.Error, "the provider refused"))
+					return errors.New(valueOr(status.Error, "the provider refused"))
 				}
 				if err := client.Wait(ctx, authorizationPoll); err != nil {
 					return err
@@ -93,11 +93,11 @@ func (a *app) connectors() *cobra.Command {
 			return errors.New("nobody has allowed it")
 		}
 		if a.interactive(a.errTerminal) {
-			return a.browse(ctx, started.AuthURL, allowed)
+			return a.browse(ctx, started.AuthURL, waitForConsent)
 		}
-		return allowed(ctx)
+		return waitForConsent(ctx)
 	}))
-	remove := removes(a, "remove CONNECTOR", "Delete a connector with its credentials", connectorOf, func(ctx context.Context, client *apiclient.Client, c apiclient.Connector) (apiclient.Success, error) {
+	remove := removeCommand(a, "remove CONNECTOR", "Delete a connector with its credentials", connectorOf, func(ctx context.Context, client *apiclient.Client, c apiclient.Connector) (apiclient.Success, error) {
 		return client.DeleteConnector(ctx, c.ID)
 	})
 	return group("connectors", "Work with connectors to tool servers", list, providers, add, credentials, authorize, remove)

@@ -30,8 +30,8 @@ type place struct {
 	workspace string
 }
 
-// flags adds the flags to a command.
-func (p *place) flags(c *cobra.Command) *cobra.Command {
+// addFlags adds the flags to a command.
+func (p *place) addFlags(c *cobra.Command) *cobra.Command {
 	c.Flags().BoolVar(&p.personal, "personal", false, "one's own files")
 	c.Flags().StringVar(&p.workspace, "workspace", "", "files of the workspace with this id or `name`")
 	return c
@@ -93,7 +93,7 @@ func (f *folder) find(ctx context.Context, name string) (apiclient.StoredObject,
 		if err != nil || o.Path == name && !f.deleted {
 			return o, err
 		}
-		if o.Path == name && (found.ID == "" || or(o.DeletedAt, time.Time{}).After(or(found.DeletedAt, time.Time{}))) {
+		if o.Path == name && (found.ID == "" || valueOr(o.DeletedAt, time.Time{}).After(valueOr(found.DeletedAt, time.Time{}))) {
 			found = o
 		}
 	}
@@ -105,18 +105,18 @@ func (f *folder) find(ctx context.Context, name string) (apiclient.StoredObject,
 
 func fileColumns(o apiclient.StoredObject) []column {
 	return []column{
-		{"path", o.Path}, {"size", sizeText(o.Size)}, {"version", strconv.FormatInt(o.Version, 10)}, {"updated", day(o.UpdatedAt)}, {"id", o.ID},
+		{"path", o.Path}, {"size", formatSize(o.Size)}, {"version", strconv.FormatInt(o.Version, 10)}, {"updated", formatTime(o.UpdatedAt)}, {"id", o.ID},
 	}
 }
 
 // errNoFile is wrapped by errors about files that are not there.
 var errNoFile = errors.New("there is no file")
 
-func (a *app) files() *cobra.Command {
-	var at place
-	in := func(run func(ctx context.Context, f *folder, args []string) error) func(*cobra.Command, []string) error {
-		return a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
-			f, err := folderOf(ctx, client, at)
+func (a *app) filesCommand() *cobra.Command {
+	var target place
+	withFolder := func(run func(ctx context.Context, f *folder, args []string) error) func(*cobra.Command, []string) error {
+		return a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
+			f, err := folderOf(ctx, client, target)
 			if err != nil {
 				return err
 			}
@@ -124,13 +124,13 @@ func (a *app) files() *cobra.Command {
 		})
 	}
 	var deleted bool
-	ls := command("ls [PREFIX]", "List files", 0, 1, in(func(ctx context.Context, f *folder, args []string) error {
+	ls := command("ls [PREFIX]", "List files", 0, 1, withFolder(func(ctx context.Context, f *folder, args []string) error {
 		f.deleted = deleted
-		return all(a, fileColumns)(f.list(ctx, strings.Join(args, "")))
+		return printList(a, fileColumns)(f.list(ctx, strings.Join(args, "")))
 	}))
 	ls.Flags().BoolVar(&deleted, "deleted", false, "the deleted files that can be restored")
 	var version int64
-	get := command("get PATH [FILE]", "Download a file", 1, 2, in(func(ctx context.Context, f *folder, args []string) error {
+	get := command("get PATH [FILE]", "Download a file", 1, 2, withFolder(func(ctx context.Context, f *folder, args []string) error {
 		o, err := f.find(ctx, args[0])
 		if err != nil {
 			return err
@@ -139,7 +139,7 @@ func (a *app) files() *cobra.Command {
 			return f.client.DownloadFile(ctx, o.ID, params)
 		}
 		if version > 0 {
-			if o, err = f.version(ctx, o, version); err != nil {
+			if o, err = f.findVersion(ctx, o, version); err != nil {
 				return err
 			}
 			fetch = func(params apiclient.DownloadFileParams) (*http.Response, error) {
@@ -167,23 +167,23 @@ func (a *app) files() *cobra.Command {
 		return nil
 	}
 	get.PreRunE = checkVersion
-	put := command("put FILE [PATH]", "Upload a file", 1, 2, in(func(ctx context.Context, f *folder, args []string) error {
+	put := command("put FILE [PATH]", "Upload a file", 1, 2, withFolder(func(ctx context.Context, f *folder, args []string) error {
 		to := filepath.Base(args[0])
 		if len(args) == 2 {
 			to = args[1]
 		} else if args[0] == "-" {
 			return usage("name the path for standard input")
 		}
-		return one(a, fileColumns, func() (apiclient.StoredObject, error) { return a.upload(ctx, f, args[0], to) })
+		return printOne(a, fileColumns, func() (apiclient.StoredObject, error) { return a.upload(ctx, f, args[0], to) })
 	}))
 	put.Long = "put stores a new file, or a file's new content, at PATH or at FILE's name; FILE may be - for\nstandard input. Large files continue after interruptions."
-	mv := command("mv PATH TO", "Move a file or a folder", 2, 2, in(func(ctx context.Context, f *folder, args []string) error {
+	mv := command("mv PATH TO", "Move a file or a folder", 2, 2, withFolder(func(ctx context.Context, f *folder, args []string) error {
 		if strings.HasSuffix(args[0], "/") {
 			move := apiclient.FolderMove{From: strings.TrimSuffix(args[0], "/"), To: strings.TrimSuffix(args[1], "/"), Scope: &f.scope}
 			if f.workspace != "" {
 				move.WorkspaceID = &f.workspace
 			}
-			return one(a, func(m apiclient.FolderMoved) []column { return []column{{"moved", strconv.FormatInt(m.Moved, 10)}} }, func() (apiclient.FolderMoved, error) {
+			return printOne(a, func(m apiclient.FolderMoved) []column { return []column{{"moved", strconv.FormatInt(m.Moved, 10)}} }, func() (apiclient.FolderMoved, error) {
 				moved, err := f.client.MoveFolder(ctx, move)
 				if err == nil && moved.Moved == 0 {
 					err = fmt.Errorf("%w below %s", errNoFile, args[0])
@@ -195,12 +195,12 @@ func (a *app) files() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return one(a, fileColumns, func() (apiclient.StoredObject, error) {
+		return printOne(a, fileColumns, func() (apiclient.StoredObject, error) {
 			return f.client.MoveFile(ctx, o.ID, apiclient.MoveFileParams{ExpectedVersion: &o.Version}, apiclient.FileMove{Path: args[1]})
 		})
 	}))
 	mv.Long = "mv gives a file another path, or all files below a folder, whose name ends in a slash."
-	rm := command("rm PATH...", "Delete files", 1, -1, in(func(ctx context.Context, f *folder, args []string) error {
+	rm := command("rm PATH...", "Delete files", 1, -1, withFolder(func(ctx context.Context, f *folder, args []string) error {
 		for _, name := range args {
 			o, err := f.find(ctx, name)
 			if err != nil {
@@ -212,17 +212,17 @@ func (a *app) files() *cobra.Command {
 		}
 		return nil
 	}))
-	versions := command("versions PATH", "List the versions of a file", 1, 1, in(func(ctx context.Context, f *folder, args []string) error {
+	versions := command("versions PATH", "List the versions of a file", 1, 1, withFolder(func(ctx context.Context, f *folder, args []string) error {
 		o, err := f.find(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		return all(a, func(v apiclient.StoredVersion) []column {
-			return []column{{"version", strconv.FormatInt(v.Version, 10)}, {"size", sizeText(v.Size)}, {"written", day(v.UpdatedAt)}, {"path", v.Path}}
+		return printList(a, func(v apiclient.StoredVersion) []column {
+			return []column{{"version", strconv.FormatInt(v.Version, 10)}, {"size", formatSize(v.Size)}, {"written", formatTime(v.UpdatedAt)}, {"path", v.Path}}
 		})(f.client.ListVersions(ctx, o.ID))
 	}))
 	var to string
-	restore := command("restore PATH", "Restore an earlier version of a file, or a deleted file", 1, 1, in(func(ctx context.Context, f *folder, args []string) error {
+	restore := command("restore PATH", "Restore an earlier version of a file, or a deleted file", 1, 1, withFolder(func(ctx context.Context, f *folder, args []string) error {
 		f.deleted = version == 0
 		o, err := f.find(ctx, args[0])
 		if f.deleted && errors.Is(err, errNoFile) {
@@ -231,26 +231,26 @@ func (a *app) files() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		body := apiclient.Restoration{Path: given(to)}
+		body := apiclient.Restoration{Path: optionalText(to)}
 		if version > 0 {
 			body.Version, body.ExpectedVersion = &version, &o.Version
 		}
-		return one(a, fileColumns, func() (apiclient.StoredObject, error) { return f.client.RestoreFile(ctx, o.ID, body) })
+		return printOne(a, fileColumns, func() (apiclient.StoredObject, error) { return f.client.RestoreFile(ctx, o.ID, body) })
 	}))
 	restore.Long = "restore returns a deleted file, or makes an earlier version the next one with --version."
 	restore.Flags().Int64Var(&version, "version", 0, "the `version` of a file that is there")
 	restore.PreRunE = checkVersion
 	restore.Flags().StringVar(&to, "to", "", "another `path` for a deleted file")
-	uploads := lists(a, "uploads", "List uploads that are not complete", func(u apiclient.ResumableUpload) []column {
+	uploads := listCommand(a, "uploads", "List uploads that are not complete", func(u apiclient.ResumableUpload) []column {
 		return []column{
-			{"path", or(u.Path, "file "+u.FileID)}, {"sent", sizeText(u.Offset)}, {"size", sizeText(u.Size)}, {"expires", day(u.ExpiresAt)}, {"id", u.ID},
+			{"path", valueOr(u.Path, "file "+u.FileID)}, {"sent", formatSize(u.Offset)}, {"size", formatSize(u.Size)}, {"expires", formatTime(u.ExpiresAt)}, {"id", u.ID},
 		}
 	}, (*apiclient.Client).ListResumableUploads)
 	uploads.Long = "uploads lists one's uploads of large files that are not complete. Their sizes count against the limit of\nthe plan until they are completed, which put of the same file does within a day, or cancelled, or expire."
-	cancel := command("cancel UPLOAD...", "Cancel uploads that are not complete", 1, -1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		for _, of := range args {
-			if _, err := client.CancelResumableUpload(ctx, of); err != nil {
-				return fmt.Errorf("%s: %w", of, err)
+	cancel := command("cancel UPLOAD...", "Cancel uploads that are not complete", 1, -1, a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
+		for _, upload := range args {
+			if _, err := client.CancelResumableUpload(ctx, upload); err != nil {
+				return fmt.Errorf("%s: %w", upload, err)
 			}
 		}
 		return nil
@@ -259,13 +259,13 @@ func (a *app) files() *cobra.Command {
 	files := group("files", "Work with stored files")
 	files.AddCommand(uploads, cancel)
 	for _, c := range []*cobra.Command{ls, get, put, mv, rm, versions, restore} {
-		files.AddCommand(at.flags(c))
+		files.AddCommand(target.addFlags(c))
 	}
 	return files
 }
 
-// version returns the record of a file's earlier version.
-func (f *folder) version(ctx context.Context, o apiclient.StoredObject, version int64) (apiclient.StoredObject, error) {
+// findVersion returns the record of a file's earlier version.
+func (f *folder) findVersion(ctx context.Context, o apiclient.StoredObject, version int64) (apiclient.StoredObject, error) {
 	list, err := f.client.ListVersions(ctx, o.ID)
 	if err != nil {
 		return o, err
@@ -285,25 +285,25 @@ func (f *folder) version(ctx context.Context, o apiclient.StoredObject, version 
 // download writes the content that fetch requests, and continues where a connection broke.
 func (a *app) download(ctx context.Context, o apiclient.StoredObject, w io.Writer, fetch func(apiclient.DownloadFileParams) (*http.Response, error)) error {
 	digest := sha256.New()
-	shown := a.progress(o.Path, o.Size)
-	defer shown.end()
-	to := &output{Writer: w}
+	progress := a.newProgress(o.Path, o.Size)
+	defer progress.end()
+	to := &errWriter{Writer: w}
 	tag := `"` + strconv.FormatInt(o.Version, 10) + `"`
 	for failures := 0; ; {
 		params := apiclient.DownloadFileParams{Raw: "1"}
-		if shown.done > 0 {
-			params.Range, params.IfRange = fmt.Sprintf("bytes=%d-", shown.done), tag
+		if progress.done > 0 {
+			params.Range, params.IfRange = fmt.Sprintf("bytes=%d-", progress.done), tag
 		}
 		response, err := fetch(params)
 		if err != nil {
 			return err
 		}
-		if response.Header.Get("X-Collab-Checksum") != o.Checksum || shown.done > 0 && response.StatusCode != http.StatusPartialContent {
+		if response.Header.Get("X-Collab-Checksum") != o.Checksum || progress.done > 0 && response.StatusCode != http.StatusPartialContent {
 			response.Body.Close()
 			return exitError{exitConflict, fmt.Errorf("%s was changed meanwhile", o.Path)}
 		}
-		before := shown.done
-		_, err = io.Copy(io.MultiWriter(to, digest), counted{response.Body, shown})
+		before := progress.done
+		_, err = io.Copy(io.MultiWriter(to, digest), counted{response.Body, progress})
 		response.Body.Close()
 		if err == nil {
 			break
@@ -311,10 +311,10 @@ func (a *app) download(ctx context.Context, o apiclient.StoredObject, w io.Write
 		if to.err != nil {
 			return to.err
 		}
-		if failures++; shown.done > before {
+		if failures++; progress.done > before {
 			failures = 0
 		}
-		if failures == apiclient.Resumptions || ctx.Err() != nil || shown.done == o.Size {
+		if failures == apiclient.Resumptions || ctx.Err() != nil || progress.done == o.Size {
 			return err
 		}
 	}
@@ -324,13 +324,13 @@ func (a *app) download(ctx context.Context, o apiclient.StoredObject, w io.Write
 	return nil
 }
 
-// output is a writer that keeps its first error.
-type output struct {
+// errWriter is a writer that keeps its first error.
+type errWriter struct {
 	io.Writer
 	err error
 }
 
-func (o *output) Write(p []byte) (n int, err error) {
+func (o *errWriter) Write(p []byte) (n int, err error) {
 	n, err = o.Writer.Write(p)
 	o.err = cmp.Or(o.err, err)
 	return n, err
@@ -340,23 +340,23 @@ func (o *output) Write(p []byte) (n int, err error) {
 // file that it replaces. What is no file, such as a pipe or a device, is written to.
 func (a *app) downloadTo(ctx context.Context, o apiclient.StoredObject, to string, fetch func(apiclient.DownloadFileParams) (*http.Response, error)) (err error) {
 	mode := fs.FileMode(0o666) // less what the umask has
-	replaced, missing := os.Stat(to)
-	if missing == nil {
-		if !replaced.Mode().IsRegular() {
+	existing, statErr := os.Stat(to)
+	if statErr == nil {
+		if !existing.Mode().IsRegular() {
 			f, err := os.OpenFile(to, os.O_WRONLY, 0)
 			if err != nil {
 				return err
 			}
 			return errors.Join(a.download(ctx, o, f, fetch), f.Close())
 		}
-		mode = replaced.Mode().Perm()
+		mode = existing.Mode().Perm()
 		if to, err = filepath.EvalSymlinks(to); err != nil {
 			return err
 		}
 	}
 	return atomicfile.ReplaceMode(to, mode, func(part *os.File) error {
 		err := a.download(ctx, o, part, fetch)
-		if err == nil && missing == nil {
+		if err == nil && statErr == nil {
 			err = part.Chmod(mode)
 		}
 		return err
@@ -365,7 +365,7 @@ func (a *app) downloadTo(ctx context.Context, o apiclient.StoredObject, to strin
 
 // upload stores a file's content at a path.
 func (a *app) upload(ctx context.Context, f *folder, file, to string) (apiclient.StoredObject, error) {
-	content, closer, err := a.open(ctx, file)
+	content, closer, err := a.openContent(ctx, file)
 	if err != nil {
 		return apiclient.StoredObject{}, err
 	}
@@ -399,9 +399,9 @@ func (a *app) uploadResumably(ctx context.Context, f *folder, old apiclient.Stor
 	if err != nil {
 		return apiclient.StoredObject{}, err
 	}
-	shown := a.progress(to, size)
-	defer shown.end()
-	return f.client.SendUpload(ctx, u, countedFile{counted{file, shown}, file}, size)
+	progress := a.newProgress(to, size)
+	defer progress.end()
+	return f.client.SendUpload(ctx, u, countedFile{counted{file, progress}, file}, size)
 }
 
 // countedFile counts what is read of a file from the place that was sought last.
@@ -411,7 +411,7 @@ type countedFile struct {
 }
 
 func (c countedFile) Seek(offset int64, whence int) (int64, error) {
-	at, err := c.Seeker.Seek(offset, whence)
-	c.done, c.samples = at, []sample{{c.app.now(), at}}
-	return at, err
+	position, err := c.Seeker.Seek(offset, whence)
+	c.done, c.samples = position, []sample{{c.app.now(), position}}
+	return position, err
 }

@@ -170,7 +170,7 @@ func TestADownloadIsWrittenThroughPipesAndLinksAndGetsAnyName(t *testing.T) {
 	both, err := os.OpenFile(pipe, os.O_RDWR, 0) // so that opening one end does not wait for the other
 	must.NoError(t, err)
 	defer both.Close()
-	content, closer, err := a.open(t.Context(), pipe)
+	content, closer, err := a.openContent(t.Context(), pipe)
 	must.NoError(t, err)
 	defer closer()
 	if _, seeks := content.Reader.(io.Seeker); seeks || content.Size != -1 {

@@ -29,14 +29,14 @@ const (
 	maxToken      = 16 << 10         // bytes
 )
 
-func (a *app) login() *cobra.Command {
+func (a *app) loginCommand() *cobra.Command {
 	var fromInput, noBrowser, device, insecure bool
 	c := command("login", "Sign in to a server", 0, 0, func(c *cobra.Command, _ []string) error {
 		server, err := a.chosenServer()
 		if err != nil {
 			return err
 		}
-		client, err := a.anonymous(server)
+		client, err := a.anonymousClient(server)
 		if err != nil {
 			return err
 		}
@@ -54,17 +54,17 @@ func (a *app) login() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		who, err := whois(c.Context(), server, token)
+		signedIn, err := fetchAccount(c.Context(), server, token)
 		if err != nil {
 			return err
 		}
-		if who.OrgID == "" {
-			return exitError{exitSignIn, fmt.Errorf("%s is in no organisation of %s", who.User, server)}
+		if signedIn.OrgID == "" {
+			return exitError{exitSignIn, fmt.Errorf("%s is in no organisation of %s", signedIn.User, server)}
 		}
-		if err := a.keep(who, insecure); err != nil {
+		if err := a.storeAccount(signedIn, insecure); err != nil {
 			return err
 		}
-		a.succeeded("signed in to %s as %s of %s", server, who.User, who.Org)
+		a.printSuccess("signed in to %s as %s of %s", server, signedIn.User, signedIn.Org)
 		return nil
 	})
 	c.Long = "login signs in with a browser on this machine, or on any other where SSH_CONNECTION is set.\n" +
@@ -96,23 +96,23 @@ func (a *app) tokenFromInput(ctx context.Context, client *apiclient.Client) (str
 	return "", err
 }
 
-// cancellable is a stream whose reads end with ctx, of which the next one may miss what comes then.
-type cancellable struct {
+// contextReader is a stream whose reads end with ctx, of which the next one may miss what comes then.
+type contextReader struct {
 	ctx    context.Context
 	stream io.Reader
 }
 
-func (c cancellable) Read(p []byte) (int, error) {
+func (c contextReader) Read(p []byte) (int, error) {
 	read := make([]byte, len(p))
-	n, err := within(c.ctx, begin(func() (int, error) { return c.stream.Read(read) }))
+	n, err := awaitCall(c.ctx, startCall(func() (int, error) { return c.stream.Read(read) }))
 	return copy(p, read[:n]), err
 }
 
 // readAll reads standard input, which may have most bytes.
-func (a *app) readAll(ctx context.Context, most int64) (string, error) {
-	text, err := io.ReadAll(io.LimitReader(cancellable{ctx, a.in}, most+1))
-	if err == nil && int64(len(text)) > most {
-		err = usage("standard input has more than %s", sizeText(most))
+func (a *app) readAll(ctx context.Context, maxBytes int64) (string, error) {
+	text, err := io.ReadAll(io.LimitReader(contextReader{ctx, a.in}, maxBytes+1))
+	if err == nil && int64(len(text)) > maxBytes {
+		err = usage("standard input has more than %s", formatSize(maxBytes))
 	}
 	return string(text), err
 }
@@ -155,7 +155,7 @@ func (a *app) tokenFromBrowser(ctx context.Context, server string, noBrowser boo
 	ctx, cancel := context.WithTimeoutCause(ctx, signInTimeout, errors.New("nobody has signed in"))
 	defer cancel()
 	token := ""
-	received := func(ctx context.Context) error {
+	waitForToken := func(ctx context.Context) error {
 		select {
 		case token = <-tokens:
 		case <-ctx.Done():
@@ -168,9 +168,9 @@ func (a *app) tokenFromBrowser(ctx context.Context, server string, noBrowser boo
 		return nil
 	}
 	if noBrowser {
-		err = received(ctx)
+		err = waitForToken(ctx)
 	} else {
-		err = a.browse(ctx, address, received)
+		err = a.browse(ctx, address, waitForToken)
 	}
 	return token, err
 }
@@ -192,15 +192,15 @@ const listenAttempts = 20
 func listen() (all []net.Listener, port int, err error) {
 	for range listenAttempts {
 		all, port = nil, 0
-		v6, absent := net.Listen("tcp6", "[::1]:0")
-		if absent == nil {
+		v6, v6Err := net.Listen("tcp6", "[::1]:0")
+		if v6Err == nil {
 			all, port = []net.Listener{v6}, v6.Addr().(*net.TCPAddr).Port
 		}
 		var v4 net.Listener
 		if v4, err = net.Listen("tcp4", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
 			return append(all, v4), v4.Addr().(*net.TCPAddr).Port, nil
 		}
-		if absent != nil {
+		if v6Err != nil {
 			return nil, 0, err
 		}
 		_ = v6.Close() // nothing was accepted
@@ -208,35 +208,35 @@ func listen() (all []net.Listener, port int, err error) {
 	return nil, 0, err
 }
 
-func (a *app) logout() *cobra.Command {
+func (a *app) logoutCommand() *cobra.Command {
 	var everywhere bool
 	c := command("logout", "End the session and forget the token", 0, 0, func(c *cobra.Command, _ []string) error {
 		if a.env("COLLAB_TOKEN") != "" {
 			return usage("COLLAB_TOKEN is set: there is nothing to forget")
 		}
-		current, err := a.account()
+		current, err := a.currentAccount()
 		if err != nil {
 			return err
 		}
-		client, err := a.clientOf(current)
+		client, err := a.clientFor(current)
 		if err != nil {
 			return err
 		}
-		if err := end(c.Context(), client, everywhere); err != nil {
-			a.warn("the session may still be open: %v", err)
+		if err := endSession(c.Context(), client, everywhere); err != nil {
+			a.printWarning("the session may still be open: %v", err)
 		}
-		if err := a.forget(current); err != nil {
+		if err := a.removeAccount(current); err != nil {
 			return err
 		}
-		a.succeeded("signed out of %s", current.Server)
+		a.printSuccess("signed out of %s", current.Server)
 		return nil
 	})
 	c.Flags().BoolVar(&everywhere, "everywhere", false, "end all sessions of the user, on other devices too")
 	return c
 }
 
-// end ends the client's session, or all of its user.
-func end(ctx context.Context, client *apiclient.Client, everywhere bool) error {
+// endSession ends the client's session, or all of its user.
+func endSession(ctx context.Context, client *apiclient.Client, everywhere bool) error {
 	if everywhere {
 		if _, err := client.EndOtherSessions(ctx); err != nil {
 			return err
@@ -258,15 +258,15 @@ func end(ctx context.Context, client *apiclient.Client, everywhere bool) error {
 	return nil
 }
 
-func (a *app) whoami() *cobra.Command {
-	return command("whoami", "Print who one is signed in as", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		return one(a, func(m apiclient.Me) []column {
+func (a *app) whoamiCommand() *cobra.Command {
+	return command("whoami", "Print who one is signed in as", 0, 0, a.withClient(func(ctx context.Context, client *apiclient.Client, _ []string) error {
+		return printOne(a, func(m apiclient.Me) []column {
 			org := ""
 			if m.Org != nil {
-				org = or(m.Org.Name, m.Org.ID)
+				org = valueOr(m.Org.Name, m.Org.ID)
 			}
 			return []column{
-				{"server", client.Server}, {"user", cmp.Or(or(m.User.Email, ""), m.User.ID)}, {"name", or(m.User.Name, "")}, {"organisation", org}, {"role", or(m.Role, "")},
+				{"server", client.Server}, {"user", cmp.Or(valueOr(m.User.Email, ""), m.User.ID)}, {"name", valueOr(m.User.Name, "")}, {"organisation", org}, {"role", valueOr(m.Role, "")},
 			}
 		}, func() (apiclient.Me, error) { return client.GetMe(ctx) })
 	}))
@@ -281,9 +281,9 @@ type listedAccount struct {
 	Active bool   `json:"active"`
 }
 
-func (a *app) orgs() *cobra.Command {
+func (a *app) orgsCommand() *cobra.Command {
 	list := command("list", "List the organisations that one is signed in to", 0, 0, func(*cobra.Command, []string) error {
-		_, all, err := a.accounts()
+		_, all, err := a.readAccounts()
 		if err != nil {
 			return err
 		}
@@ -291,7 +291,7 @@ func (a *app) orgs() *cobra.Command {
 		for i, c := range all {
 			listed[i] = listedAccount{Server: c.Server, OrgID: c.OrgID, Org: c.Org, User: c.User, Active: c.Active}
 		}
-		return rows(a, values(listed), func(c listedAccount) []column {
+		return printRows(a, sequence(listed), func(c listedAccount) []column {
 			active := ""
 			if c.Active {
 				active = "*"
@@ -303,17 +303,17 @@ func (a *app) orgs() *cobra.Command {
 		if a.env("COLLAB_TOKEN") != "" {
 			return usage("COLLAB_TOKEN is set, which is for one organisation")
 		}
-		_, all, err := a.accounts()
+		_, all, err := a.readAccounts()
 		if err != nil {
 			return err
 		}
 		server := a.serverAddress()
-		all = slices.DeleteFunc(all, func(c account) bool { return server != "" && server != c.Server || !c.isOf(args[0]) })
+		all = slices.DeleteFunc(all, func(c account) bool { return server != "" && server != c.Server || !c.isOrg(args[0]) })
 		if len(all) > 1 {
 			return usage("there are %d organisations %q: name one by its id, or by its server too with --server; see collab orgs list", len(all), args[0])
 		}
 		a.flags.org = args[0]
-		chosen, err := a.account()
+		chosen, err := a.currentAccount()
 		if err != nil {
 			return err
 		}

@@ -48,11 +48,11 @@ func main() {
 		inTerminal: term.IsTerminal(int(os.Stdin.Fd())), outTerminal: term.IsTerminal(int(os.Stdout.Fd())), errTerminal: term.IsTerminal(int(os.Stderr.Fd())),
 		env: os.Getenv, now: time.Now, secrets: systemKeyring{},
 	}
-	a.dumb = a.outTerminal && !takesSequences(os.Stdout) || a.errTerminal && !takesSequences(os.Stderr)
+	a.dumbTerminal = a.outTerminal && !takesSequences(os.Stdout) || a.errTerminal && !takesSequences(os.Stderr)
 	go func() {
 		wait := func() {
 			for s := range signals {
-				if s != os.Interrupt || !a.editing.Load() {
+				if s != os.Interrupt || !a.inEditor.Load() {
 					return
 				}
 			}
@@ -73,27 +73,27 @@ func main() {
 // app is what commands use of the process.
 type app struct {
 	in                                   io.Reader
-	typed                                *bufio.Reader // of in, once a question was asked
+	inReader                             *bufio.Reader // buffers in; nil until prompt is called
 	out, err                             io.Writer
 	inTerminal, outTerminal, errTerminal bool
-	dumb                                 bool // a terminal shows sequences in place of what they do
+	dumbTerminal                         bool // a terminal shows escape sequences instead of interpreting them
 	width                                int  // of the terminal in columns, or 0
 	env                                  func(string) string
 	now                                  func() time.Time
 	secrets                              secretStore
-	reading                              map[string]<-chan result[string] // calls that the keyring has not answered, by the account's key
-	editing                              atomic.Bool                      // interruptions are for an editor
-	signedIn                             string                           // the server whose stored account is used, or empty
+	keyringReads                         map[string]<-chan result[string] // calls that the keyring has not answered, by the account's key
+	inEditor                             atomic.Bool                      // an editor runs, which interrupts are for
+	accountServer                        string                           // the server whose stored account is used, or empty
 
 	flags struct{ server, org, json, jq string }
 }
 
 // run runs a command line and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
-	root := a.root()
+	root := a.rootCommand()
 	root.SetArgs(args)
 	root.SetIn(a.in)
-	help := &output{Writer: a.out} // cobra passes over its errors
+	help := &errWriter{Writer: a.out} // cobra passes over its errors
 	root.SetOut(help)
 	root.SetErr(a.err)
 	defer a.reportUpdate(a.checkForUpdate(ctx))
@@ -105,24 +105,24 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if code == exitCancelled {
 		return code
 	}
-	lines := strings.Split(commandsFor.Replace(a.withRemedy(err).Error()), "\n")
+	lines := strings.Split(commandsOfRequests.Replace(a.withRemedy(err).Error()), "\n")
 	for i := range lines {
-		lines[i] = plain(lines[i])
+		lines[i] = printableLine(lines[i])
 	}
 	fmt.Fprintf(a.err, "%s %s\n", a.paint(a.errTerminal, red, "collab:"), strings.Join(lines, "\n"))
 	return code
 }
 
-// commandsFor replaces the requests that messages of the server name by the commands that make them. Names of files, which errors
-// have too, may be like the requests and not like the words around them.
-var commandsFor = strings.NewReplacer("models that GET /models lists", "models that collab models lists", "one of GET /connector-providers", "one of those that collab connectors providers lists",
+// commandsOfRequests replaces requests in messages of the server by the commands that make them. The words around
+// a request keep it from replacing names of files.
+var commandsOfRequests = strings.NewReplacer("models that GET /models lists", "models that collab models lists", "one of GET /connector-providers", "one of those that collab connectors providers lists",
 	"is authorised through /mcp-oauth/start", "is authorised through collab connectors authorize")
 
 // withRemedy returns an error of a request with what a person needs to know beside it.
 func (a *app) withRemedy(err error) error {
 	switch {
-	case apiclient.Status(err) == http.StatusUnauthorized && !apiclient.Unanswered(err) && a.signedIn != "":
-		return signInAgain(err, a.signedIn)
+	case apiclient.Status(err) == http.StatusUnauthorized && !apiclient.Unanswered(err) && a.accountServer != "":
+		return signInAgain(err, a.accountServer)
 	case apiclient.Status(err) == 0 && apiclient.Unanswered(err) && fault.KindOf(err) == fault.Internal:
 		return fmt.Errorf("the server cannot be reached: %w", err)
 	}
@@ -161,16 +161,16 @@ func exitCode(err error) int {
 	return exitFailure
 }
 
-func (a *app) root() *cobra.Command {
+func (a *app) rootCommand() *cobra.Command {
 	root := group("collab", "Work with a Collab server from the command line")
 	for _, part := range []struct {
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Work", []*cobra.Command{a.sync(), a.files(), a.tasks(), a.chat(), a.models(), a.memory()}},
-		{"Organisation", []*cobra.Command{a.members(), a.invitations(), a.teams(), a.workspaces(), a.connectors(), a.usageCommand(), a.billing()}},
-		{"Account", []*cobra.Command{a.login(), a.logout(), a.whoami(), a.orgs()}},
-		{"Operation", []*cobra.Command{a.api(), a.releases(), a.admin()}},
+		{"Work", []*cobra.Command{a.syncCommand(), a.filesCommand(), a.tasksCommand(), a.chatCommand(), a.modelsCommand(), a.memoryCommand()}},
+		{"Organisation", []*cobra.Command{a.membersCommand(), a.invitationsCommand(), a.teamsCommand(), a.workspacesCommand(), a.connectorsCommand(), a.usageCommand(), a.billingCommand()}},
+		{"Account", []*cobra.Command{a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.orgsCommand()}},
+		{"Operation", []*cobra.Command{a.apiCommand(), a.releasesCommand(), a.adminCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: part.title, Title: part.title + ":"})
 		for _, c := range part.commands {
@@ -178,7 +178,7 @@ func (a *app) root() *cobra.Command {
 		}
 		root.AddCommand(part.commands...)
 	}
-	root.AddCommand(a.versionCommand(), a.manual(), topic("environment", "Variables that commands read", environment), topic("exit-codes", "What a command's exit code says", exitCodes))
+	root.AddCommand(a.versionCommand(), a.manualCommand(), helpTopic("environment", "Variables that commands read", environment), helpTopic("exit-codes", "What a command's exit code says", exitCodes))
 	root.Version = version
 	root.Long = "collab works with a Collab server from the command line. Sign in with collab login."
 	root.SilenceErrors, root.SilenceUsage = true, true
@@ -186,7 +186,7 @@ func (a *app) root() *cobra.Command {
 		if a.flags.jq == "" {
 			return nil
 		}
-		_, err := a.expression()
+		_, err := a.compileJQ()
 		return err
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
@@ -219,8 +219,8 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// topic returns a page of help.
-func topic(name, short, text string) *cobra.Command {
+// helpTopic returns a page of help.
+func helpTopic(name, short, text string) *cobra.Command {
 	return &cobra.Command{Use: name, Short: short, Long: strings.TrimSpace(text)}
 }
 
@@ -268,15 +268,15 @@ func groupArgs(c *cobra.Command, args []string) error {
 
 func printHelp(c *cobra.Command, _ []string) error { return c.Help() }
 
-// command returns a command with between least and most arguments, or any number from least
-// where most is negative. An argument in use is in capital letters.
-func command(use, short string, least, most int, run func(c *cobra.Command, args []string) error) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Args: argsBetween(least, most), RunE: run}
+// command returns a command with between minArgs and maxArgs arguments, or any number from minArgs
+// if maxArgs is negative. An argument in use is in capital letters.
+func command(use, short string, minArgs, maxArgs int, run func(c *cobra.Command, args []string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: argsBetween(minArgs, maxArgs), RunE: run}
 }
 
-func argsBetween(least, most int) cobra.PositionalArgs {
+func argsBetween(minArgs, maxArgs int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
-		if len(args) < least || most >= 0 && len(args) > most {
+		if len(args) < minArgs || maxArgs >= 0 && len(args) > maxArgs {
 			return usage("usage: %s", c.UseLine())
 		}
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// manual writes manual pages and shell completions for packages.
-func (a *app) manual() *cobra.Command {
+// manualCommand writes manual pages and shell completions for packages.
+func (a *app) manualCommand() *cobra.Command {
 	c := command("manual DIR", "Write manual pages and completions below a directory", 1, 1, func(c *cobra.Command, args []string) error {
 		root := c.Root()
 		pages, completions := filepath.Join(args[0], "man", "man1"), filepath.Join(args[0], "completions")
@@ -45,10 +45,10 @@ func writeManual(directory string, c *cobra.Command) error {
 			return err
 		}
 	}
-	return os.WriteFile(filepath.Join(directory, pageOf(c)+".1"), []byte(manualPage(c)), 0o644)
+	return os.WriteFile(filepath.Join(directory, manualPageName(c)+".1"), []byte(manualPage(c)), 0o644)
 }
 
-func pageOf(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
+func manualPageName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
 
 // manualPage returns a command's page in the language of man(7).
 func manualPage(c *cobra.Command) string {
@@ -58,8 +58,8 @@ func manualPage(c *cobra.Command) string {
 			fmt.Fprintf(&b, ".SH %s\n.nf\n%s\n.fi\n", name, roff(text))
 		}
 	}
-	fmt.Fprintf(&b, ".TH %s 1 \"\" \"collab %s\" \"Collab\"\n", roff(strings.ToUpper(pageOf(c))), roff(version))
-	section("NAME", pageOf(c)+" - "+c.Short)
+	fmt.Fprintf(&b, ".TH %s 1 \"\" \"collab %s\" \"Collab\"\n", roff(strings.ToUpper(manualPageName(c))), roff(version))
+	section("NAME", manualPageName(c)+" - "+c.Short)
 	if c.Runnable() {
 		section("SYNOPSIS", c.UseLine())
 	}
@@ -67,12 +67,12 @@ func manualPage(c *cobra.Command) string {
 	var commands strings.Builder
 	also := []string{}
 	if c.HasParent() {
-		also = append(also, pageOf(c.Parent())+"(1)")
+		also = append(also, manualPageName(c.Parent())+"(1)")
 	}
 	for _, sub := range c.Commands() {
 		if !sub.Hidden && sub.Name() != "help" {
 			fmt.Fprintf(&commands, "%-14s  %s\n", sub.Name(), sub.Short)
-			also = append(also, pageOf(sub)+"(1)")
+			also = append(also, manualPageName(sub)+"(1)")
 		}
 	}
 	section("COMMANDS", commands.String())

@@ -27,8 +27,8 @@ func TestEveryCommandHasAManualPage(t *testing.T) {
 		if c.Hidden || c.Name() == "help" {
 			return
 		}
-		page := read("man/man1/" + pageOf(c) + ".1")
-		if !strings.HasPrefix(page, ".TH "+roff(strings.ToUpper(pageOf(c)))+" 1 ") || !strings.Contains(page, roff(c.Short)) {
+		page := read("man/man1/" + manualPageName(c) + ".1")
+		if !strings.HasPrefix(page, ".TH "+roff(strings.ToUpper(manualPageName(c)))+" 1 ") || !strings.Contains(page, roff(c.Short)) {
 			t.Errorf("the page of %s is\n%s", c.CommandPath(), page)
 		}
 		for line := range strings.Lines(page) {
@@ -40,7 +40,7 @@ func TestEveryCommandHasAManualPage(t *testing.T) {
 			each(sub)
 		}
 	}
-	each(a.root())
+	each(a.rootCommand())
 	get := read("man/man1/collab-files-get.1")
 	for _, want := range []string{`collab files get PATH [FILE] [flags]`, `\-\-version version`, "collab\\-files(1)\n"} {
 		if !strings.Contains(get, want) {

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	maxColumns = 100      // of text that is wrapped
-	maxBlock   = 64 << 10 // bytes of a block that are kept until it ends
+	maxTextWidth = 100      // of text that is wrapped
+	maxBlock     = 64 << 10 // bytes of a block that are kept until it ends
 )
 
 // markdown writes Markdown to a terminal, each block once it has ended, so that its text cannot
@@ -41,7 +41,7 @@ func (m *markdown) Write(p []byte) (int, error) {
 			return len(p), nil
 		}
 	}
-	end := ended(m.pending)
+	end := completeLength(m.pending)
 	if end == 0 && len(m.pending) >= maxBlock {
 		end = len(m.pending)
 	}
@@ -56,9 +56,9 @@ func (m *markdown) Close() error {
 	return m.print(blocks)
 }
 
-// ended returns how many bytes of a text are blocks that have ended: what is before an empty line
+// completeLength returns how many bytes of a text are blocks that have ended: what is before an empty line
 // outside of code that a line without indentation follows.
-func ended(text string) (end int) {
+func completeLength(text string) (end int) {
 	at, fence, empty := 0, "", false
 	for line := range strings.Lines(text) {
 		if empty && strings.TrimSpace(line) != "" && line[0] != ' ' && line[0] != '\t' {
@@ -85,7 +85,7 @@ func ended(text string) (end int) {
 
 func (m *markdown) print(source string) error {
 	var b strings.Builder
-	m.blocks(&b, m.parser.Parse(text.NewReader([]byte(source))), []byte(source), "", "", true)
+	m.writeBlocks(&b, m.parser.Parse(text.NewReader([]byte(source))), []byte(source), "", "", true)
 	if b.Len() == 0 {
 		return nil
 	}
@@ -94,36 +94,36 @@ func (m *markdown) print(source string) error {
 	return err
 }
 
-// blocks writes the blocks below n. Their first line begins with first and the others with rest.
-func (m *markdown) blocks(b *strings.Builder, n ast.Node, source []byte, first, rest string, apart bool) {
+// writeBlocks writes the blocks below n. Their first line begins with first and the others with rest.
+func (m *markdown) writeBlocks(b *strings.Builder, n ast.Node, source []byte, first, rest string, loose bool) {
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
 		if c != n.FirstChild() {
-			if first = rest; apart {
+			if first = rest; loose {
 				b.WriteString(strings.TrimRight(rest, " ") + "\n")
 			}
 		}
-		m.block(b, c, source, first, rest)
+		m.writeBlock(b, c, source, first, rest)
 	}
 }
 
-// deeper returns what the lines of a block begin with that is within another one: its own marks are left out once
+// nestedPrefixes returns what the lines of a block begin with that is within another one: its own marks are left out once
 // those of the others take half of the terminal.
-func (m *markdown) deeper(first, rest, mark, other string) (string, string) {
-	if columnsOf(rest) >= m.columns()/2 {
+func (m *markdown) nestedPrefixes(first, rest, mark, other string) (string, string) {
+	if displayWidth(rest) >= m.width()/2 {
 		return first, rest
 	}
 	return first + mark, rest + other
 }
 
-func (m *markdown) block(b *strings.Builder, n ast.Node, source []byte, first, rest string) {
+func (m *markdown) writeBlock(b *strings.Builder, n ast.Node, source []byte, first, rest string) {
 	switch n := n.(type) {
 	case *ast.Heading:
-		m.wrap(b, m.spans(n, source, bold), first, rest)
+		m.writeWrapped(b, m.spans(n, source, bold), first, rest)
 	case *ast.ThematicBreak:
-		b.WriteString(first + strings.Repeat("─", min(m.columns(), 40)) + "\n")
+		b.WriteString(first + strings.Repeat("─", min(m.width(), 40)) + "\n")
 	case *ast.Blockquote:
-		first, rest = m.deeper(first, rest, "│ ", "│ ")
-		m.blocks(b, n, source, first, rest, true)
+		first, rest = m.nestedPrefixes(first, rest, "│ ", "│ ")
+		m.writeBlocks(b, n, source, first, rest, true)
 	case *ast.List:
 		number := n.Start
 		for c := n.FirstChild(); c != nil; c = c.NextSibling() {
@@ -132,8 +132,8 @@ func (m *markdown) block(b *strings.Builder, n ast.Node, source []byte, first, r
 				marker = fmt.Sprintf("%d. ", number)
 				number++
 			}
-			marked, indented := m.deeper(first, rest, marker, strings.Repeat(" ", columnsOf(marker)))
-			m.blocks(b, c, source, marked, indented, !n.IsTight)
+			marked, indented := m.nestedPrefixes(first, rest, marker, strings.Repeat(" ", displayWidth(marker)))
+			m.writeBlocks(b, c, source, marked, indented, !n.IsTight)
 			if first = rest; !n.IsTight && c.NextSibling() != nil {
 				b.WriteString(strings.TrimRight(rest, " ") + "\n")
 			}
@@ -149,32 +149,32 @@ func (m *markdown) block(b *strings.Builder, n ast.Node, source []byte, first, r
 			first = rest
 		}
 	case *tables.Table:
-		m.table(b, n, source, first, rest)
+		m.writeTable(b, n, source, first, rest)
 	default:
-		m.wrap(b, m.spans(n, source, ""), first, rest)
+		m.writeWrapped(b, m.spans(n, source, ""), first, rest)
 	}
 }
 
-// table writes a table, or a line for each cell where it does not fit the terminal.
-func (m *markdown) table(b *strings.Builder, n ast.Node, source []byte, first, rest string) {
+// writeTable writes a table, or a line for each cell where it does not fit the terminal.
+func (m *markdown) writeTable(b *strings.Builder, n ast.Node, source []byte, first, rest string) {
 	var lines [][][]span
 	widths := make([]int, n.FirstChild().ChildCount())
 	for row := n.FirstChild(); row != nil; row = row.NextSibling() {
 		var line [][]span
 		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
 			line = append(line, m.spans(cell, source, map[bool]string{true: bold}[lines == nil]))
-			widths[len(line)-1] = max(widths[len(line)-1], spanColumns(line[len(line)-1])+2)
+			widths[len(line)-1] = max(widths[len(line)-1], spansWidth(line[len(line)-1])+2)
 		}
 		lines = append(lines, line)
 	}
-	total := columnsOf(first) - 2
+	total := displayWidth(first) - 2
 	for _, width := range widths {
 		total += width
 	}
-	if total > m.columns() {
+	if total > m.width() {
 		for _, line := range lines[1:] {
 			for x, cell := range line {
-				m.wrap(b, slices.Concat(lines[0][x], []span{{": ", ""}}, cell), first, rest)
+				m.writeWrapped(b, slices.Concat(lines[0][x], []span{{": ", ""}}, cell), first, rest)
 				first = rest
 			}
 		}
@@ -187,7 +187,7 @@ func (m *markdown) table(b *strings.Builder, n ast.Node, source []byte, first, r
 				b.WriteString(m.app.styled(s.style, s.text))
 			}
 			if x < len(line)-1 {
-				b.WriteString(strings.Repeat(" ", widths[x]-spanColumns(cell)))
+				b.WriteString(strings.Repeat(" ", widths[x]-spansWidth(cell)))
 			}
 		}
 		b.WriteByte('\n')
@@ -198,9 +198,9 @@ func (m *markdown) table(b *strings.Builder, n ast.Node, source []byte, first, r
 // span is text in one style, the parameters of an SGR sequence.
 type span struct{ text, style string }
 
-func spanColumns(all []span) (n int) {
+func spansWidth(all []span) (n int) {
 	for _, s := range all {
-		n += columnsOf(s.text)
+		n += displayWidth(s.text)
 	}
 	return n
 }
@@ -264,25 +264,25 @@ func (m *markdown) spans(n ast.Node, source []byte, style string) (all []span) {
 	return all
 }
 
-func (m *markdown) columns() int {
+func (m *markdown) width() int {
 	if m.app.width == 0 {
 		return 80
 	}
-	return min(m.app.width, maxColumns)
+	return min(m.app.width, maxTextWidth)
 }
 
-// wrap writes text in lines that fit the terminal.
-func (m *markdown) wrap(b *strings.Builder, all []span, first, rest string) {
+// writeWrapped writes text in lines that fit the terminal.
+func (m *markdown) writeWrapped(b *strings.Builder, all []span, first, rest string) {
 	b.WriteString(first)
-	column, gap := columnsOf(first), ""
+	column, gap := displayWidth(first), ""
 	var word []span
 	end := func() {
 		if len(word) == 0 {
 			return
 		}
-		if width := spanColumns(word); gap != "" && column+1+width > m.columns() {
+		if width := spansWidth(word); gap != "" && column+1+width > m.width() {
 			b.WriteString("\n" + rest)
-			column = columnsOf(rest) + width
+			column = displayWidth(rest) + width
 		} else {
 			b.WriteString(gap)
 			column += len(gap) + width
@@ -297,7 +297,7 @@ func (m *markdown) wrap(b *strings.Builder, all []span, first, rest string) {
 			if i > 0 {
 				end()
 				b.WriteString("\n" + rest)
-				column, gap = columnsOf(rest), ""
+				column, gap = displayWidth(rest), ""
 			}
 			for j, part := range strings.Split(line, " ") {
 				if j > 0 {

@@ -14,31 +14,31 @@ import (
 	"collab/adapters/apiclient"
 )
 
-// memoryOf is a memory: the caller's (user), the organisation's (org), or a file of a workspace.
-type memoryOf struct {
+// memoryRef is a memory: the caller's (user), the organisation's (org), or a file of a workspace.
+type memoryRef struct {
 	client                 *apiclient.Client
 	scope, workspace, file string
 }
 
-func (m memoryOf) get(ctx context.Context) (*apiclient.StoredFile, error) {
+func (m memoryRef) get(ctx context.Context) (*apiclient.StoredFile, error) {
 	if m.workspace != "" {
 		return m.client.GetWorkspaceMemory(ctx, m.workspace, m.file)
 	}
 	return m.client.GetMemory(ctx, m.scope)
 }
 
-func (m memoryOf) put(ctx context.Context, draft apiclient.MemoryDraft) (apiclient.StoredObject, error) {
+func (m memoryRef) put(ctx context.Context, draft apiclient.MemoryDraft) (apiclient.StoredObject, error) {
 	if m.workspace != "" {
 		return m.client.PutWorkspaceMemory(ctx, m.workspace, m.file, apiclient.PutWorkspaceMemoryParams{}, draft)
 	}
 	return m.client.PutMemory(ctx, m.scope, apiclient.PutMemoryParams{}, draft)
 }
 
-func (a *app) memory() *cobra.Command {
+func (a *app) memoryCommand() *cobra.Command {
 	var workspace, file string
-	find := func(c *cobra.Command, args []string) (m memoryOf, err error) {
-		m = memoryOf{scope: "user", file: file}
-		if m.client, err = a.client(); err != nil {
+	find := func(c *cobra.Command, args []string) (m memoryRef, err error) {
+		m = memoryRef{scope: "user", file: file}
+		if m.client, err = a.newClient(); err != nil {
 			return m, err
 		}
 		if len(args) > 0 {
@@ -81,7 +81,7 @@ func (a *app) memory() *cobra.Command {
 	return memory
 }
 
-func (a *app) editMemory(ctx context.Context, m memoryOf) (err error) {
+func (a *app) editMemory(ctx context.Context, m memoryRef) (err error) {
 	editor := strings.Fields(cmp.Or(a.env("VISUAL"), a.env("EDITOR")))
 	if len(editor) == 0 {
 		if !a.interactive(a.inTerminal, a.outTerminal) {
@@ -97,32 +97,32 @@ func (a *app) editMemory(ctx context.Context, m memoryOf) (err error) {
 	if stored != nil {
 		content, version = stored.Content, stored.Version
 	}
-	text, err := os.CreateTemp("", "collab-*.md")
+	file, err := os.CreateTemp("", "collab-*.md")
 	if err != nil {
 		return err
 	}
-	_, err = text.WriteString(content)
-	if err = cmp.Or(err, text.Close()); err != nil {
-		return errors.Join(err, os.Remove(text.Name()))
+	_, err = file.WriteString(content)
+	if err = cmp.Or(err, file.Close()); err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
 	}
 	defer func() {
-		if edited, unread := os.ReadFile(text.Name()); err != nil && unread == nil && string(edited) != content {
-			a.warn("your text is in %s", text.Name())
+		if edited, readErr := os.ReadFile(file.Name()); err != nil && readErr == nil && string(edited) != content {
+			a.printWarning("your text is in %s", file.Name())
 		} else {
-			_ = os.Remove(text.Name())
+			_ = os.Remove(file.Name())
 		}
 	}()
-	program := exec.Command(editor[0], append(editor[1:], text.Name())...) // which nothing ends but itself
-	program.Stdin, program.Stdout, program.Stderr = a.in, a.out, a.err
-	a.editing.Store(true)
-	named := context.AfterFunc(ctx, func() { a.warn("collab waits for %s; your text is in %s", editor[0], text.Name()) })
-	err = program.Run()
-	named()
-	a.editing.Store(false)
+	command := exec.Command(editor[0], append(editor[1:], file.Name())...) // which nothing ends but itself
+	command.Stdin, command.Stdout, command.Stderr = a.in, a.out, a.err
+	a.inEditor.Store(true)
+	stopNotice := context.AfterFunc(ctx, func() { a.printWarning("collab waits for %s; your text is in %s", editor[0], file.Name()) })
+	err = command.Run()
+	stopNotice()
+	a.inEditor.Store(false)
 	if err != nil {
 		return fmt.Errorf("%s: %w", editor[0], err)
 	}
-	edited, err := os.ReadFile(text.Name())
+	edited, err := os.ReadFile(file.Name())
 	if err != nil {
 		return err
 	}
@@ -134,6 +134,6 @@ func (a *app) editMemory(ctx context.Context, m memoryOf) (err error) {
 	if err != nil {
 		return err
 	}
-	a.succeeded("stored version %d of %s", o.Version, o.Path)
+	a.printSuccess("stored version %d of %s", o.Version, o.Path)
 	return nil
 }

@@ -38,48 +38,50 @@ const (
 )
 
 // paint returns text in a style if the stream is a terminal and NO_COLOR is not set.
-func (a *app) paint(terminal bool, style, text string) painted {
-	text = plain(text)
+func (a *app) paint(terminal bool, style, text string) safeText {
+	text = printableLine(text)
 	if terminal {
 		text = a.styled(style, text)
 	}
-	return painted(text)
+	return safeText(text)
 }
 
 // styled returns text, which cannot control a terminal, in a style of terminals unless NO_COLOR is set or they have none.
 func (a *app) styled(style, text string) string {
-	if style == "" || text == "" || a.dumb || a.env("NO_COLOR") != "" || a.env("TERM") == "dumb" {
+	if style == "" || text == "" || a.dumbTerminal || a.env("NO_COLOR") != "" || a.env("TERM") == "dumb" {
 		return text
 	}
 	return "\x1b[" + style + "m" + text + "\x1b[0m"
 }
 
-// painted is text that may have the sequences of a colour.
-type painted string
+// safeText is text without characters that control a terminal, except its own escape sequences of colours.
+type safeText string
 
 // printErrf prints a line on the stream of errors. Texts and errors among args are printed
 // without characters that control a terminal.
 func (a *app) printErrf(format string, args ...any) {
-	fmt.Fprintf(a.err, format+"\n", cleaned(args)...)
+	fmt.Fprintf(a.err, format+"\n", cleanArgs(args)...)
 }
 
-// succeeded prints a line about what was done, as printErrf does.
-func (a *app) succeeded(format string, args ...any) { a.marked(green, "✓", format, args) }
+// printSuccess prints a line about what was done, as printErrf does.
+func (a *app) printSuccess(format string, args ...any) { a.printMarked(green, "✓", format, args) }
 
-// warn prints a line about what was not done, as printErrf does.
-func (a *app) warn(format string, args ...any) { a.marked(yellow, "warning:", format, args) }
+// printWarning prints a line about what was not done, as printErrf does.
+func (a *app) printWarning(format string, args ...any) {
+	a.printMarked(yellow, "warning:", format, args)
+}
 
-func (a *app) marked(style, mark, format string, args []any) {
+func (a *app) printMarked(style, mark, format string, args []any) {
 	a.printErrf("%s "+format, slices.Insert(args, 0, any(a.paint(a.errTerminal, style, mark)))...)
 }
 
-func cleaned(args []any) []any {
+func cleanArgs(args []any) []any {
 	for i, arg := range args {
 		switch arg := arg.(type) {
 		case string:
-			args[i] = plain(arg)
+			args[i] = printableLine(arg)
 		case error:
-			args[i] = plain(arg.Error())
+			args[i] = printableLine(arg.Error())
 		}
 	}
 	return args
@@ -90,17 +92,17 @@ func (a *app) interactive(streams ...bool) bool {
 	return a.env("CI") == "" && !slices.Contains(streams, false)
 }
 
-// canAsk reports whether a person can be asked.
-func (a *app) canAsk() bool { return a.interactive(a.inTerminal, a.errTerminal) }
+// canPrompt reports whether a person can be asked.
+func (a *app) canPrompt() bool { return a.interactive(a.inTerminal, a.errTerminal) }
 
-// question asks the person at the terminal, and returns what was typed.
-func (a *app) question(ctx context.Context, format string, args ...any) (string, error) {
-	fmt.Fprintf(a.err, format, cleaned(args)...)
-	if a.typed == nil {
-		a.typed = bufio.NewReader(a.in)
+// prompt asks the person at the terminal, and returns what was typed.
+func (a *app) prompt(ctx context.Context, format string, args ...any) (string, error) {
+	fmt.Fprintf(a.err, format, cleanArgs(args)...)
+	if a.inReader == nil {
+		a.inReader = bufio.NewReader(a.in)
 	}
-	line, err := within(ctx, begin(func() (string, error) {
-		line, err := a.typed.ReadString('\n')
+	line, err := awaitCall(ctx, startCall(func() (string, error) {
+		line, err := a.inReader.ReadString('\n')
 		if errors.Is(err, io.EOF) {
 			err = nil
 		}
@@ -112,8 +114,8 @@ func (a *app) question(ctx context.Context, format string, args ...any) (string,
 	return line, err
 }
 
-// values returns records that are there.
-func values[T any](all []T) iter.Seq2[T, error] {
+// sequence returns an iterator over records that are in memory.
+func sequence[T any](all []T) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for _, v := range all {
 			if !yield(v, nil) {
@@ -129,9 +131,9 @@ type column struct{ name, text string }
 // wantsJSON reports whether --json or --jq is given.
 func (a *app) wantsJSON() bool { return a.flags.json != "" || a.flags.jq != "" }
 
-// rows prints records: as a table on a terminal, tab-separated without a heading elsewhere, or
+// printRows prints records: as a table on a terminal, tab-separated without a heading elsewhere, or
 // as --json and --jq say.
-func rows[T any](a *app, records iter.Seq2[T, error], columns func(T) []column) error {
+func printRows[T any](a *app, records iter.Seq2[T, error], columns func(T) []column) error {
 	if a.wantsJSON() {
 		all := []T{}
 		for r, err := range records {
@@ -149,7 +151,7 @@ func rows[T any](a *app, records iter.Seq2[T, error], columns func(T) []column) 
 		}
 		line := columns(r)
 		if !a.outTerminal {
-			if err := a.tabbed(line); err != nil {
+			if err := a.printTabbed(line); err != nil {
 				return err
 			}
 			continue
@@ -157,18 +159,18 @@ func rows[T any](a *app, records iter.Seq2[T, error], columns func(T) []column) 
 		if lines == nil {
 			lines = [][]string{cells(line, func(c column) string { return strings.ToUpper(c.name) })}
 		}
-		lines = append(lines, cells(line, column.plain))
+		lines = append(lines, cells(line, column.printable))
 	}
 	switch {
 	case lines != nil:
-		return a.table(lines)
+		return a.printTable(lines)
 	case a.outTerminal:
 		a.printErrf("nothing was found")
 	}
 	return nil
 }
 
-func (c column) plain() string { return plain(c.text) }
+func (c column) printable() string { return printableLine(c.text) }
 
 // cells returns a text of each column.
 func cells(columns []column, text func(column) string) []string {
@@ -179,37 +181,37 @@ func cells(columns []column, text func(column) string) []string {
 	return line
 }
 
-// tabbed prints a line whose texts tabs separate.
-func (a *app) tabbed(columns []column) error {
-	_, err := fmt.Fprintln(a.out, strings.Join(cells(columns, column.plain), "\t"))
+// printTabbed prints a line whose texts tabs separate.
+func (a *app) printTabbed(columns []column) error {
+	_, err := fmt.Fprintln(a.out, strings.Join(cells(columns, column.printable), "\t"))
 	return err
 }
 
-// minColumns is how narrow the columns of a table become at most.
-const minColumns = 8
+// minColumnWidth is how narrow the columns of a table become at most.
+const minColumnWidth = 8
 
-// table prints lines in columns, of which the widest ones are cut to the terminal's width.
-func (a *app) table(lines [][]string) error {
+// printTable prints lines in columns, of which the widest ones are cut to the terminal's width.
+func (a *app) printTable(lines [][]string) error {
 	widths := make([]int, len(lines[0]))
 	total := 2 * (len(widths) - 1)
 	for i := range widths {
 		for _, line := range lines {
-			widths[i] = max(widths[i], columnsOf(line[i]))
+			widths[i] = max(widths[i], displayWidth(line[i]))
 		}
 		total += widths[i]
 	}
-	for ; a.width > 0 && total > a.width && slices.Max(widths) > minColumns; total-- {
+	for ; a.width > 0 && total > a.width && slices.Max(widths) > minColumnWidth; total-- {
 		widths[slices.Index(widths, slices.Max(widths))]--
 	}
 	var b strings.Builder
 	for n, line := range lines {
 		for i, text := range line {
-			if columnsOf(text) > widths[i] {
-				text = cut(text, widths[i]-1) + "…"
+			if displayWidth(text) > widths[i] {
+				text = truncate(text, widths[i]-1) + "…"
 			}
 			padded := text
 			if i < len(line)-1 {
-				padded += strings.Repeat(" ", widths[i]-columnsOf(text)+2)
+				padded += strings.Repeat(" ", widths[i]-displayWidth(text)+2)
 			}
 			if n == 0 {
 				padded = string(a.paint(a.outTerminal, dim, padded))
@@ -222,18 +224,18 @@ func (a *app) table(lines [][]string) error {
 	return err
 }
 
-// all returns a function that prints the records of a response as rows does.
-func all[T any](a *app, columns func(T) []column) func(*apiclient.List[T], error) error {
+// printList returns a function that prints the records of a response as printRows does.
+func printList[T any](a *app, columns func(T) []column) func(*apiclient.List[T], error) error {
 	return func(list *apiclient.List[T], err error) error {
 		if err != nil {
 			return err
 		}
-		return rows(a, list.All(), columns)
+		return printRows(a, list.All(), columns)
 	}
 }
 
-// one calls call, unless --json names a field that its record does not have, and prints the record as record does.
-func one[T any](a *app, columns func(T) []column, call func() (T, error)) error {
+// printOne calls call, unless --json names a field that its record does not have, and prints the record as printRecord does.
+func printOne[T any](a *app, columns func(T) []column, call func() (T, error)) error {
 	if err := a.checkFields(*new(T)); err != nil {
 		return err
 	}
@@ -241,11 +243,11 @@ func one[T any](a *app, columns func(T) []column, call func() (T, error)) error 
 	if err != nil {
 		return err
 	}
-	return a.record(r, columns(r))
+	return a.printRecord(r, columns(r))
 }
 
-// record prints one record: a line for each column, or as --json and --jq say.
-func (a *app) record(r any, columns []column) error {
+// printRecord prints one record: a line for each column, or as --json and --jq say.
+func (a *app) printRecord(r any, columns []column) error {
 	if a.wantsJSON() {
 		return a.printJSON(r)
 	}
@@ -254,9 +256,9 @@ func (a *app) record(r any, columns []column) error {
 		width = max(width, len(c.name))
 	}
 	for _, c := range columns {
-		text := c.name + "\t" + c.plain()
+		text := c.name + "\t" + c.printable()
 		if a.outTerminal {
-			text = string(a.paint(true, dim, fmt.Sprintf("%-*s", width, c.name))) + "  " + c.plain()
+			text = string(a.paint(true, dim, fmt.Sprintf("%-*s", width, c.name))) + "  " + c.printable()
 		}
 		if _, err := fmt.Fprintln(a.out, text); err != nil {
 			return err
@@ -314,25 +316,25 @@ func (a *app) printJSON(v any) error {
 	if err := apiclient.NewDecoder(bytes.NewReader(text)).Decode(&tree); err != nil {
 		return err
 	}
-	return a.printTree(pick(tree, a.wantedFields()))
+	return a.printTree(selectFields(tree, a.wantedFields()))
 }
 
-// pick keeps the wanted fields, or all if none is, of an object, or of those in an array.
-func pick(tree any, wanted []string) any {
+// selectFields returns an object, or the objects of an array, with the wanted fields only; nil for all.
+func selectFields(tree any, wanted []string) any {
 	if wanted == nil {
 		return tree
 	}
 	switch v := tree.(type) {
 	case []any:
 		for i := range v {
-			v[i] = pick(v[i], wanted)
+			v[i] = selectFields(v[i], wanted)
 		}
 	case map[string]any:
-		kept := map[string]any{}
+		selected := map[string]any{}
 		for _, name := range wanted {
-			kept[name] = v[name]
+			selected[name] = v[name]
 		}
-		return kept
+		return selected
 	}
 	return tree
 }
@@ -348,7 +350,7 @@ func (a *app) printTree(tree any) error {
 	if a.flags.jq == "" {
 		return encode.Encode(tree)
 	}
-	expression, err := a.expression()
+	expression, err := a.compileJQ()
 	if err != nil {
 		return err
 	}
@@ -372,8 +374,8 @@ func (a *app) printTree(tree any) error {
 	}
 }
 
-// expression returns the one of --jq.
-func (a *app) expression() (code *gojq.Code, err error) {
+// compileJQ compiles the expression of --jq.
+func (a *app) compileJQ() (code *gojq.Code, err error) {
 	query, err := gojq.Parse(a.flags.jq)
 	if err == nil {
 		code, err = gojq.Compile(query)
@@ -384,9 +386,9 @@ func (a *app) expression() (code *gojq.Code, err error) {
 	return code, nil
 }
 
-// plain returns text on one line, without characters that control a terminal or the order of
+// printableLine returns text on one line, without characters that control a terminal or the order of
 // its text.
-func plain(text string) string {
+func printableLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp):
@@ -432,17 +434,17 @@ func (a *app) toTerminal(clean func(string) string) io.Writer {
 	if !a.outTerminal {
 		return a.out
 	}
-	return &cleaning{to: a.out, clean: clean}
+	return &cleaningWriter{to: a.out, clean: clean}
 }
 
-// cleaning is a writer of what clean makes of text.
-type cleaning struct {
+// cleaningWriter is a writer of what clean makes of text.
+type cleaningWriter struct {
 	to    io.Writer
 	clean func(string) string
 	rest  []byte // the beginning of a character
 }
 
-func (c *cleaning) Write(p []byte) (int, error) {
+func (c *cleaningWriter) Write(p []byte) (int, error) {
 	text := append(c.rest, p...)
 	end := len(text)
 	for i := max(0, end-utf8.UTFMax); i < len(text); i++ {
@@ -458,8 +460,8 @@ func (c *cleaning) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// columnsOf returns how many columns of a terminal a text takes.
-func columnsOf(text string) (n int) {
+// displayWidth returns how many columns of a terminal a text takes.
+func displayWidth(text string) (n int) {
 	for _, r := range text {
 		switch kind := width.LookupRune(r).Kind(); {
 		case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
@@ -472,57 +474,57 @@ func columnsOf(text string) (n int) {
 	return n
 }
 
-// cut returns the beginning of a text that takes so many columns at most.
-func cut(text string, columns int) string {
-	for at, r := range text {
-		if columns -= columnsOf(string(r)); columns < 0 {
-			return text[:at]
+// truncate returns the beginning of a text that takes so many columns at most.
+func truncate(text string, columns int) string {
+	for i, r := range text {
+		if columns -= displayWidth(string(r)); columns < 0 {
+			return text[:i]
 		}
 	}
 	return text
 }
 
-// oneOf adds a flag that is to have one of the values, which shells complete. Its default is what to
+// enumFlag adds a flag that is to have one of the values, which shells complete. Its default is what to
 // points to.
-func oneOf(c *cobra.Command, to *string, flag, about string, values ...string) {
+func enumFlag(c *cobra.Command, to *string, flag, about string, values ...string) {
 	c.Flags().StringVar(to, flag, *to, about+": "+strings.Join(values[:len(values)-1], ", ")+" or "+values[len(values)-1])
 	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // there is no such flag
 	}
 }
 
-// or returns *p, or other if p is nil.
-func or[T any](p *T, other T) T {
+// valueOr returns *p, or other if p is nil.
+func valueOr[T any](p *T, other T) T {
 	if p == nil {
 		return other
 	}
 	return *p
 }
 
-// optional returns the text of *p, empty if p is nil.
-func optional[T any](p *T, text func(T) string) string {
+// formatOptional returns the text of *p, empty if p is nil.
+func formatOptional[T any](p *T, text func(T) string) string {
 	if p == nil {
 		return ""
 	}
 	return text(*p)
 }
 
-// percentage returns a number of percent with its sign.
-func percentage(n int64) string { return strconv.FormatInt(n, 10) + " %" }
+// formatPercent returns a number of percent with its sign.
+func formatPercent(n int64) string { return strconv.FormatInt(n, 10) + " %" }
 
-// given returns a pointer to text, nil if text is empty.
-func given(text string) *string {
+// optionalText returns a pointer to text, nil if text is empty.
+func optionalText(text string) *string {
 	if text == "" {
 		return nil
 	}
 	return &text
 }
 
-// day returns a time as people read it.
-func day(t time.Time) string { return t.Local().Format("2006-01-02 15:04") }
+// formatTime returns a time as people read it.
+func formatTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04") }
 
-// sizeText returns a size in bytes as people read it.
-func sizeText(n int64) string {
+// formatSize returns a size in bytes as people read it.
+func formatSize(n int64) string {
 	const units = "KMGTPE"
 	if n < 1024 {
 		return fmt.Sprint(n, " B")

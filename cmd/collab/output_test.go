@@ -54,7 +54,7 @@ var (
 
 func TestATableFitsTheTerminalAndCannotControlIt(t *testing.T) {
 	a, out, _ := terminal(t, 24, map[string]string{"NO_COLOR": "1"})
-	must.NoError(t, rows(a, values(animals), columns))
+	must.NoError(t, printRows(a, sequence(animals), columns))
 	want := "NAME      SOUND\ncat       miaow  [31m \nMäuschen  a long sound,…\n"
 	must.Equal(t, want, out.String())
 }
@@ -62,14 +62,14 @@ func TestATableFitsTheTerminalAndCannotControlIt(t *testing.T) {
 func TestSeveralColumnsBecomeNarrow(t *testing.T) {
 	a, out, _ := terminal(t, 30, map[string]string{"NO_COLOR": "1"})
 	long := []animal{{"漢字漢字漢字漢字漢字", "a long sound, repeated and repeated"}}
-	must.NoError(t, rows(a, values(long), columns))
+	must.NoError(t, printRows(a, sequence(long), columns))
 	want := "NAME            SOUND\n漢字漢字漢字…   a long sound,…\n"
 	must.Equal(t, want, out.String())
 }
 
 func TestALongTextIsCutInATable(t *testing.T) {
 	a, out, _ := terminal(t, 20, map[string]string{"NO_COLOR": "1"})
-	must.NoError(t, rows(a, values([]animal{{"cat", strings.Repeat("o", 1<<19)}}), columns))
+	must.NoError(t, printRows(a, sequence([]animal{{"cat", strings.Repeat("o", 1<<19)}}), columns))
 	must.Equal(t, "NAME  SOUND\ncat   "+strings.Repeat("o", 13)+"…\n", out.String())
 }
 
@@ -82,7 +82,7 @@ func TestTheIDOfATaskCanBeShort(t *testing.T) {
 func TestHeadingsHaveAColourUnlessItIsRefused(t *testing.T) {
 	for refusal, coloured := range map[string]bool{"": true, "NO_COLOR": false} {
 		a, out, _ := terminal(t, 80, map[string]string{refusal: "1"})
-		must.NoError(t, rows(a, values(animals), columns))
+		must.NoError(t, printRows(a, sequence(animals), columns))
 		if strings.Contains(out.String(), "\x1b[2mNAME") != coloured {
 			t.Errorf("with %q it is %q", refusal, out.String())
 		}
@@ -91,14 +91,14 @@ func TestHeadingsHaveAColourUnlessItIsRefused(t *testing.T) {
 
 func TestATerminalWithoutSequencesHasNoColoursAndNoProgress(t *testing.T) {
 	a, _, stderr := terminal(t, 80, nil)
-	a.dumb = true
+	a.dumbTerminal = true
 	now := time.Unix(0, 0)
 	a.now = func() time.Time { return now }
-	p := a.progress("notes", 100)
+	p := a.newProgress("notes", 100)
 	now = now.Add(time.Second)
 	p.add(1)
 	p.end()
-	a.succeeded("done")
+	a.printSuccess("done")
 	must.Equal(t, "✓ done\n", stderr.String())
 }
 
@@ -107,7 +107,7 @@ func TestNothingIsPrintedOfAListThatBreaks(t *testing.T) {
 	a, out, _ := terminal(t, 80, nil)
 	a.flags.json = "name"
 	list := func(yield func(animal, error) bool) { _ = yield(animals[0], nil) && yield(animal{}, broken) }
-	if err := rows(a, list, columns); !errors.Is(err, broken) || out.Len() > 0 {
+	if err := printRows(a, list, columns); !errors.Is(err, broken) || out.Len() > 0 {
 		t.Errorf("it prints %q and returns %v", out, err)
 	}
 }
@@ -142,33 +142,33 @@ func TestATokenIsInTheKeyringOrInTheFile(t *testing.T) {
 			a, _, stderr := terminal(t, 80, nil)
 			secrets := safe{map[string]string{}, try.fault}
 			a.secrets = secrets
-			must.NoError(t, a.keep(c, try.insecure))
-			_, stored, err := a.accounts()
+			must.NoError(t, a.storeAccount(c, try.insecure))
+			_, stored, err := a.readAccounts()
 			if err != nil || len(stored) != 1 || (stored[0].Token == "secret") != try.inFile || (secrets.secrets[c.key()] == "secret") == try.inFile {
 				t.Errorf("the file has %+v, %v, the keyring %v", stored, err, secrets.secrets)
 			}
 			if warned := strings.Contains(stderr.String(), "warning:"); warned != (try.fault != nil) {
 				t.Errorf("it says %q", stderr)
 			}
-			found, err := a.account()
+			found, err := a.currentAccount()
 			if err != nil || found.Token != "secret" {
 				t.Errorf("the account is %+v, %v", found, err)
 			}
-			must.NoError(t, a.renewed(found, "newer"))
-			if found, err = a.account(); err != nil || found.Token != "newer" {
+			must.NoError(t, a.storeRenewedToken(found, "newer"))
+			if found, err = a.currentAccount(); err != nil || found.Token != "newer" {
 				t.Errorf("after its renewal it is %+v, %v", found, err)
 			}
-			must.NoError(t, a.forget(found))
-			if _, err = a.account(); exitCode(err) != exitSignIn || len(secrets.secrets) > 0 {
+			must.NoError(t, a.removeAccount(found))
+			if _, err = a.currentAccount(); exitCode(err) != exitSignIn || len(secrets.secrets) > 0 {
 				t.Errorf("after signing out: %v, %v", err, secrets.secrets)
 			}
-			if err := a.renewed(found, "late"); err != nil || len(secrets.secrets) > 0 {
+			if err := a.storeRenewedToken(found, "late"); err != nil || len(secrets.secrets) > 0 {
 				t.Errorf("a token that is renewed after signing out: %v, %v", secrets.secrets, err)
 			}
 			another := c
 			another.User = "bob"
-			must.NoError(t, errors.Join(a.keep(another, try.insecure), a.renewed(found, "late")))
-			if got, err := a.account(); err != nil || got.Token != "secret" || got.User != "bob" {
+			must.NoError(t, errors.Join(a.storeAccount(another, try.insecure), a.storeRenewedToken(found, "late")))
+			if got, err := a.currentAccount(); err != nil || got.Token != "secret" || got.User != "bob" {
 				t.Errorf("after a token of another user was renewed the account is %+v, %v", got, err)
 			}
 		})
@@ -200,7 +200,7 @@ func TestTheAccountOfACommand(t *testing.T) {
 	} {
 		a, _, _ := terminal(t, 80, c.env)
 		must.NoError(t, a.changeAccounts(func([]account) ([]account, error) { return c.all, nil }))
-		found, err := a.account()
+		found, err := a.currentAccount()
 		if found.Token != c.want || (err == nil) != (c.code == 0) || err != nil && exitCode(err) != c.code {
 			t.Errorf("%s: %+v, %v", name, found, err)
 		}
@@ -218,7 +218,7 @@ func TestAnAmbiguousNameChoosesNoOrganisation(t *testing.T) {
 		must.NoError(t, a.changeAccounts(func([]account) ([]account, error) { return all, nil }))
 		code := a.run(t.Context(), append([]string{"orgs", "use"}, c.args...))
 		a.flags.server, a.flags.org = "", ""
-		if active := must.Do(a.account()).Or(t); code != c.code || active.Token != c.want {
+		if active := must.Do(a.currentAccount()).Or(t); code != c.code || active.Token != c.want {
 			t.Errorf("%v: it exits with %d, and %s is active", c.args, code, active.OrgID)
 		}
 	}
@@ -229,9 +229,9 @@ func TestATokenThatCannotBeReadNow(t *testing.T) {
 	for fault, want := range map[error]int{keyring.ErrNotFound: exitSignIn, errors.New("locked"): exitFailure} {
 		a, _, _ := terminal(t, 80, nil)
 		a.secrets = safe{map[string]string{}, nil}
-		must.NoError(t, a.keep(account{Server: "https://s.example", OrgID: "1", Token: "secret"}, false))
+		must.NoError(t, a.storeAccount(account{Server: "https://s.example", OrgID: "1", Token: "secret"}, false))
 		a.secrets = safe{nil, fault}
-		if _, err := a.account(); exitCode(err) != want || isTemporary(err) != (want == exitFailure) {
+		if _, err := a.currentAccount(); exitCode(err) != want || isTemporary(err) != (want == exitFailure) {
 			t.Errorf("with %v: %v", fault, err)
 		}
 	}
@@ -251,7 +251,7 @@ func (l locking) Delete(name string) error { return errors.Join(l.locked(), l.sa
 func TestTheKeyringIsChangedByOneProcessAtATime(t *testing.T) {
 	a, _, stderr := terminal(t, 80, nil)
 	a.secrets = locking{safe{map[string]string{}, nil}, func() error {
-		directory, err := a.directory()
+		directory, err := a.configDirectory()
 		if err != nil {
 			return err
 		}
@@ -266,7 +266,7 @@ func TestTheKeyringIsChangedByOneProcessAtATime(t *testing.T) {
 		return nil
 	}}
 	c := account{Server: "https://a.example", OrgID: "1", Token: "secret"}
-	if err := errors.Join(a.keep(c, false), a.renewed(c, "newer"), a.forget(c)); err != nil || stderr.Len() > 0 {
+	if err := errors.Join(a.storeAccount(c, false), a.storeRenewedToken(c, "newer"), a.removeAccount(c)); err != nil || stderr.Len() > 0 {
 		t.Errorf("%v, %s", err, stderr)
 	}
 }
@@ -283,12 +283,12 @@ func TestAnAccountHasTheTokenThatItsTokenWasReplacedBy(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	must.Is(t, account{Server: s.URL, User: "ada", Token: "newer"}, must.Do(whois(t.Context(), s.URL, "expired")).Or(t))
+	must.Is(t, account{Server: s.URL, User: "ada", Token: "newer"}, must.Do(fetchAccount(t.Context(), s.URL, "expired")).Or(t))
 }
 
 func TestSizesAreReadable(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536 << 10: "1.5 MiB", 1 << 40: "1.0 TiB"} {
-		if got := sizeText(n); got != want {
+		if got := formatSize(n); got != want {
 			t.Errorf("%d is %q, want %q", n, got, want)
 		}
 	}
@@ -319,7 +319,7 @@ func TestTheAddressOfAPageCannotControlTheTerminal(t *testing.T) {
 	defer s.Close()
 	a, out, _ := terminal(t, 80, map[string]string{"COLLAB_SERVER": s.URL, "COLLAB_TOKEN": "secret"})
 	a.outTerminal = false // else the page is opened
-	c := a.billing()
+	c := a.billingCommand()
 	c.SetArgs([]string{"portal"})
 	must.NoError(t, c.ExecuteContext(t.Context()))
 	must.Equal(t, "https://pay.example/ ]0;x \n", out.String())
@@ -378,7 +378,7 @@ func TestProgressHasTheRateOfTheLastSeconds(t *testing.T) {
 	a, _, stderr := terminal(t, 80, nil)
 	now := time.Unix(0, 0)
 	a.now = func() time.Time { return now }
-	p := a.progress("notes", 100<<20)
+	p := a.newProgress("notes", 100<<20)
 	p.files, p.finished = 10, 8
 	for second := range 60 {
 		now = now.Add(time.Second)
@@ -397,12 +397,12 @@ func TestProgressIsOneLineOfTheTerminal(t *testing.T) {
 		a, _, stderr := terminal(t, width, nil)
 		now := time.Unix(0, 0)
 		a.now = func() time.Time { return now }
-		p := a.progress(strings.Repeat("漢", 40), 100<<20)
+		p := a.newProgress(strings.Repeat("漢", 40), 100<<20)
 		p.files = 10
 		now = now.Add(time.Second)
 		p.add(1 << 20)
 		line := strings.TrimPrefix(stderr.String(), "\r\x1b[K")
-		if columnsOf(line) >= width || strings.HasSuffix(line, " left") != (width == 80) {
+		if displayWidth(line) >= width || strings.HasSuffix(line, " left") != (width == 80) {
 			t.Errorf("with %d columns: %q", width, line)
 		}
 	}
@@ -418,7 +418,7 @@ func TestANoteCannotControlTheTerminal(t *testing.T) {
 
 func TestColumnsOfATerminal(t *testing.T) {
 	for text, want := range map[string]int{"": 0, "abc": 3, "Mäuschen": 8, "a\u0308": 1, "漢字": 4, "🙂": 2} {
-		if got := columnsOf(text); got != want {
+		if got := displayWidth(text); got != want {
 			t.Errorf("%q takes %d columns, want %d", text, got, want)
 		}
 	}
@@ -431,7 +431,7 @@ func TestAToolIsCalledWhenThePersonAllowsIt(t *testing.T) {
 		box, wiki := &toolbox{app: a}, &toolServer{label: "Wiki\x1b"}
 		var got []string
 		for range 2 {
-			allowed, err := box.allows(t.Context(), wiki, apiclient.ToolCall{Name: "search", Args: map[string]any{"query": "\x1b[2J\u202e"}})
+			allowed, err := box.authorize(t.Context(), wiki, apiclient.ToolCall{Name: "search", Args: map[string]any{"query": "\x1b[2J\u202e"}})
 			must.NoError(t, err)
 			got = append(got, map[bool]string{true: "yes", false: "no"}[allowed])
 		}
@@ -448,20 +448,20 @@ func TestAToolNamedAllDoesNotStandForAllTools(t *testing.T) {
 	env := map[string]string{}
 	a, _, stderr := terminal(t, 80, env)
 	a.in = strings.NewReader("always\nno\n")
-	box, wiki := must.Do(a.toolbox(t.Context(), nil, nil, nil)).Or(t), &toolServer{label: "Wiki"}
+	box, wiki := must.Do(a.openToolbox(t.Context(), nil, nil, nil)).Or(t), &toolServer{label: "Wiki"}
 	allows := func(name string) bool {
-		return must.Do(box.allows(t.Context(), wiki, apiclient.ToolCall{Name: name})).Or(t)
+		return must.Do(box.authorize(t.Context(), wiki, apiclient.ToolCall{Name: name})).Or(t)
 	}
 	always, again, another := allows("all"), allows("all"), allows("search")
 	if !always || !again || another {
 		t.Errorf("it asks %q", stderr)
 	}
 	env["CI"] = "true"
-	box.always = nil
+	box.alwaysAllowed = nil
 	if allows("all") || strings.Contains(stderr.String(), "--allow all") {
 		t.Errorf("it says %q", stderr)
 	}
-	box = must.Do(a.toolbox(t.Context(), nil, nil, []string{"all"})).Or(t)
+	box = must.Do(a.openToolbox(t.Context(), nil, nil, []string{"all"})).Or(t)
 	if !allows("search") {
 		t.Error("--allow all does not allow a tool")
 	}
@@ -471,10 +471,10 @@ func TestAnInterruptionEndsReadingStandardInput(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, read := range map[string]func(*app) error{
-		"a question": func(a *app) error { return must.ErrorOf(a.question(ctx, "?")) },
+		"a question": func(a *app) error { return must.ErrorOf(a.prompt(ctx, "?")) },
 		"a text":     func(a *app) error { return must.ErrorOf(a.readAll(ctx, 1)) },
 		"a content": func(a *app) error {
-			content, _, err := a.open(ctx, "-")
+			content, _, err := a.openContent(ctx, "-")
 			must.NoError(t, err)
 			return must.ErrorOf(content.Reader.Read(make([]byte, 1)))
 		},
@@ -495,7 +495,7 @@ func TestAPersonIsAskedBeforeARemoval(t *testing.T) {
 		a, _, _ := terminal(t, 80, map[string]string{"COLLAB_SERVER": s.URL, "COLLAB_TOKEN": "secret"})
 		a.in = strings.NewReader(typed)
 		removed := false
-		c := removes(a, "remove NAME", "Remove it", func(context.Context, *apiclient.Client, string) (string, error) { return "it", nil },
+		c := removeCommand(a, "remove NAME", "Remove it", func(context.Context, *apiclient.Client, string) (string, error) { return "it", nil },
 			func(context.Context, *apiclient.Client, string) (apiclient.Success, error) {
 				removed = true
 				return apiclient.Success{}, nil
@@ -549,7 +549,7 @@ func TestNobodyIsAskedWithoutAPerson(t *testing.T) {
 		a, _, stderr := terminal(t, 80, env)
 		a.in = strings.NewReader("y\n")
 		change(a, env)
-		allowed := must.Do((&toolbox{app: a}).allows(t.Context(), &toolServer{label: "Wiki"}, apiclient.ToolCall{Name: "search"})).Or(t)
+		allowed := must.Do((&toolbox{app: a}).authorize(t.Context(), &toolServer{label: "Wiki"}, apiclient.ToolCall{Name: "search"})).Or(t)
 		if allowed || !strings.Contains(stderr.String(), "allow it with --allow search") {
 			t.Errorf("with %s: %v after %q", name, allowed, stderr)
 		}
@@ -580,7 +580,7 @@ func TestAPersonSeesAllArgumentsOfACall(t *testing.T) {
 	a.in = strings.NewReader("n\n")
 	long := strings.Repeat("harmless ", 100)
 	args := map[string]any{"a": long, "mail": map[string]any{"body": long, "to": []any{"eve@example.com"}}, "z": "rm -r"}
-	must.Do((&toolbox{app: a}).allows(t.Context(), &toolServer{label: "Wiki"}, apiclient.ToolCall{Name: "send", Args: args})).Or(t)
+	must.Do((&toolbox{app: a}).authorize(t.Context(), &toolServer{label: "Wiki"}, apiclient.ToolCall{Name: "send", Args: args})).Or(t)
 	for _, want := range []string{" a: \"harmless ", "(902 characters)\n", "\n mail.body: ", "\n mail.to[0]: \"eve@example.com\"\n", "\n z: \"rm -r\"\n"} {
 		if !strings.Contains(stderr.String(), want) {
 			t.Errorf("%q is not in %s", want, stderr)
@@ -641,7 +641,7 @@ func TestConcurrentChangesOfTheAccountsAreKept(t *testing.T) {
 		})
 	}
 	changes.Wait()
-	_, all, err := a.accounts()
+	_, all, err := a.readAccounts()
 	if err != nil || len(all) != n {
 		t.Errorf("%d accounts of %d, %v", len(all), n, err)
 	}
@@ -677,7 +677,7 @@ func TestNumbersOfFieldsAreAsTheyWereTyped(t *testing.T) {
 		"12345678901234567890": "12345678901234567890", "1.50": "1.50", `{"a": [9007199254740993]}`: `{"a":[9007199254740993]}`,
 		"true": "true", "null": "null", "text": `"text"`, `"text"`: `"\"text\""`, "1 2": `"1 2"`, "": `""`,
 	} {
-		must.Is(t, want, string(must.Do(json.Marshal(valueOf(text))).Or(t)))
+		must.Is(t, want, string(must.Do(json.Marshal(parseValue(text))).Or(t)))
 	}
 }
 
@@ -702,7 +702,7 @@ func TestATaskIsMovedWithFewOthers(t *testing.T) {
 		for i, order := range c.others {
 			others = append(others, apiclient.Task{ID: fmt.Sprint(i), SortOrder: order})
 		}
-		got := orderFor(others, "x", c.at)
+		got := reorderFor(others, "x", c.at)
 		if text := fmt.Sprint(strings.Join(got.TaskIDs, " "), " ", *got.SortOrder); text != c.want {
 			t.Errorf("%s it is %s, want %s", name, text, c.want)
 		}

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write docs/cli.md")
 
 func TestThePageOfCommandsIsTrue(t *testing.T) {
 	var b strings.Builder
-	root := (&app{}).root()
+	root := (&app{}).rootCommand()
 	fmt.Fprintf(&b, "# The command line\n\nPrinted from the commands of `cmd/collab` by their test, without `collab completion SHELL`. Every command has:\n\n```\n%s```\n", root.PersistentFlags().FlagUsages())
 	describe(&b, root)
 	if *update {

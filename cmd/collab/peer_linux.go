@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// ofThisUser reports whether no other user than this one and root has opened a connection from the
+// isOwnConnection reports whether no other user than this one and root has opened a connection from the
 // address peer to this process's address own, both of IPv4. The kernel lists the connections with
 // their users, but without those of connections that a program has closed, for which it returns false:
 // nobody would read the response.
-func ofThisUser(peer, own string) bool {
+func isOwnConnection(peer, own string) bool {
 	from, to := kernelAddress(peer), kernelAddress(own)
 	found, _ := connections(from, to)
 	if len(found) == 0 { // it is closed, or another machine's, such as the one that this one is a guest of
-		here, all := connections(to, from)
-		return all == 0 || len(here) > 0 && here[0].state == established
+		reverse, all := connections(to, from)
+		return all == 0 || len(reverse) > 0 && reverse[0].state == established
 	}
 	return !slices.ContainsFunc(found, func(c connection) bool {
 		return c.inode == "0" || c.user != "0" && c.user != strconv.Itoa(os.Getuid())

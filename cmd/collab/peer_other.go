@@ -2,5 +2,5 @@
 
 package main
 
-// ofThisUser returns true: these systems do not list the users of connections.
-func ofThisUser(_, _ string) bool { return true }
+// isOwnConnection returns true: these systems do not list the users of connections.
+func isOwnConnection(_, _ string) bool { return true }

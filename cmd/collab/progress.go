@@ -30,19 +30,19 @@ const (
 	rateWindow = 20 * time.Second
 )
 
-func (a *app) progress(name string, total int64) *progress {
+func (a *app) newProgress(name string, total int64) *progress {
 	now := a.now()
-	return &progress{app: a, name: plain(name), total: total, last: now, samples: []sample{{now, 0}}}
+	return &progress{app: a, name: printableLine(name), total: total, last: now, samples: []sample{{now, 0}}}
 }
 
-// shows reports whether there is a line, which a terminal can write over.
-func (p *progress) shows() bool { return p.app.errTerminal && !p.app.dumb }
+// isVisible reports whether there is a line, which a terminal can write over.
+func (p *progress) isVisible() bool { return p.app.errTerminal && !p.app.dumbTerminal }
 
 // add counts bytes.
 func (p *progress) add(n int) {
 	p.done += int64(n)
 	now := p.app.now()
-	if !p.shows() || now.Sub(p.last) < progressInterval {
+	if !p.isVisible() || now.Sub(p.last) < progressInterval {
 		return
 	}
 	p.last = now
@@ -54,24 +54,24 @@ func (p *progress) add(n int) {
 	if p.files > 0 {
 		line = fmt.Sprintf("  %d of %d files", p.finished, p.files)
 	}
-	line += "  " + sizeText(p.done)
+	line += "  " + formatSize(p.done)
 	if p.total > 0 {
-		line += fmt.Sprintf(" of %s  %d %%", sizeText(p.total), p.done*100/p.total)
+		line += fmt.Sprintf(" of %s  %d %%", formatSize(p.total), p.done*100/p.total)
 		if rate := float64(p.done-p.samples[0].done) / now.Sub(p.samples[0].at).Seconds(); rate >= 1 {
-			left := time.Duration(float64(p.total-p.done) / rate * float64(time.Second)).Round(time.Second)
-			line += fmt.Sprintf("  %s/s  %v left", sizeText(int64(rate)), left)
+			remaining := time.Duration(float64(p.total-p.done) / rate * float64(time.Second)).Round(time.Second)
+			line += fmt.Sprintf("  %s/s  %v left", formatSize(int64(rate)), remaining)
 		}
 	}
 	text := p.name + line
-	if most := p.app.width - 1; most > 0 { // only one line of the terminal is written over
-		text = cut(cut(p.name, max(most-len(line), minColumns))+line, most)
+	if width := p.app.width - 1; width > 0 { // only one line of the terminal is written over
+		text = truncate(truncate(p.name, max(width-len(line), minColumnWidth))+line, width)
 	}
 	fmt.Fprintf(p.app.err, "\r\x1b[K%s", text)
 }
 
 // end removes the line.
 func (p *progress) end() {
-	if p.shows() {
+	if p.isVisible() {
 		fmt.Fprint(p.app.err, "\r\x1b[K")
 	}
 }
@@ -92,9 +92,9 @@ func (c counted) Read(b []byte) (int, error) {
 const chartWidth = 40
 
 // bar returns the bar of a chart for n, of which most is the largest.
-func bar(n, most int64) string {
-	if most <= 0 {
+func bar(n, largest int64) string {
+	if largest <= 0 {
 		return ""
 	}
-	return strings.Repeat("█", int(n*chartWidth/most))
+	return strings.Repeat("█", int(n*chartWidth/largest))
 }

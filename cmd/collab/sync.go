@@ -58,7 +58,7 @@ const (
 	acceptedWithin = 10 * time.Second
 )
 
-func (a *app) sync() *cobra.Command {
+func (a *app) syncCommand() *cobra.Command {
 	var at place
 	var once, dry, accept bool
 	c := command("sync DIR...", "Keep directories in step with the server", 1, -1, func(c *cobra.Command, args []string) error {
@@ -115,7 +115,7 @@ func (a *app) sync() *cobra.Command {
 		}
 		return syncError(errors.Join(errs...))
 	})
-	at.flags(c)
+	at.addFlags(c)
 	c.Flags().BoolVar(&once, "once", false, "end when both sides are equal")
 	c.Flags().BoolVar(&dry, "dry-run", false, "print what would be done")
 	c.Flags().BoolVar(&accept, "accept-deletions", false, "make the deletions before which it has stopped")
@@ -211,7 +211,7 @@ func (a *app) folderFor(ctx context.Context, dir string, at place) (*folder, err
 	if err != nil {
 		return nil, err
 	}
-	client, err := a.clientOf(account)
+	client, err := a.clientFor(account)
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +251,7 @@ func (a *app) syncStatus() *cobra.Command {
 		for _, d := range last.Delayed {
 			delayed = append(delayed, d.Path+" until "+d.Due.Local().Format(time.TimeOnly))
 		}
-		return a.record(last, []column{
+		return a.printRecord(last, []column{
 			{"at", last.Time.Local().Format(time.DateTime)}, {"files", fmt.Sprint(last.Files)}, {"held", problems(last.Held)}, {"failed", problems(last.Failed)},
 			{"delayed", strings.Join(delayed, "; ")}, {"stopped", last.Stopped}, {"problem", last.Problem}, {"late", last.Late}, {"paused", paused},
 		})
@@ -282,7 +282,7 @@ func (a *app) syncConflicts() *cobra.Command {
 			case err != nil && name == ".":
 				return fmt.Errorf("%s cannot be read: %w", path, err)
 			case err != nil:
-				a.warn("%s is left out: %v", path, err)
+				a.printWarning("%s is left out: %v", path, err)
 			case e.IsDir() && e.Name() == mirror.StateDirectory:
 				return fs.SkipDir
 			case mirror.IsConflict(name):
@@ -293,7 +293,7 @@ func (a *app) syncConflicts() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return rows(a, values(all), func(c syncConflict) []column { return []column{{"path", c.Path}} })
+		return printRows(a, sequence(all), func(c syncConflict) []column { return []column{{"path", c.Path}} })
 	})
 }
 
@@ -345,7 +345,7 @@ func (a *app) syncLog() *cobra.Command {
 		if err = cmp.Or(err, failed); err != nil || follow {
 			return err
 		}
-		return rows(a, values(last), logColumns)
+		return printRows(a, sequence(last), logColumns)
 	})
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is changed from now on, until it is interrupted")
 	c.Flags().IntVar(&limit, "limit", 100, "the last so many changes; 0 for all")
@@ -367,7 +367,7 @@ func (a *app) logged(c syncChange) error {
 	if a.wantsJSON() {
 		return a.printJSON(c)
 	}
-	return a.tabbed(logColumns(c))
+	return a.printTabbed(logColumns(c))
 }
 
 // pauseName is the file that pauses: in mirror.StateDirectory the directory, beside the accounts all.
@@ -404,7 +404,7 @@ func (a *app) pauseOf(state *os.Root) (*pause, error) {
 	if err != nil || p != nil {
 		return p, err
 	}
-	at, err := a.directory()
+	at, err := a.configDirectory()
 	if err != nil {
 		return nil, nil // nobody has paused all
 	}
@@ -452,7 +452,7 @@ func (a *app) pauseEach(dirs []string, p *pause) error {
 		return nil
 	}
 	if len(dirs) == 0 {
-		at, err := a.makeDirectory()
+		at, err := a.makeConfigDirectory()
 		if err != nil {
 			return err
 		}
@@ -496,7 +496,7 @@ const knownName = "directories"
 
 // knownFile returns the name of the file that says that a directory was synchronised, and the directory's path, which it has.
 func (a *app) knownFile(dir string) (file, path string, err error) {
-	at, err := a.directory()
+	at, err := a.configDirectory()
 	if err == nil {
 		path, err = realPath(dir)
 	}
@@ -542,7 +542,7 @@ func (a *app) checkNested(dir string, b mirror.Binding, opened map[string]mirror
 		others = append(others, outer)
 	}
 	others = slices.AppendSeq(others, maps.Keys(opened))
-	if at, err := a.directory(); err == nil {
+	if at, err := a.configDirectory(); err == nil {
 		config := os.DirFS(at)
 		records, _ := fs.Glob(config, knownName+"/*")
 		for _, record := range records {
@@ -863,7 +863,7 @@ func (s *synced) report(e rounds.Event) {
 	defer s.lock.Unlock()
 	switch e.Kind {
 	case rounds.Planned:
-		s.shown = s.app.progress(s.dir, e.Bytes)
+		s.shown = s.app.newProgress(s.dir, e.Bytes)
 		s.shown.files = e.Steps
 	case rounds.Transferred:
 		if s.shown != nil {
@@ -913,9 +913,9 @@ func (s *synced) change(event string, step mirror.Step, problem error) {
 	if s.shown != nil {
 		s.shown.end()
 	}
-	text := c.Action + "  " + plain(filepath.Join(s.dir, filepath.FromSlash(c.Path)))
+	text := c.Action + "  " + printableLine(filepath.Join(s.dir, filepath.FromSlash(c.Path)))
 	if problem != nil {
-		text = string(s.app.paint(true, yellow, text+": "+plain(c.Problem)))
+		text = string(s.app.paint(true, yellow, text+": "+printableLine(c.Problem)))
 	}
 	fmt.Fprintln(s.app.out, text)
 }
@@ -974,7 +974,7 @@ func (s *synced) finished(o rounds.Outcome, err error) {
 		s.noteState("late", r.Late, false, "")
 	}
 	if n := len(r.Held); n > 0 && !s.heldNoted && s.app.errTerminal {
-		s.app.warn("%d files in %s are not synchronised: collab sync status %s", n, s.dir, s.dir)
+		s.app.printWarning("%d files in %s are not synchronised: collab sync status %s", n, s.dir, s.dir)
 	}
 	s.heldNoted = len(r.Held) > 0
 	if r.ReadOnly && !last.ReadOnly {
@@ -1054,10 +1054,10 @@ func (s *synced) once(ctx context.Context, dry bool) error {
 			s.change("planned", step, nil)
 		}
 		for _, held := range slices.Concat(o.Held, o.Failed) {
-			s.app.warn("%s is held back: %s", held.Path, held.Reason)
+			s.app.printWarning("%s is held back: %s", held.Path, held.Reason)
 		}
 		if o.Guard != "" {
-			s.app.warn("%s", o.Guard)
+			s.app.printWarning("%s", o.Guard)
 		}
 		return err
 	}

@@ -71,7 +71,7 @@ func TestAPersonIsNotAskedAgainAndAgainForALockedKeyring(t *testing.T) {
 		a, _, _ := terminal(t, 80, nil)
 		k := &lockedKeyring{safe: safe{secrets: map[string]string{}}, refused: make(chan struct{})}
 		a.secrets = k
-		must.NoError(t, a.keep(account{Server: "https://s.example", OrgID: "1", Token: "secret"}, false))
+		must.NoError(t, a.storeAccount(account{Server: "https://s.example", OrgID: "1", Token: "secret"}, false))
 		for _, lasting := range []time.Duration{time.Hour, maxStart / 3} { // before and after an answer
 			ctx, cancel := context.WithTimeout(t.Context(), lasting)
 			defer cancel()

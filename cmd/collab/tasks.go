@@ -22,7 +22,7 @@ var (
 func taskColumns(t apiclient.Task) []column {
 	return []column{
 		{"id", t.ID[max(0, len(t.ID)-shortID):]}, {"status", t.Status}, {"priority", t.Priority},
-		{"due", or(t.DueDate, "")}, {"title", t.Title}, {"tags", strings.Join(t.Tags, ",")},
+		{"due", valueOr(t.DueDate, "")}, {"title", t.Title}, {"tags", strings.Join(t.Tags, ",")},
 	}
 }
 
@@ -49,59 +49,59 @@ func taskIDs(ctx context.Context, client *apiclient.Client, named ...string) (id
 	return ids, all, nil
 }
 
-// orderFor returns the order that puts a task at a place of a list without it, and moves as few others as possible.
-func orderFor(others []apiclient.Task, id string, at int) apiclient.Reorder {
+// reorderFor returns the order that puts a task at a place of a list without it, and moves as few others as possible.
+func reorderFor(others []apiclient.Task, id string, index int) apiclient.Reorder {
 	low := int64(-1) // the sort order before that place
-	if at > 0 {
-		low = others[at-1].SortOrder
+	if index > 0 {
+		low = others[index-1].SortOrder
 	}
 	first, later := low+1, []string{id}
-	if at < len(others) && others[at].SortOrder-low >= 2 {
-		if at == 0 {
-			first = others[at].SortOrder - 1
+	if index < len(others) && others[index].SortOrder-low >= 2 {
+		if index == 0 {
+			first = others[index].SortOrder - 1
 		}
 		return apiclient.Reorder{TaskIDs: later, SortOrder: &first}
 	}
-	for _, next := range others[at:] {
+	for _, next := range others[index:] {
 		if next.SortOrder > low+int64(len(later)) {
 			break
 		}
 		later = append(later, next.ID)
 	}
 	earlier := []string{id}
-	for i := at - 1; i >= 0 && at < len(others) && others[i].SortOrder >= others[at].SortOrder-int64(len(earlier)); i-- {
+	for i := index - 1; i >= 0 && index < len(others) && others[i].SortOrder >= others[index].SortOrder-int64(len(earlier)); i-- {
 		earlier = append(earlier, others[i].ID)
 	}
-	if len(earlier) < len(later) && others[at].SortOrder >= int64(len(earlier)) {
+	if len(earlier) < len(later) && others[index].SortOrder >= int64(len(earlier)) {
 		slices.Reverse(earlier)
-		first = others[at].SortOrder - int64(len(earlier))
+		first = others[index].SortOrder - int64(len(earlier))
 		return apiclient.Reorder{TaskIDs: earlier, SortOrder: &first}
 	}
 	return apiclient.Reorder{TaskIDs: later, SortOrder: &first}
 }
 
-func (a *app) tasks() *cobra.Command {
+func (a *app) tasksCommand() *cobra.Command {
 	var filter apiclient.ListTasksParams
 	var workspace string
-	list := command("list", "List tasks", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) (err error) {
+	list := command("list", "List tasks", 0, 0, a.withClient(func(ctx context.Context, client *apiclient.Client, _ []string) (err error) {
 		if filter.WorkspaceID, err = workspaceID(ctx, client, workspace); err != nil {
 			return err
 		}
 		filter.Status, filter.Priority = strings.ToUpper(filter.Status), strings.ToUpper(filter.Priority)
-		return all(a, taskColumns)(client.ListTasks(ctx, filter))
+		return printList(a, taskColumns)(client.ListTasks(ctx, filter))
 	}))
 	flags := list.Flags()
-	oneOf(list, &filter.Status, "status", "only tasks with this status", statuses...)
-	oneOf(list, &filter.Priority, "priority", "only tasks with this priority", priorities...)
+	enumFlag(list, &filter.Status, "status", "only tasks with this status", statuses...)
+	enumFlag(list, &filter.Priority, "priority", "only tasks with this priority", priorities...)
 	flags.StringVar(&filter.AssigneeID, "assignee", "", "only tasks of the user with this id; null for nobody's")
 	flags.StringVar(&filter.Tags, "tags", "", "only tasks with any of these tags, separated by commas")
 	flags.StringVar(&filter.DueBefore, "due-before", "", "only tasks due until this `date`")
 	flags.StringVar(&filter.Search, "search", "", "only tasks with all words of this `text` in their titles")
 	flags.StringVar(&workspace, "workspace", "", "only tasks of the workspace with this id or `name`")
 
-	var draft taskFields
+	var draft taskFlags
 	var add, edit *cobra.Command
-	add = command("add TITLE", "Add a task", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
+	add = command("add TITLE", "Add a task", 1, 1, a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		d := apiclient.TaskDraft{Title: args[0], Tags: draft.tags}
 		for _, field := range []struct {
 			flag  string
@@ -119,22 +119,22 @@ func (a *app) tasks() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		d.WorkspaceID = given(id)
-		return one(a, taskColumns, func() (apiclient.Task, error) { return client.CreateTask(ctx, d) })
+		d.WorkspaceID = optionalText(id)
+		return printOne(a, taskColumns, func() (apiclient.Task, error) { return client.CreateTask(ctx, d) })
 	}))
-	draft.flags(add)
+	draft.addFlags(add)
 
-	var changed taskFields
-	edit = command("edit ID", "Change a task", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
+	var changed taskFlags
+	edit = command("edit ID", "Change a task", 1, 1, a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		var p apiclient.TaskPatch
-		given := edit.Flags().Changed
-		if given("title") {
+		isSet := edit.Flags().Changed
+		if isSet("title") {
 			p.Title = &changed.title
 		}
-		if given("status") {
+		if isSet("status") {
 			p.Status = new(strings.ToUpper(changed.status))
 		}
-		if given("priority") {
+		if isSet("priority") {
 			p.Priority = new(strings.ToUpper(changed.priority))
 		}
 		workspace, err := workspaceID(ctx, client, changed.workspace)
@@ -146,14 +146,14 @@ func (a *app) tasks() *cobra.Command {
 			to    *apiclient.Change[string]
 			value string
 		}{{"description", &p.Description, changed.description}, {"assignee", &p.AssigneeID, changed.assignee}, {"due", &p.DueDate, changed.due}, {"workspace", &p.WorkspaceID, workspace}} {
-			if !given(field.flag) {
+			if !isSet(field.flag) {
 				continue
 			}
 			if *field.to = apiclient.Clear[string](); field.value != "" {
 				*field.to = apiclient.Set(field.value)
 			}
 		}
-		if given("tags") {
+		if isSet("tags") {
 			p.Tags = apiclient.Set(changed.tags)
 		}
 		if p == (apiclient.TaskPatch{}) {
@@ -163,9 +163,9 @@ func (a *app) tasks() *cobra.Command {
 	}))
 	edit.Long = "edit changes the fields whose flags are given; an empty value clears a field."
 	edit.Flags().StringVar(&changed.title, "title", "", "the title")
-	changed.flags(edit)
+	changed.addFlags(edit)
 
-	done := command("done ID...", "Mark tasks as done", 1, -1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
+	done := command("done ID...", "Mark tasks as done", 1, -1, a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		for _, id := range args {
 			if err := a.patchTask(ctx, client, id, apiclient.TaskPatch{Status: new("DONE")}); err != nil {
 				return err
@@ -176,7 +176,7 @@ func (a *app) tasks() *cobra.Command {
 
 	var before string
 	var first bool
-	move := command("move ID", "Move a task to another place in the order", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
+	move := command("move ID", "Move a task to another place in the order", 1, 1, a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		if first == (before != "") {
 			return usage("name either --first or --before ID")
 		}
@@ -195,7 +195,7 @@ func (a *app) tasks() *cobra.Command {
 				return usage("a task cannot be moved before itself")
 			}
 		}
-		tasks, err := client.ReorderTasks(ctx, orderFor(order, ids[0], at))
+		tasks, err := client.ReorderTasks(ctx, reorderFor(order, ids[0], at))
 		if err != nil {
 			return err
 		}
@@ -204,20 +204,20 @@ func (a *app) tasks() *cobra.Command {
 	move.Flags().StringVar(&before, "before", "", "the `id` of the task before which it comes")
 	move.Flags().BoolVar(&first, "first", false, "before all others")
 
-	history := command("history ID", "List the changes of a task", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
+	history := command("history ID", "List the changes of a task", 1, 1, a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		ids, _, err := taskIDs(ctx, client, args...)
 		if err != nil {
 			return err
 		}
-		return all(a, func(h apiclient.TaskChange) []column {
+		return printList(a, func(h apiclient.TaskChange) []column {
 			var changes []string
 			for _, f := range h.Changes {
-				changes = append(changes, f.Field+": "+strconv.Quote(or(f.From, ""))+" to "+strconv.Quote(or(f.To, "")))
+				changes = append(changes, f.Field+": "+strconv.Quote(valueOr(f.From, ""))+" to "+strconv.Quote(valueOr(f.To, "")))
 			}
-			return []column{{"changed", day(h.ChangedAt)}, {"by", h.ChangedBy}, {"changes", strings.Join(changes, ", ")}, {"reason", or(h.Reason, "")}}
+			return []column{{"changed", formatTime(h.ChangedAt)}, {"by", h.ChangedBy}, {"changes", strings.Join(changes, ", ")}, {"reason", valueOr(h.Reason, "")}}
 		})(client.GetTaskHistory(ctx, ids[0]))
 	}))
-	show := command("show ID", "Print a task", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
+	show := command("show ID", "Print a task", 1, 1, a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		ids, _, err := taskIDs(ctx, client, args...)
 		if err != nil {
 			return err
@@ -226,8 +226,8 @@ func (a *app) tasks() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		err = a.record(t, append(taskColumns(t), column{"assignee", or(t.AssigneeID, "")}, column{"workspace", or(t.WorkspaceID, "")}))
-		if err != nil || a.wantsJSON() || or(t.Description, "") == "" {
+		err = a.printRecord(t, append(taskColumns(t), column{"assignee", valueOr(t.AssigneeID, "")}, column{"workspace", valueOr(t.WorkspaceID, "")}))
+		if err != nil || a.wantsJSON() || valueOr(t.Description, "") == "" {
 			return err
 		}
 		return a.printMarkdown("\n" + *t.Description + "\n")
@@ -237,16 +237,16 @@ func (a *app) tasks() *cobra.Command {
 	return tasks
 }
 
-// taskFields are flags.
-type taskFields struct {
+// taskFlags are flags.
+type taskFlags struct {
 	title, description, status, priority, assignee, workspace, due string
 	tags                                                           []string
 }
 
-func (t *taskFields) flags(c *cobra.Command) {
+func (t *taskFlags) addFlags(c *cobra.Command) {
 	c.Flags().StringVar(&t.description, "description", "", "the description")
-	oneOf(c, &t.status, "status", "the status", statuses...)
-	oneOf(c, &t.priority, "priority", "the priority", priorities...)
+	enumFlag(c, &t.status, "status", "the status", statuses...)
+	enumFlag(c, &t.priority, "priority", "the priority", priorities...)
 	c.Flags().StringVar(&t.assignee, "assignee", "", "the `id` of the assigned user")
 	c.Flags().StringVar(&t.workspace, "workspace", "", "the workspace's id or `name`")
 	c.Flags().StringVar(&t.due, "due", "", "the `date` or time at which it is due")
@@ -258,5 +258,5 @@ func (a *app) patchTask(ctx context.Context, client *apiclient.Client, named str
 	if err != nil {
 		return err
 	}
-	return one(a, taskColumns, func() (apiclient.Task, error) { return client.UpdateTask(ctx, ids[0], p) })
+	return printOne(a, taskColumns, func() (apiclient.Task, error) { return client.UpdateTask(ctx, ids[0], p) })
 }

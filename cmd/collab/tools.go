@@ -24,24 +24,24 @@ const (
 	maxResult      = 100_000          // bytes of a tool's result that the model is given
 	maxToolName    = 64               // bytes of a name that a chat takes
 	maxDefinitions = 400_000          // bytes of the definitions of all tools, less than half of a request
-	maxAsked       = 200              // characters of each end of an argument that a person is shown
+	maxArgumentEnd = 200              // characters of each end of an argument that a person is shown
 	allTools       = "all"            // what --allow has for all tools
 )
 
 // toolbox has the tools that a model may call. They are those of connectors, and this program calls
 // them.
 type toolbox struct {
-	app     *app
-	servers []*toolServer
-	tools   map[string]servedTool // by the names that the model knows
-	size    int                   // of their definitions in bytes
-	allowed []string              // names of tools that nobody is asked about, each of one tool
-	always  []ownTool             // tools that a person has allowed for the rest of the chat
-	all     bool                  // nobody is asked about any tool
+	app           *app
+	servers       []*toolServer
+	tools         map[string]offeredTool // by the names that the model knows
+	size          int                    // of their definitions in bytes
+	allowed       []string               // names of tools that nobody is asked about, each of one tool
+	alwaysAllowed []ownTool              // tools that a person has allowed for the rest of the chat
+	allowAll      bool                   // nobody is asked about any tool
 }
 
-// servedTool is a tool as the model knows it.
-type servedTool struct {
+// offeredTool is a tool as the model knows it.
+type offeredTool struct {
 	ownTool
 	definition apiclient.ToolDefinition
 }
@@ -75,9 +75,9 @@ func (s *toolServer) call(ctx context.Context, name string, arguments map[string
 	return s.Call(ctx, name, arguments)
 }
 
-// toolbox connects to the servers of connectors.
-func (a *app) toolbox(ctx context.Context, client *apiclient.Client, connectors, allowed []string) (*toolbox, error) {
-	t := &toolbox{app: a, tools: map[string]servedTool{}, allowed: allowed, all: slices.Contains(allowed, allTools)}
+// openToolbox connects to the servers of connectors.
+func (a *app) openToolbox(ctx context.Context, client *apiclient.Client, connectors, allowed []string) (*toolbox, error) {
+	t := &toolbox{app: a, tools: map[string]offeredTool{}, allowed: allowed, allowAll: slices.Contains(allowed, allTools)}
 	if len(connectors) == 0 {
 		return t, nil
 	}
@@ -95,7 +95,7 @@ func (a *app) toolbox(ctx context.Context, client *apiclient.Client, connectors,
 	for _, name := range connectors {
 		c, err := connectorOf(ctx, client, name)
 		if err == nil {
-			err = t.add(ctx, client, c, providers[c.ServerID])
+			err = t.addConnector(ctx, client, c, providers[c.ServerID])
 		}
 		if err != nil {
 			t.close()
@@ -111,15 +111,15 @@ func (t *toolbox) close() {
 	}
 }
 
-// add adds the tools of a connector of the provider, which is zero if it is no longer in the catalog.
-func (t *toolbox) add(ctx context.Context, client *apiclient.Client, c apiclient.Connector, p apiclient.ConnectorProvider) error {
+// addConnector adds the tools of a connector of the provider, which is zero if it is no longer in the catalog.
+func (t *toolbox) addConnector(ctx context.Context, client *apiclient.Client, c apiclient.Connector, p apiclient.ConnectorProvider) error {
 	switch {
 	case c.Transport == string(connector.Stdio):
 		return errors.New("the connector's server is a program on this machine, which collab does not start")
 	case p.ServerID == "":
 		return errors.New("the connector's provider is no longer in the catalog")
 	}
-	access := connector.Access{URL: or(p.McpURL, ""), Transport: connector.Transport(c.Transport), Auth: connector.AuthMode(p.AuthMode), Carriers: p.Headers}
+	access := connector.Access{URL: valueOr(p.McpURL, ""), Transport: connector.Transport(c.Transport), Auth: connector.AuthMode(p.AuthMode), CredentialTemplates: p.Headers}
 	if access.URL == "" {
 		access.URL, _ = c.Config["url"].(string)
 	}
@@ -149,7 +149,7 @@ func (t *toolbox) add(ctx context.Context, client *apiclient.Client, c apiclient
 	}
 	excess := 0
 	for _, tool := range tools {
-		fits, err := t.offer(server, tool)
+		fits, err := t.addTool(server, tool)
 		if err != nil {
 			return err
 		}
@@ -158,45 +158,45 @@ func (t *toolbox) add(ctx context.Context, client *apiclient.Client, c apiclient
 		}
 	}
 	if excess > 0 {
-		t.app.warn("%s: %d tools are left out, as a chat takes no more", c.Label, excess)
+		t.app.printWarning("%s: %d tools are left out, as a chat takes no more", c.Label, excess)
 	}
 	return nil
 }
 
-// offer adds a tool in the form that a chat takes: its name may become another one, and a description that is too
+// addTool adds a tool in the form that a chat takes: its name may become another one, and a description that is too
 // long is cut off. A tool that has no such form is left out with a warning, and one that the server lists again without
 // one. It reports whether the chat takes that many tools.
-func (t *toolbox) offer(server *toolServer, tool mcp.Tool) (fits bool, err error) {
+func (t *toolbox) addTool(server *toolServer, tool mcp.Tool) (fits bool, err error) {
 	own := ownTool{server, tool.Name}
 	for _, other := range t.tools {
 		switch {
 		case other.ownTool == own:
 			return true, nil
 		case other.name == tool.Name && slices.Contains(t.allowed, tool.Name):
-			return false, fmt.Errorf("%s has a tool %s too, which --allow names: leave out one of them", other.server.label, plain(tool.Name))
+			return false, fmt.Errorf("%s has a tool %s too, which --allow names: leave out one of them", other.server.label, printableLine(tool.Name))
 		}
 	}
 	description := chat.Clean(tool.Description)
 	if characters := []rune(description); len(characters) > chat.MaxToolText {
 		description = string(characters[:chat.MaxToolText])
 	}
-	d := apiclient.ToolDefinition{Name: t.freeName(tool.Name), Description: given(description), InputSchema: tool.Schema}
+	d := apiclient.ToolDefinition{Name: t.uniqueName(tool.Name), Description: optionalText(description), InputSchema: tool.Schema}
 	schema, _ := json.Marshal(d.InputSchema) // it was read from JSON
 	if kind, found := tool.Schema["type"]; found && kind != "object" || utf8.RuneCount(schema) > chat.MaxSchema {
-		t.app.warn("%s: %s is left out, as models take no such schema of arguments", server.label, tool.Name)
+		t.app.printWarning("%s: %s is left out, as models take no such schema of arguments", server.label, tool.Name)
 		return true, nil
 	}
 	text, _ := json.Marshal(d)
 	if len(t.tools) == chat.MaxTools || t.size+len(text) > maxDefinitions {
 		return false, nil
 	}
-	t.tools[d.Name] = servedTool{own, d}
+	t.tools[d.Name] = offeredTool{own, d}
 	t.size += len(text)
 	return true, nil
 }
 
-// freeName returns a name for a tool that a chat takes and that no other tool has.
-func (t *toolbox) freeName(name string) string {
+// uniqueName returns a name for a tool that a chat takes and that no other tool has.
+func (t *toolbox) uniqueName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
 			return r
@@ -204,13 +204,13 @@ func (t *toolbox) freeName(name string) string {
 		return '_'
 	}, name)
 	name = name[:min(len(name), maxToolName)]
-	free := name
+	candidate := name
 	for i := 2; ; i++ {
-		if _, taken := t.tools[free]; !taken && free != "" && free != chat.WebSearch {
-			return free
+		if _, taken := t.tools[candidate]; !taken && candidate != "" && candidate != chat.WebSearch {
+			return candidate
 		}
 		suffix := fmt.Sprint("_", i)
-		free = name[:min(len(name), maxToolName-len(suffix))] + suffix
+		candidate = name[:min(len(name), maxToolName-len(suffix))] + suffix
 	}
 }
 
@@ -230,7 +230,7 @@ func (t *toolbox) call(ctx context.Context, call apiclient.ToolCall, limit int) 
 		return "There is no tool of this name.", true, nil
 	}
 	call.Name = tool.name
-	allowed, err := t.allows(ctx, tool.server, call)
+	allowed, err := t.authorize(ctx, tool.server, call)
 	if err != nil {
 		return "", false, err
 	}
@@ -246,37 +246,37 @@ func (t *toolbox) call(ctx context.Context, call apiclient.ToolCall, limit int) 
 		t.app.printErrf("%s: %v", call.Name, err)
 		return err.Error(), true, nil
 	case len(result) > limit:
-		result = strings.ToValidUTF8(result[:limit], "") + cutOff
+		result = strings.ToValidUTF8(result[:limit], "") + truncationNote
 	}
 	return result, failed, nil
 }
 
-// allows reports whether a tool may be called: it was allowed before, or the person at the terminal
+// authorize reports whether a tool may be called: it was allowed before, or the person at the terminal
 // allows it. Where nobody can be asked it may not.
-func (t *toolbox) allows(ctx context.Context, server *toolServer, call apiclient.ToolCall) (bool, error) {
+func (t *toolbox) authorize(ctx context.Context, server *toolServer, call apiclient.ToolCall) (bool, error) {
 	a, own := t.app, ownTool{server, call.Name}
 	title := fmt.Sprintf("%s: %s", server.label, call.Name)
 	var arguments []string
 	if len(call.Args) == 0 {
 		title += " {}"
 	} else {
-		eachArgument("", call.Args, func(name, value string) { arguments = append(arguments, plain("\t"+name+": "+value)) })
+		eachArgument("", call.Args, func(name, value string) { arguments = append(arguments, printableLine("\t"+name+": "+value)) })
 	}
-	details := painted(strings.Join(append([]string{""}, arguments...), "\n"))
+	details := safeText(strings.Join(append([]string{""}, arguments...), "\n"))
 	switch {
-	case t.all || slices.Contains(t.allowed, call.Name) || slices.Contains(t.always, own):
+	case t.allowAll || slices.Contains(t.allowed, call.Name) || slices.Contains(t.alwaysAllowed, own):
 		a.printErrf("%s%s", a.paint(a.errTerminal, dim, title), details)
 		return true, nil
-	case !a.canAsk():
+	case !a.canPrompt():
 		hint := ""
 		if call.Name != allTools {
 			hint = fmt.Sprintf(" (allow it with --allow %s)", allowValue(call.Name))
 		}
-		a.warn("refused %s%s%s", title, hint, details)
+		a.printWarning("refused %s%s%s", title, hint, details)
 		return false, nil
 	}
 	for {
-		answer, err := a.question(ctx, "%s%s\nCall it? [y]es, [N]o, [a]lways in this chat: ", title, details)
+		answer, err := a.prompt(ctx, "%s%s\nCall it? [y]es, [N]o, [a]lways in this chat: ", title, details)
 		if err != nil {
 			return false, err
 		}
@@ -284,7 +284,7 @@ func (t *toolbox) allows(ctx context.Context, server *toolServer, call apiclient
 		case "y", "yes":
 			return true, nil
 		case "a", "always":
-			t.always = append(t.always, own)
+			t.alwaysAllowed = append(t.alwaysAllowed, own)
 			return true, nil
 		case "", "n", "no":
 			return false, nil
@@ -326,8 +326,8 @@ func eachArgument(name string, v any, each func(name, value string)) {
 	}
 	text, _ := json.Marshal(v) // it was read from JSON
 	value := string(text)
-	if long := []rune(value); len(long) > 2*maxAsked {
-		value = fmt.Sprintf("%s … %s (%d characters)", string(long[:maxAsked]), string(long[len(long)-maxAsked:]), len(long))
+	if long := []rune(value); len(long) > 2*maxArgumentEnd {
+		value = fmt.Sprintf("%s … %s (%d characters)", string(long[:maxArgumentEnd]), string(long[len(long)-maxArgumentEnd:]), len(long))
 	}
 	each(name, value)
 }

@@ -24,9 +24,9 @@ import (
 func offered(t *testing.T, tools ...mcp.Tool) (*toolbox, *strings.Builder) {
 	t.Helper()
 	a, _, stderr := terminal(t, 80, nil)
-	box, server := &toolbox{app: a, tools: map[string]servedTool{}}, &toolServer{label: "Wiki"}
+	box, server := &toolbox{app: a, tools: map[string]offeredTool{}}, &toolServer{label: "Wiki"}
 	for _, tool := range tools {
-		must.Do(box.offer(server, tool)).Or(t)
+		must.Do(box.addTool(server, tool)).Or(t)
 	}
 	return box, stderr
 }
@@ -59,24 +59,24 @@ func TestAToolThatIsListedTwiceIsOfferedOnce(t *testing.T) {
 func TestToolsOfSeveralServersMayHaveOneName(t *testing.T) {
 	box, _ := offered(t, mcp.Tool{Name: "search"}, mcp.Tool{Name: "read"})
 	wiki, other := box.tools["search"].server, &toolServer{label: "Other"}
-	must.Do(box.offer(other, mcp.Tool{Name: "search"})).Or(t)
+	must.Do(box.addTool(other, mcp.Tool{Name: "search"})).Or(t)
 	if box.tools["search_2"].server != other {
 		t.Errorf("the model is told of %+v", box.definitions())
 	}
 	box.app.in = strings.NewReader("a\nn\n")
-	must.Is(t, true, must.Do(box.allows(t.Context(), wiki, apiclient.ToolCall{Name: "search"})).Or(t))
-	must.Is(t, false, must.Do(box.allows(t.Context(), other, apiclient.ToolCall{Name: "search"})).Or(t)) // asked again
-	must.Is(t, true, must.Do(box.allows(t.Context(), wiki, apiclient.ToolCall{Name: "search"})).Or(t))
+	must.Is(t, true, must.Do(box.authorize(t.Context(), wiki, apiclient.ToolCall{Name: "search"})).Or(t))
+	must.Is(t, false, must.Do(box.authorize(t.Context(), other, apiclient.ToolCall{Name: "search"})).Or(t)) // asked again
+	must.Is(t, true, must.Do(box.authorize(t.Context(), wiki, apiclient.ToolCall{Name: "search"})).Or(t))
 
 	box.allowed = []string{"read"} // which of them is not clear
-	if _, err := box.offer(other, mcp.Tool{Name: "read"}); err == nil {
+	if _, err := box.addTool(other, mcp.Tool{Name: "read"}); err == nil {
 		t.Error("a second tool is allowed by the name of the first one")
 	}
 }
 
 func TestToolsOfAProviderThatTheCatalogHasNoMoreAreNotOffered(t *testing.T) {
 	box, _ := offered(t)
-	err := box.add(t.Context(), nil, apiclient.Connector{Transport: "HTTP", ServerID: "wiki"}, apiclient.ConnectorProvider{})
+	err := box.addConnector(t.Context(), nil, apiclient.Connector{Transport: "HTTP", ServerID: "wiki"}, apiclient.ConnectorProvider{})
 	if err == nil || !strings.Contains(err.Error(), "no longer in the catalog") {
 		t.Errorf("the error is %v", err)
 	}
@@ -100,7 +100,7 @@ func TestToolsThatNoChatTakesAreLeftOut(t *testing.T) {
 	for schema, most := range map[int]int{1: chat.MaxTools, 50_000: 7} {
 		box, _ := offered(t)
 		for i := range 2 * chat.MaxTools {
-			if fits := must.Do(box.offer(&toolServer{}, mcp.Tool{Name: fmt.Sprint(i), Schema: large(schema)})).Or(t); fits != (i < most) {
+			if fits := must.Do(box.addTool(&toolServer{}, mcp.Tool{Name: fmt.Sprint(i), Schema: large(schema)})).Or(t); fits != (i < most) {
 				t.Fatalf("tool %d with a schema of %d bytes: %v", i, schema, fits)
 			}
 		}
@@ -164,8 +164,8 @@ func TestAChatGoesOnAfterAnyResult(t *testing.T) {
 		t.Fatalf("it exits with %d after %d requests and %q", code, len(asked), stderr)
 	}
 	history := must.Get(json.Marshal(asked[rounds].History))
-	if asked[0].Tools[0].Name != "wiki_read" || strings.Count(string(history), leftOut) != rounds-1 || !strings.Contains(string(history), "(cut off)") {
-		t.Errorf("of %d results %d are left out", rounds, strings.Count(string(history), leftOut))
+	if asked[0].Tools[0].Name != "wiki_read" || strings.Count(string(history), omittedResult) != rounds-1 || !strings.Contains(string(history), "(cut off)") {
+		t.Errorf("of %d results %d are left out", rounds, strings.Count(string(history), omittedResult))
 	}
 }
 
@@ -237,10 +237,10 @@ func TestTheNewestResultOfAToolIsCutOffAndNotLeftOut(t *testing.T) {
 		want    string // with what the newest one ends
 	}{
 		"one that fits":                         {800_000, []block{result(10_000)}, "<"},
-		"the only one":                          {800_000, []block{result(100_000)}, cutOff},
-		"the last of two":                       {800_000, []block{result(10_000), result(100_000)}, cutOff},
+		"the only one":                          {800_000, []block{result(100_000)}, truncationNote},
+		"the last of two":                       {800_000, []block{result(10_000), result(100_000)}, truncationNote},
 		"the last of two where one may go":      {800_000, []block{result(10_000), result(10_000)}, "<"},
-		"one beside a message that is too long": {2 * maxRequest, []block{result(10)}, cutOff},
+		"one beside a message that is too long": {2 * maxRequest, []block{result(10)}, truncationNote},
 	} {
 		var chat conversation
 		chat.request.History = []apiclient.HistoryMessage{{Role: "user", Content: strings.Repeat("x", c.message)}, {Role: "user", Content: c.results}}

@@ -48,7 +48,7 @@ func (a *app) checkForUpdate(ctx context.Context) *updateCheck {
 	if err != nil {
 		return nil
 	}
-	directory, err := a.makeDirectory()
+	directory, err := a.makeConfigDirectory()
 	if err != nil {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (a *app) checkForUpdate(ctx context.Context) *updateCheck {
 		return nil
 	}
 	state.Checked = now
-	return &updateCheck{file, state, begin(func() (string, error) {
+	return &updateCheck{file, state, startCall(func() (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 		defer cancel()
 		return newerRelease(ctx, server, strconv.Itoa(state.Device))

@@ -27,69 +27,68 @@ const Format = 1
 // Kind is a kind of records, which are in one file of an archive.
 type Kind string
 
-// The kinds.
 const (
-	Organisations Kind = "organisation"
-	Subscriptions Kind = "subscription"
-	Members       Kind = "members"
-	Invitations   Kind = "invitations"
-	Teams         Kind = "teams"
-	TeamMembers   Kind = "team-members"
-	Workspaces    Kind = "workspaces"
-	Orders        Kind = "workspace-orders"
-	Tasks         Kind = "tasks"
-	Changes       Kind = "task-history"
-	Connectors    Kind = "connectors"
-	Usage         Kind = "usage"
-	Entries       Kind = "audit"
-	Objects       Kind = "files"
+	Organisations   Kind = "organisation"
+	Subscriptions   Kind = "subscription"
+	Members         Kind = "members"
+	Invitations     Kind = "invitations"
+	Teams           Kind = "teams"
+	TeamMembers     Kind = "team-members"
+	Workspaces      Kind = "workspaces"
+	WorkspaceOrders Kind = "workspace-orders"
+	Tasks           Kind = "tasks"
+	TaskHistory     Kind = "task-history"
+	Connectors      Kind = "connectors"
+	Usage           Kind = "usage"
+	AuditEntries    Kind = "audit"
+	Objects         Kind = "files"
 )
 
 // Kinds are all kinds in the order of an archive, each after those that its records refer to.
 var Kinds = []Kind{
-	Organisations, Subscriptions, Members, Invitations, Teams, TeamMembers, Workspaces, Orders, Tasks, Changes, Connectors, Usage, Entries, Objects,
+	Organisations, Subscriptions, Members, Invitations, Teams, TeamMembers, Workspaces, WorkspaceOrders, Tasks, TaskHistory, Connectors, Usage, AuditEntries, Objects,
 }
 
 // Record is one record; the field of its kind is set and no other.
 type Record struct {
-	Organisation *org.Organisation
-	Subscription *plan.Subscription
-	Member       *org.Profile
-	Invitation   *invitation.Invitation
-	Team         *team.Team
-	TeamMember   *team.Member
-	Workspace    *workspace.Workspace
-	Order        *Order
-	Task         *task.Task
-	Change       *Change
-	Connector    *connector.Instance
-	Usage        *usage.Entry
-	Entry        *audit.Entry
-	Object       *object.Object
+	Organisation   *org.Organisation
+	Subscription   *plan.Subscription
+	Member         *org.Profile
+	Invitation     *invitation.Invitation
+	Team           *team.Team
+	TeamMember     *team.Member
+	Workspace      *workspace.Workspace
+	WorkspaceOrder *WorkspaceOrder
+	Task           *task.Task
+	TaskChange     *TaskChange
+	Connector      *connector.Instance
+	Usage          *usage.Entry
+	AuditEntry     *audit.Entry
+	Object         *object.Object
 }
 
 // FileName returns the name of the file of a kind.
 func FileName(k Kind) string { return string(k) + ".jsonl" }
 
-// Place is the place of a record: the kind, and the number of its line from 1 on.
-type Place struct {
+// Location is the place of a record: the kind, and the number of its line from 1 on.
+type Location struct {
 	Kind Kind
 	Line int64
 }
 
-// Failed returns an error about the record of a place, with the kind of err and its message.
-func (p Place) Failed(err error) error {
+// Wrap returns an error about the record of a place, with the kind of err and its message.
+func (p Location) Wrap(err error) error {
 	return fault.Wrap(fault.KindOf(err), err, "%s line %d", FileName(p.Kind), p.Line)
 }
 
-// Order is a member's own order of workspaces.
-type Order struct {
+// WorkspaceOrder is a member's own order of workspaces.
+type WorkspaceOrder struct {
 	User       id.User
 	Workspaces workspace.Order
 }
 
-// Change is a change of a task, with the task's workspace at the moment of the export.
-type Change struct {
+// TaskChange is a change of a task, with the task's workspace at the moment of the export.
+type TaskChange struct {
 	task.Change
 	Workspace *id.Workspace
 }
@@ -98,7 +97,7 @@ type Change struct {
 func (r Record) Kind() Kind {
 	for i, set := range []bool{
 		r.Organisation != nil, r.Subscription != nil, r.Member != nil, r.Invitation != nil, r.Team != nil, r.TeamMember != nil, r.Workspace != nil,
-		r.Order != nil, r.Task != nil, r.Change != nil, r.Connector != nil, r.Usage != nil, r.Entry != nil, r.Object != nil,
+		r.WorkspaceOrder != nil, r.Task != nil, r.TaskChange != nil, r.Connector != nil, r.Usage != nil, r.AuditEntry != nil, r.Object != nil,
 	} {
 		if set {
 			return Kinds[i]
@@ -122,10 +121,10 @@ func (r Record) times() []time.Time {
 		return []time.Time{r.Workspace.CreatedAt, r.Workspace.UpdatedAt}
 	case r.Task != nil:
 		return []time.Time{r.Task.CreatedAt, r.Task.UpdatedAt, cmp.Or(r.Task.CompletedAt(), new(time.Time)).UTC()}
-	case r.Change != nil:
-		return []time.Time{r.Change.At}
-	case r.Entry != nil:
-		return []time.Time{r.Entry.At}
+	case r.TaskChange != nil:
+		return []time.Time{r.TaskChange.At}
+	case r.AuditEntry != nil:
+		return []time.Time{r.AuditEntry.At}
 	case r.Object != nil:
 		return []time.Time{r.Object.CreatedAt, r.Object.UpdatedAt}
 	}
@@ -135,7 +134,7 @@ func (r Record) times() []time.Time {
 // Manifest describes an archive.
 type Manifest struct {
 	Organisation id.Org
-	Made         time.Time // when the records were read
+	CreatedAt    time.Time // when the records were read
 	Version      string    // of the program
 	Issuer       string    // of the identity provider, whose ids of users and organisation the records have
 	Member       id.User   // by whose rights the records were selected; empty: all records
@@ -150,8 +149,8 @@ const clockSkew = time.Hour
 // Check returns Invalid if an archive was made after now, and TooLarge if its records and contents
 // have more than limit bytes.
 func (m Manifest) Check(limit int64, now time.Time) error {
-	if m.Made.After(now.Add(clockSkew)) {
-		return fault.New(fault.Invalid, "The archive is from the future: %v", m.Made)
+	if m.CreatedAt.After(now.Add(clockSkew)) {
+		return fault.New(fault.Invalid, "The archive is from the future: %v", m.CreatedAt)
 	}
 	left := limit - m.Bytes
 	for _, p := range m.Parts {
@@ -186,8 +185,8 @@ func (m Manifest) Records() (n int64) {
 type Item struct {
 	Manifest *Manifest
 
-	Record Record
-	Place  Place
+	Record   Record
+	Location Location
 
 	Path    string // of a content, as ContentPath returns it
 	Size    int64  // in bytes
@@ -226,7 +225,7 @@ func (s *Selection) Includes(r Record) bool {
 	switch {
 	case r.Member != nil:
 		s.members[r.Member.User] = true
-	case r.TeamMember != nil && !s.members[r.TeamMember.User], r.Order != nil && !s.members[r.Order.User]:
+	case r.TeamMember != nil && !s.members[r.TeamMember.User], r.WorkspaceOrder != nil && !s.members[r.WorkspaceOrder.User]:
 		return false
 	}
 	if s.member == "" {
@@ -246,14 +245,14 @@ func (s *Selection) Includes(r Record) bool {
 			s.workspaces[r.Workspace.ID] = true
 		}
 		return !s.workspaces[r.Workspace.ID]
-	case r.Order != nil:
-		return r.Order.User == s.member
+	case r.WorkspaceOrder != nil:
+		return r.WorkspaceOrder.User == s.member
 	case r.Usage != nil:
 		return r.Usage.User == s.member
 	case r.Task != nil:
 		return !hidden(r.Task.Workspace)
-	case r.Change != nil:
-		return !hidden(r.Change.Workspace)
+	case r.TaskChange != nil:
+		return !hidden(r.TaskChange.Workspace)
 	case r.Object != nil && r.Object.Scope == object.Personal:
 		return r.Object.Owner != nil && *r.Object.Owner == s.member
 	case r.Object != nil:

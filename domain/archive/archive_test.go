@@ -23,7 +23,7 @@ func TestASelectionHasNothingOfAnotherMemberAlone(t *testing.T) {
 	file := func(in object.Place) archive.Record { return archive.Record{Object: &object.Object{Place: in}} }
 	in := func(w *id.Workspace) []archive.Record {
 		return []archive.Record{
-			{Task: &task.Task{Workspace: w, CreatedBy: ada}}, {Change: &archive.Change{Workspace: w}},
+			{Task: &task.Task{Workspace: w, CreatedBy: ada}}, {TaskChange: &archive.TaskChange{Workspace: w}},
 			file(object.Place{Scope: object.Shared, Kind: object.WorkspaceMemory, Workspace: w}),
 		}
 	}
@@ -34,7 +34,7 @@ func TestASelectionHasNothingOfAnotherMemberAlone(t *testing.T) {
 		{TeamMember: &team.Member{Team: "ada", User: ada}},
 		{Workspace: &workspace.Workspace{ID: own, Team: "ada"}},
 		{Workspace: &workspace.Workspace{ID: all, Team: "shared"}},
-		{Order: &archive.Order{User: ada}},
+		{WorkspaceOrder: &archive.WorkspaceOrder{User: ada}},
 		file(object.Place{Scope: object.Personal, Owner: &ada, Workspace: &theirs}),
 		file(object.Place{Scope: object.Shared}),
 	}, in(&own), in(&all), in(nil))
@@ -42,7 +42,7 @@ func TestASelectionHasNothingOfAnotherMemberAlone(t *testing.T) {
 		{Team: &team.Team{ID: "ben", Kind: team.Personal, CreatedBy: ben}},
 		{TeamMember: &team.Member{Team: "ben", User: ben}},
 		{Workspace: &workspace.Workspace{ID: theirs, Team: "ben"}},
-		{Order: &archive.Order{User: ben}},
+		{WorkspaceOrder: &archive.WorkspaceOrder{User: ben}},
 		{Usage: &usage.Entry{User: ben}},
 		file(object.Place{Scope: object.Personal, Owner: &ben}),
 		file(object.Place{Scope: object.Shared, Kind: object.TeamMemory, Team: new(id.Team("ben"))}),
@@ -53,7 +53,7 @@ func TestASelectionHasNothingOfAnotherMemberAlone(t *testing.T) {
 			t.Errorf("%s: %+v", r.Kind(), r)
 		}
 	}
-	for _, r := range []archive.Record{{TeamMember: &team.Member{User: "gone"}}, {Order: &archive.Order{User: "gone"}}} {
+	for _, r := range []archive.Record{{TeamMember: &team.Member{User: "gone"}}, {WorkspaceOrder: &archive.WorkspaceOrder{User: "gone"}}} {
 		if every.Includes(r) {
 			t.Errorf("of a user who left: %+v", r)
 		}
@@ -82,8 +82,8 @@ func TestAManifestBoundsItsArchive(t *testing.T) {
 		m    archive.Manifest
 		want string
 	}{
-		{archive.Manifest{Made: now.Add(time.Hour), Bytes: 60, Parts: parts(30, 10)}, ""},
-		{archive.Manifest{Made: now.Add(time.Hour + time.Second)}, "from the future"},
+		{archive.Manifest{CreatedAt: now.Add(time.Hour), Bytes: 60, Parts: parts(30, 10)}, ""},
+		{archive.Manifest{CreatedAt: now.Add(time.Hour + time.Second)}, "from the future"},
 		{archive.Manifest{Bytes: 60, Parts: parts(30, 11)}, "more than 100 bytes"},
 		{archive.Manifest{Bytes: math.MaxInt64, Parts: parts(math.MaxInt64, math.MaxInt64)}, "more than 100 bytes"},
 		{archive.Manifest{Parts: parts(math.MaxInt64, math.MaxInt64, 3)}, "more than 100 bytes"},

@@ -16,9 +16,9 @@ type Mapping struct {
 	Users    map[id.User]id.User // of those users whose ids differ
 }
 
-// Derived returns a new id for a record, the same each time for the same organisation and old id.
+// DeriveID returns a new id for a record, the same each time for the same organisation and old id.
 // It has the time of the old one.
-func Derived[T ~string](to id.Org, old T) T {
+func DeriveID[T ~string](to id.Org, old T) T {
 	sum := sha256.Sum256([]byte(string(to) + string(old)))
 	random := hex.EncodeToString(sum[:])
 	variant := "89ab"[sum[31]&3]
@@ -31,7 +31,7 @@ func mapped[T ~string](m Mapping, old T) T {
 	if m.From == m.To {
 		return old
 	}
-	return Derived(m.To, old)
+	return DeriveID(m.To, old)
 }
 
 func mappedOrNil[T ~string](m Mapping, old *T) *T {
@@ -107,18 +107,18 @@ func (m Mapping) Record(r Record) Record {
 		v := *r.Workspace
 		v.Org, v.ID, v.Team, v.CreatedBy = m.To, mapped(m, v.ID), mapped(m, v.Team), m.user(v.CreatedBy)
 		return Record{Workspace: &v}
-	case r.Order != nil:
-		v := Order{User: m.user(r.Order.User), Workspaces: slices.Clone(r.Order.Workspaces)}
+	case r.WorkspaceOrder != nil:
+		v := WorkspaceOrder{User: m.user(r.WorkspaceOrder.User), Workspaces: slices.Clone(r.WorkspaceOrder.Workspaces)}
 		for i, w := range v.Workspaces {
 			v.Workspaces[i] = mapped(m, w)
 		}
-		return Record{Order: &v}
+		return Record{WorkspaceOrder: &v}
 	case r.Task != nil:
 		v := *r.Task
 		v.Org, v.ID, v.Workspace, v.Assignee, v.CreatedBy = m.To, mapped(m, v.ID), mappedOrNil(m, v.Workspace), m.userOrNil(v.Assignee), m.user(v.CreatedBy)
 		return Record{Task: &v}
-	case r.Change != nil:
-		v := *r.Change
+	case r.TaskChange != nil:
+		v := *r.TaskChange
 		v.Org, v.ID, v.Task, v.By = m.To, mapped(m, v.ID), mapped(m, v.Task), m.user(v.By)
 		v.Fields = slices.Clone(v.Fields)
 		for i, d := range v.Fields {
@@ -127,12 +127,12 @@ func (m Mapping) Record(r Record) Record {
 				v.Fields[i].From, v.Fields[i].To = m.targetOrNil(d.From, isUser), m.targetOrNil(d.To, isUser)
 			}
 		}
-		return Record{Change: &v}
-	case r.Entry != nil:
-		v := *r.Entry
+		return Record{TaskChange: &v}
+	case r.AuditEntry != nil:
+		v := *r.AuditEntry
 		v.Org, v.ID, v.Actor = m.To, mapped(m, v.ID), m.user(v.Actor)
 		v.Target = m.target(v.Target, strings.HasPrefix(string(v.Action), "member."))
-		return Record{Entry: &v}
+		return Record{AuditEntry: &v}
 	case r.Object != nil:
 		v := *r.Object
 		v.Org, v.ID, v.Workspace, v.Team = m.To, mapped(m, v.ID), mappedOrNil(m, v.Workspace), mappedOrNil(m, v.Team)

@@ -24,11 +24,11 @@ const (
 
 func TestADerivedIDIsAUUIDOfTheSameTimeAndTheSameEachTime(t *testing.T) {
 	old := id.Task("0198a1b2-c3d4-7e5f-8a6b-0123456789ab")
-	is := archive.Derived(to, old)
+	is := archive.DeriveID(to, old)
 	if !regexp.MustCompile("^0198a1b2-c3d4-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$").MatchString(string(is)) || is == old {
 		t.Errorf("%s", is)
 	}
-	if archive.Derived(to, old) != is || archive.Derived(from, old) == is || archive.Derived(to, old[:35]+"c") == is {
+	if archive.DeriveID(to, old) != is || archive.DeriveID(from, old) == is || archive.DeriveID(to, old[:35]+"c") == is {
 		t.Error("it does not follow from the organisation and the old id alone")
 	}
 }
@@ -43,19 +43,19 @@ func TestReferencesAreMappedAsTheRecordsAre(t *testing.T) {
 		if (m.From == m.To) != (*workspace == w) {
 			t.Errorf("the workspace is %s", *workspace)
 		}
-		c := m.Record(archive.Record{Change: &archive.Change{Change: task.Change{ID: entry, Task: of, By: ada, Fields: []task.Delta{
+		c := m.Record(archive.Record{TaskChange: &archive.TaskChange{Change: task.Change{ID: entry, Task: of, By: ada, Fields: []task.Delta{
 			{Field: task.FieldWorkspace, From: text(string(w))}, {Field: task.FieldAssignee, From: text(string(ada)), To: text(string(ben))}, {Field: "title", To: text(string(ada))},
-		}}}}).Change
+		}}}}).TaskChange
 		if c.Org != m.To || c.Task != m.Record(archive.Record{Task: &task.Task{ID: of}}).Task.ID || c.By != here || *c.Fields[0].From != string(*workspace) ||
 			*c.Fields[1].From != string(here) || *c.Fields[1].To != string(ben) || *c.Fields[2].To != string(ada) {
 			t.Errorf("the change is %+v", c)
 		}
 		for target, want := range map[string]string{string(w): string(*workspace), string(ada): string(here), string(from): string(m.To), "text": "text", "": ""} {
-			if is := m.Record(archive.Record{Entry: &audit.Entry{ID: entry, Target: target}}).Entry.Target; is != want {
+			if is := m.Record(archive.Record{AuditEntry: &audit.Entry{ID: entry, Target: target}}).AuditEntry.Target; is != want {
 				t.Errorf("the target %s becomes %s, want %s", target, is, want)
 			}
 		}
-		if is := m.Record(archive.Record{Entry: &audit.Entry{ID: entry, Target: string(ben), Action: audit.MemberRemoved}}).Entry.Target; is != string(ben) {
+		if is := m.Record(archive.Record{AuditEntry: &audit.Entry{ID: entry, Target: string(ben), Action: audit.MemberRemoved}}).AuditEntry.Target; is != string(ben) {
 			t.Errorf("a removed member becomes %s", is)
 		}
 		o := m.Record(archive.Record{Object: &object.Object{ID: id.Object(of), Org: from, Place: object.Place{Scope: object.Personal, Owner: &ada}, Path: "a"}}).Object
@@ -72,7 +72,7 @@ func TestRecordsReferToRecordsBeforeThem(t *testing.T) {
 	}
 	base := []archive.Record{
 		{Organisation: &org.Organisation{}}, owner(ada), {Team: &team.Team{ID: "t"}}, {TeamMember: &team.Member{Team: "t", User: ada}},
-		{Workspace: &workspace.Workspace{ID: w, Team: "t"}}, {Order: &archive.Order{User: ada}}, {Task: &task.Task{Workspace: &w, Assignee: &ada}},
+		{Workspace: &workspace.Workspace{ID: w, Team: "t"}}, {WorkspaceOrder: &archive.WorkspaceOrder{User: ada}}, {Task: &task.Task{Workspace: &w, Assignee: &ada}},
 		{Object: &object.Object{Place: object.Place{Scope: object.Shared, Workspace: &w}}},
 		{Object: &object.Object{Place: object.Place{Scope: object.Personal, Owner: new(id.User("gone")), Workspace: new(id.Workspace("gone"))}}},
 	}
@@ -90,7 +90,7 @@ func TestRecordsReferToRecordsBeforeThem(t *testing.T) {
 	}
 	for _, more := range []archive.Record{
 		base[0], base[1], base[2], base[4], {TeamMember: &team.Member{Team: "t", User: "x"}}, {TeamMember: &team.Member{Team: "x", User: ada}},
-		{Order: &archive.Order{User: "x"}}, {Task: &task.Task{Assignee: new(id.User("x"))}},
+		{WorkspaceOrder: &archive.WorkspaceOrder{User: "x"}}, {Task: &task.Task{Assignee: new(id.User("x"))}},
 		{Object: &object.Object{Place: object.Place{Scope: object.Shared, Team: new(id.Team("x"))}}},
 	} {
 		var c archive.References

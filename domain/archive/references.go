@@ -16,7 +16,7 @@ const MaxMembers = 100_000
 
 // References checks that records refer to records before them.
 type References struct {
-	Made       time.Time        // when the archive was made
+	ArchivedAt time.Time        // when the archive was made
 	members    map[id.User]bool // nil: the organisation was not checked yet
 	owners     int
 	teams      map[id.Team]bool
@@ -28,7 +28,7 @@ type References struct {
 // to the store.
 func (c *References) Check(r Record) error {
 	for _, at := range r.times() {
-		if at.After(c.Made.Add(clockSkew)) {
+		if at.After(c.ArchivedAt.Add(clockSkew)) {
 			return fault.New(fault.Invalid, "has a time after the archive was made: %v", at)
 		}
 	}
@@ -39,7 +39,7 @@ func (c *References) Check(r Record) error {
 		if c.members != nil {
 			return fault.New(fault.Invalid, "is a second organisation")
 		}
-		*c = References{Made: c.Made, members: map[id.User]bool{}, teams: map[id.Team]bool{}, workspaces: map[id.Workspace]bool{}}
+		*c = References{ArchivedAt: c.ArchivedAt, members: map[id.User]bool{}, teams: map[id.Team]bool{}, workspaces: map[id.Workspace]bool{}}
 	case r.Member != nil:
 		return c.member(*r.Member)
 	case r.Team != nil:
@@ -62,8 +62,8 @@ func (c *References) Check(r Record) error {
 		}
 		c.workspaces[r.Workspace.ID] = true
 		return atMost(len(c.workspaces), workspace.MaxWorkspaces+MaxMembers, "workspaces")
-	case r.Order != nil:
-		return c.user("userId", &r.Order.User)
+	case r.WorkspaceOrder != nil:
+		return c.user("userId", &r.WorkspaceOrder.User)
 	case r.Task != nil:
 		if err := c.workspace(r.Task.Workspace); err != nil {
 			return err

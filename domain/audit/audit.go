@@ -12,7 +12,6 @@ import (
 // Action names what was done, as "noun.verb".
 type Action string
 
-// The actions that are recorded.
 const (
 	RoleChanged         Action = "member.role_changed"
 	MemberRemoved       Action = "member.removed"

@@ -34,7 +34,7 @@ func convert(history []Turn, message string) ([]Turn, error) {
 		}
 		turns = append(turns, Turn{Role: role, Blocks: blocks})
 	}
-	var open []Block // the results that the next turn of the user begins with
+	var pendingResults []Block // the results that the next turn of the user begins with
 	for _, t := range history {
 		var kept []Block
 		for _, b := range t.Blocks {
@@ -45,9 +45,9 @@ func convert(history []Turn, message string) ([]Turn, error) {
 				kept = append(kept, b)
 			}
 		}
-		if t.Role == User && len(open) > 0 {
-			add(User, open...)
-			open = nil
+		if t.Role == User && len(pendingResults) > 0 {
+			add(User, pendingResults...)
+			pendingResults = nil
 		}
 		if len(kept) == 0 {
 			continue
@@ -55,12 +55,12 @@ func convert(history []Turn, message string) ([]Turn, error) {
 		add(t.Role, kept...)
 		for _, b := range kept {
 			if b.Kind == ToolUse {
-				open = append(open, results[b.ID])
+				pendingResults = append(pendingResults, results[b.ID])
 			}
 		}
 	}
-	if len(open) > 0 {
-		add(User, open...)
+	if len(pendingResults) > 0 {
+		add(User, pendingResults...)
 	}
 	if strings.TrimSpace(message) != "" {
 		add(User, Block{Kind: Text, Text: message})
@@ -146,10 +146,10 @@ func Clean(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "")
 }
 
-// CallIDs returns for the id of each call in the turns one that the provider
+// MapCallIDs returns for the id of each call in the turns one that the provider
 // accepts: the same where it does, else a new one, since a history may have been
 // begun with another provider.
-func CallIDs(turns []Turn, accepted func(id string) bool) map[string]string {
+func MapCallIDs(turns []Turn, accepted func(id string) bool) map[string]string {
 	ids := map[string]string{}
 	var others []string
 	for _, t := range turns {
@@ -177,12 +177,12 @@ func CallIDs(turns []Turn, accepted func(id string) bool) map[string]string {
 	return ids
 }
 
-// IDs are the ids of the calls in a conversation.
-type IDs map[string]bool
+// CallIDSet has the ids of the calls in a conversation.
+type CallIDSet map[string]bool
 
-// IDs returns the ids of the calls in the turns.
-func (c Call) IDs() IDs {
-	all := IDs{}
+// CallIDs returns the ids of the calls in the turns.
+func (c Call) CallIDs() CallIDSet {
+	all := CallIDSet{}
 	for _, t := range c.Turns {
 		for _, b := range t.Blocks {
 			if b.Kind == ToolUse {
@@ -195,7 +195,7 @@ func (c Call) IDs() IDs {
 
 // Add adds a call, and returns its id: the provider's, or a new one if that is another call's or cannot be in a
 // history.
-func (all IDs) Add(id string) string {
+func (all CallIDSet) Add(id string) string {
 	for n := len(all) + 1; id == "" || len(id) > MaxCallID || Clean(id) != id || all[id]; n++ {
 		id = "call_" + strconv.Itoa(n)
 	}

@@ -102,7 +102,6 @@ const (
 // Role is the author of a turn.
 type Role string
 
-// The roles.
 const (
 	User      Role = "user"
 	Assistant Role = "assistant"
@@ -111,7 +110,6 @@ const (
 // BlockKind is the kind of a block.
 type BlockKind string
 
-// The kinds of blocks.
 const (
 	Text       BlockKind = "text"
 	ToolUse    BlockKind = "tool_use"

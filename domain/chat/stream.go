@@ -55,7 +55,6 @@ func (u Usage) Plus(v Usage) Usage {
 // Provenance is the source of a usage's figures.
 type Provenance string
 
-// The provenances.
 const (
 	Provider  Provenance = "provider"  // the provider's figures of the whole call
 	Partial   Provenance = "partial"   // the provider's figure of the input, and our count of the output
@@ -65,10 +64,9 @@ const (
 // FailureKind classifies a provider's failure.
 type FailureKind uint8
 
-// The kinds of failures.
 const (
-	Broken     FailureKind = iota // any other
-	Overloaded                    // the provider is overloaded
+	OtherFailure FailureKind = iota // any other
+	Overloaded                      // the provider is overloaded
 	RateLimited
 	Network   // the provider was not reached, or the connection was lost
 	Truncated // the stream ended without its end marker
@@ -107,7 +105,6 @@ func (f *Failure) Message() string {
 // Outcome is how a call ended.
 type Outcome string
 
-// The outcomes.
 const (
 	Completed  Outcome = "completed"
 	ClientGone Outcome = "client_gone"
@@ -156,9 +153,9 @@ type Generation struct {
 	User       id.User
 	Model      string
 	Provider   string
-	Began      time.Time
+	StartedAt  time.Time
 	FirstChunk time.Duration // until the first chunk was sent; 0: none was
-	Took       time.Duration
+	Duration   time.Duration
 	Usage      Usage
 	Provenance Provenance
 	Outcome    Outcome

@@ -23,7 +23,7 @@ func TestMessagesOfFailures(t *testing.T) {
 		{chat.RateLimited, "Rate limit exceeded.", "rate_limited", false},
 		{chat.Network, other, "network", true},
 		{chat.Truncated, other, "truncated", false},
-		{chat.Broken, other, "error", false},
+		{chat.OtherFailure, other, "error", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cause := errors.New("the key sk-1 is not known")

@@ -14,7 +14,6 @@ import (
 // AuthMode is how a tool server authenticates its clients.
 type AuthMode string
 
-// The modes.
 const (
 	ServerMediated AuthMode = "SERVER_MEDIATED" // OAuth, run by this service for its clients
 	RemoteOAuth    AuthMode = "REMOTE_OAUTH"    // OAuth, which a client can also run by itself
@@ -38,7 +37,6 @@ const (
 // Hosting says where a tool server runs.
 type Hosting string
 
-// The values.
 const (
 	Cloud Hosting = "CLOUD" // at its provider: this service reaches it
 	Local Hosting = "LOCAL" // beside the client: this service does not
@@ -64,12 +62,12 @@ type Provider struct {
 	URL         string   // of a CLOUD server; empty: each instance's config has it
 	Command     []string // with which a client starts a LOCAL one
 	Fields      []Field  // of its credentials
-	// Carriers are how credentials are sent to the server: values of HTTP headers for a
+	// CredentialTemplates are how credentials are sent to the server: values of HTTP headers for a
 	// CLOUD server, of environment variables for a LOCAL one, in which {name} is replaced
 	// by the entry of that name. A server that is authorised by OAuth needs none.
-	Carriers map[string]string
-	Scopes   []string // to ask for where the server does not say; may be empty
-	Enabled  bool     // new instances can be made of it
+	CredentialTemplates map[string]string
+	Scopes              []string // to ask for where the server does not say; may be empty
+	Enabled             bool     // new instances can be made of it
 }
 
 // Field is an entry of the credentials of a provider.

@@ -38,11 +38,11 @@ func SealingContext(o id.Org, i id.Connector, version int64, part string) []byte
 
 // Access is an instance's server with the credentials for it.
 type Access struct {
-	URL       string
-	Transport Transport
-	Auth      AuthMode
-	Carriers  map[string]string // see Provider
-	Entries   string            // of the credentials; empty: there are none
+	URL                 string
+	Transport           Transport
+	Auth                AuthMode
+	CredentialTemplates map[string]string // see Provider
+	Entries             string            // of the credentials; empty: there are none
 }
 
 // Revocation is an authorization that is to be revoked at its server.

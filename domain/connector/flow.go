@@ -19,7 +19,7 @@ const (
 	// ClientRetention is how long a client is kept without an authorization.
 	ClientRetention = 30 * 24 * time.Hour
 
-	clientSteps = 24 * time.Hour // the least advance of UsedAt
+	clientUseInterval = 24 * time.Hour // the least advance of UsedAt
 )
 
 // AuthServer is the metadata of an authorization server (RFC 8414), with that of the tool
@@ -88,7 +88,7 @@ type Registered struct {
 // Used returns the client after an authorization began with it at now, and whether
 // it has to be stored: UsedAt advances by a day or more.
 func (r Registered) Used(now time.Time) (Registered, bool) {
-	if now.Sub(r.UsedAt) < clientSteps {
+	if now.Sub(r.UsedAt) < clientUseInterval {
 		return r, false
 	}
 	r.UsedAt = now
@@ -112,7 +112,6 @@ func (*UnknownClient) Error() string { return "the authorization server does not
 // FlowStatus is the state of a flow.
 type FlowStatus string
 
-// The states of a flow.
 const (
 	Pending   FlowStatus = "pending"
 	Redeeming FlowStatus = "redeeming" // the code is being exchanged
@@ -147,7 +146,6 @@ func (f Flow) Started(now time.Time) Flow {
 	return f
 }
 
-// Status returns the state.
 func (f Flow) Status() FlowStatus { return f.status }
 
 // Restore returns the flow with its stored state.
@@ -164,8 +162,8 @@ func (f Flow) CheckOpen(now time.Time) error {
 	return nil
 }
 
-// Visible returns NotFound unless the user started the flow and it has not expired.
-func (f Flow) Visible(o id.Org, user id.User, now time.Time) error {
+// CheckVisible returns NotFound unless the user started the flow and it has not expired.
+func (f Flow) CheckVisible(o id.Org, user id.User, now time.Time) error {
 	if f.Org != o || f.User != user || !now.Before(f.ExpiresAt) {
 		return fault.Missing("Authorization")
 	}

@@ -109,10 +109,10 @@ func TestAnAuthorizationIsVisibleToItsStarter(t *testing.T) {
 		"who started it": {"o", "u", noon, true}, "at the last moment": {"o", "u", f.ExpiresAt.Add(-1), true}, "too late": {"o", "u", f.ExpiresAt, false},
 		"another": {"o", "v", noon, false}, "in another organisation": {"p", "u", noon, false}, "nobody": {"", "", noon, false},
 	} {
-		if err := f.Visible(c.org, c.user, c.now); (err == nil) != c.ok || err != nil && !fault.Is(err, fault.NotFound) {
+		if err := f.CheckVisible(c.org, c.user, c.now); (err == nil) != c.ok || err != nil && !fault.Is(err, fault.NotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := f.Failed("why").Visible(c.org, c.user, c.now); (err == nil) != c.ok {
+		if err := f.Failed("why").CheckVisible(c.org, c.user, c.now); (err == nil) != c.ok {
 			t.Errorf("%s, of one that failed: %v", name, err)
 		}
 	}

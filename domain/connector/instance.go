@@ -26,12 +26,12 @@ const (
 	// an instance takes.
 	ClaimDuration = 2 * time.Minute
 
-	checkEvery = time.Hour        // after a success
-	firstRetry = time.Minute      // after a failure; doubled each time
-	lastRetry  = 6 * time.Hour    // at most
-	usedSteps  = time.Minute      // the least advance of lastUsedAt
-	renewEvery = 30 * time.Second // at most, however short the token lives
-	renewRetry = 2 * time.Second  // at least, while the token has not expired
+	checkInterval      = time.Hour        // after a success
+	firstRetry         = time.Minute      // after a failure; doubled each time
+	maxRetry           = 6 * time.Hour    // at most
+	useInterval        = time.Minute      // the least advance of lastUsedAt
+	minRenewalInterval = 30 * time.Second // at most, however short the token lives
+	minRenewalRetry    = 2 * time.Second  // at least, while the token has not expired
 )
 
 // Instance is a provider's tool server as one organisation uses it.
@@ -107,28 +107,27 @@ func New(instance id.Connector, o id.Org, creator id.User, p Provider, d Draft, 
 	if err := c.Err(); err != nil {
 		return Instance{}, err
 	}
-	by := CreatedWithAuth
+	trigger := CreatedWithAuth
 	if p.Auth == NoAuth {
-		by = CreatedWithoutAuth
+		trigger = CreatedWithoutAuth
 	}
 	var err error
-	i.status, err = i.status.after(by)
-	if by == CreatedWithoutAuth && i.Hosting == Cloud {
+	i.status, err = i.status.after(trigger)
+	if trigger == CreatedWithoutAuth && i.Hosting == Cloud {
 		i.DueAt = &now
 	}
 	return i, err
 }
 
-// At returns the instance with the address and the transport that its provider p has now. It keeps its own if p has
+// WithServerOf returns the instance with the address and the transport that its provider p has now. It keeps its own if p has
 // no address, or became LOCAL or CLOUD since.
-func (i Instance) At(p Provider) Instance {
+func (i Instance) WithServerOf(p Provider) Instance {
 	if p.URL != "" && p.Transport.Hosting() == i.Hosting {
 		i.URL, i.Transport = p.URL, p.Transport
 	}
 	return i
 }
 
-// Status returns the state.
 func (i Instance) Status() Status { return i.status }
 
 // Restore returns the instance with its stored state.
@@ -139,16 +138,16 @@ func (i Instance) Restore(s Status) Instance {
 
 // Stored returns the instance after it was given credentials at now.
 func (i Instance) Stored(c Credentials, now time.Time) (Instance, error) {
-	by := StoredCloud
+	trigger := StoredCloud
 	if i.Hosting == Local {
-		by = StoredLocal
+		trigger = StoredLocal
 	}
-	to, err := i.status.after(by)
+	to, err := i.status.after(trigger)
 	if err != nil {
 		return i, err
 	}
 	i.status, i.LastError, i.Failures = to, "", 0
-	i = i.with(c, now)
+	i = i.withCredentials(c, now)
 	if i.Hosting == Cloud {
 		i.DueAt = &now
 	}
@@ -162,15 +161,15 @@ func (i Instance) Renewed(c Credentials, now time.Time) (Instance, error) {
 		return i, err
 	}
 	i.status, i.LastError, i.Failures = to, "", 0
-	return i.with(c, now), nil
+	return i.withCredentials(c, now), nil
 }
 
-// with returns the instance with other credentials, received at now.
-func (i Instance) with(c Credentials, now time.Time) Instance {
+// withCredentials returns the instance with other credentials, received at now.
+func (i Instance) withCredentials(c Credentials, now time.Time) Instance {
 	i.Version++
 	i.ExpiresAt, i.RenewAt = c.ExpiresAt, nil
 	if c.ExpiresAt != nil && c.Renewable {
-		at := renewal(i.ID, now, *c.ExpiresAt)
+		at := renewalTime(i.ID, now, *c.ExpiresAt)
 		i.RenewAt = &at
 	}
 	return i
@@ -184,7 +183,7 @@ func (i Instance) Answered(tools []Tool, now time.Time) (Instance, error) {
 	}
 	i.status, i.LastError, i.Failures, i.Tools = to, "", 0, tools
 	i.LastUsedAt = &now
-	i.DueAt = i.next(now.Add(checkEvery))
+	i.DueAt = i.nextDue(now.Add(checkInterval))
 	return i, nil
 }
 
@@ -206,7 +205,7 @@ func (i Instance) Released(now time.Time) Instance {
 func (i Instance) Failed(reason string, now time.Time) (Instance, error) {
 	i, err := i.failed(reason, now)
 	if err == nil {
-		i.DueAt = i.next(*i.DueAt)
+		i.DueAt = i.nextDue(*i.DueAt)
 	}
 	return i, err
 }
@@ -235,7 +234,7 @@ func (i Instance) failed(reason string, now time.Time) (Instance, error) {
 func (i Instance) NotRenewed(reason string, now time.Time) (Instance, error) {
 	if i.ExpiresAt != nil && !i.Expired(now) {
 		i.Failures++
-		again := now.Add(min(backOff(i.Failures), max(renewRetry, i.ExpiresAt.Sub(now)/2)))
+		again := now.Add(min(backOff(i.Failures), max(minRenewalRetry, i.ExpiresAt.Sub(now)/2)))
 		i.DueAt = &again
 		return i, nil
 	}
@@ -253,10 +252,10 @@ func (i Instance) Revoked(reason string) (Instance, error) {
 	return i, nil
 }
 
-// Used returns the instance after its credentials were read at now: LastUsedAt advances by usedSteps
+// Used returns the instance after its credentials were read at now: LastUsedAt advances by useInterval
 // or more.
 func (i Instance) Used(now time.Time) Instance {
-	if i.LastUsedAt == nil || now.Sub(*i.LastUsedAt) >= usedSteps {
+	if i.LastUsedAt == nil || now.Sub(*i.LastUsedAt) >= useInterval {
 		i.LastUsedAt = &now
 	}
 	return i
@@ -300,21 +299,21 @@ func (i Instance) expiry() *time.Time {
 	return i.ExpiresAt
 }
 
-// renewal returns when a token issued at now is to be refreshed: after about four
+// renewalTime returns when a token issued at now is to be refreshed: after about four
 // fifths of its lifetime, spread by instance, so that instances that were
 // authorised together are not all refreshed at once. A token with a lifetime below
-// renewEvery has expired by then.
-func renewal(i id.Connector, now, expires time.Time) time.Time {
+// minRenewalInterval has expired by then.
+func renewalTime(i id.Connector, now, expires time.Time) time.Time {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(i)) // a hash takes it all
 	percent := 75 + time.Duration(h.Sum32()%11)
-	after := max(renewEvery, expires.Sub(now)/100*percent)
+	after := max(minRenewalInterval, expires.Sub(now)/100*percent)
 	return now.Add(after).UTC().Truncate(time.Millisecond)
 }
 
-// next returns when the instance is due again: at the time, or earlier for its
+// nextDue returns when the instance is due again: at the time, or earlier for its
 // token.
-func (i Instance) next(at time.Time) *time.Time {
+func (i Instance) nextDue(at time.Time) *time.Time {
 	if e := i.expiry(); e != nil && e.Before(at) {
 		return e
 	}
@@ -324,7 +323,7 @@ func (i Instance) next(at time.Time) *time.Time {
 // backOff returns how long to wait after so many failures in a row.
 func backOff(failures int) time.Duration {
 	if failures > 10 {
-		return lastRetry
+		return maxRetry
 	}
-	return min(firstRetry<<(failures-1), lastRetry)
+	return min(firstRetry<<(failures-1), maxRetry)
 }

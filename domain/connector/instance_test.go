@@ -57,11 +57,11 @@ var triggers = map[connector.Trigger]func(connector.Instance) (connector.Instanc
 func table() map[connector.Trigger]map[connector.Status]connector.Status {
 	all := map[connector.Trigger]map[connector.Status]connector.Status{}
 	for _, t := range connector.Table() {
-		if all[t.By] == nil {
-			all[t.By] = map[connector.Status]connector.Status{}
+		if all[t.Trigger] == nil {
+			all[t.Trigger] = map[connector.Status]connector.Status{}
 		}
 		for _, from := range t.From {
-			all[t.By][from] = t.To
+			all[t.Trigger][from] = t.To
 		}
 	}
 	return all
@@ -72,7 +72,7 @@ func TestTheTableHasEachTriggerOnceForAState(t *testing.T) {
 	for _, row := range connector.Table() {
 		n += len(row.From)
 		if !slices.Contains(connector.Statuses(), row.To) {
-			t.Errorf("%q leads to %q", row.By, row.To)
+			t.Errorf("%q leads to %q", row.Trigger, row.To)
 		}
 	}
 	for _, of := range table() {
@@ -192,7 +192,7 @@ func TestAnInstanceKeepsItsAddressUnlessItsProviderHasOne(t *testing.T) {
 		"no server":               {connector.Provider{Transport: connector.HTTP}, own.URL, own.Transport},
 		"a server of the clients": {connector.Provider{URL: "https://p.example.com", Transport: connector.Stdio}, own.URL, own.Transport},
 	} {
-		if got := own.At(c.provider); got.URL != c.url || got.Transport != c.transport {
+		if got := own.WithServerOf(c.provider); got.URL != c.url || got.Transport != c.transport {
 			t.Errorf("%s: %s over %s", name, got.URL, got.Transport)
 		}
 	}

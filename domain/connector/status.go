@@ -24,7 +24,6 @@ func Statuses() []Status { return []Status{Disconnected, Connecting, Connected, 
 // Trigger is an event that changes an instance's state.
 type Trigger string
 
-// The triggers.
 const (
 	CreatedWithoutAuth Trigger = "POST /connectors, no credentials needed"
 	CreatedWithAuth    Trigger = "POST /connectors, credentials needed"
@@ -39,10 +38,10 @@ const (
 // Transition is a row of the table. The specification has no transitions: all
 // are decisions.
 type Transition struct {
-	From []Status
-	By   Trigger
-	To   Status
-	Also string // what else happens
+	From    []Status
+	Trigger Trigger
+	To      Status
+	Effects string // what else happens
 }
 
 var (
@@ -54,39 +53,39 @@ var (
 // Table returns all transitions. A trigger that has no row for a state is refused.
 func Table() []Transition {
 	return []Transition{
-		{From: []Status{None}, By: CreatedWithoutAuth, To: Connected, Also: "a CLOUD server is checked soon"},
-		{From: []Status{None}, By: CreatedWithAuth, To: Disconnected},
-		{From: existing, By: StoredCloud, To: Connecting, Also: "the server is checked at once; lastError is cleared"},
-		{From: existing, By: StoredLocal, To: Connected, Also: "only a client can check it; lastError is cleared"},
-		{From: []Status{Connecting}, By: Renewed, To: Connecting},
-		{From: []Status{Connected}, By: Renewed, To: Connected},
-		{From: []Status{Failing}, By: Renewed, To: Connecting, Also: "the server is checked at once; lastError is cleared"},
-		{From: checkable, By: Answered, To: Connected, Also: "tools and lastUsedAt are set; lastError is cleared"},
-		{From: checkable, By: Failed, To: Failing, Also: "lastError has the reason; checked again with backoff; also if the credentials cannot be opened"},
-		{From: checkable, By: Withdrawn, To: Failing, Also: "not checked again without new credentials"},
+		{From: []Status{None}, Trigger: CreatedWithoutAuth, To: Connected, Effects: "a CLOUD server is checked soon"},
+		{From: []Status{None}, Trigger: CreatedWithAuth, To: Disconnected},
+		{From: existing, Trigger: StoredCloud, To: Connecting, Effects: "the server is checked at once; lastError is cleared"},
+		{From: existing, Trigger: StoredLocal, To: Connected, Effects: "only a client can check it; lastError is cleared"},
+		{From: []Status{Connecting}, Trigger: Renewed, To: Connecting},
+		{From: []Status{Connected}, Trigger: Renewed, To: Connected},
+		{From: []Status{Failing}, Trigger: Renewed, To: Connecting, Effects: "the server is checked at once; lastError is cleared"},
+		{From: checkable, Trigger: Answered, To: Connected, Effects: "tools and lastUsedAt are set; lastError is cleared"},
+		{From: checkable, Trigger: Failed, To: Failing, Effects: "lastError has the reason; checked again with backoff; also if the credentials cannot be opened"},
+		{From: checkable, Trigger: Withdrawn, To: Failing, Effects: "not checked again without new credentials"},
 	}
 }
 
-type step struct {
-	from Status
-	by   Trigger
+type transitionKey struct {
+	from    Status
+	trigger Trigger
 }
 
-var transitions = func() map[step]Status {
-	all := map[step]Status{}
+var transitions = func() map[transitionKey]Status {
+	all := map[transitionKey]Status{}
 	for _, t := range Table() {
 		for _, from := range t.From {
-			all[step{from, t.By}] = t.To
+			all[transitionKey{from, t.Trigger}] = t.To
 		}
 	}
 	return all
 }()
 
 // after returns the state after a trigger. Conflict where the table has no row.
-func (s Status) after(by Trigger) (Status, error) {
-	to, ok := transitions[step{s, by}]
+func (s Status) after(trigger Trigger) (Status, error) {
+	to, ok := transitions[transitionKey{s, trigger}]
 	if !ok {
-		return s, fault.New(fault.Conflict, "A connector that is %s cannot change by this: %s", s, by)
+		return s, fault.New(fault.Conflict, "A connector that is %s cannot change by this: %s", s, trigger)
 	}
 	return to, nil
 }

@@ -16,7 +16,7 @@ const (
 	MaxAttempts   = 3                   // to make the archive
 	retryAfter    = time.Minute         // after a failure
 	MaxPerDay     = 10                  // exports of an organisation in 24 hours
-	Kept          = 30 * 24 * time.Hour // how long the record of an export is kept
+	Retention     = 30 * 24 * time.Hour // how long the record of an export is kept
 )
 
 // Status is the state of an export.
@@ -71,7 +71,7 @@ func CheckLimit(all []Export, now time.Time) error {
 	recent := 0
 	var first time.Time
 	for _, e := range all {
-		if e.Open() {
+		if e.IsOpen() {
 			return fault.New(fault.Conflict, "An export of the organisation is being made")
 		}
 		if e.CreatedAt.After(now.Add(-24 * time.Hour)) {
@@ -94,8 +94,8 @@ func (e Export) Restore(s Status) Export {
 	return e
 }
 
-// Stored returns the stored status, regardless of the time.
-func (e Export) Stored() Status { return e.status }
+// StoredStatus returns the stored status, regardless of the time.
+func (e Export) StoredStatus() Status { return e.status }
 
 // Status returns the status at now.
 func (e Export) Status(now time.Time) Status {
@@ -105,8 +105,8 @@ func (e Export) Status(now time.Time) Status {
 	return e.status
 }
 
-// Open reports whether the archive is still to be made.
-func (e Export) Open() bool { return e.status == Pending || e.status == Running }
+// IsOpen reports whether the archive is still to be made.
+func (e Export) IsOpen() bool { return e.status == Pending || e.status == Running }
 
 // Claimed returns the export as claimed at now, or as failed if MaxAttempts claims ended without a
 // result, as those of servers that died. Conflict if no work is due, as while another claim lasts.
@@ -124,8 +124,8 @@ func (e Export) Claimed(claim string, now time.Time) (Export, error) {
 	return e, nil
 }
 
-// check returns Conflict unless the claim is the present one.
-func (e Export) check(claim string) error {
+// checkClaim returns Conflict unless the claim is the present one.
+func (e Export) checkClaim(claim string) error {
 	if e.Claim != claim {
 		return fault.New(fault.Conflict, "Another server has claimed the export")
 	}
@@ -136,12 +136,12 @@ func (e Export) check(claim string) error {
 func (e Export) Extended(claim string, p Progress, now time.Time) (Export, error) {
 	until := now.Add(ClaimDuration)
 	e.DueAt, e.Progress = &until, p
-	return e, e.check(claim)
+	return e, e.checkClaim(claim)
 }
 
 // Released returns the export as due at now, without the attempt of the claim.
 func (e Export) Released(claim string, now time.Time) (Export, error) {
-	err := e.check(claim)
+	err := e.checkClaim(claim)
 	e.Claim, e.DueAt, e.status = "", &now, Pending
 	e.Attempts--
 	return e, err
@@ -149,15 +149,15 @@ func (e Export) Released(claim string, now time.Time) (Export, error) {
 
 // Finished returns the export with an archive, which is kept until it expires.
 func (e Export) Finished(claim string, p Progress, blob string, size int64, now, expires time.Time) (Export, error) {
-	err := e.check(claim)
+	err := e.checkClaim(claim)
 	e.Claim, e.DueAt, e.Progress, e.Blob, e.Size, e.FinishedAt, e.ExpiresAt, e.status = "", nil, p, blob, size, &now, &expires, Ready
 	return e, err
 }
 
-// Failing returns the export after a failure at now, with a reason that is safe to show. It is
+// AfterFailure returns the export after a failure at now, with a reason that is safe to show. It is
 // tried again unless that was final or the last attempt.
-func (e Export) Failing(claim, reason string, final bool, now time.Time) (Export, error) {
-	err := e.check(claim)
+func (e Export) AfterFailure(claim, reason string, final bool, now time.Time) (Export, error) {
+	err := e.checkClaim(claim)
 	e.Claim, e.Error = "", reason
 	if final || e.Attempts >= MaxAttempts {
 		e.DueAt, e.FinishedAt, e.status = nil, &now, Failed
@@ -172,7 +172,7 @@ func (e Export) Failing(claim, reason string, final bool, now time.Time) (Export
 // open, expired if it was ready.
 func (e Export) Withdrawn(now time.Time) Export {
 	switch {
-	case e.Open():
+	case e.IsOpen():
 		e.Claim, e.DueAt, e.FinishedAt, e.Error, e.status = "", nil, &now, "The member who asked for it was deleted", Failed
 	case e.Status(now) == Ready:
 		e.ExpiresAt = &now

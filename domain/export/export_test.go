@@ -16,7 +16,7 @@ func at(d time.Duration) time.Time { return start.Add(d) }
 func TestOneServerWorksOnAnExport(t *testing.T) {
 	e := export.New("e", "o", "u", start)
 	first, err := e.Claimed("one", start)
-	if err != nil || first.Status(start) != export.Running || !first.Open() {
+	if err != nil || first.Status(start) != export.Running || !first.IsOpen() {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	must.Fail(t, must.ErrorOf(first.Claimed("two", at(export.ClaimDuration-time.Millisecond))), fault.Conflict) // claimed while a claim lasts
@@ -31,7 +31,7 @@ func TestOneServerWorksOnAnExport(t *testing.T) {
 	_, extending := second.Extended("one", export.Progress{}, start)
 	_, releasing := second.Released("one", start)
 	_, finishing := second.Finished("one", export.Progress{}, "b", 1, start, start)
-	_, failing := second.Failing("one", "so", false, start)
+	_, failing := second.AfterFailure("one", "so", false, start)
 	for i, err := range []error{extending, releasing, finishing, failing} {
 		if !fault.Is(err, fault.Conflict) {
 			t.Errorf("%d: the lost claim still counts: %v", i, err)
@@ -40,7 +40,7 @@ func TestOneServerWorksOnAnExport(t *testing.T) {
 	withdrawn := second.Withdrawn(start)
 	must.Fail(t, must.ErrorOf(withdrawn.Finished("two", export.Progress{}, "b", 1, start, start)), fault.Conflict) // its member was deleted
 	done, err := second.Finished("two", export.Progress{Files: 2, Done: 2}, "b", 9, at(time.Hour), at(25*time.Hour))
-	if err != nil || done.Open() || done.DueAt != nil || done.Status(at(25*time.Hour-1)) != export.Ready || done.Status(at(25*time.Hour)) != export.Expired {
+	if err != nil || done.IsOpen() || done.DueAt != nil || done.Status(at(25*time.Hour-1)) != export.Ready || done.Status(at(25*time.Hour)) != export.Expired {
 		t.Errorf("%+v, %v", done, err)
 	}
 }
@@ -58,7 +58,7 @@ func TestAFailingExportIsTriedThreeTimes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if e, err = claimed.Failing("c", "so", false, now); err != nil {
+		if e, err = claimed.AfterFailure("c", "so", false, now); err != nil {
 			t.Fatal(err)
 		}
 		if e.Status(now) == export.Failed {
@@ -70,7 +70,7 @@ func TestAFailingExportIsTriedThreeTimes(t *testing.T) {
 		now = *e.DueAt
 	}
 	claimed, _ := export.New("e", "o", "u", start).Claimed("c", start)
-	if e, err := claimed.Failing("c", "so", true, start); err != nil || e.Status(start) != export.Failed || e.Error != "so" {
+	if e, err := claimed.AfterFailure("c", "so", true, start); err != nil || e.Status(start) != export.Failed || e.Error != "so" {
 		t.Errorf("%+v, %v", e, err)
 	}
 }

@@ -64,8 +64,8 @@ func (i Invitation) Restore(s Status) Invitation {
 	return i
 }
 
-// Stored returns the stored status, regardless of the time.
-func (i Invitation) Stored() Status { return i.status }
+// StoredStatus returns the stored status, regardless of the time.
+func (i Invitation) StoredStatus() Status { return i.status }
 
 // Status returns the status at now.
 func (i Invitation) Status(now time.Time) Status {
@@ -88,11 +88,11 @@ func (i Invitation) Resent(tokenHash string, now time.Time) (Invitation, error) 
 	if i.status != Pending {
 		return i, fault.Missing("Invitation")
 	}
-	spent, err := Resends.Take(i.ResendsUntil, now)
+	unusedAt, err := Resends.Take(i.ResendsUntil, now)
 	if err != nil {
 		return i, err
 	}
-	i.TokenHash, i.ExpiresAt, i.ResendsUntil = tokenHash, now.Add(Lifetime), spent
+	i.TokenHash, i.ExpiresAt, i.ResendsUntil = tokenHash, now.Add(Lifetime), unusedAt
 	return i, nil
 }
 

@@ -47,8 +47,8 @@ func TestAnInvitationIsPendingForExactlyADay(t *testing.T) {
 			t.Errorf("after %v it is %s, want %s", at, got, want)
 		}
 	}
-	if i.Stored() != invitation.Pending {
-		t.Errorf("it is kept as %s", i.Stored())
+	if i.StoredStatus() != invitation.Pending {
+		t.Errorf("it is kept as %s", i.StoredStatus())
 	}
 }
 

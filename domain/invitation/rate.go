@@ -24,13 +24,13 @@ var (
 // which the rate is unused again; the zero time means unused. It fails with
 // Limited when the rate is used up. A spent further ahead than the rate allows
 // comes from a clock that was ahead, and counts as unused.
-func (r Rate) Take(spent, now time.Time) (time.Time, error) {
-	if spent.Before(now) || spent.After(now.Add(time.Duration(r.Burst)*r.Every)) {
-		spent = now
+func (r Rate) Take(unusedAt, now time.Time) (time.Time, error) {
+	if unusedAt.Before(now) || unusedAt.After(now.Add(time.Duration(r.Burst)*r.Every)) {
+		unusedAt = now
 	}
-	next := spent.Add(r.Every)
+	next := unusedAt.Add(r.Every)
 	if wait := next.Sub(now) - time.Duration(r.Burst)*r.Every; wait > 0 {
-		return spent, fault.New(fault.Limited, "Too many invitations were sent").RetryIn(int((wait + time.Second - 1) / time.Second))
+		return unusedAt, fault.New(fault.Limited, "Too many invitations were sent").RetryIn(int((wait + time.Second - 1) / time.Second))
 	}
 	return next, nil
 }

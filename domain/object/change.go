@@ -61,8 +61,8 @@ func NewMove(o Object, fromPath string) Change {
 	return c
 }
 
-// From returns the storage key that a moved object had before.
-func (c Change) From() string { return c.Object.keyPrefix(c.Object.Org) + c.FromPath }
+// FromKey returns the storage key that a moved object had before.
+func (c Change) FromKey() string { return c.Object.keyPrefix(c.Object.Org) + c.FromPath }
 
 // NewDeletion returns the change for a deleted object. The audience is nil if the
 // object's place cannot be deleted.
@@ -78,11 +78,11 @@ func NewAccessChange(a Audience, by id.User, now time.Time) Change {
 
 // MembershipChange returns the entry that a changed role or a return of a member needs;
 // ok is false if what they see is the same.
-func MembershipChange(was, is org.Membership, by id.User, now time.Time) (c Change, ok bool) {
-	if !is.Active() || was.Active() && was.Role.MayManage() == is.Role.MayManage() {
+func MembershipChange(previous, current org.Membership, by id.User, now time.Time) (c Change, ok bool) {
+	if !current.Active() || previous.Active() && previous.Role.MayManage() == current.Role.MayManage() {
 		return Change{}, false
 	}
-	return NewAccessChange(Audience{Users: []id.User{is.User}}, by, now), true
+	return NewAccessChange(Audience{Users: []id.User{current.User}}, by, now), true
 }
 
 // TeamAudience returns the audience of a team's objects, without the members
@@ -167,9 +167,9 @@ type BlobContent struct {
 	Content  []byte
 }
 
-// Grace is how long a blob that no object has is kept, so that downloads and uploads of it
+// BlobGracePeriod is how long a blob that no object has is kept, so that downloads and uploads of it
 // can end.
-const Grace = 24 * time.Hour
+const BlobGracePeriod = 24 * time.Hour
 
 // Address is where a client sends the content of a blob, at its store: with the method PUT and
 // the headers.

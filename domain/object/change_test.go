@@ -129,7 +129,7 @@ func TestTheAudienceOfATeamAreItsViewers(t *testing.T) {
 			if of := (team.Team{Kind: kind, CreatedBy: ada}); kind == team.Personal && !object.TeamAudience(of).Includes(member(ada, org.Viewer)) {
 				t.Error("who a personal team is for is not its audience without a record of it")
 			}
-			if want := (team.Ref{Kind: kind, CreatedBy: ada}).Visible(who.User, who.Role, who.User == ada); a.Includes(who) != want {
+			if want := (team.Ref{Kind: kind, CreatedBy: ada}).VisibleTo(who.User, who.Role, who.User == ada); a.Includes(who) != want {
 				t.Errorf("%s %s sees a %s team: %v", who.Role, who.User, kind, want)
 			}
 		}

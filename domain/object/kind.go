@@ -13,7 +13,6 @@ import (
 // Kind is the purpose of an object.
 type Kind string
 
-// The kinds.
 const (
 	Artifact        Kind = "ARTIFACT"
 	HubMemory       Kind = "HUB_MEMORY"

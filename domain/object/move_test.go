@@ -51,8 +51,8 @@ func TestChangeOfAMove(t *testing.T) {
 	w := id.Workspace("w")
 	o := Object{Place: Place{Kind: Artifact, Scope: Shared, Workspace: &w}, Org: "o", Path: "b.md", UpdatedBy: "u"}
 	c := NewMove(o, "a/b.md")
-	if c.Type != Changed || c.FromPath != "a/b.md" || c.From() != "o/workspaces/w/artifacts/a/b.md" || c.By != "u" {
-		t.Errorf("the change is %+v, from %s", c, c.From())
+	if c.Type != Changed || c.FromPath != "a/b.md" || c.FromKey() != "o/workspaces/w/artifacts/a/b.md" || c.By != "u" {
+		t.Errorf("the change is %+v, from %s", c, c.FromKey())
 	}
 }
 

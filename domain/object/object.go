@@ -142,21 +142,21 @@ func (o Object) WithMimeType(mime string) (Object, error) {
 
 // Expected versions of writes that name none.
 const (
-	Inexact int64 = -1 // of a client that sent a weak entity tag; it is never stored
-	Stored  int64 = -2 // any that is stored
+	WeakVersion int64 = -1 // of a client that sent a weak entity tag; it is never stored
+	AnyVersion  int64 = -2 // any that is stored
 )
 
 // CheckVersion returns a Conflict unless version is nil, the stored version, which is 0
-// if nothing is stored, or Stored and something is.
+// if nothing is stored, or AnyVersion and something is.
 func (o Object) CheckVersion(version *int64) error {
-	if version == nil || *version == o.Version || *version == Stored && o.Version > 0 {
+	if version == nil || *version == o.Version || *version == AnyVersion && o.Version > 0 {
 		return nil
 	}
 	expected := fmt.Sprintf("version %d was expected", *version)
 	switch *version {
-	case Inexact:
+	case WeakVersion:
 		expected = "a weak entity tag names no version for certain"
-	case Stored:
+	case AnyVersion:
 		expected = "any version was expected"
 	}
 	if o.Version == 0 {
@@ -243,18 +243,18 @@ func Memory(objectID id.Object, actor org.Actor, w id.Workspace, fileName string
 
 // Filter selects objects; all conditions must hold. The zero value selects all.
 type Filter struct {
-	Kind      Kind  // empty: any
-	Scope     Scope // empty: any
-	Workspace id.Workspace
-	Unplaced  bool // in no workspace
-	Team      id.Team
-	Owner     id.User
-	Prefix    string   // of the storage key, without a leading slash
-	Folder    string   // the folded storage key of a folder that the objects lie in
-	After     string   // only storage keys after this one, for paging
-	Limit     int      // at most so many; 0: all
-	Words     []string // folded; each is in the folded path
-	Examined  int      // with words: at most so many objects that meet the other conditions are examined; 0: all
+	Kind             Kind  // empty: any
+	Scope            Scope // empty: any
+	Workspace        id.Workspace
+	WithoutWorkspace bool // in no workspace
+	Team             id.Team
+	Owner            id.User
+	Prefix           string   // of the storage key, without a leading slash
+	Folder           string   // the folded storage key of a folder that the objects lie in
+	After            string   // only storage keys after this one, for paging
+	Limit            int      // at most so many; 0: all
+	Words            []string // folded; each is in the folded path
+	ExamineLimit     int      // with words: at most so many objects that meet the other conditions are examined; 0: all
 }
 
 // MaxExamined is how many files a search examines.
@@ -267,7 +267,7 @@ func (f Filter) Selects(o Object) bool {
 	return (f.Kind == "" || o.Kind == f.Kind) &&
 		(f.Scope == "" || o.Scope == f.Scope) &&
 		(f.Workspace == "" || o.Workspace != nil && *o.Workspace == f.Workspace) &&
-		(!f.Unplaced || o.Workspace == nil) &&
+		(!f.WithoutWorkspace || o.Workspace == nil) &&
 		(f.Team == "" || o.Team != nil && *o.Team == f.Team) &&
 		(f.Owner == "" || o.Owner != nil && *o.Owner == f.Owner) &&
 		strings.HasPrefix(key, f.Prefix) && key > f.After &&

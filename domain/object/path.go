@@ -39,42 +39,42 @@ var ForbiddenNames = func() []string {
 // client's file system cannot store: paths must be relative, with / between segments, none
 // of which is . or .. or a name that Windows refuses. Field names the path in messages.
 func ParsePath(field, s string) (string, error) {
-	wrong := func(format string, args ...any) (string, error) { return "", fault.Field(field, format, args...) }
+	invalid := func(format string, args ...any) (string, error) { return "", fault.Field(field, format, args...) }
 	if !utf8.ValidString(s) {
-		return wrong("must be valid UTF-8")
+		return invalid("must be valid UTF-8")
 	}
 	if len(s) > 4*MaxPath { // before the work of composing it
-		return wrong("must be at most %d bytes", MaxPath)
+		return invalid("must be at most %d bytes", MaxPath)
 	}
 	s = norm.NFC.String(s)
 	switch {
 	case s == "":
-		return wrong("must not be empty")
+		return invalid("must not be empty")
 	case len(s) > MaxPath:
-		return wrong("must be at most %d bytes", MaxPath)
+		return invalid("must be at most %d bytes", MaxPath)
 	case s[0] == '/':
-		return wrong("must be relative")
+		return invalid("must be relative")
 	}
 	for _, r := range s {
 		switch {
 		case unicode.IsControl(r) || isBidi(r):
-			return wrong("must not contain control characters")
+			return invalid("must not contain control characters")
 		case strings.ContainsRune(ForbiddenCharacters, r):
-			return wrong("must not contain any of \\ : * ? \" < > |")
+			return invalid("must not contain any of \\ : * ? \" < > |")
 		}
 	}
 	for segment := range strings.SplitSeq(s, "/") {
 		switch {
 		case segment == "":
-			return wrong("must not have empty segments")
+			return invalid("must not have empty segments")
 		case segment == "." || segment == "..":
-			return wrong("must not have the segments . and ..")
+			return invalid("must not have the segments . and ..")
 		case len(segment) > MaxSegment:
-			return wrong("must have segments of at most %d bytes", MaxSegment)
+			return invalid("must have segments of at most %d bytes", MaxSegment)
 		case slices.ContainsFunc(ForbiddenEndings, func(end string) bool { return strings.HasSuffix(segment, end) }):
-			return wrong("must not have segments that end with a dot or a space")
+			return invalid("must not have segments that end with a dot or a space")
 		case isDevice(segment):
-			return wrong("must not have a segment that is a device's name on Windows")
+			return invalid("must not have a segment that is a device's name on Windows")
 		}
 	}
 	return s, nil
@@ -109,7 +109,7 @@ func Ancestors(key string) []string {
 }
 
 // mimeTypes are the media types of common extensions; other files have the client's, or
-// Bytes.
+// OctetStream.
 var mimeTypes = map[string]string{
 	"md": "text/markdown", "markdown": "text/markdown", "txt": "text/plain", "log": "text/plain", "csv": "text/csv",
 	"html": "text/html", "htm": "text/html", "css": "text/css", "js": "text/javascript", "mjs": "text/javascript",
@@ -124,8 +124,8 @@ var mimeTypes = map[string]string{
 	"pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
 }
 
-// Bytes is the media type of unknown content.
-const Bytes = "application/octet-stream"
+// OctetStream is the media type of unknown content.
+const OctetStream = "application/octet-stream"
 
 // mimeTypeOf returns the media type of a path's extension.
 func mimeTypeOf(path string) string {
@@ -134,5 +134,5 @@ func mimeTypeOf(path string) string {
 			return t
 		}
 	}
-	return Bytes
+	return OctetStream
 }

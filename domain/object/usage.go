@@ -3,7 +3,6 @@ package object
 // Class is what the content of an object counts as.
 type Class int
 
-// The classes.
 const (
 	SharedFiles Class = iota
 	PersonalFiles

@@ -9,8 +9,8 @@ import (
 
 // Verify returns a reader of content that fails in place of io.EOF, with the error of wrong for the
 // size that was read, unless the content has the size and the checksum.
-func Verify(r io.Reader, size int64, checksum string, wrong func(size int64) error) io.Reader {
-	return &verifier{r: r, sum: sha256.New(), size: size, checksum: checksum, wrong: wrong}
+func Verify(r io.Reader, size int64, checksum string, mismatch func(size int64) error) io.Reader {
+	return &verifier{r: r, sum: sha256.New(), size: size, checksum: checksum, mismatch: mismatch}
 }
 
 type verifier struct {
@@ -19,7 +19,7 @@ type verifier struct {
 	read     int64
 	size     int64
 	checksum string
-	wrong    func(size int64) error
+	mismatch func(size int64) error
 }
 
 func (v *verifier) Read(p []byte) (int, error) {
@@ -27,7 +27,7 @@ func (v *verifier) Read(p []byte) (int, error) {
 	v.sum.Write(p[:n])
 	v.read += int64(n)
 	if err == io.EOF && (v.read != v.size || hex.EncodeToString(v.sum.Sum(nil)) != v.checksum) {
-		err = v.wrong(v.read)
+		err = v.mismatch(v.read)
 	}
 	return n, err
 }

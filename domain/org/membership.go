@@ -160,11 +160,11 @@ type Profile struct {
 
 // MemberFilter selects active members; all conditions must hold. The zero value selects all.
 type MemberFilter struct {
-	After    id.Position[id.User] // only members after this place in the order of JoinedAt, for paging
-	Limit    int                  // at most so many; 0: all
-	Users    []id.User            // only these; nil: all
-	Words    []string             // folded as words.Of returns them; each is in the folded name or e-mail address
-	Examined int                  // with words: at most so many members after the place are examined; 0: all
+	After        id.Position[id.User] // only members after this place in the order of JoinedAt, for paging
+	Limit        int                  // at most so many; 0: all
+	Users        []id.User            // only these; nil: all
+	Words        []string             // folded as words.Of returns them; each is in the folded name or e-mail address
+	ExamineLimit int                  // with words: at most so many members after the place are examined; 0: all
 }
 
 // MaxNamed is how many users a filter of the interface names.

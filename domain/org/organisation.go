@@ -132,7 +132,7 @@ type Filter struct {
 	IDs          []id.Org   // only those with one of these; nil: all
 	ClosedBefore *time.Time // only those closed at this time or before and not erased
 	Search       string     // only those that Matches reports; empty: all
-	Examined     int        // with a search: the text is looked for in the names of at most so many that meet the other conditions; 0: in all
+	ExamineLimit int        // with a search: the text is looked for in the names of at most so many that meet the other conditions; 0: in all
 }
 
 // MaxExamined is how many organisations, or members of one, a search examines.

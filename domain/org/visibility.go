@@ -14,14 +14,14 @@ import (
 type Structure struct {
 	teams      map[id.Team]int32 // the team's index in the bits of a Visibility
 	workspaces []id.Workspace    // in the order of creation
-	in         []int32           // the index of each one's team, negative if unknown
-	places     map[id.Workspace]int32
+	teamOf     []int32           // the index of each one's team, negative if unknown
+	indexOf    map[id.Workspace]int32
 }
 
 // NewStructure returns the structure of the teams and of the workspaces, which are in the
 // order of creation, each with its team.
 func NewStructure(teams []id.Team, workspaces iter.Seq2[id.Workspace, id.Team]) *Structure {
-	s := &Structure{teams: make(map[id.Team]int32, len(teams)), places: map[id.Workspace]int32{}}
+	s := &Structure{teams: make(map[id.Team]int32, len(teams)), indexOf: map[id.Workspace]int32{}}
 	for i, t := range teams {
 		s.teams[t] = int32(i)
 	}
@@ -30,8 +30,8 @@ func NewStructure(teams []id.Team, workspaces iter.Seq2[id.Workspace, id.Team]) 
 		if !ok {
 			i = -1
 		}
-		s.places[w] = int32(len(s.workspaces))
-		s.workspaces, s.in = append(s.workspaces, w), append(s.in, i)
+		s.indexOf[w] = int32(len(s.workspaces))
+		s.workspaces, s.teamOf = append(s.workspaces, w), append(s.teamOf, i)
 	}
 	return s
 }
@@ -66,10 +66,10 @@ type Visibility struct {
 // Visibility returns what a member sees of the structure at the epoch; look reports of each
 // team, by its index in the list of NewStructure, whether the member sees it and belongs to
 // it.
-func (s *Structure) Visibility(epoch int64, look func(team int) (visible, belongs bool)) *Visibility {
+func (s *Structure) Visibility(epoch int64, accessTo func(team int) (visible, belongs bool)) *Visibility {
 	visibility := &Visibility{Epoch: epoch, structure: s, visible: newBits(len(s.teams)), belongs: newBits(len(s.teams))}
 	for i := range len(s.teams) {
-		visible, belongs := look(i)
+		visible, belongs := accessTo(i)
 		visibility.visible.set(i, visible)
 		visibility.belongs.set(i, belongs)
 	}
@@ -115,7 +115,7 @@ func (v *Visibility) Workspaces() []id.Workspace {
 	}
 	var seen []id.Workspace
 	for i, w := range v.structure.workspaces {
-		if v.visible.has(v.structure.in[i]) {
+		if v.visible.has(v.structure.teamOf[i]) {
 			seen = append(seen, w)
 		}
 	}
@@ -127,8 +127,8 @@ func (v *Visibility) Includes(t id.Team, w id.Workspace) bool {
 	if visible, _ := v.team(t); !visible {
 		return false
 	}
-	i, ok := v.structure.places[w]
-	return ok && v.structure.in[i] == v.structure.teams[t]
+	i, ok := v.structure.indexOf[w]
+	return ok && v.structure.teamOf[i] == v.structure.teams[t]
 }
 
 // team reports whether the member sees the team, and whether they belong to it.
@@ -157,8 +157,8 @@ func (a Actor) SeesWorkspace(w id.Workspace) bool {
 	if a.Visibility == nil || a.Visibility.structure == nil {
 		return false
 	}
-	i, ok := a.Visibility.structure.places[w]
-	return ok && a.Visibility.visible.has(a.Visibility.structure.in[i])
+	i, ok := a.Visibility.structure.indexOf[w]
+	return ok && a.Visibility.visible.has(a.Visibility.structure.teamOf[i])
 }
 
 // bits is a set of small numbers.

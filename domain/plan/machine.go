@@ -13,21 +13,20 @@ const TrialLength = 14 * 24 * time.Hour
 // State is a state of the transition table: a plan and a status.
 type State string
 
-// The states.
 const (
-	Unplanned     State = "NO_PLAN"
-	OnTrial       State = "TRIALING"                 // our own trial, without a card
-	ProviderTrial State = "TRIALING at the provider" // one that the payment provider runs
-	OnFree        State = "FREE"
-	Paying        State = "ACTIVE"
-	Owing         State = "PAST_DUE"
-	Suspended     State = "PAUSED"
-	External      State = "managed externally"
+	StateNoPlan        State = "NO_PLAN"
+	StateTrial         State = "TRIALING"                 // our own trial, without a card
+	StateProviderTrial State = "TRIALING at the provider" // one that the payment provider runs
+	StateFree          State = "FREE"
+	StateActive        State = "ACTIVE"
+	StatePastDue       State = "PAST_DUE"
+	StatePaused        State = "PAUSED"
+	StateExternal      State = "managed externally"
 )
 
 // States lists all states.
 func States() []State {
-	return []State{Unplanned, OnTrial, ProviderTrial, OnFree, Paying, Owing, Suspended, External}
+	return []State{StateNoPlan, StateTrial, StateProviderTrial, StateFree, StateActive, StatePastDue, StatePaused, StateExternal}
 }
 
 // Trigger is an event that changes a subscription.
@@ -36,36 +35,36 @@ type Trigger string
 // The triggers. Those of the provider are named after the subscription's present status there,
 // regardless of the event that made us read it.
 const (
-	StartTrial      Trigger = "POST /billing/trial"
-	EndTrial        Trigger = "trial ends"
-	Downgrade       Trigger = "POST /billing/downgrade"
-	RemoteActive    Trigger = "subscription is active"
-	RemoteTrial     Trigger = "subscription is trialing"
-	RemotePastDue   Trigger = "subscription is past_due or unpaid"
-	RemotePaused    Trigger = "subscription is paused"
-	RemoteCanceled  Trigger = "subscription is canceled"
-	RemoteExpired   Trigger = "subscription is incomplete_expired"
-	RemoteWaiting   Trigger = "subscription is incomplete"
-	PaymentFailed   Trigger = "invoice.payment_failed, subscription not readable"
-	PaymentReceived Trigger = "invoice.paid, subscription not readable"
-	OperatorGrant   Trigger = "operator sets the plan"
+	StartTrial       Trigger = "POST /billing/trial"
+	EndTrial         Trigger = "trial ends"
+	Downgrade        Trigger = "POST /billing/downgrade"
+	RemoteActive     Trigger = "subscription is active"
+	RemoteTrial      Trigger = "subscription is trialing"
+	RemotePastDue    Trigger = "subscription is past_due or unpaid"
+	RemotePaused     Trigger = "subscription is paused"
+	RemoteCanceled   Trigger = "subscription is canceled"
+	RemoteExpired    Trigger = "subscription is incomplete_expired"
+	RemoteIncomplete Trigger = "subscription is incomplete"
+	PaymentFailed    Trigger = "invoice.payment_failed, subscription not readable"
+	PaymentReceived  Trigger = "invoice.paid, subscription not readable"
+	OperatorGrant    Trigger = "operator sets the plan"
 )
 
 // Transition is a row of the table.
 type Transition struct {
 	From        []State
-	By          Trigger
+	Trigger     Trigger
 	To          State  // empty: the trigger is refused
 	Refusal     string // why
-	Also        string // what else happens
+	Effects     string // what else happens
 	OwnDecision bool   // the specification is silent, and this is our decision
 }
 
 var (
 	allStates   = States()
-	external    = []State{External}
-	notExternal = slices.DeleteFunc(States(), func(s State) bool { return s == External })
-	billed      = []State{ProviderTrial, Paying, Owing, Suspended}
+	external    = []State{StateExternal}
+	notExternal = slices.DeleteFunc(States(), func(s State) bool { return s == StateExternal })
+	billed      = []State{StateProviderTrial, StateActive, StatePastDue, StatePaused}
 )
 
 const (
@@ -81,37 +80,37 @@ const unchanged State = "unchanged"
 // row.
 func Table() []Transition {
 	rows := []Transition{
-		{From: []State{Unplanned}, By: StartTrial, To: OnTrial, Also: "plan STANDARD, for 14 days, no card"},
-		{From: exclude(notExternal, Unplanned), By: StartTrial, Refusal: refusedTrial},
-		{From: external, By: StartTrial, Refusal: refusedExternal, OwnDecision: true},
+		{From: []State{StateNoPlan}, Trigger: StartTrial, To: StateTrial, Effects: "plan STANDARD, for 14 days, no card"},
+		{From: exclude(notExternal, StateNoPlan), Trigger: StartTrial, Refusal: refusedTrial},
+		{From: external, Trigger: StartTrial, Refusal: refusedExternal, OwnDecision: true},
 
-		{From: []State{OnTrial}, By: EndTrial, To: OnFree},
-		{From: exclude(allStates, OnTrial), By: EndTrial, To: unchanged, OwnDecision: true},
+		{From: []State{StateTrial}, Trigger: EndTrial, To: StateFree},
+		{From: exclude(allStates, StateTrial), Trigger: EndTrial, To: unchanged, OwnDecision: true},
 
-		{From: []State{OnTrial}, By: Downgrade, To: OnFree, Also: "the trial ends at once"},
-		{From: []State{Paying}, By: Downgrade, To: Paying, Also: "cancelAtPeriodEnd is set at the provider; FREE when the period ends"},
-		{From: []State{ProviderTrial, Owing, Suspended}, By: Downgrade, To: OnFree, Also: "the provider cancels at once", OwnDecision: true},
-		{From: []State{Unplanned, OnFree}, By: Downgrade, Refusal: refusedNothing, OwnDecision: true},
-		{From: external, By: Downgrade, Refusal: refusedExternal, OwnDecision: true},
+		{From: []State{StateTrial}, Trigger: Downgrade, To: StateFree, Effects: "the trial ends at once"},
+		{From: []State{StateActive}, Trigger: Downgrade, To: StateActive, Effects: "cancelAtPeriodEnd is set at the provider; FREE when the period ends"},
+		{From: []State{StateProviderTrial, StatePastDue, StatePaused}, Trigger: Downgrade, To: StateFree, Effects: "the provider cancels at once", OwnDecision: true},
+		{From: []State{StateNoPlan, StateFree}, Trigger: Downgrade, Refusal: refusedNothing, OwnDecision: true},
+		{From: external, Trigger: Downgrade, Refusal: refusedExternal, OwnDecision: true},
 
-		{From: notExternal, By: RemoteActive, To: Paying, Also: "the plan of its price, and its period"},
-		{From: notExternal, By: RemoteTrial, To: ProviderTrial, Also: "the plan of its price", OwnDecision: true},
-		{From: notExternal, By: RemotePastDue, To: Owing, Also: "the plan is kept"},
-		{From: notExternal, By: RemotePaused, To: Suspended, OwnDecision: true},
-		{From: notExternal, By: RemoteCanceled, To: OnFree},
-		{From: exclude(notExternal, OnTrial), By: RemoteExpired, To: OnFree, OwnDecision: true},
-		{From: []State{OnTrial}, By: RemoteExpired, To: unchanged, Also: "a failed checkout does not end a trial", OwnDecision: true},
-		{From: notExternal, By: RemoteWaiting, To: unchanged, OwnDecision: true},
+		{From: notExternal, Trigger: RemoteActive, To: StateActive, Effects: "the plan of its price, and its period"},
+		{From: notExternal, Trigger: RemoteTrial, To: StateProviderTrial, Effects: "the plan of its price", OwnDecision: true},
+		{From: notExternal, Trigger: RemotePastDue, To: StatePastDue, Effects: "the plan is kept"},
+		{From: notExternal, Trigger: RemotePaused, To: StatePaused, OwnDecision: true},
+		{From: notExternal, Trigger: RemoteCanceled, To: StateFree},
+		{From: exclude(notExternal, StateTrial), Trigger: RemoteExpired, To: StateFree, OwnDecision: true},
+		{From: []State{StateTrial}, Trigger: RemoteExpired, To: unchanged, Effects: "a failed checkout does not end a trial", OwnDecision: true},
+		{From: notExternal, Trigger: RemoteIncomplete, To: unchanged, OwnDecision: true},
 
-		{From: billed, By: PaymentFailed, To: Owing},
-		{From: exclude(notExternal, billed...), By: PaymentFailed, To: unchanged, Also: "nothing is owed yet", OwnDecision: true},
-		{From: []State{Owing}, By: PaymentReceived, To: Paying, Also: "the period is extended"},
-		{From: exclude(notExternal, Owing), By: PaymentReceived, To: unchanged, Also: "the period, if any, is extended", OwnDecision: true},
+		{From: billed, Trigger: PaymentFailed, To: StatePastDue},
+		{From: exclude(notExternal, billed...), Trigger: PaymentFailed, To: unchanged, Effects: "nothing is owed yet", OwnDecision: true},
+		{From: []State{StatePastDue}, Trigger: PaymentReceived, To: StateActive, Effects: "the period is extended"},
+		{From: exclude(notExternal, StatePastDue), Trigger: PaymentReceived, To: unchanged, Effects: "the period, if any, is extended", OwnDecision: true},
 
-		{From: allStates, By: OperatorGrant, To: External, Also: "any plan, ACTIVE", OwnDecision: true},
+		{From: allStates, Trigger: OperatorGrant, To: StateExternal, Effects: "any plan, ACTIVE", OwnDecision: true},
 	}
-	for _, by := range []Trigger{RemoteActive, RemoteTrial, RemotePastDue, RemotePaused, RemoteCanceled, RemoteExpired, RemoteWaiting, PaymentFailed, PaymentReceived} {
-		rows = append(rows, Transition{From: external, By: by, To: unchanged, OwnDecision: true})
+	for _, trigger := range []Trigger{RemoteActive, RemoteTrial, RemotePastDue, RemotePaused, RemoteCanceled, RemoteExpired, RemoteIncomplete, PaymentFailed, PaymentReceived} {
+		rows = append(rows, Transition{From: external, Trigger: trigger, To: unchanged, OwnDecision: true})
 	}
 	return rows
 }
@@ -120,16 +119,16 @@ func exclude(all []State, some ...State) []State {
 	return slices.DeleteFunc(slices.Clone(all), func(s State) bool { return slices.Contains(some, s) })
 }
 
-type step struct {
-	from State
-	by   Trigger
+type transitionKey struct {
+	from    State
+	trigger Trigger
 }
 
-var transitions = func() map[step]Transition {
-	all := map[step]Transition{}
+var transitions = func() map[transitionKey]Transition {
+	all := map[transitionKey]Transition{}
 	for _, t := range Table() {
 		for _, from := range t.From {
-			all[step{from, t.By}] = t
+			all[transitionKey{from, t.Trigger}] = t
 		}
 	}
 	return all
@@ -139,38 +138,38 @@ var transitions = func() map[step]Transition {
 func (s Subscription) State() State {
 	switch {
 	case s.ManagedExternally:
-		return External
+		return StateExternal
 	case s.Plan == Free:
-		return OnFree
+		return StateFree
 	case s.Plan == None:
-		return Unplanned
+		return StateNoPlan
 	}
 	switch s.status {
 	case Trialing:
 		if s.ProviderID == "" {
-			return OnTrial
+			return StateTrial
 		}
-		return ProviderTrial
+		return StateProviderTrial
 	case Active:
-		return Paying
+		return StateActive
 	case PastDue:
-		return Owing
+		return StatePastDue
 	case Paused:
-		return Suspended
+		return StatePaused
 	}
-	return Unplanned
+	return StateNoPlan
 }
 
-// after returns the state after a trigger that no state refuses.
-func (s Subscription) after(by Trigger) State {
-	to, _ := s.request(by)
+// stateAfter returns the state after a trigger that no state refuses.
+func (s Subscription) stateAfter(trigger Trigger) State {
+	to, _ := s.checkedStateAfter(trigger)
 	return to
 }
 
-// request returns the state after a trigger, or why it is refused.
-func (s Subscription) request(by Trigger) (State, error) {
+// checkedStateAfter returns the state after a trigger, or why it is refused.
+func (s Subscription) checkedStateAfter(trigger Trigger) (State, error) {
 	from := s.State()
-	t := transitions[step{from, by}]
+	t := transitions[transitionKey{from, trigger}]
 	switch t.To {
 	case "":
 		return from, fault.New(fault.Conflict, "%s", t.Refusal)
@@ -180,23 +179,23 @@ func (s Subscription) request(by Trigger) (State, error) {
 	return t.To, nil
 }
 
-// in returns the subscription in a state, with the plan that the state implies.
+// withState returns the subscription in a state, with the plan that the state implies.
 // States that come from the provider keep the plan that was set before.
-func (s Subscription) in(state State, now time.Time) Subscription {
+func (s Subscription) withState(state State, now time.Time) Subscription {
 	switch state {
-	case OnTrial:
+	case StateTrial:
 		s.Plan, s.status = Standard, Trialing
-	case OnFree:
+	case StateFree:
 		s.Plan, s.status = Free, Active
 		s.CurrentPeriodStart, s.CurrentPeriodEnd, s.PurchasedSeats = nil, nil, nil
 		s.CancelAtPeriodEnd, s.HasPaymentMethod = false, false
-	case ProviderTrial:
+	case StateProviderTrial:
 		s.status = Trialing
-	case Paying:
+	case StateActive:
 		s.status, s.EverPaid = Active, true
-	case Owing:
+	case StatePastDue:
 		s.status = PastDue
-	case Suspended:
+	case StatePaused:
 		s.status = Paused
 	}
 	s.UpdatedAt = now
@@ -206,15 +205,15 @@ func (s Subscription) in(state State, now time.Time) Subscription {
 // At returns the subscription at a time: a trial whose end has passed has ended,
 // whether or not that was recorded yet.
 func (s Subscription) At(now time.Time) Subscription {
-	if s.State() != OnTrial || s.TrialEnd == nil || now.Before(*s.TrialEnd) {
+	if s.State() != StateTrial || s.TrialEnd == nil || now.Before(*s.TrialEnd) {
 		return s
 	}
-	return s.in(s.after(EndTrial), now)
+	return s.withState(s.stateAfter(EndTrial), now)
 }
 
 // Trialed starts the trial.
 func (s Subscription) Trialed(now time.Time) (Subscription, error) {
-	to, err := s.request(StartTrial)
+	to, err := s.checkedStateAfter(StartTrial)
 	if err != nil {
 		return s, err
 	}
@@ -223,13 +222,12 @@ func (s Subscription) Trialed(now time.Time) (Subscription, error) {
 	}
 	end := now.Add(TrialLength)
 	s.TrialEnd, s.CurrentPeriodStart, s.CurrentPeriodEnd = &end, &now, &end
-	return s.in(to, now), nil
+	return s.withState(to, now), nil
 }
 
 // Cancellation is what a downgrade requests of the provider.
 type Cancellation uint8
 
-// The cancellations.
 const (
 	NothingToCancel   Cancellation = iota // nothing: the provider has no subscription
 	CancelAtPeriodEnd                     // to cancel when the period ends
@@ -240,13 +238,13 @@ const (
 // has to make it, and the request to the provider, whose answer the caller follows.
 func (s Subscription) Downgraded(now time.Time) (Subscription, Cancellation, error) {
 	s = s.At(now)
-	to, err := s.request(Downgrade)
+	to, err := s.checkedStateAfter(Downgrade)
 	switch {
 	case err != nil:
 		return s, NothingToCancel, err
-	case s.State() == OnTrial:
-		return s.in(to, now), NothingToCancel, nil
-	case to == Paying:
+	case s.State() == StateTrial:
+		return s.withState(to, now), NothingToCancel, nil
+	case to == StateActive:
 		return s, CancelAtPeriodEnd, nil
 	}
 	return s, CancelNow, nil

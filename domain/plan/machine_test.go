@@ -20,21 +20,21 @@ func in(state plan.State) plan.Subscription {
 		return s.Restore(status)
 	}
 	switch state {
-	case plan.OnTrial:
+	case plan.StateTrial:
 		s, _ = plan.Unsubscribed("o").Trialed(noon)
 		return s
-	case plan.ProviderTrial:
+	case plan.StateProviderTrial:
 		return billed(plan.Trialing)
-	case plan.OnFree:
+	case plan.StateFree:
 		s.Plan = plan.Free
 		return s.Restore(plan.Active)
-	case plan.Paying:
+	case plan.StateActive:
 		return billed(plan.Active)
-	case plan.Owing:
+	case plan.StatePastDue:
 		return billed(plan.PastDue)
-	case plan.Suspended:
+	case plan.StatePaused:
 		return billed(plan.Paused)
-	case plan.External:
+	case plan.StateExternal:
 		s, _ = s.Granted(plan.Grant{Plan: plan.Enterprise}, noon)
 		return s
 	}
@@ -45,11 +45,11 @@ func in(state plan.State) plan.Subscription {
 func rows() map[plan.Trigger]map[plan.State][]plan.Transition {
 	all := map[plan.Trigger]map[plan.State][]plan.Transition{}
 	for _, t := range plan.Table() {
-		if all[t.By] == nil {
-			all[t.By] = map[plan.State][]plan.Transition{}
+		if all[t.Trigger] == nil {
+			all[t.Trigger] = map[plan.State][]plan.Transition{}
 		}
 		for _, from := range t.From {
-			all[t.By][from] = append(all[t.By][from], t)
+			all[t.Trigger][from] = append(all[t.Trigger][from], t)
 		}
 	}
 	return all
@@ -75,31 +75,31 @@ func TestEveryStateMeetsEveryTriggerInExactlyOneRow(t *testing.T) {
 	}
 	for _, row := range plan.Table() {
 		if refused := row.Refusal != ""; refused != (row.To == "") {
-			t.Errorf("%v by %q has the refusal %q and leads to %q", row.From, row.By, row.Refusal, row.To)
+			t.Errorf("%v by %q has the refusal %q and leads to %q", row.From, row.Trigger, row.Refusal, row.To)
 		}
 		if row.To != "" && row.To != "unchanged" && !slices.Contains(plan.States(), row.To) {
-			t.Errorf("%v by %q leads to %q, which is no state", row.From, row.By, row.To)
+			t.Errorf("%v by %q leads to %q, which is no state", row.From, row.Trigger, row.To)
 		}
 	}
 }
 
 func TestEveryRowOfTheSpecificationIsInTheTable(t *testing.T) {
-	unmanaged := slices.DeleteFunc(plan.States(), func(s plan.State) bool { return s == plan.External })
+	unmanaged := slices.DeleteFunc(plan.States(), func(s plan.State) bool { return s == plan.StateExternal })
 	for _, row := range []struct {
 		from []plan.State
 		by   plan.Trigger
 		to   plan.State
 	}{
-		{[]plan.State{plan.Unplanned}, plan.StartTrial, plan.OnTrial},
-		{[]plan.State{plan.OnTrial}, plan.EndTrial, plan.OnFree},
-		{[]plan.State{plan.OnTrial, plan.Unplanned}, plan.RemoteActive, plan.Paying},
-		{[]plan.State{plan.OnTrial}, plan.Downgrade, plan.OnFree},
-		{[]plan.State{plan.Paying}, plan.Downgrade, plan.Paying},
-		{unmanaged, plan.RemoteCanceled, plan.OnFree},
-		{unmanaged, plan.RemotePastDue, plan.Owing},
-		{[]plan.State{plan.ProviderTrial, plan.Paying, plan.Owing, plan.Suspended}, plan.PaymentFailed, plan.Owing},
-		{[]plan.State{plan.Owing}, plan.PaymentReceived, plan.Paying},
-		{unmanaged, plan.RemoteActive, plan.Paying},
+		{[]plan.State{plan.StateNoPlan}, plan.StartTrial, plan.StateTrial},
+		{[]plan.State{plan.StateTrial}, plan.EndTrial, plan.StateFree},
+		{[]plan.State{plan.StateTrial, plan.StateNoPlan}, plan.RemoteActive, plan.StateActive},
+		{[]plan.State{plan.StateTrial}, plan.Downgrade, plan.StateFree},
+		{[]plan.State{plan.StateActive}, plan.Downgrade, plan.StateActive},
+		{unmanaged, plan.RemoteCanceled, plan.StateFree},
+		{unmanaged, plan.RemotePastDue, plan.StatePastDue},
+		{[]plan.State{plan.StateProviderTrial, plan.StateActive, plan.StatePastDue, plan.StatePaused}, plan.PaymentFailed, plan.StatePastDue},
+		{[]plan.State{plan.StatePastDue}, plan.PaymentReceived, plan.StateActive},
+		{unmanaged, plan.RemoteActive, plan.StateActive},
 	} {
 		for _, from := range row.from {
 			if got := after(from, row.by); got != row.to {
@@ -124,7 +124,7 @@ func TestMovesFollowTheTable(t *testing.T) {
 			return s, nil
 		}
 	}
-	live := remote("sub_1", plan.IsActive)
+	live := remote("sub_1", plan.RemoteStatusActive)
 	for _, c := range []struct {
 		by plan.Trigger
 		do move
@@ -132,17 +132,17 @@ func TestMovesFollowTheTable(t *testing.T) {
 	}{
 		{plan.StartTrial, func(s plan.Subscription) (plan.Subscription, error) { return s.Trialed(noon) }, plan.Standard},
 		{plan.EndTrial, func(s plan.Subscription) (plan.Subscription, error) { return s.At(noon.Add(plan.TrialLength)), nil }, plan.Free},
-		{plan.RemoteTrial, follow(plan.IsTrialing), plan.Standard},
-		{plan.RemoteActive, follow(plan.IsActive), plan.Standard},
-		{plan.RemotePastDue, follow(plan.IsPastDue), plan.Standard},
-		{plan.RemotePastDue, follow(plan.IsUnpaid), plan.Standard},
-		{plan.RemotePaused, follow(plan.IsPaused), plan.Standard},
-		{plan.RemoteCanceled, follow(plan.IsCanceled), plan.Free},
-		{plan.RemoteCanceled, synced(plan.Event{Kind: plan.Ended, Snapshot: &live}), plan.Free},
-		{plan.RemoteExpired, follow(plan.IsExpired), plan.Free},
-		{plan.RemoteWaiting, follow(plan.IsIncomplete), ""},
-		{plan.PaymentFailed, synced(plan.Event{Kind: plan.PayFailed}), ""},
-		{plan.PaymentReceived, synced(plan.Event{Kind: plan.Paid}), ""},
+		{plan.RemoteTrial, follow(plan.RemoteStatusTrialing), plan.Standard},
+		{plan.RemoteActive, follow(plan.RemoteStatusActive), plan.Standard},
+		{plan.RemotePastDue, follow(plan.RemoteStatusPastDue), plan.Standard},
+		{plan.RemotePastDue, follow(plan.RemoteStatusUnpaid), plan.Standard},
+		{plan.RemotePaused, follow(plan.RemoteStatusPaused), plan.Standard},
+		{plan.RemoteCanceled, follow(plan.RemoteStatusCanceled), plan.Free},
+		{plan.RemoteCanceled, synced(plan.Event{Kind: plan.SubscriptionEnded, Snapshot: &live}), plan.Free},
+		{plan.RemoteExpired, follow(plan.RemoteStatusIncompleteExpired), plan.Free},
+		{plan.RemoteIncomplete, follow(plan.RemoteStatusIncomplete), ""},
+		{plan.PaymentFailed, synced(plan.Event{Kind: plan.InvoiceFailed}), ""},
+		{plan.PaymentReceived, synced(plan.Event{Kind: plan.InvoicePaid}), ""},
 		{plan.OperatorGrant, func(s plan.Subscription) (plan.Subscription, error) {
 			return s.Granted(plan.Grant{Plan: plan.Premium}, noon)
 		}, plan.Premium},
@@ -184,14 +184,14 @@ func TestATrialStartsOnceEver(t *testing.T) {
 }
 
 func TestATrialIsOverToTheNanosecond(t *testing.T) {
-	s := in(plan.OnTrial)
+	s := in(plan.StateTrial)
 	end := *s.TrialEnd
 	if got := s.At(end.Add(-1)); got != s {
 		t.Errorf("a nanosecond before: %+v", got)
 	}
 	for _, now := range []time.Time{end, end.Add(1), end.Add(1000 * time.Hour)} {
 		got := s.At(now)
-		if got.State() != plan.OnFree || got.Status() != plan.Active || got.CurrentPeriodEnd != nil || !got.TrialEnd.Equal(end) || got.Due() != nil {
+		if got.State() != plan.StateFree || got.Status() != plan.Active || got.CurrentPeriodEnd != nil || !got.TrialEnd.Equal(end) || got.Due() != nil {
 			t.Errorf("%s after: %+v", now.Sub(end), got)
 		}
 		if again := got.At(now.Add(time.Hour)); again != got {
@@ -200,7 +200,7 @@ func TestATrialIsOverToTheNanosecond(t *testing.T) {
 	}
 	for _, state := range plan.States() {
 		s := in(state)
-		if state != plan.OnTrial && s.At(noon.Add(10_000*time.Hour)) != s {
+		if state != plan.StateTrial && s.At(noon.Add(10_000*time.Hour)) != s {
 			t.Errorf("%s changes by itself", state)
 		}
 	}
@@ -212,31 +212,31 @@ func TestADowngrade(t *testing.T) {
 		ending  plan.Cancellation
 		refused bool
 	}{
-		plan.Unplanned:     {to: plan.Unplanned, refused: true},
-		plan.OnTrial:       {to: plan.OnFree, ending: plan.NothingToCancel},
-		plan.ProviderTrial: {to: plan.ProviderTrial, ending: plan.CancelNow},
-		plan.OnFree:        {to: plan.OnFree, refused: true},
-		plan.Paying:        {to: plan.Paying, ending: plan.CancelAtPeriodEnd},
-		plan.Owing:         {to: plan.Owing, ending: plan.CancelNow},
-		plan.Suspended:     {to: plan.Suspended, ending: plan.CancelNow},
-		plan.External:      {to: plan.External, refused: true},
+		plan.StateNoPlan:        {to: plan.StateNoPlan, refused: true},
+		plan.StateTrial:         {to: plan.StateFree, ending: plan.NothingToCancel},
+		plan.StateProviderTrial: {to: plan.StateProviderTrial, ending: plan.CancelNow},
+		plan.StateFree:          {to: plan.StateFree, refused: true},
+		plan.StateActive:        {to: plan.StateActive, ending: plan.CancelAtPeriodEnd},
+		plan.StatePastDue:       {to: plan.StatePastDue, ending: plan.CancelNow},
+		plan.StatePaused:        {to: plan.StatePaused, ending: plan.CancelNow},
+		plan.StateExternal:      {to: plan.StateExternal, refused: true},
 	} {
 		got, ending, err := in(state).Downgraded(noon)
 		if got.State() != want.to || ending != want.ending || want.refused != fault.Is(err, fault.Conflict) {
 			t.Errorf("%s: %s, %d, %v", state, got.State(), ending, err)
 		}
 	}
-	cancelled := in(plan.Paying)
+	cancelled := in(plan.StateActive)
 	cancelled.CancelAtPeriodEnd = true
 	if got, ending, err := cancelled.Downgraded(noon); got != cancelled || ending != plan.CancelAtPeriodEnd || err != nil {
 		t.Errorf("again: %+v, %d, %v", got, ending, err)
 	}
-	over := in(plan.OnTrial)
-	if got, _, err := over.Downgraded(*over.TrialEnd); !fault.Is(err, fault.Conflict) || got.State() != plan.OnFree {
+	over := in(plan.StateTrial)
+	if got, _, err := over.Downgraded(*over.TrialEnd); !fault.Is(err, fault.Conflict) || got.State() != plan.StateFree {
 		t.Errorf("a trial that is over: %s, %v", got.State(), err)
 	}
 }
 
 var statuses = []plan.RemoteStatus{
-	plan.IsTrialing, plan.IsActive, plan.IsPastDue, plan.IsUnpaid, plan.IsPaused, plan.IsCanceled, plan.IsExpired, plan.IsIncomplete,
+	plan.RemoteStatusTrialing, plan.RemoteStatusActive, plan.RemoteStatusPastDue, plan.RemoteStatusUnpaid, plan.RemoteStatusPaused, plan.RemoteStatusCanceled, plan.RemoteStatusIncompleteExpired, plan.RemoteStatusIncomplete,
 }

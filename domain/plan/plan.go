@@ -71,7 +71,6 @@ func (p Plan) paid() bool { return p == Standard || p == Premium || p == Enterpr
 // Status is the status of a subscription.
 type Status string
 
-// The statuses.
 const (
 	Trialing Status = "TRIALING"
 	Active   Status = "ACTIVE"
@@ -117,7 +116,6 @@ func (s Subscription) Restore(status Status) Subscription {
 	return s
 }
 
-// Status returns the status.
 func (s Subscription) Status() Status { return s.status }
 
 // HasActivePlan reports whether there is a plan that is paid for, free or on

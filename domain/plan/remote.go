@@ -12,19 +12,19 @@ type RemoteStatus string
 
 // The provider's statuses.
 const (
-	IsTrialing   RemoteStatus = "trialing"
-	IsActive     RemoteStatus = "active"
-	IsPastDue    RemoteStatus = "past_due"
-	IsUnpaid     RemoteStatus = "unpaid"
-	IsPaused     RemoteStatus = "paused"
-	IsCanceled   RemoteStatus = "canceled"
-	IsExpired    RemoteStatus = "incomplete_expired"
-	IsIncomplete RemoteStatus = "incomplete"
+	RemoteStatusTrialing          RemoteStatus = "trialing"
+	RemoteStatusActive            RemoteStatus = "active"
+	RemoteStatusPastDue           RemoteStatus = "past_due"
+	RemoteStatusUnpaid            RemoteStatus = "unpaid"
+	RemoteStatusPaused            RemoteStatus = "paused"
+	RemoteStatusCanceled          RemoteStatus = "canceled"
+	RemoteStatusIncompleteExpired RemoteStatus = "incomplete_expired"
+	RemoteStatusIncomplete        RemoteStatus = "incomplete"
 )
 
 var triggerOfStatus = map[RemoteStatus]Trigger{
-	IsTrialing: RemoteTrial, IsActive: RemoteActive, IsPastDue: RemotePastDue, IsUnpaid: RemotePastDue, IsPaused: RemotePaused,
-	IsCanceled: RemoteCanceled, IsExpired: RemoteExpired, IsIncomplete: RemoteWaiting,
+	RemoteStatusTrialing: RemoteTrial, RemoteStatusActive: RemoteActive, RemoteStatusPastDue: RemotePastDue, RemoteStatusUnpaid: RemotePastDue, RemoteStatusPaused: RemotePaused,
+	RemoteStatusCanceled: RemoteCanceled, RemoteStatusIncompleteExpired: RemoteExpired, RemoteStatusIncomplete: RemoteIncomplete,
 }
 
 // Remote is a subscription as the payment provider has it.
@@ -45,19 +45,20 @@ type Remote struct {
 // Live reports whether the provider bills the subscription, or is about to.
 func (r Remote) Live() bool {
 	switch r.Status {
-	case IsTrialing, IsActive, IsPastDue, IsUnpaid, IsPaused:
+	case RemoteStatusTrialing, RemoteStatusActive, RemoteStatusPastDue, RemoteStatusUnpaid, RemoteStatusPaused:
 		return true
 	}
 	return false
 }
 
 // Ended reports whether the subscription has ended for good.
-func (r Remote) Ended() bool { return r.Status == IsCanceled || r.Status == IsExpired }
+func (r Remote) Ended() bool {
+	return r.Status == RemoteStatusCanceled || r.Status == RemoteStatusIncompleteExpired
+}
 
 // FollowResult says whether the subscription took over the provider's state.
 type FollowResult uint8
 
-// The results.
 const (
 	Followed     FollowResult = iota
 	Superseded                // it is about another subscription than the one that counts
@@ -67,11 +68,11 @@ const (
 
 // Follow returns the subscription as the provider has it now.
 func (s Subscription) Follow(r Remote, now time.Time) (Subscription, FollowResult) {
-	by, known := triggerOfStatus[r.Status]
+	trigger, known := triggerOfStatus[r.Status]
 	if !known {
 		return s, UnknownState
 	}
-	if s.State() == External {
+	if s.State() == StateExternal {
 		return s, Followed
 	}
 	own := r.ID == s.ProviderID
@@ -81,7 +82,7 @@ func (s Subscription) Follow(r Remote, now time.Time) (Subscription, FollowResul
 	if r.Live() && r.Plan == None && (!own || !s.Billed()) {
 		return s, UnknownPrice // there is no plan to keep
 	}
-	to := s.after(by)
+	to := s.stateAfter(trigger)
 	if to == s.State() && !r.Live() {
 		return s, Followed
 	}
@@ -99,18 +100,18 @@ func (s Subscription) Follow(r Remote, now time.Time) (Subscription, FollowResul
 		}
 		s.PurchasedSeats, s.CurrentPeriodStart, s.CurrentPeriodEnd = r.Seats, r.PeriodStart, r.PeriodEnd
 		s.CancelAtPeriodEnd, s.HasPaymentMethod = r.CancelAtPeriodEnd, r.HasPaymentMethod
-		if by == RemoteTrial && r.TrialEnd != nil {
+		if trigger == RemoteTrial && r.TrialEnd != nil {
 			s.TrialEnd = r.TrialEnd
 		}
 	}
 	s.SyncedAt, s.Attempts = now, 0
-	return s.in(to, now), result
+	return s.withState(to, now), result
 }
 
 // Billed reports whether the provider bills the organisation.
 func (s Subscription) Billed() bool {
 	switch s.State() {
-	case ProviderTrial, Paying, Owing, Suspended:
+	case StateProviderTrial, StateActive, StatePastDue, StatePaused:
 		return true
 	}
 	return false
@@ -120,13 +121,13 @@ func (s Subscription) Billed() bool {
 // bill it: also one from before an operator's grant, or of a page from before it, which
 // is not followed.
 func (s Subscription) Cancelable() bool {
-	return s.Billed() || s.State() == External && s.ProviderID != ""
+	return s.Billed() || s.State() == StateExternal && s.ProviderID != ""
 }
 
 // PaidBeside returns the subscription with the provider's one of the id, which was paid on a page
 // from before an operator's grant and is not followed.
 func (s Subscription) PaidBeside(subscription string, now time.Time) Subscription {
-	if s.State() == External {
+	if s.State() == StateExternal {
 		s.ProviderID, s.UpdatedAt = subscription, now
 	}
 	return s
@@ -135,7 +136,7 @@ func (s Subscription) PaidBeside(subscription string, now time.Time) Subscriptio
 // Abandoned returns the subscription without the provider's one of the id, which has ended,
 // if it is managed externally and therefore does not follow that end.
 func (s Subscription) Abandoned(subscription string, now time.Time) Subscription {
-	if s.State() == External && s.ProviderID == subscription {
+	if s.State() == StateExternal && s.ProviderID == subscription {
 		s.ProviderID, s.UpdatedAt = "", now
 	}
 	return s
@@ -144,14 +145,13 @@ func (s Subscription) Abandoned(subscription string, now time.Time) Subscription
 // EventKind is the kind of a provider's message.
 type EventKind uint8
 
-// The kinds of messages.
 const (
-	Unrelated    EventKind = iota // nothing that we act on
-	CheckoutDone                  // a checkout was completed
-	Changed                       // a subscription changed
-	Ended                         // a subscription is over
-	PayFailed                     // an invoice was not paid
-	Paid                          // an invoice was paid
+	Unrelated           EventKind = iota // nothing that we act on
+	CheckoutCompleted                    // a checkout was completed
+	SubscriptionChanged                  // a subscription changed
+	SubscriptionEnded                    // a subscription is over
+	InvoiceFailed                        // an invoice was not paid
+	InvoicePaid                          // an invoice was paid
 )
 
 // Event is a message of the payment provider.
@@ -173,7 +173,7 @@ type Event struct {
 // An end is final and counts whatever its time.
 func (s Subscription) Observed(e Event, now time.Time) (Subscription, FollowResult) {
 	// The provider's times are whole seconds.
-	if e.Kind != Ended && e.At.Before(s.SyncedAt.Truncate(time.Second)) {
+	if e.Kind != SubscriptionEnded && e.At.Before(s.SyncedAt.Truncate(time.Second)) {
 		return s, Superseded
 	}
 	was := s.SyncedAt
@@ -187,30 +187,30 @@ func (s Subscription) Observed(e Event, now time.Time) (Subscription, FollowResu
 func (s Subscription) observed(e Event, now time.Time) (Subscription, FollowResult) {
 	own := e.Subscription != "" && e.Subscription == s.ProviderID
 	switch {
-	case e.Snapshot != nil && own && !s.Billed() && e.Kind != Ended:
+	case e.Snapshot != nil && own && !s.Billed() && e.Kind != SubscriptionEnded:
 		return s, Superseded // it is over
 	case e.Snapshot != nil:
 		r := *e.Snapshot
-		if e.Kind == Ended {
-			r.Status = IsCanceled
+		if e.Kind == SubscriptionEnded {
+			r.Status = RemoteStatusCanceled
 		}
 		return s.Follow(r, now)
-	case !own || s.State() == External:
+	case !own || s.State() == StateExternal:
 		return s, Superseded
 	}
-	by, known := triggerOfMessage[e.Kind]
+	trigger, known := triggerOfMessage[e.Kind]
 	if !known {
 		return s, Followed
 	}
-	to := s.after(by)
+	to := s.stateAfter(trigger)
 	if e.PeriodEnd != nil && s.Billed() && (s.CurrentPeriodEnd == nil || e.PeriodEnd.After(*s.CurrentPeriodEnd)) {
 		s.CurrentPeriodEnd = e.PeriodEnd
 	}
-	return s.in(to, now), Followed
+	return s.withState(to, now), Followed
 }
 
 // triggerOfMessage is by what a message without a snapshot changes a subscription.
-var triggerOfMessage = map[EventKind]Trigger{PayFailed: PaymentFailed, Paid: PaymentReceived, Ended: RemoteCanceled}
+var triggerOfMessage = map[EventKind]Trigger{InvoiceFailed: PaymentFailed, InvoicePaid: PaymentReceived, SubscriptionEnded: RemoteCanceled}
 
 // Checkout is a payment page of an organisation, or the request for one.
 type Checkout struct {
@@ -243,7 +243,6 @@ const checkoutSlack = 5 * time.Minute
 // CheckoutStep is what buying a plan requires next.
 type CheckoutStep uint8
 
-// The steps.
 const (
 	NewPage     CheckoutStep = iota // a new payment page, under the key of the checkout
 	OpenPage                        // the existing page
@@ -260,9 +259,9 @@ func (s Subscription) Ordered(p Plan, key string, now time.Time) (Subscription, 
 	}
 	s = s.At(now)
 	switch state := s.State(); {
-	case state == External:
+	case state == StateExternal:
 		return s, 0, fault.New(fault.Conflict, refusedExternal)
-	case state == Paying && s.Plan == p:
+	case state == StateActive && s.Plan == p:
 		return s, 0, fault.New(fault.Conflict, "The plan %s is active already", p)
 	case s.Billed() && s.Plan == p:
 		return s, 0, fault.New(fault.Conflict, "The plan %s is subscribed to already; the portal leads to what is due", p)
@@ -320,8 +319,8 @@ func (s Subscription) Claimed(now time.Time) Subscription {
 	return s
 }
 
-// claimable returns when the provider may be asked again.
-func (s Subscription) claimable() time.Time {
+// nextAttempt returns when the provider may be asked again.
+func (s Subscription) nextAttempt() time.Time {
 	if s.Attempts == 0 {
 		return s.SyncedAt.Add(checkInterval)
 	}
@@ -336,18 +335,18 @@ func (s Subscription) claimable() time.Time {
 // never.
 func (s Subscription) Due() *time.Time {
 	switch {
-	case s.State() == OnTrial:
+	case s.State() == StateTrial:
 		return s.TrialEnd
 	case s.Billed() && s.CurrentPeriodEnd != nil:
 		due := s.CurrentPeriodEnd.Add(renewalOverdue)
 		if s.CancelAtPeriodEnd {
 			due = s.CurrentPeriodEnd.Add(endOverdue)
 		}
-		if at := s.claimable(); at.After(due) {
+		if at := s.nextAttempt(); at.After(due) {
 			due = at
 		}
 		return &due
-	case s.State() == External && s.Checkout != nil:
+	case s.State() == StateExternal && s.Checkout != nil:
 		return &s.UpdatedAt // the page still accepts a payment
 	}
 	return nil
@@ -358,5 +357,5 @@ func (s Subscription) RemoteMissing(now time.Time) Subscription {
 	if !s.Billed() {
 		return s
 	}
-	return s.in(s.after(RemoteCanceled), now)
+	return s.withState(s.stateAfter(RemoteCanceled), now)
 }

@@ -20,15 +20,15 @@ func remote(subscription string, status plan.RemoteStatus) plan.Remote {
 
 func TestASubscriptionFollowsTheProviders(t *testing.T) {
 	for status, want := range map[plan.RemoteStatus]plan.State{
-		plan.IsTrialing: plan.ProviderTrial, plan.IsActive: plan.Paying, plan.IsPastDue: plan.Owing, plan.IsUnpaid: plan.Owing, plan.IsPaused: plan.Suspended,
+		plan.RemoteStatusTrialing: plan.StateProviderTrial, plan.RemoteStatusActive: plan.StateActive, plan.RemoteStatusPastDue: plan.StatePastDue, plan.RemoteStatusUnpaid: plan.StatePastDue, plan.RemoteStatusPaused: plan.StatePaused,
 	} {
-		for _, state := range []plan.State{plan.Unplanned, plan.OnTrial, plan.OnFree} {
+		for _, state := range []plan.State{plan.StateNoPlan, plan.StateTrial, plan.StateFree} {
 			was, r := in(state), remote("sub_1", status)
 			was.Checkout = &plan.Checkout{Key: "k", Plan: plan.Standard}
 			got, result := was.Follow(r, noon)
 			if result != plan.Followed || got.State() != want || got.Plan != plan.Standard || got.ProviderID != "sub_1" || got.Customer != "cus_1" ||
 				*got.PurchasedSeats != 3 || got.CurrentPeriodStart != r.PeriodStart || got.CurrentPeriodEnd != r.PeriodEnd || !got.HasPaymentMethod ||
-				got.Checkout != nil || got.EverPaid != (status == plan.IsActive) || !got.UpdatedAt.Equal(noon) || got.CancelAtPeriodEnd {
+				got.Checkout != nil || got.EverPaid != (status == plan.RemoteStatusActive) || !got.UpdatedAt.Equal(noon) || got.CancelAtPeriodEnd {
 				t.Errorf("%s by %s: %+v, %d", state, status, got, result)
 			}
 		}
@@ -36,12 +36,12 @@ func TestASubscriptionFollowsTheProviders(t *testing.T) {
 }
 
 func TestASubscriptionThatIsOverLeavesThePlanFree(t *testing.T) {
-	for _, status := range []plan.RemoteStatus{plan.IsCanceled, plan.IsExpired} {
-		for _, state := range []plan.State{plan.ProviderTrial, plan.Paying, plan.Owing, plan.Suspended} {
+	for _, status := range []plan.RemoteStatus{plan.RemoteStatusCanceled, plan.RemoteStatusIncompleteExpired} {
+		for _, state := range []plan.State{plan.StateProviderTrial, plan.StateActive, plan.StatePastDue, plan.StatePaused} {
 			was := in(state)
 			was.CancelAtPeriodEnd, was.EverPaid = true, true
 			got, result := was.Follow(remote("sub_1", status), noon)
-			if result != plan.Followed || got.State() != plan.OnFree || got.CurrentPeriodStart != nil || got.CurrentPeriodEnd != nil || got.PurchasedSeats != nil ||
+			if result != plan.Followed || got.State() != plan.StateFree || got.CurrentPeriodStart != nil || got.CurrentPeriodEnd != nil || got.PurchasedSeats != nil ||
 				got.CancelAtPeriodEnd || got.HasPaymentMethod || !got.EverPaid || got.ProviderID != "sub_1" || got.Customer != "cus_1" {
 				t.Errorf("%s by %s: %+v, %d", state, status, got, result)
 			}
@@ -53,22 +53,22 @@ func TestASubscriptionThatIsOverLeavesThePlanFree(t *testing.T) {
 }
 
 func TestACheckoutThatIsNotPaidYetEndsNoTrial(t *testing.T) {
-	was := in(plan.OnTrial)
+	was := in(plan.StateTrial)
 	was.Checkout = &plan.Checkout{Key: "k", Plan: plan.Standard}
-	for _, status := range []plan.RemoteStatus{plan.IsIncomplete, plan.IsExpired} {
+	for _, status := range []plan.RemoteStatus{plan.RemoteStatusIncomplete, plan.RemoteStatusIncompleteExpired} {
 		if got, result := was.Follow(remote("sub_1", status), noon); got != was || result != plan.Followed {
 			t.Errorf("%s: %+v, %d", status, got, result)
 		}
 	}
 	for _, state := range plan.States() {
-		if got, _ := in(state).Follow(remote("sub_1", plan.IsIncomplete), noon); got.State() != state {
+		if got, _ := in(state).Follow(remote("sub_1", plan.RemoteStatusIncomplete), noon); got.State() != state {
 			t.Errorf("incomplete made %s of %s", got.State(), state)
 		}
 	}
 }
 
 func TestASupersededSubscriptionChangesNothing(t *testing.T) {
-	for _, state := range []plan.State{plan.ProviderTrial, plan.Paying, plan.Owing, plan.Suspended} {
+	for _, state := range []plan.State{plan.StateProviderTrial, plan.StateActive, plan.StatePastDue, plan.StatePaused} {
 		for _, status := range statuses {
 			was := in(state)
 			if got, result := was.Follow(remote("sub_2", status), noon); got != was || result != plan.Superseded {
@@ -76,27 +76,27 @@ func TestASupersededSubscriptionChangesNothing(t *testing.T) {
 			}
 		}
 	}
-	over, _ := in(plan.Paying).Follow(remote("sub_1", plan.IsCanceled), noon)
-	for _, status := range []plan.RemoteStatus{plan.IsCanceled, plan.IsExpired, plan.IsIncomplete} {
+	over, _ := in(plan.StateActive).Follow(remote("sub_1", plan.RemoteStatusCanceled), noon)
+	for _, status := range []plan.RemoteStatus{plan.RemoteStatusCanceled, plan.RemoteStatusIncompleteExpired, plan.RemoteStatusIncomplete} {
 		if got, result := over.Follow(remote("sub_2", status), noon); got != over || result != plan.Superseded {
 			t.Errorf("over by %s of another: %+v, %d", status, got, result)
 		}
 	}
-	if got, result := over.Follow(remote("sub_2", plan.IsActive), noon); result != plan.Followed || got.State() != plan.Paying || got.ProviderID != "sub_2" {
+	if got, result := over.Follow(remote("sub_2", plan.RemoteStatusActive), noon); result != plan.Followed || got.State() != plan.StateActive || got.ProviderID != "sub_2" {
 		t.Errorf("a new one after the end: %+v, %d", got, result)
 	}
 }
 
 func TestAPriceThatIsNotOursKeepsThePlan(t *testing.T) {
-	r := remote("sub_1", plan.IsPastDue)
+	r := remote("sub_1", plan.RemoteStatusPastDue)
 	r.Plan = plan.None
-	was := in(plan.Paying)
-	if got, result := was.Follow(r, noon); result != plan.UnknownPrice || got.Plan != plan.Premium || got.State() != plan.Owing || got.CurrentPeriodEnd != r.PeriodEnd {
+	was := in(plan.StateActive)
+	if got, result := was.Follow(r, noon); result != plan.UnknownPrice || got.Plan != plan.Premium || got.State() != plan.StatePastDue || got.CurrentPeriodEnd != r.PeriodEnd {
 		t.Errorf("%+v, %d", got, result)
 	}
-	over, _ := was.Follow(remote("sub_1", plan.IsCanceled), noon)
-	for name, s := range map[string]plan.Subscription{"no plan": in(plan.Unplanned), "a trial": in(plan.OnTrial), "free": in(plan.OnFree), "over": over} {
-		for _, status := range []plan.RemoteStatus{plan.IsActive, plan.IsTrialing, plan.IsPastDue, plan.IsPaused} {
+	over, _ := was.Follow(remote("sub_1", plan.RemoteStatusCanceled), noon)
+	for name, s := range map[string]plan.Subscription{"no plan": in(plan.StateNoPlan), "a trial": in(plan.StateTrial), "free": in(plan.StateFree), "over": over} {
+		for _, status := range []plan.RemoteStatus{plan.RemoteStatusActive, plan.RemoteStatusTrialing, plan.RemoteStatusPastDue, plan.RemoteStatusPaused} {
 			r.Status = status
 			if got, result := s.Follow(r, noon); got != s || result != plan.UnknownPrice {
 				t.Errorf("%s by %s: %+v, %d", name, status, got, result)
@@ -115,17 +115,17 @@ func TestAnUnknownStatusChangesNothing(t *testing.T) {
 }
 
 func TestExternallyManagedSubscriptionsFollowNoProvider(t *testing.T) {
-	was := in(plan.External)
+	was := in(plan.StateExternal)
 	for _, status := range statuses {
 		if got, _ := was.Follow(remote("sub_1", status), noon); got != was {
 			t.Errorf("%s: %+v", status, got)
 		}
 	}
-	r := remote("", plan.IsActive)
+	r := remote("", plan.RemoteStatusActive)
 	for _, e := range []plan.Event{
-		{Kind: plan.PayFailed, Subscription: was.ProviderID, At: noon}, {Kind: plan.Ended, Snapshot: &r, At: noon}, {Kind: plan.Paid, At: noon},
+		{Kind: plan.InvoiceFailed, Subscription: was.ProviderID, At: noon}, {Kind: plan.SubscriptionEnded, Snapshot: &r, At: noon}, {Kind: plan.InvoicePaid, At: noon},
 	} {
-		if got, _ := was.Observed(e, noon); got.State() != plan.External || got.Plan != plan.Enterprise {
+		if got, _ := was.Observed(e, noon); got.State() != plan.StateExternal || got.Plan != plan.Enterprise {
 			t.Errorf("%+v: %+v", e, got)
 		}
 	}
@@ -147,29 +147,29 @@ func TestAPaidPlanWasEverActive(t *testing.T) {
 		s    plan.Subscription
 		want bool
 	}{
-		"none":    {in(plan.Unplanned), false},
-		"a trial": {in(plan.OnTrial), false},
+		"none":    {in(plan.StateNoPlan), false},
+		"a trial": {in(plan.StateTrial), false},
 		"a trial at the provider": {func() plan.Subscription {
-			s, _ := in(plan.Unplanned).Follow(remote("sub_1", plan.IsTrialing), noon)
+			s, _ := in(plan.StateNoPlan).Follow(remote("sub_1", plan.RemoteStatusTrialing), noon)
 			return s
 		}(), false},
 		"owing from the start": {func() plan.Subscription {
-			s, _ := in(plan.Unplanned).Follow(remote("sub_1", plan.IsPastDue), noon)
+			s, _ := in(plan.StateNoPlan).Follow(remote("sub_1", plan.RemoteStatusPastDue), noon)
 			return s
 		}(), false},
 		"owing and paid": {func() plan.Subscription {
-			s, _ := in(plan.Owing).Observed(plan.Event{Kind: plan.Paid, Subscription: "sub_1", At: noon}, noon)
+			s, _ := in(plan.StatePastDue).Observed(plan.Event{Kind: plan.InvoicePaid, Subscription: "sub_1", At: noon}, noon)
 			return s
 		}(), true},
 		"active, then over": {func() plan.Subscription {
-			s, _ := in(plan.Unplanned).Follow(remote("sub_1", plan.IsActive), noon)
-			s, _ = s.Follow(remote("sub_1", plan.IsCanceled), noon)
+			s, _ := in(plan.StateNoPlan).Follow(remote("sub_1", plan.RemoteStatusActive), noon)
+			s, _ = s.Follow(remote("sub_1", plan.RemoteStatusCanceled), noon)
 			return s
 		}(), true},
-		"granted":         {in(plan.External), true},
-		"granted Premium": {must.Do(in(plan.Unplanned).Granted(plan.Grant{Plan: plan.Premium}, noon)).Or(t), true},
+		"granted":         {in(plan.StateExternal), true},
+		"granted Premium": {must.Do(in(plan.StateNoPlan).Granted(plan.Grant{Plan: plan.Premium}, noon)).Or(t), true},
 		"granted free": {func() plan.Subscription {
-			s, _ := in(plan.Unplanned).Granted(plan.Grant{Plan: plan.Free}, noon)
+			s, _ := in(plan.StateNoPlan).Granted(plan.Grant{Plan: plan.Free}, noon)
 			return s
 		}(), false},
 	} {
@@ -180,40 +180,40 @@ func TestAPaidPlanWasEverActive(t *testing.T) {
 }
 
 func TestATrialAtTheProviderIsATrialThatTheOrganisationHad(t *testing.T) {
-	r := remote("sub_1", plan.IsTrialing)
+	r := remote("sub_1", plan.RemoteStatusTrialing)
 	r.TrialEnd = r.PeriodEnd
-	got, _ := in(plan.Unplanned).Follow(r, noon)
-	if got.TrialEnd != r.TrialEnd || got.At(noon.Add(1000*time.Hour)).State() != plan.ProviderTrial || !got.Due().Equal(r.PeriodEnd.Add(72*time.Hour)) {
+	got, _ := in(plan.StateNoPlan).Follow(r, noon)
+	if got.TrialEnd != r.TrialEnd || got.At(noon.Add(1000*time.Hour)).State() != plan.StateProviderTrial || !got.Due().Equal(r.PeriodEnd.Add(72*time.Hour)) {
 		t.Errorf("%+v", got)
 	}
 	r.TrialEnd = nil
-	ours := in(plan.OnTrial)
+	ours := in(plan.StateTrial)
 	if got, _ := ours.Follow(r, noon); got.TrialEnd != ours.TrialEnd {
 		t.Errorf("our own is forgotten: %+v", got)
 	}
 }
 
 func TestACancellationIsScheduledAndTakenBack(t *testing.T) {
-	r := remote("sub_1", plan.IsActive)
+	r := remote("sub_1", plan.RemoteStatusActive)
 	r.CancelAtPeriodEnd = true
-	s, _ := in(plan.Paying).Follow(r, noon)
-	if !s.CancelAtPeriodEnd || s.State() != plan.Paying || !s.Due().Equal(r.PeriodEnd.Add(24*time.Hour)) {
+	s, _ := in(plan.StateActive).Follow(r, noon)
+	if !s.CancelAtPeriodEnd || s.State() != plan.StateActive || !s.Due().Equal(r.PeriodEnd.Add(24*time.Hour)) {
 		t.Errorf("scheduled: %+v, due at %v", s, s.Due())
 	}
-	if s, _ = s.Follow(remote("sub_1", plan.IsActive), noon); s.CancelAtPeriodEnd || !s.Due().Equal(r.PeriodEnd.Add(72*time.Hour)) {
+	if s, _ = s.Follow(remote("sub_1", plan.RemoteStatusActive), noon); s.CancelAtPeriodEnd || !s.Due().Equal(r.PeriodEnd.Add(72*time.Hour)) {
 		t.Errorf("taken back: %+v, due at %v", s, s.Due())
 	}
 }
 
 func TestAnEventCountsUnlessLaterStateIsKnown(t *testing.T) {
 	later := noon.Add(40 * 24 * time.Hour)
-	live, dead := remote("sub_1", plan.IsActive), remote("sub_1", plan.IsCanceled)
+	live, dead := remote("sub_1", plan.RemoteStatusActive), remote("sub_1", plan.RemoteStatusCanceled)
 	synced := func(state plan.State) plan.Subscription {
 		s := in(state)
 		s.SyncedAt = noon.Add(500 * time.Millisecond)
 		return s
 	}
-	over, _ := in(plan.Paying).Follow(dead, noon.Add(500*time.Millisecond))
+	over, _ := in(plan.StateActive).Follow(dead, noon.Add(500*time.Millisecond))
 	for name, c := range map[string]struct {
 		was    plan.Subscription
 		e      plan.Event
@@ -221,19 +221,19 @@ func TestAnEventCountsUnlessLaterStateIsKnown(t *testing.T) {
 		result plan.FollowResult
 		synced time.Time
 	}{
-		"a failed payment":   {synced(plan.Paying), plan.Event{Kind: plan.PayFailed, Subscription: "sub_1", At: noon.Add(time.Second)}, plan.Owing, plan.Followed, noon.Add(time.Second)},
-		"of the same second": {synced(plan.Paying), plan.Event{Kind: plan.PayFailed, Subscription: "sub_1", At: noon}, plan.Owing, plan.Followed, noon.Add(500 * time.Millisecond)},
-		"of before":          {synced(plan.Paying), plan.Event{Kind: plan.PayFailed, Subscription: "sub_1", At: noon.Add(-time.Second)}, plan.Paying, plan.Superseded, noon.Add(500 * time.Millisecond)},
-		"of another":         {synced(plan.Paying), plan.Event{Kind: plan.PayFailed, Subscription: "sub_2", At: later}, plan.Paying, plan.Superseded, noon.Add(500 * time.Millisecond)},
-		"of none":            {synced(plan.OnFree), plan.Event{Kind: plan.PayFailed, At: later}, plan.OnFree, plan.Superseded, noon.Add(500 * time.Millisecond)},
-		"a payment":          {synced(plan.Owing), plan.Event{Kind: plan.Paid, Subscription: "sub_1", At: later}, plan.Paying, plan.Followed, later},
-		"a snapshot":         {synced(plan.Owing), plan.Event{Kind: plan.Changed, Subscription: "sub_1", Snapshot: &live, At: later}, plan.Paying, plan.Followed, later},
-		"an old snapshot":    {synced(plan.Owing), plan.Event{Kind: plan.Changed, Subscription: "sub_1", Snapshot: &live, At: noon.Add(-time.Second)}, plan.Owing, plan.Superseded, noon.Add(500 * time.Millisecond)},
-		"an end":             {synced(plan.Paying), plan.Event{Kind: plan.Ended, Subscription: "sub_1", Snapshot: &live, At: later}, plan.OnFree, plan.Followed, later},
-		"an end of before":   {synced(plan.Paying), plan.Event{Kind: plan.Ended, Subscription: "sub_1", Snapshot: &dead, At: noon.Add(-time.Hour)}, plan.OnFree, plan.Followed, noon.Add(500 * time.Millisecond)},
-		"a bare end":         {synced(plan.Paying), plan.Event{Kind: plan.Ended, Subscription: "sub_1", At: later}, plan.OnFree, plan.Followed, later},
-		"an end of another":  {synced(plan.Paying), plan.Event{Kind: plan.Ended, Subscription: "sub_2", At: later}, plan.Paying, plan.Superseded, noon.Add(500 * time.Millisecond)},
-		"life after death":   {over, plan.Event{Kind: plan.Changed, Subscription: "sub_1", Snapshot: &live, At: later}, plan.OnFree, plan.Superseded, noon.Add(500 * time.Millisecond)},
+		"a failed payment":   {synced(plan.StateActive), plan.Event{Kind: plan.InvoiceFailed, Subscription: "sub_1", At: noon.Add(time.Second)}, plan.StatePastDue, plan.Followed, noon.Add(time.Second)},
+		"of the same second": {synced(plan.StateActive), plan.Event{Kind: plan.InvoiceFailed, Subscription: "sub_1", At: noon}, plan.StatePastDue, plan.Followed, noon.Add(500 * time.Millisecond)},
+		"of before":          {synced(plan.StateActive), plan.Event{Kind: plan.InvoiceFailed, Subscription: "sub_1", At: noon.Add(-time.Second)}, plan.StateActive, plan.Superseded, noon.Add(500 * time.Millisecond)},
+		"of another":         {synced(plan.StateActive), plan.Event{Kind: plan.InvoiceFailed, Subscription: "sub_2", At: later}, plan.StateActive, plan.Superseded, noon.Add(500 * time.Millisecond)},
+		"of none":            {synced(plan.StateFree), plan.Event{Kind: plan.InvoiceFailed, At: later}, plan.StateFree, plan.Superseded, noon.Add(500 * time.Millisecond)},
+		"a payment":          {synced(plan.StatePastDue), plan.Event{Kind: plan.InvoicePaid, Subscription: "sub_1", At: later}, plan.StateActive, plan.Followed, later},
+		"a snapshot":         {synced(plan.StatePastDue), plan.Event{Kind: plan.SubscriptionChanged, Subscription: "sub_1", Snapshot: &live, At: later}, plan.StateActive, plan.Followed, later},
+		"an old snapshot":    {synced(plan.StatePastDue), plan.Event{Kind: plan.SubscriptionChanged, Subscription: "sub_1", Snapshot: &live, At: noon.Add(-time.Second)}, plan.StatePastDue, plan.Superseded, noon.Add(500 * time.Millisecond)},
+		"an end":             {synced(plan.StateActive), plan.Event{Kind: plan.SubscriptionEnded, Subscription: "sub_1", Snapshot: &live, At: later}, plan.StateFree, plan.Followed, later},
+		"an end of before":   {synced(plan.StateActive), plan.Event{Kind: plan.SubscriptionEnded, Subscription: "sub_1", Snapshot: &dead, At: noon.Add(-time.Hour)}, plan.StateFree, plan.Followed, noon.Add(500 * time.Millisecond)},
+		"a bare end":         {synced(plan.StateActive), plan.Event{Kind: plan.SubscriptionEnded, Subscription: "sub_1", At: later}, plan.StateFree, plan.Followed, later},
+		"an end of another":  {synced(plan.StateActive), plan.Event{Kind: plan.SubscriptionEnded, Subscription: "sub_2", At: later}, plan.StateActive, plan.Superseded, noon.Add(500 * time.Millisecond)},
+		"life after death":   {over, plan.Event{Kind: plan.SubscriptionChanged, Subscription: "sub_1", Snapshot: &live, At: later}, plan.StateFree, plan.Superseded, noon.Add(500 * time.Millisecond)},
 	} {
 		got, result := c.was.Observed(c.e, later)
 		if got.State() != c.to || result != c.result || !got.SyncedAt.Equal(c.synced) {
@@ -243,11 +243,11 @@ func TestAnEventCountsUnlessLaterStateIsKnown(t *testing.T) {
 }
 
 func TestAPaymentExtendsThePeriodAndNeverShortensIt(t *testing.T) {
-	was := in(plan.Owing)
+	was := in(plan.StatePastDue)
 	before, after := was.CurrentPeriodEnd.Add(-time.Minute), was.CurrentPeriodEnd.Add(time.Minute)
 	for end, want := range map[*time.Time]time.Time{&before: *was.CurrentPeriodEnd, &after: after, nil: *was.CurrentPeriodEnd} {
-		got, _ := was.Observed(plan.Event{Kind: plan.Paid, Subscription: "sub_1", At: noon, PeriodEnd: end}, noon)
-		if got.State() != plan.Paying || !got.CurrentPeriodEnd.Equal(want) {
+		got, _ := was.Observed(plan.Event{Kind: plan.InvoicePaid, Subscription: "sub_1", At: noon, PeriodEnd: end}, noon)
+		if got.State() != plan.StateActive || !got.CurrentPeriodEnd.Equal(want) {
 			t.Errorf("until %v: %+v", end, got)
 		}
 	}
@@ -263,16 +263,16 @@ func TestDecisionsOnAnOrder(t *testing.T) {
 		order    plan.CheckoutStep
 		key      string
 	}{
-		"nothing yet":                       {plan.Unplanned, nil, plan.NewPage, "new"},
-		"on trial":                          {plan.OnTrial, nil, plan.NewPage, "new"},
-		"on free":                           {plan.OnFree, nil, plan.NewPage, "new"},
-		"an open page":                      {plan.OnTrial, page(plan.Standard, "cs", time.Hour), plan.OpenPage, "old"},
-		"a page that nobody was told of":    {plan.OnTrial, page(plan.Standard, "", -time.Hour), plan.NewPage, "old"},
-		"a page that is about to close":     {plan.OnTrial, page(plan.Standard, "cs", 5*time.Minute), plan.ReplacePage, "old"},
-		"a page of another plan":            {plan.OnTrial, page(plan.Premium, "cs", time.Hour), plan.ReplacePage, "old"},
-		"an unanswered one of another plan": {plan.OnTrial, page(plan.Premium, "", 0), plan.ReplacePage, "old"},
-		"another plan, paid":                {plan.Paying, nil, plan.ChangePlan, ""},
-		"another plan, owing":               {plan.Owing, nil, plan.ChangePlan, ""},
+		"nothing yet":                       {plan.StateNoPlan, nil, plan.NewPage, "new"},
+		"on trial":                          {plan.StateTrial, nil, plan.NewPage, "new"},
+		"on free":                           {plan.StateFree, nil, plan.NewPage, "new"},
+		"an open page":                      {plan.StateTrial, page(plan.Standard, "cs", time.Hour), plan.OpenPage, "old"},
+		"a page that nobody was told of":    {plan.StateTrial, page(plan.Standard, "", -time.Hour), plan.NewPage, "old"},
+		"a page that is about to close":     {plan.StateTrial, page(plan.Standard, "cs", 5*time.Minute), plan.ReplacePage, "old"},
+		"a page of another plan":            {plan.StateTrial, page(plan.Premium, "cs", time.Hour), plan.ReplacePage, "old"},
+		"an unanswered one of another plan": {plan.StateTrial, page(plan.Premium, "", 0), plan.ReplacePage, "old"},
+		"another plan, paid":                {plan.StateActive, nil, plan.ChangePlan, ""},
+		"another plan, owing":               {plan.StatePastDue, nil, plan.ChangePlan, ""},
 	} {
 		was := in(c.state)
 		was.Checkout = c.checkout
@@ -289,7 +289,7 @@ func TestDecisionsOnAnOrder(t *testing.T) {
 
 func TestPlansThatCannotBeOrdered(t *testing.T) {
 	for state, p := range map[plan.State]plan.Plan{
-		plan.External: plan.Standard, plan.Paying: plan.Premium, plan.Owing: plan.Premium, plan.ProviderTrial: plan.Premium, plan.Suspended: plan.Premium,
+		plan.StateExternal: plan.Standard, plan.StateActive: plan.Premium, plan.StatePastDue: plan.Premium, plan.StateProviderTrial: plan.Premium, plan.StatePaused: plan.Premium,
 	} {
 		was := in(state)
 		if got, _, err := was.Ordered(p, "k", noon); !fault.Is(err, fault.Conflict) || got != was {
@@ -297,18 +297,18 @@ func TestPlansThatCannotBeOrdered(t *testing.T) {
 		}
 	}
 	for _, p := range []plan.Plan{plan.None, plan.Free, plan.Enterprise, "", "GOLD"} {
-		if _, _, err := in(plan.Unplanned).Ordered(p, "k", noon); !fault.Is(err, fault.Invalid) {
+		if _, _, err := in(plan.StateNoPlan).Ordered(p, "k", noon); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%q: %v", p, err)
 		}
 	}
-	over := in(plan.OnTrial)
-	if got, _, err := over.Ordered(plan.Standard, "k", *over.TrialEnd); err != nil || got.State() != plan.OnFree || got.Checkout == nil {
+	over := in(plan.StateTrial)
+	if got, _, err := over.Ordered(plan.Standard, "k", *over.TrialEnd); err != nil || got.State() != plan.StateFree || got.Checkout == nil {
 		t.Errorf("a trial that is over: %+v, %v", got, err)
 	}
 }
 
 func TestAPageIsNotedAndTakenOffWhileItsCheckoutCounts(t *testing.T) {
-	s, _, err := in(plan.Unplanned).Ordered(plan.Premium, "k", noon)
+	s, _, err := in(plan.StateNoPlan).Ordered(plan.Premium, "k", noon)
 	must.NoError(t, err)
 	page := plan.Checkout{Key: "k", Plan: plan.Premium, Session: "cs", URL: "https://pay", ExpiresAt: noon.Add(time.Hour)}
 	opened, counts := s.WithCheckout(page, noon)
@@ -328,7 +328,7 @@ func TestAPageIsNotedAndTakenOffWhileItsCheckoutCounts(t *testing.T) {
 	if got, counts := opened.WithCheckout(second, noon); counts || got != opened {
 		t.Errorf("a second page of the checkout: %+v, %t", got.Checkout, counts)
 	}
-	if got, counts := in(plan.Paying).WithCheckout(page, noon); counts || got.Checkout != nil {
+	if got, counts := in(plan.StateActive).WithCheckout(page, noon); counts || got.Checkout != nil {
 		t.Errorf("a page after the payment: %+v, %t", got.Checkout, counts)
 	}
 	if got := opened.WithoutCheckout("other", noon); got != opened {
@@ -344,7 +344,7 @@ func TestASubscriptionUnknownToTheProviderEnds(t *testing.T) {
 		was := in(state)
 		got := was.RemoteMissing(noon)
 		switch {
-		case was.Billed() && got.State() != plan.OnFree:
+		case was.Billed() && got.State() != plan.StateFree:
 			t.Errorf("%s lapsed into %s", state, got.State())
 		case !was.Billed() && got != was:
 			t.Errorf("%s lapsed: %+v", state, got)
@@ -353,20 +353,20 @@ func TestASubscriptionUnknownToTheProviderEnds(t *testing.T) {
 }
 
 func TestWhatAClosedOrganisationCancels(t *testing.T) {
-	granted := must.Do(in(plan.Paying).Granted(plan.Grant{Plan: plan.Enterprise}, noon)).Or(t)
+	granted := must.Do(in(plan.StateActive).Granted(plan.Grant{Plan: plan.Enterprise}, noon)).Or(t)
 	for about, c := range map[string]struct {
 		s    plan.Subscription
 		want bool
 	}{
-		"billed":                        {in(plan.Paying), true},
-		"owing":                         {in(plan.Owing), true},
+		"billed":                        {in(plan.StateActive), true},
+		"owing":                         {in(plan.StatePastDue), true},
 		"granted while it was billed":   {granted, true},
-		"granted without a payment":     {in(plan.External), false},
-		"without a plan":                {in(plan.Unplanned), false},
-		"free after a subscription":     {in(plan.Paying).RemoteMissing(noon), false},
+		"granted without a payment":     {in(plan.StateExternal), false},
+		"without a plan":                {in(plan.StateNoPlan), false},
+		"free after a subscription":     {in(plan.StateActive).RemoteMissing(noon), false},
 		"granted, with an end":          {granted.Abandoned("sub_1", noon), false},
 		"granted, with another's end":   {granted.Abandoned("sub_2", noon), true},
-		"billed, which follows its end": {in(plan.Paying).Abandoned("sub_1", noon), true},
+		"billed, which follows its end": {in(plan.StateActive).Abandoned("sub_1", noon), true},
 	} {
 		if got := c.s.Cancelable(); got != c.want {
 			t.Errorf("%s: %t", about, got)
@@ -375,8 +375,8 @@ func TestWhatAClosedOrganisationCancels(t *testing.T) {
 }
 
 func TestSubscriptionsWithoutEventsAreQueried(t *testing.T) {
-	r := remote("sub_1", plan.IsActive)
-	s, _ := in(plan.Unplanned).Follow(r, noon)
+	r := remote("sub_1", plan.RemoteStatusActive)
+	s, _ := in(plan.StateNoPlan).Follow(r, noon)
 	due := func(want time.Time) {
 		t.Helper()
 		if got := s.Due(); got == nil || !got.Equal(want) {
@@ -399,7 +399,7 @@ func TestSubscriptionsWithoutEventsAreQueried(t *testing.T) {
 	r.PeriodEnd = &end
 	s, _ = s.Follow(r, now)
 	due(end.Add(3 * 24 * time.Hour))
-	for _, s := range []plan.Subscription{s.RemoteMissing(now), in(plan.Unplanned), in(plan.OnFree), in(plan.External)} {
+	for _, s := range []plan.Subscription{s.RemoteMissing(now), in(plan.StateNoPlan), in(plan.StateFree), in(plan.StateExternal)} {
 		if s.Due() != nil {
 			t.Errorf("%s is due at %v", s.State(), s.Due())
 		}

@@ -28,5 +28,5 @@ func TestParseRequestLimits(t *testing.T) {
 
 func TestLotsAreATenthOfTheLimit(t *testing.T) {
 	limits := RequestLimits{Free: 50, Standard: 600}
-	must.Is(t, [...]int64{10, 60, 10, 50, Unlimited}, [...]int64{Lot(50), Lot(600), limits.LeastLot(), limits.Of(Free), limits.Of(Premium)})
+	must.Is(t, [...]int64{10, 60, 10, 50, Unlimited}, [...]int64{ServerAllowance(50), ServerAllowance(600), limits.MinServerAllowance(), limits.Of(Free), limits.Of(Premium)})
 }

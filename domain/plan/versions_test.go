@@ -25,7 +25,7 @@ func TestParseVersionRetention(t *testing.T) {
 			t.Errorf("%q is %v", text, got)
 		}
 	}
-	if VersionRetention(nil).Of(Free).Keeps() || !(VersionRetention{Free: object.Retention{Days: 1, Versions: 1}}).Of(Free).Keeps() {
+	if VersionRetention(nil).Of(Free).Enabled() || !(VersionRetention{Free: object.Retention{Days: 1, Versions: 1}}).Of(Free).Enabled() {
 		t.Error("a plan keeps what another one does")
 	}
 }

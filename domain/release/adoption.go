@@ -19,22 +19,22 @@ func ParseDay(s string) (d Day, ok bool) {
 	return Day(s), err == nil && t.Format(time.DateOnly) == s
 }
 
-// Tally counts the checks of one day by devices of one target at one version.
-type Tally struct {
+// CheckCount counts the checks of one day by devices of one target at one version.
+type CheckCount struct {
 	Day Day
 	Target
-	Version string // in its full form without build metadata; Other for those that are not counted one by one
+	Version string // in its full form without build metadata; OtherVersions for those that are not counted one by one
 	Checks  int64
 	Offered int64 // checks to which an update was offered
 }
 
 // Compare orders tallies by day, target and version, which no two stored ones share.
-func (t Tally) Compare(o Tally) int {
+func (t CheckCount) Compare(o CheckCount) int {
 	return cmp.Or(cmp.Compare(t.Day, o.Day), t.Target.Compare(o.Target), cmp.Compare(t.Version, o.Version))
 }
 
-// Other is the version under which uncounted versions are summed.
-const Other = "other"
+// OtherVersions is the version under which uncounted versions are summed.
+const OtherVersions = "other"
 
 // MaxUnknown is how many versions without a release a server counts one by one on
 // a day: devices may send any.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
+	"unicode/utf8"
 
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -18,10 +19,10 @@ func Bucket(client string) int {
 	return int(binary.BigEndian.Uint64(sum[:8]) % 100)
 }
 
-// Served reports whether the rollout includes the device with the id. A device
+// Includes reports whether the rollout includes the device with the id. A device
 // without one, given as empty, is included in a rollout of 100 percent alone. A paused
 // rollout includes none.
-func (e Entry) Served(client string) bool {
+func (e Entry) Includes(client string) bool {
 	if e.Paused {
 		return false
 	}
@@ -46,20 +47,20 @@ type Snapshot struct {
 // replaces its entry.
 func (s *Snapshot) With(revision int64, changed []Entry, read func([]id.Release) ([]Release, error)) (*Snapshot, error) {
 	next := &Snapshot{Revision: revision, all: slices.Clone(s.all), known: map[string]bool{}}
-	at := make(map[id.Release]int, len(next.all))
+	indexes := make(map[id.Release]int, len(next.all))
 	for i, e := range next.all {
-		at[e.ID] = i
+		indexes[e.ID] = i
 	}
-	whole := map[id.Release]*Release{}
+	full := map[id.Release]*Release{}
 	for _, r := range s.latest {
-		whole[r.ID] = r
+		full[r.ID] = r
 	}
 	for _, e := range changed {
-		delete(whole, e.ID)
-		if i, ok := at[e.ID]; ok {
+		delete(full, e.ID)
+		if i, ok := indexes[e.ID]; ok {
 			next.all[i] = e
 		} else {
-			at[e.ID] = len(next.all)
+			indexes[e.ID] = len(next.all)
 			next.all = append(next.all, e)
 		}
 	}
@@ -67,7 +68,7 @@ func (s *Snapshot) With(revision int64, changed []Entry, read func([]id.Release)
 		latest := map[Target]*Release{}
 		var missing []id.Release
 		for t, e := range latestActive(next.all) {
-			if latest[t] = whole[e.ID]; latest[t] == nil {
+			if latest[t] = full[e.ID]; latest[t] == nil {
 				missing = append(missing, e.ID)
 			}
 		}
@@ -85,8 +86,8 @@ func (s *Snapshot) With(revision int64, changed []Entry, read func([]id.Release)
 			return nil, fault.New(fault.Unavailable, "only %d of %d releases could be read", len(found), len(missing))
 		}
 		for _, r := range found {
-			whole[r.ID] = &r
-			next.all[at[r.ID]] = r.Entry()
+			full[r.ID] = &r
+			next.all[indexes[r.ID]] = r.Entry()
 		}
 	}
 	slices.SortFunc(next.all, func(a, b Entry) int {
@@ -157,9 +158,9 @@ func (s *Snapshot) Known(v Version) bool { return s.known[v.Key()] }
 
 // Offer decides what a device of the target at a version is offered; nil: nothing.
 // A device that the latest release has not reached gets none before it either.
-func (s *Snapshot) Offer(t Target, at Version, client string) *Release {
+func (s *Snapshot) Offer(t Target, current Version, client string) *Release {
 	r := s.latest[t]
-	if r == nil || r.Version.Compare(at) <= 0 || !r.Entry().Served(client) {
+	if r == nil || r.Version.Compare(current) <= 0 || !r.Entry().Includes(client) {
 		return nil
 	}
 	return r
@@ -168,13 +169,12 @@ func (s *Snapshot) Offer(t Target, at Version, client string) *Release {
 // Reason says why a release is offered to a device, or not.
 type Reason string
 
-// The reasons.
 const (
-	Reached    Reason = "in the rollout"
-	NotReached Reason = "not in the rollout yet"
-	Halt       Reason = "the rollout is paused"
-	Inactive   Reason = "not active"
-	Superseded Reason = "another release is served in its place"
+	InRollout     Reason = "in the rollout"
+	NotInRollout  Reason = "not in the rollout yet"
+	RolloutPaused Reason = "the rollout is paused"
+	Inactive      Reason = "not active"
+	Superseded    Reason = "another release is served in its place"
 )
 
 // Explain says whether the release is offered to a device of its own target that
@@ -186,9 +186,43 @@ func (s *Snapshot) Explain(e Entry, client string) (bool, Reason) {
 	case now == nil || now.ID != e.ID:
 		return false, Superseded
 	case e.Paused:
-		return false, Halt
-	case !e.Served(client):
-		return false, NotReached
+		return false, RolloutPaused
+	case !e.Includes(client):
+		return false, NotInRollout
 	}
-	return true, Reached
+	return true, InRollout
+}
+
+// maxClient is how long a device's id can be, in characters.
+const maxClient = 200
+
+// ParseClient reads a device's id, which is any text of 1 to maxClient characters.
+// Invalid for anything else.
+func ParseClient(field, s string) (string, error) {
+	if s == "" || len(s) > maxClient*utf8.UTFMax || !utf8.ValidString(s) || utf8.RuneCountInString(s) > maxClient {
+		return "", fault.Field(field, "must have 1 to %d characters", maxClient)
+	}
+	return s, nil
+}
+
+// OfferEach returns what a device that has not sent its architecture is offered at
+// a version: the same version for each architecture that has releases, X64's first;
+// nil: nothing. The device chooses, so none is offered before all are. X64's must be
+// among them, as ARM64 systems run X64 programs but not the reverse.
+func (s *Snapshot) OfferEach(p Platform, c Channel, current Version, client string) []*Release {
+	var all []*Release
+	for _, arch := range []Arch{X64, ARM64} {
+		t := Target{p, arch, c}
+		if arch != X64 && s.latest[t] == nil {
+			continue
+		}
+		r := s.Offer(t, current, client)
+		if r == nil || len(all) > 0 && r.Version.Compare(all[0].Version) != 0 {
+			return nil
+		}
+		if len(all) == 0 || r != all[0] { // a universal one is for both
+			all = append(all, r)
+		}
+	}
+	return all
 }

@@ -99,7 +99,7 @@ func TestARaisedRolloutKeepsDevices(t *testing.T) {
 		var r release.Entry
 		was := false
 		for r.Rollout = 0; r.Rollout <= 100; r.Rollout++ {
-			served := r.Served(client)
+			served := r.Includes(client)
 			switch {
 			case was && !served:
 				t.Fatalf("%q is served at %d %% and not at %d %%", client, r.Rollout-1, r.Rollout)
@@ -141,8 +141,8 @@ func TestReasonsOfOffers(t *testing.T) {
 		offered bool
 		reason  release.Reason
 	}{
-		{latest, client, true, release.Reached},
-		{latest, "", false, release.NotReached},
+		{latest, client, true, release.InRollout},
+		{latest, "", false, release.NotInRollout},
 		{before, client, false, release.Superseded},
 		{idle, client, false, release.Inactive},
 	} {
@@ -221,7 +221,7 @@ func TestSnapshots(t *testing.T) {
 				t.Fatalf("%v is to have %v, and %v in another order, want %v", target, got, other, want)
 			}
 			offer := s.Offer(target, at, client)
-			if reached := want != nil && want.Version.Compare(at) > 0 && want.Entry().Served(client); (offer != nil) != reached || reached && offer.ID != want.ID {
+			if reached := want != nil && want.Version.Compare(at) > 0 && want.Entry().Includes(client); (offer != nil) != reached || reached && offer.ID != want.ID {
 				t.Fatalf("%v at %s is offered %v", target, at, offer)
 			}
 		}

@@ -20,7 +20,6 @@ import (
 // Platform is an operating system.
 type Platform string
 
-// The platforms.
 const (
 	Darwin Platform = "DARWIN"
 	Win32  Platform = "WIN32"
@@ -40,7 +39,6 @@ const (
 // Channel is what devices subscribe to.
 type Channel string
 
-// The channels.
 const (
 	Stable Channel = "STABLE"
 	Beta   Channel = "BETA"
@@ -230,8 +228,8 @@ func (r Release) Apply(p Patch, from Hosts, now time.Time) (Release, error) {
 	r.MinOSVersion = p.MinOSVersion.Over(r.MinOSVersion)
 	r.Signature = p.Signature.Over(r.Signature)
 	paused := r.PausedAt != nil
-	if is, ok := p.Paused.Get(); ok {
-		paused = is
+	if value, ok := p.Paused.Get(); ok {
+		paused = value
 	}
 	// A release on a host that is not allowed any more can still be withdrawn.
 	if r.DownloadURL != was.DownloadURL || r.Active && r.Rollout > 0 && !paused {

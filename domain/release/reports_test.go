@@ -69,7 +69,7 @@ func TestReportsSinceTheLimitWasSetOrTheRolloutResumedPauseIt(t *testing.T) {
 			if r.Same(was) != r.UpdatedAt.Equal(was.UpdatedAt) {
 				t.Fatalf("updatedAt is %s of %+v after %+v", r.UpdatedAt, r, was)
 			}
-			if (r.PausedAt != nil) != paused || paused && r.Entry().Served("device") {
+			if (r.PausedAt != nil) != paused || paused && r.Entry().Includes("device") {
 				t.Fatalf("%+v is paused: %t", r, paused)
 			}
 		}

@@ -35,8 +35,8 @@ func (s *Sketch) Add(client string) bool {
 }
 
 // Merge adds the devices of another sketch.
-func (s *Sketch) Merge(of *Sketch) {
-	for i, rank := range of {
+func (s *Sketch) Merge(other *Sketch) {
+	for i, rank := range other {
 		s[i] = max(s[i], rank)
 	}
 }
@@ -45,16 +45,16 @@ func (s *Sketch) Merge(of *Sketch) {
 // for HyperLogLog sketches", 2017, section 4. Registers of the largest rank are left out: they change
 // the estimate only beyond 2^53 devices.
 func (s *Sketch) Count() int64 {
-	var of [256]float64 // registers by rank
+	var ranks [256]float64 // registers by rank
 	for _, rank := range s {
-		of[rank]++
+		ranks[rank]++
 	}
 	const m = float64(Registers)
 	z := 0.0
 	for rank := sketchMax; rank >= 1; rank-- {
-		z = (z + of[rank]) / 2
+		z = (z + ranks[rank]) / 2
 	}
-	z += m * sigma(of[0]/m)
+	z += m * sigma(ranks[0]/m)
 	return int64(math.Round(min(m*m/(2*math.Ln2*z), 1<<53)))
 }
 
@@ -85,5 +85,5 @@ func (s DailyDevices) Compare(o DailyDevices) int {
 	return cmp.Or(cmp.Compare(s.Day, o.Day), s.Target.Compare(o.Target))
 }
 
-// SeenDays is the number of days, today included, of which the devices of a target are counted.
-const SeenDays = 7
+// DeviceDays is the number of days, today included, of which the devices of a target are counted.
+const DeviceDays = 7

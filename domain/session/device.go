@@ -58,7 +58,6 @@ func FormatUserCode(code string) string {
 // DeviceStatus is the state of a device grant.
 type DeviceStatus string
 
-// The states of a device grant.
 const (
 	DevicePending  DeviceStatus = "pending"
 	DeviceApproved DeviceStatus = "approved"
@@ -70,7 +69,6 @@ const (
 // 3.5, or of RFC 6749, section 5.2.
 type DeviceRefusal string
 
-// The refusals.
 const (
 	DeviceUndecided DeviceRefusal = "authorization_pending"
 	DeviceTooEarly  DeviceRefusal = "slow_down"
@@ -120,7 +118,6 @@ func BeginDevice(deviceCode, userCode, name string, from Client, now time.Time) 
 	}
 }
 
-// Status returns the state.
 func (g DeviceGrant) Status() DeviceStatus { return g.status }
 
 // Restore returns the grant with its stored state.

@@ -14,21 +14,21 @@ const (
 
 // Operator is an operator's session in a browser. No record of it is stored.
 type Operator struct {
-	Began     time.Time
+	StartedAt time.Time
 	ExpiresAt time.Time // unless it is renewed
 }
 
 // BeginOperator returns the session of an operator who gave the secret at now.
 func BeginOperator(now time.Time) Operator {
-	return Operator{Began: now, ExpiresAt: now.Add(OperatorIdle)}
+	return Operator{StartedAt: now, ExpiresAt: now.Add(OperatorIdle)}
 }
 
 // EndsAt returns when the session ends even if it is renewed.
-func (o Operator) EndsAt() time.Time { return o.Began.Add(OperatorLifetime) }
+func (o Operator) EndsAt() time.Time { return o.StartedAt.Add(OperatorLifetime) }
 
 // Valid reports whether the session has begun and not ended at now, whatever times it has.
 func (o Operator) Valid(now time.Time) bool {
-	return !o.Began.After(now.Add(operatorSkew)) && now.Before(o.ExpiresAt) && now.Before(o.EndsAt())
+	return !o.StartedAt.After(now.Add(operatorSkew)) && now.Before(o.ExpiresAt) && now.Before(o.EndsAt())
 }
 
 // Renewed returns the session as used at now: it expires later, but not after EndsAt.

@@ -29,7 +29,7 @@ func TestAnOperatorsSessionOfAnotherClockIsNotValidForLonger(t *testing.T) {
 	for _, s := range []Operator{
 		BeginOperator(now.Add(operatorSkew + time.Second)),
 		BeginOperator(now.Add(24 * time.Hour)),
-		{Began: now.Add(-2 * OperatorLifetime), ExpiresAt: now.Add(time.Hour)},
+		{StartedAt: now.Add(-2 * OperatorLifetime), ExpiresAt: now.Add(time.Hour)},
 		{},
 	} {
 		if s.Valid(now) {

@@ -14,8 +14,8 @@ import (
 const (
 	// Lifetime is how long a service token is accepted after its issue.
 	Lifetime = 30 * 24 * time.Hour
-	// Grace is how long after its expiry a service token can still be refreshed.
-	Grace = 7 * 24 * time.Hour
+	// GracePeriod is how long after its expiry a service token can still be refreshed.
+	GracePeriod = 7 * 24 * time.Hour
 	// leeway is how long before its issue a service token is accepted: the clock of the server
 	// that issued it may be ahead.
 	leeway = 2 * time.Second
@@ -52,7 +52,7 @@ func (c Claims) Valid(now time.Time) bool {
 // Refreshable reports whether a token with these claims can be exchanged for a
 // new one at now: from leeway before its issue to the end of the grace, both included.
 func (c Claims) Refreshable(now time.Time) bool {
-	return !now.Before(c.IssuedAt.Add(-leeway)) && !now.After(c.ExpiresAt.Add(Grace))
+	return !now.Before(c.IssuedAt.Add(-leeway)) && !now.After(c.ExpiresAt.Add(GracePeriod))
 }
 
 // WithSession returns the claims with the session set.
@@ -71,8 +71,8 @@ func (c Claims) SessionID() id.Session {
 }
 
 const (
-	// Max is how many sessions a user can have; the oldest are ended first.
-	Max = 100
+	// MaxPerUser is how many sessions a user can have; the oldest are ended first.
+	MaxPerUser = 100
 	// UseInterval is the least time between two updates of a session's LastUsedAt.
 	UseInterval = 5 * time.Minute
 )
@@ -112,13 +112,13 @@ func Begin(c Claims, from Client, now time.Time) Session {
 
 // Issued returns the session after a token of it was issued to the client at now.
 func (s Session) Issued(c Claims, from Client, now time.Time) Session {
-	s.Org, s.LastUsedAt, s.ExpiresAt = c.Org, now, c.ExpiresAt.Add(Grace)
+	s.Org, s.LastUsedAt, s.ExpiresAt = c.Org, now, c.ExpiresAt.Add(GracePeriod)
 	s.Address, s.UserAgent = from.Address, identity.CleanName(from.UserAgent)
 	return s
 }
 
 // End returns the record that stays of the session when it ends; ok is false if none does.
-func (s Session) End() (left Session, ok bool) {
+func (s Session) End() (tombstone Session, ok bool) {
 	return Session{
 		ID: s.ID, User: s.User, Org: s.Org, CreatedAt: s.CreatedAt, LastUsedAt: s.LastUsedAt, ExpiresAt: s.ExpiresAt, Unnamed: true, Ended: true,
 	}, s.Unnamed
@@ -126,4 +126,4 @@ func (s Session) End() (left Session, ok bool) {
 
 // Excess returns those of a user's sessions that are more than Max, given the most
 // recently used first.
-func Excess(all []Session) []Session { return all[min(Max, len(all)):] }
+func Excess(all []Session) []Session { return all[min(MaxPerUser, len(all)):] }

@@ -16,7 +16,7 @@ func TestRefreshAcceptsExactlyTheAgesItShould(t *testing.T) {
 		age := time.Duration(rapid.OneOf(
 			rapid.Int64Range(-int64(40*24*time.Hour), int64(60*24*time.Hour)),
 			rapid.Int64Range(int64(session.Lifetime)-2e9, int64(session.Lifetime)+2e9),
-			rapid.Int64Range(int64(session.Lifetime+session.Grace)-2e9, int64(session.Lifetime+session.Grace)+2e9),
+			rapid.Int64Range(int64(session.Lifetime+session.GracePeriod)-2e9, int64(session.Lifetime+session.GracePeriod)+2e9),
 			rapid.Int64Range(-3e9, 3e9),
 		).Draw(t, "age"))
 		now := c.IssuedAt.Add(age)

@@ -13,18 +13,18 @@ import (
 
 // Filter selects tasks; all conditions must hold. The zero value selects all.
 type Filter struct {
-	Status    Status   // empty: any
-	Priority  Priority // empty: any
-	Assignee  Ref[id.User]
-	Workspace Ref[id.Workspace]
-	Tags      []string  // any of them; empty: any task
-	DueBefore *Due      // the due date starts no later than this one ends
-	DueAfter  *Due      // the due date ends no earlier than this one starts
-	Newest    bool      // the newest first: by creation and then by id, both descending
-	After     *Position // only tasks after this place, for paging
-	Limit     int       // at most so many; 0: all
-	Words     []string  // folded as words.Of returns them; each is in the folded title
-	Examined  int       // with words: at most so many tasks that meet the other conditions are examined; 0: all
+	Status       Status   // empty: any
+	Priority     Priority // empty: any
+	Assignee     Ref[id.User]
+	Workspace    Ref[id.Workspace]
+	Tags         []string  // any of them; empty: any task
+	DueBefore    *Due      // the due date starts no later than this one ends
+	DueAfter     *Due      // the due date ends no earlier than this one starts
+	Newest       bool      // the newest first: by creation and then by id, both descending
+	After        *Position // only tasks after this place, for paging
+	Limit        int       // at most so many; 0: all
+	Words        []string  // folded as words.Of returns them; each is in the folded title
+	ExamineLimit int       // with words: at most so many tasks that meet the other conditions are examined; 0: all
 }
 
 // MaxExamined is how many tasks a search examines.
@@ -78,7 +78,7 @@ func (t Task) Position() Position { return Position{t.SortOrder, t.CreatedAt, t.
 // Selects reports whether the filter selects the task for the actor. Adapters
 // express the same in SQL, but for words; the contract suite compares them.
 func (f Filter) Selects(t Task, a org.Actor) bool {
-	return t.Visible(a) &&
+	return t.VisibleTo(a) &&
 		(f.Status == "" || t.status == f.Status) &&
 		(f.Priority == "" || t.Priority == f.Priority) &&
 		f.Assignee.matches(t.Assignee) && f.Workspace.matches(t.Workspace) &&

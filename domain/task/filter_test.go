@@ -130,7 +130,7 @@ func TestVisibilityOfTasks(t *testing.T) {
 		{"the creator sees it anyhow", ofSpace, org.Actor{User: "maker"}, true},
 	} {
 		t.Run(c.about, func(t *testing.T) {
-			if got := c.task.Visible(c.actor); got != c.want {
+			if got := c.task.VisibleTo(c.actor); got != c.want {
 				t.Errorf("sees it: %v", got)
 			}
 		})

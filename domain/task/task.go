@@ -21,14 +21,13 @@ const (
 	MaxSortOrder = 1_000_000_000 // the largest sortOrder that a caller may set
 )
 
-// RemovedAtOnce is how many tasks of a deleted workspace one transaction deletes; others can write in
+// RemovedTogether is how many tasks of a deleted workspace one transaction deletes; others can write in
 // between.
-const RemovedAtOnce = 100
+const RemovedTogether = 100
 
 // Status is the progress of a task. Every status may move to every other.
 type Status string
 
-// The statuses.
 const (
 	Todo       Status = "TODO"
 	InProgress Status = "IN_PROGRESS"
@@ -42,7 +41,6 @@ var Statuses = []Status{Todo, InProgress, Done, Cancelled}
 // Priority is how urgent a task is.
 type Priority string
 
-// The priorities.
 const (
 	Low    Priority = "LOW"
 	Medium Priority = "MEDIUM"
@@ -76,7 +74,6 @@ type Task struct {
 	completedAt *time.Time
 }
 
-// Status returns the status.
 func (t Task) Status() Status { return t.status }
 
 // CompletedAt returns when the task became DONE, nil while it is not.
@@ -145,7 +142,7 @@ func New(taskID id.Task, o id.Org, creator id.User, d Draft, now time.Time) (Tas
 		t.Priority = Medium
 	}
 	if d.Status != "" {
-		t = t.moved(d.Status, now)
+		t = t.withStatus(d.Status, now)
 	}
 	t.check(&c)
 	return t, c.Err()
@@ -158,7 +155,7 @@ func (t Task) Apply(p Patch, now time.Time) (Task, error) {
 		t.Title = c.Name("title", v)
 	}
 	if v, ok := check.NonNull(&c, "status", p.Status); ok {
-		t = t.moved(v, now)
+		t = t.withStatus(v, now)
 	}
 	if v, ok := check.NonNull(&c, "priority", p.Priority); ok {
 		t.Priority = v
@@ -175,7 +172,7 @@ func (t Task) Apply(p Patch, now time.Time) (Task, error) {
 		t.Metadata, _ = p.Metadata.Get()
 	}
 	t.check(&c)
-	return t.touched(now), c.Err()
+	return t.withNextVersion(now), c.Err()
 }
 
 // Reprioritization changes one task's place among the others, for a reason.
@@ -246,23 +243,23 @@ func (p Placement) Diff(to Placement) []Delta {
 // Placed returns the task with the placement's sort order and priority at now.
 func (t Task) Placed(p Placement, now time.Time) Task {
 	t.SortOrder, t.Priority = p.SortOrder, p.Priority
-	return t.touched(now)
+	return t.withNextVersion(now)
 }
 
 // Unassigned returns the task without an assignee.
 func (t Task) Unassigned(now time.Time) Task {
 	t.Assignee = nil
-	return t.touched(now)
+	return t.withNextVersion(now)
 }
 
-func (t Task) touched(now time.Time) Task {
+func (t Task) withNextVersion(now time.Time) Task {
 	t.Version++
 	t.UpdatedAt = now
 	return t
 }
 
-// moved sets status and completedAt together.
-func (t Task) moved(to Status, now time.Time) Task {
+// withStatus sets status and completedAt together.
+func (t Task) withStatus(to Status, now time.Time) Task {
 	switch {
 	case to == Done && t.status != Done:
 		t.completedAt = &now
@@ -303,12 +300,12 @@ func cleanTags(c *check.List, tags []string) []string {
 	return clean
 }
 
-// Visible reports whether the actor sees the task: its assignee and creator do, and all
+// VisibleTo reports whether the actor sees the task: its assignee and creator do, and all
 // members for a task without a workspace, else those who see its workspace.
-func (t Task) Visible(a org.Actor) bool { return t.Placement().Visible(a) }
+func (t Task) VisibleTo(a org.Actor) bool { return t.Placement().VisibleTo(a) }
 
-// Visible reports whether the actor sees the task, as Task.Visible does.
-func (p Placement) Visible(a org.Actor) bool {
+// VisibleTo reports whether the actor sees the task, as Task.VisibleTo does.
+func (p Placement) VisibleTo(a org.Actor) bool {
 	return p.Workspace == nil || a.SeesWorkspace(*p.Workspace) ||
 		p.CreatedBy == a.User || p.Assignee != nil && *p.Assignee == a.User
 }

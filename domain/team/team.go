@@ -105,10 +105,10 @@ func (t Team) Ref() Ref {
 // there is a record of it. The shared team includes every member.
 func (t Ref) Includes(joined bool) bool { return joined || t.Kind == Shared }
 
-// Visible reports whether a member with the role sees the team: its members
+// VisibleTo reports whether a member with the role sees the team: its members
 // and those who manage the organisation do, except that a personal team is
 // seen by its owner alone.
-func (t Ref) Visible(user id.User, role org.Role, joined bool) bool {
+func (t Ref) VisibleTo(user id.User, role org.Role, joined bool) bool {
 	if t.Kind == Personal {
 		return t.CreatedBy == user
 	}

@@ -40,7 +40,7 @@ func TestVisibilityOfTeams(t *testing.T) {
 			if c.own {
 				of.CreatedBy = "me"
 			}
-			if got := of.Ref().Visible("me", c.role, c.joined); got != c.want {
+			if got := of.Ref().VisibleTo("me", c.role, c.joined); got != c.want {
 				t.Errorf("sees it: %v", got)
 			}
 		})

@@ -23,7 +23,6 @@ const (
 // Status is the state of an upload.
 type Status string
 
-// The statuses.
 const (
 	Open      Status = "OPEN"
 	Completed Status = "COMPLETED" // the object has, or had, the content
@@ -73,7 +72,6 @@ func (u Upload) Restore(s Status) Upload {
 	return u
 }
 
-// Status returns the status.
 func (u Upload) Status() Status { return u.status }
 
 // Exists reports whether requests find the upload at now.

@@ -94,10 +94,10 @@ type Order []id.Workspace
 // that visible accepts, which accepts no other. An unknown workspace is not found
 // and a repeated one is refused; then nothing changes.
 func (o Order) Arrange(named, all []id.Workspace, visible func(id.Workspace) bool) (Order, error) {
-	left := make(map[id.Workspace]bool, len(all)) // those without a place so far
+	unplaced := make(map[id.Workspace]bool, len(all)) // those without a place so far
 	var seen []id.Workspace
 	for _, w := range all {
-		left[w] = true
+		unplaced[w] = true
 		if visible(w) {
 			seen = append(seen, w)
 		}
@@ -107,15 +107,15 @@ func (o Order) Arrange(named, all []id.Workspace, visible func(id.Workspace) boo
 		switch {
 		case !visible(w):
 			return o, fault.Missing("Workspace")
-		case !left[w]:
+		case !unplaced[w]:
 			return o, fault.Field("order", "must not name a workspace twice")
 		}
-		left[w] = false
+		unplaced[w] = false
 		next = append(next, w)
 	}
 	for _, w := range slices.Concat(o.Sort(seen), o) {
-		if left[w] {
-			left[w] = false
+		if unplaced[w] {
+			unplaced[w] = false
 			next = append(next, w)
 		}
 	}
@@ -125,17 +125,17 @@ func (o Order) Arrange(named, all []id.Workspace, visible func(id.Workspace) boo
 // Sort returns the workspaces, which come by creation, in this order; those that
 // it does not name follow as they came.
 func (o Order) Sort(ws []id.Workspace) []id.Workspace {
-	at := make(map[id.Workspace]int, len(o))
+	indexes := make(map[id.Workspace]int, len(o))
 	for i, w := range o {
-		at[w] = i
+		indexes[w] = i
 	}
-	place := func(w id.Workspace) int {
-		if i, ok := at[w]; ok {
+	indexOf := func(w id.Workspace) int {
+		if i, ok := indexes[w]; ok {
 			return i
 		}
 		return len(o)
 	}
 	sorted := slices.Clone(ws)
-	slices.SortStableFunc(sorted, func(a, b id.Workspace) int { return place(a) - place(b) })
+	slices.SortStableFunc(sorted, func(a, b id.Workspace) int { return indexOf(a) - indexOf(b) })
 	return sorted
 }

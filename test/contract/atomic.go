@@ -225,71 +225,53 @@ func newWholeTransaction(tn tenant) wholeTransaction {
 // run adds to, replaces and removes from every collection. It may run again.
 func (x wholeTransaction) run(w *fixture, r ports.Records) error {
 	o, d, k, j, s := x.ID, r.Directory(), r.Work(), r.Journal(), r.Storage()
-	steps := []func() error{
-		func() error { _, err := d.Organisations().Lock(w.ctx, o); return err },
-		func() error { _, err := d.Users().Upsert(w.ctx, x.user, keep); return err },
-		func() error { _, err := d.Organisations().Upsert(w.ctx, x.organisation, keep); return err },
-		func() error {
-			_, err := d.Organisations().Upsert(w.ctx, x.Organisation, func(o org.Organisation) (org.Organisation, error) {
-				return o.Close(at(300)), nil
-			})
-			return err
-		},
-		func() error {
-			return drop(d.Users().Upsert(w.ctx, x.owner, func(u org.User) (org.User, error) { return u.Erased(at(301)), nil }))
-		},
-		func() error {
-			return d.Members().Put(w.ctx, o, org.Membership{Org: o, User: x.user.ID, Role: org.Owner, JoinedAt: at(302)})
-		},
-		func() error {
-			return d.Members().Put(w.ctx, o, org.Membership{Org: o, User: x.owner.ID, Role: org.Viewer, JoinedAt: at(303)})
-		},
-		func() error {
-			i, err := x.invitation.Withdrawn(at(304))
-			return errors.Join(err, d.Invitations().Put(w.ctx, o, i))
-		},
-		func() error { return d.Subscriptions().Put(w.ctx, o, someSubscription(o).Restore("OTHER")) },
-		func() error { return k.Teams().Add(w.ctx, o, x.added) },
-		func() error { return k.Workspaces().Add(w.ctx, o, x.inside) },
-		func() error {
-			return drop(k.TeamMembers().Put(w.ctx, o, team.Member{Team: x.added.ID, User: x.owner.ID, JoinedAt: at(305)}))
-		},
-		func() error { return k.TeamMembers().Remove(w.ctx, o, x.team.ID, x.owner.ID) },
-		func() error { _, err := k.Tasks().Add(w.ctx, o, x.task); return err },
-		func() error {
-			return k.TaskHistory().Add(w.ctx, o, []task.Change{someChange(x.task), someChange(x.unplaced)})
-		},
-		func() error { return drop(k.Tasks().Revise(w.ctx, o, x.unplaced.ID, touched)) },
-		func() error {
-			return k.TaskSets().Move(w.ctx, o, []id.Task{x.unplaced.ID}, at(305), func(_ int, p task.Placement) (task.Placement, error) { return p, nil })
-		},
-		func() error { return k.Tasks().Unassign(w.ctx, o, x.owner.ID, at(306)) },
-		func() error { return k.Workspaces().Remove(w.ctx, o, x.workspace.ID) },
-		func() error { return k.Teams().Remove(w.ctx, o, x.team.ID) },
-		func() error {
-			return k.Orders().Update(w.ctx, o, x.owner.ID, func(workspace.Order) (workspace.Order, error) {
-				return workspace.Order{x.inside.ID}, nil
-			})
-		},
-		func() error { return j.Inbox().Accept(w.ctx, "identity", x.message, at(307)) },
-		func() error { return j.Audit().Add(w.ctx, someEntry(o, x.user.ID)) },
-		func() error { _, err := j.Replays().Begin(w.ctx, x.replay, at(0)); return err },
-		func() error { _, err := s.Changes().Lock(w.ctx, o); return err },
-		func() error { return s.Objects().Add(w.ctx, o, x.object) },
-		func() error { return s.Objects().Put(w.ctx, o, x.replaced) },
-		func() error { return s.Objects().Remove(w.ctx, o, []id.Object{x.personalObject.ID}) },
-		func() error { return s.BlobNames().Announce(w.ctx, o, x.object.BlobName("next"), 0, at(309)) },
-		func() error { return s.BlobNames().Discard(w.ctx, o, []string{x.sharedObject.Blob}, at(309)) },
-		func() error { return drop(s.Changes().Append(w.ctx, o, x.changes()...)) },
-		func() error {
-			epoch, err := r.Directory().Members().Epoch(w.ctx, o)
-			return errors.Join(err, drop(r.Usage().Quotas().ReserveAt(w.ctx, epoch, x.lease, 1<<50, quota.Need{Output: 7})))
-		},
-		func() error { return r.Usage().Ledger().Settle(w.ctx, o, ended(x.tenant.lease, 20), x.used) },
+	closed := func(o org.Organisation) (org.Organisation, error) { return o.Close(at(300)), nil }
+	erased := func(u org.User) (org.User, error) { return u.Erased(at(301)), nil }
+	withdrawn, err := x.invitation.Withdrawn(at(304))
+	placed := func(_ int, p task.Placement) (task.Placement, error) { return p, nil }
+	order := func(workspace.Order) (workspace.Order, error) { return workspace.Order{x.inside.ID}, nil }
+	reserve := func() error {
+		epoch, err := d.Members().Epoch(w.ctx, o)
+		return errors.Join(err, drop(r.Usage().Quotas().ReserveAt(w.ctx, epoch, x.lease, 1<<50, quota.Need{Output: 7})))
 	}
-	for i, step := range steps {
-		if err := step(); err != nil {
-			return fmt.Errorf("step %d: %w", i, err)
+	for step, err := range []error{
+		err,
+		drop(d.Organisations().Lock(w.ctx, o)),
+		drop(d.Users().Upsert(w.ctx, x.user, keep)),
+		drop(d.Organisations().Upsert(w.ctx, x.organisation, keep)),
+		drop(d.Organisations().Upsert(w.ctx, x.Organisation, closed)),
+		drop(d.Users().Upsert(w.ctx, x.owner, erased)),
+		d.Members().Put(w.ctx, o, org.Membership{Org: o, User: x.user.ID, Role: org.Owner, JoinedAt: at(302)}),
+		d.Members().Put(w.ctx, o, org.Membership{Org: o, User: x.owner.ID, Role: org.Viewer, JoinedAt: at(303)}),
+		d.Invitations().Put(w.ctx, o, withdrawn),
+		d.Subscriptions().Put(w.ctx, o, someSubscription(o).Restore("OTHER")),
+		k.Teams().Add(w.ctx, o, x.added),
+		k.Workspaces().Add(w.ctx, o, x.inside),
+		drop(k.TeamMembers().Put(w.ctx, o, team.Member{Team: x.added.ID, User: x.owner.ID, JoinedAt: at(305)})),
+		k.TeamMembers().Remove(w.ctx, o, x.team.ID, x.owner.ID),
+		drop(k.Tasks().Add(w.ctx, o, x.task)),
+		k.TaskHistory().Add(w.ctx, o, []task.Change{someChange(x.task), someChange(x.unplaced)}),
+		drop(k.Tasks().Revise(w.ctx, o, x.unplaced.ID, touched)),
+		k.TaskSets().Move(w.ctx, o, []id.Task{x.unplaced.ID}, at(305), placed),
+		k.Tasks().Unassign(w.ctx, o, x.owner.ID, at(306)),
+		k.Workspaces().Remove(w.ctx, o, x.workspace.ID),
+		k.Teams().Remove(w.ctx, o, x.team.ID),
+		k.Orders().Update(w.ctx, o, x.owner.ID, order),
+		j.Inbox().Accept(w.ctx, "identity", x.message, at(307)),
+		j.Audit().Add(w.ctx, someEntry(o, x.user.ID)),
+		drop(j.Replays().Begin(w.ctx, x.replay, at(0))),
+		drop(s.Changes().Lock(w.ctx, o)),
+		s.Objects().Add(w.ctx, o, x.object),
+		s.Objects().Put(w.ctx, o, x.replaced),
+		s.Objects().Remove(w.ctx, o, []id.Object{x.personalObject.ID}),
+		s.BlobNames().Announce(w.ctx, o, x.object.BlobName("next"), 0, at(309)),
+		s.BlobNames().Discard(w.ctx, o, []string{x.sharedObject.Blob}, at(309)),
+		drop(s.Changes().Append(w.ctx, o, x.changes()...)),
+		reserve(),
+		r.Usage().Ledger().Settle(w.ctx, o, ended(x.tenant.lease, 20), x.used),
+	} {
+		if err != nil {
+			return fmt.Errorf("step %d: %w", step, err)
 		}
 	}
 	return nil
@@ -325,7 +307,7 @@ func (x wholeTransaction) wantCommitted(w *fixture) {
 	other := x.replay
 	other.Claim = nextID()
 	resultOf(w.replays().Begin(w.ctx, other, at(1))).is(w, x.replay)
-	wantEqual(w, w.objectsOf(o, nil, object.Filter{}), []object.Object{x.replaced, x.object})
+	wantEqual(w, w.objectsOf(o, object.Filter{}), []object.Object{x.replaced, x.object})
 	numbered := x.changes()
 	for i := range numbered {
 		numbered[i].N = x.personalObject.N + 1 + int64(i)

@@ -314,7 +314,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			wantEqual(w, []object.Head{w.head(tn.ID), w.head(other.ID), w.head(late.ID)}, []object.Head{
 				{Epoch: epoch, N: 8, Floor: 6}, {Epoch: epoch, N: 4, Floor: 4}, {Epoch: epoch, N: 2},
 			})
-			wantEqual(w, w.objectsOf(other.ID, nil, object.Filter{}), []object.Object{other.personalObject, other.sharedObject})
+			wantEqual(w, w.objectsOf(other.ID, object.Filter{}), []object.Object{other.personalObject, other.sharedObject})
 			deletion.N = 8
 			s := w.sinceOf(tn.ID, 6)
 			wantEqual(w, s.Head, w.head(tn.ID))

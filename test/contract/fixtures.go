@@ -355,7 +355,7 @@ func (w *fixture) content(tn tenant) content {
 	c.Unplaced = orZero(w, resultOf(w.historyOf(o, tn.unplaced.ID, id.Position[id.Entry]{}, 0)))
 	c.Audit = resultOf(w.audited(o, audit.Filter{})).must(w)
 	c.Epoch = w.epoch(o)
-	c.Objects = w.objectsOf(o, nil, object.Filter{})
+	c.Objects = w.objectsOf(o, object.Filter{})
 	c.Used = w.used(o)
 	c.Log = w.log(o)
 	c.Head = w.head(o)
@@ -366,10 +366,10 @@ func (w *fixture) content(tn tenant) content {
 	return c
 }
 
-// objectsOf reads a list of objects.
-func (w *fixture) objectsOf(o id.Org, viewer *org.Actor, f object.Filter) (all []object.Object) {
+// objectsOf reads a list of all members' objects.
+func (w *fixture) objectsOf(o id.Org, f object.Filter) (all []object.Object) {
 	w.Helper()
-	w.ok(w.objects().List(w.ctx, o, viewer, f, nil, collect(&all)))
+	w.ok(w.objects().List(w.ctx, o, nil, f, nil, collect(&all)))
 	return all
 }
 

@@ -44,7 +44,7 @@ func entries(ctx context.Context, r ports.Records, o id.Org) (all []audit.Entry,
 	return all, err
 }
 
-// ReadFrom returns a store whose lists are those of From at a new position.
+// ReadFrom returns a store whose methods that From's result has are called on that, each at a new position.
 func ReadFrom(s ports.Store) ports.Store { return fromStore{s} }
 
 type (
@@ -118,15 +118,7 @@ func (l fromLedger) Daily(ctx context.Context, o id.Org, b usage.Breakdown, afte
 	return l.s.from(ctx, func(r ports.Records) error { return r.Usage().Ledger().Daily(ctx, o, b, after, limit, each) })
 }
 
-func (a fromAdoption) Devices(ctx context.Context, first, last release.Day, of release.Target) (all []release.DailyDevices, err error) {
-	err = a.s.from(ctx, func(r ports.Records) error {
-		all, err = r.Deployment().Adoption().Devices(ctx, first, last, of)
-		return err
-	})
-	return all, err
-}
-
-func (a fromAdoption) List(ctx context.Context, first, last release.Day, of release.Target, after release.Tally, limit int) (all []release.Tally, err error) {
+func (a fromAdoption) List(ctx context.Context, first, last release.Day, of release.Target, after release.CheckCount, limit int) (all []release.CheckCount, err error) {
 	err = a.s.from(ctx, func(r ports.Records) error {
 		all, err = r.Deployment().Adoption().List(ctx, first, last, of, after, limit)
 		return err

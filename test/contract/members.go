@@ -158,7 +158,7 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 					f.After, f.Limit = after, limit
 					return w.membersOf(o.ID, f), nil
 				})
-			found.Examined = 4
+			found.ExamineLimit = 4
 			wantEqual(w, w.membersOf(o.ID, found), []org.Profile{ada, percent, greek})
 			found.After, found.Limit = id.Position[id.User]{At: ada.JoinedAt, ID: ada.User}, 2
 			wantEqual(w, w.membersOf(o.ID, found), []org.Profile{percent, greek})
@@ -189,8 +189,8 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 				many[1099], many[1199], many[1299], many[1399], many[1499], many[1599], many[1699], many[1799], many[1899], many[1999],
 			})
 			wantEqual(w, len(w.membersOf(o.ID, org.MemberFilter{Words: words.Of("person")})), len(many))
-			wantEqual(w, w.membersOf(o.ID, org.MemberFilter{Words: words.Of("2000."), Examined: 2001}), many[2000:2001])
-			wantEqual(w, w.membersOf(o.ID, org.MemberFilter{Words: words.Of("2000."), Examined: 2000}), nil)
+			wantEqual(w, w.membersOf(o.ID, org.MemberFilter{Words: words.Of("2000."), ExamineLimit: 2001}), many[2000:2001])
+			wantEqual(w, w.membersOf(o.ID, org.MemberFilter{Words: words.Of("2000."), ExamineLimit: 2000}), nil)
 		},
 		"members are listed by their ids, those of the organisation alone": func(w *fixture) {
 			o, other := w.org(), w.org()

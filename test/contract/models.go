@@ -305,7 +305,7 @@ var scriptedModels = map[string]func(*modelFixture){
 	"a call of a tool that no request can name is a failure": func(a *modelFixture) {
 		for _, name := range []string{"read file", strings.Repeat("x", 65)} {
 			a.play(provider.Text("So"), provider.Call("c1", name, "{}"))
-			a.wantFailure(a.call(), chat.Broken)
+			a.wantFailure(a.call(), chat.OtherFailure)
 			a.wantChunks(textChunk("So"))
 		}
 	},
@@ -389,7 +389,7 @@ var scriptedModels = map[string]func(*modelFixture){
 	"arguments that are no JSON object are a failure": func(a *modelFixture) {
 		for _, args := range []string{`{"path`, `[1]`, `"text"`, `null`, `{} {}`, `{"a":01}`} {
 			a.play(provider.Text("So"), provider.Call("c1", "list", args))
-			a.wantFailure(a.call(), chat.Broken)
+			a.wantFailure(a.call(), chat.OtherFailure)
 			a.wantChunks(textChunk("So"))
 		}
 	},
@@ -468,13 +468,13 @@ var scriptedModels = map[string]func(*modelFixture){
 			{provider.SpendLimit(), chat.RateLimited},
 			{provider.Answer(429, "text/plain", "no"), chat.RateLimited},
 			{provider.Answer(502, "text/html", "<h1>Bad Gateway</h1>"), chat.Network},
-			{provider.Refuse(500, "api_error", "Internal server error"), chat.Broken},
-			{provider.Refuse(401, "authentication_error", "invalid x-api-key"), chat.Broken},
-			{provider.Refuse(400, "invalid_request_error", "prompt is too long"), chat.Broken},
-			{provider.Refuse(404, "not_found_error", "model: gone"), chat.Broken},
-			{provider.Answer(200, "application/json", `{"choices":[]}`), chat.Broken},
-			{provider.Answer(200, "text/html", "<h1>Sign in</h1>"), chat.Broken},
-			{provider.Refuse(307, "moved", "", "Location", "?again"), chat.Broken},
+			{provider.Refuse(500, "api_error", "Internal server error"), chat.OtherFailure},
+			{provider.Refuse(401, "authentication_error", "invalid x-api-key"), chat.OtherFailure},
+			{provider.Refuse(400, "invalid_request_error", "prompt is too long"), chat.OtherFailure},
+			{provider.Refuse(404, "not_found_error", "model: gone"), chat.OtherFailure},
+			{provider.Answer(200, "application/json", `{"choices":[]}`), chat.OtherFailure},
+			{provider.Answer(200, "text/html", "<h1>Sign in</h1>"), chat.OtherFailure},
+			{provider.Refuse(307, "moved", "", "Location", "?again"), chat.OtherFailure},
 		} {
 			a.play(c.step)
 			if reply := a.wantFailure(a.call(), c.kind); reply != (chat.Reply{}) {
@@ -487,7 +487,7 @@ var scriptedModels = map[string]func(*modelFixture){
 		}
 	},
 	"an error in the stream has its kind, after the previous chunks": func(a *modelFixture) {
-		for kind, want := range map[string]chat.FailureKind{"overloaded_error": chat.Overloaded, "rate_limit_error": chat.RateLimited, "api_error": chat.Broken, "whatever": chat.Broken} {
+		for kind, want := range map[string]chat.FailureKind{"overloaded_error": chat.Overloaded, "rate_limit_error": chat.RateLimited, "api_error": chat.OtherFailure, "whatever": chat.OtherFailure} {
 			for _, script := range []provider.Script{
 				{provider.Fail(kind, "It went wrong")},
 				{provider.Text("Hello"), provider.Fail(kind, "It went wrong")},
@@ -542,13 +542,13 @@ var scriptedModels = map[string]func(*modelFixture){
 	"an event that is no JSON is a failure": func(a *modelFixture) {
 		for _, raw := range []string{"data: {\"type\":\n\n", "data: hello\n\n", "data: {}}\n\n", "data: \x00\n\n"} {
 			a.play(provider.Text("Hello"), provider.Raw(raw), provider.Text(" again"))
-			a.wantFailure(a.call(), chat.Broken)
+			a.wantFailure(a.call(), chat.OtherFailure)
 			a.wantChunks(textChunk("Hello"))
 		}
 	},
 	"an unbounded event is a failure": func(a *modelFixture) {
 		a.play(provider.Text("Hello"), provider.Raw("data: "+strings.Repeat("x", 9<<20)), provider.Silence())
-		a.wantFailure(a.call(), chat.Broken)
+		a.wantFailure(a.call(), chat.OtherFailure)
 		a.wantChunks(textChunk("Hello"))
 		a.wantAborted()
 	},
@@ -832,7 +832,7 @@ var searchingModels = map[string]func(*modelFixture){
 	},
 	"the number of pauses is bounded": func(a *modelFixture) {
 		a.play(provider.SetUsage(provider.Usage{Input: 1, Output: 1}), provider.Text("On"), provider.Stop("pause_turn"))
-		reply := a.wantFailure(a.searching(), chat.Broken)
+		reply := a.wantFailure(a.searching(), chat.OtherFailure)
 		if n := int64(len(a.Server.Requests())); n > 20 || reply.Usage.Input != n || reply.Usage.Output != n {
 			a.Fatalf("%+v after %d requests", reply, n)
 		}

@@ -34,9 +34,9 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(w.objects().At(w.ctx, tn.ID, "")).wantNotFound(w)
 			w.ok(w.objects().Remove(w.ctx, tn.ID, []id.Object{unknown.ID, other.sharedObject.ID, other.personalObject.ID}))
 			w.ok(w.objects().Remove(w.ctx, tn.ID, nil))
-			wantEqual(w, w.objectsOf(tn.ID, nil, object.Filter{}), []object.Object{tn.personalObject, tn.sharedObject})
-			wantEqual(w, w.objectsOf(tn.ID, nil, object.Filter{Prefix: string(other.ID)}), nil)
-			wantEqual(w, w.objectsOf(fresh[id.Org](), nil, object.Filter{}), nil)
+			wantEqual(w, w.objectsOf(tn.ID, object.Filter{}), []object.Object{tn.personalObject, tn.sharedObject})
+			wantEqual(w, w.objectsOf(tn.ID, object.Filter{Prefix: string(other.ID)}), nil)
+			wantEqual(w, w.objectsOf(fresh[id.Org](), object.Filter{}), nil)
 			wantEqual(w, w.content(other), untouched)
 		},
 		"an unknown organisation gets no object": func(w *fixture) {
@@ -49,7 +49,7 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 				w.ok(w.add(v))
 				resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).is(w, v)
 				resultOf(w.objects().At(w.ctx, tn.ID, v.StorageKey())).is(w, v)
-				wantEqual(w, w.objectsOf(tn.ID, nil, object.Filter{Prefix: v.StorageKey()}), []object.Object{v})
+				wantEqual(w, w.objectsOf(tn.ID, object.Filter{Prefix: v.StorageKey()}), []object.Object{v})
 			}
 			for name, change := range map[string]func(*object.Object){
 				"empty content":   func(v *object.Object) { v.Content = object.Content{Blob: v.Blob} },
@@ -225,7 +225,7 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 			w.addObjects(all...)
 			kept := all[500]
 			w.ok(w.objects().Remove(w.ctx, tn.ID, slices.DeleteFunc(ids, func(i id.Object) bool { return i == kept.ID })))
-			wantEqual(w, w.objectsOf(tn.ID, nil, object.Filter{}), []object.Object{tn.personalObject, kept, tn.sharedObject})
+			wantEqual(w, w.objectsOf(tn.ID, object.Filter{}), []object.Object{tn.personalObject, kept, tn.sharedObject})
 		},
 		"list calls each with the selected records, in order": objectListProperty,
 		"an error of head or each ends the list and is returned": func(w *fixture) {
@@ -299,7 +299,7 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 				keepsNothing(w, v, w.add, get)
 				keepsNothing(w, v, func(v object.Object) error { return w.objects().Put(w.ctx, tn.ID, v) }, get,
 					func() object.Object { return resultOf(w.objects().At(w.ctx, tn.ID, v.StorageKey())).must(w) },
-					func() object.Object { return w.objectsOf(tn.ID, nil, object.Filter{Prefix: v.StorageKey()})[0] })
+					func() object.Object { return w.objectsOf(tn.ID, object.Filter{Prefix: v.StorageKey()})[0] })
 				ids := []id.Object{v.ID}
 				w.ok(w.objects().Remove(w.ctx, tn.ID, ids))
 				wantEqual(w, ids, []id.Object{v.ID})

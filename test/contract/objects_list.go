@@ -95,7 +95,7 @@ func objectListProperty(w *fixture) {
 				if !others.Selects(v) || viewer != nil && !v.VisibleTo(*viewer) {
 					continue
 				}
-				if examined++; f.HasWords(v) && (len(f.Words) == 0 || f.Examined == 0 || examined <= f.Examined) {
+				if examined++; f.HasWords(v) && (len(f.Words) == 0 || f.ExamineLimit == 0 || examined <= f.ExamineLimit) {
 					want = append(want, v)
 				}
 			}
@@ -197,7 +197,7 @@ func (l objectFixture) filter(t *rapid.T) object.Filter {
 		f.Workspace = rapid.SampledFrom(l.workspaces).Draw(t, "workspace")
 	}
 	if some("unplaced") {
-		f.Unplaced = true
+		f.WithoutWorkspace = true
 	}
 	if some("team") {
 		f.Team = rapid.SampledFrom(l.teams).Draw(t, "team")
@@ -222,7 +222,7 @@ func (l objectFixture) filter(t *rapid.T) object.Filter {
 			f.Words = append(f.Words, words.Of(string(path[from:to]))...)
 		}
 		if some("examined") {
-			f.Examined = rapid.IntRange(1, 100).Draw(t, "examined")
+			f.ExamineLimit = rapid.IntRange(1, 100).Draw(t, "examined")
 		}
 	}
 	if some("after") {

@@ -56,7 +56,7 @@ func putMoves(w *fixture) {
 				w.ok(w.objects().Remove(w.ctx, tn.ID, []id.Object{free.ID}))
 			}
 		}
-		wantEqual(w, w.objectsOf(tn.ID, nil, object.Filter{Prefix: v.StorageKey()}), []object.Object{v})
+		wantEqual(w, w.objectsOf(tn.ID, object.Filter{Prefix: v.StorageKey()}), []object.Object{v})
 	}
 	for _, path := range []string{"c.md", "C.MD", "c.md/d", "shared.md"} {
 		was := w.content(tn)
@@ -118,9 +118,9 @@ func putMovesMany(w *fixture) {
 	w.ok(move(func(i int) string { return vs[(i+1)%many].Path })) // each takes the path of another one
 	slices.SortFunc(vs, byStorageKey)
 	folder := strings.TrimSuffix(vs[0].StorageKey(), vs[0].Path)
-	wantEqual(w, w.objectsOf(tn.ID, nil, object.Filter{Prefix: folder + "to/"}), vs)
-	wantEqual(w, w.objectsOf(tn.ID, nil, object.Filter{Folder: object.Fold(folder + "TO"), Limit: many + 1}), w.objectsOf(tn.ID, nil, object.Filter{Folder: object.Fold(folder + "to")}))
-	wantEqual(w, w.objectsOf(tn.ID, nil, object.Filter{Folder: object.Fold(folder + "from")}), nil)
+	wantEqual(w, w.objectsOf(tn.ID, object.Filter{Prefix: folder + "to/"}), vs)
+	wantEqual(w, w.objectsOf(tn.ID, object.Filter{Folder: object.Fold(folder + "TO"), Limit: many + 1}), w.objectsOf(tn.ID, object.Filter{Folder: object.Fold(folder + "to")}))
+	wantEqual(w, w.objectsOf(tn.ID, object.Filter{Folder: object.Fold(folder + "from")}), nil)
 	wantEqual(w, w.used(tn.ID), used)
 }
 

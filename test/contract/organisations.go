@@ -193,7 +193,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			last := orgs[3]
 			search := func(f org.Filter) outcome[[]org.Organisation] {
-				f.After, f.Examined = start, 2
+				f.After, f.ExamineLimit = start, 2
 				return resultOf(w.organisations().List(w.ctx, f))
 			}
 			search(org.Filter{Search: "engines"}).is(w, orgs[:2])
@@ -201,7 +201,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 			search(org.Filter{Search: strings.ToUpper(string(last.ID))}).is(w, []org.Organisation{last})
 			search(org.Filter{Search: string(last.ID), Limit: 1}).is(w, []org.Organisation{last})
 			search(org.Filter{Search: "engines", IDs: []id.Org{orgs[0].ID, orgs[2].ID, last.ID}}).is(w, []org.Organisation{orgs[0], orgs[2]})
-			resultOf(w.organisations().List(w.ctx, org.Filter{After: orgs[1].ID, Search: "engines", Examined: 2})).is(w, orgs[2:])
+			resultOf(w.organisations().List(w.ctx, org.Filter{After: orgs[1].ID, Search: "engines", ExamineLimit: 2})).is(w, orgs[2:])
 		},
 		"list selects those closed at a time or before and not erased": func(w *fixture) {
 			start, open := fresh[id.Org](), w.org()

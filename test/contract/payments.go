@@ -204,7 +204,7 @@ func Billing(t *testing.T, open func(t *testing.T) PaymentProvider) {
 			for _, p := range []plan.Plan{plan.Standard, plan.Premium} {
 				of := w.subscribed(p)
 				r := w.subscription(of)
-				w.is(r, p, plan.IsActive, false)
+				w.is(r, p, plan.RemoteStatusActive, false)
 				if r.ID != of || r.PeriodStart == nil || r.PeriodEnd == nil || !r.PeriodStart.Before(*r.PeriodEnd) || !r.HasPaymentMethod || r.Seats == nil || *r.Seats != 1 {
 					w.Fatalf("the subscription is %+v", r)
 				}
@@ -222,15 +222,15 @@ func Billing(t *testing.T, open func(t *testing.T) PaymentProvider) {
 		"a payment that fails leaves a subscription past due": func(w *paymentFixture) {
 			of := w.subscribed(plan.Standard)
 			w.ok(w.Fail(of))
-			w.is(w.subscription(of), plan.Standard, plan.IsPastDue, false)
+			w.is(w.subscription(of), plan.Standard, plan.RemoteStatusPastDue, false)
 		},
 		"a change of plan keeps the subscription, and can be repeated": func(w *paymentFixture) {
 			of, other := w.subscribed(plan.Standard), w.subscribed(plan.Standard)
 			for _, p := range []plan.Plan{plan.Premium, plan.Premium, plan.Standard, plan.Standard, plan.Premium} {
 				w.ok(w.Billing.Change(w.ctx, of, p))
-				w.is(w.subscription(of), p, plan.IsActive, false)
+				w.is(w.subscription(of), p, plan.RemoteStatusActive, false)
 			}
-			w.is(w.subscription(other), plan.Standard, plan.IsActive, false)
+			w.is(w.subscription(other), plan.Standard, plan.RemoteStatusActive, false)
 		},
 		"a change of plan that is not paid changes nothing": func(w *paymentFixture) {
 			of := w.subscribed(plan.Standard)
@@ -245,7 +245,7 @@ func Billing(t *testing.T, open func(t *testing.T) PaymentProvider) {
 			for range 2 {
 				w.ok(w.Billing.Cancel(w.ctx, of, false))
 				r := w.subscription(of)
-				w.is(r, plan.Standard, plan.IsActive, true)
+				w.is(r, plan.Standard, plan.RemoteStatusActive, true)
 				wantEqual(w.fixture, r.PeriodEnd, end)
 			}
 		},
@@ -254,7 +254,7 @@ func Billing(t *testing.T, open func(t *testing.T) PaymentProvider) {
 			for _, p := range []plan.Plan{plan.Premium, plan.Premium} {
 				w.ok(w.Billing.Cancel(w.ctx, of, false))
 				w.ok(w.Billing.Change(w.ctx, of, p))
-				w.is(w.subscription(of), p, plan.IsActive, false)
+				w.is(w.subscription(of), p, plan.RemoteStatusActive, false)
 			}
 		},
 		"an immediate cancellation is final, and can be repeated": func(w *paymentFixture) {
@@ -267,12 +267,12 @@ func Billing(t *testing.T, open func(t *testing.T) PaymentProvider) {
 				w.ok(before(of))
 				for _, atOnce := range []bool{true, true, false} {
 					err := w.Billing.Cancel(w.ctx, of, atOnce)
-					if r := w.subscription(of); err != nil || r.ID != of || r.Status != plan.IsCanceled || r.Live() {
+					if r := w.subscription(of); err != nil || r.ID != of || r.Status != plan.RemoteStatusCanceled || r.Live() {
 						w.Fatalf("%s: %+v, %v", name, r, err)
 					}
 				}
 				w.wantNotFound(w.Billing.Change(w.ctx, of, plan.Standard))
-				w.is(w.subscription(of), plan.Premium, plan.IsCanceled, false)
+				w.is(w.subscription(of), plan.Premium, plan.RemoteStatusCanceled, false)
 			}
 		},
 		"concurrent equal requests have one effect": func(w *paymentFixture) {
@@ -283,9 +283,9 @@ func Billing(t *testing.T, open func(t *testing.T) PaymentProvider) {
 				status plan.RemoteStatus
 				ends   bool
 			}{
-				{func() error { return w.Billing.Change(w.ctx, of, plan.Premium) }, plan.Premium, plan.IsActive, false},
-				{func() error { return w.Billing.Cancel(w.ctx, of, false) }, plan.Premium, plan.IsActive, true},
-				{func() error { return w.Billing.Cancel(w.ctx, of, true) }, plan.Premium, plan.IsCanceled, false},
+				{func() error { return w.Billing.Change(w.ctx, of, plan.Premium) }, plan.Premium, plan.RemoteStatusActive, false},
+				{func() error { return w.Billing.Cancel(w.ctx, of, false) }, plan.Premium, plan.RemoteStatusActive, true},
+				{func() error { return w.Billing.Cancel(w.ctx, of, true) }, plan.Premium, plan.RemoteStatusCanceled, false},
 			} {
 				w.allOK(concurrently(8, func(int) error { return step.do() }))
 				w.is(w.subscription(of), step.p, step.status, step.ends)

@@ -380,8 +380,8 @@ var nextDay = func() func() release.Day {
 }()
 
 // tally is a count of a day.
-func tally(d release.Day, p release.Platform, a release.Arch, c release.Channel, version string, checks, offered int64) release.Tally {
-	return release.Tally{Day: d, Target: release.Target{Platform: p, Arch: a, Channel: c}, Version: version, Checks: checks, Offered: offered}
+func tally(d release.Day, p release.Platform, a release.Arch, c release.Channel, version string, checks, offered int64) release.CheckCount {
+	return release.CheckCount{Day: d, Target: release.Target{Platform: p, Arch: a, Channel: c}, Version: version, Checks: checks, Offered: offered}
 }
 
 // Adoption is the suite of ports.Adoption.
@@ -390,19 +390,19 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
 		"counts are summed, also within one call": func(w *fixture) {
 			d := nextDay()
-			one := func(checks, offered int64) release.Tally {
+			one := func(checks, offered int64) release.CheckCount {
 				return tally(d, release.Darwin, release.X64, release.Stable, "1.2.3-beta.1", checks, offered)
 			}
-			other := tally(d, release.Darwin, release.X64, release.Stable, release.Other, 1<<40, 0)
+			other := tally(d, release.Darwin, release.X64, release.Stable, release.OtherVersions, 1<<40, 0)
 			w.ok(w.adoption().Add(w.ctx, nil))
-			w.ok(w.adoption().Add(w.ctx, []release.Tally{one(3, 1)}))
-			resultOf(w.adoption().List(w.ctx, d, d, anywhere, release.Tally{}, 0)).is(w, []release.Tally{one(3, 1)})
-			w.ok(w.adoption().Add(w.ctx, []release.Tally{one(10, 0), other, one(100, 7), one(0, 0)}))
-			resultOf(w.adoption().List(w.ctx, d, d, anywhere, release.Tally{}, 0)).is(w, []release.Tally{one(113, 8), other})
+			w.ok(w.adoption().Add(w.ctx, []release.CheckCount{one(3, 1)}))
+			resultOf(w.adoption().List(w.ctx, d, d, anywhere, release.CheckCount{}, 0)).is(w, []release.CheckCount{one(3, 1)})
+			w.ok(w.adoption().Add(w.ctx, []release.CheckCount{one(10, 0), other, one(100, 7), one(0, 0)}))
+			resultOf(w.adoption().List(w.ctx, d, d, anywhere, release.CheckCount{}, 0)).is(w, []release.CheckCount{one(113, 8), other})
 		},
 		"the list is ordered, and restricted to the days and the target": func(w *fixture) {
 			before, first, last, after := nextDay(), nextDay(), nextDay(), nextDay()
-			all := []release.Tally{
+			all := []release.CheckCount{
 				tally(first, release.Darwin, release.ARM64, release.Beta, "1.0.0", 1, 1),
 				tally(first, release.Darwin, release.ARM64, release.Beta, "1.0.0-rc.1", 2, 1),
 				tally(first, release.Darwin, release.ARM64, release.Stable, "10.0.0", 3, 1),
@@ -412,9 +412,9 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 				tally(first, release.Darwin, release.X64, release.Beta, "1.0.0", 7, 1),
 				tally(first, release.Linux, release.ARM64, release.Beta, "1.0.0", 8, 1),
 				tally(last, release.Darwin, release.ARM64, release.Beta, "1.0.0", 9, 1),
-				tally(last, release.Win32, release.Universal, release.Canary, release.Other, 10, 1),
+				tally(last, release.Win32, release.Universal, release.Canary, release.OtherVersions, 10, 1),
 			}
-			outside := []release.Tally{
+			outside := []release.CheckCount{
 				tally(before, release.Darwin, release.ARM64, release.Beta, "1.0.0", 1, 1),
 				tally(after, release.Darwin, release.ARM64, release.Beta, "1.0.0", 1, 1),
 			}
@@ -426,28 +426,28 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 				{Platform: release.Darwin, Channel: release.Beta}, {Arch: release.Universal, Channel: release.Canary},
 				{Platform: release.Darwin, Arch: release.ARM64, Channel: release.Stable}, {Platform: release.Linux, Arch: release.X64},
 			} {
-				var want []release.Tally
+				var want []release.CheckCount
 				for _, t := range all {
 					if (of.Platform == "" || t.Platform == of.Platform) && (of.Arch == "" || t.Arch == of.Arch) && (of.Channel == "" || t.Channel == of.Channel) {
 						want = append(want, t)
 					}
 				}
-				resultOf(w.adoption().List(w.ctx, first, last, of, release.Tally{}, 0)).is(w, want)
-				for i, after := range append(want, release.Tally{Day: first}) {
+				resultOf(w.adoption().List(w.ctx, first, last, of, release.CheckCount{}, 0)).is(w, want)
+				for i, after := range append(want, release.CheckCount{Day: first}) {
 					left := want[(i+1)%(len(want)+1):]
 					resultOf(w.adoption().List(w.ctx, first, last, of, after, 0)).is(w, left)
 					resultOf(w.adoption().List(w.ctx, first, last, of, after, 2)).is(w, left[:min(2, len(left))])
 				}
 			}
-			resultOf(w.adoption().List(w.ctx, last, last, anywhere, release.Tally{}, 0)).is(w, all[8:])
-			resultOf(w.adoption().List(w.ctx, last, first, anywhere, release.Tally{}, 0)).is(w, nil)
+			resultOf(w.adoption().List(w.ctx, last, last, anywhere, release.CheckCount{}, 0)).is(w, all[8:])
+			resultOf(w.adoption().List(w.ctx, last, first, anywhere, release.CheckCount{}, 0)).is(w, nil)
 		},
 		"concurrent counts are all added, in any order": func(w *fixture) {
 			d, e := nextDay(), nextDay()
-			all := []release.Tally{
+			all := []release.CheckCount{
 				tally(d, release.Darwin, release.ARM64, release.Stable, "1.0.0", 1, 0), tally(d, release.Darwin, release.X64, release.Stable, "1.0.0", 2, 1),
 				tally(d, release.Linux, release.X64, release.Stable, "1.0.0", 3, 2), tally(d, release.Linux, release.X64, release.Stable, "1.1.0", 4, 3),
-				tally(e, release.Darwin, release.ARM64, release.Stable, "1.0.0", 5, 4), tally(e, release.Win32, release.X64, release.Canary, release.Other, 6, 5),
+				tally(e, release.Darwin, release.ARM64, release.Stable, "1.0.0", 5, 4), tally(e, release.Win32, release.X64, release.Canary, release.OtherVersions, 6, 5),
 			}
 			const calls = 4 * concurrent
 			w.allOK(concurrently(calls, func(i int) error {
@@ -463,29 +463,29 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 				want[i].Checks *= calls
 				want[i].Offered *= calls
 			}
-			resultOf(w.adoption().List(w.ctx, d, e, anywhere, release.Tally{}, 0)).is(w, want)
+			resultOf(w.adoption().List(w.ctx, d, e, anywhere, release.CheckCount{}, 0)).is(w, want)
 		},
 		"a transaction sees its own counts, and a rollback undoes them": func(w *fixture) {
 			d := nextDay()
 			t := tally(d, release.Darwin, release.ARM64, release.Stable, "1.0.0", 1, 1)
-			w.ok(w.adoption().Add(w.ctx, []release.Tally{t}))
+			w.ok(w.adoption().Add(w.ctx, []release.CheckCount{t}))
 			more, twice := tally(d, release.Linux, release.X64, release.Stable, "1.0.0", 5, 5), t
 			twice.Checks, twice.Offered = 2, 2
-			undone(w, func(in *fixture) { in.ok(in.adoption().Add(w.ctx, []release.Tally{t, more})) },
-				func(in *fixture) []release.Tally {
-					return resultOf(in.adoption().List(w.ctx, d, d, anywhere, release.Tally{}, 0)).must(in)
-				}, []release.Tally{twice, more})
+			undone(w, func(in *fixture) { in.ok(in.adoption().Add(w.ctx, []release.CheckCount{t, more})) },
+				func(in *fixture) []release.CheckCount {
+					return resultOf(in.adoption().List(w.ctx, d, d, anywhere, release.CheckCount{}, 0)).must(in)
+				}, []release.CheckCount{twice, more})
 		},
 		"a day's counts can be many": func(w *fixture) {
 			d := nextDay()
-			var all []release.Tally
+			var all []release.CheckCount
 			for i := range 1000 {
-				all = append(all, tally(d, release.Darwin, release.ARM64, release.Stable, release.Other+strings.Repeat("x", i%3)+nextID(), int64(i), 1))
+				all = append(all, tally(d, release.Darwin, release.ARM64, release.Stable, release.OtherVersions+strings.Repeat("x", i%3)+nextID(), int64(i), 1))
 			}
 			w.ok(w.adoption().Add(w.ctx, all))
 			w.ok(w.adoption().Add(w.ctx, all))
 			var checks int64
-			got := resultOf(w.adoption().List(w.ctx, d, d, anywhere, release.Tally{}, 0)).must(w)
+			got := resultOf(w.adoption().List(w.ctx, d, d, anywhere, release.CheckCount{}, 0)).must(w)
 			for _, t := range got {
 				checks += t.Checks
 			}
@@ -536,18 +536,18 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 			later := nextDay()
 			w.ok(w.adoption().Prune(w.ctx, "2000-01-03"))
 			for _, d := range append(days, later) {
-				w.ok(w.adoption().Add(w.ctx, []release.Tally{tally(d, release.Darwin, release.X64, release.Stable, "1.0.0", 1, 0)}))
+				w.ok(w.adoption().Add(w.ctx, []release.CheckCount{tally(d, release.Darwin, release.X64, release.Stable, "1.0.0", 1, 0)}))
 			}
 			w.ok(w.adoption().AddDevices(w.ctx, []release.DailyDevices{{Day: days[1]}, {Day: days[2]}}))
 			w.ok(w.adoption().Prune(w.ctx, days[2]))
 			resultOf(w.adoption().Devices(w.ctx, days[0], days[3], anywhere)).is(w, []release.DailyDevices{{Day: days[2]}})
-			got := resultOf(w.adoption().List(w.ctx, "0001-01-01", "2000-12-31", anywhere, release.Tally{}, 0)).must(w)
+			got := resultOf(w.adoption().List(w.ctx, "0001-01-01", "2000-12-31", anywhere, release.CheckCount{}, 0)).must(w)
 			var left []release.Day
 			for _, t := range got {
 				left = append(left, t.Day)
 			}
 			wantEqual(w, left, days[2:])
-			wantEqual(w, len(resultOf(w.adoption().List(w.ctx, later, later, anywhere, release.Tally{}, 0)).must(w)), 1)
+			wantEqual(w, len(resultOf(w.adoption().List(w.ctx, later, later, anywhere, release.CheckCount{}, 0)).must(w)), 1)
 		},
 	}.run(t, open)
 }

@@ -36,20 +36,20 @@ func Snapshots(t *testing.T, open func(t *testing.T) Opened) {
 			for _, v := range c.Workspaces {
 				want = append(want, archive.Record{Workspace: &v})
 			}
-			want = append(want, archive.Record{Order: &archive.Order{User: tn.owner.ID, Workspaces: c.Order}})
+			want = append(want, archive.Record{WorkspaceOrder: &archive.WorkspaceOrder{User: tn.owner.ID, Workspaces: c.Order}})
 			want = append(want, archive.Record{Task: &tn.inside}, archive.Record{Task: &tn.unplaced})
 			for _, v := range c.Inside {
-				want = append(want, archive.Record{Change: &archive.Change{Change: v, Workspace: &tn.workspace.ID}})
+				want = append(want, archive.Record{TaskChange: &archive.TaskChange{Change: v, Workspace: &tn.workspace.ID}})
 			}
 			for _, v := range c.Unplaced {
-				want = append(want, archive.Record{Change: &archive.Change{Change: v}})
+				want = append(want, archive.Record{TaskChange: &archive.TaskChange{Change: v}})
 			}
 			want = append(want, archive.Record{Connector: &i})
 			for _, v := range c.Entries {
 				want = append(want, archive.Record{Usage: &v})
 			}
 			for _, v := range c.Audit {
-				want = append(want, archive.Record{Entry: &v})
+				want = append(want, archive.Record{AuditEntry: &v})
 			}
 			for _, v := range c.Objects {
 				want = append(want, archive.Record{Object: &v})

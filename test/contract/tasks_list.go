@@ -45,7 +45,7 @@ func listProperty(w *fixture) {
 			examined := 0
 			for _, v := range slices.SortedFunc(slices.Values(b.tasks), f.Compare) {
 				if others.Selects(v, actor) {
-					if examined++; f.Selects(v, actor) && (len(f.Words) == 0 || f.Examined == 0 || examined <= f.Examined) {
+					if examined++; f.Selects(v, actor) && (len(f.Words) == 0 || f.ExamineLimit == 0 || examined <= f.ExamineLimit) {
 						want = append(want, v)
 					}
 				}
@@ -203,7 +203,7 @@ func (b taskFixture) filter(t *rapid.T) task.Filter {
 	if some("words") {
 		f.Words = words.Of(rapid.SampledFrom([]string{"x", "X", "ångström", "ÄNG x", "xς", "%", "_ '", `\`, "strasse", "ß", "none has this", "\x00"}).Draw(t, "words"))
 		if some("examined") {
-			f.Examined = rapid.IntRange(1, 50).Draw(t, "examined")
+			f.ExamineLimit = rapid.IntRange(1, 50).Draw(t, "examined")
 		}
 	}
 	if some("limit") {

@@ -35,7 +35,7 @@ func UsedStorage(t *testing.T, open func(t *testing.T) Opened) {
 		"usage follows every sequence of writes, in transactions and after them": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			places, epoch, before := w.places(tn), w.epoch(tn.ID), w.used(other.ID)
-			there := w.objectsOf(tn.ID, nil, object.Filter{})
+			there := w.objectsOf(tn.ID, object.Filter{})
 			random := rand.New(rand.NewPCG(1, 2))
 			resized := func(v object.Object) object.Object {
 				return v.WithContent(object.Content{Blob: v.BlobName(nextID()), Size: random.Int64N(1000)}, tn.owner.ID, at(80))
@@ -181,6 +181,6 @@ func usageOf(all []object.Object) (u object.Usage) {
 func (w *fixture) used(o id.Org) object.Usage {
 	w.Helper()
 	used := resultOf(w.store.Storage().Used(w.ctx, []id.Org{o})).must(w)[o]
-	wantEqual(w, used, usageOf(w.objectsOf(o, nil, object.Filter{})))
+	wantEqual(w, used, usageOf(w.objectsOf(o, object.Filter{})))
 	return used
 }

@@ -26,7 +26,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			tn := w.tenant()
 			for i, p := range w.places(tn) {
 				v := someObject(tn.ID, p, fmt.Sprintf("Ünï 日本 🦉/%d.md", i), tn.owner.ID)
-				var want []object.Earlier
+				var want []object.EarlierVersion
 				for n := range int64(4) {
 					v = v.WithContent(object.Content{Blob: v.BlobName(nextID()), Size: n, Checksum: v.Checksum, Text: n%2 == 0}, tn.owner.ID, at(80+int(n)))
 					e := keepTen.Ended(v, []id.User{tn.owner.ID, ""}[n%2], at(90+int(n)), n == 3)
@@ -35,14 +35,14 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				slices.Reverse(want)
 				wantEqual(w, w.versionsOf(tn.ID, v.ID), want)
-				pages(w, want, func(e object.Earlier) int64 { return e.Version }, func(before int64, limit int) (all []object.Earlier, err error) {
+				pages(w, want, func(e object.EarlierVersion) int64 { return e.Version }, func(before int64, limit int) (all []object.EarlierVersion, err error) {
 					if before == 0 {
 						before = math.MaxInt64
 					}
 					err = w.versions().List(w.ctx, tn.ID, v.ID, before, limit, collect(&all))
 					return all, err
 				})
-				wantStop(w, func(each func(object.Earlier) error) error {
+				wantStop(w, func(each func(object.EarlierVersion) error) error {
 					return w.versions().List(w.ctx, tn.ID, v.ID, math.MaxInt64, 0, each)
 				})
 			}
@@ -56,7 +56,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(w.versions().Take(w.ctx, tn.ID, theirs.ID, theirs.Version)).wantNotFound(w)
 			resultOf(w.versions().Discard(w.ctx, tn.ID, []id.Object{theirs.ID}, 0, 100, at(99))).is(w, 0)
 			resultOf(w.versions().Discard(w.ctx, tn.ID, nil, math.MaxInt64, 100, at(99))).is(w, 0)
-			wantEqual(w, w.versionsOf(other.ID, theirs.ID), []object.Earlier{theirs})
+			wantEqual(w, w.versionsOf(other.ID, theirs.ID), []object.EarlierVersion{theirs})
 		},
 		"of an unknown object or organisation there is no version": func(w *fixture) {
 			o, unknown := w.org().ID, fresh[id.Org]()
@@ -74,15 +74,15 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			tn := w.tenant()
 			three := object.Retention{Days: 1, Versions: 3}
 			beside := w.deleted(tn.personalObject, 5)
-			var kept []object.Earlier
+			var kept []object.EarlierVersion
 			for n := range 6 {
 				v := tn.sharedObject
 				v.Version, v.Blob, v.Size = int64(n*n+1), v.BlobName(nextID()), 10 // moves take numbers as well
 				kept = append(kept, three.Ended(v, tn.owner.ID, at(100+n), false))
 				w.ok(w.versions().Keep(w.ctx, tn.ID, three, kept[n]))
 			}
-			wantEqual(w, w.versionsOf(tn.ID, tn.sharedObject.ID), []object.Earlier{kept[5], kept[4], kept[3]})
-			wantEqual(w, w.versionsOf(tn.ID, beside.ID), []object.Earlier{beside})
+			wantEqual(w, w.versionsOf(tn.ID, tn.sharedObject.ID), []object.EarlierVersion{kept[5], kept[4], kept[3]})
+			wantEqual(w, w.versionsOf(tn.ID, beside.ID), []object.EarlierVersion{beside})
 			for n, b := range w.due(tn.ID) {
 				wantEqual(w, b.At, at(103+n))
 			}
@@ -98,7 +98,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 				objects = append(objects, someObject(tn.ID, blobCases, "x", tn.owner.ID))
 			}
 			for n := range 3 {
-				var ended []object.Earlier
+				var ended []object.EarlierVersion
 				for i := range objects {
 					objects[i].Version, objects[i].Size, objects[i].Blob = int64(n+1), 1, objects[i].BlobName(nextID())
 					ended = append(ended, two.Ended(objects[i], "", at(100+n), n == 2 && i%2 == 0))
@@ -117,7 +117,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"deleted lists the last versions of deleted objects as lists of objects do": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
-			var want []object.Earlier
+			var want []object.EarlierVersion
 			for i, p := range w.places(tn) {
 				for range 3 { // with the same path
 					v := someObject(tn.ID, p, fmt.Sprintf("%d.md", i%2), tn.owner.ID)
@@ -129,18 +129,18 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 				}
 			}
 			w.deleted(other.sharedObject, 1)
-			slices.SortFunc(want, func(a, b object.Earlier) int { return strings.Compare(a.DeletedKey(), b.DeletedKey()) })
-			pages(w, want, object.Earlier.DeletedKey, func(after string, limit int) (all []object.Earlier, err error) {
+			slices.SortFunc(want, func(a, b object.EarlierVersion) int { return strings.Compare(a.DeletedKey(), b.DeletedKey()) })
+			pages(w, want, object.EarlierVersion.DeletedKey, func(after string, limit int) (all []object.EarlierVersion, err error) {
 				err = w.versions().Deleted(w.ctx, tn.ID, nil, object.Filter{After: after, Limit: limit}, collect(&all))
 				return all, err
 			})
 			own, shared := org.Actor{Org: tn.ID, User: tn.owner.ID, Role: org.Owner}, seeing(org.Actor{Org: tn.ID, User: tn.removed.ID, Role: org.Member}, []id.Team{tn.team.ID}, nil)
 			for _, viewer := range []*org.Actor{nil, &own, &shared} {
 				for _, f := range []object.Filter{
-					{}, {Kind: object.Template}, {Scope: object.Personal}, {Workspace: tn.workspace.ID}, {Unplaced: true}, {Team: tn.team.ID}, {Owner: tn.owner.ID},
+					{}, {Kind: object.Template}, {Scope: object.Personal}, {Workspace: tn.workspace.ID}, {WithoutWorkspace: true}, {Team: tn.team.ID}, {Owner: tn.owner.ID},
 					{Prefix: want[4].StorageKey()}, {Kind: "NONE"}, {Scope: object.Shared, Limit: 4},
 				} {
-					var selected []object.Earlier
+					var selected []object.EarlierVersion
 					for _, v := range want {
 						if f.Selects(v.Object) && (viewer == nil || v.VisibleTo(*viewer)) && (f.Limit == 0 || len(selected) < f.Limit) {
 							selected = append(selected, v)
@@ -149,7 +149,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 					wantEqual(w, w.deletedOf(tn.ID, viewer, f), selected)
 				}
 			}
-			wantStop(w, func(each func(object.Earlier) error) error {
+			wantStop(w, func(each func(object.EarlierVersion) error) error {
 				return w.versions().Deleted(w.ctx, tn.ID, nil, object.Filter{}, each)
 			})
 		},
@@ -168,7 +168,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			last := brief.Ended(v, "", at(101), true)
 			w.keep(last)
 			long.ExpiresAt = last.ExpiresAt
-			wantEqual(w, w.versionsOf(tn.ID, v.ID), []object.Earlier{last, soon, long})
+			wantEqual(w, w.versionsOf(tn.ID, v.ID), []object.EarlierVersion{last, soon, long})
 		},
 		"a version is taken with its blob, and once": func(w *fixture) {
 			tn := w.tenant()
@@ -185,14 +185,14 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				return err
 			}), fault.NotFound)
-			wantEqual(w, w.versionsOf(tn.ID, first.ID), []object.Earlier{first})
-			wantEqual(w, w.deletedOf(tn.ID, nil, object.Filter{}), []object.Earlier{first})
+			wantEqual(w, w.versionsOf(tn.ID, first.ID), []object.EarlierVersion{first})
+			wantEqual(w, w.deletedOf(tn.ID, nil, object.Filter{}), []object.EarlierVersion{first})
 			w.known(map[string]bool{first.Blob: true, second.Blob: false})
 			wantEqual(w, w.usedBy(tn.ID)[object.Versions], 4)
 		},
 		"versions of objects are discarded up to a limit": func(w *fixture) {
 			tn := w.tenant()
-			var all []object.Earlier
+			var all []object.EarlierVersion
 			for n := range 5 {
 				v := someObject(tn.ID, blobCases, "x", tn.owner.ID)
 				v.Size = 1
@@ -203,20 +203,20 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(w.versions().Discard(w.ctx, tn.ID, of, 0, 2, at(200))).is(w, 2)
 			resultOf(w.versions().Discard(w.ctx, tn.ID, of, 0, 2, at(201))).is(w, 1)
 			resultOf(w.versions().Discard(w.ctx, tn.ID, of, 0, 2, at(202))).is(w, 0)
-			wantEqual(w, w.deletedOf(tn.ID, nil, object.Filter{}), []object.Earlier{all[2], all[4]})
+			wantEqual(w, w.deletedOf(tn.ID, nil, object.Filter{}), []object.EarlierVersion{all[2], all[4]})
 			wantEqual(w, len(w.due(tn.ID)), 3)
 			wantEqual(w, w.usedBy(tn.ID)[object.Versions], 2)
 		},
 		"those that expire first are discarded until their sizes suffice": func(w *fixture) {
 			tn := w.tenant()
-			var all []object.Earlier
+			var all []object.EarlierVersion
 			for n := range 6 {
 				v := someObject(tn.ID, blobCases, "x", tn.owner.ID)
 				v.Size = 10
 				all = append(all, keepTen.Ended(v, "", at(100+(n*5)%6), true)) // not in the order of their times
 				w.keep(all[n])
 			}
-			slices.SortFunc(all, func(a, b object.Earlier) int { return a.ExpiresAt.Compare(b.ExpiresAt) })
+			slices.SortFunc(all, func(a, b object.EarlierVersion) int { return a.ExpiresAt.Compare(b.ExpiresAt) })
 			left := func(n int) {
 				w.Helper()
 				wantEqual(w, w.usedBy(tn.ID)[object.Versions], int64(10*(len(all)-n)))
@@ -234,7 +234,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"versions expire at their time, of all organisations": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
-			expiring := func(tn tenant, ms int) object.Earlier {
+			expiring := func(tn tenant, ms int) object.EarlierVersion {
 				v := someObject(tn.ID, blobCases, "x", tn.owner.ID)
 				v.Size = 1
 				e := keepTen.Ended(v, "", longAgo(ms), true)
@@ -246,7 +246,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.versions().Expire(w.ctx, longAgo(100)))
 			wantEqual(w, w.versionsOf(tn.ID, due.ID), nil)
 			wantEqual(w, w.versionsOf(other.ID, theirs.ID), nil)
-			wantEqual(w, w.versionsOf(tn.ID, later.ID), []object.Earlier{later})
+			wantEqual(w, w.versionsOf(tn.ID, later.ID), []object.EarlierVersion{later})
 			wantEqual(w, w.due(tn.ID), []object.Blob{{Org: tn.ID, Name: due.Blob, Discarded: true, At: w.due(tn.ID)[0].At}})
 			wantEqual(w, w.usedBy(tn.ID)[object.Versions], 1)
 			w.ok(w.versions().Expire(w.ctx, longAgo(100)))
@@ -300,17 +300,17 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			})
 			wantEqual(w, w.usedBy(tn.ID), was)
 			wantEqual(w, w.due(tn.ID), names)
-			wantEqual(w, w.versionsOf(tn.ID, v.ID), []object.Earlier{v})
+			wantEqual(w, w.versionsOf(tn.ID, v.ID), []object.EarlierVersion{v})
 			w.rolledBack(func(r ports.Records) error {
 				return drop(r.Storage().Versions().Discard(w.ctx, tn.ID, nil, 1, 1, at(9)))
 			})
-			wantEqual(w, w.deletedOf(tn.ID, nil, object.Filter{}), []object.Earlier{v})
+			wantEqual(w, w.deletedOf(tn.ID, nil, object.Filter{}), []object.EarlierVersion{v})
 		},
 		"replace keeps the previous content": func(w *fixture) {
 			tn := w.tenant()
 			epoch, two := w.epoch(tn.ID), object.Retention{Days: 3, Versions: 2}
 			for _, v := range []object.Object{tn.sharedObject, tn.personalObject} {
-				var kept []object.Earlier
+				var kept []object.EarlierVersion
 				sum := w.usedBy(tn.ID)
 				for n := range 4 {
 					c := w.successor(v)
@@ -321,7 +321,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 					c.N = resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, v.Content, c, plan.Unlimited, two)).must(w).N
 					c.Object.N = c.N
 					resultOf(w.changes().List(w.ctx, tn.ID, c.N-1, 10)).is(w, []object.Change{c})
-					kept = append([]object.Earlier{two.Ended(v, c.By, c.At, false)}, kept...)
+					kept = append([]object.EarlierVersion{two.Ended(v, c.By, c.At, false)}, kept...)
 					sum[v.Class()] += c.Object.Size - v.Size
 					sum[object.Versions] += v.Size
 					if len(kept) > 2 {
@@ -367,7 +367,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			c := made[w.wantOneSuccess(concurrently(concurrent, func(i int) error {
 				return drop(w.store.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, made[i], plan.Unlimited, keepTen))
 			}), fault.Conflict)]
-			wantEqual(w, w.versionsOf(tn.ID, tn.sharedObject.ID), []object.Earlier{keepTen.Ended(tn.sharedObject, c.By, c.At, false)})
+			wantEqual(w, w.versionsOf(tn.ID, tn.sharedObject.ID), []object.EarlierVersion{keepTen.Ended(tn.sharedObject, c.By, c.At, false)})
 			c.N, c.Object.N = 3, 3
 			wantEqual(w, w.log(tn.ID)[2:], []object.Change{c})
 			resultOf(w.objects().Get(w.ctx, tn.ID, tn.sharedObject.ID)).is(w, c.Object)
@@ -406,13 +406,13 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 }
 
 // keep keeps a version.
-func (w *fixture) keep(v object.Earlier) {
+func (w *fixture) keep(v object.EarlierVersion) {
 	w.Helper()
 	w.ok(w.versions().Keep(w.ctx, v.Org, keepTen, v))
 }
 
 // deleted keeps what an object of the size was as the last version of a deleted one.
-func (w *fixture) deleted(v object.Object, size int64) object.Earlier {
+func (w *fixture) deleted(v object.Object, size int64) object.EarlierVersion {
 	w.Helper()
 	v.Blob, v.Size = v.BlobName(nextID()), size
 	e := keepTen.Ended(v, v.UpdatedBy, at(100), true)
@@ -420,13 +420,13 @@ func (w *fixture) deleted(v object.Object, size int64) object.Earlier {
 	return e
 }
 
-func (w *fixture) versionsOf(o id.Org, of id.Object) (all []object.Earlier) {
+func (w *fixture) versionsOf(o id.Org, of id.Object) (all []object.EarlierVersion) {
 	w.Helper()
 	w.ok(w.versions().List(w.ctx, o, of, math.MaxInt64, 0, collect(&all)))
 	return all
 }
 
-func (w *fixture) deletedOf(o id.Org, viewer *org.Actor, f object.Filter) (all []object.Earlier) {
+func (w *fixture) deletedOf(o id.Org, viewer *org.Actor, f object.Filter) (all []object.EarlierVersion) {
 	w.Helper()
 	w.ok(w.versions().Deleted(w.ctx, o, viewer, f, collect(&all)))
 	return all

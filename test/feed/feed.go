@@ -228,7 +228,7 @@ func Replay(o id.Org, log []object.Change, acknowledged []Write, received *Recei
 		case object.Changed:
 			before := key
 			if e.FromPath != "" {
-				before = e.From()
+				before = e.FromKey()
 			}
 			is, there := exist[before]
 			if e.Object.Version != is.Version+1 && (there || e.Object.Version != deleted[key]+1) {
@@ -269,7 +269,7 @@ func Replay(o id.Org, log []object.Change, acknowledged []Write, received *Recei
 		want.Type, want.StorageKey, want.Path, want.ChangedBy = string(e.Type), key, e.Object.Path, string(e.By)
 		want.From, want.FromPath = "", e.FromPath
 		if e.FromPath != "" {
-			want.From = e.From()
+			want.From = e.FromKey()
 		}
 		if e.Type == object.Changed {
 			want.Checksum, want.Version = e.Object.Checksum, e.Object.Version

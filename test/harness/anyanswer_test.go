@@ -88,13 +88,13 @@ func (s *chatFixture) settled(t rapid.TB, calls int) usage.Entry {
 	}
 	e := all[at]
 	same := usage.Entry{
-		ID: g.ID, Org: g.Org, User: g.User, At: g.Began, Model: g.Model, Provider: g.Provider,
+		ID: g.ID, Org: g.Org, User: g.User, At: g.StartedAt, Model: g.Model, Provider: g.Provider,
 		Tokens: g.Usage, Provenance: g.Provenance, Outcome: g.Outcome,
 	}
 	if e != same || e.Org != s.ada.Org || e.User != s.ada.User || e.Model != "owl" || e.Provider != "owls" {
 		t.Fatalf("the entry is %+v, the generation %+v", e, g)
 	}
-	if g.Took > s.Clock.Now().Sub(g.Began) || g.FirstChunk > g.Took || g.Outcome == chat.Completed && g.Failure != "" {
+	if g.Duration > s.Clock.Now().Sub(g.StartedAt) || g.FirstChunk > g.Duration || g.Outcome == chat.Completed && g.Failure != "" {
 		t.Fatalf("the generation is %+v at %s", g, s.Clock.Now())
 	}
 	for day, tokens := range used {
@@ -433,7 +433,7 @@ func drawResponse(t *rapid.T) attempt {
 		},
 	}
 	if how := rapid.IntRange(0, 9).Draw(t, "end"); how < 5 || !a.reach {
-		kind := chat.FailureKind(rapid.IntRange(int(chat.Broken), int(chat.Truncated)).Draw(t, "failure"))
+		kind := chat.FailureKind(rapid.IntRange(int(chat.OtherFailure), int(chat.Truncated)).Draw(t, "failure"))
 		a.err = &chat.Failure{Kind: kind, Cause: errors.New("it went wrong")}
 	} else {
 		a.panics = how == 5
@@ -504,8 +504,8 @@ func (p *scriptedModel) judge(t *rapid.T, calls int, panicked bool) {
 	if want == chat.DoneChunk && p.to.chunks[len(p.to.chunks)-1].Usage != e.Tokens {
 		t.Fatalf("done says %+v, the entry %+v", p.to.chunks[len(p.to.chunks)-1], e)
 	}
-	if g := p.generations[calls-1]; p.sent || p.asked > 3 || p.retryable() || g.Attempts != p.asked || g.Took != p.Clock.Now().Sub(g.Began) || panicked != p.panics {
-		t.Fatalf("in %s, of which analytics say %s, after %d attempts, of which analytics say %d: %v; chunks before the last: %v", p.Clock.Now().Sub(g.Began), g.Took, p.asked, g.Attempts, p.failed, p.sent)
+	if g := p.generations[calls-1]; p.sent || p.asked > 3 || p.retryable() || g.Attempts != p.asked || g.Duration != p.Clock.Now().Sub(g.StartedAt) || panicked != p.panics {
+		t.Fatalf("in %s, of which analytics say %s, after %d attempts, of which analytics say %d: %v; chunks before the last: %v", p.Clock.Now().Sub(g.StartedAt), g.Duration, p.asked, g.Attempts, p.failed, p.sent)
 	}
 	tokens, from := p.used, chat.Provider
 	if !p.output {

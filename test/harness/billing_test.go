@@ -77,7 +77,7 @@ func (s *serversFixture) checkReaders(want plan.Plan, status plan.Status, period
 		s.t.Errorf("an invitation on %s: %v", want, err)
 	}
 	if err == nil {
-		must.NoError(s.t, s.Members.Withdraw(ctx, s.ada, invited.ID))
+		must.NoError(s.t, s.Members.DeleteInvitation(ctx, s.ada, invited.ID))
 	}
 }
 
@@ -214,7 +214,7 @@ func TestADowngradeEndsTheSubscriptionAsItIsAtTheProvider(t *testing.T) {
 			s := newServersFixture(t)
 			subscription := s.buy(plan.Premium)
 			must.Do(s.provider.Fail(subscription)).Or(t)
-			must.NoError(t, s.servers[0].HandleEvent(t.Context(), plan.Event{Kind: plan.PayFailed, Org: s.ada.Org, Subscription: subscription}, nil))
+			must.NoError(t, s.servers[0].HandleEvent(t.Context(), plan.Event{Kind: plan.InvoiceFailed, Org: s.ada.Org, Subscription: subscription}, nil))
 			s.checkStored(plan.Premium, plan.PastDue)
 			test.change(s, subscription)
 			d, err := s.servers[0].Downgrade(t.Context(), s.ada)

@@ -62,7 +62,7 @@ func TestEmailsOfAnOrganisationHaveARate(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return c.Members.Withdraw(ctx, actor, made.ID)
+		return c.Members.DeleteInvitation(ctx, actor, made.ID)
 	}
 	for range invitation.Emails.Burst {
 		must.NoError(t, invite())

@@ -164,8 +164,8 @@ func TestAClockThatIsSetBackMakesNoNegativeDuration(t *testing.T) {
 		return chat.Reply{}, to.Chunk(chat.Chunk{Type: chat.TextChunk, Text: "Hello"})
 	}), 0)
 	s.admit(t).Run(t.Context(), &chatClient{})
-	if g := s.generations[0]; g.Took != 0 || g.FirstChunk != 0 {
-		t.Errorf("it took %v, the first chunk %v", g.Took, g.FirstChunk)
+	if g := s.generations[0]; g.Duration != 0 || g.FirstChunk != 0 {
+		t.Errorf("it took %v, the first chunk %v", g.Duration, g.FirstChunk)
 	}
 }
 
@@ -252,7 +252,7 @@ func (s *observingClient) Wait() error {
 
 func TestTextThatArrivesWithTheEndIsSentBeforeTheSettlement(t *testing.T) {
 	for name, end := range map[string]error{
-		"the provider's end": nil, "a failure": &chat.Failure{Kind: chat.Broken}, "no end": &chat.Failure{Kind: chat.Truncated}, "an error": errors.New("a mistake"),
+		"the provider's end": nil, "a failure": &chat.Failure{Kind: chat.OtherFailure}, "no end": &chat.Failure{Kind: chat.Truncated}, "an error": errors.New("a mistake"),
 	} {
 		t.Run("with "+name, func(t *testing.T) {
 			s := newChatFixture(t, model(func(_ context.Context, to ports.Sink) (chat.Reply, error) {

@@ -164,7 +164,7 @@ func (w *Deployment) Restart() error {
 	s.Metering = metering.New(store, access.From(store), w.Clock, w.StorageLimits)
 	s.Archives = archives.New(archives.Options{
 		Store: store, Signed: faultySigned{blobs}, Snapshots: w.Store, Blobs: blobs, Archiver: archive.Archiver{}, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets,
-		Version: "test", Retention: object.Grace, Locked: s.Access.Locked, Origin: access.Origin,
+		Version: "test", Retention: object.BlobGracePeriod, Locked: s.Access.Locked, Origin: access.Origin,
 	})
 	s.Connectors = connectors.New(connectors.Options{
 		Store: store, Catalog: catalog, Servers: w.Tools, Authorizer: w.Tools, Sealer: w.Sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets, Log: log,
@@ -225,7 +225,7 @@ func (w *Deployment) Advance(ctx context.Context, to time.Time) error {
 
 // Work does the server's periodic jobs once.
 func (w *Deployment) Work(ctx context.Context) error {
-	err := errors.Join(w.Billing.Reconcile(ctx), w.Chats.ExtendLeases(ctx), w.Releases.FlushCounts(ctx), w.Archives.Work(ctx), w.Upkeep.Run(ctx))
+	err := errors.Join(w.Billing.Reconcile(ctx), w.Chats.ExtendLeases(ctx), w.Releases.FlushCounts(ctx), w.Archives.MakeDue(ctx), w.Upkeep.Run(ctx))
 	for range rounds {
 		if e := w.Connectors.Work(ctx); e != nil {
 			return errors.Join(err, e)

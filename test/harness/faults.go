@@ -209,20 +209,20 @@ type faultyVersions struct {
 	faults *Faults
 }
 
-func (s faultyVersions) List(ctx context.Context, o id.Org, of id.Object, before int64, limit int, each func(object.Earlier) error) error {
+func (s faultyVersions) List(ctx context.Context, o id.Org, of id.Object, before int64, limit int, each func(object.EarlierVersion) error) error {
 	return s.faults.call("Versions.List", func() error { return s.Versions.List(ctx, o, of, before, limit, each) })
 }
 
-func (s faultyVersions) Deleted(ctx context.Context, o id.Org, viewer *org.Actor, f object.Filter, each func(object.Earlier) error) error {
+func (s faultyVersions) Deleted(ctx context.Context, o id.Org, viewer *org.Actor, f object.Filter, each func(object.EarlierVersion) error) error {
 	return s.faults.call("Versions.Deleted", func() error { return s.Versions.Deleted(ctx, o, viewer, f, each) })
 }
 
-func (s faultyVersions) Keep(ctx context.Context, o id.Org, keep object.Retention, ended ...object.Earlier) error {
+func (s faultyVersions) Keep(ctx context.Context, o id.Org, keep object.Retention, ended ...object.EarlierVersion) error {
 	return s.faults.call("Versions.Keep", func() error { return s.Versions.Keep(ctx, o, keep, ended...) })
 }
 
-func (s faultyVersions) Take(ctx context.Context, o id.Org, of id.Object, version int64) (object.Earlier, error) {
-	return ask(s.faults.call, "Versions.Take", func() (object.Earlier, error) { return s.Versions.Take(ctx, o, of, version) })
+func (s faultyVersions) Take(ctx context.Context, o id.Org, of id.Object, version int64) (object.EarlierVersion, error) {
+	return ask(s.faults.call, "Versions.Take", func() (object.EarlierVersion, error) { return s.Versions.Take(ctx, o, of, version) })
 }
 
 func (s faultyVersions) Discard(ctx context.Context, o id.Org, of []id.Object, size int64, limit int, now time.Time) (int, error) {

@@ -236,7 +236,7 @@ func fromOf(c stored.Change) string {
 	if c.FromPath == "" {
 		return ""
 	}
-	return c.From()
+	return c.FromKey()
 }
 
 func (m *modelled) actor(c *orgModel, u string) org.Actor {
@@ -702,7 +702,7 @@ func (m *modelled) list(c *orgModel) {
 	case 0:
 		f.Workspace = id.Workspace(m.pick("workspace", slices.Sorted(maps.Keys(c.workspaces))))
 	case 1:
-		f.Unplaced = true
+		f.WithoutWorkspace = true
 	}
 	if rapid.Bool().Draw(m.T, "by prefix") {
 		f.Prefix = string(c.id) + "/" + m.pick("prefix", []string{"", "shared/", "shared/b", "personal/", "workspaces/", "teams/", "Shared/"})
@@ -713,7 +713,7 @@ func (m *modelled) list(c *orgModel) {
 	var want []string
 	for _, v := range c.visible(u) {
 		if (f.Kind == "" || v.kind == f.Kind) && (f.Scope == "" || (v.owner != "") == (f.Scope == stored.Personal)) &&
-			(f.Workspace == "" || v.workspace == string(f.Workspace)) && (!f.Unplaced || v.workspace == "") && strings.HasPrefix(v.key, f.Prefix) {
+			(f.Workspace == "" || v.workspace == string(f.Workspace)) && (!f.WithoutWorkspace || v.workspace == "") && strings.HasPrefix(v.key, f.Prefix) {
 			want = append(want, fmt.Sprint(v.key, v.version))
 		}
 	}
@@ -823,7 +823,7 @@ func (m *modelled) follow(c *orgModel, u string, from stored.Cursor) (all []read
 			must.NoError(m, json.Unmarshal(f, &r))
 			all = append(all, r)
 		}
-		if at, _ = sub.Moved(); at.N == int64(len(c.log)) && (len(frames) > 0 || !lost) {
+		if at, _ = sub.TakeCursor(); at.N == int64(len(c.log)) && (len(frames) > 0 || !lost) {
 			return all, at, lost
 		}
 		if len(frames) > 0 {
@@ -950,7 +950,7 @@ func TestFilesMatchTheModel(t *testing.T) {
 			}
 		}
 		// The store ends with what the files hold.
-		m.Clock.Advance(stored.Grace + time.Millisecond)
+		m.Clock.Advance(stored.BlobGracePeriod + time.Millisecond)
 		must.NoError(m, m.Upkeep.Run(context.Background()))
 		count := 0
 		for _, c := range m.orgs {

@@ -140,9 +140,9 @@ func (m *billingFixture) observe() {
 		}
 		m.subscriptions[i] = is
 		b := m.tenants[slices.IndexFunc(m.tenants, func(b *tenant) bool { return b.actor.Org == is.Org })]
-		b.paid, b.failed = b.paid || is.Live(), b.failed || is.Status == plan.IsExpired
+		b.paid, b.failed = b.paid || is.Live(), b.failed || is.Status == plan.RemoteStatusIncompleteExpired
 		kind := "customer.subscription.updated"
-		if is.Status == plan.IsCanceled {
+		if is.Status == plan.RemoteStatusCanceled {
 			kind = "customer.subscription.deleted"
 		}
 		m.addMessage(is.ID, kind, harness.SubscriptionData(is))
@@ -173,7 +173,7 @@ func (m *billingFixture) pay(b *tenant, session string, late bool) bool {
 	}
 	r := must.Do(m.provider.Subscription(context.Background(), subscription)).Or(m.t)
 	first, paid := r, "paid"
-	first.Status = plan.IsIncomplete
+	first.Status = plan.RemoteStatusIncomplete
 	if late {
 		r, paid = first, "unpaid"
 		m.provider.Set(r)
@@ -259,7 +259,7 @@ func (m *billingFixture) step() {
 		}
 	case "downgrade":
 		was := m.stored(b).State()
-		if _, err = m.billing.Downgrade(ctx, b.actor); err == nil && was == plan.OnTrial {
+		if _, err = m.billing.Downgrade(ctx, b.actor); err == nil && was == plan.StateTrial {
 			b.trialEnd = time.Time{}
 		}
 	case "portal":
@@ -306,8 +306,8 @@ func (m *billingFixture) changeAtProvider(r plan.Remote, plans *rapid.Generator[
 	if m.gone[r.ID] || r.Ended() {
 		return
 	}
-	if r.Status == plan.IsIncomplete {
-		r.Status = rapid.SampledFrom([]plan.RemoteStatus{plan.IsActive, plan.IsExpired}).Draw(m.r, "payment")
+	if r.Status == plan.RemoteStatusIncomplete {
+		r.Status = rapid.SampledFrom([]plan.RemoteStatus{plan.RemoteStatusActive, plan.RemoteStatusIncompleteExpired}).Draw(m.r, "payment")
 		m.provider.Set(r)
 		return
 	}
@@ -328,7 +328,7 @@ func (m *billingFixture) changeAtProvider(r plan.Remote, plans *rapid.Generator[
 		r.Plan = plans.Draw(m.r, "plan")
 		m.provider.Set(r)
 	case "status":
-		r.Status = rapid.SampledFrom([]plan.RemoteStatus{plan.IsPaused, plan.IsUnpaid, plan.IsActive, plan.IsTrialing}).Draw(m.r, "status")
+		r.Status = rapid.SampledFrom([]plan.RemoteStatus{plan.RemoteStatusPaused, plan.RemoteStatusUnpaid, plan.RemoteStatusActive, plan.RemoteStatusTrialing}).Draw(m.r, "status")
 		m.provider.Set(r)
 	default:
 		must.NoError(m.t, m.provider.Cancel(ctx, r.ID, what == "cancel"))
@@ -387,7 +387,7 @@ func (m *billingFixture) check() {
 			m.t.Fatal("a paid plan was active without a payment")
 		}
 		now := m.clock.Now()
-		if s.State() == plan.OnTrial && (b.trialEnd.IsZero() || !now.Before(b.trialEnd)) {
+		if s.State() == plan.StateTrial && (b.trialEnd.IsZero() || !now.Before(b.trialEnd)) {
 			m.t.Fatalf("on trial at %s, until %s", now, b.trialEnd)
 		}
 	}
@@ -409,17 +409,17 @@ func (m *billingFixture) settle() {
 }
 
 var stateOf = map[plan.RemoteStatus]plan.State{
-	plan.IsActive: plan.Paying, plan.IsPastDue: plan.Owing, plan.IsUnpaid: plan.Owing, plan.IsPaused: plan.Suspended, plan.IsTrialing: plan.ProviderTrial,
+	plan.RemoteStatusActive: plan.StateActive, plan.RemoteStatusPastDue: plan.StatePastDue, plan.RemoteStatusUnpaid: plan.StatePastDue, plan.RemoteStatusPaused: plan.StatePaused, plan.RemoteStatusTrialing: plan.StateProviderTrial,
 }
 
 // checkRecord fails unless the organisation's record agrees with the provider and the trial.
 func (m *billingFixture) checkRecord(b *tenant) {
 	s, r, now := m.stored(b), m.remote(b), m.clock.Now()
 	trial := !b.trialEnd.IsZero() && now.Before(b.trialEnd)
-	want := plan.Unplanned
+	want := plan.StateNoPlan
 	switch {
 	case b.granted:
-		want = plan.External
+		want = plan.StateExternal
 	case r != nil && r.Live():
 		want = stateOf[r.Status]
 		if s.ProviderID != r.ID || s.Plan != r.Plan || s.CancelAtPeriodEnd != r.CancelAtPeriodEnd || s.CurrentPeriodEnd == nil || !s.CurrentPeriodEnd.Equal(*r.PeriodEnd) ||
@@ -427,9 +427,9 @@ func (m *billingFixture) checkRecord(b *tenant) {
 			m.t.Fatalf("the record is %+v, the subscription %+v", s, *r)
 		}
 	case trial && !b.paid:
-		want = plan.OnTrial
+		want = plan.StateTrial
 	case b.paid || b.failed || b.trials > 0:
-		want = plan.OnFree
+		want = plan.StateFree
 	}
 	if s.State() != want {
 		m.t.Fatalf("the record of %s is in %s, want %s: %+v", b.actor.Org, s.State(), want, s)
@@ -441,7 +441,7 @@ func (m *billingFixture) buy(b *tenant, p plan.Plan) {
 	s, r := m.stored(b), m.remote(b)
 	err := m.checkout(b, p)
 	switch {
-	case b.granted || r != nil && (!r.Live() || r.Status == plan.IsPastDue) || s.Billed() && s.Plan == p:
+	case b.granted || r != nil && (!r.Live() || r.Status == plan.RemoteStatusPastDue) || s.Billed() && s.Plan == p:
 		if !fault.Is(err, fault.Conflict) {
 			m.t.Fatalf("%s of %s and %s: %v", p, s.Plan, s.State(), err)
 		}
@@ -515,12 +515,12 @@ func TestAnExpiredCheckoutSessionIsNotReused(t *testing.T) {
 func TestASubscriptionWhoseEndWasMissedIsReplaced(t *testing.T) {
 	m, b := faultlessFixture(t)
 	first := m.subscribe(b, plan.Standard)
-	if err := m.send(m.last[first]); err != nil || m.stored(b).State() != plan.Paying {
+	if err := m.send(m.last[first]); err != nil || m.stored(b).State() != plan.StateActive {
 		t.Fatal(err, m.stored(b).State())
 	}
 	m.cancel(first)
 	second := m.subscriptions[0]
-	second.ID, second.Status, second.Plan = "sub_by_hand", plan.IsActive, plan.Premium
+	second.ID, second.Status, second.Plan = "sub_by_hand", plan.RemoteStatusActive, plan.Premium
 	m.provider.Set(second)
 	m.subscriptions = append(m.subscriptions, second)
 	m.addMessage(second.ID, "customer.subscription.created", harness.SubscriptionData(second))
@@ -543,10 +543,10 @@ func TestPaymentEventsDoNotChangeAnotherOrganisation(t *testing.T) {
 	forged.ID, forged.Org = "sub_forged", other.actor.Org
 	m.addMessage(forged.ID, "customer.subscription.created", harness.SubscriptionData(forged))
 	m.sendAll(m.events)
-	if s := m.stored(other); s.State() != plan.Unplanned {
+	if s := m.stored(other); s.State() != plan.StateNoPlan {
 		t.Errorf("the other organisation has %s", s.State())
 	}
-	if s := m.stored(owner); s.State() != plan.Paying || s.Plan != plan.Premium {
+	if s := m.stored(owner); s.State() != plan.StateActive || s.Plan != plan.Premium {
 		t.Errorf("the organisation that paid has %s %s", s.Plan, s.State())
 	}
 }
@@ -557,7 +557,7 @@ func TestPaymentEventsOfAnErasedOrganisationAreIgnored(t *testing.T) {
 	must.NoError(t, must.ErrorOf(m.store.Directory().Organisations().Erase(context.Background(), b.actor.Org, m.clock.Now(), 1000)))
 	m.sendAll(m.events)
 	must.Do(m.billing.Return(context.Background(), b.sessions[0])).Or(t)
-	if s := m.stored(b); s.Customer != "" || s.State() != plan.Unplanned {
+	if s := m.stored(b); s.Customer != "" || s.State() != plan.StateNoPlan {
 		t.Errorf("there is %+v", s)
 	}
 }

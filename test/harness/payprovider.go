@@ -81,7 +81,7 @@ func (p *Payments) PayPage(ctx context.Context, session string, late bool) error
 		return err
 	}
 	first, paid := r, "paid"
-	first.Status = plan.IsIncomplete
+	first.Status = plan.RemoteStatusIncomplete
 	if late {
 		r, paid = first, "unpaid"
 		p.Set(r)
@@ -118,7 +118,7 @@ func (p *Payments) Report(ctx context.Context) error {
 		}
 		p.known[i] = is
 		kind := "customer.subscription.updated"
-		if is.Status == plan.IsCanceled {
+		if is.Status == plan.RemoteStatusCanceled {
 			kind = "customer.subscription.deleted"
 		}
 		if err := p.send(ctx, kind, SubscriptionData(is)); err != nil {
@@ -136,7 +136,7 @@ func equalRemotes(a, b plan.Remote) bool {
 // due returns when the next period ends.
 func (p *Payments) due() (at time.Time, ok bool) {
 	for _, r := range p.known {
-		if r.Status == plan.IsActive && (!ok || r.PeriodEnd.Before(at)) {
+		if r.Status == plan.RemoteStatusActive && (!ok || r.PeriodEnd.Before(at)) {
 			at, ok = *r.PeriodEnd, true
 		}
 	}
@@ -147,7 +147,7 @@ func (p *Payments) due() (at time.Time, ok bool) {
 func (p *Payments) renew(ctx context.Context) error {
 	now := p.deployment.Clock.Now()
 	for _, r := range p.known {
-		if r.Status != plan.IsActive || r.PeriodEnd.After(now) {
+		if r.Status != plan.RemoteStatusActive || r.PeriodEnd.After(now) {
 			continue
 		}
 		if p.Declined[r.Org] && !r.CancelAtPeriodEnd {
@@ -164,7 +164,7 @@ func (p *Payments) renew(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if is.Status == plan.IsActive {
+		if is.Status == plan.RemoteStatusActive {
 			if err := p.send(ctx, "invoice.paid", InvoiceData(is)); err != nil {
 				return err
 			}
@@ -206,7 +206,7 @@ func (p *Payments) Latest(ctx context.Context, o id.Org) (plan.Remote, error) {
 // Recover has the payment of a subscription succeed that had failed, or was late.
 func (p *Payments) Recover(ctx context.Context, r plan.Remote) error {
 	if r.PeriodEnd.After(p.deployment.Clock.Now()) {
-		r.Status = plan.IsActive
+		r.Status = plan.RemoteStatusActive
 		p.Set(r)
 	} else {
 		var err error

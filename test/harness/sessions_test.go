@@ -279,13 +279,13 @@ func TestAUserHasAHundredSessionsAtMost(t *testing.T) {
 	c := core(t)
 	a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
 	var tokens []string
-	for range session.Max + 1 {
+	for range session.MaxPerUser + 1 {
 		tokens = append(tokens, signIn(t, a))
 		c.Clock.Set(c.Clock.Now().Add(time.Second))
 	}
 	must.Fail(t, must.ErrorOf(use(t, a, tokens[0])), fault.Unauthenticated) // the oldest
 	actor := must.Do(use(t, a, tokens[1])).Or(t)
-	must.Is(t, session.Max, len(must.Do(a.Sessions(actor.ctx, actor.Actor)).Or(t)))
+	must.Is(t, session.MaxPerUser, len(must.Do(a.Sessions(actor.ctx, actor.Actor)).Or(t)))
 	entries := directory.AuditLog(t, c.Store, actor.Org)
 	if len(entries) != 1 || entries[0].Action != audit.SessionEnded || entries[0].Actor != actor.User ||
 		entries[0].Address != laptop.Address || entries[0].Detail != "more than 100 sessions" {

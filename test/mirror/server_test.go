@@ -61,7 +61,7 @@ var (
 	_ ports.RemoteWriter = (*remote)(nil)
 )
 
-var shared = object.Filter{Kind: object.Artifact, Scope: object.Shared, Unplaced: true}
+var shared = object.Filter{Kind: object.Artifact, Scope: object.Shared, WithoutWorkspace: true}
 
 func recordOf(o object.Object) mirror.Record {
 	return mirror.Record{ID: o.ID, Path: o.Path, Version: o.Version, Checksum: o.Checksum, Size: o.Size}

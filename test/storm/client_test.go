@@ -178,7 +178,7 @@ type attempt struct {
 	unknown   bool // it may have had its effect, or will
 }
 
-// answer is the response to a call: of the last attempt.
+// response is the response to a call: of the last attempt.
 type response struct {
 	status   int
 	body     []byte

@@ -417,7 +417,7 @@ func (s *storm) checkStore(db *gormdb.DB) {
 	blobs := must.Do(bucket.Open(s.Context(), s.bucket)).Or(s)
 	defer blobs.Close()
 	collected := 0
-	must.NoError(s, upkeep.New(db, blobs, later(upload.Lifetime+object.Grace+time.Hour), nil, 0).Collect(s.Context(), true, false, func(upkeep.Garbage) error {
+	must.NoError(s, upkeep.New(db, blobs, later(upload.Lifetime+object.BlobGracePeriod+time.Hour), nil, 0).Collect(s.Context(), true, false, func(upkeep.Garbage) error {
 		collected++
 		return nil
 	}))

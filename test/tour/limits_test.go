@@ -52,7 +52,7 @@ func TestThePageOnLimitsHasTheConstants(t *testing.T) {
 		"Tokens of a member per day (UTC)": {
 			plan.Free.Limits().DailyTokens, plan.Standard.Limits().DailyTokens, plan.Enterprise.Limits().DailyTokens,
 		},
-		"Service token": {int64(session.Lifetime / day), int64(session.Grace / day)},
+		"Service token": {int64(session.Lifetime / day), int64(session.GracePeriod / day)},
 		"Invitation":    {int64(invitation.Lifetime / time.Hour)},
 		"Trial":         {int64(plan.TrialLength / day)},
 	}

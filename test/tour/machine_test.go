@@ -231,7 +231,7 @@ func need(t *testing.T, program, install string) {
 	must.Do(debian.Program(t.Context(), program, install)).Or(t)
 }
 
-// answer is the response of a server.
+// response is the response of a server.
 type response struct {
 	status int
 	header http.Header

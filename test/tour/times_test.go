@@ -83,9 +83,9 @@ func TestThePageOnOperationsHasTheTimes(t *testing.T) {
 		"## Upkeep": {
 			"events":        within(t, "app/upkeep", "inboxRetention"),
 			"keys":          replay.Retention,
-			"sessions":      session.Lifetime + session.Grace,
+			"sessions":      session.Lifetime + session.GracePeriod,
 			"devices":       session.DeviceLifetime,
-			"exports":       export.Kept,
+			"exports":       export.Retention,
 			"invitations":   invitation.Retention,
 			"uploads":       upload.Lifetime,
 			"requests":      within(t, "app/upkeep", "requestsRetention"),
@@ -94,7 +94,7 @@ func TestThePageOnOperationsHasTheTimes(t *testing.T) {
 			"clients":       connector.ClientRetention,
 			"checks":        release.Retention,
 			"organisations": org.Retention,
-			"content":       object.Grace,
+			"content":       object.BlobGracePeriod,
 		},
 	} {
 		for _, cells := range rows(section(t, heading)) {

@@ -84,7 +84,7 @@ func (t FormType) TooLarge() error {
 // some clients send by default, of forms.
 func SpecificType(mimeType string) string {
 	switch media, _, _ := mime.ParseMediaType(mimeType); media {
-	case object.Bytes, "application/x-www-form-urlencoded":
+	case object.OctetStream, "application/x-www-form-urlencoded":
 		return ""
 	}
 	return mimeType

@@ -68,13 +68,13 @@ var zstdBegin = []byte{0x28, 0xb5, 0x2f, 0xfd}
 
 // archiveHeader is the description of an archive.
 type archiveHeader struct {
-	made    time.Time // when the database was copied, to the second
-	version string    // of the program that made it
-	schema  int64     // version of the database's schema
+	createdAt time.Time // when the database was copied, to the second
+	version   string    // of the program that made it
+	schema    int64     // version of the database's schema
 }
 
 func (a archiveHeader) text() []byte {
-	return fmt.Appendf(nil, "collab backup %d\nmade %s\nby %s\nschema %d\n", archiveFormat, a.made.UTC().Format(time.RFC3339), a.version, a.schema)
+	return fmt.Appendf(nil, "collab backup %d\nmade %s\nby %s\nschema %d\n", archiveFormat, a.createdAt.UTC().Format(time.RFC3339), a.version, a.schema)
 }
 
 func parseHeader(text []byte) (a archiveHeader, err error) {
@@ -93,7 +93,7 @@ func parseHeader(text []byte) (a archiveHeader, err error) {
 		}
 	}
 	a.version = values[1]
-	if a.made, err = time.Parse(time.RFC3339, values[0]); err == nil {
+	if a.createdAt, err = time.Parse(time.RFC3339, values[0]); err == nil {
 		a.schema, err = strconv.ParseInt(values[2], 10, 64)
 	}
 	if err != nil || a.schema < 1 || !bytes.Equal(a.text(), text) {
@@ -133,14 +133,14 @@ func (t totals) line() string {
 
 // archiver writes an archive.
 type archiver struct {
-	header   archiveHeader
-	manifest *os.File // lines of the entries written so far, in a file because they may be many
-	lines    *bufio.Writer
-	totals   totals
-	sum      hash.Hash
-	out      io.Writer // the archive, and sum
-	zip      *zstd.Encoder
-	tar      *tar.Writer
+	header     archiveHeader
+	manifest   *os.File // lines of the entries written so far, in a file because they may be many
+	lines      *bufio.Writer
+	totals     totals
+	sum        hash.Hash
+	out        io.Writer // the archive, and sum
+	compressor *zstd.Encoder
+	tar        *tar.Writer
 }
 
 // newArchiver begins an archive. Manifest is an empty file, which the archiver uses until it is
@@ -149,11 +149,11 @@ func newArchiver(out io.Writer, a archiveHeader, manifest *os.File) (*archiver, 
 	w := &archiver{header: a, manifest: manifest, lines: bufio.NewWriter(manifest), sum: sha256.New()}
 	w.out = io.MultiWriter(out, w.sum)
 	// At most one processor is used, to leave the others to a running server.
-	zip, err := zstd.NewWriter(w.out, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindow))
+	compressor, err := zstd.NewWriter(w.out, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindow))
 	if err != nil {
 		return nil, err
 	}
-	w.zip, w.tar = zip, tar.NewWriter(zip)
+	w.compressor, w.tar = compressor, tar.NewWriter(compressor)
 	text := a.text()
 	_, err = w.add(entry{name: headerName, size: int64(len(text))}, bytes.NewReader(text))
 	return w, err
@@ -165,7 +165,7 @@ func (w *archiver) add(e entry, r io.Reader) (entry, error) {
 	if e.size > maxContent {
 		return e, fmt.Errorf("%s has %d bytes, and %d are the most that a backup takes", e.name, e.size, int64(maxContent))
 	}
-	err := w.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: e.name, Size: e.size, Mode: 0o600, ModTime: w.header.made})
+	err := w.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: e.name, Size: e.size, Mode: 0o600, ModTime: w.header.createdAt})
 	if err != nil {
 		return e, err
 	}
@@ -221,7 +221,7 @@ func (w *archiver) close() error {
 	if err := w.tar.Close(); err != nil {
 		return err
 	}
-	if err := w.zip.Close(); err != nil {
+	if err := w.compressor.Close(); err != nil {
 		return err
 	}
 	if _, err := w.out.Write(checksumFrame); err != nil {
@@ -235,48 +235,48 @@ func (w *archiver) close() error {
 // each need not read all of an entry. If it returns nil, the archive is complete and valid.
 // Each is called before that is known, so its effects must be undone if scan fails.
 func scan(ctx context.Context, file io.ReadSeeker, each func(archiveHeader, entry, io.Reader) error) (archiveHeader, totals, error) {
-	s := &scanner{ctx: ctx, each: each, lines: sha256.New()}
-	err := s.archive(file)
+	s := &scanner{ctx: ctx, each: each, manifestSum: sha256.New()}
+	err := s.readArchive(file)
 	switch {
 	case ctx.Err() != nil:
 		err = ctx.Err()
-	case err != nil && !errors.As(err, new(sinkError)):
+	case err != nil && !errors.As(err, new(callbackError)):
 		err = fmt.Errorf("the archive is refused: %w", err)
 	}
 	return s.header, s.totals, err
 }
 
-// sinkError is an error of scan's function each.
-type sinkError struct{ error }
+// callbackError is an error of the function that scan calls.
+type callbackError struct{ error }
 
-func (e sinkError) Unwrap() error { return e.error }
+func (e callbackError) Unwrap() error { return e.error }
 
 type scanner struct {
-	ctx    context.Context
-	each   func(archiveHeader, entry, io.Reader) error
-	header archiveHeader
-	totals totals
-	lines  hash.Hash // of the manifest as it should be
-	size   int64     // of the same, in bytes
-	order  int       // among the kinds of entries, which have an order
-	last   string    // name of the last content
+	ctx          context.Context
+	each         func(archiveHeader, entry, io.Reader) error
+	header       archiveHeader
+	totals       totals
+	manifestSum  hash.Hash // of the manifest as it should be
+	manifestSize int64     // of the same, in bytes
+	order        int       // among the kinds of entries, which have an order
+	lastBlob     string    // name of the last blob
 }
 
-func (s *scanner) archive(file io.ReadSeeker) error {
+func (s *scanner) readArchive(file io.ReadSeeker) error {
 	end, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err
 	}
-	sealed := end - int64(len(checksumFrame)+sha256.Size)
-	if sealed < 0 {
+	bodySize := end - int64(len(checksumFrame)+sha256.Size)
+	if bodySize < 0 {
 		return errors.New("it is too short to be one")
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
 	sum := sha256.New()
-	body := io.TeeReader(archive.ContextReader{Ctx: s.ctx, Reader: io.LimitReader(file, sealed)}, sum)
-	if err := s.compressed(body); err != nil {
+	body := io.TeeReader(archive.ContextReader{Ctx: s.ctx, Reader: io.LimitReader(file, bodySize)}, sum)
+	if err := s.readCompressed(body); err != nil {
 		return err
 	}
 	rest := make([]byte, len(checksumFrame)+sha256.Size)
@@ -293,13 +293,13 @@ func (s *scanner) archive(file io.ReadSeeker) error {
 	return nil
 }
 
-func (s *scanner) compressed(body io.Reader) error {
-	zip, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(zstdWindow), zstd.WithDecoderLowmem(true))
+func (s *scanner) readCompressed(body io.Reader) error {
+	decompressor, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(zstdWindow), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return err
 	}
-	defer zip.Close()
-	files := tar.NewReader(zip)
+	defer decompressor.Close()
+	files := tar.NewReader(decompressor)
 	for {
 		h, err := files.Next()
 		switch {
@@ -311,12 +311,12 @@ func (s *scanner) compressed(body io.Reader) error {
 			return err
 		}
 		if h.Name == manifestName {
-			if err := s.manifest(h, files); err != nil {
+			if err := s.readManifest(h, files); err != nil {
 				return err
 			}
 			break
 		}
-		if err := s.entry(h, files); err != nil {
+		if err := s.readEntry(h, files); err != nil {
 			return err
 		}
 	}
@@ -326,14 +326,14 @@ func (s *scanner) compressed(body io.Reader) error {
 		}
 		return err
 	}
-	if n, err := zip.Read(make([]byte, 1)); n > 0 || err != io.EOF {
+	if n, err := decompressor.Read(make([]byte, 1)); n > 0 || err != io.EOF {
 		return errors.Join(errors.New("something comes after its end"), err)
 	}
 	return nil
 }
 
-// entry takes one entry: a file that may be there, in its place in the order.
-func (s *scanner) entry(h *tar.Header, content io.Reader) error {
+// readEntry reads one entry, which must be allowed at its position.
+func (s *scanner) readEntry(h *tar.Header, content io.Reader) error {
 	e, limit, err := s.entryOf(h)
 	if err != nil {
 		return err
@@ -357,21 +357,21 @@ func (s *scanner) entry(h *tar.Header, content io.Reader) error {
 		return fmt.Errorf("it does not begin with %s", headerName)
 	}
 	if err := s.each(s.header, e, content); err != nil {
-		return sinkError{err}
+		return callbackError{err}
 	}
 	if _, err := archive.CopyPieces(io.Discard, content); err != nil {
 		return err
 	}
 	e.sum = hex.EncodeToString(sum.Sum(nil))
 	s.totals.add(e)
-	s.expect(e.line())
+	s.addLine(e.line())
 	return nil
 }
 
-// expect adds a line to the expected manifest.
-func (s *scanner) expect(line string) {
-	s.lines.Write([]byte(line))
-	s.size += int64(len(line))
+// addLine adds a line to the expected manifest.
+func (s *scanner) addLine(line string) {
+	s.manifestSum.Write([]byte(line))
+	s.manifestSize += int64(len(line))
 }
 
 // entryOrder has the entries that are not content, in their order. The first two are required.
@@ -398,10 +398,10 @@ func (s *scanner) entryOf(h *tar.Header) (e entry, limit int64, err error) {
 			return e, 0, fmt.Errorf("%q does not belong in a backup", h.Name)
 		}
 		order, next = len(entryOrder), len(entryOrder)
-		if name <= s.last {
+		if name <= s.lastBlob {
 			return e, 0, fmt.Errorf("%q is out of order", h.Name)
 		}
-		s.last, e.blob, limit = name, name, maxContent
+		s.lastBlob, e.blob, limit = name, name, maxContent
 	default:
 		limit = maxSmall
 	}
@@ -412,22 +412,22 @@ func (s *scanner) entryOf(h *tar.Header) (e entry, limit int64, err error) {
 	return e, limit, nil
 }
 
-// manifest compares the manifest with what was read.
-func (s *scanner) manifest(h *tar.Header, content io.Reader) error {
+// readManifest compares the manifest with what was read.
+func (s *scanner) readManifest(h *tar.Header, content io.Reader) error {
 	if err := archive.CheckRegular(h); err != nil {
 		return err
 	}
 	if s.order < 2 {
 		return fmt.Errorf("it has no %s", databaseName)
 	}
-	s.expect(s.totals.line())
+	s.addLine(s.totals.line())
 	sum := sha256.New()
-	if h.Size == s.size {
+	if h.Size == s.manifestSize {
 		if _, err := archive.CopyPieces(sum, content); err != nil {
 			return err
 		}
 	}
-	if !bytes.Equal(sum.Sum(nil), s.lines.Sum(nil)) {
+	if !bytes.Equal(sum.Sum(nil), s.manifestSum.Sum(nil)) {
 		return errors.New("the manifest does not match the contents")
 	}
 	return nil

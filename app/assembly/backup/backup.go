@@ -34,7 +34,7 @@ const maxAttempts = 3
 // reports its content on out; if file is "-" it writes to out and reports on log. Servers may
 // be running. The file gets its name only after all of it is on the disk.
 func Write(ctx context.Context, c config.Config, version, file string, out, log io.Writer) (err error) {
-	if err := embedded(c); err != nil {
+	if err := checkEmbedded(c); err != nil {
 		return err
 	}
 	lock, err := datadir.LockExisting(c)
@@ -65,18 +65,18 @@ func Write(ctx context.Context, c config.Config, version, file string, out, log 
 		return fmt.Errorf("backup: %w", err)
 	}
 	_, err = fmt.Fprintf(out, "Backed up the database and the content of %d files, %s, to %s. It has keys in it: protect it like a password.\n", t.blobs, inBytes(t.bytes), file)
-	for _, own := range []struct{ variable, path, name string }{
+	for _, keyFile := range []struct{ variable, path, name string }{
 		{"COLLAB_TOKEN_KEYS", c.TokenKeys, SmallFiles[0]}, {"COLLAB_SECRETS_KEYS", c.SecretsKeys, SmallFiles[1]},
 	} {
-		if own.path != "" && filepath.Clean(own.path) != filepath.Join(c.DataDir, own.name) && err == nil {
-			_, err = fmt.Fprintf(out, "It does not have the file of %s, %s: keep a copy of that as well.\n", own.variable, own.path)
+		if keyFile.path != "" && filepath.Clean(keyFile.path) != filepath.Join(c.DataDir, keyFile.name) && err == nil {
+			_, err = fmt.Fprintf(out, "It does not have the file of %s, %s: keep a copy of that as well.\n", keyFile.variable, keyFile.path)
 		}
 	}
 	return err
 }
 
-// embedded returns an error unless all data is stored on this machine.
-func embedded(c config.Config) error {
+// checkEmbedded returns an error unless all data is stored on this machine.
+func checkEmbedded(c config.Config) error {
 	switch c.Database() {
 	case "postgres":
 		return errors.New("COLLAB_DATABASE_URL names Postgres: back it up with pg_dump or its continuous archiving, and the content of files by the versions that the bucket of COLLAB_BLOB_URL keeps")
@@ -94,7 +94,7 @@ func embedded(c config.Config) error {
 // that are backed up, where a restore would move the archive aside and a collection
 // remove it.
 func checkTarget(c config.Config, file string) error {
-	above, err := realPath(filepath.Dir(file))
+	parent, err := realPath(filepath.Dir(file))
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func checkTarget(c config.Config, file string) error {
 		if err != nil {
 			return err
 		}
-		if inside, err := filepath.Rel(directory, above); err == nil && filepath.IsLocal(inside) {
+		if inside, err := filepath.Rel(directory, parent); err == nil && filepath.IsLocal(inside) {
 			return fmt.Errorf("%s is in %s, which is backed up: name a file elsewhere", file, directory)
 		}
 	}
@@ -137,13 +137,13 @@ func checkTarget(c config.Config, file string) error {
 // isArchive reports whether a file begins as an archive does, and has its checksumFrame.
 func isArchive(f io.ReaderAt, size int64) (bool, error) {
 	begin, end := make([]byte, len(zstdBegin)), make([]byte, len(checksumFrame))
-	sealed := size - int64(len(checksumFrame)+sha256.Size)
-	if sealed < int64(len(begin)) {
+	bodySize := size - int64(len(checksumFrame)+sha256.Size)
+	if bodySize < int64(len(begin)) {
 		return false, nil
 	}
 	_, err := f.ReadAt(begin, 0)
 	if err == nil {
-		_, err = f.ReadAt(end, sealed)
+		_, err = f.ReadAt(end, bodySize)
 	}
 	return bytes.Equal(begin, zstdBegin) && bytes.Equal(end, checksumFrame), err
 }
@@ -160,7 +160,7 @@ func realPath(path string) (string, error) {
 // errMissingBlob is returned if the store lacks content that the database names.
 var errMissingBlob = errors.New("the store of blobs does not have what the database names")
 
-// packWithRetry packs into a file. Content stays for object.Grace after its last reference is
+// packWithRetry packs into a file. Content stays for object.BlobGracePeriod after its last reference is
 // gone, which is longer than a backup usually takes. If content is missing nevertheless,
 // packing starts again, because a new copy of the database no longer names it.
 func packWithRetry(ctx context.Context, c config.Config, version string, blobs ports.Blobs, f *os.File) (totals, error) {
@@ -197,7 +197,7 @@ func pack(ctx context.Context, c config.Config, version string, blobs ports.Blob
 	if err := clearDirectory(directory); err != nil {
 		return t, err
 	}
-	made := system.Clock{}.Now().UTC().Truncate(time.Second)
+	createdAt := system.Clock{}.Now().UTC().Truncate(time.Second)
 	file := filepath.Join(directory, databaseName)
 	if err := gormdb.CopySQLite(ctx, c.DatabaseURL.Text(), file); err != nil {
 		return t, fault.WithCause(err)
@@ -210,7 +210,7 @@ func pack(ctx context.Context, c config.Config, version string, blobs ports.Blob
 	if db.Schema == 0 {
 		return t, errors.New("the database has no schema yet: there is nothing to back up")
 	}
-	if err := notNewer(db.Schema); err != nil { // it may name content that this program does not know of
+	if err := checkSchema(db.Schema); err != nil { // it may name content that this program does not know of
 		return t, err
 	}
 	manifest, err := os.CreateTemp(directory, "manifest-*")
@@ -218,7 +218,7 @@ func pack(ctx context.Context, c config.Config, version string, blobs ports.Blob
 		return t, err
 	}
 	defer func() { err = errors.Join(err, manifest.Close()) }()
-	w, err := newArchiver(out, archiveHeader{made, version, db.Schema}, manifest)
+	w, err := newArchiver(out, archiveHeader{createdAt, version, db.Schema}, manifest)
 	if err != nil {
 		return t, err
 	}

@@ -74,7 +74,7 @@ func TestAnArchiveDescribesItsContent(t *testing.T) {
 		return err
 	})
 	must.NoError(t, err)
-	if a.schema != 7 || a.version != "1.2.3" || a.made.Unix() != 1_800_000_000 {
+	if a.schema != 7 || a.version != "1.2.3" || a.createdAt.Unix() != 1_800_000_000 {
 		t.Errorf("it says %+v", a)
 	}
 	want := []string{

@@ -36,7 +36,7 @@ func Check(ctx context.Context, file string, out io.Writer) (err error) {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	_, err = fmt.Fprintf(out, "%s is whole: the state of %s, made by version %s, with the content of %d files, %s in all.\n",
-		file, a.made.Format(time.RFC3339), a.version, t.blobs, inBytes(t.bytes))
+		file, a.createdAt.Format(time.RFC3339), a.version, t.blobs, inBytes(t.bytes))
 	return err
 }
 
@@ -62,11 +62,11 @@ func verify(ctx context.Context, f *os.File) (archiveHeader, totals, error) {
 	if err != nil {
 		return a, t, err
 	}
-	return a, t, notNewer(a.schema)
+	return a, t, checkSchema(a.schema)
 }
 
-// notNewer returns an error if this program does not know the schema of a database.
-func notNewer(schema int64) error {
+// checkSchema returns an error if this program does not know the schema of a database.
+func checkSchema(schema int64) error {
 	if known := gormdb.Schema(); schema > known {
 		return fmt.Errorf("its database has the schema version %d, and this program knows %d: use a later one", schema, known)
 	}
@@ -77,7 +77,7 @@ func notNewer(schema int64) error {
 // data directory that is not empty is moved aside if replace is set, and is an error otherwise. If
 // it is interrupted, the directory has either the old state or the new one.
 func RestoreDirectory(ctx context.Context, c config.Config, file string, replace bool, out io.Writer) (err error) {
-	if err := embedded(c); err != nil {
+	if err := checkEmbedded(c); err != nil {
 		return err
 	}
 	f, err := openArchive(file)
@@ -103,7 +103,7 @@ func RestoreDirectory(ctx context.Context, c config.Config, file string, replace
 		return err
 	}
 	_, err = fmt.Fprintf(out, "Restored the state of %s, made by version %s: the database and the content of %d files, %s, are in %s.\n",
-		a.made.Format(time.RFC3339), a.version, t.blobs, inBytes(t.bytes), r.directory)
+		a.createdAt.Format(time.RFC3339), a.version, t.blobs, inBytes(t.bytes), r.directory)
 	if err == nil && aside != "" {
 		_, err = fmt.Fprintf(out, "The previous data is in %s: remove it when you do not need it any more.\n", aside)
 	}
@@ -133,10 +133,10 @@ func Unpack(ctx context.Context, file, directory string) (err error) {
 
 // restoration makes a directory beside the data directory, and then replaces the data directory by it.
 type restoration struct {
-	directory string // the data directory, without links in its path
-	new       string // the new directory
-	old       fs.FileInfo
-	full      bool // the data directory is not empty
+	directory string      // the data directory, without links in its path
+	staging   string      // the new directory
+	oldInfo   fs.FileInfo // of the data directory, nil if there is none
+	notEmpty  bool        // the data directory is not empty
 	locks     []io.Closer
 }
 
@@ -167,24 +167,24 @@ func newRestoration(c config.Config, replace bool) (r *restoration, err error) {
 			err = errors.Join(err, r.close())
 		}
 	}()
-	if r.full {
+	if r.notEmpty {
 		c.DataDir, c.DatabaseURL = r.directory, config.NewURL("sqlite://"+filepath.Join(r.directory, databaseName))
 		if r.locks, err = datadir.LockServer(c, true); err != nil {
 			return r, err
 		}
 	}
 	// The lock file is moved with the directory, so that no server starts on it too early.
-	staging := r.directory + ".restoring"
-	lock, err := datadir.Lock(filepath.Join(staging, datadir.LockName), true)
+	stagingPath := r.directory + ".restoring"
+	lock, err := datadir.Lock(filepath.Join(stagingPath, datadir.LockName), true)
 	if errors.Is(err, filelock.ErrLocked) {
 		return r, fmt.Errorf("another restore to %s is under way", r.directory)
 	}
 	if err != nil {
 		return r, err
 	}
-	r.locks, r.new = append(r.locks, lock), staging
+	r.locks, r.staging = append(r.locks, lock), stagingPath
 	// A killed restore may have left files behind.
-	return r, clearDirectory(staging)
+	return r, clearDirectory(stagingPath)
 }
 
 // samePath reports whether two paths are the same.
@@ -203,19 +203,19 @@ func (r *restoration) checkReplaceable(replace bool) error {
 	if err != nil {
 		return err
 	}
-	r.old = info
-	above, err := os.Stat(filepath.Dir(r.directory))
+	r.oldInfo = info
+	parent, err := os.Stat(filepath.Dir(r.directory))
 	if err != nil {
 		return err
 	}
-	if !datadir.SameDisk(info, above) {
+	if !datadir.SameDisk(info, parent) {
 		return fmt.Errorf("%s is where a disk is mounted, which cannot be replaced: let COLLAB_DATA_DIR be a directory on that disk", r.directory)
 	}
 	entries, err := os.ReadDir(r.directory)
 	if err != nil || len(entries) == 0 {
 		return err
 	}
-	r.full = true
+	r.notEmpty = true
 	if !replace {
 		return fmt.Errorf("%s is not empty: with --replace it is moved aside", r.directory)
 	}
@@ -228,8 +228,8 @@ func (r *restoration) checkReplaceable(replace bool) error {
 // close removes the new directory unless it has replaced the data directory, and releases the locks.
 func (r *restoration) close() error {
 	var errs []error
-	if r.new != "" {
-		errs = append(errs, os.RemoveAll(r.new))
+	if r.staging != "" {
+		errs = append(errs, os.RemoveAll(r.staging))
 	}
 	for _, lock := range r.locks {
 		errs = append(errs, lock.Close())
@@ -240,10 +240,10 @@ func (r *restoration) close() error {
 // unpack writes the archive to the new directory and syncs it to the disk. It returns the epoch of
 // the logs.
 func (r *restoration) unpack(ctx context.Context, f *os.File, now time.Time) (epoch int64, err error) {
-	if err := unpack(ctx, f, r.new); err != nil {
+	if err := unpack(ctx, f, r.staging); err != nil {
 		return 0, err
 	}
-	db, err := gormdb.Open(ctx, gormdb.Options{URL: "sqlite://" + filepath.Join(r.new, databaseName)})
+	db, err := gormdb.Open(ctx, gormdb.Options{URL: "sqlite://" + filepath.Join(r.staging, databaseName)})
 	if err != nil {
 		return 0, fault.WithCause(err)
 	}
@@ -256,11 +256,11 @@ func (r *restoration) unpack(ctx context.Context, f *os.File, now time.Time) (ep
 
 // syncDirectory gives the new directory the owner of the old one, or of the directory above it, and syncs it to the disk.
 func (r *restoration) syncDirectory() error {
-	return filepath.WalkDir(r.new, func(path string, e fs.DirEntry, err error) error {
+	return filepath.WalkDir(r.staging, func(path string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-		case r.old != nil:
-			err = fileowner.Set(path, r.old)
+		case r.oldInfo != nil:
+			err = fileowner.Set(path, r.oldInfo)
 		default:
 			err = fileowner.Inherit(path)
 		}
@@ -278,7 +278,7 @@ func unpack(ctx context.Context, f *os.File, directory string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	u := &unpacking{ctx: ctx, root: root}
+	u := &unpacker{ctx: ctx, root: root}
 	a, _, err := scan(ctx, f, u.entry)
 	if err == nil {
 		err = u.end()
@@ -292,8 +292,8 @@ func unpack(ctx context.Context, f *os.File, directory string) (err error) {
 	return nil
 }
 
-// unpacking writes the entries of an archive.
-type unpacking struct {
+// unpacker writes the entries of an archive.
+type unpacker struct {
 	ctx    context.Context
 	root   *os.Root
 	db     *gormdb.Copy
@@ -303,7 +303,7 @@ type unpacking struct {
 }
 
 // entry writes one file. Content must be that which the database names next.
-func (u *unpacking) entry(_ archiveHeader, e entry, r io.Reader) (err error) {
+func (u *unpacker) entry(_ archiveHeader, e entry, r io.Reader) (err error) {
 	if e.name == headerName {
 		return nil
 	}
@@ -340,18 +340,18 @@ func (u *unpacking) entry(_ archiveHeader, e entry, r io.Reader) (err error) {
 }
 
 // open opens the database to read the names of blobs.
-func (u *unpacking) open(path string) error {
+func (u *unpacker) open(path string) error {
 	db, err := gormdb.OpenCopy(u.ctx, path)
 	if err != nil {
 		return fault.WithCause(err)
 	}
 	u.db, u.schema = db, db.Schema
 	u.next, u.stop = iter.Pull2(db.Blobs(u.ctx))
-	return notNewer(db.Schema)
+	return checkSchema(db.Schema)
 }
 
 // end returns an error if the archive lacks content that the database names.
-func (u *unpacking) end() error {
+func (u *unpacker) end() error {
 	named, err, more := u.next()
 	if err == nil && more {
 		err = fmt.Errorf("the archive does not have %s, which the database names", named.Blob)
@@ -359,7 +359,7 @@ func (u *unpacking) end() error {
 	return err
 }
 
-func (u *unpacking) close() error {
+func (u *unpacker) close() error {
 	if u.db == nil {
 		return nil
 	}
@@ -370,14 +370,14 @@ func (u *unpacking) close() error {
 // replaceDirectory atomically replaces the data directory by the new one. It returns the path to which the
 // old one was moved, if that was not empty.
 func (r *restoration) replaceDirectory(now time.Time) (aside string, err error) {
-	above := filepath.Dir(r.directory)
-	if !r.full {
+	parent := filepath.Dir(r.directory)
+	if !r.notEmpty {
 		// This fails if the directory is no longer empty.
-		if err := os.Rename(r.new, r.directory); err != nil {
+		if err := os.Rename(r.staging, r.directory); err != nil {
 			return "", fmt.Errorf("nothing was changed: %w", err)
 		}
-		r.new = ""
-		return "", atomicfile.Sync(above)
+		r.staging = ""
+		return "", atomicfile.Sync(parent)
 	}
 	// Before the exchange the new directory is renamed to the later name of the old one, so that
 	// the name of a restoration in progress never has the old state.
@@ -385,13 +385,13 @@ func (r *restoration) replaceDirectory(now time.Time) (aside string, err error) 
 	if _, err := os.Lstat(aside); err == nil {
 		return "", fmt.Errorf("nothing was changed: %s already exists", aside)
 	}
-	if err := os.Rename(r.new, aside); err != nil {
+	if err := os.Rename(r.staging, aside); err != nil {
 		return "", fmt.Errorf("nothing was changed: %w", err)
 	}
-	r.new = aside
+	r.staging = aside
 	if err := exchange(aside, r.directory); err != nil {
 		return "", fmt.Errorf("nothing was changed: directories cannot be exchanged here; move %s away yourself and restore again: %w", r.directory, err)
 	}
-	r.new = ""
-	return aside, atomicfile.Sync(above)
+	r.staging = ""
+	return aside, atomicfile.Sync(parent)
 }

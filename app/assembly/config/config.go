@@ -110,9 +110,9 @@ type Config struct {
 	OTLPEndpoint URL    `env:"OTEL_EXPORTER_OTLP_ENDPOINT" help:"collector that traces are sent to over HTTP; the other OTEL_EXPORTER_OTLP_* variables count too; empty: no traces"`
 	ServiceName  string `env:"OTEL_SERVICE_NAME" help:"service name in traces and metrics" default:"collabd"`
 
-	Unknown []Unknown // variables that are set and not described here
-	Missing []string  // of a configuration for development: what is missing for production, each with its variable
-	others  []Secret  // in variables that adapters and their libraries read
+	Unknown        []Unknown // variables that are set and not described here
+	Missing        []string  // of a configuration for development: what is missing for production, each with its variable
+	adapterSecrets []Secret  // in variables that adapters and their libraries read
 }
 
 // fields returns the fields of Config that are read from variables.
@@ -136,7 +136,7 @@ func Read(environ []string) (Config, error) {
 	}
 	getenv := func(variable string) string { return set[variable] }
 	for _, s := range append(append(bucket.Secrets(getenv), otlp.Secrets(getenv)...), set["PGPASSWORD"], set["PGSSLPASSWORD"]) { // pgx reads the last two
-		c.others = append(c.others, newSecret(s))
+		c.adapterSecrets = append(c.adapterSecrets, newSecret(s))
 	}
 	lines := c.readAll(set)
 	if len(lines) == 0 {
@@ -163,20 +163,20 @@ func (c *Config) readAll(set map[string]string) (lines []string) {
 			wrong[name] = []string{err.Error()}
 		}
 	}
-	c.complete()
+	c.setComputedDefaults()
 	refused := maps.Clone(wrong)
-	c.contradictions(func(name, format string, args ...any) {
+	c.checkCombinations(func(name, format string, args ...any) {
 		if refused[name] == nil { // a refused value is reported only once
 			wrong[name] = append(wrong[name], fmt.Sprintf(format, args...))
 		}
 	})
 	for name, texts := range wrong {
 		for _, text := range texts {
-			between := ": "
+			separator := ": "
 			if strings.HasPrefix(text, "must ") || strings.HasPrefix(text, "and ") || strings.HasPrefix(text, "or ") {
-				between = " "
+				separator = " "
 			}
-			lines = append(lines, name+between+text)
+			lines = append(lines, name+separator+text)
 		}
 	}
 	slices.Sort(lines)
@@ -202,18 +202,18 @@ func (c *Config) read(f reflect.StructField, text string, isSet bool) (err error
 	case *[]string:
 		*v = elements(text)
 	case *int64:
-		least, _ := strconv.ParseInt(f.Tag.Get("min"), 10, 64)
-		if *v, err = strconv.ParseInt(text, 10, 64); err != nil || *v < least {
-			err = fmt.Errorf("must be a number of at least %d", least)
+		minimum, _ := strconv.ParseInt(f.Tag.Get("min"), 10, 64)
+		if *v, err = strconv.ParseInt(text, 10, 64); err != nil || *v < minimum {
+			err = fmt.Errorf("must be a number of at least %d", minimum)
 		}
 	case *time.Duration:
-		least, _ := time.ParseDuration(f.Tag.Get("min"))
-		most, unlimited := time.ParseDuration(f.Tag.Get("max"))
-		if *v, err = time.ParseDuration(text); err != nil || *v < least || unlimited == nil && *v > most {
-			bounds := "at least " + f.Tag.Get("min")
-			if unlimited == nil {
-				bounds = f.Tag.Get("min") + " to " + f.Tag.Get("max")
-			}
+		bounds, limited := "at least "+f.Tag.Get("min"), f.Tag.Get("max") != ""
+		if limited {
+			bounds = f.Tag.Get("min") + " to " + f.Tag.Get("max")
+		}
+		minimum, _ := time.ParseDuration(f.Tag.Get("min"))
+		maximum, _ := time.ParseDuration(f.Tag.Get("max"))
+		if *v, err = time.ParseDuration(text); err != nil || *v < minimum || limited && *v > maximum {
 			err = fmt.Errorf("must be a duration of %s, such as %s", bounds, f.Tag.Get("default"))
 		}
 	case *Secret:
@@ -271,11 +271,11 @@ func (c *Config) read(f reflect.StructField, text string, isSet bool) (err error
 
 // checks are what adapters demand of their settings. They connect to nothing.
 var checks = map[string]func(string) error{
-	"COLLAB_DATABASE_URL":             unless("memory", gormdb.CheckAddress),
+	"COLLAB_DATABASE_URL":             exceptScheme("memory", gormdb.CheckAddress),
 	"COLLAB_DATABASE_DIRECT_URL":      gormdb.CheckAddress,
 	"COLLAB_BLOB_URL":                 bucket.CheckAddress,
 	"COLLAB_BLOB_PUBLIC_URL":          bucket.CheckOrigin,
-	"COLLAB_BUS_URL":                  unless("local", natsbus.CheckAddress),
+	"COLLAB_BUS_URL":                  exceptScheme("local", natsbus.CheckAddress),
 	"COLLAB_IDENTITY_WEBHOOK_SECRETS": checkIdentityWebhooks,
 	"COLLAB_STRIPE_SECRET_KEY":        stripepay.CheckKey,
 	"COLLAB_STRIPE_PRICE_STANDARD":    stripepay.CheckPrices,
@@ -286,8 +286,8 @@ var checks = map[string]func(string) error{
 	"COLLAB_MAIL_FROM":                mail.CheckSender,
 }
 
-// unless returns a check of the addresses that do not have the scheme, whose addresses no adapter checks.
-func unless(scheme string, check func(string) error) func(string) error {
+// exceptScheme returns a check of the addresses that do not have the scheme, whose addresses no adapter checks.
+func exceptScheme(scheme string, check func(string) error) func(string) error {
 	return func(address string) error {
 		if NewURL(address).Scheme() == scheme {
 			return nil
@@ -309,8 +309,8 @@ func checkIdentityWebhooks(secrets string) error {
 // Production reports whether the mode is production.
 func (c Config) Production() bool { return c.Mode == "production" }
 
-// complete sets the defaults that depend on other values.
-func (c *Config) complete() {
+// setComputedDefaults sets the defaults that depend on other values.
+func (c *Config) setComputedDefaults() {
 	c.PublicURL = NewURL(strings.TrimRight(c.PublicURL.Text(), "/"))
 	c.AppURL = NewURL(strings.TrimRight(c.AppURL.Text(), "/"))
 	if c.Production() {
@@ -328,9 +328,9 @@ func (c *Config) complete() {
 	}
 }
 
-// contradictions reports what is wrong or missing because of other values, each under the name
+// checkCombinations reports what is wrong or missing because of other values, each under the name
 // of a variable.
-func (c Config) contradictions(report func(name, format string, args ...any)) {
+func (c Config) checkCombinations(report func(name, format string, args ...any)) {
 	for _, replica := range c.Replicas() {
 		if c.Database() != "postgres" || NewURL(replica).Scheme() != "postgres" {
 			report("COLLAB_DATABASE_REPLICA_URLS", "must be addresses of Postgres, like COLLAB_DATABASE_URL")
@@ -426,7 +426,7 @@ func (c Config) Redactor() *strings.Replacer {
 			all = append(all, v.secrets()...)
 		}
 	}
-	for _, s := range c.others {
+	for _, s := range c.adapterSecrets {
 		all = append(all, s.Value())
 	}
 	// The longest first, as one may be a prefix of another.

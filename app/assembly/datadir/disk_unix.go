@@ -10,6 +10,6 @@ import (
 // SameDisk reports whether two files are on one file system.
 func SameDisk(a, b os.FileInfo) bool {
 	x, ok := a.Sys().(*syscall.Stat_t)
-	y, also := b.Sys().(*syscall.Stat_t)
-	return !ok || !also || x.Dev == y.Dev
+	y, ok2 := b.Sys().(*syscall.Stat_t)
+	return !ok || !ok2 || x.Dev == y.Dev
 }

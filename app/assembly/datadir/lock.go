@@ -31,12 +31,12 @@ func Lock(path string, exclusive bool) (io.Closer, error) {
 			return nil, errors.Join(err, f.Close())
 		}
 		// The directory may have been replaced before the lock was taken.
-		mine, err := f.Stat()
+		locked, err := f.Stat()
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
 		existing, err := os.Stat(path)
-		if err == nil && os.SameFile(mine, existing) {
+		if err == nil && os.SameFile(locked, existing) {
 			return f, nil
 		}
 		if err := errors.Join(f.Close(), err); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -152,8 +152,8 @@ func LockServer(c config.Config, exclusive bool) (locks []io.Closer, err error) 
 		return nil, nil
 	}
 	database := func(c config.Config) (io.Closer, error) { return LockDatabase(c, exclusive) }
-	for _, take := range []func(config.Config) (io.Closer, error){lockDirectory, database, lockServerFile} {
-		lock, err := take(c)
+	for _, lockOne := range []func(config.Config) (io.Closer, error){lockDirectory, database, lockServerFile} {
+		lock, err := lockOne(c)
 		if err != nil {
 			for _, l := range locks {
 				err = errors.Join(err, l.Close())

@@ -17,7 +17,6 @@ type person struct {
 	teams []int
 }
 
-// The roles.
 const (
 	owner  = "OWNER"
 	admin  = "ADMIN"

@@ -66,11 +66,11 @@ func plan(o Options) *loader {
 	f.planMemories()
 	f.planChats()
 	f.planReleases()
-	f.at(days-1, 17*time.Hour, "inviting", func(ctx context.Context) error {
+	f.schedule(days-1, 17*time.Hour, "inviting", func(ctx context.Context) error {
 		_, err := f.members[priya].Invite(ctx, apiclient.Invite{Email: invited, Role: member})
 		return err
 	})
-	slices.SortStableFunc(f.acts, func(a, b act) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(f.events, func(a, b event) int { return a.at.Compare(b.at) })
 	return f
 }
 
@@ -94,42 +94,42 @@ type loader struct {
 	http         http.RoundTripper
 	first        time.Time // the first day's midnight in UTC
 	today        time.Time // the last day's
-	acts         []act
+	events       []event
 	anonymous    *apiclient.Client
 	members      []signedIn // as people
 	teamIDs      []string   // ids, as teams
 	workspaceIDs []string   // ids, as workspaces
 }
 
-// act is something that somebody does at a time.
-type act struct {
-	at   time.Time
-	day  int
-	what string // for errors
-	do   func(context.Context) error
+// event is an action of a member at a time.
+type event struct {
+	at          time.Time
+	day         int
+	description string // for errors
+	run         func(context.Context) error
 }
 
-// at plans something for a time of a day. Times of today are earlier in proportion, so that
+// schedule plans something for a time of a day. Times of today are earlier in proportion, so that
 // none is after Now.
-func (f *loader) at(day int, after time.Duration, what string, do func(context.Context) error) {
+func (f *loader) schedule(day int, after time.Duration, what string, do func(context.Context) error) {
 	if day >= days {
 		return // it has not happened yet
 	}
 	if day == days-1 {
 		after = time.Duration(float64(after) / float64(24*time.Hour) * float64(f.Now.Sub(f.today)))
 	}
-	f.acts = append(f.acts, act{f.first.AddDate(0, 0, day).Add(after), day, what, do})
+	f.events = append(f.events, event{f.first.AddDate(0, 0, day).Add(after), day, what, do})
 }
 
 // run does what is planned.
 func (f *loader) run(ctx context.Context) error {
-	for i, a := range f.acts {
-		if i > 0 && a.day > f.acts[i-1].day {
-			f.Progress(f.acts[i-1].day+1, days)
+	for i, a := range f.events {
+		if i > 0 && a.day > f.events[i-1].day {
+			f.Progress(f.events[i-1].day+1, days)
 		}
 		f.SetClock(a.at)
-		if err := a.do(ctx); err != nil {
-			return fmt.Errorf("%s on day %d: %w", a.what, a.day+1, err)
+		if err := a.run(ctx); err != nil {
+			return fmt.Errorf("%s on day %d: %w", a.description, a.day+1, err)
 		}
 	}
 	f.SetClock(f.Now)
@@ -137,8 +137,8 @@ func (f *loader) run(ctx context.Context) error {
 	return nil
 }
 
-// working returns a random time of a working day.
-func (f *loader) working() time.Duration {
+// workingTime returns a random time of a working day.
+func (f *loader) workingTime() time.Duration {
 	return 8*time.Hour + time.Duration(f.Random(9*60*60))*time.Second
 }
 
@@ -156,12 +156,12 @@ func (f *loader) workday(day int) int {
 	return day
 }
 
-// one returns an element at random.
-func one[T any](f *loader, elements []T) T { return elements[f.Random(len(elements))] }
+// pick returns an element at random.
+func pick[T any](f *loader, elements []T) T { return elements[f.Random(len(elements))] }
 
 // createOrganisation makes the organisation, its teams and workspaces, and buys a plan.
 func (f *loader) createOrganisation() {
-	f.at(0, 9*time.Hour, "founding", func(ctx context.Context) error {
+	f.schedule(0, 9*time.Hour, "founding", func(ctx context.Context) error {
 		if err := f.signIn(ctx, ada); err != nil {
 			return err
 		}
@@ -169,20 +169,20 @@ func (f *loader) createOrganisation() {
 		return err
 	})
 	for i, t := range teams {
-		f.at(0, 10*time.Hour+time.Duration(i)*time.Second, "making a team", func(ctx context.Context) error {
+		f.schedule(0, 10*time.Hour+time.Duration(i)*time.Second, "making a team", func(ctx context.Context) error {
 			made, err := f.members[ada].CreateTeam(ctx, apiclient.TeamDraft{Name: t.name, Description: &t.description})
 			f.teamIDs = append(f.teamIDs, made.ID)
 			return err
 		})
 	}
 	for i, w := range workspaces {
-		f.at(0, 10*time.Hour+time.Minute+time.Duration(i)*time.Second, "making a workspace", func(ctx context.Context) error {
+		f.schedule(0, 10*time.Hour+time.Minute+time.Duration(i)*time.Second, "making a workspace", func(ctx context.Context) error {
 			made, err := f.members[ada].CreateWorkspace(ctx, apiclient.WorkspaceDraft{Name: w.name, TeamID: f.teamIDs[w.team], Description: &w.description})
 			f.workspaceIDs = append(f.workspaceIDs, made.ID)
 			return err
 		})
 	}
-	f.at(1, 9*time.Hour, "paying", func(ctx context.Context) error {
+	f.schedule(1, 9*time.Hour, "paying", func(ctx context.Context) error {
 		page, err := f.members[ada].StartCheckout(ctx, apiclient.CheckoutDraft{Plan: "PREMIUM"})
 		if err != nil {
 			return err
@@ -190,7 +190,7 @@ func (f *loader) createOrganisation() {
 		_, _, err = f.submit(ctx, page.URL, url.Values{"action": {"pay"}})
 		return err
 	})
-	f.at(4, 11*time.Hour, "connecting a tool server", func(ctx context.Context) error {
+	f.schedule(4, 11*time.Hour, "connecting a tool server", func(ctx context.Context) error {
 		name := "Clock"
 		_, err := f.members[priya].CreateConnector(ctx, apiclient.ConnectorDraft{ProviderID: "time", Name: &name})
 		return err
@@ -201,12 +201,12 @@ func (f *loader) createOrganisation() {
 func (f *loader) join(i int) {
 	p := people[i]
 	address := ""
-	f.at(p.day, 10*time.Hour+time.Duration(i)*time.Minute, "inviting", func(ctx context.Context) error {
+	f.schedule(p.day, 10*time.Hour+time.Duration(i)*time.Minute, "inviting", func(ctx context.Context) error {
 		made, err := f.members[ada].Invite(ctx, apiclient.Invite{Email: p.email, Role: p.role})
 		address = made.InviteURL
 		return err
 	})
-	f.at(p.day, 11*time.Hour+time.Duration(i)*time.Minute, "accepting an invitation", func(ctx context.Context) error {
+	f.schedule(p.day, 11*time.Hour+time.Duration(i)*time.Minute, "accepting an invitation", func(ctx context.Context) error {
 		if err := f.accept(ctx, address, p.name); err != nil {
 			return err
 		}
@@ -322,7 +322,7 @@ func (f *loader) planFiles() {
 			if d.versions > 1 {
 				part = bytes.Join(lines[:len(lines)*(v+1)/d.versions], nil)
 			}
-			f.at(day, f.working(), "writing "+d.path, func(ctx context.Context) error {
+			f.schedule(day, f.workingTime(), "writing "+d.path, func(ctx context.Context) error {
 				body := apiclient.Content{Reader: bytes.NewReader(part), Size: int64(len(part))}
 				if id != "" {
 					_, err := f.members[d.author].ReplaceFile(ctx, id, apiclient.ReplaceFileParams{}, body)
@@ -340,17 +340,17 @@ func (f *loader) planFiles() {
 		}
 	}
 	id := ""
-	f.at(f.workday(5), f.working(), "writing a draft", func(ctx context.Context) error {
+	f.schedule(f.workday(5), f.workingTime(), "writing a draft", func(ctx context.Context) error {
 		text := "Plan of the spring campaign, first draft\n"
 		made, err := f.members[priya].UploadFile(ctx, apiclient.UploadFileParams{Path: "draft.txt"}, apiclient.Content{Reader: strings.NewReader(text), Size: int64(len(text))})
 		id = made.ID
 		return err
 	})
-	f.at(f.workday(12), f.working(), "moving a draft", func(ctx context.Context) error {
+	f.schedule(f.workday(12), f.workingTime(), "moving a draft", func(ctx context.Context) error {
 		_, err := f.members[priya].MoveFile(ctx, id, apiclient.MoveFileParams{}, apiclient.FileMove{Path: "campaign/spring.txt"})
 		return err
 	})
-	f.at(f.workday(20), f.working(), "deleting a draft", func(ctx context.Context) error {
+	f.schedule(f.workday(20), f.workingTime(), "deleting a draft", func(ctx context.Context) error {
 		_, err := f.members[priya].DeleteFile(ctx, id, apiclient.DeleteFileParams{})
 		return err
 	})
@@ -359,18 +359,18 @@ func (f *loader) planFiles() {
 // planMemories plans the memories of the organisation, a workspace and a person.
 func (f *loader) planMemories() {
 	for i, text := range orgMemory {
-		f.at(f.workday(2+13*i), f.working(), "writing a memory", func(ctx context.Context) error {
+		f.schedule(f.workday(2+13*i), f.workingTime(), "writing a memory", func(ctx context.Context) error {
 			_, err := f.members[ada].PutMemory(ctx, "org", apiclient.PutMemoryParams{}, apiclient.MemoryDraft{Content: text})
 			return err
 		})
 	}
 	for i, text := range stationMemory {
-		f.at(f.workday(4+12*i), f.working(), "writing a memory", func(ctx context.Context) error {
+		f.schedule(f.workday(4+12*i), f.workingTime(), "writing a memory", func(ctx context.Context) error {
 			_, err := f.members[sofia].PutWorkspaceMemory(ctx, f.workspaceIDs[station], "decisions.md", apiclient.PutWorkspaceMemoryParams{}, apiclient.MemoryDraft{Content: text})
 			return err
 		})
 	}
-	f.at(f.workday(3), f.working(), "writing a memory", func(ctx context.Context) error {
+	f.schedule(f.workday(3), f.workingTime(), "writing a memory", func(ctx context.Context) error {
 		_, err := f.members[ada].PutMemory(ctx, "user", apiclient.PutMemoryParams{}, apiclient.MemoryDraft{Content: adaMemory})
 		return err
 	})
@@ -389,10 +389,10 @@ func (f *loader) planChats() {
 				if p.role == viewer || day <= p.day {
 					continue
 				}
-				ask := apiclient.ChatRequest{Message: one(f, prompts), SystemPrompt: new(string), MaxTokens: new(int64)}
+				ask := apiclient.ChatRequest{Message: pick(f, prompts), SystemPrompt: new(string), MaxTokens: new(int64)}
 				*ask.SystemPrompt, *ask.MaxTokens = system, int64(60+f.Random(200))
 				for range 2 + f.Random(14) {
-					text, err := fs.ReadFile(texts, path.Join("files", one(f, documents[7:]).source)) // no picture
+					text, err := fs.ReadFile(texts, path.Join("files", pick(f, documents[7:]).source)) // no picture
 					if err != nil {
 						panic(err) // likewise
 					}
@@ -400,7 +400,7 @@ func (f *loader) planChats() {
 						apiclient.HistoryMessage{Role: "user", Content: "Read this:\n\n" + string(text)},
 						apiclient.HistoryMessage{Role: "assistant", Content: "I have read it. What do you want to know?"})
 				}
-				f.at(day, f.working(), "chatting", func(ctx context.Context) error {
+				f.schedule(day, f.workingTime(), "chatting", func(ctx context.Context) error {
 					response, err := f.members[i].Chat(ctx, ask)
 					if err != nil {
 						return err

@@ -21,14 +21,14 @@ func TestAMonthEndsNowOnWhateverDay(t *testing.T) {
 			now := monday.Truncate(24*time.Hour).AddDate(0, 0, after).Add(time.Duration(hour)*time.Hour + time.Second)
 			t.Run(now.Format("Monday 15:04"), func(t *testing.T) {
 				made, today := 0, 0
-				for _, a := range planned(now).acts {
+				for _, a := range planned(now).events {
 					if a.at.After(now) {
-						t.Fatalf("%s is planned for %v", a.what, a.at)
+						t.Fatalf("%s is planned for %v", a.description, a.at)
 					}
-					if a.what == "making a task" {
+					if a.description == "making a task" {
 						made++
 					}
-					if a.what == "chatting" && a.at.YearDay() == now.YearDay() {
+					if a.description == "chatting" && a.at.YearDay() == now.YearDay() {
 						today++
 					}
 				}
@@ -41,8 +41,8 @@ func TestAMonthEndsNowOnWhateverDay(t *testing.T) {
 }
 
 func TestTheSameNumbersMakeTheSameMonth(t *testing.T) {
-	same := func(a, b act) bool { return a.at.Equal(b.at) && a.what == b.what }
-	if !slices.EqualFunc(planned(monday).acts, planned(monday).acts, same) {
+	same := func(a, b event) bool { return a.at.Equal(b.at) && a.description == b.description }
+	if !slices.EqualFunc(planned(monday).events, planned(monday).events, same) {
 		t.Error("the second plan is another")
 	}
 }

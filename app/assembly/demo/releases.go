@@ -36,7 +36,7 @@ func (f *loader) planReleases() {
 		ids := make([]string, len(targets))
 		for stage, s := range e.rollout {
 			percent := int64(s.percent)
-			f.at(s.day, 7*time.Hour, "publishing "+e.version, func(ctx context.Context) error {
+			f.schedule(s.day, 7*time.Hour, "publishing "+e.version, func(ctx context.Context) error {
 				for i, t := range targets {
 					if stage > 0 {
 						if _, err := f.members[milan].ChangeRelease(ctx, ids[i], apiclient.ReleasePatch{RolloutPercentage: &percent}); err != nil {
@@ -69,7 +69,7 @@ func (f *loader) planReleases() {
 				continue // it is not started
 			}
 			installs, works := f.Random(3) > 0, f.Random(20) > 0
-			f.at(day, f.working(), "checking for updates", func(ctx context.Context) error { return f.check(ctx, d, installs, works) })
+			f.schedule(day, f.workingTime(), "checking for updates", func(ctx context.Context) error { return f.check(ctx, d, installs, works) })
 		}
 	}
 }

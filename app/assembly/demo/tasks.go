@@ -38,11 +38,11 @@ func (f *loader) planTask(workspace, day int, a action, subject string) {
 			team = append(team, i)
 		}
 	}
-	creator, assignee := one(f, team), -1 // nobody
+	creator, assignee := pick(f, team), -1 // nobody
 	if f.Random(6) > 0 {
-		assignee = one(f, team)
+		assignee = pick(f, team)
 	}
-	priority := one(f, []string{"LOW", "MEDIUM", "MEDIUM", "MEDIUM", "HIGH", "HIGH", "URGENT"})
+	priority := pick(f, []string{"LOW", "MEDIUM", "MEDIUM", "MEDIUM", "HIGH", "HIGH", "URGENT"})
 	draft := apiclient.TaskDraft{Title: fmt.Sprintf(a.title, subject), Priority: &priority, Tags: []string{a.tag}}
 	if a.description != "" {
 		draft.Description = &a.description
@@ -56,7 +56,7 @@ func (f *loader) planTask(workspace, day int, a action, subject string) {
 		draft.DueDate = &date
 	}
 	id := ""
-	f.at(day, f.working(), "making a task", func(ctx context.Context) error {
+	f.schedule(day, f.workingTime(), "making a task", func(ctx context.Context) error {
 		draft.WorkspaceID = &f.workspaceIDs[workspace]
 		if assignee >= 0 {
 			draft.AssigneeID = &f.members[assignee].id
@@ -66,7 +66,7 @@ func (f *loader) planTask(workspace, day int, a action, subject string) {
 		return err
 	})
 	change := func(day int, p apiclient.TaskPatch) {
-		f.at(day, f.working(), "changing a task", func(ctx context.Context) error {
+		f.schedule(day, f.workingTime(), "changing a task", func(ctx context.Context) error {
 			_, err := f.members[max(assignee, ada)].UpdateTask(ctx, id, p)
 			return err
 		})
@@ -74,8 +74,8 @@ func (f *loader) planTask(workspace, day int, a action, subject string) {
 	status := func(s string) apiclient.TaskPatch { return apiclient.TaskPatch{Status: &s} }
 	begins := f.workday(day + 1 + f.Random(6))
 	if f.Random(8) == 0 {
-		next, reason := one(f, []string{"LOW", "URGENT"}), one(f, reasons)
-		f.at(begins, 7*time.Hour, "giving a task another priority", func(ctx context.Context) error {
+		next, reason := pick(f, []string{"LOW", "URGENT"}), pick(f, reasons)
+		f.schedule(begins, 7*time.Hour, "giving a task another priority", func(ctx context.Context) error {
 			return f.send(ctx, f.members[creator].Client, httpapi.ReprioritizePath, nil, map[string]any{
 				"changes": []map[string]any{{"taskId": id, "priority": next, "reason": reason}},
 			})

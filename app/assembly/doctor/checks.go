@@ -73,7 +73,7 @@ func note(remedy, format string, args ...any) (f inspect.Findings) {
 // address listens for a moment. If the address is in use it only connects: a server
 // that starts meanwhile must find the address free.
 func (d *doctor) address(ctx context.Context) (f inspect.Findings) {
-	if d.serves {
+	if d.inServer {
 		f.OK("this server listens on %s", d.c.Listen)
 		return f
 	}
@@ -124,10 +124,10 @@ func (d *doctor) publicURL(ctx context.Context) inspect.Findings {
 		return f
 	}
 	host := d.c.PublicURL.Hostname()
-	const later = "expected before the first start; otherwise check the DNS entry, the proxy and COLLAB_PUBLIC_URL"
-	to, err := net.DefaultResolver.LookupHost(ctx, host)
+	const remedy = "expected before the first start; otherwise check the DNS entry, the proxy and COLLAB_PUBLIC_URL"
+	addresses, err := net.DefaultResolver.LookupHost(ctx, host)
 	if err != nil {
-		f.Note(later, "%s does not resolve from here", host).Err = err
+		f.Note(remedy, "%s does not resolve from here", host).Err = err
 		return f
 	}
 	// Its clock is not compared: it may be this machine's.
@@ -135,11 +135,11 @@ func (d *doctor) publicURL(ctx context.Context) inspect.Findings {
 	status, err := inspect.Get(ctx, client, d.c.PublicURL.Text()+httpapi.HealthPath)
 	switch {
 	case err != nil:
-		f.Note(later, "%s (%s) does not answer", d.c.PublicURL.String(), strings.Join(to, ", ")).Err = err
+		f.Note(remedy, "%s (%s) does not answer", d.c.PublicURL.String(), strings.Join(addresses, ", ")).Err = err
 	case status != http.StatusOK:
-		f.Note(later, "%s answers %d for %s, unlike a running server", d.c.PublicURL.String(), status, httpapi.HealthPath)
+		f.Note(remedy, "%s answers %d for %s, unlike a running server", d.c.PublicURL.String(), status, httpapi.HealthPath)
 	default:
-		f.OK("%s (%s) answers", d.c.PublicURL.String(), strings.Join(to, ", "))
+		f.OK("%s (%s) answers", d.c.PublicURL.String(), strings.Join(addresses, ", "))
 	}
 	return f
 }
@@ -247,20 +247,20 @@ func (d *doctor) identity(ctx context.Context) inspect.Findings {
 
 func (d *doctor) identityWebhooks(context.Context) inspect.Findings {
 	if !d.c.IdentityWebhooks.IsSet {
-		return secretIsMade()
+		return generatedSecret()
 	}
-	isChecked := func(string) error { return nil } // while the configuration is read
-	return inspect.WebhookSecrets(d.c.IdentityWebhooks.Values(), "the identity provider", "COLLAB_IDENTITY_WEBHOOK_SECRETS", isChecked)
+	accept := func(string) error { return nil } // config.Read has checked them
+	return inspect.WebhookSecrets(d.c.IdentityWebhooks.Values(), "the identity provider", "COLLAB_IDENTITY_WEBHOOK_SECRETS", accept)
 }
 
 func (d *doctor) paymentWebhooks(context.Context) inspect.Findings {
 	if !d.c.StripeWebhooks.IsSet {
-		return secretIsMade()
+		return generatedSecret()
 	}
 	return stripepay.InspectSecrets(d.c.StripeWebhooks.Values(), d.c.IdentityWebhooks.Values())
 }
 
-func secretIsMade() inspect.Findings {
+func generatedSecret() inspect.Findings {
 	return note("", "the server makes the secret at its first start, and keeps it in the data directory")
 }
 
@@ -278,8 +278,8 @@ func (d *doctor) models(context.Context) inspect.Findings {
 	return registry.Inspect(r, err, d.c.LocalModel() && !d.c.Anthropic() && !d.c.OpenAI())
 }
 
-// modelsOf returns what registry.InspectProvider does of the configured registry.
-func (d *doctor) modelsOf(provider string) (ids []string, f inspect.Findings) {
+// providerModels returns what registry.InspectProvider does of the configured registry.
+func (d *doctor) providerModels(provider string) (ids []string, f inspect.Findings) {
 	r, err := d.c.Models()
 	if err != nil {
 		return nil, nil // models reports it
@@ -291,7 +291,7 @@ func (d *doctor) anthropic(ctx context.Context) inspect.Findings {
 	if !d.c.Anthropic() {
 		return note("", "not configured")
 	}
-	ids, f := d.modelsOf(config.ProviderAnthropic)
+	ids, f := d.providerModels(config.ProviderAnthropic)
 	o := anthropic.Options{APIKey: d.c.AnthropicKey.Value(), URL: d.c.AnthropicURL.Text(), Client: d.clocks.Client("Anthropic")}
 	return append(f, anthropic.Inspect(ctx, o, urlOr(d.c.AnthropicURL, anthropic.DefaultURL), ids)...)
 }
@@ -300,7 +300,7 @@ func (d *doctor) openai(ctx context.Context) inspect.Findings {
 	if !d.c.OpenAI() {
 		return note("", "not configured")
 	}
-	ids, f := d.modelsOf(config.ProviderOpenAI)
+	ids, f := d.providerModels(config.ProviderOpenAI)
 	o := openai.Options{APIKey: d.c.OpenAIKey.Value(), URL: d.c.OpenAIURL.Text(), Client: d.clocks.Client("OpenAI")}
 	return append(f, openai.Inspect(ctx, o, urlOr(d.c.OpenAIURL, openai.DefaultURL), ids)...)
 }

@@ -23,25 +23,25 @@ import (
 )
 
 const (
-	checkTimeout = 10 * time.Second // of one check
-	tidyTimeout  = 5 * time.Second  // more, to remove what a check has written
-	maxErrorText = 300              // characters of an error
+	checkTimeout   = 10 * time.Second // of one check
+	cleanupTimeout = 5 * time.Second  // more, to remove what a check has written
+	maxErrorText   = 300              // characters of an error
 )
 
 // doctor checks one configuration.
 type doctor struct {
-	c       config.Config
-	version string
-	secrets *strings.Replacer
-	clocks  *inspect.Clocks
-	serves  bool // the program that runs the checks is the server of the configuration
+	c        config.Config
+	version  string
+	secrets  *strings.Replacer
+	clocks   *inspect.Clocks
+	inServer bool // the program that runs the checks is the server of the configuration
 }
 
 // Examine checks the configuration of the server that calls it as Run does, within 15 seconds. The
 // version is that of the program.
 func Examine(ctx context.Context, c config.Config, version string) []httpapi.Finding {
 	d := newDoctor(c, version)
-	d.serves = true
+	d.inServer = true
 	return d.examine(ctx)
 }
 
@@ -66,7 +66,7 @@ func Run(ctx context.Context, environ []string, version string, asJSON bool, out
 		code = 2
 	} else {
 		all = d.examine(ctx)
-		if wrong(all) > 0 {
+		if countWrong(all) > 0 {
 			code = 1
 		}
 	}
@@ -105,7 +105,7 @@ func (d *doctor) views(check string, findings inspect.Findings) (all []httpapi.F
 	return all
 }
 
-func wrong(all []httpapi.Finding) (n int) {
+func countWrong(all []httpapi.Finding) (n int) {
 	for _, v := range all {
 		if v.Verdict == string(inspect.Wrong) {
 			n++
@@ -131,12 +131,12 @@ const columns = "%-5s %-17s "
 func write(out io.Writer, all []httpapi.Finding) {
 	for i, v := range all {
 		fmt.Fprintf(out, columns+"%s\n", v.Verdict, v.Check, v.Message)
-		again := i+1 < len(all) && all[i+1].Check == v.Check && all[i+1].Remedy == v.Remedy
-		if v.Remedy != "" && !again {
+		sameRemedyFollows := i+1 < len(all) && all[i+1].Check == v.Check && all[i+1].Remedy == v.Remedy
+		if v.Remedy != "" && !sameRemedyFollows {
 			fmt.Fprintf(out, columns+"→ %s\n", "", "", v.Remedy)
 		}
 	}
-	switch n := wrong(all); n {
+	switch n := countWrong(all); n {
 	case 0:
 		fmt.Fprintln(out, "Nothing is wrong.")
 	case 1:
@@ -153,7 +153,7 @@ func (d *doctor) examine(ctx context.Context) []httpapi.Finding {
 	for _, u := range d.c.Unknown {
 		first.Risk("set "+u.Nearest+", or nothing", "%s", u.String())
 	}
-	all := append(d.views("configuration", first), d.views("production", d.lacking())...)
+	all := append(d.views("configuration", first), d.views("production", d.missing())...)
 	found := make([]chan inspect.Findings, len(checks))
 	for i, check := range checks {
 		found[i] = make(chan inspect.Findings, 1)
@@ -167,32 +167,26 @@ func (d *doctor) examine(ctx context.Context) []httpapi.Finding {
 			found[i] <- f
 		}()
 	}
-	deadline := time.NewTimer(checkTimeout + tidyTimeout)
-	defer deadline.Stop()
-	late := false
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout+cleanupTimeout)
+	defer cancel()
 	for i, check := range checks {
-		if !late {
-			select {
-			case f := <-found[i]:
-				all = append(all, d.views(check.name, f)...)
-				continue
-			case <-deadline.C:
-				late = true
-			}
-		}
 		var f inspect.Findings
 		select {
 		case f = <-found[i]:
-		default:
-			f.Wrong("see whether a disk or the name server answers", "does not end within %s", checkTimeout+tidyTimeout)
+		case <-late.Done():
+			select {
+			case f = <-found[i]: // both were ready
+			default:
+				f.Wrong("see whether a disk or the name server answers", "does not end within %s", checkTimeout+cleanupTimeout)
+			}
 		}
 		all = append(all, d.views(check.name, f)...)
 	}
 	return append(all, d.views("clock", d.clocks.Inspect())...)
 }
 
-// lacking returns what a configuration for development lacks for production.
-func (d *doctor) lacking() (f inspect.Findings) {
+// missing returns what a configuration for development lacks for production.
+func (d *doctor) missing() (f inspect.Findings) {
 	switch {
 	case d.c.Production():
 	case len(d.c.Missing) == 0:

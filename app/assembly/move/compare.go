@@ -110,7 +110,7 @@ func (m *mover) contentDigests(ctx context.Context) (source, target gormdb.Diges
 }
 
 // printDigests writes a row, and the organisations that differ. It reports whether there are none.
-func printDigests(w *tabwriter.Writer, what string, source, target map[id.Org]gormdb.Digest) bool {
+func printDigests(w *tabwriter.Writer, table string, source, target map[id.Org]gormdb.Digest) bool {
 	var s, t gormdb.Digest
 	var different []id.Org
 	orgs := 0
@@ -133,7 +133,7 @@ func printDigests(w *tabwriter.Writer, what string, source, target map[id.Org]go
 	if len(different) > 0 {
 		verdict = "DIFFERENT"
 	}
-	fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\n", what, s.Records, orgs, s, t, verdict)
+	fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\n", table, s.Records, orgs, s, t, verdict)
 	slices.Sort(different)
 	for _, o := range different[:min(len(different), maxNamed)] {
 		name := string(o)

@@ -18,65 +18,65 @@ const (
 	workers   = 16
 	large     = 1 << 20 // bytes
 	maxLarge  = 3
-	roundSize = 128 // contents between two stored positions
+	batchSize = 128 // contents between two stored positions
 )
 
-// contents copies the content that records name after a name, in rounds; the target stores the last
+// copyContents copies the content that records name after a name, in batches; the target stores the last
 // name of each. If there may be content in the target already, it is kept where size and checksum are
 // right.
-func (m *mover) contents(ctx context.Context, after string, mayExist bool) error {
+func (m *mover) copyContents(ctx context.Context, after string, mayExist bool) error {
 	total, err := m.source.CountContents(ctx, after)
 	if err != nil {
 		return fault.WithCause(err)
 	}
 	m.progress.begin("content", total)
-	var round []gormdb.Content
-	end := func() error {
-		if err := m.round(ctx, round, mayExist); err != nil || m.target == nil || len(round) == 0 {
+	var batch []gormdb.Content
+	copyRest := func() error {
+		if err := m.copyBatch(ctx, batch, mayExist); err != nil || m.target == nil || len(batch) == 0 {
 			return err
 		}
-		return m.target.SetState(ctx, "content", round[len(round)-1].Blob)
+		return m.target.SetState(ctx, "content", batch[len(batch)-1].Blob)
 	}
 	for named, err := range m.source.Contents(ctx, after) {
 		if err != nil {
 			return fault.WithCause(err)
 		}
-		if round = append(round, named); len(round) == roundSize {
-			if err := end(); err != nil {
+		if batch = append(batch, named); len(batch) == batchSize {
+			if err := copyRest(); err != nil {
 				return err
 			}
-			round = round[:0]
+			batch = batch[:0]
 		}
 	}
-	if err := end(); err != nil {
+	if err := copyRest(); err != nil {
 		return err
 	}
 	m.progress.end()
 	return nil
 }
 
-// round copies contents concurrently, and returns the first error after all have ended.
-func (m *mover) round(ctx context.Context, round []gormdb.Content, mayExist bool) error {
+// copyBatch copies contents concurrently, and returns the first error after all have ended.
+func (m *mover) copyBatch(ctx context.Context, batch []gormdb.Content, mayExist bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
 	var next atomic.Int64
 	var callback sync.Mutex
 	slots := make(chan struct{}, maxLarge)
-	for range min(workers, len(round)) {
+	for range min(workers, len(batch)) {
 		wg.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(round)) && ctx.Err() == nil; i = next.Add(1) - 1 {
-				err := m.content(ctx, round[i], mayExist, slots)
+			for i := next.Add(1) - 1; i < int64(len(batch)) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				err := m.copyContent(ctx, batch[i], mayExist, slots)
 				if err == nil {
 					m.progress.add(1)
-					if m.copied != nil {
+					if m.onCopied != nil {
 						callback.Lock()
-						err = m.copied(0, 1)
+						err = m.onCopied(0, 1)
 						callback.Unlock()
 					}
 				}
 				if err != nil {
-					cancel(fmt.Errorf("content %q: %w", round[i].Blob, fault.WithCause(err)))
+					cancel(fmt.Errorf("content %q: %w", batch[i].Blob, fault.WithCause(err)))
 				}
 			}
 		})
@@ -85,14 +85,14 @@ func (m *mover) round(ctx context.Context, round []gormdb.Content, mayExist bool
 	return context.Cause(ctx)
 }
 
-// content copies one content.
-func (m *mover) content(ctx context.Context, n gormdb.Content, mayExist bool, slots chan struct{}) error {
+// copyContent copies one content.
+func (m *mover) copyContent(ctx context.Context, n gormdb.Content, mayExist bool, slots chan struct{}) error {
 	if n.Size > large {
 		slots <- struct{}{}
 		defer func() { <-slots }()
 	}
 	if mayExist {
-		right, err := m.present(ctx, n)
+		right, err := m.hasContent(ctx, n)
 		if right || err != nil {
 			return err
 		}
@@ -108,9 +108,9 @@ func (m *mover) content(ctx context.Context, n gormdb.Content, mayExist bool, sl
 	return errors.Join(err, r.Close())
 }
 
-// present reports whether the target has the content with its size and checksum. It removes any
+// hasContent reports whether the target has the content with its size and checksum. It removes any
 // other content of that name.
-func (m *mover) present(ctx context.Context, n gormdb.Content) (bool, error) {
+func (m *mover) hasContent(ctx context.Context, n gormdb.Content) (bool, error) {
 	r, err := m.toBlobs.Open(ctx, n.Blob, 0, -1)
 	if fault.Is(err, fault.NotFound) {
 		return false, nil

@@ -22,9 +22,9 @@ func (p location) keyPath(name string) string {
 	return filepath.Join(p.directory, name)
 }
 
-// eachKey calls fn with the path in the target and the content of each file of keys, secrets and
+// eachKeyFile calls fn with the path in the target and the content of each file of keys, secrets and
 // development providers, if both locations are data directories.
-func (m *mover) eachKey(fn func(path string, content []byte) error) error {
+func (m *mover) eachKeyFile(fn func(path string, content []byte) error) error {
 	if m.from.directory == "" || m.to.directory == "" {
 		return nil
 	}
@@ -43,8 +43,8 @@ func (m *mover) eachKey(fn func(path string, content []byte) error) error {
 	return nil
 }
 
-// sameKey returns an error if a file has another content.
-func sameKey(path string, content []byte) error {
+// checkSameFile returns an error if a file has another content.
+func checkSameFile(path string, content []byte) error {
 	existing, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -55,21 +55,21 @@ func sameKey(path string, content []byte) error {
 	return err
 }
 
-// copyKeys copies the files to the target, and returns an error if it has others.
-func (m *mover) copyKeys() error {
-	return m.eachKey(func(path string, content []byte) error {
+// copyKeyFiles copies the files to the target, and returns an error if it has others.
+func (m *mover) copyKeyFiles() error {
+	return m.eachKeyFile(func(path string, content []byte) error {
 		if err := atomicfile.Create(path, content); err != nil {
 			return err
 		}
 		if err := fileowner.Inherit(path); err != nil {
 			return err
 		}
-		return sameKey(path, content)
+		return checkSameFile(path, content)
 	})
 }
 
-// summary says what to do next, without secrets.
-func (m *mover) summary() error {
+// printSummary says what to do next, without secrets.
+func (m *mover) printSummary() error {
 	w := tabwriter.NewWriter(m.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "The target is complete. Servers on it need:")
 	if m.to.directory != "" {
@@ -100,7 +100,7 @@ func (m *mover) summary() error {
 			}
 		}
 	}
-	if m.raised {
+	if m.epochRaised {
 		fmt.Fprintln(w, "Clients will read everything again, because the source is older than what they may have read.")
 	}
 	return w.Flush()

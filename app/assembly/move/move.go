@@ -78,9 +78,9 @@ const (
 func Run(ctx context.Context, c config.Config, o Options, out, log io.Writer) (err error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(memoryLimit))
-	m := &mover{out: out, progress: newProgress(c, o.Quiet, log), copied: o.copied}
+	m := &mover{out: out, progress: newProgress(c, o.Quiet, log), onCopied: o.copied}
 	defer func() { err = errors.Join(err, m.close()) }()
-	if err := m.choose(c, o); err != nil {
+	if err := m.chooseLocations(c, o); err != nil {
 		return err
 	}
 	if o.Abandon {
@@ -102,10 +102,10 @@ type location struct {
 }
 
 type mover struct {
-	from, to location
-	archive  string // that from is unpacked of; empty: none
-	origin   string // describes the move without secrets
-	raised   bool   // the epoch of the target is not that of the source
+	from, to    location
+	archive     string // that from is unpacked of; empty: none
+	origin      string // describes the move without secrets
+	epochRaised bool   // the epoch of the target is not that of the source
 
 	source             *gormdb.Source
 	target             *gormdb.Target
@@ -115,7 +115,7 @@ type mover struct {
 	locked   string // directory that is locked for the source, without symbolic links
 	out      io.Writer
 	progress *progress
-	copied   func(records, contents int) error
+	onCopied func(records, contents int) error
 }
 
 func (m *mover) close() (err error) {
@@ -125,8 +125,8 @@ func (m *mover) close() (err error) {
 	return err
 }
 
-// choose sets the locations.
-func (m *mover) choose(c config.Config, o Options) (err error) {
+// chooseLocations sets the locations.
+func (m *mover) chooseLocations(c config.Config, o Options) (err error) {
 	if m.from, err = m.chooseSource(c, o); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (m *mover) choose(c config.Config, o Options) (err error) {
 	case strings.Contains(o.To, "://"):
 		m.to.database = config.NewURL(o.To)
 	case o.To != "":
-		m.to, err = inDirectory(o.To)
+		m.to, err = dataDirectory(o.To)
 	}
 	if o.Blobs != "" {
 		m.to.blobs = config.NewURL(o.Blobs)
@@ -158,20 +158,20 @@ func (m *mover) choose(c config.Config, o Options) (err error) {
 	if !m.from.blobs.IsSet() && m.to.blobs.IsSet() {
 		return errors.New("--from-blobs is missing: it is the address of the store that the records of --from name")
 	}
-	if full(m.from.database) == full(m.to.database) || m.to.blobs.IsSet() && full(m.from.blobs) == full(m.to.blobs) {
+	if identity(m.from.database) == identity(m.to.database) || m.to.blobs.IsSet() && identity(m.from.blobs) == identity(m.to.blobs) {
 		return errors.New("source and target are the same; leave out --blobs if content stays where it is")
 	}
 	source := m.archive
 	if source == "" {
-		source = full(m.from.database)
+		source = identity(m.from.database)
 	}
-	m.origin = fmt.Sprintf("%s with %s to %s", source, full(m.from.blobs), full(m.to.blobs))
+	m.origin = fmt.Sprintf("%s with %s to %s", source, identity(m.from.blobs), identity(m.to.blobs))
 	return nil
 }
 
-// full returns an address so that others differ: with an absolute path, or with a hash of all of it but
+// identity returns a text that differs for different addresses: with an absolute path, or with a hash of all of it but
 // passwords, which are never in the text.
-func full(address config.URL) string {
+func identity(address config.URL) string {
 	scheme := address.Scheme()
 	if scheme == "file" || scheme == "sqlite" {
 		if path, err := filepath.Abs(address.Path()); err == nil {
@@ -212,16 +212,16 @@ func (m *mover) chooseSource(c config.Config, o Options) (location, error) {
 		return location{}, err
 	}
 	if info.IsDir() {
-		return inDirectory(o.From)
+		return dataDirectory(o.From)
 	}
 	if m.archive, err = filepath.Abs(o.From); err != nil {
 		return location{}, err
 	}
-	return inDirectory(m.archive + ".moving")
+	return dataDirectory(m.archive + ".moving")
 }
 
-// inDirectory returns the location of a data directory.
-func inDirectory(path string) (location, error) {
+// dataDirectory returns the location of a data directory.
+func dataDirectory(path string) (location, error) {
 	directory, err := filepath.Abs(path)
 	return location{
 		database:  config.NewURL("sqlite://" + filepath.Join(directory, "collab.db")),
@@ -291,7 +291,7 @@ func (m *mover) run(ctx context.Context) (err error) {
 		}
 	}
 	if !m.to.database.IsSet() {
-		if err := m.contents(ctx, "", true); err != nil {
+		if err := m.copyContents(ctx, "", true); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintf(m.out, "The content that the records of %s name is in %s. Let COLLAB_BLOB_URL name it.\n", m.from.database, m.to.blobs)
@@ -308,11 +308,11 @@ func (m *mover) run(ctx context.Context) (err error) {
 		return err
 	}
 	if m.toBlobs != nil {
-		if err := m.contents(ctx, after, m.target.Resumed); err != nil {
+		if err := m.copyContents(ctx, after, m.target.Resumed); err != nil {
 			return err
 		}
 	}
-	if err := m.copyKeys(); err != nil {
+	if err := m.copyKeyFiles(); err != nil {
 		return err
 	}
 	if err := m.compare(ctx); err != nil {
@@ -325,7 +325,7 @@ func (m *mover) run(ctx context.Context) (err error) {
 	if err != nil {
 		return fault.WithCause(err)
 	}
-	return m.summary()
+	return m.printSummary()
 }
 
 // epoch returns the epoch of the target's logs: that of the source, with which clients continue. It is
@@ -337,7 +337,7 @@ func (m *mover) epoch(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	served, err := m.source.Served(ctx)
-	if m.raised = served || m.archive != ""; m.raised {
+	if m.epochRaised = served || m.archive != ""; m.epochRaised {
 		epoch = max(epoch+1, system.Clock{}.Now().Unix())
 	}
 	return epoch, err
@@ -391,7 +391,7 @@ func (m *mover) openTarget(ctx context.Context) (err error) {
 		})
 	}
 	if err == nil {
-		err = m.eachKey(sameKey)
+		err = m.eachKeyFile(checkSameFile)
 	}
 	if err != nil {
 		return err
@@ -414,8 +414,8 @@ func (m *mover) copyRecords(ctx context.Context) error {
 	for _, table := range gormdb.TransferTables {
 		err := m.target.Load(ctx, m.source, table, func(n int) error {
 			m.progress.add(int64(n))
-			if m.copied != nil {
-				return m.copied(n, 0)
+			if m.onCopied != nil {
+				return m.onCopied(n, 0)
 			}
 			return nil
 		})
@@ -440,15 +440,15 @@ func (m *mover) abandon(ctx context.Context) error {
 		return fmt.Errorf("the target %s: %w", m.to.database, fault.WithCause(err))
 	}
 	m.closers = append(m.closers, target.Close)
-	began, err := target.State(ctx, "origin")
+	origin, err := target.State(ctx, "origin")
 	if err != nil {
 		return fault.WithCause(err)
 	}
-	if began != "" && !strings.HasSuffix(began, " to "+full(m.to.blobs)) {
-		return fmt.Errorf("this move began with --blobs %q: pass the same", began[strings.LastIndex(began, " to ")+len(" to "):])
+	if origin != "" && !strings.HasSuffix(origin, " to "+identity(m.to.blobs)) {
+		return fmt.Errorf("this move began with --blobs %q: pass the same", origin[strings.LastIndex(origin, " to ")+len(" to "):])
 	}
 	n := 0
-	if began != "" && m.to.blobs.IsSet() {
+	if origin != "" && m.to.blobs.IsSet() {
 		store, err := m.openStore(ctx, m.to.blobs)
 		if err != nil {
 			return err
@@ -464,6 +464,6 @@ func (m *mover) abandon(ctx context.Context) error {
 	if err := target.Abandon(ctx); err != nil {
 		return fault.WithCause(err)
 	}
-	_, err = fmt.Fprintf(m.out, "Removed the records of %s and %d contents of the move from %s.\n", m.to.database, n, began)
+	_, err = fmt.Fprintf(m.out, "Removed the records of %s and %d contents of the move from %s.\n", m.to.database, n, origin)
 	return err
 }

@@ -29,7 +29,7 @@ import (
 const (
 	org      = "0198a1b2-c3d4-7e5f-8a6b-000000000001"
 	someUser = "0198a1b2-c3d4-7e5f-8a6b-0000000000ff"
-	contents = roundSize + 20
+	contents = batchSize + 20
 )
 
 // deployment is a data directory with records and content.
@@ -332,13 +332,13 @@ func (d *deployment) interrupted(o Options, after int) {
 }
 
 // interruptedBack moves the deployment to a new target, and begins a move back to a new directory that
-// ends after a round of contents. It returns the options of both.
+// ends after a batch of contents. It returns the options of both.
 func (d *deployment) interruptedBack() (there, back Options) {
 	d.Helper()
 	there = newTarget(d.T)
 	d.mustMove(there)
 	back = Options{From: there.To, FromBlobs: there.Blobs, To: filepath.Join(tempdir.New(d.T), "copy")}
-	d.interrupted(back, roundSize+1)
+	d.interrupted(back, batchSize+1)
 	return there, back
 }
 
@@ -415,7 +415,7 @@ func TestAMissingContentKeepsAResumedTargetClosed(t *testing.T) {
 	_, back := d.interruptedBack()
 	copied := 0
 	back.copied = func(_, contents int) error {
-		if copied += contents; copied == roundSize+1 && contents > 0 {
+		if copied += contents; copied == batchSize+1 && contents > 0 {
 			return d.store("file://"+filepath.Join(back.To, "blobs")).Remove(t.Context(), contentName(0))
 		}
 		return nil
@@ -471,17 +471,17 @@ func TestOnlyTheStoreOfTheMoveIsEmptied(t *testing.T) {
 
 func TestAddressesAreToldApart(t *testing.T) {
 	for _, equal := range [][2]string{{"postgres://u:a@h/d?password=x", "postgres://u:b@h/d"}, {"file://x/../y", "file://y"}, {"", ""}} {
-		if one, other := full(config.NewURL(equal[0])), full(config.NewURL(equal[1])); one != other {
+		if one, other := identity(config.NewURL(equal[0])), identity(config.NewURL(equal[1])); one != other {
 			t.Errorf("%q is %q, and %q is %q", equal[0], one, equal[1], other)
 		}
 	}
 	for _, different := range [][2]string{{"s3://b?endpoint=http://a", "s3://b?endpoint=http://c"}, {"postgres://h/d?search_path=a", "postgres://h/d"}, {"s3://b", ""}} {
-		if one, other := full(config.NewURL(different[0])), full(config.NewURL(different[1])); one == other {
+		if one, other := identity(config.NewURL(different[0])), identity(config.NewURL(different[1])); one == other {
 			t.Errorf("%q and %q are %q", different[0], different[1], one)
 		}
 	}
 	c := must.Do(config.Read([]string{"COLLAB_DATA_DIR=" + t.TempDir()})).Or(t)
-	if err := new(mover).choose(c, Options{From: "postgres://a/d", To: "postgres://b/d"}); err != nil {
+	if err := new(mover).chooseLocations(c, Options{From: "postgres://a/d", To: "postgres://b/d"}); err != nil {
 		t.Errorf("content that stays is refused: %v", err)
 	}
 }
@@ -536,7 +536,7 @@ func TestContentAloneMovesBetweenStores(t *testing.T) {
 	for range 2 { // again it finds all of it there
 		d.mustMove(o)
 		for i := range contents {
-			right, err := (&mover{toBlobs: store}).present(t.Context(), gormdb.Content{Blob: contentName(i), Size: int64(len(contentText(i))), Checksum: must.Sum(contentText(i))})
+			right, err := (&mover{toBlobs: store}).hasContent(t.Context(), gormdb.Content{Blob: contentName(i), Size: int64(len(contentText(i))), Checksum: must.Sum(contentText(i))})
 			if err != nil || !right {
 				t.Fatalf("content %d: %v, %v", i, right, err)
 			}

@@ -93,18 +93,18 @@ const barWidth = 30
 func (p *progress) report(now time.Time) {
 	elapsed := now.Sub(p.began)
 	rate := float64(p.done) / max(elapsed.Seconds(), 0.001)
-	left := time.Duration(0)
+	remaining := time.Duration(0)
 	if p.done > 0 && p.total > p.done {
-		left = time.Duration(float64(p.total-p.done) / rate * float64(time.Second)).Round(time.Second)
+		remaining = time.Duration(float64(p.total-p.done) / rate * float64(time.Second)).Round(time.Second)
 	}
 	if !p.bar {
 		p.log.LogAttrs(context.Background(), slog.LevelInfo, "move progress", slog.String("phase", p.phase), slog.Int64("done", p.done), slog.Int64("total", p.total),
-			slog.Int64("per_second", int64(rate)), slog.Float64("remaining_seconds", left.Seconds()), slog.Float64("duration_seconds", elapsed.Round(time.Millisecond).Seconds()))
+			slog.Int64("per_second", int64(rate)), slog.Float64("remaining_seconds", remaining.Seconds()), slog.Float64("duration_seconds", elapsed.Round(time.Millisecond).Seconds()))
 		return
 	}
-	full := barWidth
+	filled := barWidth
 	if p.total > 0 {
-		full = int(min(p.done, p.total) * barWidth / p.total)
+		filled = int(min(p.done, p.total) * barWidth / p.total)
 	}
-	fmt.Fprintf(p.out, "\r%-10s [%s%s] %d of %d, %.0f/s, %s left\x1b[K", p.phase, strings.Repeat("#", full), strings.Repeat(".", barWidth-full), p.done, p.total, rate, left)
+	fmt.Fprintf(p.out, "\r%-10s [%s%s] %d of %d, %.0f/s, %s left\x1b[K", p.phase, strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled), p.done, p.total, rate, remaining)
 }

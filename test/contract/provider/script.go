@@ -31,7 +31,7 @@ var someUsage = Usage{Input: 12, Output: 7}
 // Result is a result of a search.
 type Result struct{ Title, URL, PageAge string }
 
-// answer is a response that is being streamed.
+// response is a response that is being streamed.
 type response struct {
 	Request
 	ctx context.Context

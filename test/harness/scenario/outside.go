@@ -346,7 +346,7 @@ func (c *call) subscription() (plan.Remote, error) {
 }
 
 var failures = map[string]chat.FailureKind{
-	"overloaded": chat.Overloaded, "rate-limited": chat.RateLimited, "network": chat.Network, "broken": chat.Broken, "truncated": chat.Truncated,
+	"overloaded": chat.Overloaded, "rate-limited": chat.RateLimited, "network": chat.Network, "broken": chat.OtherFailure, "truncated": chat.Truncated,
 }
 
 // reply sets the response of the next calls of a model.

@@ -162,7 +162,7 @@ func accept(c *call) error {
 		return err
 	}
 	switch {
-	case i.Stored() != invitation.Pending:
+	case i.StoredStatus() != invitation.Pending:
 		return fault.Missing("Invitation")
 	case i.TokenHash != "": // one that the provider made has its link there
 		if _, err := members.Lookup(c.ctx, c.Store, c.Clock, c.InviteToken(i.TokenHash)); err != nil {
@@ -264,7 +264,7 @@ func events(c *call) (any, error) {
 		for _, f := range frames {
 			events = append(events, event(string(f)))
 		}
-		at, _ := s.Moved()
+		at, _ := s.TakeCursor()
 		ended := s.Ended()
 		if len(frames) == 0 && (ended != "" || !ends && at.Epoch == head.Epoch && at.N >= head.N) {
 			got := object{"cursor": at.String(), "events": events}

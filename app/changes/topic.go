@@ -10,7 +10,7 @@ import (
 	"collab/domain/object"
 )
 
-// Bounds of a channel's ring. The ring of an idle organisation is dropped.
+// Bounds of a topic's ring. The ring of an idle organisation is dropped.
 const (
 	ringEntries = 1024
 	ringBytes   = 1 << 20
@@ -59,8 +59,8 @@ func (v *view) after(at object.Cursor) (next []*entry, ok bool) {
 	return v.entries[at.N+1-v.entries[0].at.N:], true
 }
 
-// channel is an organisation that has subscribers.
-type channel struct {
+// topic is an organisation that has subscribers.
+type topic struct {
 	org   id.Org
 	users int // number of subscribers; guarded by Feed.mu
 	view  atomic.Pointer[view]
@@ -68,38 +68,38 @@ type channel struct {
 	mu          sync.Mutex
 	subscribers []*Subscriber // guarded by mu
 	reading     bool          // a reader runs or is queued; guarded by mu
-	again       bool          // another read was requested; guarded by mu
+	readAgain   bool          // another read was requested; guarded by mu
 	failed      bool          // a subscriber's read failed and is repeated after the next poll; guarded by mu
 }
 
-func newChannel(o id.Org, head object.Head) *channel {
-	ch := &channel{org: o}
-	ch.view.Store(&view{at: head.Cursor()})
-	return ch
+func newTopic(o id.Org, head object.Head) *topic {
+	t := &topic{org: o}
+	t.view.Store(&view{at: head.Cursor()})
+	return t
 }
 
-func (ch *channel) add(s *Subscriber) {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	s.place = len(ch.subscribers)
-	ch.subscribers = append(ch.subscribers, s)
+func (t *topic) add(s *Subscriber) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.index = len(t.subscribers)
+	t.subscribers = append(t.subscribers, s)
 }
 
-func (ch *channel) remove(s *Subscriber) {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	last := len(ch.subscribers) - 1
-	ch.subscribers[s.place] = ch.subscribers[last]
-	ch.subscribers[s.place].place = s.place
-	ch.subscribers[last] = nil
-	ch.subscribers = ch.subscribers[:last]
+func (t *topic) remove(s *Subscriber) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last := len(t.subscribers) - 1
+	t.subscribers[s.index] = t.subscribers[last]
+	t.subscribers[s.index].index = s.index
+	t.subscribers[last] = nil
+	t.subscribers = t.subscribers[:last]
 }
 
 // probe has the subscriptions of a user look whether their clients are still there.
-func (ch *channel) probe(user id.User) {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	for _, s := range ch.subscribers {
+func (t *topic) probe(user id.User) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.subscribers {
 		if s.user == user {
 			s.probe.Store(true)
 			s.Wake()
@@ -108,66 +108,66 @@ func (ch *channel) probe(user id.User) {
 }
 
 // finish ends all subscriptions.
-func (ch *channel) finish(why Reason) {
-	ch.mu.Lock()
-	all := slices.Clone(ch.subscribers)
-	ch.mu.Unlock()
+func (t *topic) finish(why Reason) {
+	t.mu.Lock()
+	all := slices.Clone(t.subscribers)
+	t.mu.Unlock()
 	for _, s := range all {
 		s.finish(why)
 	}
 }
 
-// claim requests a read. It reports whether the caller must start the reader.
-func (ch *channel) claim() bool {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	ch.again = ch.reading
-	started := !ch.reading
-	ch.reading = true
+// claimReader requests a read. It reports whether the caller must start the reader.
+func (t *topic) claimReader() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.readAgain = t.reading
+	started := !t.reading
+	t.reading = true
 	return started
 }
 
-// done ends the reader, unless another read was requested meanwhile.
-func (ch *channel) done() bool {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	ch.reading, ch.again = ch.again, false
-	return !ch.reading
+// releaseReader ends the reader, unless another read was requested meanwhile.
+func (t *topic) releaseReader() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reading, t.readAgain = t.readAgain, false
+	return !t.reading
 }
 
-// release ends the reader, and drops requests for another read.
-func (ch *channel) release() {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	ch.reading, ch.again = false, false
+// abortReader ends the reader, and drops requests for another read.
+func (t *topic) abortReader() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reading, t.readAgain = false, false
 }
 
 // observe compares the view with the head of the log, and has new entries read.
-func (ch *channel) observe(f *Feed, head object.Head) {
-	v := ch.view.Load()
+func (t *topic) observe(f *Feed, head object.Head) {
+	v := t.view.Load()
 	switch {
 	case head.Epoch != v.at.Epoch:
-		ch.replace(head)
+		t.replace(head)
 	case head.N > v.at.N:
-		f.follow(ch)
+		f.startReader(t)
 	}
 }
 
 // replace starts with an empty view at head, because a backup was restored and the entries
 // in memory are not of the new log.
-func (ch *channel) replace(head object.Head) {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	if v := ch.view.Load(); v.at.Epoch != head.Epoch {
-		ch.show(&view{at: head.Cursor(), orgEpoch: v.orgEpoch})
+func (t *topic) replace(head object.Head) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if v := t.view.Load(); v.at.Epoch != head.Epoch {
+		t.publishView(&view{at: head.Cursor(), orgEpoch: v.orgEpoch})
 	}
 }
 
 // publish adds entries that follow the view from, and wakes the subscribers.
-func (ch *channel) publish(from *view, fresh []*entry, epoch int64, now time.Time) {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	v := ch.view.Load()
+func (t *topic) publish(from *view, fresh []*entry, epoch int64, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := t.view.Load()
 	if v.at != from.at {
 		return // the log was replaced meanwhile
 	}
@@ -188,43 +188,43 @@ func (ch *channel) publish(from *view, fresh []*entry, epoch int64, now time.Tim
 	next.entries = next.entries[drop:]
 	next.at, next.lastEntryAt = fresh[len(fresh)-1].at, now
 	next.orgEpoch = max(v.orgEpoch, epoch)
-	ch.show(&next)
+	t.publishView(&next)
 }
 
 // refresh stores the organisation's epoch, and drops the ring of an idle organisation.
-func (ch *channel) refresh(epoch int64, now time.Time) {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	v := ch.view.Load()
+func (t *topic) refresh(epoch int64, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := t.view.Load()
 	next := *v
 	next.orgEpoch = max(v.orgEpoch, epoch)
 	if len(v.entries) > 0 && now.Sub(v.lastEntryAt) >= idleAfter {
 		next.entries, next.bytes = nil, 0
-		ch.view.Store(&next)
+		t.view.Store(&next)
 	}
-	if next.orgEpoch != v.orgEpoch || ch.failed {
-		ch.failed = false
-		ch.show(&next)
+	if next.orgEpoch != v.orgEpoch || t.failed {
+		t.failed = false
+		t.publishView(&next)
 	}
 }
 
-// show replaces the view and wakes the subscribers. The caller holds mu.
-func (ch *channel) show(v *view) {
-	ch.view.Store(v)
-	for _, s := range ch.subscribers {
+// publishView replaces the view and wakes the subscribers. The caller holds mu.
+func (t *topic) publishView(v *view) {
+	t.view.Store(v)
+	for _, s := range t.subscribers {
 		s.Wake()
 	}
 }
 
 // pause returns how long to wait before subscribers are woken again.
-func (ch *channel) pause(now time.Time) time.Duration {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	pause := min(time.Duration(len(ch.subscribers))*pausePerSubscriber, maxPause)
+func (t *topic) pause(now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	pause := min(time.Duration(len(t.subscribers))*pausePerSubscriber, maxPause)
 	if pause < minPause {
 		return 0
 	}
-	wait := ch.view.Load().lastEntryAt.Add(pause).Sub(now)
+	wait := t.view.Load().lastEntryAt.Add(pause).Sub(now)
 	if wait > pause {
 		return 0 // the clock was set back
 	}
@@ -232,8 +232,8 @@ func (ch *channel) pause(now time.Time) time.Duration {
 }
 
 // markFailed has the next successful poll wake all subscribers.
-func (ch *channel) markFailed() {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	ch.failed = true
+func (t *topic) markFailed() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failed = true
 }

@@ -2,6 +2,8 @@ package plan
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -82,3 +84,57 @@ func (l StorageLimits) Check(p Plan, used object.Usage, growth int64) error {
 	}
 	return fault.New(fault.Forbidden, "The organisation's plan %s allows at most %s of stored content, and %d bytes are stored: delete content, or choose another plan", p, size, used.Present())
 }
+
+// RequestLimits are how many requests the members of an organisation may send in a minute, by
+// plan. A plan that is missing has no limit.
+type RequestLimits map[Plan]int64
+
+// ParseRequestLimits reads "FREE=600,STANDARD=6000", or "off".
+func ParseRequestLimits(text string) (RequestLimits, error) {
+	return parseLimits(text, "FREE=600, of NO_PLAN, FREE, STANDARD, PREMIUM or ENTERPRISE", func(s string) (int64, bool) {
+		n, err := strconv.ParseInt(s, 10, 64)
+		return n, err == nil && n >= 1 && n <= 1_000_000_000
+	})
+}
+
+// Of returns the limit of a plan, or Unlimited.
+func (l RequestLimits) Of(p Plan) int64 { return limitOf(l, p) }
+
+// ServerAllowance returns how many requests under a limit one server may admit before the others know: a
+// tenth, at least 10.
+func ServerAllowance(limit int64) int64 { return max(10, limit/10) }
+
+// MinServerAllowance returns the smallest allowance of the limits, of which there must be one.
+func (l RequestLimits) MinServerAllowance() int64 {
+	return ServerAllowance(slices.Min(slices.Collect(maps.Values(l))))
+}
+
+// The most that may be kept of each object, so that what one write removes is bounded.
+const (
+	maxVersionDays = 3650
+	maxVersions    = 1000
+)
+
+// VersionRetention is how many earlier versions of each object are kept, and for how long, by plan. A
+// plan that is missing keeps none.
+type VersionRetention map[Plan]object.Retention
+
+// ParseVersionRetention reads "FREE=7d/10,STANDARD=30d/100", days and versions, with 0 for none, or
+// "off".
+func ParseVersionRetention(text string) (VersionRetention, error) {
+	return parseLimits(text, "FREE=7d/10, of NO_PLAN, FREE, STANDARD, PREMIUM or ENTERPRISE, in days and versions, or FREE=0", parseRetention)
+}
+
+func parseRetention(text string) (r object.Retention, ok bool) {
+	if text == "0" {
+		return r, true
+	}
+	days, versions, _ := strings.Cut(text, "d/")
+	var err, err2 error
+	r.Days, err = strconv.Atoi(days)
+	r.Versions, err2 = strconv.ParseInt(versions, 10, 64)
+	return r, err == nil && err2 == nil && r.Days >= 1 && r.Days <= maxVersionDays && r.Versions >= 1 && r.Versions <= maxVersions
+}
+
+// Of returns the retention of a plan.
+func (v VersionRetention) Of(p Plan) object.Retention { return v[p] }
