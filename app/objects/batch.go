@@ -436,18 +436,29 @@ func (t *batchTransaction) run(ctx context.Context) (err error) {
 	return t.Storage().BlobNames().Discard(ctx, t.actor.Org, unused, t.now)
 }
 
-// flush stores the gathered changes.
+// batchWrites are the writes of one step.
+type batchWrites struct {
+	added    []object.Object
+	replaced []object.Object // as they are afterwards, the moved ones too
+	deleted  []object.Object // as they were before
+	former   []object.Object // as they were before their contents were replaced
+	blobs    []string        // of new contents
+	changes  []object.Change
+}
+
+// flush stores the pending changes.
 func (t *batchTransaction) flush(ctx context.Context) error {
 	var keys []string
 	var moved []id.Object
 	var arriving []*object.Object
 	for i := range t.pending {
 		c := &t.pending[i]
-		switch {
-		case c.was.Version == 0:
-			keys, arriving = append(keys, c.was.StorageKey()), append(arriving, &c.next)
-		case t.operations[c.operation].Action == MoveFile:
-			keys, moved, arriving = append(keys, c.next.StorageKey()), append(moved, c.next.ID), append(arriving, &c.next)
+		if !t.arrives(*c) {
+			continue
+		}
+		keys, arriving = append(keys, c.next.StorageKey()), append(arriving, &c.next)
+		if c.was.Version > 0 {
+			moved = append(moved, c.next.ID)
 		}
 	}
 	taken, err := takenBy(ctx, t.Records, t.actor, keys, moved)
@@ -457,77 +468,92 @@ func (t *batchTransaction) flush(ctx context.Context) error {
 	if err := raiseVersions(ctx, t.Records, t.actor.Org, t.head, arriving...); err != nil {
 		return err
 	}
-	storage := t.Storage()
-	var added, replaced []object.Object
-	var removed []id.Object
-	var written []string                     // blobs
-	var replacedBefore, gone []object.Object // as they were before they were replaced or deleted
-	var changes []object.Change
+	var w batchWrites
 	for _, c := range t.pending {
-		op, to := &t.operations[c.operation], &t.outcomes[c.operation]
-		if by, ok := taken[c.next.StorageKey()]; ok && (c.was.Version == 0 || op.Action == MoveFile) {
-			to.Err = withStored(by, object.PathTaken(c.next.Path))
-			continue
+		if by, ok := taken[c.next.StorageKey()]; ok && t.arrives(c) {
+			t.outcomes[c.operation].Err = withStored(by, object.PathTaken(c.next.Path))
+		} else if err := t.apply(ctx, c, &w); err != nil {
+			return err
 		}
-		n := t.head.N + int64(len(changes)) + 1 // of the change
-		switch op.Action {
-		case MoveFile:
-			to.Object = c.next
-			to.Object.N = n
-			replaced, changes = append(replaced, to.Object), append(changes, object.NewMove(to.Object, c.was.Path))
-		case DeleteFile:
-			seen, err := t.audience(ctx, c.was)
-			if err != nil {
-				return err
-			}
-			to.Object = c.was
-			t.usage[c.was.Class()] -= c.was.Size
-			t.replaced += c.was.Size
-			removed, gone = append(removed, c.was.ID), append(gone, c.was)
-			changes = append(changes, object.NewDeletion(c.was, t.actor.User, t.now, seen))
-		case PutFile:
-			growth := op.content.Size - c.was.Size
-			if to.Err = t.Limits.Check(t.plan, t.usage, growth); to.Err != nil {
-				continue
-			}
-			t.usage[c.was.Class()] += growth
-			t.stored, t.replaced = t.stored+op.content.Size, t.replaced+c.was.Size
-			to.Object = c.was.WithContent(op.content, t.actor.User, t.now)
-			to.Object.N = n
-			written = append(written, op.content.Blob)
-			if c.was.Version == 0 {
-				to.Object.Version = max(to.Object.Version, c.next.Version)
-				added = append(added, to.Object)
-			} else {
-				replaced, replacedBefore = append(replaced, to.Object), append(replacedBefore, t.current[c.was.ID])
-			}
-			changes = append(changes, object.NewChange(to.Object))
-		}
-		if op.Action == DeleteFile {
-			delete(t.current, c.was.ID)
-			continue
-		}
-		t.current[c.was.ID] = to.Object
 	}
 	t.pending, t.pendingKeys = t.pending[:0], footprint{}
-	if len(changes) == 0 {
+	return t.write(ctx, w)
+}
+
+// arrives reports whether a change stores an object at a path that it did not have.
+func (t *batchTransaction) arrives(c change) bool {
+	return c.was.Version == 0 || t.operations[c.operation].Action == MoveFile
+}
+
+// apply adds a change to the writes and sets its outcome, which is an error if the plan has no room for the content.
+func (t *batchTransaction) apply(ctx context.Context, c change, w *batchWrites) error {
+	op, to := &t.operations[c.operation], &t.outcomes[c.operation]
+	n := t.head.N + int64(len(w.changes)) + 1
+	switch op.Action {
+	case MoveFile:
+		to.Object = c.next
+		to.Object.N = n
+		w.replaced = append(w.replaced, to.Object)
+		w.changes = append(w.changes, object.NewMove(to.Object, c.was.Path))
+	case DeleteFile:
+		seen, err := t.audience(ctx, c.was)
+		if err != nil {
+			return err
+		}
+		to.Object = c.was
+		t.usage[c.was.Class()] -= c.was.Size
+		t.replaced += c.was.Size
+		w.deleted = append(w.deleted, c.was)
+		w.changes = append(w.changes, object.NewDeletion(c.was, t.actor.User, t.now, seen))
+		delete(t.current, c.was.ID)
 		return nil
+	case PutFile:
+		growth := op.content.Size - c.was.Size
+		if to.Err = t.Limits.Check(t.plan, t.usage, growth); to.Err != nil {
+			return nil
+		}
+		t.usage[c.was.Class()] += growth
+		t.stored, t.replaced = t.stored+op.content.Size, t.replaced+c.was.Size
+		to.Object = c.was.WithContent(op.content, t.actor.User, t.now)
+		to.Object.N = n
+		if c.was.Version == 0 {
+			to.Object.Version = max(to.Object.Version, c.next.Version)
+			w.added = append(w.added, to.Object)
+		} else {
+			w.replaced, w.former = append(w.replaced, to.Object), append(w.former, t.current[c.was.ID])
+		}
+		w.blobs = append(w.blobs, op.content.Blob)
+		w.changes = append(w.changes, object.NewChange(to.Object))
+	}
+	t.current[c.was.ID] = to.Object
+	return nil
+}
+
+// write stores the writes of a step.
+func (t *batchTransaction) write(ctx context.Context, w batchWrites) error {
+	if len(w.changes) == 0 {
+		return nil
+	}
+	storage := t.Storage()
+	removed := make([]id.Object, len(w.deleted))
+	for i, o := range w.deleted {
+		removed[i] = o.ID
 	}
 	if err := storage.Objects().Remove(ctx, t.actor.Org, removed); err != nil {
 		return err
 	}
-	if err := storage.Objects().Put(ctx, t.actor.Org, replaced...); err != nil {
+	if err := storage.Objects().Put(ctx, t.actor.Org, w.replaced...); err != nil {
 		return err
 	}
-	if err := storage.ObjectSets().Add(ctx, t.actor.Org, added); err != nil {
+	if err := storage.ObjectSets().Add(ctx, t.actor.Org, w.added); err != nil {
 		return err
 	}
-	if err := storage.ObjectSets().Forget(ctx, t.actor.Org, written); fault.Is(err, fault.NotFound) {
+	if err := storage.ObjectSets().Forget(ctx, t.actor.Org, w.blobs); fault.Is(err, fault.NotFound) {
 		return errUploadTimeout
 	} else if err != nil {
 		return err
 	}
-	for deleted, objects := range map[bool][]object.Object{false: replacedBefore, true: gone} {
+	for deleted, objects := range map[bool][]object.Object{false: w.former, true: w.deleted} {
 		if len(objects) == 0 {
 			continue
 		}
@@ -535,7 +561,8 @@ func (t *batchTransaction) flush(ctx context.Context) error {
 			return err
 		}
 	}
-	t.head, err = storage.Changes().Append(ctx, t.actor.Org, changes...)
+	var err error
+	t.head, err = storage.Changes().Append(ctx, t.actor.Org, w.changes...)
 	return err
 }
 
