@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"collab/domain/calendar"
 	"collab/domain/id"
 	"collab/domain/release"
 )
@@ -55,17 +56,17 @@ type Adoption interface {
 	// List returns the counts of the days from first to last, both included, by day,
 	// platform, arch, channel and version; empty values of the target select all. It
 	// begins after the given count, and the zero value is the start; at most limit, 0: all.
-	List(ctx context.Context, first, last release.Day, of release.Target, after release.CheckCount, limit int) ([]release.CheckCount, error)
+	List(ctx context.Context, first, last calendar.Day, of release.Target, after release.CheckCount, limit int) ([]release.CheckCount, error)
 
 	// AddDevices adds devices to the stored ones of the same day and target, all or none of them.
 	AddDevices(ctx context.Context, all []release.DailyDevices) error
 
 	// Devices returns the devices of the days from first to last, both included, by day, platform,
 	// arch and channel; empty values of the target select all.
-	Devices(ctx context.Context, first, last release.Day, of release.Target) ([]release.DailyDevices, error)
+	Devices(ctx context.Context, first, last calendar.Day, of release.Target) ([]release.DailyDevices, error)
 
 	// Prune removes the counts and the devices of days before the day.
-	Prune(ctx context.Context, before release.Day) error
+	Prune(ctx context.Context, before calendar.Day) error
 }
 
 // Reports holds the numbers of installations that devices reported.

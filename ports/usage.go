@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"collab/domain/calendar"
 	"collab/domain/id"
 	"collab/domain/quota"
 	"collab/domain/usage"
@@ -32,7 +33,7 @@ type Quotas interface {
 	// granted is there already; then nothing is reserved, and a transaction must be given up.
 	ReserveAllAt(ctx context.Context, epoch int64, leases []quota.Lease, limit int64) (granted []id.User, err error)
 	// Account returns the member's account of the day; a missing one is empty.
-	Account(ctx context.Context, o id.Org, user id.User, d quota.Day) (quota.Account, error)
+	Account(ctx context.Context, o id.Org, user id.User, d calendar.Day) (quota.Account, error)
 	// Extend sets the expiry of those of the leases that exist.
 	Extend(ctx context.Context, leases []quota.Lease, until time.Time) error
 	// Sweep ends the leases that have expired at now and returns their tokens.
@@ -53,7 +54,7 @@ type Ledger interface {
 	Summary(ctx context.Context, o id.Org, user id.User, p usage.Period, head func(usage.Summary) error, each func(usage.Part) error) error
 	// Totals returns the sums of the days from first to last, both included, of each of the
 	// organisations; those that do not exist used nothing. Its cost is that of Daily.
-	Totals(ctx context.Context, orgs []id.Org, first, last quota.Day) (map[id.Org]usage.Sum, error)
+	Totals(ctx context.Context, orgs []id.Org, first, last calendar.Day) (map[id.Org]usage.Sum, error)
 	// Daily calls each with the sums that b selects and that have requests, by day, and within
 	// a day in a fixed order of the store; from after the given one, the zero value is the
 	// start, at most limit, 0: all. An error of each ends it and is returned. Its cost depends

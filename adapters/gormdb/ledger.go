@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"collab/domain/calendar"
 	"collab/domain/chat"
 	"collab/domain/fault"
 	"collab/domain/id"
-	"collab/domain/quota"
 	"collab/domain/usage"
 	"collab/ports"
 )
@@ -316,7 +316,7 @@ func (q ledger) Summary(ctx context.Context, o id.Org, user id.User, p usage.Per
 	to := []any{&r.ofUser, &r.at, &r.column, &r.Input, &r.Output, &r.Requests}
 	err := eachRow(ctx, q.read, "Entry", tenantSQL(o, query, sums.args...), to, func() error {
 		if !r.ofUser {
-			day := string(quota.DayOf(instant(r.at)))
+			day := string(calendar.DayOf(instant(r.at)))
 			total, models[r.column], days[day] = total.Plus(r.Sum), models[r.column].Plus(r.Sum), days[day].Plus(r.Sum)
 			return nil
 		}
@@ -348,7 +348,7 @@ func parts(sums map[string]usage.Sum) (all []usage.Part) {
 	return all
 }
 
-func (q ledger) Totals(ctx context.Context, orgs []id.Org, first, last quota.Day) (map[id.Org]usage.Sum, error) {
+func (q ledger) Totals(ctx context.Context, orgs []id.Org, first, last calendar.Day) (map[id.Org]usage.Sum, error) {
 	sums := make(map[id.Org]usage.Sum, len(orgs))
 	for _, o := range orgs {
 		sums[o] = usage.Sum{}
@@ -391,7 +391,7 @@ func (q ledger) Daily(ctx context.Context, o id.Org, b usage.Breakdown, after us
 	}
 	var day int64
 	return eachRow(ctx, q.read, "Entry", tenantSQL(o, text, args...), []any{&day, to, &d.Input, &d.Output, &d.Requests}, func() error {
-		d.Day = quota.DayOf(instant(day))
+		d.Day = calendar.DayOf(instant(day))
 		return fn(d)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"collab/domain/calendar"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/quota"
@@ -44,7 +45,7 @@ func (r *accountRow) account() (quota.Account, error) {
 }
 
 // millis returns the first millisecond of a day.
-func millis(d quota.Day) int64 { return d.Start().UnixMilli() }
+func millis(d calendar.Day) int64 { return d.Start().UnixMilli() }
 
 // quotas locks an account before the account's leases, and several of either in
 // the order of their keys, to avoid deadlocks.
@@ -138,7 +139,7 @@ func (q quotas) refused(ctx context.Context, l quota.Lease) error {
 	return err
 }
 
-func (q quotas) Account(ctx context.Context, o id.Org, user id.User, d quota.Day) (quota.Account, error) {
+func (q quotas) Account(ctx context.Context, o id.Org, user id.User, d calendar.Day) (quota.Account, error) {
 	a, _, err := find(ctx, accountTable.of(q.read, o).key(string(user), millis(d)), (*accountRow).account)
 	return a, err
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"collab/domain/calendar"
 	"collab/domain/id"
 	"collab/domain/release"
 	"collab/ports"
@@ -154,9 +155,9 @@ type targetKey struct {
 }
 
 type adoptionRow struct {
-	Day     release.Day `gorm:"primaryKey"`
-	Target  targetKey   `gorm:"embedded"`
-	Version string      `gorm:"primaryKey"`
+	Day     calendar.Day `gorm:"primaryKey"`
+	Target  targetKey    `gorm:"embedded"`
+	Version string       `gorm:"primaryKey"`
 	Checks  int64
 	Offered int64
 }
@@ -190,7 +191,7 @@ func (q adoption) Add(ctx context.Context, counts []release.CheckCount) error {
 	})
 }
 
-func (q adoption) List(ctx context.Context, first, last release.Day, target release.Target, after release.CheckCount, limit int) ([]release.CheckCount, error) {
+func (q adoption) List(ctx context.Context, first, last calendar.Day, target release.Target, after release.CheckCount, limit int) ([]release.CheckCount, error) {
 	const order = "day, platform, arch, channel, version"
 	s := adoptionTable.on(q.read).filter("day >= ? AND day <= ?", string(max(first, after.Day)), string(last))
 	if after.Day != "" {
@@ -201,7 +202,7 @@ func (q adoption) List(ctx context.Context, first, last release.Day, target rele
 
 // Prune also has a lower bound: of a range with one bound Postgres estimates a third of the
 // table.
-func (q adoption) Prune(ctx context.Context, before release.Day) error {
+func (q adoption) Prune(ctx context.Context, before calendar.Day) error {
 	for _, t := range []selection{adoptionTable.on(q.write), seenTable.on(q.write)} {
 		if err := t.filter("day >= '' AND day < ?", string(before)).delete(ctx); err != nil {
 			return err
@@ -211,8 +212,8 @@ func (q adoption) Prune(ctx context.Context, before release.Day) error {
 }
 
 type seenRow struct {
-	Day       release.Day `gorm:"primaryKey"`
-	Target    targetKey   `gorm:"embedded"`
+	Day       calendar.Day `gorm:"primaryKey"`
+	Target    targetKey    `gorm:"embedded"`
 	Registers []byte
 }
 
@@ -252,7 +253,7 @@ func (q adoption) AddDevices(ctx context.Context, all []release.DailyDevices) er
 	})
 }
 
-func (q adoption) Devices(ctx context.Context, first, last release.Day, target release.Target) ([]release.DailyDevices, error) {
+func (q adoption) Devices(ctx context.Context, first, last calendar.Day, target release.Target) ([]release.DailyDevices, error) {
 	s := ofTarget(seenTable.on(q.read).filter("day >= ? AND day <= ?", string(first), string(last)), target)
 	return all(ctx, s.page("day, platform, arch, channel", 0), (*seenRow).seen)
 }

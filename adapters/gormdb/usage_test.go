@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"collab/domain/calendar"
 	"collab/domain/chat"
 	"collab/domain/id"
 	"collab/domain/quota"
@@ -72,7 +73,7 @@ func TestSegmentsCoverThePeriod(t *testing.T) {
 func TestSweepDeletesInBatches(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		o, u := seeded(t, db)
-		today := quota.DayOf(time.UnixMilli(1))
+		today := calendar.DayOf(time.UnixMilli(1))
 		q := db.Usage().Quotas()
 		for n := range 2*sweptLeases + 50 {
 			l := quota.Lease{ID: uid[id.Request](kindEntry, 1, n), Org: o, User: u, Day: today, ExpiresAt: time.UnixMilli(int64(1 + n%3))}

@@ -13,6 +13,7 @@ import (
 	"collab/adapters/memory"
 	"collab/adapters/system"
 	"collab/app/access"
+	"collab/domain/calendar"
 	"collab/domain/chat"
 	"collab/domain/id"
 	"collab/domain/org"
@@ -55,13 +56,13 @@ func (m *markCounter) Marks(ctx context.Context, orgs []id.Org) (map[id.Org]org.
 type memberServer struct {
 	*chatServer
 	marks *markCounter
-	day   quota.Day // of its beginning
+	day   calendar.Day // of its beginning
 }
 
 func newMemberServer(t *testing.T, rates limit.Rates) *memberServer {
 	t.Helper()
 	response := func(_ context.Context, to ports.Sink) (chat.Reply, error) { return whole, to.Chunk(says("Hello")) }
-	w := &memberServer{chatServer: newChatServer(t, response, func(o *Options) { o.Rates = rates }), day: quota.DayOf(time.Now())}
+	w := &memberServer{chatServer: newChatServer(t, response, func(o *Options) { o.Rates = rates }), day: calendar.DayOf(time.Now())}
 	w.marks = &markCounter{Store: w.store}
 	w.Access = access.New(access.Options{
 		Store: w.store, Epochs: w.marks, Clock: system.Clock{},

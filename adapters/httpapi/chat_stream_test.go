@@ -23,10 +23,10 @@ import (
 	"collab/app/chats"
 	"collab/app/idempotency"
 	"collab/app/metering"
+	"collab/domain/calendar"
 	"collab/domain/chat"
 	"collab/domain/org"
 	"collab/domain/plan"
-	"collab/domain/quota"
 	"collab/domain/usage"
 	"collab/ports"
 	"collab/test/must"
@@ -164,7 +164,7 @@ func (w *chatServer) checkUsage(status int, outcome chat.Outcome) usage.Entry {
 	if len(all) != 1 || all[0].Outcome != outcome {
 		w.Fatalf("the entries are %+v, want one with the outcome %s", all, outcome)
 	}
-	account, err := w.store.Usage().Quotas().Account(context.Background(), someID, someID, quota.DayOf(all[0].At))
+	account, err := w.store.Usage().Quotas().Account(context.Background(), someID, someID, calendar.DayOf(all[0].At))
 	if err != nil || account.Reserved != 0 || account.Used != all[0].Tokens.Total() {
 		w.Errorf("the account is %+v, %v; the entry is %+v", account, err, all[0])
 	}

@@ -7,13 +7,13 @@ import (
 
 	"collab/adapters/httpapi/body"
 	"collab/app/metering"
+	"collab/domain/calendar"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/domain/quota"
-	"collab/domain/release"
 	"collab/domain/usage"
 )
 
@@ -108,9 +108,9 @@ func (a *api) quotaToday(c *call) error {
 func viewUserSum(p usage.Part) userSumView { return userSumView{p.Of, viewSum(p.Sum)} }
 
 type dailyView struct {
-	Date   quota.Day `json:"date"`
-	Model  *string   `json:"model"`
-	UserID *string   `json:"userId"`
+	Date   calendar.Day `json:"date"`
+	Model  *string      `json:"model"`
+	UserID *string      `json:"userId"`
 	sumView
 }
 
@@ -127,7 +127,7 @@ func keyOfDaily(d usage.Daily) body.Position {
 func parseDailyCursor(text string) (body.Position, bool) {
 	p, ok := body.ParseKeyCursor(text)
 	day, _, _ := strings.Cut(p.Key, "/")
-	_, isDay := release.ParseDay(day)
+	_, isDay := calendar.ParseDay(day)
 	return p, ok && isDay
 }
 
@@ -141,7 +141,7 @@ func (a *api) dailyUsage(c *call) error {
 	if err != nil {
 		return err
 	}
-	b := usage.Breakdown{First: quota.Day(first), Last: quota.Day(last)}
+	b := usage.Breakdown{First: calendar.Day(first), Last: calendar.Day(last)}
 	if text, given := q.Get("by"); given {
 		if b.ByUser = text == "user"; !b.ByUser && text != "model" {
 			return fault.Field("by", "must be model or user")
@@ -149,7 +149,7 @@ func (a *api) dailyUsage(c *call) error {
 	}
 	var after usage.Daily
 	day, key, _ := strings.Cut(p.After.Key, "/")
-	if after.Day = quota.Day(day); b.ByUser {
+	if after.Day = calendar.Day(day); b.ByUser {
 		after.User = id.User(key)
 	} else {
 		after.Model = key

@@ -12,6 +12,7 @@ import (
 	"collab/adapters/httpapi/limit"
 	"collab/adapters/httpapi/stream"
 	"collab/app/releases"
+	"collab/domain/calendar"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/org"
@@ -353,8 +354,8 @@ func (a *api) explainRollout(c *call, actor org.Actor, r id.Release) error {
 
 type progressView struct {
 	Release id.Release   `json:"release"`
-	From    release.Day  `json:"from"`
-	To      release.Day  `json:"to"`
+	From    calendar.Day `json:"from"`
+	To      calendar.Day `json:"to"`
 	Devices int64        `json:"devices"`
 	Reports outcomesView `json:"reports"`
 }
@@ -444,7 +445,7 @@ func (a *api) listReports(c *call) error {
 }
 
 type tallyView struct {
-	Day      release.Day      `json:"day"`
+	Day      calendar.Day     `json:"day"`
 	Platform release.Platform `json:"platform"`
 	Arch     release.Arch     `json:"arch"`
 	Channel  release.Channel  `json:"channel"`
@@ -471,7 +472,7 @@ func parseTallyCursor(text string) (body.Position, bool) {
 // tallyAt returns the count at a position.
 func tallyAt(p body.Position) (t release.CheckCount) {
 	if part := strings.Split(p.Key, "/"); len(part) == 5 {
-		t.Day, t.Version = release.Day(part[0]), part[4]
+		t.Day, t.Version = calendar.Day(part[0]), part[4]
 		t.Target = release.Target{Platform: release.Platform(part[1]), Arch: release.Arch(part[2]), Channel: release.Channel(part[3])}
 	}
 	return t
@@ -508,7 +509,7 @@ func (a *api) adoption(c *call) error {
 }
 
 // readReport reads the days and the target of a report.
-func readReport(q body.Query, now time.Time) (first, last release.Day, target release.Target, err error) {
+func readReport(q body.Query, now time.Time) (first, last calendar.Day, target release.Target, err error) {
 	first, last, err = readDays(q, now)
 	err = cmp.Or(err,
 		readParam(q, "platform", release.ParsePlatform, &target.Platform),
@@ -518,21 +519,21 @@ func readReport(q body.Query, now time.Time) (first, last release.Day, target re
 }
 
 // readDays reads the first and the last day of a report.
-func readDays(q body.Query, now time.Time) (first, last release.Day, err error) {
+func readDays(q body.Query, now time.Time) (first, last calendar.Day, err error) {
 	const wrong = "must be a day such as 2026-01-31"
-	if last, err = body.ParsedParam(q, "to", wrong, release.ParseDay); err != nil {
+	if last, err = body.ParsedParam(q, "to", wrong, calendar.ParseDay); err != nil {
 		return "", "", err
 	}
-	last = cmp.Or(last, release.DayOf(now))
-	end, _ := time.Parse(time.DateOnly, string(last))
-	if first, err = body.ParsedParam(q, "from", wrong, release.ParseDay); err != nil {
+	last = cmp.Or(last, calendar.DayOf(now))
+	daysBefore := func(n int) calendar.Day { return calendar.DayOf(last.Start().AddDate(0, 0, -n)) }
+	if first, err = body.ParsedParam(q, "from", wrong, calendar.ParseDay); err != nil {
 		return "", "", err
 	}
-	first = cmp.Or(first, release.DayOf(end.AddDate(0, 0, 1-reportDays)))
+	first = cmp.Or(first, daysBefore(reportDays-1))
 	switch {
 	case first > last:
 		return "", "", fault.Field("from", "must not be after to")
-	case first < release.DayOf(end.AddDate(0, 0, 1-maxReportDays)):
+	case first < daysBefore(maxReportDays-1):
 		return "", "", fault.Field("from", "must be at most %d days before to", maxReportDays-1)
 	}
 	return first, last, nil

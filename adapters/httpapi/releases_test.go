@@ -21,6 +21,7 @@ import (
 
 	"collab/adapters/httpapi/body"
 	"collab/app/releases"
+	"collab/domain/calendar"
 	"collab/domain/org"
 	"collab/domain/release"
 	"collab/test/must"
@@ -152,7 +153,7 @@ func TestAdoptionPages(t *testing.T) {
 	var stored []release.CheckCount
 	for i := range 2*body.MaxPage + 3 { // more than two reads of the store
 		of := release.Target{Platform: []release.Platform{release.Darwin, release.Linux}[i%2], Arch: release.X64, Channel: release.Stable}
-		stored = append(stored, release.CheckCount{Day: []release.Day{"2026-01-01", "2026-01-02"}[i/2%2], Target: of, Version: fmt.Sprintf("1.%d.0-rc.1", i), Checks: int64(i)})
+		stored = append(stored, release.CheckCount{Day: []calendar.Day{"2026-01-01", "2026-01-02"}[i/2%2], Target: of, Version: fmt.Sprintf("1.%d.0-rc.1", i), Checks: int64(i)})
 	}
 	must.NoError(t, s.Store.Deployment().Adoption().Add(t.Context(), stored))
 	list := func(query string) (all []tallyView, next string) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"collab/domain/calendar"
 	"collab/domain/id"
 	"collab/domain/release"
 	"collab/domain/session"
@@ -87,7 +88,7 @@ func (x *tx) nextRevision() int64 {
 
 // tallyKey identifies a tally.
 type tallyKey struct {
-	day     release.Day
+	day     calendar.Day
 	target  release.Target
 	version string
 }
@@ -106,7 +107,7 @@ func (s adoption) Add(_ context.Context, all []release.CheckCount) error {
 	})
 }
 
-func (s adoption) List(_ context.Context, first, last release.Day, target release.Target, after release.CheckCount, limit int) ([]release.CheckCount, error) {
+func (s adoption) List(_ context.Context, first, last calendar.Day, target release.Target, after release.CheckCount, limit int) ([]release.CheckCount, error) {
 	return result(s.run, func(x *tx) ([]release.CheckCount, error) {
 		return x.Adoption.page(func(t release.CheckCount) bool {
 			return t.Day >= first && t.Day <= last && t.Within(target)
@@ -116,7 +117,7 @@ func (s adoption) List(_ context.Context, first, last release.Day, target releas
 
 // devicesKey identifies the devices of a target on a day.
 type devicesKey struct {
-	day    release.Day
+	day    calendar.Day
 	target release.Target
 }
 
@@ -132,7 +133,7 @@ func (s adoption) AddDevices(_ context.Context, all []release.DailyDevices) erro
 	})
 }
 
-func (s adoption) Devices(_ context.Context, first, last release.Day, target release.Target) ([]release.DailyDevices, error) {
+func (s adoption) Devices(_ context.Context, first, last calendar.Day, target release.Target) ([]release.DailyDevices, error) {
 	return result(s.run, func(x *tx) ([]release.DailyDevices, error) {
 		return x.Seen.list(func(d release.DailyDevices) bool {
 			return d.Day >= first && d.Day <= last && d.Within(target)
@@ -140,7 +141,7 @@ func (s adoption) Devices(_ context.Context, first, last release.Day, target rel
 	})
 }
 
-func (s adoption) Prune(_ context.Context, before release.Day) error {
+func (s adoption) Prune(_ context.Context, before calendar.Day) error {
 	return s.run.do(func(x *tx) {
 		x.Adoption.removeWhere(x, func(t release.CheckCount) bool { return t.Day < before })
 		x.Seen.removeWhere(x, func(d release.DailyDevices) bool { return d.Day < before })

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"collab/domain/calendar"
 	"collab/domain/id"
 	"collab/domain/quota"
 	"collab/domain/usage"
@@ -19,7 +20,7 @@ func (r records) Requests() ports.Requests { return requests{r.run} }
 // accountKey identifies the account of a user on a day.
 type accountKey struct {
 	user id.User
-	day  quota.Day
+	day  calendar.Day
 }
 
 // leaseKey identifies a lease of an account.
@@ -94,7 +95,7 @@ func (t *tenant) releaseLease(x *tx, h leaseKey) {
 	t.Leases.remove(x, h)
 }
 
-func (q quotas) Account(_ context.Context, o id.Org, user id.User, d quota.Day) (quota.Account, error) {
+func (q quotas) Account(_ context.Context, o id.Org, user id.User, d calendar.Day) (quota.Account, error) {
 	return result(q.run, func(x *tx) (quota.Account, error) { return x.tenant(o).Accounts.rows[accountKey{user, d}], nil })
 }
 
@@ -136,7 +137,7 @@ func (s ledger) Settle(_ context.Context, o id.Org, entries ...usage.Entry) erro
 			if err := tenant.Usage.add(x, e.ID, e); err != nil {
 				return err
 			}
-			key := accountKey{e.User, quota.DayOf(e.At)}
+			key := accountKey{e.User, calendar.DayOf(e.At)}
 			tenant.releaseLease(x, leaseKey{key, e.ID})
 			a := tenant.Accounts.rows[key]
 			a.Used += e.Tokens.Total()
@@ -166,7 +167,7 @@ func (s ledger) Summary(_ context.Context, o id.Org, user id.User, p usage.Perio
 			one := e.Sum()
 			sum.Sum = sum.Sum.Plus(one)
 			models[e.Model] = models[e.Model].Plus(one)
-			days[string(quota.DayOf(e.At))] = days[string(quota.DayOf(e.At))].Plus(one)
+			days[string(calendar.DayOf(e.At))] = days[string(calendar.DayOf(e.At))].Plus(one)
 			if user == "" {
 				users[string(e.User)] = users[string(e.User)].Plus(one)
 			}
@@ -188,7 +189,7 @@ func parts(sums map[string]usage.Sum) (all []usage.Part) {
 	return all
 }
 
-func (s ledger) Totals(_ context.Context, orgs []id.Org, first, last quota.Day) (map[id.Org]usage.Sum, error) {
+func (s ledger) Totals(_ context.Context, orgs []id.Org, first, last calendar.Day) (map[id.Org]usage.Sum, error) {
 	return ofEach(s.run, orgs, func(x *tx, o id.Org) (sum usage.Sum, _ error) {
 		for _, e := range x.tenant(o).entries(usage.Period{Start: first.Start(), End: last.End()}) {
 			sum = sum.Plus(e.Sum())
@@ -204,7 +205,7 @@ func (s ledger) Daily(_ context.Context, o id.Org, b usage.Breakdown, after usag
 			if b.User != "" && e.User != b.User {
 				continue
 			}
-			key := usage.Daily{Day: quota.DayOf(e.At), Model: e.Model, User: b.User}
+			key := usage.Daily{Day: calendar.DayOf(e.At), Model: e.Model, User: b.User}
 			if b.ByUser {
 				key.Model, key.User = "", e.User
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"collab/domain/audit"
+	"collab/domain/calendar"
 	"collab/domain/chat"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -104,7 +105,7 @@ func (s *Chats) quota(ctx context.Context, r ports.Records, actor org.Actor) (qu
 		return quota.Status{}, err
 	}
 	now := s.Clock.Now()
-	day := quota.DayOf(now)
+	day := calendar.DayOf(now)
 	account, err := r.Usage().Quotas().Account(ctx, actor.Org, actor.User, day)
 	return account.Status(sub.At(now).DailyTokens(), day), err
 }
@@ -165,7 +166,7 @@ func (s *Chats) AdmitUnconfirmed(ctx context.Context, actor org.Actor, r chat.Re
 		return nil, err
 	}
 	now := s.Clock.Now()
-	limit, day := sub.At(now).DailyTokens(), quota.DayOf(now)
+	limit, day := sub.At(now).DailyTokens(), calendar.DayOf(now)
 	need := call.Need(limit)
 	if call.MaxTokens < 1 {
 		return nil, fault.Field("message", "and history must fit the model's context of %d tokens", m.ContextWindow)

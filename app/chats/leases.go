@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"collab/domain/calendar"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/quota"
@@ -13,7 +14,7 @@ import (
 // reservationKey is what reservations that are made together have in common.
 type reservationKey struct {
 	org   id.Org
-	day   quota.Day
+	day   calendar.Day
 	epoch int64
 	limit int64
 }

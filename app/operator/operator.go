@@ -6,11 +6,11 @@ import (
 	"context"
 
 	"collab/domain/audit"
+	"collab/domain/calendar"
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/plan"
-	"collab/domain/quota"
 	"collab/domain/usage"
 	"collab/ports"
 )
@@ -170,7 +170,7 @@ func (s *Operator) overviews(ctx context.Context, r ports.Records, orgs []org.Or
 	if err != nil {
 		return nil, err
 	}
-	spent, err := r.Usage().Ledger().Totals(ctx, ids, quota.DayOf(now.AddDate(0, 0, 1-usageDays)), quota.DayOf(now))
+	spent, err := r.Usage().Ledger().Totals(ctx, ids, calendar.DayOf(now.AddDate(0, 0, 1-usageDays)), calendar.DayOf(now))
 	if err != nil {
 		return nil, err
 	}

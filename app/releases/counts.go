@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"collab/domain/calendar"
 	"collab/domain/release"
 )
 
@@ -13,7 +14,7 @@ import (
 type counts struct {
 	mu      sync.Mutex
 	all     map[countKey]*checkCount // guarded by mu
-	day     release.Day              // of unknown; guarded by mu
+	day     calendar.Day             // of unknown; guarded by mu
 	unknown map[string]struct{}      // versions without a release that are counted one by one; guarded by mu
 
 	flushing sync.Mutex // held while they are stored
@@ -29,7 +30,7 @@ type devices struct {
 }
 
 type deviceKey struct {
-	day    release.Day
+	day    calendar.Day
 	target release.Target
 }
 
@@ -39,7 +40,7 @@ type sketch struct {
 }
 
 // add adds a device with an id.
-func (d *devices) add(day release.Day, t release.Target, client string) {
+func (d *devices) add(day calendar.Day, t release.Target, client string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	k := deviceKey{day, t}
@@ -57,7 +58,7 @@ func (d *devices) add(day release.Day, t release.Target, client string) {
 }
 
 // take returns what is not stored, and forgets the days before the day that are.
-func (d *devices) take(day release.Day) (all []release.DailyDevices) {
+func (d *devices) take(day calendar.Day) (all []release.DailyDevices) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for k, s := range d.all {
@@ -84,7 +85,7 @@ func (d *devices) restore(all []release.DailyDevices) {
 }
 
 type countKey struct {
-	day     release.Day
+	day     calendar.Day
 	target  release.Target
 	version string
 }
@@ -92,7 +93,7 @@ type countKey struct {
 type checkCount struct{ checks, offered int64 }
 
 // add counts a check.
-func (c *counts) add(day release.Day, t release.Target, v release.Version, known, offered bool) {
+func (c *counts) add(day calendar.Day, t release.Target, v release.Version, known, offered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	version := v.Key() // without build metadata, which could have any number of values
@@ -122,7 +123,7 @@ func (c *counts) count(k countKey, n checkCount) {
 }
 
 // countedSeparately reports whether a version without a release is counted separately. The caller holds mu.
-func (c *counts) countedSeparately(day release.Day, version string) bool {
+func (c *counts) countedSeparately(day calendar.Day, version string) bool {
 	if c.day != day {
 		c.day, c.unknown = day, map[string]struct{}{}
 	}
@@ -179,7 +180,7 @@ func (s *Releases) flushChecks(ctx context.Context) error {
 }
 
 func (s *Releases) flushDevices(ctx context.Context) error {
-	all := s.counts.devices.take(release.DayOf(s.Clock.Now()))
+	all := s.counts.devices.take(calendar.DayOf(s.Clock.Now()))
 	if len(all) == 0 {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"collab/domain/audit"
+	"collab/domain/calendar"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
@@ -201,7 +202,7 @@ func (s *Releases) Offer(q Check) *release.Release {
 
 // count counts a check and its device.
 func (s *Releases) count(snapshot *release.Snapshot, q Check, offered bool) {
-	day := release.DayOf(s.Clock.Now())
+	day := calendar.DayOf(s.Clock.Now())
 	s.counts.add(day, q.Target, q.Version, snapshot.Known(q.Version), offered)
 	if q.Client != "" {
 		s.counts.devices.add(day, q.Target, q.Client)
@@ -399,8 +400,8 @@ func (s *Releases) get(ctx context.Context, r id.Release) (release.Release, erro
 // Progress is how far a release is.
 type Progress struct {
 	Release     id.Release
-	First, Last release.Day // of Devices
-	Devices     int64       // estimated number of those with an id that checked for the release's target
+	First, Last calendar.Day // of Devices
+	Devices     int64        // estimated number of those with an id that checked for the release's target
 	Counted     release.Outcomes
 }
 
@@ -421,7 +422,7 @@ func (s *Releases) Progress(ctx context.Context, actor org.Actor, r id.Release) 
 		return Progress{}, err
 	}
 	now := s.Clock.Now()
-	p := Progress{Release: r, First: release.DayOf(now.AddDate(0, 0, 1-release.DeviceDays)), Last: release.DayOf(now), Counted: found.Counted(all)}
+	p := Progress{Release: r, First: calendar.DayOf(now.AddDate(0, 0, 1-release.DeviceDays)), Last: calendar.DayOf(now), Counted: found.Counted(all)}
 	target := found.Target
 	if target.Arch == release.Universal {
 		target.Arch = ""
@@ -437,7 +438,7 @@ func (s *Releases) Progress(ctx context.Context, actor org.Actor, r id.Release) 
 
 // Adoption stores this server's counts, and returns those of the days from first to last, from
 // after the given one, at most limit, 0: all. They may be stale (see ports.Store.From).
-func (s *Releases) Adoption(ctx context.Context, actor org.Actor, first, last release.Day, of release.Target, after release.CheckCount, limit int) ([]release.CheckCount, error) {
+func (s *Releases) Adoption(ctx context.Context, actor org.Actor, first, last calendar.Day, of release.Target, after release.CheckCount, limit int) ([]release.CheckCount, error) {
 	if err := s.checkManager(actor); err != nil {
 		return nil, err
 	}

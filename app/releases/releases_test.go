@@ -19,6 +19,7 @@ import (
 	"collab/app/access"
 	"collab/app/releases"
 	"collab/domain/audit"
+	"collab/domain/calendar"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
@@ -129,7 +130,7 @@ func (w *fixture) checkTallies(want ...release.CheckCount) {
 	}
 }
 
-func checkCount(day release.Day, version string, checks, offered int64) release.CheckCount {
+func checkCount(day calendar.Day, version string, checks, offered int64) release.CheckCount {
 	return release.CheckCount{Day: day, Target: mac, Version: version, Checks: checks, Offered: offered}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"collab/domain/audit"
+	"collab/domain/calendar"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/org"
@@ -33,7 +34,7 @@ type reportedHour struct {
 // reports holds the reports that are not stored yet, and who reported on the present day.
 type reports struct {
 	mu        sync.Mutex
-	day       release.Day                       // of seen; guarded by mu
+	day       calendar.Day                      // of seen; guarded by mu
 	reporters map[reporter]struct{}             // guarded by mu
 	all       map[reportedHour]release.Outcomes // guarded by mu
 	// unchecked are the releases whose reports are stored and whose rollout was not looked at since;
@@ -53,7 +54,7 @@ func (s *Releases) Report(t release.Target, v release.Version, failed bool, netw
 	r := &s.reports
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if day := release.DayOf(now); r.day != day {
+	if day := calendar.DayOf(now); r.day != day {
 		r.day, r.reporters = day, map[reporter]struct{}{}
 	}
 	by := reporter{latest.ID, failed, network}

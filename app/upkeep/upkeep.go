@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"collab/app/connectors"
+	"collab/domain/calendar"
 	"collab/domain/connector"
 	"collab/domain/export"
 	"collab/domain/id"
@@ -58,7 +59,7 @@ func (u *Upkeep) Run(ctx context.Context) error {
 		u.sweep(ctx, u.store.Journal().Uploads().Sweep, now),
 		u.sweep(ctx, u.store.Directory().InvitationSets().Sweep, now.Add(-invitation.Retention)),
 		u.store.Deployment().Reports().Prune(ctx, now.Add(-release.Retention)),
-		u.store.Deployment().Adoption().Prune(ctx, release.DayOf(now.Add(-release.Retention))),
+		u.store.Deployment().Adoption().Prune(ctx, calendar.DayOf(now.Add(-release.Retention))),
 		u.store.Usage().Requests().Prune(ctx, now.Add(-requestsRetention)),
 		u.store.Storage().Changes().Prune(ctx, now.Add(-u.retention)),
 		u.store.Storage().Versions().Expire(ctx, now),

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"collab/domain/calendar"
 	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -19,8 +20,8 @@ import (
 func TestOldAdoptionCountsAreRemoved(t *testing.T) {
 	y := newFixture(t)
 	adoption := y.Store.Deployment().Adoption()
-	last := release.DayOf(startTime.Add(release.Retention))
-	for _, d := range []release.Day{release.DayOf(startTime), release.DayOf(startTime.Add(24 * time.Hour)), last} {
+	last := calendar.DayOf(startTime.Add(release.Retention))
+	for _, d := range []calendar.Day{calendar.DayOf(startTime), calendar.DayOf(startTime.Add(24 * time.Hour)), last} {
 		must.NoError(t, adoption.Add(t.Context(), []release.CheckCount{{Day: d, Version: "1.0.0", Checks: 1}}))
 	}
 	left := func() int {

@@ -5,24 +5,10 @@ package quota
 import (
 	"time"
 
+	"collab/domain/calendar"
 	"collab/domain/fault"
 	"collab/domain/id"
 )
-
-// Day is a UTC day, as 2026-01-31.
-type Day string
-
-// DayOf returns the day of a time.
-func DayOf(t time.Time) Day { return Day(t.UTC().Format(time.DateOnly)) }
-
-// Start returns the first instant of the day.
-func (d Day) Start() time.Time {
-	t, _ := time.Parse(time.DateOnly, string(d)) // every Day is valid
-	return t
-}
-
-// End returns the first instant of the day after.
-func (d Day) End() time.Time { return d.Start().AddDate(0, 0, 1) }
 
 // Account is a member's tokens of one day. What is reserved belongs to requests
 // that are still running.
@@ -66,7 +52,7 @@ type Status struct {
 
 // Status returns the account's status on a day. Reserved tokens do not count as used, as
 // they may be returned.
-func (a Account) Status(limit int64, d Day) Status {
+func (a Account) Status(limit int64, d calendar.Day) Status {
 	return Status{Used: a.Used, Limit: limit, Remaining: max(0, limit-a.Used), ResetsAt: d.End()}
 }
 
@@ -76,7 +62,7 @@ type Lease struct {
 	ID        id.Request
 	Org       id.Org
 	User      id.User
-	Day       Day
+	Day       calendar.Day
 	Tokens    int64
 	ExpiresAt time.Time
 }

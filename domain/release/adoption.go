@@ -4,24 +4,13 @@ import (
 	"cmp"
 	"time"
 
+	"collab/domain/calendar"
 	"collab/domain/id"
 )
 
-// Day is a UTC day, as 2026-01-31.
-type Day string
-
-// DayOf returns the day of a time.
-func DayOf(t time.Time) Day { return Day(t.UTC().Format(time.DateOnly)) }
-
-// ParseDay reads a day; ok is false for anything else.
-func ParseDay(s string) (d Day, ok bool) {
-	t, err := time.Parse(time.DateOnly, s)
-	return Day(s), err == nil && t.Format(time.DateOnly) == s
-}
-
 // CheckCount counts the checks of one day by devices of one target at one version.
 type CheckCount struct {
-	Day Day
+	Day calendar.Day
 	Target
 	Version string // in its full form without build metadata; OtherVersions for those that are not counted one by one
 	Checks  int64

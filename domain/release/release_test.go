@@ -318,16 +318,3 @@ func TestDescriptionsOfReleases(t *testing.T) {
 		t.Errorf("no difference is %q, want %q", got, want)
 	}
 }
-
-func TestDays(t *testing.T) {
-	east := time.Date(2026, 1, 1, 0, 30, 0, 0, time.FixedZone("east", 3600))
-	must.Is(t, "2025-12-31", release.DayOf(east))
-	if d, ok := release.ParseDay("2028-02-29"); !ok || d != "2028-02-29" {
-		t.Errorf("a leap day is %s, %t", d, ok)
-	}
-	for _, s := range []string{"", "2026-1-1", "2026-02-29", "2026-13-01", "2026-01-01T00:00:00Z", " 2026-01-01", "20260101", "+2026-01-01", "２０２６-01-01"} {
-		if _, ok := release.ParseDay(s); ok {
-			t.Errorf("%q is a day", s)
-		}
-	}
-}

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
+
+	"collab/domain/calendar"
 )
 
 // Registers is the number of registers of a Sketch, of one byte each.
@@ -75,7 +77,7 @@ func sigma(x float64) float64 {
 
 // DailyDevices are the devices of one target that checked on a day.
 type DailyDevices struct {
-	Day Day
+	Day calendar.Day
 	Target
 	Devices Sketch
 }

@@ -5,10 +5,10 @@ package usage
 import (
 	"time"
 
+	"collab/domain/calendar"
 	"collab/domain/chat"
 	"collab/domain/id"
 	"collab/domain/plan"
-	"collab/domain/quota"
 )
 
 // Entry is what one request used. The ledger is only ever appended to.
@@ -74,7 +74,7 @@ type Summary struct {
 
 // Daily is the sum of one model or one user on one day.
 type Daily struct {
-	Day   quota.Day
+	Day   calendar.Day
 	Model string  // "" in the sum of a user
 	User  id.User // "" in the sum of a model of all users
 	Sum
@@ -82,7 +82,7 @@ type Daily struct {
 
 // Breakdown selects daily sums of the days from First to Last, both included.
 type Breakdown struct {
-	First, Last quota.Day
+	First, Last calendar.Day
 	ByUser      bool    // sums of users rather than of models
 	User        id.User // whose models; "": those of all users. Not together with ByUser
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"collab/domain/audit"
+	"collab/domain/calendar"
 	"collab/domain/id"
 	"collab/domain/org"
 	"collab/domain/release"
@@ -118,7 +119,7 @@ func (l fromLedger) Daily(ctx context.Context, o id.Org, b usage.Breakdown, afte
 	return l.s.from(ctx, func(r ports.Records) error { return r.Usage().Ledger().Daily(ctx, o, b, after, limit, each) })
 }
 
-func (a fromAdoption) List(ctx context.Context, first, last release.Day, of release.Target, after release.CheckCount, limit int) (all []release.CheckCount, err error) {
+func (a fromAdoption) List(ctx context.Context, first, last calendar.Day, of release.Target, after release.CheckCount, limit int) (all []release.CheckCount, err error) {
 	err = a.s.from(ctx, func(r ports.Records) error {
 		all, err = r.Deployment().Adoption().List(ctx, first, last, of, after, limit)
 		return err

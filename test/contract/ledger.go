@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"collab/domain/calendar"
 	"collab/domain/chat"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -106,7 +107,7 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 		"daily sums have the models of everybody or of one user, or the users, in pages": func(w *fixture) {
 			o, theirs := w.org().ID, w.org().ID
 			users := several[id.User](2)
-			first := quota.DayOf(at(0)).Start()
+			first := calendar.DayOf(at(0)).Start()
 			add := func(o id.Org, user, days int, model string, in int64) {
 				e := someUsage(o, users[user])
 				e.At, e.Model, e.Tokens = first.AddDate(0, 0, days).Add(23*time.Hour), model, chat.Usage{Input: in, Output: 10 * in}
@@ -119,7 +120,7 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 			add(o, 0, 1, "b", 16)
 			add(o, 1, 2, "a", 32)
 			add(theirs, 1, 0, "a", 64)
-			on := func(days int) quota.Day { return quota.DayOf(first.AddDate(0, 0, days)) }
+			on := func(days int) calendar.Day { return calendar.DayOf(first.AddDate(0, 0, days)) }
 			sum := func(days int, model string, user id.User, in, requests int64) usage.Daily {
 				return usage.Daily{Day: on(days), Model: model, User: user, Sum: usage.Sum{Input: in, Output: 10 * in, Requests: requests}}
 			}
@@ -172,7 +173,7 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"an entry becomes visible together with its sums": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
-			noon := quota.DayOf(at(0)).Start().Add(12 * time.Hour)
+			noon := calendar.DayOf(at(0)).Start().Add(12 * time.Hour)
 			// One is cut out of the whole day's sums, the other is of entries alone.
 			early, late := usage.Period{Start: noon, End: noon.AddDate(0, 0, 1)}, usage.Period{Start: noon.Add(time.Hour), End: noon.Add(2 * time.Hour)}
 			w.allOK(concurrently(concurrent, func(i int) error {
@@ -277,7 +278,7 @@ func recount(all []usage.Entry, user id.User, p usage.Period) totals {
 func summaryProperty(w *fixture) {
 	o, other := w.org().ID, w.org().ID
 	users := several[id.User](4)
-	first := quota.DayOf(at(0)).Start()
+	first := calendar.DayOf(at(0)).Start()
 	// Times gather at the bounds of days, and in the middle of them, where what a
 	// summary is made of changes.
 	instants := rapid.Custom(func(t *rapid.T) time.Time {

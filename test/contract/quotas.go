@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"collab/domain/calendar"
 	"collab/domain/chat"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -34,7 +35,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			o, other := w.org().ID, w.org().ID
 			u, v := fresh[id.User](), fresh[id.User]()
 			day := someLease(o, u).Day
-			next := quota.DayOf(day.End())
+			next := calendar.DayOf(day.End())
 			w.lease(someLease(o, u), 100)
 			for _, l := range []quota.Lease{someLease(other, u), someLease(o, v), onDay(someLease(o, u), next)} {
 				resultOf(w.quotas().Account(w.ctx, l.Org, l.User, l.Day)).is(w, quota.Account{})
@@ -49,7 +50,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			for n, wrong := range []func(*quota.Lease){
 				func(l *quota.Lease) { l.Org = other },
 				func(l *quota.Lease) { l.User = fresh[id.User]() },
-				func(l *quota.Lease) { l.Day = quota.DayOf(l.Day.End()) },
+				func(l *quota.Lease) { l.Day = calendar.DayOf(l.Day.End()) },
 			} {
 				l := w.lease(someLease(o, u), 100)
 				wrong(&l)
@@ -316,7 +317,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 		"concurrent reservations are granted exactly the limit": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
 			for round := range 8 {
-				day := quota.DayOf(at(0).AddDate(0, 0, round))
+				day := calendar.DayOf(at(0).AddDate(0, 0, round))
 				granted := make([]int64, manyGoroutines)
 				w.allOK(concurrently(manyGoroutines, func(i int) (err error) {
 					granted[i], err = w.reserve(onDay(someLease(o, u), day), 500, quota.Need{Input: 49, Output: 26})
@@ -461,7 +462,7 @@ func (w *fixture) usedOf(o id.Org, users []id.User) (used int64) {
 
 // someLease returns a lease that is not stored yet and that no sweep ends.
 func someLease(o id.Org, u id.User) quota.Lease {
-	return must.Full(quota.Lease{ID: fresh[id.Request](), Org: o, User: u, Day: quota.DayOf(at(0)), ExpiresAt: at(1_000_000)}, "Tokens")
+	return must.Full(quota.Lease{ID: fresh[id.Request](), Org: o, User: u, Day: calendar.DayOf(at(0)), ExpiresAt: at(1_000_000)}, "Tokens")
 }
 
 // expired returns one that has expired at sweepTime, which any sub-test may end once
@@ -482,7 +483,7 @@ func (w *fixture) settle(l quota.Lease, used int64) error {
 	return w.ledger().Settle(w.ctx, l.Org, ended(l, used))
 }
 
-func onDay(l quota.Lease, d quota.Day) quota.Lease {
+func onDay(l quota.Lease, d calendar.Day) quota.Lease {
 	l.Day = d
 	return l
 }

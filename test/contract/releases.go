@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"collab/domain/calendar"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/release"
@@ -369,18 +370,18 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 
 // nextDay counts the days on which counts are made, from a random one on, far
 // from the one that is pruned.
-var nextDay = func() func() release.Day {
+var nextDay = func() func() calendar.Day {
 	var b [2]byte
 	rand.Read(b[:]) // never fails, as its documentation says
 	var n atomic.Int64
 	n.Store(16 * int64(binary.BigEndian.Uint16(b[:])))
-	return func() release.Day {
-		return release.DayOf(time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC).AddDate(0, 0, int(n.Add(1))))
+	return func() calendar.Day {
+		return calendar.DayOf(time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC).AddDate(0, 0, int(n.Add(1))))
 	}
 }()
 
 // tally is a count of a day.
-func tally(d release.Day, p release.Platform, a release.Arch, c release.Channel, version string, checks, offered int64) release.CheckCount {
+func tally(d calendar.Day, p release.Platform, a release.Arch, c release.Channel, version string, checks, offered int64) release.CheckCount {
 	return release.CheckCount{Day: d, Target: release.Target{Platform: p, Arch: a, Channel: c}, Version: version, Checks: checks, Offered: offered}
 }
 
@@ -494,7 +495,7 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"devices are merged by day and target, and listed for a target": func(w *fixture) {
 			d, e := nextDay(), nextDay()
-			seen := func(day release.Day, p release.Platform, a release.Arch, ids ...string) release.DailyDevices {
+			seen := func(day calendar.Day, p release.Platform, a release.Arch, ids ...string) release.DailyDevices {
 				s := release.DailyDevices{Day: day, Target: release.Target{Platform: p, Arch: a, Channel: release.Beta}}
 				for _, client := range ids {
 					s.Devices.Add(client)
@@ -532,7 +533,7 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"prune removes only the days before the day": func(w *fixture) {
 			w.publishes() // it alone has counts of these days
-			days := []release.Day{"1999-12-30", "1999-12-31", "2000-01-01", "2000-01-02"}
+			days := []calendar.Day{"1999-12-30", "1999-12-31", "2000-01-01", "2000-01-02"}
 			later := nextDay()
 			w.ok(w.adoption().Prune(w.ctx, "2000-01-03"))
 			for _, d := range append(days, later) {
@@ -542,7 +543,7 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.adoption().Prune(w.ctx, days[2]))
 			resultOf(w.adoption().Devices(w.ctx, days[0], days[3], anywhere)).is(w, []release.DailyDevices{{Day: days[2]}})
 			got := resultOf(w.adoption().List(w.ctx, "0001-01-01", "2000-12-31", anywhere, release.CheckCount{}, 0)).must(w)
-			var left []release.Day
+			var left []calendar.Day
 			for _, t := range got {
 				left = append(left, t.Day)
 			}

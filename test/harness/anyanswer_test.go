@@ -18,6 +18,7 @@ import (
 	"collab/adapters/memory"
 	"collab/app/access"
 	"collab/app/chats"
+	"collab/domain/calendar"
 	"collab/domain/chat"
 	"collab/domain/fault"
 	"collab/domain/org"
@@ -63,12 +64,12 @@ func newChatFixture(t *testing.T, models ports.Models, after time.Duration) *cha
 func (s *chatFixture) Record(g chat.Generation) { s.generations = append(s.generations, g) }
 
 // entries returns the ledger's entries, and the tokens used by day.
-func (s *chatFixture) entries(t rapid.TB) (all []usage.Entry, used map[quota.Day]int64) {
+func (s *chatFixture) entries(t rapid.TB) (all []usage.Entry, used map[calendar.Day]int64) {
 	now := s.Clock.Now()
-	used = map[quota.Day]int64{quota.DayOf(now): 0}
+	used = map[calendar.Day]int64{calendar.DayOf(now): 0}
 	must.NoError(t, s.Store.Usage().Ledger().Entries(context.Background(), s.ada.Org, usage.Period{Start: now.AddDate(0, 0, -2), End: now.AddDate(0, 0, 1)}, func(e usage.Entry) error {
 		all = append(all, e)
-		used[quota.DayOf(e.At)] += e.Tokens.Total()
+		used[calendar.DayOf(e.At)] += e.Tokens.Total()
 		return nil
 	}))
 	return all, used

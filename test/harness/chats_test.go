@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"collab/app/chats"
+	"collab/domain/calendar"
 	"collab/domain/chat"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -41,7 +42,7 @@ func (s *chatFixture) ask(t *testing.T) (usage.Entry, chat.ChunkType) {
 
 // account returns the caller's account of the present day.
 func (s *chatFixture) account(ctx context.Context) (quota.Account, error) {
-	return s.Store.Usage().Quotas().Account(ctx, s.ada.Org, s.ada.User, quota.DayOf(s.Clock.Now()))
+	return s.Store.Usage().Quotas().Account(ctx, s.ada.Org, s.ada.User, calendar.DayOf(s.Clock.Now()))
 }
 
 func TestShutdownWaitsForAdmittedCalls(t *testing.T) {
@@ -70,7 +71,7 @@ func TestShutdownDoesNotWaitForRefusedCalls(t *testing.T) {
 	s := newChatFixture(t, model(nil), 0)
 	ctx := t.Context()
 	sub := must.Do(s.Deployment.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)).Or(t)
-	lease := quota.Lease{ID: "other", Org: s.ada.Org, User: s.ada.User, Day: quota.DayOf(s.Clock.Now()), ExpiresAt: s.Clock.Now().Add(time.Minute)}
+	lease := quota.Lease{ID: "other", Org: s.ada.Org, User: s.ada.User, Day: calendar.DayOf(s.Clock.Now()), ExpiresAt: s.Clock.Now().Add(time.Minute)}
 	must.Do(s.Deployment.Store.Usage().Quotas().ReserveAt(ctx, s.ada.Epoch(), lease, sub.DailyTokens(), quota.Need{Output: sub.DailyTokens()})).Or(t)
 	must.Fail(t, must.ErrorOf(s.Admit(ctx, s.ada, chat.Request{Message: "Hello"})), fault.Forbidden)
 	s.Chats.Store = usageStore{s.Deployment.Store, nil, brokenQuotas{}}

@@ -14,6 +14,7 @@ import (
 	"collab/adapters/anthropic"
 	"collab/adapters/memory"
 	"collab/adapters/openai"
+	"collab/domain/calendar"
 	"collab/domain/chat"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -136,7 +137,7 @@ func (o *overusingProvider) nextDay(ctx context.Context, left int64) (limit int6
 		return 0, err
 	}
 	limit = sub.At(o.fixture.Clock.Now()).DailyTokens()
-	day := quota.DayOf(o.fixture.Clock.Now())
+	day := calendar.DayOf(o.fixture.Clock.Now())
 	l := quota.Lease{ID: id.Request("before " + day), Org: o.fixture.ada.Org, User: o.fixture.ada.User, Day: day, ExpiresAt: o.fixture.Clock.Now().Add(time.Hour)}
 	if l.Tokens, err = o.fixture.Store.Usage().Quotas().ReserveAt(ctx, o.fixture.ada.Epoch(), l, limit, quota.Need{Output: limit - left}); err != nil {
 		return 0, err

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"collab/app/chats"
+	"collab/domain/calendar"
 	"collab/domain/chat"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -159,7 +160,7 @@ func TestCallsAdmittedDuringAReservationAreReservedTogether(t *testing.T) {
 				s.admit(t)
 				one := must.Do(s.account(ctx)).Or(t)
 				room := int64(test.room * float64(one.Reserved))
-				other := quota.Lease{ID: "other", Org: s.ada.Org, User: s.ada.User, Day: quota.DayOf(s.Clock.Now()), ExpiresAt: s.Clock.Now().Add(time.Minute)}
+				other := quota.Lease{ID: "other", Org: s.ada.Org, User: s.ada.User, Day: calendar.DayOf(s.Clock.Now()), ExpiresAt: s.Clock.Now().Add(time.Minute)}
 				held := must.Do(s.Deployment.Store.Usage().Quotas().ReserveAt(ctx, s.ada.Epoch(), other, sub.DailyTokens()-room, quota.Need{Output: sub.DailyTokens()})).Or(t)
 				quotas := &gatedQuotas{Quotas: s.Deployment.Store.Usage().Quotas(), gate: make(chan struct{}), panics: test.panics}
 				s.Chats.Store = usageStore{s.Deployment.Store, s.Deployment.Store.Usage().Ledger(), quotas}

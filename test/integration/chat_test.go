@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"collab/adapters/gormdb"
+	"collab/domain/calendar"
 	"collab/domain/chat"
 	"collab/domain/id"
 	"collab/domain/quota"
@@ -94,7 +95,7 @@ type chatTest struct {
 	servers  []*collabd.Server
 	database *gormdb.DB
 	rows     *sql.DB
-	day      quota.Day
+	day      calendar.Day
 
 	mu       sync.Mutex
 	requests map[string]*chatRequest // by their messages; guarded by mu
@@ -118,10 +119,10 @@ func newChatTest(t *testing.T, d database) *chatTest {
 
 // today is the day of the test. Accounts end with it, so that a test that could
 // see its end does not begin.
-func today(t testing.TB) quota.Day {
+func today(t testing.TB) calendar.Day {
 	t.Helper()
 	now := time.Now()
-	d := quota.DayOf(now)
+	d := calendar.DayOf(now)
 	if d.End().Sub(now) < 5*time.Minute {
 		t.Skip("the day of the quota ends in a moment")
 	}

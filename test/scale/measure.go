@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"collab/adapters/gormdb"
+	"collab/domain/calendar"
 	"collab/domain/chat"
 	"collab/domain/id"
 	"collab/domain/object"
@@ -252,7 +253,7 @@ var operations = []operation{
 }
 
 func lease(o, n, next int) quota.Lease {
-	return quota.Lease{ID: uid[id.Request](kindRequest, o, next), Org: uid[id.Org](kindOrg, o, 0), User: uid[id.User](kindUser, o, n%usersN+1), Day: quota.DayOf(now), ExpiresAt: now}
+	return quota.Lease{ID: uid[id.Request](kindRequest, o, next), Org: uid[id.Org](kindOrg, o, 0), User: uid[id.User](kindUser, o, n%usersN+1), Day: calendar.DayOf(now), ExpiresAt: now}
 }
 
 // owner is an actor who sees everything.

@@ -23,9 +23,9 @@ import (
 	"collab/adapters/system"
 	"collab/app/chats"
 	"collab/app/upkeep"
+	"collab/domain/calendar"
 	"collab/domain/id"
 	"collab/domain/object"
-	"collab/domain/quota"
 	"collab/domain/upload"
 	"collab/domain/usage"
 	"collab/test/feed"
@@ -281,7 +281,7 @@ func (s *storm) checkRegisters() {
 // killed are swept before, as they are after some minutes.
 func (s *storm) checkQuotas(db *gormdb.DB) {
 	must.NoError(s, chats.New(chats.Options{Store: db, Clock: later(time.Hour), Log: slog.New(slog.DiscardHandler)}).ExtendLeases(s.Context()))
-	day := quota.DayOf(time.Now())
+	day := calendar.DayOf(time.Now())
 	if !s.isOneDay() {
 		s.checks = append(s.checks, "quotas are not checked: their day begins or ends")
 		return
@@ -313,7 +313,7 @@ func (s *storm) checkQuotas(db *gormdb.DB) {
 
 // isOneDay reports whether the quotas of all requests are of one day.
 func (s *storm) isOneDay() bool {
-	return quota.DayOf(s.began.Add(-maxSkew)) == quota.DayOf(time.Now().Add(maxSkew))
+	return calendar.DayOf(s.began.Add(-maxSkew)) == calendar.DayOf(time.Now().Add(maxSkew))
 }
 
 // checkHistories checks that histories are linearizable, those of quotas within a day.
