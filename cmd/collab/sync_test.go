@@ -72,7 +72,7 @@ func TestAPersonIsNotAskedAgainAndAgainForALockedKeyring(t *testing.T) {
 		k := &lockedKeyring{safe: safe{secrets: map[string]string{}}, refused: make(chan struct{})}
 		a.secrets = k
 		must.NoError(t, a.storeAccount(account{Server: "https://s.example", OrgID: "1", Token: "secret"}, false))
-		for _, lasting := range []time.Duration{time.Hour, maxStart / 3} { // before and after an answer
+		for _, lasting := range []time.Duration{time.Hour, maxStartDelay / 3} { // before and after an answer
 			ctx, cancel := context.WithTimeout(t.Context(), lasting)
 			defer cancel()
 			if _, err := a.waitForFolder(ctx, t.TempDir(), place{}, false); !errors.Is(err, context.DeadlineExceeded) || k.asked.Load() != 1 {
@@ -123,19 +123,19 @@ func TestAStopSaysWhatWasNotMadeAndWhatCannotBeWrittenOnce(t *testing.T) {
 	gone := must.Do(os.OpenRoot(t.TempDir())).Or(t)
 	must.NoError(t, gone.Close())
 	a, _, errs := terminal(t, 80, nil)
-	s := &synced{app: a, dir: "d", files: gone, log: mirrorstate.Log{Directory: gone}, unwritten: map[string]bool{}}
+	s := &syncedDir{app: a, dir: "d", files: gone, log: mirrorstate.Log{Directory: gone}, unwritten: map[string]bool{}}
 	deletion, upload := mirror.Step{Action: mirror.Delete}, mirror.Step{Action: mirror.Upload}
 	for guard, pending := range map[string][]mirror.Step{"1": {deletion}, "2": {deletion, upload}} {
 		errs.Reset()
 		for range 2 {
-			s.finished(rounds.Outcome{Guard: guard, Pending: pending}, nil)
+			s.recordRound(rounds.Outcome{Guard: guard, Pending: pending}, nil)
 		}
 		want := map[string]string{"1": " 1 deletions were not made.", "2": " 2 changes were not made."}[guard]
 		if text := errs.String(); strings.Count(text, want) != 1 {
 			t.Errorf("with %d steps it says %q", len(pending), text)
 		}
 	}
-	s.finished(rounds.Outcome{Guard: "3"}, nil)
+	s.recordRound(rounds.Outcome{Guard: "3"}, nil)
 	for _, what := range []string{"log", "status"} {
 		if text := errs.String(); strings.Contains(text, "the "+what+" of d was not written") {
 			t.Errorf("it repeats %q", text)
@@ -150,20 +150,20 @@ func TestDeletionsAreAcceptedForAProcessThatTakesIt(t *testing.T) {
 		must.NoError(t, os.Mkdir(filepath.Join(dir, mirror.StateDirectory), 0o700))
 		files := must.Do(mirrorstate.OpenDirectory(dir)).Or(t)
 		defer files.Close()
-		s := &synced{app: a, dir: dir, files: files, log: mirrorstate.Log{Directory: files}, unwritten: map[string]bool{}, mirror: rounds.New(rounds.Options{})}
+		s := &syncedDir{app: a, dir: dir, files: files, log: mirrorstate.Log{Directory: files}, unwritten: map[string]bool{}, mirror: rounds.New(rounds.Options{})}
 		defer s.log.Close()
 		locked := errors.New("another process")
 		must.FailIs(t, a.acceptElsewhere(t.Context(), dir, locked), locked)
 		must.FailIs(t, must.ErrorOf(files.Lstat(acceptedName)), fs.ErrNotExist)
-		s.finished(rounds.Outcome{Guard: "stopped"}, nil)
+		s.recordRound(rounds.Outcome{Guard: "stopped"}, nil)
 		go func() {
 			time.Sleep(time.Second)
 			s.takeRequests()
 		}()
 		must.NoError(t, a.acceptElsewhere(t.Context(), dir, locked))
 		synctest.Wait() // for takeRequests, which has removed the file
-		s.finished(rounds.Outcome{}, errors.New("the server is away"))
-		s.finished(rounds.Outcome{Guard: "stopped"}, nil)
+		s.recordRound(rounds.Outcome{}, errors.New("the server is away"))
+		s.recordRound(rounds.Outcome{Guard: "stopped"}, nil)
 		must.Is(t, 2, strings.Count(errs.String(), "Continue with: "))
 		must.NoError(t, a.pauseEach([]string{dir}, &pause{}))
 		if err := a.acceptElsewhere(t.Context(), dir, locked); err == nil || !strings.HasSuffix(err.Error(), "Continue with: collab sync resume "+dir) {
@@ -192,7 +192,7 @@ func TestAFileThatGoesOnFailingIsPrintedOnce(t *testing.T) {
 	files := must.Do(os.OpenRoot(t.TempDir())).Or(t)
 	defer files.Close()
 	a, out, _ := terminal(t, 80, nil)
-	s := &synced{app: a, dir: "d", files: files, log: mirrorstate.Log{Directory: files}, unwritten: map[string]bool{}, failing: map[string]fault.Kind{}}
+	s := &syncedDir{app: a, dir: "d", files: files, log: mirrorstate.Log{Directory: files}, unwritten: map[string]bool{}, failing: map[string]fault.Kind{}}
 	defer s.log.Close()
 	fails := func(kind fault.Kind, why string) rounds.Event {
 		return rounds.Event{Kind: rounds.Failed, Step: mirror.Step{Action: mirror.Delete, Path: "f"}, Problem: fault.New(kind, "%s", why)}
@@ -213,7 +213,7 @@ func TestAFileThatGoesOnFailingIsPrintedOnce(t *testing.T) {
 		{failed, left, 5},
 	} {
 		s.report(one.event)
-		s.finished(one.outcome, nil)
+		s.recordRound(one.outcome, nil)
 		must.Is(t, one.want, strings.Count(out.String(), "\n"))
 	}
 }
@@ -222,10 +222,10 @@ func TestTheStatusSaysUntilWhenFilesAreDelayed(t *testing.T) {
 	dir := t.TempDir()
 	must.NoError(t, os.Mkdir(filepath.Join(dir, mirror.StateDirectory), 0o700))
 	a, out, _ := terminal(t, 80, nil)
-	s := &synced{app: a, dir: dir, files: must.Do(mirrorstate.OpenDirectory(dir)).Or(t), unwritten: map[string]bool{}}
+	s := &syncedDir{app: a, dir: dir, files: must.Do(mirrorstate.OpenDirectory(dir)).Or(t), unwritten: map[string]bool{}}
 	defer s.files.Close()
 	due := time.Date(2026, 3, 1, 12, 0, 30, 0, time.Local)
-	s.finished(rounds.Outcome{Delayed: []rounds.Delayed{{Path: "a", Due: due}, {Path: "b", Due: due}}}, nil)
+	s.recordRound(rounds.Outcome{Delayed: []rounds.Delayed{{Path: "a", Due: due}, {Path: "b", Due: due}}}, nil)
 	must.Is(t, 0, a.run(t.Context(), []string{"sync", "status", dir}))
 	if !strings.Contains(out.String(), "  a until 12:00:30; b until 12:00:30\n") {
 		t.Errorf("it prints %q", out)
@@ -238,11 +238,11 @@ func TestWhatKeepsFilesIsSaidOnce(t *testing.T) {
 		defer files.Close()
 		a, out, errs := terminal(t, 80, nil)
 		a.outTerminal, a.errTerminal = onTerminal, onTerminal
-		s := &synced{app: a, dir: "d", files: files, log: mirrorstate.Log{Directory: files}, unwritten: map[string]bool{}}
+		s := &syncedDir{app: a, dir: "d", files: files, log: mirrorstate.Log{Directory: files}, unwritten: map[string]bool{}}
 		defer s.log.Close()
 		for want, o := range []rounds.Outcome{{}, {ReadOnly: true, Held: make([]mirror.Held, 2)}, {ReadOnly: true, Held: make([]mirror.Held, 1)}} {
-			s.finished(o, nil)
-			s.finished(o, nil)
+			s.recordRound(o, nil)
+			s.recordRound(o, nil)
 			if lines := strings.Count(out.String(), "\n"); onTerminal && lines > 0 || !onTerminal && lines != want+1 {
 				t.Errorf("on a terminal %v it prints %q", onTerminal, out)
 			}
