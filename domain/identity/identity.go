@@ -125,8 +125,8 @@ type InvitationData struct {
 
 // FoldEmail returns the form in which e-mail addresses are compared: without regard to case and Unicode composition.
 func FoldEmail(email string) string {
-	composed := norm.NFC.String(strings.TrimSpace(email)) // İ and its parts have different lower cases
-	return norm.NFC.String(strings.ToLower(composed))
+	decomposed := norm.NFD.String(strings.TrimSpace(email)) // the lower case of İ alone is i, which is another letter
+	return norm.NFC.String(strings.ToLower(decomposed))
 }
 
 // Flow is the state of a sign-in while the browser is at the provider. It is stored in a

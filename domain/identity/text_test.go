@@ -64,3 +64,32 @@ func TestMalformedTextsAreDropped(t *testing.T) {
 		}
 	}
 }
+
+func TestEmailAddressesThatAreComparedAsOne(t *testing.T) {
+	keys := map[string]string{}
+	for _, same := range [][]string{
+		{" Ada@Example.com", "ada@example.COM "},
+		{"caf\u00e9@example.com", "CAFE\u0301@example.com"},
+		{"\u212a@example.com", "k@example.com"},
+		{"\u0130@example.com", "I\u0307@example.com", "i\u0307@example.com"},
+		{"\u0131@example.com"},
+		{"i@example.com", "I@example.com"},
+		{"s@example.com", "S@example.com"},
+		{"\u017f@example.com"},
+		{"ss@example.com"},
+		{"\u00df@example.com", "\u1e9e@example.com"},
+		{"\uff46@example.com", "\uff26@example.com"},
+		{"f@example.com"},
+	} {
+		key := identity.FoldEmail(same[0])
+		if other, taken := keys[key]; taken {
+			t.Errorf("%+q and %+q have the key %+q", same[0], other, key)
+		}
+		keys[key] = same[0]
+		for _, email := range same[1:] {
+			if got := identity.FoldEmail(email); got != key {
+				t.Errorf("FoldEmail(%+q) = %+q, want %+q", email, got, key)
+			}
+		}
+	}
+}

@@ -107,7 +107,7 @@ func Invitations(t *testing.T, open func(t *testing.T) Opened) {
 				return v
 			}
 			d, c := put(0, 30, "İẗ.one@Example.com"), put(3, 20, "two@example.com")
-			b, a := put(1, 20, "iẗ.ONE@example.com"), put(5, 10, "Two@example.com")
+			b, a := put(1, 20, "i\u0307ẗ.ONE@example.com"), put(5, 10, "Two@example.com")
 			accepted := put(2, 25, "two@example.com").Restore(invitation.Accepted)
 			revoked := put(4, 25, "two@example.com").Restore(invitation.Revoked)
 			w.ok(w.invitations().Put(w.ctx, o.ID, accepted))
