@@ -5,6 +5,7 @@ import (
 	"context"
 	"mime"
 	"net/http"
+	"strings"
 	"unicode/utf8"
 
 	"collab/adapters/httpapi/body"
@@ -103,12 +104,17 @@ func (a *api) save(c *call, named namedObject, expected *int64, content []byte) 
 }
 
 // receiveMemory reads the content of a memory from a field of a JSON object, or from a body
-// of any other type.
+// of any other type or none.
 func receiveMemory(c *call) (content []byte, expected *int64, err error) {
 	if expected, err = c.expected(); err != nil {
 		return nil, nil, err
 	}
-	if media, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type")); body.IsJSON(media) {
+	contentType := c.r.Header.Get("Content-Type")
+	media, _, _ := mime.ParseMediaType(contentType)
+	if contentType != "" && !strings.Contains(media, "/") { // JSON may be meant, whose text is not the memory's
+		return nil, nil, fault.New(fault.Unsupported, "The content type must be a media type")
+	}
+	if body.IsJSON(media) {
 		f, err := c.fields()
 		if err != nil {
 			return nil, nil, err
