@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -112,9 +111,9 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 		"a failed method changes nothing, and the transaction continues": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			message := nextID()
-			w.ok(w.inbox().Accept(w.ctx, "identity", message, at(0)))
+			w.ok(w.Inbox().Accept(w.ctx, "identity", message, at(0)))
 			pending := "pending " + nextID()
-			w.ok(w.blobNames().Announce(w.ctx, tn.ID, pending, 0, at(0)))
+			w.ok(w.BlobNames().Announce(w.ctx, tn.ID, pending, 0, at(0)))
 			var added task.Task
 			was := w.content(tn)
 			w.atomic(func(r ports.Records) error {
@@ -168,7 +167,7 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 					})
 				}
 				var all []task.Task
-				err := w.tasks().List(w.ctx, o.ID, actor, task.Filter{}, collect(&all))
+				err := w.Tasks().List(w.ctx, o.ID, actor, task.Filter{}, collect(&all))
 				if err == nil && len(all)%3 != 0 {
 					err = fmt.Errorf("%d tasks of threes", len(all))
 				}
@@ -178,19 +177,6 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 		},
 	}.run(t, open)
 }
-
-// nestedRecords lets a transaction's collections be read like a store's.
-type nestedRecords struct{ ports.Records }
-
-func (nestedRecords) Atomic(_ context.Context, _ func(ports.Records) error) error {
-	return fault.New(fault.Internal, "A transaction in a transaction")
-}
-
-func (w nestedRecords) At(id.Org, int64) ports.Records { return w.Records }
-
-func (w nestedRecords) Position(context.Context, string) (string, error) { return "", nil }
-
-func (w nestedRecords) From(string) ports.Records { return w.Records }
 
 // wholeTransaction is a change to every collection at once.
 type wholeTransaction struct {
@@ -286,33 +272,33 @@ func (x wholeTransaction) changes() []object.Change {
 func (x wholeTransaction) wantCommitted(w *fixture) {
 	w.Helper()
 	o := x.ID
-	resultOf(w.users().Get(w.ctx, x.user.ID)).is(w, x.user)
-	resultOf(w.users().ByProvider(w.ctx, x.owner.ProviderID)).is(w, x.owner.Erased(at(301)))
-	resultOf(w.organisations().Get(w.ctx, x.organisation.ID)).is(w, x.organisation)
-	resultOf(w.organisations().Get(w.ctx, o)).is(w, x.Close(at(300)))
+	resultOf(w.Users().Get(w.ctx, x.user.ID)).is(w, x.user)
+	resultOf(w.Users().ByProvider(w.ctx, x.owner.ProviderID)).is(w, x.owner.Erased(at(301)))
+	resultOf(w.Organisations().Get(w.ctx, x.organisation.ID)).is(w, x.organisation)
+	resultOf(w.Organisations().Get(w.ctx, o)).is(w, x.Close(at(300)))
 	wantEqual(w, w.seatsOf(o), org.Seats{Owners: 1, Members: 2})
-	resultOf(w.invitations().ByToken(w.ctx, x.invitation.TokenHash)).wantNotFound(w)
-	resultOf(w.subscriptions().Get(w.ctx, o)).is(w, storedSubscription(someSubscription(o).Restore("OTHER")))
+	resultOf(w.Invitations().ByToken(w.ctx, x.invitation.TokenHash)).wantNotFound(w)
+	resultOf(w.Subscriptions().Get(w.ctx, o)).is(w, storedSubscription(someSubscription(o).Restore("OTHER")))
 	resultOf(w.allTeams(o)).is(w, []team.Team{x.shared, x.added})
-	resultOf(w.teamMembers().OfUser(w.ctx, o, x.owner.ID)).is(w, []id.Team{x.added.ID})
+	resultOf(w.TeamMembers().OfUser(w.ctx, o, x.owner.ID)).is(w, []id.Team{x.added.ID})
 	resultOf(w.allWorkspaces(o)).is(w, []workspace.Workspace{x.inside})
-	resultOf(w.orders().Get(w.ctx, o, x.owner.ID)).is(w, workspace.Order{x.inside.ID})
-	resultOf(w.tasks().Get(w.ctx, o, x.tenant.inside.ID)).wantNotFound(w)
+	resultOf(w.Orders().Get(w.ctx, o, x.owner.ID)).is(w, workspace.Order{x.inside.ID})
+	resultOf(w.Tasks().Get(w.ctx, o, x.tenant.inside.ID)).wantNotFound(w)
 	loose, _ := touched(x.unplaced)
-	resultOf(w.tasks().Get(w.ctx, o, x.unplaced.ID)).is(w, loose.Placed(x.unplaced.Placement(), at(305)).Unassigned(at(306)))
+	resultOf(w.Tasks().Get(w.ctx, o, x.unplaced.ID)).is(w, loose.Placed(x.unplaced.Placement(), at(305)).Unassigned(at(306)))
 	wantEqual(w, len(w.listed(o, org.Actor{User: x.owner.ID, Org: o}, task.Filter{})), 2)
 	wantEqual(w, len(resultOf(w.historyOf(o, x.unplaced.ID, id.Position[id.Entry]{}, 0)).must(w)), 2)
 	wantEqual(w, len(resultOf(w.audited(o, audit.Filter{})).must(w)), 2)
-	w.wantConflict(w.inbox().Accept(w.ctx, "identity", x.message, at(308)))
+	w.wantConflict(w.Inbox().Accept(w.ctx, "identity", x.message, at(308)))
 	other := x.replay
 	other.Claim = nextID()
-	resultOf(w.replays().Begin(w.ctx, other, at(1))).is(w, x.replay)
+	resultOf(w.Replays().Begin(w.ctx, other, at(1))).is(w, x.replay)
 	wantEqual(w, w.objectsOf(o, object.Filter{}), []object.Object{x.replaced, x.object})
 	numbered := x.changes()
 	for i := range numbered {
 		numbered[i].N = x.personalObject.N + 1 + int64(i)
 	}
-	wantEqual(w, resultOf(w.changes().List(w.ctx, o, x.personalObject.N, 100)).must(w), numbered)
+	wantEqual(w, resultOf(w.Changes().List(w.ctx, o, x.personalObject.N, 100)).must(w), numbered)
 	wantEqual(w, w.head(o).N, x.personalObject.N+3)
 	w.known(map[string]bool{x.object.BlobName("next"): true, x.sharedObject.Blob: true, x.object.Blob: true, x.personalObject.Blob: false})
 	w.account(o, x.owner.ID, quota.Account{Used: x.tenant.used.Tokens.Total() + 20, Reserved: 7})
@@ -325,11 +311,11 @@ func (x wholeTransaction) wantCommitted(w *fixture) {
 // of the tenant.
 func (x wholeTransaction) wantRolledBack(w *fixture) {
 	w.Helper()
-	resultOf(w.users().Get(w.ctx, x.user.ID)).wantNotFound(w)
-	resultOf(w.users().Get(w.ctx, x.owner.ID)).is(w, x.owner)
-	resultOf(w.organisations().Get(w.ctx, x.organisation.ID)).wantNotFound(w)
-	resultOf(w.invitations().Get(w.ctx, x.ID, x.invitation.ID)).is(w, x.invitation)
-	w.ok(w.inbox().Accept(w.ctx, "identity", x.message, at(308)))
-	w.wantNotFound(w.replays().Finish(w.ctx, x.replay))
+	resultOf(w.Users().Get(w.ctx, x.user.ID)).wantNotFound(w)
+	resultOf(w.Users().Get(w.ctx, x.owner.ID)).is(w, x.owner)
+	resultOf(w.Organisations().Get(w.ctx, x.organisation.ID)).wantNotFound(w)
+	resultOf(w.Invitations().Get(w.ctx, x.ID, x.invitation.ID)).is(w, x.invitation)
+	w.ok(w.Inbox().Accept(w.ctx, "identity", x.message, at(308)))
+	w.wantNotFound(w.Replays().Finish(w.ctx, x.replay))
 	w.known(map[string]bool{x.object.BlobName("next"): false, x.object.Blob: false, x.sharedObject.Blob: true, x.personalObject.Blob: true})
 }

@@ -34,7 +34,7 @@ func someFlow(i connector.Instance) connector.Flow {
 func (w *fixture) flow(i connector.Instance) connector.Flow {
 	w.Helper()
 	f := someFlow(i)
-	w.ok(w.flows().Add(w.ctx, f))
+	w.ok(w.Flows().Add(w.ctx, f))
 	return f
 }
 
@@ -52,26 +52,26 @@ func Flows(t *testing.T, open func(t *testing.T) Opened) {
 				all = append(all, someFlow(i).Restore(s))
 			}
 			for _, f := range all {
-				w.ok(w.flows().Add(w.ctx, f))
-				resultOf(w.flows().Get(w.ctx, f.State)).is(w, f)
+				w.ok(w.Flows().Add(w.ctx, f))
+				resultOf(w.Flows().Get(w.ctx, f.State)).is(w, f)
 			}
 			for _, swap := range [][2]connector.Flow{{full, bare}, {bare, full}} {
 				next := swap[1]
 				next.State = swap[0].State
-				resultOf(w.flows().Update(w.ctx, next.State, func(connector.Flow) (connector.Flow, error) { return next, nil })).is(w, next)
-				resultOf(w.flows().Get(w.ctx, next.State)).is(w, next)
+				resultOf(w.Flows().Update(w.ctx, next.State, func(connector.Flow) (connector.Flow, error) { return next, nil })).is(w, next)
+				resultOf(w.Flows().Get(w.ctx, next.State)).is(w, next)
 			}
 			for _, beside := range all[2:] {
-				resultOf(w.flows().Get(w.ctx, beside.State)).is(w, beside)
+				resultOf(w.Flows().Get(w.ctx, beside.State)).is(w, beside)
 			}
 		},
 		"an authorization is found by only its state, compared exactly": func(w *fixture) {
 			a, b := w.flow(w.connector(w.org().ID)), w.flow(w.connector(w.org().ID))
-			resultOf(w.flows().Get(w.ctx, a.State)).is(w, a)
-			resultOf(w.flows().Get(w.ctx, b.State)).is(w, b)
+			resultOf(w.Flows().Get(w.ctx, a.State)).is(w, a)
+			resultOf(w.Flows().Get(w.ctx, b.State)).is(w, b)
 			for _, unknown := range []string{"", id.Digest(nextID()), a.State + " ", a.State[1:], "%"} {
-				resultOf(w.flows().Get(w.ctx, unknown)).wantNotFound(w)
-				resultOf(w.flows().Update(w.ctx, unknown, keep)).wantNotFound(w)
+				resultOf(w.Flows().Get(w.ctx, unknown)).wantNotFound(w)
+				resultOf(w.Flows().Update(w.ctx, unknown, keep)).wantNotFound(w)
 			}
 		},
 		"a taken state is a conflict in every organisation, and the transaction continues": func(w *fixture) {
@@ -79,35 +79,35 @@ func Flows(t *testing.T, open func(t *testing.T) Opened) {
 			f := w.flow(i)
 			again, taken, next := someFlow(i), someFlow(theirs), someFlow(i)
 			again.State, taken.State = f.State, f.State
-			w.wantConflict(w.flows().Add(w.ctx, again))
+			w.wantConflict(w.Flows().Add(w.ctx, again))
 			w.atomic(func(r ports.Records) error {
 				w.wantConflict(r.Connections().Flows().Add(w.ctx, taken))
 				return r.Connections().Flows().Add(w.ctx, next)
 			})
-			resultOf(w.flows().Get(w.ctx, f.State)).is(w, f)
-			resultOf(w.flows().Get(w.ctx, next.State)).is(w, next)
+			resultOf(w.Flows().Get(w.ctx, f.State)).is(w, f)
+			resultOf(w.Flows().Get(w.ctx, next.State)).is(w, next)
 		},
 		"an authorization needs an instance of its organisation, and the transaction continues": func(w *fixture) {
 			i, theirs := w.connector(w.org().ID), w.connector(w.org().ID)
 			lost, strange, next := someFlow(i), someFlow(theirs), someFlow(i)
 			lost.Instance, strange.Org = fresh[id.Connector](), i.Org
-			w.wantNotFound(w.flows().Add(w.ctx, lost))
+			w.wantNotFound(w.Flows().Add(w.ctx, lost))
 			w.atomic(func(r ports.Records) error {
 				w.wantNotFound(r.Connections().Flows().Add(w.ctx, strange))
 				return r.Connections().Flows().Add(w.ctx, next)
 			})
-			resultOf(w.flows().Get(w.ctx, lost.State)).wantNotFound(w)
-			resultOf(w.flows().Get(w.ctx, strange.State)).wantNotFound(w)
-			resultOf(w.flows().Get(w.ctx, next.State)).is(w, next)
+			resultOf(w.Flows().Get(w.ctx, lost.State)).wantNotFound(w)
+			resultOf(w.Flows().Get(w.ctx, strange.State)).wantNotFound(w)
+			resultOf(w.Flows().Get(w.ctx, next.State)).is(w, next)
 		},
 		"of concurrent redemptions of an authorization one succeeds": func(w *fixture) {
 			f := someFlow(w.connector(w.org().ID)).Restore(connector.Pending)
 			f.Error = ""
-			w.ok(w.flows().Add(w.ctx, f))
+			w.ok(w.Flows().Add(w.ctx, f))
 			w.wantOneSuccess(concurrently(manyGoroutines, func(int) error {
-				return drop(w.flows().Update(w.ctx, f.State, func(f connector.Flow) (connector.Flow, error) { return f.Redeemed(f.Browser, at(95)) }))
+				return drop(w.Flows().Update(w.ctx, f.State, func(f connector.Flow) (connector.Flow, error) { return f.Redeemed(f.Browser, at(95)) }))
 			}), fault.NotFound)
-			resultOf(w.flows().Get(w.ctx, f.State)).is(w, f.Restore(connector.Redeeming))
+			resultOf(w.Flows().Get(w.ctx, f.State)).is(w, f.Restore(connector.Redeeming))
 		},
 		"a transaction locks the authorization until it ends": func(w *fixture) {
 			f := w.flow(w.connector(w.org().ID))
@@ -128,7 +128,7 @@ func Flows(t *testing.T, open func(t *testing.T) Opened) {
 					return err
 				})
 			}))
-			wantEqual(w, len(resultOf(w.flows().Get(w.ctx, f.State)).must(w).Browser), len(f.Browser)+concurrent)
+			wantEqual(w, len(resultOf(w.Flows().Get(w.ctx, f.State)).must(w).Browser), len(f.Browser)+concurrent)
 		},
 		"sweep removes those of all organisations that expired before the time": func(w *fixture) {
 			i, theirs := w.connector(w.org().ID), w.connector(w.org().ID)
@@ -136,38 +136,38 @@ func Flows(t *testing.T, open func(t *testing.T) Opened) {
 			for n, of := range []connector.Instance{i, theirs, i} {
 				f := someFlow(of)
 				f.ExpiresAt = longAgo(99 + n)
-				w.ok(w.flows().Add(w.ctx, f))
+				w.ok(w.Flows().Add(w.ctx, f))
 				flows = append(flows, f)
 			}
-			w.ok(w.flows().Sweep(w.ctx, sweepTime))
-			w.ok(w.flows().Sweep(w.ctx, sweepTime))
-			resultOf(w.flows().Get(w.ctx, flows[0].State)).wantNotFound(w)
-			resultOf(w.flows().Get(w.ctx, flows[1].State)).is(w, flows[1])
-			resultOf(w.flows().Get(w.ctx, flows[2].State)).is(w, flows[2])
-			resultOf(w.connectors().Get(w.ctx, i.Org, i.ID)).is(w, i)
+			w.ok(w.Flows().Sweep(w.ctx, sweepTime))
+			w.ok(w.Flows().Sweep(w.ctx, sweepTime))
+			resultOf(w.Flows().Get(w.ctx, flows[0].State)).wantNotFound(w)
+			resultOf(w.Flows().Get(w.ctx, flows[1].State)).is(w, flows[1])
+			resultOf(w.Flows().Get(w.ctx, flows[2].State)).is(w, flows[2])
+			resultOf(w.Connectors().Get(w.ctx, i.Org, i.ID)).is(w, i)
 		},
 		"a transaction sees its own writes, and a rollback undoes them": func(w *fixture) {
 			i := w.connector(w.org().ID)
 			f, old, added := w.flow(i), someFlow(i), someFlow(i)
 			old.ExpiresAt = longAgo(100) // no other sweep reaches it
-			w.ok(w.flows().Add(w.ctx, old))
+			w.ok(w.Flows().Add(w.ctx, old))
 			undone(w, func(in *fixture) {
-				in.ok(errors.Join(in.flows().Add(w.ctx, added), in.flows().Sweep(w.ctx, sweepTime.Add(time.Millisecond))))
-				resultOf(in.flows().Update(w.ctx, f.State, func(f connector.Flow) (connector.Flow, error) { return f.Done(), nil })).is(in, f.Done())
+				in.ok(errors.Join(in.Flows().Add(w.ctx, added), in.Flows().Sweep(w.ctx, sweepTime.Add(time.Millisecond))))
+				resultOf(in.Flows().Update(w.ctx, f.State, func(f connector.Flow) (connector.Flow, error) { return f.Done(), nil })).is(in, f.Done())
 			}, func(in *fixture) (all []connector.Flow) {
 				for _, of := range []connector.Flow{f, old, added} {
-					all = append(all, orZero(in, resultOf(in.flows().Get(w.ctx, of.State))))
+					all = append(all, orZero(in, resultOf(in.Flows().Get(w.ctx, of.State))))
 				}
 				return all
 			}, []connector.Flow{f.Done(), {}, added})
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			f := someFlow(w.connector(w.org().ID))
-			get := func() connector.Flow { return resultOf(w.flows().Get(w.ctx, f.State)).must(w) }
+			get := func() connector.Flow { return resultOf(w.Flows().Get(w.ctx, f.State)).must(w) }
 			update := func(fn func(connector.Flow) (connector.Flow, error)) (connector.Flow, error) {
-				return w.flows().Update(w.ctx, f.State, fn)
+				return w.Flows().Update(w.ctx, f.State, fn)
 			}
-			keepsNothing(w, f, func(f connector.Flow) error { return w.flows().Add(w.ctx, f) }, updates(w, get, update)...)
+			keepsNothing(w, f, func(f connector.Flow) error { return w.Flows().Add(w.ctx, f) }, updates(w, get, update)...)
 		},
 	}.run(t, open)
 }
@@ -186,8 +186,8 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 		"a client is returned with every field as stored": func(w *fixture) {
 			full := someRegistered()
 			for _, c := range []connector.Registered{full, {Issuer: someRegistered().Issuer, Redirect: full.Redirect, ID: "public", Method: "none", UsedAt: at(0)}} {
-				resultOf(w.clients().Put(w.ctx, c, at(0))).is(w, c)
-				resultOf(w.clients().Get(w.ctx, c.Issuer, c.Redirect)).is(w, c)
+				resultOf(w.Clients().Put(w.ctx, c, at(0))).is(w, c)
+				resultOf(w.Clients().Get(w.ctx, c.Issuer, c.Redirect)).is(w, c)
 			}
 		},
 		"a client belongs to one issuer and address, compared exactly": func(w *fixture) {
@@ -196,13 +196,13 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 			b.Redirect, b.ID = "https://other.example.com/callback", "b"
 			c.Issuer, c.ID = a.Issuer+"/", "c"
 			for _, v := range []connector.Registered{a, b, c} {
-				resultOf(w.clients().Put(w.ctx, v, at(0))).is(w, v)
+				resultOf(w.Clients().Put(w.ctx, v, at(0))).is(w, v)
 			}
 			for _, v := range []connector.Registered{a, b, c} {
-				resultOf(w.clients().Get(w.ctx, v.Issuer, v.Redirect)).is(w, v)
+				resultOf(w.Clients().Get(w.ctx, v.Issuer, v.Redirect)).is(w, v)
 			}
 			for _, unknown := range [][2]string{{c.Issuer, b.Redirect}, {someRegistered().Issuer, a.Redirect}, {"", ""}, {a.Redirect, a.Issuer}, {a.Issuer, a.Redirect + " "}} {
-				resultOf(w.clients().Get(w.ctx, unknown[0], unknown[1])).wantNotFound(w)
+				resultOf(w.Clients().Get(w.ctx, unknown[0], unknown[1])).wantNotFound(w)
 			}
 		},
 		"put keeps a client unless it expires too soon": func(w *fixture) {
@@ -210,15 +210,15 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 			second = connector.Registered{Issuer: first.Issuer, Redirect: first.Redirect, ID: "second", Method: "none", UsedAt: at(2000)}
 			third = second
 			third.ID = "third"
-			resultOf(w.clients().Put(w.ctx, first, at(0))).is(w, first)
-			resultOf(w.clients().Put(w.ctx, second, at(0))).is(w, first)
-			resultOf(w.clients().Put(w.ctx, second, at(1000))).is(w, first)
-			resultOf(w.clients().Get(w.ctx, first.Issuer, first.Redirect)).is(w, first)
-			resultOf(w.clients().Put(w.ctx, second, at(1001))).is(w, second)
-			resultOf(w.clients().Get(w.ctx, first.Issuer, first.Redirect)).is(w, second)
+			resultOf(w.Clients().Put(w.ctx, first, at(0))).is(w, first)
+			resultOf(w.Clients().Put(w.ctx, second, at(0))).is(w, first)
+			resultOf(w.Clients().Put(w.ctx, second, at(1000))).is(w, first)
+			resultOf(w.Clients().Get(w.ctx, first.Issuer, first.Redirect)).is(w, first)
+			resultOf(w.Clients().Put(w.ctx, second, at(1001))).is(w, second)
+			resultOf(w.Clients().Get(w.ctx, first.Issuer, first.Redirect)).is(w, second)
 			// One that never expires stays.
-			resultOf(w.clients().Put(w.ctx, third, at(1<<40))).is(w, second)
-			resultOf(w.clients().Get(w.ctx, first.Issuer, first.Redirect)).is(w, second)
+			resultOf(w.Clients().Put(w.ctx, third, at(1<<40))).is(w, second)
+			resultOf(w.Clients().Get(w.ctx, first.Issuer, first.Redirect)).is(w, second)
 		},
 		"concurrent registrations all return the same client": func(w *fixture) {
 			first := someRegistered()
@@ -230,10 +230,10 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 					if expires.Equal(at(0)) {
 						c.ExpiresAt = new(at(1000))
 					}
-					got[n], err = w.clients().Put(w.ctx, c, expires)
+					got[n], err = w.Clients().Put(w.ctx, c, expires)
 					return err
 				}))
-				there := resultOf(w.clients().Get(w.ctx, first.Issuer, first.Redirect)).must(w)
+				there := resultOf(w.Clients().Get(w.ctx, first.Issuer, first.Redirect)).must(w)
 				for _, c := range got {
 					wantEqual(w, c, there)
 				}
@@ -241,37 +241,37 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"use and remove change only the client with the id": func(w *fixture) {
 			c, beside := someRegistered(), someRegistered()
-			resultOf(w.clients().Put(w.ctx, c, at(0))).must(w)
-			resultOf(w.clients().Put(w.ctx, beside, at(0))).must(w)
+			resultOf(w.Clients().Put(w.ctx, c, at(0))).must(w)
+			resultOf(w.Clients().Put(w.ctx, beside, at(0))).must(w)
 			for _, other := range []connector.Registered{
 				{Issuer: c.Issuer, Redirect: c.Redirect, ID: "another"}, {Issuer: c.Issuer, Redirect: "another", ID: c.ID}, {Issuer: "another", Redirect: c.Redirect, ID: c.ID},
 			} {
 				other.UsedAt = at(600)
-				w.wantNotFound(w.clients().Use(w.ctx, other))
-				w.ok(w.clients().Remove(w.ctx, other.Issuer, other.Redirect, other.ID))
+				w.wantNotFound(w.Clients().Use(w.ctx, other))
+				w.ok(w.Clients().Remove(w.ctx, other.Issuer, other.Redirect, other.ID))
 			}
-			resultOf(w.clients().Get(w.ctx, c.Issuer, c.Redirect)).is(w, c)
+			resultOf(w.Clients().Get(w.ctx, c.Issuer, c.Redirect)).is(w, c)
 			// Nothing else of it is changed.
-			w.ok(w.clients().Use(w.ctx, connector.Registered{Issuer: c.Issuer, Redirect: c.Redirect, ID: c.ID, UsedAt: at(700)}))
+			w.ok(w.Clients().Use(w.ctx, connector.Registered{Issuer: c.Issuer, Redirect: c.Redirect, ID: c.ID, UsedAt: at(700)}))
 			c.UsedAt = at(700)
-			resultOf(w.clients().Get(w.ctx, c.Issuer, c.Redirect)).is(w, c)
+			resultOf(w.Clients().Get(w.ctx, c.Issuer, c.Redirect)).is(w, c)
 			for range 2 {
-				w.ok(w.clients().Remove(w.ctx, c.Issuer, c.Redirect, c.ID))
-				resultOf(w.clients().Get(w.ctx, c.Issuer, c.Redirect)).wantNotFound(w)
+				w.ok(w.Clients().Remove(w.ctx, c.Issuer, c.Redirect, c.ID))
+				resultOf(w.Clients().Get(w.ctx, c.Issuer, c.Redirect)).wantNotFound(w)
 			}
-			resultOf(w.clients().Get(w.ctx, beside.Issuer, beside.Redirect)).is(w, beside)
+			resultOf(w.Clients().Get(w.ctx, beside.Issuer, beside.Redirect)).is(w, beside)
 		},
 		"sweep removes the least recently used clients, up to the limit": func(w *fixture) {
 			var all []connector.Registered
 			for _, ms := range []int{40, 10, 30, 20, 50} {
 				c := someRegistered()
 				c.UsedAt = longAgo(ms)
-				all = append(all, resultOf(w.clients().Put(w.ctx, c, at(0))).must(w))
+				all = append(all, resultOf(w.Clients().Put(w.ctx, c, at(0))).must(w))
 			}
 			left := func(want ...int) {
 				w.Helper()
 				for n, c := range all {
-					got := resultOf(w.clients().Get(w.ctx, c.Issuer, c.Redirect))
+					got := resultOf(w.Clients().Get(w.ctx, c.Issuer, c.Redirect))
 					if slices.Contains(want, n) {
 						got.is(w, c)
 					} else {
@@ -279,29 +279,29 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 					}
 				}
 			}
-			resultOf(w.clients().Sweep(w.ctx, longAgo(10), 9)).is(w, 0)
-			resultOf(w.clients().Sweep(w.ctx, longAgo(100), 0)).is(w, 0)
+			resultOf(w.Clients().Sweep(w.ctx, longAgo(10), 9)).is(w, 0)
+			resultOf(w.Clients().Sweep(w.ctx, longAgo(100), 0)).is(w, 0)
 			left(0, 1, 2, 3, 4)
 			w.rolledBack(func(r ports.Records) error {
 				resultOf(r.Connections().Clients().Sweep(w.ctx, longAgo(100), 9)).is(w, 5)
 				return nil
 			})
 			left(0, 1, 2, 3, 4)
-			resultOf(w.clients().Sweep(w.ctx, longAgo(50), 2)).is(w, 2)
+			resultOf(w.Clients().Sweep(w.ctx, longAgo(50), 2)).is(w, 2)
 			left(0, 2, 4)
 			all[2].UsedAt = longAgo(60)
-			w.ok(w.clients().Use(w.ctx, all[2]))
-			resultOf(w.clients().Sweep(w.ctx, longAgo(50), 9)).is(w, 1)
+			w.ok(w.Clients().Use(w.ctx, all[2]))
+			resultOf(w.Clients().Sweep(w.ctx, longAgo(50), 9)).is(w, 1)
 			left(2, 4)
 
 			for n := range 100 {
 				c := someRegistered()
 				c.UsedAt = longAgo(n % 3)
-				resultOf(w.clients().Put(w.ctx, c, at(0))).must(w)
+				resultOf(w.Clients().Put(w.ctx, c, at(0))).must(w)
 			}
 			var swept atomic.Int64
 			sweep := func(int) error {
-				n, err := w.clients().Sweep(w.ctx, longAgo(50), 100)
+				n, err := w.Clients().Sweep(w.ctx, longAgo(50), 100)
 				swept.Add(int64(n))
 				return err
 			}
@@ -309,33 +309,33 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(sweep(0)) // what all left to each other
 			wantEqual(w, swept.Load(), 100)
 			left(2, 4)
-			resultOf(w.clients().Sweep(w.ctx, longAgo(100), 100)).is(w, 2)
+			resultOf(w.Clients().Sweep(w.ctx, longAgo(100), 100)).is(w, 2)
 		},
 		"a transaction sees its own writes, and a rollback undoes them": func(w *fixture) {
 			c, gone, added := someRegistered(), someRegistered(), someRegistered()
 			for _, v := range []connector.Registered{c, gone} {
-				resultOf(w.clients().Put(w.ctx, v, at(0))).must(w)
+				resultOf(w.Clients().Put(w.ctx, v, at(0))).must(w)
 			}
 			next := c
 			next.ID, next.UsedAt = "next", at(3000)
 			undone(w, func(in *fixture) {
 				put := next
 				put.UsedAt = c.UsedAt
-				resultOf(in.clients().Put(w.ctx, added, at(0))).is(in, added)
-				resultOf(in.clients().Put(w.ctx, put, at(2000))).is(in, put)
-				in.ok(errors.Join(in.clients().Use(w.ctx, next), in.clients().Remove(w.ctx, gone.Issuer, gone.Redirect, gone.ID)))
+				resultOf(in.Clients().Put(w.ctx, added, at(0))).is(in, added)
+				resultOf(in.Clients().Put(w.ctx, put, at(2000))).is(in, put)
+				in.ok(errors.Join(in.Clients().Use(w.ctx, next), in.Clients().Remove(w.ctx, gone.Issuer, gone.Redirect, gone.ID)))
 			}, func(in *fixture) (all []connector.Registered) {
 				for _, of := range []connector.Registered{c, gone, added} {
-					all = append(all, orZero(in, resultOf(in.clients().Get(w.ctx, of.Issuer, of.Redirect))))
+					all = append(all, orZero(in, resultOf(in.Clients().Get(w.ctx, of.Issuer, of.Redirect))))
 				}
 				return all
 			}, []connector.Registered{next, {}, added})
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			c := someRegistered()
-			keepsNothing(w, c, func(c connector.Registered) error { return drop(w.clients().Put(w.ctx, c, at(0))) },
-				func() connector.Registered { return resultOf(w.clients().Get(w.ctx, c.Issuer, c.Redirect)).must(w) },
-				func() connector.Registered { return resultOf(w.clients().Put(w.ctx, copied(c), at(0))).must(w) })
+			keepsNothing(w, c, func(c connector.Registered) error { return drop(w.Clients().Put(w.ctx, c, at(0))) },
+				func() connector.Registered { return resultOf(w.Clients().Get(w.ctx, c.Issuer, c.Redirect)).must(w) },
+				func() connector.Registered { return resultOf(w.Clients().Put(w.ctx, copied(c), at(0))).must(w) })
 		},
 	}.run(t, open)
 }
@@ -355,7 +355,7 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 		w.Helper()
 		for _, ms := range ms {
 			r := someRevocation(o, longAgo(ms))
-			w.ok(w.revocations().Add(w.ctx, r))
+			w.ok(w.Revocations().Add(w.ctx, r))
 			r.DueAt = until
 			all = append(all, r)
 		}
@@ -367,21 +367,21 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 			a, b := w.org().ID, w.org().ID
 			first := add(w, a, 100, 98)
 			second := add(w, b, 99, 101)
-			resultOf(w.claimRevocations(w.revocations(), 10, longAgo(97), until)).is(w, nil)
-			resultOf(w.claimRevocations(w.revocations(), 10, now, until, first[0].Org, second[0].Org)).is(w, nil)
-			resultOf(w.claimRevocations(w.revocations(), 2, now, until)).is(w, []connector.Revocation{first[1], second[0]})
-			resultOf(w.claimRevocations(w.revocations(), 2, now, until)).is(w, []connector.Revocation{first[0]})
-			resultOf(w.claimRevocations(w.revocations(), 2, now, until)).is(w, nil)
-			wantEqual(w, len(resultOf(w.claimRevocations(w.revocations(), 10, until.Add(-1), longAgo(300))).must(w)), 1)
-			wantEqual(w, len(resultOf(w.claimRevocations(w.revocations(), 10, until, longAgo(300))).must(w)), 3)
+			resultOf(w.claimRevocations(w.Revocations(), 10, longAgo(97), until)).is(w, nil)
+			resultOf(w.claimRevocations(w.Revocations(), 10, now, until, first[0].Org, second[0].Org)).is(w, nil)
+			resultOf(w.claimRevocations(w.Revocations(), 2, now, until)).is(w, []connector.Revocation{first[1], second[0]})
+			resultOf(w.claimRevocations(w.Revocations(), 2, now, until)).is(w, []connector.Revocation{first[0]})
+			resultOf(w.claimRevocations(w.Revocations(), 2, now, until)).is(w, nil)
+			wantEqual(w, len(resultOf(w.claimRevocations(w.Revocations(), 10, until.Add(-1), longAgo(300))).must(w)), 1)
+			wantEqual(w, len(resultOf(w.claimRevocations(w.Revocations(), 10, until, longAgo(300))).must(w)), 3)
 		},
 		"a revocation needs its organisation, but no instance": func(w *fixture) {
 			w.claims()
 			r := someRevocation(fresh[id.Org](), now)
-			if err := w.revocations().Add(w.ctx, r); err == nil {
+			if err := w.Revocations().Add(w.ctx, r); err == nil {
 				w.Fatal("no error")
 			}
-			resultOf(w.claimRevocations(w.revocations(), 10, now, until)).is(w, nil)
+			resultOf(w.claimRevocations(w.Revocations(), 10, now, until)).is(w, nil)
 		},
 		"a taken id is a conflict, after which the transaction continues": func(w *fixture) {
 			w.claims()
@@ -389,14 +389,14 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 			there := add(w, o, 1)[0]
 			again, theirs, next := there, there, someRevocation(o, longAgo(3))
 			again.Attempts, theirs.Org, theirs.DueAt = 9, other, longAgo(2)
-			w.wantConflict(w.revocations().Add(w.ctx, again))
+			w.wantConflict(w.Revocations().Add(w.ctx, again))
 			w.atomic(func(r ports.Records) error {
 				q := r.Connections().Revocations()
 				w.wantConflict(q.Add(w.ctx, again))
 				return errors.Join(q.Add(w.ctx, theirs), q.Add(w.ctx, next))
 			})
 			theirs.DueAt, next.DueAt = until, until
-			resultOf(w.claimRevocations(w.revocations(), 10, now, until)).is(w, []connector.Revocation{there, theirs, next})
+			resultOf(w.claimRevocations(w.Revocations(), 10, now, until)).is(w, []connector.Revocation{there, theirs, next})
 		},
 		"put replaces an existing one": func(w *fixture) {
 			w.claims()
@@ -405,22 +405,22 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 			next := connector.Revocation{ID: r.ID, Org: o, Renewal: []byte{0}, Attempts: 1 << 20, DueAt: longAgo(3)}
 			strange, unknown := next, next
 			strange.Org, unknown.ID = other, fresh[id.Connector]()
-			w.wantNotFound(w.revocations().Put(w.ctx, strange))
-			w.wantNotFound(w.revocations().Put(w.ctx, unknown))
-			w.ok(w.revocations().Put(w.ctx, next))
+			w.wantNotFound(w.Revocations().Put(w.ctx, strange))
+			w.wantNotFound(w.Revocations().Put(w.ctx, unknown))
+			w.ok(w.Revocations().Put(w.ctx, next))
 			next.DueAt = until
-			resultOf(w.claimRevocations(w.revocations(), 10, now, until)).is(w, []connector.Revocation{beside, next})
+			resultOf(w.claimRevocations(w.Revocations(), 10, now, until)).is(w, []connector.Revocation{beside, next})
 		},
 		"remove deletes the organisation's own, and ignores a missing one": func(w *fixture) {
 			w.claims()
 			o, other := w.org().ID, w.org().ID
 			r, beside := add(w, o, 1)[0], add(w, o, 2)[0]
-			w.ok(w.revocations().Remove(w.ctx, other, r.ID))
-			w.ok(w.revocations().Remove(w.ctx, o, fresh[id.Connector]()))
-			resultOf(w.claimRevocations(w.revocations(), 10, now, until)).is(w, []connector.Revocation{r, beside})
-			w.ok(w.revocations().Remove(w.ctx, o, r.ID))
-			w.ok(w.revocations().Remove(w.ctx, o, r.ID))
-			resultOf(w.revocations().Claim(w.ctx, until, until)).is(w, beside)
+			w.ok(w.Revocations().Remove(w.ctx, other, r.ID))
+			w.ok(w.Revocations().Remove(w.ctx, o, fresh[id.Connector]()))
+			resultOf(w.claimRevocations(w.Revocations(), 10, now, until)).is(w, []connector.Revocation{r, beside})
+			w.ok(w.Revocations().Remove(w.ctx, o, r.ID))
+			w.ok(w.Revocations().Remove(w.ctx, o, r.ID))
+			resultOf(w.Revocations().Claim(w.ctx, until, until)).is(w, beside)
 		},
 		"concurrent claims return each one once": func(w *fixture) {
 			w.claims()
@@ -429,7 +429,7 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 			for n := range 100 {
 				want = append(want, add(w, orgs[n%len(orgs)], n)[0].ID)
 			}
-			claimedOnce(w, want, func() (connector.Revocation, error) { return w.revocations().Claim(w.ctx, now, until) },
+			claimedOnce(w, want, func() (connector.Revocation, error) { return w.Revocations().Claim(w.ctx, now, until) },
 				func(r connector.Revocation) id.Connector { return r.ID })
 		},
 		"a transaction sees its own writes, and a rollback undoes them": func(w *fixture) {
@@ -449,16 +449,16 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 				resultOf(w.claimRevocations(q, 10, now, until)).is(w, []connector.Revocation{claimed, next})
 				return nil
 			})
-			resultOf(w.claimRevocations(w.revocations(), 10, now, until)).is(w, []connector.Revocation{r, gone})
+			resultOf(w.claimRevocations(w.Revocations(), 10, now, until)).is(w, []connector.Revocation{r, gone})
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			w.claims()
 			r := someRevocation(w.org().ID, longAgo(0))
 			claim := func() connector.Revocation {
-				return resultOf(w.revocations().Claim(w.ctx, longAgo(0), longAgo(0))).must(w)
+				return resultOf(w.Revocations().Claim(w.ctx, longAgo(0), longAgo(0))).must(w)
 			}
-			keepsNothing(w, r, func(r connector.Revocation) error { return w.revocations().Add(w.ctx, r) }, claim)
-			keepsNothing(w, r, func(r connector.Revocation) error { return w.revocations().Put(w.ctx, r) }, claim)
+			keepsNothing(w, r, func(r connector.Revocation) error { return w.Revocations().Add(w.ctx, r) }, claim)
+			keepsNothing(w, r, func(r connector.Revocation) error { return w.Revocations().Put(w.ctx, r) }, claim)
 		},
 	}.run(t, open)
 }

@@ -447,7 +447,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 
 // newBlobFixture returns a fixture with a folder of its own.
 func newBlobFixture(t *testing.T, b ports.Blobs) *blobFixture {
-	return &blobFixture{newFixture(t, Opened{}), b, string(fresh[id.Org]()) + "/shared/"}
+	return &blobFixture{&fixture{T: t, ctx: t.Context()}, b, string(fresh[id.Org]()) + "/shared/"}
 }
 
 // BoundedBlobs is the suite of what a store that is elsewhere holds here: it

@@ -20,10 +20,10 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 		"lock and append outside a transaction fail": func(w *fixture) {
 			tn := w.tenant()
 			was := w.content(tn)
-			if h, err := w.changes().Lock(w.ctx, tn.ID); err == nil {
+			if h, err := w.Changes().Lock(w.ctx, tn.ID); err == nil {
 				w.Fatalf("there was no transaction and the head is %+v", h)
 			}
-			if h, err := w.changes().Append(w.ctx, tn.ID, object.NewChange(tn.sharedObject)); err == nil {
+			if h, err := w.Changes().Append(w.ctx, tn.ID, object.NewChange(tn.sharedObject)); err == nil {
 				w.Fatalf("there was no transaction and the head is %+v", h)
 			}
 			wantEqual(w, w.content(tn), was)
@@ -34,12 +34,12 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			w.wantNotFound(w.store.Atomic(w.ctx, func(r ports.Records) error {
 				return drop(r.Storage().Changes().Append(w.ctx, unknown, object.NewAccessChange(object.Audience{Everyone: true}, "", at(1))))
 			}))
-			resultOf(w.changes().List(w.ctx, unknown, 0, 10)).is(w, nil)
-			wantEqual(w, resultOf(w.changes().Heads(w.ctx, []id.Org{unknown})).must(w)[unknown].N, 0)
+			resultOf(w.Changes().List(w.ctx, unknown, 0, 10)).is(w, nil)
+			wantEqual(w, resultOf(w.Changes().Heads(w.ctx, []id.Org{unknown})).must(w)[unknown].N, 0)
 		},
 		"an empty log has the number 0, and all logs have one epoch": func(w *fixture) {
 			tn, empty := w.tenant(), w.org().ID
-			heads := resultOf(w.changes().Heads(w.ctx, []id.Org{tn.ID, empty, tn.ID})).must(w)
+			heads := resultOf(w.Changes().Heads(w.ctx, []id.Org{tn.ID, empty, tn.ID})).must(w)
 			epoch := heads[tn.ID].Epoch
 			wantEqual(w, heads, map[id.Org]object.Head{tn.ID: {Epoch: epoch, N: 2}, empty: {Epoch: epoch}})
 			wantEqual(w, w.sinceOf(empty, 0).Head, object.Head{Epoch: epoch})
@@ -49,12 +49,12 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 				return err
 			})
 			wantEqual(w, w.logged(empty, appends(object.NewAccessChange(object.Audience{Everyone: true}, "", at(1)))), object.Head{Epoch: epoch, N: 1})
-			resultOf(w.changes().Heads(w.ctx, nil)).is(w, map[id.Org]object.Head{})
+			resultOf(w.Changes().Heads(w.ctx, nil)).is(w, map[id.Org]object.Head{})
 		},
 		"the heads of a thousand logs are read in one call": func(w *fixture) {
 			tn := w.tenant()
 			orgs := append(several[id.Org](999), tn.ID)
-			wantEqual(w, resultOf(w.changes().Heads(w.ctx, orgs)).must(w)[tn.ID], w.head(tn.ID))
+			wantEqual(w, resultOf(w.Changes().Heads(w.ctx, orgs)).must(w)[tn.ID], w.head(tn.ID))
 		},
 		"entries are returned as stored, with their audiences": func(w *fixture) {
 			tn := w.tenant()
@@ -78,7 +78,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			made[0].Object.N, made[1].Object.N = made[0].N, made[1].N
 			wantEqual(w, head.N, made[len(made)-1].N)
-			resultOf(w.changes().List(w.ctx, tn.ID, tn.personalObject.N, 100)).is(w, made)
+			resultOf(w.Changes().List(w.ctx, tn.ID, tn.personalObject.N, 100)).is(w, made)
 		},
 		"append sets the numbers of the changes and of their objects": func(w *fixture) {
 			tn := w.tenant()
@@ -96,8 +96,8 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 				return errors.Join(err, s.Objects().Remove(w.ctx, tn.ID, []id.Object{tn.personalObject.ID}))
 			})
 			next.N = 5
-			resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).is(w, next)
-			resultOf(w.objects().Get(w.ctx, tn.ID, tn.sharedObject.ID)).is(w, tn.sharedObject)
+			resultOf(w.Objects().Get(w.ctx, tn.ID, v.ID)).is(w, next)
+			resultOf(w.Objects().Get(w.ctx, tn.ID, tn.sharedObject.ID)).is(w, tn.sharedObject)
 			log := w.log(tn.ID)
 			wantEqual(w, log[2].Object.Version, v.Version)
 			wantEqual(w, log[2].Object.N, 3)
@@ -172,7 +172,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 					over = true
 				default:
 				}
-				for _, c := range resultOf(w.changes().List(w.ctx, o, last, 1000)).must(w) {
+				for _, c := range resultOf(w.Changes().List(w.ctx, o, last, 1000)).must(w) {
 					if c.N != last+1 {
 						w.Fatalf("the entry %d follows %d", c.N, last)
 					}
@@ -194,7 +194,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			w.allOK(concurrently(orgs*each, func(i int) error {
 				return drop(w.append(of[i%orgs], appends(object.NewAccessChange(object.Audience{Everyone: true}, "", at(i)))))
 			}))
-			for _, h := range resultOf(w.changes().Heads(w.ctx, of)).must(w) {
+			for _, h := range resultOf(w.Changes().Heads(w.ctx, of)).must(w) {
 				wantEqual(w, h.N, each)
 			}
 		},
@@ -220,7 +220,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			for after := range int64(9) {
 				for limit := range 9 {
 					var numbers, want []int64
-					for _, c := range resultOf(w.changes().List(w.ctx, tn.ID, after, limit)).must(w) {
+					for _, c := range resultOf(w.Changes().List(w.ctx, tn.ID, after, limit)).must(w) {
 						numbers = append(numbers, c.N)
 					}
 					for n := after + 1; n <= 7 && len(want) < limit; n++ {
@@ -238,7 +238,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 				vs = append(vs, someObject(tn.ID, blobCases, fmt.Sprintf("%d.md", i), tn.owner.ID))
 			}
 			w.addObjects(vs...)
-			log := resultOf(w.changes().List(w.ctx, tn.ID, 0, 2000)).must(w)
+			log := resultOf(w.Changes().List(w.ctx, tn.ID, 0, 2000)).must(w)
 			wantEqual(w, len(log), 1002)
 			wantEqual(w, log[1001].Object, vs[999])
 			wantEqual(w, len(w.sinceOf(tn.ID, 0).Changed), 1002)
@@ -278,10 +278,10 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 		"an error of head or each ends since and is returned": func(w *fixture) {
 			tn := w.tenant()
 			wantStop(w, func(head func(object.Head) error) error {
-				return w.changes().Since(w.ctx, tn.ID, 0, head, func(object.Change) error { return errors.New("called") })
+				return w.Changes().Since(w.ctx, tn.ID, 0, head, func(object.Change) error { return errors.New("called") })
 			})
 			wantStop(w, func(each func(object.Change) error) error {
-				return w.changes().Since(w.ctx, tn.ID, 0, func(object.Head) error { return nil }, each)
+				return w.Changes().Since(w.ctx, tn.ID, 0, func(object.Head) error { return nil }, each)
 			})
 		},
 		"prune removes the entries up to the last one from before the time, and raises the floor": func(w *fixture) {
@@ -305,9 +305,9 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			w.logged(tn.ID, func(s ports.Storage) ([]object.Change, error) {
 				return []object.Change{deletion}, s.Objects().Remove(w.ctx, tn.ID, []id.Object{gone.ID})
 			})
-			w.ok(w.changes().Prune(w.ctx, longAgo(98)))
+			w.ok(w.Changes().Prune(w.ctx, longAgo(98)))
 			wantEqual(w, numbers(tn.ID), []int64{1, 2, 3, 4, 5, 6, 7, 8})
-			w.ok(w.changes().Prune(w.ctx, longAgo(100)))
+			w.ok(w.Changes().Prune(w.ctx, longAgo(100)))
 			wantEqual(w, numbers(tn.ID), []int64{7, 8})
 			wantEqual(w, numbers(other.ID), nil)
 			wantEqual(w, numbers(late.ID), []int64{1, 2})
@@ -321,9 +321,9 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			wantEqual(w, []int{len(s.Regrouped), len(s.Changed), len(s.Deleted)}, []int{1, 0, 1})
 			wantEqual(w, s.Deleted[0], deletion)
 
-			w.ok(w.changes().Prune(w.ctx, longAgo(100)))
+			w.ok(w.Changes().Prune(w.ctx, longAgo(100)))
 			wantEqual(w, w.head(tn.ID), object.Head{Epoch: epoch, N: 8, Floor: 6})
-			w.ok(w.changes().Prune(w.ctx, longAgo(1000)))
+			w.ok(w.Changes().Prune(w.ctx, longAgo(1000)))
 			wantEqual(w, w.head(tn.ID), object.Head{Epoch: epoch, N: 8, Floor: 8})
 			wantEqual(w, w.addObject(someObject(tn.ID, blobCases, "next.md", tn.owner.ID)).N, 9)
 			wantEqual(w, numbers(tn.ID), []int64{9})
@@ -344,7 +344,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 				c.Audience.Users[0], *c.Object.Workspace = "spoilt", "spoilt"
 				c.Audience.Everyone, c.Audience.Teams[0] = true, "spoilt"
 			}
-			get := func() object.Change { return resultOf(w.changes().List(w.ctx, tn.ID, 2, 1)).must(w)[0] }
+			get := func() object.Change { return resultOf(w.Changes().List(w.ctx, tn.ID, 2, 1)).must(w)[0] }
 			spoil(made)
 			wantEqual(w, get(), want)
 			spoil(get())
@@ -374,7 +374,7 @@ type observed struct {
 // since reads what an observer has to know who left off after the number.
 func (w *fixture) since(o id.Org, after int64) (s observed, err error) {
 	headed := 0
-	err = w.changes().Since(w.ctx, o, after, func(h object.Head) error {
+	err = w.Changes().Since(w.ctx, o, after, func(h object.Head) error {
 		s.Head, headed = h, headed+1
 		return nil
 	}, func(c object.Change) error {
@@ -425,7 +425,7 @@ func (w *fixture) pruneWhileAppending() {
 				old, young := object.NewAccessChange(object.Audience{}, "", longAgo(99)), object.NewAccessChange(object.Audience{}, "", at(1))
 				err = drop(w.append(o, appends(old, young)))
 			} else {
-				err = w.changes().Prune(w.ctx, longAgo(100))
+				err = w.Changes().Prune(w.ctx, longAgo(100))
 			}
 			if err != nil {
 				return err
@@ -433,7 +433,7 @@ func (w *fixture) pruneWhileAppending() {
 		}
 		return nil
 	}))
-	w.ok(w.changes().Prune(w.ctx, longAgo(100)))
+	w.ok(w.Changes().Prune(w.ctx, longAgo(100)))
 	h := w.head(o)
 	wantEqual(w, h, object.Head{Epoch: h.Epoch, N: 2 * writers * rounds, Floor: 2*writers*rounds - 1})
 	log := w.log(o)

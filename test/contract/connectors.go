@@ -31,10 +31,10 @@ func (w *fixture) claims() {
 	w.Helper()
 	claimMutex.Lock()
 	w.Cleanup(claimMutex.Unlock)
-	resultOf(w.claimConnectors(w.connectors(), 100_000, claimTime)).must(w)
-	resultOf(w.claimRevocations(w.revocations(), 100_000, claimTime, claimTime.Add(time.Hour))).must(w)
+	resultOf(w.claimConnectors(w.Connectors(), 100_000, claimTime)).must(w)
+	resultOf(w.claimRevocations(w.Revocations(), 100_000, claimTime, claimTime.Add(time.Hour))).must(w)
 	for {
-		_, err := w.exports().Claim(w.ctx, claimTime, func(e export.Export) (export.Export, error) {
+		_, err := w.Exports().Claim(w.ctx, claimTime, func(e export.Export) (export.Export, error) {
 			e.DueAt = nil
 			return e, nil
 		})
@@ -90,7 +90,7 @@ func bareConnector(o id.Org) connector.Instance {
 func (w *fixture) connector(o id.Org) connector.Instance {
 	w.Helper()
 	i := someConnector(o)
-	w.ok(w.connectors().Add(w.ctx, o, i))
+	w.ok(w.Connectors().Add(w.ctx, o, i))
 	return i
 }
 
@@ -100,7 +100,7 @@ func (w *fixture) dueConnector(o id.Org, ms int) connector.Instance {
 	w.Helper()
 	i := someConnector(o)
 	i.DueAt = new(longAgo(ms))
-	w.ok(w.connectors().Add(w.ctx, o, i))
+	w.ok(w.Connectors().Add(w.ctx, o, i))
 	return i
 }
 
@@ -123,15 +123,15 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			o := w.org().ID
 			full, bare := someConnector(o), bareConnector(o)
 			for _, i := range []connector.Instance{full, bare} {
-				w.ok(w.connectors().Add(w.ctx, o, i))
-				resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
+				w.ok(w.Connectors().Add(w.ctx, o, i))
+				resultOf(w.Connectors().Get(w.ctx, o, i.ID)).is(w, i)
 			}
 			stored := []connector.Instance{full, bare}
 			resultOf(w.instances(o, id.Position[id.Connector]{}, 0)).is(w, stored)
 			// Each becomes what the other was.
 			for n, next := range []connector.Instance{bare, full} {
 				next.ID = stored[n].ID
-				resultOf(w.connectors().Update(w.ctx, o, next.ID, func(connector.Instance) (connector.Instance, error) { return next, nil })).is(w, next)
+				resultOf(w.Connectors().Update(w.ctx, o, next.ID, func(connector.Instance) (connector.Instance, error) { return next, nil })).is(w, next)
 				stored[n] = next
 				resultOf(w.instances(o, id.Position[id.Connector]{}, 0)).is(w, stored)
 			}
@@ -146,8 +146,8 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			for _, i := range all {
 				i.ID = fresh[id.Connector]()
-				w.ok(w.connectors().Add(w.ctx, o, i))
-				resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
+				w.ok(w.Connectors().Add(w.ctx, o, i))
+				resultOf(w.Connectors().Get(w.ctx, o, i.ID)).is(w, i)
 			}
 		},
 		"the maximum of tools is stored in their order": func(w *fixture) {
@@ -157,26 +157,26 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			for n := range connector.MaxTools {
 				i.Tools = append(i.Tools, connector.Tool{Name: fmt.Sprintf("tool-%d", n*7919%connector.MaxTools), Description: string(bytes.Repeat([]byte("ä"), connector.MaxToolText))})
 			}
-			w.ok(w.connectors().Add(w.ctx, o, i))
-			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
+			w.ok(w.Connectors().Add(w.ctx, o, i))
+			resultOf(w.Connectors().Get(w.ctx, o, i.ID)).is(w, i)
 		},
 		"an unknown instance is not found, nor is another organisation's": func(w *fixture) {
 			o, other := w.org().ID, w.org().ID
 			i := w.connector(o)
 			for _, unknown := range []id.Connector{i.ID, fresh[id.Connector](), "", "no id"} {
-				resultOf(w.connectors().Get(w.ctx, other, unknown)).wantNotFound(w)
-				resultOf(w.connectors().Update(w.ctx, other, unknown, failing)).wantNotFound(w)
-				w.wantNotFound(w.connectors().Remove(w.ctx, other, unknown))
+				resultOf(w.Connectors().Get(w.ctx, other, unknown)).wantNotFound(w)
+				resultOf(w.Connectors().Update(w.ctx, other, unknown, failing)).wantNotFound(w)
+				w.wantNotFound(w.Connectors().Remove(w.ctx, other, unknown))
 			}
 			resultOf(w.instances(other, id.Position[id.Connector]{}, 0)).is(w, nil)
 
 			// The same id is another instance there.
 			theirs := bareConnector(other)
 			theirs.ID = i.ID
-			w.ok(w.connectors().Add(w.ctx, other, theirs))
-			resultOf(w.connectors().Update(w.ctx, other, i.ID, failing)).must(w)
-			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
-			w.ok(w.connectors().Remove(w.ctx, other, i.ID))
+			w.ok(w.Connectors().Add(w.ctx, other, theirs))
+			resultOf(w.Connectors().Update(w.ctx, other, i.ID, failing)).must(w)
+			resultOf(w.Connectors().Get(w.ctx, o, i.ID)).is(w, i)
+			w.ok(w.Connectors().Remove(w.ctx, other, i.ID))
 			resultOf(w.instances(o, id.Position[id.Connector]{}, 0)).is(w, []connector.Instance{i})
 		},
 		"a taken id is a conflict, after which the transaction continues": func(w *fixture) {
@@ -184,7 +184,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			i := w.connector(o)
 			again, next := bareConnector(o), bareConnector(o)
 			again.ID = i.ID
-			w.wantConflict(w.connectors().Add(w.ctx, o, again))
+			w.wantConflict(w.Connectors().Add(w.ctx, o, again))
 			w.atomic(func(r ports.Records) error {
 				w.wantConflict(r.Connections().Connectors().Add(w.ctx, o, again))
 				return r.Connections().Connectors().Add(w.ctx, o, next)
@@ -193,7 +193,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"an unknown organisation gets no instance": func(w *fixture) {
 			unknown := fresh[id.Org]()
-			if err := w.connectors().Add(w.ctx, unknown, someConnector(unknown)); err == nil {
+			if err := w.Connectors().Add(w.ctx, unknown, someConnector(unknown)); err == nil {
 				w.Fatal("no error")
 			}
 			resultOf(w.instances(unknown, id.Position[id.Connector]{}, 0)).is(w, nil)
@@ -205,7 +205,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			for n, ms := range []int{3, 1, 2, 1, 3} {
 				i := someConnector(o)
 				i.ID, i.CreatedAt = ids[n], at(ms)
-				w.ok(w.connectors().Add(w.ctx, o, i))
+				w.ok(w.Connectors().Add(w.ctx, o, i))
 				want[[]int{3, 0, 2, 1, 4}[n]] = i
 			}
 			w.connector(other)
@@ -217,7 +217,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				})
 			resultOf(w.instances(o, id.Position[id.Connector]{At: at(2), ID: "00000000-0000-0000-0000-000000000000"}, 2)).is(w, want[2:4])
 			wantStop(w, func(each func(connector.Instance) error) error {
-				return w.connectors().List(w.ctx, o, id.Position[id.Connector]{}, 0, each)
+				return w.Connectors().List(w.ctx, o, id.Position[id.Connector]{}, 0, each)
 			})
 		},
 		"after an error of fn a transaction continues, and has stored nothing of the update": func(w *fixture) {
@@ -232,7 +232,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				w.wantSameError(err, no)
 				return nil
 			})
-			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
+			resultOf(w.Connectors().Get(w.ctx, o, i.ID)).is(w, i)
 		},
 		"an instance stays locked until the transaction's end, so that its credentials change with it": func(w *fixture) {
 			o := w.org().ID
@@ -259,8 +259,8 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				})
 			}))
 			want := i.Version + manyGoroutines
-			wantEqual(w, resultOf(w.connectors().Get(w.ctx, o, i.ID)).must(w).Version, want)
-			resultOf(w.credentials().Get(w.ctx, o, i.ID)).is(w, connector.Sealed{Instance: i.ID, Version: want, Entries: []byte(fmt.Sprint(want))})
+			wantEqual(w, resultOf(w.Connectors().Get(w.ctx, o, i.ID)).must(w).Version, want)
+			resultOf(w.Credentials().Get(w.ctx, o, i.ID)).is(w, connector.Sealed{Instance: i.ID, Version: want, Entries: []byte(fmt.Sprint(want))})
 		},
 		"removing an instance removes its credentials and flows, and nothing else": func(w *fixture) {
 			w.claims()
@@ -268,41 +268,41 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			i, beside := w.connector(o), w.connector(o)
 			theirs := bareConnector(other)
 			theirs.ID = i.ID
-			w.ok(w.connectors().Add(w.ctx, other, theirs))
+			w.ok(w.Connectors().Add(w.ctx, other, theirs))
 			kept := []connector.Flow{w.flow(beside), w.flow(theirs)}
 			gone := []connector.Flow{w.flow(i), w.flow(i)}
 			for _, of := range []connector.Instance{i, beside, theirs} {
-				w.ok(w.credentials().Put(w.ctx, of.Org, someSealed(of.ID)))
+				w.ok(w.Credentials().Put(w.ctx, of.Org, someSealed(of.ID)))
 			}
 			r := someRevocation(o, longAgo(0))
 			r.ID = i.ID
-			w.ok(w.revocations().Add(w.ctx, r))
+			w.ok(w.Revocations().Add(w.ctx, r))
 
-			w.ok(w.connectors().Remove(w.ctx, o, i.ID))
+			w.ok(w.Connectors().Remove(w.ctx, o, i.ID))
 
 			resultOf(w.instances(o, id.Position[id.Connector]{}, 0)).is(w, []connector.Instance{beside})
-			resultOf(w.connectors().Get(w.ctx, other, i.ID)).is(w, theirs)
-			resultOf(w.credentials().Get(w.ctx, o, i.ID)).wantNotFound(w)
-			resultOf(w.credentials().Get(w.ctx, o, beside.ID)).is(w, someSealed(beside.ID))
-			resultOf(w.credentials().Get(w.ctx, other, i.ID)).is(w, someSealed(i.ID))
+			resultOf(w.Connectors().Get(w.ctx, other, i.ID)).is(w, theirs)
+			resultOf(w.Credentials().Get(w.ctx, o, i.ID)).wantNotFound(w)
+			resultOf(w.Credentials().Get(w.ctx, o, beside.ID)).is(w, someSealed(beside.ID))
+			resultOf(w.Credentials().Get(w.ctx, other, i.ID)).is(w, someSealed(i.ID))
 			for _, f := range gone {
-				resultOf(w.flows().Get(w.ctx, f.State)).wantNotFound(w)
+				resultOf(w.Flows().Get(w.ctx, f.State)).wantNotFound(w)
 			}
 			for _, f := range kept {
-				resultOf(w.flows().Get(w.ctx, f.State)).is(w, f)
+				resultOf(w.Flows().Get(w.ctx, f.State)).is(w, f)
 			}
-			wantEqual(w, len(resultOf(w.claimRevocations(w.revocations(), 10, longAgo(0), longAgo(1))).must(w)), 1)
-			w.wantNotFound(w.connectors().Remove(w.ctx, o, i.ID))
+			wantEqual(w, len(resultOf(w.claimRevocations(w.Revocations(), 10, longAgo(0), longAgo(1))).must(w)), 1)
+			w.wantNotFound(w.Connectors().Remove(w.ctx, o, i.ID))
 
 			// One that is made anew under the id has none of it.
-			w.ok(w.connectors().Add(w.ctx, o, i))
-			resultOf(w.credentials().Get(w.ctx, o, i.ID)).wantNotFound(w)
+			w.ok(w.Connectors().Add(w.ctx, o, i))
+			resultOf(w.Credentials().Get(w.ctx, o, i.ID)).wantNotFound(w)
 		},
 		"of concurrent removals of an instance one succeeds": func(w *fixture) {
 			o := w.org().ID
 			i := w.connector(o)
 			w.flow(i)
-			w.wantOneSuccess(concurrently(concurrent, func(int) error { return w.connectors().Remove(w.ctx, o, i.ID) }), fault.NotFound)
+			w.wantOneSuccess(concurrently(concurrent, func(int) error { return w.Connectors().Remove(w.ctx, o, i.ID) }), fault.NotFound)
 		},
 		"flows may change while their instance is removed": func(w *fixture) {
 			o := w.org().ID
@@ -310,7 +310,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			f := w.flow(i)
 			for n, err := range concurrently(concurrent, func(n int) error {
 				if n == concurrent/2 {
-					return w.connectors().Remove(w.ctx, o, i.ID)
+					return w.Connectors().Remove(w.ctx, o, i.ID)
 				}
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
 					if _, err := r.Connections().Flows().Update(w.ctx, f.State, keep); err != nil {
@@ -323,57 +323,57 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 					w.Errorf("number %d: %v", n, err)
 				}
 			}
-			resultOf(w.connectors().Get(w.ctx, o, i.ID)).wantNotFound(w)
-			resultOf(w.flows().Get(w.ctx, f.State)).wantNotFound(w)
+			resultOf(w.Connectors().Get(w.ctx, o, i.ID)).wantNotFound(w)
+			resultOf(w.Flows().Get(w.ctx, f.State)).wantNotFound(w)
 		},
 		"a transaction sees its own writes, and a rollback undoes them": func(w *fixture) {
 			w.claims()
 			o := w.org().ID
 			i, gone, due := w.connector(o), w.connector(o), w.dueConnector(o, 0)
-			w.ok(w.credentials().Put(w.ctx, o, someSealed(gone.ID)))
+			w.ok(w.Credentials().Put(w.ctx, o, someSealed(gone.ID)))
 			f, added, next := w.flow(gone), bareConnector(o), i
 			next.Failures++
 			undone(w, func(in *fixture) {
-				in.ok(errors.Join(in.connectors().Add(w.ctx, o, added), in.connectors().Remove(w.ctx, o, gone.ID), drop(in.connectors().Update(w.ctx, o, i.ID, failing))))
-				resultOf(in.claimConnectors(in.connectors(), 10, longAgo(0))).is(in, []connector.Instance{claimed(due, longAgo(0))})
+				in.ok(errors.Join(in.Connectors().Add(w.ctx, o, added), in.Connectors().Remove(w.ctx, o, gone.ID), drop(in.Connectors().Update(w.ctx, o, i.ID, failing))))
+				resultOf(in.claimConnectors(in.Connectors(), 10, longAgo(0))).is(in, []connector.Instance{claimed(due, longAgo(0))})
 			}, func(in *fixture) []any {
 				all := resultOf(in.instances(o, id.Position[id.Connector]{}, 0)).must(in)
-				return []any{all, orZero(in, resultOf(in.credentials().Get(w.ctx, o, gone.ID))), orZero(in, resultOf(in.flows().Get(w.ctx, f.State)))}
+				return []any{all, orZero(in, resultOf(in.Credentials().Get(w.ctx, o, gone.ID))), orZero(in, resultOf(in.Flows().Get(w.ctx, f.State)))}
 			}, []any{[]connector.Instance{next, claimed(due, longAgo(0)), added}, connector.Sealed{}, connector.Flow{}})
-			resultOf(w.claimConnectors(w.connectors(), 10, longAgo(0))).is(w, []connector.Instance{claimed(due, longAgo(0))})
+			resultOf(w.claimConnectors(w.Connectors(), 10, longAgo(0))).is(w, []connector.Instance{claimed(due, longAgo(0))})
 		},
 		"claims take the due ones of all organisations, those due for longest first": func(w *fixture) {
 			w.claims()
 			a, b := w.org().ID, w.org().ID
 			third, first, second := w.dueConnector(a, 20), w.dueConnector(b, 5), w.dueConnector(a, 10)
 			w.dueConnector(a, 21)
-			w.ok(w.connectors().Add(w.ctx, a, bareConnector(a))) // never
+			w.ok(w.Connectors().Add(w.ctx, a, bareConnector(a))) // never
 			now := longAgo(20)
-			resultOf(w.claimConnectors(w.connectors(), 10, longAgo(4))).is(w, nil)
-			resultOf(w.claimConnectors(w.connectors(), 10, now, a, b)).is(w, nil)
-			resultOf(w.claimConnectors(w.connectors(), 10, longAgo(10), a)).is(w, []connector.Instance{claimed(first, longAgo(10))})
-			resultOf(w.connectors().Update(w.ctx, b, first.ID, func(connector.Instance) (connector.Instance, error) { return first, nil })).must(w)
-			resultOf(w.claimConnectors(w.connectors(), 2, now)).is(w, []connector.Instance{claimed(first, now), claimed(second, now)})
-			resultOf(w.connectors().Get(w.ctx, b, first.ID)).is(w, claimed(first, now))
-			resultOf(w.connectors().Get(w.ctx, a, third.ID)).is(w, third)
-			resultOf(w.claimConnectors(w.connectors(), 2, now)).is(w, []connector.Instance{claimed(third, now)})
-			resultOf(w.claimConnectors(w.connectors(), 2, now)).is(w, nil)
+			resultOf(w.claimConnectors(w.Connectors(), 10, longAgo(4))).is(w, nil)
+			resultOf(w.claimConnectors(w.Connectors(), 10, now, a, b)).is(w, nil)
+			resultOf(w.claimConnectors(w.Connectors(), 10, longAgo(10), a)).is(w, []connector.Instance{claimed(first, longAgo(10))})
+			resultOf(w.Connectors().Update(w.ctx, b, first.ID, func(connector.Instance) (connector.Instance, error) { return first, nil })).must(w)
+			resultOf(w.claimConnectors(w.Connectors(), 2, now)).is(w, []connector.Instance{claimed(first, now), claimed(second, now)})
+			resultOf(w.Connectors().Get(w.ctx, b, first.ID)).is(w, claimed(first, now))
+			resultOf(w.Connectors().Get(w.ctx, a, third.ID)).is(w, third)
+			resultOf(w.claimConnectors(w.Connectors(), 2, now)).is(w, []connector.Instance{claimed(third, now)})
+			resultOf(w.claimConnectors(w.Connectors(), 2, now)).is(w, nil)
 		},
 		"a claimed instance is due again when its claim ends, unless it was rescheduled": func(w *fixture) {
 			w.claims()
 			o := w.org().ID
 			dropped, done, put := w.dueConnector(o, 0), w.dueConnector(o, 1), w.dueConnector(o, 2)
 			now := longAgo(2)
-			wantEqual(w, len(resultOf(w.claimConnectors(w.connectors(), 10, now)).must(w)), 3)
+			wantEqual(w, len(resultOf(w.claimConnectors(w.Connectors(), 10, now)).must(w)), 3)
 			for i, due := range map[id.Connector]*time.Time{done.ID: nil, put.ID: new(now.Add(2 * connector.ClaimDuration))} {
-				resultOf(w.connectors().Update(w.ctx, o, i, func(i connector.Instance) (connector.Instance, error) {
+				resultOf(w.Connectors().Update(w.ctx, o, i, func(i connector.Instance) (connector.Instance, error) {
 					i.DueAt = due
 					return i, nil
 				})).must(w)
 			}
 			over := now.Add(connector.ClaimDuration)
-			resultOf(w.claimConnectors(w.connectors(), 10, over.Add(-time.Millisecond))).is(w, nil)
-			resultOf(w.claimConnectors(w.connectors(), 10, over)).is(w, []connector.Instance{claimed(dropped, over)})
+			resultOf(w.claimConnectors(w.Connectors(), 10, over.Add(-time.Millisecond))).is(w, nil)
+			resultOf(w.claimConnectors(w.Connectors(), 10, over)).is(w, []connector.Instance{claimed(dropped, over)})
 		},
 		"concurrent claims return each one once": func(w *fixture) {
 			w.claims()
@@ -382,7 +382,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			for n := range 100 {
 				want = append(want, w.dueConnector(orgs[n%len(orgs)], n).ID)
 			}
-			claimedOnce(w, want, func() (connector.Instance, error) { return w.connectors().Claim(w.ctx, longAgo(100)) },
+			claimedOnce(w, want, func() (connector.Instance, error) { return w.Connectors().Claim(w.ctx, longAgo(100)) },
 				func(i connector.Instance) id.Connector { return i.ID })
 		},
 		"concurrent claims and updates lose nothing": func(w *fixture) {
@@ -392,16 +392,16 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			var claims atomic.Int64
 			w.allOK(concurrently(manyGoroutines, func(n int) error {
 				if n%2 == 0 {
-					return drop(w.connectors().Update(w.ctx, o, i.ID, failing))
+					return drop(w.Connectors().Update(w.ctx, o, i.ID, failing))
 				}
-				due, err := w.claimConnectors(w.connectors(), 5, longAgo(0))
+				due, err := w.claimConnectors(w.Connectors(), 5, longAgo(0))
 				claims.Add(int64(len(due)))
 				return err
 			}))
 			// Callers that found it locked have skipped it.
-			wantEqual(w, int(claims.Load())+len(resultOf(w.claimConnectors(w.connectors(), 5, longAgo(0))).must(w)), 1)
+			wantEqual(w, int(claims.Load())+len(resultOf(w.claimConnectors(w.Connectors(), 5, longAgo(0))).must(w)), 1)
 			i.Failures += manyGoroutines / 2
-			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, claimed(i, longAgo(0)))
+			resultOf(w.Connectors().Get(w.ctx, o, i.ID)).is(w, claimed(i, longAgo(0)))
 		},
 		"a claim skips an instance that a transaction has locked": func(w *fixture) {
 			if !w.apart {
@@ -416,31 +416,31 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				ctx, stop := context.WithTimeout(w.ctx, waitTimeout)
 				defer stop()
-				resultOf(w.connectors().Claim(ctx, longAgo(1))).is(w, claimed(free, longAgo(1)))
-				resultOf(w.connectors().Claim(ctx, longAgo(1))).wantNotFound(w)
+				resultOf(w.Connectors().Claim(ctx, longAgo(1))).is(w, claimed(free, longAgo(1)))
+				resultOf(w.Connectors().Claim(ctx, longAgo(1))).wantNotFound(w)
 				return nil
 			})
 			held.Failures++
-			resultOf(w.claimConnectors(w.connectors(), 10, longAgo(1))).is(w, []connector.Instance{claimed(held, longAgo(1))})
+			resultOf(w.claimConnectors(w.Connectors(), 10, longAgo(1))).is(w, []connector.Instance{claimed(held, longAgo(1))})
 		},
 		"an erased organisation has no instances, and its revocations stay": func(w *fixture) {
 			w.claims()
 			o, other := w.org().ID, w.org().ID
 			gone, stays := w.dueConnector(o, 0), w.dueConnector(other, 1)
-			w.ok(w.credentials().Put(w.ctx, o, someSealed(gone.ID)))
+			w.ok(w.Credentials().Put(w.ctx, o, someSealed(gone.ID)))
 			f, theirs := w.flow(gone), w.flow(stays)
 			r := someRevocation(o, longAgo(0))
-			w.ok(w.revocations().Add(w.ctx, r))
+			w.ok(w.Revocations().Add(w.ctx, r))
 
 			w.erase(o, at(300))
 
 			resultOf(w.instances(o, id.Position[id.Connector]{}, 0)).is(w, nil)
-			resultOf(w.credentials().Get(w.ctx, o, gone.ID)).wantNotFound(w)
-			resultOf(w.flows().Get(w.ctx, f.State)).wantNotFound(w)
-			resultOf(w.flows().Get(w.ctx, theirs.State)).is(w, theirs)
-			resultOf(w.claimConnectors(w.connectors(), 10, longAgo(1))).is(w, []connector.Instance{claimed(stays, longAgo(1))})
+			resultOf(w.Credentials().Get(w.ctx, o, gone.ID)).wantNotFound(w)
+			resultOf(w.Flows().Get(w.ctx, f.State)).wantNotFound(w)
+			resultOf(w.Flows().Get(w.ctx, theirs.State)).is(w, theirs)
+			resultOf(w.claimConnectors(w.Connectors(), 10, longAgo(1))).is(w, []connector.Instance{claimed(stays, longAgo(1))})
 			r.DueAt = longAgo(5)
-			resultOf(w.claimRevocations(w.revocations(), 10, longAgo(0), longAgo(5))).is(w, []connector.Revocation{r})
+			resultOf(w.claimRevocations(w.Revocations(), 10, longAgo(0), longAgo(5))).is(w, []connector.Revocation{r})
 		},
 		"the erasure of an organisation and its revocations are committed together": func(w *fixture) {
 			w.claims()
@@ -459,27 +459,27 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			no := errors.New("no")
 			w.wantSameError(erase(no), no)
-			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
-			resultOf(w.claimRevocations(w.revocations(), 10, longAgo(0), longAgo(5))).is(w, nil)
+			resultOf(w.Connectors().Get(w.ctx, o, i.ID)).is(w, i)
+			resultOf(w.claimRevocations(w.Revocations(), 10, longAgo(0), longAgo(5))).is(w, nil)
 			w.ok(erase(nil))
-			resultOf(w.connectors().Get(w.ctx, o, i.ID)).wantNotFound(w)
+			resultOf(w.Connectors().Get(w.ctx, o, i.ID)).wantNotFound(w)
 			r.DueAt = longAgo(5)
-			resultOf(w.claimRevocations(w.revocations(), 10, longAgo(0), longAgo(5))).is(w, []connector.Revocation{r})
+			resultOf(w.claimRevocations(w.Revocations(), 10, longAgo(0), longAgo(5))).is(w, []connector.Revocation{r})
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			w.claims()
 			i := someConnector(w.org().ID)
 			i.DueAt = new(longAgo(0))
-			get := func() connector.Instance { return resultOf(w.connectors().Get(w.ctx, i.Org, i.ID)).must(w) }
+			get := func() connector.Instance { return resultOf(w.Connectors().Get(w.ctx, i.Org, i.ID)).must(w) }
 			listed := func() connector.Instance {
 				return resultOf(w.instances(i.Org, id.Position[id.Connector]{}, 0)).must(w)[0]
 			}
 			update := func(fn func(connector.Instance) (connector.Instance, error)) (connector.Instance, error) {
-				return w.connectors().Update(w.ctx, i.Org, i.ID, fn)
+				return w.Connectors().Update(w.ctx, i.Org, i.ID, fn)
 			}
-			add := func(i connector.Instance) error { return w.connectors().Add(w.ctx, i.Org, i) }
+			add := func(i connector.Instance) error { return w.Connectors().Add(w.ctx, i.Org, i) }
 			keepsNothing(w, i, add, append(updates(w, get, update), listed)...)
-			spoil(resultOf(w.claimConnectors(w.connectors(), 10, longAgo(0))).must(w)[0])
+			spoil(resultOf(w.claimConnectors(w.Connectors(), 10, longAgo(0))).must(w)[0])
 			wantEqual(w, get(), claimed(i, longAgo(0)))
 		},
 	}.run(t, open)
@@ -496,62 +496,62 @@ func Credentials(t *testing.T, open func(t *testing.T) Opened) {
 		"credentials are returned as stored, and replace the previous ones": func(w *fixture) {
 			o := w.org().ID
 			i := w.connector(o).ID
-			resultOf(w.credentials().Get(w.ctx, o, i)).wantNotFound(w)
+			resultOf(w.Credentials().Get(w.ctx, o, i)).wantNotFound(w)
 			large := bytes.Repeat([]byte{0, 1, 0xff, '\'', '\\'}, connector.MaxCredentials/5)
 			for _, s := range []connector.Sealed{
 				someSealed(i), {Instance: i, Version: 1, Entries: []byte{0}}, {Instance: i, Version: 1 << 40, Entries: large, Renewal: large}, someSealed(i),
 			} {
-				w.ok(w.credentials().Put(w.ctx, o, s))
-				resultOf(w.credentials().Get(w.ctx, o, i)).is(w, s)
+				w.ok(w.Credentials().Put(w.ctx, o, s))
+				resultOf(w.Credentials().Get(w.ctx, o, i)).is(w, s)
 			}
 		},
 		"each instance has its own, and those of another organisation are not found": func(w *fixture) {
 			o, other := w.org().ID, w.org().ID
 			i, beside := w.connector(o), w.connector(o)
-			w.ok(w.credentials().Put(w.ctx, o, someSealed(i.ID)))
-			resultOf(w.credentials().Get(w.ctx, o, beside.ID)).wantNotFound(w)
-			resultOf(w.credentials().Get(w.ctx, other, i.ID)).wantNotFound(w)
-			resultOf(w.credentials().Get(w.ctx, fresh[id.Org](), i.ID)).wantNotFound(w)
+			w.ok(w.Credentials().Put(w.ctx, o, someSealed(i.ID)))
+			resultOf(w.Credentials().Get(w.ctx, o, beside.ID)).wantNotFound(w)
+			resultOf(w.Credentials().Get(w.ctx, other, i.ID)).wantNotFound(w)
+			resultOf(w.Credentials().Get(w.ctx, fresh[id.Org](), i.ID)).wantNotFound(w)
 			changed := someSealed(i.ID)
 			changed.Version++
-			w.wantNotFound(w.credentials().Put(w.ctx, other, changed))
-			resultOf(w.credentials().Get(w.ctx, o, i.ID)).is(w, someSealed(i.ID))
+			w.wantNotFound(w.Credentials().Put(w.ctx, other, changed))
+			resultOf(w.Credentials().Get(w.ctx, o, i.ID)).is(w, someSealed(i.ID))
 
 			theirs := bareConnector(other)
 			theirs.ID = i.ID
-			w.ok(w.connectors().Add(w.ctx, other, theirs))
-			resultOf(w.credentials().Get(w.ctx, other, i.ID)).wantNotFound(w)
-			w.ok(w.credentials().Put(w.ctx, other, changed))
-			resultOf(w.credentials().Get(w.ctx, o, i.ID)).is(w, someSealed(i.ID))
+			w.ok(w.Connectors().Add(w.ctx, other, theirs))
+			resultOf(w.Credentials().Get(w.ctx, other, i.ID)).wantNotFound(w)
+			w.ok(w.Credentials().Put(w.ctx, other, changed))
+			resultOf(w.Credentials().Get(w.ctx, o, i.ID)).is(w, someSealed(i.ID))
 		},
 		"an unknown instance gets none, and the transaction continues": func(w *fixture) {
 			o := w.org().ID
 			i, unknown := w.connector(o), fresh[id.Connector]()
-			w.wantNotFound(w.credentials().Put(w.ctx, o, someSealed(unknown)))
+			w.wantNotFound(w.Credentials().Put(w.ctx, o, someSealed(unknown)))
 			w.atomic(func(r ports.Records) error {
 				w.wantNotFound(r.Connections().Credentials().Put(w.ctx, o, someSealed(unknown)))
 				return r.Connections().Credentials().Put(w.ctx, o, someSealed(i.ID))
 			})
-			resultOf(w.credentials().Get(w.ctx, o, i.ID)).is(w, someSealed(i.ID))
+			resultOf(w.Credentials().Get(w.ctx, o, i.ID)).is(w, someSealed(i.ID))
 		},
 		"a transaction sees its own writes, and a rollback undoes them": func(w *fixture) {
 			o := w.org().ID
 			i, without := w.connector(o), w.connector(o)
-			w.ok(w.credentials().Put(w.ctx, o, someSealed(i.ID)))
+			w.ok(w.Credentials().Put(w.ctx, o, someSealed(i.ID)))
 			other := func(i id.Connector) connector.Sealed {
 				return connector.Sealed{Instance: i, Version: 99, Entries: []byte("other")}
 			}
 			undone(w, func(in *fixture) {
-				in.ok(errors.Join(in.credentials().Put(w.ctx, o, other(i.ID)), in.credentials().Put(w.ctx, o, other(without.ID))))
+				in.ok(errors.Join(in.Credentials().Put(w.ctx, o, other(i.ID)), in.Credentials().Put(w.ctx, o, other(without.ID))))
 			}, func(in *fixture) [2]connector.Sealed {
-				return [2]connector.Sealed{orZero(in, resultOf(in.credentials().Get(w.ctx, o, i.ID))), orZero(in, resultOf(in.credentials().Get(w.ctx, o, without.ID)))}
+				return [2]connector.Sealed{orZero(in, resultOf(in.Credentials().Get(w.ctx, o, i.ID))), orZero(in, resultOf(in.Credentials().Get(w.ctx, o, without.ID)))}
 			}, [2]connector.Sealed{other(i.ID), other(without.ID)})
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			o := w.org().ID
 			s := someSealed(w.connector(o).ID)
-			keepsNothing(w, s, func(s connector.Sealed) error { return w.credentials().Put(w.ctx, o, s) },
-				func() connector.Sealed { return resultOf(w.credentials().Get(w.ctx, o, s.Instance)).must(w) })
+			keepsNothing(w, s, func(s connector.Sealed) error { return w.Credentials().Put(w.ctx, o, s) },
+				func() connector.Sealed { return resultOf(w.Credentials().Get(w.ctx, o, s.Instance)).must(w) })
 		},
 	}.run(t, open)
 }

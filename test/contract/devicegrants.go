@@ -25,7 +25,7 @@ func someDevice(o id.Org) session.DeviceGrant {
 func (w *fixture) device() session.DeviceGrant {
 	w.Helper()
 	g := session.BeginDevice(nextID(), nextID(), "device", session.Client{Address: "192.0.2.1"}, at(1))
-	w.ok(w.devices().Add(w.ctx, g))
+	w.ok(w.DeviceGrants().Add(w.ctx, g))
 	return g
 }
 
@@ -34,46 +34,46 @@ func DeviceGrants(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
 		"a grant is returned with every field as stored": func(w *fixture) {
 			full, bare := someDevice(w.org().ID), w.device()
-			w.ok(w.devices().Add(w.ctx, full))
+			w.ok(w.DeviceGrants().Add(w.ctx, full))
 			for _, g := range []session.DeviceGrant{full, bare} {
-				resultOf(w.devices().ByUserCode(w.ctx, g.UserCode)).is(w, g)
-				resultOf(w.devices().Update(w.ctx, g.Code, keep)).is(w, g)
+				resultOf(w.DeviceGrants().ByUserCode(w.ctx, g.UserCode)).is(w, g)
+				resultOf(w.DeviceGrants().Update(w.ctx, g.Code, keep)).is(w, g)
 			}
 			for _, swap := range [][2]session.DeviceGrant{{full, bare}, {bare, full}} {
 				next := swap[1]
 				next.Code, next.UserCode = swap[0].Code, swap[0].UserCode
-				resultOf(w.devices().Update(w.ctx, next.Code, func(session.DeviceGrant) (session.DeviceGrant, error) { return next, nil })).is(w, next)
-				resultOf(w.devices().ByUserCode(w.ctx, next.UserCode)).is(w, next)
+				resultOf(w.DeviceGrants().Update(w.ctx, next.Code, func(session.DeviceGrant) (session.DeviceGrant, error) { return next, nil })).is(w, next)
+				resultOf(w.DeviceGrants().ByUserCode(w.ctx, next.UserCode)).is(w, next)
 			}
 		},
 		"a grant is found by only its codes, compared exactly": func(w *fixture) {
 			a, b := w.device(), w.device()
-			resultOf(w.devices().ByUserCode(w.ctx, a.UserCode)).is(w, a)
-			resultOf(w.devices().ByUserCode(w.ctx, b.UserCode)).is(w, b)
+			resultOf(w.DeviceGrants().ByUserCode(w.ctx, a.UserCode)).is(w, a)
+			resultOf(w.DeviceGrants().ByUserCode(w.ctx, b.UserCode)).is(w, b)
 			for _, unknown := range []string{"", id.Digest(nextID()), a.Code, a.UserCode + " ", "%"} {
-				resultOf(w.devices().ByUserCode(w.ctx, unknown)).wantNotFound(w)
+				resultOf(w.DeviceGrants().ByUserCode(w.ctx, unknown)).wantNotFound(w)
 			}
 			for _, unknown := range []string{"", id.Digest(nextID()), a.UserCode, a.Code + " ", "%"} {
-				resultOf(w.devices().Update(w.ctx, unknown, keep)).wantNotFound(w)
+				resultOf(w.DeviceGrants().Update(w.ctx, unknown, keep)).wantNotFound(w)
 			}
 		},
 		"a taken code of either kind is a conflict, and the transaction continues": func(w *fixture) {
 			g := w.device()
 			sameDevice, sameUser, next := someDevice(w.org().ID), someDevice(""), someDevice("")
 			sameDevice.Code, sameUser.UserCode = g.Code, g.UserCode
-			w.wantConflict(w.devices().Add(w.ctx, sameDevice))
+			w.wantConflict(w.DeviceGrants().Add(w.ctx, sameDevice))
 			w.atomic(func(r ports.Records) error {
 				w.wantConflict(r.Deployment().DeviceGrants().Add(w.ctx, sameUser))
 				return r.Deployment().DeviceGrants().Add(w.ctx, next)
 			})
-			resultOf(w.devices().ByUserCode(w.ctx, g.UserCode)).is(w, g)
-			resultOf(w.devices().ByUserCode(w.ctx, sameDevice.UserCode)).wantNotFound(w)
-			resultOf(w.devices().ByUserCode(w.ctx, next.UserCode)).is(w, next)
+			resultOf(w.DeviceGrants().ByUserCode(w.ctx, g.UserCode)).is(w, g)
+			resultOf(w.DeviceGrants().ByUserCode(w.ctx, sameDevice.UserCode)).wantNotFound(w)
+			resultOf(w.DeviceGrants().ByUserCode(w.ctx, next.UserCode)).is(w, next)
 		},
 		"of concurrent claims and decisions one succeeds": func(w *fixture) {
 			g := w.device()
 			w.wantOneSuccess(concurrently(manyGoroutines, func(int) error {
-				return drop(w.devices().Update(w.ctx, g.Code, func(g session.DeviceGrant) (session.DeviceGrant, error) {
+				return drop(w.DeviceGrants().Update(w.ctx, g.Code, func(g session.DeviceGrant) (session.DeviceGrant, error) {
 					return g.Decided(true, fresh[id.User](), "", at(2))
 				}))
 			}), fault.NotFound)
@@ -94,36 +94,36 @@ func DeviceGrants(t *testing.T, open func(t *testing.T) Opened) {
 			old, kept, open, erased, other := someDevice(w.org().ID), someDevice(""), w.device(), someDevice(gone), someDevice(w.org().ID)
 			old.ExpiresAt, kept.ExpiresAt = longAgo(1), longAgo(2)
 			for _, g := range []session.DeviceGrant{old, kept, erased, other} {
-				w.ok(w.devices().Add(w.ctx, g))
+				w.ok(w.DeviceGrants().Add(w.ctx, g))
 			}
-			w.ok(w.devices().Prune(w.ctx, longAgo(2)))
+			w.ok(w.DeviceGrants().Prune(w.ctx, longAgo(2)))
 			w.erase(gone, at(9))
 			for _, g := range []session.DeviceGrant{old, erased} {
-				resultOf(w.devices().ByUserCode(w.ctx, g.UserCode)).wantNotFound(w)
+				resultOf(w.DeviceGrants().ByUserCode(w.ctx, g.UserCode)).wantNotFound(w)
 			}
 			for _, g := range []session.DeviceGrant{kept, open, other} {
-				resultOf(w.devices().ByUserCode(w.ctx, g.UserCode)).is(w, g)
+				resultOf(w.DeviceGrants().ByUserCode(w.ctx, g.UserCode)).is(w, g)
 			}
 		},
 		"a transaction sees its own writes and none of a failing fn, and a rollback undoes them": func(w *fixture) {
 			g, added, no := w.device(), someDevice(""), errors.New("no")
 			denied := g.Restore(session.DeviceDenied)
 			update := func(in *fixture, err error) error {
-				return drop(in.devices().Update(w.ctx, g.Code, func(session.DeviceGrant) (session.DeviceGrant, error) { return denied, err }))
+				return drop(in.DeviceGrants().Update(w.ctx, g.Code, func(session.DeviceGrant) (session.DeviceGrant, error) { return denied, err }))
 			}
 			state := func(in *fixture) [2]session.DeviceGrant {
-				return [2]session.DeviceGrant{orZero(in, resultOf(in.devices().ByUserCode(w.ctx, g.UserCode))), orZero(in, resultOf(in.devices().ByUserCode(w.ctx, added.UserCode)))}
+				return [2]session.DeviceGrant{orZero(in, resultOf(in.DeviceGrants().ByUserCode(w.ctx, g.UserCode))), orZero(in, resultOf(in.DeviceGrants().ByUserCode(w.ctx, added.UserCode)))}
 			}
 			undone(w, func(in *fixture) { in.wantSameError(update(in, no), no) }, state, [2]session.DeviceGrant{g})
-			undone(w, func(in *fixture) { in.ok(errors.Join(in.devices().Add(w.ctx, added), update(in, nil))) }, state, [2]session.DeviceGrant{denied, added})
+			undone(w, func(in *fixture) { in.ok(errors.Join(in.DeviceGrants().Add(w.ctx, added), update(in, nil))) }, state, [2]session.DeviceGrant{denied, added})
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			g := someDevice("")
-			get := func() session.DeviceGrant { return resultOf(w.devices().ByUserCode(w.ctx, g.UserCode)).must(w) }
+			get := func() session.DeviceGrant { return resultOf(w.DeviceGrants().ByUserCode(w.ctx, g.UserCode)).must(w) }
 			update := func(fn func(session.DeviceGrant) (session.DeviceGrant, error)) (session.DeviceGrant, error) {
-				return w.devices().Update(w.ctx, g.Code, fn)
+				return w.DeviceGrants().Update(w.ctx, g.Code, fn)
 			}
-			keepsNothing(w, g, func(g session.DeviceGrant) error { return w.devices().Add(w.ctx, g) }, updates(w, get, update)...)
+			keepsNothing(w, g, func(g session.DeviceGrant) error { return w.DeviceGrants().Add(w.ctx, g) }, updates(w, get, update)...)
 		},
 	}.run(t, open)
 }

@@ -13,12 +13,12 @@ import (
 // Exports is the suite of ports.Exports.
 func Exports(t *testing.T, open func(t *testing.T) Opened) {
 	claim := func(w *fixture, name string, now time.Time) (export.Export, error) {
-		return w.exports().Claim(w.ctx, now, func(e export.Export) (export.Export, error) { return e.Claimed(name, now) })
+		return w.Exports().Claim(w.ctx, now, func(e export.Export) (export.Export, error) { return e.Claimed(name, now) })
 	}
 	added := func(w *fixture, o id.Org, created time.Time) export.Export {
 		w.Helper()
 		e := export.New(fresh[id.Export](), o, fresh[id.User](), created)
-		w.ok(w.exports().Add(w.ctx, o, e))
+		w.ok(w.Exports().Add(w.ctx, o, e))
 		return e
 	}
 	suite{
@@ -29,41 +29,41 @@ func Exports(t *testing.T, open func(t *testing.T) Opened) {
 				Progress: export.Progress{Records: 3, Files: 4, Done: 5, Bytes: 6}, Blob: "b/ü", Size: 7, FinishedAt: new(at(8)), ExpiresAt: new(at(9)), Error: "so",
 			}.Restore(export.Running))
 			for _, e := range []export.Export{bare, full} {
-				w.ok(w.exports().Add(w.ctx, e.Org, e))
-				resultOf(w.exports().Get(w.ctx, e.Org, e.ID)).is(w, e)
-				resultOf(w.exports().List(w.ctx, e.Org)).is(w, []export.Export{e})
+				w.ok(w.Exports().Add(w.ctx, e.Org, e))
+				resultOf(w.Exports().Get(w.ctx, e.Org, e.ID)).is(w, e)
+				resultOf(w.Exports().List(w.ctx, e.Org)).is(w, []export.Export{e})
 			}
 		},
 		"an organisation has one open export": func(w *fixture) {
 			o := w.org().ID
 			first := added(w, o, at(1))
-			w.wantConflict(w.exports().Add(w.ctx, o, export.New(fresh[id.Export](), o, first.User, at(2))))
+			w.wantConflict(w.Exports().Add(w.ctx, o, export.New(fresh[id.Export](), o, first.User, at(2))))
 			added(w, w.org().ID, at(2))
-			resultOf(w.exports().Update(w.ctx, o, first.ID, func(e export.Export) (export.Export, error) {
+			resultOf(w.Exports().Update(w.ctx, o, first.ID, func(e export.Export) (export.Export, error) {
 				e.DueAt, e.Error = nil, "so"
 				return e.Restore(export.Failed), nil
 			})).must(w)
 			second := added(w, o, at(3))
-			all := resultOf(w.exports().List(w.ctx, o)).must(w)
+			all := resultOf(w.Exports().List(w.ctx, o)).must(w)
 			wantEqual(w, []id.Export{all[0].ID, all[1].ID}, []id.Export{second.ID, first.ID})
 		},
 		"another organisation's export is not found": func(w *fixture) {
 			e := added(w, w.org().ID, at(1))
 			other := w.org().ID
-			resultOf(w.exports().Get(w.ctx, other, e.ID)).wantNotFound(w)
-			resultOf(w.exports().List(w.ctx, other)).is(w, nil)
-			resultOf(w.exports().Update(w.ctx, other, e.ID, keep)).wantNotFound(w)
+			resultOf(w.Exports().Get(w.ctx, other, e.ID)).wantNotFound(w)
+			resultOf(w.Exports().List(w.ctx, other)).is(w, nil)
+			resultOf(w.Exports().Update(w.ctx, other, e.ID, keep)).wantNotFound(w)
 		},
 		"a refused update changes nothing": func(w *fixture) {
 			e := added(w, w.org().ID, at(1))
 			no := fault.New(fault.Conflict, "no")
-			_, err := w.exports().Update(w.ctx, e.Org, e.ID, func(e export.Export) (export.Export, error) {
+			_, err := w.Exports().Update(w.ctx, e.Org, e.ID, func(e export.Export) (export.Export, error) {
 				*e.DueAt = at(77)
 				e.Error = "never"
 				return e, no
 			})
 			w.wantSameError(err, no)
-			resultOf(w.exports().Get(w.ctx, e.Org, e.ID)).is(w, e)
+			resultOf(w.Exports().Get(w.ctx, e.Org, e.ID)).is(w, e)
 		},
 		"the export that has been due for longest is claimed, once": func(w *fixture) {
 			w.claims()
@@ -76,7 +76,7 @@ func Exports(t *testing.T, open func(t *testing.T) Opened) {
 			for _, e := range made {
 				is := resultOf(claim(w, "c", now.Add(time.Minute/2))).must(w)
 				wantEqual(w, is.ID, e.ID)
-				resultOf(w.exports().Get(w.ctx, e.Org, e.ID)).is(w, is)
+				resultOf(w.Exports().Get(w.ctx, e.Org, e.ID)).is(w, is)
 			}
 			resultOf(claim(w, "late", now.Add(time.Minute/2))).wantNotFound(w)
 			again := resultOf(claim(w, "next", now.Add(2*time.Minute))).must(w)
@@ -97,16 +97,16 @@ func Exports(t *testing.T, open func(t *testing.T) Opened) {
 					e.DueAt = nil
 					e = e.Restore(export.Failed)
 				}
-				w.ok(w.exports().Add(w.ctx, o, e))
+				w.ok(w.Exports().Add(w.ctx, o, e))
 				return e
 			}
 			o := w.org().ID
 			old, open, late := add(o, before.Add(-time.Second), false), add(o, before.Add(-time.Second), true), add(o, before, false)
-			w.ok(w.exports().Prune(w.ctx, before))
-			resultOf(w.exports().Get(w.ctx, o, old.ID)).wantNotFound(w)
-			resultOf(w.exports().List(w.ctx, o)).is(w, []export.Export{late, open})
+			w.ok(w.Exports().Prune(w.ctx, before))
+			resultOf(w.Exports().Get(w.ctx, o, old.ID)).wantNotFound(w)
+			resultOf(w.Exports().List(w.ctx, o)).is(w, []export.Export{late, open})
 			w.erase(o, at(9))
-			resultOf(w.exports().List(w.ctx, o)).is(w, nil)
+			resultOf(w.Exports().List(w.ctx, o)).is(w, nil)
 		},
 	}.run(t, open)
 }

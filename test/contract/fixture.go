@@ -58,62 +58,28 @@ func at(ms int) time.Time {
 	return time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC).Add(time.Duration(ms) * time.Millisecond)
 }
 
-// fixture is the store of a sub-test, with shortcuts to its collections
-// and to records that other records need.
+// fixture is the store of a sub-test, with its collections.
 type fixture struct {
 	*testing.T
-	ctx    context.Context
-	store  ports.Store
-	epochs ports.Epochs
-	apart  bool
+	ports.Directory
+	ports.Work
+	ports.Journal
+	ports.Storage
+	ports.Usage
+	ports.Connections
+	ports.Deployment
 
+	ctx       context.Context
+	store     ports.Store
+	epochs    ports.Epochs
 	snapshots ports.Snapshots
+	apart     bool
 }
 
 func newFixture(t *testing.T, o Opened) *fixture {
-	return &fixture{T: t, ctx: t.Context(), store: o.Store, epochs: o.Epochs, apart: o.Apart, snapshots: o.Snapshots}
+	w := &fixture{T: t, ctx: t.Context(), store: o.Store, epochs: o.Epochs, apart: o.Apart, snapshots: o.Snapshots}
+	return w.in(o.Store)
 }
-
-func (w *fixture) users() ports.Users                   { return w.store.Directory().Users() }
-func (w *fixture) organisations() ports.Organisations   { return w.store.Directory().Organisations() }
-func (w *fixture) members() ports.Members               { return w.store.Directory().Members() }
-func (w *fixture) seats() ports.Seats                   { return w.store.Directory().Seats() }
-func (w *fixture) invitations() ports.Invitations       { return w.store.Directory().Invitations() }
-func (w *fixture) invitationSets() ports.InvitationSets { return w.store.Directory().InvitationSets() }
-func (w *fixture) subscriptions() ports.Subscriptions   { return w.store.Directory().Subscriptions() }
-func (w *fixture) teams() ports.Teams                   { return w.store.Work().Teams() }
-func (w *fixture) teamMembers() ports.TeamMembers       { return w.store.Work().TeamMembers() }
-func (w *fixture) workspaces() ports.Workspaces         { return w.store.Work().Workspaces() }
-func (w *fixture) orders() ports.Orders                 { return w.store.Work().Orders() }
-func (w *fixture) tasks() ports.Tasks                   { return w.store.Work().Tasks() }
-func (w *fixture) tasksAt(epoch int64) ports.TasksAt {
-	return w.store.Work().TasksAt(epoch)
-}
-func (w *fixture) taskSets() ports.TaskSets       { return w.store.Work().TaskSets() }
-func (w *fixture) history() ports.TaskHistory     { return w.store.Work().TaskHistory() }
-func (w *fixture) inbox() ports.Inbox             { return w.store.Journal().Inbox() }
-func (w *fixture) audit() ports.Audit             { return w.store.Journal().Audit() }
-func (w *fixture) replays() ports.Replays         { return w.store.Journal().Replays() }
-func (w *fixture) sessions() ports.Sessions       { return w.store.Journal().Sessions() }
-func (w *fixture) exports() ports.Exports         { return w.store.Journal().Exports() }
-func (w *fixture) uploads() ports.Uploads         { return w.store.Journal().Uploads() }
-func (w *fixture) objects() ports.Objects         { return w.store.Storage().Objects() }
-func (w *fixture) objectSets() ports.ObjectSets   { return w.store.Storage().ObjectSets() }
-func (w *fixture) changes() ports.Changes         { return w.store.Storage().Changes() }
-func (w *fixture) blobNames() ports.BlobNames     { return w.store.Storage().BlobNames() }
-func (w *fixture) versions() ports.Versions       { return w.store.Storage().Versions() }
-func (w *fixture) quotas() ports.Quotas           { return w.store.Usage().Quotas() }
-func (w *fixture) ledger() ports.Ledger           { return w.store.Usage().Ledger() }
-func (w *fixture) requests() ports.Requests       { return w.store.Usage().Requests() }
-func (w *fixture) connectors() ports.Connectors   { return w.store.Connections().Connectors() }
-func (w *fixture) credentials() ports.Credentials { return w.store.Connections().Credentials() }
-func (w *fixture) flows() ports.Flows             { return w.store.Connections().Flows() }
-func (w *fixture) clients() ports.Clients         { return w.store.Connections().Clients() }
-func (w *fixture) revocations() ports.Revocations { return w.store.Connections().Revocations() }
-func (w *fixture) releases() ports.Releases       { return w.store.Deployment().Releases() }
-func (w *fixture) devices() ports.DeviceGrants    { return w.store.Deployment().DeviceGrants() }
-func (w *fixture) reports() ports.Reports         { return w.store.Deployment().Reports() }
-func (w *fixture) adoption() ports.Adoption       { return w.store.Deployment().Adoption() }
 
 // atomic runs fn in a transaction that must succeed.
 func (w *fixture) atomic(fn func(ports.Records) error) {
@@ -133,10 +99,11 @@ func (w *fixture) rolledBack(fn func(ports.Records) error) {
 	}), no)
 }
 
-// in returns the fixture of a transaction, which reads what that has written.
+// in returns the fixture with the collections of r, such as those of a transaction.
 func (w *fixture) in(r ports.Records) *fixture {
 	in := *w
-	in.store = nestedRecords{r}
+	in.Directory, in.Work, in.Journal, in.Storage = r.Directory(), r.Work(), r.Journal(), r.Storage()
+	in.Usage, in.Connections, in.Deployment = r.Usage(), r.Connections(), r.Deployment()
 	return &in
 }
 

@@ -76,21 +76,21 @@ func someTask(o id.Org, in *id.Workspace, by id.User) task.Task {
 // user adds a user.
 func (w *fixture) user() org.User {
 	w.Helper()
-	return resultOf(w.users().Upsert(w.ctx, someUser(), keep)).must(w)
+	return resultOf(w.Users().Upsert(w.ctx, someUser(), keep)).must(w)
 }
 
 // org adds an organisation.
 func (w *fixture) org() org.Organisation {
 	w.Helper()
-	return resultOf(w.organisations().Upsert(w.ctx, someOrg(), keep)).must(w)
+	return resultOf(w.Organisations().Upsert(w.ctx, someOrg(), keep)).must(w)
 }
 
 // erase erases an organisation in small parts.
 func (w *fixture) erase(o id.Org, now time.Time) {
 	w.Helper()
 	const limit = 2
-	for before := resultOf(w.organisations().Get(w.ctx, o)).must(w); resultOf(w.organisations().Erase(w.ctx, o, now, limit)).must(w) == limit; {
-		resultOf(w.organisations().Get(w.ctx, o)).is(w, before)
+	for before := resultOf(w.Organisations().Get(w.ctx, o)).must(w); resultOf(w.Organisations().Erase(w.ctx, o, now, limit)).must(w) == limit; {
+		resultOf(w.Organisations().Get(w.ctx, o)).is(w, before)
 	}
 }
 
@@ -109,7 +109,7 @@ func (w *fixture) join(o id.Org, u id.User, r org.Role, joined time.Time) org.Me
 		Org: o, User: u, Role: r, OnboardingCompleted: true, JoinedAt: joined, UsedAt: at(11), ProviderRole: "org:" + string(r), RoleIssuedAt: at(13), RoleSetHere: true,
 		Seen: identity.Stamp{At: at(12), Rank: identity.RankCreated, Message: "msg_3"},
 	}, "RemovedAt")
-	w.ok(w.members().Put(w.ctx, o, m))
+	w.ok(w.Members().Put(w.ctx, o, m))
 	return m
 }
 
@@ -117,7 +117,7 @@ func (w *fixture) join(o id.Org, u id.User, r org.Role, joined time.Time) org.Me
 func (w *fixture) team(o id.Org, by id.User) team.Team {
 	w.Helper()
 	t := someTeam(o, team.Standard, by)
-	w.ok(w.teams().Add(w.ctx, o, t))
+	w.ok(w.Teams().Add(w.ctx, o, t))
 	return t
 }
 
@@ -132,7 +132,7 @@ func someTeam(o id.Org, kind team.Kind, by id.User) team.Team {
 func (w *fixture) workspace(o id.Org, in id.Team, by id.User) workspace.Workspace {
 	w.Helper()
 	s := someWorkspace(o, in, by)
-	w.ok(w.workspaces().Add(w.ctx, o, s))
+	w.ok(w.Workspaces().Add(w.ctx, o, s))
 	return s
 }
 
@@ -146,14 +146,14 @@ func someWorkspace(o id.Org, in id.Team, by id.User) workspace.Workspace {
 // task adds a task.
 func (w *fixture) task(o id.Org, in *id.Workspace, by id.User) task.Task {
 	w.Helper()
-	return resultOf(w.tasks().Add(w.ctx, o, someTask(o, in, by))).must(w)
+	return resultOf(w.Tasks().Add(w.ctx, o, someTask(o, in, by))).must(w)
 }
 
 // change adds a line to a task's history.
 func (w *fixture) change(t task.Task) task.Change {
 	w.Helper()
 	c := someChange(t)
-	w.ok(w.history().Add(w.ctx, t.Org, []task.Change{c}))
+	w.ok(w.TaskHistory().Add(w.ctx, t.Org, []task.Change{c}))
 	return c
 }
 
@@ -189,19 +189,19 @@ func (w *fixture) tenant() tenant {
 	tn := tenant{Organisation: o, owner: w.member(o.ID, org.Owner), removed: w.user()}
 	gone := w.join(o.ID, tn.removed.ID, org.Member, at(13))
 	gone.RemovedAt = new(at(14))
-	w.ok(w.members().Put(w.ctx, o.ID, gone))
+	w.ok(w.Members().Put(w.ctx, o.ID, gone))
 
 	tn.invitation = someInvitation(o.ID, tn.owner.ID)
-	w.ok(w.invitations().Put(w.ctx, o.ID, tn.invitation))
-	w.ok(w.subscriptions().Put(w.ctx, o.ID, someSubscription(o.ID)))
+	w.ok(w.Invitations().Put(w.ctx, o.ID, tn.invitation))
+	w.ok(w.Subscriptions().Put(w.ctx, o.ID, someSubscription(o.ID)))
 
 	tn.shared = someTeam(o.ID, team.Shared, tn.owner.ID)
-	w.ok(w.teams().Add(w.ctx, o.ID, tn.shared))
+	w.ok(w.Teams().Add(w.ctx, o.ID, tn.shared))
 	tn.team = w.team(o.ID, tn.owner.ID)
-	w.ok(drop(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tn.team.ID, User: tn.owner.ID, JoinedAt: at(22)})))
+	w.ok(drop(w.TeamMembers().Put(w.ctx, o.ID, team.Member{Team: tn.team.ID, User: tn.owner.ID, JoinedAt: at(22)})))
 
 	tn.workspace = w.workspace(o.ID, tn.team.ID, tn.owner.ID)
-	w.ok(w.orders().Update(w.ctx, o.ID, tn.owner.ID, func(workspace.Order) (workspace.Order, error) {
+	w.ok(w.Orders().Update(w.ctx, o.ID, tn.owner.ID, func(workspace.Order) (workspace.Order, error) {
 		return workspace.Order{tn.workspace.ID}, nil
 	}))
 	tn.inside = w.task(o.ID, &tn.workspace.ID, tn.owner.ID)
@@ -210,7 +210,7 @@ func (w *fixture) tenant() tenant {
 	w.change(tn.unplaced)
 
 	tn.entry = someEntry(o.ID, tn.owner.ID)
-	w.ok(w.audit().Add(w.ctx, tn.entry))
+	w.ok(w.Audit().Add(w.ctx, tn.entry))
 
 	own := object.Place{Kind: object.Artifact, Scope: object.Personal, Workspace: &tn.workspace.ID, Owner: &tn.owner.ID}
 	tn.sharedObject = w.addObject(someObject(o.ID, object.Place{Kind: object.Template, Scope: object.Shared}, "shared.md", tn.owner.ID))
@@ -218,7 +218,7 @@ func (w *fixture) tenant() tenant {
 
 	tn.lease = w.lease(someLease(o.ID, tn.owner.ID), 100)
 	tn.used = someUsage(o.ID, tn.owner.ID)
-	w.ok(w.ledger().Settle(w.ctx, tn.ID, tn.used))
+	w.ok(w.Ledger().Settle(w.ctx, tn.ID, tn.used))
 	return tn
 }
 
@@ -339,17 +339,17 @@ func (w *fixture) content(tn tenant) content {
 	w.Helper()
 	o := tn.ID
 	var c content
-	c.Organisation = resultOf(w.organisations().Get(w.ctx, o)).must(w)
+	c.Organisation = resultOf(w.Organisations().Get(w.ctx, o)).must(w)
 	c.Profiles = w.profiles(o, id.Position[id.User]{}, 0)
-	c.Removed = orZero(w, resultOf(w.members().Get(w.ctx, o, tn.removed.ID)))
+	c.Removed = orZero(w, resultOf(w.Members().Get(w.ctx, o, tn.removed.ID)))
 	c.Seats = w.seatsOf(o)
 	c.Pending = resultOf(w.pending(o, at(6), id.Position[id.Invitation]{}, 0)).must(w)
-	c.Subscription = resultOf(w.subscriptions().Get(w.ctx, o)).must(w)
+	c.Subscription = resultOf(w.Subscriptions().Get(w.ctx, o)).must(w)
 	c.Teams = resultOf(w.allTeams(o)).must(w)
 	c.InTeam = orZero(w, resultOf(w.inTeam(o, tn.team.ID)))
-	c.TeamsOf = resultOf(w.teamMembers().OfUser(w.ctx, o, tn.owner.ID)).must(w)
+	c.TeamsOf = resultOf(w.TeamMembers().OfUser(w.ctx, o, tn.owner.ID)).must(w)
 	c.Workspaces = resultOf(w.allWorkspaces(o)).must(w)
-	c.Order = resultOf(w.orders().Get(w.ctx, o, tn.owner.ID)).must(w)
+	c.Order = resultOf(w.Orders().Get(w.ctx, o, tn.owner.ID)).must(w)
 	c.Tasks = w.listed(o, org.Actor{User: tn.owner.ID, Org: o}, task.Filter{})
 	c.Inside = orZero(w, resultOf(w.historyOf(o, tn.inside.ID, id.Position[id.Entry]{}, 0)))
 	c.Unplaced = orZero(w, resultOf(w.historyOf(o, tn.unplaced.ID, id.Position[id.Entry]{}, 0)))
@@ -359,7 +359,7 @@ func (w *fixture) content(tn tenant) content {
 	c.Used = w.used(o)
 	c.Log = w.log(o)
 	c.Head = w.head(o)
-	c.Account = resultOf(w.quotas().Account(w.ctx, o, tn.owner.ID, tn.lease.Day)).must(w)
+	c.Account = resultOf(w.Quotas().Account(w.ctx, o, tn.owner.ID, tn.lease.Day)).must(w)
 	c.Usage = resultOf(w.summary(o, "", always)).must(w)
 	c.Usage.Period = usage.Period{} // not the tenant's
 	c.Entries = w.entries(o, always)
@@ -369,7 +369,7 @@ func (w *fixture) content(tn tenant) content {
 // objectsOf reads a list of all members' objects.
 func (w *fixture) objectsOf(o id.Org, f object.Filter) (all []object.Object) {
 	w.Helper()
-	w.ok(w.objects().List(w.ctx, o, nil, f, nil, collect(&all)))
+	w.ok(w.Objects().List(w.ctx, o, nil, f, nil, collect(&all)))
 	return all
 }
 
@@ -382,14 +382,14 @@ func (w *fixture) log(o id.Org) []object.Change {
 		if last != nil {
 			after = last.N
 		}
-		return resultOf(w.changes().List(w.ctx, o, after, limit)).must(w)
+		return resultOf(w.Changes().List(w.ctx, o, after, limit)).must(w)
 	})
 }
 
 // head reads where an organisation's log stands.
 func (w *fixture) head(o id.Org) object.Head {
 	w.Helper()
-	head, there := resultOf(w.changes().Heads(w.ctx, []id.Org{o})).must(w)[o]
+	head, there := resultOf(w.Changes().Heads(w.ctx, []id.Org{o})).must(w)[o]
 	if !there {
 		w.Fatalf("organisation %s has no head", o)
 	}
@@ -399,7 +399,7 @@ func (w *fixture) head(o id.Org) object.Head {
 // seatsOf counts one organisation's seats, before any invitation expires.
 func (w *fixture) seatsOf(o id.Org) org.Seats {
 	w.Helper()
-	return resultOf(w.seats().Count(w.ctx, []id.Org{o}, at(6))).must(w)[o]
+	return resultOf(w.Seats().Count(w.ctx, []id.Org{o}, at(6))).must(w)[o]
 }
 
 // orZero returns the zero value for what is not found.
@@ -421,14 +421,14 @@ func (w *fixture) profiles(o id.Org, after id.Position[id.User], limit int) []or
 // membersOf reads a list of members.
 func (w *fixture) membersOf(o id.Org, f org.MemberFilter) (all []org.Profile) {
 	w.Helper()
-	w.ok(w.members().List(w.ctx, o, f, collect(&all)))
+	w.ok(w.Members().List(w.ctx, o, f, collect(&all)))
 	return all
 }
 
 // allTeams reads every team of the organisation.
 func (w *fixture) allTeams(o id.Org) ([]team.Team, error) {
-	refs, err := w.teams().Refs(w.ctx, o)
-	return allOf(w, refs, err, func(r team.Ref) id.Team { return r.ID }, func(ids []id.Team) ([]team.Team, error) { return w.teams().List(w.ctx, o, ids) }, team.Team.Ref)
+	refs, err := w.Teams().Refs(w.ctx, o)
+	return allOf(w, refs, err, func(r team.Ref) id.Team { return r.ID }, func(ids []id.Team) ([]team.Team, error) { return w.Teams().List(w.ctx, o, ids) }, team.Team.Ref)
 }
 
 // allOf reads the records of references, and expects the same references of them.
@@ -452,8 +452,8 @@ func allOf[V, R, ID any](w *fixture, refs []R, err error, idOf func(R) ID, list 
 
 // allWorkspaces reads every workspace of the organisation.
 func (w *fixture) allWorkspaces(o id.Org) ([]workspace.Workspace, error) {
-	refs, err := w.workspaces().Refs(w.ctx, o)
-	list := func(ids []id.Workspace) ([]workspace.Workspace, error) { return w.workspaces().List(w.ctx, o, ids) }
+	refs, err := w.Workspaces().Refs(w.ctx, o)
+	list := func(ids []id.Workspace) ([]workspace.Workspace, error) { return w.Workspaces().List(w.ctx, o, ids) }
 	return allOf(w, refs, err, func(r workspace.Ref) id.Workspace { return r.ID }, list, func(v workspace.Workspace) workspace.Ref {
 		return workspace.Ref{ID: v.ID, Team: v.Team}
 	})
@@ -461,7 +461,7 @@ func (w *fixture) allWorkspaces(o id.Org) ([]workspace.Workspace, error) {
 
 // inTeam reads the members of a team.
 func (w *fixture) inTeam(o id.Org, t id.Team) (all []team.Profile, err error) {
-	err = w.teamMembers().List(w.ctx, o, t, id.Position[id.User]{}, 0, collect(&all))
+	err = w.TeamMembers().List(w.ctx, o, t, id.Position[id.User]{}, 0, collect(&all))
 	return all, err
 }
 
@@ -471,21 +471,21 @@ func drop[V any](_ V, err error) error { return err }
 // listed reads a list of tasks.
 func (w *fixture) listed(o id.Org, a org.Actor, f task.Filter) (all []task.Task) {
 	w.Helper()
-	w.ok(w.tasks().List(w.ctx, o, a, f, collect(&all)))
+	w.ok(w.Tasks().List(w.ctx, o, a, f, collect(&all)))
 	return all
 }
 
 // instances returns a page of the organisation's connectors.
 func (w *fixture) instances(o id.Org, after id.Position[id.Connector], limit int) ([]connector.Instance, error) {
 	return collected(func(each func(connector.Instance) error) error {
-		return w.connectors().List(w.ctx, o, after, limit, each)
+		return w.Connectors().List(w.ctx, o, after, limit, each)
 	})
 }
 
 // pending returns a page of the organisation's invitations that are pending at now.
 func (w *fixture) pending(o id.Org, now time.Time, after id.Position[id.Invitation], limit int) ([]invitation.Invitation, error) {
 	return collected(func(each func(invitation.Invitation) error) error {
-		return w.invitations().List(w.ctx, o, now, after, limit, each)
+		return w.Invitations().List(w.ctx, o, now, after, limit, each)
 	})
 }
 
@@ -505,12 +505,12 @@ func collected[V any](list func(each func(V) error) error) (all []V, err error) 
 
 // historyOf reads a task's history.
 func (w *fixture) historyOf(o id.Org, t id.Task, after id.Position[id.Entry], limit int) ([]task.Change, error) {
-	return collected(func(each func(task.Change) error) error { return w.history().List(w.ctx, o, t, after, limit, each) })
+	return collected(func(each func(task.Change) error) error { return w.TaskHistory().List(w.ctx, o, t, after, limit, each) })
 }
 
 // audited reads an organisation's audit log.
 func (w *fixture) audited(o id.Org, f audit.Filter) ([]audit.Entry, error) {
-	return collected(func(each func(audit.Entry) error) error { return w.audit().List(w.ctx, o, f, each) })
+	return collected(func(each func(audit.Entry) error) error { return w.Audit().List(w.ctx, o, f, each) })
 }
 
 // epoch reads an organisation's epoch.

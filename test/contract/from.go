@@ -20,7 +20,7 @@ func From(t *testing.T, open func(t *testing.T) Opened) {
 		"a position follows every commit before it, and a known one stays": func(w *fixture) {
 			o := w.org()
 			e := someEntry(o.ID, "")
-			w.ok(w.audit().Add(w.ctx, e))
+			w.ok(w.Audit().Add(w.ctx, e))
 			known := resultOf(w.store.Position(w.ctx, "")).must(w)
 			resultOf(entries(w.ctx, w.store.From(known), o.ID)).is(w, []audit.Entry{e})
 			resultOf(w.store.Position(w.ctx, known)).is(w, known)
@@ -29,7 +29,7 @@ func From(t *testing.T, open func(t *testing.T) Opened) {
 			for _, position := range []string{"", "x", "ffffffffffffffffffffffff", "ffffffff7fffffffffffffff", "000000000000000000000000 "} {
 				o := w.org()
 				e := someEntry(o.ID, "")
-				w.ok(w.audit().Add(w.ctx, e))
+				w.ok(w.Audit().Add(w.ctx, e))
 				resultOf(entries(w.ctx, w.store.From(position), o.ID)).is(w, []audit.Entry{e})
 				now := resultOf(w.store.Position(w.ctx, position)).must(w)
 				if now == position && now != "" {

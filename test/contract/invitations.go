@@ -15,20 +15,20 @@ func Invitations(t *testing.T, open func(t *testing.T) Opened) {
 		"an unknown invitation is not found, nor is another organisation's, which cannot be replaced": func(w *fixture) {
 			o, other := w.org(), w.org()
 			i := someInvitation(other.ID, w.member(other.ID, org.Owner).ID)
-			w.ok(w.invitations().Put(w.ctx, other.ID, i))
+			w.ok(w.Invitations().Put(w.ctx, other.ID, i))
 			for _, unknown := range []invitation.Invitation{i, someInvitation(o.ID, i.InvitedBy)} {
-				resultOf(w.invitations().Get(w.ctx, o.ID, unknown.ID)).wantNotFound(w)
-				resultOf(w.invitations().ByProvider(w.ctx, o.ID, unknown.ProviderID)).wantNotFound(w)
+				resultOf(w.Invitations().Get(w.ctx, o.ID, unknown.ID)).wantNotFound(w)
+				resultOf(w.Invitations().ByProvider(w.ctx, o.ID, unknown.ProviderID)).wantNotFound(w)
 			}
-			resultOf(w.invitations().ByToken(w.ctx, nextID())).wantNotFound(w)
+			resultOf(w.Invitations().ByToken(w.ctx, nextID())).wantNotFound(w)
 			resultOf(w.pending(o.ID, at(6), id.Position[id.Invitation]{}, 0)).is(w, nil)
-			resultOf(w.invitations().Pending(w.ctx, o.ID, i.Email, at(6))).is(w, nil)
+			resultOf(w.Invitations().Pending(w.ctx, o.ID, i.Email, at(6))).is(w, nil)
 			theirs := someInvitation(o.ID, w.member(o.ID, org.Owner).ID)
 			theirs.ID = i.ID
-			if err := w.invitations().Put(w.ctx, o.ID, theirs); err != nil {
+			if err := w.Invitations().Put(w.ctx, o.ID, theirs); err != nil {
 				w.wantConflict(err)
 			}
-			resultOf(w.invitations().Get(w.ctx, other.ID, i.ID)).is(w, i)
+			resultOf(w.Invitations().Get(w.ctx, other.ID, i.ID)).is(w, i)
 		},
 		"an invitation is returned with every field as stored, in every state": func(w *fixture) {
 			o := w.org()
@@ -40,60 +40,60 @@ func Invitations(t *testing.T, open func(t *testing.T) Opened) {
 			revoked := resultOf(someInvitation(o.ID, by.ID).Withdrawn(at(80))).must(w)
 			revoked.ProviderID, revoked.InvitedBy = "", ""
 			for _, i := range []invitation.Invitation{pending, accepted, revoked} {
-				w.ok(w.invitations().Put(w.ctx, o.ID, i))
-				resultOf(w.invitations().Get(w.ctx, o.ID, i.ID)).is(w, i)
+				w.ok(w.Invitations().Put(w.ctx, o.ID, i))
+				resultOf(w.Invitations().Get(w.ctx, o.ID, i.ID)).is(w, i)
 			}
-			resultOf(w.invitations().ByProvider(w.ctx, o.ID, pending.ProviderID)).is(w, pending)
-			resultOf(w.invitations().ByProvider(w.ctx, o.ID, accepted.ProviderID)).is(w, accepted)
-			resultOf(w.invitations().ByToken(w.ctx, pending.TokenHash)).is(w, pending)
+			resultOf(w.Invitations().ByProvider(w.ctx, o.ID, pending.ProviderID)).is(w, pending)
+			resultOf(w.Invitations().ByProvider(w.ctx, o.ID, accepted.ProviderID)).is(w, accepted)
+			resultOf(w.Invitations().ByToken(w.ctx, pending.TokenHash)).is(w, pending)
 		},
 		"put replaces the invitation": func(w *fixture) {
 			o := w.org()
 			i := someInvitation(o.ID, w.member(o.ID, org.Owner).ID)
-			w.ok(w.invitations().Put(w.ctx, o.ID, i))
+			w.ok(w.Invitations().Put(w.ctx, o.ID, i))
 			was := i
 			i = resultOf(i.Resent(nextID(), at(1000))).must(w)
 			i.Role, i.Email, i.ProviderID = org.Viewer, "other@example.com", "inv_"+nextID()
-			w.ok(w.invitations().Put(w.ctx, o.ID, i))
-			resultOf(w.invitations().Get(w.ctx, o.ID, i.ID)).is(w, i)
-			resultOf(w.invitations().ByToken(w.ctx, i.TokenHash)).is(w, i)
-			resultOf(w.invitations().ByProvider(w.ctx, o.ID, i.ProviderID)).is(w, i)
-			resultOf(w.invitations().ByToken(w.ctx, was.TokenHash)).wantNotFound(w)
-			resultOf(w.invitations().ByProvider(w.ctx, o.ID, was.ProviderID)).wantNotFound(w)
+			w.ok(w.Invitations().Put(w.ctx, o.ID, i))
+			resultOf(w.Invitations().Get(w.ctx, o.ID, i.ID)).is(w, i)
+			resultOf(w.Invitations().ByToken(w.ctx, i.TokenHash)).is(w, i)
+			resultOf(w.Invitations().ByProvider(w.ctx, o.ID, i.ProviderID)).is(w, i)
+			resultOf(w.Invitations().ByToken(w.ctx, was.TokenHash)).wantNotFound(w)
+			resultOf(w.Invitations().ByProvider(w.ctx, o.ID, was.ProviderID)).wantNotFound(w)
 
 			i = resultOf(i.Withdrawn(at(1001))).must(w)
-			w.ok(w.invitations().Put(w.ctx, o.ID, i))
-			resultOf(w.invitations().Get(w.ctx, o.ID, i.ID)).is(w, i)
+			w.ok(w.Invitations().Put(w.ctx, o.ID, i))
+			resultOf(w.Invitations().Get(w.ctx, o.ID, i.ID)).is(w, i)
 		},
 		"an empty token or provider id belongs to no invitation": func(w *fixture) {
 			o := w.org()
 			for range 2 {
 				i := someInvitation(o.ID, w.member(o.ID, org.Owner).ID)
 				i.TokenHash, i.ProviderID = "", ""
-				w.ok(w.invitations().Put(w.ctx, o.ID, i))
+				w.ok(w.Invitations().Put(w.ctx, o.ID, i))
 			}
-			resultOf(w.invitations().ByToken(w.ctx, "")).wantNotFound(w)
-			resultOf(w.invitations().ByProvider(w.ctx, o.ID, "")).wantNotFound(w)
+			resultOf(w.Invitations().ByToken(w.ctx, "")).wantNotFound(w)
+			resultOf(w.Invitations().ByProvider(w.ctx, o.ID, "")).wantNotFound(w)
 			wantEqual(w, len(resultOf(w.pending(o.ID, at(6), id.Position[id.Invitation]{}, 0)).must(w)), 2)
 		},
 		"a provider id of another invitation is a conflict": func(w *fixture) {
 			o := w.org()
 			by := w.member(o.ID, org.Owner)
 			first, second := someInvitation(o.ID, by.ID), someInvitation(o.ID, by.ID)
-			w.ok(w.invitations().Put(w.ctx, o.ID, first))
-			w.ok(w.invitations().Put(w.ctx, o.ID, second))
-			w.ok(w.invitations().Put(w.ctx, o.ID, first))
+			w.ok(w.Invitations().Put(w.ctx, o.ID, first))
+			w.ok(w.Invitations().Put(w.ctx, o.ID, second))
+			w.ok(w.Invitations().Put(w.ctx, o.ID, first))
 
 			taken := second
 			taken.ProviderID, taken.Email = first.ProviderID, "never@example.com"
-			w.wantConflict(w.invitations().Put(w.ctx, o.ID, taken))
-			resultOf(w.invitations().Get(w.ctx, o.ID, second.ID)).is(w, second)
+			w.wantConflict(w.Invitations().Put(w.ctx, o.ID, taken))
+			resultOf(w.Invitations().Get(w.ctx, o.ID, second.ID)).is(w, second)
 
 			third := someInvitation(o.ID, by.ID)
 			third.ProviderID = first.ProviderID
-			w.wantConflict(w.invitations().Put(w.ctx, o.ID, third))
-			resultOf(w.invitations().Get(w.ctx, o.ID, third.ID)).wantNotFound(w)
-			resultOf(w.invitations().ByProvider(w.ctx, o.ID, first.ProviderID)).is(w, first)
+			w.wantConflict(w.Invitations().Put(w.ctx, o.ID, third))
+			resultOf(w.Invitations().Get(w.ctx, o.ID, third.ID)).wantNotFound(w)
+			resultOf(w.Invitations().ByProvider(w.ctx, o.ID, first.ProviderID)).is(w, first)
 		},
 		"pending lists those that can be accepted, by creation, then id": func(w *fixture) {
 			o := w.org()
@@ -103,15 +103,15 @@ func Invitations(t *testing.T, open func(t *testing.T) Opened) {
 				v := someInvitation(o.ID, by.ID)
 				v.ID, v.ProviderID, v.Email = ids[i], "inv_"+string(ids[i]), email
 				v.CreatedAt, v.ExpiresAt = at(created), at(created+1000)
-				w.ok(w.invitations().Put(w.ctx, o.ID, v))
+				w.ok(w.Invitations().Put(w.ctx, o.ID, v))
 				return v
 			}
 			d, c := put(0, 30, "İẗ.one@Example.com"), put(3, 20, "two@example.com")
 			b, a := put(1, 20, "i\u0307ẗ.ONE@example.com"), put(5, 10, "Two@example.com")
 			accepted := put(2, 25, "two@example.com").Restore(invitation.Accepted)
 			revoked := put(4, 25, "two@example.com").Restore(invitation.Revoked)
-			w.ok(w.invitations().Put(w.ctx, o.ID, accepted))
-			w.ok(w.invitations().Put(w.ctx, o.ID, revoked))
+			w.ok(w.Invitations().Put(w.ctx, o.ID, accepted))
+			w.ok(w.Invitations().Put(w.ctx, o.ID, revoked))
 
 			all := []invitation.Invitation{a, b, c, d}
 			resultOf(w.pending(o.ID, at(1010), id.Position[id.Invitation]{}, 0)).is(w, all[1:])
@@ -125,23 +125,23 @@ func Invitations(t *testing.T, open func(t *testing.T) Opened) {
 				})
 			resultOf(w.pending(o.ID, at(1010), id.Position[id.Invitation]{At: at(20), ID: "00000000-0000-0000-0000-000000000000"}, 1)).is(w, all[1:2])
 			wantStop(w, func(each func(invitation.Invitation) error) error {
-				return w.invitations().List(w.ctx, o.ID, at(6), id.Position[id.Invitation]{}, 0, each)
+				return w.Invitations().List(w.ctx, o.ID, at(6), id.Position[id.Invitation]{}, 0, each)
 			})
-			resultOf(w.invitations().Pending(w.ctx, o.ID, "I\u0307T\u0308.ONE@EXAMPLE.COM", at(0))).is(w, []invitation.Invitation{b, d})
-			resultOf(w.invitations().Pending(w.ctx, o.ID, "two@example.com", at(0))).is(w, []invitation.Invitation{a, c})
-			resultOf(w.invitations().Pending(w.ctx, o.ID, "two@example.com", at(1010))).is(w, []invitation.Invitation{c})
-			resultOf(w.invitations().Pending(w.ctx, o.ID, "%@example.com", at(0))).is(w, nil)
+			resultOf(w.Invitations().Pending(w.ctx, o.ID, "I\u0307T\u0308.ONE@EXAMPLE.COM", at(0))).is(w, []invitation.Invitation{b, d})
+			resultOf(w.Invitations().Pending(w.ctx, o.ID, "two@example.com", at(0))).is(w, []invitation.Invitation{a, c})
+			resultOf(w.Invitations().Pending(w.ctx, o.ID, "two@example.com", at(1010))).is(w, []invitation.Invitation{c})
+			resultOf(w.Invitations().Pending(w.ctx, o.ID, "%@example.com", at(0))).is(w, nil)
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			o := w.org()
 			i := someInvitation(o.ID, w.member(o.ID, org.Owner).ID)
 			i.AcceptedAt = new(at(70))
-			keepsNothing(w, i, func(i invitation.Invitation) error { return w.invitations().Put(w.ctx, o.ID, i) },
-				func() invitation.Invitation { return resultOf(w.invitations().Get(w.ctx, o.ID, i.ID)).must(w) },
+			keepsNothing(w, i, func(i invitation.Invitation) error { return w.Invitations().Put(w.ctx, o.ID, i) },
+				func() invitation.Invitation { return resultOf(w.Invitations().Get(w.ctx, o.ID, i.ID)).must(w) },
 				func() invitation.Invitation {
-					return resultOf(w.invitations().ByProvider(w.ctx, o.ID, i.ProviderID)).must(w)
+					return resultOf(w.Invitations().ByProvider(w.ctx, o.ID, i.ProviderID)).must(w)
 				},
-				func() invitation.Invitation { return resultOf(w.invitations().ByToken(w.ctx, i.TokenHash)).must(w) },
+				func() invitation.Invitation { return resultOf(w.Invitations().ByToken(w.ctx, i.TokenHash)).must(w) },
 				func() invitation.Invitation {
 					return resultOf(w.pending(o.ID, at(6), id.Position[id.Invitation]{}, 0)).must(w)[0]
 				})
@@ -159,7 +159,7 @@ func InvitationSets(t *testing.T, open func(t *testing.T) Opened) {
 				i := someInvitation(in, w.member(in, org.Owner).ID)
 				i.Email = email
 				i = i.Restore(s)
-				w.ok(w.invitations().Put(w.ctx, in, i))
+				w.ok(w.Invitations().Put(w.ctx, in, i))
 				return i
 			}
 			accepted, again := put(o.ID, email, invitation.Accepted), put(o.ID, folded, invitation.Accepted)
@@ -167,16 +167,16 @@ func InvitationSets(t *testing.T, open func(t *testing.T) Opened) {
 				put(o.ID, email, invitation.Pending), put(o.ID, "other@example.com", invitation.Accepted), put(other.ID, email, invitation.Accepted),
 			}
 			for range 2 {
-				w.ok(w.invitationSets().Forget(w.ctx, o.ID, folded))
+				w.ok(w.InvitationSets().Forget(w.ctx, o.ID, folded))
 				for _, i := range []invitation.Invitation{accepted, again} {
 					i.Email = ""
-					resultOf(w.invitations().Get(w.ctx, o.ID, i.ID)).is(w, i)
+					resultOf(w.Invitations().Get(w.ctx, o.ID, i.ID)).is(w, i)
 				}
 				for _, i := range kept {
-					resultOf(w.invitations().Get(w.ctx, i.Org, i.ID)).is(w, i)
+					resultOf(w.Invitations().Get(w.ctx, i.Org, i.ID)).is(w, i)
 				}
 			}
-			resultOf(w.invitations().Pending(w.ctx, o.ID, email, at(6))).is(w, kept[:1])
+			resultOf(w.Invitations().Pending(w.ctx, o.ID, email, at(6))).is(w, kept[:1])
 		},
 		"sweep removes invitations that expired and were last seen before a time, in every state": func(w *fixture) {
 			o, other := w.org(), w.org()
@@ -184,29 +184,29 @@ func InvitationSets(t *testing.T, open func(t *testing.T) Opened) {
 				i := someInvitation(in, w.member(in, org.Owner).ID)
 				i.ExpiresAt, i.Seen = longAgo(expires), identity.Stamp{At: longAgo(seen), Rank: identity.RankEnded}
 				i = i.Restore(s)
-				w.ok(w.invitations().Put(w.ctx, in, i))
+				w.ok(w.Invitations().Put(w.ctx, in, i))
 				return i
 			}
 			never := someInvitation(o.ID, w.member(o.ID, org.Owner).ID)
 			never.ExpiresAt = longAgo(1)
-			w.ok(w.invitations().Put(w.ctx, o.ID, never))
+			w.ok(w.Invitations().Put(w.ctx, o.ID, never))
 			old := []invitation.Invitation{
 				never, put(o.ID, 2, 1, invitation.Pending), put(o.ID, 3, 9, invitation.Accepted), put(other.ID, 9, 9, invitation.Revoked),
 			}
 			kept := []invitation.Invitation{
 				put(o.ID, 10, 1, invitation.Pending), put(o.ID, 1, 10, invitation.Accepted), put(other.ID, 10, 10, invitation.Revoked),
 			}
-			resultOf(w.invitationSets().Sweep(w.ctx, longAgo(1), 9)).is(w, 0)
-			resultOf(w.invitationSets().Sweep(w.ctx, longAgo(10), 3)).is(w, 3)
-			resultOf(w.invitationSets().Sweep(w.ctx, longAgo(10), 3)).is(w, 1)
-			resultOf(w.invitationSets().Sweep(w.ctx, longAgo(10), 3)).is(w, 0)
+			resultOf(w.InvitationSets().Sweep(w.ctx, longAgo(1), 9)).is(w, 0)
+			resultOf(w.InvitationSets().Sweep(w.ctx, longAgo(10), 3)).is(w, 3)
+			resultOf(w.InvitationSets().Sweep(w.ctx, longAgo(10), 3)).is(w, 1)
+			resultOf(w.InvitationSets().Sweep(w.ctx, longAgo(10), 3)).is(w, 0)
 			for _, i := range old {
-				resultOf(w.invitations().Get(w.ctx, i.Org, i.ID)).wantNotFound(w)
+				resultOf(w.Invitations().Get(w.ctx, i.Org, i.ID)).wantNotFound(w)
 			}
 			for _, i := range kept {
-				resultOf(w.invitations().Get(w.ctx, i.Org, i.ID)).is(w, i)
+				resultOf(w.Invitations().Get(w.ctx, i.Org, i.ID)).is(w, i)
 			}
-			resultOf(w.invitationSets().Sweep(w.ctx, longAgo(11), 9)).is(w, len(kept)) // for the next run
+			resultOf(w.InvitationSets().Sweep(w.ctx, longAgo(11), 9)).is(w, len(kept)) // for the next run
 		},
 	}.run(t, open)
 }

@@ -25,17 +25,17 @@ func Inbox(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
 		"a message is accepted once from each source": func(w *fixture) {
 			m := nextID()
-			w.ok(w.inbox().Accept(w.ctx, "identity", m, at(0)))
-			w.wantConflict(w.inbox().Accept(w.ctx, "identity", m, at(0)))
-			w.wantConflict(w.inbox().Accept(w.ctx, "identity", m, at(1_000_000)))
-			w.ok(w.inbox().Accept(w.ctx, "payments", m, at(0)))
-			w.ok(w.inbox().Accept(w.ctx, "identity", m+"x", at(0)))
+			w.ok(w.Inbox().Accept(w.ctx, "identity", m, at(0)))
+			w.wantConflict(w.Inbox().Accept(w.ctx, "identity", m, at(0)))
+			w.wantConflict(w.Inbox().Accept(w.ctx, "identity", m, at(1_000_000)))
+			w.ok(w.Inbox().Accept(w.ctx, "payments", m, at(0)))
+			w.ok(w.Inbox().Accept(w.ctx, "identity", m+"x", at(0)))
 		},
 		"of concurrent calls, alone or in transactions, one has its effect": func(w *fixture) {
 			o, m := w.org(), nextID()
 			winner := w.wantOneSuccess(concurrently(concurrent, func(i int) error {
 				if i%2 == 0 {
-					return w.inbox().Accept(w.ctx, "identity", m, at(0))
+					return w.Inbox().Accept(w.ctx, "identity", m, at(0))
 				}
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
 					if err := r.Journal().Audit().Add(w.ctx, someEntry(o.ID, "")); err != nil {
@@ -48,11 +48,11 @@ func Inbox(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"prune removes ids that were stored before the time": func(w *fixture) {
 			old, exact := nextID(), nextID()
-			w.ok(w.inbox().Accept(w.ctx, "identity", old, longAgo(99)))
-			w.ok(w.inbox().Accept(w.ctx, "identity", exact, longAgo(100)))
-			w.ok(w.inbox().Prune(w.ctx, longAgo(100)))
-			w.wantConflict(w.inbox().Accept(w.ctx, "identity", exact, longAgo(100)))
-			w.ok(w.inbox().Accept(w.ctx, "identity", old, longAgo(200)))
+			w.ok(w.Inbox().Accept(w.ctx, "identity", old, longAgo(99)))
+			w.ok(w.Inbox().Accept(w.ctx, "identity", exact, longAgo(100)))
+			w.ok(w.Inbox().Prune(w.ctx, longAgo(100)))
+			w.wantConflict(w.Inbox().Accept(w.ctx, "identity", exact, longAgo(100)))
+			w.ok(w.Inbox().Accept(w.ctx, "identity", old, longAgo(200)))
 		},
 	}.run(t, open)
 }
@@ -64,18 +64,18 @@ func Audit(t *testing.T, open func(t *testing.T) Opened) {
 			o := w.org()
 			full := someEntry(o.ID, w.member(o.ID, org.Owner).ID)
 			bare := audit.Entry{ID: fresh[id.Entry](), Org: o.ID, At: at(1), Action: audit.MemberLeft}
-			w.ok(w.audit().Add(w.ctx, full))
-			w.ok(w.audit().Add(w.ctx, bare))
+			w.ok(w.Audit().Add(w.ctx, full))
+			w.ok(w.Audit().Add(w.ctx, bare))
 			again := full
 			again.Detail = "Never"
-			w.wantConflict(w.audit().Add(w.ctx, again))
+			w.wantConflict(w.Audit().Add(w.ctx, again))
 			resultOf(w.audited(o.ID, audit.Filter{})).is(w, []audit.Entry{full, bare})
 		},
 		"entries of another organisation and of the deployment are not listed": func(w *fixture) {
 			o, other := w.org(), w.org()
 			own, foreign := someEntry(o.ID, ""), someEntry(other.ID, "")
 			for _, e := range []audit.Entry{own, foreign, someEntry("", "")} {
-				w.ok(w.audit().Add(w.ctx, e))
+				w.ok(w.Audit().Add(w.ctx, e))
 			}
 			resultOf(w.audited(o.ID, audit.Filter{})).is(w, []audit.Entry{own})
 			for _, after := range []id.Entry{foreign.ID, fresh[id.Entry]()} {
@@ -88,7 +88,7 @@ func Audit(t *testing.T, open func(t *testing.T) Opened) {
 			ids := several[id.Entry](7)
 			add := func(i, ms int) audit.Entry {
 				e := audit.Entry{ID: ids[i], Org: o.ID, At: at(ms), Action: audit.OperatorRead, Detail: fmt.Sprint(i)}
-				w.ok(w.audit().Add(w.ctx, e))
+				w.ok(w.Audit().Add(w.ctx, e))
 				return e
 			}
 			e, d, b, g, a, c, f := add(2, 20), add(3, 20), add(5, 20), add(6, 5), add(0, 30), add(4, 20), add(1, 20)
@@ -108,10 +108,10 @@ func Audit(t *testing.T, open func(t *testing.T) Opened) {
 					ID: fresh[id.Entry](), Org: o.ID, At: at(100 - i/2), Actor: users[i%3], Operator: i%3 == 2 && i%2 == 0,
 					Action: actions[i/3%3], Target: targets[i%4], Detail: fmt.Sprint(i),
 				}
-				w.ok(w.audit().Add(w.ctx, e))
+				w.ok(w.Audit().Add(w.ctx, e))
 				foreign := e
 				foreign.ID, foreign.Org = fresh[id.Entry](), other.ID
-				w.ok(w.audit().Add(w.ctx, foreign))
+				w.ok(w.Audit().Add(w.ctx, foreign))
 			}
 			all := resultOf(w.audited(o.ID, audit.Filter{})).must(w)
 			wantEqual(w, len(all), 24)
@@ -161,78 +161,78 @@ func Replays(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
 		"begin takes a free key, and returns the record of a taken one until it expires": func(w *fixture) {
 			r := record()
-			resultOf(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
-			resultOf(w.replays().Begin(w.ctx, rival(r), at(999))).is(w, r)
-			resultOf(w.replays().Begin(w.ctx, rival(r), at(0))).is(w, r)
+			resultOf(w.Replays().Begin(w.ctx, r, at(0))).is(w, r)
+			resultOf(w.Replays().Begin(w.ctx, rival(r), at(999))).is(w, r)
+			resultOf(w.Replays().Begin(w.ctx, rival(r), at(0))).is(w, r)
 			other := record()
-			resultOf(w.replays().Begin(w.ctx, other, at(0))).is(w, other)
+			resultOf(w.Replays().Begin(w.ctx, other, at(0))).is(w, other)
 			next := rival(r)
-			resultOf(w.replays().Begin(w.ctx, next, at(1000))).is(w, next)
-			resultOf(w.replays().Begin(w.ctx, rival(r), at(1999))).is(w, next)
+			resultOf(w.Replays().Begin(w.ctx, next, at(1000))).is(w, next)
+			resultOf(w.Replays().Begin(w.ctx, rival(r), at(1999))).is(w, next)
 		},
 		"a finished record answers until it expires": func(w *fixture) {
 			r := record()
-			resultOf(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
-			w.ok(w.replays().Finish(w.ctx, finished(r)))
-			resultOf(w.replays().Begin(w.ctx, rival(r), at(4999))).is(w, finished(r))
+			resultOf(w.Replays().Begin(w.ctx, r, at(0))).is(w, r)
+			w.ok(w.Replays().Finish(w.ctx, finished(r)))
+			resultOf(w.Replays().Begin(w.ctx, rival(r), at(4999))).is(w, finished(r))
 			next := rival(r)
 			next.ExpiresAt = at(9000)
-			resultOf(w.replays().Begin(w.ctx, next, at(5000))).is(w, next)
+			resultOf(w.Replays().Begin(w.ctx, next, at(5000))).is(w, next)
 		},
 		"finish fails for a claim that no longer has the key": func(w *fixture) {
 			r := record()
-			w.wantNotFound(w.replays().Finish(w.ctx, finished(r)))
-			resultOf(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
+			w.wantNotFound(w.Replays().Finish(w.ctx, finished(r)))
+			resultOf(w.Replays().Begin(w.ctx, r, at(0))).is(w, r)
 			next := rival(r)
-			resultOf(w.replays().Begin(w.ctx, next, at(1000))).is(w, next)
-			w.wantNotFound(w.replays().Finish(w.ctx, finished(r)))
-			resultOf(w.replays().Begin(w.ctx, rival(r), at(1500))).is(w, next)
+			resultOf(w.Replays().Begin(w.ctx, next, at(1000))).is(w, next)
+			w.wantNotFound(w.Replays().Finish(w.ctx, finished(r)))
+			resultOf(w.Replays().Begin(w.ctx, rival(r), at(1500))).is(w, next)
 		},
 		"abandon removes only a record with the claim": func(w *fixture) {
 			r := record()
-			w.ok(w.replays().Abandon(w.ctx, r.Key, r.Claim))
-			resultOf(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
-			w.ok(w.replays().Abandon(w.ctx, r.Key, nextID()))
-			resultOf(w.replays().Begin(w.ctx, rival(r), at(0))).is(w, r)
-			w.ok(w.replays().Abandon(w.ctx, r.Key, r.Claim))
+			w.ok(w.Replays().Abandon(w.ctx, r.Key, r.Claim))
+			resultOf(w.Replays().Begin(w.ctx, r, at(0))).is(w, r)
+			w.ok(w.Replays().Abandon(w.ctx, r.Key, nextID()))
+			resultOf(w.Replays().Begin(w.ctx, rival(r), at(0))).is(w, r)
+			w.ok(w.Replays().Abandon(w.ctx, r.Key, r.Claim))
 			next := rival(r)
-			resultOf(w.replays().Begin(w.ctx, next, at(0))).is(w, next)
-			w.wantNotFound(w.replays().Finish(w.ctx, finished(r)))
+			resultOf(w.Replays().Begin(w.ctx, next, at(0))).is(w, next)
+			w.wantNotFound(w.Replays().Finish(w.ctx, finished(r)))
 		},
 		"of concurrent calls one takes the key and all others get its record": func(w *fixture) {
 			beginAtOnce(w, record(), at(0), rival)
 		},
 		"of concurrent calls one takes over an expired key": func(w *fixture) {
 			r := record()
-			resultOf(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
+			resultOf(w.Replays().Begin(w.ctx, r, at(0))).is(w, r)
 			beginAtOnce(w, r, at(1000), rival)
 		},
 		"prune removes records that expired before the time": func(w *fixture) {
 			begin := func(expires time.Time) replay.Record {
 				r := record()
 				r.ExpiresAt = expires
-				resultOf(w.replays().Begin(w.ctx, r, longAgo(0))).is(w, r)
+				resultOf(w.Replays().Begin(w.ctx, r, longAgo(0))).is(w, r)
 				return r
 			}
 			old, exact := begin(longAgo(99)), begin(longAgo(100))
-			w.ok(w.replays().Prune(w.ctx, longAgo(100)))
-			w.wantNotFound(w.replays().Finish(w.ctx, finished(old)))
-			w.ok(w.replays().Finish(w.ctx, finished(exact)))
+			w.ok(w.Replays().Prune(w.ctx, longAgo(100)))
+			w.wantNotFound(w.Replays().Finish(w.ctx, finished(old)))
+			w.ok(w.Replays().Finish(w.ctx, finished(exact)))
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			r := record()
 			r.Answer = []byte("abc")
-			resultOf(w.replays().Begin(w.ctx, r, at(0))).must(w).Answer[0] = 'X'
+			resultOf(w.Replays().Begin(w.ctx, r, at(0))).must(w).Answer[0] = 'X'
 			r.Answer[1] = 'X'
 			clean := r
 			clean.Answer = []byte("abc")
-			resultOf(w.replays().Begin(w.ctx, rival(r), at(0))).is(w, clean)
+			resultOf(w.Replays().Begin(w.ctx, rival(r), at(0))).is(w, clean)
 
 			done := finished(r)
-			w.ok(w.replays().Finish(w.ctx, done))
+			w.ok(w.Replays().Finish(w.ctx, done))
 			done.Answer[0] = 'X'
-			resultOf(w.replays().Begin(w.ctx, rival(r), at(0))).must(w).Answer[1] = 'X'
-			resultOf(w.replays().Begin(w.ctx, rival(r), at(0))).is(w, finished(r))
+			resultOf(w.Replays().Begin(w.ctx, rival(r), at(0))).must(w).Answer[1] = 'X'
+			resultOf(w.Replays().Begin(w.ctx, rival(r), at(0))).is(w, finished(r))
 		},
 	}.run(t, open)
 }
@@ -244,7 +244,7 @@ func beginAtOnce(w *fixture, r replay.Record, now time.Time, rival func(replay.R
 	mine, got := make([]replay.Record, concurrent), make([]replay.Record, concurrent)
 	w.allOK(concurrently(concurrent, func(i int) (err error) {
 		mine[i] = rival(r)
-		got[i], err = w.replays().Begin(w.ctx, mine[i], now)
+		got[i], err = w.Replays().Begin(w.ctx, mine[i], now)
 		return err
 	}))
 	winners := slices.DeleteFunc(mine, func(r replay.Record) bool { return r.Claim != got[0].Claim })

@@ -27,23 +27,23 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 			o := w.org().ID
 			full := someUsage(o, fresh[id.User]())
 			bare := usage.Entry{ID: fresh[id.Request](), Org: o, User: fresh[id.User](), At: full.At.Add(time.Millisecond)}
-			w.ok(w.ledger().Settle(w.ctx, full.Org, full))
-			w.ok(w.ledger().Settle(w.ctx, bare.Org, bare))
+			w.ok(w.Ledger().Settle(w.ctx, full.Org, full))
+			w.ok(w.Ledger().Settle(w.ctx, bare.Org, bare))
 			wantEqual(w, w.entries(o, always), []usage.Entry{full, bare})
 		},
 		"a taken id is a conflict, and counts once": func(w *fixture) {
 			o, other := w.org().ID, w.org().ID
 			e := someUsage(o, fresh[id.User]())
-			w.ok(w.ledger().Settle(w.ctx, e.Org, e))
+			w.ok(w.Ledger().Settle(w.ctx, e.Org, e))
 			again := e
 			again.User, again.Model, again.Tokens.Input, again.At = fresh[id.User](), "other", 99, e.At.Add(time.Hour)
-			w.wantConflict(w.ledger().Settle(w.ctx, e.Org, e))
-			w.wantConflict(w.ledger().Settle(w.ctx, again.Org, again))
+			w.wantConflict(w.Ledger().Settle(w.ctx, e.Org, e))
+			w.wantConflict(w.Ledger().Settle(w.ctx, again.Org, again))
 			wantEqual(w, w.entries(o, always), []usage.Entry{e})
 			resultOf(w.summary(o, "", always)).is(w, recount([]usage.Entry{e}, "", always))
 			theirs := e
 			theirs.Org = other
-			w.ok(w.ledger().Settle(w.ctx, theirs.Org, theirs))
+			w.ok(w.Ledger().Settle(w.ctx, theirs.Org, theirs))
 			wantEqual(w, w.entries(other, always), []usage.Entry{theirs})
 		},
 		"entries of an organisation are settled together, or none of them": func(w *fixture) {
@@ -55,9 +55,9 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 				entries[i] = ended(leases[i], int64(1+i))
 				entries[i].Model = []string{"a", "b"}[i%2]
 			}
-			w.wantConflict(w.ledger().Settle(w.ctx, o, entries[0], entries[0]))
-			w.ok(w.ledger().Settle(w.ctx, o, entries[:6]...))
-			w.wantConflict(w.ledger().Settle(w.ctx, o, entries[5:]...))
+			w.wantConflict(w.Ledger().Settle(w.ctx, o, entries[0], entries[0]))
+			w.ok(w.Ledger().Settle(w.ctx, o, entries[:6]...))
+			w.wantConflict(w.Ledger().Settle(w.ctx, o, entries[5:]...))
 			resultOf(w.summary(o, "", always)).is(w, recount(entries[:6], "", always))
 			for i, u := range users {
 				w.account(o, u, quota.Account{Used: int64(1+i) + int64(4+i), Reserved: 100})
@@ -72,14 +72,14 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 					var entries []usage.Entry
 					for n := range users {
 						l := someLease(o, users[(i*(n+1)+n)%len(users)])
-						if _, err := w.quotas().ReserveAt(w.ctx, 0, l, 1_000_000, quota.Need{Output: 10}); err != nil {
+						if _, err := w.Quotas().ReserveAt(w.ctx, 0, l, 1_000_000, quota.Need{Output: 10}); err != nil {
 							return err
 						}
 						e := ended(l, 1)
 						e.Model = []string{"a", "b", "c"}[(i+n)%3]
 						entries = append(entries, e)
 					}
-					if err := w.ledger().Settle(w.ctx, o, entries...); err != nil {
+					if err := w.Ledger().Settle(w.ctx, o, entries...); err != nil {
 						return err
 					}
 				}
@@ -89,19 +89,19 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"an unknown organisation has no ledger": func(w *fixture) {
 			e := someUsage(fresh[id.Org](), fresh[id.User]())
-			w.wantNotFound(w.ledger().Settle(w.ctx, e.Org, e))
+			w.wantNotFound(w.Ledger().Settle(w.ctx, e.Org, e))
 			wantEqual(w, w.entries(e.Org, always), nil)
 			resultOf(w.summary(e.Org, "", always)).is(w, totals{Summary: usage.Summary{Period: always}})
 		},
 		"an error of head or each ends the entries and the summary and is returned unchanged": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
-			w.ok(w.ledger().Settle(w.ctx, o, someUsage(o, u), someUsage(o, u)))
-			wantStop(w, func(each func(usage.Entry) error) error { return w.ledger().Entries(w.ctx, o, always, each) })
+			w.ok(w.Ledger().Settle(w.ctx, o, someUsage(o, u), someUsage(o, u)))
+			wantStop(w, func(each func(usage.Entry) error) error { return w.Ledger().Entries(w.ctx, o, always, each) })
 			wantStop(w, func(head func(usage.Summary) error) error {
-				return w.ledger().Summary(w.ctx, o, "", always, head, func(usage.Part) error { return nil })
+				return w.Ledger().Summary(w.ctx, o, "", always, head, func(usage.Part) error { return nil })
 			})
 			wantStop(w, func(each func(usage.Part) error) error {
-				return w.ledger().Summary(w.ctx, o, "", always, func(usage.Summary) error { return nil }, each)
+				return w.Ledger().Summary(w.ctx, o, "", always, func(usage.Summary) error { return nil }, each)
 			})
 		},
 		"daily sums have the models of everybody or of one user, or the users, in pages": func(w *fixture) {
@@ -111,7 +111,7 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 			add := func(o id.Org, user, days int, model string, in int64) {
 				e := someUsage(o, users[user])
 				e.At, e.Model, e.Tokens = first.AddDate(0, 0, days).Add(23*time.Hour), model, chat.Usage{Input: in, Output: 10 * in}
-				w.ok(w.ledger().Settle(w.ctx, o, e))
+				w.ok(w.Ledger().Settle(w.ctx, o, e))
 			}
 			add(o, 0, 0, "a", 1)
 			add(o, 1, 0, "a", 2)
@@ -138,23 +138,23 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 						sum = sum.Plus(d.Sum)
 					}
 					absent := fresh[id.Org]()
-					resultOf(w.ledger().Totals(w.ctx, []id.Org{o, absent, "none"}, b.First, b.Last)).is(w, map[id.Org]usage.Sum{o: sum, absent: {}, "none": {}})
+					resultOf(w.Ledger().Totals(w.ctx, []id.Org{o, absent, "none"}, b.First, b.Last)).is(w, map[id.Org]usage.Sum{o: sum, absent: {}, "none": {}})
 				}
 				pages(w, want, func(d usage.Daily) usage.Daily { return d }, func(after usage.Daily, limit int) ([]usage.Daily, error) {
-					return collected(func(each func(usage.Daily) error) error { return w.ledger().Daily(w.ctx, o, b, after, limit, each) })
+					return collected(func(each func(usage.Daily) error) error { return w.Ledger().Daily(w.ctx, o, b, after, limit, each) })
 				})
 			}
-			both := resultOf(w.ledger().Totals(w.ctx, []id.Org{o, theirs}, on(0), on(0))).must(w)
+			both := resultOf(w.Ledger().Totals(w.ctx, []id.Org{o, theirs}, on(0), on(0))).must(w)
 			wantEqual(w, both, map[id.Org]usage.Sum{o: {Input: 15, Output: 150, Requests: 4}, theirs: {Input: 64, Output: 640, Requests: 1}})
 			wantStop(w, func(each func(usage.Daily) error) error {
-				return w.ledger().Daily(w.ctx, o, usage.Breakdown{First: on(0), Last: on(2)}, usage.Daily{}, 0, each)
+				return w.Ledger().Daily(w.ctx, o, usage.Breakdown{First: on(0), Last: on(2)}, usage.Daily{}, 0, each)
 			})
-			wantEqual(w, w.ledger().Daily(w.ctx, o, usage.Breakdown{First: on(0), Last: on(2), ByUser: true}, usage.Daily{Day: on(0), User: "none"}, 1, func(usage.Daily) error { return nil }), nil)
+			wantEqual(w, w.Ledger().Daily(w.ctx, o, usage.Breakdown{First: on(0), Last: on(2), ByUser: true}, usage.Daily{Day: on(0), User: "none"}, 1, func(usage.Daily) error { return nil }), nil)
 		},
 		"a summary equals a recount of the period's entries": summaryProperty,
 		"of concurrent settlements of one entry one succeeds, and it counts once": func(w *fixture) {
 			e := someUsage(w.org().ID, fresh[id.User]())
-			w.wantOneSuccess(concurrently(concurrent, func(int) error { return w.ledger().Settle(w.ctx, e.Org, e) }), fault.Conflict)
+			w.wantOneSuccess(concurrently(concurrent, func(int) error { return w.Ledger().Settle(w.ctx, e.Org, e) }), fault.Conflict)
 			resultOf(w.summary(e.Org, "", always)).is(w, recount([]usage.Entry{e}, "", always))
 		},
 		"all concurrent entries are counted": func(w *fixture) {
@@ -165,7 +165,7 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 				made[i] = someUsage(o, users[i%len(users)])
 				made[i].Model = []string{"a", "b"}[i%2]
 			}
-			w.allOK(concurrently(manyGoroutines, func(i int) error { return w.ledger().Settle(w.ctx, made[i].Org, made[i]) }))
+			w.allOK(concurrently(manyGoroutines, func(i int) error { return w.Ledger().Settle(w.ctx, made[i].Org, made[i]) }))
 			resultOf(w.summary(o, "", always)).is(w, recount(made, "", always))
 			for _, u := range users {
 				resultOf(w.summary(o, u, always)).is(w, recount(made, u, always))
@@ -217,7 +217,7 @@ func someUsage(o id.Org, u id.User) usage.Entry {
 // entries reads an organisation's entries of a period.
 func (w *fixture) entries(o id.Org, p usage.Period) (all []usage.Entry) {
 	w.Helper()
-	w.ok(w.ledger().Entries(w.ctx, o, p, collect(&all)))
+	w.ok(w.Ledger().Entries(w.ctx, o, p, collect(&all)))
 	return all
 }
 
@@ -230,7 +230,7 @@ type totals struct {
 // summary returns the totals of a period.
 func (w *fixture) summary(o id.Org, user id.User, p usage.Period) (all totals, err error) {
 	heads := 0
-	err = w.ledger().Summary(w.ctx, o, user, p, func(s usage.Summary) error {
+	err = w.Ledger().Summary(w.ctx, o, user, p, func(s usage.Summary) error {
 		heads++
 		all.Summary = s
 		return nil
@@ -298,7 +298,7 @@ func summaryProperty(w *fixture) {
 			e := draw(t)
 			theirs := e
 			theirs.Org, theirs.Tokens.Input = other, e.Tokens.Input+1
-			must.NoError(t, errors.Join(w.ledger().Settle(w.ctx, e.Org, e), w.ledger().Settle(w.ctx, theirs.Org, theirs)))
+			must.NoError(t, errors.Join(w.Ledger().Settle(w.ctx, e.Org, e), w.Ledger().Settle(w.ctx, theirs.Org, theirs)))
 			there = append(there, e)
 		}
 		zone := rapid.SampledFrom([]*time.Location{time.UTC, time.FixedZone("east", 5*3600)}).Draw(t, "zone")
@@ -311,7 +311,7 @@ func summaryProperty(w *fixture) {
 		want := slices.DeleteFunc(slices.Clone(there), func(e usage.Entry) bool { return e.At.Before(p.Start) || !e.At.Before(p.End) })
 		slices.SortFunc(want, func(a, b usage.Entry) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) })
 		var entries []usage.Entry
-		must.NoError(t, w.ledger().Entries(w.ctx, o, p, collect(&entries)))
+		must.NoError(t, w.Ledger().Entries(w.ctx, o, p, collect(&entries)))
 		if d := diff(entries, want); d != "" {
 			t.Fatalf("entries of %v (-want +got):\n%s", p, d)
 		}

@@ -19,18 +19,18 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			o, other := w.org(), w.org()
 			theirs := w.member(other.ID, org.Owner)
 			for _, u := range []id.User{w.user().ID, fresh[id.User](), theirs.ID} {
-				resultOf(w.members().Get(w.ctx, o.ID, u)).wantNotFound(w)
-				resultOf(w.members().GetLocked(w.ctx, o.ID, u)).wantNotFound(w)
+				resultOf(w.Members().Get(w.ctx, o.ID, u)).wantNotFound(w)
+				resultOf(w.Members().GetLocked(w.ctx, o.ID, u)).wantNotFound(w)
 			}
-			resultOf(w.members().ByEmail(w.ctx, o.ID, theirs.Email)).is(w, false)
+			resultOf(w.Members().ByEmail(w.ctx, o.ID, theirs.Email)).is(w, false)
 			wantEqual(w, w.profiles(o.ID, id.Position[id.User]{}, 0), nil)
 		},
 		"the epoch is the organisation's, and one greater in a transaction that has its lock": func(w *fixture) {
 			o, other := w.org(), w.org()
-			resultOf(w.members().Epoch(w.ctx, fresh[id.Org]())).wantNotFound(w)
+			resultOf(w.Members().Epoch(w.ctx, fresh[id.Org]())).wantNotFound(w)
 			w.incrementEpoch(o.ID)
 			was := w.epoch(o.ID)
-			resultOf(w.members().Epoch(w.ctx, o.ID)).is(w, was)
+			resultOf(w.Members().Epoch(w.ctx, o.ID)).is(w, was)
 			w.atomic(func(r ports.Records) error {
 				before, err := r.Directory().Members().Epoch(w.ctx, o.ID)
 				if err != nil {
@@ -44,8 +44,8 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 				wantEqual(w, within, was+1)
 				return err
 			})
-			resultOf(w.members().Epoch(w.ctx, o.ID)).is(w, was+1)
-			resultOf(w.members().Epoch(w.ctx, other.ID)).is(w, w.epoch(other.ID))
+			resultOf(w.Members().Epoch(w.ctx, o.ID)).is(w, was+1)
+			resultOf(w.Members().Epoch(w.ctx, other.ID)).is(w, w.epoch(other.ID))
 		},
 		"a membership is returned with every field as stored": func(w *fixture) {
 			o := w.org()
@@ -54,9 +54,9 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			removed.RemovedAt, removed.RoleSetHere = new(at(20)), false
 			bare := org.Membership{Org: o.ID, User: w.user().ID, Role: org.Member, JoinedAt: at(10)}
 			for _, m := range []org.Membership{full, removed, bare} {
-				w.ok(w.members().Put(w.ctx, o.ID, m))
-				resultOf(w.members().Get(w.ctx, o.ID, m.User)).is(w, m)
-				resultOf(w.members().GetLocked(w.ctx, o.ID, m.User)).is(w, m)
+				w.ok(w.Members().Put(w.ctx, o.ID, m))
+				resultOf(w.Members().Get(w.ctx, o.ID, m.User)).is(w, m)
+				resultOf(w.Members().GetLocked(w.ctx, o.ID, m.User)).is(w, m)
 				w.atomic(func(r ports.Records) error {
 					held, err := r.Directory().Members().GetLocked(w.ctx, o.ID, m.User)
 					if err == nil {
@@ -65,7 +65,7 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 					return err
 				})
 			}
-			got := resultOf(w.members().Get(w.ctx, o.ID, bare.User)).must(w)
+			got := resultOf(w.Members().Get(w.ctx, o.ID, bare.User)).must(w)
 			if !got.Seen.IsZero() || !got.UsedAt.IsZero() {
 				w.Fatalf("the stamp %v and the time %v were never set", got.Seen, got.UsedAt)
 			}
@@ -77,13 +77,13 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			beside := w.join(o.ID, neighbour.ID, org.Admin, at(10))
 			elsewhere := w.join(other.ID, u.ID, org.Viewer, at(11))
 			want := org.Membership{Org: o.ID, User: u.ID, Role: org.Member, JoinedAt: at(12), RemovedAt: new(at(13))}
-			w.ok(w.members().Put(w.ctx, o.ID, want))
-			resultOf(w.members().Get(w.ctx, o.ID, u.ID)).is(w, want)
+			w.ok(w.Members().Put(w.ctx, o.ID, want))
+			resultOf(w.Members().Get(w.ctx, o.ID, u.ID)).is(w, want)
 			want.RemovedAt = nil
-			w.ok(w.members().Put(w.ctx, o.ID, want))
-			resultOf(w.members().Get(w.ctx, o.ID, u.ID)).is(w, want)
-			resultOf(w.members().Get(w.ctx, o.ID, neighbour.ID)).is(w, beside)
-			resultOf(w.members().Get(w.ctx, other.ID, u.ID)).is(w, elsewhere)
+			w.ok(w.Members().Put(w.ctx, o.ID, want))
+			resultOf(w.Members().Get(w.ctx, o.ID, u.ID)).is(w, want)
+			resultOf(w.Members().Get(w.ctx, o.ID, neighbour.ID)).is(w, beside)
+			resultOf(w.Members().Get(w.ctx, other.ID, u.ID)).is(w, elsewhere)
 		},
 		"a locked membership is not changed by others before the transaction ends": func(w *fixture) {
 			o := w.org()
@@ -100,7 +100,7 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			})
 			w.allOK(errs)
 			m.Seen.Rank += concurrent
-			resultOf(w.members().Get(w.ctx, o.ID, m.User)).is(w, m)
+			resultOf(w.Members().Get(w.ctx, o.ID, m.User)).is(w, m)
 		},
 		"list is ordered by time of joining, then user id, with what the users are now, without removed ones": func(w *fixture) {
 			o, other := w.org(), w.org()
@@ -112,11 +112,11 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 				return org.Profile{Membership: w.join(o.ID, users[i].ID, org.Member, at(joined)), Person: users[i]}
 			}
 			e, c, a, d, b := join(4, 30), join(3, 20), join(1, 10), join(5, 20), join(2, 20)
-			users[5] = resultOf(w.users().Upsert(w.ctx, users[5], func(u org.User) (org.User, error) { return u.Erased(at(99)), nil })).must(w)
+			users[5] = resultOf(w.Users().Upsert(w.ctx, users[5], func(u org.User) (org.User, error) { return u.Erased(at(99)), nil })).must(w)
 			d.Person = users[5]
 			removed := w.join(o.ID, users[0].ID, org.Owner, at(15))
 			removed.RemovedAt = new(at(16))
-			w.ok(w.members().Put(w.ctx, o.ID, removed))
+			w.ok(w.Members().Put(w.ctx, o.ID, removed))
 			w.member(other.ID, org.Member)
 
 			want := []org.Profile{a, b, c, d, e}
@@ -127,7 +127,7 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			wantEqual(w, w.profiles(o.ID, id.Position[id.User]{At: at(19), ID: users[5].ID}, 2), []org.Profile{b, c})
 			wantEqual(w, w.profiles(o.ID, id.Position[id.User]{At: at(15), ID: users[0].ID}, 0), []org.Profile{b, c, d, e})
 			wantStop(w, func(each func(org.Profile) error) error {
-				return w.members().List(w.ctx, o.ID, org.MemberFilter{}, each)
+				return w.Members().List(w.ctx, o.ID, org.MemberFilter{}, each)
 			})
 		},
 		"a search lists the members who have all words in the name or the e-mail address, in any case": func(w *fixture) {
@@ -135,14 +135,14 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			called := func(of id.Org, joined int, name, email string) org.Profile {
 				u := someUser()
 				u.Name, u.Email = name, email
-				resultOf(w.users().Upsert(w.ctx, u, keep)).must(w)
+				resultOf(w.Users().Upsert(w.ctx, u, keep)).must(w)
 				return org.Profile{Membership: w.join(of, u.ID, org.Member, at(joined)), Person: u}
 			}
 			ada, percent := called(o.ID, 10, "Ada Ångström", "ada@example.com"), called(o.ID, 11, "100% Ada_", "percent@example.com")
 			greek, backslash, none := called(o.ID, 12, "ΣΊΣΥΦΟΣ", "sis@example.com"), called(o.ID, 13, `Back\slash`, ""), called(o.ID, 14, "", "nobody@example.com")
 			left := called(o.ID, 15, "Ada Gone", "gone@example.com")
 			left.RemovedAt = new(at(16))
-			w.ok(w.members().Put(w.ctx, o.ID, left.Membership))
+			w.ok(w.Members().Put(w.ctx, o.ID, left.Membership))
 			called(other.ID, 10, "Ada Elsewhere", "elsewhere@example.com")
 			for text, want := range map[string][]org.Profile{
 				"ada": {ada, percent}, "ADA ÅNG": {ada}, "a\u030angstro\u0308m": {ada}, "ang": nil, "gstr ada@": {ada}, "EXAMPLE.COM 100": {percent},
@@ -163,7 +163,7 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			found.After, found.Limit = id.Position[id.User]{At: ada.JoinedAt, ID: ada.User}, 2
 			wantEqual(w, w.membersOf(o.ID, found), []org.Profile{percent, greek})
 			wantStop(w, func(each func(org.Profile) error) error {
-				return w.members().List(w.ctx, o.ID, org.MemberFilter{Words: words.Of("ada")}, each)
+				return w.Members().List(w.ctx, o.ID, org.MemberFilter{Words: words.Of("ada")}, each)
 			})
 		},
 		"a search finds the last of many members": func(w *fixture) {
@@ -200,7 +200,7 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			c, a, b, elsewhere, left := profile(o.ID, 30), profile(o.ID, 10), profile(o.ID, 20), profile(other.ID, 10), profile(o.ID, 15)
 			left.RemovedAt = new(at(16))
-			w.ok(w.members().Put(w.ctx, o.ID, left.Membership))
+			w.ok(w.Members().Put(w.ctx, o.ID, left.Membership))
 			named := []id.User{b.User, elsewhere.User, left.User, fresh[id.User](), "no id", a.User, c.User, a.User}
 			wantEqual(w, w.membersOf(o.ID, org.MemberFilter{Users: named}), []org.Profile{a, b, c})
 			wantEqual(w, w.membersOf(o.ID, org.MemberFilter{Users: named, After: id.Position[id.User]{At: a.JoinedAt, ID: a.User}, Limit: 1}), []org.Profile{b})
@@ -213,57 +213,57 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 				u := w.user()
 				m := w.join(of, u.ID, org.Member, at(10))
 				m.RemovedAt = new(at(11))
-				w.ok(w.members().Put(w.ctx, of, m))
+				w.ok(w.Members().Put(w.ctx, of, m))
 				return org.Profile{Membership: m, Person: u}
 			}
 			want := []org.Profile{former(o.ID), former(o.ID), former(o.ID)}
 			former(other.ID)
 			w.member(o.ID, org.Owner)
-			want[1].Person = resultOf(w.users().Upsert(w.ctx, want[1].Person, func(u org.User) (org.User, error) { return u.Erased(at(99)), nil })).must(w)
+			want[1].Person = resultOf(w.Users().Upsert(w.ctx, want[1].Person, func(u org.User) (org.User, error) { return u.Erased(at(99)), nil })).must(w)
 			slices.SortFunc(want, func(a, b org.Profile) int { return strings.Compare(string(a.User), string(b.User)) })
 			pages(w, want, func(p org.Profile) id.User { return p.User }, func(after id.User, limit int) (all []org.Profile, err error) {
-				err = w.users().Former(w.ctx, o.ID, after, limit, collect(&all))
+				err = w.Users().Former(w.ctx, o.ID, after, limit, collect(&all))
 				return all, err
 			})
-			wantStop(w, func(each func(org.Profile) error) error { return w.users().Former(w.ctx, o.ID, "", 0, each) })
+			wantStop(w, func(each func(org.Profile) error) error { return w.Users().Former(w.ctx, o.ID, "", 0, each) })
 		},
 		"an e-mail address is found without regard to case, while its member is active": func(w *fixture) {
 			o := w.org()
 			u := someUser()
 			domain := "@" + nextID() + ".Example.com"
 			u.Email = "ÄrgerLich" + domain
-			resultOf(w.users().Upsert(w.ctx, u, keep)).must(w)
+			resultOf(w.Users().Upsert(w.ctx, u, keep)).must(w)
 			m := w.join(o.ID, u.ID, org.Member, at(10))
 			for email, want := range map[string]bool{
 				"ÄrgerLich" + domain: true, "ärgerlich" + domain: true, "ÄRGERLICH" + domain: true,
 				"argerlich" + domain: false, "%" + domain: false, "_rgerlich" + domain: false, "": false,
 			} {
-				if got := resultOf(w.members().ByEmail(w.ctx, o.ID, email)).must(w); got != want {
+				if got := resultOf(w.Members().ByEmail(w.ctx, o.ID, email)).must(w); got != want {
 					w.Errorf("%q: %t, want %t", email, got, want)
 				}
 			}
-			resultOf(w.users().Upsert(w.ctx, u, func(u org.User) (org.User, error) {
+			resultOf(w.Users().Upsert(w.ctx, u, func(u org.User) (org.User, error) {
 				u.Email = "New" + domain
 				return u, nil
 			})).must(w)
-			resultOf(w.members().ByEmail(w.ctx, o.ID, "ärgerlich"+domain)).is(w, false)
-			resultOf(w.members().ByEmail(w.ctx, o.ID, "new"+domain)).is(w, true)
+			resultOf(w.Members().ByEmail(w.ctx, o.ID, "ärgerlich"+domain)).is(w, false)
+			resultOf(w.Members().ByEmail(w.ctx, o.ID, "new"+domain)).is(w, true)
 			m.RemovedAt = new(at(20))
-			w.ok(w.members().Put(w.ctx, o.ID, m))
-			resultOf(w.members().ByEmail(w.ctx, o.ID, "new"+domain)).is(w, false)
+			w.ok(w.Members().Put(w.ctx, o.ID, m))
+			resultOf(w.Members().ByEmail(w.ctx, o.ID, "new"+domain)).is(w, false)
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			o := w.org()
 			u := someUser()
 			u.DeletedAt = new(at(30))
-			resultOf(w.users().Upsert(w.ctx, copied(u), keep)).must(w)
+			resultOf(w.Users().Upsert(w.ctx, copied(u), keep)).must(w)
 			m := w.join(o.ID, u.ID, org.Member, at(10))
 			spoil(w.profiles(o.ID, id.Position[id.User]{}, 0))
 			wantEqual(w, w.profiles(o.ID, id.Position[id.User]{}, 0)[0].Person, u)
 			m.RemovedAt = new(at(20))
-			keepsNothing(w, m, func(m org.Membership) error { return w.members().Put(w.ctx, o.ID, m) },
-				func() org.Membership { return resultOf(w.members().Get(w.ctx, o.ID, u.ID)).must(w) },
-				func() org.Membership { return resultOf(w.members().GetLocked(w.ctx, o.ID, u.ID)).must(w) })
+			keepsNothing(w, m, func(m org.Membership) error { return w.Members().Put(w.ctx, o.ID, m) },
+				func() org.Membership { return resultOf(w.Members().Get(w.ctx, o.ID, u.ID)).must(w) },
+				func() org.Membership { return resultOf(w.Members().GetLocked(w.ctx, o.ID, u.ID)).must(w) })
 		},
 	}.run(t, open)
 }

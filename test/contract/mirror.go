@@ -44,7 +44,7 @@ type diskSuite map[string]func(s *diskFixture)
 func (s diskSuite) run(t *testing.T, open func(t *testing.T) OpenedDisk) {
 	runSuite(t, s, func(t *testing.T) *diskFixture {
 		t.Parallel()
-		f := &diskFixture{newFixture(t, Opened{}), open(t)}
+		f := &diskFixture{&fixture{T: t, ctx: t.Context()}, open(t)}
 		resultOf(f.Disk.Rules(f.ctx)).must(f.fixture)
 		return f
 	})
@@ -601,7 +601,7 @@ func MirrorState(t *testing.T, open func(t *testing.T) (state ports.MirrorState,
 		},
 	}, func(t *testing.T) *stateFixture {
 		t.Parallel()
-		s := &stateFixture{fixture: newFixture(t, Opened{})}
+		s := &stateFixture{fixture: &fixture{T: t, ctx: t.Context()}}
 		s.MirrorState, s.again = open(t)
 		return s
 	})

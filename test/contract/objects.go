@@ -26,29 +26,29 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 			untouched := w.content(other)
 			unknown := someObject(tn.ID, blobCases, "unknown.md", tn.owner.ID)
 			for _, v := range []object.Object{unknown, other.sharedObject} {
-				resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).wantNotFound(w)
-				resultOf(w.objects().At(w.ctx, tn.ID, v.StorageKey())).wantNotFound(w)
+				resultOf(w.Objects().Get(w.ctx, tn.ID, v.ID)).wantNotFound(w)
+				resultOf(w.Objects().At(w.ctx, tn.ID, v.StorageKey())).wantNotFound(w)
 				v.Org, v.Version = tn.ID, 99
-				w.wantNotFound(w.objects().Put(w.ctx, tn.ID, v))
+				w.wantNotFound(w.Objects().Put(w.ctx, tn.ID, v))
 			}
-			resultOf(w.objects().At(w.ctx, tn.ID, "")).wantNotFound(w)
-			w.ok(w.objects().Remove(w.ctx, tn.ID, []id.Object{unknown.ID, other.sharedObject.ID, other.personalObject.ID}))
-			w.ok(w.objects().Remove(w.ctx, tn.ID, nil))
+			resultOf(w.Objects().At(w.ctx, tn.ID, "")).wantNotFound(w)
+			w.ok(w.Objects().Remove(w.ctx, tn.ID, []id.Object{unknown.ID, other.sharedObject.ID, other.personalObject.ID}))
+			w.ok(w.Objects().Remove(w.ctx, tn.ID, nil))
 			wantEqual(w, w.objectsOf(tn.ID, object.Filter{}), []object.Object{tn.personalObject, tn.sharedObject})
 			wantEqual(w, w.objectsOf(tn.ID, object.Filter{Prefix: string(other.ID)}), nil)
 			wantEqual(w, w.objectsOf(fresh[id.Org](), object.Filter{}), nil)
 			wantEqual(w, w.content(other), untouched)
 		},
 		"an unknown organisation gets no object": func(w *fixture) {
-			w.wantNotFound(w.objects().Add(w.ctx, fresh[id.Org](), someObject(fresh[id.Org](), blobCases, "a.md", "")))
+			w.wantNotFound(w.Objects().Add(w.ctx, fresh[id.Org](), someObject(fresh[id.Org](), blobCases, "a.md", "")))
 		},
 		"an object is returned with every field as stored": func(w *fixture) {
 			tn := w.tenant()
 			for i, p := range w.places(tn) {
 				v := someObject(tn.ID, p, fmt.Sprintf("Ünï %% _ 'cödé' 日本 🦉/%d.md", i), tn.owner.ID)
 				w.ok(w.add(v))
-				resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).is(w, v)
-				resultOf(w.objects().At(w.ctx, tn.ID, v.StorageKey())).is(w, v)
+				resultOf(w.Objects().Get(w.ctx, tn.ID, v.ID)).is(w, v)
+				resultOf(w.Objects().At(w.ctx, tn.ID, v.StorageKey())).is(w, v)
 				wantEqual(w, w.objectsOf(tn.ID, object.Filter{Prefix: v.StorageKey()}), []object.Object{v})
 			}
 			for name, change := range map[string]func(*object.Object){
@@ -64,7 +64,7 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 				v := someObject(tn.ID, blobCases, name, tn.owner.ID)
 				change(&v)
 				w.ok(w.add(v))
-				resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).is(w, v)
+				resultOf(w.Objects().Get(w.ctx, tn.ID, v.ID)).is(w, v)
 			}
 		},
 		"put replaces the record and no other": func(w *fixture) {
@@ -75,9 +75,9 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 			v.N = w.logged(tn.ID, func(s ports.Storage) ([]object.Change, error) {
 				return []object.Change{object.NewChange(v)}, s.Objects().Put(w.ctx, tn.ID, v)
 			}).N
-			resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).is(w, v)
-			resultOf(w.objects().At(w.ctx, tn.ID, v.StorageKey())).is(w, v)
-			resultOf(w.objects().Get(w.ctx, tn.ID, beside.ID)).is(w, beside)
+			resultOf(w.Objects().Get(w.ctx, tn.ID, v.ID)).is(w, v)
+			resultOf(w.Objects().At(w.ctx, tn.ID, v.StorageKey())).is(w, v)
+			resultOf(w.Objects().Get(w.ctx, tn.ID, beside.ID)).is(w, beside)
 		},
 		"put moves objects": putMoves,
 		"put moves hundreds of objects, and names the first that cannot": putMovesMany,
@@ -102,11 +102,11 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 			for _, path := range []string{
 				v.Path, "ärger/straße k.md", "ÄRGER/STRAẞE K.MD", "A\u0308rger/Straße K.md", "a\u0308RGER/ſtraße \u212A.md",
 			} {
-				resultOf(w.objects().At(w.ctx, tn.ID, folder+path)).is(w, v)
-				resultOf(w.objects().At(w.ctx, tn.ID, strings.ToUpper(folder)+path)).is(w, v)
+				resultOf(w.Objects().At(w.ctx, tn.ID, folder+path)).is(w, v)
+				resultOf(w.Objects().At(w.ctx, tn.ID, strings.ToUpper(folder)+path)).is(w, v)
 			}
 			for _, path := range []string{"Arger/Straße K.md", "Ärger/Strasse K.md", "Ärger", "Ärger/", "Ärger/Straße K.md/", "Ärger/Straße K_md", "Ärger/Straße%"} {
-				resultOf(w.objects().At(w.ctx, tn.ID, folder+path)).wantNotFound(w)
+				resultOf(w.Objects().At(w.ctx, tn.ID, folder+path)).wantNotFound(w)
 			}
 		},
 		"a path that differs from another's only in case or normal form is a conflict": func(w *fixture) {
@@ -132,24 +132,24 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 				)
 			})
 			w.wantConflict(w.add(again))
-			w.ok(w.objects().Remove(w.ctx, tn.ID, []id.Object{below.ID}))
+			w.ok(w.Objects().Remove(w.ctx, tn.ID, []id.Object{below.ID}))
 			w.ok(w.add(again))
-			resultOf(w.objects().At(w.ctx, tn.ID, v.StorageKey())).is(w, again)
+			resultOf(w.Objects().At(w.ctx, tn.ID, v.StorageKey())).is(w, again)
 		},
 		"a taken id is a conflict, and replaces no object of another organisation": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			again := someObject(tn.ID, blobCases, "again.md", tn.owner.ID)
 			again.ID = tn.sharedObject.ID
 			w.wantConflict(w.add(again))
-			resultOf(w.objects().Get(w.ctx, tn.ID, tn.sharedObject.ID)).is(w, tn.sharedObject)
-			resultOf(w.objects().At(w.ctx, tn.ID, again.StorageKey())).wantNotFound(w)
+			resultOf(w.Objects().Get(w.ctx, tn.ID, tn.sharedObject.ID)).is(w, tn.sharedObject)
+			resultOf(w.Objects().At(w.ctx, tn.ID, again.StorageKey())).wantNotFound(w)
 			again.ID = other.sharedObject.ID
 			if err := w.add(again); err != nil {
 				w.wantConflict(err)
 				again.ID = fresh[id.Object]()
 				w.ok(w.add(again))
 			}
-			resultOf(w.objects().Get(w.ctx, other.ID, other.sharedObject.ID)).is(w, other.sharedObject)
+			resultOf(w.Objects().Get(w.ctx, other.ID, other.sharedObject.ID)).is(w, other.sharedObject)
 		},
 		"of concurrent additions of one path one succeeds": func(w *fixture) {
 			tn := w.tenant()
@@ -165,15 +165,15 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 			for i, in := range []id.Workspace{fresh[id.Workspace](), other.workspace.ID} {
 				v := someObject(tn.ID, object.Place{Kind: object.WorkspaceMemory, Scope: object.Shared, Workspace: &in}, "a.md", tn.owner.ID)
 				w.wantNotFound(w.add(v))
-				resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).wantNotFound(w)
+				resultOf(w.Objects().Get(w.ctx, tn.ID, v.ID)).wantNotFound(w)
 				own := someObject(tn.ID, object.Place{Kind: object.Artifact, Scope: object.Personal, Workspace: &in, Owner: &tn.owner.ID}, fmt.Sprint(i), tn.owner.ID)
 				w.ok(w.add(own))
-				resultOf(w.objects().Get(w.ctx, tn.ID, own.ID)).is(w, own)
+				resultOf(w.Objects().Get(w.ctx, tn.ID, own.ID)).is(w, own)
 			}
 			for _, in := range []id.Team{fresh[id.Team](), other.team.ID} {
 				v := someObject(tn.ID, object.Place{Kind: object.TeamMemory, Scope: object.Shared, Team: &in}, "a.md", tn.owner.ID)
 				w.wantNotFound(w.add(v))
-				resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).wantNotFound(w)
+				resultOf(w.Objects().Get(w.ctx, tn.ID, v.ID)).wantNotFound(w)
 			}
 		},
 		"a workspace and a team are not removed while shared objects are in them": func(w *fixture) {
@@ -183,16 +183,16 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 			beside := w.team(tn.ID, tn.owner.ID).ID
 			w.addObject(someObject(tn.ID, object.Place{Kind: object.TeamMemory, Scope: object.Shared, Team: &beside}, "a.md", tn.owner.ID))
 			was := w.content(tn)
-			w.wantConflict(w.workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID))
+			w.wantConflict(w.Workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID))
 			wantEqual(w, w.content(tn), was)
-			w.ok(w.objects().Remove(w.ctx, tn.ID, []id.Object{inside.ID}))
-			w.ok(w.workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID))
+			w.ok(w.Objects().Remove(w.ctx, tn.ID, []id.Object{inside.ID}))
+			w.ok(w.Workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID))
 			was = w.content(tn)
-			w.wantConflict(w.teams().Remove(w.ctx, tn.ID, tn.team.ID))
+			w.wantConflict(w.Teams().Remove(w.ctx, tn.ID, tn.team.ID))
 			wantEqual(w, w.content(tn), was)
-			w.ok(w.objects().Remove(w.ctx, tn.ID, []id.Object{remembered.ID}))
-			w.ok(w.teams().Remove(w.ctx, tn.ID, tn.team.ID))
-			resultOf(w.objects().Get(w.ctx, tn.ID, tn.personalObject.ID)).is(w, tn.personalObject)
+			w.ok(w.Objects().Remove(w.ctx, tn.ID, []id.Object{remembered.ID}))
+			w.ok(w.Teams().Remove(w.ctx, tn.ID, tn.team.ID))
+			resultOf(w.Objects().Get(w.ctx, tn.ID, tn.personalObject.ID)).is(w, tn.personalObject)
 		},
 		"no object is left in a workspace that is removed concurrently": func(w *fixture) {
 			for range 8 {
@@ -200,17 +200,17 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 				v := someObject(tn.ID, object.Place{Kind: object.Artifact, Scope: object.Shared, Workspace: &tn.workspace.ID}, "a.md", tn.owner.ID)
 				errs := concurrently(2, func(i int) error {
 					if i == 0 {
-						return w.workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID)
+						return w.Workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID)
 					}
 					return w.add(v)
 				})
 				if errs[0] == nil {
 					w.wantNotFound(errs[1])
-					resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).wantNotFound(w)
+					resultOf(w.Objects().Get(w.ctx, tn.ID, v.ID)).wantNotFound(w)
 				} else {
 					w.wantConflict(errs[0])
 					w.ok(errs[1])
-					resultOf(w.workspaces().Get(w.ctx, tn.ID, tn.workspace.ID)).is(w, tn.workspace)
+					resultOf(w.Workspaces().Get(w.ctx, tn.ID, tn.workspace.ID)).is(w, tn.workspace)
 				}
 			}
 		},
@@ -224,17 +224,17 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			w.addObjects(all...)
 			kept := all[500]
-			w.ok(w.objects().Remove(w.ctx, tn.ID, slices.DeleteFunc(ids, func(i id.Object) bool { return i == kept.ID })))
+			w.ok(w.Objects().Remove(w.ctx, tn.ID, slices.DeleteFunc(ids, func(i id.Object) bool { return i == kept.ID })))
 			wantEqual(w, w.objectsOf(tn.ID, object.Filter{}), []object.Object{tn.personalObject, kept, tn.sharedObject})
 		},
 		"list calls each with the selected records, in order": objectListProperty,
 		"an error of head or each ends the list and is returned": func(w *fixture) {
 			tn := w.tenant()
 			wantStop(w, func(head func(object.Head) error) error {
-				return w.objects().List(w.ctx, tn.ID, nil, object.Filter{}, head, func(object.Object) error { return errors.New("called") })
+				return w.Objects().List(w.ctx, tn.ID, nil, object.Filter{}, head, func(object.Object) error { return errors.New("called") })
 			})
 			wantStop(w, func(each func(object.Object) error) error {
-				return w.objects().List(w.ctx, tn.ID, nil, object.Filter{}, nil, each)
+				return w.Objects().List(w.ctx, tn.ID, nil, object.Filter{}, nil, each)
 			})
 		},
 		"list calls head once, before the objects, also if there are none": func(w *fixture) {
@@ -243,7 +243,7 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 				for _, viewer := range []*org.Actor{nil, {User: tn.owner.ID, Org: o}} {
 					var calls []string
 					var head object.Head
-					w.ok(w.objects().List(w.ctx, o, viewer, object.Filter{}, func(h object.Head) error {
+					w.ok(w.Objects().List(w.ctx, o, viewer, object.Filter{}, func(h object.Head) error {
 						calls, head = append(calls, "head"), h
 						return nil
 					}, func(object.Object) error {
@@ -281,7 +281,7 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 			w.whileWriting(tn, func() (func([]object.Change), error) {
 				var head object.Head
 				got := map[id.Object]object.Object{}
-				err := w.objects().List(w.ctx, tn.ID, nil, object.Filter{}, func(h object.Head) error {
+				err := w.Objects().List(w.ctx, tn.ID, nil, object.Filter{}, func(h object.Head) error {
 					head = h
 					return nil
 				}, func(v object.Object) error {
@@ -295,13 +295,13 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 			tn := w.tenant()
 			for _, p := range w.places(tn) {
 				v := someObject(tn.ID, p, "alias.md", tn.owner.ID)
-				get := func() object.Object { return resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).must(w) }
+				get := func() object.Object { return resultOf(w.Objects().Get(w.ctx, tn.ID, v.ID)).must(w) }
 				keepsNothing(w, v, w.add, get)
-				keepsNothing(w, v, func(v object.Object) error { return w.objects().Put(w.ctx, tn.ID, v) }, get,
-					func() object.Object { return resultOf(w.objects().At(w.ctx, tn.ID, v.StorageKey())).must(w) },
+				keepsNothing(w, v, func(v object.Object) error { return w.Objects().Put(w.ctx, tn.ID, v) }, get,
+					func() object.Object { return resultOf(w.Objects().At(w.ctx, tn.ID, v.StorageKey())).must(w) },
 					func() object.Object { return w.objectsOf(tn.ID, object.Filter{Prefix: v.StorageKey()})[0] })
 				ids := []id.Object{v.ID}
-				w.ok(w.objects().Remove(w.ctx, tn.ID, ids))
+				w.ok(w.Objects().Remove(w.ctx, tn.ID, ids))
 				wantEqual(w, ids, []id.Object{v.ID})
 			}
 		},

@@ -103,7 +103,7 @@ func objectListProperty(w *fixture) {
 				want = want[:min(f.Limit, len(want))]
 			}
 			var got []object.Object
-			err := w.objects().List(w.ctx, l.org, viewer, f, nil, collect(&got))
+			err := w.Objects().List(w.ctx, l.org, viewer, f, nil, collect(&got))
 			if err != nil {
 				t.Fatalf("%+v for %+v: %v", f, viewer, err)
 			}

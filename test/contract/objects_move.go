@@ -32,7 +32,7 @@ func (w *fixture) move(v object.Object, path string) error {
 func (w *fixture) moved(v object.Object, path string) object.Object {
 	w.Helper()
 	w.ok(w.move(v, path))
-	next := resultOf(w.objects().Get(w.ctx, v.Org, v.ID)).must(w)
+	next := resultOf(w.Objects().Get(w.ctx, v.Org, v.ID)).must(w)
 	if next.Path != path || next.Version != v.Version+1 || next.Content != v.Content {
 		w.Fatalf("%+v is at %s", next, path)
 	}
@@ -47,13 +47,13 @@ func putMoves(w *fixture) {
 	for _, path := range []string{"a/B.md", "Ä/B.md", "a/b.md/c", "a", "A/b.md/c/d", "a/b.md", "%_'", "é/é.md"} {
 		was := v
 		v = w.moved(v, path)
-		resultOf(w.objects().At(w.ctx, tn.ID, v.StorageKey())).is(w, v)
+		resultOf(w.Objects().At(w.ctx, tn.ID, v.StorageKey())).is(w, v)
 		if object.Fold(was.Path) != object.Fold(v.Path) {
-			resultOf(w.objects().At(w.ctx, tn.ID, was.StorageKey())).wantNotFound(w)
+			resultOf(w.Objects().At(w.ctx, tn.ID, was.StorageKey())).wantNotFound(w)
 			free := someObject(tn.ID, blobCases, was.Path, tn.owner.ID)
 			if !strings.HasPrefix(object.Fold(v.Path), object.Fold(was.Path)+"/") && !strings.HasPrefix(object.Fold(was.Path), object.Fold(v.Path)+"/") {
 				w.ok(w.add(free))
-				w.ok(w.objects().Remove(w.ctx, tn.ID, []id.Object{free.ID}))
+				w.ok(w.Objects().Remove(w.ctx, tn.ID, []id.Object{free.ID}))
 			}
 		}
 		wantEqual(w, w.objectsOf(tn.ID, object.Filter{Prefix: v.StorageKey()}), []object.Object{v})
@@ -64,13 +64,13 @@ func putMoves(w *fixture) {
 		wantEqual(w, w.content(tn), was)
 	}
 	w.ok(w.move(v, "personal/a.md")) // the path of an object of another place
-	resultOf(w.objects().Get(w.ctx, tn.ID, beside.ID)).is(w, beside)
+	resultOf(w.Objects().Get(w.ctx, tn.ID, beside.ID)).is(w, beside)
 	wantEqual(w, w.used(tn.ID), used)
 	theirs := w.at(other.sharedObject, "mine.md")
 	theirs.Org = tn.ID
-	w.wantNotFound(w.objects().Put(w.ctx, tn.ID, theirs))
+	w.wantNotFound(w.Objects().Put(w.ctx, tn.ID, theirs))
 	wantEqual(w, w.content(other), untouched)
-	w.ok(w.objects().Put(w.ctx, tn.ID))
+	w.ok(w.Objects().Put(w.ctx, tn.ID))
 }
 
 func putMovesMany(w *fixture) {
@@ -110,7 +110,7 @@ func putMovesMany(w *fixture) {
 	wantEqual(w, w.content(tn), was)
 	w.ok(w.move(inTheWay, "to/x"))
 	w.ok(move(to("To")))
-	w.ok(w.objects().Remove(w.ctx, tn.ID, []id.Object{inTheWay.ID}))
+	w.ok(w.Objects().Remove(w.ctx, tn.ID, []id.Object{inTheWay.ID}))
 	for i := range vs {
 		vs[i].Path = "From" + strings.TrimPrefix(vs[i].Path, "To")
 	}

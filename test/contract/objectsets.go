@@ -19,9 +19,9 @@ func ObjectSets(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
 		"get returns the existing objects of the organisation": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
-			resultOf(w.objectSets().Get(w.ctx, tn.ID, []id.Object{tn.personalObject.ID, fresh[id.Object](), "no id", other.sharedObject.ID, tn.sharedObject.ID, tn.sharedObject.ID})).
+			resultOf(w.ObjectSets().Get(w.ctx, tn.ID, []id.Object{tn.personalObject.ID, fresh[id.Object](), "no id", other.sharedObject.ID, tn.sharedObject.ID, tn.sharedObject.ID})).
 				is(w, map[id.Object]object.Object{tn.sharedObject.ID: tn.sharedObject, tn.personalObject.ID: tn.personalObject})
-			resultOf(w.objectSets().Get(w.ctx, tn.ID, nil)).is(w, map[id.Object]object.Object{})
+			resultOf(w.ObjectSets().Get(w.ctx, tn.ID, nil)).is(w, map[id.Object]object.Object{})
 		},
 		"a set of objects is stored with every field, is counted and numbered in order": func(w *fixture) {
 			tn := w.tenant()
@@ -41,8 +41,8 @@ func ObjectSets(t *testing.T, open func(t *testing.T) Opened) {
 			})
 			for i, v := range vs {
 				v.N = head.N - int64(len(vs)-1-i)
-				resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).is(w, v)
-				resultOf(w.objects().At(w.ctx, tn.ID, strings.ToUpper(v.StorageKey()))).is(w, v)
+				resultOf(w.Objects().Get(w.ctx, tn.ID, v.ID)).is(w, v)
+				resultOf(w.Objects().At(w.ctx, tn.ID, strings.ToUpper(v.StorageKey()))).is(w, v)
 			}
 			wantEqual(w, w.used(tn.ID), want)
 		},
@@ -59,8 +59,8 @@ func ObjectSets(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			wantEqual(w, w.content(tn), untouched)
 			wantEqual(w, w.content(other), theirs)
-			w.wantNotFound(w.objectSets().Add(w.ctx, fresh[id.Org](), []object.Object{free}))
-			w.ok(w.objectSets().Add(w.ctx, tn.ID, nil))
+			w.wantNotFound(w.ObjectSets().Add(w.ctx, fresh[id.Org](), []object.Object{free}))
+			w.ok(w.ObjectSets().Add(w.ctx, tn.ID, nil))
 		},
 		"a set with a missing workspace or team is not found, and changes nothing": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
@@ -120,10 +120,10 @@ func ObjectSets(t *testing.T, open func(t *testing.T) Opened) {
 				}
 			}
 			asked := slices.Sorted(maps.Keys(keys))
-			resultOf(w.objectSets().Taken(w.ctx, tn.ID, asked, nil)).is(w, want[true])
-			resultOf(w.objectSets().Taken(w.ctx, tn.ID, asked, without)).is(w, want[false])
-			resultOf(w.objectSets().Taken(w.ctx, fresh[id.Org](), asked, nil)).is(w, map[string]id.Object{})
-			resultOf(w.objectSets().Taken(w.ctx, tn.ID, nil, nil)).is(w, map[string]id.Object{})
+			resultOf(w.ObjectSets().Taken(w.ctx, tn.ID, asked, nil)).is(w, want[true])
+			resultOf(w.ObjectSets().Taken(w.ctx, tn.ID, asked, without)).is(w, want[false])
+			resultOf(w.ObjectSets().Taken(w.ctx, fresh[id.Org](), asked, nil)).is(w, map[string]id.Object{})
+			resultOf(w.ObjectSets().Taken(w.ctx, tn.ID, nil, nil)).is(w, map[string]id.Object{})
 			if len(want[true]) == 0 || len(want[true]) == len(asked) || len(want[true]) == len(want[false]) {
 				w.Fatalf("of %d keys %d and %d are taken", len(asked), len(want[true]), len(want[false]))
 			}
@@ -145,9 +145,9 @@ func ObjectSets(t *testing.T, open func(t *testing.T) Opened) {
 				w.keep(keepTen.Ended(longer, tn.owner.ID, at(100), false)) // is replaced, not deleted
 			}
 			w.deleted(other.sharedObject, 1)
-			resultOf(w.objectSets().Deleted(w.ctx, tn.ID, append(keys, other.sharedObject.StorageKey(), tn.sharedObject.StorageKey()))).is(w, want)
-			resultOf(w.objectSets().Deleted(w.ctx, other.ID, keys)).is(w, map[string]int64{})
-			resultOf(w.objectSets().Deleted(w.ctx, tn.ID, nil)).is(w, map[string]int64{})
+			resultOf(w.ObjectSets().Deleted(w.ctx, tn.ID, append(keys, other.sharedObject.StorageKey(), tn.sharedObject.StorageKey()))).is(w, want)
+			resultOf(w.ObjectSets().Deleted(w.ctx, other.ID, keys)).is(w, map[string]int64{})
+			resultOf(w.ObjectSets().Deleted(w.ctx, tn.ID, nil)).is(w, map[string]int64{})
 		},
 		"keys of the longest paths are looked for": func(w *fixture) {
 			tn := w.tenant()
@@ -158,7 +158,7 @@ func ObjectSets(t *testing.T, open func(t *testing.T) Opened) {
 				v.Path = path(n)
 				keys = append(keys, v.StorageKey())
 			}
-			resultOf(w.objectSets().Taken(w.ctx, tn.ID, keys, nil)).is(w, map[string]id.Object{keys[5]: v.ID})
+			resultOf(w.ObjectSets().Taken(w.ctx, tn.ID, keys, nil)).is(w, map[string]id.Object{keys[5]: v.ID})
 		},
 		"a set of names is announced as single ones are, or none of it": func(w *fixture) {
 			o, other := w.org().ID, w.org().ID
@@ -168,14 +168,14 @@ func ObjectSets(t *testing.T, open func(t *testing.T) Opened) {
 				b := object.Blob{Org: o, Name: someName(o), At: at(1)}
 				want, names = append(want, b), append(names, b.Name)
 			}
-			w.ok(w.objectSets().Announce(w.ctx, o, names, at(1)))
-			w.wantConflict(w.objectSets().Announce(w.ctx, o, []string{someName(o), names[7]}, at(2)))
-			w.ok(w.objectSets().Announce(w.ctx, o, nil, at(1)))
+			w.ok(w.ObjectSets().Announce(w.ctx, o, names, at(1)))
+			w.wantConflict(w.ObjectSets().Announce(w.ctx, o, []string{someName(o), names[7]}, at(2)))
+			w.ok(w.ObjectSets().Announce(w.ctx, o, nil, at(1)))
 			wantEqual(w, w.due(o), want)
 			w.wantNotFound(w.store.Atomic(w.ctx, func(r ports.Records) error { return r.Storage().ObjectSets().Forget(w.ctx, other, names[:1]) }))
-			w.ok(w.blobNames().Discard(w.ctx, o, names[49:], at(3))) // an announced name stays as it is
-			w.ok(w.objectSets().Forget(w.ctx, o, names[:30]))
-			w.ok(w.objectSets().Forget(w.ctx, o, nil))
+			w.ok(w.BlobNames().Discard(w.ctx, o, names[49:], at(3))) // an announced name stays as it is
+			w.ok(w.ObjectSets().Forget(w.ctx, o, names[:30]))
+			w.ok(w.ObjectSets().Forget(w.ctx, o, nil))
 			w.wantNotFound(w.store.Atomic(w.ctx, func(r ports.Records) error { return r.Storage().ObjectSets().Forget(w.ctx, o, names[29:40]) }))
 			wantEqual(w, len(w.due(o)), 20)
 		},
@@ -183,7 +183,7 @@ func ObjectSets(t *testing.T, open func(t *testing.T) Opened) {
 			o := w.org().ID
 			shared := someName(o)
 			errs := concurrently(concurrent, func(i int) error {
-				return w.objectSets().Announce(w.ctx, o, []string{someName(o), shared}, at(i))
+				return w.ObjectSets().Announce(w.ctx, o, []string{someName(o), shared}, at(i))
 			})
 			w.wantOneSuccess(errs, fault.Conflict)
 			wantEqual(w, len(w.due(o)), 2)

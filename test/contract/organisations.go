@@ -40,11 +40,11 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 	}.suite().and(suite{
 		"an unknown organisation has nothing": func(w *fixture) {
 			unknown := fresh[id.Org]()
-			resultOf(w.organisations().Erase(w.ctx, unknown, at(300), 1)).wantNotFound(w)
+			resultOf(w.Organisations().Erase(w.ctx, unknown, at(300), 1)).wantNotFound(w)
 			wantEqual(w, w.seatsOf(unknown), org.Seats{})
 			wantEqual(w, w.profiles(unknown, id.Position[id.User]{}, 0), nil)
 			resultOf(w.pending(unknown, at(6), id.Position[id.Invitation]{}, 0)).is(w, nil)
-			resultOf(w.subscriptions().Get(w.ctx, unknown)).is(w, plan.Unsubscribed(unknown))
+			resultOf(w.Subscriptions().Get(w.ctx, unknown)).is(w, plan.Unsubscribed(unknown))
 			resultOf(w.allTeams(unknown)).is(w, nil)
 			resultOf(w.allWorkspaces(unknown)).is(w, nil)
 			wantEqual(w, w.listed(unknown, org.Actor{User: fresh[id.User](), Org: unknown}, task.Filter{}), nil)
@@ -52,19 +52,19 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 		"results of lock and list belong to the caller": func(w *fixture) {
 			start, o := fresh[id.Org](), someOrg()
 			fill(&o)
-			resultOf(w.organisations().Upsert(w.ctx, copied(o), keep)).must(w)
+			resultOf(w.Organisations().Upsert(w.ctx, copied(o), keep)).must(w)
 			w.atomic(func(r ports.Records) error {
 				locked, err := r.Directory().Organisations().Lock(w.ctx, o.ID)
 				spoil(locked)
 				return err
 			})
-			spoil(resultOf(w.organisations().List(w.ctx, org.Filter{After: start})).must(w))
-			resultOf(w.organisations().Get(w.ctx, o.ID)).is(w, o)
+			spoil(resultOf(w.Organisations().List(w.ctx, org.Filter{After: start})).must(w))
+			resultOf(w.Organisations().Get(w.ctx, o.ID)).is(w, o)
 		},
 		"lock outside a transaction fails, and does not find an unknown organisation": func(w *fixture) {
 			o := w.org()
 			was := w.epoch(o.ID)
-			if _, err := w.organisations().Lock(w.ctx, o.ID); err == nil {
+			if _, err := w.Organisations().Lock(w.ctx, o.ID); err == nil {
 				w.Fatal("no error")
 			}
 			wantEqual(w, w.epoch(o.ID), was)
@@ -85,7 +85,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 				})
 			})
 			w.allOK(errs)
-			wantEqual(w, resultOf(w.organisations().Get(w.ctx, o.ID)).must(w).Seen.Rank, o.Seen.Rank+concurrent)
+			wantEqual(w, resultOf(w.Organisations().Get(w.ctx, o.ID)).must(w).Seen.Rank, o.Seen.Rank+concurrent)
 		},
 		"of two owners who demote each other under the lock one remains": func(w *fixture) {
 			for range 4 {
@@ -127,7 +127,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 					if last >= mine[len(mine)-1].ID {
 						return nil
 					}
-					page := resultOf(w.organisations().List(w.ctx, org.Filter{After: last, Limit: limit})).must(w)
+					page := resultOf(w.Organisations().List(w.ctx, org.Filter{After: last, Limit: limit})).must(w)
 					for _, o := range page {
 						if o.ID <= last {
 							w.Fatalf("%s follows %s", o.ID, last)
@@ -145,15 +145,15 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 		"list selects those with one of several ids": func(w *fixture) {
 			a, b := w.org(), w.org()
 			w.org()
-			resultOf(w.organisations().List(w.ctx, org.Filter{IDs: []id.Org{b.ID, fresh[id.Org](), a.ID, "none"}})).is(w, []org.Organisation{a, b})
-			resultOf(w.organisations().List(w.ctx, org.Filter{IDs: []id.Org{}})).is(w, nil)
+			resultOf(w.Organisations().List(w.ctx, org.Filter{IDs: []id.Org{b.ID, fresh[id.Org](), a.ID, "none"}})).is(w, []org.Organisation{a, b})
+			resultOf(w.Organisations().List(w.ctx, org.Filter{IDs: []id.Org{}})).is(w, nil)
 		},
 		"list selects those whose id a text is, or in whose name or slug it occurs": func(w *fixture) {
 			start := fresh[id.Org]()
 			named := func(name, slug string) id.Org {
 				o := someOrg()
 				o.Name, o.Slug = name, slug
-				return resultOf(w.organisations().Upsert(w.ctx, o, keep)).must(w).ID
+				return resultOf(w.Organisations().Upsert(w.ctx, o, keep)).must(w).ID
 			}
 			mark := nextID()
 			a, b, c := named("Analytical "+mark+"Engines", ""), named("Änne 100%_"+mark, "eNGINES-"+mark), named("", mark+"engines")
@@ -164,7 +164,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 					if last != nil {
 						f.After = last.ID
 					}
-					return resultOf(w.organisations().List(w.ctx, f)).must(w)
+					return resultOf(w.Organisations().List(w.ctx, f)).must(w)
 				}) {
 					if !o.Matches(text) {
 						w.Errorf("%q is found by %q", o.Name, text)
@@ -189,38 +189,38 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 			for _, digit := range []id.Org{"a", "b", "c", "d"} {
 				o := someOrg()
 				o.ID, o.Name = start[:len(start)-1]+digit, "Engines"
-				orgs = append(orgs, resultOf(w.organisations().Upsert(w.ctx, o, keep)).must(w))
+				orgs = append(orgs, resultOf(w.Organisations().Upsert(w.ctx, o, keep)).must(w))
 			}
 			last := orgs[3]
 			search := func(f org.Filter) outcome[[]org.Organisation] {
 				f.After, f.ExamineLimit = start, 2
-				return resultOf(w.organisations().List(w.ctx, f))
+				return resultOf(w.Organisations().List(w.ctx, f))
 			}
 			search(org.Filter{Search: "engines"}).is(w, orgs[:2])
 			search(org.Filter{Search: "engines", Limit: 1}).is(w, orgs[:1])
 			search(org.Filter{Search: strings.ToUpper(string(last.ID))}).is(w, []org.Organisation{last})
 			search(org.Filter{Search: string(last.ID), Limit: 1}).is(w, []org.Organisation{last})
 			search(org.Filter{Search: "engines", IDs: []id.Org{orgs[0].ID, orgs[2].ID, last.ID}}).is(w, []org.Organisation{orgs[0], orgs[2]})
-			resultOf(w.organisations().List(w.ctx, org.Filter{After: orgs[1].ID, Search: "engines", ExamineLimit: 2})).is(w, orgs[2:])
+			resultOf(w.Organisations().List(w.ctx, org.Filter{After: orgs[1].ID, Search: "engines", ExamineLimit: 2})).is(w, orgs[2:])
 		},
 		"list selects those closed at a time or before and not erased": func(w *fixture) {
 			start, open := fresh[id.Org](), w.org()
 			closed := func(at time.Time) org.Organisation {
 				o := someOrg()
 				o.ClosedAt = &at
-				return resultOf(w.organisations().Upsert(w.ctx, o, keep)).must(w)
+				return resultOf(w.Organisations().Upsert(w.ctx, o, keep)).must(w)
 			}
 			early, exact, late, erased := closed(at(99)), closed(at(100)), closed(at(101)), closed(at(99))
 			w.erase(erased.ID, at(300))
 			mine := []id.Org{open.ID, early.ID, exact.ID, late.ID, erased.ID}
-			found := resultOf(w.organisations().List(w.ctx, org.Filter{After: start, ClosedBefore: new(at(100))})).must(w)
+			found := resultOf(w.Organisations().List(w.ctx, org.Filter{After: start, ClosedBefore: new(at(100))})).must(w)
 			wantEqual(w, slices.DeleteFunc(found, func(o org.Organisation) bool { return !slices.Contains(mine, o.ID) }), []org.Organisation{early, exact})
 		},
 		"erase removes everything of the organisation and nothing of another": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			w.join(tn.ID, other.owner.ID, org.Member, at(15))
 			w.join(other.ID, tn.owner.ID, org.Member, at(15))
-			closed := resultOf(w.organisations().Upsert(w.ctx, tn.Organisation, func(o org.Organisation) (org.Organisation, error) {
+			closed := resultOf(w.Organisations().Upsert(w.ctx, tn.Organisation, func(o org.Organisation) (org.Organisation, error) {
 				return o.Close(at(200)), nil
 			})).must(w)
 			untouched := w.content(other)
@@ -233,22 +233,22 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 				Organisation: kept, Subscription: plan.Unsubscribed(tn.ID), Epoch: w.epoch(tn.ID),
 				Head: object.Head{Epoch: w.head(other.ID).Epoch},
 			})
-			resultOf(w.organisations().ByProvider(w.ctx, tn.ProviderID)).is(w, kept)
+			resultOf(w.Organisations().ByProvider(w.ctx, tn.ProviderID)).is(w, kept)
 
-			resultOf(w.invitations().Get(w.ctx, tn.ID, tn.invitation.ID)).wantNotFound(w)
-			resultOf(w.invitations().ByToken(w.ctx, tn.invitation.TokenHash)).wantNotFound(w)
-			resultOf(w.subscriptions().ByCustomer(w.ctx, someSubscription(tn.ID).Customer)).wantNotFound(w)
-			resultOf(w.tasks().Get(w.ctx, tn.ID, tn.unplaced.ID)).wantNotFound(w)
-			resultOf(w.objects().Get(w.ctx, tn.ID, tn.personalObject.ID)).wantNotFound(w)
-			resultOf(w.objects().At(w.ctx, tn.ID, tn.sharedObject.StorageKey())).wantNotFound(w)
-			resultOf(w.users().Get(w.ctx, tn.owner.ID)).is(w, tn.owner)
-			for _, m := range resultOf(w.users().Memberships(w.ctx, tn.owner.ID)).must(w) {
+			resultOf(w.Invitations().Get(w.ctx, tn.ID, tn.invitation.ID)).wantNotFound(w)
+			resultOf(w.Invitations().ByToken(w.ctx, tn.invitation.TokenHash)).wantNotFound(w)
+			resultOf(w.Subscriptions().ByCustomer(w.ctx, someSubscription(tn.ID).Customer)).wantNotFound(w)
+			resultOf(w.Tasks().Get(w.ctx, tn.ID, tn.unplaced.ID)).wantNotFound(w)
+			resultOf(w.Objects().Get(w.ctx, tn.ID, tn.personalObject.ID)).wantNotFound(w)
+			resultOf(w.Objects().At(w.ctx, tn.ID, tn.sharedObject.StorageKey())).wantNotFound(w)
+			resultOf(w.Users().Get(w.ctx, tn.owner.ID)).is(w, tn.owner)
+			for _, m := range resultOf(w.Users().Memberships(w.ctx, tn.owner.ID)).must(w) {
 				if m.Org != other.ID {
 					w.Fatalf("a membership is left: %+v", m)
 				}
 			}
 			w.erase(tn.ID, at(300))
-			resultOf(w.organisations().Get(w.ctx, tn.ID)).is(w, kept)
+			resultOf(w.Organisations().Get(w.ctx, tn.ID)).is(w, kept)
 		},
 		"an invitation of an erased organisation frees its provider id": func(w *fixture) {
 			tn := w.tenant()
@@ -256,8 +256,8 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 			o := w.org()
 			i := someInvitation(o.ID, w.member(o.ID, org.Owner).ID)
 			i.ProviderID = tn.invitation.ProviderID
-			w.ok(w.invitations().Put(w.ctx, o.ID, i))
-			resultOf(w.invitations().ByProvider(w.ctx, o.ID, i.ProviderID)).is(w, i)
+			w.ok(w.Invitations().Put(w.ctx, o.ID, i))
+			resultOf(w.Invitations().ByProvider(w.ctx, o.ID, i.ProviderID)).is(w, i)
 		},
 	}).run(t, open)
 }
@@ -304,21 +304,21 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 			tn, other := w.tenant(), w.tenant()
 			at := func(o id.Org, epoch int64) *fixture { return w.in(w.store.At(o, epoch)) }
 			listed := func(w *fixture) (all []org.Profile, err error) {
-				return all, w.members().List(w.ctx, tn.ID, org.MemberFilter{}, collect(&all))
+				return all, w.Members().List(w.ctx, tn.ID, org.MemberFilter{}, collect(&all))
 			}
 			now := at(tn.ID, w.epoch(tn.ID))
-			resultOf(now.tasks().Get(w.ctx, tn.ID, tn.unplaced.ID)).is(w, tn.unplaced)
-			resultOf(now.tasks().Get(w.ctx, tn.ID, fresh[id.Task]())).wantNotFound(w)
-			resultOf(now.tasks().Get(w.ctx, tn.ID, other.unplaced.ID)).wantNotFound(w)
+			resultOf(now.Tasks().Get(w.ctx, tn.ID, tn.unplaced.ID)).is(w, tn.unplaced)
+			resultOf(now.Tasks().Get(w.ctx, tn.ID, fresh[id.Task]())).wantNotFound(w)
+			resultOf(now.Tasks().Get(w.ctx, tn.ID, other.unplaced.ID)).wantNotFound(w)
 			resultOf(listed(now)).is(w, resultOf(listed(w)).must(w))
-			resultOf(now.teams().List(w.ctx, tn.ID, nil)).is(w, nil)
+			resultOf(now.Teams().List(w.ctx, tn.ID, nil)).is(w, nil)
 			w.incrementEpoch(tn.ID)
 			for _, past := range []*fixture{now, at(tn.ID, w.epoch(tn.ID)+1), at(fresh[id.Org](), 0)} {
 				for _, err := range []error{
-					drop(past.tasks().Get(w.ctx, tn.ID, tn.unplaced.ID)),
-					drop(past.tasks().Get(w.ctx, tn.ID, fresh[id.Task]())),
-					drop(past.teams().List(w.ctx, tn.ID, nil)),
-					drop(past.quotas().Account(w.ctx, tn.ID, tn.owner.ID, "2026-01-02")),
+					drop(past.Tasks().Get(w.ctx, tn.ID, tn.unplaced.ID)),
+					drop(past.Tasks().Get(w.ctx, tn.ID, fresh[id.Task]())),
+					drop(past.Teams().List(w.ctx, tn.ID, nil)),
+					drop(past.Quotas().Account(w.ctx, tn.ID, tn.owner.ID, "2026-01-02")),
 				} {
 					if !errors.Is(err, org.ErrEpochChanged) {
 						w.Errorf("at another epoch the error is %v", err)
@@ -328,7 +328,7 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 					w.Errorf("at another epoch %d members are listed, error %v", len(all), err)
 				}
 			}
-			resultOf(at(tn.ID, w.epoch(tn.ID)).tasks().Get(w.ctx, tn.ID, tn.unplaced.ID)).is(w, tn.unplaced)
+			resultOf(at(tn.ID, w.epoch(tn.ID)).Tasks().Get(w.ctx, tn.ID, tn.unplaced.ID)).is(w, tn.unplaced)
 		},
 		"entries are returned with the epoch": func(w *fixture) {
 			tn, empty := w.tenant(), w.org()
@@ -336,7 +336,7 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 			for after, limit := range map[int64]int{0: 1, 1: 10, 2: 10} {
 				entries, epoch, err := w.epochs.Entries(w.ctx, tn.ID, after, limit)
 				w.ok(err)
-				resultOf(w.changes().List(w.ctx, tn.ID, after, limit)).is(w, entries)
+				resultOf(w.Changes().List(w.ctx, tn.ID, after, limit)).is(w, entries)
 				wantEqual(w, epoch, w.epoch(tn.ID))
 			}
 			for o, limit := range map[id.Org]int{empty.ID: 10, tn.ID: 0} {
@@ -409,7 +409,7 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 			was := w.epoch(o.ID)
 			u := w.member(o.ID, org.Owner)
 			w.task(o.ID, nil, u.ID)
-			resultOf(w.organisations().Upsert(w.ctx, o, keep)).must(w)
+			resultOf(w.Organisations().Upsert(w.ctx, o, keep)).must(w)
 			wantEqual(w, w.epoch(o.ID), was)
 		},
 		"each of concurrent locks increments the epoch, visibly after its commit": func(w *fixture) {

@@ -32,7 +32,7 @@ type owned[V any, ID ~string] struct {
 
 // suite is the sub-tests of a collection.
 func (c owned[V, ID]) suite() suite {
-	in := func(w *fixture) collection[V, ID] { return c.of(w.store.Work()) }
+	in := func(w *fixture) collection[V, ID] { return c.of(w.Work) }
 	// as returns a record of the tenant that is not stored yet, with the id of another one.
 	as := func(tn tenant, other V) V {
 		v := c.some(tn)

@@ -35,7 +35,7 @@ type paymentSuite map[string]func(w *paymentFixture)
 func (s paymentSuite) run(t *testing.T, open func(t *testing.T) PaymentProvider) {
 	t.Helper()
 	runSuite(t, s, func(t *testing.T) *paymentFixture {
-		w := &paymentFixture{fixture: newFixture(t, Opened{}), PaymentProvider: open(t), org: fresh[id.Org]()}
+		w := &paymentFixture{fixture: &fixture{T: t, ctx: t.Context()}, PaymentProvider: open(t), org: fresh[id.Org]()}
 		w.customer = resultOf(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn", "")).must(w.fixture)
 		return w
 	})

@@ -38,10 +38,10 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			next := calendar.DayOf(day.End())
 			w.lease(someLease(o, u), 100)
 			for _, l := range []quota.Lease{someLease(other, u), someLease(o, v), onDay(someLease(o, u), next)} {
-				resultOf(w.quotas().Account(w.ctx, l.Org, l.User, l.Day)).is(w, quota.Account{})
+				resultOf(w.Quotas().Account(w.ctx, l.Org, l.User, l.Day)).is(w, quota.Account{})
 				w.lease(l, 100)
 				w.ok(w.settle(l, 7))
-				resultOf(w.quotas().Account(w.ctx, l.Org, l.User, l.Day)).is(w, quota.Account{Used: 7})
+				resultOf(w.Quotas().Account(w.ctx, l.Org, l.User, l.Day)).is(w, quota.Account{Used: 7})
 			}
 			w.account(o, u, quota.Account{Reserved: 100})
 		},
@@ -55,8 +55,8 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				l := w.lease(someLease(o, u), 100)
 				wrong(&l)
 				w.ok(w.settle(l, 1))
-				w.ok(w.quotas().Extend(w.ctx, []quota.Lease{l}, longAgo(0)))
-				w.ok(w.quotas().Sweep(w.ctx, sweepTime))
+				w.ok(w.Quotas().Extend(w.ctx, []quota.Lease{l}, longAgo(0)))
+				w.ok(w.Quotas().Sweep(w.ctx, sweepTime))
 				w.account(o, u, quota.Account{Reserved: int64(100 * (n + 1))})
 			}
 		},
@@ -64,18 +64,18 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			tn, u := w.tenant(), fresh[id.User]()
 			need := quota.Need{Input: 20, Output: 55}
 			was := w.epoch(tn.ID)
-			resultOf(w.quotas().ReserveAt(w.ctx, was, someLease(tn.ID, u), 125, need)).is(w, 75)
-			resultOf(w.quotas().ReserveAt(w.ctx, was-1, someLease(tn.ID, u), 125, need)).is(w, 0)
-			resultOf(w.quotas().ReserveAt(w.ctx, was+1, someLease(tn.ID, u), 125, need)).is(w, 0)
+			resultOf(w.Quotas().ReserveAt(w.ctx, was, someLease(tn.ID, u), 125, need)).is(w, 75)
+			resultOf(w.Quotas().ReserveAt(w.ctx, was-1, someLease(tn.ID, u), 125, need)).is(w, 0)
+			resultOf(w.Quotas().ReserveAt(w.ctx, was+1, someLease(tn.ID, u), 125, need)).is(w, 0)
 			w.incrementEpoch(tn.ID)
-			resultOf(w.quotas().ReserveAt(w.ctx, was, someLease(tn.ID, u), 125, need)).is(w, 0)
-			resultOf(w.quotas().ReserveAt(w.ctx, was, someLease(tn.ID, fresh[id.User]()), 125, need)).is(w, 0)
+			resultOf(w.Quotas().ReserveAt(w.ctx, was, someLease(tn.ID, u), 125, need)).is(w, 0)
+			resultOf(w.Quotas().ReserveAt(w.ctx, was, someLease(tn.ID, fresh[id.User]()), 125, need)).is(w, 0)
 			w.account(tn.ID, u, quota.Account{Reserved: 75})
 			l := someLease(tn.ID, u)
-			resultOf(w.quotas().ReserveAt(w.ctx, was+1, l, 125, need)).is(w, 50)
-			resultOf(w.quotas().ReserveAt(w.ctx, was+1, someLease(tn.ID, u), 125, need)).is(w, 0)
+			resultOf(w.Quotas().ReserveAt(w.ctx, was+1, l, 125, need)).is(w, 50)
+			resultOf(w.Quotas().ReserveAt(w.ctx, was+1, someLease(tn.ID, u), 125, need)).is(w, 0)
 			w.account(tn.ID, u, quota.Account{Reserved: 125})
-			resultOf(w.quotas().ReserveAt(w.ctx, was+1, l, 1000, need)).wantConflict(w)
+			resultOf(w.Quotas().ReserveAt(w.ctx, was+1, l, 1000, need)).wantConflict(w)
 			w.atomic(func(r ports.Records) error {
 				q := r.Usage().Quotas()
 				stale, err := q.ReserveAt(w.ctx, was, someLease(tn.ID, u), 1000, need)
@@ -88,7 +88,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.settle(l, 0))
 			w.account(tn.ID, u, quota.Account{Reserved: 150})
 			gone := someLease(fresh[id.Org](), u)
-			resultOf(w.quotas().ReserveAt(w.ctx, 0, gone, 100, need)).wantNotFound(w)
+			resultOf(w.Quotas().ReserveAt(w.ctx, 0, gone, 100, need)).wantNotFound(w)
 		},
 		"leases are reserved together, all of a member's or none": func(w *fixture) {
 			o, u, v := w.org().ID, fresh[id.User](), fresh[id.User]()
@@ -98,7 +98,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				return l
 			}
 			reserve := func(limit int64, leases ...quota.Lease) outcome[[]id.User] {
-				granted, err := w.quotas().ReserveAllAt(w.ctx, w.epoch(o), leases, limit)
+				granted, err := w.Quotas().ReserveAllAt(w.ctx, w.epoch(o), leases, limit)
 				slices.Sort(granted)
 				return outcome[[]id.User]{granted, err}
 			}
@@ -121,7 +121,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			reserve(100, of(u, 31), of(v, 60)).is(w, both)
 			w.account(o, u, quota.Account{Used: 29, Reserved: 71})
 			for _, wrong := range []int64{-1, 1} {
-				wantEqual(w, len(resultOf(w.quotas().ReserveAllAt(w.ctx, w.epoch(o)+wrong, []quota.Lease{of(u, 1), of(v, 1)}, 1000)).must(w)), 0)
+				wantEqual(w, len(resultOf(w.Quotas().ReserveAllAt(w.ctx, w.epoch(o)+wrong, []quota.Lease{of(u, 1), of(v, 1)}, 1000)).must(w)), 0)
 			}
 			reserve(130, refused).is(w, []id.User{u})
 			w.ok(w.settle(refused, 0))
@@ -139,7 +139,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			w.account(other, u, quota.Account{})
 			gone := of(u, 1)
 			gone.Org = fresh[id.Org]()
-			resultOf(w.quotas().ReserveAllAt(w.ctx, 0, []quota.Lease{gone}, 1000)).wantNotFound(w)
+			resultOf(w.Quotas().ReserveAllAt(w.ctx, 0, []quota.Lease{gone}, 1000)).wantNotFound(w)
 		},
 		"many who reserve together at once are granted no more than the limit": func(w *fixture) {
 			o, users := w.org().ID, several[id.User](5)
@@ -152,7 +152,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 						leases[j] = someLease(o, users[(i*j+round)%len(users)])
 						leases[j].Tokens = int64(1 + (i+j)%9)
 					}
-					got, err := w.quotas().ReserveAllAt(w.ctx, epoch, leases, 200)
+					got, err := w.Quotas().ReserveAllAt(w.ctx, epoch, leases, 200)
 					if err != nil {
 						return err
 					}
@@ -168,7 +168,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 					if len(entries) == 0 {
 						continue
 					}
-					if err := w.ledger().Settle(w.ctx, o, entries...); err != nil {
+					if err := w.Ledger().Settle(w.ctx, o, entries...); err != nil {
 						return err
 					}
 				}
@@ -176,7 +176,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			}))
 			var sum int64
 			for _, u := range users {
-				a := resultOf(w.quotas().Account(w.ctx, o, u, someLease(o, u).Day)).must(w)
+				a := resultOf(w.Quotas().Account(w.ctx, o, u, someLease(o, u).Day)).must(w)
 				if sum += a.Used + a.Reserved; a.Used+a.Reserved > 200 {
 					w.Errorf("an account is %+v", a)
 				}
@@ -188,8 +188,8 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			for w.epoch(other) <= w.epoch(o) {
 				w.incrementEpoch(other)
 			}
-			resultOf(w.quotas().ReserveAt(w.ctx, w.epoch(other), someLease(o, u), 100, quota.Need{Output: 1})).is(w, 0)
-			resultOf(w.quotas().ReserveAt(w.ctx, w.epoch(o), someLease(other, u), 100, quota.Need{Output: 1})).is(w, 0)
+			resultOf(w.Quotas().ReserveAt(w.ctx, w.epoch(other), someLease(o, u), 100, quota.Need{Output: 1})).is(w, 0)
+			resultOf(w.Quotas().ReserveAt(w.ctx, w.epoch(o), someLease(other, u), 100, quota.Need{Output: 1})).is(w, 0)
 		},
 		"nothing is reserved at an epoch after a commit has changed it": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
@@ -201,27 +201,27 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				if err := w.store.Atomic(w.ctx, lockOf(w, o)); err != nil {
 					return err
 				}
-				granted, err := w.quotas().ReserveAt(w.ctx, seen[o], someLease(o, u), 1000, quota.Need{Output: 1})
+				granted, err := w.Quotas().ReserveAt(w.ctx, seen[o], someLease(o, u), 1000, quota.Need{Output: 1})
 				if err == nil && granted != 0 {
 					err = errors.New("a committed lock was not seen")
 				}
 				return err
 			}))
 			w.account(o, u, quota.Account{})
-			resultOf(w.quotas().ReserveAt(w.ctx, w.epoch(o), someLease(o, u), 1000, quota.Need{Output: 1})).is(w, 1)
+			resultOf(w.Quotas().ReserveAt(w.ctx, w.epoch(o), someLease(o, u), 1000, quota.Need{Output: 1})).is(w, 1)
 		},
 		"of concurrent reservations of one lease one succeeds": func(w *fixture) {
 			l := someLease(w.org().ID, fresh[id.User]())
 			w.wantOneSuccess(concurrently(concurrent, func(int) error {
-				return drop(w.quotas().ReserveAt(w.ctx, 0, l, 1_000_000, quota.Need{Output: 5}))
+				return drop(w.Quotas().ReserveAt(w.ctx, 0, l, 1_000_000, quota.Need{Output: 5}))
 			}), fault.Conflict)
 			w.account(l.Org, l.User, quota.Account{Reserved: 5})
 		},
 		"an unknown organisation has no accounts": func(w *fixture) {
 			l := someLease(fresh[id.Org](), fresh[id.User]())
-			resultOf(w.quotas().ReserveAt(w.ctx, 0, l, 100, quota.Need{Output: 1})).wantNotFound(w)
+			resultOf(w.Quotas().ReserveAt(w.ctx, 0, l, 100, quota.Need{Output: 1})).wantNotFound(w)
 			w.wantNotFound(w.settle(l, 1))
-			w.ok(w.quotas().Extend(w.ctx, []quota.Lease{l}, at(1)))
+			w.ok(w.Quotas().Extend(w.ctx, []quota.Lease{l}, at(1)))
 			w.account(l.Org, l.User, quota.Account{})
 		},
 		"sweep returns the tokens of an expired lease": func(w *fixture) {
@@ -231,16 +231,16 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				l.ExpiresAt = longAgo(ms)
 				w.lease(l, tokens)
 			}
-			w.ok(w.quotas().Sweep(w.ctx, sweepTime))
+			w.ok(w.Quotas().Sweep(w.ctx, sweepTime))
 			w.account(o, u, quota.Account{Reserved: 100})
-			w.ok(w.quotas().Sweep(w.ctx, sweepTime))
+			w.ok(w.Quotas().Sweep(w.ctx, sweepTime))
 			w.account(o, u, quota.Account{Reserved: 100})
 		},
 		"settling a swept or an unknown lease returns no tokens, and counts the used ones": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
 			l := w.lease(expired(o, u), 100)
 			w.lease(someLease(o, u), 10)
-			w.ok(w.quotas().Sweep(w.ctx, sweepTime))
+			w.ok(w.Quotas().Sweep(w.ctx, sweepTime))
 			w.ok(w.settle(l, 40))
 			w.ok(w.settle(someLease(o, u), 5)) // of a lease that never was
 			w.account(o, u, quota.Account{Used: 45, Reserved: 10})
@@ -257,7 +257,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				return nil
 			})
-			w.ok(w.quotas().Sweep(w.ctx, sweepTime))
+			w.ok(w.Quotas().Sweep(w.ctx, sweepTime))
 			for _, u := range users {
 				w.account(o, u, quota.Account{})
 				w.account(other, u, quota.Account{})
@@ -272,14 +272,14 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				_, err2 := q.ReserveAt(w.ctx, 0, kept, 1000, quota.Need{Output: 10})
 				return errors.Join(err, err2, q.Extend(w.ctx, []quota.Lease{kept, someLease(o, u)}, at(1000)))
 			})
-			w.ok(w.quotas().Sweep(w.ctx, sweepTime))
+			w.ok(w.Quotas().Sweep(w.ctx, sweepTime))
 			w.account(o, u, quota.Account{Reserved: 10})
-			w.ok(w.quotas().Extend(w.ctx, []quota.Lease{gone, kept}, at(2000)))
+			w.ok(w.Quotas().Extend(w.ctx, []quota.Lease{gone, kept}, at(2000)))
 			w.ok(w.settle(gone, 0))
 			w.account(o, u, quota.Account{Reserved: 10})
-			w.ok(w.quotas().Extend(w.ctx, nil, longAgo(0)))
-			w.ok(w.quotas().Extend(w.ctx, []quota.Lease{kept}, sweepTime))
-			w.ok(w.quotas().Sweep(w.ctx, sweepTime))
+			w.ok(w.Quotas().Extend(w.ctx, nil, longAgo(0)))
+			w.ok(w.Quotas().Extend(w.ctx, []quota.Lease{kept}, sweepTime))
+			w.ok(w.Quotas().Sweep(w.ctx, sweepTime))
 			w.account(o, u, quota.Account{})
 		},
 		"hundreds of leases are extended at once": func(w *fixture) {
@@ -297,10 +297,10 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				return r.Usage().Quotas().Extend(w.ctx, leases[100:], at(1000))
 			})
-			w.ok(w.quotas().Sweep(w.ctx, sweepTime))
+			w.ok(w.Quotas().Sweep(w.ctx, sweepTime))
 			var held int64
 			for _, u := range users {
-				held += resultOf(w.quotas().Account(w.ctx, o, u, leases[0].Day)).must(w).Reserved
+				held += resultOf(w.Quotas().Account(w.ctx, o, u, leases[0].Day)).must(w).Reserved
 			}
 			wantEqual(w, held, 300)
 		},
@@ -308,9 +308,9 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			o, u := w.org().ID, fresh[id.User]()
 			l := w.lease(someLease(o, u), 100)
 			undone(w, func(in *fixture) {
-				in.ok(drop(in.quotas().ReserveAt(w.ctx, 0, expired(o, u), 1000, quota.Need{Output: 5})))
-				in.ok(errors.Join(in.ledger().Settle(w.ctx, o, ended(l, 30)), in.quotas().Sweep(w.ctx, sweepTime)))
-			}, func(in *fixture) quota.Account { return resultOf(in.quotas().Account(w.ctx, o, u, l.Day)).must(in) }, quota.Account{Used: 30})
+				in.ok(drop(in.Quotas().ReserveAt(w.ctx, 0, expired(o, u), 1000, quota.Need{Output: 5})))
+				in.ok(errors.Join(in.Ledger().Settle(w.ctx, o, ended(l, 30)), in.Quotas().Sweep(w.ctx, sweepTime)))
+			}, func(in *fixture) quota.Account { return resultOf(in.Quotas().Account(w.ctx, o, u, l.Day)).must(in) }, quota.Account{Used: 30})
 			w.ok(w.settle(l, 1))
 			w.account(o, u, quota.Account{Used: 1})
 		},
@@ -326,7 +326,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				slices.Sort(granted)
 				want := make([]int64, manyGoroutines-7, manyGoroutines)
 				wantEqual(w, granted, append(want, 50, 75, 75, 75, 75, 75, 75))
-				resultOf(w.quotas().Account(w.ctx, o, u, day)).is(w, quota.Account{Reserved: 500})
+				resultOf(w.Quotas().Account(w.ctx, o, u, day)).is(w, quota.Account{Reserved: 500})
 			}
 		},
 		"no account exceeds its limit during concurrent calls": func(w *fixture) {
@@ -341,7 +341,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 					if err != nil {
 						return err
 					}
-					a, err := w.quotas().Account(w.ctx, o, u, l.Day)
+					a, err := w.Quotas().Account(w.ctx, o, u, l.Day)
 					if err != nil {
 						return err
 					}
@@ -381,7 +381,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				w.allOK(concurrently(manyGoroutines, func(i int) error {
 					if i >= len(leases) {
-						return w.quotas().Sweep(w.ctx, sweepTime)
+						return w.Quotas().Sweep(w.ctx, sweepTime)
 					}
 					return w.settle(leases[i], 3)
 				}))
@@ -401,15 +401,15 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				w.allOK(concurrently(manyGoroutines/4, func(i int) error {
 					if i%4 == 0 {
-						return w.quotas().Sweep(w.ctx, sweepTime)
+						return w.Quotas().Sweep(w.ctx, sweepTime)
 					}
 					some := slices.Clone(leases[i : i+manyGoroutines/2])
 					if i%2 == 0 {
 						slices.Reverse(some)
 					}
-					return w.quotas().Extend(w.ctx, some, at(1000))
+					return w.Quotas().Extend(w.ctx, some, at(1000))
 				}))
-				w.ok(w.quotas().Sweep(w.ctx, sweepTime))
+				w.ok(w.Quotas().Sweep(w.ctx, sweepTime))
 				for _, l := range leases {
 					w.ok(w.settle(l, 0))
 				}
@@ -424,15 +424,15 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			w.allOK(concurrently(manyGoroutines, func(i int) error {
 				for round := range 6 {
 					l := expired(o, users[(i+round)%len(users)])
-					if _, err := w.quotas().ReserveAt(w.ctx, 0, l, 1_000_000, quota.Need{Output: 10}); err != nil {
+					if _, err := w.Quotas().ReserveAt(w.ctx, 0, l, 1_000_000, quota.Need{Output: 10}); err != nil {
 						return err
 					}
 					var err error
 					switch i % 4 {
 					case 0:
-						err = w.quotas().Sweep(w.ctx, sweepTime)
+						err = w.Quotas().Sweep(w.ctx, sweepTime)
 					case 1:
-						err = w.quotas().Extend(w.ctx, []quota.Lease{l}, sweepTime.Add(-time.Second))
+						err = w.Quotas().Extend(w.ctx, []quota.Lease{l}, sweepTime.Add(-time.Second))
 					}
 					if err != nil {
 						return err
@@ -453,7 +453,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 func (w *fixture) usedOf(o id.Org, users []id.User) (used int64) {
 	w.Helper()
 	for _, u := range users {
-		a := resultOf(w.quotas().Account(w.ctx, o, u, someLease(o, u).Day)).must(w)
+		a := resultOf(w.Quotas().Account(w.ctx, o, u, someLease(o, u).Day)).must(w)
 		wantEqual(w, a.Reserved, 0)
 		used += a.Used
 	}
@@ -480,7 +480,7 @@ func ended(l quota.Lease, used int64) usage.Entry {
 
 // settle settles a lease of which so much was used.
 func (w *fixture) settle(l quota.Lease, used int64) error {
-	return w.ledger().Settle(w.ctx, l.Org, ended(l, used))
+	return w.Ledger().Settle(w.ctx, l.Org, ended(l, used))
 }
 
 func onDay(l quota.Lease, d calendar.Day) quota.Lease {
@@ -491,7 +491,7 @@ func onDay(l quota.Lease, d calendar.Day) quota.Lease {
 // lease has the tokens granted to the lease.
 func (w *fixture) lease(l quota.Lease, tokens int64) quota.Lease {
 	w.Helper()
-	resultOf(w.quotas().ReserveAt(w.ctx, 0, l, 1<<50, quota.Need{Input: tokens - 1, Output: 1})).is(w, tokens)
+	resultOf(w.Quotas().ReserveAt(w.ctx, 0, l, 1<<50, quota.Need{Input: tokens - 1, Output: 1})).is(w, tokens)
 	return l
 }
 
@@ -501,7 +501,7 @@ func (w *fixture) reserve(l quota.Lease, limit int64, n quota.Need) (int64, erro
 	if err != nil {
 		return 0, err
 	}
-	return w.quotas().ReserveAt(w.ctx, epochs[l.Org], l, limit, n)
+	return w.Quotas().ReserveAt(w.ctx, epochs[l.Org], l, limit, n)
 }
 
 // incrementEpoch moves the organisation's epoch on.
@@ -524,7 +524,7 @@ func lockOf(w *fixture, orgs ...id.Org) func(ports.Records) error {
 // someLease.
 func (w *fixture) account(o id.Org, u id.User, want quota.Account) {
 	w.Helper()
-	resultOf(w.quotas().Account(w.ctx, o, u, someLease(o, u).Day)).is(w, want)
+	resultOf(w.Quotas().Account(w.ctx, o, u, someLease(o, u).Day)).is(w, want)
 }
 
 // grantProperty has one account go through any of what can happen to it, and
@@ -553,7 +553,7 @@ func grantProperty(w *fixture) {
 					want.Used += used
 					err = w.settle(l.Lease, used)
 				} else {
-					err = errors.Join(w.quotas().Extend(w.ctx, []quota.Lease{l.Lease}, sweepTime), w.quotas().Sweep(w.ctx, sweepTime))
+					err = errors.Join(w.Quotas().Extend(w.ctx, []quota.Lease{l.Lease}, sweepTime), w.Quotas().Sweep(w.ctx, sweepTime))
 				}
 				must.NoError(t, err)
 			} else {
@@ -571,7 +571,7 @@ func grantProperty(w *fixture) {
 					leases = append(leases, held{l, granted})
 				}
 			}
-			got, err := w.quotas().Account(w.ctx, o, u, someLease(o, u).Day)
+			got, err := w.Quotas().Account(w.ctx, o, u, someLease(o, u).Day)
 			if err != nil || got != want {
 				t.Fatalf("the account is %+v, %v, want %+v", got, err, want)
 			}

@@ -29,7 +29,7 @@ func (w *fixture) publishes() int64 {
 	w.Helper()
 	releasesMutex.Lock()
 	w.Cleanup(releasesMutex.Unlock)
-	return resultOf(w.releases().Revision(w.ctx)).must(w)
+	return resultOf(w.Releases().Revision(w.ctx)).must(w)
 }
 
 // someVersion is one that was never used, with build metadata.
@@ -74,7 +74,7 @@ func bareRelease(w *fixture) release.Release {
 func (w *fixture) release() release.Release {
 	w.Helper()
 	r := someRelease(w)
-	w.ok(w.releases().Add(w.ctx, r))
+	w.ok(w.Releases().Add(w.ctx, r))
 	return r
 }
 
@@ -95,12 +95,12 @@ func (w *fixture) stored(in ports.Releases, ids ...id.Release) (int64, []release
 // wantStored ends the sub-test unless the releases are what is stored, at a revision.
 func (w *fixture) wantStored(revision int64, want ...release.Release) {
 	w.Helper()
-	resultOf(w.releases().Revision(w.ctx)).is(w, revision)
+	resultOf(w.Releases().Revision(w.ctx)).is(w, revision)
 	ids := make([]id.Release, len(want))
 	for i, r := range want {
 		ids[i] = r.ID
 	}
-	at, got := w.stored(w.releases(), ids...)
+	at, got := w.stored(w.Releases(), ids...)
 	wantEqual(w, at, revision)
 	wantEqual(w, got, want)
 }
@@ -117,14 +117,14 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 		"a release is returned with every field as stored": func(w *fixture) {
 			was := w.publishes()
 			full, bare := someRelease(w), bareRelease(w)
-			w.ok(w.releases().Add(w.ctx, full))
-			w.ok(w.releases().Add(w.ctx, bare))
+			w.ok(w.Releases().Add(w.ctx, full))
+			w.ok(w.Releases().Add(w.ctx, bare))
 			w.wantStored(was+2, full, bare)
 			// Each gets the settings of the other.
 			for i, swap := range [][2]release.Release{{full, bare}, {bare, full}} {
 				next := swap[0]
 				next.Settings, next.Guard, next.PublishedAt, next.UpdatedAt = swap[1].Settings, swap[1].Guard, swap[1].PublishedAt, swap[1].UpdatedAt
-				resultOf(w.releases().Update(w.ctx, next.ID, func(r release.Release) (release.Release, error) {
+				resultOf(w.Releases().Update(w.ctx, next.ID, func(r release.Release) (release.Release, error) {
 					wantEqual(w, r, swap[0])
 					return next, nil
 				})).is(w, next)
@@ -134,12 +134,12 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 		"each single field is returned as stored": func(w *fixture) {
 			was := w.publishes()
 			bare, full := bareRelease(w), someRelease(w)
-			w.ok(w.releases().Add(w.ctx, bare))
+			w.ok(w.Releases().Add(w.ctx, bare))
 			full.ID, full.Version, full.Target = bare.ID, bare.Version, bare.Target
 			early, late := bare, bare
 			early.PublishedAt, late.UpdatedAt = time.Time{}, time.Date(9999, 12, 31, 23, 59, 59, 999_000_000, time.UTC)
 			for _, want := range append(eachField(bare, full), early, late) {
-				resultOf(w.releases().Update(w.ctx, want.ID, func(release.Release) (release.Release, error) { return want, nil })).is(w, want)
+				resultOf(w.Releases().Update(w.ctx, want.ID, func(release.Release) (release.Release, error) { return want, nil })).is(w, want)
 				was++
 				w.wantStored(was+1, want)
 			}
@@ -149,11 +149,11 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			r := w.release()
 			again := bareRelease(w)
 			again.ID = r.ID
-			w.wantConflict(w.releases().Add(w.ctx, again))
+			w.wantConflict(w.Releases().Add(w.ctx, again))
 			for _, same := range []string{r.Version.String(), r.Version.Key(), r.Version.Key() + "+another"} {
 				again := bareRelease(w)
 				again.Version, again.Target = version(w, same), r.Target
-				w.wantConflict(w.releases().Add(w.ctx, again))
+				w.wantConflict(w.Releases().Add(w.ctx, again))
 			}
 			w.wantStored(was+1, r)
 		},
@@ -166,7 +166,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 					for _, c := range []release.Channel{release.Stable, release.Beta, release.Canary} {
 						r := bareRelease(w)
 						r.Version, r.Target = v, release.Target{Platform: p, Arch: a, Channel: c}
-						w.ok(w.releases().Add(w.ctx, r))
+						w.ok(w.Releases().Add(w.ctx, r))
 						all = append(all, r)
 					}
 				}
@@ -180,12 +180,12 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 				all[i] = someRelease(w)
 				all[i].Version = v
 			}
-			winner := w.wantOneSuccess(concurrently(concurrent, func(i int) error { return w.releases().Add(w.ctx, all[i]) }), fault.Conflict)
+			winner := w.wantOneSuccess(concurrently(concurrent, func(i int) error { return w.Releases().Add(w.ctx, all[i]) }), fault.Conflict)
 			w.wantStored(was+1, all[winner])
 		},
 		"an unknown release cannot be changed": func(w *fixture) {
 			was := w.publishes()
-			resultOf(w.releases().Update(w.ctx, fresh[id.Release](), func(release.Release) (release.Release, error) {
+			resultOf(w.Releases().Update(w.ctx, fresh[id.Release](), func(release.Release) (release.Release, error) {
 				w.Error("was called")
 				return release.Release{}, nil
 			})).wantNotFound(w)
@@ -196,12 +196,12 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			r, added := w.release(), someRelease(w)
 			changed, _ := raised(r)
 			undone(w, func(in *fixture) {
-				in.ok(errors.Join(in.releases().Add(w.ctx, added), drop(in.releases().Update(w.ctx, r.ID, raised))))
+				in.ok(errors.Join(in.Releases().Add(w.ctx, added), drop(in.Releases().Update(w.ctx, r.ID, raised))))
 			}, func(in *fixture) []any {
-				revision, all := in.stored(in.releases(), r.ID, added.ID)
-				return []any{revision, resultOf(in.releases().Revision(w.ctx)).must(in), all}
+				revision, all := in.stored(in.Releases(), r.ID, added.ID)
+				return []any{revision, resultOf(in.Releases().Revision(w.ctx)).must(in), all}
 			}, []any{was + 3, was + 3, []release.Release{changed, added}})
-			w.ok(w.releases().Add(w.ctx, added))
+			w.ok(w.Releases().Add(w.ctx, added))
 			w.wantStored(was+2, r, added)
 		},
 		"a transaction counts each change that succeeded": func(w *fixture) {
@@ -227,7 +227,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			kept, changed, twice := w.release(), w.release(), w.release()
 			since := func(revision int64, changed ...release.Release) {
 				w.Helper()
-				now, got, err := w.releases().Since(w.ctx, revision)
+				now, got, err := w.Releases().Since(w.ctx, revision)
 				w.ok(err)
 				var want []release.Entry
 				for _, r := range changed {
@@ -237,16 +237,16 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 				slices.SortFunc(got, byID)
 				slices.SortFunc(want, byID)
 				wantEqual(w, got, want)
-				if end := resultOf(w.releases().Revision(w.ctx)).must(w); len(want) > 0 && now != end || len(want) == 0 && now != revision {
+				if end := resultOf(w.Releases().Revision(w.ctx)).must(w); len(want) > 0 && now != end || len(want) == 0 && now != revision {
 					w.Errorf("revision %d of %d", now, end)
 				}
 			}
 			since(was, kept, changed, twice)
 			since(was+2, twice)
 			since(was + 3)
-			changed = resultOf(w.releases().Update(w.ctx, changed.ID, raised)).must(w)
-			_ = resultOf(w.releases().Update(w.ctx, twice.ID, raised)).must(w)
-			twice = resultOf(w.releases().Update(w.ctx, twice.ID, raised)).must(w)
+			changed = resultOf(w.Releases().Update(w.ctx, changed.ID, raised)).must(w)
+			_ = resultOf(w.Releases().Update(w.ctx, twice.ID, raised)).must(w)
+			twice = resultOf(w.Releases().Update(w.ctx, twice.ID, raised)).must(w)
 			since(was+3, changed, twice)
 			since(was+4, twice)
 			since(was, kept, changed, twice)
@@ -256,7 +256,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 		"concurrent changes are all counted, and a revision has a consistent state": func(w *fixture) {
 			was := w.publishes()
 			shared := bareRelease(w)
-			w.ok(w.releases().Add(w.ctx, shared))
+			w.ok(w.Releases().Add(w.ctx, shared))
 			const many = 2 * concurrent // of whom half change one release, and the others add one each, some of them two at once
 			ids := []id.Release{shared.ID}
 			fresh := make([][2]release.Release, many)
@@ -271,7 +271,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			for range 4 {
 				readers.Go(func() {
 					for {
-						revision, all, err := w.releases().Since(w.ctx, -1)
+						revision, all, err := w.Releases().Since(w.ctx, -1)
 						if err != nil {
 							w.Error(err)
 							return
@@ -299,10 +299,10 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 				switch i % 4 {
 				case 0, 1:
 					changes.Add(1)
-					return drop(w.releases().Update(w.ctx, shared.ID, raised))
+					return drop(w.Releases().Update(w.ctx, shared.ID, raised))
 				case 2:
 					changes.Add(1)
-					return w.releases().Add(w.ctx, fresh[i][0])
+					return w.Releases().Add(w.ctx, fresh[i][0])
 				}
 				changes.Add(3)
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
@@ -314,19 +314,19 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			close(stop)
 			readers.Wait()
 			w.allOK(errs)
-			revision, all := w.stored(w.releases(), ids...)
+			revision, all := w.stored(w.Releases(), ids...)
 			wantEqual(w, revision, was+changes.Load())
 			wantEqual(w, all[0].Rollout, many/2+many/4)
 		},
 		"list returns the existing releases in the order of the ids": func(w *fixture) {
 			w.publishes()
 			first, second, third := w.release(), w.release(), w.release()
-			resultOf(w.releases().List(w.ctx, []id.Release{third.ID, fresh[id.Release](), first.ID, "no id", second.ID})).is(w, []release.Release{third, first, second})
-			resultOf(w.releases().List(w.ctx, nil)).is(w, nil)
+			resultOf(w.Releases().List(w.ctx, []id.Release{third.ID, fresh[id.Release](), first.ID, "no id", second.ID})).is(w, []release.Release{third, first, second})
+			resultOf(w.Releases().List(w.ctx, nil)).is(w, nil)
 		},
 		"concurrent additions count each other before they are committed": func(w *fixture) {
 			w.publishes()
-			was := resultOf(w.releases().Count(w.ctx)).must(w)
+			was := resultOf(w.Releases().Count(w.ctx)).must(w)
 			var mu sync.Mutex
 			var counts []int
 			w.allOK(concurrently(concurrent, func(int) error {
@@ -350,13 +350,13 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 		"arguments and results belong to the caller": func(w *fixture) {
 			was := w.publishes()
 			r := someRelease(w)
-			add := func(r release.Release) error { return w.releases().Add(w.ctx, r) }
+			add := func(r release.Release) error { return w.Releases().Add(w.ctx, r) }
 			get := func() release.Release {
-				_, all := w.stored(w.releases(), r.ID)
+				_, all := w.stored(w.Releases(), r.ID)
 				return all[0]
 			}
 			update := func(fn func(release.Release) (release.Release, error)) (release.Release, error) {
-				return w.releases().Update(w.ctx, r.ID, fn)
+				return w.Releases().Update(w.ctx, r.ID, fn)
 			}
 			keepsNothing(w, r, add, updates(w, get, update)...)
 			w.wantStored(was+3, r)
@@ -395,11 +395,11 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 				return tally(d, release.Darwin, release.X64, release.Stable, "1.2.3-beta.1", checks, offered)
 			}
 			other := tally(d, release.Darwin, release.X64, release.Stable, release.OtherVersions, 1<<40, 0)
-			w.ok(w.adoption().Add(w.ctx, nil))
-			w.ok(w.adoption().Add(w.ctx, []release.CheckCount{one(3, 1)}))
-			resultOf(w.adoption().List(w.ctx, d, d, anywhere, release.CheckCount{}, 0)).is(w, []release.CheckCount{one(3, 1)})
-			w.ok(w.adoption().Add(w.ctx, []release.CheckCount{one(10, 0), other, one(100, 7), one(0, 0)}))
-			resultOf(w.adoption().List(w.ctx, d, d, anywhere, release.CheckCount{}, 0)).is(w, []release.CheckCount{one(113, 8), other})
+			w.ok(w.Adoption().Add(w.ctx, nil))
+			w.ok(w.Adoption().Add(w.ctx, []release.CheckCount{one(3, 1)}))
+			resultOf(w.Adoption().List(w.ctx, d, d, anywhere, release.CheckCount{}, 0)).is(w, []release.CheckCount{one(3, 1)})
+			w.ok(w.Adoption().Add(w.ctx, []release.CheckCount{one(10, 0), other, one(100, 7), one(0, 0)}))
+			resultOf(w.Adoption().List(w.ctx, d, d, anywhere, release.CheckCount{}, 0)).is(w, []release.CheckCount{one(113, 8), other})
 		},
 		"the list is ordered, and restricted to the days and the target": func(w *fixture) {
 			before, first, last, after := nextDay(), nextDay(), nextDay(), nextDay()
@@ -421,7 +421,7 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			mixed := slices.Concat(all, outside)
 			slices.Reverse(mixed)
-			w.ok(w.adoption().Add(w.ctx, mixed))
+			w.ok(w.Adoption().Add(w.ctx, mixed))
 			for _, of := range []release.Target{
 				{}, {Platform: release.Darwin}, {Arch: release.ARM64}, {Channel: release.Beta}, {Platform: release.Darwin, Arch: release.X64},
 				{Platform: release.Darwin, Channel: release.Beta}, {Arch: release.Universal, Channel: release.Canary},
@@ -433,15 +433,15 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 						want = append(want, t)
 					}
 				}
-				resultOf(w.adoption().List(w.ctx, first, last, of, release.CheckCount{}, 0)).is(w, want)
+				resultOf(w.Adoption().List(w.ctx, first, last, of, release.CheckCount{}, 0)).is(w, want)
 				for i, after := range append(want, release.CheckCount{Day: first}) {
 					left := want[(i+1)%(len(want)+1):]
-					resultOf(w.adoption().List(w.ctx, first, last, of, after, 0)).is(w, left)
-					resultOf(w.adoption().List(w.ctx, first, last, of, after, 2)).is(w, left[:min(2, len(left))])
+					resultOf(w.Adoption().List(w.ctx, first, last, of, after, 0)).is(w, left)
+					resultOf(w.Adoption().List(w.ctx, first, last, of, after, 2)).is(w, left[:min(2, len(left))])
 				}
 			}
-			resultOf(w.adoption().List(w.ctx, last, last, anywhere, release.CheckCount{}, 0)).is(w, all[8:])
-			resultOf(w.adoption().List(w.ctx, last, first, anywhere, release.CheckCount{}, 0)).is(w, nil)
+			resultOf(w.Adoption().List(w.ctx, last, last, anywhere, release.CheckCount{}, 0)).is(w, all[8:])
+			resultOf(w.Adoption().List(w.ctx, last, first, anywhere, release.CheckCount{}, 0)).is(w, nil)
 		},
 		"concurrent counts are all added, in any order": func(w *fixture) {
 			d, e := nextDay(), nextDay()
@@ -457,24 +457,24 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 					slices.Reverse(mine)
 				}
 				at := i % len(mine)
-				return w.adoption().Add(w.ctx, slices.Concat(mine[at:], mine[:at]))
+				return w.Adoption().Add(w.ctx, slices.Concat(mine[at:], mine[:at]))
 			}))
 			want := slices.Clone(all)
 			for i := range want {
 				want[i].Checks *= calls
 				want[i].Offered *= calls
 			}
-			resultOf(w.adoption().List(w.ctx, d, e, anywhere, release.CheckCount{}, 0)).is(w, want)
+			resultOf(w.Adoption().List(w.ctx, d, e, anywhere, release.CheckCount{}, 0)).is(w, want)
 		},
 		"a transaction sees its own counts, and a rollback undoes them": func(w *fixture) {
 			d := nextDay()
 			t := tally(d, release.Darwin, release.ARM64, release.Stable, "1.0.0", 1, 1)
-			w.ok(w.adoption().Add(w.ctx, []release.CheckCount{t}))
+			w.ok(w.Adoption().Add(w.ctx, []release.CheckCount{t}))
 			more, twice := tally(d, release.Linux, release.X64, release.Stable, "1.0.0", 5, 5), t
 			twice.Checks, twice.Offered = 2, 2
-			undone(w, func(in *fixture) { in.ok(in.adoption().Add(w.ctx, []release.CheckCount{t, more})) },
+			undone(w, func(in *fixture) { in.ok(in.Adoption().Add(w.ctx, []release.CheckCount{t, more})) },
 				func(in *fixture) []release.CheckCount {
-					return resultOf(in.adoption().List(w.ctx, d, d, anywhere, release.CheckCount{}, 0)).must(in)
+					return resultOf(in.Adoption().List(w.ctx, d, d, anywhere, release.CheckCount{}, 0)).must(in)
 				}, []release.CheckCount{twice, more})
 		},
 		"a day's counts can be many": func(w *fixture) {
@@ -483,10 +483,10 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 			for i := range 1000 {
 				all = append(all, tally(d, release.Darwin, release.ARM64, release.Stable, release.OtherVersions+strings.Repeat("x", i%3)+nextID(), int64(i), 1))
 			}
-			w.ok(w.adoption().Add(w.ctx, all))
-			w.ok(w.adoption().Add(w.ctx, all))
+			w.ok(w.Adoption().Add(w.ctx, all))
+			w.ok(w.Adoption().Add(w.ctx, all))
 			var checks int64
-			got := resultOf(w.adoption().List(w.ctx, d, d, anywhere, release.CheckCount{}, 0)).must(w)
+			got := resultOf(w.Adoption().List(w.ctx, d, d, anywhere, release.CheckCount{}, 0)).must(w)
 			for _, t := range got {
 				checks += t.Checks
 			}
@@ -502,20 +502,20 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				return s
 			}
-			w.ok(w.adoption().AddDevices(w.ctx, nil))
-			resultOf(w.adoption().Devices(w.ctx, d, e, anywhere)).is(w, nil)
-			w.ok(w.adoption().AddDevices(w.ctx, []release.DailyDevices{seen(e, release.Linux, release.X64, "a"), seen(d, release.Linux, release.X64, "a", "b"), seen(d, release.Darwin, release.ARM64, "c")}))
-			w.ok(w.adoption().AddDevices(w.ctx, []release.DailyDevices{seen(d, release.Linux, release.X64, "b", "d"), seen(d, release.Linux, release.X64, "e")}))
+			w.ok(w.Adoption().AddDevices(w.ctx, nil))
+			resultOf(w.Adoption().Devices(w.ctx, d, e, anywhere)).is(w, nil)
+			w.ok(w.Adoption().AddDevices(w.ctx, []release.DailyDevices{seen(e, release.Linux, release.X64, "a"), seen(d, release.Linux, release.X64, "a", "b"), seen(d, release.Darwin, release.ARM64, "c")}))
+			w.ok(w.Adoption().AddDevices(w.ctx, []release.DailyDevices{seen(d, release.Linux, release.X64, "b", "d"), seen(d, release.Linux, release.X64, "e")}))
 			want := []release.DailyDevices{seen(d, release.Darwin, release.ARM64, "c"), seen(d, release.Linux, release.X64, "a", "b", "d", "e"), seen(e, release.Linux, release.X64, "a")}
-			resultOf(w.adoption().Devices(w.ctx, d, e, anywhere)).is(w, want)
-			resultOf(w.adoption().Devices(w.ctx, d, d, anywhere)).is(w, want[:2])
-			resultOf(w.adoption().Devices(w.ctx, d, e, release.Target{Platform: release.Linux, Channel: release.Beta})).is(w, want[1:])
-			resultOf(w.adoption().Devices(w.ctx, d, e, release.Target{Arch: release.ARM64})).is(w, want[:1])
-			resultOf(w.adoption().Devices(w.ctx, d, e, release.Target{Channel: release.Stable})).is(w, nil)
+			resultOf(w.Adoption().Devices(w.ctx, d, e, anywhere)).is(w, want)
+			resultOf(w.Adoption().Devices(w.ctx, d, d, anywhere)).is(w, want[:2])
+			resultOf(w.Adoption().Devices(w.ctx, d, e, release.Target{Platform: release.Linux, Channel: release.Beta})).is(w, want[1:])
+			resultOf(w.Adoption().Devices(w.ctx, d, e, release.Target{Arch: release.ARM64})).is(w, want[:1])
+			resultOf(w.Adoption().Devices(w.ctx, d, e, release.Target{Channel: release.Stable})).is(w, nil)
 			w.rolledBack(func(r ports.Records) error {
 				return r.Deployment().Adoption().AddDevices(w.ctx, []release.DailyDevices{seen(d, release.Darwin, release.ARM64, "f"), seen(d, release.Win32, release.X64, "g")})
 			})
-			resultOf(w.adoption().Devices(w.ctx, d, e, anywhere)).is(w, want)
+			resultOf(w.Adoption().Devices(w.ctx, d, e, anywhere)).is(w, want)
 		},
 		"concurrent devices are all merged, in any order": func(w *fixture) {
 			d := nextDay()
@@ -527,28 +527,28 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 			w.allOK(concurrently(concurrent, func(i int) error {
 				var mine release.Sketch
 				mine.Add(strings.Repeat("x", i+1))
-				return w.adoption().AddDevices(w.ctx, []release.DailyDevices{{Day: d, Target: targets[i%2], Devices: mine}, {Day: d, Target: targets[1-i%2], Devices: mine}})
+				return w.Adoption().AddDevices(w.ctx, []release.DailyDevices{{Day: d, Target: targets[i%2], Devices: mine}, {Day: d, Target: targets[1-i%2], Devices: mine}})
 			}))
-			resultOf(w.adoption().Devices(w.ctx, d, d, anywhere)).is(w, []release.DailyDevices{{Day: d, Target: targets[0], Devices: want}, {Day: d, Target: targets[1], Devices: want}})
+			resultOf(w.Adoption().Devices(w.ctx, d, d, anywhere)).is(w, []release.DailyDevices{{Day: d, Target: targets[0], Devices: want}, {Day: d, Target: targets[1], Devices: want}})
 		},
 		"prune removes only the days before the day": func(w *fixture) {
 			w.publishes() // it alone has counts of these days
 			days := []calendar.Day{"1999-12-30", "1999-12-31", "2000-01-01", "2000-01-02"}
 			later := nextDay()
-			w.ok(w.adoption().Prune(w.ctx, "2000-01-03"))
+			w.ok(w.Adoption().Prune(w.ctx, "2000-01-03"))
 			for _, d := range append(days, later) {
-				w.ok(w.adoption().Add(w.ctx, []release.CheckCount{tally(d, release.Darwin, release.X64, release.Stable, "1.0.0", 1, 0)}))
+				w.ok(w.Adoption().Add(w.ctx, []release.CheckCount{tally(d, release.Darwin, release.X64, release.Stable, "1.0.0", 1, 0)}))
 			}
-			w.ok(w.adoption().AddDevices(w.ctx, []release.DailyDevices{{Day: days[1]}, {Day: days[2]}}))
-			w.ok(w.adoption().Prune(w.ctx, days[2]))
-			resultOf(w.adoption().Devices(w.ctx, days[0], days[3], anywhere)).is(w, []release.DailyDevices{{Day: days[2]}})
-			got := resultOf(w.adoption().List(w.ctx, "0001-01-01", "2000-12-31", anywhere, release.CheckCount{}, 0)).must(w)
+			w.ok(w.Adoption().AddDevices(w.ctx, []release.DailyDevices{{Day: days[1]}, {Day: days[2]}}))
+			w.ok(w.Adoption().Prune(w.ctx, days[2]))
+			resultOf(w.Adoption().Devices(w.ctx, days[0], days[3], anywhere)).is(w, []release.DailyDevices{{Day: days[2]}})
+			got := resultOf(w.Adoption().List(w.ctx, "0001-01-01", "2000-12-31", anywhere, release.CheckCount{}, 0)).must(w)
 			var left []calendar.Day
 			for _, t := range got {
 				left = append(left, t.Day)
 			}
 			wantEqual(w, left, days[2:])
-			wantEqual(w, len(resultOf(w.adoption().List(w.ctx, later, later, anywhere, release.CheckCount{}, 0)).must(w)), 1)
+			wantEqual(w, len(resultOf(w.Adoption().List(w.ctx, later, later, anywhere, release.CheckCount{}, 0)).must(w)), 1)
 		},
 	}.run(t, open)
 }
@@ -562,19 +562,19 @@ func Reports(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
 		"reports are added by release and hour, and listed in pages": func(w *fixture) {
 			of, other := fresh[id.Release](), fresh[id.Release]()
-			resultOf(w.reports().List(w.ctx, of, time.Time{}, 0)).is(w, nil)
-			resultOf(w.reports().Sum(w.ctx, of)).is(w, release.Outcomes{})
-			w.ok(w.reports().Add(w.ctx, nil))
-			w.ok(w.reports().Add(w.ctx, []release.Report{report(of, 2, 1, 0), report(other, 1, 64, 64), report(of, 0, 2, 1), report(of, 2, 4, 2)}))
-			w.ok(w.reports().Add(w.ctx, []release.Report{report(of, 1, 0, 8), report(of, 0, 1<<33, 0)}))
+			resultOf(w.Reports().List(w.ctx, of, time.Time{}, 0)).is(w, nil)
+			resultOf(w.Reports().Sum(w.ctx, of)).is(w, release.Outcomes{})
+			w.ok(w.Reports().Add(w.ctx, nil))
+			w.ok(w.Reports().Add(w.ctx, []release.Report{report(of, 2, 1, 0), report(other, 1, 64, 64), report(of, 0, 2, 1), report(of, 2, 4, 2)}))
+			w.ok(w.Reports().Add(w.ctx, []release.Report{report(of, 1, 0, 8), report(of, 0, 1<<33, 0)}))
 			want := []release.Report{report(of, 0, 1<<33+2, 1), report(of, 1, 0, 8), report(of, 2, 5, 2)}
-			resultOf(w.reports().List(w.ctx, of, time.Time{}, 0)).is(w, want)
-			resultOf(w.reports().List(w.ctx, of, time.Time{}, 2)).is(w, want[:2])
-			resultOf(w.reports().List(w.ctx, of, hour(0), 0)).is(w, want[1:])
-			resultOf(w.reports().List(w.ctx, of, hour(0), 1)).is(w, want[1:2])
-			resultOf(w.reports().List(w.ctx, of, hour(2), 0)).is(w, nil)
-			resultOf(w.reports().List(w.ctx, "none", time.Time{}, 0)).is(w, nil)
-			resultOf(w.reports().Sum(w.ctx, of)).is(w, release.Outcomes{Succeeded: 1<<33 + 7, Failed: 11})
+			resultOf(w.Reports().List(w.ctx, of, time.Time{}, 0)).is(w, want)
+			resultOf(w.Reports().List(w.ctx, of, time.Time{}, 2)).is(w, want[:2])
+			resultOf(w.Reports().List(w.ctx, of, hour(0), 0)).is(w, want[1:])
+			resultOf(w.Reports().List(w.ctx, of, hour(0), 1)).is(w, want[1:2])
+			resultOf(w.Reports().List(w.ctx, of, hour(2), 0)).is(w, nil)
+			resultOf(w.Reports().List(w.ctx, "none", time.Time{}, 0)).is(w, nil)
+			resultOf(w.Reports().Sum(w.ctx, of)).is(w, release.Outcomes{Succeeded: 1<<33 + 7, Failed: 11})
 		},
 		"concurrent reports are all added, in any order": func(w *fixture) {
 			a, b := fresh[id.Release](), fresh[id.Release]()
@@ -584,16 +584,16 @@ func Reports(t *testing.T, open func(t *testing.T) Opened) {
 				if i%2 == 0 {
 					slices.Reverse(mine)
 				}
-				return w.reports().Add(w.ctx, mine)
+				return w.Reports().Add(w.ctx, mine)
 			}))
-			resultOf(w.reports().Sum(w.ctx, a)).is(w, release.Outcomes{Succeeded: concurrent, Failed: 2 * concurrent})
-			resultOf(w.reports().Sum(w.ctx, b)).is(w, release.Outcomes{Succeeded: 3 * concurrent, Failed: 4 * concurrent})
+			resultOf(w.Reports().Sum(w.ctx, a)).is(w, release.Outcomes{Succeeded: concurrent, Failed: 2 * concurrent})
+			resultOf(w.Reports().Sum(w.ctx, b)).is(w, release.Outcomes{Succeeded: 3 * concurrent, Failed: 4 * concurrent})
 		},
 		"a transaction sees its own reports, and a rollback undoes them": func(w *fixture) {
 			of := fresh[id.Release]()
-			add := func(in *fixture) { in.ok(in.reports().Add(w.ctx, []release.Report{report(of, 0, 1, 1)})) }
+			add := func(in *fixture) { in.ok(in.Reports().Add(w.ctx, []release.Report{report(of, 0, 1, 1)})) }
 			add(w)
-			undone(w, add, func(in *fixture) release.Outcomes { return resultOf(in.reports().Sum(w.ctx, of)).must(in) }, release.Outcomes{Succeeded: 2, Failed: 2})
+			undone(w, add, func(in *fixture) release.Outcomes { return resultOf(in.Reports().Sum(w.ctx, of)).must(in) }, release.Outcomes{Succeeded: 2, Failed: 2})
 		},
 		"prune removes only the hours before the time, and none of a release with a failure limit": func(w *fixture) {
 			w.publishes()
@@ -607,12 +607,12 @@ func Reports(t *testing.T, open func(t *testing.T) Opened) {
 				return all
 			}
 			for _, r := range []release.Release{limited, unlimited} {
-				w.ok(w.releases().Add(w.ctx, r))
-				w.ok(w.reports().Add(w.ctx, reportsOf(r.ID)))
+				w.ok(w.Releases().Add(w.ctx, r))
+				w.ok(w.Reports().Add(w.ctx, reportsOf(r.ID)))
 			}
-			w.ok(w.reports().Prune(w.ctx, reportsOf("")[1].Hour))
-			resultOf(w.reports().List(w.ctx, limited.ID, time.Time{}, 0)).is(w, reportsOf(limited.ID))
-			resultOf(w.reports().List(w.ctx, unlimited.ID, time.Time{}, 0)).is(w, reportsOf(unlimited.ID)[1:])
+			w.ok(w.Reports().Prune(w.ctx, reportsOf("")[1].Hour))
+			resultOf(w.Reports().List(w.ctx, limited.ID, time.Time{}, 0)).is(w, reportsOf(limited.ID))
+			resultOf(w.Reports().List(w.ctx, unlimited.ID, time.Time{}, 0)).is(w, reportsOf(unlimited.ID)[1:])
 		},
 	}.run(t, open)
 }

@@ -15,20 +15,20 @@ func Seats(t *testing.T, open func(t *testing.T) Opened) {
 			o, without := w.org().ID, w.org().ID
 			wantEqual(w, w.seatsOf(o), org.Seats{})
 			by := w.member(o, org.Owner).ID
-			w.ok(w.invitations().Put(w.ctx, without, someInvitation(without, by)))
+			w.ok(w.Invitations().Put(w.ctx, without, someInvitation(without, by)))
 			wantEqual(w, w.seatsOf(without), org.Seats{Pending: 1})
 			for _, r := range org.Roles() {
 				w.member(o, r)
 			}
 			gone := w.join(o, w.user().ID, org.Owner, at(10))
 			gone.RemovedAt = new(at(11))
-			w.ok(w.members().Put(w.ctx, o, gone))
+			w.ok(w.Members().Put(w.ctx, o, gone))
 			wantEqual(w, w.seatsOf(o), org.Seats{Owners: 2, Members: 5})
 			for range 3 {
-				w.ok(w.invitations().Put(w.ctx, o, someInvitation(o, by)))
+				w.ok(w.Invitations().Put(w.ctx, o, someInvitation(o, by)))
 			}
 			for _, ended := range []invitation.Status{invitation.Accepted, invitation.Revoked} {
-				w.ok(w.invitations().Put(w.ctx, o, someInvitation(o, by).Restore(ended)))
+				w.ok(w.Invitations().Put(w.ctx, o, someInvitation(o, by).Restore(ended)))
 			}
 			wantEqual(w, w.seatsOf(o), org.Seats{Owners: 2, Members: 5, Pending: 3})
 		},
@@ -39,12 +39,12 @@ func Seats(t *testing.T, open func(t *testing.T) Opened) {
 				for _, ms := range expires {
 					i := someInvitation(o, by)
 					i.ExpiresAt = at(ms)
-					w.ok(w.invitations().Put(w.ctx, o, i))
+					w.ok(w.Invitations().Put(w.ctx, o, i))
 				}
 			}
 			for ms, want := range map[int][2]int{6: {3, 1}, 999: {3, 1}, 1000: {2, 0}, 1001: {0, 0}} {
-				resultOf(w.seats().Count(w.ctx, []id.Org{a}, at(ms))).is(w, map[id.Org]org.Seats{a: {Owners: 1, Members: 1, Pending: want[0]}})
-				resultOf(w.seats().Count(w.ctx, []id.Org{a, b}, at(ms))).is(w, map[id.Org]org.Seats{
+				resultOf(w.Seats().Count(w.ctx, []id.Org{a}, at(ms))).is(w, map[id.Org]org.Seats{a: {Owners: 1, Members: 1, Pending: want[0]}})
+				resultOf(w.Seats().Count(w.ctx, []id.Org{a, b}, at(ms))).is(w, map[id.Org]org.Seats{
 					a: {Owners: 1, Members: 1, Pending: want[0]}, b: {Owners: 1, Members: 1, Pending: want[1]},
 				})
 			}
@@ -55,14 +55,14 @@ func Seats(t *testing.T, open func(t *testing.T) Opened) {
 			u := w.member(a, org.Owner).ID
 			w.member(a, org.Member)
 			w.join(b, u, org.Viewer, at(10))
-			w.ok(w.invitations().Put(w.ctx, b, someInvitation(b, u)))
+			w.ok(w.Invitations().Put(w.ctx, b, someInvitation(b, u)))
 			w.join(beside, u, org.Owner, at(10))
-			w.ok(w.invitations().Put(w.ctx, beside, someInvitation(beside, u)))
+			w.ok(w.Invitations().Put(w.ctx, beside, someInvitation(beside, u)))
 
-			resultOf(w.seats().Count(w.ctx, nil, at(6))).is(w, nil)
+			resultOf(w.Seats().Count(w.ctx, nil, at(6))).is(w, nil)
 			wantEqual(w, w.seatsOf(a), org.Seats{Owners: 1, Members: 2})
 			wantEqual(w, w.seatsOf(b), org.Seats{Members: 1, Pending: 1})
-			resultOf(w.seats().Count(w.ctx, []id.Org{b, unknown, a, b, empty}, at(6))).is(w, map[id.Org]org.Seats{
+			resultOf(w.Seats().Count(w.ctx, []id.Org{b, unknown, a, b, empty}, at(6))).is(w, map[id.Org]org.Seats{
 				a: {Owners: 1, Members: 2}, b: {Members: 1, Pending: 1}, empty: {}, unknown: {},
 			})
 		},

@@ -83,7 +83,7 @@ func Snapshots(t *testing.T, open func(t *testing.T) Opened) {
 			none := func(archive.Record) error { return errors.New("there is a record") }
 			w.wantNotFound(w.snapshots.Export(w.ctx, fresh[id.Org](), none))
 			o := w.org()
-			resultOf(w.organisations().Upsert(w.ctx, o, func(o org.Organisation) (org.Organisation, error) { return o.Close(at(1)), nil })).must(w)
+			resultOf(w.Organisations().Upsert(w.ctx, o, func(o org.Organisation) (org.Organisation, error) { return o.Close(at(1)), nil })).must(w)
 			w.wantNotFound(w.snapshots.Export(w.ctx, o.ID, none))
 		},
 	}.run(t, open)

@@ -19,13 +19,13 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			epoch := w.epoch(tn.ID)
 			for n, was := range []object.Object{tn.sharedObject, tn.personalObject} {
 				c := w.successor(was)
-				head := resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, was.Content, c, plan.Unlimited, object.Retention{})).must(w)
+				head := resultOf(w.Storage.Replace(w.ctx, tn.ID, epoch, was.Content, c, plan.Unlimited, object.Retention{})).must(w)
 				wantEqual(w, head, object.Head{Epoch: head.Epoch, N: int64(n + 3)})
 				wantEqual(w, w.head(tn.ID), head)
 				c.N, c.Object.N = head.N, head.N
-				resultOf(w.objects().Get(w.ctx, tn.ID, was.ID)).is(w, c.Object)
-				resultOf(w.objects().At(w.ctx, tn.ID, was.StorageKey())).is(w, c.Object)
-				resultOf(w.changes().List(w.ctx, tn.ID, head.N-1, 10)).is(w, []object.Change{c})
+				resultOf(w.Objects().Get(w.ctx, tn.ID, was.ID)).is(w, c.Object)
+				resultOf(w.Objects().At(w.ctx, tn.ID, was.StorageKey())).is(w, c.Object)
+				resultOf(w.Changes().List(w.ctx, tn.ID, head.N-1, 10)).is(w, []object.Change{c})
 				w.known(map[string]bool{was.Blob: true, c.Object.Blob: true})
 				wantEqual(w, w.due(tn.ID)[n], object.Blob{Org: tn.ID, Name: w.due(tn.ID)[n].Name, Discarded: true, At: c.At})
 			}
@@ -42,9 +42,9 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 				return []object.Change{object.NewDeletion(gone, tn.owner.ID, at(80), nil)}, s.Objects().Remove(w.ctx, tn.ID, []id.Object{gone.ID})
 			})
 			unannounced := w.successor(tn.sharedObject)
-			w.ok(w.blobNames().Forget(w.ctx, object.Blob{Org: tn.ID, Name: unannounced.Object.Blob}))
+			w.ok(w.BlobNames().Forget(w.ctx, object.Blob{Org: tn.ID, Name: unannounced.Object.Blob}))
 			discarded := w.successor(tn.sharedObject)
-			w.ok(w.blobNames().Discard(w.ctx, tn.ID, []string{discarded.Object.Blob}, at(81)))
+			w.ok(w.BlobNames().Discard(w.ctx, tn.ID, []string{discarded.Object.Blob}, at(81)))
 			theirs := w.successor(other.sharedObject)
 			stolen := w.successor(tn.sharedObject)
 			stolen.Object.Blob = theirs.Object.Blob
@@ -67,7 +67,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 				"it names another blob, and the name is new": {tn.ID, tn.personalObject, unannounced, w.epoch(tn.ID)},
 			} {
 				was, wasTheirs, names, theirNames := w.content(tn), w.content(other), w.due(tn.ID), w.due(other.ID)
-				head, err := w.store.Storage().Replace(w.ctx, try.in, try.epoch, try.was.Content, try.c, plan.Unlimited, object.Retention{})
+				head, err := w.Storage.Replace(w.ctx, try.in, try.epoch, try.was.Content, try.c, plan.Unlimited, object.Retention{})
 				if !fault.Is(err, fault.Conflict) {
 					w.Errorf("%s: %+v, %v", about, head, err)
 				}
@@ -82,9 +82,9 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			late := w.successor(tn.sharedObject)
 			moved := w.moved(tn.sharedObject, "elsewhere.md")
 			was := w.content(tn)
-			resultOf(w.store.Storage().Replace(w.ctx, tn.ID, w.epoch(tn.ID), tn.sharedObject.Content, late, plan.Unlimited, object.Retention{})).wantConflict(w)
+			resultOf(w.Storage.Replace(w.ctx, tn.ID, w.epoch(tn.ID), tn.sharedObject.Content, late, plan.Unlimited, object.Retention{})).wantConflict(w)
 			wantEqual(w, w.content(tn), was)
-			resultOf(w.objects().Get(w.ctx, tn.ID, moved.ID)).is(w, moved)
+			resultOf(w.Objects().Get(w.ctx, tn.ID, moved.ID)).is(w, moved)
 		},
 		"concurrent replacements and appends leave a log without gaps": func(w *fixture) {
 			tn := w.tenant()
@@ -96,7 +96,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			from := w.head(tn.ID).N
 			w.allOK(concurrently(2*concurrent, func(i int) error {
 				if i < concurrent {
-					return drop(w.store.Storage().Replace(w.ctx, tn.ID, epoch, all[i].Content, w.successor(all[i]), plan.Unlimited, object.Retention{}))
+					return drop(w.Storage.Replace(w.ctx, tn.ID, epoch, all[i].Content, w.successor(all[i]), plan.Unlimited, object.Retention{}))
 				}
 				return drop(w.append(tn.ID, appends(object.NewAccessChange(object.Audience{Everyone: true}, "", at(90)))))
 			}))
@@ -108,7 +108,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 				wantEqual(w, c.N, from+int64(i)+1)
 			}
 			for _, v := range all {
-				resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).is(w, there[v.ID])
+				resultOf(w.Objects().Get(w.ctx, tn.ID, v.ID)).is(w, there[v.ID])
 			}
 		},
 		"replace is part of a transaction": func(w *fixture) {
@@ -140,6 +140,6 @@ func (w *fixture) successor(was object.Object) object.Change {
 	next := was
 	next.MimeType, next.Version, next.UpdatedBy, next.UpdatedAt = "text/x-\"next\"", was.Version+1, fresh[id.User](), at(95)
 	next.Content = object.Content{Blob: was.BlobName(nextID()), Size: 7, Checksum: was.Checksum, Text: false}
-	w.ok(w.blobNames().Announce(w.ctx, was.Org, next.Blob, 0, at(94)))
+	w.ok(w.BlobNames().Announce(w.ctx, was.Org, next.Blob, 0, at(94)))
 	return object.NewChange(next)
 }

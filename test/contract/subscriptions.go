@@ -24,7 +24,7 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 	put := func(w *fixture, all ...plan.Subscription) {
 		w.Helper()
 		for _, s := range all {
-			w.ok(w.subscriptions().Put(w.ctx, s.Org, s))
+			w.ok(w.Subscriptions().Put(w.ctx, s.Org, s))
 		}
 	}
 	suite{
@@ -36,9 +36,9 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			put(w, someSubscription(other.ID))
 			for _, s := range []plan.Subscription{bare, someSubscription(o.ID), asked, someSubscription(o.ID), bare} {
 				put(w, s)
-				resultOf(w.subscriptions().Get(w.ctx, o.ID)).is(w, storedSubscription(s))
+				resultOf(w.Subscriptions().Get(w.ctx, o.ID)).is(w, storedSubscription(s))
 			}
-			resultOf(w.subscriptions().Get(w.ctx, other.ID)).is(w, storedSubscription(someSubscription(other.ID)))
+			resultOf(w.Subscriptions().Get(w.ctx, other.ID)).is(w, storedSubscription(someSubscription(other.ID)))
 		},
 		"each single field is returned as stored": func(w *fixture) {
 			o := w.org().ID
@@ -48,35 +48,35 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			opened.Checkout = &plan.Checkout{Key: "k", Session: "cs", ExpiresAt: at(5)}
 			for _, s := range append(eachField(bare, someSubscription(o)), asked, opened) {
 				put(w, s)
-				resultOf(w.subscriptions().Get(w.ctx, o)).is(w, storedSubscription(s))
+				resultOf(w.Subscriptions().Get(w.ctx, o)).is(w, storedSubscription(s))
 			}
 		},
 		"every put increments the revision": func(w *fixture) {
 			o := w.org().ID
 			for n := range int64(4) {
-				s := resultOf(w.subscriptions().Get(w.ctx, o)).must(w)
+				s := resultOf(w.Subscriptions().Get(w.ctx, o)).must(w)
 				wantEqual(w, s.Revision, n)
 				put(w, s)
 			}
 		},
 		"an unknown organisation gets no subscription": func(w *fixture) {
 			unknown := fresh[id.Org]()
-			if err := w.subscriptions().Put(w.ctx, unknown, someSubscription(unknown)); err == nil {
+			if err := w.Subscriptions().Put(w.ctx, unknown, someSubscription(unknown)); err == nil {
 				w.Fatal("no error")
 			}
-			resultOf(w.subscriptions().Get(w.ctx, unknown)).is(w, plan.Unsubscribed(unknown))
-			resultOf(w.subscriptions().ByCustomer(w.ctx, someSubscription(unknown).Customer)).wantNotFound(w)
+			resultOf(w.Subscriptions().Get(w.ctx, unknown)).is(w, plan.Unsubscribed(unknown))
+			resultOf(w.Subscriptions().ByCustomer(w.ctx, someSubscription(unknown).Customer)).wantNotFound(w)
 		},
 		"of returns the subscription of each organisation, also without a stored one": func(w *fixture) {
 			a, b, none, beside := w.org().ID, w.org().ID, w.org().ID, w.org().ID
 			unknown := fresh[id.Org]()
 			bare := plan.Subscription{Org: b, Plan: plan.Free, UpdatedAt: at(1)}.Restore(plan.Active)
 			put(w, someSubscription(a), bare, someSubscription(beside))
-			resultOf(w.subscriptions().Of(w.ctx, nil)).is(w, nil)
+			resultOf(w.Subscriptions().Of(w.ctx, nil)).is(w, nil)
 			for _, o := range []id.Org{a, b, none, unknown} {
-				resultOf(w.subscriptions().Of(w.ctx, []id.Org{o})).is(w, map[id.Org]plan.Subscription{o: resultOf(w.subscriptions().Get(w.ctx, o)).must(w)})
+				resultOf(w.Subscriptions().Of(w.ctx, []id.Org{o})).is(w, map[id.Org]plan.Subscription{o: resultOf(w.Subscriptions().Get(w.ctx, o)).must(w)})
 			}
-			resultOf(w.subscriptions().Of(w.ctx, []id.Org{unknown, b, a, b, none})).is(w, map[id.Org]plan.Subscription{
+			resultOf(w.Subscriptions().Of(w.ctx, []id.Org{unknown, b, a, b, none})).is(w, map[id.Org]plan.Subscription{
 				a: storedSubscription(someSubscription(a)), b: storedSubscription(bare), none: plan.Unsubscribed(none), unknown: plan.Unsubscribed(unknown),
 			})
 		},
@@ -86,11 +86,11 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			other := func(o id.Org) plan.Subscription { return someSubscription(o).Restore("OTHER") }
 			undone(w, func(in *fixture) {
 				put(in, other(a), other(b))
-				resultOf(in.subscriptions().ByCustomer(w.ctx, someSubscription(b).Customer)).is(in, b)
+				resultOf(in.Subscriptions().ByCustomer(w.ctx, someSubscription(b).Customer)).is(in, b)
 				put(in, trial(b, at(-1_000_000)))
 			}, func(in *fixture) []any {
-				all := resultOf(in.subscriptions().Of(w.ctx, []id.Org{a, b})).must(in)
-				byA, byB := resultOf(in.subscriptions().ByCustomer(w.ctx, someSubscription(a).Customer)), resultOf(in.subscriptions().ByCustomer(w.ctx, someSubscription(b).Customer))
+				all := resultOf(in.Subscriptions().Of(w.ctx, []id.Org{a, b})).must(in)
+				byA, byB := resultOf(in.Subscriptions().ByCustomer(w.ctx, someSubscription(a).Customer)), resultOf(in.Subscriptions().ByCustomer(w.ctx, someSubscription(b).Customer))
 				return []any{all, orZero(in, byA), orZero(in, byB), dueOf(in, []id.Org{b}, at(0))}
 			}, []any{map[id.Org]plan.Subscription{a: storedSubscription(other(a)), b: storedSubscription(trial(b, at(-1_000_000)))}, a, id.Org(""), []id.Org{b}})
 		},
@@ -98,10 +98,10 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			a, b, none := w.org().ID, w.org().ID, w.org().ID
 			sub := plan.Subscription{Org: none, Plan: plan.Free}.Restore(plan.Active)
 			put(w, someSubscription(a), someSubscription(b), sub)
-			resultOf(w.subscriptions().ByCustomer(w.ctx, "cus_"+string(a))).is(w, a)
-			resultOf(w.subscriptions().ByCustomer(w.ctx, "cus_"+string(b))).is(w, b)
+			resultOf(w.Subscriptions().ByCustomer(w.ctx, "cus_"+string(a))).is(w, a)
+			resultOf(w.Subscriptions().ByCustomer(w.ctx, "cus_"+string(b))).is(w, b)
 			for _, unknown := range []string{"", " ", "cus_" + string(none), "CUS_" + string(a), "cus_" + string(a) + " ", "cus_%"} {
-				resultOf(w.subscriptions().ByCustomer(w.ctx, unknown)).wantNotFound(w)
+				resultOf(w.Subscriptions().ByCustomer(w.ctx, unknown)).wantNotFound(w)
 			}
 		},
 		"a changed customer is found only by the new id": func(w *fixture) {
@@ -110,21 +110,21 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			is := was
 			is.Customer = "cus_new_" + string(a)
 			put(w, was, is)
-			resultOf(w.subscriptions().ByCustomer(w.ctx, is.Customer)).is(w, a)
-			resultOf(w.subscriptions().ByCustomer(w.ctx, was.Customer)).wantNotFound(w)
+			resultOf(w.Subscriptions().ByCustomer(w.ctx, is.Customer)).is(w, a)
+			resultOf(w.Subscriptions().ByCustomer(w.ctx, was.Customer)).wantNotFound(w)
 			other := someSubscription(b)
 			other.Customer = was.Customer
 			put(w, other)
-			resultOf(w.subscriptions().ByCustomer(w.ctx, was.Customer)).is(w, b)
+			resultOf(w.Subscriptions().ByCustomer(w.ctx, was.Customer)).is(w, b)
 		},
 		"another organisation's customer is a conflict that changes nothing": func(w *fixture) {
 			a, b := w.org().ID, w.org().ID
 			put(w, someSubscription(a), someSubscription(b))
 			taken := someSubscription(b).Restore("OTHER")
 			taken.Customer = someSubscription(a).Customer
-			w.wantConflict(w.subscriptions().Put(w.ctx, b, taken))
-			resultOf(w.subscriptions().Of(w.ctx, []id.Org{a, b})).is(w, map[id.Org]plan.Subscription{a: storedSubscription(someSubscription(a)), b: storedSubscription(someSubscription(b))})
-			resultOf(w.subscriptions().ByCustomer(w.ctx, taken.Customer)).is(w, a)
+			w.wantConflict(w.Subscriptions().Put(w.ctx, b, taken))
+			resultOf(w.Subscriptions().Of(w.ctx, []id.Org{a, b})).is(w, map[id.Org]plan.Subscription{a: storedSubscription(someSubscription(a)), b: storedSubscription(someSubscription(b))})
+			resultOf(w.Subscriptions().ByCustomer(w.ctx, taken.Customer)).is(w, a)
 			put(w, someSubscription(a)) // one's own is none
 			w.atomic(func(r ports.Records) error {
 				w.wantConflict(r.Directory().Subscriptions().Put(w.ctx, b, taken))
@@ -139,9 +139,9 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			errs := concurrently(len(orgs), func(i int) error {
 				s := someSubscription(orgs[i])
 				s.Customer = customer
-				return w.subscriptions().Put(w.ctx, orgs[i], s)
+				return w.Subscriptions().Put(w.ctx, orgs[i], s)
 			})
-			resultOf(w.subscriptions().ByCustomer(w.ctx, customer)).is(w, orgs[w.wantOneSuccess(errs, fault.Conflict)])
+			resultOf(w.Subscriptions().ByCustomer(w.ctx, customer)).is(w, orgs[w.wantOneSuccess(errs, fault.Conflict)])
 		},
 		"an erased organisation's customer is free": func(w *fixture) {
 			tn, o := w.tenant(), w.org().ID
@@ -149,7 +149,7 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			s := someSubscription(o)
 			s.Customer = someSubscription(tn.ID).Customer
 			put(w, s)
-			resultOf(w.subscriptions().ByCustomer(w.ctx, s.Customer)).is(w, o)
+			resultOf(w.Subscriptions().ByCustomer(w.ctx, s.Customer)).is(w, o)
 		},
 		"due returns expired trials and periods, overdue cancellations, and pages of granted ones, those due for longest first": func(w *fixture) {
 			orgs := make([]id.Org, 12)
@@ -166,13 +166,13 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			over := plan.Subscription{Org: orgs[9], Plan: plan.Free, TrialEnd: new(day(1))}.Restore(plan.Active)
 			put(w, trial(orgs[3], day(5)), trial(orgs[1], day(4)), trial(orgs[0], day(4)), trial(orgs[4], day(9).Add(time.Millisecond)),
 				ending(orgs[2], day(2)), ending(orgs[5], day(8)), external, running, paid, over, granted, later)
-			closed := resultOf(w.organisations().Get(w.ctx, orgs[3])).must(w)
-			resultOf(w.organisations().Upsert(w.ctx, closed, func(o org.Organisation) (org.Organisation, error) { return o.Close(at(200)), nil })).must(w)
+			closed := resultOf(w.Organisations().Get(w.ctx, orgs[3])).must(w)
+			resultOf(w.Organisations().Upsert(w.ctx, closed, func(o org.Organisation) (org.Organisation, error) { return o.Close(at(200)), nil })).must(w)
 
 			want := []id.Org{orgs[2], orgs[0], orgs[1], orgs[7], orgs[3], orgs[10], orgs[5]}
 			wantEqual(w, dueOf(w, orgs, day(9)), want)
 			for limit := range len(want) + 1 {
-				page := resultOf(w.subscriptions().Due(w.ctx, day(9), limit)).must(w)
+				page := resultOf(w.Subscriptions().Due(w.ctx, day(9), limit)).must(w)
 				if len(page) != limit {
 					w.Fatalf("%d are due, want %d", len(page), limit)
 				}
@@ -181,7 +181,7 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			// Those that were looked after are due no more.
 			for _, o := range want {
-				put(w, resultOf(w.subscriptions().Get(w.ctx, o)).must(w).At(day(9)).RemoteMissing(day(9)).WithoutCheckout(granted.Checkout.Key, day(9)))
+				put(w, resultOf(w.Subscriptions().Get(w.ctx, o)).must(w).At(day(9)).RemoteMissing(day(9)).WithoutCheckout(granted.Checkout.Key, day(9)))
 			}
 			wantEqual(w, dueOf(w, orgs, day(9)), nil)
 		},
@@ -207,8 +207,8 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			put(w, given)
 			spoil(given)
 			keepsNothing(w, storedSubscription(s), nil,
-				func() plan.Subscription { return resultOf(w.subscriptions().Get(w.ctx, s.Org)).must(w) },
-				func() plan.Subscription { return resultOf(w.subscriptions().Of(w.ctx, []id.Org{s.Org})).must(w)[s.Org] })
+				func() plan.Subscription { return resultOf(w.Subscriptions().Get(w.ctx, s.Org)).must(w) },
+				func() plan.Subscription { return resultOf(w.Subscriptions().Of(w.ctx, []id.Org{s.Org})).must(w)[s.Org] })
 		},
 	}.run(t, open)
 }
@@ -216,7 +216,7 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 // dueOf returns those of the organisations that are due.
 func dueOf(w *fixture, orgs []id.Org, now time.Time) []id.Org {
 	w.Helper()
-	return among(resultOf(w.subscriptions().Due(w.ctx, now, 1000)).must(w), orgs)
+	return among(resultOf(w.Subscriptions().Due(w.ctx, now, 1000)).must(w), orgs)
 }
 
 // among returns those of all that are wanted, in their order.

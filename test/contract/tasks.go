@@ -42,7 +42,7 @@ func unlisted(w *fixture) func(task.Task) error {
 // noTasksAt checks that an organisation is not at the epoch.
 func (w *fixture) noTasksAt(tn tenant, epoch int64) {
 	w.Helper()
-	at := w.tasksAt(epoch)
+	at := w.TasksAt(epoch)
 	resultOf(at.Get(w.ctx, tn.ID, tn.unplaced.ID)).wantNotFound(w)
 	w.wantNotFound(at.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}, unlisted(w)))
 	for _, in := range []*id.Workspace{nil, &tn.workspace.ID} {
@@ -62,14 +62,14 @@ func TasksAt(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
 		"tasks are read and added at the organisation's epoch": func(w *fixture) {
 			tn := w.tenant()
-			now := w.tasksAt(w.epoch(tn.ID))
+			now := w.TasksAt(w.epoch(tn.ID))
 			resultOf(now.Get(w.ctx, tn.ID, tn.unplaced.ID)).is(w, tn.unplaced)
 			var found []task.Task
 			w.ok(now.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}, collect(&found)))
 			wantEqual(w, found, w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}))
 			for _, in := range []*id.Workspace{nil, &tn.workspace.ID} {
 				added := resultOf(now.Add(w.ctx, tn.ID, someTask(tn.ID, in, tn.owner.ID))).must(w)
-				resultOf(w.tasks().Get(w.ctx, tn.ID, added.ID)).is(w, added)
+				resultOf(w.Tasks().Get(w.ctx, tn.ID, added.ID)).is(w, added)
 			}
 		},
 		"no tasks are read or added at another epoch": func(w *fixture) {
@@ -96,20 +96,20 @@ func TasksAt(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"at the epoch a task is replaced at its version, with its history": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
-			now := w.tasksAt(w.epoch(tn.ID))
+			now := w.TasksAt(w.epoch(tn.ID))
 			for _, was := range []task.Task{tn.unplaced, tn.inside} {
 				before := resultOf(w.historyOf(tn.ID, was.ID, id.Position[id.Entry]{}, 0)).must(w)
 				next, change := revised(was), someChange(was)
 				next.Description, next.Tags = new(strings.Repeat("ä", 2000)), []string{"new"}
 				w.ok(now.Replace(w.ctx, tn.ID, was, next, []task.Change{change}))
-				resultOf(w.tasks().Get(w.ctx, tn.ID, was.ID)).is(w, next)
+				resultOf(w.Tasks().Get(w.ctx, tn.ID, was.ID)).is(w, next)
 				resultOf(w.historyOf(tn.ID, was.ID, id.Position[id.Entry]{}, 0)).is(w, append(before, change))
 				w.wantNotFound(now.Replace(w.ctx, tn.ID, was, revised(next), []task.Change{someChange(was)}))
 				wantEqual(w, w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: []string{"new"}}), []task.Task{next})
 				last := revised(next)
 				last.Description, last.Tags = nil, nil
 				w.ok(now.Replace(w.ctx, tn.ID, next, last, nil))
-				resultOf(w.tasks().Get(w.ctx, tn.ID, was.ID)).is(w, last)
+				resultOf(w.Tasks().Get(w.ctx, tn.ID, was.ID)).is(w, last)
 				resultOf(w.historyOf(tn.ID, was.ID, id.Position[id.Entry]{}, 0)).is(w, append(before, change))
 			}
 			untouched := w.content(other)
@@ -118,15 +118,15 @@ func TasksAt(t *testing.T, open func(t *testing.T) Opened) {
 			w.wantNotFound(now.Replace(w.ctx, tn.ID, unknown, revised(unknown), nil))
 			wantEqual(w, w.content(other), untouched)
 			again := tn.unplaced
-			w.ok(w.tasks().Remove(w.ctx, tn.ID, again.ID, allow))
+			w.ok(w.Tasks().Remove(w.ctx, tn.ID, again.ID, allow))
 			again.UpdatedAt = at(70)
-			again = resultOf(w.tasks().Add(w.ctx, tn.ID, again)).must(w)
+			again = resultOf(w.Tasks().Add(w.ctx, tn.ID, again)).must(w)
 			w.wantNotFound(now.Replace(w.ctx, tn.ID, tn.unplaced, revised(tn.unplaced), nil))
 			w.ok(now.Replace(w.ctx, tn.ID, again, revised(again), nil))
 		},
 		"of concurrent replacements of one version one succeeds": func(w *fixture) {
 			tn := w.tenant()
-			now := w.tasksAt(w.epoch(tn.ID))
+			now := w.TasksAt(w.epoch(tn.ID))
 			w.wantOneSuccess(concurrently(concurrent, func(int) error {
 				return now.Replace(w.ctx, tn.ID, tn.unplaced, revised(tn.unplaced), []task.Change{someChange(tn.unplaced)})
 			}), fault.NotFound)
@@ -134,12 +134,12 @@ func TasksAt(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"at an epoch an empty list and another organisation's task are not found, and a taken id is a conflict": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
-			now := w.tasksAt(w.epoch(tn.ID))
+			now := w.TasksAt(w.epoch(tn.ID))
 			w.wantNotFound(now.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: []string{"of none"}}, unlisted(w)))
 			w.wantNotFound(now.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: []string{"\x00"}}, unlisted(w)))
 			for _, there := range []task.Task{tn.unplaced, tn.inside} {
 				resultOf(now.Add(w.ctx, tn.ID, there)).wantConflict(w)
-				resultOf(w.tasksAt(w.epoch(tn.ID)+1).Add(w.ctx, tn.ID, there)).wantNotFound(w)
+				resultOf(w.TasksAt(w.epoch(tn.ID)+1).Add(w.ctx, tn.ID, there)).wantNotFound(w)
 			}
 			resultOf(now.Add(w.ctx, tn.ID, someTask(tn.ID, &other.workspace.ID, tn.owner.ID))).wantNotFound(w)
 			resultOf(now.Get(w.ctx, tn.ID, fresh[id.Task]())).wantNotFound(w)
@@ -155,11 +155,11 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			tn, other := w.tenant(), w.tenant()
 			was, untouched := w.content(tn), w.content(other)
 			for _, unknown := range []id.Task{fresh[id.Task](), other.inside.ID, other.unplaced.ID} {
-				resultOf(w.tasks().Get(w.ctx, tn.ID, unknown)).wantNotFound(w)
-				resultOf(w.tasks().Revise(w.ctx, tn.ID, unknown, never(w))).wantNotFound(w)
-				w.wantNotFound(w.tasks().Remove(w.ctx, tn.ID, unknown, unlisted(w)))
+				resultOf(w.Tasks().Get(w.ctx, tn.ID, unknown)).wantNotFound(w)
+				resultOf(w.Tasks().Revise(w.ctx, tn.ID, unknown, never(w))).wantNotFound(w)
+				w.wantNotFound(w.Tasks().Remove(w.ctx, tn.ID, unknown, unlisted(w)))
 			}
-			w.ok(w.tasks().Unassign(w.ctx, tn.ID, other.owner.ID, at(99)))
+			w.ok(w.Tasks().Unassign(w.ctx, tn.ID, other.owner.ID, at(99)))
 			wantEqual(w, w.listed(tn.ID, org.Actor{User: other.owner.ID, Org: tn.ID}, task.Filter{}), []task.Task{tn.unplaced})
 			wantEqual(w, w.content(other), untouched)
 			wantEqual(w, w.content(tn), was)
@@ -187,16 +187,16 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			} {
 				v := someTask(tn.ID, &tn.workspace.ID, tn.owner.ID)
 				vary(&v)
-				added := resultOf(w.tasks().Add(w.ctx, tn.ID, v)).must(w)
+				added := resultOf(w.Tasks().Add(w.ctx, tn.ID, v)).must(w)
 				v.SortOrder = added.SortOrder
-				if got := resultOf(w.tasks().Get(w.ctx, tn.ID, v.ID)).must(w); got.Metadata != v.Metadata {
+				if got := resultOf(w.Tasks().Get(w.ctx, tn.ID, v.ID)).must(w); got.Metadata != v.Metadata {
 					w.Fatalf("%s: metadata is %q, want %q", name, got.Metadata, v.Metadata)
 				}
 				wantEqual(w, added, v)
-				resultOf(w.tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v)
+				resultOf(w.Tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v)
 			}
 			for _, got := range w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}) {
-				resultOf(w.tasks().Get(w.ctx, tn.ID, got.ID)).is(w, got)
+				resultOf(w.Tasks().Get(w.ctx, tn.ID, got.ID)).is(w, got)
 			}
 		},
 		"a new task is after all others of its organisation": func(w *fixture) {
@@ -204,11 +204,11 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			by := w.member(o.ID, org.Owner).ID
 			first := someTask(o.ID, nil, by)
 			first.SortOrder = 77
-			wantEqual(w, resultOf(w.tasks().Add(w.ctx, o.ID, first)).must(w).SortOrder, 0)
+			wantEqual(w, resultOf(w.Tasks().Add(w.ctx, o.ID, first)).must(w).SortOrder, 0)
 			last := w.task(o.ID, nil, by)
 			for _, place := range []int64{0, 500, task.MaxSortOrder, task.MaxSortOrder + 7} {
 				if last.SortOrder < place {
-					last = resultOf(w.tasks().Revise(w.ctx, o.ID, last.ID, func(t task.Task) (task.Task, error) {
+					last = resultOf(w.Tasks().Revise(w.ctx, o.ID, last.ID, func(t task.Task) (task.Task, error) {
 						t.SortOrder = place
 						return t, nil
 					})).must(w)
@@ -254,21 +254,21 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			tn, other := w.tenant(), w.tenant()
 			again, taken := tn.unplaced, someTask(tn.ID, nil, tn.owner.ID)
 			again.Title, taken.ID = "Never", other.unplaced.ID
-			resultOf(w.tasks().Add(w.ctx, tn.ID, again)).wantConflict(w)
-			if _, err := w.tasks().Add(w.ctx, tn.ID, taken); err != nil {
+			resultOf(w.Tasks().Add(w.ctx, tn.ID, again)).wantConflict(w)
+			if _, err := w.Tasks().Add(w.ctx, tn.ID, taken); err != nil {
 				w.wantConflict(err)
 			}
-			resultOf(w.tasks().Get(w.ctx, tn.ID, again.ID)).is(w, tn.unplaced)
-			resultOf(w.tasks().Get(w.ctx, other.ID, other.unplaced.ID)).is(w, other.unplaced)
+			resultOf(w.Tasks().Get(w.ctx, tn.ID, again.ID)).is(w, tn.unplaced)
+			resultOf(w.Tasks().Get(w.ctx, other.ID, other.unplaced.ID)).is(w, other.unplaced)
 		},
 		"a task needs a workspace of its organisation, or none": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			was := w.content(tn)
 			for _, in := range []id.Workspace{fresh[id.Workspace](), other.workspace.ID} {
 				v := someTask(tn.ID, &in, tn.owner.ID)
-				resultOf(w.tasks().Add(w.ctx, tn.ID, v)).wantNotFound(w)
-				resultOf(w.tasks().Get(w.ctx, tn.ID, v.ID)).wantNotFound(w)
-				resultOf(w.tasks().Revise(w.ctx, tn.ID, tn.unplaced.ID, func(t task.Task) (task.Task, error) {
+				resultOf(w.Tasks().Add(w.ctx, tn.ID, v)).wantNotFound(w)
+				resultOf(w.Tasks().Get(w.ctx, tn.ID, v.ID)).wantNotFound(w)
+				resultOf(w.Tasks().Revise(w.ctx, tn.ID, tn.unplaced.ID, func(t task.Task) (task.Task, error) {
 					t.Title, t.Workspace = "Never", &in
 					return t, nil
 				})).wantNotFound(w)
@@ -283,16 +283,16 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				all[i] = someTask(tn.ID, nil, tn.owner.ID)
 				all[i].Title, all[i].SortOrder = "An owl", int64(i+1)
 			}
-			w.ok(w.taskSets().Add(w.ctx, tn.ID, all))
+			w.ok(w.TaskSets().Add(w.ctx, tn.ID, all))
 			actor := org.Actor{Org: tn.ID, User: tn.owner.ID, Role: org.Owner, Visibility: &org.Visibility{}}
 			var got []task.Task
-			w.ok(w.tasksAt(w.epoch(tn.ID)).List(w.ctx, tn.ID, actor, task.Filter{Words: words.Of("owl")}, func(v task.Task) error {
+			w.ok(w.TasksAt(w.epoch(tn.ID)).List(w.ctx, tn.ID, actor, task.Filter{Words: words.Of("owl")}, func(v task.Task) error {
 				if got = append(got, v); len(got) > 1 {
 					return nil
 				}
 				w.incrementEpoch(tn.ID)
-				w.ok(w.tasks().Remove(w.ctx, tn.ID, all[200].ID, allow))
-				return w.taskSets().Move(w.ctx, tn.ID, []id.Task{all[220].ID}, at(99), func(_ int, p task.Placement) (task.Placement, error) {
+				w.ok(w.Tasks().Remove(w.ctx, tn.ID, all[200].ID, allow))
+				return w.TaskSets().Move(w.ctx, tn.ID, []id.Task{all[220].ID}, at(99), func(_ int, p task.Placement) (task.Placement, error) {
 					p.SortOrder = 1000
 					return p, nil
 				})
@@ -302,9 +302,9 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 		"an error of each ends the list and is returned": func(w *fixture) {
 			tn := w.tenant()
 			wantStop(w, func(each func(task.Task) error) error {
-				return w.tasks().List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}, each)
+				return w.Tasks().List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}, each)
 			})
-			resultOf(w.tasks().Get(w.ctx, tn.ID, tn.unplaced.ID)).is(w, tn.unplaced)
+			resultOf(w.Tasks().Get(w.ctx, tn.ID, tn.unplaced.ID)).is(w, tn.unplaced)
 		},
 		"revise calls fn with the task and stores its result": func(w *fixture) {
 			tn := w.tenant()
@@ -326,7 +326,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				{tn.unplaced, func(t *task.Task) { t.Workspace = &tn.workspace.ID }},
 			} {
 				var want task.Task
-				got, err := w.tasks().Revise(w.ctx, tn.ID, is.was.ID, func(t task.Task) (task.Task, error) {
+				got, err := w.Tasks().Revise(w.ctx, tn.ID, is.was.ID, func(t task.Task) (task.Task, error) {
 					wantEqual(w, t, is.was)
 					is.change(&t)
 					want = t.Clone()
@@ -334,7 +334,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				})
 				w.ok(err)
 				wantEqual(w, got, want)
-				resultOf(w.tasks().Get(w.ctx, tn.ID, want.ID)).is(w, want)
+				resultOf(w.Tasks().Get(w.ctx, tn.ID, want.ID)).is(w, want)
 			}
 		},
 		"revised texts of any length are returned as stored": func(w *fixture) {
@@ -347,19 +347,19 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				metadata    string
 			}{{&long, meta}, {&short, meta}, {nil, meta}, {&long, ""}, {&short, "{}"}, {&long, "{}"}, {nil, ""}, {&long, meta}} {
 				v.Description, v.Metadata = is.description, is.metadata
-				resultOf(w.tasks().Revise(w.ctx, tn.ID, v.ID, func(t task.Task) (task.Task, error) {
+				resultOf(w.Tasks().Revise(w.ctx, tn.ID, v.ID, func(t task.Task) (task.Task, error) {
 					t.Description, t.Metadata = is.description, is.metadata
 					return t, nil
 				})).is(w, v)
-				resultOf(w.tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v)
+				resultOf(w.Tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v)
 			}
-			w.ok(w.taskSets().Move(w.ctx, tn.ID, []id.Task{v.ID}, at(99), func(_ int, p task.Placement) (task.Placement, error) { return p, nil }))
-			resultOf(w.tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v.Placed(v.Placement(), at(99)))
-			w.ok(w.tasks().Remove(w.ctx, tn.ID, v.ID, allow))
+			w.ok(w.TaskSets().Move(w.ctx, tn.ID, []id.Task{v.ID}, at(99), func(_ int, p task.Placement) (task.Placement, error) { return p, nil }))
+			resultOf(w.Tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v.Placed(v.Placement(), at(99)))
+			w.ok(w.Tasks().Remove(w.ctx, tn.ID, v.ID, allow))
 			added := v
 			added.Description = nil
-			resultOf(w.tasks().Add(w.ctx, tn.ID, added)).must(w)
-			if got := resultOf(w.tasks().Get(w.ctx, tn.ID, v.ID)).must(w); got.Description != nil || got.Metadata != meta {
+			resultOf(w.Tasks().Add(w.ctx, tn.ID, added)).must(w)
+			if got := resultOf(w.Tasks().Get(w.ctx, tn.ID, v.ID)).must(w); got.Description != nil || got.Metadata != meta {
 				w.Fatalf("the new task has %v and %d bytes", got.Description, len(got.Metadata))
 			}
 		},
@@ -367,12 +367,12 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			tn := w.tenant()
 			was := w.content(tn)
 			no := errors.New("no")
-			_, err := w.tasks().Revise(w.ctx, tn.ID, tn.inside.ID, func(t task.Task) (task.Task, error) {
+			_, err := w.Tasks().Revise(w.ctx, tn.ID, tn.inside.ID, func(t task.Task) (task.Task, error) {
 				t.Title, *t.Description, t.Tags[0] = "Never", "Never", "never"
 				return t, no
 			})
 			w.wantSameError(err, no)
-			w.wantSameError(w.tasks().Remove(w.ctx, tn.ID, tn.unplaced.ID, func(t task.Task) error {
+			w.wantSameError(w.Tasks().Remove(w.ctx, tn.ID, tn.unplaced.ID, func(t task.Task) error {
 				t.Tags[0] = "never"
 				return no
 			}), no)
@@ -384,14 +384,14 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				if i%3 == 0 {
 					return w.store.Atomic(w.ctx, func(r ports.Records) error { return drop(r.Work().Tasks().Revise(w.ctx, tn.ID, tn.inside.ID, touched)) })
 				}
-				return drop(w.tasks().Revise(w.ctx, tn.ID, tn.inside.ID, touched))
+				return drop(w.Tasks().Revise(w.ctx, tn.ID, tn.inside.ID, touched))
 			}))
-			wantEqual(w, resultOf(w.tasks().Get(w.ctx, tn.ID, tn.inside.ID)).must(w).Version, tn.inside.Version+concurrent)
+			wantEqual(w, resultOf(w.Tasks().Get(w.ctx, tn.ID, tn.inside.ID)).must(w).Version, tn.inside.Version+concurrent)
 		},
 		"remove deletes the task and its history, and nothing else": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			was, untouched := w.content(tn), w.content(other)
-			w.ok(w.tasks().Remove(w.ctx, tn.ID, tn.inside.ID, func(t task.Task) error {
+			w.ok(w.Tasks().Remove(w.ctx, tn.ID, tn.inside.ID, func(t task.Task) error {
 				wantEqual(w, t, tn.inside)
 				return nil
 			}))
@@ -399,21 +399,21 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			want.Tasks, want.Inside = []task.Task{tn.unplaced}, nil
 			wantEqual(w, w.content(tn), want)
 			wantEqual(w, w.content(other), untouched)
-			w.wantNotFound(w.tasks().Remove(w.ctx, tn.ID, tn.inside.ID, allow))
+			w.wantNotFound(w.Tasks().Remove(w.ctx, tn.ID, tn.inside.ID, allow))
 		},
 		"of concurrent removals and revisions with a version one succeeds": func(w *fixture) {
 			tn := w.tenant()
 			stale := fault.New(fault.Stale, "Changed")
 			errs := concurrently(concurrent, func(i int) error {
 				if i%2 == 0 {
-					return drop(w.tasks().Revise(w.ctx, tn.ID, tn.unplaced.ID, func(t task.Task) (task.Task, error) {
+					return drop(w.Tasks().Revise(w.ctx, tn.ID, tn.unplaced.ID, func(t task.Task) (task.Task, error) {
 						if t.Version != tn.unplaced.Version {
 							return t, stale
 						}
 						return touched(t)
 					}))
 				}
-				return w.tasks().Remove(w.ctx, tn.ID, tn.unplaced.ID, func(t task.Task) error {
+				return w.Tasks().Remove(w.ctx, tn.ID, tn.unplaced.ID, func(t task.Task) error {
 					if t.Version != tn.unplaced.Version {
 						return stale
 					}
@@ -429,20 +429,20 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			assigned := func(o id.Org, in *id.Workspace, by, to id.User) task.Task {
 				v := someTask(o, in, by)
 				v.Assignee = &to
-				return resultOf(w.tasks().Add(w.ctx, o, v)).must(w)
+				return resultOf(w.Tasks().Add(w.ctx, o, v)).must(w)
 			}
 			a, b := assigned(tn.ID, nil, tn.owner.ID, leaver), assigned(tn.ID, &tn.workspace.ID, tn.owner.ID, leaver)
 			assigned(other.ID, nil, other.owner.ID, leaver)
 			untouched := w.content(other)
 			was := w.content(tn)
 
-			w.ok(w.tasks().Unassign(w.ctx, tn.ID, leaver, at(500)))
+			w.ok(w.Tasks().Unassign(w.ctx, tn.ID, leaver, at(500)))
 
 			want := was
 			want.Tasks = []task.Task{tn.inside, tn.unplaced, a.Unassigned(at(500)), b.Unassigned(at(500))}
 			wantEqual(w, w.content(tn), want)
 			wantEqual(w, w.content(other), untouched)
-			w.ok(w.tasks().Unassign(w.ctx, tn.ID, leaver, at(501)))
+			w.ok(w.Tasks().Unassign(w.ctx, tn.ID, leaver, at(501)))
 			wantEqual(w, w.content(tn), want)
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
@@ -453,29 +453,29 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				spoil(v)
 				*v.CompletedAt() = at(999)
 			}
-			added := resultOf(w.tasks().Add(w.ctx, tn.ID, given)).must(w)
+			added := resultOf(w.Tasks().Add(w.ctx, tn.ID, given)).must(w)
 			v.SortOrder = added.SortOrder
 			overwrite(given)
 			overwrite(added)
 			check := func() {
 				w.Helper()
-				resultOf(w.tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v)
+				resultOf(w.Tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v)
 			}
 			check()
-			get := func() task.Task { return resultOf(w.tasks().Get(w.ctx, tn.ID, v.ID)).must(w) }
+			get := func() task.Task { return resultOf(w.Tasks().Get(w.ctx, tn.ID, v.ID)).must(w) }
 			for _, v := range w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{After: new(tn.unplaced.Position())}) {
 				overwrite(v)
 			}
 			check()
 			revise := func(fn func(task.Task) (task.Task, error)) (task.Task, error) {
-				return w.tasks().Revise(w.ctx, tn.ID, v.ID, fn)
+				return w.Tasks().Revise(w.ctx, tn.ID, v.ID, fn)
 			}
 			for _, read := range updates(w, get, revise) {
 				overwrite(read())
 				check()
 			}
 			no := errors.New("no")
-			w.wantSameError(w.tasks().Remove(w.ctx, tn.ID, v.ID, func(t task.Task) error {
+			w.wantSameError(w.Tasks().Remove(w.ctx, tn.ID, v.ID, func(t task.Task) error {
 				overwrite(t)
 				return no
 			}), no)
@@ -533,7 +533,7 @@ func inOrder(w *fixture, ts []task.Task) {
 func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 	listed := func(w *fixture, o id.Org, ids ...id.Task) []task.Task {
 		w.Helper()
-		return resultOf(collected(func(each func(task.Task) error) error { return w.taskSets().List(w.ctx, o, ids, each) })).must(w)
+		return resultOf(collected(func(each func(task.Task) error) error { return w.TaskSets().List(w.ctx, o, ids, each) })).must(w)
 	}
 	suite{
 		"tasks are added as they are, all or none": func(w *fixture) {
@@ -541,27 +541,27 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 			long, bare := someTask(tn.ID, &tn.workspace.ID, tn.owner.ID), someTask(tn.ID, nil, tn.owner.ID)
 			long.Metadata, long.SortOrder, long.Version = `{"a":"`+strings.Repeat("x", 2_000)+`"}`, 500, 7
 			bare.Description, bare.Due, bare.Tags, bare.Metadata, bare.SortOrder = nil, nil, nil, "", 500
-			w.ok(w.taskSets().Add(w.ctx, tn.ID, []task.Task{long, bare}))
+			w.ok(w.TaskSets().Add(w.ctx, tn.ID, []task.Task{long, bare}))
 			wantEqual(w, listed(w, tn.ID, long.ID, bare.ID), []task.Task{long, bare})
 			wantEqual(w, w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: long.Tags[:1], After: &task.Position{SortOrder: 499}}), []task.Task{long})
 			w.change(long)
 			last := w.task(tn.ID, nil, tn.owner.ID)
 			wantEqual(w, last.SortOrder, 501)
 			fresh := someTask(tn.ID, nil, tn.owner.ID)
-			w.wantConflict(w.taskSets().Add(w.ctx, tn.ID, []task.Task{fresh, bare}))
+			w.wantConflict(w.TaskSets().Add(w.ctx, tn.ID, []task.Task{fresh, bare}))
 			theirs := someTask(tn.ID, &other.workspace.ID, tn.owner.ID)
-			w.wantNotFound(w.taskSets().Add(w.ctx, tn.ID, []task.Task{fresh, theirs}))
+			w.wantNotFound(w.TaskSets().Add(w.ctx, tn.ID, []task.Task{fresh, theirs}))
 			wantEqual(w, listed(w, tn.ID, fresh.ID, theirs.ID), nil)
-			w.ok(w.taskSets().Add(w.ctx, tn.ID, nil))
+			w.ok(w.TaskSets().Add(w.ctx, tn.ID, nil))
 		},
 		"move calls fn with the placements and stores sort order, priority, version and time": func(w *fixture) {
 			tn := w.tenant()
 			full := someTask(tn.ID, &tn.workspace.ID, tn.owner.ID)
 			full.Metadata = `{"a":"` + strings.Repeat("x", task.MaxMetadata-8) + `"}`
-			full = resultOf(w.tasks().Add(w.ctx, tn.ID, full)).must(w)
+			full = resultOf(w.Tasks().Add(w.ctx, tn.ID, full)).must(w)
 			given := []task.Task{full, tn.inside, tn.unplaced}
 			seen := make([]task.Placement, len(given))
-			w.ok(w.taskSets().Move(w.ctx, tn.ID, []id.Task{full.ID, tn.inside.ID, tn.unplaced.ID}, at(99), func(i int, p task.Placement) (task.Placement, error) {
+			w.ok(w.TaskSets().Move(w.ctx, tn.ID, []id.Task{full.ID, tn.inside.ID, tn.unplaced.ID}, at(99), func(i int, p task.Placement) (task.Placement, error) {
 				seen[i] = p
 				p.SortOrder, p.Priority = int64(40+i), task.Urgent
 				p.Workspace, p.Assignee, p.CreatedBy = nil, nil, "" // what is not stored
@@ -571,13 +571,13 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 				wantEqual(w, seen[i], was.Placement())
 				want := was.Placement()
 				want.SortOrder, want.Priority = int64(40+i), task.Urgent
-				resultOf(w.tasks().Get(w.ctx, tn.ID, was.ID)).is(w, was.Placed(want, at(99)))
+				resultOf(w.Tasks().Get(w.ctx, tn.ID, was.ID)).is(w, was.Placed(want, at(99)))
 			}
 		},
 		"a tag's list is in the order of the moved tasks": func(w *fixture) {
 			tn := w.tenant()
 			a, b := w.task(tn.ID, nil, tn.owner.ID), w.task(tn.ID, nil, tn.owner.ID)
-			w.ok(w.taskSets().Move(w.ctx, tn.ID, []id.Task{b.ID, a.ID}, at(99), func(i int, p task.Placement) (task.Placement, error) {
+			w.ok(w.TaskSets().Move(w.ctx, tn.ID, []id.Task{b.ID, a.ID}, at(99), func(i int, p task.Placement) (task.Placement, error) {
 				p.SortOrder = int64(1000 + i)
 				return p, nil
 			}))
@@ -593,16 +593,16 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 				p.SortOrder++
 				return p, nil
 			}
-			w.wantNotFound(w.taskSets().Move(w.ctx, tn.ID, []id.Task{tn.inside.ID, fresh[id.Task](), tn.unplaced.ID}, at(99), up))
-			w.wantNotFound(w.taskSets().Move(w.ctx, tn.ID, []id.Task{tn.inside.ID, other.unplaced.ID}, at(99), up))
+			w.wantNotFound(w.TaskSets().Move(w.ctx, tn.ID, []id.Task{tn.inside.ID, fresh[id.Task](), tn.unplaced.ID}, at(99), up))
+			w.wantNotFound(w.TaskSets().Move(w.ctx, tn.ID, []id.Task{tn.inside.ID, other.unplaced.ID}, at(99), up))
 			no, calls := errors.New("no"), 0
-			w.wantSameError(w.taskSets().Move(w.ctx, tn.ID, []id.Task{tn.inside.ID, tn.unplaced.ID}, at(99), func(i int, p task.Placement) (task.Placement, error) {
+			w.wantSameError(w.TaskSets().Move(w.ctx, tn.ID, []id.Task{tn.inside.ID, tn.unplaced.ID}, at(99), func(i int, p task.Placement) (task.Placement, error) {
 				if calls++; calls == 2 {
 					return p, no
 				}
 				return up(i, p)
 			}), no)
-			w.ok(w.taskSets().Move(w.ctx, tn.ID, nil, at(99), up))
+			w.ok(w.TaskSets().Move(w.ctx, tn.ID, nil, at(99), up))
 			wantEqual(w, w.content(tn), was)
 			wantEqual(w, w.content(other), untouched)
 		},
@@ -613,14 +613,14 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 			ids := w.bareTasks(o.ID, by, many)
 			slices.Reverse(ids)
 			no, calls := errors.New("no"), 0
-			w.wantSameError(w.taskSets().Move(w.ctx, o.ID, ids, at(99), func(_ int, p task.Placement) (task.Placement, error) {
+			w.wantSameError(w.TaskSets().Move(w.ctx, o.ID, ids, at(99), func(_ int, p task.Placement) (task.Placement, error) {
 				if calls++; calls == many-1 {
 					return p, no
 				}
 				p.SortOrder = -1
 				return p, nil
 			}), no)
-			w.ok(w.taskSets().Move(w.ctx, o.ID, ids, at(99), func(i int, p task.Placement) (task.Placement, error) {
+			w.ok(w.TaskSets().Move(w.ctx, o.ID, ids, at(99), func(i int, p task.Placement) (task.Placement, error) {
 				p.SortOrder = int64(i)
 				return p, nil
 			}))
@@ -664,7 +664,7 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 			wantEqual(w, listed(w, tn.ID, tn.unplaced.ID, fresh[id.Task](), other.unplaced.ID, tn.inside.ID), []task.Task{tn.unplaced, tn.inside})
 			wantEqual(w, listed(w, tn.ID), nil)
 			wantStop(w, func(each func(task.Task) error) error {
-				return w.taskSets().List(w.ctx, tn.ID, []id.Task{tn.unplaced.ID, tn.inside.ID}, each)
+				return w.TaskSets().List(w.ctx, tn.ID, []id.Task{tn.unplaced.ID, tn.inside.ID}, each)
 			})
 		},
 		"removeIn deletes a workspace's tasks with their histories, a bounded number of each at once": func(w *fixture) {
@@ -708,7 +708,7 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 				p.SortOrder = all[0].SortOrder - 1
 				return p, nil
 			}
-			w.ok(w.taskSets().Move(w.ctx, tn.ID, ids[10:], at(99), first))
+			w.ok(w.TaskSets().Move(w.ctx, tn.ID, ids[10:], at(99), first))
 			w.removeIn(tn.ID, in.ID, all[3].Position(), 3, all[6].Position(), true)
 			w.removeIn(tn.ID, in.ID, all[6].Position(), 3, all[9].Position(), true)
 			w.removeIn(tn.ID, in.ID, all[9].Position(), 3, all[9].Position(), false)
@@ -729,7 +729,7 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 // removeIn removes tasks of a workspace after a place, and compares what it returns.
 func (w *fixture) removeIn(o id.Org, in id.Workspace, after task.Position, limit int, last task.Position, more bool) {
 	w.Helper()
-	gotLast, gotMore, err := w.taskSets().RemoveIn(w.ctx, o, in, after, limit)
+	gotLast, gotMore, err := w.TaskSets().RemoveIn(w.ctx, o, in, after, limit)
 	w.ok(err)
 	wantEqual(w, gotLast, last)
 	wantEqual(w, gotMore, more)
@@ -745,7 +745,7 @@ func TaskHistory(t *testing.T, open func(t *testing.T) Opened) {
 				v.Org = tn.ID
 				list, err := w.historyOf(tn.ID, v.ID, id.Position[id.Entry]{}, 0)
 				wantNone(w, list, err)
-				w.wantNotFound(w.history().Add(w.ctx, tn.ID, []task.Change{someChange(v)}))
+				w.wantNotFound(w.TaskHistory().Add(w.ctx, tn.ID, []task.Change{someChange(v)}))
 			}
 			wantEqual(w, w.content(other), untouched)
 		},
@@ -760,32 +760,32 @@ func TaskHistory(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			d, c, a, b, e := change(0, at(50)), change(3, at(45)), change(4, at(40)), change(1, at(45)), change(2, at(60))
 			b.Fields, b.Reason = nil, ""
-			w.ok(w.history().Add(w.ctx, tn.ID, []task.Change{d, c}))
-			w.ok(w.history().Add(w.ctx, tn.ID, nil))
-			w.ok(w.history().Add(w.ctx, tn.ID, []task.Change{e, a, b}))
+			w.ok(w.TaskHistory().Add(w.ctx, tn.ID, []task.Change{d, c}))
+			w.ok(w.TaskHistory().Add(w.ctx, tn.ID, nil))
+			w.ok(w.TaskHistory().Add(w.ctx, tn.ID, []task.Change{e, a, b}))
 			pages(w, []task.Change{a, b, c, d, e}, func(c task.Change) id.Position[id.Entry] { return id.Position[id.Entry]{At: c.At, ID: c.ID} },
 				func(after id.Position[id.Entry], limit int) ([]task.Change, error) {
 					return w.historyOf(tn.ID, v.ID, after, limit)
 				})
 			wantStop(w, func(each func(task.Change) error) error {
-				return w.history().List(w.ctx, tn.ID, v.ID, id.Position[id.Entry]{}, 0, each)
+				return w.TaskHistory().List(w.ctx, tn.ID, v.ID, id.Position[id.Entry]{}, 0, each)
 			})
 		},
 		"remove deletes a task's changes, a bounded number of them at once": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			v := w.task(tn.ID, nil, tn.owner.ID)
 			for range 5 {
-				w.ok(w.history().Add(w.ctx, tn.ID, []task.Change{someChange(v)}))
+				w.ok(w.TaskHistory().Add(w.ctx, tn.ID, []task.Change{someChange(v)}))
 			}
 			untouched, rest := w.content(other), w.content(tn)
-			resultOf(w.history().Remove(w.ctx, other.ID, v.ID, 9)).is(w, false)
+			resultOf(w.TaskHistory().Remove(w.ctx, other.ID, v.ID, 9)).is(w, false)
 			for left := 5; left > 1; left -= 2 {
 				wantEqual(w, len(resultOf(w.historyOf(tn.ID, v.ID, id.Position[id.Entry]{}, 0)).must(w)), left)
-				resultOf(w.history().Remove(w.ctx, tn.ID, v.ID, 2)).is(w, true)
+				resultOf(w.TaskHistory().Remove(w.ctx, tn.ID, v.ID, 2)).is(w, true)
 			}
-			resultOf(w.history().Remove(w.ctx, tn.ID, v.ID, 2)).is(w, false)
+			resultOf(w.TaskHistory().Remove(w.ctx, tn.ID, v.ID, 2)).is(w, false)
 			wantNone(w, resultOf(w.historyOf(tn.ID, v.ID, id.Position[id.Entry]{}, 0)).must(w), nil)
-			resultOf(w.history().Remove(w.ctx, tn.ID, v.ID, 2)).is(w, false)
+			resultOf(w.TaskHistory().Remove(w.ctx, tn.ID, v.ID, 2)).is(w, false)
 			wantEqual(w, w.content(tn), rest)
 			wantEqual(w, w.content(other), untouched)
 		},
@@ -793,17 +793,17 @@ func TaskHistory(t *testing.T, open func(t *testing.T) Opened) {
 			tn := w.tenant()
 			was := w.content(tn)
 			unknown := someTask(tn.ID, nil, tn.owner.ID)
-			w.wantNotFound(w.history().Add(w.ctx, tn.ID, []task.Change{someChange(tn.inside), someChange(unknown), someChange(tn.unplaced)}))
+			w.wantNotFound(w.TaskHistory().Add(w.ctx, tn.ID, []task.Change{someChange(tn.inside), someChange(unknown), someChange(tn.unplaced)}))
 			wantEqual(w, w.content(tn), was)
 			inside, loose := someChange(tn.inside), someChange(tn.unplaced)
-			w.ok(w.history().Add(w.ctx, tn.ID, []task.Change{loose, inside}))
+			w.ok(w.TaskHistory().Add(w.ctx, tn.ID, []task.Change{loose, inside}))
 			resultOf(w.historyOf(tn.ID, tn.inside.ID, id.Position[id.Entry]{}, 0)).is(w, append(was.Inside, inside))
 			resultOf(w.historyOf(tn.ID, tn.unplaced.ID, id.Position[id.Entry]{}, 0)).is(w, append(was.Unplaced, loose))
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			tn := w.tenant()
 			v := w.task(tn.ID, nil, tn.owner.ID)
-			add := func(cs []task.Change) error { return w.history().Add(w.ctx, tn.ID, cs) }
+			add := func(cs []task.Change) error { return w.TaskHistory().Add(w.ctx, tn.ID, cs) }
 			keepsNothing(w, []task.Change{someChange(v)}, add, func() []task.Change {
 				return resultOf(w.historyOf(tn.ID, v.ID, id.Position[id.Entry]{}, 0)).must(w)
 			})

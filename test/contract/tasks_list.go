@@ -54,7 +54,7 @@ func listProperty(w *fixture) {
 				want = want[:min(f.Limit, len(want))]
 			}
 			var got []task.Task
-			err := w.tasks().List(w.ctx, b.org, actor, f, collect(&got))
+			err := w.Tasks().List(w.ctx, b.org, actor, f, collect(&got))
 			if err != nil {
 				t.Fatalf("%+v for %+v: %v", f, actor, err)
 			}

@@ -29,25 +29,25 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 			o, other := w.org(), w.org()
 			by, second := w.member(o.ID, org.Owner).ID, w.member(o.ID, org.Owner).ID
 			first := someTeam(o.ID, team.Shared, by)
-			w.ok(w.teams().Add(w.ctx, o.ID, first))
-			w.wantConflict(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Shared, by)))
-			w.wantConflict(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Shared, second)))
-			w.ok(w.teams().Add(w.ctx, other.ID, someTeam(other.ID, team.Shared, by)))
+			w.ok(w.Teams().Add(w.ctx, o.ID, first))
+			w.wantConflict(w.Teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Shared, by)))
+			w.wantConflict(w.Teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Shared, second)))
+			w.ok(w.Teams().Add(w.ctx, other.ID, someTeam(other.ID, team.Shared, by)))
 			resultOf(w.allTeams(o.ID)).is(w, []team.Team{first})
-			w.ok(w.teams().Remove(w.ctx, o.ID, first.ID))
-			w.ok(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Shared, by)))
+			w.ok(w.Teams().Remove(w.ctx, o.ID, first.ID))
+			w.ok(w.Teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Shared, by)))
 		},
 		"a member has one personal team in an organisation": func(w *fixture) {
 			o, other := w.org(), w.org()
 			by, second := w.member(o.ID, org.Owner).ID, w.member(o.ID, org.Owner).ID
 			first := someTeam(o.ID, team.Personal, by)
-			w.ok(w.teams().Add(w.ctx, o.ID, first))
-			w.wantConflict(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Personal, by)))
-			resultOf(w.teams().Get(w.ctx, o.ID, first.ID)).is(w, first)
-			w.ok(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Personal, second)))
-			w.ok(w.teams().Add(w.ctx, other.ID, someTeam(other.ID, team.Personal, by)))
-			w.ok(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Standard, by)))
-			w.ok(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Standard, by)))
+			w.ok(w.Teams().Add(w.ctx, o.ID, first))
+			w.wantConflict(w.Teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Personal, by)))
+			resultOf(w.Teams().Get(w.ctx, o.ID, first.ID)).is(w, first)
+			w.ok(w.Teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Personal, second)))
+			w.ok(w.Teams().Add(w.ctx, other.ID, someTeam(other.ID, team.Personal, by)))
+			w.ok(w.Teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Standard, by)))
+			w.ok(w.Teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Standard, by)))
 			wantEqual(w, len(resultOf(w.allTeams(o.ID)).must(w)), 4)
 		},
 		"of concurrent additions of a shared team, alone or in transactions, one succeeds": func(w *fixture) {
@@ -57,7 +57,7 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 			winner := w.wantOneSuccess(concurrently(concurrent, func(i int) error {
 				teams[i] = someTeam(o.ID, team.Shared, by)
 				if i%2 == 0 {
-					return w.teams().Add(w.ctx, o.ID, teams[i])
+					return w.Teams().Add(w.ctx, o.ID, teams[i])
 				}
 				inside := someWorkspace(o.ID, teams[i].ID, by)
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
@@ -75,26 +75,26 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 			by := w.member(o.ID, org.Owner).ID
 			gone, stays := w.team(o.ID, by), w.team(o.ID, by)
 			for _, tm := range []team.Team{gone, stays} {
-				w.ok(drop(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: by, JoinedAt: at(22)})))
+				w.ok(drop(w.TeamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: by, JoinedAt: at(22)})))
 			}
-			w.ok(w.teams().Remove(w.ctx, o.ID, gone.ID))
+			w.ok(w.Teams().Remove(w.ctx, o.ID, gone.ID))
 			resultOf(w.allTeams(o.ID)).is(w, []team.Team{stays})
-			resultOf(w.teamMembers().OfUser(w.ctx, o.ID, by)).is(w, []id.Team{stays.ID})
-			w.wantNotFound(w.teams().Remove(w.ctx, o.ID, gone.ID))
-			w.ok(w.teams().Add(w.ctx, o.ID, gone))
+			resultOf(w.TeamMembers().OfUser(w.ctx, o.ID, by)).is(w, []id.Team{stays.ID})
+			w.wantNotFound(w.Teams().Remove(w.ctx, o.ID, gone.ID))
+			w.ok(w.Teams().Add(w.ctx, o.ID, gone))
 			resultOf(w.inTeam(o.ID, gone.ID)).is(w, nil)
 		},
 		"a team with workspaces cannot be removed": func(w *fixture) {
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
 			tm := w.team(o.ID, by)
-			w.ok(drop(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: by, JoinedAt: at(22)})))
+			w.ok(drop(w.TeamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: by, JoinedAt: at(22)})))
 			inside := w.workspace(o.ID, tm.ID, by)
-			w.wantConflict(w.teams().Remove(w.ctx, o.ID, tm.ID))
-			resultOf(w.teams().Get(w.ctx, o.ID, tm.ID)).is(w, tm)
-			resultOf(w.teamMembers().OfUser(w.ctx, o.ID, by)).is(w, []id.Team{tm.ID})
-			w.ok(w.workspaces().Remove(w.ctx, o.ID, inside.ID))
-			w.ok(w.teams().Remove(w.ctx, o.ID, tm.ID))
+			w.wantConflict(w.Teams().Remove(w.ctx, o.ID, tm.ID))
+			resultOf(w.Teams().Get(w.ctx, o.ID, tm.ID)).is(w, tm)
+			resultOf(w.TeamMembers().OfUser(w.ctx, o.ID, by)).is(w, []id.Team{tm.ID})
+			w.ok(w.Workspaces().Remove(w.ctx, o.ID, inside.ID))
+			w.ok(w.Teams().Remove(w.ctx, o.ID, tm.ID))
 		},
 		"a team is not removed while a workspace is added to it": func(w *fixture) {
 			for range 8 {
@@ -131,7 +131,7 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 	put := func(w *fixture, tm team.Team, u org.User, joined int) team.Profile {
 		w.Helper()
 		m := team.Member{Team: tm.ID, User: u.ID, JoinedAt: at(joined)}
-		w.ok(drop(w.teamMembers().Put(w.ctx, tm.Org, m)))
+		w.ok(drop(w.TeamMembers().Put(w.ctx, tm.Org, m)))
 		return team.Profile{Member: m, Person: u}
 	}
 	suite{
@@ -144,14 +144,14 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 			for _, unknown := range []id.Team{theirs.ID, fresh[id.Team]()} {
 				list, err := w.inTeam(o.ID, unknown)
 				wantNone(w, list, err)
-				resultOf(w.teamMembers().Get(w.ctx, o.ID, unknown, u.ID)).wantNotFound(w)
+				resultOf(w.TeamMembers().Get(w.ctx, o.ID, unknown, u.ID)).wantNotFound(w)
 				for _, who := range []id.User{u.ID, stranger} {
-					resultOf(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: unknown, User: who, JoinedAt: at(1)})).wantNotFound(w)
+					resultOf(w.TeamMembers().Put(w.ctx, o.ID, team.Member{Team: unknown, User: who, JoinedAt: at(1)})).wantNotFound(w)
 				}
-				w.wantNotFound(w.teamMembers().Remove(w.ctx, o.ID, unknown, u.ID))
+				w.wantNotFound(w.TeamMembers().Remove(w.ctx, o.ID, unknown, u.ID))
 			}
-			resultOf(w.teamMembers().OfUser(w.ctx, o.ID, u.ID)).is(w, nil)
-			w.ok(w.teamMembers().RemoveUser(w.ctx, o.ID, u.ID))
+			resultOf(w.TeamMembers().OfUser(w.ctx, o.ID, u.ID)).is(w, nil)
+			w.ok(w.TeamMembers().RemoveUser(w.ctx, o.ID, u.ID))
 			resultOf(w.inTeam(other.ID, theirs.ID)).is(w, []team.Profile{p})
 		},
 		"list is ordered by time of joining, then user id": func(w *fixture) {
@@ -164,7 +164,7 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 			d, c, a, b := put(w, tm, users[0], 30), put(w, tm, users[3], 20), put(w, tm, users[2], 10), put(w, tm, users[1], 20)
 			put(w, beside, users[0], 1)
 			list := func(after id.Position[id.User], limit int, each func(team.Profile) error) error {
-				return w.teamMembers().List(w.ctx, o.ID, tm.ID, after, limit, each)
+				return w.TeamMembers().List(w.ctx, o.ID, tm.ID, after, limit, each)
 			}
 			pages(w, []team.Profile{a, b, c, d}, func(p team.Profile) id.Position[id.User] { return id.Position[id.User]{At: p.JoinedAt, ID: p.User} },
 				func(after id.Position[id.User], limit int) ([]team.Profile, error) {
@@ -182,10 +182,10 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 				members int
 			}{{u, 1}, {second, 2}, {u, 2}} {
 				m := team.Member{Team: tm.ID, User: step.user.ID, JoinedAt: at(20 + n)}
-				resultOf(w.teamMembers().Put(w.ctx, o.ID, m)).is(w, step.members)
+				resultOf(w.TeamMembers().Put(w.ctx, o.ID, m)).is(w, step.members)
 			}
 			first := team.Profile{Member: team.Member{Team: tm.ID, User: u.ID, JoinedAt: at(20)}, Person: u}
-			resultOf(w.teamMembers().Get(w.ctx, o.ID, tm.ID, u.ID)).is(w, first.Member)
+			resultOf(w.TeamMembers().Get(w.ctx, o.ID, tm.ID, u.ID)).is(w, first.Member)
 			wantEqual(w, resultOf(w.inTeam(o.ID, tm.ID)).must(w)[0], first)
 		},
 		"the same member is added concurrently": func(w *fixture) {
@@ -193,7 +193,7 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 			u := w.member(o.ID, org.Member)
 			tm := w.team(o.ID, u.ID)
 			w.allOK(concurrently(concurrent, func(int) error {
-				return drop(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: u.ID, JoinedAt: at(20)}))
+				return drop(w.TeamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: u.ID, JoinedAt: at(20)}))
 			}))
 			wantEqual(w, len(resultOf(w.inTeam(o.ID, tm.ID)).must(w)), 1)
 		},
@@ -204,10 +204,10 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 			put(w, tm, u, 20)
 			put(w, beside, u, 20)
 			p := put(w, tm, stays, 20)
-			w.ok(w.teamMembers().Remove(w.ctx, o.ID, tm.ID, u.ID))
-			w.wantNotFound(w.teamMembers().Remove(w.ctx, o.ID, tm.ID, u.ID))
+			w.ok(w.TeamMembers().Remove(w.ctx, o.ID, tm.ID, u.ID))
+			w.wantNotFound(w.TeamMembers().Remove(w.ctx, o.ID, tm.ID, u.ID))
 			resultOf(w.inTeam(o.ID, tm.ID)).is(w, []team.Profile{p})
-			resultOf(w.teamMembers().OfUser(w.ctx, o.ID, u.ID)).is(w, []id.Team{beside.ID})
+			resultOf(w.TeamMembers().OfUser(w.ctx, o.ID, u.ID)).is(w, []id.Team{beside.ID})
 		},
 		"ofUser returns the teams that the user was added to": func(w *fixture) {
 			o, other := w.org(), w.org()
@@ -218,7 +218,7 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 			put(w, b, u, 20)
 			put(w, a, u, 30)
 			put(w, theirs, u, 20)
-			got := resultOf(w.teamMembers().OfUser(w.ctx, o.ID, u.ID)).must(w)
+			got := resultOf(w.TeamMembers().OfUser(w.ctx, o.ID, u.ID)).must(w)
 			slices.Sort(got)
 			wantEqual(w, got, []id.Team{a.ID, b.ID})
 		},
@@ -228,7 +228,7 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 			w.join(other.ID, u.ID, org.Member, at(10))
 			personal := func(o id.Org, by org.User) team.Team {
 				tm := someTeam(o, team.Personal, by.ID)
-				w.ok(w.teams().Add(w.ctx, o, tm))
+				w.ok(w.Teams().Add(w.ctx, o, tm))
 				return tm
 			}
 			own, foreign, standard, theirs := personal(o.ID, u), personal(o.ID, neighbour), w.team(o.ID, u.ID), w.team(other.ID, u.ID)
@@ -237,16 +237,16 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			p := put(w, standard, neighbour, 20)
 
-			w.ok(w.teamMembers().RemoveUser(w.ctx, o.ID, u.ID))
-			resultOf(w.teamMembers().OfUser(w.ctx, o.ID, u.ID)).is(w, []id.Team{own.ID})
-			resultOf(w.teamMembers().OfUser(w.ctx, other.ID, u.ID)).is(w, []id.Team{theirs.ID})
+			w.ok(w.TeamMembers().RemoveUser(w.ctx, o.ID, u.ID))
+			resultOf(w.TeamMembers().OfUser(w.ctx, o.ID, u.ID)).is(w, []id.Team{own.ID})
+			resultOf(w.TeamMembers().OfUser(w.ctx, other.ID, u.ID)).is(w, []id.Team{theirs.ID})
 			resultOf(w.inTeam(o.ID, standard.ID)).is(w, []team.Profile{p})
 		},
 		"results belong to the caller": func(w *fixture) {
 			o := w.org()
 			u := someUser()
 			u.DeletedAt = new(at(9))
-			resultOf(w.users().Upsert(w.ctx, u, keep)).must(w)
+			resultOf(w.Users().Upsert(w.ctx, u, keep)).must(w)
 			w.join(o.ID, u.ID, org.Member, at(10))
 			tm := w.team(o.ID, u.ID)
 			put(w, tm, u, 20)

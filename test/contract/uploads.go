@@ -20,7 +20,7 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 	}
 	added := func(w *fixture, size int64) upload.Upload {
 		u := made(w.org().ID, fresh[id.User](), size)
-		w.ok(w.uploads().Add(w.ctx, u.Org, u))
+		w.ok(w.Uploads().Add(w.ctx, u.Org, u))
 		return u
 	}
 	part := func(u upload.Upload, offset, size int64) upload.Part {
@@ -35,133 +35,133 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 				Size: 5 << 40, Checksum: "ab", Offset: 4 << 40, CreatedAt: at(1), ExpiresAt: at(9),
 			}.Restore(upload.Completed))
 			for _, u := range []upload.Upload{bare, full} {
-				w.ok(w.uploads().Add(w.ctx, u.Org, u))
-				resultOf(w.uploads().Get(w.ctx, u.Org, u.ID)).is(w, u)
-				w.wantConflict(w.uploads().Add(w.ctx, u.Org, u))
+				w.ok(w.Uploads().Add(w.ctx, u.Org, u))
+				resultOf(w.Uploads().Get(w.ctx, u.Org, u.ID)).is(w, u)
+				w.wantConflict(w.Uploads().Add(w.ctx, u.Org, u))
 			}
 			draft.Path = "spoilt"
-			wantEqual(w, resultOf(w.uploads().Get(w.ctx, full.Org, full.ID)).must(w).Draft.Path, "é/b")
+			wantEqual(w, resultOf(w.Uploads().Get(w.ctx, full.Org, full.ID)).must(w).Draft.Path, "é/b")
 		},
 		"parts are appended at the offset, and listed in their order": func(w *fixture) {
 			u := added(w, 20)
 			beside := made(u.Org, u.User, 9)
-			w.ok(errors.Join(w.uploads().Add(w.ctx, u.Org, beside), w.uploads().Append(w.ctx, u.Org, beside.ID, part(beside, 0, 9))))
+			w.ok(errors.Join(w.Uploads().Add(w.ctx, u.Org, beside), w.Uploads().Append(w.ctx, u.Org, beside.ID, part(beside, 0, 9))))
 			first, second, third := part(u, 0, 9), part(u, 9, 2), part(u, 11, 9)
 			for _, p := range []upload.Part{first, second, third} {
-				w.wantConflict(w.uploads().Append(w.ctx, u.Org, u.ID, part(u, p.Offset+1, 1)))
-				w.ok(w.uploads().Append(w.ctx, u.Org, u.ID, p))
-				w.wantConflict(w.uploads().Append(w.ctx, u.Org, u.ID, p))
+				w.wantConflict(w.Uploads().Append(w.ctx, u.Org, u.ID, part(u, p.Offset+1, 1)))
+				w.ok(w.Uploads().Append(w.ctx, u.Org, u.ID, p))
+				w.wantConflict(w.Uploads().Append(w.ctx, u.Org, u.ID, p))
 				u = u.Appended(p.Size)
-				resultOf(w.uploads().Get(w.ctx, u.Org, u.ID)).is(w, u)
+				resultOf(w.Uploads().Get(w.ctx, u.Org, u.ID)).is(w, u)
 			}
-			resultOf(w.uploads().Parts(w.ctx, u.Org, u.ID, 0, 9)).is(w, []upload.Part{first, second, third})
-			resultOf(w.uploads().Parts(w.ctx, u.Org, u.ID, 0, 2)).is(w, []upload.Part{first, second})
-			resultOf(w.uploads().Parts(w.ctx, u.Org, u.ID, 9, 9)).is(w, []upload.Part{second, third})
+			resultOf(w.Uploads().Parts(w.ctx, u.Org, u.ID, 0, 9)).is(w, []upload.Part{first, second, third})
+			resultOf(w.Uploads().Parts(w.ctx, u.Org, u.ID, 0, 2)).is(w, []upload.Part{first, second})
+			resultOf(w.Uploads().Parts(w.ctx, u.Org, u.ID, 9, 9)).is(w, []upload.Part{second, third})
 		},
 		"of concurrent parts at one offset one is appended": func(w *fixture) {
 			u := added(w, 20)
-			w.wantOneSuccess(concurrently(concurrent, func(i int) error { return w.uploads().Append(w.ctx, u.Org, u.ID, part(u, 0, int64(i+1))) }), fault.Conflict)
-			parts := resultOf(w.uploads().Parts(w.ctx, u.Org, u.ID, 0, 9)).must(w)
+			w.wantOneSuccess(concurrently(concurrent, func(i int) error { return w.Uploads().Append(w.ctx, u.Org, u.ID, part(u, 0, int64(i+1))) }), fault.Conflict)
+			parts := resultOf(w.Uploads().Parts(w.ctx, u.Org, u.ID, 0, 9)).must(w)
 			u = u.Appended(parts[0].Size)
 			wantEqual(w, len(parts), 1)
-			resultOf(w.uploads().Get(w.ctx, u.Org, u.ID)).is(w, u)
+			resultOf(w.Uploads().Get(w.ctx, u.Org, u.ID)).is(w, u)
 		},
 		"nothing is appended to an upload that is not open": func(w *fixture) {
 			u := added(w, 0)
-			resultOf(w.uploads().Update(w.ctx, u.Org, u.ID, upload.Upload.Complete)).must(w)
-			w.wantConflict(w.uploads().Append(w.ctx, u.Org, u.ID, part(u, 0, 1)))
-			resultOf(w.uploads().Parts(w.ctx, u.Org, u.ID, 0, 9)).is(w, nil)
+			resultOf(w.Uploads().Update(w.ctx, u.Org, u.ID, upload.Upload.Complete)).must(w)
+			w.wantConflict(w.Uploads().Append(w.ctx, u.Org, u.ID, part(u, 0, 1)))
+			resultOf(w.Uploads().Parts(w.ctx, u.Org, u.ID, 0, 9)).is(w, nil)
 		},
 		"a refused update changes nothing, and of concurrent ones one succeeds": func(w *fixture) {
 			u := added(w, 0)
 			no := fault.New(fault.Conflict, "no")
-			_, err := w.uploads().Update(w.ctx, u.Org, u.ID, func(u upload.Upload) (upload.Upload, error) {
+			_, err := w.Uploads().Update(w.ctx, u.Org, u.ID, func(u upload.Upload) (upload.Upload, error) {
 				u.Checksum = "never"
 				return u, no
 			})
 			w.wantSameError(err, no)
-			resultOf(w.uploads().Get(w.ctx, u.Org, u.ID)).is(w, u)
+			resultOf(w.Uploads().Get(w.ctx, u.Org, u.ID)).is(w, u)
 			w.wantOneSuccess(concurrently(concurrent, func(int) error {
-				return drop(w.uploads().Update(w.ctx, u.Org, u.ID, upload.Upload.Complete))
+				return drop(w.Uploads().Update(w.ctx, u.Org, u.ID, upload.Upload.Complete))
 			}), fault.Conflict)
 		},
 		"another organisation's upload is not found": func(w *fixture) {
 			u, other := added(w, 9), w.org().ID
-			w.ok(w.uploads().Append(w.ctx, u.Org, u.ID, part(u, 0, 9)))
-			resultOf(w.uploads().Get(w.ctx, other, u.ID)).wantNotFound(w)
-			resultOf(w.uploads().Parts(w.ctx, other, u.ID, 0, 9)).is(w, nil)
-			w.wantNotFound(w.uploads().Append(w.ctx, other, u.ID, part(u, 9, 1)))
-			resultOf(w.uploads().Update(w.ctx, other, u.ID, upload.Upload.Complete)).wantNotFound(w)
+			w.ok(w.Uploads().Append(w.ctx, u.Org, u.ID, part(u, 0, 9)))
+			resultOf(w.Uploads().Get(w.ctx, other, u.ID)).wantNotFound(w)
+			resultOf(w.Uploads().Parts(w.ctx, other, u.ID, 0, 9)).is(w, nil)
+			w.wantNotFound(w.Uploads().Append(w.ctx, other, u.ID, part(u, 9, 1)))
+			resultOf(w.Uploads().Update(w.ctx, other, u.ID, upload.Upload.Complete)).wantNotFound(w)
 		},
 		"the open uploads of a user are listed by id, without others' and those of other organisations": func(w *fixture) {
 			u := added(w, 9)
 			listed := func(want ...upload.Upload) {
 				w.Helper()
-				resultOf(w.store.Storage().OpenUploads(w.ctx, u.Org, u.User, at(2))).is(w, want)
+				resultOf(w.Storage.OpenUploads(w.ctx, u.Org, u.User, at(2))).is(w, want)
 			}
 			second, done := made(u.Org, u.User, 1), made(u.Org, u.User, 0)
 			for _, other := range []upload.Upload{second, done, made(u.Org, fresh[id.User](), 9), made(w.org().ID, u.User, 9)} {
-				w.ok(w.uploads().Add(w.ctx, other.Org, other))
+				w.ok(w.Uploads().Add(w.ctx, other.Org, other))
 			}
 			listed(u, second, done)
-			resultOf(w.uploads().Update(w.ctx, u.Org, done.ID, upload.Upload.Complete)).must(w)
+			resultOf(w.Uploads().Update(w.ctx, u.Org, done.ID, upload.Upload.Complete)).must(w)
 			listed(u, second)
-			resultOf(w.uploads().Update(w.ctx, u.Org, u.ID, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(at(2)) })).must(w)
+			resultOf(w.Uploads().Update(w.ctx, u.Org, u.ID, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(at(2)) })).must(w)
 			listed(second)
-			resultOf(w.store.Storage().OpenUploads(w.ctx, u.Org, u.User, second.ExpiresAt)).is(w, nil)
+			resultOf(w.Storage.OpenUploads(w.ctx, u.Org, u.User, second.ExpiresAt)).is(w, nil)
 		},
 		"a member has a bounded number of open uploads": func(w *fixture) {
 			o, user := w.org().ID, fresh[id.User]()
 			var last upload.Upload
 			for range upload.MaxOpen {
 				last = made(o, user, 0)
-				w.ok(w.uploads().Add(w.ctx, o, last))
+				w.ok(w.Uploads().Add(w.ctx, o, last))
 			}
-			w.wantConflict(w.uploads().Add(w.ctx, o, made(o, user, 0)))
-			w.ok(w.uploads().Add(w.ctx, o, made(o, fresh[id.User](), 0)))
-			resultOf(w.uploads().Update(w.ctx, o, last.ID, upload.Upload.Complete)).must(w)
-			w.ok(w.uploads().Add(w.ctx, o, made(o, user, 0)))
+			w.wantConflict(w.Uploads().Add(w.ctx, o, made(o, user, 0)))
+			w.ok(w.Uploads().Add(w.ctx, o, made(o, fresh[id.User](), 0)))
+			resultOf(w.Uploads().Update(w.ctx, o, last.ID, upload.Upload.Complete)).must(w)
+			w.ok(w.Uploads().Add(w.ctx, o, made(o, user, 0)))
 			later := upload.New(made(o, user, 0), last.ExpiresAt.Add(-time.Millisecond))
-			w.wantConflict(w.uploads().Add(w.ctx, o, later))
-			w.ok(w.uploads().Add(w.ctx, o, upload.New(later, last.ExpiresAt)))
+			w.wantConflict(w.Uploads().Add(w.ctx, o, later))
+			w.ok(w.Uploads().Add(w.ctx, o, upload.New(later, last.ExpiresAt)))
 		},
 		"the sizes of open uploads are counted as announced": func(w *fixture) {
 			announced := func(o id.Org, want int64) {
 				w.Helper()
-				_, size, err := w.store.Storage().Announced(w.ctx, o)
+				_, size, err := w.Storage.Announced(w.ctx, o)
 				w.ok(err)
 				wantEqual(w, size, want)
 			}
 			u := added(w, 5<<40)
 			announced(w.org().ID, 0)
-			w.ok(w.blobNames().Announce(w.ctx, u.Org, someName(u.Org), 7, at(1)))
-			w.ok(w.uploads().Add(w.ctx, u.Org, made(u.Org, u.User, 1)))
+			w.ok(w.BlobNames().Announce(w.ctx, u.Org, someName(u.Org), 7, at(1)))
+			w.ok(w.Uploads().Add(w.ctx, u.Org, made(u.Org, u.User, 1)))
 			announced(u.Org, 5<<40+8)
-			resultOf(w.uploads().Update(w.ctx, u.Org, u.ID, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(at(2)) })).must(w)
+			resultOf(w.Uploads().Update(w.ctx, u.Org, u.ID, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(at(2)) })).must(w)
 			announced(u.Org, 8)
 		},
 		"a user's open uploads are cancelled, and the names of their parts discarded": func(w *fixture) {
 			u := added(w, 9)
 			done, other := made(u.Org, u.User, 0), made(u.Org, fresh[id.User](), 9)
-			w.ok(w.uploads().Add(w.ctx, u.Org, done))
-			done = resultOf(w.uploads().Update(w.ctx, u.Org, done.ID, upload.Upload.Complete)).must(w)
-			w.ok(w.uploads().Add(w.ctx, u.Org, other))
+			w.ok(w.Uploads().Add(w.ctx, u.Org, done))
+			done = resultOf(w.Uploads().Update(w.ctx, u.Org, done.ID, upload.Upload.Complete)).must(w)
+			w.ok(w.Uploads().Add(w.ctx, u.Org, other))
 			var names []string
 			for _, of := range []upload.Upload{u, other} {
 				p := part(of, 0, 9)
-				w.ok(w.uploads().Append(w.ctx, u.Org, of.ID, p))
-				w.ok(w.blobNames().Discard(w.ctx, u.Org, []string{p.Blob}, at(900)))
+				w.ok(w.Uploads().Append(w.ctx, u.Org, of.ID, p))
+				w.ok(w.BlobNames().Discard(w.ctx, u.Org, []string{p.Blob}, at(900)))
 				names = append(names, p.Blob)
 			}
 			other = other.Appended(9)
 			cancelled := resultOf(u.Appended(9).Cancel(at(3))).must(w)
-			w.ok(w.store.Storage().CancelUploads(w.ctx, w.org().ID, u.User, at(3)))
+			w.ok(w.Storage.CancelUploads(w.ctx, w.org().ID, u.User, at(3)))
 			for range 2 {
-				w.ok(w.store.Storage().CancelUploads(w.ctx, u.Org, u.User, at(3)))
+				w.ok(w.Storage.CancelUploads(w.ctx, u.Org, u.User, at(3)))
 			}
-			resultOf(w.uploads().Get(w.ctx, u.Org, u.ID)).is(w, cancelled)
+			resultOf(w.Uploads().Get(w.ctx, u.Org, u.ID)).is(w, cancelled)
 			for _, left := range []upload.Upload{done, other} {
-				resultOf(w.uploads().Get(w.ctx, u.Org, left.ID)).is(w, left)
+				resultOf(w.Uploads().Get(w.ctx, u.Org, left.ID)).is(w, left)
 			}
 			want := map[string]time.Time{names[0]: at(3), names[1]: at(900)}
 			for _, b := range w.due(u.Org) {
@@ -171,8 +171,8 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 		"a rollback undoes a part": func(w *fixture) {
 			u := added(w, 9)
 			w.rolledBack(func(r ports.Records) error { return r.Journal().Uploads().Append(w.ctx, u.Org, u.ID, part(u, 0, 9)) })
-			resultOf(w.uploads().Get(w.ctx, u.Org, u.ID)).is(w, u)
-			resultOf(w.uploads().Parts(w.ctx, u.Org, u.ID, 0, 9)).is(w, nil)
+			resultOf(w.Uploads().Get(w.ctx, u.Org, u.ID)).is(w, u)
+			resultOf(w.Uploads().Parts(w.ctx, u.Org, u.ID, 0, 9)).is(w, nil)
 		},
 		"expired uploads are removed with their parts, and those of an erased organisation": func(w *fixture) {
 			before := longAgo(0)
@@ -183,23 +183,23 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 				if i == 2 {
 					u.CreatedAt = before.Add(-upload.Lifetime)
 				}
-				w.ok(w.uploads().Add(w.ctx, u.Org, u))
-				w.ok(w.uploads().Append(w.ctx, u.Org, u.ID, part(u, 0, 9)))
+				w.ok(w.Uploads().Add(w.ctx, u.Org, u))
+				w.ok(w.Uploads().Append(w.ctx, u.Org, u.ID, part(u, 0, 9)))
 				uploads[i] = u
 			}
 			for _, swept := range []int{1, 1, 0} {
-				resultOf(w.uploads().Sweep(w.ctx, before, 1)).is(w, swept)
+				resultOf(w.Uploads().Sweep(w.ctx, before, 1)).is(w, swept)
 			}
 			for _, u := range uploads[:2] {
-				resultOf(w.uploads().Get(w.ctx, u.Org, u.ID)).wantNotFound(w)
-				resultOf(w.uploads().Parts(w.ctx, u.Org, u.ID, 0, 9)).is(w, nil)
+				resultOf(w.Uploads().Get(w.ctx, u.Org, u.ID)).wantNotFound(w)
+				resultOf(w.Uploads().Parts(w.ctx, u.Org, u.ID, 0, 9)).is(w, nil)
 			}
 			late := uploads[2]
 			name := object.Blob{Org: late.Org, Name: someName(late.Org), Discarded: true, At: at(900)}
-			w.ok(w.blobNames().Discard(w.ctx, late.Org, []string{name.Name}, name.At))
+			w.ok(w.BlobNames().Discard(w.ctx, late.Org, []string{name.Name}, name.At))
 			w.erase(late.Org, at(300))
-			resultOf(w.uploads().Get(w.ctx, late.Org, late.ID)).wantNotFound(w)
-			resultOf(w.uploads().Parts(w.ctx, late.Org, late.ID, 0, 9)).is(w, nil)
+			resultOf(w.Uploads().Get(w.ctx, late.Org, late.ID)).wantNotFound(w)
+			resultOf(w.Uploads().Parts(w.ctx, late.Org, late.ID, 0, 9)).is(w, nil)
 			name.At = at(300)
 			wantEqual(w, w.due(late.Org), []object.Blob{name})
 		},

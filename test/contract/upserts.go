@@ -36,7 +36,7 @@ func (s suite) and(more suite) suite {
 
 // suite is the sub-tests of an upserter.
 func (u upserted[V, ID]) suite() suite {
-	in := func(w *fixture) upserter[V, ID] { return u.of(w.store.Directory()) }
+	in := func(w *fixture) upserter[V, ID] { return u.of(w.Directory) }
 	// provided is a record with a provider's id.
 	provided := func(provider string) V {
 		v := u.some()

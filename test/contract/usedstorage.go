@@ -27,10 +27,10 @@ func UsedStorage(t *testing.T, open func(t *testing.T) Opened) {
 				w.addObject(v)
 			}
 			wantEqual(w, want, object.Usage{5<<40 + 1 + 2 + 32 + 64, 5<<40 + 128, 4 + 8 + 16 + 256})
-			resultOf(w.store.Storage().Used(w.ctx, []id.Org{tn.ID, empty, other.ID, unknown, "no id"})).is(w, map[id.Org]object.Usage{
+			resultOf(w.Storage.Used(w.ctx, []id.Org{tn.ID, empty, other.ID, unknown, "no id"})).is(w, map[id.Org]object.Usage{
 				tn.ID: want, other.ID: w.used(other.ID), empty: {}, unknown: {}, "no id": {},
 			})
-			resultOf(w.store.Storage().Used(w.ctx, nil)).is(w, nil)
+			resultOf(w.Storage.Used(w.ctx, nil)).is(w, nil)
 		},
 		"usage follows every sequence of writes, in transactions and after them": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
@@ -81,8 +81,8 @@ func UsedStorage(t *testing.T, open func(t *testing.T) Opened) {
 				for i, v := range there {
 					if random.IntN(4) == 0 {
 						next := resized(v)
-						w.ok(w.blobNames().Announce(w.ctx, tn.ID, next.Blob, 0, at(90)))
-						resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, v.Content, object.NewChange(next), plan.Unlimited, object.Retention{})).must(w)
+						w.ok(w.BlobNames().Announce(w.ctx, tn.ID, next.Blob, 0, at(90)))
+						resultOf(w.Storage.Replace(w.ctx, tn.ID, epoch, v.Content, object.NewChange(next), plan.Unlimited, object.Retention{})).must(w)
 						there[i] = next
 					}
 				}
@@ -135,7 +135,7 @@ func UsedStorage(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			replaced := 0
 			for _, err := range concurrently(concurrent, func(i int) error {
-				return drop(w.store.Storage().Replace(w.ctx, tn.ID, epoch, all[i].Content, next[i], limit, object.Retention{}))
+				return drop(w.Storage.Replace(w.ctx, tn.ID, epoch, all[i].Content, next[i], limit, object.Retention{}))
 			}) {
 				if err == nil {
 					replaced++
@@ -157,7 +157,7 @@ func UsedStorage(t *testing.T, open func(t *testing.T) Opened) {
 				c := w.successor(is)
 				c.Object.Size = step.size
 				after := w.used(tn.ID).Total() + step.size - is.Size
-				_, err := w.store.Storage().Replace(w.ctx, tn.ID, epoch, is.Content, c, max(0, after-step.beyond), object.Retention{})
+				_, err := w.Storage.Replace(w.ctx, tn.ID, epoch, is.Content, c, max(0, after-step.beyond), object.Retention{})
 				if step.kind != 0 {
 					w.wantError(err, step.kind)
 					continue
@@ -180,7 +180,7 @@ func usageOf(all []object.Object) (u object.Usage) {
 // used returns the usage of an organisation, and ends the sub-test unless it is that of its objects.
 func (w *fixture) used(o id.Org) object.Usage {
 	w.Helper()
-	used := resultOf(w.store.Storage().Used(w.ctx, []id.Org{o})).must(w)[o]
+	used := resultOf(w.Storage.Used(w.ctx, []id.Org{o})).must(w)[o]
 	wantEqual(w, used, usageOf(w.objectsOf(o, object.Filter{})))
 	return used
 }

@@ -30,16 +30,16 @@ func Users(t *testing.T, open func(t *testing.T) Opened) {
 		"a profile is a membership with its user and its organisation": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			for _, u := range []org.User{tn.owner, tn.removed} {
-				p, of, err := w.users().Profile(w.ctx, tn.ID, u.ID)
+				p, of, err := w.Users().Profile(w.ctx, tn.ID, u.ID)
 				w.ok(err)
-				wantEqual(w, p, org.Profile{Membership: resultOf(w.members().Get(w.ctx, tn.ID, u.ID)).must(w), Person: u})
+				wantEqual(w, p, org.Profile{Membership: resultOf(w.Members().Get(w.ctx, tn.ID, u.ID)).must(w), Person: u})
 				wantEqual(w, of, tn.Organisation)
 			}
 			for _, at := range []struct {
 				o id.Org
 				u id.User
 			}{{tn.ID, other.owner.ID}, {other.ID, tn.owner.ID}, {tn.ID, fresh[id.User]()}, {fresh[id.Org](), tn.owner.ID}, {tn.ID, "nobody"}} {
-				_, _, err := w.users().Profile(w.ctx, at.o, at.u)
+				_, _, err := w.Users().Profile(w.ctx, at.o, at.u)
 				w.wantNotFound(err)
 			}
 		},
@@ -51,21 +51,21 @@ func Users(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			put := func(o id.Org, used, joined int) org.Membership {
 				m := org.Membership{Org: o, User: u.ID, Role: org.Viewer, JoinedAt: at(joined), UsedAt: at(used)}
-				w.ok(w.members().Put(w.ctx, o, m))
+				w.ok(w.Members().Put(w.ctx, o, m))
 				return m
 			}
 			a, b, c, d := put(orgs[2], 5, 1), put(orgs[0], 9, 1), put(orgs[1], 5, 7), put(orgs[4], 5, 1)
 			c.RemovedAt = new(at(8))
-			w.ok(w.members().Put(w.ctx, c.Org, c))
+			w.ok(w.Members().Put(w.ctx, c.Org, c))
 			never := org.Membership{Org: orgs[3], User: u.ID, Role: org.Owner, JoinedAt: at(99)}
-			w.ok(w.members().Put(w.ctx, orgs[3], never))
+			w.ok(w.Members().Put(w.ctx, orgs[3], never))
 			w.join(orgs[0], other.ID, org.Member, at(3))
 
-			resultOf(w.users().Memberships(w.ctx, u.ID)).is(w, []org.Membership{b, c, d, a, never})
-			resultOf(w.users().Memberships(w.ctx, fresh[id.User]())).is(w, nil)
+			resultOf(w.Users().Memberships(w.ctx, u.ID)).is(w, []org.Membership{b, c, d, a, never})
+			resultOf(w.Users().Memberships(w.ctx, fresh[id.User]())).is(w, nil)
 
-			*resultOf(w.users().Memberships(w.ctx, u.ID)).must(w)[1].RemovedAt = at(999)
-			resultOf(w.users().Memberships(w.ctx, u.ID)).is(w, []org.Membership{b, c, d, a, never})
+			*resultOf(w.Users().Memberships(w.ctx, u.ID)).must(w)[1].RemovedAt = at(999)
+			resultOf(w.Users().Memberships(w.ctx, u.ID)).is(w, []org.Membership{b, c, d, a, never})
 		},
 	}).run(t, open)
 }

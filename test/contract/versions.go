@@ -39,11 +39,11 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 					if before == 0 {
 						before = math.MaxInt64
 					}
-					err = w.versions().List(w.ctx, tn.ID, v.ID, before, limit, collect(&all))
+					err = w.Versions().List(w.ctx, tn.ID, v.ID, before, limit, collect(&all))
 					return all, err
 				})
 				wantStop(w, func(each func(object.EarlierVersion) error) error {
-					return w.versions().List(w.ctx, tn.ID, v.ID, math.MaxInt64, 0, each)
+					return w.Versions().List(w.ctx, tn.ID, v.ID, math.MaxInt64, 0, each)
 				})
 			}
 		},
@@ -53,22 +53,22 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			wantEqual(w, w.versionsOf(tn.ID, theirs.ID), nil)
 			wantEqual(w, w.deletedOf(tn.ID, nil, object.Filter{}), nil)
 			wantEqual(w, w.deletedOf(tn.ID, nil, object.Filter{Prefix: string(other.ID)}), nil)
-			resultOf(w.versions().Take(w.ctx, tn.ID, theirs.ID, theirs.Version)).wantNotFound(w)
-			resultOf(w.versions().Discard(w.ctx, tn.ID, []id.Object{theirs.ID}, 0, 100, at(99))).is(w, 0)
-			resultOf(w.versions().Discard(w.ctx, tn.ID, nil, math.MaxInt64, 100, at(99))).is(w, 0)
+			resultOf(w.Versions().Take(w.ctx, tn.ID, theirs.ID, theirs.Version)).wantNotFound(w)
+			resultOf(w.Versions().Discard(w.ctx, tn.ID, []id.Object{theirs.ID}, 0, 100, at(99))).is(w, 0)
+			resultOf(w.Versions().Discard(w.ctx, tn.ID, nil, math.MaxInt64, 100, at(99))).is(w, 0)
 			wantEqual(w, w.versionsOf(other.ID, theirs.ID), []object.EarlierVersion{theirs})
 		},
 		"of an unknown object or organisation there is no version": func(w *fixture) {
 			o, unknown := w.org().ID, fresh[id.Org]()
 			for _, of := range []id.Object{fresh[id.Object](), "no id"} {
 				wantEqual(w, w.versionsOf(o, of), nil)
-				resultOf(w.versions().Take(w.ctx, o, of, 1)).wantNotFound(w)
-				resultOf(w.versions().Discard(w.ctx, o, []id.Object{of}, 0, 9, at(1))).is(w, 0)
+				resultOf(w.Versions().Take(w.ctx, o, of, 1)).wantNotFound(w)
+				resultOf(w.Versions().Discard(w.ctx, o, []id.Object{of}, 0, 9, at(1))).is(w, 0)
 			}
-			resultOf(w.versions().Discard(w.ctx, o, []id.Object{}, math.MaxInt64, 9, at(1))).is(w, 0)
-			resultOf(w.versions().Discard(w.ctx, o, nil, math.MaxInt64, 0, at(1))).is(w, 0)
+			resultOf(w.Versions().Discard(w.ctx, o, []id.Object{}, math.MaxInt64, 9, at(1))).is(w, 0)
+			resultOf(w.Versions().Discard(w.ctx, o, nil, math.MaxInt64, 0, at(1))).is(w, 0)
 			v := keepTen.Ended(someObject(unknown, blobCases, "a", ""), "", at(1), false)
-			w.wantNotFound(w.versions().Keep(w.ctx, unknown, keepTen, v))
+			w.wantNotFound(w.Versions().Keep(w.ctx, unknown, keepTen, v))
 		},
 		"beyond their number the oldest versions of an object are discarded": func(w *fixture) {
 			tn := w.tenant()
@@ -79,7 +79,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 				v := tn.sharedObject
 				v.Version, v.Blob, v.Size = int64(n*n+1), v.BlobName(nextID()), 10 // moves take numbers as well
 				kept = append(kept, three.Ended(v, tn.owner.ID, at(100+n), false))
-				w.ok(w.versions().Keep(w.ctx, tn.ID, three, kept[n]))
+				w.ok(w.Versions().Keep(w.ctx, tn.ID, three, kept[n]))
 			}
 			wantEqual(w, w.versionsOf(tn.ID, tn.sharedObject.ID), []object.EarlierVersion{kept[5], kept[4], kept[3]})
 			wantEqual(w, w.versionsOf(tn.ID, beside.ID), []object.EarlierVersion{beside})
@@ -103,9 +103,9 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 					objects[i].Version, objects[i].Size, objects[i].Blob = int64(n+1), 1, objects[i].BlobName(nextID())
 					ended = append(ended, two.Ended(objects[i], "", at(100+n), n == 2 && i%2 == 0))
 				}
-				w.ok(w.versions().Keep(w.ctx, tn.ID, two, ended...))
+				w.ok(w.Versions().Keep(w.ctx, tn.ID, two, ended...))
 			}
-			w.ok(w.versions().Keep(w.ctx, tn.ID, two))
+			w.ok(w.Versions().Keep(w.ctx, tn.ID, two))
 			for _, v := range objects {
 				all := w.versionsOf(tn.ID, v.ID)
 				wantEqual(w, len(all), 2)
@@ -131,7 +131,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			w.deleted(other.sharedObject, 1)
 			slices.SortFunc(want, func(a, b object.EarlierVersion) int { return strings.Compare(a.DeletedKey(), b.DeletedKey()) })
 			pages(w, want, object.EarlierVersion.DeletedKey, func(after string, limit int) (all []object.EarlierVersion, err error) {
-				err = w.versions().Deleted(w.ctx, tn.ID, nil, object.Filter{After: after, Limit: limit}, collect(&all))
+				err = w.Versions().Deleted(w.ctx, tn.ID, nil, object.Filter{After: after, Limit: limit}, collect(&all))
 				return all, err
 			})
 			own, shared := org.Actor{Org: tn.ID, User: tn.owner.ID, Role: org.Owner}, seeing(org.Actor{Org: tn.ID, User: tn.removed.ID, Role: org.Member}, []id.Team{tn.team.ID}, nil)
@@ -150,7 +150,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 				}
 			}
 			wantStop(w, func(each func(object.EarlierVersion) error) error {
-				return w.versions().Deleted(w.ctx, tn.ID, nil, object.Filter{}, each)
+				return w.Versions().Deleted(w.ctx, tn.ID, nil, object.Filter{}, each)
 			})
 		},
 		"versions of a deleted object expire with the last one at the latest": func(w *fixture) {
@@ -176,10 +176,10 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			second := first
 			second.Version, second.Blob, second.Deleted = first.Version-1, first.BlobName(nextID()), false
 			w.keep(second)
-			resultOf(w.versions().Take(w.ctx, tn.ID, first.ID, first.Version+7)).wantNotFound(w)
+			resultOf(w.Versions().Take(w.ctx, tn.ID, first.ID, first.Version+7)).wantNotFound(w)
 			wantEqual(w, len(w.deletedOf(tn.ID, nil, object.Filter{})), 1)
 			w.wantOneSuccess(concurrently(concurrent, func(int) error {
-				got, err := w.versions().Take(w.ctx, tn.ID, second.ID, second.Version)
+				got, err := w.Versions().Take(w.ctx, tn.ID, second.ID, second.Version)
 				if err == nil && diff(got, second) != "" {
 					err = errors.New(diff(got, second))
 				}
@@ -200,9 +200,9 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 				w.keep(all[n])
 			}
 			of := []id.Object{all[0].ID, all[1].ID, all[3].ID, fresh[id.Object]()}
-			resultOf(w.versions().Discard(w.ctx, tn.ID, of, 0, 2, at(200))).is(w, 2)
-			resultOf(w.versions().Discard(w.ctx, tn.ID, of, 0, 2, at(201))).is(w, 1)
-			resultOf(w.versions().Discard(w.ctx, tn.ID, of, 0, 2, at(202))).is(w, 0)
+			resultOf(w.Versions().Discard(w.ctx, tn.ID, of, 0, 2, at(200))).is(w, 2)
+			resultOf(w.Versions().Discard(w.ctx, tn.ID, of, 0, 2, at(201))).is(w, 1)
+			resultOf(w.Versions().Discard(w.ctx, tn.ID, of, 0, 2, at(202))).is(w, 0)
 			wantEqual(w, w.deletedOf(tn.ID, nil, object.Filter{}), []object.EarlierVersion{all[2], all[4]})
 			wantEqual(w, len(w.due(tn.ID)), 3)
 			wantEqual(w, w.usedBy(tn.ID)[object.Versions], 2)
@@ -224,11 +224,11 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 					wantEqual(w, len(w.versionsOf(tn.ID, v.ID)) == 0, i < n)
 				}
 			}
-			resultOf(w.versions().Discard(w.ctx, tn.ID, nil, 11, 100, at(200))).is(w, 2)
+			resultOf(w.Versions().Discard(w.ctx, tn.ID, nil, 11, 100, at(200))).is(w, 2)
 			left(2)
-			resultOf(w.versions().Discard(w.ctx, tn.ID, nil, 1000, 1, at(200))).is(w, 1)
+			resultOf(w.Versions().Discard(w.ctx, tn.ID, nil, 1000, 1, at(200))).is(w, 1)
 			left(3)
-			resultOf(w.versions().Discard(w.ctx, tn.ID, nil, 1000, 100, at(200))).is(w, 3)
+			resultOf(w.Versions().Discard(w.ctx, tn.ID, nil, 1000, 100, at(200))).is(w, 3)
 			left(6)
 			wantEqual(w, len(w.due(tn.ID)), 6)
 		},
@@ -243,13 +243,13 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 				return e
 			}
 			due, theirs, later := expiring(tn, 100), expiring(other, 99), expiring(tn, 101)
-			w.ok(w.versions().Expire(w.ctx, longAgo(100)))
+			w.ok(w.Versions().Expire(w.ctx, longAgo(100)))
 			wantEqual(w, w.versionsOf(tn.ID, due.ID), nil)
 			wantEqual(w, w.versionsOf(other.ID, theirs.ID), nil)
 			wantEqual(w, w.versionsOf(tn.ID, later.ID), []object.EarlierVersion{later})
 			wantEqual(w, w.due(tn.ID), []object.Blob{{Org: tn.ID, Name: due.Blob, Discarded: true, At: w.due(tn.ID)[0].At}})
 			wantEqual(w, w.usedBy(tn.ID)[object.Versions], 1)
-			w.ok(w.versions().Expire(w.ctx, longAgo(100)))
+			w.ok(w.Versions().Expire(w.ctx, longAgo(100)))
 		},
 		"a version is taken or it expires, and its blob has one owner": func(w *fixture) {
 			tn := w.tenant()
@@ -261,9 +261,9 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 				errs := concurrently(3, func(i int) error {
 					switch i {
 					case 0:
-						return w.versions().Expire(w.ctx, longAgo(50))
+						return w.Versions().Expire(w.ctx, longAgo(50))
 					case 1:
-						return drop(w.versions().Discard(w.ctx, tn.ID, []id.Object{e.ID}, 0, 9, at(99)))
+						return drop(w.Versions().Discard(w.ctx, tn.ID, []id.Object{e.ID}, 0, 9, at(99)))
 					}
 					return drop(w.append(tn.ID, func(s ports.Storage) ([]object.Change, error) {
 						if _, err := s.Versions().Take(w.ctx, tn.ID, e.ID, e.Version); err != nil {
@@ -278,7 +278,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 				if errs[2] != nil {
 					w.wantNotFound(errs[2])
 				} else {
-					resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).must(w)
+					resultOf(w.Objects().Get(w.ctx, tn.ID, v.ID)).must(w)
 					w.logged(tn.ID, func(s ports.Storage) ([]object.Change, error) {
 						return []object.Change{object.NewDeletion(v, "", at(99), nil)}, s.Objects().Remove(w.ctx, tn.ID, []id.Object{v.ID})
 					})
@@ -318,9 +318,9 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 					if n == 2 {
 						c.By = ""
 					}
-					c.N = resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, v.Content, c, plan.Unlimited, two)).must(w).N
+					c.N = resultOf(w.Storage.Replace(w.ctx, tn.ID, epoch, v.Content, c, plan.Unlimited, two)).must(w).N
 					c.Object.N = c.N
-					resultOf(w.changes().List(w.ctx, tn.ID, c.N-1, 10)).is(w, []object.Change{c})
+					resultOf(w.Changes().List(w.ctx, tn.ID, c.N-1, 10)).is(w, []object.Change{c})
 					kept = append([]object.EarlierVersion{two.Ended(v, c.By, c.At, false)}, kept...)
 					sum[v.Class()] += c.Object.Size - v.Size
 					sum[object.Versions] += v.Size
@@ -330,7 +330,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 						kept = kept[:2]
 					}
 					v = c.Object
-					resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).is(w, v)
+					resultOf(w.Objects().Get(w.ctx, tn.ID, v.ID)).is(w, v)
 					wantEqual(w, w.versionsOf(tn.ID, v.ID), kept)
 					wantEqual(w, w.usedBy(tn.ID), sum)
 				}
@@ -347,16 +347,16 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			epoch, is := w.epoch(tn.ID), tn.sharedObject
 			total := w.usedBy(tn.ID).Total()
 			c := w.successor(is)
-			resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, is.Content, c, total+c.Object.Size-1, keepTen)).wantConflict(w)
+			resultOf(w.Storage.Replace(w.ctx, tn.ID, epoch, is.Content, c, total+c.Object.Size-1, keepTen)).wantConflict(w)
 			wantEqual(w, w.versionsOf(tn.ID, is.ID), nil)
-			resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, is.Content, c, total+c.Object.Size, keepTen)).must(w)
+			resultOf(w.Storage.Replace(w.ctx, tn.ID, epoch, is.Content, c, total+c.Object.Size, keepTen)).must(w)
 			wantEqual(w, w.usedBy(tn.ID).Total(), total+c.Object.Size)
 			empty := w.successor(c.Object)
 			empty.Object.Size = 0
-			resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, c.Object.Content, empty, 0, keepTen)).must(w)
+			resultOf(w.Storage.Replace(w.ctx, tn.ID, epoch, c.Object.Content, empty, 0, keepTen)).must(w)
 			next := w.successor(empty.Object)
 			// Versions that are there already count.
-			resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, empty.Object.Content, next, total, object.Retention{})).wantConflict(w)
+			resultOf(w.Storage.Replace(w.ctx, tn.ID, epoch, empty.Object.Content, next, total, object.Retention{})).wantConflict(w)
 		},
 		"of concurrent replacements one succeeds and keeps the previous content": func(w *fixture) {
 			tn := w.tenant()
@@ -365,12 +365,12 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 				made[i] = w.successor(tn.sharedObject)
 			}
 			c := made[w.wantOneSuccess(concurrently(concurrent, func(i int) error {
-				return drop(w.store.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, made[i], plan.Unlimited, keepTen))
+				return drop(w.Storage.Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, made[i], plan.Unlimited, keepTen))
 			}), fault.Conflict)]
 			wantEqual(w, w.versionsOf(tn.ID, tn.sharedObject.ID), []object.EarlierVersion{keepTen.Ended(tn.sharedObject, c.By, c.At, false)})
 			c.N, c.Object.N = 3, 3
 			wantEqual(w, w.log(tn.ID)[2:], []object.Change{c})
-			resultOf(w.objects().Get(w.ctx, tn.ID, tn.sharedObject.ID)).is(w, c.Object)
+			resultOf(w.Objects().Get(w.ctx, tn.ID, tn.sharedObject.ID)).is(w, c.Object)
 		},
 		"replace in a transaction keeps the previous content, and a rollback undoes it": func(w *fixture) {
 			tn := w.tenant()
@@ -408,7 +408,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 // keep keeps a version.
 func (w *fixture) keep(v object.EarlierVersion) {
 	w.Helper()
-	w.ok(w.versions().Keep(w.ctx, v.Org, keepTen, v))
+	w.ok(w.Versions().Keep(w.ctx, v.Org, keepTen, v))
 }
 
 // deleted keeps what an object of the size was as the last version of a deleted one.
@@ -422,18 +422,18 @@ func (w *fixture) deleted(v object.Object, size int64) object.EarlierVersion {
 
 func (w *fixture) versionsOf(o id.Org, of id.Object) (all []object.EarlierVersion) {
 	w.Helper()
-	w.ok(w.versions().List(w.ctx, o, of, math.MaxInt64, 0, collect(&all)))
+	w.ok(w.Versions().List(w.ctx, o, of, math.MaxInt64, 0, collect(&all)))
 	return all
 }
 
 func (w *fixture) deletedOf(o id.Org, viewer *org.Actor, f object.Filter) (all []object.EarlierVersion) {
 	w.Helper()
-	w.ok(w.versions().Deleted(w.ctx, o, viewer, f, collect(&all)))
+	w.ok(w.Versions().Deleted(w.ctx, o, viewer, f, collect(&all)))
 	return all
 }
 
 // usedBy returns the usage of an organisation.
 func (w *fixture) usedBy(o id.Org) object.Usage {
 	w.Helper()
-	return resultOf(w.store.Storage().Used(w.ctx, []id.Org{o})).must(w)[o]
+	return resultOf(w.Storage.Used(w.ctx, []id.Org{o})).must(w)[o]
 }

@@ -30,18 +30,18 @@ func Workspaces(t *testing.T, open func(t *testing.T) Opened) {
 			into := w.team(tn.ID, tn.owner.ID)
 			moved := tn.workspace
 			moved.Team = into.ID
-			w.ok(w.workspaces().Put(w.ctx, tn.ID, moved))
-			w.wantConflict(w.teams().Remove(w.ctx, tn.ID, into.ID))
+			w.ok(w.Workspaces().Put(w.ctx, tn.ID, moved))
+			w.wantConflict(w.Teams().Remove(w.ctx, tn.ID, into.ID))
 		},
 		"a workspace needs a team of its organisation": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			for _, in := range []id.Team{fresh[id.Team](), other.team.ID} {
 				s := someWorkspace(tn.ID, in, tn.owner.ID)
-				w.wantNotFound(w.workspaces().Add(w.ctx, tn.ID, s))
-				resultOf(w.workspaces().Get(w.ctx, tn.ID, s.ID)).wantNotFound(w)
+				w.wantNotFound(w.Workspaces().Add(w.ctx, tn.ID, s))
+				resultOf(w.Workspaces().Get(w.ctx, tn.ID, s.ID)).wantNotFound(w)
 				moved := tn.workspace
 				moved.Team = in
-				w.wantNotFound(w.workspaces().Put(w.ctx, tn.ID, moved))
+				w.wantNotFound(w.Workspaces().Put(w.ctx, tn.ID, moved))
 				resultOf(w.allWorkspaces(tn.ID)).is(w, []workspace.Workspace{tn.workspace})
 			}
 		},
@@ -52,11 +52,11 @@ func Workspaces(t *testing.T, open func(t *testing.T) Opened) {
 			line := w.change(stays)
 			was, untouched := w.content(tn), w.content(other)
 
-			w.ok(w.workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID))
+			w.ok(w.Workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID))
 
-			resultOf(w.tasks().Get(w.ctx, tn.ID, tn.inside.ID)).wantNotFound(w)
+			resultOf(w.Tasks().Get(w.ctx, tn.ID, tn.inside.ID)).wantNotFound(w)
 			resultOf(w.historyOf(tn.ID, stays.ID, id.Position[id.Entry]{}, 0)).is(w, []task.Change{line})
-			w.wantNotFound(w.workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID))
+			w.wantNotFound(w.Workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID))
 			left := w.content(tn)
 			want := was
 			want.Workspaces = []workspace.Workspace{beside}
@@ -74,25 +74,25 @@ func Workspaces(t *testing.T, open func(t *testing.T) Opened) {
 				errs := concurrently(3, func(i int) error {
 					switch i {
 					case 0:
-						return w.workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID)
+						return w.Workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID)
 					case 1:
-						return drop(w.tasks().Add(w.ctx, tn.ID, late))
+						return drop(w.Tasks().Add(w.ctx, tn.ID, late))
 					}
-					return drop(w.tasks().Revise(w.ctx, tn.ID, moved.ID, func(t task.Task) (task.Task, error) {
+					return drop(w.Tasks().Revise(w.ctx, tn.ID, moved.ID, func(t task.Task) (task.Task, error) {
 						t.Workspace = &tn.workspace.ID
 						return t, nil
 					}))
 				})
 				w.ok(errs[0])
-				resultOf(w.tasks().Get(w.ctx, tn.ID, late.ID)).wantNotFound(w)
+				resultOf(w.Tasks().Get(w.ctx, tn.ID, late.ID)).wantNotFound(w)
 				if errs[1] != nil {
 					w.wantNotFound(errs[1])
 				}
 				if errs[2] == nil {
-					resultOf(w.tasks().Get(w.ctx, tn.ID, moved.ID)).wantNotFound(w)
+					resultOf(w.Tasks().Get(w.ctx, tn.ID, moved.ID)).wantNotFound(w)
 				} else {
 					w.wantNotFound(errs[2])
-					resultOf(w.tasks().Get(w.ctx, tn.ID, moved.ID)).is(w, moved)
+					resultOf(w.Tasks().Get(w.ctx, tn.ID, moved.ID)).is(w, moved)
 				}
 			}
 		},
@@ -109,56 +109,56 @@ func Orders(t *testing.T, open func(t *testing.T) Opened) {
 			o, other := w.org(), w.org()
 			u, neighbour := w.member(o.ID, org.Member), w.member(o.ID, org.Member)
 			w.join(other.ID, u.ID, org.Member, at(10))
-			w.ok(w.orders().Update(w.ctx, o.ID, u.ID, set(several[id.Workspace](2))))
-			resultOf(w.orders().Get(w.ctx, o.ID, neighbour.ID)).is(w, nil)
-			resultOf(w.orders().Get(w.ctx, other.ID, u.ID)).is(w, nil)
-			w.ok(w.orders().Update(w.ctx, other.ID, u.ID, func(given workspace.Order) (workspace.Order, error) {
+			w.ok(w.Orders().Update(w.ctx, o.ID, u.ID, set(several[id.Workspace](2))))
+			resultOf(w.Orders().Get(w.ctx, o.ID, neighbour.ID)).is(w, nil)
+			resultOf(w.Orders().Get(w.ctx, other.ID, u.ID)).is(w, nil)
+			w.ok(w.Orders().Update(w.ctx, other.ID, u.ID, func(given workspace.Order) (workspace.Order, error) {
 				wantEqual(w, given, nil)
 				return nil, nil
 			}))
-			resultOf(w.orders().Get(w.ctx, other.ID, u.ID)).is(w, nil)
-			wantEqual(w, len(resultOf(w.orders().Get(w.ctx, o.ID, u.ID)).must(w)), 2)
+			resultOf(w.Orders().Get(w.ctx, other.ID, u.ID)).is(w, nil)
+			wantEqual(w, len(resultOf(w.Orders().Get(w.ctx, o.ID, u.ID)).must(w)), 2)
 		},
 		"an order is returned as stored, also with removed workspaces": func(w *fixture) {
 			tn := w.tenant()
 			gone := several[id.Workspace](3)
 			order := workspace.Order{gone[2], tn.workspace.ID, gone[0], gone[1]}
-			w.ok(w.orders().Update(w.ctx, tn.ID, tn.owner.ID, set(order)))
-			resultOf(w.orders().Get(w.ctx, tn.ID, tn.owner.ID)).is(w, order)
+			w.ok(w.Orders().Update(w.ctx, tn.ID, tn.owner.ID, set(order)))
+			resultOf(w.Orders().Get(w.ctx, tn.ID, tn.owner.ID)).is(w, order)
 			reversed := slices.Clone(order)
 			slices.Reverse(reversed)
-			w.ok(w.orders().Update(w.ctx, tn.ID, tn.owner.ID, func(given workspace.Order) (workspace.Order, error) {
+			w.ok(w.Orders().Update(w.ctx, tn.ID, tn.owner.ID, func(given workspace.Order) (workspace.Order, error) {
 				wantEqual(w, given, order)
 				return reversed[:2], nil
 			}))
-			resultOf(w.orders().Get(w.ctx, tn.ID, tn.owner.ID)).is(w, reversed[:2])
+			resultOf(w.Orders().Get(w.ctx, tn.ID, tn.owner.ID)).is(w, reversed[:2])
 		},
 		"an error of fn is returned and nothing is stored": func(w *fixture) {
 			tn := w.tenant()
 			no := errors.New("no")
-			w.wantSameError(w.orders().Update(w.ctx, tn.ID, tn.owner.ID, func(given workspace.Order) (workspace.Order, error) {
+			w.wantSameError(w.Orders().Update(w.ctx, tn.ID, tn.owner.ID, func(given workspace.Order) (workspace.Order, error) {
 				given[0] = fresh[id.Workspace]()
 				return append(given, fresh[id.Workspace]()), no
 			}), no)
-			resultOf(w.orders().Get(w.ctx, tn.ID, tn.owner.ID)).is(w, workspace.Order{tn.workspace.ID})
+			resultOf(w.Orders().Get(w.ctx, tn.ID, tn.owner.ID)).is(w, workspace.Order{tn.workspace.ID})
 		},
 		"no concurrent update of an order is lost": func(w *fixture) {
 			o := w.org()
 			u := w.member(o.ID, org.Member)
 			all := several[id.Workspace](concurrent)
 			w.allOK(concurrently(concurrent, func(i int) error {
-				return w.orders().Update(w.ctx, o.ID, u.ID, func(given workspace.Order) (workspace.Order, error) {
+				return w.Orders().Update(w.ctx, o.ID, u.ID, func(given workspace.Order) (workspace.Order, error) {
 					return append(slices.Clone(given), all[i]), nil
 				})
 			}))
-			got := slices.Sorted(slices.Values(resultOf(w.orders().Get(w.ctx, o.ID, u.ID)).must(w)))
+			got := slices.Sorted(slices.Values(resultOf(w.Orders().Get(w.ctx, o.ID, u.ID)).must(w)))
 			wantEqual(w, got, all)
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			o := w.org()
 			u := w.member(o.ID, org.Member)
-			update := func(to workspace.Order) error { return w.orders().Update(w.ctx, o.ID, u.ID, set(to)) }
-			keepsNothing(w, workspace.Order(several[id.Workspace](2)), update, func() workspace.Order { return resultOf(w.orders().Get(w.ctx, o.ID, u.ID)).must(w) })
+			update := func(to workspace.Order) error { return w.Orders().Update(w.ctx, o.ID, u.ID, set(to)) }
+			keepsNothing(w, workspace.Order(several[id.Workspace](2)), update, func() workspace.Order { return resultOf(w.Orders().Get(w.ctx, o.ID, u.ID)).must(w) })
 		},
 	}.run(t, open)
 }
