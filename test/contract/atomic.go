@@ -18,6 +18,7 @@ import (
 	"collab/domain/usage"
 	"collab/domain/workspace"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // Atomic is the suite of ports.Store.Atomic.
@@ -140,7 +141,7 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 				resultOf(r.Work().Tasks().Add(w.ctx, tn.ID, tn.unplaced)).wantConflict(w)
 				resultOf(r.Work().Tasks().Add(w.ctx, tn.ID, orphan)).wantNotFound(w)
 				w.wantNotFound(r.Work().Workspaces().Add(w.ctx, tn.ID, someWorkspace(tn.ID, other.team.ID, tn.owner.ID)))
-				w.wantNotFound(drop(r.Work().TeamMembers().Put(w.ctx, tn.ID, team.Member{Team: other.team.ID, User: tn.owner.ID, JoinedAt: at(1)})))
+				w.wantNotFound(must.ErrorOf(r.Work().TeamMembers().Put(w.ctx, tn.ID, team.Member{Team: other.team.ID, User: tn.owner.ID, JoinedAt: at(1)})))
 				w.wantNotFound(r.Work().TaskHistory().Add(w.ctx, tn.ID, []task.Change{someChange(tn.unplaced), someChange(orphan)}))
 				resultOf(r.Work().Tasks().Revise(w.ctx, tn.ID, other.unplaced.ID, touched)).wantNotFound(w)
 				var err error
@@ -218,26 +219,27 @@ func (x wholeTransaction) run(w *fixture, r ports.Records) error {
 	order := func(workspace.Order) (workspace.Order, error) { return workspace.Order{x.inside.ID}, nil }
 	reserve := func() error {
 		epoch, err := d.Members().Epoch(w.ctx, o)
-		return errors.Join(err, drop(r.Usage().Quotas().ReserveAt(w.ctx, epoch, x.lease, 1<<50, quota.Need{Output: 7})))
+		_, err2 := r.Usage().Quotas().ReserveAt(w.ctx, epoch, x.lease, 1<<50, quota.Need{Output: 7})
+		return errors.Join(err, err2)
 	}
 	for step, err := range []error{
 		err,
-		drop(d.Organisations().Lock(w.ctx, o)),
-		drop(d.Users().Upsert(w.ctx, x.user, keep)),
-		drop(d.Organisations().Upsert(w.ctx, x.organisation, keep)),
-		drop(d.Organisations().Upsert(w.ctx, x.Organisation, closed)),
-		drop(d.Users().Upsert(w.ctx, x.owner, erased)),
+		must.ErrorOf(d.Organisations().Lock(w.ctx, o)),
+		must.ErrorOf(d.Users().Upsert(w.ctx, x.user, keep)),
+		must.ErrorOf(d.Organisations().Upsert(w.ctx, x.organisation, keep)),
+		must.ErrorOf(d.Organisations().Upsert(w.ctx, x.Organisation, closed)),
+		must.ErrorOf(d.Users().Upsert(w.ctx, x.owner, erased)),
 		d.Members().Put(w.ctx, o, org.Membership{Org: o, User: x.user.ID, Role: org.Owner, JoinedAt: at(302)}),
 		d.Members().Put(w.ctx, o, org.Membership{Org: o, User: x.owner.ID, Role: org.Viewer, JoinedAt: at(303)}),
 		d.Invitations().Put(w.ctx, o, withdrawn),
 		d.Subscriptions().Put(w.ctx, o, someSubscription(o).Restore("OTHER")),
 		k.Teams().Add(w.ctx, o, x.added),
 		k.Workspaces().Add(w.ctx, o, x.inside),
-		drop(k.TeamMembers().Put(w.ctx, o, team.Member{Team: x.added.ID, User: x.owner.ID, JoinedAt: at(305)})),
+		must.ErrorOf(k.TeamMembers().Put(w.ctx, o, team.Member{Team: x.added.ID, User: x.owner.ID, JoinedAt: at(305)})),
 		k.TeamMembers().Remove(w.ctx, o, x.team.ID, x.owner.ID),
-		drop(k.Tasks().Add(w.ctx, o, x.task)),
+		must.ErrorOf(k.Tasks().Add(w.ctx, o, x.task)),
 		k.TaskHistory().Add(w.ctx, o, []task.Change{someChange(x.task), someChange(x.unplaced)}),
-		drop(k.Tasks().Revise(w.ctx, o, x.unplaced.ID, touched)),
+		must.ErrorOf(k.Tasks().Revise(w.ctx, o, x.unplaced.ID, touched)),
 		k.TaskSets().Move(w.ctx, o, []id.Task{x.unplaced.ID}, at(305), placed),
 		k.Tasks().Unassign(w.ctx, o, x.owner.ID, at(306)),
 		k.Workspaces().Remove(w.ctx, o, x.workspace.ID),
@@ -245,14 +247,14 @@ func (x wholeTransaction) run(w *fixture, r ports.Records) error {
 		k.Orders().Update(w.ctx, o, x.owner.ID, order),
 		j.Inbox().Accept(w.ctx, "identity", x.message, at(307)),
 		j.Audit().Add(w.ctx, someEntry(o, x.user.ID)),
-		drop(j.Replays().Begin(w.ctx, x.replay, at(0))),
-		drop(s.Changes().Lock(w.ctx, o)),
+		must.ErrorOf(j.Replays().Begin(w.ctx, x.replay, at(0))),
+		must.ErrorOf(s.Changes().Lock(w.ctx, o)),
 		s.Objects().Add(w.ctx, o, x.object),
 		s.Objects().Put(w.ctx, o, x.replaced),
 		s.Objects().Remove(w.ctx, o, []id.Object{x.personalObject.ID}),
 		s.BlobNames().Announce(w.ctx, o, x.object.BlobName("next"), 0, at(309)),
 		s.BlobNames().Discard(w.ctx, o, []string{x.sharedObject.Blob}, at(309)),
-		drop(s.Changes().Append(w.ctx, o, x.changes()...)),
+		must.ErrorOf(s.Changes().Append(w.ctx, o, x.changes()...)),
 		reserve(),
 		r.Usage().Ledger().Settle(w.ctx, o, ended(x.tenant.lease, 20), x.used),
 	} {
@@ -287,8 +289,8 @@ func (x wholeTransaction) wantCommitted(w *fixture) {
 	loose, _ := touched(x.unplaced)
 	resultOf(w.Tasks().Get(w.ctx, o, x.unplaced.ID)).is(w, loose.Placed(x.unplaced.Placement(), at(305)).Unassigned(at(306)))
 	wantEqual(w, len(w.listed(o, org.Actor{User: x.owner.ID, Org: o}, task.Filter{})), 2)
-	wantEqual(w, len(resultOf(w.historyOf(o, x.unplaced.ID, id.Position[id.Entry]{}, 0)).must(w)), 2)
-	wantEqual(w, len(resultOf(w.audited(o, audit.Filter{})).must(w)), 2)
+	wantEqual(w, len(must.Do(w.historyOf(o, x.unplaced.ID, id.Position[id.Entry]{}, 0)).Or(w)), 2)
+	wantEqual(w, len(must.Do(w.audited(o, audit.Filter{})).Or(w)), 2)
 	w.wantConflict(w.Inbox().Accept(w.ctx, "identity", x.message, at(308)))
 	other := x.replay
 	other.Claim = nextID()
@@ -298,7 +300,7 @@ func (x wholeTransaction) wantCommitted(w *fixture) {
 	for i := range numbered {
 		numbered[i].N = x.personalObject.N + 1 + int64(i)
 	}
-	wantEqual(w, resultOf(w.Changes().List(w.ctx, o, x.personalObject.N, 100)).must(w), numbered)
+	wantEqual(w, must.Do(w.Changes().List(w.ctx, o, x.personalObject.N, 100)).Or(w), numbered)
 	wantEqual(w, w.head(o).N, x.personalObject.N+3)
 	w.known(map[string]bool{x.object.BlobName("next"): true, x.sharedObject.Blob: true, x.object.Blob: true, x.personalObject.Blob: false})
 	w.account(o, x.owner.ID, quota.Account{Used: x.tenant.used.Tokens.Total() + 20, Reserved: 7})

@@ -105,7 +105,7 @@ func Flows(t *testing.T, open func(t *testing.T) Opened) {
 			f.Error = ""
 			w.ok(w.Flows().Add(w.ctx, f))
 			w.wantOneSuccess(concurrently(manyGoroutines, func(int) error {
-				return drop(w.Flows().Update(w.ctx, f.State, func(f connector.Flow) (connector.Flow, error) { return f.Redeemed(f.Browser, at(95)) }))
+				return must.ErrorOf(w.Flows().Update(w.ctx, f.State, func(f connector.Flow) (connector.Flow, error) { return f.Redeemed(f.Browser, at(95)) }))
 			}), fault.NotFound)
 			resultOf(w.Flows().Get(w.ctx, f.State)).is(w, f.Restore(connector.Redeeming))
 		},
@@ -128,7 +128,7 @@ func Flows(t *testing.T, open func(t *testing.T) Opened) {
 					return err
 				})
 			}))
-			wantEqual(w, len(resultOf(w.Flows().Get(w.ctx, f.State)).must(w).Browser), len(f.Browser)+concurrent)
+			wantEqual(w, len(must.Do(w.Flows().Get(w.ctx, f.State)).Or(w).Browser), len(f.Browser)+concurrent)
 		},
 		"sweep removes those of all organisations that expired before the time": func(w *fixture) {
 			i, theirs := w.connector(w.org().ID), w.connector(w.org().ID)
@@ -163,7 +163,7 @@ func Flows(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			f := someFlow(w.connector(w.org().ID))
-			get := func() connector.Flow { return resultOf(w.Flows().Get(w.ctx, f.State)).must(w) }
+			get := func() connector.Flow { return must.Do(w.Flows().Get(w.ctx, f.State)).Or(w) }
 			update := func(fn func(connector.Flow) (connector.Flow, error)) (connector.Flow, error) {
 				return w.Flows().Update(w.ctx, f.State, fn)
 			}
@@ -233,7 +233,7 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 					got[n], err = w.Clients().Put(w.ctx, c, expires)
 					return err
 				}))
-				there := resultOf(w.Clients().Get(w.ctx, first.Issuer, first.Redirect)).must(w)
+				there := must.Do(w.Clients().Get(w.ctx, first.Issuer, first.Redirect)).Or(w)
 				for _, c := range got {
 					wantEqual(w, c, there)
 				}
@@ -241,8 +241,8 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"use and remove change only the client with the id": func(w *fixture) {
 			c, beside := someRegistered(), someRegistered()
-			resultOf(w.Clients().Put(w.ctx, c, at(0))).must(w)
-			resultOf(w.Clients().Put(w.ctx, beside, at(0))).must(w)
+			must.Do(w.Clients().Put(w.ctx, c, at(0))).Or(w)
+			must.Do(w.Clients().Put(w.ctx, beside, at(0))).Or(w)
 			for _, other := range []connector.Registered{
 				{Issuer: c.Issuer, Redirect: c.Redirect, ID: "another"}, {Issuer: c.Issuer, Redirect: "another", ID: c.ID}, {Issuer: "another", Redirect: c.Redirect, ID: c.ID},
 			} {
@@ -266,7 +266,7 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 			for _, ms := range []int{40, 10, 30, 20, 50} {
 				c := someRegistered()
 				c.UsedAt = longAgo(ms)
-				all = append(all, resultOf(w.Clients().Put(w.ctx, c, at(0))).must(w))
+				all = append(all, must.Do(w.Clients().Put(w.ctx, c, at(0))).Or(w))
 			}
 			left := func(want ...int) {
 				w.Helper()
@@ -297,7 +297,7 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 			for n := range 100 {
 				c := someRegistered()
 				c.UsedAt = longAgo(n % 3)
-				resultOf(w.Clients().Put(w.ctx, c, at(0))).must(w)
+				must.Do(w.Clients().Put(w.ctx, c, at(0))).Or(w)
 			}
 			var swept atomic.Int64
 			sweep := func(int) error {
@@ -314,7 +314,7 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 		"a transaction sees its own writes, and a rollback undoes them": func(w *fixture) {
 			c, gone, added := someRegistered(), someRegistered(), someRegistered()
 			for _, v := range []connector.Registered{c, gone} {
-				resultOf(w.Clients().Put(w.ctx, v, at(0))).must(w)
+				must.Do(w.Clients().Put(w.ctx, v, at(0))).Or(w)
 			}
 			next := c
 			next.ID, next.UsedAt = "next", at(3000)
@@ -333,9 +333,9 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			c := someRegistered()
-			keepsNothing(w, c, func(c connector.Registered) error { return drop(w.Clients().Put(w.ctx, c, at(0))) },
-				func() connector.Registered { return resultOf(w.Clients().Get(w.ctx, c.Issuer, c.Redirect)).must(w) },
-				func() connector.Registered { return resultOf(w.Clients().Put(w.ctx, copied(c), at(0))).must(w) })
+			keepsNothing(w, c, func(c connector.Registered) error { return must.ErrorOf(w.Clients().Put(w.ctx, c, at(0))) },
+				func() connector.Registered { return must.Do(w.Clients().Get(w.ctx, c.Issuer, c.Redirect)).Or(w) },
+				func() connector.Registered { return must.Do(w.Clients().Put(w.ctx, copied(c), at(0))).Or(w) })
 		},
 	}.run(t, open)
 }
@@ -372,8 +372,8 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(w.claimRevocations(w.Revocations(), 2, now, until)).is(w, []connector.Revocation{first[1], second[0]})
 			resultOf(w.claimRevocations(w.Revocations(), 2, now, until)).is(w, []connector.Revocation{first[0]})
 			resultOf(w.claimRevocations(w.Revocations(), 2, now, until)).is(w, nil)
-			wantEqual(w, len(resultOf(w.claimRevocations(w.Revocations(), 10, until.Add(-1), longAgo(300))).must(w)), 1)
-			wantEqual(w, len(resultOf(w.claimRevocations(w.Revocations(), 10, until, longAgo(300))).must(w)), 3)
+			wantEqual(w, len(must.Do(w.claimRevocations(w.Revocations(), 10, until.Add(-1), longAgo(300))).Or(w)), 1)
+			wantEqual(w, len(must.Do(w.claimRevocations(w.Revocations(), 10, until, longAgo(300))).Or(w)), 3)
 		},
 		"a revocation needs its organisation, but no instance": func(w *fixture) {
 			w.claims()
@@ -455,7 +455,7 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 			w.claims()
 			r := someRevocation(w.org().ID, longAgo(0))
 			claim := func() connector.Revocation {
-				return resultOf(w.Revocations().Claim(w.ctx, longAgo(0), longAgo(0))).must(w)
+				return must.Do(w.Revocations().Claim(w.ctx, longAgo(0), longAgo(0))).Or(w)
 			}
 			keepsNothing(w, r, func(r connector.Revocation) error { return w.Revocations().Add(w.ctx, r) }, claim)
 			keepsNothing(w, r, func(r connector.Revocation) error { return w.Revocations().Put(w.ctx, r) }, claim)

@@ -12,6 +12,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // BlobNames is the suite of ports.BlobNames.
@@ -209,7 +210,7 @@ func someName(o id.Org) string { return string(o) + "/personal/Łódź & 'b'.md@
 // true, and no others.
 func (w *fixture) known(want map[string]bool) {
 	w.Helper()
-	got := resultOf(w.BlobNames().Known(w.ctx, slices.Collect(maps.Keys(want)))).must(w)
+	got := must.Do(w.BlobNames().Known(w.ctx, slices.Collect(maps.Keys(want)))).Or(w)
 	isFalse := func(_ string, known bool) bool { return !known }
 	want = maps.Clone(want)
 	maps.DeleteFunc(got, isFalse)
@@ -231,7 +232,7 @@ func (w *fixture) dueUntil(o id.Org, ms, limit int) []object.Blob {
 	end := string(o) + "0" // follows every name below the organisation's
 	last := string(o) + "/"
 	return paged(w, limit, func(*object.Blob) []object.Blob {
-		page := resultOf(w.BlobNames().Due(w.ctx, at(ms), last, limit)).must(w)
+		page := must.Do(w.BlobNames().Due(w.ctx, at(ms), last, limit)).Or(w)
 		for i, b := range page {
 			if b.Name <= last {
 				w.Fatalf("%q follows %q", b.Name, last)
@@ -265,7 +266,7 @@ func (w *fixture) expireAgainstTakeover(tn tenant) {
 		w.ok(errs[0])
 		if errs[1] == nil {
 			wantEqual(w, w.due(tn.ID), nil)
-			resultOf(w.Objects().Get(w.ctx, tn.ID, v.ID)).must(w)
+			must.Do(w.Objects().Get(w.ctx, tn.ID, v.ID)).Or(w)
 			continue
 		}
 		w.wantNotFound(errs[1])

@@ -18,6 +18,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // blobFixture is the store of a sub-test, and names below a
@@ -37,20 +38,20 @@ func (s *blobFixture) put(name, content string) {
 }
 
 // read returns a part of a blob.
-func (s *blobFixture) read(name string, offset, length int64) outcome[string] {
+func (s *blobFixture) read(name string, offset, length int64) (string, error) {
 	s.Helper()
 	r, err := s.Open(s.ctx, name, offset, length)
 	if err != nil {
-		return outcome[string]{err: err}
+		return "", err
 	}
 	content, err := io.ReadAll(r)
-	return resultOf(string(content), errors.Join(err, r.Close()))
+	return string(content), errors.Join(err, r.Close())
 }
 
 // wantContent ends the sub-test unless the content is all that is under the name.
 func (s *blobFixture) wantContent(name, content string) {
 	s.Helper()
-	got := s.read(name, 0, -1).must(s.fixture)
+	got := must.Do(s.read(name, 0, -1)).Or(s)
 	if got != content {
 		s.Fatalf("%d bytes are under %q, want %d others", len(got), name, len(content))
 	}
@@ -59,7 +60,7 @@ func (s *blobFixture) wantContent(name, content string) {
 // wantAbsent ends the sub-test unless there is nothing under the name, in no way.
 func (s *blobFixture) wantAbsent(name string) {
 	s.Helper()
-	s.read(name, 0, -1).wantNotFound(s.fixture)
+	resultOf(s.read(name, 0, -1)).wantNotFound(s.fixture)
 	if _, listed := s.listed()[name]; listed {
 		s.Fatalf("%q is in the list", name)
 	}
@@ -143,7 +144,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			wantEqual(s.fixture, s.listed(), want)
 			for name := range want {
 				s.ok(s.Remove(s.ctx, name))
-				s.read(name, 0, -1).wantNotFound(s.fixture)
+				resultOf(s.read(name, 0, -1)).wantNotFound(s.fixture)
 			}
 			wantEqual(s.fixture, s.listed(), nil)
 		},
@@ -168,7 +169,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 				strings.Repeat("x", 256), strings.Repeat("x/", 512) + "x",
 			} {
 				s.wantError(s.Put(s.ctx, name, "", 1, strings.NewReader("x")), fault.Invalid)
-				s.wantError(s.read(name, 0, -1).err, fault.Invalid)
+				s.wantError(must.ErrorOf(s.read(name, 0, -1)), fault.Invalid)
 				s.wantError(s.Remove(s.ctx, name), fault.Invalid)
 			}
 			s.wantError(s.Put(s.ctx, s.name("x"), "no media type\r\n", 1, strings.NewReader("x")), fault.Invalid)
@@ -260,13 +261,13 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			name := s.name("r@1-x")
 			s.put(name, random(4<<20))
 			for _, n := range []int{0, 1, 100_000} {
-				r := resultOf(s.Open(s.ctx, name, 0, -1)).must(s.fixture)
+				r := must.Do(s.Open(s.ctx, name, 0, -1)).Or(s.fixture)
 				_, err := io.ReadFull(r, make([]byte, n))
 				s.ok(errors.Join(err, r.Close()))
 			}
 			ctx, cancel := context.WithCancel(s.ctx)
-			r := resultOf(s.Open(ctx, name, 0, -1)).must(s.fixture)
-			resultOf(io.ReadFull(r, make([]byte, 10))).must(s.fixture)
+			r := must.Do(s.Open(ctx, name, 0, -1)).Or(s.fixture)
+			must.Do(io.ReadFull(r, make([]byte, 10))).Or(s.fixture)
 			cancel()
 			if _, err := io.Copy(io.Discard, r); !errors.Is(err, context.Canceled) {
 				s.Fatalf("the error is %v", err)
@@ -288,20 +289,20 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 						if length >= 0 {
 							to = from + min(n-from, length)
 						}
-						if got := s.read(name, offset, length).must(s.fixture); got != content[from:to] {
+						if got := must.Do(s.read(name, offset, length)).Or(s); got != content[from:to] {
 							s.Fatalf("%d bytes from %d of %d are %d others", length, offset, n, len(got))
 						}
 					}
 				}
-				s.wantError(s.read(name, -1, 1).err, fault.Invalid)
+				s.wantError(must.ErrorOf(s.read(name, -1, 1)), fault.Invalid)
 			}
 		},
 		"a name without content is not found": func(s *blobFixture) {
 			s.put(s.name("folder/x@1-x"), "x")
 			for _, name := range []string{"folder", "folder/x", "folder/x@1-x/y", "folder/x@1-y", "other", "Folder/x@1-x"} {
 				for _, length := range []int64{-1, 0, 1} {
-					s.read(s.name(name), 0, length).wantNotFound(s.fixture)
-					s.read(s.name(name), 5, length).wantNotFound(s.fixture)
+					resultOf(s.read(s.name(name), 0, length)).wantNotFound(s.fixture)
+					resultOf(s.read(s.name(name), 5, length)).wantNotFound(s.fixture)
 				}
 			}
 		},
@@ -322,9 +323,9 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 		"a read during a removal is complete or fails": func(s *blobFixture) {
 			name, content := s.name("r@1-x"), random(3<<20)
 			s.put(name, content)
-			r := resultOf(s.Open(s.ctx, name, 0, -1)).must(s.fixture)
+			r := must.Do(s.Open(s.ctx, name, 0, -1)).Or(s.fixture)
 			head := make([]byte, 10)
-			resultOf(io.ReadFull(r, head)).must(s.fixture)
+			must.Do(io.ReadFull(r, head)).Or(s.fixture)
 			s.ok(s.Remove(s.ctx, name))
 			rest, err := io.ReadAll(r)
 			if err == nil && string(head)+string(rest) != content {
@@ -429,10 +430,10 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 				return n, err
 			})))
 			clear(content)
-			got := []byte(s.read(name, 0, -1).must(s.fixture))
-			r := resultOf(s.Open(s.ctx, name, 0, -1)).must(s.fixture)
+			got := []byte(must.Do(s.read(name, 0, -1)).Or(s))
+			r := must.Do(s.Open(s.ctx, name, 0, -1)).Or(s.fixture)
 			handed := make([]byte, 10)
-			resultOf(io.ReadFull(r, handed)).must(s.fixture)
+			must.Do(io.ReadFull(r, handed)).Or(s.fixture)
 			clear(handed)
 			s.ok(r.Close())
 			clear(got)
@@ -494,7 +495,7 @@ func BoundedBlobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 		})
 		t.Run(fmt.Sprintf("what is read after the hint %d is not held", hint), func(t *testing.T) {
 			before, peak = held(), 0
-			r := resultOf(s.Open(s.ctx, name, 0, -1)).must(s.fixture)
+			r := must.Do(s.Open(s.ctx, name, 0, -1)).Or(s.fixture)
 			defer r.Close()
 			got, buffer := 0, make([]byte, len(piece))
 			for {

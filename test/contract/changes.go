@@ -12,6 +12,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // Changes is the suite of ports.Changes.
@@ -32,14 +33,14 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			unknown := fresh[id.Org]()
 			resultOf(w.append(unknown, appends())).wantNotFound(w)
 			w.wantNotFound(w.store.Atomic(w.ctx, func(r ports.Records) error {
-				return drop(r.Storage().Changes().Append(w.ctx, unknown, object.NewAccessChange(object.Audience{Everyone: true}, "", at(1))))
+				return must.ErrorOf(r.Storage().Changes().Append(w.ctx, unknown, object.NewAccessChange(object.Audience{Everyone: true}, "", at(1))))
 			}))
 			resultOf(w.Changes().List(w.ctx, unknown, 0, 10)).is(w, nil)
-			wantEqual(w, resultOf(w.Changes().Heads(w.ctx, []id.Org{unknown})).must(w)[unknown].N, 0)
+			wantEqual(w, must.Do(w.Changes().Heads(w.ctx, []id.Org{unknown})).Or(w)[unknown].N, 0)
 		},
 		"an empty log has the number 0, and all logs have one epoch": func(w *fixture) {
 			tn, empty := w.tenant(), w.org().ID
-			heads := resultOf(w.Changes().Heads(w.ctx, []id.Org{tn.ID, empty, tn.ID})).must(w)
+			heads := must.Do(w.Changes().Heads(w.ctx, []id.Org{tn.ID, empty, tn.ID})).Or(w)
 			epoch := heads[tn.ID].Epoch
 			wantEqual(w, heads, map[id.Org]object.Head{tn.ID: {Epoch: epoch, N: 2}, empty: {Epoch: epoch}})
 			wantEqual(w, w.sinceOf(empty, 0).Head, object.Head{Epoch: epoch})
@@ -54,7 +55,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 		"the heads of a thousand logs are read in one call": func(w *fixture) {
 			tn := w.tenant()
 			orgs := append(several[id.Org](999), tn.ID)
-			wantEqual(w, resultOf(w.Changes().Heads(w.ctx, orgs)).must(w)[tn.ID], w.head(tn.ID))
+			wantEqual(w, must.Do(w.Changes().Heads(w.ctx, orgs)).Or(w)[tn.ID], w.head(tn.ID))
 		},
 		"entries are returned as stored, with their audiences": func(w *fixture) {
 			tn := w.tenant()
@@ -87,12 +88,12 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			w.atomic(func(r ports.Records) error {
 				s := r.Storage()
 				err := s.Objects().Add(w.ctx, tn.ID, v)
-				wantEqual(w, resultOf(s.Changes().Append(w.ctx, tn.ID, object.NewChange(v))).must(w).N, 3)
-				wantEqual(w, resultOf(s.Objects().Get(w.ctx, tn.ID, v.ID)).must(w).N, 3)
-				wantEqual(w, resultOf(s.Changes().Append(w.ctx, tn.ID)).must(w).N, 3)
+				wantEqual(w, must.Do(s.Changes().Append(w.ctx, tn.ID, object.NewChange(v))).Or(w).N, 3)
+				wantEqual(w, must.Do(s.Objects().Get(w.ctx, tn.ID, v.ID)).Or(w).N, 3)
+				wantEqual(w, must.Do(s.Changes().Append(w.ctx, tn.ID)).Or(w).N, 3)
 				err = errors.Join(err, s.Objects().Put(w.ctx, tn.ID, next))
-				wantEqual(w, resultOf(s.Changes().Append(w.ctx, tn.ID, object.NewDeletion(tn.personalObject, "", at(80), nil), object.NewChange(next))).must(w).N, 5)
-				wantEqual(w, resultOf(s.Changes().Lock(w.ctx, tn.ID)).must(w).N, 5)
+				wantEqual(w, must.Do(s.Changes().Append(w.ctx, tn.ID, object.NewDeletion(tn.personalObject, "", at(80), nil), object.NewChange(next))).Or(w).N, 5)
+				wantEqual(w, must.Do(s.Changes().Lock(w.ctx, tn.ID)).Or(w).N, 5)
 				return errors.Join(err, s.Objects().Remove(w.ctx, tn.ID, []id.Object{tn.personalObject.ID}))
 			})
 			next.N = 5
@@ -130,7 +131,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 					return err
 				}
 				appended := make(chan error, 1)
-				go func() { appended <- drop(w.append(other.ID, appends(object.NewChange(other.sharedObject)))) }()
+				go func() { appended <- must.ErrorOf(w.append(other.ID, appends(object.NewChange(other.sharedObject)))) }()
 				select {
 				case err := <-appended:
 					return err
@@ -172,7 +173,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 					over = true
 				default:
 				}
-				for _, c := range resultOf(w.Changes().List(w.ctx, o, last, 1000)).must(w) {
+				for _, c := range must.Do(w.Changes().List(w.ctx, o, last, 1000)).Or(w) {
 					if c.N != last+1 {
 						w.Fatalf("the entry %d follows %d", c.N, last)
 					}
@@ -192,9 +193,10 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 				of = append(of, w.org().ID)
 			}
 			w.allOK(concurrently(orgs*each, func(i int) error {
-				return drop(w.append(of[i%orgs], appends(object.NewAccessChange(object.Audience{Everyone: true}, "", at(i)))))
+				change := object.NewAccessChange(object.Audience{Everyone: true}, "", at(i))
+				return must.ErrorOf(w.append(of[i%orgs], appends(change)))
 			}))
-			for _, h := range resultOf(w.Changes().Heads(w.ctx, of)).must(w) {
+			for _, h := range must.Do(w.Changes().Heads(w.ctx, of)).Or(w) {
 				wantEqual(w, h.N, each)
 			}
 		},
@@ -202,9 +204,9 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			a, b := w.tenant(), w.tenant()
 			w.atomic(func(r ports.Records) error {
 				c := r.Storage().Changes()
-				wantEqual(w, resultOf(c.Append(w.ctx, a.ID, object.NewChange(a.sharedObject))).must(w).N, 3)
-				wantEqual(w, resultOf(c.Append(w.ctx, b.ID, object.NewChange(b.sharedObject), object.NewChange(b.personalObject))).must(w).N, 4)
-				wantEqual(w, resultOf(c.Append(w.ctx, a.ID, object.NewChange(a.personalObject))).must(w).N, 4)
+				wantEqual(w, must.Do(c.Append(w.ctx, a.ID, object.NewChange(a.sharedObject))).Or(w).N, 3)
+				wantEqual(w, must.Do(c.Append(w.ctx, b.ID, object.NewChange(b.sharedObject), object.NewChange(b.personalObject))).Or(w).N, 4)
+				wantEqual(w, must.Do(c.Append(w.ctx, a.ID, object.NewChange(a.personalObject))).Or(w).N, 4)
 				return nil
 			})
 			wantEqual(w, []int64{w.head(a.ID).N, w.head(b.ID).N}, []int64{4, 4})
@@ -220,7 +222,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			for after := range int64(9) {
 				for limit := range 9 {
 					var numbers, want []int64
-					for _, c := range resultOf(w.Changes().List(w.ctx, tn.ID, after, limit)).must(w) {
+					for _, c := range must.Do(w.Changes().List(w.ctx, tn.ID, after, limit)).Or(w) {
 						numbers = append(numbers, c.N)
 					}
 					for n := after + 1; n <= 7 && len(want) < limit; n++ {
@@ -238,7 +240,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 				vs = append(vs, someObject(tn.ID, blobCases, fmt.Sprintf("%d.md", i), tn.owner.ID))
 			}
 			w.addObjects(vs...)
-			log := resultOf(w.Changes().List(w.ctx, tn.ID, 0, 2000)).must(w)
+			log := must.Do(w.Changes().List(w.ctx, tn.ID, 0, 2000)).Or(w)
 			wantEqual(w, len(log), 1002)
 			wantEqual(w, log[1001].Object, vs[999])
 			wantEqual(w, len(w.sinceOf(tn.ID, 0).Changed), 1002)
@@ -344,7 +346,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 				c.Audience.Users[0], *c.Object.Workspace = "spoilt", "spoilt"
 				c.Audience.Everyone, c.Audience.Teams[0] = true, "spoilt"
 			}
-			get := func() object.Change { return resultOf(w.Changes().List(w.ctx, tn.ID, 2, 1)).must(w)[0] }
+			get := func() object.Change { return must.Do(w.Changes().List(w.ctx, tn.ID, 2, 1)).Or(w)[0] }
 			spoil(made)
 			wantEqual(w, get(), want)
 			spoil(get())
@@ -398,7 +400,7 @@ func (w *fixture) since(o id.Org, after int64) (s observed, err error) {
 // sinceOf is since where it must not fail.
 func (w *fixture) sinceOf(o id.Org, after int64) observed {
 	w.Helper()
-	return resultOf(w.since(o, after)).must(w)
+	return must.Do(w.since(o, after)).Or(w)
 }
 
 // apply brings what an observer has up to date.
@@ -423,7 +425,7 @@ func (w *fixture) pruneWhileAppending() {
 			var err error
 			if i < writers {
 				old, young := object.NewAccessChange(object.Audience{}, "", longAgo(99)), object.NewAccessChange(object.Audience{}, "", at(1))
-				err = drop(w.append(o, appends(old, young)))
+				err = must.ErrorOf(w.append(o, appends(old, young)))
 			} else {
 				err = w.Changes().Prune(w.ctx, longAgo(100))
 			}

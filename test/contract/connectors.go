@@ -31,8 +31,8 @@ func (w *fixture) claims() {
 	w.Helper()
 	claimMutex.Lock()
 	w.Cleanup(claimMutex.Unlock)
-	resultOf(w.claimConnectors(w.Connectors(), 100_000, claimTime)).must(w)
-	resultOf(w.claimRevocations(w.Revocations(), 100_000, claimTime, claimTime.Add(time.Hour))).must(w)
+	must.Do(w.claimConnectors(w.Connectors(), 100_000, claimTime)).Or(w)
+	must.Do(w.claimRevocations(w.Revocations(), 100_000, claimTime, claimTime.Add(time.Hour))).Or(w)
 	for {
 		_, err := w.Exports().Claim(w.ctx, claimTime, func(e export.Export) (export.Export, error) {
 			e.DueAt = nil
@@ -174,7 +174,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			theirs := bareConnector(other)
 			theirs.ID = i.ID
 			w.ok(w.Connectors().Add(w.ctx, other, theirs))
-			resultOf(w.Connectors().Update(w.ctx, other, i.ID, failing)).must(w)
+			must.Do(w.Connectors().Update(w.ctx, other, i.ID, failing)).Or(w)
 			resultOf(w.Connectors().Get(w.ctx, o, i.ID)).is(w, i)
 			w.ok(w.Connectors().Remove(w.ctx, other, i.ID))
 			resultOf(w.instances(o, id.Position[id.Connector]{}, 0)).is(w, []connector.Instance{i})
@@ -259,7 +259,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				})
 			}))
 			want := i.Version + manyGoroutines
-			wantEqual(w, resultOf(w.Connectors().Get(w.ctx, o, i.ID)).must(w).Version, want)
+			wantEqual(w, must.Do(w.Connectors().Get(w.ctx, o, i.ID)).Or(w).Version, want)
 			resultOf(w.Credentials().Get(w.ctx, o, i.ID)).is(w, connector.Sealed{Instance: i.ID, Version: want, Entries: []byte(fmt.Sprint(want))})
 		},
 		"removing an instance removes its credentials and flows, and nothing else": func(w *fixture) {
@@ -291,7 +291,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			for _, f := range kept {
 				resultOf(w.Flows().Get(w.ctx, f.State)).is(w, f)
 			}
-			wantEqual(w, len(resultOf(w.claimRevocations(w.Revocations(), 10, longAgo(0), longAgo(1))).must(w)), 1)
+			wantEqual(w, len(must.Do(w.claimRevocations(w.Revocations(), 10, longAgo(0), longAgo(1))).Or(w)), 1)
 			w.wantNotFound(w.Connectors().Remove(w.ctx, o, i.ID))
 
 			// One that is made anew under the id has none of it.
@@ -316,7 +316,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 					if _, err := r.Connections().Flows().Update(w.ctx, f.State, keep); err != nil {
 						return err
 					}
-					return drop(r.Connections().Connectors().Update(w.ctx, o, i.ID, failing))
+					return must.ErrorOf(r.Connections().Connectors().Update(w.ctx, o, i.ID, failing))
 				})
 			}) {
 				if err != nil && (n == concurrent/2 || !fault.Is(err, fault.NotFound)) {
@@ -334,10 +334,10 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			f, added, next := w.flow(gone), bareConnector(o), i
 			next.Failures++
 			undone(w, func(in *fixture) {
-				in.ok(errors.Join(in.Connectors().Add(w.ctx, o, added), in.Connectors().Remove(w.ctx, o, gone.ID), drop(in.Connectors().Update(w.ctx, o, i.ID, failing))))
+				in.ok(errors.Join(in.Connectors().Add(w.ctx, o, added), in.Connectors().Remove(w.ctx, o, gone.ID), must.ErrorOf(in.Connectors().Update(w.ctx, o, i.ID, failing))))
 				resultOf(in.claimConnectors(in.Connectors(), 10, longAgo(0))).is(in, []connector.Instance{claimed(due, longAgo(0))})
 			}, func(in *fixture) []any {
-				all := resultOf(in.instances(o, id.Position[id.Connector]{}, 0)).must(in)
+				all := must.Do(in.instances(o, id.Position[id.Connector]{}, 0)).Or(in)
 				return []any{all, orZero(in, resultOf(in.Credentials().Get(w.ctx, o, gone.ID))), orZero(in, resultOf(in.Flows().Get(w.ctx, f.State)))}
 			}, []any{[]connector.Instance{next, claimed(due, longAgo(0)), added}, connector.Sealed{}, connector.Flow{}})
 			resultOf(w.claimConnectors(w.Connectors(), 10, longAgo(0))).is(w, []connector.Instance{claimed(due, longAgo(0))})
@@ -352,7 +352,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(w.claimConnectors(w.Connectors(), 10, longAgo(4))).is(w, nil)
 			resultOf(w.claimConnectors(w.Connectors(), 10, now, a, b)).is(w, nil)
 			resultOf(w.claimConnectors(w.Connectors(), 10, longAgo(10), a)).is(w, []connector.Instance{claimed(first, longAgo(10))})
-			resultOf(w.Connectors().Update(w.ctx, b, first.ID, func(connector.Instance) (connector.Instance, error) { return first, nil })).must(w)
+			must.Do(w.Connectors().Update(w.ctx, b, first.ID, func(connector.Instance) (connector.Instance, error) { return first, nil })).Or(w)
 			resultOf(w.claimConnectors(w.Connectors(), 2, now)).is(w, []connector.Instance{claimed(first, now), claimed(second, now)})
 			resultOf(w.Connectors().Get(w.ctx, b, first.ID)).is(w, claimed(first, now))
 			resultOf(w.Connectors().Get(w.ctx, a, third.ID)).is(w, third)
@@ -364,12 +364,12 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			o := w.org().ID
 			dropped, done, put := w.dueConnector(o, 0), w.dueConnector(o, 1), w.dueConnector(o, 2)
 			now := longAgo(2)
-			wantEqual(w, len(resultOf(w.claimConnectors(w.Connectors(), 10, now)).must(w)), 3)
+			wantEqual(w, len(must.Do(w.claimConnectors(w.Connectors(), 10, now)).Or(w)), 3)
 			for i, due := range map[id.Connector]*time.Time{done.ID: nil, put.ID: new(now.Add(2 * connector.ClaimDuration))} {
-				resultOf(w.Connectors().Update(w.ctx, o, i, func(i connector.Instance) (connector.Instance, error) {
+				must.Do(w.Connectors().Update(w.ctx, o, i, func(i connector.Instance) (connector.Instance, error) {
 					i.DueAt = due
 					return i, nil
-				})).must(w)
+				})).Or(w)
 			}
 			over := now.Add(connector.ClaimDuration)
 			resultOf(w.claimConnectors(w.Connectors(), 10, over.Add(-time.Millisecond))).is(w, nil)
@@ -392,14 +392,14 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			var claims atomic.Int64
 			w.allOK(concurrently(manyGoroutines, func(n int) error {
 				if n%2 == 0 {
-					return drop(w.Connectors().Update(w.ctx, o, i.ID, failing))
+					return must.ErrorOf(w.Connectors().Update(w.ctx, o, i.ID, failing))
 				}
 				due, err := w.claimConnectors(w.Connectors(), 5, longAgo(0))
 				claims.Add(int64(len(due)))
 				return err
 			}))
 			// Callers that found it locked have skipped it.
-			wantEqual(w, int(claims.Load())+len(resultOf(w.claimConnectors(w.Connectors(), 5, longAgo(0))).must(w)), 1)
+			wantEqual(w, int(claims.Load())+len(must.Do(w.claimConnectors(w.Connectors(), 5, longAgo(0))).Or(w)), 1)
 			i.Failures += manyGoroutines / 2
 			resultOf(w.Connectors().Get(w.ctx, o, i.ID)).is(w, claimed(i, longAgo(0)))
 		},
@@ -450,10 +450,10 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			r.ID = i.ID
 			erase := func(end error) error {
 				return w.store.Atomic(w.ctx, func(rs ports.Records) error {
-					resultOf(rs.Directory().Organisations().Lock(w.ctx, o)).must(w)
+					must.Do(rs.Directory().Organisations().Lock(w.ctx, o)).Or(w)
 					resultOf(rs.Connections().Connectors().Update(w.ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) { return i, nil })).is(w, i)
 					w.ok(rs.Connections().Revocations().Add(w.ctx, r))
-					w.ok(drop(rs.Directory().Organisations().Erase(w.ctx, o, at(300), 1000)))
+					must.Do(rs.Directory().Organisations().Erase(w.ctx, o, at(300), 1000)).Or(w)
 					return end
 				})
 			}
@@ -470,16 +470,16 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			w.claims()
 			i := someConnector(w.org().ID)
 			i.DueAt = new(longAgo(0))
-			get := func() connector.Instance { return resultOf(w.Connectors().Get(w.ctx, i.Org, i.ID)).must(w) }
+			get := func() connector.Instance { return must.Do(w.Connectors().Get(w.ctx, i.Org, i.ID)).Or(w) }
 			listed := func() connector.Instance {
-				return resultOf(w.instances(i.Org, id.Position[id.Connector]{}, 0)).must(w)[0]
+				return must.Do(w.instances(i.Org, id.Position[id.Connector]{}, 0)).Or(w)[0]
 			}
 			update := func(fn func(connector.Instance) (connector.Instance, error)) (connector.Instance, error) {
 				return w.Connectors().Update(w.ctx, i.Org, i.ID, fn)
 			}
 			add := func(i connector.Instance) error { return w.Connectors().Add(w.ctx, i.Org, i) }
 			keepsNothing(w, i, add, append(updates(w, get, update), listed)...)
-			spoil(resultOf(w.claimConnectors(w.Connectors(), 10, longAgo(0))).must(w)[0])
+			spoil(must.Do(w.claimConnectors(w.Connectors(), 10, longAgo(0))).Or(w)[0])
 			wantEqual(w, get(), claimed(i, longAgo(0)))
 		},
 	}.run(t, open)
@@ -551,7 +551,7 @@ func Credentials(t *testing.T, open func(t *testing.T) Opened) {
 			o := w.org().ID
 			s := someSealed(w.connector(o).ID)
 			keepsNothing(w, s, func(s connector.Sealed) error { return w.Credentials().Put(w.ctx, o, s) },
-				func() connector.Sealed { return resultOf(w.Credentials().Get(w.ctx, o, s.Instance)).must(w) })
+				func() connector.Sealed { return must.Do(w.Credentials().Get(w.ctx, o, s.Instance)).Or(w) })
 		},
 	}.run(t, open)
 }

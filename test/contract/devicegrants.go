@@ -73,13 +73,14 @@ func DeviceGrants(t *testing.T, open func(t *testing.T) Opened) {
 		"of concurrent claims and decisions one succeeds": func(w *fixture) {
 			g := w.device()
 			w.wantOneSuccess(concurrently(manyGoroutines, func(int) error {
-				return drop(w.DeviceGrants().Update(w.ctx, g.Code, func(g session.DeviceGrant) (session.DeviceGrant, error) {
+				decide := func(g session.DeviceGrant) (session.DeviceGrant, error) {
 					return g.Decided(true, fresh[id.User](), "", at(2))
-				}))
+				}
+				return must.ErrorOf(w.DeviceGrants().Update(w.ctx, g.Code, decide))
 			}), fault.NotFound)
 			w.wantOneSuccess(concurrently(manyGoroutines, func(int) (refused error) {
 				err := w.store.Atomic(w.ctx, func(r ports.Records) error {
-					return drop(r.Deployment().DeviceGrants().Update(w.ctx, g.Code, func(g session.DeviceGrant) (session.DeviceGrant, error) {
+					return must.ErrorOf(r.Deployment().DeviceGrants().Update(w.ctx, g.Code, func(g session.DeviceGrant) (session.DeviceGrant, error) {
 						if g, refused = g.Polled(at(3)); refused != nil {
 							refused = fault.Wrap(fault.NotFound, refused, "refused")
 						}
@@ -109,7 +110,7 @@ func DeviceGrants(t *testing.T, open func(t *testing.T) Opened) {
 			g, added, no := w.device(), someDevice(""), errors.New("no")
 			denied := g.Restore(session.DeviceDenied)
 			update := func(in *fixture, err error) error {
-				return drop(in.DeviceGrants().Update(w.ctx, g.Code, func(session.DeviceGrant) (session.DeviceGrant, error) { return denied, err }))
+				return must.ErrorOf(in.DeviceGrants().Update(w.ctx, g.Code, func(session.DeviceGrant) (session.DeviceGrant, error) { return denied, err }))
 			}
 			state := func(in *fixture) [2]session.DeviceGrant {
 				return [2]session.DeviceGrant{orZero(in, resultOf(in.DeviceGrants().ByUserCode(w.ctx, g.UserCode))), orZero(in, resultOf(in.DeviceGrants().ByUserCode(w.ctx, added.UserCode)))}
@@ -119,7 +120,7 @@ func DeviceGrants(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			g := someDevice("")
-			get := func() session.DeviceGrant { return resultOf(w.DeviceGrants().ByUserCode(w.ctx, g.UserCode)).must(w) }
+			get := func() session.DeviceGrant { return must.Do(w.DeviceGrants().ByUserCode(w.ctx, g.UserCode)).Or(w) }
 			update := func(fn func(session.DeviceGrant) (session.DeviceGrant, error)) (session.DeviceGrant, error) {
 				return w.DeviceGrants().Update(w.ctx, g.Code, fn)
 			}

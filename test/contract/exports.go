@@ -39,12 +39,12 @@ func Exports(t *testing.T, open func(t *testing.T) Opened) {
 			first := added(w, o, at(1))
 			w.wantConflict(w.Exports().Add(w.ctx, o, export.New(fresh[id.Export](), o, first.User, at(2))))
 			added(w, w.org().ID, at(2))
-			resultOf(w.Exports().Update(w.ctx, o, first.ID, func(e export.Export) (export.Export, error) {
+			must.Do(w.Exports().Update(w.ctx, o, first.ID, func(e export.Export) (export.Export, error) {
 				e.DueAt, e.Error = nil, "so"
 				return e.Restore(export.Failed), nil
-			})).must(w)
+			})).Or(w)
 			second := added(w, o, at(3))
-			all := resultOf(w.Exports().List(w.ctx, o)).must(w)
+			all := must.Do(w.Exports().List(w.ctx, o)).Or(w)
 			wantEqual(w, []id.Export{all[0].ID, all[1].ID}, []id.Export{second.ID, first.ID})
 		},
 		"another organisation's export is not found": func(w *fixture) {
@@ -74,19 +74,19 @@ func Exports(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			resultOf(claim(w, "early", now.Add(-time.Second))).wantNotFound(w)
 			for _, e := range made {
-				is := resultOf(claim(w, "c", now.Add(time.Minute/2))).must(w)
+				is := must.Do(claim(w, "c", now.Add(time.Minute/2))).Or(w)
 				wantEqual(w, is.ID, e.ID)
 				resultOf(w.Exports().Get(w.ctx, e.Org, e.ID)).is(w, is)
 			}
 			resultOf(claim(w, "late", now.Add(time.Minute/2))).wantNotFound(w)
-			again := resultOf(claim(w, "next", now.Add(2*time.Minute))).must(w)
+			again := must.Do(claim(w, "next", now.Add(2*time.Minute))).Or(w)
 			wantEqual(w, []any{again.ID, again.Attempts, again.Claim}, []any{made[0].ID, 2, "next"})
 		},
 		"of concurrent claims one gets the export": func(w *fixture) {
 			w.claims()
 			now := longAgo(0)
 			added(w, w.org().ID, now)
-			w.wantOneSuccess(concurrently(concurrent/4, func(int) error { return drop(claim(w, nextID(), now)) }), fault.NotFound)
+			w.wantOneSuccess(concurrently(concurrent/4, func(int) error { return must.ErrorOf(claim(w, nextID(), now)) }), fault.NotFound)
 		},
 		"old exports that are not open are removed, and those of an erased organisation": func(w *fixture) {
 			before := longAgo(0)

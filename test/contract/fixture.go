@@ -24,6 +24,7 @@ import (
 	"collab/domain/task"
 	"collab/domain/upload"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // concurrent is the number of calls made at the same time in the cases of rules
@@ -160,13 +161,6 @@ type outcome[V any] struct {
 
 func resultOf[V any](v V, err error) outcome[V] { return outcome[V]{v, err} }
 
-// must returns the value, or ends the sub-test on an error.
-func (o outcome[V]) must(w *fixture) V {
-	w.Helper()
-	w.ok(o.err)
-	return o.value
-}
-
 // is ends the sub-test unless the value is want.
 func (o outcome[V]) is(w *fixture, want V) {
 	w.Helper()
@@ -242,7 +236,7 @@ func pages[V, P any](w *fixture, want []V, place func(V) P, list func(after P, l
 			if last != nil {
 				after = place(*last)
 			}
-			return resultOf(list(after, limit)).must(w)
+			return must.Do(list(after, limit)).Or(w)
 		}), want)
 	}
 }

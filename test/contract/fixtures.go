@@ -76,20 +76,20 @@ func someTask(o id.Org, in *id.Workspace, by id.User) task.Task {
 // user adds a user.
 func (w *fixture) user() org.User {
 	w.Helper()
-	return resultOf(w.Users().Upsert(w.ctx, someUser(), keep)).must(w)
+	return must.Do(w.Users().Upsert(w.ctx, someUser(), keep)).Or(w)
 }
 
 // org adds an organisation.
 func (w *fixture) org() org.Organisation {
 	w.Helper()
-	return resultOf(w.Organisations().Upsert(w.ctx, someOrg(), keep)).must(w)
+	return must.Do(w.Organisations().Upsert(w.ctx, someOrg(), keep)).Or(w)
 }
 
 // erase erases an organisation in small parts.
 func (w *fixture) erase(o id.Org, now time.Time) {
 	w.Helper()
 	const limit = 2
-	for before := resultOf(w.Organisations().Get(w.ctx, o)).must(w); resultOf(w.Organisations().Erase(w.ctx, o, now, limit)).must(w) == limit; {
+	for before := must.Do(w.Organisations().Get(w.ctx, o)).Or(w); must.Do(w.Organisations().Erase(w.ctx, o, now, limit)).Or(w) == limit; {
 		resultOf(w.Organisations().Get(w.ctx, o)).is(w, before)
 	}
 }
@@ -146,7 +146,7 @@ func someWorkspace(o id.Org, in id.Team, by id.User) workspace.Workspace {
 // task adds a task.
 func (w *fixture) task(o id.Org, in *id.Workspace, by id.User) task.Task {
 	w.Helper()
-	return resultOf(w.Tasks().Add(w.ctx, o, someTask(o, in, by))).must(w)
+	return must.Do(w.Tasks().Add(w.ctx, o, someTask(o, in, by))).Or(w)
 }
 
 // change adds a line to a task's history.
@@ -198,7 +198,7 @@ func (w *fixture) tenant() tenant {
 	tn.shared = someTeam(o.ID, team.Shared, tn.owner.ID)
 	w.ok(w.Teams().Add(w.ctx, o.ID, tn.shared))
 	tn.team = w.team(o.ID, tn.owner.ID)
-	w.ok(drop(w.TeamMembers().Put(w.ctx, o.ID, team.Member{Team: tn.team.ID, User: tn.owner.ID, JoinedAt: at(22)})))
+	must.Do(w.TeamMembers().Put(w.ctx, o.ID, team.Member{Team: tn.team.ID, User: tn.owner.ID, JoinedAt: at(22)})).Or(w)
 
 	tn.workspace = w.workspace(o.ID, tn.team.ID, tn.owner.ID)
 	w.ok(w.Orders().Update(w.ctx, o.ID, tn.owner.ID, func(workspace.Order) (workspace.Order, error) {
@@ -266,7 +266,7 @@ func (w *fixture) addObjects(vs ...object.Object) []object.Object {
 // and appends what it returns.
 func (w *fixture) logged(o id.Org, fn func(ports.Storage) ([]object.Change, error)) object.Head {
 	w.Helper()
-	return resultOf(w.append(o, fn)).must(w)
+	return must.Do(w.append(o, fn)).Or(w)
 }
 
 // append is logged where it may fail.
@@ -339,28 +339,28 @@ func (w *fixture) content(tn tenant) content {
 	w.Helper()
 	o := tn.ID
 	var c content
-	c.Organisation = resultOf(w.Organisations().Get(w.ctx, o)).must(w)
+	c.Organisation = must.Do(w.Organisations().Get(w.ctx, o)).Or(w)
 	c.Profiles = w.profiles(o, id.Position[id.User]{}, 0)
 	c.Removed = orZero(w, resultOf(w.Members().Get(w.ctx, o, tn.removed.ID)))
 	c.Seats = w.seatsOf(o)
-	c.Pending = resultOf(w.pending(o, at(6), id.Position[id.Invitation]{}, 0)).must(w)
-	c.Subscription = resultOf(w.Subscriptions().Get(w.ctx, o)).must(w)
-	c.Teams = resultOf(w.allTeams(o)).must(w)
+	c.Pending = must.Do(w.pending(o, at(6), id.Position[id.Invitation]{}, 0)).Or(w)
+	c.Subscription = must.Do(w.Subscriptions().Get(w.ctx, o)).Or(w)
+	c.Teams = must.Do(w.allTeams(o)).Or(w)
 	c.InTeam = orZero(w, resultOf(w.inTeam(o, tn.team.ID)))
-	c.TeamsOf = resultOf(w.TeamMembers().OfUser(w.ctx, o, tn.owner.ID)).must(w)
-	c.Workspaces = resultOf(w.allWorkspaces(o)).must(w)
-	c.Order = resultOf(w.Orders().Get(w.ctx, o, tn.owner.ID)).must(w)
+	c.TeamsOf = must.Do(w.TeamMembers().OfUser(w.ctx, o, tn.owner.ID)).Or(w)
+	c.Workspaces = must.Do(w.allWorkspaces(o)).Or(w)
+	c.Order = must.Do(w.Orders().Get(w.ctx, o, tn.owner.ID)).Or(w)
 	c.Tasks = w.listed(o, org.Actor{User: tn.owner.ID, Org: o}, task.Filter{})
 	c.Inside = orZero(w, resultOf(w.historyOf(o, tn.inside.ID, id.Position[id.Entry]{}, 0)))
 	c.Unplaced = orZero(w, resultOf(w.historyOf(o, tn.unplaced.ID, id.Position[id.Entry]{}, 0)))
-	c.Audit = resultOf(w.audited(o, audit.Filter{})).must(w)
+	c.Audit = must.Do(w.audited(o, audit.Filter{})).Or(w)
 	c.Epoch = w.epoch(o)
 	c.Objects = w.objectsOf(o, object.Filter{})
 	c.Used = w.used(o)
 	c.Log = w.log(o)
 	c.Head = w.head(o)
-	c.Account = resultOf(w.Quotas().Account(w.ctx, o, tn.owner.ID, tn.lease.Day)).must(w)
-	c.Usage = resultOf(w.summary(o, "", always)).must(w)
+	c.Account = must.Do(w.Quotas().Account(w.ctx, o, tn.owner.ID, tn.lease.Day)).Or(w)
+	c.Usage = must.Do(w.summary(o, "", always)).Or(w)
 	c.Usage.Period = usage.Period{} // not the tenant's
 	c.Entries = w.entries(o, always)
 	return c
@@ -382,14 +382,14 @@ func (w *fixture) log(o id.Org) []object.Change {
 		if last != nil {
 			after = last.N
 		}
-		return resultOf(w.Changes().List(w.ctx, o, after, limit)).must(w)
+		return must.Do(w.Changes().List(w.ctx, o, after, limit)).Or(w)
 	})
 }
 
 // head reads where an organisation's log stands.
 func (w *fixture) head(o id.Org) object.Head {
 	w.Helper()
-	head, there := resultOf(w.Changes().Heads(w.ctx, []id.Org{o})).must(w)[o]
+	head, there := must.Do(w.Changes().Heads(w.ctx, []id.Org{o})).Or(w)[o]
 	if !there {
 		w.Fatalf("organisation %s has no head", o)
 	}
@@ -399,7 +399,7 @@ func (w *fixture) head(o id.Org) object.Head {
 // seatsOf counts one organisation's seats, before any invitation expires.
 func (w *fixture) seatsOf(o id.Org) org.Seats {
 	w.Helper()
-	return resultOf(w.Seats().Count(w.ctx, []id.Org{o}, at(6))).must(w)[o]
+	return must.Do(w.Seats().Count(w.ctx, []id.Org{o}, at(6))).Or(w)[o]
 }
 
 // orZero returns the zero value for what is not found.
@@ -465,9 +465,6 @@ func (w *fixture) inTeam(o id.Org, t id.Team) (all []team.Profile, err error) {
 	return all, err
 }
 
-// drop returns the error alone.
-func drop[V any](_ V, err error) error { return err }
-
 // listed reads a list of tasks.
 func (w *fixture) listed(o id.Org, a org.Actor, f task.Filter) (all []task.Task) {
 	w.Helper()
@@ -516,7 +513,7 @@ func (w *fixture) audited(o id.Org, f audit.Filter) ([]audit.Entry, error) {
 // epoch reads an organisation's epoch.
 func (w *fixture) epoch(o id.Org) int64 {
 	w.Helper()
-	epoch, there := resultOf(w.epochs.Epochs(w.ctx, []id.Org{o})).must(w)[o]
+	epoch, there := must.Do(w.epochs.Epochs(w.ctx, []id.Org{o})).Or(w)[o]
 	if !there {
 		w.Fatalf("organisation %s has no epoch", o)
 	}

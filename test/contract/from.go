@@ -11,6 +11,7 @@ import (
 	"collab/domain/release"
 	"collab/domain/usage"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // From is the suite of ports.Store.Position and ports.Store.From. The suites of the collections may
@@ -21,7 +22,7 @@ func From(t *testing.T, open func(t *testing.T) Opened) {
 			o := w.org()
 			e := someEntry(o.ID, "")
 			w.ok(w.Audit().Add(w.ctx, e))
-			known := resultOf(w.store.Position(w.ctx, "")).must(w)
+			known := must.Do(w.store.Position(w.ctx, "")).Or(w)
 			resultOf(entries(w.ctx, w.store.From(known), o.ID)).is(w, []audit.Entry{e})
 			resultOf(w.store.Position(w.ctx, known)).is(w, known)
 		},
@@ -31,7 +32,7 @@ func From(t *testing.T, open func(t *testing.T) Opened) {
 				e := someEntry(o.ID, "")
 				w.ok(w.Audit().Add(w.ctx, e))
 				resultOf(entries(w.ctx, w.store.From(position), o.ID)).is(w, []audit.Entry{e})
-				now := resultOf(w.store.Position(w.ctx, position)).must(w)
+				now := must.Do(w.store.Position(w.ctx, position)).Or(w)
 				if now == position && now != "" {
 					w.Errorf("%q is a position", now)
 				}

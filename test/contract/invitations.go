@@ -7,6 +7,7 @@ import (
 	"collab/domain/identity"
 	"collab/domain/invitation"
 	"collab/domain/org"
+	"collab/test/must"
 )
 
 // Invitations is the suite of ports.Invitations.
@@ -37,7 +38,7 @@ func Invitations(t *testing.T, open func(t *testing.T) Opened) {
 			accepted := someInvitation(o.ID, by.ID).Restore(invitation.Accepted)
 			accepted.AcceptedAt, accepted.TokenHash = new(at(70)), ""
 			accepted.Seen = identity.Stamp{At: at(70), Rank: identity.RankEnded, Message: "msg_9"}
-			revoked := resultOf(someInvitation(o.ID, by.ID).Withdrawn(at(80))).must(w)
+			revoked := must.Do(someInvitation(o.ID, by.ID).Withdrawn(at(80))).Or(w)
 			revoked.ProviderID, revoked.InvitedBy = "", ""
 			for _, i := range []invitation.Invitation{pending, accepted, revoked} {
 				w.ok(w.Invitations().Put(w.ctx, o.ID, i))
@@ -52,7 +53,7 @@ func Invitations(t *testing.T, open func(t *testing.T) Opened) {
 			i := someInvitation(o.ID, w.member(o.ID, org.Owner).ID)
 			w.ok(w.Invitations().Put(w.ctx, o.ID, i))
 			was := i
-			i = resultOf(i.Resent(nextID(), at(1000))).must(w)
+			i = must.Do(i.Resent(nextID(), at(1000))).Or(w)
 			i.Role, i.Email, i.ProviderID = org.Viewer, "other@example.com", "inv_"+nextID()
 			w.ok(w.Invitations().Put(w.ctx, o.ID, i))
 			resultOf(w.Invitations().Get(w.ctx, o.ID, i.ID)).is(w, i)
@@ -61,7 +62,7 @@ func Invitations(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(w.Invitations().ByToken(w.ctx, was.TokenHash)).wantNotFound(w)
 			resultOf(w.Invitations().ByProvider(w.ctx, o.ID, was.ProviderID)).wantNotFound(w)
 
-			i = resultOf(i.Withdrawn(at(1001))).must(w)
+			i = must.Do(i.Withdrawn(at(1001))).Or(w)
 			w.ok(w.Invitations().Put(w.ctx, o.ID, i))
 			resultOf(w.Invitations().Get(w.ctx, o.ID, i.ID)).is(w, i)
 		},
@@ -74,7 +75,7 @@ func Invitations(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			resultOf(w.Invitations().ByToken(w.ctx, "")).wantNotFound(w)
 			resultOf(w.Invitations().ByProvider(w.ctx, o.ID, "")).wantNotFound(w)
-			wantEqual(w, len(resultOf(w.pending(o.ID, at(6), id.Position[id.Invitation]{}, 0)).must(w)), 2)
+			wantEqual(w, len(must.Do(w.pending(o.ID, at(6), id.Position[id.Invitation]{}, 0)).Or(w)), 2)
 		},
 		"a provider id of another invitation is a conflict": func(w *fixture) {
 			o := w.org()
@@ -137,13 +138,13 @@ func Invitations(t *testing.T, open func(t *testing.T) Opened) {
 			i := someInvitation(o.ID, w.member(o.ID, org.Owner).ID)
 			i.AcceptedAt = new(at(70))
 			keepsNothing(w, i, func(i invitation.Invitation) error { return w.Invitations().Put(w.ctx, o.ID, i) },
-				func() invitation.Invitation { return resultOf(w.Invitations().Get(w.ctx, o.ID, i.ID)).must(w) },
+				func() invitation.Invitation { return must.Do(w.Invitations().Get(w.ctx, o.ID, i.ID)).Or(w) },
 				func() invitation.Invitation {
-					return resultOf(w.Invitations().ByProvider(w.ctx, o.ID, i.ProviderID)).must(w)
+					return must.Do(w.Invitations().ByProvider(w.ctx, o.ID, i.ProviderID)).Or(w)
 				},
-				func() invitation.Invitation { return resultOf(w.Invitations().ByToken(w.ctx, i.TokenHash)).must(w) },
+				func() invitation.Invitation { return must.Do(w.Invitations().ByToken(w.ctx, i.TokenHash)).Or(w) },
 				func() invitation.Invitation {
-					return resultOf(w.pending(o.ID, at(6), id.Position[id.Invitation]{}, 0)).must(w)[0]
+					return must.Do(w.pending(o.ID, at(6), id.Position[id.Invitation]{}, 0)).Or(w)[0]
 				})
 		},
 	}.run(t, open)

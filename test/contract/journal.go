@@ -12,6 +12,7 @@ import (
 	"collab/domain/org"
 	"collab/domain/replay"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // longAgo returns a time, in milliseconds after an origin, long before those of other sub-tests: Prune selects from
@@ -44,7 +45,7 @@ func Inbox(t *testing.T, open func(t *testing.T) Opened) {
 					return r.Journal().Inbox().Accept(w.ctx, "identity", m, at(0))
 				})
 			}), fault.Conflict)
-			wantEqual(w, len(resultOf(w.audited(o.ID, audit.Filter{})).must(w)), winner%2)
+			wantEqual(w, len(must.Do(w.audited(o.ID, audit.Filter{})).Or(w)), winner%2)
 		},
 		"prune removes ids that were stored before the time": func(w *fixture) {
 			old, exact := nextID(), nextID()
@@ -81,7 +82,7 @@ func Audit(t *testing.T, open func(t *testing.T) Opened) {
 			for _, after := range []id.Entry{foreign.ID, fresh[id.Entry]()} {
 				resultOf(w.audited(o.ID, audit.Filter{After: after})).is(w, nil)
 			}
-			wantEqual(w, len(resultOf(w.audited(other.ID, audit.Filter{})).must(w)), 1)
+			wantEqual(w, len(must.Do(w.audited(other.ID, audit.Filter{})).Or(w)), 1)
 		},
 		"list is ordered from the newest to the oldest, page by page": func(w *fixture) {
 			o := w.org()
@@ -113,7 +114,7 @@ func Audit(t *testing.T, open func(t *testing.T) Opened) {
 				foreign.ID, foreign.Org = fresh[id.Entry](), other.ID
 				w.ok(w.Audit().Add(w.ctx, foreign))
 			}
-			all := resultOf(w.audited(o.ID, audit.Filter{})).must(w)
+			all := must.Do(w.audited(o.ID, audit.Filter{})).Or(w)
 			wantEqual(w, len(all), 24)
 			conditions := []audit.Filter{
 				{}, {Actor: users[1]}, {Actor: fresh[id.User]()}, {Source: audit.Operators}, {Source: audit.Automatic}, {Action: audit.MemberLeft}, {Action: audit.Imported},
@@ -222,7 +223,7 @@ func Replays(t *testing.T, open func(t *testing.T) Opened) {
 		"arguments and results belong to the caller": func(w *fixture) {
 			r := record()
 			r.Answer = []byte("abc")
-			resultOf(w.Replays().Begin(w.ctx, r, at(0))).must(w).Answer[0] = 'X'
+			must.Do(w.Replays().Begin(w.ctx, r, at(0))).Or(w).Answer[0] = 'X'
 			r.Answer[1] = 'X'
 			clean := r
 			clean.Answer = []byte("abc")
@@ -231,7 +232,7 @@ func Replays(t *testing.T, open func(t *testing.T) Opened) {
 			done := finished(r)
 			w.ok(w.Replays().Finish(w.ctx, done))
 			done.Answer[0] = 'X'
-			resultOf(w.Replays().Begin(w.ctx, rival(r), at(0))).must(w).Answer[1] = 'X'
+			must.Do(w.Replays().Begin(w.ctx, rival(r), at(0))).Or(w).Answer[1] = 'X'
 			resultOf(w.Replays().Begin(w.ctx, rival(r), at(0))).is(w, finished(r))
 		},
 	}.run(t, open)

@@ -144,7 +144,7 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 					return collected(func(each func(usage.Daily) error) error { return w.Ledger().Daily(w.ctx, o, b, after, limit, each) })
 				})
 			}
-			both := resultOf(w.Ledger().Totals(w.ctx, []id.Org{o, theirs}, on(0), on(0))).must(w)
+			both := must.Do(w.Ledger().Totals(w.ctx, []id.Org{o, theirs}, on(0), on(0))).Or(w)
 			wantEqual(w, both, map[id.Org]usage.Sum{o: {Input: 15, Output: 150, Requests: 4}, theirs: {Input: 64, Output: 640, Requests: 1}})
 			wantStop(w, func(each func(usage.Daily) error) error {
 				return w.Ledger().Daily(w.ctx, o, usage.Breakdown{First: on(0), Last: on(2)}, usage.Daily{}, 0, each)
@@ -197,7 +197,7 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				return nil
 			}))
-			wantEqual(w, resultOf(w.summary(o, "", early)).must(w).Requests, concurrent/2)
+			wantEqual(w, must.Do(w.summary(o, "", early)).Or(w).Requests, concurrent/2)
 		},
 	}.run(t, open)
 }

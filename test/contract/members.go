@@ -10,6 +10,7 @@ import (
 	"collab/domain/org"
 	"collab/domain/words"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // Members is the suite of ports.Members.
@@ -65,7 +66,7 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 					return err
 				})
 			}
-			got := resultOf(w.Members().Get(w.ctx, o.ID, bare.User)).must(w)
+			got := must.Do(w.Members().Get(w.ctx, o.ID, bare.User)).Or(w)
 			if !got.Seen.IsZero() || !got.UsedAt.IsZero() {
 				w.Fatalf("the stamp %v and the time %v were never set", got.Seen, got.UsedAt)
 			}
@@ -112,7 +113,7 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 				return org.Profile{Membership: w.join(o.ID, users[i].ID, org.Member, at(joined)), Person: users[i]}
 			}
 			e, c, a, d, b := join(4, 30), join(3, 20), join(1, 10), join(5, 20), join(2, 20)
-			users[5] = resultOf(w.Users().Upsert(w.ctx, users[5], func(u org.User) (org.User, error) { return u.Erased(at(99)), nil })).must(w)
+			users[5] = must.Do(w.Users().Upsert(w.ctx, users[5], func(u org.User) (org.User, error) { return u.Erased(at(99)), nil })).Or(w)
 			d.Person = users[5]
 			removed := w.join(o.ID, users[0].ID, org.Owner, at(15))
 			removed.RemovedAt = new(at(16))
@@ -135,7 +136,7 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			called := func(of id.Org, joined int, name, email string) org.Profile {
 				u := someUser()
 				u.Name, u.Email = name, email
-				resultOf(w.Users().Upsert(w.ctx, u, keep)).must(w)
+				must.Do(w.Users().Upsert(w.ctx, u, keep)).Or(w)
 				return org.Profile{Membership: w.join(of, u.ID, org.Member, at(joined)), Person: u}
 			}
 			ada, percent := called(o.ID, 10, "Ada Ångström", "ada@example.com"), called(o.ID, 11, "100% Ada_", "percent@example.com")
@@ -219,7 +220,7 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			want := []org.Profile{former(o.ID), former(o.ID), former(o.ID)}
 			former(other.ID)
 			w.member(o.ID, org.Owner)
-			want[1].Person = resultOf(w.Users().Upsert(w.ctx, want[1].Person, func(u org.User) (org.User, error) { return u.Erased(at(99)), nil })).must(w)
+			want[1].Person = must.Do(w.Users().Upsert(w.ctx, want[1].Person, func(u org.User) (org.User, error) { return u.Erased(at(99)), nil })).Or(w)
 			slices.SortFunc(want, func(a, b org.Profile) int { return strings.Compare(string(a.User), string(b.User)) })
 			pages(w, want, func(p org.Profile) id.User { return p.User }, func(after id.User, limit int) (all []org.Profile, err error) {
 				err = w.Users().Former(w.ctx, o.ID, after, limit, collect(&all))
@@ -232,20 +233,20 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			u := someUser()
 			domain := "@" + nextID() + ".Example.com"
 			u.Email = "ÄrgerLich" + domain
-			resultOf(w.Users().Upsert(w.ctx, u, keep)).must(w)
+			must.Do(w.Users().Upsert(w.ctx, u, keep)).Or(w)
 			m := w.join(o.ID, u.ID, org.Member, at(10))
 			for email, want := range map[string]bool{
 				"ÄrgerLich" + domain: true, "ärgerlich" + domain: true, "ÄRGERLICH" + domain: true,
 				"argerlich" + domain: false, "%" + domain: false, "_rgerlich" + domain: false, "": false,
 			} {
-				if got := resultOf(w.Members().ByEmail(w.ctx, o.ID, email)).must(w); got != want {
+				if got := must.Do(w.Members().ByEmail(w.ctx, o.ID, email)).Or(w); got != want {
 					w.Errorf("%q: %t, want %t", email, got, want)
 				}
 			}
-			resultOf(w.Users().Upsert(w.ctx, u, func(u org.User) (org.User, error) {
+			must.Do(w.Users().Upsert(w.ctx, u, func(u org.User) (org.User, error) {
 				u.Email = "New" + domain
 				return u, nil
-			})).must(w)
+			})).Or(w)
 			resultOf(w.Members().ByEmail(w.ctx, o.ID, "ärgerlich"+domain)).is(w, false)
 			resultOf(w.Members().ByEmail(w.ctx, o.ID, "new"+domain)).is(w, true)
 			m.RemovedAt = new(at(20))
@@ -256,14 +257,14 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			o := w.org()
 			u := someUser()
 			u.DeletedAt = new(at(30))
-			resultOf(w.Users().Upsert(w.ctx, copied(u), keep)).must(w)
+			must.Do(w.Users().Upsert(w.ctx, copied(u), keep)).Or(w)
 			m := w.join(o.ID, u.ID, org.Member, at(10))
 			spoil(w.profiles(o.ID, id.Position[id.User]{}, 0))
 			wantEqual(w, w.profiles(o.ID, id.Position[id.User]{}, 0)[0].Person, u)
 			m.RemovedAt = new(at(20))
 			keepsNothing(w, m, func(m org.Membership) error { return w.Members().Put(w.ctx, o.ID, m) },
-				func() org.Membership { return resultOf(w.Members().Get(w.ctx, o.ID, u.ID)).must(w) },
-				func() org.Membership { return resultOf(w.Members().GetLocked(w.ctx, o.ID, u.ID)).must(w) })
+				func() org.Membership { return must.Do(w.Members().Get(w.ctx, o.ID, u.ID)).Or(w) },
+				func() org.Membership { return must.Do(w.Members().GetLocked(w.ctx, o.ID, u.ID)).Or(w) })
 		},
 	}.run(t, open)
 }

@@ -45,7 +45,7 @@ func (s diskSuite) run(t *testing.T, open func(t *testing.T) OpenedDisk) {
 	runSuite(t, s, func(t *testing.T) *diskFixture {
 		t.Parallel()
 		f := &diskFixture{&fixture{T: t, ctx: t.Context()}, open(t)}
-		resultOf(f.Disk.Rules(f.ctx)).must(f.fixture)
+		must.Do(f.Disk.Rules(f.ctx)).Or(f.fixture)
 		return f
 	})
 }
@@ -56,7 +56,7 @@ func unknown(string) (mirror.Facts, string, bool) { return mirror.Facts{}, "", f
 // scan returns what the scope has by path.
 func (s *diskFixture) scan(scope mirror.Scope) map[string]mirror.Entry {
 	s.Helper()
-	resultOf(s.Disk.Rules(s.ctx)).must(s.fixture)
+	must.Do(s.Disk.Rules(s.ctx)).Or(s.fixture)
 	found := map[string]mirror.Entry{}
 	s.ok(s.Disk.Scan(s.ctx, scope, unknown, func(e mirror.Entry) error {
 		if _, twice := found[e.Path]; twice {
@@ -104,7 +104,7 @@ func (s *diskFixture) wantTree(want map[string]string) {
 // stage stages content under a name.
 func (s *diskFixture) stage(name, content string) {
 	s.Helper()
-	staged := resultOf(s.Writer.Stage(s.ctx, name, 0, strings.NewReader(content))).must(s.fixture)
+	staged := must.Do(s.Writer.Stage(s.ctx, name, 0, strings.NewReader(content))).Or(s.fixture)
 	wantEqual(s.fixture, staged, must.Sum(content))
 }
 
@@ -191,7 +191,7 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 			want := s.entry("\u00fc/\u00e9")
 			got := s.scan(mirror.Scope{Directories: []string{"\u00fc"}})
 			wantEqual(s.fixture, got, map[string]mirror.Entry{want.Path: want})
-			r := resultOf(s.Disk.Open(s.ctx, want)).must(s.fixture)
+			r := must.Do(s.Disk.Open(s.ctx, want)).Or(s.fixture)
 			s.ok(r.Close())
 		},
 		"symbolic links are found and not followed": func(s *diskFixture) {
@@ -229,7 +229,7 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 			})
 		},
 		"ignored files and directories are passed as such, and junk is left out": func(s *diskFixture) {
-			before := resultOf(s.Disk.Rules(s.ctx)).must(s.fixture)
+			before := must.Do(s.Disk.Rules(s.ctx)).Or(s.fixture)
 			for _, path := range []string{"a.log", "keep.log", "build/x", "d/build/y", "d/.DS_Store", "Thumbs.db", "z/build", "e/file", "e/other"} {
 				s.Write(path, "x")
 			}
@@ -239,7 +239,7 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 				"a.log": "ignored", "build": "ignored/", "d/build": "ignored/", "keep.log": "x", "d": "/", "z": "/", "z/build": "x",
 				"e": "/", "e/file": "ignored", "e/other": "ignored", ".collabignore": patterns,
 			})
-			after := resultOf(s.Disk.Rules(s.ctx)).must(s.fixture)
+			after := must.Do(s.Disk.Rules(s.ctx)).Or(s.fixture)
 			if before.Hash == after.Hash {
 				s.Error("the hash of the rules is the same")
 			}
@@ -252,7 +252,7 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 				s.Error("rules change")
 			}
 			s.Remove(".collabignore")
-			again := resultOf(s.Disk.Rules(s.ctx)).must(s.fixture)
+			again := must.Do(s.Disk.Rules(s.ctx)).Or(s.fixture)
 			if again.Hash != before.Hash || again.Ignored("a.log") {
 				s.Error("patterns are remembered")
 			}
@@ -260,11 +260,11 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 		"a file is opened only with the facts that it was found with": func(s *diskFixture) {
 			s.Write("a", "one")
 			e := s.entry("a")
-			r := resultOf(s.Disk.Open(s.ctx, e)).must(s.fixture)
+			r := must.Do(s.Disk.Open(s.ctx, e)).Or(s.fixture)
 			content, err := io.ReadAll(r)
 			resultOf(string(content), errors.Join(err, r.Close())).is(s.fixture, "one")
 
-			r = resultOf(s.Disk.Open(s.ctx, e)).must(s.fixture)
+			r = must.Do(s.Disk.Open(s.ctx, e)).Or(s.fixture)
 			s.Write("a", "a longer content")
 			resultOf(io.ReadAll(r)).wantConflict(s.fixture)
 			s.ok(r.Close())
@@ -319,7 +319,7 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 		},
 		"nothing is found of a directory that is gone": func(s *diskFixture) {
 			s.Write("a", "one")
-			before := resultOf(s.Disk.Identity(s.ctx)).must(s.fixture)
+			before := must.Do(s.Disk.Identity(s.ctx)).Or(s.fixture)
 			resultOf(s.Disk.Identity(s.ctx)).is(s.fixture, before)
 			s.Remove("")
 			resultOf(s.Disk.Identity(s.ctx)).wantNotFound(s.fixture)
@@ -338,7 +338,7 @@ func DiskWriter(t *testing.T, open func(t *testing.T) OpenedDisk) {
 			resultOf(s.Writer.Stage(s.ctx, "x", 4, strings.NewReader("p me"))).is(s.fixture, must.Sum("hellp me"))
 			resultOf(s.Writer.Stage(s.ctx, "x", 9, strings.NewReader(""))).wantConflict(s.fixture)
 			cut := fault.New(fault.Unavailable, "cut")
-			s.wantError(drop(s.Writer.Stage(s.ctx, "x", 2, io.MultiReader(strings.NewReader("ro"), iotest.ErrReader(cut)))), fault.Unavailable)
+			s.wantError(must.ErrorOf(s.Writer.Stage(s.ctx, "x", 2, io.MultiReader(strings.NewReader("ro"), iotest.ErrReader(cut)))), fault.Unavailable)
 			s.wantStaged(4)
 			s.stage("x", "")
 			s.wantStaged(0)

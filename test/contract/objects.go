@@ -13,6 +13,7 @@ import (
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // blobCases is the place of what every member sees.
@@ -295,10 +296,10 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 			tn := w.tenant()
 			for _, p := range w.places(tn) {
 				v := someObject(tn.ID, p, "alias.md", tn.owner.ID)
-				get := func() object.Object { return resultOf(w.Objects().Get(w.ctx, tn.ID, v.ID)).must(w) }
+				get := func() object.Object { return must.Do(w.Objects().Get(w.ctx, tn.ID, v.ID)).Or(w) }
 				keepsNothing(w, v, w.add, get)
 				keepsNothing(w, v, func(v object.Object) error { return w.Objects().Put(w.ctx, tn.ID, v) }, get,
-					func() object.Object { return resultOf(w.Objects().At(w.ctx, tn.ID, v.StorageKey())).must(w) },
+					func() object.Object { return must.Do(w.Objects().At(w.ctx, tn.ID, v.StorageKey())).Or(w) },
 					func() object.Object { return w.objectsOf(tn.ID, object.Filter{Prefix: v.StorageKey()})[0] })
 				ids := []id.Object{v.ID}
 				w.ok(w.Objects().Remove(w.ctx, tn.ID, ids))
@@ -310,7 +311,7 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 
 // add adds an object under the Lock, without a change.
 func (w *fixture) add(v object.Object) error {
-	return drop(w.append(v.Org, func(s ports.Storage) ([]object.Change, error) { return nil, s.Objects().Add(w.ctx, v.Org, v) }))
+	return must.ErrorOf(w.append(v.Org, func(s ports.Storage) ([]object.Change, error) { return nil, s.Objects().Add(w.ctx, v.Org, v) }))
 }
 
 // places are one place of each sort that a tenant has.

@@ -12,18 +12,19 @@ import (
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // at returns the object's next version at another path.
 func (w *fixture) at(v object.Object, path string) object.Object {
 	w.Helper()
-	return resultOf(v.Moved(path, org.Actor{Org: v.Org, User: fresh[id.User]()}, at(85))).must(w)
+	return must.Do(v.Moved(path, org.Actor{Org: v.Org, User: fresh[id.User]()}, at(85))).Or(w)
 }
 
 // move moves an object to another path.
 func (w *fixture) move(v object.Object, path string) error {
 	next := w.at(v, path)
-	return drop(w.append(v.Org, func(s ports.Storage) ([]object.Change, error) {
+	return must.ErrorOf(w.append(v.Org, func(s ports.Storage) ([]object.Change, error) {
 		return []object.Change{object.NewMove(next, v.Path)}, s.Objects().Put(w.ctx, v.Org, next)
 	}))
 }
@@ -32,7 +33,7 @@ func (w *fixture) move(v object.Object, path string) error {
 func (w *fixture) moved(v object.Object, path string) object.Object {
 	w.Helper()
 	w.ok(w.move(v, path))
-	next := resultOf(w.Objects().Get(w.ctx, v.Org, v.ID)).must(w)
+	next := must.Do(w.Objects().Get(w.ctx, v.Org, v.ID)).Or(w)
 	if next.Path != path || next.Version != v.Version+1 || next.Content != v.Content {
 		w.Fatalf("%+v is at %s", next, path)
 	}
@@ -170,7 +171,7 @@ func moveProperty(w *fixture) {
 						return err
 					}
 					for _, v := range all {
-						next = append(next, resultOf(m.Moved(v)).must(w))
+						next = append(next, must.Do(m.Moved(v)).Or(w))
 					}
 					below := 0
 					for _, v := range there {

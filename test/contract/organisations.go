@@ -17,6 +17,7 @@ import (
 	"collab/domain/plan"
 	"collab/domain/task"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // Organisations is the suite of ports.Organisations.
@@ -52,13 +53,13 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 		"results of lock and list belong to the caller": func(w *fixture) {
 			start, o := fresh[id.Org](), someOrg()
 			fill(&o)
-			resultOf(w.Organisations().Upsert(w.ctx, copied(o), keep)).must(w)
+			must.Do(w.Organisations().Upsert(w.ctx, copied(o), keep)).Or(w)
 			w.atomic(func(r ports.Records) error {
 				locked, err := r.Directory().Organisations().Lock(w.ctx, o.ID)
 				spoil(locked)
 				return err
 			})
-			spoil(resultOf(w.Organisations().List(w.ctx, org.Filter{After: start})).must(w))
+			spoil(must.Do(w.Organisations().List(w.ctx, org.Filter{After: start})).Or(w))
 			resultOf(w.Organisations().Get(w.ctx, o.ID)).is(w, o)
 		},
 		"lock outside a transaction fails, and does not find an unknown organisation": func(w *fixture) {
@@ -78,14 +79,15 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 					if err != nil {
 						return err
 					}
-					return drop(r.Directory().Organisations().Upsert(w.ctx, o, func(there org.Organisation) (org.Organisation, error) {
+					ranked := func(there org.Organisation) (org.Organisation, error) {
 						there.Seen.Rank = locked.Seen.Rank + 1
 						return there, nil
-					}))
+					}
+					return must.ErrorOf(r.Directory().Organisations().Upsert(w.ctx, o, ranked))
 				})
 			})
 			w.allOK(errs)
-			wantEqual(w, resultOf(w.Organisations().Get(w.ctx, o.ID)).must(w).Seen.Rank, o.Seen.Rank+concurrent)
+			wantEqual(w, must.Do(w.Organisations().Get(w.ctx, o.ID)).Or(w).Seen.Rank, o.Seen.Rank+concurrent)
 		},
 		"of two owners who demote each other under the lock one remains": func(w *fixture) {
 			for range 4 {
@@ -127,7 +129,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 					if last >= mine[len(mine)-1].ID {
 						return nil
 					}
-					page := resultOf(w.Organisations().List(w.ctx, org.Filter{After: last, Limit: limit})).must(w)
+					page := must.Do(w.Organisations().List(w.ctx, org.Filter{After: last, Limit: limit})).Or(w)
 					for _, o := range page {
 						if o.ID <= last {
 							w.Fatalf("%s follows %s", o.ID, last)
@@ -153,7 +155,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 			named := func(name, slug string) id.Org {
 				o := someOrg()
 				o.Name, o.Slug = name, slug
-				return resultOf(w.Organisations().Upsert(w.ctx, o, keep)).must(w).ID
+				return must.Do(w.Organisations().Upsert(w.ctx, o, keep)).Or(w).ID
 			}
 			mark := nextID()
 			a, b, c := named("Analytical "+mark+"Engines", ""), named("Änne 100%_"+mark, "eNGINES-"+mark), named("", mark+"engines")
@@ -164,7 +166,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 					if last != nil {
 						f.After = last.ID
 					}
-					return resultOf(w.Organisations().List(w.ctx, f)).must(w)
+					return must.Do(w.Organisations().List(w.ctx, f)).Or(w)
 				}) {
 					if !o.Matches(text) {
 						w.Errorf("%q is found by %q", o.Name, text)
@@ -189,7 +191,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 			for _, digit := range []id.Org{"a", "b", "c", "d"} {
 				o := someOrg()
 				o.ID, o.Name = start[:len(start)-1]+digit, "Engines"
-				orgs = append(orgs, resultOf(w.Organisations().Upsert(w.ctx, o, keep)).must(w))
+				orgs = append(orgs, must.Do(w.Organisations().Upsert(w.ctx, o, keep)).Or(w))
 			}
 			last := orgs[3]
 			search := func(f org.Filter) outcome[[]org.Organisation] {
@@ -208,21 +210,21 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 			closed := func(at time.Time) org.Organisation {
 				o := someOrg()
 				o.ClosedAt = &at
-				return resultOf(w.Organisations().Upsert(w.ctx, o, keep)).must(w)
+				return must.Do(w.Organisations().Upsert(w.ctx, o, keep)).Or(w)
 			}
 			early, exact, late, erased := closed(at(99)), closed(at(100)), closed(at(101)), closed(at(99))
 			w.erase(erased.ID, at(300))
 			mine := []id.Org{open.ID, early.ID, exact.ID, late.ID, erased.ID}
-			found := resultOf(w.Organisations().List(w.ctx, org.Filter{After: start, ClosedBefore: new(at(100))})).must(w)
+			found := must.Do(w.Organisations().List(w.ctx, org.Filter{After: start, ClosedBefore: new(at(100))})).Or(w)
 			wantEqual(w, slices.DeleteFunc(found, func(o org.Organisation) bool { return !slices.Contains(mine, o.ID) }), []org.Organisation{early, exact})
 		},
 		"erase removes everything of the organisation and nothing of another": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			w.join(tn.ID, other.owner.ID, org.Member, at(15))
 			w.join(other.ID, tn.owner.ID, org.Member, at(15))
-			closed := resultOf(w.Organisations().Upsert(w.ctx, tn.Organisation, func(o org.Organisation) (org.Organisation, error) {
+			closed := must.Do(w.Organisations().Upsert(w.ctx, tn.Organisation, func(o org.Organisation) (org.Organisation, error) {
 				return o.Close(at(200)), nil
-			})).must(w)
+			})).Or(w)
 			untouched := w.content(other)
 
 			w.erase(tn.ID, at(300))
@@ -242,7 +244,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(w.Objects().Get(w.ctx, tn.ID, tn.personalObject.ID)).wantNotFound(w)
 			resultOf(w.Objects().At(w.ctx, tn.ID, tn.sharedObject.StorageKey())).wantNotFound(w)
 			resultOf(w.Users().Get(w.ctx, tn.owner.ID)).is(w, tn.owner)
-			for _, m := range resultOf(w.Users().Memberships(w.ctx, tn.owner.ID)).must(w) {
+			for _, m := range must.Do(w.Users().Memberships(w.ctx, tn.owner.ID)).Or(w) {
 				if m.Org != other.ID {
 					w.Fatalf("a membership is left: %+v", m)
 				}
@@ -267,7 +269,7 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
 		"every organisation that exists has an epoch, and no other": func(w *fixture) {
 			a, b, unknown := w.org(), w.org(), fresh[id.Org]()
-			got := resultOf(w.epochs.Epochs(w.ctx, []id.Org{a.ID, unknown, b.ID, a.ID})).must(w)
+			got := must.Do(w.epochs.Epochs(w.ctx, []id.Org{a.ID, unknown, b.ID, a.ID})).Or(w)
 			_, hasA := got[a.ID]
 			_, hasB := got[b.ID]
 			if len(got) != 2 || !hasA || !hasB {
@@ -277,14 +279,14 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"a mark has the epoch and the position of the log": func(w *fixture) {
 			a, b, unknown, by := w.org(), w.org(), fresh[id.Org](), fresh[id.User]()
-			was := resultOf(w.epochs.Marks(w.ctx, []id.Org{a.ID, unknown, b.ID, a.ID})).must(w)
+			was := must.Do(w.epochs.Marks(w.ctx, []id.Org{a.ID, unknown, b.ID, a.ID})).Or(w)
 			logEpoch := w.head(a.ID).Epoch
 			wantEqual(w, was, map[id.Org]org.Mark{
 				a.ID: {Epoch: w.epoch(a.ID), LogEpoch: logEpoch}, b.ID: {Epoch: w.epoch(b.ID), LogEpoch: logEpoch},
 			})
 			alone := func() org.Mark {
 				before, cached := w.epochs.Cached(a.ID)
-				mark := resultOf(w.epochs.Marks(w.ctx, []id.Org{a.ID})).must(w)[a.ID]
+				mark := must.Do(w.epochs.Marks(w.ctx, []id.Org{a.ID})).Or(w)[a.ID]
 				if after, still := w.epochs.Cached(a.ID); cached && before != mark || still && after != mark {
 					w.Fatalf("%+v and %+v are cached, and the mark is %+v", before, after, mark)
 				}
@@ -310,15 +312,15 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(now.Tasks().Get(w.ctx, tn.ID, tn.unplaced.ID)).is(w, tn.unplaced)
 			resultOf(now.Tasks().Get(w.ctx, tn.ID, fresh[id.Task]())).wantNotFound(w)
 			resultOf(now.Tasks().Get(w.ctx, tn.ID, other.unplaced.ID)).wantNotFound(w)
-			resultOf(listed(now)).is(w, resultOf(listed(w)).must(w))
+			resultOf(listed(now)).is(w, must.Do(listed(w)).Or(w))
 			resultOf(now.Teams().List(w.ctx, tn.ID, nil)).is(w, nil)
 			w.incrementEpoch(tn.ID)
 			for _, past := range []*fixture{now, at(tn.ID, w.epoch(tn.ID)+1), at(fresh[id.Org](), 0)} {
 				for _, err := range []error{
-					drop(past.Tasks().Get(w.ctx, tn.ID, tn.unplaced.ID)),
-					drop(past.Tasks().Get(w.ctx, tn.ID, fresh[id.Task]())),
-					drop(past.Teams().List(w.ctx, tn.ID, nil)),
-					drop(past.Quotas().Account(w.ctx, tn.ID, tn.owner.ID, "2026-01-02")),
+					must.ErrorOf(past.Tasks().Get(w.ctx, tn.ID, tn.unplaced.ID)),
+					must.ErrorOf(past.Tasks().Get(w.ctx, tn.ID, fresh[id.Task]())),
+					must.ErrorOf(past.Teams().List(w.ctx, tn.ID, nil)),
+					must.ErrorOf(past.Quotas().Account(w.ctx, tn.ID, tn.owner.ID, "2026-01-02")),
 				} {
 					if !errors.Is(err, org.ErrEpochChanged) {
 						w.Errorf("at another epoch the error is %v", err)
@@ -365,7 +367,7 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 					return nil
 				}
 				return errors.Join(w.store.Atomic(w.ctx, lockOf(w, o)), w.store.Atomic(w.ctx, func(r ports.Records) error {
-					return drop(r.Storage().Changes().Append(w.ctx, o, object.NewAccessChange(object.Audience{}, "", at(1))))
+					return must.ErrorOf(r.Storage().Changes().Append(w.ctx, o, object.NewAccessChange(object.Audience{}, "", at(1))))
 				}))
 			}))
 		},
@@ -409,7 +411,7 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 			was := w.epoch(o.ID)
 			u := w.member(o.ID, org.Owner)
 			w.task(o.ID, nil, u.ID)
-			resultOf(w.Organisations().Upsert(w.ctx, o, keep)).must(w)
+			must.Do(w.Organisations().Upsert(w.ctx, o, keep)).Or(w)
 			wantEqual(w, w.epoch(o.ID), was)
 		},
 		"each of concurrent locks increments the epoch, visibly after its commit": func(w *fixture) {

@@ -7,6 +7,7 @@ import (
 
 	"collab/domain/id"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // collection is one of records that organisations own.
@@ -70,7 +71,7 @@ func (c owned[V, ID]) suite() suite {
 		"references are ordered by creation, then id": func(w *fixture) {
 			tn := w.tenant()
 			w.tenant()
-			want := resultOf(c.all(w, tn.ID)).must(w)
+			want := must.Do(c.all(w, tn.ID)).Or(w)
 			ids := several[ID](4)
 			add := func(i, created int) V {
 				v := c.some(tn)
@@ -109,8 +110,8 @@ func (c owned[V, ID]) suite() suite {
 		"arguments and results belong to the caller": func(w *fixture) {
 			tn := w.tenant()
 			v := c.some(tn)
-			get := func() V { return resultOf(in(w).Get(w.ctx, tn.ID, *c.id(&v))).must(w) }
-			listed := func() V { return resultOf(in(w).List(w.ctx, tn.ID, []ID{*c.id(&v)})).must(w)[0] }
+			get := func() V { return must.Do(in(w).Get(w.ctx, tn.ID, *c.id(&v))).Or(w) }
+			listed := func() V { return must.Do(in(w).List(w.ctx, tn.ID, []ID{*c.id(&v)})).Or(w)[0] }
 			keepsNothing(w, v, func(v V) error { return in(w).Add(w.ctx, tn.ID, v) }, get)
 			keepsNothing(w, v, func(v V) error { return in(w).Put(w.ctx, tn.ID, v) }, get, listed)
 		},

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"reflect"
 	"time"
+
+	"collab/test/must"
 )
 
 // keepsNothing checks that an adapter shares no memory with its callers: want is stored by put, unless that is
@@ -42,7 +44,7 @@ func updates[V any](w *fixture, get func() V, update func(fn func(V) (V, error))
 	}
 	return []func() V{
 		get,
-		func() V { return resultOf(update(keep[V])).must(w) },
+		func() V { return must.Do(update(keep[V])).Or(w) },
 		func() V { return given(nil) },
 		func() V { return given(errors.New("no")) },
 	}

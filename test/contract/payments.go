@@ -8,6 +8,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/plan"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // PaymentProvider is a payment provider that is ready for use, with the acts of its customers.
@@ -36,7 +37,7 @@ func (s paymentSuite) run(t *testing.T, open func(t *testing.T) PaymentProvider)
 	t.Helper()
 	runSuite(t, s, func(t *testing.T) *paymentFixture {
 		w := &paymentFixture{fixture: &fixture{T: t, ctx: t.Context()}, PaymentProvider: open(t), org: fresh[id.Org]()}
-		w.customer = resultOf(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn", "")).must(w.fixture)
+		w.customer = must.Do(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn", "")).Or(w.fixture)
 		return w
 	})
 }
@@ -44,13 +45,13 @@ func (s paymentSuite) run(t *testing.T, open func(t *testing.T) PaymentProvider)
 // page opens a page to pay for a plan on.
 func (w *paymentFixture) page(p plan.Plan) plan.Checkout {
 	w.Helper()
-	return resultOf(w.Payments.Open(w.ctx, w.org, w.customer, plan.Checkout{Key: nextID(), Plan: p})).must(w.fixture)
+	return must.Do(w.Payments.Open(w.ctx, w.org, w.customer, plan.Checkout{Key: nextID(), Plan: p})).Or(w.fixture)
 }
 
 // session is what became of a page.
 func (w *paymentFixture) session(c plan.Checkout) plan.Session {
 	w.Helper()
-	return resultOf(w.Payments.Session(w.ctx, c.Session)).must(w.fixture)
+	return must.Do(w.Payments.Session(w.ctx, c.Session)).Or(w.fixture)
 }
 
 // subscribed is a plan that was paid for, by its id.
@@ -63,7 +64,7 @@ func (w *paymentFixture) subscribed(p plan.Plan) string {
 
 func (w *paymentFixture) subscription(of string) plan.Remote {
 	w.Helper()
-	return resultOf(w.Billing.Subscription(w.ctx, of)).must(w.fixture)
+	return must.Do(w.Billing.Subscription(w.ctx, of)).Or(w.fixture)
 }
 
 // is ends the sub-test unless a subscription is of the plan and status.
@@ -81,15 +82,15 @@ func Payments(t *testing.T, open func(t *testing.T) PaymentProvider) {
 			for range 2 {
 				resultOf(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn", "")).is(w.fixture, w.customer)
 			}
-			other := resultOf(w.Payments.Customer(w.ctx, fresh[id.Org](), "Łódź & Søn", "")).must(w.fixture)
+			other := must.Do(w.Payments.Customer(w.ctx, fresh[id.Org](), "Łódź & Søn", "")).Or(w.fixture)
 			if w.customer == "" || other == "" || other == w.customer {
 				w.Fatalf("two organisations are the customers %q and %q", w.customer, other)
 			}
 		},
 		"repeated requests replace a deleted customer once": func(w *paymentFixture) {
-			made := resultOf(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn", w.customer)).must(w.fixture)
+			made := must.Do(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn", w.customer)).Or(w.fixture)
 			resultOf(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn", w.customer)).is(w.fixture, made)
-			if next := resultOf(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn", made)).must(w.fixture); made == w.customer || next == made || next == w.customer {
+			if next := must.Do(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn", made)).Or(w.fixture); made == w.customer || next == made || next == w.customer {
 				w.Fatalf("the customers are %q, %q and %q", w.customer, made, next)
 			}
 		},
@@ -104,7 +105,7 @@ func Payments(t *testing.T, open func(t *testing.T) PaymentProvider) {
 		"open returns the checkout with its session, address and expiry": func(w *paymentFixture) {
 			for _, p := range []plan.Plan{plan.Standard, plan.Premium} {
 				asked := plan.Checkout{Key: nextID(), Plan: p}
-				c := resultOf(w.Payments.Open(w.ctx, w.org, w.customer, asked)).must(w.fixture)
+				c := must.Do(w.Payments.Open(w.ctx, w.org, w.customer, asked)).Or(w.fixture)
 				at, err := url.Parse(c.URL)
 				if c.Key != asked.Key || c.Plan != p || c.Session == "" || err != nil || at.Host == "" || c.ExpiresAt.IsZero() {
 					w.Fatalf("the page is %+v", c)
@@ -115,7 +116,7 @@ func Payments(t *testing.T, open func(t *testing.T) PaymentProvider) {
 		},
 		"each key opens one page": func(w *paymentFixture) {
 			asked := plan.Checkout{Key: nextID(), Plan: plan.Standard}
-			first := resultOf(w.Payments.Open(w.ctx, w.org, w.customer, asked)).must(w.fixture)
+			first := must.Do(w.Payments.Open(w.ctx, w.org, w.customer, asked)).Or(w.fixture)
 			resultOf(w.Payments.Open(w.ctx, w.org, w.customer, asked)).is(w.fixture, first)
 			if other := w.page(plan.Standard); other.Session == first.Session || other.URL == first.URL {
 				w.Fatalf("two keys have the page %+v", other)
@@ -188,7 +189,7 @@ func Payments(t *testing.T, open func(t *testing.T) PaymentProvider) {
 				if paid {
 					w.subscribed(plan.Standard)
 				}
-				address := resultOf(w.Payments.Portal(w.ctx, w.customer, "https://app.example.com/settings?tab=billing")).must(w.fixture)
+				address := must.Do(w.Payments.Portal(w.ctx, w.customer, "https://app.example.com/settings?tab=billing")).Or(w.fixture)
 				if at, err := url.Parse(address); err != nil || at.Host == "" {
 					w.Fatalf("the address is %q", address)
 				}

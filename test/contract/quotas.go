@@ -97,33 +97,33 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				l.Tokens = tokens
 				return l
 			}
-			reserve := func(limit int64, leases ...quota.Lease) outcome[[]id.User] {
+			reserve := func(limit int64, leases ...quota.Lease) ([]id.User, error) {
 				granted, err := w.Quotas().ReserveAllAt(w.ctx, w.epoch(o), leases, limit)
 				slices.Sort(granted)
-				return outcome[[]id.User]{granted, err}
+				return granted, err
 			}
 			both := []id.User{u, v}
 			slices.Sort(both)
 			first := []quota.Lease{of(u, 30), of(v, 10), of(u, 40)}
-			reserve(100, first...).is(w, both)
+			resultOf(reserve(100, first...)).is(w, both)
 			w.account(o, u, quota.Account{Reserved: 70})
 			w.account(o, v, quota.Account{Reserved: 10})
 			refused := of(u, 30)
-			reserve(100, refused, of(v, 30), of(u, 1)).is(w, []id.User{v})
-			reserve(100, of(fresh[id.User](), 60), of(v, 61)).must(w)
-			wantEqual(w, len(reserve(100, of(fresh[id.User](), 101)).must(w)), 0)
+			resultOf(reserve(100, refused, of(v, 30), of(u, 1))).is(w, []id.User{v})
+			must.Do(reserve(100, of(fresh[id.User](), 60), of(v, 61))).Or(w)
+			wantEqual(w, len(must.Do(reserve(100, of(fresh[id.User](), 101))).Or(w)), 0)
 			w.account(o, u, quota.Account{Reserved: 70})
 			w.account(o, v, quota.Account{Reserved: 40})
-			reserve(100, of(v, 1), first[0]).wantConflict(w)
+			resultOf(reserve(100, of(v, 1), first[0])).wantConflict(w)
 			w.account(o, v, quota.Account{Reserved: 40})
 			w.ok(w.settle(first[0], 29))
 			w.account(o, u, quota.Account{Used: 29, Reserved: 40})
-			reserve(100, of(u, 31), of(v, 60)).is(w, both)
+			resultOf(reserve(100, of(u, 31), of(v, 60))).is(w, both)
 			w.account(o, u, quota.Account{Used: 29, Reserved: 71})
 			for _, wrong := range []int64{-1, 1} {
-				wantEqual(w, len(resultOf(w.Quotas().ReserveAllAt(w.ctx, w.epoch(o)+wrong, []quota.Lease{of(u, 1), of(v, 1)}, 1000)).must(w)), 0)
+				wantEqual(w, len(must.Do(w.Quotas().ReserveAllAt(w.ctx, w.epoch(o)+wrong, []quota.Lease{of(u, 1), of(v, 1)}, 1000)).Or(w)), 0)
 			}
-			reserve(130, refused).is(w, []id.User{u})
+			resultOf(reserve(130, refused)).is(w, []id.User{u})
 			w.ok(w.settle(refused, 0))
 			w.account(o, u, quota.Account{Used: 29, Reserved: 71})
 			epoch := w.epoch(o)
@@ -176,7 +176,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			}))
 			var sum int64
 			for _, u := range users {
-				a := resultOf(w.Quotas().Account(w.ctx, o, u, someLease(o, u).Day)).must(w)
+				a := must.Do(w.Quotas().Account(w.ctx, o, u, someLease(o, u).Day)).Or(w)
 				if sum += a.Used + a.Reserved; a.Used+a.Reserved > 200 {
 					w.Errorf("an account is %+v", a)
 				}
@@ -213,7 +213,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 		"of concurrent reservations of one lease one succeeds": func(w *fixture) {
 			l := someLease(w.org().ID, fresh[id.User]())
 			w.wantOneSuccess(concurrently(concurrent, func(int) error {
-				return drop(w.Quotas().ReserveAt(w.ctx, 0, l, 1_000_000, quota.Need{Output: 5}))
+				return must.ErrorOf(w.Quotas().ReserveAt(w.ctx, 0, l, 1_000_000, quota.Need{Output: 5}))
 			}), fault.Conflict)
 			w.account(l.Org, l.User, quota.Account{Reserved: 5})
 		},
@@ -300,7 +300,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.Quotas().Sweep(w.ctx, sweepTime))
 			var held int64
 			for _, u := range users {
-				held += resultOf(w.Quotas().Account(w.ctx, o, u, leases[0].Day)).must(w).Reserved
+				held += must.Do(w.Quotas().Account(w.ctx, o, u, leases[0].Day)).Or(w).Reserved
 			}
 			wantEqual(w, held, 300)
 		},
@@ -308,9 +308,9 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			o, u := w.org().ID, fresh[id.User]()
 			l := w.lease(someLease(o, u), 100)
 			undone(w, func(in *fixture) {
-				in.ok(drop(in.Quotas().ReserveAt(w.ctx, 0, expired(o, u), 1000, quota.Need{Output: 5})))
+				must.Do(in.Quotas().ReserveAt(w.ctx, 0, expired(o, u), 1000, quota.Need{Output: 5})).Or(in)
 				in.ok(errors.Join(in.Ledger().Settle(w.ctx, o, ended(l, 30)), in.Quotas().Sweep(w.ctx, sweepTime)))
-			}, func(in *fixture) quota.Account { return resultOf(in.Quotas().Account(w.ctx, o, u, l.Day)).must(in) }, quota.Account{Used: 30})
+			}, func(in *fixture) quota.Account { return must.Do(in.Quotas().Account(w.ctx, o, u, l.Day)).Or(in) }, quota.Account{Used: 30})
 			w.ok(w.settle(l, 1))
 			w.account(o, u, quota.Account{Used: 1})
 		},
@@ -453,7 +453,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 func (w *fixture) usedOf(o id.Org, users []id.User) (used int64) {
 	w.Helper()
 	for _, u := range users {
-		a := resultOf(w.Quotas().Account(w.ctx, o, u, someLease(o, u).Day)).must(w)
+		a := must.Do(w.Quotas().Account(w.ctx, o, u, someLease(o, u).Day)).Or(w)
 		wantEqual(w, a.Reserved, 0)
 		used += a.Used
 	}
@@ -514,7 +514,7 @@ func (w *fixture) incrementEpoch(o id.Org) {
 func lockOf(w *fixture, orgs ...id.Org) func(ports.Records) error {
 	return func(r ports.Records) (err error) {
 		for _, o := range orgs {
-			err = errors.Join(err, drop(r.Directory().Organisations().Lock(w.ctx, o)))
+			err = errors.Join(err, must.ErrorOf(r.Directory().Organisations().Lock(w.ctx, o)))
 		}
 		return err
 	}

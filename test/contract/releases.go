@@ -29,7 +29,7 @@ func (w *fixture) publishes() int64 {
 	w.Helper()
 	releasesMutex.Lock()
 	w.Cleanup(releasesMutex.Unlock)
-	return resultOf(w.Releases().Revision(w.ctx)).must(w)
+	return must.Do(w.Releases().Revision(w.ctx)).Or(w)
 }
 
 // someVersion is one that was never used, with build metadata.
@@ -40,7 +40,7 @@ func someVersion(w *fixture) release.Version {
 
 func version(w *fixture, s string) release.Version {
 	w.Helper()
-	return resultOf(release.ParseVersion(s)).must(w)
+	return must.Do(release.ParseVersion(s)).Or(w)
 }
 
 // someRelease returns a release that is not stored yet, with every field set.
@@ -83,8 +83,8 @@ func (w *fixture) stored(in ports.Releases, ids ...id.Release) (int64, []release
 	w.Helper()
 	revision, all, err := in.Since(w.ctx, -1)
 	w.ok(err)
-	wantEqual(w, resultOf(in.Count(w.ctx)).must(w), len(all))
-	found := resultOf(in.List(w.ctx, ids)).must(w)
+	wantEqual(w, must.Do(in.Count(w.ctx)).Or(w), len(all))
+	found := must.Do(in.List(w.ctx, ids)).Or(w)
 	for _, r := range found {
 		i := slices.IndexFunc(all, func(e release.Entry) bool { return e.ID == r.ID })
 		wantEqual(w, all[i], r.Entry())
@@ -196,10 +196,10 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			r, added := w.release(), someRelease(w)
 			changed, _ := raised(r)
 			undone(w, func(in *fixture) {
-				in.ok(errors.Join(in.Releases().Add(w.ctx, added), drop(in.Releases().Update(w.ctx, r.ID, raised))))
+				in.ok(errors.Join(in.Releases().Add(w.ctx, added), must.ErrorOf(in.Releases().Update(w.ctx, r.ID, raised))))
 			}, func(in *fixture) []any {
 				revision, all := in.stored(in.Releases(), r.ID, added.ID)
-				return []any{revision, resultOf(in.Releases().Revision(w.ctx)).must(in), all}
+				return []any{revision, must.Do(in.Releases().Revision(w.ctx)).Or(in), all}
 			}, []any{was + 3, was + 3, []release.Release{changed, added}})
 			w.ok(w.Releases().Add(w.ctx, added))
 			w.wantStored(was+2, r, added)
@@ -237,16 +237,16 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 				slices.SortFunc(got, byID)
 				slices.SortFunc(want, byID)
 				wantEqual(w, got, want)
-				if end := resultOf(w.Releases().Revision(w.ctx)).must(w); len(want) > 0 && now != end || len(want) == 0 && now != revision {
+				if end := must.Do(w.Releases().Revision(w.ctx)).Or(w); len(want) > 0 && now != end || len(want) == 0 && now != revision {
 					w.Errorf("revision %d of %d", now, end)
 				}
 			}
 			since(was, kept, changed, twice)
 			since(was+2, twice)
 			since(was + 3)
-			changed = resultOf(w.Releases().Update(w.ctx, changed.ID, raised)).must(w)
-			_ = resultOf(w.Releases().Update(w.ctx, twice.ID, raised)).must(w)
-			twice = resultOf(w.Releases().Update(w.ctx, twice.ID, raised)).must(w)
+			changed = must.Do(w.Releases().Update(w.ctx, changed.ID, raised)).Or(w)
+			must.Do(w.Releases().Update(w.ctx, twice.ID, raised)).Or(w)
+			twice = must.Do(w.Releases().Update(w.ctx, twice.ID, raised)).Or(w)
 			since(was+3, changed, twice)
 			since(was+4, twice)
 			since(was, kept, changed, twice)
@@ -299,7 +299,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 				switch i % 4 {
 				case 0, 1:
 					changes.Add(1)
-					return drop(w.Releases().Update(w.ctx, shared.ID, raised))
+					return must.ErrorOf(w.Releases().Update(w.ctx, shared.ID, raised))
 				case 2:
 					changes.Add(1)
 					return w.Releases().Add(w.ctx, fresh[i][0])
@@ -326,7 +326,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"concurrent additions count each other before they are committed": func(w *fixture) {
 			w.publishes()
-			was := resultOf(w.Releases().Count(w.ctx)).must(w)
+			was := must.Do(w.Releases().Count(w.ctx)).Or(w)
 			var mu sync.Mutex
 			var counts []int
 			w.allOK(concurrently(concurrent, func(int) error {
@@ -361,7 +361,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			keepsNothing(w, r, add, updates(w, get, update)...)
 			w.wantStored(was+3, r)
 			made := copied(r)
-			spoil(resultOf(update(func(release.Release) (release.Release, error) { return made, nil })).must(w))
+			spoil(must.Do(update(func(release.Release) (release.Release, error) { return made, nil })).Or(w))
 			spoil(made)
 			w.wantStored(was+4, r)
 		},
@@ -474,7 +474,7 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 			twice.Checks, twice.Offered = 2, 2
 			undone(w, func(in *fixture) { in.ok(in.Adoption().Add(w.ctx, []release.CheckCount{t, more})) },
 				func(in *fixture) []release.CheckCount {
-					return resultOf(in.Adoption().List(w.ctx, d, d, anywhere, release.CheckCount{}, 0)).must(in)
+					return must.Do(in.Adoption().List(w.ctx, d, d, anywhere, release.CheckCount{}, 0)).Or(in)
 				}, []release.CheckCount{twice, more})
 		},
 		"a day's counts can be many": func(w *fixture) {
@@ -486,7 +486,7 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.Adoption().Add(w.ctx, all))
 			w.ok(w.Adoption().Add(w.ctx, all))
 			var checks int64
-			got := resultOf(w.Adoption().List(w.ctx, d, d, anywhere, release.CheckCount{}, 0)).must(w)
+			got := must.Do(w.Adoption().List(w.ctx, d, d, anywhere, release.CheckCount{}, 0)).Or(w)
 			for _, t := range got {
 				checks += t.Checks
 			}
@@ -542,13 +542,13 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.Adoption().AddDevices(w.ctx, []release.DailyDevices{{Day: days[1]}, {Day: days[2]}}))
 			w.ok(w.Adoption().Prune(w.ctx, days[2]))
 			resultOf(w.Adoption().Devices(w.ctx, days[0], days[3], anywhere)).is(w, []release.DailyDevices{{Day: days[2]}})
-			got := resultOf(w.Adoption().List(w.ctx, "0001-01-01", "2000-12-31", anywhere, release.CheckCount{}, 0)).must(w)
+			got := must.Do(w.Adoption().List(w.ctx, "0001-01-01", "2000-12-31", anywhere, release.CheckCount{}, 0)).Or(w)
 			var left []calendar.Day
 			for _, t := range got {
 				left = append(left, t.Day)
 			}
 			wantEqual(w, left, days[2:])
-			wantEqual(w, len(resultOf(w.Adoption().List(w.ctx, later, later, anywhere, release.CheckCount{}, 0)).must(w)), 1)
+			wantEqual(w, len(must.Do(w.Adoption().List(w.ctx, later, later, anywhere, release.CheckCount{}, 0)).Or(w)), 1)
 		},
 	}.run(t, open)
 }
@@ -593,7 +593,7 @@ func Reports(t *testing.T, open func(t *testing.T) Opened) {
 			of := fresh[id.Release]()
 			add := func(in *fixture) { in.ok(in.Reports().Add(w.ctx, []release.Report{report(of, 0, 1, 1)})) }
 			add(w)
-			undone(w, add, func(in *fixture) release.Outcomes { return resultOf(in.Reports().Sum(w.ctx, of)).must(in) }, release.Outcomes{Succeeded: 2, Failed: 2})
+			undone(w, add, func(in *fixture) release.Outcomes { return must.Do(in.Reports().Sum(w.ctx, of)).Or(in) }, release.Outcomes{Succeeded: 2, Failed: 2})
 		},
 		"prune removes only the hours before the time, and none of a release with a failure limit": func(w *fixture) {
 			w.publishes()

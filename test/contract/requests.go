@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"collab/ports"
+	"collab/test/must"
 )
 
 // Requests is the suite of ports.Requests.
@@ -19,12 +20,12 @@ func Requests(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"none of concurrent additions is lost": func(w *fixture) {
 			o := w.org().ID
-			w.allOK(concurrently(concurrent, func(int) error { return drop(w.Requests().Add(w.ctx, o, at(0), 3)) }))
+			w.allOK(concurrently(concurrent, func(int) error { return must.ErrorOf(w.Requests().Add(w.ctx, o, at(0), 3)) }))
 			resultOf(w.Requests().Add(w.ctx, o, at(0), 0)).is(w, 3*concurrent)
 		},
 		"a transaction that fails adds nothing": func(w *fixture) {
 			o := w.org().ID
-			w.rolledBack(func(r ports.Records) error { return drop(r.Usage().Requests().Add(w.ctx, o, at(0), 3)) })
+			w.rolledBack(func(r ports.Records) error { return must.ErrorOf(r.Usage().Requests().Add(w.ctx, o, at(0), 3)) })
 			resultOf(w.Requests().Add(w.ctx, o, at(0), 1)).is(w, 1)
 		},
 		"prune removes the counts of minutes before the time": func(w *fixture) {

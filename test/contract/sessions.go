@@ -9,6 +9,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/session"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // Sessions is the suite of ports.Sessions.
@@ -87,7 +88,7 @@ func Sessions(t *testing.T, open func(t *testing.T) Opened) {
 			used.LastUsedAt = at(9)
 			undone(w, func(in *fixture) {
 				in.ok(errors.Join(in.Sessions().Put(w.ctx, begun), in.Sessions().Use(w.ctx, map[id.Session]time.Time{s.ID: at(9)}), in.Sessions().Remove(w.ctx, gone.ID)))
-			}, func(in *fixture) []session.Session { return resultOf(in.Sessions().List(w.ctx, u.ID)).must(in) }, []session.Session{used, begun})
+			}, func(in *fixture) []session.Session { return must.Do(in.Sessions().List(w.ctx, u.ID)).Or(in) }, []session.Session{used, begun})
 		},
 		"a session that a transaction has read is not removed concurrently": func(w *fixture) {
 			s := someSession(w.user().ID, "")

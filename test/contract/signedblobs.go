@@ -28,13 +28,13 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 	}
 	send := func(s *signedFixture, method, address string, headers map[string]string, content string) (int, http.Header, string) {
 		s.Helper()
-		r := resultOf(http.NewRequestWithContext(s.ctx, method, address, strings.NewReader(content))).must(s.fixture)
+		r := must.Do(http.NewRequestWithContext(s.ctx, method, address, strings.NewReader(content))).Or(s.fixture)
 		for name, value := range headers {
 			r.Header.Set(name, value)
 		}
-		response := resultOf(client.Do(r)).must(s.fixture)
+		response := must.Do(client.Do(r)).Or(s.fixture)
 		defer response.Body.Close()
-		body := resultOf(io.ReadAll(response.Body)).must(s.fixture)
+		body := must.Do(io.ReadAll(response.Body)).Or(s.fixture)
 		return response.StatusCode, response.Header, string(body)
 	}
 	accepted := func(status int) bool { return status/100 == 2 }
@@ -44,14 +44,14 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 				name = s.name(name)
 				s.put(name, "content of it")
 				disposition := "attachment; filename*=UTF-8''a%20b%22%C3%A9.html"
-				address := resultOf(s.signed.SignGet(s.ctx, name, "text/html; charset=utf-8", disposition, lifetime)).must(s.fixture)
+				address := must.Do(s.signed.SignGet(s.ctx, name, "text/html; charset=utf-8", disposition, lifetime)).Or(s.fixture)
 				status, h, got := send(s, "GET", address, nil, "")
 				if status != 200 || got != "content of it" || h.Get("Content-Type") != "text/html; charset=utf-8" || h.Get("Content-Disposition") != disposition || h.Get("Cache-Control") != "no-store" {
 					s.Fatalf("name %d: %d %v %.500q", i, status, h, got)
 				}
 			}
 			name := s.name(names[0])
-			address := resultOf(s.signed.SignGet(s.ctx, name, "text/plain", "attachment", lifetime)).must(s.fixture)
+			address := must.Do(s.signed.SignGet(s.ctx, name, "text/plain", "attachment", lifetime)).Or(s.fixture)
 			if status, _, got := send(s, "GET", address, map[string]string{"Range": "bytes=3-6"}, ""); status != 206 || got != "tent" {
 				s.Errorf("a range is %d %q", status, got)
 			}
@@ -66,7 +66,7 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 			s.wantContent(name, "content of it")
 		},
 		"an address reads nothing where there is nothing": func(s *signedFixture) {
-			address := resultOf(s.signed.SignGet(s.ctx, s.name("x@1-x"), "text/plain", "attachment", lifetime)).must(s.fixture)
+			address := must.Do(s.signed.SignGet(s.ctx, s.name("x@1-x"), "text/plain", "attachment", lifetime)).Or(s.fixture)
 			if status, _, _ := send(s, "GET", address, nil, ""); status != 404 {
 				s.Errorf("it is %d", status)
 			}
@@ -75,7 +75,7 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 			for i, name := range append([]string{"empty@1-x"}, names...) {
 				name = s.name(name)
 				content := strings.Repeat("0123456789", i*100)
-				to := resultOf(s.signed.SignPut(s.ctx, "text/markdown", declared(name, content), lifetime)).must(s.fixture)
+				to := must.Do(s.signed.SignPut(s.ctx, "text/markdown", declared(name, content), lifetime)).Or(s.fixture)
 				if _, _, err := s.signed.Stat(s.ctx, name); !fault.Is(err, fault.NotFound) {
 					s.Fatalf("before it was sent: %v", err)
 				}
@@ -99,7 +99,7 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 		},
 		"an address is for one blob, and no longer than its lifetime": func(s *signedFixture) {
 			name := s.name("a@1-x")
-			to := resultOf(s.signed.SignPut(s.ctx, "text/plain", declared(name, "content"), lifetime)).must(s.fixture)
+			to := must.Do(s.signed.SignPut(s.ctx, "text/plain", declared(name, "content"), lifetime)).Or(s.fixture)
 			other := strings.NewReplacer("a%401-x", "b%401-x", "a@1-x", "b@1-x").Replace(to.URL)
 			if status, _, _ := send(s, "PUT", other, to.Headers, "content"); other == to.URL || accepted(status) {
 				s.Errorf("for another blob it is %d", status)
@@ -120,7 +120,7 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 		},
 		"other content is refused by stores that bind it": func(s *signedFixture) {
 			name := s.name("a@1-x")
-			to := resultOf(s.signed.SignPut(s.ctx, "text/plain", declared(name, "content"), lifetime)).must(s.fixture)
+			to := must.Do(s.signed.SignPut(s.ctx, "text/plain", declared(name, "content"), lifetime)).Or(s.fixture)
 			status, _, _ := send(s, "PUT", to.URL, to.Headers, "CONTENT")
 			if accepted(status) == binds {
 				s.Fatalf("it is %d", status)
@@ -139,8 +139,8 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 			s.wantAbsent(name)
 		},
 		"invalid names are refused": func(s *signedFixture) {
-			s.wantError(drop(s.signed.SignGet(s.ctx, "../x", "text/plain", "attachment", lifetime)), fault.Invalid)
-			s.wantError(drop(s.signed.SignPut(s.ctx, "text/plain", declared("../x", ""), lifetime)), fault.Invalid)
+			s.wantError(must.ErrorOf(s.signed.SignGet(s.ctx, "../x", "text/plain", "attachment", lifetime)), fault.Invalid)
+			s.wantError(must.ErrorOf(s.signed.SignPut(s.ctx, "text/plain", declared("../x", ""), lifetime)), fault.Invalid)
 			_, _, err := s.signed.Stat(s.ctx, "../x")
 			s.wantError(err, fault.Invalid)
 		},

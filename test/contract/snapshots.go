@@ -8,6 +8,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/org"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // Snapshots is the suite of ports.Snapshots.
@@ -83,7 +84,7 @@ func Snapshots(t *testing.T, open func(t *testing.T) Opened) {
 			none := func(archive.Record) error { return errors.New("there is a record") }
 			w.wantNotFound(w.snapshots.Export(w.ctx, fresh[id.Org](), none))
 			o := w.org()
-			resultOf(w.Organisations().Upsert(w.ctx, o, func(o org.Organisation) (org.Organisation, error) { return o.Close(at(1)), nil })).must(w)
+			must.Do(w.Organisations().Upsert(w.ctx, o, func(o org.Organisation) (org.Organisation, error) { return o.Close(at(1)), nil })).Or(w)
 			w.wantNotFound(w.snapshots.Export(w.ctx, o.ID, none))
 		},
 	}.run(t, open)

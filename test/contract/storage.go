@@ -9,6 +9,7 @@ import (
 	"collab/domain/object"
 	"collab/domain/plan"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // Storage is the suite of what ports.Storage does by itself.
@@ -19,7 +20,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			epoch := w.epoch(tn.ID)
 			for n, was := range []object.Object{tn.sharedObject, tn.personalObject} {
 				c := w.successor(was)
-				head := resultOf(w.Storage.Replace(w.ctx, tn.ID, epoch, was.Content, c, plan.Unlimited, object.Retention{})).must(w)
+				head := must.Do(w.Storage.Replace(w.ctx, tn.ID, epoch, was.Content, c, plan.Unlimited, object.Retention{})).Or(w)
 				wantEqual(w, head, object.Head{Epoch: head.Epoch, N: int64(n + 3)})
 				wantEqual(w, w.head(tn.ID), head)
 				c.N, c.Object.N = head.N, head.N
@@ -96,9 +97,9 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			from := w.head(tn.ID).N
 			w.allOK(concurrently(2*concurrent, func(i int) error {
 				if i < concurrent {
-					return drop(w.Storage.Replace(w.ctx, tn.ID, epoch, all[i].Content, w.successor(all[i]), plan.Unlimited, object.Retention{}))
+					return must.ErrorOf(w.Storage.Replace(w.ctx, tn.ID, epoch, all[i].Content, w.successor(all[i]), plan.Unlimited, object.Retention{}))
 				}
-				return drop(w.append(tn.ID, appends(object.NewAccessChange(object.Audience{Everyone: true}, "", at(90)))))
+				return must.ErrorOf(w.append(tn.ID, appends(object.NewAccessChange(object.Audience{Everyone: true}, "", at(90)))))
 			}))
 			log := w.log(tn.ID)[from:]
 			wantEqual(w, w.head(tn.ID).N, from+2*concurrent)

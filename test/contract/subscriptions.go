@@ -10,6 +10,7 @@ import (
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // Subscriptions is the suite of ports.Subscriptions.
@@ -54,7 +55,7 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 		"every put increments the revision": func(w *fixture) {
 			o := w.org().ID
 			for n := range int64(4) {
-				s := resultOf(w.Subscriptions().Get(w.ctx, o)).must(w)
+				s := must.Do(w.Subscriptions().Get(w.ctx, o)).Or(w)
 				wantEqual(w, s.Revision, n)
 				put(w, s)
 			}
@@ -74,7 +75,7 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			put(w, someSubscription(a), bare, someSubscription(beside))
 			resultOf(w.Subscriptions().Of(w.ctx, nil)).is(w, nil)
 			for _, o := range []id.Org{a, b, none, unknown} {
-				resultOf(w.Subscriptions().Of(w.ctx, []id.Org{o})).is(w, map[id.Org]plan.Subscription{o: resultOf(w.Subscriptions().Get(w.ctx, o)).must(w)})
+				resultOf(w.Subscriptions().Of(w.ctx, []id.Org{o})).is(w, map[id.Org]plan.Subscription{o: must.Do(w.Subscriptions().Get(w.ctx, o)).Or(w)})
 			}
 			resultOf(w.Subscriptions().Of(w.ctx, []id.Org{unknown, b, a, b, none})).is(w, map[id.Org]plan.Subscription{
 				a: storedSubscription(someSubscription(a)), b: storedSubscription(bare), none: plan.Unsubscribed(none), unknown: plan.Unsubscribed(unknown),
@@ -89,7 +90,7 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 				resultOf(in.Subscriptions().ByCustomer(w.ctx, someSubscription(b).Customer)).is(in, b)
 				put(in, trial(b, at(-1_000_000)))
 			}, func(in *fixture) []any {
-				all := resultOf(in.Subscriptions().Of(w.ctx, []id.Org{a, b})).must(in)
+				all := must.Do(in.Subscriptions().Of(w.ctx, []id.Org{a, b})).Or(in)
 				byA, byB := resultOf(in.Subscriptions().ByCustomer(w.ctx, someSubscription(a).Customer)), resultOf(in.Subscriptions().ByCustomer(w.ctx, someSubscription(b).Customer))
 				return []any{all, orZero(in, byA), orZero(in, byB), dueOf(in, []id.Org{b}, at(0))}
 			}, []any{map[id.Org]plan.Subscription{a: storedSubscription(other(a)), b: storedSubscription(trial(b, at(-1_000_000)))}, a, id.Org(""), []id.Org{b}})
@@ -166,13 +167,13 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			over := plan.Subscription{Org: orgs[9], Plan: plan.Free, TrialEnd: new(day(1))}.Restore(plan.Active)
 			put(w, trial(orgs[3], day(5)), trial(orgs[1], day(4)), trial(orgs[0], day(4)), trial(orgs[4], day(9).Add(time.Millisecond)),
 				ending(orgs[2], day(2)), ending(orgs[5], day(8)), external, running, paid, over, granted, later)
-			closed := resultOf(w.Organisations().Get(w.ctx, orgs[3])).must(w)
-			resultOf(w.Organisations().Upsert(w.ctx, closed, func(o org.Organisation) (org.Organisation, error) { return o.Close(at(200)), nil })).must(w)
+			closed := must.Do(w.Organisations().Get(w.ctx, orgs[3])).Or(w)
+			must.Do(w.Organisations().Upsert(w.ctx, closed, func(o org.Organisation) (org.Organisation, error) { return o.Close(at(200)), nil })).Or(w)
 
 			want := []id.Org{orgs[2], orgs[0], orgs[1], orgs[7], orgs[3], orgs[10], orgs[5]}
 			wantEqual(w, dueOf(w, orgs, day(9)), want)
 			for limit := range len(want) + 1 {
-				page := resultOf(w.Subscriptions().Due(w.ctx, day(9), limit)).must(w)
+				page := must.Do(w.Subscriptions().Due(w.ctx, day(9), limit)).Or(w)
 				if len(page) != limit {
 					w.Fatalf("%d are due, want %d", len(page), limit)
 				}
@@ -181,7 +182,7 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			// Those that were looked after are due no more.
 			for _, o := range want {
-				put(w, resultOf(w.Subscriptions().Get(w.ctx, o)).must(w).At(day(9)).RemoteMissing(day(9)).WithoutCheckout(granted.Checkout.Key, day(9)))
+				put(w, must.Do(w.Subscriptions().Get(w.ctx, o)).Or(w).At(day(9)).RemoteMissing(day(9)).WithoutCheckout(granted.Checkout.Key, day(9)))
 			}
 			wantEqual(w, dueOf(w, orgs, day(9)), nil)
 		},
@@ -207,8 +208,8 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			put(w, given)
 			spoil(given)
 			keepsNothing(w, storedSubscription(s), nil,
-				func() plan.Subscription { return resultOf(w.Subscriptions().Get(w.ctx, s.Org)).must(w) },
-				func() plan.Subscription { return resultOf(w.Subscriptions().Of(w.ctx, []id.Org{s.Org})).must(w)[s.Org] })
+				func() plan.Subscription { return must.Do(w.Subscriptions().Get(w.ctx, s.Org)).Or(w) },
+				func() plan.Subscription { return must.Do(w.Subscriptions().Of(w.ctx, []id.Org{s.Org})).Or(w)[s.Org] })
 		},
 	}.run(t, open)
 }
@@ -216,7 +217,7 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 // dueOf returns those of the organisations that are due.
 func dueOf(w *fixture, orgs []id.Org, now time.Time) []id.Org {
 	w.Helper()
-	return among(resultOf(w.Subscriptions().Due(w.ctx, now, 1000)).must(w), orgs)
+	return among(must.Do(w.Subscriptions().Due(w.ctx, now, 1000)).Or(w), orgs)
 }
 
 // among returns those of all that are wanted, in their order.

@@ -13,6 +13,7 @@ import (
 	"collab/domain/task"
 	"collab/domain/words"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // touched is what many do at once to tasks: each counts as one more version.
@@ -68,7 +69,7 @@ func TasksAt(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(now.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}, collect(&found)))
 			wantEqual(w, found, w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}))
 			for _, in := range []*id.Workspace{nil, &tn.workspace.ID} {
-				added := resultOf(now.Add(w.ctx, tn.ID, someTask(tn.ID, in, tn.owner.ID))).must(w)
+				added := must.Do(now.Add(w.ctx, tn.ID, someTask(tn.ID, in, tn.owner.ID))).Or(w)
 				resultOf(w.Tasks().Get(w.ctx, tn.ID, added.ID)).is(w, added)
 			}
 		},
@@ -91,14 +92,14 @@ func TasksAt(t *testing.T, open func(t *testing.T) Opened) {
 					return err
 				}
 				resultOf(r.Work().TasksAt(epoch+1).Get(w.ctx, tn.ID, tn.unplaced.ID)).wantNotFound(w)
-				return drop(r.Work().TasksAt(epoch+2).Get(w.ctx, tn.ID, tn.unplaced.ID))
+				return must.ErrorOf(r.Work().TasksAt(epoch+2).Get(w.ctx, tn.ID, tn.unplaced.ID))
 			})
 		},
 		"at the epoch a task is replaced at its version, with its history": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			now := w.TasksAt(w.epoch(tn.ID))
 			for _, was := range []task.Task{tn.unplaced, tn.inside} {
-				before := resultOf(w.historyOf(tn.ID, was.ID, id.Position[id.Entry]{}, 0)).must(w)
+				before := must.Do(w.historyOf(tn.ID, was.ID, id.Position[id.Entry]{}, 0)).Or(w)
 				next, change := revised(was), someChange(was)
 				next.Description, next.Tags = new(strings.Repeat("ä", 2000)), []string{"new"}
 				w.ok(now.Replace(w.ctx, tn.ID, was, next, []task.Change{change}))
@@ -120,7 +121,7 @@ func TasksAt(t *testing.T, open func(t *testing.T) Opened) {
 			again := tn.unplaced
 			w.ok(w.Tasks().Remove(w.ctx, tn.ID, again.ID, allow))
 			again.UpdatedAt = at(70)
-			again = resultOf(w.Tasks().Add(w.ctx, tn.ID, again)).must(w)
+			again = must.Do(w.Tasks().Add(w.ctx, tn.ID, again)).Or(w)
 			w.wantNotFound(now.Replace(w.ctx, tn.ID, tn.unplaced, revised(tn.unplaced), nil))
 			w.ok(now.Replace(w.ctx, tn.ID, again, revised(again), nil))
 		},
@@ -130,7 +131,7 @@ func TasksAt(t *testing.T, open func(t *testing.T) Opened) {
 			w.wantOneSuccess(concurrently(concurrent, func(int) error {
 				return now.Replace(w.ctx, tn.ID, tn.unplaced, revised(tn.unplaced), []task.Change{someChange(tn.unplaced)})
 			}), fault.NotFound)
-			wantEqual(w, len(resultOf(w.historyOf(tn.ID, tn.unplaced.ID, id.Position[id.Entry]{}, 0)).must(w)), 2)
+			wantEqual(w, len(must.Do(w.historyOf(tn.ID, tn.unplaced.ID, id.Position[id.Entry]{}, 0)).Or(w)), 2)
 		},
 		"at an epoch an empty list and another organisation's task are not found, and a taken id is a conflict": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
@@ -187,9 +188,9 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			} {
 				v := someTask(tn.ID, &tn.workspace.ID, tn.owner.ID)
 				vary(&v)
-				added := resultOf(w.Tasks().Add(w.ctx, tn.ID, v)).must(w)
+				added := must.Do(w.Tasks().Add(w.ctx, tn.ID, v)).Or(w)
 				v.SortOrder = added.SortOrder
-				if got := resultOf(w.Tasks().Get(w.ctx, tn.ID, v.ID)).must(w); got.Metadata != v.Metadata {
+				if got := must.Do(w.Tasks().Get(w.ctx, tn.ID, v.ID)).Or(w); got.Metadata != v.Metadata {
 					w.Fatalf("%s: metadata is %q, want %q", name, got.Metadata, v.Metadata)
 				}
 				wantEqual(w, added, v)
@@ -204,14 +205,14 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			by := w.member(o.ID, org.Owner).ID
 			first := someTask(o.ID, nil, by)
 			first.SortOrder = 77
-			wantEqual(w, resultOf(w.Tasks().Add(w.ctx, o.ID, first)).must(w).SortOrder, 0)
+			wantEqual(w, must.Do(w.Tasks().Add(w.ctx, o.ID, first)).Or(w).SortOrder, 0)
 			last := w.task(o.ID, nil, by)
 			for _, place := range []int64{0, 500, task.MaxSortOrder, task.MaxSortOrder + 7} {
 				if last.SortOrder < place {
-					last = resultOf(w.Tasks().Revise(w.ctx, o.ID, last.ID, func(t task.Task) (task.Task, error) {
+					last = must.Do(w.Tasks().Revise(w.ctx, o.ID, last.ID, func(t task.Task) (task.Task, error) {
 						t.SortOrder = place
 						return t, nil
-					})).must(w)
+					})).Or(w)
 				}
 				next := w.task(o.ID, nil, by)
 				if next.SortOrder <= last.SortOrder {
@@ -358,8 +359,8 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.Tasks().Remove(w.ctx, tn.ID, v.ID, allow))
 			added := v
 			added.Description = nil
-			resultOf(w.Tasks().Add(w.ctx, tn.ID, added)).must(w)
-			if got := resultOf(w.Tasks().Get(w.ctx, tn.ID, v.ID)).must(w); got.Description != nil || got.Metadata != meta {
+			must.Do(w.Tasks().Add(w.ctx, tn.ID, added)).Or(w)
+			if got := must.Do(w.Tasks().Get(w.ctx, tn.ID, v.ID)).Or(w); got.Description != nil || got.Metadata != meta {
 				w.Fatalf("the new task has %v and %d bytes", got.Description, len(got.Metadata))
 			}
 		},
@@ -382,11 +383,13 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			tn := w.tenant()
 			w.allOK(concurrently(concurrent, func(i int) error {
 				if i%3 == 0 {
-					return w.store.Atomic(w.ctx, func(r ports.Records) error { return drop(r.Work().Tasks().Revise(w.ctx, tn.ID, tn.inside.ID, touched)) })
+					return w.store.Atomic(w.ctx, func(r ports.Records) error {
+						return must.ErrorOf(r.Work().Tasks().Revise(w.ctx, tn.ID, tn.inside.ID, touched))
+					})
 				}
-				return drop(w.Tasks().Revise(w.ctx, tn.ID, tn.inside.ID, touched))
+				return must.ErrorOf(w.Tasks().Revise(w.ctx, tn.ID, tn.inside.ID, touched))
 			}))
-			wantEqual(w, resultOf(w.Tasks().Get(w.ctx, tn.ID, tn.inside.ID)).must(w).Version, tn.inside.Version+concurrent)
+			wantEqual(w, must.Do(w.Tasks().Get(w.ctx, tn.ID, tn.inside.ID)).Or(w).Version, tn.inside.Version+concurrent)
 		},
 		"remove deletes the task and its history, and nothing else": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
@@ -406,7 +409,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			stale := fault.New(fault.Stale, "Changed")
 			errs := concurrently(concurrent, func(i int) error {
 				if i%2 == 0 {
-					return drop(w.Tasks().Revise(w.ctx, tn.ID, tn.unplaced.ID, func(t task.Task) (task.Task, error) {
+					return must.ErrorOf(w.Tasks().Revise(w.ctx, tn.ID, tn.unplaced.ID, func(t task.Task) (task.Task, error) {
 						if t.Version != tn.unplaced.Version {
 							return t, stale
 						}
@@ -429,7 +432,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			assigned := func(o id.Org, in *id.Workspace, by, to id.User) task.Task {
 				v := someTask(o, in, by)
 				v.Assignee = &to
-				return resultOf(w.Tasks().Add(w.ctx, o, v)).must(w)
+				return must.Do(w.Tasks().Add(w.ctx, o, v)).Or(w)
 			}
 			a, b := assigned(tn.ID, nil, tn.owner.ID, leaver), assigned(tn.ID, &tn.workspace.ID, tn.owner.ID, leaver)
 			assigned(other.ID, nil, other.owner.ID, leaver)
@@ -453,7 +456,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				spoil(v)
 				*v.CompletedAt() = at(999)
 			}
-			added := resultOf(w.Tasks().Add(w.ctx, tn.ID, given)).must(w)
+			added := must.Do(w.Tasks().Add(w.ctx, tn.ID, given)).Or(w)
 			v.SortOrder = added.SortOrder
 			overwrite(given)
 			overwrite(added)
@@ -462,7 +465,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				resultOf(w.Tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v)
 			}
 			check()
-			get := func() task.Task { return resultOf(w.Tasks().Get(w.ctx, tn.ID, v.ID)).must(w) }
+			get := func() task.Task { return must.Do(w.Tasks().Get(w.ctx, tn.ID, v.ID)).Or(w) }
 			for _, v := range w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{After: new(tn.unplaced.Position())}) {
 				overwrite(v)
 			}
@@ -533,7 +536,7 @@ func inOrder(w *fixture, ts []task.Task) {
 func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 	listed := func(w *fixture, o id.Org, ids ...id.Task) []task.Task {
 		w.Helper()
-		return resultOf(collected(func(each func(task.Task) error) error { return w.TaskSets().List(w.ctx, o, ids, each) })).must(w)
+		return must.Do(collected(func(each func(task.Task) error) error { return w.TaskSets().List(w.ctx, o, ids, each) })).Or(w)
 	}
 	suite{
 		"tasks are added as they are, all or none": func(w *fixture) {
@@ -558,7 +561,7 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 			tn := w.tenant()
 			full := someTask(tn.ID, &tn.workspace.ID, tn.owner.ID)
 			full.Metadata = `{"a":"` + strings.Repeat("x", task.MaxMetadata-8) + `"}`
-			full = resultOf(w.Tasks().Add(w.ctx, tn.ID, full)).must(w)
+			full = must.Do(w.Tasks().Add(w.ctx, tn.ID, full)).Or(w)
 			given := []task.Task{full, tn.inside, tn.unplaced}
 			seen := make([]task.Placement, len(given))
 			w.ok(w.TaskSets().Move(w.ctx, tn.ID, []id.Task{full.ID, tn.inside.ID, tn.unplaced.ID}, at(99), func(i int, p task.Placement) (task.Placement, error) {
@@ -681,7 +684,7 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 			w.removeIn(other.ID, in.ID, start, 9, start, false)
 			w.removeIn(tn.ID, fresh[id.Workspace](), start, 9, start, false)
 			w.removeIn(tn.ID, in.ID, start, 1, start, true)
-			wantEqual(w, len(resultOf(w.historyOf(tn.ID, long.ID, id.Position[id.Entry]{}, 0)).must(w)), 2)
+			wantEqual(w, len(must.Do(w.historyOf(tn.ID, long.ID, id.Position[id.Entry]{}, 0)).Or(w)), 2)
 			wantEqual(w, listed(w, tn.ID, long.ID, second.ID, third.ID), []task.Task{long, second, third})
 			w.removeIn(tn.ID, in.ID, start, 2, second.Position(), true)
 			wantEqual(w, listed(w, tn.ID, long.ID, second.ID, third.ID), []task.Task{third})
@@ -780,11 +783,11 @@ func TaskHistory(t *testing.T, open func(t *testing.T) Opened) {
 			untouched, rest := w.content(other), w.content(tn)
 			resultOf(w.TaskHistory().Remove(w.ctx, other.ID, v.ID, 9)).is(w, false)
 			for left := 5; left > 1; left -= 2 {
-				wantEqual(w, len(resultOf(w.historyOf(tn.ID, v.ID, id.Position[id.Entry]{}, 0)).must(w)), left)
+				wantEqual(w, len(must.Do(w.historyOf(tn.ID, v.ID, id.Position[id.Entry]{}, 0)).Or(w)), left)
 				resultOf(w.TaskHistory().Remove(w.ctx, tn.ID, v.ID, 2)).is(w, true)
 			}
 			resultOf(w.TaskHistory().Remove(w.ctx, tn.ID, v.ID, 2)).is(w, false)
-			wantNone(w, resultOf(w.historyOf(tn.ID, v.ID, id.Position[id.Entry]{}, 0)).must(w), nil)
+			wantNone(w, must.Do(w.historyOf(tn.ID, v.ID, id.Position[id.Entry]{}, 0)).Or(w), nil)
 			resultOf(w.TaskHistory().Remove(w.ctx, tn.ID, v.ID, 2)).is(w, false)
 			wantEqual(w, w.content(tn), rest)
 			wantEqual(w, w.content(other), untouched)
@@ -805,7 +808,7 @@ func TaskHistory(t *testing.T, open func(t *testing.T) Opened) {
 			v := w.task(tn.ID, nil, tn.owner.ID)
 			add := func(cs []task.Change) error { return w.TaskHistory().Add(w.ctx, tn.ID, cs) }
 			keepsNothing(w, []task.Change{someChange(v)}, add, func() []task.Change {
-				return resultOf(w.historyOf(tn.ID, v.ID, id.Position[id.Entry]{}, 0)).must(w)
+				return must.Do(w.historyOf(tn.ID, v.ID, id.Position[id.Entry]{}, 0)).Or(w)
 			})
 		},
 	}.run(t, open)

@@ -11,6 +11,7 @@ import (
 	"collab/domain/team"
 	"collab/domain/workspace"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // Teams is the suite of ports.Teams.
@@ -48,7 +49,7 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.Teams().Add(w.ctx, other.ID, someTeam(other.ID, team.Personal, by)))
 			w.ok(w.Teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Standard, by)))
 			w.ok(w.Teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Standard, by)))
-			wantEqual(w, len(resultOf(w.allTeams(o.ID)).must(w)), 4)
+			wantEqual(w, len(must.Do(w.allTeams(o.ID)).Or(w)), 4)
 		},
 		"of concurrent additions of a shared team, alone or in transactions, one succeeds": func(w *fixture) {
 			o := w.org()
@@ -68,14 +69,14 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 				})
 			}), fault.Conflict)
 			resultOf(w.allTeams(o.ID)).is(w, []team.Team{teams[winner]})
-			wantEqual(w, len(resultOf(w.allWorkspaces(o.ID)).must(w)), winner%2)
+			wantEqual(w, len(must.Do(w.allWorkspaces(o.ID)).Or(w)), winner%2)
 		},
 		"remove deletes the team with its member records, and nothing else": func(w *fixture) {
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
 			gone, stays := w.team(o.ID, by), w.team(o.ID, by)
 			for _, tm := range []team.Team{gone, stays} {
-				w.ok(drop(w.TeamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: by, JoinedAt: at(22)})))
+				must.Do(w.TeamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: by, JoinedAt: at(22)})).Or(w)
 			}
 			w.ok(w.Teams().Remove(w.ctx, o.ID, gone.ID))
 			resultOf(w.allTeams(o.ID)).is(w, []team.Team{stays})
@@ -88,7 +89,7 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
 			tm := w.team(o.ID, by)
-			w.ok(drop(w.TeamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: by, JoinedAt: at(22)})))
+			must.Do(w.TeamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: by, JoinedAt: at(22)})).Or(w)
 			inside := w.workspace(o.ID, tm.ID, by)
 			w.wantConflict(w.Teams().Remove(w.ctx, o.ID, tm.ID))
 			resultOf(w.Teams().Get(w.ctx, o.ID, tm.ID)).is(w, tm)
@@ -131,7 +132,7 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 	put := func(w *fixture, tm team.Team, u org.User, joined int) team.Profile {
 		w.Helper()
 		m := team.Member{Team: tm.ID, User: u.ID, JoinedAt: at(joined)}
-		w.ok(drop(w.TeamMembers().Put(w.ctx, tm.Org, m)))
+		must.Do(w.TeamMembers().Put(w.ctx, tm.Org, m)).Or(w)
 		return team.Profile{Member: m, Person: u}
 	}
 	suite{
@@ -186,16 +187,16 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			first := team.Profile{Member: team.Member{Team: tm.ID, User: u.ID, JoinedAt: at(20)}, Person: u}
 			resultOf(w.TeamMembers().Get(w.ctx, o.ID, tm.ID, u.ID)).is(w, first.Member)
-			wantEqual(w, resultOf(w.inTeam(o.ID, tm.ID)).must(w)[0], first)
+			wantEqual(w, must.Do(w.inTeam(o.ID, tm.ID)).Or(w)[0], first)
 		},
 		"the same member is added concurrently": func(w *fixture) {
 			o := w.org()
 			u := w.member(o.ID, org.Member)
 			tm := w.team(o.ID, u.ID)
 			w.allOK(concurrently(concurrent, func(int) error {
-				return drop(w.TeamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: u.ID, JoinedAt: at(20)}))
+				return must.ErrorOf(w.TeamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: u.ID, JoinedAt: at(20)}))
 			}))
-			wantEqual(w, len(resultOf(w.inTeam(o.ID, tm.ID)).must(w)), 1)
+			wantEqual(w, len(must.Do(w.inTeam(o.ID, tm.ID)).Or(w)), 1)
 		},
 		"remove removes one member from one team": func(w *fixture) {
 			o := w.org()
@@ -218,7 +219,7 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 			put(w, b, u, 20)
 			put(w, a, u, 30)
 			put(w, theirs, u, 20)
-			got := resultOf(w.TeamMembers().OfUser(w.ctx, o.ID, u.ID)).must(w)
+			got := must.Do(w.TeamMembers().OfUser(w.ctx, o.ID, u.ID)).Or(w)
 			slices.Sort(got)
 			wantEqual(w, got, []id.Team{a.ID, b.ID})
 		},
@@ -246,12 +247,12 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 			o := w.org()
 			u := someUser()
 			u.DeletedAt = new(at(9))
-			resultOf(w.Users().Upsert(w.ctx, u, keep)).must(w)
+			must.Do(w.Users().Upsert(w.ctx, u, keep)).Or(w)
 			w.join(o.ID, u.ID, org.Member, at(10))
 			tm := w.team(o.ID, u.ID)
 			put(w, tm, u, 20)
-			*resultOf(w.inTeam(o.ID, tm.ID)).must(w)[0].Person.DeletedAt = at(999)
-			wantEqual(w, resultOf(w.inTeam(o.ID, tm.ID)).must(w)[0].Person.DeletedAt, new(at(9)))
+			*must.Do(w.inTeam(o.ID, tm.ID)).Or(w)[0].Person.DeletedAt = at(999)
+			wantEqual(w, must.Do(w.inTeam(o.ID, tm.ID)).Or(w)[0].Person.DeletedAt, new(at(9)))
 		},
 	}.run(t, open)
 }

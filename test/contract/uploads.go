@@ -40,7 +40,7 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 				w.wantConflict(w.Uploads().Add(w.ctx, u.Org, u))
 			}
 			draft.Path = "spoilt"
-			wantEqual(w, resultOf(w.Uploads().Get(w.ctx, full.Org, full.ID)).must(w).Draft.Path, "é/b")
+			wantEqual(w, must.Do(w.Uploads().Get(w.ctx, full.Org, full.ID)).Or(w).Draft.Path, "é/b")
 		},
 		"parts are appended at the offset, and listed in their order": func(w *fixture) {
 			u := added(w, 20)
@@ -61,14 +61,14 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 		"of concurrent parts at one offset one is appended": func(w *fixture) {
 			u := added(w, 20)
 			w.wantOneSuccess(concurrently(concurrent, func(i int) error { return w.Uploads().Append(w.ctx, u.Org, u.ID, part(u, 0, int64(i+1))) }), fault.Conflict)
-			parts := resultOf(w.Uploads().Parts(w.ctx, u.Org, u.ID, 0, 9)).must(w)
+			parts := must.Do(w.Uploads().Parts(w.ctx, u.Org, u.ID, 0, 9)).Or(w)
 			u = u.Appended(parts[0].Size)
 			wantEqual(w, len(parts), 1)
 			resultOf(w.Uploads().Get(w.ctx, u.Org, u.ID)).is(w, u)
 		},
 		"nothing is appended to an upload that is not open": func(w *fixture) {
 			u := added(w, 0)
-			resultOf(w.Uploads().Update(w.ctx, u.Org, u.ID, upload.Upload.Complete)).must(w)
+			must.Do(w.Uploads().Update(w.ctx, u.Org, u.ID, upload.Upload.Complete)).Or(w)
 			w.wantConflict(w.Uploads().Append(w.ctx, u.Org, u.ID, part(u, 0, 1)))
 			resultOf(w.Uploads().Parts(w.ctx, u.Org, u.ID, 0, 9)).is(w, nil)
 		},
@@ -82,7 +82,7 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 			w.wantSameError(err, no)
 			resultOf(w.Uploads().Get(w.ctx, u.Org, u.ID)).is(w, u)
 			w.wantOneSuccess(concurrently(concurrent, func(int) error {
-				return drop(w.Uploads().Update(w.ctx, u.Org, u.ID, upload.Upload.Complete))
+				return must.ErrorOf(w.Uploads().Update(w.ctx, u.Org, u.ID, upload.Upload.Complete))
 			}), fault.Conflict)
 		},
 		"another organisation's upload is not found": func(w *fixture) {
@@ -104,9 +104,9 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 				w.ok(w.Uploads().Add(w.ctx, other.Org, other))
 			}
 			listed(u, second, done)
-			resultOf(w.Uploads().Update(w.ctx, u.Org, done.ID, upload.Upload.Complete)).must(w)
+			must.Do(w.Uploads().Update(w.ctx, u.Org, done.ID, upload.Upload.Complete)).Or(w)
 			listed(u, second)
-			resultOf(w.Uploads().Update(w.ctx, u.Org, u.ID, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(at(2)) })).must(w)
+			must.Do(w.Uploads().Update(w.ctx, u.Org, u.ID, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(at(2)) })).Or(w)
 			listed(second)
 			resultOf(w.Storage.OpenUploads(w.ctx, u.Org, u.User, second.ExpiresAt)).is(w, nil)
 		},
@@ -119,7 +119,7 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			w.wantConflict(w.Uploads().Add(w.ctx, o, made(o, user, 0)))
 			w.ok(w.Uploads().Add(w.ctx, o, made(o, fresh[id.User](), 0)))
-			resultOf(w.Uploads().Update(w.ctx, o, last.ID, upload.Upload.Complete)).must(w)
+			must.Do(w.Uploads().Update(w.ctx, o, last.ID, upload.Upload.Complete)).Or(w)
 			w.ok(w.Uploads().Add(w.ctx, o, made(o, user, 0)))
 			later := upload.New(made(o, user, 0), last.ExpiresAt.Add(-time.Millisecond))
 			w.wantConflict(w.Uploads().Add(w.ctx, o, later))
@@ -137,14 +137,14 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.BlobNames().Announce(w.ctx, u.Org, someName(u.Org), 7, at(1)))
 			w.ok(w.Uploads().Add(w.ctx, u.Org, made(u.Org, u.User, 1)))
 			announced(u.Org, 5<<40+8)
-			resultOf(w.Uploads().Update(w.ctx, u.Org, u.ID, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(at(2)) })).must(w)
+			must.Do(w.Uploads().Update(w.ctx, u.Org, u.ID, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(at(2)) })).Or(w)
 			announced(u.Org, 8)
 		},
 		"a user's open uploads are cancelled, and the names of their parts discarded": func(w *fixture) {
 			u := added(w, 9)
 			done, other := made(u.Org, u.User, 0), made(u.Org, fresh[id.User](), 9)
 			w.ok(w.Uploads().Add(w.ctx, u.Org, done))
-			done = resultOf(w.Uploads().Update(w.ctx, u.Org, done.ID, upload.Upload.Complete)).must(w)
+			done = must.Do(w.Uploads().Update(w.ctx, u.Org, done.ID, upload.Upload.Complete)).Or(w)
 			w.ok(w.Uploads().Add(w.ctx, u.Org, other))
 			var names []string
 			for _, of := range []upload.Upload{u, other} {
@@ -154,7 +154,7 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 				names = append(names, p.Blob)
 			}
 			other = other.Appended(9)
-			cancelled := resultOf(u.Appended(9).Cancel(at(3))).must(w)
+			cancelled := must.Do(u.Appended(9).Cancel(at(3))).Or(w)
 			w.ok(w.Storage.CancelUploads(w.ctx, w.org().ID, u.User, at(3)))
 			for range 2 {
 				w.ok(w.Storage.CancelUploads(w.ctx, u.Org, u.User, at(3)))

@@ -7,6 +7,7 @@ import (
 
 	"collab/domain/identity"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // upserter is a collection of records that the identity provider names.
@@ -65,7 +66,7 @@ func (u upserted[V, ID]) suite() suite {
 		"the provider's id is compared exactly": func(w *fixture) {
 			same := nextID()
 			lower, upper := provided("x"+same), provided("X"+same)
-			resultOf(in(w).Upsert(w.ctx, lower, keep)).must(w)
+			must.Do(in(w).Upsert(w.ctx, lower, keep)).Or(w)
 			for _, other := range []string{"X" + same, "x" + same + " ", " x" + same} {
 				resultOf(in(w).ByProvider(w.ctx, other)).wantNotFound(w)
 			}
@@ -98,15 +99,17 @@ func (u upserted[V, ID]) suite() suite {
 		"a taken id is a conflict": func(w *fixture) {
 			there, other := u.some(), u.some()
 			*u.id(&other) = *u.id(&there)
-			resultOf(in(w).Upsert(w.ctx, there, keep)).must(w)
+			must.Do(in(w).Upsert(w.ctx, there, keep)).Or(w)
 			resultOf(in(w).Upsert(w.ctx, other, keep)).wantConflict(w)
 			resultOf(in(w).Get(w.ctx, *u.id(&there))).is(w, there)
 			resultOf(in(w).ByProvider(w.ctx, *u.provider(&other))).wantNotFound(w)
 		},
 		"concurrent upserts of one provider id make one record and lose no update": func(w *fixture) {
 			provider := "x_" + nextID()
-			w.allOK(concurrently(concurrent, func(int) error { return drop(in(w).Upsert(w.ctx, provided(provider), counted)) }))
-			v := resultOf(in(w).ByProvider(w.ctx, provider)).must(w)
+			w.allOK(concurrently(concurrent, func(int) error {
+				return must.ErrorOf(in(w).Upsert(w.ctx, provided(provider), counted))
+			}))
+			v := must.Do(in(w).ByProvider(w.ctx, provider)).Or(w)
 			wantEqual(w, u.seen(&v).Rank, concurrent)
 		},
 		"an upsert in a transaction locks the record until it ends": func(w *fixture) {
@@ -117,19 +120,19 @@ func (u upserted[V, ID]) suite() suite {
 					if _, err := u.of(r.Directory()).Upsert(w.ctx, v, counted); err != nil {
 						return err
 					}
-					return drop(u.of(r.Directory()).Upsert(w.ctx, v, counted))
+					return must.ErrorOf(u.of(r.Directory()).Upsert(w.ctx, v, counted))
 				})
 			}))
-			v := resultOf(in(w).ByProvider(w.ctx, provider)).must(w)
+			v := must.Do(in(w).ByProvider(w.ctx, provider)).Or(w)
 			wantEqual(w, u.seen(&v).Rank, 2*concurrent)
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			v := u.some()
 			u.fill(&v)
 			upsert := func(fn func(V) (V, error)) (V, error) { return in(w).Upsert(w.ctx, copied(v), fn) }
-			get := func() V { return resultOf(in(w).Get(w.ctx, *u.id(&v))).must(w) }
-			provided := func() V { return resultOf(in(w).ByProvider(w.ctx, *u.provider(&v))).must(w) }
-			keepsNothing(w, v, func(v V) error { return drop(in(w).Upsert(w.ctx, v, keep)) }, append(updates(w, get, upsert), provided)...)
+			get := func() V { return must.Do(in(w).Get(w.ctx, *u.id(&v))).Or(w) }
+			provided := func() V { return must.Do(in(w).ByProvider(w.ctx, *u.provider(&v))).Or(w) }
+			keepsNothing(w, v, func(v V) error { return must.ErrorOf(in(w).Upsert(w.ctx, v, keep)) }, append(updates(w, get, upsert), provided)...)
 		},
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"collab/domain/object"
 	"collab/domain/plan"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // UsedStorage is the suite of Used of ports.Storage, and of the limit of Replace.
@@ -82,7 +83,7 @@ func UsedStorage(t *testing.T, open func(t *testing.T) Opened) {
 					if random.IntN(4) == 0 {
 						next := resized(v)
 						w.ok(w.BlobNames().Announce(w.ctx, tn.ID, next.Blob, 0, at(90)))
-						resultOf(w.Storage.Replace(w.ctx, tn.ID, epoch, v.Content, object.NewChange(next), plan.Unlimited, object.Retention{})).must(w)
+						must.Do(w.Storage.Replace(w.ctx, tn.ID, epoch, v.Content, object.NewChange(next), plan.Unlimited, object.Retention{})).Or(w)
 						there[i] = next
 					}
 				}
@@ -135,7 +136,7 @@ func UsedStorage(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			replaced := 0
 			for _, err := range concurrently(concurrent, func(i int) error {
-				return drop(w.Storage.Replace(w.ctx, tn.ID, epoch, all[i].Content, next[i], limit, object.Retention{}))
+				return must.ErrorOf(w.Storage.Replace(w.ctx, tn.ID, epoch, all[i].Content, next[i], limit, object.Retention{}))
 			}) {
 				if err == nil {
 					replaced++
@@ -180,7 +181,7 @@ func usageOf(all []object.Object) (u object.Usage) {
 // used returns the usage of an organisation, and ends the sub-test unless it is that of its objects.
 func (w *fixture) used(o id.Org) object.Usage {
 	w.Helper()
-	used := resultOf(w.Storage.Used(w.ctx, []id.Org{o})).must(w)[o]
+	used := must.Do(w.Storage.Used(w.ctx, []id.Org{o})).Or(w)[o]
 	wantEqual(w, used, usageOf(w.objectsOf(o, object.Filter{})))
 	return used
 }

@@ -7,6 +7,7 @@ import (
 	"collab/domain/identity"
 	"collab/domain/org"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // Users is the suite of ports.Users.
@@ -32,7 +33,7 @@ func Users(t *testing.T, open func(t *testing.T) Opened) {
 			for _, u := range []org.User{tn.owner, tn.removed} {
 				p, of, err := w.Users().Profile(w.ctx, tn.ID, u.ID)
 				w.ok(err)
-				wantEqual(w, p, org.Profile{Membership: resultOf(w.Members().Get(w.ctx, tn.ID, u.ID)).must(w), Person: u})
+				wantEqual(w, p, org.Profile{Membership: must.Do(w.Members().Get(w.ctx, tn.ID, u.ID)).Or(w), Person: u})
 				wantEqual(w, of, tn.Organisation)
 			}
 			for _, at := range []struct {
@@ -64,7 +65,7 @@ func Users(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(w.Users().Memberships(w.ctx, u.ID)).is(w, []org.Membership{b, c, d, a, never})
 			resultOf(w.Users().Memberships(w.ctx, fresh[id.User]())).is(w, nil)
 
-			*resultOf(w.Users().Memberships(w.ctx, u.ID)).must(w)[1].RemovedAt = at(999)
+			*must.Do(w.Users().Memberships(w.ctx, u.ID)).Or(w)[1].RemovedAt = at(999)
 			resultOf(w.Users().Memberships(w.ctx, u.ID)).is(w, []org.Membership{b, c, d, a, never})
 		},
 	}).run(t, open)

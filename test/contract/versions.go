@@ -14,6 +14,7 @@ import (
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // keepTen keeps ten versions for a day.
@@ -263,9 +264,9 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 					case 0:
 						return w.Versions().Expire(w.ctx, longAgo(50))
 					case 1:
-						return drop(w.Versions().Discard(w.ctx, tn.ID, []id.Object{e.ID}, 0, 9, at(99)))
+						return must.ErrorOf(w.Versions().Discard(w.ctx, tn.ID, []id.Object{e.ID}, 0, 9, at(99)))
 					}
-					return drop(w.append(tn.ID, func(s ports.Storage) ([]object.Change, error) {
+					return must.ErrorOf(w.append(tn.ID, func(s ports.Storage) ([]object.Change, error) {
 						if _, err := s.Versions().Take(w.ctx, tn.ID, e.ID, e.Version); err != nil {
 							return nil, err
 						}
@@ -278,7 +279,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 				if errs[2] != nil {
 					w.wantNotFound(errs[2])
 				} else {
-					resultOf(w.Objects().Get(w.ctx, tn.ID, v.ID)).must(w)
+					must.Do(w.Objects().Get(w.ctx, tn.ID, v.ID)).Or(w)
 					w.logged(tn.ID, func(s ports.Storage) ([]object.Change, error) {
 						return []object.Change{object.NewDeletion(v, "", at(99), nil)}, s.Objects().Remove(w.ctx, tn.ID, []id.Object{v.ID})
 					})
@@ -302,7 +303,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			wantEqual(w, w.due(tn.ID), names)
 			wantEqual(w, w.versionsOf(tn.ID, v.ID), []object.EarlierVersion{v})
 			w.rolledBack(func(r ports.Records) error {
-				return drop(r.Storage().Versions().Discard(w.ctx, tn.ID, nil, 1, 1, at(9)))
+				return must.ErrorOf(r.Storage().Versions().Discard(w.ctx, tn.ID, nil, 1, 1, at(9)))
 			})
 			wantEqual(w, w.deletedOf(tn.ID, nil, object.Filter{}), []object.EarlierVersion{v})
 		},
@@ -318,7 +319,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 					if n == 2 {
 						c.By = ""
 					}
-					c.N = resultOf(w.Storage.Replace(w.ctx, tn.ID, epoch, v.Content, c, plan.Unlimited, two)).must(w).N
+					c.N = must.Do(w.Storage.Replace(w.ctx, tn.ID, epoch, v.Content, c, plan.Unlimited, two)).Or(w).N
 					c.Object.N = c.N
 					resultOf(w.Changes().List(w.ctx, tn.ID, c.N-1, 10)).is(w, []object.Change{c})
 					kept = append([]object.EarlierVersion{two.Ended(v, c.By, c.At, false)}, kept...)
@@ -349,11 +350,11 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			c := w.successor(is)
 			resultOf(w.Storage.Replace(w.ctx, tn.ID, epoch, is.Content, c, total+c.Object.Size-1, keepTen)).wantConflict(w)
 			wantEqual(w, w.versionsOf(tn.ID, is.ID), nil)
-			resultOf(w.Storage.Replace(w.ctx, tn.ID, epoch, is.Content, c, total+c.Object.Size, keepTen)).must(w)
+			must.Do(w.Storage.Replace(w.ctx, tn.ID, epoch, is.Content, c, total+c.Object.Size, keepTen)).Or(w)
 			wantEqual(w, w.usedBy(tn.ID).Total(), total+c.Object.Size)
 			empty := w.successor(c.Object)
 			empty.Object.Size = 0
-			resultOf(w.Storage.Replace(w.ctx, tn.ID, epoch, c.Object.Content, empty, 0, keepTen)).must(w)
+			must.Do(w.Storage.Replace(w.ctx, tn.ID, epoch, c.Object.Content, empty, 0, keepTen)).Or(w)
 			next := w.successor(empty.Object)
 			// Versions that are there already count.
 			resultOf(w.Storage.Replace(w.ctx, tn.ID, epoch, empty.Object.Content, next, total, object.Retention{})).wantConflict(w)
@@ -364,8 +365,9 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			for i := range made {
 				made[i] = w.successor(tn.sharedObject)
 			}
+			was := tn.sharedObject.Content
 			c := made[w.wantOneSuccess(concurrently(concurrent, func(i int) error {
-				return drop(w.Storage.Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, made[i], plan.Unlimited, keepTen))
+				return must.ErrorOf(w.Storage.Replace(w.ctx, tn.ID, epoch, was, made[i], plan.Unlimited, keepTen))
 			}), fault.Conflict)]
 			wantEqual(w, w.versionsOf(tn.ID, tn.sharedObject.ID), []object.EarlierVersion{keepTen.Ended(tn.sharedObject, c.By, c.At, false)})
 			c.N, c.Object.N = 3, 3
@@ -377,7 +379,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			c, was := w.successor(tn.sharedObject), w.usedBy(tn.ID)
 			epoch := w.epoch(tn.ID)
 			w.rolledBack(func(r ports.Records) error {
-				return drop(r.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, c, plan.Unlimited, keepTen))
+				return must.ErrorOf(r.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, c, plan.Unlimited, keepTen))
 			})
 			wantEqual(w, w.usedBy(tn.ID), was)
 			wantEqual(w, w.versionsOf(tn.ID, tn.sharedObject.ID), nil)
@@ -435,5 +437,5 @@ func (w *fixture) deletedOf(o id.Org, viewer *org.Actor, f object.Filter) (all [
 // usedBy returns the usage of an organisation.
 func (w *fixture) usedBy(o id.Org) object.Usage {
 	w.Helper()
-	return resultOf(w.Storage.Used(w.ctx, []id.Org{o})).must(w)[o]
+	return must.Do(w.Storage.Used(w.ctx, []id.Org{o})).Or(w)[o]
 }

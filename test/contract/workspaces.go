@@ -11,6 +11,7 @@ import (
 	"collab/domain/task"
 	"collab/domain/workspace"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // Workspaces is the suite of ports.Workspaces.
@@ -76,9 +77,9 @@ func Workspaces(t *testing.T, open func(t *testing.T) Opened) {
 					case 0:
 						return w.Workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID)
 					case 1:
-						return drop(w.Tasks().Add(w.ctx, tn.ID, late))
+						return must.ErrorOf(w.Tasks().Add(w.ctx, tn.ID, late))
 					}
-					return drop(w.Tasks().Revise(w.ctx, tn.ID, moved.ID, func(t task.Task) (task.Task, error) {
+					return must.ErrorOf(w.Tasks().Revise(w.ctx, tn.ID, moved.ID, func(t task.Task) (task.Task, error) {
 						t.Workspace = &tn.workspace.ID
 						return t, nil
 					}))
@@ -117,7 +118,7 @@ func Orders(t *testing.T, open func(t *testing.T) Opened) {
 				return nil, nil
 			}))
 			resultOf(w.Orders().Get(w.ctx, other.ID, u.ID)).is(w, nil)
-			wantEqual(w, len(resultOf(w.Orders().Get(w.ctx, o.ID, u.ID)).must(w)), 2)
+			wantEqual(w, len(must.Do(w.Orders().Get(w.ctx, o.ID, u.ID)).Or(w)), 2)
 		},
 		"an order is returned as stored, also with removed workspaces": func(w *fixture) {
 			tn := w.tenant()
@@ -151,14 +152,14 @@ func Orders(t *testing.T, open func(t *testing.T) Opened) {
 					return append(slices.Clone(given), all[i]), nil
 				})
 			}))
-			got := slices.Sorted(slices.Values(resultOf(w.Orders().Get(w.ctx, o.ID, u.ID)).must(w)))
+			got := slices.Sorted(slices.Values(must.Do(w.Orders().Get(w.ctx, o.ID, u.ID)).Or(w)))
 			wantEqual(w, got, all)
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			o := w.org()
 			u := w.member(o.ID, org.Member)
 			update := func(to workspace.Order) error { return w.Orders().Update(w.ctx, o.ID, u.ID, set(to)) }
-			keepsNothing(w, workspace.Order(several[id.Workspace](2)), update, func() workspace.Order { return resultOf(w.Orders().Get(w.ctx, o.ID, u.ID)).must(w) })
+			keepsNothing(w, workspace.Order(several[id.Workspace](2)), update, func() workspace.Order { return must.Do(w.Orders().Get(w.ctx, o.ID, u.ID)).Or(w) })
 		},
 	}.run(t, open)
 }
