@@ -35,7 +35,7 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 			x.wantCommitted(w)
 		},
 		"an error rolls every collection back and is returned unchanged": func(w *fixture) {
-			for _, no := range []error{errors.New("no"), fault.Missing("Anything"), fmt.Errorf("around: %w", fault.New(fault.Conflict, "No"))} {
+			for _, failure := range []error{errors.New("failure"), fault.Missing("Anything"), fmt.Errorf("around: %w", fault.New(fault.Conflict, "No"))} {
 				tn, other := w.tenant(), w.tenant()
 				was, untouched := w.content(tn), w.content(other)
 				x := newWholeTransaction(tn)
@@ -43,8 +43,8 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 					if err := x.run(w, r); err != nil {
 						return err
 					}
-					return no
-				}), no)
+					return failure
+				}), failure)
 				wantEqual(w, w.content(tn), was)
 				wantEqual(w, w.content(other), untouched)
 				x.wantRolledBack(w)
@@ -302,7 +302,7 @@ func (x wholeTransaction) wantCommitted(w *fixture) {
 	}
 	wantEqual(w, must.Do(w.Changes().List(w.ctx, o, x.personalObject.N, 100)).Or(w), numbered)
 	wantEqual(w, w.head(o).N, x.personalObject.N+3)
-	w.known(map[string]bool{x.object.BlobName("next"): true, x.sharedObject.Blob: true, x.object.Blob: true, x.personalObject.Blob: false})
+	w.wantKnown(map[string]bool{x.object.BlobName("next"): true, x.sharedObject.Blob: true, x.object.Blob: true, x.personalObject.Blob: false})
 	w.account(o, x.owner.ID, quota.Account{Used: x.tenant.used.Tokens.Total() + 20, Reserved: 7})
 	settled := []usage.Entry{ended(x.tenant.lease, 20), x.tenant.used, x.used}
 	resultOf(w.summary(o, "", always)).is(w, recount(settled, "", always))
@@ -319,5 +319,5 @@ func (x wholeTransaction) wantRolledBack(w *fixture) {
 	resultOf(w.Invitations().Get(w.ctx, x.ID, x.invitation.ID)).is(w, x.invitation)
 	w.ok(w.Inbox().Accept(w.ctx, "identity", x.message, at(308)))
 	w.wantNotFound(w.Replays().Finish(w.ctx, x.replay))
-	w.known(map[string]bool{x.object.BlobName("next"): false, x.object.Blob: false, x.sharedObject.Blob: true, x.personalObject.Blob: true})
+	w.wantKnown(map[string]bool{x.object.BlobName("next"): false, x.object.Blob: false, x.sharedObject.Blob: true, x.personalObject.Blob: true})
 }

@@ -151,7 +151,7 @@ func Flows(t *testing.T, open func(t *testing.T) Opened) {
 			f, old, added := w.flow(i), someFlow(i), someFlow(i)
 			old.ExpiresAt = longAgo(100) // no other sweep reaches it
 			w.ok(w.Flows().Add(w.ctx, old))
-			undone(w, func(in *fixture) {
+			checkRollback(w, func(in *fixture) {
 				in.ok(errors.Join(in.Flows().Add(w.ctx, added), in.Flows().Sweep(w.ctx, sweepTime.Add(time.Millisecond))))
 				resultOf(in.Flows().Update(w.ctx, f.State, func(f connector.Flow) (connector.Flow, error) { return f.Done(), nil })).is(in, f.Done())
 			}, func(in *fixture) (all []connector.Flow) {
@@ -318,7 +318,7 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			next := c
 			next.ID, next.UsedAt = "next", at(3000)
-			undone(w, func(in *fixture) {
+			checkRollback(w, func(in *fixture) {
 				put := next
 				put.UsedAt = c.UsedAt
 				resultOf(in.Clients().Put(w.ctx, added, at(0))).is(in, added)

@@ -21,14 +21,14 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 		"an announced name exists until it is forgotten": func(w *fixture) {
 			o := w.org().ID
 			b := object.Blob{Org: o, Name: someName(o), At: at(1)}
-			w.known(map[string]bool{b.Name: false})
+			w.wantKnown(map[string]bool{b.Name: false})
 			w.ok(w.BlobNames().Announce(w.ctx, o, b.Name, 0, b.At))
-			w.known(map[string]bool{b.Name: true})
-			wantEqual(w, w.due(o), []object.Blob{b})
+			w.wantKnown(map[string]bool{b.Name: true})
+			wantEqual(w, w.dueNames(o), []object.Blob{b})
 			b.At = at(999) // counts for nothing
 			w.ok(w.BlobNames().Forget(w.ctx, b))
-			w.known(map[string]bool{b.Name: false})
-			wantEqual(w, w.due(o), nil)
+			w.wantKnown(map[string]bool{b.Name: false})
+			wantEqual(w, w.dueNames(o), nil)
 			w.wantNotFound(w.BlobNames().Forget(w.ctx, b))
 			w.ok(w.BlobNames().Announce(w.ctx, o, b.Name, 0, b.At))
 		},
@@ -39,7 +39,7 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.BlobNames().Discard(w.ctx, o, []string{discarded.Name}, discarded.At))
 			w.wantConflict(w.BlobNames().Announce(w.ctx, o, announced.Name, 0, at(3)))
 			w.wantConflict(w.BlobNames().Announce(w.ctx, o, discarded.Name, 0, at(3)))
-			wantEqual(w, w.due(o), []object.Blob{announced, discarded})
+			wantEqual(w, w.dueNames(o), []object.Blob{announced, discarded})
 		},
 		"of concurrent announcements of one name one succeeds": func(w *fixture) {
 			o := w.org().ID
@@ -74,7 +74,7 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 				names[i] = someName(o)
 			}
 			w.allOK(concurrently(concurrent, func(i int) error { return w.BlobNames().Announce(w.ctx, o, names[i], 0, at(i)) }))
-			for i, b := range w.due(o) {
+			for i, b := range w.dueNames(o) {
 				wantEqual(w, b, object.Blob{Org: o, Name: names[i], At: at(i)})
 			}
 		},
@@ -90,9 +90,9 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 					w.wantNotFound(w.BlobNames().Forget(w.ctx, wrong))
 				}
 			}
-			wantEqual(w, w.due(o), []object.Blob{announced, discarded})
+			wantEqual(w, w.dueNames(o), []object.Blob{announced, discarded})
 			w.ok(w.BlobNames().Forget(w.ctx, discarded))
-			wantEqual(w, w.due(o), []object.Blob{announced})
+			wantEqual(w, w.dueNames(o), []object.Blob{announced})
 		},
 		"a discarded name keeps the earlier time": func(w *fixture) {
 			o := w.org().ID
@@ -103,7 +103,7 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.BlobNames().Discard(w.ctx, o, names, at(2)))
 			w.ok(w.BlobNames().Discard(w.ctx, o, nil, at(3)))
 			clear(names) // which are the caller's
-			wantEqual(w, w.due(o), want)
+			wantEqual(w, w.dueNames(o), want)
 		},
 		"names that were announced before the time expire, and can no longer be taken over": func(w *fixture) {
 			tn := w.tenant()
@@ -118,7 +118,7 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(err)
 			wantEqual(w, names, 0)
 			old.Discarded = true
-			wantEqual(w, w.due(o), []object.Blob{old, exact, gone})
+			wantEqual(w, w.dueNames(o), []object.Blob{old, exact, gone})
 			for _, b := range []object.Blob{old, exact, gone} {
 				w.ok(w.BlobNames().Forget(w.ctx, b))
 			}
@@ -150,17 +150,17 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 			announced, discarded := someName(tn.ID), someName(other.ID)
 			w.ok(w.BlobNames().Announce(w.ctx, tn.ID, announced, 0, at(1)))
 			w.ok(w.BlobNames().Discard(w.ctx, other.ID, []string{discarded}, at(1)))
-			w.known(map[string]bool{
+			w.wantKnown(map[string]bool{
 				announced: true, discarded: true, tn.sharedObject.Blob: true, other.personalObject.Blob: true,
 				announced + "x": false, someName(tn.ID): false, tn.sharedObject.StorageKey(): false, "": false,
 			})
-			w.known(nil)
+			w.wantKnown(nil)
 			replaced := tn.sharedObject.WithContent(object.Content{Blob: someName(tn.ID)}, tn.owner.ID, at(80))
 			w.logged(tn.ID, func(s ports.Storage) ([]object.Change, error) {
 				err := errors.Join(s.Objects().Put(w.ctx, tn.ID, replaced), s.Objects().Remove(w.ctx, tn.ID, []id.Object{tn.personalObject.ID}))
 				return []object.Change{object.NewChange(replaced), object.NewDeletion(tn.personalObject, tn.owner.ID, at(80), nil)}, err
 			})
-			w.known(map[string]bool{tn.sharedObject.Blob: false, replaced.Blob: true, tn.personalObject.Blob: false, other.personalObject.Blob: true})
+			w.wantKnown(map[string]bool{tn.sharedObject.Blob: false, replaced.Blob: true, tn.personalObject.Blob: false, other.personalObject.Blob: true})
 		},
 		"a thousand names are discarded at once, and looked up": func(w *fixture) {
 			tn := w.tenant()
@@ -173,8 +173,8 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 				known[b.Name], known[someName(tn.ID)] = true, false
 			}
 			w.ok(w.BlobNames().Discard(w.ctx, tn.ID, names, at(1)))
-			wantEqual(w, w.due(tn.ID), want)
-			w.known(known)
+			wantEqual(w, w.dueNames(tn.ID), want)
+			w.wantKnown(known)
 		},
 		"a rollback restores announced and discarded names": func(w *fixture) {
 			tn := w.tenant()
@@ -184,7 +184,7 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 				b := r.Storage().BlobNames()
 				return errors.Join(b.Forget(w.ctx, announced), b.Discard(w.ctx, tn.ID, []string{tn.sharedObject.Blob}, at(2)))
 			})
-			wantEqual(w, w.due(tn.ID), []object.Blob{announced})
+			wantEqual(w, w.dueNames(tn.ID), []object.Blob{announced})
 		},
 		"the blobs of an erased organisation stay known, and are discarded": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
@@ -192,13 +192,13 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.BlobNames().Announce(w.ctx, tn.ID, announced, 0, at(1)))
 			w.ok(w.BlobNames().Discard(w.ctx, tn.ID, []string{discarded.Name}, discarded.At))
 			w.erase(tn.ID, at(300))
-			w.known(map[string]bool{announced: true, discarded.Name: true, tn.sharedObject.Blob: true, tn.personalObject.Blob: true, other.sharedObject.Blob: true})
+			w.wantKnown(map[string]bool{announced: true, discarded.Name: true, tn.sharedObject.Blob: true, tn.personalObject.Blob: true, other.sharedObject.Blob: true})
 			want := []object.Blob{
 				discarded, {Org: tn.ID, Name: announced, Discarded: true, At: at(300)}, {Org: tn.ID, Name: tn.sharedObject.Blob, Discarded: true, At: at(300)}, {Org: tn.ID, Name: tn.personalObject.Blob, Discarded: true, At: at(300)},
 			}
 			slices.SortFunc(want, func(a, b object.Blob) int { return strings.Compare(a.Name, b.Name) })
-			wantEqual(w, w.due(tn.ID), want)
-			wantEqual(w, w.due(other.ID), nil)
+			wantEqual(w, w.dueNames(tn.ID), want)
+			wantEqual(w, w.dueNames(other.ID), nil)
 		},
 	}.run(t, open)
 }
@@ -206,9 +206,9 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 // someName returns an unused name of a blob.
 func someName(o id.Org) string { return string(o) + "/personal/Łódź & 'b'.md@7-" + nextID() }
 
-// known ends the sub-test unless the store knows those of the names that are
+// wantKnown ends the sub-test unless the store knows those of the names that are
 // true, and no others.
-func (w *fixture) known(want map[string]bool) {
+func (w *fixture) wantKnown(want map[string]bool) {
 	w.Helper()
 	got := must.Do(w.BlobNames().Known(w.ctx, slices.Collect(maps.Keys(want)))).Or(w)
 	isFalse := func(_ string, known bool) bool { return !known }
@@ -218,8 +218,8 @@ func (w *fixture) known(want map[string]bool) {
 	wantEqual(w, got, want)
 }
 
-// due lists the names of an organisation that are there since before any time.
-func (w *fixture) due(o id.Org) []object.Blob {
+// dueNames lists the names of an organisation that are there since before any time.
+func (w *fixture) dueNames(o id.Org) []object.Blob {
 	w.Helper()
 	const limit = 100
 	return slices.DeleteFunc(w.dueUntil(o, 1_000_000, limit), func(b object.Blob) bool { return b.Org != o })
@@ -265,14 +265,14 @@ func (w *fixture) expireAgainstTakeover(tn tenant) {
 		})
 		w.ok(errs[0])
 		if errs[1] == nil {
-			wantEqual(w, w.due(tn.ID), nil)
+			wantEqual(w, w.dueNames(tn.ID), nil)
 			must.Do(w.Objects().Get(w.ctx, tn.ID, v.ID)).Or(w)
 			continue
 		}
 		w.wantNotFound(errs[1])
 		resultOf(w.Objects().Get(w.ctx, tn.ID, v.ID)).wantNotFound(w)
 		announced.Discarded = true
-		wantEqual(w, w.due(tn.ID), []object.Blob{announced})
+		wantEqual(w, w.dueNames(tn.ID), []object.Blob{announced})
 		w.ok(w.BlobNames().Forget(w.ctx, announced))
 	}
 }

@@ -99,7 +99,7 @@ var names = []string{
 
 // Blobs is the suite of ports.Blobs. Open may return the same store each time.
 func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
-	no := errors.New("no more content")
+	failure := errors.New("no more content")
 	random := func(n int) string {
 		b := make([]byte, n)
 		_, _ = rand.NewChaCha8([32]byte{byte(n), byte(n >> 8)}).Read(b) // never fails
@@ -212,7 +212,8 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 		},
 		"an error of the reader is returned unchanged, and nothing is stored": func(s *blobFixture) {
 			for i, before := range []int{0, 1, 300_000, 9 << 20} {
-				for j, fails := range []error{no, io.ErrUnexpectedEOF, fault.New(fault.Conflict, "Not now"), context.Canceled} {
+				conflict := fault.New(fault.Conflict, "Not now")
+				for j, fails := range []error{failure, io.ErrUnexpectedEOF, conflict, context.Canceled} {
 					if before > 1<<20 && j > 0 {
 						continue // how much came before says more than what the error is
 					}

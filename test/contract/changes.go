@@ -149,16 +149,16 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			for i := range writers {
 				writing.Go(func() {
 					for n := range each {
-						var undone error
+						var failure error
 						if n%3 == 2 {
-							undone = errors.New("no")
+							failure = errors.New("failure")
 						}
 						err := w.store.Atomic(w.ctx, func(r ports.Records) error {
 							c := object.NewAccessChange(object.Audience{Users: users[i : i+1]}, users[i], at(n))
 							_, err := r.Storage().Changes().Append(w.ctx, o, c, c)
-							return cmp.Or(err, undone)
+							return cmp.Or(err, failure)
 						})
-						if err != undone { //nolint:errorlint // the very same error is the point
+						if err != failure { //nolint:errorlint // the very same error is the point
 							errs[i] = err
 						}
 					}

@@ -223,13 +223,13 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 		"after an error of fn a transaction continues, and has stored nothing of the update": func(w *fixture) {
 			o := w.org().ID
 			i := w.connector(o)
-			no := errors.New("no")
+			failure := errors.New("failure")
 			w.atomic(func(r ports.Records) error {
 				_, err := r.Connections().Connectors().Update(w.ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) {
 					i.Failures = 999
-					return i, no
+					return i, failure
 				})
-				w.wantSameError(err, no)
+				w.wantSameError(err, failure)
 				return nil
 			})
 			resultOf(w.Connectors().Get(w.ctx, o, i.ID)).is(w, i)
@@ -333,7 +333,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.Credentials().Put(w.ctx, o, someSealed(gone.ID)))
 			f, added, next := w.flow(gone), bareConnector(o), i
 			next.Failures++
-			undone(w, func(in *fixture) {
+			checkRollback(w, func(in *fixture) {
 				in.ok(errors.Join(in.Connectors().Add(w.ctx, o, added), in.Connectors().Remove(w.ctx, o, gone.ID), must.ErrorOf(in.Connectors().Update(w.ctx, o, i.ID, failing))))
 				resultOf(in.claimConnectors(in.Connectors(), 10, longAgo(0))).is(in, []connector.Instance{claimed(due, longAgo(0))})
 			}, func(in *fixture) []any {
@@ -457,8 +457,8 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 					return end
 				})
 			}
-			no := errors.New("no")
-			w.wantSameError(erase(no), no)
+			failure := errors.New("failure")
+			w.wantSameError(erase(failure), failure)
 			resultOf(w.Connectors().Get(w.ctx, o, i.ID)).is(w, i)
 			resultOf(w.claimRevocations(w.Revocations(), 10, longAgo(0), longAgo(5))).is(w, nil)
 			w.ok(erase(nil))
@@ -541,7 +541,7 @@ func Credentials(t *testing.T, open func(t *testing.T) Opened) {
 			other := func(i id.Connector) connector.Sealed {
 				return connector.Sealed{Instance: i, Version: 99, Entries: []byte("other")}
 			}
-			undone(w, func(in *fixture) {
+			checkRollback(w, func(in *fixture) {
 				in.ok(errors.Join(in.Credentials().Put(w.ctx, o, other(i.ID)), in.Credentials().Put(w.ctx, o, other(without.ID))))
 			}, func(in *fixture) [2]connector.Sealed {
 				return [2]connector.Sealed{orZero(in, resultOf(in.Credentials().Get(w.ctx, o, i.ID))), orZero(in, resultOf(in.Credentials().Get(w.ctx, o, without.ID)))}

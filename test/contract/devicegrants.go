@@ -107,7 +107,7 @@ func DeviceGrants(t *testing.T, open func(t *testing.T) Opened) {
 			}
 		},
 		"a transaction sees its own writes and none of a failing fn, and a rollback undoes them": func(w *fixture) {
-			g, added, no := w.device(), someDevice(""), errors.New("no")
+			g, added, failure := w.device(), someDevice(""), errors.New("failure")
 			denied := g.Restore(session.DeviceDenied)
 			update := func(in *fixture, err error) error {
 				return must.ErrorOf(in.DeviceGrants().Update(w.ctx, g.Code, func(session.DeviceGrant) (session.DeviceGrant, error) { return denied, err }))
@@ -115,8 +115,12 @@ func DeviceGrants(t *testing.T, open func(t *testing.T) Opened) {
 			state := func(in *fixture) [2]session.DeviceGrant {
 				return [2]session.DeviceGrant{orZero(in, resultOf(in.DeviceGrants().ByUserCode(w.ctx, g.UserCode))), orZero(in, resultOf(in.DeviceGrants().ByUserCode(w.ctx, added.UserCode)))}
 			}
-			undone(w, func(in *fixture) { in.wantSameError(update(in, no), no) }, state, [2]session.DeviceGrant{g})
-			undone(w, func(in *fixture) { in.ok(errors.Join(in.DeviceGrants().Add(w.ctx, added), update(in, nil))) }, state, [2]session.DeviceGrant{denied, added})
+			checkRollback(w, func(in *fixture) {
+				in.wantSameError(update(in, failure), failure)
+			}, state, [2]session.DeviceGrant{g})
+			checkRollback(w, func(in *fixture) {
+				in.ok(errors.Join(in.DeviceGrants().Add(w.ctx, added), update(in, nil)))
+			}, state, [2]session.DeviceGrant{denied, added})
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			g := someDevice("")

@@ -56,13 +56,13 @@ func Exports(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"a refused update changes nothing": func(w *fixture) {
 			e := added(w, w.org().ID, at(1))
-			no := fault.New(fault.Conflict, "no")
+			failure := fault.New(fault.Conflict, "no")
 			_, err := w.Exports().Update(w.ctx, e.Org, e.ID, func(e export.Export) (export.Export, error) {
 				*e.DueAt = at(77)
 				e.Error = "never"
-				return e, no
+				return e, failure
 			})
-			w.wantSameError(err, no)
+			w.wantSameError(err, failure)
 			resultOf(w.Exports().Get(w.ctx, e.Org, e.ID)).is(w, e)
 		},
 		"the export that has been due for longest is claimed, once": func(w *fixture) {

@@ -91,13 +91,13 @@ func (w *fixture) atomic(fn func(ports.Records) error) {
 // rolledBack runs fn in a transaction that is then rolled back.
 func (w *fixture) rolledBack(fn func(ports.Records) error) {
 	w.Helper()
-	no := errors.New("no")
+	failure := errors.New("failure")
 	w.wantSameError(w.store.Atomic(w.ctx, func(r ports.Records) error {
 		if err := fn(r); err != nil {
 			return err
 		}
-		return no
-	}), no)
+		return failure
+	}), failure)
 }
 
 // in returns the fixture with the collections of r, such as those of a transaction.
@@ -108,9 +108,9 @@ func (w *fixture) in(r ports.Records) *fixture {
 	return &in
 }
 
-// undone ends the sub-test unless a transaction that makes a change reads a state, and a rollback restores the one of
-// before.
-func undone[S any](w *fixture, change func(in *fixture), state func(in *fixture) S, want S) {
+// checkRollback ends the sub-test unless a transaction that makes a change reads the wanted state, and a rollback
+// restores the state of before.
+func checkRollback[S any](w *fixture, change func(in *fixture), state func(in *fixture) S, want S) {
 	w.Helper()
 	was := state(w)
 	w.rolledBack(func(r ports.Records) error {
@@ -245,11 +245,11 @@ func pages[V, P any](w *fixture, want []V, place func(V) P, list func(after P, l
 // unchanged.
 func wantStop[V any](w *fixture, list func(each func(V) error) error) {
 	w.Helper()
-	no, calls := errors.New("no"), 0
+	failure, calls := errors.New("failure"), 0
 	w.wantSameError(list(func(V) error {
 		calls++
-		return no
-	}), no)
+		return failure
+	}), failure)
 	wantEqual(w, calls, 1)
 }
 

@@ -171,13 +171,13 @@ func ObjectSets(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.ObjectSets().Announce(w.ctx, o, names, at(1)))
 			w.wantConflict(w.ObjectSets().Announce(w.ctx, o, []string{someName(o), names[7]}, at(2)))
 			w.ok(w.ObjectSets().Announce(w.ctx, o, nil, at(1)))
-			wantEqual(w, w.due(o), want)
+			wantEqual(w, w.dueNames(o), want)
 			w.wantNotFound(w.store.Atomic(w.ctx, func(r ports.Records) error { return r.Storage().ObjectSets().Forget(w.ctx, other, names[:1]) }))
 			w.ok(w.BlobNames().Discard(w.ctx, o, names[49:], at(3))) // an announced name stays as it is
 			w.ok(w.ObjectSets().Forget(w.ctx, o, names[:30]))
 			w.ok(w.ObjectSets().Forget(w.ctx, o, nil))
 			w.wantNotFound(w.store.Atomic(w.ctx, func(r ports.Records) error { return r.Storage().ObjectSets().Forget(w.ctx, o, names[29:40]) }))
-			wantEqual(w, len(w.due(o)), 20)
+			wantEqual(w, len(w.dueNames(o)), 20)
 		},
 		"of concurrent sets with one name one is announced": func(w *fixture) {
 			o := w.org().ID
@@ -186,7 +186,7 @@ func ObjectSets(t *testing.T, open func(t *testing.T) Opened) {
 				return w.ObjectSets().Announce(w.ctx, o, []string{someName(o), shared}, at(i))
 			})
 			w.wantOneSuccess(errs, fault.Conflict)
-			wantEqual(w, len(w.due(o)), 2)
+			wantEqual(w, len(w.dueNames(o)), 2)
 		},
 	}.run(t, open)
 }

@@ -46,7 +46,7 @@ func updates[V any](w *fixture, get func() V, update func(fn func(V) (V, error))
 		get,
 		func() V { return must.Do(update(keep[V])).Or(w) },
 		func() V { return given(nil) },
-		func() V { return given(errors.New("no")) },
+		func() V { return given(errors.New("failure")) },
 	}
 }
 

@@ -307,7 +307,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 		"a rollback undoes reservations, settlements and sweeps": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
 			l := w.lease(someLease(o, u), 100)
-			undone(w, func(in *fixture) {
+			checkRollback(w, func(in *fixture) {
 				must.Do(in.Quotas().ReserveAt(w.ctx, 0, expired(o, u), 1000, quota.Need{Output: 5})).Or(in)
 				in.ok(errors.Join(in.Ledger().Settle(w.ctx, o, ended(l, 30)), in.Quotas().Sweep(w.ctx, sweepTime)))
 			}, func(in *fixture) quota.Account { return must.Do(in.Quotas().Account(w.ctx, o, u, l.Day)).Or(in) }, quota.Account{Used: 30})

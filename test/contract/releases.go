@@ -195,7 +195,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			was := w.publishes()
 			r, added := w.release(), someRelease(w)
 			changed, _ := raised(r)
-			undone(w, func(in *fixture) {
+			checkRollback(w, func(in *fixture) {
 				in.ok(errors.Join(in.Releases().Add(w.ctx, added), must.ErrorOf(in.Releases().Update(w.ctx, r.ID, raised))))
 			}, func(in *fixture) []any {
 				revision, all := in.stored(in.Releases(), r.ID, added.ID)
@@ -211,12 +211,12 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 				in := records.Deployment().Releases()
 				w.wantConflict(in.Add(w.ctx, r))
 				resultOf(in.Update(w.ctx, fresh[id.Release](), raised)).wantNotFound(w)
-				no := errors.New("no")
+				failure := errors.New("failure")
 				_, err := in.Update(w.ctx, r.ID, func(r release.Release) (release.Release, error) {
 					r.Rollout = 99
-					return r, no
+					return r, failure
 				})
-				w.wantSameError(err, no)
+				w.wantSameError(err, failure)
 				resultOf(in.Revision(w.ctx)).is(w, was+1)
 				return in.Add(w.ctx, added)
 			})
@@ -472,7 +472,7 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.Adoption().Add(w.ctx, []release.CheckCount{t}))
 			more, twice := tally(d, release.Linux, release.X64, release.Stable, "1.0.0", 5, 5), t
 			twice.Checks, twice.Offered = 2, 2
-			undone(w, func(in *fixture) { in.ok(in.Adoption().Add(w.ctx, []release.CheckCount{t, more})) },
+			checkRollback(w, func(in *fixture) { in.ok(in.Adoption().Add(w.ctx, []release.CheckCount{t, more})) },
 				func(in *fixture) []release.CheckCount {
 					return must.Do(in.Adoption().List(w.ctx, d, d, anywhere, release.CheckCount{}, 0)).Or(in)
 				}, []release.CheckCount{twice, more})
@@ -593,7 +593,7 @@ func Reports(t *testing.T, open func(t *testing.T) Opened) {
 			of := fresh[id.Release]()
 			add := func(in *fixture) { in.ok(in.Reports().Add(w.ctx, []release.Report{report(of, 0, 1, 1)})) }
 			add(w)
-			undone(w, add, func(in *fixture) release.Outcomes { return must.Do(in.Reports().Sum(w.ctx, of)).Or(in) }, release.Outcomes{Succeeded: 2, Failed: 2})
+			checkRollback(w, add, func(in *fixture) release.Outcomes { return must.Do(in.Reports().Sum(w.ctx, of)).Or(in) }, release.Outcomes{Succeeded: 2, Failed: 2})
 		},
 		"prune removes only the hours before the time, and none of a release with a failure limit": func(w *fixture) {
 			w.publishes()

@@ -86,7 +86,7 @@ func Sessions(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(errors.Join(w.Sessions().Put(w.ctx, s), w.Sessions().Put(w.ctx, gone)))
 			used := s
 			used.LastUsedAt = at(9)
-			undone(w, func(in *fixture) {
+			checkRollback(w, func(in *fixture) {
 				in.ok(errors.Join(in.Sessions().Put(w.ctx, begun), in.Sessions().Use(w.ctx, map[id.Session]time.Time{s.ID: at(9)}), in.Sessions().Remove(w.ctx, gone.ID)))
 			}, func(in *fixture) []session.Session { return must.Do(in.Sessions().List(w.ctx, u.ID)).Or(in) }, []session.Session{used, begun})
 		},

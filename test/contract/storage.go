@@ -27,10 +27,11 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 				resultOf(w.Objects().Get(w.ctx, tn.ID, was.ID)).is(w, c.Object)
 				resultOf(w.Objects().At(w.ctx, tn.ID, was.StorageKey())).is(w, c.Object)
 				resultOf(w.Changes().List(w.ctx, tn.ID, head.N-1, 10)).is(w, []object.Change{c})
-				w.known(map[string]bool{was.Blob: true, c.Object.Blob: true})
-				wantEqual(w, w.due(tn.ID)[n], object.Blob{Org: tn.ID, Name: w.due(tn.ID)[n].Name, Discarded: true, At: c.At})
+				w.wantKnown(map[string]bool{was.Blob: true, c.Object.Blob: true})
+				discarded := w.dueNames(tn.ID)[n]
+				wantEqual(w, discarded, object.Blob{Org: tn.ID, Name: discarded.Name, Discarded: true, At: c.At})
 			}
-			for _, b := range w.due(tn.ID) {
+			for _, b := range w.dueNames(tn.ID) {
 				if b.Name != tn.sharedObject.Blob && b.Name != tn.personalObject.Blob {
 					w.Errorf("%+v is to be removed", b)
 				}
@@ -67,15 +68,15 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 				"the epoch is past":                          {tn.ID, tn.sharedObject, w.successor(tn.sharedObject), w.epoch(tn.ID) - 1},
 				"it names another blob, and the name is new": {tn.ID, tn.personalObject, unannounced, w.epoch(tn.ID)},
 			} {
-				was, wasTheirs, names, theirNames := w.content(tn), w.content(other), w.due(tn.ID), w.due(other.ID)
+				was, wasTheirs, names, theirNames := w.content(tn), w.content(other), w.dueNames(tn.ID), w.dueNames(other.ID)
 				head, err := w.Storage.Replace(w.ctx, try.in, try.epoch, try.was.Content, try.c, plan.Unlimited, object.Retention{})
 				if !fault.Is(err, fault.Conflict) {
 					w.Errorf("%s: %+v, %v", about, head, err)
 				}
 				wantEqual(w, w.content(tn), was)
 				wantEqual(w, w.content(other), wasTheirs)
-				wantEqual(w, w.due(tn.ID), names)
-				wantEqual(w, w.due(other.ID), theirNames)
+				wantEqual(w, w.dueNames(tn.ID), names)
+				wantEqual(w, w.dueNames(other.ID), theirNames)
 			}
 		},
 		"an object that has moved is not replaced, although its content is the same": func(w *fixture) {
@@ -115,7 +116,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 		"replace is part of a transaction": func(w *fixture) {
 			tn := w.tenant()
 			c, second := w.successor(tn.sharedObject), w.successor(tn.personalObject)
-			was, names, epoch := w.content(tn), w.due(tn.ID), w.epoch(tn.ID)
+			was, names, epoch := w.content(tn), w.dueNames(tn.ID), w.epoch(tn.ID)
 			both := func(r ports.Records) error {
 				_, err := r.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, c, plan.Unlimited, object.Retention{})
 				_, conflict := r.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, second, plan.Unlimited, object.Retention{})
@@ -127,7 +128,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			w.rolledBack(both)
 			wantEqual(w, w.content(tn), was)
-			wantEqual(w, w.due(tn.ID), names)
+			wantEqual(w, w.dueNames(tn.ID), names)
 			w.atomic(both)
 			c.N, c.Object.N, second.N, second.Object.N = 3, 3, 4, 4
 			wantEqual(w, w.log(tn.ID)[2:], []object.Change{c, second})

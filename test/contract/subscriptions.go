@@ -85,7 +85,7 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			a, b := w.org().ID, w.org().ID
 			put(w, someSubscription(a))
 			other := func(o id.Org) plan.Subscription { return someSubscription(o).Restore("OTHER") }
-			undone(w, func(in *fixture) {
+			checkRollback(w, func(in *fixture) {
 				put(in, other(a), other(b))
 				resultOf(in.Subscriptions().ByCustomer(w.ctx, someSubscription(b).Customer)).is(in, b)
 				put(in, trial(b, at(-1_000_000)))

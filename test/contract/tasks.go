@@ -367,16 +367,16 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 		"revise and remove change nothing if their functions fail": func(w *fixture) {
 			tn := w.tenant()
 			was := w.content(tn)
-			no := errors.New("no")
+			failure := errors.New("failure")
 			_, err := w.Tasks().Revise(w.ctx, tn.ID, tn.inside.ID, func(t task.Task) (task.Task, error) {
 				t.Title, *t.Description, t.Tags[0] = "Never", "Never", "never"
-				return t, no
+				return t, failure
 			})
-			w.wantSameError(err, no)
+			w.wantSameError(err, failure)
 			w.wantSameError(w.Tasks().Remove(w.ctx, tn.ID, tn.unplaced.ID, func(t task.Task) error {
 				t.Tags[0] = "never"
-				return no
-			}), no)
+				return failure
+			}), failure)
 			wantEqual(w, w.content(tn), was)
 		},
 		"concurrent revisions all succeed": func(w *fixture) {
@@ -477,11 +477,11 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				overwrite(read())
 				check()
 			}
-			no := errors.New("no")
+			failure := errors.New("failure")
 			w.wantSameError(w.Tasks().Remove(w.ctx, tn.ID, v.ID, func(t task.Task) error {
 				overwrite(t)
-				return no
-			}), no)
+				return failure
+			}), failure)
 			check()
 		},
 	}.run(t, open)
@@ -598,13 +598,13 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			w.wantNotFound(w.TaskSets().Move(w.ctx, tn.ID, []id.Task{tn.inside.ID, fresh[id.Task](), tn.unplaced.ID}, at(99), up))
 			w.wantNotFound(w.TaskSets().Move(w.ctx, tn.ID, []id.Task{tn.inside.ID, other.unplaced.ID}, at(99), up))
-			no, calls := errors.New("no"), 0
+			failure, calls := errors.New("failure"), 0
 			w.wantSameError(w.TaskSets().Move(w.ctx, tn.ID, []id.Task{tn.inside.ID, tn.unplaced.ID}, at(99), func(i int, p task.Placement) (task.Placement, error) {
 				if calls++; calls == 2 {
-					return p, no
+					return p, failure
 				}
 				return up(i, p)
-			}), no)
+			}), failure)
 			w.ok(w.TaskSets().Move(w.ctx, tn.ID, nil, at(99), up))
 			wantEqual(w, w.content(tn), was)
 			wantEqual(w, w.content(other), untouched)
@@ -615,14 +615,14 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 			by := w.member(o.ID, org.Owner).ID
 			ids := w.bareTasks(o.ID, by, many)
 			slices.Reverse(ids)
-			no, calls := errors.New("no"), 0
+			failure, calls := errors.New("failure"), 0
 			w.wantSameError(w.TaskSets().Move(w.ctx, o.ID, ids, at(99), func(_ int, p task.Placement) (task.Placement, error) {
 				if calls++; calls == many-1 {
-					return p, no
+					return p, failure
 				}
 				p.SortOrder = -1
 				return p, nil
-			}), no)
+			}), failure)
 			w.ok(w.TaskSets().Move(w.ctx, o.ID, ids, at(99), func(i int, p task.Placement) (task.Placement, error) {
 				p.SortOrder = int64(i)
 				return p, nil

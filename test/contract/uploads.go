@@ -74,12 +74,12 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"a refused update changes nothing, and of concurrent ones one succeeds": func(w *fixture) {
 			u := added(w, 0)
-			no := fault.New(fault.Conflict, "no")
+			failure := fault.New(fault.Conflict, "no")
 			_, err := w.Uploads().Update(w.ctx, u.Org, u.ID, func(u upload.Upload) (upload.Upload, error) {
 				u.Checksum = "never"
-				return u, no
+				return u, failure
 			})
-			w.wantSameError(err, no)
+			w.wantSameError(err, failure)
 			resultOf(w.Uploads().Get(w.ctx, u.Org, u.ID)).is(w, u)
 			w.wantOneSuccess(concurrently(concurrent, func(int) error {
 				return must.ErrorOf(w.Uploads().Update(w.ctx, u.Org, u.ID, upload.Upload.Complete))
@@ -164,7 +164,7 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 				resultOf(w.Uploads().Get(w.ctx, u.Org, left.ID)).is(w, left)
 			}
 			want := map[string]time.Time{names[0]: at(3), names[1]: at(900)}
-			for _, b := range w.due(u.Org) {
+			for _, b := range w.dueNames(u.Org) {
 				wantEqual(w, b, object.Blob{Org: u.Org, Name: b.Name, Discarded: true, At: want[b.Name]})
 			}
 		},
@@ -201,7 +201,7 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(w.Uploads().Get(w.ctx, late.Org, late.ID)).wantNotFound(w)
 			resultOf(w.Uploads().Parts(w.ctx, late.Org, late.ID, 0, 9)).is(w, nil)
 			name.At = at(300)
-			wantEqual(w, w.due(late.Org), []object.Blob{name})
+			wantEqual(w, w.dueNames(late.Org), []object.Blob{name})
 		},
 	}.run(t, open)
 }

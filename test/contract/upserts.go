@@ -90,9 +90,9 @@ func (u upserted[V, ID]) suite() suite {
 			resultOf(in(w).Get(w.ctx, *u.id(&second))).wantNotFound(w)
 		},
 		"an error of fn is returned and nothing is added": func(w *fixture) {
-			v, no := u.some(), errors.New("no")
-			_, err := in(w).Upsert(w.ctx, v, func(v V) (V, error) { return u.change(v), no })
-			w.wantSameError(err, no)
+			v, failure := u.some(), errors.New("failure")
+			_, err := in(w).Upsert(w.ctx, v, func(v V) (V, error) { return u.change(v), failure })
+			w.wantSameError(err, failure)
 			resultOf(in(w).Get(w.ctx, *u.id(&v))).wantNotFound(w)
 			resultOf(in(w).ByProvider(w.ctx, *u.provider(&v))).wantNotFound(w)
 		},

@@ -84,12 +84,12 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			wantEqual(w, w.versionsOf(tn.ID, tn.sharedObject.ID), []object.EarlierVersion{kept[5], kept[4], kept[3]})
 			wantEqual(w, w.versionsOf(tn.ID, beside.ID), []object.EarlierVersion{beside})
-			for n, b := range w.due(tn.ID) {
+			for n, b := range w.dueNames(tn.ID) {
 				wantEqual(w, b.At, at(103+n))
 			}
-			wantEqual(w, len(w.due(tn.ID)), 3)
+			wantEqual(w, len(w.dueNames(tn.ID)), 3)
 			wantEqual(w, w.usedBy(tn.ID)[object.Versions], 30+5)
-			w.known(map[string]bool{kept[0].Blob: true, kept[5].Blob: true, beside.Blob: true})
+			w.wantKnown(map[string]bool{kept[0].Blob: true, kept[5].Blob: true, beside.Blob: true})
 		},
 		"many versions are kept together, each object by itself": func(w *fixture) {
 			tn := w.tenant()
@@ -113,7 +113,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 				wantEqual(w, [2]int64{all[0].Version, all[1].Version}, [2]int64{3, 2})
 			}
 			wantEqual(w, len(w.deletedOf(tn.ID, nil, object.Filter{})), 10)
-			wantEqual(w, len(w.due(tn.ID)), 20)
+			wantEqual(w, len(w.dueNames(tn.ID)), 20)
 			wantEqual(w, w.usedBy(tn.ID)[object.Versions], 40)
 		},
 		"deleted lists the last versions of deleted objects as lists of objects do": func(w *fixture) {
@@ -188,7 +188,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			}), fault.NotFound)
 			wantEqual(w, w.versionsOf(tn.ID, first.ID), []object.EarlierVersion{first})
 			wantEqual(w, w.deletedOf(tn.ID, nil, object.Filter{}), []object.EarlierVersion{first})
-			w.known(map[string]bool{first.Blob: true, second.Blob: false})
+			w.wantKnown(map[string]bool{first.Blob: true, second.Blob: false})
 			wantEqual(w, w.usedBy(tn.ID)[object.Versions], 4)
 		},
 		"versions of objects are discarded up to a limit": func(w *fixture) {
@@ -205,7 +205,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(w.Versions().Discard(w.ctx, tn.ID, of, 0, 2, at(201))).is(w, 1)
 			resultOf(w.Versions().Discard(w.ctx, tn.ID, of, 0, 2, at(202))).is(w, 0)
 			wantEqual(w, w.deletedOf(tn.ID, nil, object.Filter{}), []object.EarlierVersion{all[2], all[4]})
-			wantEqual(w, len(w.due(tn.ID)), 3)
+			wantEqual(w, len(w.dueNames(tn.ID)), 3)
 			wantEqual(w, w.usedBy(tn.ID)[object.Versions], 2)
 		},
 		"those that expire first are discarded until their sizes suffice": func(w *fixture) {
@@ -231,7 +231,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			left(3)
 			resultOf(w.Versions().Discard(w.ctx, tn.ID, nil, 1000, 100, at(200))).is(w, 3)
 			left(6)
-			wantEqual(w, len(w.due(tn.ID)), 6)
+			wantEqual(w, len(w.dueNames(tn.ID)), 6)
 		},
 		"versions expire at their time, of all organisations": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
@@ -248,7 +248,8 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			wantEqual(w, w.versionsOf(tn.ID, due.ID), nil)
 			wantEqual(w, w.versionsOf(other.ID, theirs.ID), nil)
 			wantEqual(w, w.versionsOf(tn.ID, later.ID), []object.EarlierVersion{later})
-			wantEqual(w, w.due(tn.ID), []object.Blob{{Org: tn.ID, Name: due.Blob, Discarded: true, At: w.due(tn.ID)[0].At}})
+			discarded := w.dueNames(tn.ID)
+			wantEqual(w, discarded, []object.Blob{{Org: tn.ID, Name: due.Blob, Discarded: true, At: discarded[0].At}})
 			wantEqual(w, w.usedBy(tn.ID)[object.Versions], 1)
 			w.ok(w.Versions().Expire(w.ctx, longAgo(100)))
 		},
@@ -274,7 +275,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 					}))
 				})
 				w.allOK(errs[:2])
-				discarded := slices.ContainsFunc(w.due(tn.ID), func(b object.Blob) bool { return b.Name == e.Blob })
+				discarded := slices.ContainsFunc(w.dueNames(tn.ID), func(b object.Blob) bool { return b.Name == e.Blob })
 				wantEqual(w, discarded, errs[2] != nil)
 				if errs[2] != nil {
 					w.wantNotFound(errs[2])
@@ -290,7 +291,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 		"a rollback restores versions, names and usage": func(w *fixture) {
 			tn := w.tenant()
 			v := w.deleted(tn.sharedObject, 7)
-			was, names := w.usedBy(tn.ID), w.due(tn.ID)
+			was, names := w.usedBy(tn.ID), w.dueNames(tn.ID)
 			w.rolledBack(func(r ports.Records) error {
 				s := r.Storage()
 				next := v
@@ -300,7 +301,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 				return errors.Join(err, taken)
 			})
 			wantEqual(w, w.usedBy(tn.ID), was)
-			wantEqual(w, w.due(tn.ID), names)
+			wantEqual(w, w.dueNames(tn.ID), names)
 			wantEqual(w, w.versionsOf(tn.ID, v.ID), []object.EarlierVersion{v})
 			w.rolledBack(func(r ports.Records) error {
 				return must.ErrorOf(r.Storage().Versions().Discard(w.ctx, tn.ID, nil, 1, 1, at(9)))
@@ -327,7 +328,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 					sum[object.Versions] += v.Size
 					if len(kept) > 2 {
 						sum[object.Versions] -= kept[2].Size
-						w.known(map[string]bool{kept[2].Blob: true})
+						w.wantKnown(map[string]bool{kept[2].Blob: true})
 						kept = kept[:2]
 					}
 					v = c.Object
@@ -336,8 +337,8 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 					wantEqual(w, w.usedBy(tn.ID), sum)
 				}
 			}
-			wantEqual(w, len(w.due(tn.ID)), 4)
-			for _, b := range w.due(tn.ID) {
+			wantEqual(w, len(w.dueNames(tn.ID)), 4)
+			for _, b := range w.dueNames(tn.ID) {
 				if !b.Discarded || b.At.Before(at(202)) {
 					w.Errorf("%+v is to be removed", b)
 				}
@@ -399,7 +400,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			v := w.deleted(tn.sharedObject, 3)
 			w.erase(tn.ID, at(300))
 			wantEqual(w, w.versionsOf(tn.ID, v.ID), nil)
-			if !slices.Contains(w.due(tn.ID), object.Blob{Org: tn.ID, Name: v.Blob, Discarded: true, At: at(300)}) {
+			if !slices.Contains(w.dueNames(tn.ID), object.Blob{Org: tn.ID, Name: v.Blob, Discarded: true, At: at(300)}) {
 				w.Error("the blob is not discarded")
 			}
 			wantEqual(w, w.usedBy(tn.ID), object.Usage{})

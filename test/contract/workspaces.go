@@ -136,11 +136,11 @@ func Orders(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"an error of fn is returned and nothing is stored": func(w *fixture) {
 			tn := w.tenant()
-			no := errors.New("no")
+			failure := errors.New("failure")
 			w.wantSameError(w.Orders().Update(w.ctx, tn.ID, tn.owner.ID, func(given workspace.Order) (workspace.Order, error) {
 				given[0] = fresh[id.Workspace]()
-				return append(given, fresh[id.Workspace]()), no
-			}), no)
+				return append(given, fresh[id.Workspace]()), failure
+			}), failure)
 			resultOf(w.Orders().Get(w.ctx, tn.ID, tn.owner.ID)).is(w, workspace.Order{tn.workspace.ID})
 		},
 		"no concurrent update of an order is lost": func(w *fixture) {
