@@ -81,8 +81,8 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(w.Objects().Get(w.ctx, tn.ID, beside.ID)).is(w, beside)
 		},
 		"put moves objects": putMoves,
-		"put moves hundreds of objects, and names the first that cannot": putMovesMany,
-		"put moves objects as a map of paths does":                       moveProperty,
+		"put moves hundreds of objects, and names the first that cannot":   putMovesMany,
+		"objects are added and moved as in a case-insensitive file system": moveProperty,
 		"of concurrent moves to one path one succeeds": func(w *fixture) {
 			tn := w.tenant()
 			paths := []string{"to.md", "TO.md", "to.md/b"}
@@ -122,7 +122,6 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.add(someObject(tn.ID, other, "ärger/STRASSE.md", tn.owner.ID)))
 			w.ok(w.add(someObject(tn.ID, blobCases, "Ärger/Straße.md", tn.owner.ID)))
 		},
-		"add refuses the paths that a case-insensitive file system refuses": pathProperty,
 		"a path is free again when its object was removed": func(w *fixture) {
 			tn := w.tenant()
 			v := w.addObject(someObject(tn.ID, blobCases, "a/b", tn.owner.ID))

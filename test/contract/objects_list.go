@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,56 +8,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/words"
-	"collab/ports"
 )
-
-// pathProperty compares what Add refuses with a file system in which a path is
-// a file or a folder and case does not matter.
-func pathProperty(w *fixture) {
-	tn := w.tenant()
-	segment := rapid.SampledFrom([]string{"a", "A", "a b", "a-", "a0", "ä", "Ä", "s", "ſ", "_", "%", `"'`})
-	path := rapid.Custom(func(t *rapid.T) string {
-		return strings.Join(rapid.SliceOfN(segment, 1, 3).Draw(t, "segments"), "/")
-	})
-	undo := errors.New("undo")
-	rapid.Check(w.T, func(t *rapid.T) {
-		paths := rapid.SliceOfN(path, 2, 8).Draw(t, "paths")
-		var wrong string
-		err := w.store.Atomic(w.ctx, func(r ports.Records) error {
-			if _, err := r.Storage().Changes().Lock(w.ctx, tn.ID); err != nil {
-				return err
-			}
-			var there []string
-			wrong = ""
-			for _, p := range paths {
-				err := r.Storage().Objects().Add(w.ctx, tn.ID, someObject(tn.ID, blobCases, p, tn.owner.ID))
-				folded := object.Fold(p) + "/"
-				taken := slices.ContainsFunc(there, func(other string) bool {
-					return strings.HasPrefix(folded, other) || strings.HasPrefix(other, folded)
-				})
-				if taken != fault.Is(err, fault.Conflict) || taken == (err == nil) {
-					wrong = fmt.Sprintf("%q beside %q gives %v", p, there, err)
-					return undo
-				}
-				if !taken {
-					there = append(there, folded)
-				}
-			}
-			return undo
-		})
-		if err != undo { //nolint:errorlint // the very same error is the point
-			t.Fatalf("unexpected error: %v", err)
-		}
-		if wrong != "" {
-			t.Fatal(wrong)
-		}
-	})
-}
 
 // objectFixture is what the property about lists draws from: one organisation full of
 // objects beside another one, and the values that its filters name.

@@ -131,8 +131,9 @@ func moveProperty(w *fixture) {
 	tn := w.tenant()
 	actor := org.Actor{Org: tn.ID, User: tn.owner.ID}
 	folders := rapid.SampledFrom([]string{"a", "A", "b", "a/b", "A/B/a", "b/ä"})
+	names := []string{"", "", "/a", "/b", "/Ä/b", "/s", "/ſ", "/_", "/%", "-", "0", " b/a", "'"} // - and 0 are around /
 	path := rapid.Custom(func(t *rapid.T) string {
-		return folders.Draw(t, "folder") + rapid.SampledFrom([]string{"", "/a", "/b", "/Ä/b", "/c"}).Draw(t, "name")
+		return folders.Draw(t, "folder") + rapid.SampledFrom(names).Draw(t, "name")
 	})
 	undo := errors.New("undo")
 	rapid.Check(w.T, func(t *rapid.T) {
