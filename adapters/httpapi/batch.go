@@ -38,10 +38,11 @@ var linesType = []string{"application/x-ndjson"}
 // each. If the store or the database fails, the error is the response to the operations that were not
 // executed, or to the whole request if none was.
 func (a *api) batchFiles(c *call) error {
-	if err := c.spoolBatch(); err != nil {
-		return err
+	if c.spooled == nil { // else it was spooled for its idempotency key
+		if _, err := c.spoolBatch(); err != nil {
+			return err
+		}
 	}
-	defer c.spooled.Close()
 	if c.operations == 0 {
 		return fault.New(fault.Invalid, "The body must have at least one operation")
 	}
@@ -107,25 +108,22 @@ func (a *api) chargeOperations(c *call, n int) {
 	}
 }
 
-// spoolBatch reads the body of a batch into the spool, unless it is spooled already, and counts the operations.
-func (c *call) spoolBatch() error {
-	if c.spooled != nil {
-		return nil
-	}
+// spoolBatch reads the body of a batch into the spool, counts the operations, and returns a SHA-256 of the body.
+func (c *call) spoolBatch() ([]byte, error) {
 	if err := body.CheckLines(c.r.Header, c.r.ContentLength, maxBatch); err != nil {
-		return err
+		return nil, err
 	}
-	kept, sum, count := spool.New(c), sha256.New(), &body.LineCounter{}
-	err := kept.Fill(io.TeeReader(c.deadlines.Body(c.r, true), io.MultiWriter(sum, count)), maxBatch, func() error { return body.TooLarge(maxBatch) })
-	if err == nil && count.Lines > objects.MaxOperations {
-		err = fault.New(fault.TooLarge, "The body must have at most %d operations", objects.MaxOperations)
+	c.spooled = spool.New(c)
+	sum, count := sha256.New(), &body.LineCounter{}
+	copied := io.TeeReader(c.deadlines.Body(c.r, true), io.MultiWriter(sum, count))
+	if err := c.spooled.Fill(copied, maxBatch, func() error { return body.TooLarge(maxBatch) }); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		_ = kept.Close() // the file is unlinked
-		return err
+	if count.Lines > objects.MaxOperations {
+		return nil, fault.New(fault.TooLarge, "The body must have at most %d operations", objects.MaxOperations)
 	}
-	c.spooled, c.spooledSum, c.operations = kept, sum.Sum(nil), count.Lines
-	return nil
+	c.operations = count.Lines
+	return sum.Sum(nil), nil
 }
 
 // readOperation reads a line of a batch. A nil line is too long.

@@ -37,8 +37,7 @@ type call struct {
 	hasBody bool
 	spooled *spool.Spool // the body, if it is stored to be read again
 
-	spooledSum []byte // SHA-256 of a batch
-	operations int    // of a batch
+	operations int // of the batch in spooled
 
 	w            http.ResponseWriter // the connection, or the recorder of a response that is stored
 	status       int                 // as sent

@@ -109,8 +109,11 @@ func (a *api) holdStore(c *call, u *objects.Upload) error {
 	return nil
 }
 
-// releaseAll returns all bytes and permits that the call still holds.
+// releaseAll returns all bytes and permits that the call still holds, and closes its spool.
 func (c *call) releaseAll() {
+	if c.spooled != nil {
+		_ = c.spooled.Close() // the file is unlinked
+	}
 	c.anonymous.Close()
 	c.bodies.Close()
 	c.files.Close()

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -119,11 +118,10 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 	if len(keys) != 1 || !validKey(keys[0]) {
 		return fault.New(fault.Invalid, "Idempotency-Key must be 1 to %d printable characters", maxKey)
 	}
-	digest, done, err := a.fingerprinted(c)
+	digest, err := a.digestRequest(c)
 	if err != nil {
 		return err
 	}
-	defer done()
 	if err := c.acquirePermit(); err != nil {
 		return err
 	}
@@ -300,60 +298,56 @@ func keyOwner(c *call) string {
 	return "address " + c.address
 }
 
-// fingerprinted reads the whole body, which the handler can read again, and returns the
-// request's fingerprint. Batches and uploads are spooled until done is called. The fingerprint of
-// an upload is that of its hash and type, or of the digest of its parts if it is a form, and that of a
-// resumable upload that of its hash and length.
-func (a *api) fingerprinted(c *call) (digest [32]byte, done func(), err error) {
-	header, length := c.r.Header, ""
+// digestRequest reads the whole body, which the handler can read again, and returns the digest by which a repetition of
+// the request is recognised.
+func (a *api) digestRequest(c *call) (digest [32]byte, err error) {
+	var content []byte
 	switch c.route.Path {
 	case filesPath:
+		content, err = a.spoolUpload(c, c.r.Header, "")
 	case resumablePath: // content of any type
-		header, length = nil, c.r.Header.Get(uploadLength)
+		content, err = a.spoolUpload(c, nil, c.r.Header.Get(uploadLength))
 	case batchPath:
-		if err := c.spoolBatch(); err != nil {
-			return digest, nil, err
-		}
-		return fingerprint(c.r, c.spooledSum), func() { _ = c.spooled.Close() }, nil
+		content, err = c.spoolBatch()
 	default:
-		body, err := c.read(body.MaxJSON)
-		return fingerprint(c.r, body), func() {}, err
+		content, err = c.read(body.MaxJSON)
 	}
-	f, err := body.ParseFormType(header, c.r.ContentLength, a.Objects.MaxSize)
 	if err != nil {
-		return digest, nil, err
+		return digest, err
 	}
-	spooled, hash := spool.New(c), sha256.New()
-	if err := spooled.Fill(io.TeeReader(c.deadlines.Body(c.r, true), hash), f.Limit, f.TooLarge); err != nil {
-		_ = spooled.Close() // the file is unlinked
-		return digest, nil, err
-	}
-	sum := hash.Sum([]byte(f.MimeType + "\n" + length))
-	if f.Boundary != "" {
-		parts, err := body.DigestForm(spooled, f.Boundary, c)
-		if err == nil {
-			sum = parts
-		}
-		if fault.Is(err, fault.Invalid) {
-			err = nil // the handler reports the error
-		}
-		if err = errors.Join(err, spooled.Rewind()); err != nil {
-			_ = spooled.Close()
-			return digest, nil, err
-		}
-	}
-	c.spooled, c.r.ContentLength = spooled, spooled.Size
-	return fingerprint(c.r, sum), func() { _ = spooled.Close() }, nil
-}
-
-// fingerprint returns a digest that distinguishes requests with the same key.
-func fingerprint(r *http.Request, body []byte) [32]byte {
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(r.Method), []byte(r.URL.EscapedPath()), []byte(r.URL.RawQuery), body} {
+	for _, part := range [][]byte{[]byte(c.r.Method), []byte(c.r.URL.EscapedPath()), []byte(c.r.URL.RawQuery), content} {
 		_ = binary.Write(h, binary.BigEndian, uint64(len(part)))
 		h.Write(part)
 	}
-	return [32]byte(h.Sum(nil))
+	return [32]byte(h.Sum(nil)), nil
+}
+
+// spoolUpload reads the body of an upload into the spool and returns a digest: that of the parts of a form, or else
+// that of the body, its type and the length. The header decides whether the body is a form.
+func (a *api) spoolUpload(c *call, header http.Header, length string) ([]byte, error) {
+	f, err := body.ParseFormType(header, c.r.ContentLength, a.Objects.MaxSize)
+	if err != nil {
+		return nil, err
+	}
+	spooled, hash := spool.New(c), sha256.New()
+	c.spooled = spooled
+	if err := spooled.Fill(io.TeeReader(c.deadlines.Body(c.r, true), hash), f.Limit, f.TooLarge); err != nil {
+		return nil, err
+	}
+	c.r.ContentLength = spooled.Size
+	sum := hash.Sum([]byte(f.MimeType + "\n" + length))
+	if f.Boundary == "" {
+		return sum, nil
+	}
+	parts, err := body.DigestForm(spooled, f.Boundary, c)
+	switch {
+	case err == nil:
+		sum = parts
+	case !fault.Is(err, fault.Invalid): // else the handler reports the error
+		return nil, err
+	}
+	return sum, spooled.Rewind()
 }
 
 func validKey(key string) bool {
