@@ -37,7 +37,7 @@ func readTarget(f *body.Fields, idField string) (file id.Object, d object.Draft)
 	if existing == nil {
 		return "", d
 	}
-	for _, name := range placing {
+	for _, name := range draftFields {
 		if _, given := f.Find(name); given {
 			f.Refuse(name, "does not go with "+idField)
 		}

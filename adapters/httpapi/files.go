@@ -59,7 +59,7 @@ func (c *call) replyObject(status int) func(object.Object, error) error {
 func keyOfObject(o object.Object) body.Position { return body.Position{Key: o.StorageKey()} }
 
 func (a *api) createFile(c *call) error {
-	u, err := a.receive(c, true)
+	u, err := a.newUploadRequest(c, true)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (a *api) replaceFile(c *call) error {
 	if err != nil {
 		return err
 	}
-	u, err := a.receive(c, false)
+	u, err := a.newUploadRequest(c, false)
 	if err != nil {
 		return err
 	}

@@ -123,21 +123,23 @@ func (c *call) listingMembers() (q body.Query, p body.Page, f org.MemberFilter, 
 	return q, p, f, f.Check()
 }
 
-// listMembers returns the handler of the list of members. Where the list may not be stale, it is read for
-// the unconfirmed actor first, except a search, which reads in several parts.
-func (a *api) listMembers(stale bool) handler {
+// listMembers returns the handler of the list of members, which is read from a replica, or for the unconfirmed actor
+// first. A search is not, because it reads in several parts.
+func (a *api) listMembers(replica bool) handler {
 	return func(c *call) error {
 		q, p, f, err := c.listingMembers()
 		if err != nil {
 			return err
 		}
-		of := func(list func(context.Context, org.Actor, org.MemberFilter, func(org.Profile) error) error) func(org.Actor, func(org.Profile) error) error {
+		type runner = func(org.Actor, func(org.Profile) error) error
+		bind := func(list func(context.Context, org.Actor, org.MemberFilter, func(org.Profile) error) error) runner {
 			return func(actor org.Actor, each func(org.Profile) error) error { return list(c.r.Context(), actor, f, each) }
 		}
-		if stale || len(f.Words) > 0 {
-			return list(a, c, q, p, keyOfMember, appendViewed(viewMember), of(a.Members.List))
+		if replica || len(f.Words) > 0 {
+			return list(a, c, q, p, keyOfMember, appendViewed(viewMember), bind(a.Members.List))
 		}
-		return listUnconfirmed(a, c, q, p, keyOfMember, appendViewed(viewMember), of(a.Members.ListUnconfirmed), of(a.Members.List))
+		return listUnconfirmed(a, c, q, p, keyOfMember, appendViewed(viewMember),
+			bind(a.Members.ListUnconfirmed), bind(a.Members.List))
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 // ports.Store.From).
 const positionHeader = "Collab-Position"
 
-// unlisted are the prefixes of paths whose changes no such list shows.
-var unlisted = []string{prefix + "/tasks", prefix + "/teams", prefix + "/workspaces", prefix + "/sync/"}
+// primaryPaths are the prefixes of the paths of records that no list reads from a replica.
+var primaryPaths = []string{prefix + "/tasks", prefix + "/teams", prefix + "/workspaces", prefix + "/sync/"}
 
 // position returns the position in the request, or "".
 func (a *api) position(c *call) string {
@@ -26,11 +26,11 @@ func (a *api) position(c *call) string {
 // one for the next request.
 func (a *api) fromReplica(list handler) handler { return a.fromReplicaOr(list, list) }
 
-// fromReplicaOr is fromReplica with another handler, present, of requests without a position of the store.
-func (a *api) fromReplicaOr(present, list handler) handler {
+// fromReplicaOr is fromReplica with another handler, primary, of requests without a position of the store.
+func (a *api) fromReplicaOr(primary, replica handler) handler {
 	return func(c *call) error {
 		if a.Position == nil {
-			return present(c)
+			return primary(c)
 		}
 		if err := c.acquirePermit(); err != nil {
 			return err
@@ -42,25 +42,25 @@ func (a *api) fromReplicaOr(present, list handler) handler {
 		}
 		c.Set(positionHeader, at)
 		if at != known {
-			return present(c)
+			return primary(c)
 		}
-		return list(c)
+		return replica(c)
 	}
 }
 
-// positioned reports whether responses of the row have the position after their change, because lists that may be
-// stale show it.
-func positioned(r row) bool {
+// returnsPosition reports whether the responses of the endpoint have the position after its change, because lists that
+// may be stale show the change.
+func (r row) returnsPosition() bool {
 	switch r.Guard {
 	case unlimited, browser, webhook:
 		return false
 	}
 	return r.Method != http.MethodGet &&
-		!slices.ContainsFunc(unlisted, func(beginning string) bool { return strings.HasPrefix(r.Path, beginning) })
+		!slices.ContainsFunc(primaryPaths, func(start string) bool { return strings.HasPrefix(r.Path, start) })
 }
 
-// presentPosition returns a position after all committed changes.
-func (a *api) presentPosition(ctx context.Context) string {
+// currentPosition returns a position after all committed changes.
+func (a *api) currentPosition(ctx context.Context) string {
 	at, err := a.Position(ctx, "")
 	if err != nil {
 		return "unknown" // not a position of the store, so that the next list is not stale

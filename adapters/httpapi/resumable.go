@@ -188,9 +188,9 @@ func readResumable(r *http.Request, q body.Query, h uploadHeaders) (file id.Obje
 	if file = id.Object(text); replaces && body.IDParam[id.Object](text) == body.NilID {
 		return file, nil, o, fault.Field("fileId", "must be the id of a file")
 	}
-	for _, name := range append(placing, "mimeType", "checksum") {
+	for _, name := range append(draftFields, "mimeType", "checksum") {
 		text, given := q.Get(name)
-		if given && replaces && slices.Contains(placing, name) {
+		if given && replaces && slices.Contains(draftFields, name) {
 			return file, nil, o, fault.Field(name, "does not go with fileId")
 		}
 		if given {

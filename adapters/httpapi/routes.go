@@ -59,20 +59,21 @@ func (r row) keyed() bool {
 	return r.Method == http.MethodPost && r.Guard != webhook && r.Guard != browser && r.Work != downloads
 }
 
-// onlyVersion is the query parameter of requests that write content and take no other.
-var onlyVersion = []string{"expectedVersion"}
+// versionParameter is the query parameter of conditional writes, see call.expected.
+var versionParameter = []string{"expectedVersion"}
 
 // writeParameters are the query parameters of requests that write, by method and path.
 var writeParameters = map[string][]string{
-	"POST /sync/files":                                    slices.Concat(placing, describing),
-	"PUT /sync/files/{id}":                                slices.Concat(placing, describing), // it ignores the first ones
-	"PATCH /sync/files/{id}":                              onlyVersion,
-	"DELETE /sync/files/{id}":                             onlyVersion,
-	"PUT /sync/profile":                                   onlyVersion,
-	"PUT /sync/org-onboarding":                            onlyVersion,
-	"PUT /sync/memory/{scope}":                            onlyVersion,
-	"PUT /sync/memory/workspace/{workspaceId}/{fileName}": onlyVersion,
-	"POST /sync/resumable-uploads":                        slices.Concat(placing, describing, []string{"fileId"}),
+	"POST /sync/files": slices.Concat(draftFields, uploadFields),
+	// It ignores draftFields.
+	"PUT /sync/files/{id}":                                slices.Concat(draftFields, uploadFields),
+	"PATCH /sync/files/{id}":                              versionParameter,
+	"DELETE /sync/files/{id}":                             versionParameter,
+	"PUT /sync/profile":                                   versionParameter,
+	"PUT /sync/org-onboarding":                            versionParameter,
+	"PUT /sync/memory/{scope}":                            versionParameter,
+	"PUT /sync/memory/workspace/{workspaceId}/{fileName}": versionParameter,
+	"POST /sync/resumable-uploads":                        slices.Concat(draftFields, uploadFields, []string{"fileId"}),
 	"PATCH /sync/resumable-uploads/{id}":                  {"checksum"},
 }
 
@@ -259,7 +260,6 @@ type endpoint struct {
 	series         *series
 	requestShares  *limit.Shares // a request acquires a permit of it while it is handled; nil: none
 	databaseShares *limit.Shares // and of this while it uses the database; nil: none
-	positioned     bool          // the response to a change has the position after it
 }
 
 // path is all endpoints with one path: it chooses among them by method.
@@ -317,8 +317,8 @@ func (a *api) handle(c *call, e *endpoint) error {
 			return err
 		}
 	}
-	if e.positioned && a.Position != nil {
-		c.position = a.presentPosition
+	if a.Position != nil && e.returnsPosition() {
+		c.position = a.currentPosition
 	}
 	if key, ok := c.r.Header["Idempotency-Key"]; ok && e.keyed() {
 		return a.idempotent(c, key, e.Handle)
@@ -384,7 +384,7 @@ func (a *api) router(table []row) (*router, error) {
 		if p.methods[r.Method] != nil {
 			return nil, fmt.Errorf("httpapi: %s %s is in the table twice", r.Method, r.Path)
 		}
-		e := &endpoint{row: r, series: a.newSeries(r.Path), positioned: positioned(r)}
+		e := &endpoint{row: r, series: a.newSeries(r.Path)}
 		e.requestShares, e.databaseShares = a.shares.of(r.Work)
 		p.methods[r.Method] = e
 	}

@@ -13,11 +13,11 @@ import (
 	"collab/domain/object"
 )
 
-// The fields of an upload beside its content. The name of the blob follows from the placing fields, so they must
-// precede the content.
+// The fields of an upload beside its content: those of object.Draft, which precede the content because the name of the
+// blob follows from them, and those of objects.Upload.
 var (
-	placing    = []string{"path", "kind", "scope", "workspaceId", "teamId"}
-	describing = []string{"mimeType", "checksum", "expectedVersion"}
+	draftFields  = []string{"path", "kind", "scope", "workspaceId", "teamId"}
+	uploadFields = []string{"mimeType", "checksum", "expectedVersion"}
 )
 
 // uploadRequest is the request of an upload, and the reader of its content.
@@ -28,8 +28,9 @@ type uploadRequest struct {
 	begun bool
 }
 
-// receive prepares to read an upload, of a new file with the placing fields or of an existing file without them.
-func (a *api) receive(c *call, placed bool) (*uploadRequest, error) {
+// newUploadRequest returns the upload of a request whose fields before the content are read. An upload that creates a
+// file has draftFields.
+func (a *api) newUploadRequest(c *call, create bool) (*uploadRequest, error) {
 	if strings.TrimSpace(c.r.Header.Get(uploadComplete)) == "?0" {
 		return nil, fault.Field(uploadComplete, "must not be ?0 here: create a resumable upload at %s", resumablePath)
 	}
@@ -44,11 +45,11 @@ func (a *api) receive(c *call, placed bool) (*uploadRequest, error) {
 	u := &uploadRequest{draft: object.Draft{Kind: object.Artifact, Scope: object.Shared}}
 	u.Content, u.Most, u.BeforeStore = u, c.r.ContentLength, c.yieldPermit
 	o := body.FormOptions{
-		Fields: describing, Integers: []string{"expectedVersion"}, Trailing: describing,
+		Fields: uploadFields, Integers: []string{"expectedVersion"}, Trailing: uploadFields,
 		Query: c.r.URL.RawQuery, Set: u.set, Resources: c,
 	}
-	if placed {
-		o.Fields, o.First = slices.Concat(placing, describing), placing[:3]
+	if create {
+		o.Fields, o.First = slices.Concat(draftFields, uploadFields), draftFields[:3]
 	}
 	if expected != nil {
 		o.Preset, u.Expected = []string{"expectedVersion"}, expected
@@ -56,7 +57,7 @@ func (a *api) receive(c *call, placed bool) (*uploadRequest, error) {
 	if u.form, err = body.NewForm(t, c.uploadBody(), c.r.ContentLength, o); err != nil {
 		return nil, err
 	}
-	u.complete()
+	u.setFromForm()
 	return u, nil
 }
 
@@ -112,8 +113,8 @@ func (u *uploadRequest) set(name, text string) (err error) {
 	return err
 }
 
-// complete sets the size, and the unset fields from the headers of the form's file.
-func (u *uploadRequest) complete() {
+// setFromForm sets the size, and the unset fields from the headers of the form's file.
+func (u *uploadRequest) setFromForm() {
 	u.Size = u.form.Size
 	if u.MimeType == "" {
 		u.MimeType = u.form.MimeType
@@ -128,7 +129,7 @@ func (u *uploadRequest) begin() error {
 	err := u.form.Begin()
 	if !u.begun {
 		u.begun = true
-		u.complete()
+		u.setFromForm()
 	}
 	return err
 }

@@ -55,7 +55,7 @@ func TestUploadFormsStoreTheSame(t *testing.T) {
 				must.Is(t, "text/plain", read[record](t, o.put(target, "text/plain", "other"), http.StatusOK).MimeType)
 				filled = slices.DeleteFunc(filled, func(f string) bool {
 					name, _, _ := strings.Cut(f, "=")
-					return slices.Contains(placing, name)
+					return slices.Contains(draftFields, name)
 				})
 				if expected := slices.Index(filled, "expectedVersion=0"); expected >= 0 {
 					checkError(t, send(o, uploadRequestIn(form, http.MethodPut, target, text, filled...)), http.StatusConflict)
