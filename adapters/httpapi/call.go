@@ -18,11 +18,13 @@ import (
 
 // call is one request, and the http.ResponseWriter of its response.
 type call struct {
-	r     *http.Request
-	began time.Time         // the beginning of the request
-	id    string            // the request's id
-	route *endpoint         // nil until one matched
-	vars  map[string]string // the parameters of the path
+	r       *http.Request
+	began   time.Time         // the beginning of the request
+	id      string            // the request's id
+	address string            // the client's network address without its port
+	route   *endpoint         // nil until one matched
+	vars    map[string]string // the parameters of the path
+	params  body.Query        // of a request that writes
 
 	caller        access.Caller // of the request's token; the zero value for none
 	operator      bool          // the request has the operator's secret
@@ -30,50 +32,44 @@ type call struct {
 	authorized    bool          // authorize was called: the body must not be read after that
 	callerRefused bool          // authorize has refused the caller
 
-	address string     // the client's network address without its port
-	params  body.Query // of a request that writes
-
-	body    []byte // the request's body once it was read
-	hasBody bool
-	spooled *spool.Spool // the body, if it is stored to be read again
-
-	operations int // of the batch in spooled
+	body       []byte // the request's body once it was read
+	bodyRead   bool
+	spooled    *spool.Spool // the body, if it is stored to be read again
+	operations int          // of the batch in spooled
 
 	w            http.ResponseWriter // the connection, or the recorder of a response that is stored
-	status       int                 // as sent
-	bytes        int64               // of the response's body
-	sent         bool                // the status was sent
-	clientClosed bool                // the client closed the connection
-	broken       bool                // a stream ended before its last event
-	deadlines    stream.Deadlines
+	headerValues [8]string           // memory for the values of Set
+	headerCount  int
+	status       int                          // as sent
+	bytes        int64                        // of the response's body
+	sent         bool                         // the status was sent
+	clientClosed bool                         // the client closed the connection
+	incomplete   bool                         // a stream ended before its last event
+	position     func(context.Context) string // of the response to a change; nil: it has none
+	recordID     string                       // the id of the record that the request creates; empty: a new one
 
-	position func(context.Context) string // of the response to a change; nil: it has none
+	deadlines stream.Deadlines
 
-	budgets   *budgets
-	anonymous limit.Account // memory, until the caller is known
-	bodies    limit.Account // memory, of a known caller
-	files     limit.Account // disk
-	storing   int64         // bytes of bodies that are reserved by holdStore
-	record    int           // bytes of bodies that are reserved by holdRecord
+	budgets         *budgets
+	anonymousMemory limit.Account // until the caller is known
+	callerMemory    limit.Account
+	disk            limit.Account
+	storeMemory     int64 // bytes of callerMemory that are reserved by holdStoreMemory
+	recordMemory    int   // bytes of callerMemory that are reserved by holdRecordMemory
 
 	requestPermit, databasePermit limit.Permit // of the organisation's shares, see shares.of
-	overShare                     error        // the error of acquirePermit
-	recordID                      string       // the id of the record that the request creates; empty: a new one
-
-	// Memory for the header values of Set.
-	values [8]string
-	used   int
+	permitErr                     error        // of acquirePermit
 }
 
 // Set sets a header, whose name is given in its canonical form.
 func (c *call) Set(name, value string) {
-	if c.used == len(c.values) {
+	if c.headerCount == len(c.headerValues) {
 		c.Header()[name] = []string{value}
 		return
 	}
-	c.values[c.used] = value
-	c.used++
-	c.Header()[name] = c.values[c.used-1 : c.used : c.used]
+	c.headerValues[c.headerCount] = value
+	c.headerCount++
+	c.Header()[name] = c.headerValues[c.headerCount-1 : c.headerCount : c.headerCount]
 }
 
 // Header returns the response's headers.
@@ -133,10 +129,10 @@ func (c *call) template() string {
 }
 
 // pathID returns an id in the path. A malformed id is treated like that of a record that does not exist.
-func pathID[T ~string](c *call, name, what string) (T, error) {
+func pathID[T ~string](c *call, name, kind string) (T, error) {
 	v, ok := id.Parse[T](c.vars[name])
 	if !ok {
-		return "", fault.Missing(what)
+		return "", fault.Missing(kind)
 	}
 	return v, nil
 }
@@ -185,8 +181,8 @@ func (c *call) reply(status int, view any) error {
 func (c *call) replyView(status int, write func([]byte) ([]byte, error)) (err error) {
 	b := stream.TakeBuffer()
 	defer stream.GiveBuffer(b)
-	if c.record > cap(*b) {
-		*b = make([]byte, 0, c.record)
+	if c.recordMemory > cap(*b) {
+		*b = make([]byte, 0, c.recordMemory)
 	}
 	if *b, err = write(*b); err != nil {
 		return err
@@ -196,7 +192,7 @@ func (c *call) replyView(status int, write func([]byte) ([]byte, error)) (err er
 		*b = bytes.Clone(*b)
 	}
 	if !c.recorded() {
-		if _, err := c.holdResponse(c.record, cap(*b)); err != nil {
+		if _, err := c.holdResponse(c.recordMemory, cap(*b)); err != nil {
 			return err
 		}
 	}

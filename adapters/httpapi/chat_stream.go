@@ -29,7 +29,7 @@ type chatStream struct {
 	frame    []byte      // the buffered chunks
 	last     time.Time   // of the last write; zero: none
 	err      error       // of the first write that failed
-	whole    bool        // the end of the response was sent
+	complete bool        // the end of the response was sent
 	closed   bool        // the last chunk, done or error, was received
 	finished bool        // finish was called
 }
@@ -79,7 +79,7 @@ func (w *chatStream) finish() {
 	w.timer.Stop()
 	// A client may disconnect after the last chunk, before the end of the response.
 	w.c.clientClosed = w.err != nil || !w.closed && w.c.r.Context().Err() != nil
-	w.c.broken = !w.whole
+	w.c.incomplete = !w.complete
 }
 
 // Chunk implements ports.ChunkSink. It sends the chunk at the latest in Wait.
@@ -90,8 +90,8 @@ func (w *chatStream) Chunk(k chat.Chunk) error {
 		w.frame = stream.ReopenFrame(w.frame)
 	}
 	w.frame = appendChunk(w.frame, k)
-	w.whole = w.whole || k.Type == chat.DoneChunk
-	w.closed = w.whole || k.Type == chat.ErrorChunk
+	w.complete = w.complete || k.Type == chat.DoneChunk
+	w.closed = w.complete || k.Type == chat.ErrorChunk
 	if len(w.frame) < stream.FlushAt {
 		return w.err
 	}
@@ -116,7 +116,7 @@ func (w *chatStream) send() error {
 	w.last = w.now()
 	w.frame = stream.CloseFrame(w.frame)
 	// An aborted response ends without what net/http has buffered, and one that is recorded ends once it is stored.
-	if w.finished && w.whole && !w.c.recorded() {
+	if w.finished && w.complete && !w.c.recorded() {
 		w.err = w.to.SendLast(w.frame)
 	} else {
 		w.err = w.to.Send(w.frame)

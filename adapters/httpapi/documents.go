@@ -93,7 +93,7 @@ func (a *api) saveMemory(find func(*call) (namedObject, error)) handler {
 // save stores content if the expected version is stored.
 func (a *api) save(c *call, named namedObject, expected *int64, content []byte) error {
 	u := objects.Upload{Content: bytes.NewReader(content), Size: int64(len(content)), Expected: expected, BeforeStore: c.yieldPermit}
-	if err := a.holdStore(c, &u); err != nil {
+	if err := a.holdStoreMemory(c, &u); err != nil {
 		return err
 	}
 	actor, err := a.authorize(c)

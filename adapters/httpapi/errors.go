@@ -80,7 +80,8 @@ func (a *api) fail(c *call, err error) {
 		// The status was sent, so aborting the response shows that it is incomplete.
 		panic(http.ErrAbortHandler)
 	}
-	if (r.Status == http.StatusTooManyRequests || r.Status == http.StatusServiceUnavailable) && c.r.ProtoMajor == 1 && c.r.Body != http.NoBody && !c.hasBody {
+	refused := r.Status == http.StatusTooManyRequests || r.Status == http.StatusServiceUnavailable
+	if refused && c.r.ProtoMajor == 1 && c.r.Body != http.NoBody && !c.bodyRead {
 		// Otherwise net/http reads the rest of the body before it sends the response.
 		c.Set("Connection", "close")
 	}

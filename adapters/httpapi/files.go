@@ -67,7 +67,7 @@ func (a *api) createFile(c *call) error {
 	if err := u.begin(); err != nil {
 		return err
 	}
-	if err := a.holdStore(c, &u.Upload); err != nil {
+	if err := a.holdStoreMemory(c, &u.Upload); err != nil {
 		return err
 	}
 	find := a.unconfirmedOrAuthorized
@@ -95,7 +95,7 @@ func (a *api) replaceFile(c *call) error {
 		return err
 	}
 	defer u.form.Close()
-	if err := a.holdStore(c, &u.Upload); err != nil {
+	if err := a.holdStoreMemory(c, &u.Upload); err != nil {
 		return err
 	}
 	actor, err := a.unconfirmedOrAuthorized(c)

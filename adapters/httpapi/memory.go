@@ -17,14 +17,14 @@ import (
 // in bytes: its headers, its goroutine and its buffers.
 const requestMemory = 16 << 10
 
-// known reports whether the request has valid credentials.
-func (c *call) known() bool { return c.caller.User != "" || c.operator }
+// authenticated reports whether the request has valid credentials.
+func (c *call) authenticated() bool { return c.caller.User != "" || c.operator }
 
 // account returns the account to which the memory of the request is charged.
 func (c *call) account() *limit.Account {
-	account, budget := &c.anonymous, c.budgets.anonymous
-	if c.known() {
-		account, budget = &c.bodies, c.budgets.callers
+	account, budget := &c.anonymousMemory, c.budgets.anonymous
+	if c.authenticated() {
+		account, budget = &c.callerMemory, c.budgets.callers
 	}
 	if account.Budget == nil {
 		account.Budget, account.Holder = budget, c.holder()
@@ -34,10 +34,10 @@ func (c *call) account() *limit.Account {
 
 // HoldDisk reserves n bytes of disk until the end of the call, and reports whether it succeeded.
 func (c *call) HoldDisk(n int64) bool {
-	if c.files.Budget == nil {
-		c.files.Budget, c.files.Holder = c.budgets.spool, c.holder()
+	if c.disk.Budget == nil {
+		c.disk.Budget, c.disk.Holder = c.budgets.spool, c.holder()
 	}
-	return c.files.Take(n)
+	return c.disk.Take(n)
 }
 
 // holder returns the key under which budgets count the request.
@@ -76,36 +76,36 @@ func (c *call) holdResponse(held, size int) (int, error) {
 	return size, nil
 }
 
-// holdRecord reserves the memory of a response with a record of at most size bytes, before the change that the response
-// reports, so that a change is not made whose response cannot be sent. It may be called again.
-func (c *call) holdRecord(size int) (err error) {
+// holdRecordMemory reserves the memory of a response with a record of at most size bytes, before the change that the
+// response reports, so that a change is not made whose response cannot be sent. It may be called again.
+func (c *call) holdRecordMemory(size int) (err error) {
 	if !c.recorded() { // else a repetition of the request gets the response
-		c.record, err = c.holdResponse(c.record, size)
+		c.recordMemory, err = c.holdResponse(c.recordMemory, size)
 	}
 	return err
 }
 
-// holdsRecord returns an action that reserves the memory of the record first, which has at most size bytes.
-func holdsRecord[T, B any](size int, do func(*call, org.Actor, T, B) error) func(*call, org.Actor, T, B) error {
-	return func(c *call, actor org.Actor, record T, given B) error {
-		if err := c.holdRecord(size); err != nil {
+// withRecordMemory returns an action that reserves the memory of the record first, which has at most size bytes.
+func withRecordMemory[T, B any](size int, do func(*call, org.Actor, T, B) error) func(*call, org.Actor, T, B) error {
+	return func(c *call, actor org.Actor, record T, fields B) error {
+		if err := c.holdRecordMemory(size); err != nil {
 			return err
 		}
-		return do(c, actor, record, given)
+		return do(c, actor, record, fields)
 	}
 }
 
-// holdStore reserves the memory that the store takes for the content of u until the end of the call. A request
+// holdStoreMemory reserves the memory that the store takes for the content of u until the end of the call. A request
 // stores one content after the other, so that only the largest counts.
-func (a *api) holdStore(c *call, u *objects.Upload) error {
+func (a *api) holdStoreMemory(c *call, u *objects.Upload) error {
 	size := a.Objects.StoreMemory(u)
-	if size <= c.storing {
+	if size <= c.storeMemory {
 		return nil
 	}
-	if err := c.Hold(size - c.storing); err != nil {
+	if err := c.Hold(size - c.storeMemory); err != nil {
 		return err
 	}
-	c.storing = size
+	c.storeMemory = size
 	return nil
 }
 
@@ -114,9 +114,9 @@ func (c *call) releaseAll() {
 	if c.spooled != nil {
 		_ = c.spooled.Close() // the file is unlinked
 	}
-	c.anonymous.Close()
-	c.bodies.Close()
-	c.files.Close()
+	c.anonymousMemory.Close()
+	c.callerMemory.Close()
+	c.disk.Close()
 	c.requestPermit.Release()
 	c.databasePermit.Release()
 }

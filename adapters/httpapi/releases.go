@@ -273,7 +273,7 @@ func (a *api) readReleaseDraft(o *body.Fields) (release.Draft, error) {
 const maxReleaseView = 448 << 10
 
 func (a *api) publishRelease(c *call, actor org.Actor, d release.Draft) error {
-	if err := c.holdRecord(maxReleaseView); err != nil {
+	if err := c.holdRecordMemory(maxReleaseView); err != nil {
 		return err
 	}
 	return replyWith(c, http.StatusCreated, viewRelease)(a.Releases.Publish(c.r.Context(), actor, d))

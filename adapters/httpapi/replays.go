@@ -46,25 +46,25 @@ const maxStored = 1 << 20
 // and stored at their end, for which they are charged; a response that is too long to be stored
 // is sent live from there on.
 type recorder struct {
-	to      http.ResponseWriter
-	status  int
-	body    bytes.Buffer
-	events  bool   // the response is an event stream
-	live    bool   // the response is sent as it is written
-	long    bool   // the response is too long to be stored
-	release func() // called before a long response is sent live
+	w         http.ResponseWriter
+	status    int
+	body      bytes.Buffer
+	events    bool   // the response is an event stream
+	streaming bool   // the response is sent as it is written
+	tooLong   bool   // the response is too long to be stored
+	release   func() // called before a long response is sent live
 
 	held int                               // bytes of body that are charged
 	hold func(held, size int) (int, error) // call.holdResponse
 }
 
-func (r *recorder) Header() http.Header { return r.to.Header() }
+func (r *recorder) Header() http.Header { return r.w.Header() }
 
 func (r *recorder) WriteHeader(status int) {
 	r.status = status
 	if r.events = r.Header().Get("Content-Type") == stream.EventStream; r.events {
-		r.live = true
-		r.to.WriteHeader(status)
+		r.streaming = true
+		r.w.WriteHeader(status)
 	}
 }
 
@@ -72,44 +72,44 @@ func (r *recorder) Write(b []byte) (int, error) {
 	if r.status == 0 {
 		r.status = http.StatusOK
 	}
-	if !r.long && r.body.Len()+len(b) > maxStored {
-		r.long = true
+	if !r.tooLong && r.body.Len()+len(b) > maxStored {
+		r.tooLong = true
 		held := r.body.Bytes()
 		r.body = bytes.Buffer{}
-		if !r.live {
-			r.live = true
+		if !r.streaming {
+			r.streaming = true
 			r.release()
-			r.to.WriteHeader(r.status)
-			if _, err := r.to.Write(held); err != nil {
+			r.w.WriteHeader(r.status)
+			if _, err := r.w.Write(held); err != nil {
 				return 0, err
 			}
 		}
 	}
-	if !r.long {
+	if !r.tooLong {
 		r.body.Write(b)
 	}
-	if r.events && !r.long {
+	if r.events && !r.tooLong {
 		var err error
 		if r.held, err = r.hold(r.held, r.body.Cap()); err != nil { // there is no memory to store it
-			r.long, r.body = true, bytes.Buffer{}
+			r.tooLong, r.body = true, bytes.Buffer{}
 		}
 	}
-	if !r.live {
+	if !r.streaming {
 		return len(b), nil
 	}
-	return r.to.Write(b)
+	return r.w.Write(b)
 }
 
 // FlushError sends the buffered part of an event stream.
-func (r *recorder) FlushError() error { return http.NewResponseController(r.to).Flush() }
+func (r *recorder) FlushError() error { return http.NewResponseController(r.w).Flush() }
 
 // SetWriteDeadline sets the deadline of the response. One that has passed, by which a list stops sending, is only that
 // of a response that is sent live.
 func (r *recorder) SetWriteDeadline(deadline time.Time) error {
-	if !r.live && deadline.Before(time.Now()) {
+	if !r.streaming && deadline.Before(time.Now()) {
 		return nil
 	}
-	return http.NewResponseController(r.to).SetWriteDeadline(deadline)
+	return http.NewResponseController(r.w).SetWriteDeadline(deadline)
 }
 
 // idempotent handles a request with an idempotency key: it replays the stored response, or
@@ -153,7 +153,7 @@ func (a *api) handleOnce(c *call, attempt *idempotency.Attempt, handle handler) 
 		a.settleKey(c, fn)
 	}
 	connection := c.w
-	recorded := &recorder{to: connection, release: c.databasePermit.Release, hold: c.holdResponse}
+	recorded := &recorder{w: connection, release: c.databasePermit.Release, hold: c.holdResponse}
 	finish := func(ctx context.Context) error {
 		response, err := json.Marshal(responseOf(recorded))
 		if err != nil {
@@ -166,8 +166,8 @@ func (a *api) handleOnce(c *call, attempt *idempotency.Attempt, handle handler) 
 			return
 		}
 		// The handler panicked, which finish answers, or its response is long.
-		c.w, c.sent = connection, recorded.live
-		if recorded.long && !recorded.events { // the request was executed
+		c.w, c.sent = connection, recorded.streaming
+		if recorded.tooLong && !recorded.events { // the request was executed
 			settle(finish)
 		} else {
 			settle(attempt.Abandon)
@@ -175,7 +175,7 @@ func (a *api) handleOnce(c *call, attempt *idempotency.Attempt, handle handler) 
 	}()
 	c.w, c.recordID = recorded, attempt.RecordID()
 	err := a.recheck(c, handle(c))
-	if recorded.long && !recorded.events {
+	if recorded.tooLong && !recorded.events {
 		return err
 	}
 	if err != nil {
@@ -184,15 +184,15 @@ func (a *api) handleOnce(c *call, attempt *idempotency.Attempt, handle handler) 
 	}
 	switch status := recorded.status; {
 	case status >= http.StatusInternalServerError, status == http.StatusTooManyRequests, status == http.StatusUnauthorized,
-		!c.known() && status >= http.StatusMultipleChoices,
-		c.callerRefused, c.clientClosed, c.broken, recorded.long:
+		!c.authenticated() && status >= http.StatusMultipleChoices,
+		c.callerRefused, c.clientClosed, c.incomplete, recorded.tooLong:
 		settle(attempt.Abandon)
 	default:
 		settle(finish)
 	}
 	c.w = connection
 	c.releasePermit()
-	if recorded.live {
+	if recorded.streaming {
 		return nil
 	}
 	c.sent, c.bytes = false, 0
@@ -259,7 +259,7 @@ func (a *api) renewClaim(c *call, attempt *idempotency.Attempt) (stop func()) {
 
 // responseOf returns the response to store.
 func responseOf(r *recorder) storedResponse {
-	response := storedResponse{Status: r.status, Header: map[string]string{}, Body: r.body.Bytes(), Long: r.long}
+	response := storedResponse{Status: r.status, Header: map[string]string{}, Body: r.body.Bytes(), Long: r.tooLong}
 	for _, name := range storedHeaders {
 		if v := r.Header().Get(name); v != "" {
 			response.Header[name] = v

@@ -11,7 +11,7 @@ import (
 
 // read returns the whole body, of at most limit bytes. It may be called again.
 func (c *call) read(limit int64) (_ []byte, err error) {
-	if c.hasBody { // of a request with an idempotency key
+	if c.bodyRead { // of a request with an idempotency key
 		if int64(len(c.body)) > limit {
 			return nil, body.TooLarge(limit)
 		}
@@ -28,7 +28,7 @@ func (c *call) read(limit int64) (_ []byte, err error) {
 	if c.body, err = body.ReadAll(c.deadlines.Body(c.r, false), c.r.ContentLength, limit, c); err != nil {
 		return nil, err
 	}
-	c.hasBody = true
+	c.bodyRead = true
 	return c.body, nil
 }
 

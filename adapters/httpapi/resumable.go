@@ -146,7 +146,7 @@ func (a *api) createResumable(c *call) error {
 		return err
 	}
 	if c.r.ContentLength != 0 || h.complete {
-		if err := a.holdStore(c, &u); err != nil {
+		if err := a.holdStoreMemory(c, &u); err != nil {
 			return err
 		}
 	}
@@ -293,7 +293,7 @@ func (a *api) appendResumable(c *call) error {
 
 // appendTo appends the request's content to an upload and returns the changed upload.
 func (a *api) appendTo(c *call, actor org.Actor, u upload.Upload, offset int64, last bool) (upload.Upload, error) {
-	if err := a.holdStore(c, &objects.Upload{Size: min(a.Objects.PartSize, u.Size-u.Offset)}); err != nil {
+	if err := a.holdStoreMemory(c, &objects.Upload{Size: min(a.Objects.PartSize, u.Size-u.Offset)}); err != nil {
 		return u, err
 	}
 	u, err := a.Objects.AppendResumable(c.r.Context(), actor, u, offset, last, &objects.Upload{Content: c.uploadBody(), Size: c.r.ContentLength, BeforeStore: c.yieldPermit})
@@ -304,7 +304,7 @@ func (a *api) appendTo(c *call, actor org.Actor, u upload.Upload, offset int64, 
 // finishResumable stores the object of an upload, and replies with its record.
 func (a *api) finishResumable(c *call, actor org.Actor, u upload.Upload, checksum string, status int) error {
 	if u.Status() != upload.Completed {
-		if err := a.holdStore(c, &objects.Upload{Size: u.Size}); err != nil {
+		if err := a.holdStoreMemory(c, &objects.Upload{Size: u.Size}); err != nil {
 			return err
 		}
 	}

@@ -197,7 +197,8 @@ func (a *api) routes() []row {
 		{"GET", "/connectors", member, queries, listed(a, keyOfConnector, viewConnector, positionOf[id.Connector], a.Connectors.List)},
 		{"POST", "/connectors", writer, queries, withBody(a, readConnector, a.createConnector)},
 		{"GET", "/connectors/{instanceId}/credentials", member, calls, withoutQuery(a.limitedCredentials(a.authorized(onRecord("instanceId", "Connector", repliesOn(viewCredentials, a.Connectors.Read)))))},
-		{"POST", "/connectors/{instanceId}/credentials", writer, queries, a.limitedCredentials(onRecordWithBody(a, "instanceId", "Connector", readCredentials, holdsRecord(maxConnectorView, a.giveCredentials)))},
+		{"POST", "/connectors/{instanceId}/credentials", writer, queries, a.limitedCredentials(
+			onRecordWithBody(a, "instanceId", "Connector", readCredentials, withRecordMemory(maxConnectorView, a.giveCredentials)))},
 		{"DELETE", "/connectors/{instanceId}", writer, queries, a.authorized(onRecord("instanceId", "Connector", succeedsOn(a.Connectors.Delete)))},
 		{"POST", "/mcp-oauth/start", writer, calls, a.limitedCredentials(withBody(a, readAuthorization, a.startAuthorization))},
 		{"GET", "/mcp-oauth/poll", member, queries, a.authorized(a.pollAuthorization)},
@@ -210,7 +211,8 @@ func (a *api) routes() []row {
 
 		{"GET", "/updates/check", public, inMemory, a.checkForUpdate},
 		{"POST", "/updates", manager, queries, withBody(a, a.readReleaseDraft, a.publishRelease)},
-		{"PATCH", "/updates/{id}", manager, queries, onRecordWithBody(a, "id", "Release", readReleasePatch, holdsRecord(maxReleaseView, repliesChanged(viewRelease, a.Releases.Change)))},
+		{"PATCH", "/updates/{id}", manager, queries, onRecordWithBody(a, "id", "Release", readReleasePatch,
+			withRecordMemory(maxReleaseView, repliesChanged(viewRelease, a.Releases.Change)))},
 		{"GET", "/updates/releases", manager, queries, a.listReleases},
 		{"GET", "/updates/releases/{id}/rollout", manager, queries, a.authorized(onRecord("id", "Release", a.explainRollout))},
 		{"GET", "/updates/releases/{id}/progress", manager, queries, withoutQuery(a.authorized(onRecord("id", "Release", repliesOn(viewProgress, a.Releases.Progress))))},

@@ -74,11 +74,11 @@ func (c *call) acquirePermit() error { return c.acquirePermitWith(c.r.Context())
 
 // acquirePermitWith is acquirePermit with a context that ends the waiting.
 func (c *call) acquirePermitWith(ctx context.Context) error {
-	if c.route == nil || c.databasePermit.Held() || c.overShare != nil {
-		return c.overShare
+	if c.route == nil || c.databasePermit.Held() || c.permitErr != nil {
+		return c.permitErr
 	}
-	c.databasePermit, c.overShare = c.route.databaseShares.Acquire(ctx, c.shareHolder())
-	return c.overShare
+	c.databasePermit, c.permitErr = c.route.databaseShares.Acquire(ctx, c.shareHolder())
+	return c.permitErr
 }
 
 // releasePermit releases the permit of acquirePermit before the response is sent or content is transferred, so that it

@@ -68,13 +68,13 @@ func (a *api) metrics() handler {
 		default:
 			return nil, fault.New(fault.Unavailable, "Measurements are being read too often now").RetryIn(1)
 		}
-		recorded := &recorder{to: c, release: c.databasePermit.Release}
+		recorded := &recorder{w: c, release: c.databasePermit.Release}
 		a.Metrics.ServeHTTP(recorded, c.r)
 		return recorded, nil
 	}
 	return func(c *call) error {
 		recorded, err := scrape(c)
-		if err != nil || recorded.live {
+		if err != nil || recorded.streaming {
 			return err
 		}
 		if size := int64(recorded.body.Len()); size > requestMemory {

@@ -236,7 +236,7 @@ func (a *api) createTask(c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := c.holdRecord(maxTaskView(d.Title, d.Description, d.Tags, d.Metadata)); err != nil {
+	if err := c.holdRecordMemory(maxTaskView(d.Title, d.Description, d.Tags, d.Metadata)); err != nil {
 		return err
 	}
 	d.ID = id.Task(c.recordID)
@@ -263,7 +263,7 @@ func (a *api) updateTask(c *call) error {
 		return err
 	}
 	return c.replyTask(http.StatusOK)(a.Tasks.Update(c.r.Context(), actor, t, ifMatch(c), p, func(t task.Task) error {
-		return c.holdRecord(maxTaskView(t.Title, t.Description, t.Tags, t.Metadata))
+		return c.holdRecordMemory(maxTaskView(t.Title, t.Description, t.Tags, t.Metadata))
 	}))
 }
 

@@ -66,7 +66,7 @@ func (c *call) uploadBody() io.Reader {
 	switch {
 	case c.spooled != nil:
 		return c.spooled
-	case c.hasBody:
+	case c.bodyRead:
 		return bytes.NewReader(c.body)
 	}
 	return c.deadlines.Body(c.r, true)
