@@ -69,18 +69,18 @@ func viewOrg(o *org.Organisation) *orgView {
 	return &orgView{ID: o.ID, Name: textOrNull(o.Name), Slug: textOrNull(o.Slug)}
 }
 
-func viewStanding(s access.Session) standingView {
+func viewStanding(u access.UserInfo) standingView {
 	return standingView{
-		Org: viewOrg(s.Org), Role: textOrNull(s.Role), OnboardingCompleted: s.OnboardingCompleted, OnboardingSeeded: s.OnboardingSeeded,
+		Org: viewOrg(u.Org), Role: textOrNull(u.Role), OnboardingCompleted: u.OnboardingCompleted, OnboardingSeeded: u.OnboardingSeeded,
 	}
 }
 
-func viewSession(s access.Session) sessionView {
-	return sessionView{s.Token, viewPerson(s.User), viewStanding(s)}
+func viewSession(u access.UserInfo) sessionView {
+	return sessionView{u.Token, viewPerson(u.User), viewStanding(u)}
 }
 
-func viewMe(s access.Session) meView {
-	return meView{profileView{viewPerson(s.User), textOrNull(s.User.AvatarURL)}, viewStanding(s)}
+func viewMe(u access.UserInfo) meView {
+	return meView{profileView{viewPerson(u.User), textOrNull(u.User.AvatarURL)}, viewStanding(u)}
 }
 
 func (a *api) exchange(c *call) error {
@@ -133,8 +133,8 @@ func (a *api) listOwnOrganisations(c *call, actor org.Actor) error {
 
 func (a *api) me(c *call) error {
 	return replyUnstored(c, viewMe)(tryUnconfirmed(a, c,
-		func(cached org.Actor) (access.Session, error) { return a.Access.MeUnconfirmed(c.r.Context(), cached) },
-		func(actor org.Actor) (access.Session, error) { return a.Access.Me(c.r.Context(), actor) }))
+		func(cached org.Actor) (access.UserInfo, error) { return a.Access.MeUnconfirmed(c.r.Context(), cached) },
+		func(actor org.Actor) (access.UserInfo, error) { return a.Access.Me(c.r.Context(), actor) }))
 }
 
 // replyUnstored is replyWith for responses that caches must not store.

@@ -134,7 +134,7 @@ func (a *Access) DecideDevice(ctx context.Context, cookie, userCode string, appr
 // ClaimDevice issues a service token to a device whose sign-in was approved, if the person is still
 // who may sign in. The client that was given it can ask for it again for a minute, as the response may be
 // lost. Otherwise the error is a session.DeviceRefusal.
-func (a *Access) ClaimDevice(ctx context.Context, deviceCode string, from session.Client) (s Session, err error) {
+func (a *Access) ClaimDevice(ctx context.Context, deviceCode string, from session.Client) (info UserInfo, err error) {
 	var refused error
 	err = a.Store.Atomic(ctx, func(r ports.Records) error {
 		g, err := r.Deployment().DeviceGrants().Update(ctx, id.Digest(deviceCode), func(g session.DeviceGrant) (session.DeviceGrant, error) {
@@ -169,8 +169,8 @@ func (a *Access) ClaimDevice(ctx context.Context, deviceCode string, from sessio
 		} else if err := a.addSession(ctx, r, session.Begin(claims, from, claims.IssuedAt)); err != nil {
 			return refusedIfRevoked(err)
 		}
-		if s, err = newSession(ctx, r, in); err == nil {
-			s.Token, err = a.Tokens.Issue(claims)
+		if info, err = userInfo(ctx, r, in); err == nil {
+			info.Token, err = a.Tokens.Issue(claims)
 		}
 		return err
 	})
@@ -178,9 +178,9 @@ func (a *Access) ClaimDevice(ctx context.Context, deviceCode string, from sessio
 		err = refused
 	}
 	if err != nil {
-		return Session{}, err
+		return UserInfo{}, err
 	}
-	return s, nil
+	return info, nil
 }
 
 // refusedIfRevoked returns the refusal for an error which says that the person who approved a device may

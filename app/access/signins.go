@@ -29,9 +29,9 @@ type Exchange struct {
 	From          session.Client
 }
 
-// Session is the user, organisation and role of a token. Token is empty if none was issued;
-// Org is nil for a user without organisation.
-type Session struct {
+// UserInfo describes a user with their organisation and role. Token is the service token issued to the user, empty if
+// none was; Org is nil for a user without organisation.
+type UserInfo struct {
 	Token               string
 	User                org.User
 	Org                 *org.Organisation
@@ -41,18 +41,18 @@ type Session struct {
 }
 
 // Exchange verifies an identity token and issues a service token for it.
-func (a *Access) Exchange(ctx context.Context, x Exchange) (Session, error) {
+func (a *Access) Exchange(ctx context.Context, x Exchange) (UserInfo, error) {
 	if x.IdentityToken == "" {
-		return Session{}, fault.Field("identityToken", "must not be empty")
+		return UserInfo{}, fault.Field("identityToken", "must not be empty")
 	}
 	x.UserName, x.UserEmail, x.UserAvatarURL = identity.CleanName(x.UserName), identity.CleanEmail(x.UserEmail), identity.CleanURL(x.UserAvatarURL)
 	x.OrgName, x.OrgSlug = identity.CleanName(x.OrgName), identity.CleanName(x.OrgSlug)
 	if len(x.IdentityToken) > maxToken {
-		return Session{}, badToken(nil)
+		return UserInfo{}, badToken(nil)
 	}
 	in, err := a.identify(ctx, x)
 	if err != nil {
-		return Session{}, err
+		return UserInfo{}, err
 	}
 	return a.issue(ctx, in, nil, x.From)
 }
@@ -72,24 +72,24 @@ func (a *Access) identify(ctx context.Context, x Exchange) (principal, error) {
 
 // Refresh issues a new token of the same session for one that is within its grace period, with
 // the present membership and role.
-func (a *Access) Refresh(ctx context.Context, token string, from session.Client) (Session, error) {
+func (a *Access) Refresh(ctx context.Context, token string, from session.Client) (UserInfo, error) {
 	claims, err := a.refreshable(token)
 	if err != nil {
-		return Session{}, err
+		return UserInfo{}, err
 	}
 	return a.refresh(ctx, claims, claims.Org, from)
 }
 
 // Switch is Refresh that returns a token for another organisation of the user, which is the one
 // used last from then on. The given token stays valid.
-func (a *Access) Switch(ctx context.Context, token string, to id.Org, from session.Client) (Session, error) {
+func (a *Access) Switch(ctx context.Context, token string, to id.Org, from session.Client) (UserInfo, error) {
 	claims, err := a.refreshable(token)
 	if err != nil {
-		return Session{}, err
+		return UserInfo{}, err
 	}
 	// Only a session that has not ended learns whether the organisation has the user.
 	if err := a.useSession(ctx, claims, from, "", 0); err != nil {
-		return Session{}, err
+		return UserInfo{}, err
 	}
 	err = a.Store.Atomic(ctx, func(r ports.Records) error {
 		if err := checkUser(ctx, r, claims.User); err != nil {
@@ -98,7 +98,7 @@ func (a *Access) Switch(ctx context.Context, token string, to id.Org, from sessi
 		return a.useMembership(ctx, r, claims.User, to)
 	})
 	if err != nil {
-		return Session{}, err
+		return UserInfo{}, err
 	}
 	return a.refresh(ctx, claims, to, from)
 }
@@ -135,13 +135,13 @@ func (a *Access) refreshable(token string) (session.Claims, error) {
 	return claims, err
 }
 
-func (a *Access) refresh(ctx context.Context, claims session.Claims, o id.Org, from session.Client) (Session, error) {
+func (a *Access) refresh(ctx context.Context, claims session.Claims, o id.Org, from session.Client) (UserInfo, error) {
 	in, err := a.find(ctx, a.Store, claims.User, o)
 	if fault.Is(err, fault.NotFound) {
-		return Session{}, badToken(err)
+		return UserInfo{}, badToken(err)
 	}
 	if err != nil {
-		return Session{}, err
+		return UserInfo{}, err
 	}
 	return a.issue(ctx, in, &claims, from)
 }
@@ -179,29 +179,29 @@ func (a *Access) Organisations(ctx context.Context, actor org.Actor) ([]UserOrga
 }
 
 // Me returns the actor's own profile.
-func (a *Access) Me(ctx context.Context, actor org.Actor) (Session, error) {
+func (a *Access) Me(ctx context.Context, actor org.Actor) (UserInfo, error) {
 	return a.me(ctx, a.Store, actor)
 }
 
 // MeUnconfirmed is Me for an actor that Cached returned: org.ErrEpochChanged if the organisation
 // is at another epoch than the actor.
-func (a *Access) MeUnconfirmed(ctx context.Context, actor org.Actor) (Session, error) {
+func (a *Access) MeUnconfirmed(ctx context.Context, actor org.Actor) (UserInfo, error) {
 	return a.me(ctx, a.Store.At(actor.Org, actor.Epoch()), actor)
 }
 
-func (a *Access) me(ctx context.Context, r ports.Records, actor org.Actor) (Session, error) {
+func (a *Access) me(ctx context.Context, r ports.Records, actor org.Actor) (UserInfo, error) {
 	in, err := a.find(ctx, r, actor.User, actor.Org)
 	if err != nil {
-		return Session{}, err
+		return UserInfo{}, err
 	}
 	if actor.Visibility == nil {
-		return newSession(ctx, a.Store, in)
+		return userInfo(ctx, a.Store, in)
 	}
 	known, err := a.actorCache.organisation(ctx, actor.Org, actor.Epoch())
 	if err != nil {
-		return Session{}, err
+		return UserInfo{}, err
 	}
-	return in.session(known.teams), nil
+	return in.info(known.teams), nil
 }
 
 // principal is a user with their organisation and membership, which may both be nil.
@@ -355,10 +355,10 @@ func PutMembership(ctx context.Context, r ports.Records, was, next org.Membershi
 
 // issue signs a token. It belongs to the session of the refreshed token, or to a new one if
 // that is nil.
-func (a *Access) issue(ctx context.Context, in principal, refreshed *session.Claims, from session.Client) (Session, error) {
-	s, err := newSession(ctx, a.Store, in)
+func (a *Access) issue(ctx context.Context, in principal, refreshed *session.Claims, from session.Client) (UserInfo, error) {
+	info, err := userInfo(ctx, a.Store, in)
 	if err != nil {
-		return Session{}, err
+		return UserInfo{}, err
 	}
 	claims := a.claims(in)
 	if refreshed == nil {
@@ -368,10 +368,10 @@ func (a *Access) issue(ctx context.Context, in principal, refreshed *session.Cla
 		err = a.continueSession(ctx, *refreshed, claims, from)
 	}
 	if err != nil {
-		return Session{}, err
+		return UserInfo{}, err
 	}
-	s.Token, err = a.Tokens.Issue(claims)
-	return s, err
+	info.Token, err = a.Tokens.Issue(claims)
+	return info, err
 }
 
 // claims returns the claims of a new token of a new session.
@@ -405,16 +405,16 @@ func (a *Access) continueSession(ctx context.Context, old, claims session.Claims
 	})
 }
 
-func newSession(ctx context.Context, r ports.Records, in principal) (Session, error) {
+func userInfo(ctx context.Context, r ports.Records, in principal) (UserInfo, error) {
 	if in.org == nil {
-		return Session{User: in.user}, nil
+		return UserInfo{User: in.user}, nil
 	}
 	teams, err := r.Work().Teams().Refs(ctx, in.org.ID)
-	return in.session(teams), err
+	return in.info(teams), err
 }
 
-// session returns the session of a member of an organisation with these teams.
-func (in principal) session(teams []team.Ref) Session {
+// info describes a member of an organisation with these teams.
+func (in principal) info(teams []team.Ref) UserInfo {
 	seeded := slices.ContainsFunc(teams, func(t team.Ref) bool { return t.Kind == team.Shared })
-	return Session{User: in.user, Org: in.org, Role: in.member.Role, OnboardingCompleted: in.member.OnboardingCompleted, OnboardingSeeded: seeded}
+	return UserInfo{User: in.user, Org: in.org, Role: in.member.Role, OnboardingCompleted: in.member.OnboardingCompleted, OnboardingSeeded: seeded}
 }
