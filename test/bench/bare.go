@@ -15,6 +15,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"collab/test/must"
 )
 
 // bareCommand runs this program as the bare server instead of the benchmark: net/http, pgx and
@@ -25,32 +27,19 @@ const bareCommand = "bare"
 const bareConnections = 16
 
 // startBare launches a bare server and waits until it is ready.
-func (b *bench) startBare(ctx context.Context, database string) (*process, error) {
-	p, err := b.launchBare(database)
-	if err == nil {
-		_, err = p.ready(ctx)
-	}
-	return p, err
+func (b *bench) startBare(ctx context.Context, database string) *process {
+	p := b.launchBare(database)
+	must.Do(p.ready(ctx)).Or(b)
+	return p
 }
 
-func (b *bench) launchBare(database string) (*process, error) {
-	address, err := freeAddress()
-	if err != nil {
-		return nil, err
-	}
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	folder, err := os.MkdirTemp(b.folder, "bare-")
-	if err != nil {
-		return nil, err
-	}
-	p, err := b.launch("bare", b.folder, address, program, os.Environ(), bareCommand, address, database, folder)
-	if p != nil {
-		p.folder = folder
-	}
-	return p, err
+func (b *bench) launchBare(database string) *process {
+	address := must.Do(freeAddress()).Or(b)
+	program := must.Do(os.Executable()).Or(b)
+	folder := must.Do(os.MkdirTemp(b.folder, "bare-")).Or(b)
+	p := b.launch("bare", b.folder, address, program, os.Environ(), bareCommand, address, database, folder)
+	p.folder = folder
+	return p
 }
 
 // bareTable has the columns and the indexes of the table of tasks, and bareTags its index of tags.

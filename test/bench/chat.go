@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"collab/test/must"
 )
 
 var (
@@ -66,86 +68,62 @@ type chatRound struct {
 // chat measures how servers relay the responses of a scripted provider, which sends the same bytes to all:
 // Collab on SQLite and on Postgres, and the bare server without authentication and records. Each round
 // starts new servers.
-func (b *bench) chat(ctx context.Context) error {
-	p, err := b.startProvider()
-	if err != nil {
-		return err
-	}
+func (b *bench) chat(ctx context.Context) {
+	p := b.startProvider()
 	rounds := make([]chatRound, b.rounds)
 	for i := range rounds {
-		if err := b.scoped(func() error { return b.chatOnce(ctx, fmt.Sprintf("chat_%d", i), p, &rounds[i]) }); err != nil {
-			return err
-		}
+		b.scoped(func() { b.chatOnce(ctx, fmt.Sprintf("chat_%d", i), p, &rounds[i]) })
 	}
 	b.printChat(rounds)
-	return nil
 }
 
-func (b *bench) chatOnce(ctx context.Context, name string, p *provider, r *chatRound) error {
-	talks, err := b.startTalks(ctx, name, p)
-	if err != nil {
-		return err
-	}
+func (b *bench) chatOnce(ctx context.Context, name string, p *provider, r *chatRound) {
+	talks := b.startTalks(ctx, name, p)
 	for _, way := range []int{chatBare, chatPostgres} {
-		if r.memory[way], err = talks[way].measureMemory(ctx, heldStreams, 4*b.warm); err != nil {
-			return err
-		}
+		r.memory[way] = must.Do(talks[way].measureMemory(ctx, heldStreams, 4*b.warm)).Or(b)
 	}
 	// on measures some of the servers.
-	on := func(measure func(chatTarget) (figures, error), ways ...int) (at [chatServers]figures, err error) {
+	on := func(measure func(chatTarget) (figures, error), ways ...int) (at [chatServers]figures) {
 		for _, way := range ways {
-			if at[way], err = measure(talks[way]); err != nil {
-				break
-			}
+			at[way] = must.Do(measure(talks[way])).Or(b)
 		}
-		return at, err
+		return at
 	}
 	for _, load := range chatLoads {
 		// Processor time is measured in ticks.
-		at, err := on(func(t chatTarget) (figures, error) { return t.pace(ctx, load.streams, load.every, 2*b.warm, 3*b.run) }, chatProvider, chatBare, chatPostgres)
-		if err != nil {
-			return err
-		}
-		r.paced = append(r.paced, at)
+		r.paced = append(r.paced, on(func(t chatTarget) (figures, error) {
+			return t.pace(ctx, load.streams, load.every, 2*b.warm, 3*b.run)
+		}, chatProvider, chatBare, chatPostgres))
 	}
 	for _, load := range chatLoads {
-		at, err := on(func(t chatTarget) (figures, error) { return t.churn(ctx, load.streams, load.every, b.life()) }, chatProvider, chatBare, chatPostgres)
-		if err != nil {
-			return err
-		}
-		r.churn = append(r.churn, at)
+		r.churn = append(r.churn, on(func(t chatTarget) (figures, error) {
+			return t.churn(ctx, load.streams, load.every, b.life())
+		}, chatProvider, chatBare, chatPostgres))
 	}
 	chunks := max(1, int(floodChunks*b.run.Seconds()))
-	if r.flood, err = on(func(t chatTarget) (figures, error) { return t.flood(ctx, floodStreams, chunks) }, chatBare, chatCopied, chatPostgres); err != nil {
-		return err
-	}
+	r.flood = on(func(t chatTarget) (figures, error) {
+		return t.flood(ctx, floodStreams, chunks)
+	}, chatBare, chatCopied, chatPostgres)
 	for _, connections := range chatsAtOnce {
-		at, err := on(func(t chatTarget) (figures, error) { return t.begin(ctx, connections, b.warm, b.run) }, chatProvider, chatBare, chatSQLite, chatPostgres)
-		if err != nil {
-			return err
-		}
-		r.first = append(r.first, at)
+		r.first = append(r.first, on(func(t chatTarget) (figures, error) {
+			return t.begin(ctx, connections, b.warm, b.run)
+		}, chatProvider, chatBare, chatSQLite, chatPostgres))
 	}
-	return nil
 }
 
 // life returns the duration of a stream where streams begin and end, 5 s unless the bench is quick.
 func (b *bench) life() time.Duration { return b.run * 5 / 3 }
 
 // startTalks starts a new server of each kind.
-func (b *bench) startTalks(ctx context.Context, name string, p *provider) (talks [chatServers]chatTarget, err error) {
-	s, err := b.startServers(ctx, name, chatSettings(p)...)
-	if err != nil {
-		return talks, err
-	}
+func (b *bench) startTalks(ctx context.Context, name string, p *provider) (talks [chatServers]chatTarget) {
+	s := b.startServers(ctx, name, chatSettings(p)...)
 	query := "?provider=" + url.QueryEscape(p.address())
 	talks[chatProvider] = chatTarget{name: "the provider", address: p.address(), path: "/v1/messages", provider: p}
 	talks[chatBare] = chatTarget{name: "bare", address: s.bare.address, path: bareChat + query, process: s.bare, provider: p}
 	talks[chatCopied] = chatTarget{name: "bare, copied", address: s.bare.address, path: bareCopies + query, process: s.bare, provider: p}
-	if talks[chatSQLite], err = s.lite.chatTarget(ctx, p, chatUsers); err == nil {
-		talks[chatPostgres], err = s.pg.chatTarget(ctx, p, chatUsers)
-	}
-	return talks, err
+	talks[chatSQLite] = must.Do(s.lite.chatTarget(ctx, p, chatUsers)).Or(b)
+	talks[chatPostgres] = must.Do(s.pg.chatTarget(ctx, p, chatUsers)).Or(b)
+	return talks
 }
 
 // chatSettings are the settings of a server that asks a provider.

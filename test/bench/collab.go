@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"collab/test/must"
 )
 
 // rates are rate limits that no measurement reaches.
@@ -20,11 +22,8 @@ const rates = "caller=1000000/s,address=1000000/s,chat=1000000/s,credentials=100
 
 // launchCollab starts the server with its state in the folder and all settings at their defaults except the
 // database, the address, the rate limits, and those of more as NAME=value.
-func (b *bench) launchCollab(name, folder, database string, more ...string) (*process, error) {
-	address, err := freeAddress()
-	if err != nil {
-		return nil, err
-	}
+func (b *bench) launchCollab(name, folder, database string, more ...string) *process {
+	address := must.Do(freeAddress()).Or(b)
 	environ := []string{
 		"COLLAB_LISTEN=" + address, "COLLAB_PUBLIC_URL=http://" + address,
 		"COLLAB_DATA_DIR=" + folder, "COLLAB_DATABASE_URL=" + database, "COLLAB_RATE_LIMITS=" + rates,
@@ -46,24 +45,17 @@ type collab struct {
 }
 
 // startCollab starts the server on a database and signs in an owner. It is stopped at the end of the scope.
-func (b *bench) startCollab(ctx context.Context, name, database string, more ...string) (*collab, error) {
-	folder, err := os.MkdirTemp(b.folder, "data-")
-	if err != nil {
-		return nil, err
-	}
+func (b *bench) startCollab(ctx context.Context, name, database string, more ...string) *collab {
+	folder := must.Do(os.MkdirTemp(b.folder, "data-")).Or(b)
 	if database == "sqlite" {
 		database = "sqlite://" + filepath.Join(folder, "collab.db")
 	}
-	p, err := b.launchCollab(name, folder, database, more...)
-	if err != nil {
-		return nil, err
-	}
+	p := b.launchCollab(name, folder, database, more...)
 	p.folder = folder
 	c := &collab{process: p}
-	if _, err = p.ready(ctx); err == nil {
-		err = c.signIn(ctx)
-	}
-	return c, err
+	must.Do(p.ready(ctx)).Or(b)
+	must.NoError(b, c.signIn(ctx))
+	return c
 }
 
 // servers are a server on SQLite, one on Postgres, and the bare server.
@@ -74,19 +66,13 @@ type servers struct {
 }
 
 // startServers starts new servers with further settings as NAME=value.
-func (b *bench) startServers(ctx context.Context, name string, more ...string) (s servers, err error) {
-	if s.lite, err = b.startCollab(ctx, "collabd-"+name+"-sqlite", "sqlite", more...); err != nil {
-		return s, err
-	}
-	database, conn, err := b.database(ctx, name)
-	if err != nil {
-		return s, err
-	}
+func (b *bench) startServers(ctx context.Context, name string, more ...string) (s servers) {
+	s.lite = b.startCollab(ctx, "collabd-"+name+"-sqlite", "sqlite", more...)
+	database, conn := b.database(ctx, name)
 	s.conn = conn
-	if s.pg, err = b.startCollab(ctx, "collabd-"+name+"-postgres", database, more...); err == nil {
-		s.bare, err = b.startBare(ctx, "")
-	}
-	return s, err
+	s.pg = b.startCollab(ctx, "collabd-"+name+"-postgres", database, more...)
+	s.bare = b.startBare(ctx, "")
+	return s
 }
 
 // session is the response to an exchange of a token.

@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"collab/test/chromium"
+	"collab/test/must"
 )
 
 // Goals of the console.
@@ -63,48 +64,32 @@ type consoleTab struct {
 
 // console measures the console in Chromium for an organisation with many tasks. It does nothing if Chromium is not
 // installed.
-func (b *bench) console(ctx context.Context) error {
+func (b *bench) console(ctx context.Context) {
 	path := chromium.Find()
 	if path == "" {
 		fmt.Fprintln(b.out, "\nThe console is not measured: there is no Chromium.")
-		return nil
+		return
 	}
-	server, err := b.startOnSQLite(ctx, "console", scrolledTasks)
-	if err != nil {
-		return err
-	}
-	if _, err := server.call(ctx, "POST", "/api/v1/billing/trial", "application/json", "", nil); err != nil {
-		return err
-	}
-	if _, err := server.call(ctx, "POST", "/api/v1/chat", "application/json", `{"message": "Good morning", "maxTokens": 5}`, nil); err != nil { // so that there are figures
-		return err
-	}
-	profile, err := os.MkdirTemp(b.folder, "chromium-")
-	if err != nil {
-		return err
-	}
+	server := b.startOnSQLite(ctx, "console", scrolledTasks)
+	must.Do(server.call(ctx, "POST", "/api/v1/billing/trial", "application/json", "", nil)).Or(b)
+	// A chat, so that there are figures.
+	const morning = `{"message": "Good morning", "maxTokens": 5}`
+	must.Do(server.call(ctx, "POST", "/api/v1/chat", "application/json", morning, nil)).Or(b)
+	profile := must.Do(os.MkdirTemp(b.folder, "chromium-")).Or(b)
 	browser, stop, err := chromium.Start(ctx, path, profile)
-	if err != nil {
-		return err
-	}
+	must.NoError(b, err)
 	b.cleanup(stop)
 	limited, done := context.WithTimeout(browser, consoleTimeout)
 	defer done()
 	defer context.AfterFunc(ctx, done)()
 	tab := consoleTab{Context: limited, collab: server.collab}
-	if tab.traffic, err = chromium.Watch(browser); err != nil {
-		return err
-	}
+	tab.traffic = must.Do(chromium.Watch(browser)).Or(b)
 	if err := tab.enter(); err != nil {
-		return fmt.Errorf("signing in: %w", err)
+		b.Errorf("signing in: %w", err)
 	}
-	if err := b.furtherPages(ctx, tab); err != nil {
-		return err
-	}
-	if err := b.scrolling(tab); err != nil {
-		return err
-	}
-	return b.firstLoads(tab)
+	b.furtherPages(ctx, tab)
+	b.scrolling(tab)
+	b.firstLoads(tab)
 }
 
 // enter signs in to the console.
@@ -124,37 +109,25 @@ func (c consoleTab) home() error {
 
 // furtherPages measures the requests of each page of the navigation that is opened from the first page, and the
 // processor time of the server for them.
-func (b *bench) furtherPages(ctx context.Context, tab consoleTab) error {
-	if err := tab.home(); err != nil {
-		return err
-	}
-	links, err := chromedp.Run(tab, chromedp.Evaluate[[][2]string](`[...document.querySelectorAll("#pages a")].map((a) => [a.textContent, a.pathname])`))
-	if err != nil {
-		return err
-	}
+func (b *bench) furtherPages(ctx context.Context, tab consoleTab) {
+	must.NoError(b, tab.home())
+	const textAndPath = `[...document.querySelectorAll("#pages a")].map((a) => [a.textContent, a.pathname])`
+	links := must.Do(chromedp.Run(tab, chromedp.Evaluate[[][2]string](textAndPath))).Or(b)
 	t := b.newTable(fmt.Sprintf("Pages of the console, opened from the first one; %d tasks", scrolledTasks),
 		"", "kB of its files", "", "requests", "kB of all", "server's CPU ms")
 	for _, link := range links {
 		name, path := link[0], link[1]
 		tab.traffic.Take()
-		if err := tab.home(); err != nil {
-			return err
-		}
+		must.NoError(b, tab.home())
 		if path != "/console" {
 			tab.traffic.Take()
 			if err := chromedp.Do(tab, chromedp.Click(fmt.Sprintf(`//nav//a[@href=%q]`, path)),
 				chromedp.WaitVisible(fmt.Sprintf(`//nav//a[@href=%q and @aria-current="page"]`, path)), nothingLoads); err != nil {
-				return fmt.Errorf("opening %s: %w", name, err)
+				b.Errorf("opening %s: %w", name, err)
 			}
 		}
-		all, err := tab.traffic.Settle(tab, settled)
-		if err != nil {
-			return err
-		}
-		cpu, err := tab.cost(ctx, all)
-		if err != nil {
-			return fmt.Errorf("repeating the requests of %s: %w", name, err)
-		}
+		all := must.Do(tab.traffic.Settle(tab, settled)).Or(b)
+		cpu := b.cost(ctx, tab, all)
 		files, verdict := "", ""
 		if path != "/console" {
 			kb := chromium.Bytes(all, chromium.ConsoleFiles) / 1000
@@ -163,41 +136,30 @@ func (b *bench) furtherPages(ctx context.Context, tab consoleTab) error {
 		t.row(name, files, verdict, fmt.Sprint(len(all)), fmt.Sprintf("%.1f", chromium.Bytes(all, "")/1000), millis(float64(cpu)))
 	}
 	t.print()
-	return nil
 }
 
 // cost returns the processor time of the server for the reads among a page's requests, without the feed, which
 // does not end. They are repeated with the browser's session.
-func (c consoleTab) cost(ctx context.Context, page []chromium.Transfer) (time.Duration, error) {
-	held, err := chromedp.Call(c, network.GetCookies, network.GetCookiesParams{URLs: []string{"http://" + c.address}})
-	if err != nil {
-		return 0, err
-	}
-	before, err := c.cpu()
-	if err != nil {
-		return 0, err
-	}
+func (b *bench) cost(ctx context.Context, c consoleTab, page []chromium.Transfer) time.Duration {
+	own := network.GetCookiesParams{URLs: []string{"http://" + c.address}}
+	held := must.Do(chromedp.Call(c, network.GetCookies, own)).Or(b)
+	before := must.Do(c.cpu()).Or(b)
 	for range costRepeats {
 		for _, transfer := range page {
 			if transfer.Method != http.MethodGet || !strings.HasPrefix(transfer.Address, "http://"+c.address) || strings.HasSuffix(transfer.Address, "/sync/changes") {
 				continue
 			}
-			request, err := http.NewRequestWithContext(ctx, transfer.Method, transfer.Address, nil)
-			if err != nil {
-				return 0, err
-			}
+			request := must.Do(http.NewRequestWithContext(ctx, transfer.Method, transfer.Address, nil)).Or(b)
 			for _, cookie := range held.Cookies {
 				request.AddCookie(&http.Cookie{Name: cookie.Name, Value: cookie.Value})
 			}
 			request.Header.Set("Sec-Fetch-Site", "same-origin")
 			request.Header.Set("Accept-Encoding", "gzip")
-			if _, _, err := send(http.DefaultClient, request); err != nil {
-				return 0, err
-			}
+			_, _, err := send(http.DefaultClient, request)
+			must.NoError(b, err)
 		}
 	}
-	after, err := c.cpu()
-	return (after - before) / costRepeats, err
+	return (must.Do(c.cpu()).Or(b) - before) / costRepeats
 }
 
 // slow makes the page's processor slower by the factor.
@@ -207,20 +169,16 @@ func (c consoleTab) slow(times float64) error {
 }
 
 // scrolling measures the longest stall while the list of tasks is scrolled to the end.
-func (b *bench) scrolling(tab consoleTab) error {
+func (b *bench) scrolling(tab consoleTab) {
 	t := b.newTable(fmt.Sprintf("Scrolling through a list of %d tasks, 900 pixels in each frame", scrolledTasks), "", "longest stall", "")
 	for _, times := range []float64{1, slowdown} {
 		var stalls []float64
 		for range b.rounds {
-			if err := errors.Join(tab.slow(1), chromedp.Do(tab, chromedp.Navigate("http://"+tab.address+"/console/tasks"), chromedp.WaitVisible(`//*[@data-row]`), nothingLoads), tab.slow(times)); err != nil {
-				return err
-			}
-			got, err := chromedp.Run(tab, chromedp.Evaluate[[]float64](chromium.ScrollList, chromedp.EvalAwaitPromise))
-			if err != nil {
-				return err
-			}
+			must.NoError(b, errors.Join(tab.slow(1), chromedp.Do(tab, chromedp.Navigate("http://"+tab.address+"/console/tasks"),
+				chromedp.WaitVisible(`//*[@data-row]`), nothingLoads), tab.slow(times)))
+			got := must.Do(chromedp.Run(tab, chromedp.Evaluate[[]float64](chromium.ScrollList, chromedp.EvalAwaitPromise))).Or(b)
 			if got[1] < scrolledTasks {
-				return fmt.Errorf("the list has %.0f rows after scrolling", got[1])
+				b.Errorf("the list has %.0f rows after scrolling", got[1])
 			}
 			stalls = append(stalls, got[0])
 		}
@@ -233,7 +191,7 @@ func (b *bench) scrolling(tab consoleTab) error {
 		t.row(name, fmt.Sprintf("%.0f ms", middle), verdict)
 	}
 	t.print()
-	return tab.slow(1)
+	must.NoError(b, tab.slow(1))
 }
 
 // firstLoad is one load of the console with an empty cache.
@@ -244,29 +202,19 @@ type firstLoad struct {
 }
 
 // firstLoads measures loads of the first page on a slow network and a slow processor.
-func (b *bench) firstLoads(tab consoleTab) error {
+func (b *bench) firstLoads(tab consoleTab) {
 	_, err := chromedp.Call(tab, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
 		MatchedNetworkConditions: []*network.Conditions{{Latency: mobileLatency, DownloadThroughput: mobileDownload, UploadThroughput: mobileUpload}},
 	})
 	_, err2 := chromedp.Call(tab, cdppage.Enable, cdppage.EnableParams{})
 	_, err3 := chromedp.Call(tab, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: recordFigures})
-	if err := errors.Join(err, err2, err3, tab.home(), tab.slow(slowdown)); err != nil {
-		return err
-	}
+	must.NoError(b, errors.Join(err, err2, err3, tab.home(), tab.slow(slowdown)))
 	var all []firstLoad
 	for range b.rounds {
 		tab.traffic.Take()
-		if err := chromedp.Do(tab, chromedp.Reload(), figuresShown, nothingLoads); err != nil {
-			return err
-		}
-		shown, err := chromedp.Run(tab, chromedp.Evaluate[float64](`window.shownAt`))
-		if err != nil {
-			return err
-		}
-		loaded, err := tab.traffic.Settle(tab, settled)
-		if err != nil {
-			return err
-		}
+		must.NoError(b, chromedp.Do(tab, chromedp.Reload(), figuresShown, nothingLoads))
+		shown := must.Do(chromedp.Run(tab, chromedp.Evaluate[float64](`window.shownAt`))).Or(b)
+		loaded := must.Do(tab.traffic.Settle(tab, settled)).Or(b)
 		all = append(all, firstLoad{shown, len(loaded), chromium.Bytes(loaded, "")})
 	}
 	t := b.newTable(fmt.Sprintf("First load of the console, %.0f ms and %.1f Mbit/s, a processor %.0f times slower", mobileLatency, mobileDownload*8/1e6, slowdown),
@@ -278,5 +226,4 @@ func (b *bench) firstLoads(tab consoleTab) error {
 	t.row(fmt.Sprintf("%.0f", requests), b.judge(consoleRequests, load, requests), fmt.Sprintf("%.1f", kb), b.judge(consoleBytes, load, kb),
 		fmt.Sprintf("%.0f ms", ready), b.judge(consoleReady, load, ready))
 	t.print()
-	return nil
 }

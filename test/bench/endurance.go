@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"collab/test/must"
 )
 
 var (
@@ -31,49 +33,27 @@ const (
 
 // endurance keeps nearly idle change feeds open while chats begin and end, and compares the server's memory,
 // descriptors and goroutines.
-func (b *bench) endurance(ctx context.Context) error {
+func (b *bench) endurance(ctx context.Context) {
 	load := enduranceLoad{feeds: 10_000, chats: 1_000, lasts: 10 * time.Minute, life: 45 * time.Second, heartbeat: 10 * time.Second}
 	if b.quick {
 		load = enduranceLoad{feeds: 1_000, chats: 100, lasts: 20 * time.Second, life: 4 * time.Second, heartbeat: 2 * time.Second}
 	}
-	p, err := b.startProvider()
-	if err != nil {
-		return err
-	}
-	database, _, err := b.database(ctx, "endurance")
-	if err != nil {
-		return err
-	}
+	p := b.startProvider()
+	database, _ := b.database(ctx, "endurance")
 	users := max(chatUsers, load.feeds/followersOfUser)
-	c, err := b.startCollab(ctx, "collabd-endurance", database, append(chatSettings(p), fmt.Sprint("COLLAB_HEARTBEAT=", load.heartbeat))...)
-	if err != nil {
-		return err
-	}
-	chats, err := c.chatTarget(ctx, p, users)
-	if err != nil {
-		return err
-	}
+	settings := append(chatSettings(p), fmt.Sprint("COLLAB_HEARTBEAT=", load.heartbeat))
+	c := b.startCollab(ctx, "collabd-endurance", database, settings...)
+	chats := must.Do(c.chatTarget(ctx, p, users)).Or(b)
 	// Fill the pools of connections, which remain open.
-	if _, err := measure(ctx, c.process, create(c.address, c.token), 4*bareConnections, 0, b.run, nil); err != nil {
-		return err
-	}
-	if _, err := c.runLoad(ctx, chats, enduranceLoad{feeds: load.feeds, chats: load.chats, life: enduredEvery}); err != nil {
-		return err
-	}
-	before, err := c.settled(ctx, load.heartbeat)
-	if err != nil {
-		return err
-	}
-	samples, err := c.runLoad(ctx, chats, load)
-	if err != nil {
-		return err
-	}
-	after, err := c.settled(ctx, load.heartbeat)
-	if err != nil {
-		return err
-	}
+	must.Do(measure(ctx, c.process, create(c.address, c.token), 4*bareConnections, 0, b.run, nil)).Or(b)
+	b.scoped(func() {
+		b.runLoad(ctx, c, chats, enduranceLoad{feeds: load.feeds, chats: load.chats, life: enduredEvery})
+	})
+	before := b.settled(ctx, c, load.heartbeat)
+	var samples []processStats
+	b.scoped(func() { samples = b.runLoad(ctx, c, chats, load) })
+	after := b.settled(ctx, c, load.heartbeat)
 	b.printEndurance(load, before, after, samples)
-	return nil
 }
 
 func (b *bench) printEndurance(load enduranceLoad, before, after processStats, samples []processStats) {
@@ -107,14 +87,14 @@ func (b *bench) printEndurance(load enduranceLoad, before, after processStats, s
 	t.print()
 }
 
-// runLoad opens feeds and runs generations of chats, at least one, for the time of the load. At the end it
-// returns an error unless each feed gets an event. It returns the server's figures of each second.
-func (c *collab) runLoad(ctx context.Context, chats chatTarget, load enduranceLoad) (samples []processStats, err error) {
+// runLoad opens feeds until the end of the scope, and runs generations of chats, at least one, for the time of
+// the load. At the end it fails unless each feed gets an event. It returns the server's figures of each second.
+func (b *bench) runLoad(ctx context.Context, c *collab, chats chatTarget, load enduranceLoad) (samples []processStats) {
 	a := &feedClients{process: c.process, write: c.write("org"), began: time.Now(), asked: make([]atomic.Int64, 1), fed: make(chan struct{}, 1)}
-	defer func() { err = errors.Join(err, a.close()) }()
+	b.cleanup(a.close)
 	for i := range load.feeds {
 		if err := a.follow(chats.tokens[i/followersOfUser]); err != nil {
-			return nil, fmt.Errorf("subscriber %d on %s: %w", i, c.name, err)
+			b.Errorf("subscriber %d on %s: %w", i, c.name, err)
 		}
 	}
 	for _, w := range a.followers {
@@ -140,27 +120,21 @@ func (c *collab) runLoad(ctx context.Context, chats chatTarget, load enduranceLo
 	for running := true; running; {
 		select {
 		case err := <-ended:
-			if err != nil {
-				return nil, err
-			}
+			must.NoError(b, err)
 			running = false
 		case <-time.After(time.Second):
 			v, err := c.stats(ctx)
 			if err != nil {
-				return nil, errors.Join(err, <-ended)
+				b.Fatal(errors.Join(err, <-ended))
 			}
 			samples = append(samples, v)
 		}
 	}
-	writer, err := dial(c.address, feedTimeout)
-	if err != nil {
-		return nil, err
-	}
+	writer := must.Do(dial(c.address, feedTimeout)).Or(b)
 	defer writer.Close()
-	if err := a.make(writer, a.write, 0); err != nil {
-		return nil, err
-	}
-	return samples, a.wait(ctx, 1)
+	must.NoError(b, a.make(writer, a.write, 0))
+	must.NoError(b, a.wait(ctx, 1))
+	return samples
 }
 
 // processStats are the resources of a server.
@@ -173,21 +147,17 @@ type processStats struct {
 
 // settled waits until the numbers of descriptors and goroutines have not changed for longer than a heartbeat,
 // and returns the figures.
-func (c *collab) settled(ctx context.Context, heartbeat time.Duration) (v processStats, err error) {
+func (b *bench) settled(ctx context.Context, c *collab, heartbeat time.Duration) (v processStats) {
 	changed := time.Now()
 	for began := changed; time.Since(changed) < heartbeat+2*time.Second && time.Since(began) < enduredRest; {
-		if err := sleep(ctx, time.Second); err != nil {
-			return v, err
-		}
+		must.NoError(b, sleep(ctx, time.Second))
 		last := v
-		if v, err = c.stats(ctx); err != nil {
-			return v, err
-		}
+		v = must.Do(c.stats(ctx)).Or(b)
 		if v.files != last.files || v.goroutines != last.goroutines {
 			changed = time.Now()
 		}
 	}
-	return v, nil
+	return v
 }
 
 // stats returns the present figures.

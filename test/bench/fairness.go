@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"collab/test/must"
 )
 
 // The organisations of the part fairness: one at full speed, and quiet ones, whose members
@@ -45,38 +47,26 @@ type fairServer struct {
 type quietOrg struct{ kinds []workload }
 
 // newFairServer fills the organisations of a server.
-func newFairServer(ctx context.Context, c *collab) (*fairServer, error) {
-	s := &fairServer{collab: c}
-	var err error
-	if s.ids, err = c.makeTasks(ctx); err != nil {
-		return nil, err
-	}
+func (b *bench) newFairServer(ctx context.Context, c *collab) *fairServer {
+	s := &fairServer{collab: c, ids: b.makeTasks(ctx, c)}
 	for i := range quietOrgs {
 		in := *c
 		var signed session
-		if err := c.exchangeIn(ctx, fmt.Sprintf("Quiet %d", i), fmt.Sprintf("quiet%d", i), "owner", &signed); err != nil {
-			return nil, err
-		}
+		must.NoError(b, c.exchangeIn(ctx, fmt.Sprintf("Quiet %d", i), fmt.Sprintf("quiet%d", i), "owner", &signed))
 		in.token = signed.Token
-		ids, err := in.makeTasks(ctx)
-		if err != nil {
-			return nil, err
-		}
-		s.quiet = append(s.quiet, quietOrg{in.requestKinds(ids)})
+		s.quiet = append(s.quiet, quietOrg{in.requestKinds(b.makeTasks(ctx, &in))})
 	}
-	return s, nil
+	return s
 }
 
 // makeTasks creates the tasks of an organisation and returns their ids.
-func (c *collab) makeTasks(ctx context.Context) (ids []string, err error) {
+func (b *bench) makeTasks(ctx context.Context, c *collab) (ids []string) {
 	for i := range quietRows {
 		var made struct{ ID string }
-		if _, err := c.call(ctx, "POST", "/api/v1/tasks", "application/json", draft(i), &made); err != nil {
-			return nil, err
-		}
+		must.Do(c.call(ctx, "POST", "/api/v1/tasks", "application/json", draft(i), &made)).Or(b)
 		ids = append(ids, made.ID)
 	}
-	return ids, nil
+	return ids
 }
 
 func (c *collab) requestKinds(ids []string) []workload {
@@ -89,41 +79,29 @@ func (c *collab) requestKinds(ids []string) []workload {
 
 // fairness measures requests of quiet organisations while another sends requests and uploads at full speed,
 // with shares and without.
-func (b *bench) fairness(ctx context.Context) error {
+func (b *bench) fairness(ctx context.Context) {
 	t := b.newTable(fmt.Sprintf("Requests of %d quiet organisations, one each %v for %v, beside one with %d connections that send requests and %d that send files of %d KiB at full speed",
 		quietOrgs, quietEvery, quietRuns*b.run, 3*noisyPerKind, noisyUploads, noisySize),
 		"", "p50 ms alone", "beside", "beside, no shares", "p99 ms alone", "beside", "beside, no shares", "p99 beside / alone", "", "noisy requests/s", "no shares")
 	for _, database := range []string{"Postgres", "SQLite"} {
-		if err := b.scoped(func() error { return b.fairnessOn(ctx, database, t) }); err != nil {
-			return err
-		}
+		b.scoped(func() { b.fairnessOn(ctx, database, t) })
 	}
 	t.print()
-	return nil
 }
 
-func (b *bench) fairnessOn(ctx context.Context, database string, t table) (err error) {
+func (b *bench) fairnessOn(ctx context.Context, database string, t table) {
 	var servers [2]*fairServer
 	for i, settings := range [][]string{nil, {unshared}} {
 		address, conn := "sqlite", (*pgx.Conn)(nil)
 		if database == "Postgres" {
-			if address, conn, err = b.database(ctx, fmt.Sprintf("fairness%d", i)); err != nil {
-				return err
-			}
+			address, conn = b.database(ctx, fmt.Sprintf("fairness%d", i))
 		}
-		c, err := b.startCollab(ctx, fmt.Sprintf("collabd-fairness-%s-%d", database, i), address, settings...)
-		if err != nil {
-			return err
-		}
-		if servers[i], err = newFairServer(ctx, c); err != nil {
-			return err
-		}
+		c := b.startCollab(ctx, fmt.Sprintf("collabd-fairness-%s-%d", database, i), address, settings...)
+		servers[i] = b.newFairServer(ctx, c)
 		if conn != nil {
 			// Autovacuum does this within a minute. Plans from before, for few records, sort all tasks of an
 			// organisation for each list.
-			if _, err := conn.Exec(ctx, "ANALYZE"); err != nil {
-				return err
-			}
+			must.Do(conn.Exec(ctx, "ANALYZE")).Or(b)
 		}
 	}
 	var alone, beside, without []figures
@@ -140,7 +118,7 @@ func (b *bench) fairnessOn(ctx context.Context, database string, t table) (err e
 		for _, turn := range turns {
 			quiet, loud, err := b.measureQuiet(ctx, turn.on, turn.noisy != nil)
 			if err != nil {
-				return fmt.Errorf("%s: %w", database, err)
+				b.Errorf("%s: %w", database, err)
 			}
 			*turn.quiet = append(*turn.quiet, quiet)
 			if turn.noisy != nil {
@@ -153,7 +131,6 @@ func (b *bench) fairnessOn(ctx context.Context, database string, t table) (err e
 		millis(median(alone, p99)), millis(median(beside, p99)), millis(median(without, p99)),
 		fmt.Sprintf("%.2f", longer), b.judge(quietDelay, database, longer),
 		thousands(median(noisy, rate)), thousands(median(noisyWithout, rate)))
-	return nil
 }
 
 // measureQuiet measures the quiet organisations of a server, under the load of the noisy one if noisy is set.

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"collab/test/must"
 )
 
 var (
@@ -49,17 +51,14 @@ const (
 
 // feed measures the change feed of an organisation: Collab on Postgres, where an event is a written file, and
 // the bare server, which sends the same bytes and stores nothing. Each round starts new servers.
-func (b *bench) feed(ctx context.Context) error {
+func (b *bench) feed(ctx context.Context) {
 	var all []*feedSeries
 	for i, load := range feedLoads {
 		s := &feedSeries{feedLoad: load}
-		if err := b.measureFeed(ctx, fmt.Sprintf("feed_%d", i), s); err != nil {
-			return err
-		}
+		b.measureFeed(ctx, fmt.Sprintf("feed_%d", i), s)
 		all = append(all, s)
 	}
 	b.printFeed(all)
-	return nil
 }
 
 // feedSeries are the measurements of one load. The processor time is the additional one per delivery, paced, and the
@@ -71,21 +70,13 @@ type feedSeries struct {
 }
 
 // measureFeed measures new servers in each round.
-func (b *bench) measureFeed(ctx context.Context, name string, s *feedSeries) error {
+func (b *bench) measureFeed(ctx context.Context, name string, s *feedSeries) {
 	for round := range b.rounds {
 		var event []byte
-		if err := b.scoped(func() (err error) {
-			event, err = b.feedOfCollab(ctx, fmt.Sprintf("%s_%d", name, round), s)
-			return err
-		}); err != nil {
-			return err
-		}
+		b.scoped(func() { event = b.feedOfCollab(ctx, fmt.Sprintf("%s_%d", name, round), s) })
 		s.size = len(event)
-		if err := b.scoped(func() error { return b.feedOfBare(ctx, event, s) }); err != nil {
-			return err
-		}
+		b.scoped(func() { b.feedOfBare(ctx, event, s) })
 	}
-	return nil
 }
 
 func (b *bench) printFeed(all []*feedSeries) {
@@ -110,25 +101,16 @@ func (b *bench) printFeed(all []*feedSeries) {
 }
 
 // feedOfCollab measures a new server, and returns the bytes of an event.
-func (b *bench) feedOfCollab(ctx context.Context, name string, s *feedSeries) (event []byte, err error) {
-	database, conn, err := b.database(ctx, name)
-	if err != nil {
-		return nil, err
-	}
+func (b *bench) feedOfCollab(ctx context.Context, name string, s *feedSeries) (event []byte) {
+	database, conn := b.database(ctx, name)
 	// The bare server has no disk to wait for.
-	if _, err := conn.Exec(ctx, "ALTER DATABASE "+pgx.Identifier{conn.Config().Database}.Sanitize()+" SET synchronous_commit = off"); err != nil {
-		return nil, err
-	}
-	c, err := b.startCollab(ctx, "collabd-"+name, database, "COLLAB_BLOB_URL=mem://")
-	if err != nil {
-		return nil, err
-	}
+	own := pgx.Identifier{conn.Config().Database}.Sanitize()
+	must.Do(conn.Exec(ctx, "ALTER DATABASE "+own+" SET synchronous_commit = off")).Or(b)
+	c := b.startCollab(ctx, "collabd-"+name, database, "COLLAB_BLOB_URL=mem://")
 	var tokens []string
 	for i := range (s.subscribers + followersOfUser - 1) / followersOfUser {
 		var signed session
-		if err := c.exchange(ctx, fmt.Sprintf("reader%d", i), "member", &signed); err != nil {
-			return nil, err
-		}
+		must.NoError(b, c.exchange(ctx, fmt.Sprintf("reader%d", i), "member", &signed))
 		tokens = append(tokens, signed.Token)
 	}
 	// A burst changes many files, because writers of one file would wait for each other.
@@ -137,9 +119,8 @@ func (b *bench) feedOfCollab(ctx context.Context, name string, s *feedSeries) (e
 		burst = append(burst, c.write(fmt.Sprintf("workspace/%s/note-%02d.md", c.workspace, i)))
 	}
 	a := &feedClients{process: c.process, write: c.write("org"), burst: burst}
-	f, err := a.measure(ctx, b, s.feedLoad, func(i int) string { return tokens[i/followersOfUser] })
-	s.collab = append(s.collab, f)
-	return a.event, err
+	s.collab = append(s.collab, a.measure(ctx, b, s.feedLoad, func(i int) string { return tokens[i/followersOfUser] }))
+	return a.event
 }
 
 // write returns the workload that changes a memory file of the organisation.
@@ -150,17 +131,12 @@ func (c *collab) write(file string) workload {
 }
 
 // feedOfBare measures a new bare server.
-func (b *bench) feedOfBare(ctx context.Context, event []byte, s *feedSeries) error {
-	p, err := b.startBare(ctx, "")
-	if err != nil {
-		return err
-	}
+func (b *bench) feedOfBare(ctx context.Context, event []byte, s *feedSeries) {
+	p := b.startBare(ctx, "")
 	write := workload{name: "write", status: http.StatusOK, head: slices.Concat(
 		[]byte("POST "+barePublish+headers(p.address, "", fmt.Sprintf("Content-Length: %d", len(event)))), event)}
 	a := &feedClients{process: p, write: write, burst: slices.Repeat([]workload{write}, burstWriters)}
-	f, err := a.measure(ctx, b, s.feedLoad, func(int) string { return "" })
-	s.bare = append(s.bare, f)
-	return err
+	s.bare = append(s.bare, a.measure(ctx, b, s.feedLoad, func(int) string { return "" }))
 }
 
 // feedClients are the subscribers and the writers of a feed.
@@ -187,59 +163,36 @@ type follower struct {
 	err  error
 }
 
-func (a *feedClients) measure(ctx context.Context, b *bench, load feedLoad, token func(int) string) (f figures, err error) {
+// measure measures new subscribers, which leave at the end of the scope.
+func (a *feedClients) measure(ctx context.Context, b *bench, load feedLoad, token func(int) string) (f figures) {
 	if load.proxied {
-		if a.process, err = b.proxied(ctx, a.process); err != nil {
-			return f, err
-		}
+		a.process = b.proxied(ctx, a.process)
 	}
 	paced := max(4, int(2*b.run/load.every))
 	a.began, a.fed = time.Now(), make(chan struct{}, 1)
 	a.asked = make([]atomic.Int64, paced+load.burst+2*warmEvents)
-	writer, err := dial(a.address, 10*feedTimeout)
-	if err != nil {
-		return f, err
-	}
+	writer := must.Do(dial(a.address, 10*feedTimeout)).Or(b)
 	defer writer.Close()
-	before, err := a.resident()
-	if err != nil {
-		return f, err
-	}
-	defer func() { err = errors.Join(err, a.close()) }()
+	before := must.Do(a.resident()).Or(b)
+	b.cleanup(a.close)
 	for i := range load.subscribers {
 		if err := a.follow(token(i)); err != nil {
-			return f, fmt.Errorf("subscriber %d on %s: %w", i, a.name, err)
+			b.Errorf("subscriber %d on %s: %w", i, a.name, err)
 		}
 	}
-	if err := sleep(ctx, 4*b.warm); err != nil {
-		return f, err
-	}
-	after, err := a.resident()
-	if err != nil {
-		return f, err
-	}
+	must.NoError(b, sleep(ctx, 4*b.warm))
+	after := must.Do(a.resident()).Or(b)
 	f.memory = (after - before) / int64(load.subscribers)
 
 	for _, w := range a.followers {
 		a.done.Go(func() { w.err = a.read(w) })
 	}
-	if _, err := a.pace(ctx, writer, 0, warmEvents, load.every); err != nil {
-		return f, err
-	}
-	took, err := a.pace(ctx, writer, warmEvents, paced, load.every)
-	if err != nil {
-		return f, err
-	}
+	a.pace(ctx, b, writer, 0, warmEvents, load.every)
+	took := a.pace(ctx, b, writer, warmEvents, paced, load.every)
 	next := warmEvents + paced
-	if _, err := a.pace(ctx, writer, next, warmEvents, load.every); err != nil {
-		return f, err
-	}
-	if f.rate, err = a.measureRate(ctx, next+warmEvents, load.burst); err != nil {
-		return f, err
-	}
-	if err := a.close(); err != nil {
-		return f, err
-	}
+	a.pace(ctx, b, writer, next, warmEvents, load.every)
+	f.rate = a.measureRate(ctx, b, next+warmEvents, load.burst)
+	must.NoError(b, a.close())
 	var late []time.Duration
 	for _, w := range a.followers {
 		late = append(late, w.took[warmEvents:next]...)
@@ -248,18 +201,12 @@ func (a *feedClients) measure(ctx context.Context, b *bench, load feedLoad, toke
 	// Measure an event without subscribers. While it sends the first ones, the server detects that all have
 	// disconnected.
 	a.followers = nil
-	if _, err := a.pace(ctx, writer, 0, warmEvents, load.every); err != nil {
-		return f, err
-	}
-	if err := a.awaitIdle(ctx); err != nil {
-		return f, err
-	}
-	if f.making, err = a.pace(ctx, writer, 0, paced, makeEvery); err != nil {
-		return f, err
-	}
+	a.pace(ctx, b, writer, 0, warmEvents, load.every)
+	a.awaitIdle(ctx, b)
+	f.making = a.pace(ctx, b, writer, 0, paced, makeEvery)
 	f.cpu = (took - f.making) / time.Duration(paced*load.subscribers)
 	f.making /= time.Duration(paced)
-	return f, nil
+	return f
 }
 
 // sleep waits for the duration, or returns the error of a context that ends before.
@@ -273,53 +220,39 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // awaitIdle waits until the server takes hardly any processor time.
-func (a *feedClients) awaitIdle(ctx context.Context) error {
+func (a *feedClients) awaitIdle(ctx context.Context, b *bench) {
 	limit := time.Now().Add(feedTimeout)
 	for time.Now().Before(limit) {
-		before, err := a.cpu()
-		if err != nil {
-			return err
-		}
-		if err := sleep(ctx, idleFor); err != nil {
-			return err
-		}
-		if after, err := a.cpu(); err != nil || after-before <= 2*tick {
-			return err
+		before := must.Do(a.cpu()).Or(b)
+		must.NoError(b, sleep(ctx, idleFor))
+		if must.Do(a.cpu()).Or(b)-before <= 2*tick {
+			return
 		}
 	}
-	return fmt.Errorf("%s is not idle after %v", a.name, feedTimeout)
+	b.Errorf("%s is not idle after %v", a.name, feedTimeout)
 }
 
 // pace makes n events with the numbers from on at intervals, and returns the processor time of the server
 // for them.
-func (a *feedClients) pace(ctx context.Context, w *connection, from, n int, every time.Duration) (time.Duration, error) {
-	before, err := a.cpu()
-	if err != nil {
-		return 0, err
-	}
+func (a *feedClients) pace(
+	ctx context.Context, b *bench, w *connection, from, n int, every time.Duration,
+) time.Duration {
+	before := must.Do(a.cpu()).Or(b)
 	clock := time.NewTicker(every)
 	defer clock.Stop()
 	for i := from; i < from+n; i++ {
-		if err := a.make(w, a.write, i); err != nil {
-			return 0, err
-		}
+		must.NoError(b, a.make(w, a.write, i))
 		<-clock.C
 	}
-	if err := a.wait(ctx, from+n); err != nil {
-		return 0, err
-	}
-	after, err := a.cpu()
-	return after - before, err
+	must.NoError(b, a.wait(ctx, from+n))
+	return must.Do(a.cpu()).Or(b) - before
 }
 
 // measureRate makes n events as fast as possible and returns the deliveries per second.
-func (a *feedClients) measureRate(ctx context.Context, from, n int) (float64, error) {
+func (a *feedClients) measureRate(ctx context.Context, b *bench, from, n int) float64 {
 	writers := make([]*connection, len(a.burst))
 	for i := range writers {
-		var err error
-		if writers[i], err = dial(a.address, feedTimeout); err != nil {
-			return 0, err
-		}
+		writers[i] = must.Do(dial(a.address, feedTimeout)).Or(b)
 		defer writers[i].Close()
 	}
 	var next atomic.Int64
@@ -335,11 +268,9 @@ func (a *feedClients) measureRate(ctx context.Context, from, n int) (float64, er
 		})
 	}
 	all.Wait()
-	if err := errors.Join(failed...); err != nil {
-		return 0, err
-	}
-	err := a.wait(ctx, from+n)
-	return float64(n*len(a.followers)) / time.Since(began).Seconds(), err
+	must.NoError(b, errors.Join(failed...))
+	must.NoError(b, a.wait(ctx, from+n))
+	return float64(n*len(a.followers)) / time.Since(began).Seconds()
 }
 
 func (a *feedClients) make(w *connection, write workload, i int) error {

@@ -35,9 +35,15 @@ func TestAnAudience(t *testing.T) {
 		return &feedClients{process: p, write: write, burst: slices.Repeat([]workload{write}, burstWriters)}
 	}
 	reader := func(int) string { return "reader" }
+	measure := func(a *feedClients, token func(int) string) (f figures, err error) {
+		err = caught(func() {
+			b.scoped(func() { f = a.measure(t.Context(), b, load, token) })
+		})
+		return f, err
+	}
 	t.Run("gets every event and is measured", func(t *testing.T) {
 		a := newClients(t, (*bareFeed).publish)
-		f, err := a.measure(t.Context(), b, load, reader)
+		f, err := measure(a, reader)
 		must.NoError(t, err)
 		if f.p50 <= 0 || f.p99 < f.p50 || f.rate <= 0 || string(a.event) != event {
 			t.Errorf("%+v of %q", f, a.event)
@@ -48,7 +54,7 @@ func TestAnAudience(t *testing.T) {
 	})
 	t.Run("of whom one is refused is an error", func(t *testing.T) {
 		a := newClients(t, (*bareFeed).publish)
-		_, err := a.measure(t.Context(), b, load, func(i int) string { return []string{"reader", "nobody"}[i/10] })
+		_, err := measure(a, func(i int) string { return []string{"reader", "nobody"}[i/10] })
 		if err == nil || !strings.Contains(err.Error(), "subscriber 10") {
 			t.Errorf("it ended with %v", err)
 		}
@@ -58,13 +64,13 @@ func TestAnAudience(t *testing.T) {
 			r.Body = io.NopCloser(strings.NewReader(event + event))
 			f.publish(w, r)
 		})
-		if _, err := a.measure(t.Context(), b, load, reader); err == nil || !strings.Contains(err.Error(), "an event too many") {
+		if _, err := measure(a, reader); err == nil || !strings.Contains(err.Error(), "an event too many") {
 			t.Errorf("it ended with %v", err)
 		}
 	})
 	t.Run("whose events cannot be made is an error", func(t *testing.T) {
 		a := newClients(t, func(_ *bareFeed, w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusConflict) })
-		if _, err := a.measure(t.Context(), b, load, reader); err == nil || !strings.Contains(err.Error(), "status 409") {
+		if _, err := measure(a, reader); err == nil || !strings.Contains(err.Error(), "status 409") {
 			t.Errorf("it ended with %v", err)
 		}
 	})

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"collab/test/must"
 )
 
 const (
@@ -66,7 +68,7 @@ const (
 
 // files measures uploads and downloads: Collab on SQLite and on Postgres, with its files in a folder, and the
 // bare server, in turns. Each round starts new servers.
-func (b *bench) files(ctx context.Context) error {
+func (b *bench) files(ctx context.Context) {
 	big := &fileSeries{kind: "upload of 100 MiB", size: bigSize * mib, connections: bigUploads, rate: bigUploadRate}
 	uploads := []*fileSeries{
 		{kind: "upload of 4 KiB", size: 4 * kib, connections: 1},
@@ -79,81 +81,52 @@ func (b *bench) files(ctx context.Context) error {
 	}
 	var memory [3][]int64
 	for round := range b.rounds {
-		if err := b.scoped(func() error { return b.filesOnce(ctx, round, big, uploads, downloads, &memory) }); err != nil {
-			return err
-		}
+		b.scoped(func() { b.filesOnce(ctx, round, big, uploads, downloads, &memory) })
 	}
 	b.printFiles(slices.Concat(uploads, []*fileSeries{big}, downloads), memory)
-	return nil
 }
 
-func (b *bench) filesOnce(ctx context.Context, round int, big *fileSeries, uploads, downloads []*fileSeries, memory *[3][]int64) error {
-	servers, err := b.startFileServers(ctx, fmt.Sprintf("files_%d", round))
-	if err != nil {
-		return err
-	}
-	if err := sleep(ctx, settling); err != nil {
-		return err
-	}
+func (b *bench) filesOnce(
+	ctx context.Context, round int, big *fileSeries, uploads, downloads []*fileSeries, memory *[3][]int64,
+) {
+	servers := b.startFileServers(ctx, fmt.Sprintf("files_%d", round))
+	must.NoError(b, sleep(ctx, settling))
 	content := randomBytes(mib)
 	for i, s := range servers {
-		idle, err := s.resident()
-		if err != nil {
-			return err
-		}
-		if err := s.resetPeak(); err != nil {
-			return err
-		}
-		f, err := s.atOnce(ctx, s.form(content, bigSize), big.connections)
-		if err != nil {
-			return err
-		}
-		most, err := s.peak()
-		if err != nil {
-			return err
-		}
+		idle := must.Do(s.resident()).Or(b)
+		must.NoError(b, s.resetPeak())
+		f := must.Do(s.atOnce(ctx, s.form(content, bigSize), big.connections)).Or(b)
+		most := must.Do(s.peak()).Or(b)
 		big.at[i] = append(big.at[i], f)
 		memory[i] = append(memory[i], most-idle)
 	}
 	for _, series := range uploads {
 		for i, s := range servers {
-			if err := b.round(ctx, series.connections, measurement{s.process, s.form(content[:series.size], 1), nil, &series.at[i]}); err != nil {
-				return err
-			}
+			b.round(ctx, series.connections, measurement{s.process, s.form(content[:series.size], 1), nil, &series.at[i]})
 		}
 	}
 	for _, series := range downloads {
 		content := randomBytes(series.size)
 		var ids [3][]string
 		for i, s := range servers {
-			if ids[i], err = s.stock(ctx, content); err != nil {
-				return err
-			}
+			ids[i] = must.Do(s.stock(ctx, content)).Or(b)
 		}
 		// The server hashes a file in each download until its modification is two seconds old.
-		if err := sleep(ctx, settling); err != nil {
-			return err
-		}
+		must.NoError(b, sleep(ctx, settling))
 		for i, s := range servers {
-			if err := b.round(ctx, series.connections, measurement{s.process, s.download(content, ids[i]), nil, &series.at[i]}); err != nil {
-				return err
-			}
+			b.round(ctx, series.connections, measurement{s.process, s.download(content, ids[i]), nil, &series.at[i]})
 		}
 	}
-	return nil
 }
 
 // startFileServers starts a new server of each kind.
-func (b *bench) startFileServers(ctx context.Context, name string) (servers [3]fileServer, err error) {
-	s, err := b.startServers(ctx, name)
-	if err != nil {
-		return servers, err
-	}
+func (b *bench) startFileServers(ctx context.Context, name string) (servers [3]fileServer) {
+	s := b.startServers(ctx, name)
 	for i, c := range map[int]*collab{collabOnSQLite: s.lite, collabOnPostgres: s.pg} {
 		servers[i] = fileServer{c.process, c.token, "/api/v1/sync/files", "/api/v1/sync/files/", "?raw=1"}
 	}
 	servers[bareFolder] = fileServer{s.bare, "", bareUploads, bareUploads + "/", ""}
-	return servers, nil
+	return servers
 }
 
 // randomBytes returns n pseudo-random bytes, which are no text and cannot be compressed.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"collab/test/debian"
+	"collab/test/must"
 )
 
 var (
@@ -25,41 +26,27 @@ var (
 
 // http2 measures clients that use HTTP/2 over TLS to nginx, which uses HTTP/1.1 to Collab or to the bare server. It
 // does nothing if nginx is not installed and cannot be installed.
-func (b *bench) http2(ctx context.Context) error {
+func (b *bench) http2(ctx context.Context) {
 	if _, err := debian.Program(ctx, "nginx", "nginx-light"); err != nil {
 		fmt.Fprintf(b.out, "\nHTTP/2 is not measured: %v\n", err)
-		return nil
+		return
 	}
-	for _, part := range []func(context.Context) error{b.requestsOverHTTP2, b.feedOverHTTP2, b.chatOverHTTP2} {
-		if err := b.scoped(func() error { return part(ctx) }); err != nil {
-			return err
-		}
+	for _, part := range []func(context.Context){b.requestsOverHTTP2, b.feedOverHTTP2, b.chatOverHTTP2} {
+		b.scoped(func() { part(ctx) })
 	}
-	return nil
 }
 
-func (b *bench) requestsOverHTTP2(ctx context.Context) error {
-	pg, bare, err := b.startBesideBare(ctx, "http2", requestRows, direct)
-	if err != nil {
-		return err
-	}
-	ours, err := b.proxied(ctx, pg.process)
-	if err != nil {
-		return err
-	}
-	theirs, err := b.proxied(ctx, bare)
-	if err != nil {
-		return err
-	}
+func (b *bench) requestsOverHTTP2(ctx context.Context) {
+	pg, bare := b.startBesideBare(ctx, "http2", requestRows, direct)
+	ours := b.proxied(ctx, pg.process)
+	theirs := b.proxied(ctx, bare)
 	t := b.newTable(fmt.Sprintf("Requests over %d tasks, Postgres with fsync, over HTTP/2 and TLS through nginx (bare: net/http + pgx without authentication, through nginx)", requestRows),
 		"", "connections", "requests/s", "bare", "ratio", "", "server's CPU µs", "bare", "ratio", "p50 ms", "bare", "p99 ms", "bare")
 	for _, kind := range []string{"get", "list"} {
 		var found, atBare []figures
-		if err := b.measureInTurns(ctx, http2Connections,
+		b.measureInTurns(ctx, http2Connections,
 			measurement{ours, workloadOf(kind, ours.address, pg.token, pg.ids), nil, &found},
-			measurement{theirs, workloadOf(kind, theirs.address, "", pg.ids), nil, &atBare}); err != nil {
-			return err
-		}
+			measurement{theirs, workloadOf(kind, theirs.address, "", pg.ids), nil, &atBare})
 		share := ratio(found, atBare, rate)
 		t.row(kind, strconv.Itoa(http2Connections), thousands(median(found, rate)), thousands(median(atBare, rate)), fmt.Sprintf("%.2f", share),
 			b.judge(http2Rate, fmt.Sprintf("%s, Postgres, %d connections", kind, http2Connections), share),
@@ -67,14 +54,11 @@ func (b *bench) requestsOverHTTP2(ctx context.Context) error {
 			millis(median(found, p50)), millis(median(atBare, p50)), millis(median(found, p99)), millis(median(atBare, p99)))
 	}
 	t.print()
-	return nil
 }
 
-func (b *bench) feedOverHTTP2(ctx context.Context) error {
+func (b *bench) feedOverHTTP2(ctx context.Context) {
 	s := &feedSeries{feedLoad: http2Audience}
-	if err := b.measureFeed(ctx, "http2_feed", s); err != nil {
-		return err
-	}
+	b.measureFeed(ctx, "http2_feed", s)
 	found, atBare := s.collab, s.bare
 	t := b.newTable(fmt.Sprintf("Change feed of %d subscribers over HTTP/2 and TLS through nginx, Collab on Postgres that does not wait for the disk (bare: net/http, nothing stored, through nginx)", http2Audience.subscribers),
 		"server's CPU µs per delivery", "bare", "ratio", "p50 ms", "bare", "p99 ms", "bare", "ratio", "", "burst deliveries/s", "bare", "ratio")
@@ -84,33 +68,20 @@ func (b *bench) feedOverHTTP2(ctx context.Context) error {
 		b.judge(http2Feed, fmt.Sprintf("%d subscribers", http2Audience.subscribers), late),
 		thousands(median(found, rate)), thousands(median(atBare, rate)), fmt.Sprintf("%.2f", ratio(found, atBare, rate)))
 	t.print()
-	return nil
 }
 
-func (b *bench) chatOverHTTP2(ctx context.Context) error {
-	p, err := b.startProvider()
-	if err != nil {
-		return err
-	}
-	talks, err := b.startTalks(ctx, "http2_chat", p)
-	if err != nil {
-		return err
-	}
+func (b *bench) chatOverHTTP2(ctx context.Context) {
+	p := b.startProvider()
+	talks := b.startTalks(ctx, "http2_chat", p)
 	ways := []int{chatProvider, chatBare, chatPostgres}
 	for _, way := range ways[1:] {
-		through, err := b.proxied(ctx, talks[way].process)
-		if err != nil {
-			return err
-		}
-		talks[way].address = through.address
+		talks[way].address = b.proxied(ctx, talks[way].process).address
 	}
 	var rounds [][chatServers]figures
 	for range b.rounds {
 		var at [chatServers]figures
 		for _, way := range ways {
-			if at[way], err = talks[way].pace(ctx, http2Talks.streams, http2Talks.every, b.warm, b.run); err != nil {
-				return err
-			}
+			at[way] = must.Do(talks[way].pace(ctx, http2Talks.streams, http2Talks.every, b.warm, b.run)).Or(b)
 		}
 		rounds = append(rounds, at)
 	}
@@ -129,5 +100,4 @@ func (b *bench) chatOverHTTP2(ctx context.Context) error {
 	}
 	t.row(append(cells, b.judge(http2Chunk, fmt.Sprintf("%d steady streams, Postgres", http2Talks.streams), quotient(rounds, added(chatPostgres, p99), added(chatBare, p99))))...)
 	t.print()
-	return nil
 }

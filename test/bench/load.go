@@ -17,6 +17,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"collab/test/must"
 )
 
 // A workload is one kind of request and the check of its responses. Requests are prepared as bytes, and
@@ -76,25 +78,17 @@ type series struct {
 }
 
 // measureInTurns runs the measurements in turns, each in every round.
-func (b *bench) measureInTurns(ctx context.Context, connections int, turns ...measurement) error {
+func (b *bench) measureInTurns(ctx context.Context, connections int, turns ...measurement) {
 	for range b.rounds {
-		if err := b.round(ctx, connections, turns...); err != nil {
-			return err
-		}
+		b.round(ctx, connections, turns...)
 	}
-	return nil
 }
 
 // round runs each measurement once.
-func (b *bench) round(ctx context.Context, connections int, turns ...measurement) error {
+func (b *bench) round(ctx context.Context, connections int, turns ...measurement) {
 	for _, t := range turns {
-		f, err := measure(ctx, t.on, t.w, connections, b.warm, b.run, t.database)
-		if err != nil {
-			return err
-		}
-		*t.into = append(*t.into, f)
+		*t.into = append(*t.into, must.Do(measure(ctx, t.on, t.w, connections, b.warm, b.run, t.database)).Or(b))
 	}
-	return nil
 }
 
 // measure sends sequential requests over each of the connections, and counts those that are answered within

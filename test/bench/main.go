@@ -27,10 +27,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"collab/test/must"
 	"collab/test/postgres"
 )
 
-// bench is the state that all parts share.
+// bench is the state that all parts share. It is a must.T: a call that fails ends the part, so that only the goroutine
+// of run calls its methods.
 type bench struct {
 	out    io.Writer
 	folder string // for all files
@@ -56,7 +58,7 @@ type bench struct {
 // The parts, in the order in which they run.
 var parts = []struct {
 	name string
-	run  func(*bench, context.Context) error
+	run  func(*bench, context.Context)
 }{
 	{"start", (*bench).starts},
 	{"path", (*bench).path},
@@ -147,8 +149,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 			continue
 		}
 		b.found = partResult{}
-		if err := b.scoped(func() error { return p.run(b, ctx) }); err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
+		if err := caught(func() { b.named(p.name, func() { p.run(b, ctx) }) }); err != nil {
+			return err
 		}
 		if b.page != "" && (p.name != "mirror" || b.rows == "") && len(b.found.verdicts) > 0 {
 			if err := b.updatePage(p.name); err != nil {
@@ -185,35 +187,63 @@ func (b *bench) build(ctx context.Context, program, from string) error {
 	return command(ctx, "", []string{"CGO_ENABLED=0"}, "go", "build", "-o", program, from)
 }
 
-// cleanup has fn called at the end of the innermost call of scoped, whether or not that returns an error.
+// failure is a panic with the error that ends a part; see caught.
+type failure struct{ error }
+
+// Helper does nothing.
+func (b *bench) Helper() {}
+
+// Errorf ends the part with an error.
+func (b *bench) Errorf(format string, args ...any) { panic(failure{fmt.Errorf(format, args...)}) }
+
+// Fatal ends the part with an error.
+func (b *bench) Fatal(args ...any) { panic(failure{errors.New(fmt.Sprint(args...))}) }
+
+// caught calls fn and returns the error that fn ended with.
+func caught(fn func()) (err error) {
+	defer func() {
+		switch end := recover().(type) {
+		case nil:
+		case failure:
+			err = end.error
+		default:
+			panic(end)
+		}
+	}()
+	fn()
+	return nil
+}
+
+// cleanup has fn called at the end of the innermost call of scoped, whether or not that fails.
 func (b *bench) cleanup(fn func() error) { b.cleanups = append(b.cleanups, fn) }
 
 // scoped calls fn, and then the functions that were passed to cleanup meanwhile, the last one first.
-func (b *bench) scoped(fn func() error) error {
+func (b *bench) scoped(fn func()) {
 	before := len(b.cleanups)
-	err := fn()
+	err := caught(fn)
 	for _, end := range slices.Backward(b.cleanups[before:]) {
 		err = errors.Join(err, end())
 	}
 	b.cleanups = b.cleanups[:before]
-	return err
+	must.NoError(b, err)
+}
+
+// named calls fn in a scope, and puts the name before the error that it ends with.
+func (b *bench) named(name string, fn func()) {
+	if err := caught(func() { b.scoped(fn) }); err != nil {
+		b.Errorf("%s: %w", name, err)
+	}
 }
 
 // database creates a database on the Postgres server, which has fsync on, and opens a connection to it until the
 // end of the scope.
-func (b *bench) database(ctx context.Context, name string) (address string, conn *pgx.Conn, err error) {
+func (b *bench) database(ctx context.Context, name string) (address string, conn *pgx.Conn) {
 	if b.server == nil {
-		if b.server, err = postgres.Start(ctx, postgres.Options{}); err != nil {
-			return "", nil, err
-		}
+		b.server = must.Do(postgres.Start(ctx, postgres.Options{})).Or(b)
 	}
-	if address, err = b.server.Database(ctx, name); err != nil {
-		return "", nil, err
-	}
-	if conn, err = pgx.Connect(ctx, address); err != nil {
-		return "", nil, err
-	}
+	address = must.Do(b.server.Database(ctx, name)).Or(b)
+	conn = must.Do(pgx.Connect(ctx, address)).Or(b)
 	b.cleanup(func() error { return conn.Close(context.Background()) })
 	b.postgres, _, _ = strings.Cut(conn.PgConn().ParameterStatus("server_version"), " ")
-	return address, conn, nil
+	return address, conn
 }

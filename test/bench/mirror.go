@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"collab/domain/upload"
+	"collab/test/must"
 )
 
 // Goals of the synchroniser.
@@ -50,7 +51,7 @@ const (
 // mirrorRows are the measurements of mirror. The flag -rows selects some.
 var mirrorRows = []struct {
 	name string
-	run  func(*bench, context.Context) error
+	run  func(*bench, context.Context)
 }{
 	{"first", (*bench).firstSyncs},
 	{"saved", (*bench).savedFiles},
@@ -61,22 +62,17 @@ var mirrorRows = []struct {
 }
 
 // mirror measures the client that synchronises directories.
-func (b *bench) mirror(ctx context.Context) error {
+func (b *bench) mirror(ctx context.Context) {
 	if b.client == "" {
 		b.client = filepath.Join(b.folder, "collab")
-		if err := b.build(ctx, b.client, "./cmd/collab"); err != nil {
-			return err
-		}
+		must.NoError(b, b.build(ctx, b.client, "./cmd/collab"))
 	}
 	for _, row := range mirrorRows {
 		if b.rows != "" && !slices.Contains(strings.Split(b.rows, ","), row.name) {
 			continue
 		}
-		if err := b.scoped(func() error { return row.run(b, ctx) }); err != nil {
-			return fmt.Errorf("%s: %w", row.name, err)
-		}
+		b.named(row.name, func() { row.run(b, ctx) })
 	}
-	return nil
 }
 
 // replica is a directory that a client synchronises with the shared files of an organisation.
@@ -87,23 +83,19 @@ type replica struct {
 }
 
 // newReplica returns a replica in a new directory. The address is that of the server, or of a meter before it.
-func (b *bench) newReplica(c *collab, address string) (*replica, error) {
-	home, err := os.MkdirTemp(b.folder, "replica-")
-	if err != nil {
-		return nil, err
-	}
+func (b *bench) newReplica(c *collab, address string) *replica {
+	home := must.Do(os.MkdirTemp(b.folder, "replica-")).Or(b)
 	r := &replica{b, filepath.Join(home, "files"), append(os.Environ(), "COLLAB_SERVER=http://"+address, "COLLAB_TOKEN="+c.token, "COLLAB_CONFIG_DIR="+home)}
-	return r, os.Mkdir(r.dir, 0o700)
+	must.NoError(b, os.Mkdir(r.dir, 0o700))
+	return r
 }
 
 // newReplicas returns two replicas of the server's files.
-func (b *bench) newReplicas(c *collab) (sides [2]*replica, err error) {
+func (b *bench) newReplicas(c *collab) (sides [2]*replica) {
 	for i := range sides {
-		if sides[i], err = b.newReplica(c, c.address); err != nil {
-			break
-		}
+		sides[i] = b.newReplica(c, c.address)
 	}
-	return sides, err
+	return sides
 }
 
 // once synchronises once.
@@ -119,67 +111,52 @@ func (r *replica) once(ctx context.Context) error {
 }
 
 // launch starts a process that synchronises.
-func (r *replica) launch() (*process, error) {
+func (r *replica) launch() *process {
 	return r.b.launch(filepath.Base(filepath.Dir(r.dir)), r.b.folder, "", r.b.client, r.environ, "sync", r.dir)
 }
 
 // start starts a process that synchronises, and waits for its first round.
-func (r *replica) start(ctx context.Context) (*process, error) {
-	p, err := r.launch()
-	if err != nil {
-		return nil, err
-	}
+func (r *replica) start(ctx context.Context) *process {
+	p := r.launch()
 	ctx, cancel := context.WithTimeout(ctx, mirrorTimeout)
 	defer cancel()
-	return p, p.await(ctx, mirrorPoll, func() bool {
+	must.NoError(r.b, p.await(ctx, mirrorPoll, func() bool {
 		text, err := os.ReadFile(p.log)
 		return err == nil && bytes.Contains(text, []byte(`"event":"round"`))
-	})
+	}))
+	return p
 }
 
 // pair starts the synchronisation of two replicas of one server.
-func (b *bench) pair(ctx context.Context, c *collab, address string) (dirs [2]string, err error) {
+func (b *bench) pair(ctx context.Context, c *collab, address string) (dirs [2]string) {
 	for i := range dirs {
-		r, err := b.newReplica(c, address)
-		if err == nil {
-			_, err = r.start(ctx)
-		}
-		if err != nil {
-			return dirs, err
-		}
+		r := b.newReplica(c, address)
+		r.start(ctx)
 		dirs[i] = r.dir
 	}
-	return dirs, nil
+	return dirs
 }
 
 // waitUntil waits until the condition holds, for at most mirrorTimeout.
-func waitUntil(ctx context.Context, poll time.Duration, holds func() bool) error {
+func (b *bench) waitUntil(ctx context.Context, poll time.Duration, holds func() bool) {
 	for deadline := time.Now().Add(mirrorTimeout); !holds(); {
 		if time.Now().After(deadline) {
-			return errors.New("the directories do not become the same")
+			b.Fatal("the directories do not become the same")
 		}
-		if err := sleep(ctx, poll); err != nil {
-			return err
-		}
+		must.NoError(b, sleep(ctx, poll))
 	}
-	return nil
 }
 
 // fill creates n files of random bytes in directories.
-func fill(dir string, n, size int) error {
+func (b *bench) fill(dir string, n, size int) {
 	content := randomBytes(n + size) // the files have different parts of it
 	for i := range n {
 		file := filepath.Join(dir, fmt.Sprintf("d%04d/f%06d.bin", i/filesInOne, i))
 		if i%filesInOne == 0 {
-			if err := os.Mkdir(filepath.Dir(file), 0o777); err != nil {
-				return err
-			}
+			must.NoError(b, os.Mkdir(filepath.Dir(file), 0o777))
 		}
-		if err := os.WriteFile(file, content[i:i+size], 0o666); err != nil {
-			return err
-		}
+		must.NoError(b, os.WriteFile(file, content[i:i+size], 0o666))
 	}
-	return nil
 }
 
 // each calls fn with the files of a directory, except the hidden ones of the synchronising programs.
@@ -217,28 +194,25 @@ func filled(dir string, n int) bool {
 	return true
 }
 
-// compare returns an error unless two directories have the same files.
-func compare(a, z string) error {
-	err := each(a, func(path string) error {
+// compare fails unless two directories have the same files.
+func (b *bench) compare(a, z string) {
+	must.NoError(b, each(a, func(path string) error {
 		one, err := os.ReadFile(path)
 		two, other := os.ReadFile(z + strings.TrimPrefix(path, a))
 		if err == nil && other == nil && !bytes.Equal(one, two) {
 			err = fmt.Errorf("%s differs", path)
 		}
 		return errors.Join(err, other)
-	})
-	if n, m := count(a), count(z); err == nil && n != m {
-		err = fmt.Errorf("%d files are %d", n, m)
-	}
-	return err
+	}))
+	must.Is(b, count(a), count(z))
 }
 
 // timed returns the duration of fn, after syncing earlier writes to the disk.
-func timed(fn func() error) (time.Duration, error) {
+func timed(fn func()) time.Duration {
 	syscall.Sync()
 	began := time.Now()
-	err := fn()
-	return time.Since(began), err
+	fn()
+	return time.Since(began)
 }
 
 func secondsOf(d time.Duration) string { return fmt.Sprintf("%.2f", d.Seconds()) }
@@ -246,7 +220,7 @@ func secondsOf(d time.Duration) string { return fmt.Sprintf("%.2f", d.Seconds())
 // firstSyncs measures the time of many small files from one directory over the server to another, while the
 // programs of both directories run. No directory is removed before the end, because ext4 creates files
 // slowly shortly after others were removed.
-func (b *bench) firstSyncs(ctx context.Context) error {
+func (b *bench) firstSyncs(ctx context.Context) {
 	n, size := 10_000, 4*kib
 	if b.quick {
 		n = 1_000
@@ -255,37 +229,17 @@ func (b *bench) firstSyncs(ctx context.Context) error {
 	var asked []int
 	theirs := map[*peer][]time.Duration{}
 	for range b.rounds {
-		from, err := os.MkdirTemp(b.folder, "from-")
-		if err != nil {
-			return err
-		}
-		if err := fill(from, n, size); err != nil {
-			return err
-		}
-		err = b.scoped(func() error {
-			took, requests, err := b.syncFirst(ctx, from, n)
+		from := must.Do(os.MkdirTemp(b.folder, "from-")).Or(b)
+		b.fill(from, n, size)
+		b.scoped(func() {
+			took, requests := b.syncFirst(ctx, from, n)
 			ours, asked = append(ours, took), append(asked, requests)
-			return err
 		})
-		if err != nil {
-			return err
-		}
-		err = b.scoped(func() error {
-			took, err := b.copyFirst(ctx, from)
-			bare = append(bare, took)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		err = b.eachPeer(ctx, func(p *peer) error {
-			_, took, err := p.filled(ctx, b, from, n)
+		b.scoped(func() { bare = append(bare, b.copyFirst(ctx, from)) })
+		b.eachPeer(ctx, func(p *peer) {
+			_, took := p.filled(ctx, b, from, n)
 			theirs[p] = append(theirs[p], took)
-			return err
 		})
-		if err != nil {
-			return err
-		}
 	}
 	t := b.newTable(fmt.Sprintf("First sync of %d files of %d KiB from one directory to another, from the start of the programs, which run at once; Collab by a server on SQLite that runs already (net/http: %d at a time, each file is hashed and synced by the bare server, and by the client that gets it; others: from directory to directory, without a server)", n, size/kib, mirrorWorkers),
 		"", "s", "ratio of Collab", "", "requests")
@@ -304,61 +258,35 @@ func (b *bench) firstSyncs(ctx context.Context) error {
 		row(p.name+" "+p.version, "", theirs[p], firstOfPeers)
 	}
 	t.print()
-	return nil
 }
 
 // syncFirst measures the first synchronisation of two clients, and counts their requests.
-func (b *bench) syncFirst(ctx context.Context, from string, n int) (took time.Duration, requests int, err error) {
-	c, err := b.startCollab(ctx, "collabd-mirror", "sqlite")
-	if err != nil {
-		return 0, 0, err
-	}
-	sides, err := b.newReplicas(c)
-	if err != nil {
-		return 0, 0, err
-	}
+func (b *bench) syncFirst(ctx context.Context, from string, n int) (took time.Duration, requests int) {
+	c := b.startCollab(ctx, "collabd-mirror", "sqlite")
+	sides := b.newReplicas(c)
 	// The first replica has the files before its client starts.
-	if err := errors.Join(os.Remove(sides[0].dir), os.CopyFS(sides[0].dir, os.DirFS(from))); err != nil {
-		return 0, 0, err
-	}
-	before, err := c.requests(ctx)
-	if err != nil {
-		return 0, 0, err
-	}
-	took, err = timed(func() error {
+	must.NoError(b, errors.Join(os.Remove(sides[0].dir), os.CopyFS(sides[0].dir, os.DirFS(from))))
+	before := must.Do(c.requests(ctx)).Or(b)
+	took = timed(func() {
 		for _, side := range sides {
-			if _, err := side.launch(); err != nil {
-				return err
-			}
+			side.launch()
 		}
-		return waitUntil(ctx, mirrorPoll, func() bool { return filled(sides[1].dir, n) })
+		b.waitUntil(ctx, mirrorPoll, func() bool { return filled(sides[1].dir, n) })
 	})
-	if err == nil {
-		requests, err = c.requests(ctx)
-	}
-	if err == nil {
-		err = compare(from, sides[1].dir)
-	}
-	return took, requests - before, err
+	requests = must.Do(c.requests(ctx)).Or(b)
+	b.compare(from, sides[1].dir)
+	return took, requests - before
 }
 
 // copyFirst measures the copying of the files over a bare server, each downloaded as soon as it is stored.
-func (b *bench) copyFirst(ctx context.Context, from string) (took time.Duration, err error) {
-	bare, err := b.startBare(ctx, "")
-	if err != nil {
-		return 0, err
-	}
+func (b *bench) copyFirst(ctx context.Context, from string) (took time.Duration) {
+	bare := b.startBare(ctx, "")
 	var paths []string
-	if err := each(from, func(path string) error { paths = append(paths, path); return nil }); err != nil {
-		return 0, err
-	}
-	to, err := os.MkdirTemp(b.folder, "to-")
-	if err != nil {
-		return 0, err
-	}
+	must.NoError(b, each(from, func(path string) error { paths = append(paths, path); return nil }))
+	to := must.Do(os.MkdirTemp(b.folder, "to-")).Or(b)
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: mirrorWorkers}}
 	defer client.CloseIdleConnections()
-	took, err = timed(func() error {
+	took = timed(func() {
 		var copies errgroup.Group
 		copies.SetLimit(mirrorWorkers)
 		for _, path := range paths {
@@ -370,12 +298,10 @@ func (b *bench) copyFirst(ctx context.Context, from string) (took time.Duration,
 				return downloadFile(ctx, client, bare.address, id, sum, to+strings.TrimPrefix(path, from))
 			})
 		}
-		return copies.Wait()
+		must.NoError(b, copies.Wait())
 	})
-	if err != nil {
-		return 0, err
-	}
-	return took, compare(from, to)
+	b.compare(from, to)
+	return took
 }
 
 // uploadFile posts a file to the bare server and returns its id and checksum there.
@@ -435,126 +361,79 @@ func request(ctx context.Context, client *http.Client, method, address string, c
 const savesOfPeers = 50
 
 // savedFiles measures the time from saving a file until it is in the other directory.
-func (b *bench) savedFiles(ctx context.Context) error {
+func (b *bench) savedFiles(ctx context.Context) {
 	saves := 1000
 	if b.quick {
 		saves = 30
 	}
 	t := b.newTable(fmt.Sprintf("From saving a file of 4 KiB to its being in another directory, %d times after pauses of up to 100 ms (others: %d times), Collab by a server on SQLite", saves, min(saves, savesOfPeers)),
 		"", "p50 ms", "", "p99 ms", "")
-	c, err := b.startCollab(ctx, "collabd-mirror-saved", "sqlite")
-	if err != nil {
-		return err
-	}
+	c := b.startCollab(ctx, "collabd-mirror-saved", "sqlite")
 	whole := func(d time.Duration) string { return fmt.Sprintf("%.0f", millisOf(d)) }
-	err = b.scoped(func() error {
-		dirs, err := b.pair(ctx, c, c.address)
-		if err != nil {
-			return err
-		}
-		p50, p99, err := save(ctx, dirs[0], dirs[1], saves)
+	b.scoped(func() {
+		dirs := b.pair(ctx, c, c.address)
+		p50, p99 := b.save(ctx, dirs[0], dirs[1], saves)
 		t.row("Collab", whole(p50), b.judge(savedMedian, "saved file", millisOf(p50)), whole(p99), b.judge(savedMost, "saved file", millisOf(p99)))
-		return err
 	})
-	if err != nil {
-		return err
-	}
-	err = b.eachWatcher(ctx, func(p *peer) error {
-		p50, p99, err := p.saved(ctx, b, min(saves, savesOfPeers))
+	b.eachWatcher(ctx, func(p *peer) {
+		p50, p99 := p.saved(ctx, b, min(saves, savesOfPeers))
 		t.row(p.name+" "+p.version, whole(p50), "", whole(p99), "")
-		return err
 	})
-	if err != nil {
-		return err
-	}
 	t.print()
-	return nil
 }
 
 // save saves n files in one directory, one after the other, and returns the percentiles of the times until
 // they are in the other one.
-func save(ctx context.Context, from, to string, n int) (p50, p99 time.Duration, err error) {
+func (b *bench) save(ctx context.Context, from, to string, n int) (p50, p99 time.Duration) {
 	var took []time.Duration
 	random := rand.New(rand.NewPCG(7, 7))
 	for i := range n + 1 {
-		if err := sleep(ctx, time.Duration(random.Int64N(int64(100*time.Millisecond)))); err != nil {
-			return 0, 0, err
-		}
+		must.NoError(b, sleep(ctx, time.Duration(random.Int64N(int64(100*time.Millisecond)))))
 		content, name := randomBytes(4*kib+i), fmt.Sprintf("saved%d", i%10)
-		if err := os.WriteFile(filepath.Join(from, name), content, 0o666); err != nil {
-			return 0, 0, err
-		}
+		must.NoError(b, os.WriteFile(filepath.Join(from, name), content, 0o666))
 		began := time.Now()
-		if err := waitUntil(ctx, savePoll, func() bool {
+		b.waitUntil(ctx, savePoll, func() bool {
 			info, err := os.Stat(filepath.Join(to, name))
 			return err == nil && info.Size() == int64(len(content))
-		}); err != nil {
-			return 0, 0, err
-		}
+		})
 		if i > 0 { // the first waits for the start of the programs
 			took = append(took, time.Since(began))
 		}
 		if got, err := os.ReadFile(filepath.Join(to, name)); err != nil || !bytes.Equal(got, content) {
-			return 0, 0, fmt.Errorf("%s has other content, %v", name, err)
+			b.Errorf("%s has other content, %v", name, err)
 		}
 	}
-	p50, p99 = percentiles(took)
-	return p50, p99, nil
+	return percentiles(took)
 }
 
 // idleClients measures a client of many files that do not change.
-func (b *bench) idleClients(ctx context.Context) error {
+func (b *bench) idleClients(ctx context.Context) {
 	n, settled, watched := 100_000, 90*time.Second, time.Minute
 	if b.quick {
 		n, settled, watched = 10_000, 3*time.Second, 5*time.Second
 	}
-	c, err := b.startCollab(ctx, "collabd-mirror-idle", "sqlite")
-	if err != nil {
-		return err
-	}
-	r, err := b.newReplica(c, c.address)
-	if err != nil {
-		return err
-	}
-	if err := fill(r.dir, n, 100); err != nil {
-		return err
-	}
-	first, err := timed(func() error { return r.once(ctx) })
-	if err != nil {
-		return err
-	}
-	p, err := r.start(ctx)
-	if err != nil {
-		return err
-	}
+	c := b.startCollab(ctx, "collabd-mirror-idle", "sqlite")
+	r := b.newReplica(c, c.address)
+	b.fill(r.dir, n, 100)
+	first := timed(func() { must.NoError(b, r.once(ctx)) })
+	p := r.start(ctx)
 	started := time.Since(p.began)
 	load := fmt.Sprintf("idle with %d files", n)
 	t := b.newTable(fmt.Sprintf("A client with %d files of 100 bytes in %d directories", n, n/filesInOne),
 		"", "s of the first sync", "s of a start", "MB at most", "MB idle", "", fmt.Sprintf("of a processor in %v", watched), "")
-	i, err := p.idle(ctx, settled, watched)
-	if err != nil {
-		return err
-	}
+	i := b.idle(ctx, p, settled, watched)
 	t.row("Collab", secondsOf(first), secondsOf(started), megabytes(i.most), megabytes(i.held), b.judge(idleResident, load, float64(i.held)/1e6),
 		fmt.Sprintf("%.2f %%", i.share), b.judge(idleProcessor, load, i.share))
-	err = b.eachWatcher(ctx, func(other *peer) error {
-		o, took, err := other.filled(ctx, b, r.dir, n)
-		if err != nil {
-			return err
-		}
-		i, err := o.running[0].idle(ctx, settled, watched)
+	b.eachWatcher(ctx, func(other *peer) {
+		o, took := other.filled(ctx, b, r.dir, n)
+		i := b.idle(ctx, o.running[0], settled, watched)
 		name := other.name + " " + other.version
 		if len(other.serve) == 1 {
 			name += ", with both directories"
 		}
 		t.row(name, secondsOf(took), "", megabytes(i.most), megabytes(i.held), "", fmt.Sprintf("%.2f %%", i.share), "")
-		return err
 	})
-	if err != nil {
-		return err
-	}
 	t.print()
-	return nil
 }
 
 // megabytes formats a number of bytes in units of 1,000,000.
@@ -567,200 +446,112 @@ type idleStats struct {
 }
 
 // idle waits until the process has settled, and measures it for the duration watched.
-func (p *process) idle(ctx context.Context, settled, watched time.Duration) (i idleStats, err error) {
-	if err := sleep(ctx, settled); err != nil {
-		return i, err
-	}
-	if i.most, err = p.peak(); err != nil {
-		return i, err
-	}
-	before, err := p.cpu()
-	if err != nil {
-		return i, err
-	}
-	if err := sleep(ctx, watched); err != nil {
-		return i, err
-	}
-	after, err := p.cpu()
-	if err != nil {
-		return i, err
-	}
-	i.share = 100 * float64(after-before) / float64(watched)
-	i.held, err = p.resident()
-	return i, err
+func (b *bench) idle(ctx context.Context, p *process, settled, watched time.Duration) (i idleStats) {
+	must.NoError(b, sleep(ctx, settled))
+	i.most = must.Do(p.peak()).Or(b)
+	before := must.Do(p.cpu()).Or(b)
+	must.NoError(b, sleep(ctx, watched))
+	i.share = 100 * float64(must.Do(p.cpu()).Or(b)-before) / float64(watched)
+	i.held = must.Do(p.resident()).Or(b)
+	return i
 }
 
 // renamedDirectory measures the transferred bytes when directories are renamed.
-func (b *bench) renamedDirectory(ctx context.Context) error {
+func (b *bench) renamedDirectory(ctx context.Context) {
 	n, size := 1_000, 16*kib
-	c, err := b.startCollab(ctx, "collabd-mirror-renamed", "sqlite")
-	if err != nil {
-		return err
-	}
-	m, err := b.newMeter(c.address)
-	if err != nil {
-		return err
-	}
-	dirs, err := b.pair(ctx, c, m.address)
-	if err != nil {
-		return err
-	}
-	if err := fill(dirs[0], n, size); err != nil {
-		return err
-	}
-	if err := waitUntil(ctx, mirrorPoll, func() bool { return count(dirs[1]) == n }); err != nil {
-		return err
-	}
-	if err := sleep(ctx, settling); err != nil {
-		return err
-	}
+	c := b.startCollab(ctx, "collabd-mirror-renamed", "sqlite")
+	m := b.newMeter(c.address)
+	dirs := b.pair(ctx, c, m.address)
+	b.fill(dirs[0], n, size)
+	b.waitUntil(ctx, mirrorPoll, func() bool { return count(dirs[1]) == n })
+	must.NoError(b, sleep(ctx, settling))
 	before := m.bytes()
-	took, err := rename(ctx, dirs[0], dirs[1], n)
-	if err == nil {
-		err = sleep(ctx, settling) // for late transfers of contents
-	}
-	if err != nil {
-		return err
-	}
+	took := b.rename(ctx, dirs[0], dirs[1], n)
+	must.NoError(b, sleep(ctx, settling)) // for late transfers of contents
 	share := float64(m.bytes()-before) / float64(2*n*size)
 	t := b.newTable(fmt.Sprintf("%d files of %d KiB in directories that get another name", n, size/kib), "", "s until the other has it", "KiB moved", "of the contents, up and down", "")
 	t.row("Collab, two clients", secondsOf(took), fmt.Sprint((m.bytes()-before)/kib), fmt.Sprintf("%.3f", share), b.judge(renamedBytes, fmt.Sprintf("renamed directories of %d files", n), share))
-	if err := compare(dirs[0], dirs[1]); err != nil {
-		return err
-	}
-	from, err := os.MkdirTemp(b.folder, "from-")
-	if err == nil {
-		err = fill(from, n, size)
-	}
-	if err != nil {
-		return err
-	}
-	err = b.eachWatcher(ctx, func(p *peer) error {
-		r, _, err := p.filled(ctx, b, from, n)
-		if err == nil {
-			err = sleep(ctx, settling)
-		}
-		if err != nil {
-			return err
-		}
-		took, err := rename(ctx, r.a, r.z, n)
-		t.row(p.name+" "+p.version, secondsOf(took), "", "", "")
-		return err
+	b.compare(dirs[0], dirs[1])
+	from := must.Do(os.MkdirTemp(b.folder, "from-")).Or(b)
+	b.fill(from, n, size)
+	b.eachWatcher(ctx, func(p *peer) {
+		r, _ := p.filled(ctx, b, from, n)
+		must.NoError(b, sleep(ctx, settling))
+		t.row(p.name+" "+p.version, secondsOf(b.rename(ctx, r.a, r.z, n)), "", "", "")
 	})
-	if err != nil {
-		return err
-	}
 	t.print()
-	return nil
 }
 
 // rename moves the directories of n files into one, and measures the time until the other directory has them.
-func rename(ctx context.Context, a, z string, n int) (time.Duration, error) {
-	return timed(func() error {
-		if err := os.Mkdir(filepath.Join(a, "in"), 0o777); err != nil {
-			return err
-		}
+func (b *bench) rename(ctx context.Context, a, z string, n int) time.Duration {
+	return timed(func() {
+		must.NoError(b, os.Mkdir(filepath.Join(a, "in"), 0o777))
 		for d := range n / filesInOne {
 			name := fmt.Sprintf("d%04d", d)
-			if err := os.Rename(filepath.Join(a, name), filepath.Join(a, "in", name)); err != nil {
-				return err
-			}
+			must.NoError(b, os.Rename(filepath.Join(a, name), filepath.Join(a, "in", name)))
 		}
-		return waitUntil(ctx, mirrorPoll, func() bool { return filled(filepath.Join(z, "in"), n) && count(z) == n })
+		b.waitUntil(ctx, mirrorPoll, func() bool { return filled(filepath.Join(z, "in"), n) && count(z) == n })
 	})
 }
 
 // resumedFile measures the bytes of a large file that are sent twice when its connection is cut in the middle.
-func (b *bench) resumedFile(ctx context.Context) error {
+func (b *bench) resumedFile(ctx context.Context) {
 	size := int64(1 << 30)
 	if b.quick {
 		size = 64 * mib
 	}
-	c, err := b.startCollab(ctx, "collabd-mirror-resumed", "sqlite", fmt.Sprint("COLLAB_MAX_UPLOAD_BYTES=", 2*size))
-	if err != nil {
-		return err
-	}
-	m, err := b.newMeter(c.address)
-	if err != nil {
-		return err
-	}
+	c := b.startCollab(ctx, "collabd-mirror-resumed", "sqlite", fmt.Sprint("COLLAB_MAX_UPLOAD_BYTES=", 2*size))
+	m := b.newMeter(c.address)
 	t := b.newTable(fmt.Sprintf("A file of %d MiB whose connection is cut in the middle (part: %d MiB)", size/mib, upload.PartSize/mib), "", "s", "KiB moved twice", "parts", "")
 	var dirs [2]string
 	for i, way := range []string{"upload", "download"} {
-		r, err := b.newReplica(c, m.address)
-		if err != nil {
-			return err
-		}
+		r := b.newReplica(c, m.address)
 		if dirs[i] = r.dir; i == 0 {
-			if err := writeLarge(filepath.Join(r.dir, "large"), size); err != nil {
-				return err
-			}
+			must.NoError(b, writeLarge(filepath.Join(r.dir, "large"), size))
 		}
 		before := m.bytes()
 		m.cutAfter(size / 2)
-		took, err := timed(func() (err error) {
-			for range 3 { // restart the client unless it resumes by itself
-				if err = r.once(ctx); err == nil {
-					break
+		took := timed(func() {
+			err := r.once(ctx)
+			for range 2 { // restart the client unless it resumes by itself
+				if err != nil {
+					err = r.once(ctx)
 				}
 			}
-			return err
+			must.NoError(b, err)
 		})
-		if err != nil {
-			return err
-		}
 		twice := max(0, m.bytes()-before-size)
 		parts := float64(twice) / upload.PartSize
 		t.row(way, secondsOf(took), fmt.Sprint(twice/kib), fmt.Sprintf("%.2f", parts), b.judge(resumedParts, fmt.Sprintf("%s of %d MiB, cut", way, size/mib), parts))
 	}
 	t.print()
-	return errors.Join(compare(dirs[0], dirs[1]), os.RemoveAll(dirs[0]), os.RemoveAll(dirs[1]))
+	b.compare(dirs[0], dirs[1])
+	must.NoError(b, errors.Join(os.RemoveAll(dirs[0]), os.RemoveAll(dirs[1])))
 }
 
 // divergedReplicas measures the time and the requests for two directories to be equal again after one or both
 // have changed while no client ran.
-func (b *bench) divergedReplicas(ctx context.Context) error {
+func (b *bench) divergedReplicas(ctx context.Context) {
 	n, conflicts := 10_000, 500
 	if b.quick {
 		n, conflicts = 1_000, 50
 	}
-	c, err := b.startCollab(ctx, "collabd-mirror-apart", "sqlite")
-	if err != nil {
-		return err
-	}
-	sides, err := b.newReplicas(c)
-	if err != nil {
-		return err
-	}
+	c := b.startCollab(ctx, "collabd-mirror-apart", "sqlite")
+	sides := b.newReplicas(c)
 	t := b.newTable("Two directories after their clients were stopped for a while, one after the other", "", "s of the one that changed", "s of the other", "requests", "files")
-	measure := func(what string, order ...*replica) error {
-		before, err := c.requests(ctx)
-		if err != nil {
-			return err
-		}
+	measure := func(what string, order ...*replica) {
+		before := must.Do(c.requests(ctx)).Or(b)
 		cells := []string{what}
 		for _, r := range order {
-			took, err := timed(func() error { return r.once(ctx) })
-			if err != nil {
-				return err
-			}
-			cells = append(cells, secondsOf(took))
+			cells = append(cells, secondsOf(timed(func() { must.NoError(b, r.once(ctx)) })))
 		}
-		after, err := c.requests(ctx)
-		if err != nil {
-			return err
-		}
+		after := must.Do(c.requests(ctx)).Or(b)
 		t.row(append(cells, fmt.Sprint(after-before), fmt.Sprint(count(order[len(order)-1].dir)))...)
-		return nil
 	}
-	if err := fill(sides[0].dir, n, 4*kib); err != nil {
-		return err
-	}
-	if err := measure(fmt.Sprintf("%d new files of 4 KiB", n), sides[0], sides[1]); err != nil {
-		return err
-	}
+	b.fill(sides[0].dir, n, 4*kib)
+	measure(fmt.Sprintf("%d new files of 4 KiB", n), sides[0], sides[1])
 	i := 0
-	err = each(sides[0].dir, func(path string) (err error) {
+	must.NoError(b, each(sides[0].dir, func(path string) (err error) {
 		switch i++; i % 10 {
 		case 0:
 			err = os.Remove(path)
@@ -772,40 +563,26 @@ func (b *bench) divergedReplicas(ctx context.Context) error {
 			err = os.WriteFile(path, randomBytes(4*kib+i), 0o666)
 		}
 		return err
-	})
-	if err == nil {
-		err = measure(fmt.Sprintf("%d changes: 4 in 10 new, 4 changed, 1 renamed, 1 deleted", n), sides[0], sides[1])
-	}
-	if err == nil {
-		err = compare(sides[0].dir, sides[1].dir)
-	}
-	if err != nil {
-		return err
-	}
+	}))
+	measure(fmt.Sprintf("%d changes: 4 in 10 new, 4 changed, 1 renamed, 1 deleted", n), sides[0], sides[1])
+	b.compare(sides[0].dir, sides[1].dir)
 	for s, r := range sides {
 		left := conflicts
-		err := each(r.dir, func(path string) error {
+		must.NoError(b, each(r.dir, func(path string) error {
 			if left--; left < 0 {
 				return fs.SkipAll
 			}
 			return os.WriteFile(path, randomBytes(5*kib+2*left+s), 0o666)
-		})
-		if err != nil {
-			return err
-		}
+		}))
 	}
 	before := count(sides[0].dir)
-	if err := measure(fmt.Sprintf("%d files changed in both", conflicts), sides[0], sides[1]); err != nil {
-		return err
-	}
-	if err := sides[0].once(ctx); err != nil {
-		return err
-	}
+	measure(fmt.Sprintf("%d files changed in both", conflicts), sides[0], sides[1])
+	must.NoError(b, sides[0].once(ctx))
 	t.print()
 	if made := count(sides[0].dir) - before; made != conflicts {
-		return fmt.Errorf("%d conflicts are %d more files", conflicts, made)
+		b.Errorf("%d conflicts are %d more files", conflicts, made)
 	}
-	return compare(sides[0].dir, sides[1].dir)
+	b.compare(sides[0].dir, sides[1].dir)
 }
 
 // requests returns the number of requests that the server has answered.
@@ -847,14 +624,11 @@ type meter struct {
 }
 
 // newMeter starts a meter before a server until the end of the scope.
-func (b *bench) newMeter(to string) (*meter, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
+func (b *bench) newMeter(to string) *meter {
+	l := must.Do(net.Listen("tcp", "127.0.0.1:0")).Or(b)
 	m := &meter{address: l.Addr().String(), open: map[net.Conn]bool{}}
 	b.relay(l, to, m.count)
-	return m, nil
+	return m
 }
 
 func (m *meter) bytes() int64 {

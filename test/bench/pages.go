@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+
+	"collab/test/must"
 )
 
 // The rows of the small table, and those of the longest page.
@@ -25,28 +27,17 @@ type taskServer struct {
 
 // pages measures sequential requests of a page in a small and in a large organisation, which have databases of
 // their own.
-func (b *bench) pages(ctx context.Context) error {
-	onPostgres := func(rows int) (*taskServer, error) {
-		pg, err := b.startOnPostgres(ctx, "pages", rows, direct)
-		return &pg.taskServer, err
-	}
-	onSQLite := func(rows int) (*taskServer, error) {
-		lite, err := b.startOnSQLite(ctx, "pages", rows)
-		return &lite.taskServer, err
-	}
-	err := b.scoped(func() error { return b.pagesOn(ctx, "Postgres", onPostgres) })
-	if err != nil {
-		return err
-	}
-	return b.pagesOn(ctx, "SQLite", onSQLite)
+func (b *bench) pages(ctx context.Context) {
+	onPostgres := func(rows int) *taskServer { return &b.startOnPostgres(ctx, "pages", rows, direct).taskServer }
+	onSQLite := func(rows int) *taskServer { return &b.startOnSQLite(ctx, "pages", rows).taskServer }
+	b.scoped(func() { b.pagesOn(ctx, "Postgres", onPostgres) })
+	b.pagesOn(ctx, "SQLite", onSQLite)
 }
 
-func (b *bench) pagesOn(ctx context.Context, name string, start func(rows int) (*taskServer, error)) (err error) {
+func (b *bench) pagesOn(ctx context.Context, name string, start func(rows int) *taskServer) {
 	var servers [2]*taskServer
 	for i, rows := range []int{fewRows, b.many} {
-		if servers[i], err = start(rows); err != nil {
-			return err
-		}
+		servers[i] = start(rows)
 	}
 	few, many := servers[0], servers[1]
 	t := b.newTable(fmt.Sprintf("A page of %d of %d and of %d tasks in one organisation, %s", pageRows, few.rows, many.rows, name),
@@ -55,21 +46,15 @@ func (b *bench) pagesOn(ctx context.Context, name string, start func(rows int) (
 		var found [2][]figures
 		var turns []measurement
 		for i, s := range servers {
-			query, err := p.query(ctx, s)
-			if err != nil {
-				return err
-			}
+			query := b.query(ctx, p, s)
 			turns = append(turns, measurement{s.process, list(p.name, s.address, s.token, query, pageRows), s.database, &found[i]})
 		}
-		if err := b.measureInTurns(ctx, 1, turns...); err != nil {
-			return err
-		}
+		b.measureInTurns(ctx, 1, turns...)
 		slower, dearer := ratio(found[1], found[0], p50), ratio(found[1], found[0], totalCPU)
 		t.row(p.name, millis(median(found[0], p50)), millis(median(found[1], p50)), fmt.Sprintf("%.2f", slower), b.judge(pageGrowth, p.name+", "+name, slower),
 			micros(median(found[0], totalCPU)), micros(median(found[1], totalCPU)), fmt.Sprintf("%.2f", dearer))
 	}
 	t.print()
-	return nil
 }
 
 // pageKind is a page of a list.
@@ -93,15 +78,15 @@ var pageKinds = []pageKind{
 	{"due", fixed("dueBefore=2026-06-30"), false},
 }
 
-// query returns the query of the page. It follows the links to the page in the middle, as a client does.
-func (p pageKind) query(ctx context.Context, s *taskServer) (string, error) {
+// query returns the query of a page. It follows the links to the page in the middle, as a client does.
+func (b *bench) query(ctx context.Context, p pageKind, s *taskServer) string {
 	filter := p.filter(s)
 	if filter != "" {
 		filter = "&" + filter
 	}
 	query := fmt.Sprintf("limit=%d%s", pageRows, filter)
 	if !p.middle {
-		return query, nil
+		return query
 	}
 	left := s.rows / 2
 	if filter != "" {
@@ -115,18 +100,12 @@ func (p pageKind) query(ctx context.Context, s *taskServer) (string, error) {
 		if next != "" {
 			q += "&cursor=" + next
 		}
-		header, err := s.call(ctx, "GET", "/api/v1/tasks?"+q, "", "", nil)
-		if err != nil {
-			return "", err
-		}
+		header := must.Do(s.call(ctx, "GET", "/api/v1/tasks?"+q, "", "", nil)).Or(b)
 		link, _, _ := strings.Cut(strings.TrimPrefix(header.Get("Link"), "<"), ">")
-		u, err := url.Parse(link)
-		if err != nil {
-			return "", err
-		}
+		u := must.Do(url.Parse(link)).Or(b)
 		if next = u.Query().Get("cursor"); next == "" {
-			return "", fmt.Errorf("no next page after %q on %s", q, s.name)
+			b.Errorf("no next page after %q on %s", q, s.name)
 		}
 	}
-	return query + "&cursor=" + next, nil
+	return query + "&cursor=" + next
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+
+	"collab/test/must"
 )
 
 // signedInCost is the goal of the processor time of a signed-in request that does nothing, divided by that of the
@@ -25,15 +27,9 @@ type pathStep struct {
 
 // path measures the processor time of requests that do nothing. Each row of its table adds layers to the row
 // before. The bare server sends the same bytes.
-func (b *bench) path(ctx context.Context) error {
-	c, err := b.startCollab(ctx, "collabd-path", "sqlite")
-	if err != nil {
-		return err
-	}
-	bare, err := b.startBare(ctx, "")
-	if err != nil {
-		return err
-	}
+func (b *bench) path(ctx context.Context) {
+	c := b.startCollab(ctx, "collabd-path", "sqlite")
+	bare := b.startBare(ctx, "")
 	steps := []*pathStep{
 		{name: "public, without limits", path: "/healthz"},
 		{name: "public, limited, logged", path: checkPath + "?version=1.0.0&platform=linux&arch=x64"},
@@ -41,24 +37,18 @@ func (b *bench) path(ctx context.Context) error {
 	}
 	responses := map[string][]byte{}
 	for _, s := range steps {
-		if _, s.response, err = fetch(ctx, "GET", "http://"+c.address+s.path, s.token, "", ""); err != nil {
-			return err
-		}
+		_, response, err := fetch(ctx, "GET", "http://"+c.address+s.path, s.token, "", "")
+		must.NoError(b, err)
+		s.response = response
 		responses["path="+s.path] = s.response
 	}
-	if err := bare.setResponses(ctx, responses); err != nil {
-		return err
-	}
+	must.NoError(b, bare.setResponses(ctx, responses))
 	for _, s := range steps {
-		err := b.measureInTurns(ctx, pathConnections,
+		b.measureInTurns(ctx, pathConnections,
 			measurement{c.process, s.request(c.address, s.path), nil, &s.collab},
 			measurement{bare, s.request(bare.address, checkPath+"?path="+s.path), nil, &s.bare})
-		if err != nil {
-			return err
-		}
 	}
 	b.printPath(steps)
-	return nil
 }
 
 // request returns the workload of the step.

@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"collab/test/must"
 )
 
 // peer is another program that synchronises two directories. In its arguments {a} and {z} stand for the
@@ -60,22 +62,18 @@ func (b *bench) peers(ctx context.Context) []*peer {
 }
 
 // eachPeer calls fn with each peer, in a scope of its own.
-func (b *bench) eachPeer(ctx context.Context, fn func(*peer) error) error {
+func (b *bench) eachPeer(ctx context.Context, fn func(*peer)) {
 	for _, p := range b.peers(ctx) {
-		if err := b.scoped(func() error { return fn(p) }); err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
-		}
+		b.named(p.name, func() { fn(p) })
 	}
-	return nil
 }
 
 // eachWatcher is eachPeer without the peers that must be started for each change.
-func (b *bench) eachWatcher(ctx context.Context, fn func(*peer) error) error {
-	return b.eachPeer(ctx, func(p *peer) error {
-		if len(p.serve) == 0 {
-			return nil
+func (b *bench) eachWatcher(ctx context.Context, fn func(*peer)) {
+	b.eachPeer(ctx, func(p *peer) {
+		if len(p.serve) > 0 {
+			fn(p)
 		}
-		return fn(p)
 	})
 }
 
@@ -169,20 +167,17 @@ type peerRun struct {
 }
 
 // prepared creates the directories of a run. The first has the files of from unless from is empty.
-func (p *peer) prepared(ctx context.Context, b *bench, from string) (*peerRun, error) {
-	home, err := os.MkdirTemp(b.folder, "peer-")
-	if err != nil {
-		return nil, err
-	}
+func (p *peer) prepared(ctx context.Context, b *bench, from string) *peerRun {
+	home := must.Do(os.MkdirTemp(b.folder, "peer-")).Or(b)
 	r := &peerRun{peer: p, home: home, a: filepath.Join(home, "from"), z: filepath.Join(home, "to")}
-	err = errors.Join(os.Mkdir(r.a, 0o777), os.Mkdir(r.z, 0o777))
-	if err == nil && from != "" {
-		err = os.CopyFS(r.a, os.DirFS(from))
+	must.NoError(b, errors.Join(os.Mkdir(r.a, 0o777), os.Mkdir(r.z, 0o777)))
+	if from != "" {
+		must.NoError(b, os.CopyFS(r.a, os.DirFS(from)))
 	}
-	if err == nil && p.prepare != nil {
-		err = p.prepare(ctx, p.program, home, r.a, r.z)
+	if p.prepare != nil {
+		must.NoError(b, p.prepare(ctx, p.program, home, r.a, r.z))
 	}
-	return r, err
+	return r
 }
 
 // arguments returns args with the directories in the place of {a}, {z} and {home}.
@@ -195,55 +190,40 @@ func (r *peerRun) arguments(args []string) (filled []string) {
 }
 
 // start starts the programs, which run until the end of the scope.
-func (r *peerRun) start(ctx context.Context, b *bench) error {
+func (r *peerRun) start(ctx context.Context, b *bench) {
 	environ := []string{"HOME=" + r.home, "UNISON=" + r.home, "MUTAGEN_DATA_DIRECTORY=" + r.home, "MUTAGEN_DISABLE_AUTOSTART=1"}
 	for i, args := range r.serve {
-		s, err := b.launch(fmt.Sprintf("%s-%d", strings.Fields(r.name)[0], i), r.home, "", r.program, append(os.Environ(), environ...), r.arguments(args)...)
-		if err != nil {
-			return err
-		}
-		r.running = append(r.running, s)
+		name := fmt.Sprintf("%s-%d", strings.Fields(r.name)[0], i)
+		p := b.launch(name, r.home, "", r.program, append(os.Environ(), environ...), r.arguments(args)...)
+		r.running = append(r.running, p)
 	}
 	if r.once == nil {
-		return nil
+		return
 	}
 	var err error
 	for range 50 {
 		if err = command(ctx, r.home, environ, r.program, r.arguments(r.once)...); err == nil || len(r.serve) == 0 {
 			break
 		}
-		if err := sleep(ctx, 100*time.Millisecond); err != nil {
-			return err
-		}
+		must.NoError(b, sleep(ctx, 100*time.Millisecond))
 	}
-	return err
+	must.NoError(b, err)
 }
 
 // filled starts the programs with the n files of from, and measures the time until the other directory has them.
-func (p *peer) filled(ctx context.Context, b *bench, from string, n int) (r *peerRun, took time.Duration, err error) {
-	if r, err = p.prepared(ctx, b, from); err != nil {
-		return nil, 0, err
-	}
-	took, err = timed(func() error {
-		if err := r.start(ctx, b); err != nil {
-			return err
-		}
-		return waitUntil(ctx, mirrorPoll, func() bool { return filled(r.z, n) })
+func (p *peer) filled(ctx context.Context, b *bench, from string, n int) (r *peerRun, took time.Duration) {
+	r = p.prepared(ctx, b, from)
+	took = timed(func() {
+		r.start(ctx, b)
+		b.waitUntil(ctx, mirrorPoll, func() bool { return filled(r.z, n) })
 	})
-	if err == nil {
-		err = compare(r.a, r.z)
-	}
-	return r, took, err
+	b.compare(r.a, r.z)
+	return r, took
 }
 
 // saved measures save between the directories of a run.
-func (p *peer) saved(ctx context.Context, b *bench, n int) (p50, p99 time.Duration, err error) {
-	r, err := p.prepared(ctx, b, "")
-	if err != nil {
-		return 0, 0, err
-	}
-	if err := r.start(ctx, b); err != nil {
-		return 0, 0, err
-	}
-	return save(ctx, r.a, r.z, n)
+func (p *peer) saved(ctx context.Context, b *bench, n int) (p50, p99 time.Duration) {
+	r := p.prepared(ctx, b, "")
+	r.start(ctx, b)
+	return b.save(ctx, r.a, r.z, n)
 }

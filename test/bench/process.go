@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"collab/test/must"
 )
 
 // process is a running server.
@@ -38,11 +40,8 @@ const (
 
 // launch starts a program with an environment, and with its output in a file in the folder. It is discarded at the
 // end of the scope.
-func (b *bench) launch(name, folder, address, program string, environ []string, args ...string) (*process, error) {
-	log, err := os.Create(filepath.Join(folder, name+".log"))
-	if err != nil {
-		return nil, err
-	}
+func (b *bench) launch(name, folder, address, program string, environ []string, args ...string) *process {
+	log := must.Do(os.Create(filepath.Join(folder, name+".log"))).Or(b)
 	defer log.Close() // the process has its own
 	p := &process{name: name, address: address, log: log.Name(), ended: make(chan struct{})}
 	p.command = exec.Command(program, args...)
@@ -50,15 +49,13 @@ func (b *bench) launch(name, folder, address, program string, environ []string, 
 	p.command.Stdout, p.command.Stderr = log, log
 	p.command.SysProcAttr = withParent()
 	p.began = time.Now()
-	if err := p.command.Start(); err != nil {
-		return nil, err
-	}
+	must.NoError(b, p.command.Start())
 	go func() {
 		_ = p.command.Wait()
 		close(p.ended)
 	}()
 	b.cleanup(p.discard)
-	return p, nil
+	return p
 }
 
 // ready waits until GET /readyz returns 200, and returns the time since the start of the process.

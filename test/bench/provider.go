@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"collab/test/must"
 )
 
 // A streamScript is the provider's response to each stream: a chunk at once, and further ones after resume. The
@@ -51,12 +53,10 @@ type provider struct {
 }
 
 // startProvider starts a provider until the end of the scope.
-func (b *bench) startProvider() (*provider, error) {
-	p, err := listenProvider()
-	if err == nil {
-		b.cleanup(p.close)
-	}
-	return p, err
+func (b *bench) startProvider() *provider {
+	p := must.Do(listenProvider()).Or(b)
+	b.cleanup(p.close)
+	return p
 }
 
 func listenProvider() (*provider, error) {

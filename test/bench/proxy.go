@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"collab/test/debian"
+	"collab/test/must"
 )
 
 // http2Scheme is the prefix of addresses of HTTP/2 over TLS.
@@ -60,43 +61,28 @@ var proxyCertificate = sync.OnceValues(func() ([2][]byte, error) {
 })
 
 // proxied starts a proxy before a server until the end of the scope. It returns the server with the proxy's address.
-func (b *bench) proxied(ctx context.Context, p *process) (*process, error) {
-	program, err := debian.Program(ctx, "nginx", "nginx-light")
-	if err != nil {
-		return nil, err
-	}
-	folder, err := os.MkdirTemp(b.folder, "proxy-")
-	if err != nil {
-		return nil, err
-	}
-	address, err := freeAddress()
-	if err != nil {
-		return nil, err
-	}
-	pair, err := proxyCertificate()
-	if err != nil {
-		return nil, err
-	}
+func (b *bench) proxied(ctx context.Context, p *process) *process {
+	program := must.Do(debian.Program(ctx, "nginx", "nginx-light")).Or(b)
+	folder := must.Do(os.MkdirTemp(b.folder, "proxy-")).Or(b)
+	address := must.Do(freeAddress()).Or(b)
+	pair := must.Do(proxyCertificate()).Or(b)
 	for name, content := range map[string][]byte{
 		"certificate.pem": pair[0], "key.pem": pair[1], "nginx.conf": fmt.Appendf(nil, proxyConfig, address, p.address),
 	} {
-		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
-			return nil, err
-		}
+		must.NoError(b, os.WriteFile(filepath.Join(folder, name), content, 0o600))
 	}
-	proxy, err := b.launch("nginx", folder, address, program, os.Environ(), "-p", folder, "-c", filepath.Join(folder, "nginx.conf"), "-e", "stderr")
-	if err != nil {
-		return nil, err
-	}
+	proxy := b.launch("nginx", folder, address, program, os.Environ(),
+		"-p", folder, "-c", filepath.Join(folder, "nginx.conf"), "-e", "stderr")
 	front := *p
 	front.address = http2Scheme + address
-	return &front, proxy.await(ctx, time.Millisecond, func() bool {
+	must.NoError(b, proxy.await(ctx, time.Millisecond, func() bool {
 		c, err := net.Dial("tcp", address)
 		if err == nil {
 			_ = c.Close()
 		}
 		return err == nil
-	})
+	}))
+	return &front
 }
 
 // connect connects to host:port, or with HTTP/2 to an address with http2Scheme.

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"collab/test/must"
 )
 
 var (
@@ -23,24 +25,11 @@ var note = strings.Repeat("What everybody of the team knows by now. ", 5)[:200]
 
 // publish measures small writes of many organisations. Each is stored in a file, recorded, and appended to the
 // log of its organisation before it is acknowledged. The bare server only stores the file.
-func (b *bench) publish(ctx context.Context) error {
-	s, err := b.startServers(ctx, "publish")
-	if err != nil {
-		return err
-	}
+func (b *bench) publish(ctx context.Context) {
+	s := b.startServers(ctx, "publish")
 	bare := s.bare
-	onPostgres, err := postmasterOf(ctx, s.conn)
-	if err != nil {
-		return err
-	}
-	lite, err := newPublishing(ctx, s.lite)
-	if err != nil {
-		return err
-	}
-	pg, err := newPublishing(ctx, s.pg)
-	if err != nil {
-		return err
-	}
+	onPostgres := must.Do(postmasterOf(ctx, s.conn)).Or(b)
+	lite, pg := b.newPublishing(ctx, s.lite), b.newPublishing(ctx, s.pg)
 	alone := workload{
 		name: "the file alone", status: http.StatusCreated,
 		head:  []byte("POST " + bareUploads + headers(bare.address, "", "Content-Type: text/plain", fmt.Sprintf("Content-Length: %d", len(note))) + note),
@@ -51,18 +40,14 @@ func (b *bench) publish(ctx context.Context) error {
 	for _, connections := range []int{16, 64} {
 		for _, kind := range []string{"memory", "new file"} {
 			s := &series{kind: kind, connections: connections}
-			err := b.measureInTurns(ctx, connections,
+			b.measureInTurns(ctx, connections,
 				measurement{lite.process, lite.workload(kind), nil, &s.sqlite},
 				measurement{bare, alone, nil, &s.bare},
 				measurement{pg.process, pg.workload(kind), onPostgres, &s.postgres})
-			if err != nil {
-				return err
-			}
 			all = append(all, s)
 		}
 	}
 	b.printPublished(all)
-	return nil
 }
 
 func (b *bench) printPublished(all []*series) {
@@ -91,21 +76,19 @@ type publishing struct {
 	tokens []string
 }
 
-func newPublishing(ctx context.Context, c *collab) (*publishing, error) {
+func (b *bench) newPublishing(ctx context.Context, c *collab) *publishing {
 	p := &publishing{collab: c}
 	orgs := map[string]bool{c.org: true}
 	for i := range publishers {
 		var s session
-		if err := c.exchangeIn(ctx, fmt.Sprintf("Publisher %d", i), fmt.Sprintf("publisher%d", i), "owner", &s); err != nil {
-			return nil, err
-		}
+		must.NoError(b, c.exchangeIn(ctx, fmt.Sprintf("Publisher %d", i), fmt.Sprintf("publisher%d", i), "owner", &s))
 		if orgs[s.Org.ID] {
-			return nil, fmt.Errorf("publisher %d has no organisation of its own", i)
+			b.Errorf("publisher %d has no organisation of its own", i)
 		}
 		orgs[s.Org.ID] = true
 		p.tokens = append(p.tokens, s.Token)
 	}
-	return p, nil
+	return p
 }
 
 // workload returns the workload that writes for one of the organisations at random: its memory, or a new

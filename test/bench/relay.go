@@ -10,34 +10,25 @@ import (
 	"math/big"
 	"net"
 	"time"
+
+	"collab/test/must"
 )
 
 // behindTLS starts a relay that terminates TLS before a server. It returns the server with the relay's address, and a
 // configuration that trusts the relay.
-func (b *bench) behindTLS(p *process) (*process, *tls.Config, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
+func (b *bench) behindTLS(p *process) (*process, *tls.Config) {
+	key := must.Do(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).Or(b)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		return nil, nil, err
-	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, nil, err
-	}
+	der := must.Do(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)).Or(b)
+	certificate := must.Do(x509.ParseCertificate(der)).Or(b)
 	roots := x509.NewCertPool()
 	roots.AddCert(certificate)
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}})
-	if err != nil {
-		return nil, nil, err
-	}
+	own := tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	l := must.Do(tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{own}})).Or(b)
 	b.relay(l, p.address, func(c net.Conn) net.Conn { return c })
 	behind := *p
 	behind.address = l.Addr().String()
-	return &behind, &tls.Config{RootCAs: roots, ServerName: "localhost"}, nil
+	return &behind, &tls.Config{RootCAs: roots, ServerName: "localhost"}
 }
 
 // relay relays the connections of a listener to a server until the end of the scope, each by one of its own. Wrap

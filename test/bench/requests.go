@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+
+	"collab/test/must"
 )
 
 // The table of requests.
@@ -23,42 +25,28 @@ var (
 
 // requests measures single requests: Collab on Postgres, the bare server on
 // the same Postgres, and Collab on SQLite, in turns.
-func (b *bench) requests(ctx context.Context) error {
-	pg, bare, err := b.startBesideBare(ctx, "requests", requestRows, direct)
-	if err != nil {
-		return err
-	}
-	lite, err := b.startOnSQLite(ctx, "requests", requestRows)
-	if err != nil {
-		return err
-	}
-	if err := checkSameResponses(ctx, pg, bare); err != nil {
-		return err
-	}
+func (b *bench) requests(ctx context.Context) {
+	pg, bare := b.startBesideBare(ctx, "requests", requestRows, direct)
+	lite := b.startOnSQLite(ctx, "requests", requestRows)
+	b.checkSameResponses(ctx, pg, bare)
 
 	var all []*series
 	for _, connections := range []int{16, 64} {
 		for _, kind := range []string{"get", "list", "create"} {
 			s := &series{kind: kind, connections: connections}
 			for range b.rounds {
-				err := b.round(ctx, connections,
+				b.round(ctx, connections,
 					measurement{pg.process, workloadOf(kind, pg.address, pg.token, pg.ids), pg.database, &s.postgres},
 					measurement{bare, workloadOf(kind, bare.address, "", pg.ids), pg.database, &s.bare},
 					measurement{lite.process, workloadOf(kind, lite.address, lite.token, lite.ids), nil, &s.sqlite})
-				if err != nil {
-					return err
-				}
 				if kind == "create" {
-					if err := errors.Join(pg.trim(ctx), lite.trim(ctx)); err != nil {
-						return err
-					}
+					must.NoError(b, errors.Join(pg.trim(ctx), lite.trim(ctx)))
 				}
 			}
 			all = append(all, s)
 		}
 	}
 	b.printRequests(all)
-	return nil
 }
 
 func workloadOf(kind, address, token string, ids []string) workload {
@@ -103,9 +91,9 @@ func (b *bench) printRequests(all []*series) {
 	t.print()
 }
 
-// checkSameResponses returns an error unless both servers give equal responses to the same requests, apart from the
-// generated fields of a new task.
-func checkSameResponses(ctx context.Context, pg *onPostgres, bare *process) error {
+// checkSameResponses fails unless both servers give equal responses to the same requests, apart from the generated
+// fields of a new task.
+func (b *bench) checkSameResponses(ctx context.Context, pg *onPostgres, bare *process) {
 	for _, one := range []struct {
 		method, path, body string
 		generated          []string // fields that differ
@@ -114,32 +102,22 @@ func checkSameResponses(ctx context.Context, pg *onPostgres, bare *process) erro
 		{"GET", "/api/v1/tasks?" + filter, "", nil},
 		{"POST", "/api/v1/tasks", draft(0), []string{"id", "sortOrder", "createdAt", "updatedAt"}},
 	} {
-		ours, err := decoded(ctx, one.method, "http://"+pg.address+one.path, pg.token, one.body, one.generated)
-		if err != nil {
-			return err
-		}
-		theirs, err := decoded(ctx, one.method, "http://"+bare.address+one.path, "", one.body, one.generated)
-		if err != nil {
-			return err
-		}
+		ours := b.decoded(ctx, one.method, "http://"+pg.address+one.path, pg.token, one.body, one.generated)
+		theirs := b.decoded(ctx, one.method, "http://"+bare.address+one.path, "", one.body, one.generated)
 		if !reflect.DeepEqual(ours, theirs) {
-			return fmt.Errorf("%s %s: the bare server replies otherwise:\n%v\n%v", one.method, one.path, ours, theirs)
+			b.Errorf("%s %s: the bare server replies otherwise:\n%v\n%v", one.method, one.path, ours, theirs)
 		}
 	}
-	return pg.trim(ctx)
+	must.NoError(b, pg.trim(ctx))
 }
 
 // decoded returns the JSON of a response, without some fields of its object.
-func decoded(ctx context.Context, method, address, token, body string, without []string) (response any, err error) {
+func (b *bench) decoded(ctx context.Context, method, address, token, body string, without []string) (response any) {
 	_, text, err := fetch(ctx, method, address, token, "application/json", body)
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(text, &response); err != nil {
-		return nil, err
-	}
+	must.NoError(b, err)
+	must.NoError(b, json.Unmarshal(text, &response))
 	for _, name := range without {
 		delete(response.(map[string]any), name)
 	}
-	return response, nil
+	return response
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	_ "modernc.org/sqlite" // the driver
+
+	"collab/test/must"
 )
 
 // Values of the fields of tasks.
@@ -97,34 +99,25 @@ type onPostgres struct {
 
 // startOnPostgres starts a server on a new database and fills it with tasks. The server gets the address of the
 // database that via returns.
-func (b *bench) startOnPostgres(ctx context.Context, name string, rows int, via func(address string) (string, error)) (_ *onPostgres, err error) {
+func (b *bench) startOnPostgres(ctx context.Context, name string, rows int, via func(string) string) *onPostgres {
 	p := &onPostgres{taskServer: taskServer{rows: rows}}
-	if p.url, p.conn, err = b.database(ctx, name); err == nil {
-		p.url, err = via(p.url)
-	}
-	if err == nil {
-		p.collab, err = b.startCollab(ctx, fmt.Sprintf("collabd-postgres-%s-%d", name, rows), p.url)
-	}
-	if err == nil {
-		p.database, err = postmasterOf(ctx, p.conn)
-	}
-	if err == nil {
-		err = p.fill(ctx)
-	}
-	return p, err
+	p.url, p.conn = b.database(ctx, name)
+	p.url = via(p.url)
+	p.collab = b.startCollab(ctx, fmt.Sprintf("collabd-postgres-%s-%d", name, rows), p.url)
+	p.database = must.Do(postmasterOf(ctx, p.conn)).Or(b)
+	must.NoError(b, p.fill(ctx))
+	return p
 }
 
-func direct(address string) (string, error) { return address, nil }
+func direct(address string) string { return address }
 
 // startBesideBare is startOnPostgres with a bare server that has a table of the same tasks in the same database.
-func (b *bench) startBesideBare(ctx context.Context, name string, rows int, via func(address string) (string, error)) (pg *onPostgres, bare *process, err error) {
-	if pg, err = b.startOnPostgres(ctx, name, rows, via); err == nil {
-		err = pg.copyForBare(ctx)
-	}
-	if err == nil {
-		bare, err = b.startBare(ctx, pg.url)
-	}
-	return pg, bare, err
+func (b *bench) startBesideBare(
+	ctx context.Context, name string, rows int, via func(address string) string,
+) (*onPostgres, *process) {
+	pg := b.startOnPostgres(ctx, name, rows, via)
+	must.NoError(b, pg.copyForBare(ctx))
+	return pg, b.startBare(ctx, pg.url)
 }
 
 // exec runs statements without parameters, one after the other.
@@ -183,26 +176,22 @@ type onSQLite struct {
 }
 
 // startOnSQLite starts a server on a new file and fills it with tasks.
-func (b *bench) startOnSQLite(ctx context.Context, name string, rows int) (_ *onSQLite, err error) {
+func (b *bench) startOnSQLite(ctx context.Context, name string, rows int) *onSQLite {
 	l := &onSQLite{taskServer: taskServer{rows: rows}}
 	file := filepath.Join(b.folder, fmt.Sprintf("%s-%d.db", name, rows))
-	if l.collab, err = b.startCollab(ctx, fmt.Sprintf("collabd-sqlite-%s-%d", name, rows), "sqlite://"+file); err == nil {
-		l.db, err = b.openSQLite(file)
-	}
-	if err == nil {
-		err = l.fill(ctx)
-	}
-	return l, err
+	l.collab = b.startCollab(ctx, fmt.Sprintf("collabd-sqlite-%s-%d", name, rows), "sqlite://"+file)
+	l.db = b.openSQLite(file)
+	must.NoError(b, l.fill(ctx))
+	return l
 }
 
 // openSQLite opens the database of a server until the end of the scope.
-func (b *bench) openSQLite(file string) (*sql.DB, error) {
-	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(20000)&_pragma=foreign_keys(1)&_txlock=immediate")
-	if err == nil {
-		b.cleanup(db.Close)
-		db.SetMaxOpenConns(1)
-	}
-	return db, err
+func (b *bench) openSQLite(file string) *sql.DB {
+	const settings = "?_pragma=busy_timeout(20000)&_pragma=foreign_keys(1)&_txlock=immediate"
+	db := must.Do(sql.Open("sqlite", "file:"+file+settings)).Or(b)
+	b.cleanup(db.Close)
+	db.SetMaxOpenConns(1)
+	return db
 }
 
 // insertRows runs a statement and inserts n rows into a table, in one transaction.

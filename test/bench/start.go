@@ -2,11 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
+
+	"collab/test/must"
 )
 
 // Goals of the start, for the embedded profile.
@@ -27,33 +28,16 @@ type startResult struct {
 
 // starts measures the time from the start of a process until it is ready, on an empty folder and on the same
 // folder again, and its memory.
-func (b *bench) starts(ctx context.Context) error {
+func (b *bench) starts(ctx context.Context) {
 	var first, again, bare []startResult
 	for round := range b.rounds {
 		folder := filepath.Join(b.folder, fmt.Sprintf("start-%d", round))
-		if err := os.Mkdir(folder, 0o700); err != nil {
-			return err
-		}
+		must.NoError(b, os.Mkdir(folder, 0o700))
 		for _, into := range []*[]startResult{&first, &again} {
-			p, err := b.launchCollab("collabd", folder, "")
-			if err != nil {
-				return err
-			}
-			l, err := watch(ctx, p, (&collab{process: p}).signIn)
-			if err != nil {
-				return err
-			}
-			*into = append(*into, l)
+			p := b.launchCollab("collabd", folder, "")
+			*into = append(*into, b.watch(ctx, p, (&collab{process: p}).signIn))
 		}
-		p, err := b.launchBare("")
-		if err != nil {
-			return err
-		}
-		l, err := watch(ctx, p, func(context.Context) error { return nil })
-		if err != nil {
-			return err
-		}
-		bare = append(bare, l)
+		bare = append(bare, b.watch(ctx, b.launchBare(""), func(context.Context) error { return nil }))
 	}
 	ready := func(l startResult) time.Duration { return l.ready }
 	busy := func(l startResult) int64 { return l.busy }
@@ -67,25 +51,17 @@ func (b *bench) starts(ctx context.Context) error {
 	t.row(fmt.Sprintf("memory after %v idle", settling), megabytes(median(first, idle))+" MB", megabytes(median(bare, idle))+" MB",
 		b.judge(idleMemory, "idle after sign-in", float64(median(first, idle))/1e6))
 	t.print()
-	return nil
 }
 
 func millisOf(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // watch waits until a server is ready, calls use, measures its memory, and stops it.
-func watch(ctx context.Context, p *process, use func(context.Context) error) (l startResult, err error) {
-	if l.ready, err = p.ready(ctx); err != nil {
-		return l, err
-	}
-	if err = use(ctx); err != nil {
-		return l, err
-	}
-	if l.busy, err = p.resident(); err != nil {
-		return l, err
-	}
-	if err = sleep(ctx, settling); err != nil {
-		return l, err
-	}
-	l.idle, err = p.resident()
-	return l, errors.Join(err, p.stop())
+func (b *bench) watch(ctx context.Context, p *process, use func(context.Context) error) (l startResult) {
+	l.ready = must.Do(p.ready(ctx)).Or(b)
+	must.NoError(b, use(ctx))
+	l.busy = must.Do(p.resident()).Or(b)
+	must.NoError(b, sleep(ctx, settling))
+	l.idle = must.Do(p.resident()).Or(b)
+	must.NoError(b, p.stop())
+	return l
 }

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"collab/test/must"
 )
 
 // updateRate is the goal of checks per second. The bare server has prepared responses.
@@ -30,20 +32,12 @@ const (
 
 // updates measures checks for updates by thousands of devices with versions of all ages among thousands of
 // releases. The bare server sends the verified responses of Collab.
-func (b *bench) updates(ctx context.Context) error {
-	servers, err := b.startServers(ctx, "updates")
-	if err != nil {
-		return err
-	}
+func (b *bench) updates(ctx context.Context) {
+	servers := b.startServers(ctx, "updates")
 	lite, pg, bare := servers.lite, servers.pg, servers.bare
-	db, err := b.openSQLite(filepath.Join(lite.folder, "collab.db"))
-	if err == nil {
-		err = insertRows(ctx, db, countChanges, "releases", releaseColumns, publishedReleases, releaseRecord)
-	}
-	if err != nil {
-		return err
-	}
-	err = pgx.BeginFunc(ctx, servers.conn, func(tx pgx.Tx) error {
+	db := b.openSQLite(filepath.Join(lite.folder, "collab.db"))
+	must.NoError(b, insertRows(ctx, db, countChanges, "releases", releaseColumns, publishedReleases, releaseRecord))
+	must.NoError(b, pgx.BeginFunc(ctx, servers.conn, func(tx pgx.Tx) error {
 		_, err := tx.CopyFrom(ctx, pgx.Identifier{"releases"}, releaseColumns, pgx.CopyFromSlice(publishedReleases, func(i int) ([]any, error) {
 			return releaseRecord(i), nil
 		}))
@@ -51,31 +45,18 @@ func (b *bench) updates(ctx context.Context) error {
 			_, err = tx.Exec(ctx, countChanges)
 		}
 		return err
-	})
-	if err != nil {
-		return err
-	}
+	}))
 
 	devices := deviceList(askingDevices)
-	responses, err := lite.responses(ctx, devices)
-	if err != nil {
-		return err
-	}
-	if err := bare.setResponses(ctx, responses); err != nil {
-		return err
-	}
-	others, err := pg.responses(ctx, devices)
-	if err != nil {
-		return err
-	}
+	responses := must.Do(lite.responses(ctx, devices)).Or(b)
+	must.NoError(b, bare.setResponses(ctx, responses))
+	others := must.Do(pg.responses(ctx, devices)).Or(b)
 	for query, one := range responses {
 		if !bytes.Equal(one, others[query]) {
-			return fmt.Errorf("%s: the servers differ:\n%s\n%s", query, one, others[query])
+			b.Errorf("%s: the servers differ:\n%s\n%s", query, one, others[query])
 		}
 	}
-	if err := verify(bare, devices, responses); err != nil {
-		return err
-	}
+	must.NoError(b, verify(bare, devices, responses))
 
 	all := []*series{{connections: 16}, {connections: 64}, {connections: 16, kind: freshConnections}, {connections: 16, kind: freshTLS}}
 	for _, s := range all {
@@ -88,17 +69,12 @@ func (b *bench) updates(ctx context.Context) error {
 			t := &turns[i]
 			t.w.fresh = s.kind != ""
 			if s.kind == freshTLS {
-				if t.on, t.w.secured, err = b.behindTLS(t.on); err != nil {
-					return err
-				}
+				t.on, t.w.secured = b.behindTLS(t.on)
 			}
 		}
-		if err := b.measureInTurns(ctx, s.connections, turns...); err != nil {
-			return err
-		}
+		b.measureInTurns(ctx, s.connections, turns...)
 	}
 	b.printUpdates(all, responses)
-	return nil
 }
 
 // Kinds of series whose checks have a new connection each, on request with TLS, which this process terminates.
