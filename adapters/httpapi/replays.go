@@ -100,6 +100,9 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return r.w.Write(b)
 }
 
+// sentLong reports whether the response was sent unrecorded because it is too long.
+func (r *recorder) sentLong() bool { return r.tooLong && !r.events }
+
 // FlushError sends the buffered part of an event stream.
 func (r *recorder) FlushError() error { return http.NewResponseController(r.w).Flush() }
 
@@ -140,62 +143,67 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 	return a.handleOnce(c, attempt, handle)
 }
 
-// handleOnce handles the first request with an idempotency key, and stores and sends the
-// response. Responses of 500 and above are not stored, nor those that limit or refuse the
-// caller, so that the request can be retried; of a request without a caller only a success
-// is, as anyone could have refusals stored.
+// handleOnce handles the first request with an idempotency key, and stores and sends the response.
 func (a *api) handleOnce(c *call, attempt *idempotency.Attempt, handle handler) error {
+	recorded := &recorder{w: c.w, release: c.databasePermit.Release, hold: c.holdResponse}
+	err := a.record(c, recorded, attempt, handle)
+	c.releasePermit()
+	if recorded.streaming {
+		return err
+	}
+	return c.sendRecorded(recorded)
+}
+
+// record handles the request and settles its key: it stores the recorded response, or abandons the attempt. It returns
+// an error only after a response that was too long to be recorded.
+func (a *api) record(c *call, recorded *recorder, attempt *idempotency.Attempt, handle handler) error {
 	stopRenewing := a.renewClaim(c, attempt)
-	settled := false
-	settle := func(fn func(context.Context) error) {
-		settled = true
-		stopRenewing()
-		a.settleKey(c, fn)
-	}
-	connection := c.w
-	recorded := &recorder{w: connection, release: c.databasePermit.Release, hold: c.holdResponse}
-	finish := func(ctx context.Context) error {
-		response, err := json.Marshal(responseOf(recorded))
-		if err != nil {
-			return err
+	store := false
+	defer func() { // also if the handler panics
+		if c.w = recorded.w; !recorded.streaming {
+			c.sent, c.bytes = false, 0
 		}
-		return attempt.Finish(ctx, response)
-	}
-	defer func() {
-		if settled {
+		stopRenewing()
+		if !store && !recorded.sentLong() {
+			a.settleKey(c, attempt.Abandon)
 			return
 		}
-		// The handler panicked, which finish answers, or its response is long.
-		c.w, c.sent = connection, recorded.streaming
-		if recorded.tooLong && !recorded.events { // the request was executed
-			settle(finish)
-		} else {
-			settle(attempt.Abandon)
-		}
+		a.settleKey(c, func(ctx context.Context) error {
+			response, err := json.Marshal(responseOf(recorded))
+			if err != nil {
+				return err
+			}
+			return attempt.Finish(ctx, response)
+		})
 	}()
 	c.w, c.recordID = recorded, attempt.RecordID()
 	err := a.recheck(c, handle(c))
-	if recorded.tooLong && !recorded.events {
+	if recorded.sentLong() {
 		return err
 	}
 	if err != nil {
 		recorded.body.Reset()
 		c.writeError(a.classify(c, err))
 	}
+	store = c.storable(recorded)
+	return nil
+}
+
+// storable reports whether a recorded response is stored. Responses of 500 and above are not, nor those that limit or
+// refuse the caller, so that the request can be retried. Without a caller only a success is, as anyone could have
+// refusals stored.
+func (c *call) storable(recorded *recorder) bool {
 	switch status := recorded.status; {
 	case status >= http.StatusInternalServerError, status == http.StatusTooManyRequests, status == http.StatusUnauthorized,
-		!c.authenticated() && status >= http.StatusMultipleChoices,
 		c.callerRefused, c.clientClosed, c.incomplete, recorded.tooLong:
-		settle(attempt.Abandon)
+		return false
 	default:
-		settle(finish)
+		return c.authenticated() || status < http.StatusMultipleChoices
 	}
-	c.w = connection
-	c.releasePermit()
-	if recorded.streaming {
-		return nil
-	}
-	c.sent, c.bytes = false, 0
+}
+
+// sendRecorded sends a recorded response.
+func (c *call) sendRecorded(recorded *recorder) error {
 	if _, err := c.holdResponse(0, recorded.body.Cap()); err != nil {
 		// A repetition of the request gets the stored response.
 		for _, name := range storedHeaders {
