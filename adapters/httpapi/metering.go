@@ -141,7 +141,7 @@ func (a *api) dailyUsage(c *call) error {
 	if err != nil {
 		return err
 	}
-	b := usage.Breakdown{First: calendar.Day(first), Last: calendar.Day(last)}
+	b := usage.Breakdown{First: first, Last: last}
 	if text, given := q.Get("by"); given {
 		if b.ByUser = text == "user"; !b.ByUser && text != "model" {
 			return fault.Field("by", "must be model or user")
