@@ -84,7 +84,7 @@ func viewConnector(i connector.Instance) connectorView {
 	}
 }
 
-func keyOfConnector(i connector.Instance) body.Position {
+func positionOfConnector(i connector.Instance) body.Position {
 	return body.Position{At: i.CreatedAt, ID: string(i.ID)}
 }
 

@@ -167,12 +167,13 @@ func (a *api) listWorkspaceMemory(c *call) error {
 	if err != nil {
 		return err
 	}
-	q, p, err := c.listingByKey()
+	q, p, err := c.keyListQuery()
 	if err != nil {
 		return err
 	}
 	f := object.Filter{After: p.After.Key, Limit: p.Fetch()}
-	return list(a, c, q, p, keyOfObject, appendListed, func(actor org.Actor, each func(object.Object) error) error {
+	read := func(actor org.Actor, each func(object.Object) error) error {
 		return a.Objects.ListMemory(c.r.Context(), actor, w, f, each)
-	})
+	}
+	return list(a, c, q, p, positionOfObject, objectAppender, read)
 }

@@ -41,10 +41,11 @@ func appendObject(dst []byte, o object.Object) []byte {
 	return append(dst, '}')
 }
 
-func appendListed(dst []byte, o object.Object) ([]byte, error) { return appendObject(dst, o), nil }
+// objectAppender is the appender of an object's metadata record.
+func objectAppender(dst []byte, o object.Object) ([]byte, error) { return appendObject(dst, o), nil }
 
-// appendSince appends the record of a change's object, with "deleted" if it was deleted.
-func appendSince(dst []byte, c object.Change) ([]byte, error) {
+// appendChange appends the record of a change's object, with "deleted" if it was deleted.
+func appendChange(dst []byte, c object.Change) ([]byte, error) {
 	dst = appendObject(dst, c.Object)
 	if c.Type == object.Deleted {
 		dst = append(dst[:len(dst)-1], `,"deleted":true}`...)
@@ -53,10 +54,10 @@ func appendSince(dst []byte, c object.Change) ([]byte, error) {
 }
 
 func (c *call) replyObject(status int) func(object.Object, error) error {
-	return replyTagged(c, status, appendListed, func(o object.Object) int64 { return o.Version })
+	return replyTagged(c, status, objectAppender, func(o object.Object) int64 { return o.Version })
 }
 
-func keyOfObject(o object.Object) body.Position { return body.Position{Key: o.StorageKey()} }
+func positionOfObject(o object.Object) body.Position { return body.Position{Key: o.StorageKey()} }
 
 func (a *api) createFile(c *call) error {
 	u, err := a.newUploadRequest(c, true)
@@ -229,7 +230,7 @@ func readObjectFilter(q body.Query, p body.Page) (f object.Filter, err error) {
 }
 
 func (a *api) listFiles(c *call) error {
-	q, p, err := c.listingByKey("kind", "scope", "workspaceId", "prefix", "search", "deleted")
+	q, p, err := c.keyListQuery("kind", "scope", "workspaceId", "prefix", "search", "deleted")
 	if err != nil {
 		return err
 	}
@@ -241,20 +242,22 @@ func (a *api) listFiles(c *call) error {
 	case given && text == "true" && len(f.Words) > 0:
 		return fault.Field("search", "does not go with deleted")
 	case given && text == "true":
-		return list(a, c, q, p, keyOfDeleted, appendDeleted, func(actor org.Actor, each func(object.EarlierVersion) error) error {
+		read := func(actor org.Actor, each func(object.EarlierVersion) error) error {
 			return a.Objects.Deleted(c.r.Context(), actor, f, each)
-		})
+		}
+		return list(a, c, q, p, positionOfDeleted, appendDeleted, read)
 	case given && text != "false":
 		return fault.Field("deleted", "must be true or false")
 	}
-	return list(a, c, q, p, keyOfObject, appendListed, func(actor org.Actor, each func(object.Object) error) error {
+	read := func(actor org.Actor, each func(object.Object) error) error {
 		return a.Objects.List(c.r.Context(), actor, f, nil, each)
-	})
+	}
+	return list(a, c, q, p, positionOfObject, objectAppender, read)
 }
 
 // manifest replies with all records that the caller can see, or with those that changed after a cursor.
 func (a *api) manifest(c *call) error {
-	q, p, err := c.listingByKey("since")
+	q, p, err := c.keyListQuery("since")
 	if err != nil {
 		return err
 	}
@@ -303,14 +306,15 @@ func (a *api) manifest(c *call) error {
 		}
 	}
 	if given {
-		return list(a, c, q, p, nil, appendSince, func(actor org.Actor, each func(object.Change) error) error {
+		return list(a, c, q, p, nil, appendChange, func(actor org.Actor, each func(object.Change) error) error {
 			return a.Objects.Since(c.r.Context(), actor, from, head(actor), each)
 		})
 	}
 	f := object.Filter{After: p.After.Key, Limit: p.Fetch()}
-	return list(a, c, q, p, keyOfObject, appendListed, func(actor org.Actor, each func(object.Object) error) error {
+	read := func(actor org.Actor, each func(object.Object) error) error {
 		return a.Objects.List(c.r.Context(), actor, f, head(actor), each)
-	})
+	}
+	return list(a, c, q, p, positionOfObject, objectAppender, read)
 }
 
 // manifestTag returns the entity tag of a manifest, made of the log's head, the actor's

@@ -58,7 +58,7 @@ func TestAppendObjectMatchesEncodingJSON(t *testing.T) {
 		}
 		must.Is(t, "x"+encoded(t, want), string(appendObject([]byte("x"), o)))
 		want.Deleted = true
-		must.Is(t, encoded(t, want), string(must.Do(appendSince(nil, object.Change{Type: object.Deleted, Object: o})).Or(t)))
+		must.Is(t, encoded(t, want), string(must.Do(appendChange(nil, object.Change{Type: object.Deleted, Object: o})).Or(t)))
 	})
 }
 

@@ -61,7 +61,7 @@ func serveTexts(t testing.TB, n, size int, waits bool, fail error, change ...fun
 	l := &textList{}
 	l.api = serveEndpoint(t, http.MethodGet, public, func(c *call) error {
 		c.caller = access.Caller{User: id.User(c.r.Header.Get("X-User"))}
-		q, p, err := c.listing()
+		q, p, err := c.listQuery()
 		if err != nil {
 			return err
 		}
@@ -243,7 +243,7 @@ func TestConcurrentListsAreLimitedPerCaller(t *testing.T) {
 		var a *api
 		a = serveEndpoint(t, http.MethodGet, public, func(c *call) error {
 			c.caller = access.Caller{User: id.User(c.r.Header.Get("X-User"))}
-			q, p, err := c.listing()
+			q, p, err := c.listQuery()
 			if err != nil {
 				return err
 			}

@@ -118,8 +118,8 @@ func viewDaily(d usage.Daily) dailyView {
 	return dailyView{d.Day, textOrNull(d.Model), textOrNull(d.User), viewSum(d.Sum)}
 }
 
-// keyOfDaily returns the position of a sum among the daily sums of models or of users.
-func keyOfDaily(d usage.Daily) body.Position {
+// positionOfDaily returns the position of a sum among the daily sums of models or of users.
+func positionOfDaily(d usage.Daily) body.Position {
 	return body.Position{Key: string(d.Day) + "/" + cmp.Or(d.Model, string(d.User))}
 }
 
@@ -133,7 +133,7 @@ func parseDailyCursor(text string) (body.Position, bool) {
 
 // dailyUsage lists the sums of each day and model or user.
 func (a *api) dailyUsage(c *call) error {
-	q, p, err := c.paged(parseDailyCursor, []string{"from", "to", "by", "userId"})
+	q, p, err := c.pageQuery(parseDailyCursor, []string{"from", "to", "by", "userId"})
 	if err != nil {
 		return err
 	}
@@ -160,14 +160,15 @@ func (a *api) dailyUsage(c *call) error {
 		}
 		after.User = b.User
 	}
-	return list(a, c, q, p, keyOfDaily, appendViewed(viewDaily), func(actor org.Actor, each func(usage.Daily) error) error {
+	read := func(actor org.Actor, each func(usage.Daily) error) error {
 		return a.Metering.Daily(c.r.Context(), actor, b, after, p.Fetch(), each)
-	})
+	}
+	return list(a, c, q, p, positionOfDaily, viewAppender(viewDaily), read)
 }
 
 // orgUsage streams the sums of the users, whose number is not limited.
 func (a *api) orgUsage(c *call) error {
-	return listWithin(a, c, body.Query{}, body.Page{}, nil, appendViewed(viewUserSum), func(actor org.Actor, text func([]byte), each func(usage.Part) error) error {
+	read := func(actor org.Actor, text func([]byte), each func(usage.Part) error) error {
 		end := "}\n"
 		err := a.Metering.Organisation(c.r.Context(), actor, func(sum usage.Summary, byUser bool) error {
 			head, err := appendView(nil, viewSummary(sum))
@@ -183,5 +184,6 @@ func (a *api) orgUsage(c *call) error {
 		}, each)
 		text([]byte(end))
 		return err
-	})
+	}
+	return listWithin(a, c, body.Query{}, body.Page{}, nil, viewAppender(viewUserSum), read)
 }

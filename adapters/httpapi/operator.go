@@ -40,7 +40,7 @@ func (a *api) viewOverview(o operator.Overview) overviewView {
 	}
 }
 
-func keyOfOverview(o operator.Overview) body.Position { return body.Position{ID: string(o.ID)} }
+func positionOfOverview(o operator.Overview) body.Position { return body.Position{ID: string(o.ID)} }
 
 var asPlan = body.OneOf(plan.All()...)
 
@@ -57,7 +57,7 @@ func searchParam(q body.Query) (string, error) {
 }
 
 func (a *api) listOrganisations(c *call) error {
-	q, p, err := c.listing("search")
+	q, p, err := c.listQuery("search")
 	if err != nil {
 		return err
 	}
@@ -65,9 +65,10 @@ func (a *api) listOrganisations(c *call) error {
 	if f.Search, err = searchParam(q); err != nil {
 		return err
 	}
-	return list(a, c, q, p, keyOfOverview, appendViewed(a.viewOverview), func(actor org.Actor, each func(operator.Overview) error) error {
+	read := func(actor org.Actor, each func(operator.Overview) error) error {
 		return a.Operator.Organisations(c.r.Context(), actor, f, each)
-	})
+	}
+	return list(a, c, q, p, positionOfOverview, viewAppender(a.viewOverview), read)
 }
 
 func (a *api) listOrganisationMembers(c *call) error {
@@ -75,13 +76,14 @@ func (a *api) listOrganisationMembers(c *call) error {
 	if err != nil {
 		return err
 	}
-	q, p, f, err := c.listingMembers()
+	q, p, f, err := c.memberListQuery()
 	if err != nil {
 		return err
 	}
-	return list(a, c, q, p, keyOfMember, appendViewed(viewMember), func(actor org.Actor, each func(org.Profile) error) error {
+	read := func(actor org.Actor, each func(org.Profile) error) error {
 		return a.Operator.Members(c.r.Context(), actor, organisation, f, each)
-	})
+	}
+	return list(a, c, q, p, positionOfMember, viewAppender(viewMember), read)
 }
 
 func readGrant(o *body.Fields) (plan.Grant, error) {

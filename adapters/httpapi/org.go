@@ -37,7 +37,7 @@ func viewMember(p org.Profile) memberView {
 	return memberView{viewUser(p.User, p.Person), p.Role, p.OnboardingCompleted, jsonTime(p.JoinedAt)}
 }
 
-func keyOfMember(p org.Profile) body.Position {
+func positionOfMember(p org.Profile) body.Position {
 	return body.Position{At: p.JoinedAt, ID: string(p.User)}
 }
 
@@ -51,7 +51,7 @@ func viewFormerMember(p org.Profile) formerMemberView {
 	return formerMemberView{UserID: p.User, Name: textOrNull(p.Person.Name), RemovedAt: jsonTime(*p.RemovedAt)}
 }
 
-func keyOfFormer(p org.Profile) body.Position { return body.Position{ID: string(p.User)} }
+func positionOfFormer(p org.Profile) body.Position { return body.Position{ID: string(p.User)} }
 
 func afterFormer(p body.Position) id.User { return id.User(p.ID) }
 
@@ -74,7 +74,7 @@ func (a *api) viewInvitation(i invitation.Invitation) invitationView {
 	}
 }
 
-func keyOfInvitation(i invitation.Invitation) body.Position {
+func positionOfInvitation(i invitation.Invitation) body.Position {
 	return body.Position{At: i.CreatedAt, ID: string(i.ID)}
 }
 
@@ -97,11 +97,11 @@ func viewEntry(e audit.Entry) entryView {
 	}
 }
 
-func keyOfEntry(e audit.Entry) body.Position { return body.Position{ID: string(e.ID)} }
+func positionOfEntry(e audit.Entry) body.Position { return body.Position{ID: string(e.ID)} }
 
-// listingMembers reads the query of a list of members.
-func (c *call) listingMembers() (q body.Query, p body.Page, f org.MemberFilter, err error) {
-	if q, p, err = c.listing("search", "ids"); err != nil {
+// memberListQuery reads the query of a list of members.
+func (c *call) memberListQuery() (q body.Query, p body.Page, f org.MemberFilter, err error) {
+	if q, p, err = c.listQuery("search", "ids"); err != nil {
 		return q, p, f, err
 	}
 	text, err := searchParam(q)
@@ -119,7 +119,7 @@ func (c *call) listingMembers() (q body.Query, p body.Page, f org.MemberFilter, 
 			f.Users[i] = body.IDParam[id.User](text)
 		}
 	}
-	f.After, f.Limit = positionOf[id.User](p.After), p.Fetch()
+	f.After, f.Limit = timePosition[id.User](p.After), p.Fetch()
 	return q, p, f, f.Check()
 }
 
@@ -127,7 +127,7 @@ func (c *call) listingMembers() (q body.Query, p body.Page, f org.MemberFilter, 
 // first. A search is not, because it reads in several parts.
 func (a *api) listMembers(replica bool) handler {
 	return func(c *call) error {
-		q, p, f, err := c.listingMembers()
+		q, p, f, err := c.memberListQuery()
 		if err != nil {
 			return err
 		}
@@ -136,9 +136,9 @@ func (a *api) listMembers(replica bool) handler {
 			return func(actor org.Actor, each func(org.Profile) error) error { return list(c.r.Context(), actor, f, each) }
 		}
 		if replica || len(f.Words) > 0 {
-			return list(a, c, q, p, keyOfMember, appendViewed(viewMember), bind(a.Members.List))
+			return list(a, c, q, p, positionOfMember, viewAppender(viewMember), bind(a.Members.List))
 		}
-		return listUnconfirmed(a, c, q, p, keyOfMember, appendViewed(viewMember),
+		return listUnconfirmed(a, c, q, p, positionOfMember, viewAppender(viewMember),
 			bind(a.Members.ListUnconfirmed), bind(a.Members.List))
 	}
 }
@@ -199,7 +199,7 @@ func readAuditFilter(q body.Query, p body.Page) (f audit.Filter, err error) {
 }
 
 func (a *api) auditLog(c *call) error {
-	q, p, err := c.listing("actor", "action", "target", "from", "to")
+	q, p, err := c.listQuery("actor", "action", "target", "from", "to")
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,8 @@ func (a *api) auditLog(c *call) error {
 	if err != nil {
 		return err
 	}
-	return list(a, c, q, p, keyOfEntry, appendViewed(viewEntry), func(actor org.Actor, each func(audit.Entry) error) error {
+	read := func(actor org.Actor, each func(audit.Entry) error) error {
 		return a.Members.Audit(c.r.Context(), actor, f, each)
-	})
+	}
+	return list(a, c, q, p, positionOfEntry, viewAppender(viewEntry), read)
 }

@@ -46,7 +46,7 @@ func FuzzCursor(f *testing.F) {
 func TestListQueriesAreStrict(t *testing.T) {
 	var got task.Filter
 	a := serveEndpoint(t, http.MethodGet, public, func(c *call) error {
-		q, p, err := c.listing("status", "priority", "assigneeId", "workspaceId", "tags", "dueBefore", "dueAfter", "sort")
+		q, p, err := c.listQuery("status", "priority", "assigneeId", "workspaceId", "tags", "dueBefore", "dueAfter", "sort")
 		if err != nil {
 			return err
 		}
@@ -107,13 +107,13 @@ func TestPageOfLargeRecordsEndsEarly(t *testing.T) {
 	idOf := func(i int) string { return fmt.Sprintf("00000000-0000-7000-8000-%012d", i) }
 	var a *api
 	a = serveEndpoint(t, http.MethodGet, public, func(c *call) error {
-		q, p, err := c.listing()
+		q, p, err := c.listQuery()
 		if err != nil {
 			return err
 		}
 		key := func(i int) body.Position { return body.Position{ID: idOf(i)} }
 		view := func(i int) string { return idOf(i) + strings.Repeat("x", size) }
-		return list(a, c, q, p, key, appendViewed(view), func(_ org.Actor, each func(int) error) error {
+		return list(a, c, q, p, key, viewAppender(view), func(_ org.Actor, each func(int) error) error {
 			for i := range records {
 				if idOf(i) <= p.After.ID {
 					continue

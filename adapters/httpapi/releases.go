@@ -81,7 +81,7 @@ func inBase64(digest *string) *string {
 	return new(release.Base64(*digest))
 }
 
-func keyOfRelease(r release.Release) body.Position { return body.Position{ID: string(r.ID)} }
+func positionOfRelease(r release.Release) body.Position { return body.Position{ID: string(r.ID)} }
 
 // offerView is a release in the response to an update check, after the device's version.
 type offerView struct {
@@ -302,14 +302,15 @@ func readReleasePatch(o *body.Fields) (release.Patch, error) {
 }
 
 func (a *api) listReleases(c *call) error {
-	q, p, err := c.listing()
+	q, p, err := c.listQuery()
 	if err != nil {
 		return err
 	}
 	p.Waits = true // the notes may have gigabytes
-	return list(a, c, q, p, keyOfRelease, appendViewed(viewRelease), func(actor org.Actor, each func(release.Release) error) error {
+	read := func(actor org.Actor, each func(release.Release) error) error {
 		return a.Releases.List(c.r.Context(), actor, id.Release(p.After.ID), p.Fetch(), each)
-	})
+	}
+	return list(a, c, q, p, positionOfRelease, viewAppender(viewRelease), read)
 }
 
 type (
@@ -404,7 +405,7 @@ func viewReport(r release.Report) reportView {
 	return reportView{jsonTime(r.Hour), r.Succeeded, r.Failed}
 }
 
-func keyOfReport(r release.Report) body.Position {
+func positionOfReport(r release.Report) body.Position {
 	return body.Position{Key: r.Hour.UTC().Format(time.RFC3339)}
 }
 
@@ -420,7 +421,7 @@ func (a *api) listReports(c *call) error {
 	if err != nil {
 		return err
 	}
-	q, p, err := c.paged(parseReportCursor, []string{"from"})
+	q, p, err := c.pageQuery(parseReportCursor, []string{"from"})
 	if err != nil {
 		return err
 	}
@@ -433,7 +434,7 @@ func (a *api) listReports(c *call) error {
 	} else if !after.IsZero() {
 		after = after.Add(-time.Millisecond)
 	}
-	return list(a, c, q, p, keyOfReport, appendViewed(viewReport), func(actor org.Actor, each func(release.Report) error) error {
+	read := func(actor org.Actor, each func(release.Report) error) error {
 		all, err := a.Releases.Reports(c.r.Context(), actor, releaseID, after, p.Fetch())
 		for _, r := range all {
 			if err := each(r); err != nil {
@@ -441,10 +442,11 @@ func (a *api) listReports(c *call) error {
 			}
 		}
 		return err
-	})
+	}
+	return list(a, c, q, p, positionOfReport, viewAppender(viewReport), read)
 }
 
-type tallyView struct {
+type checkCountView struct {
 	Day      calendar.Day     `json:"day"`
 	Platform release.Platform `json:"platform"`
 	Arch     release.Arch     `json:"arch"`
@@ -454,23 +456,26 @@ type tallyView struct {
 	Offered  int64            `json:"offered"`
 }
 
-func viewTally(t release.CheckCount) tallyView {
-	return tallyView{Day: t.Day, Platform: t.Platform, Arch: t.Arch, Channel: t.Channel, Version: t.Version, Checks: t.Checks, Offered: t.Offered}
+func viewCheckCount(t release.CheckCount) checkCountView {
+	return checkCountView{
+		Day: t.Day, Platform: t.Platform, Arch: t.Arch, Channel: t.Channel, Version: t.Version,
+		Checks: t.Checks, Offered: t.Offered,
+	}
 }
 
-// keyOfTally returns a count's position in the order of a report.
-func keyOfTally(t release.CheckCount) body.Position {
+// positionOfCheckCount returns a count's position in the order of a report.
+func positionOfCheckCount(t release.CheckCount) body.Position {
 	return body.Position{Key: strings.Join([]string{string(t.Day), string(t.Platform), string(t.Arch), string(t.Channel), t.Version}, "/")}
 }
 
-// parseTallyCursor reads the cursor of a report.
-func parseTallyCursor(text string) (body.Position, bool) {
+// parseCheckCountCursor reads the cursor of a report.
+func parseCheckCountCursor(text string) (body.Position, bool) {
 	p, ok := body.ParseKeyCursor(text)
 	return p, ok && strings.Count(p.Key, "/") == 4
 }
 
-// tallyAt returns the count at a position.
-func tallyAt(p body.Position) (t release.CheckCount) {
+// checkCountAt returns the count at a position.
+func checkCountAt(p body.Position) (t release.CheckCount) {
 	if part := strings.Split(p.Key, "/"); len(part) == 5 {
 		t.Day, t.Version = calendar.Day(part[0]), part[4]
 		t.Target = release.Target{Platform: release.Platform(part[1]), Arch: release.Arch(part[2]), Channel: release.Channel(part[3])}
@@ -479,7 +484,7 @@ func tallyAt(p body.Position) (t release.CheckCount) {
 }
 
 func (a *api) adoption(c *call) error {
-	q, p, err := c.paged(parseTallyCursor, []string{"from", "to", "platform", "arch", "channel"})
+	q, p, err := c.pageQuery(parseCheckCountCursor, []string{"from", "to", "platform", "arch", "channel"})
 	if err != nil {
 		return err
 	}
@@ -488,8 +493,8 @@ func (a *api) adoption(c *call) error {
 		return err
 	}
 	// Without a limit it is read in pages, as it may be long.
-	return list(a, c, q, p, keyOfTally, appendViewed(viewTally), func(actor org.Actor, each func(release.CheckCount) error) error {
-		after, n := tallyAt(p.After), cmp.Or(p.Fetch(), body.MaxPage)
+	read := func(actor org.Actor, each func(release.CheckCount) error) error {
+		after, n := checkCountAt(p.After), cmp.Or(p.Fetch(), body.MaxPage)
 		for {
 			part, err := a.Releases.Adoption(c.r.Context(), actor, first, last, target, after, n)
 			if err != nil {
@@ -505,7 +510,8 @@ func (a *api) adoption(c *call) error {
 			}
 			after = part[n-1]
 		}
-	})
+	}
+	return list(a, c, q, p, positionOfCheckCount, viewAppender(viewCheckCount), read)
 }
 
 // readReport reads the days and the target of a report.

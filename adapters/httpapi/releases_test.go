@@ -156,9 +156,9 @@ func TestAdoptionPages(t *testing.T) {
 		stored = append(stored, release.CheckCount{Day: []calendar.Day{"2026-01-01", "2026-01-02"}[i/2%2], Target: of, Version: fmt.Sprintf("1.%d.0-rc.1", i), Checks: int64(i)})
 	}
 	must.NoError(t, s.Store.Deployment().Adoption().Add(t.Context(), stored))
-	list := func(query string) (all []tallyView, next string) {
+	list := func(query string) (all []checkCountView, next string) {
 		w := send(a, get("/test?from=2026-01-01&to=2026-01-02"+query))
-		all = read[[]tallyView](t, w, 200)
+		all = read[[]checkCountView](t, w, 200)
 		if link := w.Header().Get("Link"); link != "" {
 			u, err := url.Parse(link[1:strings.IndexByte(link, '>')])
 			if err != nil || u.Query().Get("from") != "2026-01-01" {
@@ -169,7 +169,7 @@ func TestAdoptionPages(t *testing.T) {
 		return all, next
 	}
 	whole, next := list("")
-	if len(whole) != len(stored) || next != "" || !slices.IsSortedFunc(whole, func(a, b tallyView) int {
+	if len(whole) != len(stored) || next != "" || !slices.IsSortedFunc(whole, func(a, b checkCountView) int {
 		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Platform, b.Platform), cmp.Compare(a.Version, b.Version))
 	}) {
 		t.Fatalf("%d tallies of %d, the next page is %q", len(whole), len(stored), next)
@@ -177,7 +177,7 @@ func TestAdoptionPages(t *testing.T) {
 	paged, next := list("&limit=700")
 	pages := 1
 	for ; next != ""; pages++ {
-		var page []tallyView
+		var page []checkCountView
 		page, next = list("&limit=700" + next)
 		paged = append(paged, page...)
 	}

@@ -73,8 +73,8 @@ func textOrNull[T ~string](s T) *string {
 // An appender appends one record of a list.
 type appender[T any] func(dst []byte, v T) ([]byte, error)
 
-// appendViewed returns the appender of a record's view.
-func appendViewed[T, V any](view func(T) V) appender[T] {
+// viewAppender returns the appender of a record's view.
+func viewAppender[T, V any](view func(T) V) appender[T] {
 	return func(dst []byte, v T) ([]byte, error) { return appendView(dst, view(v)) }
 }
 
@@ -90,51 +90,57 @@ func replyTagged[R any](c *call, status int, write appender[R], version func(R) 
 	}
 }
 
-// listed returns a handler of a list without filters: run calls each with the records after
-// a position, at most limit, 0 for all.
-func listed[T, V, P any](a *api, key func(T) body.Position, view func(T) V, after func(body.Position) P, run func(ctx context.Context, actor org.Actor, after P, limit int, each func(T) error) error) handler {
+// A lister calls each with the records of a list that the actor can see, in their order.
+type lister[T any] func(actor org.Actor, each func(T) error) error
+
+// A pageLister calls each with the records after a position, at most limit; 0 for all.
+type pageLister[T, P any] func(ctx context.Context, actor org.Actor, after P, limit int, each func(T) error) error
+
+// listHandler returns a handler of a list without filters.
+func listHandler[T, V, P any](a *api, position func(T) body.Position, view func(T) V, after func(body.Position) P,
+	read pageLister[T, P]) handler {
 	return func(c *call) error {
-		q, p, err := c.listing()
+		q, p, err := c.listQuery()
 		if err != nil {
 			return err
 		}
-		return list(a, c, q, p, key, appendViewed(view), func(actor org.Actor, each func(T) error) error {
-			return run(c.r.Context(), actor, after(p.After), p.Fetch(), each)
+		return list(a, c, q, p, position, viewAppender(view), func(actor org.Actor, each func(T) error) error {
+			return read(c.r.Context(), actor, after(p.After), p.Fetch(), each)
 		})
 	}
 }
 
-// positionOf returns the position of a list in the order of a time.
-func positionOf[T ~string](p body.Position) id.Position[T] {
+// timePosition returns the position of a list in the order of a time.
+func timePosition[T ~string](p body.Position) id.Position[T] {
 	return id.Position[T]{At: p.At, ID: T(p.ID)}
 }
 
-// list replies with the array of the records that run calls each with. It authorizes the actor
-// after it has acquired the caller's semaphore for complete lists. A complete list is sent while
-// it is read, and run waits at most stream.ListTimeout for a slow client, or without a limit
-// where p.Waits; a page is buffered until it is known whether there is a next one, for its Link
-// header.
-func list[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Position, write appender[T], run func(actor org.Actor, each func(T) error) error) error {
-	return listWithin(a, c, q, p, key, write, func(actor org.Actor, text func([]byte), each func(T) error) error {
+// list replies with the array of the records of read. It authorizes the actor after it has acquired the caller's
+// semaphore for complete lists. A complete list is sent while it is read, and read waits for a slow client at most
+// stream.ListTimeout, or as long as necessary if p.Waits. A page is buffered until it is known whether there is a next
+// one, for its Link header.
+func list[T any](a *api, c *call, q body.Query, p body.Page, position func(T) body.Position, write appender[T],
+	read lister[T]) error {
+	return listWithin(a, c, q, p, position, write, func(actor org.Actor, text func([]byte), each func(T) error) error {
 		text([]byte{'['})
-		err := run(actor, each)
+		err := read(actor, each)
 		text([]byte("]\n"))
 		return err
 	})
 }
 
-// listUnconfirmed is list that runs try for the unconfirmed actor first. Try returns, before any
-// record, org.ErrEpochChanged if the organisation's epoch is not the actor's, or NotFound if that
-// or the list is empty.
-func listUnconfirmed[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Position, write appender[T], try, run func(actor org.Actor, each func(T) error) error) error {
-	return listRecords(a, c, q, p, key, write, func(text func([]byte), each func(T) error) error {
+// listUnconfirmed is list that calls try for the unconfirmed actor first. Try returns, before any record,
+// org.ErrEpochChanged if the organisation's epoch is not the actor's, or NotFound if that or the list is empty.
+func listUnconfirmed[T any](a *api, c *call, q body.Query, p body.Page, position func(T) body.Position,
+	write appender[T], try, read lister[T]) error {
+	return listRecords(a, c, q, p, position, write, func(text func([]byte), each func(T) error) error {
 		text([]byte{'['})
 		ended, err := tryUnconfirmed(a, c, func(cached org.Actor) (ended, refused error) {
 			if ended = try(cached, each); fault.Is(ended, fault.NotFound) || errors.Is(ended, org.ErrEpochChanged) {
 				return nil, ended
 			}
 			return ended, nil
-		}, func(actor org.Actor) (error, error) { return run(actor, each), nil })
+		}, func(actor org.Actor) (error, error) { return read(actor, each), nil })
 		if err == nil || fault.Is(err, fault.NotFound) {
 			err = ended
 		}
@@ -143,20 +149,22 @@ func listUnconfirmed[T any](a *api, c *call, q body.Query, p body.Page, key func
 	})
 }
 
-// listWithin is list for a response with more than the array: run calls text with the parts
-// before the first record and after the last.
-func listWithin[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Position, write appender[T], run func(actor org.Actor, text func([]byte), each func(T) error) error) error {
-	return listRecords(a, c, q, p, key, write, func(text func([]byte), each func(T) error) error {
+// listWithin is list for a response with more than the array: read calls text with the parts before the first record
+// and after the last.
+func listWithin[T any](a *api, c *call, q body.Query, p body.Page, position func(T) body.Position, write appender[T],
+	read func(actor org.Actor, text func([]byte), each func(T) error) error) error {
+	return listRecords(a, c, q, p, position, write, func(text func([]byte), each func(T) error) error {
 		actor, err := a.authorize(c)
 		if err != nil {
 			return err
 		}
-		return run(actor, text, each)
+		return read(actor, text, each)
 	})
 }
 
-// listRecords is listWithin that leaves it to run to authorize the actor.
-func listRecords[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Position, write appender[T], run func(text func([]byte), each func(T) error) error) error {
+// listRecords is listWithin that leaves it to read to authorize the actor.
+func listRecords[T any](a *api, c *call, q body.Query, p body.Page, position func(T) body.Position, write appender[T],
+	read func(text func([]byte), each func(T) error) error) error {
 	if p.Limit == 0 && c.caller.User != "" {
 		c.databasePermit.Release() // of an idempotency key: lists that hold the semaphore may wait for it
 		done, err := a.lists.Acquire(c.r.Context(), string(c.caller.User))
@@ -170,25 +178,25 @@ func listRecords[T any](a *api, c *call, q body.Query, p body.Page, key func(T) 
 	b := stream.TakeBuffer()
 	defer func() { stream.GiveBuffer(b) }()
 	var page struct {
-		shown int // records
-		held  int // bytes of the buffer that are charged
-		last  body.Position
-		more  bool // there is a next page
+		records int // records
+		held    int // bytes of the buffer that are charged
+		last    body.Position
+		more    bool // there is a next page
 	}
-	err := run(func(text []byte) { *b = append(*b, text...) }, func(v T) (err error) {
-		if p.Limit > 0 && (page.shown == p.Limit || len(*b) >= maxPageBytes) {
+	err := read(func(text []byte) { *b = append(*b, text...) }, func(v T) (err error) {
+		if p.Limit > 0 && (page.records == p.Limit || len(*b) >= maxPageBytes) {
 			page.more = true
 			return errPageFull
 		}
-		if page.shown > 0 {
+		if page.records > 0 {
 			*b = append(*b, ',')
 		}
-		page.shown++
+		page.records++
 		if *b, err = write(*b, v); err != nil {
 			return err
 		}
 		if p.Limit > 0 {
-			page.last = key(v)
+			page.last = position(v)
 			page.held, err = c.holdResponse(page.held, cap(*b))
 		} else if len(*b) >= stream.FlushAt {
 			b, err = out.Put(b)
@@ -206,7 +214,7 @@ func listRecords[T any](a *api, c *call, q body.Query, p body.Page, key func(T) 
 		return out.Finish()
 	}
 	if page.more {
-		c.Set("Link", a.next(c, q, page.last))
+		c.Set("Link", a.nextLink(c, q, page.last))
 	}
 	c.send(http.StatusOK, *b)
 	return nil

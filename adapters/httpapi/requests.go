@@ -57,10 +57,10 @@ func onRecord[T ~string](param, kind string, do func(*call, org.Actor, T) error)
 }
 
 // readBody reads the fields of the body.
-func readBody[B any](c *call, read func(*body.Fields) (B, error)) (given B, err error) {
+func readBody[B any](c *call, read func(*body.Fields) (B, error)) (fields B, err error) {
 	o, err := c.fields()
 	if err != nil {
-		return given, err
+		return fields, err
 	}
 	return read(o)
 }
@@ -68,7 +68,7 @@ func readBody[B any](c *call, read func(*body.Fields) (B, error)) (given B, err 
 // withBody returns a handler that reads the fields of the body, authorizes the caller, and acts.
 func withBody[B any](a *api, read func(*body.Fields) (B, error), do func(*call, org.Actor, B) error) handler {
 	return func(c *call) error {
-		given, err := readBody(c, read)
+		fields, err := readBody(c, read)
 		if err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func withBody[B any](a *api, read func(*body.Fields) (B, error), do func(*call, 
 		if err != nil {
 			return err
 		}
-		return do(c, actor, given)
+		return do(c, actor, fields)
 	}
 }
 
@@ -87,7 +87,7 @@ func onRecordWithBody[T ~string, B any](a *api, param, kind string, read func(*b
 		if err != nil {
 			return err
 		}
-		return withBody(a, read, func(c *call, actor org.Actor, given B) error { return do(c, actor, record, given) })(c)
+		return withBody(a, read, func(c *call, actor org.Actor, fields B) error { return do(c, actor, record, fields) })(c)
 	}
 }
 
@@ -105,10 +105,11 @@ func repliesOn[T, R, V any](view func(R) V, do func(context.Context, org.Actor, 
 	}
 }
 
-// repliesChanged is replies for a do with a record and a body, as in onRecordWithBody.
-func repliesChanged[T, B, R, V any](view func(R) V, do func(context.Context, org.Actor, T, B) (R, error)) func(*call, org.Actor, T, B) error {
-	return func(c *call, actor org.Actor, record T, given B) error {
-		return replyWith(c, http.StatusOK, view)(do(c.r.Context(), actor, record, given))
+// repliesWithBody is replies for a do with a record and a body, as in onRecordWithBody.
+func repliesWithBody[T, B, R, V any](view func(R) V,
+	do func(context.Context, org.Actor, T, B) (R, error)) func(*call, org.Actor, T, B) error {
+	return func(c *call, actor org.Actor, record T, fields B) error {
+		return replyWith(c, http.StatusOK, view)(do(c.r.Context(), actor, record, fields))
 	}
 }
 
@@ -132,18 +133,18 @@ func oneField[T any](name string, read body.Reader[T]) func(*body.Fields) (T, er
 	}
 }
 
-// listing reads the query of a list: its filters, limit and cursor. Unknown parameters are
+// listQuery reads the query of a list: its filters, limit and cursor. Unknown parameters are
 // refused, so that a misspelt filter never selects everything.
-func (c *call) listing(filters ...string) (body.Query, body.Page, error) {
-	return c.paged(body.ParseCursor, filters)
+func (c *call) listQuery(filters ...string) (body.Query, body.Page, error) {
+	return c.pageQuery(body.ParseCursor, filters)
 }
 
-// listingByKey is listing for lists that are in the order of storage keys.
-func (c *call) listingByKey(filters ...string) (body.Query, body.Page, error) {
-	return c.paged(body.ParseKeyCursor, filters)
+// keyListQuery is listing for lists that are in the order of storage keys.
+func (c *call) keyListQuery(filters ...string) (body.Query, body.Page, error) {
+	return c.pageQuery(body.ParseKeyCursor, filters)
 }
 
-func (c *call) paged(parse func(string) (body.Position, bool), filters []string) (body.Query, body.Page, error) {
+func (c *call) pageQuery(parse func(string) (body.Position, bool), filters []string) (body.Query, body.Page, error) {
 	q, err := c.query(append(filters, "limit", "cursor")...)
 	if err != nil {
 		return body.Query{}, body.Page{}, err
@@ -170,8 +171,8 @@ func withQuery(h handler, known ...string) handler {
 	}
 }
 
-// next returns the Link header of the page after last.
-func (a *api) next(c *call, q body.Query, last body.Position) string {
+// nextLink returns the Link header of the page after last.
+func (a *api) nextLink(c *call, q body.Query, last body.Position) string {
 	values := url.Values{}
 	for name, v := range q.Values {
 		values[name] = v

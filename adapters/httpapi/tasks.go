@@ -133,7 +133,7 @@ func (c *call) replyTask(status int) func(task.Task, error) error {
 	return replyTagged(c, status, appendTask, func(t task.Task) int64 { return t.Version })
 }
 
-func keyOfTask(t task.Task) body.Position {
+func positionOfTask(t task.Task) body.Position {
 	return body.Position{Rank: t.SortOrder, At: t.CreatedAt, ID: string(t.ID)}
 }
 
@@ -145,8 +145,8 @@ func readTaskFilter(q body.Query, p body.Page) (f task.Filter, err error) {
 	if f.Priority, err = body.EnumParam(q, "priority", task.Priorities...); err != nil {
 		return f, err
 	}
-	f.Assignee = refTo[id.User](q, "assigneeId")
-	f.Workspace = refTo[id.Workspace](q, "workspaceId")
+	f.Assignee = refParam[id.User](q, "assigneeId")
+	f.Workspace = refParam[id.Workspace](q, "workspaceId")
 	if text, given := q.Get("tags"); given {
 		for tag := range strings.SplitSeq(text, ",") {
 			if tag = strings.TrimSpace(tag); tag != "" {
@@ -157,10 +157,10 @@ func readTaskFilter(q body.Query, p body.Page) (f task.Filter, err error) {
 			return f, fault.Field("tags", "must name 1 to %d tags", task.MaxTags)
 		}
 	}
-	if f.DueBefore, err = dueOf(q, "dueBefore"); err != nil {
+	if f.DueBefore, err = dueParam(q, "dueBefore"); err != nil {
 		return f, err
 	}
-	if f.DueAfter, err = dueOf(q, "dueAfter"); err != nil {
+	if f.DueAfter, err = dueParam(q, "dueAfter"); err != nil {
 		return f, err
 	}
 	text, err := searchParam(q)
@@ -183,7 +183,7 @@ func readTaskFilter(q body.Query, p body.Page) (f task.Filter, err error) {
 // sortNewest is the value of sort for lists that begin with the newest task.
 const sortNewest = "newest"
 
-func refTo[T ~string](q body.Query, name string) task.Ref[T] {
+func refParam[T ~string](q body.Query, name string) task.Ref[T] {
 	text, given := q.Get(name)
 	switch {
 	case !given:
@@ -194,7 +194,7 @@ func refTo[T ~string](q body.Query, name string) task.Ref[T] {
 	return task.Ref[T]{Given: true, ID: body.IDParam[T](text)}
 }
 
-func dueOf(q body.Query, name string) (*task.Due, error) {
+func dueParam(q body.Query, name string) (*task.Due, error) {
 	return body.ParsedParam(q, name, body.NotInstant, func(text string) (*task.Due, bool) {
 		due, ok := task.ParseDue(text)
 		return &due, ok
@@ -202,7 +202,8 @@ func dueOf(q body.Query, name string) (*task.Due, error) {
 }
 
 func (a *api) listTasks(c *call) error {
-	q, p, err := c.listing("status", "priority", "assigneeId", "workspaceId", "tags", "dueBefore", "dueAfter", "search", "sort")
+	q, p, err := c.listQuery("status", "priority", "assigneeId", "workspaceId", "tags",
+		"dueBefore", "dueAfter", "search", "sort")
 	if err != nil {
 		return err
 	}
@@ -210,11 +211,13 @@ func (a *api) listTasks(c *call) error {
 	if err != nil {
 		return err
 	}
-	return listUnconfirmed(a, c, q, p, keyOfTask, appendTask, func(actor org.Actor, each func(task.Task) error) error {
+	try := func(actor org.Actor, each func(task.Task) error) error {
 		return a.Tasks.ListUnconfirmed(c.r.Context(), actor, f, each)
-	}, func(actor org.Actor, each func(task.Task) error) error {
+	}
+	read := func(actor org.Actor, each func(task.Task) error) error {
 		return a.Tasks.List(c.r.Context(), actor, f, each)
-	})
+	}
+	return listUnconfirmed(a, c, q, p, positionOfTask, appendTask, try, read)
 }
 
 func (a *api) getTask(c *call) error {
@@ -277,13 +280,14 @@ func (a *api) deleteTask(c *call, actor org.Actor, t id.Task) error {
 // change.
 func listChangedTasks[B any](a *api, read func(*body.Fields) (B, error), run func(context.Context, org.Actor, B, func(task.Task) error) error) handler {
 	return func(c *call) error {
-		given, err := readBody(c, read)
+		fields, err := readBody(c, read)
 		if err != nil {
 			return err
 		}
-		return list(a, c, body.Query{}, body.Page{}, keyOfTask, appendTask, func(actor org.Actor, each func(task.Task) error) error {
-			return run(c.r.Context(), actor, given, each)
-		})
+		read := func(actor org.Actor, each func(task.Task) error) error {
+			return run(c.r.Context(), actor, fields, each)
+		}
+		return list(a, c, body.Query{}, body.Page{}, positionOfTask, appendTask, read)
 	}
 }
 
@@ -314,14 +318,18 @@ func viewChange(ch task.Change) changeView {
 	}
 }
 
-func keyOfChange(ch task.Change) body.Position { return body.Position{At: ch.At, ID: string(ch.ID)} }
+func positionOfChange(ch task.Change) body.Position {
+	return body.Position{At: ch.At, ID: string(ch.ID)}
+}
 
 func (a *api) taskHistory(c *call) error {
 	t, err := pathID[id.Task](c, "id", "Task")
 	if err != nil {
 		return err
 	}
-	return listed(a, keyOfChange, viewChange, positionOf[id.Entry], func(ctx context.Context, actor org.Actor, after id.Position[id.Entry], limit int, each func(task.Change) error) error {
+	type position = id.Position[id.Entry]
+	read := func(ctx context.Context, actor org.Actor, after position, limit int, each func(task.Change) error) error {
 		return a.Tasks.History(ctx, actor, t, after, limit, each)
-	})(c)
+	}
+	return listHandler(a, positionOfChange, viewChange, timePosition[id.Entry], read)(c)
 }

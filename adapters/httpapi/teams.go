@@ -28,7 +28,9 @@ func viewTeam(t team.Team) teamView {
 	}
 }
 
-func keyOfTeam(t team.Team) body.Position { return body.Position{At: t.CreatedAt, ID: string(t.ID)} }
+func positionOfTeam(t team.Team) body.Position {
+	return body.Position{At: t.CreatedAt, ID: string(t.ID)}
+}
 
 type teamMemberView struct {
 	userView
@@ -39,21 +41,23 @@ func viewTeamMember(p team.Profile) teamMemberView {
 	return teamMemberView{viewUser(p.User, p.Person), jsonTime(p.JoinedAt)}
 }
 
-func keyOfTeamMember(p team.Profile) body.Position {
+func positionOfTeamMember(p team.Profile) body.Position {
 	return body.Position{At: p.JoinedAt, ID: string(p.User)}
 }
 
 func (a *api) listTeams(c *call) error {
-	q, p, err := c.listing()
+	q, p, err := c.listQuery()
 	if err != nil {
 		return err
 	}
-	after := positionOf[id.Team](p.After)
-	return listUnconfirmed(a, c, q, p, keyOfTeam, appendViewed(viewTeam), func(actor org.Actor, each func(team.Team) error) error {
+	after := timePosition[id.Team](p.After)
+	try := func(actor org.Actor, each func(team.Team) error) error {
 		return a.Teams.ListUnconfirmed(c.r.Context(), actor, after, p.Fetch(), each)
-	}, func(actor org.Actor, each func(team.Team) error) error {
+	}
+	read := func(actor org.Actor, each func(team.Team) error) error {
 		return a.Teams.List(c.r.Context(), actor, after, p.Fetch(), each)
-	})
+	}
+	return listUnconfirmed(a, c, q, p, positionOfTeam, viewAppender(viewTeam), try, read)
 }
 
 func readTeamDraft(o *body.Fields) (team.Draft, error) {
@@ -81,9 +85,11 @@ func (a *api) listTeamMembers(c *call) error {
 	if err != nil {
 		return err
 	}
-	return listed(a, keyOfTeamMember, viewTeamMember, positionOf[id.User], func(ctx context.Context, actor org.Actor, after id.Position[id.User], limit int, each func(team.Profile) error) error {
+	type position = id.Position[id.User]
+	read := func(ctx context.Context, actor org.Actor, after position, limit int, each func(team.Profile) error) error {
 		return a.Teams.Members(ctx, actor, t, after, limit, each)
-	})(c)
+	}
+	return listHandler(a, positionOfTeamMember, viewTeamMember, timePosition[id.User], read)(c)
 }
 
 func (a *api) removeTeamMember(c *call, actor org.Actor, t id.Team) error {

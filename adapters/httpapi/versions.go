@@ -30,7 +30,9 @@ func appendDeleted(dst []byte, v object.EarlierVersion) ([]byte, error) {
 	return append(appendEnding(dst, "deletedAt", "deletedBy", v), '}'), nil
 }
 
-func keyOfDeleted(v object.EarlierVersion) body.Position { return body.Position{Key: v.DeletedKey()} }
+func positionOfDeleted(v object.EarlierVersion) body.Position {
+	return body.Position{Key: v.DeletedKey()}
+}
 
 // appendVersion appends the record of a version of a file.
 func appendVersion(dst []byte, v objects.Version) ([]byte, error) {
@@ -44,7 +46,7 @@ func appendVersion(dst []byte, v objects.Version) ([]byte, error) {
 	return append(appendEnding(dst, "endedAt", "endedBy", v.EarlierVersion), '}'), nil
 }
 
-func keyOfVersion(v objects.Version) body.Position {
+func positionOfVersion(v objects.Version) body.Position {
 	return body.Position{Rank: v.Version, ID: string(v.ID)}
 }
 
@@ -54,7 +56,7 @@ func (a *api) listVersions(c *call) error {
 	if err != nil {
 		return err
 	}
-	q, p, err := c.listing()
+	q, p, err := c.listQuery()
 	if err != nil {
 		return err
 	}
@@ -62,9 +64,10 @@ func (a *api) listVersions(c *call) error {
 	if p.After.ID != "" {
 		before = p.After.Rank
 	}
-	return list(a, c, q, p, keyOfVersion, appendVersion, func(actor org.Actor, each func(objects.Version) error) error {
+	read := func(actor org.Actor, each func(objects.Version) error) error {
 		return a.Objects.Versions(c.r.Context(), actor, file, before, p.Fetch(), each)
-	})
+	}
+	return list(a, c, q, p, positionOfVersion, appendVersion, read)
 }
 
 // pathVersion reads the number of a version in the path.

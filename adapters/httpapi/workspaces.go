@@ -29,12 +29,12 @@ func viewWorkspace(w workspaces.Sorted) workspaceView {
 	}
 }
 
-func keyOfWorkspace(w workspaces.Sorted) body.Position {
+func positionOfWorkspace(w workspaces.Sorted) body.Position {
 	return body.Position{Rank: int64(w.SortOrder), ID: string(w.ID)}
 }
 
 func (a *api) listWorkspaces(c *call) error {
-	q, p, err := c.listing("teamId")
+	q, p, err := c.listQuery("teamId")
 	if err != nil {
 		return err
 	}
@@ -43,11 +43,13 @@ func (a *api) listWorkspaces(c *call) error {
 		in = body.IDParam[id.Team](text)
 	}
 	after := workspaces.Position{Index: int(p.After.Rank), ID: id.Workspace(p.After.ID)}
-	return listUnconfirmed(a, c, q, p, keyOfWorkspace, appendViewed(viewWorkspace), func(actor org.Actor, each func(workspaces.Sorted) error) error {
+	try := func(actor org.Actor, each func(workspaces.Sorted) error) error {
 		return a.Workspaces.ListUnconfirmed(c.r.Context(), actor, in, after, p.Fetch(), each)
-	}, func(actor org.Actor, each func(workspaces.Sorted) error) error {
+	}
+	read := func(actor org.Actor, each func(workspaces.Sorted) error) error {
 		return a.Workspaces.List(c.r.Context(), actor, in, after, p.Fetch(), each)
-	})
+	}
+	return listUnconfirmed(a, c, q, p, positionOfWorkspace, viewAppender(viewWorkspace), try, read)
 }
 
 func readWorkspaceDraft(o *body.Fields) (workspace.Draft, error) {
