@@ -42,7 +42,7 @@ func (a *api) allocations(c *call, r *http.Request) map[string]float64 {
 		begin()
 		c.r = r.WithContext(c.deadlines.Context(r.Context()))
 	}
-	of := route.series.with(outcome{r.Method, http.StatusOK})
+	of := route.series.entryOf(outcome{r.Method, http.StatusOK})
 	admit := func() { _ = a.admit(c, route.Guard) }
 	// count returns the number of allocations of a layer after those of prepare.
 	count := func(prepare, layer func()) float64 {

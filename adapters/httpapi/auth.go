@@ -25,11 +25,11 @@ const maxMessage = 512 << 10
 type sessionView struct {
 	Token string     `json:"token"`
 	User  personView `json:"user"`
-	standingView
+	userOrgView
 }
 
-// standingView is a user's organisation with the user's role and onboarding.
-type standingView struct {
+// userOrgView is a user's organisation with the user's role and onboarding.
+type userOrgView struct {
 	Org                 *orgView `json:"org"`
 	Role                *string  `json:"role"`
 	OnboardingCompleted bool     `json:"onboardingCompleted"`
@@ -50,7 +50,7 @@ type orgView struct {
 
 type meView struct {
 	User profileView `json:"user"`
-	standingView
+	userOrgView
 }
 
 type profileView struct {
@@ -69,18 +69,18 @@ func viewOrg(o *org.Organisation) *orgView {
 	return &orgView{ID: o.ID, Name: textOrNull(o.Name), Slug: textOrNull(o.Slug)}
 }
 
-func viewStanding(u access.UserInfo) standingView {
-	return standingView{
+func viewUserOrg(u access.UserInfo) userOrgView {
+	return userOrgView{
 		Org: viewOrg(u.Org), Role: textOrNull(u.Role), OnboardingCompleted: u.OnboardingCompleted, OnboardingSeeded: u.OnboardingSeeded,
 	}
 }
 
 func viewSession(u access.UserInfo) sessionView {
-	return sessionView{u.Token, viewPerson(u.User), viewStanding(u)}
+	return sessionView{u.Token, viewPerson(u.User), viewUserOrg(u)}
 }
 
 func viewMe(u access.UserInfo) meView {
-	return meView{profileView{viewPerson(u.User), textOrNull(u.User.AvatarURL)}, viewStanding(u)}
+	return meView{profileView{viewPerson(u.User), textOrNull(u.User.AvatarURL)}, viewUserOrg(u)}
 }
 
 func (a *api) exchange(c *call) error {
@@ -281,7 +281,7 @@ func (a *api) showCLIPrompt(c *call, port, state string) error {
 func (a *api) finishCLI(c *call) error {
 	c.hideAddress()
 	q := c.r.URL.Query()
-	back := access.CLIReturn{
+	response := access.CLIReturn{
 		Port: q.Get("port"), From: c.client(),
 		Return: identity.Return{
 			Code: q.Get("code"), State: q.Get("state"), Issuer: q.Get("iss"), Error: q.Get("error"), Session: cookieValue(c.r, a.Access.SessionCookie),
@@ -289,14 +289,14 @@ func (a *api) finishCLI(c *call) error {
 	}
 	flow := cookieValue(c.r, access.CLICookie)
 	a.setFlow(c, "", -1)
-	in, err := a.Access.FinishSignIn(c.r.Context(), flow, back)
+	signIn, err := a.Access.FinishSignIn(c.r.Context(), flow, response)
 	if err != nil {
 		return err
 	}
-	to := in.Redirect
-	if in.UserCode != "" {
-		a.setFlowCookie(c, cookieDevice, in.UserCode, in.Decider)
-		to = verificationPath(in.UserCode)
+	to := signIn.Redirect
+	if signIn.UserCode != "" {
+		a.setFlowCookie(c, cookieDevice, signIn.UserCode, signIn.Decider)
+		to = verificationPath(signIn.UserCode)
 	}
 	c.redirect(http.StatusFound, to)
 	return nil

@@ -253,16 +253,16 @@ func (a *api) describeClient(c *call) error {
 	if !connector.IsIssuerKey(key) {
 		return fault.Missing("Client")
 	}
-	return a.describe(c, ClientDocumentPath+"/"+key, connector.DocumentRedirect(CallbackPath, key))
+	return a.replyClientMetadata(c, ClientDocumentPath+"/"+key, connector.DocumentRedirect(CallbackPath, key))
 }
 
 // describeFormerClient replies with the document of authorizations from before each issuer had its own, because
 // their refreshes name it. Callbacks to its address are refused.
 func (a *api) describeFormerClient(c *call) error {
-	return a.describe(c, ClientDocumentPath+".json", CallbackPath)
+	return a.replyClientMetadata(c, ClientDocumentPath+".json", CallbackPath)
 }
 
-func (a *api) describe(c *call, document, redirect string) error {
+func (a *api) replyClientMetadata(c *call, document, redirect string) error {
 	c.public(cacheHour)
 	return c.reply(http.StatusOK, clientView{
 		ID: a.PublicURL + document, Name: "Collab", URI: a.PublicURL, Redirects: []string{a.PublicURL + redirect},

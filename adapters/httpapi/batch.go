@@ -173,19 +173,19 @@ func appendOutcome(dst []byte, index int, op objects.Operation, o objects.Outcom
 	if op.Action == objects.DeleteFile && o.Err == nil {
 		file = object.Object{}
 	}
-	return appendFileOutcome(appendNumbers(dst, index, status), file, problem)
+	return appendOutcomeEnd(appendOutcomeStart(dst, index, status), file, problem)
 }
 
-// appendNumbers appends the beginning of the response for one of several files: its number in the request and its
+// appendOutcomeStart appends the beginning of the response for one of several files: its number in the request and its
 // status.
-func appendNumbers(dst []byte, index, status int) []byte {
+func appendOutcomeStart(dst []byte, index, status int) []byte {
 	dst = strconv.AppendInt(append(dst, `{"index":`...), int64(index), 10)
 	return strconv.AppendInt(append(dst, `,"status":`...), int64(status), 10)
 }
 
-// appendFileOutcome appends the end of the response for one of several files: its record and its error, without the
+// appendOutcomeEnd appends the end of the response for one of several files: its record and its error, without the
 // one that is zero.
-func appendFileOutcome(dst []byte, file object.Object, problem errorView) []byte {
+func appendOutcomeEnd(dst []byte, file object.Object, problem errorView) []byte {
 	if file.ID != "" {
 		dst = append(dst, `,"file":`...)
 		dst = appendObject(dst, file)

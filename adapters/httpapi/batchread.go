@@ -16,8 +16,8 @@ import (
 	"collab/domain/org"
 )
 
-// selectedMemory is the memory of the record of a file with the longest path, in bytes.
-const selectedMemory = 3 << 10
+// fileRecordMemory is the memory of the record of a file with the longest path, in bytes.
+const fileRecordMemory = 3 << 10
 
 // contentsType is the media type of lines that are each followed by content.
 var contentsType = []string{"application/vnd.collab.files"}
@@ -42,7 +42,7 @@ func readWanted(f *body.Fields) (wanted []objects.Wanted, err error) {
 // the error is the response to the remaining files, or to the whole request if none was answered.
 func (a *api) readFiles(c *call, actor org.Actor, wanted []objects.Wanted) error {
 	a.chargeOperations(c, len(wanted))
-	if err := c.Hold(int64(len(wanted)) * selectedMemory); err != nil {
+	if err := c.Hold(int64(len(wanted)) * fileRecordMemory); err != nil {
 		return err
 	}
 	outcomes, err := a.Objects.Select(c.r.Context(), actor, wanted)
@@ -100,9 +100,9 @@ func (a *api) readFiles(c *call, actor org.Actor, wanted []objects.Wanted) error
 
 // appendRead appends the line of a file that is followed by content of the length.
 func appendRead(dst []byte, index int, file object.Object, problem errorView, length int) []byte {
-	dst = appendNumbers(dst, index, cmp.Or(problem.Status, http.StatusOK))
+	dst = appendOutcomeStart(dst, index, cmp.Or(problem.Status, http.StatusOK))
 	dst = strconv.AppendInt(append(dst, `,"length":`...), int64(length), 10)
-	return append(appendFileOutcome(dst, file, problem), '\n')
+	return append(appendOutcomeEnd(dst, file, problem), '\n')
 }
 
 // writeParts appends content to the buffered part of the response, or sends both if they are long.

@@ -9,7 +9,7 @@ import (
 	"collab/domain/plan"
 )
 
-type gateView struct {
+type billingStatusView struct {
 	Allowed              bool        `json:"allowed"`
 	HasActivePlan        bool        `json:"hasActivePlan"`
 	HadPriorSubscription bool        `json:"hadPriorSubscription"`
@@ -18,9 +18,9 @@ type gateView struct {
 	TrialEndsAt          *jsonTime   `json:"trialEndsAt"`
 }
 
-func viewGate(d billing.Details) gateView {
+func viewBillingStatus(d billing.Details) billingStatusView {
 	s := d.Subscription
-	return gateView{
+	return billingStatusView{
 		Allowed: s.Allowed(), HasActivePlan: s.HasActivePlan(), HadPriorSubscription: s.EverPaid,
 		Plan: s.Plan, Status: s.Status(), TrialEndsAt: timeOrNull(s.TrialEnd),
 	}
@@ -96,27 +96,27 @@ type outcomeView struct {
 // checkoutSuccess replies to browsers that the provider redirects after a payment.
 func (a *api) checkoutSuccess(c *call) error {
 	c.hideAddress()
-	seen := outcomeView{Status: "unknown"}
+	outcome := outcomeView{Status: "unknown"}
 	if session := c.r.URL.Query().Get("session_id"); session != "" {
 		page, err := a.Billing.Return(c.r.Context(), session)
 		if err != nil {
 			return err
 		}
-		seen.Status = page.Status
+		outcome.Status = page.Status
 		if page.Plan != plan.None {
-			seen.Plan = &page.Plan
+			outcome.Plan = &page.Plan
 		}
 	}
 	text := "Your subscription will be updated shortly."
 	switch {
-	case seen.Status == "complete" && seen.Plan != nil:
-		text = "You have subscribed to the plan " + string(*seen.Plan) + "."
-	case seen.Status == "open":
+	case outcome.Status == "complete" && outcome.Plan != nil:
+		text = "You have subscribed to the plan " + string(*outcome.Plan) + "."
+	case outcome.Status == "open":
 		text = "The payment has not been made yet."
-	case seen.Status == "expired":
+	case outcome.Status == "expired":
 		text = "The checkout has expired. Nothing was charged."
 	}
-	return a.replyOutcome(c, seen, "Thank you", text)
+	return a.replyOutcome(c, outcome, "Thank you", text)
 }
 
 // checkoutCancel replies to browsers that the provider redirects without a payment.
@@ -127,9 +127,9 @@ func (a *api) checkoutCancel(c *call) error {
 
 // replyOutcome replies with the outcome: as JSON if the request accepts it by name, else as
 // a page.
-func (a *api) replyOutcome(c *call, seen outcomeView, title, text string) error {
+func (a *api) replyOutcome(c *call, outcome outcomeView, title, text string) error {
 	if weightOf(c.r.Header["Accept"], "application/json") > 0 && !c.prefersPage() {
-		return c.reply(http.StatusOK, seen)
+		return c.reply(http.StatusOK, outcome)
 	}
 	page := map[string]string{"Title": title, "Text": text, "App": a.AppURL}
 	if a.Console != nil {

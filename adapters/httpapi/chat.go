@@ -18,26 +18,26 @@ func (a *api) startChat(c *call) error {
 	if err := a.chats.Take(c, string(c.caller.User)); err != nil {
 		return err
 	}
-	r, err := c.question()
+	r, err := c.chatRequest()
 	if err != nil {
 		return err
 	}
 	if err := c.Hold(int64(len(c.body))); err != nil { // for the provider's request, beside the texts
 		return err
 	}
-	ready, err := tryUnconfirmed(a, c,
+	admitted, err := tryUnconfirmed(a, c,
 		func(cached org.Actor) (*chats.Call, error) { return a.Chats.AdmitUnconfirmed(c.r.Context(), cached, r) },
 		func(actor org.Actor) (*chats.Call, error) { return a.Chats.Admit(c.r.Context(), actor, r) })
 	if err != nil {
 		return err
 	}
 	c.body = nil // the stream may be long, and does not need the body
-	a.streamChat(c, ready)
+	a.streamChat(c, admitted)
 	return nil
 }
 
-// question reads the question in the body.
-func (c *call) question() (chat.Request, error) {
+// chatRequest reads the body of a chat.
+func (c *call) chatRequest() (chat.Request, error) {
 	f, err := c.fields()
 	if err != nil {
 		return chat.Request{}, err

@@ -35,7 +35,7 @@ type chatStream struct {
 }
 
 // streamChat streams the response of a model. It returns when its usage is stored.
-func (a *api) streamChat(c *call, ready *chats.Call) {
+func (a *api) streamChat(c *call, admitted *chats.Call) {
 	c.deadlines.Clear()
 	c.databasePermit.Release()
 	stream.SetHeaders(c.Header())
@@ -44,7 +44,7 @@ func (a *api) streamChat(c *call, ready *chats.Call) {
 	w.timer = time.AfterFunc(min(firstSilence, w.silence), w.keepAlive)
 	w.mu.Unlock()
 	defer w.finish()
-	ready.Run(c.r.Context(), w)
+	admitted.Run(c.r.Context(), w)
 }
 
 // comment is an event without content.

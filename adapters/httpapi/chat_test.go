@@ -21,7 +21,7 @@ var testModel = chat.Model{
 }
 
 // readChat reads the body of a chat request.
-func readChat(body string) (chat.Request, error) { return newCall(post("/", body)).question() }
+func readChat(body string) (chat.Request, error) { return newCall(post("/", body)).chatRequest() }
 
 func TestChatRequestIsReadWhole(t *testing.T) {
 	got, err := readChat(`{

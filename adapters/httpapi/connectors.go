@@ -94,8 +94,8 @@ func (a *api) listProviders(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.public(shared)
-	return c.sendTagged(jsonType, tagOf(body), append(body, '\n'))
+	c.public(cacheFiveMinutes)
+	return c.sendTagged(jsonType, contentTag(body), append(body, '\n'))
 }
 
 func readConnector(o *body.Fields) (connector.Draft, error) {
@@ -138,8 +138,9 @@ var readCredentials = oneField("credentials", body.ReadObject)
 // maxConnectorView is the most bytes that the view of a connector has, most of which are its tools.
 const maxConnectorView = 192 << 10
 
-func (a *api) giveCredentials(c *call, actor org.Actor, i id.Connector, given body.Object) error {
-	return replyWith(c, http.StatusOK, viewConnector)(a.Connectors.StoreCredentials(c.r.Context(), actor, i, given.Text, given.Texts))
+func (a *api) storeCredentials(c *call, actor org.Actor, i id.Connector, credentials body.Object) error {
+	stored, err := a.Connectors.StoreCredentials(c.r.Context(), actor, i, credentials.Text, credentials.Texts)
+	return replyWith(c, http.StatusOK, viewConnector)(stored, err)
 }
 
 type authorizationView struct {

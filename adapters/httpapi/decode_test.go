@@ -78,7 +78,7 @@ func FuzzPath(f *testing.F) {
 		if decoded, err := url.PathUnescape(path); err == nil {
 			r.URL.Path, r.URL.RawPath = prefix+"/"+decoded, prefix+"/"+path
 		}
-		r.Header[staging] = []string{client}
+		r.Header[stagingHeader] = []string{client}
 		switch w := send(a, r); w.Code {
 		case http.StatusOK, http.StatusNoContent:
 			if !strings.HasPrefix(r.URL.Path, feeds) && r.URL.Path != prefix+"/openapi.json" && r.URL.Path != CheckPath {

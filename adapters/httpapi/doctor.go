@@ -32,9 +32,9 @@ type (
 // doctorSeconds is the limit of the duration of a check of the configuration.
 const doctorSeconds = 15
 
-// examine replies with the findings of the checks of the configuration. Only one request at a time runs them, because
-// they send requests to the systems of the configuration.
-func (a *api) examine(c *call, _ org.Actor) error {
+// checkConfiguration replies with the findings of the checks of the configuration. Only one request at a time runs them,
+// because they send requests to the systems of the configuration.
+func (a *api) checkConfiguration(c *call, _ org.Actor) error {
 	if !a.doctor.TryLock() {
 		return fault.New(fault.Limited, "The configuration is being checked for another request").RetryIn(doctorSeconds)
 	}

@@ -163,7 +163,7 @@ func (a *api) sendBytes(c *call, o object.Object, redirect bool) error {
 			return nil
 		}
 	}
-	head := func(status int, mimeType string, length int64) {
+	writeHead := func(status int, mimeType string, length int64) {
 		h := c.Header()
 		h["Accept-Ranges"] = byteRanges
 		h["Content-Security-Policy"] = contentPolicy // so that scripts in the content do not run
@@ -177,10 +177,10 @@ func (a *api) sendBytes(c *call, o object.Object, redirect bool) error {
 		c.WriteHeader(status)
 	}
 	if c.r.Method == http.MethodHead {
-		head(http.StatusOK, o.MimeType, o.Size)
+		writeHead(http.StatusOK, o.MimeType, o.Size)
 		return nil
 	}
-	ranges, err := rangesOf(c.r, tag, o.Size)
+	ranges, err := parseRanges(c.r, tag, o.Size)
 	if err != nil {
 		c.refuseRange(err, o.Size)
 		return nil
@@ -188,13 +188,13 @@ func (a *api) sendBytes(c *call, o object.Object, redirect bool) error {
 	switch len(ranges) {
 	case 0:
 		return a.sendContent(c, c, o, byteRange{0, o.Size}, func() error {
-			head(http.StatusOK, o.MimeType, o.Size)
+			writeHead(http.StatusOK, o.MimeType, o.Size)
 			return nil
 		})
 	case 1:
 		return a.sendContent(c, c, o, ranges[0], func() error {
 			c.Set("Content-Range", ranges[0].contentRange(o.Size))
-			head(http.StatusPartialContent, o.MimeType, ranges[0].length)
+			writeHead(http.StatusPartialContent, o.MimeType, ranges[0].length)
 			return nil
 		})
 	}
@@ -203,7 +203,7 @@ func (a *api) sendBytes(c *call, o object.Object, redirect bool) error {
 		var part io.Writer
 		err := a.sendContent(c, writerFunc(func(b []byte) (int, error) { return part.Write(b) }), o, r, func() (err error) {
 			if i == 0 {
-				head(http.StatusPartialContent, "multipart/byteranges; boundary="+parts.Boundary(), -1)
+				writeHead(http.StatusPartialContent, "multipart/byteranges; boundary="+parts.Boundary(), -1)
 			}
 			part, err = parts.CreatePart(textproto.MIMEHeader{"Content-Range": {r.contentRange(o.Size)}, "Content-Type": {o.MimeType}})
 			return err
@@ -222,7 +222,7 @@ func (a *api) sendStored(c *call, o object.Object) error {
 	if c.notModified(tag) {
 		return nil
 	}
-	head := func() error {
+	writeHead := func() error {
 		c.Header()["Content-Type"] = jsonType
 		c.Set("Etag", tag)
 		c.Set("Content-Length", strconv.FormatInt(o.Size, 10))
@@ -230,38 +230,39 @@ func (a *api) sendStored(c *call, o object.Object) error {
 		return nil
 	}
 	if c.r.Method == http.MethodHead {
-		return head()
+		return writeHead()
 	}
-	return a.sendContent(c, c, o, byteRange{0, o.Size}, head)
+	return a.sendContent(c, c, o, byteRange{0, o.Size}, writeHead)
 }
 
 type writerFunc func([]byte) (int, error)
 
 func (w writerFunc) Write(b []byte) (int, error) { return w(b) }
 
-// sendContent copies a range of the content to w, and calls first before the first write,
+// sendContent copies a range of the content to w, and calls writeHead before the first write,
 // when the content could be read. Damaged content is an error before its last bytes are
 // written, so that no client takes it for complete.
-func (a *api) sendContent(c *call, w io.Writer, o object.Object, s byteRange, first func() error) error {
+func (a *api) sendContent(c *call, w io.Writer, o object.Object, part byteRange, writeHead func() error) error {
 	c.releasePermit()
-	r, err := a.Objects.Open(c.r.Context(), o, s.start, s.length)
+	r, err := a.Objects.Open(c.r.Context(), o, part.start, part.length)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	return a.copyContent(c, w, r, s.length, string(o.ID), o.VisibleTo, first)
+	return a.copyContent(c, w, r, part.length, string(o.ID), o.VisibleTo, writeHead)
 }
 
-// copyContent copies content of the length to w while it is visible to the caller, and calls first before the first
+// copyContent copies content of the length to w while it is visible to the caller, and calls writeHead before the first
 // write. Errors have the id of the content.
-func (a *api) copyContent(c *call, w io.Writer, r io.Reader, length int64, id string, visible func(org.Actor) bool, first func() error) error {
+func (a *api) copyContent(c *call, w io.Writer, r io.Reader, length int64, id string, visible func(org.Actor) bool,
+	writeHead func() error) error {
 	confirm := a.confirmation(c, visible)
 	if from, ok := r.(io.WriterTo); ok && w == io.Writer(c) && c.readsFiles() {
 		if err := c.Hold(copyMemory); err != nil {
 			return err
 		}
 		defer c.Release(copyMemory)
-		if err := first(); err != nil {
+		if err := writeHead(); err != nil {
 			return c.ClientClosed(err)
 		}
 		if _, err := from.WriteTo(fileWriter{c, confirm}); err != nil {
@@ -288,7 +289,7 @@ func (a *api) copyContent(c *call, w io.Writer, r io.Reader, length int64, id st
 			return err
 		}
 		if !begun {
-			if err := first(); err != nil {
+			if err := writeHead(); err != nil {
 				return c.ClientClosed(err)
 			}
 		}
@@ -339,16 +340,16 @@ func (s byteRange) contentRange(size int64) string {
 	return fmt.Sprintf("bytes %d-%d/%d", s.start, s.start+s.length-1, size)
 }
 
-// refuseRange replies that no requested range is in the content, for the error of rangesOf.
+// refuseRange replies that no requested range is in the content, for the error of parseRanges.
 func (c *call) refuseRange(err error, size int64) {
 	c.Set("Content-Range", "bytes */"+strconv.FormatInt(size, 10))
 	c.writeError(errorView{Status: http.StatusRequestedRangeNotSatisfiable, Message: "Range " + err.Error()})
 }
 
-// rangesOf returns the requested ranges of the content, or none for all of it. It returns an error if no range is
+// parseRanges returns the requested ranges of the content, or none for all of it. It returns an error if no range is
 // satisfiable. It ignores those of other methods than GET, other units than bytes, ranges of another version, and
 // ranges that are together longer than the content.
-func rangesOf(r *http.Request, tag string, size int64) (ranges []byteRange, err error) {
+func parseRanges(r *http.Request, tag string, size int64) (ranges []byteRange, err error) {
 	text, ok := strings.CutPrefix(r.Header.Get("Range"), "bytes=")
 	if !ok || r.Method != http.MethodGet {
 		return nil, nil

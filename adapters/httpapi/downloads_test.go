@@ -266,7 +266,7 @@ func FuzzRange(f *testing.F) {
 		w.Header().Set("Content-Type", "text/plain")
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 
-		ranges, err := rangesOf(r, "", int64(size))
+		ranges, err := parseRanges(r, "", int64(size))
 		status, contentRange := http.StatusOK, ""
 		switch {
 		case err != nil:

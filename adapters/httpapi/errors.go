@@ -94,13 +94,13 @@ func (a *api) fail(c *call, err error) {
 
 // classify logs the error of a 5xx and returns its view.
 func (a *api) classify(c *call, err error) errorView {
-	late := errors.Is(context.Cause(c.r.Context()), stream.ErrLate)
-	if late {
+	timedOut := errors.Is(context.Cause(c.r.Context()), stream.ErrLate)
+	if timedOut {
 		err = fault.Wrap(fault.Unavailable, err, "The request took too long")
 	}
 	r := viewError(err)
 	switch {
-	case c.clientClosed || !late && c.r.Context().Err() != nil && errors.Is(err, context.Canceled):
+	case c.clientClosed || !timedOut && c.r.Context().Err() != nil && errors.Is(err, context.Canceled):
 		c.clientClosed = true
 	case r.Status >= http.StatusInternalServerError:
 		level := slog.LevelError

@@ -100,7 +100,7 @@ func (a *api) downloadExport(c *call, actor org.Actor, export id.Export) error {
 	c.releasePermit()
 	tag := `"` + string(e.ID) + `"`
 	part, status := byteRange{0, e.Size}, http.StatusOK
-	ranges, err := rangesOf(c.r, tag, e.Size)
+	ranges, err := parseRanges(c.r, tag, e.Size)
 	if err != nil {
 		c.refuseRange(err, e.Size)
 		return nil
@@ -113,7 +113,7 @@ func (a *api) downloadExport(c *call, actor org.Actor, export id.Export) error {
 		return err
 	}
 	defer r.Close()
-	head := func() error {
+	writeHead := func() error {
 		c.Header()["Cache-Control"] = noStore
 		c.Header()["Accept-Ranges"] = byteRanges
 		c.Set("Etag", tag)
@@ -127,7 +127,7 @@ func (a *api) downloadExport(c *call, actor org.Actor, export id.Export) error {
 		return nil
 	}
 	if c.r.Method == http.MethodHead {
-		return head()
+		return writeHead()
 	}
-	return a.copyContent(c, c, r, part.length, string(e.ID), func(org.Actor) bool { return true }, head)
+	return a.copyContent(c, c, r, part.length, string(e.ID), func(org.Actor) bool { return true }, writeHead)
 }

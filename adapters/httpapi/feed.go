@@ -111,7 +111,7 @@ func (f *follower) run(first []byte, ctx context.Context) changes.Reason {
 		defer context.AfterFunc(ctx, f.sub.Wake)()
 	}
 	if err := f.to.Send(first); err != nil {
-		return f.failed(err)
+		return f.endReason(err)
 	}
 	for {
 		now := f.api.Now()
@@ -124,14 +124,14 @@ func (f *follower) run(first []byte, ctx context.Context) changes.Reason {
 			return endClosed
 		}
 		if err := f.forward(); err != nil {
-			return f.failed(err)
+			return f.endReason(err)
 		}
 		if !now.Before(f.nextHeartbeat) {
 			if f.to.ClosedByClient() {
 				return endClosed
 			}
 			if err := f.sendHeartbeat(); err != nil {
-				return f.failed(err)
+				return f.endReason(err)
 			}
 			for !now.Before(f.nextHeartbeat) {
 				f.nextHeartbeat = f.nextHeartbeat.Add(f.api.Heartbeat)
@@ -175,8 +175,8 @@ func (f *follower) sendHeartbeat() error {
 	return f.to.Send(heartbeatFrame)
 }
 
-// failed returns the reason of the end for the error of a write.
-func (f *follower) failed(err error) changes.Reason {
+// endReason returns the reason of the end for the error of a write.
+func (f *follower) endReason(err error) changes.Reason {
 	if reason := f.sub.Ended(); reason != "" {
 		return reason
 	}
@@ -204,7 +204,7 @@ func (f *follower) close(reason changes.Reason) {
 	f.sub.Close()
 	f.permit.Release()
 	a, ctx := f.api, context.Background()
-	a.ends.Add(ctx, 1, metric.WithAttributes(attribute.String("reason", string(reason))))
+	a.feedDisconnects.Add(ctx, 1, metric.WithAttributes(attribute.String("reason", string(reason))))
 	a.Log.LogAttrs(ctx, slog.LevelInfo, "stream ended",
 		slog.String("reason", string(reason)), slog.Float64("duration_seconds", a.Now().Sub(f.began).Seconds()), slog.Int("events", f.sent),
 		slog.String("request", f.request), slog.String("address", f.address),

@@ -334,7 +334,7 @@ func TestFeedClientThatDoesNotRead(t *testing.T) {
 	})
 }
 
-func TestFeedHoldsAPlaceUntilItsEnd(t *testing.T) {
+func TestFeedHoldsAPermitUntilItsEnd(t *testing.T) {
 	for kind, begin := range feedStreams {
 		runSynctest(t, kind, func(t *testing.T) {
 			s := newFeedServer(t, withShares)

@@ -20,8 +20,8 @@ import (
 	"collab/domain/release"
 )
 
-// staging is the header in which electron-updater sends a device's id.
-const staging = "X-User-Staging-Id"
+// stagingHeader is the header in which electron-updater sends a device's id.
+const stagingHeader = "X-User-Staging-Id"
 
 var (
 	feedArchs = map[string]release.Arch{
@@ -98,17 +98,17 @@ func (c *call) feed(q releases.Check, mime []string, body []byte) error {
 		return err
 	}
 	if q.Client == "" {
-		c.public(cacheBriefly)
+		c.public(cacheMinute)
 	}
 	if len(body) == 0 {
 		c.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	return c.sendTagged(mime, tagOf(body), body)
+	return c.sendTagged(mime, contentTag(body), body)
 }
 
-// fileOf returns the name of the file that an address leads to, in lower case.
-func fileOf(address string) string {
+// fileName returns the name of the file that an address leads to, in lower case.
+func fileName(address string) string {
 	path, _, _ := strings.Cut(address, "?")
 	path, _, _ = strings.Cut(path, "#")
 	return strings.ToLower(path[strings.LastIndexByte(path, '/')+1:])
@@ -149,7 +149,7 @@ type (
 
 // electronUpdates is the feed of electron-updater, which needs one even without an update.
 func (a *api) electronUpdates(c *call) error {
-	c.Header().Add("Vary", staging)
+	c.Header().Add("Vary", stagingHeader)
 	d, q, err := c.device()
 	if err != nil {
 		return err
@@ -157,11 +157,11 @@ func (a *api) electronUpdates(c *call) error {
 	if err := d.readTarget(&q); err != nil {
 		return err
 	}
-	if id := c.r.Header[staging]; len(id) > 0 {
+	if id := c.r.Header[stagingHeader]; len(id) > 0 {
 		if len(id) > 1 {
-			return fault.Field(staging, "must not be repeated")
+			return fault.Field(stagingHeader, "must not be repeated")
 		}
-		if q.Client, err = release.ParseClient(staging, id[0]); err != nil {
+		if q.Client, err = release.ParseClient(stagingHeader, id[0]); err != nil {
 			return err
 		}
 	}
@@ -198,7 +198,7 @@ func (a *api) electronUpdates(c *call) error {
 // a digest, takes any file of Windows for an installer, and accepts no image or package of
 // macOS.
 func fitsElectron(r *release.Release) bool {
-	switch name := fileOf(r.DownloadURL); {
+	switch name := fileName(r.DownloadURL); {
 	case r.SHA512 == nil:
 		return false
 	case r.Platform == release.Win32:
@@ -226,16 +226,16 @@ func viewElectron(at release.Version, all []*release.Release) electronFeed {
 		notes := yamlText(*first.Notes)
 		feed.ReleaseNotes = &notes
 	}
-	least := valueOrEmpty(first.MinOSVersion)
+	minOS := valueOrEmpty(first.MinOSVersion)
 	for _, r := range all {
 		feed.Files = append(feed.Files, electronFile{URL: yamlText(r.DownloadURL), SHA512: yamlText(release.Base64(*r.SHA512)), Size: r.FileSizeBytes})
-		if valueOrEmpty(r.MinOSVersion) != least {
-			least = ""
+		if valueOrEmpty(r.MinOSVersion) != minOS {
+			minOS = ""
 		}
 	}
 	// The kernel of macOS has another version than the system.
-	if first.Platform != release.Darwin && kernelVersion.MatchString(least) {
-		feed.MinimumSystemVersion = yamlText(least)
+	if first.Platform != release.Darwin && kernelVersion.MatchString(minOS) {
+		feed.MinimumSystemVersion = yamlText(minOS)
 	}
 	return feed
 }
@@ -258,7 +258,7 @@ func (a *api) macUpdates(c *call) error {
 		return err
 	}
 	return c.update(q, a.Releases.Feed(q, func(r *release.Release) bool {
-		return !isMacInstaller(fileOf(r.DownloadURL))
+		return !isMacInstaller(fileName(r.DownloadURL))
 	}), func(r *release.Release) updateView { return updateView{Name: r.Version.String()} })
 }
 
@@ -323,7 +323,7 @@ func fitsWindows(r *release.Release) bool {
 	if r.SHA1 == nil || r.FileSizeBytes == nil || *r.FileSizeBytes == 0 || strings.ContainsRune(r.DownloadURL, '#') {
 		return false
 	}
-	name, full := strings.CutSuffix(fileOf(r.DownloadURL), "-full.nupkg")
+	name, full := strings.CutSuffix(fileName(r.DownloadURL), "-full.nupkg")
 	if full {
 		name += ".nupkg"
 	}
@@ -380,11 +380,14 @@ func (a *api) appcastUpdates(c *call) error {
 	if err := d.readTarget(&q); err != nil {
 		return err
 	}
-	cast := appcast{Version: "2.0", Sparkle: "http://www.andymatuschak.org/xml-namespaces/sparkle", Channel: appcastChannel{Title: "Updates"}}
-	for _, r := range a.Releases.Feed(q, func(*release.Release) bool { return true }) {
-		cast.Channel.Items = append(cast.Channel.Items, viewAppcast(r))
+	feed := appcast{
+		Version: "2.0", Sparkle: "http://www.andymatuschak.org/xml-namespaces/sparkle",
+		Channel: appcastChannel{Title: "Updates"},
 	}
-	body, err := xml.Marshal(cast)
+	for _, r := range a.Releases.Feed(q, func(*release.Release) bool { return true }) {
+		feed.Channel.Items = append(feed.Channel.Items, viewAppcast(r))
+	}
+	body, err := xml.Marshal(feed)
 	if err != nil {
 		return err
 	}
@@ -400,8 +403,8 @@ func viewAppcast(r *release.Release) appcastItem {
 		Title: version, PubDate: r.PublishedAt.UTC().Format(time.RFC1123Z), Version: version, ShortVersion: version,
 		Enclosure: appcastFile{URL: r.DownloadURL, Type: "application/octet-stream"},
 	}
-	if least := valueOrEmpty(r.MinOSVersion); macVersion.MatchString(least) {
-		item.MinimumOS = least
+	if minOS := valueOrEmpty(r.MinOSVersion); macVersion.MatchString(minOS) {
+		item.MinimumOS = minOS
 	}
 	if r.Mandatory {
 		item.Critical = &struct{}{}

@@ -158,11 +158,11 @@ func TestElectronFeed(t *testing.T) {
 			a, _ := serveReleases(t, test.all...)
 			r := get(feeds + "electron/" + test.file)
 			if test.device != "" {
-				r.Header.Set(staging, test.device)
+				r.Header.Set(stagingHeader, test.device)
 			}
 			w := send(a, r)
 			must.Is(t, http.StatusOK, w.Code)
-			checkHeader(t, w.Header(), map[string]string{"Content-Type": yamlType[0], "Vary": staging})
+			checkHeader(t, w.Header(), map[string]string{"Content-Type": yamlType[0], "Vary": stagingHeader})
 			var feed parsedElectron
 			must.NoError(t, yaml.Unmarshal(w.Body.Bytes(), &feed))
 			if feed.files() != test.files || feed.Path != nil {
@@ -467,8 +467,8 @@ func TestUpdateFeedsRefuseInvalidRequests(t *testing.T) {
 	}
 	for _, ids := range [][]string{{""}, {long}, {"a", "b"}, {"\xff"}} {
 		r := get(feeds + "electron/latest.yml")
-		r.Header[staging] = ids
-		if e := checkError(t, send(a, r), 400); !strings.Contains(e.Message, staging) {
+		r.Header[stagingHeader] = ids
+		if e := checkError(t, send(a, r), 400); !strings.Contains(e.Message, stagingHeader) {
 			t.Errorf("%q: %s", ids, e.Message)
 		}
 	}

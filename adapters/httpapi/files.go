@@ -320,6 +320,6 @@ func (a *api) manifest(c *call) error {
 // manifestTag returns the entity tag of a manifest, made of the log's head, the actor's
 // visibility, the actor and the query.
 func manifestTag(actor org.Actor, q body.Query, h object.Head) string {
-	reader := tagOf([]byte(string(actor.Org) + "\n" + string(actor.User) + "\n" + q.Values.Encode()))
+	reader := contentTag([]byte(string(actor.Org) + "\n" + string(actor.User) + "\n" + q.Values.Encode()))
 	return `"` + h.Cursor().String() + "-" + strconv.FormatInt(actor.Epoch(), 10) + "-" + reader[1:]
 }

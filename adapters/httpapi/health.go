@@ -88,13 +88,13 @@ func (r *recent) list(now time.Time) (all []minuteCounts) {
 func (a *api) sample() {
 	now := inProgress{feeds: a.Feed.Stats().Subscribers}
 	for kind, s := range a.shares.kinds() {
-		f := s.Stats()
-		now.waiting += f.Waiting
+		stats := s.Stats()
+		now.waiting += stats.Waiting
 		switch kind {
 		case "calls":
-			now.calls = f.Used
+			now.calls = stats.Used
 		case "transfers":
-			now.transfers = f.Used
+			now.transfers = stats.Used
 		}
 	}
 	a.recent.sample(a.Now(), now)
@@ -145,8 +145,8 @@ func (a *api) health(c *call, _ org.Actor) error {
 		v.Ready, v.Problem = false, textOrNull(err.Error())
 	}
 	for kind, s := range a.shares.kinds() {
-		f := s.Stats()
-		v.Shares[kind] = shareView{f.Used, f.Waiting, f.Refusals}
+		stats := s.Stats()
+		v.Shares[kind] = shareView{stats.Used, stats.Waiting, stats.Refusals}
 	}
 	for name, b := range a.budgetsByName() {
 		v.Budgets[name] = budgetView{b.Used(), b.Refusals()}

@@ -120,13 +120,13 @@ type api struct {
 	origin      string // of the server's pages
 	secure      bool   // cookies are for https only
 
-	duration metric.Float64Histogram
-	active   atomic.Int64
-	other    *series // measurements of requests without a route
-	ends     metric.Int64Counter
-	began    time.Time
-	recent   recent
-	doctor   sync.Mutex // held while the configuration is checked
+	duration        metric.Float64Histogram
+	active          atomic.Int64
+	unmatched       *series // measurements of requests without a route
+	feedDisconnects metric.Int64Counter
+	began           time.Time
+	recent          recent
+	doctor          sync.Mutex // held while the configuration is checked
 
 	readiness singleflight.Group // of checkReady
 
@@ -141,7 +141,10 @@ func build(o Options) (*api, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	a := &api{Options: o, began: o.Now(), documentTag: tagOf(o.Document), secure: strings.HasPrefix(o.PublicURL, "https://"), actorOf: o.Access.Authorize}
+	a := &api{
+		Options: o, began: o.Now(), documentTag: contentTag(o.Document), secure: strings.HasPrefix(o.PublicURL, "https://"),
+		actorOf: o.Access.Authorize,
+	}
 	a.callers, a.addresses = limit.NewRateLimiter("caller", o.Rates.Caller, a.Now), limit.NewRateLimiter("address", o.Rates.Address, a.Now)
 	a.chats, a.credentials = limit.NewRateLimiter("chat", o.Rates.Chat, a.Now), limit.NewRateLimiter("credentials", o.Rates.Credentials, a.Now)
 	a.webhooks, a.lists = limit.NewRateLimiter("webhook", o.Rates.Webhook, a.Now), limit.NewSemaphores(maxLists)

@@ -11,8 +11,8 @@ import (
 	"collab/app/changes"
 )
 
-// observed is an instrument whose value is read when it is collected.
-type observed struct {
+// observable is an instrument whose value is read when it is collected.
+type observable struct {
 	name, unit, description string
 	read                    metric.Int64Callback
 }
@@ -25,8 +25,8 @@ func (a *api) instrument() (err error) {
 	if err != nil {
 		return err
 	}
-	a.other = a.newSeries("unmatched")
-	a.ends, err = a.Meter.Int64Counter("collab.feed.disconnects",
+	a.unmatched = a.newSeries("unmatched")
+	a.feedDisconnects, err = a.Meter.Int64Counter("collab.feed.disconnects",
 		metric.WithUnit("{stream}"), metric.WithDescription("Change feeds that ended, by reason."))
 
 	share := func(value func(limit.SharesStats) int64) metric.Int64Callback {
@@ -35,7 +35,7 @@ func (a *api) instrument() (err error) {
 	feed := func(value func(changes.Stats) int64) metric.Int64Callback {
 		return observe(func() int64 { return value(a.Feed.Stats()) })
 	}
-	for _, v := range []observed{
+	for _, v := range []observable{
 		{"http.server.active_requests", "{request}", "Requests being handled.", observe(a.active.Load)},
 		{"collab.feed.subscribers", "{stream}", "Change feeds that are open.", feed(func(f changes.Stats) int64 { return f.Subscribers })},
 		{"collab.budget.used", "By", "Bytes that requests hold of a budget.", observeEach("budget", a.budgetsByName, (*limit.Budget).Used)},
@@ -47,7 +47,7 @@ func (a *api) instrument() (err error) {
 		_, failed := a.Meter.Int64ObservableUpDownCounter(v.name, metric.WithUnit(v.unit), metric.WithDescription(v.description), metric.WithInt64Callback(v.read))
 		err = errors.Join(err, failed)
 	}
-	for _, v := range []observed{
+	for _, v := range []observable{
 		{"collab.feed.events", "{event}", "Events handed to subscribers.", feed(func(f changes.Stats) int64 { return f.Delivered })},
 		{"collab.feed.backlog_reads", "{page}", "Pages of the log read for a subscriber behind the buffer.",
 			feed(func(f changes.Stats) int64 { return f.Reads })},
@@ -71,11 +71,11 @@ func observe(value func() int64) metric.Int64Callback {
 	}
 }
 
-// observeEach returns what observes a value of each of the things, with its name as an attribute.
-func observeEach[T any](attributeName string, things func() map[string]T, value func(T) int64) metric.Int64Callback {
+// observeEach returns what observes a value of each of the items, with its name as an attribute.
+func observeEach[T any](attributeName string, items func() map[string]T, value func(T) int64) metric.Int64Callback {
 	return func(_ context.Context, o metric.Int64Observer) error {
-		for name, thing := range things() {
-			o.Observe(value(thing), metric.WithAttributes(attribute.String(attributeName, name)))
+		for name, item := range items() {
+			o.Observe(value(item), metric.WithAttributes(attribute.String(attributeName, name)))
 		}
 		return nil
 	}

@@ -92,12 +92,12 @@ func (a *api) finish(c *call) {
 	c.releaseAll()
 	a.active.Add(-1)
 	ended := a.Now()
-	s := a.other
+	s := a.unmatched
 	if c.route != nil {
 		s = c.route.series
 	}
 	ctx := c.r.Context()
-	entry := s.with(outcome{methodLabel(c.r.Method), c.status})
+	entry := s.entryOf(outcome{methodLabel(c.r.Method), c.status})
 	a.duration.Record(ctx, ended.Sub(c.began).Seconds(), entry.options...)
 	a.recent.add(ended, ended.Sub(c.began), c.status)
 	level := slog.LevelInfo
@@ -122,23 +122,23 @@ const requestLine = "request"
 
 // log writes the line of a request without query, header and body, as they may contain
 // secrets.
-func (a *api) log(ctx context.Context, level slog.Level, c *call, to slog.Handler, at time.Time) {
-	line := slog.NewRecord(at, level, requestLine, 0)
-	line.AddAttrs(
+func (a *api) log(ctx context.Context, level slog.Level, c *call, handler slog.Handler, at time.Time) {
+	record := slog.NewRecord(at, level, requestLine, 0)
+	record.AddAttrs(
 		slog.Float64("duration_seconds", at.Sub(c.began).Seconds()),
 		slog.Int64("bytes", c.bytes),
 		slog.String("request", c.id),
 		slog.String("address", c.address))
 	if c.caller.User != "" {
-		line.AddAttrs(slog.String("user", string(c.caller.User)))
+		record.AddAttrs(slog.String("user", string(c.caller.User)))
 	}
 	if c.caller.Org != "" {
-		line.AddAttrs(slog.String("org", string(c.caller.Org)))
+		record.AddAttrs(slog.String("org", string(c.caller.Org)))
 	}
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
-		line.AddAttrs(slog.String("trace", span.TraceID().String()))
+		record.AddAttrs(slog.String("trace", span.TraceID().String()))
 	}
-	_ = to.Handle(ctx, line) // an error of the log cannot be logged
+	_ = handler.Handle(ctx, record) // an error of the log cannot be logged
 }
 
 func endSpan(span trace.Span, c *call) {
@@ -188,20 +188,20 @@ func (a *api) newSeries(route string) *series {
 	return s
 }
 
-func (s *series) with(key outcome) *entry {
+func (s *series) entryOf(key outcome) *entry {
 	for {
 		known := s.outcomes.Load()
 		if n, ok := (*known)[key]; ok {
 			return n
 		}
-		more := maps.Clone(*known)
-		more[key] = &entry{
+		extended := maps.Clone(*known)
+		extended[key] = &entry{
 			options: []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(
 				attribute.String("http.request.method", key.method),
 				attribute.String("http.route", s.route),
 				attribute.Int("http.response.status_code", key.status)))},
 			line: s.log.WithAttrs([]slog.Attr{slog.String("method", key.method), slog.String("route", s.route), slog.Int("status", key.status)}),
 		}
-		s.outcomes.CompareAndSwap(known, &more)
+		s.outcomes.CompareAndSwap(known, &extended)
 	}
 }

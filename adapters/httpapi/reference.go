@@ -59,12 +59,12 @@ func newReference() *reference {
 	var b bytes.Buffer
 	t := template.Must(template.New("reference").Parse(referenceSource))
 	_ = t.Execute(&b, map[string]any{"Renderer": "/docs/" + p.script, "Script": template.JS(referenceScript)}) // it cannot fail
-	p.page, p.tag = b.Bytes(), tagOf(b.Bytes())
+	p.page, p.tag = b.Bytes(), contentTag(b.Bytes())
 	return p
 }
 
-// tagOf returns the entity tag of content that never changes while the server runs.
-func tagOf(content []byte) string {
+// contentTag returns the entity tag of content that never changes while the server runs.
+func contentTag(content []byte) string {
 	sum := sha256.Sum256(content)
 	return `"` + hex.EncodeToString(sum[:8]) + `"`
 }

@@ -120,15 +120,15 @@ var updateAvailable = []byte(`{"updateAvailable":true,"currentVersion":`)
 
 // offers are the responses that offer releases of one snapshot. Each is encoded at its first use.
 type offers struct {
-	of        *release.Snapshot
+	snapshot  *release.Snapshot
 	responses sync.Map // *release.Release to *checkResponse
 }
 
 // offer returns the response that offers a release.
 func (a *api) offer(r *release.Release) (*checkResponse, error) {
 	known, now := a.offers.Load(), a.Releases.Snapshot()
-	if known == nil || known.of != now {
-		known = &offers{of: now}
+	if known == nil || known.snapshot != now {
+		known = &offers{snapshot: now}
 		a.offers.Store(known)
 	}
 	if cached, ok := known.responses.Load(r); ok {
@@ -139,12 +139,12 @@ func (a *api) offer(r *release.Release) (*checkResponse, error) {
 		return nil, err
 	}
 	view[0] = ',' // the fields follow others
-	offered := &checkResponse{before: updateAvailable, tag: tagOf(view), after: append(view, '\n')}
+	offered := &checkResponse{before: updateAvailable, tag: contentTag(view), after: append(view, '\n')}
 	known.responses.Store(r, offered)
 	return offered, nil
 }
 
-var cacheBriefly = []string{"public, max-age=60"}
+var cacheMinute = []string{"public, max-age=60"}
 
 // checkForUpdate says whether there is a newer version for a device, from memory.
 func (a *api) checkForUpdate(c *call) error {
@@ -165,7 +165,7 @@ func (a *api) checkForUpdate(c *call) error {
 		}
 	}
 	if q.Client == "" {
-		c.public(cacheBriefly)
+		c.public(cacheMinute)
 	}
 	if c.notModified(update.tag) {
 		return nil
@@ -345,11 +345,11 @@ func (a *api) explainRollout(c *call, actor org.Actor, r id.Release) error {
 			return err
 		}
 	}
-	release, reach, err := a.Releases.Rollout(c.r.Context(), actor, r, clients)
+	release, eligibilities, err := a.Releases.Rollout(c.r.Context(), actor, r, clients)
 	if err != nil {
 		return err
 	}
-	devices := viewEach(func(d releases.Eligibility) deviceView { return deviceView(d) })(reach)
+	devices := viewEach(func(d releases.Eligibility) deviceView { return deviceView(d) })(eligibilities)
 	return c.reply(http.StatusOK, rolloutView{Release: release.ID, Rollout: release.Rollout, Devices: devices})
 }
 
@@ -526,13 +526,13 @@ func readReport(q body.Query, now time.Time) (first, last calendar.Day, target r
 
 // readDays reads the first and the last day of a report.
 func readDays(q body.Query, now time.Time) (first, last calendar.Day, err error) {
-	const wrong = "must be a day such as 2026-01-31"
-	if last, err = body.ParsedParam(q, "to", wrong, calendar.ParseDay); err != nil {
+	const problem = "must be a day such as 2026-01-31"
+	if last, err = body.ParsedParam(q, "to", problem, calendar.ParseDay); err != nil {
 		return "", "", err
 	}
 	last = cmp.Or(last, calendar.DayOf(now))
 	daysBefore := func(n int) calendar.Day { return calendar.DayOf(last.Start().AddDate(0, 0, -n)) }
-	if first, err = body.ParsedParam(q, "from", wrong, calendar.ParseDay); err != nil {
+	if first, err = body.ParsedParam(q, "from", problem, calendar.ParseDay); err != nil {
 		return "", "", err
 	}
 	first = cmp.Or(first, daysBefore(reportDays-1))

@@ -103,7 +103,7 @@ func TestUpdateChecksFollowReleases(t *testing.T) {
 	done.Store(true)
 	checks.Wait()
 	must.Is(t, changes, len(tags))
-	if a.offers.Load().of != s.Snapshot() {
+	if a.offers.Load().snapshot != s.Snapshot() {
 		t.Error("responses of an earlier snapshot are cached")
 	}
 }

@@ -167,7 +167,7 @@ func TestLongResponseIsNotStored(t *testing.T) {
 	}
 }
 
-func TestKeptResponsesAreChargedToTheCaller(t *testing.T) {
+func TestStoredResponsesAreChargedToTheCaller(t *testing.T) {
 	calls := 0
 	a, _ := serveKeyed(t, public, func(c *call) error {
 		calls++

@@ -193,7 +193,8 @@ func TestPublicResponsesAreCacheableWithoutRateLimitHeaders(t *testing.T) {
 			}
 		}
 	}
-	checkHeader(t, send(a, get(feeds+"electron/latest.yml", staging+": a")).Header(), map[string]string{"Cache-Control": private, "Vary": staging})
+	checkHeader(t, send(a, get(feeds+"electron/latest.yml", stagingHeader+": a")).Header(),
+		map[string]string{"Cache-Control": private, "Vary": stagingHeader})
 }
 
 // failingFlusher is a response whose flushes fail.

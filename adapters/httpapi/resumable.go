@@ -92,8 +92,8 @@ func (c *call) uploadHeaders() (h uploadHeaders, err error) {
 	return h, nil
 }
 
-// setUpload sets the headers that describe an upload.
-func (a *api) setUpload(c *call, u upload.Upload) {
+// setUploadHeaders sets the headers that describe an upload.
+func (a *api) setUploadHeaders(c *call, u upload.Upload) {
 	c.Header()["Cache-Control"] = noStore
 	c.Set(uploadOffset, strconv.FormatInt(u.Offset, 10))
 	c.Set(uploadLength, strconv.FormatInt(u.Size, 10))
@@ -161,7 +161,7 @@ func (a *api) createResumable(c *call) error {
 	if err != nil {
 		return err
 	}
-	a.setUpload(c, created)
+	a.setUploadHeaders(c, created)
 	c.Set("Location", resumablePath+"/"+string(created.ID))
 	if c.r.ContentLength == 0 && !h.complete {
 		return c.reply(http.StatusCreated, viewResumable(created))
@@ -171,7 +171,7 @@ func (a *api) createResumable(c *call) error {
 		c.WriteHeader(statusResumable)
 		c.Header().Del(uploadDraft)
 	}
-	created, err = a.appendTo(c, actor, created, 0, h.complete)
+	created, err = a.appendContent(c, actor, created, 0, h.complete)
 	if err == nil && !h.complete {
 		return c.reply(http.StatusCreated, viewResumable(created))
 	}
@@ -235,7 +235,7 @@ func (a *api) listResumable(c *call, actor org.Actor) error {
 }
 
 func (a *api) getResumable(c *call, _ org.Actor, u upload.Upload) error {
-	a.setUpload(c, u)
+	a.setUploadHeaders(c, u)
 	return c.reply(http.StatusOK, viewResumable(u))
 }
 
@@ -259,7 +259,7 @@ func (a *api) appendResumable(c *call) error {
 		return err
 	}
 	return a.authorized(a.onResumable(func(c *call, actor org.Actor, u upload.Upload) error {
-		a.setUpload(c, u)
+		a.setUploadHeaders(c, u)
 		switch {
 		case h.length != nil && *h.length != u.Size:
 			return fault.Field(uploadLength, "is not that of the upload, which is %d", u.Size)
@@ -274,7 +274,7 @@ func (a *api) appendResumable(c *call) error {
 				return err
 			}
 		default:
-			if u, err = a.appendTo(c, actor, u, *h.offset, h.complete); err != nil {
+			if u, err = a.appendContent(c, actor, u, *h.offset, h.complete); err != nil {
 				return err
 			}
 		}
@@ -291,13 +291,13 @@ func (a *api) appendResumable(c *call) error {
 	}))(c)
 }
 
-// appendTo appends the request's content to an upload and returns the changed upload.
-func (a *api) appendTo(c *call, actor org.Actor, u upload.Upload, offset int64, last bool) (upload.Upload, error) {
+// appendContent appends the request's content to an upload and returns the changed upload.
+func (a *api) appendContent(c *call, actor org.Actor, u upload.Upload, offset int64, last bool) (upload.Upload, error) {
 	if err := a.holdStoreMemory(c, &objects.Upload{Size: min(a.Objects.PartSize, u.Size-u.Offset)}); err != nil {
 		return u, err
 	}
 	u, err := a.Objects.AppendResumable(c.r.Context(), actor, u, offset, last, &objects.Upload{Content: c.uploadBody(), Size: c.r.ContentLength, BeforeStore: c.yieldPermit})
-	a.setUpload(c, u)
+	a.setUploadHeaders(c, u)
 	return u, err
 }
 

@@ -186,7 +186,8 @@ func (a *api) routes() []row {
 		{"POST", "/chat", writer, generation, a.startChat},
 		{"GET", "/models", member, queries, withoutQuery(a.authorized(a.listModels))},
 
-		{"GET", "/billing/status", member, queries, withoutQuery(a.authorized(replies(viewGate, a.Billing.Subscription)))},
+		{"GET", "/billing/status", member, queries,
+			withoutQuery(a.authorized(replies(viewBillingStatus, a.Billing.Subscription)))},
 		{"GET", "/billing/subscription", member, queries, withoutQuery(a.authorized(replies(viewDetails, a.Billing.Subscription)))},
 		{"GET", "/billing/plans", member, queries, withoutQuery(a.authorized(a.listPlans))},
 		{"POST", "/billing/trial", manager, queries, a.authorized(replies(viewDetails, a.Billing.Trial))},
@@ -209,7 +210,8 @@ func (a *api) routes() []row {
 		{"POST", "/connectors", writer, queries, withBody(a, readConnector, a.createConnector)},
 		{"GET", "/connectors/{instanceId}/credentials", member, calls, withoutQuery(a.limitedCredentials(a.authorized(onRecord("instanceId", "Connector", repliesOn(viewCredentials, a.Connectors.Read)))))},
 		{"POST", "/connectors/{instanceId}/credentials", writer, queries, a.limitedCredentials(
-			onRecordWithBody(a, "instanceId", "Connector", readCredentials, withRecordMemory(maxConnectorView, a.giveCredentials)))},
+			onRecordWithBody(a, "instanceId", "Connector", readCredentials,
+				withRecordMemory(maxConnectorView, a.storeCredentials)))},
 		{"DELETE", "/connectors/{instanceId}", writer, queries, a.authorized(onRecord("instanceId", "Connector", succeedsOn(a.Connectors.Delete)))},
 		{"POST", "/mcp-oauth/start", writer, calls, a.limitedCredentials(withBody(a, readAuthorization, a.startAuthorization))},
 		{"GET", "/mcp-oauth/poll", member, queries, a.authorized(a.pollAuthorization)},
@@ -237,7 +239,7 @@ func (a *api) routes() []row {
 		{"GET", "/updates/feeds/sparkle/appcast.xml", public, none, a.appcastUpdates},
 
 		{"GET", "/admin/health", byOperator, none, withoutQuery(a.authorized(a.health))},
-		{"GET", "/admin/doctor", byOperator, none, withoutQuery(a.authorized(a.examine))},
+		{"GET", "/admin/doctor", byOperator, none, withoutQuery(a.authorized(a.checkConfiguration))},
 		{"GET", "/admin/organisations", byOperator, none, a.listOrganisations},
 		{"GET", "/admin/organisations/{id}", byOperator, none, withoutQuery(a.authorized(onRecord("id", "Organisation", repliesOn(a.viewOverview, a.Operator.Organisation))))},
 		{"PUT", "/admin/organisations/{id}/subscription", byOperator, none,
@@ -264,7 +266,7 @@ func (a *api) routes() []row {
 		row{"GET", HealthPath, unlimited, none, a.alive},
 		row{"GET", "/readyz", unlimited, none, a.ready},
 		row{"GET", "/metrics", unlimited, none, a.metrics()},
-		row{"GET", "/.well-known/jwks.json", unlimited, none, a.keys},
+		row{"GET", "/.well-known/jwks.json", unlimited, none, a.jwks},
 	)
 }
 
@@ -383,7 +385,7 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // router returns the router of a table. Methods are left to path, so that a wrong one is 405 for every path.
 func (a *api) router(table []row) (*router, error) {
 	root := mux.NewRouter().SkipClean(true)
-	root.NotFoundHandler = http.HandlerFunc(a.unknown)
+	root.NotFoundHandler = http.HandlerFunc(a.notFound)
 
 	paths := map[string]*path{}
 	for _, r := range table {
@@ -417,11 +419,11 @@ func (a *api) router(table []row) (*router, error) {
 			t.literal[template] = p
 			continue
 		}
-		of := groupOf(template)
-		if t.groups[of] == nil {
-			t.groups[of] = mux.NewRouter()
+		g := groupOf(template)
+		if t.groups[g] == nil {
+			t.groups[g] = mux.NewRouter()
 		}
-		t.groups[of].Handle(template, p)
+		t.groups[g].Handle(template, p)
 	}
 	for _, start := range slices.Sorted(maps.Keys(a.Mounts)) {
 		mounted := a.mounted(a.Mounts[start])
@@ -440,6 +442,6 @@ func (a *api) router(table []row) (*router, error) {
 	return t, nil
 }
 
-func (a *api) unknown(w http.ResponseWriter, _ *http.Request) {
+func (a *api) notFound(w http.ResponseWriter, _ *http.Request) {
 	a.fail(w.(*call), fault.New(fault.NotFound, "There is no such endpoint"))
 }

@@ -116,7 +116,7 @@ func (b *checkedBlobs) Stat(ctx context.Context, name string) (size int64, check
 	return b.SignedBlobs.Stat(ctx, name)
 }
 
-func TestNoPlaceIsHeldWhileTheStoreIsUsed(t *testing.T) {
+func TestNoPermitIsHeldWhileTheStoreIsUsed(t *testing.T) {
 	blobs := &checkedBlobs{permitChecker: permitChecker{t: t}}
 	o := newFileServer(t, func(s *objects.Options) {
 		blobs.Blobs, blobs.SignedBlobs = s.Blobs, s.Signed
@@ -135,7 +135,7 @@ func TestNoPlaceIsHeldWhileTheStoreIsUsed(t *testing.T) {
 	must.Is(t, (limit.SharesStats{}), o.shares.requests.Stats())
 }
 
-func TestNoPlaceIsHeldWhileRecordedResponsesAreSent(t *testing.T) {
+func TestNoPermitIsHeldWhileRecordedResponsesAreSent(t *testing.T) {
 	for name, size := range map[string]int{"stored": 1000, "too long to be stored": 2 * maxStored} {
 		t.Run(name, func(t *testing.T) {
 			var a *api
@@ -160,7 +160,7 @@ func TestNoPlaceIsHeldWhileRecordedResponsesAreSent(t *testing.T) {
 	}
 }
 
-func TestNoPlaceIsHeldWhileAListWaitsForOthers(t *testing.T) {
+func TestNoPermitIsHeldWhileAListWaitsForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a *api
 		a, _ = serveKeyed(t, public, func(c *call) error {
@@ -184,7 +184,7 @@ func TestNoPlaceIsHeldWhileAListWaitsForOthers(t *testing.T) {
 	})
 }
 
-func TestNoPlaceIsHeldWhileContentIsReadOrSent(t *testing.T) {
+func TestNoPermitIsHeldWhileContentIsReadOrSent(t *testing.T) {
 	o := newFileServer(t)
 	o.shares = newShares(fewPlaces)
 	content := strings.Repeat("x", 100_000)
@@ -211,7 +211,7 @@ func TestNoPlaceIsHeldWhileContentIsReadOrSent(t *testing.T) {
 	must.Is(t, (limit.SharesStats{}), o.shares.requests.Stats())
 }
 
-func TestPlaceIsAcquiredAfterTheClientDisconnects(t *testing.T) {
+func TestPermitIsAcquiredAfterTheClientDisconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		work := limit.NewShares("requests", 1, 1, 1)
 		other := must.Do(work.Acquire(t.Context(), "other")).Or(t)

@@ -89,15 +89,15 @@ func (a *api) metrics() handler {
 	}
 }
 
-var shared = []string{"public, max-age=300"}
+var cacheFiveMinutes = []string{"public, max-age=300"}
 
-func (a *api) keys(c *call) error {
-	c.public(shared)
+func (a *api) jwks(c *call) error {
+	c.public(cacheFiveMinutes)
 	c.send(http.StatusOK, a.JWKS)
 	return nil
 }
 
 func (a *api) document(c *call) error {
-	c.public(shared)
+	c.public(cacheFiveMinutes)
 	return c.sendTagged(jsonType, a.documentTag, a.Document)
 }

@@ -95,13 +95,13 @@ func (a *api) restoreFile(c *call) error {
 	if err != nil {
 		return err
 	}
-	what := objects.Restoration{Path: body.Optional(f, "path", body.Text)}
+	restoration := objects.Restoration{Path: body.Optional(f, "path", body.Text)}
 	if version := body.Optional(f, "version", body.Integer); version != nil {
-		if what.Version = *version; what.Version < 1 {
+		if restoration.Version = *version; restoration.Version < 1 {
 			f.Refuse("version", "must be at least 1")
 		}
 	}
-	what.Expected = expectedIn(f, expected)
+	restoration.Expected = expectedIn(f, expected)
 	if err := f.Err(); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (a *api) restoreFile(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.replyObject(http.StatusOK)(a.Objects.RestoreVersion(c.r.Context(), actor, file, what))
+	return c.replyObject(http.StatusOK)(a.Objects.RestoreVersion(c.r.Context(), actor, file, restoration))
 }
 
 func (a *api) discardVersion(c *call, actor org.Actor, file id.Object) error {
