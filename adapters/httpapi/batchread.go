@@ -55,8 +55,8 @@ func (a *api) readFiles(c *call, actor org.Actor, wanted []objects.Wanted) error
 		return err
 	}
 	defer spool.ReleaseBlock(c, &block)
-	out := stream.TakeBuffer()
-	defer stream.GiveBuffer(out)
+	out := stream.GetBuffer()
+	defer stream.PutBuffer(out)
 	c.Header()["Content-Type"] = contentsType
 	index := 0
 	confirm := a.confirmation(c, func(now org.Actor) bool {

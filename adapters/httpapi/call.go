@@ -179,8 +179,8 @@ func (c *call) reply(status int, view any) error {
 // replyView replies with the view of a record that write appends, whose memory is charged to the caller. A response
 // that is recorded is charged when it is sent.
 func (c *call) replyView(status int, write func([]byte) ([]byte, error)) (err error) {
-	b := stream.TakeBuffer()
-	defer stream.GiveBuffer(b)
+	b := stream.GetBuffer()
+	defer stream.PutBuffer(b)
 	if c.recordMemory > cap(*b) {
 		*b = make([]byte, 0, c.recordMemory)
 	}

@@ -94,7 +94,7 @@ func (a *api) fail(c *call, err error) {
 
 // classify logs the error of a 5xx and returns its view.
 func (a *api) classify(c *call, err error) errorView {
-	timedOut := errors.Is(context.Cause(c.r.Context()), stream.ErrLate)
+	timedOut := errors.Is(context.Cause(c.r.Context()), stream.ErrTimeout)
 	if timedOut {
 		err = fault.Wrap(fault.Unavailable, err, "The request took too long")
 	}
@@ -129,10 +129,10 @@ func (c *call) writeError(r errorView) {
 	if r.Status == http.StatusUnauthorized && c.route != nil && c.route.Guard.token() {
 		c.Set("Www-Authenticate", "Bearer")
 	}
-	b := stream.TakeBuffer()
+	b := stream.GetBuffer()
 	*b = encode.AppendError(*b, r.Status, r.Message)
 	c.send(r.Status, *b)
-	stream.GiveBuffer(b)
+	stream.PutBuffer(b)
 }
 
 // writeErrorPage writes the error as a page.

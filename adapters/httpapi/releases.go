@@ -171,8 +171,8 @@ func (a *api) checkForUpdate(c *call) error {
 		return nil
 	}
 	c.Set("Etag", update.tag)
-	b := stream.TakeBuffer()
-	defer stream.GiveBuffer(b)
+	b := stream.GetBuffer()
+	defer stream.PutBuffer(b)
 	*b = append(*b, update.before...)
 	*b = encode.AppendString(*b, version)
 	*b = append(*b, update.after...)

@@ -175,8 +175,8 @@ func listRecords[T any](a *api, c *call, q body.Query, p body.Page, position fun
 	}
 	out := stream.NewList(c, p.Waits, a.confirmation(c, func(org.Actor) bool { return true }))
 	defer out.Close()
-	b := stream.TakeBuffer()
-	defer func() { stream.GiveBuffer(b) }()
+	b := stream.GetBuffer()
+	defer func() { stream.PutBuffer(b) }()
 	var page struct {
 		records int // records
 		held    int // bytes of the buffer that are charged

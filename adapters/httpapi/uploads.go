@@ -49,7 +49,7 @@ func (a *api) newUploadRequest(c *call, create bool) (*uploadRequest, error) {
 		Query: c.r.URL.RawQuery, Set: u.set, Resources: c,
 	}
 	if create {
-		o.Fields, o.First = slices.Concat(draftFields, uploadFields), draftFields[:3]
+		o.Fields, o.Leading = slices.Concat(draftFields, uploadFields), draftFields[:3]
 	}
 	if expected != nil {
 		o.Preset, u.Expected = []string{"expectedVersion"}, expected

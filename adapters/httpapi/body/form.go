@@ -16,8 +16,8 @@ import (
 	"collab/domain/object"
 )
 
-// aroundParts is the most bytes of multipart/form-data beside the content.
-const aroundParts = maxParts * (maxPartHeader + maxFieldValue)
+// maxPartOverhead is the most bytes of multipart/form-data beside the content.
+const maxPartOverhead = maxParts * (maxPartHeader + maxFieldValue)
 
 // MaxEscaped is the most bytes of JSON for one byte of content: a control character has
 // six.
@@ -48,13 +48,13 @@ func ParseFormType(h http.Header, length, maxSize int64) (f FormType, err error)
 		if broken != nil || len(f.Boundary) < 1 || len(f.Boundary) > 70 {
 			return f, fault.New(fault.Invalid, "The content type must name the boundary, of 1 to 70 characters")
 		}
-		f.Limit += aroundParts
+		f.Limit += maxPartOverhead
 	case IsJSON(media):
 		if err := jsonContent(header); err != nil {
 			return f, err
 		}
 		f.json = true
-		f.Limit = MaxEscaped*f.Limit + maxAround
+		f.Limit = MaxEscaped*f.Limit + maxJSONOverhead
 	default:
 		f.MimeType = SpecificType(header)
 	}
@@ -94,7 +94,7 @@ func SpecificType(mimeType string) string {
 type FormOptions struct {
 	Fields   []string // to set; others are ignored
 	Integers []string // those of Fields that are integers in JSON
-	First    []string // those of Fields without which the content is spooled
+	Leading  []string // those of Fields without which the content is spooled
 	Trailing []string // those of Fields that may follow content that is not spooled
 	Preset   []string // that are set already and must not be set again
 
@@ -104,7 +104,7 @@ type FormOptions struct {
 }
 
 // Form reads an upload in any of its forms. It is the reader of the content, which is
-// streamed if the fields of First precede it, and spooled if not. At the content's end it
+// streamed if the fields of Leading precede it, and spooled if not. At the content's end it
 // has read the rest of the request.
 type Form struct {
 	FormOptions
@@ -114,20 +114,20 @@ type Form struct {
 	MimeType string // of the content, from the form
 	Size     int64  // of the content, in bytes; -1: unknown
 
-	encoding  string
-	in        *peekReader    // the body of a form
-	text      *peekReader    // base64
-	multipart *multipartForm // nil: not multipart
-	jsonForm  *jsonForm      // nil: not JSON
-	pairs     int            // of the object: how many were read
-	found     bool           // the content was reached
+	encoding       string
+	in             *peekReader    // the body of a form
+	text           *peekReader    // base64
+	multipart      *multipartForm // nil: not multipart
+	jsonForm       *jsonForm      // nil: not JSON
+	pairs          int            // of the object: how many were read
+	contentReached bool
 
-	begun   bool
-	direct  bool // the content is not spooled
-	content io.Reader
-	spool   *spool.Spool
-	rest    bool // the request continues after the content
-	err     error
+	begun      bool
+	streamed   bool // the content is not spooled
+	content    io.Reader
+	spool      *spool.Spool
+	unfinished bool // the request continues after the content
+	err        error
 }
 
 // NewForm returns a reader of a body of so many bytes, negative if unknown, after it has
@@ -136,7 +136,7 @@ func NewForm(t FormType, from io.Reader, length int64, o FormOptions) (*Form, er
 	f := &Form{FormOptions: o, FormType: t, Size: -1, spool: spool.New(o.Resources)}
 	if t.json {
 		f.Fields = append(slices.Clip(f.Fields), "encoding")
-		f.First = append(slices.Clip(f.First), "encoding")
+		f.Leading = append(slices.Clip(f.Leading), "encoding")
 	}
 	err := f.readQuery()
 	if err == nil && (t.json || t.Boundary != "") {
@@ -146,12 +146,12 @@ func NewForm(t FormType, from io.Reader, length int64, o FormOptions) (*Form, er
 	case err != nil:
 		return nil, err
 	case t.json:
-		f.jsonForm, f.rest = newJSONForm(f.in), true
+		f.jsonForm, f.unfinished = newJSONForm(f.in), true
 	case t.Boundary != "":
-		f.multipart, f.rest = newMultipartForm(f.in, t.Boundary), true
+		f.multipart, f.unfinished = newMultipartForm(f.in, t.Boundary), true
 	default:
 		f.content, f.Size, f.MimeType = from, length, t.MimeType
-		f.begun, f.found = true, true
+		f.begun, f.contentReached = true, true
 	}
 	return f, nil
 }
@@ -184,7 +184,7 @@ func (f *Form) setField(name, text string) error {
 		return nil
 	case f.Has(name):
 		return fault.Field(name, "must be given only once")
-	case f.direct && !slices.Contains(f.Trailing, name):
+	case f.streamed && !slices.Contains(f.Trailing, name):
 		return fault.Field(name, "must come before the content")
 	}
 	f.Preset = append(f.Preset, name)
@@ -198,7 +198,7 @@ func (f *Form) setField(name, text string) error {
 	return nil
 }
 
-// Begin reads up to the content and, if a field of First is missing, all of the request. It
+// Begin reads up to the content and, if a field of Leading is missing, all of the request. It
 // may be called again.
 func (f *Form) Begin() error {
 	if !f.begun {
@@ -213,8 +213,8 @@ func (f *Form) advance() error {
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(f.First, func(name string) bool { return !f.Has(name) }) {
-		f.direct = true
+	if !slices.ContainsFunc(f.Leading, func(name string) bool { return !f.Has(name) }) {
+		f.streamed = true
 		f.content, err = f.decoded(from)
 		return err
 	}
@@ -255,19 +255,19 @@ func (f *Form) open() (io.Reader, error) {
 		if err := f.readParts(); err != nil {
 			return nil, err
 		}
-		if !f.found {
+		if !f.contentReached {
 			return nil, fault.Field("file", "is required")
 		}
 		return f.multipart, nil
 	}
 	var err error
-	if f.found, err = f.jsonForm.open(); err != nil {
+	if f.contentReached, err = f.jsonForm.open(); err != nil {
 		return nil, err
 	}
 	if err := f.readPairs(); err != nil {
 		return nil, err
 	}
-	if !f.found {
+	if !f.contentReached {
 		for _, p := range f.jsonForm.pairs {
 			if string(p.name) == "content" && p.raw[0] != 'n' {
 				return nil, fault.Field("content", "must be a string")
@@ -280,7 +280,7 @@ func (f *Form) open() (io.Reader, error) {
 
 // finish reads the rest after the content.
 func (f *Form) finish() error {
-	f.rest = false
+	f.unfinished = false
 	if f.multipart != nil {
 		return f.readParts()
 	}
@@ -297,10 +297,10 @@ func (f *Form) readParts() error {
 		switch {
 		case err != nil || !ok:
 			return err
-		case p.name == "file" && f.found:
+		case p.name == "file" && f.contentReached:
 			return fault.Field("file", "must be given only once")
 		case p.name == "file":
-			f.found, f.FileName, f.MimeType = true, p.fileName, SpecificType(p.mimeType)
+			f.contentReached, f.FileName, f.MimeType = true, p.fileName, SpecificType(p.mimeType)
 			return nil
 		case p.file:
 			return fault.Field(quote(p.name), "is not the file of an upload")
@@ -346,7 +346,7 @@ func (f *Form) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := f.content.Read(p)
-	if errors.Is(err, io.EOF) && f.rest {
+	if errors.Is(err, io.EOF) && f.unfinished {
 		if f.err = f.finish(); f.err != nil {
 			return 0, f.err
 		}

@@ -79,10 +79,10 @@ func FuzzJSONUpload(f *testing.F) {
 		f.Add(body)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
-		if len(body) > maxAround {
+		if len(body) > maxJSONOverhead {
 			return
 		}
-		s := scanner{data: []byte(body), most: maxAroundFields}
+		s := scanner{data: []byte(body), maxNames: maxOverheadFields}
 		want, wrong := s.whole()
 		for _, pieces := range []func(io.Reader) io.Reader{whole, iotest.OneByteReader, iotest.HalfReader, iotest.DataErrReader} {
 			content, found, got, err := readJSONForm(pieces(strings.NewReader(body)))

@@ -50,15 +50,15 @@ type scanner struct {
 	pos     int
 	problem string
 
-	most, names int // that all objects may have together, 0: any number, and how many there were
+	maxNames, names int // that all objects may have together, 0: any number, and how many there were
 
 	resources spool.Resources // that many names and elements are charged to; nil: nothing is
-	owed      int64           // bytes that are not charged yet
+	uncharged int64           // bytes that are not charged yet
 	refused   error           // of resources
 
 	// For a body without the text of its content: the offset and the length of the omitted
 	// text, in bytes.
-	gap, skipped int
+	omittedAt, omittedLength int
 }
 
 // whole parses the text as exactly one object.
@@ -82,13 +82,13 @@ func (s *scanner) err() error {
 		return s.refused
 	}
 	at := s.pos
-	if at > s.gap {
-		at += s.skipped
+	if at > s.omittedAt {
+		at += s.omittedLength
 	}
 	return fault.New(fault.Invalid, "The body must be valid JSON: %s at byte %d", s.problem, at)
 }
 
-func (s *scanner) wrong(problem string) bool {
+func (s *scanner) fail(problem string) bool {
 	if s.pos >= len(s.data) {
 		problem = "unexpected end"
 	}
@@ -118,12 +118,12 @@ func (s *scanner) space() {
 // end reports whether only white space follows.
 func (s *scanner) end() bool {
 	s.space()
-	return s.pos == len(s.data) || s.wrong("something after the end of the value")
+	return s.pos == len(s.data) || s.fail("something after the end of the value")
 }
 
 func (s *scanner) value(depth int) bool {
 	if depth > maxDepth {
-		return s.wrong("nested too deeply")
+		return s.fail("nested too deeply")
 	}
 	switch c := s.peek(); {
 	case c == '"':
@@ -135,18 +135,18 @@ func (s *scanner) value(depth int) bool {
 	case c == '-' || c >= '0' && c <= '9':
 		return s.number()
 	case c == 't':
-		return s.word("true")
+		return s.literal("true")
 	case c == 'f':
-		return s.word("false")
+		return s.literal("false")
 	case c == 'n':
-		return s.word("null")
+		return s.literal("null")
 	}
-	return s.wrong("unexpected character")
+	return s.fail("unexpected character")
 }
 
-func (s *scanner) word(w string) bool {
+func (s *scanner) literal(w string) bool {
 	if !bytes.HasPrefix(s.data[s.pos:], []byte(w)) {
-		return s.wrong("unexpected character")
+		return s.fail("unexpected character")
 	}
 	s.pos += len(w)
 	return true
@@ -154,10 +154,10 @@ func (s *scanner) word(w string) bool {
 
 // charge charges n bytes of memory and reports whether it could.
 func (s *scanner) charge(n int64) bool {
-	if s.owed += n; s.resources == nil || s.owed < chargedMemory {
+	if s.uncharged += n; s.resources == nil || s.uncharged < chargedMemory {
 		return true
 	}
-	s.refused, s.owed = s.resources.Hold(s.owed), 0
+	s.refused, s.uncharged = s.resources.Hold(s.uncharged), 0
 	return s.refused == nil
 }
 
@@ -173,11 +173,11 @@ func (s *scanner) object(depth int, found *[]pair) bool {
 	for {
 		s.space()
 		if s.peek() != '"' {
-			return s.wrong("a name in double quotes is missing")
+			return s.fail("a name in double quotes is missing")
 		}
 		start := s.pos
-		if s.names++; s.most > 0 && s.names > s.most {
-			return s.wrong("more than " + strconv.Itoa(s.most) + " fields")
+		if s.names++; s.maxNames > 0 && s.names > s.maxNames {
+			return s.fail("more than " + strconv.Itoa(s.maxNames) + " fields")
 		}
 		if !s.charge(nameMemory) || !s.text() {
 			return false
@@ -188,11 +188,11 @@ func (s *scanner) object(depth int, found *[]pair) bool {
 		}
 		if !seen.add(name) {
 			s.pos = start
-			return s.wrong("a repeated name")
+			return s.fail("a repeated name")
 		}
 		s.space()
 		if s.peek() != ':' {
-			return s.wrong("a colon is missing")
+			return s.fail("a colon is missing")
 		}
 		s.pos++
 		s.space()
@@ -211,7 +211,7 @@ func (s *scanner) object(depth int, found *[]pair) bool {
 			s.pos++
 			return true
 		default:
-			return s.wrong("a comma or a closing brace is missing")
+			return s.fail("a comma or a closing brace is missing")
 		}
 	}
 }
@@ -241,7 +241,7 @@ func (s *scanner) array(depth int, found *[][]byte) bool {
 			s.pos++
 			return true
 		default:
-			return s.wrong("a comma or a closing bracket is missing")
+			return s.fail("a comma or a closing bracket is missing")
 		}
 	}
 }
@@ -254,12 +254,12 @@ func (s *scanner) number() bool {
 	case c == '0':
 		s.pos++
 	case !s.digits():
-		return s.wrong("a digit is missing")
+		return s.fail("a digit is missing")
 	}
 	if s.peek() == '.' {
 		s.pos++
 		if !s.digits() {
-			return s.wrong("a digit is missing")
+			return s.fail("a digit is missing")
 		}
 	}
 	if c := s.peek(); c == 'e' || c == 'E' {
@@ -268,7 +268,7 @@ func (s *scanner) number() bool {
 			s.pos++
 		}
 		if !s.digits() {
-			return s.wrong("a digit is missing")
+			return s.fail("a digit is missing")
 		}
 	}
 	return true
@@ -294,25 +294,25 @@ func (s *scanner) text() bool {
 				return false
 			}
 		case c < 0x20:
-			return s.wrong("a control character in a string")
+			return s.fail("a control character in a string")
 		case c < utf8.RuneSelf:
 			s.pos++
 		default:
 			r, size := utf8.DecodeRune(s.data[s.pos:])
 			if r == utf8.RuneError && size == 1 {
-				return s.wrong("invalid UTF-8")
+				return s.fail("invalid UTF-8")
 			}
 			s.pos += size
 		}
 	}
-	return s.wrong("")
+	return s.fail("")
 }
 
 // escape checks one escape; surrogates must be in pairs.
 func (s *scanner) escape() bool {
 	if s.pos+1 >= len(s.data) {
 		s.pos = len(s.data)
-		return s.wrong("")
+		return s.fail("")
 	}
 	switch s.data[s.pos+1] {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
@@ -321,19 +321,19 @@ func (s *scanner) escape() bool {
 	case 'u':
 		r, ok := hex4(s.data[s.pos:])
 		if !ok {
-			return s.wrong("an invalid escape")
+			return s.fail("an invalid escape")
 		}
 		if utf16.IsSurrogate(r) {
 			low, ok := hex4(s.data[s.pos+6:])
 			if !ok || utf16.DecodeRune(r, low) == utf8.RuneError {
-				return s.wrong("half a surrogate pair")
+				return s.fail("half a surrogate pair")
 			}
 			s.pos += 6
 		}
 		s.pos += 6
 		return true
 	}
-	return s.wrong("an invalid escape")
+	return s.fail("an invalid escape")
 }
 
 // hex4 decodes the \uXXXX at the beginning of b.

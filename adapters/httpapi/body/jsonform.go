@@ -12,31 +12,31 @@ import (
 	"collab/domain/fault"
 )
 
-// maxAround is the size of the largest JSON body without the text of its content, in bytes.
-const maxAround = 64 << 10
+// maxJSONOverhead is the size of the largest JSON body without the text of its content, in bytes.
+const maxJSONOverhead = 64 << 10
 
-// maxAroundFields is the most fields of such a body and of the objects within it. They are in memory for as long as the
-// content arrives.
-const maxAroundFields = 1000
+// maxOverheadFields is the most fields of such a body and of the objects within it. They are in memory for as long as
+// the content arrives.
+const maxOverheadFields = 1000
 
 // jsonForm reads a JSON object whose field content is a string of any length, which is
 // streamed. The rest is kept with an empty string in its place, and is then parsed like
 // other bodies.
 type jsonForm struct {
-	in     *peekReader
-	rest   []byte
-	gap    int   // the offset in rest of the omitted text; 0: not reached yet
-	length int64 // of the escaped text, in bytes
+	in        *peekReader
+	rest      []byte
+	omittedAt int   // the offset in rest of the omitted text; 0: not reached yet
+	length    int64 // of the escaped text, in bytes
 
 	depth     int
 	naming    bool // the next string of the outermost object is a name
 	atContent bool // the last name was content
 
-	valid int               // buffered bytes that are complete characters in UTF-8
-	char  [utf8.UTFMax]byte // the last escape's character
-	held  []byte            // its unread bytes
-	ended bool              // the text has ended
-	pairs []pair            // the fields read so far
+	valid   int               // buffered bytes that are complete characters in UTF-8
+	char    [utf8.UTFMax]byte // the last escape's character
+	pending []byte            // its unread bytes
+	ended   bool              // the text has ended
+	pairs   []pair            // the fields read so far
 }
 
 func newJSONForm(in *peekReader) *jsonForm { return &jsonForm{in: in, rest: make([]byte, 0, 512)} }
@@ -46,8 +46,8 @@ func (j *jsonForm) byte() (byte, error) {
 	if err := j.in.fillTo(1); err != nil {
 		return 0, err
 	}
-	if len(j.rest) == maxAround {
-		return 0, fault.New(fault.TooLarge, "The body must have at most %d bytes beside content", maxAround)
+	if len(j.rest) == maxJSONOverhead {
+		return 0, fault.New(fault.TooLarge, "The body must have at most %d bytes beside content", maxJSONOverhead)
 	}
 	b := j.in.buffered()[0]
 	j.in.take(1)
@@ -65,7 +65,7 @@ func (j *jsonForm) open() (found bool, err error) {
 	if !found {
 		return false, j.parse(j.rest)
 	}
-	j.gap = len(j.rest)
+	j.omittedAt = len(j.rest)
 	return true, j.parse(slices.Concat(j.rest, []byte(`"}`)))
 }
 
@@ -81,7 +81,7 @@ func (j *jsonForm) parse(rest []byte) (err error) {
 	if len(bytes.TrimSpace(rest)) == 0 {
 		return fault.New(fault.Invalid, "A JSON body is required")
 	}
-	s := scanner{data: rest, most: maxAroundFields, gap: j.gap, skipped: int(j.length)}
+	s := scanner{data: rest, maxNames: maxOverheadFields, omittedAt: j.omittedAt, omittedLength: int(j.length)}
 	j.pairs, err = s.whole()
 	return err
 }
@@ -107,7 +107,7 @@ func (j *jsonForm) scan() (found bool, err error) {
 		case ',':
 			j.naming = true
 		case '"':
-			if j.gap == 0 && j.atContent && j.depth == 1 && !j.naming {
+			if j.omittedAt == 0 && j.atContent && j.depth == 1 && !j.naming {
 				return true, nil
 			}
 			raw, err := j.text()
@@ -155,9 +155,9 @@ func isContent(raw []byte) bool {
 func (j *jsonForm) Read(p []byte) (n int, err error) {
 	for n < len(p) {
 		switch {
-		case len(j.held) > 0:
-			k := copy(p[n:], j.held)
-			j.held = j.held[k:]
+		case len(j.pending) > 0:
+			k := copy(p[n:], j.pending)
+			j.pending = j.pending[k:]
 			n += k
 		case j.ended && n == 0:
 			return 0, io.EOF
@@ -196,7 +196,7 @@ func (j *jsonForm) fillValid() error {
 	case j.valid > 0:
 		return nil
 	case utf8.FullRune(b):
-		return j.wrong("invalid UTF-8", 0)
+		return j.syntaxError("invalid UTF-8", 0)
 	}
 	err := j.in.fill()
 	switch {
@@ -205,9 +205,9 @@ func (j *jsonForm) fillValid() error {
 	case !errors.Is(err, io.EOF):
 		return err
 	case len(b) > 0:
-		return j.wrong("invalid UTF-8", 0)
+		return j.syntaxError("invalid UTF-8", 0)
 	}
-	return j.wrong("unexpected end", 0)
+	return j.syntaxError("unexpected end", 0)
 }
 
 // unescape copies the valid bytes into p, up to the first escape that must be decoded.
@@ -237,13 +237,13 @@ func (j *jsonForm) unescape(p []byte) (n int, err error) {
 			return n, nil
 		}
 		j.skip(at)
-		return n, j.wrong("a control character in a string", 0)
+		return n, j.syntaxError("a control character in a string", 0)
 	}
 	j.skip(at)
 	return n, nil
 }
 
-func (j *jsonForm) wrong(problem string, at int) error {
+func (j *jsonForm) syntaxError(problem string, at int) error {
 	return fault.New(fault.Invalid, "The body must be valid JSON: %s at byte %d", problem, j.in.taken+int64(at))
 }
 
@@ -255,17 +255,17 @@ func (j *jsonForm) escape() error {
 	s := scanner{data: j.in.buffered()}
 	for !s.escape() {
 		if len(s.data) >= longestEscape {
-			return j.wrong(s.problem, 0)
+			return j.syntaxError(s.problem, 0)
 		}
 		switch err := j.in.fill(); {
 		case errors.Is(err, io.EOF):
-			return j.wrong(s.problem, s.pos)
+			return j.syntaxError(s.problem, s.pos)
 		case err != nil:
 			return err
 		}
 		s = scanner{data: j.in.buffered()}
 	}
-	j.held = appendUnescaped(j.char[:0], s.data[:s.pos])
+	j.pending = appendUnescaped(j.char[:0], s.data[:s.pos])
 	j.skip(s.pos)
 	return nil
 }
@@ -284,14 +284,14 @@ func firstInvalid(b []byte) int {
 
 // base64Reader decodes base64, with or without padding.
 type base64Reader struct {
-	in   *peekReader
-	held []byte  // the unread bytes of the last group
-	last [3]byte // that group
+	in      *peekReader
+	pending []byte  // the unread bytes of the last group
+	last    [3]byte // that group
 }
 
 // Read decodes a part of the text.
 func (d *base64Reader) Read(p []byte) (int, error) {
-	if len(d.held) == 0 && len(p) > 0 {
+	if len(d.pending) == 0 && len(p) > 0 {
 		// The last group may be padded or short, so it must be recognised as the last.
 		err := d.in.fillTo(5)
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -303,7 +303,7 @@ func (d *base64Reader) Read(p []byte) (int, error) {
 				return d.decode(p, b[:4*groups], 3*groups)
 			}
 			n, err := d.decode(d.last[:], b[:4], 3)
-			if d.held = d.last[:n]; err != nil {
+			if d.pending = d.last[:n]; err != nil {
 				return 0, err
 			}
 		} else {
@@ -319,11 +319,11 @@ func (d *base64Reader) Read(p []byte) (int, error) {
 				return 0, err
 			}
 			d.in.take(len(b) - len(text))
-			d.held = d.last[:n]
+			d.pending = d.last[:n]
 		}
 	}
-	n := copy(p, d.held)
-	d.held = d.held[n:]
+	n := copy(p, d.pending)
+	d.pending = d.pending[n:]
 	return n, nil
 }
 

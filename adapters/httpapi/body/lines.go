@@ -117,7 +117,7 @@ const maxLineFields = 64
 // ParseLine reads a line as ParseFields reads a body, with a bounded number of fields in the object and
 // those within it.
 func ParseLine(line []byte) (*Fields, error) {
-	s := scanner{data: line, most: maxLineFields}
+	s := scanner{data: line, maxNames: maxLineFields}
 	found, err := s.whole()
 	if err != nil {
 		return nil, err

@@ -96,10 +96,10 @@ func parseList[T any](defaults, s, want string, known map[string]*T, parse func(
 }
 
 // parseNumber returns a function for parseList that parses a number of at least least.
-func parseNumber(least int) func(string) (int, bool) {
+func parseNumber(minimum int) func(string) (int, bool) {
 	return func(value string) (int, bool) {
 		n, err := strconv.Atoi(value)
-		return n, err == nil && n >= least && n <= 1_000_000
+		return n, err == nil && n >= minimum && n <= 1_000_000
 	}
 }
 
@@ -112,10 +112,10 @@ type Connections struct {
 	began  time.Time
 	ConnectionOptions
 
-	mu        sync.Mutex
-	open      map[*conn]struct{}                  // guarded by mu
-	from      map[netip.Prefix]map[*conn]struct{} // guarded by mu; without empty networks
-	noneFound time.Time                           // guarded by mu: when no connection could be closed
+	mu             sync.Mutex
+	open           map[*conn]struct{}                  // guarded by mu
+	from           map[netip.Prefix]map[*conn]struct{} // guarded by mu; without empty networks
+	evictionFailed time.Time                           // guarded by mu: when no connection could be closed
 
 	refusals         chan struct{} // has a value for each connection that is being refused
 	refused, evicted atomic.Int64
@@ -212,11 +212,11 @@ func (l *Connections) admit(c *conn) bool {
 	}
 	if ok && len(l.open) >= l.limits.Total {
 		ok = false
-		if time.Since(l.noneFound) >= evictionPause {
+		if time.Since(l.evictionFailed) >= evictionPause {
 			// Several at once, because the search visits all connections.
 			more := l.evict(l.open, 1+l.limits.Total/64)
 			if ok = len(more) > 0; !ok {
-				l.noneFound = time.Now()
+				l.evictionFailed = time.Now()
 			}
 			closed = append(closed, more...)
 		}

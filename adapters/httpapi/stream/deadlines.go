@@ -22,16 +22,16 @@ const (
 	MinRate         = 64 << 10                    // bytes a second
 )
 
-// ErrLate is the cause of a request's context that ended because handling took too long.
-var ErrLate = errors.New("the work took too long")
+// ErrTimeout is the cause of a request's context that ended because handling took too long.
+var ErrTimeout = errors.New("the work took too long")
 
 // Deadlines are the deadlines of one request. They are not safe for concurrent use.
 type Deadlines struct {
-	w        http.ResponseWriter
-	since    time.Time
-	work     work
-	received int64         // of a long body, in bytes
-	more     time.Duration // by which Extend has extended the deadlines
+	w         http.ResponseWriter
+	began     time.Time
+	ctx       timeoutContext
+	received  int64         // of a long body, in bytes
+	extension time.Duration // by which Extend has extended the deadlines
 }
 
 // Start sets the deadlines of a request that began at since. A writer without a connection
@@ -42,32 +42,32 @@ func Start(w http.ResponseWriter, r *http.Request, since time.Time) Deadlines {
 	if r.Body != http.NoBody {
 		_ = control.SetReadDeadline(since.Add(BodyTimeout))
 	}
-	return Deadlines{w: w, since: since}
+	return Deadlines{w: w, began: since}
 }
 
-// Context returns a context that ends with ErrLate after WorkTimeout, so that requests do not
+// Context returns a context that ends with ErrTimeout after WorkTimeout, so that requests do not
 // wait longer for a database. It may be called once.
 func (d *Deadlines) Context(parent context.Context) context.Context {
-	d.work.parent, d.work.began, d.work.limit = parent, time.Now(), WorkTimeout
-	return &d.work
+	d.ctx.parent, d.ctx.began, d.ctx.limit = parent, time.Now(), WorkTimeout
+	return &d.ctx
 }
 
 // AddValue makes the context carry the value that add gives to a context derived from the
 // parent.
 func (d *Deadlines) AddValue(add func(parent context.Context) context.Context) {
-	d.work.mu.Lock()
-	defer d.work.mu.Unlock()
-	d.work.parent = add(d.work.parent)
+	d.ctx.mu.Lock()
+	defer d.ctx.mu.Unlock()
+	d.ctx.parent = add(d.ctx.parent)
 }
 
 // End ends the context of the request. It may be called concurrently with the other methods, and again.
 func (d *Deadlines) End() {
-	d.work.mu.Lock()
-	defer d.work.mu.Unlock()
-	d.work.ended = true
-	if d.work.inner != nil {
-		d.work.stop()
-		d.work.cancel(nil)
+	d.ctx.mu.Lock()
+	defer d.ctx.mu.Unlock()
+	d.ctx.ended = true
+	if d.ctx.inner != nil {
+		d.ctx.stop()
+		d.ctx.cancel(nil)
 	}
 }
 
@@ -78,10 +78,10 @@ func (d *Deadlines) clearRead() { _ = http.NewResponseController(d.w).SetReadDea
 // Clear clears the deadlines of reading and of the work, for an event stream.
 func (d *Deadlines) Clear() {
 	d.clearRead()
-	d.work.mu.Lock()
-	defer d.work.mu.Unlock()
-	d.work.limit = 0
-	d.work.stop()
+	d.ctx.mu.Lock()
+	defer d.ctx.mu.Unlock()
+	d.ctx.limit = 0
+	d.ctx.stop()
 }
 
 // transferTime returns the time that so many bytes may take at MinRate.
@@ -98,19 +98,19 @@ func (d *Deadlines) ExtendFor(bytes int64) {
 
 // Extend gives the work and the response more time, unless they have that much already.
 func (d *Deadlines) Extend(more time.Duration) {
-	if more <= d.more {
+	if more <= d.extension {
 		return
 	}
-	d.more = more
-	_ = http.NewResponseController(d.w).SetWriteDeadline(d.since.Add(ResponseTimeout + more))
-	d.work.mu.Lock()
-	defer d.work.mu.Unlock()
-	if d.work.limit == 0 {
+	d.extension = more
+	_ = http.NewResponseController(d.w).SetWriteDeadline(d.began.Add(ResponseTimeout + more))
+	d.ctx.mu.Lock()
+	defer d.ctx.mu.Unlock()
+	if d.ctx.limit == 0 {
 		return
 	}
-	d.work.limit = WorkTimeout + more
-	if d.work.stop() {
-		d.work.timer.Reset(d.work.remaining())
+	d.ctx.limit = WorkTimeout + more
+	if d.ctx.stop() {
+		d.ctx.timer.Reset(d.ctx.remaining())
 	}
 }
 
@@ -135,7 +135,7 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	if b.received-b.extended >= MinRate {
 		b.extended = b.received
 		more := transferTime(b.extended)
-		_ = http.NewResponseController(b.w).SetReadDeadline(b.since.Add(BodyTimeout + more))
+		_ = http.NewResponseController(b.w).SetReadDeadline(b.began.Add(BodyTimeout + more))
 		b.Extend(more)
 	}
 	switch {
@@ -157,10 +157,10 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// work is a context that ends with ErrLate after its limit, counted from began. The timer
+// timeoutContext is a context that ends with ErrTimeout after its limit, counted from began. The timer
 // and the derived context are only made when Done or Err is called, as most work in memory
 // never does.
-type work struct {
+type timeoutContext struct {
 	began time.Time
 
 	mu     sync.Mutex
@@ -173,7 +173,7 @@ type work struct {
 }
 
 // derived returns the inner context, which it makes at the first call.
-func (w *work) derived() context.Context {
+func (w *timeoutContext) derived() context.Context {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.inner != nil {
@@ -185,28 +185,28 @@ func (w *work) derived() context.Context {
 	case w.ended:
 		cancel(nil)
 	case w.limit > 0 && w.remaining() <= 0:
-		cancel(ErrLate)
+		cancel(ErrTimeout)
 	case w.limit > 0:
-		w.timer = time.AfterFunc(w.remaining(), func() { cancel(ErrLate) })
+		w.timer = time.AfterFunc(w.remaining(), func() { cancel(ErrTimeout) })
 	}
 	return inner
 }
 
 // remaining returns the time until the limit. The caller holds mu.
-func (w *work) remaining() time.Duration { return time.Until(w.began.Add(w.limit)) }
+func (w *timeoutContext) remaining() time.Duration { return time.Until(w.began.Add(w.limit)) }
 
 // stop stops the timer and reports whether it ran. The caller holds mu.
-func (w *work) stop() bool { return w.timer != nil && w.timer.Stop() }
+func (w *timeoutContext) stop() bool { return w.timer != nil && w.timer.Stop() }
 
 // Done implements context.Context.
-func (w *work) Done() <-chan struct{} { return w.derived().Done() }
+func (w *timeoutContext) Done() <-chan struct{} { return w.derived().Done() }
 
 // Err implements context.Context.
-func (w *work) Err() error { return w.derived().Err() }
+func (w *timeoutContext) Err() error { return w.derived().Err() }
 
 // Deadline implements context.Context with the deadline of the parent: the limit may still
 // be extended.
-func (w *work) Deadline() (time.Time, bool) {
+func (w *timeoutContext) Deadline() (time.Time, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.parent.Deadline()
@@ -214,7 +214,7 @@ func (w *work) Deadline() (time.Time, bool) {
 
 // Value implements context.Context. The derived context has values of package context, and
 // the parent those that were added later.
-func (w *work) Value(key any) any {
+func (w *timeoutContext) Value(key any) any {
 	w.mu.Lock()
 	inner, parent := w.inner, w.parent
 	w.mu.Unlock()

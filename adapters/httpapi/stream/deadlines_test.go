@@ -51,8 +51,8 @@ func TestContextEndsAtTheDeadline(t *testing.T) {
 			defer cancel()
 			<-child.Done()
 			must.Is(t, test.after, time.Since(began))
-			must.FailIs(t, context.Cause(child), ErrLate)
-			must.FailIs(t, context.Cause(ctx), ErrLate)
+			must.FailIs(t, context.Cause(child), ErrTimeout)
+			must.FailIs(t, context.Cause(ctx), ErrTimeout)
 		})
 	}
 }

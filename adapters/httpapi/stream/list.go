@@ -20,11 +20,11 @@ var buffers = sync.Pool{New: func() any {
 	return &b
 }}
 
-// TakeBuffer returns an empty buffer.
-func TakeBuffer() *[]byte { return buffers.Get().(*[]byte) }
+// GetBuffer returns an empty buffer.
+func GetBuffer() *[]byte { return buffers.Get().(*[]byte) }
 
-// GiveBuffer returns a buffer to the pool, unless it grew large.
-func GiveBuffer(b *[]byte) {
+// PutBuffer returns a buffer to the pool, unless it grew large.
+func PutBuffer(b *[]byte) {
 	if cap(*b) <= 2*FlushAt {
 		*b = (*b)[:0]
 		buffers.Put(b)
@@ -58,18 +58,18 @@ type List struct {
 	waits     bool
 	confirm   func() error
 	parts     chan *[]byte  // for the sender; nil: nothing was sent yet
-	sent      chan struct{} // closed when the sender has ended
+	done      chan struct{} // closed when the sender has ended
 	sentBytes atomic.Int64  // of parts that are still charged
 	err       error         // of the sender; read when it has ended
 	waited    time.Duration // for the sender, so far
-	full      bool          // the rest is spooled
-	rest      *spool.Spool
+	spooling  bool          // the rest is spooled
+	spooled   *spool.Spool
 }
 
 // NewList returns a list that waits for its client or, if waits is false, is spooled. While a slow client reads it
 // confirm is called, whose error ends the list.
 func NewList(c Client, waits bool, confirm func() error) *List {
-	return &List{client: c, waits: waits, confirm: confirm, rest: spool.New(c)}
+	return &List{client: c, waits: waits, confirm: confirm, spooled: spool.New(c)}
 }
 
 // Begun reports whether a part was sent.
@@ -83,22 +83,22 @@ func (l *List) Put(part *[]byte) (*[]byte, error) {
 			return part, err
 		}
 	}
-	if !l.full {
+	if !l.spooling {
 		size := int64(cap(*part))
 		if err := l.client.Hold(size); err != nil {
 			return part, err
 		}
 		l.begin()
-		switch taken, err := l.offer(part); {
+		switch taken, err := l.trySend(part); {
 		case err != nil:
 			return part, err
 		case taken:
-			return TakeBuffer(), nil
+			return GetBuffer(), nil
 		}
 		l.client.Release(size)
-		l.full = true
+		l.spooling = true
 	}
-	if _, err := l.rest.Write(*part); err != nil {
+	if _, err := l.spooled.Write(*part); err != nil {
 		return part, fault.Wrap(fault.Unavailable, err, "There is no room for the list now")
 	}
 	*part = (*part)[:0]
@@ -109,7 +109,7 @@ func (l *List) Put(part *[]byte) (*[]byte, error) {
 func (l *List) begin() {
 	if l.parts == nil {
 		l.client.Header()["Content-Type"] = []string{"application/json"}
-		l.parts, l.sent = make(chan *[]byte, ListQueue), make(chan struct{})
+		l.parts, l.done = make(chan *[]byte, ListQueue), make(chan struct{})
 		go l.send()
 	}
 }
@@ -117,12 +117,12 @@ func (l *List) begin() {
 // release releases the memory of parts that were sent.
 func (l *List) release() { l.client.Release(l.sentBytes.Swap(0)) }
 
-// offer passes a part to the sender, unless ListTimeout has passed before.
-func (l *List) offer(part *[]byte) (taken bool, err error) {
+// trySend passes a part to the sender, unless ListTimeout has passed before.
+func (l *List) trySend(part *[]byte) (taken bool, err error) {
 	select {
 	case l.parts <- part:
 		return true, nil
-	case <-l.sent:
+	case <-l.done:
 		return false, l.client.ClientClosed(l.err)
 	default:
 	}
@@ -139,7 +139,7 @@ func (l *List) offer(part *[]byte) (taken bool, err error) {
 	select {
 	case l.parts <- part:
 		return true, nil
-	case <-l.sent:
+	case <-l.done:
 		return false, l.client.ClientClosed(l.err)
 	case <-expired:
 		return false, nil
@@ -147,14 +147,14 @@ func (l *List) offer(part *[]byte) (taken bool, err error) {
 }
 
 func (l *List) send() {
-	defer close(l.sent)
+	defer close(l.done)
 	for part := range l.parts {
 		l.client.ExtendFor(len(*part))
 		if _, l.err = l.client.Write(*part); l.err != nil {
 			return
 		}
 		l.sentBytes.Add(int64(cap(*part)))
-		GiveBuffer(part)
+		PutBuffer(part)
 	}
 }
 
@@ -164,16 +164,16 @@ func (l *List) Finish() error {
 	if l.err != nil {
 		return l.client.ClientClosed(l.err)
 	}
-	if !l.full {
+	if !l.spooling {
 		return nil
 	}
-	if err := l.rest.Rewind(); err != nil {
+	if err := l.spooled.Rewind(); err != nil {
 		return err
 	}
-	b := TakeBuffer()
-	defer GiveBuffer(b)
+	b := GetBuffer()
+	defer PutBuffer(b)
 	for part := (*b)[:cap(*b)]; ; {
-		n, err := l.rest.Read(part)
+		n, err := l.spooled.Read(part)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -194,7 +194,7 @@ func (l *List) Finish() error {
 func (l *List) end() {
 	if l.parts != nil {
 		close(l.parts)
-		<-l.sent
+		<-l.done
 		l.parts = nil
 		l.release()
 	}
@@ -206,5 +206,5 @@ func (l *List) Close() {
 		_ = http.NewResponseController(l.client).SetWriteDeadline(time.Unix(1, 0))
 		l.end()
 	}
-	_ = l.rest.Close() // the file is unlinked
+	_ = l.spooled.Close() // the file is unlinked
 }

@@ -130,8 +130,8 @@ func (w *Writer) writeAll(frames [][]byte, end string) error {
 	if len(frames) == 1 && w.head == nil && end == "" {
 		return w.write(frames[0])
 	}
-	b := TakeBuffer()
-	defer GiveBuffer(b)
+	b := GetBuffer()
+	defer PutBuffer(b)
 	*b = append(*b, w.head...)
 	w.head = nil
 	for _, f := range frames {
