@@ -63,7 +63,7 @@ func (a *api) instrument() (err error) {
 	return err
 }
 
-// observe returns what observes a value.
+// observe returns a callback that observes a value.
 func observe(value func() int64) metric.Int64Callback {
 	return func(_ context.Context, o metric.Int64Observer) error {
 		o.Observe(value())
@@ -71,7 +71,7 @@ func observe(value func() int64) metric.Int64Callback {
 	}
 }
 
-// observeEach returns what observes a value of each of the items, with its name as an attribute.
+// observeEach returns a callback that observes a value of each item, with its name as an attribute.
 func observeEach[T any](attributeName string, items func() map[string]T, value func(T) int64) metric.Int64Callback {
 	return func(_ context.Context, o metric.Int64Observer) error {
 		for name, item := range items() {

@@ -20,7 +20,7 @@ func (c *call) read(limit int64) (_ []byte, err error) {
 	if c.authorized {
 		panic("httpapi: a body is read after its caller was authorized")
 	}
-	if c.route == nil || c.route.Guard != webhook { // what is signed may be encoded
+	if c.route == nil || c.route.Guard != webhook { // a signed body may have a content encoding
 		if err := body.CheckWhole(c.r.Header); err != nil {
 			return nil, err
 		}
@@ -139,7 +139,7 @@ func (c *call) listQuery(filters ...string) (body.Query, body.Page, error) {
 	return c.pageQuery(body.ParseCursor, filters)
 }
 
-// keyListQuery is listing for lists that are in the order of storage keys.
+// keyListQuery is listQuery for lists in the order of storage keys.
 func (c *call) keyListQuery(filters ...string) (body.Query, body.Page, error) {
 	return c.pageQuery(body.ParseKeyCursor, filters)
 }

@@ -117,7 +117,7 @@ func appendTask(dst []byte, t task.Task) ([]byte, error) {
 }
 
 // maxTaskView returns the most bytes that the view of a task with these fields has: an escape is at most six times
-// as long as what it stands for.
+// as long as its character.
 func maxTaskView(title string, description *string, tags []string, metadata string) int {
 	text := len(title)
 	if description != nil {

@@ -57,7 +57,7 @@ func (c *LineCounter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// isBlank reports whether a line has only what is white space in JSON.
+// isBlank reports whether a line has only white space of JSON.
 func isBlank(line []byte) bool { return len(bytes.TrimLeft(line, " \t\r")) == 0 }
 
 // LineReader reads lines into a buffer.
@@ -141,7 +141,7 @@ func Content(o *Fields) []byte {
 		}
 		content := raw[1 : len(raw)-1]
 		if bytes.IndexByte(content, '\\') >= 0 {
-			content = appendUnescaped(content[:0], content) // no escape is shorter than what it stands for
+			content = appendUnescaped(content[:0], content) // no escape is shorter than its character
 		}
 		if encoding != "base64" {
 			return content, ""
