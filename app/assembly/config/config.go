@@ -354,23 +354,33 @@ func (c Config) checkCombinations(report func(name, format string, args ...any))
 	if c.StripeKey.IsSet() && (len(c.StripeStandard) == 0 || len(c.StripePremium) == 0 || inBoth) {
 		report("COLLAB_STRIPE_PRICE_STANDARD", "and COLLAB_STRIPE_PRICE_PREMIUM must be the ids of two prices where COLLAB_STRIPE_SECRET_KEY is set")
 	}
-	if !c.Production() {
-		if !c.LocalModel() && !c.Anthropic() && !c.OpenAI() {
-			report("COLLAB_LISTEN", "must be a loopback address while the built-in model is the only one; set COLLAB_ANTHROPIC_API_KEY or COLLAB_OPENAI_API_KEY to listen elsewhere")
-		}
-		for _, d := range []struct {
-			name, instead string
-			used          bool
-		}{{"identity", "COLLAB_IDENTITY_ISSUER", !c.IdentityIssuer.IsSet()}, {"payment", "COLLAB_STRIPE_SECRET_KEY", !c.StripeKey.IsSet()}} {
-			if d.used && !c.Listen.loopback() {
-				report("COLLAB_LISTEN", "must be a loopback address while the development %s provider is used; set %s to listen elsewhere", d.name, d.instead)
-			}
-			if d.used && c.PublicURL.IsSet() && !c.PublicURL.loopback() {
-				report("COLLAB_PUBLIC_URL", "must be a loopback address while the development %s provider is used; set %s to be reached elsewhere", d.name, d.instead)
-			}
-		}
-		return
+	if c.Production() {
+		c.checkProduction(report)
+	} else {
+		c.checkDevelopment(report)
 	}
+}
+
+// checkDevelopment reports what would make parts for development reachable from other machines.
+func (c Config) checkDevelopment(report func(name, format string, args ...any)) {
+	if !c.LocalModel() && !c.Anthropic() && !c.OpenAI() {
+		report("COLLAB_LISTEN", "must be a loopback address while the built-in model is the only one; set COLLAB_ANTHROPIC_API_KEY or COLLAB_OPENAI_API_KEY to listen elsewhere")
+	}
+	for _, d := range []struct {
+		name, instead string
+		used          bool
+	}{{"identity", "COLLAB_IDENTITY_ISSUER", !c.IdentityIssuer.IsSet()}, {"payment", "COLLAB_STRIPE_SECRET_KEY", !c.StripeKey.IsSet()}} {
+		if d.used && !c.Listen.loopback() {
+			report("COLLAB_LISTEN", "must be a loopback address while the development %s provider is used; set %s to listen elsewhere", d.name, d.instead)
+		}
+		if d.used && c.PublicURL.IsSet() && !c.PublicURL.loopback() {
+			report("COLLAB_PUBLIC_URL", "must be a loopback address while the development %s provider is used; set %s to be reached elsewhere", d.name, d.instead)
+		}
+	}
+}
+
+// checkProduction reports what production needs and excludes.
+func (c Config) checkProduction(report func(name, format string, args ...any)) {
 	if c.IdentityClientID == "" && !c.IdentitySignInURL.IsSet() {
 		report("COLLAB_IDENTITY_CLIENT_ID", "or COLLAB_IDENTITY_SIGN_IN_URL must be set in production")
 	}
