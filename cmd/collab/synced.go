@@ -67,7 +67,10 @@ type syncedDir struct {
 // openSynced opens a directory, to be bound to the place f if it is not bound. If it is bound it
 // must be to f, or, with anyPlace, to another place of the same organisation. checkNested says what opened is.
 func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bool, opened map[string]mirror.Binding) (s *syncedDir, err error) {
-	s = &syncedDir{app: a, dir: dir, server: f.client.Server, last: syncRound{Held: []syncProblem{}, Failed: []syncProblem{}, Delayed: []syncDelayed{}}, unwritten: map[string]bool{}, failing: map[string]fault.Kind{}}
+	s = &syncedDir{
+		app: a, dir: dir, server: f.client.Server, unwritten: map[string]bool{}, failing: map[string]fault.Kind{},
+		last: syncRound{Held: []syncProblem{}, Failed: []syncProblem{}, Delayed: []syncDelayed{}},
+	}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -105,9 +108,14 @@ func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bo
 	case err != nil && !fault.Is(err, fault.NotFound):
 		return s, err
 	}
+	return s, s.newMirror(f, binding)
+}
+
+// newMirror sets the mirror of the opened directory and the place to which it is bound.
+func (s *syncedDir) newMirror(f *folder, binding mirror.Binding) error {
 	where, err := parsePlace(binding.Place)
 	if err != nil {
-		return s, err
+		return err
 	}
 	device, err := os.Hostname()
 	if err != nil {
@@ -115,12 +123,12 @@ func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bo
 	}
 	server := remote.New(f.client, where)
 	s.mirror = rounds.New(rounds.Options{
-		Disk: s.disk, DiskWriter: s.disk, Watcher: s.disk, State: s.state, Remote: server, RemoteWriter: server, Clock: system.Clock{},
-		Wait: f.client.Wait, Random: rand.Float64, Binding: binding, Device: cmp.Or(a.env("COLLAB_DEVICE"), device), Workers: syncWorkers, Report: s.report,
-		Resident: residentFiles, Released: debug.FreeOSMemory,
-		IsPaused: s.takeRequests,
+		Disk: s.disk, DiskWriter: s.disk, Watcher: s.disk, State: s.state, Remote: server, RemoteWriter: server,
+		Binding: binding, Device: cmp.Or(s.app.env("COLLAB_DEVICE"), device), Workers: syncWorkers, Resident: residentFiles,
+		Clock: system.Clock{}, Wait: f.client.Wait, Random: rand.Float64, Released: debug.FreeOSMemory,
+		Report: s.report, IsPaused: s.takeRequests,
 	})
-	return s, nil
+	return nil
 }
 
 // takeRequests takes what other processes ask for: it accepts deletions, and reports whether the directory is paused.
