@@ -553,13 +553,11 @@ func (t *batchTransaction) write(ctx context.Context, w batchWrites) error {
 	} else if err != nil {
 		return err
 	}
-	for deleted, objects := range map[bool][]object.Object{false: w.former, true: w.deleted} {
-		if len(objects) == 0 {
-			continue
-		}
-		if err := t.keepVersions(ctx, t.Records, t.actor, t.now, deleted, objects...); err != nil {
-			return err
-		}
+	if err := t.keepVersions(ctx, t.Records, t.actor, t.now, false, w.former...); err != nil {
+		return err
+	}
+	if err := t.keepVersions(ctx, t.Records, t.actor, t.now, true, w.deleted...); err != nil {
+		return err
 	}
 	var err error
 	t.head, err = storage.Changes().Append(ctx, t.actor.Org, w.changes...)

@@ -19,6 +19,9 @@ const maxDiscarded = 1000
 // keepVersions makes earlier versions of objects that the actor replaced or deleted at now, or discards
 // their blobs if the plan of the organisation keeps none. R's transaction holds the log's lock.
 func (s *Objects) keepVersions(ctx context.Context, r ports.Records, actor org.Actor, now time.Time, deleted bool, objects ...object.Object) error {
+	if len(objects) == 0 {
+		return nil
+	}
 	sub, err := s.Subscription(ctx, r, actor)
 	if err != nil {
 		return err
