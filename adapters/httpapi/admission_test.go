@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +50,9 @@ func (m *markCounter) Cached(id.Org) (org.Mark, bool) {
 
 func (m *markCounter) Marks(ctx context.Context, orgs []id.Org) (map[id.Org]org.Mark, error) {
 	m.n++
+	if err := ctx.Err(); err != nil {
+		return nil, err // like Postgres
+	}
 	return m.Store.Marks(ctx, orgs)
 }
 
@@ -111,6 +115,21 @@ func (w *memberServer) checkChats(want int) {
 	a, err := w.store.Usage().Quotas().Account(w.Context(), someID, someID, w.day)
 	if sum := int64(want) * whole.Usage.Total(); len(all) != want || err != nil || a != (quota.Account{Used: sum}) {
 		w.Errorf("%d chats, the account is %+v, %v; want %d chats", len(all), a, err, want)
+	}
+}
+
+// TestRightsOfACachedActorAreReadAfterItsBodyTimedOut stalls bodies until their deadline, which cancels the context.
+func TestRightsOfACachedActorAreReadAfterItsBodyTimedOut(t *testing.T) {
+	w := newMemberServer(t, limit.Rates{})
+	w.chat(`{"message":"hello"}`) // which caches the actor
+	late(&w.Options)
+	stalled := "POST " + chatPath + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer token\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+	if response := roundTrip(t, w.api, stalled); !strings.Contains(response, "The body did not come within 30 seconds") {
+		t.Errorf("the response to a member is %q", response)
+	}
+	w.remove()
+	if response := roundTrip(t, w.api, stalled); !strings.Contains(response, "The caller is not a member of the organisation") {
+		t.Errorf("the response to a removed member is %q", response)
 	}
 }
 

@@ -2,11 +2,14 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"math"
+	"os"
 	"strings"
 	"time"
 
 	"collab/adapters/httpapi/limit"
+	"collab/adapters/httpapi/stream"
 	"collab/app/access"
 	"collab/domain/audit"
 	"collab/domain/fault"
@@ -189,6 +192,11 @@ func tryUnconfirmed[T any](a *api, c *call, try, do func(org.Actor) (T, error)) 
 // must not know.
 func (a *api) recheck(c *call, err error) error {
 	if err != nil && c.provisional {
+		if errors.Is(err, os.ErrDeadlineExceeded) { // of the body, after which net/http has canceled the context
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), stream.WorkTimeout-stream.BodyTimeout)
+			defer cancel()
+			c.r = c.r.WithContext(ctx)
+		}
 		if _, refused := a.authorize(c); refused != nil {
 			return refused
 		}
