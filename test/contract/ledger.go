@@ -63,30 +63,6 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 				w.account(o, u, quota.Account{Used: int64(1+i) + int64(4+i), Reserved: 100})
 			}
 		},
-		"concurrent settlements with common members do not deadlock": func(w *fixture) {
-			const rounds = 4
-			o := w.org().ID
-			users := several[id.User](5)
-			w.allOK(concurrently(manyGoroutines/2, func(i int) error {
-				for range rounds {
-					var entries []usage.Entry
-					for n := range users {
-						l := someLease(o, users[(i*(n+1)+n)%len(users)])
-						if _, err := w.Quotas().ReserveAt(w.ctx, 0, l, 1_000_000, quota.Need{Output: 10}); err != nil {
-							return err
-						}
-						e := ended(l, 1)
-						e.Model = []string{"a", "b", "c"}[(i+n)%3]
-						entries = append(entries, e)
-					}
-					if err := w.Ledger().Settle(w.ctx, o, entries...); err != nil {
-						return err
-					}
-				}
-				return nil
-			}))
-			wantEqual(w, w.usedOf(o, users), rounds*int64(len(users))*manyGoroutines/2)
-		},
 		"an unknown organisation has no ledger": func(w *fixture) {
 			e := someUsage(fresh[id.Org](), fresh[id.User]())
 			w.wantNotFound(w.Ledger().Settle(w.ctx, e.Org, e))

@@ -418,32 +418,37 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				}
 			}
 		},
-		"reserving, settling, extending and sweeping do not deadlock": func(w *fixture) {
+		"reserving, settling, extending and sweeping leases of common members do not deadlock": func(w *fixture) {
+			const rounds = 4
 			o := w.org().ID
-			users := several[id.User](3)
+			users := several[id.User](5)
 			w.allOK(concurrently(manyGoroutines, func(i int) error {
-				for round := range 6 {
-					l := expired(o, users[(i+round)%len(users)])
-					if _, err := w.Quotas().ReserveAt(w.ctx, 0, l, 1_000_000, quota.Need{Output: 10}); err != nil {
-						return err
+				for range rounds {
+					var leases []quota.Lease
+					var entries []usage.Entry
+					for n := range users {
+						l := expired(o, users[(i*(n+1)+n)%len(users)])
+						if _, err := w.Quotas().ReserveAt(w.ctx, 0, l, 1_000_000, quota.Need{Output: 10}); err != nil {
+							return err
+						}
+						e := ended(l, 1)
+						e.Model = []string{"a", "b", "c"}[(i+n)%3]
+						leases, entries = append(leases, l), append(entries, e)
 					}
 					var err error
 					switch i % 4 {
 					case 0:
 						err = w.Quotas().Sweep(w.ctx, sweepTime)
 					case 1:
-						err = w.Quotas().Extend(w.ctx, []quota.Lease{l}, sweepTime.Add(-time.Second))
+						err = w.Quotas().Extend(w.ctx, leases, sweepTime.Add(-time.Second))
 					}
-					if err != nil {
-						return err
-					}
-					if err := w.settle(l, 1); err != nil {
+					if err = errors.Join(err, w.Ledger().Settle(w.ctx, o, entries...)); err != nil {
 						return err
 					}
 				}
 				return nil
 			}))
-			wantEqual(w, w.usedOf(o, users), 6*manyGoroutines)
+			wantEqual(w, w.usedOf(o, users), rounds*int64(len(users))*manyGoroutines)
 		},
 	}.run(t, open)
 }
