@@ -367,13 +367,13 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 			a, b := w.org().ID, w.org().ID
 			first := add(w, a, 100, 98)
 			second := add(w, b, 99, 101)
-			resultOf(w.claimRevocations(w.Revocations(), 10, longAgo(97), until)).is(w, nil)
-			resultOf(w.claimRevocations(w.Revocations(), 10, now, until, first[0].Org, second[0].Org)).is(w, nil)
-			resultOf(w.claimRevocations(w.Revocations(), 2, now, until)).is(w, []connector.Revocation{first[1], second[0]})
-			resultOf(w.claimRevocations(w.Revocations(), 2, now, until)).is(w, []connector.Revocation{first[0]})
-			resultOf(w.claimRevocations(w.Revocations(), 2, now, until)).is(w, nil)
-			wantEqual(w, len(must.Do(w.claimRevocations(w.Revocations(), 10, until.Add(-1), longAgo(300))).Or(w)), 1)
-			wantEqual(w, len(must.Do(w.claimRevocations(w.Revocations(), 10, until, longAgo(300))).Or(w)), 3)
+			resultOf(w.claimRevocations(10, longAgo(97), until)).is(w, nil)
+			resultOf(w.claimRevocations(10, now, until, first[0].Org, second[0].Org)).is(w, nil)
+			resultOf(w.claimRevocations(2, now, until)).is(w, []connector.Revocation{first[1], second[0]})
+			resultOf(w.claimRevocations(2, now, until)).is(w, []connector.Revocation{first[0]})
+			resultOf(w.claimRevocations(2, now, until)).is(w, nil)
+			wantEqual(w, len(must.Do(w.claimRevocations(10, until.Add(-1), longAgo(300))).Or(w)), 1)
+			wantEqual(w, len(must.Do(w.claimRevocations(10, until, longAgo(300))).Or(w)), 3)
 		},
 		"a revocation needs its organisation, but no instance": func(w *fixture) {
 			w.claims()
@@ -381,7 +381,7 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 			if err := w.Revocations().Add(w.ctx, r); err == nil {
 				w.Fatal("no error")
 			}
-			resultOf(w.claimRevocations(w.Revocations(), 10, now, until)).is(w, nil)
+			resultOf(w.claimRevocations(10, now, until)).is(w, nil)
 		},
 		"a taken id is a conflict, after which the transaction continues": func(w *fixture) {
 			w.claims()
@@ -396,7 +396,7 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 				return errors.Join(q.Add(w.ctx, theirs), q.Add(w.ctx, next))
 			})
 			theirs.DueAt, next.DueAt = until, until
-			resultOf(w.claimRevocations(w.Revocations(), 10, now, until)).is(w, []connector.Revocation{there, theirs, next})
+			resultOf(w.claimRevocations(10, now, until)).is(w, []connector.Revocation{there, theirs, next})
 		},
 		"put replaces an existing one": func(w *fixture) {
 			w.claims()
@@ -409,7 +409,7 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 			w.wantNotFound(w.Revocations().Put(w.ctx, unknown))
 			w.ok(w.Revocations().Put(w.ctx, next))
 			next.DueAt = until
-			resultOf(w.claimRevocations(w.Revocations(), 10, now, until)).is(w, []connector.Revocation{beside, next})
+			resultOf(w.claimRevocations(10, now, until)).is(w, []connector.Revocation{beside, next})
 		},
 		"remove deletes the organisation's own, and ignores a missing one": func(w *fixture) {
 			w.claims()
@@ -417,7 +417,7 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 			r, beside := add(w, o, 1)[0], add(w, o, 2)[0]
 			w.ok(w.Revocations().Remove(w.ctx, other, r.ID))
 			w.ok(w.Revocations().Remove(w.ctx, o, fresh[id.Connector]()))
-			resultOf(w.claimRevocations(w.Revocations(), 10, now, until)).is(w, []connector.Revocation{r, beside})
+			resultOf(w.claimRevocations(10, now, until)).is(w, []connector.Revocation{r, beside})
 			w.ok(w.Revocations().Remove(w.ctx, o, r.ID))
 			w.ok(w.Revocations().Remove(w.ctx, o, r.ID))
 			resultOf(w.Revocations().Claim(w.ctx, until, until)).is(w, beside)
@@ -437,19 +437,17 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 			o := w.org().ID
 			r, gone, added := add(w, o, 1)[0], add(w, o, 2)[0], someRevocation(o, longAgo(3))
 			w.rolledBack(func(rs ports.Records) error {
-				q := rs.Connections().Revocations()
-				next := r
+				in, next := w.in(rs), r
 				next.Attempts, next.DueAt = 9, longAgo(4)
-				if err := errors.Join(q.Add(w.ctx, added), q.Put(w.ctx, next), q.Remove(w.ctx, o, gone.ID)); err != nil {
-					return err
-				}
+				q := in.Revocations()
+				w.ok(errors.Join(q.Add(w.ctx, added), q.Put(w.ctx, next), q.Remove(w.ctx, o, gone.ID)))
 				next.DueAt = until
 				claimed := added
 				claimed.DueAt = until
-				resultOf(w.claimRevocations(q, 10, now, until)).is(w, []connector.Revocation{claimed, next})
+				resultOf(in.claimRevocations(10, now, until)).is(w, []connector.Revocation{claimed, next})
 				return nil
 			})
-			resultOf(w.claimRevocations(w.Revocations(), 10, now, until)).is(w, []connector.Revocation{r, gone})
+			resultOf(w.claimRevocations(10, now, until)).is(w, []connector.Revocation{r, gone})
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			w.claims()

@@ -31,8 +31,8 @@ func (w *fixture) claims() {
 	w.Helper()
 	claimMutex.Lock()
 	w.Cleanup(claimMutex.Unlock)
-	must.Do(w.claimConnectors(w.Connectors(), 100_000, claimTime)).Or(w)
-	must.Do(w.claimRevocations(w.Revocations(), 100_000, claimTime, claimTime.Add(time.Hour))).Or(w)
+	must.Do(w.claimConnectors(100_000, claimTime)).Or(w)
+	must.Do(w.claimRevocations(100_000, claimTime, claimTime.Add(time.Hour))).Or(w)
 	for {
 		_, err := w.Exports().Claim(w.ctx, claimTime, func(e export.Export) (export.Export, error) {
 			e.DueAt = nil
@@ -46,13 +46,15 @@ func (w *fixture) claims() {
 }
 
 // claimConnectors claims at most limit due instances, one by one.
-func (w *fixture) claimConnectors(q ports.Connectors, limit int, now time.Time, without ...id.Org) ([]connector.Instance, error) {
-	return claimUpTo(limit, func() (connector.Instance, error) { return q.Claim(w.ctx, now, without...) })
+func (w *fixture) claimConnectors(limit int, now time.Time, without ...id.Org) ([]connector.Instance, error) {
+	return claimUpTo(limit, func() (connector.Instance, error) { return w.Connectors().Claim(w.ctx, now, without...) })
 }
 
 // claimRevocations claims at most limit due revocations, one by one.
-func (w *fixture) claimRevocations(q ports.Revocations, limit int, now, until time.Time, without ...id.Org) ([]connector.Revocation, error) {
-	return claimUpTo(limit, func() (connector.Revocation, error) { return q.Claim(w.ctx, now, until, without...) })
+func (w *fixture) claimRevocations(limit int, now, until time.Time, without ...id.Org) ([]connector.Revocation, error) {
+	return claimUpTo(limit, func() (connector.Revocation, error) {
+		return w.Revocations().Claim(w.ctx, now, until, without...)
+	})
 }
 
 func claimUpTo[T any](limit int, claim func() (T, error)) (all []T, err error) {
@@ -291,7 +293,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			for _, f := range kept {
 				resultOf(w.Flows().Get(w.ctx, f.State)).is(w, f)
 			}
-			wantEqual(w, len(must.Do(w.claimRevocations(w.Revocations(), 10, longAgo(0), longAgo(1))).Or(w)), 1)
+			wantEqual(w, len(must.Do(w.claimRevocations(10, longAgo(0), longAgo(1))).Or(w)), 1)
 			w.wantNotFound(w.Connectors().Remove(w.ctx, o, i.ID))
 
 			// One that is made anew under the id has none of it.
@@ -335,12 +337,12 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			next.Failures++
 			checkRollback(w, func(in *fixture) {
 				in.ok(errors.Join(in.Connectors().Add(w.ctx, o, added), in.Connectors().Remove(w.ctx, o, gone.ID), must.ErrorOf(in.Connectors().Update(w.ctx, o, i.ID, failing))))
-				resultOf(in.claimConnectors(in.Connectors(), 10, longAgo(0))).is(in, []connector.Instance{claimed(due, longAgo(0))})
+				resultOf(in.claimConnectors(10, longAgo(0))).is(in, []connector.Instance{claimed(due, longAgo(0))})
 			}, func(in *fixture) []any {
 				all := must.Do(in.instances(o, id.Position[id.Connector]{}, 0)).Or(in)
 				return []any{all, orZero(in, resultOf(in.Credentials().Get(w.ctx, o, gone.ID))), orZero(in, resultOf(in.Flows().Get(w.ctx, f.State)))}
 			}, []any{[]connector.Instance{next, claimed(due, longAgo(0)), added}, connector.Sealed{}, connector.Flow{}})
-			resultOf(w.claimConnectors(w.Connectors(), 10, longAgo(0))).is(w, []connector.Instance{claimed(due, longAgo(0))})
+			resultOf(w.claimConnectors(10, longAgo(0))).is(w, []connector.Instance{claimed(due, longAgo(0))})
 		},
 		"claims take the due ones of all organisations, those due for longest first": func(w *fixture) {
 			w.claims()
@@ -349,22 +351,22 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			w.dueConnector(a, 21)
 			w.ok(w.Connectors().Add(w.ctx, a, bareConnector(a))) // never
 			now := longAgo(20)
-			resultOf(w.claimConnectors(w.Connectors(), 10, longAgo(4))).is(w, nil)
-			resultOf(w.claimConnectors(w.Connectors(), 10, now, a, b)).is(w, nil)
-			resultOf(w.claimConnectors(w.Connectors(), 10, longAgo(10), a)).is(w, []connector.Instance{claimed(first, longAgo(10))})
+			resultOf(w.claimConnectors(10, longAgo(4))).is(w, nil)
+			resultOf(w.claimConnectors(10, now, a, b)).is(w, nil)
+			resultOf(w.claimConnectors(10, longAgo(10), a)).is(w, []connector.Instance{claimed(first, longAgo(10))})
 			must.Do(w.Connectors().Update(w.ctx, b, first.ID, func(connector.Instance) (connector.Instance, error) { return first, nil })).Or(w)
-			resultOf(w.claimConnectors(w.Connectors(), 2, now)).is(w, []connector.Instance{claimed(first, now), claimed(second, now)})
+			resultOf(w.claimConnectors(2, now)).is(w, []connector.Instance{claimed(first, now), claimed(second, now)})
 			resultOf(w.Connectors().Get(w.ctx, b, first.ID)).is(w, claimed(first, now))
 			resultOf(w.Connectors().Get(w.ctx, a, third.ID)).is(w, third)
-			resultOf(w.claimConnectors(w.Connectors(), 2, now)).is(w, []connector.Instance{claimed(third, now)})
-			resultOf(w.claimConnectors(w.Connectors(), 2, now)).is(w, nil)
+			resultOf(w.claimConnectors(2, now)).is(w, []connector.Instance{claimed(third, now)})
+			resultOf(w.claimConnectors(2, now)).is(w, nil)
 		},
 		"a claimed instance is due again when its claim ends, unless it was rescheduled": func(w *fixture) {
 			w.claims()
 			o := w.org().ID
 			dropped, done, put := w.dueConnector(o, 0), w.dueConnector(o, 1), w.dueConnector(o, 2)
 			now := longAgo(2)
-			wantEqual(w, len(must.Do(w.claimConnectors(w.Connectors(), 10, now)).Or(w)), 3)
+			wantEqual(w, len(must.Do(w.claimConnectors(10, now)).Or(w)), 3)
 			for i, due := range map[id.Connector]*time.Time{done.ID: nil, put.ID: new(now.Add(2 * connector.ClaimDuration))} {
 				must.Do(w.Connectors().Update(w.ctx, o, i, func(i connector.Instance) (connector.Instance, error) {
 					i.DueAt = due
@@ -372,8 +374,8 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				})).Or(w)
 			}
 			over := now.Add(connector.ClaimDuration)
-			resultOf(w.claimConnectors(w.Connectors(), 10, over.Add(-time.Millisecond))).is(w, nil)
-			resultOf(w.claimConnectors(w.Connectors(), 10, over)).is(w, []connector.Instance{claimed(dropped, over)})
+			resultOf(w.claimConnectors(10, over.Add(-time.Millisecond))).is(w, nil)
+			resultOf(w.claimConnectors(10, over)).is(w, []connector.Instance{claimed(dropped, over)})
 		},
 		"concurrent claims return each one once": func(w *fixture) {
 			w.claims()
@@ -394,12 +396,12 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				if n%2 == 0 {
 					return must.ErrorOf(w.Connectors().Update(w.ctx, o, i.ID, failing))
 				}
-				due, err := w.claimConnectors(w.Connectors(), 5, longAgo(0))
+				due, err := w.claimConnectors(5, longAgo(0))
 				claims.Add(int64(len(due)))
 				return err
 			}))
 			// Callers that found it locked have skipped it.
-			wantEqual(w, int(claims.Load())+len(must.Do(w.claimConnectors(w.Connectors(), 5, longAgo(0))).Or(w)), 1)
+			wantEqual(w, int(claims.Load())+len(must.Do(w.claimConnectors(5, longAgo(0))).Or(w)), 1)
 			i.Failures += manyGoroutines / 2
 			resultOf(w.Connectors().Get(w.ctx, o, i.ID)).is(w, claimed(i, longAgo(0)))
 		},
@@ -421,7 +423,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				return nil
 			})
 			held.Failures++
-			resultOf(w.claimConnectors(w.Connectors(), 10, longAgo(1))).is(w, []connector.Instance{claimed(held, longAgo(1))})
+			resultOf(w.claimConnectors(10, longAgo(1))).is(w, []connector.Instance{claimed(held, longAgo(1))})
 		},
 		"an erased organisation has no instances, and its revocations stay": func(w *fixture) {
 			w.claims()
@@ -438,9 +440,9 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(w.Credentials().Get(w.ctx, o, gone.ID)).wantNotFound(w)
 			resultOf(w.Flows().Get(w.ctx, f.State)).wantNotFound(w)
 			resultOf(w.Flows().Get(w.ctx, theirs.State)).is(w, theirs)
-			resultOf(w.claimConnectors(w.Connectors(), 10, longAgo(1))).is(w, []connector.Instance{claimed(stays, longAgo(1))})
+			resultOf(w.claimConnectors(10, longAgo(1))).is(w, []connector.Instance{claimed(stays, longAgo(1))})
 			r.DueAt = longAgo(5)
-			resultOf(w.claimRevocations(w.Revocations(), 10, longAgo(0), longAgo(5))).is(w, []connector.Revocation{r})
+			resultOf(w.claimRevocations(10, longAgo(0), longAgo(5))).is(w, []connector.Revocation{r})
 		},
 		"the erasure of an organisation and its revocations are committed together": func(w *fixture) {
 			w.claims()
@@ -460,11 +462,11 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			failure := errors.New("failure")
 			w.wantSameError(erase(failure), failure)
 			resultOf(w.Connectors().Get(w.ctx, o, i.ID)).is(w, i)
-			resultOf(w.claimRevocations(w.Revocations(), 10, longAgo(0), longAgo(5))).is(w, nil)
+			resultOf(w.claimRevocations(10, longAgo(0), longAgo(5))).is(w, nil)
 			w.ok(erase(nil))
 			resultOf(w.Connectors().Get(w.ctx, o, i.ID)).wantNotFound(w)
 			r.DueAt = longAgo(5)
-			resultOf(w.claimRevocations(w.Revocations(), 10, longAgo(0), longAgo(5))).is(w, []connector.Revocation{r})
+			resultOf(w.claimRevocations(10, longAgo(0), longAgo(5))).is(w, []connector.Revocation{r})
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			w.claims()
@@ -479,7 +481,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			add := func(i connector.Instance) error { return w.Connectors().Add(w.ctx, i.Org, i) }
 			keepsNothing(w, i, add, append(updates(w, get, update), listed)...)
-			spoil(must.Do(w.claimConnectors(w.Connectors(), 10, longAgo(0))).Or(w)[0])
+			spoil(must.Do(w.claimConnectors(10, longAgo(0))).Or(w)[0])
 			wantEqual(w, get(), claimed(i, longAgo(0)))
 		},
 	}.run(t, open)

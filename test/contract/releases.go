@@ -79,12 +79,12 @@ func (w *fixture) release() release.Release {
 }
 
 // stored returns those of the releases that are there, and the revision.
-func (w *fixture) stored(in ports.Releases, ids ...id.Release) (int64, []release.Release) {
+func (w *fixture) stored(ids ...id.Release) (int64, []release.Release) {
 	w.Helper()
-	revision, all, err := in.Since(w.ctx, -1)
+	revision, all, err := w.Releases().Since(w.ctx, -1)
 	w.ok(err)
-	wantEqual(w, must.Do(in.Count(w.ctx)).Or(w), len(all))
-	found := must.Do(in.List(w.ctx, ids)).Or(w)
+	wantEqual(w, must.Do(w.Releases().Count(w.ctx)).Or(w), len(all))
+	found := must.Do(w.Releases().List(w.ctx, ids)).Or(w)
 	for _, r := range found {
 		i := slices.IndexFunc(all, func(e release.Entry) bool { return e.ID == r.ID })
 		wantEqual(w, all[i], r.Entry())
@@ -100,7 +100,7 @@ func (w *fixture) wantStored(revision int64, want ...release.Release) {
 	for i, r := range want {
 		ids[i] = r.ID
 	}
-	at, got := w.stored(w.Releases(), ids...)
+	at, got := w.stored(ids...)
 	wantEqual(w, at, revision)
 	wantEqual(w, got, want)
 }
@@ -198,7 +198,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			checkRollback(w, func(in *fixture) {
 				in.ok(errors.Join(in.Releases().Add(w.ctx, added), must.ErrorOf(in.Releases().Update(w.ctx, r.ID, raised))))
 			}, func(in *fixture) []any {
-				revision, all := in.stored(in.Releases(), r.ID, added.ID)
+				revision, all := in.stored(r.ID, added.ID)
 				return []any{revision, must.Do(in.Releases().Revision(w.ctx)).Or(in), all}
 			}, []any{was + 3, was + 3, []release.Release{changed, added}})
 			w.ok(w.Releases().Add(w.ctx, added))
@@ -314,7 +314,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			close(stop)
 			readers.Wait()
 			w.allOK(errs)
-			revision, all := w.stored(w.Releases(), ids...)
+			revision, all := w.stored(ids...)
 			wantEqual(w, revision, was+changes.Load())
 			wantEqual(w, all[0].Rollout, many/2+many/4)
 		},
@@ -352,7 +352,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			r := someRelease(w)
 			add := func(r release.Release) error { return w.Releases().Add(w.ctx, r) }
 			get := func() release.Release {
-				_, all := w.stored(w.Releases(), r.ID)
+				_, all := w.stored(r.ID)
 				return all[0]
 			}
 			update := func(fn func(release.Release) (release.Release, error)) (release.Release, error) {
