@@ -288,7 +288,7 @@ func (x wholeTransaction) wantCommitted(w *fixture) {
 	resultOf(w.Tasks().Get(w.ctx, o, x.tenant.inside.ID)).wantNotFound(w)
 	loose, _ := touched(x.unplaced)
 	resultOf(w.Tasks().Get(w.ctx, o, x.unplaced.ID)).is(w, loose.Placed(x.unplaced.Placement(), at(305)).Unassigned(at(306)))
-	wantEqual(w, len(w.listed(o, org.Actor{User: x.owner.ID, Org: o}, task.Filter{})), 2)
+	wantEqual(w, len(w.listed(o, x.actor(), task.Filter{})), 2)
 	wantEqual(w, len(must.Do(w.historyOf(o, x.unplaced.ID, id.Position[id.Entry]{}, 0)).Or(w)), 2)
 	wantEqual(w, len(must.Do(w.audited(o, audit.Filter{})).Or(w)), 2)
 	w.wantConflict(w.Inbox().Accept(w.ctx, "identity", x.message, at(308)))

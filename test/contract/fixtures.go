@@ -182,6 +182,9 @@ type tenant struct {
 	used                         usage.Entry
 }
 
+// actor returns the owner.
+func (tn tenant) actor() org.Actor { return org.Actor{User: tn.owner.ID, Org: tn.ID} }
+
 // tenant adds one.
 func (w *fixture) tenant() tenant {
 	w.Helper()
@@ -350,7 +353,7 @@ func (w *fixture) content(tn tenant) content {
 	c.TeamsOf = must.Do(w.TeamMembers().OfUser(w.ctx, o, tn.owner.ID)).Or(w)
 	c.Workspaces = must.Do(w.allWorkspaces(o)).Or(w)
 	c.Order = must.Do(w.Orders().Get(w.ctx, o, tn.owner.ID)).Or(w)
-	c.Tasks = w.listed(o, org.Actor{User: tn.owner.ID, Org: o}, task.Filter{})
+	c.Tasks = w.listed(o, tn.actor(), task.Filter{})
 	c.Inside = orZero(w, resultOf(w.historyOf(o, tn.inside.ID, id.Position[id.Entry]{}, 0)))
 	c.Unplaced = orZero(w, resultOf(w.historyOf(o, tn.unplaced.ID, id.Position[id.Entry]{}, 0)))
 	c.Audit = must.Do(w.audited(o, audit.Filter{})).Or(w)

@@ -45,7 +45,7 @@ func (w *fixture) noTasksAt(tn tenant, epoch int64) {
 	w.Helper()
 	at := w.TasksAt(epoch)
 	resultOf(at.Get(w.ctx, tn.ID, tn.unplaced.ID)).wantNotFound(w)
-	w.wantNotFound(at.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}, unlisted(w)))
+	w.wantNotFound(at.List(w.ctx, tn.ID, tn.actor(), task.Filter{}, unlisted(w)))
 	for _, in := range []*id.Workspace{nil, &tn.workspace.ID} {
 		resultOf(at.Add(w.ctx, tn.ID, someTask(tn.ID, in, tn.owner.ID))).wantNotFound(w)
 	}
@@ -66,8 +66,8 @@ func TasksAt(t *testing.T, open func(t *testing.T) Opened) {
 			now := w.TasksAt(w.epoch(tn.ID))
 			resultOf(now.Get(w.ctx, tn.ID, tn.unplaced.ID)).is(w, tn.unplaced)
 			var found []task.Task
-			w.ok(now.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}, collect(&found)))
-			wantEqual(w, found, w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}))
+			w.ok(now.List(w.ctx, tn.ID, tn.actor(), task.Filter{}, collect(&found)))
+			wantEqual(w, found, w.listed(tn.ID, tn.actor(), task.Filter{}))
 			for _, in := range []*id.Workspace{nil, &tn.workspace.ID} {
 				added := must.Do(now.Add(w.ctx, tn.ID, someTask(tn.ID, in, tn.owner.ID))).Or(w)
 				resultOf(w.Tasks().Get(w.ctx, tn.ID, added.ID)).is(w, added)
@@ -106,7 +106,7 @@ func TasksAt(t *testing.T, open func(t *testing.T) Opened) {
 				resultOf(w.Tasks().Get(w.ctx, tn.ID, was.ID)).is(w, next)
 				resultOf(w.historyOf(tn.ID, was.ID, id.Position[id.Entry]{}, 0)).is(w, append(before, change))
 				w.wantNotFound(now.Replace(w.ctx, tn.ID, was, revised(next), []task.Change{someChange(was)}))
-				wantEqual(w, w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: []string{"new"}}), []task.Task{next})
+				wantEqual(w, w.listed(tn.ID, tn.actor(), task.Filter{Tags: []string{"new"}}), []task.Task{next})
 				last := revised(next)
 				last.Description, last.Tags = nil, nil
 				w.ok(now.Replace(w.ctx, tn.ID, next, last, nil))
@@ -136,8 +136,8 @@ func TasksAt(t *testing.T, open func(t *testing.T) Opened) {
 		"at an epoch an empty list and another organisation's task are not found, and a taken id is a conflict": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			now := w.TasksAt(w.epoch(tn.ID))
-			w.wantNotFound(now.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: []string{"of none"}}, unlisted(w)))
-			w.wantNotFound(now.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: []string{"\x00"}}, unlisted(w)))
+			w.wantNotFound(now.List(w.ctx, tn.ID, tn.actor(), task.Filter{Tags: []string{"of none"}}, unlisted(w)))
+			w.wantNotFound(now.List(w.ctx, tn.ID, tn.actor(), task.Filter{Tags: []string{"\x00"}}, unlisted(w)))
 			for _, there := range []task.Task{tn.unplaced, tn.inside} {
 				resultOf(now.Add(w.ctx, tn.ID, there)).wantConflict(w)
 				resultOf(w.TasksAt(w.epoch(tn.ID)+1).Add(w.ctx, tn.ID, there)).wantNotFound(w)
@@ -196,7 +196,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				wantEqual(w, added, v)
 				resultOf(w.Tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v)
 			}
-			for _, got := range w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}) {
+			for _, got := range w.listed(tn.ID, tn.actor(), task.Filter{}) {
 				resultOf(w.Tasks().Get(w.ctx, tn.ID, got.ID)).is(w, got)
 			}
 		},
@@ -303,7 +303,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 		"an error of each ends the list and is returned": func(w *fixture) {
 			tn := w.tenant()
 			wantStop(w, func(each func(task.Task) error) error {
-				return w.Tasks().List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}, each)
+				return w.Tasks().List(w.ctx, tn.ID, tn.actor(), task.Filter{}, each)
 			})
 			resultOf(w.Tasks().Get(w.ctx, tn.ID, tn.unplaced.ID)).is(w, tn.unplaced)
 		},
@@ -466,7 +466,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			check()
 			get := func() task.Task { return must.Do(w.Tasks().Get(w.ctx, tn.ID, v.ID)).Or(w) }
-			for _, v := range w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{After: new(tn.unplaced.Position())}) {
+			for _, v := range w.listed(tn.ID, tn.actor(), task.Filter{After: new(tn.unplaced.Position())}) {
 				overwrite(v)
 			}
 			check()
@@ -546,7 +546,7 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 			bare.Description, bare.Due, bare.Tags, bare.Metadata, bare.SortOrder = nil, nil, nil, "", 500
 			w.ok(w.TaskSets().Add(w.ctx, tn.ID, []task.Task{long, bare}))
 			wantEqual(w, listed(w, tn.ID, long.ID, bare.ID), []task.Task{long, bare})
-			wantEqual(w, w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: long.Tags[:1], After: &task.Position{SortOrder: 499}}), []task.Task{long})
+			wantEqual(w, w.listed(tn.ID, tn.actor(), task.Filter{Tags: long.Tags[:1], After: &task.Position{SortOrder: 499}}), []task.Task{long})
 			w.change(long)
 			last := w.task(tn.ID, nil, tn.owner.ID)
 			wantEqual(w, last.SortOrder, 501)
@@ -584,7 +584,7 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 				p.SortOrder = int64(1000 + i)
 				return p, nil
 			}))
-			got := w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: a.Tags[:1], After: &task.Position{SortOrder: 999}})
+			got := w.listed(tn.ID, tn.actor(), task.Filter{Tags: a.Tags[:1], After: &task.Position{SortOrder: 999}})
 			if len(got) != 2 || got[0].ID != b.ID || got[1].ID != a.ID {
 				w.Fatalf("the list is %+v", got)
 			}
