@@ -156,7 +156,8 @@ func (a *azure) stat(ctx context.Context, key string) (stat, error) {
 	if properties.ContentEncoding != nil {
 		s.encoding = *properties.ContentEncoding
 	}
-	s.unsent = properties.CopyStatus != nil || properties.BlobType != nil && *properties.BlobType != blob.BlobTypeBlockBlob
+	s.notUploaded = properties.CopyStatus != nil ||
+		properties.BlobType != nil && *properties.BlobType != blob.BlobTypeBlockBlob
 	return s, err
 }
 

@@ -73,8 +73,8 @@ func CheckOrigin(address string) error {
 	return err
 }
 
-// parametersOf are those that addresses may have, by their schemes.
-var parametersOf = map[string][]string{
+// allowedParameters are the names of parameters by the scheme of the address.
+var allowedParameters = map[string][]string{
 	"s3":     {"endpoint", "profile", "region", "use_path_style"},
 	"azblob": {"domain", "localemu", "protocol", "storage_account"},
 }
@@ -118,7 +118,7 @@ func parse(address string) (u *url.URL, prefix string, err error) {
 		return nil, "", errors.New("gs:// takes no parameters")
 	}
 	for parameter, values := range u.Query() {
-		if allowed := parametersOf[scheme]; !slices.Contains(allowed, parameter) || len(values) > 1 {
+		if allowed := allowedParameters[scheme]; !slices.Contains(allowed, parameter) || len(values) > 1 {
 			return nil, "", fmt.Errorf("%s:// takes the parameters %s, each once, and not %q", scheme, strings.Join(allowed, ", "), parameter)
 		}
 	}

@@ -31,8 +31,10 @@ type entra struct {
 	assertion     string     // path of the file with the form's client_assertion, or empty
 }
 
-// unsupported are the variables of Azure credentials that openAzure does not support.
-var unsupported = []string{"AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_USERNAME", "IDENTITY_SERVER_THUMBPRINT", "IMDS_ENDPOINT", "MSI_ENDPOINT"}
+// unsupportedVariables are the variables of Azure credentials that openAzure does not support.
+var unsupportedVariables = []string{
+	"AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_USERNAME", "IDENTITY_SERVER_THUMBPRINT", "IMDS_ENDPOINT", "MSI_ENDPOINT",
+}
 
 // newEntra returns the credential that the environment configures:
 //
@@ -43,7 +45,7 @@ var unsupported = []string{"AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_USERNAME", "I
 //
 // AZURE_AUTHORITY_HOST issues the tokens of the first two.
 func newEntra(client *redactingClient) (*entra, error) {
-	for _, variable := range unsupported {
+	for _, variable := range unsupportedVariables {
 		if os.Getenv(variable) != "" {
 			return nil, fmt.Errorf("azblob:// does not take the credentials that %s stands for", variable)
 		}

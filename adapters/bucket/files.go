@@ -44,7 +44,7 @@ type files struct {
 	// write-locked while an empty directory is removed.
 	dirs sync.RWMutex
 
-	putting chan struct{} // has a value for each call of PutAll that is writing
+	putSlots chan struct{} // semaphore: has a value for each call of PutAll that is writing
 
 	mu     sync.Mutex
 	synced map[string]struct{} // directories that are synced, with their parents; guarded by mu
@@ -59,7 +59,7 @@ const (
 	tempDir    = "!new"    // of files being written; no key begins with it
 	maxSynced  = 1 << 16   // directories in files.synced
 	maxTempAge = time.Hour // since the last write; older files in tempDir are removed
-	pieceSize  = 256 << 10 // bytes of a file that are copied at once
+	copySize   = 256 << 10 // bytes of a file that are copied at once
 
 	maxOpen      = 128 // files that a call of PutAll has open at once, to sync each
 	parallelPuts = 4   // calls that write; the others wait, so that some end early and not all of them late
@@ -84,7 +84,7 @@ func openFiles(dir string) (*files, error) {
 	ordered := isOrdered(root)
 	f := &files{
 		root: root, unnamed: ordered, ordered: ordered, syncFile: (*os.File).Sync, directory: directory, fileSystem: syncfs.Of(directory),
-		putting: make(chan struct{}, parallelPuts), synced: map[string]struct{}{},
+		putSlots: make(chan struct{}, parallelPuts), synced: map[string]struct{}{},
 	}
 	if err := f.prepare(); err != nil {
 		return nil, errors.Join(err, directory.Close())
@@ -256,7 +256,7 @@ func (f *files) linkDurably(file *os.File, path string) error {
 
 // link links the file to path and creates missing directories.
 func (f *files) link(file *os.File, path string) error {
-	return f.within(filepath.Dir(path), nil, func() error {
+	return f.addToDir(filepath.Dir(path), nil, func() error {
 		if err := f.linkTemp(file, path); err != nil {
 			return err
 		}
@@ -264,12 +264,12 @@ func (f *files) link(file *os.File, path string) error {
 	})
 }
 
-// within calls add, which adds a file to a directory, after it has created missing directories. It syncs
-// them, or if made is not nil adds them to it.
-func (f *files) within(dir string, made map[string]bool, add func() error) error {
+// addToDir creates the directory and its missing parents, and calls add, which adds a file to it. It syncs the
+// created directories, or if unsynced is not nil adds them to it.
+func (f *files) addToDir(dir string, unsynced map[string]bool, add func() error) error {
 	const attempts = 5
 	for attempt := 1; ; attempt++ {
-		err := f.withinOnce(dir, made, add)
+		err := f.addToDirOnce(dir, unsynced, add)
 		if !errors.Is(err, fs.ErrNotExist) || attempt == attempts {
 			return err
 		}
@@ -277,17 +277,17 @@ func (f *files) within(dir string, made map[string]bool, add func() error) error
 		f.mu.Lock()
 		clear(f.synced)
 		f.mu.Unlock()
-		clear(made)
+		clear(unsynced)
 	}
 }
 
-func (f *files) withinOnce(dir string, made map[string]bool, add func() error) (err error) {
+func (f *files) addToDirOnce(dir string, unsynced map[string]bool, add func() error) (err error) {
 	f.dirs.RLock()
 	defer f.dirs.RUnlock()
-	if made == nil {
+	if unsynced == nil {
 		err = f.ensureDir(dir)
 	} else {
-		err = f.createDir(dir, made)
+		err = f.createDir(dir, unsynced)
 	}
 	if err != nil {
 		return err
@@ -295,13 +295,13 @@ func (f *files) withinOnce(dir string, made map[string]bool, add func() error) (
 	return add()
 }
 
-// PutAll writes the files under their names, which need not be complete at once as those of Put, and syncs
-// many after all of them are written, together where the system can. If it fails it removes them: a disk that
-// is full of them has no room for the records by which they would be collected.
+// PutAll writes each content to its file, and syncs the files after all are written, with one sync where the
+// system can. A reader may see a file before its content is complete, which Put prevents. If PutAll fails it
+// removes the files: a full disk has no room for the records by which they would be collected.
 func (f *files) PutAll(ctx context.Context, contents []object.BlobContent) error {
 	select {
-	case f.putting <- struct{}{}:
-		defer func() { <-f.putting }()
+	case f.putSlots <- struct{}{}:
+		defer func() { <-f.putSlots }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -326,22 +326,22 @@ func (f *files) PutAll(ctx context.Context, contents []object.BlobContent) error
 // putAll returns how many of the files it has created, from the first on.
 func (f *files) putAll(ctx context.Context, contents []object.BlobContent) (created int, err error) {
 	if f.fileSystem != nil && len(contents) >= syncfs.MinFiles {
-		return f.putTogether(ctx, contents)
+		return f.putSyncingFileSystem(ctx, contents)
 	}
 	for created < len(contents) && err == nil {
 		n := 0
-		n, err = f.putEach(ctx, contents[created:min(created+maxOpen, len(contents))])
+		n, err = f.putSyncingFiles(ctx, contents[created:min(created+maxOpen, len(contents))])
 		created += n
 	}
 	return created, err
 }
 
-// putTogether writes files, and syncs the file system.
-func (f *files) putTogether(ctx context.Context, contents []object.BlobContent) (created int, err error) {
+// putSyncingFileSystem writes the files, and syncs their file system once.
+func (f *files) putSyncingFileSystem(ctx context.Context, contents []object.BlobContent) (created int, err error) {
 	failures := f.fileSystem.Failures()
-	made := map[string]bool{}
+	unsynced := map[string]bool{}
 	for _, c := range contents {
-		file, err := f.write(ctx, c, made)
+		file, err := f.write(ctx, c, unsynced)
 		if err != nil {
 			return created, err
 		}
@@ -351,13 +351,13 @@ func (f *files) putTogether(ctx context.Context, contents []object.BlobContent) 
 		}
 	}
 	if err = f.fileSystem.Sync(failures); err == nil {
-		f.noteSynced(made)
+		f.markSynced(unsynced)
 	}
 	return created, err
 }
 
-// putEach writes files, and syncs each.
-func (f *files) putEach(ctx context.Context, contents []object.BlobContent) (created int, err error) {
+// putSyncingFiles writes the files, and syncs each.
+func (f *files) putSyncingFiles(ctx context.Context, contents []object.BlobContent) (created int, err error) {
 	var written []*os.File
 	defer func() {
 		for _, file := range written {
@@ -389,13 +389,13 @@ func (f *files) putEach(ctx context.Context, contents []object.BlobContent) (cre
 	return len(written), nil
 }
 
-// write creates the file of a content, and missing directories as within does.
-func (f *files) write(ctx context.Context, c object.BlobContent, made map[string]bool) (file *os.File, err error) {
+// write creates the file of a content, and missing directories as addToDir does.
+func (f *files) write(ctx context.Context, c object.BlobContent, unsynced map[string]bool) (file *os.File, err error) {
 	if err := checkPut(ctx, c.Name, c.MimeType); err != nil {
 		return nil, err
 	}
 	path := f.path(c.Name)
-	err = f.within(filepath.Dir(path), made, func() (err error) {
+	err = f.addToDir(filepath.Dir(path), unsynced, func() (err error) {
 		file, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		return err
 	})
@@ -417,23 +417,23 @@ func (f *files) write(ctx context.Context, c object.BlobContent, made map[string
 // ensureDir creates a directory below root and its parents, and syncs them. It syncs existing
 // ones too: the process that created them may have crashed before its sync.
 func (f *files) ensureDir(dir string) error {
-	made := map[string]bool{}
-	if err := f.createDir(dir, made); err != nil {
+	unsynced := map[string]bool{}
+	if err := f.createDir(dir, unsynced); err != nil {
 		return err
 	}
-	for dir := range made {
+	for dir := range unsynced {
 		if err := syncDir(filepath.Dir(dir)); err != nil {
 			return err
 		}
 	}
-	f.noteSynced(made)
+	f.markSynced(unsynced)
 	return nil
 }
 
-// createDir creates a directory below root and its parents, and adds those to made that are not synced, even if
-// they existed.
-func (f *files) createDir(dir string, made map[string]bool) error {
-	if dir == f.root || made[dir] {
+// createDir creates a directory below root and its parents. It adds to unsynced those that are not known to be
+// synced, even if they existed.
+func (f *files) createDir(dir string, unsynced map[string]bool) error {
+	if dir == f.root || unsynced[dir] {
 		return nil
 	}
 	f.mu.Lock()
@@ -442,7 +442,7 @@ func (f *files) createDir(dir string, made map[string]bool) error {
 	if ok {
 		return nil
 	}
-	if err := f.createDir(filepath.Dir(dir), made); err != nil {
+	if err := f.createDir(filepath.Dir(dir), unsynced); err != nil {
 		return err
 	}
 	if err := fileowner.Mkdir(dir); err != nil {
@@ -450,12 +450,12 @@ func (f *files) createDir(dir string, made map[string]bool) error {
 			return fmt.Errorf("%v", err) // without fs.ErrExist, which means that the blob exists
 		}
 	}
-	made[dir] = true
+	unsynced[dir] = true
 	return nil
 }
 
-// noteSynced adds directories to f.synced.
-func (f *files) noteSynced(dirs map[string]bool) {
+// markSynced adds directories to f.synced.
+func (f *files) markSynced(dirs map[string]bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.synced)+len(dirs) > maxSynced {
@@ -487,9 +487,9 @@ func (f *files) Open(ctx context.Context, name string, offset, length int64) (io
 	case err != nil:
 		return nil, unavailable(err)
 	}
-	r := &fileReader{ctx: ctx, file: file, left: length}
+	r := &fileReader{ctx: ctx, file: file, remaining: length}
 	if length < 0 {
-		r.left = math.MaxInt64
+		r.remaining = math.MaxInt64
 	}
 	if r.opened, err = file.Stat(); err == nil && offset > 0 {
 		_, err = file.Seek(offset, io.SeekStart)
@@ -499,18 +499,18 @@ func (f *files) Open(ctx context.Context, name string, offset, length int64) (io
 	}
 	r.state = stateOf(r.opened)
 	if r.opened.Mode().IsRegular() { // others have no size
-		r.left = min(r.left, max(0, r.opened.Size()-offset))
+		r.remaining = min(r.remaining, max(0, r.opened.Size()-offset))
 	}
 	return r, nil
 }
 
 // fileReader reads a part of a file.
 type fileReader struct {
-	ctx    context.Context
-	file   *os.File
-	left   int64 // bytes of the part
-	opened fs.FileInfo
-	state  string // stateOf(opened)
+	ctx       context.Context
+	file      *os.File
+	remaining int64 // bytes of the part
+	opened    fs.FileInfo
+	state     string // stateOf(opened)
 }
 
 var _ ports.BlobFile = (*fileReader)(nil)
@@ -519,11 +519,11 @@ func (r *fileReader) Read(p []byte) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err
 	}
-	if r.left == 0 {
+	if r.remaining == 0 {
 		return 0, io.EOF
 	}
-	n, err := r.file.Read(p[:min(int64(len(p)), r.left)])
-	r.left -= int64(n)
+	n, err := r.file.Read(p[:min(int64(len(p)), r.remaining)])
+	r.remaining -= int64(n)
 	if err != nil && err != io.EOF {
 		err = unavailable(err)
 	}
@@ -551,17 +551,17 @@ func (r *fileReader) WriteTo(w io.Writer) (written int64, err error) {
 	if !ok {
 		return io.Copy(w, struct{ io.Reader }{r})
 	}
-	for r.left > 0 {
+	for r.remaining > 0 {
 		if err := r.ctx.Err(); err != nil {
 			return written, err
 		}
-		size := min(r.left, pieceSize)
-		if size == r.left && !r.unchanged() {
+		size := min(r.remaining, copySize)
+		if size == r.remaining && !r.unchanged() {
 			return written, unavailable(errors.New("the file was written to while it was read"))
 		}
 		n, err := to.ReadFrom(&io.LimitedReader{R: r.file, N: size})
 		written += n
-		r.left -= n
+		r.remaining -= n
 		switch {
 		case errors.Is(err, syscall.EIO):
 			return written, unavailable(err)
@@ -637,10 +637,10 @@ func (f *files) List(ctx context.Context, each func(name string, size int64, wri
 	if err := f.sweepTemp(); err != nil {
 		return unavailable(err)
 	}
-	var stopped error
+	var stopErr error
 	err := filepath.WalkDir(f.root, func(path string, e fs.DirEntry, err error) error {
-		if stopped = ctx.Err(); stopped != nil {
-			return stopped
+		if stopErr = ctx.Err(); stopErr != nil {
+			return stopErr
 		}
 		switch {
 		case isNotExist(err) && path != f.root:
@@ -664,12 +664,12 @@ func (f *files) List(ctx context.Context, each func(name string, size int64, wri
 		if err != nil {
 			return ignoreNotExist(err)
 		}
-		stopped = each(name, info.Size(), info.ModTime())
-		return stopped
+		stopErr = each(name, info.Size(), info.ModTime())
+		return stopErr
 	})
 	switch {
-	case stopped != nil:
-		return stopped
+	case stopErr != nil:
+		return stopErr
 	case err != nil:
 		return unavailable(err)
 	}

@@ -97,9 +97,12 @@ type googleSigner struct {
 	options storage.SignedURLOptions
 }
 
-func (g *googleSigner) signGet(_ context.Context, key string, as response, lifetime time.Duration) (string, error) {
+func (g *googleSigner) signGet(
+	_ context.Context, key string, h responseHeaders, lifetime time.Duration,
+) (string, error) {
 	options := g.options
-	options.Method, options.Expires, options.QueryParameters = http.MethodGet, time.Now().Add(lifetime), as.parameters()
+	options.Method, options.Expires = http.MethodGet, time.Now().Add(lifetime)
+	options.QueryParameters = h.parameters()
 	return g.bucket.SignedURL(key, &options)
 }
 

@@ -19,8 +19,8 @@ import (
 // removeTimeout limits the removal of Inspect's object after the context has ended.
 const removeTimeout = 5 * time.Second
 
-// rights has the remedy for missing permissions by the scheme of the address.
-var rights = map[string]string{
+// permissionRemedies are the remedies for missing permissions by the scheme of the address.
+var permissionRemedies = map[string]string{
 	"gs":     "give the service account the role roles/storage.objectUser on the bucket, or set COLLAB_BLOB_URL",
 	"s3":     "allow s3:ListBucket on the bucket and s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload in it, or set COLLAB_BLOB_URL",
 	"azblob": "give the identity the role Storage Blob Data Contributor on the container, or set COLLAB_BLOB_URL",
@@ -29,14 +29,14 @@ var rights = map[string]string{
 
 // Inspect writes an object to the store at the address, reads it and removes it.
 func Inspect(ctx context.Context, at inspect.Address, clocks *inspect.Clocks) (f inspect.Findings) {
-	where := at.String()
+	location := at.String()
 	scheme, path, _ := strings.Cut(at.Text(), "://")
 	switch scheme {
 	case "mem":
 		f.Note("", "data is kept in memory only: COLLAB_BLOB_URL is mem://")
 		return f
 	case "file":
-		where = path
+		location = path
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			if _, ok := f.Directory(path, "COLLAB_BLOB_URL"); ok {
 				f.Note("", "%s is created at the first start", path)
@@ -58,7 +58,7 @@ func Inspect(ctx context.Context, at inspect.Address, clocks *inspect.Clocks) (f
 	}
 	b, err := Open(ctx, at.Text())
 	if err != nil {
-		f.Wrong("give the process credentials for it, or set COLLAB_BLOB_URL", "%s cannot be opened", where).Err = err
+		f.Wrong("give the process credentials for it, or set COLLAB_BLOB_URL", "%s cannot be opened", location).Err = err
 		return f
 	}
 	defer b.Close()
@@ -66,38 +66,39 @@ func Inspect(ctx context.Context, at inspect.Address, clocks *inspect.Clocks) (f
 	step, err := "be listed", b.Ready(ctx)
 	if err == nil {
 		name := "collabd-doctor/" + began.UTC().Format("20060102T150405Z") + "-" + rand.Text()
-		var left error
-		step, err, left = b.roundTrip(ctx, name)
+		var removeErr error
+		step, err, removeErr = b.roundTrip(ctx, name)
 		switch {
-		case err == nil && left != nil:
-			f.Wrong(rights[scheme], "%s refuses to have objects removed%s: %s is left there", where, statusOf(left), name)
+		case err == nil && removeErr != nil:
+			f.Wrong(permissionRemedies[scheme], "%s refuses to have objects removed%s: %s is left there",
+				location, statusOf(removeErr), name)
 		case err == nil:
-			f.OK("%s: an object was written, read and removed in %s", where, inspect.Milliseconds(time.Since(began)))
+			f.OK("%s: an object was written, read and removed in %s", location, inspect.Milliseconds(time.Since(began)))
 		}
 	}
 	switch code := Status(err); {
 	case err == nil:
 	case code == http.StatusUnauthorized, code == http.StatusForbidden:
-		f.Wrong(rights[scheme], "%s refuses to %s%s", where, step, statusOf(err))
+		f.Wrong(permissionRemedies[scheme], "%s refuses to %s%s", location, step, statusOf(err))
 	case code == http.StatusNotFound:
-		f.Wrong("make it, or set COLLAB_BLOB_URL", "%s is not there%s", where, statusOf(err))
+		f.Wrong("make it, or set COLLAB_BLOB_URL", "%s is not there%s", location, statusOf(err))
 	case scheme == "file" && errors.Is(err, fs.ErrPermission):
-		f.Wrong(rights[scheme], "%s cannot %s", where, step).Err = err
+		f.Wrong(permissionRemedies[scheme], "%s cannot %s", location, step).Err = err
 	case scheme == "file":
-		f.Wrong("see what is wrong with its disk, or set COLLAB_BLOB_URL", "%s cannot %s", where, step).Err = err
+		f.Wrong("see what is wrong with its disk, or set COLLAB_BLOB_URL", "%s cannot %s", location, step).Err = err
 	default:
-		f.Wrong("let this machine reach it, or set COLLAB_BLOB_URL", "%s cannot %s", where, step).Err = err
+		f.Wrong("let this machine reach it, or set COLLAB_BLOB_URL", "%s cannot %s", location, step).Err = err
 	}
 	return f
 }
 
 // roundTrip writes, reads and removes an object. It returns the step that failed with its
 // error, and the error of the removal, which it tries in any case.
-func (b *Bucket) roundTrip(ctx context.Context, name string) (step string, err, left error) {
+func (b *Bucket) roundTrip(ctx context.Context, name string) (step string, err, removeErr error) {
 	defer func() {
-		remove, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+		removeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
 		defer cancel()
-		left = b.Remove(remove, name)
+		removeErr = b.Remove(removeCtx, name)
 	}()
 	content := []byte("Written and removed by collabd doctor.\n")
 	if err := b.Put(ctx, name, "text/plain", int64(len(content)), bytes.NewReader(content)); err != nil {

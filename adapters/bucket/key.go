@@ -127,8 +127,8 @@ func escape(segment string, directory bool) string {
 	for i := range len(segment) {
 		if mustEscape(segment, i, directory) {
 			key.WriteByte('!')
-			key.WriteByte(digits[segment[i]>>4])
-			key.WriteByte(digits[segment[i]&15])
+			key.WriteByte(hexDigits[segment[i]>>4])
+			key.WriteByte(hexDigits[segment[i]&15])
 		} else {
 			key.WriteByte(segment[i])
 		}
@@ -136,7 +136,7 @@ func escape(segment string, directory bool) string {
 	return key.String()
 }
 
-const digits = "0123456789ABCDEF"
+const hexDigits = "0123456789ABCDEF"
 
 // mustEscape reports whether the byte at i is escaped.
 func mustEscape(segment string, i int, directory bool) bool {

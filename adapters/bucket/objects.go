@@ -53,11 +53,11 @@ type upload struct {
 
 // stat is what a store says of an object without sending its content.
 type stat struct {
-	metadata map[string]string // that was uploaded with it, names in lower case
-	size     int64
-	checksum string // SHA-256 of the content in hexadecimal; empty if the store does not know it
-	encoding string // the Content-Encoding; empty if there is none
-	unsent   bool   // whether the store copied the content or appends to it, rather than taking it in one request
+	metadata    map[string]string // that was uploaded with it, names in lower case
+	size        int64
+	checksum    string // SHA-256 of the content in hexadecimal; empty if the store does not know it
+	encoding    string // the Content-Encoding; empty if there is none
+	notUploaded bool   // the store copied the content or appends to it; it did not receive it in one request
 }
 
 // entry is an object in a list.
@@ -103,7 +103,8 @@ func (o *objects) newSteps(ctx context.Context) *steps {
 	return s
 }
 
-// do runs a step. Its error is errTimeout, not that of a caller who went away, if the limit has cancelled it.
+// do runs a step. It returns errTimeout if the timeout has cancelled the step, and not context.Canceled, which
+// would mean that the caller has.
 func (s *steps) do(step func() error) error {
 	s.timer.Reset(s.timeout)
 	defer s.timer.Stop()
@@ -112,6 +113,11 @@ func (s *steps) do(step func() error) error {
 		return fmt.Errorf("%w: %v", errTimeout, err)
 	}
 	return err
+}
+
+func (s *steps) end() {
+	s.timer.Stop()
+	s.cancel(nil)
 }
 
 // uploadReader is the content of a Put for the store's client. It stops the timer while it
@@ -130,11 +136,6 @@ func (r uploadReader) Read(p []byte) (int, error) {
 		r.steps.cancel(r.source.err)
 	}
 	return n, err
-}
-
-func (s *steps) end() {
-	s.timer.Stop()
-	s.cancel(nil)
 }
 
 // httpError returns the HTTP status and the error code of a store's response; zero if err
@@ -185,7 +186,7 @@ func storeError(ctx context.Context, err error) error {
 	return unavailable(err)
 }
 
-// Put sends content in chunks. The object appears in the store after the last.
+// Put sends content in chunks. The object exists after the last.
 func (o *objects) Put(ctx context.Context, name, mimeType string, size int64, r io.Reader) error {
 	if err := checkPut(ctx, name, mimeType); err != nil {
 		return err
@@ -321,7 +322,9 @@ func (r *objectReader) Close() error {
 
 // Remove deletes an object.
 func (o *objects) Remove(ctx context.Context, name string) error {
-	err := o.onKey(ctx, name, func(ctx context.Context, key string, _ map[string]string) error { return o.store.remove(ctx, key) })
+	err := o.withKey(ctx, name, func(ctx context.Context, key string, _ map[string]string) error {
+		return o.store.remove(ctx, key)
+	})
 	if fault.Is(err, fault.NotFound) {
 		return nil
 	}

@@ -91,13 +91,13 @@ func (b *s3) close() error {
 }
 
 func (b *s3) stat(ctx context.Context, key string) (stat, error) {
-	found, err := b.client.StatObject(ctx, b.name, key, minio.StatObjectOptions{Checksum: true})
-	s := stat{metadata: map[string]string{}, size: found.Size, encoding: found.Metadata.Get("Content-Encoding")}
-	for name, value := range found.UserMetadata {
+	info, err := b.client.StatObject(ctx, b.name, key, minio.StatObjectOptions{Checksum: true})
+	s := stat{metadata: map[string]string{}, size: info.Size, encoding: info.Metadata.Get("Content-Encoding")}
+	for name, value := range info.UserMetadata {
 		s.metadata[strings.ToLower(name)] = value
 	}
 	// The checksum of an upload in parts is one of checksums, and ends with their number.
-	if sum, err := base64.StdEncoding.DecodeString(found.ChecksumSHA256); err == nil {
+	if sum, err := base64.StdEncoding.DecodeString(info.ChecksumSHA256); err == nil {
 		s.checksum = hex.EncodeToString(sum)
 	}
 	return s, err
@@ -121,8 +121,10 @@ type s3Signer struct {
 	name   string
 }
 
-func (b *s3Signer) signGet(ctx context.Context, key string, as response, lifetime time.Duration) (string, error) {
-	u, err := b.client.PresignHeader(ctx, http.MethodGet, b.name, key, lifetime, as.parameters(), nil)
+func (b *s3Signer) signGet(
+	ctx context.Context, key string, h responseHeaders, lifetime time.Duration,
+) (string, error) {
+	u, err := b.client.PresignHeader(ctx, http.MethodGet, b.name, key, lifetime, h.parameters(), nil)
 	if err != nil {
 		return "", err
 	}
@@ -130,30 +132,35 @@ func (b *s3Signer) signGet(ctx context.Context, key string, as response, lifetim
 }
 
 // signPut binds the content by its checksum.
-func (b *s3Signer) signPut(ctx context.Context, key string, up upload, c object.Content, lifetime time.Duration) (object.Address, error) {
+func (b *s3Signer) signPut(
+	ctx context.Context, key string, u upload, c object.Content, lifetime time.Duration,
+) (object.Address, error) {
 	sum, err := hex.DecodeString(c.Checksum)
 	if err != nil {
 		return object.Address{}, err
 	}
-	headers := map[string]string{"Content-Type": up.mimeType, "If-None-Match": "*", "X-Amz-Checksum-Sha256": base64.StdEncoding.EncodeToString(sum)}
-	up.addMetadata(headers, "X-Amz-Meta-")
+	headers := map[string]string{
+		"Content-Type": u.mimeType, "If-None-Match": "*",
+		"X-Amz-Checksum-Sha256": base64.StdEncoding.EncodeToString(sum),
+	}
+	u.addMetadata(headers, "X-Amz-Meta-")
 	signed := http.Header{}
 	for name, value := range headers {
 		signed.Set(name, value)
 	}
-	u, err := b.client.PresignHeader(ctx, http.MethodPut, b.name, key, lifetime, nil, signed)
+	address, err := b.client.PresignHeader(ctx, http.MethodPut, b.name, key, lifetime, nil, signed)
 	if err != nil {
 		return object.Address{}, err
 	}
-	return object.Address{URL: u.String(), Headers: headers}, nil
+	return object.Address{URL: address.String(), Headers: headers}, nil
 }
 
 func (b *s3) list(ctx context.Context, prefix string, page int) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
-		for found := range b.client.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{
+		for info := range b.client.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{
 			Prefix: prefix, Recursive: true, MaxKeys: page, FetchOwner: new(bool),
 		}) {
-			if !yield(entry{found.Key, found.Size, found.LastModified}, found.Err) || found.Err != nil {
+			if !yield(entry{info.Key, info.Size, info.LastModified}, info.Err) || info.Err != nil {
 				return
 			}
 		}
@@ -260,15 +267,15 @@ func (b *s3) putParts(ctx context.Context, key string, first []byte, r io.Reader
 	for range parts - 1 {
 		free <- nil // allocated on first use
 	}
-	var done struct {
+	var completed struct {
 		sync.Mutex
 		parts []minio.CompletePart
 	}
-	sending, groupCtx := errgroup.WithContext(ctx)
+	group, groupCtx := errgroup.WithContext(ctx)
 	content, last := first, false
 	for number := 1; ; number++ {
 		part := content
-		sending.Go(func() error {
+		group.Go(func() error {
 			defer func() { free <- part }()
 			sum := md5.Sum(part)
 			var sent minio.ObjectPart
@@ -277,9 +284,9 @@ func (b *s3) putParts(ctx context.Context, key string, first []byte, r io.Reader
 					minio.PutObjectPartOptions{Md5Base64: base64.StdEncoding.EncodeToString(sum[:])})
 				return err
 			})
-			done.Lock()
-			defer done.Unlock()
-			done.parts = append(done.parts, minio.CompletePart{PartNumber: number, ETag: sent.ETag})
+			completed.Lock()
+			defer completed.Unlock()
+			completed.parts = append(completed.parts, minio.CompletePart{PartNumber: number, ETag: sent.ETag})
 			return err
 		})
 		if last || groupCtx.Err() != nil {
@@ -296,14 +303,14 @@ func (b *s3) putParts(ctx context.Context, key string, first []byte, r io.Reader
 			break
 		}
 		if last = err == io.ErrUnexpectedEOF; err != nil && !last {
-			return errors.Join(err, sending.Wait())
+			return errors.Join(err, group.Wait())
 		}
 		content = content[:n]
 	}
-	if err := sending.Wait(); err != nil {
+	if err := group.Wait(); err != nil {
 		return err
 	}
-	slices.SortFunc(done.parts, func(a, b minio.CompletePart) int { return a.PartNumber - b.PartNumber })
-	_, err = b.client.CompleteMultipartUpload(ctx, b.name, key, id, done.parts, ifNoneMatch(options))
+	slices.SortFunc(completed.parts, func(a, b minio.CompletePart) int { return a.PartNumber - b.PartNumber })
+	_, err = b.client.CompleteMultipartUpload(ctx, b.name, key, id, completed.parts, ifNoneMatch(options))
 	return err
 }

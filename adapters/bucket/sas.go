@@ -106,9 +106,12 @@ func (a *azureSigner) address(ctx context.Context, key string, v sas.BlobSignatu
 	return at.String(), err
 }
 
-func (a *azureSigner) signGet(ctx context.Context, key string, as response, lifetime time.Duration) (string, error) {
+func (a *azureSigner) signGet(
+	ctx context.Context, key string, h responseHeaders, lifetime time.Duration,
+) (string, error) {
 	return a.address(ctx, key, sas.BlobSignatureValues{
-		Permissions: (&sas.BlobPermissions{Read: true}).String(), CacheControl: as.cacheControl, ContentDisposition: as.disposition, ContentType: as.mimeType,
+		Permissions:  (&sas.BlobPermissions{Read: true}).String(),
+		CacheControl: h.cacheControl, ContentDisposition: h.disposition, ContentType: h.mimeType,
 	}, lifetime)
 }
 

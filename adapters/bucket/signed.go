@@ -16,19 +16,20 @@ import (
 // for the lifetime, at least a second.
 type signer interface {
 	// signGet returns an address to read an object at, whose responses have these headers.
-	signGet(ctx context.Context, key string, as response, lifetime time.Duration) (string, error)
+	signGet(ctx context.Context, key string, h responseHeaders, lifetime time.Duration) (string, error)
 	// signPut returns the request that creates an object. It binds as much of the content's
 	// size and checksum as the store can, and never overwrites.
 	signPut(ctx context.Context, key string, u upload, c object.Content, lifetime time.Duration) (object.Address, error)
 }
 
-// response are headers of a store's responses.
-type response struct{ mimeType, disposition, cacheControl string }
+// responseHeaders are headers of a store's responses.
+type responseHeaders struct{ mimeType, disposition, cacheControl string }
 
 // parameters returns the headers as parameters of Amazon's and Google's addresses.
-func (r response) parameters() url.Values {
+func (h responseHeaders) parameters() url.Values {
 	return url.Values{
-		"response-content-type": {r.mimeType}, "response-content-disposition": {r.disposition}, "response-cache-control": {r.cacheControl},
+		"response-content-type": {h.mimeType}, "response-content-disposition": {h.disposition},
+		"response-cache-control": {h.cacheControl},
 	}
 }
 
@@ -39,7 +40,7 @@ func (u upload) addMetadata(headers map[string]string, prefix string) {
 	}
 }
 
-// signed signs addresses of blobs.
+// signed implements ports.SignedBlobs.
 type signed struct {
 	*objects
 	signer signer
@@ -47,37 +48,39 @@ type signed struct {
 
 var _ ports.SignedBlobs = (*signed)(nil)
 
-// Signed returns what gives out addresses of the store's blobs; nil if the store is not an
-// object store, or has no credentials that can sign. Public is the origin that clients reach the
-// store by; empty: the same as the server does.
+// Signed returns the signer of addresses of the store's blobs; nil if the store is not an object
+// store, or has no credentials that can sign. Public is the origin at which clients reach the
+// store; if it is empty, it is the one that the server uses.
 func (b *Bucket) Signed(public string) (ports.SignedBlobs, error) {
 	o, ok := b.Blobs.(*objects)
 	if !ok {
 		return nil, nil
 	}
-	from, ok := o.store.(interface {
+	client, ok := o.store.(interface {
 		signer(public *url.URL) (signer, error)
 	})
 	if !ok {
 		return nil, nil
 	}
-	var at *url.URL
+	var publicURL *url.URL
 	if public != "" {
 		var err error
-		if at, err = origin(public); err != nil {
+		if publicURL, err = origin(public); err != nil {
 			return nil, fmt.Errorf("the store's public address %w", err)
 		}
 	}
-	by, err := from.signer(at)
-	if by == nil || err != nil {
+	signer, err := client.signer(publicURL)
+	if signer == nil || err != nil {
 		return nil, err
 	}
-	return &signed{o, by}, nil
+	return &signed{o, signer}, nil
 }
 
-// onKey runs a step for the key of a name. It passes the name's metadata, which is nil unless
+// withKey runs a step for the key of a name. It passes the name's metadata, which is nil unless
 // the key is hashed.
-func (o *objects) onKey(ctx context.Context, name string, step func(ctx context.Context, key string, metadata map[string]string) error) error {
+func (o *objects) withKey(
+	ctx context.Context, name string, step func(ctx context.Context, key string, metadata map[string]string) error,
+) error {
 	if err := checkCall(ctx, name); err != nil {
 		return err
 	}
@@ -93,8 +96,8 @@ func (o *objects) onKey(ctx context.Context, name string, step func(ctx context.
 
 // SignGet signs an address for reading.
 func (s *signed) SignGet(ctx context.Context, name, mimeType, disposition string, lifetime time.Duration) (address string, err error) {
-	err = s.onKey(ctx, name, func(ctx context.Context, key string, _ map[string]string) error {
-		address, err = s.signer.signGet(ctx, key, response{mimeType, disposition, "no-store"}, lifetime)
+	err = s.withKey(ctx, name, func(ctx context.Context, key string, _ map[string]string) error {
+		address, err = s.signer.signGet(ctx, key, responseHeaders{mimeType, disposition, "no-store"}, lifetime)
 		return err
 	})
 	return address, err
@@ -102,7 +105,7 @@ func (s *signed) SignGet(ctx context.Context, name, mimeType, disposition string
 
 // SignPut signs a request that writes.
 func (s *signed) SignPut(ctx context.Context, mimeType string, c object.Content, lifetime time.Duration) (a object.Address, err error) {
-	err = s.onKey(ctx, c.Blob, func(ctx context.Context, key string, metadata map[string]string) error {
+	err = s.withKey(ctx, c.Blob, func(ctx context.Context, key string, metadata map[string]string) error {
 		a, err = s.signer.signPut(ctx, key, upload{mimeType: mimeType, metadata: metadata}, c, lifetime)
 		return err
 	})
@@ -113,7 +116,7 @@ func (s *signed) SignPut(ctx context.Context, mimeType string, c object.Content,
 // creates: if it has a Content-Encoding, was not sent in one request, or lacks the name that
 // belongs to a hashed key.
 func (s *signed) Stat(ctx context.Context, name string) (size int64, checksum string, err error) {
-	err = s.onKey(ctx, name, func(ctx context.Context, key string, metadata map[string]string) error {
+	err = s.withKey(ctx, name, func(ctx context.Context, key string, metadata map[string]string) error {
 		object, err := s.store.stat(ctx, key)
 		size, checksum = object.size, object.checksum
 		switch {
@@ -121,7 +124,7 @@ func (s *signed) Stat(ctx context.Context, name string) (size int64, checksum st
 			return err
 		case object.encoding != "":
 			return fault.Field("content", "must be sent without a Content-Encoding")
-		case object.unsent:
+		case object.notUploaded:
 			return fault.Field("content", "must be sent in one request, and neither copied nor appended")
 		case metadata != nil && object.metadata[metaName] != metadata[metaName]:
 			return fault.Field("content", "must be sent with the headers of the upload")
