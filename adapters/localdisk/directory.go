@@ -24,7 +24,7 @@ type directory struct {
 	self *os.File // the directory itself, open for many renames; nil: it is opened for each
 }
 
-// file returns the open directory itself, and what is to be called when it is not needed any more.
+// file returns the open directory itself. The caller must call done when it no longer uses the file.
 func (at directory) file() (f *os.File, done func(), err error) {
 	if at.self != nil {
 		return at.self, func() {}, nil
@@ -51,7 +51,7 @@ func split(name string) (parent, last string) {
 	return name[:max(i, 0)], name[i+1:]
 }
 
-// errMounted says that something is mounted at a directory.
+// errMounted is the error for a directory at which a file system is mounted.
 var errMounted = errors.New("something is mounted at the directory")
 
 // enter opens a directory in another one, unless something is mounted there, also a part of the same file system:
@@ -120,8 +120,8 @@ func (at directory) open(name string) (directory, error) {
 	return at.descend(name, directory.enter)
 }
 
-// names returns what the directory has under a name that is accepted. A name of ASCII letters that
-// the file system lists as it was asked for is looked up without a list.
+// names returns the names in the directory that are accepted. It returns an ASCII name that exists without listing the
+// directory, if the file system distinguishes case.
 func (d *Disk) names(at directory, name string, accepted func(name string) bool) ([]string, error) {
 	if !d.caseInsensitive && strings.IndexFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) < 0 {
 		if _, err := at.root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
@@ -154,8 +154,8 @@ func (d *Disk) openOrCreate(path string, unsynced map[string]int) (directory, er
 			below, err = at.enter(names[0])
 		default:
 			if err = at.root.Mkdir(segment, 0o777); err == nil || errors.Is(err, fs.ErrExist) {
-				d.made++
-				d.unsynced[at.below(segment)] = d.made
+				d.created++
+				d.unsynced[at.below(segment)] = d.created
 				below, err = at.enter(segment)
 			}
 		}
@@ -205,7 +205,7 @@ func (d *Disk) find(at directory, path string, each func(directory) error) error
 	return nil
 }
 
-// each calls fn with what is in the directory. Of a symbolic link it is the link.
+// each calls fn with each file of the directory. It does not follow symbolic links.
 func (at directory) each(fn func(fs.FileInfo) error) error {
 	f, err := at.root.Open(".")
 	if err != nil {
@@ -213,7 +213,6 @@ func (at directory) each(fn func(fs.FileInfo) error) error {
 	}
 	defer discard(f)
 	for {
-		// A bounded number at a time.
 		infos, err := f.Readdir(1024)
 		for _, info := range infos {
 			if err := fn(info); err != nil {

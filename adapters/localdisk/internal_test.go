@@ -84,7 +84,8 @@ func TestAChangeJustBeforeARenameOrAnOverwriteIsNotLost(t *testing.T) {
 	info := mustStat(t, d, "a")
 	e := d.entryOf(d.top, info)
 	write("a", "by the user meanwhile")
-	must.Fail(t, must.ErrorOf(d.renameFound(d.top, info, mirror.Renaming{Entry: e, Path: "b"}, d.changing(1))), fault.Conflict)
+	err := must.ErrorOf(d.renameFound(d.top, info, mirror.Renaming{Entry: e, Path: "b"}, d.newChanges(1)))
+	must.Fail(t, err, fault.Conflict)
 	must.Do(d.Stage(t.Context(), "a", 0, strings.NewReader("from the server"))).Or(t)
 	must.FailIs(t, d.overwrite(d.staging, d.top, info), errChanged)
 	if read("a") != "by the user meanwhile" || read("b") != "" {

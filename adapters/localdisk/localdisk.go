@@ -59,16 +59,16 @@ type Disk struct {
 	maxName         int           // bytes of a name
 	timeResolution  time.Duration // two changes that are closer may have the same time
 
-	rules atomic.Pointer[rules] // those that Rules returned last
+	rules atomic.Pointer[rules] // the last result of Rules
 
 	watching atomic.Bool   // all changes are notified
-	settled  chan struct{} // has a value when the notification that Settle waits for has come
+	settled  chan struct{} // has a value when the notification that Settle waits for has arrived
 
 	// Held while directories are made for a file, or removed with one, so that no directory is
 	// removed into which a file is about to be moved.
 	directories sync.Mutex
-	unsynced    map[string]int // numbers of the directories that openOrCreate has made and whose names are not durable yet
-	made        int            // how many it has made
+	unsynced    map[string]int // directories from openOrCreate whose names are not durable yet, numbered by created
+	created     int            // the number of directories that openOrCreate has made
 }
 
 // Open opens an existing directory, makes its state directory if there is none, and locks it
@@ -90,7 +90,8 @@ func Open(path string, clock ports.Clock) (*Disk, error) {
 	return d, nil
 }
 
-// Vacant reports whether a directory has nothing in it, not even its state, but what systems leave behind.
+// Vacant reports whether a directory has nothing in it but system files and directories, not even its state
+// directory.
 func Vacant(path string) (bool, error) {
 	root, err := os.OpenRoot(path)
 	if err != nil {
@@ -122,8 +123,7 @@ func (d *Disk) Close() error {
 	return errors.Join(errs...)
 }
 
-// prepare makes and locks the state directory, and finds out how the file system treats names
-// and times.
+// prepare makes and locks the state directory, and determines how the file system treats names and times.
 func (d *Disk) prepare() error {
 	info, err := d.top.root.Stat(".")
 	if err != nil {
@@ -185,7 +185,7 @@ func (d *Disk) identify() error {
 	return errors.Join(err, f.Sync(), f.Close(), d.state.sync(), d.top.sync())
 }
 
-// probe tries out the file system in the staging directory.
+// probe determines the properties of the file system with a file in the staging directory.
 func (d *Disk) probe() (err error) {
 	const created, otherCase, decomposed = "probe-\u00e9", "PROBE-\u00e9", "probe-e\u0301"
 	f, err := d.staging.root.OpenFile(created, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -319,5 +319,5 @@ func isGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// discard closes what was only read.
+// discard closes a file or directory that was only read.
 func discard(c io.Closer) { _ = c.Close() }

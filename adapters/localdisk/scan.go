@@ -47,8 +47,8 @@ func (d *Disk) Scan(ctx context.Context, scope mirror.Scope, known func(name str
 			s.start(path, false)
 		}
 	}
-	if s.stopped != nil {
-		return s.stopped
+	if s.err != nil {
+		return s.err
 	}
 	return d.present() // a directory that is gone reads as empty
 }
@@ -66,13 +66,13 @@ var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 
 // scan is a call of Scan.
 type scan struct {
-	d       *Disk
-	ctx     context.Context
-	rules   *rules
-	known   func(name string) (mirror.Facts, string, bool)
-	each    func(mirror.Entry) error
-	unread  []unread // files of the present directory
-	stopped error    // what Scan returns; nothing is read after it was set
+	d      *Disk
+	ctx    context.Context
+	rules  *rules
+	known  func(name string) (mirror.Facts, string, bool)
+	each   func(mirror.Entry) error
+	unread []unread // files of the present directory
+	err    error    // what Scan returns; nothing is read after it was set
 }
 
 // unread is a file whose content is to be read.
@@ -84,8 +84,8 @@ type unread struct {
 
 // pass calls each.
 func (s *scan) pass(e mirror.Entry) {
-	if s.stopped == nil {
-		s.stopped = s.each(e)
+	if s.err == nil {
+		s.err = s.each(e)
 	}
 }
 
@@ -95,14 +95,14 @@ func (s *scan) unreadable(name string) {
 
 // start scans the directories of a path, alone or with what is below.
 func (s *scan) start(path string, deep bool) {
-	if s.stopped != nil || path != "" && s.rules.ignoresDirectory(path) {
+	if s.err != nil || path != "" && s.rules.ignoresDirectory(path) {
 		return
 	}
 	err := s.d.find(s.d.top, path, func(at directory) error {
 		s.directory(at, deep)
-		return s.stopped
+		return s.err
 	})
-	if err != nil && s.stopped == nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && s.err == nil && !errors.Is(err, fs.ErrNotExist) {
 		s.unreadable(path)
 	}
 }
@@ -111,13 +111,13 @@ func (s *scan) start(path string, deep bool) {
 // unreadable, unless it is the top, which is an error.
 func (s *scan) directory(at directory, deep bool) {
 	var below []string
-	ignored := false // a file is, and was passed
+	ignored := false // an ignored file was passed
 	err := at.each(func(info fs.FileInfo) error {
-		if s.stopped == nil {
-			s.stopped = context.Cause(s.ctx)
+		if s.err == nil {
+			s.err = context.Cause(s.ctx)
 		}
-		if s.stopped != nil {
-			return s.stopped
+		if s.err != nil {
+			return s.err
 		}
 		e := s.d.entryOf(at, info)
 		if mirror.IsState(e.Path) {
@@ -133,7 +133,7 @@ func (s *scan) directory(at directory, deep bool) {
 				e.Kind, ignored = mirror.IgnoredFile, true
 			}
 			s.pass(e)
-			return s.stopped
+			return s.err
 		}
 		switch e.Kind {
 		case mirror.Directory:
@@ -146,24 +146,24 @@ func (s *scan) directory(at directory, deep bool) {
 				if s.unread = append(s.unread, unread{info: info, entry: e}); len(s.unread) == maxUnread {
 					s.readAll(at)
 				}
-				return s.stopped
+				return s.err
 			}
 			e.Checksum = checksum
 		}
 		s.pass(e)
-		return s.stopped
+		return s.err
 	})
 	s.readAll(at)
 	switch {
-	case s.stopped != nil:
+	case s.err != nil:
 		return
 	case err != nil && at.name == "":
-		s.stopped = failed(err, "The directory cannot be read")
+		s.err = failed(err, "The directory cannot be read")
 	case err != nil:
 		s.unreadable(at.name)
 	}
 	for _, name := range below {
-		if s.stopped != nil {
+		if s.err != nil {
 			return
 		}
 		in, err := at.enter(name)
@@ -179,7 +179,7 @@ func (s *scan) directory(at directory, deep bool) {
 
 // readAll passes the gathered files of a directory with their checksums.
 func (s *scan) readAll(at directory) {
-	if s.stopped != nil || len(s.unread) == 0 {
+	if s.err != nil || len(s.unread) == 0 {
 		return
 	}
 	var next atomic.Int64
@@ -198,7 +198,7 @@ func (s *scan) readAll(at directory) {
 	}
 	read()
 	others.Wait()
-	s.stopped = context.Cause(s.ctx)
+	s.err = context.Cause(s.ctx)
 	for _, f := range s.unread {
 		if f.err != nil {
 			f.entry.Kind = mirror.Unreadable
@@ -222,9 +222,9 @@ func (s *scan) read(at directory, u unread, hash hash.Hash, buffer *[bufferSize]
 	return hex.EncodeToString(hash.Sum(nil)), err
 }
 
-// sinceChange returns how long ago a file was changed, by this machine's clock. It is negative if
+// timeSinceChange returns how long ago a file was changed, by this machine's clock. It is negative if
 // the time of the change is in the future.
-func (d *Disk) sinceChange(f mirror.Facts) time.Duration {
+func (d *Disk) timeSinceChange(f mirror.Facts) time.Duration {
 	changed := f.ChangeTime
 	if changed == 0 {
 		changed = f.ModTime
@@ -232,17 +232,17 @@ func (d *Disk) sinceChange(f mirror.Facts) time.Duration {
 	return time.Duration(d.clock.Now().UnixNano() - changed)
 }
 
-// isRecent reports whether a change of a file might not give it another time than it has.
-func (d *Disk) isRecent(f mirror.Facts) bool { return d.sinceChange(f) < d.timeResolution }
+// isRecent reports whether a change of a file now might leave its times as they are.
+func (d *Disk) isRecent(f mirror.Facts) bool { return d.timeSinceChange(f) < d.timeResolution }
 
-// waitForNewTimestamp waits until a change of a file would give it another time than it has, or ctx ends. It
-// does not wait for a time that is more than a second in the future.
+// waitForNewTimestamp waits until a change of a file would change its times, or ctx ends. It does not wait
+// for a time that is more than a second in the future.
 func (d *Disk) waitForNewTimestamp(ctx context.Context, f mirror.Facts) {
-	since := d.sinceChange(f)
+	since := d.timeSinceChange(f)
 	if since < -time.Second || since >= d.timeResolution {
 		return
 	}
-	timer := time.NewTimer(d.timeResolution - since + time.Millisecond) // which the clock is cut to
+	timer := time.NewTimer(d.timeResolution - since + time.Millisecond) // the clock is truncated to milliseconds
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -250,7 +250,7 @@ func (d *Disk) waitForNewTimestamp(ctx context.Context, f mirror.Facts) {
 	}
 }
 
-// errChanged says that a file is not as it was found.
+// errChanged is the error for a file that has changed since it was found.
 var errChanged = errors.New("the file has changed")
 
 // unchanged returns errChanged if a file has other facts.
@@ -265,7 +265,7 @@ func unchanged(f *os.File, want mirror.Facts) error {
 	return nil
 }
 
-// openSame opens the regular file that info is of. It returns errChanged if another is in its place.
+// openSame opens the regular file that info describes. It returns errChanged if another one has its name.
 func openSame(at directory, info fs.FileInfo, flag int) (*os.File, error) {
 	f, err := at.root.OpenFile(info.Name(), flag, 0)
 	if err != nil {
@@ -282,8 +282,8 @@ func openSame(at directory, info fs.FileInfo, flag int) (*os.File, error) {
 	return f, nil
 }
 
-// openRegular opens the regular file that info is of, for reading. It returns errChanged if it is not
-// as info says.
+// openRegular opens the regular file that info describes, for reading. It returns errChanged if the file has
+// changed since.
 func openRegular(at directory, info fs.FileInfo) (*os.File, error) {
 	f, err := openSame(at, info, os.O_RDONLY|nonBlocking)
 	if err != nil {
@@ -303,7 +303,7 @@ func (d *Disk) Open(_ context.Context, e mirror.Entry) (io.ReadCloser, error) {
 		if unchanged(f, e.Facts) == nil && e.Kind == mirror.File {
 			return &reader{file: f, entry: e}, nil
 		}
-		discard(f) // lookUp tells what is wrong
+		discard(f) // lookUp returns the error
 	}
 	at, info, err := d.lookUp(e, d.top.open)
 	if at.root != nil {
@@ -345,15 +345,15 @@ func (d *Disk) lookUp(e mirror.Entry, open func(name string) (directory, error))
 	return at, info, failed(err, "%s cannot be read", e.Path)
 }
 
-// maxUnchecked is how many bytes of a file are read before it is looked whether the file was changed. Else a large one that is
-// always being written would be read to its end again and again.
+// maxUnchecked is how many bytes of a file are read between checks whether it has changed. Without the checks a
+// large file that is always being written would be read to its end each time.
 const maxUnchecked = 8 << 20
 
 // reader is the content of a file.
 type reader struct {
 	file      *os.File
 	entry     mirror.Entry
-	unchecked int // bytes that were read since the file was as entry says
+	unchecked int // bytes that were read since the last check of the file
 }
 
 // Read fails with Conflict if the file was changed: at its end, and after maxUnchecked bytes.

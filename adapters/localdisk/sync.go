@@ -13,7 +13,7 @@ import (
 	"collab/domain/object"
 )
 
-// failures returns how often the file system could not be synced, for syncAll.
+// failures returns the number of failed syncs of the file system, for syncAll.
 func (d *Disk) failures() int {
 	if d.fileSystem == nil {
 		return 0
@@ -21,8 +21,8 @@ func (d *Disk) failures() int {
 	return d.fileSystem.Failures()
 }
 
-// syncAll makes what each syncs durable. If it is many files, the file system is synced as a whole where it can be,
-// which fails if it has failed since failures returned the number.
+// syncAll calls each, which syncs files, or for many files syncs the file system as a whole where it can. Such a
+// sync fails if another one has failed since failures returned the number.
 func (d *Disk) syncAll(many bool, failures int, each func() error) error {
 	if many && d.fileSystem != nil {
 		return d.fileSystem.Sync(failures)
@@ -62,10 +62,10 @@ func (d *Disk) syncNames(many bool, failures int, in []directory, unsynced map[s
 	return nil
 }
 
-// maxChanged is the most directories that changes keep open.
+// maxChanged is the most directories that a batch keeps open.
 const maxChanged = 64
 
-// changes are files that get or lose their paths together, and what has to be made durable then.
+// changes is a batch of changes of names, which sync makes durable together.
 type changes struct {
 	disk     *Disk
 	many     bool
@@ -76,14 +76,14 @@ type changes struct {
 	results  []result
 }
 
-// result is that of a change which is made and not durable yet.
+// result is the result of a change that is not durable yet.
 type result struct {
 	err  *error
 	path string
 }
 
-// changing returns changes of so many files.
-func (d *Disk) changing(files int) *changes {
+// newChanges returns an empty batch for a number of files.
+func (d *Disk) newChanges(files int) *changes {
 	return &changes{disk: d, many: files >= syncfs.MinFiles, failures: d.failures(), unsynced: map[string]int{}, left: map[string]string{}}
 }
 
@@ -113,7 +113,7 @@ func (c *changes) opened(name string, open func(name string) (directory, error))
 	return at, nil
 }
 
-// keep adds a directory that was opened by itself.
+// keep adds an open directory, or closes it if the batch has it already.
 func (c *changes) keep(at directory) {
 	if slices.ContainsFunc(c.in, func(other directory) bool { return other.name == at.name }) {
 		at.close()
@@ -191,7 +191,7 @@ type change struct {
 func (d *Disk) recentChanges(files []mirror.Entry) (changes []*change) {
 	directories := map[string]*change{} // nil for those that were not changed lately
 	for i, e := range files {
-		if d.sinceChange(e.Facts) <= writeback {
+		if d.timeSinceChange(e.Facts) <= writeback {
 			changes = append(changes, &change{e.Name, d.syncContent, []int{i}})
 		}
 		for _, name := range append(object.Ancestors(e.Name), "") {
@@ -218,7 +218,7 @@ func (d *Disk) hasChanged(name string) bool {
 		return !isGone(err)
 	}
 	facts, _ := factsOf(info)
-	return info.IsDir() && d.sinceChange(facts) <= writeback
+	return info.IsDir() && d.timeSinceChange(facts) <= writeback
 }
 
 // syncContent makes the content of a file durable, unless something else has its name.

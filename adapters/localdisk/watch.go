@@ -8,25 +8,25 @@ import (
 )
 
 const (
-	gatherFor    = 300 * time.Millisecond // from the first change on
-	pollInterval = time.Minute            // where changes are not notified
+	batchInterval = 300 * time.Millisecond // from the first change of a batch
+	pollInterval  = time.Minute            // where changes are not notified
 )
 
-// settleFor is how long Settle waits at most.
-const settleFor = time.Second
+// settleTimeout is the longest wait of Settle.
+const settleTimeout = time.Second
 
 // Settle implements ports.Watcher. It changes the times of the state directory, and waits until that is notified, as
 // notifications come in the order of the changes.
 func (d *Disk) Settle(ctx context.Context) bool {
 	select {
-	case <-d.settled: // of a call that did not wait so long
+	case <-d.settled: // of an earlier call, which timed out
 	default:
 	}
 	now := d.clock.Now()
 	if !d.watching.Load() || d.state.root.Chtimes(".", now, now) != nil {
 		return false
 	}
-	timeout := time.NewTimer(settleFor)
+	timeout := time.NewTimer(settleTimeout)
 	defer timeout.Stop()
 	select {
 	case <-d.settled:

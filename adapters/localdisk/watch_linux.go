@@ -59,7 +59,7 @@ func (d *Disk) watch(ctx context.Context, changed func(mirror.Scope, string)) er
 	<-gathered.C
 	var poll <-chan time.Time
 	defer d.watching.Store(false)
-	for !w.again {
+	for !w.restart {
 		d.watching.Store(w.limited == "")
 		if w.limited != "" && poll == nil {
 			ticker := time.NewTicker(pollInterval)
@@ -82,7 +82,7 @@ func (d *Disk) watch(ctx context.Context, changed func(mirror.Scope, string)) er
 				continue
 			}
 		case <-notify.Errors: // notifications were lost
-			w.again = true
+			w.restart = true
 			continue
 		case <-poll:
 			changed(mirror.Everything(), w.limited)
@@ -91,7 +91,7 @@ func (d *Disk) watch(ctx context.Context, changed func(mirror.Scope, string)) er
 			w.pass(changed)
 			continue
 		}
-		gathered.Reset(gatherFor)
+		gathered.Reset(batchInterval)
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ type watcher struct {
 	notify  *fsnotify.Watcher
 	watched map[string]bool // directories by the names that the file system has
 	limited string
-	again   bool // the watches have to be made again
+	restart bool // the watches have to be made again
 
 	directories, trees map[string]bool // by their paths
 }
@@ -124,7 +124,7 @@ func (w *watcher) scope() mirror.Scope {
 	return mirror.Scope{Directories: slices.Sorted(maps.Keys(w.directories)), Trees: slices.Sorted(maps.Keys(w.trees))}
 }
 
-// forget is called when everything was passed.
+// forget clears the changes, after they were passed.
 func (w *watcher) forget() { w.directories, w.trees = map[string]bool{}, map[string]bool{} }
 
 // watchTree watches a directory and those below it.
@@ -196,7 +196,7 @@ func (w *watcher) event(e fsnotify.Event) bool {
 	path := norm.NFC.String(name)
 	switch {
 	case e.Name == w.d.path && e.Has(fsnotify.Remove|fsnotify.Rename), path == mirror.IgnoreFile:
-		w.again = true
+		w.restart = true
 		return true
 	case !inside, mirror.IsState(path):
 		return false

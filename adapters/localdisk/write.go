@@ -74,7 +74,7 @@ func (d *Disk) Stage(ctx context.Context, name string, offset int64, r io.Reader
 		return "", failed(err, "The download cannot be stored")
 	}
 	defer func() {
-		if err = errors.Join(err, f.Close()); isFull(err) || errors.Is(err, errNoRoom) {
+		if err = errors.Join(err, f.Close()); isFull(err) || errors.Is(err, errNoSpace) {
 			err = errors.Join(err, d.staging.root.Remove(name))
 		}
 		err = failed(err, "The download cannot be stored")
@@ -84,7 +84,8 @@ func (d *Disk) Stage(ctx context.Context, name string, offset int64, r io.Reader
 	if _, err := io.CopyBuffer(sum, io.LimitReader(f, offset), buffer[:]); err != nil {
 		return "", err
 	}
-	_, err = io.CopyBuffer(io.MultiWriter(syncfs.NewWriter(f, offset), sum), &roomReader{Reader: &contextReader{ctx, r}, disk: d}, buffer[:])
+	content := &freeSpaceReader{Reader: &contextReader{ctx, r}, disk: d}
+	_, err = io.CopyBuffer(io.MultiWriter(syncfs.NewWriter(f, offset), sum), content, buffer[:])
 	return hex.EncodeToString(sum.Sum(nil)), err
 }
 
@@ -139,25 +140,26 @@ func (r *contextReader) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// roomReader fails when storing what was read would leave less than minFree. It asks for the room now and then.
-type roomReader struct {
+// freeSpaceReader fails when storing the read bytes would leave less than minFree. It checks once per
+// freeSpaceStep bytes.
+type freeSpaceReader struct {
 	io.Reader
-	disk  *Disk
-	known int // bytes for which there was room
+	disk    *Disk
+	checked int // bytes for which there was space at the last check
 }
 
-func (r *roomReader) Read(p []byte) (int, error) {
+func (r *freeSpaceReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
-	if r.known -= n; r.known < 0 { // a network file system asks its server
+	if r.checked -= n; r.checked < 0 { // a check on a network file system asks its server
 		if r.disk.free() < uint64(n)+minFree {
-			return 0, errNoRoom
+			return 0, errNoSpace
 		}
-		r.known = roomAhead
+		r.checked = freeSpaceStep
 	}
 	return n, err
 }
 
-var errNoRoom = fault.New(fault.Unavailable, "The download would leave less than %d MiB of the disk.", minFree>>20)
+var errNoSpace = fault.New(fault.Unavailable, "The download would leave less than %d MiB of the disk.", minFree>>20)
 
 // Staged implements ports.DiskWriter. Content of which renamePath has made a file of the directory, and then was
 // interrupted, counts for nothing.
@@ -176,17 +178,18 @@ func (d *Disk) Staged(_ context.Context, name string, size int64) (staged int64,
 	return staged, nil
 }
 
-// minFree is how many bytes of the disk downloads leave, each but for roomAhead: what is done is to be stored in the state.
+// minFree is how many bytes of the disk downloads leave free, so that the state can be stored. Each download may
+// exceed it by freeSpaceStep.
 const minFree = 8 << 20
 
-// roomAhead is how many bytes of a download are stored before the room is looked at again.
-const roomAhead = 256 << 10
+// freeSpaceStep is how many bytes of a download are stored between checks of the free space.
+const freeSpaceStep = 256 << 10
 
 // Place implements ports.DiskWriter. A file that it replaces keeps its permissions. Contents that cannot be synced
 // are not staged any more.
 func (d *Disk) Place(_ context.Context, contents ...mirror.Placement) []mirror.Placed {
 	placed := make([]mirror.Placed, len(contents))
-	changes := d.changing(len(contents))
+	changes := d.newChanges(len(contents))
 	synced := d.syncAll(changes.many, changes.failures, func() (err error) {
 		for _, c := range contents {
 			err = errors.Join(err, d.syncStaged(c.Name))
@@ -252,7 +255,7 @@ func (d *Disk) placeNew(name, path string, changes *changes) (to directory, err 
 		return to, err
 	}
 	err = d.rename(d.staging, name, to, base, exclusive)
-	if errors.Is(err, fs.ErrExist) && d.removeInTheWay(to, base) {
+	if errors.Is(err, fs.ErrExist) && d.removeBlockingDirectory(to, base) {
 		err = d.rename(d.staging, name, to, base, exclusive)
 	}
 	return to, err
@@ -355,7 +358,7 @@ func (d *Disk) toTrash(from directory, name, original string) (directory, error)
 // Rename implements ports.DiskWriter.
 func (d *Disk) Rename(_ context.Context, renames ...mirror.Renaming) []mirror.Placed {
 	renamed := make([]mirror.Placed, len(renames))
-	changes := d.changing(len(renames))
+	changes := d.newChanges(len(renames))
 	for i, r := range renames {
 		at, info, err := d.lookUp(r.Entry, changes.open)
 		if err == nil {
@@ -406,7 +409,7 @@ func (d *Disk) renameFound(at directory, info fs.FileInfo, r mirror.Renaming, ch
 // Trash implements ports.DiskWriter.
 func (d *Disk) Trash(_ context.Context, files ...mirror.Entry) []error {
 	errs := make([]error, len(files))
-	changes := d.changing(len(files))
+	changes := d.newChanges(len(files))
 	for i, e := range files {
 		at, info, err := d.lookUp(e, changes.open)
 		if err == nil {
@@ -452,9 +455,9 @@ func (d *Disk) prune(name string) {
 	}
 }
 
-// occupied reports whether the first few names of the directory have one that is no system file's. Removing the files
-// of a directory one after the other would look at each remaining one otherwise.
-func (at directory) occupied() bool {
+// hasOtherFiles reports whether one of the first names of the directory is not that of a system file. It spares
+// removeDirectory from listing a whole directory for each file that is removed from it.
+func (at directory) hasOtherFiles() bool {
 	f, err := at.root.Open(".")
 	if err != nil {
 		return true
@@ -472,7 +475,7 @@ func (at directory) removeDirectory(name string, deep bool) bool {
 		return false
 	}
 	defer discard(in.root)
-	if !deep && in.occupied() {
+	if !deep && in.hasOtherFiles() {
 		return false
 	}
 	var found []string
@@ -498,8 +501,9 @@ func (at directory) removeDirectory(name string, deep bool) bool {
 	return at.root.Remove(name) == nil
 }
 
-// removeInTheWay removes a directory, unless there is something else than system files in it. It reports whether it did.
-func (d *Disk) removeInTheWay(at directory, name string) bool {
+// removeBlockingDirectory removes a directory that has nothing but system files in it and below, and is not the
+// state directory. It reports whether it did.
+func (d *Disk) removeBlockingDirectory(at directory, name string) bool {
 	in, err := at.enter(name)
 	if err != nil {
 		return false
