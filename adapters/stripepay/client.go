@@ -21,20 +21,20 @@ import (
 
 const (
 	attempts = 3 // of one call
-	// attemptLimit is such that all attempts, with pauses of at most half a second and a
+	// attemptTimeout is such that all attempts, with pauses of at most half a second and a
 	// second, fit into the service's request timeout of 35 seconds.
-	attemptLimit = 10 * time.Second
-	connectLimit = 5 * time.Second
-	maxResponse  = 1 << 20 // bytes
-	maxWord      = 64      // bytes of an identifier in an error
+	attemptTimeout = 10 * time.Second
+	connectTimeout = 5 * time.Second
+	maxResponse    = 1 << 20 // bytes
+	maxIdentifier  = 64      // bytes of an identifier in an error
 )
 
-// backend returns a backend of the SDK without shared state.
+// backend returns a backend of the SDK that shares no state with others.
 func backend(url string, c *http.Client, log *slog.Logger) stripe.Backend {
 	config := &stripe.BackendConfig{
 		EnableTelemetry:   stripe.Bool(false),
 		HTTPClient:        client(c),
-		LeveledLogger:     retries{log},
+		LeveledLogger:     sdkLogger{log},
 		MaxNetworkRetries: stripe.Int64(attempts - 1),
 	}
 	if url != "" {
@@ -43,17 +43,17 @@ func backend(url string, c *http.Client, log *slog.Logger) stripe.Backend {
 	return stripe.GetBackendWithConfig(stripe.APIBackend, config)
 }
 
-// client returns the client with a timeout and transport.
+// client returns a copy of c with transport, and with a timeout if c has none. If c is nil it is a new client.
 func client(c *http.Client) *http.Client {
 	if c == nil {
-		c = outbound.NewConfigured(connectLimit)
+		c = outbound.NewConfigured(connectTimeout)
 	}
-	own := *c
-	own.Transport = transport{own.Transport}
-	if own.Timeout == 0 {
-		own.Timeout = attemptLimit
+	limited := *c
+	limited.Transport = transport{limited.Transport}
+	if limited.Timeout == 0 {
+		limited.Timeout = attemptTimeout
 	}
-	return &own
+	return &limited
 }
 
 var errRedirect = errors.New("the answer is a redirect")
@@ -80,15 +80,15 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// retries logs the SDK's warnings, which are about retries. Its other messages contain
+// sdkLogger logs the SDK's warnings, which are about retries. Its other messages contain
 // requests and responses.
-type retries struct{ log *slog.Logger }
+type sdkLogger struct{ log *slog.Logger }
 
-func (retries) Debugf(string, ...any) {}
-func (retries) Infof(string, ...any)  {}
-func (retries) Errorf(string, ...any) {}
+func (sdkLogger) Debugf(string, ...any) {}
+func (sdkLogger) Infof(string, ...any)  {}
+func (sdkLogger) Errorf(string, ...any) {}
 
-func (r retries) Warnf(format string, args ...any) {
+func (r sdkLogger) Warnf(format string, args ...any) {
 	r.log.Warn("payments: " + fmt.Sprintf(format, args...))
 }
 
@@ -195,10 +195,10 @@ func networkCause(err error) error {
 // word returns s if it has the form of an identifier of the provider. Other text could quote
 // the request.
 func word(s string) string {
-	in := func(r rune) bool {
+	allowed := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./[]", r)
 	}
-	if len(s) > maxWord || strings.ContainsFunc(s, func(r rune) bool { return !in(r) }) {
+	if len(s) > maxIdentifier || strings.ContainsFunc(s, func(r rune) bool { return !allowed(r) }) {
 		return "other"
 	}
 	return s

@@ -131,8 +131,8 @@ type envelope struct {
 	} `json:"data"`
 }
 
-// subjects has the readers of the message types that have an effect.
-var subjects = map[text]func(e *Events, object []byte, to *plan.Event) error{
+// eventReaders has the readers of the message types that have an effect.
+var eventReaders = map[text]func(e *Events, object []byte, to *plan.Event) error{
 	"checkout.session.completed":    readCheckout,
 	"customer.subscription.created": readSubscription(plan.SubscriptionChanged),
 	"customer.subscription.updated": readSubscription(plan.SubscriptionChanged),
@@ -157,7 +157,7 @@ func (e *Events) translate(sent time.Time, body []byte) (plan.Event, error) {
 	if to.At.IsZero() || to.At.After(sent) {
 		to.At = sent // the event happened before it was sent
 	}
-	if read, ok := subjects[v.Type]; ok {
+	if read, ok := eventReaders[v.Type]; ok {
 		if err := read(e, v.Data.Object, &to); err != nil {
 			return plan.Event{}, err
 		}

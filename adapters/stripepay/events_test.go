@@ -259,7 +259,7 @@ func TestChangedMessagesAreRefused(t *testing.T) {
 
 // storable returns an error if a field of an event cannot be stored.
 func storable(e plan.Event) error {
-	if !isID(e.Message) || e.Type == "" || len(e.Type) > maxWord || e.At.IsZero() || e.At.After(present) {
+	if !isID(e.Message) || e.Type == "" || len(e.Type) > maxIdentifier || e.At.IsZero() || e.At.After(present) {
 		return fmt.Errorf("the message is %q of type %q at %v", e.Message, e.Type, e.At)
 	}
 	ids := []string{e.Customer, e.Subscription}
@@ -268,7 +268,8 @@ func storable(e plan.Event) error {
 	if r := e.Snapshot; r != nil {
 		ids, orgs = append(ids, r.ID, r.Customer), append(orgs, r.Org)
 		times = append(times, r.PeriodStart, r.PeriodEnd, r.TrialEnd)
-		if r.ID != e.Subscription || r.Seats != nil && (*r.Seats < 0 || *r.Seats > maxSeats) || len(r.Status) > maxWord {
+		if r.ID != e.Subscription || r.Seats != nil && (*r.Seats < 0 || *r.Seats > maxSeats) ||
+			len(r.Status) > maxIdentifier {
 			return fmt.Errorf("the snapshot is %+v", r)
 		}
 		if _, ok := plan.Parse(string(r.Plan)); !ok {

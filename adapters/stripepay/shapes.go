@@ -13,7 +13,7 @@ import (
 	"collab/domain/plan"
 )
 
-// The types have the used fields of all versions of the API. Up to 2025-02 a period is in the
+// The types below have the fields that are used, of all versions of the API. Up to 2025-02 a period is in the
 // subscription, and an invoice names its subscription; later a period is in the item, and
 // the subscription in the invoice's parent.
 
@@ -192,26 +192,26 @@ func orgOf(texts ...text) id.Org {
 	return ""
 }
 
-var errNoObject = errors.New("no JSON object")
+var errNotObject = errors.New("no JSON object")
 
 // decode decodes a JSON object. Fields of another type are left unset.
 func decode(data []byte, v any) error {
 	if !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
-		return errNoObject
+		return errNotObject
 	}
 	var mismatch *json.UnmarshalTypeError
 	if err := json.Unmarshal(data, v); err != nil && !errors.As(err, &mismatch) {
-		return errNoObject
+		return errNotObject
 	}
 	return nil
 }
 
 // isID reports whether s has the form of an id of the provider.
 func isID(s string) bool {
-	in := func(r rune) bool {
+	allowed := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
 	}
-	return s != "" && len(s) <= maxID && !strings.ContainsFunc(s, func(r rune) bool { return !in(r) })
+	return s != "" && len(s) <= maxID && !strings.ContainsFunc(s, func(r rune) bool { return !allowed(r) })
 }
 
 // text is a string. Any other JSON value decodes to "".
@@ -279,15 +279,14 @@ func (s *seats) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// instant is a time in seconds since 1970. Any other JSON value
-// decodes to the zero time.
+// instant is a time in seconds since 1970. Any other JSON value decodes to the zero time.
 type instant struct{ time.Time }
 
-const endOfTime = 253402300800 // the year 10000, which RFC 3339 cannot represent
+const maxTimestamp = 253402300800 // the year 10000, which RFC 3339 cannot represent
 
 func (t *instant) UnmarshalJSON(data []byte) error {
 	t.Time = time.Time{}
-	if n, err := strconv.ParseInt(string(data), 10, 64); err == nil && n > 0 && n < endOfTime {
+	if n, err := strconv.ParseInt(string(data), 10, 64); err == nil && n > 0 && n < maxTimestamp {
 		t.Time = time.Unix(n, 0).UTC()
 	}
 	return nil

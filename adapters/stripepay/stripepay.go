@@ -137,7 +137,7 @@ func (p *Payments) Customer(ctx context.Context, o id.Org, name, deleted string)
 	if deleted != "" {
 		key += ":" + deleted
 	}
-	made, err := repeat(p, key, func(key string) (customer, error) {
+	created, err := withIdempotencyKey(p, key, func(key string) (customer, error) {
 		params := &stripe.CustomerParams{Name: &name}
 		params.AddMetadata(orgKey, string(o))
 		params.SetIdempotencyKey(key)
@@ -146,10 +146,10 @@ func (p *Payments) Customer(ctx context.Context, o id.Org, name, deleted string)
 	if err != nil {
 		return "", err
 	}
-	if !isID(string(made.ID)) {
+	if !isID(string(created.ID)) {
 		return "", unreadable("a customer without an id")
 	}
-	return string(made.ID), nil
+	return string(created.ID), nil
 }
 
 // Open creates a checkout session for a plan.
@@ -158,7 +158,7 @@ func (p *Payments) Open(ctx context.Context, o id.Org, customer string, c plan.C
 	if err != nil {
 		return c, err
 	}
-	made, err := repeat(p, c.Key, func(key string) (session, error) {
+	created, err := withIdempotencyKey(p, c.Key, func(key string) (session, error) {
 		params := &stripe.CheckoutSessionParams{
 			Mode:              stripe.String(string(stripe.CheckoutSessionModeSubscription)),
 			LineItems:         []*stripe.CheckoutSessionLineItemParams{{Price: &price, Quantity: stripe.Int64(1)}},
@@ -177,10 +177,10 @@ func (p *Payments) Open(ctx context.Context, o id.Org, customer string, c plan.C
 	if err != nil {
 		return c, err
 	}
-	if !isID(string(made.ID)) || !isPage(made.URL) || made.ExpiresAt.IsZero() {
+	if !isID(string(created.ID)) || !isPage(created.URL) || created.ExpiresAt.IsZero() {
 		return c, unreadable("a checkout session without its id, page or end")
 	}
-	c.Session, c.URL, c.ExpiresAt = string(made.ID), string(made.URL), made.ExpiresAt.Time
+	c.Session, c.URL, c.ExpiresAt = string(created.ID), string(created.URL), created.ExpiresAt.Time
 	return c, nil
 }
 
@@ -234,14 +234,14 @@ func (p *Payments) Expire(ctx context.Context, sessionID string) error {
 // Portal creates a session of the customer portal and returns its URL.
 func (p *Payments) Portal(ctx context.Context, customer, back string) (string, error) {
 	params := &stripe.BillingPortalSessionParams{Customer: &customer, ReturnURL: &back}
-	made, err := call[session](ctx, p, http.MethodPost, "/v1/billing_portal/sessions", params)
+	created, err := call[session](ctx, p, http.MethodPost, "/v1/billing_portal/sessions", params)
 	if err != nil {
 		return "", err
 	}
-	if !isPage(made.URL) {
+	if !isPage(created.URL) {
 		return "", unreadable("a portal session without its page")
 	}
-	return string(made.URL), nil
+	return string(created.URL), nil
 }
 
 func (p *Payments) price(of plan.Plan) (string, error) {
@@ -258,20 +258,20 @@ func isPage(address text) bool {
 	return err == nil && len(address) <= maxURL && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
 }
 
-// repeat makes a request with an idempotency key, and again with the next key if the key is
+// withIdempotencyKey makes a request with an idempotency key, and again with the next key if the key is
 // unusable: the provider replays responses for a day, its own failures too, and refuses a
 // key with another request, as after an organisation was renamed. The keys derive from the
 // first one, so that concurrent callers use the same.
-func repeat[T any](p *Payments, key string, ask func(key string) (T, error)) (T, error) {
+func withIdempotencyKey[T any](p *Payments, key string, request func(key string) (T, error)) (T, error) {
 	for n := 1; ; n++ {
 		next := key
 		if n > 1 {
 			next += ":" + strconv.Itoa(n)
 		}
-		made, err := ask(next)
+		created, err := request(next)
 		var refused *refusal
 		if n == maxKeys || !errors.As(err, &refused) || !refused.unusable() {
-			return made, err
+			return created, err
 		}
 		p.log.Warn("payment idempotency key replaced", "key", next, "error", err)
 	}

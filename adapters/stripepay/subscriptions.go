@@ -11,13 +11,13 @@ import (
 	"github.com/stripe/stripe-go/v76"
 )
 
-// prorated charges the difference at once when a plan changes. On the next invoice it would
+// prorationBehavior charges the difference at once when a plan changes. On the next invoice it would
 // be lost if the subscription is canceled before. A negative difference becomes credit.
-const prorated = "always_invoice"
+const prorationBehavior = "always_invoice"
 
-// paidOrUnchanged refuses a change of plan whose invoice cannot be paid at once. By default
+// paymentBehavior refuses a change of plan whose invoice cannot be paid at once. By default
 // the plan changes all the same.
-const paidOrUnchanged = "error_if_incomplete"
+const paymentBehavior = "error_if_incomplete"
 
 const declined = "The payment was declined"
 
@@ -55,7 +55,7 @@ func (p *Payments) Change(ctx context.Context, subscriptionID string, to plan.Pl
 	params := &stripe.SubscriptionParams{}
 	if !same {
 		params.Items = []*stripe.SubscriptionItemsParams{{ID: stripe.String(string(item.ID)), Price: &price}}
-		params.ProrationBehavior, params.PaymentBehavior = stripe.String(prorated), stripe.String(paidOrUnchanged)
+		params.ProrationBehavior, params.PaymentBehavior = stripe.String(prorationBehavior), stripe.String(paymentBehavior)
 	}
 	if !bool(s.CancelAtPeriodEnd) && s.cancelsAtEnd() {
 		params.AddExtra("cancel_at", "") // a cancellation with cancel_at is revoked separately
@@ -84,7 +84,7 @@ func (p *Payments) Cancel(ctx context.Context, subscriptionID string, atOnce boo
 	}
 	if fault.Is(err, fault.NotFound, fault.Internal) {
 		// The subscription may have ended meanwhile.
-		if now, lookErr := p.subscription(ctx, subscriptionID); lookErr == nil && now.remote(p.plans).Ended() {
+		if current, lookErr := p.subscription(ctx, subscriptionID); lookErr == nil && current.remote(p.plans).Ended() {
 			return nil
 		}
 	}
