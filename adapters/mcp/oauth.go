@@ -23,14 +23,14 @@ var _ ports.Authorizer = (*Authorizer)(nil)
 
 // Limits of server responses.
 const (
-	maxResponse   = 64 << 10             // bytes of a response
-	maxChallenges = 8 << 10              // bytes of a 401's challenges
-	maxServers    = 4                    // authorization servers tried for one tool server
-	maxScopes     = 4 << 10              // bytes of all scopes together
-	maxToken      = 16 << 10             // bytes of a token
-	maxClient     = 2 << 10              // bytes of a client's id, and of its secret
-	maxLifetime   = 366 * 24 * time.Hour // of an access token
-	maxSeconds    = 253_402_300_799      // the end of the year 9999, since 1970
+	maxResponse       = 64 << 10             // bytes of a response
+	maxChallengeBytes = 8 << 10              // bytes of a 401's challenges
+	maxServers        = 4                    // authorization servers tried for one tool server
+	maxScopes         = 4 << 10              // bytes of all scopes together
+	maxToken          = 16 << 10             // bytes of a token
+	maxClient         = 2 << 10              // bytes of a client's id, and of its secret
+	maxLifetime       = 366 * 24 * time.Hour // of an access token
+	maxSeconds        = 253_402_300_799      // the end of the year 9999, since 1970
 )
 
 // defaultTimeout limits a request.

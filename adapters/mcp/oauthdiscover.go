@@ -35,19 +35,19 @@ func (a *Authorizer) Discover(ctx context.Context, p connector.Provider, server 
 	if err != nil {
 		return connector.AuthServer{}, err
 	}
-	var first error
+	var firstErr error
 	for _, issuers := range r.servers[:min(len(r.servers), maxServers)] {
-		s, offered, err := a.server(ctx, issuers)
+		s, supported, err := a.server(ctx, issuers)
 		if err == nil {
 			s.Resource = r.id
-			s.Scopes = scopes(c.scopes, p.Scopes, r.scopes, offered)
+			s.Scopes = scopes(c.scopes, p.Scopes, r.scopes, supported)
 			return s, nil
 		}
-		if first == nil {
-			first = err
+		if firstErr == nil {
+			firstErr = err
 		}
 	}
-	return connector.AuthServer{}, first
+	return connector.AuthServer{}, firstErr
 }
 
 // challenge has the parameters of WWW-Authenticate.
@@ -88,15 +88,15 @@ func (a *Authorizer) challenge(ctx context.Context, t connector.Transport, u *ur
 	case res.StatusCode != http.StatusUnauthorized:
 		return challenge{}, nil
 	}
-	return readChallenge(res.Header.Values("WWW-Authenticate")), nil
+	return parseChallenge(res.Header.Values("WWW-Authenticate")), nil
 }
 
-// readChallenge parses the headers. The challenge is empty if they are malformed or too
+// parseChallenge parses the headers. The challenge is empty if they are malformed or too
 // long.
-func readChallenge(headers []string) challenge {
+func parseChallenge(headers []string) challenge {
 	length := 0
 	for _, h := range headers {
-		if length += len(h); length > maxChallenges {
+		if length += len(h); length > maxChallengeBytes {
 			return challenge{}
 		}
 	}
@@ -126,17 +126,17 @@ type resource struct {
 	scopes  []string
 }
 
-// metadataURL is a URL of a tool server's metadata, with the resource ids that are valid
+// resourceMetadataURL is a URL of a tool server's metadata, with the resource ids that are valid
 // there.
-type metadataURL struct {
+type resourceMetadataURL struct {
 	address string
 	ids     []string
 }
 
-// metadataURLs returns the URLs in the order in which they are tried: the one of the
+// resourceMetadataURLs returns the URLs in the order in which they are tried: the one of the
 // challenge, the well-known URL of the address, and the one of its origin. Metadata must
 // be that of the address, at the last URL that of the origin.
-func (a *Authorizer) metadataURLs(u *url.URL, challenged string) []metadataURL {
+func (a *Authorizer) resourceMetadataURLs(u *url.URL, challenged string) []resourceMetadataURL {
 	const wellKnown = "/.well-known/oauth-protected-resource"
 	origin := u.Scheme + "://" + u.Host
 	// An origin is the same resource with and without its slash.
@@ -152,12 +152,12 @@ func (a *Authorizer) metadataURLs(u *url.URL, challenged string) []metadataURL {
 	if path == "" {
 		own = origins
 	}
-	var all []metadataURL
+	var all []resourceMetadataURL
 	if _, ok := address(challenged, a.Plain); ok {
-		all = append(all, metadataURL{challenged, own})
+		all = append(all, resourceMetadataURL{challenged, own})
 	}
-	for _, d := range []metadataURL{{origin + wellKnown + path, own}, {origin + wellKnown, origins}} {
-		i := slices.IndexFunc(all, func(o metadataURL) bool { return o.address == d.address })
+	for _, d := range []resourceMetadataURL{{origin + wellKnown + path, own}, {origin + wellKnown, origins}} {
+		i := slices.IndexFunc(all, func(o resourceMetadataURL) bool { return o.address == d.address })
 		if i < 0 {
 			all = append(all, d)
 		} else {
@@ -170,8 +170,8 @@ func (a *Authorizer) metadataURLs(u *url.URL, challenged string) []metadataURL {
 // resource reads the tool server's metadata. For a tool server of an older revision, which
 // has none, its origin is the issuer.
 func (a *Authorizer) resource(ctx context.Context, u *url.URL, challenged string) (resource, error) {
-	foreign := false
-	for _, d := range a.metadataURLs(u, challenged) {
+	otherResource := false
+	for _, d := range a.resourceMetadataURLs(u, challenged) {
 		var m oauthex.ProtectedResourceMetadata
 		found, err := a.document(ctx, d.address, toolServer, &m)
 		if err != nil {
@@ -181,7 +181,7 @@ func (a *Authorizer) resource(ctx context.Context, u *url.URL, challenged string
 			continue
 		}
 		if !slices.Contains(d.ids, m.Resource) {
-			foreign = true
+			otherResource = true
 			continue
 		}
 		if len(m.AuthorizationServers) == 0 {
@@ -193,7 +193,7 @@ func (a *Authorizer) resource(ctx context.Context, u *url.URL, challenged string
 		}
 		return r, nil
 	}
-	if foreign {
+	if otherResource {
 		return resource{}, fault.New(fault.Invalid, "The tool server's metadata names another resource")
 	}
 	origin := u.Scheme + "://" + u.Host
@@ -201,8 +201,8 @@ func (a *Authorizer) resource(ctx context.Context, u *url.URL, challenged string
 }
 
 // document reads a JSON document. It returns false if there is none.
-func (a *Authorizer) document(ctx context.Context, at, server string, v any) (bool, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+func (a *Authorizer) document(ctx context.Context, url, server string, v any) (bool, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return false, refusedAddress(server)
 	}
@@ -221,7 +221,7 @@ func (a *Authorizer) server(ctx context.Context, issuers []string) (connector.Au
 	if !ok || u.RawQuery != "" || u.ForceQuery {
 		return connector.AuthServer{}, nil, refusedAddress(authServer)
 	}
-	for _, at := range metadataAddresses(u) {
+	for _, at := range authServerMetadataURLs(u) {
 		var m oauthex.AuthServerMeta
 		found, err := a.document(ctx, at, authServer, &m)
 		if err != nil {
@@ -235,9 +235,9 @@ func (a *Authorizer) server(ctx context.Context, issuers []string) (connector.Au
 	return connector.AuthServer{}, nil, fault.New(fault.Invalid, "The authorization server publishes no metadata (RFC 8414)")
 }
 
-// metadataAddresses returns the URLs of an issuer's metadata in the order in which they are
+// authServerMetadataURLs returns the URLs of an issuer's metadata in the order in which they are
 // tried.
-func metadataAddresses(issuer *url.URL) []string {
+func authServerMetadataURLs(issuer *url.URL) []string {
 	origin, path := issuer.Scheme+"://"+issuer.Host, strings.TrimSuffix(issuer.EscapedPath(), "/")
 	all := []string{
 		origin + "/.well-known/oauth-authorization-server" + path,
@@ -285,15 +285,15 @@ func authServerOf(m oauthex.AuthServerMeta, issuers []string, plain bool) (conne
 const offlineAccess = "offline_access"
 
 // scopes returns the scopes to request: those of the challenge, else of the catalog, else of
-// the tool server's metadata, and offline_access if it is offered. Without any of these it
+// the tool server's metadata, and offline_access if the authorization server supports it. Without any of these it
 // returns none: offline_access alone would replace the server's default scopes.
-func scopes(demanded, catalog, known, offered []string) []string {
-	for _, from := range [][]string{demanded, catalog, known} {
+func scopes(challenged, catalog, supported, authServer []string) []string {
+	for _, from := range [][]string{challenged, catalog, supported} {
 		all := validScopes(from)
 		if len(all) == 0 {
 			continue
 		}
-		if slices.Contains(offered, offlineAccess) && !slices.Contains(all, offlineAccess) {
+		if slices.Contains(authServer, offlineAccess) && !slices.Contains(all, offlineAccess) {
 			all = append(all, offlineAccess)
 		}
 		return all

@@ -8,7 +8,7 @@ import (
 
 // ReadChallenge returns the metadata URL and the scopes of a challenge's headers.
 func ReadChallenge(headers ...string) (string, []string) {
-	c := readChallenge(headers)
+	c := parseChallenge(headers)
 	return c.metadata, c.scopes
 }
 

@@ -26,15 +26,17 @@ const (
 
 // authMethods returns the server's methods that this service supports. A server that names
 // none has the default of RFC 8414.
-func authMethods(named []string) []string {
-	if len(named) == 0 {
+func authMethods(supported []string) []string {
+	if len(supported) == 0 {
 		return []string{authBasic}
 	}
-	return slices.DeleteFunc([]string{authBasic, authPost, authNone}, func(m string) bool { return !slices.Contains(named, m) })
+	return slices.DeleteFunc([]string{authBasic, authPost, authNone}, func(m string) bool {
+		return !slices.Contains(supported, m)
+	})
 }
 
-// registered is a response to a registration.
-type registered struct {
+// clientInformation is a client information response (RFC 7591, section 3.2.1).
+type clientInformation struct {
 	ID        string   `json:"client_id"`
 	Secret    string   `json:"client_secret"`
 	ExpiresAt seconds  `json:"client_secret_expires_at"`
@@ -68,7 +70,7 @@ func (a *Authorizer) Register(ctx context.Context, s connector.AuthServer, redir
 	if res.status != http.StatusCreated && res.status != http.StatusOK {
 		return connector.Client{}, nil, fault.Wrap(fault.Forbidden, status(res.status), "The authorization server refuses to register this service")
 	}
-	var r registered
+	var r clientInformation
 	if decode(res.body, &r) != nil || !r.usable(redirect) {
 		return connector.Client{}, nil, invalidResponse(authServer)
 	}
@@ -88,7 +90,7 @@ func (a *Authorizer) Register(ctx context.Context, s connector.AuthServer, redir
 
 // usable reports whether the registered client can be used: servers may change the
 // requested values.
-func (r registered) usable(redirect string) bool {
+func (r clientInformation) usable(redirect string) bool {
 	return r.ID != "" && isASCII(r.ID, ' ', maxClient) && isASCII(r.Secret, ' ', maxClient) &&
 		(r.Method == "" || slices.Contains([]string{authBasic, authPost, authNone}, r.Method)) &&
 		(len(r.Redirects) == 0 || slices.Contains(r.Redirects, redirect))
@@ -122,7 +124,7 @@ func (a *Authorizer) AuthCodeURL(s connector.AuthServer, c connector.Client, red
 // grantVersion is the version of the JSON form of grant.
 const grantVersion = 1
 
-// grant has what is needed to renew and to revoke an authorization.
+// grant has the data to renew and to revoke an authorization.
 type grant struct {
 	Version    int    `json:"version"`
 	Issuer     string `json:"issuer"`

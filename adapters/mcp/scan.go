@@ -37,10 +37,10 @@ func (s *jsonScanner) next(b byte) bool {
 
 // eventScanner scans the data of each event of an event stream as JSON text.
 type eventScanner struct {
-	data  jsonScanner
-	at    int  // bytes of the line so far
-	other bool // the line is not one of data
-	text  bool // the line is not empty
+	data       jsonScanner
+	prefix     int  // bytes of the line that were compared with the field name
+	otherField bool // the line is not a data field
+	notEmpty   bool // the line has other bytes than \r
 }
 
 // next reports whether an event ends with the byte, and whether its data is within maxDepth so far.
@@ -48,18 +48,18 @@ func (s *eventScanner) next(b byte) (ended, ok bool) {
 	const field = "data:"
 	ok = true
 	switch {
-	case b == '\n' && !s.text:
+	case b == '\n' && !s.notEmpty:
 		*s = eventScanner{}
 		return true, true
 	case b == '\n':
-		s.at, s.other, s.text = 0, false, false
+		s.prefix, s.otherField, s.notEmpty = 0, false, false
 		return false, true
-	case s.at < len(field):
-		s.other = s.other || b != field[s.at]
-		s.at++
-	case !s.other:
+	case s.prefix < len(field):
+		s.otherField = s.otherField || b != field[s.prefix]
+		s.prefix++
+	case !s.otherField:
 		ok = s.data.next(b)
 	}
-	s.text = s.text || b != '\r'
+	s.notEmpty = s.notEmpty || b != '\r'
 	return false, ok
 }

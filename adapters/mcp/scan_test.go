@@ -39,7 +39,9 @@ func TestDeepValuesAreFoundInEventsHoweverTheyAreWritten(t *testing.T) {
 // streamOf returns the body of an event stream.
 func streamOf(body string) *responseBody {
 	x := &limitedTransport{ctx: context.Background(), values: maxValues, bytes: int64(len(body)) + 1}
-	return &responseBody{from: bufio.NewReader(strings.NewReader(body)), transport: x, request: &http.Request{Method: http.MethodGet}}
+	return &responseBody{
+		buffered: bufio.NewReader(strings.NewReader(body)), transport: x, request: &http.Request{Method: http.MethodGet},
+	}
 }
 
 func readAll(body string) error {

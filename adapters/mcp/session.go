@@ -13,8 +13,8 @@ import (
 	"collab/domain/fault"
 )
 
-// callLimit is how long a call of a tool may take.
-const callLimit = 5 * time.Minute
+// callTimeout is how long a call of a tool may take.
+const callTimeout = 5 * time.Minute
 
 // Session is a connection to a tool server for calls of its tools, one at a time. It has the limits of
 // a Tools call for each call, but for the time and the number of JSON values.
@@ -40,7 +40,7 @@ func (s *Servers) Open(ctx context.Context, a connector.Access) (*Session, error
 		return nil, err
 	}
 	x.values = maxSessionValues
-	deadline := time.AfterFunc(toolsLimit, cancel)
+	deadline := time.AfterFunc(toolsTimeout, cancel)
 	session, err := s.connect(ctx, a.Transport, x) // ctx ends the session too
 	if err == nil && !deadline.Stop() {
 		cancel()
@@ -62,10 +62,10 @@ func (s *Session) Close() error {
 
 // Tools returns the server's tools, at most connector.MaxTools. Their texts are as the server has them.
 func (s *Session) Tools(ctx context.Context) (all []Tool, err error) {
-	ctx, done := context.WithTimeout(ctx, toolsLimit)
+	ctx, done := context.WithTimeout(ctx, toolsTimeout)
 	defer done()
 	s.transport.resetLimits()
-	for tool, err := range offered(ctx, s.sdk) {
+	for tool, err := range serverTools(ctx, s.sdk) {
 		if err != nil {
 			return nil, s.servers.failure(ctx, s.transport, err)
 		}
@@ -77,7 +77,7 @@ func (s *Session) Tools(ctx context.Context) (all []Tool, err error) {
 	return all, nil
 }
 
-// Repeatable reports whether the last call, which failed, came to nothing: the session had ended before it, or the
+// Repeatable reports whether the last call, which failed, had no effect: the session had ended before it, or the
 // server did not accept the credentials of any of its requests. It is false if only a request after the one that calls
 // the tool was refused, and after a 404 without a session, which may be the tool's.
 func (s *Session) Repeatable() bool { return s.transport.ineffective() }
@@ -85,7 +85,7 @@ func (s *Session) Repeatable() bool { return s.transport.ineffective() }
 // Call calls a tool and returns its texts, and whether it failed. Content of other kinds is returned as
 // JSON, and so is the structured content of a result that has no other.
 func (s *Session) Call(ctx context.Context, name string, arguments map[string]any) (text string, failed bool, err error) {
-	ctx, done := context.WithTimeout(ctx, callLimit)
+	ctx, done := context.WithTimeout(ctx, callTimeout)
 	defer done()
 	s.transport.resetLimits()
 	result, err := s.sdk.CallTool(ctx, &sdk.CallToolParams{Name: name, Arguments: arguments})

@@ -24,18 +24,18 @@ const MaxResponses = 2 << 20
 
 // Further limits of one Tools call.
 const (
-	toolsLimit  = 20 * time.Second
-	maxPages    = 20 // of a list of tools
-	maxRequests = 64 // including responses to requests of the server
+	toolsTimeout = 20 * time.Second
+	maxPages     = 20 // of a list of tools
+	maxRequests  = 64 // including responses to requests of the server
 )
 
-// initialized is the last version of the protocol with the method initialize. Later ones
+// initializeVersion is the last version of the protocol with the method initialize. Later ones
 // have no transport with server-sent events.
-const initialized = "2025-11-25"
+const initializeVersion = "2025-11-25"
 
-// ownCodes are the JSON-RPC error codes of the SDK itself: the client or the server is
-// closing, or the transport refuses.
-var ownCodes = []int64{-32003, -32004, -32005}
+// sdkCodes are the JSON-RPC error codes that the SDK itself returns: the client or the
+// server is closing, or the transport refuses.
+var sdkCodes = []int64{-32003, -32004, -32005}
 
 var _ ports.ToolServers = (*Servers)(nil)
 
@@ -63,7 +63,7 @@ func NewServers(client *http.Client, blocked func(error) bool) *Servers {
 // Tools lists the tools of a server, with names and descriptions without control
 // characters. It takes at most 20 seconds.
 func (s *Servers) Tools(ctx context.Context, a connector.Access) ([]connector.Tool, error) {
-	limited, cancel := context.WithTimeout(ctx, toolsLimit)
+	limited, cancel := context.WithTimeout(ctx, toolsTimeout)
 	defer cancel()
 	x, err := newLimitedTransport(limited, s.client, a)
 	if err != nil {
@@ -76,10 +76,11 @@ func (s *Servers) Tools(ctx context.Context, a connector.Access) ([]connector.To
 	return tools, nil
 }
 
-// connect opens a session, whose requests x makes.
+// connect opens a session, which sends its requests through x.
 func (s *Servers) connect(ctx context.Context, t connector.Transport, x *limitedTransport) (*sdk.ClientSession, error) {
 	if t == connector.SSE {
-		return s.sdk.Connect(ctx, &sdk.SSEClientTransport{Endpoint: x.address, HTTPClient: x.client(), MaxEventSize: MaxResponses}, &sdk.ClientSessionOptions{ProtocolVersion: initialized})
+		transport := &sdk.SSEClientTransport{Endpoint: x.address, HTTPClient: x.client(), MaxEventSize: MaxResponses}
+		return s.sdk.Connect(ctx, transport, &sdk.ClientSessionOptions{ProtocolVersion: initializeVersion})
 	}
 	return s.sdk.Connect(ctx, &sdk.StreamableClientTransport{
 		Endpoint: x.address, HTTPClient: x.client(), DisableStandaloneSSE: true, MaxRetries: -1, MaxEventSize: MaxResponses,
@@ -94,7 +95,7 @@ func (s *Servers) list(ctx context.Context, t connector.Transport, x *limitedTra
 	defer func() { _ = session.Close() }()
 	tools := []connector.Tool{}
 	length := 0
-	for tool, err := range offered(ctx, session) {
+	for tool, err := range serverTools(ctx, session) {
 		if err != nil {
 			return nil, err
 		}
@@ -113,8 +114,8 @@ func (s *Servers) list(ctx context.Context, t connector.Transport, x *limitedTra
 	return tools, nil
 }
 
-// offered returns the tools of a server, of maxPages pages at most.
-func offered(ctx context.Context, session *sdk.ClientSession) iter.Seq2[*sdk.Tool, error] {
+// serverTools returns the tools of a server, of maxPages pages at most.
+func serverTools(ctx context.Context, session *sdk.ClientSession) iter.Seq2[*sdk.Tool, error] {
 	return func(yield func(*sdk.Tool, error) bool) {
 		if c := session.InitializeResult().Capabilities; c == nil || c.Tools == nil {
 			return
@@ -165,7 +166,7 @@ func (s *Servers) failure(ctx context.Context, x *limitedTransport, err error) e
 		return fault.New(fault.Forbidden, "The server does not accept the credentials")
 	case o.status != 0:
 		return fault.New(fault.Unavailable, "The server answered with status %d", o.status)
-	case errors.As(err, &wire) && !slices.Contains(ownCodes, wire.Code):
+	case errors.As(err, &wire) && !slices.Contains(sdkCodes, wire.Code):
 		return fault.New(fault.Unavailable, "The server answered with an error of its protocol")
 	}
 	return fault.New(fault.Unavailable, "The server does not speak the Model Context Protocol")

@@ -14,17 +14,17 @@ import (
 // headersFor returns the headers with the credentials. It returns Forbidden for credentials that cannot be in
 // a header. The catalog refuses the names of headers that HTTP and the protocol set.
 func headersFor(a connector.Access) (http.Header, error) {
-	entries, err := texts(a.Entries)
+	entries, err := stringEntries(a.Entries)
 	if err != nil {
 		return nil, err
 	}
-	carriers := map[string]string{}
-	maps.Copy(carriers, a.CredentialTemplates)
+	templates := map[string]string{}
+	maps.Copy(templates, a.CredentialTemplates)
 	if a.Auth.UsesOAuth() {
-		carriers["Authorization"] = "Bearer {" + connector.AccessToken + "}"
+		templates["Authorization"] = "Bearer {" + connector.AccessToken + "}"
 	}
 	headers := http.Header{"User-Agent": {"collab"}}
-	for name, pattern := range carriers {
+	for name, pattern := range templates {
 		value, ok := expand(pattern, entries)
 		if !ok {
 			continue
@@ -37,9 +37,9 @@ func headersFor(a connector.Access) (http.Header, error) {
 	return headers, nil
 }
 
-// texts returns the credentials that are strings, without surrounding space, which copied
+// stringEntries returns the credentials that are strings, without surrounding space, which copied
 // keys often have.
-func texts(entries string) (map[string]string, error) {
+func stringEntries(entries string) (map[string]string, error) {
 	found := map[string]string{}
 	if entries == "" {
 		return found, nil

@@ -40,13 +40,13 @@ type limitedTransport struct {
 	address string
 	origin  string
 	headers http.Header
-	values  int // the most JSON values of a response
+	values  int // the limit of JSON values of a response
 
 	mu       sync.Mutex
 	last     outcome // guarded by mu
 	final    bool    // guarded by mu; last does not change any more
 	requests int     // guarded by mu
-	bytes    int64   // guarded by mu; the rest of MaxResponses
+	bytes    int64   // guarded by mu; that remain of MaxResponses
 
 	// unrefused has the POST requests since resetLimits that were not refused with 401 or 403, nor with 404 as their
 	// session has ended.
@@ -143,7 +143,9 @@ func (x *limitedTransport) send(r *http.Request) (*http.Response, error) {
 		end()
 		return nil, err
 	}
-	resp.Body = &responseBody{from: bufio.NewReader(resp.Body), close: resp.Body.Close, transport: x, request: r, end: end}
+	resp.Body = &responseBody{
+		buffered: bufio.NewReader(resp.Body), close: resp.Body.Close, transport: x, request: r, end: end,
+	}
 	return resp, nil
 }
 
@@ -167,28 +169,29 @@ func (x *limitedTransport) check(r *http.Request) error {
 // the rest of an event: the SDK has several parsers, one after the other, of a stream, each with a buffer of its own, and what
 // one of them reads beyond an event is lost.
 type responseBody struct {
-	from      *bufio.Reader
+	buffered  *bufio.Reader
 	close     func() error
 	transport *limitedTransport
 	request   *http.Request
 	end       func()
 	closed    atomic.Bool
 	// Responses to GET are event streams; of others the SDK decides whether they are.
-	whole  jsonScanner
+	body   jsonScanner
 	events eventScanner
 }
 
-// fill reads what is there, at least a byte, up to the end of an event.
+// fill reads the buffered bytes, at least one, up to the end of an event.
 func (h *responseBody) fill(p []byte) (n int, err error) {
-	for n < len(p) && (n == 0 || h.from.Buffered() > 0) {
-		b, err := h.from.ReadByte()
+	for n < len(p) && (n == 0 || h.buffered.Buffered() > 0) {
+		b, err := h.buffered.ReadByte()
 		if err != nil {
 			return n, err
 		}
 		p[n] = b
 		n++
 		ended, ok := h.events.next(b)
-		if !ok || h.request.Method != http.MethodGet && !h.whole.next(b) || max(h.events.data.values, h.whole.values) > h.transport.values {
+		if !ok || h.request.Method != http.MethodGet && !h.body.next(b) ||
+			max(h.events.data.values, h.body.values) > h.transport.values {
 			return 0, errLimit
 		}
 		if ended {
@@ -202,12 +205,12 @@ func (h *responseBody) Read(p []byte) (int, error) {
 	n, err := h.fill(p)
 	h.transport.mu.Lock()
 	h.transport.bytes -= int64(n)
-	left := h.transport.bytes
+	remaining := h.transport.bytes
 	h.transport.mu.Unlock()
-	if left < 0 {
+	if remaining < 0 {
 		n, err = 0, errLimit
 	}
-	if left == 0 && err != nil && err != io.EOF {
+	if remaining == 0 && err != nil && err != io.EOF {
 		err = errLimit // the guarded client's limit is the same and fails first
 	}
 	if err != nil && err != io.EOF && !h.closed.Load() {
