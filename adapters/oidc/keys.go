@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	keysBurst = 5                // burst of reads of the keys
-	keysEvery = 30 * time.Second // per further read; also how long a key id stays in Provider.unknown
-	keysAge   = time.Hour        // after which the keys are read again
-	maxKeys   = 64
+	keysBurst  = 5                // burst of reads of the keys
+	keysEvery  = 30 * time.Second // per further read; also how long a key id stays in Provider.unknown
+	maxKeysAge = time.Hour        // after which the keys are read again
+	maxKeys    = 64
 )
 
 // algorithms are the accepted ones, without HMAC and none.

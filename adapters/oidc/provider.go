@@ -50,9 +50,9 @@ type Provider struct {
 type metadata struct {
 	endpoint      oauth2.Endpoint
 	keysURL       string
-	endURL        string // of RP-initiated logout; empty if the provider has none
-	namesItself   bool   // authorization responses have iss (RFC 9207)
-	secretInPosts bool   // the token endpoint accepts the client's secret in the body only
+	endSessionURL string // of RP-initiated logout; empty if the provider has none
+	issParameter  bool   // authorization responses have iss (RFC 9207)
+	secretInBody  bool   // the token endpoint accepts the client's secret in the body only
 }
 
 // New returns the provider of an issuer.
@@ -96,20 +96,20 @@ func (p *Provider) discover(ctx context.Context) (metadata, error) {
 		return metadata{}, err
 	}
 	var doc struct {
-		KeysURL     string   `json:"jwks_uri"`
-		EndURL      string   `json:"end_session_endpoint"`
-		NamesItself bool     `json:"authorization_response_iss_parameter_supported"`
-		AuthMethods []string `json:"token_endpoint_auth_methods_supported"`
+		KeysURL       string   `json:"jwks_uri"`
+		EndSessionURL string   `json:"end_session_endpoint"`
+		IssParameter  bool     `json:"authorization_response_iss_parameter_supported"`
+		AuthMethods   []string `json:"token_endpoint_auth_methods_supported"`
 	}
 	if err := provider.Claims(&doc); err != nil {
 		return metadata{}, err
 	}
 	m := metadata{
-		endpoint: provider.Endpoint(), keysURL: doc.KeysURL, endURL: doc.EndURL, namesItself: doc.NamesItself,
-		secretInPosts: len(doc.AuthMethods) > 0 && !contains(doc.AuthMethods, "client_secret_basic"),
+		endpoint: provider.Endpoint(), keysURL: doc.KeysURL, endSessionURL: doc.EndSessionURL, issParameter: doc.IssParameter,
+		secretInBody: len(doc.AuthMethods) > 0 && !contains(doc.AuthMethods, "client_secret_basic"),
 	}
 	addresses := []string{m.keysURL}
-	for _, address := range []string{m.endpoint.AuthURL, m.endpoint.TokenURL, m.endURL} {
+	for _, address := range []string{m.endpoint.AuthURL, m.endpoint.TokenURL, m.endSessionURL} {
 		if address != "" { // the first two are missing at a provider with session cookies
 			addresses = append(addresses, address)
 		}

@@ -54,7 +54,8 @@ func (s *refresher[T]) begin(number int) (done <-chan struct{}, began bool) {
 		return nil, false
 	}
 	now := s.clock.Now()
-	s.limiter.SetLimitAt(now, s.limiter.Limit()) // otherwise an empty bucket stays empty until a clock that was set back has caught up
+	// If the clock was set back, the bucket is filled again from now on, not from its previous time.
+	s.limiter.SetLimitAt(now, s.limiter.Limit())
 	if !s.limiter.AllowN(now, 1) {
 		return nil, false
 	}

@@ -40,7 +40,7 @@ func (s *CodeSignIn) config(m metadata, callback string) oauth2.Config {
 	}
 	// Auto-detection would try both styles, the second with a used code.
 	c.Endpoint.AuthStyle = oauth2.AuthStyleInHeader
-	if s.secret == "" || m.secretInPosts {
+	if s.secret == "" || m.secretInBody {
 		c.Endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
 	return c
@@ -77,7 +77,7 @@ func (s *CodeSignIn) Finish(ctx context.Context, f identity.Flow, callback strin
 		return "", err
 	}
 	// RFC 9207: the response may be of another provider.
-	if r.Issuer != s.provider.Issuer && (r.Issuer != "" || m.namesItself) {
+	if r.Issuer != s.provider.Issuer && (r.Issuer != "" || m.issParameter) {
 		return "", failed(fmt.Errorf("iss is %.200q", r.Issuer))
 	}
 	if r.Error != "" {
@@ -136,10 +136,10 @@ func exchangeFault(err error) error {
 // itself by its id, as the identity token, which the request may have as a hint, was not kept.
 func (s *CodeSignIn) End(ctx context.Context, back, state string) (string, error) {
 	r, err := s.provider.metadata.getOrWait(ctx)
-	if err != nil || r.value.endURL == "" {
+	if err != nil || r.value.endSessionURL == "" {
 		return "", err
 	}
-	u, err := url.Parse(r.value.endURL)
+	u, err := url.Parse(r.value.endSessionURL)
 	if err != nil {
 		return "", err
 	}

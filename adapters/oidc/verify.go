@@ -88,7 +88,7 @@ func (p *Provider) verify(ctx context.Context, text string) (token, error) {
 	if len(text) > maxToken {
 		return token{}, refuse(errors.New("the token is too long"))
 	}
-	if strings.ContainsFunc(text, notCompact) {
+	if strings.ContainsFunc(text, notInCompactJWT) {
 		return token{}, refuse(errors.New("the token is not a JWT in compact form"))
 	}
 	signed, err := p.signature(ctx, text)
@@ -177,7 +177,7 @@ func (p *Provider) signature(ctx context.Context, text string) (*gooidc.IDToken,
 	if err != nil {
 		return nil, err
 	}
-	if age := p.Clock.Now().Sub(current.at); age < 0 || age > keysAge {
+	if age := p.Clock.Now().Sub(current.at); age < 0 || age > maxKeysAge {
 		p.keys.begin(current.number) // for later calls
 	}
 	c := &keyVerifier{keys: current.value}
@@ -266,7 +266,7 @@ func (s *seconds) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-func notCompact(r rune) bool {
+func notInCompactJWT(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_' && r != '.'
 }
 

@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	dialLimit      = 5 * time.Second // including name resolution
-	handshakeLimit = 5 * time.Second
-	headLimit      = 10 * time.Second // from the end of the request to that of the response's header
-	idleLimit      = 30 * time.Second
+	dialTimeout           = 5 * time.Second // including name resolution
+	tlsHandshakeTimeout   = 5 * time.Second
+	responseHeaderTimeout = 10 * time.Second // after the request was sent
+	idleConnTimeout       = 30 * time.Second
 
-	maxHead        = 64 << 10 // bytes
-	defaultMaxBody = 1 << 20
-	maxRedirects   = 3
-	maxIdle        = 64      // connections
-	readBuffer     = 2 << 10 // bytes of each connection of NewConfigured
-	writeBuffer    = 1 << 10 // likewise; a longer request is sent in two writes
+	maxResponseHeader = 64 << 10 // bytes
+	defaultMaxBody    = 1 << 20
+	maxRedirects      = 3
+	maxIdleConns      = 64      // connections
+	readBuffer        = 2 << 10 // bytes of each connection of NewConfigured
+	writeBuffer       = 1 << 10 // likewise; a longer request is sent in two writes
 )
 
 // NewConfigured returns a client for a server that the operator has configured. It uses
@@ -84,15 +84,15 @@ func New(o Options) *http.Client {
 		o.MaxBody = defaultMaxBody
 	}
 	g := &guard{insecure: o.Insecure, maxBody: o.MaxBody}
-	g.dialer = &net.Dialer{Timeout: dialLimit, Resolver: o.Resolver, Control: control(o.Networks)}
+	g.dialer = &net.Dialer{Timeout: dialTimeout, Resolver: o.Resolver, Control: control(o.Networks)}
 	g.transport = &http.Transport{
 		DialContext:            g.dialer.DialContext,
 		TLSClientConfig:        &tls.Config{RootCAs: o.Roots, MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout:    handshakeLimit,
-		ResponseHeaderTimeout:  headLimit,
-		MaxResponseHeaderBytes: maxHead,
-		MaxIdleConns:           maxIdle,
-		IdleConnTimeout:        idleLimit,
+		TLSHandshakeTimeout:    tlsHandshakeTimeout,
+		ResponseHeaderTimeout:  responseHeaderTimeout,
+		MaxResponseHeaderBytes: maxResponseHeader,
+		MaxIdleConns:           maxIdleConns,
+		IdleConnTimeout:        idleConnTimeout,
 		ForceAttemptHTTP2:      true,
 	}
 	// The guard checks redirects, because libraries may replace CheckRedirect. It is set,
