@@ -1,8 +1,7 @@
-// Package authserver is a scripted authorization server for tests of clients that let
-// itself be authorised by OAuth. Codes, tokens and PKCE are those of go-oauth2; what
-// tool servers' authorizations need beyond it stands around it: metadata, clients
-// that register or describe themselves, iss, resource, revocation. By its Script,
-// and by faults at each endpoint, it misbehaves in the ways that servers do.
+// Package authserver is an OAuth authorization server for tests of clients. Codes, tokens and
+// PKCE are those of go-oauth2. The package adds metadata (RFC 8414), client registration
+// (RFC 7591), client ID metadata documents, the parameters iss and resource, and revocation
+// (RFC 7009). A Script and faults at each endpoint configure the misbehaviour of real servers.
 package authserver
 
 import (
@@ -30,7 +29,7 @@ const (
 	OIDCAppended Place = "OpenID Connect, path appended"
 )
 
-// RefreshMode is what a refresh does to refresh tokens.
+// RefreshMode is the effect of a refresh on the refresh token.
 type RefreshMode int
 
 // The modes.
@@ -78,7 +77,7 @@ type Request struct {
 	Path     string
 	Header   http.Header
 	Form     url.Values // of query and body
-	Body     []byte     // where it is no form
+	Body     []byte     // of a registration
 }
 
 // Server is a running authorization server.
@@ -86,7 +85,7 @@ type Server struct {
 	URL    string // its origin
 	Issuer string // the origin with the path
 
-	front  *httptest.Server
+	http   *httptest.Server
 	path   string
 	closed chan struct{}
 
@@ -106,7 +105,7 @@ type Server struct {
 // fault is an injected fault of an endpoint.
 type fault struct {
 	do    Fault
-	times int // how often still; negative: always
+	times int // requests that it still applies to; negative: all
 }
 
 // Start starts a server whose issuer has the path, empty or beginning with a slash,
@@ -127,7 +126,7 @@ func Start(t testing.TB, path string) *Server {
 	s.manager.MapAccessGenerate(access{})
 	s.manager.MapTokenStorage(s.tokens)
 	s.manager.MapClientStorage((*clients)(s))
-	s.manager.SetValidateURIHandler(func(string, string) error { return nil }) // see allows
+	s.manager.SetValidateURIHandler(func(string, string) error { return nil }) // authorize checks redirect_uri
 	s.manager.SetExtractExtensionHandler(s.remember)
 	s.protocol = server.NewServer(&server.Config{
 		TokenType:                   "Bearer",
@@ -136,12 +135,12 @@ func Start(t testing.TB, path string) *Server {
 		AllowedCodeChallengeMethods: []oauth2.CodeChallengeMethod{oauth2.CodeChallengeS256},
 		ForcePKCE:                   true,
 	}, s.manager)
-	s.protocol.ClientInfoHandler = presented
-	s.front = httptest.NewServer(http.HandlerFunc(s.serve))
-	s.URL, s.Issuer = s.front.URL, s.front.URL+path
+	s.protocol.ClientInfoHandler = credentialsOf
+	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
+	s.URL, s.Issuer = s.http.URL, s.http.URL+path
 	t.Cleanup(func() {
 		close(s.closed)
-		s.front.Close()
+		s.http.Close()
 	})
 	return s
 }
@@ -161,7 +160,7 @@ func (s *Server) Fail(e Endpoint, f Fault, times int) {
 	s.faults[e] = &fault{f, times}
 }
 
-// Requests returns what was sent to the endpoint.
+// Requests returns the requests to the endpoint.
 func (s *Server) Requests(e Endpoint) []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()

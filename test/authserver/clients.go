@@ -14,15 +14,15 @@ import (
 	"github.com/go-oauth2/oauth2/v4/models"
 )
 
-// client is one that the server knows.
+// client is a registered client.
 type client struct {
 	id        string
-	secret    string // empty: a public one
+	secret    string // empty for a public client
 	method    string
 	redirects []string
 }
 
-// clients is the server as the library asks it for clients, under the lock.
+// clients implements oauth2.ClientStore. The caller must hold Server.mu.
 type clients Server
 
 func (s *clients) GetByID(_ context.Context, id string) (oauth2.ClientInfo, error) {
@@ -33,16 +33,17 @@ func (s *clients) GetByID(_ context.Context, id string) (oauth2.ClientInfo, erro
 	return &models.Client{ID: c.id, Secret: c.secret, Public: c.secret == ""}, nil
 }
 
-// Know makes a client known beforehand; an empty secret makes it a public one.
+// Know registers a client. An empty secret makes it a public client.
 func (s *Server) Know(id, secret, method string, redirects ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clients[id] = &client{id: id, secret: secret, method: method, redirects: redirects}
 }
 
-// admit makes a client as it was wanted, with the method if the server takes it.
-func (s *Server) admit(wanted registration, script Script) client {
-	c := client{id: "client-" + rand.Text(), method: wanted.Method, redirects: wanted.Redirects}
+// addClient registers a client with the requested metadata. Its authentication method is the requested one if the
+// script has it, else the first of the script.
+func (s *Server) addClient(requested registration, script Script) client {
+	c := client{id: "client-" + rand.Text(), method: requested.Method, redirects: requested.Redirects}
 	if c.method == "" {
 		c.method = "client_secret_basic"
 	}
@@ -58,9 +59,9 @@ func (s *Server) admit(wanted registration, script Script) client {
 	return c
 }
 
-// known returns a client. Where documents will do, an unknown one whose id is an
-// address is made of what stands there.
-func (s *Server) known(ctx context.Context, id string, documents bool) (client, bool) {
+// lookUpClient returns the client with the id. If documents is set, and the id of an unknown client is a URL, it
+// registers the client from the client ID metadata document at that URL.
+func (s *Server) lookUpClient(ctx context.Context, id string, documents bool) (client, bool) {
 	s.mu.Lock()
 	c, ok := s.clients[id]
 	s.mu.Unlock()
@@ -74,7 +75,7 @@ func (s *Server) known(ctx context.Context, id string, documents bool) (client, 
 	if err != nil {
 		return client{}, false
 	}
-	response, err := s.front.Client().Do(r)
+	response, err := s.http.Client().Do(r)
 	if err != nil {
 		return client{}, false
 	}
@@ -90,10 +91,9 @@ func (s *Server) known(ctx context.Context, id string, documents bool) (client, 
 	return made, true
 }
 
-// authenticated decides whether a request comes from the client that it names, by
-// the one method that the client has.
+// authenticated reports whether a request is authenticated by the method of its client.
 func (s *Server) authenticated(r *http.Request) bool {
-	id, secret, err := presented(r)
+	id, secret, err := credentialsOf(r)
 	c, ok := s.clients[id]
 	if err != nil || !ok || c.secret != secret {
 		return false
@@ -107,8 +107,8 @@ func (s *Server) authenticated(r *http.Request) bool {
 	return method == c.method
 }
 
-// presented returns the id and the secret that a request has.
-func presented(r *http.Request) (string, string, error) {
+// credentialsOf returns the client id and the client secret of a request.
+func credentialsOf(r *http.Request) (string, string, error) {
 	id, secret, ok := r.BasicAuth()
 	if !ok {
 		return r.PostFormValue("client_id"), r.PostFormValue("client_secret"), nil

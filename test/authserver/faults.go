@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// Fault is what an endpoint does instead of its work.
+// Fault is a handler that replaces that of an endpoint.
 type Fault func(*Server, http.ResponseWriter, *http.Request)
 
-// Status replies with a status and a page, as what stands before servers does.
+// Status replies with a status and an HTML page, as proxies do.
 func Status(code int) Fault {
 	return func(_ *Server, w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		w.WriteHeader(code)
-		_, _ = io.WriteString(w, "<!doctype html><title>Hello</title>") // what fails is the connection
+		_, _ = io.WriteString(w, "<!doctype html><title>Hello</title>") // an error means that the connection is closed
 	}
 }
 
@@ -27,8 +27,7 @@ func Refuse(status int, code string) Fault {
 	}
 }
 
-// Echo replies with an error that quotes all that was sent: in its code too, when
-// that is empty.
+// Echo replies with an OAuth error that quotes the request, also as its code if code is empty.
 func Echo(status int, code string) Fault {
 	return func(_ *Server, w http.ResponseWriter, r *http.Request) {
 		quoted := sent(r)
@@ -43,10 +42,10 @@ func Garble(_ *Server, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer c.Close()
-	_, _ = fmt.Fprintf(c, "HTTP/1.1 %s\r\n%s\r\n\r\n", sent(r), sent(r)) // what fails is the connection
+	_, _ = fmt.Fprintf(c, "HTTP/1.1 %s\r\n%s\r\n\r\n", sent(r), sent(r)) // an error means that the connection is closed
 }
 
-// sent is all of a request in which there may be secrets.
+// sent returns the parts of a request that may contain secrets.
 func sent(r *http.Request) string {
 	id, secret, _ := r.BasicAuth()
 	return strings.Join([]string{r.Form.Encode(), id, secret, r.Header.Get("Authorization")}, " ")
@@ -63,7 +62,7 @@ func Enormous(_ *Server, w http.ResponseWriter, _ *http.Request) {
 			return
 		}
 	}
-	_, _ = io.WriteString(w, `"}`) // what fails is the connection
+	_, _ = io.WriteString(w, `"}`) // an error means that the connection is closed
 }
 
 // Hang does not answer until the client disconnects.
@@ -77,7 +76,7 @@ func Hang(s *Server, _ http.ResponseWriter, r *http.Request) {
 // Stall begins a response, and does not continue it until the client disconnects.
 func Stall(s *Server, w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, `{"issuer":`) // what fails is the connection
+	_, _ = io.WriteString(w, `{"issuer":`) // an error means that the connection is closed
 	_ = http.NewResponseController(w).Flush()
 	Hang(s, w, r)
 }

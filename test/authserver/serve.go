@@ -15,10 +15,10 @@ import (
 	"github.com/go-oauth2/oauth2/v4/manage"
 )
 
-// maxBody is the most that is read of a request, in bytes.
+// maxBody is the limit of a request body in bytes.
 const maxBody = 1 << 20
 
-// serve notes the request, and answers it, or has the endpoint's fault do that.
+// serve records the request and replies to it, with the endpoint's fault if there is one.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	e, ok := s.endpoint(r.URL.Path)
 	if !ok {
@@ -83,7 +83,7 @@ func (s *Server) endpoint(path string) (Endpoint, bool) {
 	return "", false
 }
 
-// places returns which places the paths of metadata are.
+// places returns the places by their paths. One path may be several places.
 func (s *Server) places() map[string][]Place {
 	all := map[string][]Place{}
 	for place, path := range map[Place]string{
@@ -103,9 +103,9 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request, script Script)
 	}
 	m := map[string]any{
 		"issuer":                   s.Issuer,
-		"authorization_endpoint":   s.at(Authorization),
-		"token_endpoint":           s.at(Token),
-		"registration_endpoint":    s.at(Registration),
+		"authorization_endpoint":   s.endpointURL(Authorization),
+		"token_endpoint":           s.endpointURL(Token),
+		"registration_endpoint":    s.endpointURL(Registration),
 		"response_types_supported": []string{"code"},
 		"authorization_response_iss_parameter_supported": true,
 		"client_id_metadata_document_supported":          script.Documents,
@@ -123,7 +123,7 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request, script Script)
 		}
 	}
 	if script.Revokes {
-		m["revocation_endpoint"] = s.at(Revocation)
+		m["revocation_endpoint"] = s.endpointURL(Revocation)
 	}
 	if script.Metadata != nil {
 		script.Metadata(m)
@@ -131,7 +131,7 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request, script Script)
 	reply(w, http.StatusOK, m)
 }
 
-func (s *Server) at(e Endpoint) string { return s.Issuer + "/" + string(e) }
+func (s *Server) endpointURL(e Endpoint) string { return s.Issuer + "/" + string(e) }
 
 // page asks for consent. Tests without a browser post to the same address.
 var page = template.Must(template.New("").Parse(`<!doctype html>
@@ -143,9 +143,9 @@ var page = template.Must(template.New("").Parse(`<!doctype html>
 </form></html>
 `))
 
-// authorize shows the page, and answers its form.
+// authorize is the authorization endpoint. It shows the page, and accepts its form.
 func (s *Server) authorize(w http.ResponseWriter, r *http.Request, script Script) {
-	c, ok := s.known(r.Context(), r.FormValue("client_id"), script.Documents)
+	c, ok := s.lookUpClient(r.Context(), r.FormValue("client_id"), script.Documents)
 	if !ok || !slices.Contains(c.redirects, r.FormValue("redirect_uri")) {
 		// RFC 6749, section 4.1.2.1: no redirect to an address that the client has not registered.
 		http.Error(w, "unknown client or redirect_uri", http.StatusBadRequest)
@@ -160,29 +160,29 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request, script Script
 	request, err := s.protocol.ValidationAuthorizeRequest(r)
 	switch {
 	case err != nil:
-		s.sendBack(w, r, map[string]any{"error": err.Error()})
+		s.redirectToClient(w, r, map[string]any{"error": err.Error()})
 	case r.FormValue(resource) == "":
-		s.sendBack(w, r, map[string]any{"error": "invalid_target"})
+		s.redirectToClient(w, r, map[string]any{"error": "invalid_target"})
 	case r.Method != http.MethodPost:
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_ = page.Execute(w, r.URL.Query()) // what fails is the connection
+		_ = page.Execute(w, r.URL.Query()) // an error means that the connection is closed
 	case r.PostFormValue("deny") != "":
-		s.sendBack(w, r, map[string]any{"error": "access_denied"})
+		s.redirectToClient(w, r, map[string]any{"error": "access_denied"})
 	default:
 		request.UserID = "somebody"
 		s.mu.Lock()
 		t, err := s.protocol.GetAuthorizeToken(r.Context(), request)
 		s.mu.Unlock()
 		if err != nil {
-			s.sendBack(w, r, map[string]any{"error": "server_error"})
+			s.redirectToClient(w, r, map[string]any{"error": "server_error"})
 			return
 		}
-		s.sendBack(w, r, map[string]any{"code": t.GetCode()})
+		s.redirectToClient(w, r, map[string]any{"code": t.GetCode()})
 	}
 }
 
-// sendBack sends the browser to the client, with iss.
-func (s *Server) sendBack(w http.ResponseWriter, r *http.Request, result map[string]any) {
+// redirectToClient redirects the browser to the client, with iss (RFC 9207).
+func (s *Server) redirectToClient(w http.ResponseWriter, r *http.Request, result map[string]any) {
 	to, err := url.Parse(r.FormValue("redirect_uri"))
 	if err != nil {
 		http.Error(w, "malformed redirect_uri", http.StatusBadRequest)
@@ -200,7 +200,7 @@ func (s *Server) sendBack(w http.ResponseWriter, r *http.Request, result map[str
 	http.Redirect(w, r, to.String(), http.StatusFound)
 }
 
-// token answers one request after the other, as if each was a transaction.
+// token is the token endpoint. It serves one request at a time.
 func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	status, result := s.exchange(r)
@@ -267,8 +267,7 @@ func (s *Server) failure(err error) (int, map[string]any) {
 	return status, result
 }
 
-// registration is a client's description of itself, as it registers or where it
-// publishes it.
+// registration is client metadata (RFC 7591), in a registration request or a client ID metadata document.
 type registration struct {
 	ID        string   `json:"client_id"`
 	Redirects []string `json:"redirect_uris"`
@@ -277,12 +276,12 @@ type registration struct {
 }
 
 func (s *Server) register(w http.ResponseWriter, body []byte, script Script) {
-	var wanted registration
-	if err := json.Unmarshal(body, &wanted); err != nil || len(wanted.Redirects) == 0 || wanted.Kind == "" {
+	var requested registration
+	if err := json.Unmarshal(body, &requested); err != nil || len(requested.Redirects) == 0 || requested.Kind == "" {
 		reply(w, http.StatusBadRequest, map[string]any{"error": "invalid_client_metadata"})
 		return
 	}
-	c := s.admit(wanted, script)
+	c := s.addClient(requested, script)
 	result := map[string]any{
 		"client_id": c.id, "client_id_issued_at": time.Now().Unix(),
 		"redirect_uris": c.redirects, "token_endpoint_auth_method": c.method,
@@ -296,8 +295,8 @@ func (s *Server) register(w http.ResponseWriter, body []byte, script Script) {
 	reply(w, http.StatusCreated, result)
 }
 
-// revoke takes an authorization back, of which it is given any token. As RFC 7009
-// demands, one that it does not know is gone already.
+// revoke is the revocation endpoint. It revokes all tokens of the authorization that the token belongs to. It
+// accepts an unknown token, as RFC 7009 requires.
 func (s *Server) revoke(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -320,14 +319,13 @@ func reply(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // what fails is the connection
+	_ = json.NewEncoder(w).Encode(v) // an error means that the connection is closed
 }
 
-// Approve acts as a user who approves the request of the page at the address, and
-// returns where that sends the browser.
+// Approve approves the authorization request at the address as a user does, and returns the URL of the redirect.
 func (s *Server) Approve(address string) (*url.URL, error) {
 	client := &http.Client{
-		Transport:     s.front.Client().Transport,
+		Transport:     s.http.Client().Transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	r, err := client.Post(address, "application/x-www-form-urlencoded", strings.NewReader(""))

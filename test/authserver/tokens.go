@@ -9,14 +9,14 @@ import (
 	"github.com/go-oauth2/oauth2/v4/models"
 )
 
-// codes makes codes of a recognisable form.
+// codes generates authorization codes with the prefix code-.
 type codes struct{}
 
 func (codes) Token(context.Context, *oauth2.GenerateBasic) (string, error) {
 	return "code-" + rand.Text(), nil
 }
 
-// access makes tokens, likewise.
+// access generates tokens with the prefixes access- and refresh-.
 type access struct{}
 
 func (access) Token(_ context.Context, _ *oauth2.GenerateBasic, refresh bool) (string, string, error) {
@@ -26,10 +26,10 @@ func (access) Token(_ context.Context, _ *oauth2.GenerateBasic, refresh bool) (s
 	return "access-" + rand.Text(), "refresh-" + rand.Text(), nil
 }
 
-// Names of the values that codes and tokens carry.
+// Names of the extension values of codes and tokens.
 const (
-	resource = "resource" // for which they were issued
-	family   = "family"   // the authorization from which they derive
+	resource = "resource" // the parameter of RFC 8707
+	family   = "family"   // an id of the authorization
 )
 
 // remember stores the values with a code, from which the tokens that are exchanged for it inherit them.
@@ -43,14 +43,14 @@ func (s *Server) remember(r *oauth2.TokenGenerateRequest, t oauth2.ExtendableTok
 // modifies them.
 type tokens struct {
 	byCode, byAccess, byRefresh map[string]models.Token
-	used                        map[string]string // the families of refresh tokens that were used up
+	used                        map[string]string // the families of used refresh tokens
 }
 
 func newTokens() *tokens {
 	return &tokens{map[string]models.Token{}, map[string]models.Token{}, map[string]models.Token{}, map[string]string{}}
 }
 
-// end forgets all tokens of a family.
+// end removes all tokens of a family.
 func (t *tokens) end(of string) {
 	for _, all := range []map[string]models.Token{t.byCode, t.byAccess, t.byRefresh} {
 		for name, token := range all {
@@ -102,8 +102,7 @@ func (t *tokens) GetByRefresh(_ context.Context, refresh string) (oauth2.TokenIn
 	return found(t.byRefresh, refresh)
 }
 
-// found returns a copy; nil without an error is how the library knows that there
-// is none.
+// found returns a copy of the token, or nil if there is none, as oauth2.TokenStore requires.
 func found(all map[string]models.Token, name string) (oauth2.TokenInfo, error) {
 	token, ok := all[name]
 	if !ok {

@@ -1,6 +1,5 @@
-// Package toolserver has servers of the Model Context Protocol for tests, over HTTP
-// on loopback ports: on the server's side of the official SDK while they behave,
-// and by scripts where they do not.
+// Package toolserver has servers of the Model Context Protocol for tests, over HTTP on loopback
+// ports. They use the official SDK, except for requests with a Behaviour.
 package toolserver
 
 import (
@@ -33,17 +32,17 @@ const (
 	maxBody  = 4 << 20 // bytes of a request that are read
 )
 
-// Request is a request as the server saw it.
+// Request is a request that the server received.
 type Request struct {
 	Method string
 	Host   string
 	Path   string
 	Header http.Header
-	Call   string // the method of JSON-RPC; empty: its body is no message
+	Call   string // the method of JSON-RPC; empty if the body is no message
 	Body   []byte
 
 	id  json.RawMessage // of the message
-	ctx context.Context // done when nobody waits for the response any more
+	ctx context.Context // done when the client has disconnected
 }
 
 // Server is a server that offers tools.
@@ -189,13 +188,13 @@ func (r Request) what() string {
 	return r.Method
 }
 
-// around records requests, and hands those on to next that it does not answer
-// itself.
+// around records requests. It replies to those with a script and to those for metadata, refuses unauthenticated
+// ones, and passes the others to next.
 func (s *Server) around(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 		if err != nil {
-			return // who asked is gone, or asks too much
+			return // the client has disconnected, or the body is too long
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		var message struct {
@@ -219,7 +218,7 @@ func (s *Server) around(next http.Handler) http.Handler {
 			script(w, seen)
 		case r.URL.Path == metadataPath && metadata != nil:
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write(metadata) // who asked may be gone
+			_, _ = w.Write(metadata) // the client may have disconnected
 		case !admits(seen):
 			if challenge != "" {
 				w.Header().Set("WWW-Authenticate", challenge)
