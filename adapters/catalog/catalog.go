@@ -30,7 +30,7 @@ const (
 	maxFields      = 20
 	maxCarriers    = 20
 	maxCommand     = 50   // words
-	maxWord        = 1000 // of a command, or a carrier's value, in bytes
+	maxWord        = 1000 // of a command, or of a credential template, in bytes
 	maxScopes      = 50
 	maxScope       = 200  // bytes
 	maxSecret      = 4096 // of a client's id or secret, in bytes
@@ -194,7 +194,7 @@ func checkClient(issuer string, c connector.Client, seen map[string]bool) error 
 	return nil
 }
 
-// entry is a provider of the file. Its carriers are headers or environment variables,
+// entry is a provider of the file. Its credential templates are headers or environment variables,
 // depending on its transport.
 type entry struct {
 	connector.Provider
@@ -224,7 +224,7 @@ func (e *entry) field(d *json.Decoder, i int) error {
 	return nil
 }
 
-// check checks the entry and sets its carriers.
+// check checks the entry and sets its credential templates.
 func (e *entry) check() error {
 	if !slug.MatchString(e.ID) {
 		return errors.New("serverId: must be 1 to 64 lower-case letters, digits and hyphens")
@@ -326,17 +326,17 @@ func (e *entry) cloud() error {
 	return e.checkPlaceholders("headers")
 }
 
-// checkPlaceholders checks that every {name} in a carrier is an entry of the
+// checkPlaceholders checks that every {name} in a credential template is an entry of the
 // credentials, and that there are no other braces.
-func (e *entry) checkPlaceholders(carriers string) error {
+func (e *entry) checkPlaceholders(field string) error {
 	for name, value := range e.CredentialTemplates {
 		for _, p := range placeholder.FindAllString(value, -1) {
 			if !slices.ContainsFunc(e.Fields, func(f connector.Field) bool { return p == "{"+f.Name+"}" }) {
-				return fmt.Errorf("%s: %s: must have in braces only names of credentials", carriers, name)
+				return fmt.Errorf("%s: %s: must have in braces only names of credentials", field, name)
 			}
 		}
 		if strings.ContainsAny(placeholder.ReplaceAllString(value, ""), "{}") {
-			return fmt.Errorf("%s: %s: must have each brace in a pair", carriers, name)
+			return fmt.Errorf("%s: %s: must have each brace in a pair", field, name)
 		}
 	}
 	return nil

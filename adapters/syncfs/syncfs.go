@@ -1,38 +1,40 @@
-// Package syncfs makes all of a file system durable by one call, and large files while they are written.
+// Package syncfs syncs a whole file system with one call, and starts writing large files to the disk early.
 package syncfs
 
 import "sync"
 
-// MinFiles is the number of files from which on their file system is to be synced as a whole.
+// MinFiles is the number of files from which on one sync of the file system is cheaper than one of each file.
 const MinFiles = 16
 
 // FileSystem is a file system that is synced as a whole. Its methods are safe for concurrent use.
 type FileSystem struct {
-	sync func() error
-	turn chan struct{} // has a value while sync is called
+	sync    func() error
+	running chan struct{} // semaphore: has a value while sync is called
 
 	mu       sync.Mutex
-	next     *run // which has not begun; nil: there is none. Guarded by mu, as are those below
+	next     *run // the sync that has not begun, or nil; guarded by mu, as are those below
 	failures int
-	failure  error // the last one
+	lastErr  error // of the last failed sync
 }
 
 // run is a call of FileSystem.sync.
 type run struct{ done chan struct{} }
 
 // New returns a file system that sync makes durable.
-func New(sync func() error) *FileSystem { return &FileSystem{sync: sync, turn: make(chan struct{}, 1)} }
+func New(sync func() error) *FileSystem {
+	return &FileSystem{sync: sync, running: make(chan struct{}, 1)}
+}
 
-// Failures returns how often the file system could not be synced.
+// Failures returns the number of failed syncs.
 func (f *FileSystem) Failures() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.failures
 }
 
-// Sync makes all that was written before durable. Callers that wait while others are served share a sync. It fails
-// if one has failed since Failures returned the given number, which the caller asked for before it wrote, as that
-// may have been for what the caller wrote.
+// Sync makes all earlier writes durable. Concurrent callers that wait for the same run share a sync. The caller must
+// have called Failures before it wrote, and passes the number: Sync fails if any sync has failed since, because that
+// failure may be the only report of the caller's lost data.
 func (f *FileSystem) Sync(failures int) error {
 	f.mu.Lock()
 	r := f.next
@@ -40,7 +42,7 @@ func (f *FileSystem) Sync(failures int) error {
 		r = &run{make(chan struct{})}
 		f.next = r
 		f.mu.Unlock()
-		f.lead(r)
+		f.runSync(r)
 	} else {
 		f.mu.Unlock()
 		<-r.done
@@ -48,15 +50,15 @@ func (f *FileSystem) Sync(failures int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.failures != failures {
-		return f.failure
+		return f.lastErr
 	}
 	return nil
 }
 
-// lead syncs for all that wait for the run when it begins.
-func (f *FileSystem) lead(r *run) {
-	f.turn <- struct{}{}
-	defer func() { <-f.turn }()
+// runSync calls sync for all callers that wait for r when it begins.
+func (f *FileSystem) runSync(r *run) {
+	f.running <- struct{}{}
+	defer func() { <-f.running }()
 	defer close(r.done)
 	f.mu.Lock()
 	f.next = nil
@@ -64,6 +66,6 @@ func (f *FileSystem) lead(r *run) {
 	if err := f.sync(); err != nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.failures, f.failure = f.failures+1, err
+		f.failures, f.lastErr = f.failures+1, err
 	}
 }

@@ -5,46 +5,46 @@ import (
 	"os"
 )
 
-// window is in bytes.
+// window is how many bytes are written before the kernel is told to write them to the disk.
 const window = 4 << 20
 
-// Writer writes to a file, which the kernel writes to the disk a window at a time while more comes. A sync of any
-// file of the file system may wait for what is unwritten of all others, and here that is at most two windows.
+// Writer writes to a file, and has the kernel write each window to the disk while the next one is filled. At most two
+// windows are not on the disk, so that syncs of other files, which may wait for them, are short.
 type Writer struct {
-	file    io.Writer
-	start   func(offset, length int64)       // has the kernel begin to write these bytes
-	wait    func(offset, length int64) error // returns when it has written them
-	cut     func(size int64) error
-	offset  int64 // where the next bytes come
-	begun   int64 // what is before is being written
-	written int64 // what is before is written
+	file     io.Writer
+	start    func(offset, length int64)       // starts the writeback of the bytes
+	wait     func(offset, length int64) error // waits for that writeback
+	truncate func(size int64) error
+	offset   int64 // of the next byte
+	started  int64 // the end of the bytes whose writeback was started
+	written  int64 // the end of the bytes whose writeback has ended
 }
 
 // NewWriter returns a writer for the file, whose next bytes come at the offset.
 func NewWriter(file *os.File, offset int64) *Writer {
 	return &Writer{
-		file:   file,
-		start:  func(offset, length int64) { StartWriteback(file, offset, length) },
-		wait:   func(offset, length int64) error { return waitForWriteback(file, offset, length) },
-		cut:    file.Truncate,
-		offset: offset, begun: offset, written: offset,
+		file:     file,
+		start:    func(offset, length int64) { StartWriteback(file, offset, length) },
+		wait:     func(offset, length int64) error { return waitForWriteback(file, offset, length) },
+		truncate: file.Truncate,
+		offset:   offset, started: offset, written: offset,
 	}
 }
 
-// Write may return the error of an earlier Write, which no sync reports after that. The file is cut before
-// what could not be written, as who goes on with it would not learn of that.
+// Write may return the error of the writeback of an earlier Write, which no later sync reports. It then truncates the
+// file to the bytes that were written back, so that nobody resumes after lost ones.
 func (w *Writer) Write(p []byte) (int, error) {
 	n, err := w.file.Write(p)
 	w.offset += int64(n)
-	if err != nil || w.offset-w.begun < window {
+	if err != nil || w.offset-w.started < window {
 		return n, err
 	}
-	w.start(w.begun, w.offset-w.begun)
-	if w.begun > w.written {
-		if err = w.wait(w.written, w.begun-w.written); err != nil {
-			_ = w.cut(w.written)
+	w.start(w.started, w.offset-w.started)
+	if w.started > w.written {
+		if err = w.wait(w.written, w.started-w.written); err != nil {
+			_ = w.truncate(w.written)
 		}
 	}
-	w.begun, w.written = w.offset, w.begun
+	w.started, w.written = w.offset, w.started
 	return n, err
 }

@@ -20,11 +20,11 @@ func TestAWriterHasTwoWindowsUnwrittenAtMost(t *testing.T) {
 			calls = append(calls, fmt.Sprintf("wait %d+%d", offset/mib, length/mib))
 			return broken
 		},
-		cut: func(size int64) error {
+		truncate: func(size int64) error {
 			calls = append(calls, fmt.Sprint("cut ", size/mib))
 			return nil
 		},
-		offset: mib, begun: mib, written: mib,
+		offset: mib, started: mib, written: mib,
 	}
 	write := func(times, size int) (err error) {
 		for range times {
