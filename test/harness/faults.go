@@ -44,29 +44,29 @@ type Faults struct {
 	byName map[string]Fault  // nil: calls fail by their number
 }
 
-// Run runs do in a goroutine of its own. It reports whether an injected fault ended that.
-func Run(do func() error) (err error, died bool) {
-	died = true
+// Run runs do in a goroutine of its own. It reports whether an injected fault has ended the goroutine.
+func Run(do func() error) (err error, crashed bool) {
+	crashed = true
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		err = do()
-		died = false
+		crashed = false
 	}()
 	<-done
-	return err, died
+	return err, crashed
 }
 
-// FailNext has the next call of each name fail, which is removed from the map then. Calls are not
-// recorded from now on.
+// FailNext injects each fault into the next call of its name, and then removes the name from the map. Calls are no
+// longer recorded.
 func (l *Faults) FailNext(byName map[string]Fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.byName = byName
 }
 
-// Reset forgets the calls so far and has the one with the number, counted from now, fail; an
-// empty fault lets all succeed.
+// Reset clears the recorded calls and injects the fault into the call with the number, counted from now. With an
+// empty fault all calls succeed.
 func (l *Faults) Reset(at int, f Fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

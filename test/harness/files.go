@@ -15,10 +15,10 @@ import (
 	"collab/domain/org"
 )
 
-// Retention is how long the log of changes reaches back here.
+// Retention is how long the log of changes is kept in the harness.
 const Retention = 7 * 24 * time.Hour
 
-// MaxSize is the largest content of a file here, in bytes.
+// MaxSize is the limit of a file's content in the harness, in bytes.
 const MaxSize = 1 << 20
 
 // PartSize and MinAppend are those of resumable uploads here, in bytes.
@@ -40,8 +40,8 @@ func (w *Deployment) SendIdentityEvent(ctx context.Context, kind string, data ma
 	return w.Receive(ctx, message, body)
 }
 
-// Join has the provider say that the user is a member of the organisation, and
-// returns their ids. Everything is made on demand.
+// Join sends the messages of the identity provider that make the user a member of the organisation, and returns the
+// actor. It creates both on demand.
 func (w *Deployment) Join(ctx context.Context, organisation, user string, role org.Role) (org.Actor, error) {
 	at := w.Clock.Now().UnixMilli() + 1
 	if err := w.SendIdentityEvent(ctx, "organizationMembership.created", map[string]any{
@@ -63,7 +63,7 @@ func (w *Deployment) Join(ctx context.Context, organisation, user string, role o
 	return w.Actor(ctx, o.ID, u.ID)
 }
 
-// Actor returns a member as a request of theirs at this moment would have them.
+// Actor returns the actor of a member's request.
 func (w *Deployment) Actor(ctx context.Context, o id.Org, u id.User) (org.Actor, error) {
 	return w.Access.Reauthorize(ctx, org.Actor{Org: o, User: u})
 }

@@ -21,7 +21,7 @@ import (
 // webhookSecret signs the identity provider's messages.
 const webhookSecret = "whsec_c2VjcmV0LW9mLXRoZS1vZmZsaW5lLWhhcm5lc3M="
 
-// Receive has the server receive a message of the identity provider, signed at this moment.
+// Receive passes a message of the identity provider to the server, signed at the clock's time.
 func (w *Deployment) Receive(ctx context.Context, id string, body []byte) error {
 	now := w.Clock.Now()
 	signature, err := standardwebhooks.Sign(webhookSecret, id, now, body)
@@ -32,7 +32,7 @@ func (w *Deployment) Receive(ctx context.Context, id string, body []byte) error 
 	return w.Webhooks.Identity(ctx, func(name string) string { return headers[name] }, body, enter)
 }
 
-// enter admits every message.
+// enter accepts every message.
 func enter(context.Context, string) error { return nil }
 
 // tokenLifetime is how long the identity provider's tokens are valid.
@@ -77,14 +77,14 @@ func newIdentity(w *Deployment) *Identity {
 	return p
 }
 
-// AddAccount makes the account of a person.
+// AddAccount adds an account.
 func (p *Identity) AddAccount(name string) *Account {
 	a := &Account{ID: "user_" + name, Name: strings.ToUpper(name[:1]) + name[1:], Email: name + "@example.com", Roles: map[*Organisation]string{}}
 	p.Accounts[name] = a
 	return a
 }
 
-// AddOrganisation makes an organisation.
+// AddOrganisation adds an organisation.
 func (p *Identity) AddOrganisation(name, slug string, by *Account) *Organisation {
 	o := &Organisation{ID: fmt.Sprintf("org_%d", len(p.Organisations)+1), Name: name, Slug: slug, CreatedBy: by.ID}
 	p.Organisations[o.ID] = o

@@ -22,16 +22,16 @@ var models = []chat.Model{
 	{ID: "scripted-small", DisplayName: "Small", Provider: modelProvider, Tier: "fast", ContextWindow: 200_000, MaxOutputTokens: 8_000},
 }
 
-// Reply is what a model does with one call.
+// Reply is the response of a model to one call.
 type Reply struct {
 	Text     string
 	Input    int64  // tokens that the provider counts; below 0: the estimate
 	Output   int64  // likewise, at most what the call allows
 	Tool     string // a tool of the client that it calls; empty: none
 	Args     string // of the tool
-	Search   string // what it searches the web for; empty: nothing
+	Search   string // the query of a web search; empty: none
 	Failure  *chat.Failure
-	Stalling bool // after the text it sends nothing more
+	Stalling bool // it sends nothing after the text and does not end
 }
 
 // Model is a provider whose models give the replies that were set.

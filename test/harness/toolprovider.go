@@ -43,8 +43,7 @@ type Tools struct {
 	revoked   int
 }
 
-// ToolResponse is how a tool server answers when its tools are listed. The zero value has one
-// tool.
+// ToolResponse is the response of a tool server to tools/list. The zero value has one tool.
 type ToolResponse struct {
 	Names []string
 	Err   error
@@ -59,7 +58,7 @@ func newTools(c *memory.Clock) *Tools {
 	return &Tools{clock: c, responses: map[string]ToolResponse{}, renewals: map[string]bool{}, lifetime: time.Hour}
 }
 
-// SetResponse sets how a server answers from now on.
+// SetResponse sets the response of a server.
 func (t *Tools) SetResponse(slug string, a ToolResponse) error {
 	p, ok := catalog.Get(slug)
 	if !ok {
@@ -71,7 +70,7 @@ func (t *Tools) SetResponse(slug string, a ToolResponse) error {
 	return nil
 }
 
-// Tools lists what a server was set to offer.
+// Tools returns the tools of the server's response.
 func (t *Tools) Tools(_ context.Context, a connector.Access) ([]connector.Tool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,7 +97,7 @@ func (t *Tools) Discover(_ context.Context, _ connector.Provider, address string
 	}, nil
 }
 
-// Register makes a client.
+// Register registers a client.
 func (t *Tools) Register(context.Context, connector.AuthServer, string) (connector.Client, *time.Time, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,19 +105,19 @@ func (t *Tools) Register(context.Context, connector.AuthServer, string) (connect
 	return connector.Client{ID: fmt.Sprint("client-", t.n), Secret: "client-secret", Method: "client_secret_basic"}, nil, nil
 }
 
-// AuthCodeURL returns an address that leads nowhere.
+// AuthCodeURL returns a URL at which nothing answers.
 func (t *Tools) AuthCodeURL(s connector.AuthServer, c connector.Client, _, state, _ string) (string, error) {
 	return s.Authorization + "?client_id=" + c.ID + "&state=" + state, nil
 }
 
-// Exchange gives credentials for any code.
+// Exchange returns credentials for any code.
 func (t *Tools) Exchange(context.Context, connector.AuthServer, connector.Client, string, string, string) (connector.Credentials, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.grant(), nil
 }
 
-// grant makes credentials; mu is held.
+// grant returns new credentials. The caller must hold mu.
 func (t *Tools) grant() connector.Credentials {
 	t.n++
 	renewal := fmt.Sprint("renewal-", t.n)
@@ -127,7 +126,7 @@ func (t *Tools) grant() connector.Credentials {
 	return connector.Credentials{Entries: fmt.Sprintf(`{"accessToken":"access-%d"}`, t.n), Renewal: renewal, Renewable: true, ExpiresAt: &ends}
 }
 
-// Renew exchanges a refresh token, which is worth nothing then.
+// Renew exchanges a refresh token, which is then invalid.
 func (t *Tools) Renew(_ context.Context, renewal string) (connector.Credentials, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,7 +137,7 @@ func (t *Tools) Renew(_ context.Context, renewal string) (connector.Credentials,
 	return t.grant(), nil
 }
 
-// Revoke takes an authorization back.
+// Revoke revokes an authorization.
 func (t *Tools) Revoke(_ context.Context, renewal string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,10 +153,10 @@ func (t *Tools) RevokeAll() {
 	clear(t.renewals)
 }
 
-// ToolCounts are what the tool servers and the authorization server have seen so far.
+// ToolCounts are the numbers of requests to the tool servers and the authorization server.
 type ToolCounts struct{ Listings, Authorizations, Revoked int }
 
-// Counts returns what was seen so far.
+// Counts returns the numbers of requests so far.
 func (t *Tools) Counts() ToolCounts {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// WebhookQueue delivers a provider's webhook messages to the server: at once unless it is
-// paused, and again where the server failed to accept one.
+// WebhookQueue delivers a provider's webhook messages to the server. Unless it is paused it delivers a message at
+// once; it retries those that the server did not accept.
 type WebhookQueue struct {
 	Paused    bool
-	Waiting   []Message // in their order
-	Delivered []Message // the last maxDelivered that were accepted, the oldest first
+	Waiting   []Message // in the order of delivery
+	Delivered []Message // the last maxDelivered accepted messages, the oldest first
 
 	send func(context.Context, Message) error
 }
@@ -23,24 +23,24 @@ type Message struct {
 	body []byte
 }
 
-// maxDelivered is how many messages that were accepted are kept.
+// maxDelivered is the number of accepted messages that are kept.
 const maxDelivered = 1000
 
-// add queues a message, and delivers what waits unless the queue is paused.
+// add queues a message, and delivers the waiting messages unless the queue is paused.
 func (q *WebhookQueue) add(ctx context.Context, m Message) {
 	q.Waiting = append(q.Waiting, m)
 	q.retry(ctx)
 }
 
-// retry delivers what waits, unless the queue is paused.
+// retry delivers the waiting messages unless the queue is paused.
 func (q *WebhookQueue) retry(ctx context.Context) {
 	if !q.Paused {
 		q.Deliver(ctx, nil)
 	}
 }
 
-// Deliver sends what waits, sorted by order; nil keeps the order. It returns how many messages
-// were accepted, and how many failed and wait again.
+// Deliver sends the waiting messages, sorted by order unless it is nil. It returns the numbers of accepted messages
+// and of failed ones, which wait again.
 func (q *WebhookQueue) Deliver(ctx context.Context, order func([]Message)) (accepted, failed int) {
 	all := q.Waiting
 	if q.Waiting = nil; order != nil {
@@ -61,7 +61,7 @@ func (q *WebhookQueue) Deliver(ctx context.Context, order func([]Message)) (acce
 	return accepted, failed
 }
 
-// Redeliver sends the last messages that were accepted once more.
+// Redeliver sends the last accepted messages again.
 func (q *WebhookQueue) Redeliver(ctx context.Context, last int) error {
 	for _, m := range q.Delivered[max(0, len(q.Delivered)-last):] {
 		if err := q.send(ctx, m); err != nil {

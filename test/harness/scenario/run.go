@@ -442,7 +442,7 @@ func (r *run) attempt(c *call) (got result, err error) {
 	}
 	r.Faults.FailNext(r.pending)
 	defer r.Faults.FailNext(map[string]harness.Fault{})
-	if err, died := harness.Run(func() (err error) { got, err = guarded(c); return err }); !died {
+	if err, crashed := harness.Run(func() (err error) { got, err = guarded(c); return err }); !crashed {
 		return got, err
 	}
 	if err := r.restart(); err != nil {
