@@ -10,8 +10,8 @@ import (
 
 // Names of the log's files in mirror.StateDirectory.
 const (
-	logName   = "log"
-	olderName = "log.1" // what log had before it was full
+	logName     = "log"
+	rotatedName = "log.1" // the previous file, which was full
 )
 
 // maxLog is the most bytes of each of the log's files.
@@ -36,7 +36,7 @@ func (l *Log) Write(line []byte) (int, error) {
 		if l.size == 0 || l.size+int64(len(line)) <= maxLog {
 			break
 		}
-		if err := errors.Join(l.Close(), l.Directory.Rename(logName, olderName)); err != nil {
+		if err := errors.Join(l.Close(), l.Directory.Rename(logName, rotatedName)); err != nil {
 			return 0, err
 		}
 	}
@@ -75,23 +75,23 @@ func (l *Log) Close() error {
 // long as more returns true it goes on with those that were appended meanwhile. A line is valid
 // until each returns, whose error ends ReadLog.
 func ReadLog(directory *os.Root, each func(line []byte) error, more func() bool) error {
-	older, err := openLog(directory, olderName)
+	older, err := openLog(directory, rotatedName)
 	if err == nil {
 		err = older.lines(each)
 		older.close()
 	}
-	var now *logFile
-	defer func() { now.close() }()
+	var current *logFile
+	defer func() { current.close() }()
 	for err == nil {
-		// What now has is complete once another file has its name.
+		// The current file is complete once another one has its name.
 		next, openErr := openLog(directory, logName)
-		err = errors.Join(openErr, now.lines(each))
-		if now.is(next) {
+		err = errors.Join(openErr, current.lines(each))
+		if current.sameFile(next) {
 			next.close()
 		} else {
-			now.close()
-			now = next
-			err = errors.Join(err, now.lines(each))
+			current.close()
+			current = next
+			err = errors.Join(err, current.lines(each))
 		}
 		if err == nil && !more() {
 			break
@@ -102,9 +102,9 @@ func ReadLog(directory *os.Root, each func(line []byte) error, more func() bool)
 
 // logFile is a file of a log that is read; nil if there is none.
 type logFile struct {
-	file   *os.File
-	reader *bufio.Reader
-	begun  []byte // of a line whose end is not written yet
+	file    *os.File
+	reader  *bufio.Reader
+	partial []byte // the beginning of a line whose end is not written yet
 }
 
 func openLog(directory *os.Root, name string) (*logFile, error) {
@@ -128,8 +128,8 @@ func (l *logFile) close() {
 	}
 }
 
-// is reports whether both are one file.
-func (l *logFile) is(other *logFile) bool {
+// sameFile reports whether both are one file.
+func (l *logFile) sameFile(other *logFile) bool {
 	if l == nil || other == nil {
 		return l == other
 	}
@@ -145,13 +145,13 @@ func (l *logFile) lines(each func(line []byte) error) error {
 	}
 	for {
 		part, err := l.reader.ReadBytes('\n')
-		l.begun = append(l.begun, part...)
+		l.partial = append(l.partial, part...)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err == nil {
-			err = each(l.begun[:len(l.begun)-1])
-			l.begun = l.begun[:0]
+			err = each(l.partial[:len(l.partial)-1])
+			l.partial = l.partial[:0]
 		}
 		if err != nil {
 			return err

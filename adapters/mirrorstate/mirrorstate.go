@@ -130,14 +130,14 @@ func Open(directory string) (*State, error) {
 	}
 	s, err := open(in)
 	if isDamaged(err) {
-		aside := freeName(in, fileName+".damaged")
+		renamed := freeName(in, fileName+".damaged")
 		for _, suffix := range suffixes {
-			if err := in.Rename(fileName+suffix, aside+suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := in.Rename(fileName+suffix, renamed+suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, errors.Join(failed(err), in.Close())
 			}
 		}
 		if s, err = open(in); err == nil {
-			s.damaged = filepath.Join(in.Name(), aside)
+			s.damaged = filepath.Join(in.Name(), renamed)
 		}
 	}
 	if err != nil {
@@ -466,10 +466,10 @@ func (s *State) store(ctx context.Context, changes []*change) error {
 func (s *State) storeRows(ctx context.Context, tx *sql.Tx, rows []mirror.Row) error {
 	slices.SortStableFunc(rows, func(a, b mirror.Row) int { return strings.Compare(a.Key, b.Key) })
 	remove, put, putMany := tx.StmtContext(ctx, s.remove), tx.StmtContext(ctx, s.put), tx.StmtContext(ctx, s.putMany)
-	var gathered [manyRows]storedRow
+	var batch [manyRows]storedRow
 	var columns []any
-	for i := range gathered {
-		columns = append(columns, gathered[i].columns()...)
+	for i := range batch {
+		columns = append(columns, batch[i].columns()...)
 	}
 	width, n := len(columns)/manyRows, 0
 	for i, row := range rows {
@@ -479,7 +479,7 @@ func (s *State) storeRows(ctx context.Context, tx *sql.Tx, rows []mirror.Row) er
 		case row.Empty():
 			_, err = remove.ExecContext(ctx, row.Key)
 		default:
-			gathered[n].set(row)
+			batch[n].set(row)
 			if n++; n == manyRows {
 				_, err = putMany.ExecContext(ctx, columns...)
 				n = 0

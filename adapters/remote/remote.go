@@ -76,17 +76,17 @@ func failure(err error) error {
 	return fault.Wrap(fault.Unavailable, err, "the server cannot be reached")
 }
 
-// failureOfPlace is failure for a request that is about no single file. Where somebody else than the server forbids
+// placeFailure is failure for a request that is about no single file. Where somebody else than the server forbids
 // it, as a proxy, that is no refusal of the server.
-func failureOfPlace(err error) error {
+func placeFailure(err error) error {
 	if apiclient.Status(err) == http.StatusForbidden && apiclient.Unanswered(err) {
 		return fault.Wrap(fault.Unavailable, err, "the server cannot be reached")
 	}
 	return failure(err)
 }
 
-// listed is what is used of an object in a list, so that nothing else of it is decoded.
-type listed struct {
+// listedObject has the used fields of an object in a list; the others are not decoded.
+type listedObject struct {
 	ID          string  `json:"id"`
 	Path        string  `json:"path"`
 	Version     int64   `json:"version"`
@@ -99,19 +99,20 @@ type listed struct {
 	Deleted     bool    `json:"deleted"`
 }
 
-func (o *listed) record() mirror.Record {
+func (o *listedObject) record() mirror.Record {
 	return mirror.Record{ID: id.Object(o.ID), Path: o.Path, Version: o.Version, Checksum: o.Checksum, Size: o.Size, Deleted: o.Deleted}
 }
 
 // contains reports whether an object is in the place.
-func (r *Remote) contains(o *listed) bool {
+func (r *Remote) contains(o *listedObject) bool {
 	if o.Kind != string(r.place.Kind) || o.Scope != string(r.place.Scope) {
 		return false
 	}
-	return r.place.Scope == object.Personal || same(r.place.Workspace, o.WorkspaceID) && same(r.place.Team, o.TeamID)
+	return r.place.Scope == object.Personal ||
+		equalIDs(r.place.Workspace, o.WorkspaceID) && equalIDs(r.place.Team, o.TeamID)
 }
 
-func same[T ~string](a *T, b *string) bool {
+func equalIDs[T ~string](a *T, b *string) bool {
 	return a == nil && b == nil || a != nil && b != nil && string(*a) == *b
 }
 
@@ -140,14 +141,14 @@ func (r *Remote) Since(ctx context.Context, from object.Cursor, each func(mirror
 func (r *Remote) read(ctx context.Context, since string, each func(mirror.Record) error) (object.Cursor, error) {
 	list, err := r.client.GetManifest(ctx, apiclient.GetManifestParams{Since: since})
 	if err != nil {
-		return object.Cursor{}, failureOfPlace(err)
+		return object.Cursor{}, placeFailure(err)
 	}
 	defer list.Close()
 	cursor, ok := object.ParseCursor(list.Header.Get("X-Sync-Cursor"))
 	if !ok {
 		return cursor, fault.New(fault.Unavailable, "the manifest has no cursor")
 	}
-	for o, err := range apiclient.As[listed](list).All() {
+	for o, err := range apiclient.As[listedObject](list).All() {
 		if err != nil {
 			return object.Cursor{}, failure(err)
 		}
@@ -187,7 +188,7 @@ func (r *Remote) Watch(ctx context.Context, after object.Cursor, wake func()) er
 		if silent && (err == nil || apiclient.Status(err) == 0 || apiclient.Unanswered(err)) {
 			wake()
 		}
-		if err = failureOfPlace(err); fault.Is(err, fault.Unauthenticated, fault.Forbidden) {
+		if err = placeFailure(err); fault.Is(err, fault.Unauthenticated, fault.Forbidden) {
 			return err
 		}
 		if r.client.Wait(ctx, r.client.Jitter(delay)) != nil {
@@ -259,12 +260,12 @@ func (c content) Read(p []byte) (int, error) {
 
 // Bounds of a response with several files, in bytes.
 const (
-	maxLine     = 64 << 10 // of a line about a file
-	maxTogether = 1 << 20  // of the content of one
+	maxLine    = 64 << 10 // of a line about a file
+	maxContent = 1 << 20  // of the content of one
 )
 
-// fileReading is what is used of a line about a file.
-type fileReading struct {
+// readResult has the used fields of a line about a file.
+type readResult struct {
 	Index, Status, Length int
 	File                  struct{ Checksum string }
 	Error                 *apiclient.Problem
@@ -272,11 +273,11 @@ type fileReading struct {
 
 // DownloadAll reads the contents of objects.
 func (r *Remote) DownloadAll(ctx context.Context, records []mirror.Record, each func(i int, content []byte, err error) error) error {
-	wanted := apiclient.FilesToRead{Files: make([]apiclient.FileToRead, len(records))}
+	request := apiclient.FilesToRead{Files: make([]apiclient.FileToRead, len(records))}
 	for i, record := range records {
-		wanted.Files[i] = apiclient.FileToRead{ID: string(record.ID), ExpectedVersion: &record.Version}
+		request.Files[i] = apiclient.FileToRead{ID: string(record.ID), ExpectedVersion: &record.Version}
 	}
-	response, err := r.client.ReadFiles(ctx, wanted)
+	response, err := r.client.ReadFiles(ctx, request)
 	if status := apiclient.Status(err); status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
 		return fault.Wrap(fault.Unsupported, err, "the server is older than this endpoint")
 	}
@@ -290,8 +291,9 @@ func (r *Remote) DownloadAll(ctx context.Context, records []mirror.Record, each 
 		if err != nil {
 			return failure(err)
 		}
-		var reading fileReading
-		if err := json.Unmarshal(line, &reading); err != nil || reading.Index != i || reading.Length < 0 || reading.Length > maxTogether {
+		var reading readResult
+		err = json.Unmarshal(line, &reading)
+		if err != nil || reading.Index != i || reading.Length < 0 || reading.Length > maxContent {
 			return fault.Wrap(fault.Unavailable, err, "the answer has no content of file %d", i)
 		}
 		content = slices.Grow(content[:0], reading.Length)[:reading.Length]
@@ -326,7 +328,7 @@ func recordIn(h http.Header) (mirror.Record, error) {
 	return mirror.Record{ID: id.Object(h.Get("X-Collab-Id")), Path: path, Version: version, Checksum: h.Get("X-Collab-Checksum"), Size: size}, nil
 }
 
-// unseekable hides that a reader can be read again.
+// unseekable hides the other methods of a reader, such as Seek.
 type unseekable struct{ io.Reader }
 
 // Create stores a new object.
@@ -396,31 +398,32 @@ func (r *Remote) Delete(ctx context.Context, record mirror.Record) error {
 	return failure(err)
 }
 
-// operationBytes is what a line of a batch has beside its content at most, and lineBytes what most have.
+// operationBytes is the limit of a line of a batch without its content, and lineBytes the length that most lines do
+// not exceed.
 const (
 	operationBytes = 4 << 10
 	lineBytes      = 512
 )
 
-// put is an operation with a content, which JSON has in base64.
-type put struct {
+// putOperation is an operation with a content, which is in base64 in JSON.
+type putOperation struct {
 	apiclient.FileOperation
 	Content  []byte `json:"content"` // not nil, which JSON has as null
 	Encoding string `json:"encoding"`
 }
 
-// outcome is what is used of a response to an operation.
-type outcome struct {
+// operationResult has the used fields of the response to an operation.
+type operationResult struct {
 	Index, Status int
 	Error         *apiclient.Problem
-	File          *listed
+	File          *listedObject
 }
 
 // Limits returns the server's limits. Contents of a batch are sent in base64.
 func (r *Remote) Limits(ctx context.Context) (mirror.Limits, error) {
 	l, err := r.client.GetSyncLimits(ctx)
 	if err != nil {
-		return mirror.Limits{}, failureOfPlace(err)
+		return mirror.Limits{}, placeFailure(err)
 	}
 	storage := int64(0)
 	if l.Storage.Limit != nil {
@@ -469,7 +472,7 @@ func (r *Remote) Batch(ctx context.Context, writes []mirror.Write) ([]mirror.Res
 			if content == nil {
 				content = []byte{}
 			}
-			line = put{o, content, "base64"}
+			line = putOperation{o, content, "base64"}
 		}
 		if err := lines.Encode(line); err != nil {
 			return nil, err
@@ -484,7 +487,7 @@ func (r *Remote) Batch(ctx context.Context, writes []mirror.Write) ([]mirror.Res
 	results := make([]mirror.Result, len(writes))
 	outcomes := json.NewDecoder(response.Body)
 	for i := range results {
-		var o outcome
+		var o operationResult
 		if err := outcomes.Decode(&o); err != nil {
 			return nil, failure(err)
 		}
