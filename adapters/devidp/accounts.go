@@ -352,9 +352,9 @@ func openAccounts(path string) (*atomicfile.Document[state], error) {
 	return atomicfile.OpenDocument(path, initial, state.check)
 }
 
-// attempted counts a delivery attempt of the message. It removes the message if it was
+// recordAttempt counts a delivery attempt of the message. It removes the message if it was
 // delivered or is given up, and reports the latter.
-func (b *state) attempted(message string, delivered bool) (givenUp bool) {
+func (b *state) recordAttempt(message string, delivered bool) (givenUp bool) {
 	for i := range b.Outbox {
 		m := &b.Outbox[i]
 		if m.ID != message {

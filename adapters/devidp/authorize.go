@@ -188,7 +188,7 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) error {
 		p.redirectError(w, r, req, *refused)
 		return nil
 	}
-	s, err := p.signInPicked(r, fields)
+	s, err := p.signInSelected(r, fields)
 	if fault.Is(err, fault.Invalid) {
 		p.showSignIn(w, r, http.StatusBadRequest, viewOf(fields, err, &req))
 		return nil

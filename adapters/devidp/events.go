@@ -64,7 +64,7 @@ func (p *Provider) deliver(ctx context.Context) {
 		cancel()
 		var givenUp bool
 		// Not stored: after a restart the event is delivered again with the same id.
-		p.accounts.Read(func(b *state) { givenUp = b.attempted(m.ID, err == nil) })
+		p.accounts.Read(func(b *state) { givenUp = b.recordAttempt(m.ID, err == nil) })
 		if err != nil {
 			p.options.Log.WarnContext(ctx, "identity event delivery failed", "message", m.ID, "given_up", givenUp, "error", err)
 		}

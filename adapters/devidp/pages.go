@@ -39,7 +39,7 @@ type signInView struct {
 	Account, Name, Email string
 	Org, OrgName, Role   string
 	Problem              string // of no field; empty: none
-	Wrong                wrong
+	Wrong                fieldProblems
 
 	request *request
 }
@@ -102,7 +102,7 @@ func viewOf(fields url.Values, err error, req *request) signInView {
 	v := signInView{
 		Account: fields.Get("account"), Name: fields.Get("name"), Email: fields.Get("email"),
 		Org: fields.Get("org"), OrgName: fields.Get("orgName"), Role: fields.Get("role"),
-		request: req, Wrong: wrong{},
+		request: req, Wrong: fieldProblems{},
 	}
 	e, _ := errors.AsType[*fault.Error](err)
 	for _, problem := range e.Problems {
@@ -120,8 +120,8 @@ func viewOf(fields url.Values, err error, req *request) signInView {
 	return v
 }
 
-// wrong has the problems of a form's text fields by their names.
-type wrong map[string]fault.Problem
+// fieldProblems has the problems of a form's text fields by their names.
+type fieldProblems map[string]fault.Problem
 
 // fieldNames are the fields' names on the page.
 var fieldNames = map[string]string{
@@ -129,8 +129,8 @@ var fieldNames = map[string]string{
 	"org": "The organisation", "orgName": "The organisation’s name", "role": "The role",
 }
 
-// signInPicked signs in the account that the form selects.
-func (p *Provider) signInPicked(r *http.Request, fields url.Values) (session, error) {
+// signInSelected signs in the account that the form selects.
+func (p *Provider) signInSelected(r *http.Request, fields url.Values) (session, error) {
 	s := session{}
 	err := p.update(r, func(b *state, now time.Time) (events []event, err error) {
 		w := signInRequest{Email: fields.Get("email"), Name: fields.Get("name"), Role: fields.Get("role")}
@@ -183,7 +183,7 @@ type inviteView struct {
 	Account *account // nil: none has this address yet
 	Name    string
 	Problem string // of no field; empty: none
-	Wrong   wrong
+	Wrong   fieldProblems
 }
 
 func (p *Provider) signInPage(w http.ResponseWriter, r *http.Request) error {
@@ -237,7 +237,7 @@ func (p *Provider) signIn(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Query().Has("invite") {
 		return p.acceptInvite(w, r, fields)
 	}
-	s, err := p.signInPicked(r, fields)
+	s, err := p.signInSelected(r, fields)
 	if fault.Is(err, fault.Invalid) {
 		p.showSignIn(w, r, http.StatusBadRequest, viewOf(fields, err, nil))
 		return nil
