@@ -24,7 +24,7 @@ func (p *Provider) startDeliveries() {
 			defer cancel()
 			return retryqueue.Result{Err: p.options.Emit(ctx, one[0].ID, one[0].Body)}
 		},
-		Report: p.attempted,
+		Report: p.reportAttempt,
 	})
 	p.state.Read(func(b *state) {
 		for _, m := range b.Outbox {
@@ -54,8 +54,8 @@ func (p *Provider) await(ctx context.Context, attempts []<-chan struct{}) {
 	}
 }
 
-// attempted removes an event that was delivered or is dropped from the outbox, after an attempt.
-func (p *Provider) attempted(one []message, attempts int, failed error, again bool) {
+// reportAttempt removes an event that was delivered or is dropped from the outbox, after an attempt.
+func (p *Provider) reportAttempt(one []message, attempts int, failed error, again bool) {
 	m, dropped := one[0], attempts > len(backoff) && !again
 	if failed != nil {
 		p.options.Log.Warn("payment event delivery failed", "message", m.ID, "given_up", dropped, "error", failed)

@@ -26,29 +26,29 @@ var _ ports.ServiceTokens = (*Tokens)(nil)
 
 // Tokens implements ports.ServiceTokens. The first key signs, all keys verify.
 type Tokens struct {
-	issuer string
-	kid    string // of the signing key
-	key    ed25519.PrivateKey
-	known  map[string]ed25519.PublicKey // by kid
-	jwks   []byte
-	parser *jwt.Parser
+	issuer     string
+	kid        string // of the signing key
+	key        ed25519.PrivateKey
+	publicKeys map[string]ed25519.PublicKey // by kid
+	jwks       []byte
+	parser     *jwt.Parser
 }
 
 // New returns the tokens of the issuer, which is our public address. Keys are
 // as Load returns them, at least one.
 func New(keys Keys, issuer string) *Tokens {
 	t := &Tokens{
-		issuer: issuer,
-		kid:    thumbprint(public(keys[0])),
-		key:    keys[0],
-		known:  map[string]ed25519.PublicKey{},
-		parser: jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}), jwt.WithStrictDecoding(), jwt.WithoutClaimsValidation()),
+		issuer:     issuer,
+		kid:        thumbprint(public(keys[0])),
+		key:        keys[0],
+		publicKeys: map[string]ed25519.PublicKey{},
+		parser:     jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}), jwt.WithStrictDecoding(), jwt.WithoutClaimsValidation()),
 	}
 	set := keySet{}
 	for _, k := range keys {
 		p := public(k)
 		kid := thumbprint(p)
-		t.known[kid] = p
+		t.publicKeys[kid] = p
 		set.Keys = append(set.Keys, keyView{Type: "OKP", Curve: "Ed25519", X: coordinate(p), ID: kid, Algorithm: jwt.SigningMethodEdDSA.Alg(), Use: "sig"})
 	}
 	t.jwks, _ = json.Marshal(set) // strings alone: cannot fail
@@ -141,7 +141,7 @@ func (t *Tokens) Read(token string) (session.Claims, error) {
 
 func (t *Tokens) find(token *jwt.Token) (any, error) {
 	kid, _ := token.Header["kid"].(string)
-	key, ok := t.known[kid]
+	key, ok := t.publicKeys[kid]
 	if !ok {
 		return nil, errUnknownKey
 	}
