@@ -68,8 +68,8 @@ type DiskWriter interface {
 	// Trash moves files to the trash, out of the directory's names, each for itself, and returns an error or nil for
 	// each. It removes the directories above them that then contain nothing but junk of the system.
 	Trash(ctx context.Context, files ...mirror.Entry) []error
-	// Clean removes staged content that was last written, and trash that was made, before the
-	// times.
+	// Clean removes staged content that was last written, and trash that was made, before the times. Trash
+	// whose day is more than 100 days from the present one counts as made now, as the clock is or was wrong.
 	Clean(ctx context.Context, staged, trash time.Time) error
 }
 

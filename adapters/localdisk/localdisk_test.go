@@ -275,32 +275,49 @@ type day time.Time
 
 func (d *day) Now() time.Time { return time.Time(*d) }
 
+// trashed is a disk with a clock, whose files go to the trash.
+type trashed struct {
+	*testing.T
+	*localdisk.Disk
+	top string
+	now day
+}
+
+func newTrashed(t *testing.T, now time.Time) *trashed {
+	d := &trashed{T: t, top: t.TempDir(), now: day(now)}
+	d.Disk = must.Do(localdisk.Open(d.top, &d.now)).Or(t)
+	t.Cleanup(func() { must.NoError(t, d.Close()) })
+	return d
+}
+
+func (d *trashed) trash(content string) {
+	d.Helper()
+	write(d.T, filepath.Join(d.top, "a/b"), content)
+	must.NoError(d, d.Trash(d.Context(), found(d.T, d.Disk)["a/b"])[0])
+}
+
+// cleaned empties the trash of what went there before a time, and returns the contents that are left.
+func (d *trashed) cleaned(before time.Time) (all []string) {
+	d.Helper()
+	must.NoError(d, d.Clean(d.Context(), time.Time{}, before))
+	in := os.DirFS(filepath.Join(d.top, mirror.StateDirectory, "trash"))
+	must.NoError(d, fs.WalkDir(in, ".", func(name string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			all = append(all, string(must.Do(fs.ReadFile(in, name)).Or(d)))
+		}
+		return err
+	}))
+	slices.Sort(all)
+	return all
+}
+
 func TestTheTrashIsKeptForDays(t *testing.T) {
-	top := t.TempDir()
-	now := day(time.Date(2030, 1, 30, 23, 0, 0, 0, time.UTC))
-	d := must.Do(localdisk.Open(top, &now)).Or(t)
-	defer d.Close()
-	trash := func(content string) {
-		t.Helper()
-		write(t, filepath.Join(top, "a/b"), content)
-		must.NoError(t, d.Trash(t.Context(), found(t, d)["a/b"])[0])
-	}
-	contents := func() (all []string) {
-		must.NoError(t, fs.WalkDir(os.DirFS(filepath.Join(top, mirror.StateDirectory, "trash")), ".", func(name string, e fs.DirEntry, err error) error {
-			if err == nil && !e.IsDir() {
-				content := must.Do(os.ReadFile(filepath.Join(top, mirror.StateDirectory, "trash", name))).Or(t)
-				all = append(all, string(content))
-			}
-			return err
-		}))
-		slices.Sort(all)
-		return all
-	}
-	trash("1")
-	trash("2")
-	trash("3")
-	now = day(time.Date(2030, 2, 1, 1, 0, 0, 0, time.UTC))
-	trash("4")
+	d := newTrashed(t, time.Date(2030, 1, 30, 23, 0, 0, 0, time.UTC))
+	d.trash("1")
+	d.trash("2")
+	d.trash("3")
+	d.now = day(time.Date(2030, 2, 1, 1, 0, 0, 0, time.UTC))
+	d.trash("4")
 	for _, c := range []struct {
 		before time.Time
 		want   []string
@@ -309,9 +326,23 @@ func TestTheTrashIsKeptForDays(t *testing.T) {
 		{time.Date(2030, 1, 31, 0, 0, 0, 0, time.UTC), []string{"4"}},
 		{time.Date(2030, 2, 2, 0, 0, 0, 0, time.UTC), nil},
 	} {
-		must.NoError(t, d.Clean(t.Context(), time.Time{}, c.before))
-		if got := contents(); !slices.Equal(got, c.want) {
+		if got := d.cleaned(c.before); !slices.Equal(got, c.want) {
 			t.Errorf("before %v: %q", c.before, got)
 		}
 	}
+}
+
+func TestTheTrashIsKeptWhileTheClockIsWrong(t *testing.T) {
+	right := time.Date(2030, 1, 30, 12, 0, 0, 0, time.UTC)
+	d := newTrashed(t, right)
+	d.trash("1")
+	d.now = day(time.Unix(0, 0))
+	d.trash("2") // no cleaning before the clock is right again
+	want := []string{"1", "2"}
+	for _, now := range []time.Time{right, right.AddDate(10, 0, 0), right, time.Unix(0, 0), right.AddDate(0, 0, 1)} {
+		d.now = day(now)
+		must.Equal(t, want, d.cleaned(now.AddDate(0, 0, -30)))
+	}
+	d.now = day(right.AddDate(0, 0, 32))
+	must.Equal(t, nil, d.cleaned(right.AddDate(0, 0, 2)))
 }

@@ -333,11 +333,7 @@ func (d *Disk) toTrash(from directory, name, original string) (directory, error)
 	parent, last := split(original)
 	for i := 0; ; i++ {
 		// All but one of the files that have one name on a day are in directories of their own.
-		day := now.Format(time.DateOnly)
-		if i > 0 {
-			day = fmt.Sprintf("%s %s.%d", day, now.Format("150405.000"), i)
-		}
-		in := path.Join(trashName, day, parent)
+		in := path.Join(trashName, trashDay(now, i), parent)
 		err := d.state.root.MkdirAll(in, 0o700)
 		var to directory
 		if err == nil {
@@ -513,6 +509,10 @@ func (d *Disk) removeBlockingDirectory(at directory, name string) bool {
 	return !isState && at.removeDirectory(name, true)
 }
 
+// maxDayGap is the longest time between the day of trash and the present at which both count as right. After a longer
+// one the clock was wrong when the files went to the trash, or is wrong now.
+const maxDayGap = 100 * 24 * time.Hour
+
 // Clean implements ports.DiskWriter.
 func (d *Disk) Clean(_ context.Context, staged, trash time.Time) error {
 	var errs []error
@@ -523,18 +523,44 @@ func (d *Disk) Clean(_ context.Context, staged, trash time.Time) error {
 		return nil
 	}))
 	in, err := d.state.enter(trashName)
-	if errors.Is(err, fs.ErrNotExist) {
-		return failed(errors.Join(errs...), "The downloads cannot be removed")
-	}
 	if err == nil {
 		defer discard(in.root)
-		err = in.each(func(info fs.FileInfo) error {
-			made, err := time.Parse(time.DateOnly, info.Name()[:min(len(info.Name()), len(time.DateOnly))])
-			if err == nil && !made.AddDate(0, 0, 1).After(trash) {
-				return in.root.RemoveAll(info.Name())
-			}
-			return nil
-		})
+		err = in.cleanTrash(trash, d.clock.Now())
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = nil
 	}
 	return failed(errors.Join(append(errs, err)...), "The trash cannot be emptied")
+}
+
+// cleanTrash removes the trash of days before a time, but moves trash farther than maxDayGap from now to the
+// present day.
+func (at directory) cleanTrash(before, now time.Time) error {
+	var old, misdated []string
+	err := at.each(func(info fs.FileInfo) error {
+		day, err := time.Parse(time.DateOnly, info.Name()[:min(len(info.Name()), len(time.DateOnly))])
+		switch {
+		case err != nil:
+		case now.Sub(day).Abs() > maxDayGap:
+			misdated = append(misdated, info.Name())
+		case !day.AddDate(0, 0, 1).After(before):
+			old = append(old, info.Name())
+		}
+		return nil
+	})
+	for i, name := range misdated {
+		err = errors.Join(err, at.root.Rename(name, trashDay(now, i+1)))
+	}
+	for _, name := range old {
+		err = errors.Join(err, at.root.RemoveAll(name))
+	}
+	return err
+}
+
+// trashDay returns the name in the trash of the i-th directory of a day that is made at now; the first one is 0.
+func trashDay(now time.Time, i int) string {
+	day := now.Format(time.DateOnly)
+	if i > 0 {
+		day = fmt.Sprintf("%s %s.%d", day, now.Format("150405.000"), i)
+	}
+	return day
 }

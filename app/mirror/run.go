@@ -129,7 +129,7 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 
 // clean removes old staged content and trash, once in keepStaged.
 func (m *Mirror) clean(ctx context.Context) {
-	if now := m.Clock.Now(); now.Sub(m.lastClean) > keepStaged {
+	if now := m.Clock.Now(); now.Sub(m.lastClean).Abs() > keepStaged { // also after the clock was set back
 		m.lastClean = now
 		_ = m.DiskWriter.Clean(ctx, now.Add(-keepStaged), now.Add(-keepTrash)) // else the next time
 	}
