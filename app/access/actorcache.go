@@ -35,7 +35,7 @@ type cachedOrg struct {
 	orgEpoch
 	loaded chan struct{}
 
-	// Written before done is closed.
+	// Written before loaded is closed.
 	structure *org.Structure
 	teams     []team.Ref // those of the structure, in its order
 	err       error
