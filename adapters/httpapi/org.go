@@ -131,8 +131,8 @@ func (a *api) listMembers(replica bool) handler {
 		if err != nil {
 			return err
 		}
-		type runner = func(org.Actor, func(org.Profile) error) error
-		bind := func(list func(context.Context, org.Actor, org.MemberFilter, func(org.Profile) error) error) runner {
+		type filtered = func(context.Context, org.Actor, org.MemberFilter, func(org.Profile) error) error
+		bind := func(list filtered) lister[org.Profile] {
 			return func(actor org.Actor, each func(org.Profile) error) error { return list(c.r.Context(), actor, f, each) }
 		}
 		if replica || len(f.Words) > 0 {

@@ -276,6 +276,7 @@ type endpoint struct {
 	series         *series
 	requestShares  *limit.Shares // a request acquires a permit of it while it is handled; nil: none
 	databaseShares *limit.Shares // and of this while it uses the database; nil: none
+	hasPosition    bool          // the response to a change has the position after it, see row.returnsPosition
 }
 
 // path is all endpoints with one path: it chooses among them by method.
@@ -333,7 +334,7 @@ func (a *api) handle(c *call, e *endpoint) error {
 			return err
 		}
 	}
-	if a.Position != nil && e.returnsPosition() {
+	if a.Position != nil && e.hasPosition {
 		c.position = a.currentPosition
 	}
 	if key, ok := c.r.Header["Idempotency-Key"]; ok && e.keyed() {
@@ -400,7 +401,7 @@ func (a *api) router(table []row) (*router, error) {
 		if p.methods[r.Method] != nil {
 			return nil, fmt.Errorf("httpapi: %s %s is in the table twice", r.Method, r.Path)
 		}
-		e := &endpoint{row: r, series: a.newSeries(r.Path)}
+		e := &endpoint{row: r, series: a.newSeries(r.Path), hasPosition: r.returnsPosition()}
 		e.requestShares, e.databaseShares = a.shares.of(r.Work)
 		p.methods[r.Method] = e
 	}
