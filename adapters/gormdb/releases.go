@@ -164,10 +164,10 @@ type adoptionRow struct {
 
 var (
 	adoptionTable = shared[adoptionRow]("release_adoption", "Count")
-	addTallies    = adoptionTable.insertsRecords(adoptionTable.fields, adoptionTable.onConflictAdd("checks", "offered"))
+	addChecks     = adoptionTable.insertsRecords(adoptionTable.fields, adoptionTable.onConflictAdd("checks", "offered"))
 )
 
-func (r *adoptionRow) tally() (release.CheckCount, error) {
+func (r *adoptionRow) checkCount() (release.CheckCount, error) {
 	return release.CheckCount{Day: r.Day, Target: release.Target(r.Target), Version: r.Version, Checks: r.Checks, Offered: r.Offered}, nil
 }
 
@@ -186,7 +186,7 @@ func (q adoption) Add(ctx context.Context, counts []release.CheckCount) error {
 		rows[i] = adoptionRow{t.Day, targetKey(t.Target), t.Version, t.Checks, t.Offered}
 	}
 	return q.atomic(ctx, func(c *conn) error {
-		_, err := insertRecords(ctx, adoptionTable.on(c.write), addTallies, rows, adoptionTable.fields)
+		_, err := insertRecords(ctx, adoptionTable.on(c.write), addChecks, rows, adoptionTable.fields)
 		return err
 	})
 }
@@ -197,7 +197,7 @@ func (q adoption) List(ctx context.Context, first, last calendar.Day, target rel
 	if after.Day != "" {
 		s = s.after(order, string(after.Day), string(after.Platform), string(after.Arch), string(after.Channel), after.Version)
 	}
-	return all(ctx, ofTarget(s, target).page(order, limit), (*adoptionRow).tally)
+	return all(ctx, ofTarget(s, target).page(order, limit), (*adoptionRow).checkCount)
 }
 
 // Prune also has a lower bound: of a range with one bound Postgres estimates a third of the

@@ -86,8 +86,8 @@ func (x *tx) nextRevision() int64 {
 	return x.revision
 }
 
-// tallyKey identifies a tally.
-type tallyKey struct {
+// checkCountKey identifies a release.CheckCount.
+type checkCountKey struct {
 	day     calendar.Day
 	target  release.Target
 	version string
@@ -98,7 +98,7 @@ type adoption struct{ run runner }
 func (s adoption) Add(_ context.Context, all []release.CheckCount) error {
 	return s.run.do(func(x *tx) {
 		for _, t := range all {
-			k := tallyKey{t.Day, t.Target, t.Version}
+			k := checkCountKey{t.Day, t.Target, t.Version}
 			existing := x.Adoption.rows[k]
 			t.Checks += existing.Checks
 			t.Offered += existing.Offered

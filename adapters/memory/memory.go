@@ -136,7 +136,7 @@ type state struct {
 	Revocations table[connectorKey, connector.Revocation] `record:"Revocation"`
 	Releases    table[id.Release, revisedRelease]         `record:"Release"`
 	revision    int64                                     // of releases
-	Adoption    table[tallyKey, release.CheckCount]       `record:"Count"`
+	Adoption    table[checkCountKey, release.CheckCount]  `record:"Count"`
 	Seen        table[devicesKey, release.DailyDevices]   `record:"Devices"`
 	Reports     table[reportKey, release.Report]          `record:"Report"`
 }

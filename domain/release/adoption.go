@@ -17,7 +17,7 @@ type CheckCount struct {
 	Offered int64 // checks to which an update was offered
 }
 
-// Compare orders tallies by day, target and version, which no two stored ones share.
+// Compare orders counts by day, target and version, which no two stored ones share.
 func (t CheckCount) Compare(o CheckCount) int {
 	return cmp.Or(cmp.Compare(t.Day, o.Day), t.Target.Compare(o.Target), cmp.Compare(t.Version, o.Version))
 }
