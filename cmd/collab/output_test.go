@@ -709,6 +709,33 @@ func TestATaskIsMovedWithFewOthers(t *testing.T) {
 	}
 }
 
+// TestTasksAreListedOnceForShortIDs expects a list for names that are ends of ids, and none for whole ids.
+func TestTasksAreListedOnceForShortIDs(t *testing.T) {
+	const first, second = "01970000-0000-7000-8000-0000000000aa", "01970000-0000-7000-8000-0000000000bb"
+	for line, want := range map[string]string{
+		"tasks done AA bb":                        "GET PATCH " + first + " PATCH " + second,
+		"tasks done " + first + " " + second:      "PATCH " + first + " PATCH " + second,
+		"tasks edit " + second + " --status done": "PATCH " + second,
+		"tasks done aa nothing":                   "GET",
+	} {
+		var requests []string
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			requests = append(requests, strings.TrimSpace(r.Method+" "+strings.Trim(strings.TrimPrefix(r.URL.Path, "/api/v1/tasks"), "/")))
+			if r.Method == http.MethodGet {
+				fmt.Fprintf(w, `[{"id": %q}, {"id": %q}]`, first, second)
+				return
+			}
+			_, _ = io.WriteString(w, `{}`)
+		}))
+		a, _, stderr := terminal(t, 80, map[string]string{"COLLAB_SERVER": s.URL, "COLLAB_TOKEN": "secret"})
+		a.run(t.Context(), strings.Fields(line))
+		if got := strings.Join(requests, " "); got != want {
+			t.Errorf("%s requests %s, want %s; it says %q", line, got, want, stderr)
+		}
+		s.Close()
+	}
+}
+
 func TestADownloadHasTheModeOfTheFileThatItReplaces(t *testing.T) {
 	a, _, _ := terminal(t, 80, nil)
 	o, fetch := stored("")

@@ -12,7 +12,10 @@ import (
 	"collab/adapters/apiclient"
 )
 
-const shortID = 8 // characters at the end of an id, which are random
+const (
+	idLength = 36 // characters of an id
+	shortID  = 8  // characters at the end of an id, which are random
+)
 
 var (
 	statuses   = []string{"todo", "in_progress", "done", "cancelled"}
@@ -26,27 +29,48 @@ func taskColumns(t apiclient.Task) []column {
 	}
 }
 
-// taskIDs returns the ids that are named by themselves or by their ends, and the ids and sort orders of all tasks in
-// their order.
-func taskIDs(ctx context.Context, client *apiclient.Client, named ...string) (ids []string, all []apiclient.Task, err error) {
+// taskOrder returns the ids and sort orders of all tasks in their order.
+func taskOrder(ctx context.Context, client *apiclient.Client) (order []apiclient.Task, err error) {
 	list, err := client.ListTasks(ctx, apiclient.ListTasksParams{})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for t, err := range list.All() {
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		all = append(all, apiclient.Task{ID: t.ID, SortOrder: t.SortOrder})
+		order = append(order, apiclient.Task{ID: t.ID, SortOrder: t.SortOrder})
 	}
-	for _, name := range named {
-		found := slices.DeleteFunc(slices.Clone(all), func(t apiclient.Task) bool { return !strings.HasSuffix(t.ID, strings.ToLower(name)) })
-		if len(found) != 1 {
-			return nil, nil, fmt.Errorf("%d tasks have an id that ends in %s", len(found), name)
+	return order, nil
+}
+
+// taskIDs returns the ids of tasks that are named by their ids or by the ends of these.
+func taskIDs(ctx context.Context, client *apiclient.Client, names ...string) (ids []string, err error) {
+	if !slices.ContainsFunc(names, func(name string) bool { return len(name) != idLength }) {
+		return names, nil
+	}
+	order, err := taskOrder(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	return idsIn(order, names...)
+}
+
+// idsIn returns the ids of the tasks of the order that are named by their ids or by the ends of these.
+func idsIn(order []apiclient.Task, names ...string) (ids []string, err error) {
+	for _, name := range names {
+		found := 0
+		for _, t := range order {
+			if strings.HasSuffix(t.ID, strings.ToLower(name)) {
+				ids = append(ids, t.ID)
+				found++
+			}
 		}
-		ids = append(ids, found[0].ID)
+		if found != 1 {
+			return nil, fmt.Errorf("%d tasks have an id that ends in %s", found, name)
+		}
 	}
-	return ids, all, nil
+	return ids, nil
 }
 
 // reorderFor returns the order that puts a task at a place of a list without it, and moves as few others as possible.
@@ -81,110 +105,147 @@ func reorderFor(others []apiclient.Task, id string, index int) apiclient.Reorder
 }
 
 func (a *app) tasksCommand() *cobra.Command {
+	done := command("done ID...", "Mark tasks as done", 1, -1, a.withClient(a.completeTasks))
+	history := command("history ID", "List the changes of a task", 1, 1, a.withClient(a.printTaskHistory))
+	show := command("show ID", "Print a task", 1, 1, a.withClient(a.printTask))
+	tasks := group("tasks", "Work with tasks", a.listTasksCommand(), show, a.addTaskCommand(), a.editTaskCommand(), done, a.moveTaskCommand(), history)
+	tasks.Long = "An ID may be the end of a task's id, as list prints it."
+	return tasks
+}
+
+func (a *app) listTasksCommand() *cobra.Command {
 	var filter apiclient.ListTasksParams
 	var workspace string
-	list := command("list", "List tasks", 0, 0, a.withClient(func(ctx context.Context, client *apiclient.Client, _ []string) (err error) {
+	c := command("list", "List tasks", 0, 0, a.withClient(func(ctx context.Context, client *apiclient.Client, _ []string) (err error) {
 		if filter.WorkspaceID, err = workspaceID(ctx, client, workspace); err != nil {
 			return err
 		}
 		filter.Status, filter.Priority = strings.ToUpper(filter.Status), strings.ToUpper(filter.Priority)
 		return printList(a, taskColumns)(client.ListTasks(ctx, filter))
 	}))
-	flags := list.Flags()
-	enumFlag(list, &filter.Status, "status", "only tasks with this status", statuses...)
-	enumFlag(list, &filter.Priority, "priority", "only tasks with this priority", priorities...)
-	flags.StringVar(&filter.AssigneeID, "assignee", "", "only tasks of the user with this id; null for nobody's")
-	flags.StringVar(&filter.Tags, "tags", "", "only tasks with any of these tags, separated by commas")
-	flags.StringVar(&filter.DueBefore, "due-before", "", "only tasks due until this `date`")
-	flags.StringVar(&filter.Search, "search", "", "only tasks with all words of this `text` in their titles")
-	flags.StringVar(&workspace, "workspace", "", "only tasks of the workspace with this id or `name`")
+	enumFlag(c, &filter.Status, "status", "only tasks with this status", statuses...)
+	enumFlag(c, &filter.Priority, "priority", "only tasks with this priority", priorities...)
+	c.Flags().StringVar(&filter.AssigneeID, "assignee", "", "only tasks of the user with this id; null for nobody's")
+	c.Flags().StringVar(&filter.Tags, "tags", "", "only tasks with any of these tags, separated by commas")
+	c.Flags().StringVar(&filter.DueBefore, "due-before", "", "only tasks due until this `date`")
+	c.Flags().StringVar(&filter.Search, "search", "", "only tasks with all words of this `text` in their titles")
+	c.Flags().StringVar(&workspace, "workspace", "", "only tasks of the workspace with this id or `name`")
+	return c
+}
 
-	var draft taskFlags
-	var add, edit *cobra.Command
-	add = command("add TITLE", "Add a task", 1, 1, a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		d := apiclient.TaskDraft{Title: args[0], Tags: draft.tags}
-		for _, field := range []struct {
-			flag  string
-			to    **string
-			value string
-		}{
-			{"description", &d.Description, draft.description}, {"status", &d.Status, strings.ToUpper(draft.status)}, {"priority", &d.Priority, strings.ToUpper(draft.priority)},
-			{"assignee", &d.AssigneeID, draft.assignee}, {"due", &d.DueDate, draft.due},
-		} {
-			if add.Flags().Changed(field.flag) {
-				*field.to = &field.value
-			}
-		}
-		id, err := workspaceID(ctx, client, draft.workspace)
+func (a *app) printTask(ctx context.Context, client *apiclient.Client, args []string) error {
+	ids, err := taskIDs(ctx, client, args...)
+	if err != nil {
+		return err
+	}
+	t, err := client.GetTask(ctx, ids[0])
+	if err != nil {
+		return err
+	}
+	err = a.printRecord(t, append(taskColumns(t), column{"assignee", valueOr(t.AssigneeID, "")}, column{"workspace", valueOr(t.WorkspaceID, "")}))
+	if err != nil || a.wantsJSON() || valueOr(t.Description, "") == "" {
+		return err
+	}
+	return a.printMarkdown("\n" + *t.Description + "\n")
+}
+
+func (a *app) addTaskCommand() *cobra.Command {
+	var fields taskFlags
+	var c *cobra.Command
+	c = command("add TITLE", "Add a task", 1, 1, a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
+		workspace, err := workspaceID(ctx, client, fields.workspace)
 		if err != nil {
 			return err
 		}
-		d.WorkspaceID = optionalText(id)
-		return printOne(a, taskColumns, func() (apiclient.Task, error) { return client.CreateTask(ctx, d) })
+		valueOf := func(flag, value string) *string {
+			if !c.Flags().Changed(flag) {
+				return nil
+			}
+			return &value
+		}
+		draft := apiclient.TaskDraft{
+			Title:       args[0],
+			Tags:        fields.tags,
+			Description: valueOf("description", fields.description),
+			Status:      valueOf("status", strings.ToUpper(fields.status)),
+			Priority:    valueOf("priority", strings.ToUpper(fields.priority)),
+			AssigneeID:  valueOf("assignee", fields.assignee),
+			DueDate:     valueOf("due", fields.due),
+			WorkspaceID: optionalText(workspace),
+		}
+		return printOne(a, taskColumns, func() (apiclient.Task, error) { return client.CreateTask(ctx, draft) })
 	}))
-	draft.addFlags(add)
+	fields.addFlags(c)
+	return c
+}
 
-	var changed taskFlags
-	edit = command("edit ID", "Change a task", 1, 1, a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		var p apiclient.TaskPatch
-		isSet := edit.Flags().Changed
-		if isSet("title") {
-			p.Title = &changed.title
-		}
-		if isSet("status") {
-			p.Status = new(strings.ToUpper(changed.status))
-		}
-		if isSet("priority") {
-			p.Priority = new(strings.ToUpper(changed.priority))
-		}
-		workspace, err := workspaceID(ctx, client, changed.workspace)
+func (a *app) editTaskCommand() *cobra.Command {
+	var title string
+	var fields taskFlags
+	var c *cobra.Command
+	c = command("edit ID", "Change a task", 1, 1, a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
+		workspace, err := workspaceID(ctx, client, fields.workspace)
 		if err != nil {
 			return err
 		}
-		for _, field := range []struct {
-			flag  string
-			to    *apiclient.Change[string]
-			value string
-		}{{"description", &p.Description, changed.description}, {"assignee", &p.AssigneeID, changed.assignee}, {"due", &p.DueDate, changed.due}, {"workspace", &p.WorkspaceID, workspace}} {
-			if !isSet(field.flag) {
-				continue
+		changeOf := func(flag, value string) apiclient.Change[string] {
+			switch {
+			case !c.Flags().Changed(flag):
+				return apiclient.Change[string]{}
+			case value == "":
+				return apiclient.Clear[string]()
 			}
-			if *field.to = apiclient.Clear[string](); field.value != "" {
-				*field.to = apiclient.Set(field.value)
-			}
+			return apiclient.Set(value)
 		}
-		if isSet("tags") {
-			p.Tags = apiclient.Set(changed.tags)
+		patch := apiclient.TaskPatch{
+			Description: changeOf("description", fields.description),
+			AssigneeID:  changeOf("assignee", fields.assignee),
+			DueDate:     changeOf("due", fields.due),
+			WorkspaceID: changeOf("workspace", workspace),
 		}
-		if p == (apiclient.TaskPatch{}) {
-			return usage("name what changes: see %s --help", edit.CommandPath())
+		if c.Flags().Changed("title") {
+			patch.Title = &title
 		}
-		return a.patchTask(ctx, client, args[0], p)
+		if c.Flags().Changed("status") {
+			patch.Status = new(strings.ToUpper(fields.status))
+		}
+		if c.Flags().Changed("priority") {
+			patch.Priority = new(strings.ToUpper(fields.priority))
+		}
+		if c.Flags().Changed("tags") {
+			patch.Tags = apiclient.Set(fields.tags)
+		}
+		if patch == (apiclient.TaskPatch{}) {
+			return usage("name what changes: see %s --help", c.CommandPath())
+		}
+		return a.patchTasks(ctx, client, args, patch)
 	}))
-	edit.Long = "edit changes the fields whose flags are given; an empty value clears a field."
-	edit.Flags().StringVar(&changed.title, "title", "", "the title")
-	changed.addFlags(edit)
+	c.Long = "edit changes the fields whose flags are given; an empty value clears a field."
+	c.Flags().StringVar(&title, "title", "", "the title")
+	fields.addFlags(c)
+	return c
+}
 
-	done := command("done ID...", "Mark tasks as done", 1, -1, a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		for _, id := range args {
-			if err := a.patchTask(ctx, client, id, apiclient.TaskPatch{Status: new("DONE")}); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
+func (a *app) completeTasks(ctx context.Context, client *apiclient.Client, args []string) error {
+	return a.patchTasks(ctx, client, args, apiclient.TaskPatch{Status: new("DONE")})
+}
 
+func (a *app) moveTaskCommand() *cobra.Command {
 	var before string
 	var first bool
-	move := command("move ID", "Move a task to another place in the order", 1, 1, a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
+	c := command("move ID", "Move a task to another place in the order", 1, 1, a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		if first == (before != "") {
 			return usage("name either --first or --before ID")
 		}
-		named := args
+		names := args
 		if before != "" {
-			named = append(named, before)
+			names = append(names, before)
 		}
-		ids, order, err := taskIDs(ctx, client, named...)
+		order, err := taskOrder(ctx, client)
+		if err != nil {
+			return err
+		}
+		ids, err := idsIn(order, names...)
 		if err != nil {
 			return err
 		}
@@ -201,46 +262,29 @@ func (a *app) tasksCommand() *cobra.Command {
 		}
 		return tasks.Close()
 	}))
-	move.Flags().StringVar(&before, "before", "", "the `id` of the task before which it comes")
-	move.Flags().BoolVar(&first, "first", false, "before all others")
-
-	history := command("history ID", "List the changes of a task", 1, 1, a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		ids, _, err := taskIDs(ctx, client, args...)
-		if err != nil {
-			return err
-		}
-		return printList(a, func(h apiclient.TaskChange) []column {
-			var changes []string
-			for _, f := range h.Changes {
-				changes = append(changes, f.Field+": "+strconv.Quote(valueOr(f.From, ""))+" to "+strconv.Quote(valueOr(f.To, "")))
-			}
-			return []column{{"changed", formatTime(h.ChangedAt)}, {"by", h.ChangedBy}, {"changes", strings.Join(changes, ", ")}, {"reason", valueOr(h.Reason, "")}}
-		})(client.GetTaskHistory(ctx, ids[0]))
-	}))
-	show := command("show ID", "Print a task", 1, 1, a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		ids, _, err := taskIDs(ctx, client, args...)
-		if err != nil {
-			return err
-		}
-		t, err := client.GetTask(ctx, ids[0])
-		if err != nil {
-			return err
-		}
-		err = a.printRecord(t, append(taskColumns(t), column{"assignee", valueOr(t.AssigneeID, "")}, column{"workspace", valueOr(t.WorkspaceID, "")}))
-		if err != nil || a.wantsJSON() || valueOr(t.Description, "") == "" {
-			return err
-		}
-		return a.printMarkdown("\n" + *t.Description + "\n")
-	}))
-	tasks := group("tasks", "Work with tasks", list, show, add, edit, done, move, history)
-	tasks.Long = "An ID may be the end of a task's id, as list prints it."
-	return tasks
+	c.Flags().StringVar(&before, "before", "", "the `id` of the task before which it comes")
+	c.Flags().BoolVar(&first, "first", false, "before all others")
+	return c
 }
 
-// taskFlags are flags.
+func (a *app) printTaskHistory(ctx context.Context, client *apiclient.Client, args []string) error {
+	ids, err := taskIDs(ctx, client, args...)
+	if err != nil {
+		return err
+	}
+	return printList(a, func(h apiclient.TaskChange) []column {
+		var changes []string
+		for _, f := range h.Changes {
+			changes = append(changes, f.Field+": "+strconv.Quote(valueOr(f.From, ""))+" to "+strconv.Quote(valueOr(f.To, "")))
+		}
+		return []column{{"changed", formatTime(h.ChangedAt)}, {"by", h.ChangedBy}, {"changes", strings.Join(changes, ", ")}, {"reason", valueOr(h.Reason, "")}}
+	})(client.GetTaskHistory(ctx, ids[0]))
+}
+
+// taskFlags are the fields of a task that flags state.
 type taskFlags struct {
-	title, description, status, priority, assignee, workspace, due string
-	tags                                                           []string
+	description, status, priority, assignee, workspace, due string
+	tags                                                    []string
 }
 
 func (t *taskFlags) addFlags(c *cobra.Command) {
@@ -253,10 +297,16 @@ func (t *taskFlags) addFlags(c *cobra.Command) {
 	c.Flags().StringSliceVar(&t.tags, "tags", nil, "the tags, separated by commas")
 }
 
-func (a *app) patchTask(ctx context.Context, client *apiclient.Client, named string, p apiclient.TaskPatch) error {
-	ids, _, err := taskIDs(ctx, client, named)
+// patchTasks changes the named tasks in the same way, and prints them.
+func (a *app) patchTasks(ctx context.Context, client *apiclient.Client, names []string, patch apiclient.TaskPatch) error {
+	ids, err := taskIDs(ctx, client, names...)
 	if err != nil {
 		return err
 	}
-	return printOne(a, taskColumns, func() (apiclient.Task, error) { return client.UpdateTask(ctx, ids[0], p) })
+	for _, id := range ids {
+		if err := printOne(a, taskColumns, func() (apiclient.Task, error) { return client.UpdateTask(ctx, id, patch) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
