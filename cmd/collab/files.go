@@ -113,24 +113,55 @@ func fileColumns(o apiclient.StoredObject) []column {
 var errNoFile = errors.New("there is no file")
 
 func (a *app) filesCommand() *cobra.Command {
+	rm := a.folderCommand("rm PATH...", "Delete files", 1, -1, removeFiles)
+	versions := a.folderCommand("versions PATH", "List the versions of a file", 1, 1, a.printVersions)
+	put := a.folderCommand("put FILE [PATH]", "Upload a file", 1, 2, a.putFile)
+	put.Long = "put stores a new file, or a file's new content, at PATH or at FILE's name; FILE may be - for\nstandard input. Large files continue after interruptions."
+	mv := a.folderCommand("mv PATH TO", "Move a file or a folder", 2, 2, a.moveFiles)
+	mv.Long = "mv gives a file another path, or all files below a folder, whose name ends in a slash."
+	uploads := listCommand(a, "uploads", "List uploads that are not complete", uploadColumns, (*apiclient.Client).ListResumableUploads)
+	uploads.Long = "uploads lists one's uploads of large files that are not complete. Their sizes count against the limit of\nthe plan until they are completed, which put of the same file does within a day, or cancelled, or expire."
+	cancel := command("cancel UPLOAD...", "Cancel uploads that are not complete", 1, -1, a.withClient(cancelUploads))
+	cancel.Long = "cancel cancels uploads by their ids, which uploads prints."
+	return group("files", "Work with stored files", a.listFilesCommand(), a.getFileCommand(), put, mv, rm, versions, a.restoreFileCommand(), uploads, cancel)
+}
+
+// folderCommand returns a command with the flags of a place, whose folder run is given.
+func (a *app) folderCommand(use, short string, minArgs, maxArgs int, run func(ctx context.Context, f *folder, args []string) error) *cobra.Command {
 	var target place
-	withFolder := func(run func(ctx context.Context, f *folder, args []string) error) func(*cobra.Command, []string) error {
-		return a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
-			f, err := folderOf(ctx, client, target)
-			if err != nil {
-				return err
-			}
-			return run(ctx, f, args)
-		})
+	return target.addFlags(command(use, short, minArgs, maxArgs, a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
+		f, err := folderOf(ctx, client, target)
+		if err != nil {
+			return err
+		}
+		return run(ctx, f, args)
+	})))
+}
+
+// addVersionFlag adds the flag --version to a command, which is a version of a file if it is given.
+func addVersionFlag(c *cobra.Command, version *int64, about string) {
+	c.Flags().Int64Var(version, "version", 0, about)
+	c.PreRunE = func(c *cobra.Command, _ []string) error {
+		if c.Flags().Changed("version") && *version < 1 {
+			return usage("--version must be at least 1")
+		}
+		return nil
 	}
+}
+
+func (a *app) listFilesCommand() *cobra.Command {
 	var deleted bool
-	ls := command("ls [PREFIX]", "List files", 0, 1, withFolder(func(ctx context.Context, f *folder, args []string) error {
+	c := a.folderCommand("ls [PREFIX]", "List files", 0, 1, func(ctx context.Context, f *folder, args []string) error {
 		f.deleted = deleted
 		return printList(a, fileColumns)(f.list(ctx, strings.Join(args, "")))
-	}))
-	ls.Flags().BoolVar(&deleted, "deleted", false, "the deleted files that can be restored")
+	})
+	c.Flags().BoolVar(&deleted, "deleted", false, "the deleted files that can be restored")
+	return c
+}
+
+func (a *app) getFileCommand() *cobra.Command {
 	var version int64
-	get := command("get PATH [FILE]", "Download a file", 1, 2, withFolder(func(ctx context.Context, f *folder, args []string) error {
+	c := a.folderCommand("get PATH [FILE]", "Download a file", 1, 2, func(ctx context.Context, f *folder, args []string) error {
 		o, err := f.find(ctx, args[0])
 		if err != nil {
 			return err
@@ -157,72 +188,75 @@ func (a *app) filesCommand() *cobra.Command {
 			to = filepath.Join(to, path.Base(o.Path))
 		}
 		return a.downloadTo(ctx, o, to, fetch)
-	}))
-	get.Long = "get downloads a file to FILE, or to its name in the working directory; - is standard output.\nWhere a connection breaks it continues; after the command has ended, the next one begins anew."
-	get.Flags().Int64Var(&version, "version", 0, "an earlier `version`")
-	checkVersion := func(c *cobra.Command, _ []string) error {
-		if c.Flags().Changed("version") && version < 1 {
-			return usage("--version must be at least 1")
-		}
-		return nil
+	})
+	c.Long = "get downloads a file to FILE, or to its name in the working directory; - is standard output.\nWhere a connection breaks it continues; after the command has ended, the next one begins anew."
+	addVersionFlag(c, &version, "an earlier `version`")
+	return c
+}
+
+func (a *app) putFile(ctx context.Context, f *folder, args []string) error {
+	to := filepath.Base(args[0])
+	if len(args) == 2 {
+		to = args[1]
+	} else if args[0] == "-" {
+		return usage("name the path for standard input")
 	}
-	get.PreRunE = checkVersion
-	put := command("put FILE [PATH]", "Upload a file", 1, 2, withFolder(func(ctx context.Context, f *folder, args []string) error {
-		to := filepath.Base(args[0])
-		if len(args) == 2 {
-			to = args[1]
-		} else if args[0] == "-" {
-			return usage("name the path for standard input")
-		}
-		return printOne(a, fileColumns, func() (apiclient.StoredObject, error) { return a.upload(ctx, f, args[0], to) })
-	}))
-	put.Long = "put stores a new file, or a file's new content, at PATH or at FILE's name; FILE may be - for\nstandard input. Large files continue after interruptions."
-	mv := command("mv PATH TO", "Move a file or a folder", 2, 2, withFolder(func(ctx context.Context, f *folder, args []string) error {
-		if strings.HasSuffix(args[0], "/") {
-			move := apiclient.FolderMove{From: strings.TrimSuffix(args[0], "/"), To: strings.TrimSuffix(args[1], "/"), Scope: &f.scope}
-			if f.workspace != "" {
-				move.WorkspaceID = &f.workspace
-			}
-			return printOne(a, func(m apiclient.FolderMoved) []column { return []column{{"moved", strconv.FormatInt(m.Moved, 10)}} }, func() (apiclient.FolderMoved, error) {
-				moved, err := f.client.MoveFolder(ctx, move)
-				if err == nil && moved.Moved == 0 {
-					err = fmt.Errorf("%w below %s", errNoFile, args[0])
-				}
-				return moved, err
+	return printOne(a, fileColumns, func() (apiclient.StoredObject, error) { return a.upload(ctx, f, args[0], to) })
+}
+
+func (a *app) moveFiles(ctx context.Context, f *folder, args []string) error {
+	if strings.HasSuffix(args[0], "/") {
+		return printOne(a, movedColumns, func() (apiclient.FolderMoved, error) {
+			moved, err := f.client.MoveFolder(ctx, apiclient.FolderMove{
+				From: strings.TrimSuffix(args[0], "/"), To: strings.TrimSuffix(args[1], "/"),
+				Scope: &f.scope, WorkspaceID: optionalText(f.workspace),
 			})
-		}
-		o, err := f.find(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		return printOne(a, fileColumns, func() (apiclient.StoredObject, error) {
-			return f.client.MoveFile(ctx, o.ID, apiclient.MoveFileParams{ExpectedVersion: &o.Version}, apiclient.FileMove{Path: args[1]})
+			if err == nil && moved.Moved == 0 {
+				err = fmt.Errorf("%w below %s", errNoFile, args[0])
+			}
+			return moved, err
 		})
-	}))
-	mv.Long = "mv gives a file another path, or all files below a folder, whose name ends in a slash."
-	rm := command("rm PATH...", "Delete files", 1, -1, withFolder(func(ctx context.Context, f *folder, args []string) error {
-		for _, name := range args {
-			o, err := f.find(ctx, name)
-			if err != nil {
-				return err
-			}
-			if _, err := f.client.DeleteFile(ctx, o.ID, apiclient.DeleteFileParams{ExpectedVersion: &o.Version}); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-		}
-		return nil
-	}))
-	versions := command("versions PATH", "List the versions of a file", 1, 1, withFolder(func(ctx context.Context, f *folder, args []string) error {
-		o, err := f.find(ctx, args[0])
+	}
+	o, err := f.find(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	return printOne(a, fileColumns, func() (apiclient.StoredObject, error) {
+		return f.client.MoveFile(ctx, o.ID, apiclient.MoveFileParams{ExpectedVersion: &o.Version}, apiclient.FileMove{Path: args[1]})
+	})
+}
+
+func movedColumns(m apiclient.FolderMoved) []column {
+	return []column{{"moved", strconv.FormatInt(m.Moved, 10)}}
+}
+
+func removeFiles(ctx context.Context, f *folder, args []string) error {
+	for _, name := range args {
+		o, err := f.find(ctx, name)
 		if err != nil {
 			return err
 		}
-		return printList(a, func(v apiclient.StoredVersion) []column {
-			return []column{{"version", strconv.FormatInt(v.Version, 10)}, {"size", formatSize(v.Size)}, {"written", formatTime(v.UpdatedAt)}, {"path", v.Path}}
-		})(f.client.ListVersions(ctx, o.ID))
-	}))
+		if _, err := f.client.DeleteFile(ctx, o.ID, apiclient.DeleteFileParams{ExpectedVersion: &o.Version}); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (a *app) printVersions(ctx context.Context, f *folder, args []string) error {
+	o, err := f.find(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	return printList(a, func(v apiclient.StoredVersion) []column {
+		return []column{{"version", strconv.FormatInt(v.Version, 10)}, {"size", formatSize(v.Size)}, {"written", formatTime(v.UpdatedAt)}, {"path", v.Path}}
+	})(f.client.ListVersions(ctx, o.ID))
+}
+
+func (a *app) restoreFileCommand() *cobra.Command {
+	var version int64
 	var to string
-	restore := command("restore PATH", "Restore an earlier version of a file, or a deleted file", 1, 1, withFolder(func(ctx context.Context, f *folder, args []string) error {
+	c := a.folderCommand("restore PATH", "Restore an earlier version of a file, or a deleted file", 1, 1, func(ctx context.Context, f *folder, args []string) error {
 		f.deleted = version == 0
 		o, err := f.find(ctx, args[0])
 		if f.deleted && errors.Is(err, errNoFile) {
@@ -236,32 +270,27 @@ func (a *app) filesCommand() *cobra.Command {
 			body.Version, body.ExpectedVersion = &version, &o.Version
 		}
 		return printOne(a, fileColumns, func() (apiclient.StoredObject, error) { return f.client.RestoreFile(ctx, o.ID, body) })
-	}))
-	restore.Long = "restore returns a deleted file, or makes an earlier version the next one with --version."
-	restore.Flags().Int64Var(&version, "version", 0, "the `version` of a file that is there")
-	restore.PreRunE = checkVersion
-	restore.Flags().StringVar(&to, "to", "", "another `path` for a deleted file")
-	uploads := listCommand(a, "uploads", "List uploads that are not complete", func(u apiclient.ResumableUpload) []column {
-		return []column{
-			{"path", valueOr(u.Path, "file "+u.FileID)}, {"sent", formatSize(u.Offset)}, {"size", formatSize(u.Size)}, {"expires", formatTime(u.ExpiresAt)}, {"id", u.ID},
-		}
-	}, (*apiclient.Client).ListResumableUploads)
-	uploads.Long = "uploads lists one's uploads of large files that are not complete. Their sizes count against the limit of\nthe plan until they are completed, which put of the same file does within a day, or cancelled, or expire."
-	cancel := command("cancel UPLOAD...", "Cancel uploads that are not complete", 1, -1, a.withClient(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		for _, upload := range args {
-			if _, err := client.CancelResumableUpload(ctx, upload); err != nil {
-				return fmt.Errorf("%s: %w", upload, err)
-			}
-		}
-		return nil
-	}))
-	cancel.Long = "cancel cancels uploads by their ids, which uploads prints."
-	files := group("files", "Work with stored files")
-	files.AddCommand(uploads, cancel)
-	for _, c := range []*cobra.Command{ls, get, put, mv, rm, versions, restore} {
-		files.AddCommand(target.addFlags(c))
+	})
+	c.Long = "restore returns a deleted file, or makes an earlier version the next one with --version."
+	addVersionFlag(c, &version, "the `version` of a file that is there")
+	c.Flags().StringVar(&to, "to", "", "another `path` for a deleted file")
+	return c
+}
+
+func uploadColumns(u apiclient.ResumableUpload) []column {
+	return []column{
+		{"path", valueOr(u.Path, "file "+u.FileID)}, {"sent", formatSize(u.Offset)}, {"size", formatSize(u.Size)},
+		{"expires", formatTime(u.ExpiresAt)}, {"id", u.ID},
 	}
-	return files
+}
+
+func cancelUploads(ctx context.Context, client *apiclient.Client, uploads []string) error {
+	for _, upload := range uploads {
+		if _, err := client.CancelResumableUpload(ctx, upload); err != nil {
+			return fmt.Errorf("%s: %w", upload, err)
+		}
+	}
+	return nil
 }
 
 // findVersion returns the record of a file's earlier version.
