@@ -2,6 +2,7 @@
 package mirrorstate
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -21,6 +22,7 @@ import (
 
 	"collab/adapters/atomicfile"
 	"collab/domain/fault"
+	"collab/domain/id"
 	"collab/domain/mirror"
 	"collab/domain/object"
 	"collab/ports"
@@ -50,6 +52,10 @@ CREATE TABLE cursor (only INTEGER PRIMARY KEY CHECK (only = 1), epoch INTEGER NO
 CREATE TABLE binding (only INTEGER PRIMARY KEY CHECK (only = 1), server TEXT NOT NULL, org TEXT NOT NULL, user TEXT NOT NULL,
 	place TEXT NOT NULL, root TEXT NOT NULL, ignore_hash TEXT NOT NULL) STRICT;
 PRAGMA user_version = 1;`
+
+// windowSchema stores Binding.Window. Databases of version 1 may lack it, and earlier clients ignore it.
+const windowSchema = `CREATE TABLE IF NOT EXISTS deletion_window (only INTEGER PRIMARY KEY CHECK (only = 1),
+	known INTEGER NOT NULL, since INTEGER NOT NULL, stopped INTEGER NOT NULL) STRICT`
 
 // manyRows is how many rows one statement stores, if there are as many.
 const manyRows = 32
@@ -200,7 +206,7 @@ func open(in *os.Root) (*State, error) {
 	return s, nil
 }
 
-// prepare locks and checks the database, and creates the tables if there are none.
+// prepare locks and checks the database, and creates the tables that it lacks.
 func (s *State) prepare() error {
 	ctx := context.Background()
 	return s.transact(ctx, func(tx *sql.Tx) error {
@@ -212,8 +218,9 @@ func (s *State) prepare() error {
 		case found > version:
 			return fault.New(fault.Conflict, "The state is of a later version of this program")
 		case found == 0:
-			_, err := tx.ExecContext(ctx, schema)
-			return err
+			if _, err := tx.ExecContext(ctx, schema); err != nil {
+				return err
+			}
 		}
 		var problem string
 		if err := tx.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&problem); err != nil {
@@ -222,7 +229,8 @@ func (s *State) prepare() error {
 		if problem != "ok" {
 			return fmt.Errorf("%w: %s", errDamaged, problem)
 		}
-		return nil
+		_, err := tx.ExecContext(ctx, windowSchema)
+		return err
 	})
 }
 
@@ -277,10 +285,11 @@ func (s *State) transact(ctx context.Context, fn func(tx *sql.Tx) error) error {
 }
 
 // Binding implements ports.MirrorState. In a new database it is that of the database which the
-// directory had before, without Root and Ignore.
+// directory had before, without Root, Ignore and Window.
 func (s *State) Binding(ctx context.Context) (b mirror.Binding, err error) {
-	err = s.db.QueryRowContext(ctx, "SELECT server, org, user, place, root, ignore_hash FROM binding").
-		Scan(&b.Server, &b.Org, &b.User, &b.Place, &b.Root, &b.Ignore)
+	err = s.db.QueryRowContext(ctx, `SELECT server, org, user, place, root, ignore_hash, coalesce(known, 0), coalesce(since, 0), coalesce(stopped, 0)
+		FROM binding LEFT JOIN deletion_window USING (only)`).
+		Scan(&b.Server, &b.Org, &b.User, &b.Place, &b.Root, &b.Ignore, &b.Window.Known, &b.Window.Since, &b.Window.Stopped)
 	if errors.Is(err, sql.ErrNoRows) {
 		return StoredBinding(s.directory)
 	}
@@ -296,27 +305,40 @@ func StoredBinding(directory *os.Root) (b mirror.Binding, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return b, fault.Missing("Binding")
 	}
+	var stored storedBinding
 	if err == nil {
-		err = json.Unmarshal(text, &b)
+		err = json.Unmarshal(text, &stored)
 	}
 	if err != nil {
 		return b, fault.Wrap(fault.Unavailable, err, "The binding of the directory cannot be read: %s", filepath.Join(directory.Name(), bindingName))
 	}
-	b.Root, b.Ignore = "", ""
-	return b, nil
+	return mirror.Binding{Server: stored.Server, Org: stored.Org, User: stored.User, Place: stored.Place}, nil
+}
+
+// storedBinding is what bindingName has of a mirror.Binding.
+type storedBinding struct {
+	Server string
+	Org    id.Org
+	User   id.User
+	Place  string
 }
 
 // Bind implements ports.MirrorState.
 func (s *State) Bind(ctx context.Context, b mirror.Binding) error {
-	text, err := json.Marshal(b)
-	if err == nil {
+	text, err := json.Marshal(storedBinding{b.Server, b.Org, b.User, b.Place})
+	if was, _ := s.directory.ReadFile(bindingName); err == nil && !bytes.Equal(was, text) {
 		err = atomicfile.ReplaceIn(s.directory, bindingName, atomicfile.Content(text))
 	}
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, err, "The binding of the directory cannot be stored")
 	}
-	_, err = s.db.ExecContext(ctx, "INSERT OR REPLACE INTO binding VALUES (1, ?, ?, ?, ?, ?, ?)", b.Server, b.Org, b.User, b.Place, b.Root, b.Ignore)
-	return failed(err)
+	return failed(s.transact(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO binding VALUES (1, ?, ?, ?, ?, ?, ?)", b.Server, b.Org, b.User, b.Place, b.Root, b.Ignore)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, "INSERT OR REPLACE INTO deletion_window VALUES (1, ?, ?, ?)", b.Window.Known, b.Window.Since, b.Window.Stopped)
+		}
+		return err
+	}))
 }
 
 // Cursor implements ports.MirrorState.

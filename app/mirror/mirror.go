@@ -37,7 +37,7 @@ type Options struct {
 	Wait func(ctx context.Context, d time.Duration) error
 	// Random returns a number of at least 0 and less than 1; it spreads retries and scans.
 	Random func() float64
-	// Binding is what the directory is to be bound to. Root and Ignore are not used.
+	// Binding is what the directory is to be bound to. Root, Ignore and Window are not used.
 	Binding mirror.Binding
 	// Device is the name of this device in those of conflict copies.
 	Device string
@@ -93,9 +93,7 @@ type Mirror struct {
 	refused    map[string]refusal       // by key
 	sent       map[string][]inFlight    // by key, at most one of each checksum
 	lastClean  time.Time                // when clean was last due
-	maxKnown   int                      // files on which both sides agreed within deletionWindow, or since a guard stands
-	maxKnownAt time.Time                // when there were so many
-	guarded    bool                     // the last plan was stopped, perhaps in part
+	window     mirror.DeletionWindow    // is stored before deletions are made
 	paces      map[string]pace          // of files that Run has sent again, by key; nil without Run
 
 	lock         sync.Mutex     // of what follows, and of the fields above during a round's steps
@@ -204,7 +202,7 @@ func (m *Mirror) load(ctx context.Context) error {
 	if b.Server != wanted.Server || b.Org != wanted.Org || b.User != wanted.User || b.Place != wanted.Place {
 		return finalError{fault.New(fault.Conflict, "The directory is synchronised with another place: %s of the organisation %s at %s", b.Place, b.Org, b.Server)}
 	}
-	m.binding = b
+	m.binding, m.window = b, b.Window
 	m.rows, m.keys, m.scanned = map[string]mirror.Row{}, map[id.Object]string{}, false
 	if m.cursor, err = m.State.Cursor(ctx); err != nil {
 		return err

@@ -39,8 +39,6 @@ const (
 	// and twice as long each time if the file was changed twice within the shorter one.
 	minPace = 2 * time.Second
 	maxPace = 30 * time.Second
-	// deletionWindow is the time within which the guard counts deletions together.
-	deletionWindow = time.Minute
 	// limitsMaxAge is how long limits of the server are used before they are read again, and limitsMaxAgeHeld
 	// while files are held because of them, or the member may only read.
 	limitsMaxAge     = time.Hour
@@ -190,17 +188,22 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		}
 		accepted := accept
 		accept = false
-		r.Guard, r.Pending, r.guarded = "", nil, reason != "" && !accepted
+		r.Guard, r.Pending, r.window.Stopped = "", nil, reason != "" && !accepted
 		if accepted {
-			r.maxKnown = 0
+			r.window.Known = 0
 		}
-		if r.guarded {
+		if r.window.Stopped {
 			anyGuarded, r.Guard = true, reason
 			r.Pending = slices.DeleteFunc(slices.Clone(plan.Steps), func(s mirror.Step) bool { return !all && !s.Action.Deletes() })
 			if all {
 				return nil
 			}
 			plan = plan.WithoutDeletions()
+		}
+		if plan.Deletions > 0 || r.window.Stopped != r.binding.Window.Stopped { // also another process is to count them
+			if err := r.bind(ctx, func(b *mirror.Binding) { b.Window = r.window }); err != nil {
+				return err
+			}
 		}
 		if err := r.settle(ctx, in, plan.Settled); err != nil {
 			return err
@@ -229,7 +232,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 			continue
 		}
 		if !anyGuarded && r.stopped == nil {
-			return r.bind(ctx, identity, r.patterns)
+			return r.bind(ctx, func(b *mirror.Binding) { b.Root, b.Ignore = identity, r.patterns })
 		}
 		break
 	}
@@ -275,10 +278,8 @@ func (r *round) plan(ctx context.Context, identity string, accept bool) (in mirr
 		in = r.input(rules)
 		plan = r.Plan(in)
 	}
-	if now := r.Clock.Now(); plan.Known >= r.maxKnown || !r.guarded && now.Sub(r.maxKnownAt).Abs() > deletionWindow {
-		r.maxKnown, r.maxKnownAt = plan.Known, now
-	}
-	changes.Known = r.maxKnown
+	r.window = r.window.Next(plan.Known, r.Clock.Now())
+	changes.Known = r.window.Known
 	r.Held, r.Delayed, r.Files, r.Retry = plan.Held, nil, len(in.Tree.Files), false
 	return in, plan, changes, nil
 }
@@ -295,11 +296,10 @@ func (r *round) listPending(plan mirror.Plan) {
 	})
 }
 
-// bind stores the identity of the directory and the hash of the patterns of ignored files with what the
-// directory is bound to, unless they are stored.
-func (r *round) bind(ctx context.Context, identity, patterns string) error {
+// bind stores a change of the binding, if it is one.
+func (r *round) bind(ctx context.Context, change func(*mirror.Binding)) error {
 	bound := r.binding
-	bound.Root, bound.Ignore = identity, patterns
+	change(&bound)
 	if bound == r.binding {
 		return nil
 	}
@@ -338,7 +338,7 @@ func (r *round) rebind(ctx context.Context, identity string) error {
 	clear(r.sent)
 	clear(r.entries)
 	r.scanned = false
-	return r.bind(ctx, identity, r.binding.Ignore) // after the rows: else an end in between would lead to deletions
+	return r.bind(ctx, func(b *mirror.Binding) { b.Root = identity }) // after the rows: else an end in between would lead to deletions
 }
 
 // withoutSynced returns the input without what both sides had agreed on.

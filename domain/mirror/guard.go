@@ -1,6 +1,9 @@
 package mirror
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // A plan of more deletions than both of these is stopped.
 const (
@@ -8,11 +11,29 @@ const (
 	guardShare     = 4 // one in so many of the known files
 )
 
+// deletionPeriod is the time within which deletions of several plans count together.
+const deletionPeriod = time.Minute
+
+// DeletionWindow is what a guard has to know of earlier plans to count their deletions.
+type DeletionWindow struct {
+	Known   int   // the most files on which both sides agreed within deletionPeriod, or since plans are stopped
+	Since   int64 // when there were so many, in nanoseconds since 1970
+	Stopped bool  // the last plan was stopped, perhaps in part
+}
+
+// Next returns the window with a plan that is made now and knows so many files on which both sides agreed.
+func (w DeletionWindow) Next(known int, now time.Time) DeletionWindow {
+	if known >= w.Known || !w.Stopped && now.Sub(time.Unix(0, w.Since)).Abs() > deletionPeriod {
+		w.Known, w.Since = known, now.UnixNano()
+	}
+	return w
+}
+
 // Changes are what happened around a directory since its last complete round.
 type Changes struct {
 	Root   bool // another directory has taken its place
 	Ignore bool // the patterns of ignored files
-	Known  int  // the most files on which both sides agreed within the last minute
+	Known  int  // DeletionWindow.Known
 }
 
 // Guard returns why deletions of the plan, or all of it, must not be made before somebody has

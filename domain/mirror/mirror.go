@@ -149,7 +149,7 @@ type Rules struct {
 	Refused func(path string) string
 }
 
-// Binding is what a directory is synchronised with.
+// Binding is what a directory is synchronised with, and what its guard has to know of earlier rounds.
 type Binding struct {
 	Server string // the address
 	Org    id.Org
@@ -157,6 +157,7 @@ type Binding struct {
 	Place  string // kind, scope, workspace and team, as the client writes them
 	Root   string // the directory's identity
 	Ignore string // Rules.Hash
+	Window DeletionWindow
 }
 
 // Placement is staged content and the path that it is to get.

@@ -585,6 +585,7 @@ func MirrorState(t *testing.T, open func(t *testing.T) (state ports.MirrorState,
 		"a directory is bound to one place": func(s *stateFixture) {
 			resultOf(s.Binding(s.ctx)).wantNotFound(s.fixture)
 			b := mirror.Binding{Server: "https://s", Org: fresh[id.Org](), User: fresh[id.User](), Place: "WORKSPACE/x", Root: "r", Ignore: "i"}
+			b.Window = mirror.DeletionWindow{Known: 7, Since: 1 << 60, Stopped: true}
 			s.ok(s.Bind(s.ctx, mirror.Binding{Server: "http://earlier"}))
 			s.ok(s.Bind(s.ctx, b))
 			resultOf(s.again().Binding(s.ctx)).is(s.fixture, b)

@@ -162,7 +162,8 @@ func TestAFileThatIsChangedAgainAndAgainIsSentLessAndLessOften(t *testing.T) {
 	}, waits)
 }
 
-// TestDeletionsOfAMinuteAreStoppedAsThoseOfOneRound has a program remove files for longer than rounds take.
+// TestDeletionsOfAMinuteAreStoppedAsThoseOfOneRound has a program remove files for longer than rounds take, and the client
+// started again.
 func TestDeletionsOfAMinuteAreStoppedAsThoseOfOneRound(t *testing.T) {
 	s := newSingle(t)
 	for n := range 100 {
@@ -175,11 +176,13 @@ func TestDeletionsOfAMinuteAreStoppedAsThoseOfOneRound(t *testing.T) {
 		removes int
 		accept  bool
 		left    int
+		restart bool // before that
 	}{
 		{after: time.Second, removes: 20, left: 80},
-		{after: time.Second, removes: 5, left: 75},
-		{after: time.Second, removes: 1, left: 75},
+		{after: time.Second, removes: 5, left: 75, restart: true},
+		{after: time.Second, removes: 1, left: 75, restart: true},
 		{after: time.Hour, left: 75}, // it still waits
+		{after: time.Hour, left: 75, restart: true},
 		{after: time.Second, accept: true, left: 74},
 		{after: time.Second, removes: 18, left: 56},
 		{after: time.Minute + time.Second, removes: 14, left: 42},
@@ -190,6 +193,9 @@ func TestDeletionsOfAMinuteAreStoppedAsThoseOfOneRound(t *testing.T) {
 		for range c.removes {
 			s.disk.remove(fmt.Sprint(removed))
 			removed++
+		}
+		if c.restart {
+			s.start()
 		}
 		if c.accept {
 			s.client.AcceptDeletions()
