@@ -70,6 +70,7 @@ type DiskWriter interface {
 	Trash(ctx context.Context, files ...mirror.Entry) []error
 	// Clean removes staged content that was last written, and trash that was made, before the times. Trash
 	// whose day is more than 100 days from the present one counts as made now, as the clock is or was wrong.
+	// For the same reason trash is only removed a week after a call that found it nearly as old.
 	Clean(ctx context.Context, staged, trash time.Time) error
 }
 

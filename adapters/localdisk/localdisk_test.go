@@ -296,10 +296,11 @@ func (d *trashed) trash(content string) {
 	must.NoError(d, d.Trash(d.Context(), found(d.T, d.Disk)["a/b"])[0])
 }
 
-// cleaned empties the trash of what went there before a time, and returns the contents that are left.
-func (d *trashed) cleaned(before time.Time) (all []string) {
+// cleaned empties the trash of what is older than 30 days at a time, and returns the contents that are left.
+func (d *trashed) cleaned(now time.Time) (all []string) {
 	d.Helper()
-	must.NoError(d, d.Clean(d.Context(), time.Time{}, before))
+	d.now = day(now)
+	must.NoError(d, d.Clean(d.Context(), time.Time{}, now.AddDate(0, 0, -30)))
 	in := os.DirFS(filepath.Join(d.top, mirror.StateDirectory, "trash"))
 	must.NoError(d, fs.WalkDir(in, ".", func(name string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
@@ -312,23 +313,21 @@ func (d *trashed) cleaned(before time.Time) (all []string) {
 }
 
 func TestTheTrashIsKeptForDays(t *testing.T) {
-	d := newTrashed(t, time.Date(2030, 1, 30, 23, 0, 0, 0, time.UTC))
+	d := newTrashed(t, time.Date(2030, 1, 1, 23, 0, 0, 0, time.UTC))
 	d.trash("1")
 	d.trash("2")
 	d.trash("3")
-	d.now = day(time.Date(2030, 2, 1, 1, 0, 0, 0, time.UTC))
+	d.now = day(time.Date(2030, 1, 22, 1, 0, 0, 0, time.UTC))
 	d.trash("4")
+	all, first := []string{"1", "2", "3", "4"}, time.Date(2030, 1, 2, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
-		before time.Time
-		want   []string
+		days float64 // after the end of the first day
+		want []string
 	}{
-		{time.Date(2030, 1, 30, 23, 30, 0, 0, time.UTC), []string{"1", "2", "3", "4"}},
-		{time.Date(2030, 1, 31, 0, 0, 0, 0, time.UTC), []string{"4"}},
-		{time.Date(2030, 2, 2, 0, 0, 0, 0, time.UTC), nil},
+		{22.9, all}, {23.1, all}, {29.9, all}, {30.1, []string{"4"}},
+		{60, []string{"4"}}, {66, []string{"4"}}, {67.1, nil}, // nobody looked when it became old
 	} {
-		if got := d.cleaned(c.before); !slices.Equal(got, c.want) {
-			t.Errorf("before %v: %q", c.before, got)
-		}
+		must.Equal(t, c.want, d.cleaned(first.Add(time.Duration(c.days*24*float64(time.Hour)))))
 	}
 }
 
@@ -338,11 +337,12 @@ func TestTheTrashIsKeptWhileTheClockIsWrong(t *testing.T) {
 	d.trash("1")
 	d.now = day(time.Unix(0, 0))
 	d.trash("2") // no cleaning before the clock is right again
-	want := []string{"1", "2"}
-	for _, now := range []time.Time{right, right.AddDate(10, 0, 0), right, time.Unix(0, 0), right.AddDate(0, 0, 1)} {
-		d.now = day(now)
-		must.Equal(t, want, d.cleaned(now.AddDate(0, 0, -30)))
+	for _, now := range []time.Time{
+		right, right.AddDate(10, 0, 0), right, time.Unix(0, 0), right.AddDate(0, 0, 1),
+		right.AddDate(0, 0, 33), right.AddDate(0, 0, 39), right.AddDate(0, 0, 2), right.AddDate(0, 0, 41), // never for a week
+		right.AddDate(0, 0, 25),
+	} {
+		must.Equal(t, []string{"1", "2"}, d.cleaned(now))
 	}
-	d.now = day(right.AddDate(0, 0, 32))
-	must.Equal(t, nil, d.cleaned(right.AddDate(0, 0, 2)))
+	must.Equal(t, nil, d.cleaned(right.AddDate(0, 0, 32)))
 }

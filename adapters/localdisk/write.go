@@ -513,6 +513,10 @@ func (d *Disk) removeBlockingDirectory(at directory, name string) bool {
 // one the clock was wrong when the files went to the trash, or is wrong now.
 const maxDayGap = 100 * 24 * time.Hour
 
+// trashNotice is for how long trash must have been seen to become old before it is removed: a clock that was wrong may
+// be right again by then. The modification time of a day's directory says since when, if it is as late as that.
+const trashNotice = 7 * 24 * time.Hour
+
 // Clean implements ports.DiskWriter.
 func (d *Disk) Clean(_ context.Context, staged, trash time.Time) error {
 	var errs []error
@@ -532,21 +536,27 @@ func (d *Disk) Clean(_ context.Context, staged, trash time.Time) error {
 	return failed(errors.Join(append(errs, err)...), "The trash cannot be emptied")
 }
 
-// cleanTrash removes the trash of days before a time, but moves trash farther than maxDayGap from now to the
-// present day.
+// cleanTrash removes the trash of days before a time after trashNotice, but moves trash farther than maxDayGap from now to
+// the present day.
 func (at directory) cleanTrash(before, now time.Time) error {
-	var old, misdated []string
+	var old, noticed, misdated []string
 	err := at.each(func(info fs.FileInfo) error {
 		day, err := time.Parse(time.DateOnly, info.Name()[:min(len(info.Name()), len(time.DateOnly))])
+		age, seen := before.Sub(day.AddDate(0, 0, 1)), info.ModTime() // at least 0 is old
 		switch {
 		case err != nil:
 		case now.Sub(day).Abs() > maxDayGap:
 			misdated = append(misdated, info.Name())
-		case !day.AddDate(0, 0, 1).After(before):
+		case seen.After(now), age >= -trashNotice && age-now.Sub(seen) < -trashNotice:
+			noticed = append(noticed, info.Name())
+		case age >= 0 && now.Sub(seen) >= trashNotice:
 			old = append(old, info.Name())
 		}
 		return nil
 	})
+	for _, name := range noticed {
+		err = errors.Join(err, at.root.Chtimes(name, now, now))
+	}
 	for i, name := range misdated {
 		err = errors.Join(err, at.root.Rename(name, trashDay(now, i+1)))
 	}
