@@ -16,7 +16,7 @@ const (
 	maxNodes      = 200 // values
 	maxDepth      = 12
 	optionalDepth = 2 // deeper objects have required properties only
-	maxItems      = 5
+	maxElements   = 5
 	maxText       = 200 // characters
 )
 
@@ -29,17 +29,17 @@ func arguments(schema, message string) string {
 	if d.Decode(&root) != nil {
 		return "{}"
 	}
-	f := &filler{root: root, message: strings.ToLower(beginning(message)), left: maxNodes}
-	for _, m := range quoted.FindAllStringSubmatch(beginning(message), maxItems) {
-		f.texts = append(f.texts, m[1]+m[2]+m[3])
+	g := &generator{root: root, message: strings.ToLower(truncate(message)), left: maxNodes}
+	for _, m := range quoted.FindAllStringSubmatch(truncate(message), maxElements) {
+		g.texts = append(g.texts, m[1]+m[2]+m[3])
 	}
-	f.texts = append(f.texts, excerpt(message, maxQuote))
-	for _, n := range numbers.FindAllString(beginning(message), maxItems) {
+	g.texts = append(g.texts, excerpt(message, maxQuote))
+	for _, n := range numbers.FindAllString(truncate(message), maxElements) {
 		if v, err := strconv.ParseFloat(n, 64); err == nil {
-			f.numbers = append(f.numbers, v)
+			g.numbers = append(g.numbers, v)
 		}
 	}
-	return object(f.value(root, 0))
+	return object(g.value(root, 0))
 }
 
 var (
@@ -47,31 +47,32 @@ var (
 	numbers = regexp.MustCompile(`-?\b[0-9]{1,12}(?:\.[0-9]{1,6})?\b`)
 )
 
-type filler struct {
+// generator generates the values of a call's arguments.
+type generator struct {
 	root    map[string]any
 	message string // in lower case
 	texts   []string
 	numbers []float64
-	left    int // remaining values
+	left    int // values that may still be generated
 }
 
-func (f *filler) value(schema any, depth int) any {
+func (g *generator) value(schema any, depth int) any {
 	s, ok := schema.(map[string]any)
-	if f.left--; f.left < 0 || depth > maxDepth {
+	if g.left--; g.left < 0 || depth > maxDepth {
 		return nil
 	}
 	if !ok {
-		return f.text(nil)
+		return g.text(nil)
 	}
 	if ref, ok := s["$ref"].(string); ok {
-		return f.value(f.resolve(ref), depth+1)
+		return g.value(g.resolve(ref), depth+1)
 	}
 	if v, ok := s["const"]; ok {
 		return v
 	}
 	if options, ok := s["enum"].([]any); ok && len(options) > 0 {
 		for _, o := range options {
-			if text, ok := o.(string); ok && text != "" && mentions(f.message, strings.ToLower(text)) {
+			if text, ok := o.(string); ok && text != "" && mentions(g.message, strings.ToLower(text)) {
 				return o
 			}
 		}
@@ -85,33 +86,33 @@ func (f *filler) value(schema any, depth int) any {
 	}
 	for _, key := range []string{"anyOf", "oneOf", "allOf"} {
 		if parts, ok := s[key].([]any); ok && len(parts) > 0 {
-			return f.value(f.merge(s, key, parts), depth+1)
+			return g.value(g.merge(s, key, parts), depth+1)
 		}
 	}
 	switch kind(s) {
 	case "object":
-		return f.object(s, depth)
+		return g.object(s, depth)
 	case "array":
-		return f.array(s, depth)
+		return g.array(s, depth)
 	case "integer":
-		return f.number(s, true)
+		return g.number(s, true)
 	case "number":
-		return f.number(s, false)
+		return g.number(s, false)
 	case "boolean":
 		return true
 	case "null":
 		return nil
 	}
-	return f.text(s)
+	return g.text(s)
 }
 
 // resolve returns the part of the schema at a local reference.
-func (f *filler) resolve(ref string) any {
+func (g *generator) resolve(ref string) any {
 	path, ok := strings.CutPrefix(ref, "#")
 	if !ok {
 		return nil
 	}
-	var at any = f.root
+	var at any = g.root
 	for key := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
 		if path == "" {
 			break
@@ -127,7 +128,7 @@ func (f *filler) resolve(ref string) any {
 
 // merge merges the schema with its first alternative that is not null, or for allOf with
 // all parts.
-func (f *filler) merge(s map[string]any, key string, parts []any) map[string]any {
+func (g *generator) merge(s map[string]any, key string, parts []any) map[string]any {
 	merged := map[string]any{}
 	properties := map[string]any{}
 	var required []any
@@ -150,7 +151,7 @@ func (f *filler) merge(s map[string]any, key string, parts []any) map[string]any
 	for _, p := range parts {
 		m, _ := p.(map[string]any)
 		if ref, ok := m["$ref"].(string); ok && key == "allOf" {
-			m, _ = f.resolve(ref).(map[string]any)
+			m, _ = g.resolve(ref).(map[string]any)
 		}
 		if key != "allOf" && kind(m) == "null" && len(parts) > 1 {
 			continue
@@ -171,12 +172,12 @@ func (f *filler) merge(s map[string]any, key string, parts []any) map[string]any
 
 // kind returns the type of a schema, else the one implied by its keywords.
 func kind(s map[string]any) string {
-	switch t := s["type"].(type) {
+	switch declared := s["type"].(type) {
 	case string:
-		return t
+		return declared
 	case []any:
-		for _, one := range t {
-			if name, ok := one.(string); ok && name != "null" {
+		for _, t := range declared {
+			if name, ok := t.(string); ok && name != "null" {
 				return name
 			}
 		}
@@ -191,7 +192,7 @@ func kind(s map[string]any) string {
 	return ""
 }
 
-func (f *filler) object(s map[string]any, depth int) map[string]any {
+func (g *generator) object(s map[string]any, depth int) map[string]any {
 	properties, _ := s["properties"].(map[string]any)
 	var names []string
 	required, _ := s["required"].([]any)
@@ -212,29 +213,29 @@ func (f *filler) object(s map[string]any, depth int) map[string]any {
 	}
 	o := map[string]any{}
 	for _, name := range names {
-		if f.left <= 0 {
+		if g.left <= 0 {
 			break
 		}
-		o[name] = f.value(properties[name], depth+1)
+		o[name] = g.value(properties[name], depth+1)
 	}
 	return o
 }
 
-func (f *filler) array(s map[string]any, depth int) []any {
+func (g *generator) array(s map[string]any, depth int) []any {
 	a := []any{}
-	first, _ := s["prefixItems"].([]any)
+	prefixItems, _ := s["prefixItems"].([]any)
 	n := 1
-	if least, ok := number(s["minItems"]); ok {
-		n = int(min(max(least, 1), maxItems))
+	if minItems, ok := number(s["minItems"]); ok {
+		n = int(min(max(minItems, 1), maxElements))
 	}
-	if most, ok := number(s["maxItems"]); ok && most < 1 || depth > maxDepth/2 && n == 1 {
+	if maxItems, ok := number(s["maxItems"]); ok && maxItems < 1 || depth > maxDepth/2 && n == 1 {
 		n = 0
 	}
 	for i := range n {
-		if i < len(first) {
-			a = append(a, f.value(first[i], depth+1))
+		if i < len(prefixItems) {
+			a = append(a, g.value(prefixItems[i], depth+1))
 		} else {
-			a = append(a, f.value(s["items"], depth+1))
+			a = append(a, g.value(s["items"], depth+1))
 		}
 	}
 	return a
@@ -242,50 +243,50 @@ func (f *filler) array(s map[string]any, depth int) []any {
 
 // number returns the next number of the message that the schema allows, else the allowed
 // number nearest to 1.
-func (f *filler) number(s map[string]any, whole bool) any {
-	low, high := math.Inf(-1), math.Inf(1)
+func (g *generator) number(s map[string]any, integer bool) any {
+	minimum, maximum := math.Inf(-1), math.Inf(1)
 	step, stepped := number(s["multipleOf"])
 	if !stepped || step <= 0 {
-		step, stepped = 1, whole
+		step, stepped = 1, integer
 	}
-	if whole {
+	if integer {
 		step = max(math.Ceil(step), 1)
 	}
 	if v, ok := number(s["minimum"]); ok {
-		low = v
+		minimum = v
 	}
 	if v, ok := number(s["maximum"]); ok {
-		high = v
+		maximum = v
 	}
 	if v, ok := number(s["exclusiveMinimum"]); ok {
-		low = max(low, math.Nextafter(v, math.Inf(1)))
+		minimum = max(minimum, math.Nextafter(v, math.Inf(1)))
 	}
 	if v, ok := number(s["exclusiveMaximum"]); ok {
-		high = min(high, math.Nextafter(v, math.Inf(-1)))
+		maximum = min(maximum, math.Nextafter(v, math.Inf(-1)))
 	}
-	near := func(v float64) float64 {
-		v = min(max(v, low), high)
+	nearest := func(v float64) float64 {
+		v = min(max(v, minimum), maximum)
 		if !stepped {
 			return v
 		}
-		up := math.Ceil(v/step) * step
-		if up > high {
-			up = math.Floor(v/step) * step
+		multiple := math.Ceil(v/step) * step
+		if multiple > maximum {
+			multiple = math.Floor(v/step) * step
 		}
-		return up
+		return multiple
 	}
-	v := near(1)
-	for i, n := range f.numbers {
-		if near(n) == n {
+	v := nearest(1)
+	for i, n := range g.numbers {
+		if nearest(n) == n {
 			v = n
-			f.numbers = slices.Delete(f.numbers, i, i+1)
+			g.numbers = slices.Delete(g.numbers, i, i+1)
 			break
 		}
 	}
 	if math.IsInf(v, 0) || math.IsNaN(v) {
 		return 1
 	}
-	if whole && math.Abs(v) < 1<<53 {
+	if integer && math.Abs(v) < 1<<53 {
 		return int64(v)
 	}
 	return v
@@ -310,26 +311,26 @@ var formats = map[string]string{
 
 // text returns the next text of the message, cut or padded to the schema's length. The last
 // one is repeated.
-func (f *filler) text(s map[string]any) string {
+func (g *generator) text(s map[string]any) string {
 	if format, ok := s["format"].(string); ok && formats[format] != "" {
 		return formats[format]
 	}
-	text := f.texts[0]
-	if len(f.texts) > 1 {
-		f.texts = f.texts[1:]
+	text := g.texts[0]
+	if len(g.texts) > 1 {
+		g.texts = g.texts[1:]
 	}
-	if least, ok := number(s["minLength"]); ok {
-		for n := utf8.RuneCountInString(text); float64(n) < min(least, maxText); n++ {
+	if minLength, ok := number(s["minLength"]); ok {
+		for n := utf8.RuneCountInString(text); float64(n) < min(minLength, maxText); n++ {
 			text += "x"
 		}
 	}
-	most := maxText
+	maxLength := maxText
 	if v, ok := number(s["maxLength"]); ok && v < maxText {
-		most = max(int(v), 0)
+		maxLength = max(int(v), 0)
 	}
 	n := 0
 	for i := range text {
-		if n++; n > most {
+		if n++; n > maxLength {
 			return text[:i]
 		}
 	}

@@ -57,18 +57,18 @@ func TestArgumentsAreValidBySchema(t *testing.T) {
 		}
 		switch kind := rapid.SampledFrom(kinds).Draw(t, "kind"); kind {
 		case "string":
-			least := rapid.IntRange(0, 30).Draw(t, "minLength")
-			return map[string]any{"type": kind, "minLength": least, "maxLength": least + rapid.IntRange(0, 30).Draw(t, "more")}
+			minimum := rapid.IntRange(0, 30).Draw(t, "minLength")
+			return map[string]any{"type": kind, "minLength": minimum, "maxLength": minimum + rapid.IntRange(0, 30).Draw(t, "more")}
 		case "integer", "number":
-			low := rapid.IntRange(-50, 50).Draw(t, "minimum")
-			return map[string]any{"type": kind, "minimum": low, "maximum": low + rapid.IntRange(0, 50).Draw(t, "more")}
+			minimum := rapid.IntRange(-50, 50).Draw(t, "minimum")
+			return map[string]any{"type": kind, "minimum": minimum, "maximum": minimum + rapid.IntRange(0, 50).Draw(t, "more")}
 		case "enum":
 			return map[string]any{"type": "string", "enum": []string{"one", "two"}}
 		case "default":
 			return map[string]any{"type": "integer", "default": 5}
 		case "array":
-			least := rapid.IntRange(0, 3).Draw(t, "minItems")
-			return map[string]any{"type": kind, "items": schema(t, depth+1), "minItems": least, "maxItems": max(least, 1)}
+			minimum := rapid.IntRange(0, 3).Draw(t, "minItems")
+			return map[string]any{"type": kind, "items": schema(t, depth+1), "minItems": minimum, "maxItems": max(minimum, 1)}
 		case "anyOf":
 			return map[string]any{"anyOf": []any{schema(t, depth+1), schema(t, depth+1)}}
 		case "object":
@@ -89,12 +89,12 @@ func TestArgumentsAreValidBySchema(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text, err := json.Marshal(map[string]any{"type": "object", "properties": map[string]any{"p": schema(t, 0), "q": schema(t, 0)}, "required": []string{"p"}})
 		must.NoError(t, err)
-		var holds openapi3.Schema
-		must.NoError(t, json.Unmarshal(text, &holds))
+		var parsed openapi3.Schema
+		must.NoError(t, json.Unmarshal(text, &parsed))
 		args := arguments(string(text), rapid.StringMatching(`(two|[a-zä ]{0,40}|-?[0-9]{1,2}| |"[a-z]{0,9}"){0,6}`).Draw(t, "message"))
 		var value map[string]any
 		must.NoError(t, json.Unmarshal([]byte(args), &value))
-		if err := holds.VisitJSON(value); err != nil || len(value) != 2 {
+		if err := parsed.VisitJSON(value); err != nil || len(value) != 2 {
 			t.Fatalf("%s for %s: %v", args, text, err)
 		}
 	})

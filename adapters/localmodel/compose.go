@@ -13,8 +13,9 @@ import (
 	"collab/domain/chat"
 )
 
-// limits is the model's description of itself.
-const limits = "I am the local model: I need no network, I know nothing of the world and understand nothing of what you write, and to the same words I always say the same. Configure a provider to talk to a model that thinks."
+// selfDescription ends every response that calls no tool.
+const selfDescription = "I am the local model: I need no network, I know nothing of the world and " +
+	"understand nothing of what you write, and to the same words I always say the same. Configure a provider to talk to a model that thinks."
 
 // compose returns the response to the last turn: about its tool results, then about its
 // message.
@@ -24,7 +25,7 @@ func compose(c chat.Call) (chunks []chat.Chunk, stop string) {
 	}
 	results, message := lastTurn(c.Turns)
 	for _, r := range results {
-		name := nameOf(c.Turns, r.ID)
+		name := toolName(c.Turns, r.ID)
 		switch text := excerpt(r.Text, maxQuote); {
 		case r.IsError:
 			say("The tool %s failed: “%s”. ", name, text)
@@ -34,47 +35,51 @@ func compose(c chat.Call) (chunks []chat.Chunk, stop string) {
 			say("The tool %s answered: “%s”. ", name, text)
 		}
 	}
-	tool, named := wanted(c.Tools, message)
-	query, searches := asksToSearch(message)
+	tool, named := selectTool(c.Tools, message)
+	query, asks := searchQuery(message)
 	switch {
 	case message == "":
-		say("%s", limits)
-	case named, tool != nil && len(results) == 0 && (!searches || !c.WebSearch):
+		say("%s", selfDescription)
+	case named, tool != nil && len(results) == 0 && (!asks || !c.WebSearch):
 		say("I call your tool %s with what I took from your message. ", tool.Name)
 		chunks = append(chunks, chat.Chunk{Type: chat.CallChunk, CallID: callID(c), Name: tool.Name, Args: arguments(tool.Schema, message)})
 		return chunks, toolUse
-	case searches && c.WebSearch:
+	case asks && c.WebSearch:
 		say("I search for “%s”. ", query)
 		id := callID(c)
 		chunks = append(chunks,
-			chat.Chunk{Type: chat.CallChunk, CallID: id, Name: chat.WebSearch, Args: object(map[string]any{"query": query}), ServerHandled: true},
-			chat.Chunk{Type: chat.ResultChunk, CallID: id, Result: found})
-		say("I found two pages, the same two as always: “Example Domain” at https://example.com/ and “Reserved Top Level Domains” at https://www.rfc-editor.org/rfc/rfc2606. %s", limits)
+			chat.Chunk{
+				Type: chat.CallChunk, CallID: id, Name: chat.WebSearch, Args: object(map[string]any{"query": query}), ServerHandled: true,
+			},
+			chat.Chunk{Type: chat.ResultChunk, CallID: id, Result: searchResult})
+		say("I found two pages, the same two as always: “Example Domain” at https://example.com/ "+
+			"and “Reserved Top Level Domains” at https://www.rfc-editor.org/rfc/rfc2606. %s", selfDescription)
 	default:
-		comment(say, c, message)
+		describe(say, c, message)
 	}
 	return chunks, endTurn
 }
 
-// found is the result of any search.
-const found = `[{"title":"Example Domain","url":"https://example.com/"},{"title":"Reserved Top Level Domains","url":"https://www.rfc-editor.org/rfc/rfc2606"}]`
+// searchResult is the result of every search.
+const searchResult = `[{"title":"Example Domain","url":"https://example.com/"},` +
+	`{"title":"Reserved Top Level Domains","url":"https://www.rfc-editor.org/rfc/rfc2606"}]`
 
-// comment quotes the message and describes the request.
-func comment(say func(string, ...any), c chat.Call, message string) {
+// describe quotes the message and describes the request.
+func describe(say func(string, ...any), c chat.Call, message string) {
 	say("You wrote: “%s”. ", excerpt(message, maxQuote))
-	sort := "a statement"
+	form := "a statement"
 	if strings.HasSuffix(strings.TrimSpace(message), "?") {
-		sort = "a question"
+		form = "a question"
 	}
-	asked := 0
+	userTurns := 0
 	for _, t := range c.Turns {
 		if t.Role == chat.User {
-			asked++
+			userTurns++
 		}
 	}
-	say("That is %s of %s, the %s of this conversation. ", sort, counted(len(strings.Fields(message)), "word"), ordinal(asked))
+	say("That is %s of %s, the %s of this conversation. ", form, quantity(len(strings.Fields(message)), "word"), ordinal(userTurns))
 	if c.System != "" {
-		say("I was given a system prompt of %s. ", counted(utf8.RuneCountInString(c.System), "character"))
+		say("I was given a system prompt of %s. ", quantity(utf8.RuneCountInString(c.System), "character"))
 	}
 	if len(c.Tools) > 0 {
 		say("Name one of the tools that you gave me, such as %s, and I call it. ", c.Tools[0].Name)
@@ -82,14 +87,15 @@ func comment(say func(string, ...any), c chat.Call, message string) {
 	if c.WebSearch {
 		say("Ask me to search for something and I do. ")
 	}
-	say("%s", limits)
+	say("%s", selfDescription)
 }
 
-func counted(n int, what string) string {
+// quantity returns a number and a noun, in the plural unless the number is 1.
+func quantity(n int, noun string) string {
 	if n == 1 {
-		return "1 " + what
+		return "1 " + noun
 	}
-	return fmt.Sprint(n, " ", what, "s")
+	return fmt.Sprint(n, " ", noun, "s")
 }
 
 func ordinal(n int) string {
@@ -124,8 +130,8 @@ func lastTurn(turns []chat.Turn) (results []chat.Block, message string) {
 	return results, strings.TrimSpace(strings.Join(texts, "\n\n"))
 }
 
-// nameOf returns the name of the tool whose use has the id.
-func nameOf(turns []chat.Turn, id string) string {
+// toolName returns the name of the tool whose use has the id.
+func toolName(turns []chat.Turn, id string) string {
 	for _, t := range turns {
 		for _, b := range t.Blocks {
 			if b.Kind == chat.ToolUse && b.ID == id {
@@ -136,11 +142,11 @@ func nameOf(turns []chat.Turn, id string) string {
 	return "that you ran"
 }
 
-// wanted returns the tool with the longest name in the message, where spaces may stand for _
+// selectTool returns the tool with the longest name in the message, where spaces may stand for _
 // and -, else the only tool.
-func wanted(tools []chat.Tool, message string) (tool *chat.Tool, named bool) {
+func selectTool(tools []chat.Tool, message string) (tool *chat.Tool, named bool) {
 	spaced := strings.NewReplacer("_", " ", "-", " ")
-	text := spaced.Replace(strings.ToLower(beginning(message)))
+	text := spaced.Replace(strings.ToLower(truncate(message)))
 	for i := range tools {
 		name := spaced.Replace(strings.ToLower(tools[i].Name))
 		if (tool == nil || len(tools[i].Name) > len(tool.Name)) && mentions(text, name) {
@@ -180,9 +186,9 @@ var search = regexp.MustCompile(`(?i)\b(?:search|look up|google)\b(?: (?:the )?(
 
 const maxQuery = 100 // characters
 
-// asksToSearch returns what the message asks to search for.
-func asksToSearch(message string) (query string, asks bool) {
-	message = excerpt(message, maxRead)
+// searchQuery returns the query of a message that asks for a search.
+func searchQuery(message string) (query string, asks bool) {
+	message = excerpt(message, maxInput)
 	at := search.FindStringIndex(message)
 	if at == nil {
 		return "", false
@@ -196,16 +202,16 @@ func asksToSearch(message string) (query string, asks bool) {
 
 // callID returns an id that is unique in the conversation: a digest of all turns so far.
 func callID(c chat.Call) string {
-	h := sha256.New()
+	rec := sha256.New()
 	for _, t := range c.Turns {
 		for _, b := range t.Blocks {
 			for _, s := range []string{string(t.Role), string(b.Kind), b.ID, b.Name, b.Args, b.Text} {
-				fmt.Fprintf(h, "%d:", len(s))
-				_, _ = io.WriteString(h, s) // never fails
+				fmt.Fprintf(rec, "%d:", len(s))
+				_, _ = io.WriteString(rec, s) // never fails
 			}
 		}
 	}
-	return "local_" + hex.EncodeToString(h.Sum(nil)[:12])
+	return "local_" + hex.EncodeToString(rec.Sum(nil)[:12])
 }
 
 // object encodes a value as a JSON object, {} if it is not an object.

@@ -39,11 +39,11 @@ func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.R
 	s.reply.Usage.Input = c.Estimate()
 	chunks, stop := compose(c)
 	for _, chunk := range chunks {
-		over, err := s.send(chunk)
+		truncated, err := s.send(chunk)
 		if err != nil {
 			return s.reply, err
 		}
-		if over {
+		if truncated {
 			stop = maxTokens
 			break
 		}
@@ -61,19 +61,19 @@ type stream struct {
 	reply chat.Reply
 }
 
-// send sends a chunk, text word by word. It reports whether the token limit was reached; a
-// tool call that exceeds it is not sent.
-func (s *stream) send(c chat.Chunk) (over bool, err error) {
+// send sends a chunk, text word by word. It reports whether the token limit truncated the
+// response; a tool call that exceeds it is not sent.
+func (s *stream) send(c chat.Chunk) (truncated bool, err error) {
 	switch c.Type {
 	case chat.TextChunk:
 		for word := range words(c.Text) {
-			fits := fitting(word, s.left)
-			if fits != "" {
-				if err := s.sendChunk(chat.Chunk{Type: chat.TextChunk, Text: fits}, chat.EstimateText(fits)); err != nil {
+			part := truncateTokens(word, s.left)
+			if part != "" {
+				if err := s.sendChunk(chat.Chunk{Type: chat.TextChunk, Text: part}, chat.EstimateText(part)); err != nil {
 					return false, err
 				}
 			}
-			if fits != word {
+			if part != word {
 				return true, nil
 			}
 		}
@@ -135,8 +135,8 @@ func words(text string) iter.Seq[string] {
 	}
 }
 
-// fitting returns the longest prefix of the word within a number of tokens.
-func fitting(word string, tokens int64) string {
+// truncateTokens returns the longest prefix of the word within a number of tokens.
+func truncateTokens(word string, tokens int64) string {
 	for chat.EstimateText(word) > tokens {
 		_, size := utf8.DecodeLastRuneInString(word)
 		word = word[:len(word)-size]
@@ -146,27 +146,27 @@ func fitting(word string, tokens int64) string {
 
 const (
 	maxQuote = 160   // characters of a quoted message or result
-	maxRead  = 8_000 // bytes of the message that are read
+	maxInput = 8_000 // bytes of the message that are read
 )
 
-// excerpt returns the beginning of a text in one line.
-func excerpt(text string, most int) string {
-	text = strings.Join(strings.Fields(beginning(text)), " ")
+// excerpt returns at most limit characters of a text in one line, with an ellipsis if it is cut.
+func excerpt(text string, limit int) string {
+	text = strings.Join(strings.Fields(truncate(text)), " ")
 	n := 0
 	for i := range text {
-		if n++; n > most {
+		if n++; n > limit {
 			return strings.TrimSpace(text[:i]) + "…"
 		}
 	}
 	return text
 }
 
-// beginning returns the first maxRead bytes of a text, in whole characters.
-func beginning(text string) string {
-	if len(text) <= maxRead {
+// truncate returns the first maxRead bytes of a text, in whole characters.
+func truncate(text string) string {
+	if len(text) <= maxInput {
 		return text
 	}
-	n := maxRead
+	n := maxInput
 	for n > 0 && !utf8.RuneStart(text[n]) {
 		n--
 	}

@@ -37,26 +37,26 @@ type recorder struct {
 	alive  int
 }
 
-func (h *recorder) Chunk(c chat.Chunk) error {
-	h.chunks = append(h.chunks, c)
-	h.order = append(h.order, "chunk")
+func (rec *recorder) Chunk(c chat.Chunk) error {
+	rec.chunks = append(rec.chunks, c)
+	rec.order = append(rec.order, "chunk")
 	return nil
 }
-func (h *recorder) Sent()       {}
-func (h *recorder) Alive()      { h.alive++ }
-func (h *recorder) Wait() error { h.order = append(h.order, "wait"); return nil }
+func (rec *recorder) Sent()       {}
+func (rec *recorder) Alive()      { rec.alive++ }
+func (rec *recorder) Wait() error { rec.order = append(rec.order, "wait"); return nil }
 
-func (h *recorder) text() string {
+func (rec *recorder) text() string {
 	var b strings.Builder
-	for _, c := range h.chunks {
+	for _, c := range rec.chunks {
 		b.WriteString(c.Text)
 	}
 	return b.String()
 }
 
 // ofType returns the chunks of a type.
-func (h *recorder) ofType(want chat.ChunkType) (some []chat.Chunk) {
-	for _, c := range h.chunks {
+func (rec *recorder) ofType(want chat.ChunkType) (some []chat.Chunk) {
+	for _, c := range rec.chunks {
 		if c.Type == want {
 			some = append(some, c)
 		}
@@ -68,9 +68,9 @@ func (h *recorder) ofType(want chat.ChunkType) (some []chat.Chunk) {
 func stream(t testing.TB, r chat.Request) (*recorder, chat.Reply) {
 	t.Helper()
 	call := must.Do(r.Call(someModel)).Or(t)
-	h := &recorder{}
-	reply := must.Do(localmodel.New(nil).Stream(context.Background(), call, h)).Or(t)
-	return h, reply
+	rec := &recorder{}
+	reply := must.Do(localmodel.New(nil).Stream(context.Background(), call, rec)).Or(t)
+	return rec, reply
 }
 
 var (
@@ -79,26 +79,26 @@ var (
 )
 
 func TestAResponse(t *testing.T) {
-	h, reply := stream(t, chat.Request{Message: "What is\n\n the  matter, then?", System: "Be brief."})
+	rec, reply := stream(t, chat.Request{Message: "What is\n\n the  matter, then?", System: "Be brief."})
 	for _, want := range []string{"“What is the matter, then?”", "a question of 5 words", "the 1st of", "prompt of 9 characters", "I am the local model"} {
-		if !strings.Contains(h.text(), want) {
-			t.Errorf("%q is not in %q", want, h.text())
+		if !strings.Contains(rec.text(), want) {
+			t.Errorf("%q is not in %q", want, rec.text())
 		}
 	}
-	if reply.Stop != "end_turn" || h.alive != len(h.chunks) {
-		t.Errorf("%+v with %d signs of life for %d chunks", reply, h.alive, len(h.chunks))
+	if reply.Stop != "end_turn" || rec.alive != len(rec.chunks) {
+		t.Errorf("%+v with %d calls of Alive for %d chunks", reply, rec.alive, len(rec.chunks))
 	}
-	for _, c := range h.chunks {
+	for _, c := range rec.chunks {
 		if c.Type != chat.TextChunk || len(strings.Fields(c.Text)) != 1 {
 			t.Errorf("%+v is not one word", c)
 		}
 	}
 	again, _ := stream(t, chat.Request{Message: "What is\n\n the  matter, then?", System: "Be brief."})
-	must.Equal(t, h.chunks, again.chunks)
+	must.Equal(t, rec.chunks, again.chunks)
 	t.Run("to a long message repeats its beginning", func(t *testing.T) {
-		h, _ := stream(t, chat.Request{Message: strings.Repeat("ö", chat.MaxMessage)})
-		if n := len(h.text()); n > 2000 || !strings.Contains(h.text(), "öö…”") {
-			t.Errorf("%d bytes: %.200s", n, h.text())
+		rec, _ := stream(t, chat.Request{Message: strings.Repeat("ö", chat.MaxMessage)})
+		if n := len(rec.text()); n > 2000 || !strings.Contains(rec.text(), "öö…”") {
+			t.Errorf("%d bytes: %.200s", n, rec.text())
 		}
 	})
 }
@@ -117,9 +117,9 @@ func TestATool(t *testing.T) {
 		"is not called when there is none":         {"call the tool list", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, reply := stream(t, chat.Request{Message: c.message, Tools: c.tools})
+			rec, reply := stream(t, chat.Request{Message: c.message, Tools: c.tools})
 			called, stop := "", "end_turn"
-			for _, call := range h.ofType(chat.CallChunk) {
+			for _, call := range rec.ofType(chat.CallChunk) {
 				called, stop = called+call.Name, "tool_use"
 				if call.ServerHandled || call.CallID == "" {
 					t.Errorf("%+v", call)
@@ -131,8 +131,8 @@ func TestATool(t *testing.T) {
 		})
 	}
 	t.Run("takes its arguments from the message", func(t *testing.T) {
-		h, _ := stream(t, chat.Request{Message: `read_file "a/b.txt", 12 lines`, Tools: []chat.Tool{readFile, list}})
-		if got := h.ofType(chat.CallChunk)[0].Args; got != `{"lines":12,"path":"a/b.txt"}` {
+		rec, _ := stream(t, chat.Request{Message: `read_file "a/b.txt", 12 lines`, Tools: []chat.Tool{readFile, list}})
+		if got := rec.ofType(chat.CallChunk)[0].Args; got != `{"lines":12,"path":"a/b.txt"}` {
 			t.Errorf("the arguments are %s", got)
 		}
 	})
@@ -140,8 +140,8 @@ func TestATool(t *testing.T) {
 
 func TestASearch(t *testing.T) {
 	t.Run("is a call that the provider runs, its result and text about it", func(t *testing.T) {
-		h, reply := stream(t, chat.Request{Message: `Search the web for "owls", please!`, WebSearch: true, Tools: []chat.Tool{list}})
-		calls, results := h.ofType(chat.CallChunk), h.ofType(chat.ResultChunk)
+		rec, reply := stream(t, chat.Request{Message: `Search the web for "owls", please!`, WebSearch: true, Tools: []chat.Tool{list}})
+		calls, results := rec.ofType(chat.CallChunk), rec.ofType(chat.ResultChunk)
 		if len(calls) != 1 || len(results) != 1 || calls[0].CallID != results[0].CallID || !calls[0].ServerHandled || calls[0].Name != chat.WebSearch {
 			t.Fatalf("%+v\n%+v", calls, results)
 		}
@@ -153,8 +153,8 @@ func TestASearch(t *testing.T) {
 			t.Fatalf("%v in %s", err, results[0].Result)
 		}
 		for _, p := range pages {
-			if !strings.Contains(h.text(), p.URL) || !strings.Contains(h.text(), p.Title) {
-				t.Errorf("%+v is not in %q", p, h.text())
+			if !strings.Contains(rec.text(), p.URL) || !strings.Contains(rec.text(), p.Title) {
+				t.Errorf("%+v is not in %q", p, rec.text())
 			}
 		}
 		if reply.Stop != "end_turn" || reply.Usage.Searches != 1 {
@@ -162,8 +162,8 @@ func TestASearch(t *testing.T) {
 		}
 	})
 	t.Run("without a topic has the message as its query", func(t *testing.T) {
-		h, _ := stream(t, chat.Request{Message: "Please search.", WebSearch: true})
-		if got := h.ofType(chat.CallChunk)[0].Args; got != `{"query":"Please search."}` {
+		rec, _ := stream(t, chat.Request{Message: "Please search.", WebSearch: true})
+		if got := rec.ofType(chat.CallChunk)[0].Args; got != `{"query":"Please search."}` {
 			t.Errorf("the arguments are %s", got)
 		}
 	})
@@ -172,8 +172,8 @@ func TestASearch(t *testing.T) {
 		"is not made without a request for it": {Message: "research is what I do", WebSearch: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if h, reply := stream(t, r); len(h.ofType(chat.CallChunk)) > 0 || reply.Usage.Searches > 0 {
-				t.Errorf("%+v", h.chunks)
+			if rec, reply := stream(t, r); len(rec.ofType(chat.CallChunk)) > 0 || reply.Usage.Searches > 0 {
+				t.Errorf("%+v", rec.chunks)
 			}
 		})
 	}
@@ -183,11 +183,11 @@ func TestASearch(t *testing.T) {
 // a block of the history, the client runs its tool, and ids are unique.
 func TestAConversation(t *testing.T) {
 	r := chat.Request{Message: "Search for owls", WebSearch: true, Tools: []chat.Tool{readFile, list}}
-	goOn := func(message string, results ...chat.Block) *recorder {
+	next := func(message string, results ...chat.Block) *recorder {
 		t.Helper()
-		h, _ := stream(t, r)
+		rec, _ := stream(t, r)
 		response := chat.Turn{Role: chat.Assistant}
-		for _, c := range h.chunks {
+		for _, c := range rec.chunks {
 			switch c.Type {
 			case chat.TextChunk:
 				response.Blocks = append(response.Blocks, chat.Block{Kind: chat.Text, Text: c.Text})
@@ -201,23 +201,23 @@ func TestAConversation(t *testing.T) {
 			r.History = append(r.History, chat.Turn{Role: chat.User, Blocks: []chat.Block{{Kind: chat.Text, Text: r.Message}}})
 		}
 		r.History = append(r.History, response)
-		if calls := h.ofType(chat.CallChunk); len(results) > 0 {
+		if calls := rec.ofType(chat.CallChunk); len(results) > 0 {
 			results[0].Kind, results[0].ID = chat.ToolResult, calls[len(calls)-1].CallID
 			r.History = append(r.History, chat.Turn{Role: chat.User, Blocks: results})
 		}
 		r.Message = message
-		return h
+		return rec
 	}
-	goOn("Search for owls")
-	goOn("read_file a.txt")
-	goOn("", chat.Block{Text: "It  says <hello>."})
-	if h := goOn("list them"); !strings.Contains(h.text(), "The tool read_file answered: “It says <hello>.”.") || len(h.ofType(chat.CallChunk)) > 0 {
-		t.Errorf("to a result came %q", h.text())
+	next("Search for owls")
+	next("read_file a.txt")
+	next("", chat.Block{Text: "It  says <hello>."})
+	if rec := next("list them"); !strings.Contains(rec.text(), "The tool read_file answered: “It says <hello>.”.") || len(rec.ofType(chat.CallChunk)) > 0 {
+		t.Errorf("to a result came %q", rec.text())
 	}
-	goOn("read_file again", chat.Block{Text: "No such folder", IsError: true})
-	h := goOn("")
-	if !strings.Contains(h.text(), "The tool list failed: “No such folder”.") || h.ofType(chat.CallChunk)[0].Name != "read_file" {
-		t.Errorf("to an error and a message came %q", h.text())
+	next("read_file again", chat.Block{Text: "No such folder", IsError: true})
+	rec := next("")
+	if !strings.Contains(rec.text(), "The tool list failed: “No such folder”.") || rec.ofType(chat.CallChunk)[0].Name != "read_file" {
+		t.Errorf("to an error and a message came %q", rec.text())
 	}
 	ids := map[string]bool{}
 	for _, turn := range r.History {
@@ -235,8 +235,8 @@ func TestAConversation(t *testing.T) {
 func TestTheLimit(t *testing.T) {
 	message := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"search for a very long word", "read_file \"x\"", "Hello?", "ääää öööö"}))
 	rapid.Check(t, func(t *rapid.T) {
-		most := rapid.OneOf(rapid.IntRange(1, 12), rapid.IntRange(1, 400)).Draw(t, "maxTokens")
-		r := chat.Request{Message: "a" + strings.ReplaceAll(message.Draw(t, "message"), "\x00", ""), MaxTokens: &most, WebSearch: rapid.Bool().Draw(t, "search")}
+		limit := rapid.OneOf(rapid.IntRange(1, 12), rapid.IntRange(1, 400)).Draw(t, "maxTokens")
+		r := chat.Request{Message: "a" + strings.ReplaceAll(message.Draw(t, "message"), "\x00", ""), MaxTokens: &limit, WebSearch: rapid.Bool().Draw(t, "search")}
 		if rapid.Bool().Draw(t, "tools") {
 			r.Tools = []chat.Tool{readFile, list}
 		}
@@ -244,28 +244,28 @@ func TestTheLimit(t *testing.T) {
 		if err != nil {
 			t.Skip(err)
 		}
-		h := &recorder{}
-		reply := must.Do(localmodel.New(nil).Stream(context.Background(), call, h)).Or(t)
+		rec := &recorder{}
+		reply := must.Do(localmodel.New(nil).Stream(context.Background(), call, rec)).Or(t)
 		var cost, searches int64
-		for _, c := range h.chunks {
+		for _, c := range rec.chunks {
 			cost += chat.EstimateText(c.Text) + chat.EstimateText(c.Name+c.Args)
 			if c.ServerHandled {
 				searches++
 			}
 		}
 		want := chat.Reply{Usage: chat.Usage{Input: call.Estimate(), Output: cost, Searches: searches}, InputKnown: true, OutputKnown: true, Stop: reply.Stop}
-		if reply != want || cost > int64(most) || cost == 0 {
-			t.Fatalf("got %+v\nwant %+v of at most %d", reply, want, most)
+		if reply != want || cost > int64(limit) || cost == 0 {
+			t.Fatalf("got %+v\nwant %+v of at most %d", reply, want, limit)
 		}
 		whole, _ := r.Call(someModel)
 		whole.MaxTokens = someModel.MaxOutputTokens
 		all := &recorder{}
 		full := must.Do(localmodel.New(nil).Stream(context.Background(), whole, all)).Or(t)
-		switch cut := h.text() != all.text() || len(h.ofType(chat.CallChunk)) < len(all.ofType(chat.CallChunk)); {
+		switch cut := rec.text() != all.text() || len(rec.ofType(chat.CallChunk)) < len(all.ofType(chat.CallChunk)); {
 		case cut && reply.Stop != "max_tokens", !cut && reply.Stop != full.Stop:
 			t.Fatalf("it stopped for %q", reply.Stop)
-		case !strings.HasPrefix(all.text(), h.text()):
-			t.Fatalf("%q is not how %q begins", h.text(), all.text())
+		case !strings.HasPrefix(all.text(), rec.text()):
+			t.Fatalf("%q is not how %q begins", rec.text(), all.text())
 		}
 	})
 }
@@ -273,35 +273,35 @@ func TestTheLimit(t *testing.T) {
 func TestThePace(t *testing.T) {
 	call := must.Do(chat.Request{Message: "search for owls", WebSearch: true}.Call(someModel)).Or(t)
 	t.Run("is waited for before each chunk, after earlier ones were sent", func(t *testing.T) {
-		h := &recorder{}
-		m := localmodel.New(func(context.Context) error { h.order = append(h.order, "pace"); return nil })
-		must.Do(m.Stream(t.Context(), call, h)).Or(t)
+		rec := &recorder{}
+		m := localmodel.New(func(context.Context) error { rec.order = append(rec.order, "pace"); return nil })
+		must.Do(m.Stream(t.Context(), call, rec)).Or(t)
 		var want []string
-		for range h.chunks {
+		for range rec.chunks {
 			want = append(want, "wait", "pace", "chunk")
 		}
-		must.Equal(t, want, h.order)
+		must.Equal(t, want, rec.order)
 	})
 	t.Run("ends with the context, with the usage of the sent chunks", func(t *testing.T) {
 		cause := errors.New("the client went away")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
-		h := &recorder{}
+		rec := &recorder{}
 		m := localmodel.New(func(ctx context.Context) error {
-			if len(h.chunks) == 3 {
+			if len(rec.chunks) == 3 {
 				cancel(cause)
 			}
 			return ctx.Err()
 		})
-		reply, err := m.Stream(ctx, call, h)
-		if !errors.Is(err, cause) || len(h.chunks) != 3 {
-			t.Fatalf("%v after %d chunks", err, len(h.chunks))
+		reply, err := m.Stream(ctx, call, rec)
+		if !errors.Is(err, cause) || len(rec.chunks) != 3 {
+			t.Fatalf("%v after %d chunks", err, len(rec.chunks))
 		}
-		var came int64
-		for _, c := range h.chunks {
-			came += chat.EstimateText(c.Text)
+		var received int64
+		for _, c := range rec.chunks {
+			received += chat.EstimateText(c.Text)
 		}
-		if u, from := call.FinalUsage(reply, came); u != (chat.Usage{Input: call.Estimate(), Output: came}) || from != chat.Provider || reply.Stop != "" {
+		if u, from := call.FinalUsage(reply, received); u != (chat.Usage{Input: call.Estimate(), Output: received}) || from != chat.Provider || reply.Stop != "" {
 			t.Errorf("%+v used %+v by %s", reply, u, from)
 		}
 	})
