@@ -2,5 +2,5 @@ package otlp
 
 import "net/http"
 
-// SetTransport has the client send its requests by rt.
+// SetTransport sets the transport of the client.
 func (c *Client) SetTransport(rt http.RoundTripper) { c.http.Transport = rt }

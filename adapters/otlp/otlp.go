@@ -37,21 +37,21 @@ const (
 	defaultTimeout = 10 * time.Second // of a request
 	maxResponse    = 4 << 20          // bytes
 	maxExcerpt     = 200              // bytes of a response in an error
-	shortestKey    = 8                // bytes of a header's value that errors do not repeat
+	minSecret      = 8                // bytes of a header's value that errors do not repeat
 
-	firstPause   = 5 * time.Second  // before the first retry; each later one is half as long again
-	longestPause = 30 * time.Second // bounds the pauses
-	maxElapsed   = time.Minute      // after which no retry begins
+	initialBackoff = 5 * time.Second // before the first retry; each later one is 1.5 times as long
+	maxBackoff     = 30 * time.Second
+	maxElapsed     = time.Minute // after which no retry begins
 )
 
 const contentTypeJSON, contentTypeProtobuf = "application/json", "application/x-protobuf"
 
-// Client sends spans as the variables OTEL_EXPORTER_OTLP_* say, for each of which that
-// with OTEL_EXPORTER_OTLP_TRACES_ counts more.
+// Client sends spans as configured by the variables OTEL_EXPORTER_OTLP_*. Those that begin
+// with OTEL_EXPORTER_OTLP_TRACES_ take precedence.
 type Client struct {
 	url       url.URL
 	header    http.Header
-	keys      []string // values of configured headers
+	secrets   []string // values of configured headers
 	gzip      bool
 	transport *http.Transport
 	http      *http.Client
@@ -62,13 +62,13 @@ type Client struct {
 
 var _ otlptrace.Client = (*Client)(nil)
 
-// NewClient reads the variables, and ignores values that it cannot read. With retries,
-// requests are repeated when the collector cannot take them for a while.
+// NewClient returns a client configured by the variables. It ignores invalid values. With
+// retries, UploadTraces retries requests that fail temporarily, for a minute.
 func NewClient(retries bool) *Client {
-	header, keys := parseHeaders(setting("HEADERS"))
+	header, secrets := parseHeaders(lookup("HEADERS"))
 	c := &Client{
 		header:  header,
-		keys:    keys,
+		secrets: secrets,
 		url:     url.URL{Scheme: "https", Host: "localhost:4318", Path: "/v1/traces"},
 		http:    outbound.NewConfigured(defaultTimeout),
 		retries: retries,
@@ -91,7 +91,7 @@ func NewClient(retries bool) *Client {
 			c.url.Scheme = "http"
 		}
 	}
-	switch insecure := setting("INSECURE"); {
+	switch insecure := lookup("INSECURE"); {
 	case strings.EqualFold(insecure, "true"):
 		c.url.Scheme = "http"
 	case insecure != "":
@@ -101,10 +101,10 @@ func NewClient(retries bool) *Client {
 		c.header.Set("User-Agent", "OTel OTLP Exporter Go/"+otlptrace.Version())
 	}
 	c.header.Set("Content-Type", contentTypeProtobuf)
-	if setting("PROTOCOL") == "http/json" {
+	if lookup("PROTOCOL") == "http/json" {
 		c.header.Set("Content-Type", contentTypeJSON)
 	}
-	if c.gzip = setting("COMPRESSION") == "gzip"; c.gzip {
+	if c.gzip = lookup("COMPRESSION") == "gzip"; c.gzip {
 		c.header.Set("Content-Encoding", "gzip")
 	}
 	for _, value := range variables("TIMEOUT") {
@@ -116,8 +116,7 @@ func NewClient(retries bool) *Client {
 	return c
 }
 
-// variables yields the value of the variable of the name, then that of traces alone,
-// each if it is set.
+// variables yields the values of OTEL_EXPORTER_OTLP_name and OTEL_EXPORTER_OTLP_TRACES_name, if set.
 func variables(name string) iter.Seq2[bool, string] {
 	return func(yield func(traces bool, value string) bool) {
 		for i, prefix := range []string{"OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_TRACES_"} {
@@ -129,8 +128,8 @@ func variables(name string) iter.Seq2[bool, string] {
 	}
 }
 
-// setting returns the value that counts most, empty if none is set.
-func setting(name string) (value string) {
+// lookup returns the value that takes precedence, empty if none is set.
+func lookup(name string) (value string) {
 	for _, value = range variables(name) {
 	}
 	return value
@@ -139,33 +138,31 @@ func setting(name string) (value string) {
 // Secrets returns the secrets in the variables of headers.
 func Secrets(getenv func(variable string) string) (all []string) {
 	for _, variable := range []string{"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"} {
-		_, keys := parseHeaders(getenv(variable))
-		all = append(all, keys...)
+		_, secrets := parseHeaders(getenv(variable))
+		all = append(all, secrets...)
 	}
 	return all
 }
 
-// parseHeaders reads a list of name=value, the values with percent signs as in
-// addresses. Keys are the values, and the values without an authorization scheme.
-// It skips what it cannot read.
-func parseHeaders(list string) (header http.Header, keys []string) {
+// parseHeaders parses a list of name=value with percent-encoded values, and skips invalid
+// pairs. Secrets are the values, and the values without an authorization scheme.
+func parseHeaders(list string) (header http.Header, secrets []string) {
 	header = http.Header{}
 	for pair := range strings.SplitSeq(list, ",") {
-		name, value, found := strings.Cut(pair, "=")
+		name, value, ok := strings.Cut(pair, "=")
 		name = strings.TrimSpace(name)
 		value, err := url.PathUnescape(value)
-		if found && err == nil && httpguts.ValidHeaderFieldName(name) {
+		if ok && err == nil && httpguts.ValidHeaderFieldName(name) {
 			value = strings.TrimSpace(value)
-			_, token, _ := strings.Cut(value, " ") // after the scheme of an Authorization
+			_, credentials, _ := strings.Cut(value, " ") // after the scheme of an Authorization
 			header.Set(name, value)
-			keys = append(keys, value, token)
+			secrets = append(secrets, value, credentials)
 		}
 	}
-	return header, keys
+	return header, secrets
 }
 
-// tlsConfig returns the configuration with the files of certificates, nil where there
-// are none.
+// tlsConfig returns the configuration with the configured certificates, nil if there are none.
 func tlsConfig() *tls.Config {
 	var c tls.Config
 	for _, file := range variables("CERTIFICATE") {
@@ -186,7 +183,7 @@ func tlsConfig() *tls.Config {
 	return &c
 }
 
-// Start fails if there are certificates for an address without TLS.
+// Start returns an error if certificates are configured for an http:// address.
 func (c *Client) Start(ctx context.Context) error {
 	if c.url.Scheme == "http" && c.transport.TLSClientConfig != nil {
 		return errors.New("an http:// collector cannot have certificates")
@@ -194,14 +191,14 @@ func (c *Client) Start(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Stop ends requests that are under way.
+// Stop cancels pending requests.
 func (c *Client) Stop(ctx context.Context) error {
 	c.stop()
 	c.transport.CloseIdleConnections()
 	return ctx.Err()
 }
 
-// UploadTraces sends the spans. The error says what the collector answers.
+// UploadTraces sends the spans. Its error has the beginning of the response.
 func (c *Client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -210,21 +207,21 @@ func (c *Client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpan
 	if err != nil {
 		return err
 	}
-	began := time.Now()
-	for pause := firstPause; ; pause = min(pause*3/2, longestPause) {
-		atLeast, err := c.send(ctx, body)
-		if err == nil || atLeast < 0 || !c.retries || time.Since(began)+atLeast > maxElapsed {
+	start := time.Now()
+	for backoff := initialBackoff; ; backoff = min(backoff*3/2, maxBackoff) {
+		minDelay, err := c.send(ctx, body)
+		if err == nil || minDelay < 0 || !c.retries || time.Since(start)+minDelay > maxElapsed {
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", ctx.Err(), err)
-		case <-time.After(max(atLeast, pause/2+rand.N(pause))):
+		case <-time.After(max(minDelay, backoff/2+rand.N(backoff))):
 		}
 	}
 }
 
-// encode returns the body of a request for the spans, whose identifiers it may change.
+// encode returns the body of a request. It may change the identifiers of the spans.
 func (c *Client) encode(spans []*tracepb.ResourceSpans) (body []byte, err error) {
 	request := &tracepb.TracesData{ResourceSpans: spans} // has the request's fields
 	if c.header.Get("Content-Type") == contentTypeJSON {
@@ -243,8 +240,8 @@ func (c *Client) encode(spans []*tracepb.ResourceSpans) (body []byte, err error)
 	return b.Bytes(), err
 }
 
-// hexIDs has protojson write identifiers in hexadecimal digits, as OTLP does: their
-// Base64 are the digits.
+// hexIDs replaces identifiers by bytes that protojson, which writes Base64, writes as the
+// hexadecimal digits of the identifier, the form of OTLP.
 func hexIDs(spans []*tracepb.ResourceSpans) {
 	change := func(ids ...*[]byte) {
 		for _, id := range ids {
@@ -263,66 +260,65 @@ func hexIDs(spans []*tracepb.ResourceSpans) {
 	}
 }
 
-// send makes a request. If it fails, another may succeed after the time, none if that
-// is negative.
-func (c *Client) send(ctx context.Context, body []byte) (time.Duration, error) {
+// send makes a request. If it fails temporarily, minDelay is the time to wait before a
+// retry; it is negative if retries are useless.
+func (c *Client) send(ctx context.Context, body []byte) (minDelay time.Duration, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url.String(), bytes.NewReader(body))
 	if err != nil {
 		return -1, err
 	}
 	r.Header = c.header.Clone()
-	res, err := c.http.Do(r)
+	response, err := c.http.Do(r)
 	if err != nil {
 		if failure := new(url.Error); errors.As(err, &failure) && failure.Temporary() {
 			return 0, err
 		}
 		return -1, err
 	}
-	defer res.Body.Close()
-	content, err := io.ReadAll(io.LimitReader(res.Body, maxResponse+1))
+	defer response.Body.Close()
+	content, err := io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
 	if err == nil && len(content) > maxResponse {
 		err = errors.New("the collector's answer is too long")
 	}
 	if err != nil {
 		return -1, err
 	}
-	if res.StatusCode/100 == 2 {
-		return -1, c.rejected(res.Header.Get("Content-Type"), content)
+	if response.StatusCode/100 == 2 {
+		return -1, c.checkPartialSuccess(response.Header.Get("Content-Type"), content)
 	}
-	err = fmt.Errorf("%s answers %s: %s", c.url.Redacted(), res.Status, c.excerpt(content))
-	switch res.StatusCode {
+	err = fmt.Errorf("%s answers %s: %s", c.url.Redacted(), response.Status, c.excerpt(content))
+	switch response.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return retryAfter(res.Header.Get("Retry-After")), err
+		return retryAfter(response.Header.Get("Retry-After")), err
 	}
 	return -1, err
 }
 
-// excerpt returns the beginning of what the collector says, without the values of headers
-// that have keys.
+// excerpt returns the beginning of a response, without the secrets.
 func (c *Client) excerpt(content []byte) string {
-	for _, key := range c.keys {
-		if len(key) >= shortestKey {
-			content = bytes.ReplaceAll(content, []byte(key), []byte("…"))
+	for _, secret := range c.secrets {
+		if len(secret) >= minSecret {
+			content = bytes.ReplaceAll(content, []byte(secret), []byte("…"))
 		}
 	}
 	return string(bytes.TrimSpace(content[:min(len(content), maxExcerpt)]))
 }
 
-// retryAfter returns the time that the header's value says, zero if it says none.
+// retryAfter returns the duration that a Retry-After header asks for, 0 if it has none.
 func retryAfter(value string) time.Duration {
 	if seconds, err := strconv.Atoi(value); err == nil {
 		return time.Duration(min(max(0, seconds), 1<<30)) * time.Second
 	}
-	at, err := http.ParseTime(value)
+	date, err := http.ParseTime(value)
 	if err != nil {
 		return 0
 	}
-	return max(0, time.Until(at))
+	return max(0, time.Until(date))
 }
 
-// rejected returns an error if a response, an ExportTraceServiceResponse, says that spans
-// were not taken or has a message.
-func (c *Client) rejected(contentType string, content []byte) error {
+// checkPartialSuccess returns an error if an ExportTraceServiceResponse reports rejected spans
+// or has a message.
+func (c *Client) checkPartialSuccess(contentType string, content []byte) error {
 	var response struct {
 		PartialSuccess struct {
 			RejectedSpans json.Number
@@ -332,7 +328,7 @@ func (c *Client) rejected(contentType string, content []byte) error {
 	partial := &response.PartialSuccess
 	switch contentType {
 	case contentTypeJSON:
-		_ = json.Unmarshal(content, &response) // the spans were taken
+		_ = json.Unmarshal(content, &response) // the spans were accepted
 	case contentTypeProtobuf:
 		_, success := field(content, 1)
 		spans, _ := field(success, 1)
@@ -345,20 +341,19 @@ func (c *Client) rejected(contentType string, content []byte) error {
 	return nil
 }
 
-// field returns the last value of a field of a message in protobuf, which is a number or
-// bytes.
-func field(message []byte, wanted protowire.Number) (number uint64, content []byte) {
+// field returns the last value of a field of a protobuf message, which is a varint or bytes.
+func field(message []byte, number protowire.Number) (varint uint64, content []byte) {
 	for len(message) > 0 {
 		found, kind, tag := protowire.ConsumeTag(message)
 		size := protowire.ConsumeFieldValue(found, kind, message[max(0, tag):])
 		if tag < 0 || size < 0 {
 			break
 		}
-		if value := message[tag : tag+size]; found == wanted {
-			number, _ = protowire.ConsumeVarint(value)
+		if value := message[tag : tag+size]; found == number {
+			varint, _ = protowire.ConsumeVarint(value)
 			content, _ = protowire.ConsumeBytes(value)
 		}
 		message = message[tag+size:]
 	}
-	return number, content
+	return varint, content
 }

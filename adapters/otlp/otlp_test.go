@@ -41,7 +41,7 @@ import (
 
 // spans are two spans with everything that spans can have.
 func spans() []sdktrace.ReadOnlySpan {
-	began := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	start := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	at := func(span byte) trace.SpanContext {
 		return trace.NewSpanContext(trace.SpanContextConfig{
 			TraceID: trace.TraceID{0xfb, 0xff, 3, 15: 0x9a}, SpanID: trace.SpanID{0xfe, 7: span}, TraceFlags: trace.FlagsSampled,
@@ -51,32 +51,32 @@ func spans() []sdktrace.ReadOnlySpan {
 		attribute.String("s", "ü\n"), attribute.Int64("i", -1), attribute.Bool("b", true),
 		attribute.Float64("f", 1e300), attribute.StringSlice("l", []string{"x", "y"}),
 	}
-	about := resource.NewSchemaless(attribute.String("service.name", "test"))
+	res := resource.NewSchemaless(attribute.String("service.name", "test"))
 	return tracetest.SpanStubs{
 		{
-			Name: "parent", SpanContext: at(1), SpanKind: trace.SpanKindServer, Resource: about,
-			StartTime: began, EndTime: began.Add(time.Second),
+			Name: "parent", SpanContext: at(1), SpanKind: trace.SpanKindServer, Resource: res,
+			StartTime: start, EndTime: start.Add(time.Second),
 			Attributes: attributes, Links: []sdktrace.Link{{SpanContext: at(3), Attributes: attributes}}, DroppedAttributes: 2,
 			InstrumentationScope: instrumentation.Scope{Name: "scope", Version: "1"},
 		},
 		{
-			Name: "child", SpanContext: at(2), Parent: at(1), SpanKind: trace.SpanKindClient, Resource: about,
-			StartTime: began, EndTime: began.Add(2 * time.Second),
-			Events:               []sdktrace.Event{{Name: "event", Time: began, Attributes: attributes}},
+			Name: "child", SpanContext: at(2), Parent: at(1), SpanKind: trace.SpanKindClient, Resource: res,
+			StartTime: start, EndTime: start.Add(2 * time.Second),
+			Events:               []sdktrace.Event{{Name: "event", Time: start, Attributes: attributes}},
 			Status:               sdktrace.Status{Code: codes.Error, Description: "failed"},
 			InstrumentationScope: instrumentation.Scope{Name: "scope", Version: "1"},
 		},
 	}.Snapshots()
 }
 
-// request is what a collector is sent.
+// request is a request that a collector received.
 type request struct {
 	TLS, Path, Query, Certificate string
 	Header                        http.Header
 	Body                          any
 }
 
-// collector notes requests and answers them.
+// collector records requests and responds to them.
 type collector struct {
 	t        *testing.T
 	received []request
@@ -93,7 +93,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			got.Certificate += certificate.SerialNumber.String()
 		}
 	}
-	got.Header.Del("Content-Length") // OpenTelemetry's client says none of what it compresses
+	got.Header.Del("Content-Length") // OpenTelemetry's client has none with compression
 	var content io.Reader = r.Body
 	if r.Header.Get("Content-Encoding") == "gzip" {
 		plain, err := gzip.NewReader(r.Body)
@@ -120,8 +120,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(c.response)
 }
 
-// export sends the spans by a client. It returns what the collector was sent and the
-// error.
+// export sends the spans with a client and returns the received requests.
 func (c *collector) export(t *testing.T, client otlptrace.Client) ([]request, error) {
 	t.Helper()
 	c.received = nil
@@ -132,8 +131,8 @@ func (c *collector) export(t *testing.T, client otlptrace.Client) ([]request, er
 	return c.received, err
 }
 
-// servers returns the addresses of the collector without and with TLS, and files with
-// that one's certificate and key.
+// servers returns the addresses of the collector without and with TLS, and the files of its
+// certificate and key.
 func (c *collector) servers(t *testing.T) (plain, secure, certificate, key string) {
 	t.Helper()
 	p, s := httptest.NewServer(c), httptest.NewUnstartedServer(c)
@@ -192,10 +191,10 @@ func TestRequestsAreThoseOfOpenTelemetrysClient(t *testing.T) {
 				name, value, _ := strings.Cut(variable, "=")
 				t.Setenv("OTEL_EXPORTER_OTLP_"+name, fill.Replace(value))
 			}
-			want, wanted := c.export(t, otlptracehttp.NewClient())
+			want, wantErr := c.export(t, otlptracehttp.NewClient())
 			got, err := c.export(t, otlp.NewClient(true))
-			if diff := cmp.Diff(want, got); diff != "" || (err == nil) != (wanted == nil) || (err == nil) != (len(got) == 1) {
-				t.Errorf("errors %v and %v, requests (-OpenTelemetry's +ours):\n%s", wanted, err, diff)
+			if diff := cmp.Diff(want, got); diff != "" || (err == nil) != (wantErr == nil) || (err == nil) != (len(got) == 1) {
+				t.Errorf("errors %v and %v, requests (-OpenTelemetry's +ours):\n%s", wantErr, err, diff)
 			}
 		})
 	}
@@ -241,7 +240,7 @@ func TestResponsesAreReadAsByOpenTelemetrysClient(t *testing.T) {
 	}
 }
 
-func TestErrorsRepeatLittleOfResponsesAndNoKeys(t *testing.T) {
+func TestErrorsQuoteLittleOfResponsesAndNoSecrets(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=Bearer%20of-the-collector")
 	var written atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -276,11 +275,11 @@ func (f collectorFunc) RoundTrip(r *http.Request) (*http.Response, error) { retu
 func TestRequestsAreRepeatedForAMinute(t *testing.T) {
 	const second = time.Second
 	for name, row := range map[string]struct {
-		retries     bool
-		status      int
-		retryAfter  string
-		least, most time.Duration // from the first request to the end
-		requests    int           // at least
+		retries                bool
+		status                 int
+		retryAfter             string
+		minElapsed, maxElapsed time.Duration // from the first request to the end
+		requests               int           // minimum
 	}{
 		"the collector is overloaded":   {true, 503, "", 60 * second, 105 * second, 3},
 		"it limits rates":               {true, 429, "0", 60 * second, 105 * second, 3},
@@ -293,7 +292,7 @@ func TestRequestsAreRepeatedForAMinute(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				began, requests := time.Now(), 0
+				start, requests := time.Now(), 0
 				c := otlp.NewClient(row.retries)
 				c.SetTransport(collectorFunc(func(r *http.Request) (*http.Response, error) {
 					if body, err := io.ReadAll(r.Body); err != nil || len(body) == 0 {
@@ -307,8 +306,8 @@ func TestRequestsAreRepeatedForAMinute(t *testing.T) {
 				e, err := otlptrace.New(t.Context(), c)
 				must.NoError(t, err)
 				err = e.ExportSpans(t.Context(), spans())
-				took := time.Since(began)
-				if err == nil || !strings.HasSuffix(err.Error(), ": later") || requests < row.requests || took < row.least || took > row.most {
+				took := time.Since(start)
+				if err == nil || !strings.HasSuffix(err.Error(), ": later") || requests < row.requests || took < row.minElapsed || took > row.maxElapsed {
 					t.Errorf("%d requests in %v, %v", requests, took, err)
 				}
 			})
@@ -316,8 +315,8 @@ func TestRequestsAreRepeatedForAMinute(t *testing.T) {
 	}
 }
 
-func TestAShutdownEndsRequestsAndPauses(t *testing.T) {
-	for name, busy := range map[string]bool{"a request": true, "a pause": false} {
+func TestShutdownCancelsRequestsAndBackoff(t *testing.T) {
+	for name, busy := range map[string]bool{"a request": true, "backoff": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := otlp.NewClient(true)
@@ -330,12 +329,12 @@ func TestAShutdownEndsRequestsAndPauses(t *testing.T) {
 				}))
 				e, err := otlptrace.New(t.Context(), c)
 				must.NoError(t, err)
-				began, ended := time.Now(), make(chan error)
+				start, ended := time.Now(), make(chan error)
 				go func() { ended <- e.ExportSpans(t.Context(), spans()) }()
 				synctest.Wait()
 				err = e.Shutdown(t.Context())
-				if failed := <-ended; err != nil || !errors.Is(failed, context.Canceled) || time.Since(began) > 0 {
-					t.Errorf("got %v after %v, %v", failed, time.Since(began), err)
+				if exportErr := <-ended; err != nil || !errors.Is(exportErr, context.Canceled) || time.Since(start) > 0 {
+					t.Errorf("got %v after %v, %v", exportErr, time.Since(start), err)
 				}
 			})
 		})
@@ -345,14 +344,14 @@ func TestAShutdownEndsRequestsAndPauses(t *testing.T) {
 func TestUnansweredExportsAreRetried(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1500")
 	synctest.Test(t, func(t *testing.T) {
-		began, requests := time.Now(), 0
+		start, requests := time.Now(), 0
 		c := otlp.NewClient(true)
 		c.SetTransport(collectorFunc(func(r *http.Request) (*http.Response, error) {
 			if requests++; requests > 1 {
 				return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
 			}
 			<-r.Context().Done()
-			if took := time.Since(began); took != 1500*time.Millisecond {
+			if took := time.Since(start); took != 1500*time.Millisecond {
 				t.Errorf("the request ends after %v", took)
 			}
 			return nil, r.Context().Err()
