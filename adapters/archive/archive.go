@@ -35,20 +35,20 @@ const (
 const (
 	maxManifest = 64 << 10
 	maxLine     = 1 << 20
-	pieces      = 128 << 10
+	copyBuffer  = 128 << 10
 	block       = 512        // of a tar
 	maxPadding  = 20 * block // zeros that other programs write after the end of a tar
 )
 
-// Archiver implements ports.Archiver. Folder has temporary files; empty: that of the system.
-type Archiver struct{ Folder string }
+// Archiver implements ports.Archiver. Dir is the directory of temporary files, as for os.CreateTemp.
+type Archiver struct{ Dir string }
 
 var _ ports.Archiver = Archiver{}
 
 type manifestRow struct {
 	Format       int           `json:"format"`
 	Organisation id.Org        `json:"organisationId"`
-	Made         jsonTime      `json:"createdAt"`
+	CreatedAt    jsonTime      `json:"createdAt"`
 	Version      string        `json:"version"`
 	Issuer       string        `json:"identityIssuer"`
 	Member       *id.User      `json:"visibleTo"`
@@ -68,9 +68,9 @@ type contentTotals struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// spool is a temporary file with the parts, each compressed as one member of gzip that ends at
-// the boundary of a block of a tar. The members become those of the archive.
-type spool struct {
+// partsWriter writes the parts to a temporary file, each as one gzip member that ends at the
+// boundary of a tar block, so that copyTo can copy the members into the archive.
+type partsWriter struct {
 	file  *os.File
 	zip   *gzip.Writer
 	sum   hash.Hash
@@ -78,10 +78,10 @@ type spool struct {
 	ends  []int64 // offset in the file of the end of each part
 }
 
-// begin ends the present part and begins those up to a kind.
-func (p *spool) begin(k archive.Kind) error {
+// startPart starts the part of a kind, and empty ones for the kinds before it.
+func (p *partsWriter) startPart(k archive.Kind) error {
 	for len(p.parts) == 0 || p.parts[len(p.parts)-1].Kind != k {
-		if err := p.end(); err != nil {
+		if err := p.endPart(); err != nil {
 			return err
 		}
 		if len(p.parts) == len(archive.Kinds) {
@@ -94,7 +94,8 @@ func (p *spool) begin(k archive.Kind) error {
 	return nil
 }
 
-func (p *spool) end() error {
+// endPart pads and ends the current part, if there is one.
+func (p *partsWriter) endPart() error {
 	if len(p.parts) == 0 {
 		return nil
 	}
@@ -111,14 +112,14 @@ func (p *spool) end() error {
 	return err
 }
 
-// padding returns how many bytes follow so many in a tar.
+// padding returns the number of zeros that follow n bytes of content in a tar.
 func padding(n int64) int64 { return (block - n%block) % block }
 
-func (p *spool) add(r archive.Record) error {
-	if err := p.begin(r.Kind()); err != nil {
+func (p *partsWriter) write(r archive.Record) error {
+	if err := p.startPart(r.Kind()); err != nil {
 		return err
 	}
-	line, err := codecs[r.Kind()].line(r)
+	line, err := codecs[r.Kind()].encodeLine(r)
 	if err != nil {
 		return err
 	}
@@ -139,10 +140,10 @@ func newGzip(w io.Writer) *gzip.Writer {
 	return z
 }
 
-// temporary returns a file that has no name where the system allows that, and a function that
-// removes it.
-func (a Archiver) temporary() (f *os.File, remove func(), err error) {
-	f, err = os.CreateTemp(a.Folder, "collab-export-*")
+// createTemp creates a temporary file, which has no name where the system allows that. Remove
+// closes and removes it.
+func (a Archiver) createTemp() (f *os.File, remove func(), err error) {
+	f, err = os.CreateTemp(a.Dir, "collab-export-*")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -157,17 +158,17 @@ func (a Archiver) temporary() (f *os.File, remove func(), err error) {
 func (a Archiver) Pack(ctx context.Context, w io.Writer, m archive.Manifest, records func(each func(archive.Record) error) error,
 	open func(context.Context, object.Object) (io.ReadCloser, error), progress func(contents, bytes int64),
 ) (archive.Manifest, error) {
-	file, remove, err := a.temporary()
+	file, remove, err := a.createTemp()
 	if err != nil {
 		return m, err
 	}
 	defer remove()
-	list, removeList, err := a.temporary() // the objects whose content follows
+	list, removeList, err := a.createTemp() // the objects whose content follows
 	if err != nil {
 		return m, err
 	}
 	defer removeList()
-	p := &spool{file: file, zip: newGzip(file)}
+	p := &partsWriter{file: file, zip: newGzip(file)}
 	lines := bufio.NewWriter(list)
 	err = records(func(r archive.Record) error {
 		if o := r.Object; o != nil {
@@ -177,13 +178,13 @@ func (a Archiver) Pack(ctx context.Context, w io.Writer, m archive.Manifest, rec
 				return err
 			}
 		}
-		return p.add(r)
+		return p.write(r)
 	})
 	if err == nil {
-		err = p.begin(archive.Kinds[len(archive.Kinds)-1])
+		err = p.startPart(archive.Kinds[len(archive.Kinds)-1])
 	}
 	if err == nil {
-		err = p.end()
+		err = p.endPart()
 	}
 	if err == nil {
 		err = lines.Flush()
@@ -201,10 +202,11 @@ func (a Archiver) Pack(ctx context.Context, w io.Writer, m archive.Manifest, rec
 	return m, packContents(ctx, w, m, list, open, progress)
 }
 
-// copyTo writes the manifest and the parts.
-func (p *spool) copyTo(w io.Writer, m archive.Manifest) error {
+// copyTo writes the manifest and the parts to w.
+func (p *partsWriter) copyTo(w io.Writer, m archive.Manifest) error {
 	row := manifestRow{
-		Format: archive.Format, Organisation: m.Organisation, Made: jsonTime(m.CreatedAt), Version: m.Version, Issuer: m.Issuer, Files: contentTotals{m.Contents, m.Bytes},
+		Format: archive.Format, Organisation: m.Organisation, CreatedAt: jsonTime(m.CreatedAt),
+		Version: m.Version, Issuer: m.Issuer, Files: contentTotals{m.Contents, m.Bytes},
 	}
 	if m.Member != "" {
 		row.Member = &m.Member
@@ -217,24 +219,25 @@ func (p *spool) copyTo(w io.Writer, m archive.Manifest) error {
 		return err
 	}
 	text = append(text, '\n')
-	if err := compressed(w, header(manifestName, int64(len(text)), m.CreatedAt), text, make([]byte, padding(int64(len(text))))); err != nil {
+	size := int64(len(text))
+	if err := writeGzip(w, encodeHeader(manifestName, size, m.CreatedAt), text, make([]byte, padding(size))); err != nil {
 		return err
 	}
-	begin := int64(0)
+	start := int64(0)
 	for i, part := range m.Parts {
-		if err := compressed(w, header(archive.FileName(part.Kind), part.Bytes, m.CreatedAt)); err != nil {
+		if err := writeGzip(w, encodeHeader(archive.FileName(part.Kind), part.Bytes, m.CreatedAt)); err != nil {
 			return err
 		}
-		if _, err := CopyPieces(w, io.NewSectionReader(p.file, begin, p.ends[i]-begin)); err != nil {
+		if _, err := Copy(w, io.NewSectionReader(p.file, start, p.ends[i]-start)); err != nil {
 			return err
 		}
-		begin = p.ends[i]
+		start = p.ends[i]
 	}
 	return nil
 }
 
-// compressed writes texts as one member of gzip.
-func compressed(w io.Writer, texts ...[]byte) error {
+// writeGzip writes texts as one gzip member.
+func writeGzip(w io.Writer, texts ...[]byte) error {
 	z := newGzip(w)
 	for _, text := range texts {
 		if _, err := z.Write(text); err != nil {
@@ -244,14 +247,14 @@ func compressed(w io.Writer, texts ...[]byte) error {
 	return z.Close()
 }
 
-func headerOf(name string, size int64, made time.Time) *tar.Header {
-	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o600, ModTime: made.Truncate(time.Second)}
+func tarHeader(name string, size int64, modTime time.Time) *tar.Header {
+	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o600, ModTime: modTime.Truncate(time.Second)}
 }
 
-// header returns the header of a file in a tar.
-func header(name string, size int64, made time.Time) []byte {
+// encodeHeader returns the encoded header of a file in a tar.
+func encodeHeader(name string, size int64, modTime time.Time) []byte {
 	var b bytes.Buffer
-	if err := tar.NewWriter(&b).WriteHeader(headerOf(name, size, made)); err != nil {
+	if err := tar.NewWriter(&b).WriteHeader(tarHeader(name, size, modTime)); err != nil {
 		panic(err) // the names of parts are valid
 	}
 	return b.Bytes()
@@ -282,17 +285,19 @@ func packContents(ctx context.Context, w io.Writer, m archive.Manifest, list io.
 	return zip.Close()
 }
 
-func packContent(ctx context.Context, files *tar.Writer, o object.Object, made time.Time, open func(context.Context, object.Object) (io.ReadCloser, error)) error {
+func packContent(ctx context.Context, files *tar.Writer, o object.Object, createdAt time.Time,
+	open func(context.Context, object.Object) (io.ReadCloser, error),
+) error {
 	r, err := open(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	if err := files.WriteHeader(headerOf(contentsName+archive.ContentPath(o), o.Size, made)); err != nil {
+	if err := files.WriteHeader(tarHeader(contentsName+archive.ContentPath(o), o.Size, createdAt)); err != nil {
 		return err
 	}
 	sum := sha256.New()
-	if _, err := CopyPieces(io.MultiWriter(files, sum), io.LimitReader(ContextReader{ctx, r}, o.Size)); err != nil {
+	if _, err := Copy(io.MultiWriter(files, sum), io.LimitReader(ContextReader{ctx, r}, o.Size)); err != nil {
 		return err
 	}
 	if hex.EncodeToString(sum.Sum(nil)) != o.Checksum {
@@ -301,10 +306,10 @@ func packContent(ctx context.Context, files *tar.Writer, o object.Object, made t
 	return nil
 }
 
-// CopyPieces copies in pieces of a fixed size, without io.ReaderFrom and io.WriterTo, so that
-// the end of a context is noticed and little memory is used.
-func CopyPieces(to io.Writer, from io.Reader) (int64, error) {
-	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, pieces))
+// Copy is io.CopyBuffer with a buffer of copyBuffer bytes, never io.ReaderFrom or io.WriterTo,
+// so that a ContextReader's context is checked before each chunk.
+func Copy(to io.Writer, from io.Reader) (int64, error) {
+	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, copyBuffer))
 }
 
 // ContextReader is a reader that fails after its context has ended.
@@ -324,9 +329,9 @@ func (r ContextReader) Read(p []byte) (int, error) {
 // Read implements ports.Archiver.
 func (a Archiver) Read(ctx context.Context, r io.Reader, only archive.Kind, each func(archive.Item) error) error {
 	s := &scanner{only: only, each: each, lines: bufio.NewReaderSize(nil, maxLine)}
-	err := s.archive(ContextReader{ctx, r})
-	if own, ok := err.(ownError); ok {
-		return own.error
+	err := s.readArchive(ContextReader{ctx, r})
+	if e, ok := err.(callbackError); ok {
+		return e.error
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -334,63 +339,65 @@ func (a Archiver) Read(ctx context.Context, r io.Reader, only archive.Kind, each
 	return err
 }
 
-// ownError is an error of each.
-type ownError struct{ error }
+// callbackError is an error that each returned.
+type callbackError struct{ error }
 
+// scanner reads an archive.
 type scanner struct {
 	only     archive.Kind // of the records that are read; empty: all
 	each     func(archive.Item) error
 	manifest archive.Manifest
 	files    *tar.Reader
-	lines    *bufio.Reader // of the present part
+	lines    *bufio.Reader // of the current part
 }
 
-func (s *scanner) item(i archive.Item) error {
+// yield calls each.
+func (s *scanner) yield(i archive.Item) error {
 	if err := s.each(i); err != nil {
-		return ownError{err}
+		return callbackError{err}
 	}
 	return nil
 }
 
-// refused is the error of an archive that is not as it is written.
-func refused(format string, args ...any) error {
+// invalid returns the error of a malformed archive.
+func invalid(format string, args ...any) error {
 	return fault.New(fault.Invalid, "The archive is refused: "+format, args...)
 }
 
-// damaged returns the error of a reader of the archive.
-func damaged(err error) error {
+// readError returns the error for one of the gzip or tar reader.
+func readError(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return refused("it is not whole")
+		return invalid("it is not whole")
 	}
 	return fault.Wrap(fault.Invalid, err, "The archive is refused")
 }
 
-func (s *scanner) archive(r io.Reader) error {
-	zip, err := gzip.NewReader(bufio.NewReaderSize(r, pieces))
+func (s *scanner) readArchive(r io.Reader) error {
+	zip, err := gzip.NewReader(bufio.NewReaderSize(r, copyBuffer))
 	switch {
 	case err == gzip.ErrHeader:
-		return refused("it is no export; collabd restore reads backups")
+		return invalid("it is no export; collabd restore reads backups")
 	case err != nil:
-		return damaged(err)
+		return readError(err)
 	}
 	s.files = tar.NewReader(zip)
 	if err := s.readManifest(); err != nil {
 		return err
 	}
 	for _, part := range s.manifest.Parts {
-		if err := s.part(part); err != nil {
+		if err := s.readPart(part); err != nil {
 			return err
 		}
 	}
-	if err := s.contents(); err != nil {
+	if err := s.readContents(); err != nil {
 		return err
 	}
 	rest, err := io.ReadAll(io.LimitReader(zip, maxPadding+1))
 	switch {
 	case err != nil:
-		return damaged(err)
+		return readError(err)
 	case len(rest) > maxPadding || bytes.ContainsFunc(rest, func(r rune) bool { return r != 0 }):
-		return refused("something follows its end")
+		return invalid("something follows its end")
 	}
 	return nil
 }
@@ -400,20 +407,20 @@ func (s *scanner) next(name string, limit int64) (*tar.Header, error) {
 	h, err := s.files.Next()
 	switch {
 	case err != nil:
-		return nil, damaged(err)
+		return nil, readError(err)
 	case name != "" && h.Name != name:
-		return nil, refused("it has %.100q in the place of %s", h.Name, name)
+		return nil, invalid("it has %.100q in the place of %s", h.Name, name)
 	case h.Size > limit:
-		return nil, refused("%.100q has %d bytes, and %d are the most", h.Name, h.Size, limit)
+		return nil, invalid("%.100q has %d bytes, and %d are the most", h.Name, h.Size, limit)
 	}
 	if err := CheckRegular(h); err != nil {
-		return nil, refused("%v", err)
+		return nil, invalid("%v", err)
 	}
 	return h, nil
 }
 
-// CheckRegular returns an error for everything in a tar but regular files, and for sparse files, which take more
-// room than their size in the archive.
+// CheckRegular returns an error unless the header is of a regular file. It refuses sparse files, which
+// need more space than their size in the archive.
 func CheckRegular(h *tar.Header) error {
 	if h.Typeflag != tar.TypeReg || h.Linkname != "" {
 		return fmt.Errorf("%.100q is not a regular file", h.Name)
@@ -432,22 +439,22 @@ func (s *scanner) readManifest() error {
 	}
 	text, err := io.ReadAll(s.files)
 	if err != nil {
-		return damaged(err)
+		return readError(err)
 	}
 	var format struct {
 		Format int `json:"format"`
 	}
 	if err := json.Unmarshal(text, &format); err != nil {
-		return refused("%s is not as it is written", manifestName)
+		return invalid("%s is not as it is written", manifestName)
 	}
 	if format.Format != archive.Format {
-		return refused("it has the format %d, and this program reads only %d", format.Format, archive.Format)
+		return invalid("it has the format %d, and this program reads only %d", format.Format, archive.Format)
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	var row manifestRow
 	if err := d.Decode(&row); err != nil {
-		return refused("%s is not as it is written: %v", manifestName, err)
+		return invalid("%s is not as it is written: %v", manifestName, err)
 	}
 	var f fields
 	checkID(&f, "organisationId", row.Organisation)
@@ -461,7 +468,8 @@ func (s *scanner) readManifest() error {
 		f.Add("parts", "must be %d", len(archive.Kinds))
 	}
 	m := archive.Manifest{
-		Organisation: row.Organisation, CreatedAt: time.Time(row.Made), Version: row.Version, Issuer: row.Issuer, Contents: row.Files.Count, Bytes: row.Files.Bytes,
+		Organisation: row.Organisation, CreatedAt: time.Time(row.CreatedAt), Version: row.Version, Issuer: row.Issuer,
+		Contents: row.Files.Count, Bytes: row.Files.Bytes,
 	}
 	if row.Member != nil {
 		m.Member = *row.Member
@@ -476,18 +484,18 @@ func (s *scanner) readManifest() error {
 		return fault.Wrap(fault.Invalid, err, "The archive is refused: %s", manifestName)
 	}
 	s.manifest = m
-	return s.item(archive.Item{Manifest: &m})
+	return s.yield(archive.Item{Manifest: &m})
 }
 
-// part reads the file of one kind.
-func (s *scanner) part(p archive.Part) error {
+// readPart reads the file of one kind.
+func (s *scanner) readPart(p archive.Part) error {
 	name := archive.FileName(p.Kind)
 	h, err := s.next(name, p.Bytes)
 	if err != nil {
 		return err
 	}
 	if h.Size != p.Bytes {
-		return refused("%s has %d bytes, and %d in the manifest", name, h.Size, p.Bytes)
+		return invalid("%s has %d bytes, and %d in the manifest", name, h.Size, p.Bytes)
 	}
 	if s.only != "" && s.only != p.Kind {
 		return nil
@@ -495,38 +503,38 @@ func (s *scanner) part(p archive.Part) error {
 	sum := sha256.New()
 	lines := s.lines
 	lines.Reset(io.TeeReader(s.files, sum))
-	place := archive.Location{Kind: p.Kind}
+	location := archive.Location{Kind: p.Kind}
 	for {
 		line, err := lines.ReadSlice('\n')
 		if err == io.EOF && len(line) == 0 {
 			break
 		}
-		place.Line++
+		location.Line++
 		switch {
 		case err == bufio.ErrBufferFull:
-			return refused("%s line %d has more than %d bytes", name, place.Line, maxLine)
+			return invalid("%s line %d has more than %d bytes", name, location.Line, maxLine)
 		case err != nil:
-			return damaged(err)
+			return readError(err)
 		}
-		r, err := codecs[p.Kind].parse(line, s.manifest.Organisation)
+		r, err := codecs[p.Kind].parseLine(line, s.manifest.Organisation)
 		if err != nil {
-			return place.Wrap(err)
+			return location.Wrap(err)
 		}
-		if err := s.item(archive.Item{Record: r, Location: place}); err != nil {
+		if err := s.yield(archive.Item{Record: r, Location: location}); err != nil {
 			return err
 		}
 	}
 	switch {
-	case place.Line != p.Records:
-		return refused("%s has %d lines, and %d in the manifest", name, place.Line, p.Records)
+	case location.Line != p.Records:
+		return invalid("%s has %d lines, and %d in the manifest", name, location.Line, p.Records)
 	case hex.EncodeToString(sum.Sum(nil)) != p.Checksum:
-		return refused("%s has another SHA-256 than in the manifest", name)
+		return invalid("%s has another SHA-256 than in the manifest", name)
 	}
 	return nil
 }
 
-// contents reads the contents and the end of the tar.
-func (s *scanner) contents() error {
+// readContents reads the contents and the end of the tar.
+func (s *scanner) readContents() error {
 	var total int64
 	for range s.manifest.Contents {
 		h, err := s.next("", s.manifest.Bytes-total)
@@ -535,31 +543,31 @@ func (s *scanner) contents() error {
 		}
 		p, in := strings.CutPrefix(h.Name, contentsName)
 		if !in || !fs.ValidPath(p) {
-			return refused("%.100q does not belong in it", h.Name)
+			return invalid("%.100q does not belong in it", h.Name)
 		}
 		total += h.Size
 		content := &errorReader{Reader: s.files}
-		if err := s.item(archive.Item{Path: p, Size: h.Size, Content: content}); err != nil {
+		if err := s.yield(archive.Item{Path: p, Size: h.Size, Content: content}); err != nil {
 			if content.err != nil {
-				return damaged(content.err)
+				return readError(content.err)
 			}
 			return err
 		}
 	}
 	if total != s.manifest.Bytes {
-		return refused("its files have %d bytes, and %d in the manifest", total, s.manifest.Bytes)
+		return invalid("its files have %d bytes, and %d in the manifest", total, s.manifest.Bytes)
 	}
 	h, err := s.files.Next()
 	switch {
 	case err == io.EOF:
 		return nil
 	case err != nil:
-		return damaged(err)
+		return readError(err)
 	}
-	return refused("%.100q is more than its manifest has", h.Name)
+	return invalid("%.100q is more than its manifest has", h.Name)
 }
 
-// errorReader keeps the error of its reader.
+// errorReader records the error of its reader.
 type errorReader struct {
 	io.Reader
 	err error

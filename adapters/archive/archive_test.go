@@ -33,11 +33,11 @@ import (
 	"collab/test/must"
 )
 
-var made = time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
+var now = time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
 
 func uid[T ~string](n int) T { return T(fmt.Sprintf("01900000-0000-7000-8000-%012d", n)) }
 
-const ofOrg = id.Org("01900000-0000-7000-8000-000000000001")
+const orgID = id.Org("01900000-0000-7000-8000-000000000001")
 
 // contents are the contents of the sample's files.
 var contents = []string{"# Brief\n", strings.Repeat("0123456789", 200)}
@@ -48,35 +48,35 @@ func sample(t testing.TB) []archive.Record {
 	ada, w, tm := uid[id.User](2), uid[id.Workspace](4), uid[id.Team](3)
 	due, _ := task.ParseDue("2026-01-31")
 	first := must.Full(must.Do(task.Task{
-		ID: uid[id.Task](5), Org: ofOrg, Title: "Tïtle <&>", Description: new("a\nb"), Priority: task.High, Assignee: &ada, Workspace: &w, Due: &due,
-		Tags: []string{"x", "ü"}, Metadata: `{"a":[1,2]}`, SortOrder: 7, CreatedBy: ada, CreatedAt: made, UpdatedAt: made, Version: 3,
-	}.Imported(task.Done, &made)).Or(t))
+		ID: uid[id.Task](5), Org: orgID, Title: "Tïtle <&>", Description: new("a\nb"), Priority: task.High, Assignee: &ada, Workspace: &w, Due: &due,
+		Tags: []string{"x", "ü"}, Metadata: `{"a":[1,2]}`, SortOrder: 7, CreatedBy: ada, CreatedAt: now, UpdatedAt: now, Version: 3,
+	}.Imported(task.Done, &now)).Or(t))
 	second := must.Do(task.Task{
-		ID: uid[id.Task](6), Org: ofOrg, Title: "Bare", Priority: task.Low, CreatedBy: ada, CreatedAt: made, UpdatedAt: made, Version: 1,
+		ID: uid[id.Task](6), Org: orgID, Title: "Bare", Priority: task.Low, CreatedBy: ada, CreatedAt: now, UpdatedAt: now, Version: 1,
 	}.Imported(task.Todo, nil)).Or(t)
 	file := func(n int, in object.Place, path, content string) archive.Record {
 		return archive.Record{Object: new(must.Full(object.Object{
-			Place: in, ID: uid[id.Object](n), Org: ofOrg, Path: path, MimeType: "text/markdown", Version: 2, CreatedBy: ada, UpdatedBy: ada, CreatedAt: made,
-			UpdatedAt: made, Content: object.Content{Size: int64(len(content)), Checksum: must.Sum(content), Text: true},
+			Place: in, ID: uid[id.Object](n), Org: orgID, Path: path, MimeType: "text/markdown", Version: 2, CreatedBy: ada, UpdatedBy: ada, CreatedAt: now,
+			UpdatedAt: now, Content: object.Content{Size: int64(len(content)), Checksum: must.Sum(content), Text: true},
 		}, "Workspace", "Team", "Owner", "Blob", "N"))}
 	}
 	return []archive.Record{
-		{Organisation: new(must.Full(org.Organisation{ID: ofOrg, ProviderID: "org_1", Name: "Örg", Slug: "org", CreatedAt: made, UpdatedAt: made, CreatedBy: "user_1"},
+		{Organisation: new(must.Full(org.Organisation{ID: orgID, ProviderID: "org_1", Name: "Örg", Slug: "org", CreatedAt: now, UpdatedAt: now, CreatedBy: "user_1"},
 			"Full", "Seen", "SlugIssuedAt", "CreatedBySeen", "ClosedAt", "ErasedAt", "EmailsUntil"))},
 		{Member: new(must.Full(org.Profile{
-			Membership: org.Membership{Org: ofOrg, User: ada, Role: org.Owner, ProviderRole: "org:admin", OnboardingCompleted: true, JoinedAt: made},
+			Membership: org.Membership{Org: orgID, User: ada, Role: org.Owner, ProviderRole: "org:admin", OnboardingCompleted: true, JoinedAt: now},
 			Person:     org.User{ID: ada, ProviderID: "user_1", Name: "Ada", Email: "ada@example.com", AvatarURL: "https://example.com/a"},
 		}, "UsedAt", "RoleIssuedAt", "RoleSetHere", "Seen", "RemovedAt", "CreatedAt", "UpdatedAt", "Full", "NameIssuedAt", "EmailIssuedAt", "AvatarURLIssuedAt", "Blocked", "DeletedAt"))},
-		{Team: new(must.Full(team.Team{ID: tm, Org: ofOrg, Name: "Team", Description: new("d"), Kind: team.Standard, CreatedBy: ada, CreatedAt: made, UpdatedAt: made}))},
-		{TeamMember: new(must.Full(team.Member{Team: tm, User: ada, JoinedAt: made}))},
-		{Workspace: new(must.Full(workspace.Workspace{ID: w, Org: ofOrg, Team: tm, Name: "Work", Description: new("w"), CreatedBy: ada, CreatedAt: made, UpdatedAt: made}))},
+		{Team: new(must.Full(team.Team{ID: tm, Org: orgID, Name: "Team", Description: new("d"), Kind: team.Standard, CreatedBy: ada, CreatedAt: now, UpdatedAt: now}))},
+		{TeamMember: new(must.Full(team.Member{Team: tm, User: ada, JoinedAt: now}))},
+		{Workspace: new(must.Full(workspace.Workspace{ID: w, Org: orgID, Team: tm, Name: "Work", Description: new("w"), CreatedBy: ada, CreatedAt: now, UpdatedAt: now}))},
 		{WorkspaceOrder: new(must.Full(archive.WorkspaceOrder{User: ada, Workspaces: workspace.Order{w}}))},
 		{Task: &first}, {Task: &second},
 		{TaskChange: &archive.TaskChange{Change: must.Full(task.Change{
-			ID: uid[id.Entry](7), Org: ofOrg, Task: first.ID, At: made, By: ada, Reason: "because", Fields: []task.Delta{{Field: "title", From: new("a"), To: new("")}, {Field: "metadata"}},
+			ID: uid[id.Entry](7), Org: orgID, Task: first.ID, At: now, By: ada, Reason: "because", Fields: []task.Delta{{Field: "title", From: new("a"), To: new("")}, {Field: "metadata"}},
 		})}},
 		{AuditEntry: new(must.Full(audit.Entry{
-			ID: uid[id.Entry](8), Org: ofOrg, At: made, Actor: ada, Operator: true, Action: audit.RoleChanged, Target: string(ada), Detail: "A -> B", Address: "::1", Request: "r",
+			ID: uid[id.Entry](8), Org: orgID, At: now, Actor: ada, Operator: true, Action: audit.RoleChanged, Target: string(ada), Detail: "A -> B", Address: "::1", Request: "r",
 		}))},
 		file(9, object.Place{Kind: object.Template, Scope: object.Shared}, "brief.md", contents[0]),
 		file(10, object.Place{Kind: object.WorkspaceMemory, Scope: object.Shared, Workspace: &w}, strings.Repeat("a", 120)+"/ünd.md", contents[1]),
@@ -88,8 +88,8 @@ func pack(t testing.TB, records []archive.Record) ([]byte, archive.Manifest) {
 	t.Helper()
 	var out bytes.Buffer
 	n := 0
-	m := archive.Manifest{Organisation: ofOrg, CreatedAt: made, Version: "1.2.3", Issuer: "https://id.example.com", Member: uid[id.User](2)}
-	m, err := Archiver{Folder: t.TempDir()}.Pack(t.Context(), &out, m, func(each func(archive.Record) error) error {
+	m := archive.Manifest{Organisation: orgID, CreatedAt: now, Version: "1.2.3", Issuer: "https://id.example.com", Member: uid[id.User](2)}
+	m, err := Archiver{Dir: t.TempDir()}.Pack(t.Context(), &out, m, func(each func(archive.Record) error) error {
 		for _, r := range records {
 			if err := each(r); err != nil {
 				return err
@@ -151,8 +151,8 @@ func TestAnArchiveIsReadAsItWasWritten(t *testing.T) {
 // TestRecordsThatAreNotImportedAreReadEmpty packs records that are only exported. Read checks them and returns empty ones.
 func TestRecordsThatAreNotImportedAreReadEmpty(t *testing.T) {
 	records := []archive.Record{
-		{Subscription: new(plan.Unsubscribed(ofOrg))},
-		{Usage: &usage.Entry{ID: uid[id.Request](3), Org: ofOrg, User: uid[id.User](2), At: made, Model: "m", Provider: "p"}},
+		{Subscription: new(plan.Unsubscribed(orgID))},
+		{Usage: &usage.Entry{ID: uid[id.Request](3), Org: orgID, User: uid[id.User](2), At: now, Model: "m", Provider: "p"}},
 	}
 	file, _ := pack(t, records)
 	_, got, _, err := read(t, file)
@@ -198,7 +198,7 @@ func unzipped(t testing.TB, file []byte) []byte {
 func zipped(t testing.TB, plain []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	must.NoError(t, compressed(&b, plain))
+	must.NoError(t, writeGzip(&b, plain))
 	return b.Bytes()
 }
 
@@ -221,7 +221,7 @@ func entriesOf(t testing.TB, file []byte) (entries []entry) {
 }
 
 // rewritten returns the archive with the text of one of its files changed, also in the manifest.
-func rewritten(t testing.TB, file []byte, name, was, is string) []byte {
+func rewritten(t testing.TB, file []byte, name, old, replacement string) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	entries := entriesOf(t, file)
@@ -230,9 +230,9 @@ func rewritten(t testing.TB, file []byte, name, was, is string) []byte {
 		if e.header.Name != name {
 			continue
 		}
-		text := strings.Replace(string(e.text), was, is, 1)
+		text := strings.Replace(string(e.text), old, replacement, 1)
 		if text == string(e.text) {
-			t.Fatalf("%s does not have %s", name, was)
+			t.Fatalf("%s does not have %s", name, old)
 		}
 		before, after = fmt.Sprintf("%d,\n      \"sha256\": \"%s\"", len(e.text), must.Sum(e.text)), fmt.Sprintf("%d,\n      \"sha256\": \"%s\"", len(text), must.Sum(text))
 		entries[i].text = []byte(text)
@@ -267,7 +267,7 @@ func TestInvalidRecordsAreRefused(t *testing.T) {
 		{"tasks.jsonl", "\n", " {}\n", "more than one value"},
 		{"tasks.jsonl", "\n", "\n\n", "line 2: is not as it is written"},
 		{"members.jsonl", `"role":"OWNER"`, `"role":"GOD"`, "members.jsonl line 1: role must be"},
-		{"organisation.jsonl", string(ofOrg), string(uid[id.Org](99)), "organisation.jsonl line 1: id must be the organisation"},
+		{"organisation.jsonl", string(orgID), string(uid[id.Org](99)), "organisation.jsonl line 1: id must be the organisation"},
 		{"files.jsonl", `"path":"brief.md"`, `"path":"../brief.md"`, "files.jsonl line 1: path must not have the segments"},
 		{"files.jsonl", `"content":"files/shared`, `"content":"files/../shared`, "files.jsonl line 1: content must be"},
 		{"files.jsonl", `"scope":"SHARED"`, `"scope":"PERSONAL"`, "line 1: ownerId"},
@@ -315,9 +315,9 @@ func TestEveryTextOfARecordIsChecked(t *testing.T) {
 // TestProfilesAreReadClean expects texts of profiles to be cleaned as those of the identity provider are.
 func TestProfilesAreReadClean(t *testing.T) {
 	file, _ := pack(t, []archive.Record{
-		{Organisation: &org.Organisation{ID: ofOrg, Name: " a\nb", Slug: "c\u0085", ProviderID: "org_1"}},
+		{Organisation: &org.Organisation{ID: orgID, Name: " a\nb", Slug: "c\u0085", ProviderID: "org_1"}},
 		{Member: &org.Profile{
-			Membership: org.Membership{Org: ofOrg, User: uid[id.User](2), Role: org.Owner, ProviderRole: "r\t"},
+			Membership: org.Membership{Org: orgID, User: uid[id.User](2), Role: org.Owner, ProviderRole: "r\t"},
 			Person:     org.User{ID: uid[id.User](2), ProviderID: "user_1", Name: "Ada\x00", Email: "nobody", AvatarURL: "javascript:alert(1)"},
 		}},
 	})
@@ -335,7 +335,7 @@ func TestFilesThatDoNotBelongInAnArchiveAreRefused(t *testing.T) {
 	inner, end := plain[:len(plain)-2*block], make([]byte, 2*block)
 	zeros := make([]byte, maxPadding)
 	for want, plain := range map[string][]byte{
-		"more than its manifest has": slices.Concat(inner, header("files/x", 0, m.CreatedAt), end),
+		"more than its manifest has": slices.Concat(inner, encodeHeader("files/x", 0, m.CreatedAt), end),
 		"something follows its end":  slices.Concat(inner, end, zeros, []byte{0}),
 		"follows its end":            slices.Concat(inner, end, []byte{0, 1}),
 		"":                           slices.Concat(inner, end, zeros), // as GNU's tar pads it
@@ -367,14 +367,14 @@ func TestFilesThatDoNotBelongInAnArchiveAreRefused(t *testing.T) {
 
 func TestReadReturnsTheErrorOfItsFunction(t *testing.T) {
 	file, _ := pack(t, sample(t))
-	no := errors.New("no")
-	if err := (Archiver{}).Read(t.Context(), bytes.NewReader(file), "", func(archive.Item) error { return no }); err != no {
+	wantErr := errors.New("no")
+	if err := (Archiver{}).Read(t.Context(), bytes.NewReader(file), "", func(archive.Item) error { return wantErr }); err != wantErr {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestContentWithAnotherChecksumIsNotPacked(t *testing.T) {
-	_, err := Archiver{Folder: t.TempDir()}.Pack(t.Context(), io.Discard, archive.Manifest{Organisation: ofOrg, CreatedAt: made}, func(each func(archive.Record) error) error {
+	_, err := Archiver{Dir: t.TempDir()}.Pack(t.Context(), io.Discard, archive.Manifest{Organisation: orgID, CreatedAt: now}, func(each func(archive.Record) error) error {
 		return each(sample(t)[10])
 	}, func(context.Context, object.Object) (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader("# brief\n")), nil
@@ -411,14 +411,14 @@ func FuzzRead(f *testing.F) {
 	file, _ := pack(f, sample(f))
 	f.Add(unzipped(f, file))
 	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, plain []byte) {
-		_, records, _, err := read(t, zipped(t, plain))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		_, records, _, err := read(t, zipped(t, data))
 		if err != nil {
 			return
 		}
 		for _, r := range records {
 			if c, ok := codecs[r.Kind()]; ok {
-				must.Do(c.line(r)).Or(t)
+				must.Do(c.encodeLine(r)).Or(t)
 			}
 		}
 	})

@@ -29,8 +29,8 @@ type codec struct {
 	decode func(row any, o id.Org) (archive.Record, error)
 }
 
-// kind returns the codec of rows of type R. A nil decode leaves records empty.
-func kind[R any](encode func(archive.Record) R, decode func(R, id.Org) (archive.Record, error)) codec {
+// newCodec returns the codec of rows of type R. If decode is nil, rows are decoded as empty records.
+func newCodec[R any](encode func(archive.Record) R, decode func(R, id.Org) (archive.Record, error)) codec {
 	return codec{
 		row:    func() any { return new(R) },
 		encode: func(r archive.Record) any { return encode(r) },
@@ -44,24 +44,24 @@ func kind[R any](encode func(archive.Record) R, decode func(R, id.Org) (archive.
 }
 
 var codecs = map[archive.Kind]codec{
-	archive.Organisations:   kind(viewOrganisation, organisationRow.record),
-	archive.Subscriptions:   kind(viewSubscription, nil),
-	archive.Members:         kind(viewMember, memberRow.record),
-	archive.Invitations:     kind(viewInvitation, nil),
-	archive.Teams:           kind(viewTeam, teamRow.record),
-	archive.TeamMembers:     kind(viewTeamMember, teamMemberRow.record),
-	archive.Workspaces:      kind(viewWorkspace, workspaceRow.record),
-	archive.WorkspaceOrders: kind(viewOrder, orderRow.record),
-	archive.Tasks:           kind(viewTask, taskRow.record),
-	archive.TaskHistory:     kind(viewChange, changeRow.record),
-	archive.Connectors:      kind(viewConnector, nil),
-	archive.Usage:           kind(viewUsage, nil),
-	archive.AuditEntries:    kind(viewEntry, entryRow.record),
-	archive.Objects:         kind(viewObject, objectRow.record),
+	archive.Organisations:   newCodec(viewOrganisation, organisationRow.record),
+	archive.Subscriptions:   newCodec(viewSubscription, nil),
+	archive.Members:         newCodec(viewMember, memberRow.record),
+	archive.Invitations:     newCodec(viewInvitation, nil),
+	archive.Teams:           newCodec(viewTeam, teamRow.record),
+	archive.TeamMembers:     newCodec(viewTeamMember, teamMemberRow.record),
+	archive.Workspaces:      newCodec(viewWorkspace, workspaceRow.record),
+	archive.WorkspaceOrders: newCodec(viewOrder, orderRow.record),
+	archive.Tasks:           newCodec(viewTask, taskRow.record),
+	archive.TaskHistory:     newCodec(viewChange, changeRow.record),
+	archive.Connectors:      newCodec(viewConnector, nil),
+	archive.Usage:           newCodec(viewUsage, nil),
+	archive.AuditEntries:    newCodec(viewEntry, entryRow.record),
+	archive.Objects:         newCodec(viewObject, objectRow.record),
 }
 
-// line returns a record as a line.
-func (c codec) line(r archive.Record) ([]byte, error) {
+// encodeLine returns the line of a record, with its line feed.
+func (c codec) encodeLine(r archive.Record) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -74,8 +74,8 @@ func (c codec) line(r archive.Record) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// parse returns the record of a line.
-func (c codec) parse(line []byte, o id.Org) (archive.Record, error) {
+// parseLine returns the record of a line.
+func (c codec) parseLine(line []byte, o id.Org) (archive.Record, error) {
 	row := c.row()
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
@@ -91,14 +91,14 @@ func (c codec) parse(line []byte, o id.Org) (archive.Record, error) {
 // jsonTime is a time in milliseconds.
 type jsonTime time.Time
 
-const layout = "2006-01-02T15:04:05.000Z"
+const timeLayout = "2006-01-02T15:04:05.000Z"
 
 func (m jsonTime) MarshalJSON() ([]byte, error) {
-	return []byte(time.Time(m).UTC().Format(`"` + layout + `"`)), nil
+	return []byte(time.Time(m).UTC().Format(`"` + timeLayout + `"`)), nil
 }
 
 func (m *jsonTime) UnmarshalJSON(b []byte) error {
-	t, err := time.Parse(`"`+layout+`"`, string(b))
+	t, err := time.Parse(`"`+timeLayout+`"`, string(b))
 	*m = jsonTime(t)
 	return err
 }
@@ -134,16 +134,16 @@ func text(s *string) string {
 // fields collects the problems of a row.
 type fields struct{ check.List }
 
-// checkID refuses a field that is not an id.
-func checkID[T ~string](f *fields, field string, given T) {
-	if _, ok := id.Parse[T](string(given)); !ok {
+// checkID adds a problem unless the value is an id.
+func checkID[T ~string](f *fields, field string, value T) {
+	if _, ok := id.Parse[T](string(value)); !ok {
 		f.Add(field, "must be an id")
 	}
 }
 
-func checkOptionalID[T ~string](f *fields, field string, given *T) {
-	if given != nil {
-		checkID(f, field, *given)
+func checkOptionalID[T ~string](f *fields, field string, value *T) {
+	if value != nil {
+		checkID(f, field, *value)
 	}
 }
 
@@ -180,8 +180,9 @@ func (r organisationRow) record(o id.Org) (archive.Record, error) {
 	}
 	f.Text("createdByIdentityId", text(r.CreatedBy), identity.MaxID)
 	return f.record(archive.Record{Organisation: &org.Organisation{
-		ID: r.ID, Name: identity.CleanName(r.Name), Slug: identity.CleanName(r.Slug), ProviderID: r.IdentityOrganisationID, CreatedAt: time.Time(r.CreatedAt), UpdatedAt: time.Time(r.UpdatedAt),
-		CreatedBy: text(r.CreatedBy),
+		ID: r.ID, Name: identity.CleanName(r.Name), Slug: identity.CleanName(r.Slug),
+		ProviderID: r.IdentityOrganisationID,
+		CreatedAt:  time.Time(r.CreatedAt), UpdatedAt: time.Time(r.UpdatedAt), CreatedBy: text(r.CreatedBy),
 	}})
 }
 
@@ -236,10 +237,12 @@ func (r memberRow) record(o id.Org) (archive.Record, error) {
 	}
 	return f.record(archive.Record{Member: &org.Profile{
 		Membership: org.Membership{
-			Org: o, User: r.UserID, Role: r.Role, ProviderRole: identity.CleanName(text(r.IdentityRole)), OnboardingCompleted: r.OnboardingCompleted, JoinedAt: time.Time(r.JoinedAt),
+			Org: o, User: r.UserID, Role: r.Role, ProviderRole: identity.CleanName(text(r.IdentityRole)),
+			OnboardingCompleted: r.OnboardingCompleted, JoinedAt: time.Time(r.JoinedAt),
 		},
 		Person: org.User{
-			ID: r.UserID, ProviderID: r.IdentityUserID, Name: identity.CleanName(text(r.Name)), Email: identity.CleanEmail(text(r.Email)), AvatarURL: identity.CleanURL(text(r.AvatarURL)),
+			ID: r.UserID, ProviderID: r.IdentityUserID, Name: identity.CleanName(text(r.Name)),
+			Email: identity.CleanEmail(text(r.Email)), AvatarURL: identity.CleanURL(text(r.AvatarURL)),
 		},
 	}})
 }
@@ -436,7 +439,7 @@ type deltaRow struct {
 	To    *string `json:"to"`
 }
 
-// maxDeltas is how many fields a change has at most.
+// maxDeltas is the maximum number of fields of a change.
 const maxDeltas = 50
 
 func viewChange(r archive.Record) changeRow {

@@ -170,7 +170,7 @@ func (w *archiver) add(e entry, r io.Reader) (entry, error) {
 		return e, err
 	}
 	sum := sha256.New()
-	n, err := archive.CopyPieces(io.MultiWriter(w.tar, sum), io.LimitReader(r, e.size))
+	n, err := archive.Copy(io.MultiWriter(w.tar, sum), io.LimitReader(r, e.size))
 	if err != nil {
 		return e, err
 	}
@@ -280,7 +280,7 @@ func (s *scanner) readArchive(file io.ReadSeeker) error {
 		return err
 	}
 	rest := make([]byte, len(checksumFrame)+sha256.Size)
-	if _, err := archive.CopyPieces(io.Discard, body); err != nil {
+	if _, err := archive.Copy(io.Discard, body); err != nil {
 		return err
 	}
 	if _, err := io.ReadFull(file, rest); err != nil {
@@ -359,7 +359,7 @@ func (s *scanner) readEntry(h *tar.Header, content io.Reader) error {
 	if err := s.each(s.header, e, content); err != nil {
 		return callbackError{err}
 	}
-	if _, err := archive.CopyPieces(io.Discard, content); err != nil {
+	if _, err := archive.Copy(io.Discard, content); err != nil {
 		return err
 	}
 	e.sum = hex.EncodeToString(sum.Sum(nil))
@@ -423,7 +423,7 @@ func (s *scanner) readManifest(h *tar.Header, content io.Reader) error {
 	s.addLine(s.totals.line())
 	sum := sha256.New()
 	if h.Size == s.manifestSize {
-		if _, err := archive.CopyPieces(sum, content); err != nil {
+		if _, err := archive.Copy(sum, content); err != nil {
 			return err
 		}
 	}

@@ -326,7 +326,7 @@ func (u *unpacker) entry(_ archiveHeader, e entry, r io.Reader) (err error) {
 		return err
 	}
 	sum := sha256.New()
-	_, err = archive.CopyPieces(io.MultiWriter(f, sum), r)
+	_, err = archive.Copy(io.MultiWriter(f, sum), r)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
