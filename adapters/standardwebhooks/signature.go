@@ -116,29 +116,29 @@ func (e *Events) verify(header func(name string) string, body []byte) (message, 
 	if id == "" || timestamp == "" || signatures == "" {
 		return message{}, fault.New(fault.Unauthenticated, "The webhook's id, timestamp and signature headers are required")
 	}
-	bad := fault.New(fault.Unauthenticated, "The webhook's signature is not valid")
+	invalid := fault.New(fault.Unauthenticated, "The webhook's signature is not valid")
 	seconds, err := strconv.ParseUint(timestamp, 10, 40)
 	if err != nil || !identity.ValidID(id) || len(signatures) > maxSignature {
-		return message{}, bad
+		return message{}, invalid
 	}
 	sent, now := time.Unix(int64(seconds), 0).UTC(), e.clock.Now()
 	if now.Sub(sent) > tolerance || sent.Sub(now) > tolerance {
 		return message{}, fault.New(fault.Unauthenticated, "The webhook's timestamp is too far from the present")
 	}
-	var given [][]byte
+	var macs [][]byte
 	for s := range strings.FieldsSeq(signatures) {
 		// Other versions, such as the asymmetric v1a, are not supported.
 		if text, ok := strings.CutPrefix(s, "v1,"); ok {
 			if mac, err := base64.StdEncoding.Strict().DecodeString(text); err == nil {
-				given = append(given, mac)
+				macs = append(macs, mac)
 			}
 		}
 	}
 	for _, key := range e.keys {
 		want := sign(key, id, timestamp, body)
-		if slices.ContainsFunc(given, func(mac []byte) bool { return hmac.Equal(mac, want) }) {
+		if slices.ContainsFunc(macs, func(mac []byte) bool { return hmac.Equal(mac, want) }) {
 			return message{id: id, sent: sent}, nil
 		}
 	}
-	return message{}, bad
+	return message{}, invalid
 }

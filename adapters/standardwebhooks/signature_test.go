@@ -43,7 +43,7 @@ func signed(t testing.TB, secret, id string, at time.Time, body string) headers 
 	}
 }
 
-func reader(t testing.TB, now time.Time, secrets ...string) *standardwebhooks.Events {
+func newEvents(t testing.TB, now time.Time, secrets ...string) *standardwebhooks.Events {
 	t.Helper()
 	return must.Do(standardwebhooks.New(secrets, memory.NewClock(now))).Or(t)
 }
@@ -70,7 +70,7 @@ func TestSignaturesAreThoseOfTheScheme(t *testing.T) {
 	}
 	for _, prefix := range []string{"webhook-", "svix-"} {
 		h := headers{prefix + "id": vectorID, prefix + "timestamp": "1614265330", prefix + "signature": vectorSignature}
-		if !accepted(t, reader(t, vectorTime, vectorSecret), h, vectorBody) {
+		if !accepted(t, newEvents(t, vectorTime, vectorSecret), h, vectorBody) {
 			t.Errorf("the vector is refused with %s headers", prefix)
 		}
 	}
@@ -109,42 +109,42 @@ func TestUnsignedMessagesAreRefused(t *testing.T) {
 		"headers of both families mixed":   {headers{"webhook-id": vectorID, "svix-timestamp": "1614265330", "svix-signature": vectorSignature}, vectorBody},
 		"an id of the other family beside": {headers{"webhook-id": "msg_other", "svix-id": vectorID, "svix-timestamp": "1614265330", "svix-signature": vectorSignature}, vectorBody},
 	} {
-		if accepted(t, reader(t, vectorTime, vectorSecret), c.h, c.body) {
+		if accepted(t, newEvents(t, vectorTime, vectorSecret), c.h, c.body) {
 			t.Errorf("accepted with %s", name)
 		}
 	}
 	for _, id := range []string{"msg\x001", "msg\n1", "msg\xff1", strings.Repeat("m", 256)} {
-		if accepted(t, reader(t, vectorTime, vectorSecret), signed(t, vectorSecret, id, vectorTime, vectorBody), vectorBody) {
+		if accepted(t, newEvents(t, vectorTime, vectorSecret), signed(t, vectorSecret, id, vectorTime, vectorBody), vectorBody) {
 			t.Errorf("accepted with the id %q, which cannot be kept", id)
 		}
 	}
 }
 
 func TestSecretsCanBeRotated(t *testing.T) {
-	both := reader(t, vectorTime, vectorSecret, otherSecret)
+	both := newEvents(t, vectorTime, vectorSecret, otherSecret)
 	for _, secret := range []string{vectorSecret, otherSecret} {
 		if !accepted(t, both, signed(t, secret, vectorID, vectorTime, vectorBody), vectorBody) {
 			t.Errorf("a message signed with %s is refused", secret)
 		}
 	}
 	h := signed(t, otherSecret, vectorID, vectorTime, vectorBody)
-	if accepted(t, reader(t, vectorTime, vectorSecret), h, vectorBody) {
+	if accepted(t, newEvents(t, vectorTime, vectorSecret), h, vectorBody) {
 		t.Error("a message signed with an unknown secret is accepted")
 	}
 	h["webhook-signature"] = "v1a,AAAA " + h["webhook-signature"] + " " + vectorSignature
-	if !accepted(t, reader(t, vectorTime, vectorSecret), h, vectorBody) {
+	if !accepted(t, newEvents(t, vectorTime, vectorSecret), h, vectorBody) {
 		t.Error("a message with several signatures, one of them right, is refused")
 	}
 }
 
 func TestTimestampsAreAcceptedForFiveMinutesBothWays(t *testing.T) {
 	h := signed(t, vectorSecret, vectorID, vectorTime, vectorBody)
-	for _, way := range []time.Duration{1, -1} {
-		if !accepted(t, reader(t, vectorTime.Add(way*5*time.Minute), vectorSecret), h, vectorBody) {
-			t.Errorf("refused %v from its timestamp", way*5*time.Minute)
+	for _, sign := range []time.Duration{1, -1} {
+		if !accepted(t, newEvents(t, vectorTime.Add(sign*5*time.Minute), vectorSecret), h, vectorBody) {
+			t.Errorf("refused %v from its timestamp", sign*5*time.Minute)
 		}
-		if late := way * (5*time.Minute + time.Millisecond); accepted(t, reader(t, vectorTime.Add(late), vectorSecret), h, vectorBody) {
-			t.Errorf("accepted %v from its timestamp", late)
+		if offset := sign * (5*time.Minute + time.Millisecond); accepted(t, newEvents(t, vectorTime.Add(offset), vectorSecret), h, vectorBody) {
+			t.Errorf("accepted %v from its timestamp", offset)
 		}
 	}
 }
@@ -155,7 +155,7 @@ func TestWithoutSecretsEverythingIsRefused(t *testing.T) {
 	mac.Write([]byte(vectorID + ".1614265330." + vectorBody))
 	h := headers{"webhook-id": vectorID, "webhook-timestamp": "1614265330", "webhook-signature": "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))}
 	for _, secrets := range [][]string{nil, {}, {""}, {" ", ""}} {
-		e := reader(t, vectorTime, secrets...)
+		e := newEvents(t, vectorTime, secrets...)
 		if accepted(t, e, h, vectorBody) || accepted(t, e, signed(t, vectorSecret, vectorID, vectorTime, vectorBody), vectorBody) {
 			t.Errorf("accepted with the secrets %q", secrets)
 		}
@@ -185,7 +185,7 @@ func TestAMessageSentAgainIsTheSameMessageWithItsOwnId(t *testing.T) {
 	now := vectorTime.Add(time.Minute)
 	for _, id := range []string{"msg_1", "msg_2"} {
 		for _, at := range []time.Time{vectorTime, now} { // each attempt is signed
-			got, err := reader(t, now, vectorSecret).Read(signed(t, vectorSecret, id, at, body).get, []byte(body))
+			got, err := newEvents(t, now, vectorSecret).Read(signed(t, vectorSecret, id, at, body).get, []byte(body))
 			if err != nil || got.Message != id || got.Stamp.Message != id {
 				t.Errorf("got %+v, %v", got, err)
 			}
@@ -194,7 +194,7 @@ func TestAMessageSentAgainIsTheSameMessageWithItsOwnId(t *testing.T) {
 	// The signature covers the id: a message cannot be replayed under another.
 	h := signed(t, vectorSecret, "msg_1", now, body)
 	h["webhook-id"] = "msg_2"
-	if e, err := reader(t, now, vectorSecret).Read(h.get, []byte(body)); !fault.Is(err, fault.Unauthenticated) || e != (identity.Event{}) {
+	if e, err := newEvents(t, now, vectorSecret).Read(h.get, []byte(body)); !fault.Is(err, fault.Unauthenticated) || e != (identity.Event{}) {
 		t.Errorf("got %+v, %v", e, err)
 	}
 }

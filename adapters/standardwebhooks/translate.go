@@ -16,7 +16,7 @@ import (
 // envelope has the fields that all messages have.
 type envelope struct {
 	Type      text            `json:"type"`
-	Timestamp instant         `json:"timestamp"`
+	Timestamp unixTime        `json:"timestamp"`
 	Data      json.RawMessage `json:"data"`
 }
 
@@ -36,15 +36,15 @@ type user struct {
 	ImageURL       text           `json:"image_url"`
 	Banned         flag           `json:"banned"`
 	Locked         flag           `json:"locked"`
-	UpdatedAt      instant        `json:"updated_at"`
+	UpdatedAt      unixTime       `json:"updated_at"`
 }
 
 type organization struct {
-	ID        text    `json:"id"`
-	Name      text    `json:"name"`
-	Slug      text    `json:"slug"`
-	CreatedBy text    `json:"created_by"`
-	UpdatedAt instant `json:"updated_at"`
+	ID        text     `json:"id"`
+	Name      text     `json:"name"`
+	Slug      text     `json:"slug"`
+	CreatedBy text     `json:"created_by"`
+	UpdatedAt unixTime `json:"updated_at"`
 }
 
 type publicUser struct {
@@ -60,8 +60,8 @@ type membership struct {
 	Role         text         `json:"role"`
 	Organization organization `json:"organization"`
 	User         publicUser   `json:"public_user_data"`
-	CreatedAt    instant      `json:"created_at"`
-	UpdatedAt    instant      `json:"updated_at"`
+	CreatedAt    unixTime     `json:"created_at"`
+	UpdatedAt    unixTime     `json:"updated_at"`
 }
 
 type organizationInvitation struct {
@@ -71,18 +71,19 @@ type organizationInvitation struct {
 	OrganizationID text         `json:"organization_id"`
 	Organization   organization `json:"public_organization_data"`
 	InviterID      text         `json:"inviter_id"`
-	UpdatedAt      instant      `json:"updated_at"`
+	UpdatedAt      unixTime     `json:"updated_at"`
 }
 
-// subject is a type of message. Read sets the event's fields from the data and returns the
-// record's update time.
-type subject struct {
+// eventType says how messages of a type are translated. Read sets the event's fields from the
+// data and returns the record's update time.
+type eventType struct {
 	kind identity.Kind
 	rank int
 	read func(data json.RawMessage, e *identity.Event) (time.Time, error)
 }
 
-var subjects = map[string]subject{
+// eventTypes are the types of messages that are translated. Others have the kind identity.Other.
+var eventTypes = map[string]eventType{
 	"user.created": {identity.UserChanged, identity.RankCreated, readUser},
 	"user.updated": {identity.UserChanged, identity.RankUpdated, readUser},
 	"user.deleted": {identity.UserDeleted, identity.RankEnded, readUser},
@@ -102,21 +103,21 @@ var subjects = map[string]subject{
 
 // translate returns the event of a verified message.
 func translate(m message, body []byte) (identity.Event, error) {
-	var v envelope
-	if err := decode("body", body, &v); err != nil {
+	var env envelope
+	if err := decode("body", body, &env); err != nil {
 		return identity.Event{}, err
 	}
 	e := identity.Event{Message: m.id}
-	if v.Type == "" {
+	if env.Type == "" {
 		return identity.Event{}, fault.Field("type", "must be a string that is not empty")
 	}
-	s, ok := subjects[string(v.Type)]
-	e.Kind = s.kind
-	e.Stamp = identity.Stamp{At: cmp.Or(v.Timestamp.Time, m.sent), Rank: s.rank, Message: m.id}
+	t, ok := eventTypes[string(env.Type)]
+	e.Kind = t.kind
+	e.Stamp = identity.Stamp{At: cmp.Or(env.Timestamp.Time, m.sent), Rank: t.rank, Message: m.id}
 	if !ok {
 		return e, nil
 	}
-	updated, err := s.read(v.Data, &e)
+	updated, err := t.read(env.Data, &e)
 	if err != nil {
 		return identity.Event{}, err
 	}
@@ -135,7 +136,7 @@ func readUser(data json.RawMessage, e *identity.Event) (time.Time, error) {
 	if err := decode("data", data, &u); err != nil {
 		return time.Time{}, err
 	}
-	if err := needID("data.id", u.ID); err != nil {
+	if err := checkID("data.id", u.ID); err != nil {
 		return time.Time{}, err
 	}
 	var email text
@@ -159,10 +160,10 @@ func readOrganization(data json.RawMessage, e *identity.Event) (time.Time, error
 	if err := decode("data", data, &o); err != nil {
 		return time.Time{}, err
 	}
-	if err := needID("data.id", o.ID); err != nil {
+	if err := checkID("data.id", o.ID); err != nil {
 		return time.Time{}, err
 	}
-	e.Org = o.facts()
+	e.Org = o.orgData()
 	return o.UpdatedAt.Time, nil
 }
 
@@ -171,10 +172,10 @@ func readMembership(data json.RawMessage, e *identity.Event) (time.Time, error) 
 	if err := decode("data", data, &m); err != nil {
 		return time.Time{}, err
 	}
-	if err := cmp.Or(needID("data.organization.id", m.Organization.ID), needID("data.public_user_data.user_id", m.User.ID)); err != nil {
+	if err := cmp.Or(checkID("data.organization.id", m.Organization.ID), checkID("data.public_user_data.user_id", m.User.ID)); err != nil {
 		return time.Time{}, err
 	}
-	e.Org = m.Organization.facts()
+	e.Org = m.Organization.orgData()
 	if at := m.Organization.UpdatedAt; !at.IsZero() {
 		// Rank zero: of two events at the same time the organisation's own has precedence.
 		e.Org.Stamp = identity.Stamp{At: at.Time, Message: e.Message}
@@ -194,7 +195,7 @@ func readInvitation(data json.RawMessage, e *identity.Event) (time.Time, error) 
 	if err := decode("data", data, &i); err != nil {
 		return time.Time{}, err
 	}
-	if err := cmp.Or(needID("data.id", i.ID), needID("data.organization_id", i.OrganizationID)); err != nil {
+	if err := cmp.Or(checkID("data.id", i.ID), checkID("data.organization_id", i.OrganizationID)); err != nil {
 		return time.Time{}, err
 	}
 	email := identity.CleanEmail(string(i.Email))
@@ -202,7 +203,7 @@ func readInvitation(data json.RawMessage, e *identity.Event) (time.Time, error) 
 		return time.Time{}, fault.Field("data.email_address", "must be an e-mail address")
 	}
 	i.Organization.ID = i.OrganizationID
-	e.Org = i.Organization.facts()
+	e.Org = i.Organization.orgData()
 	e.Invitation = identity.InvitationData{
 		ProviderID: string(i.ID),
 		Email:      email,
@@ -212,7 +213,7 @@ func readInvitation(data json.RawMessage, e *identity.Event) (time.Time, error) 
 	return i.UpdatedAt.Time, nil
 }
 
-func (o organization) facts() identity.OrgData {
+func (o organization) orgData() identity.OrgData {
 	return identity.OrgData{
 		ProviderID: string(o.ID),
 		Name:       identity.CleanName(string(o.Name)),
@@ -228,7 +229,7 @@ func fullName(firstName, lastName, username text) string {
 	return identity.CleanName(string(username))
 }
 
-func needID(field string, s text) error {
+func checkID(field string, s text) error {
 	if !identity.ValidID(string(s)) {
 		return fault.Field(field, "must be an id of 1 to %d bytes", identity.MaxID)
 	}
@@ -242,7 +243,7 @@ func optionalID(s text) string {
 	return string(s)
 }
 
-// decode decodes the JSON object that field has. Its errors name the invalid field.
+// decode decodes the JSON object of a field. Its errors name the invalid field.
 func decode(field string, data []byte, v any) error {
 	if !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
 		return fault.Field(field, "must be a JSON object")
@@ -277,7 +278,7 @@ func (u *unverified) UnmarshalJSON(data []byte) error {
 	var v struct {
 		Status text `json:"status"`
 	}
-	_ = json.Unmarshal(data, &v) // anything else is no statement
+	_ = json.Unmarshal(data, &v) // other values are not a verification
 	*u = v.Status != "" && v.Status != "verified"
 	return nil
 }
@@ -290,24 +291,24 @@ func (f *flag) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// instant is a time in seconds or milliseconds since 1970. Any other JSON value decodes to
+// unixTime is a time in seconds or milliseconds since 1970. Any other JSON value decodes to
 // the zero time.
-type instant struct{ time.Time }
+type unixTime struct{ time.Time }
 
 const (
-	firstMilli = 1e11            // smaller numbers are seconds, others milliseconds
-	endOfTime  = 253402300800000 // the year 10000 in milliseconds, which RFC 3339 cannot represent
+	minMilliseconds = 1e11            // smaller numbers are seconds, others milliseconds
+	maxMilliseconds = 253402300800000 // the year 10000 in milliseconds, which RFC 3339 cannot represent
 )
 
-func (t *instant) UnmarshalJSON(data []byte) error {
+func (t *unixTime) UnmarshalJSON(data []byte) error {
 	n, err := strconv.ParseFloat(string(data), 64)
 	if err != nil {
 		return nil
 	}
-	if n < firstMilli {
+	if n < minMilliseconds {
 		n *= 1000
 	}
-	if n = math.Round(n); n > 0 && n < endOfTime {
+	if n = math.Round(n); n > 0 && n < maxMilliseconds {
 		t.Time = time.UnixMilli(int64(n)).UTC()
 	}
 	return nil

@@ -43,7 +43,7 @@ func event(kind, data string) string {
 func read(t testing.TB, body string) (identity.Event, error) {
 	t.Helper()
 	now := time.Unix(envelopeSeconds+7, 0)
-	return reader(t, now, vectorSecret).Read(signed(t, vectorSecret, "msg_1", now, body).get, []byte(body))
+	return newEvents(t, now, vectorSecret).Read(signed(t, vectorSecret, "msg_1", now, body).get, []byte(body))
 }
 
 func milli(n int64) time.Time { return time.UnixMilli(n).UTC() }
@@ -225,7 +225,7 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, id, signature string, body []byte) {
 		now := time.Unix(envelopeSeconds, 0)
-		e := reader(t, now, vectorSecret)
+		e := newEvents(t, now, vectorSecret)
 		h := signed(t, vectorSecret, id, now, string(body))
 		right := h["webhook-signature"]
 		got, err := e.Read(h.get, body)
