@@ -17,33 +17,36 @@ import (
 // Inspect connects to each of the servers at the address and sends a message from the first
 // to all of them, on an unused subject below that of hints.
 func Inspect(ctx context.Context, address string) (f inspect.Findings) {
-	servers, took, err := probe(ctx, address)
+	servers, roundTrip, err := probe(ctx, address)
 	switch {
 	case err == nil:
-		f.OK("%s: a message is there and back in %s", strings.Join(servers, ", "), inspect.Milliseconds(took))
+		f.OK("%s: a message is there and back in %s", strings.Join(servers, ", "), inspect.Milliseconds(roundTrip))
 	case fault.Is(err, fault.Forbidden):
-		f.Note("allow it to publish and subscribe to that of the hints (collab.hints, or what the address says) and those below it (….>)", "no message was tried").Err = err
+		f.Note("allow it to publish and subscribe to that of the hints (collab.hints, or what the address says) "+
+			"and those below it (….>)", "no message was tried").Err = err
 	case fault.Is(err, fault.Unauthenticated):
 		f.Wrong("set the right user and password, or token, in COLLAB_BUS_URL", "").Err = err
 	default:
-		f.Wrong("start it, let this machine reach it, or set COLLAB_BUS_URL; until then servers hear of each other's changes a second late", "").Err = err
+		f.Wrong("start it, let this machine reach it, or set COLLAB_BUS_URL; "+
+			"until then servers hear of each other's changes a second late", "").Err = err
 	}
 	return f
 }
 
-// probe returns the servers without credentials and the time that the message took. It
-// returns Forbidden, with the subject in the message, if the user may not use the subject,
+// probe returns the servers, without credentials, and the time from sending the message until
+// all have delivered it. It returns Forbidden if the user may not use the subject,
 // Unauthenticated if a server refuses the user, and Unavailable otherwise.
-func probe(ctx context.Context, address string) (servers []string, took time.Duration, err error) {
-	list, subject, err := parse(address)
+func probe(ctx context.Context, address string) (servers []string, roundTrip time.Duration, err error) {
+	urls, subject, err := parse(address)
 	if err != nil {
 		return nil, 0, fault.Wrap(fault.Invalid, err, "The address of the bus is not one")
 	}
 	subject += ".doctor." + rand.Text()
 	var subscriptions []*nats.Subscription
-	var first *nats.Conn
-	for i, server := range strings.Split(list, ",") {
-		conn, err := nats.Connect(server, nats.Name("collab doctor"), nats.Timeout(connectTimeout), nats.NoReconnect(), nats.IgnoreDiscoveredServers())
+	var sender *nats.Conn
+	for i, server := range strings.Split(urls, ",") {
+		conn, err := nats.Connect(server,
+			nats.Name("collab doctor"), nats.Timeout(connectTimeout), nats.NoReconnect(), nats.IgnoreDiscoveredServers())
 		switch {
 		case errors.Is(err, nats.ErrAuthorization):
 			return servers, 0, fault.Wrap(fault.Unauthenticated, err, "Server %d of the bus does not let the user in", i+1)
@@ -60,23 +63,23 @@ func probe(ctx context.Context, address string) (servers []string, took time.Dur
 			err = conn.LastError() // a permission error arrives before the response to the flush
 		}
 		if err != nil {
-			return servers, 0, unusable(subject, err)
+			return servers, 0, subjectError(subject, err)
 		}
 		subscriptions = append(subscriptions, s)
-		if first == nil {
-			first = conn
+		if sender == nil {
+			sender = conn
 		}
 	}
 	sent := time.Now()
-	err = first.Publish(subject, []byte("collab doctor"))
+	err = sender.Publish(subject, []byte("collab doctor"))
 	if err == nil {
-		err = first.FlushWithContext(ctx)
+		err = sender.FlushWithContext(ctx)
 	}
 	if err == nil {
-		err = first.LastError()
+		err = sender.LastError()
 	}
 	if err != nil {
-		return servers, 0, unusable(subject, err)
+		return servers, 0, subjectError(subject, err)
 	}
 	for i, s := range subscriptions {
 		if _, err := s.NextMsgWithContext(ctx); err != nil {
@@ -86,7 +89,8 @@ func probe(ctx context.Context, address string) (servers []string, took time.Dur
 	return servers, time.Since(sent), nil
 }
 
-func unusable(subject string, err error) error {
+// subjectError returns the error for one of a request on the subject.
+func subjectError(subject string, err error) error {
 	if errors.Is(err, nats.ErrPermissionViolation) {
 		return fault.Wrap(fault.Forbidden, err, "The user may not use the subject %s", subject)
 	}

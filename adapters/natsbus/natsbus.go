@@ -25,7 +25,7 @@ const (
 	defaultSubject = "collab.hints" // of hints, unless the address has another
 	maxSubject     = 128
 
-	maxWaiting = 1 << 16 // organisations with unsent hints
+	maxQueued  = 1 << 16 // organisations with unsent hints
 	maxPending = 1 << 16 // undelivered hints of a subscriber
 
 	connectTimeout = 2 * time.Second // for each server; Open waits no longer
@@ -41,11 +41,11 @@ type Bus struct {
 	log     *slog.Logger
 	out, in *nats.Conn
 
-	mu      sync.Mutex
-	waiting map[id.Org]int64 // unsent hints: the greatest number of each organisation
-	closed  bool
-	wake    chan struct{} // buffered
-	sender  sync.WaitGroup
+	mu     sync.Mutex
+	queued map[id.Org]int64 // unsent hints: the greatest number of each organisation
+	closed bool
+	wake   chan struct{} // buffered
+	sender sync.WaitGroup
 
 	published, received, dropped, malformed, slow, disconnects atomic.Int64
 }
@@ -73,7 +73,7 @@ func Open(address string, log *slog.Logger) (*Bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bus{subject: subject, log: log, waiting: map[id.Org]int64{}, wake: make(chan struct{}, 1)}
+	b := &Bus{subject: subject, log: log, queued: map[id.Org]int64{}, wake: make(chan struct{}, 1)}
 	if b.out, err = b.connect(servers, "publishing"); err != nil {
 		return nil, err
 	}
@@ -158,20 +158,21 @@ func (b *Bus) connect(servers, purpose string) (*nats.Conn, error) {
 	return conn, nil
 }
 
-// Publish queues the hint.
+// Publish queues the hint. It drops the hint if too many organisations have unsent ones.
 func (b *Bus) Publish(h object.Hint) {
 	b.mu.Lock()
-	n, ok := b.waiting[h.Org]
-	if b.closed || !ok && len(b.waiting) >= maxWaiting {
+	n, ok := b.queued[h.Org]
+	if b.closed || !ok && len(b.queued) >= maxQueued {
 		b.mu.Unlock()
 		b.dropped.Add(1)
 		return
 	}
-	b.waiting[h.Org] = max(n, h.N)
+	b.queued[h.Org] = max(n, h.N)
 	b.mu.Unlock()
 	b.signal()
 }
 
+// signal wakes send.
 func (b *Bus) signal() {
 	select {
 	case b.wake <- struct{}{}:
@@ -183,10 +184,10 @@ func (b *Bus) signal() {
 func (b *Bus) send() {
 	for range b.wake {
 		b.mu.Lock()
-		waiting, closed := b.waiting, b.closed
-		b.waiting = map[id.Org]int64{}
+		queued, closed := b.queued, b.closed
+		b.queued = map[id.Org]int64{}
 		b.mu.Unlock()
-		for o, n := range waiting {
+		for o, n := range queued {
 			message, ok := encode(object.Hint{Org: o, N: n})
 			if ok && b.out.IsConnected() && b.out.Publish(b.subject, message) == nil {
 				b.published.Add(1)
@@ -203,8 +204,8 @@ func (b *Bus) send() {
 // Subscribe calls fn in a goroutine of its own. Cancel waits for a running call of fn, so
 // fn must not call it.
 func (b *Bus) Subscribe(fn func(object.Hint)) (cancel func(), err error) {
-	var calling sync.Mutex
-	ended := false // guarded by calling
+	var mu sync.Mutex
+	cancelled := false // guarded by calling
 	s, err := b.in.Subscribe(b.subject, func(m *nats.Msg) {
 		h, ok := decode(m.Data)
 		if !ok {
@@ -212,9 +213,9 @@ func (b *Bus) Subscribe(fn func(object.Hint)) (cancel func(), err error) {
 			return
 		}
 		b.received.Add(1)
-		calling.Lock()
-		defer calling.Unlock()
-		if !ended {
+		mu.Lock()
+		defer mu.Unlock()
+		if !cancelled {
 			fn(h)
 		}
 	})
@@ -233,9 +234,9 @@ func (b *Bus) Subscribe(fn func(object.Hint)) (cancel func(), err error) {
 	return func() {
 		// The only error is a closed subscription or connection.
 		_ = s.Unsubscribe()
-		calling.Lock()
-		defer calling.Unlock()
-		ended = true
+		mu.Lock()
+		defer mu.Unlock()
+		cancelled = true
 	}, nil
 }
 

@@ -25,8 +25,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// late limits a test's wait.
-const late = 30 * time.Second
+// timeout limits a test's wait.
+const timeout = 30 * time.Second
 
 // waitFor waits until the log contains the text the number of times.
 func waitFor(t *testing.T, log *must.Log, text string, times int) {
@@ -36,12 +36,12 @@ func waitFor(t *testing.T, log *must.Log, text string, times int) {
 
 func open(t *testing.T, address string) (*Bus, *must.Log) {
 	t.Helper()
-	j := &must.Log{}
-	b := must.Do(Open(address, slog.New(slog.NewTextHandler(j, nil)))).Or(t)
+	log := &must.Log{}
+	b := must.Do(Open(address, slog.New(slog.NewTextHandler(log, nil)))).Or(t)
 	t.Cleanup(func() {
 		must.Succeed(t, b.Close())
 	})
-	return b, j
+	return b, log
 }
 
 // subscribe returns the hints of a bus.
@@ -58,7 +58,7 @@ func next(t *testing.T, hints <-chan object.Hint) object.Hint {
 	select {
 	case h := <-hints:
 		return h
-	case <-time.After(late):
+	case <-time.After(timeout):
 		t.Fatal("no hint comes")
 		return object.Hint{}
 	}
@@ -87,28 +87,28 @@ func TestTheBusReconnects(t *testing.T) {
 	hints := subscribe(t, b)
 	for n := range int64(2) {
 		server.Restart(t)
-		for _, j := range []*must.Log{log, other} {
-			waitFor(t, j, []string{"bus connected", "bus reconnected"}[n], 2)
+		for _, l := range []*must.Log{log, other} {
+			waitFor(t, l, []string{"bus connected", "bus reconnected"}[n], 2)
 		}
-		for _, end := range []*Bus{a, b} {
-			must.NoError(t, end.Ready(t.Context()))
+		for _, bus := range []*Bus{a, b} {
+			must.NoError(t, bus.Ready(t.Context()))
 		}
 		// The server processes messages in order, so a response confirms earlier
 		// subscriptions.
-		must.NoError(t, b.in.FlushTimeout(late))
+		must.NoError(t, b.in.FlushTimeout(timeout))
 		want := object.Hint{Org: someOrg, N: n + 1}
 		a.Publish(want)
 		must.Is(t, want, next(t, hints))
 		server.Stop()
-		for _, j := range []*must.Log{log, other} {
-			waitFor(t, j, "bus disconnected", 2*(int(n)+1))
+		for _, l := range []*must.Log{log, other} {
+			waitFor(t, l, "bus disconnected", 2*(int(n)+1))
 		}
 	}
-	if f := a.Stats(); f.Published != 2 || f.Dropped != 0 || f.Disconnects != 4 {
-		t.Errorf("the figures are %+v", f)
+	if stats := a.Stats(); stats.Published != 2 || stats.Dropped != 0 || stats.Disconnects != 4 {
+		t.Errorf("the figures are %+v", stats)
 	}
-	if f := b.Stats(); f.Received != 2 {
-		t.Errorf("the figures of the other are %+v", f)
+	if stats := b.Stats(); stats.Received != 2 {
+		t.Errorf("the figures of the other are %+v", stats)
 	}
 }
 
@@ -118,8 +118,8 @@ func TestHintsWithoutAServerAreDropped(t *testing.T) {
 	b, _ := open(t, server.URL)
 	b.Publish(object.Hint{Org: someOrg, N: 1})
 	must.NoError(t, b.Close())
-	if f := b.Stats(); f.Published != 0 || f.Dropped != 1 {
-		t.Errorf("the figures are %+v", f)
+	if stats := b.Stats(); stats.Published != 0 || stats.Dropped != 1 {
+		t.Errorf("the figures are %+v", stats)
 	}
 }
 
@@ -137,8 +137,8 @@ func TestForeignMessagesAreIgnored(t *testing.T) {
 	if got := next(t, hints); got.N != 7 {
 		t.Errorf("got %+v", got)
 	}
-	if f := b.Stats(); f.Malformed != 4 || f.Received != 1 {
-		t.Errorf("the figures are %+v", f)
+	if stats := b.Stats(); stats.Malformed != 4 || stats.Received != 1 {
+		t.Errorf("the figures are %+v", stats)
 	}
 }
 
@@ -167,8 +167,8 @@ func TestASlowSubscriberIsCounted(t *testing.T) {
 	waitFor(t, log, "too slow", 1)
 	close(release)
 	cancel()
-	if f := b.Stats(); f.Slow == 0 {
-		t.Errorf("the figures are %+v", f)
+	if stats := b.Stats(); stats.Slow == 0 {
+		t.Errorf("the figures are %+v", stats)
 	}
 }
 
@@ -185,19 +185,19 @@ func TestClosing(t *testing.T) {
 	a.Publish(object.Hint{Org: someOrg, N: 2})
 	must.Fail(t, must.ErrorOf(a.Subscribe(func(object.Hint) {})), fault.Unavailable)
 	must.Fail(t, a.Ready(context.Background()), fault.Unavailable)
-	if f := a.Stats(); f.Published != 1 || f.Dropped != 1 {
-		t.Errorf("the figures are %+v", f)
+	if stats := a.Stats(); stats.Published != 1 || stats.Dropped != 1 {
+		t.Errorf("the figures are %+v", stats)
 	}
 }
 
 func TestMemoryIsBounded(t *testing.T) {
-	b := &Bus{waiting: map[id.Org]int64{}, wake: make(chan struct{}, 1)}
-	for n := range maxWaiting + 10 {
+	b := &Bus{queued: map[id.Org]int64{}, wake: make(chan struct{}, 1)}
+	for n := range maxQueued + 10 {
 		b.Publish(object.Hint{Org: id.Org(fmt.Sprint(n)), N: 1})
 	}
 	b.Publish(object.Hint{Org: "0", N: 5})
-	if len(b.waiting) != maxWaiting || b.waiting["0"] != 5 || b.Stats().Dropped != 10 {
-		t.Errorf("%d wait, %+v", len(b.waiting), b.Stats())
+	if len(b.queued) != maxQueued || b.queued["0"] != 5 || b.Stats().Dropped != 10 {
+		t.Errorf("%d wait, %+v", len(b.queued), b.Stats())
 	}
 }
 
