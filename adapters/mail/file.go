@@ -47,7 +47,7 @@ func (f *File) write(m mail.Message) error {
 	if err != nil {
 		return err
 	}
-	// The lines are quoted, so that a text cannot look like the next message.
+	// The lines are indented, so that a text cannot look like the next message.
 	text := strings.ReplaceAll(strings.TrimRight(m.Text, "\n"), "\n", "\n  ")
 	entry := fmt.Sprintf("Date: %s\nTo: %s\nSubject: %s\n\n  %s\n\n",
 		f.clock.Now().Format(time.RFC3339), to.Address, oneLine(m.Subject), text)

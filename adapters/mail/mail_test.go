@@ -89,8 +89,8 @@ func TestAMessageArrivesUnchanged(t *testing.T) {
 	if got.From != "FROM:<no-reply@collab.example.com>" && !strings.HasPrefix(got.From, "FROM:<no-reply@collab.example.com> ") || got.To != "TO:<grace@example.org>" {
 		t.Errorf("from %s to %s", got.From, got.To)
 	}
-	h := headerOf(t, got.Text)
-	subject, err := new(mime.WordDecoder).DecodeHeader(h.Get("Subject"))
+	header := headerOf(t, got.Text)
+	subject, err := new(mime.WordDecoder).DecodeHeader(header.Get("Subject"))
 	if err != nil || subject != sent.Subject {
 		t.Errorf("the subject is %q, %v", subject, err)
 	}
@@ -98,11 +98,11 @@ func TestAMessageArrivesUnchanged(t *testing.T) {
 		"From": `"Collab" <no-reply@collab.example.com>`, "To": "<grace@example.org>", "Date": "Wed, 04 Mar 2026 05:06:07 +0000", "Auto-Submitted": "auto-generated",
 		"Content-Type": "text/plain; charset=UTF-8", "User-Agent": "", "X-Mailer": "",
 	} {
-		if h.Get(name) != want {
-			t.Errorf("%s is %q, want %q", name, h.Get(name), want)
+		if header.Get(name) != want {
+			t.Errorf("%s is %q, want %q", name, header.Get(name), want)
 		}
 	}
-	if id := h.Get("Message-Id"); !strings.HasSuffix(id, "@collab.example.com>") {
+	if id := header.Get("Message-Id"); !strings.HasSuffix(id, "@collab.example.com>") {
 		t.Errorf("the message's id is %s", id)
 	}
 	_, body, _ := strings.Cut(got.Text, "\n\n")

@@ -31,8 +31,7 @@ const (
 	attemptTimeout = time.Minute
 )
 
-// backoff has the pauses after failed attempts. The message is dropped when the attempt
-// after the last pause fails.
+// backoff has the delays before the retries of a message, which is dropped after the last.
 var backoff = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute}
 
 var _ ports.Mailer = (*SMTP)(nil)
@@ -81,7 +80,8 @@ func NewSMTP(o Options) (*SMTP, error) {
 	}
 	s := &SMTP{Options: o, server: server, from: from}
 	s.queue = retryqueue.New(retryqueue.Options[delivery]{
-		Capacity: capacity, Batch: 1, Backoff: o.Backoff, Now: o.Clock.Now, After: o.After, Deliver: s.deliver, Report: s.report,
+		Capacity: capacity, Batch: 1, Backoff: o.Backoff, Now: o.Clock.Now, After: o.After,
+		Deliver: s.deliver, Report: s.report,
 	})
 	return s, nil
 }
@@ -171,17 +171,17 @@ func (s *SMTP) Close(ctx context.Context) error {
 	return nil
 }
 
-func (s *SMTP) deliver(ctx context.Context, one []delivery) retryqueue.Result {
-	err := s.attempt(ctx, one[0].message)
+func (s *SMTP) deliver(ctx context.Context, batch []delivery) retryqueue.Result {
+	err := s.attempt(ctx, batch[0].message)
 	return retryqueue.Result{Err: err, Permanent: permanent(err)}
 }
 
-func (s *SMTP) report(one []delivery, attempts int, err error, again bool) {
-	log := s.Log.With("domain", one[0].domain, "attempts", attempts)
+func (s *SMTP) report(batch []delivery, attempts int, err error, willRetry bool) {
+	log := s.Log.With("domain", batch[0].domain, "attempts", attempts)
 	switch {
 	case err == nil:
 		log.Info("e-mail delivered")
-	case again:
+	case willRetry:
 		log.Warn("e-mail delivery deferred", "reason", reason(err))
 	default:
 		log.Error("e-mail delivery failed", "reason", reason(err))
@@ -274,15 +274,16 @@ func parseServer(address string) (server, error) {
 	return s, nil
 }
 
-// client returns a client of the server whose connection is closed when ctx ends.
-func (s server) client(ctx context.Context, trust *tls.Config) (*gomail.Client, error) {
-	if trust == nil {
-		trust = &tls.Config{}
+// client returns a client of the server, whose connection is closed when ctx ends. A nil config
+// has the system's root certificates.
+func (s server) client(ctx context.Context, config *tls.Config) (*gomail.Client, error) {
+	if config == nil {
+		config = &tls.Config{}
 	}
-	trust = trust.Clone()
-	trust.ServerName, trust.MinVersion = s.host, tls.VersionTLS12
+	config = config.Clone()
+	config.ServerName, config.MinVersion = s.host, tls.VersionTLS12
 	options := []gomail.Option{
-		gomail.WithPort(s.port), gomail.WithTimeout(commandTimeout), gomail.WithTLSPolicy(s.policy), gomail.WithTLSConfig(trust),
+		gomail.WithPort(s.port), gomail.WithTimeout(commandTimeout), gomail.WithTLSPolicy(s.policy), gomail.WithTLSConfig(config),
 		gomail.WithDialContextFunc(func(dial context.Context, network, address string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(dial, network, address)
 			if err != nil {
@@ -292,8 +293,8 @@ func (s server) client(ctx context.Context, trust *tls.Config) (*gomail.Client, 
 			if !s.implicit {
 				return conn, nil
 			}
-			secure := tls.Client(conn, trust)
-			return secure, secure.HandshakeContext(dial)
+			tlsConn := tls.Client(conn, config)
+			return tlsConn, tlsConn.HandshakeContext(dial)
 		}),
 	}
 	if s.implicit {
