@@ -202,16 +202,16 @@ func searchQuery(message string) (query string, asks bool) {
 
 // callID returns an id that is unique in the conversation: a digest of all turns so far.
 func callID(c chat.Call) string {
-	rec := sha256.New()
+	h := sha256.New()
 	for _, t := range c.Turns {
 		for _, b := range t.Blocks {
 			for _, s := range []string{string(t.Role), string(b.Kind), b.ID, b.Name, b.Args, b.Text} {
-				fmt.Fprintf(rec, "%d:", len(s))
-				_, _ = io.WriteString(rec, s) // never fails
+				fmt.Fprintf(h, "%d:", len(s))
+				_, _ = io.WriteString(h, s) // never fails
 			}
 		}
 	}
-	return "local_" + hex.EncodeToString(rec.Sum(nil)[:12])
+	return "local_" + hex.EncodeToString(h.Sum(nil)[:12])
 }
 
 // object encodes a value as a JSON object, {} if it is not an object.

@@ -161,7 +161,7 @@ func excerpt(text string, limit int) string {
 	return text
 }
 
-// truncate returns the first maxRead bytes of a text, in whole characters.
+// truncate returns the first maxInput bytes of a text, in whole characters.
 func truncate(text string) string {
 	if len(text) <= maxInput {
 		return text
