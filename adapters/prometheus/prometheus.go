@@ -19,8 +19,8 @@ import (
 	"collab/adapters/accept"
 )
 
-// Handler replies with what the reader collects, under the names that OpenTelemetry's
-// conventions give it here, and with the figures of the process.
+// Handler replies with the reader's metrics, under the names that OpenTelemetry's
+// specification gives them in this format, and with those of the process.
 func Handler(reader sdkmetric.Reader) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		families, err := collect(r.Context(), reader)
@@ -31,7 +31,7 @@ func Handler(reader sdkmetric.Reader) http.Handler {
 		h := w.Header()
 		h.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		h.Add("Vary", "Accept-Encoding")
-		body := text(slices.Concat(families, runtimeFamilies(), processFamilies()))
+		body := encode(slices.Concat(families, runtimeFamilies(), processFamilies()))
 		if accept.Gzip(r.Header["Accept-Encoding"]) {
 			h.Set("Content-Encoding", "gzip")
 			z := gzip.NewWriter(w)
@@ -49,15 +49,15 @@ type family struct {
 	samples          []sample
 }
 
-// sample is a value of a family. The suffix follows its name; labels are written as the
-// format has them between its braces, before the bound of a histogram's bucket.
+// sample is a value of a family. Suffix follows the family's name. Labels are encoded without
+// braces. Bound is the upper bound of a histogram's bucket.
 type sample struct {
 	suffix, labels, bound string
 	value                 float64
 }
 
-// text writes the families in the order of their names.
-func text(families []family) []byte {
+// encode returns the families in the order of their names.
+func encode(families []family) []byte {
 	sort.Slice(families, func(i, j int) bool { return families[i].name < families[j].name })
 	var b bytes.Buffer
 	for _, f := range families {
@@ -70,7 +70,7 @@ func text(families []family) []byte {
 			if s.labels != "" {
 				b.WriteString("{" + s.labels + "}")
 			}
-			b.WriteString(" " + float(s.value) + "\n")
+			b.WriteString(" " + formatFloat(s.value) + "\n")
 		}
 	}
 	return b.Bytes()
@@ -81,9 +81,9 @@ var (
 	escapeLabel = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 )
 
-func float(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+func formatFloat(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// collect returns the reader's metrics, and the resource that they are of.
+// collect returns the reader's metrics, and target_info with the attributes of their resource.
 func collect(ctx context.Context, reader sdkmetric.Reader) ([]family, error) {
 	var all metricdata.ResourceMetrics
 	if err := reader.Collect(ctx, &all); err != nil {
@@ -93,16 +93,16 @@ func collect(ctx context.Context, reader sdkmetric.Reader) ([]family, error) {
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
 			f := family{metricName(m.Name, m.Unit), m.Description, "gauge", nil}
-			counts := false
+			monotonic := false
 			switch data := m.Data.(type) {
 			case metricdata.Gauge[int64]:
 				f.samples = values(data.DataPoints)
 			case metricdata.Gauge[float64]:
 				f.samples = values(data.DataPoints)
 			case metricdata.Sum[int64]:
-				f.samples, counts = values(data.DataPoints), data.IsMonotonic
+				f.samples, monotonic = values(data.DataPoints), data.IsMonotonic
 			case metricdata.Sum[float64]:
-				f.samples, counts = values(data.DataPoints), data.IsMonotonic
+				f.samples, monotonic = values(data.DataPoints), data.IsMonotonic
 			case metricdata.Histogram[int64]:
 				f.samples, f.kind = buckets(data.DataPoints), "histogram"
 			case metricdata.Histogram[float64]:
@@ -110,7 +110,7 @@ func collect(ctx context.Context, reader sdkmetric.Reader) ([]family, error) {
 			default:
 				return nil, fmt.Errorf("%s is a %T", m.Name, m.Data)
 			}
-			if counts {
+			if monotonic {
 				f.name, f.kind = strings.TrimSuffix(f.name, "_total")+"_total", "counter"
 			}
 			sort.SliceStable(f.samples, func(i, j int) bool { return f.samples[i].labels < f.samples[j].labels })
@@ -120,15 +120,15 @@ func collect(ctx context.Context, reader sdkmetric.Reader) ([]family, error) {
 	return families, nil
 }
 
-// metricName returns the name of a metric with its unit, which is a count of something
-// between braces, or one of those below.
+// metricName returns the name of a metric with a suffix for its unit. Units between braces,
+// which are annotations, have none.
 func metricName(name, unit string) string {
 	name = identifier(name)
 	suffix := map[string]string{"s": "_seconds", "By": "_bytes"}[unit]
 	return strings.TrimSuffix(name, suffix) + suffix
 }
 
-// identifier returns a name with underscores for what names cannot have.
+// identifier returns a name with underscores for invalid characters.
 func identifier(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -138,7 +138,7 @@ func identifier(name string) string {
 	}, name)
 }
 
-// labels writes attributes, which are sorted.
+// labels encodes attributes in their order, which is that of their keys.
 func labels(attributes attribute.Set) string {
 	var all []string
 	for _, a := range attributes.ToSlice() {
@@ -157,20 +157,19 @@ func values[N int64 | float64](points []metricdata.DataPoint[N]) []sample {
 	return samples
 }
 
-// buckets returns the samples of histograms. A bucket of the format has those below it
-// in its count.
+// buckets returns the samples of histograms. The counts of the format's buckets are cumulative.
 func buckets[N int64 | float64](points []metricdata.HistogramDataPoint[N]) (samples []sample) {
 	for _, p := range points {
-		own, count := labels(p.Attributes), uint64(0)
+		attributes, count := labels(p.Attributes), uint64(0)
 		for i, n := range p.BucketCounts {
 			bound := "+Inf"
 			if i < len(p.Bounds) {
-				bound = float(p.Bounds[i])
+				bound = formatFloat(p.Bounds[i])
 			}
 			count += n
-			samples = append(samples, sample{"_bucket", own, bound, float64(count)})
+			samples = append(samples, sample{"_bucket", attributes, bound, float64(count)})
 		}
-		samples = append(samples, sample{"_sum", own, "", float64(p.Sum)}, sample{"_count", own, "", float64(p.Count)})
+		samples = append(samples, sample{"_sum", attributes, "", float64(p.Sum)}, sample{"_count", attributes, "", float64(p.Count)})
 	}
 	return samples
 }

@@ -49,9 +49,8 @@ func parse(t *testing.T, r io.Reader) families {
 	return must.Do(parser.TextToMetricFamilies(r)).Or(t)
 }
 
-// ofProcess moves the figures that every program in Go has from all into families of
-// their own.
-func ofProcess(all families) families {
+// takeProcessFamilies removes the families of the process and of Go's runtime and returns them.
+func takeProcessFamilies(all families) families {
 	own := families{}
 	for name, f := range all {
 		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
@@ -62,16 +61,15 @@ func ofProcess(all families) families {
 	return own
 }
 
-// both returns what we and OpenTelemetry's exporter say of a few instruments and of the
-// process.
-func both(t *testing.T) (ours, theirs families) {
+// scrapeBoth scrapes a few instruments and the process by Handler and by OpenTelemetry's exporter.
+func scrapeBoth(t *testing.T) (ours, theirs families) {
 	t.Helper()
 	registry := client.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	other := must.Do(exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo())).Or(t)
 	own := sdkmetric.NewManualReader()
-	about := resource.NewSchemaless(attribute.String("service.name", "a \"name\" \\ of\ntwo lines"), attribute.Int("host.cpus", 2))
-	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(own), sdkmetric.WithReader(other), sdkmetric.WithResource(about))
+	res := resource.NewSchemaless(attribute.String("service.name", "a \"name\" \\ of\ntwo lines"), attribute.Int("host.cpus", 2))
+	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(own), sdkmetric.WithReader(other), sdkmetric.WithResource(res))
 	m, ctx := provider.Meter("test"), t.Context()
 	sets := []metric.MeasurementOption{
 		metric.WithAttributes(),
@@ -100,9 +98,9 @@ func both(t *testing.T) (ours, theirs families) {
 }
 
 func TestMetricsAreThoseOfOpenTelemetrysExporter(t *testing.T) {
-	ours, theirs := both(t)
-	ofProcess(ours)
-	ofProcess(theirs)
+	ours, theirs := scrapeBoth(t)
+	takeProcessFamilies(ours)
+	takeProcessFamilies(theirs)
 	if len(theirs) != 10 {
 		t.Errorf("the exporter has %d families", len(theirs))
 	}
@@ -127,8 +125,8 @@ func TestFiguresOfTheProcessAreThoseOfPrometheusClient(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("they come from Linux' files")
 	}
-	ours, theirs := both(t)
-	ours, theirs = ofProcess(ours), ofProcess(theirs)
+	ours, theirs := scrapeBoth(t)
+	ours, theirs = takeProcessFamilies(ours), takeProcessFamilies(theirs)
 	if len(theirs) < 35 {
 		t.Fatalf("the client has %d figures", len(theirs))
 	}
