@@ -28,7 +28,7 @@ const (
 	maxClients     = 100
 	maxDescription = 1000
 	maxFields      = 20
-	maxCarriers    = 20
+	maxTemplates   = 20
 	maxCommand     = 50   // words
 	maxWord        = 1000 // of a command, or of a credential template, in bytes
 	maxScopes      = 50
@@ -45,14 +45,14 @@ var (
 	placeholder = regexp.MustCompile(`\{[^{}]*\}`)
 )
 
-// reserved are the headers, in lower case, that HTTP and the Model Context Protocol set;
-// reservedKinds are prefixes of others.
+// reservedHeaders are the headers, in lower case, that HTTP and the Model Context Protocol set;
+// reservedPrefixes are prefixes of others.
 var (
-	reserved = []string{
+	reservedHeaders = []string{
 		"accept", "accept-charset", "accept-encoding", "connection", "expect", "host", "http2-settings", "keep-alive", "last-event-id", "origin",
 		"te", "trailer", "transfer-encoding", "upgrade",
 	}
-	reservedKinds = []string{"content-", "mcp-", "proxy-", "sec-"}
+	reservedPrefixes = []string{"content-", "mcp-", "proxy-", "sec-"}
 )
 
 //go:embed catalog.json
@@ -67,14 +67,14 @@ func BuiltIn() (connector.Catalog, error) { return Parse(builtIn) }
 // one. Unknown fields are errors. An error names the entry and the field and contains no
 // secret.
 func Parse(data []byte) (connector.Catalog, error) {
-	f, err := read(data)
+	f, err := decode(data)
 	if err != nil {
 		return connector.Catalog{}, err
 	}
 	if !f.builtIn {
 		return connector.NewCatalog(f.providers, f.clients), nil
 	}
-	base, err := read(builtIn)
+	base, err := decode(builtIn)
 	if err != nil {
 		return connector.Catalog{}, fmt.Errorf("built-in catalog: %w", err)
 	}
@@ -96,7 +96,8 @@ type file struct {
 	clients   map[string]connector.Client // by issuer
 }
 
-func read(data []byte) (file, error) {
+// decode decodes a catalog file.
+func decode(data []byte) (file, error) {
 	f := file{clients: map[string]connector.Client{}}
 	d, err := strictjson.NewDecoder(data, maxBytes)
 	if err != nil {
@@ -104,8 +105,8 @@ func read(data []byte) (file, error) {
 	}
 	seen, err := strictjson.Object(d, "a catalog", map[string]any{
 		"builtIn":   &f.builtIn,
-		"providers": func() error { return strictjson.Array(d, "providers", "providers", maxProviders, f.provider) },
-		"clients":   func() error { return strictjson.Array(d, "clients", "clients", maxClients, f.client) },
+		"providers": func() error { return strictjson.Array(d, "providers", "providers", maxProviders, f.readProvider) },
+		"clients":   func() error { return strictjson.Array(d, "clients", "clients", maxClients, f.readClient) },
 	})
 	if err != nil {
 		return f, err
@@ -119,10 +120,10 @@ func read(data []byte) (file, error) {
 	return f, nil
 }
 
-// provider reads the provider with index i.
-func (f *file) provider(d *json.Decoder, i int) error {
+// readProvider reads the provider with index i.
+func (f *file) readProvider(d *json.Decoder, i int) error {
 	e := entry{Provider: connector.Provider{Enabled: true}}
-	err := e.read(d)
+	err := e.decode(d)
 	if err == nil {
 		err = e.check()
 	}
@@ -136,9 +137,9 @@ func (f *file) provider(d *json.Decoder, i int) error {
 	return nil
 }
 
-// client reads the client with index i. Its errors quote no value: a secret may be in the
+// readClient reads the client with index i. Its errors quote no value: a secret may be in the
 // wrong field.
-func (f *file) client(d *json.Decoder, i int) error {
+func (f *file) readClient(d *json.Decoder, i int) error {
 	var issuer string
 	var c connector.Client
 	seen, err := strictjson.Object(d, "a client", map[string]any{
@@ -165,16 +166,17 @@ func (f *file) client(d *json.Decoder, i int) error {
 	return nil
 }
 
+// checkClient returns an error that names the invalid field of a client. Seen has the fields in the file.
 func checkClient(issuer string, c connector.Client, seen map[string]bool) error {
-	if err := address("issuer", issuer); err != nil {
+	if err := checkURL("issuer", issuer); err != nil {
 		return err
 	}
 	switch {
 	case strings.ContainsAny(issuer, "?#"):
 		return errors.New("issuer: must be without a query or a fragment")
-	case !visible(c.ID, maxSecret):
+	case !printable(c.ID, maxSecret):
 		return fmt.Errorf("clientId: must be 1 to %d visible ASCII characters", maxSecret)
-	case seen["clientSecret"] && !visible(c.Secret, maxSecret):
+	case seen["clientSecret"] && !printable(c.Secret, maxSecret):
 		return fmt.Errorf("clientSecret: must be 1 to %d visible ASCII characters, or left out", maxSecret)
 	}
 	switch c.Method {
@@ -202,20 +204,20 @@ type entry struct {
 	seen         map[string]bool // the fields in the file
 }
 
-// read reads the entry. After an error it has the fields before the error.
-func (e *entry) read(d *json.Decoder) (err error) {
+// decode reads the entry. After an error it has the fields before the error.
+func (e *entry) decode(d *json.Decoder) (err error) {
 	e.seen, err = strictjson.Object(d, "a provider", map[string]any{
 		"serverId": &e.ID, "displayName": &e.Name, "description": &e.Description, "iconUrl": &e.IconURL, "category": &e.Category,
 		"authMode": &e.Auth, "mcpTransport": &e.Transport, "mcpUrl": &e.URL, "command": &e.Command, "scopes": &e.Scopes, "enabled": &e.Enabled,
-		"credentials": func() error { return strictjson.Array(d, "credentials", "credentials", maxFields, e.field) },
-		"headers":     func() error { return texts(d, "headers", &e.headers) },
-		"env":         func() error { return texts(d, "env", &e.env) },
+		"credentials": func() error { return strictjson.Array(d, "credentials", "credentials", maxFields, e.readCredential) },
+		"headers":     func() error { return decodeStrings(d, "headers", &e.headers) },
+		"env":         func() error { return decodeStrings(d, "env", &e.env) },
 	})
 	return err
 }
 
-// field reads the credential with index i.
-func (e *entry) field(d *json.Decoder, i int) error {
+// readCredential reads the credential with index i.
+func (e *entry) readCredential(d *json.Decoder, i int) error {
 	var f connector.Field
 	if _, err := strictjson.Object(d, "credentials", map[string]any{"name": &f.Name, "label": &f.Label, "optional": &f.Optional}); err != nil {
 		return fmt.Errorf("credentials[%d]: %w", i, err)
@@ -229,14 +231,14 @@ func (e *entry) check() error {
 	if !slug.MatchString(e.ID) {
 		return errors.New("serverId: must be 1 to 64 lower-case letters, digits and hyphens")
 	}
-	if err := text("displayName", e.Name, check.MaxName); err != nil {
+	if err := checkText("displayName", e.Name, check.MaxName); err != nil {
 		return err
 	}
-	if err := text("description", e.Description, maxDescription); err != nil {
+	if err := checkText("description", e.Description, maxDescription); err != nil {
 		return err
 	}
 	if e.seen["iconUrl"] {
-		if err := address("iconUrl", e.IconURL); err != nil {
+		if err := checkURL("iconUrl", e.IconURL); err != nil {
 			return err
 		}
 	}
@@ -251,9 +253,9 @@ func (e *entry) check() error {
 	var err error
 	switch e.Transport {
 	case connector.Stdio:
-		err = e.local()
+		err = e.checkLocal()
 	case connector.SSE, connector.HTTP:
-		err = e.cloud()
+		err = e.checkRemote()
 	default:
 		err = errors.New("mcpTransport: must be STDIO, SSE or HTTP")
 	}
@@ -263,8 +265,8 @@ func (e *entry) check() error {
 	return e.checkCredentials()
 }
 
-// local checks the fields of a server that the client runs.
-func (e *entry) local() error {
+// checkLocal checks the fields of a server that the client runs.
+func (e *entry) checkLocal() error {
 	switch {
 	case e.Auth.UsesOAuth():
 		return errors.New("authMode: must be API_KEY or NONE with the transport STDIO")
@@ -292,8 +294,8 @@ func (e *entry) local() error {
 	return e.checkPlaceholders("env")
 }
 
-// cloud checks the fields of a server that runs at its provider.
-func (e *entry) cloud() error {
+// checkRemote checks the fields of a server that its provider runs.
+func (e *entry) checkRemote() error {
 	if e.seen["command"] {
 		return errors.New("command: must not be given without the transport STDIO")
 	}
@@ -301,7 +303,7 @@ func (e *entry) cloud() error {
 		return errors.New("env: must not be given without the transport STDIO")
 	}
 	if e.seen["mcpUrl"] {
-		if err := address("mcpUrl", e.URL); err != nil {
+		if err := checkURL("mcpUrl", e.URL); err != nil {
 			return err
 		}
 	}
@@ -311,13 +313,14 @@ func (e *entry) cloud() error {
 		switch {
 		case !headerName.MatchString(name):
 			return fmt.Errorf("headers: %q: must be 1 to 100 characters of a header's name", strictjson.Shorten(name))
-		case slices.Contains(reserved, lower) || slices.ContainsFunc(reservedKinds, func(kind string) bool { return strings.HasPrefix(lower, kind) }):
+		case slices.Contains(reservedHeaders, lower),
+			slices.ContainsFunc(reservedPrefixes, func(prefix string) bool { return strings.HasPrefix(lower, prefix) }):
 			return fmt.Errorf("headers: %s: must not be a header that HTTP or the Model Context Protocol sets", name)
 		case lower == "authorization" && e.Auth.UsesOAuth():
 			return fmt.Errorf("headers: %s: must not be given, as the access token goes there", name)
 		case canonical[http.CanonicalHeaderKey(name)]:
 			return fmt.Errorf("headers: %s: must not be given twice, in whatever case", name)
-		case !visible(value, maxWord) || value != strings.TrimSpace(value):
+		case !printable(value, maxWord) || value != strings.TrimSpace(value):
 			return fmt.Errorf("headers: %s: must be 1 to %d visible ASCII characters without spaces around them", name, maxWord)
 		}
 		canonical[http.CanonicalHeaderKey(name)] = true
@@ -350,12 +353,12 @@ func (e *entry) checkCredentials() error {
 	if e.Auth == connector.APIKey && len(e.Fields) == 0 {
 		return errors.New("credentials: must be one at least with the mode API_KEY")
 	}
-	carried := false
+	anyUsed := false
 	for i, f := range e.Fields {
 		if !fieldName.MatchString(f.Name) || slices.ContainsFunc(e.Fields[:i], func(other connector.Field) bool { return other.Name == f.Name }) {
 			return fmt.Errorf("credentials[%d]: name: must be 1 to 64 letters, digits and _, begin with a letter, and not be given twice", i)
 		}
-		if err := text("label", f.Label, check.MaxName); err != nil {
+		if err := checkText("label", f.Label, check.MaxName); err != nil {
 			return fmt.Errorf("credentials[%d]: %w", i, err)
 		}
 		used := false
@@ -365,9 +368,9 @@ func (e *entry) checkCredentials() error {
 		if !used && !f.Optional {
 			return fmt.Errorf("credentials[%d]: name: must be in headers or env, in braces, unless it is optional", i)
 		}
-		carried = carried || used
+		anyUsed = anyUsed || used
 	}
-	if e.Auth == connector.APIKey && e.Transport.Hosting() == connector.Cloud && !carried {
+	if e.Auth == connector.APIKey && e.Transport.Hosting() == connector.Cloud && !anyUsed {
 		return errors.New("headers: must have one at least that uses an entry of the credentials")
 	}
 	if e.seen["scopes"] && !e.Auth.UsesOAuth() {
@@ -384,68 +387,68 @@ func (e *entry) checkCredentials() error {
 	return nil
 }
 
-// address checks an absolute https URL, or http URL of a loopback host.
-func address(field, value string) error {
-	wrong := fmt.Errorf("%s: must be an https address of at most %d characters, without a user or a fragment; http only of this machine", field, check.MaxURL)
-	if len(value) > check.MaxURL || !visible(value, check.MaxURL) || strings.ContainsAny(value, " #") {
-		return wrong
+// checkURL returns an error unless the value is an absolute https URL, or an http URL of a loopback host.
+func checkURL(field, value string) error {
+	invalid := fmt.Errorf("%s: must be an https address of at most %d characters, without a user or a fragment; "+
+		"http only of this machine", field, check.MaxURL)
+	if len(value) > check.MaxURL || !printable(value, check.MaxURL) || strings.ContainsAny(value, " #") {
+		return invalid
 	}
 	u, err := url.Parse(value)
 	if err != nil || u.Hostname() == "" || u.User != nil {
-		return wrong
+		return invalid
 	}
 	if u.Scheme == "https" || u.Scheme == "http" && loopback.IsHost(u.Hostname()) {
 		return nil
 	}
-	return wrong
+	return invalid
 }
 
-// text checks a text that is shown.
-func text(field, value string, limit int) error {
+// checkText returns an error unless the value is 1 to limit characters that can be shown in one line.
+func checkText(field, value string, limit int) error {
 	if value == "" || value != strings.TrimSpace(value) || utf8.RuneCountInString(value) > limit || strings.ContainsFunc(value, unicode.IsControl) {
 		return fmt.Errorf("%s: must be 1 to %d characters without control characters or spaces around them", field, limit)
 	}
 	return nil
 }
 
-// visible reports whether s is 1 to limit bytes of ASCII without control
-// characters.
-func visible(s string, limit int) bool {
+// printable reports whether s is 1 to limit bytes of printable ASCII.
+func printable(s string, limit int) bool {
 	return s != "" && len(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// texts reads an object whose values are strings.
-func texts(d *json.Decoder, field string, into *map[string]string) error {
-	wrong := fmt.Errorf("%s: must be an object of texts", field)
+// decodeStrings decodes an object of at most maxTemplates strings.
+func decodeStrings(d *json.Decoder, field string, into *map[string]string) error {
+	invalid := fmt.Errorf("%s: must be an object of texts", field)
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return wrong
+		return invalid
 	}
-	all := map[string]string{}
+	values := map[string]string{}
 	for d.More() {
 		key, err := d.Token()
 		if err != nil {
-			return wrong
+			return invalid
 		}
 		name, _ := key.(string)
 		value, err := d.Token()
 		if err != nil {
-			return wrong
+			return invalid
 		}
 		content, ok := value.(string)
-		_, taken := all[name]
+		_, duplicate := values[name]
 		switch {
 		case !ok:
-			return wrong
-		case taken:
+			return invalid
+		case duplicate:
 			return fmt.Errorf("%s: %q: must not be given twice", field, strictjson.Shorten(name))
-		case len(all) == maxCarriers:
-			return fmt.Errorf("%s: must be at most %d", field, maxCarriers)
+		case len(values) == maxTemplates:
+			return fmt.Errorf("%s: must be at most %d", field, maxTemplates)
 		}
-		all[name] = content
+		values[name] = content
 	}
 	if _, err := d.Token(); err != nil {
-		return wrong
+		return invalid
 	}
-	*into = all
+	*into = values
 	return nil
 }

@@ -194,7 +194,7 @@ func TestParseRefusesProviders(t *testing.T) {
 				`{"Transfer-Encoding":"{apiKey}"}`, `{"Upgrade":"{apiKey}"}`, `{"Content-Type":"{apiKey}"}`, `{"content-length":"{apiKey}"}`, `{"Mcp-Session-Id":"{apiKey}"}`,
 				`{"MCP-Protocol-Version":"{apiKey}"}`, `{"Accept":"{apiKey}"}`, `{"Last-Event-ID":"{apiKey}"}`, `{"Origin":"{apiKey}"}`, `{"HTTP2-Settings":"{apiKey}"}`, `{"Sec-Fetch-Mode":"{apiKey}"}`,
 				`{"X-Key":"{apiKey} {other}"}`, `{"X-Key":"{apiKey} {}"}`, `{"X-Key":"{apiKey} {"}`, `{"X-Key":"{apiKey} }"}`, `{"X-Key":"{{apiKey}}"}`, `{"X-Key":"{apikey}"}`,
-				`{"X-Key":"{apiKey}",` + numbered(maxCarriers, `"X-%d":"a"`) + `}`,
+				`{"X-Key":"{apiKey}",` + numbered(maxTemplates, `"X-%d":"a"`) + `}`,
 			},
 			"scopes":  {`["read"]`, "[]"},
 			"enabled": {"1", `"yes"`, "null"},

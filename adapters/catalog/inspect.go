@@ -8,8 +8,8 @@ import (
 	"collab/domain/connector"
 )
 
-// Inspect reports the catalog of a file, of the built-in one if that is empty, or the error of
-// reading it. Callback is the address to which authorization servers send people back.
+// Inspect reports the catalog of a file, of the built-in one if file is empty, or the error of
+// reading it. Callback is the redirect URI of authorizations.
 func Inspect(file string, known connector.Catalog, err error, callback string) (f inspect.Findings) {
 	switch {
 	case err != nil:
