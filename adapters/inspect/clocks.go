@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// maxClockDifference is how far clocks may be apart.
+// maxClockDifference is the largest difference between clocks that is not reported.
 const maxClockDifference = 5 * time.Second
 
 // Clocks compares the clocks of other systems with this machine's.
@@ -19,29 +19,29 @@ type Clocks struct {
 	readings []reading
 }
 
-// reading is a time of another clock, read between two times of this machine's.
+// reading is a time of another clock, and times of this machine's clock before and after it.
 type reading struct {
 	name          string
-	theirs        time.Time
+	remote        time.Time
 	precision     time.Duration // theirs is rounded down to a multiple of it
 	before, after time.Time
 }
 
-// difference returns how far the other clock is ahead at least; negative if it is behind.
-// The time that the messages took does not count.
+// difference returns the least time that the other clock is ahead, negative if it is behind.
+// It is 0 if the time of the messages can explain the difference.
 func (r reading) difference() time.Duration {
-	if ahead := r.theirs.Sub(r.after); ahead > 0 {
+	if ahead := r.remote.Sub(r.after); ahead > 0 {
 		return ahead
 	}
-	if behind := r.before.Sub(r.theirs.Add(r.precision)); behind > 0 {
+	if behind := r.before.Sub(r.remote.Add(r.precision)); behind > 0 {
 		return -behind
 	}
 	return 0
 }
 
-// Add records the time of a system's clock, read between before and after. Only the first
-// reading of each system counts.
-func (c *Clocks) Add(name string, theirs time.Time, precision time.Duration, before, after time.Time) {
+// Add records the time of a system's clock, read between before and after. It ignores all but
+// the first reading of each system.
+func (c *Clocks) Add(name string, remote time.Time, precision time.Duration, before, after time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, known := range c.readings {
@@ -49,7 +49,7 @@ func (c *Clocks) Add(name string, theirs time.Time, precision time.Duration, bef
 			return
 		}
 	}
-	c.readings = append(c.readings, reading{name, theirs, precision, before, after})
+	c.readings = append(c.readings, reading{name, remote, precision, before, after})
 }
 
 // Inspect reports the clocks that differ from this machine's.
@@ -79,17 +79,18 @@ func (c *Clocks) Inspect() (f Findings) {
 	return f
 }
 
-// Client returns a client for the named system that adds the Date of each response.
+// Client returns a client that adds the Date of each response of the named system.
 func (c *Clocks) Client(name string) *http.Client {
-	return &http.Client{Transport: dated{c, name}, Timeout: c.Timeout}
+	return &http.Client{Transport: dateTransport{c, name}, Timeout: c.Timeout}
 }
 
-type dated struct {
+// dateTransport adds the Date of each response to clocks.
+type dateTransport struct {
 	clocks *Clocks
 	name   string
 }
 
-func (d dated) RoundTrip(r *http.Request) (*http.Response, error) {
+func (d dateTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	before := d.clocks.Now()
 	response, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {

@@ -14,8 +14,8 @@ const (
 	lowSpace = 1 << 30
 )
 
-// Directory inspects a directory that is written to, or can be created if it does not exist. The
-// variable is where it is configured.
+// Directory inspects a directory that the server writes to and creates if it does not exist.
+// Variable is the environment variable that configures it.
 func (f *Findings) Directory(path, variable string) (exists, ok bool) {
 	existing := path
 	for {
@@ -35,7 +35,8 @@ func (f *Findings) Directory(path, variable string) (exists, ok bool) {
 		return false, false
 	}
 	if err := CheckWritable(existing); err != nil {
-		f.Wrong("give it to the user that the server runs as (chown, chmod 700), or set "+variable, "%s cannot be written to", existing).Err = err
+		f.Wrong("give it to the user that the server runs as (chown, chmod 700), or set "+variable,
+			"%s cannot be written to", existing).Err = err
 		return false, false
 	}
 	f.Space(existing)
@@ -51,7 +52,7 @@ func CheckWritable(directory string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// Space inspects the free space of the disk that has a directory.
+// Space inspects the free space at a directory.
 func (f *Findings) Space(directory string) {
 	free, _, ok := disk(directory)
 	switch {
@@ -71,18 +72,17 @@ func NetworkFileSystem(directory string) string {
 
 // KeyFile is a file of keys that an inspection reads.
 type KeyFile struct {
-	Path     string
-	Made     bool // the server creates it at its first start
-	Variable string
-	Remedy   string // for a file that has no keys
+	Path      string
+	Generated bool // the server creates it at its first start
+	Variable  string
+	Remedy    string // for a file that has no keys
 }
 
-// Read returns the content of the file. If it cannot be read, ok is false and the findings
-// say why.
+// Read returns the content of the file, or false and adds a finding if it cannot be read.
 func (k KeyFile) Read(f *Findings) (text []byte, ok bool) {
 	text, err := os.ReadFile(k.Path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && k.Made:
+	case errors.Is(err, fs.ErrNotExist) && k.Generated:
 		f.Note("", "%s is created at the first start", k.Path)
 		return nil, false
 	case errors.Is(err, fs.ErrNotExist):
@@ -93,7 +93,8 @@ func (k KeyFile) Read(f *Findings) (text []byte, ok bool) {
 		return nil, false
 	}
 	if info, err := os.Stat(k.Path); err == nil && info.Mode().Perm()&0o007 != 0 {
-		f.Wrong("chmod 600 "+k.Path, "%s can be read or written by all users of this machine (%04o)", k.Path, info.Mode().Perm())
+		f.Wrong("chmod 600 "+k.Path,
+			"%s can be read or written by all users of this machine (%04o)", k.Path, info.Mode().Perm())
 	}
 	return text, true
 }

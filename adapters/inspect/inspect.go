@@ -1,6 +1,5 @@
-// Package inspect has what adapters report about the systems that a configuration names,
-// and the checks that several of them make: directories, files of keys, webhook secrets and
-// clocks. It is a leaf: it imports the standard library alone.
+// Package inspect has the findings that adapters report about the systems of a configuration,
+// and checks that several of them make: of directories, key files, webhook secrets and clocks. It is a leaf: it imports the standard library alone.
 package inspect
 
 import (
@@ -24,7 +23,7 @@ const (
 
 // Finding is one result of an inspection.
 type Finding struct {
-	Part     string // what was inspected, such as schema; empty: what the caller calls it
+	Part     string // of the system, such as schema; empty: the caller names it
 	Severity Severity
 	Text     string
 	Err      error  // its message follows Text; it may contain what other systems answer
@@ -72,7 +71,7 @@ type Address interface {
 	Plaintext() bool // requests to another machine are not encrypted
 }
 
-// Get requests a page and returns its status.
+// Get requests a URL and returns the status of the response.
 func Get(ctx context.Context, client *http.Client, address string) (status int, err error) {
 	defer client.CloseIdleConnections()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -96,7 +95,7 @@ func Milliseconds(d time.Duration) string {
 }
 
 // WebhookSecrets inspects the secrets of a sender's messages, which the variable lists.
-// Check returns what is wrong with one, without the secret.
+// The errors of check must not contain the secret.
 func WebhookSecrets(secrets []string, sender, variable string, check func(secret string) error) (f Findings) {
 	remedy := "copy the secret of the endpoint from " + sender + " to " + variable
 	if len(secrets) == 0 {

@@ -226,7 +226,7 @@ func (d *doctor) secretsKeys(context.Context) inspect.Findings {
 // keyFile returns the configured file of keys, else that of the data directory.
 func (d *doctor) keyFile(variable, configured, own string) inspect.KeyFile {
 	if configured == "" {
-		return inspect.KeyFile{Path: filepath.Join(d.c.DataDir, own), Made: true, Variable: variable}
+		return inspect.KeyFile{Path: filepath.Join(d.c.DataDir, own), Generated: true, Variable: variable}
 	}
 	return inspect.KeyFile{Path: configured, Variable: variable}
 }
