@@ -33,17 +33,17 @@ type Options struct {
 	Footer string           // a verb phrase that follows the name on every page
 	Files  fs.FS            // has the templates
 	Style  string           // the style sheet of the pages
-	Funcs  template.FuncMap // of the templates, which also have prefix and the common ones
+	Funcs  template.FuncMap // of the templates, beside prefix, name and footer
 	Log    *slog.Logger
 
 	// AppendError appends the JSON of an error's response.
 	AppendError func(dst []byte, status int, message string) []byte
 
-	// Admit returns an error for a request that is refused whatever it asks for.
+	// Admit returns an error for a request that is refused whatever its path is.
 	Admit func(*http.Request) error
 
-	// Explain returns an error of a handler as an *Error; nil: it is internal, and goes
-	// to the log.
+	// Explain returns the *Error for a handler's error, or nil if it is internal; it is then
+	// logged.
 	Explain func(error) *Error
 }
 
@@ -69,7 +69,7 @@ func (e *Error) Error() string { return e.Message }
 // notFound is the error for a path without a handler.
 var notFound = &Error{http.StatusNotFound, "There is nothing at this address"}
 
-// New returns a site without routes. It panics if the files are not as they must be.
+// New returns a site with the icon and the style sheet only. It panics if a template is invalid.
 func New(o Options, templates ...string) *Site {
 	s := &Site{options: o, mux: http.NewServeMux(), origins: http.NewCrossOriginProtection()}
 	text := func(value string) func() string { return func() string { return value } }
@@ -94,26 +94,26 @@ func New(o Options, templates ...string) *Site {
 // Handle serves the path below the prefix, a pattern of http.ServeMux without a method,
 // by the handlers of its methods. GET includes HEAD; "" is any method.
 func (s *Site) Handle(path string, methods map[string]Handler) {
-	names := slices.Collect(maps.Keys(methods))
+	allowed := slices.Collect(maps.Keys(methods))
 	if methods["GET"] != nil {
-		names = append(names, "HEAD")
+		allowed = append(allowed, "HEAD")
 	}
-	slices.Sort(names)
-	allow := strings.Join(names, ", ")
+	slices.Sort(allowed)
+	allow := strings.Join(allowed, ", ")
 	s.HandleFunc("", path, func(w http.ResponseWriter, r *http.Request) {
 		method := r.Method
 		if method == http.MethodHead {
 			method = http.MethodGet
 		}
-		serve, err := methods[method], error(nil)
-		if serve == nil {
-			serve = methods[""]
+		handler, err := methods[method], error(nil)
+		if handler == nil {
+			handler = methods[""]
 		}
-		if serve == nil {
+		if handler == nil {
 			w.Header().Set("Allow", allow)
 			err = &Error{http.StatusMethodNotAllowed, "Only " + allow + " is possible here"}
 		} else {
-			err = serve(w, r)
+			err = handler(w, r)
 		}
 		if err != nil {
 			s.fail(w, r, err)
@@ -121,13 +121,13 @@ func (s *Site) Handle(path string, methods map[string]Handler) {
 	})
 }
 
-// HandleFunc serves a method and a path below the prefix by a handler that answers
+// HandleFunc serves a method and a path below the prefix by a handler that replies to
 // errors itself.
-func (s *Site) HandleFunc(method, path string, serve http.HandlerFunc) {
-	s.mux.HandleFunc(strings.TrimSpace(method+" "+s.options.Prefix+path), serve)
+func (s *Site) HandleFunc(method, path string, handler http.HandlerFunc) {
+	s.mux.HandleFunc(strings.TrimSpace(method+" "+s.options.Prefix+path), handler)
 }
 
-// ServeHTTP answers everything under the prefix. Requests have their whole path.
+// ServeHTTP serves the paths under the prefix, which it does not expect to be stripped.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -143,9 +143,9 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// AllowForms sets the Content-Security-Policy of a response, under which forms of the page
-// may lead to the site itself and to the origins. Empty ones are left out. Browsers hold
-// all redirects that follow a form against it.
+// AllowForms sets the Content-Security-Policy of a response, which lets forms of the page be
+// sent to the site and to the origins that are not empty. Browsers apply the policy also to
+// redirects of a form's response.
 func AllowForms(w http.ResponseWriter, origins ...string) {
 	policy := "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
 	for _, o := range origins {
@@ -165,14 +165,14 @@ func Origin(address string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// Form returns the fields of a body in one of the forms' encodings, whatever the method.
+// Form returns the fields of a urlencoded or multipart body, whatever the method.
 func Form(r *http.Request) (fields url.Values, err error) {
-	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
-	switch kind = strings.ToLower(strings.TrimSpace(kind)); {
-	case kind == "multipart/form-data":
+	mediaType, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	switch mediaType = strings.ToLower(strings.TrimSpace(mediaType)); {
+	case mediaType == "multipart/form-data":
 		err = r.ParseMultipartForm(maxForm)
 		fields = r.PostForm
-	case kind == "application/x-www-form-urlencoded", r.ContentLength == 0:
+	case mediaType == "application/x-www-form-urlencoded", r.ContentLength == 0:
 		var body []byte
 		if body, err = io.ReadAll(r.Body); err == nil {
 			fields, err = url.ParseQuery(string(body))
@@ -189,7 +189,7 @@ func Form(r *http.Request) (fields url.Values, err error) {
 	return fields, nil
 }
 
-// CheckOrigin returns an error for a form that a page of another site has sent.
+// CheckOrigin returns an error for a cross-origin request.
 func (s *Site) CheckOrigin(r *http.Request) error {
 	if s.origins.Check(r) != nil {
 		return &Error{http.StatusForbidden, "This form was sent from another site"}
@@ -197,7 +197,7 @@ func (s *Site) CheckOrigin(r *http.Request) error {
 	return nil
 }
 
-// PostedForm is Form for a form that no page of another site has sent.
+// PostedForm is Form with CheckOrigin.
 func (s *Site) PostedForm(r *http.Request) (url.Values, error) {
 	if err := s.CheckOrigin(r); err != nil {
 		return nil, err
@@ -205,7 +205,7 @@ func (s *Site) PostedForm(r *http.Request) (url.Values, error) {
 	return Form(r)
 }
 
-// Explain returns the error as one that may be shown. What is internal goes to the log.
+// Explain returns the error to show for an error. It logs internal errors.
 func (s *Site) Explain(r *http.Request, err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -217,7 +217,7 @@ func (s *Site) Explain(r *http.Request, err error) *Error {
 	return &Error{http.StatusInternalServerError, "Something went wrong"}
 }
 
-// fail replies with an error in the service's form, as a page if HTML is accepted.
+// fail replies with an error: a page if the request accepts HTML, else JSON.
 func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	e := s.Explain(r, err)
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {
@@ -231,7 +231,7 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 func (s *Site) Reply(w http.ResponseWriter, status int, body any) {
 	content, err := json.Marshal(body)
 	if err != nil {
-		s.failed(w, "JSON", err)
+		s.renderFailed(w, "JSON", err)
 		return
 	}
 	s.Send(w, status, "application/json", content)
@@ -241,7 +241,7 @@ func (s *Site) Reply(w http.ResponseWriter, status int, body any) {
 func (s *Site) Show(w http.ResponseWriter, status int, page string, view any) {
 	content, err := s.Render(page, view)
 	if err != nil {
-		s.failed(w, page, err)
+		s.renderFailed(w, page, err)
 		return
 	}
 	s.Send(w, status, "text/html; charset=utf-8", content)
@@ -263,7 +263,8 @@ func (s *Site) Send(w http.ResponseWriter, status int, contentType string, body 
 	}
 }
 
-func (s *Site) failed(w http.ResponseWriter, what string, err error) {
-	s.options.Log.Error(s.options.Name+" response not rendered", "response", what, "error", err)
+// renderFailed logs that a response could not be rendered and replies with status 500.
+func (s *Site) renderFailed(w http.ResponseWriter, name string, err error) {
+	s.options.Log.Error(s.options.Name+" response not rendered", "response", name, "error", err)
 	http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 }

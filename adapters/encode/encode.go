@@ -104,8 +104,8 @@ func PlainLength(b []byte) int {
 		// possibly of bytes after the first of those.
 		x := binary.LittleEndian.Uint64(b[n:])
 		quote, backslash := x^ones*'"', x^ones*'\\'
-		if odd := ((x-ones*' ')&^x | (quote-ones)&^quote | (backslash-ones)&^backslash) & high; odd != 0 {
-			return n + bits.TrailingZeros64(odd)/8
+		if mask := ((x-ones*' ')&^x | (quote-ones)&^quote | (backslash-ones)&^backslash) & high; mask != 0 {
+			return n + bits.TrailingZeros64(mask)/8
 		}
 	}
 	for ; n < len(b); n++ {

@@ -4,7 +4,8 @@ import "collab/adapters/inspect"
 
 // Inspect reads the keyset and checks that it seals and opens data.
 func Inspect(file inspect.KeyFile) (f inspect.Findings) {
-	file.Remedy = "set " + file.Variable + " to the file that the secrets in the database were sealed with; for a new database print one with collabd keys secrets"
+	file.Remedy = "set " + file.Variable + " to the file that the secrets in the database were sealed with; " +
+		"for a new database print one with collabd keys secrets"
 	text, ok := file.Read(&f)
 	if !ok {
 		return f

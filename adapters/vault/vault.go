@@ -36,7 +36,7 @@ type Vault struct {
 	secrets map[uint32][]byte // key material of enabled keys by id, from which HKDF derives MAC keys
 }
 
-// New returns the vault of a Tink keyset of AEAD keys in JSON. Its errors contain nothing of
+// New returns the vault of a Tink keyset of AEAD keys in JSON. Its errors contain no part of
 // the keyset.
 func New(text []byte) (*Vault, error) {
 	handle, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(text)))
@@ -55,27 +55,27 @@ func New(text []byte) (*Vault, error) {
 		}
 	}
 	for _, k := range info.KeyInfo {
-		switch name := prefix(k); {
+		switch p := keyPrefix(k); {
 		case k.KeyId == info.PrimaryKeyId:
-			v.primaryPrefix = name
-		case len(name) > 0:
-			v.otherPrefixes = append(v.otherPrefixes, name)
+			v.primaryPrefix = p
+		case len(p) > 0:
+			v.otherPrefixes = append(v.otherPrefixes, p)
 		}
 	}
 	return v, nil
 }
 
-// prefix returns the prefix of data sealed with a key: a byte for its type and the key id.
+// keyPrefix returns the prefix of data sealed with a key: a byte for its type and the key id.
 // RAW keys have none.
-func prefix(k *tinkpb.KeysetInfo_KeyInfo) []byte {
-	var kind byte
+func keyPrefix(k *tinkpb.KeysetInfo_KeyInfo) []byte {
+	var version byte
 	switch k.OutputPrefixType {
 	case tinkpb.OutputPrefixType_RAW:
 		return nil
 	case tinkpb.OutputPrefixType_TINK:
-		kind = 1
+		version = 1
 	}
-	return binary.BigEndian.AppendUint32([]byte{kind}, k.KeyId)
+	return binary.BigEndian.AppendUint32([]byte{version}, k.KeyId)
 }
 
 // Generate returns a keyset with one new AES-256-GCM key.
@@ -106,13 +106,13 @@ func (v *Vault) Open(sealed, context []byte) ([]byte, error) {
 }
 
 // OldKey reports whether data was sealed with another key than the primary one, by its prefix.
-// Under a RAW primary key only data with the prefix of another key is old, so that such a
-// keyset must be rotated to a primary key with a prefix, as Generate returns.
+// If the primary key is RAW, it reports only data with the prefix of another key: such a keyset
+// should be rotated to a primary key with a prefix, as Generate returns.
 func (v *Vault) OldKey(sealed []byte) bool {
 	if len(v.primaryPrefix) > 0 {
 		return !bytes.HasPrefix(sealed, v.primaryPrefix)
 	}
-	return slices.ContainsFunc(v.otherPrefixes, func(name []byte) bool { return bytes.HasPrefix(sealed, name) })
+	return slices.ContainsFunc(v.otherPrefixes, func(prefix []byte) bool { return bytes.HasPrefix(sealed, prefix) })
 }
 
 // macSize is the size of a MAC in bytes: the key's id and an HMAC-SHA256.

@@ -24,7 +24,7 @@ func seal(t *testing.T, v *vault.Vault, plain, context []byte) []byte {
 	return must.Do(v.Seal(plain, context)).Or(t)
 }
 
-func code(t *testing.T, v *vault.Vault, data, context []byte) []byte {
+func mac(t *testing.T, v *vault.Vault, data, context []byte) []byte {
 	t.Helper()
 	return must.Do(v.MAC(data, context)).Or(t)
 }
@@ -37,10 +37,10 @@ func mustOpen(t *testing.T, v *vault.Vault, sealed []byte) []byte {
 func generate(t *testing.T) (*vault.Vault, []byte) {
 	t.Helper()
 	text := must.Do(vault.Generate()).Or(t)
-	return open(t, text), text
+	return newVault(t, text), text
 }
 
-func open(t *testing.T, text []byte) *vault.Vault {
+func newVault(t *testing.T, text []byte) *vault.Vault {
 	t.Helper()
 	return must.Do(vault.New(text)).Or(t)
 }
@@ -53,30 +53,30 @@ func TestSealer(t *testing.T) {
 func TestKeysOutliveTheProcess(t *testing.T) {
 	v, text := generate(t)
 	sealed := seal(t, v, plain, context)
-	if got, err := open(t, text).Open(sealed, context); err != nil || !bytes.Equal(got, plain) {
+	if got, err := newVault(t, text).Open(sealed, context); err != nil || !bytes.Equal(got, plain) {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if !bytes.Equal(code(t, v, plain, context), code(t, open(t, text), plain, context)) {
+	if !bytes.Equal(mac(t, v, plain, context), mac(t, newVault(t, text), plain, context)) {
 		t.Error("the same keyset makes another code")
 	}
-	stranger, _ := generate(t)
-	if bytes.Equal(code(t, v, plain, context)[4:], code(t, stranger, plain, context)[4:]) {
+	other, _ := generate(t)
+	if bytes.Equal(mac(t, v, plain, context)[4:], mac(t, other, plain, context)[4:]) {
 		t.Error("another keyset makes the same code")
 	}
-	must.Fail(t, must.ErrorOf(stranger.Open(sealed, context)), fault.Invalid) // another keyset
+	must.Fail(t, must.ErrorOf(other.Open(sealed, context)), fault.Invalid) // another keyset
 }
 
 // rewrite changes a keyset with fn, as an operator does with Tinkey.
-func rewrite(t *testing.T, text []byte, fn func(*keyset.Manager) error) (*vault.Vault, []byte) {
+func rewrite(t *testing.T, text []byte, change func(*keyset.Manager) error) (*vault.Vault, []byte) {
 	t.Helper()
 	handle, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(text)))
 	must.NoError(t, err)
 	m := keyset.NewManagerFromHandle(handle)
-	must.NoError(t, fn(m))
+	must.NoError(t, change(m))
 	handle = must.Do(m.Handle()).Or(t)
 	var out bytes.Buffer
 	must.NoError(t, insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&out)))
-	return open(t, out.Bytes()), out.Bytes()
+	return newVault(t, out.Bytes()), out.Bytes()
 }
 
 func TestKeysCanBeRotated(t *testing.T) {
@@ -90,7 +90,7 @@ func TestKeysCanBeRotated(t *testing.T) {
 		return m.SetPrimary(added)
 	})
 	newer := seal(t, during, plain, context)
-	if verified, err := during.Verify(code(t, before, plain, context), plain, context); !verified || err != nil {
+	if verified, err := during.Verify(mac(t, before, plain, context), plain, context); !verified || err != nil {
 		t.Errorf("a code of the first key, under the second: %t, %v", verified, err)
 	}
 	for _, sealed := range [][]byte{older, newer} {
@@ -128,10 +128,10 @@ func TestKeysCanBeRotated(t *testing.T) {
 		return nil
 	})
 	must.Fail(t, must.ErrorOf(after.Open(older, context)), fault.Invalid) // its key is retired
-	if verified, err := after.Verify(code(t, before, plain, context), plain, context); verified || !fault.Is(err, fault.Invalid) {
+	if verified, err := after.Verify(mac(t, before, plain, context), plain, context); verified || !fault.Is(err, fault.Invalid) {
 		t.Errorf("a code of a retired key: %t, %v", verified, err)
 	}
-	if verified, err := after.Verify(code(t, during, plain, context), plain, context); !verified || err != nil {
+	if verified, err := after.Verify(mac(t, during, plain, context), plain, context); !verified || err != nil {
 		t.Errorf("a code of the second key, alone: %t, %v", verified, err)
 	}
 	if got, err := after.Open(newer, context); err != nil || !bytes.Equal(got, plain) {
@@ -153,7 +153,7 @@ func withNewPrimary(t *testing.T, first, second *tinkpb.KeyTemplate) (before, af
 		}
 		return m.SetPrimary(added)
 	})
-	return open(t, text.Bytes()), after
+	return newVault(t, text.Bytes()), after
 }
 
 func TestOldComparesKeyPrefixes(t *testing.T) {
