@@ -117,7 +117,7 @@ func (q changes) lock(ctx context.Context, o id.Org) (object.Head, error) {
 	if h, ok := q.heads[o]; ok {
 		return h.Head, nil
 	}
-	lock := tenantSQL(o, lockHead[q.dialect])
+	lock := lockHead[q.dialect].of(o)
 	h, countedN := &lockedHead{}, int64(0)
 	to := headDest(&h.Head)
 	for class := range h.usage {
@@ -126,7 +126,7 @@ func (q changes) lock(ctx context.Context, o id.Org) (object.Head, error) {
 	to = append(to, &countedN)
 	found, err := oneRow(ctx, q.write, "Organisation", lock, to...)
 	if err == nil && !found {
-		if _, err = exec(ctx, q.write, "Organisation", tenantSQL(o, beginLog)); err == nil {
+		if _, err = exec(ctx, q.write, "Organisation", beginLog.of(o)); err == nil {
 			err = getRow(ctx, q.write, "Organisation", lock, to...)
 		}
 	}
@@ -161,7 +161,7 @@ func (q changes) Append(ctx context.Context, o id.Org, made ...object.Change) (o
 		}
 		rows[i] = r
 	}
-	if err := q.append(ctx, o, h, rows, moved); err != nil {
+	if err := q.append(ctx, o, &h, rows, moved); err != nil {
 		return object.Head{}, err
 	}
 	h.changed = false
@@ -169,22 +169,23 @@ func (q changes) Append(ctx context.Context, o id.Org, made ...object.Change) (o
 	return h.Head, nil
 }
 
-func (q changes) append(ctx context.Context, o id.Org, h lockedHead, rows []changeRow, moved map[id.Object]int64) error {
-	var args []any
+func (q changes) append(ctx context.Context, o id.Org, h *lockedHead, rows []changeRow, moved map[id.Object]int64) error {
 	if q.dialect == onPostgres {
-		args = append(h.row(), h.N, nil)
+		c := h.set(insertChanges.of(o)).set("moved", nil).set("rows", records(rows, changeTable.rest))
 		for objectID, n := range moved {
 			if n == h.N {
-				args[len(args)-1] = string(objectID)
+				c = c.set("moved", string(objectID))
 				delete(moved, objectID)
 			}
 		}
-	}
-	if err := insertRows(ctx, changeTable.of(q.write, o), appendChanges, "", rows, args...); err != nil {
-		return err
-	}
-	if q.dialect == onSQLite {
-		if _, err := headTable.of(q.write, o).set(ctx, setHead, h.row()...); err != nil {
+		if _, err := exec(ctx, q.write, "Change", c); err != nil {
+			return err
+		}
+	} else {
+		if err := insertEach(ctx, changeTable.of(q.write, o), "", rows); err != nil {
+			return err
+		}
+		if err := q.storeHead(ctx, o, h); err != nil {
 			return err
 		}
 	}
@@ -212,7 +213,7 @@ func (q changes) Heads(ctx context.Context, orgs []id.Org) (map[id.Org]object.He
 	var of sql.NullString
 	var head object.Head
 	none := true
-	c := crossTenantSQL(crossTenantHeads, headsOf+q.dialect.in("h.org_id", "uuid"), list(q.dialect, validIDs(orgs)))
+	c := crossTenantSQL(crossTenantHeads, headsOf+q.dialect.in("h.org_id", "?", "uuid"), list(q.dialect, validIDs(orgs)))
 	if err := eachRow(ctx, q.read, "Log", c, append([]any{&of}, headDest(&head)...), func() error {
 		none = false
 		heads[id.Org(of.String)] = head
@@ -285,7 +286,8 @@ func (q changes) Prune(ctx context.Context, before time.Time) error {
 			org  id.Org
 			last int64
 		}
-		c := crossTenantSQL(crossTenantLogs, oldestEntries, before.UnixMilli(), prunedEntries, prunedLogs)
+		c := oldestEntries.crossTenant(crossTenantLogs).
+			set("before", before.UnixMilli()).set("entries", prunedEntries).set("logs", prunedLogs)
 		old, err := rowsOf(ctx, q.read, "Change", c, &one, &one.org, &one.last)
 		if err != nil || len(old) == 0 {
 			return err

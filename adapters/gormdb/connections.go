@@ -113,7 +113,7 @@ func (q connectors) Claim(ctx context.Context, now time.Time, without ...id.Org)
 // those that another transaction has locked.
 func lockDue[R, T any](ctx context.Context, s selection, record func(*R) (T, error), now time.Time, without []id.Org) (T, error) {
 	d := dialectOf(s.db)
-	s = s.filter("due_at <= ? AND NOT ("+d.in("org_id", "uuid")+")", now.UnixMilli(), list(d, without))
+	s = s.filter("due_at <= ? AND NOT ("+d.in("org_id", "?", "uuid")+")", now.UnixMilli(), list(d, without))
 	return get(ctx, s.claim("due_at, org_id, id", 1), record)
 }
 

@@ -19,9 +19,9 @@ const (
 	onPostgres
 )
 
-// perDialect returns the texts that text returns for the dialects.
-func perDialect(text func(d dialect) string) [2]string {
-	return [2]string{onSQLite: text(onSQLite), onPostgres: text(onPostgres)}
+// perDialect returns what of returns for the dialects.
+func perDialect[T any](of func(d dialect) T) [2]T {
+	return [2]T{onSQLite: of(onSQLite), onPostgres: of(onPostgres)}
 }
 
 // text returns the text for the dialect.
@@ -48,8 +48,8 @@ func (d dialect) forUpdate() string { return d.text("", " FOR NO KEY UPDATE") }
 
 // in returns the condition that a column of the Postgres type has one of the values of a
 // parameter made by list.
-func (d dialect) in(column, kind string) string {
-	return column + d.text(" IN (SELECT value FROM json_each(?))", " = ANY(?::"+kind+"[])")
+func (d dialect) in(column, values, kind string) string {
+	return column + d.text(" IN (SELECT value FROM json_each("+values+"))", " = ANY("+values+"::"+kind+"[])")
 }
 
 // list returns many texts as one parameter.
@@ -81,12 +81,14 @@ func list[T ~string](d dialect, values []T) string {
 	return b.String()
 }
 
-// listed returns a parameter made by list as a table with the column value.
-func (d dialect) listed() string { return d.text("json_each(?)", "unnest(?::text[]) AS value") }
+// listed returns a parameter made by list as a table with the column value, of the Postgres type.
+func (d dialect) listed(values, kind string) string {
+	return d.text("json_each("+values+")", "unnest("+values+"::"+kind+"[]) AS value")
+}
 
-// param returns a parameter with a cast to the Postgres type, for SELECT lists, in which
+// typed returns a parameter with a cast to the Postgres type, for SELECT lists, in which
 // Postgres does not infer it.
-func (d dialect) param(kind string) string { return d.text("?", "?::"+kind) }
+func (d dialect) typed(parameter, kind string) string { return d.text(parameter, parameter+"::"+kind) }
 
 // json returns a column of JSON text as an argument of JSON functions.
 func (d dialect) json(column string) string { return d.text(column, column+"::json") }
@@ -101,15 +103,15 @@ func (d dialect) org() string { return d.text("@org", "@org::uuid") }
 
 // records returns the rows of a parameter that is a JSON array of objects, as a table v
 // with the columns. json_each would write each object as text, to be parsed again.
-func (d dialect) records(columns []field) string {
+func (d dialect) records(rows string, columns []field) string {
 	if d != onPostgres {
-		return "(SELECT " + join(columns, "value->>'%' AS %") + " FROM jsonb_each(?)) AS v"
+		return "(SELECT " + join(columns, "value->>'%' AS %") + " FROM jsonb_each(" + rows + ")) AS v"
 	}
 	list := make([]string, len(columns))
 	for i, c := range columns {
 		list[i] = c.name + " " + c.kind
 	}
-	return "json_to_recordset(?::json) AS v(" + strings.Join(list, ", ") + ")"
+	return "json_to_recordset(" + rows + "::json) AS v(" + strings.Join(list, ", ") + ")"
 }
 
 // page appends an order and a limit to a SELECT; 0 is no limit. Postgres plans a statement

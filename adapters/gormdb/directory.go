@@ -501,7 +501,7 @@ func (db *DB) Epochs(ctx context.Context, orgs []id.Org) (map[id.Org]int64, erro
 		}
 		return found, err
 	default:
-		c := sharedSQL(epochs+db.dialect.in("id", "uuid"), list(db.dialect, known))
+		c := sharedSQL(epochs+db.dialect.in("id", "?", "uuid"), list(db.dialect, known))
 		return found, eachRow(ctx, db.read, "Organisation", c, []any{&o, &epoch}, func() error {
 			found[id.Org(o)] = epoch
 			return nil

@@ -118,19 +118,17 @@ func shardOf(user id.User) string { return string(user[max(0, len(user)-1):]) }
 func (q ledger) Settle(ctx context.Context, o id.Org, entries ...usage.Entry) error {
 	s := settlementOf(o, entries)
 	if q.dialect == onPostgres {
-		settleAll := func() error {
-			return q.settle(ctx, o, settle, s.leases, s.entries, s.userModels, s.users, s.models, s.accounts)
-		}
+		all := s.set(settleAll.of(o))
 		if q.inTransaction() {
-			return settleAll()
+			return q.settle(ctx, o, all)
 		}
-		return q.db.retry(ctx, settleAll)
+		return q.db.retry(ctx, func() error { return q.settle(ctx, o, all) })
 	}
 	return q.atomic(ctx, func(c *conn) error {
-		err := ledger{c}.settle(ctx, o, settleEntries, s.entries, s.leases)
-		for i, args := range [len(settleOthers)][]any{{s.leases, s.accounts}, {s.leases}, {s.userModels}, {s.users}, {s.models}} {
+		err := ledger{c}.settle(ctx, o, s.set(settleEntries.of(o)))
+		for _, other := range settleOthers {
 			if err == nil {
-				_, err = exec(ctx, c.write, "Entry", tenantSQL(o, settleOthers[i], args...))
+				_, err = exec(ctx, c.write, "Entry", s.set(other.of(o)))
 			}
 		}
 		return err
@@ -139,8 +137,8 @@ func (q ledger) Settle(ctx context.Context, o id.Org, entries ...usage.Entry) er
 
 // settle runs a statement that changes nothing if the organisation does not exist or an id
 // is taken.
-func (q ledger) settle(ctx context.Context, o id.Org, text string, args ...any) error {
-	n, err := exec(ctx, q.write, "Entry", tenantSQL(o, text, args...))
+func (q ledger) settle(ctx context.Context, o id.Org, c command) error {
+	n, err := exec(ctx, q.write, "Entry", c)
 	if err == nil && n == 0 {
 		if _, err = organisations(q).Get(ctx, o); err == nil {
 			err = fault.New(fault.Conflict, "Entry is there already")
@@ -149,8 +147,18 @@ func (q ledger) settle(ctx context.Context, o id.Org, text string, args ...any) 
 	return err
 }
 
-// settlement has the parameters of Settle's statements, with rows in the order of their keys.
-type settlement struct{ entries, userModels, users, models, accounts, leases string }
+// settlement has the parameters of Settle's statements, each rows in the order of their keys.
+type settlement [6]struct{ name, rows string }
+
+// set sets those of the parameters that a statement has.
+func (s settlement) set(c command) command {
+	for _, p := range s {
+		if slices.Contains(c.names, p.name) {
+			c = c.set(p.name, p.rows)
+		}
+	}
+	return c
+}
 
 func settlementOf(o id.Org, entries []usage.Entry) settlement {
 	rows, leases, accounts := make([]entryRow, len(entries)), make([]leaseRow, len(entries)), make([]accountRow, len(entries))
@@ -183,8 +191,12 @@ func settlementOf(o id.Org, entries []usage.Entry) settlement {
 	accounts = summed(accounts, byAccount, func(to *accountRow, one accountRow) { to.Used += one.Used })
 	slices.SortFunc(leases, func(a, b leaseRow) int { return cmp.Or(compareAccounts(a, b), cmp.Compare(a.ID, b.ID)) })
 	return settlement{
-		records(rows, entryTable.rest), records(userModels, userModelTable.rest), records(users, userSumTable.rest),
-		records(models, modelSumTable.rest), records(accounts, settledAccounts), records(leases, leaseKeys),
+		{"leases", records(leases, leaseKeys)},
+		{"entries", records(rows, entryTable.rest)},
+		{"user_models", records(userModels, userModelTable.rest)},
+		{"users", records(users, userSumTable.rest)},
+		{"models", records(models, modelSumTable.rest)},
+		{"accounts", records(accounts, settledAccounts)},
 	}
 }
 
@@ -359,7 +371,8 @@ func (q ledger) Totals(ctx context.Context, orgs []id.Org, first, last calendar.
 	}
 	var o id.Org
 	var sum usage.Sum
-	c := crossTenantSQL(crossTenantOverview, usageTotals[q.dialect], list(q.dialect, known), day.Milliseconds(), first.Start().UnixMilli(), last.End().UnixMilli())
+	c := usageTotals[q.dialect].crossTenant(crossTenantOverview).set("orgs", list(q.dialect, known)).
+		set("unit", day.Milliseconds()).set("from", first.Start().UnixMilli()).set("until", last.End().UnixMilli())
 	return sums, eachRow(ctx, q.read, "Entry", c, []any{&o, &sum.Input, &sum.Output, &sum.Requests}, func() error {
 		sums[o] = sum
 		return nil

@@ -74,7 +74,7 @@ func (db *DB) Marks(ctx context.Context, orgs []id.Org) (map[id.Org]org.Mark, er
 		}
 		return marked, err
 	default:
-		c := crossTenantSQL(crossTenantHeads, marks+"o.id WHERE "+db.dialect.in("o.id", "uuid"), list(db.dialect, known))
+		c := crossTenantSQL(crossTenantHeads, marks+"o.id WHERE "+db.dialect.in("o.id", "?", "uuid"), list(db.dialect, known))
 		return marked, eachRow(ctx, db.read, "Organisation", c, to, func() error {
 			marked[o] = m
 			return nil

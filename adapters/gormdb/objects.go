@@ -103,16 +103,24 @@ func (q objects) Add(ctx context.Context, o id.Org, v object.Object) error {
 	v.Org = o
 	r := placedRow(v)
 	placed := r.InWorkspaceID
-	args := append(make([]any, 0, 5), list(q.dialect, object.Ancestors(r.FoldedKey)), r.FoldedKey+"/", r.FoldedKey+"0") // 0 comes after /
 	which := 0
 	if placed != nil {
-		which, args = which|1, append(args, string(*placed))
+		which |= 1
 	}
 	if v.Team != nil {
-		which, args = which|2, append(args, string(*v.Team))
+		which |= 2
+	}
+	add := addObject[which][q.dialect].of(o).row(r, objectTable.rest).
+		set("folders", list(q.dialect, object.Ancestors(r.FoldedKey))).
+		set("below", r.FoldedKey+"/").set("below_end", r.FoldedKey+"0") // 0 comes after /
+	if placed != nil {
+		add = add.set("workspace", string(*placed))
+	}
+	if v.Team != nil {
+		add = add.set("team", string(*v.Team))
 	}
 	return q.atomicWithLog(ctx, o, func(c *conn) error {
-		n, err := exec(ctx, c.write, "Object", insertCommand(o, addObject[which][c.dialect], r, objectTable.rest, args...))
+		n, err := exec(ctx, c.write, "Object", add)
 		if err == nil && n == 1 {
 			c.grow(o, v.Class(), v.Size)
 		}
@@ -270,15 +278,17 @@ func (s storage) replace(ctx context.Context, o id.Org, epoch int64, previous ob
 		return head, err
 	}
 	c.Object.N = head.N + 1
-	unchanged := []any{string(c.Object.ID), previous.Blob, c.Object.Version - 1, epoch, c.Object.Blob}
+	unchanged := func(st statement) command {
+		return st.of(o).set("id", string(c.Object.ID)).set("previous_blob", previous.Blob).
+			set("previous_version", c.Object.Version-1).set("epoch", epoch).set("blob", c.Object.Blob)
+	}
 	if keep.Enabled() {
-		by := sql.NullString{String: string(c.By), Valid: c.By != ""}
-		ended := []any{c.At.UnixMilli(), by, keep.Ended(c.Object, c.By, c.At, false).ExpiresAt.UnixMilli()}
-		if _, err := exec(ctx, s.write, "Object", tenantSQL(o, keepUnchanged, append(ended, unchanged...)...)); err != nil {
+		kept := setEnd(unchanged(keepUnchanged), c).set("expires_at", keep.Ended(c.Object, c.By, c.At, false).ExpiresAt.UnixMilli())
+		if _, err := exec(ctx, s.write, "Object", kept); err != nil {
 			return head, err
 		}
 	}
-	n, err := exec(ctx, s.write, "Object", params(bind(rowOfObject(c.Object), objectTable.changes, tenantParams(o, 14))).sql(replaceUnchanged, unchanged...))
+	n, err := exec(ctx, s.write, "Object", unchanged(replaceUnchanged).row(rowOfObject(c.Object), objectTable.changes))
 	if err == nil && n == 0 {
 		err = errChanged()
 	}
@@ -300,6 +310,11 @@ func (s storage) replace(ctx context.Context, o id.Org, epoch int64, previous ob
 	return s.Changes().Append(ctx, o, c)
 }
 
+// setEnd sets when and by whom a change ended the previous content.
+func setEnd(c command, by object.Change) command {
+	return c.set("at", by.At.UnixMilli()).set("by", sql.NullString{String: string(by.By), Valid: by.By != ""})
+}
+
 // maxUsedBefore returns how much an organisation may store before a replacement of content of the
 // previous size by content of the next one.
 func maxUsedBefore(previous, next, limit int64, keep object.Retention) int64 {
@@ -318,27 +333,28 @@ func maxUsedBefore(previous, next, limit int64, keep object.Retention) int64 {
 // tables, replace is a transaction.
 func (s storage) replaceInOneStatement(ctx context.Context, o id.Org, epoch int64, previous object.Content, c object.Change, limit int64, keep object.Retention) (object.Head, error) {
 	c.Object.N = 0
-	how, objectID := replaceReleased, string(c.Object.ID)
-	record := jsonText(rowOfRecord(c.Object, c.FromPath))
-	args := bind(rowOfObject(c.Object), replaceFields, append(make([]any, 0, 36), maxUsedBefore(previous.Size, c.Object.Size, limit, keep), epoch, objectID, previous.Blob, c.Object.Version-1, c.Object.Blob))
-	at, by := c.At.UnixMilli(), sql.NullString{String: string(c.By), Valid: c.By != ""}
-	args = append(args, objectID)
+	how := replaceReleased
 	if keep.Enabled() {
 		how = replaceKept
-		args = append(args, at, by, keep.Ended(c.Object, c.By, c.At, false).ExpiresAt.UnixMilli())
 		if mayExceed(c.Object.Version-1, keep) {
 			how = replaceKeptOfMany
-			args = append(args, objectID, objectID, keep.Versions-1, at)
 		}
-	} else {
-		args = append(args, previous.Blob, at)
 	}
-	args = append(args, string(c.Type), at, by, strings.TrimSuffix(record, "0}"), c.Object.Size-previous.Size) // the number is the record's last field
+	record := strings.TrimSuffix(jsonText(rowOfRecord(c.Object, c.FromPath)), "0}") // the number is the record's last field
+	replace := setEnd(replaceObject[how][c.Object.Class()].of(o), c).
+		set("max_used", maxUsedBefore(previous.Size, c.Object.Size, limit, keep)).set("epoch", epoch).
+		set("id", string(c.Object.ID)).set("previous_blob", previous.Blob).set("previous_version", c.Object.Version-1).
+		row(rowOfObject(c.Object), replaceFields).
+		set("type", string(c.Type)).set("record", record).set("growth", c.Object.Size-previous.Size)
 	if how != replaceReleased {
-		args = append(args, previous.Size)
+		replace = replace.set("previous_size", previous.Size).
+			set("expires_at", keep.Ended(c.Object, c.By, c.At, false).ExpiresAt.UnixMilli())
+	}
+	if how == replaceKeptOfMany {
+		replace = replace.set("kept_before", keep.Versions-1)
 	}
 	var head object.Head
-	found, err := oneRow(ctx, s.write, "Object", tenantSQL(o, replaceObject[how][c.Object.Class()], args...), headDest(&head)...)
+	found, err := oneRow(ctx, s.write, "Object", replace, headDest(&head)...)
 	if err == nil && !found {
 		err = errChanged()
 	}
@@ -391,7 +407,7 @@ func (q blobNames) Announce(ctx context.Context, o id.Org, name string, size int
 
 // Announced counts in the indexes of announced names with a size and of open uploads, of which an organisation has few.
 func (s storage) Announced(ctx context.Context, o id.Org) (names int, size int64, err error) {
-	_, err = oneRow(ctx, s.read, "Blob", tenantSQL(o, announced), &names, &size)
+	_, err = oneRow(ctx, s.read, "Blob", announced.of(o), &names, &size)
 	return names, size, err
 }
 
@@ -406,7 +422,8 @@ func (q blobNames) Discard(ctx context.Context, o id.Org, names []string, now ti
 		return nil
 	}
 	names = slices.Sorted(slices.Values(names))
-	_, err := exec(ctx, q.write, "Blob", tenantSQL(o, discardNames[q.dialect], true, now.UnixMilli(), list(q.dialect, slices.Compact(names))))
+	_, err := exec(ctx, q.write, "Blob", discardNames[q.dialect].of(o).
+		set("now", now.UnixMilli()).set("names", list(q.dialect, slices.Compact(names))))
 	return err
 }
 
@@ -437,9 +454,9 @@ func (q blobNames) Known(ctx context.Context, names []string) (map[string]bool, 
 	if len(names) == 0 {
 		return known, nil
 	}
-	of := list(q.dialect, names)
 	var name string
-	return known, eachRow(ctx, q.read, "Blob", crossTenantSQL(crossTenantBlobs, knownBlobs[q.dialect], of, of, of), []any{&name}, func() error {
+	c := knownBlobs[q.dialect].crossTenant(crossTenantBlobs).set("names", list(q.dialect, names))
+	return known, eachRow(ctx, q.read, "Blob", c, []any{&name}, func() error {
 		known[name] = true
 		return nil
 	})

@@ -63,7 +63,8 @@ func (w keyConflicts) taken(key string) bool {
 // conflicts returns what keeps objects from having the folded keys, as if some objects did not exist.
 // It takes one statement for keys of maxKeyBytes.
 func (c *conn) conflicts(ctx context.Context, o id.Org, folded []string, without []id.Object) (keyConflicts, error) {
-	found, ignored := keyConflicts{map[string]id.Object{}, map[string]bool{}}, list(c.dialect, validIDs(without))
+	found := keyConflicts{map[string]id.Object{}, map[string]bool{}}
+	ignored := list(c.dialect, validIDs(without))
 	for len(folded) > 0 {
 		n, bytes := 0, 0
 		var files []string
@@ -78,7 +79,8 @@ func (c *conn) conflicts(ctx context.Context, o id.Org, folded []string, without
 		slices.Sort(files)
 		var key string
 		var objectID sql.NullString // NULL: the key is a folder
-		taken := tenantSQL(o, takenKeys[c.dialect], list(c.dialect, slices.Compact(files)), ignored, list(c.dialect, folded[:n]), ignored)
+		taken := takenKeys[c.dialect].of(o).set("keys", list(c.dialect, slices.Compact(files))).
+			set("folders", list(c.dialect, folded[:n])).set("ignored", ignored)
 		err := eachRow(ctx, c.read, "Object", taken, []any{&key, &objectID}, func() error {
 			if objectID.Valid {
 				found.files[key] = id.Object(objectID.String)
@@ -102,7 +104,8 @@ func (q objectSets) Deleted(ctx context.Context, o id.Org, storageKeys []string)
 	}
 	var key string
 	var version int64
-	return last, eachRow(ctx, q.read, "Version", tenantSQL(o, deletedVersions[q.dialect], list(q.dialect, storageKeys)), []any{&key, &version}, func() error {
+	c := deletedVersions[q.dialect].of(o).set("keys", list(q.dialect, storageKeys))
+	return last, eachRow(ctx, q.read, "Version", c, []any{&key, &version}, func() error {
 		if version > 0 {
 			last[key] = version
 		}
@@ -136,7 +139,8 @@ func (q objectSets) Announce(ctx context.Context, o id.Org, names []string, now 
 		return nil
 	}
 	return q.oneAsync(ctx, func(c *conn) error {
-		_, err := exec(ctx, c.write, "Blob", tenantSQL(o, announceNames[c.dialect], false, now.UnixMilli(), list(c.dialect, names)))
+		_, err := exec(ctx, c.write, "Blob", announceNames[c.dialect].of(o).
+			set("now", now.UnixMilli()).set("names", list(c.dialect, names)))
 		return err
 	})
 }

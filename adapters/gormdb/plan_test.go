@@ -216,10 +216,10 @@ func analyze(t testing.TB, db *DB) {
 type recorder struct {
 	mu      sync.Mutex
 	enabled bool
-	sent    []statement
+	sent    []sentStatement
 }
 
-type statement struct {
+type sentStatement struct {
 	text string
 	args []any
 }
@@ -245,7 +245,7 @@ func (r *recorder) add(text string, args []any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.enabled {
-		r.sent = append(r.sent, statement{text, slices.Clone(args)})
+		r.sent = append(r.sent, sentStatement{text, slices.Clone(args)})
 	}
 }
 
@@ -302,7 +302,7 @@ func enough(limit int, searched []string) error {
 }
 
 // statements returns the statements that fn runs, which may end with errEnough. It ends the test if there are none.
-func (r *recorder) statements(t *testing.T, fn func() error) []statement {
+func (r *recorder) statements(t *testing.T, fn func() error) []sentStatement {
 	t.Helper()
 	r.sent, r.enabled = nil, true
 	err := fn()
@@ -317,7 +317,7 @@ func (r *recorder) statements(t *testing.T, fn func() error) []statement {
 }
 
 // countPrefix returns the number of statements that begin with the prefix.
-func countPrefix(sent []statement, prefix string) (n int) {
+func countPrefix(sent []sentStatement, prefix string) (n int) {
 	for _, s := range sent {
 		if strings.HasPrefix(s.text, prefix) {
 			n++
@@ -340,7 +340,7 @@ type planSummary struct {
 }
 
 // explain returns the plans of a statement: on Postgres the generic plan and, if there are values, the custom plan.
-func explain(t *testing.T, db *DB, s statement) []planSummary {
+func explain(t *testing.T, db *DB, s sentStatement) []planSummary {
 	t.Helper()
 	conn := must.Do(db.pools[0].Conn(t.Context())).Or(t)
 	defer conn.Close()
@@ -354,7 +354,7 @@ func explain(t *testing.T, db *DB, s statement) []planSummary {
 	return plans
 }
 
-func explainSQLite(t *testing.T, conn *sql.Conn, s statement) (p planSummary) {
+func explainSQLite(t *testing.T, conn *sql.Conn, s sentStatement) (p planSummary) {
 	t.Helper()
 	rows, err := conn.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+s.text, s.args...)
 	if err != nil {
@@ -397,7 +397,7 @@ func sqliteTable(statement, name string) string {
 	return name
 }
 
-func explainPostgres(t *testing.T, conn *sql.Conn, s statement, mode string) (p planSummary) {
+func explainPostgres(t *testing.T, conn *sql.Conn, s sentStatement, mode string) (p planSummary) {
 	t.Helper()
 	values := make([]string, len(s.args))
 	for i, v := range s.args {
@@ -483,7 +483,7 @@ var largeTables = append(slices.Clone(tenantTables), "users", "inbox", "replays"
 
 // checkPlans fails the test if a plan of the statement scans one of largeTables, or sorts the rows of a page, which are
 // to be read in order.
-func checkPlans(t *testing.T, db *DB, about string, s statement, isPage bool) {
+func checkPlans(t *testing.T, db *DB, about string, s sentStatement, isPage bool) {
 	t.Helper()
 	for _, p := range explain(t, db, s) {
 		for _, scan := range p.scans {
@@ -504,10 +504,10 @@ func testPlans(t *testing.T, d dialect) {
 	db := opened(t, databases[d].migrated(t))
 	load(t, db)
 	must.Do(db.Storage().Used(t.Context(), []id.Org{uid[id.Org](kindOrg, 8, 0)})).Or(t) // which no server has counted
-	var suite []statement
+	var suite []sentStatement
 	for key, text := range prepared.Range {
 		if key := key.(preparedKey); key.dialect == d {
-			suite = append(suite, statement{text.(string), key.someArgs()})
+			suite = append(suite, sentStatement{text.(string), key.someArgs()})
 		}
 	}
 	if len(suite) < 500 {
@@ -540,8 +540,11 @@ func testPlans(t *testing.T, d dialect) {
 // organisation 7 for a tenant's first one, and a number for the others.
 func (k preparedKey) someArgs() []any {
 	args := make([]any, strings.Count(k.text, "?"))
-	if k.tenant == oneTenancy {
-		args = append(args, nil) // @org
+	switch {
+	case len(args) == 0:
+		args = make([]any, len(parse(k.text).names))
+	case hasOrg(k.text):
+		args = append(args, nil)
 	}
 	if k.dialect == onPostgres {
 		return args
@@ -571,7 +574,7 @@ func testTaskPlans(t *testing.T, db *DB, r *recorder) {
 					t.Errorf("%s takes %d statements", name, len(sent))
 				}
 				inOrder := (limit > 0 || f.ExamineLimit > 0) && f.DueBefore == nil && f.DueAfter == nil && len(f.Tags) < 2
-				for i, s := range []statement{sent[0], sent[len(sent)-1]} {
+				for i, s := range []sentStatement{sent[0], sent[len(sent)-1]} {
 					few := len(f.Words) > 0 && (i > 0 || from != nil) // the rest may be less than a search reads at once
 					checkPlans(t, db, fmt.Sprintf("%s, from the start %t", name, from == nil), s, inOrder && !few)
 				}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -19,12 +20,63 @@ import (
 	"collab/domain/id"
 )
 
-// command is a statement with its parameters, made by a selection, or from SQL text by
-// tenantSQL, crossTenantSQL or sharedSQL.
+// statement is SQL text whose parameters have names, as in "id = @id". All places of a name have one value. @org is
+// the organisation.
+type statement struct {
+	text  string
+	names []string // of the parameters, in the order of their numbers
+}
+
+// parse returns the statement of a text.
+func parse(text string) statement {
+	s := statement{text: text}
+	if hasOrg(text) {
+		s.names = append(s.names, orgParameter[1:])
+	}
+	for _, p, rest := cutParameter(text); p != ""; _, p, rest = cutParameter(rest) {
+		if p == "?" {
+			panic("a parameter without a name in " + text)
+		}
+		if !slices.Contains(s.names, p[1:]) {
+			s.names = append(s.names, p[1:])
+		}
+	}
+	return s
+}
+
+// cutParameter returns the first parameter of a text, @ with a name or a question mark, and what is around it.
+func cutParameter(text string) (before, parameter, after string) {
+	at := strings.IndexAny(text, "@?")
+	if at < 0 {
+		return text, "", ""
+	}
+	end := at + 1
+	for text[at] == '@' && end < len(text) && (text[end] == '_' || 'a' <= text[end] && text[end] <= 'z') {
+		end++
+	}
+	return text[:at], text[at:end], text[end:]
+}
+
+// hasOrg reports whether the organisation is a parameter of a text.
+func hasOrg(text string) bool {
+	_, parameter, rest := cutParameter(text)
+	for parameter != "" && parameter != orgParameter {
+		_, parameter, rest = cutParameter(rest)
+	}
+	return parameter != ""
+}
+
+// orgParameter is the parameter that is the organisation; it has the number 1.
+const orgParameter = "@org"
+
+// command is a statement with the values of its parameters, made by a selection, by a method of statement, or from
+// SQL text by tenantSQL, crossTenantSQL or sharedSQL.
 type command struct {
 	text   string
 	args   []any
 	tenant tenancy
+	names  []string // a statement's
+	next   int      // the index of the name after the one that was set last
 }
 
 // tenancy is whose rows a command reads or writes.
@@ -37,29 +89,68 @@ const (
 	crossTenancy                   // of all organisations, for a reason
 )
 
-// tenantSQL returns a command for one organisation, which is @org in the text.
-func tenantSQL(o id.Org, text string, args ...any) command {
-	return tenantParams(o, len(args)).sql(text, args...)
+// of returns a command for one organisation. Its other parameters are set by set and row.
+func (s statement) of(o id.Org) command {
+	c := s.command(oneTenancy)
+	c.args[0] = string(o)
+	c.next = 1
+	return c
 }
 
-// params are the parameters of a command for one organisation, which is the first.
-type params []any
+// crossTenant returns a command for all organisations, for a reason from crosstenant.go.
+func (s statement) crossTenant(_ crossTenant) command { return s.command(crossTenancy) }
 
-// tenantParams returns params with capacity for n more.
-func tenantParams(o id.Org, n int) params { return append(make(params, 0, 1+n), string(o)) }
+// shared returns a command for tables whose rows belong to no organisation.
+func (s statement) shared() command { return s.command(sharedTenancy) }
 
-// sql is tenantSQL with the parameters and more.
-func (p params) sql(text string, more ...any) command {
-	return command{text, append(p, more...), oneTenancy}
+func (s statement) command(t tenancy) command {
+	args := make([]any, len(s.names))
+	for i := range args {
+		args[i] = unset
+	}
+	return command{text: s.text, args: args, tenant: t, names: s.names}
+}
+
+// unset is the value of a parameter that was not set; both drivers refuse it.
+var unset any = struct{}{}
+
+// set sets a parameter. It panics if the statement has none of the name.
+func (c command) set(name string, value any) command {
+	for range c.names {
+		if c.next %= len(c.names); c.names[c.next] == name {
+			c.args[c.next] = value
+			c.next++
+			return c
+		}
+		c.next++
+	}
+	panic("no parameter @" + name + " in " + c.text)
+}
+
+// row sets the parameters that have the names of the fields to their values in a row.
+func (c command) row(row any, fields []field) command {
+	v := reflect.ValueOf(row).Elem()
+	for _, f := range fields {
+		c = c.set(f.name, f.value(v.FieldByIndex(f.index)))
+	}
+	return c
+}
+
+// tenantSQL returns a command for one organisation, which is @org in the text; the other parameters are question
+// marks.
+func tenantSQL(o id.Org, text string, args ...any) command {
+	return command{text: text, args: append(append(make([]any, 0, 1+len(args)), string(o)), args...), tenant: oneTenancy}
 }
 
 // crossTenantSQL returns a command for all organisations, for a reason from crosstenant.go.
 func crossTenantSQL(_ crossTenant, text string, args ...any) command {
-	return command{text, args, crossTenancy}
+	return command{text: text, args: args, tenant: crossTenancy}
 }
 
 // sharedSQL returns a command for tables whose rows belong to no organisation.
-func sharedSQL(text string, args ...any) command { return command{text, args, sharedTenancy} }
+func sharedSQL(text string, args ...any) command {
+	return command{text: text, args: args, tenant: sharedTenancy}
+}
 
 // errNoOrganisation is the error of a statement that is not confined to one tenant.
 var errNoOrganisation = errors.New("a statement on a tenant's table names no organisation")
@@ -74,8 +165,8 @@ type preparedKey struct {
 	text    string
 }
 
-// prepare returns the text with the dialect's placeholders; each @org is the first
-// parameter.
+// prepare returns the text with the dialect's placeholders. A name has the number of its first place, and a question
+// mark the next one.
 func (c command) prepare(d dialect) (string, error) {
 	key := preparedKey{d, c.tenant, c.text}
 	if text, ok := prepared.Load(key); ok {
@@ -84,37 +175,28 @@ func (c command) prepare(d dialect) (string, error) {
 	if !c.confined() {
 		return "", fault.Wrap(fault.Internal, fmt.Errorf("%w: %s", errNoOrganisation, c.text), "The database failed")
 	}
-	var b strings.Builder
-	next, seen := 1, c.tenant != oneTenancy
-	if !seen {
-		next = 2
+	var numbers []string // the parameters by their numbers less 1
+	if hasOrg(c.text) {
+		numbers = append(numbers, orgParameter)
 	}
-	for i := 0; i < len(c.text); i++ {
-		org := strings.HasPrefix(c.text[i:], "@org")
-		switch {
-		case !org && c.text[i] != '?':
-			b.WriteByte(c.text[i])
-			continue
-		case d == onPostgres:
-			b.WriteByte('$')
-		default:
-			b.WriteByte('?')
+	var b strings.Builder
+	highest := 0
+	before, parameter, rest := cutParameter(c.text)
+	for ; parameter != ""; before, parameter, rest = cutParameter(rest) {
+		number := 1 + slices.Index(numbers, parameter)
+		if parameter == "?" || number == 0 {
+			numbers = append(numbers, parameter)
+			number = len(numbers)
 		}
-		number := 1
-		if !org {
-			number = next
-			next++
-		}
-		// SQLite numbers parameters without a number itself, and the driver binds those
-		// faster.
-		if d == onPostgres || org || !seen {
+		b.WriteString(before)
+		b.WriteString(d.text("?", "$"))
+		// SQLite numbers a parameter without a number after the highest before it, and the driver binds those faster.
+		if d == onPostgres || number != highest+1 {
 			b.WriteString(strconv.Itoa(number))
 		}
-		if org {
-			seen = true
-			i += len("@org") - 1
-		}
+		highest = max(highest, number)
 	}
+	b.WriteString(before)
 	prepared.Store(key, b.String())
 	return b.String(), nil
 }
@@ -135,7 +217,7 @@ func (c command) confined() bool {
 	case crossTenancy:
 		return true
 	}
-	return named <= len(confinement.FindAllString(c.text, -1)) && (c.tenant == selectedTenancy || strings.Contains(c.text, "@org"))
+	return named <= len(confinement.FindAllString(c.text, -1)) && (c.tenant == selectedTenancy || hasOrg(c.text))
 }
 
 // tableName matches the tables that a text names, and confinement the conditions on the

@@ -59,14 +59,14 @@ func (q quotas) ReserveAt(ctx context.Context, epoch int64, l quota.Lease, limit
 		return 0, nil
 	}
 	user, day := string(l.User), millis(l.Day)
-	args := append(tenantParams(l.Org, 16), user, day, most, most, epoch, user, day, string(l.ID), limit, limit, limit, n.Input)
 	statement := reserve[q.dialect]
+	if q.dialect == onPostgres && !q.inTransaction() {
+		statement = reserveAsync
+	}
+	reserve := statement.of(l.Org).set("user", user).set("day", day).set("id", string(l.ID)).
+		set("epoch", epoch).set("limit", limit).set("most", most).set("input", n.Input)
 	if q.dialect == onPostgres {
-		if !q.inTransaction() {
-			statement = reserveAsync
-		}
-		args = append(args, user, day, string(l.ID), l.ExpiresAt.UnixMilli())
-		found, err := oneRow(ctx, q.write, "Lease", args.sql(statement), &granted)
+		found, err := oneRow(ctx, q.write, "Lease", reserve.set("expires_at", l.ExpiresAt.UnixMilli()), &granted)
 		if err == nil && !found {
 			err = q.refused(ctx, l)
 		}
@@ -74,14 +74,15 @@ func (q quotas) ReserveAt(ctx context.Context, epoch int64, l quota.Lease, limit
 	}
 	err = q.atomicAsync(ctx, func(c *conn) error {
 		granted = 0 // of a run that was rolled back
-		found, err := oneRow(ctx, c.write, "Lease", args.sql(statement), &granted)
+		found, err := oneRow(ctx, c.write, "Lease", reserve, &granted)
 		if err != nil {
 			return err
 		}
 		if !found {
 			return quotas{c}.refused(ctx, l)
 		}
-		_, err = exec(ctx, c.write, "Lease", tenantSQL(l.Org, addLease, user, day, string(l.ID), granted, l.ExpiresAt.UnixMilli()))
+		_, err = exec(ctx, c.write, "Lease", addLease.of(l.Org).set("user", user).set("day", day).set("id", string(l.ID)).
+			set("tokens", granted).set("expires_at", l.ExpiresAt.UnixMilli()))
 		return err
 	})
 	if err != nil {
@@ -99,24 +100,23 @@ func (q quotas) ReserveAllAt(ctx context.Context, epoch int64, leases []quota.Le
 	}
 	sums = summed(sums, byAccount, func(to *accountRow, one accountRow) { to.Reserved += one.Reserved })
 	o := leases[0].Org
-	args := tenantParams(o, 8)
-	args = append(args, records(sums, reservedSums), epoch, limit, limit)
-	text := reserveAll[q.dialect]
+	statement := reserveAll[q.dialect]
+	if q.dialect == onPostgres && !q.inTransaction() {
+		statement = reserveAllAsync
+	}
+	reserve := statement.of(o).set("sums", records(sums, reservedSums)).set("epoch", epoch).set("limit", limit)
 	var user id.User
 	if q.dialect == onPostgres {
-		args = append(args, records(rows, reservedLeases))
-		if !q.inTransaction() {
-			text = reserveAllAsync
-		}
-		granted, err = rowsOf(ctx, q.write, "Lease", args.sql(text), &user, (*string)(&user))
+		reserve = reserve.set("rows", records(rows, reservedLeases))
+		granted, err = rowsOf(ctx, q.write, "Lease", reserve, &user, (*string)(&user))
 	} else {
 		err = q.atomicAsync(ctx, func(c *conn) error {
-			granted, err = rowsOf(ctx, c.write, "Lease", args.sql(text), &user, (*string)(&user))
+			granted, err = rowsOf(ctx, c.write, "Lease", reserve, &user, (*string)(&user))
 			if err != nil || len(granted) == 0 {
 				return err
 			}
 			got := slices.DeleteFunc(slices.Clone(rows), func(r leaseRow) bool { return !slices.Contains(granted, r.UserID) })
-			_, err := exec(ctx, c.write, "Lease", tenantSQL(o, addLeases[onSQLite], records(got, reservedLeases)))
+			_, err := exec(ctx, c.write, "Lease", addLeases[onSQLite].of(o).set("rows", records(got, reservedLeases)))
 			return err
 		})
 	}
@@ -132,7 +132,8 @@ func (q quotas) ReserveAllAt(ctx context.Context, epoch int64, leases []quota.Le
 // refused returns why nothing was granted, nil if the quota is used up.
 func (q quotas) refused(ctx context.Context, l quota.Lease) error {
 	var known bool
-	err := getRow(ctx, q.write, "Organisation", tenantSQL(l.Org, leaseKnown, string(l.User), millis(l.Day), string(l.ID)), &known)
+	c := leaseKnown.of(l.Org).set("user", string(l.User)).set("day", millis(l.Day)).set("id", string(l.ID))
+	err := getRow(ctx, q.write, "Organisation", c, &known)
 	if err == nil && known {
 		err = fault.New(fault.Conflict, "Lease is there already")
 	}
@@ -179,11 +180,11 @@ func byAccount(a, b accountRow) int {
 }
 
 // lock locks several rows in their order, which an UPDATE of several does not guarantee.
-func (q quotas) lock(ctx context.Context, statement, keys string) error {
+func (q quotas) lock(ctx context.Context, lock statement, keys string) error {
 	if q.dialect != onPostgres {
 		return nil
 	}
-	c := crossTenantSQL(crossTenantLeases, statement, keys)
+	c := lock.crossTenant(crossTenantLeases).set("keys", keys)
 	return eachRow(ctx, q.write, "Lease", c, []any{new(int)}, func() error { return nil })
 }
 
@@ -203,7 +204,8 @@ func (q quotas) Extend(ctx context.Context, leases []quota.Lease, until time.Tim
 		if err := (quotas{c}).lock(ctx, lockLeases, these); err != nil {
 			return err
 		}
-		_, err := exec(ctx, c.write, "Lease", crossTenantSQL(crossTenantLeases, extendLeases[c.dialect], until.UnixMilli(), these))
+		_, err := exec(ctx, c.write, "Lease", extendLeases[c.dialect].crossTenant(crossTenantLeases).
+			set("until", until.UnixMilli()).set("keys", these))
 		return err
 	})
 }
@@ -233,12 +235,13 @@ func (q quotas) sweep(ctx context.Context, expired string, now time.Time) error 
 		return err
 	}
 	var one leaseRow
-	c := crossTenantSQL(crossTenantLeases, deleteExpired[q.dialect], now.UnixMilli(), expired)
+	c := deleteExpired[q.dialect].crossTenant(crossTenantLeases).set("now", now.UnixMilli()).set("keys", expired)
 	taken, err := rowsOf(ctx, q.write, "Lease", c, &one, dest(&one, returnedFields)...)
 	if err != nil || len(taken) == 0 {
 		return err
 	}
 	sums := summed(taken, compareAccounts, func(to *leaseRow, one leaseRow) { to.Tokens += one.Tokens })
-	_, err = exec(ctx, q.write, "Account", crossTenantSQL(crossTenantLeases, returnTokens[q.dialect], records(sums, returnedFields)))
+	_, err = exec(ctx, q.write, "Account", returnTokens[q.dialect].crossTenant(crossTenantLeases).
+		set("sums", records(sums, returnedFields)))
 	return err
 }

@@ -57,7 +57,7 @@ func (s selection) filter(condition string, args ...any) selection {
 
 // whereIn adds the condition that a column has one of the values.
 func (s selection) whereIn(column, values string) selection {
-	return s.filter(dialectOf(s.db).in(s.name+"."+column, s.fieldsOf(column)[0].kind), values)
+	return s.filter(dialectOf(s.db).in(s.name+"."+column, "?", s.fieldsOf(column)[0].kind), values)
 }
 
 // in adds the condition that a column has one of the values that another selection reads.
@@ -138,7 +138,7 @@ func (s selection) newCommand(text string, args []any) command {
 	} else if s.crossTenants {
 		tenant = crossTenancy
 	}
-	return command{text, args, tenant}
+	return command{text: text, args: args, tenant: tenant}
 }
 
 // command returns the SELECT.
@@ -274,24 +274,28 @@ func (s selection) add(ctx context.Context, row any) error {
 	return err
 }
 
-// insertRecords runs a text of insertsRecords for the fields of rows, after the other
-// parameters.
-func insertRecords[R any](ctx context.Context, s selection, text [2]string, rows []R, fields []field, args ...any) (int64, error) {
+// insertRecords runs a statement of insertsRecords for the fields of rows.
+func insertRecords[R any](ctx context.Context, s selection, insert [2]statement, rows []R, fields []field) (int64, error) {
 	s.checkRow(reflect.TypeFor[R]())
-	c := sharedSQL(text[dialectOf(s.db)], append(args, records(rows, fields))...)
+	c := insert[dialectOf(s.db)].shared()
 	if s.org != "" {
-		c = tenantSQL(s.org, c.text, c.args...)
+		c = insert[dialectOf(s.db)].of(s.org)
 	}
-	return exec(ctx, s.db, s.what, c)
+	return exec(ctx, s.db, s.what, c.set("rows", records(rows, fields)))
 }
 
-// insertRows inserts rows. Text is that of insertsRecords for all fields, conflict its end, and args are its
-// other parameters on Postgres. SQLite takes half the processor time for a statement for each row.
-func insertRows[R any](ctx context.Context, s selection, text [2]string, conflict string, rows []R, args ...any) error {
+// insertRows inserts rows. Insert is the statement of insertsRecords for all fields on Postgres, and conflict its end.
+// SQLite takes half the processor time for a statement for each row.
+func insertRows[R any](ctx context.Context, s selection, insert [2]statement, conflict string, rows []R) error {
 	if dialectOf(s.db) == onPostgres {
-		_, err := insertRecords(ctx, s, text, rows, s.rest, args...)
+		_, err := insertRecords(ctx, s, insert, rows, s.rest)
 		return err
 	}
+	return insertEach(ctx, s, conflict, rows)
+}
+
+// insertEach inserts rows by a statement for each.
+func insertEach[R any](ctx context.Context, s selection, conflict string, rows []R) error {
 	for i := range rows {
 		if _, err := s.insert(ctx, &rows[i], conflict); err != nil {
 			return err

@@ -9,70 +9,84 @@ import (
 )
 
 // The statements that are SQL text, each with the reason why it is not made from the
-// descriptions of the tables. A [2]string has one for each dialect. @org is the
-// organisation.
+// descriptions of the tables. A [2]statement has one for each dialect.
 
 // addTaskFields are the fields that Add is given; it computes the sort order.
 var addTaskFields = except(taskTable.rest, "sort_order")
 
 // addTask is indexed by whether the task is in a workspace. It computes the sort order and
 // finds the workspace in the statement, to save round trips.
-var addTask = [2][2]string{addTaskWhere("1 = 1"), addTaskWhere(inWorkspace)}
+var addTask = map[bool][2]statement{false: addTaskWhere("1 = 1"), true: addTaskWhere(inWorkspace)}
 
-const inWorkspace = "EXISTS (SELECT 1 FROM workspaces w WHERE w.org_id = @org AND w.id = ?)"
+const inWorkspace = "EXISTS (SELECT 1 FROM workspaces w WHERE w.org_id = @org AND w.id = @workspace)"
 
 // addTaskAt and getTaskAt also compare the organisation's epoch.
 var (
-	addTaskAt = [2][2]string{addTaskWhere(ofEpoch), addTaskWhere(ofEpoch + " AND " + inWorkspace)}
-	getTaskAt = perDialect(func(d dialect) string { return taskTable.getByKey[d] + " AND " + atEpoch })
+	addTaskAt = map[bool][2]statement{false: addTaskWhere(ofEpoch), true: addTaskWhere(ofEpoch + " AND " + inWorkspace)}
+	getTaskAt = perDialect(func(d dialect) statement {
+		return parse("SELECT " + taskTable.list[d] +
+			" FROM tasks WHERE tasks.org_id = @org AND tasks.id = @id AND " + ofEpoch)
+	})
 )
 
 // replaceTaskAt stores a task if it still has the version and its time, and the organisation the epoch. On
 // Postgres it appends the changes of the task as well.
-var replaceTaskAt = func() (s [2]string) {
-	put := "UPDATE tasks SET " + join(taskTable.changes, "% = ?") + " WHERE org_id = @org AND id = ? AND version = ? AND updated_at = ? AND " + ofEpoch
-	appended := historyTable.insertsRecords(historyTable.rest, " AND EXISTS (SELECT 1 FROM put)")
-	return [2]string{onSQLite: put, onPostgres: "WITH put AS (" + put + " RETURNING 1), appended AS (" + appended[onPostgres] + ") SELECT 1 FROM put"}
-}()
+var replaceTaskAt = perDialect(func(d dialect) statement {
+	put := "UPDATE tasks SET " + join(taskTable.changes, "% = @%") +
+		" WHERE org_id = @org AND id = @id AND version = @previous_version AND updated_at = @previous_time AND " + ofEpoch
+	if d == onSQLite {
+		return parse(put)
+	}
+	return parse("WITH put AS (" + put + " RETURNING 1), appended AS (" +
+		historyTable.insertFrom(d, "@changes", historyTable.rest) + " AND EXISTS (SELECT 1 FROM put)) SELECT 1 FROM put")
+})
 
 // atEpoch is the condition that an organisation has an epoch, which databases evaluate once
-// for a statement, before they read rows. OfEpoch is the same for SQL text.
+// for a statement, before they read rows. ofEpoch is the same for statements.
 const (
 	atEpoch = "(SELECT o.epoch FROM organisations o WHERE o.id = ?) = ?"
-	ofEpoch = "(SELECT o.epoch FROM organisations o WHERE o.id = @org) = ?"
+	ofEpoch = "(SELECT o.epoch FROM organisations o WHERE o.id = @org) = @epoch"
 )
 
-func addTaskWhere(condition string) [2]string {
+func addTaskWhere(condition string) [2]statement {
 	const nextOrder = "(SELECT COALESCE(MAX(x.sort_order), -1) + 1 FROM tasks x WHERE x.org_id = @org)"
-	return taskTable.inserts(addTaskFields, ", sort_order", ", "+nextOrder, " WHERE "+condition+" ON CONFLICT DO NOTHING RETURNING sort_order")
+	return perDialect(func(d dialect) statement {
+		return parse(taskTable.insertOne(d, addTaskFields, ", sort_order", ", "+nextOrder) +
+			" WHERE " + condition + onConflictDoNothing + " RETURNING sort_order")
+	})
 }
 
 // movePlacements stores a batch from one parameter. It is an INSERT that conflicts with the
 // locked rows, because then both databases start from the parameter; an UPDATE with a join may
 // start from the table. The values that only the INSERT has are never stored.
-var movePlacements = perDialect(func(d dialect) string {
-	return taskTable.insertInto(d, join(placementFields, "%")+", updated_at, title, status, created_by, created_at, version",
-		join(placementFields, "v.%")+", "+d.param("bigint")+", '', '', v.id, 0, 0") +
-		" FROM " + d.records(placementFields) + " WHERE 1 = 1 ON CONFLICT (org_id, id) DO UPDATE SET sort_order = excluded.sort_order, " +
-		"priority = excluded.priority, updated_at = excluded.updated_at, version = tasks.version + 1"
+var movePlacements = perDialect(func(d dialect) statement {
+	return parse(taskTable.insertInto(d,
+		join(placementFields, "%")+", updated_at, title, status, created_by, created_at, version",
+		join(placementFields, "v.%")+", "+d.typed("@now", "bigint")+", '', '', v.id, 0, 0") +
+		" FROM " + d.records("@rows", placementFields) + " WHERE 1 = 1" +
+		" ON CONFLICT (org_id, id) DO UPDATE SET sort_order = excluded.sort_order, priority = excluded.priority," +
+		" updated_at = excluded.updated_at, version = tasks.version + 1")
 })
 
 var placementFields = taskTable.fieldsOf("id", "sort_order", "priority")
 
 // addObject is indexed by whether the object is in a workspace (1) and in a team (2). It
 // checks for conflicts and missing references in the same statement.
-var addObject = func() (s [4][2]string) {
+var addObject = func() (s [4][2]statement) {
 	for i := range s {
-		end := " AND NOT EXISTS (SELECT 1 FROM objects b WHERE b.org_id = @org AND b.folded_key > ? AND b.folded_key < ?)"
+		references := ""
 		if i&1 != 0 {
-			end += " AND " + inWorkspace
+			references += " AND " + inWorkspace
 		}
 		if i&2 != 0 {
-			end += " AND EXISTS (SELECT 1 FROM teams t WHERE t.org_id = @org AND t.id = ?)"
+			references += " AND EXISTS (SELECT 1 FROM teams t WHERE t.org_id = @org AND t.id = @team)"
 		}
-		s[i] = perDialect(func(d dialect) string {
-			where := " WHERE NOT EXISTS (SELECT 1 FROM objects a WHERE a.org_id = @org AND " + d.in("a.folded_key", "text") + ")"
-			return objectTable.inserts(objectTable.rest, "", "", where+end+onConflictDoNothing)[d]
+		s[i] = perDialect(func(d dialect) statement {
+			return parse(objectTable.insertOne(d, objectTable.rest, "", "") +
+				" WHERE NOT EXISTS (SELECT 1 FROM objects a WHERE a.org_id = @org" +
+				" AND " + d.in("a.folded_key", "@folders", "text") + ")" +
+				" AND NOT EXISTS (SELECT 1 FROM objects b WHERE b.org_id = @org" +
+				" AND b.folded_key > @below AND b.folded_key < @below_end)" + references + onConflictDoNothing)
 		})
 	}
 	return s
@@ -81,31 +95,36 @@ var addObject = func() (s [4][2]string) {
 // putObjects stores existing objects, as movePlacements does, with their keys (see insertRows).
 var (
 	putObjects     = objectTable.insertsRecords(objectTable.rest, replaceObjects)
-	replaceObjects = objectTable.onConflictUpdate(slices.Concat(objectTable.changes, objectTable.fieldsOf("path", "storage_key", "folded_key")))
+	replaceObjects = objectTable.onConflictUpdate(
+		slices.Concat(objectTable.changes, objectTable.fieldsOf("path", "storage_key", "folded_key")))
 )
 
 // addObjects stores rows as they are, on Postgres (see insertRows).
 var addObjects = objectTable.insertsRecords(objectTable.rest, "")
 
-// takenKeys returns the objects that have keys of its first parameter, and those of the keys of the
-// third that are parent folders of objects; objects of the second and of the fourth do not count.
-// Postgres would join the whole table for an EXISTS instead of looking in the index for each key.
-var takenKeys = perDialect(func(d dialect) string {
-	return "SELECT a.folded_key, a.id FROM objects a WHERE a.org_id = @org AND " + d.in("a.folded_key", "text") + " AND NOT (" + d.in("a.id", "uuid") + ")" +
-		" UNION ALL SELECT value, NULL FROM " + d.listed() + " WHERE (SELECT 1 FROM objects b WHERE b.org_id = @org" +
-		" AND b.folded_key > value || '/' AND b.folded_key < value || '0' AND NOT (" + d.in("b.id", "uuid") + ") ORDER BY b.folded_key LIMIT 1) = 1"
+// takenKeys returns the objects that have one of the keys, and those of the folders that are parent folders of objects;
+// the ignored objects do not count. Postgres would join the whole table for an EXISTS instead of looking in the index
+// for each key.
+var takenKeys = perDialect(func(d dialect) statement {
+	return parse("SELECT a.folded_key, a.id FROM objects a WHERE a.org_id = @org" +
+		" AND " + d.in("a.folded_key", "@keys", "text") + " AND NOT (" + d.in("a.id", "@ignored", "uuid") + ")" +
+		" UNION ALL SELECT value, NULL FROM " + d.listed("@folders", "text") +
+		" WHERE (SELECT 1 FROM objects b WHERE b.org_id = @org" +
+		" AND b.folded_key > value || '/' AND b.folded_key < value || '0'" +
+		" AND NOT (" + d.in("b.id", "@ignored", "uuid") + ") ORDER BY b.folded_key LIMIT 1) = 1")
 })
 
-// deletedVersions looks in the index of deleted keys for each key of its parameter; see object.EarlierVersion.DeletedKey.
-var deletedVersions = perDialect(func(d dialect) string {
-	return "SELECT value, COALESCE((SELECT MAX(v.version) FROM object_versions v WHERE v.org_id = @org AND v.deleted_key > value || " +
-		d.text("CHAR(1)", "CHR(1)") + " AND v.deleted_key < value || " + d.text("CHAR(2)", "CHR(2)") + "), 0) FROM " + d.listed()
+// deletedVersions looks in the index of deleted keys for each key; see object.EarlierVersion.DeletedKey.
+var deletedVersions = perDialect(func(d dialect) statement {
+	return parse("SELECT value, COALESCE((SELECT MAX(v.version) FROM object_versions v WHERE v.org_id = @org" +
+		" AND v.deleted_key > value || " + d.text("CHAR(1)", "CHR(1)") +
+		" AND v.deleted_key < value || " + d.text("CHAR(2)", "CHR(2)") + "), 0) FROM " + d.listed("@keys", "text"))
 })
 
 // replaceFields are the fields that Replace is given; it computes the number.
 var replaceFields = except(objectTable.changes, "n")
 
-// The texts of replaceObject: the previous content is released, or kept, or kept where others may be
+// The indexes of replaceObject: the previous content is released, or kept, or kept where others may be
 // too many.
 const (
 	replaceReleased = iota
@@ -118,20 +137,45 @@ const (
 // first, as everywhere, and nothing is changed if a part finds no row. Which versions are too many is decided
 // by the statement's snapshot, which is older than the lock: beside a transaction that discards versions of
 // the object meanwhile, the result is that of the replacement before it.
-var replaceObject = func() (s [3][object.Versions]string) {
-	const insertName = " discarded AS (INSERT INTO blob_names (org_id, name, is_discarded, at) SELECT @org, "
-	released := insertName + "?::text, TRUE, ?::bigint FROM taken" + discarded + "),"
-	kept := " kept AS (" + insertKept + join(keptFields, "was.%") + ", ?::bigint, ?::uuid, ?::bigint FROM was JOIN taken ON TRUE),"
-	excess := " excess AS (DELETE FROM object_versions v USING taken WHERE v.org_id = @org AND v.object_id = ? AND v.version <=" +
-		" (SELECT e.version FROM object_versions e WHERE e.org_id = @org AND e.object_id = ? ORDER BY e.version DESC LIMIT 1 OFFSET ?) RETURNING v.blob, v.size)," +
-		insertName + "excess.blob, TRUE, ?::bigint FROM excess" + discarded + "),"
-	for class := range s[0] {
-		logged := replaceObjectLogged + ", counted_n = taken.n, " + usageColumns[class] + " = log_heads." + usageColumns[class] + " + ?"
-		before := replaceObjectBefore(", x.id AS object_id, "+join(keptFields[1:], "x.%")) + kept
-		grown := ", version_bytes = log_heads.version_bytes + ?"
-		s[replaceReleased][class] = replaceObjectBefore("") + released + logged + replaceObjectAfter
-		s[replaceKept][class] = before + logged + grown + replaceObjectAfter
-		s[replaceKeptOfMany][class] = before + excess + logged + grown + " - (SELECT CAST(COALESCE(SUM(e.size), 0) AS bigint) FROM excess e)" + replaceObjectAfter
+//
+// The part next compares the epoch as it is once the log's head is locked, and keeps it; it never waits for the
+// organisation's row, because others lock that before the log.
+var replaceObject = func() (s [3][object.Versions]statement) {
+	lock := onPostgres.forUpdate()
+	before := func(previous string) string {
+		return "WITH head AS (SELECT h.n + 1 AS n, h.floor FROM log_heads h WHERE h.org_id = @org AND h.counted_n = h.n" +
+			" AND h." + strings.Join(usageColumns[:], " + h.") + " <= @max_used" + lock + ")," +
+			" next AS (SELECT head.n, head.floor FROM head, organisations o" +
+			" WHERE o.id = @org AND o.epoch = @epoch FOR SHARE OF o SKIP LOCKED)," +
+			" was AS (SELECT next.n, next.floor" + previous + " FROM objects x, next WHERE x.org_id = @org AND x.id = @id" +
+			" AND x.blob = @previous_blob AND x.version = @previous_version" + lock + " OF x)," +
+			" taken AS (DELETE FROM blob_names b USING was" +
+			" WHERE b.org_id = @org AND b.name = @blob AND NOT b.is_discarded RETURNING was.n, was.floor)," +
+			" put AS (UPDATE objects SET " + join(replaceFields, "% = @%") + ", n = taken.n" +
+			" FROM taken WHERE org_id = @org AND id = @id),"
+	}
+	discard := func(name, from string) string {
+		return " discarded AS (INSERT INTO blob_names (org_id, name, is_discarded, at)" +
+			" SELECT @org, " + name + ", TRUE, @at::bigint FROM " + from + discarded + "),"
+	}
+	released := before("") + discard("@previous_blob::text", "taken")
+	kept := before(", x.id AS object_id, "+join(keptFields[1:], "x.%")) +
+		" kept AS (" + insertKept + join(keptFields, "was.%") + ", @at::bigint, @by::uuid, @expires_at::bigint" +
+		" FROM was JOIN taken ON TRUE),"
+	excess := " excess AS (DELETE FROM object_versions v USING taken WHERE v.org_id = @org AND v.object_id = @id" +
+		" AND v.version <= (SELECT e.version FROM object_versions e WHERE e.org_id = @org AND e.object_id = @id" +
+		" ORDER BY e.version DESC LIMIT 1 OFFSET @kept_before) RETURNING v.blob, v.size)," + discard("excess.blob", "excess")
+	for class, column := range usageColumns[:object.Versions] {
+		log := " logged AS (INSERT INTO changes (org_id, n, type, at, by_user, record)" +
+			" SELECT @org, taken.n, @type::text, @at::bigint, @by::uuid, @record::text || taken.n || '}' FROM taken)," +
+			" moved AS (UPDATE log_heads SET n = taken.n, counted_n = taken.n, " +
+			column + " = log_heads." + column + " + @growth"
+		grown := ", version_bytes = log_heads.version_bytes + @previous_size"
+		shrunk := " - (SELECT CAST(COALESCE(SUM(e.size), 0) AS bigint) FROM excess e)"
+		end := " FROM taken WHERE org_id = @org) SELECT taken.n, taken.floor, (SELECT e.epoch FROM log_epoch e) FROM taken"
+		s[replaceReleased][class] = parse(released + log + end)
+		s[replaceKept][class] = parse(kept + log + grown + end)
+		s[replaceKeptOfMany][class] = parse(kept + excess + log + grown + shrunk + end)
 	}
 	return s
 }()
@@ -141,72 +185,59 @@ var keepVersions = versionTable.insertsRecords(versionTable.rest, "")
 
 // removeExcess deletes the earlier versions of objects that are beyond a number, and returns the names and sizes of
 // their blobs. It skips those within the number in the primary key, without reading their rows.
-var removeExcess = perDialect(func(d dialect) string {
-	objects := d.text("json_each(?)", "unnest(?::uuid[]) AS value")
-	return "DELETE FROM object_versions WHERE org_id = @org AND (object_id, version) IN (SELECT v.object_id, v.version FROM " + objects +
-		" CROSS JOIN object_versions v WHERE v.org_id = @org AND v.object_id = value AND v.version <= (SELECT w.version FROM object_versions w" +
-		" WHERE w.org_id = @org AND w.object_id = value ORDER BY w.version DESC LIMIT 1 OFFSET ?)) RETURNING blob, size"
+var removeExcess = perDialect(func(d dialect) statement {
+	return parse("DELETE FROM object_versions WHERE org_id = @org AND (object_id, version) IN" +
+		" (SELECT v.object_id, v.version FROM " + d.listed("@objects", "uuid") +
+		" CROSS JOIN object_versions v WHERE v.org_id = @org AND v.object_id = value AND v.version <=" +
+		" (SELECT w.version FROM object_versions w WHERE w.org_id = @org AND w.object_id = value ORDER BY w.version DESC LIMIT 1 OFFSET @kept)) RETURNING blob, size")
 })
 
 // removeVersions deletes the earlier versions with the names of blobs. Without the name of the index SQLite would read
 // all versions of the organisation for that.
-var removeVersions = perDialect(func(d dialect) string {
-	return "DELETE FROM object_versions" + d.text(" INDEXED BY object_versions_blob", "") + " WHERE org_id = @org AND " + d.in("blob", "text")
+var removeVersions = perDialect(func(d dialect) statement {
+	return parse("DELETE FROM object_versions" + d.text(" INDEXED BY object_versions_blob", "") +
+		" WHERE org_id = @org AND " + d.in("blob", "@names", "text"))
 })
 
 // keptFields are the fields of an earlier version that are those of its object, the id first.
-var keptFields = versionTable.fieldsOf("object_id", "version", "path", "kind", "scope", "workspace_id", "team_id", "owner_id", "mime_type",
+var keptFields = versionTable.fieldsOf("object_id", "version", "path",
+	"kind", "scope", "workspace_id", "team_id", "owner_id", "mime_type",
 	"created_by", "updated_by", "created_at", "updated_at", "blob", "size", "checksum", "is_text")
 
 // insertKept is the beginning of a statement that keeps the previous content of an object.
-var insertKept = "INSERT INTO object_versions (org_id, " + join(keptFields, "%") + ", ended_at, ended_by, expires_at) SELECT @org, "
+var insertKept = "INSERT INTO object_versions (org_id, " + join(keptFields, "%") +
+	", ended_at, ended_by, expires_at) SELECT @org, "
 
 // keepUnchanged and replaceUnchanged keep the previous content of an object and store the next one, on SQLite, if
 // the object has that content and version, the organisation the epoch, and the next content an announced name.
-var keepUnchanged, replaceUnchanged = func() (keep, replace string) {
-	const unchanged = " WHERE objects.org_id = @org AND objects.id = ? AND objects.blob = ? AND objects.version = ?" +
-		" AND EXISTS (SELECT 1 FROM organisations o WHERE o.id = @org AND o.epoch = ?)" +
-		" AND EXISTS (SELECT 1 FROM blob_names b WHERE b.org_id = @org AND b.name = ? AND NOT b.is_discarded)"
-	return insertKept + "id, " + join(keptFields[1:], "%") + ", ?, ?, ? FROM objects" + unchanged,
-		"UPDATE objects SET " + join(objectTable.changes, "% = ?") + unchanged
+var keepUnchanged, replaceUnchanged = func() (keep, replace statement) {
+	const unchanged = " WHERE objects.org_id = @org AND objects.id = @id AND objects.blob = @previous_blob" +
+		" AND objects.version = @previous_version AND " + ofEpoch +
+		" AND EXISTS (SELECT 1 FROM blob_names b WHERE b.org_id = @org AND b.name = @blob AND NOT b.is_discarded)"
+	return parse(insertKept + "id, " + join(keptFields[1:], "%") + ", @at, @by, @expires_at FROM objects" + unchanged),
+		parse("UPDATE objects SET " + join(objectTable.changes, "% = @%") + unchanged)
 }()
-
-// replaceObjectBefore is the beginning of replaceObject, up to the change of the object. The part next compares the
-// epoch as it is once the log's head is locked, and keeps it; it never waits for the organisation's row, because
-// others lock that before the log.
-func replaceObjectBefore(columns string) string {
-	return "WITH head AS (SELECT h.n + 1 AS n, h.floor FROM log_heads h WHERE h.org_id = @org" +
-		" AND h.counted_n = h.n AND h." + strings.Join(usageColumns[:], " + h.") + " <= ?" + onPostgres.forUpdate() + ")," +
-		" next AS (SELECT head.n, head.floor FROM head, organisations o WHERE o.id = @org AND o.epoch = ? FOR SHARE OF o SKIP LOCKED)," +
-		" was AS (SELECT next.n, next.floor" + columns + " FROM objects x, next WHERE x.org_id = @org AND x.id = ? AND x.blob = ? AND x.version = ?" + onPostgres.forUpdate() + " OF x)," +
-		" taken AS (DELETE FROM blob_names b USING was WHERE b.org_id = @org AND b.name = ? AND NOT b.is_discarded RETURNING was.n, was.floor)," +
-		" put AS (UPDATE objects SET " + join(replaceFields, "% = ?") + ", n = taken.n FROM taken WHERE org_id = @org AND id = ?),"
-}
-
-const replaceObjectLogged = " logged AS (INSERT INTO changes (org_id, n, type, at, by_user, record)" +
-	" SELECT @org, taken.n, ?::text, ?::bigint, ?::uuid, ?::text || taken.n || '}' FROM taken)," +
-	" moved AS (UPDATE log_heads SET n = taken.n"
-
-const replaceObjectAfter = " FROM taken WHERE org_id = @org) SELECT taken.n, taken.floor, (SELECT e.epoch FROM log_epoch e) FROM taken"
 
 // orgsWithExpired returns the next organisations with earlier versions that have expired: one look
 // into the index for each organisation.
-const orgsWithExpired = "SELECT o.id FROM organisations o WHERE o.id > ? AND EXISTS (SELECT 1 FROM object_versions v WHERE v.org_id = o.id AND v.expires_at <= ?)" +
-	" ORDER BY o.id LIMIT ?"
+var orgsWithExpired = parse("SELECT o.id FROM organisations o WHERE o.id > @after" +
+	" AND EXISTS (SELECT 1 FROM object_versions v WHERE v.org_id = o.id AND v.expires_at <= @now)" +
+	" ORDER BY o.id LIMIT @limit")
 
 // sumSizes sums what several organisations store, over two tables in one statement.
-var sumSizes = perDialect(func(d dialect) string {
+var sumSizes = perDialect(func(d dialect) statement {
 	sums := func(table, earlier string) string {
-		return "SELECT x.org_id, x.kind, x.scope, CAST(SUM(x.size) AS bigint), " + earlier + " FROM " + table + " x WHERE " + d.in("x.org_id", "uuid") +
-			" GROUP BY x.org_id, x.kind, x.scope"
+		return "SELECT x.org_id, x.kind, x.scope, CAST(SUM(x.size) AS bigint), " + earlier + " FROM " + table + " x" +
+			" WHERE " + d.in("x.org_id", "@orgs", "uuid") + " GROUP BY x.org_id, x.kind, x.scope"
 	}
-	return sums("objects", "FALSE") + " UNION ALL " + sums("object_versions", "TRUE")
+	return parse(sums("objects", "FALSE") + " UNION ALL " + sums("object_versions", "TRUE"))
 })
 
 // usageTotals sums the usage of several organisations: descriptions of tables have no sums by group.
-var usageTotals = perDialect(func(d dialect) string {
-	return "SELECT x.org_id, CAST(SUM(x.input) AS bigint), CAST(SUM(x.output) AS bigint), CAST(SUM(x.requests) AS bigint) FROM usage_models x WHERE " +
-		d.in("x.org_id", "uuid") + " AND x.unit = ? AND x.since >= ? AND x.since < ? GROUP BY x.org_id"
+var usageTotals = perDialect(func(d dialect) statement {
+	return parse("SELECT x.org_id, CAST(SUM(x.input) AS bigint), CAST(SUM(x.output) AS bigint)," +
+		" CAST(SUM(x.requests) AS bigint) FROM usage_models x WHERE " + d.in("x.org_id", "@orgs", "uuid") +
+		" AND x.unit = @unit AND x.since >= @from AND x.since < @until GROUP BY x.org_id")
 })
 
 // discarded is the conflict clause for a name that is recorded already. It has a condition, which
@@ -215,28 +246,37 @@ const discarded = " ON CONFLICT (name) DO UPDATE SET is_discarded = excluded.is_
 	" WHERE (NOT blob_names.is_discarded OR blob_names.at > excluded.at) AND blob_names.org_id = excluded.org_id"
 
 // announced sums over two tables in one statement.
-const announced = "SELECT COUNT(*), CAST(COALESCE(SUM(b.size), 0) + COALESCE((SELECT SUM(u.size) FROM uploads u WHERE u.org_id = @org AND u.status = 'OPEN'), 0) AS bigint)" +
-	" FROM blob_names b WHERE b.org_id = @org AND b.size > 0 AND NOT b.is_discarded"
+var announced = parse("SELECT COUNT(*), CAST(COALESCE(SUM(b.size), 0) +" +
+	" COALESCE((SELECT SUM(u.size) FROM uploads u WHERE u.org_id = @org AND u.status = 'OPEN'), 0) AS bigint)" +
+	" FROM blob_names b WHERE b.org_id = @org AND b.size > 0 AND NOT b.is_discarded")
 
 // announceNames, discardNames and knownBlobs are about the names of a parameter.
 var (
-	announceNames = perDialect(func(d dialect) string {
-		return "INSERT INTO blob_names (org_id, name, is_discarded, at) SELECT " + d.org() + ", value, " + d.param("boolean") + ", " + d.param("bigint") + " FROM " + d.listed()
+	announceNames = perDialect(func(d dialect) statement { return parse(insertNames(d, "FALSE")) })
+	discardNames  = perDialect(func(d dialect) statement {
+		return parse(insertNames(d, "TRUE") + " WHERE 1 = 1" + discarded)
 	})
-	discardNames = perDialect(func(d dialect) string { return announceNames[d] + " WHERE 1 = 1" + discarded })
-	knownBlobs   = perDialect(func(d dialect) string {
-		return "SELECT b.name FROM blob_names b WHERE " + d.in("b.name", "text") + " UNION ALL SELECT x.blob FROM objects x WHERE " + d.in("x.blob", "text") +
-			" UNION ALL SELECT v.blob FROM object_versions v WHERE " + d.in("v.blob", "text")
+	knownBlobs = perDialect(func(d dialect) statement {
+		return parse("SELECT b.name FROM blob_names b WHERE " + d.in("b.name", "@names", "text") +
+			" UNION ALL SELECT x.blob FROM objects x WHERE " + d.in("x.blob", "@names", "text") +
+			" UNION ALL SELECT v.blob FROM object_versions v WHERE " + d.in("v.blob", "@names", "text"))
 	})
 )
 
+func insertNames(d dialect, isDiscarded string) string {
+	return "INSERT INTO blob_names (org_id, name, is_discarded, at) SELECT " + d.org() + ", value, " + isDiscarded + ", " +
+		d.typed("@now", "bigint") + " FROM " + d.listed("@names", "text")
+}
+
 // marks reads three tables in one statement, and so in one snapshot.
-const marks = "SELECT o.id, o.epoch, (SELECT e.epoch FROM log_epoch e), COALESCE(h.n, 0) FROM organisations o LEFT JOIN log_heads h ON h.org_id = "
+const marks = "SELECT o.id, o.epoch, (SELECT e.epoch FROM log_epoch e), COALESCE(h.n, 0)" +
+	" FROM organisations o LEFT JOIN log_heads h ON h.org_id = "
 
 // seatCounts reads two tables in one statement, and so in one snapshot.
 func seatCounts(members, invitations string) string {
-	return "SELECT org_id, COUNT(*) FILTER (WHERE role = 'OWNER'), COUNT(*), 0 FROM memberships WHERE " + members +
-		" AND removed_at IS NULL GROUP BY org_id UNION ALL SELECT org_id, 0, 0, COUNT(*) FROM invitations WHERE " + invitations +
+	return "SELECT org_id, COUNT(*) FILTER (WHERE role = 'OWNER'), COUNT(*), 0 FROM memberships" +
+		" WHERE " + members + " AND removed_at IS NULL GROUP BY org_id" +
+		" UNION ALL SELECT org_id, 0, 0, COUNT(*) FROM invitations WHERE " + invitations +
 		" AND status = 'PENDING' AND expires_at > ? GROUP BY org_id"
 }
 
@@ -253,26 +293,32 @@ const (
 )
 
 // lockHead reads and locks the head of a log; SQLite has no other writers.
-var lockHead = perDialect(func(d dialect) string {
-	return "SELECT h.n, h.floor, (SELECT e.epoch FROM log_epoch e), h." + strings.Join(usageColumns[:], ", h.") + ", h.counted_n FROM log_heads h WHERE h.org_id = @org" + d.forUpdate()
+var lockHead = perDialect(func(d dialect) statement {
+	return parse("SELECT h.n, h.floor, (SELECT e.epoch FROM log_epoch e)," +
+		" h." + strings.Join(usageColumns[:], ", h.") + ", h.counted_n" +
+		" FROM log_heads h WHERE h.org_id = @org" + d.forUpdate())
 })
 
 // beginLog inserts a log's head if the organisation exists, which it decides in the statement to save
 // a round trip.
-const beginLog = "INSERT INTO log_heads (org_id, n, floor) SELECT id, 0, 0 FROM organisations WHERE id = @org ON CONFLICT DO NOTHING"
+var beginLog = parse("INSERT INTO log_heads (org_id, n, floor)" +
+	" SELECT id, 0, 0 FROM organisations WHERE id = @org" + onConflictDoNothing)
 
-// appendChanges inserts all entries from one parameter, on Postgres (see insertRows), and updates
+// storeHead stores the head of a log with the usage (see lockedHead.set).
+var storeHead = parse(updateHead)
+
+var updateHead = "UPDATE log_heads SET n = @n, counted_n = @counted_n, " +
+	join(headTable.fieldsOf(usageColumns[:]...), "% = @%") + " WHERE org_id = @org"
+
+// insertChanges inserts all entries from one parameter, on Postgres (see insertRows), and updates
 // the head and one object, which saves two round trips.
-var appendChanges = func() [2]string {
-	s := changeTable.insertsRecords(changeTable.rest, "")
-	s[onPostgres] = "WITH head AS (UPDATE log_heads SET " + setHead + " WHERE org_id = @org), " +
-		"moved AS (UPDATE objects SET n = ? WHERE org_id = @org AND id = ?) " + s[onPostgres]
-	return s
-}()
+var insertChanges = parse("WITH head AS (" + updateHead + ")," +
+	" moved AS (UPDATE objects SET n = @n WHERE org_id = @org AND id = @moved) " +
+	changeTable.insertFrom(onPostgres, "@rows", changeTable.rest))
 
 // numberObjects sets the numbers of many objects from one parameter. On SQLite an UPDATE with a join
 // starts from the table, and reads the parameter for each of its rows.
-var numberObjects = func() [2]string {
+var numberObjects = func() [2]statement {
 	list := make([]string, len(objectTable.rest))
 	for i, f := range objectTable.rest {
 		list[i] = "x." + f.name
@@ -283,10 +329,12 @@ var numberObjects = func() [2]string {
 			list[i] = "v.id"
 		}
 	}
-	return [2]string{
-		onSQLite: objectTable.insertInto(onSQLite, join(objectTable.rest, "%"), strings.Join(list, ", ")) + " FROM " + onSQLite.records(objectNumber) +
-			" CROSS JOIN objects x WHERE x.org_id = @org AND x.id = v.id" + objectTable.onConflictUpdate(objectTable.fieldsOf("n")),
-		onPostgres: "UPDATE objects SET n = v.n FROM " + onPostgres.records(objectNumber) + " WHERE objects.org_id = @org AND objects.id = v.id",
+	return [2]statement{
+		onSQLite: parse(objectTable.insertInto(onSQLite, join(objectTable.rest, "%"), strings.Join(list, ", ")) +
+			" FROM " + onSQLite.records("@rows", objectNumber) + " CROSS JOIN objects x WHERE x.org_id = @org AND x.id = v.id" +
+			objectTable.onConflictUpdate(objectTable.fieldsOf("n"))),
+		onPostgres: parse("UPDATE objects SET n = v.n FROM " + onPostgres.records("@rows", objectNumber) +
+			" WHERE objects.org_id = @org AND objects.id = v.id"),
 	}
 }()
 
@@ -307,126 +355,150 @@ var entriesAndEpoch = func() string {
 
 // oldestEntries returns the logs of the oldest entries of all logs, with the last of these in each. It
 // reads all organisations and groups, which selections of one tenant do not.
-const oldestEntries = "SELECT p.org_id, MAX(p.n) FROM (SELECT c.org_id, c.n FROM changes c WHERE c.at < ? ORDER BY c.at LIMIT ?) AS p " +
-	"GROUP BY p.org_id ORDER BY p.org_id LIMIT ?"
+var oldestEntries = parse("SELECT p.org_id, MAX(p.n) FROM (SELECT c.org_id, c.n FROM changes c WHERE c.at < @before" +
+	" ORDER BY c.at LIMIT @entries) AS p GROUP BY p.org_id ORDER BY p.org_id LIMIT @logs")
 
 // reserve grants what quota.Account.Grant grants, at an epoch of the organisation; a missing
 // account is an empty one. The conflict is decided on the latest committed row, which takes
 // one statement. On Postgres it also stores the lease.
-var reserve = func() [2]string {
-	s := perDialect(func(d dialect) string {
-		left := "? - quota_accounts.used - quota_accounts.reserved"
-		granted := d.text("MIN", "LEAST") + "(excluded.granted, " + left + ")"
-		tokens := d.param("bigint")
-		return "INSERT INTO quota_accounts (org_id, user_id, day, used, reserved, granted) SELECT " + d.org() + ", " +
-			d.param("uuid") + ", " + d.param("bigint") + ", 0, " + tokens + ", " + tokens +
-			" FROM organisations o WHERE o.id = @org AND o.epoch = ?" +
-			" AND NOT EXISTS (SELECT 1 FROM quota_leases l WHERE l.org_id = @org AND l.user_id = ? AND l.day = ? AND l.id = ?)" +
-			" ON CONFLICT (org_id, user_id, day) DO UPDATE SET reserved = quota_accounts.reserved + " + granted + ", granted = " + granted +
-			" WHERE " + left + " > ? RETURNING granted"
-	})
-	s[onPostgres] = "WITH account AS (" + s[onPostgres] + "), lease AS (INSERT INTO quota_leases (org_id, user_id, day, id, tokens, expires_at)" +
-		" SELECT @org, ?::uuid, ?::bigint, ?::uuid, a.granted, ?::bigint FROM account a) SELECT a.granted FROM account a"
-	return s
-}()
+var reserve = perDialect(func(d dialect) statement { return parse(reserveText(d)) })
 
-// reserveAll reserves sums of accounts that have them left, and addLeases stores the leases on
-// them. On Postgres reserveAll does both. The accounts come in the order in which they are to
-// be locked.
-var reserveAll, addLeases = func() (sums, leases [2]string) {
-	leases = leaseTable.insertsRecords(reservedLeases, "")
-	sums = perDialect(func(d dialect) string {
-		return accountTable.insertInto(d, "user_id, day, used, reserved, granted", "v.user_id, v.day, 0, v.reserved, 0") +
-			" FROM " + d.records(reservedSums) + " WHERE " + ofEpoch + " AND v.reserved <= " + d.param("bigint") +
-			accountTable.onConflictAdd("reserved") + " WHERE quota_accounts.used + quota_accounts.reserved + excluded.reserved <= " + d.param("bigint") +
-			" RETURNING user_id"
-	})
-	sums[onPostgres] = "WITH account AS (" + sums[onPostgres] + "), lease AS (" + leases[onPostgres] +
+func reserveText(d dialect) string {
+	const left = "@limit - quota_accounts.used - quota_accounts.reserved"
+	granted := d.text("MIN", "LEAST") + "(excluded.granted, " + left + ")"
+	most := d.typed("@most", "bigint")
+	account := "INSERT INTO quota_accounts (org_id, user_id, day, used, reserved, granted) SELECT " + d.org() + ", " +
+		d.typed("@user", "uuid") + ", " + d.typed("@day", "bigint") + ", 0, " + most + ", " + most +
+		" FROM organisations o WHERE o.id = @org AND o.epoch = @epoch AND NOT " + leaseExists +
+		" ON CONFLICT (org_id, user_id, day) DO UPDATE SET reserved = quota_accounts.reserved + " + granted +
+		", granted = " + granted + " WHERE " + left + " > @input RETURNING granted"
+	if d == onSQLite {
+		return account
+	}
+	return "WITH account AS (" + account + ")," +
+		" lease AS (INSERT INTO quota_leases (org_id, user_id, day, id, tokens, expires_at)" +
+		" SELECT @org, @user, @day, @id, a.granted, @expires_at::bigint FROM account a) SELECT a.granted FROM account a"
+}
+
+const leaseExists = "EXISTS (SELECT 1 FROM quota_leases l" +
+	" WHERE l.org_id = @org AND l.user_id = @user AND l.day = @day AND l.id = @id)"
+
+// reserveAll reserves sums of accounts that have them left. The accounts come in the order in which they are to
+// be locked. On Postgres it also stores the leases.
+var reserveAll = perDialect(func(d dialect) statement { return parse(reserveAllText(d)) })
+
+func reserveAllText(d dialect) string {
+	limit := d.typed("@limit", "bigint")
+	accounts := accountTable.insertInto(d, "user_id, day, used, reserved, granted", "v.user_id, v.day, 0, v.reserved, 0") +
+		" FROM " + d.records("@sums", reservedSums) + " WHERE " + ofEpoch + " AND v.reserved <= " + limit +
+		accountTable.onConflictAdd("reserved") +
+		" WHERE quota_accounts.used + quota_accounts.reserved + excluded.reserved <= " + limit + " RETURNING user_id"
+	if d == onSQLite {
+		return accounts
+	}
+	return "WITH account AS (" + accounts + "), lease AS (" + leaseTable.insertFrom(d, "@rows", reservedLeases) +
 		" AND v.user_id IN (SELECT a.user_id FROM account a)) SELECT a.user_id::text FROM account a"
-	return sums, leases
-}()
+}
 
 // reserveAsync and reserveAllAsync are statements on Postgres whose commit does not wait for the disk.
 var (
-	reserveAsync    = reserve[onPostgres] + asyncCommit
-	reserveAllAsync = reserveAll[onPostgres] + asyncCommit
+	reserveAsync    = parse(reserveText(onPostgres) + asyncCommit)
+	reserveAllAsync = parse(reserveAllText(onPostgres) + asyncCommit)
 )
 
 const asyncCommit = " WHERE set_config('synchronous_commit', 'off', true) = 'off'"
 
-// The statements of a reservation on SQLite, made once.
-const (
-	addLease   = "INSERT INTO quota_leases (org_id, user_id, day, id, tokens, expires_at) VALUES (@org, ?, ?, ?, ?, ?)"
-	leaseKnown = "SELECT EXISTS (SELECT 1 FROM quota_leases l WHERE l.org_id = @org AND l.user_id = ? AND l.day = ? AND l.id = ?) " +
-		"FROM organisations o WHERE o.id = @org"
+// addLease and addLeases store the leases of a reservation on SQLite.
+var (
+	addLease = parse("INSERT INTO quota_leases (org_id, user_id, day, id, tokens, expires_at)" +
+		" VALUES (@org, @user, @day, @id, @tokens, @expires_at)")
+	addLeases = leaseTable.insertsRecords(reservedLeases, "")
 )
 
-// Statements about leases or accounts of all organisations, which are the last parameter: selections
+// leaseKnown returns whether the organisation has a lease.
+var leaseKnown = parse("SELECT " + leaseExists + " FROM organisations o WHERE o.id = @org")
+
+// Statements about leases or accounts of all organisations: selections
 // are of one tenant, and these take rows of many in one round trip.
 // Those that lock are for Postgres only.
 var (
 	lockAccounts, lockLeases = accountTable.lockRecords(leaseKeys), leaseTable.lockRecords(leaseKeys)
 
-	extendLeases = perDialect(func(d dialect) string {
-		return "UPDATE quota_leases SET expires_at = ? FROM " + d.records(leaseKeys) + " WHERE " + leaseTable.sameKey()
+	extendLeases = perDialect(func(d dialect) statement {
+		return parse("UPDATE quota_leases SET expires_at = @until FROM " + d.records("@keys", leaseKeys) +
+			" WHERE " + leaseTable.sameKey())
 	})
-	deleteExpired = perDialect(func(d dialect) string {
-		return "DELETE FROM quota_leases WHERE expires_at <= ? AND (org_id, user_id, day, id) IN (SELECT v.org_id, v.user_id, v.day, v.id FROM " +
-			d.records(leaseKeys) + ") RETURNING org_id, user_id, day, tokens"
+	deleteExpired = perDialect(func(d dialect) statement {
+		return parse("DELETE FROM quota_leases WHERE expires_at <= @now AND (org_id, user_id, day, id) IN" +
+			" (SELECT v.org_id, v.user_id, v.day, v.id FROM " + d.records("@keys", leaseKeys) + ")" +
+			" RETURNING org_id, user_id, day, tokens")
 	})
-	returnTokens = perDialect(func(d dialect) string {
-		return "UPDATE quota_accounts SET reserved = quota_accounts.reserved - v.tokens FROM " + d.records(returnedFields) + " WHERE " + accountTable.sameKey()
+	returnTokens = perDialect(func(d dialect) statement {
+		return parse("UPDATE quota_accounts SET reserved = quota_accounts.reserved - v.tokens" +
+			" FROM " + d.records("@sums", returnedFields) + " WHERE " + accountTable.sameKey())
 	})
 )
 
-// lockRecords returns the text that locks the rows with the keys of a parameter made by records, in their order.
-func (t *table) lockRecords(keys []field) string {
-	return "SELECT 1 FROM " + t.name + " JOIN " + onPostgres.records(keys) + " ON " + t.sameKey() +
-		" ORDER BY " + join(keysOf(t.fields), t.name+".%") + onPostgres.forUpdate()
+// lockRecords returns the statement that locks the rows with the keys of a parameter made by records, in their order.
+func (t *table) lockRecords(keys []field) statement {
+	return parse("SELECT 1 FROM " + t.name + " JOIN " + onPostgres.records("@keys", keys) + " ON " + t.sameKey() +
+		" ORDER BY " + join(keysOf(t.fields), t.name+".%") + onPostgres.forUpdate())
 }
 
-// The fields of leases and accounts that Settle is given.
-var (
-	settledLeases   = leaseTable.fieldsOf("user_id", "day", "id")
-	settledAccounts = accountTable.fieldsOf("user_id", "day", "used")
-)
+// settledAccounts are the fields of accounts that Settle is given.
+var settledAccounts = accountTable.fieldsOf("user_id", "day", "used")
 
-// settle is Ledger.Settle on Postgres in one statement instead of nine. Rows are inserted in
+// settleAll is Ledger.Settle on Postgres in one statement instead of nine. Rows are inserted in
 // the order of their keys; accounts and then their leases are locked in that order before they
 // change, since a join returns them in any order. Its result is that of the last part: no rows
 // if the organisation does not exist or an id is taken. Postgres expects one row of
 // keys because of the condition on their organisation, and so looks up each; of rows of a parameter alone it
 // expects a hundred, for which it would read all leases of the organisation, also dead ones. OFFSET does the
 // same for entries. settleEntries and then settleOthers do the same on SQLite.
-var settle, settleEntries, settleOthers = func() (all, entries string, others [5]string) {
-	const ready = "EXISTS (SELECT 1 FROM organisations o WHERE o.id = @org) AND NOT EXISTS (SELECT 1 FROM "
-	sums := func(t *tenantTable, condition string) [2]string {
-		return t.insertsRecords(t.rest, condition+t.onConflictAdd("input", "output", "requests"))
+var settleAll, settleEntries, settleOthers = func() (all, entries statement, others [5]statement) {
+	const orgExists = "EXISTS (SELECT 1 FROM organisations o WHERE o.id = @org)"
+	insertEntries := func(d dialect) string { return entryTable.insertFrom(d, "@entries", entryTable.rest) }
+	addTo := func(d dialect, t *tenantTable, sums, condition string) string {
+		return t.insertFrom(d, sums, t.rest) + condition + t.onConflictAdd("input", "output", "requests")
 	}
-	accounts := func(d dialect, held, condition string) string {
-		return accountTable.insertInto(d, "user_id, day, used, reserved, granted", "v.user_id, v.day, v.used, 0, COALESCE(("+held+" AND l.user_id = v.user_id AND l.day = v.day), 0)") +
-			" FROM " + d.records(settledAccounts) + " WHERE " + condition + accountTable.onConflictAdd("used") + ", reserved = quota_accounts.reserved - excluded.granted"
+	addToAccounts := func(d dialect, held, condition string) string {
+		return accountTable.insertInto(d, "user_id, day, used, reserved, granted",
+			"v.user_id, v.day, v.used, 0, COALESCE(("+held+" AND l.user_id = v.user_id AND l.day = v.day), 0)") +
+			" FROM " + d.records("@accounts", settledAccounts) + " WHERE 1 = 1" + condition +
+			accountTable.onConflictAdd("used") + ", reserved = quota_accounts.reserved - excluded.granted"
 	}
-	const isReady = " AND EXISTS (SELECT 1 FROM ready)"
-	all = "WITH keys AS MATERIALIZED (SELECT v.user_id, v.day, v.id FROM " + onPostgres.records(leaseKeys) + " WHERE v.org_id = @org)," +
-		" ready AS MATERIALIZED (SELECT 1 WHERE " + ready + "keys v CROSS JOIN LATERAL (SELECT 1 FROM usage_entries x WHERE x.org_id = @org AND x.id = v.id OFFSET 0) AS taken))," +
-		" entries AS (" + entryTable.insertsRecords(entryTable.rest, isReady)[onPostgres] + ")," +
-		" user_models AS (" + sums(userModelTable, isReady)[onPostgres] + ")," +
-		" users AS (" + sums(userSumTable, isReady)[onPostgres] + ")," +
-		" models AS (" + sums(modelSumTable, isReady)[onPostgres] + ")," +
-		" locked AS MATERIALIZED (SELECT 1 FROM quota_accounts a JOIN keys v ON a.org_id = @org AND a.user_id = v.user_id AND a.day = v.day ORDER BY a.user_id, a.day" + onPostgres.forUpdate() + " OF a)," +
-		" held AS MATERIALIZED (SELECT l.user_id, l.day, l.id FROM quota_leases l JOIN keys v ON l.org_id = @org AND l.user_id = v.user_id AND l.day = v.day AND l.id = v.id WHERE (SELECT COUNT(*) FROM locked) >= 0" + isReady +
-		" ORDER BY l.user_id, l.day, l.id" + onPostgres.forUpdate() + " OF l)," +
-		" ended AS (DELETE FROM quota_leases l USING held h WHERE l.org_id = @org AND l.user_id = h.user_id AND l.day = h.day AND l.id = h.id" +
+
+	const d, isReady = onPostgres, " AND EXISTS (SELECT 1 FROM ready)"
+	all = parse("WITH keys AS MATERIALIZED (SELECT v.user_id, v.day, v.id FROM " + d.records("@leases", leaseKeys) +
+		" WHERE v.org_id = @org)," +
+		" ready AS MATERIALIZED (SELECT 1 WHERE " + orgExists + " AND NOT EXISTS (SELECT 1 FROM keys v CROSS JOIN LATERAL" +
+		" (SELECT 1 FROM usage_entries x WHERE x.org_id = @org AND x.id = v.id OFFSET 0) AS taken))," +
+		" entries AS (" + insertEntries(d) + isReady + ")," +
+		" user_models AS (" + addTo(d, userModelTable, "@user_models", isReady) + ")," +
+		" users AS (" + addTo(d, userSumTable, "@users", isReady) + ")," +
+		" models AS (" + addTo(d, modelSumTable, "@models", isReady) + ")," +
+		" locked AS MATERIALIZED (SELECT 1 FROM quota_accounts a JOIN keys v" +
+		" ON a.org_id = @org AND a.user_id = v.user_id AND a.day = v.day" +
+		" ORDER BY a.user_id, a.day" + d.forUpdate() + " OF a)," +
+		" held AS MATERIALIZED (SELECT l.user_id, l.day, l.id FROM quota_leases l JOIN keys v" +
+		" ON l.org_id = @org AND l.user_id = v.user_id AND l.day = v.day AND l.id = v.id" +
+		" WHERE (SELECT COUNT(*) FROM locked) >= 0" + isReady +
+		" ORDER BY l.user_id, l.day, l.id" + d.forUpdate() + " OF l)," +
+		" ended AS (DELETE FROM quota_leases l USING held h" +
+		" WHERE l.org_id = @org AND l.user_id = h.user_id AND l.day = h.day AND l.id = h.id" +
 		" RETURNING l.user_id, l.day, l.tokens) " +
-		accounts(onPostgres, "SELECT SUM(l.tokens)::bigint FROM ended l WHERE 1 = 1", "1 = 1"+isReady)
-	entries = entryTable.insertsRecords(entryTable.rest, " AND "+ready+"usage_entries x WHERE x.org_id = @org AND x.id IN (SELECT v.id FROM "+onSQLite.records(settledLeases)+"))")[onSQLite]
-	const ended = "l.org_id = @org AND (l.user_id, l.day, l.id) IN (SELECT v.user_id, v.day, v.id FROM "
-	held := onSQLite.records(settledLeases) + ")"
-	others = [5]string{
-		accounts(onSQLite, "SELECT SUM(l.tokens) FROM quota_leases l WHERE "+ended+held, "1 = 1"),
-		"DELETE FROM quota_leases AS l WHERE " + ended + held,
-		sums(userModelTable, "")[onSQLite], sums(userSumTable, "")[onSQLite], sums(modelSumTable, "")[onSQLite],
+		addToAccounts(d, "SELECT SUM(l.tokens)::bigint FROM ended l WHERE 1 = 1", isReady))
+
+	leases := onSQLite.records("@leases", leaseKeys)
+	entries = parse(insertEntries(onSQLite) + " AND " + orgExists + " AND NOT EXISTS" +
+		" (SELECT 1 FROM usage_entries x WHERE x.org_id = @org AND x.id IN (SELECT v.id FROM " + leases + "))")
+	ended := "l.org_id = @org AND (l.user_id, l.day, l.id) IN (SELECT v.user_id, v.day, v.id FROM " + leases + ")"
+	others = [5]statement{
+		parse(addToAccounts(onSQLite, "SELECT SUM(l.tokens) FROM quota_leases l WHERE "+ended, "")),
+		parse("DELETE FROM quota_leases AS l WHERE " + ended),
+		parse(addTo(onSQLite, userModelTable, "@user_models", "")),
+		parse(addTo(onSQLite, userSumTable, "@users", "")),
+		parse(addTo(onSQLite, modelSumTable, "@models", "")),
 	}
 	return all, entries, others
 }()

@@ -368,7 +368,7 @@ func TestAMoveOfManyObjectsTakesAFixedNumberOfStatements(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		o, u := seeded(t, db)
 		r := record(t, db)
-		move := func(from, n int) []statement {
+		move := func(from, n int) []sentStatement {
 			must.NoError(t, db.Atomic(t.Context(), func(r ports.Records) (err error) {
 				for i := range n {
 					err = errors.Join(err, store(t.Context(), r, o, u, from+i))
@@ -389,7 +389,7 @@ func TestAMoveOfManyObjectsTakesAFixedNumberOfStatements(t *testing.T) {
 				})
 			})
 			// SQLite inserts entries of the log one by one.
-			return slices.CompactFunc(statements, func(a, b statement) bool { return db.dialect == onSQLite && a.text == b.text })
+			return slices.CompactFunc(statements, func(a, b sentStatement) bool { return db.dialect == onSQLite && a.text == b.text })
 		}
 		few, many := move(1, 2), move(10, 200)
 		if len(many) > limit || len(few) != len(many) {

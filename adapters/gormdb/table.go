@@ -316,11 +316,6 @@ func jsonText(v any) string {
 	return string(b)
 }
 
-// insertCommand returns a text of inserts with the parameters of its row, and more.
-func insertCommand(o id.Org, text string, r any, fields []field, more ...any) command {
-	return params(bind(r, fields, tenantParams(o, len(fields)+len(more)))).sql(text, more...)
-}
-
 // records writes rows as a JSON array of objects, for dialect.records.
 func records[R any](rows []R, fields []field) string {
 	b := append(make([]byte, 0, 512), '[')
@@ -349,24 +344,24 @@ func (t *table) setOrg(row any, o id.Org) {
 	reflect.ValueOf(row).Elem().FieldByIndex(t.org.index).SetString(string(o))
 }
 
-// inserts returns by dialect the INSERT of one row, whose parameters are bind's of the
-// fields. The further columns get the values of expressions.
-func (t *table) inserts(fields []field, columns, expressions, end string) [2]string {
-	return perDialect(func(d dialect) string {
-		values := make([]string, len(fields))
-		for i, f := range fields {
-			values[i] = d.param(f.kind)
-		}
-		return t.insertInto(d, join(fields, "%")+columns, strings.Join(values, ", ")+expressions) + end
-	})
+// insertOne returns the INSERT of one row, with a parameter for each of the fields. The further columns get the
+// values of expressions.
+func (t *table) insertOne(d dialect, fields []field, columns, expressions string) string {
+	values := make([]string, len(fields))
+	for i, f := range fields {
+		values[i] = d.typed("@"+f.name, f.kind)
+	}
+	return t.insertInto(d, join(fields, "%")+columns, strings.Join(values, ", ")+expressions)
 }
 
-// insertsRecords returns by dialect the INSERT of the rows of one parameter made by
-// records.
-func (t *table) insertsRecords(fields []field, end string) [2]string {
-	return perDialect(func(d dialect) string {
-		return t.insertInto(d, join(fields, "%"), join(fields, "v.%")) + " FROM " + d.records(fields) + " WHERE 1 = 1" + end
-	})
+// insertFrom returns the INSERT of the rows of a parameter made by records, to which conditions can be added.
+func (t *table) insertFrom(d dialect, rows string, fields []field) string {
+	return t.insertInto(d, join(fields, "%"), join(fields, "v.%")) + " FROM " + d.records(rows, fields) + " WHERE 1 = 1"
+}
+
+// insertsRecords returns by dialect the statement that inserts @rows, which records makes.
+func (t *table) insertsRecords(fields []field, end string) [2]statement {
+	return perDialect(func(d dialect) statement { return parse(t.insertFrom(d, "@rows", fields) + end) })
 }
 
 func (t *table) insertInto(d dialect, names, values string) string {

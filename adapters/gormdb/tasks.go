@@ -139,8 +139,8 @@ type tasksAt struct {
 func (g group) TasksAt(epoch int64) ports.TasksAt { return tasksAt{tasks(g), epoch} }
 
 func (q tasksAt) Get(ctx context.Context, o id.Org, t id.Task) (task.Task, error) {
-	s := taskTable.of(q.read, o)
-	return getWith(ctx, s, (*taskRow).task, s.newCommand(getTaskAt[q.dialect], []any{string(o), string(t), string(o), q.epoch}))
+	c := getTaskAt[q.dialect].of(o).set("id", string(t)).set("epoch", q.epoch)
+	return getWith(ctx, taskTable.of(q.read, o), (*taskRow).task, c)
 }
 
 func (q tasksAt) List(ctx context.Context, o id.Org, actor org.Actor, f task.Filter, fn func(task.Task) error) error {
@@ -153,8 +153,10 @@ func (q tasksAt) List(ctx context.Context, o id.Org, actor org.Actor, f task.Fil
 }
 
 func (q tasksAt) Add(ctx context.Context, o id.Org, t task.Task) (task.Task, error) {
+	t.Org = o
+	add := addTaskAt[t.Workspace != nil][q.dialect].of(o).set("epoch", q.epoch)
 	return q.adding(ctx, func(tx tasks) (task.Task, error) {
-		added, err := tx.addWhere(ctx, o, t, addTaskAt, q.epoch)
+		added, err := tx.add(ctx, t, add)
 		if fault.Is(err, fault.NotFound) {
 			if _, missing := (tasksAt{tx, q.epoch}).Get(ctx, o, t.ID); missing == nil {
 				return task.Task{}, fault.New(fault.Conflict, "Task is there already")
@@ -167,13 +169,15 @@ func (q tasksAt) Add(ctx context.Context, o id.Org, t task.Task) (task.Task, err
 // Replace is one statement on Postgres.
 func (q tasksAt) Replace(ctx context.Context, o id.Org, previous, next task.Task, changes []task.Change) error {
 	next.ID, next.Org = previous.ID, o
-	args := params(bind(rowOfTask(q.dialect, next), taskTable.changes, tenantParams(o, len(taskTable.changes)+5)))
-	args = append(args, string(previous.ID), previous.Version, previous.UpdatedAt.UnixMilli(), q.epoch)
+	replace := replaceTaskAt[q.dialect].of(o).row(rowOfTask(q.dialect, next), taskTable.changes).
+		set("id", string(next.ID)).set("epoch", q.epoch).
+		set("previous_version", previous.Version).set("previous_time", previous.UpdatedAt.UnixMilli())
 	if q.dialect == onPostgres {
-		return getRow(ctx, q.write, "Task", args.sql(replaceTaskAt[onPostgres], records(rowsOfHistory(changes), historyTable.rest)), new(int))
+		replace = replace.set("changes", records(rowsOfHistory(changes), historyTable.rest))
+		return getRow(ctx, q.write, "Task", replace, new(int))
 	}
 	return q.atomic(ctx, func(c *conn) error {
-		n, err := exec(ctx, c.write, "Task", args.sql(replaceTaskAt[onSQLite]))
+		n, err := exec(ctx, c.write, "Task", replace)
 		if err = required(n > 0, err, "Task"); err == nil {
 			err = (tasks{c}).putTexts(ctx, o, next, q.dialect.hasTextsRow(previous))
 		}
@@ -205,8 +209,10 @@ func (q tasks) putTexts(ctx context.Context, o id.Org, t task.Task, before bool)
 // are added concurrently may get the same sort order; their time and id order them. On
 // SQLite they share a commit.
 func (q tasks) Add(ctx context.Context, o id.Org, t task.Task) (task.Task, error) {
+	t.Org = o
+	add := addTask[t.Workspace != nil][q.dialect].of(o)
 	return q.adding(ctx, func(q tasks) (task.Task, error) {
-		added, err := q.addWhere(ctx, o, t, addTask)
+		added, err := q.add(ctx, t, add)
 		if !fault.Is(err, fault.NotFound) {
 			return added, err
 		}
@@ -227,21 +233,18 @@ func (q tasks) adding(ctx context.Context, add func(tasks) (task.Task, error)) (
 	return atomically(ctx, q.conn, func(c *conn) (task.Task, error) { return add(tasks{c}) })
 }
 
-// addWhere adds a task with one of the statements and their further parameters: NotFound if
-// it adds nothing.
-func (q tasks) addWhere(ctx context.Context, o id.Org, t task.Task, texts [2][2]string, more ...any) (task.Task, error) {
-	t.Org = o
-	text := texts[0][q.dialect]
+// add adds a task with a statement, whose other parameters are set: NotFound if it adds nothing.
+func (q tasks) add(ctx context.Context, t task.Task, c command) (task.Task, error) {
 	if t.Workspace != nil {
-		text, more = texts[1][q.dialect], slices.Concat(more, []any{string(*t.Workspace)})
+		c = c.set("workspace", string(*t.Workspace))
 	}
 	var order int64
-	if err := getRow(ctx, q.write, "Task", insertCommand(o, text, rowOfTask(q.dialect, t), addTaskFields, more...), &order); err != nil {
+	if err := getRow(ctx, q.write, "Task", c.row(rowOfTask(q.dialect, t), addTaskFields), &order); err != nil {
 		return task.Task{}, err
 	}
 	t = t.Clone()
 	t.SortOrder = order
-	return t, q.putTexts(ctx, o, t, false)
+	return t, q.putTexts(ctx, t.Org, t, false)
 }
 
 // Revise also locks the workspace that the task moves to, to prevent its deletion: a foreign
@@ -416,7 +419,7 @@ func taskList(db *gorm.DB, o id.Org, actor org.Actor, f task.Filter) (s selectio
 		s.from, order = d.tagJoin(), "g.sort_order, g.created_at, g.task_id"
 		s = s.filter("g.org_id = ? AND g.tag = ? AND tasks.id = g.task_id", string(o), tags[0])
 	default:
-		s = s.filter("tasks.id IN (SELECT g.task_id FROM task_tags g WHERE g.org_id = ? AND "+d.in("g.tag", "text")+")", string(o), list(d, tags))
+		s = s.filter("tasks.id IN (SELECT g.task_id FROM task_tags g WHERE g.org_id = ? AND "+d.in("g.tag", "?", "text")+")", string(o), list(d, tags))
 	}
 	if f.Status != "" {
 		s = s.filter("tasks.status = ?", string(f.Status))
@@ -485,7 +488,7 @@ func visible(d dialect, s selection, actor org.Actor, f task.Filter) (selection,
 	default:
 		ways = append([]string{"tasks.workspace_id IS NULL"}, ways...)
 		if seen := actor.Visibility.Workspaces(); len(seen) > 0 {
-			ways, args = append(ways, d.in("tasks.workspace_id", "uuid")), append(args, list(d, seen))
+			ways, args = append(ways, d.in("tasks.workspace_id", "?", "uuid")), append(args, list(d, seen))
 		}
 	}
 	return s.filter("("+strings.Join(ways, " OR ")+") IS TRUE", args...), true

@@ -90,7 +90,8 @@ func (q taskSets) move(ctx context.Context, o id.Org, batch []id.Task, now time.
 	if len(moved) != len(batch) {
 		return fault.Missing("Task")
 	}
-	n, err := insertRecords(ctx, taskTable.of(q.write, o), movePlacements, moved, placementFields, now.UnixMilli())
+	n, err := exec(ctx, q.write, "Task", movePlacements[q.dialect].of(o).
+		set("now", now.UnixMilli()).set("rows", records(moved, placementFields)))
 	if err == nil && n != int64(len(batch)) {
 		err = fault.Wrap(fault.Internal, fmt.Errorf("%d tasks were moved of %d", n, len(batch)), "The database failed")
 	}

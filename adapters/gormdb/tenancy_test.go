@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/test/must"
 )
@@ -51,6 +52,23 @@ func TestParametersAreNumbered(t *testing.T) {
 	} {
 		must.Is(t, want, must.Do(c.prepare(d)).Or(t))
 	}
+	c = parse("a = @before AND @org = org_id AND b = @organisations AND c = @before").of("o").
+		set("organisations", 2).set("before", 1)
+	for d, want := range map[dialect]string{
+		onSQLite:   "a = ?2 AND ?1 = org_id AND b = ? AND c = ?2",
+		onPostgres: "a = $2 AND $1 = org_id AND b = $3 AND c = $2",
+	} {
+		must.Is(t, want, must.Do(c.prepare(d)).Or(t))
+	}
+	must.Equal(t, []any{"o", 1, 2}, c.args)
+}
+
+func TestAParameterThatIsNotSetIsAnError(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		s := parse("SELECT name FROM users WHERE id = @id AND name = @name")
+		_, err := oneRow(t.Context(), db.read, "User", s.shared().set("id", string(uid[id.User](kindUser, 1, 1))), new(string))
+		must.Fail(t, err, fault.Internal)
+	})
 }
 
 // TestStatementsGoThroughTheDescriptions looks for calls of GORM and of the pools

@@ -2,7 +2,6 @@ package gormdb
 
 import (
 	"context"
-	"strings"
 
 	"collab/domain/id"
 	"collab/domain/object"
@@ -22,19 +21,22 @@ var usageColumns = [...]string{
 	object.SharedFiles: "shared_bytes", object.PersonalFiles: "personal_bytes", object.Memories: "memory_bytes", object.Versions: "version_bytes",
 }
 
-// setHead stores what row returns.
-var setHead = "n = ?, " + strings.Join(usageColumns[:], " = ?, ") + " = ?, counted_n = ?"
-
-func (h *lockedHead) row() []any {
+// set sets the parameters of updateHead.
+func (h *lockedHead) set(c command) command {
 	countedN := int64(-1) // no number of an entry
 	if h.counted {
 		countedN = h.N
 	}
-	row := []any{h.N}
-	for _, size := range h.usage {
-		row = append(row, size)
+	c = c.set("n", h.N).set("counted_n", countedN)
+	for class, column := range usageColumns {
+		c = c.set(column, h.usage[class])
 	}
-	return append(row, countedN)
+	return c
+}
+
+func (c *conn) storeHead(ctx context.Context, o id.Org, h *lockedHead) error {
+	_, err := exec(ctx, c.write, "Log", h.set(storeHead.of(o)))
+	return err
 }
 
 func (r *logHeadRow) usage() (object.Usage, bool) {
@@ -54,7 +56,7 @@ func (c *conn) storeUsage(ctx context.Context) error {
 		if !h.changed {
 			continue
 		}
-		if _, err := headTable.of(c.write, o).set(ctx, setHead, h.row()...); err != nil {
+		if err := c.storeHead(ctx, o, h); err != nil {
 			return err
 		}
 		h.changed = false
@@ -96,8 +98,8 @@ func (s storage) Used(ctx context.Context, orgs []id.Org) (map[id.Org]object.Usa
 	}
 	if len(sum) > 0 {
 		var r objectRow
-		earlier, of := false, list(s.dialect, sum)
-		c := crossTenantSQL(crossTenantOverview, sumSizes[s.dialect], of, of)
+		earlier := false
+		c := sumSizes[s.dialect].crossTenant(crossTenantOverview).set("orgs", list(s.dialect, sum))
 		err := eachRow(ctx, s.read, "Object", c, []any{&r.OrgID, &r.Place.Kind, &r.Place.Scope, &r.Content.Size, &earlier}, func() error {
 			usage, class := used[r.OrgID], object.Place(r.Place).Class()
 			if earlier {

@@ -112,7 +112,8 @@ func (q versions) Keep(ctx context.Context, o id.Org, keep object.Retention, end
 
 // removeExcess removes the earlier versions of objects that are too many. The log is locked.
 func (q versions) removeExcess(ctx context.Context, o id.Org, keep object.Retention, of []id.Object, now time.Time) error {
-	names, size, err := q.blobs(ctx, tenantSQL(o, removeExcess[q.dialect], list(q.dialect, of), keep.Versions), math.MaxInt64)
+	c := removeExcess[q.dialect].of(o).set("objects", list(q.dialect, of)).set("kept", keep.Versions)
+	names, size, err := q.blobs(ctx, c, math.MaxInt64)
 	if err != nil {
 		return err
 	}
@@ -185,7 +186,8 @@ func (q versions) discard(ctx context.Context, o id.Org, selected command, size 
 	if err != nil || len(names) == 0 {
 		return 0, err
 	}
-	if _, err := exec(ctx, q.write, "Version", tenantSQL(o, removeVersions[q.dialect], list(q.dialect, names))); err != nil {
+	c := removeVersions[q.dialect].of(o).set("names", list(q.dialect, names))
+	if _, err := exec(ctx, q.write, "Version", c); err != nil {
 		return 0, err
 	}
 	return len(names), q.release(ctx, o, names, sum, now)
@@ -194,7 +196,8 @@ func (q versions) discard(ctx context.Context, o id.Org, selected command, size 
 func (q versions) Expire(ctx context.Context, now time.Time) error {
 	for after, more := id.Org(""), true; more; {
 		var o id.Org
-		c := crossTenantSQL(crossTenantVersions, orgsWithExpired, cursorID(after), now.UnixMilli(), expiringOrgs)
+		c := orgsWithExpired.crossTenant(crossTenantVersions).
+			set("after", cursorID(after)).set("now", now.UnixMilli()).set("limit", expiringOrgs)
 		due, err := rowsOf(ctx, q.read, "Version", c, &o, &o)
 		if err != nil {
 			return err
