@@ -174,8 +174,12 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 		"a file with known facts has its known checksum": func(s *diskFixture) {
 			s.Write("a", "one")
 			s.Write("b", "one")
+			s.Write("c", "one")
 			known := s.scan(mirror.Everything())
 			s.Write("b", "two") // the same size
+			c := known["c"]
+			c.Facts.ModTime++ // the time of the file is older
+			known["c"] = c
 			got := map[string]string{}
 			s.ok(s.Disk.Scan(s.ctx, mirror.Everything(), func(name string) (mirror.Facts, string, bool) {
 				e, ok := known[name]
@@ -184,7 +188,7 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 				got[e.Path] = e.Checksum
 				return nil
 			}))
-			wantEqual(s.fixture, got, map[string]string{"a": "known", "b": must.Sum("two")})
+			wantEqual(s.fixture, got, map[string]string{"a": "known", "b": must.Sum("two"), "c": must.Sum("one")})
 		},
 		"names are in composed form": func(s *diskFixture) {
 			s.Write("\u00fc/e\u0301", "x")
