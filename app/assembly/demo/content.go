@@ -2,17 +2,17 @@ package demo
 
 import "embed"
 
-// Organisation is the name of the organisation that is made.
+// Organisation is the name of the organisation.
 const Organisation = "Larkspur Instruments"
 
-// domain is that of the people's addresses; nobody can have it (RFC 2606).
+// domain is the domain of the members' addresses, in a reserved TLD (RFC 2606).
 const domain = "@larkspur.example"
 
 // person is a member of the organisation.
 type person struct {
 	name  string
 	email string
-	role  string // of the invitation; that of the first is OWNER
+	role  string // of the invitation; OWNER for the first
 	day   int    // on which they join
 	teams []int
 }
@@ -24,7 +24,7 @@ const (
 	viewer = "VIEWER"
 )
 
-// people are the members. The first makes the organisation.
+// people are the members. The first creates the organisation.
 var people = []person{
 	{"Ada Hoffmann", "ada" + domain, owner, 0, nil},
 	{"Milan Novak", "milan" + domain, admin, 1, []int{engineering, product}},
@@ -49,8 +49,8 @@ const (
 	amara
 )
 
-// invited is the address of an invitation that is not accepted.
-const invited = "noor" + domain
+// pendingInvitee is the address of an invitation that stays pending.
+const pendingInvitee = "noor" + domain
 
 type described struct{ name, description string }
 
@@ -66,8 +66,7 @@ var teams = []described{
 	{"Customer care", "Everybody who writes to us"},
 }
 
-// workspace is a workspace of a team with its work: each action is done to each subject, and
-// makes a task of them.
+// workspace is a workspace of a team. It has a task for each action and subject.
 type workspace struct {
 	described
 	team     int
@@ -75,7 +74,7 @@ type workspace struct {
 	actions  []action
 }
 
-// action makes tasks: %s of the title is the subject.
+// action is the template of tasks: %s in the title is the subject.
 type action struct{ title, description, tag string }
 
 const (
@@ -139,12 +138,12 @@ var workspaces = []workspace{
 	},
 }
 
-// reasons are given for another priority.
+// reasons are the reasons of changed priorities.
 var reasons = []string{
 	"A customer waits for it", "The sample arrives earlier", "It blocks the release", "Nobody has asked for it in weeks", "Agreed in the planning",
 }
 
-// prompts are the messages of chats. Files are the history before them.
+// prompts are the messages of chats.
 var prompts = []string{
 	"Summarise this for the demonstration on Friday.",
 	"Which of these points are still open?",
@@ -161,19 +160,20 @@ var prompts = []string{
 }
 
 // system is the system prompt of chats.
-const system = "You are the assistant of Larkspur Instruments, which makes weather stations. Answer in plain words, name the file that an answer comes from, and say so when you do not know."
+const system = "You are the assistant of Larkspur Instruments, which makes weather stations. Answer in plain words, " +
+	"name the file that an answer comes from, and say so when you do not know."
 
 // texts has the contents of files.
 //
 //go:embed files
 var texts embed.FS
 
-// everywhere is the workspace of files that belong to no workspace.
-const everywhere = -1
+// noWorkspace is the workspace of files that belong to no workspace.
+const noWorkspace = -1
 
 // document is a file with its history.
 type document struct {
-	source    string // in texts; its content is reached after several versions
+	source    string // in texts; each version has more of its content
 	path      string
 	workspace int // workspace or everywhere
 	kind      string
@@ -190,13 +190,13 @@ const (
 )
 
 var documents = []document{
-	{"handbook/welcome.md", "handbook/welcome.md", everywhere, artifact, shared, ada, 1, 3},
-	{"handbook/meetings.md", "handbook/meetings.md", everywhere, artifact, shared, ada, 2, 2},
-	{"handbook/travel.md", "handbook/travel.md", everywhere, artifact, shared, priya, 3, 1},
-	{"brand/logo.png", "brand/logo.png", everywhere, "BRAND_ASSET", shared, sofia, 3, 1},
-	{"brand/colours.txt", "brand/colours.txt", everywhere, "BRAND_ASSET", shared, sofia, 3, 2},
-	{"templates/meeting-notes.md", "meeting-notes.md", everywhere, "TEMPLATE", shared, priya, 2, 1},
-	{"personal/notes.txt", "notes.txt", everywhere, artifact, personal, ada, 5, 3},
+	{"handbook/welcome.md", "handbook/welcome.md", noWorkspace, artifact, shared, ada, 1, 3},
+	{"handbook/meetings.md", "handbook/meetings.md", noWorkspace, artifact, shared, ada, 2, 2},
+	{"handbook/travel.md", "handbook/travel.md", noWorkspace, artifact, shared, priya, 3, 1},
+	{"brand/logo.png", "brand/logo.png", noWorkspace, "BRAND_ASSET", shared, sofia, 3, 1},
+	{"brand/colours.txt", "brand/colours.txt", noWorkspace, "BRAND_ASSET", shared, sofia, 3, 2},
+	{"templates/meeting-notes.md", "meeting-notes.md", noWorkspace, "TEMPLATE", shared, priya, 2, 1},
+	{"personal/notes.txt", "notes.txt", noWorkspace, artifact, personal, ada, 5, 3},
 	{"station/requirements.md", "requirements.md", station, artifact, shared, sofia, 2, 5},
 	{"station/suppliers.csv", "purchasing/suppliers.csv", station, artifact, shared, tomas, 4, 4},
 	{"firmware/release-checklist.md", "releases/checklist.md", firmware, artifact, shared, milan, 3, 2},
@@ -209,7 +209,7 @@ var documents = []document{
 	{"help/returns.md", "articles/returns.md", help, artifact, shared, amara, 7, 2},
 }
 
-// The memories, each as it is first and as it became.
+// The memories: their versions, except for the last, which has one.
 var (
 	orgMemory = []string{
 		"Larkspur Instruments makes weather stations. Readings are in SI units, prices in EUR without tax.\n",
@@ -222,19 +222,19 @@ var (
 	adaMemory = "Answer me in short sentences. Amounts with a thousands separator.\n"
 )
 
-// edition is a version of the companion app and its rollout in percent by day.
-type edition struct {
+// release is a version of the companion app and its rollout in percent by day.
+type release struct {
 	version string
 	notes   string
-	rollout []share
+	rollout []rolloutStep
 }
 
-type share struct{ day, percent int }
+type rolloutStep struct{ day, percent int }
 
-var editions = []edition{
-	{"1.4.0", "Two stations side by side.", []share{{2, 100}}},
-	{"1.4.1", "Charts of a year draw in a second. Wind in knots for harbours.", []share{{9, 20}, {11, 60}, {13, 100}}},
-	{"1.5.0", "Warnings of frost come at 20:00. Rain since any date. The map remembers where it was.", []share{{24, 10}, {26, 25}, {28, 40}}},
+var releases = []release{
+	{"1.4.0", "Two stations side by side.", []rolloutStep{{2, 100}}},
+	{"1.4.1", "Charts of a year draw in a second. Wind in knots for harbours.", []rolloutStep{{9, 20}, {11, 60}, {13, 100}}},
+	{"1.5.0", "Warnings of frost come at 20:00. Rain since any date. The map remembers where it was.", []rolloutStep{{24, 10}, {26, 25}, {28, 40}}},
 }
 
 // target is what the app is built for.

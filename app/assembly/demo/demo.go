@@ -1,6 +1,6 @@
-// Package demo fills an organisation with a month of believable work, through the interface of
-// a server whose clock it moves: members, tasks with histories, files with versions, chats and
-// a rollout that is under way.
+// Package demo fills an organisation with a month of work through the HTTP interface of a server,
+// whose clock it sets: members, tasks with histories, files with versions, chats and a release
+// during its rollout.
 package demo
 
 import (
@@ -28,7 +28,7 @@ const (
 	connectTimeout = 10 * time.Second
 )
 
-// Options are what Fill needs.
+// Options configure Fill.
 type Options struct {
 	URL string // of a server with the development providers and no rate limits, which trusts X-Forwarded-For
 
@@ -38,9 +38,8 @@ type Options struct {
 	Progress func(day, last int) // is called when a day is complete
 }
 
-// Fill makes the organisation. The server's clock, which SetClock moves on from request to
-// request, ends at Now; no time is later than that. The same Random and Now make the same
-// content, but for ids.
+// Fill creates the organisation. It sets the server's clock before each request, and at last to
+// Now. The same Random and Now create the same content except ids.
 func Fill(ctx context.Context, o Options) error {
 	client := outbound.NewConfigured(connectTimeout)
 	defer client.CloseIdleConnections()
@@ -53,10 +52,10 @@ func Fill(ctx context.Context, o Options) error {
 	return f.run(ctx)
 }
 
-// plan returns what happens in the month, in the order of times.
+// plan returns a loader with the events of the month, sorted by time.
 func plan(o Options) *loader {
 	today := o.Now.UTC().Truncate(24 * time.Hour)
-	f := &loader{Options: o, first: today.AddDate(0, 0, 1-days), today: today, members: make([]signedIn, len(people))}
+	f := &loader{Options: o, firstDay: today.AddDate(0, 0, 1-days), today: today, members: make([]memberClient, len(people))}
 	f.createOrganisation()
 	for i := range people[1:] {
 		f.join(i + 1)
@@ -67,14 +66,14 @@ func plan(o Options) *loader {
 	f.planChats()
 	f.planReleases()
 	f.schedule(days-1, 17*time.Hour, "inviting", func(ctx context.Context) error {
-		_, err := f.members[priya].Invite(ctx, apiclient.Invite{Email: invited, Role: member})
+		_, err := f.members[priya].Invite(ctx, apiclient.Invite{Email: pendingInvitee, Role: member})
 		return err
 	})
 	slices.SortStableFunc(f.events, func(a, b event) int { return a.at.Compare(b.at) })
 	return f
 }
 
-// PrintPeople writes who can sign in to the organisation.
+// PrintPeople prints the members, as whom anyone can sign in.
 func PrintPeople(out io.Writer) {
 	fmt.Fprintf(out, "Open the console and sign in to %s as one of these; nobody has a password:\n", Organisation)
 	for _, p := range people {
@@ -82,8 +81,8 @@ func PrintPeople(out io.Writer) {
 	}
 }
 
-// signedIn is a person with a service token.
-type signedIn struct {
+// memberClient is the client of a member.
+type memberClient struct {
 	*apiclient.Client
 	id string
 }
@@ -92,13 +91,13 @@ type signedIn struct {
 type loader struct {
 	Options
 	http         http.RoundTripper
-	first        time.Time // the first day's midnight in UTC
+	firstDay     time.Time // the first day's midnight in UTC
 	today        time.Time // the last day's
 	events       []event
 	anonymous    *apiclient.Client
-	members      []signedIn // as people
-	teamIDs      []string   // ids, as teams
-	workspaceIDs []string   // ids, as workspaces
+	members      []memberClient // as people
+	teamIDs      []string       // ids, as teams
+	workspaceIDs []string       // ids, as workspaces
 }
 
 // event is an action of a member at a time.
@@ -109,19 +108,18 @@ type event struct {
 	run         func(context.Context) error
 }
 
-// schedule plans something for a time of a day. Times of today are earlier in proportion, so that
-// none is after Now.
-func (f *loader) schedule(day int, after time.Duration, what string, do func(context.Context) error) {
+// schedule adds an event at a time of a day. Times of today are scaled so that none is after Now.
+func (f *loader) schedule(day int, after time.Duration, description string, run func(context.Context) error) {
 	if day >= days {
 		return // it has not happened yet
 	}
 	if day == days-1 {
 		after = time.Duration(float64(after) / float64(24*time.Hour) * float64(f.Now.Sub(f.today)))
 	}
-	f.events = append(f.events, event{f.first.AddDate(0, 0, day).Add(after), day, what, do})
+	f.events = append(f.events, event{f.firstDay.AddDate(0, 0, day).Add(after), day, description, run})
 }
 
-// run does what is planned.
+// run runs the events.
 func (f *loader) run(ctx context.Context) error {
 	for i, a := range f.events {
 		if i > 0 && a.day > f.events[i-1].day {
@@ -144,7 +142,7 @@ func (f *loader) workingTime() time.Duration {
 
 // weekend reports whether a day is a Saturday or a Sunday.
 func (f *loader) weekend(day int) bool {
-	d := f.first.AddDate(0, 0, day).Weekday()
+	d := f.firstDay.AddDate(0, 0, day).Weekday()
 	return d == time.Saturday || d == time.Sunday
 }
 
@@ -159,7 +157,7 @@ func (f *loader) workday(day int) int {
 // pick returns an element at random.
 func pick[T any](f *loader, elements []T) T { return elements[f.Random(len(elements))] }
 
-// createOrganisation makes the organisation, its teams and workspaces, and buys a plan.
+// createOrganisation plans the organisation, its teams and workspaces, and the purchase of a plan.
 func (f *loader) createOrganisation() {
 	f.schedule(0, 9*time.Hour, "founding", func(ctx context.Context) error {
 		if err := f.signIn(ctx, ada); err != nil {
@@ -170,15 +168,16 @@ func (f *loader) createOrganisation() {
 	})
 	for i, t := range teams {
 		f.schedule(0, 10*time.Hour+time.Duration(i)*time.Second, "making a team", func(ctx context.Context) error {
-			made, err := f.members[ada].CreateTeam(ctx, apiclient.TeamDraft{Name: t.name, Description: &t.description})
-			f.teamIDs = append(f.teamIDs, made.ID)
+			created, err := f.members[ada].CreateTeam(ctx, apiclient.TeamDraft{Name: t.name, Description: &t.description})
+			f.teamIDs = append(f.teamIDs, created.ID)
 			return err
 		})
 	}
 	for i, w := range workspaces {
 		f.schedule(0, 10*time.Hour+time.Minute+time.Duration(i)*time.Second, "making a workspace", func(ctx context.Context) error {
-			made, err := f.members[ada].CreateWorkspace(ctx, apiclient.WorkspaceDraft{Name: w.name, TeamID: f.teamIDs[w.team], Description: &w.description})
-			f.workspaceIDs = append(f.workspaceIDs, made.ID)
+			draft := apiclient.WorkspaceDraft{Name: w.name, TeamID: f.teamIDs[w.team], Description: &w.description}
+			created, err := f.members[ada].CreateWorkspace(ctx, draft)
+			f.workspaceIDs = append(f.workspaceIDs, created.ID)
 			return err
 		})
 	}
@@ -197,13 +196,13 @@ func (f *loader) createOrganisation() {
 	})
 }
 
-// join invites a person, who accepts within the hour and is put into their teams.
+// join plans the invitation of a person, who accepts an hour later and is added to their teams.
 func (f *loader) join(i int) {
 	p := people[i]
 	address := ""
 	f.schedule(p.day, 10*time.Hour+time.Duration(i)*time.Minute, "inviting", func(ctx context.Context) error {
-		made, err := f.members[ada].Invite(ctx, apiclient.Invite{Email: p.email, Role: p.role})
-		address = made.InviteURL
+		created, err := f.members[ada].Invite(ctx, apiclient.Invite{Email: p.email, Role: p.role})
+		address = created.InviteURL
 		return err
 	})
 	f.schedule(p.day, 11*time.Hour+time.Duration(i)*time.Minute, "accepting an invitation", func(ctx context.Context) error {
@@ -237,10 +236,11 @@ func (f *loader) accept(ctx context.Context, address, name string) error {
 	return err
 }
 
-// signIn signs a person in with the development provider, into the organisation, which the first
-// one makes by that, and completes their onboarding.
+// signIn signs a person in to the organisation with the development provider and completes their
+// onboarding. The first sign-in creates the organisation.
 func (f *loader) signIn(ctx context.Context, i int) error {
-	response, _, err := f.submit(ctx, f.URL+"/dev/identity/token", url.Values{"email": {people[i].email}, "name": {people[i].name}, "org": {Organisation}})
+	fields := url.Values{"email": {people[i].email}, "name": {people[i].name}, "org": {Organisation}}
+	response, _, err := f.submit(ctx, f.URL+"/dev/identity/token", fields)
 	if err != nil {
 		return err
 	}
@@ -256,7 +256,7 @@ func (f *loader) signIn(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	f.members[i] = signedIn{c, session.User.ID}
+	f.members[i] = memberClient{c, session.User.ID}
 	return f.send(ctx, c, httpapi.OnboardedPath, nil, nil)
 }
 
@@ -275,12 +275,14 @@ func (f *loader) send(ctx context.Context, c *apiclient.Client, path string, hea
 	return errors.Join(err, response.Body.Close())
 }
 
-// maxPage is the most bytes that are read of a page.
+// maxPage is the maximum size of a page in bytes.
 const maxPage = 1 << 20
 
 // submit sends a form to a page of the development providers, or opens the page if fields is nil.
-// A redirect counts as its response.
-func (f *loader) submit(ctx context.Context, address string, fields url.Values, cookies ...*http.Cookie) (page string, set []*http.Cookie, err error) {
+// It does not follow redirects.
+func (f *loader) submit(
+	ctx context.Context, address string, fields url.Values, cookies ...*http.Cookie,
+) (page string, set []*http.Cookie, err error) {
 	method := http.MethodGet
 	if fields != nil {
 		method = http.MethodPost
@@ -329,11 +331,11 @@ func (f *loader) planFiles() {
 					return err
 				}
 				p := apiclient.UploadFileParams{Path: d.path, Kind: d.kind, Scope: d.scope}
-				if d.workspace != everywhere {
+				if d.workspace != noWorkspace {
 					p.WorkspaceID = f.workspaceIDs[d.workspace]
 				}
-				made, err := f.members[d.author].UploadFile(ctx, p, body)
-				id = made.ID
+				created, err := f.members[d.author].UploadFile(ctx, p, body)
+				id = created.ID
 				return err
 			})
 			day = f.workday(day + 2 + f.Random(9))
@@ -342,8 +344,9 @@ func (f *loader) planFiles() {
 	id := ""
 	f.schedule(f.workday(5), f.workingTime(), "writing a draft", func(ctx context.Context) error {
 		text := "Plan of the spring campaign, first draft\n"
-		made, err := f.members[priya].UploadFile(ctx, apiclient.UploadFileParams{Path: "draft.txt"}, apiclient.Content{Reader: strings.NewReader(text), Size: int64(len(text))})
-		id = made.ID
+		content := apiclient.Content{Reader: strings.NewReader(text), Size: int64(len(text))}
+		created, err := f.members[priya].UploadFile(ctx, apiclient.UploadFileParams{Path: "draft.txt"}, content)
+		id = created.ID
 		return err
 	})
 	f.schedule(f.workday(12), f.workingTime(), "moving a draft", func(ctx context.Context) error {
@@ -366,7 +369,8 @@ func (f *loader) planMemories() {
 	}
 	for i, text := range stationMemory {
 		f.schedule(f.workday(4+12*i), f.workingTime(), "writing a memory", func(ctx context.Context) error {
-			_, err := f.members[sofia].PutWorkspaceMemory(ctx, f.workspaceIDs[station], "decisions.md", apiclient.PutWorkspaceMemoryParams{}, apiclient.MemoryDraft{Content: text})
+			_, err := f.members[sofia].PutWorkspaceMemory(ctx, f.workspaceIDs[station], "decisions.md",
+				apiclient.PutWorkspaceMemoryParams{}, apiclient.MemoryDraft{Content: text})
 			return err
 		})
 	}
@@ -376,32 +380,32 @@ func (f *loader) planMemories() {
 	})
 }
 
-// planChats plans a few chats a day of everybody who may, most of them on working days. Their
-// history is what the person wrote into files.
+// planChats plans a few chats a day of all members but viewers, fewer on weekends. Their histories
+// have contents of files.
 func (f *loader) planChats() {
 	for day := 1; day < days; day++ {
 		for i, p := range people {
-			most := 4
+			maxChats := 4
 			if f.weekend(day) {
-				most = 1
+				maxChats = 1
 			}
-			for range f.Random(most + 1) {
+			for range f.Random(maxChats + 1) {
 				if p.role == viewer || day <= p.day {
 					continue
 				}
-				ask := apiclient.ChatRequest{Message: pick(f, prompts), SystemPrompt: new(string), MaxTokens: new(int64)}
-				*ask.SystemPrompt, *ask.MaxTokens = system, int64(60+f.Random(200))
+				request := apiclient.ChatRequest{Message: pick(f, prompts), SystemPrompt: new(string), MaxTokens: new(int64)}
+				*request.SystemPrompt, *request.MaxTokens = system, int64(60+f.Random(200))
 				for range 2 + f.Random(14) {
 					text, err := fs.ReadFile(texts, path.Join("files", pick(f, documents[7:]).source)) // no picture
 					if err != nil {
 						panic(err) // likewise
 					}
-					ask.History = append(ask.History,
+					request.History = append(request.History,
 						apiclient.HistoryMessage{Role: "user", Content: "Read this:\n\n" + string(text)},
 						apiclient.HistoryMessage{Role: "assistant", Content: "I have read it. What do you want to know?"})
 				}
 				f.schedule(day, f.workingTime(), "chatting", func(ctx context.Context) error {
-					response, err := f.members[i].Chat(ctx, ask)
+					response, err := f.members[i].Chat(ctx, request)
 					if err != nil {
 						return err
 					}

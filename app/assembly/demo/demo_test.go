@@ -11,7 +11,7 @@ import (
 // monday is noon of one.
 var monday = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 
-func planned(now time.Time) *loader {
+func newPlan(now time.Time) *loader {
 	return plan(Options{Now: now, Random: rand.New(rand.NewPCG(1, 2)).IntN})
 }
 
@@ -20,20 +20,20 @@ func TestAMonthEndsNowOnWhateverDay(t *testing.T) {
 		for _, hour := range []int{0, 3, 23} {
 			now := monday.Truncate(24*time.Hour).AddDate(0, 0, after).Add(time.Duration(hour)*time.Hour + time.Second)
 			t.Run(now.Format("Monday 15:04"), func(t *testing.T) {
-				made, today := 0, 0
-				for _, a := range planned(now).events {
+				created, today := 0, 0
+				for _, a := range newPlan(now).events {
 					if a.at.After(now) {
 						t.Fatalf("%s is planned for %v", a.description, a.at)
 					}
 					if a.description == "making a task" {
-						made++
+						created++
 					}
 					if a.description == "chatting" && a.at.YearDay() == now.YearDay() {
 						today++
 					}
 				}
-				if made != 200 || today == 0 {
-					t.Errorf("%d tasks, %d chats today", made, today)
+				if created != 200 || today == 0 {
+					t.Errorf("%d tasks, %d chats today", created, today)
 				}
 			})
 		}
@@ -42,7 +42,7 @@ func TestAMonthEndsNowOnWhateverDay(t *testing.T) {
 
 func TestTheSameNumbersMakeTheSameMonth(t *testing.T) {
 	same := func(a, b event) bool { return a.at.Equal(b.at) && a.description == b.description }
-	if !slices.EqualFunc(planned(monday).events, planned(monday).events, same) {
+	if !slices.EqualFunc(newPlan(monday).events, newPlan(monday).events, same) {
 		t.Error("the second plan is another")
 	}
 }

@@ -16,27 +16,26 @@ import (
 type device struct {
 	target
 	id      string
-	address string // the network that it is in
+	address string // its IP address
 	version string
 }
 
 // devices is the number of installations.
 const devices = 90
 
-// failureLimit and failureMinimum are those of each release, in percent and in reports.
+// failureLimit, in percent, and failureMinimum, in reports, are those of each release.
 const (
 	failureLimit   int64 = 20
 	failureMinimum int64 = 20
 )
 
-// planReleases plans the releases and their rollouts, and what installations ask and report on
-// each day.
+// planReleases plans the releases, their rollouts, and the devices' update checks and reports.
 func (f *loader) planReleases() {
-	for _, e := range editions {
+	for _, r := range releases {
 		ids := make([]string, len(targets))
-		for stage, s := range e.rollout {
+		for stage, s := range r.rollout {
 			percent := int64(s.percent)
-			f.schedule(s.day, 7*time.Hour, "publishing "+e.version, func(ctx context.Context) error {
+			f.schedule(s.day, 7*time.Hour, "publishing "+r.version, func(ctx context.Context) error {
 				for i, t := range targets {
 					if stage > 0 {
 						if _, err := f.members[milan].ChangeRelease(ctx, ids[i], apiclient.ReleasePatch{RolloutPercentage: &percent}); err != nil {
@@ -45,22 +44,25 @@ func (f *loader) planReleases() {
 						continue
 					}
 					limit, minimum := failureLimit, failureMinimum
-					made, err := f.members[milan].PublishRelease(ctx, apiclient.ReleaseDraft{
-						Version: e.version, Platform: t.platform, Arch: t.arch, ReleaseNotes: &e.notes,
-						DownloadURL:       fmt.Sprintf("https://downloads.larkspur.example/%s/%s", e.version, t.file),
+					created, err := f.members[milan].PublishRelease(ctx, apiclient.ReleaseDraft{
+						Version: r.version, Platform: t.platform, Arch: t.arch, ReleaseNotes: &r.notes,
+						DownloadURL:       fmt.Sprintf("https://downloads.larkspur.example/%s/%s", r.version, t.file),
 						RolloutPercentage: &percent, FailureLimit: &limit, FailureMinimum: &minimum,
 					})
 					if err != nil {
 						return err
 					}
-					ids[i] = made.ID
+					ids[i] = created.ID
 				}
 				return nil
 			})
 		}
 	}
 	for n := range devices {
-		d := &device{target: targets[n%len(targets)], id: fmt.Sprintf("larkspur-device-%03d", n), address: fmt.Sprintf("198.51.100.%d", n+1), version: editions[0].version}
+		d := &device{
+			target: targets[n%len(targets)], version: releases[0].version,
+			id: fmt.Sprintf("larkspur-device-%03d", n), address: fmt.Sprintf("198.51.100.%d", n+1),
+		}
 		if n%6 == 0 {
 			d.version = "1.3.2"
 		}
@@ -69,16 +71,19 @@ func (f *loader) planReleases() {
 				continue // it is not started
 			}
 			installs, works := f.Random(3) > 0, f.Random(20) > 0
-			f.schedule(day, f.workingTime(), "checking for updates", func(ctx context.Context) error { return f.check(ctx, d, installs, works) })
+			f.schedule(day, f.workingTime(), "checking for updates", func(ctx context.Context) error {
+				return f.check(ctx, d, installs, works)
+			})
 		}
 	}
 }
 
-// check asks for an update as the device, and reports its installation.
+// check checks for an update as the device, installs it and reports the outcome.
 func (f *loader) check(ctx context.Context, d *device, installs, works bool) error {
-	from := http.Header{"X-Forwarded-For": {d.address}}
-	query := url.Values{"version": {d.version}, "platform": {strings.ToLower(d.platform)}, "arch": {strings.ToLower(d.arch)}, "clientId": {d.id}}
-	response, err := f.anonymous.Do(ctx, http.MethodGet, httpapi.CheckPath+"?"+query.Encode(), from, nil)
+	header := http.Header{"X-Forwarded-For": {d.address}}
+	platform, arch := strings.ToLower(d.platform), strings.ToLower(d.arch)
+	query := url.Values{"version": {d.version}, "platform": {platform}, "arch": {arch}, "clientId": {d.id}}
+	response, err := f.anonymous.Do(ctx, http.MethodGet, httpapi.CheckPath+"?"+query.Encode(), header, nil)
 	if err != nil {
 		return err
 	}
@@ -90,7 +95,7 @@ func (f *loader) check(ctx context.Context, d *device, installs, works bool) err
 	if works {
 		outcome, d.version = "success", offer.LatestVersion
 	}
-	return f.send(ctx, f.anonymous, httpapi.ReportsPath, from, map[string]string{
-		"version": offer.LatestVersion, "platform": strings.ToLower(d.platform), "arch": strings.ToLower(d.arch), "outcome": outcome,
+	return f.send(ctx, f.anonymous, httpapi.ReportsPath, header, map[string]string{
+		"version": offer.LatestVersion, "platform": platform, "arch": arch, "outcome": outcome,
 	})
 }

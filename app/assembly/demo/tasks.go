@@ -11,7 +11,7 @@ import (
 )
 
 // planTasks plans a task for each action and subject of each workspace, on random days. Most are
-// begun and done within days; some wait, are postponed, get another priority or are cancelled.
+// started and done within days; others stay open, are postponed, reprioritised or cancelled.
 func (f *loader) planTasks() {
 	for i, w := range workspaces {
 		for _, a := range w.actions {
@@ -32,7 +32,7 @@ func (f *loader) planTasks() {
 
 // planTask plans one task and its history from a day on.
 func (f *loader) planTask(workspace, day int, a action, subject string) {
-	var team []int // who can do it on that day
+	var team []int // members who can see the workspace on that day
 	for i, p := range people {
 		if i == ada || p.role != viewer && p.day < day && slices.Contains(p.teams, workspaces[workspace].team) {
 			team = append(team, i)
@@ -61,8 +61,8 @@ func (f *loader) planTask(workspace, day int, a action, subject string) {
 		if assignee >= 0 {
 			draft.AssigneeID = &f.members[assignee].id
 		}
-		made, err := f.members[creator].CreateTask(ctx, draft)
-		id = made.ID
+		created, err := f.members[creator].CreateTask(ctx, draft)
+		id = created.ID
 		return err
 	})
 	change := func(day int, p apiclient.TaskPatch) {
@@ -72,29 +72,29 @@ func (f *loader) planTask(workspace, day int, a action, subject string) {
 		})
 	}
 	status := func(s string) apiclient.TaskPatch { return apiclient.TaskPatch{Status: &s} }
-	begins := f.workday(day + 1 + f.Random(6))
+	startDay := f.workday(day + 1 + f.Random(6))
 	if f.Random(8) == 0 {
 		next, reason := pick(f, []string{"LOW", "URGENT"}), pick(f, reasons)
-		f.schedule(begins, 7*time.Hour, "giving a task another priority", func(ctx context.Context) error {
+		f.schedule(startDay, 7*time.Hour, "giving a task another priority", func(ctx context.Context) error {
 			return f.send(ctx, f.members[creator].Client, httpapi.ReprioritizePath, nil, map[string]any{
 				"changes": []map[string]any{{"taskId": id, "priority": next, "reason": reason}},
 			})
 		})
 	}
 	switch outcome := f.Random(20); {
-	case outcome < 3: // it waits
+	case outcome < 3: // it stays open
 	case outcome == 3:
-		change(begins, status("CANCELLED"))
+		change(startDay, status("CANCELLED"))
 	default:
-		change(begins, status("IN_PROGRESS"))
-		ends := f.workday(begins + 1 + f.Random(8))
+		change(startDay, status("IN_PROGRESS"))
+		endDay := f.workday(startDay + 1 + f.Random(8))
 		if outcome == 4 && draft.DueDate != nil {
-			change(ends, apiclient.TaskPatch{DueDate: apiclient.Set(f.date(f.workday(due + 7)))})
+			change(endDay, apiclient.TaskPatch{DueDate: apiclient.Set(f.date(f.workday(due + 7)))})
 		} else if outcome > 5 {
-			change(ends, status("DONE"))
+			change(endDay, status("DONE"))
 		}
 	}
 }
 
 // date returns the date of a day.
-func (f *loader) date(day int) string { return f.first.AddDate(0, 0, day).Format(time.DateOnly) }
+func (f *loader) date(day int) string { return f.firstDay.AddDate(0, 0, day).Format(time.DateOnly) }
