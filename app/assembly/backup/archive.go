@@ -59,12 +59,12 @@ const (
 	zstdWindow = 4 << 20
 )
 
-// checksumFrame begins the frame of the hash: zstd's magic number of a skippable frame, and the length
-// of the hash.
+// checksumFrame is the header of the frame with the hash: zstd's magic number of a skippable frame, and
+// the length of the hash.
 var checksumFrame = []byte{0x50, 0x2a, 0x4d, 0x18, sha256.Size, 0, 0, 0}
 
-// zstdBegin is zstd's magic number of a data frame, with which archives begin.
-var zstdBegin = []byte{0x28, 0xb5, 0x2f, 0xfd}
+// zstdMagic is zstd's magic number of a data frame, with which archives begin.
+var zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 
 // archiveHeader is the description of an archive.
 type archiveHeader struct {
@@ -73,8 +73,9 @@ type archiveHeader struct {
 	schema    int64     // version of the database's schema
 }
 
-func (a archiveHeader) text() []byte {
-	return fmt.Appendf(nil, "collab backup %d\nmade %s\nby %s\nschema %d\n", archiveFormat, a.createdAt.UTC().Format(time.RFC3339), a.version, a.schema)
+func (a archiveHeader) encode() []byte {
+	return fmt.Appendf(nil, "collab backup %d\nmade %s\nby %s\nschema %d\n",
+		archiveFormat, a.createdAt.UTC().Format(time.RFC3339), a.version, a.schema)
 }
 
 func parseHeader(text []byte) (a archiveHeader, err error) {
@@ -83,7 +84,8 @@ func parseHeader(text []byte) (a archiveHeader, err error) {
 		return a, errors.New("its description is not that of a backup")
 	}
 	if format != archiveFormat {
-		return a, fmt.Errorf("it has the format %d, and this program reads only %d: use the program of the version that made it", format, archiveFormat)
+		return a, fmt.Errorf("it has the format %d, and this program reads only %d: "+
+			"use the program of the version that made it", format, archiveFormat)
 	}
 	lines := strings.Split(string(text), "\n")
 	values := make([]string, 3)
@@ -96,7 +98,7 @@ func parseHeader(text []byte) (a archiveHeader, err error) {
 	if a.createdAt, err = time.Parse(time.RFC3339, values[0]); err == nil {
 		a.schema, err = strconv.ParseInt(values[2], 10, 64)
 	}
-	if err != nil || a.schema < 1 || !bytes.Equal(a.text(), text) {
+	if err != nil || a.schema < 1 || !bytes.Equal(a.encode(), text) {
 		return a, fmt.Errorf("%s is malformed", headerName)
 	}
 	return a, nil
@@ -143,24 +145,25 @@ type archiver struct {
 	tar        *tar.Writer
 }
 
-// newArchiver begins an archive. Manifest is an empty file, which the archiver uses until it is
-// closed.
+// newArchiver returns an archiver that has written the header. Manifest is an empty file, which the
+// archiver uses until it is closed.
 func newArchiver(out io.Writer, a archiveHeader, manifest *os.File) (*archiver, error) {
 	w := &archiver{header: a, manifest: manifest, lines: bufio.NewWriter(manifest), sum: sha256.New()}
 	w.out = io.MultiWriter(out, w.sum)
 	// At most one processor is used, to leave the others to a running server.
-	compressor, err := zstd.NewWriter(w.out, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindow))
+	compressor, err := zstd.NewWriter(w.out,
+		zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindow))
 	if err != nil {
 		return nil, err
 	}
 	w.compressor, w.tar = compressor, tar.NewWriter(compressor)
-	text := a.text()
+	text := a.encode()
 	_, err = w.add(entry{name: headerName, size: int64(len(text))}, bytes.NewReader(text))
 	return w, err
 }
 
-// add writes an entry and returns it with its hash. R must have exactly the
-// entry's size.
+// add writes an entry and returns it with its hash. It returns errLength or errContentLength unless r
+// has exactly the entry's size.
 func (w *archiver) add(e entry, r io.Reader) (entry, error) {
 	if e.size > maxContent {
 		return e, fmt.Errorf("%s has %d bytes, and %d are the most that a backup takes", e.name, e.size, int64(maxContent))
@@ -174,15 +177,15 @@ func (w *archiver) add(e entry, r io.Reader) (entry, error) {
 	if err != nil {
 		return e, err
 	}
-	length := errLength
+	lengthErr := errLength
 	if e.blob != "" {
-		length = errContentLength
+		lengthErr = errContentLength
 	}
 	if n < e.size {
-		return e, length
+		return e, lengthErr
 	}
 	if more, err := io.ReadFull(r, make([]byte, 1)); more > 0 || err != io.EOF {
-		return e, errors.Join(length, err)
+		return e, errors.Join(lengthErr, err)
 	}
 	e.sum = hex.EncodeToString(sum.Sum(nil))
 	if e.name == manifestName {
@@ -193,8 +196,8 @@ func (w *archiver) add(e entry, r io.Reader) (entry, error) {
 	return e, err
 }
 
-// Errors if there was more or less to read than expected. Contents do not change, so another backup
-// would fail likewise.
+// Errors of a size that differs from the expected one. Content does not change, so another backup would
+// fail too.
 var (
 	errLength        = errors.New("it changed while it was read: run the backup again")
 	errContentLength = errors.New("its size is not the one that the database has")
@@ -258,7 +261,7 @@ type scanner struct {
 	totals       totals
 	manifestSum  hash.Hash // of the manifest as it should be
 	manifestSize int64     // of the same, in bytes
-	order        int       // among the kinds of entries, which have an order
+	nextOrder    int       // least index in entryOrder of the next entry; len(entryOrder) is a blob
 	lastBlob     string    // name of the last blob
 }
 
@@ -294,7 +297,8 @@ func (s *scanner) readArchive(file io.ReadSeeker) error {
 }
 
 func (s *scanner) readCompressed(body io.Reader) error {
-	decompressor, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(zstdWindow), zstd.WithDecoderLowmem(true))
+	decompressor, err := zstd.NewReader(body,
+		zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(zstdWindow), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return err
 	}
@@ -334,7 +338,7 @@ func (s *scanner) readCompressed(body io.Reader) error {
 
 // readEntry reads one entry, which must be allowed at its position.
 func (s *scanner) readEntry(h *tar.Header, content io.Reader) error {
-	e, limit, err := s.entryOf(h)
+	e, limit, err := s.parseHeader(h)
 	if err != nil {
 		return err
 	}
@@ -377,16 +381,16 @@ func (s *scanner) addLine(line string) {
 // entryOrder has the entries that are not content, in their order. The first two are required.
 var entryOrder = append([]string{headerName, databaseName}, SmallFiles...)
 
-// entryOf returns the entry of a header and its largest size in bytes, or an error if it is not allowed
+// parseHeader returns the entry of a header and its largest size in bytes, or an error if it is not allowed
 // at this position.
-func (s *scanner) entryOf(h *tar.Header) (e entry, limit int64, err error) {
+func (s *scanner) parseHeader(h *tar.Header) (e entry, limit int64, err error) {
 	if err := archive.CheckRegular(h); err != nil {
 		return e, 0, err
 	}
 	e = entry{name: h.Name, size: h.Size}
-	order := slices.Index(entryOrder, h.Name)
-	next := order + 1
-	switch order {
+	index := slices.Index(entryOrder, h.Name)
+	next := index + 1
+	switch index {
 	case 0:
 		limit = maxHeader
 	case 1:
@@ -397,7 +401,7 @@ func (s *scanner) entryOf(h *tar.Header) (e entry, limit int64, err error) {
 		if !in || !ok {
 			return e, 0, fmt.Errorf("%q does not belong in a backup", h.Name)
 		}
-		order, next = len(entryOrder), len(entryOrder)
+		index, next = len(entryOrder), len(entryOrder)
 		if name <= s.lastBlob {
 			return e, 0, fmt.Errorf("%q is out of order", h.Name)
 		}
@@ -405,10 +409,10 @@ func (s *scanner) entryOf(h *tar.Header) (e entry, limit int64, err error) {
 	default:
 		limit = maxSmall
 	}
-	if order < s.order || order > s.order && s.order < 2 {
+	if index < s.nextOrder || index > s.nextOrder && s.nextOrder < 2 {
 		return e, 0, fmt.Errorf("%q is out of order", h.Name)
 	}
-	s.order = next
+	s.nextOrder = next
 	return e, limit, nil
 }
 
@@ -417,7 +421,7 @@ func (s *scanner) readManifest(h *tar.Header, content io.Reader) error {
 	if err := archive.CheckRegular(h); err != nil {
 		return err
 	}
-	if s.order < 2 {
+	if s.nextOrder < 2 {
 		return fmt.Errorf("it has no %s", databaseName)
 	}
 	s.addLine(s.totals.line())
@@ -433,8 +437,8 @@ func (s *scanner) readManifest(h *tar.Header, content io.Reader) error {
 	return nil
 }
 
-// inBytes formats a size.
-func inBytes(n int64) string {
+// formatSize formats a number of bytes in a binary unit.
+func formatSize(n int64) string {
 	if n < 1<<10 {
 		return fmt.Sprintf("%d bytes", n)
 	}

@@ -32,7 +32,7 @@ const maxAttempts = 3
 
 // Write writes an archive of the embedded profile, with the program's version, to a file and
 // reports its content on out; if file is "-" it writes to out and reports on log. Servers may
-// be running. The file gets its name only after all of it is on the disk.
+// be running. An existing file is replaced after the whole archive was synced.
 func Write(ctx context.Context, c config.Config, version, file string, out, log io.Writer) (err error) {
 	if err := checkEmbedded(c); err != nil {
 		return err
@@ -64,7 +64,8 @@ func Write(ctx context.Context, c config.Config, version, file string, out, log 
 	if err != nil {
 		return fmt.Errorf("backup: %w", err)
 	}
-	_, err = fmt.Fprintf(out, "Backed up the database and the content of %d files, %s, to %s. It has keys in it: protect it like a password.\n", t.blobs, inBytes(t.bytes), file)
+	_, err = fmt.Fprintf(out, "Backed up the database and the content of %d files, %s, to %s. "+
+		"It has keys in it: protect it like a password.\n", t.blobs, formatSize(t.bytes), file)
 	for _, keyFile := range []struct{ variable, path, name string }{
 		{"COLLAB_TOKEN_KEYS", c.TokenKeys, SmallFiles[0]}, {"COLLAB_SECRETS_KEYS", c.SecretsKeys, SmallFiles[1]},
 	} {
@@ -79,20 +80,20 @@ func Write(ctx context.Context, c config.Config, version, file string, out, log 
 func checkEmbedded(c config.Config) error {
 	switch c.Database() {
 	case "postgres":
-		return errors.New("COLLAB_DATABASE_URL names Postgres: back it up with pg_dump or its continuous archiving, and the content of files by the versions that the bucket of COLLAB_BLOB_URL keeps")
+		return errors.New("COLLAB_DATABASE_URL names Postgres: back it up with pg_dump or its continuous archiving, " +
+			"and the content of files by the versions that the bucket of COLLAB_BLOB_URL keeps")
 	case "memory":
 		return errors.New("COLLAB_DATABASE_URL names memory, which keeps nothing")
 	}
 	if c.BlobURL.Scheme() != "file" {
-		return errors.New("COLLAB_BLOB_URL does not name a directory: a backup is of the database on SQLite with the content of files beside it; let the bucket keep versions, and copy the database by sqlite3's .backup")
+		return errors.New("COLLAB_BLOB_URL does not name a directory: a backup is of the database on SQLite with the " +
+			"content of files beside it; let the bucket keep versions, and copy the database by sqlite3's .backup")
 	}
 	return nil
 }
 
-// checkTarget returns an error if writing a backup to file would destroy something:
-// anything but an earlier backup or an empty file. It also refuses files in the directories
-// that are backed up, where a restore would move the archive aside and a collection
-// remove it.
+// checkTarget returns an error if file exists and is neither empty nor a backup, or if it is in
+// a directory that is backed up, where a restore would move it and a collection remove it.
 func checkTarget(c config.Config, file string) error {
 	parent, err := realPath(filepath.Dir(file))
 	if err != nil {
@@ -136,16 +137,16 @@ func checkTarget(c config.Config, file string) error {
 
 // isArchive reports whether a file begins as an archive does, and has its checksumFrame.
 func isArchive(f io.ReaderAt, size int64) (bool, error) {
-	begin, end := make([]byte, len(zstdBegin)), make([]byte, len(checksumFrame))
+	head, tail := make([]byte, len(zstdMagic)), make([]byte, len(checksumFrame))
 	bodySize := size - int64(len(checksumFrame)+sha256.Size)
-	if bodySize < int64(len(begin)) {
+	if bodySize < int64(len(head)) {
 		return false, nil
 	}
-	_, err := f.ReadAt(begin, 0)
+	_, err := f.ReadAt(head, 0)
 	if err == nil {
-		_, err = f.ReadAt(end, bodySize)
+		_, err = f.ReadAt(tail, bodySize)
 	}
-	return bytes.Equal(begin, zstdBegin) && bytes.Equal(end, checksumFrame), err
+	return bytes.Equal(head, zstdMagic) && bytes.Equal(tail, checksumFrame), err
 }
 
 // realPath returns the absolute path without symbolic links.
@@ -160,9 +161,8 @@ func realPath(path string) (string, error) {
 // errMissingBlob is returned if the store lacks content that the database names.
 var errMissingBlob = errors.New("the store of blobs does not have what the database names")
 
-// packWithRetry packs into a file. Content stays for object.BlobGracePeriod after its last reference is
-// gone, which is longer than a backup usually takes. If content is missing nevertheless,
-// packing starts again, because a new copy of the database no longer names it.
+// packWithRetry packs into a file, at most maxAttempts times if content is missing: it is removed
+// object.BlobGracePeriod after its last reference, and a new copy of the database does not name it.
 func packWithRetry(ctx context.Context, c config.Config, version string, blobs ports.Blobs, f *os.File) (totals, error) {
 	for attempt := 1; ; attempt++ {
 		t, err := pack(ctx, c, version, blobs, f)
@@ -239,9 +239,9 @@ func pack(ctx context.Context, c config.Config, version string, blobs ports.Blob
 			return t, err
 		}
 	}
-	for named, err := range db.Blobs(ctx) {
+	for content, err := range db.Blobs(ctx) {
 		if err == nil {
-			err = addBlob(ctx, w, blobs, named)
+			err = addBlob(ctx, w, blobs, content)
 		}
 		if err != nil {
 			return t, err
@@ -264,21 +264,22 @@ func addFile(ctx context.Context, w *archiver, name, path string) (err error) {
 	return err
 }
 
-func addBlob(ctx context.Context, w *archiver, blobs ports.Blobs, named gormdb.Content) (err error) {
-	r, err := blobs.Open(ctx, named.Blob, 0, -1)
+func addBlob(ctx context.Context, w *archiver, blobs ports.Blobs, content gormdb.Content) (err error) {
+	r, err := blobs.Open(ctx, content.Blob, 0, -1)
 	if fault.Is(err, fault.NotFound) {
-		return fmt.Errorf("%w: %s. Put it back or delete its file, then back up again", errMissingBlob, named.Blob)
+		return fmt.Errorf("%w: %s. Put it back or delete its file, then back up again", errMissingBlob, content.Blob)
 	}
 	if err != nil {
 		return fault.WithCause(err)
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	e, err := w.add(entry{name: blobsName + "/" + bucket.KeyOf(named.Blob), blob: named.Blob, size: named.Size}, r)
-	if err == nil && e.sum != named.Checksum {
+	name := blobsName + "/" + bucket.KeyOf(content.Blob)
+	e, err := w.add(entry{name: name, blob: content.Blob, size: content.Size}, r)
+	if err == nil && e.sum != content.Checksum {
 		err = errors.New("its checksum is not the one that the database has")
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", named.Blob, fault.WithCause(err))
+		return fmt.Errorf("%s: %w", content.Blob, fault.WithCause(err))
 	}
 	return nil
 }

@@ -95,7 +95,7 @@ func TestInvalidBackupsAreRefused(t *testing.T) {
 	header := func(h tar.Header) func(*tar.Writer) {
 		return func(w *tar.Writer) { _ = w.WriteHeader(&h) }
 	}
-	begin := file(headerName, string(archiveHeader{time.Unix(0, 0), "x", 1}.text()))
+	begin := file(headerName, string(archiveHeader{time.Unix(0, 0), "x", 1}.encode()))
 	database := file(databaseName, "db")
 	archiveOf := func(parts ...func(*tar.Writer)) []byte {
 		return encrypted(t, func(w *tar.Writer) {
@@ -118,8 +118,8 @@ func TestInvalidBackupsAreRefused(t *testing.T) {
 		"no entries":                   {archiveOf(), "no manifest"},
 		"no beginning":                 {archiveOf(database), "out of order"},
 		"a later format":               {archiveOf(file(headerName, "collab backup 2\nmade x\n")), "format 2"},
-		"a beginning with more":        {archiveOf(file(headerName, string(archiveHeader{time.Unix(0, 0), "x", 1}.text())+"more\n")), "malformed"},
-		"a beginning without a schema": {archiveOf(file(headerName, string(archiveHeader{time.Unix(0, 0), "x", 0}.text()))), "malformed"},
+		"a beginning with more":        {archiveOf(file(headerName, string(archiveHeader{time.Unix(0, 0), "x", 1}.encode())+"more\n")), "malformed"},
+		"a beginning without a schema": {archiveOf(file(headerName, string(archiveHeader{time.Unix(0, 0), "x", 0}.encode()))), "malformed"},
 		"no database":                  {archiveOf(begin, file("token-keys.pem", "")), "out of order"},
 		"no database, content":         {archiveOf(begin, file("blobs/a@1", "")), "out of order"},
 		"a manifest alone":             {archiveOf(begin, file(manifestName, "")), "no collab.db"},
@@ -164,7 +164,7 @@ func TestInvalidBackupsAreRefused(t *testing.T) {
 		if err == nil {
 			t.Fatal("no manifest is accepted")
 		}
-		fmt.Fprintf(&manifest, "total  2  entries  %d  bytes\n", len(archiveHeader{time.Unix(0, 0), "x", 1}.text())+2)
+		fmt.Fprintf(&manifest, "total  2  entries  %d  bytes\n", len(archiveHeader{time.Unix(0, 0), "x", 1}.encode())+2)
 		end := file(manifestName, manifest.String())
 		if _, _, err := scan(t.Context(), bytes.NewReader(archiveOf(begin, database, end)), ignore); err != nil {
 			t.Fatalf("the archive without it: %v", err)
@@ -272,7 +272,7 @@ func TestABackupKeepsExistingFiles(t *testing.T) {
 		must.NoError(t, os.MkdirAll(at(path), 0o700))
 	}
 	for name, content := range map[string]string{
-		"data/collab.db": "SQLite format 3", "key.pem": "-----BEGIN", "short": "(", "empty": "", "earlier": string(intact(t)), "logs.zst": string(zstdBegin) + strings.Repeat("x", 100),
+		"data/collab.db": "SQLite format 3", "key.pem": "-----BEGIN", "short": "(", "empty": "", "earlier": string(intact(t)), "logs.zst": string(zstdMagic) + strings.Repeat("x", 100),
 	} {
 		must.NoError(t, os.WriteFile(at(name), []byte(content), 0o600))
 	}

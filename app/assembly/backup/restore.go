@@ -36,7 +36,7 @@ func Check(ctx context.Context, file string, out io.Writer) (err error) {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	_, err = fmt.Fprintf(out, "%s is whole: the state of %s, made by version %s, with the content of %d files, %s in all.\n",
-		file, a.createdAt.Format(time.RFC3339), a.version, t.blobs, inBytes(t.bytes))
+		file, a.createdAt.Format(time.RFC3339), a.version, t.blobs, formatSize(t.bytes))
 	return err
 }
 
@@ -67,15 +67,16 @@ func verify(ctx context.Context, f *os.File) (archiveHeader, totals, error) {
 
 // checkSchema returns an error if this program does not know the schema of a database.
 func checkSchema(schema int64) error {
-	if known := gormdb.Schema(); schema > known {
-		return fmt.Errorf("its database has the schema version %d, and this program knows %d: use a later one", schema, known)
+	if supported := gormdb.Schema(); schema > supported {
+		return fmt.Errorf("its database has the schema version %d, and this program knows %d: use a later one",
+			schema, supported)
 	}
 	return nil
 }
 
-// RestoreDirectory replaces the data directory by the content of the archive, and reports on out. A
-// data directory that is not empty is moved aside if replace is set, and is an error otherwise. If
-// it is interrupted, the directory has either the old state or the new one.
+// RestoreDirectory replaces the data directory by the content of the archive, and reports on out. If
+// the directory is not empty, it is renamed if replace is set, and an error is returned otherwise. If
+// RestoreDirectory is interrupted, the directory has either the old state or the new one.
 func RestoreDirectory(ctx context.Context, c config.Config, file string, replace bool, out io.Writer) (err error) {
 	if err := checkEmbedded(c); err != nil {
 		return err
@@ -98,14 +99,14 @@ func RestoreDirectory(ctx context.Context, c config.Config, file string, replace
 	if err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
-	aside, err := r.replaceDirectory(system.Clock{}.Now())
+	oldPath, err := r.replaceDirectory(system.Clock{}.Now())
 	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "Restored the state of %s, made by version %s: the database and the content of %d files, %s, are in %s.\n",
-		a.createdAt.Format(time.RFC3339), a.version, t.blobs, inBytes(t.bytes), r.directory)
-	if err == nil && aside != "" {
-		_, err = fmt.Fprintf(out, "The previous data is in %s: remove it when you do not need it any more.\n", aside)
+		a.createdAt.Format(time.RFC3339), a.version, t.blobs, formatSize(t.bytes), r.directory)
+	if err == nil && oldPath != "" {
+		_, err = fmt.Fprintf(out, "The previous data is in %s: remove it when you do not need it any more.\n", oldPath)
 	}
 	if err == nil {
 		next := "Start the server"
@@ -118,7 +119,8 @@ func RestoreDirectory(ctx context.Context, c config.Config, file string, replace
 }
 
 // Unpack verifies an archive and writes its files to an existing directory, from which it first removes
-// everything but the lock, which the caller must hold. If it fails, the directory is of no use.
+// everything but the lock, which the caller must hold. After an error the content of the directory is
+// incomplete.
 func Unpack(ctx context.Context, file, directory string) (err error) {
 	f, err := openArchive(file)
 	if err != nil {
@@ -131,7 +133,7 @@ func Unpack(ctx context.Context, file, directory string) (err error) {
 	return unpack(ctx, f, directory)
 }
 
-// restoration makes a directory beside the data directory, and then replaces the data directory by it.
+// restoration creates a directory beside the data directory, and then replaces the data directory by it.
 type restoration struct {
 	directory string      // the data directory, without links in its path
 	staging   string      // the new directory
@@ -151,11 +153,12 @@ func newRestoration(c config.Config, replace bool) (r *restoration, err error) {
 		"COLLAB_BLOB_URL":     {c.BlobURL.Path(), filepath.Join(c.DataDir, blobsName)},
 	} {
 		if !samePath(paths[0], paths[1]) {
-			return nil, fmt.Errorf("%s: everything is restored into COLLAB_DATA_DIR; leave this unset, or name %s", variable, paths[1])
+			return nil, fmt.Errorf("%s: everything is restored into COLLAB_DATA_DIR; leave this unset, or name %s",
+				variable, paths[1])
 		}
 	}
-	if real, err := filepath.EvalSymlinks(r.directory); err == nil {
-		r.directory = real
+	if path, err := filepath.EvalSymlinks(r.directory); err == nil {
+		r.directory = path
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -209,7 +212,8 @@ func (r *restoration) checkReplaceable(replace bool) error {
 		return err
 	}
 	if !datadir.SameDisk(info, parent) {
-		return fmt.Errorf("%s is where a disk is mounted, which cannot be replaced: let COLLAB_DATA_DIR be a directory on that disk", r.directory)
+		return fmt.Errorf("%s is where a disk is mounted, which cannot be replaced: "+
+			"let COLLAB_DATA_DIR be a directory on that disk", r.directory)
 	}
 	entries, err := os.ReadDir(r.directory)
 	if err != nil || len(entries) == 0 {
@@ -220,7 +224,8 @@ func (r *restoration) checkReplaceable(replace bool) error {
 		return fmt.Errorf("%s is not empty: with --replace it is moved aside", r.directory)
 	}
 	if _, err := os.Stat(filepath.Join(r.directory, databaseName)); err != nil {
-		return fmt.Errorf("%s does not look like a data directory, because it has no %s: move it away yourself", r.directory, databaseName)
+		return fmt.Errorf("%s does not look like a data directory, because it has no %s: move it away yourself",
+			r.directory, databaseName)
 	}
 	return nil
 }
@@ -281,7 +286,7 @@ func unpack(ctx context.Context, f *os.File, directory string) (err error) {
 	u := &unpacker{ctx: ctx, root: root}
 	a, _, err := scan(ctx, f, u.entry)
 	if err == nil {
-		err = u.end()
+		err = u.checkComplete()
 	}
 	if err := errors.Join(err, u.close()); err != nil {
 		return err
@@ -307,13 +312,13 @@ func (u *unpacker) entry(_ archiveHeader, e entry, r io.Reader) (err error) {
 	if e.name == headerName {
 		return nil
 	}
-	var named gormdb.Content
+	var content gormdb.Content
 	if e.blob != "" {
 		var found bool
-		if named, err, found = u.next(); err != nil {
+		if content, err, found = u.next(); err != nil {
 			return err
 		}
-		if !found || named.Blob != e.blob || named.Size != e.size {
+		if !found || content.Blob != e.blob || content.Size != e.size {
 			return fmt.Errorf("%q is not the content that the database names", e.name)
 		}
 	}
@@ -330,7 +335,7 @@ func (u *unpacker) entry(_ archiveHeader, e entry, r io.Reader) (err error) {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if e.blob != "" && hex.EncodeToString(sum.Sum(nil)) != named.Checksum {
+	if e.blob != "" && hex.EncodeToString(sum.Sum(nil)) != content.Checksum {
 		return fmt.Errorf("%q is not the content that the database names", e.name)
 	}
 	if e.name == databaseName {
@@ -350,11 +355,11 @@ func (u *unpacker) open(path string) error {
 	return checkSchema(db.Schema)
 }
 
-// end returns an error if the archive lacks content that the database names.
-func (u *unpacker) end() error {
-	named, err, more := u.next()
+// checkComplete returns an error if the archive lacks content that the database names.
+func (u *unpacker) checkComplete() error {
+	content, err, more := u.next()
 	if err == nil && more {
-		err = fmt.Errorf("the archive does not have %s, which the database names", named.Blob)
+		err = fmt.Errorf("the archive does not have %s, which the database names", content.Blob)
 	}
 	return err
 }
@@ -369,7 +374,7 @@ func (u *unpacker) close() error {
 
 // replaceDirectory atomically replaces the data directory by the new one. It returns the path to which the
 // old one was moved, if that was not empty.
-func (r *restoration) replaceDirectory(now time.Time) (aside string, err error) {
+func (r *restoration) replaceDirectory(now time.Time) (oldPath string, err error) {
 	parent := filepath.Dir(r.directory)
 	if !r.notEmpty {
 		// This fails if the directory is no longer empty.
@@ -381,17 +386,18 @@ func (r *restoration) replaceDirectory(now time.Time) (aside string, err error) 
 	}
 	// Before the exchange the new directory is renamed to the later name of the old one, so that
 	// the name of a restoration in progress never has the old state.
-	aside = r.directory + ".replaced-" + now.UTC().Format("20060102T150405.000Z")
-	if _, err := os.Lstat(aside); err == nil {
-		return "", fmt.Errorf("nothing was changed: %s already exists", aside)
+	oldPath = r.directory + ".replaced-" + now.UTC().Format("20060102T150405.000Z")
+	if _, err := os.Lstat(oldPath); err == nil {
+		return "", fmt.Errorf("nothing was changed: %s already exists", oldPath)
 	}
-	if err := os.Rename(r.staging, aside); err != nil {
+	if err := os.Rename(r.staging, oldPath); err != nil {
 		return "", fmt.Errorf("nothing was changed: %w", err)
 	}
-	r.staging = aside
-	if err := exchange(aside, r.directory); err != nil {
-		return "", fmt.Errorf("nothing was changed: directories cannot be exchanged here; move %s away yourself and restore again: %w", r.directory, err)
+	r.staging = oldPath
+	if err := exchange(oldPath, r.directory); err != nil {
+		return "", fmt.Errorf("nothing was changed: directories cannot be exchanged here; "+
+			"move %s away yourself and restore again: %w", r.directory, err)
 	}
 	r.staging = ""
-	return aside, atomicfile.Sync(parent)
+	return oldPath, atomicfile.Sync(parent)
 }
