@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"collab/adapters/httpapi/limit"
-	"collab/adapters/httpapi/stream"
 	"collab/app/access"
 	"collab/domain/audit"
 	"collab/domain/fault"
@@ -189,14 +188,9 @@ func tryUnconfirmed[T any](a *api, c *call, try, do func(org.Actor) (T, error)) 
 
 // recheck returns the error of a request, or that of its caller if the caller was admitted
 // provisionally and has no rights any more, as the error could reveal what such a caller
-// must not know.
+// must not know. That of a body that did not arrive in time reveals nothing, and net/http has canceled the context.
 func (a *api) recheck(c *call, err error) error {
-	if err != nil && c.provisional {
-		if errors.Is(err, os.ErrDeadlineExceeded) { // of the body, after which net/http has canceled the context
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), stream.WorkTimeout-stream.BodyTimeout)
-			defer cancel()
-			c.r = c.r.WithContext(ctx)
-		}
+	if err != nil && c.provisional && !errors.Is(err, os.ErrDeadlineExceeded) {
 		if _, refused := a.authorize(c); refused != nil {
 			return refused
 		}
