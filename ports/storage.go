@@ -30,16 +30,14 @@ type Storage interface {
 	// objects and earlier versions. What a transaction reads that holds the Lock of the organisation's log does not
 	// change but by the transaction itself.
 	Used(ctx context.Context, orgs []id.Org) (map[id.Org]object.Usage, error)
-	// Replace stores an object's next content if the object still has the content was and the
-	// version before that of c's object, and the organisation the epoch (see Epochs).
-	// Under the log's Lock it does what Objects.Put does with c's object, BlobNames.Forget
-	// with the announced name of its blob, Versions.Keep with the previous content, or if keep
-	// keeps none BlobNames.Discard with the previous blob at c's time, and Changes.Append with
-	// c, which is object.NewChange's. Conflict if the object was deleted, has another blob or version, the
-	// name is not announced, the epoch is another, or all content including earlier versions
-	// would grow beyond the limit. It is also Conflict if the usage is not known without
-	// reading all objects; Used reads them.
-	Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64, keep object.Retention) (object.Head, error)
+	// Replace stores an object's next content. Under the log's Lock it does what Objects.Put does
+	// with the object of r.Change, BlobNames.Forget with the announced name of its blob, Versions.Keep
+	// with the previous content, or if r.Keep keeps none BlobNames.Discard with the previous blob at the
+	// change's time, and Changes.Append with r.Change. Conflict if the object was deleted, has another
+	// blob than r.Previous or another version than the one before that of the change, the name is not announced,
+	// the epoch is another (see Epochs), or all content including earlier versions would grow beyond the
+	// limit. It is also Conflict if the usage is not known without reading all objects; Used reads them.
+	Replace(ctx context.Context, o id.Org, r object.Replacement) (object.Head, error)
 }
 
 // Objects holds the records of stored objects. A caller that changes them holds the Lock of

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"hash/maphash"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -240,24 +239,22 @@ func (q objects) checkFree(ctx context.Context, o id.Org, vs []object.Object, id
 }
 
 // Replace is one statement on Postgres, and so one round trip instead of seven.
-func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, previous object.Content, c object.Change, limit int64, keep object.Retention) (head object.Head, err error) {
+func (s storage) Replace(ctx context.Context, o id.Org, r object.Replacement) (head object.Head, err error) {
 	switch {
 	case s.dialect == onSQLite:
-		return atomically(ctx, s.conn, func(tx *conn) (object.Head, error) {
-			return storage{tx}.replace(ctx, o, epoch, previous, c, limit, keep)
-		})
+		return atomically(ctx, s.conn, func(tx *conn) (object.Head, error) { return storage{tx}.replace(ctx, o, r) })
 	case s.inTransaction():
 		if err = s.storeUsage(ctx); err != nil {
 			return head, err
 		}
-		if head, err = s.replaceInOneStatement(ctx, o, epoch, previous, c, limit, keep); err == nil {
+		if head, err = s.replaceInOneStatement(ctx, o, r); err == nil {
 			delete(s.heads, o) // is still locked, and read again
 			s.appended[o] = head.N
 		}
 		return head, err
 	}
 	err = s.db.retry(ctx, func() error {
-		head, err = s.replaceInOneStatement(ctx, o, epoch, previous, c, limit, keep)
+		head, err = s.replaceInOneStatement(ctx, o, r)
 		return err
 	})
 	if err == nil {
@@ -268,27 +265,45 @@ func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, previous ob
 
 func errChanged() error { return fault.New(fault.Conflict, "The object has changed") }
 
+// replacement returns a command with the parameters that all statements of a replacement have.
+func replacement(s statement, o id.Org, r object.Replacement) command {
+	next := r.Change.Object
+	return s.of(o).set("id", string(next.ID)).set("blob", next.Blob).set("epoch", r.Epoch).
+		set("previous_blob", r.Previous.Blob).set("previous_version", next.Version-1)
+}
+
+// setEnd sets when and by whom the previous content is replaced.
+func setEnd(c command, by object.Change) command {
+	return c.set("at", by.At.UnixMilli()).set("by", sql.NullString{String: string(by.By), Valid: by.By != ""})
+}
+
+// expiry returns when the previous content expires if it is kept, in milliseconds.
+func expiry(r object.Replacement) int64 {
+	return r.Keep.Ended(r.Change.Object, r.Change.By, r.Change.At, false).ExpiresAt.UnixMilli()
+}
+
 // replace is Replace on SQLite. It makes all checks before it changes a row.
-func (s storage) replace(ctx context.Context, o id.Org, epoch int64, previous object.Content, c object.Change, limit int64, keep object.Retention) (head object.Head, err error) {
-	head, err = changes(s).lock(ctx, o)
-	if h := s.heads[o]; fault.Is(err, fault.NotFound) || err == nil && !(h.counted && h.usage.Total() <= maxUsedBefore(previous.Size, c.Object.Size, limit, keep)) {
+func (s storage) replace(ctx context.Context, o id.Org, r object.Replacement) (object.Head, error) {
+	head, err := changes(s).lock(ctx, o)
+	if fault.Is(err, fault.NotFound) {
 		err = errChanged()
 	}
 	if err != nil {
 		return head, err
 	}
-	c.Object.N = head.N + 1
-	unchanged := func(st statement) command {
-		return st.of(o).set("id", string(c.Object.ID)).set("previous_blob", previous.Blob).
-			set("previous_version", c.Object.Version-1).set("epoch", epoch).set("blob", c.Object.Blob)
+	if h := s.heads[o]; !h.counted || h.usage.Total() > r.MaxUsed() {
+		return head, errChanged()
 	}
-	if keep.Enabled() {
-		kept := setEnd(unchanged(keepUnchanged), c).set("expires_at", keep.Ended(c.Object, c.By, c.At, false).ExpiresAt.UnixMilli())
-		if _, err := exec(ctx, s.write, "Object", kept); err != nil {
+	c := r.Change
+	c.Object.N = head.N + 1
+	if r.Keep.Enabled() {
+		keep := setEnd(replacement(keepUnchanged, o, r), c).set("expires_at", expiry(r))
+		if _, err := exec(ctx, s.write, "Object", keep); err != nil {
 			return head, err
 		}
 	}
-	n, err := exec(ctx, s.write, "Object", unchanged(replaceUnchanged).row(rowOfObject(c.Object), objectTable.changes))
+	put := replacement(replaceUnchanged, o, r).row(rowOfObject(c.Object), objectTable.changes)
+	n, err := exec(ctx, s.write, "Object", put)
 	if err == nil && n == 0 {
 		err = errChanged()
 	}
@@ -298,11 +313,11 @@ func (s storage) replace(ctx context.Context, o id.Org, epoch int64, previous ob
 	if err != nil {
 		return head, err
 	}
-	s.grow(o, c.Object.Class(), c.Object.Size-previous.Size)
-	if !keep.Enabled() {
-		err = s.BlobNames().Discard(ctx, o, []string{previous.Blob}, c.At)
-	} else if s.grow(o, object.Versions, previous.Size); mayExceed(c.Object.Version-1, keep) {
-		err = versions(s).removeExcess(ctx, o, keep, []id.Object{c.Object.ID}, c.At)
+	s.grow(o, c.Object.Class(), c.Object.Size-r.Previous.Size)
+	if !r.Keep.Enabled() {
+		err = s.BlobNames().Discard(ctx, o, []string{r.Previous.Blob}, c.At)
+	} else if s.grow(o, object.Versions, r.Previous.Size); mayExceed(c.Object.Version-1, r.Keep) {
+		err = versions(s).removeExcess(ctx, o, r.Keep, []id.Object{c.Object.ID}, c.At)
 	}
 	if err != nil {
 		return head, err
@@ -310,51 +325,33 @@ func (s storage) replace(ctx context.Context, o id.Org, epoch int64, previous ob
 	return s.Changes().Append(ctx, o, c)
 }
 
-// setEnd sets when and by whom a change ended the previous content.
-func setEnd(c command, by object.Change) command {
-	return c.set("at", by.At.UnixMilli()).set("by", sql.NullString{String: string(by.By), Valid: by.By != ""})
-}
-
-// maxUsedBefore returns how much an organisation may store before a replacement of content of the
-// previous size by content of the next one.
-func maxUsedBefore(previous, next, limit int64, keep object.Retention) int64 {
-	growth := next - previous
-	if keep.Enabled() {
-		growth = next
-	}
-	if growth <= 0 || limit < 0 {
-		return math.MaxInt64
-	}
-	return limit - growth
-}
-
 // replaceInOneStatement is replace on Postgres in one statement, since each statement costs a round trip while
 // the log's head is locked. On SQLite, which has no round trips and no statements that write to several
 // tables, replace is a transaction.
-func (s storage) replaceInOneStatement(ctx context.Context, o id.Org, epoch int64, previous object.Content, c object.Change, limit int64, keep object.Retention) (object.Head, error) {
-	c.Object.N = 0
+func (s storage) replaceInOneStatement(ctx context.Context, o id.Org, r object.Replacement) (object.Head, error) {
+	next := r.Change.Object
+	next.N = 0
 	how := replaceReleased
-	if keep.Enabled() {
+	if r.Keep.Enabled() {
 		how = replaceKept
-		if mayExceed(c.Object.Version-1, keep) {
+		if mayExceed(next.Version-1, r.Keep) {
 			how = replaceKeptOfMany
 		}
 	}
-	record := strings.TrimSuffix(jsonText(rowOfRecord(c.Object, c.FromPath)), "0}") // the number is the record's last field
-	replace := setEnd(replaceObject[how][c.Object.Class()].of(o), c).
-		set("max_used", maxUsedBefore(previous.Size, c.Object.Size, limit, keep)).set("epoch", epoch).
-		set("id", string(c.Object.ID)).set("previous_blob", previous.Blob).set("previous_version", c.Object.Version-1).
-		row(rowOfObject(c.Object), replaceFields).
-		set("type", string(c.Type)).set("record", record).set("growth", c.Object.Size-previous.Size)
+	record := jsonText(rowOfRecord(next, r.Change.FromPath))
+	c := setEnd(replacement(replaceObject[how][next.Class()], o, r), r.Change).
+		set("max_used", r.MaxUsed()).row(rowOfObject(next), replaceFields).
+		set("type", string(r.Change.Type)).
+		set("record", strings.TrimSuffix(record, "0}")). // the number is the record's last field
+		set("growth", next.Size-r.Previous.Size)
 	if how != replaceReleased {
-		replace = replace.set("previous_size", previous.Size).
-			set("expires_at", keep.Ended(c.Object, c.By, c.At, false).ExpiresAt.UnixMilli())
+		c = c.set("previous_size", r.Previous.Size).set("expires_at", expiry(r))
 	}
 	if how == replaceKeptOfMany {
-		replace = replace.set("kept_before", keep.Versions-1)
+		c = c.set("kept_before", r.Keep.Versions-1)
 	}
 	var head object.Head
-	found, err := oneRow(ctx, s.write, "Object", replace, headDest(&head)...)
+	found, err := oneRow(ctx, s.write, "Object", c, headDest(&head)...)
 	if err == nil && !found {
 		err = errChanged()
 	}

@@ -112,9 +112,10 @@ func TestHints(t *testing.T) {
 			next := was
 			next.Version, next.Blob = was.Version+1, "next"
 			must.NoError(t, db.Storage().BlobNames().Announce(ctx, o, next.Blob, 0, time.UnixMilli(1).UTC()))
-			must.Do(db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next), plan.Unlimited, object.Retention{})).Or(t)
+			replacement := object.Replacement{Change: object.NewChange(next), Previous: was.Content, Limit: plan.Unlimited}
+			must.Do(db.Storage().Replace(ctx, o, replacement)).Or(t)
 			expect(t, object.Hint{Org: o, N: 5})
-			must.Fail(t, must.ErrorOf(db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next), plan.Unlimited, object.Retention{})), fault.Conflict)
+			must.Fail(t, must.ErrorOf(db.Storage().Replace(ctx, o, replacement)), fault.Conflict)
 			expect(t)
 		})
 		t.Run("an erased log announces nothing", func(t *testing.T) {
@@ -135,11 +136,12 @@ func TestReplaceChecksTheEpochOnceItHasTheLog(t *testing.T) {
 	next := was
 	next.Version, next.Blob = was.Version+1, "next"
 	must.NoError(t, db.Storage().BlobNames().Announce(ctx, o, next.Blob, 0, time.UnixMilli(1).UTC()))
+	replacement := object.Replacement{Change: object.NewChange(next), Previous: was.Content, Limit: plan.Unlimited}
 	replaced := make(chan error, 1)
 	must.NoError(t, db.Atomic(ctx, func(r ports.Records) error {
 		_, err := r.Storage().Changes().Lock(ctx, o)
 		go func() {
-			replaced <- must.ErrorOf(db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next), plan.Unlimited, object.Retention{}))
+			replaced <- must.ErrorOf(db.Storage().Replace(ctx, o, replacement))
 		}()
 		return errors.Join(err, awaitBlocked(t, db, replaced), db.Atomic(ctx, func(r ports.Records) error {
 			return must.ErrorOf(r.Directory().Organisations().Lock(ctx, o))
@@ -341,7 +343,8 @@ func TestUsageCountsWhatServersOfThePreviousReleaseWrite(t *testing.T) {
 			if err := db.Storage().BlobNames().Announce(ctx, o, next.Blob, 0, time.UnixMilli(1).UTC()); err != nil && !fault.Is(err, fault.Conflict) {
 				t.Fatal(err)
 			}
-			return must.ErrorOf(db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next), 1000, object.Retention{}))
+			replacement := object.Replacement{Change: object.NewChange(next), Previous: was.Content, Limit: 1000}
+			return must.ErrorOf(db.Storage().Replace(ctx, o, replacement))
 		}
 		used(3)
 		// The previous release changes objects, and of the log's head only the number.

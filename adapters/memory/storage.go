@@ -39,16 +39,12 @@ func (t *tenant) used() (u object.Usage) {
 	return u
 }
 
-func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, previous object.Content, c object.Change, limit int64, keep object.Retention) (object.Head, error) {
+func (s storage) Replace(ctx context.Context, o id.Org, r object.Replacement) (object.Head, error) {
 	return result(s.run, func(x *tx) (object.Head, error) {
-		tenant := x.tenant(o)
+		c, tenant := r.Change, x.tenant(o)
 		existing := tenant.Objects.rows[c.Object.ID]
-		growth := c.Object.Size - previous.Size
-		if keep.Enabled() {
-			growth = c.Object.Size
-		}
-		fits := limit < 0 || growth <= 0 || tenant.used().Total() <= limit-growth
-		if x.Epochs.rows[o] != epoch || existing.Blob != previous.Blob || existing.Version != c.Object.Version-1 || !fits {
+		isUnchanged := existing.Blob == r.Previous.Blob && existing.Version == c.Object.Version-1 && x.Epochs.rows[o] == r.Epoch
+		if !isUnchanged || tenant.used().Total() > r.MaxUsed() {
 			return object.Head{}, fault.New(fault.Conflict, "The object has changed")
 		}
 		inside := storage{run: x.run, inside: true}
@@ -56,10 +52,10 @@ func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, previous ob
 			return object.Head{}, fault.Wrap(fault.Conflict, err, "The blob is not announced")
 		}
 		err := inside.Objects().Put(ctx, o, c.Object)
-		if keep.Enabled() {
-			err = errors.Join(err, inside.Versions().Keep(ctx, o, keep, keep.Ended(existing, c.By, c.At, false)))
+		if r.Keep.Enabled() {
+			err = errors.Join(err, inside.Versions().Keep(ctx, o, r.Keep, r.Keep.Ended(existing, c.By, c.At, false)))
 		} else {
-			err = errors.Join(err, inside.BlobNames().Discard(ctx, o, []string{previous.Blob}, c.At))
+			err = errors.Join(err, inside.BlobNames().Discard(ctx, o, []string{r.Previous.Blob}, c.At))
 		}
 		if err != nil {
 			return object.Head{}, err

@@ -279,7 +279,9 @@ func (s *Objects) replaceUnchanged(ctx context.Context, actor org.Actor, was obj
 	}
 	written := o.WithContent(content, actor.User, now)
 	p := sub.At(now).Plan
-	head, err := s.Store.Storage().Replace(ctx, actor.Org, actor.Epoch(), was, object.NewChange(written), s.Limits.Of(p), s.Retention.Of(p))
+	head, err := s.Store.Storage().Replace(ctx, actor.Org, object.Replacement{
+		Change: object.NewChange(written), Previous: was, Epoch: actor.Epoch(), Limit: s.Limits.Of(p), Keep: s.Retention.Of(p),
+	})
 	if err == nil {
 		written.N = head.N
 		s.cacheRecord(written, head)

@@ -1,6 +1,7 @@
 package object
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,6 +53,27 @@ func (a Audience) Includes(actor org.Actor) bool {
 // NewChange returns the change for an object that was just stored.
 func NewChange(o Object) Change {
 	return Change{Type: Changed, Object: o, By: o.UpdatedBy, At: o.UpdatedAt}
+}
+
+// Replacement is the next content of a stored object, with the state in which it replaces the previous one.
+type Replacement struct {
+	Change   Change  // NewChange's of the object with the next content
+	Previous Content // of the object
+	Epoch    int64   // of the organisation
+	Limit    int64   // of all its content, earlier versions included, in bytes; negative: none
+	Keep     Retention
+}
+
+// MaxUsed returns the most content that the organisation may have before the replacement, in bytes.
+func (r Replacement) MaxUsed() int64 {
+	growth := r.Change.Object.Size
+	if !r.Keep.Enabled() {
+		growth -= r.Previous.Size
+	}
+	if growth <= 0 || r.Limit < 0 {
+		return math.MaxInt64
+	}
+	return r.Limit - growth
 }
 
 // NewMove returns the change for an object that was just moved from a path.

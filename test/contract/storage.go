@@ -20,7 +20,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			epoch := w.epoch(tn.ID)
 			for n, was := range []object.Object{tn.sharedObject, tn.personalObject} {
 				c := w.successor(was)
-				head := must.Do(w.Storage.Replace(w.ctx, tn.ID, epoch, was.Content, c, plan.Unlimited, object.Retention{})).Or(w)
+				head := must.Do(w.Storage.Replace(w.ctx, tn.ID, unlimited(c, was.Content, epoch))).Or(w)
 				wantEqual(w, head, object.Head{Epoch: head.Epoch, N: int64(n + 3)})
 				wantEqual(w, w.head(tn.ID), head)
 				c.N, c.Object.N = head.N, head.N
@@ -69,7 +69,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 				"it names another blob, and the name is new": {tn.ID, tn.personalObject, unannounced, w.epoch(tn.ID)},
 			} {
 				was, wasTheirs, names, theirNames := w.content(tn), w.content(other), w.dueNames(tn.ID), w.dueNames(other.ID)
-				head, err := w.Storage.Replace(w.ctx, try.in, try.epoch, try.was.Content, try.c, plan.Unlimited, object.Retention{})
+				head, err := w.Storage.Replace(w.ctx, try.in, unlimited(try.c, try.was.Content, try.epoch))
 				if !fault.Is(err, fault.Conflict) {
 					w.Errorf("%s: %+v, %v", about, head, err)
 				}
@@ -84,7 +84,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			late := w.successor(tn.sharedObject)
 			moved := w.moved(tn.sharedObject, "elsewhere.md")
 			was := w.content(tn)
-			resultOf(w.Storage.Replace(w.ctx, tn.ID, w.epoch(tn.ID), tn.sharedObject.Content, late, plan.Unlimited, object.Retention{})).wantConflict(w)
+			resultOf(w.Storage.Replace(w.ctx, tn.ID, unlimited(late, tn.sharedObject.Content, w.epoch(tn.ID)))).wantConflict(w)
 			wantEqual(w, w.content(tn), was)
 			resultOf(w.Objects().Get(w.ctx, tn.ID, moved.ID)).is(w, moved)
 		},
@@ -98,7 +98,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			from := w.head(tn.ID).N
 			w.allOK(concurrently(2*concurrent, func(i int) error {
 				if i < concurrent {
-					return must.ErrorOf(w.Storage.Replace(w.ctx, tn.ID, epoch, all[i].Content, w.successor(all[i]), plan.Unlimited, object.Retention{}))
+					return must.ErrorOf(w.Storage.Replace(w.ctx, tn.ID, unlimited(w.successor(all[i]), all[i].Content, epoch)))
 				}
 				return must.ErrorOf(w.append(tn.ID, appends(object.NewAccessChange(object.Audience{Everyone: true}, "", at(90)))))
 			}))
@@ -118,12 +118,12 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			c, second := w.successor(tn.sharedObject), w.successor(tn.personalObject)
 			was, names, epoch := w.content(tn), w.dueNames(tn.ID), w.epoch(tn.ID)
 			both := func(r ports.Records) error {
-				_, err := r.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, c, plan.Unlimited, object.Retention{})
-				_, conflict := r.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, second, plan.Unlimited, object.Retention{})
+				_, err := r.Storage().Replace(w.ctx, tn.ID, unlimited(c, tn.sharedObject.Content, epoch))
+				_, conflict := r.Storage().Replace(w.ctx, tn.ID, unlimited(second, tn.sharedObject.Content, epoch))
 				if !fault.Is(conflict, fault.Conflict) {
 					w.Errorf("the second ended with %v", conflict)
 				}
-				_, err2 := r.Storage().Replace(w.ctx, tn.ID, epoch, tn.personalObject.Content, second, plan.Unlimited, object.Retention{})
+				_, err2 := r.Storage().Replace(w.ctx, tn.ID, unlimited(second, tn.personalObject.Content, epoch))
 				return errors.Join(err, err2)
 			}
 			w.rolledBack(both)
@@ -134,6 +134,17 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			wantEqual(w, w.log(tn.ID)[2:], []object.Change{c, second})
 		},
 	}.run(t, open)
+}
+
+// unlimited returns a replacement that has no limit and keeps no earlier version.
+func unlimited(c object.Change, previous object.Content, epoch int64) object.Replacement {
+	return object.Replacement{Change: c, Previous: previous, Epoch: epoch, Limit: plan.Unlimited}
+}
+
+// keeping returns a replacement that keeps earlier versions.
+func keeping(keep object.Retention, r object.Replacement) object.Replacement {
+	r.Keep = keep
+	return r
 }
 
 // successor is the change to the object's next version, whose blob is announced.

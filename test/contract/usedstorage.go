@@ -10,7 +10,6 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
-	"collab/domain/plan"
 	"collab/ports"
 	"collab/test/must"
 )
@@ -83,7 +82,7 @@ func UsedStorage(t *testing.T, open func(t *testing.T) Opened) {
 					if random.IntN(4) == 0 {
 						next := resized(v)
 						w.ok(w.BlobNames().Announce(w.ctx, tn.ID, next.Blob, 0, at(90)))
-						must.Do(w.Storage.Replace(w.ctx, tn.ID, epoch, v.Content, object.NewChange(next), plan.Unlimited, object.Retention{})).Or(w)
+						must.Do(w.Storage.Replace(w.ctx, tn.ID, unlimited(object.NewChange(next), v.Content, epoch))).Or(w)
 						there[i] = next
 					}
 				}
@@ -136,7 +135,9 @@ func UsedStorage(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			replaced := 0
 			for _, err := range concurrently(concurrent, func(i int) error {
-				return must.ErrorOf(w.Storage.Replace(w.ctx, tn.ID, epoch, all[i].Content, next[i], limit, object.Retention{}))
+				replacement := unlimited(next[i], all[i].Content, epoch)
+				replacement.Limit = limit
+				return must.ErrorOf(w.Storage.Replace(w.ctx, tn.ID, replacement))
 			}) {
 				if err == nil {
 					replaced++
@@ -158,7 +159,9 @@ func UsedStorage(t *testing.T, open func(t *testing.T) Opened) {
 				c := w.successor(is)
 				c.Object.Size = step.size
 				after := w.used(tn.ID).Total() + step.size - is.Size
-				_, err := w.Storage.Replace(w.ctx, tn.ID, epoch, is.Content, c, max(0, after-step.beyond), object.Retention{})
+				replacement := unlimited(c, is.Content, epoch)
+				replacement.Limit = max(0, after-step.beyond)
+				_, err := w.Storage.Replace(w.ctx, tn.ID, replacement)
 				if step.kind != 0 {
 					w.wantError(err, step.kind)
 					continue

@@ -12,7 +12,6 @@ import (
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
-	"collab/domain/plan"
 	"collab/ports"
 	"collab/test/must"
 )
@@ -320,7 +319,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 					if n == 2 {
 						c.By = ""
 					}
-					c.N = must.Do(w.Storage.Replace(w.ctx, tn.ID, epoch, v.Content, c, plan.Unlimited, two)).Or(w).N
+					c.N = must.Do(w.Storage.Replace(w.ctx, tn.ID, keeping(two, unlimited(c, v.Content, epoch)))).Or(w).N
 					c.Object.N = c.N
 					resultOf(w.Changes().List(w.ctx, tn.ID, c.N-1, 10)).is(w, []object.Change{c})
 					kept = append([]object.EarlierVersion{two.Ended(v, c.By, c.At, false)}, kept...)
@@ -349,16 +348,23 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			epoch, is := w.epoch(tn.ID), tn.sharedObject
 			total := w.usedBy(tn.ID).Total()
 			c := w.successor(is)
-			resultOf(w.Storage.Replace(w.ctx, tn.ID, epoch, is.Content, c, total+c.Object.Size-1, keepTen)).wantConflict(w)
+			replacement := keeping(keepTen, unlimited(c, is.Content, epoch))
+			replacement.Limit = total + c.Object.Size - 1
+			resultOf(w.Storage.Replace(w.ctx, tn.ID, replacement)).wantConflict(w)
 			wantEqual(w, w.versionsOf(tn.ID, is.ID), nil)
-			must.Do(w.Storage.Replace(w.ctx, tn.ID, epoch, is.Content, c, total+c.Object.Size, keepTen)).Or(w)
+			replacement.Limit++
+			must.Do(w.Storage.Replace(w.ctx, tn.ID, replacement)).Or(w)
 			wantEqual(w, w.usedBy(tn.ID).Total(), total+c.Object.Size)
 			empty := w.successor(c.Object)
 			empty.Object.Size = 0
-			must.Do(w.Storage.Replace(w.ctx, tn.ID, epoch, c.Object.Content, empty, 0, keepTen)).Or(w)
+			replacement = keeping(keepTen, unlimited(empty, c.Object.Content, epoch))
+			replacement.Limit = 0
+			must.Do(w.Storage.Replace(w.ctx, tn.ID, replacement)).Or(w)
 			next := w.successor(empty.Object)
 			// Versions that are there already count.
-			resultOf(w.Storage.Replace(w.ctx, tn.ID, epoch, empty.Object.Content, next, total, object.Retention{})).wantConflict(w)
+			replacement = unlimited(next, empty.Object.Content, epoch)
+			replacement.Limit = total
+			resultOf(w.Storage.Replace(w.ctx, tn.ID, replacement)).wantConflict(w)
 		},
 		"of concurrent replacements one succeeds and keeps the previous content": func(w *fixture) {
 			tn := w.tenant()
@@ -368,7 +374,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			was := tn.sharedObject.Content
 			c := made[w.wantOneSuccess(concurrently(concurrent, func(i int) error {
-				return must.ErrorOf(w.Storage.Replace(w.ctx, tn.ID, epoch, was, made[i], plan.Unlimited, keepTen))
+				return must.ErrorOf(w.Storage.Replace(w.ctx, tn.ID, keeping(keepTen, unlimited(made[i], was, epoch))))
 			}), fault.Conflict)]
 			wantEqual(w, w.versionsOf(tn.ID, tn.sharedObject.ID), []object.EarlierVersion{keepTen.Ended(tn.sharedObject, c.By, c.At, false)})
 			c.N, c.Object.N = 3, 3
@@ -378,14 +384,14 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 		"replace in a transaction keeps the previous content, and a rollback undoes it": func(w *fixture) {
 			tn := w.tenant()
 			c, was := w.successor(tn.sharedObject), w.usedBy(tn.ID)
-			epoch := w.epoch(tn.ID)
+			replacement := keeping(keepTen, unlimited(c, tn.sharedObject.Content, w.epoch(tn.ID)))
 			w.rolledBack(func(r ports.Records) error {
-				return must.ErrorOf(r.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, c, plan.Unlimited, keepTen))
+				return must.ErrorOf(r.Storage().Replace(w.ctx, tn.ID, replacement))
 			})
 			wantEqual(w, w.usedBy(tn.ID), was)
 			wantEqual(w, w.versionsOf(tn.ID, tn.sharedObject.ID), nil)
 			w.atomic(func(r ports.Records) error {
-				_, err := r.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, c, plan.Unlimited, keepTen)
+				_, err := r.Storage().Replace(w.ctx, tn.ID, replacement)
 				if err != nil {
 					return err
 				}

@@ -200,8 +200,8 @@ func (s faultyStorage) ObjectSets() ports.ObjectSets {
 	return faultyObjectSets{s.Storage.ObjectSets(), s.faults}
 }
 
-func (s faultyStorage) Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64, keep object.Retention) (object.Head, error) {
-	return ask(s.faults.call, "Storage.Replace", func() (object.Head, error) { return s.Storage.Replace(ctx, o, epoch, was, c, limit, keep) })
+func (s faultyStorage) Replace(ctx context.Context, o id.Org, r object.Replacement) (object.Head, error) {
+	return ask(s.faults.call, "Storage.Replace", func() (object.Head, error) { return s.Storage.Replace(ctx, o, r) })
 }
 
 type faultyVersions struct {

@@ -211,7 +211,8 @@ var operations = []operation{
 		}
 		change := object.NewChange(was.WithContent(content, was.CreatedBy, now))
 		return func() error {
-			return must.ErrorOf(b.db.Storage().Replace(ctx, of, 0, was.Content, change, 1<<40, object.Retention{}))
+			r := object.Replacement{Change: change, Previous: was.Content, Limit: 1 << 40}
+			return must.ErrorOf(b.db.Storage().Replace(ctx, of, r))
 		}, err
 	}},
 	{"read an event", read(func(ctx context.Context, b *database, o, _ int) error {
