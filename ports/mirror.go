@@ -13,7 +13,7 @@ import (
 // directory. Methods fail with NotFound if a file or the directory itself is gone, Forbidden if
 // permissions do not allow it, and Unavailable if the file system fails otherwise.
 type Disk interface {
-	// Identity returns what identifies the directory, such as its device and inode. It changes if
+	// Identity returns the identity of the directory, such as its device and inode. It changes if
 	// another directory takes its place, and is empty if the file system has none. NotFound if the
 	// directory is not there.
 	Identity(ctx context.Context) (string, error)
@@ -90,7 +90,7 @@ type Watcher interface {
 // MirrorState stores what a client knows of one directory. A method's effect is on stable storage
 // when it returns nil. It is open in one process at most.
 type MirrorState interface {
-	// Binding returns what the directory is bound to. NotFound if it is not bound.
+	// Binding returns the binding of the directory. NotFound if it is not bound.
 	Binding(ctx context.Context) (mirror.Binding, error)
 	// Bind stores the binding in the place of an earlier one.
 	Bind(ctx context.Context, b mirror.Binding) error
@@ -109,7 +109,7 @@ type MirrorState interface {
 // has lost access, Limited and Unavailable, with RetryAfter if it is known, if the request should
 // be repeated later; Unavailable also if the server cannot be reached.
 type Remote interface {
-	// Limits returns what the server accepts.
+	// Limits returns the limits of the server.
 	Limits(ctx context.Context) (mirror.Limits, error)
 	// Manifest calls each with all records and returns the place in the log of changes that
 	// they are of.

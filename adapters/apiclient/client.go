@@ -333,7 +333,7 @@ func (r *request) raw(content Content) {
 	}
 }
 
-// part is what one request reads of content. A transport may read it after the request has failed, so it
+// part is the part of content that one request sends. A transport may read it after the request has failed, so it
 // is to be ended before another request reads the content.
 type part struct {
 	mu sync.Mutex

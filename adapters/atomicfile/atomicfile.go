@@ -150,10 +150,10 @@ func removeLeft(directory *os.Root, name string) error {
 	return errors.Join(err, entries.Close())
 }
 
-// base32 is what rand.Text consists of.
+// base32 has the characters of rand.Text.
 const base32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 
-// prefix returns what the temporary files of a name begin with: as much of it as leaves room for rand.Text, which
+// prefix returns the prefix of temporary files for a name: as much of the name as leaves room for rand.Text, which
 // follows.
 func prefix(name string) string {
 	const maxPart = 255 - 26 - len(".-") // bytes

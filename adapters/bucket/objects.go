@@ -51,7 +51,7 @@ type upload struct {
 	chunk    int               // bytes of a request
 }
 
-// stat is what a store says of an object without sending its content.
+// stat has the properties of an object in a store.
 type stat struct {
 	metadata    map[string]string // that was uploaded with it, names in lower case
 	size        int64

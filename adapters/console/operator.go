@@ -12,7 +12,7 @@ import (
 
 const maxOperatorSecret = 8 << 10 // bytes of the body that has the operator's secret
 
-// operatorView is what the page knows of an operator's session.
+// operatorView is an operator's session as the page gets it.
 type operatorView struct {
 	ExpiresAt time.Time `json:"expiresAt"` // unless it is used
 	EndsAt    time.Time `json:"endsAt"`

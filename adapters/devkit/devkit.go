@@ -1,4 +1,4 @@
-// Package devkit is what the providers of a development server share: routes under a
+// Package devkit has the parts that the providers of a development server share: routes under a
 // prefix, pages in one style, forms and errors. It is a leaf: it imports the standard
 // library and a template engine alone.
 package devkit

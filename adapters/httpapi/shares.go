@@ -26,7 +26,7 @@ func newShares(c limit.Concurrency) shares {
 	}
 }
 
-// work says what a request does, and so of which shares it acquires permits.
+// work is the kind of work that a request does, which decides the shares of which it acquires permits.
 type work string
 
 // The kinds of work.

@@ -30,7 +30,7 @@ type orgEpoch struct {
 	epoch int64
 }
 
-// cachedOrg is what all members' visibilities of an organisation at an epoch are made from.
+// cachedOrg has the structure of an organisation at an epoch, for the visibilities of all its members.
 type cachedOrg struct {
 	orgEpoch
 	loaded chan struct{}

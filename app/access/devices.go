@@ -13,7 +13,7 @@ import (
 	"collab/ports"
 )
 
-// deciderPurpose is what cookies of deciders are sealed for.
+// deciderPurpose is the purpose for which cookies of deciders are sealed.
 const deciderPurpose = "collab_device"
 
 // maxUserCodes is how many user codes are tried for a device, as a code may be taken.
@@ -86,14 +86,14 @@ func (a *Access) openDecider(cookie, userCode string) (d decider, ok bool) {
 	return d, ok
 }
 
-// DeviceRequest is what a person decides about: the device, and who they are signed in as.
+// DeviceRequest is a device that waits for a decision, with the account of the person who decides.
 type DeviceRequest struct {
 	Device session.DeviceGrant
 	Person org.User
 	Org    *org.Organisation // nil: without an organisation
 }
 
-// DeviceRequest returns what the decider in a browser's cookie decides about. NotFound if no device
+// DeviceRequest returns the request that the decider in a browser's cookie decides. NotFound if no device
 // waits for the code; signedIn is false if somebody has to sign in for it first.
 func (a *Access) DeviceRequest(ctx context.Context, cookie, userCode string) (r DeviceRequest, signedIn bool, err error) {
 	d, ok := a.openDecider(cookie, userCode)

@@ -106,8 +106,8 @@ func (a *Access) operatorToken(s session.Operator) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(append(times, mac...)), nil
 }
 
-// operatorData returns what a token's code authenticates: its times, and the secret, so that a token
-// is worth nothing once that has changed.
+// operatorData returns the data that a token's code authenticates: its times, and the secret, so that a
+// change of the secret ends all tokens.
 func (a *Access) operatorData(times []byte) []byte {
 	sum := sha256.Sum256([]byte(a.OperatorSecret))
 	return append(sum[:], times...)

@@ -55,7 +55,7 @@ type Details struct {
 	Seats int
 }
 
-// Offer is what a plan allows on this deployment.
+// Offer is a plan with its limits on this deployment.
 type Offer struct {
 	plan.Plan
 	plan.Limits
@@ -64,7 +64,7 @@ type Offer struct {
 	Versions object.Retention
 }
 
-// Plans returns what each plan allows, from the smallest to the largest.
+// Plans returns all plans with their limits, from the smallest to the largest.
 func (s *Billing) Plans(actor org.Actor) ([]Offer, error) {
 	if err := actor.CheckMember(); err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"collab/domain/quota"
 )
 
-// reservationKey is what reservations that are made together have in common.
+// reservationKey has the fields that are equal in reservations which are made together.
 type reservationKey struct {
 	org   id.Org
 	day   calendar.Day

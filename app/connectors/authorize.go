@@ -251,7 +251,7 @@ func (s *Connectors) clientOf(ctx context.Context, f connector.Flow) (connector.
 	return connector.Client{}, err
 }
 
-// Confirmation is what the confirmation page shows.
+// Confirmation is the content of the confirmation page.
 type Confirmation struct {
 	Label        string // the connector's
 	Provider     string // the provider's name
@@ -262,7 +262,7 @@ type Confirmation struct {
 	Organisation string
 }
 
-// Confirmation returns what the confirmation page of the flow shows. NotFound unless the flow waits
+// Confirmation returns the content of the flow's confirmation page. NotFound unless the flow waits
 // for confirmation.
 func (s *Connectors) Confirmation(ctx context.Context, state string) (Confirmation, error) {
 	f, err := s.flow(ctx, state)

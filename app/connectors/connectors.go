@@ -1,4 +1,4 @@
-// Package connectors is what members do with tool servers: they make instances of the
+// Package connectors has the use cases of members for tool servers: they create instances of the
 // catalog's entries, and store credentials for them or authorise them at the provider.
 // Any server tests instances and renews their tokens in the background.
 package connectors

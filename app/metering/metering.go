@@ -1,4 +1,4 @@
-// Package metering returns what members' calls of models have used, and what organisations store.
+// Package metering returns the usage of models and of storage.
 package metering
 
 import (
@@ -25,7 +25,7 @@ func New(store ports.Store, from func(ctx context.Context) ports.Records, clock 
 	return &Metering{store: store, from: from, clock: clock, limits: limits}
 }
 
-// Storage is what an organisation stores.
+// Storage is the usage of an organisation's storage, and its limit.
 type Storage struct {
 	Plan    plan.Plan
 	Limit   int64 // in bytes, or plan.Unlimited
@@ -33,7 +33,7 @@ type Storage struct {
 	Uploads int64 // declared bytes of the uploads to the store that are not completed
 }
 
-// Storage returns what the actor's organisation stores.
+// Storage returns the usage of the storage of the actor's organisation.
 func (s *Metering) Storage(ctx context.Context, actor org.Actor) (Storage, error) {
 	if err := actor.CheckMember(); err != nil {
 		return Storage{}, err
@@ -51,7 +51,7 @@ func (s *Metering) Storage(ctx context.Context, actor org.Actor) (Storage, error
 	return Storage{p, s.limits.Of(p), used[actor.Org], uploads}, err
 }
 
-// Own returns what the actor used in the organisation's billing period.
+// Own returns the actor's usage in the organisation's billing period.
 func (s *Metering) Own(ctx context.Context, actor org.Actor) (own usage.Summary, err error) {
 	if err := actor.CheckMember(); err != nil {
 		return own, err

@@ -43,7 +43,7 @@ const (
 	maxFolders = 16 << 10
 )
 
-// Action is what an operation of a batch does.
+// Action is the kind of an operation of a batch.
 type Action string
 
 const (
@@ -161,7 +161,7 @@ func (b *batch) existing(ctx context.Context, r ports.Records, o id.Org) (map[id
 	return r.Storage().ObjectSets().Get(ctx, o, ids)
 }
 
-// change is what an operation changes.
+// change is the change of an object by an operation.
 type change struct {
 	operation int
 	was       object.Object // a new one has no content
@@ -169,8 +169,8 @@ type change struct {
 	keys      []string      // the folded storage keys of both
 }
 
-// findChange returns what an operation changes: one of the objects that are there, or a new one. If there is
-// an object it is returned with an error too.
+// findChange returns the change of an existing object or a new one by an operation. An existing object is
+// returned with an error too.
 func (b *batch) findChange(i int, actor org.Actor, existing map[id.Object]object.Object, now time.Time) (change, error) {
 	was, err := b.findObject(i, actor, existing)
 	c := change{i, was, was, []string{object.Fold(was.StorageKey())}}

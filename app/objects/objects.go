@@ -1,4 +1,4 @@
-// Package objects is what members do with stored objects: files, memories and
+// Package objects has the use cases of members for stored objects: files, memories and
 // named documents.
 //
 // Content is stored before records. The blob's name is announced, the blob is written once
@@ -208,7 +208,7 @@ type target struct {
 	prepare func(object.Object) (object.Object, error) // checks or changes its record; nil for writes of content only
 }
 
-// prepared returns what prepare makes of a stored or new object, which must have the expected version.
+// prepared returns the result of prepare for a stored or new object, which must have the expected version.
 func (t target) prepared(o object.Object, expected *int64) (next object.Object, err error) {
 	next = o
 	if t.prepare != nil {

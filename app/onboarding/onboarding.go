@@ -40,7 +40,7 @@ func (s *Onboarding) Complete(ctx context.Context, actor org.Actor) error {
 	})
 }
 
-// Seeded is what Seed made; the zero value if the organisation was seeded before.
+// Seeded has the records that Seed created; the zero value if the organisation was seeded before.
 type Seeded struct {
 	Seeded            bool
 	SharedTeam        id.Team

@@ -1,4 +1,4 @@
-// Package operator is what operators of the service do across organisations. Every use is
+// Package operator has the use cases of operators of the service, across organisations. Every use is
 // audited.
 package operator
 

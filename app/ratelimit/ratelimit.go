@@ -43,7 +43,7 @@ type Limiter struct {
 	failedAt   time.Time         // when the last exchange failed; zero: it did not
 }
 
-// count is what is known of an organisation in one minute.
+// count is the count of an organisation's requests in one minute.
 type count struct {
 	org      id.Org
 	minute   time.Time

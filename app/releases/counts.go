@@ -57,7 +57,7 @@ func (d *devices) add(day calendar.Day, t release.Target, client string) {
 	}
 }
 
-// take returns what is not stored, and forgets the days before the day that are.
+// take returns the counts that are not stored, and forgets those of earlier days that are.
 func (d *devices) take(day calendar.Day) (all []release.DailyDevices) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -25,7 +25,7 @@ type reporter struct {
 	network string
 }
 
-// reportedHour is what is counted together.
+// reportedHour is the key by which reports are counted together.
 type reportedHour struct {
 	release id.Release
 	hour    time.Time // its beginning, in UTC

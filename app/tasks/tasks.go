@@ -1,4 +1,4 @@
-// Package tasks is what members do with tasks.
+// Package tasks has the use cases of members for tasks.
 package tasks
 
 import (

@@ -1,4 +1,4 @@
-// Package teams is what members do with teams.
+// Package teams has the use cases of members for teams.
 package teams
 
 import (

@@ -232,7 +232,7 @@ func (w *Webhooks) deleteUser(ctx context.Context, e identity.Event) error {
 	}
 }
 
-// cleanup is what is still to be deleted: the files that the filter selects, or the tasks
+// cleanup names records that are still to be deleted: the files that the filter selects, or the tasks
 // of a workspace after a position.
 type cleanup struct {
 	org      id.Org
@@ -242,7 +242,7 @@ type cleanup struct {
 	after    task.Position
 }
 
-// remove deletes the first part of left, and returns what remains of it, or nil.
+// remove deletes the first records of part, and returns the rest of it, or nil.
 func (w *Webhooks) remove(ctx context.Context, r ports.Records, part cleanup) (_ *cleanup, err error) {
 	more := false
 	if part.tasks != "" {

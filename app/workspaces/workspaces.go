@@ -1,4 +1,4 @@
-// Package workspaces is what members do with workspaces and with their own order of them.
+// Package workspaces has the use cases of members for workspaces, of which each member has an order.
 package workspaces
 
 import (

@@ -70,7 +70,7 @@ func main() {
 	os.Exit(a.run(ctx, os.Args[1:]))
 }
 
-// app is what commands use of the process.
+// app has the streams, environment and flags of the process, which commands use.
 type app struct {
 	in                                   io.Reader
 	inReader                             *bufio.Reader // buffers in; nil until prompt is called

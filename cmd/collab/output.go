@@ -125,7 +125,7 @@ func sequence[T any](all []T) iter.Seq2[T, error] {
 	}
 }
 
-// column is what a record has in a column of a table.
+// column is a record's text in a column of a table.
 type column struct{ name, text string }
 
 // wantsJSON reports whether --json or --jq is given.

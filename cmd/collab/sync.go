@@ -223,7 +223,7 @@ func realPath(dir string) (string, error) {
 	return path, err
 }
 
-// storedBinding returns what a directory is synchronised with.
+// storedBinding returns the place with which a directory is synchronised.
 func storedBinding(dir string) (mirror.Binding, error) {
 	state, err := mirrorstate.OpenDirectory(dir)
 	if err != nil {

@@ -193,7 +193,7 @@ func (s *syncedDir) change(event string, step mirror.Step, problem error) {
 	fmt.Fprintln(s.app.out, text)
 }
 
-// recordRound stores what a round has come to, and says what a person should know: each state when it begins.
+// recordRound stores the outcome of a round, and reports each state that a person should know when it begins.
 func (s *syncedDir) recordRound(o rounds.Outcome, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

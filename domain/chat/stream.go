@@ -35,7 +35,7 @@ type Chunk struct {
 	Usage Usage // of done
 }
 
-// Usage is what a call used, in tokens.
+// Usage is the usage of a call, in tokens.
 type Usage struct {
 	Input        int64 // cache reads and writes included
 	Output       int64

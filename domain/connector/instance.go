@@ -71,7 +71,7 @@ type Tool struct {
 	Description string // may be empty
 }
 
-// Draft is what an instance is made from.
+// Draft has the fields of a new instance.
 type Draft struct {
 	ID       id.Connector // empty: a new one
 	Provider string

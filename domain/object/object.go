@@ -44,7 +44,7 @@ type Content struct {
 	Text     bool   // all of it is valid UTF-8
 }
 
-// Draft is what an object is made from.
+// Draft has the fields of a new object.
 type Draft struct {
 	Path      string
 	Kind      Kind

@@ -1,6 +1,6 @@
 package object
 
-// Class is what the content of an object counts as.
+// Class is a kind of content that is counted for itself.
 type Class int
 
 const (

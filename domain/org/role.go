@@ -7,7 +7,7 @@ import (
 	"collab/domain/check"
 )
 
-// Role is what a member may do in an organisation.
+// Role is a member's role in an organisation, which decides the member's rights.
 type Role string
 
 // The roles, from the most to the least powerful.

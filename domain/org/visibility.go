@@ -53,7 +53,7 @@ type Mark struct {
 	LogN     int64
 }
 
-// Visibility is what a member can see of an organisation's teams and workspaces. It
+// Visibility is the set of teams and workspaces that a member of an organisation sees. It
 // is shared between requests and never changed. The zero value sees nothing.
 type Visibility struct {
 	Epoch int64 // of the organisation, at which this was read
@@ -63,9 +63,8 @@ type Visibility struct {
 	belongs   bits
 }
 
-// Visibility returns what a member sees of the structure at the epoch; look reports of each
-// team, by its index in the list of NewStructure, whether the member sees it and belongs to
-// it.
+// Visibility returns the teams and workspaces that a member sees at the epoch. AccessTo reports
+// whether the member sees and belongs to a team, by the team's index in the list of NewStructure.
 func (s *Structure) Visibility(epoch int64, accessTo func(team int) (visible, belongs bool)) *Visibility {
 	visibility := &Visibility{Epoch: epoch, structure: s, visible: newBits(len(s.teams)), belongs: newBits(len(s.teams))}
 	for i := range len(s.teams) {

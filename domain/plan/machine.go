@@ -225,7 +225,7 @@ func (s Subscription) Trialed(now time.Time) (Subscription, error) {
 	return s.withState(to, now), nil
 }
 
-// Cancellation is what a downgrade requests of the provider.
+// Cancellation is the request to the provider that a downgrade needs.
 type Cancellation uint8
 
 const (

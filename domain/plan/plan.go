@@ -8,7 +8,7 @@ import (
 	"collab/domain/id"
 )
 
-// Plan is what an organisation pays for.
+// Plan is the name of a plan.
 type Plan string
 
 // The plans. Organisations start at None.
@@ -137,7 +137,7 @@ func (s Subscription) DailyTokens() int64 {
 	return s.Plan.Limits().DailyTokens
 }
 
-// Grant is what an operator sets on an organisation's subscription.
+// Grant is an operator's change of an organisation's subscription.
 type Grant struct {
 	Plan      Plan
 	Seats     *int

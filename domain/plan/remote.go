@@ -240,7 +240,7 @@ func (c *Checkout) open(now time.Time) bool {
 // checkoutSlack is the least time that is left to pay on a page.
 const checkoutSlack = 5 * time.Minute
 
-// CheckoutStep is what buying a plan requires next.
+// CheckoutStep is the next step of buying a plan.
 type CheckoutStep uint8
 
 const (
@@ -250,7 +250,7 @@ const (
 	ChangePlan                      // another plan of the existing subscription
 )
 
-// Ordered returns what buying a plan requires. For a new page, key is the
+// Ordered returns the next step of buying a plan. For a new page, key is the
 // idempotency key of the request to the provider and is set in the Checkout of
 // the subscription that is returned.
 func (s Subscription) Ordered(p Plan, key string, now time.Time) (Subscription, CheckoutStep, error) {

@@ -205,9 +205,9 @@ func ParseClient(field, s string) (string, error) {
 	return s, nil
 }
 
-// OfferEach returns what a device that has not sent its architecture is offered at
+// OfferEach returns the releases that a device which has not sent its architecture is offered at
 // a version: the same version for each architecture that has releases, X64's first;
-// nil: nothing. The device chooses, so none is offered before all are. X64's must be
+// nil: none. The device chooses, so none is offered before all are. X64's must be
 // among them, as ARM64 systems run X64 programs but not the reverse.
 func (s *Snapshot) OfferEach(p Platform, c Channel, current Version, client string) []*Release {
 	var all []*Release

@@ -36,7 +36,7 @@ const (
 	Universal Arch = "UNIVERSAL"
 )
 
-// Channel is what devices subscribe to.
+// Channel is a release channel, to which devices subscribe.
 type Channel string
 
 const (
@@ -82,7 +82,7 @@ const (
 	maxFileSize  = 1 << 40  // bytes
 )
 
-// Target is what a release is for, and at most one release of a version is.
+// Target is the platform, architecture and channel of a release. A target has at most one release of a version.
 type Target struct {
 	Platform Platform
 	Arch     Arch
@@ -153,7 +153,7 @@ type Settings struct {
 	Active        bool
 }
 
-// Draft is what a release is made from.
+// Draft has the fields of a new release, as texts.
 type Draft struct {
 	Version     string
 	Platform    string

@@ -63,8 +63,8 @@ func ordered(prerelease string) bool {
 // String returns the version in its full form, without a v.
 func (v Version) String() string { return v.text }
 
-// Key returns what versions of the same precedence have in common: all but the
-// build metadata.
+// Key returns the version without its build metadata, which is the same text for all versions of
+// the same precedence.
 func (v Version) Key() string { return v.key }
 
 // Compare returns -1, 0 or 1 as v comes before w, is of the same precedence, or

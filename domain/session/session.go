@@ -83,8 +83,7 @@ type Client struct {
 	UserAgent string // as sent
 }
 
-// Session is what belongs to one exchange: a token, and those that it was
-// refreshed to.
+// Session is a token that was issued by one exchange, with those that it was refreshed to.
 type Session struct {
 	ID        id.Session
 	User      id.User

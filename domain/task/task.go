@@ -100,8 +100,8 @@ func clone[V any](v *V) *V {
 	return new(*v)
 }
 
-// Draft is what a task is made from. The zero Status and Priority stand for
-// the defaults.
+// Draft has the fields of a new task. The zero Status and Priority are the
+// defaults.
 type Draft struct {
 	ID          id.Task // empty: a new one
 	Title       string

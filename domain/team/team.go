@@ -42,7 +42,7 @@ type Team struct {
 	UpdatedAt   time.Time
 }
 
-// Ref is what decides who sees a team, without the team's texts.
+// Ref has the fields of a team that decide who sees it.
 type Ref struct {
 	ID        id.Team
 	Kind      Kind
@@ -63,7 +63,7 @@ type Profile struct {
 	Person org.User
 }
 
-// Draft is what a team is made from.
+// Draft has the fields of a new team.
 type Draft struct {
 	ID          id.Team // empty: a new one
 	Name        string

@@ -11,7 +11,7 @@ import (
 	"collab/domain/plan"
 )
 
-// Entry is what one request used. The ledger is only ever appended to.
+// Entry is the usage of one request. Entries of the ledger are never changed or removed.
 type Entry struct {
 	ID         id.Request
 	Org        id.Org

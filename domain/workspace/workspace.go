@@ -40,7 +40,7 @@ type Ref struct {
 	Team id.Team
 }
 
-// Draft is what a workspace is made from.
+// Draft has the fields of a new workspace.
 type Draft struct {
 	ID          id.Workspace // empty: a new one
 	Name        string

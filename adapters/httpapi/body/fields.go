@@ -213,7 +213,7 @@ func Count(raw []byte) (int, string) {
 	return int(n), problem
 }
 
-// Parsed returns a Reader of a string that parse takes. problem says what it must be.
+// Parsed returns a Reader of a string that parse accepts. Problem is the error of other strings.
 func Parsed[T any](problem string, parse func(string) (T, bool)) Reader[T] {
 	return func(raw []byte) (v T, wrong string) {
 		text, wrong := Text(raw)
