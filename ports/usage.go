@@ -10,7 +10,7 @@ import (
 	"collab/domain/usage"
 )
 
-// Usage hands over the collections of what organisations use: tokens of models, and requests.
+// Usage hands over the collections of organisations' usage: tokens of models, and requests.
 type Usage interface {
 	Quotas() Quotas
 	Ledger() Ledger
@@ -40,7 +40,7 @@ type Quotas interface {
 	Sweep(ctx context.Context, now time.Time) error
 }
 
-// Ledger holds what every request used, and sums that are updated in the same transaction.
+// Ledger holds the usage of every request, and sums that are updated in the same transaction.
 type Ledger interface {
 	// Settle appends entries of the organisation's requests that ended, all or none. For
 	// each it ends the lease with its id on the account of its user and the day of its At,

@@ -26,7 +26,7 @@ const maxForm = 64 << 10 // bytes
 //go:embed layout.html icon.svg
 var files embed.FS
 
-// Options are what a Site needs.
+// Options has the dependencies and settings of a Site.
 type Options struct {
 	Prefix string           // the path under which the site is mounted, without a trailing slash
 	Name   string           // what the site is, in logs and messages

@@ -29,7 +29,7 @@ const (
 	verifyEvery     = 5 * time.Minute
 )
 
-// Options are what Access needs.
+// Options has the dependencies and settings of Access.
 type Options struct {
 	Store    ports.Store
 	Epochs   ports.Epochs
@@ -86,7 +86,7 @@ type Caller struct {
 
 func (c Caller) key() memberKey { return memberKey{c.Org, c.User} }
 
-// WithoutExpiry returns the caller as if the token never expired, for what was admitted before it did.
+// WithoutExpiry returns the caller as if the token never expired, for requests that were admitted before it did.
 func (c Caller) WithoutExpiry() Caller {
 	c.expires = c.expires.AddDate(1000, 0, 0)
 	return c

@@ -58,7 +58,7 @@ func (a *Access) StartCLI(ctx context.Context, port, state string) (redirect, co
 	return a.startSignIn(ctx, identity.Flow{Port: n, State: state})
 }
 
-// startSignIn starts the sign-in of a browser for what f names. It returns the address to redirect
+// startSignIn starts the sign-in of a browser for the client that f names. It returns the address to redirect
 // the browser to, and the value of the cookie with the state.
 func (a *Access) startSignIn(ctx context.Context, f identity.Flow) (redirect, cookie string, err error) {
 	f.Own, f.Nonce, f.Verifier = a.Secrets.Secret(), a.Secrets.Secret(), a.Secrets.Secret()

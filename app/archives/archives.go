@@ -15,7 +15,7 @@ import (
 	"collab/ports"
 )
 
-// Options are what Archives needs.
+// Options has the dependencies and settings of Archives.
 type Options struct {
 	Store     ports.Store
 	Snapshots ports.Snapshots

@@ -50,7 +50,7 @@ func (r *running) state() (export.Export, export.Progress, context.CancelCauseFu
 	return r.export, r.progress, r.cancel
 }
 
-// Start asks for an archive of what the actor, an OWNER, sees of the organisation: without the
+// Start requests an archive of the organisation as the actor, an OWNER, sees it: without the
 // personal teams and files of other members.
 func (a *Archives) Start(ctx context.Context, actor org.Actor) (e export.Export, err error) {
 	err = a.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {

@@ -438,7 +438,7 @@ type writer struct {
 	bytes    int // of the texts of tasks
 }
 
-// Bounds of what is added together.
+// Bounds of the records that are added in one transaction.
 const (
 	maxTogether = 500
 	maxBytes    = 1 << 20
@@ -551,7 +551,7 @@ func (w *writer) putObject(ctx context.Context, o object.Object, blob string) er
 	return nil
 }
 
-// flush stores what was gathered.
+// flush stores the gathered records.
 func (w *writer) flush(ctx context.Context) error {
 	var err error
 	switch {

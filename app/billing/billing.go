@@ -19,7 +19,7 @@ import (
 	"collab/ports"
 )
 
-// Options are what Billing needs.
+// Options has the dependencies and settings of Billing.
 type Options struct {
 	Store    ports.Store
 	Payments ports.Payments

@@ -43,7 +43,7 @@ var (
 	errShutdown = errors.New("the server is shutting down")
 )
 
-// Options are what Chats needs.
+// Options has the dependencies and settings of Chats.
 type Options struct {
 	Store       ports.Store
 	Registry    chat.Registry
@@ -342,7 +342,7 @@ func outcomeOf(ctx context.Context, err error, out *countingSink) chat.Outcome {
 	return chat.Failed
 }
 
-// countingSink passes chunks on to the client's sink, and records what was sent.
+// countingSink passes chunks on to the client's sink, and counts them.
 type countingSink struct {
 	to    ports.ChunkSink
 	clock ports.Clock

@@ -19,7 +19,7 @@ import (
 	"collab/ports"
 )
 
-// Options are what the use cases need.
+// Options has the dependencies and settings of the use cases.
 type Options struct {
 	Store      ports.Store
 	Catalog    connector.Catalog

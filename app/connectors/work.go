@@ -141,7 +141,7 @@ func (s *Connectors) run(ctx context.Context, o id.Org, i id.Connector, work fun
 	})
 }
 
-// maintain does what is due for a claimed instance: it renews its token and tests its server.
+// maintain renews the token of a claimed instance and tests its server, as far as they are due.
 // An instance of a closed organisation is retired.
 func (s *Connectors) maintain(ctx context.Context, claimed connector.Instance) error {
 	o, err := s.Store.Directory().Organisations().Get(ctx, claimed.Org)

@@ -17,7 +17,7 @@ import (
 	"collab/ports"
 )
 
-// Options are what Members needs. InviteURL returns the address of the invitation with the
+// Options has the dependencies and settings of Members. InviteURL returns the address of the invitation with the
 // token.
 type Options struct {
 	Store     ports.Store

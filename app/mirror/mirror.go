@@ -24,7 +24,7 @@ import (
 	"collab/ports"
 )
 
-// Options are what a Mirror needs.
+// Options has the dependencies and settings of a Mirror.
 type Options struct {
 	Disk         ports.Disk
 	DiskWriter   ports.DiskWriter

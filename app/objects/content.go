@@ -66,7 +66,7 @@ func (s *Objects) newUploadReader(u *Upload) *uploadReader {
 	return &uploadReader{upload: u, limit: s.MaxSize, sum: sha256.New(), text: true}
 }
 
-// content describes what was read to its end.
+// content describes content that was read to its end.
 func (in *uploadReader) content(blob string) object.Content {
 	return object.Content{Blob: blob, Size: in.size, Checksum: in.checksum(), Text: in.text && in.partialSize == 0}
 }

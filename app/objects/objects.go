@@ -34,7 +34,7 @@ const (
 	randomLength = 22
 )
 
-// Options are what Objects needs.
+// Options has the dependencies and settings of Objects.
 type Options struct {
 	Store   ports.Store
 	Blobs   ports.Blobs

@@ -204,7 +204,7 @@ func (s *Objects) RestoreVersion(ctx context.Context, actor org.Actor, objectID 
 	return restored, err
 }
 
-// checkedVersion checks what is to be restored against the last version, and returns its number.
+// checkedVersion compares the version to be restored with the last one, and returns its number.
 func (what Restoration) checkedVersion(last Version) (int64, error) {
 	err := last.CheckReplace()
 	if err == nil {

@@ -30,7 +30,7 @@ func New(store ports.Store, clock ports.Clock, ids ports.IDs, limits plan.Storag
 	return &Operator{store: store, clock: clock, ids: ids, limits: limits, origin: origin}
 }
 
-// Overview is an organisation with what operators see of it.
+// Overview is an organisation with the figures that operators see.
 type Overview struct {
 	org.Organisation
 	Subscription plan.Subscription

@@ -73,7 +73,7 @@ func (d *devices) take(day calendar.Day) (all []release.DailyDevices) {
 	return all
 }
 
-// restore says that what take returned was not stored.
+// restore takes back the counts that take returned, as they were not stored.
 func (d *devices) restore(all []release.DailyDevices) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -34,7 +34,7 @@ const (
 // queryTimeout bounds one round of queries.
 const queryTimeout = 5 * time.Second
 
-// Options are what the use cases need.
+// Options has the dependencies and settings of the use cases.
 type Options struct {
 	Store ports.Store
 	Bus   ports.Bus

@@ -31,7 +31,7 @@ const (
 	paymentSource  = "payment"
 )
 
-// Options are what Webhooks needs.
+// Options has the dependencies and settings of Webhooks.
 type Options struct {
 	Store    ports.Store
 	Identity ports.IdentityEvents

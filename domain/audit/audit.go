@@ -9,7 +9,7 @@ import (
 	"collab/domain/org"
 )
 
-// Action names what was done, as "noun.verb".
+// Action is the name of an act, as "noun.verb".
 type Action string
 
 const (
@@ -62,7 +62,7 @@ type Entry struct {
 	Request  string // the request's id
 }
 
-// ByProvider makes an entry of what the identity provider changed at now in the
+// ByProvider returns an entry of a change that the identity provider made at now in the
 // organisation; it has no actor.
 func ByProvider(entryID id.Entry, o id.Org, action Action, target, detail string, now time.Time) Entry {
 	if detail != "" {
@@ -77,7 +77,7 @@ type Origin struct {
 	Request string // the request's id
 }
 
-// By makes an entry of what the actor did at now in the organisation, by a request from
+// By returns an entry of an act of the actor at now in the organisation, by a request from
 // the origin.
 func By(actor org.Actor, from Origin, entryID id.Entry, o id.Org, action Action, target, detail string, now time.Time) Entry {
 	return Entry{

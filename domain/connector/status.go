@@ -41,7 +41,7 @@ type Transition struct {
 	From    []Status
 	Trigger Trigger
 	To      Status
-	Effects string // what else happens
+	Effects string // in addition
 }
 
 var (

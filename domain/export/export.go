@@ -31,7 +31,7 @@ const (
 	Expired Status = "EXPIRED"
 )
 
-// Export is a request for an archive of what its member sees.
+// Export is a member's request for an archive of the organisation as the member sees it.
 type Export struct {
 	ID        id.Export
 	Org       id.Org

@@ -150,7 +150,7 @@ func (c Cursor) String() string {
 	return strconv.FormatInt(c.Epoch, 10) + "-" + strconv.FormatInt(c.N, 10)
 }
 
-// ParseCursor reads what String wrote, and nothing else.
+// ParseCursor parses the result of String, and nothing else.
 func ParseCursor(s string) (Cursor, bool) {
 	if len(s) > 40 {
 		return Cursor{}, false

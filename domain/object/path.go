@@ -22,7 +22,7 @@ const (
 // direction of text.
 const ForbiddenCharacters = `\:*?"<>|`
 
-// ForbiddenEndings are what no segment of a path ends with.
+// ForbiddenEndings are the characters with which no segment of a path ends.
 var ForbiddenEndings = []string{".", " "}
 
 // ForbiddenNames are the names that no segment of a path has before its first dot, in any case and

@@ -56,7 +56,7 @@ type Transition struct {
 	Trigger     Trigger
 	To          State  // empty: the trigger is refused
 	Refusal     string // why
-	Effects     string // what else happens
+	Effects     string // in addition
 	OwnDecision bool   // the specification is silent, and this is our decision
 }
 

@@ -23,7 +23,7 @@ const (
 // Unlimited is the value of a limit that does not exist.
 const Unlimited = -1
 
-// Limits are what a plan allows.
+// Limits are the limits of a plan.
 type Limits struct {
 	DailyTokens int64 // tokens per user and UTC day
 	Members     int   // members of the organisation, or Unlimited
@@ -46,7 +46,7 @@ func Parse(s string) (Plan, bool) {
 	return Plan(s), ok
 }
 
-// Limits returns what the plan allows; an unknown plan allows what None does.
+// Limits returns the limits of the plan; an unknown plan has those of None.
 func (p Plan) Limits() Limits {
 	if l, ok := limits[p]; ok {
 		return l

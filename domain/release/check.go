@@ -156,7 +156,7 @@ func (s *Snapshot) Get(r id.Release) (Entry, bool) {
 // Known reports whether there is a release of the version.
 func (s *Snapshot) Known(v Version) bool { return s.known[v.Key()] }
 
-// Offer decides what a device of the target at a version is offered; nil: nothing.
+// Offer returns the release that a device of the target at a version is offered; nil: none.
 // A device that the latest release has not reached gets none before it either.
 func (s *Snapshot) Offer(t Target, current Version, client string) *Release {
 	r := s.latest[t]

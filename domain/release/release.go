@@ -139,7 +139,7 @@ func CheckLimit(releases int) error {
 	return nil
 }
 
-// Settings are what can be changed of a release. Nil: not given.
+// Settings are the fields of a release that can be changed. Nil: not given.
 type Settings struct {
 	DownloadURL   string
 	SHA512        *string // of the download, in hexadecimal

@@ -97,7 +97,7 @@ func (r DeviceRefusal) Error() string {
 type DeviceGrant struct {
 	Code      string        // the digest of the device code, which the device alone knows
 	UserCode  string        // the digest of the user code
-	Name      string        // what the device calls itself; may be empty
+	Name      string        // that the device has stated; may be empty
 	From      Client        // of the device
 	User      id.User       // who decided; empty: nobody yet
 	Org       id.Org        // of the token; empty: none

@@ -32,7 +32,7 @@ const (
 	FieldWorkspace = "workspaceId"
 )
 
-// Diff lists what differs between two versions of a task, field by field.
+// Diff lists the fields that differ between two versions of a task.
 // Long texts are named without their contents.
 func Diff(from, to Task) []Delta {
 	var ds []Delta

@@ -235,7 +235,7 @@ func (p Placement) Reprioritized(r Reprioritization) Placement {
 	return p
 }
 
-// Diff lists what of the sort order and the priority differs.
+// Diff lists the sort order and the priority if they differ.
 func (p Placement) Diff(to Placement) []Delta {
 	return Diff(Task{SortOrder: p.SortOrder, Priority: p.Priority}, Task{SortOrder: to.SortOrder, Priority: to.Priority})
 }

@@ -23,7 +23,7 @@ const (
 	Standard Kind = "STANDARD"
 )
 
-// Bounds of what members make by hand.
+// Bounds of teams that members create.
 const (
 	MaxTeams   = 1_000  // of an organisation
 	MaxMembers = 10_000 // of a team that is not shared

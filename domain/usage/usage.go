@@ -1,4 +1,4 @@
-// Package usage holds the ledger of what requests to models used, and the
+// Package usage holds the ledger of the usage of requests to models, and the
 // summaries that are derived from it.
 package usage
 
