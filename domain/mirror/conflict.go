@@ -17,9 +17,13 @@ const maxDevice = 32
 var suffix = regexp.MustCompile(` \(conflict [^()/]+ \d{4}-\d{2}-\d{2} [0-9a-f]{6,64}\)$`)
 
 // IsConflict reports whether a path is named as conflict copies are.
-func IsConflict(p string) bool {
-	stem, _ := splitExtension(path.Base(p))
-	return suffix.MatchString(stem)
+func IsConflict(p string) bool { return withoutSuffix(p) != p }
+
+// withoutSuffix returns the path of the file that a conflict copy is of, and any other path as it is.
+func withoutSuffix(p string) string {
+	directory, base := path.Split(p)
+	stem, extension := splitExtension(base)
+	return directory + suffix.ReplaceAllString(stem, "") + extension
 }
 
 // ConflictPath returns the path of the copy of a file that lost its path: NAME (conflict DEVICE
@@ -27,9 +31,8 @@ func IsConflict(p string) bool {
 // the same content gets the same name whenever it is made. A suffix that the name already has is
 // replaced. ok is false if the directory's path leaves no room.
 func ConflictPath(p, device string, modTime int64, checksum string, digits int) (copied string, ok bool) {
-	directory, base := path.Split(p)
+	directory, base := path.Split(withoutSuffix(p))
 	stem, extension := splitExtension(base)
-	stem = suffix.ReplaceAllString(stem, "")
 	added := conflictSuffix(device, modTime, checksum, digits) + extension
 	room := min(object.MaxSegment, object.MaxPath-len(directory)) - len(added)
 	if room < 1 {

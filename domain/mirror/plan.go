@@ -169,6 +169,7 @@ type planner struct {
 	Input
 	Plan
 	decided  map[string]Action // by key; none for rows without a step
+	copies   map[string]bool   // conflict copies of the server, by key of the file that they are of and content; nil before isCopied
 	staying  keys              // files of the server that stay, if files are uploaded or set aside
 	arriving keys              // files that are downloaded or uploaded
 	leaving  keys              // files that are removed on either side
@@ -306,9 +307,25 @@ func (p *planner) compare(r Row) {
 		p.decided[r.Key] = Download
 	case remote != changed:
 		p.decided[r.Key] = Upload
+	case p.isCopied(r):
+		p.decided[r.Key] = Download
 	default:
 		p.decided[r.Key] = SetAside
 	}
+}
+
+// isCopied reports whether the server has a conflict copy of a row's local file, with the same content, that stays:
+// several devices may have to set the same content aside.
+func (p *planner) isCopied(r Row) bool {
+	if p.copies == nil {
+		p.copies = map[string]bool{}
+		for _, c := range p.Rows {
+			if c.Remote != nil && (c.Agreed() || c.Local == nil && c.Synced == nil) && IsConflict(c.Remote.Path) {
+				p.copies[KeyOf(withoutSuffix(c.Remote.Path))+c.Remote.Checksum] = true
+			}
+		}
+	}
+	return p.copies[KeyOf(withoutSuffix(r.Local.Path))+r.Local.Checksum]
 }
 
 // compareNames decides about a row whose contents are equal: the name may have changed.

@@ -109,6 +109,28 @@ func TestAFileRenamedToWhereTheServerHasAnotherIsMoved(t *testing.T) {
 	}
 }
 
+// TestAContentIsSetAsideByOneDeviceAlone has another device's copy of the local content on the server.
+func TestAContentIsSetAsideByOneDeviceAlone(t *testing.T) {
+	const copied = "a (conflict other 2026-12-01 01ba47).txt"
+	for _, c := range []struct {
+		content string // of the copy on the server
+		agreed  bool   // the directory had the copy
+		want    []mirror.Action
+	}{
+		{content: "ours", want: []mirror.Action{mirror.Download, mirror.Download}},
+		{content: "another", want: []mirror.Action{mirror.SetAside, mirror.Download, mirror.Download}},
+		{content: "ours", agreed: true, want: []mirror.Action{mirror.SetAside, mirror.Download}}, // it was deleted here, and is moved by the next plan
+	} {
+		w := &world{local: map[string]string{"a.txt": "ours"}, remote: map[string]mirror.Record{}, synced: map[string]mirror.Synced{}}
+		w.create("a.txt", "theirs")
+		r := w.create(copied, c.content)
+		if c.agreed {
+			w.synced[mirror.KeyOf(copied)] = *mirror.NewSynced(r, copied)
+		}
+		must.Equal(t, c.want, actionsOf(w.plan().Steps))
+	}
+}
+
 // actionsOf returns what steps do.
 func actionsOf(steps []mirror.Step) (actions []mirror.Action) {
 	for _, s := range steps {
