@@ -376,7 +376,8 @@ func (d *Disk) renameFound(at directory, info fs.FileInfo, r mirror.Renaming, ch
 	if err == nil {
 		err = d.rename(at, info.Name(), to, last, exclusive)
 		if errors.Is(err, fs.ErrExist) && mirror.KeyOf(r.Entry.Path) == mirror.KeyOf(r.Path) {
-			if existing, lookErr := to.root.Lstat(last); lookErr == nil && os.SameFile(info, existing) {
+			names, listErr := to.names(-1)
+			if listErr == nil && !slices.Contains(names, last) { // some file systems in user space have an inode for each spelling
 				err = d.rename(at, info.Name(), to, last, replacing) // the same file in another case
 			}
 		}
@@ -454,13 +455,22 @@ func (d *Disk) prune(name string) {
 // hasOtherFiles reports whether one of the first names of the directory is not that of a system file. It spares
 // removeDirectory from listing a whole directory for each file that is removed from it.
 func (at directory) hasOtherFiles() bool {
+	names, err := at.names(16)
+	return err != nil || slices.ContainsFunc(names, func(name string) bool { return !isSystemFile(name) })
+}
+
+// names returns names in the directory, all or, if most is positive, so many at most.
+func (at directory) names(most int) ([]string, error) {
 	f, err := at.root.Open(".")
 	if err != nil {
-		return true
+		return nil, err
 	}
 	defer discard(f)
-	names, _ := f.Readdirnames(16)
-	return slices.ContainsFunc(names, func(name string) bool { return !isSystemFile(name) })
+	names, err := f.Readdirnames(most)
+	if err == io.EOF {
+		err = nil
+	}
+	return names, err
 }
 
 // removeDirectory removes a directory that has nothing but system files in it, and, if deep is set,
