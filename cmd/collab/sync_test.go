@@ -218,6 +218,31 @@ func TestAFileThatGoesOnFailingIsPrintedOnce(t *testing.T) {
 	}
 }
 
+func TestAProblemIsOverWithTheFirstRoundThatSucceeds(t *testing.T) {
+	files := must.Do(os.OpenRoot(t.TempDir())).Or(t)
+	defer files.Close()
+	a, _, errs := terminal(t, 80, nil)
+	s := &syncedDir{app: a, dir: "d", files: files, log: mirrorstate.Log{Directory: files}, unwritten: map[string]bool{}}
+	defer s.log.Close()
+	away := errors.New("the server is away")
+	for _, one := range []struct {
+		outcome             rounds.Outcome
+		err                 error
+		problems, recovered int // until then
+	}{
+		{err: away, problems: 1},
+		{outcome: rounds.Outcome{Paused: true}, problems: 1},
+		{err: away, problems: 1},
+		{outcome: rounds.Outcome{Paused: true}, problems: 1},
+		{problems: 1, recovered: 1},
+		{problems: 1, recovered: 1},
+	} {
+		s.recordRound(one.outcome, one.err)
+		must.Is(t, one.problems, strings.Count(errs.String(), away.Error()))
+		must.Is(t, one.recovered, strings.Count(errs.String(), "d is synchronised again."))
+	}
+}
+
 func TestTheStatusSaysUntilWhenFilesAreDelayed(t *testing.T) {
 	dir := t.TempDir()
 	must.NoError(t, os.Mkdir(filepath.Join(dir, mirror.StateDirectory), 0o700))

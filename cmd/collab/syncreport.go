@@ -221,17 +221,18 @@ func (s *syncedDir) recordRound(o rounds.Outcome, err error) {
 	s.announce(last, o.Pending)
 }
 
-// statusAfter returns the status after a round. One that failed or was not made says nothing of the files.
+// statusAfter returns the status after a round. One that failed says nothing of the files, and one that was not made
+// neither of a problem.
 func (s *syncedDir) statusAfter(o rounds.Outcome, err error) syncRound {
 	r := s.last
-	r.Time, r.Dir, r.Event, r.Done, r.Paused, r.Problem = s.app.now().UTC(), s.dir, "round", o.Done, o.Paused, ""
-	if err != nil {
-		r.Problem = err.Error()
-	}
+	r.Time, r.Dir, r.Event, r.Done, r.Paused = s.app.now().UTC(), s.dir, "round", o.Done, o.Paused
 	if o.Paused {
 		return r
 	}
-	r.Late = o.Late
+	r.Late, r.Problem = o.Late, ""
+	if err != nil {
+		r.Problem = err.Error()
+	}
 	if err == nil {
 		r.Files, r.Held, r.Failed, r.Stopped = o.Files, problemsOf(o.Held), problemsOf(o.Failed), o.Guard
 		r.Delayed, r.ReadOnly = []syncDelayed{}, o.ReadOnly
@@ -256,7 +257,7 @@ func (s *syncedDir) announce(last syncRound, pending []mirror.Step) {
 	switch {
 	case r.Problem != "" && last.Problem == "":
 		s.noteState("problem", r.Problem, false, "")
-	case r.Problem == "" && last.Problem != "" && !r.Paused:
+	case r.Problem == "" && last.Problem != "":
 		s.noteState("recovered", s.dir+" is synchronised again.", false, "")
 	}
 	if r.Late != "" && r.Late != last.Late {
