@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -155,13 +156,19 @@ func (w *watcher) watchTree(at directory) {
 	}
 }
 
-// directories returns the names of the directories in the directory, of which most systems tell without
+// directories returns the names of the directories in the directory, of which most file systems tell without
 // looking at each file. It leaves out what cannot be read.
 func (at directory) directories() (names []string) {
-	f, err := at.root.Open(".")
+	rooted, err := at.root.Open(".")
 	if err != nil {
 		return nil
 	}
+	defer discard(rooted)
+	fd, err := unix.FcntlInt(rooted.Fd(), unix.F_DUPFD_CLOEXEC, 0) // a file of os.Root looks at each file
+	if err != nil {
+		return nil
+	}
+	f := os.NewFile(uintptr(fd), rooted.Name())
 	defer discard(f)
 	for err == nil {
 		var entries []fs.DirEntry
@@ -217,7 +224,7 @@ func (w *watcher) event(e fsnotify.Event) bool {
 	if !e.Has(fsnotify.Create) {
 		return true
 	}
-	if info, err := w.d.top.root.Lstat(name); err != nil || !info.IsDir() {
+	if info, err := os.Lstat(e.Name); err != nil || !info.IsDir() {
 		return true
 	}
 	at, err := w.d.top.open(parent)
