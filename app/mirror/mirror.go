@@ -101,6 +101,7 @@ type Mirror struct {
 	limitsReadAt time.Time      // zero if they were not read
 	limited      bool           // files were held by the last round, perhaps because of them
 	watchProblem string         // why changes of the directory are noticed late
+	notified     bool           // all changes of the directory are notified
 	interrupt    func()         // ends the present round of Run
 	scope        mirror.Scope
 	accept       bool

@@ -687,12 +687,14 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 	}
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	for _, e := range []*mirror.Entry{s.Row.Local, s.To.Local} {
-		if e != nil {
-			r.touch(e.Path)
+	if err != nil || !r.isNotified(s) {
+		r.touch(s.Path)
+		for _, e := range []*mirror.Entry{s.Row.Local, s.To.Local} {
+			if e != nil {
+				r.touch(e.Path)
+			}
 		}
 	}
-	r.touch(s.Path)
 	if err == nil {
 		r.Done++
 		r.progress = true

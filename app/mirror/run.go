@@ -50,6 +50,7 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 	var background sync.WaitGroup
 	defer background.Wait()
 	defer cancel(nil)
+	// It causes the first round, so that what changes during its scan is noticed.
 	background.Go(func() { m.watch(ctx) })
 	var paused atomic.Bool // the last round was left out or interrupted
 	background.Go(func() { m.followPauses(ctx, &paused) })
@@ -58,7 +59,6 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 			m.Changed(mirror.Everything())
 		}
 	})
-	m.Changed(mirror.Everything())
 	m.paces = map[string]pace{}
 	following := false
 	stop := func() {} // ends the wait for the first file that the last round has put off
@@ -183,7 +183,7 @@ func (m *Mirror) watch(ctx context.Context) {
 	late := func(reason string) {
 		m.lock.Lock()
 		defer m.lock.Unlock()
-		m.watchProblem = reason
+		m.watchProblem, m.notified = reason, reason == ""
 	}
 	for {
 		err := m.Watcher.Watch(ctx, func(scope mirror.Scope, limited string) {

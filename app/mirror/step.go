@@ -104,7 +104,7 @@ func (r *round) follow(ctx context.Context, steps []mirror.Step, after func(i in
 	for i, s := range steps {
 		follow, e, err := after(i, s)
 		if errs[i] = err; err == nil {
-			r.updateEntries(s.Row.Local, e)
+			r.updateEntries(s, e)
 			rows = append(rows, follow...)
 		}
 	}
@@ -133,16 +133,24 @@ func (r *round) checkAbsent(ctx context.Context, s mirror.Step) error {
 
 // updateEntries changes what is known of the directory after a step: a file is not where it was, but
 // where the step has put it, which may be in a directory of another spelling than planned.
-func (r *round) updateEntries(was, is *mirror.Entry) {
+func (r *round) updateEntries(s mirror.Step, is *mirror.Entry) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	if was != nil {
+	if was := s.Row.Local; was != nil {
 		delete(r.entries, was.Name)
 	}
 	if is != nil {
 		r.entries[is.Name] = is
-		r.touch(is.Path)
+		if !r.isNotified(s) {
+			r.touch(is.Path)
+		}
 	}
+}
+
+// isNotified reports whether notifications tell what a scan after the step would find: of a transfer the directories that
+// were made for it, and what others have changed meanwhile. The caller must hold the lock.
+func (r *round) isNotified(s mirror.Step) bool {
+	return r.notified && (s.Action == mirror.Upload || s.Action == mirror.Download)
 }
 
 // directory returns a directory of the last scan by its path.

@@ -33,6 +33,7 @@ import (
 type watcher chan mirror.Scope
 
 func (w watcher) Watch(ctx context.Context, changed func(mirror.Scope, string)) error {
+	changed(mirror.Everything(), "")
 	for {
 		select {
 		case scope := <-w:
@@ -102,6 +103,34 @@ func TestRunFollowsNotificationsUntilItIsCancelled(t *testing.T) {
 	var paths []string
 	must.Do(s.list(t.Context(), func(r mirror.Record) error { paths = append(paths, r.Path); return nil })).Or(t)
 	must.Equal(t, []string{"d/a", "d/b", "d/c"}, paths)
+}
+
+// scopes is a disk that notes what scans read.
+type scopes struct {
+	*disk
+	read []mirror.Scope
+}
+
+func (d *scopes) Scan(ctx context.Context, scope mirror.Scope, known func(string) (mirror.Facts, string, bool), each func(mirror.Entry) error) error {
+	d.read = append(d.read, scope)
+	return d.disk.Scan(ctx, scope, known, each)
+}
+
+func TestNotifiedDirectoriesAreNotScannedAfterTransfers(t *testing.T) {
+	d := &scopes{}
+	s := newSingle(t, func(o *client.Options) {
+		d.disk = o.Disk.(*disk)
+		o.Disk, o.Watcher, o.Random = d, make(watcher), func() float64 { return 0 }
+		o.Wait = func(ctx context.Context, _ time.Duration) error { <-ctx.Done(); return ctx.Err() }
+	})
+	s.disk.write("in/sent", "1")
+	must.Do(s.server.create(t.Context(), "in/received", strings.NewReader("2"), 1, "")).Or(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	must.NoError(t, s.client.Run(ctx, func(out client.Outcome, err error) {
+		must.Equal(t, 2, out.Done)
+		cancel()
+	}))
+	must.Equal(t, []mirror.Scope{mirror.Everything()}, d.read)
 }
 
 func TestAFileThatIsChangedAgainAndAgainIsSentLessAndLessOften(t *testing.T) {
