@@ -184,12 +184,18 @@ var replaceObject = func() (s [3][object.Versions]statement) {
 var keepVersions = versionTable.insertsRecords(versionTable.rest, "")
 
 // removeExcess deletes the earlier versions of objects that are beyond a number, and returns the names and sizes of
-// their blobs. It skips those within the number in the primary key, without reading their rows.
+// their blobs. It skips those within the number in the primary key, without reading their rows. On Postgres OFFSET 0 and
+// ARRAY keep the planner from a join that looks for the number again for each version, and all of it for each row of the
+// organisation, which it prefers before the table is analyzed.
 var removeExcess = perDialect(func(d dialect) statement {
-	return parse("DELETE FROM object_versions WHERE org_id = @org AND (object_id, version) IN" +
-		" (SELECT v.object_id, v.version FROM " + d.listed("@objects", "uuid") +
-		" CROSS JOIN object_versions v WHERE v.org_id = @org AND v.object_id = value AND v.version <=" +
-		" (SELECT w.version FROM object_versions w WHERE w.org_id = @org AND w.object_id = value ORDER BY w.version DESC LIMIT 1 OFFSET @kept)) RETURNING blob, size")
+	const beyond = "object_versions v WHERE v.org_id = @org AND v.object_id = value AND v.version <=" +
+		" (SELECT w.version FROM object_versions w WHERE w.org_id = @org AND w.object_id = value" +
+		" ORDER BY w.version DESC LIMIT 1 OFFSET @kept)"
+	objects := d.listed("@objects", "uuid")
+	return parse("DELETE FROM object_versions WHERE org_id = @org AND " + d.text(
+		"(object_id, version) IN (SELECT v.object_id, v.version FROM "+objects+" CROSS JOIN "+beyond+")",
+		"blob = ANY (ARRAY(SELECT v.blob FROM "+objects+" CROSS JOIN LATERAL (SELECT v.blob FROM "+beyond+" OFFSET 0) v))",
+	) + " RETURNING blob, size")
 })
 
 // removeVersions deletes the earlier versions with the names of blobs. Without the name of the index SQLite would read
