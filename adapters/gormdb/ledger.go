@@ -3,6 +3,7 @@ package gormdb
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -272,8 +273,7 @@ func (r *rows) add(s segment, column, from string, args ...any) {
 
 // summed returns the query for the rows' sums that Summary reads.
 func (r rows) summed(column, by string) string {
-	return "SELECT " + column + ", CAST(SUM(x.input) AS BIGINT), CAST(SUM(x.output) AS BIGINT), CAST(SUM(x.requests) AS BIGINT)" +
-		" FROM (" + strings.Join(r.parts, " UNION ALL ") + ") x GROUP BY " + by
+	return "SELECT " + column + ", " + sumColumns + " FROM (" + strings.Join(r.parts, " UNION ALL ") + ") x GROUP BY " + by
 }
 
 // ofModels returns the rows of the models of a user, or of all users if it is empty.
@@ -379,32 +379,23 @@ func (q ledger) Totals(ctx context.Context, orgs []id.Org, first, last calendar.
 	})
 }
 
-func (q ledger) Daily(ctx context.Context, o id.Org, b usage.Breakdown, after usage.Daily, limit int, fn func(usage.Daily) error) error {
+func (q ledger) Daily(
+	ctx context.Context, o id.Org, b usage.Breakdown, after usage.Daily, limit int, fn func(usage.Daily) error,
+) error {
 	d := usage.Daily{User: b.User}
-	at, of, to := "since", "model", any(&d.Model)
-	sums, from := "CAST(SUM(input) AS BIGINT), CAST(SUM(output) AS BIGINT), CAST(SUM(requests) AS BIGINT)", "usage_models WHERE org_id = @org AND unit = ?"
-	group, scope, last := " GROUP BY since, model", any(day.Milliseconds()), any(after.Model)
+	c, of := dailyModels.of(o).set("unit", day.Milliseconds()).set("after", after.Model), any(&d.Model)
 	switch {
 	case b.ByUser:
-		of, to, from, last = "user_id", &d.User, "usage_users WHERE org_id = @org AND unit = ?", cursorID(after.User)
+		c, of = dailyUsers.of(o).set("unit", day.Milliseconds()).set("after", cursorID(after.User)), &d.User
 	case b.User != "":
-		at, from, scope = "day", "usage_user_models WHERE org_id = @org AND user_id = ?", string(b.User)
+		c = dailyModelsOfUser.of(o).set("user", string(b.User)).set("after", after.Model)
 	}
-	if b.ByUser || b.User != "" {
-		sums, group = "input, output, requests", ""
-	}
-	text := "SELECT " + at + ", " + of + ", " + sums + " FROM " + from + " AND " + at + " >= ? AND " + at + " < ?"
-	args := []any{scope, max(b.First, after.Day).Start().UnixMilli(), b.Last.End().UnixMilli()}
-	if after.Day != "" {
-		text, args = text+" AND ("+at+", "+of+") > (?, ?)", append(args, after.Day.Start().UnixMilli(), last)
-	}
-	text += group + " ORDER BY " + at + ", " + of
-	if limit > 0 {
-		text, args = text+" LIMIT ?", append(args, limit)
-	}
-	var day int64
-	return eachRow(ctx, q.read, "Entry", tenantSQL(o, text, args...), []any{&day, to, &d.Input, &d.Output, &d.Requests}, func() error {
-		d.Day = calendar.DayOf(instant(day))
+	c = c.set("from", millis(max(b.First, after.Day))).set("until", b.Last.End().UnixMilli()).
+		set("after_day", millis(after.Day)). // no day is before all others
+		set("limit", cmp.Or(limit, math.MaxInt))
+	var at int64
+	return eachRow(ctx, q.read, "Entry", c, []any{&at, of, &d.Input, &d.Output, &d.Requests}, func() error {
+		d.Day = calendar.DayOf(instant(at))
 		return fn(d)
 	})
 }

@@ -241,10 +241,26 @@ var sumSizes = perDialect(func(d dialect) statement {
 
 // usageTotals sums the usage of several organisations: descriptions of tables have no sums by group.
 var usageTotals = perDialect(func(d dialect) statement {
-	return parse("SELECT x.org_id, CAST(SUM(x.input) AS bigint), CAST(SUM(x.output) AS bigint)," +
-		" CAST(SUM(x.requests) AS bigint) FROM usage_models x WHERE " + d.in("x.org_id", "@orgs", "uuid") +
-		" AND x.unit = @unit AND x.since >= @from AND x.since < @until GROUP BY x.org_id")
+	return parse("SELECT org_id, " + sumColumns + " FROM usage_models WHERE " + d.in("org_id", "@orgs", "uuid") +
+		" AND unit = @unit AND since >= @from AND since < @until GROUP BY org_id")
 })
+
+// sumColumns are the sums of rows of sumRow.
+const sumColumns = "CAST(SUM(input) AS BIGINT), CAST(SUM(output) AS BIGINT), CAST(SUM(requests) AS BIGINT)"
+
+// The pages of Ledger.Daily: of all models, which have a row for each shard, of all users, and of the models of one
+// user.
+var (
+	dailyModels = parse("SELECT since, model, " + sumColumns + " FROM usage_models" +
+		" WHERE org_id = @org AND unit = @unit AND since >= @from AND since < @until" +
+		" AND (since, model) > (@after_day, @after) GROUP BY since, model ORDER BY since, model LIMIT @limit")
+	dailyUsers = parse("SELECT since, user_id, input, output, requests FROM usage_users" +
+		" WHERE org_id = @org AND unit = @unit AND since >= @from AND since < @until" +
+		" AND (since, user_id) > (@after_day, @after) ORDER BY since, user_id LIMIT @limit")
+	dailyModelsOfUser = parse("SELECT day, model, input, output, requests FROM usage_user_models" +
+		" WHERE org_id = @org AND user_id = @user AND day >= @from AND day < @until" +
+		" AND (day, model) > (@after_day, @after) ORDER BY day, model LIMIT @limit")
+)
 
 // discarded is the conflict clause for a name that is recorded already. It has a condition, which
 // those of descriptions have not.
