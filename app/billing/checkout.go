@@ -167,7 +167,7 @@ func (s *Billing) checkPaid(ctx context.Context, o id.Org, newEntry entryFunc, p
 	}
 	if current.State() == plan.StateExternal {
 		_, err := s.update(ctx, o, newEntry, func(was plan.Subscription) (plan.Subscription, error) {
-			return was.PaidBeside(paid.Subscription, s.Clock.Now()), nil
+			return was.PaidWhileExternal(paid.Subscription, s.Clock.Now()), nil
 		})
 		return err
 	}

@@ -215,7 +215,7 @@ func (s *Billing) cancelNow(ctx context.Context, o id.Org, newEntry entryFunc, s
 		return err
 	}
 	_, err := s.update(ctx, o, newEntry, func(was plan.Subscription) (plan.Subscription, error) {
-		return was.Abandoned(subscription, s.Clock.Now()), nil
+		return was.EndedWhileExternal(subscription, s.Clock.Now()), nil
 	})
 	return err
 }

@@ -36,9 +36,9 @@ func parseLimits[L any](text, want string, parse func(string) (L, bool)) (map[Pl
 	for part := range strings.SplitSeq(text, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
 		p, known := Parse(name)
-		_, again := limits[p]
+		_, duplicate := limits[p]
 		limit, ok := parse(value)
-		if !known || again || !ok {
+		if !known || duplicate || !ok {
 			return nil, fmt.Errorf("%q is not a limit such as %s", part, want)
 		}
 		limits[p] = limit
@@ -69,7 +69,7 @@ func parseSize(text string) (size int64, ok bool) {
 // Of returns the limit of a plan, or Unlimited.
 func (l StorageLimits) Of(p Plan) int64 { return limitOf(l, p) }
 
-// Check returns Forbidden if content may not grow by so many bytes on the plan.
+// Check returns Forbidden if the plan does not allow content to grow by growth bytes.
 func (l StorageLimits) Check(p Plan, used object.Usage, growth int64) error {
 	limit := l.Of(p)
 	if used.Allows(growth, limit) {
@@ -82,7 +82,8 @@ func (l StorageLimits) Check(p Plan, used object.Usage, growth int64) error {
 			break
 		}
 	}
-	return fault.New(fault.Forbidden, "The organisation's plan %s allows at most %s of stored content, and %d bytes are stored: delete content, or choose another plan", p, size, used.Present())
+	return fault.New(fault.Forbidden, "The organisation's plan %s allows at most %s of stored content, "+
+		"and %d bytes are stored: delete content, or choose another plan", p, size, used.Present())
 }
 
 // RequestLimits are how many requests the members of an organisation may send in a minute, by

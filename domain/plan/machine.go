@@ -76,8 +76,7 @@ const (
 // unchanged is the To of a row that changes nothing.
 const unchanged State = "unchanged"
 
-// Table returns all transitions. Every state meets every trigger in exactly one
-// row.
+// Table returns all transitions: one row for every pair of state and trigger.
 func Table() []Transition {
 	rows := []Transition{
 		{From: []State{StateNoPlan}, Trigger: StartTrial, To: StateTrial, Effects: "plan STANDARD, for 14 days, no card"},
@@ -88,8 +87,14 @@ func Table() []Transition {
 		{From: exclude(allStates, StateTrial), Trigger: EndTrial, To: unchanged, OwnDecision: true},
 
 		{From: []State{StateTrial}, Trigger: Downgrade, To: StateFree, Effects: "the trial ends at once"},
-		{From: []State{StateActive}, Trigger: Downgrade, To: StateActive, Effects: "cancelAtPeriodEnd is set at the provider; FREE when the period ends"},
-		{From: []State{StateProviderTrial, StatePastDue, StatePaused}, Trigger: Downgrade, To: StateFree, Effects: "the provider cancels at once", OwnDecision: true},
+		{
+			From: []State{StateActive}, Trigger: Downgrade, To: StateActive,
+			Effects: "cancelAtPeriodEnd is set at the provider; FREE when the period ends",
+		},
+		{
+			From: []State{StateProviderTrial, StatePastDue, StatePaused}, Trigger: Downgrade, To: StateFree,
+			Effects: "the provider cancels at once", OwnDecision: true,
+		},
 		{From: []State{StateNoPlan, StateFree}, Trigger: Downgrade, Refusal: refusedNothing, OwnDecision: true},
 		{From: external, Trigger: Downgrade, Refusal: refusedExternal, OwnDecision: true},
 
@@ -99,17 +104,29 @@ func Table() []Transition {
 		{From: notExternal, Trigger: RemotePaused, To: StatePaused, OwnDecision: true},
 		{From: notExternal, Trigger: RemoteCanceled, To: StateFree},
 		{From: exclude(notExternal, StateTrial), Trigger: RemoteExpired, To: StateFree, OwnDecision: true},
-		{From: []State{StateTrial}, Trigger: RemoteExpired, To: unchanged, Effects: "a failed checkout does not end a trial", OwnDecision: true},
+		{
+			From: []State{StateTrial}, Trigger: RemoteExpired, To: unchanged,
+			Effects: "a failed checkout does not end a trial", OwnDecision: true,
+		},
 		{From: notExternal, Trigger: RemoteIncomplete, To: unchanged, OwnDecision: true},
 
 		{From: billed, Trigger: PaymentFailed, To: StatePastDue},
-		{From: exclude(notExternal, billed...), Trigger: PaymentFailed, To: unchanged, Effects: "nothing is owed yet", OwnDecision: true},
+		{
+			From: exclude(notExternal, billed...), Trigger: PaymentFailed, To: unchanged,
+			Effects: "nothing is owed yet", OwnDecision: true,
+		},
 		{From: []State{StatePastDue}, Trigger: PaymentReceived, To: StateActive, Effects: "the period is extended"},
-		{From: exclude(notExternal, StatePastDue), Trigger: PaymentReceived, To: unchanged, Effects: "the period, if any, is extended", OwnDecision: true},
+		{
+			From: exclude(notExternal, StatePastDue), Trigger: PaymentReceived, To: unchanged,
+			Effects: "the period, if any, is extended", OwnDecision: true,
+		},
 
 		{From: allStates, Trigger: OperatorGrant, To: StateExternal, Effects: "any plan, ACTIVE", OwnDecision: true},
 	}
-	for _, trigger := range []Trigger{RemoteActive, RemoteTrial, RemotePastDue, RemotePaused, RemoteCanceled, RemoteExpired, RemoteIncomplete, PaymentFailed, PaymentReceived} {
+	for _, trigger := range []Trigger{
+		RemoteActive, RemoteTrial, RemotePastDue, RemotePaused, RemoteCanceled, RemoteExpired, RemoteIncomplete,
+		PaymentFailed, PaymentReceived,
+	} {
 		rows = append(rows, Transition{From: external, Trigger: trigger, To: unchanged, OwnDecision: true})
 	}
 	return rows
@@ -234,8 +251,8 @@ const (
 	CancelNow                             // to cancel now
 )
 
-// Downgraded returns the subscription after a downgrade, unchanged if the provider
-// has to make it, and the request to the provider, whose answer the caller follows.
+// Downgraded returns the subscription after a downgrade, and the request to the provider. If there is a
+// request, the subscription is unchanged and the caller must Follow the provider's response.
 func (s Subscription) Downgraded(now time.Time) (Subscription, Cancellation, error) {
 	s = s.At(now)
 	to, err := s.checkedStateAfter(Downgrade)

@@ -23,8 +23,14 @@ const (
 )
 
 var triggerOfStatus = map[RemoteStatus]Trigger{
-	RemoteStatusTrialing: RemoteTrial, RemoteStatusActive: RemoteActive, RemoteStatusPastDue: RemotePastDue, RemoteStatusUnpaid: RemotePastDue, RemoteStatusPaused: RemotePaused,
-	RemoteStatusCanceled: RemoteCanceled, RemoteStatusIncompleteExpired: RemoteExpired, RemoteStatusIncomplete: RemoteIncomplete,
+	RemoteStatusTrialing:          RemoteTrial,
+	RemoteStatusActive:            RemoteActive,
+	RemoteStatusPastDue:           RemotePastDue,
+	RemoteStatusUnpaid:            RemotePastDue,
+	RemoteStatusPaused:            RemotePaused,
+	RemoteStatusCanceled:          RemoteCanceled,
+	RemoteStatusIncompleteExpired: RemoteExpired,
+	RemoteStatusIncomplete:        RemoteIncomplete,
 }
 
 // Remote is a subscription as the payment provider has it.
@@ -56,14 +62,14 @@ func (r Remote) Ended() bool {
 	return r.Status == RemoteStatusCanceled || r.Status == RemoteStatusIncompleteExpired
 }
 
-// FollowResult says whether the subscription took over the provider's state.
+// FollowResult is the result of Follow and Observed.
 type FollowResult uint8
 
 const (
-	Followed     FollowResult = iota
-	Superseded                // it is about another subscription than the one that counts
-	UnknownPrice              // its price is not one of ours, and the plan was kept
-	UnknownState              // its status is unknown
+	Followed     FollowResult = iota // the subscription has the provider's state
+	Superseded                       // of another subscription than the current one, or of an earlier state
+	UnknownPrice                     // its price is not one of ours, and the plan was kept
+	UnknownState                     // its status is unknown
 )
 
 // Follow returns the subscription as the provider has it now.
@@ -124,18 +130,18 @@ func (s Subscription) Cancelable() bool {
 	return s.Billed() || s.State() == StateExternal && s.ProviderID != ""
 }
 
-// PaidBeside returns the subscription with the provider's one of the id, which was paid on a page
-// from before an operator's grant and is not followed.
-func (s Subscription) PaidBeside(subscription string, now time.Time) Subscription {
+// PaidWhileExternal returns the subscription with the id of a provider's subscription that a member paid
+// for although the plan is managed externally, on a page from before the operator's grant.
+func (s Subscription) PaidWhileExternal(subscription string, now time.Time) Subscription {
 	if s.State() == StateExternal {
 		s.ProviderID, s.UpdatedAt = subscription, now
 	}
 	return s
 }
 
-// Abandoned returns the subscription without the provider's one of the id, which has ended,
-// if it is managed externally and therefore does not follow that end.
-func (s Subscription) Abandoned(subscription string, now time.Time) Subscription {
+// EndedWhileExternal returns the subscription without the id of a provider's subscription that has ended,
+// if the plan is managed externally. Otherwise Follow records the end.
+func (s Subscription) EndedWhileExternal(subscription string, now time.Time) Subscription {
 	if s.State() == StateExternal && s.ProviderID == subscription {
 		s.ProviderID, s.UpdatedAt = "", now
 	}
@@ -209,8 +215,10 @@ func (s Subscription) observed(e Event, now time.Time) (Subscription, FollowResu
 	return s.withState(to, now), Followed
 }
 
-// triggerOfMessage is by what a message without a snapshot changes a subscription.
-var triggerOfMessage = map[EventKind]Trigger{InvoiceFailed: PaymentFailed, InvoicePaid: PaymentReceived, SubscriptionEnded: RemoteCanceled}
+// triggerOfMessage has the triggers of messages without a snapshot.
+var triggerOfMessage = map[EventKind]Trigger{
+	InvoiceFailed: PaymentFailed, InvoicePaid: PaymentReceived, SubscriptionEnded: RemoteCanceled,
+}
 
 // Checkout is a payment page of an organisation, or the request for one.
 type Checkout struct {
@@ -234,11 +242,11 @@ func (s Session) Open() bool { return s.Status == "open" }
 
 // open reports whether the page is open for at least checkoutSlack.
 func (c *Checkout) open(now time.Time) bool {
-	return now.Add(checkoutSlack).Before(c.ExpiresAt)
+	return now.Add(minCheckoutTime).Before(c.ExpiresAt)
 }
 
-// checkoutSlack is the least time that is left to pay on a page.
-const checkoutSlack = 5 * time.Minute
+// minCheckoutTime is the least time that is left to pay on a page.
+const minCheckoutTime = 5 * time.Minute
 
 // CheckoutStep is the next step of buying a plan.
 type CheckoutStep uint8
@@ -250,9 +258,8 @@ const (
 	ChangePlan                      // another plan of the existing subscription
 )
 
-// Ordered returns the next step of buying a plan. For a new page, key is the
-// idempotency key of the request to the provider and is set in the Checkout of
-// the subscription that is returned.
+// Ordered returns what buying a plan requires. For a new page, it sets key, the idempotency key of the
+// request to the provider, in the Checkout of the returned subscription.
 func (s Subscription) Ordered(p Plan, key string, now time.Time) (Subscription, CheckoutStep, error) {
 	if !p.Sold() {
 		return s, 0, fault.Field("plan", "must be STANDARD or PREMIUM")
@@ -288,9 +295,8 @@ func (s Subscription) WithoutCheckout(key string, now time.Time) Subscription {
 	return s
 }
 
-// WithCheckout sets the page of a checkout and returns false if the checkout is not the
-// present one. If the provider made two pages, the first is kept: a member may
-// be on it.
+// WithCheckout sets the page of a checkout and returns false if the checkout is not the current one. If
+// the provider created two pages, the first is kept, because a member may have opened it.
 func (s Subscription) WithCheckout(c Checkout, now time.Time) (Subscription, bool) {
 	if s.Checkout == nil || s.Checkout.Key != c.Key || s.Checkout.Session != "" && s.Checkout.Session != c.Session {
 		return s, false
@@ -302,14 +308,14 @@ func (s Subscription) WithCheckout(c Checkout, now time.Time) (Subscription, boo
 // How long after the end of its period a subscription without an event is read at
 // the provider.
 const (
-	endOverdue     = 24 * time.Hour     // if it was to end
-	renewalOverdue = 3 * 24 * time.Hour // if it was to be renewed
+	endGracePeriod     = 24 * time.Hour     // if it was to end
+	renewalGracePeriod = 3 * 24 * time.Hour // if it was to be renewed
 )
 
-// Pauses between two requests for a subscription.
+// Intervals between requests for a subscription to the provider.
 const (
-	checkInterval = 24 * time.Hour  // after a response, and at most
-	retryFirst    = 5 * time.Minute // after the first failure; doubled after each further one
+	checkInterval    = 24 * time.Hour  // after a response, and at most
+	minRetryInterval = 5 * time.Minute // after the first failure; doubled after each further one
 )
 
 // Claimed returns the subscription as claimed at now by a server that reads it at the
@@ -324,11 +330,11 @@ func (s Subscription) nextAttempt() time.Time {
 	if s.Attempts == 0 {
 		return s.SyncedAt.Add(checkInterval)
 	}
-	pause := retryFirst
-	for n := 1; n < s.Attempts && pause < checkInterval; n++ {
-		pause *= 2
+	interval := minRetryInterval
+	for n := 1; n < s.Attempts && interval < checkInterval; n++ {
+		interval *= 2
 	}
-	return s.ClaimedAt.Add(min(pause, checkInterval))
+	return s.ClaimedAt.Add(min(interval, checkInterval))
 }
 
 // Due returns when the subscription has to be checked without a request; nil:
@@ -338,9 +344,9 @@ func (s Subscription) Due() *time.Time {
 	case s.State() == StateTrial:
 		return s.TrialEnd
 	case s.Billed() && s.CurrentPeriodEnd != nil:
-		due := s.CurrentPeriodEnd.Add(renewalOverdue)
+		due := s.CurrentPeriodEnd.Add(renewalGracePeriod)
 		if s.CancelAtPeriodEnd {
-			due = s.CurrentPeriodEnd.Add(endOverdue)
+			due = s.CurrentPeriodEnd.Add(endGracePeriod)
 		}
 		if at := s.nextAttempt(); at.After(due) {
 			due = at

@@ -364,9 +364,9 @@ func TestWhatAClosedOrganisationCancels(t *testing.T) {
 		"granted without a payment":     {in(plan.StateExternal), false},
 		"without a plan":                {in(plan.StateNoPlan), false},
 		"free after a subscription":     {in(plan.StateActive).RemoteMissing(noon), false},
-		"granted, with an end":          {granted.Abandoned("sub_1", noon), false},
-		"granted, with another's end":   {granted.Abandoned("sub_2", noon), true},
-		"billed, which follows its end": {in(plan.StateActive).Abandoned("sub_1", noon), true},
+		"granted, with an end":          {granted.EndedWhileExternal("sub_1", noon), false},
+		"granted, with another's end":   {granted.EndedWhileExternal("sub_2", noon), true},
+		"billed, which follows its end": {in(plan.StateActive).EndedWhileExternal("sub_1", noon), true},
 	} {
 		if got := c.s.Cancelable(); got != c.want {
 			t.Errorf("%s: %t", about, got)
