@@ -8,7 +8,7 @@ const (
 	maxSearches  = 8      // of one call
 	resultTokens = 12_000 // of the results of one search, and of the model's output before the next
 	searchShare  = 4      // the searches of one call reserve at most this fraction of the daily limit
-	answerTokens = 4_096  // of output are kept for the answer before searches are allowed
+	answerTokens = 4_096  // of output that searches must leave for the answer
 )
 
 // Limits are the maxima that a provider is given for one message. A call has
@@ -58,15 +58,15 @@ func (c Call) NextLimits(used, last Usage) (Limits, bool) {
 	var searches int64
 	if c.WebSearch {
 		// A message after a pause keeps the search tool.
-		goesOn := used != Usage{}
+		continued := used != Usage{}
 		searches = maxSearches
-		if goesOn {
+		if continued {
 			searches = max(1, maxSearches-used.Searches)
 		}
 		for searches > 0 && messageTokens(input, min(output, answerTokens), searches) > left {
 			searches--
 		}
-		if goesOn && searches == 0 {
+		if continued && searches == 0 {
 			return Limits{}, false
 		}
 	}

@@ -73,8 +73,8 @@ func convert(history []Turn, message string) ([]Turn, error) {
 	return turns, nil
 }
 
-// matchResults returns the result of each tool use by its id, and which of them the
-// client gave, having checked every block.
+// matchResults returns the result of each tool use by its id, and the ids of those that the client
+// gave. It returns Invalid if a block is invalid.
 func matchResults(history []Turn) (results map[string]Block, answered map[string]bool, err error) {
 	results, answered = map[string]Block{}, map[string]bool{}
 	uses := map[string]Block{}
@@ -119,13 +119,13 @@ func matchResults(history []Turn) (results map[string]Block, answered map[string
 }
 
 func checkUse(field string, role Role, b Block, uses map[string]Block) error {
-	_, taken := uses[b.ID]
+	_, duplicate := uses[b.ID]
 	switch {
 	case role != Assistant:
 		return fault.Field(field, "must not be a tool_use: only the assistant uses tools")
 	case b.ID == "" || !isText(b.ID, MaxCallID):
 		return fault.Field(field+".id", "must be valid text of 1 to %d characters", MaxCallID)
-	case taken:
+	case duplicate:
 		return fault.Field(field+".id", "must not be another tool_use's")
 	case !IsToolName(b.Name):
 		return fault.Field(field+".name", "must be 1 to 64 letters, digits, _ or -")
@@ -146,9 +146,8 @@ func Clean(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "")
 }
 
-// MapCallIDs returns for the id of each call in the turns one that the provider
-// accepts: the same where it does, else a new one, since a history may have been
-// begun with another provider.
+// MapCallIDs returns, by the id of each call in the turns, an id that the provider accepts: the same if
+// it is accepted, else a new one. Calls of another provider may have ids that are not.
 func MapCallIDs(turns []Turn, accepted func(id string) bool) map[string]string {
 	ids := map[string]string{}
 	var others []string

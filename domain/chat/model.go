@@ -37,9 +37,9 @@ func (m Model) SearchesWeb() bool { return slices.Contains(m.Capabilities, WebSe
 // Registry lists the models, the default one first.
 type Registry []Model
 
-// NewRegistry returns the models of the configured providers, having checked
-// them all; byDefault names the default one, empty: the first.
-func NewRegistry(all []Model, byDefault string, configured func(provider string) bool) (Registry, error) {
+// NewRegistry returns the models of the configured providers. It returns Invalid if any model is
+// invalid. If defaultID is empty, the first model is the default one.
+func NewRegistry(all []Model, defaultID string, configured func(provider string) bool) (Registry, error) {
 	var r Registry
 	seen := map[string]bool{}
 	for _, m := range all {
@@ -49,7 +49,8 @@ func NewRegistry(all []Model, byDefault string, configured func(provider string)
 		case seen[m.ID]:
 			return nil, fault.New(fault.Invalid, "The model %q is in the registry twice", m.ID)
 		case m.MaxOutputTokens < 1 || m.ContextWindow < m.MaxOutputTokens:
-			return nil, fault.New(fault.Invalid, "The model %q must have a maxOutputTokens of at least 1 and a contextWindow that holds it", m.ID)
+			return nil, fault.New(fault.Invalid,
+				"The model %q must have a maxOutputTokens of at least 1 and a contextWindow that holds it", m.ID)
 		case m.SearchesWeb() && m.SearchTool == "":
 			return nil, fault.New(fault.Invalid, "The model %q has web_search and must say with which tool", m.ID)
 		case m.Thinking != "" && m.Thinking != "off" && m.Thinking != "adaptive":
@@ -63,15 +64,16 @@ func NewRegistry(all []Model, byDefault string, configured func(provider string)
 	if len(r) == 0 {
 		return nil, fault.New(fault.Invalid, "No model of the registry has a provider that is configured")
 	}
-	if byDefault == "" {
+	if defaultID == "" {
 		return r, nil
 	}
-	at := slices.IndexFunc(r, func(m Model) bool { return m.ID == byDefault })
-	if at < 0 {
-		return nil, fault.New(fault.Invalid, "The default model %q is not in the registry, or its provider is not configured", byDefault)
+	i := slices.IndexFunc(r, func(m Model) bool { return m.ID == defaultID })
+	if i < 0 {
+		return nil, fault.New(fault.Invalid,
+			"The default model %q is not in the registry, or its provider is not configured", defaultID)
 	}
-	first := r[at]
-	return slices.Insert(slices.Delete(r, at, at+1), 0, first), nil
+	first := r[i]
+	return slices.Insert(slices.Delete(r, i, i+1), 0, first), nil
 }
 
 // Find returns the model with the id, the default one for an empty id.
@@ -169,7 +171,7 @@ type Call struct {
 
 var toolName = regexp.MustCompile(`\A[a-zA-Z0-9_-]{1,64}\z`)
 
-// IsToolName reports whether a tool can have the name.
+// IsToolName reports whether a name is valid for a tool.
 func IsToolName(name string) bool { return toolName.MatchString(name) }
 
 // Call returns the call of a model for the request; Invalid if the request breaks a rule.
@@ -227,10 +229,9 @@ const (
 	searchTokens  = 600 // the provider's description of its search tool
 )
 
-// Estimate returns the estimated tokens of the call's input, rather too many than
-// too few.
+// Estimate returns an estimate of the tokens of the call's input, which is rather too high than too low.
 func (c Call) Estimate() int64 {
-	var text textSize
+	var text tokenCounter
 	text.add(c.System)
 	n := int64(frameTokens)
 	for _, t := range c.Turns {
@@ -251,26 +252,26 @@ func (c Call) Estimate() int64 {
 
 // EstimateText returns an estimate of the tokens of a text.
 func EstimateText(s string) int64 {
-	var text textSize
+	var text tokenCounter
 	text.add(s)
 	return text.tokens()
 }
 
-// textSize counts the ASCII characters of texts, and the bytes of all their characters.
-type textSize struct{ ascii, all int }
+// tokenCounter counts the ASCII characters of texts, and the bytes of all their characters.
+type tokenCounter struct{ ascii, bytes int }
 
-func (t *textSize) add(texts ...string) {
+func (t *tokenCounter) add(texts ...string) {
 	for _, s := range texts {
 		for i := range len(s) {
 			if s[i] < utf8.RuneSelf {
 				t.ascii++
 			}
 		}
-		t.all += len(s)
+		t.bytes += len(s)
 	}
 }
 
 // tokens returns the estimated number of tokens.
-func (t textSize) tokens() int64 {
-	return int64((t.ascii+asciiPerToken-1)/asciiPerToken + (2*(t.all-t.ascii)+2)/3)
+func (t tokenCounter) tokens() int64 {
+	return int64((t.ascii+asciiPerToken-1)/asciiPerToken + (2*(t.bytes-t.ascii)+2)/3)
 }

@@ -47,9 +47,12 @@ type Usage struct {
 // Total returns the tokens that count against quotas.
 func (u Usage) Total() int64 { return u.Input + u.Output }
 
-// Plus returns the sum of both.
+// Plus returns the sum of u and v.
 func (u Usage) Plus(v Usage) Usage {
-	return Usage{u.Input + v.Input, u.Output + v.Output, u.CacheRead + v.CacheRead, u.CacheCreated + v.CacheCreated, u.Searches + v.Searches}
+	return Usage{
+		u.Input + v.Input, u.Output + v.Output, u.CacheRead + v.CacheRead, u.CacheCreated + v.CacheCreated,
+		u.Searches + v.Searches,
+	}
 }
 
 // Provenance is the source of a usage's figures.
@@ -125,11 +128,11 @@ type Reply struct {
 
 // Plus returns the reply of a call that was retried: the usage of both attempts. A figure
 // is known if it is known of both.
-func (r Reply) Plus(again Reply) Reply {
+func (r Reply) Plus(retry Reply) Reply {
 	return Reply{
-		Usage: r.Usage.Plus(again.Usage), Unsent: r.Unsent + again.Unsent,
-		InputKnown: r.InputKnown && again.InputKnown, OutputKnown: r.OutputKnown && again.OutputKnown,
-		Stop: again.Stop,
+		Usage: r.Usage.Plus(retry.Usage), Unsent: r.Unsent + retry.Unsent,
+		InputKnown: r.InputKnown && retry.InputKnown, OutputKnown: r.OutputKnown && retry.OutputKnown,
+		Stop: retry.Stop,
 	}
 }
 
