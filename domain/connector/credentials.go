@@ -66,6 +66,6 @@ func RevocationContext(o id.Org, i id.Connector) []byte {
 // last attempt.
 func (r Revocation) Retried(now time.Time) (Revocation, bool) {
 	r.Attempts++
-	r.DueAt = now.Add(backOff(r.Attempts))
+	r.DueAt = now.Add(backoff(r.Attempts))
 	return r, r.Attempts < maxRevocations
 }

@@ -19,7 +19,7 @@ const (
 	// ClientRetention is how long a client is kept without an authorization.
 	ClientRetention = 30 * 24 * time.Hour
 
-	clientUseInterval = 24 * time.Hour // the least advance of UsedAt
+	minClientUseInterval = 24 * time.Hour // the least advance of UsedAt
 )
 
 // AuthServer is the metadata of an authorization server (RFC 8414), with that of the tool
@@ -88,7 +88,7 @@ type Registered struct {
 // Used returns the client after an authorization began with it at now, and whether
 // it has to be stored: UsedAt advances by a day or more.
 func (r Registered) Used(now time.Time) (Registered, bool) {
-	if now.Sub(r.UsedAt) < clientUseInterval {
+	if now.Sub(r.UsedAt) < minClientUseInterval {
 		return r, false
 	}
 	r.UsedAt = now

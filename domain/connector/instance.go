@@ -27,9 +27,9 @@ const (
 	ClaimDuration = 2 * time.Minute
 
 	checkInterval      = time.Hour        // after a success
-	firstRetry         = time.Minute      // after a failure; doubled each time
+	minRetry           = time.Minute      // after a failure; doubled each time
 	maxRetry           = 6 * time.Hour    // at most
-	useInterval        = time.Minute      // the least advance of lastUsedAt
+	minUseInterval     = time.Minute      // the least advance of lastUsedAt
 	minRenewalInterval = 30 * time.Second // at most, however short the token lives
 	minRenewalRetry    = 2 * time.Second  // at least, while the token has not expired
 )
@@ -80,7 +80,7 @@ type Draft struct {
 	URL      string // the config's url, where it is a text
 }
 
-// New makes an instance of the provider, created by the user at now.
+// New returns an instance of the provider, created by the user at now.
 func New(instance id.Connector, o id.Org, creator id.User, p Provider, d Draft, now time.Time) (Instance, error) {
 	i := Instance{
 		ID: instance, Org: o, Provider: p.ID, Label: p.Name, Config: d.Config, URL: p.URL,
@@ -119,8 +119,8 @@ func New(instance id.Connector, o id.Org, creator id.User, p Provider, d Draft, 
 	return i, err
 }
 
-// WithServerOf returns the instance with the address and the transport that its provider p has now. It keeps its own if p has
-// no address, or became LOCAL or CLOUD since.
+// WithServerOf returns the instance with the current address and transport of its provider p. It keeps its
+// own if p has no address, or another hosting than the instance.
 func (i Instance) WithServerOf(p Provider) Instance {
 	if p.URL != "" && p.Transport.Hosting() == i.Hosting {
 		i.URL, i.Transport = p.URL, p.Transport
@@ -224,8 +224,8 @@ func (i Instance) failed(reason string, now time.Time) (Instance, error) {
 	}
 	i.status, i.LastError = to, reason
 	i.Failures++
-	again := now.Add(backOff(i.Failures))
-	i.DueAt = &again
+	retryAt := now.Add(backoff(i.Failures))
+	i.DueAt = &retryAt
 	return i, nil
 }
 
@@ -234,8 +234,8 @@ func (i Instance) failed(reason string, now time.Time) (Instance, error) {
 func (i Instance) NotRenewed(reason string, now time.Time) (Instance, error) {
 	if i.ExpiresAt != nil && !i.Expired(now) {
 		i.Failures++
-		again := now.Add(min(backOff(i.Failures), max(minRenewalRetry, i.ExpiresAt.Sub(now)/2)))
-		i.DueAt = &again
+		retryAt := now.Add(min(backoff(i.Failures), max(minRenewalRetry, i.ExpiresAt.Sub(now)/2)))
+		i.DueAt = &retryAt
 		return i, nil
 	}
 	return i.failed(reason, now)
@@ -244,7 +244,7 @@ func (i Instance) NotRenewed(reason string, now time.Time) (Instance, error) {
 // Revoked returns the instance after its authorization was revoked. It is not due
 // before it gets other credentials.
 func (i Instance) Revoked(reason string) (Instance, error) {
-	to, err := i.status.after(Withdrawn)
+	to, err := i.status.after(Revoked)
 	if err != nil {
 		return i, err
 	}
@@ -255,7 +255,7 @@ func (i Instance) Revoked(reason string) (Instance, error) {
 // Used returns the instance after its credentials were read at now: LastUsedAt advances by useInterval
 // or more.
 func (i Instance) Used(now time.Time) Instance {
-	if i.LastUsedAt == nil || now.Sub(*i.LastUsedAt) >= useInterval {
+	if i.LastUsedAt == nil || now.Sub(*i.LastUsedAt) >= minUseInterval {
 		i.LastUsedAt = &now
 	}
 	return i
@@ -320,10 +320,10 @@ func (i Instance) nextDue(at time.Time) *time.Time {
 	return &at
 }
 
-// backOff returns how long to wait after so many failures in a row.
-func backOff(failures int) time.Duration {
+// backoff returns the delay before the next attempt after consecutive failures.
+func backoff(failures int) time.Duration {
 	if failures > 10 {
 		return maxRetry
 	}
-	return min(firstRetry<<(failures-1), maxRetry)
+	return min(minRetry<<(failures-1), maxRetry)
 }

@@ -48,9 +48,9 @@ var triggers = map[connector.Trigger]func(connector.Instance) (connector.Instanc
 	connector.Renewed: func(i connector.Instance) (connector.Instance, error) {
 		return i.Renewed(connector.Credentials{}, noon)
 	},
-	connector.Answered:  func(i connector.Instance) (connector.Instance, error) { return i.Answered(nil, noon) },
-	connector.Failed:    func(i connector.Instance) (connector.Instance, error) { return i.Failed("why", noon) },
-	connector.Withdrawn: func(i connector.Instance) (connector.Instance, error) { return i.Revoked("why") },
+	connector.Answered: func(i connector.Instance) (connector.Instance, error) { return i.Answered(nil, noon) },
+	connector.Failed:   func(i connector.Instance) (connector.Instance, error) { return i.Failed("why", noon) },
+	connector.Revoked:  func(i connector.Instance) (connector.Instance, error) { return i.Revoked("why") },
 }
 
 // table is where each trigger leads from each state.
@@ -94,7 +94,7 @@ func TestTriggersLeadToTheirStatesOrAreRefused(t *testing.T) {
 		connector.Renewed:     {refused, "CONNECTING", "CONNECTED", "CONNECTING", refused},
 		connector.Answered:    {refused, "CONNECTED", "CONNECTED", "CONNECTED", refused},
 		connector.Failed:      {refused, "ERROR", "ERROR", "ERROR", refused},
-		connector.Withdrawn:   {refused, "ERROR", "ERROR", "ERROR", refused},
+		connector.Revoked:     {refused, "ERROR", "ERROR", "ERROR", refused},
 	}
 	for by, move := range triggers {
 		for n, from := range append(connector.Statuses(), connector.None) {

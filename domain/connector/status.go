@@ -32,7 +32,7 @@ const (
 	Renewed            Trigger = "access token refreshed"
 	Answered           Trigger = "the server answers over MCP"
 	Failed             Trigger = "the server cannot be reached, or refuses"
-	Withdrawn          Trigger = "the authorization is withdrawn"
+	Revoked            Trigger = "the authorization is withdrawn"
 )
 
 // Transition is a row of the table. The specification has no transitions: all
@@ -61,8 +61,11 @@ func Table() []Transition {
 		{From: []Status{Connected}, Trigger: Renewed, To: Connected},
 		{From: []Status{Failing}, Trigger: Renewed, To: Connecting, Effects: "the server is checked at once; lastError is cleared"},
 		{From: checkable, Trigger: Answered, To: Connected, Effects: "tools and lastUsedAt are set; lastError is cleared"},
-		{From: checkable, Trigger: Failed, To: Failing, Effects: "lastError has the reason; checked again with backoff; also if the credentials cannot be opened"},
-		{From: checkable, Trigger: Withdrawn, To: Failing, Effects: "not checked again without new credentials"},
+		{
+			From: checkable, Trigger: Failed, To: Failing,
+			Effects: "lastError has the reason; checked again with backoff; also if the credentials cannot be opened",
+		},
+		{From: checkable, Trigger: Revoked, To: Failing, Effects: "not checked again without new credentials"},
 	}
 }
 
