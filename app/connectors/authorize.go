@@ -17,7 +17,7 @@ import (
 // redeemTimeout bounds the exchange of a code or refresh token and storing its result.
 const redeemTimeout = 30 * time.Second
 
-// Authorization is an authorization that was started.
+// Authorization is a started authorization.
 type Authorization struct {
 	URL      string // of the confirmation page, which its user has to open
 	State    string
@@ -61,7 +61,8 @@ func (s *Connectors) Start(ctx context.Context, actor org.Actor, instance id.Con
 		return Authorization{}, err
 	}
 	flow := connector.Flow{
-		State: digest, Org: actor.Org, User: actor.User, Instance: target.ID, Server: server, Client: client.ID, Redirect: client.Redirect, Verifier: verifier,
+		State: digest, Org: actor.Org, User: actor.User, Instance: target.ID, Server: server,
+		Client: client.ID, Redirect: client.Redirect, Verifier: verifier,
 	}.Started(s.Clock.Now())
 	if isNew {
 		err = s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
@@ -84,8 +85,10 @@ func (s *Connectors) Start(ctx context.Context, actor org.Actor, instance id.Con
 	return Authorization{URL: s.Page + "?state=" + url.QueryEscape(state), State: state, Instance: target.ID}, nil
 }
 
-// instanceToAuthorize returns the instance to authorise; made reports that it is new and not stored.
-func (s *Connectors) instanceToAuthorize(ctx context.Context, actor org.Actor, instance id.Connector, provider string) (target connector.Instance, isNew bool, err error) {
+// instanceToAuthorize returns the instance to authorise; isNew reports that it is not stored yet.
+func (s *Connectors) instanceToAuthorize(
+	ctx context.Context, actor org.Actor, instance id.Connector, provider string,
+) (target connector.Instance, isNew bool, err error) {
 	if provider == "" {
 		target, err = s.Store.Connections().Connectors().Get(ctx, actor.Org, instance)
 		if fault.Is(err, fault.NotFound) {
@@ -251,7 +254,7 @@ func (s *Connectors) clientOf(ctx context.Context, f connector.Flow) (connector.
 	return connector.Client{}, err
 }
 
-// Confirmation is the content of the confirmation page.
+// Confirmation has the texts of the confirmation page.
 type Confirmation struct {
 	Label        string // the connector's
 	Provider     string // the provider's name
@@ -262,8 +265,8 @@ type Confirmation struct {
 	Organisation string
 }
 
-// Confirmation returns the content of the flow's confirmation page. NotFound unless the flow waits
-// for confirmation.
+// Confirmation returns the texts of the confirmation page of the flow, or NotFound unless the flow is
+// pending.
 func (s *Connectors) Confirmation(ctx context.Context, state string) (Confirmation, error) {
 	f, err := s.flow(ctx, state)
 	if err != nil {
@@ -332,7 +335,7 @@ func (s *Connectors) Confirm(ctx context.Context, state, browser string) (page s
 	return page, err
 }
 
-// Decline ends a flow whose user does not go to the provider.
+// Decline ends a flow whose user declined on the confirmation page.
 func (s *Connectors) Decline(ctx context.Context, state string) error {
 	_, err := s.Store.Connections().Flows().Update(ctx, id.Digest(state), func(f connector.Flow) (connector.Flow, error) {
 		return f.Declined(s.Clock.Now())
@@ -371,7 +374,9 @@ func (s *Connectors) Finish(ctx context.Context, a AuthorizationResponse, browse
 		reason = fe.Message
 	}
 	s.Log.Warn("connector authorization failed", "instance", string(f.Instance), "org", string(f.Org), "error", err)
-	_, updateErr := s.Store.Connections().Flows().Update(ctx, f.State, func(f connector.Flow) (connector.Flow, error) { return f.Failed(reason), nil })
+	_, updateErr := s.Store.Connections().Flows().Update(ctx, f.State, func(f connector.Flow) (connector.Flow, error) {
+		return f.Failed(reason), nil
+	})
 	return errors.Join(err, updateErr)
 }
 
@@ -412,7 +417,10 @@ func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a Authorizati
 		if _, err := s.replaceCredentials(ctx, r, f.Org, f.Instance, c); err != nil {
 			return err
 		}
-		if _, err := r.Connections().Flows().Update(ctx, f.State, func(f connector.Flow) (connector.Flow, error) { return f.Done(), nil }); err != nil {
+		_, err := r.Connections().Flows().Update(ctx, f.State, func(f connector.Flow) (connector.Flow, error) {
+			return f.Done(), nil
+		})
+		if err != nil {
 			return err
 		}
 		return s.audit(ctx, r, actor, audit.ConnectorAuthorised, f.Instance, "")

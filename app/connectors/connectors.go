@@ -1,6 +1,6 @@
-// Package connectors has the use cases of members for tool servers: they create instances of the
-// catalog's entries, and store credentials for them or authorise them at the provider.
-// Any server tests instances and renews their tokens in the background.
+// Package connectors has the use cases of tool servers: members create instances of the catalog's
+// entries, and store credentials for them or authorise them at the provider. Servers check
+// instances and renew their tokens in the background.
 package connectors
 
 import (
@@ -59,8 +59,11 @@ type Connectors struct {
 	work         sync.WaitGroup
 }
 
+// New returns the use cases, with nothing running.
 func New(o Options) *Connectors {
-	return &Connectors{Options: o, woken: make(chan struct{}, 1), runningByOrg: map[id.Org]int{}, registering: map[string]chan struct{}{}}
+	return &Connectors{
+		Options: o, woken: make(chan struct{}, 1), runningByOrg: map[id.Org]int{}, registering: map[string]chan struct{}{},
+	}
 }
 
 // List calls each with the instances of the organisation by creation.
@@ -80,7 +83,7 @@ func (s *Connectors) present(i connector.Instance) connector.Instance {
 	return i.WithServerOf(p)
 }
 
-// Create makes an instance.
+// Create creates an instance.
 func (s *Connectors) Create(ctx context.Context, actor org.Actor, d connector.Draft) (connector.Instance, error) {
 	created, err := s.draft(actor, d)
 	if err != nil {
@@ -102,7 +105,7 @@ func (s *Connectors) Get(ctx context.Context, actor org.Actor, i id.Connector) (
 	return s.present(current), err
 }
 
-// draft makes an instance that is not stored.
+// draft returns a new instance, which is not stored.
 func (s *Connectors) draft(actor org.Actor, d connector.Draft) (connector.Instance, error) {
 	p, ok := s.Catalog.Get(d.Provider)
 	if !ok || !p.Enabled {
@@ -151,7 +154,8 @@ func (s *Connectors) add(ctx context.Context, r ports.Records, actor org.Actor, 
 }
 
 func (s *Connectors) audit(ctx context.Context, r ports.Records, actor org.Actor, action audit.Action, i id.Connector, detail string) error {
-	return r.Journal().Audit().Add(ctx, audit.By(actor, s.Origin(ctx), id.Entry(s.IDs.New()), actor.Org, action, string(i), detail, s.Clock.Now()))
+	entry := audit.By(actor, s.Origin(ctx), id.Entry(s.IDs.New()), actor.Org, action, string(i), detail, s.Clock.Now())
+	return r.Journal().Audit().Add(ctx, entry)
 }
 
 // StoreCredentials stores credentials of an instance. Entries is a JSON object, texts has its entries
@@ -160,11 +164,11 @@ func (s *Connectors) StoreCredentials(ctx context.Context, actor org.Actor, i id
 	if err := actor.CheckWrite(); err != nil {
 		return connector.Instance{}, err
 	}
-	was, err := s.Store.Connections().Connectors().Get(ctx, actor.Org, i)
+	stored, err := s.Store.Connections().Connectors().Get(ctx, actor.Org, i)
 	if err != nil {
 		return connector.Instance{}, err
 	}
-	p, ok := s.Catalog.Get(was.Provider)
+	p, ok := s.Catalog.Get(stored.Provider)
 	if !ok {
 		return connector.Instance{}, fault.New(fault.Conflict, "The connector's provider is no longer in the catalog")
 	}
@@ -238,17 +242,17 @@ func (s *Connectors) Delete(ctx context.Context, actor org.Actor, i id.Connector
 		if err := actor.CheckWrite(); err != nil {
 			return err
 		}
-		was, err := lockInstance(ctx, r, actor.Org, i)
+		instance, err := lockInstance(ctx, r, actor.Org, i)
 		if err != nil {
 			return err
 		}
-		if err := s.revokeAuthorization(ctx, r, was); err != nil {
+		if err := s.revokeAuthorization(ctx, r, instance); err != nil {
 			return err
 		}
 		if err := r.Connections().Connectors().Remove(ctx, actor.Org, i); err != nil {
 			return err
 		}
-		return s.audit(ctx, r, actor, audit.ConnectorDeleted, i, was.Provider)
+		return s.audit(ctx, r, actor, audit.ConnectorDeleted, i, instance.Provider)
 	})
 	if err != nil {
 		return err
@@ -270,12 +274,12 @@ func (s *Connectors) RevokeAll(ctx context.Context, r ports.Records, o id.Org) e
 		return err
 	}
 	for _, i := range all {
-		was, err := lockInstance(ctx, r, o, i)
+		instance, err := lockInstance(ctx, r, o, i)
 		if fault.Is(err, fault.NotFound) {
 			continue
 		}
 		if err == nil {
-			err = s.revokeAuthorization(ctx, r, was)
+			err = s.revokeAuthorization(ctx, r, instance)
 		}
 		if err != nil {
 			return err

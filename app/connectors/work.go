@@ -30,11 +30,11 @@ const (
 	// than connector.ClaimDuration.
 	storeTimeout = time.Minute
 
-	// maxPause is the attempt after which the pauses between attempts to store do not grow.
-	maxPause = 4
+	// maxPauseAttempt is the attempt after which the pauses between attempts to store do not grow.
+	maxPauseAttempt = 4
 )
 
-// wake has Work called soon.
+// wake makes Woken's channel receive, so that Work is called soon.
 func (s *Connectors) wake() {
 	select {
 	case s.woken <- struct{}{}:
@@ -63,11 +63,11 @@ func (s *Connectors) Work(ctx context.Context) error {
 // Wait waits for the work that Work started.
 func (s *Connectors) Wait() { s.work.Wait() }
 
-// startDue claims due records one by one up to the limits, and runs each.
+// startDue claims due records one by one, up to the limits, and calls run for each.
 func startDue[T any](ctx context.Context, s *Connectors, claim func(atLimit []id.Org) (T, error), run func(T)) error {
 	for range maxRunning {
-		atLimit, room := s.reserveSlot()
-		if !room {
+		atLimit, ok := s.reserveSlot()
+		if !ok {
 			return nil
 		}
 		var claimed T
@@ -91,9 +91,9 @@ func startDue[T any](ctx context.Context, s *Connectors, claim func(atLimit []id
 	return nil
 }
 
-// reserveSlot takes one of maxRunning slots; room is false if none is free. Full are the
-// organisations that have maxPerOrg already.
-func (s *Connectors) reserveSlot() (atLimit []id.Org, room bool) {
+// reserveSlot reserves one of maxRunning slots; ok is false if none is free. AtLimit are the
+// organisations that have maxPerOrg slots.
+func (s *Connectors) reserveSlot() (atLimit []id.Org, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running == maxRunning {
@@ -141,7 +141,7 @@ func (s *Connectors) run(ctx context.Context, o id.Org, i id.Connector, work fun
 	})
 }
 
-// maintain renews the token of a claimed instance and tests its server, as far as they are due.
+// maintain renews the token of a claimed instance and checks its server, if they are due.
 // An instance of a closed organisation is retired.
 func (s *Connectors) maintain(ctx context.Context, claimed connector.Instance) error {
 	o, err := s.Store.Directory().Organisations().Get(ctx, claimed.Org)
@@ -200,7 +200,9 @@ func (s *Connectors) tools(ctx context.Context, i connector.Instance, c connecto
 		return nil, fault.New(fault.Invalid, "The provider is no longer in the catalog")
 	}
 	i = i.WithServerOf(p)
-	return s.Servers.Tools(ctx, connector.Access{URL: i.URL, Transport: i.Transport, Auth: p.Auth, CredentialTemplates: p.CredentialTemplates, Entries: c.Entries})
+	return s.Servers.Tools(ctx, connector.Access{
+		URL: i.URL, Transport: i.Transport, Auth: p.Auth, CredentialTemplates: p.CredentialTemplates, Entries: c.Entries,
+	})
 }
 
 // publicReason returns the message of an error that users may see; it returns err if the
@@ -233,7 +235,9 @@ func (s *Connectors) update(ctx context.Context, claimed connector.Instance, cha
 
 // renew exchanges the refresh token of a claimed instance. It returns the instance, still
 // claimed, with its new credentials; ok is false if nothing more is to be done for it now.
-func (s *Connectors) renew(ctx context.Context, claimed connector.Instance, c connector.Credentials) (i connector.Instance, renewed connector.Credentials, ok bool, err error) {
+func (s *Connectors) renew(
+	ctx context.Context, claimed connector.Instance, c connector.Credentials,
+) (i connector.Instance, renewed connector.Credentials, ok bool, err error) {
 	if c.Renewal == "" || claimed.ExpiresAt != nil && !c.Renewable {
 		return claimed, c, false, s.update(ctx, claimed, func(i connector.Instance) (connector.Instance, error) {
 			return i.Revoked("The access token has expired, and the connector has to be authorised again")
@@ -255,26 +259,26 @@ func (s *Connectors) renew(ctx context.Context, claimed connector.Instance, c co
 	return i, renewed, ok && err == nil, err
 }
 
-// storeRenewed stores the renewed credentials of a claimed instance, again and again while the
-// store is unavailable, because the refresh token before them is used up. It returns false if
-// the instance has other credentials.
+// storeRenewed stores the renewed credentials of a claimed instance. It retries while the store is
+// unavailable, because the previous refresh token is invalid. It returns false if the instance has
+// other credentials.
 func (s *Connectors) storeRenewed(ctx context.Context, claimed connector.Instance, renewed connector.Credentials) (i connector.Instance, ok bool, err error) {
 	for attempt := 1; ; attempt++ {
 		err = s.Store.Atomic(ctx, func(r ports.Records) error {
-			var e error
+			var updateErr error
 			ok = false
-			i, e = r.Connections().Connectors().Update(ctx, claimed.Org, claimed.ID, func(i connector.Instance) (connector.Instance, error) {
+			i, updateErr = r.Connections().Connectors().Update(ctx, claimed.Org, claimed.ID, func(i connector.Instance) (connector.Instance, error) {
 				if ok = i.Version == claimed.Version; !ok {
 					return i, nil
 				}
 				return i.Renewed(renewed, s.Clock.Now())
 			})
-			if e != nil || !ok {
-				return e
+			if updateErr != nil || !ok {
+				return updateErr
 			}
 			return s.sealCredentials(ctx, r, i, renewed)
 		})
-		if !fault.Is(err, fault.Unavailable) || s.Pause(ctx, min(attempt, maxPause)) != nil {
+		if !fault.Is(err, fault.Unavailable) || s.Pause(ctx, min(attempt, maxPauseAttempt)) != nil {
 			return i, ok, err
 		}
 	}
@@ -282,14 +286,14 @@ func (s *Connectors) storeRenewed(ctx context.Context, claimed connector.Instanc
 
 // withStopGrace returns a context that ends stopGrace after ctx does.
 func withStopGrace(ctx context.Context) (context.Context, context.CancelFunc) {
-	long, end := context.WithCancel(context.WithoutCancel(ctx))
+	graceCtx, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		timer, cancel := context.WithTimeout(long, stopGrace)
+		timer, cancel := context.WithTimeout(graceCtx, stopGrace)
 		defer cancel()
 		<-timer.Done()
 		end()
 	})
-	return long, func() { stop(); end() }
+	return graceCtx, func() { stop(); end() }
 }
 
 // notRenewed stores why a token could not be renewed.
@@ -330,7 +334,8 @@ func (s *Connectors) ensureFresh(ctx context.Context, o id.Org, instance id.Conn
 			return err
 		case i.DueAt == nil:
 			return fault.New(fault.Conflict, "The connector's access token has expired, and the connector has to be authorised again")
-		case tried || attempt > maxReadAttempts || i.DueAt.After(now.Add(connector.ClaimDuration)): // a later DueAt is not a claim but the wait after failures
+		case tried || attempt > maxReadAttempts || i.DueAt.After(now.Add(connector.ClaimDuration)):
+			// A DueAt after the end of any claim is the wait after failures.
 			return fault.New(fault.Unavailable, "The connector's access token has expired, and could not be refreshed yet")
 		}
 		renewed, err := s.renewNow(ctx, o, instance)
@@ -409,9 +414,9 @@ func (s *Connectors) revoke(ctx context.Context, r connector.Revocation) error {
 	if err == nil {
 		return revocations.Remove(ctx, r.Org, r.ID)
 	}
-	again, more := r.Retried(s.Clock.Now())
+	retry, more := r.Retried(s.Clock.Now())
 	if more {
-		return revocations.Put(ctx, again)
+		return revocations.Put(ctx, retry)
 	}
 	s.Log.Error("authorization revocation failed", "instance", string(r.ID), "org", string(r.Org), "error", err)
 	return revocations.Remove(ctx, r.Org, r.ID)
