@@ -41,7 +41,7 @@ const (
 // Reauthorize returns the actor according to the present records.
 type Reauthorize = func(context.Context, org.Actor) (org.Actor, error)
 
-// Options has the dependencies and settings of a Feed.
+// Options configure a Feed.
 type Options struct {
 	Store  ports.Store
 	Epochs ports.Epochs
@@ -328,10 +328,10 @@ func (f *Feed) pollOrgs(chunk []*topic) error {
 	return nil
 }
 
-// startReader has new entries of a topic's log read, by one reader at a time.
+// startReader reads new entries of a topic's log, in one reader at a time.
 func (f *Feed) startReader(t *topic) {
 	if t.claimReader() {
-		f.readers.do(func() { f.read(t, false) })
+		f.readers.submit(func() { f.read(t, false) })
 	}
 }
 
@@ -339,7 +339,7 @@ func (f *Feed) startReader(t *topic) {
 // requested meanwhile, it queues again behind all waiting organisations, so that a busy one
 // does not delay the others.
 func (f *Feed) read(t *topic, more bool) {
-	again := func(more bool) { f.readers.do(func() { f.read(t, more) }) }
+	again := func(more bool) { f.readers.submit(func() { f.read(t, more) }) }
 	if wait := t.pause(f.Clock.Now()); wait > 0 && !more {
 		f.Alarms.Set(wait, func() { again(false) })
 		return

@@ -5,8 +5,8 @@ import "sync"
 // pool runs jobs in order, at most limit of them concurrently. Its goroutines end when the
 // queue is empty.
 type pool struct {
-	limit int
-	all   sync.WaitGroup
+	limit   int
+	workers sync.WaitGroup
 
 	mu     sync.Mutex
 	queue  []func() // guarded by mu
@@ -14,8 +14,8 @@ type pool struct {
 	closed bool     // guarded by mu
 }
 
-// do queues a job. A closed pool drops it.
-func (p *pool) do(job func()) {
+// submit queues a job. A closed pool drops it.
+func (p *pool) submit(job func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -24,7 +24,7 @@ func (p *pool) do(job func()) {
 	p.queue = append(p.queue, job)
 	if p.active < p.limit {
 		p.active++
-		p.all.Go(p.work)
+		p.workers.Go(p.work)
 	}
 }
 
@@ -57,5 +57,5 @@ func (p *pool) close() {
 	p.mu.Lock()
 	p.closed, p.queue = true, nil
 	p.mu.Unlock()
-	p.all.Wait()
+	p.workers.Wait()
 }

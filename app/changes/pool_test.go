@@ -14,7 +14,7 @@ func TestAPoolRunsJobsInOrderWithBoundedConcurrency(t *testing.T) {
 		var mu sync.Mutex
 		var began []int
 		for i := range 5 {
-			p.do(func() {
+			p.submit(func() {
 				mu.Lock()
 				began = append(began, i)
 				mu.Unlock()
@@ -41,8 +41,8 @@ func TestAClosedPoolDropsQueuedJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pool{limit: 1}
 		gate := make(chan struct{})
-		p.do(func() { <-gate })
-		p.do(func() { t.Error("a job ran after the end") })
+		p.submit(func() { <-gate })
+		p.submit(func() { t.Error("a job ran after the end") })
 		synctest.Wait()
 		closed := make(chan struct{})
 		go func() {
@@ -57,6 +57,6 @@ func TestAClosedPoolDropsQueuedJobs(t *testing.T) {
 		}
 		close(gate)
 		<-closed
-		p.do(func() { t.Error("a job ran after the end") })
+		p.submit(func() { t.Error("a job ran after the end") })
 	})
 }

@@ -65,8 +65,8 @@ func (s *Subscriber) Wake() {
 	}
 }
 
-// ShouldProbe reports, once, that another subscription of the user was refused, so that the caller should look
-// whether the client of this one is still there.
+// ShouldProbe reports, once, that another subscription of the user was refused, so that the caller should
+// check whether the client of this one is still connected.
 func (s *Subscriber) ShouldProbe() bool { return s.probe.Swap(false) }
 
 // Start returns the cursor that the subscription starts after; resync reports that it is not the
@@ -103,13 +103,13 @@ func (s *Subscriber) Close() {
 }
 
 // finish ends the subscription, if it has not ended, and calls the function of OnEnd.
-func (s *Subscriber) finish(why Reason) {
+func (s *Subscriber) finish(reason Reason) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.endReason != "" {
 		return
 	}
-	s.endReason, s.page = why, nil
+	s.endReason, s.page = reason, nil
 	if s.onEnd != nil {
 		s.onEnd()
 	}
@@ -130,7 +130,7 @@ func (s *Subscriber) Take(frames [][]byte) [][]byte {
 		s.startJob(func(ctx context.Context) error { return s.reauthorizeAt(ctx, v.orgEpoch) })
 		return frames
 	}
-	had := len(frames)
+	initial := len(frames)
 	for {
 		next, paged := s.page, len(s.page) > 0
 		if !paged {
@@ -164,11 +164,11 @@ func (s *Subscriber) Take(frames [][]byte) [][]byte {
 				s.page = nil
 			}
 		}
-		if n := len(frames) - had; n > 0 {
+		if n := len(frames) - initial; n > 0 {
 			s.feed.stats.delivered.Add(int64(n))
 		}
 		// A page with nothing for the actor is followed by the next at once.
-		if !paged || len(frames) > had || len(s.page) > 0 {
+		if !paged || len(frames) > initial || len(s.page) > 0 {
 			return frames
 		}
 	}
@@ -188,7 +188,7 @@ func (s *Subscriber) TakeCursor() (at object.Cursor, moved bool) {
 func (s *Subscriber) startJob(job func(context.Context) error) {
 	s.busy = true
 	f := s.feed
-	f.catchUp.do(func() {
+	f.catchUp.submit(func() {
 		if s.Ended() != "" {
 			return
 		}
@@ -244,7 +244,7 @@ func (s *Subscriber) read(ctx context.Context, orgEpoch int64, at object.Cursor)
 			return err
 		}
 		if len(found) > 0 && found[0].N == at.N+1 {
-			page = firstOf(f.encode(at.Epoch, found))
+			page = limitPage(f.encode(at.Epoch, found))
 		}
 	}
 	if page == nil {
@@ -264,8 +264,8 @@ func (s *Subscriber) read(ctx context.Context, orgEpoch int64, at object.Cursor)
 	return nil
 }
 
-// firstOf returns the first entries of a page, of at most maxPage bytes, or one.
-func firstOf(page []*entry) []*entry {
+// limitPage returns the first entries of a page with at most maxPage bytes together, at least one.
+func limitPage(page []*entry) []*entry {
 	bytes := 0
 	end := slices.IndexFunc(page, func(e *entry) bool {
 		bytes += len(e.frame)
@@ -277,13 +277,13 @@ func firstOf(page []*entry) []*entry {
 	return slices.Clone(page[:max(end, 1)]) // without a reference to the others
 }
 
-// currentActor authorizes the actor again. If that is refused it ends the subscription and
+// currentActor authorizes the actor again. If that is refused, it ends the subscription and
 // returns the zero value.
 func (s *Subscriber) currentActor(ctx context.Context) (org.Actor, error) {
 	s.mu.Lock()
-	was := s.actor
+	previous := s.actor
 	s.mu.Unlock()
-	actor, err := s.reauthorize(ctx, was)
+	actor, err := s.reauthorize(ctx, previous)
 	switch {
 	case err == nil:
 		return actor, nil

@@ -15,7 +15,7 @@ const (
 	ringEntries = 1024
 	ringBytes   = 1 << 20
 	entryBytes  = 512 // approximate size of an entry without its frame
-	idleAfter   = 30 * time.Second
+	idleTimeout = 30 * time.Second
 )
 
 // Pauses between two rounds of waking subscribers, in which entries are batched into one
@@ -29,7 +29,7 @@ const (
 // entry is one entry of a log with its encoded frame. It never changes.
 type entry struct {
 	at     object.Cursor
-	change object.Change // only what decides who sees it
+	change object.Change // only the fields that VisibleTo reads
 	frame  []byte
 }
 
@@ -95,7 +95,7 @@ func (t *topic) remove(s *Subscriber) {
 	t.subscribers = t.subscribers[:last]
 }
 
-// probe has the subscriptions of a user look whether their clients are still there.
+// probe makes ShouldProbe return true for the subscriptions of a user.
 func (t *topic) probe(user id.User) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,12 +108,12 @@ func (t *topic) probe(user id.User) {
 }
 
 // finish ends all subscriptions.
-func (t *topic) finish(why Reason) {
+func (t *topic) finish(reason Reason) {
 	t.mu.Lock()
 	all := slices.Clone(t.subscribers)
 	t.mu.Unlock()
 	for _, s := range all {
-		s.finish(why)
+		s.finish(reason)
 	}
 }
 
@@ -163,8 +163,8 @@ func (t *topic) replace(head object.Head) {
 	}
 }
 
-// publish adds entries that follow the view from, and wakes the subscribers.
-func (t *topic) publish(from *view, fresh []*entry, epoch int64, now time.Time) {
+// publish appends entries that follow the view from, and wakes the subscribers.
+func (t *topic) publish(from *view, added []*entry, epoch int64, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := t.view.Load()
@@ -172,12 +172,12 @@ func (t *topic) publish(from *view, fresh []*entry, epoch int64, now time.Time) 
 		return // the log was replaced meanwhile
 	}
 	next := *v
-	if fresh[0].at.N != v.at.N+1 {
+	if added[0].at.N != v.at.N+1 {
 		// The missing entries were pruned; subscribers behind them read the log and resync.
 		next.entries, next.bytes = nil, 0
 	}
-	next.entries = append(next.entries, fresh...)
-	for _, e := range fresh {
+	next.entries = append(next.entries, added...)
+	for _, e := range added {
 		next.bytes += entryBytes + len(e.frame)
 	}
 	drop := 0
@@ -186,7 +186,7 @@ func (t *topic) publish(from *view, fresh []*entry, epoch int64, now time.Time) 
 		drop++
 	}
 	next.entries = next.entries[drop:]
-	next.at, next.lastEntryAt = fresh[len(fresh)-1].at, now
+	next.at, next.lastEntryAt = added[len(added)-1].at, now
 	next.orgEpoch = max(v.orgEpoch, epoch)
 	t.publishView(&next)
 }
@@ -198,7 +198,7 @@ func (t *topic) refresh(epoch int64, now time.Time) {
 	v := t.view.Load()
 	next := *v
 	next.orgEpoch = max(v.orgEpoch, epoch)
-	if len(v.entries) > 0 && now.Sub(v.lastEntryAt) >= idleAfter {
+	if len(v.entries) > 0 && now.Sub(v.lastEntryAt) >= idleTimeout {
 		next.entries, next.bytes = nil, 0
 		t.view.Store(&next)
 	}
@@ -231,7 +231,7 @@ func (t *topic) pause(now time.Time) time.Duration {
 	return wait
 }
 
-// markFailed has the next successful poll wake all subscribers.
+// markFailed makes the next successful poll wake all subscribers.
 func (t *topic) markFailed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
