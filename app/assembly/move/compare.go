@@ -27,7 +27,7 @@ func (m *mover) compare(ctx context.Context) error {
 		}
 		total += 2 * n
 	}
-	m.progress.begin("comparison", total)
+	m.progress.start("comparison", total)
 	w := tabwriter.NewWriter(m.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "table\trecords\torganisations\tsource\ttarget\t")
 	same := true
@@ -64,25 +64,25 @@ func (m *mover) digests(ctx context.Context, table string) (source, target map[i
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	progress := func(n int) { m.progress.add(int64(n)) }
-	end := make(chan error, 1)
+	done := make(chan error, 1)
 	go func() {
 		var err error
 		source, err = m.source.Digests(ctx, table, progress)
-		end <- err
+		done <- err
 	}()
 	target, err = m.target.Digests(ctx, table, progress)
 	if err != nil {
 		cancel()
-		<-end
+		<-done
 		return nil, nil, err
 	}
-	err = <-end // source is set
+	err = <-done // source is set
 	return source, target, err
 }
 
-// contentDigests are of the names and sizes of the content that records name, and of the target's. If
-// the move was resumed, and its source was in use and may have removed content that was copied before,
-// other names in the target do not count.
+// contentDigests returns the digests of the names and sizes of the content that records name, and of the
+// target's. If the move was resumed and its source was in use, it ignores other content of the target,
+// which the source may have removed after it was copied.
 func (m *mover) contentDigests(ctx context.Context) (source, target gormdb.Digest, err error) {
 	var names map[[sha256.Size]byte]struct{} // hashes, which take less memory
 	if m.target.Resumed && !m.source.Resumable() {
@@ -91,13 +91,13 @@ func (m *mover) contentDigests(ctx context.Context) (source, target gormdb.Diges
 	add := func(d *gormdb.Digest, name string, size int64) {
 		d.Add(strconv.AppendInt([]byte(name+"\x00"), size, 10))
 	}
-	for named, err := range m.source.Contents(ctx, "") {
+	for content, err := range m.source.Contents(ctx, "") {
 		if err != nil {
 			return source, target, err
 		}
-		add(&source, named.Blob, named.Size)
+		add(&source, content.Blob, content.Size)
 		if names != nil {
-			names[sha256.Sum256([]byte(named.Blob))] = struct{}{}
+			names[sha256.Sum256([]byte(content.Blob))] = struct{}{}
 		}
 	}
 	err = m.toBlobs.List(ctx, func(name string, size int64, _ time.Time) error {
@@ -109,7 +109,7 @@ func (m *mover) contentDigests(ctx context.Context) (source, target gormdb.Diges
 	return source, target, err
 }
 
-// printDigests writes a row, and the organisations that differ. It reports whether there are none.
+// printDigests prints a row, and the organisations that differ. It reports whether none differ.
 func printDigests(w *tabwriter.Writer, table string, source, target map[id.Org]gormdb.Digest) bool {
 	var s, t gormdb.Digest
 	var different []id.Org

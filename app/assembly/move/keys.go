@@ -43,7 +43,7 @@ func (m *mover) eachKeyFile(fn func(path string, content []byte) error) error {
 	return nil
 }
 
-// checkSameFile returns an error if a file has another content.
+// checkSameFile returns an error if a file exists with other content.
 func checkSameFile(path string, content []byte) error {
 	existing, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -68,7 +68,7 @@ func (m *mover) copyKeyFiles() error {
 	})
 }
 
-// printSummary says what to do next, without secrets.
+// printSummary prints the variables of servers on the target, without secrets.
 func (m *mover) printSummary() error {
 	w := tabwriter.NewWriter(m.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "The target is complete. Servers on it need:")
@@ -89,12 +89,15 @@ func (m *mover) printSummary() error {
 	case m.to.directory != "":
 		fmt.Fprintln(w, "The files of keys and secrets are in that directory.")
 	case m.archive != "":
-		fmt.Fprintf(w, "  COLLAB_TOKEN_KEYS, COLLAB_SECRETS_KEYS\tthe files that are in the archive: tar --zstd -xf %s %s %s\n", m.archive, backup.SmallFiles[0], backup.SmallFiles[1])
+		fmt.Fprintf(w, "  COLLAB_TOKEN_KEYS, COLLAB_SECRETS_KEYS\tthe files that are in the archive: tar --zstd -xf %s %s %s\n",
+			m.archive, backup.SmallFiles[0], backup.SmallFiles[1])
 	default:
 		for i, variable := range []string{"COLLAB_TOKEN_KEYS", "COLLAB_SECRETS_KEYS"} {
 			fmt.Fprintf(w, "  %s\t%s\n", variable, m.from.keyPath(backup.SmallFiles[i]))
 		}
-		for name, variable := range map[string]string{"identity-webhook-secret": "COLLAB_IDENTITY_WEBHOOK_SECRETS", "payment-webhook-secret": "COLLAB_STRIPE_WEBHOOK_SECRETS"} {
+		for name, variable := range map[string]string{
+			"identity-webhook-secret": "COLLAB_IDENTITY_WEBHOOK_SECRETS", "payment-webhook-secret": "COLLAB_STRIPE_WEBHOOK_SECRETS",
+		} {
 			if _, err := os.Stat(m.from.keyPath(name)); err == nil {
 				fmt.Fprintf(w, "  %s\tthe line in %s, or as it is set now\n", variable, m.from.keyPath(name))
 			}

@@ -66,14 +66,14 @@ func Parse(args []string) (o Options, err error) {
 // stays closed to servers.
 var ErrDiffers = errors.New("the target differs from the source: call collabd move --abandon with the same target, and move again")
 
-// Few records are held at a time, so that half the usual growth of the heap costs hardly any processor
-// time. memoryLimit is the size of the heap, in bytes, from which on garbage is collected more often.
+// Limits of the garbage collector: few records are in memory at a time, so that collecting at half the
+// usual growth of the heap costs little. memoryLimit is in bytes.
 const (
 	gcPercent   = 50
 	memoryLimit = 64 << 20
 )
 
-// Run moves what the options name. It reports progress on log and the result on out. If it is
+// Run copies what the options name. It reports progress on log and the result on out. If it is
 // interrupted, another call with the same options continues.
 func Run(ctx context.Context, c config.Config, o Options, out, log io.Writer) (err error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
@@ -101,9 +101,10 @@ type location struct {
 	keys      map[string]string // paths of key files that are not in the directory, by their name there
 }
 
+// mover copies records and content from a location to another.
 type mover struct {
 	from, to    location
-	archive     string // that from is unpacked of; empty: none
+	archive     string // the archive that from is unpacked from; empty: none
 	origin      string // describes the move without secrets
 	epochRaised bool   // the epoch of the target is not that of the source
 
@@ -147,7 +148,8 @@ func (m *mover) chooseLocations(c config.Config, o Options) (err error) {
 	}
 	for _, u := range []config.URL{m.from.database, m.to.database} {
 		if u.IsSet() && u.Scheme() != "postgres" && u.Scheme() != "sqlite" {
-			return fmt.Errorf("%s is not the address of a database that keeps records: name postgres://…, sqlite://path or a directory", u)
+			return fmt.Errorf("%s is not the address of a database that keeps records: "+
+				"name postgres://…, sqlite://path or a directory", u)
 		}
 	}
 	for _, u := range []config.URL{m.from.blobs, m.to.blobs} {
@@ -158,20 +160,21 @@ func (m *mover) chooseLocations(c config.Config, o Options) (err error) {
 	if !m.from.blobs.IsSet() && m.to.blobs.IsSet() {
 		return errors.New("--from-blobs is missing: it is the address of the store that the records of --from name")
 	}
-	if identity(m.from.database) == identity(m.to.database) || m.to.blobs.IsSet() && identity(m.from.blobs) == identity(m.to.blobs) {
+	if fingerprint(m.from.database) == fingerprint(m.to.database) ||
+		m.to.blobs.IsSet() && fingerprint(m.from.blobs) == fingerprint(m.to.blobs) {
 		return errors.New("source and target are the same; leave out --blobs if content stays where it is")
 	}
 	source := m.archive
 	if source == "" {
-		source = identity(m.from.database)
+		source = fingerprint(m.from.database)
 	}
-	m.origin = fmt.Sprintf("%s with %s to %s", source, identity(m.from.blobs), identity(m.to.blobs))
+	m.origin = fmt.Sprintf("%s with %s to %s", source, fingerprint(m.from.blobs), fingerprint(m.to.blobs))
 	return nil
 }
 
-// identity returns a text that differs for different addresses: with an absolute path, or with a hash of all of it but
-// passwords, which are never in the text.
-func identity(address config.URL) string {
+// fingerprint returns a text that differs for different addresses and has no password: the absolute path
+// of a file, else the address with a hash of all of it but passwords.
+func fingerprint(address config.URL) string {
 	scheme := address.Scheme()
 	if scheme == "file" || scheme == "sqlite" {
 		if path, err := filepath.Abs(address.Path()); err == nil {
@@ -258,7 +261,7 @@ func (m *mover) lock(p location) error {
 	return err
 }
 
-// unpack makes a data directory of the archive beside it, which close removes.
+// unpack unpacks the archive into a data directory beside it, which close removes.
 func (m *mover) unpack(ctx context.Context) error {
 	lock, err := datadir.Lock(filepath.Join(m.from.directory, datadir.LockName), true)
 	if errors.Is(err, filelock.ErrLocked) {
@@ -294,7 +297,8 @@ func (m *mover) run(ctx context.Context) (err error) {
 		if err := m.copyContents(ctx, "", true); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(m.out, "The content that the records of %s name is in %s. Let COLLAB_BLOB_URL name it.\n", m.from.database, m.to.blobs)
+		_, err := fmt.Fprintf(m.out, "The content that the records of %s name is in %s. Let COLLAB_BLOB_URL name it.\n",
+			m.from.database, m.to.blobs)
 		return err
 	}
 	if err := m.openTarget(ctx); err != nil {
@@ -328,9 +332,9 @@ func (m *mover) run(ctx context.Context) (err error) {
 	return m.printSummary()
 }
 
-// epoch returns the epoch of the target's logs: that of the source, with which clients continue. It is
-// raised for an archive and for a source that servers use, because the numbers after what was copied
-// were used.
+// epoch returns the epoch of the target's logs: that of the source, with which clients continue. For an
+// archive, and for a source that servers use, it returns a greater one, because the source may have used
+// numbers after the copied ones.
 func (m *mover) epoch(ctx context.Context) (int64, error) {
 	epoch, err := m.source.Epoch(ctx)
 	if err != nil {
@@ -376,7 +380,7 @@ func (m *mover) openStore(ctx context.Context, address config.URL) (*bucket.Buck
 	return b, nil
 }
 
-// openTarget refuses a target that has data of its own, and begins the move or continues it.
+// openTarget starts or resumes the move. It returns an error if the target has other data.
 func (m *mover) openTarget(ctx context.Context) (err error) {
 	if err := m.lock(m.to); err != nil {
 		return err
@@ -410,7 +414,7 @@ func (m *mover) copyRecords(ctx context.Context) error {
 		counts[table] = n
 		total += n
 	}
-	m.progress.begin("records", total)
+	m.progress.start("records", total)
 	for _, table := range gormdb.TransferTables {
 		err := m.target.Load(ctx, m.source, table, func(n int) error {
 			m.progress.add(int64(n))
@@ -444,8 +448,9 @@ func (m *mover) abandon(ctx context.Context) error {
 	if err != nil {
 		return fault.WithCause(err)
 	}
-	if origin != "" && !strings.HasSuffix(origin, " to "+identity(m.to.blobs)) {
-		return fmt.Errorf("this move began with --blobs %q: pass the same", origin[strings.LastIndex(origin, " to ")+len(" to "):])
+	if origin != "" && !strings.HasSuffix(origin, " to "+fingerprint(m.to.blobs)) {
+		return fmt.Errorf("this move began with --blobs %q: pass the same",
+			origin[strings.LastIndex(origin, " to ")+len(" to "):])
 	}
 	n := 0
 	if origin != "" && m.to.blobs.IsSet() {

@@ -124,7 +124,7 @@ func (d *deployment) mustMove(o Options) string {
 	return printed
 }
 
-func (d *deployment) refused(o Options, want string) {
+func (d *deployment) mustFail(o Options, want string) {
 	d.Helper()
 	if printed, err := d.move(o); err == nil || !strings.Contains(err.Error(), want) {
 		d.Errorf("it ended with %v, not %q:\n%s", err, want, printed)
@@ -159,7 +159,7 @@ func digestLines(printed string) (lines []string) {
 	return lines
 }
 
-func TestADataFolderMovesThereAndBack(t *testing.T) {
+func TestADataDirectoryMovesThereAndBack(t *testing.T) {
 	d := newDeployment(t)
 	o := newTarget(t)
 	there := d.mustMove(o)
@@ -175,7 +175,7 @@ func TestADataFolderMovesThereAndBack(t *testing.T) {
 			t.Errorf("%s is not named:\n%s", want, there)
 		}
 	}
-	d.refused(o, "not empty")
+	d.mustFail(o, "not empty")
 
 	directory := filepath.Join(tempdir.New(t), "copy")
 	back := d.mustMove(Options{From: o.To, FromBlobs: o.Blobs, To: directory})
@@ -191,7 +191,7 @@ func TestADataFolderMovesThereAndBack(t *testing.T) {
 			t.Errorf("%s has %q, %v", name, text, err)
 		}
 	}
-	d.refused(Options{To: d.directory}, "the same")
+	d.mustFail(Options{To: d.directory}, "the same")
 }
 
 func TestADatabaseMovesWithinItsDirectory(t *testing.T) {
@@ -267,7 +267,7 @@ func TestContentThatIsNotWhatRecordsSayEndsAMove(t *testing.T) {
 		}
 	}
 	must.NoError(t, os.Remove(path))
-	d.refused(o, "is missing in")
+	d.mustFail(o, "is missing in")
 	if !closed(t, o.To) {
 		t.Error("the target is open")
 	}
@@ -305,7 +305,7 @@ func TestADifferenceKeepsTheTargetClosed(t *testing.T) {
 				t.Error("the target is open")
 			}
 			o.copied = nil
-			d.refused(o, ErrDiffers.Error())
+			d.mustFail(o, ErrDiffers.Error())
 			abandoned, err := d.move(Options{To: o.To, Blobs: o.Blobs, Abandon: true})
 			if err != nil {
 				t.Fatalf("%v\n%s", err, abandoned)
@@ -314,7 +314,7 @@ func TestADifferenceKeepsTheTargetClosed(t *testing.T) {
 				t.Error("the target is closed")
 			}
 			d.mustMove(o)
-			d.refused(Options{To: o.To, Blobs: o.Blobs, Abandon: true}, "No move")
+			d.mustFail(Options{To: o.To, Blobs: o.Blobs, Abandon: true}, "No move")
 		})
 	}
 }
@@ -328,7 +328,7 @@ func (d *deployment) interrupted(o Options, after int) {
 		}
 		return nil
 	}
-	d.refused(o, "planned")
+	d.mustFail(o, "planned")
 }
 
 // interruptedBack moves the deployment to a new target, and begins a move back to a new directory that
@@ -420,7 +420,7 @@ func TestAMissingContentKeepsAResumedTargetClosed(t *testing.T) {
 		}
 		return nil
 	}
-	d.refused(back, ErrDiffers.Error())
+	d.mustFail(back, ErrDiffers.Error())
 }
 
 func TestAnotherKeyInTheTargetIsRefused(t *testing.T) {
@@ -443,7 +443,7 @@ func TestAnotherKeyInTheTargetIsRefused(t *testing.T) {
 					return nil
 				}
 			}
-			d.refused(o, "it has another")
+			d.mustFail(o, "it has another")
 			if err := gormdb.CopySQLite(t.Context(), "sqlite://"+filepath.Join(o.To, "collab.db"), filepath.Join(t.TempDir(), "backup.db")); err == nil || !strings.Contains(err.Error(), "not complete") {
 				t.Errorf("a backup of the target ends with %v", err)
 			}
@@ -464,19 +464,19 @@ func TestOnlyTheStoreOfTheMoveIsEmptied(t *testing.T) {
 	t.Chdir(other)
 	store := d.store(o.Blobs)
 	must.NoError(t, store.Put(t.Context(), "a", "", -1, strings.NewReader("x")))
-	d.refused(Options{To: o.To, Blobs: o.Blobs, Abandon: true}, "pass the same")
+	d.mustFail(Options{To: o.To, Blobs: o.Blobs, Abandon: true}, "pass the same")
 	r := must.Do(store.Open(t.Context(), "a", 0, -1)).Or(t)
 	r.Close()
 }
 
 func TestAddressesAreToldApart(t *testing.T) {
 	for _, equal := range [][2]string{{"postgres://u:a@h/d?password=x", "postgres://u:b@h/d"}, {"file://x/../y", "file://y"}, {"", ""}} {
-		if one, other := identity(config.NewURL(equal[0])), identity(config.NewURL(equal[1])); one != other {
+		if one, other := fingerprint(config.NewURL(equal[0])), fingerprint(config.NewURL(equal[1])); one != other {
 			t.Errorf("%q is %q, and %q is %q", equal[0], one, equal[1], other)
 		}
 	}
 	for _, different := range [][2]string{{"s3://b?endpoint=http://a", "s3://b?endpoint=http://c"}, {"postgres://h/d?search_path=a", "postgres://h/d"}, {"s3://b", ""}} {
-		if one, other := identity(config.NewURL(different[0])), identity(config.NewURL(different[1])); one == other {
+		if one, other := fingerprint(config.NewURL(different[0])), fingerprint(config.NewURL(different[1])); one == other {
 			t.Errorf("%q and %q are %q", different[0], different[1], one)
 		}
 	}
@@ -490,22 +490,22 @@ func TestTargetsAndSourcesThatAreUsedAreRefused(t *testing.T) {
 	d := newDeployment(t)
 	o := newTarget(t)
 	locks := must.Do(datadir.LockServer(d.config, false)).Or(t)
-	d.refused(o, "another server runs")
+	d.mustFail(o, "another server runs")
 	for _, l := range locks {
 		l.Close()
 	}
 	must.NoError(t, d.store(o.Blobs).Put(t.Context(), "a", "", -1, strings.NewReader("x")))
-	d.refused(o, "is not empty")
+	d.mustFail(o, "is not empty")
 	if closed(t, o.To) {
 		t.Error("something was written")
 	}
-	d.refused(Options{From: filepath.Join(t.TempDir(), "none"), To: o.To}, "no such file")
-	d.refused(Options{From: o.To, To: t.TempDir()}, "--from-blobs")
-	d.refused(Options{To: "memory://"}, "keeps records")
-	d.refused(Options{To: o.To, Blobs: "mem://"}, "keeps no content")
-	d.refused(Options{From: o.To, FromBlobs: o.Blobs, To: t.TempDir()}, "collabd migrate")
+	d.mustFail(Options{From: filepath.Join(t.TempDir(), "none"), To: o.To}, "no such file")
+	d.mustFail(Options{From: o.To, To: t.TempDir()}, "--from-blobs")
+	d.mustFail(Options{To: "memory://"}, "keeps records")
+	d.mustFail(Options{To: o.To, Blobs: "mem://"}, "keeps no content")
+	d.mustFail(Options{From: o.To, FromBlobs: o.Blobs, To: t.TempDir()}, "collabd migrate")
 	other := newDeployment(t)
-	d.refused(Options{To: other.directory}, "not empty")
+	d.mustFail(Options{To: other.directory}, "not empty")
 }
 
 func TestAnArchiveMovesWithANewEpoch(t *testing.T) {
@@ -536,9 +536,9 @@ func TestContentAloneMovesBetweenStores(t *testing.T) {
 	for range 2 { // again it finds all of it there
 		d.mustMove(o)
 		for i := range contents {
-			right, err := (&mover{toBlobs: store}).hasContent(t.Context(), gormdb.Content{Blob: contentName(i), Size: int64(len(contentText(i))), Checksum: must.Sum(contentText(i))})
-			if err != nil || !right {
-				t.Fatalf("content %d: %v, %v", i, right, err)
+			ok, err := (&mover{toBlobs: store}).hasContent(t.Context(), gormdb.Content{Blob: contentName(i), Size: int64(len(contentText(i))), Checksum: must.Sum(contentText(i))})
+			if err != nil || !ok {
+				t.Fatalf("content %d: %v, %v", i, ok, err)
 			}
 		}
 	}
@@ -549,8 +549,8 @@ func TestProgressIsABarOrLines(t *testing.T) {
 		var out bytes.Buffer
 		p := newProgress(config.Config{LogFormat: "json"}, false, &out)
 		p.bar = bar
-		p.begin("records", 100)
-		p.last = p.last.Add(-lineEvery)
+		p.start("records", 100)
+		p.last = p.last.Add(-logInterval)
 		p.add(50)
 		p.add(50)
 		p.end()
@@ -564,7 +564,7 @@ func TestProgressIsABarOrLines(t *testing.T) {
 	}
 	var out bytes.Buffer
 	p := newProgress(config.Config{}, true, &out)
-	p.begin("records", 1)
+	p.start("records", 1)
 	p.add(1)
 	p.end()
 	if out.Len() > 0 {
@@ -573,11 +573,11 @@ func TestProgressIsABarOrLines(t *testing.T) {
 }
 
 func TestArgumentsAreCompleteOrRefused(t *testing.T) {
-	for call, right := range map[string]bool{
+	for call, ok := range map[string]bool{
 		"--to postgres://x/y": true, "--to=dir --blobs file://x --quiet": true, "--blobs s3://b": true, "--from a --from-blobs b --to c": true, "--to x --abandon": true,
 		"": false, "x": false, "--to": false, "--to x y": false, "--unknown": false, "--abandon": false, "--abandon --blobs x": false,
 	} {
-		if _, err := Parse(strings.Fields(call)); (err == nil) != right {
+		if _, err := Parse(strings.Fields(call)); (err == nil) != ok {
 			t.Errorf("%q is %v", call, err)
 		}
 	}

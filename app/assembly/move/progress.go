@@ -1,7 +1,6 @@
 package move
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,8 +15,8 @@ import (
 
 // The time between two reports of progress.
 const (
-	barEvery  = 100 * time.Millisecond
-	lineEvery = 5 * time.Second
+	barInterval = 100 * time.Millisecond
+	logInterval = 5 * time.Second
 )
 
 // progress reports how far the move is: a bar on a terminal, log lines elsewhere. It is safe for
@@ -28,10 +27,10 @@ type progress struct {
 	log   *slog.Logger
 	clock system.Clock
 
-	mu          sync.Mutex // guards the rest
-	phase       string
-	done, total int64
-	began, last time.Time
+	mu              sync.Mutex // guards the rest
+	phase           string
+	done, total     int64
+	startedAt, last time.Time
 }
 
 func newProgress(c config.Config, quiet bool, out io.Writer) *progress {
@@ -48,25 +47,25 @@ func newProgress(c config.Config, quiet bool, out io.Writer) *progress {
 	return p
 }
 
-// begin begins a phase of total steps.
-func (p *progress) begin(phase string, total int64) {
+// start starts a phase of total steps.
+func (p *progress) start(phase string, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.phase, p.done, p.total = phase, 0, total
-	p.began = p.clock.Now()
-	p.last = p.began
+	p.startedAt = p.clock.Now()
+	p.last = p.startedAt
 }
 
-// add notes steps that are done.
+// add records completed steps, and reports the progress if the interval has passed.
 func (p *progress) add(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done += n
-	every := lineEvery
+	interval := logInterval
 	if p.bar {
-		every = barEvery
+		interval = barInterval
 	}
-	if now := p.clock.Now(); now.Sub(p.last) >= every {
+	if now := p.clock.Now(); now.Sub(p.last) >= interval {
 		p.last = now
 		p.report(now)
 	}
@@ -91,20 +90,21 @@ const barWidth = 30
 
 // report writes the state. The caller holds mu.
 func (p *progress) report(now time.Time) {
-	elapsed := now.Sub(p.began)
+	elapsed := now.Sub(p.startedAt)
 	rate := float64(p.done) / max(elapsed.Seconds(), 0.001)
 	remaining := time.Duration(0)
 	if p.done > 0 && p.total > p.done {
 		remaining = time.Duration(float64(p.total-p.done) / rate * float64(time.Second)).Round(time.Second)
 	}
 	if !p.bar {
-		p.log.LogAttrs(context.Background(), slog.LevelInfo, "move progress", slog.String("phase", p.phase), slog.Int64("done", p.done), slog.Int64("total", p.total),
-			slog.Int64("per_second", int64(rate)), slog.Float64("remaining_seconds", remaining.Seconds()), slog.Float64("duration_seconds", elapsed.Round(time.Millisecond).Seconds()))
+		p.log.Info("move progress", "phase", p.phase, "done", p.done, "total", p.total, "per_second", int64(rate),
+			"remaining_seconds", remaining.Seconds(), "duration_seconds", elapsed.Round(time.Millisecond).Seconds())
 		return
 	}
 	filled := barWidth
 	if p.total > 0 {
 		filled = int(min(p.done, p.total) * barWidth / p.total)
 	}
-	fmt.Fprintf(p.out, "\r%-10s [%s%s] %d of %d, %.0f/s, %s left\x1b[K", p.phase, strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled), p.done, p.total, rate, remaining)
+	bar := strings.Repeat("#", filled) + strings.Repeat(".", barWidth-filled)
+	fmt.Fprintf(p.out, "\r%-10s [%s] %d of %d, %.0f/s, %s left\x1b[K", p.phase, bar, p.done, p.total, rate, remaining)
 }
