@@ -3,7 +3,6 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"collab/adapters/bucket"
@@ -37,78 +35,79 @@ import (
 // Config is the configuration. Each field is one environment variable. An empty variable counts
 // as not set, except for Secrets, where it means that nothing is accepted.
 //
-// The tags: env is the variable, help explains it. default is the text if it is not set, dev
+// The tags: env is the variable, which help explains. default is the text if it is not set, dev
 // and prod are that of one mode; or describes a computed default. oneof and schemes list the
 // allowed values, min and max bound numbers and durations. required:"prod" means that
 // production has no default. The fields are read in their order.
 type Config struct {
-	Mode          string   `env:"COLLAB_MODE" help:"development fills in what is not configured; production starts only when everything it needs is" default:"development" oneof:"development,production"`
-	Listen        HostPort `env:"COLLAB_LISTEN" help:"address to listen on" default:"127.0.0.1:8080"`
-	PublicURL     URL      `env:"COLLAB_PUBLIC_URL" help:"the base address that clients use, without a path" or:"http://localhost, or the one address of COLLAB_LISTEN, and the port" schemes:"http,https" required:"prod"`
-	DataDir       string   `env:"COLLAB_DATA_DIR" help:"where embedded state lives" default:"./data"`
-	DatabaseURL   URL      `env:"COLLAB_DATABASE_URL" help:"sqlite://path, postgres://…, or memory:// to keep nothing" or:"SQLite in the data directory" schemes:"sqlite,postgres,memory" required:"prod"`
-	DirectURL     URL      `env:"COLLAB_DATABASE_DIRECT_URL" help:"postgres://… of the same database for migrations, if COLLAB_DATABASE_URL is that of a pooler in transaction mode (pool_mode=transaction)" schemes:"postgres"`
-	ReplicaURLs   URL      `env:"COLLAB_DATABASE_REPLICA_URLS" help:"postgres://… of streaming replicas, comma separated, for lists that may be a moment old" schemes:"postgres"`
-	BlobURL       URL      `env:"COLLAB_BLOB_URL" help:"where the content of files lies: file://directory, gs://bucket/prefix, s3://bucket/prefix, azblob://container/prefix, or mem:// to keep nothing" or:"files in the data directory" schemes:"file,gs,s3,azblob,mem" required:"prod"`
-	SignedURLs    string   `env:"COLLAB_SIGNED_URLS" help:"on gives clients that ask for it addresses at the object store, so that content does not pass through the server" default:"on" oneof:"on,off"`
-	BlobPublicURL URL      `env:"COLLAB_BLOB_PUBLIC_URL" help:"origin by which clients reach the object store, if it is another than the server's" schemes:"http,https"`
-	BusURL        URL      `env:"COLLAB_BUS_URL" help:"how servers tell each other of changes: nats://…, or local:// for a single server" default:"local://" schemes:"local,nats,tls"`
+	Mode          string   `env:"COLLAB_MODE" default:"development" oneof:"development,production"`
+	Listen        HostPort `env:"COLLAB_LISTEN" default:"127.0.0.1:8080"`
+	PublicURL     URL      `env:"COLLAB_PUBLIC_URL" or:"http://localhost, or the one address of COLLAB_LISTEN, and the port" schemes:"http,https" required:"prod"`
+	DataDir       string   `env:"COLLAB_DATA_DIR" default:"./data"`
+	DatabaseURL   URL      `env:"COLLAB_DATABASE_URL" or:"SQLite in the data directory" schemes:"sqlite,postgres,memory" required:"prod"`
+	DirectURL     URL      `env:"COLLAB_DATABASE_DIRECT_URL" schemes:"postgres"`
+	ReplicaURLs   URL      `env:"COLLAB_DATABASE_REPLICA_URLS" schemes:"postgres"`
+	BlobURL       URL      `env:"COLLAB_BLOB_URL" or:"files in the data directory" schemes:"file,gs,s3,azblob,mem" required:"prod"`
+	SignedURLs    string   `env:"COLLAB_SIGNED_URLS" default:"on" oneof:"on,off"`
+	BlobPublicURL URL      `env:"COLLAB_BLOB_PUBLIC_URL" schemes:"http,https"`
+	BusURL        URL      `env:"COLLAB_BUS_URL" default:"local://" schemes:"local,nats,tls"`
 
-	TokenKeys   string `env:"COLLAB_TOKEN_KEYS" help:"file of PEM Ed25519 private keys: the first signs service tokens, all verify" or:"created at first start" required:"prod"`
-	SecretsKeys string `env:"COLLAB_SECRETS_KEYS" help:"file of the keyset that seals secrets where they are kept" or:"created at first start" required:"prod"`
+	TokenKeys   string `env:"COLLAB_TOKEN_KEYS" or:"created at first start" required:"prod"`
+	SecretsKeys string `env:"COLLAB_SECRETS_KEYS" or:"created at first start" required:"prod"`
 
-	IdentityIssuer       URL         `env:"COLLAB_IDENTITY_ISSUER" help:"OpenID Connect issuer; discovery and keys are read from it" or:"the built-in development provider" schemes:"http,https" required:"prod"`
-	IdentityAudience     []string    `env:"COLLAB_IDENTITY_AUDIENCE" help:"accepted aud values, comma separated; empty: not checked"`
-	IdentityParties      []string    `env:"COLLAB_IDENTITY_AUTHORIZED_PARTIES" help:"accepted azp values, comma separated; empty: not checked"`
-	IdentityClientID     string      `env:"COLLAB_IDENTITY_CLIENT_ID" help:"client id of the authorization-code flow of the command-line sign-in"`
-	IdentityClientSecret Secret      `env:"COLLAB_IDENTITY_CLIENT_SECRET" help:"its secret; empty for a public client"`
-	IdentitySignInURL    URL         `env:"COLLAB_IDENTITY_SIGN_IN_URL" help:"hosted sign-in page of a provider that works by session instead of by code" schemes:"http,https"`
-	IdentityCookie       string      `env:"COLLAB_IDENTITY_SESSION_COOKIE" help:"that provider's session cookie" default:"__session"`
-	IdentityWebhooks     Secrets     `env:"COLLAB_IDENTITY_WEBHOOK_SECRETS" help:"whsec_… secrets, comma separated; empty: no message is accepted" or:"created at first start" required:"prod"`
-	IdentityRoles        org.RoleMap `env:"COLLAB_IDENTITY_ROLE_MAP" help:"more role names of the provider: org:billing=MEMBER,…"`
+	IdentityIssuer       URL         `env:"COLLAB_IDENTITY_ISSUER" or:"the built-in development provider" schemes:"http,https" required:"prod"`
+	IdentityAudience     []string    `env:"COLLAB_IDENTITY_AUDIENCE"`
+	IdentityParties      []string    `env:"COLLAB_IDENTITY_AUTHORIZED_PARTIES"`
+	IdentityClientID     string      `env:"COLLAB_IDENTITY_CLIENT_ID"`
+	IdentityClientSecret Secret      `env:"COLLAB_IDENTITY_CLIENT_SECRET"`
+	IdentitySignInURL    URL         `env:"COLLAB_IDENTITY_SIGN_IN_URL" schemes:"http,https"`
+	IdentityCookie       string      `env:"COLLAB_IDENTITY_SESSION_COOKIE" default:"__session"`
+	IdentityWebhooks     Secrets     `env:"COLLAB_IDENTITY_WEBHOOK_SECRETS" or:"created at first start" required:"prod"`
+	IdentityRoles        org.RoleMap `env:"COLLAB_IDENTITY_ROLE_MAP"`
 
-	StripeKey      Secret   `env:"COLLAB_STRIPE_SECRET_KEY" help:"secret key of Stripe's API" or:"the built-in development provider" required:"prod"`
-	StripeWebhooks Secrets  `env:"COLLAB_STRIPE_WEBHOOK_SECRETS" help:"whsec_… secrets of its messages, comma separated; empty: no message is accepted" or:"created at first start" required:"prod"`
-	StripeStandard []string `env:"COLLAB_STRIPE_PRICE_STANDARD" help:"ids of the prices of the plan STANDARD, comma separated: the first is sold, the others were"`
-	StripePremium  []string `env:"COLLAB_STRIPE_PRICE_PREMIUM" help:"ids of the prices of the plan PREMIUM, likewise"`
-	StripeURL      URL      `env:"COLLAB_STRIPE_API_URL" help:"address of a server that speaks Stripe's API, without /v1" or:"Stripe's own" schemes:"http,https"`
+	StripeKey      Secret   `env:"COLLAB_STRIPE_SECRET_KEY" or:"the built-in development provider" required:"prod"`
+	StripeWebhooks Secrets  `env:"COLLAB_STRIPE_WEBHOOK_SECRETS" or:"created at first start" required:"prod"`
+	StripeStandard []string `env:"COLLAB_STRIPE_PRICE_STANDARD"`
+	StripePremium  []string `env:"COLLAB_STRIPE_PRICE_PREMIUM"`
+	StripeURL      URL      `env:"COLLAB_STRIPE_API_URL" or:"Stripe's own" schemes:"http,https"`
 
-	AnthropicKey      Secret         `env:"COLLAB_ANTHROPIC_API_KEY" help:"key of Anthropic's API"`
-	AnthropicURL      URL            `env:"COLLAB_ANTHROPIC_URL" help:"address of a server that speaks its protocol, without /v1" or:"Anthropic's own" schemes:"http,https"`
-	OpenAIKey         Secret         `env:"COLLAB_OPENAI_API_KEY" help:"key of OpenAI's API"`
-	OpenAIURL         URL            `env:"COLLAB_OPENAI_URL" help:"address of a server that speaks its chat completions, with /v1" or:"OpenAI's own" schemes:"http,https"`
-	ModelsFile        string         `env:"COLLAB_MODELS_FILE" help:"registry of models, a JSON file" or:"built in"`
-	DefaultModel      string         `env:"COLLAB_DEFAULT_MODEL" help:"model of chats that name none" or:"the registry's first whose provider is configured"`
-	ConnectorsFile    string         `env:"COLLAB_CONNECTORS_FILE" help:"catalog of tool servers, a JSON file" or:"built in"`
-	ConnectorNetworks []netip.Prefix `env:"COLLAB_CONNECTOR_NETWORKS" help:"networks that are not public where tool servers and their authorization servers may be, such as 10.1.0.0/16, comma separated"`
+	AnthropicKey      Secret         `env:"COLLAB_ANTHROPIC_API_KEY"`
+	AnthropicURL      URL            `env:"COLLAB_ANTHROPIC_URL" or:"Anthropic's own" schemes:"http,https"`
+	OpenAIKey         Secret         `env:"COLLAB_OPENAI_API_KEY"`
+	OpenAIURL         URL            `env:"COLLAB_OPENAI_URL" or:"OpenAI's own" schemes:"http,https"`
+	ModelsFile        string         `env:"COLLAB_MODELS_FILE" or:"built in"`
+	DefaultModel      string         `env:"COLLAB_DEFAULT_MODEL" or:"the registry's first whose provider is configured"`
+	ConnectorsFile    string         `env:"COLLAB_CONNECTORS_FILE" or:"built in"`
+	ConnectorNetworks []netip.Prefix `env:"COLLAB_CONNECTOR_NETWORKS"`
 
-	PostHogKey Secret `env:"COLLAB_POSTHOG_KEY" help:"project key of PostHog, which receives metadata of every call of a model; empty: PostHog is not used"`
-	PostHogURL URL    `env:"COLLAB_POSTHOG_URL" help:"address of a PostHog server" or:"PostHog's own" schemes:"http,https"`
+	PostHogKey Secret `env:"COLLAB_POSTHOG_KEY"`
+	PostHogURL URL    `env:"COLLAB_POSTHOG_URL" or:"PostHog's own" schemes:"http,https"`
 
-	AdminSecret  Secret                 `env:"COLLAB_ADMIN_SECRET" help:"value of the operator's X-Admin-Secret header; empty: operator endpoints answer 404"`
-	CORSOrigins  Origins                `env:"COLLAB_CORS_ORIGINS" help:"origins of browser clients, such as https://app.example.com, comma separated; one * in each is any characters"`
-	MaxUpload    int64                  `env:"COLLAB_MAX_UPLOAD_BYTES" help:"largest content of a file, in bytes" default:"104857600" min:"1048576"` // min is the limit of JSON bodies, among which are documents
-	PlanStorage  plan.StorageLimits     `env:"COLLAB_PLAN_STORAGE" help:"how much content an organisation may store by plan, in MiB, GiB or TiB; a plan that is not named has no limit; or off" default:"NO_PLAN=5GiB,FREE=10GiB,STANDARD=100GiB,PREMIUM=1TiB"`
-	PlanVersions plan.VersionRetention  `env:"COLLAB_PLAN_VERSIONS" help:"for how many days, and how many, earlier versions of each file, memory and document are kept by plan, such as FREE=7d/10; 0, or a plan that is not named, keeps none; or off" default:"NO_PLAN=30d/100,FREE=30d/100,STANDARD=30d/100,PREMIUM=30d/100,ENTERPRISE=30d/100"`
-	RateLimits   limit.Rates            `env:"COLLAB_RATE_LIMITS" help:"requests per caller, per address where there is no caller, and of providers per address (webhook); or off" default:"caller=1200/m,address=600/m,chat=60/m,credentials=60/m,webhook=6000/m"`
-	PlanRequests plan.RequestLimits     `env:"COLLAB_PLAN_REQUESTS" help:"requests of an organisation in a minute by plan, on all servers together, such as FREE=600,STANDARD=6000; a plan that is not named has no limit; or off" default:"off"`
-	Budgets      limit.Budgets          `env:"COLLAB_BUDGETS" help:"what all requests may hold at once: memory for those of callers who are not known yet (anonymous), for bodies, pages, downloads and uploads of known ones (callers), and for connections with the headers of requests (connections), and disk for what waits in files (spool), in MiB, GiB or uploads of COLLAB_MAX_UPLOAD_BYTES" default:"anonymous=64MiB,callers=256MiB,connections=1GiB,spool=16uploads"`
-	Connections  limit.ConnectionLimits `env:"COLLAB_CONNECTIONS" help:"connections in all, and from one address that is no trusted proxy; without trusted proxies those of this machine have no limit of their own" default:"total=16384,address=512"`
-	Concurrency  limit.Concurrency      `env:"COLLAB_CONCURRENCY" help:"what organisations share on a server: requests that use the database at once, of which one organisation gets a sixty-fourth beside others, and provider messages (webhooks), of which it gets two; change feeds (streams), uploads and downloads (transfers) and calls of models and other providers (calls), of which an eighth is left for others; 32/processor is at least 64, and connections is total= of COLLAB_CONNECTIONS" default:"requests=32/processor,streams=connections,transfers=1024,calls=1024,webhooks=32"`
-	Proxies      Proxies                `env:"COLLAB_TRUSTED_PROXIES" help:"addresses and networks of the proxies whose X-Forwarded-For is trusted, such as 127.0.0.1, comma separated; empty: the header is ignored"`
-	Heartbeat    time.Duration          `env:"COLLAB_HEARTBEAT" help:"time between the comments that keep a change feed open" default:"30s" min:"100ms" max:"1h"`
-	Retention    time.Duration          `env:"COLLAB_FEED_RETENTION" help:"how long changes stay in the feed for those who come back" default:"168h" min:"1m"`
-	Exports      time.Duration          `env:"COLLAB_EXPORT_RETENTION" help:"how long the archive of an export that an owner asked for can be downloaded" default:"24h" min:"1m" max:"720h"`
-	SMTPURL      URL                    `env:"COLLAB_SMTP_URL" help:"smtp://user:password@host:port or smtps://…; empty: e-mail is written to a file in the data directory"`
-	MailFrom     string                 `env:"COLLAB_MAIL_FROM" help:"sender of e-mail; production with COLLAB_SMTP_URL needs it" dev:"Collab <no-reply@localhost>"`
-	AppURL       URL                    `env:"COLLAB_APP_URL" help:"address of the application, which invitations lead to" or:"the development provider's pages" schemes:"http,https" required:"prod"`
-	ReleaseOrgs  []id.Org               `env:"COLLAB_RELEASE_ORGS" help:"ids of the organisations that may publish releases of the desktop application, comma separated; empty: in development all, in production none"`
-	ReleaseHosts Hosts                  `env:"COLLAB_RELEASE_HOSTS" help:"hosts that releases may be downloaded from, comma separated; empty: any"`
-	LogLevel     slog.Level             `env:"COLLAB_LOG_LEVEL" help:"debug, info, warn or error" default:"info"`
-	LogFormat    string                 `env:"COLLAB_LOG_FORMAT" help:"json or text" dev:"text" prod:"json" oneof:"json,text"`
+	AdminSecret Secret  `env:"COLLAB_ADMIN_SECRET"`
+	CORSOrigins Origins `env:"COLLAB_CORS_ORIGINS"`
+	// The minimum is the limit of JSON bodies, which can be documents.
+	MaxUpload    int64                  `env:"COLLAB_MAX_UPLOAD_BYTES" default:"104857600" min:"1048576"`
+	PlanStorage  plan.StorageLimits     `env:"COLLAB_PLAN_STORAGE" default:"NO_PLAN=5GiB,FREE=10GiB,STANDARD=100GiB,PREMIUM=1TiB"`
+	PlanVersions plan.VersionRetention  `env:"COLLAB_PLAN_VERSIONS" default:"NO_PLAN=30d/100,FREE=30d/100,STANDARD=30d/100,PREMIUM=30d/100,ENTERPRISE=30d/100"`
+	RateLimits   limit.Rates            `env:"COLLAB_RATE_LIMITS" default:"caller=1200/m,address=600/m,chat=60/m,credentials=60/m,webhook=6000/m"`
+	PlanRequests plan.RequestLimits     `env:"COLLAB_PLAN_REQUESTS" default:"off"`
+	Budgets      limit.Budgets          `env:"COLLAB_BUDGETS" default:"anonymous=64MiB,callers=256MiB,connections=1GiB,spool=16uploads"`
+	Connections  limit.ConnectionLimits `env:"COLLAB_CONNECTIONS" default:"total=16384,address=512"`
+	Concurrency  limit.Concurrency      `env:"COLLAB_CONCURRENCY" default:"requests=32/processor,streams=connections,transfers=1024,calls=1024,webhooks=32"`
+	Proxies      Proxies                `env:"COLLAB_TRUSTED_PROXIES"`
+	Heartbeat    time.Duration          `env:"COLLAB_HEARTBEAT" default:"30s" min:"100ms" max:"1h"`
+	Retention    time.Duration          `env:"COLLAB_FEED_RETENTION" default:"168h" min:"1m"`
+	Exports      time.Duration          `env:"COLLAB_EXPORT_RETENTION" default:"24h" min:"1m" max:"720h"`
+	SMTPURL      URL                    `env:"COLLAB_SMTP_URL"`
+	MailFrom     string                 `env:"COLLAB_MAIL_FROM" dev:"Collab <no-reply@localhost>"`
+	AppURL       URL                    `env:"COLLAB_APP_URL" or:"the development provider's pages" schemes:"http,https" required:"prod"`
+	ReleaseOrgs  []id.Org               `env:"COLLAB_RELEASE_ORGS"`
+	ReleaseHosts Hosts                  `env:"COLLAB_RELEASE_HOSTS"`
+	LogLevel     slog.Level             `env:"COLLAB_LOG_LEVEL" default:"info"`
+	LogFormat    string                 `env:"COLLAB_LOG_FORMAT" dev:"text" prod:"json" oneof:"json,text"`
 
-	OTLPEndpoint URL    `env:"OTEL_EXPORTER_OTLP_ENDPOINT" help:"collector that traces are sent to over HTTP; the other OTEL_EXPORTER_OTLP_* variables count too; empty: no traces"`
-	ServiceName  string `env:"OTEL_SERVICE_NAME" help:"service name in traces and metrics" default:"collabd"`
+	OTLPEndpoint URL    `env:"OTEL_EXPORTER_OTLP_ENDPOINT"`
+	ServiceName  string `env:"OTEL_SERVICE_NAME" default:"collabd"`
 
 	Unknown        []Unknown // variables that are set and not described here
 	Missing        []string  // of a configuration for development: what is missing for production, each with its variable
@@ -135,7 +134,9 @@ func Read(environ []string) (Config, error) {
 		set[name] = value
 	}
 	getenv := func(variable string) string { return set[variable] }
-	for _, s := range append(append(bucket.Secrets(getenv), otlp.Secrets(getenv)...), set["PGPASSWORD"], set["PGSSLPASSWORD"]) { // pgx reads the last two
+	secrets := slices.Concat(bucket.Secrets(getenv), otlp.Secrets(getenv))
+	secrets = append(secrets, set["PGPASSWORD"], set["PGSSLPASSWORD"]) // which pgx reads
+	for _, s := range secrets {
 		c.adapterSecrets = append(c.adapterSecrets, newSecret(s))
 	}
 	lines := c.readAll(set)
@@ -345,14 +346,17 @@ func (c Config) checkCombinations(report func(name, format string, args ...any))
 		report("COLLAB_PUBLIC_URL", "must not have a path")
 	}
 	if need := 2 * c.Connections.Memory(); c.Budgets.Connections > 0 && need > c.Budgets.Connections {
-		report("COLLAB_CONNECTIONS", "%d connections need connections=%dMiB of COLLAB_BUDGETS", c.Connections.Total, (need+1<<20-1)>>20)
+		report("COLLAB_CONNECTIONS", "%d connections need connections=%dMiB of COLLAB_BUDGETS",
+			c.Connections.Total, (need+1<<20-1)>>20)
 	}
 	if c.IdentityClientID != "" && c.IdentitySignInURL.IsSet() {
-		report("COLLAB_IDENTITY_CLIENT_ID", "and COLLAB_IDENTITY_SIGN_IN_URL exclude each other: a provider signs in by code or by session")
+		report("COLLAB_IDENTITY_CLIENT_ID",
+			"and COLLAB_IDENTITY_SIGN_IN_URL exclude each other: a provider signs in by code or by session")
 	}
 	inBoth := slices.ContainsFunc(c.StripeStandard, func(price string) bool { return slices.Contains(c.StripePremium, price) })
 	if c.StripeKey.IsSet() && (len(c.StripeStandard) == 0 || len(c.StripePremium) == 0 || inBoth) {
-		report("COLLAB_STRIPE_PRICE_STANDARD", "and COLLAB_STRIPE_PRICE_PREMIUM must be the ids of two prices where COLLAB_STRIPE_SECRET_KEY is set")
+		report("COLLAB_STRIPE_PRICE_STANDARD",
+			"and COLLAB_STRIPE_PRICE_PREMIUM must be the ids of two prices where COLLAB_STRIPE_SECRET_KEY is set")
 	}
 	if c.Production() {
 		c.checkProduction(report)
@@ -364,17 +368,20 @@ func (c Config) checkCombinations(report func(name, format string, args ...any))
 // checkDevelopment reports what would make parts for development reachable from other machines.
 func (c Config) checkDevelopment(report func(name, format string, args ...any)) {
 	if !c.LocalModel() && !c.Anthropic() && !c.OpenAI() {
-		report("COLLAB_LISTEN", "must be a loopback address while the built-in model is the only one; set COLLAB_ANTHROPIC_API_KEY or COLLAB_OPENAI_API_KEY to listen elsewhere")
+		report("COLLAB_LISTEN", "must be a loopback address while the built-in model is the only one; "+
+			"set COLLAB_ANTHROPIC_API_KEY or COLLAB_OPENAI_API_KEY to listen elsewhere")
 	}
 	for _, d := range []struct {
 		name, instead string
 		used          bool
 	}{{"identity", "COLLAB_IDENTITY_ISSUER", !c.IdentityIssuer.IsSet()}, {"payment", "COLLAB_STRIPE_SECRET_KEY", !c.StripeKey.IsSet()}} {
 		if d.used && !c.Listen.loopback() {
-			report("COLLAB_LISTEN", "must be a loopback address while the development %s provider is used; set %s to listen elsewhere", d.name, d.instead)
+			report("COLLAB_LISTEN", "must be a loopback address while the development %s provider is used; "+
+				"set %s to listen elsewhere", d.name, d.instead)
 		}
 		if d.used && c.PublicURL.IsSet() && !c.PublicURL.loopback() {
-			report("COLLAB_PUBLIC_URL", "must be a loopback address while the development %s provider is used; set %s to be reached elsewhere", d.name, d.instead)
+			report("COLLAB_PUBLIC_URL", "must be a loopback address while the development %s provider is used; "+
+				"set %s to be reached elsewhere", d.name, d.instead)
 		}
 	}
 }
@@ -385,7 +392,8 @@ func (c Config) checkProduction(report func(name, format string, args ...any)) {
 		report("COLLAB_IDENTITY_CLIENT_ID", "or COLLAB_IDENTITY_SIGN_IN_URL must be set in production")
 	}
 	if !c.Anthropic() && !c.OpenAI() {
-		report("COLLAB_ANTHROPIC_API_KEY", "or COLLAB_OPENAI_API_KEY must be set in production, or COLLAB_ANTHROPIC_URL or COLLAB_OPENAI_URL for a server that asks for none")
+		report("COLLAB_ANTHROPIC_API_KEY", "or COLLAB_OPENAI_API_KEY must be set in production, "+
+			"or COLLAB_ANTHROPIC_URL or COLLAB_OPENAI_URL for a server that asks for none")
 	}
 	if c.SMTPURL.IsSet() && c.MailFrom == "" {
 		report("COLLAB_MAIL_FROM", "must be set in production when COLLAB_SMTP_URL is")
@@ -457,32 +465,4 @@ func (c Config) Logger(w io.Writer) *slog.Logger {
 		return slog.New(slog.NewTextHandler(w, options))
 	}
 	return slog.New(slog.NewJSONHandler(w, options))
-}
-
-// DescribeVariables calls variable with each variable that a text names, and its help.
-func DescribeVariables(text string, variable func(name, help string)) {
-	for _, f := range fields() {
-		if name := f.Tag.Get("env"); slices.Contains(strings.FieldsFunc(text, isBetweenNames), name) {
-			variable(name, f.Tag.Get("help"))
-		}
-	}
-}
-
-// isBetweenNames reports whether a character is none of a variable's name.
-func isBetweenNames(r rune) bool { return r != '_' && (r < 'A' || r > 'Z') && (r < '0' || r > '9') }
-
-// Help writes the table of variables.
-func Help(w io.Writer) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, f := range fields() {
-		def := f.Tag.Get("default") + f.Tag.Get("dev") + f.Tag.Get("or")
-		if f.Tag.Get("dev") != "" {
-			def += "; " + cmp.Or(f.Tag.Get("prod"), "none") + " in production"
-		}
-		if def == "" {
-			def = "-"
-		}
-		fmt.Fprintf(t, "  %s\t%s (%s)\n", f.Tag.Get("env"), f.Tag.Get("help"), def)
-	}
-	t.Flush()
 }

@@ -28,10 +28,14 @@ func unknownVariables(environ []string) (all []Unknown) {
 	}
 	for _, variable := range environ {
 		name, _, _ := strings.Cut(variable, "=")
-		if !strings.HasPrefix(name, "COLLAB_") || strings.HasPrefix(name, "COLLAB_TEST_") || strings.HasPrefix(name, "COLLAB_SKIP_") || slices.Contains(names, name) {
+		if !strings.HasPrefix(name, "COLLAB_") || slices.Contains(names, name) ||
+			strings.HasPrefix(name, "COLLAB_TEST_") || strings.HasPrefix(name, "COLLAB_SKIP_") {
 			continue
 		}
-		all = append(all, Unknown{name, slices.MinFunc(names, func(a, b string) int { return levenshtein.Distance(name, a) - levenshtein.Distance(name, b) })})
+		nearest := slices.MinFunc(names, func(a, b string) int {
+			return levenshtein.Distance(name, a) - levenshtein.Distance(name, b)
+		})
+		all = append(all, Unknown{name, nearest})
 	}
 	slices.SortFunc(all, func(a, b Unknown) int { return strings.Compare(a.Name, b.Name) })
 	return all
