@@ -19,18 +19,23 @@ func (c *Client) GetOrganisation(ctx context.Context, id string) (Overview, erro
 }
 
 // ListOrganisationMembers is GET /api/v1/admin/organisations/{id}/members: List an organisation's members.
-func (c *Client) ListOrganisationMembers(ctx context.Context, id string, params ListOrganisationMembersParams) (*List[Member], error) {
-	return list[Member](c, c.request(ctx, http.MethodGet, "/api/v1/admin/organisations/"+segment(id)+"/members", params, nil, 0))
+func (c *Client) ListOrganisationMembers(
+	ctx context.Context, id string, params ListOrganisationMembersParams,
+) (*List[Member], error) {
+	return list[Member](c, c.request(ctx, http.MethodGet,
+		"/api/v1/admin/organisations/"+segment(id)+"/members", params, nil, 0))
 }
 
 // SetRole is PUT /api/v1/admin/organisations/{id}/members/{userId}/role: Set a member's role.
 func (c *Client) SetRole(ctx context.Context, id string, userId string, body RoleChange) (Member, error) {
-	return receive[Member](c, c.request(ctx, http.MethodPut, "/api/v1/admin/organisations/"+segment(id)+"/members/"+segment(userId)+"/role", nil, body, 0))
+	return receive[Member](c, c.request(ctx, http.MethodPut,
+		"/api/v1/admin/organisations/"+segment(id)+"/members/"+segment(userId)+"/role", nil, body, 0))
 }
 
 // GrantSubscription is PUT /api/v1/admin/organisations/{id}/subscription: Grant a subscription.
 func (c *Client) GrantSubscription(ctx context.Context, id string, body Grant) (Overview, error) {
-	return receive[Overview](c, c.request(ctx, http.MethodPut, "/api/v1/admin/organisations/"+segment(id)+"/subscription", nil, body, 0))
+	return receive[Overview](c, c.request(ctx, http.MethodPut,
+		"/api/v1/admin/organisations/"+segment(id)+"/subscription", nil, body, 0))
 }
 
 // StartDeviceSignIn is POST /api/v1/auth/device: Start signing in a device.
@@ -125,12 +130,16 @@ func (c *Client) DeleteConnector(ctx context.Context, instanceId string) (Succes
 
 // GetConnectorCredentials is GET /api/v1/connectors/{instanceId}/credentials: Get a connector's credentials.
 func (c *Client) GetConnectorCredentials(ctx context.Context, instanceId string) (ConnectorCredentials, error) {
-	return receive[ConnectorCredentials](c, c.request(ctx, http.MethodGet, "/api/v1/connectors/"+segment(instanceId)+"/credentials", nil, nil, 0))
+	return receive[ConnectorCredentials](c, c.request(ctx, http.MethodGet,
+		"/api/v1/connectors/"+segment(instanceId)+"/credentials", nil, nil, 0))
 }
 
 // StoreConnectorCredentials is POST /api/v1/connectors/{instanceId}/credentials: Store a connector's credentials.
-func (c *Client) StoreConnectorCredentials(ctx context.Context, instanceId string, body CredentialsDraft) (Connector, error) {
-	return receive[Connector](c, c.request(ctx, http.MethodPost, "/api/v1/connectors/"+segment(instanceId)+"/credentials", nil, body, keyed))
+func (c *Client) StoreConnectorCredentials(
+	ctx context.Context, instanceId string, body CredentialsDraft,
+) (Connector, error) {
+	return receive[Connector](c, c.request(ctx, http.MethodPost,
+		"/api/v1/connectors/"+segment(instanceId)+"/credentials", nil, body, keyed))
 }
 
 // PollAuthorization is GET /api/v1/mcp-oauth/poll: Poll an authorization.
@@ -180,7 +189,8 @@ func (c *Client) DeleteInvitation(ctx context.Context, id string) (Success, erro
 
 // ResendInvitation is POST /api/v1/org/invite/{id}/resend: Resend an invitation.
 func (c *Client) ResendInvitation(ctx context.Context, id string) (InvitationWithAddress, error) {
-	return receive[InvitationWithAddress](c, c.request(ctx, http.MethodPost, "/api/v1/org/invite/"+segment(id)+"/resend", nil, nil, keyed))
+	return receive[InvitationWithAddress](c, c.request(ctx, http.MethodPost,
+		"/api/v1/org/invite/"+segment(id)+"/resend", nil, nil, keyed))
 }
 
 // ListInvitations is GET /api/v1/org/invites: List pending invitations.
@@ -200,7 +210,8 @@ func (c *Client) RemoveMember(ctx context.Context, userId string) (Success, erro
 
 // ChangeRole is PATCH /api/v1/org/members/{userId}/role: Change a member's role.
 func (c *Client) ChangeRole(ctx context.Context, userId string, body RoleChange) (Member, error) {
-	return receive[Member](c, c.request(ctx, http.MethodPatch, "/api/v1/org/members/"+segment(userId)+"/role", nil, body, 0))
+	return receive[Member](c, c.request(ctx, http.MethodPatch,
+		"/api/v1/org/members/"+segment(userId)+"/role", nil, body, 0))
 }
 
 // ChangeFiles is POST /api/v1/sync/batch: Change many files.
@@ -239,28 +250,37 @@ func (c *Client) DownloadFile(ctx context.Context, id string, params DownloadFil
 }
 
 // MoveFile is PATCH /api/v1/sync/files/{id}: Move a file.
-func (c *Client) MoveFile(ctx context.Context, id string, params MoveFileParams, body FileMove) (StoredObject, error) {
+func (c *Client) MoveFile(
+	ctx context.Context, id string, params MoveFileParams, body FileMove,
+) (StoredObject, error) {
 	return receive[StoredObject](c, c.request(ctx, http.MethodPatch, "/api/v1/sync/files/"+segment(id), params, body, 0))
 }
 
 // ReplaceFile is PUT /api/v1/sync/files/{id}: Replace a file's content.
-func (c *Client) ReplaceFile(ctx context.Context, id string, params ReplaceFileParams, body Content) (StoredObject, error) {
+func (c *Client) ReplaceFile(
+	ctx context.Context, id string, params ReplaceFileParams, body Content,
+) (StoredObject, error) {
 	return receive[StoredObject](c, c.request(ctx, http.MethodPut, "/api/v1/sync/files/"+segment(id), params, body, 0))
 }
 
 // RestoreFile is POST /api/v1/sync/files/{id}/restore: Restore a file.
 func (c *Client) RestoreFile(ctx context.Context, id string, body Restoration) (StoredObject, error) {
-	return receive[StoredObject](c, c.request(ctx, http.MethodPost, "/api/v1/sync/files/"+segment(id)+"/restore", nil, body, keyed))
+	return receive[StoredObject](c, c.request(ctx, http.MethodPost,
+		"/api/v1/sync/files/"+segment(id)+"/restore", nil, body, keyed))
 }
 
 // ListVersions is GET /api/v1/sync/files/{id}/versions: List the versions of a file.
 func (c *Client) ListVersions(ctx context.Context, id string) (*List[StoredVersion], error) {
-	return list[StoredVersion](c, c.request(ctx, http.MethodGet, "/api/v1/sync/files/"+segment(id)+"/versions", nil, nil, 0))
+	return list[StoredVersion](c, c.request(ctx, http.MethodGet,
+		"/api/v1/sync/files/"+segment(id)+"/versions", nil, nil, 0))
 }
 
 // DownloadVersion is GET /api/v1/sync/files/{id}/versions/{version}: Download a version of a file.
-func (c *Client) DownloadVersion(ctx context.Context, id string, version string, params DownloadVersionParams) (*http.Response, error) {
-	return c.send(c.request(ctx, http.MethodGet, "/api/v1/sync/files/"+segment(id)+"/versions/"+segment(version), params, nil, 0))
+func (c *Client) DownloadVersion(
+	ctx context.Context, id string, version string, params DownloadVersionParams,
+) (*http.Response, error) {
+	return c.send(c.request(ctx, http.MethodGet,
+		"/api/v1/sync/files/"+segment(id)+"/versions/"+segment(version), params, nil, 0))
 }
 
 // GetSyncLimits is GET /api/v1/sync/limits: Get the limits of files.
@@ -275,12 +295,16 @@ func (c *Client) GetManifest(ctx context.Context, params GetManifestParams) (*Li
 
 // GetWorkspaceMemory is GET /api/v1/sync/memory/workspace/{workspaceId}/{fileName}: Get a workspace's memory file.
 func (c *Client) GetWorkspaceMemory(ctx context.Context, workspaceId string, fileName string) (*StoredFile, error) {
-	return receive[*StoredFile](c, c.request(ctx, http.MethodGet, "/api/v1/sync/memory/workspace/"+segment(workspaceId)+"/"+segment(fileName), nil, nil, 0))
+	return receive[*StoredFile](c, c.request(ctx, http.MethodGet,
+		"/api/v1/sync/memory/workspace/"+segment(workspaceId)+"/"+segment(fileName), nil, nil, 0))
 }
 
 // PutWorkspaceMemory is PUT /api/v1/sync/memory/workspace/{workspaceId}/{fileName}: Store a workspace's memory file.
-func (c *Client) PutWorkspaceMemory(ctx context.Context, workspaceId string, fileName string, params PutWorkspaceMemoryParams, body MemoryDraft) (StoredObject, error) {
-	return receive[StoredObject](c, c.request(ctx, http.MethodPut, "/api/v1/sync/memory/workspace/"+segment(workspaceId)+"/"+segment(fileName), params, body, 0))
+func (c *Client) PutWorkspaceMemory(
+	ctx context.Context, workspaceId string, fileName string, params PutWorkspaceMemoryParams, body MemoryDraft,
+) (StoredObject, error) {
+	return receive[StoredObject](c, c.request(ctx, http.MethodPut,
+		"/api/v1/sync/memory/workspace/"+segment(workspaceId)+"/"+segment(fileName), params, body, 0))
 }
 
 // GetMemory is GET /api/v1/sync/memory/{scope}: Get a memory.
@@ -289,7 +313,9 @@ func (c *Client) GetMemory(ctx context.Context, scope string) (*StoredFile, erro
 }
 
 // PutMemory is PUT /api/v1/sync/memory/{scope}: Store a memory.
-func (c *Client) PutMemory(ctx context.Context, scope string, params PutMemoryParams, body MemoryDraft) (StoredObject, error) {
+func (c *Client) PutMemory(
+	ctx context.Context, scope string, params PutMemoryParams, body MemoryDraft,
+) (StoredObject, error) {
 	return receive[StoredObject](c, c.request(ctx, http.MethodPut, "/api/v1/sync/memory/"+segment(scope), params, body, 0))
 }
 
@@ -304,7 +330,9 @@ func (c *Client) ListResumableUploads(ctx context.Context) (*List[ResumableUploa
 }
 
 // CreateResumableUpload is POST /api/v1/sync/resumable-uploads: Create a resumable upload.
-func (c *Client) CreateResumableUpload(ctx context.Context, params CreateResumableUploadParams, body Content) (*http.Response, error) {
+func (c *Client) CreateResumableUpload(
+	ctx context.Context, params CreateResumableUploadParams, body Content,
+) (*http.Response, error) {
 	return c.send(c.request(ctx, http.MethodPost, "/api/v1/sync/resumable-uploads", params, body, keyed))
 }
 
@@ -315,11 +343,14 @@ func (c *Client) CancelResumableUpload(ctx context.Context, id string) (Success,
 
 // GetResumableUpload is GET /api/v1/sync/resumable-uploads/{id}: Get a resumable upload.
 func (c *Client) GetResumableUpload(ctx context.Context, id string) (ResumableUpload, error) {
-	return receive[ResumableUpload](c, c.request(ctx, http.MethodGet, "/api/v1/sync/resumable-uploads/"+segment(id), nil, nil, 0))
+	return receive[ResumableUpload](c, c.request(ctx, http.MethodGet,
+		"/api/v1/sync/resumable-uploads/"+segment(id), nil, nil, 0))
 }
 
 // AppendToResumableUpload is PATCH /api/v1/sync/resumable-uploads/{id}: Append content to a resumable upload.
-func (c *Client) AppendToResumableUpload(ctx context.Context, id string, params AppendToResumableUploadParams, body Content) (*http.Response, error) {
+func (c *Client) AppendToResumableUpload(
+	ctx context.Context, id string, params AppendToResumableUploadParams, body Content,
+) (*http.Response, error) {
 	return c.send(c.request(ctx, http.MethodPatch, "/api/v1/sync/resumable-uploads/"+segment(id), params, body, 0))
 }
 
@@ -375,12 +406,14 @@ func (c *Client) ListTeamMembers(ctx context.Context, id string) (*List[TeamMemb
 
 // AddTeamMember is POST /api/v1/teams/{id}/members: Add a team member.
 func (c *Client) AddTeamMember(ctx context.Context, id string, body TeamMemberDraft) (TeamMember, error) {
-	return receive[TeamMember](c, c.request(ctx, http.MethodPost, "/api/v1/teams/"+segment(id)+"/members", nil, body, keyed))
+	return receive[TeamMember](c, c.request(ctx, http.MethodPost,
+		"/api/v1/teams/"+segment(id)+"/members", nil, body, keyed))
 }
 
 // RemoveTeamMember is DELETE /api/v1/teams/{id}/members/{userId}: Remove a team member.
 func (c *Client) RemoveTeamMember(ctx context.Context, id string, userId string) (Success, error) {
-	return receive[Success](c, c.request(ctx, http.MethodDelete, "/api/v1/teams/"+segment(id)+"/members/"+segment(userId), nil, nil, 0))
+	return receive[Success](c, c.request(ctx, http.MethodDelete,
+		"/api/v1/teams/"+segment(id)+"/members/"+segment(userId), nil, nil, 0))
 }
 
 // PublishRelease is POST /api/v1/updates: Publish a release.
@@ -420,7 +453,8 @@ func (c *Client) DeleteWorkspace(ctx context.Context, id string) (Success, error
 
 // MoveWorkspace is POST /api/v1/workspaces/{id}/move: Move a workspace.
 func (c *Client) MoveWorkspace(ctx context.Context, id string, body Move) (Workspace, error) {
-	return receive[Workspace](c, c.request(ctx, http.MethodPost, "/api/v1/workspaces/"+segment(id)+"/move", nil, body, keyed))
+	return receive[Workspace](c, c.request(ctx, http.MethodPost,
+		"/api/v1/workspaces/"+segment(id)+"/move", nil, body, keyed))
 }
 
 // Adoption: The checks of a day, target and version.
@@ -436,10 +470,16 @@ type Adoption struct {
 
 // AppendToResumableUploadParams are the parameters of AppendToResumableUpload. Zero fields are left out.
 type AppendToResumableUploadParams struct {
-	UploadComplete string `header:"Upload-Complete"` // ?1 if the content ends with this request, else ?0.
-	UploadOffset   *int64 `header:"Upload-Offset"`   // The number of bytes that are stored; 409 with the right one if it differs.
-	UploadLength   *int64 `header:"Upload-Length"`   // Bytes of the whole content. It is required when an upload is created, except with Upload-Complete: ?1 and a length of the request's content.
-	Checksum       string `query:"checksum"`         // SHA-256 of the whole content in hexadecimal; required with Upload-Complete: ?1 unless the upload was created with it.
+	// ?1 if the content ends with this request, else ?0.
+	UploadComplete string `header:"Upload-Complete"`
+	// The number of bytes that are stored; 409 with the right one if it differs.
+	UploadOffset *int64 `header:"Upload-Offset"`
+	// Bytes of the whole content. It is required when an upload is created, except with Upload-Complete: ?1 and a length
+	// of the request's content.
+	UploadLength *int64 `header:"Upload-Length"`
+	// SHA-256 of the whole content in hexadecimal; required with Upload-Complete: ?1 unless the upload was created with
+	// it.
+	Checksum string `query:"checksum"`
 }
 
 // Authorization: A pending authorization.
@@ -551,17 +591,29 @@ type ConnectorTool struct {
 
 // CreateResumableUploadParams are the parameters of CreateResumableUpload. Zero fields are left out.
 type CreateResumableUploadParams struct {
-	UploadComplete  string `header:"Upload-Complete"` // ?1 if the content ends with this request, else ?0.
-	UploadLength    *int64 `header:"Upload-Length"`   // Bytes of the whole content. It is required when an upload is created, except with Upload-Complete: ?1 and a length of the request's content.
-	FileID          string `query:"fileId"`           // The file whose content is replaced; path, kind, scope, workspaceId and teamId must be absent.
-	Path            string `query:"path"`             // The path; required for a new file.
-	Kind            string `query:"kind"`             // The kind; ARTIFACT by default.
-	Scope           string `query:"scope"`            // The scope; SHARED by default.
-	WorkspaceID     string `query:"workspaceId"`      // A workspace that the caller sees.
-	TeamID          string `query:"teamId"`           // A team that the caller sees.
-	MimeType        string `query:"mimeType"`         // The media type; by default from the content type, else from the path's extension, or unchanged.
-	Checksum        string `query:"checksum"`         // SHA-256 of the content in hexadecimal; 400 if it does not match.
-	ExpectedVersion *int64 `query:"expectedVersion"`  // The expected version, 0 for none; 409 if it differs.
+	// ?1 if the content ends with this request, else ?0.
+	UploadComplete string `header:"Upload-Complete"`
+	// Bytes of the whole content. It is required when an upload is created, except with Upload-Complete: ?1 and a length
+	// of the request's content.
+	UploadLength *int64 `header:"Upload-Length"`
+	// The file whose content is replaced; path, kind, scope, workspaceId and teamId must be absent.
+	FileID string `query:"fileId"`
+	// The path; required for a new file.
+	Path string `query:"path"`
+	// The kind; ARTIFACT by default.
+	Kind string `query:"kind"`
+	// The scope; SHARED by default.
+	Scope string `query:"scope"`
+	// A workspace that the caller sees.
+	WorkspaceID string `query:"workspaceId"`
+	// A team that the caller sees.
+	TeamID string `query:"teamId"`
+	// The media type; by default from the content type, else from the path's extension, or unchanged.
+	MimeType string `query:"mimeType"`
+	// SHA-256 of the content in hexadecimal; 400 if it does not match.
+	Checksum string `query:"checksum"`
+	// The expected version, 0 for none; 409 if it differs.
+	ExpectedVersion *int64 `query:"expectedVersion"`
 }
 
 // CredentialField: An entry of the credentials.
@@ -587,7 +639,8 @@ type DayUsage struct {
 
 // DeleteFileParams are the parameters of DeleteFile. Zero fields are left out.
 type DeleteFileParams struct {
-	ExpectedVersion *int64 `query:"expectedVersion"` // The expected version, 0 for none; 409 if it differs.
+	// The expected version, 0 for none; 409 if it differs.
+	ExpectedVersion *int64 `query:"expectedVersion"`
 }
 
 // DeviceClaim: A poll for the token of a device.
@@ -626,16 +679,22 @@ type DeviceStart struct {
 
 // DownloadFileParams are the parameters of DownloadFile. Zero fields are left out.
 type DownloadFileParams struct {
-	Raw     string `query:"raw"`       // 1 for the bytes, 0 for JSON, regardless of Accept.
-	Range   string `header:"Range"`    // Ranges of the bytes, such as bytes=0-1023; at most 16, more return everything.
-	IfRange string `header:"If-Range"` // The entity tag that the ranges belong to; if it is outdated, all bytes are returned.
+	// 1 for the bytes, 0 for JSON, regardless of Accept.
+	Raw string `query:"raw"`
+	// Ranges of the bytes, such as bytes=0-1023; at most 16, more return everything.
+	Range string `header:"Range"`
+	// The entity tag that the ranges belong to; if it is outdated, all bytes are returned.
+	IfRange string `header:"If-Range"`
 }
 
 // DownloadVersionParams are the parameters of DownloadVersion. Zero fields are left out.
 type DownloadVersionParams struct {
-	Raw     string `query:"raw"`       // 1 for the bytes, 0 for JSON, regardless of Accept.
-	Range   string `header:"Range"`    // Ranges of the bytes, such as bytes=0-1023; at most 16, more return everything.
-	IfRange string `header:"If-Range"` // The entity tag that the ranges belong to; if it is outdated, all bytes are returned.
+	// 1 for the bytes, 0 for JSON, regardless of Accept.
+	Raw string `query:"raw"`
+	// Ranges of the bytes, such as bytes=0-1023; at most 16, more return everything.
+	Range string `header:"Range"`
+	// The entity tag that the ranges belong to; if it is outdated, all bytes are returned.
+	IfRange string `header:"If-Range"`
 }
 
 // Elsewhere: An address to redirect the user to.
@@ -666,7 +725,9 @@ type FileMove struct {
 	ExpectedVersion *int64 `json:"expectedVersion,omitzero"`
 }
 
-// FileOperation: An operation on a file. put stores a new file, or the content of the file with the id, for which path, kind, scope, workspaceId and teamId must be absent; move moves the file with the id to the path in its place; delete deletes it. Fields that an operation does not need are ignored.
+// FileOperation: An operation on a file. put stores a new file, or the content of the file with the id, for which
+// path, kind, scope, workspaceId and teamId must be absent; move moves the file with the id to the path in its place;
+// delete deletes it. Fields that an operation does not need are ignored.
 type FileOperation struct {
 	Op              string  `json:"op"`
 	Checksum        *string `json:"checksum,omitzero"`
@@ -719,21 +780,28 @@ type FolderMoved struct {
 
 // FollowChangesParams are the parameters of FollowChanges. Zero fields are left out.
 type FollowChangesParams struct {
-	LastEventID string `header:"Last-Event-ID"` // The id of the last event received.
+	// The id of the last event received.
+	LastEventID string `header:"Last-Event-ID"`
 }
 
 // GetAdoptionParams are the parameters of GetAdoption. Zero fields are left out.
 type GetAdoptionParams struct {
-	From     string `query:"from"`     // The first day, in UTC; by default 29 days before the last one, and at most 399 days before it.
-	To       string `query:"to"`       // The last day, in UTC; by default today.
-	Platform string `query:"platform"` // darwin, win32 or linux, in any case; all by default.
-	Arch     string `query:"arch"`     // x64, arm64 or universal, in any case; all by default.
-	Channel  string `query:"channel"`  // stable, beta or canary, in any case; all by default.
+	// The first day, in UTC; by default 29 days before the last one, and at most 399 days before it.
+	From string `query:"from"`
+	// The last day, in UTC; by default today.
+	To string `query:"to"`
+	// darwin, win32 or linux, in any case; all by default.
+	Platform string `query:"platform"`
+	// x64, arm64 or universal, in any case; all by default.
+	Arch string `query:"arch"`
+	// stable, beta or canary, in any case; all by default.
+	Channel string `query:"channel"`
 }
 
 // GetManifestParams are the parameters of GetManifest. Zero fields are left out.
 type GetManifestParams struct {
-	Since string `query:"since"` // An earlier X-Sync-Cursor, or the id of an event of the change feed.
+	// An earlier X-Sync-Cursor, or the id of an event of the change feed.
+	Since string `query:"since"`
 }
 
 // Grant: A subscription that an operator sets.
@@ -782,47 +850,74 @@ type Invite struct {
 
 // ListFilesParams are the parameters of ListFiles. Zero fields are left out.
 type ListFilesParams struct {
-	Kind        string `query:"kind"`        // Only files of this kind.
-	Scope       string `query:"scope"`       // Only files of this scope.
-	WorkspaceID string `query:"workspaceId"` // A workspace's id; null selects files without a workspace.
-	Prefix      string `query:"prefix"`      // A prefix of the storage key, with or without a leading slash; at most 4096 bytes.
-	Search      string `query:"search"`      // Words, with spaces between them, that are all in the path, in any case. At most 100,000 files are examined, those that come first in the list. It does not go with deleted files.
-	Deleted     string `query:"deleted"`     // true for the deleted files that can be restored in place of those that are there, each as its last version was. Several may have had one path.
+	// Only files of this kind.
+	Kind string `query:"kind"`
+	// Only files of this scope.
+	Scope string `query:"scope"`
+	// A workspace's id; null selects files without a workspace.
+	WorkspaceID string `query:"workspaceId"`
+	// A prefix of the storage key, with or without a leading slash; at most 4096 bytes.
+	Prefix string `query:"prefix"`
+	// Words, with spaces between them, that are all in the path, in any case. At most 100,000 files are examined, those
+	// that come first in the list. It does not go with deleted files.
+	Search string `query:"search"`
+	// true for the deleted files that can be restored in place of those that are there, each as its last version was.
+	// Several may have had one path.
+	Deleted string `query:"deleted"`
 }
 
 // ListMembersParams are the parameters of ListMembers. Zero fields are left out.
 type ListMembersParams struct {
-	Search string `query:"search"` // Words, with spaces between them, each of which is a part of the name or of the e-mail address, in any case. At most 100,000 members are examined, those that come first in the list.
-	IDs    string `query:"ids"`    // 1 to 100 ids of users, separated by commas: only those of them who are members. It does not go with search.
+	// Words, with spaces between them, each of which is a part of the name or of the e-mail address, in any case. At most
+	// 100,000 members are examined, those that come first in the list.
+	Search string `query:"search"`
+	// 1 to 100 ids of users, separated by commas: only those of them who are members. It does not go with search.
+	IDs string `query:"ids"`
 }
 
 // ListOrganisationMembersParams are the parameters of ListOrganisationMembers. Zero fields are left out.
 type ListOrganisationMembersParams struct {
-	Search string `query:"search"` // Words, with spaces between them, each of which is a part of the name or of the e-mail address, in any case. At most 100,000 members are examined, those that come first in the list.
-	IDs    string `query:"ids"`    // 1 to 100 ids of users, separated by commas: only those of them who are members. It does not go with search.
+	// Words, with spaces between them, each of which is a part of the name or of the e-mail address, in any case. At most
+	// 100,000 members are examined, those that come first in the list.
+	Search string `query:"search"`
+	// 1 to 100 ids of users, separated by commas: only those of them who are members. It does not go with search.
+	IDs string `query:"ids"`
 }
 
 // ListOrganisationsParams are the parameters of ListOrganisations. Zero fields are left out.
 type ListOrganisationsParams struct {
-	Search string `query:"search"` // Only organisations that have this id, or this text in their name or slug. The letters A to Z are equal to a to z. The names of at most 100,000 organisations after the cursor are examined.
+	// Only organisations that have this id, or this text in their name or slug. The letters A to Z are equal to a to z.
+	// The names of at most 100,000 organisations after the cursor are examined.
+	Search string `query:"search"`
 }
 
 // ListTasksParams are the parameters of ListTasks. Zero fields are left out.
 type ListTasksParams struct {
-	Status      string `query:"status"`      // Only tasks with this status.
-	Priority    string `query:"priority"`    // Only tasks with this priority.
-	AssigneeID  string `query:"assigneeId"`  // A user's id; null selects the unassigned.
-	WorkspaceID string `query:"workspaceId"` // A workspace's id; null selects the tasks of the organisation.
-	Tags        string `query:"tags"`        // 1 to 50 tags, separated by commas; any of them matches.
-	DueBefore   string `query:"dueBefore"`   // A date or time, included; a date covers its whole day in UTC.
-	DueAfter    string `query:"dueAfter"`    // A date or time, included; a date covers its whole day in UTC.
-	Search      string `query:"search"`      // Words, with spaces between them, that are all in the title, in any case. At most 100,000 tasks are examined, those that come first in the list.
-	Sort        string `query:"sort"`        // newest lists the task that was made last first. Not with filters other than search.
+	// Only tasks with this status.
+	Status string `query:"status"`
+	// Only tasks with this priority.
+	Priority string `query:"priority"`
+	// A user's id; null selects the unassigned.
+	AssigneeID string `query:"assigneeId"`
+	// A workspace's id; null selects the tasks of the organisation.
+	WorkspaceID string `query:"workspaceId"`
+	// 1 to 50 tags, separated by commas; any of them matches.
+	Tags string `query:"tags"`
+	// A date or time, included; a date covers its whole day in UTC.
+	DueBefore string `query:"dueBefore"`
+	// A date or time, included; a date covers its whole day in UTC.
+	DueAfter string `query:"dueAfter"`
+	// Words, with spaces between them, that are all in the title, in any case. At most 100,000 tasks are examined, those
+	// that come first in the list.
+	Search string `query:"search"`
+	// newest lists the task that was made last first. Not with filters other than search.
+	Sort string `query:"sort"`
 }
 
 // ListWorkspacesParams are the parameters of ListWorkspaces. Zero fields are left out.
 type ListWorkspacesParams struct {
-	TeamID string `query:"teamId"` // Only the workspaces of this team.
+	// Only the workspaces of this team.
+	TeamID string `query:"teamId"`
 }
 
 // Me: The caller.
@@ -878,7 +973,8 @@ type Move struct {
 
 // MoveFileParams are the parameters of MoveFile. Zero fields are left out.
 type MoveFileParams struct {
-	ExpectedVersion *int64 `query:"expectedVersion"` // The expected version, 0 for none; 409 if it differs.
+	// The expected version, 0 for none; 409 if it differs.
+	ExpectedVersion *int64 `query:"expectedVersion"`
 }
 
 // Org: An organisation.
@@ -935,7 +1031,8 @@ type Person struct {
 
 // PollAuthorizationParams are the parameters of PollAuthorization. Zero fields are left out.
 type PollAuthorizationParams struct {
-	State string `query:"state"` // The state from the start of the authorization.
+	// The state from the start of the authorization.
+	State string `query:"state"`
 }
 
 // Problem: The form of every error.
@@ -955,12 +1052,14 @@ type Profile struct {
 
 // PutMemoryParams are the parameters of PutMemory. Zero fields are left out.
 type PutMemoryParams struct {
-	ExpectedVersion *int64 `query:"expectedVersion"` // The expected version, 0 for none; 409 if it differs.
+	// The expected version, 0 for none; 409 if it differs.
+	ExpectedVersion *int64 `query:"expectedVersion"`
 }
 
 // PutWorkspaceMemoryParams are the parameters of PutWorkspaceMemory. Zero fields are left out.
 type PutWorkspaceMemoryParams struct {
-	ExpectedVersion *int64 `query:"expectedVersion"` // The expected version, 0 for none; 409 if it differs.
+	// The expected version, 0 for none; 409 if it differs.
+	ExpectedVersion *int64 `query:"expectedVersion"`
 }
 
 // Quota: A user's quota of today.
@@ -1050,9 +1149,12 @@ type Reorder struct {
 
 // ReplaceFileParams are the parameters of ReplaceFile. Zero fields are left out.
 type ReplaceFileParams struct {
-	ExpectedVersion *int64 `query:"expectedVersion"` // The expected version, 0 for none; 409 if it differs.
-	Checksum        string `query:"checksum"`        // SHA-256 of the content in hexadecimal; 400 if it does not match.
-	MimeType        string `query:"mimeType"`        // The media type, for raw bytes; unchanged if absent.
+	// The expected version, 0 for none; 409 if it differs.
+	ExpectedVersion *int64 `query:"expectedVersion"`
+	// SHA-256 of the content in hexadecimal; 400 if it does not match.
+	Checksum string `query:"checksum"`
+	// The media type, for raw bytes; unchanged if absent.
+	MimeType string `query:"mimeType"`
 }
 
 // Restoration: Which version of a file is restored.
@@ -1376,14 +1478,22 @@ type ToolResult struct {
 
 // UploadFileParams are the parameters of UploadFile. Zero fields are left out.
 type UploadFileParams struct {
-	Path            string `query:"path"`            // The path, for raw bytes, like the following fields.
-	Kind            string `query:"kind"`            // The kind; ARTIFACT by default.
-	Scope           string `query:"scope"`           // The scope; SHARED by default.
-	WorkspaceID     string `query:"workspaceId"`     // A workspace that the caller sees.
-	TeamID          string `query:"teamId"`          // A team that the caller sees.
-	MimeType        string `query:"mimeType"`        // The media type; by default from the content type or the path's extension.
-	Checksum        string `query:"checksum"`        // SHA-256 of the content in hexadecimal; 400 if it does not match.
-	ExpectedVersion *int64 `query:"expectedVersion"` // The expected version, 0 for none; 409 if it differs.
+	// The path, for raw bytes, like the following fields.
+	Path string `query:"path"`
+	// The kind; ARTIFACT by default.
+	Kind string `query:"kind"`
+	// The scope; SHARED by default.
+	Scope string `query:"scope"`
+	// A workspace that the caller sees.
+	WorkspaceID string `query:"workspaceId"`
+	// A team that the caller sees.
+	TeamID string `query:"teamId"`
+	// The media type; by default from the content type or the path's extension.
+	MimeType string `query:"mimeType"`
+	// SHA-256 of the content in hexadecimal; 400 if it does not match.
+	Checksum string `query:"checksum"`
+	// The expected version, 0 for none; 409 if it differs.
+	ExpectedVersion *int64 `query:"expectedVersion"`
 }
 
 // Usage: The tokens that a user has used in a billing period.

@@ -75,7 +75,8 @@ type Client struct {
 // New returns a client. It makes no request.
 func New(c Config) (*Client, error) {
 	u, err := url.Parse(c.Server)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" ||
+		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return nil, fmt.Errorf("server address %q: must be like https://collab.example.com", c.Server)
 	}
 	c.Server = strings.TrimSuffix(c.Server, "/")

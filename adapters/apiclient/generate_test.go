@@ -77,7 +77,8 @@ func (g *generator) file(doc *openapi3.T) []byte {
 		}
 	}
 	var b bytes.Buffer
-	b.WriteString("// Code generated from docs/openapi.yaml by generate_test.go; DO NOT EDIT.\n\npackage apiclient\n\nimport (\n\"context\"\n\"net/http\"\n\"time\"\n)\n")
+	b.WriteString("// Code generated from docs/openapi.yaml by generate_test.go; DO NOT EDIT.\n\npackage apiclient\n\n" +
+		"import (\n\"context\"\n\"net/http\"\n\"time\"\n)\n")
 	b.Write(methods.Bytes())
 	for _, name := range slices.Sorted(maps.Keys(g.types)) {
 		b.WriteString(g.types[name])
@@ -109,12 +110,13 @@ func (g *generator) operation(b *bytes.Buffer, method, path string, o *openapi3.
 			if kind != "string" {
 				kind = "*" + kind
 			}
-			fmt.Fprintf(&fields, "%s %s `%s:%q` // %s\n", exported(p.Name), kind, p.In, p.Name, p.Description)
+			fmt.Fprintf(&fields, "%s%s %s `%s:%q`\n", comment(p.Description), exported(p.Name), kind, p.In, p.Name)
 		}
 	}
 	place = strings.TrimSuffix(place, ` + ""`)
 	if fields.Len() > 0 {
-		g.types[name+"Params"] = fmt.Sprintf("\n// %sParams are the parameters of %s. Zero fields are left out.\ntype %sParams struct {\n%s}\n", name, name, name, fields.String())
+		g.types[name+"Params"] = fmt.Sprintf("\n%stype %sParams struct {\n%s}\n",
+			comment(name+"Params are the parameters of "+name+". Zero fields are left out."), name, fields.String())
 		signature, params = signature+", params "+name+"Params", "params"
 	}
 	if o.RequestBody != nil {
@@ -128,7 +130,31 @@ func (g *generator) operation(b *bytes.Buffer, method, path string, o *openapi3.
 	}
 	request := fmt.Sprintf("c.request(ctx, http.Method%s, %s, %s, %s, %s)", titled(method), place, params, body, mode)
 	result, call := g.response(name, o)
-	fmt.Fprintf(b, "\n// %s is %s %s: %s.\nfunc (c *Client) %s(%s) (%s, error) {\nreturn %s\n}\n", name, method, path, o.Summary, name, signature, result, fmt.Sprintf(call, request))
+	if len(call)+len(request) > maxColumns {
+		request = strings.Replace(request, `, "`, ",\n\"", 1)
+	}
+	if len(name)+len(signature)+len(result) > maxColumns-len("func (c *Client) () (, error) {") {
+		signature = "\n" + signature + ",\n"
+	}
+	fmt.Fprintf(b, "\n%sfunc (c *Client) %s(%s) (%s, error) {\nreturn %s\n}\n",
+		comment(name+" is "+method+" "+path+": "+o.Summary+"."), name, signature, result, fmt.Sprintf(call, request))
+}
+
+// maxColumns is the length from which on comments, signatures and calls are wrapped.
+const maxColumns = 118
+
+// comment returns a text as the lines of a comment.
+func comment(text string) string {
+	var b strings.Builder
+	line := "//"
+	for _, word := range strings.Fields(text) {
+		if len(line)+len(word) >= maxColumns {
+			b.WriteString(line + "\n")
+			line = "//"
+		}
+		line += " " + word
+	}
+	return b.String() + line + "\n"
 }
 
 // unused are the parameters that the transport sets, or that nobody needs.
@@ -259,7 +285,7 @@ func (g *generator) declare(name, description string, properties openapi3.Schema
 		}
 		fmt.Fprintf(&fields, "%s %s `json:\"%s%s\"`\n", exported(property), kind, property, option)
 	}
-	g.types[name] = fmt.Sprintf("\n// %s: %s\ntype %s struct {\n%s}\n", name, strings.TrimSpace(description), name, fields.String())
+	g.types[name] = fmt.Sprintf("\n%stype %s struct {\n%s}\n", comment(name+": "+description), name, fields.String())
 }
 
 // position is that of a required field, and behind all of them for others.
