@@ -119,11 +119,13 @@ func ImportFile(ctx context.Context, c config.Config, file, users string, in arc
 		}
 		m := imported.Manifest
 		w := bufio.NewWriter(out)
-		fmt.Fprintf(w, "Imported %s (%s): %d records and %d files of %d bytes.\n", imported.Organisation.Name, imported.Organisation.ID, m.Records(), m.Contents, m.Bytes)
+		fmt.Fprintf(w, "Imported %s (%s): %d records and %d files of %d bytes.\n", imported.Organisation.Name,
+			imported.Organisation.ID, m.Records(), m.Contents, m.Bytes)
 		if imported.NewIDs {
 			fmt.Fprintf(w, "%s is in use here: the organisation and its records have new ids.\n", m.Organisation)
 		}
-		fmt.Fprintf(w, "Members: %d were users here, %d become users, %d are no members here.\n", imported.ExistingUsers, imported.CreatedUsers, imported.Omitted)
+		fmt.Fprintf(w, "Members: %d were users here, %d become users, %d are no members here.\n",
+			imported.ExistingUsers, imported.CreatedUsers, imported.Omitted)
 		return w.Flush()
 	})
 }
@@ -132,7 +134,9 @@ func ImportFile(ctx context.Context, c config.Config, file, users string, in arc
 func withArchives(ctx context.Context, c config.Config, log io.Writer, fn func(*archives.Archives) error) error {
 	return withStores(ctx, c, log, func(db *gormdb.DB, blobs ports.Blobs) error {
 		return fn(archives.New(archives.Options{
-			Store: db, Snapshots: db, Blobs: blobs, Archiver: archive.Archiver{}, Clock: system.Clock{}, IDs: system.IDs{}, Secrets: system.Secrets{}, Version: Version(), Issuer: c.IdentityIssuer.Text(), MaxSize: c.MaxUpload,
+			Store: db, Snapshots: db, Blobs: blobs, Archiver: archive.Archiver{}, Clock: system.Clock{},
+			IDs: system.IDs{}, Secrets: system.Secrets{}, Version: Version(), Issuer: c.IdentityIssuer.Text(),
+			MaxSize: c.MaxUpload,
 		}))
 	})
 }
@@ -153,7 +157,8 @@ const exportEvery = 2 * time.Second
 func newArchives(lc fx.Lifecycle, p archivesParams) *archives.Archives {
 	a := archives.New(archives.Options{
 		Store: p.Store, Snapshots: p.Snapshots, Blobs: p.Blobs, Archiver: archive.Archiver{}, Clock: p.Clock, IDs: p.IDs, Secrets: p.Secrets,
-		Version: Version(), Issuer: p.Config.IdentityIssuer.Text(), Signed: p.Signed, Retention: p.Config.Exports, Locked: p.Access.Locked, Origin: access.Origin,
+		Version: Version(), Issuer: p.Config.IdentityIssuer.Text(), Signed: p.Signed, Retention: p.Config.Exports,
+		Locked: p.Access.Locked, Origin: access.Origin,
 	})
 	schedule(lc, exportEvery, a.MakeDue, p.Log, "export failed")
 	schedule(lc, export.ExtendEvery, a.ExtendClaim, p.Log, "export claim extension failed")

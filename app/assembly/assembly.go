@@ -75,7 +75,9 @@ func serveWith(ctx context.Context, c config.Config, log io.Writer, listening fu
 	logger := slog.New(flushingHandler{c.Logger(lines).Handler(), lines})
 	buildCtx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	app := fx.New(server(graphContext{buildCtx}, c, logger), fx.Options(extra...), fx.Invoke(func(lc fx.Lifecycle, base publicURL, page signInPage, l net.Listener) {
+	app := fx.New(server(graphContext{buildCtx}, c, logger), fx.Options(extra...), fx.Invoke(func(
+		lc fx.Lifecycle, base publicURL, page signInPage, l net.Listener,
+	) {
 		lc.Append(fx.StartHook(func() {
 			listening(base, page, l)
 			for _, u := range c.Unknown {
@@ -135,8 +137,9 @@ func server(ctx graphContext, c config.Config, logger *slog.Logger) fx.Option {
 		options(profile(c)),
 		fx.Provide(
 			listen, newTelemetry, newConnLimiter,
-			newAccess, newMembers, newOnboarding, newTeams, newWorkspaces, newTasks, newObjects, newFeed, newWebhooks, newChats, newMetering, newArchives, newBilling, newConnectors, newReleases,
-			newOperator, idempotency.New, newPlanLimiter, newHandler,
+			newAccess, newMembers, newOnboarding, newTeams, newWorkspaces, newTasks, newObjects, newFeed, newWebhooks,
+			newChats, newMetering, newArchives, newBilling, newConnectors, newReleases, newOperator, idempotency.New,
+			newPlanLimiter, newHandler,
 		),
 		fx.Invoke(serve, startUpkeep),
 	)
@@ -178,8 +181,14 @@ func newAccess(lc fx.Lifecycle, p accessParams) *access.Access {
 	return a
 }
 
-func newMembers(store ports.Store, clock ports.Clock, ids ports.IDs, secrets ports.Secrets, mailer ports.Mailer, to inviteURL, a *access.Access) *members.Members {
-	return members.New(members.Options{Store: store, Clock: clock, IDs: ids, Secrets: secrets, Mailer: mailer, InviteURL: to, Locked: a.Locked, From: access.From(store), Origin: access.Origin})
+func newMembers(
+	store ports.Store, clock ports.Clock, ids ports.IDs, secrets ports.Secrets, mailer ports.Mailer, to inviteURL,
+	a *access.Access,
+) *members.Members {
+	return members.New(members.Options{
+		Store: store, Clock: clock, IDs: ids, Secrets: secrets, Mailer: mailer, InviteURL: to, Locked: a.Locked,
+		From: access.From(store), Origin: access.Origin,
+	})
 }
 
 func newOnboarding(clock ports.Clock, ids ports.IDs, a *access.Access) *onboarding.Onboarding {
@@ -250,7 +259,8 @@ type chatsParams struct {
 func newChats(lc fx.Lifecycle, p chatsParams) *chats.Chats {
 	c := chats.New(chats.Options{
 		Store: p.Store, Registry: p.Registry, Providers: p.Providers, Generations: p.Generations,
-		Clock: p.Clock, Alarms: p.Alarms, IDs: p.IDs, Log: p.Log, Subscription: p.Access.Subscription, Reauthorize: p.Access.Reauthorize, Origin: access.Origin, Pause: backOff,
+		Clock: p.Clock, Alarms: p.Alarms, IDs: p.IDs, Log: p.Log, Subscription: p.Access.Subscription,
+		Reauthorize: p.Access.Reauthorize, Origin: access.Origin, Pause: backOff,
 	})
 	schedule(lc, chats.ExtendEvery, c.ExtendLeases, p.Log, "quota lease sweep failed")
 	lc.Append(fx.StopHook(drainHook(settleTimeout, c.Close, p.Log.Error, "model calls not drained")))
@@ -353,10 +363,13 @@ func newHandler(lc fx.Lifecycle, p handlerParams) (http.Handler, error) {
 	api, err := httpapi.New(httpapi.Options{
 		Access: p.Access, Onboarding: p.Onboarding, Members: p.Members, Teams: p.Teams, Workspaces: p.Workspaces,
 		Tasks: p.Tasks, Webhooks: p.Webhooks, Operator: p.Operator, Idempotency: p.Idempotency,
-		Objects: p.Objects, Feed: p.Feed, Chats: p.Chats, Metering: p.Metering, Archives: p.Archives, Billing: p.Billing, Connectors: p.Connectors, Releases: p.Releases, Heartbeat: p.Config.Heartbeat,
+		Objects: p.Objects, Feed: p.Feed, Chats: p.Chats, Metering: p.Metering, Archives: p.Archives,
+		Billing: p.Billing, Connectors: p.Connectors, Releases: p.Releases, Heartbeat: p.Config.Heartbeat,
 		Log: p.Log, Meter: p.Telemetry.meters.Meter("collab"), Tracer: p.Telemetry.tracer,
-		PublicURL: string(p.Base), AppURL: appURL(p.Config, p.Base), Release: Version(), Schema: gormdb.Schema(), Compatible: oldest, AdminSecret: p.Config.AdminSecret.Value(), Origins: p.Config.CORSOrigins,
-		Rates: p.Config.RateLimits, Budgets: p.Config.Budgets, Concurrency: p.Config.Concurrency, PlanLimiter: p.PlanLimiter, Connections: p.Limiter.Budget(), Proxies: p.Config.Proxies,
+		PublicURL: string(p.Base), AppURL: appURL(p.Config, p.Base), Release: Version(), Schema: gormdb.Schema(),
+		Compatible: oldest, AdminSecret: p.Config.AdminSecret.Value(), Origins: p.Config.CORSOrigins,
+		Rates: p.Config.RateLimits, Budgets: p.Config.Budgets, Concurrency: p.Config.Concurrency,
+		PlanLimiter: p.PlanLimiter, Connections: p.Limiter.Budget(), Proxies: p.Config.Proxies,
 		Document: document, JWKS: p.Keys, Position: position,
 		Ready: func(ctx context.Context) error {
 			if p.Draining.Load() {

@@ -77,7 +77,10 @@ func openDatabase(ctx graphContext, lc fx.Lifecycle, c config.Config, log *slog.
 	for _, lock := range locks {
 		lc.Append(fx.StopHook(lock.Close))
 	}
-	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL.Text(), DirectURL: c.DirectURL.Text(), ReplicaURLs: c.Replicas(), Logger: log, Pause: pause, Changed: bus.Publish})
+	db, err := gormdb.Open(ctx, gormdb.Options{
+		URL: c.DatabaseURL.Text(), DirectURL: c.DirectURL.Text(), ReplicaURLs: c.Replicas(), Logger: log,
+		Pause: pause, Changed: bus.Publish,
+	})
 	if err != nil {
 		return records{}, fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
 	}
@@ -253,7 +256,10 @@ func developmentIdentity(lc fx.Lifecycle, p developmentParams) (identityResult, 
 	if err != nil {
 		return identityResult{}, err
 	}
-	provider, err := oidc.New(oidc.Options{Issuer: dev.Issuer(), Audiences: p.Config.IdentityAudience, AuthorizedParties: p.Config.IdentityParties, Clock: p.Clock})
+	provider, err := oidc.New(oidc.Options{
+		Issuer: dev.Issuer(), Audiences: p.Config.IdentityAudience, AuthorizedParties: p.Config.IdentityParties,
+		Clock: p.Clock,
+	})
 	if err != nil {
 		return identityResult{}, err
 	}

@@ -66,8 +66,9 @@ func prices(c config.Config) map[plan.Plan][]string {
 // newStripeClient returns the client of a payment API at an address.
 func newStripeClient(c config.Config, base publicURL, key, address string, log *slog.Logger) (*stripepay.Payments, error) {
 	return stripepay.New(stripepay.Options{
-		SecretKey: key, URL: address, Prices: prices(c), SuccessURL: string(base) + httpapi.CheckoutSuccessPath, CancelURL: string(base) + httpapi.CheckoutCancelPath,
-		Log: log,
+		SecretKey: key, URL: address, Prices: prices(c), SuccessURL: string(base) + httpapi.CheckoutSuccessPath,
+		CancelURL: string(base) + httpapi.CheckoutCancelPath,
+		Log:       log,
 	})
 }
 
@@ -134,7 +135,8 @@ func newBilling(lc fx.Lifecycle, p billingParams) *billing.Billing {
 	b := billing.New(billing.Options{
 		Store: p.Store, Payments: p.Payments, Provider: p.Provider, Clock: p.Clock, IDs: p.IDs, Log: p.Log,
 		Storage: p.Config.PlanStorage, Requests: p.Config.PlanRequests, Versions: p.Config.PlanVersions,
-		Locked: p.Access.Locked, Reauthorize: p.Access.Reauthorize, Origin: access.Origin, PaidURL: string(p.Base) + httpapi.CheckoutSuccessPath, AppURL: appURL(p.Config, p.Base),
+		Locked: p.Access.Locked, Reauthorize: p.Access.Reauthorize, Origin: access.Origin,
+		PaidURL: string(p.Base) + httpapi.CheckoutSuccessPath, AppURL: appURL(p.Config, p.Base),
 	})
 	schedule(lc, billingEvery, b.Reconcile, p.Log, "subscription sweep failed")
 	return b

@@ -36,7 +36,10 @@ const (
 
 // serve runs the HTTP server between start and stop. On stop it accepts no new requests,
 // cancels the contexts of streams, and waits drainTimeout for the other requests.
-func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handler, limiter *limit.Connections, feed *changes.Feed, conversations *chats.Chats, d *draining, log *slog.Logger) {
+func serve(
+	lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handler, limiter *limit.Connections,
+	feed *changes.Feed, conversations *chats.Chats, d *draining, log *slog.Logger,
+) {
 	ctx, cancel := context.WithCancel(context.Background())
 	server := &http.Server{
 		Handler:                      limiter.Handler(h),
@@ -92,7 +95,8 @@ func newConnLimiter(c config.Config, t telemetry, ids ports.IDs, log *slog.Logge
 		}
 		return limit.Contains(c.Proxies, a)
 	}
-	limiter := limit.NewConnections(limits, limit.NewBudget(c.Budgets.Connections-limits.Memory()), limit.ConnectionOptions{Exempt: exempt, NewID: ids.New, Log: log})
+	limiter := limit.NewConnections(limits, limit.NewBudget(c.Budgets.Connections-limits.Memory()),
+		limit.ConnectionOptions{Exempt: exempt, NewID: ids.New, Log: log})
 	_, err := t.meters.Meter("collab").Int64ObservableUpDownCounter("collab.connections.open", metric.WithDescription("Connections of clients."),
 		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
 			o.Observe(limiter.Open())

@@ -36,10 +36,12 @@ type counter struct {
 // count registers counters.
 func (t telemetry) count(counters ...counter) error {
 	for _, c := range counters {
-		_, err := t.meters.Meter("collab").Int64ObservableCounter(c.name, metric.WithDescription(c.description), metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+		observe := func(_ context.Context, o metric.Int64Observer) error {
 			o.Observe(c.read())
 			return nil
-		}))
+		}
+		_, err := t.meters.Meter("collab").Int64ObservableCounter(c.name,
+			metric.WithDescription(c.description), metric.WithInt64Callback(observe))
 		if err != nil {
 			return err
 		}
@@ -55,7 +57,8 @@ func (t telemetry) observeReplicas(read func() gormdb.ReplicaStats) error {
 	if err != nil {
 		return err
 	}
-	lag, err := m.Int64ObservableUpDownCounter("collab.replica.lag", metric.WithUnit("s"), metric.WithDescription("How far replicas are behind the primary at most."))
+	lag, err := m.Int64ObservableUpDownCounter("collab.replica.lag", metric.WithUnit("s"),
+		metric.WithDescription("How far replicas are behind the primary at most."))
 	if err != nil {
 		return err
 	}

@@ -258,7 +258,8 @@ func parseOrigins(text string) (Origins, error) {
 	all := elements(text)
 	for _, o := range all {
 		if !origin.MatchString(o) {
-			return nil, fmt.Errorf("must be origins like https://app.example.com, without a path or a slash at the end and with at most one *, and %q is none", o)
+			return nil, fmt.Errorf("must be origins like https://app.example.com, without a path or a slash "+
+				"at the end and with at most one *, and %q is none", o)
 		}
 	}
 	return all, nil

@@ -101,7 +101,8 @@ func (d *doctor) address(ctx context.Context) (f inspect.Findings) {
 	case errors.Is(err, syscall.EADDRINUSE):
 		f.Note("expected if that is this server; otherwise stop it, or set COLLAB_LISTEN", "a server listens on %s already", d.c.Listen)
 	case errors.Is(err, syscall.EACCES):
-		f.Wrong("set COLLAB_LISTEN to a port above 1023, or give the service the right (systemd: AmbientCapabilities=CAP_NET_BIND_SERVICE)", "not permitted to listen on %s", d.c.Listen)
+		f.Wrong("set COLLAB_LISTEN to a port above 1023, or give the service the right (systemd: "+
+			"AmbientCapabilities=CAP_NET_BIND_SERVICE)", "not permitted to listen on %s", d.c.Listen)
 	default:
 		f.Wrong("set COLLAB_LISTEN", "cannot listen on %s", d.c.Listen).Err = err
 	}
@@ -155,7 +156,8 @@ func (d *doctor) proxies(context.Context) (f inspect.Findings) {
 	case !d.c.Production():
 		f.Note("", "X-Forwarded-For is ignored, as COLLAB_TRUSTED_PROXIES is not set")
 	case rate.Count > 0:
-		f.Note(remedy+", or leave address= and webhook= out of COLLAB_RATE_LIMITS", "all clients of a proxy have its address: they share the limit of %d requests in %g seconds", rate.Count, rate.Per.Seconds())
+		f.Note(remedy+", or leave address= and webhook= out of COLLAB_RATE_LIMITS", "all clients of a proxy "+
+			"have its address: they share the limit of %d requests in %g seconds", rate.Count, rate.Per.Seconds())
 	default:
 		f.Note(remedy, "all clients of a proxy have its address, in the log and the audit log")
 	}
