@@ -184,7 +184,10 @@ func (a *api) finishAuthorization(c *call) error {
 	if err := checkLengths(q, map[string]int{"state": maxState, "code": maxCode, "iss": maxIssuer, "error": maxRefusal}); err != nil {
 		return err
 	}
-	response := connectors.AuthorizationResponse{State: q.Get("state"), Code: q.Get("code"), Error: q.Get("error"), Issuer: q.Get("iss"), Redirect: a.PublicURL + c.r.URL.Path}
+	response := connectors.AuthorizationResponse{
+		State: q.Get("state"), Code: q.Get("code"), Error: q.Get("error"), Issuer: q.Get("iss"),
+		Redirect: a.PublicURL + c.r.URL.Path,
+	}
 	browser := cookieValue(c.r, a.flowCookie(cookieConfirmed, response.State))
 	err = a.Connectors.Finish(c.r.Context(), response, browser)
 	if !fault.Is(err, fault.Unavailable) { // then the page can be loaded again

@@ -46,7 +46,8 @@ func (c *call) setMetadataHeaders(o object.Object) {
 	values := [...]string{
 		string(o.ID), o.StorageKey(), o.Path, o.MimeType, strconv.FormatInt(o.Size, 10), o.Checksum, strconv.FormatInt(o.Version, 10),
 		string(o.Kind), string(o.Scope), valueOrEmpty(o.Workspace), valueOrEmpty(o.Team), valueOrEmpty(o.Owner),
-		string(o.CreatedBy), string(o.UpdatedBy), strings.Trim(string(encode.AppendTime(nil, o.CreatedAt)), `"`), strings.Trim(string(encode.AppendTime(nil, o.UpdatedAt)), `"`),
+		string(o.CreatedBy), string(o.UpdatedBy),
+		strings.Trim(string(encode.AppendTime(nil, o.CreatedAt)), `"`), strings.Trim(string(encode.AppendTime(nil, o.UpdatedAt)), `"`),
 	}
 	// One allocation for all of them.
 	lists := make([]string, len(values))

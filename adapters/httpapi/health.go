@@ -153,7 +153,10 @@ func (a *api) health(c *call, _ org.Actor) error {
 	}
 	a.sample()
 	for _, m := range a.recent.list(a.Now()) {
-		v.Minutes = append(v.Minutes, minuteView{jsonTime(m.start), m.requests, m.refused, m.failed, m.total.Seconds() / float64(max(1, m.requests)), m.feeds, m.calls, m.transfers, m.waiting})
+		v.Minutes = append(v.Minutes, minuteView{
+			jsonTime(m.start), m.requests, m.refused, m.failed, m.total.Seconds() / float64(max(1, m.requests)),
+			m.feeds, m.calls, m.transfers, m.waiting,
+		})
 	}
 	c.Header()["Cache-Control"] = noStore
 	return c.reply(http.StatusOK, v)

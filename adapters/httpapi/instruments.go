@@ -44,7 +44,8 @@ func (a *api) instrument() (err error) {
 		{"collab.share.waiting", "{request}", "Requests that wait because their organisation has its share or no permit is free.",
 			share(func(s limit.SharesStats) int64 { return s.Waiting })},
 	} {
-		_, failed := a.Meter.Int64ObservableUpDownCounter(v.name, metric.WithUnit(v.unit), metric.WithDescription(v.description), metric.WithInt64Callback(v.read))
+		_, failed := a.Meter.Int64ObservableUpDownCounter(v.name, metric.WithUnit(v.unit),
+			metric.WithDescription(v.description), metric.WithInt64Callback(v.read))
 		err = errors.Join(err, failed)
 	}
 	for _, v := range []observable{

@@ -36,7 +36,8 @@ func (a *api) viewOverview(o operator.Overview) overviewView {
 		ID: o.ID, Name: textOrNull(o.Name), Slug: textOrNull(o.Slug), CreatedAt: jsonTime(o.CreatedAt), UpdatedAt: jsonTime(o.UpdatedAt),
 		ClosedAt: timeOrNull(o.ClosedAt), Owners: o.Seats.Owners, Members: o.Seats.Members, PendingInvitations: o.Seats.Pending,
 		MemberLimit: limitOrNull(int64(o.Subscription.Plan.Limits().Members)), PublishesReleases: a.Releases.Publishes(o.ID),
-		Subscription: viewSubscription(o.Subscription, o.Seats.Members), StorageUsed: o.Used.Total(), StorageLimit: limitOrNull(o.StorageLimit), Usage: viewSum(o.Usage),
+		Subscription: viewSubscription(o.Subscription, o.Seats.Members), StorageUsed: o.Used.Total(),
+		StorageLimit: limitOrNull(o.StorageLimit), Usage: viewSum(o.Usage),
 	}
 }
 

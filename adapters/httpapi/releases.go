@@ -66,8 +66,10 @@ func viewRelease(r release.Release) releaseView {
 		minimum = &r.FailureMinimum
 	}
 	return releaseView{
-		PausedAt: timeOrNull(r.PausedAt), Halt: halt, Limit: r.FailureLimit, Minimum: minimum, ID: r.ID, Version: r.Version.String(), Platform: r.Platform, Arch: r.Arch, Channel: r.Channel, DownloadURL: r.DownloadURL,
-		SHA512: r.SHA512, SHA512Base64: inBase64(r.SHA512), SHA1: r.SHA1, FileSizeBytes: r.FileSizeBytes, Notes: r.Notes,
+		PausedAt: timeOrNull(r.PausedAt), Halt: halt, Limit: r.FailureLimit, Minimum: minimum, ID: r.ID,
+		Version: r.Version.String(), Platform: r.Platform, Arch: r.Arch, Channel: r.Channel,
+		DownloadURL: r.DownloadURL,
+		SHA512:      r.SHA512, SHA512Base64: inBase64(r.SHA512), SHA1: r.SHA1, FileSizeBytes: r.FileSizeBytes, Notes: r.Notes,
 		MinOSVersion: r.MinOSVersion, Signature: r.Signature, Mandatory: r.Mandatory, Rollout: r.Rollout, Active: r.Active,
 		PublishedAt: jsonTime(r.PublishedAt), UpdatedAt: jsonTime(r.UpdatedAt),
 	}
@@ -255,7 +257,9 @@ func (a *api) readReleaseDraft(o *body.Fields) (release.Draft, error) {
 			DownloadURL: body.Required(o, "downloadUrl", body.Text), SHA512: body.Optional(o, "sha512", body.Text), SHA1: body.Optional(o, "sha1", body.Text),
 			FileSizeBytes: body.Optional(o, "fileSizeBytes", body.Integer), Notes: body.Optional(o, "releaseNotes", body.Text),
 			MinOSVersion: body.Optional(o, "minOsVersion", body.Text), Signature: body.Optional(o, "signature", body.Text),
-			Mandatory: body.OrZero(o, "mandatory", body.Bool), Rollout: body.OrElse(o, "rolloutPercentage", body.Count, 100), Active: body.OrElse(o, "active", body.Bool, true),
+			Mandatory: body.OrZero(o, "mandatory", body.Bool),
+			Rollout:   body.OrElse(o, "rolloutPercentage", body.Count, 100),
+			Active:    body.OrElse(o, "active", body.Bool, true),
 		},
 		Guard:       release.GuardPatch{FailureLimit: body.Field(o, "failureLimit", body.Count), FailureMinimum: body.Field(o, "failureMinimum", body.Count)},
 		PublishedAt: body.Optional(o, "publishedAt", body.Instant),
@@ -295,7 +299,9 @@ func readReleasePatch(o *body.Fields) (release.Patch, error) {
 		Mandatory: body.Field(o, "mandatory", body.Bool), Rollout: body.Field(o, "rolloutPercentage", body.Count), Active: body.Field(o, "active", body.Bool),
 		PublishedAt: body.Field(o, "publishedAt", body.Instant),
 		GuardPatch: release.GuardPatch{
-			FailureLimit: body.Field(o, "failureLimit", body.Count), FailureMinimum: body.Field(o, "failureMinimum", body.Count), Paused: body.Field(o, "paused", body.Bool),
+			FailureLimit:   body.Field(o, "failureLimit", body.Count),
+			FailureMinimum: body.Field(o, "failureMinimum", body.Count),
+			Paused:         body.Field(o, "paused", body.Bool),
 		},
 	}
 	return p, o.Err()

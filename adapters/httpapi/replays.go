@@ -220,7 +220,10 @@ func (c *call) sendRecorded(recorded *recorder) error {
 
 // createOrGet returns the record that create makes of the draft, or the one that an earlier attempt of the request has
 // created.
-func createOrGet[D any, I ~string, T any](c *call, actor org.Actor, d D, create func(context.Context, org.Actor, D) (T, error), get func(context.Context, org.Actor, I) (T, error)) (T, error) {
+func createOrGet[D any, I ~string, T any](
+	c *call, actor org.Actor, d D, create func(context.Context, org.Actor, D) (T, error),
+	get func(context.Context, org.Actor, I) (T, error),
+) (T, error) {
 	v, err := create(c.r.Context(), actor, d)
 	if c.recordID == "" || !fault.Is(err, fault.Conflict) {
 		return v, err

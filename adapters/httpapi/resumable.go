@@ -97,7 +97,8 @@ func (a *api) setUploadHeaders(c *call, u upload.Upload) {
 	c.Header()["Cache-Control"] = noStore
 	c.Set(uploadOffset, strconv.FormatInt(u.Offset, 10))
 	c.Set(uploadLength, strconv.FormatInt(u.Size, 10))
-	c.Set(uploadLimit, fmt.Sprintf("max-size=%d, min-append-size=%d, max-age=%d", a.Objects.MaxSize, a.Objects.MinAppend, max(0, u.ExpiresAt.Sub(a.Now())/time.Second)))
+	c.Set(uploadLimit, fmt.Sprintf("max-size=%d, min-append-size=%d, max-age=%d", a.Objects.MaxSize,
+		a.Objects.MinAppend, max(0, u.ExpiresAt.Sub(a.Now())/time.Second)))
 	c.setUploadComplete(u.Status() != upload.Open)
 	if u.Status() == upload.Cancelled {
 		c.Header().Del("Location")
@@ -296,7 +297,9 @@ func (a *api) appendContent(c *call, actor org.Actor, u upload.Upload, offset in
 	if err := a.holdStoreMemory(c, &objects.Upload{Size: min(a.Objects.PartSize, u.Size-u.Offset)}); err != nil {
 		return u, err
 	}
-	u, err := a.Objects.AppendResumable(c.r.Context(), actor, u, offset, last, &objects.Upload{Content: c.uploadBody(), Size: c.r.ContentLength, BeforeStore: c.yieldPermit})
+	u, err := a.Objects.AppendResumable(c.r.Context(), actor, u, offset, last, &objects.Upload{
+		Content: c.uploadBody(), Size: c.r.ContentLength, BeforeStore: c.yieldPermit,
+	})
 	a.setUploadHeaders(c, u)
 	return u, err
 }

@@ -21,7 +21,8 @@ func newShares(c limit.Concurrency) shares {
 		return limit.NewShares(work, permits, permits-permits/8, 16)
 	}
 	return shares{
-		requests: limit.NewShares("requests", c.Requests, c.Requests/64, 1), streams: long("change feeds", c.Streams), transfers: long("uploads and downloads", c.Transfers),
+		requests: limit.NewShares("requests", c.Requests, c.Requests/64, 1),
+		streams:  long("change feeds", c.Streams), transfers: long("uploads and downloads", c.Transfers),
 		calls: long("calls of models and providers", c.Calls), webhooks: limit.NewShares("messages", c.Webhooks, max(2, c.Webhooks/32), 1),
 	}
 }

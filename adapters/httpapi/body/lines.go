@@ -157,7 +157,8 @@ func Content(o *Fields) []byte {
 // decodeBase64 decodes what a base64Reader accepts, in place.
 func decodeBase64(text []byte) (decoded []byte, ok bool) {
 	bare := bytes.TrimRight(text, "=")
-	if len(bare) != len(text) && (len(text)%4 != 0 || len(text)-len(bare) > 2) || bytes.IndexByte(text, '\r') >= 0 || bytes.IndexByte(text, '\n') >= 0 { // which the decoder ignores
+	if len(bare) != len(text) && (len(text)%4 != 0 || len(text)-len(bare) > 2) ||
+		bytes.ContainsAny(text, "\r\n") { // which the decoder ignores
 		return nil, false
 	}
 	n, err := base64.RawStdEncoding.Strict().Decode(bare, bare) // it writes nothing that it has not read

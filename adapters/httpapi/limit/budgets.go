@@ -26,7 +26,10 @@ func ParseBudgets(defaults, s string, maxUpload int64) (b Budgets, err error) {
 	}
 	// The longest body of an upload is six times its content, if all of it is escaped in
 	// JSON, an object store takes 10 MiB for one, and a single caller may have half.
-	for name, least := range map[string][2]int64{"anonymous": {b.Anonymous, 4 << 20}, "callers": {b.Callers, 32 << 20}, "connections": {b.Connections, 16 << 20}, "spool": {b.Spool, 2 * maxUpload}} {
+	for name, least := range map[string][2]int64{
+		"anonymous": {b.Anonymous, 4 << 20}, "callers": {b.Callers, 32 << 20},
+		"connections": {b.Connections, 16 << 20}, "spool": {b.Spool, 2 * maxUpload},
+	} {
 		if least[0] < least[1] {
 			return Budgets{}, fmt.Errorf("%s must be at least %d MiB", name, (least[1]+1<<20-1)>>20)
 		}

@@ -41,7 +41,8 @@ const minRequests = 64
 // connections. A number for each processor gives at least minRequests.
 func ParseConcurrency(defaults, s string, processors, connections int) (c Concurrency, err error) {
 	number := parseNumber(16)
-	err = parseList(defaults, s, "number such as requests=64, of requests, streams, transfers, calls or webhooks, of 16 to 1000000, or as 32/processor or connections",
+	err = parseList(defaults, s, "number such as requests=64, of requests, streams, transfers, calls or "+
+		"webhooks, of 16 to 1000000, or as 32/processor or connections",
 		map[string]*int{"requests": &c.Requests, "streams": &c.Streams, "transfers": &c.Transfers, "calls": &c.Calls, "webhooks": &c.Webhooks},
 		func(value string) (int, bool) {
 			if value == "connections" {
