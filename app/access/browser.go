@@ -61,7 +61,9 @@ func (a *Access) StartBrowser(ctx context.Context, path, former string) (redirec
 
 // FinishBrowser completes the sign-in that StartBrowser started, ends the browser's former session
 // and begins one. It returns the session's secret and the path to go to.
-func (a *Access) FinishBrowser(ctx context.Context, cookie string, r identity.Return, from session.Client, origin audit.Origin) (secret, path string, err error) {
+func (a *Access) FinishBrowser(
+	ctx context.Context, cookie string, r identity.Return, from session.Client, origin audit.Origin,
+) (secret, path string, err error) {
 	f, err := a.openFlow(cookie, true)
 	if err != nil {
 		return "", "", err
@@ -128,7 +130,8 @@ func (a *Access) EndBrowser(ctx context.Context, secret string, origin audit.Ori
 func (a *Access) endBrowser(ctx context.Context, sessionID id.Session, origin audit.Origin) error {
 	s, err := getOpenSession(ctx, a.Store, sessionID)
 	if err == nil {
-		_, err = a.endSessions(NewContext(ctx, Request{Origin: origin}), org.Actor{User: s.User, Org: s.Org}, func(o session.Session) bool { return o.ID == s.ID })
+		ctx = NewContext(ctx, Request{Origin: origin})
+		_, err = a.endSessions(ctx, org.Actor{User: s.User, Org: s.Org}, func(o session.Session) bool { return o.ID == s.ID })
 	}
 	if fault.Is(err, fault.NotFound) {
 		return nil
@@ -140,7 +143,9 @@ func (a *Access) endBrowser(ctx context.Context, sessionID id.Session, origin au
 // user, which is the one used last from then on. It returns the new session's secret and how long
 // that can last, which is what the old one had left. Unauthenticated if the session has ended;
 // Invalid if the organisation is closed or unknown, or the user is no member of it.
-func (a *Access) SwitchBrowser(ctx context.Context, secret string, to id.Org, from session.Client, origin audit.Origin) (next string, left time.Duration, err error) {
+func (a *Access) SwitchBrowser(
+	ctx context.Context, secret string, to id.Org, from session.Client, origin audit.Origin,
+) (next string, left time.Duration, err error) {
 	sessionID := session.BrowserID(secret)
 	c, err := a.verifyBrowser(ctx, sessionID)
 	if err != nil {
@@ -157,7 +162,8 @@ func (a *Access) SwitchBrowser(ctx context.Context, secret string, to id.Org, fr
 		}
 		// Ending locks the organisations in the order of all locks, so the membership comes after it.
 		err = removeSessions(ctx, r, s.User, []session.Session{s}, func(s session.Session) audit.Entry {
-			return audit.By(org.Actor{User: s.User, Org: s.Org}, origin, id.Entry(a.IDs.New()), s.Org, audit.SessionEnded, string(s.ID), "switched to another organisation", now)
+			return audit.By(org.Actor{User: s.User, Org: s.Org}, origin, id.Entry(a.IDs.New()), s.Org,
+				audit.SessionEnded, string(s.ID), "switched to another organisation", now)
 		})
 		if err == nil {
 			err = a.useMembership(ctx, r, s.User, to)

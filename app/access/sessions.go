@@ -129,7 +129,8 @@ func (a *Access) addSession(ctx context.Context, r ports.Records, s session.Sess
 	}
 	by, from := org.Actor{User: s.User}, audit.Origin{Address: s.Address}
 	return removeSessions(ctx, r, s.User, excess, func(e session.Session) audit.Entry {
-		return audit.By(by, from, id.Entry(a.IDs.New()), e.Org, audit.SessionEnded, string(e.ID), fmt.Sprintf("more than %d sessions", session.MaxPerUser), a.Clock.Now())
+		return audit.By(by, from, id.Entry(a.IDs.New()), e.Org, audit.SessionEnded, string(e.ID),
+			fmt.Sprintf("more than %d sessions", session.MaxPerUser), a.Clock.Now())
 	})
 }
 

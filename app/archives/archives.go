@@ -89,7 +89,10 @@ func (a *Archives) Export(ctx context.Context, o id.Org, s *archive.Selection, w
 }
 
 // exportTo is Export that calls read with each record, and progress after each content.
-func (a *Archives) exportTo(ctx context.Context, o id.Org, s *archive.Selection, w io.Writer, read func(archive.Record), progress func(contents, bytes int64)) (archive.Manifest, error) {
+func (a *Archives) exportTo(
+	ctx context.Context, o id.Org, s *archive.Selection, w io.Writer, read func(archive.Record),
+	progress func(contents, bytes int64),
+) (archive.Manifest, error) {
 	m := archive.Manifest{Organisation: o, CreatedAt: a.Clock.Now(), Version: a.Version, Issuer: a.Issuer, Member: s.Member()}
 	records := func(each func(archive.Record) error) error {
 		return a.Snapshots.Export(ctx, o, func(r archive.Record) error {

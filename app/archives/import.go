@@ -70,9 +70,10 @@ type importer struct {
 	random       string                  // makes the names of the contents
 }
 
-// Import makes an organisation of an archive, all of it or nothing. Members are users of the same
-// identity provider, who are created if they never signed in here, or those in Users. It reads the archive once to check all of it and to store the contents, and then
-// again to store the records in one transaction. The contents of an import that fails are garbage.
+// Import creates an organisation from an archive, completely or not at all. Members are users of the
+// same identity provider, who are created if they never signed in here, or those in Users. It reads the
+// archive once to check all of it and to store the contents, and then again to store the records in one
+// transaction. The contents of an import that fails are garbage.
 func (a *Archives) Import(ctx context.Context, in Import) (Imported, error) {
 	i := &importer{Archives: a, Import: in, members: map[id.User]org.Profile{}, providerIDs: map[string]bool{}, random: a.Secrets.Secret()}
 	i.omitted = personal{map[id.Team]bool{}, map[id.Workspace]bool{}, map[id.Task]bool{}}
@@ -198,10 +199,12 @@ func (i *importer) checkComplete(references *archive.References) error {
 	}
 	switch {
 	case i.unknown > 0:
-		return fault.New(fault.Conflict, "The archive has %d members of another identity provider (%q, and here %q); say with --users which users here they are",
+		return fault.New(fault.Conflict, "The archive has %d members of another identity provider (%q, and "+
+			"here %q); say with --users which users here they are",
 			i.unknown, i.result.Manifest.Issuer, i.Issuer)
 	case i.listed < len(i.Users):
-		return fault.New(fault.Conflict, "%d of the %d lines of --users name nobody in %s", len(i.Users)-i.listed, len(i.Users), archive.FileName(archive.Members))
+		return fault.New(fault.Conflict, "%d of the %d lines of --users name nobody in %s",
+			len(i.Users)-i.listed, len(i.Users), archive.FileName(archive.Members))
 	case i.owners == 0:
 		return fault.New(fault.Conflict, "No OWNER of the archive is a user here who may sign in; map one with --users")
 	}
@@ -379,7 +382,8 @@ func (i *importer) blobName(o object.Object) string {
 // storeContent stores the content of a file.
 func (i *importer) storeContent(ctx context.Context, o object.Object, item archive.Item) error {
 	if item.Path != archive.ContentPath(o) || item.Size != o.Size {
-		return fault.New(fault.Invalid, "The archive has the content %.200s of %d bytes in the place of %.200s of %d bytes", item.Path, item.Size, archive.ContentPath(o), o.Size)
+		return fault.New(fault.Invalid, "The archive has the content %.200s of %d bytes in the place of "+
+			"%.200s of %d bytes", item.Path, item.Size, archive.ContentPath(o), o.Size)
 	}
 	read := object.Verify(item.Content, o.Size, o.Checksum, func(int64) error {
 		return fault.New(fault.Invalid, "The content of %.200s has another checksum than in %s", archive.ContentPath(o), archive.FileName(archive.Objects))

@@ -217,7 +217,9 @@ func (s *Billing) updateAs(ctx context.Context, actor org.Actor, fn func(plan.Su
 
 // update stores what fn returns for the organisation's subscription. It is for changes that
 // follow from the provider's state, and checks no actor.
-func (s *Billing) update(ctx context.Context, o id.Org, newEntry entryFunc, fn func(plan.Subscription) (plan.Subscription, error)) (current plan.Subscription, err error) {
+func (s *Billing) update(
+	ctx context.Context, o id.Org, newEntry entryFunc, fn func(plan.Subscription) (plan.Subscription, error),
+) (current plan.Subscription, err error) {
 	err = s.Store.Atomic(ctx, func(r ports.Records) error {
 		was, err := s.lockSubscription(ctx, r, o)
 		if err != nil {

@@ -77,7 +77,8 @@ func (s *Billing) follow(ctx context.Context, o id.Org, subscription string, new
 			if current.Customer != was.Customer {
 				owner, err := r.Directory().Subscriptions().ByCustomer(ctx, current.Customer)
 				if err == nil && owner != o {
-					s.Log.Error("subscription and customer name different organisations", "org", string(o), "customer_org", string(owner), "subscription", subscription)
+					s.Log.Error("subscription and customer name different organisations", "org", string(o),
+						"customer_org", string(owner), "subscription", subscription)
 					return nil
 				}
 				if err != nil && !fault.Is(err, fault.NotFound) {

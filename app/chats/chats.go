@@ -82,7 +82,10 @@ type Chats struct {
 }
 
 func New(o Options) *Chats {
-	return &Chats{Options: o, leases: map[id.Request]quota.Lease{}, cancels: map[id.Request]context.CancelCauseFunc{}, unsettled: map[id.Request]usage.Entry{}, draining: make(chan struct{})}
+	return &Chats{
+		Options: o, leases: map[id.Request]quota.Lease{}, cancels: map[id.Request]context.CancelCauseFunc{},
+		unsettled: map[id.Request]usage.Entry{}, draining: make(chan struct{}),
+	}
 }
 
 // Quota returns the actor's quota of today.
@@ -187,7 +190,10 @@ func (s *Chats) AdmitUnconfirmed(ctx context.Context, actor org.Actor, r chat.Re
 		return nil, quota.Exceeded(limit, day.End())
 	}
 	call, _ = call.WithBudget(lease.Tokens) // a grant always includes output
-	return &Call{chats: s, actor: actor, request: s.Origin(ctx).Request, call: call, lease: lease, began: now, tools: len(r.Tools), model: s.Providers[m.Provider]}, nil
+	return &Call{
+		chats: s, actor: actor, request: s.Origin(ctx).Request, call: call, lease: lease, began: now,
+		tools: len(r.Tools), model: s.Providers[m.Provider],
+	}, nil
 }
 
 // Run makes the call and passes its chunks to the sink, the last of them done or error. If

@@ -99,6 +99,7 @@ func (s *Chats) takeUnsettled(call id.Request) (usage.Entry, bool) {
 // logUnsettled logs the entry of a call that is not stored, unless it was logged before.
 func (s *Chats) logUnsettled(call id.Request, err error) {
 	if e, ok := s.takeUnsettled(call); ok {
-		s.Log.Error("model call settlement failed", "call", string(e.ID), "org", string(e.Org), "user", string(e.User), "tokens", e.Tokens.Total(), "error", err)
+		s.Log.Error("model call settlement failed", "call", string(e.ID), "org", string(e.Org), "user",
+			string(e.User), "tokens", e.Tokens.Total(), "error", err)
 	}
 }

@@ -262,7 +262,10 @@ func (s *Members) Resend(ctx context.Context, actor org.Actor, i id.Invitation) 
 }
 
 // sendInvitation stores the invitation that decide returns, and mails it after the commit.
-func (s *Members) sendInvitation(ctx context.Context, actor org.Actor, token string, decide func(ports.Records, org.Actor) (invitation.Invitation, error)) (Invited, error) {
+func (s *Members) sendInvitation(
+	ctx context.Context, actor org.Actor, token string,
+	decide func(ports.Records, org.Actor) (invitation.Invitation, error),
+) (Invited, error) {
 	var created invitation.Invitation
 	var organisation org.Organisation
 	var inviter org.User

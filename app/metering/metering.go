@@ -94,7 +94,10 @@ func (s *Metering) Daily(ctx context.Context, actor org.Actor, b usage.Breakdown
 	return s.from(ctx).Usage().Ledger().Daily(ctx, actor.Org, b, after, limit, each)
 }
 
-func (s *Metering) summary(ctx context.Context, r ports.Records, actor org.Actor, user id.User, head func(usage.Summary) error, each func(usage.Part) error) error {
+func (s *Metering) summary(
+	ctx context.Context, r ports.Records, actor org.Actor, user id.User, head func(usage.Summary) error,
+	each func(usage.Part) error,
+) error {
 	sub, err := s.store.Directory().Subscriptions().Get(ctx, actor.Org)
 	if err != nil {
 		return err

@@ -201,7 +201,8 @@ func (m *Mirror) load(ctx context.Context) error {
 		return err
 	}
 	if b.Server != wanted.Server || b.Org != wanted.Org || b.User != wanted.User || b.Place != wanted.Place {
-		return finalError{fault.New(fault.Conflict, "The directory is synchronised with another place: %s of the organisation %s at %s", b.Place, b.Org, b.Server)}
+		return finalError{fault.New(fault.Conflict, "The directory is synchronised with another place: %s of "+
+			"the organisation %s at %s", b.Place, b.Org, b.Server)}
 	}
 	m.binding, m.window = b, b.Window
 	m.rows, m.keys, m.scanned = map[string]mirror.Row{}, map[id.Object]string{}, false

@@ -93,7 +93,8 @@ func (s *Objects) MoveFolder(ctx context.Context, actor org.Actor, d object.Draf
 			}
 			o, err := move.Moved(was)
 			if bytes += len(was.Path) + len(o.Path); bytes > object.MaxMovedPaths {
-				return fault.New(fault.Conflict, "The paths below %s have more than %d bytes with their new ones: move its folders one after the other", from, object.MaxMovedPaths)
+				return fault.New(fault.Conflict, "The paths below %s have more than %d bytes with their new "+
+					"ones: move its folders one after the other", from, object.MaxMovedPaths)
 			}
 			if err == nil && o.Version > was.Version {
 				o.N = at.N + int64(len(next)) + 1

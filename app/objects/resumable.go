@@ -181,7 +181,10 @@ func (r *partReader) Read(p []byte) (int, error) {
 // empty if the upload has one. Repeated, it returns the object. An upload whose content has another
 // checksum than its own, or lacks parts, is cancelled; after other errors it can be finished later. It does not
 // end with the request. BeforeStore is that of an Upload.
-func (s *Objects) FinishResumable(ctx context.Context, actor org.Actor, resumable upload.Upload, checksum string, beforeStore func() (stored func() error)) (object.Object, error) {
+func (s *Objects) FinishResumable(
+	ctx context.Context, actor org.Actor, resumable upload.Upload, checksum string,
+	beforeStore func() (stored func() error),
+) (object.Object, error) {
 	if resumable.Status() == upload.Completed {
 		return s.visible(ctx, source{Records: s.Store}, actor, resumable.Object)
 	}
@@ -299,7 +302,9 @@ func (s *Objects) CancelResumable(ctx context.Context, actor org.Actor, resumabl
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), partTimeout)
 	defer cancel()
 	err := s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		_, err := r.Journal().Uploads().Update(ctx, resumable.Org, resumable.ID, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(s.Clock.Now()) })
+		_, err := r.Journal().Uploads().Update(ctx, resumable.Org, resumable.ID, func(u upload.Upload) (upload.Upload, error) {
+			return u.Cancel(s.Clock.Now())
+		})
 		return err
 	})
 	if err == nil {

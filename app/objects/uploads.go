@@ -63,7 +63,9 @@ func (s *Objects) Address(ctx context.Context, o object.Object, disposition stri
 // d is nil. It refuses what Create and Replace would refuse now. U has the size and the checksum;
 // its content is not read. It returns the upload's id, and the address that takes the content
 // until expires.
-func (s *Objects) StartDirect(ctx context.Context, actor org.Actor, objectID id.Object, d *object.Draft, u Upload) (upload string, to object.Address, expires time.Time, err error) {
+func (s *Objects) StartDirect(
+	ctx context.Context, actor org.Actor, objectID id.Object, d *object.Draft, u Upload,
+) (upload string, to object.Address, expires time.Time, err error) {
 	if s.Signed == nil {
 		return "", to, expires, fault.New(fault.Conflict, "The store of this server takes no uploads from clients: send the content to the server")
 	}
@@ -73,7 +75,10 @@ func (s *Objects) StartDirect(ctx context.Context, actor org.Actor, objectID id.
 	if d != nil {
 		objectID = id.Object(s.IDs.New())
 	}
-	started := &DirectUpload{Object: objectID, Draft: d, MimeType: u.MimeType, Expected: u.Expected, Content: object.Content{Size: u.Size, Checksum: u.Checksum}}
+	started := &DirectUpload{
+		Object: objectID, Draft: d, MimeType: u.MimeType, Expected: u.Expected,
+		Content: object.Content{Size: u.Size, Checksum: u.Checksum},
+	}
 	var o object.Object
 	err = s.withLockedLog(ctx, actor, func(r ports.Records, actor org.Actor, _ object.Head) error {
 		var names int
@@ -81,7 +86,8 @@ func (s *Objects) StartDirect(ctx context.Context, actor org.Actor, objectID id.
 			return err
 		}
 		if names >= maxStarted {
-			return fault.New(fault.Limited, "The organisation has %d uploads that are not completed: complete or delete some, or send the content to the server", names)
+			return fault.New(fault.Limited, "The organisation has %d uploads that are not completed: complete "+
+				"or delete some, or send the content to the server", names)
 		}
 		started.Content.Blob = o.BlobName(s.Secrets.Secret()[:randomLength])
 		if upload, err = s.sealUpload(actor, started); err != nil {
@@ -101,7 +107,9 @@ func (s *Objects) StartDirect(ctx context.Context, actor org.Actor, objectID id.
 // reserve returns the object that an upload is for, and how many uploads its organisation has started. It
 // refuses what Create and Replace would refuse now, and content for which there is no room beside that
 // of all uploads that are not completed. The organisation's log is locked, and the actor may write.
-func (s *Objects) reserve(ctx context.Context, r ports.Records, actor org.Actor, objectID id.Object, d *object.Draft, u Upload) (o object.Object, names int, err error) {
+func (s *Objects) reserve(
+	ctx context.Context, r ports.Records, actor org.Actor, objectID id.Object, d *object.Draft, u Upload,
+) (o object.Object, names int, err error) {
 	u.checkPath = true
 	to := s.targetOf(objectID, d, &u)
 	existing, err := to.find(ctx, source{Records: r}, actor)
@@ -181,7 +189,10 @@ func (s *Objects) CompleteDirect(ctx context.Context, actor org.Actor, direct *D
 	if o, done, err := s.completedDirect(ctx, source{Records: s.Store, cached: true}, actor, direct); done || err != nil {
 		return o, err
 	}
-	u := &Upload{Size: direct.Content.Size, Checksum: direct.Content.Checksum, MimeType: direct.MimeType, Expected: direct.Expected, BeforeStore: beforeStore, direct: direct, checkPath: true}
+	u := &Upload{
+		Size: direct.Content.Size, Checksum: direct.Content.Checksum, MimeType: direct.MimeType,
+		Expected: direct.Expected, BeforeStore: beforeStore, direct: direct, checkPath: true,
+	}
 	o, err := s.writeTarget(ctx, actor, u, s.targetOf(direct.Object, direct.Draft, u))
 	if fault.Is(err, fault.Conflict, fault.Gone) {
 		// Another request may have completed it meanwhile.

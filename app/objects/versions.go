@@ -114,7 +114,9 @@ func (s *Objects) Versions(ctx context.Context, actor org.Actor, objectID id.Obj
 		}
 		before, limit = last.Version, max(0, limit-1)
 	}
-	return s.Store.Storage().Versions().List(ctx, actor.Org, objectID, before, limit, func(v object.EarlierVersion) error { return each(Version{EarlierVersion: v}) })
+	return s.Store.Storage().Versions().List(ctx, actor.Org, objectID, before, limit, func(v object.EarlierVersion) error {
+		return each(Version{EarlierVersion: v})
+	})
 }
 
 // Version returns one version of an object that the actor sees, or of a deleted one.
@@ -231,7 +233,10 @@ func (what Restoration) checkedVersion(last Version) (int64, error) {
 }
 
 // addAgain stores an object that was deleted, and makes its last version one of an object that is not.
-func (s *Objects) addAgain(ctx context.Context, r ports.Records, actor org.Actor, at object.Head, last object.EarlierVersion, o object.Object, what Restoration) (object.Object, error) {
+func (s *Objects) addAgain(
+	ctx context.Context, r ports.Records, actor org.Actor, at object.Head, last object.EarlierVersion,
+	o object.Object, what Restoration,
+) (object.Object, error) {
 	if what.Path != nil {
 		moved, err := last.Moved(*what.Path, actor, o.UpdatedAt)
 		if err != nil {

@@ -97,7 +97,10 @@ func (s *Onboarding) team(ctx context.Context, r ports.Records, actor org.Actor,
 	return r.Work().Teams().Add(ctx, actor.Org, created)
 }
 
-func (s *Onboarding) workspace(ctx context.Context, r ports.Records, actor org.Actor, seeded *Seeded, w id.Workspace, in id.Team, name string, tasks []task.Draft) error {
+func (s *Onboarding) workspace(
+	ctx context.Context, r ports.Records, actor org.Actor, seeded *Seeded, w id.Workspace, in id.Team,
+	name string, tasks []task.Draft,
+) error {
 	now := s.clock.Now()
 	space, err := workspace.New(w, actor.Org, actor.User, workspace.Draft{Name: name, Team: in}, now)
 	if err != nil {

@@ -70,7 +70,10 @@ func New(store ports.Store, clock ports.Clock, limits plan.RequestLimits, failed
 	if len(limits) == 0 {
 		return nil
 	}
-	return &Limiter{store: store, clock: clock, limits: limits, failed: failed, minAllowance: limits.MinServerAllowance(), due: make(chan *count, maxDue), counts: map[id.Org]*count{}}
+	return &Limiter{
+		store: store, clock: clock, limits: limits, failed: failed, minAllowance: limits.MinServerAllowance(),
+		due: make(chan *count, maxDue), counts: map[id.Org]*count{},
+	}
 }
 
 // Take counts one request of the organisation, if it is admitted. It waits at most MaxWait, and until

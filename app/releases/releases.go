@@ -438,7 +438,10 @@ func (s *Releases) Progress(ctx context.Context, actor org.Actor, r id.Release) 
 
 // Adoption stores this server's counts, and returns those of the days from first to last, from
 // after the given one, at most limit, 0: all. They may be stale (see ports.Store.From).
-func (s *Releases) Adoption(ctx context.Context, actor org.Actor, first, last calendar.Day, of release.Target, after release.CheckCount, limit int) ([]release.CheckCount, error) {
+func (s *Releases) Adoption(
+	ctx context.Context, actor org.Actor, first, last calendar.Day, of release.Target, after release.CheckCount,
+	limit int,
+) ([]release.CheckCount, error) {
 	if err := s.checkManager(actor); err != nil {
 		return nil, err
 	}

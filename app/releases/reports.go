@@ -143,7 +143,8 @@ func (s *Releases) pauseFailing(ctx context.Context, releaseID id.Release) error
 		} else if err != nil {
 			return err
 		}
-		return r.Journal().Audit().Add(ctx, audit.By(org.Actor{}, audit.Origin{}, id.Entry(s.IDs.New()), owner, audit.ReleasePaused, string(releaseID), why, s.Clock.Now()))
+		return r.Journal().Audit().Add(ctx, audit.By(org.Actor{}, audit.Origin{}, id.Entry(s.IDs.New()), owner,
+			audit.ReleasePaused, string(releaseID), why, s.Clock.Now()))
 	})
 	if errors.Is(err, errUnchanged) {
 		return nil

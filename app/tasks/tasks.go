@@ -203,7 +203,10 @@ func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Ma
 
 // replace is Update in one statement after read, for a patch of neither assignee nor workspace: NotFound
 // also if the organisation is at another epoch than the actor, or the task is no longer as it was read.
-func (s *Tasks) replace(ctx context.Context, read reader, to ports.TasksAt, actor org.Actor, t id.Task, match Match, p task.Patch, admit func(task.Task) error) (task.Task, error) {
+func (s *Tasks) replace(
+	ctx context.Context, read reader, to ports.TasksAt, actor org.Actor, t id.Task, match Match, p task.Patch,
+	admit func(task.Task) error,
+) (task.Task, error) {
 	was, err := read(ctx, actor.Org, t)
 	if err != nil {
 		return was, err
@@ -311,7 +314,10 @@ func (s *Tasks) Reprioritize(ctx context.Context, actor org.Actor, changes []tas
 
 // reposition stores the placements that change returns, and adds those with a reason to the tasks'
 // histories.
-func (s *Tasks) reposition(ctx context.Context, actor org.Actor, field string, named []id.Task, each func(task.Task) error, change func(int, task.Placement) (task.Placement, string)) error {
+func (s *Tasks) reposition(
+	ctx context.Context, actor org.Actor, field string, named []id.Task, each func(task.Task) error,
+	change func(int, task.Placement) (task.Placement, string),
+) error {
 	if len(named) == 0 {
 		return fault.Field(field, "must not be empty")
 	}

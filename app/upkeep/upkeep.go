@@ -110,7 +110,8 @@ func (u *Upkeep) erasePart(ctx context.Context, o id.Org, now time.Time, limit i
 			return err
 		}
 		if s.Cancelable() || s.Checkout != nil {
-			return fmt.Errorf("organisation %s is not erased: its subscription %q of customer %q is not canceled, or its payment page is open", o, s.ProviderID, s.Customer)
+			return fmt.Errorf("organisation %s is not erased: its subscription %q of customer %q is not "+
+				"canceled, or its payment page is open", o, s.ProviderID, s.Customer)
 		}
 		if err := u.connectors.RevokeAll(ctx, r, o); err != nil {
 			return err

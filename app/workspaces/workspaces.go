@@ -181,7 +181,10 @@ func (s *Workspaces) Move(ctx context.Context, actor org.Actor, w id.Workspace, 
 	})
 }
 
-func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace, fn func(ports.Records, org.Actor, workspace.Workspace) (workspace.Workspace, error)) (changed Sorted, err error) {
+func (s *Workspaces) change(
+	ctx context.Context, actor org.Actor, w id.Workspace,
+	fn func(ports.Records, org.Actor, workspace.Workspace) (workspace.Workspace, error),
+) (changed Sorted, err error) {
 	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		was, err := changeable(ctx, r, actor, w)
 		if err != nil {

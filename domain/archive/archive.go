@@ -46,7 +46,8 @@ const (
 
 // Kinds are all kinds in the order of an archive, each after those that its records refer to.
 var Kinds = []Kind{
-	Organisations, Subscriptions, Members, Invitations, Teams, TeamMembers, Workspaces, WorkspaceOrders, Tasks, TaskHistory, Connectors, Usage, AuditEntries, Objects,
+	Organisations, Subscriptions, Members, Invitations, Teams, TeamMembers, Workspaces, WorkspaceOrders,
+	Tasks, TaskHistory, Connectors, Usage, AuditEntries, Objects,
 }
 
 // Record is one record; the field of its kind is set and no other.

@@ -30,7 +30,11 @@ type Tree struct {
 // none. Of names with the same key that file's is in the tree, else the least; the others are held. Two names may have one
 // path, in different Unicode forms.
 func NewTree(entries iter.Seq[*Entry], known func(key string) *Entry) Tree {
-	t := Tree{Files: map[string]*Entry{}, Directories: map[string]string{}, ignored: map[string]bool{}, held: map[string]bool{}, holding: map[string]bool{}, nonemptyBeside: map[string]bool{}, doubled: map[string]bool{}}
+	t := Tree{
+		Files: map[string]*Entry{}, Directories: map[string]string{}, ignored: map[string]bool{},
+		held: map[string]bool{}, holding: map[string]bool{}, nonemptyBeside: map[string]bool{},
+		doubled: map[string]bool{},
+	}
 	keep := func(key string) {
 		for _, ancestor := range object.Ancestors(key) {
 			t.holding[ancestor] = true

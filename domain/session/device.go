@@ -129,7 +129,8 @@ func (g DeviceGrant) Restore(s DeviceStatus) DeviceGrant {
 // CheckOpen returns NotFound unless the grant is undecided and has not expired at now.
 func (g DeviceGrant) CheckOpen(now time.Time) error {
 	if g.status != DevicePending || !now.Before(g.ExpiresAt) {
-		return fault.New(fault.NotFound, "No device waits for this code: it was mistyped or used already, or is older than %d minutes", int(DeviceLifetime.Minutes()))
+		return fault.New(fault.NotFound, "No device waits for this code: it was mistyped or used already, or "+
+			"is older than %d minutes", int(DeviceLifetime.Minutes()))
 	}
 	return nil
 }
