@@ -93,7 +93,9 @@ func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.R
 
 // message streams one message.
 func (m *Models) message(ctx context.Context, q requestBody, t *response) error {
-	return failure(m.client.Stream(ctx, "v1/messages", q, eventstream.Receiver{Open: t.startMessage, Event: t.event, Wait: t.Wait, Sent: t.To.Sent, Alive: t.To.Alive}))
+	return failure(m.client.Stream(ctx, "v1/messages", q, eventstream.Receiver{
+		Open: t.startMessage, Event: t.event, Wait: t.Wait, Sent: t.To.Sent, Alive: t.To.Alive,
+	}))
 }
 
 func fail(kind chat.FailureKind, format string, args ...any) *chat.Failure {

@@ -162,7 +162,8 @@ func newBucket(o *objects) *Bucket { return &Bucket{o, o.store.close} }
 func Secrets(getenv func(variable string) string) (all []string) {
 	for _, variable := range []string{
 		"AWS_SECRET_ACCESS_KEY", "AWS_SECRET_KEY", "AWS_SESSION_TOKEN",
-		"AZURE_CLIENT_SECRET", "AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGEBLOB_CONNECTIONSTRING", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN", "IDENTITY_HEADER",
+		"AZURE_CLIENT_SECRET", "AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGEBLOB_CONNECTIONSTRING",
+		"AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN", "IDENTITY_HEADER",
 	} {
 		value := getenv(variable)
 		sas, _ := url.ParseQuery(strings.TrimPrefix(cmp.Or(connectionField(value, "SharedAccessSignature"), value), "?"))

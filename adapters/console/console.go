@@ -70,7 +70,10 @@ func New(a *access.Access, publicURL string) (*Console, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Console{access: a, secure: u.Scheme == "https", sessionCookie: "__Host-collab_console", flowCookie: "__Secure-collab_console_sign_in", opCookie: "__Host-collab_operator"}
+	c := &Console{
+		access: a, secure: u.Scheme == "https", sessionCookie: "__Host-collab_console",
+		flowCookie: "__Secure-collab_console_sign_in", opCookie: "__Host-collab_operator",
+	}
 	if !c.secure {
 		c.sessionCookie, c.flowCookie, c.opCookie = "collab_console_"+u.Port(), "collab_console_sign_in_"+u.Port(), "collab_operator_"+u.Port()
 	}

@@ -30,7 +30,8 @@ func policy(page []byte) string {
 	_, rest, _ := bytes.Cut(page, []byte("<style>"))
 	style, _, _ := bytes.Cut(rest, []byte("</style>"))
 	sum := sha256.Sum256(style)
-	return "default-src 'none'; script-src 'self'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; img-src 'self' blob:; frame-src blob:; connect-src 'self'; " +
+	return "default-src 'none'; script-src 'self'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+		"'; img-src 'self' blob:; frame-src blob:; connect-src 'self'; " +
 		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 }
 
@@ -93,7 +94,8 @@ func (f files) serve(w http.ResponseWriter, r *http.Request) error {
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
 		return one.send(w, r)
 	}
-	if strings.HasPrefix(r.URL.Path, assets) || strings.HasPrefix(r.URL.Path, prefix+"/api/") || r.URL.Path != prefix && !strings.HasPrefix(r.URL.Path, prefix+"/") {
+	if strings.HasPrefix(r.URL.Path, assets) || strings.HasPrefix(r.URL.Path, prefix+"/api/") ||
+		r.URL.Path != prefix && !strings.HasPrefix(r.URL.Path, prefix+"/") {
 		return fault.New(fault.NotFound, "There is no such file")
 	}
 	h.Set("Cache-Control", "no-cache")

@@ -46,13 +46,16 @@ type oauthError struct{ code, description string }
 func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Access-Control-Allow-Origin", "*")
 	p.site.Reply(w, http.StatusOK, map[string]any{
-		"issuer":                                         p.Issuer(),
-		"authorization_endpoint":                         p.Issuer() + "/authorize",
-		"token_endpoint":                                 p.Issuer() + "/token",
-		"end_session_endpoint":                           p.Issuer() + endSessionPath,
-		"jwks_uri":                                       p.Issuer() + "/keys",
-		"scopes_supported":                               []string{"openid", "profile", "email"},
-		"claims_supported":                               []string{"iss", "sub", "aud", "azp", "iat", "nbf", "exp", "jti", "nonce", "name", "email", "email_verified", "picture", "o"},
+		"issuer":                 p.Issuer(),
+		"authorization_endpoint": p.Issuer() + "/authorize",
+		"token_endpoint":         p.Issuer() + "/token",
+		"end_session_endpoint":   p.Issuer() + endSessionPath,
+		"jwks_uri":               p.Issuer() + "/keys",
+		"scopes_supported":       []string{"openid", "profile", "email"},
+		"claims_supported": []string{
+			"iss", "sub", "aud", "azp", "iat", "nbf", "exp", "jti", "nonce", "name", "email", "email_verified",
+			"picture", "o",
+		},
 		"response_types_supported":                       []string{"code"},
 		"response_modes_supported":                       []string{"query"},
 		"grant_types_supported":                          []string{"authorization_code"},

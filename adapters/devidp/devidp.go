@@ -112,7 +112,8 @@ func New(o Options) (*Provider, error) {
 	}
 	p.site = devkit.New(devkit.Options{
 		Prefix: Prefix, Name: "development identity provider", Footer: "asks for no password",
-		Files: files, Style: style.Card + pageStyle, Funcs: template.FuncMap{"title": title}, Log: o.Log, Admit: p.admit, Explain: explain, AppendError: encode.AppendError,
+		Files: files, Style: style.Card + pageStyle, Funcs: template.FuncMap{"title": title}, Log: o.Log,
+		Admit: p.admit, Explain: explain, AppendError: encode.AppendError,
 	}, "pages.html", "avatar.svg")
 	for path, methods := range map[string]map[string]devkit.Handler{
 		"/.well-known/openid-configuration": {"GET": p.discovery},

@@ -62,7 +62,10 @@ func (p *Provider) post(serve operation) http.HandlerFunc {
 			stored, ok := t.Responses[key]
 			if ok && t.now.Before(stored.CreatedAt.Add(responseLifetime)) {
 				if stored.Request != digest {
-					return false, &apiError{status: http.StatusBadRequest, kind: "idempotency_error", message: "Keys for idempotent requests can only be used with the same parameters they were first used with"}
+					return false, &apiError{
+						status: http.StatusBadRequest, kind: "idempotency_error",
+						message: "Keys for idempotent requests can only be used with the same parameters they were first used with",
+					}
 				}
 				w.Header().Set("Idempotent-Replayed", "true")
 				body = stored.Body
@@ -140,7 +143,10 @@ func (p *Provider) authorize(r *http.Request) error {
 
 // unknown replies to a request for an unknown path.
 func (p *Provider) unknown(w http.ResponseWriter, r *http.Request) {
-	p.replyError(w, r, &apiError{status: http.StatusNotFound, message: "Unrecognized request URL (" + r.Method + ": " + strings.TrimPrefix(r.URL.Path, Prefix) + ")"})
+	p.replyError(w, r, &apiError{
+		status:  http.StatusNotFound,
+		message: "Unrecognized request URL (" + r.Method + ": " + strings.TrimPrefix(r.URL.Path, Prefix) + ")",
+	})
 }
 
 // replyError writes an error in the form of the API.

@@ -90,7 +90,8 @@ func New(o Options) (*Provider, error) {
 func (p *Provider) routes(log *slog.Logger) *devkit.Site {
 	site := devkit.New(devkit.Options{
 		Prefix: Prefix, Name: "development payment provider", Footer: "takes no money",
-		Files: files, Style: style.Card, Funcs: template.FuncMap{"day": day, "price": price}, Log: log, Admit: p.admit, Explain: explain, AppendError: encode.AppendError,
+		Files: files, Style: style.Card, Funcs: template.FuncMap{"day": day, "price": price}, Log: log,
+		Admit: p.admit, Explain: explain, AppendError: encode.AppendError,
 	}, "pages.html")
 	site.HandleFunc("POST", "/v1/customers", p.post(createCustomer))
 	site.HandleFunc("POST", "/v1/checkout/sessions", p.post(createSession))

@@ -31,7 +31,10 @@ var systemFiles = []string{".DS_Store", "Thumbs.db", "ehthumbs.db", "desktop.ini
 const systemFilePrefix = "._"
 
 // systemDirectories are what systems keep at the top of a file system, in lower case.
-var systemDirectories = []string{".spotlight-v100", ".fseventsd", ".trashes", ".temporaryitems", ".documentrevisions-v100", "$recycle.bin", "system volume information", "lost+found"}
+var systemDirectories = []string{
+	".spotlight-v100", ".fseventsd", ".trashes", ".temporaryitems", ".documentrevisions-v100", "$recycle.bin",
+	"system volume information", "lost+found",
+}
 
 // isSystemFile reports whether a name is that of a file that systems leave in directories.
 func isSystemFile(name string) bool {

@@ -138,7 +138,8 @@ func (w *watcher) watchTree(at directory) {
 		err := w.notify.Add(filepath.Join(w.d.path, filepath.FromSlash(at.name)))
 		switch {
 		case errors.Is(err, unix.ENOSPC):
-			w.limited = fmt.Sprintf("this user may watch %d directories here and no more; raise fs.inotify.max_user_watches with sysctl and start this program again", len(w.watched))
+			w.limited = fmt.Sprintf("this user may watch %d directories here and no more; raise "+
+				"fs.inotify.max_user_watches with sysctl and start this program again", len(w.watched))
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			w.limited = fmt.Sprintf("%s cannot be watched", path)
 		}

@@ -173,7 +173,9 @@ func (d *Disk) Staged(_ context.Context, name string, size int64) (staged int64,
 		staged = info.Size()
 	}
 	if free := d.free(); staged < size && free < uint64(size-staged)+minFree {
-		return staged, fault.New(fault.Unavailable, "The disk has no room for it: %d bytes are free, of which %d stay, and %d are to be downloaded. To empty %s/%s may make room.", free, minFree, size-staged, mirror.StateDirectory, trashName)
+		return staged, fault.New(fault.Unavailable, "The disk has no room for it: %d bytes are free, of which "+
+			"%d stay, and %d are to be downloaded. To empty %s/%s may make room.",
+			free, minFree, size-staged, mirror.StateDirectory, trashName)
 	}
 	return staged, nil
 }

@@ -62,7 +62,10 @@ func newLimitedTransport(ctx context.Context, guarded *http.Client, a connector.
 	if err != nil {
 		return nil, err
 	}
-	return &limitedTransport{ctx: ctx, guarded: guarded, address: address.String(), origin: outbound.Origin(address), headers: headers, values: maxValues, bytes: MaxResponses, unrefused: map[*http.Request]bool{}}, nil
+	return &limitedTransport{
+		ctx: ctx, guarded: guarded, address: address.String(), origin: outbound.Origin(address), headers: headers,
+		values: maxValues, bytes: MaxResponses, unrefused: map[*http.Request]bool{},
+	}, nil
 }
 
 // resetLimits starts the limits anew for the next call.

@@ -59,7 +59,9 @@ func (x *tx) export(o id.Org) (all []archive.Record, err error) {
 		add(archive.Record{Invitation: &v})
 	}
 	t.Teams.each(compareTeams, func(v *team.Team) { add(archive.Record{Team: v}) })
-	t.TeamMembers.each(func(a, b team.Member) int { return cmp.Or(cmp.Compare(a.Team, b.Team), cmp.Compare(a.User, b.User)) }, func(v *team.Member) { add(archive.Record{TeamMember: v}) })
+	t.TeamMembers.each(
+		func(a, b team.Member) int { return cmp.Or(cmp.Compare(a.Team, b.Team), cmp.Compare(a.User, b.User)) },
+		func(v *team.Member) { add(archive.Record{TeamMember: v}) })
 	t.Workspaces.each(compareWorkspaces, func(v *workspace.Workspace) { add(archive.Record{Workspace: v}) })
 	for _, user := range slices.Sorted(maps.Keys(t.Orders.rows)) {
 		add(archive.Record{WorkspaceOrder: &archive.WorkspaceOrder{User: user, Workspaces: slices.Clone(t.Orders.rows[user])}})
@@ -81,7 +83,8 @@ func (x *tx) export(o id.Org) (all []archive.Record, err error) {
 	}, 0) {
 		add(archive.Record{AuditEntry: &v})
 	}
-	t.Objects.each(func(a, b object.Object) int { return cmp.Compare(a.StorageKey(), b.StorageKey()) }, func(v *object.Object) { add(archive.Record{Object: v}) })
+	t.Objects.each(func(a, b object.Object) int { return cmp.Compare(a.StorageKey(), b.StorageKey()) },
+		func(v *object.Object) { add(archive.Record{Object: v}) })
 	return all, nil
 }
 

@@ -185,7 +185,8 @@ func (c clients) Sweep(_ context.Context, before time.Time, limit int) (int, err
 		if limit == 0 {
 			return 0, nil
 		}
-		old := x.Clients.list(func(v connector.Registered) bool { return v.UsedAt.Before(before) }, func(a, b connector.Registered) int { return a.UsedAt.Compare(b.UsedAt) }, limit)
+		old := x.Clients.list(func(v connector.Registered) bool { return v.UsedAt.Before(before) },
+			func(a, b connector.Registered) int { return a.UsedAt.Compare(b.UsedAt) }, limit)
 		for _, v := range old {
 			x.Clients.remove(x, clientKey{v.Issuer, v.Redirect})
 		}
@@ -206,7 +207,9 @@ func (s revocations) Add(_ context.Context, r connector.Revocation) error {
 
 func (s revocations) Claim(_ context.Context, now, until time.Time, without ...id.Org) (connector.Revocation, error) {
 	return result(s.run, func(x *tx) (connector.Revocation, error) {
-		due := x.Revocations.list(func(r connector.Revocation) bool { return !r.DueAt.After(now) && !slices.Contains(without, r.Org) }, func(a, b connector.Revocation) int {
+		due := x.Revocations.list(func(r connector.Revocation) bool {
+			return !r.DueAt.After(now) && !slices.Contains(without, r.Org)
+		}, func(a, b connector.Revocation) int {
 			return compareDue(a.DueAt, connectorKey{a.Org, a.ID}, b.DueAt, connectorKey{b.Org, b.ID})
 		}, 1)
 		if len(due) == 0 {

@@ -290,7 +290,10 @@ func (i invitations) ByToken(_ context.Context, tokenHash string) (invitation.In
 	})
 }
 
-func (i invitations) List(_ context.Context, o id.Org, now time.Time, after id.Position[id.Invitation], limit int, each func(invitation.Invitation) error) error {
+func (i invitations) List(
+	_ context.Context, o id.Org, now time.Time, after id.Position[id.Invitation], limit int,
+	each func(invitation.Invitation) error,
+) error {
 	found, err := i.pending(o, now, after, limit, always)
 	return forEach(found, err, each)
 }

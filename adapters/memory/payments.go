@@ -52,7 +52,8 @@ type page struct {
 // NewPayments returns a provider without customers.
 func NewPayments(c ports.Clock) *Payments {
 	return &Payments{
-		clock: c, customers: map[customerKey]string{}, deleted: map[string]bool{}, pages: map[string]*page{}, sessions: map[string]string{}, subscriptions: map[string]*plan.Remote{},
+		clock: c, customers: map[customerKey]string{}, deleted: map[string]bool{}, pages: map[string]*page{},
+		sessions: map[string]string{}, subscriptions: map[string]*plan.Remote{},
 	}
 }
 

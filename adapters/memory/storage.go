@@ -298,7 +298,8 @@ func (c changes) Since(_ context.Context, o id.Org, after int64, head func(objec
 			return x.entries(o, after, math.MaxInt, func(v object.Change) bool { return v.Type == t })
 		}
 		var changed []object.Change
-		for _, v := range x.tenant(o).Objects.list(func(v object.Object) bool { return v.N > after }, func(a, b object.Object) int { return cmp.Compare(a.N, b.N) }, 0) {
+		for _, v := range x.tenant(o).Objects.list(func(v object.Object) bool { return v.N > after },
+			func(a, b object.Object) int { return cmp.Compare(a.N, b.N) }, 0) {
 			changed = append(changed, object.Change{N: v.N, Type: object.Changed, Object: v})
 		}
 		return slices.Concat(ofType(object.AccessChanged), ofType(object.Deleted), changed), nil

@@ -65,7 +65,9 @@ func (q uploads) Append(_ context.Context, o id.Org, uploadID id.Upload, p uploa
 
 func (q uploads) Parts(_ context.Context, o id.Org, uploadID id.Upload, from int64, limit int) ([]upload.Part, error) {
 	return result(q.run, func(x *tx) (parts []upload.Part, err error) {
-		for _, p := range x.tenant(o).UploadParts.list(func(p uploadPart) bool { return p.uploadID == uploadID && p.Offset >= from }, func(a, b uploadPart) int {
+		for _, p := range x.tenant(o).UploadParts.list(func(p uploadPart) bool {
+			return p.uploadID == uploadID && p.Offset >= from
+		}, func(a, b uploadPart) int {
 			return cmp.Compare(a.Offset, b.Offset)
 		}, limit) {
 			parts = append(parts, p.Part)

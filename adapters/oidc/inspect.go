@@ -47,7 +47,8 @@ func Inspect(ctx context.Context, i Inspection) (f inspect.Findings) {
 // inspect reports whether the provider can be used, and has the authorization code flow.
 func (p *Provider) inspect(ctx context.Context, shown inspect.Address, f *inspect.Findings) (codeFlow, ok bool) {
 	unusable := func(format string, err error) (bool, bool) {
-		remedy := "open " + strings.TrimRight(shown.String(), "/") + "/.well-known/openid-configuration in a browser, let this machine reach it, or set COLLAB_IDENTITY_ISSUER"
+		remedy := "open " + strings.TrimRight(shown.String(), "/") + "/.well-known/openid-configuration in a " +
+			"browser, let this machine reach it, or set COLLAB_IDENTITY_ISSUER"
 		f.Wrong(remedy, format, shown).Err = err
 		return false, false
 	}

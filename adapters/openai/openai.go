@@ -62,7 +62,9 @@ func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.R
 		return chat.Reply{}, &chat.Failure{Kind: chat.OtherFailure, Cause: err}
 	}
 	t := newResponse(c, to)
-	err = failure(m.client.Stream(ctx, "chat/completions", q, eventstream.Receiver{Open: func() {}, Event: t.event, Wait: t.Wait, Sent: t.To.Sent, Alive: t.To.Alive}))
+	err = failure(m.client.Stream(ctx, "chat/completions", q, eventstream.Receiver{
+		Open: func() {}, Event: t.event, Wait: t.Wait, Sent: t.To.Sent, Alive: t.To.Alive,
+	}))
 	if t.reply.OutputKnown {
 		t.reply.Unsent = 0
 	}

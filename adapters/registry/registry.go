@@ -92,7 +92,8 @@ func check(m chat.Model) error {
 	switch {
 	case !modelID.MatchString(m.ID):
 		return errors.New("id: must be 1 to 200 letters, digits and ._:/@-")
-	case m.DisplayName == "" || m.DisplayName != strings.TrimSpace(m.DisplayName) || utf8.RuneCountInString(m.DisplayName) > maxDisplayName || strings.ContainsFunc(m.DisplayName, unicode.IsControl):
+	case m.DisplayName == "", m.DisplayName != strings.TrimSpace(m.DisplayName),
+		utf8.RuneCountInString(m.DisplayName) > maxDisplayName, strings.ContainsFunc(m.DisplayName, unicode.IsControl):
 		return fmt.Errorf("displayName: must be 1 to %d characters without control characters or spaces around them", maxDisplayName)
 	case !slices.Contains(providers, m.Provider):
 		return fmt.Errorf("provider: must be one of %s", strings.Join(providers, ", "))

@@ -335,18 +335,22 @@ type unseekable struct{ io.Reader }
 func (r *Remote) Create(ctx context.Context, path, checksum string, size int64, body io.Reader) (mirror.Record, error) {
 	if size >= apiclient.ResumableSize {
 		return r.uploadResumably(ctx, apiclient.CreateResumableUploadParams{
-			Path: path, Kind: string(r.place.Kind), Scope: string(r.place.Scope), WorkspaceID: text(r.place.Workspace), TeamID: text(r.place.Team), Checksum: checksum,
+			Path: path, Kind: string(r.place.Kind), Scope: string(r.place.Scope),
+			WorkspaceID: text(r.place.Workspace), TeamID: text(r.place.Team), Checksum: checksum,
 		}, size, body)
 	}
 	return r.sent(ctx)(r.client.UploadFile(ctx, apiclient.UploadFileParams{
-		Path: path, Kind: string(r.place.Kind), Scope: string(r.place.Scope), WorkspaceID: text(r.place.Workspace), TeamID: text(r.place.Team), Checksum: checksum,
+		Path: path, Kind: string(r.place.Kind), Scope: string(r.place.Scope),
+		WorkspaceID: text(r.place.Workspace), TeamID: text(r.place.Team), Checksum: checksum,
 	}, apiclient.Content{Reader: unseekable{body}, Size: size}))
 }
 
 // Replace stores an object's new content.
 func (r *Remote) Replace(ctx context.Context, record mirror.Record, checksum string, size int64, body io.Reader) (mirror.Record, error) {
 	if size >= apiclient.ResumableSize {
-		return r.uploadResumably(ctx, apiclient.CreateResumableUploadParams{FileID: string(record.ID), ExpectedVersion: &record.Version, Checksum: checksum}, size, body)
+		return r.uploadResumably(ctx, apiclient.CreateResumableUploadParams{
+			FileID: string(record.ID), ExpectedVersion: &record.Version, Checksum: checksum,
+		}, size, body)
 	}
 	return r.sent(ctx)(r.client.ReplaceFile(ctx, string(record.ID), apiclient.ReplaceFileParams{
 		ExpectedVersion: &record.Version, Checksum: checksum,

@@ -35,7 +35,8 @@ func Inspect(ctx context.Context, o Options, at inspect.Address, production bool
 		f.Wrong("copy the secret key, sk_… or rk_…, to COLLAB_STRIPE_SECRET_KEY", "the key is the publishable one")
 		return f
 	case test && production:
-		f.Wrong("set COLLAB_STRIPE_SECRET_KEY to a live key, and the prices and webhook secrets that belong to it", "the key is one for tests: nobody pays in production")
+		f.Wrong("set COLLAB_STRIPE_SECRET_KEY to a live key, and the prices and webhook secrets that belong "+
+			"to it", "the key is one for tests: nobody pays in production")
 	case live && !production:
 		f.Note("use a test key in development", "the key is a live one: what is bought in development is paid for")
 	}
@@ -72,7 +73,8 @@ func (p *Payments) inspectPrices(ctx context.Context, f *inspect.Findings, price
 				f.Wrong("set COLLAB_STRIPE_SECRET_KEY", "The payment provider does not know the key").Err = refused
 				return
 			case status == http.StatusForbidden:
-				f.Wrong("give the restricted key the right to read prices, and to write customers, checkout sessions, subscriptions and portal sessions", "The key may not read prices").Err = refused
+				f.Wrong("give the restricted key the right to read prices, and to write customers, checkout "+
+					"sessions, subscriptions and portal sessions", "The key may not read prices").Err = refused
 				return
 			case status == http.StatusNotFound:
 				f.Wrong(remedy, "%s: there is no price %s", of, id)
@@ -94,7 +96,8 @@ func (p *Payments) inspectPrices(ctx context.Context, f *inspect.Findings, price
 			case usage != "" && usage != "licensed":
 				f.Wrong(remedy, "%s: the price %s goes by what was used", of, id)
 			case currency != "" && inCurrency != currency:
-				f.Wrong("set both prices to ones of the same currency: subscriptions go over from one to the other", "%s: the price %s is in %s, the other in %s", of, id, inCurrency, currency)
+				f.Wrong("set both prices to ones of the same currency: subscriptions go over from one to the "+
+					"other", "%s: the price %s is in %s, the other in %s", of, id, inCurrency, currency)
 			case test && bool(got.Live):
 				f.Wrong(remedy, "%s: the price %s is a live one, the key one for tests", of, id)
 			default:
