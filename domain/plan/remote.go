@@ -258,7 +258,7 @@ const (
 	ChangePlan                      // another plan of the existing subscription
 )
 
-// Ordered returns what buying a plan requires. For a new page, it sets key, the idempotency key of the
+// Ordered returns the next step of buying a plan. For a new page, it sets key, the idempotency key of the
 // request to the provider, in the Checkout of the returned subscription.
 func (s Subscription) Ordered(p Plan, key string, now time.Time) (Subscription, CheckoutStep, error) {
 	if !p.Sold() {
