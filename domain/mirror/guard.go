@@ -55,10 +55,9 @@ func (p Plan) guardDeletions(c Changes) string {
 	switch {
 	case p.Deletions == 0:
 		return ""
+	case p.Vacated && p.Known >= 2:
+		return "The server has no file in this place any more, as when a workspace was deleted or is closed to you."
 	case known-p.Known+p.Deletions > max(guardDeletions, known/guardShare): // a program that removes many files may take longer than rounds
-		if p.Vacated {
-			return "The server has no file in this place any more, as when a workspace was deleted or is closed to you."
-		}
 		return "An unusual number of files would be deleted."
 	case p.Missing > 0:
 		return "The server has no record of why files are missing there: they were deleted long ago, or are no longer visible."

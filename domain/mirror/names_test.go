@@ -114,25 +114,31 @@ func TestGuardsStopDeletions(t *testing.T) {
 }
 
 func TestAGuardSaysThatTheServerHasNoFileAnyMore(t *testing.T) {
-	rows := map[string]mirror.Row{}
-	var entries []*mirror.Entry
-	for key := range strings.SplitSeq("abcdefghijklmnopqrstuv", "") {
-		entries = append(entries, &mirror.Entry{Path: key, Name: key, Checksum: "c"})
-		rows[key] = mirror.Row{Key: key, Local: entries[len(entries)-1], Synced: &mirror.Synced{Checksum: "c"}}
-	}
-	in := mirror.Input{Rows: rows, Tree: mirror.NewTree(slices.Values(entries), func(string) *mirror.Entry { return nil }), Rules: open}
-	var reasons []string
-	for _, remote := range []*mirror.Record{nil, {Path: "a", Checksum: "c"}} {
+	const vacated = "The server has no file in this place any more, as when a workspace was deleted or is closed to you."
+	for _, c := range []struct {
+		files  int
+		remote *mirror.Record // of the first
+		want   string
+	}{
+		{22, nil, vacated},
+		{22, &mirror.Record{Path: "a", Checksum: "c"}, "An unusual number of files would be deleted."},
+		{2, nil, vacated},
+		{2, &mirror.Record{Path: "a", Checksum: "c"}, ""},
+		{1, nil, ""}, // it may have been the only file for a long time
+	} {
+		rows := map[string]mirror.Row{}
+		var entries []*mirror.Entry
+		for key := range strings.SplitSeq("abcdefghijklmnopqrstuv"[:c.files], "") {
+			entries = append(entries, &mirror.Entry{Path: key, Name: key, Checksum: "c"})
+			rows[key] = mirror.Row{Key: key, Local: entries[len(entries)-1], Synced: &mirror.Synced{Checksum: "c"}}
+		}
 		a := rows["a"]
-		a.Remote = remote
+		a.Remote = c.remote
 		rows["a"] = a
-		reason, _ := mirror.MakePlan(in).Guard(mirror.Changes{})
-		reasons = append(reasons, reason)
+		tree := mirror.NewTree(slices.Values(entries), func(string) *mirror.Entry { return nil })
+		reason, _ := mirror.MakePlan(mirror.Input{Rows: rows, Tree: tree, Rules: open}).Guard(mirror.Changes{})
+		must.Is(t, c.want, reason)
 	}
-	must.Equal(t, []string{
-		"The server has no file in this place any more, as when a workspace was deleted or is closed to you.",
-		"An unusual number of files would be deleted.",
-	}, reasons)
 }
 
 // TestAPlanWithoutDeletions has a directory take the place of a file on the server, a file elsewhere deleted there,
