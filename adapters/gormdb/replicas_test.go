@@ -71,9 +71,11 @@ func (r *replicated) replayed(standby *postgres.Server) {
 	}
 }
 
-// poll polls when the standby has replayed everything.
+// poll polls when the standby has replayed everything. An idle primary sends the end of its log with the next commit,
+// or after 15 seconds.
 func (r *replicated) poll(standby *postgres.Server) {
 	r.Helper()
+	run(r, r.db, "SELECT pg_logical_emit_message(true, '', '')")
 	for range 2 {
 		r.replayed(standby)
 		must.NoError(r, r.db.PollReplicas(r.Context()))
@@ -134,6 +136,8 @@ func TestAStandbyIsNotTakenForThePrimary(t *testing.T) {
 
 func TestListsReadFromAReplica(t *testing.T) {
 	r := newReplicated(t, 1)
+	now := time.Now()
+	r.db.replicas.now = func() time.Time { return now } // so that the suites may take any time
 	r.poll(r.standbys[0])
 	open := func(*testing.T) contract.Opened {
 		return contract.Opened{Store: contract.ReadFrom(replayedStore{r.db, r}), Epochs: r.db, Apart: true}
@@ -196,8 +200,6 @@ func TestListsReadFromAReplica(t *testing.T) {
 		r.wants(o, after, 2, true)
 	})
 	t.Run("a replica that is far behind is not read", func(t *testing.T) {
-		now := time.Now()
-		r.db.replicas.now = func() time.Time { return now }
 		r.poll(standby)
 		r.execute(standby, "SELECT pg_wal_replay_pause()")
 		awaitTrue(t, standby.URL(r.name), "SELECT pg_get_wal_replay_pause_state() = 'paused'")
