@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -198,106 +197,6 @@ func TestConflictsNameThePath(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestOneOfManyWritersExpectingTheSameVersionSucceeds(t *testing.T) {
-	w := open(t)
-	before, from := versionsOf(w.objects(t)), w.head(t)
-	const writers = 30
-	for round := range int64(5) {
-		var all sync.WaitGroup
-		var mu sync.Mutex
-		won := 0
-		for i := range writers {
-			all.Go(func() {
-				u, expected := harness.Text(fmt.Sprintf("writer %d of round %d", i, round)), round+1
-				u.Expected = &expected
-				o, err := w.Objects.Replace(t.Context(), w.ada, w.notes.ID, u)
-				mu.Lock()
-				defer mu.Unlock()
-				switch {
-				case err == nil && o.Version == round+2:
-					won++
-				case !fault.Is(err, fault.Conflict):
-					t.Errorf("writer %d: %+v, %v", i, o, err)
-				}
-			})
-		}
-		all.Wait()
-		if won != 1 {
-			t.Errorf("%d writers won", won)
-		}
-	}
-	w.assertConsistent(t, before, from)
-}
-
-func TestConcurrentWritersMakeVersionsAndEventsWithoutGaps(t *testing.T) {
-	w := open(t)
-	before, from := versionsOf(w.objects(t)), w.head(t)
-	const writers, writes = 10, 20
-	var writing, collecting sync.WaitGroup
-	for i := range writers {
-		writing.Go(func() {
-			for n := range writes {
-				text := fmt.Sprintf("write %d of writer %d", n, i)
-				must.Succeed(t, must.ErrorOf(w.Objects.Replace(t.Context(), w.ada, w.notes.ID, harness.Text(text))))
-				if o, err := w.Objects.SaveMemory(t.Context(), w.ben, w.desk, "memory.md", harness.Text(text)); err != nil || o.Checksum != harness.Checksum(text) {
-					t.Errorf("%+v, %v", o, err)
-				}
-			}
-		})
-	}
-	// Collectors run meanwhile; nothing is old enough for them.
-	stop := make(chan struct{})
-	for range 2 {
-		collecting.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				if err := w.Upkeep.Collect(t.Context(), true, false, func(g upkeep.Garbage) error { return fmt.Errorf("collected %+v", g) }); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	writing.Wait()
-	close(stop)
-	collecting.Wait()
-	must.Is(t, writers*writes+1, w.objects(t)[w.notes.StorageKey()].Version)
-	w.assertConsistent(t, before, from)
-}
-
-func TestOneOfConcurrentCreationsOfAPathSucceeds(t *testing.T) {
-	w := open(t)
-	before, from := versionsOf(w.objects(t)), w.head(t)
-	paths := []string{"Café.md", "CAFÉ.md", "cafe\u0301.md", "café.MD", "café.md/inside", "Cafe\u0301.MD/INSIDE"}
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	made := map[string]bool{}
-	for i := range 60 {
-		all.Go(func() {
-			path := paths[i%len(paths)]
-			_, err := w.Objects.Create(t.Context(), w.ada, w.draft(path), harness.Text(path))
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err == nil:
-				made[path] = true
-			case !fault.Is(err, fault.Conflict):
-				t.Errorf("%s: %v", path, err)
-			}
-		})
-	}
-	all.Wait()
-	if len(made) != 1 {
-		t.Errorf("made %v", made)
-	}
-	w.assertLog(t, before, from)
-	w.assertCollected(t, false)
 }
 
 func TestReplacedContentCanBeReadToItsEnd(t *testing.T) {
