@@ -61,16 +61,16 @@ type bareTask struct {
 	Tags        json.RawMessage `json:"tags"`
 	Metadata    json.RawMessage `json:"metadata"`
 	SortOrder   int64           `json:"sortOrder"`
-	CompletedAt *stamp          `json:"completedAt"`
+	CompletedAt *unixMillis     `json:"completedAt"`
 	CreatedBy   string          `json:"createdBy"`
-	CreatedAt   stamp           `json:"createdAt"`
-	UpdatedAt   stamp           `json:"updatedAt"`
+	CreatedAt   unixMillis      `json:"createdAt"`
+	UpdatedAt   unixMillis      `json:"updatedAt"`
 }
 
-// stamp is a time in milliseconds since 1970, and in the format of RFC 3339 in JSON.
-type stamp int64
+// unixMillis is a time in milliseconds since 1970, and in the format of RFC 3339 in JSON.
+type unixMillis int64
 
-func (s stamp) MarshalJSON() ([]byte, error) {
+func (s unixMillis) MarshalJSON() ([]byte, error) {
 	return time.UnixMilli(int64(s)).UTC().AppendFormat(make([]byte, 0, 26), `"2006-01-02T15:04:05.000Z"`), nil
 }
 
@@ -86,16 +86,16 @@ func serveBare(args []string) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", func(http.ResponseWriter, *http.Request) {})
 	feed := &bareFeed{clients: map[chan []byte]<-chan struct{}{}}
-	mux.HandleFunc("GET /api/v1/sync/changes", feed.follow)
+	mux.HandleFunc("GET /api/v1/sync/changes", feed.subscribe)
 	mux.HandleFunc("POST "+barePublish, feed.publish)
 	files := bareFiles{folder: args[2]}
-	mux.HandleFunc("POST "+bareUploads, orError(files.upload))
+	mux.HandleFunc("POST "+bareUploads, handlerOf(files.upload))
 	mux.HandleFunc("GET "+bareUploads+"/{id}", files.download)
 	chat := newBareRelay()
 	mux.HandleFunc("POST "+bareChat, chat.relay)
 	mux.HandleFunc("POST "+bareCopies, chat.copied)
 	updates := &bareUpdates{}
-	mux.HandleFunc("POST "+bareResponses, orError(updates.publish))
+	mux.HandleFunc("POST "+bareResponses, handlerOf(updates.publish))
 	mux.HandleFunc("GET "+checkPath, updates.check)
 	if args[1] != "" {
 		config, err := pgxpool.ParseConfig(args[1])
@@ -112,9 +112,9 @@ func serveBare(args []string) error {
 		if err := pool.QueryRow(ctx, "SELECT org_id, created_by FROM "+bareTable+" LIMIT 1").Scan(&served.org, &served.user); err != nil {
 			return err
 		}
-		mux.HandleFunc("GET /api/v1/tasks/{id}", orError(served.get))
-		mux.HandleFunc("GET /api/v1/tasks", orError(served.list))
-		mux.HandleFunc("POST /api/v1/tasks", orError(served.create))
+		mux.HandleFunc("GET /api/v1/tasks/{id}", handlerOf(served.get))
+		mux.HandleFunc("GET /api/v1/tasks", handlerOf(served.list))
+		mux.HandleFunc("POST /api/v1/tasks", handlerOf(served.create))
 	}
 	s.Handler = mux
 	go func() {
@@ -189,7 +189,7 @@ func (b bare) create(w http.ResponseWriter, r *http.Request) error {
 	now := time.Now()
 	t := bareTask{
 		ID: taskID(now.UnixMilli(), rand.New(rand.NewPCG(rand.Uint64(), 0))), Status: statuses[0],
-		CreatedBy: b.user, CreatedAt: stamp(now.UnixMilli()), UpdatedAt: stamp(now.UnixMilli()),
+		CreatedBy: b.user, CreatedAt: unixMillis(now.UnixMilli()), UpdatedAt: unixMillis(now.UnixMilli()),
 	}
 	if err := json.Unmarshal(body, &t); err != nil {
 		return err
@@ -211,8 +211,8 @@ func (b bare) create(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, http.StatusCreated, &t)
 }
 
-// orError returns a handler that replies with the text of an error of fn.
-func orError(fn func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
+// handlerOf returns a handler that replies with the text of an error of fn.
+func handlerOf(fn func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := fn(w, r); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)

@@ -42,9 +42,9 @@ type chatLoad struct {
 	churnTail *goal         // chatTail where streams begin and end
 }
 
-// chatsAtOnce are the numbers of connections over which first chunks are requested. The goal is for one,
+// chatConcurrency are the numbers of connections over which first chunks are requested. The goal is for one,
 // because with more, two processors are the limit.
-var chatsAtOnce = []int{1, 4}
+var chatConcurrency = []int{1, 4}
 
 // Servers of chats, as indices of the figures of a round.
 const (
@@ -78,14 +78,14 @@ func (b *bench) chat(ctx context.Context) {
 }
 
 func (b *bench) chatOnce(ctx context.Context, name string, p *provider, r *chatRound) {
-	talks := b.startTalks(ctx, name, p)
-	for _, way := range []int{chatBare, chatPostgres} {
-		r.memory[way] = must.Do(talks[way].measureMemory(ctx, heldStreams, 4*b.warm)).Or(b)
+	servers := b.startChatTargets(ctx, name, p)
+	for _, server := range []int{chatBare, chatPostgres} {
+		r.memory[server] = must.Do(servers[server].measureMemory(ctx, heldStreams, 4*b.warm)).Or(b)
 	}
 	// on measures some of the servers.
-	on := func(measure func(chatTarget) (figures, error), ways ...int) (at [chatServers]figures) {
-		for _, way := range ways {
-			at[way] = must.Do(measure(talks[way])).Or(b)
+	on := func(measure func(chatTarget) (figures, error), indices ...int) (at [chatServers]figures) {
+		for _, server := range indices {
+			at[server] = must.Do(measure(servers[server])).Or(b)
 		}
 		return at
 	}
@@ -97,33 +97,33 @@ func (b *bench) chatOnce(ctx context.Context, name string, p *provider, r *chatR
 	}
 	for _, load := range chatLoads {
 		r.churn = append(r.churn, on(func(t chatTarget) (figures, error) {
-			return t.churn(ctx, load.streams, load.every, b.life())
+			return t.churn(ctx, load.streams, load.every, b.streamDuration())
 		}, chatProvider, chatBare, chatPostgres))
 	}
 	chunks := max(1, int(floodChunks*b.run.Seconds()))
 	r.flood = on(func(t chatTarget) (figures, error) {
 		return t.flood(ctx, floodStreams, chunks)
 	}, chatBare, chatCopied, chatPostgres)
-	for _, connections := range chatsAtOnce {
+	for _, connections := range chatConcurrency {
 		r.first = append(r.first, on(func(t chatTarget) (figures, error) {
 			return t.begin(ctx, connections, b.warm, b.run)
 		}, chatProvider, chatBare, chatSQLite, chatPostgres))
 	}
 }
 
-// life returns the duration of a stream where streams begin and end, 5 s unless the bench is quick.
-func (b *bench) life() time.Duration { return b.run * 5 / 3 }
+// streamDuration returns the duration of a stream where streams begin and end, 5 s unless the bench is quick.
+func (b *bench) streamDuration() time.Duration { return b.run * 5 / 3 }
 
-// startTalks starts a new server of each kind.
-func (b *bench) startTalks(ctx context.Context, name string, p *provider) (talks [chatServers]chatTarget) {
+// startChatTargets starts a new server of each kind, by chatProvider and so on.
+func (b *bench) startChatTargets(ctx context.Context, name string, p *provider) (servers [chatServers]chatTarget) {
 	s := b.startServers(ctx, name, chatSettings(p)...)
 	query := "?provider=" + url.QueryEscape(p.address())
-	talks[chatProvider] = chatTarget{name: "the provider", address: p.address(), path: "/v1/messages", provider: p}
-	talks[chatBare] = chatTarget{name: "bare", address: s.bare.address, path: bareChat + query, process: s.bare, provider: p}
-	talks[chatCopied] = chatTarget{name: "bare, copied", address: s.bare.address, path: bareCopies + query, process: s.bare, provider: p}
-	talks[chatSQLite] = must.Do(s.lite.chatTarget(ctx, p, chatUsers)).Or(b)
-	talks[chatPostgres] = must.Do(s.pg.chatTarget(ctx, p, chatUsers)).Or(b)
-	return talks
+	servers[chatProvider] = chatTarget{name: "the provider", address: p.address(), path: "/v1/messages", provider: p}
+	servers[chatBare] = chatTarget{name: "bare", address: s.bare.address, path: bareChat + query, process: s.bare, provider: p}
+	servers[chatCopied] = chatTarget{name: "bare, copied", address: s.bare.address, path: bareCopies + query, process: s.bare, provider: p}
+	servers[chatSQLite] = must.Do(s.sqlite.chatTarget(ctx, p, chatUsers)).Or(b)
+	servers[chatPostgres] = must.Do(s.pg.chatTarget(ctx, p, chatUsers)).Or(b)
+	return servers
 }
 
 // chatSettings are the settings of a server that asks a provider.
@@ -160,49 +160,49 @@ func (b *bench) printChat(rounds []chatRound) {
 	const ours = chatPostgres
 	b.printPaced("Chats of a scripted provider over HTTP/1.1, paced, Collab on Postgres (bare: net/http, text found without decoding, a flush per chunk, no authentication, quota or records); added to what the provider alone takes",
 		"steady", rounds, func(r chatRound) [][chatServers]figures { return r.paced }, func(chatLoad) *goal { return chatTail })
-	b.printPaced(fmt.Sprintf("The same where each stream lives %v and is followed by the next, in %d waves", b.life(), waves),
+	b.printPaced(fmt.Sprintf("The same where each stream lives %v and is followed by the next, in %d waves", b.streamDuration(), waves),
 		"successive", rounds, func(r chatRound) [][chatServers]figures { return r.churn }, func(l chatLoad) *goal { return l.churnTail })
 
-	flood := func(way int) func(chatRound) float64 {
-		return func(r chatRound) float64 { return r.flood[way].rate }
+	flood := func(server int) func(chatRound) float64 {
+		return func(r chatRound) float64 { return r.flood[server].rate }
 	}
-	floodCPU := func(way int) string {
-		return tenths(median(rounds, func(r chatRound) float64 { return cpuOf(r.flood[way]) }))
+	floodCPU := func(server int) string {
+		return tenths(median(rounds, func(r chatRound) float64 { return cpuOf(r.flood[server]) }))
 	}
 	t := b.newTable(fmt.Sprintf("Chats as fast as they go, %d streams, Collab on Postgres (copied: net/http, what was read at once is written as it is)", floodStreams),
 		"chunks/s", "bare", "ratio", "", "copied", "ratio", "CPU µs per chunk", "bare", "copied")
-	rateRatio := quotient(rounds, flood(ours), flood(chatBare))
+	rateRatio := medianRatio(rounds, flood(ours), flood(chatBare))
 	t.row(thousands(median(rounds, flood(ours))), thousands(median(rounds, flood(chatBare))), fmt.Sprintf("%.2f", rateRatio), b.judge(chatFlood, fmt.Sprintf("as fast as they go, %d streams, Postgres", floodStreams), rateRatio),
-		thousands(median(rounds, flood(chatCopied))), fmt.Sprintf("%.2f", quotient(rounds, flood(ours), flood(chatCopied))),
+		thousands(median(rounds, flood(chatCopied))), fmt.Sprintf("%.2f", medianRatio(rounds, flood(ours), flood(chatCopied))),
 		floodCPU(ours), floodCPU(chatBare), floodCPU(chatCopied))
 	t.print()
 
 	t = b.newTable("First chunks of chats, from the request on, over connections that are open (added: to what the provider alone takes)",
 		"", "at once", "added p50 ms", "", "added p99 ms", "CPU µs per request")
 	names := []string{chatBare: "bare", chatSQLite: "Collab on SQLite", chatPostgres: "Collab on Postgres"}
-	for _, way := range []int{chatSQLite, chatPostgres, chatBare} {
-		for i, connections := range chatsAtOnce {
+	for _, server := range []int{chatSQLite, chatPostgres, chatBare} {
+		for i, connections := range chatConcurrency {
 			added := func(f func(figures) float64) float64 {
-				return median(rounds, func(r chatRound) float64 { return f(r.first[i][way]) - f(r.first[i][chatProvider]) })
+				return median(rounds, func(r chatRound) float64 { return f(r.first[i][server]) - f(r.first[i][chatProvider]) })
 			}
 			middle, target := added(p50), ""
-			first := map[int]*goal{chatSQLite: chatFirstSQLite, chatPostgres: chatFirstPostgres}[way]
+			first := map[int]*goal{chatSQLite: chatFirstSQLite, chatPostgres: chatFirstPostgres}[server]
 			if first != nil && connections == 1 {
-				target = b.judge(first, names[way]+", one at once", middle/float64(time.Millisecond))
+				target = b.judge(first, names[server]+", one at once", middle/float64(time.Millisecond))
 			}
-			t.row(names[way], fmt.Sprint(connections),
-				millis(middle), target, millis(added(p99)), micros(median(rounds, func(r chatRound) float64 { return cpuOf(r.first[i][way]) })))
+			t.row(names[server], fmt.Sprint(connections),
+				millis(middle), target, millis(added(p99)), micros(median(rounds, func(r chatRound) float64 { return cpuOf(r.first[i][server]) })))
 		}
 	}
 	t.print()
 
 	t = b.newTable(fmt.Sprintf("Memory for each of %d streams that are open and have had a chunk", heldStreams), "", "KiB", "")
-	for _, way := range []int{chatPostgres, chatBare} {
-		held, target := median(rounds, func(r chatRound) float64 { return float64(r.memory[way]) / kib }), ""
-		if way != chatBare {
+	for _, server := range []int{chatPostgres, chatBare} {
+		held, target := median(rounds, func(r chatRound) float64 { return float64(r.memory[server]) / kib }), ""
+		if server != chatBare {
 			target = b.judge(chatMemory, fmt.Sprintf("%d streams, Postgres", heldStreams), held)
 		}
-		t.row(names[way], fmt.Sprintf("%.1f", held), target)
+		t.row(names[server], fmt.Sprintf("%.1f", held), target)
 	}
 	t.print()
 }
@@ -215,15 +215,15 @@ func (b *bench) printPaced(title, kind string, rounds []chatRound, of func(chatR
 		"streams", "chunks/s", "CPU µs per chunk", "bare", "ratio", "", "provider p50 µs", "added p50 µs", "bare", "ratio", "", "provider p99 µs", "added p99 µs", "bare", "ratio", "")
 	for i, load := range chatLoads {
 		under := fmt.Sprintf("%d %s streams, Postgres", load.streams, kind)
-		at := func(way int, f func(figures) float64) func(chatRound) float64 {
-			return func(r chatRound) float64 { return f(of(r)[i][way]) }
+		at := func(server int, f func(figures) float64) func(chatRound) float64 {
+			return func(r chatRound) float64 { return f(of(r)[i][server]) }
 		}
-		added := func(way int, f func(figures) float64) func(chatRound) float64 {
-			return func(r chatRound) float64 { return at(way, f)(r) - at(chatProvider, f)(r) }
+		added := func(server int, f func(figures) float64) func(chatRound) float64 {
+			return func(r chatRound) float64 { return at(server, f)(r) - at(chatProvider, f)(r) }
 		}
-		cpuRatio := quotient(rounds, at(ours, cpuOf), at(chatBare, cpuOf))
-		p50Ratio := quotient(rounds, added(ours, p50), added(chatBare, p50))
-		p99Ratio := quotient(rounds, added(ours, p99), added(chatBare, p99))
+		cpuRatio := medianRatio(rounds, at(ours, cpuOf), at(chatBare, cpuOf))
+		p50Ratio := medianRatio(rounds, added(ours, p50), added(chatBare, p50))
+		p99Ratio := medianRatio(rounds, added(ours, p99), added(chatBare, p99))
 		t.row(fmt.Sprint(load.streams), fmt.Sprintf("%.0f", float64(load.streams)/load.every.Seconds()),
 			tenths(median(rounds, at(ours, cpuOf))), tenths(median(rounds, at(chatBare, cpuOf))), fmt.Sprintf("%.2f", cpuRatio), b.judge(chatCPU, under, cpuRatio),
 			micros(median(rounds, at(chatProvider, p50))),
@@ -234,7 +234,7 @@ func (b *bench) printPaced(title, kind string, rounds []chatRound, of func(chatR
 	t.print()
 }
 
-// quotient returns the median over the rounds of a divided by b.
-func quotient[S any](rounds []S, a, b func(S) float64) float64 {
+// medianRatio returns the median over the rounds of a divided by b.
+func medianRatio[S any](rounds []S, a, b func(S) float64) float64 {
 	return median(rounds, func(r S) float64 { return a(r) / b(r) })
 }

@@ -60,14 +60,14 @@ func (b *bench) startCollab(ctx context.Context, name, database string, more ...
 
 // servers are a server on SQLite, one on Postgres, and the bare server.
 type servers struct {
-	lite, pg *collab
-	bare     *process
-	conn     *pgx.Conn // to the database of pg
+	sqlite, pg *collab
+	bare       *process
+	conn       *pgx.Conn // to the database of pg
 }
 
 // startServers starts new servers with further settings as NAME=value.
 func (b *bench) startServers(ctx context.Context, name string, more ...string) (s servers) {
-	s.lite = b.startCollab(ctx, "collabd-"+name+"-sqlite", "sqlite", more...)
+	s.sqlite = b.startCollab(ctx, "collabd-"+name+"-sqlite", "sqlite", more...)
 	database, conn := b.database(ctx, name)
 	s.conn = conn
 	s.pg = b.startCollab(ctx, "collabd-"+name+"-postgres", database, more...)

@@ -20,10 +20,10 @@ var (
 
 // enduranceLoad is the load of one server.
 type enduranceLoad struct {
-	feeds, chats int
-	lasts        time.Duration
-	life         time.Duration // of a chat, below chatTimeout
-	heartbeat    time.Duration // of a feed, by which the server detects a disconnected client
+	feeds, chats   int
+	duration       time.Duration
+	streamDuration time.Duration // of a chat, below chatTimeout
+	heartbeat      time.Duration // of a feed, by which the server detects a disconnected client
 }
 
 const (
@@ -34,20 +34,20 @@ const (
 // endurance keeps nearly idle change feeds open while chats begin and end, and compares the server's memory,
 // descriptors and goroutines.
 func (b *bench) endurance(ctx context.Context) {
-	load := enduranceLoad{feeds: 10_000, chats: 1_000, lasts: 10 * time.Minute, life: 45 * time.Second, heartbeat: 10 * time.Second}
+	load := enduranceLoad{feeds: 10_000, chats: 1_000, duration: 10 * time.Minute, streamDuration: 45 * time.Second, heartbeat: 10 * time.Second}
 	if b.quick {
-		load = enduranceLoad{feeds: 1_000, chats: 100, lasts: 20 * time.Second, life: 4 * time.Second, heartbeat: 2 * time.Second}
+		load = enduranceLoad{feeds: 1_000, chats: 100, duration: 20 * time.Second, streamDuration: 4 * time.Second, heartbeat: 2 * time.Second}
 	}
 	p := b.startProvider()
 	database, _ := b.database(ctx, "endurance")
-	users := max(chatUsers, load.feeds/followersOfUser)
+	users := max(chatUsers, load.feeds/subscribersPerUser)
 	settings := append(chatSettings(p), fmt.Sprint("COLLAB_HEARTBEAT=", load.heartbeat))
 	c := b.startCollab(ctx, "collabd-endurance", database, settings...)
 	chats := must.Do(c.chatTarget(ctx, p, users)).Or(b)
 	// Fill the pools of connections, which remain open.
 	must.Do(measure(ctx, c.process, create(c.address, c.token), 4*bareConnections, 0, b.run, nil)).Or(b)
 	b.scoped(func() {
-		b.runLoad(ctx, c, chats, enduranceLoad{feeds: load.feeds, chats: load.chats, life: enduredEvery})
+		b.runLoad(ctx, c, chats, enduranceLoad{feeds: load.feeds, chats: load.chats, streamDuration: enduredEvery})
 	})
 	before := b.settled(ctx, c, load.heartbeat)
 	var samples []processStats
@@ -61,11 +61,11 @@ func (b *bench) printEndurance(load enduranceLoad, before, after processStats, s
 	columns := []string{"", "before"}
 	var looks [][]processStats // the samples of every second tenth of the time
 	for i := 2; i <= 10; i += 2 {
-		columns = append(columns, fmt.Sprint(load.lasts/10*time.Duration(i)))
+		columns = append(columns, fmt.Sprint(load.duration/10*time.Duration(i)))
 		looks = append(looks, samples[(i-1)*tenth:i*tenth])
 	}
-	under := fmt.Sprintf("%d feeds and %d chats for %v, Postgres", load.feeds, load.chats, load.lasts)
-	t := b.newTable(fmt.Sprintf("One server with %d change feeds and %d chats at a time, which live %v with a chunk each second, for %v; a heartbeat every %v", load.feeds, load.chats, load.life, load.lasts, load.heartbeat), append(columns, "", "afterwards", "")...)
+	under := fmt.Sprintf("%d feeds and %d chats for %v, Postgres", load.feeds, load.chats, load.duration)
+	t := b.newTable(fmt.Sprintf("One server with %d change feeds and %d chats at a time, which live %v with a chunk each second, for %v; a heartbeat every %v", load.feeds, load.chats, load.streamDuration, load.duration, load.heartbeat), append(columns, "", "afterwards", "")...)
 	row := func(name string, of func(processStats) float64, held, left *goal) {
 		cells := []string{name, fmt.Sprintf("%.0f", of(before))}
 		for _, l := range looks {
@@ -90,22 +90,22 @@ func (b *bench) printEndurance(load enduranceLoad, before, after processStats, s
 // runLoad opens feeds until the end of the scope, and runs generations of chats, at least one, for the time of
 // the load. At the end it fails unless each feed gets an event. It returns the server's figures of each second.
 func (b *bench) runLoad(ctx context.Context, c *collab, chats chatTarget, load enduranceLoad) (samples []processStats) {
-	a := &feedClients{process: c.process, write: c.write("org"), began: time.Now(), asked: make([]atomic.Int64, 1), fed: make(chan struct{}, 1)}
+	a := &feedClients{process: c.process, write: c.write("org"), began: time.Now(), requestedAt: make([]atomic.Int64, 1), reached: make(chan struct{}, 1)}
 	b.cleanup(a.close)
 	for i := range load.feeds {
-		if err := a.follow(chats.tokens[i/followersOfUser]); err != nil {
+		if err := a.subscribe(chats.tokens[i/subscribersPerUser]); err != nil {
 			b.Errorf("subscriber %d on %s: %w", i, c.name, err)
 		}
 	}
-	for _, w := range a.followers {
-		a.done.Go(func() { w.err = a.read(w) })
+	for _, s := range a.subscribers {
+		a.done.Go(func() { s.err = a.read(s) })
 	}
 	ended := make(chan error, 1)
-	until := time.Now().Add(load.lasts)
+	until := time.Now().Add(load.duration)
 	go func() {
 		ended <- func() error {
 			for first := true; first || time.Now().Before(until); first = false {
-				r, err := chats.open(ctx, newStreamScript(load.chats, int(load.life/enduredEvery), enduredEvery))
+				r, err := chats.open(ctx, newStreamScript(load.chats, int(load.streamDuration/enduredEvery), enduredEvery))
 				if err != nil {
 					return err
 				}
@@ -123,16 +123,16 @@ func (b *bench) runLoad(ctx context.Context, c *collab, chats chatTarget, load e
 			must.NoError(b, err)
 			running = false
 		case <-time.After(time.Second):
-			v, err := c.stats(ctx)
+			stats, err := c.stats(ctx)
 			if err != nil {
 				b.Fatal(errors.Join(err, <-ended))
 			}
-			samples = append(samples, v)
+			samples = append(samples, stats)
 		}
 	}
 	writer := must.Do(dial(c.address, feedTimeout)).Or(b)
 	defer writer.Close()
-	must.NoError(b, a.make(writer, a.write, 0))
+	must.NoError(b, a.publish(writer, a.write, 0))
 	must.NoError(b, a.wait(ctx, 1))
 	return samples
 }
@@ -147,33 +147,33 @@ type processStats struct {
 
 // settled waits until the numbers of descriptors and goroutines have not changed for longer than a heartbeat,
 // and returns the figures.
-func (b *bench) settled(ctx context.Context, c *collab, heartbeat time.Duration) (v processStats) {
+func (b *bench) settled(ctx context.Context, c *collab, heartbeat time.Duration) (stats processStats) {
 	changed := time.Now()
 	for began := changed; time.Since(changed) < heartbeat+2*time.Second && time.Since(began) < enduredRest; {
 		must.NoError(b, sleep(ctx, time.Second))
-		last := v
-		v = must.Do(c.stats(ctx)).Or(b)
-		if v.files != last.files || v.goroutines != last.goroutines {
+		last := stats
+		stats = must.Do(c.stats(ctx)).Or(b)
+		if stats.files != last.files || stats.goroutines != last.goroutines {
 			changed = time.Now()
 		}
 	}
-	return v
+	return stats
 }
 
 // stats returns the present figures.
-func (c *collab) stats(ctx context.Context) (v processStats, err error) {
-	if v.resident, err = c.resident(); err != nil {
-		return v, err
+func (c *collab) stats(ctx context.Context) (s processStats, err error) {
+	if s.resident, err = c.resident(); err != nil {
+		return s, err
 	}
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", c.command.Process.Pid))
 	if err != nil {
-		return v, err
+		return s, err
 	}
-	v.files = len(open)
+	s.files = len(open)
 	all, err := c.metrics(ctx)
-	v.goroutines, v.heap = all["go_goroutines"], all["go_memstats_next_gc_bytes"]
-	if err == nil && (v.goroutines == 0 || v.heap == 0) {
+	s.goroutines, s.heap = all["go_goroutines"], all["go_memstats_next_gc_bytes"]
+	if err == nil && (s.goroutines == 0 || s.heap == 0) {
 		err = fmt.Errorf("/metrics of %s has no goroutines or no heap", c.name)
 	}
-	return v, err
+	return s, err
 }

@@ -107,22 +107,22 @@ func (b *bench) fairnessOn(ctx context.Context, database string, t table) {
 	var alone, beside, without []figures
 	var noisy, noisyWithout []figures
 	type turn struct {
-		on    *fairServer
-		quiet *[]figures
-		noisy *[]figures
+		target *fairServer
+		quiet  *[]figures
+		noisy  *[]figures
 	}
 	// The order is reversed in each round, because the database writes the changes of one turn during the next.
 	turns := []turn{{servers[0], &alone, nil}, {servers[0], &beside, &noisy}, {servers[1], &without, &noisyWithout}}
 	for range b.rounds {
 		slices.Reverse(turns)
 		for _, turn := range turns {
-			quiet, loud, err := b.measureQuiet(ctx, turn.on, turn.noisy != nil)
+			quiet, noisyFigures, err := b.measureQuiet(ctx, turn.target, turn.noisy != nil)
 			if err != nil {
 				b.Errorf("%s: %w", database, err)
 			}
 			*turn.quiet = append(*turn.quiet, quiet)
 			if turn.noisy != nil {
-				*turn.noisy = append(*turn.noisy, loud)
+				*turn.noisy = append(*turn.noisy, noisyFigures)
 			}
 		}
 	}
@@ -134,17 +134,17 @@ func (b *bench) fairnessOn(ctx context.Context, database string, t table) {
 }
 
 // measureQuiet measures the quiet organisations of a server, under the load of the noisy one if noisy is set.
-func (b *bench) measureQuiet(ctx context.Context, s *fairServer, noisy bool) (quiet, loud figures, err error) {
+func (b *bench) measureQuiet(ctx context.Context, s *fairServer, noisy bool) (quiet, noisyFigures figures, err error) {
 	var l *noisyLoad
 	if noisy {
 		if l, err = b.startNoisy(s); err != nil {
-			return quiet, loud, err
+			return quiet, noisyFigures, err
 		}
 	}
 	m := newConnectionGroup(len(s.quiet))
 	run := quietRuns * b.run
 	for i, q := range s.quiet {
-		c, failed := dial(s.address, b.warm+run+patience)
+		c, failed := dial(s.address, b.warm+run+gracePeriod)
 		if err = errors.Join(err, failed); failed == nil {
 			m.add(c, func() ([]time.Duration, error) {
 				return c.pace(q.kinds, quietEvery, time.Duration(i)*quietEvery/quietOrgs, &m.phase, uint64(i))
@@ -160,10 +160,10 @@ func (b *bench) measureQuiet(ctx context.Context, s *fairServer, noisy bool) (qu
 	err = errors.Join(err, failed)
 	if l != nil {
 		responses, failed := l.end()
-		loud.rate = float64(responses) / run.Seconds()
+		noisyFigures.rate = float64(responses) / run.Seconds()
 		err = errors.Join(err, failed)
 	}
-	return quiet, loud, err
+	return quiet, noisyFigures, err
 }
 
 // noisyCommand runs this program as the noisy organisation's clients instead of the benchmark.
@@ -190,7 +190,7 @@ func (b *bench) startNoisy(s *fairServer) (*noisyLoad, error) {
 	if err != nil {
 		return nil, err
 	}
-	options, err := json.Marshal(noisyOptions{s.address, s.token, s.ids, b.warm + quietRuns*b.run + patience})
+	options, err := json.Marshal(noisyOptions{s.address, s.token, s.ids, b.warm + quietRuns*b.run + gracePeriod})
 	if err != nil {
 		return nil, err
 	}

@@ -36,17 +36,17 @@ var feedLoads = []feedLoad{
 type feedLoad struct {
 	subscribers int
 	every       time.Duration // between events, paced
-	burst       int           // events as fast as they can be made
+	burst       int           // events published as fast as possible
 	proxied     bool          // over HTTP/2 through a proxy
 }
 
 const (
-	followersOfUser = 100 // as many as a user may have
-	burstWriters    = 16  // connections that events of a burst are made over, each of its own file
-	warmEvents      = 3   // before each measurement
-	makeEvery       = 20 * time.Millisecond
-	feedTimeout     = time.Minute
-	idleFor         = 200 * time.Millisecond
+	subscribersPerUser = 100 // as many as a user may have
+	burstWriters       = 16  // connections that events of a burst are made over, each of its own file
+	warmEvents         = 3   // before each measurement
+	publishInterval    = 20 * time.Millisecond
+	feedTimeout        = time.Minute
+	idleFor            = 200 * time.Millisecond
 )
 
 // feed measures the change feed of an organisation: Collab on Postgres, where an event is a written file, and
@@ -83,14 +83,14 @@ func (b *bench) printFeed(all []*feedSeries) {
 	t := b.newTable(fmt.Sprintf("Change feed over HTTP/1.1, events of %d bytes, Collab on Postgres that does not wait for the disk, contents in memory (bare: net/http, a channel of %d per client, nothing stored)", all[0].size, bareQueue),
 		"subscribers", "CPU µs per event", "bare", "and per delivery", "bare", "ratio", "", "p50 ms", "bare", "p99 ms", "bare", "ratio", "",
 		"burst deliveries/s", "bare", "ratio", "", "KiB per idle subscriber", "bare", "")
-	making := func(f figures) float64 { return float64(f.making) }
+	publishCPU := func(f figures) float64 { return float64(f.publishCPU) }
 	memory := func(f figures) float64 { return float64(f.memory) / kib }
 	for _, s := range all {
 		load := fmt.Sprintf("%d subscribers", s.subscribers)
 		cpuRatio, p99Ratio, rateRatio := ratio(s.collab, s.bare, cpuOf), ratio(s.collab, s.bare, p99), ratio(s.collab, s.bare, rate)
 		perSubscriber := median(s.collab, memory)
 		t.row(fmt.Sprint(s.subscribers),
-			micros(median(s.collab, making)), micros(median(s.bare, making)),
+			micros(median(s.collab, publishCPU)), micros(median(s.bare, publishCPU)),
 			tenths(median(s.collab, cpuOf)), tenths(median(s.bare, cpuOf)), fmt.Sprintf("%.2f", cpuRatio), b.judge(feedCPU, load, cpuRatio),
 			millis(median(s.collab, p50)), millis(median(s.bare, p50)),
 			millis(median(s.collab, p99)), millis(median(s.bare, p99)), fmt.Sprintf("%.2f", p99Ratio), b.judge(feedDelay, load, p99Ratio),
@@ -108,7 +108,7 @@ func (b *bench) feedOfCollab(ctx context.Context, name string, s *feedSeries) (e
 	must.Do(conn.Exec(ctx, "ALTER DATABASE "+own+" SET synchronous_commit = off")).Or(b)
 	c := b.startCollab(ctx, "collabd-"+name, database, "COLLAB_BLOB_URL=mem://")
 	var tokens []string
-	for i := range (s.subscribers + followersOfUser - 1) / followersOfUser {
+	for i := range (s.subscribers + subscribersPerUser - 1) / subscribersPerUser {
 		var signed session
 		must.NoError(b, c.exchange(ctx, fmt.Sprintf("reader%d", i), "member", &signed))
 		tokens = append(tokens, signed.Token)
@@ -119,7 +119,7 @@ func (b *bench) feedOfCollab(ctx context.Context, name string, s *feedSeries) (e
 		burst = append(burst, c.write(fmt.Sprintf("workspace/%s/note-%02d.md", c.workspace, i)))
 	}
 	a := &feedClients{process: c.process, write: c.write("org"), burst: burst}
-	s.collab = append(s.collab, a.measure(ctx, b, s.feedLoad, func(i int) string { return tokens[i/followersOfUser] }))
+	s.collab = append(s.collab, a.measure(ctx, b, s.feedLoad, func(i int) string { return tokens[i/subscribersPerUser] }))
 	return a.event
 }
 
@@ -142,25 +142,25 @@ func (b *bench) feedOfBare(ctx context.Context, event []byte, s *feedSeries) {
 // feedClients are the subscribers and the writers of a feed.
 type feedClients struct {
 	*process
-	write     workload   // paced
-	burst     []workload // one for each writer
-	followers []*follower
-	event     []byte // bytes of the first event
+	write       workload   // paced
+	burst       []workload // one for each writer
+	subscribers []*subscriber
+	event       []byte // bytes of the first event
 
-	began time.Time
-	asked []atomic.Int64 // when each event was requested, in nanoseconds since began
-	got   atomic.Int64   // deliveries
-	fed   chan struct{}  // receives when got reaches want
-	want  atomic.Int64
-	done  sync.WaitGroup
+	began       time.Time
+	requestedAt []atomic.Int64 // when each event was requested, in nanoseconds since began
+	delivered   atomic.Int64   // deliveries
+	reached     chan struct{}  // receives when delivered reaches want
+	want        atomic.Int64
+	done        sync.WaitGroup
 }
 
-// follower is one subscriber.
-type follower struct {
-	conn net.Conn
-	r    *bufio.Reader
-	took []time.Duration // for each event
-	err  error
+// subscriber is one client of a feed.
+type subscriber struct {
+	conn   net.Conn
+	r      *bufio.Reader
+	delays []time.Duration // for each event
+	err    error
 }
 
 // measure measures new subscribers, which leave at the end of the scope.
@@ -169,14 +169,14 @@ func (a *feedClients) measure(ctx context.Context, b *bench, load feedLoad, toke
 		a.process = b.proxied(ctx, a.process)
 	}
 	paced := max(4, int(2*b.run/load.every))
-	a.began, a.fed = time.Now(), make(chan struct{}, 1)
-	a.asked = make([]atomic.Int64, paced+load.burst+2*warmEvents)
+	a.began, a.reached = time.Now(), make(chan struct{}, 1)
+	a.requestedAt = make([]atomic.Int64, paced+load.burst+2*warmEvents)
 	writer := must.Do(dial(a.address, 10*feedTimeout)).Or(b)
 	defer writer.Close()
 	before := must.Do(a.resident()).Or(b)
 	b.cleanup(a.close)
 	for i := range load.subscribers {
-		if err := a.follow(token(i)); err != nil {
+		if err := a.subscribe(token(i)); err != nil {
 			b.Errorf("subscriber %d on %s: %w", i, a.name, err)
 		}
 	}
@@ -184,7 +184,7 @@ func (a *feedClients) measure(ctx context.Context, b *bench, load feedLoad, toke
 	after := must.Do(a.resident()).Or(b)
 	f.memory = (after - before) / int64(load.subscribers)
 
-	for _, w := range a.followers {
+	for _, w := range a.subscribers {
 		a.done.Go(func() { w.err = a.read(w) })
 	}
 	a.pace(ctx, b, writer, 0, warmEvents, load.every)
@@ -193,19 +193,19 @@ func (a *feedClients) measure(ctx context.Context, b *bench, load feedLoad, toke
 	a.pace(ctx, b, writer, next, warmEvents, load.every)
 	f.rate = a.measureRate(ctx, b, next+warmEvents, load.burst)
 	must.NoError(b, a.close())
-	var late []time.Duration
-	for _, w := range a.followers {
-		late = append(late, w.took[warmEvents:next]...)
+	var delays []time.Duration
+	for _, w := range a.subscribers {
+		delays = append(delays, w.delays[warmEvents:next]...)
 	}
-	f.p50, f.p99 = percentiles(late)
+	f.p50, f.p99 = percentiles(delays)
 	// Measure an event without subscribers. While it sends the first ones, the server detects that all have
 	// disconnected.
-	a.followers = nil
+	a.subscribers = nil
 	a.pace(ctx, b, writer, 0, warmEvents, load.every)
 	a.awaitIdle(ctx, b)
-	f.making = a.pace(ctx, b, writer, 0, paced, makeEvery)
-	f.cpu = (took - f.making) / time.Duration(paced*load.subscribers)
-	f.making /= time.Duration(paced)
+	f.publishCPU = a.pace(ctx, b, writer, 0, paced, publishInterval)
+	f.cpu = (took - f.publishCPU) / time.Duration(paced*load.subscribers)
+	f.publishCPU /= time.Duration(paced)
 	return f
 }
 
@@ -232,23 +232,23 @@ func (a *feedClients) awaitIdle(ctx context.Context, b *bench) {
 	b.Errorf("%s is not idle after %v", a.name, feedTimeout)
 }
 
-// pace makes n events with the numbers from on at intervals, and returns the processor time of the server
-// for them.
+// pace publishes n events at intervals, with the numbers from from on, and returns the server's processor
+// time.
 func (a *feedClients) pace(
-	ctx context.Context, b *bench, w *connection, from, n int, every time.Duration,
+	ctx context.Context, b *bench, c *connection, from, n int, every time.Duration,
 ) time.Duration {
 	before := must.Do(a.cpu()).Or(b)
 	clock := time.NewTicker(every)
 	defer clock.Stop()
 	for i := from; i < from+n; i++ {
-		must.NoError(b, a.make(w, a.write, i))
+		must.NoError(b, a.publish(c, a.write, i))
 		<-clock.C
 	}
 	must.NoError(b, a.wait(ctx, from+n))
 	return must.Do(a.cpu()).Or(b) - before
 }
 
-// measureRate makes n events as fast as possible and returns the deliveries per second.
+// measureRate publishes n events as fast as possible and returns the deliveries per second.
 func (a *feedClients) measureRate(ctx context.Context, b *bench, from, n int) float64 {
 	writers := make([]*connection, len(a.burst))
 	for i := range writers {
@@ -257,24 +257,25 @@ func (a *feedClients) measureRate(ctx context.Context, b *bench, from, n int) fl
 	}
 	var next atomic.Int64
 	next.Store(int64(from))
-	failed := make([]error, len(writers))
+	errs := make([]error, len(writers))
 	var all sync.WaitGroup
 	began := time.Now()
 	for k, w := range writers {
 		all.Go(func() {
-			for i := next.Add(1) - 1; i < int64(from+n) && failed[k] == nil; i = next.Add(1) - 1 {
-				failed[k] = a.make(w, a.burst[k], int(i))
+			for i := next.Add(1) - 1; i < int64(from+n) && errs[k] == nil; i = next.Add(1) - 1 {
+				errs[k] = a.publish(w, a.burst[k], int(i))
 			}
 		})
 	}
 	all.Wait()
-	must.NoError(b, errors.Join(failed...))
+	must.NoError(b, errors.Join(errs...))
 	must.NoError(b, a.wait(ctx, from+n))
-	return float64(n*len(a.followers)) / time.Since(began).Seconds()
+	return float64(n*len(a.subscribers)) / time.Since(began).Seconds()
 }
 
-func (a *feedClients) make(w *connection, write workload, i int) error {
-	a.asked[i].Store(int64(time.Since(a.began)))
+// publish publishes the event with the number i.
+func (a *feedClients) publish(w *connection, write workload, i int) error {
+	a.requestedAt[i].Store(int64(time.Since(a.began)))
 	if _, err := w.exchange(write, ""); err != nil {
 		return fmt.Errorf("an event on %s: %w", a.name, err)
 	}
@@ -283,39 +284,39 @@ func (a *feedClients) make(w *connection, write workload, i int) error {
 
 // wait waits until every subscriber has received the number of events.
 func (a *feedClients) wait(ctx context.Context, events int) error {
-	want := int64(events * len(a.followers))
+	want := int64(events * len(a.subscribers))
 	a.want.Store(want)
 	limit := time.NewTimer(feedTimeout)
 	defer limit.Stop()
-	for a.got.Load() < want {
+	for a.delivered.Load() < want {
 		select {
-		case <-a.fed:
+		case <-a.reached:
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-limit.C:
-			return fmt.Errorf("%d of %d deliveries on %s after %v", a.got.Load(), want, a.name, feedTimeout)
+			return fmt.Errorf("%d of %d deliveries on %s after %v", a.delivered.Load(), want, a.name, feedTimeout)
 		}
 	}
 	return nil
 }
 
-// follow adds a subscriber and reads the beginning of its stream.
-func (a *feedClients) follow(token string) error {
+// subscribe adds a subscriber and reads the beginning of its stream.
+func (a *feedClients) subscribe(token string) error {
 	conn, err := connect(context.Background(), a.address)
 	if err != nil {
 		return err
 	}
-	w := &follower{conn: conn, r: bufio.NewReaderSize(conn, 2<<10), took: make([]time.Duration, 0, len(a.asked))}
-	a.followers = append(a.followers, w)
+	s := &subscriber{conn: conn, r: bufio.NewReaderSize(conn, 2<<10), delays: make([]time.Duration, 0, len(a.requestedAt))}
+	a.subscribers = append(a.subscribers, s)
 	if _, err := io.WriteString(conn, "GET /api/v1/sync/changes"+headers(a.address, token)); err != nil {
 		return err
 	}
-	line, err := w.r.ReadString('\n')
+	line, err := s.r.ReadString('\n')
 	if err != nil || !strings.HasPrefix(line, "HTTP/1.1 200 ") {
 		return fmt.Errorf("%q: %w", line, err)
 	}
 	for !strings.HasPrefix(line, "retry: ") {
-		if line, err = w.r.ReadString('\n'); err != nil {
+		if line, err = s.r.ReadString('\n'); err != nil {
 			return err
 		}
 	}
@@ -323,17 +324,17 @@ func (a *feedClients) follow(token string) error {
 }
 
 // read records the delays of events until the connection is closed.
-func (a *feedClients) read(w *follower) error {
+func (a *feedClients) read(s *subscriber) error {
 	var event []byte
 	for {
-		line, err := w.r.ReadSlice('\n')
+		line, err := s.r.ReadSlice('\n')
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) {
 				return nil
 			}
-			return errors.Join(err, w.conn.Close())
+			return errors.Join(err, s.conn.Close())
 		}
-		first := w == a.followers[0] && a.event == nil
+		first := s == a.subscribers[0] && a.event == nil
 		if first && (bytes.HasPrefix(line, []byte("id: ")) || bytes.HasPrefix(line, []byte("data: "))) {
 			event = append(event, line...)
 		}
@@ -346,14 +347,14 @@ func (a *feedClients) read(w *follower) error {
 		if first {
 			a.event = append(event, '\n')
 		}
-		i := len(w.took)
-		if i == len(a.asked) {
-			return errors.Join(errors.New("an event too many"), w.conn.Close())
+		i := len(s.delays)
+		if i == len(a.requestedAt) {
+			return errors.Join(errors.New("an event too many"), s.conn.Close())
 		}
-		w.took = append(w.took, time.Since(a.began)-time.Duration(a.asked[i].Load()))
-		if a.got.Add(1) == a.want.Load() {
+		s.delays = append(s.delays, time.Since(a.began)-time.Duration(a.requestedAt[i].Load()))
+		if a.delivered.Add(1) == a.want.Load() {
 			select {
-			case a.fed <- struct{}{}:
+			case a.reached <- struct{}{}:
 			default:
 			}
 		}
@@ -362,13 +363,13 @@ func (a *feedClients) read(w *follower) error {
 
 // close ends all subscriptions. It may be called again.
 func (a *feedClients) close() error {
-	for _, w := range a.followers {
-		_ = w.conn.Close()
+	for _, c := range a.subscribers {
+		_ = c.conn.Close()
 	}
 	a.done.Wait()
-	for _, w := range a.followers {
-		if w.err != nil {
-			return fmt.Errorf("a subscriber on %s: %w", a.name, w.err)
+	for _, c := range a.subscribers {
+		if c.err != nil {
+			return fmt.Errorf("a subscriber on %s: %w", a.name, c.err)
 		}
 	}
 	return nil
@@ -386,7 +387,7 @@ type bareFeed struct {
 	clients map[chan []byte]<-chan struct{} // with a channel that is closed when the client disconnects; guarded by mu
 }
 
-func (f *bareFeed) follow(w http.ResponseWriter, r *http.Request) {
+func (f *bareFeed) subscribe(s http.ResponseWriter, r *http.Request) {
 	events := make(chan []byte, bareQueue)
 	f.mu.Lock()
 	f.clients[events] = r.Context().Done()
@@ -396,10 +397,10 @@ func (f *bareFeed) follow(w http.ResponseWriter, r *http.Request) {
 		delete(f.clients, events)
 		f.mu.Unlock()
 	}()
-	control := http.NewResponseController(w)
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
-	_, err := io.WriteString(w, "retry: 3000\n\n")
+	control := http.NewResponseController(s)
+	s.Header().Set("Content-Type", "text/event-stream")
+	s.Header().Set("Cache-Control", "no-store")
+	_, err := io.WriteString(s, "retry: 3000\n\n")
 	for err == nil {
 		if err = control.Flush(); err != nil {
 			return
@@ -408,7 +409,7 @@ func (f *bareFeed) follow(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		case event := <-events:
-			_, err = w.Write(event)
+			_, err = s.Write(event)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestAnAudience(t *testing.T) {
 			case r.URL.Path == barePublish:
 				publish(feed, w, r)
 			case r.Header.Get("Authorization") == "Bearer reader":
-				feed.follow(w, r)
+				feed.subscribe(w, r)
 			default:
 				http.Error(w, "no", http.StatusUnauthorized)
 			}
@@ -48,7 +48,7 @@ func TestAnAudience(t *testing.T) {
 		if f.p50 <= 0 || f.p99 < f.p50 || f.rate <= 0 || string(a.event) != event {
 			t.Errorf("%+v of %q", f, a.event)
 		}
-		if got, want := a.got.Load(), int64(len(a.asked)*load.subscribers); got != want {
+		if got, want := a.delivered.Load(), int64(len(a.requestedAt)*load.subscribers); got != want {
 			t.Errorf("%d deliveries, want %d", got, want)
 		}
 	})

@@ -122,7 +122,7 @@ func (b *bench) filesOnce(
 // startFileServers starts a new server of each kind.
 func (b *bench) startFileServers(ctx context.Context, name string) (servers [3]fileServer) {
 	s := b.startServers(ctx, name)
-	for i, c := range map[int]*collab{collabOnSQLite: s.lite, collabOnPostgres: s.pg} {
+	for i, c := range map[int]*collab{collabOnSQLite: s.sqlite, collabOnPostgres: s.pg} {
 		servers[i] = fileServer{c.process, c.token, "/api/v1/sync/files", "/api/v1/sync/files/", "?raw=1"}
 	}
 	servers[bareFolder] = fileServer{s.bare, "", bareUploads, bareUploads + "/", ""}
@@ -161,7 +161,7 @@ func (s fileServer) form(block []byte, times int) workload {
 		head: []byte("POST " + s.uploads + headers(s.address, s.token,
 			"Content-Type: multipart/form-data; boundary="+fileBoundary, fmt.Sprintf("Content-Length: %d", length)) + before),
 		tail: []byte(after), block: block, blocks: times, end: []byte(end),
-		holds: func(body []byte, _ string) bool { return bytes.Contains(body, want) },
+		valid: func(body []byte, _ string) bool { return bytes.Contains(body, want) },
 	}
 }
 
@@ -181,7 +181,7 @@ func (s fileServer) download(content []byte, ids []string) workload {
 		name: fmt.Sprintf("download of %d bytes", len(content)), status: http.StatusOK, ids: ids,
 		head: []byte("GET " + s.reads), tail: []byte(s.query + headers(s.address, s.token)),
 		// stock has compared the whole content, which would take processor time here.
-		holds: func(body []byte, _ string) bool {
+		valid: func(body []byte, _ string) bool {
 			return len(body) == len(content) && bytes.HasPrefix(body, content[:edge]) && bytes.HasSuffix(body, content[len(content)-edge:])
 		},
 	}
@@ -226,16 +226,16 @@ func (p *process) atOnce(ctx context.Context, w workload, connections int) (f fi
 			})
 		}
 	}
-	took, broken := m.end()
+	durations, broken := m.end()
 	after, failed := p.cpu()
 	if err := errors.Join(err, broken, failed, ctx.Err()); err != nil {
 		return f, fmt.Errorf("%s on %s: %w", w.name, p.name, err)
 	}
-	slices.Sort(took)
-	last := took[len(took)-1]
+	slices.Sort(durations)
+	last := durations[len(durations)-1]
 	return figures{
 		rate: float64(connections) / last.Seconds(), cpu: (after - before) / time.Duration(connections),
-		p50: took[len(took)/2], p99: last,
+		p50: durations[len(durations)/2], p99: last,
 	}, nil
 }
 

@@ -19,7 +19,7 @@ func newFileServer(t *testing.T) (fileServer, string) {
 	folder := t.TempDir()
 	files := bareFiles{folder}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST "+bareUploads, orError(files.upload))
+	mux.HandleFunc("POST "+bareUploads, handlerOf(files.upload))
 	mux.HandleFunc("GET "+bareUploads+"/{id}", files.download)
 	return fileServer{testServer(t, mux.ServeHTTP), "", bareUploads, bareUploads + "/", ""}, folder
 }

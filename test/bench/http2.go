@@ -20,8 +20,8 @@ var (
 const http2Connections = 16
 
 var (
-	http2Audience = feedLoad{subscribers: 200, every: 50 * time.Millisecond, burst: 50, proxied: true}
-	http2Talks    = chatLoad{streams: 50, every: 50 * time.Millisecond}
+	http2FeedLoad = feedLoad{subscribers: 200, every: 50 * time.Millisecond, burst: 50, proxied: true}
+	http2ChatLoad = chatLoad{streams: 50, every: 50 * time.Millisecond}
 )
 
 // http2 measures clients that use HTTP/2 over TLS to nginx, which uses HTTP/1.1 to Collab or to the bare server. It
@@ -57,47 +57,47 @@ func (b *bench) requestsOverHTTP2(ctx context.Context) {
 }
 
 func (b *bench) feedOverHTTP2(ctx context.Context) {
-	s := &feedSeries{feedLoad: http2Audience}
+	s := &feedSeries{feedLoad: http2FeedLoad}
 	b.measureFeed(ctx, "http2_feed", s)
 	found, atBare := s.collab, s.bare
-	t := b.newTable(fmt.Sprintf("Change feed of %d subscribers over HTTP/2 and TLS through nginx, Collab on Postgres that does not wait for the disk (bare: net/http, nothing stored, through nginx)", http2Audience.subscribers),
+	t := b.newTable(fmt.Sprintf("Change feed of %d subscribers over HTTP/2 and TLS through nginx, Collab on Postgres that does not wait for the disk (bare: net/http, nothing stored, through nginx)", http2FeedLoad.subscribers),
 		"server's CPU µs per delivery", "bare", "ratio", "p50 ms", "bare", "p99 ms", "bare", "ratio", "", "burst deliveries/s", "bare", "ratio")
 	late := ratio(found, atBare, p99)
 	t.row(micros(median(found, cpuOf)), micros(median(atBare, cpuOf)), fmt.Sprintf("%.2f", ratio(found, atBare, cpuOf)),
 		millis(median(found, p50)), millis(median(atBare, p50)), millis(median(found, p99)), millis(median(atBare, p99)), fmt.Sprintf("%.2f", late),
-		b.judge(http2Feed, fmt.Sprintf("%d subscribers", http2Audience.subscribers), late),
+		b.judge(http2Feed, fmt.Sprintf("%d subscribers", http2FeedLoad.subscribers), late),
 		thousands(median(found, rate)), thousands(median(atBare, rate)), fmt.Sprintf("%.2f", ratio(found, atBare, rate)))
 	t.print()
 }
 
 func (b *bench) chatOverHTTP2(ctx context.Context) {
 	p := b.startProvider()
-	talks := b.startTalks(ctx, "http2_chat", p)
-	ways := []int{chatProvider, chatBare, chatPostgres}
-	for _, way := range ways[1:] {
-		talks[way].address = b.proxied(ctx, talks[way].process).address
+	servers := b.startChatTargets(ctx, "http2_chat", p)
+	indices := []int{chatProvider, chatBare, chatPostgres}
+	for _, server := range indices[1:] {
+		servers[server].address = b.proxied(ctx, servers[server].process).address
 	}
 	var rounds [][chatServers]figures
 	for range b.rounds {
 		var at [chatServers]figures
-		for _, way := range ways {
-			at[way] = must.Do(talks[way].pace(ctx, http2Talks.streams, http2Talks.every, b.warm, b.run)).Or(b)
+		for _, server := range indices {
+			at[server] = must.Do(servers[server].pace(ctx, http2ChatLoad.streams, http2ChatLoad.every, b.warm, b.run)).Or(b)
 		}
 		rounds = append(rounds, at)
 	}
-	added := func(way int, of func(figures) float64) func([chatServers]figures) float64 {
-		return func(at [chatServers]figures) float64 { return of(at[way]) - of(at[chatProvider]) }
+	added := func(server int, of func(figures) float64) func([chatServers]figures) float64 {
+		return func(at [chatServers]figures) float64 { return of(at[server]) - of(at[chatProvider]) }
 	}
-	cpu := func(way int) func([chatServers]figures) float64 {
-		return func(at [chatServers]figures) float64 { return cpuOf(at[way]) }
+	cpu := func(server int) func([chatServers]figures) float64 {
+		return func(at [chatServers]figures) float64 { return cpuOf(at[server]) }
 	}
-	t := b.newTable(fmt.Sprintf("%d chats over HTTP/2 and TLS through nginx, a chunk every %v, Collab on Postgres (bare: net/http relay, through nginx); added to what the provider alone takes over HTTP/1.1", http2Talks.streams, http2Talks.every),
+	t := b.newTable(fmt.Sprintf("%d chats over HTTP/2 and TLS through nginx, a chunk every %v, Collab on Postgres (bare: net/http relay, through nginx); added to what the provider alone takes over HTTP/1.1", http2ChatLoad.streams, http2ChatLoad.every),
 		"server's CPU µs per chunk", "bare", "ratio", "added p50 µs", "bare", "ratio", "added p99 µs", "bare", "ratio", "")
-	cells := []string{micros(median(rounds, cpu(chatPostgres))), micros(median(rounds, cpu(chatBare))), fmt.Sprintf("%.2f", quotient(rounds, cpu(chatPostgres), cpu(chatBare)))}
+	cells := []string{micros(median(rounds, cpu(chatPostgres))), micros(median(rounds, cpu(chatBare))), fmt.Sprintf("%.2f", medianRatio(rounds, cpu(chatPostgres), cpu(chatBare)))}
 	for _, of := range []func(figures) float64{p50, p99} {
 		cells = append(cells, micros(median(rounds, added(chatPostgres, of))), micros(median(rounds, added(chatBare, of))),
-			fmt.Sprintf("%.2f", quotient(rounds, added(chatPostgres, of), added(chatBare, of))))
+			fmt.Sprintf("%.2f", medianRatio(rounds, added(chatPostgres, of), added(chatBare, of))))
 	}
-	t.row(append(cells, b.judge(http2Chunk, fmt.Sprintf("%d steady streams, Postgres", http2Talks.streams), quotient(rounds, added(chatPostgres, p99), added(chatBare, p99))))...)
+	t.row(append(cells, b.judge(http2Chunk, fmt.Sprintf("%d steady streams, Postgres", http2ChatLoad.streams), medianRatio(rounds, added(chatPostgres, p99), added(chatBare, p99))))...)
 	t.print()
 }

@@ -34,7 +34,7 @@ type workload struct {
 	blocks int
 	end    []byte // follows the blocks
 	status int
-	holds  func(body []byte, id string) bool // nil: any body
+	valid  func(body []byte, id string) bool // nil: any body
 
 	fresh   bool        // each request has a new connection
 	secured *tls.Config // of new connections; nil: they have no TLS
@@ -48,23 +48,23 @@ type figures struct {
 	p50, p99 time.Duration
 
 	// Of a feed alone.
-	making time.Duration // processor time of the server's process per event without subscribers
-	memory int64         // bytes per idle subscriber
+	publishCPU time.Duration // processor time of the server's process per event without subscribers
+	memory     int64         // bytes per idle subscriber
 }
 
 // The phases of a measurement.
 const (
 	warming = iota
 	counting
-	over
+	finished
 )
 
-// patience is the time after its end at which a measurement fails.
-const patience = 20 * time.Second
+// gracePeriod is the time from the end of a measurement until its connections time out.
+const gracePeriod = 20 * time.Second
 
 // measurement is the measurement of a workload on one of the servers that take turns.
 type measurement struct {
-	on       *process
+	target   *process
 	w        workload
 	database *postmaster
 	into     *[]figures // its figures are appended to
@@ -87,7 +87,7 @@ func (b *bench) measureInTurns(ctx context.Context, connections int, turns ...me
 // round runs each measurement once.
 func (b *bench) round(ctx context.Context, connections int, turns ...measurement) {
 	for _, t := range turns {
-		*t.into = append(*t.into, must.Do(measure(ctx, t.on, t.w, connections, b.warm, b.run, t.database)).Or(b))
+		*t.into = append(*t.into, must.Do(measure(ctx, t.target, t.w, connections, b.warm, b.run, t.database)).Or(b))
 	}
 }
 
@@ -96,7 +96,7 @@ func (b *bench) round(ctx context.Context, connections int, turns ...measurement
 func measure(ctx context.Context, p *process, w workload, connections int, warm, run time.Duration, database *postmaster) (figures, error) {
 	m := newConnectionGroup(connections)
 	for i := range connections {
-		c, err := dial(p.address, warm+run+patience)
+		c, err := dial(p.address, warm+run+gracePeriod)
 		if err != nil {
 			_, _ = m.end()
 			return figures{}, err
@@ -119,7 +119,7 @@ type connectionGroup struct {
 	broken chan struct{} // receives when a connection has failed
 
 	mu     sync.Mutex
-	took   []time.Duration // guarded by mu
+	delays []time.Duration // guarded by mu
 	failed error           // guarded by mu
 }
 
@@ -137,7 +137,7 @@ func (m *connectionGroup) add(c io.Closer, run func() ([]time.Duration, error)) 
 		took, err := run()
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if m.took = append(m.took, took...); err != nil {
+		if m.delays = append(m.delays, took...); err != nil {
 			m.failed = err // the last error stands for all
 			m.broken <- struct{}{}
 		}
@@ -155,7 +155,7 @@ func (m *connectionGroup) count(ctx context.Context, warm, run time.Duration, se
 	began := time.Now()
 	m.phase.Store(counting)
 	wait(ctx, run, m.broken)
-	m.phase.Store(over)
+	m.phase.Store(finished)
 	lasted := time.Since(began)
 	cpuAfter, err3 := server.cpu()
 	dbAfter, err4 := database.cpu()
@@ -179,10 +179,10 @@ type cpuMeter interface {
 
 // end ends the measurement and waits for all connections.
 func (m *connectionGroup) end() ([]time.Duration, error) {
-	m.phase.Store(over)
+	m.phase.Store(finished)
 	m.start()
 	m.done.Wait()
-	return m.took, m.failed
+	return m.delays, m.failed
 }
 
 // percentiles sorts the durations and returns their percentiles, zero if there are none.
@@ -236,17 +236,17 @@ func dialReset(address string) (net.Conn, error) {
 }
 
 // reconnect replaces the connection by a new one, with TLS if there is a configuration.
-func (c *connection) reconnect(secured *tls.Config) error {
-	_ = c.Close()
+func (conn *connection) reconnect(secured *tls.Config) error {
+	_ = conn.Close()
 	var err error
-	if c.Conn, err = dialReset(c.address); err != nil {
+	if conn.Conn, err = dialReset(conn.address); err != nil {
 		return err
 	}
 	if secured != nil {
-		c.Conn = tls.Client(c.Conn, secured)
+		conn.Conn = tls.Client(conn.Conn, secured)
 	}
-	c.r.Reset(c.Conn)
-	return c.SetDeadline(time.Now().Add(patience))
+	conn.r.Reset(conn.Conn)
+	return conn.SetDeadline(time.Now().Add(gracePeriod))
 }
 
 // repeat sends requests of the workloads in turn, each after wait, until the end of the measurement, and returns
@@ -276,7 +276,7 @@ func (c *connection) repeat(phase *atomic.Int32, seed uint64, wait func(), kinds
 		switch phase.Load() {
 		case counting:
 			took = append(took, time.Since(began))
-		case over:
+		case finished:
 			return took, nil
 		}
 	}
@@ -286,7 +286,7 @@ func (c *connection) repeat(phase *atomic.Int32, seed uint64, wait func(), kinds
 // with another status than the workload's, or that does not hold, is an error.
 func (c *connection) exchange(w workload, id string) ([]byte, error) {
 	status, err := c.receive(w, id)
-	if err == nil && (status != w.status || w.holds != nil && !w.holds(c.body, id)) {
+	if err == nil && (status != w.status || w.valid != nil && !w.valid(c.body, id)) {
 		err = fmt.Errorf("status %d with %.300q", status, c.body)
 	}
 	return c.body, err
@@ -389,7 +389,7 @@ func get(address, token string, ids []string) workload {
 	return workload{
 		name: "get", status: http.StatusOK, ids: ids,
 		head: []byte("GET /api/v1/tasks/"), tail: []byte(headers(address, token)),
-		holds: func(body []byte, id string) bool {
+		valid: func(body []byte, id string) bool {
 			return bytes.HasPrefix(body, []byte(`{"id":"`)) && bytes.HasPrefix(body[7:], []byte(id)) && bytes.HasSuffix(body, []byte("}\n"))
 		},
 	}
@@ -399,7 +399,7 @@ func list(name, address, token, query string, rows int) workload {
 	return workload{
 		name: name, status: http.StatusOK,
 		head: []byte("GET /api/v1/tasks?" + query + headers(address, token)),
-		holds: func(body []byte, _ string) bool {
+		valid: func(body []byte, _ string) bool {
 			return bytes.Count(body, []byte(`"sortOrder":`)) == rows && bytes.HasSuffix(body, []byte("]\n"))
 		},
 	}
@@ -411,7 +411,7 @@ func create(address, token string) workload {
 		name: "create", status: http.StatusCreated,
 		head: []byte("POST /api/v1/tasks" + headers(address, token,
 			"Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(body))) + body),
-		holds: func(body []byte, _ string) bool {
+		valid: func(body []byte, _ string) bool {
 			return bytes.HasPrefix(body, []byte(`{"id":"`)) && bytes.Contains(body, []byte(taskTitle(0))) && bytes.HasSuffix(body, []byte("}\n"))
 		},
 	}

@@ -34,18 +34,18 @@ import (
 // bench is the state that all parts share. It is a must.T: a call that fails ends the part, so that only the goroutine
 // of run calls its methods.
 type bench struct {
-	out    io.Writer
-	folder string // for all files
-	binary string // the server
-	client string // the command-line client; empty until it is built
-	rounds int
-	warm   time.Duration // before each measurement
-	run    time.Duration // of each measurement
-	many   int           // rows of the large table of pages
-	quick  bool
-	rows   string     // of mirror, comma separated; empty: all
-	page   string     // the file that is written into; empty: none
-	found  partResult // by the part that runs
+	out      io.Writer
+	folder   string // for all files
+	binary   string // the server
+	client   string // the command-line client; empty until it is built
+	rounds   int
+	warm     time.Duration // before each measurement
+	run      time.Duration // of each measurement
+	manyRows int           // rows of the large table of pages
+	quick    bool
+	rows     string     // of mirror, comma separated; empty: all
+	page     string     // the file that is written into; empty: none
+	result   partResult // by the part that runs
 
 	server   *postgres.Server // started by the first call of database
 	postgres string           // its version
@@ -120,9 +120,9 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	b.warm, b.run, b.many = 500*time.Millisecond, 3*time.Second, 1_000_000
+	b.warm, b.run, b.manyRows = 500*time.Millisecond, 3*time.Second, 1_000_000
 	if b.quick {
-		b.warm, b.run, b.many = 200*time.Millisecond, time.Second, 100_000
+		b.warm, b.run, b.manyRows = 200*time.Millisecond, time.Second, 100_000
 	}
 	// Garbage collections of the load tool would take processor time from the servers.
 	debug.SetGCPercent(800)
@@ -148,11 +148,11 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		if !slices.Contains(chosen, p.name) {
 			continue
 		}
-		b.found = partResult{}
+		b.result = partResult{}
 		if err := caught(func() { b.named(p.name, func() { p.run(b, ctx) }) }); err != nil {
 			return err
 		}
-		if b.page != "" && (p.name != "mirror" || b.rows == "") && len(b.found.verdicts) > 0 {
+		if b.page != "" && (p.name != "mirror" || b.rows == "") && len(b.result.verdicts) > 0 {
 			if err := b.updatePage(p.name); err != nil {
 				return err
 			}

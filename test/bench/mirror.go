@@ -422,7 +422,7 @@ func (b *bench) idleClients(ctx context.Context) {
 	t := b.newTable(fmt.Sprintf("A client with %d files of 100 bytes in %d directories", n, n/filesInOne),
 		"", "s of the first sync", "s of a start", "MB at most", "MB idle", "", fmt.Sprintf("of a processor in %v", watched), "")
 	i := b.idle(ctx, p, settled, watched)
-	t.row("Collab", secondsOf(first), secondsOf(started), megabytes(i.most), megabytes(i.held), b.judge(idleResident, load, float64(i.held)/1e6),
+	t.row("Collab", secondsOf(first), secondsOf(started), megabytes(i.peak), megabytes(i.resident), b.judge(idleResident, load, float64(i.resident)/1e6),
 		fmt.Sprintf("%.2f %%", i.share), b.judge(idleProcessor, load, i.share))
 	b.eachWatcher(ctx, func(other *peer) {
 		o, took := other.filled(ctx, b, r.dir, n)
@@ -431,7 +431,7 @@ func (b *bench) idleClients(ctx context.Context) {
 		if len(other.serve) == 1 {
 			name += ", with both directories"
 		}
-		t.row(name, secondsOf(took), "", megabytes(i.most), megabytes(i.held), "", fmt.Sprintf("%.2f %%", i.share), "")
+		t.row(name, secondsOf(took), "", megabytes(i.peak), megabytes(i.resident), "", fmt.Sprintf("%.2f %%", i.share), "")
 	})
 	t.print()
 }
@@ -441,19 +441,19 @@ func megabytes(n int64) string { return fmt.Sprintf("%.1f", float64(n)/1e6) }
 
 // idleStats are the resources of an idle process.
 type idleStats struct {
-	most, held int64   // bytes of memory: the peak, and at the end
-	share      float64 // of a processor, in percent
+	peak, resident int64   // bytes of memory: the peak, and at the end
+	share          float64 // of a processor, in percent
 }
 
 // idle waits until the process has settled, and measures it for the duration watched.
-func (b *bench) idle(ctx context.Context, p *process, settled, watched time.Duration) (i idleStats) {
+func (b *bench) idle(ctx context.Context, p *process, settled, watched time.Duration) (s idleStats) {
 	must.NoError(b, sleep(ctx, settled))
-	i.most = must.Do(p.peak()).Or(b)
+	s.peak = must.Do(p.peak()).Or(b)
 	before := must.Do(p.cpu()).Or(b)
 	must.NoError(b, sleep(ctx, watched))
-	i.share = 100 * float64(must.Do(p.cpu()).Or(b)-before) / float64(watched)
-	i.held = must.Do(p.resident()).Or(b)
-	return i
+	s.share = 100 * float64(must.Do(p.cpu()).Or(b)-before) / float64(watched)
+	s.resident = must.Do(p.resident()).Or(b)
+	return s
 }
 
 // renamedDirectory measures the transferred bytes when directories are renamed.
@@ -504,7 +504,7 @@ func (b *bench) resumedFile(ctx context.Context) {
 	m := b.newMeter(c.address)
 	t := b.newTable(fmt.Sprintf("A file of %d MiB whose connection is cut in the middle (part: %d MiB)", size/mib, upload.PartSize/mib), "", "s", "KiB moved twice", "parts", "")
 	var dirs [2]string
-	for i, way := range []string{"upload", "download"} {
+	for i, server := range []string{"upload", "download"} {
 		r := b.newReplica(c, m.address)
 		if dirs[i] = r.dir; i == 0 {
 			must.NoError(b, writeLarge(filepath.Join(r.dir, "large"), size))
@@ -522,7 +522,7 @@ func (b *bench) resumedFile(ctx context.Context) {
 		})
 		twice := max(0, m.bytes()-before-size)
 		parts := float64(twice) / upload.PartSize
-		t.row(way, secondsOf(took), fmt.Sprint(twice/kib), fmt.Sprintf("%.2f", parts), b.judge(resumedParts, fmt.Sprintf("%s of %d MiB, cut", way, size/mib), parts))
+		t.row(server, secondsOf(took), fmt.Sprint(twice/kib), fmt.Sprintf("%.2f", parts), b.judge(resumedParts, fmt.Sprintf("%s of %d MiB, cut", server, size/mib), parts))
 	}
 	t.print()
 	b.compare(dirs[0], dirs[1])
@@ -617,10 +617,10 @@ func writeLarge(path string, size int64) error {
 type meter struct {
 	address string
 
-	mu    sync.Mutex
-	moved int64
-	cut   int64 // number of further bytes after which connections are closed; 0: they are not
-	open  map[net.Conn]bool
+	mu          sync.Mutex
+	transferred int64
+	cut         int64 // number of further bytes after which connections are closed; 0: they are not
+	open        map[net.Conn]bool
 }
 
 // newMeter starts a meter before a server until the end of the scope.
@@ -634,7 +634,7 @@ func (b *bench) newMeter(to string) *meter {
 func (m *meter) bytes() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.moved
+	return m.transferred
 }
 
 // cutAfter closes the open connections after n further bytes.
@@ -662,7 +662,7 @@ func (c metered) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()
-	c.m.moved += int64(n)
+	c.m.transferred += int64(n)
 	if c.m.cut > 0 {
 		if c.m.cut -= int64(n); c.m.cut <= 0 {
 			c.m.cut = 0
@@ -674,9 +674,9 @@ func (c metered) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (c metered) Close() error {
-	c.m.mu.Lock()
-	delete(c.m.open, c.Conn)
-	c.m.mu.Unlock()
-	return c.Conn.Close()
+func (conn metered) Close() error {
+	conn.m.mu.Lock()
+	delete(conn.m.open, conn.Conn)
+	conn.m.mu.Unlock()
+	return conn.Conn.Close()
 }

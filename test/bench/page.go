@@ -18,10 +18,10 @@ type partResult struct {
 }
 
 // verdict is a row of the table at the top of the page.
-type verdict struct{ part, load, figure, got, goal, result string }
+type verdict struct{ part, load, figure, delivered, goal, result string }
 
 func (v verdict) cells() []string {
-	return []string{v.part, v.load, v.figure, v.got, v.goal, v.result}
+	return []string{v.part, v.load, v.figure, v.delivered, v.goal, v.result}
 }
 
 // verdictColumns are the columns of the table of verdicts.
@@ -38,7 +38,7 @@ func (b *bench) updatePage(part string) error {
 	if err != nil {
 		return err
 	}
-	page, err := insert(string(text), part, b.origin()+b.found.tables.String(), b.found.verdicts)
+	page, err := insert(string(text), part, b.origin()+b.result.tables.String(), b.result.verdicts)
 	if err != nil {
 		return fmt.Errorf("%s: %w", b.page, err)
 	}

@@ -43,8 +43,8 @@ func TestThePageHasWhatPartsFound(t *testing.T) {
 			continue
 		}
 		judged[g] = true
-		if v.result != g.verdict(v.got) {
-			t.Errorf("%s, %s: %s is %s", name, v.load, v.got, v.result)
+		if v.result != g.verdict(v.delivered) {
+			t.Errorf("%s, %s: %s is %s", name, v.load, v.delivered, v.result)
 		}
 	}
 	for _, g := range goals {
@@ -70,7 +70,7 @@ What it took.
 	one := verdict{"start", "empty folder", "until ready", "300 ms", "at most 500 ms", "reached"}
 	two := verdict{"feed", "1000 subscribers", "deliveries/s", "0.80", "at least 1.00", "MISSED"}
 	again := two
-	again.got, again.result = "1.10", "reached"
+	again.delivered, again.result = "1.10", "reached"
 	text := page
 	for _, p := range []struct {
 		part, tables string
@@ -114,11 +114,11 @@ What it took.
 }
 
 func TestJudge(t *testing.T) {
-	least, most := &goal{bound: 0.85, format: "%.2f"}, &goal{bound: 500, most: true, format: "%.0f ms"}
+	least, most := &goal{bound: 0.85, format: "%.2f"}, &goal{bound: 500, peak: true, format: "%.0f ms"}
 	for _, c := range []struct {
-		goal *goal
-		got  float64
-		want string
+		goal      *goal
+		delivered float64
+		want      string
 	}{
 		{least, 0.851, "at least 0.85: reached"},
 		{least, 0.846, "at least 0.85: reached"}, // printed as 0.85
@@ -126,8 +126,8 @@ func TestJudge(t *testing.T) {
 		{most, 500, "at most 500 ms: reached"},
 		{most, 501, "at most 500 ms: MISSED"},
 	} {
-		if got := new(bench).judge(c.goal, "", c.got); got != c.want {
-			t.Errorf("%v is judged as %q, want %q", c.got, got, c.want)
+		if got := new(bench).judge(c.goal, "", c.delivered); got != c.want {
+			t.Errorf("%v is judged as %q, want %q", c.delivered, got, c.want)
 		}
 	}
 }

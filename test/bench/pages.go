@@ -36,7 +36,7 @@ func (b *bench) pages(ctx context.Context) {
 
 func (b *bench) pagesOn(ctx context.Context, name string, start func(rows int) *taskServer) {
 	var servers [2]*taskServer
-	for i, rows := range []int{fewRows, b.many} {
+	for i, rows := range []int{fewRows, b.manyRows} {
 		servers[i] = start(rows)
 	}
 	few, many := servers[0], servers[1]

@@ -55,7 +55,7 @@ func (b *bench) path(ctx context.Context) {
 func (s *pathStep) request(address, path string) workload {
 	return workload{
 		name: s.name, status: http.StatusOK, head: []byte("GET " + path), tail: []byte(headers(address, s.token)),
-		holds: func(body []byte, _ string) bool { return bytes.Equal(body, s.response) },
+		valid: func(body []byte, _ string) bool { return bytes.Equal(body, s.response) },
 	}
 }
 

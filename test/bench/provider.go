@@ -19,17 +19,17 @@ import (
 // A streamScript is the provider's response to each stream: a chunk at once, and further ones after resume. The
 // text of a chunk has its number.
 type streamScript struct {
-	every   time.Duration // between the chunks of a stream; 0: as fast as they are read
+	every   time.Duration // between the chunks of a stream; 0: as fast as the client reads
 	churn   bool          // each stream continues when it was requested, not at from
 	further int           // chunks of each stream, after the first
-	from    time.Time     // when the first streams resume; set before on is closed
-	on      chan struct{} // closed by resume
+	from    time.Time     // when the first streams resume; set before resumed is closed
+	resumed chan struct{} // closed by resume
 	began   time.Time
 	sent    [][]atomic.Int64 // when, in nanoseconds since began, by stream and chunk
 }
 
 func newStreamScript(streams, further int, every time.Duration) *streamScript {
-	s := &streamScript{every: every, further: further, on: make(chan struct{}), began: time.Now(), sent: make([][]atomic.Int64, streams)}
+	s := &streamScript{every: every, further: further, resumed: make(chan struct{}), began: time.Now(), sent: make([][]atomic.Int64, streams)}
 	for i := range s.sent {
 		s.sent[i] = make([]atomic.Int64, 1+further)
 	}
@@ -39,7 +39,7 @@ func newStreamScript(streams, further int, every time.Duration) *streamScript {
 // resume continues the streams, one after the other within the time between two chunks.
 func (s *streamScript) resume() {
 	s.from = time.Now()
-	close(s.on)
+	close(s.resumed)
 }
 
 // provider is a model provider with Anthropic's Messages API. It sends prepared bytes over a minimal HTTP/1.1, so
@@ -107,7 +107,7 @@ func (p *provider) serve(c net.Conn) {
 			fmt.Fprintf(c, "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
 			continue
 		}
-		if out, err = s.play(c, stream, out, p.ctx.Done()); err != nil {
+		if out, err = s.respond(c, stream, out, p.ctx.Done()); err != nil {
 			return
 		}
 	}
@@ -202,8 +202,8 @@ func framed(name, data string) string {
 	return fmt.Sprintf("%x\r\n%s\r\n", len(event), event)
 }
 
-// play sends the response of a stream, and returns out for reuse.
-func (s *streamScript) play(c net.Conn, stream int, out []byte, gone <-chan struct{}) ([]byte, error) {
+// respond sends the response of a stream, and returns out for reuse.
+func (s *streamScript) respond(c net.Conn, stream int, out []byte, gone <-chan struct{}) ([]byte, error) {
 	sent := s.sent[stream]
 	out = append(append(append(out[:0], responseHead...), responseBegins...), delta...)
 	putNumber(out[len(out)-len(delta)+deltaAt:], 0)
@@ -212,7 +212,7 @@ func (s *streamScript) play(c net.Conn, stream int, out []byte, gone <-chan stru
 		return out, err
 	}
 	select {
-	case <-s.on:
+	case <-s.resumed:
 	case <-gone:
 		return out, net.ErrClosed
 	}

@@ -29,11 +29,11 @@ func (b *bench) publish(ctx context.Context) {
 	s := b.startServers(ctx, "publish")
 	bare := s.bare
 	onPostgres := must.Do(postmasterOf(ctx, s.conn)).Or(b)
-	lite, pg := b.newPublishing(ctx, s.lite), b.newPublishing(ctx, s.pg)
+	sqlite, pg := b.newPublishing(ctx, s.sqlite), b.newPublishing(ctx, s.pg)
 	alone := workload{
 		name: "the file alone", status: http.StatusCreated,
 		head:  []byte("POST " + bareUploads + headers(bare.address, "", "Content-Type: text/plain", fmt.Sprintf("Content-Length: %d", len(note))) + note),
-		holds: func(body []byte, _ string) bool { return bytes.Contains(body, []byte(`"size":200`)) },
+		valid: func(body []byte, _ string) bool { return bytes.Contains(body, []byte(`"size":200`)) },
 	}
 
 	var all []*series
@@ -41,7 +41,7 @@ func (b *bench) publish(ctx context.Context) {
 		for _, kind := range []string{"memory", "new file"} {
 			s := &series{kind: kind, connections: connections}
 			b.measureInTurns(ctx, connections,
-				measurement{lite.process, lite.workload(kind), nil, &s.sqlite},
+				measurement{sqlite.process, sqlite.workload(kind), nil, &s.sqlite},
 				measurement{bare, alone, nil, &s.bare},
 				measurement{pg.process, pg.workload(kind), onPostgres, &s.postgres})
 			all = append(all, s)
@@ -94,7 +94,7 @@ func (b *bench) newPublishing(ctx context.Context, c *collab) *publishing {
 // workload returns the workload that writes for one of the organisations at random: its memory, or a new
 // file.
 func (p *publishing) workload(kind string) workload {
-	w := workload{name: kind, status: http.StatusOK, holds: func(body []byte, _ string) bool {
+	w := workload{name: kind, status: http.StatusOK, valid: func(body []byte, _ string) bool {
 		return bytes.Contains(body, []byte(`"size":200,`)) && bytes.HasSuffix(body, []byte("}\n"))
 	}}
 	const digits = 12

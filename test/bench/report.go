@@ -50,7 +50,7 @@ func thousands(v float64) string { return fmt.Sprintf("%.1fk", v/1000) }
 type goal struct {
 	part, figure string
 	bound        float64
-	most         bool   // it is an upper bound
+	peak         bool   // it is an upper bound
 	format       string // of figure and bound
 }
 
@@ -66,12 +66,12 @@ func atLeast(part, figure, format string, bound float64) *goal {
 // atMost declares an upper bound.
 func atMost(part, figure, format string, bound float64) *goal {
 	g := atLeast(part, figure, format, bound)
-	g.most = true
+	g.peak = true
 	return g
 }
 
 func (g *goal) String() string {
-	if g.most {
+	if g.peak {
 		return fmt.Sprintf("at most "+g.format, g.bound)
 	}
 	return fmt.Sprintf("at least "+g.format, g.bound)
@@ -81,7 +81,7 @@ func (g *goal) String() string {
 func (g *goal) verdict(printed string) string {
 	number, _, _ := strings.Cut(printed, " ")
 	got, err := strconv.ParseFloat(number, 64)
-	if err == nil && (got == g.bound || (got < g.bound) == g.most) {
+	if err == nil && (got == g.bound || (got < g.bound) == g.peak) {
 		return "reached"
 	}
 	return "MISSED"
@@ -90,9 +90,9 @@ func (g *goal) verdict(printed string) string {
 // judge records a figure under a load, such as "get, 16 connections", and returns the cell of a table with its
 // verdict.
 func (b *bench) judge(g *goal, load string, got float64) string {
-	v := verdict{part: g.part, load: load, figure: g.figure, got: fmt.Sprintf(g.format, got), goal: g.String()}
-	v.result = g.verdict(v.got)
-	b.found.verdicts = append(b.found.verdicts, v)
+	v := verdict{part: g.part, load: load, figure: g.figure, delivered: fmt.Sprintf(g.format, got), goal: g.String()}
+	v.result = g.verdict(v.delivered)
+	b.result.verdicts = append(b.result.verdicts, v)
 	return v.goal + ": " + v.result
 }
 
@@ -104,7 +104,7 @@ type table struct {
 
 func (b *bench) newTable(title string, columns ...string) table {
 	fmt.Fprintf(b.out, "\n%s\n\n", title)
-	t := table{tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0), &b.found.tables}
+	t := table{tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0), &b.result.tables}
 	fmt.Fprintf(t.page, "\n%s:\n\n", title)
 	t.row(columns...)
 	t.page.WriteString(strings.Repeat("|---", len(columns)) + "|\n")

@@ -27,7 +27,7 @@ var (
 // the same Postgres, and Collab on SQLite, in turns.
 func (b *bench) requests(ctx context.Context) {
 	pg, bare := b.startBesideBare(ctx, "requests", requestRows, direct)
-	lite := b.startOnSQLite(ctx, "requests", requestRows)
+	sqlite := b.startOnSQLite(ctx, "requests", requestRows)
 	b.checkSameResponses(ctx, pg, bare)
 
 	var all []*series
@@ -38,9 +38,9 @@ func (b *bench) requests(ctx context.Context) {
 				b.round(ctx, connections,
 					measurement{pg.process, workloadOf(kind, pg.address, pg.token, pg.ids), pg.database, &s.postgres},
 					measurement{bare, workloadOf(kind, bare.address, "", pg.ids), pg.database, &s.bare},
-					measurement{lite.process, workloadOf(kind, lite.address, lite.token, lite.ids), nil, &s.sqlite})
+					measurement{sqlite.process, workloadOf(kind, sqlite.address, sqlite.token, sqlite.ids), nil, &s.sqlite})
 				if kind == "create" {
-					must.NoError(b, errors.Join(pg.trim(ctx), lite.trim(ctx)))
+					must.NoError(b, errors.Join(pg.trim(ctx), sqlite.trim(ctx)))
 				}
 			}
 			all = append(all, s)

@@ -34,8 +34,8 @@ const (
 // releases. The bare server sends the verified responses of Collab.
 func (b *bench) updates(ctx context.Context) {
 	servers := b.startServers(ctx, "updates")
-	lite, pg, bare := servers.lite, servers.pg, servers.bare
-	db := b.openSQLite(filepath.Join(lite.folder, "collab.db"))
+	sqlite, pg, bare := servers.sqlite, servers.pg, servers.bare
+	db := b.openSQLite(filepath.Join(sqlite.folder, "collab.db"))
 	must.NoError(b, insertRows(ctx, db, countChanges, "releases", releaseColumns, publishedReleases, releaseRecord))
 	must.NoError(b, pgx.BeginFunc(ctx, servers.conn, func(tx pgx.Tx) error {
 		_, err := tx.CopyFrom(ctx, pgx.Identifier{"releases"}, releaseColumns, pgx.CopyFromSlice(publishedReleases, func(i int) ([]any, error) {
@@ -48,7 +48,7 @@ func (b *bench) updates(ctx context.Context) {
 	}))
 
 	devices := deviceList(askingDevices)
-	responses := must.Do(lite.responses(ctx, devices)).Or(b)
+	responses := must.Do(sqlite.responses(ctx, devices)).Or(b)
 	must.NoError(b, bare.setResponses(ctx, responses))
 	others := must.Do(pg.responses(ctx, devices)).Or(b)
 	for query, one := range responses {
@@ -61,7 +61,7 @@ func (b *bench) updates(ctx context.Context) {
 	all := []*series{{connections: 16}, {connections: 64}, {connections: 16, kind: freshConnections}, {connections: 16, kind: freshTLS}}
 	for _, s := range all {
 		turns := []measurement{
-			{lite.process, checks(lite.address, devices, responses), nil, &s.sqlite},
+			{sqlite.process, checks(sqlite.address, devices, responses), nil, &s.sqlite},
 			{bare, checks(bare.address, devices, responses), nil, &s.bare},
 			{pg.process, checks(pg.address, devices, responses), nil, &s.postgres},
 		}
@@ -69,7 +69,7 @@ func (b *bench) updates(ctx context.Context) {
 			t := &turns[i]
 			t.w.fresh = s.kind != ""
 			if s.kind == freshTLS {
-				t.on, t.w.secured = b.behindTLS(t.on)
+				t.target, t.w.secured = b.behindTLS(t.target)
 			}
 		}
 		b.measureInTurns(ctx, s.connections, turns...)
@@ -209,7 +209,7 @@ func bucketOf(client string) int {
 func checks(address string, devices []device, responses map[string][]byte) workload {
 	w := workload{
 		name: "check", status: http.StatusOK, head: []byte("GET " + checkPath + "?"), tail: []byte(headers(address, "")),
-		holds: func(body []byte, query string) bool { return bytes.Equal(body, responses[query]) },
+		valid: func(body []byte, query string) bool { return bytes.Equal(body, responses[query]) },
 	}
 	for _, d := range devices {
 		w.ids = append(w.ids, d.query)
@@ -221,7 +221,7 @@ var offered = []byte(`"updateAvailable":true`)
 
 // responses returns the verified response to one check of every device, after the server has read the releases.
 func (c *collab) responses(ctx context.Context, devices []device) (map[string][]byte, error) {
-	if err := c.follow(ctx, devices); err != nil {
+	if err := c.subscribe(ctx, devices); err != nil {
 		return nil, err
 	}
 	link, err := dial(c.address, fileTimeout)
@@ -232,7 +232,7 @@ func (c *collab) responses(ctx context.Context, devices []device) (map[string][]
 	w := checks(c.address, nil, nil)
 	all := make(map[string][]byte, len(devices))
 	for _, d := range devices {
-		w.holds = func(body []byte, _ string) bool { return d.holds(body) }
+		w.valid = func(body []byte, _ string) bool { return d.valid(body) }
 		body, err := link.exchange(w, d.query)
 		if err != nil {
 			return nil, fmt.Errorf("%s on %s, which is to offer %q: %w", d.query, c.name, d.offer, err)
@@ -242,8 +242,8 @@ func (c *collab) responses(ctx context.Context, devices []device) (map[string][]
 	return all, nil
 }
 
-// follow waits until the server has read the releases.
-func (c *collab) follow(ctx context.Context, devices []device) error {
+// subscribe waits until the server has read the releases.
+func (c *collab) subscribe(ctx context.Context, devices []device) error {
 	ctx, cancel := context.WithTimeout(ctx, followWithin)
 	defer cancel()
 	i := slices.IndexFunc(devices, func(d device) bool { return d.offer != "" })
@@ -259,8 +259,8 @@ func (c *collab) follow(ctx context.Context, devices []device) error {
 	return errors.Join(failed, err)
 }
 
-// holds reports whether a response is correct.
-func (d device) holds(body []byte) bool {
+// valid reports whether a response is correct.
+func (d device) valid(body []byte) bool {
 	var response struct {
 		UpdateAvailable               bool
 		CurrentVersion, LatestVersion string

@@ -63,7 +63,7 @@ type chatClient struct {
 	request []byte
 	framed  *bufio.Reader
 	lines   *bufio.Reader
-	took    []time.Duration // delays of the further chunks
+	delays  []time.Duration // delays of the further chunks
 	last    time.Time       // of the receipt of the last chunk
 	closes  bool            // the server closes the connection after the response
 	spare   []net.Conn      // the next connections, the oldest first
@@ -83,21 +83,21 @@ func (t chatTarget) dial(ctx context.Context, stream int) (*chatClient, error) {
 }
 
 // ask sends the request and reads the first chunk.
-func (w *chatClient) ask() error {
-	if _, err := w.Write(w.request); err != nil {
+func (c *chatClient) ask() error {
+	if _, err := c.Write(c.request); err != nil {
 		return err
 	}
-	line, err := w.framed.ReadString('\n')
+	line, err := c.framed.ReadString('\n')
 	if err != nil {
 		return err
 	}
 	if len(line) < len("HTTP/1.1 200") || line[:12] != "HTTP/1.1 200" {
-		more, _ := w.framed.Peek(w.framed.Buffered())
+		more, _ := c.framed.Peek(c.framed.Buffered())
 		return fmt.Errorf("%q, %.300q", line, more)
 	}
 	chunked := false
 	for {
-		line, err := w.framed.ReadSlice('\n')
+		line, err := c.framed.ReadSlice('\n')
 		if err != nil {
 			return err
 		}
@@ -105,18 +105,18 @@ func (w *chatClient) ask() error {
 			break
 		}
 		chunked = chunked || bytes.EqualFold(line, []byte("Transfer-Encoding: chunked"))
-		w.closes = w.closes || bytes.EqualFold(line, []byte("Connection: close"))
+		c.closes = c.closes || bytes.EqualFold(line, []byte("Connection: close"))
 	}
 	if !chunked {
 		return errors.New("a response that is not chunked")
 	}
-	w.lines.Reset(httputil.NewChunkedReader(w.framed))
-	return w.chunk(0)
+	c.lines.Reset(httputil.NewChunkedReader(c.framed))
+	return c.chunk(0)
 }
 
 // chunk reads the next chunk, and returns an error unless it is the i-th.
-func (w *chatClient) chunk(i int) error {
-	got, over, err := w.next()
+func (c *chatClient) chunk(i int) error {
+	got, over, err := c.next()
 	switch {
 	case err != nil:
 		return err
@@ -129,9 +129,9 @@ func (w *chatClient) chunk(i int) error {
 }
 
 // next reads the next chunk and returns its number, or over at the end of the stream.
-func (w *chatClient) next() (i int, over bool, err error) {
+func (c *chatClient) next() (i int, over bool, err error) {
 	for {
-		line, err := w.lines.ReadSlice('\n')
+		line, err := c.lines.ReadSlice('\n')
 		if err != nil {
 			return 0, false, err
 		}
@@ -151,15 +151,15 @@ func (w *chatClient) next() (i int, over bool, err error) {
 }
 
 // end reads the rest of the response after the last chunk.
-func (w *chatClient) end() error {
-	switch i, over, err := w.next(); {
+func (c *chatClient) end() error {
+	switch i, over, err := c.next(); {
 	case err != nil:
 		return err
 	case !over:
 		return fmt.Errorf("the chunk %d is one too many", i)
 	}
 	for {
-		line, err := w.lines.ReadSlice('\n')
+		line, err := c.lines.ReadSlice('\n')
 		if err != nil {
 			break // io.EOF; the next read shows other errors
 		}
@@ -167,7 +167,7 @@ func (w *chatClient) end() error {
 			return fmt.Errorf("%q follows the end", line)
 		}
 	}
-	line, err := w.framed.ReadSlice('\n')
+	line, err := c.framed.ReadSlice('\n')
 	if err == nil && string(line) != "\r\n" {
 		err = fmt.Errorf("%q follows the last part", line)
 	}
@@ -175,30 +175,30 @@ func (w *chatClient) end() error {
 }
 
 // reconnect takes a spare connection if the server closes the present one, like a pool of connections.
-func (w *chatClient) reconnect() error {
-	if !w.closes {
+func (c *chatClient) reconnect() error {
+	if !c.closes {
 		return nil
 	}
-	for len(w.spare) < spareConnections {
-		c, err := net.Dial("tcp", w.RemoteAddr().String())
+	for len(c.spare) < spareConnections {
+		conn, err := net.Dial("tcp", c.RemoteAddr().String())
 		if err != nil {
 			return err
 		}
-		w.spare = append(w.spare, c)
+		c.spare = append(c.spare, conn)
 	}
-	if err := errors.Join(w.Conn.Close(), w.spare[0].SetDeadline(time.Now().Add(chatTimeout))); err != nil {
+	if err := errors.Join(c.Conn.Close(), c.spare[0].SetDeadline(time.Now().Add(chatTimeout))); err != nil {
 		return err
 	}
-	w.Conn, w.spare, w.closes = w.spare[0], w.spare[1:], false
-	w.framed.Reset(w.Conn)
+	c.Conn, c.spare, c.closes = c.spare[0], c.spare[1:], false
+	c.framed.Reset(c.Conn)
 	return nil
 }
 
 // Close closes all connections.
-func (w *chatClient) Close() error {
+func (c *chatClient) Close() error {
 	var errs []error
-	for _, c := range append(w.spare, w.Conn) {
-		errs = append(errs, c.Close())
+	for _, conn := range append(c.spare, c.Conn) {
+		errs = append(errs, conn.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -206,11 +206,11 @@ func (w *chatClient) Close() error {
 // openStreams are concurrent streams of a script.
 type openStreams struct {
 	chatTarget
-	script  *streamScript
-	clients []*chatClient
-	heard   atomic.Int64 // number of further chunks received
-	all     sync.WaitGroup
-	release func() bool // stops the context.AfterFunc
+	script   *streamScript
+	clients  []*chatClient
+	received atomic.Int64 // number of further chunks received
+	all      sync.WaitGroup
+	release  func() bool // stops the context.AfterFunc
 }
 
 // open opens all streams of a script and reads their first chunks.
@@ -218,10 +218,10 @@ func (t chatTarget) open(ctx context.Context, s *streamScript) (*openStreams, er
 	t.provider.script.Store(s)
 	r := &openStreams{chatTarget: t, script: s}
 	for i := range s.sent {
-		w, err := t.dial(ctx, i)
+		c, err := t.dial(ctx, i)
 		if err == nil {
-			r.clients = append(r.clients, w)
-			err = w.ask()
+			r.clients = append(r.clients, c)
+			err = c.ask()
 		}
 		if err != nil {
 			r.close()
@@ -233,37 +233,37 @@ func (t chatTarget) open(ctx context.Context, s *streamScript) (*openStreams, er
 }
 
 func (r *openStreams) close() {
-	for _, w := range r.clients {
-		_ = w.Close()
+	for _, c := range r.clients {
+		_ = c.Close()
 	}
 }
 
 // resume continues the streams and reads them on other goroutines.
 func (r *openStreams) resume() {
-	for _, w := range r.clients {
+	for _, c := range r.clients {
 		if r.script.every > 0 {
-			w.took = make([]time.Duration, 0, r.script.further)
+			c.delays = make([]time.Duration, 0, r.script.further)
 		}
 	}
-	for i, w := range r.clients {
-		r.all.Go(func() { w.err = r.listen(w, r.script.sent[i]) })
+	for i, c := range r.clients {
+		r.all.Go(func() { c.err = r.listen(c, r.script.sent[i]) })
 	}
 	r.script.resume()
 }
 
 // listen reads the further chunks of a stream.
-func (r *openStreams) listen(w *chatClient, sent []atomic.Int64) error {
+func (r *openStreams) listen(c *chatClient, sent []atomic.Int64) error {
 	for i := 1; i <= r.script.further; i++ {
-		if err := w.chunk(i); err != nil {
+		if err := c.chunk(i); err != nil {
 			return err
 		}
 		if r.script.every > 0 {
-			w.took = append(w.took, time.Since(r.script.began)-time.Duration(sent[i].Load()))
-			r.heard.Add(1)
+			c.delays = append(c.delays, time.Since(r.script.began)-time.Duration(sent[i].Load()))
+			r.received.Add(1)
 		}
 	}
-	w.last = time.Now()
-	return w.end()
+	c.last = time.Now()
+	return c.end()
 }
 
 // wait waits for the end of all streams, and returns the first error.
@@ -271,9 +271,9 @@ func (r *openStreams) wait() error {
 	r.all.Wait()
 	r.release()
 	r.close()
-	for i, w := range r.clients {
-		if w.err != nil {
-			return fmt.Errorf("stream %d of %s: %w", i, r.name, w.err)
+	for i, c := range r.clients {
+		if c.err != nil {
+			return fmt.Errorf("stream %d of %s: %w", i, r.name, c.err)
 		}
 	}
 	return nil
@@ -292,17 +292,17 @@ func (t chatTarget) pace(ctx context.Context, streams int, every, warm, run time
 	if err = errors.Join(err, r.wait()); err != nil {
 		return f, err
 	}
-	for _, w := range r.clients {
-		w.took = w.took[before : before+counted]
+	for _, c := range r.clients {
+		c.delays = c.delays[before : before+counted]
 	}
-	f.p50, f.p99 = percentiles(r.took())
+	f.p50, f.p99 = percentiles(r.delays())
 	return f, nil
 }
 
-// took returns the delays of all clients' chunks.
-func (r *openStreams) took() (all []time.Duration) {
-	for _, w := range r.clients {
-		all = append(all, w.took...)
+// delays returns the delays of all clients' chunks.
+func (r *openStreams) delays() (all []time.Duration) {
+	for _, c := range r.clients {
+		all = append(all, c.delays...)
 	}
 	return all
 }
@@ -312,56 +312,56 @@ const waves = 10
 
 // churn measures streams with the duration life, each of which is followed by another of the same client. They
 // begin in waves. The warm-up and the measurement last one life each.
-func (t chatTarget) churn(ctx context.Context, streams int, every, life time.Duration) (f figures, err error) {
-	s := newStreamScript(streams, int(life/every), every)
+func (t chatTarget) churn(ctx context.Context, streams int, every, duration time.Duration) (f figures, err error) {
+	s := newStreamScript(streams, int(duration/every), every)
 	s.churn = true
 	s.resume()
 	t.provider.script.Store(s)
 	r := &openStreams{chatTarget: t, script: s}
 	defer r.close()
 	for i := range streams {
-		w, err := t.dial(ctx, i)
+		c, err := t.dial(ctx, i)
 		if err != nil {
 			return f, err
 		}
-		r.clients = append(r.clients, w)
+		r.clients = append(r.clients, c)
 	}
 	r.release = context.AfterFunc(ctx, r.close)
 	var phase atomic.Int32
-	for i, w := range r.clients {
+	for i, c := range r.clients {
 		r.all.Go(func() {
-			if w.err = sleep(ctx, life*time.Duration(i*waves/streams)/waves); w.err == nil {
-				w.err = r.repeatStreams(w, s.sent[i], &phase)
+			if c.err = sleep(ctx, duration*time.Duration(i*waves/streams)/waves); c.err == nil {
+				c.err = r.repeatStreams(c, s.sent[i], &phase)
 			}
 		})
 	}
-	f.cpu, err = r.cpuPerChunk(ctx, life, life, func() { phase.Store(counting) })
-	phase.Store(over)
+	f.cpu, err = r.cpuPerChunk(ctx, duration, duration, func() { phase.Store(counting) })
+	phase.Store(finished)
 	err = errors.Join(err, r.wait())
-	f.p50, f.p99 = percentiles(r.took())
+	f.p50, f.p99 = percentiles(r.delays())
 	return f, err
 }
 
 // repeatStreams requests one stream after the other until the end of the measurement, and appends the delays of
 // the counted chunks to w.took.
-func (r *openStreams) repeatStreams(w *chatClient, sent []atomic.Int64, phase *atomic.Int32) error {
-	for phase.Load() != over {
-		if err := w.SetDeadline(time.Now().Add(chatTimeout)); err != nil {
+func (r *openStreams) repeatStreams(c *chatClient, sent []atomic.Int64, phase *atomic.Int32) error {
+	for phase.Load() != finished {
+		if err := c.SetDeadline(time.Now().Add(chatTimeout)); err != nil {
 			return err
 		}
-		if err := w.ask(); err != nil {
+		if err := c.ask(); err != nil {
 			return err
 		}
 		for i := 1; i <= r.script.further; i++ {
-			if err := w.chunk(i); err != nil {
+			if err := c.chunk(i); err != nil {
 				return err
 			}
 			if phase.Load() == counting {
-				w.took = append(w.took, time.Since(r.script.began)-time.Duration(sent[i].Load()))
+				c.delays = append(c.delays, time.Since(r.script.began)-time.Duration(sent[i].Load()))
 			}
-			r.heard.Add(1)
+			r.received.Add(1)
 		}
-		if err := errors.Join(w.end(), w.reconnect()); err != nil {
+		if err := errors.Join(c.end(), c.reconnect()); err != nil {
 			return err
 		}
 	}
@@ -373,13 +373,13 @@ func (r *openStreams) repeatStreams(w *chatClient, sent []atomic.Int64, phase *a
 func (r *openStreams) cpuPerChunk(ctx context.Context, warm, run time.Duration, begin func()) (time.Duration, error) {
 	err := sleep(ctx, warm)
 	before, err1 := r.cpu()
-	heard := r.heard.Load()
+	received := r.received.Load()
 	begin()
 	if err = errors.Join(err, err1); err == nil {
 		err = sleep(ctx, run)
 	}
 	after, err2 := r.cpu()
-	return (after - before) / time.Duration(max(1, r.heard.Load()-heard)), errors.Join(err, err2)
+	return (after - before) / time.Duration(max(1, r.received.Load()-received)), errors.Join(err, err2)
 }
 
 // flood measures chunks that the provider sends as fast as they are read: the number received per second and the
@@ -423,14 +423,14 @@ func (t chatTarget) begin(ctx context.Context, connections int, warm, run time.D
 	t.provider.script.Store(s)
 	m := newConnectionGroup(connections)
 	for i := range connections {
-		w, err := t.dial(ctx, i)
+		c, err := t.dial(ctx, i)
 		if err != nil {
 			_, _ = m.end()
 			return f, err
 		}
-		m.add(w, func() ([]time.Duration, error) {
-			defer context.AfterFunc(ctx, func() { _ = w.Close() })()
-			return w.repeat(&m.phase)
+		m.add(c, func() ([]time.Duration, error) {
+			defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+			return c.repeat(&m.phase)
 		})
 	}
 	if f, err = m.count(ctx, warm, run, t, (*postmaster)(nil), func() error { return nil }); err != nil {
@@ -440,14 +440,14 @@ func (t chatTarget) begin(ctx context.Context, connections int, warm, run time.D
 }
 
 // repeat requests streams until the end of the measurement, and returns the delays of the counted first chunks.
-func (w *chatClient) repeat(phase *atomic.Int32) (took []time.Duration, err error) {
-	for phase.Load() != over {
+func (c *chatClient) repeat(phase *atomic.Int32) (took []time.Duration, err error) {
+	for phase.Load() != finished {
 		began := time.Now()
-		if err := w.ask(); err != nil {
+		if err := c.ask(); err != nil {
 			return nil, err
 		}
 		delay := time.Since(began)
-		if err := errors.Join(w.end(), w.reconnect()); err != nil {
+		if err := errors.Join(c.end(), c.reconnect()); err != nil {
 			return nil, err
 		}
 		if phase.Load() == counting {
