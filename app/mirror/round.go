@@ -707,9 +707,13 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 		return ctx.Err()
 	}
 	r.failedKeys[s.Row.Key] = true
-	if fromServer && kind == fault.Forbidden && unasked == nil && writes(s.Action) && r.limits.ReadOnly {
-		r.holdForLimitsLocked(s)
-		return nil
+	if fromServer && kind == fault.Forbidden && unasked == nil {
+		if s.Action == mirror.Upload && !room(*r.limits, s) {
+			r.limited, r.refused[s.Row.Key] = true, refusal{local: localOf(s.Row), remote: remoteOf(s.Row), full: true}
+		}
+		if r.holdForLimitsLocked(s) {
+			return nil
+		}
 	}
 	_, unstored := errors.AsType[stateError](err)
 	if !unstored && r.retriesNow(s, kind, fromServer) {
@@ -731,10 +735,6 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 		r.attempts[s.Row.Key] = maxAttempts
 	case unasked != nil:
 		return unasked
-	case kind == fault.Forbidden && s.Action == mirror.Upload && !room(*r.limits, s):
-		r.limited, r.refused[s.Row.Key] = true, refusal{local: localOf(s.Row), remote: remoteOf(s.Row), full: true}
-		r.holdForLimitsLocked(s)
-		return nil
 	case kind == fault.Forbidden:
 		r.attempts[s.Row.Key] = maxAttempts
 	case kind == fault.Mismatch || kind == fault.Limited && retryAfter(err) == 0: // the caller may send others

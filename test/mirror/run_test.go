@@ -959,7 +959,15 @@ func (n narrow) Create(ctx context.Context, path, checksum string, size int64, c
 }
 
 func TestWhatTheServerHasNoRoomForIsHeldUntilItHas(t *testing.T) {
-	s, n := newRefusing(t, func(o *client.Options) { o.RemoteWriter = narrow{o.Remote.(*refusing)} })
+	var failed []string // was reported
+	s, n := newRefusing(t, func(o *client.Options) {
+		o.RemoteWriter = narrow{o.Remote.(*refusing)}
+		o.Report = func(e client.Event) {
+			if e.Kind == client.Failed {
+				failed = append(failed, e.Step.Path)
+			}
+		}
+	})
 	n.limits = mirror.Limits{MaxFile: 20, Stored: 90, Storage: 100}
 	round := func() client.Outcome {
 		t.Helper()
@@ -986,6 +994,7 @@ func TestWhatTheServerHasNoRoomForIsHeldUntilItHas(t *testing.T) {
 	if n.asked != 2 {
 		t.Errorf("the limits were asked for %d times", n.asked)
 	}
+	must.Equal(t, []string{"aa"}, failed)
 	if out = round(); len(out.Held) != 3 || !out.Retry || n.asked != 2 {
 		t.Errorf("%+v, and the limits were asked for %d times", out, n.asked)
 	}
