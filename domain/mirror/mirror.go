@@ -132,7 +132,10 @@ func (s Scope) Add(other Scope) Scope {
 		slices.Sort(joined)
 		return slices.Compact(joined)
 	}
-	if s.Whole() || other.Whole() {
+	switch {
+	case other.Empty():
+		return s
+	case s.Whole() || other.Whole():
 		return Everything()
 	}
 	return Scope{join(s.Directories, other.Directories), join(s.Trees, other.Trees)}
