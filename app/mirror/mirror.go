@@ -457,9 +457,13 @@ func (m *Mirror) emptied() bool {
 // its log or a file is of an earlier version than before.
 func (m *Mirror) records(ctx context.Context) (records []mirror.Record, now object.Cursor, whole, restored bool, err error) {
 	each := func(r mirror.Record) error {
-		key, known := m.keys[r.ID]
-		if was := m.rows[key].Remote; known && !r.Deleted && (r.Version < was.Version || r.Version == was.Version && r.Checksum != was.Checksum) {
-			restored = true
+		if key, known := m.keys[r.ID]; known {
+			was := m.rows[key].Remote
+			r.ID = was.ID // not twice in memory
+			if r.Checksum == was.Checksum {
+				r.Checksum = was.Checksum
+			}
+			restored = restored || !r.Deleted && (r.Version < was.Version || r.Version == was.Version && r.Checksum != was.Checksum)
 		}
 		records = append(records, r)
 		return nil
@@ -591,7 +595,7 @@ func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil &
 // input is what a plan follows from.
 func (m *Mirror) input(rules mirror.Rules) mirror.Input {
 	tree := mirror.NewTree(maps.Values(m.entries), func(key string) *mirror.Entry { return m.rows[key].Local })
-	rows := make(map[string]mirror.Row, len(m.rows)+len(tree.Files))
+	rows := make(map[string]mirror.Row, max(len(m.rows), len(tree.Files))) // mostly they have the same keys
 	had := 0
 	for key, r := range m.rows {
 		if r.Local != nil {

@@ -205,7 +205,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 				return err
 			}
 		}
-		if err := r.settle(ctx, in, plan.Settled); err != nil {
+		if err := r.settle(ctx, in.Tree.Files, plan.Settled); err != nil {
 			return err
 		}
 		steps, first := r.stepsToTry(plan)
@@ -439,10 +439,9 @@ func (r *round) holdForLimits(s mirror.Step) bool {
 	return r.holdForLimitsLocked(s)
 }
 
-// settle stores the rows on whose files both sides agree, and the facts of files whose content is
-// known to be the same, so that it is not read again.
-func (r *round) settle(ctx context.Context, in mirror.Input, settled []mirror.Row) error {
-	rows := slices.Clone(settled)
+// settle stores the rows on whose files both sides agree, and the facts of those of the directory's files, by key, whose
+// content is known to be the same, so that it is not read again. It changes the slice.
+func (r *round) settle(ctx context.Context, files map[string]*mirror.Entry, rows []mirror.Row) error {
 	listed := map[string]bool{}
 	var written []mirror.Row
 	for _, row := range rows {
@@ -458,7 +457,7 @@ func (r *round) settle(ctx context.Context, in mirror.Input, settled []mirror.Ro
 		r.postpone(key, err)
 	}
 	for key, was := range r.rows {
-		now := in.Rows[key].Local
+		now := files[key]
 		if was.Synced != nil && now != nil && !equal(was.Local, now) && !listed[key] {
 			was.Local = now
 			rows = append(rows, was)
