@@ -66,7 +66,8 @@ type DiskWriter interface {
 	// then contain nothing but junk of the system.
 	Rename(ctx context.Context, renames ...mirror.Renaming) []mirror.Placed
 	// Trash moves files to the trash, out of the directory's names, each for itself, and returns an error or nil for
-	// each. It removes the directories above them that then contain nothing but junk of the system.
+	// each. It removes the directories above them that then contain nothing but junk of the system, and likewise
+	// directories that it is given, with those above.
 	Trash(ctx context.Context, files ...mirror.Entry) []error
 	// Clean removes staged content that was last written, and trash that was made, before the times. Trash
 	// whose day is more than 100 days from the present one counts as made now, as the clock is or was wrong.

@@ -410,6 +410,10 @@ func (d *Disk) Trash(_ context.Context, files ...mirror.Entry) []error {
 	errs := make([]error, len(files))
 	changes := d.newChanges(len(files))
 	for i, e := range files {
+		if e.Kind == mirror.Directory {
+			d.prune(e.Name + "/")
+			continue
+		}
 		at, info, err := d.lookUp(e, changes.open)
 		if err == nil {
 			err = d.trashFound(at, info, e, changes)
@@ -435,7 +439,7 @@ func (d *Disk) trashFound(at directory, info fs.FileInfo, e mirror.Entry, change
 	return nil
 }
 
-// prune removes the directories above a name that have nothing but system files in them.
+// prune removes the directories above a name, which may end with a slash, that have nothing but system files in them.
 func (d *Disk) prune(name string) {
 	d.directories.Lock()
 	defer d.directories.Unlock()

@@ -464,7 +464,30 @@ func (r *round) settle(ctx context.Context, files map[string]*mirror.Entry, rows
 		}
 	}
 	slices.SortFunc(rows, func(a, b mirror.Row) int { return strings.Compare(a.Key, b.Key) })
-	return r.put(ctx, nil, rows...)
+	left := r.leftDirectories(rows)
+	if err := r.put(ctx, nil, rows...); err != nil || len(left) == 0 {
+		return err
+	}
+	_ = r.DiskWriter.Trash(ctx, left...) // else they stay
+	return nil
+}
+
+// leftDirectories returns the directories from which files of the rows have gone. A client that was killed did not
+// remove those that were empty then.
+func (r *round) leftDirectories(rows []mirror.Row) (left []mirror.Entry) {
+	names := map[string]bool{}
+	for _, row := range rows {
+		if was := r.rows[row.Key].Local; row.Empty() && was != nil {
+			names[parent(was.Name)] = true
+		}
+	}
+	for name := range names {
+		if e := r.entries[name]; e != nil && e.Kind == mirror.Directory {
+			left = append(left, *e)
+			r.touch(e.Path)
+		}
+	}
+	return left
 }
 
 // stepsToTry returns the steps of a plan that are worth trying, and those of them that are to be done before the others. It

@@ -520,6 +520,16 @@ func DiskWriter(t *testing.T, open func(t *testing.T) OpenedDisk) {
 			s.ok(s.Writer.Trash(s.ctx, s.entry("a/d"))[0])
 			s.wantTree(map[string]string{})
 		},
+		"an empty directory goes with those above it, and one with files stays": func(s *diskFixture) {
+			s.Mkdir("a/b")
+			s.Mkdir("d/e")
+			s.Write("d/f", "f")
+			all := []mirror.Entry{s.entry("a/b"), s.entry("d/e"), s.entry("d")}
+			for range 2 { // two are gone the second time
+				s.allOK(s.Writer.Trash(s.ctx, all...))
+				s.wantTree(map[string]string{"d": "/", "d/f": "f"})
+			}
+		},
 		"old staged content is removed": func(s *diskFixture) {
 			s.stage("x", "content")
 			s.ok(s.Writer.Clean(s.ctx, time.Unix(0, 0), time.Unix(0, 0)))

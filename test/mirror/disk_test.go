@@ -691,6 +691,11 @@ func (d *disk) rename(e mirror.Entry, p string, synced func(name string)) (mirro
 func (d *disk) Trash(_ context.Context, files ...mirror.Entry) (errs []error) {
 	d.together(func(synced func(string)) {
 		for _, e := range files {
+			if e.Kind == mirror.Directory {
+				d.prune(e.Name + "/.")
+				errs = append(errs, nil)
+				continue
+			}
 			errs = append(errs, d.discard(e, synced))
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -404,6 +405,38 @@ func TestOfTwoNamesWithOnePathTheSynchronisedOneIsSent(t *testing.T) {
 		}
 		must.Equal(t, before, s.records())
 	}
+}
+
+// TestDirectoriesThatAKilledClientLeftEmptyAreRemoved has a client be killed when it has moved a file, and when it has
+// removed another.
+func TestDirectoriesThatAKilledClientLeftEmptyAreRemoved(t *testing.T) {
+	s := newSingle(t)
+	for _, name := range []string{"a/b/moved", "c/removed", "stays", "d/stays"} {
+		s.disk.write(name, name)
+	}
+	s.disk.directories["d/empty"] = true // by its user
+	_, _ = s.round()
+	must.Do(s.server.move(t.Context(), s.records()["a/b/moved"], "e/moved")).Or(t)
+	must.NoError(t, s.server.delete(t.Context(), s.records()["c/removed"]))
+	killed := false
+	s.disk.stopped = func() bool { return killed }
+	s.disk.before = func(call string) (bool, error) {
+		killed = killed || call == "rename" || call == "trash"
+		return false, nil
+	}
+	s.state.before = func(string) (bool, error) {
+		if killed {
+			return false, fault.New(fault.Unavailable, "killed")
+		}
+		return false, nil
+	}
+	for range 3 {
+		_, _ = s.round()
+		s.start()
+		killed = false
+	}
+	must.Equal(t, []string{"d", "d/empty", "e"}, slices.Sorted(maps.Keys(s.disk.directories)))
+	s.want(map[string]string{"e/moved": "a/b/moved", "stays": "stays", "d/stays": "d/stays"})
 }
 
 func TestAFileThatIsThereAgainIsNotDeletedOnTheServer(t *testing.T) {
