@@ -16,7 +16,7 @@ const (
 	maxRunning = 16
 
 	// maxPerOrg is how many of them may be of one organisation, so that its slow tool servers
-	// do not delay the work of others.
+	// do not delay the work of others. It may not have more than are free, either.
 	maxPerOrg = 4
 
 	// maxReadAttempts is how often a reader checks whether another call has renewed a token.
@@ -92,7 +92,7 @@ func startDue[T any](ctx context.Context, s *Connectors, claim func(atLimit []id
 }
 
 // reserveSlot reserves one of maxRunning slots; ok is false if none is free. AtLimit are the
-// organisations that have maxPerOrg slots.
+// organisations that have maxPerOrg slots already, or as many as are free after that.
 func (s *Connectors) reserveSlot() (atLimit []id.Org, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,8 +100,9 @@ func (s *Connectors) reserveSlot() (atLimit []id.Org, ok bool) {
 		return nil, false
 	}
 	s.running++
+	limit := min(maxPerOrg, maxRunning-s.running)
 	for o, n := range s.runningByOrg {
-		if n >= maxPerOrg {
+		if n >= limit {
 			atLimit = append(atLimit, o)
 		}
 	}
@@ -127,7 +128,7 @@ func (s *Connectors) run(ctx context.Context, o id.Org, i id.Connector, work fun
 				s.Log.Error("connector work failed", "instance", string(i), "org", string(o), "error", err)
 			}
 			s.mu.Lock()
-			atLimit := s.running == maxRunning || s.runningByOrg[o] >= maxPerOrg
+			atLimit := maxRunning-s.running <= maxPerOrg || s.runningByOrg[o] >= maxPerOrg
 			s.running--
 			if s.runningByOrg[o]--; s.runningByOrg[o] == 0 {
 				delete(s.runningByOrg, o)
