@@ -55,25 +55,30 @@ func (db *DB) Partition(ctx context.Context, report func(table string, rows int6
 	}
 	for _, name := range partitionedTables {
 		if err == nil {
-			p := partitioning{db: db, conn: conn, table: name, next: name + "_partitioned", old: name + "_unpartitioned", mirror: name + "_mirror"}
+			p := partitioning{db: db, conn: conn, table: name, names: strings.NewReplacer(
+				"{table}", name, "{next}", name+"_partitioned", "{old}", name+"_unpartitioned", "{mirror}", name+"_mirror")}
 			err = p.run(ctx, func(rows int64, done bool) { report(name, rows, done) })
 		}
 	}
 	return failed(ctx, err, "Table")
 }
 
-// partitioning replaces one table by next. After the swap it is called old.
+// partitioning replaces one table. In its statements {table} is the table, {next} the partitioned one until the swap,
+// {old} the replaced one after it, and {mirror} the trigger that repeats changes, and its function.
 type partitioning struct {
-	db                       *DB
-	conn                     *sql.Conn
-	table, next, old, mirror string // mirror is the name of the trigger and of its function
+	db    *DB
+	conn  *sql.Conn
+	table string
+	names *strings.Replacer
 }
 
 func (p *partitioning) run(ctx context.Context, report func(rows int64, done bool)) error {
 	var isPartitioned, isBegun bool
 	var owner, user string
-	err := p.conn.QueryRowContext(ctx, "SELECT relkind = 'p', EXISTS (SELECT 1 FROM pg_trigger WHERE tgrelid = c.oid AND tgname = $2), pg_get_userbyid(relowner), current_user "+
-		"FROM pg_class c WHERE oid = $1::regclass", p.table, p.mirror).Scan(&isPartitioned, &isBegun, &owner, &user)
+	err := p.scan(ctx, `SELECT relkind = 'p',
+			EXISTS (SELECT 1 FROM pg_trigger WHERE tgrelid = c.oid AND tgname = '{mirror}'),
+			pg_get_userbyid(relowner), current_user
+		FROM pg_class c WHERE oid = '{table}'::regclass`, &isPartitioned, &isBegun, &owner, &user)
 	switch {
 	case err != nil:
 		return err
@@ -86,7 +91,7 @@ func (p *partitioning) run(ctx context.Context, report func(rows int64, done boo
 	if isBegun {
 		// A migration may have changed the table since then.
 		if isBegun, err = p.isSame(ctx); err == nil && !isBegun {
-			err = p.exec(ctx, "DROP TRIGGER "+p.mirror+" ON "+p.table, "DROP TABLE "+p.next)
+			err = p.exec(ctx, "DROP TRIGGER {mirror} ON {table}", "DROP TABLE {next}")
 		}
 	}
 	if err == nil && !isBegun {
@@ -112,14 +117,17 @@ func (p *partitioning) run(ctx context.Context, report func(rows int64, done boo
 // exec runs statements in a transaction, and again while other transactions hold a table that they
 // lock.
 func (p *partitioning) exec(ctx context.Context, statements ...string) error {
+	statements = append([]string{
+		fmt.Sprintf("SET LOCAL lock_timeout = %d", partitionLock.Milliseconds()), "SET LOCAL synchronous_commit = on",
+	}, statements...)
 	return p.db.retryLocked(ctx, p.conn, func() error {
 		tx, err := p.conn.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = tx.Rollback() }()
-		for _, s := range append([]string{fmt.Sprintf("SET LOCAL lock_timeout = %d", partitionLock.Milliseconds()), "SET LOCAL synchronous_commit = on"}, statements...) {
-			if _, err := tx.ExecContext(ctx, s); err != nil {
+		for _, s := range statements {
+			if _, err := tx.ExecContext(ctx, p.names.Replace(s)); err != nil {
 				return fmt.Errorf("%w in %s", err, s)
 			}
 		}
@@ -127,9 +135,14 @@ func (p *partitioning) exec(ctx context.Context, statements ...string) error {
 	})
 }
 
+// scan scans the only row of a query.
+func (p *partitioning) scan(ctx context.Context, query string, to ...any) error {
+	return p.conn.QueryRowContext(ctx, p.names.Replace(query)).Scan(to...)
+}
+
 // texts returns the first column of a query's rows.
-func (p *partitioning) texts(ctx context.Context, query string, args ...any) (all []string, err error) {
-	err = querySQL(ctx, p.conn, query, args, func(rows scanner) error {
+func (p *partitioning) texts(ctx context.Context, query string) (all []string, err error) {
+	err = querySQL(ctx, p.conn, p.names.Replace(query), nil, func(rows scanner) error {
 		for rows.Next() {
 			var text string
 			if err := rows.Scan(&text); err != nil {
@@ -142,27 +155,31 @@ func (p *partitioning) texts(ctx context.Context, query string, args ...any) (al
 	return all, err
 }
 
-func (p *partitioning) columns(ctx context.Context, table string) ([]string, error) {
-	return p.texts(ctx, "SELECT quote_ident(attname) FROM pg_attribute WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum", table)
-}
-
 // isSame reports whether the new table has the columns, checks and indexes of the old one, and no
 // foreign key that the old one lacks.
 func (p *partitioning) isSame(ctx context.Context) (bool, error) {
-	const describe = `SELECT concat_ws(' ', row_number() OVER (ORDER BY attnum), attname, format_type(atttypid, atttypmod), attnotnull, pg_get_expr(adbin, adrelid)) AS line
-			FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped
-		UNION SELECT concat_ws(' ', conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = $1::regclass AND contype = 'c'
-		UNION SELECT concat_ws(' ', r.conname, replace(pg_get_constraintdef(r.oid), ' NOT VALID', '')) FROM pg_constraint r
-			WHERE contype = 'f' AND (conrelid = $1::regclass OR conrelid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = $1::regclass))
-			AND EXISTS (SELECT 1 FROM pg_constraint n WHERE n.conname = r.conname AND (n.conrelid = $2::regclass OR n.conrelid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = $2::regclass)))
-		UNION SELECT concat_ws(' ', regexp_replace(relname, '_partitioned$', ''), indisunique, indisprimary, substring(pg_get_indexdef(indexrelid) FROM 'USING .*'))
-			FROM pg_index JOIN pg_class i ON i.oid = indexrelid WHERE indrelid = $1::regclass
+	// Lines describe the table %s; foreign keys are those that the new table or its partitions have.
+	const lines = `SELECT concat_ws(' ', row_number() OVER (ORDER BY attnum), attname, format_type(atttypid, atttypmod),
+				attnotnull, pg_get_expr(adbin, adrelid)) AS line
+			FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+			WHERE attrelid = '%[1]s'::regclass AND attnum > 0 AND NOT attisdropped
+		UNION SELECT concat_ws(' ', conname, pg_get_constraintdef(oid))
+			FROM pg_constraint WHERE conrelid = '%[1]s'::regclass AND contype = 'c'
+		UNION SELECT concat_ws(' ', r.conname, replace(pg_get_constraintdef(r.oid), ' NOT VALID', ''))
+			FROM pg_constraint r
+			WHERE contype = 'f' AND (conrelid = '%[1]s'::regclass
+				OR conrelid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = '%[1]s'::regclass))
+			AND EXISTS (SELECT 1 FROM pg_constraint n WHERE n.conname = r.conname AND (n.conrelid = '{next}'::regclass
+				OR n.conrelid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = '{next}'::regclass)))
+		UNION SELECT concat_ws(' ', regexp_replace(relname, '_partitioned$', ''), indisunique, indisprimary,
+				substring(pg_get_indexdef(indexrelid) FROM 'USING .*'))
+			FROM pg_index JOIN pg_class i ON i.oid = indexrelid WHERE indrelid = '%[1]s'::regclass
 		ORDER BY line`
-	got, err := p.texts(ctx, describe, p.next, p.next)
+	got, err := p.texts(ctx, fmt.Sprintf(lines, "{next}"))
 	if err != nil {
 		return false, err
 	}
-	want, err := p.texts(ctx, describe, p.table, p.next)
+	want, err := p.texts(ctx, fmt.Sprintf(lines, "{table}"))
 	return slices.Equal(got, want), err
 }
 
@@ -170,35 +187,41 @@ func (p *partitioning) isSame(ctx context.Context) (bool, error) {
 // trigger that repeats changes in it. It has no foreign keys yet: a copied row would wait for a
 // change of the row that it refers to. Until the swap, no autovacuum holds the locks that it needs.
 func (p *partitioning) create(ctx context.Context) error {
-	columns, err := p.columns(ctx, p.table)
+	columns, err := p.texts(ctx, `SELECT quote_ident(attname) FROM pg_attribute
+		WHERE attrelid = '{table}'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum`)
 	if err != nil {
 		return err
 	}
 	statements := []string{
-		"CREATE TABLE " + p.next + " (LIKE " + p.table + " INCLUDING ALL EXCLUDING INDEXES) PARTITION BY HASH (org_id)",
+		"CREATE TABLE {next} (LIKE {table} INCLUDING ALL EXCLUDING INDEXES) PARTITION BY HASH (org_id)",
 	}
 	for i := range partitions {
-		statements = append(statements, fmt.Sprintf("CREATE TABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %d, REMAINDER %d) WITH (autovacuum_enabled = false)", p.partition(i), p.next, partitions, i))
+		statements = append(statements, fmt.Sprintf("CREATE TABLE %s PARTITION OF {next}"+
+			" FOR VALUES WITH (MODULUS %d, REMAINDER %d) WITH (autovacuum_enabled = false)", p.partition(i), partitions, i))
 	}
 	indexes, err := p.texts(ctx, `SELECT CASE WHEN indisprimary
-			THEN format('ALTER TABLE %s ADD CONSTRAINT %I PRIMARY KEY %s', $2::text, i.relname || '_partitioned', substring(pg_get_indexdef(i.oid) FROM '\(.*'))
-			ELSE format('CREATE %sINDEX %I ON %s %s', CASE WHEN indisunique THEN 'UNIQUE ' END, i.relname || '_partitioned', $2::text, substring(pg_get_indexdef(i.oid) FROM 'USING .*')) END
-		FROM pg_index JOIN pg_class i ON i.oid = indexrelid WHERE indrelid = $1::regclass ORDER BY i.oid`, p.table, p.next)
+			THEN format('ALTER TABLE {next} ADD CONSTRAINT %I PRIMARY KEY %s',
+				i.relname || '_partitioned', substring(pg_get_indexdef(i.oid) FROM '\(.*'))
+			ELSE format('CREATE %sINDEX %I ON {next} %s', CASE WHEN indisunique THEN 'UNIQUE ' END,
+				i.relname || '_partitioned', substring(pg_get_indexdef(i.oid) FROM 'USING .*')) END
+		FROM pg_index JOIN pg_class i ON i.oid = indexrelid WHERE indrelid = '{table}'::regclass ORDER BY i.oid`)
 	if err != nil {
 		return err
 	}
-	grants, err := p.texts(ctx, `SELECT format('GRANT %s ON %s TO %s', privilege_type, $2::text, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END)
-		FROM pg_class, aclexplode(relacl) WHERE oid = $1::regclass AND grantee <> relowner`, p.table, p.next)
+	grants, err := p.texts(ctx, `SELECT format('GRANT %s ON {next} TO %s', privilege_type,
+			CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END)
+		FROM pg_class, aclexplode(relacl) WHERE oid = '{table}'::regclass AND grantee <> relowner`)
 	if err != nil {
 		return err
 	}
 	list := strings.Join(columns, ", ")
 	return p.exec(ctx, slices.Concat(statements, indexes, grants, []string{
-		"CREATE OR REPLACE FUNCTION " + p.mirror + "() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN" +
-			" IF TG_OP <> 'INSERT' THEN DELETE FROM " + p.next + " n WHERE (" + p.key("n.") + ") = (" + p.key("OLD.") + "); END IF;" +
-			" IF TG_OP <> 'DELETE' THEN INSERT INTO " + p.next + " (" + list + ") VALUES (NEW." + strings.Join(columns, ", NEW.") + "); END IF;" +
+		"CREATE OR REPLACE FUNCTION {mirror}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN" +
+			" IF TG_OP <> 'INSERT' THEN DELETE FROM {next} n WHERE (" + p.key("n.") + ") = (" + p.key("OLD.") + "); END IF;" +
+			" IF TG_OP <> 'DELETE' THEN INSERT INTO {next} (" + list + ")" +
+			" VALUES (NEW." + strings.Join(columns, ", NEW.") + "); END IF;" +
 			" RETURN NULL; END $$",
-		"CREATE TRIGGER " + p.mirror + " AFTER INSERT OR UPDATE OR DELETE ON " + p.table + " FOR EACH ROW EXECUTE FUNCTION " + p.mirror + "()",
+		"CREATE TRIGGER {mirror} AFTER INSERT OR UPDATE OR DELETE ON {table} FOR EACH ROW EXECUTE FUNCTION {mirror}()",
 	})...)
 }
 
@@ -214,20 +237,26 @@ func (p *partitioning) key(prefix string) string {
 // a change after it. A row that changes during the pass is the trigger's.
 func (p *partitioning) copyPass(ctx context.Context, report func(rows int64)) error {
 	// Blocks are found by number and rows by key, whatever the statistics say.
-	if _, err := p.conn.ExecContext(ctx, "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"); err != nil {
+	const byNumberAndKey = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
+	if _, err := p.conn.ExecContext(ctx, byNumberAndKey); err != nil {
 		return err
 	}
 	var blocks int
-	if err := p.conn.QueryRowContext(ctx, "SELECT pg_relation_size($1::regclass) / current_setting('block_size')::int", p.table).Scan(&blocks); err != nil {
+	const size = "SELECT pg_relation_size('{table}'::regclass) / current_setting('block_size')::int"
+	if err := p.scan(ctx, size, &blocks); err != nil {
 		return err
 	}
+	copyBlocks := p.names.Replace("WITH held AS MATERIALIZED (" +
+		"SELECT t.* FROM {table} t WHERE t.ctid >= $1::tid AND t.ctid < $2::tid" +
+		" AND NOT EXISTS (SELECT 1 FROM {next} n WHERE (" + p.key("n.") + ") = (" + p.key("t.") + "))" +
+		" FOR SHARE OF t SKIP LOCKED)" +
+		" INSERT INTO {next} SELECT * FROM held ON CONFLICT DO NOTHING")
 	var rows int64
 	for from := 0; from < blocks; from += copiedBlocks {
 		var n int64
 		err := p.db.retryLocked(ctx, p.conn, func() error {
-			done, err := p.conn.ExecContext(ctx, "WITH held AS MATERIALIZED (SELECT t.* FROM "+p.table+" t WHERE t.ctid >= $1::tid AND t.ctid < $2::tid"+
-				" AND NOT EXISTS (SELECT 1 FROM "+p.next+" n WHERE ("+p.key("n.")+") = ("+p.key("t.")+")) FOR SHARE OF t SKIP LOCKED)"+
-				" INSERT INTO "+p.next+" SELECT * FROM held ON CONFLICT DO NOTHING", fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", from+copiedBlocks))
+			start, end := fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", from+copiedBlocks)
+			done, err := p.conn.ExecContext(ctx, copyBlocks, start, end)
 			if err == nil {
 				n, err = done.RowsAffected()
 			}
@@ -246,32 +275,31 @@ func (p *partitioning) copyPass(ctx context.Context, report func(rows int64)) er
 // copyAll copies rows until both tables are equal, and returns how many there are. It also gathers
 // the statistics that plans need.
 func (p *partitioning) copyAll(ctx context.Context, report func(rows int64)) (rows int64, err error) {
-	digest := func(table string) string {
-		return "(SELECT COUNT(*) AS rows, SUM(hashtextextended(t::text, 0)::numeric) AS sum FROM " + table + " t)"
-	}
+	// Both tables are read at one moment.
+	const digest = "(SELECT COUNT(*) AS rows, SUM(hashtextextended(t::text, 0)::numeric) AS sum FROM %s t)"
+	compare := fmt.Sprintf("SELECT a.rows, a IS NOT DISTINCT FROM b FROM "+digest+" a, "+digest+" b", "{table}", "{next}")
 	isEqual := false
 	for pass := 1; !isEqual; pass++ {
 		if pass == attempts {
-			return 0, fmt.Errorf("the tables %s and %s differ", p.table, p.next)
+			return 0, errors.New(p.names.Replace("the tables {table} and {next} differ"))
 		}
 		if err := p.copyPass(ctx, report); err != nil {
 			return 0, err
 		}
-		// Both are read at one moment.
-		err := p.conn.QueryRowContext(ctx, "SELECT a.rows, a IS NOT DISTINCT FROM b FROM "+digest(p.table)+" a, "+digest(p.next)+" b").Scan(&rows, &isEqual)
-		if err != nil {
+		if err := p.scan(ctx, compare, &rows, &isEqual); err != nil {
 			return 0, err
 		}
 	}
 	// No writer waits behind its lock.
-	return rows, p.exec(ctx, "SET LOCAL lock_timeout = 0", "ANALYZE "+p.next)
+	return rows, p.exec(ctx, "SET LOCAL lock_timeout = 0", "ANALYZE {next}")
 }
 
 // addReferences adds the foreign keys of the old table to the new one. They are validated without a
 // lock that stops writes, which is possible for partitions alone; the table then takes over theirs.
 func (p *partitioning) addReferences(ctx context.Context) error {
-	found, err := p.texts(ctx, `SELECT concat_ws('|', quote_ident(conname), confrelid::regclass, pg_get_constraintdef(oid)) FROM pg_constraint r
-		WHERE conrelid = $1::regclass AND contype = 'f' AND NOT EXISTS (SELECT 1 FROM pg_constraint n WHERE n.conrelid = $2::regclass AND n.conname = r.conname)`, p.table, p.next)
+	found, err := p.texts(ctx, `SELECT concat_ws('|', quote_ident(conname), confrelid::regclass, pg_get_constraintdef(oid))
+		FROM pg_constraint r WHERE conrelid = '{table}'::regclass AND contype = 'f'
+		AND NOT EXISTS (SELECT 1 FROM pg_constraint n WHERE n.conrelid = '{next}'::regclass AND n.conname = r.conname)`)
 	if err != nil {
 		return err
 	}
@@ -279,9 +307,11 @@ func (p *partitioning) addReferences(ctx context.Context) error {
 		parts := strings.SplitN(text, "|", 3)
 		name, lock, definition := parts[0], "LOCK TABLE "+parts[1]+" IN SHARE ROW EXCLUSIVE MODE", parts[2]
 		// The table that is referred to is locked first, as by statements that change both.
-		add, whole := []string{lock}, []string{lock, "ALTER TABLE " + p.next + " ADD CONSTRAINT " + name + " " + definition}
+		add := []string{lock}
 		for i := range partitions {
-			add = append(add, "ALTER TABLE "+p.partition(i)+" DROP CONSTRAINT IF EXISTS "+name, "ALTER TABLE "+p.partition(i)+" ADD CONSTRAINT "+name+" "+definition+" NOT VALID")
+			alter := "ALTER TABLE " + p.partition(i)
+			add = append(add, alter+" DROP CONSTRAINT IF EXISTS "+name,
+				alter+" ADD CONSTRAINT "+name+" "+definition+" NOT VALID")
 		}
 		if err = p.exec(ctx, add...); err != nil {
 			return err
@@ -291,7 +321,7 @@ func (p *partitioning) addReferences(ctx context.Context) error {
 				return err
 			}
 		}
-		if err = p.exec(ctx, whole...); err != nil {
+		if err = p.exec(ctx, lock, "ALTER TABLE {next} ADD CONSTRAINT "+name+" "+definition); err != nil {
 			return err
 		}
 	}
@@ -300,8 +330,9 @@ func (p *partitioning) addReferences(ctx context.Context) error {
 
 // swap renames both tables and their indexes. Servers plan their statements on the names anew.
 func (p *partitioning) swap(ctx context.Context) error {
-	renames, err := p.texts(ctx, `SELECT format('ALTER INDEX %I RENAME TO %I; ALTER INDEX %I RENAME TO %I', relname, relname || '_unpartitioned', relname || '_partitioned', relname)
-		FROM pg_index JOIN pg_class i ON i.oid = indexrelid WHERE indrelid = $1::regclass`, p.table)
+	renames, err := p.texts(ctx, `SELECT format('ALTER INDEX %I RENAME TO %I; ALTER INDEX %I RENAME TO %I',
+			relname, relname || '_unpartitioned', relname || '_partitioned', relname)
+		FROM pg_index JOIN pg_class i ON i.oid = indexrelid WHERE indrelid = '{table}'::regclass`)
 	if err != nil {
 		return err
 	}
@@ -309,14 +340,14 @@ func (p *partitioning) swap(ctx context.Context) error {
 		renames = append(renames, "ALTER TABLE "+p.partition(i)+" RESET (autovacuum_enabled)")
 	}
 	return p.exec(ctx, append([]string{
-		"LOCK TABLE " + p.table + ", " + p.next + " IN ACCESS EXCLUSIVE MODE",
-		"DROP TRIGGER " + p.mirror + " ON " + p.table,
-		"ALTER TABLE " + p.table + " RENAME TO " + p.old,
-		"ALTER TABLE " + p.next + " RENAME TO " + p.table,
+		"LOCK TABLE {table}, {next} IN ACCESS EXCLUSIVE MODE",
+		"DROP TRIGGER {mirror} ON {table}",
+		"ALTER TABLE {table} RENAME TO {old}",
+		"ALTER TABLE {next} RENAME TO {table}",
 	}, renames...)...)
 }
 
 // dropOld removes what is left of the old table.
 func (p *partitioning) dropOld(ctx context.Context) error {
-	return p.exec(ctx, "DROP TABLE IF EXISTS "+p.old, "DROP FUNCTION IF EXISTS "+p.mirror+"()")
+	return p.exec(ctx, "DROP TABLE IF EXISTS {old}", "DROP FUNCTION IF EXISTS {mirror}()")
 }
