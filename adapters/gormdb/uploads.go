@@ -43,15 +43,17 @@ var uploadTable = tenant[uploadRow]("uploads", "Upload")
 
 func rowOfUpload(u upload.Upload) *uploadRow {
 	return &uploadRow{
-		OrgID: u.Org, ID: u.ID, UserID: u.User, Status: u.Status(), ObjectID: u.Object, Draft: (*draftRow)(u.Draft), MimeType: u.MimeType,
-		Expected: u.Expected, Size: u.Size, Checksum: u.Checksum, Offset: u.Offset, CreatedAt: u.CreatedAt, ExpiresAt: u.ExpiresAt,
+		OrgID: u.Org, ID: u.ID, UserID: u.User, Status: u.Status(), ObjectID: u.Object, Draft: (*draftRow)(u.Draft),
+		MimeType: u.MimeType, Expected: u.Expected, Size: u.Size, Checksum: u.Checksum, Offset: u.Offset,
+		CreatedAt: u.CreatedAt, ExpiresAt: u.ExpiresAt,
 	}
 }
 
 func (r *uploadRow) upload() (upload.Upload, error) {
 	return upload.Upload{
-		ID: r.ID, Org: r.OrgID, User: r.UserID, Object: r.ObjectID, Draft: (*object.Draft)(r.Draft), MimeType: r.MimeType,
-		Expected: r.Expected, Size: r.Size, Checksum: r.Checksum, Offset: r.Offset, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
+		ID: r.ID, Org: r.OrgID, User: r.UserID, Object: r.ObjectID, Draft: (*object.Draft)(r.Draft),
+		MimeType: r.MimeType, Expected: r.Expected, Size: r.Size, Checksum: r.Checksum, Offset: r.Offset,
+		CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
 	}.Restore(r.Status), nil
 }
 
@@ -102,7 +104,8 @@ func (q uploads) Get(ctx context.Context, o id.Org, uploadID id.Upload) (upload.
 func (q uploads) Append(ctx context.Context, o id.Org, uploadID id.Upload, p upload.Part) error {
 	return q.atomic(ctx, func(c *conn) error {
 		s := uploadTable.of(c.write, o).key(string(uploadID))
-		n, err := s.filter("status = 'OPEN' AND received = ?", p.Offset).set(ctx, "received = received + ?, expires_at = created_at + ?", p.Size, upload.Lifetime.Milliseconds())
+		n, err := s.filter("status = 'OPEN' AND received = ?", p.Offset).
+			set(ctx, "received = received + ?, expires_at = created_at + ?", p.Size, upload.Lifetime.Milliseconds())
 		if err == nil && n == 0 {
 			if _, err = get(ctx, s, (*uploadRow).upload); err == nil {
 				err = fault.New(fault.Conflict, "Upload has another offset")
@@ -111,22 +114,27 @@ func (q uploads) Append(ctx context.Context, o id.Org, uploadID id.Upload, p upl
 		if err != nil {
 			return err
 		}
-		return uploadPartTable.of(c.write, o).add(ctx, &uploadPartRow{UploadID: uploadID, Offset: p.Offset, Size: p.Size, Blob: p.Blob})
+		part := &uploadPartRow{UploadID: uploadID, Offset: p.Offset, Size: p.Size, Blob: p.Blob}
+		return uploadPartTable.of(c.write, o).add(ctx, part)
 	})
 }
 
 func (q uploads) Parts(ctx context.Context, o id.Org, uploadID id.Upload, from int64, limit int) ([]upload.Part, error) {
-	return all(ctx, uploadPartTable.of(q.read, o).filter("upload_id = ? AND first_byte >= ?", string(uploadID), from).page("first_byte", limit), (*uploadPartRow).part)
+	s := uploadPartTable.of(q.read, o).filter("upload_id = ? AND first_byte >= ?", string(uploadID), from)
+	return all(ctx, s.page("first_byte", limit), (*uploadPartRow).part)
 }
 
-func (q uploads) Update(ctx context.Context, o id.Org, uploadID id.Upload, fn func(upload.Upload) (upload.Upload, error)) (upload.Upload, error) {
+func (q uploads) Update(
+	ctx context.Context, o id.Org, uploadID id.Upload, fn func(upload.Upload) (upload.Upload, error),
+) (upload.Upload, error) {
 	return update(ctx, q.conn, uploadTable.of(q.write, o).key(string(uploadID)), (*uploadRow).upload, rowOfUpload, fn)
 }
 
 // Sweep skips uploads that are in use or swept concurrently.
 func (q uploads) Sweep(ctx context.Context, before time.Time, limit int) (int, error) {
 	return atomically(ctx, q.conn, func(c *conn) (int, error) {
-		old, err := all(ctx, uploadTable.crossTenant(c.write, crossTenantUploads).filter("expires_at < ?", before.UnixMilli()).claim("expires_at", limit), (*uploadRow).upload)
+		expired := uploadTable.crossTenant(c.write, crossTenantUploads).filter("expires_at < ?", before.UnixMilli())
+		old, err := all(ctx, expired.claim("expires_at", limit), (*uploadRow).upload)
 		for n := 0; n < len(old) && err == nil; n++ {
 			err = uploadTable.of(c.write, old[n].Org).key(string(old[n].ID)).delete(ctx)
 		}
@@ -141,12 +149,15 @@ func (s storage) OpenUploads(ctx context.Context, o id.Org, user id.User, now ti
 // CancelUploads selects the parts of earlier cancelled uploads too, whose names are discarded already.
 func (s storage) CancelUploads(ctx context.Context, o id.Org, user id.User, now time.Time) error {
 	return s.atomic(ctx, func(c *conn) error {
-		n, err := uploadTable.of(c.write, o).filter(openOfUser, string(user)).set(ctx, "status = ?, expires_at = ?", upload.Cancelled, now.UnixMilli())
+		n, err := uploadTable.of(c.write, o).filter(openOfUser, string(user)).
+			set(ctx, "status = ?, expires_at = ?", upload.Cancelled, now.UnixMilli())
 		if err != nil || n == 0 {
 			return err
 		}
-		_, err = blobNameTable.of(c.write, o).filter("is_discarded AND at > ? AND name IN (SELECT p.blob FROM upload_parts p JOIN uploads u ON u.org_id = p.org_id AND u.id = p.upload_id"+
-			" WHERE u.org_id = ? AND u.user_id = ? AND u.status = 'CANCELLED')", now.UnixMilli(), string(o), string(user)).set(ctx, "at = ?", now.UnixMilli())
+		cancelled := uploadTable.of(c.write, o).filter("user_id = ? AND status = 'CANCELLED'", string(user)).read("id")
+		parts := uploadPartTable.of(c.write, o).in("upload_id", cancelled).read("blob")
+		_, err = blobNameTable.of(c.write, o).filter("is_discarded AND at > ?", now.UnixMilli()).in("name", parts).
+			set(ctx, "at = ?", now.UnixMilli())
 		return err
 	})
 }
