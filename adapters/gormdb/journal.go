@@ -64,14 +64,8 @@ func (q auditLog) Add(ctx context.Context, e audit.Entry) error {
 }
 
 func (q auditLog) List(ctx context.Context, o id.Org, f audit.Filter, fn func(audit.Entry) error) error {
-	s := auditTable.of(q.read, o)
-	for _, c := range []struct{ condition, value string }{
-		{"actor_id = ?", string(f.Actor)}, {"action = ?", string(f.Action)}, {dialectOf(q.read).kindOfAction() + " = ?", f.Kind}, {"target = ?", f.Target},
-	} {
-		if c.value != "" {
-			s = s.filter(c.condition, c.value)
-		}
-	}
+	s := auditTable.of(q.read, o).matching("actor_id", string(f.Actor)).matching("action", string(f.Action)).
+		matching(dialectOf(q.read).kindOfAction(), f.Kind).matching("target", f.Target)
 	if f.Source != "" {
 		s = s.filter("actor_id IS NULL AND is_operator = ?", f.Source == audit.Operators)
 	}
@@ -177,7 +171,8 @@ func (q sessions) Use(ctx context.Context, uses map[id.Session]time.Time) error 
 	return q.atomic(ctx, func(c *conn) error {
 		for _, s := range slices.Sorted(maps.Keys(uses)) { // in one order, so that two servers do not wait for each other
 			at := uses[s].UnixMilli()
-			if _, err := (sessions{c}).rows().key(string(s)).filter("NOT is_ended AND last_used_at < ?", at).set(ctx, "last_used_at = ?", at); err != nil {
+			older := sessions{c}.rows().key(string(s)).filter("NOT is_ended AND last_used_at < ?", at)
+			if _, err := older.set(ctx, "last_used_at = ?", at); err != nil {
 				return err
 			}
 		}

@@ -18,7 +18,10 @@ import (
 
 // List is one statement over ranges of storage keys, one for each place whose objects the
 // viewer sees, so that invisible objects are not read.
-func (q objects) List(ctx context.Context, o id.Org, viewer *org.Actor, f object.Filter, head func(object.Head) error, fn func(object.Object) error) error {
+func (q objects) List(
+	ctx context.Context, o id.Org, viewer *org.Actor, f object.Filter,
+	head func(object.Head) error, fn func(object.Object) error,
+) error {
 	objects := func(db *gorm.DB) error {
 		s, some := objectList(objectTable.of(db, o), "storage_key", "objects_order", o, viewer, f)
 		if !some {
@@ -58,17 +61,14 @@ func (c *conn) withHead(ctx context.Context, o id.Org, head func(object.Head) er
 // objectList narrows a selection of objects, or of rows that have their places, to those of a list
 // that is ordered by a key, with the key's index; some is false when none can be in it.
 func objectList(s selection, key, index string, o id.Org, viewer *org.Actor, f object.Filter) (_ selection, some bool) {
-	if f.Kind != "" {
-		s = s.filter(s.name+".kind = ?", string(f.Kind))
-	}
-	if f.Scope != "" {
-		s = s.filter(s.name+".scope = ?", string(f.Scope))
-	}
+	s = s.matching(s.name+".kind", string(f.Kind)).matching(s.name+".scope", string(f.Scope))
 	if f.WithoutWorkspace {
 		s = s.filter(s.name + ".workspace_id IS NULL")
 	}
-	for _, is := range [][2]string{{s.name + ".workspace_id", string(f.Workspace)}, {s.name + ".team_id", string(f.Team)}, {s.name + ".owner_id", string(f.Owner)}} {
-		if s, some = s.is(is[0], is[1]); !some {
+	for _, is := range [][2]string{
+		{"workspace_id", string(f.Workspace)}, {"team_id", string(f.Team)}, {"owner_id", string(f.Owner)},
+	} {
+		if s, some = s.is(s.name+"."+is[0], is[1]); !some {
 			return s, false
 		}
 	}
@@ -100,7 +100,8 @@ func inRanges(s selection, key, index string, ranges []keyRange, limit int) sele
 		if limit > 0 {
 			end = " LIMIT " + strconv.Itoa(roundLimit(limit))
 		}
-		s.from = table + " CROSS JOIN LATERAL (SELECT * FROM " + s.name + " WHERE " + s.where + within + " ORDER BY " + key + end + ") " + s.name + last
+		s.from = table + " CROSS JOIN LATERAL (SELECT * FROM " + s.name + " WHERE " + s.where + within +
+			" ORDER BY " + key + end + ") " + s.name + last
 		s.where = ""
 	} else {
 		s.from = table + " CROSS JOIN " + s.name + " INDEXED BY " + index

@@ -71,7 +71,8 @@ func (r *releaseRevisionRow) revision() (int64, error) { return r.N, nil }
 
 func rowOfRelease(r release.Release, revision int64) *releaseRow {
 	return &releaseRow{
-		ID: r.ID, Version: r.Version.String(), Key: r.Version.Key(), Target: targetRow(r.Target), Settings: settingsRow(r.Settings), Guard: guardRow(r.Guard),
+		ID: r.ID, Version: r.Version.String(), Key: r.Version.Key(), Target: targetRow(r.Target),
+		Settings: settingsRow(r.Settings), Guard: guardRow(r.Guard),
 		Published: r.PublishedAt, Updated: r.UpdatedAt, Revision: revision,
 	}
 }
@@ -79,7 +80,8 @@ func rowOfRelease(r release.Release, revision int64) *releaseRow {
 func (r *releaseRow) release() (release.Release, error) {
 	version, err := release.ParseVersion(r.Version)
 	return release.Release{
-		ID: r.ID, Version: version, Target: release.Target(r.Target), Settings: release.Settings(r.Settings), Guard: release.Guard(r.Guard),
+		ID: r.ID, Version: version, Target: release.Target(r.Target),
+		Settings: release.Settings(r.Settings), Guard: release.Guard(r.Guard),
 		PublishedAt: r.Published, UpdatedAt: r.Updated,
 	}, err
 }
@@ -96,8 +98,10 @@ func (q releases) Revision(ctx context.Context) (int64, error) {
 // no change, as every change adds or updates a release and none is removed.
 func (q releases) Since(ctx context.Context, revision int64) (int64, []release.Entry, error) {
 	now := max(revision, 0)
-	s := releaseTable.on(q.read).read("id", "version", "platform", "arch", "channel", "rollout", "is_active", "paused_at").filter("releases.revision > ?", revision)
-	found, err := all(ctx, s.join("releases CROSS JOIN release_revision v", ", v.n", &now), func(r *releaseRow) (release.Entry, error) {
+	s := releaseTable.on(q.read).filter("releases.revision > ?", revision).
+		read("id", "version", "platform", "arch", "channel", "rollout", "is_active", "paused_at").
+		join("releases CROSS JOIN release_revision v", ", v.n", &now)
+	found, err := all(ctx, s, func(r *releaseRow) (release.Entry, error) {
 		made, err := r.release()
 		return made.Entry(), err
 	})
@@ -119,10 +123,12 @@ func (q releases) Add(ctx context.Context, r release.Release) error {
 	})
 }
 
-func (q releases) Update(ctx context.Context, r id.Release, fn func(release.Release) (release.Release, error)) (updated release.Release, err error) {
+func (q releases) Update(
+	ctx context.Context, r id.Release, fn func(release.Release) (release.Release, error),
+) (updated release.Release, err error) {
 	err = q.revised(ctx, func(c *conn, revision int64) error {
-		updated, err = update(ctx, c, releaseTable.on(c.write).key(string(r)), (*releaseRow).release,
-			func(r release.Release) *releaseRow { return rowOfRelease(r, revision) }, fn)
+		row := func(r release.Release) *releaseRow { return rowOfRelease(r, revision) }
+		updated, err = update(ctx, c, releaseTable.on(c.write).key(string(r)), (*releaseRow).release, row, fn)
 		return err
 	})
 	if err != nil {
@@ -168,7 +174,9 @@ var (
 )
 
 func (r *adoptionRow) checkCount() (release.CheckCount, error) {
-	return release.CheckCount{Day: r.Day, Target: release.Target(r.Target), Version: r.Version, Checks: r.Checks, Offered: r.Offered}, nil
+	return release.CheckCount{
+		Day: r.Day, Target: release.Target(r.Target), Version: r.Version, Checks: r.Checks, Offered: r.Offered,
+	}, nil
 }
 
 type adoption struct{ *conn }
@@ -191,7 +199,9 @@ func (q adoption) Add(ctx context.Context, counts []release.CheckCount) error {
 	})
 }
 
-func (q adoption) List(ctx context.Context, first, last calendar.Day, target release.Target, after release.CheckCount, limit int) ([]release.CheckCount, error) {
+func (q adoption) List(
+	ctx context.Context, first, last calendar.Day, target release.Target, after release.CheckCount, limit int,
+) ([]release.CheckCount, error) {
 	const order = "day, platform, arch, channel, version"
 	s := adoptionTable.on(q.read).filter("day >= ? AND day <= ?", string(max(first, after.Day)), string(last))
 	if after.Day != "" {
@@ -240,10 +250,12 @@ func (q adoption) AddDevices(ctx context.Context, all []release.DailyDevices) er
 			s := seenTable.on(c.write)
 			n, err := s.insert(ctx, rowOfSeen(d), onConflictDoNothing)
 			if err == nil && n == 0 {
-				_, err = update(ctx, c, s.key(string(d.Day), string(d.Platform), string(d.Arch), string(d.Channel)), (*seenRow).seen, rowOfSeen, func(existing release.DailyDevices) (release.DailyDevices, error) {
+				row := s.key(string(d.Day), string(d.Platform), string(d.Arch), string(d.Channel))
+				merge := func(existing release.DailyDevices) (release.DailyDevices, error) {
 					existing.Devices.Merge(&d.Devices)
 					return existing, nil
-				})
+				}
+				_, err = update(ctx, c, row, (*seenRow).seen, rowOfSeen, merge)
 			}
 			if err != nil {
 				return err
@@ -260,12 +272,8 @@ func (q adoption) Devices(ctx context.Context, first, last calendar.Day, target 
 
 // ofTarget selects the rows of a target, whose empty values select all.
 func ofTarget(s selection, target release.Target) selection {
-	for _, c := range []struct{ column, value string }{{"platform", string(target.Platform)}, {"arch", string(target.Arch)}, {"channel", string(target.Channel)}} {
-		if c.value != "" {
-			s = s.filter(c.column+" = ?", c.value)
-		}
-	}
-	return s
+	return s.matching("platform", string(target.Platform)).matching("arch", string(target.Arch)).
+		matching("channel", string(target.Channel))
 }
 
 type reportRow struct {
@@ -293,8 +301,9 @@ func (q reports) Add(ctx context.Context, given []release.Report) error {
 	for i, r := range given {
 		rows[i] = reportRow(r)
 	}
-	rows = summed(rows, func(a, b reportRow) int { return cmp.Or(cmp.Compare(a.Release, b.Release), a.Hour.Compare(b.Hour)) },
-		func(to *reportRow, one reportRow) { to.Outcomes = to.Outcomes.Plus(one.Outcomes) })
+	rows = summed(rows, func(a, b reportRow) int {
+		return cmp.Or(cmp.Compare(a.Release, b.Release), a.Hour.Compare(b.Hour))
+	}, func(to *reportRow, one reportRow) { to.Outcomes = to.Outcomes.Plus(one.Outcomes) })
 	return q.atomic(ctx, func(c *conn) error {
 		_, err := insertRecords(ctx, reportTable.on(c.write), addReports, rows, reportTable.fields)
 		return err
@@ -302,7 +311,8 @@ func (q reports) Add(ctx context.Context, given []release.Report) error {
 }
 
 func (q reports) Sum(ctx context.Context, releaseID id.Release) (sum release.Outcomes, err error) {
-	const text = "SELECT CAST(COALESCE(SUM(succeeded), 0) AS BIGINT), CAST(COALESCE(SUM(failed), 0) AS BIGINT) FROM release_reports WHERE release_id = ?"
+	const text = "SELECT CAST(COALESCE(SUM(succeeded), 0) AS BIGINT), CAST(COALESCE(SUM(failed), 0) AS BIGINT)" +
+		" FROM release_reports WHERE release_id = ?"
 	_, err = oneRow(ctx, q.read, "Report", sharedSQL(text, cursorID(releaseID)), &sum.Succeeded, &sum.Failed)
 	return sum, err
 }

@@ -55,6 +55,14 @@ func (s selection) filter(condition string, args ...any) selection {
 	return s
 }
 
+// matching adds the condition that a column or an expression has a value; empty is any.
+func (s selection) matching(column, value string) selection {
+	if value == "" {
+		return s
+	}
+	return s.filter(column+" = ?", value)
+}
+
 // whereIn adds the condition that a column has one of the values.
 func (s selection) whereIn(column, values string) selection {
 	return s.filter(dialectOf(s.db).in(s.name+"."+column, "?", s.fieldsOf(column)[0].kind), values)
@@ -108,7 +116,8 @@ func (s selection) source() string {
 // claim selects and locks the first rows in the order, skipping rows that another
 // transaction has locked.
 func (s selection) claim(order string, limit int) selection {
-	s.lock, s.args = " ORDER BY "+order+" LIMIT ?"+dialectOf(s.db).text("", " FOR NO KEY UPDATE SKIP LOCKED"), slices.Concat(s.args, []any{limit})
+	s.lock = " ORDER BY " + order + " LIMIT ?" + dialectOf(s.db).text("", " FOR NO KEY UPDATE SKIP LOCKED")
+	s.args = slices.Concat(s.args, []any{limit})
 	return s
 }
 
@@ -383,7 +392,9 @@ func required(found bool, err error, what string) error {
 
 // update locks the only row and stores what fn returns for its record, in a transaction. It
 // returns that record, whose times may be more precise than the stored ones.
-func update[R, T any](ctx context.Context, c *conn, s selection, record func(*R) (T, error), row func(T) *R, fn func(T) (T, error)) (T, error) {
+func update[R, T any](
+	ctx context.Context, c *conn, s selection, record func(*R) (T, error), row func(T) *R, fn func(T) (T, error),
+) (T, error) {
 	return atomically(ctx, c, func(c *conn) (v T, err error) {
 		s.db = c.write
 		existing, err := get(ctx, s.forUpdate(), record)
@@ -415,10 +426,13 @@ func change[R, T any](ctx context.Context, s selection, record func(*R) (T, erro
 // upsertIf inserts the row, or replaces the one with its primary key if that meets the
 // condition; otherwise it returns the existing record. If that was deleted concurrently,
 // upsertIf starts over.
-func upsertIf[R, T any](ctx context.Context, s selection, r *R, record func(*R) (T, error), condition string, arg any, key ...any) (v T, err error) {
-	put := s.insertRow + s.onConflictUpdate(s.changes) + " WHERE " + condition + " RETURNING " + s.names
+func upsertIf[R, T any](
+	ctx context.Context, s selection, r *R, record func(*R) (T, error), condition string, arg any, key ...any,
+) (v T, err error) {
+	text := s.insertRow + s.onConflictUpdate(s.changes) + " WHERE " + condition + " RETURNING " + s.names
+	put := s.newCommand(text, append(bind(r, s.table.fields, nil), arg))
 	for range attempts {
-		if v, found, err := findWith(ctx, s, record, s.newCommand(put, append(bind(r, s.table.fields, nil), arg))); err != nil || found {
+		if v, found, err := findWith(ctx, s, record, put); err != nil || found {
 			return v, err
 		}
 		if v, found, err := find(ctx, s.key(key...), record); err != nil || found {
@@ -430,7 +444,10 @@ func upsertIf[R, T any](ctx context.Context, s selection, r *R, record func(*R) 
 
 // upsert finds the record by the provider's id, or adds fresh, and stores what fn returns
 // for it, in a transaction that locks the record.
-func upsert[R, T any](ctx context.Context, c *conn, s selection, provider string, record func(*R) (T, error), row func(T) *R, fresh T, fn func(T) (T, error)) (T, error) {
+func upsert[R, T any](
+	ctx context.Context, c *conn, s selection, provider string,
+	record func(*R) (T, error), row func(T) *R, fresh T, fn func(T) (T, error),
+) (T, error) {
 	s = s.filter("provider_id = ?", provider)
 	return atomically(ctx, c, func(c *conn) (T, error) {
 		s.db = c.write

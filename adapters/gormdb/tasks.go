@@ -73,7 +73,8 @@ func (d dialect) hasTextsRow(t task.Task) bool {
 }
 
 var (
-	taskTable      = tenantReading[taskRow]("tasks", "Task", expressions{"description": longText("description"), "metadata": longText("metadata")})
+	taskTable = tenantReading[taskRow]("tasks", "Task",
+		expressions{"description": longText("description"), "metadata": longText("metadata")})
 	taskTextsTable = tenant[taskTextsRow]("task_texts", "Task")
 	taskTagTable   = tenant[taskTagRow]("task_tags", "Task")
 )
@@ -84,15 +85,17 @@ func longText(column string) func(dialect) string {
 		if d == onPostgres {
 			return "tasks." + column
 		}
-		return "CASE tasks.metadata WHEN '' THEN (SELECT x." + column + " FROM task_texts x WHERE x.org_id = tasks.org_id AND x.task_id = tasks.id) " +
-			"ELSE tasks." + column + " END"
+		return "CASE tasks.metadata WHEN '' THEN" +
+			" (SELECT x." + column + " FROM task_texts x WHERE x.org_id = tasks.org_id AND x.task_id = tasks.id)" +
+			" ELSE tasks." + column + " END"
 	}
 }
 
 func (r *taskRow) task() (task.Task, error) {
 	t := task.Task{
-		ID: r.ID, Org: r.OrgID, Title: r.Title, Description: r.Description, Priority: r.Priority, Assignee: r.AssigneeID, Workspace: r.WorkspaceID,
-		Tags: r.Tags, SortOrder: r.SortOrder, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, Version: r.Version,
+		ID: r.ID, Org: r.OrgID, Title: r.Title, Description: r.Description, Priority: r.Priority,
+		Assignee: r.AssigneeID, Workspace: r.WorkspaceID, Tags: r.Tags, SortOrder: r.SortOrder,
+		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, Version: r.Version,
 	}
 	if r.Metadata != nil {
 		t.Metadata = *r.Metadata
@@ -109,9 +112,9 @@ func (r *taskRow) task() (task.Task, error) {
 
 func rowOfTask(d dialect, t task.Task) *taskRow {
 	r := &taskRow{
-		OrgID: t.Org, ID: t.ID, Title: t.Title, Description: t.Description, Status: t.Status(), Priority: t.Priority, AssigneeID: t.Assignee,
-		WorkspaceID: t.Workspace, Tags: t.Tags, SortOrder: t.SortOrder, CreatedBy: t.CreatedBy, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
-		CompletedAt: t.CompletedAt(), Version: t.Version,
+		OrgID: t.Org, ID: t.ID, Title: t.Title, Description: t.Description, Status: t.Status(), Priority: t.Priority,
+		AssigneeID: t.Assignee, WorkspaceID: t.Workspace, Tags: t.Tags, SortOrder: t.SortOrder,
+		CreatedBy: t.CreatedBy, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt, CompletedAt: t.CompletedAt(), Version: t.Version,
 	}
 	if t.Metadata != "" {
 		r.Metadata = &t.Metadata
@@ -330,7 +333,10 @@ func (q tasks) List(ctx context.Context, o id.Org, actor org.Actor, f task.Filte
 }
 
 // list is List among the tasks to which narrow narrows a selection.
-func (q tasks) list(ctx context.Context, o id.Org, actor org.Actor, f task.Filter, narrow func(selection) selection, fn func(task.Task) error) error {
+func (q tasks) list(
+	ctx context.Context, o id.Org, actor org.Actor, f task.Filter,
+	narrow func(selection) selection, fn func(task.Task) error,
+) error {
 	if len(f.Words) == 0 {
 		s, some := taskList(q.read, o, actor, f)
 		if !some {
@@ -370,7 +376,9 @@ const (
 
 // search returns the ids of the tasks that a filter with words selects. The words are looked for here, as the
 // databases fold letters in other ways.
-func (q tasks) search(ctx context.Context, o id.Org, actor org.Actor, f task.Filter, narrow func(selection) selection) (found []id.Task, err error) {
+func (q tasks) search(
+	ctx context.Context, o id.Org, actor org.Actor, f task.Filter, narrow func(selection) selection,
+) (found []id.Task, err error) {
 	left := cmp.Or(f.ExamineLimit, math.MaxInt32)
 	size := titlesAtOnce
 	if f.DueBefore != nil || f.DueAfter != nil || len(f.Tags) > 1 {
@@ -419,14 +427,10 @@ func taskList(db *gorm.DB, o id.Org, actor org.Actor, f task.Filter) (s selectio
 		s.from, order = d.tagJoin(), "g.sort_order, g.created_at, g.task_id"
 		s = s.filter("g.org_id = ? AND g.tag = ? AND tasks.id = g.task_id", string(o), tags[0])
 	default:
-		s = s.filter("tasks.id IN (SELECT g.task_id FROM task_tags g WHERE g.org_id = ? AND "+d.in("g.tag", "?", "text")+")", string(o), list(d, tags))
+		tagged := "SELECT g.task_id FROM task_tags g WHERE g.org_id = ? AND " + d.in("g.tag", "?", "text")
+		s = s.filter("tasks.id IN ("+tagged+")", string(o), list(d, tags))
 	}
-	if f.Status != "" {
-		s = s.filter("tasks.status = ?", string(f.Status))
-	}
-	if f.Priority != "" {
-		s = s.filter("tasks.priority = ?", string(f.Priority))
-	}
+	s = s.matching("tasks.status", string(f.Status)).matching("tasks.priority", string(f.Priority))
 	if s, some = ref(s, "tasks.assignee_id", f.Assignee); !some {
 		return s, false
 	}
