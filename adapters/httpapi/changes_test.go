@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httputil"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -45,38 +44,6 @@ func TestLastEventIDComesFromHeaderOrQuery(t *testing.T) {
 			}
 		})
 	}
-}
-
-// FuzzLastEventID checks that cursors are read unchanged from the header and the query, and that a request with an
-// id is never treated as one without.
-func FuzzLastEventID(f *testing.F) {
-	for _, seed := range []struct{ header, query string }{
-		{"", ""}, {"1-0", ""}, {"1-9223372036854775807", "lastEventId=2-3"}, {"9223372036854775808-1", ""}, {"01-1", ""}, {"1--1", ""},
-		{"\x00", "lastEventId"}, {"", "lastEventId=1-2"}, {"", "last_event_id=1%2D2"}, {"", "lastEventId=%zz"}, {"", "lastEventId=1-2;x"},
-		{" 1-2", "&&="}, {"1-2,1-3", "lastEventId=1-2&lastEventId=1-3"}, {strings.Repeat("1", 41), "lastEventId=" + strings.Repeat("9", 100) + "-1"},
-	} {
-		f.Add(seed.header, seed.query)
-	}
-	f.Fuzz(func(t *testing.T, header, query string) {
-		from, given := lastEventID(http.Header{"Last-Event-Id": {header}}, query)
-		if from != "" && !given {
-			t.Errorf("%q is not given", from)
-		}
-		if header != "" && (from != header || !given) {
-			t.Errorf("the header %q became %q, %v", header, from, given)
-		}
-		if at, ok := object.ParseCursor(from); ok {
-			if at.String() != from || at.Epoch < 0 || at.N < 0 {
-				t.Errorf("%q was read as %v", from, at)
-			}
-			if back, _ := lastEventID(http.Header{}, "lastEventId="+url.QueryEscape(from)); back != from {
-				t.Errorf("%q is read from the query as %q", from, back)
-			}
-		}
-		if values, err := url.ParseQuery(query); header == "" && !given && (err != nil || values.Get("lastEventId") != "" || values.Get("last_event_id") != "") {
-			t.Errorf("the query %q has an id, which was not read", query)
-		}
-	})
 }
 
 // frameText returns the text of a frame.
