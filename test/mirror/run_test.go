@@ -70,40 +70,34 @@ func place(t *testing.T) *server {
 func responses(string) (bool, error) { return false, nil }
 
 func TestRunFollowsNotificationsUntilItIsCancelled(t *testing.T) {
-	s := place(t)
-	d := newDisk(s.core.Clock.Now)
 	ctx, cancel := context.WithCancel(t.Context())
 	notify := make(watcher, 1)
-	stored := newState()
-	r := &remote{server: s, before: responses, batches: 10}
-	m := client.New(client.Options{
-		Disk: d, DiskWriter: d, Watcher: notify, State: stored, Remote: r, RemoteWriter: r,
-		Clock: s.core.Clock, Device: "desk", Workers: 2, Random: func() float64 { return 0 },
-		Wait: func(ctx context.Context, _ time.Duration) error { <-ctx.Done(); return ctx.Err() },
+	s := newSingle(t, func(o *client.Options) {
+		o.Watcher, o.Workers, o.Random = notify, 2, func() float64 { return 0 }
+		o.Wait = func(ctx context.Context, _ time.Duration) error { <-ctx.Done(); return ctx.Err() }
 	})
+	s.remote.batches = 10
 	rounds, writes := 0, 0
-	must.NoError(t, m.Run(ctx, func(out client.Outcome, err error) {
+	must.NoError(t, s.client.Run(ctx, func(out client.Outcome, err error) {
 		if err != nil {
 			t.Error(err)
 			cancel()
 		}
 		switch rounds++; {
 		case rounds == 1:
-			d.write("d/a", "content")
-			d.write("d/b", "content")
-			d.write("d/c", "content")
-			writes = stored.writes
+			s.disk.write("d/a", "content")
+			s.disk.write("d/b", "content")
+			s.disk.write("d/c", "content")
+			writes = s.state.writes
 			notify <- mirror.Scope{Directories: []string{""}}
 		case out.Done == 3:
-			if writes = stored.writes - writes; writes > 2 { // the responses of the batch, and the cursor
+			if writes = s.state.writes - writes; writes > 2 { // the responses of the batch, and the cursor
 				t.Errorf("the state was written %d times", writes)
 			}
 			cancel()
 		}
 	}))
-	var paths []string
-	must.Do(s.list(t.Context(), func(r mirror.Record) error { paths = append(paths, r.Path); return nil })).Or(t)
-	must.Equal(t, []string{"d/a", "d/b", "d/c"}, paths)
+	s.want(map[string]string{"d/a": "content", "d/b": "content", "d/c": "content"})
 }
 
 // scopes is a disk that notes what scans read.
@@ -239,48 +233,49 @@ func TestDeletionsOfAMinuteAreStoppedAsThoseOfOneRound(t *testing.T) {
 }
 
 func TestManyFilesAreReleasedWhileNothingHappens(t *testing.T) {
-	s := place(t)
-	d := newDisk(s.core.Clock.Now)
 	ctx, cancel := context.WithCancel(t.Context())
 	notify := make(watcher, 1)
-	r := &remote{server: s, before: responses, batches: 10}
 	released, done := 0, 0
-	m := client.New(client.Options{
-		Disk: d, DiskWriter: d, Watcher: notify, State: newState(), Remote: r, RemoteWriter: r,
-		Clock: s.core.Clock, Device: "desk", Workers: 1, Random: func() float64 { return 0 }, Resident: 2,
-		Wait: func(ctx context.Context, d time.Duration) error {
+	var s *single
+	s = newSingle(t, func(o *client.Options) {
+		o.Watcher, o.Resident, o.Random = notify, 2, func() float64 { return 0 }
+		o.Wait = func(ctx context.Context, d time.Duration) error {
 			if d == time.Minute {
 				return nil
 			}
 			<-ctx.Done()
 			return ctx.Err()
-		},
-		Released: func() {
+		}
+		o.Released = func() {
 			if released++; released == 2 {
 				cancel()
 				return
 			}
-			d.write("in/b", "changed")
-			d.write("in/d", "new")
-			delete(d.files, "in/c")
-			d.midway = func([]string) {
-				d.midway = func([]string) {}
-				d.move("out", "0")
+			s.disk.write("in/b", "changed")
+			s.disk.write("in/d", "new")
+			delete(s.disk.files, "in/c")
+			s.disk.midway = func([]string) {
+				s.disk.midway = func([]string) {}
+				s.disk.move("out", "0")
 			}
 			notify <- mirror.Scope{Directories: []string{"in"}}
-		},
+		}
 	})
+	s.remote.batches = 10
 	for _, name := range []string{"a", "in/b", "in/c", "out/e"} {
-		d.write(name, "content")
+		s.disk.write(name, "content")
 	}
-	must.NoError(t, m.Run(ctx, func(out client.Outcome, err error) {
+	must.NoError(t, s.client.Run(ctx, func(out client.Outcome, err error) {
 		if done += out.Done; err != nil || len(out.Failed) > 0 || out.Guard != "" {
 			t.Errorf("%+v, %v", out, err)
 			cancel()
 		}
 	}))
 	var all []string
-	must.Do(s.list(t.Context(), func(r mirror.Record) error { all = append(all, fmt.Sprint(r.Path, r.Version)); return nil })).Or(t)
+	must.Do(s.server.list(t.Context(), func(r mirror.Record) error {
+		all = append(all, fmt.Sprint(r.Path, r.Version))
+		return nil
+	})).Or(t)
 	if diff := cmp.Diff([]string{"0/e2", "a1", "in/b2", "in/d1"}, all); diff != "" || done != 8 || released != 2 {
 		t.Errorf("%d steps, %d releases: %s", done, released, diff)
 	}
@@ -321,6 +316,15 @@ func (s *single) round() (client.Outcome, error) {
 		s.t.Fatalf("%+v, %v", out, err)
 	}
 	return out, err
+}
+
+// agree writes files, whose contents are their names, and does a round.
+func (s *single) agree(names ...string) {
+	s.t.Helper()
+	for _, name := range names {
+		s.disk.write(name, name)
+	}
+	_, _ = s.round()
 }
 
 // at has fn be called before the next request of a kind.
@@ -379,10 +383,7 @@ func TestAFileThatTakesTheNameOfAnotherOfItsSizeAndTimeIsReadAgain(t *testing.T)
 
 func TestADirectoryWhoseNameGetsAnotherUnicodeFormKeepsItsFiles(t *testing.T) {
 	s := newSingle(t)
-	for _, name := range []string{"e\u0301/a", "e\u0301/in/b", "c"} {
-		s.disk.write(name, name)
-	}
-	_, _ = s.round()
+	s.agree("e\u0301/a", "e\u0301/in/b", "c")
 	before := s.records()
 	s.disk.move("e\u0301", "\u00e9")
 	if out, err := s.round(); err != nil || out.Files != 3 {
@@ -443,10 +444,7 @@ func TestAFileThatIsThereAgainIsNotDeletedOnTheServer(t *testing.T) {
 	for _, batches := range []int{0, 10} {
 		s := newSingle(t)
 		s.remote.batches = batches
-		for _, name := range []string{"a", "b", "c", "d"} {
-			s.disk.write(name, "content")
-		}
-		_, _ = s.round()
+		s.agree("a", "b", "c", "d")
 		before := s.records()["a"]
 		delete(s.disk.files, "a")
 		delete(s.disk.files, "b")
@@ -458,7 +456,7 @@ func TestAFileThatIsThereAgainIsNotDeletedOnTheServer(t *testing.T) {
 		if after := s.records()["a"]; after.ID != before.ID {
 			t.Errorf("with batches of %d, the file was deleted and made again", batches)
 		}
-		s.want(map[string]string{"a": "an edit", "c": "content", "d": "content"})
+		s.want(map[string]string{"a": "an edit", "c": "c", "d": "d"})
 	}
 }
 
@@ -525,10 +523,7 @@ func TestAServerThatWentBackInItsLogIsUnited(t *testing.T) {
 // the server has deleted since, and without one that it has.
 func TestAnotherDirectoryThatIsAcceptedIsUnited(t *testing.T) {
 	s := newSingle(t)
-	for _, name := range []string{"a", "b", "c", "d"} {
-		s.disk.write(name, name)
-	}
-	_, _ = s.round()
+	s.agree("a", "b", "c", "d")
 	s.disk.identity = "another"
 	s.disk.remove("a")
 	s.disk.write("c", "an edit")
@@ -552,10 +547,7 @@ func TestAnotherDirectoryThatIsAcceptedIsUnited(t *testing.T) {
 // TestACopyThatHasWhatTheServerHasIsBound has a copy of the directory in its place, which is then one of its own.
 func TestACopyThatHasWhatTheServerHasIsBound(t *testing.T) {
 	s := newSingle(t)
-	for _, name := range []string{"a", "b", "c"} {
-		s.disk.write(name, name)
-	}
-	_, _ = s.round()
+	s.agree("a", "b", "c")
 	s.disk.identity = "a copy"
 	s.start()
 	if out, err := s.round(); err != nil || out.Done > 0 || s.state.binding.Root != "a copy" {
@@ -571,10 +563,7 @@ func TestACopyThatHasWhatTheServerHasIsBound(t *testing.T) {
 func TestAFileInThePlaceOfWhatIsIgnoredIsHeld(t *testing.T) {
 	s := newSingle(t)
 	s.disk.write(mirror.IgnoreFile, "build/\n*.tmp")
-	s.disk.write("a", "a")
-	s.disk.write("b", "b")
-	s.disk.write("c", "c")
-	_, _ = s.round()
+	s.agree("a", "b", "c")
 	s.disk.write("build/x", "x")
 	s.disk.write("out/x.tmp", "x")
 	s.disk.write("y.tmp", "y")
@@ -928,9 +917,7 @@ func TestAPauseInterruptsARoundAndLastsUntilItIsOver(t *testing.T) {
 func TestWhatWasAcceptedIsNotAcceptedAfterAPause(t *testing.T) {
 	paused := false
 	s := newSingle(t, func(o *client.Options) { o.IsPaused = func() bool { return paused } })
-	s.disk.write("a", "one")
-	s.disk.write("b", "two")
-	_, _ = s.round()
+	s.agree("a", "b")
 	s.disk.remove("a")
 	s.disk.remove("b")
 	s.client.AcceptDeletions()
@@ -1229,17 +1216,14 @@ func TestALimitThatARefusalShowsToBeRaisedIsUsedAtOnce(t *testing.T) {
 
 func TestADirectoryThatIsMovedDuringAScanIsMovedOnTheServer(t *testing.T) {
 	s := newSingle(t)
-	s.disk.write("a", "1")
-	s.disk.write("b", "2")
-	s.disk.write("d/x", "3")
-	must.Do(s.round()).Or(t)
+	s.agree("a", "b", "d/x")
 	before := s.records()["d/x"].ID
 	s.disk.midway = func([]string) {
 		s.disk.midway = func([]string) {}
 		s.disk.move("d", "0")
 	}
 	must.Do(s.round()).Or(t)
-	s.want(map[string]string{"a": "1", "b": "2", "0/x": "3"})
+	s.want(map[string]string{"a": "a", "b": "b", "0/x": "d/x"})
 	must.Equal(t, before, s.records()["0/x"].ID)
 }
 
@@ -1259,10 +1243,7 @@ func TestADirectoryThatIsMovedBetweenPartsIsMovedOnTheServer(t *testing.T) {
 				o.Watcher = notify
 			}
 		})
-		s.disk.write("a", "1")
-		s.disk.write("d/x", "2")
-		s.disk.write("e/y", "3")
-		must.Do(s.round()).Or(t)
+		s.agree("a", "d/x", "e/y")
 		before := s.records()["d/x"].ID
 		if c.watched {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -1280,7 +1261,7 @@ func TestADirectoryThatIsMovedBetweenPartsIsMovedOnTheServer(t *testing.T) {
 			s.client.Changed(c.first)
 			must.Do(s.client.Round(t.Context())).Or(t)
 		}
-		s.want(map[string]string{"a": "1", "e/d/x": "2", "e/y": "3"})
+		s.want(map[string]string{"a": "a", "e/d/x": "d/x", "e/y": "e/y"})
 		must.Equal(t, before, s.records()["e/d/x"].ID)
 	}
 }
@@ -1605,9 +1586,7 @@ func TestALinkInThePlaceOfAFileThatIsSentIsLeftAlone(t *testing.T) {
 
 func TestAFileThatIsMovedBackAfterItsMoveHadNoResponseIsNotDeleted(t *testing.T) {
 	s := newSingle(t)
-	s.disk.write("a", "one")
-	s.disk.write("b", "two")
-	_, _ = s.round()
+	s.agree("a", "b")
 	s.disk.move("a", "c")
 	s.at("move", func() (bool, error) { return true, fault.New(fault.Unavailable, "no answer") })
 	_, _ = s.round()
@@ -1616,52 +1595,37 @@ func TestAFileThatIsMovedBackAfterItsMoveHadNoResponseIsNotDeleted(t *testing.T)
 	s.server.core.Clock.Advance(harness.Retention + 24*time.Hour)
 	must.NoError(t, s.server.core.Upkeep.Run(t.Context()))
 	_, _ = s.round()
-	s.want(map[string]string{"a": "one", "b": "two"})
+	s.want(map[string]string{"a": "a", "b": "b"})
 }
 
 // TestARefusedMoveOfADirectoryIsMadeFileByFile has more directories in each other than a round makes plans.
 func TestARefusedMoveOfADirectoryIsMadeFileByFile(t *testing.T) {
-	s := place(t)
-	d := newDisk(s.core.Clock.Now)
-	m := client.New(client.Options{
-		Disk: d, DiskWriter: d, State: newState(), Remote: &remote{server: s, before: responses}, Clock: s.core.Clock, Device: "desk", Workers: 1,
-		RemoteWriter: &remote{server: s, before: func(call string) (bool, error) {
-			if call == "move directory" {
-				return false, fault.New(fault.Invalid, "The directory cannot be moved.")
-			}
-			return false, nil
-		}},
-	})
-	round := func() client.Outcome {
-		m.Changed(mirror.Everything())
-		out, err := m.Round(t.Context())
-		if err != nil || len(out.Failed)+len(out.Held) > 0 {
-			t.Fatalf("%+v, %v", out, err)
+	s := newSingle(t)
+	s.remote.before = func(call string) (bool, error) {
+		if call == "move directory" {
+			return false, fault.New(fault.Invalid, "The directory cannot be moved.")
 		}
-		return out
+		return false, nil
 	}
 	deep := "d" + strings.Repeat("/in", 9)
-	d.write(deep+"/a", "one")
-	d.write(deep+"/b", "two")
-	round()
-	d.move("d", "e")
-	if out := round(); out.Done != 2 {
-		t.Errorf("%+v, want two moves", out)
+	s.agree(deep+"/a", deep+"/b")
+	s.disk.move("d", "e")
+	if out, err := s.round(); err != nil || out.Done != 2 || len(out.Held) > 0 {
+		t.Errorf("%+v, %v, want two moves", out, err)
 	}
 
 	// What was accepted for a round that failed is not accepted for the next one.
-	m.AcceptDeletions()
+	s.client.AcceptDeletions()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	s.core.Clock.Advance(time.Second)
-	d.write("e/c", "three")
-	m.Changed(mirror.Everything())
-	if _, err := m.Round(ended); err == nil {
-		t.Fatal("a round whose context has ended succeeds")
-	}
-	clear(d.files)
-	if out := round(); out.Guard == "" {
-		t.Errorf("%+v, want the guard of an empty directory", out)
+	s.server.core.Clock.Advance(time.Second)
+	s.disk.write("e/c", "three")
+	s.client.Changed(mirror.Everything())
+	must.FailIs(t, must.ErrorOf(s.client.Round(ended)), context.Canceled)
+	clear(s.disk.files)
+	s.client.Changed(mirror.Everything())
+	if out, err := s.client.Round(t.Context()); err != nil || out.Guard == "" {
+		t.Errorf("%+v, %v, want the guard of an empty directory", out, err)
 	}
 }
 
