@@ -187,13 +187,7 @@ func TestCredentialsThatCannotBeStoredAreRevoked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t)
 			b, browser := w.confirm("", "notes")
-			w.authorizer.set(func() {
-				w.authorizer.before = func(call string) {
-					if strings.HasPrefix(call, "redeem") {
-						meanwhile(w, b.Instance)
-					}
-				}
-			})
+			w.before("redeem", func() { meanwhile(w, b.Instance) })
 			if err := w.connectors.Finish(t.Context(), response(b), browser); err == nil {
 				t.Error("the credentials were stored")
 			}
@@ -294,13 +288,7 @@ func TestConcurrentStartsRegisterOneClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t)
 		proceed := make(chan struct{})
-		w.authorizer.set(func() {
-			w.authorizer.before = func(call string) {
-				if call == "register" {
-					<-proceed
-				}
-			}
-		})
+		w.before("register", func() { <-proceed })
 		i := w.create("notes").ID
 		var group sync.WaitGroup
 		for range 20 {

@@ -159,8 +159,35 @@ func (w *fixture) confirm(instance id.Connector, provider string) (connectors.Au
 func (w *fixture) authorise(provider string) id.Connector {
 	w.Helper()
 	b, browser := w.confirm("", provider)
-	w.Must(w.connectors.Finish(w.Context(), response(b), browser))
+	w.finish(b, browser)
 	return b.Instance
+}
+
+// finish finishes an authorization with a valid response in the browser.
+func (w *fixture) finish(b connectors.Authorization, browser string) {
+	w.Helper()
+	w.Must(w.connectors.Finish(w.Context(), response(b), browser))
+}
+
+// newFixtureWithExpiredToken returns a fixture and a connector whose token has expired.
+func newFixtureWithExpiredToken(t *testing.T) (*fixture, id.Connector) {
+	t.Helper()
+	w := newFixture(t)
+	i := w.authorise("notes")
+	w.work()
+	w.clock.Advance(time.Hour)
+	return w, i
+}
+
+// before has do be called before the calls of the authorization server that begin with call.
+func (w *fixture) before(call string, do func()) {
+	w.authorizer.set(func() {
+		w.authorizer.before = func(made string) {
+			if strings.HasPrefix(made, call) {
+				do()
+			}
+		}
+	})
 }
 
 // auditLog returns the actions and details of the audit log, the oldest first.

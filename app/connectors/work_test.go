@@ -105,8 +105,7 @@ func TestTokensAreRenewedBeforeTheyExpire(t *testing.T) {
 	at := map[time.Duration]int{}
 	for n := range 60 {
 		b := must.Do(w.connectors.Create(t.Context(), w.member, connector.Draft{Provider: "notes", Name: new(fmt.Sprint("Notes ", n))})).Or(w)
-		begun, browser := w.confirm(b.ID, "")
-		w.Must(w.connectors.Finish(t.Context(), response(begun), browser))
+		w.finish(w.confirm(b.ID, ""))
 		now := w.get(b.ID)
 		after := now.RenewAt.Sub(w.clock.Now())
 		if after < 45*time.Minute || after > 51*time.Minute {
@@ -176,8 +175,7 @@ func TestRenewalsThatFail(t *testing.T) {
 		t.Errorf("an authorization that was withdrawn was renewed %d times", n)
 	}
 	must.Fail(t, must.ErrorOf(w.connectors.Read(t.Context(), w.member, i)), fault.Conflict)
-	again, browser := w.confirm(i, "")
-	w.Must(w.connectors.Finish(t.Context(), response(again), browser))
+	w.finish(w.confirm(i, ""))
 	w.work()
 	w.wantStatus(i, connector.Connected, "")
 }
@@ -278,16 +276,11 @@ func TestServersNeverClaimTheSameConnector(t *testing.T) {
 
 func TestACancelledReadLosesNoToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFixture(t)
-		i := w.authorise("notes")
-		w.work()
-		w.clock.Advance(time.Hour)
+		w, i := newFixtureWithExpiredToken(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		w.authorizer.set(func() {
-			w.authorizer.before = func(string) {
-				cancel()
-				<-time.After(10 * time.Second) // the response's timeout
-			}
+		w.before("", func() {
+			cancel()
+			<-time.After(10 * time.Second) // the response's timeout
 		})
 		_, _ = w.connectors.Read(ctx, w.member, i) // the caller is gone
 		now := w.get(i)
@@ -315,15 +308,13 @@ func (s *awayStore) Atomic(ctx context.Context, fn func(ports.Records) error) er
 	return s.Store.Atomic(ctx, fn)
 }
 
-// newFixtureOfRenewal returns a fixture and a connector that is due. Its renewal finds the store away so often.
+// newFixtureOfRenewal returns a fixture and a connector whose token has expired. Its renewal finds the store away so
+// often.
 func newFixtureOfRenewal(t *testing.T, away int64) (*fixture, id.Connector) {
-	w := newFixture(t)
-	i := w.authorise("notes")
-	w.work()
-	w.clock.Advance(time.Hour)
+	w, i := newFixtureWithExpiredToken(t)
 	store := &awayStore{Store: w.store}
 	w.connectors.Store = store
-	w.authorizer.set(func() { w.authorizer.before = func(string) { store.away.Store(away) } })
+	w.before("", func() { store.away.Store(away) })
 	return w, i
 }
 
@@ -356,12 +347,9 @@ func TestStoringATokenEndsBeforeItsClaim(t *testing.T) {
 }
 
 func TestAStoppingServerLosesNoToken(t *testing.T) {
-	w := newFixture(t)
-	i := w.authorise("notes")
-	w.work()
-	w.clock.Advance(time.Hour)
+	w, i := newFixtureWithExpiredToken(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	w.authorizer.set(func() { w.authorizer.before = func(string) { cancel() } })
+	w.before("", cancel)
 	w.Must(w.connectors.Work(ctx))
 	w.connectors.Wait()
 	if now := w.get(i); now.Version != 2 || w.authorizer.reused != 0 {
@@ -480,17 +468,8 @@ func TestRevocationEndsAfterTwelveAttempts(t *testing.T) {
 }
 
 func TestDeletionWhileATokenIsRenewed(t *testing.T) {
-	w := newFixture(t)
-	i := w.authorise("notes")
-	w.work()
-	w.clock.Advance(time.Hour)
-	w.authorizer.set(func() {
-		w.authorizer.before = func(call string) {
-			if strings.HasPrefix(call, "renew") {
-				w.Must(w.connectors.Delete(t.Context(), w.member, i))
-			}
-		}
-	})
+	w, i := newFixtureWithExpiredToken(t)
+	w.before("renew", func() { w.Must(w.connectors.Delete(t.Context(), w.member, i)) })
 	w.work()
 	w.work()
 	if len(w.authorizer.valid) != 0 || w.authorizer.count("revoke") != 2 {
@@ -519,12 +498,9 @@ func TestNewCredentialsDuringARenewal(t *testing.T) {
 	w.work()
 	w.clock.Advance(time.Hour)
 	const given = `{"accessToken":"given"}`
-	w.authorizer.set(func() {
-		w.authorizer.before = func(call string) {
-			if strings.HasPrefix(call, "renew") {
-				must.Do(w.connectors.StoreCredentials(t.Context(), w.member, i, given, map[string]string{"accessToken": "given"})).Or(w)
-			}
-		}
+	w.before("renew", func() {
+		texts := map[string]string{"accessToken": "given"}
+		must.Do(w.connectors.StoreCredentials(t.Context(), w.member, i, given, texts)).Or(w)
 	})
 	w.work()
 	w.work()
@@ -777,8 +753,7 @@ func TestAConnectorIsConnectedAgainAfterItsKeyWasLost(t *testing.T) {
 	w.work()
 	w.wantStatus(key, connector.Failing, unreadable)
 	w.giveKey(key)
-	again, browser := w.confirm(i, "") // the secret of the client is lost as well
-	w.Must(w.connectors.Finish(t.Context(), response(again), browser))
+	w.finish(w.confirm(i, "")) // the secret of the client is lost as well
 	w.work()
 	w.wantStatus(key, connector.Connected, "")
 	w.wantStatus(i, connector.Connected, "")
@@ -833,18 +808,14 @@ func TestCredentialsOfAnEarlierVersionAreRefused(t *testing.T) {
 }
 
 func TestAnUnknownClientIsRegisteredAgain(t *testing.T) {
-	w := newFixture(t)
-	i := w.authorise("notes")
-	w.work()
-	w.clock.Advance(time.Hour)
+	w, i := newFixtureWithExpiredToken(t)
 	unknown := fault.Wrap(fault.Forbidden, &connector.UnknownClient{Issuer: issuer, Client: "client-1"}, "The authorization server does not know this client any more")
 	w.authorizer.set(func() { w.authorizer.fail = unknown })
 	w.work()
 	w.wantStatus(i, connector.Failing, unknown.Message)
 	w.wantDue(i, -1)
 	w.authorizer.set(func() { w.authorizer.fail = nil })
-	again, browser := w.confirm(i, "")
-	w.Must(w.connectors.Finish(t.Context(), response(again), browser))
+	w.finish(w.confirm(i, ""))
 	if w.authorizer.count("register") != 2 {
 		t.Errorf("the calls were %v", w.authorizer.calls)
 	}
