@@ -29,9 +29,14 @@ func in(t *testing.T, name string, fn func(*fixture)) {
 	})
 }
 
+// withFeed runs a test as in does, with a feed.
+func withFeed(t *testing.T, name string, fn func(*fixture, *changes.Feed)) {
+	t.Helper()
+	in(t, name, func(w *fixture) { fn(w, w.feed()) })
+}
+
 func TestRecipientsOfAChange(t *testing.T) {
-	in(t, "every member gets shared changes from the present on", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "every member gets shared changes from the present on", func(w *fixture, f *changes.Feed) {
 		w.write(w.org, 2)
 		a, b := w.listen(f, w.user(w.org, org.Member)), w.listen(f, w.user(w.org, org.Viewer))
 		w.append(w.org, w.shared("x"), w.shared("y"))
@@ -43,8 +48,7 @@ func TestRecipientsOfAChange(t *testing.T) {
 			w.same(l.got(), "1-3 file-changed x", "1-4 file-changed y")
 		}
 	})
-	in(t, "personal changes go to their owner alone, whatever the role of others", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "personal changes go to their owner alone, whatever role others have", func(w *fixture, f *changes.Feed) {
 		mine, owner := w.user(w.org, org.Member), w.user(w.org, org.Owner)
 		own, boss := w.listen(f, mine), w.listen(f, owner)
 		gone := w.personal(mine, "gone")
@@ -53,8 +57,7 @@ func TestRecipientsOfAChange(t *testing.T) {
 		w.same(own.got(), "1-1 file-changed x", "1-2 file-deleted gone", "1-3 file-changed y")
 		w.same(boss.got(), "1-3 file-changed y")
 	})
-	in(t, "a workspace's changes go to those who see it", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "a workspace's changes go to those who see it", func(w *fixture, f *changes.Feed) {
 		maker, other, owner := w.user(w.org, org.Member), w.user(w.org, org.Member), w.user(w.org, org.Owner)
 		made, space := w.workspace(maker)
 		w.join(made, maker)
@@ -65,8 +68,7 @@ func TestRecipientsOfAChange(t *testing.T) {
 		w.same(b.got())
 		w.same(c.got(), "1-2 file-changed x")
 	})
-	in(t, "a deletion goes to the audience stored with it", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "a deletion goes to the audience stored with it", func(w *fixture, f *changes.Feed) {
 		had, never, owner := w.user(w.org, org.Member), w.user(w.org, org.Member), w.user(w.org, org.Owner)
 		a, b, c := w.listen(f, had), w.listen(f, never), w.listen(f, owner)
 		gone := w.within(id.Workspace(w.ids.New()), "x").Object
@@ -76,8 +78,7 @@ func TestRecipientsOfAChange(t *testing.T) {
 		w.same(b.got())
 		w.same(c.got(), "1-1 file-deleted x")
 	})
-	in(t, "changes of another organisation are not received", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "changes of another organisation are not received", func(w *fixture, f *changes.Feed) {
 		other := w.Organisation()
 		a := w.listen(f, w.user(w.org, org.Owner))
 		b := w.resume(f, w.actor(other, w.user(other, org.Owner)), "", false)
@@ -89,8 +90,7 @@ func TestRecipientsOfAChange(t *testing.T) {
 }
 
 func TestInvisibleEntriesMoveTheCursor(t *testing.T) {
-	in(t, "and is reported once", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "and is reported once", func(w *fixture, f *changes.Feed) {
 		me, other := w.user(w.org, org.Member), w.user(w.org, org.Member)
 		sub := w.subscription(f, me)
 		defer sub.Close()
@@ -123,8 +123,7 @@ func TestInvisibleEntriesMoveTheCursor(t *testing.T) {
 }
 
 func TestResuming(t *testing.T) {
-	in(t, "gives missed entries and continues", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "gives missed entries and continues", func(w *fixture, f *changes.Feed) {
 		me := w.actor(w.org, w.user(w.org, org.Member))
 		w.write(w.org, 400) // several pages
 		l := w.resume(f, me, "1-0", true)
@@ -141,8 +140,7 @@ func TestResuming(t *testing.T) {
 			}
 		}
 	})
-	in(t, "gives missed entries as far as they are still visible", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "gives missed entries as far as they are still visible", func(w *fixture, f *changes.Feed) {
 		member := w.user(w.org, org.Member)
 		made, space := w.workspace(w.user(w.org, org.Owner))
 		w.join(made, member)
@@ -161,8 +159,7 @@ func TestResuming(t *testing.T) {
 		"a place in the future":              "1-6",
 		"a place before what is still there": "1-1",
 	} {
-		in(t, name+" is answered with a resync, and then with what is new", func(w *fixture) {
-			f := w.feed()
+		withFeed(t, name+" is answered with a resync, and then with what is new", func(w *fixture, f *changes.Feed) {
 			me := w.actor(w.org, w.user(w.org, org.Member))
 			w.write(w.org, 3)
 			time.Sleep(time.Hour)
@@ -180,8 +177,7 @@ func TestResuming(t *testing.T) {
 			}
 		})
 	}
-	in(t, "the oldest place that is still there goes on without", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "the oldest place that is still there goes on without", func(w *fixture, f *changes.Feed) {
 		me := w.actor(w.org, w.user(w.org, org.Member))
 		w.write(w.org, 3)
 		time.Sleep(time.Hour)
@@ -190,8 +186,7 @@ func TestResuming(t *testing.T) {
 		w.same(w.settled(w.resume(f, me, "1-3", true)), "1-4 file-changed a.md")
 		w.same(w.settled(w.resume(f, me, "1-4", true)))
 	})
-	in(t, "a resync survives another authorization", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "a resync survives another authorization", func(w *fixture, f *changes.Feed) {
 		member := w.user(w.org, org.Member)
 		before := w.actor(w.org, member)
 		w.listen(f, w.user(w.org, org.Owner)) // the channel learns of the epoch that this moves
@@ -208,8 +203,7 @@ func (w *fixture) settled(l *listener) []string {
 }
 
 func TestASubscriberBehindTheRingReadsTheLog(t *testing.T) {
-	in(t, "when the ring has moved past its cursor", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "when the ring has moved past its cursor", func(w *fixture, f *changes.Feed) {
 		sub := w.subscription(f, w.user(w.org, org.Member))
 		const many = 3000 // more than a ring holds
 		for range many / 100 {
@@ -228,8 +222,7 @@ func TestASubscriberBehindTheRingReadsTheLog(t *testing.T) {
 			t.Errorf("%d pages were read", n)
 		}
 	})
-	in(t, "also past pages without visible entries", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "also past pages without visible entries", func(w *fixture, f *changes.Feed) {
 		me, other := w.actor(w.org, w.user(w.org, org.Member)), w.user(w.org, org.Member)
 		const many = 3000
 		for range many {
@@ -243,8 +236,7 @@ func TestASubscriberBehindTheRingReadsTheLog(t *testing.T) {
 			t.Errorf("it waited %v", waited)
 		}
 	})
-	in(t, "when the ring is empty", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "when the ring is empty", func(w *fixture, f *changes.Feed) {
 		sub := w.subscription(f, w.user(w.org, org.Member))
 		w.write(w.org, 2)
 		time.Sleep(time.Minute)
@@ -256,8 +248,7 @@ func TestASubscriberBehindTheRingReadsTheLog(t *testing.T) {
 			t.Errorf("%d pages were read", n)
 		}
 	})
-	in(t, "in pages of few bytes", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "in pages of few bytes", func(w *fixture, f *changes.Feed) {
 		sub := w.subscription(f, w.user(w.org, org.Member))
 		defer sub.Close()
 		for _, size := range []int{20 << 10, 20 << 10, 20 << 10, 20 << 10, 70 << 10, 70 << 10} {
@@ -272,8 +263,7 @@ func TestASubscriberBehindTheRingReadsTheLog(t *testing.T) {
 			}
 		}
 	})
-	in(t, "and gets a resync when the log was pruned", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "and gets a resync when the log was pruned", func(w *fixture, f *changes.Feed) {
 		sub := w.subscription(f, w.user(w.org, org.Member))
 		w.write(w.org, 5)
 		time.Sleep(time.Minute)
@@ -284,8 +274,7 @@ func TestASubscriberBehindTheRingReadsTheLog(t *testing.T) {
 }
 
 func TestSubscriptionsOfFormerMembersEnd(t *testing.T) {
-	in(t, "get no entry after the removal, whichever is noticed first", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "get no entry after the removal, whichever is noticed first", func(w *fixture, f *changes.Feed) {
 		member, owner := w.user(w.org, org.Member), w.user(w.org, org.Owner)
 		l, stays := w.listen(f, member), w.listen(f, owner)
 		w.write(w.org, 1)
@@ -297,16 +286,14 @@ func TestSubscriptionsOfFormerMembersEnd(t *testing.T) {
 		w.same(stays.got(), "1-1 file-changed a.md", "1-2 file-changed a.md")
 		w.ended(l, changes.Removed)
 	})
-	in(t, "end within a second without a change", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "end within a second without a change", func(w *fixture, f *changes.Feed) {
 		member := w.user(w.org, org.Member)
 		l := w.listen(f, member)
 		w.remove(member)
 		time.Sleep(changes.PollEvery)
 		w.ended(l, changes.Removed)
 	})
-	in(t, "get no page of the log", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "get no page of the log", func(w *fixture, f *changes.Feed) {
 		member := w.user(w.org, org.Member)
 		before := w.actor(w.org, member)
 		w.write(w.org, 1)
@@ -315,8 +302,7 @@ func TestSubscriptionsOfFormerMembersEnd(t *testing.T) {
 		w.same(w.settled(l))
 		w.ended(l, changes.Removed)
 	})
-	in(t, "end with the organisation", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "end with the organisation", func(w *fixture, f *changes.Feed) {
 		l := w.listen(f, w.user(w.org, org.Owner))
 		w.Close(w.org)
 		time.Sleep(changes.PollEvery)
@@ -334,8 +320,7 @@ func TestSubscriptionsOfFormerMembersEnd(t *testing.T) {
 		time.Sleep(changes.PollEvery)
 		w.ended(l, changes.Removed)
 	})
-	in(t, "end as expired with the token", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "end as expired with the token", func(w *fixture, f *changes.Feed) {
 		member := w.user(w.org, org.Member)
 		request := access.NewContext(w.Context(), access.Request{Expires: time.Now().Add(time.Minute)})
 		l := w.subscribe(request, f, w.actor(w.org, member), "", false)
@@ -348,8 +333,7 @@ func TestSubscriptionsOfFormerMembersEnd(t *testing.T) {
 }
 
 func TestChangesOfVisibility(t *testing.T) {
-	in(t, "grows and shrinks with the membership of a team", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "grows and shrinks with the membership of a team", func(w *fixture, f *changes.Feed) {
 		member := w.user(w.org, org.Member)
 		made, space := w.workspace(w.user(w.org, org.Owner))
 		l := w.listen(f, member)
@@ -365,8 +349,7 @@ func TestChangesOfVisibility(t *testing.T) {
 		}
 		w.same(got, "1-2 resync", "1-3 file-changed meanwhile", "1-4 resync")
 	})
-	in(t, "a batch has one resync, with an id of its own", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "a batch has one resync, with an id of its own", func(w *fixture, f *changes.Feed) {
 		member := w.user(w.org, org.Member)
 		l := w.listen(f, member)
 		again := object.NewAccessChange(object.Audience{Users: []id.User{member}}, "", time.Now())
@@ -378,8 +361,7 @@ func TestChangesOfVisibility(t *testing.T) {
 		w.append(w.org, again)
 		w.same(w.settled(l)[3:], "1-6 resync")
 	})
-	in(t, "others get no resync", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "others get no resync", func(w *fixture, f *changes.Feed) {
 		l := w.listen(f, w.user(w.org, org.Owner))
 		w.append(w.org, object.NewAccessChange(object.Audience{Users: []id.User{w.user(w.org, org.Member)}}, "", time.Now()))
 		w.same(w.settled(l))
@@ -689,8 +671,7 @@ func TestNothingIsMissedOrRepeatedAcrossServers(t *testing.T) {
 }
 
 func TestEndsOfSubscriptions(t *testing.T) {
-	in(t, "comes to all at once, and to later subscribers", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "comes to all at once, and to later subscribers", func(w *fixture, f *changes.Feed) {
 		a := w.actor(w.org, w.user(w.org, org.Member))
 		l := w.resume(f, a, "", false)
 		ended := make(chan struct{})
@@ -703,8 +684,7 @@ func TestEndsOfSubscriptions(t *testing.T) {
 		must.Fail(t, must.ErrorOf(f.Subscribe(w.Context(), a, "", false)), fault.Unavailable) // the feed is draining
 		w.Must(f.Close(w.Context()))
 	})
-	in(t, "waits for open subscriptions until its context ends", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "waits for open subscriptions until its context ends", func(w *fixture, f *changes.Feed) {
 		sub := w.subscription(f, w.user(w.org, org.Member))
 		short, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
@@ -724,15 +704,13 @@ func TestEndsOfSubscriptions(t *testing.T) {
 			w.Must(w.feed().Close(none))
 		}
 	})
-	in(t, "does not call OnEnd of a closed subscription", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "does not call OnEnd of a closed subscription", func(w *fixture, f *changes.Feed) {
 		sub := w.subscription(f, w.user(w.org, org.Member))
 		sub.OnEnd(func() { t.Error("it was called") })
 		sub.Close()
 		f.Drain()
 	})
-	in(t, "of one subscription makes room for another of the same user", func(w *fixture) {
-		f := w.feed()
+	withFeed(t, "of one subscription makes room for another of the same user", func(w *fixture, f *changes.Feed) {
 		a := w.actor(w.org, w.user(w.org, org.Member))
 		var open []*listener
 		for range 100 {
