@@ -13,8 +13,7 @@ import (
 	"sync"
 )
 
-// balancer forwards each request to a server chosen at random. Where that one does not take the
-// connection, it tries the others.
+// balancer forwards each request to a random server, and to the next one if it refuses the connection.
 type balancer struct {
 	url    string
 	server *http.Server
@@ -23,8 +22,8 @@ type balancer struct {
 	targets []*url.URL // the first one runs the development providers
 }
 
-// listen starts a balancer on a free loopback port.
-func listen() (*balancer, error) {
+// newBalancer starts a balancer on a free loopback port.
+func newBalancer() (*balancer, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -75,10 +74,10 @@ func (b *balancer) choose(path string) []*url.URL {
 	return order
 }
 
-// roundTripper sends a request to the first server that takes the connection.
+// roundTripper sends a request to the first server that accepts the connection.
 type roundTripper struct {
 	balancer *balancer
-	through  http.RoundTripper
+	base     http.RoundTripper
 }
 
 func (t roundTripper) RoundTrip(r *http.Request) (response *http.Response, err error) {
@@ -89,7 +88,7 @@ func (t roundTripper) RoundTrip(r *http.Request) (response *http.Response, err e
 	}
 	for _, target := range t.balancer.choose(r.URL.Path) {
 		r.URL.Scheme, r.URL.Host = target.Scheme, target.Host
-		response, err = t.through.RoundTrip(r)
+		response, err = t.base.RoundTrip(r)
 		var failed *net.OpError
 		if !errors.As(err, &failed) || failed.Op != "dial" {
 			return response, err

@@ -47,12 +47,12 @@ type Options struct {
 	// Settings are further variables of all servers, as NAME=value. They override those of Start.
 	Settings []string
 
-	// Each, if set, returns further variables of one server, counted from 0.
-	Each func(server int) []string
+	// ServerSettings, if set, returns further variables of one server, counted from 0.
+	ServerSettings func(server int) []string
 
-	// Through, if set, returns the address at which the servers reach a part of the cluster
-	// instead of its own one, both as host:port. The parts are partPostgres, partNATS and partStore.
-	Through func(part, address string) (string, error)
+	// Proxy, if set, returns the address of a proxy of a part of the cluster, partPostgres, partNATS or
+	// partStore, whose own address is given, both as host:port.
+	Proxy func(part, address string) (string, error)
 
 	// Postgres are the database server's options that differ from the default.
 	Postgres postgres.Options
@@ -94,17 +94,17 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if c.Store, err = objectstore.ListenS3(content); err != nil {
 		return nil, err
 	}
-	if c.balancer, err = listen(); err != nil {
+	if c.balancer, err = newBalancer(); err != nil {
 		return nil, err
 	}
 	c.URL = c.balancer.url
 
 	addresses := map[string]string{partPostgres: c.Database, partNATS: c.NATS.URL, partStore: c.Store.Address}
 	for part, host := range map[string]string{partPostgres: c.Postgres.Host(), partNATS: strings.TrimPrefix(c.NATS.URL, "nats://"), partStore: c.Store.Host} {
-		if o.Through == nil {
+		if o.Proxy == nil {
 			break
 		}
-		to, err := o.Through(part, host)
+		to, err := o.Proxy(part, host)
 		if err != nil {
 			return nil, err
 		}
@@ -118,8 +118,8 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	for i := range o.Servers {
 		s := &Server{dir: filepath.Join(o.Dir, "server-"+strconv.Itoa(i+1)), command: o.Command}
 		more := o.Settings
-		if o.Each != nil {
-			more = slices.Concat(more, o.Each(i))
+		if o.ServerSettings != nil {
+			more = slices.Concat(more, o.ServerSettings(i))
 		}
 		if s.settings, err = c.settings(settings, more); err != nil {
 			return nil, err

@@ -23,7 +23,7 @@ func TestServersBehindTheBalancerAnswerAsOne(t *testing.T) {
 		Servers: 3, Dir: t.TempDir(), Command: collabd.Process,
 		Settings: []string{"COLLAB_RATE_LIMITS=off"}, Postgres: postgres.Options{NoSync: true},
 		// Servers accept each other's tokens and webhooks although their machines' clocks differ.
-		Each: func(server int) []string {
+		ServerSettings: func(server int) []string {
 			return []string{collabd.ShiftedClock(time.Duration(server-1) * 5 * time.Minute)}
 		},
 	})).Or(t)

@@ -10,8 +10,8 @@ type input struct{ name, value, source string }
 
 var inputs []input
 
-// given is a value that the simulation uses, and its row of the table.
-func given(value float64, unit, name, source string) float64 {
+// newInput adds a row to the table of inputs and returns its value.
+func newInput(value float64, unit, name, source string) float64 {
 	inputs = append(inputs, input{name, strings.TrimSpace(figure(value, 3) + unit), source})
 	return value
 }
@@ -23,36 +23,36 @@ const (
 
 // Costs and machines. Processor times are in microseconds.
 var (
-	deliveryCPU      = given(10.8, " µs", "server: an event or a heartbeat to one stream", performance+"Change feed, 5000 subscribers")
-	chunkCPU         = given(37.2, " µs", "server: a chunk of a chat", performance+"Chats, 500 that follow each other")
-	streamMemory     = given(6.9*1024, " bytes", "server: memory of an idle stream", performance+"Change feed, 5000 subscribers")
-	chatMemory       = given(63.9*1024, " bytes", "server: memory of an open chat", performance+"Chats")
-	idleMemory       = given(47e6, " bytes", "server: memory when idle", performance+"Start and memory")
-	serverProcessors = given(8, "", "server: processors like the measured ones", assumed)
-	serverMemory     = given(16e9, " bytes", "server: memory", assumed)
-	serverConns      = given(32, "", "server: connections to the primary", "the default: four for each processor")
-	primaryProcs     = given(32, "", "primary: processors like the measured ones", assumed)
-	flushSeconds     = given(0.001, " s", "primary: a log flush, shared by waiting writes", assumed)
-	fullPages        = given(2, "", "primary: ratio of the log with page images to the log without", assumed)
-	wireSeconds      = given(0.00025, " s", "between server and primary, one way", assumed)
-	maxBusy          = given(0.7, "", "limit: busy processors", assumed)
-	maxP99           = given(100, " ms", "limit: p99 of response times", assumed)
-	maxConnections   = given(500, "", "limit: connections to a primary without a pooler", assumed)
-	maxWAL           = given(100e6, " bytes/s", "limit: log of a primary, followed by replicas and archives", assumed)
-	maxStreams       = given(65_536, "", "limit: streams of a server; `COLLAB_CONNECTIONS` allows 16,384 unless it is raised", assumed+", 12,000 were measured")
-	maxBus           = given(1e6, " messages/s", "limit: deliveries of a bus", assumed)
-	onlineShare      = given(0.6, "", "user: share with an open stream in the busiest hour", assumed)
-	members          = given(20, "", "user: active members of an organisation", assumed)
-	heartbeatSeconds = given(30, " s", "stream: time between heartbeats", "the default of `COLLAB_HEARTBEAT`")
-	chunksPerSecond  = given(20, "", "chat: chunks a second", assumed)
-	burst            = given(1.5, "", "ratio of the busiest minute's rate to its hour's", assumed)
+	deliveryCPU      = newInput(10.8, " µs", "server: an event or a heartbeat to one stream", performance+"Change feed, 5000 subscribers")
+	chunkCPU         = newInput(37.2, " µs", "server: a chunk of a chat", performance+"Chats, 500 that follow each other")
+	streamMemory     = newInput(6.9*1024, " bytes", "server: memory of an idle stream", performance+"Change feed, 5000 subscribers")
+	chatMemory       = newInput(63.9*1024, " bytes", "server: memory of an open chat", performance+"Chats")
+	idleMemory       = newInput(47e6, " bytes", "server: memory when idle", performance+"Start and memory")
+	serverProcessors = newInput(8, "", "server: processors like the measured ones", assumed)
+	serverMemory     = newInput(16e9, " bytes", "server: memory", assumed)
+	serverConns      = newInput(32, "", "server: connections to the primary", "the default: four for each processor")
+	primaryProcs     = newInput(32, "", "primary: processors like the measured ones", assumed)
+	flushSeconds     = newInput(0.001, " s", "primary: a log flush, shared by waiting writes", assumed)
+	fullPages        = newInput(2, "", "primary: ratio of the log with page images to the log without", assumed)
+	wireSeconds      = newInput(0.00025, " s", "between server and primary, one way", assumed)
+	maxBusy          = newInput(0.7, "", "limit: busy processors", assumed)
+	maxP99           = newInput(100, " ms", "limit: p99 of response times", assumed)
+	maxConnections   = newInput(500, "", "limit: connections to a primary without a pooler", assumed)
+	maxWAL           = newInput(100e6, " bytes/s", "limit: log of a primary, followed by replicas and archives", assumed)
+	maxStreams       = newInput(65_536, "", "limit: streams of a server; `COLLAB_CONNECTIONS` allows 16,384 unless it is raised", assumed+", 12,000 were measured")
+	maxBus           = newInput(1e6, " messages/s", "limit: deliveries of a bus", assumed)
+	onlineShare      = newInput(0.6, "", "user: share with an open stream in the busiest hour", assumed)
+	members          = newInput(20, "", "user: active members of an organisation", assumed)
+	heartbeatSeconds = newInput(30, " s", "stream: time between heartbeats", "the default of `COLLAB_HEARTBEAT`")
+	chunksPerSecond  = newInput(20, "", "chat: chunks a second", assumed)
+	burst            = newInput(1.5, "", "ratio of the busiest minute's rate to its hour's", assumed)
 )
 
-// hours is the activity of each hour of a working day, in one time zone, to that of the busiest.
-var hours = [24]float64{0.03, 0.02, 0.01, 0.01, 0.02, 0.05, 0.12, 0.3, 0.65, 0.95, 1, 0.95, 0.6, 0.8, 0.95, 0.9, 0.8, 0.55, 0.3, 0.2, 0.15, 0.12, 0.1, 0.06}
+// hourlyActivity is the activity in each hour of a working day in one time zone, relative to the busiest hour.
+var hourlyActivity = [24]float64{0.03, 0.02, 0.01, 0.01, 0.02, 0.05, 0.12, 0.3, 0.65, 0.95, 1, 0.95, 0.6, 0.8, 0.95, 0.9, 0.8, 0.55, 0.3, 0.2, 0.15, 0.12, 0.1, 0.06}
 
-// busiest is an hour at which hours is 1.
-const busiest = 10
+// peakHour is an hour at which hourlyActivity is 1.
+const peakHour = 10
 
 // statement is what -measure found of an operation of its: microseconds of Postgres' processor time
 // and bytes of its log without images of pages.
@@ -85,14 +85,14 @@ func statementNamed(name string) statement {
 // request is one kind of request.
 type request struct {
 	name           string
-	daily          float64 // of an active user: assumed
+	perDay         float64 // of an active user: assumed
 	server         float64 // microseconds of processor time
 	source         string  // of that, in performance.md
 	statements     []string
 	events, chunks float64
 }
 
-// primary is the microseconds of processor time of the request's statements.
+// primary returns the microseconds of processor time of the request's statements.
 func (q *request) primary() (cpu float64) {
 	for _, name := range q.statements {
 		cpu += statementNamed(name).cpu
@@ -100,7 +100,7 @@ func (q *request) primary() (cpu float64) {
 	return cpu
 }
 
-// wal is the bytes of log that they write.
+// wal returns the bytes of log that the request's statements write.
 func (q *request) wal() (bytes float64) {
 	for _, name := range q.statements {
 		bytes += statementNamed(name).wal
@@ -124,19 +124,19 @@ var requests = []request{
 
 // record is what a user leaves in a table.
 type record struct {
-	table   string
-	daily   float64 // new rows of an active user: assumed
-	bytes   float64 // with indexes: measured by -measure
-	retains float64 // days, 0 for ever
+	table     string
+	perDay    float64 // new rows of an active user: assumed
+	bytes     float64 // with indexes: measured by -measure
+	retention float64 // days, 0 for ever
 }
 
-// yearly returns the bytes of the rows that an active user leaves in the table in a year of 250 days.
-func (r record) yearly() float64 {
+// bytesPerYear returns the bytes of the rows that an active user leaves in the table in a year of 250 days.
+func (r record) bytesPerYear() float64 {
 	days := 250.0
-	if r.retains > 0 {
-		days = r.retains
+	if r.retention > 0 {
+		days = r.retention
 	}
-	return r.daily * r.bytes * days
+	return r.perDay * r.bytes * days
 }
 
 var records = []record{

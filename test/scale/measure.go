@@ -27,9 +27,9 @@ import (
 
 // Sizes of a measured database. The records of the organisations alternate, as if all of them worked at once.
 const (
-	orgsN  = 500
-	eachN  = 300 // records of each table of an organisation
-	usersN = 5
+	orgCount      = 500
+	recordsPerOrg = 300 // records of each table of an organisation
+	usersPerOrg   = 5
 )
 
 // base is the first time of records.
@@ -65,7 +65,7 @@ func newDatabase(ctx context.Context, server *postgres.Server, partitioned bool)
 	if err != nil {
 		return nil, err
 	}
-	b := &database{next: eachN}
+	b := &database{next: recordsPerOrg}
 	if b.db, err = gormdb.Open(ctx, gormdb.Options{URL: address + "&pool_max_conns=1"}); err != nil {
 		return nil, err
 	}
@@ -104,23 +104,23 @@ func fill() []string {
 	uid := func(kind int, n string) string {
 		return fmt.Sprintf("('%08x-' || lpad(to_hex(o), 4, '0') || '-7000-8000-' || lpad(to_hex(%s), 12, '0'))::uuid", kind, n)
 	}
-	o, user, workspace := uid(kindOrg, "0"), uid(kindUser, fmt.Sprintf("n %% %d + 1", usersN)), uid(kindWorkspace, "n % 2 + 1")
-	from := fmt.Sprintf(" FROM generate_series(1, %d) AS n, generate_series(1, %d) AS o ORDER BY n, o", eachN, orgsN)
-	few := func(n int) string {
-		return fmt.Sprintf(" FROM generate_series(1, %d) AS n, generate_series(1, %d) AS o", n, orgsN)
+	o, user, workspace := uid(kindOrg, "0"), uid(kindUser, fmt.Sprintf("n %% %d + 1", usersPerOrg)), uid(kindWorkspace, "n % 2 + 1")
+	from := fmt.Sprintf(" FROM generate_series(1, %d) AS n, generate_series(1, %d) AS o ORDER BY n, o", recordsPerOrg, orgCount)
+	rows := func(n int) string {
+		return fmt.Sprintf(" FROM generate_series(1, %d) AS n, generate_series(1, %d) AS o", n, orgCount)
 	}
 	at := fmt.Sprintf("%d + n::bigint * 600000", base)
 	day := fmt.Sprintf("(%s) - (%s) %% 86400000", at, at)
 	key := o + "::text || '/workspaces/' || " + workspace + "::text || '/artifacts/reports/2026/report of week ' || n || '.md'"
 	return []string{
 		"INSERT INTO organisations (id, provider_id, name, slug, created_at, updated_at, is_full, seen_at, seen_rank, seen_message, created_by, created_by_seen_at, created_by_seen_rank, created_by_seen_message) SELECT " +
-			o + ", 'org_' || o, 'Organisation', 'organisation', 1, 1, true, 1, 1, '', '', 0, 0, ''" + few(1),
+			o + ", 'org_' || o, 'Organisation', 'organisation', 1, 1, true, 1, 1, '', '', 0, 0, ''" + rows(1),
 		"INSERT INTO users (id, provider_id, name, email, email_key, avatar_url, created_at, updated_at, is_full, seen_at, seen_rank, seen_message) SELECT " +
-			uid(kindUser, "n") + ", 'user_' || o || '_' || n, 'Some One', 'someone@example.com', 'someone@example.com', '', 1, 1, true, 1, 1, ''" + few(usersN),
+			uid(kindUser, "n") + ", 'user_' || o || '_' || n, 'Some One', 'someone@example.com', 'someone@example.com', '', 1, 1, true, 1, 1, ''" + rows(usersPerOrg),
 		"INSERT INTO memberships (org_id, user_id, role, onboarding_completed, joined_at, used_at, provider_role, role_set_here, seen_at, seen_rank, seen_message) SELECT " +
-			o + ", " + uid(kindUser, "n") + ", 'MEMBER', true, n, n, '', false, 0, 0, ''" + few(usersN),
-		"INSERT INTO teams (org_id, id, name, kind, created_by, created_at, updated_at) SELECT " + o + ", " + uid(kindTeam, "n") + ", 'Team', 'SHARED', " + uid(kindUser, "n") + ", n, n" + few(1),
-		"INSERT INTO workspaces (org_id, id, team_id, name, created_by, created_at, updated_at) SELECT " + o + ", " + uid(kindWorkspace, "n") + ", " + uid(kindTeam, "1") + ", 'Workspace', " + uid(kindUser, "1") + ", n, n" + few(2),
+			o + ", " + uid(kindUser, "n") + ", 'MEMBER', true, n, n, '', false, 0, 0, ''" + rows(usersPerOrg),
+		"INSERT INTO teams (org_id, id, name, kind, created_by, created_at, updated_at) SELECT " + o + ", " + uid(kindTeam, "n") + ", 'Team', 'SHARED', " + uid(kindUser, "n") + ", n, n" + rows(1),
+		"INSERT INTO workspaces (org_id, id, team_id, name, created_by, created_at, updated_at) SELECT " + o + ", " + uid(kindWorkspace, "n") + ", " + uid(kindTeam, "1") + ", 'Workspace', " + uid(kindUser, "1") + ", n, n" + rows(2),
 		"INSERT INTO tasks (org_id, id, title, description, status, priority, assignee_id, workspace_id, due_text, due_start, due_end, tags, metadata, sort_order, created_by, created_at, updated_at, version) SELECT " +
 			o + ", " + uid(kindTask, "n") + ", 'Prepare the quarterly review, part ' || n, 'Collect what the customers said last month, compare it with the plan and write down what should change.', " +
 			"(ARRAY['TODO', 'IN_PROGRESS', 'DONE', 'CANCELLED'])[n % 4 + 1], (ARRAY['LOW', 'MEDIUM', 'HIGH', 'URGENT'])[n / 4 % 4 + 1], CASE WHEN n % 3 = 0 THEN " + user + " END, CASE WHEN n % 2 = 0 THEN " + workspace + " END, " +
@@ -132,11 +132,11 @@ func fill() []string {
 		"INSERT INTO changes (org_id, n, type, at, by_user, record) SELECT " + o + ", n, 'file-changed', " + at + ", " + user +
 			", json_build_object('id', " + uid(kindObject, "n") + ", 'path', 'reports/2026/report of week ' || n || '.md', 'kind', 'ARTIFACT', 'scope', 'SHARED', 'workspaceId', " + workspace + ", 'mimeType', 'text/markdown', 'version', 1, 'createdBy', " + user +
 			", 'updatedBy', " + user + ", 'createdAt', " + at + ", 'updatedAt', " + at + ", 'blob', " + key + " || '@1-0123456789abcdef', 'size', 4096, 'checksum', repeat('0123456789abcdef', 4), 'text', true, 'n', n)" + from,
-		fmt.Sprintf("INSERT INTO log_heads (org_id, n, floor, shared_bytes, counted_n) SELECT %s, %d, 0, %d, %[2]d", o, eachN, 4096*eachN) + few(1),
+		fmt.Sprintf("INSERT INTO log_heads (org_id, n, floor, shared_bytes, counted_n) SELECT %s, %d, 0, %d, %[2]d", o, recordsPerOrg, 4096*recordsPerOrg) + rows(1),
 		"INSERT INTO usage_entries (org_id, id, user_id, at, day, model, provider, input, output, cache_read, cache_made, searches, provenance, outcome) SELECT " +
 			o + ", " + uid(kindRequest, "n") + ", " + user + ", " + at + ", " + day + ", 'claude-sonnet-4-5', 'anthropic', 5000 + n, 700, 4000, 200, 0, 'provider', 'completed'" + from,
 		"INSERT INTO audit (id, org_id, at, actor_id, is_operator, action, target, detail, address, request) SELECT gen_random_uuid(), " + o + ", " + at + ", " + user + ", false, 'member.role_changed', " + user + "::text, 'MEMBER -> ADMIN', '203.0.113.9', '0123456789abcdef0123456789abcdef'" + from,
-		"INSERT INTO sessions (id, org_id, user_id, created_at, last_used_at, expires_at, address, user_agent, is_unnamed, is_ended) SELECT gen_random_uuid()::text, " + o + ", " + user + ", " + at + ", " + at + ", " + at + ", '203.0.113.9', 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0', false, false" + few(usersN),
+		"INSERT INTO sessions (id, org_id, user_id, created_at, last_used_at, expires_at, address, user_agent, is_unnamed, is_ended) SELECT gen_random_uuid()::text, " + o + ", " + user + ", " + at + ", " + at + ", " + at + ", '203.0.113.9', 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0', false, false" + rows(usersPerOrg),
 		"INSERT INTO usage_user_models (org_id, user_id, day, model, input, output, requests) SELECT org_id, user_id, day, model, SUM(input), SUM(output), COUNT(*) FROM usage_entries GROUP BY 1, 2, 3, 4",
 		"INSERT INTO usage_users (org_id, unit, since, user_id, input, output, requests) SELECT org_id, 86400000, day, user_id, SUM(input), SUM(output), COUNT(*) FROM usage_entries GROUP BY 1, 3, 4",
 		"INSERT INTO usage_models (org_id, unit, since, model, lane, input, output, requests) SELECT org_id, 3600000, at - at % 3600000, model, right(user_id::text, 1), SUM(input), SUM(output), COUNT(*) FROM usage_entries GROUP BY 1, 3, 4, 5",
@@ -149,8 +149,8 @@ type operation struct {
 	prepare func(ctx context.Context, b *database, i int) (func() error, error) // returns the measured part
 }
 
-// at is an organisation and the number of a record of it, other ones for each i.
-func at(i int) (o, n int) { return i*7919%orgsN + 1, i/orgsN*37%eachN + 1 }
+// recordAt returns the i-th pair of an organisation and one of its records.
+func recordAt(i int) (o, n int) { return i*7919%orgCount + 1, i/orgCount*37%recordsPerOrg + 1 }
 
 var now = time.UnixMilli(base + 400*600_000).UTC()
 
@@ -166,7 +166,7 @@ var operations = []operation{
 		return b.db.Work().TasksAt(0).List(ctx, a.Org, a, task.Filter{Limit: 50, Status: task.Todo}, func(task.Task) error { return nil })
 	})},
 	{"add a task", func(ctx context.Context, b *database, i int) (func() error, error) {
-		o, n := at(i)
+		o, n := recordAt(i)
 		b.next++
 		of, user := uid[id.Org](kindOrg, o, 0), uid[id.User](kindUser, o, 1)
 		t, err := b.db.Work().Tasks().Get(ctx, of, uid[id.Task](kindTask, o, n))
@@ -176,14 +176,14 @@ var operations = []operation{
 		}, err
 	}},
 	{"change a task, with its history", func(ctx context.Context, b *database, i int) (func() error, error) {
-		o, n := at(i)
+		o, n := recordAt(i)
 		b.next++
 		of := uid[id.Org](kindOrg, o, 0)
-		was, err := b.db.Work().Tasks().Get(ctx, of, uid[id.Task](kindTask, o, n))
-		next := was
-		next.Title, next.Version = fmt.Sprint("Prepare the quarterly review, again ", i), was.Version+1
-		change := task.Change{ID: uid[id.Entry](kindChange, o, b.next), Task: was.ID, At: now, By: was.CreatedBy}
-		return func() error { return b.db.Work().TasksAt(0).Replace(ctx, of, was, next, []task.Change{change}) }, err
+		before, err := b.db.Work().Tasks().Get(ctx, of, uid[id.Task](kindTask, o, n))
+		next := before
+		next.Title, next.Version = fmt.Sprint("Prepare the quarterly review, again ", i), before.Version+1
+		change := task.Change{ID: uid[id.Entry](kindChange, o, b.next), Task: before.ID, At: now, By: before.CreatedBy}
+		return func() error { return b.db.Work().TasksAt(0).Replace(ctx, of, before, next, []task.Change{change}) }, err
 	}},
 	{"list a task's history", read(func(ctx context.Context, b *database, o, n int) error {
 		return b.db.Work().TaskHistory().List(ctx, uid[id.Org](kindOrg, o, 0), uid[id.Task](kindTask, o, n), id.Position[id.Entry]{}, 50, func(task.Change) error { return nil })
@@ -192,7 +192,7 @@ var operations = []operation{
 		return must.ErrorOf(b.db.Storage().Objects().Get(ctx, uid[id.Org](kindOrg, o, 0), uid[id.Object](kindObject, o, n)))
 	})},
 	{"announce content", func(ctx context.Context, b *database, i int) (func() error, error) {
-		o, _ := at(i)
+		o, _ := recordAt(i)
 		b.next++
 		name := fmt.Sprint("announced ", b.next)
 		return func() error {
@@ -200,27 +200,27 @@ var operations = []operation{
 		}, nil
 	}},
 	{"store a file's new record, with its event", func(ctx context.Context, b *database, i int) (func() error, error) {
-		o, n := at(i)
+		o, n := recordAt(i)
 		b.next++
 		of := uid[id.Org](kindOrg, o, 0)
-		was, err := b.db.Storage().Objects().Get(ctx, of, uid[id.Object](kindObject, o, n))
-		content := was.Content
-		content.Blob = fmt.Sprint(was.BlobName("0123456789abcdef"), b.next)
+		before, err := b.db.Storage().Objects().Get(ctx, of, uid[id.Object](kindObject, o, n))
+		content := before.Content
+		content.Blob = fmt.Sprint(before.BlobName("0123456789abcdef"), b.next)
 		if err == nil {
 			err = b.db.Storage().BlobNames().Announce(ctx, of, content.Blob, 0, now)
 		}
-		change := object.NewChange(was.WithContent(content, was.CreatedBy, now))
+		change := object.NewChange(before.WithContent(content, before.CreatedBy, now))
 		return func() error {
-			r := object.Replacement{Change: change, Previous: was.Content, Limit: 1 << 40}
+			r := object.Replacement{Change: change, Previous: before.Content, Limit: 1 << 40}
 			return must.ErrorOf(b.db.Storage().Replace(ctx, of, r))
 		}, err
 	}},
 	{"read an event", read(func(ctx context.Context, b *database, o, _ int) error {
-		_, _, err := b.db.Entries(ctx, uid[id.Org](kindOrg, o, 0), eachN-1, 100)
+		_, _, err := b.db.Entries(ctx, uid[id.Org](kindOrg, o, 0), recordsPerOrg-1, 100)
 		return err
 	})},
 	{"reserve tokens of a chat", func(ctx context.Context, b *database, i int) (func() error, error) {
-		o, n := at(i)
+		o, n := recordAt(i)
 		b.next++
 		l := lease(o, n, b.next)
 		return func() error {
@@ -228,7 +228,7 @@ var operations = []operation{
 		}, nil
 	}},
 	{"settle a chat", func(ctx context.Context, b *database, i int) (func() error, error) {
-		o, n := at(i)
+		o, n := recordAt(i)
 		b.next++
 		l := lease(o, n, b.next)
 		_, err := b.db.Usage().Quotas().ReserveAt(ctx, 0, l, 1_000_000_000, quota.Need{Input: 1000, Output: 1000})
@@ -243,7 +243,7 @@ var operations = []operation{
 	{"poll the logs of 100 organisations", read(func(ctx context.Context, b *database, o, _ int) error {
 		orgs := make([]id.Org, 100)
 		for i := range orgs {
-			orgs[i] = uid[id.Org](kindOrg, (o+i)%orgsN+1, 0)
+			orgs[i] = uid[id.Org](kindOrg, (o+i)%orgCount+1, 0)
 		}
 		_, err := b.db.Storage().Changes().Heads(ctx, orgs)
 		if err == nil {
@@ -254,7 +254,7 @@ var operations = []operation{
 }
 
 func lease(o, n, next int) quota.Lease {
-	return quota.Lease{ID: uid[id.Request](kindRequest, o, next), Org: uid[id.Org](kindOrg, o, 0), User: uid[id.User](kindUser, o, n%usersN+1), Day: calendar.DayOf(now), ExpiresAt: now}
+	return quota.Lease{ID: uid[id.Request](kindRequest, o, next), Org: uid[id.Org](kindOrg, o, 0), User: uid[id.User](kindUser, o, n%usersPerOrg+1), Day: calendar.DayOf(now), ExpiresAt: now}
 }
 
 // owner is an actor who sees everything.
@@ -268,7 +268,7 @@ func owner(o int) org.Actor {
 
 func read(fn func(ctx context.Context, b *database, o, n int) error) func(context.Context, *database, int) (func() error, error) {
 	return func(ctx context.Context, b *database, i int) (func() error, error) {
-		o, n := at(i)
+		o, n := recordAt(i)
 		return func() error { return fn(ctx, b, o, n) }, nil
 	}
 }

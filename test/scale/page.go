@@ -35,7 +35,7 @@ func table(rows ...[]string) string {
 	return s.String()
 }
 
-// figure returns a number with some digits that count.
+// figure formats a number with significant digits.
 func figure(v float64, digits int) string {
 	if v <= 0 {
 		return "0"
@@ -78,23 +78,23 @@ func statementTable() string {
 func userTable() string {
 	rows := [][]string{{"request", "a day (assumed)", "server µs", "from performance.md", "statements", "primary µs"}}
 	for i, q := range requests {
-		rows = append(rows, []string{q.name, number(q.daily), figure(q.server, 3), q.source, strings.Join(q.statements, "; "), figure(requests[i].primary(), 3)})
+		rows = append(rows, []string{q.name, number(q.perDay), figure(q.server, 3), q.source, strings.Join(q.statements, "; "), figure(requests[i].primary(), 3)})
 	}
-	return table(append(rows, []string{"all", figure(daily(), 3), "", "", "", ""})...)
+	return table(append(rows, []string{"all", figure(requestsPerDay(), 3), "", "", "", ""})...)
 }
 
 func recordTable() string {
 	rows := [][]string{{"table", "rows a day (assumed)", "bytes of a row with indexes (-measure)", "MB of a user in a year"}}
 	for _, r := range records {
-		rows = append(rows, []string{r.table, number(r.daily), figure(r.bytes, 4), fmt.Sprintf("%.2f", r.yearly()/1e6)})
+		rows = append(rows, []string{r.table, number(r.perDay), figure(r.bytes, 4), fmt.Sprintf("%.2f", r.bytesPerYear()/1e6)})
 	}
-	return table(append(rows, []string{"all", "", "", fmt.Sprintf("%.2f", yearly()/1e6)})...)
+	return table(append(rows, []string{"all", "", "", fmt.Sprintf("%.2f", bytesPerYear()/1e6)})...)
 }
 
-// yearly returns the bytes of the records that an active user leaves in all tables in a year.
-func yearly() (bytes float64) {
+// bytesPerYear returns the bytes of the records that an active user leaves in all tables in a year.
+func bytesPerYear() (bytes float64) {
 	for _, r := range records {
-		bytes += r.yearly()
+		bytes += r.bytesPerYear()
 	}
 	return bytes
 }
@@ -109,19 +109,19 @@ func carriesTable() string {
 	rows := [][]string{append([]string{"servers", "limit of streams", "users"}, append(resultHead, "first limit")...)}
 	for _, anyStreams := range []bool{false, true} {
 		for _, n := range []int{1, 2, 4, 8, 15} {
-			c, r := most(cell{servers: n, anyStreams: anyStreams})
-			rows = append(rows, append([]string{fmt.Sprint(n), map[bool]string{false: "yes", true: "no"}[anyStreams], number(c.users)}, append(r.cells(), r.first)...))
+			c, r := maxUsers(cell{servers: n, anyStreams: anyStreams})
+			rows = append(rows, append([]string{fmt.Sprint(n), map[bool]string{false: "yes", true: "no"}[anyStreams], number(c.users)}, append(r.cells(), r.bottleneck)...))
 		}
 	}
 	return table(rows...)
 }
 
-// smallest returns the number of primaries and the cell with the fewest servers for some users.
-func smallest(users float64) (primaries float64, c cell, r result) {
+// minServers returns the number of primaries and the cell with the fewest servers for some users.
+func minServers(users float64) (primaries float64, c cell, r result) {
 	for primaries = 1; ; primaries++ {
 		for _, n := range []int{1, 2, 3, 4, 6, 8, 10, 12, 15} {
 			c = cell{users: users / primaries, servers: n}
-			if r = c.simulate(busiest, c.window()); r.used <= 1 {
+			if r = c.simulate(peakHour, c.window()); r.utilization <= 1 {
 				return primaries, c, r
 			}
 		}
@@ -134,18 +134,18 @@ func smallest(users float64) (primaries float64, c cell, r result) {
 func populationTable() string {
 	rows := [][]string{append([]string{"users", "servers", "primaries"}, append(resultHead, "records a year, TB", "bus deliveries/s", "of its limit")...)}
 	for _, users := range []float64{1e4, 1e6, 1e8} {
-		primaries, c, r := smallest(users)
+		primaries, c, r := minServers(users)
 		servers := primaries * float64(c.servers)
-		bus := primaries * r.events * servers
+		deliveries := primaries * r.events * servers
 		rows = append(rows, append([]string{number(users), number(servers), number(primaries)},
-			append(r.cells(), fmt.Sprintf("%.2f", users*yearly()/1e12), number(bus), percent(bus/maxBus))...))
+			append(r.cells(), fmt.Sprintf("%.2f", users*bytesPerYear()/1e12), number(deliveries), percent(deliveries/maxBus))...))
 	}
 	return table(rows...)
 }
 
 func dayTable() string {
 	rows := [][]string{append([]string{"hour"}, resultHead...)}
-	_, c, _ := smallest(1e6)
+	_, c, _ := minServers(1e6)
 	for hour := 0; hour < 24; hour += 2 {
 		rows = append(rows, append([]string{fmt.Sprintf("%02d", hour)}, c.simulate(hour, c.window()).cells()...))
 	}

@@ -22,7 +22,7 @@ func TestThePageHasWhatTheSimulationFinds(t *testing.T) {
 // TestQueuesGrowWithLoad expects a request to take the time of its steps without queues, and to wait near the limit.
 func TestQueuesGrowWithLoad(t *testing.T) {
 	few, many := cell{users: 1000, servers: 1}, cell{users: 900_000, servers: 1}
-	quiet, busy := few.simulate(busiest, 60), many.simulate(busiest, 2)
+	quiet, busy := few.simulate(peakHour, 60), many.simulate(peakHour, 2)
 	least := 1000 * (2*wireSeconds + requests[2].server*1e-6*0.5)
 	if quiet.p50 < least || quiet.p99 > 10 {
 		t.Errorf("with few users p50 is %f and p99 %f ms", quiet.p50, quiet.p99)

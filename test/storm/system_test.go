@@ -200,8 +200,8 @@ func start(t testing.TB, seed uint64) *fleet {
 
 	s.cluster, err = cluster.Start(t.Context(), cluster.Options{
 		Servers: servers, Dir: dir, Command: collabd.Process,
-		Each:    func(i int) []string { return []string{collabd.ShiftedClock(skews[i])} },
-		Through: func(part, address string) (string, error) { return s.through(part, address), nil },
+		ServerSettings: func(i int) []string { return []string{collabd.ShiftedClock(skews[i])} },
+		Proxy:          func(part, address string) (string, error) { return s.through(part, address), nil },
 		Settings: []string{
 			"COLLAB_RATE_LIMITS=off", "COLLAB_HEARTBEAT=2s", "COLLAB_LOG_FORMAT=json",
 			"COLLAB_IDENTITY_ISSUER=" + identity + "/dev/identity", "COLLAB_IDENTITY_CLIENT_ID=storm", "COLLAB_APP_URL=http://localhost/",
