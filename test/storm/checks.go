@@ -9,27 +9,26 @@ import (
 	"collab/domain/object"
 )
 
-// fate is what must have become of a record in the end.
-type fate int
+// outcome says whether a record must exist after the load.
+type outcome int
 
-// The fates.
+// The outcomes.
 const (
-	absent  fate = iota // it was refused, or its deletion was acknowledged
-	exists              // it was acknowledged
-	perhaps             // nobody knows, but there is at most one
+	absent        outcome = iota // it was refused, or its deletion was acknowledged
+	exists                       // it was acknowledged
+	indeterminate                // its call has no response; there is at most one such record
 )
 
-// life is when a record was there, in nanoseconds of one clock. Zeros are unknown.
-type life struct {
-	Sent  int64 // before, it was not there
-	Made  int64 // from then on it was
-	Ends  int64 // from then on it may not have been
-	Ended int64 // from then on it was not
+// lifetime is the time in which a record existed, in nanoseconds of one clock. Zeros are unknown.
+type lifetime struct {
+	Sent  int64 // before, it did not exist
+	Made  int64 // from then on it existed
+	Ends  int64 // from then on it may not exist
+	Ended int64 // from then on it does not exist
 }
 
-// after returns the life of a record after a call, from its beginning to its response, by what has
-// become of the record.
-func (l life) after(f fate, call, ret int64) life {
+// after returns the lifetime after a call with the outcome, which was sent at call and returned at ret.
+func (l lifetime) after(f outcome, call, ret int64) lifetime {
 	l.Sent = cmp.Or(l.Sent, call)
 	if f == exists {
 		l.Made, l.Ended = cmp.Or(l.Made, ret), 0
@@ -42,14 +41,14 @@ func (l life) after(f fate, call, ret int64) life {
 	return l
 }
 
-// exportErrors compares the records of a kind in an archive with the lives of all. The archive is of a
-// moment between two times.
-func exportErrors(kind string, lives map[string]life, found map[string]int, from, to int64) (wrong []error) {
+// exportErrors compares the records of a kind in an archive, whose snapshot is of a time between from and
+// to, with the lifetimes of all.
+func exportErrors(kind string, lifetimes map[string]lifetime, found map[string]int, from, to int64) (errs []error) {
 	report := func(format, name string) {
-		wrong = append(wrong, fmt.Errorf("an archive "+format, kind+" "+name))
+		errs = append(errs, fmt.Errorf("an archive "+format, kind+" "+name))
 	}
-	for _, name := range slices.Sorted(maps.Keys(lives)) {
-		switch l, n := lives[name], found[name]; {
+	for _, name := range slices.Sorted(maps.Keys(lifetimes)) {
+		switch l, n := lifetimes[name], found[name]; {
 		case n > 1:
 			report("has %s more than once", name)
 		case n == 0 && l.Made != 0 && l.Made < from && (l.Ends == 0 || l.Ends > to):
@@ -61,31 +60,31 @@ func exportErrors(kind string, lives map[string]life, found map[string]int, from
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(found)) {
-		if _, ok := lives[name]; !ok {
+		if _, ok := lifetimes[name]; !ok {
 			report("has %s, which was never sent", name)
 		}
 	}
-	return wrong
+	return errs
 }
 
-// madeErrors compares the fates of records of a kind with how often each was found.
-func madeErrors(kind string, made map[string]fate, found map[string]int) (wrong []error) {
+// recordErrors compares the outcomes of records of a kind with how often each was found.
+func recordErrors(kind string, made map[string]outcome, found map[string]int) (errs []error) {
 	for _, name := range slices.Sorted(maps.Keys(made)) {
-		switch fate, n := made[name], found[name]; {
+		switch o, n := made[name], found[name]; {
 		case n > 1:
-			wrong = append(wrong, fmt.Errorf("%s %s is there %d times", kind, name, n))
-		case fate == exists && n == 0:
-			wrong = append(wrong, fmt.Errorf("%s %s was acknowledged and is not there", kind, name))
-		case fate == absent && n == 1:
-			wrong = append(wrong, fmt.Errorf("%s %s was refused or deleted and is there", kind, name))
+			errs = append(errs, fmt.Errorf("%s %s is there %d times", kind, name, n))
+		case o == exists && n == 0:
+			errs = append(errs, fmt.Errorf("%s %s was acknowledged and is not there", kind, name))
+		case o == absent && n == 1:
+			errs = append(errs, fmt.Errorf("%s %s was refused or deleted and is there", kind, name))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		if _, ok := made[name]; !ok {
-			wrong = append(wrong, fmt.Errorf("%s %s is there and was never sent", kind, name))
+			errs = append(errs, fmt.Errorf("%s %s is there and was never sent", kind, name))
 		}
 	}
-	return wrong
+	return errs
 }
 
 // entryRange bounds how many entries of the audit log a request has.
@@ -93,24 +92,24 @@ type entryRange struct{ Min, Max int }
 
 // auditErrors compares the requests of an organisation that belong into its audit log, by their ids,
 // with the ids in its entries.
-func auditErrors(sent map[string]entryRange, entries []string) (wrong []error) {
+func auditErrors(sent map[string]entryRange, entries []string) (errs []error) {
 	count := map[string]int{}
 	for _, request := range entries {
 		count[request]++
 	}
 	for _, request := range slices.Sorted(maps.Keys(sent)) {
 		if n, want := count[request], sent[request]; n < want.Min || n > want.Max {
-			wrong = append(wrong, fmt.Errorf("the request %s has %d entries of the audit log, want %d to %d", request, n, want.Min, want.Max))
+			errs = append(errs, fmt.Errorf("the request %s has %d entries of the audit log, want %d to %d", request, n, want.Min, want.Max))
 		}
 		delete(count, request)
 	}
 	for _, request := range slices.Sorted(maps.Keys(count)) {
-		wrong = append(wrong, fmt.Errorf("the request %s has %d entries of the audit log, and changed nothing", request, count[request]))
+		errs = append(errs, fmt.Errorf("the request %s has %d entries of the audit log, and changed nothing", request, count[request]))
 	}
-	return wrong
+	return errs
 }
 
-// balance is what the records of a member's tokens say.
+// balance has the numbers of a member's tokens in all records.
 type balance struct {
 	Used, Reserved int64 // of the account
 	Shown          int64 // by the servers
@@ -128,40 +127,40 @@ func balanceError(b balance) error {
 }
 
 // contentErrors compares the names of content that objects have with those in the store.
-func contentErrors(named, stored map[string]bool) (wrong []error) {
+func contentErrors(named, stored map[string]bool) (errs []error) {
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		if !stored[name] {
-			wrong = append(wrong, fmt.Errorf("the content %s is missing", name))
+			errs = append(errs, fmt.Errorf("the content %s is missing", name))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(stored)) {
 		if !named[name] {
-			wrong = append(wrong, fmt.Errorf("the content %s is named by nothing", name))
+			errs = append(errs, fmt.Errorf("the content %s is named by nothing", name))
 		}
 	}
-	return wrong
+	return errs
 }
 
 // sentErrors returns an error for each entry of a change log whose content was never sent, or was
 // refused.
-func sentErrors(log []object.Change, sent map[string]bool) (wrong []error) {
+func sentErrors(log []object.Change, sent map[string]bool) (errs []error) {
 	for _, e := range log {
 		if e.Type == object.Changed && !sent[e.Object.Checksum] {
-			wrong = append(wrong, fmt.Errorf("entry %d has content that was not sent or was refused: %s", e.N, e.Object.StorageKey()))
+			errs = append(errs, fmt.Errorf("entry %d has content that was not sent or was refused: %s", e.N, e.Object.StorageKey()))
 		}
 	}
-	return wrong
+	return errs
 }
 
 // subscriptionErrors returns an error for each organisation with more than one trial or live
 // subscription.
-func subscriptionErrors(trials, live map[string]int) (wrong []error) {
+func subscriptionErrors(trials, live map[string]int) (errs []error) {
 	for what, counts := range map[string]map[string]int{"trials": trials, "live subscriptions": live} {
 		for _, org := range slices.Sorted(maps.Keys(counts)) {
 			if counts[org] > 1 {
-				wrong = append(wrong, fmt.Errorf("the organisation %s has %d %s", org, counts[org], what))
+				errs = append(errs, fmt.Errorf("the organisation %s has %d %s", org, counts[org], what))
 			}
 		}
 	}
-	return wrong
+	return errs
 }

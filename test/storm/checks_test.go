@@ -77,14 +77,14 @@ func TestChecksOfFeedsFindWhatIsWrong(t *testing.T) {
 		if err == nil {
 			err = f.Compare(c.log, all)
 		}
-		_, _, wrong := feed.Replay("o", c.log, c.acks, &received)
-		expect(t, c.about, append(wrong, err), c.wrong)
+		_, _, errs := feed.Replay("o", c.log, c.acks, &received)
+		expect(t, c.about, append(errs, err), c.wrong)
 	}
 	for version, want := range map[int64]string{1: "", 3: "", 4: "makes version 4"} { // of a file that was deleted as the second one
 		log := entries(1, 2, 2, version)
 		log[2].Type = object.Deleted
-		_, _, wrong := feed.Replay("o", log, nil, &feed.Received{})
-		expect(t, fmt.Sprint("the version after a deletion is ", version), wrong, want)
+		_, _, errs := feed.Replay("o", log, nil, &feed.Received{})
+		expect(t, fmt.Sprint("the version after a deletion is ", version), errs, want)
 	}
 	visible := entries(1, 2, 3, 4)
 	for _, i := range []int{1, 2} {
@@ -115,9 +115,9 @@ func TestChecksOfFeedsFindWhatIsWrong(t *testing.T) {
 }
 
 // expect checks that what was found wrong contains a text; empty: nothing was.
-func expect(t *testing.T, about string, wrong []error, want string) {
+func expect(t *testing.T, about string, errs []error, want string) {
 	t.Helper()
-	if err := errors.Join(wrong...); want == "" && err != nil || want != "" && !strings.Contains(fmt.Sprint(err), want) {
+	if err := errors.Join(errs...); want == "" && err != nil || want != "" && !strings.Contains(fmt.Sprint(err), want) {
 		t.Errorf("%s: found wrong is %v, want %q", about, err, want)
 	}
 }
@@ -125,27 +125,27 @@ func expect(t *testing.T, about string, wrong []error, want string) {
 func TestChecksOfRecordsFindWhatIsWrong(t *testing.T) {
 	for _, c := range []struct {
 		about string
-		made  map[string]fate
+		made  map[string]outcome
 		found map[string]int
 		wrong string
 	}{
-		{"nothing", map[string]fate{"a": exists, "b": perhaps, "c": perhaps, "d": absent}, map[string]int{"a": 1, "b": 1}, ""},
-		{"a lost record", map[string]fate{"a": exists}, nil, "a was acknowledged and is not there"},
-		{"a record made twice", map[string]fate{"a": exists}, map[string]int{"a": 2}, "a is there 2 times"},
-		{"an unknown one made twice", map[string]fate{"a": perhaps}, map[string]int{"a": 2}, "a is there 2 times"},
-		{"a refused or deleted one", map[string]fate{"a": absent}, map[string]int{"a": 1}, "a was refused or deleted and is there"},
+		{"nothing", map[string]outcome{"a": exists, "b": indeterminate, "c": indeterminate, "d": absent}, map[string]int{"a": 1, "b": 1}, ""},
+		{"a lost record", map[string]outcome{"a": exists}, nil, "a was acknowledged and is not there"},
+		{"a record made twice", map[string]outcome{"a": exists}, map[string]int{"a": 2}, "a is there 2 times"},
+		{"an unknown one made twice", map[string]outcome{"a": indeterminate}, map[string]int{"a": 2}, "a is there 2 times"},
+		{"a refused or deleted one", map[string]outcome{"a": absent}, map[string]int{"a": 1}, "a was refused or deleted and is there"},
 		{"one that nobody sent", nil, map[string]int{"a": 1}, "a is there and was never sent"},
 	} {
-		expect(t, c.about, madeErrors("record", c.made, c.found), c.wrong)
+		expect(t, c.about, recordErrors("record", c.made, c.found), c.wrong)
 	}
 }
 
 func TestChecksOfArchivesFindWhatIsWrong(t *testing.T) {
-	made := life{}.after(exists, 1, 2)
+	made := lifetime{}.after(exists, 1, 2)
 	deleted := made.after(absent, 3, 4)
 	for _, c := range []struct {
 		about    string
-		life     life
+		life     lifetime
 		found    int
 		from, to int64
 		wrong    string
@@ -159,16 +159,16 @@ func TestChecksOfArchivesFindWhatIsWrong(t *testing.T) {
 		{"another one", deleted, 0, 3, 5, ""},
 		{"a record that was deleted later", deleted, 0, 3, 2, "lacks"},
 		{"a record that was deleted before", deleted, 1, 5, 6, "refused or deleted"},
-		{"a refused record", life{}.after(absent, 1, 2), 1, 3, 4, "refused or deleted"},
-		{"a record of an unknown request", life{}.after(perhaps, 1, 2), 0, 3, 4, ""},
-		{"a record whose deletion is unknown", made.after(perhaps, 3, 4), 1, 5, 6, ""},
+		{"a refused record", lifetime{}.after(absent, 1, 2), 1, 3, 4, "refused or deleted"},
+		{"a record of an unknown request", lifetime{}.after(indeterminate, 1, 2), 0, 3, 4, ""},
+		{"a record whose deletion is unknown", made.after(indeterminate, 3, 4), 1, 5, 6, ""},
 		{"a record that was restored", deleted.after(exists, 5, 6), 1, 7, 8, ""},
 	} {
 		found := map[string]int{}
 		if c.found > 0 {
 			found["a"] = c.found
 		}
-		expect(t, c.about, exportErrors("task", map[string]life{"a": c.life}, found, c.from, c.to), c.wrong)
+		expect(t, c.about, exportErrors("task", map[string]lifetime{"a": c.life}, found, c.from, c.to), c.wrong)
 	}
 	expect(t, "one that nobody sent", exportErrors("task", nil, map[string]int{"a": 1}, 1, 2), "task a, which was never sent")
 }

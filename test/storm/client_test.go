@@ -21,30 +21,30 @@ import (
 const (
 	attemptTimeout = 10 * time.Second
 	retryDelay     = 100 * time.Millisecond
-	giveUpAfter    = 20 * time.Second // of one request's attempts; what it did is unknown then
+	callTimeout    = 20 * time.Second // of one call with its retries; its effect is unknown then
 )
 
-// journal is what the clients have seen.
+// journal records what the clients observe.
 type journal struct {
 	began time.Time
 
-	mu          sync.Mutex
-	responses   map[string]map[string]int // counts by kind and status; guarded by mu
-	histories   map[string][]historyOp    // by object; guarded by mu
-	made        map[string]map[string]fate
-	lives       map[string]map[string]life       // of the same records
-	written     map[string][]feed.Write          // acknowledged changes of files, by organisation
-	audited     map[string]map[string]entryRange // by organisation and request
-	contents    map[string]bool                  // whether a digest may be in a change log
-	trials      map[string]int                   // acknowledged, by organisation
-	violations  []string
-	undecided   []string
-	acknowledge int // acknowledged writes
+	mu           sync.Mutex
+	responses    map[string]map[string]int // counts by kind and status; guarded by mu
+	histories    map[string][]historyOp    // by object; guarded by mu
+	made         map[string]map[string]outcome
+	lifetimes    map[string]map[string]lifetime   // of the same records
+	written      map[string][]feed.Write          // acknowledged changes of files, by organisation
+	audited      map[string]map[string]entryRange // by organisation and request
+	contents     map[string]bool                  // whether a digest may be in a change log
+	trials       map[string]int                   // acknowledged, by organisation
+	violations   []string
+	undecided    []string
+	acknowledged int // acknowledged writes
 }
 
 func newJournal() *journal {
 	return &journal{
-		began: time.Now(), responses: map[string]map[string]int{}, histories: map[string][]historyOp{}, made: map[string]map[string]fate{}, lives: map[string]map[string]life{},
+		began: time.Now(), responses: map[string]map[string]int{}, histories: map[string][]historyOp{}, made: map[string]map[string]outcome{}, lifetimes: map[string]map[string]lifetime{},
 		written: map[string][]feed.Write{}, audited: map[string]map[string]entryRange{}, contents: map[string]bool{}, trials: map[string]int{},
 	}
 }
@@ -66,15 +66,15 @@ func (j *journal) record(object string, ops ...historyOp) {
 	j.histories[object] = append(j.histories[object], ops...)
 }
 
-// fate records what has become of a record that a call made or deleted.
-func (j *journal) fate(kind, name string, f fate, a response) {
+// recordOutcome records the outcome of a call that creates or deletes a record.
+func (j *journal) recordOutcome(kind, name string, f outcome, a response) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.made[kind] == nil {
-		j.made[kind], j.lives[kind] = map[string]fate{}, map[string]life{}
+		j.made[kind], j.lifetimes[kind] = map[string]outcome{}, map[string]lifetime{}
 	}
 	j.made[kind][name] = f
-	j.lives[kind][name] = j.lives[kind][name].after(f, a.attempts[0].call, a.last().ret)
+	j.lifetimes[kind][name] = j.lifetimes[kind][name].after(f, a.attempts[0].call, a.last().ret)
 }
 
 // audit records that a request was sent that has an entry in the audit log if it succeeds, and an
@@ -84,7 +84,7 @@ func (j *journal) audit(org string, a response) {
 	if a.ok() {
 		e = entryRange{1, 1}
 	}
-	if a.doubtful() {
+	if a.mayHaveSucceeded() {
 		e.Max = len(a.attempts)
 	}
 	if a.key {
@@ -191,15 +191,15 @@ type response struct {
 func (a response) last() attempt { return a.attempts[len(a.attempts)-1] }
 func (a response) ok() bool      { return !a.last().unknown && a.status/100 == 2 }
 
-// doubtful reports whether an attempt may have had its effect though the response does not say so.
-func (a response) doubtful() bool {
+// mayHaveSucceeded reports whether an attempt without a response may have had its effect.
+func (a response) mayHaveSucceeded() bool {
 	return slices.ContainsFunc(a.attempts, func(t attempt) bool { return t.unknown })
 }
 
 // part returns the response to one operation of a call as that to a call by itself. The call has an
 // idempotency key: it was carried out at most once, unless a server ended meanwhile.
 func (a response) part(status int, body []byte) response {
-	unknown := status >= 500 || status == http.StatusConflict && a.doubtful()
+	unknown := status >= 500 || status == http.StatusConflict && a.mayHaveSucceeded()
 	return response{status: status, body: body, request: a.request, key: a.key, attempts: []attempt{{a.attempts[0].call, a.last().ret, unknown}}}
 }
 
@@ -236,12 +236,12 @@ func (c *client) do(ctx context.Context, q call) (a response) {
 		running := q.key && status == http.StatusConflict && bytes.Contains(a.body, []byte("still running"))
 		if !t.unknown && !running {
 			// An attempt before may have made what the last one finds to be there.
-			done := q.key && status == http.StatusConflict && a.doubtful()
+			done := q.key && status == http.StatusConflict && a.mayHaveSucceeded()
 			if !done && !slices.Contains(q.expect, status) {
 				c.violation("%s %s is %d in the request %s: %.300s", q.method, q.path, status, a.request, a.body)
 			} else if status/100 == 2 && q.method != http.MethodGet {
 				c.mu.Lock()
-				c.acknowledge++
+				c.acknowledged++
 				c.mu.Unlock()
 			}
 			return a
@@ -251,7 +251,7 @@ func (c *client) do(ctx context.Context, q call) (a response) {
 			a.attempts[len(a.attempts)-1].unknown = true // the first attempt goes on
 			delay *= 10
 		}
-		if q.once || time.Since(began) > giveUpAfter || ctx.Err() != nil {
+		if q.once || time.Since(began) > callTimeout || ctx.Err() != nil {
 			return a
 		}
 		pause(ctx, delay)
@@ -304,7 +304,7 @@ func (c *client) attempt(ctx context.Context, q call, a *response) (status int, 
 	return a.status, nil
 }
 
-// writes returns the operations of a call that writes a value: those of its doubtful attempts, and
+// writes returns the operations of a call that writes a value: those of its attempts without a response, and
 // of the last one.
 func (c *client) writes(a response, value string) (ops []historyOp) {
 	if a.ok() && a.header.Get("Idempotent-Replayed") != "" { // an attempt before the last one has written
@@ -331,23 +331,23 @@ func (c *client) reads(a response, value string) historyOp {
 	return historyOp{Client: c.n, Kind: "read", Value: value, Call: a.last().call, Return: a.last().ret}
 }
 
-// fateOf returns what has become of a record that a call makes.
-func fateOf(a response) fate {
+// outcomeOf returns the outcome of a call that creates a record.
+func outcomeOf(a response) outcome {
 	switch {
 	case a.ok():
 		return exists
-	case a.doubtful():
-		return perhaps
+	case a.mayHaveSucceeded():
+		return indeterminate
 	}
 	return absent
 }
 
-// fateOfDeleted returns what has become of a record that a call deletes.
-func fateOfDeleted(a response) fate {
+// outcomeOfDeletion returns the outcome of a call that deletes a record.
+func outcomeOfDeletion(a response) outcome {
 	if a.ok() || !a.last().unknown && a.status == http.StatusNotFound {
 		return absent
 	}
-	return perhaps
+	return indeterminate
 }
 
 // pause waits, unless the context ends.

@@ -14,25 +14,25 @@ import (
 	domain "collab/domain/archive"
 )
 
-// asked is an export that an owner has asked for.
-type asked struct {
+// exportRequest is an export that an owner has asked for.
+type exportRequest struct {
 	id   string
 	from int64 // before the server knew of it
 	to   int64 // when it was shown as ready at first; 0: it was not; guarded by mu of the tenant
 }
 
-// exported is an export as servers show it.
-type exported struct{ ID, Status, Error, DownloadURL string }
+// exportView is an export as servers show it.
+type exportView struct{ ID, Status, Error, DownloadURL string }
 
 // requestExport asks for an archive. An organisation has one at a time, and not many in a day.
 func (w *worker) requestExport(do do) {
 	x := do(call{method: "POST", path: "/org/export", by: w.owner, key: true, expect: []int{202, 409, 429}})
 	w.audit(w.owner.org, x)
-	var made exported
+	var made exportView
 	if x.ok() && x.decode(&made) == nil {
 		w.tenant.mu.Lock()
 		defer w.tenant.mu.Unlock()
-		w.exports = append(w.exports, &asked{id: made.ID, from: x.attempts[0].call})
+		w.exports = append(w.exports, &exportRequest{id: made.ID, from: x.attempts[0].call})
 	}
 }
 
@@ -44,8 +44,8 @@ func (w *worker) readExport(draw int, do do) {
 		return
 	}
 	e := all[draw%len(all)]
-	var is exported
-	if x := do(call{method: "GET", path: "/org/exports/" + e.id, by: w.owner}); x.ok() && x.decode(&is) == nil && is.Status == "READY" {
+	var got exportView
+	if x := do(call{method: "GET", path: "/org/exports/" + e.id, by: w.owner}); x.ok() && x.decode(&got) == nil && got.Status == "READY" {
 		w.tenant.mu.Lock()
 		defer w.tenant.mu.Unlock()
 		if e.to == 0 {
@@ -69,10 +69,10 @@ func (s *storm) checkExports(t *tenant) {
 	finish := func() error {
 		clear(states)
 		for i, e := range t.exports {
-			var is exported
-			s.must(s.server(i), call{method: "GET", path: "/org/exports/" + e.id, by: t.owner}, &is)
-			if states[is.Status]++; is.Status == "PENDING" || is.Status == "RUNNING" {
-				return fmt.Errorf("the export %s is %s", e.id, is.Status)
+			var got exportView
+			s.must(s.server(i), call{method: "GET", path: "/org/exports/" + e.id, by: t.owner}, &got)
+			if states[got.Status]++; got.Status == "PENDING" || got.Status == "RUNNING" {
+				return fmt.Errorf("the export %s is %s", e.id, got.Status)
 			}
 		}
 		return nil
@@ -82,31 +82,31 @@ func (s *storm) checkExports(t *tenant) {
 	failed := states["FAILED"]
 	w.requestExport(do)
 	s.await(t.name+": the last export is finished", finish)
-	var wrong []error
+	var errs []error
 	if len(t.exports) > before && states["FAILED"] > failed {
-		wrong = append(wrong, errors.New("an export failed without faults"))
+		errs = append(errs, errors.New("an export failed without faults"))
 	}
 	records := 0
 	for i, e := range t.exports {
-		var is exported
-		a := s.must(s.server(i), call{method: "GET", path: "/org/exports/" + e.id, by: t.owner}, &is)
-		if is.Status != "READY" {
+		var got exportView
+		a := s.must(s.server(i), call{method: "GET", path: "/org/exports/" + e.id, by: t.owner}, &got)
+		if got.Status != "READY" {
 			continue
 		}
 		if e.to == 0 {
 			e.to = a.last().ret
 		}
-		found, n, err := s.readArchive(s.Context(), is.DownloadURL, t)
+		found, n, err := s.readArchive(s.Context(), got.DownloadURL, t)
 		if err != nil {
-			wrong = append(wrong, fmt.Errorf("the archive %s: %w", e.id, err))
+			errs = append(errs, fmt.Errorf("the archive %s: %w", e.id, err))
 			continue
 		}
 		records += n
 		for kind, names := range found {
-			wrong = append(wrong, exportErrors(kind, within(s.lives[kind], t.owner.org), names, e.from, e.to)...)
+			errs = append(errs, exportErrors(kind, within(s.lifetimes[kind], t.owner.org), names, e.from, e.to)...)
 		}
 	}
-	s.found(wrong, "%s: exports %v, %d records in archives", t.name, states, records)
+	s.addCheck(errs, "%s: exports %v, %d records in archives", t.name, states, records)
 }
 
 // readArchive downloads and checks an archive. It returns the names of the records that clients make, by
@@ -126,7 +126,7 @@ func (s *storm) readArchive(ctx context.Context, address string, t *tenant) (fou
 	}
 	org := t.owner.org + " "
 	found = map[string]map[string]int{"task": {}, "file": {}, "team": {}, "workspace": {}}
-	sums := map[string]string{}
+	checksums := map[string]string{}
 	err = archive.Archiver{}.Read(ctx, response.Body, "", func(i domain.Item) error {
 		switch r := i.Record; {
 		case i.Content != nil:
@@ -134,10 +134,10 @@ func (s *storm) readArchive(ctx context.Context, address string, t *tenant) (fou
 			if _, err := io.Copy(sum, i.Content); err != nil {
 				return err
 			}
-			if want := sums[i.Path]; hex.EncodeToString(sum.Sum(nil)) != want {
+			if want := checksums[i.Path]; hex.EncodeToString(sum.Sum(nil)) != want {
 				return fmt.Errorf("%s has another content than %s", i.Path, want)
 			}
-			delete(sums, i.Path)
+			delete(checksums, i.Path)
 		case i.Manifest != nil:
 			return nil
 		case r.Task != nil && strings.HasPrefix(r.Task.Title, "task-made"):
@@ -147,7 +147,7 @@ func (s *storm) readArchive(ctx context.Context, address string, t *tenant) (fou
 		case r.Workspace != nil && strings.HasPrefix(r.Workspace.Name, "workspace-made"):
 			found["workspace"][org+r.Workspace.Name]++
 		case r.Object != nil:
-			sums[domain.ContentPath(*r.Object)] = r.Object.Checksum
+			checksums[domain.ContentPath(*r.Object)] = r.Object.Checksum
 			if name := r.Object.StorageKey(); strings.HasPrefix(name, t.owner.org+"/shared/artifacts/") {
 				found["file"][name]++
 			}
@@ -155,8 +155,8 @@ func (s *storm) readArchive(ctx context.Context, address string, t *tenant) (fou
 		records++
 		return nil
 	})
-	if err == nil && len(sums) > 0 {
-		err = fmt.Errorf("it lacks the content of %d files", len(sums))
+	if err == nil && len(checksums) > 0 {
+		err = fmt.Errorf("it lacks the content of %d files", len(checksums))
 	}
 	return found, records, err
 }

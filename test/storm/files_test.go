@@ -63,19 +63,19 @@ func (w *worker) batch(unique string, draw int, do do) {
 			o.keep(x)
 			continue
 		}
-		var is struct {
+		var got struct {
 			Index, Status int
 			File          json.RawMessage
 		}
-		if err := outcomes.Decode(&is); err != nil || is.Index != i {
+		if err := outcomes.Decode(&got); err != nil || got.Index != i {
 			w.violation("the request %s has no outcome of operation %d (%v): %s", x.request, i, err, x.body)
 			return
 		}
-		part := x.part(is.Status, is.File)
-		if !part.last().unknown && !slices.Contains(o.expect, is.Status) {
-			w.violation("operation %d of the request %s is %d: %s", i, x.request, is.Status, x.body)
+		part := x.part(got.Status, got.File)
+		if !part.last().unknown && !slices.Contains(o.expect, got.Status) {
+			w.violation("operation %d of the request %s is %d: %s", i, x.request, got.Status, x.body)
 		}
-		w.count("operation of a batch", fmt.Sprint(is.Status))
+		w.count("operation of a batch", fmt.Sprint(got.Status))
 		o.keep(part)
 	}
 	if x.ok() && outcomes.More() {
@@ -83,13 +83,13 @@ func (w *worker) batch(unique string, draw int, do do) {
 	}
 }
 
-// leastAppended is how many bytes a request appends to an upload at least, unless they are the last.
-const leastAppended = 256 << 10
+// minAppend is how many bytes a request appends to an upload at least, unless they are the last.
+const minAppend = 256 << 10
 
 // sendInParts makes a file by a resumable upload, whose requests go to any servers. Some uploads are
 // cancelled or given up after a part.
 func (w *worker) sendInParts(unique string, size, draw int, do do) {
-	size = leastAppended + 1 + size%leastAppended
+	size = minAppend + 1 + size%minAppend
 	content := strings.Repeat(unique+"\n", size/len(unique)+1)[:size]
 	path := strings.ReplaceAll(unique, " ", "/") + ".txt"
 	sum := w.content(content, true)
@@ -102,7 +102,7 @@ func (w *worker) sendInParts(unique string, size, draw int, do do) {
 		return
 	}
 	at, offset := "/sync/resumable-uploads/"+made.ID, 0
-	for began := time.Now(); time.Since(began) < giveUpAfter; {
+	for began := time.Now(); time.Since(began) < callTimeout; {
 		switch n := draw % 8; {
 		case offset > 0 && offset < size && n == 0:
 			return
@@ -110,7 +110,7 @@ func (w *worker) sendInParts(unique string, size, draw int, do do) {
 			do(call{method: "DELETE", path: at, expect: []int{200, 404}})
 			return
 		}
-		end, complete := min(offset+leastAppended, size), "?0"
+		end, complete := min(offset+minAppend, size), "?0"
 		if end == size {
 			complete = "?1"
 		}
@@ -121,32 +121,32 @@ func (w *worker) sendInParts(unique string, size, draw int, do do) {
 		if x.ok() && x.status == http.StatusCreated {
 			break
 		}
-		var is struct{ Offset int }
-		if a := do(call{method: "GET", path: at}); a.ok() && a.decode(&is) == nil {
-			if is.Offset < offset || x.ok() && is.Offset < end {
-				w.violation("the upload %s has %d bytes after %d, and the request %s", made.ID, is.Offset, offset, x.request)
+		var got struct{ Offset int }
+		if a := do(call{method: "GET", path: at}); a.ok() && a.decode(&got) == nil {
+			if got.Offset < offset || x.ok() && got.Offset < end {
+				w.violation("the upload %s has %d bytes after %d, and the request %s", made.ID, got.Offset, offset, x.request)
 			}
-			offset = is.Offset
+			offset = got.Offset
 		}
 	}
 	if x.ok() && x.status == http.StatusCreated {
 		w.keepFile(x, path, content)
 		return
 	}
-	w.fate("file", w.owner.org+"/shared/artifacts/"+path, perhaps, x)
+	w.recordOutcome("file", w.owner.org+"/shared/artifacts/"+path, indeterminate, x)
 }
 
 // restore replaces a file that no other client changes, and restores its version before. Some are then
 // deleted and restored once more.
 func (w *worker) restore(f record, content string, deleted bool, do do) {
 	at := "/sync/files/" + f.id
-	read := func(path string) (is stored, ok bool) {
+	read := func(path string) (got stored, ok bool) {
 		x := do(call{method: "GET", path: path})
-		ok = x.ok() && x.decode(&is) == nil
-		if ok && must.Sum(is.Content) != is.Checksum {
+		ok = x.ok() && x.decode(&got) == nil
+		if ok && must.Sum(got.Content) != got.Checksum {
 			w.violation("%s is shown with other content than its checksum says in the request %s: %.300s", path, x.request, x.body)
 		}
-		return is, ok
+		return got, ok
 	}
 	first, ok := read(at)
 	if !ok {
@@ -155,23 +155,23 @@ func (w *worker) restore(f record, content string, deleted bool, do do) {
 	}
 	w.content(content, true)
 	x := do(call{method: "PUT", path: at + "?expectedVersion=" + fmt.Sprint(first.Version), body: content, expect: []int{200, 409}})
-	if x.status == http.StatusConflict && !x.doubtful() {
+	if x.status == http.StatusConflict && !x.mayHaveSucceeded() {
 		w.violation("the request %s did not replace %s, which nobody else changes: %s", x.request, f.name, x.body)
 	}
 	second := w.acknowledgeFile(x, content)
 	if second.ID == "" {
 		return
 	}
-	if is, ok := read(fmt.Sprint(at, "/versions/", first.Version)); ok && is.Checksum != first.Checksum {
-		w.violation("version %d of %s is shown as %+v, and was %+v", first.Version, f.name, is, first)
+	if got, ok := read(fmt.Sprint(at, "/versions/", first.Version)); ok && got.Checksum != first.Checksum {
+		w.violation("version %d of %s is shown as %+v, and was %+v", first.Version, f.name, got, first)
 	}
 	x = do(call{method: "POST", path: at + "/restore", body: map[string]int64{"version": first.Version, "expectedVersion": second.Version}, key: true})
 	third := w.acknowledgeFile(x, first.Content)
 	if third.ID == "" {
 		return
 	}
-	if is, ok := read(at); ok && (is.Content != first.Content || is.Version != third.Version) {
-		w.violation("%s was restored and is %+v, was %+v", f.name, is, first)
+	if got, ok := read(at); ok && (got.Content != first.Content || got.Version != third.Version) {
+		w.violation("%s was restored and is %+v, was %+v", f.name, got, first)
 	}
 	if deleted {
 		x = do(call{method: "DELETE", path: at, expect: []int{200, 404}})
@@ -180,7 +180,7 @@ func (w *worker) restore(f record, content string, deleted bool, do do) {
 			return
 		}
 		x = do(call{method: "POST", path: at + "/restore", body: map[string]int64{"version": third.Version}, key: true})
-		w.fate("file", f.name, fateOf(x), x)
+		w.recordOutcome("file", f.name, outcomeOf(x), x)
 		if w.acknowledgeFile(x, first.Content).ID == "" {
 			return
 		}

@@ -32,10 +32,10 @@ import (
 	"collab/test/must"
 )
 
-// later is the machine's clock after a time.
-type later time.Duration
+// shiftedClock is a clock that is ahead by a duration.
+type shiftedClock time.Duration
 
-func (l later) Now() time.Time { return system.Clock{}.Now().Add(time.Duration(l)) }
+func (l shiftedClock) Now() time.Time { return system.Clock{}.Now().Add(time.Duration(l)) }
 
 // check checks the invariants of a system without load and faults.
 func (s *storm) check(idle []load) {
@@ -66,26 +66,26 @@ func (s *storm) check(idle []load) {
 	s.checkIdle(idle)
 }
 
-// found reports what a check found wrong, and adds its line to the report.
-func (s *storm) found(wrong []error, format string, a ...any) {
-	for _, err := range wrong {
+// addCheck reports the errors of a check as violations, and adds its line to the report.
+func (s *storm) addCheck(errs []error, format string, a ...any) {
+	for _, err := range errs {
 		s.violation("%v", err)
 	}
-	s.checks = append(s.checks, fmt.Sprintf(format, a...)+fmt.Sprintf(": %d wrong", len(wrong)))
+	s.checks = append(s.checks, fmt.Sprintf(format, a...)+fmt.Sprintf(": %d wrong", len(errs)))
 }
 
-// await waits until something is as it is in a quiet system.
-func (s *storm) await(what string, is func() error) {
+// await waits until check returns nil, for at most recovery.
+func (s *storm) await(what string, check func() error) {
 	for began := time.Now(); ; pause(s.Context(), retryDelay) {
-		err := is()
+		err := check()
 		if err != nil && time.Since(began) < recovery {
 			continue
 		}
-		var wrong []error
+		var errs []error
 		if err != nil {
-			wrong = []error{fmt.Errorf("after %v: %w", recovery, err)}
+			errs = []error{fmt.Errorf("after %v: %w", recovery, err)}
 		}
-		s.found(wrong, "%s after %v", what, time.Since(began).Round(time.Millisecond))
+		s.addCheck(errs, "%s after %v", what, time.Since(began).Round(time.Millisecond))
 		return
 	}
 }
@@ -97,8 +97,8 @@ func (s *storm) server(n int) *client { return s.clientAt(s.cluster.Servers[n%se
 func (s *storm) checkFeed(t *tenant, db *gormdb.DB) {
 	org := id.Org(t.owner.org)
 	log := must.Do(feed.Log(s.Context(), db.Storage().Changes(), org)).Or(s)
-	exist, _, wrong := feed.Replay(org, log, s.written[t.owner.org], &t.received)
-	wrong = append(wrong, sentErrors(log, s.contents)...)
+	exist, _, errs := feed.Replay(org, log, s.written[t.owner.org], &t.received)
+	errs = append(errs, sentErrors(log, s.contents)...)
 	events := 0
 	for _, f := range s.followers {
 		if f.tenant != t {
@@ -109,12 +109,12 @@ func (s *storm) checkFeed(t *tenant, db *gormdb.DB) {
 		select {
 		case <-f.done:
 		case <-time.After(recovery):
-			wrong = append(wrong, fmt.Errorf("a follower has %d and not %d", f.Last, last))
+			errs = append(errs, fmt.Errorf("a follower has %d and not %d", f.Last, last))
 			f.stop()
 			<-f.done
 		}
 		if err := f.Compare(log, f.sees); err != nil {
-			wrong = append(wrong, err)
+			errs = append(errs, err)
 		}
 		events, s.resumes = events+len(f.Events), s.resumes+f.connections
 	}
@@ -126,9 +126,9 @@ func (s *storm) checkFeed(t *tenant, db *gormdb.DB) {
 		shown[f.StorageKey] = feed.Content{Version: f.Version, Checksum: f.Checksum}
 	}
 	if !maps.Equal(shown, exist) {
-		wrong = append(wrong, fmt.Errorf("%d files are shown, %d exist by the log", len(shown), len(exist)))
+		errs = append(errs, fmt.Errorf("%d files are shown, %d exist by the log", len(shown), len(exist)))
 	}
-	s.found(wrong, "%s: %d entries of the log, %d acknowledged writes of files, %d events to followers", t.name, len(log), len(s.written[t.owner.org]), events)
+	s.addCheck(errs, "%s: %d entries of the log, %d acknowledged writes of files, %d events to followers", t.name, len(log), len(s.written[t.owner.org]), events)
 }
 
 // checkRecords compares what was made and deleted with what is there.
@@ -173,7 +173,7 @@ func (s *storm) checkRecords(t *tenant) {
 	}
 	for _, kind := range slices.Sorted(maps.Keys(found)) {
 		made := within(s.made[kind], org)
-		s.found(madeErrors(kind, made, found[kind]), "%s: %d of the kind %s were made, %d are there", t.name, len(made), kind, len(found[kind]))
+		s.addCheck(recordErrors(kind, made, found[kind]), "%s: %d of the kind %s were made, %d are there", t.name, len(made), kind, len(found[kind]))
 	}
 }
 
@@ -195,20 +195,20 @@ func (s *storm) checkAudit(t *tenant) {
 		}
 	}
 	sent := s.audited[t.owner.org]
-	s.found(auditErrors(sent, requests), "%s: %d requests that may belong into the audit log, %d entries", t.name, len(sent), len(requests))
+	s.addCheck(auditErrors(sent, requests), "%s: %d requests that may belong into the audit log, %d entries", t.name, len(sent), len(requests))
 }
 
 // checkContent reads every file, and its earlier versions.
 func (s *storm) checkContent(t *tenant) {
 	var manifest []stored
 	s.must(s.server(0), call{method: "GET", path: "/sync/manifest", by: t.owner}, &manifest)
-	var wrong []error
+	var errs []error
 	read := 0
 	for i, f := range manifest {
 		var versions []stored
 		s.must(s.server(i+1), call{method: "GET", path: "/sync/files/" + f.ID + "/versions", by: t.owner}, &versions)
 		if len(versions) == 0 || versions[0].Version != f.Version || versions[0].Checksum != f.Checksum {
-			wrong = append(wrong, fmt.Errorf("the versions of %s do not begin with %d: %.300v", f.StorageKey, f.Version, versions))
+			errs = append(errs, fmt.Errorf("the versions of %s do not begin with %d: %.300v", f.StorageKey, f.Version, versions))
 		}
 		for _, v := range versions {
 			path := "/sync/files/" + f.ID
@@ -217,12 +217,12 @@ func (s *storm) checkContent(t *tenant) {
 			}
 			a := s.server(i).do(s.Context(), call{kind: "set-up and checks", method: "GET", path: path + "?raw=1", by: t.owner, expect: []int{200}})
 			if !a.ok() || must.Sum(string(a.body)) != v.Checksum {
-				wrong = append(wrong, fmt.Errorf("the content of version %d of %s is %d %.100q", v.Version, v.StorageKey, a.status, a.body))
+				errs = append(errs, fmt.Errorf("the content of version %d of %s is %d %.100q", v.Version, v.StorageKey, a.status, a.body))
 			}
 			read++
 		}
 	}
-	s.found(wrong, "%s: %d versions of %d files read", t.name, read, len(manifest))
+	s.addCheck(errs, "%s: %d versions of %d files read", t.name, read, len(manifest))
 }
 
 // checkRegisters reads all registers at all servers, as the ends of their histories.
@@ -280,13 +280,13 @@ func (s *storm) checkRegisters() {
 // checkQuotas compares accounts, ledger and what is shown of them. Leases of servers that were
 // killed are swept before, as they are after some minutes.
 func (s *storm) checkQuotas(db *gormdb.DB) {
-	must.NoError(s, chats.New(chats.Options{Store: db, Clock: later(time.Hour), Log: slog.New(slog.DiscardHandler)}).ExtendLeases(s.Context()))
+	must.NoError(s, chats.New(chats.Options{Store: db, Clock: shiftedClock(time.Hour), Log: slog.New(slog.DiscardHandler)}).ExtendLeases(s.Context()))
 	day := calendar.DayOf(time.Now())
 	if !s.isOneDay() {
 		s.checks = append(s.checks, "quotas are not checked: their day begins or ends")
 		return
 	}
-	var wrong []error
+	var errs []error
 	members, entries := 0, 0
 	for _, t := range s.tenants {
 		sums := map[string]int64{}
@@ -303,12 +303,12 @@ func (s *storm) checkQuotas(db *gormdb.DB) {
 			var summary struct{ TotalTokens int64 }
 			s.must(s.server(i+1), call{method: "GET", path: "/metering/user", by: p}, &summary)
 			if err := balanceError(balance{account.Used, account.Reserved, shown.Used, sums[p.user], summary.TotalTokens, shown.Limit}); err != nil {
-				wrong = append(wrong, fmt.Errorf("%s: %w", p.user, err))
+				errs = append(errs, fmt.Errorf("%s: %w", p.user, err))
 			}
 			members++
 		}
 	}
-	s.found(wrong, "%d accounts of members and %d entries of the ledger", members, entries)
+	s.addCheck(errs, "%d accounts of members and %d entries of the ledger", members, entries)
 }
 
 // isOneDay reports whether the quotas of all requests are of one day.
@@ -322,7 +322,7 @@ func (s *storm) checkHistories() {
 		if kind == "quota" && !s.isOneDay() {
 			continue
 		}
-		var wrong []error
+		var errs []error
 		objects, operations, unknown := 0, 0, 0
 		for _, name := range slices.Sorted(maps.Keys(s.histories)) {
 			if first, _, _ := strings.Cut(name, " "); first != kind {
@@ -336,7 +336,7 @@ func (s *storm) checkHistories() {
 			decided, err := linearizable(m, ops)
 			switch {
 			case err != nil:
-				wrong = append(wrong, fmt.Errorf("%s: %w", name, err))
+				errs = append(errs, fmt.Errorf("%s: %w", name, err))
 			case !decided:
 				s.undecided = append(s.undecided, name)
 			}
@@ -347,7 +347,7 @@ func (s *storm) checkHistories() {
 				}
 			}
 		}
-		s.found(wrong, "%d histories of the kind %s with %d operations, %d of them unknown, are linearizable", objects, kind, operations, unknown)
+		s.addCheck(errs, "%d histories of the kind %s with %d operations, %d of them unknown, are linearizable", objects, kind, operations, unknown)
 	}
 }
 
@@ -385,30 +385,30 @@ func (s *storm) checkSubscriptions() {
 			}
 		}
 		for i, owner := range s.newcomers.owners {
-			var is struct{ Plan, Status string }
-			s.must(s.server(i), call{method: "GET", path: "/billing/subscription", by: owner}, &is)
-			if want := bought[owner.org]; want != "" && want != is.Plan || want == "" && is.Status == "ACTIVE" && is.Plan != "FREE" {
-				return fmt.Errorf("%s has %s %s, the provider %q", owner.org, is.Plan, is.Status, want)
+			var got struct{ Plan, Status string }
+			s.must(s.server(i), call{method: "GET", path: "/billing/subscription", by: owner}, &got)
+			if want := bought[owner.org]; want != "" && want != got.Plan || want == "" && got.Status == "ACTIVE" && got.Plan != "FREE" {
+				return fmt.Errorf("%s has %s %s, the provider %q", owner.org, got.Plan, got.Status, want)
 			}
 		}
 		return nil
 	})
-	s.found(subscriptionErrors(s.trials, live), "%d trials and %d live subscriptions", len(s.trials), len(live))
+	s.addCheck(subscriptionErrors(s.trials, live), "%d trials and %d live subscriptions", len(s.trials), len(live))
 }
 
 // checkNewcomers checks that each organisation was seeded once.
 func (s *storm) checkNewcomers() {
-	var wrong []error
+	var errs []error
 	for i, owner := range s.newcomers.owners {
 		var teams []struct{ Kind string }
 		var tasks []struct{ ID string }
 		s.must(s.server(i), call{method: "GET", path: "/teams", by: owner}, &teams)
 		s.must(s.server(i+1), call{method: "GET", path: "/tasks", by: owner}, &tasks)
 		if !(len(teams) == 2 && len(tasks) == 6 || len(teams) == 0 && len(tasks) == 0) {
-			wrong = append(wrong, fmt.Errorf("the organisation %s has %d teams and %d tasks", owner.org, len(teams), len(tasks)))
+			errs = append(errs, fmt.Errorf("the organisation %s has %d teams and %d tasks", owner.org, len(teams), len(tasks)))
 		}
 	}
-	s.found(wrong, "%d organisations made", len(s.newcomers.owners))
+	s.addCheck(errs, "%d organisations made", len(s.newcomers.owners))
 }
 
 // checkStore collects garbage, as is done after uploads and archives have expired, and compares the
@@ -417,7 +417,7 @@ func (s *storm) checkStore(db *gormdb.DB) {
 	blobs := must.Do(bucket.Open(s.Context(), s.bucket)).Or(s)
 	defer blobs.Close()
 	collected := 0
-	must.NoError(s, upkeep.New(db, blobs, later(upload.Lifetime+object.BlobGracePeriod+time.Hour), nil, 0).Collect(s.Context(), true, false, func(upkeep.Garbage) error {
+	must.NoError(s, upkeep.New(db, blobs, shiftedClock(upload.Lifetime+object.BlobGracePeriod+time.Hour), nil, 0).Collect(s.Context(), true, false, func(upkeep.Garbage) error {
 		collected++
 		return nil
 	}))
@@ -438,7 +438,7 @@ func (s *storm) checkStore(db *gormdb.DB) {
 		}
 		return err
 	})
-	s.found(contentErrors(named, kept), "%d contents named, %d collected", len(named), collected)
+	s.addCheck(contentErrors(named, kept), "%d contents named, %d collected", len(named), collected)
 }
 
 func (s *storm) query(fn func(*pgx.Conn) error) {
@@ -499,8 +499,9 @@ func loadOf(ctx context.Context, url string) (l load, err error) {
 	}
 }
 
-// slack is how many goroutines and files a server may have more than at first: its pools grow.
-const slack = 60
+// idleTolerance is the number of additional goroutines and files that a server may have after the load,
+// because its pools grow.
+const idleTolerance = 60
 
 // checkIdle checks that servers and database hold nothing of the load any more.
 func (s *storm) checkIdle(idle []load) {
@@ -511,9 +512,9 @@ func (s *storm) checkIdle(idle []load) {
 			if err != nil {
 				return err
 			}
-			was := idle[i]
-			if l.requests > was.requests || l.feeds > 0 || l.budgets > was.budgets || l.goroutines > was.goroutines+2*l.connections+slack || l.files > was.files+l.connections+slack {
-				return fmt.Errorf("server %d has %+v, before the load it had %+v", i, l, was)
+			before := idle[i]
+			if l.requests > before.requests || l.feeds > 0 || l.budgets > before.budgets || l.goroutines > before.goroutines+2*l.connections+idleTolerance || l.files > before.files+l.connections+idleTolerance {
+				return fmt.Errorf("server %d has %+v, before the load it had %+v", i, l, before)
 			}
 			return nil
 		})

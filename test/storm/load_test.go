@@ -19,9 +19,9 @@ import (
 
 // register names of a tenant.
 const (
-	registers       = 4 // tasks and files that all clients of a tenant change
-	orderedSize     = 6 // tasks whose order is changed
-	spacesOfAnOrder = 3 // workspaces that everybody has an order of
+	registers         = 4 // tasks and files that all clients of a tenant change
+	orderedSize       = 6 // tasks whose order is changed
+	orderedWorkspaces = 3 // workspaces that everybody has an order of
 )
 
 // pair is a value of a register with what a change of it has to name.
@@ -40,8 +40,8 @@ type tenant struct {
 	ordered   [orderedSize]string
 	connector string
 
-	teams  [2]string               // ids; all people are members of both, the subject comes and goes in the first
-	spaces [spacesOfAnOrder]string // ids; the first one is renamed and moved between the teams
+	teams  [2]string                 // ids; all people are members of both, the subject comes and goes in the first
+	spaces [orderedWorkspaces]string // ids; the first one is renamed and moved between the teams
 
 	received feed.Received
 
@@ -49,7 +49,7 @@ type tenant struct {
 	lastTask [registers]pair // guarded by mu, as all below
 	lastFile [registers]pair
 	spare    map[string][]record // what may be deleted, by kind
-	exports  []*asked
+	exports  []*exportRequest
 }
 
 // record is a record that a client made.
@@ -141,7 +141,7 @@ func (w *worker) perform(ctx context.Context, r request) {
 	case "team deleted":
 		if t, ok := w.take("team", a); ok {
 			x := do(call{method: "DELETE", path: "/teams/" + t.id, by: w.owner, expect: []int{200, 404}})
-			w.fate("team", t.name, fateOfDeleted(x), x)
+			w.recordOutcome("team", t.name, outcomeOfDeletion(x), x)
 		}
 	case "team renamed":
 		x := do(call{method: "PATCH", path: "/teams/" + w.teams[0], body: map[string]string{"name": unique}})
@@ -161,7 +161,7 @@ func (w *worker) perform(ctx context.Context, r request) {
 	case "workspace deleted":
 		if s, ok := w.take("workspace", a); ok {
 			x := do(call{method: "DELETE", path: "/workspaces/" + s.id, by: w.owner, expect: []int{200, 404}})
-			w.fate("workspace", s.name, fateOfDeleted(x), x)
+			w.recordOutcome("workspace", s.name, outcomeOfDeletion(x), x)
 		}
 	case "workspace renamed":
 		x := do(call{method: "PATCH", path: "/workspaces/" + w.spaces[0], body: map[string]string{"name": unique}})
@@ -193,7 +193,7 @@ func (w *worker) perform(ctx context.Context, r request) {
 	case "task deleted":
 		if t, ok := w.take("task", a); ok {
 			x := do(call{method: "DELETE", path: "/tasks/" + t.id, expect: []int{200, 404}})
-			w.fate("task", t.name, fateOfDeleted(x), x)
+			w.recordOutcome("task", t.name, outcomeOfDeletion(x), x)
 		}
 	case "task read":
 		w.readTask(a%registers, do)
@@ -259,7 +259,7 @@ func (w *worker) perform(ctx context.Context, r request) {
 		if i, ok := w.take("invitation", a); ok {
 			x := do(call{method: "DELETE", path: "/org/invite/" + i.id, by: w.owner, expect: []int{200, 404}})
 			w.audit(w.owner.org, x)
-			w.fate("invitation", i.name, fateOfDeleted(x), x)
+			w.recordOutcome("invitation", i.name, outcomeOfDeletion(x), x)
 		}
 	case "role changed":
 		role := []string{"ADMIN", "MEMBER", "VIEWER"}[a%3]
@@ -297,7 +297,7 @@ func (w *worker) perform(ctx context.Context, r request) {
 		if i, ok := w.take("connector", a); ok {
 			x := do(call{method: "DELETE", path: "/connectors/" + i.id, expect: []int{200, 404}})
 			w.audit(w.owner.org, x)
-			w.fate("connector", i.name, fateOfDeleted(x), x)
+			w.recordOutcome("connector", i.name, outcomeOfDeletion(x), x)
 		}
 	case "credentials stored":
 		x := do(call{method: "POST", path: "/connectors/" + w.connector + "/credentials", body: map[string]any{"credentials": map[string]string{"apiKey": unique}}, key: true})
@@ -332,7 +332,7 @@ func (w *worker) perform(ctx context.Context, r request) {
 
 // keep records what has become of a record that a call made, and that others may delete.
 func (w *worker) keep(x response, kind, name string) {
-	w.fate(kind, name, fateOf(x), x)
+	w.recordOutcome(kind, name, outcomeOf(x), x)
 	var made struct{ ID string }
 	if x.ok() && x.decode(&made) == nil {
 		w.put(kind, record{made.ID, name})
@@ -409,7 +409,7 @@ func (w *worker) acknowledgeFile(x response, content string) (f stored) {
 
 func (w *worker) keepFile(x response, path, content string) {
 	name := w.owner.org + "/shared/artifacts/" + path
-	w.fate("file", name, fateOf(x), x)
+	w.recordOutcome("file", name, outcomeOf(x), x)
 	if f := w.acknowledgeFile(x, content); f.ID != "" {
 		w.put("file", record{f.ID, name})
 	}
@@ -417,7 +417,7 @@ func (w *worker) keepFile(x response, path, content string) {
 
 // keepDeleted records what has become of a file that a call deleted.
 func (w *worker) keepDeleted(x response, f record) {
-	w.fate("file", f.name, fateOfDeleted(x), x)
+	w.recordOutcome("file", f.name, outcomeOfDeletion(x), x)
 	if x.ok() {
 		w.acknowledgeWrite(w.owner.org, feed.Write{Key: f.name})
 	}
@@ -427,16 +427,16 @@ func (w *worker) keepDeleted(x response, f record) {
 func (w *worker) keepMoved(x response, f record, path string) {
 	name := w.owner.org + "/shared/artifacts/" + path
 	var moved stored
-	w.fate("file", name, fateOf(x), x)
+	w.recordOutcome("file", name, outcomeOf(x), x)
 	switch {
 	case x.ok() && x.decode(&moved) == nil && moved.StorageKey == name:
-		w.fate("file", f.name, absent, x)
+		w.recordOutcome("file", f.name, absent, x)
 		w.acknowledgeWrite(w.owner.org, feed.Write{Key: name, Version: moved.Version, Checksum: moved.Checksum})
 		w.put("file", record{f.id, name})
 	case x.ok():
 		w.violation("the request %s moved %s to %s and was answered %s", x.request, f.name, name, x.body)
-	case x.doubtful():
-		w.fate("file", f.name, perhaps, x)
+	case x.mayHaveSucceeded():
+		w.recordOutcome("file", f.name, indeterminate, x)
 	default:
 		w.put("file", f)
 	}
@@ -480,7 +480,7 @@ func (w *worker) keepReplaced(x response, i int, last pair, content string, do d
 		w.tenant.mu.Unlock()
 		return
 	}
-	if !x.doubtful() {
+	if !x.mayHaveSucceeded() {
 		w.content(content, false)
 	}
 	w.readFile(i, do)
@@ -515,14 +515,14 @@ func (w *worker) upload(ctx context.Context, path, content string, do do) {
 				break
 			}
 		}
-		if ctx.Err() != nil || time.Since(began) > giveUpAfter {
+		if ctx.Err() != nil || time.Since(began) > callTimeout {
 			return
 		}
 		pause(ctx, retryDelay)
 	}
 	name := w.owner.org + "/shared/artifacts/" + path
 	x = do(call{method: "POST", path: "/sync/uploads/" + to.ID + "/complete", key: true, expect: []int{200, 201}})
-	w.fate("file", name, fateOf(x), x)
+	w.recordOutcome("file", name, outcomeOf(x), x)
 	if f := w.acknowledgeFile(x, content); f.ID != "" {
 		w.put("file", record{f.ID, name})
 	}

@@ -27,18 +27,18 @@ type historyOp struct {
 var register = porcupine.Model{
 	Init: func() any { return "" },
 	Step: func(state, input, _ any) (bool, any) {
-		op, is := input.(historyOp), state.(string)
+		op, got := input.(historyOp), state.(string)
 		switch {
 		case op.Kind == "read":
-			return op.Value == is, is
+			return op.Value == got, got
 		case op.Kind == "write":
 			return true, op.Value
 		case op.Refused:
-			return op.Expected != is, is
-		case op.Unknown && op.Expected != is:
-			return true, is // it was refused
+			return op.Expected != got, got
+		case op.Unknown && op.Expected != got:
+			return true, got // it was refused
 		}
-		return op.Expected == is, op.Value
+		return op.Expected == got, op.Value
 	},
 	DescribeOperation: describe,
 	DescribeState:     func(state any) string { return state.(string) },

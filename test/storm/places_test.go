@@ -53,13 +53,13 @@ func (w *worker) readMembership(do do) {
 	if !x.ok() || x.decode(&members) != nil {
 		return
 	}
-	is := "none"
+	got := "none"
 	for _, m := range members {
 		if m.UserID == w.subject.user {
-			is = "member"
+			got = "member"
 		}
 	}
-	w.record("membership of "+w.subject.user, w.reads(x, is))
+	w.record("membership of "+w.subject.user, w.reads(x, got))
 }
 
 func (w *worker) readWorkspace(do do) {

@@ -134,7 +134,7 @@ func (s *storm) prepare() {
 			a = s.must(c, call{method: "POST", path: fmt.Sprint("/sync/files?path=register-", n, ".txt"), by: by, body: first}, &f)
 			t.files[n], t.lastFile[n] = f.ID, pair{first, "1"}
 			s.record("file "+f.ID, historyOp{Kind: "write", Value: first, Call: a.last().call, Return: a.last().ret})
-			s.fate("file", f.StorageKey, exists, a)
+			s.recordOutcome("file", f.StorageKey, exists, a)
 		}
 		for n := range orderedSize {
 			s.must(c, call{method: "POST", path: "/tasks", by: by, body: map[string]any{"title": fmt.Sprint("ordered ", n), "tags": []string{"ordered"}}}, &made)
@@ -241,7 +241,7 @@ func (s *storm) report(duration time.Duration) {
 		fmt.Fprintf(&b, "\nundecided:\n  %s\n", strings.Join(s.undecided, "\n  "))
 	}
 	fmt.Fprintf(&b, "\nseed %d: %d requests, %d acknowledged writes, %d events (%d reconnections), %d faults, %d violations\n",
-		s.seed, total, s.acknowledge, s.events, s.resumes, faults, len(s.violations))
+		s.seed, total, s.acknowledged, s.events, s.resumes, faults, len(s.violations))
 	fmt.Print(b.String())
 	if len(s.violations) == 0 {
 		return
