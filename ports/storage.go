@@ -150,8 +150,9 @@ type Changes interface {
 // which are about to be written, and discarded ones, which are to be removed. A blob whose name
 // none of them has is never read.
 type BlobNames interface {
-	// Announce stores the name of a blob that is about to be written, with its declared size
-	// if that is sent to the store by a client, else 0. Conflict if the name is stored. A crash of the database may undo it until a later transaction is durable.
+	// Announce stores the name of a blob that is about to be written, with its declared size if a
+	// client sends it to the store, else 0. Conflict if the name is stored. A crash of the database
+	// may undo it until a later transaction is durable.
 	Announce(ctx context.Context, o id.Org, name string, size int64, now time.Time) error
 	// Forget removes the name if its state is b.Discarded, regardless of At; else NotFound.
 	// An announced name is removed in the transaction in which an object takes it over, a

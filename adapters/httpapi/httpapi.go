@@ -170,7 +170,8 @@ func build(o Options) (*api, error) {
 			AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete},
 			AllowedHeaders: []string{
 				"Authorization", "Cache-Control", "Collab-Position", "Content-Type", "Idempotency-Key", "If-Match",
-				"If-None-Match", "If-Range", "Last-Event-ID", "Prefer", "Range", "X-Request-Id", "Traceparent", "Tracestate", uploadComplete, uploadDraft, uploadLength, uploadOffset,
+				"If-None-Match", "If-Range", "Last-Event-ID", "Prefer", "Range", "X-Request-Id",
+				"Traceparent", "Tracestate", uploadComplete, uploadDraft, uploadLength, uploadOffset,
 			},
 			ExposedHeaders: append([]string{
 				"ETag", "Link", "Location", "X-Request-Id", "Retry-After", "WWW-Authenticate", "Idempotent-Replayed", "X-Sync-Cursor", "Collab-Position",

@@ -149,7 +149,10 @@ func (s *Connectors) client(ctx context.Context, server connector.AuthServer) (c
 	if err != nil {
 		return connector.Client{}, asUnavailable(err)
 	}
-	r := connector.Registered{Issuer: server.Issuer, Redirect: redirect, ID: registered.ID, Method: registered.Method, ExpiresAt: expires, UsedAt: s.Clock.Now()}
+	r := connector.Registered{
+		Issuer: server.Issuer, Redirect: redirect, ID: registered.ID, Method: registered.Method, ExpiresAt: expires,
+		UsedAt: s.Clock.Now(),
+	}
 	if registered.Secret != "" {
 		if r.Secret, err = s.Sealer.Seal([]byte(registered.Secret), connector.RegisteredContext(r.Issuer, r.ID)); err != nil {
 			return connector.Client{}, err

@@ -160,7 +160,9 @@ func (s *Connectors) audit(ctx context.Context, r ports.Records, actor org.Actor
 
 // StoreCredentials stores credentials of an instance. Entries is a JSON object, texts has its entries
 // that are strings.
-func (s *Connectors) StoreCredentials(ctx context.Context, actor org.Actor, i id.Connector, entries string, texts map[string]string) (connector.Instance, error) {
+func (s *Connectors) StoreCredentials(
+	ctx context.Context, actor org.Actor, i id.Connector, entries string, texts map[string]string,
+) (connector.Instance, error) {
 	if err := actor.CheckWrite(); err != nil {
 		return connector.Instance{}, err
 	}
