@@ -25,7 +25,7 @@ type exportRequest struct {
 type exportView struct{ ID, Status, Error, DownloadURL string }
 
 // requestExport asks for an archive. An organisation has one at a time, and not many in a day.
-func (w *worker) requestExport(do do) {
+func (w *worker) requestExport(do doFunc) {
 	x := do(call{method: "POST", path: "/org/export", by: w.owner, key: true, expect: []int{202, 409, 429}})
 	w.audit(w.owner.org, x)
 	var made exportView
@@ -36,7 +36,7 @@ func (w *worker) requestExport(do do) {
 	}
 }
 
-func (w *worker) readExport(draw int, do do) {
+func (w *worker) readExport(draw int, do doFunc) {
 	w.tenant.mu.Lock()
 	all := w.exports
 	w.tenant.mu.Unlock()

@@ -28,7 +28,7 @@ type operation struct {
 
 // batch makes two files and replaces a register in one request, which also moves and deletes files of
 // which others may be deleted.
-func (w *worker) batch(unique string, draw int, do do) {
+func (w *worker) batch(unique string, draw int, do doFunc) {
 	var all []operation
 	for i := range 2 {
 		path, content := fmt.Sprintf("%s-%d.txt", strings.ReplaceAll(unique, " ", "/"), i), fmt.Sprint(unique, " ", i)
@@ -88,7 +88,7 @@ const minAppend = 256 << 10
 
 // sendInParts makes a file by a resumable upload, whose requests go to any servers. Some uploads are
 // cancelled or given up after a part.
-func (w *worker) sendInParts(unique string, size, draw int, do do) {
+func (w *worker) sendInParts(unique string, size, draw int, do doFunc) {
 	size = minAppend + 1 + size%minAppend
 	content := strings.Repeat(unique+"\n", size/len(unique)+1)[:size]
 	path := strings.ReplaceAll(unique, " ", "/") + ".txt"
@@ -138,7 +138,7 @@ func (w *worker) sendInParts(unique string, size, draw int, do do) {
 
 // restore replaces a file that no other client changes, and restores its version before. Some are then
 // deleted and restored once more.
-func (w *worker) restore(f record, content string, deleted bool, do do) {
+func (w *worker) restore(f record, content string, deleted bool, do doFunc) {
 	at := "/sync/files/" + f.id
 	read := func(path string) (got stored, ok bool) {
 		x := do(call{method: "GET", path: path})

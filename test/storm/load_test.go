@@ -24,8 +24,8 @@ const (
 	orderedWorkspaces = 3 // workspaces that everybody has an order of
 )
 
-// pair is a value of a register with what a change of it has to name.
-type pair struct{ value, tag string }
+// versionedValue is a value of a register with what a change of it has to name.
+type versionedValue struct{ value, tag string }
 
 // tenant is an organisation of the load.
 type tenant struct {
@@ -46,8 +46,8 @@ type tenant struct {
 	received feed.Received
 
 	mu       sync.Mutex
-	lastTask [registers]pair // guarded by mu, as all below
-	lastFile [registers]pair
+	lastTask [registers]versionedValue // guarded by mu, as all below
+	lastFile [registers]versionedValue
 	spare    map[string][]record // what may be deleted, by kind
 	exports  []*exportRequest
 }
@@ -75,19 +75,19 @@ func (t *tenant) take(kind string, draw int) (r record, ok bool) {
 	return r, true
 }
 
-// newcomers are organisations that were made during the load.
-type newcomers struct {
+// newOrgs are organisations that were made during the load.
+type newOrgs struct {
 	mu     sync.Mutex
 	owners []*person // guarded by mu
 }
 
-func (n *newcomers) add(p *person) {
+func (n *newOrgs) add(p *person) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.owners = append(n.owners, p)
 }
 
-func (n *newcomers) choose(draw int) *person {
+func (n *newOrgs) choose(draw int) *person {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.owners) == 0 {
@@ -104,7 +104,7 @@ type worker struct {
 	next     func() request
 	provider string // the address of the identity and payment provider
 	release  string
-	new      *newcomers
+	new      *newOrgs
 }
 
 // run sends requests until the load ends. A request that has begun is completed until ctx ends.
@@ -269,7 +269,7 @@ func (w *worker) perform(ctx context.Context, r request) {
 	case "roles read":
 		w.readRoles(do)
 	case "organisation made":
-		w.found(ctx, r.Kind)
+		w.createOrganisation(ctx, r.Kind)
 	case "trial started":
 		if p := w.new.choose(a); p != nil {
 			x := do(call{method: "POST", path: "/billing/trial", by: p, key: true, expect: []int{200, 409}})
@@ -349,9 +349,9 @@ func shuffled(ids []string, draw int) []string {
 	return order
 }
 
-type do = func(call) response
+type doFunc = func(call) response
 
-func (w *worker) readTask(i int, do do) {
+func (w *worker) readTask(i int, do doFunc) {
 	var t struct{ Title string }
 	x := do(call{method: "GET", path: "/tasks/" + w.tasks[i]})
 	if !x.ok() || x.decode(&t) != nil {
@@ -360,10 +360,10 @@ func (w *worker) readTask(i int, do do) {
 	w.record("task "+w.tasks[i], w.reads(x, t.Title))
 	w.tenant.mu.Lock()
 	defer w.tenant.mu.Unlock()
-	w.lastTask[i] = pair{t.Title, x.header.Get("ETag")}
+	w.lastTask[i] = versionedValue{t.Title, x.header.Get("ETag")}
 }
 
-func (w *worker) changeTask(i int, title string, do do) {
+func (w *worker) changeTask(i int, title string, do doFunc) {
 	w.tenant.mu.Lock()
 	last := w.lastTask[i]
 	w.tenant.mu.Unlock()
@@ -371,14 +371,14 @@ func (w *worker) changeTask(i int, title string, do do) {
 	w.record("task "+w.tasks[i], w.changes(x, last.value, title)...)
 	if x.ok() {
 		w.tenant.mu.Lock()
-		w.lastTask[i] = pair{title, x.header.Get("ETag")}
+		w.lastTask[i] = versionedValue{title, x.header.Get("ETag")}
 		w.tenant.mu.Unlock()
 	} else {
 		w.readTask(i, do)
 	}
 }
 
-func (w *worker) readOrder(do do) {
+func (w *worker) readOrder(do doFunc) {
 	var tasks []struct{ ID string }
 	if x := do(call{method: "GET", path: "/tasks?tags=ordered"}); x.ok() && x.decode(&tasks) == nil {
 		var order []string
@@ -442,7 +442,7 @@ func (w *worker) keepMoved(x response, f record, path string) {
 	}
 }
 
-func (w *worker) readFile(i int, do do) {
+func (w *worker) readFile(i int, do doFunc) {
 	var f stored
 	x := do(call{method: "GET", path: "/sync/files/" + w.files[i]})
 	if !x.ok() || x.decode(&f) != nil {
@@ -454,17 +454,17 @@ func (w *worker) readFile(i int, do do) {
 	w.record("file "+w.files[i], w.reads(x, f.Content))
 	w.tenant.mu.Lock()
 	defer w.tenant.mu.Unlock()
-	w.lastFile[i] = pair{f.Content, fmt.Sprint(f.Version)}
+	w.lastFile[i] = versionedValue{f.Content, fmt.Sprint(f.Version)}
 }
 
 // expectedFile returns what a change of a register has to expect.
-func (w *worker) expectedFile(i int) pair {
+func (w *worker) expectedFile(i int) versionedValue {
 	w.tenant.mu.Lock()
 	defer w.tenant.mu.Unlock()
 	return w.lastFile[i]
 }
 
-func (w *worker) replaceFile(i int, content string, do do) {
+func (w *worker) replaceFile(i int, content string, do doFunc) {
 	last := w.expectedFile(i)
 	w.content(content, true)
 	x := do(call{method: "PUT", path: "/sync/files/" + w.files[i] + "?expectedVersion=" + last.tag, body: content, expect: []int{200, 409}})
@@ -472,11 +472,11 @@ func (w *worker) replaceFile(i int, content string, do do) {
 }
 
 // keepReplaced records what has become of a register that a call replaced if it was the last one.
-func (w *worker) keepReplaced(x response, i int, last pair, content string, do do) {
+func (w *worker) keepReplaced(x response, i int, last versionedValue, content string, do doFunc) {
 	w.record("file "+w.files[i], w.changes(x, last.value, content)...)
 	if f := w.acknowledgeFile(x, content); f.ID != "" {
 		w.tenant.mu.Lock()
-		w.lastFile[i] = pair{content, fmt.Sprint(f.Version)}
+		w.lastFile[i] = versionedValue{content, fmt.Sprint(f.Version)}
 		w.tenant.mu.Unlock()
 		return
 	}
@@ -487,7 +487,7 @@ func (w *worker) keepReplaced(x response, i int, last pair, content string, do d
 }
 
 // upload sends content to the store at an address that a server gives out.
-func (w *worker) upload(ctx context.Context, path, content string, do do) {
+func (w *worker) upload(ctx context.Context, path, content string, do doFunc) {
 	sum := w.content(content, true)
 	var to struct {
 		ID, URL, Method string
@@ -533,7 +533,7 @@ func (w *worker) memory(draw int) string {
 	return fmt.Sprintf("/sync/memory/workspace/%s/notes-%d.md", w.workspace, draw%3)
 }
 
-func (w *worker) readMemory(draw int, do do) {
+func (w *worker) readMemory(draw int, do doFunc) {
 	var m *stored
 	if x := do(call{method: "GET", path: w.memory(draw)}); x.ok() && x.decode(&m) == nil {
 		content := ""
@@ -544,7 +544,7 @@ func (w *worker) readMemory(draw int, do do) {
 	}
 }
 
-func (w *worker) readRoles(do do) {
+func (w *worker) readRoles(do doFunc) {
 	var members []struct{ UserID, Role string }
 	if x := do(call{method: "GET", path: "/org/members"}); x.ok() && x.decode(&members) == nil {
 		for _, m := range members {
@@ -555,7 +555,7 @@ func (w *worker) readRoles(do do) {
 	}
 }
 
-func (w *worker) readCredentials(do do) {
+func (w *worker) readCredentials(do doFunc) {
 	var stored struct{ Credentials struct{ APIKey string } }
 	x := do(call{method: "GET", path: "/connectors/" + w.connector + "/credentials"})
 	// The balancer repeats a GET whose server ended before it answered: each reading has an entry.
@@ -569,7 +569,7 @@ func (w *worker) readCredentials(do do) {
 	}
 }
 
-func (w *worker) readRollout(do do) {
+func (w *worker) readRollout(do doFunc) {
 	var releases []struct {
 		ID                string
 		RolloutPercentage int
@@ -662,7 +662,7 @@ func (w *worker) talk(ctx context.Context, tokens int) (status int, used int64, 
 }
 
 // buy goes to the payment page of a plan and pays there.
-func (w *worker) buy(ctx context.Context, p *person, plan string, do do) {
+func (w *worker) buy(ctx context.Context, p *person, plan string, do doFunc) {
 	var checkout struct{ URL string }
 	x := do(call{method: "POST", path: "/billing/checkout", by: p, body: map[string]string{"plan": plan}, key: true, expect: []int{200, 409}})
 	if !x.ok() || x.decode(&checkout) != nil {
@@ -708,8 +708,8 @@ func (c *client) signIn(ctx context.Context, kind, provider, email, organisation
 	return &person{email: email, user: session.User.ID, org: session.Org.ID, token: session.Token}, nil
 }
 
-// found makes an organisation, and has two requests seed it.
-func (w *worker) found(ctx context.Context, kind string) {
+// createOrganisation makes an organisation, and has two requests seed it.
+func (w *worker) createOrganisation(ctx context.Context, kind string) {
 	name := fmt.Sprintf("newcomer-%d-%d", w.n, w.sent)
 	p, err := w.signIn(ctx, kind, w.provider, "owner@"+name+".example.com", name, "owner")
 	if err != nil {
@@ -728,7 +728,7 @@ func (w *worker) found(ctx context.Context, kind string) {
 
 // endSession signs the client's person in once more and ends that session, after which its token
 // is refused.
-func (w *worker) endSession(ctx context.Context, do do) {
+func (w *worker) endSession(ctx context.Context, do doFunc) {
 	p, err := w.signIn(ctx, "signed in", w.provider, w.me.email, w.name, "member")
 	if err != nil {
 		return

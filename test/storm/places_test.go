@@ -30,7 +30,7 @@ func (s *storm) preparePlaces(c *client, t *tenant) {
 	}
 }
 
-func (w *worker) readTeam(do do) {
+func (w *worker) readTeam(do doFunc) {
 	var team struct{ Name string }
 	if x := do(call{method: "GET", path: "/teams/" + w.teams[0]}); x.ok() && x.decode(&team) == nil {
 		w.record("team "+w.teams[0], w.reads(x, team.Name))
@@ -38,7 +38,7 @@ func (w *worker) readTeam(do do) {
 }
 
 // leaveTeam ends the subject's membership. A 404 says that there was none.
-func (w *worker) leaveTeam(do do) {
+func (w *worker) leaveTeam(do doFunc) {
 	x := do(call{method: "DELETE", path: "/teams/" + w.teams[0] + "/members/" + w.subject.user, expect: []int{200, 404}})
 	of := "membership of " + w.subject.user
 	w.record(of, w.writes(x, "none")...)
@@ -47,7 +47,7 @@ func (w *worker) leaveTeam(do do) {
 	}
 }
 
-func (w *worker) readMembership(do do) {
+func (w *worker) readMembership(do doFunc) {
 	var members []struct{ UserID string }
 	x := do(call{method: "GET", path: "/teams/" + w.teams[0] + "/members"})
 	if !x.ok() || x.decode(&members) != nil {
@@ -62,7 +62,7 @@ func (w *worker) readMembership(do do) {
 	w.record("membership of "+w.subject.user, w.reads(x, got))
 }
 
-func (w *worker) readWorkspace(do do) {
+func (w *worker) readWorkspace(do doFunc) {
 	var space struct{ Name, TeamID string }
 	if x := do(call{method: "GET", path: "/workspaces/" + w.spaces[0]}); x.ok() && x.decode(&space) == nil {
 		w.record("workspace "+w.spaces[0], w.reads(x, space.Name))
@@ -71,7 +71,7 @@ func (w *worker) readWorkspace(do do) {
 }
 
 // readWorkspaces reads the client's own order of workspaces, of which others are made and deleted.
-func (w *worker) readWorkspaces(do do) {
+func (w *worker) readWorkspaces(do doFunc) {
 	var all []struct{ ID string }
 	x := do(call{method: "GET", path: "/workspaces"})
 	if !x.ok() || x.decode(&all) != nil {

@@ -70,7 +70,7 @@ type storm struct {
 	seed      uint64
 	http      *http.Client
 	tenants   []*tenant
-	newcomers newcomers
+	newcomers newOrgs
 	release   string
 	followers []*follower
 	checks    []string // a line for each
@@ -127,12 +127,12 @@ func (s *storm) prepare() {
 		for n := range registers {
 			first := fmt.Sprint("first value ", n)
 			a := s.must(c, call{method: "POST", path: "/tasks", by: by, body: map[string]string{"title": first}}, &made)
-			t.tasks[n], t.lastTask[n] = made.ID, pair{first, a.header.Get("ETag")}
+			t.tasks[n], t.lastTask[n] = made.ID, versionedValue{first, a.header.Get("ETag")}
 			s.record("task "+made.ID, historyOp{Kind: "write", Value: first, Call: a.last().call, Return: a.last().ret})
 			var f stored
 			s.content(first, true)
 			a = s.must(c, call{method: "POST", path: fmt.Sprint("/sync/files?path=register-", n, ".txt"), by: by, body: first}, &f)
-			t.files[n], t.lastFile[n] = f.ID, pair{first, "1"}
+			t.files[n], t.lastFile[n] = f.ID, versionedValue{first, "1"}
 			s.record("file "+f.ID, historyOp{Kind: "write", Value: first, Call: a.last().call, Return: a.last().ret})
 			s.recordOutcome("file", f.StorageKey, exists, a)
 		}
