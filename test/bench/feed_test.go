@@ -36,7 +36,7 @@ func TestAnAudience(t *testing.T) {
 	}
 	reader := func(int) string { return "reader" }
 	measure := func(a *feedClients, token func(int) string) (f figures, err error) {
-		err = caught(func() {
+		err = must.Catch(func() {
 			b.scoped(func() { f = a.measure(t.Context(), b, load, token) })
 		})
 		return f, err

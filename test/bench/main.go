@@ -34,6 +34,8 @@ import (
 // bench is the state that all parts share. It is a must.T: a call that fails ends the part, so that only the goroutine
 // of run calls its methods.
 type bench struct {
+	must.Program
+
 	out      io.Writer
 	folder   string // for all files
 	binary   string // the server
@@ -149,7 +151,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 			continue
 		}
 		b.result = partResult{}
-		if err := caught(func() { b.named(p.name, func() { p.run(b, ctx) }) }); err != nil {
+		if err := must.Catch(func() { b.named(p.name, func() { p.run(b, ctx) }) }); err != nil {
 			return err
 		}
 		if b.page != "" && (p.name != "mirror" || b.rows == "") && len(b.result.verdicts) > 0 {
@@ -187,40 +189,13 @@ func (b *bench) build(ctx context.Context, program, from string) error {
 	return command(ctx, "", []string{"CGO_ENABLED=0"}, "go", "build", "-o", program, from)
 }
 
-// failure is a panic with the error that ends a part; see caught.
-type failure struct{ error }
-
-// Helper does nothing.
-func (b *bench) Helper() {}
-
-// Errorf ends the part with an error.
-func (b *bench) Errorf(format string, args ...any) { panic(failure{fmt.Errorf(format, args...)}) }
-
-// Fatal ends the part with an error.
-func (b *bench) Fatal(args ...any) { panic(failure{errors.New(fmt.Sprint(args...))}) }
-
-// caught calls fn and returns the error that fn ended with.
-func caught(fn func()) (err error) {
-	defer func() {
-		switch end := recover().(type) {
-		case nil:
-		case failure:
-			err = end.error
-		default:
-			panic(end)
-		}
-	}()
-	fn()
-	return nil
-}
-
 // cleanup has fn called at the end of the innermost call of scoped, whether or not that fails.
 func (b *bench) cleanup(fn func() error) { b.cleanups = append(b.cleanups, fn) }
 
 // scoped calls fn, and then the functions that were passed to cleanup meanwhile, the last one first.
 func (b *bench) scoped(fn func()) {
 	before := len(b.cleanups)
-	err := caught(fn)
+	err := must.Catch(fn)
 	for _, end := range slices.Backward(b.cleanups[before:]) {
 		err = errors.Join(err, end())
 	}
@@ -230,7 +205,7 @@ func (b *bench) scoped(fn func()) {
 
 // named calls fn in a scope, and puts the name before the error that it ends with.
 func (b *bench) named(name string, fn func()) {
-	if err := caught(func() { b.scoped(fn) }); err != nil {
+	if err := must.Catch(func() { b.scoped(fn) }); err != nil {
 		b.Errorf("%s: %w", name, err)
 	}
 }

@@ -1,52 +1,43 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"debug/elf"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"collab/test/must"
 )
 
-// imported is a package as go list describes it.
-type imported struct {
+// listedPackage is a package in the output of go list.
+type listedPackage struct {
 	ImportPath string
 	Imports    []string
 	Module     *struct{ Path string }
 }
 
 // packages are all that are compiled into the server, by path.
-type packages map[string]imported
+type packages map[string]listedPackage
 
 // load returns the packages of the server.
-func load(ctx context.Context, environ ...string) (packages, error) {
+func load(ctx context.Context, t must.T, environ ...string) packages {
 	c := exec.CommandContext(ctx, "go", "list", "-deps", "-json=ImportPath,Imports,Module", program)
 	c.Env, c.Stderr = append(os.Environ(), environ...), os.Stderr
-	out, err := c.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := c.Start(); err != nil {
-		return nil, err
-	}
 	all := packages{}
-	for decoder := json.NewDecoder(out); ; {
-		var p imported
-		if err := decoder.Decode(&p); err == io.EOF {
-			return all, c.Wait()
-		} else if err != nil {
-			return nil, errors.Join(err, c.Wait())
-		}
+	for decoder := json.NewDecoder(bytes.NewReader(must.Do(c.Output()).Or(t))); decoder.More(); {
+		var p listedPackage
+		must.NoError(t, decoder.Decode(&p))
 		all[p.ImportPath] = p
 	}
+	return all
 }
 
 // moduleOf returns the module of a package, "std" for the standard library's.
@@ -67,8 +58,7 @@ func (all packages) modules() []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// without returns the packages that the server would consist of if nothing imported
-// the module.
+// without returns the packages of the server if nothing imported the module.
 func (all packages) without(module string) packages {
 	left := packages{}
 	var visit func(path string)
@@ -102,41 +92,23 @@ func (all packages) direct() []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// weighCold builds and starts the server in empty cache directories and prints what that
-// takes.
-func weighCold(ctx context.Context) (err error) {
-	directory, err := os.MkdirTemp("", "weigh-*")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
+// weighCold builds and starts the server in empty cache directories, and prints the time and size of each module.
+func weighCold(ctx context.Context, t must.T) {
+	directory := must.Do(os.MkdirTemp("", "weigh-*")).Or(t)
+	defer os.RemoveAll(directory)
 	graph := filepath.Join(directory, "graph.json")
 	caches := []string{"GOCACHE=" + filepath.Join(directory, "build"), "GOMODCACHE=" + filepath.Join(directory, "modules")}
 	const writable = " -modcacherw" // so that the directory can be removed
-	given := strings.TrimSpace(os.Getenv("GOFLAGS"))
-	s, err := start(ctx, directory, append(caches, "BIN="+filepath.Join(directory, "bin"), "GOFLAGS="+given+writable+" -debug-actiongraph="+graph)...)
-	if err != nil {
-		return err
-	}
-	used, err := s.stop()
-	if err != nil {
-		return err
-	}
-	fmt.Printf("ready after %.0f s, of which libraries are fetched; %.0f s of processor time\n\n", s.ready.Seconds(), used.Seconds())
+	flags := "GOFLAGS=" + strings.TrimSpace(os.Getenv("GOFLAGS")) + writable
+	bin := "BIN=" + filepath.Join(directory, "bin")
+	s := start(ctx, t, directory, append(caches, bin, flags+" -debug-actiongraph="+graph)...)
+	cpu := must.Do(s.stop()).Or(t)
+	fmt.Printf("ready after %.0f s, of which libraries are fetched; %.0f s of processor time\n\n",
+		s.ready.Seconds(), cpu.Seconds())
 
-	environ := append(caches, "GOFLAGS="+given+writable)
-	all, err := load(ctx, environ...)
-	if err != nil {
-		return err
-	}
-	seconds, err := compileTimes(graph)
-	if err != nil {
-		return err
-	}
-	sizes, err := symbolSizes(ctx, filepath.Join(directory, "collabd"), environ)
-	if err != nil {
-		return err
-	}
+	environ := append(caches, flags)
+	all := load(ctx, t, environ...)
+	seconds, sizes := compileTimes(t, graph), symbolSizes(ctx, t, filepath.Join(directory, "collabd"), environ)
 	row := func(name string, kept func(path string) bool, modules int) {
 		var s, bytes float64
 		for path := range all {
@@ -164,56 +136,38 @@ func weighCold(ctx context.Context) (err error) {
 		left := all.without(module)
 		row(module, func(path string) bool { _, stays := left[path]; return !stays }, len(all.modules())-len(left.modules()))
 	}
-	return nil
 }
 
-// compileTimes returns the processor seconds that go build took for each package, from
-// its graph of actions.
-func compileTimes(graph string) (map[string]float64, error) {
-	content, err := os.ReadFile(graph)
-	if err != nil {
-		return nil, err
-	}
+// compileTimes returns the processor seconds of go build for each package, from its action graph.
+func compileTimes(t must.T, graph string) map[string]float64 {
 	var actions []struct {
 		Mode, Package   string
 		CmdUser, CmdSys float64 // nanoseconds
 	}
-	if err := json.Unmarshal(content, &actions); err != nil {
-		return nil, err
-	}
+	must.NoError(t, json.Unmarshal(must.Do(os.ReadFile(graph)).Or(t), &actions))
 	seconds := map[string]float64{}
 	for _, a := range actions {
 		if a.Mode == "build" {
 			seconds[a.Package] += (a.CmdUser + a.CmdSys) / 1e9
 		}
 	}
-	return seconds, nil
+	return seconds
 }
 
-// symbolSizes returns the bytes that the symbols of each package take in the server,
-// which it builds with symbols.
-func symbolSizes(ctx context.Context, binary string, environ []string) (map[string]float64, error) {
+// symbolSizes builds the server with symbols and returns the bytes of the symbols of each package.
+func symbolSizes(ctx context.Context, t must.T, binary string, environ []string) map[string]float64 {
 	build := exec.CommandContext(ctx, "go", "build", "-o", binary, program)
 	build.Env, build.Stderr = append(os.Environ(), environ...), os.Stderr
-	if err := build.Run(); err != nil {
-		return nil, err
-	}
-	file, err := elf.Open(binary)
-	if err != nil {
-		return nil, err
-	}
+	must.NoError(t, build.Run())
+	file := must.Do(elf.Open(binary)).Or(t)
 	defer file.Close()
-	symbols, err := file.Symbols()
-	if err != nil {
-		return nil, err
-	}
 	sizes := map[string]float64{}
-	for _, s := range symbols {
+	for _, s := range must.Do(file.Symbols()).Or(t) {
 		if int(s.Section) < len(file.Sections) && file.Sections[s.Section].Type == elf.SHT_PROGBITS {
 			sizes[packageOf(s.Name)] += float64(s.Size)
 		}
 	}
-	return sizes, nil
+	return sizes
 }
 
 // packageOf returns the path of the package that a symbol's name begins with.

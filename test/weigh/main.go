@@ -1,4 +1,4 @@
-// Command weigh measures what the server weighs, and compares it with limits.
+// Command weigh measures the size, modules, idle memory and start time of the server, and compares them with limits.
 //
 //	go run ./test/weigh          the binary, its modules, idle memory and the time to start
 //	go run ./test/weigh -cold    a build in empty cache directories, by module
@@ -22,10 +22,11 @@ import (
 	"time"
 
 	"collab/test/loopback"
+	"collab/test/must"
 )
 
 const (
-	idle         = 30 * time.Second // before memory is read
+	idleTime     = 30 * time.Second // before memory is read
 	startTimeout = 20 * time.Minute // a cold build on a slow machine included
 	program      = "./cmd/collabd"
 )
@@ -37,12 +38,13 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	var err error
-	if *cold {
-		err = weighCold(ctx)
-	} else {
-		err = weigh(ctx, *binary, *limits)
-	}
+	err := must.Catch(func() {
+		if t := (must.Program{}); *cold {
+			weighCold(ctx, t)
+		} else {
+			weigh(ctx, t, *binary, *limits)
+		}
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "weigh:", err)
 		os.Exit(1)
@@ -55,45 +57,37 @@ type figure struct {
 	measured, limit float64
 }
 
-// weigh prints the figures, and fails where one is above its limit.
-func weigh(ctx context.Context, binary, limits string) error {
-	text, err := os.ReadFile(limits)
+// weigh prints the figures, and fails if one is above its limit.
+func weigh(ctx context.Context, t must.T, binary, limits string) {
+	figures, err := parseLimits(string(must.Do(os.ReadFile(limits)).Or(t)))
 	if err != nil {
-		return err
+		t.Errorf("%s: %w", limits, err)
 	}
-	figures, err := parseLimits(string(text))
-	if err != nil {
-		return fmt.Errorf("%s: %w", limits, err)
-	}
-	measured, err := measure(ctx, binary)
-	if err != nil {
-		return err
-	}
-	var above []string
+	measured := measure(ctx, t, binary)
+	var exceeded []string
 	for i := range figures {
 		f := &figures[i]
 		value, ok := measured[f.name]
 		if !ok {
-			return fmt.Errorf("%s: %s is no figure", limits, f.name)
+			t.Errorf("%s: %s is no figure", limits, f.name)
 		}
 		delete(measured, f.name)
 		f.measured = value
 		verdict := ""
 		if f.measured > f.limit {
-			verdict, above = "  too much", append(above, f.name)
+			verdict, exceeded = "  too much", append(exceeded, f.name)
 		}
 		fmt.Printf("%-20s %8.1f  at most %g%s\n", f.name, f.measured, f.limit, verdict)
 	}
 	for name := range measured {
-		return fmt.Errorf("%s has no limit of %s", limits, name)
+		t.Errorf("%s has no limit of %s", limits, name)
 	}
-	if len(above) > 0 {
-		return fmt.Errorf("above the limits of %s: %s", limits, strings.Join(above, ", "))
+	if len(exceeded) > 0 {
+		t.Errorf("above the limits of %s: %s", limits, strings.Join(exceeded, ", "))
 	}
-	return nil
 }
 
-// parseLimits reads a figure's name and its limit from each line.
+// parseLimits parses lines with the name of a figure and its limit.
 func parseLimits(text string) (figures []figure, err error) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
@@ -113,95 +107,69 @@ func parseLimits(text string) (figures []figure, err error) {
 }
 
 // measure returns the figures by name.
-func measure(ctx context.Context, binary string) (map[string]float64, error) {
-	info, err := os.Stat(binary)
-	if err != nil {
-		return nil, err
+func measure(ctx context.Context, t must.T, binary string) map[string]float64 {
+	info := must.Do(os.Stat(binary)).Or(t)
+	figures := map[string]float64{
+		"binary_megabytes": float64(info.Size()) / 1e6, "modules": float64(len(load(ctx, t).modules())),
 	}
-	packages, err := load(ctx)
-	if err != nil {
-		return nil, err
-	}
-	figures := map[string]float64{"binary_megabytes": float64(info.Size()) / 1e6, "modules": float64(len(packages.modules()))}
-	for range starts {
-		of, err := measureServer(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for name, value := range of {
-			if least, ok := figures[name]; !ok || value < least {
+	for range rounds {
+		for name, value := range measureServer(ctx, t) {
+			if minimum, ok := figures[name]; !ok || value < minimum {
 				figures[name] = value
 			}
 		}
 	}
-	return figures, nil
+	return figures
 }
 
-// starts is how many servers are measured one after the other. The least of each figure counts, as other work
-// on the machine only adds to one: a collection that comes late leaves half a megabyte.
-const starts = 3
+// rounds is the number of servers that are measured one after the other. The minimum of each figure counts, because
+// other work on the machine only adds to it: a late garbage collection leaves half a megabyte.
+const rounds = 3
 
 // measureServer returns the figures of a server that is started with empty data, once it is idle.
-func measureServer(ctx context.Context) (map[string]float64, error) {
-	directory, err := os.MkdirTemp("", "weigh-*")
-	if err != nil {
-		return nil, err
-	}
+func measureServer(ctx context.Context, t must.T) map[string]float64 {
+	directory := must.Do(os.MkdirTemp("", "weigh-*")).Or(t)
 	defer os.RemoveAll(directory)
-	s, err := start(ctx, directory)
-	if err != nil {
-		return nil, err
-	}
+	s := start(ctx, t, directory)
 	defer func() { _, _ = s.stop() }()
 	figures := map[string]float64{"ready_seconds": s.ready.Seconds()}
 	select {
 	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-time.After(idle):
+		t.Fatal(ctx.Err())
+	case <-time.After(idleTime):
 	}
-	status, err := s.status()
-	if err != nil {
-		return nil, err
-	}
+	status := must.Do(s.status()).Or(t)
 	for name, field := range map[string]string{"resident_megabytes": "VmRSS:", "anonymous_megabytes": "RssAnon:"} {
 		_, after, _ := strings.Cut(status, field)
 		kilobytes, err := strconv.ParseFloat(strings.Fields(after + " ?")[0], 64)
 		if err != nil {
-			return nil, fmt.Errorf("%s of the server: %w", field, err)
+			t.Errorf("%s of the server: %w", field, err)
 		}
 		figures[name] = kilobytes * 1024 / 1e6
 	}
-	return figures, nil
+	return figures
 }
 
 // server is a make run.
 type server struct {
-	ready time.Duration // until it answered
+	ready time.Duration // from its start until GET /readyz returned 200
 	cmd   *exec.Cmd
 	ended chan struct{}
 }
 
-// start runs make run on data in the directory, with variables of the environment, until
-// the server answers that it is ready.
-func start(ctx context.Context, directory string, environ ...string) (*server, error) {
-	port, err := loopback.Port()
-	if err != nil {
-		return nil, err
-	}
-	listen := "127.0.0.1:" + strconv.Itoa(port)
+// start runs make run on data in the directory, with variables of the environment, and waits until the server is
+// ready.
+func start(ctx context.Context, t must.T, directory string, environ ...string) *server {
+	listen := "127.0.0.1:" + strconv.Itoa(must.Do(loopback.Port()).Or(t))
 	s := &server{cmd: exec.Command("make", "run"), ended: make(chan struct{})}
-	s.cmd.Env = append(append(os.Environ(), "COLLAB_LISTEN="+listen, "COLLAB_DATA_DIR="+filepath.Join(directory, "data")), environ...)
+	s.cmd.Env = append(os.Environ(), "COLLAB_LISTEN="+listen, "COLLAB_DATA_DIR="+filepath.Join(directory, "data"))
+	s.cmd.Env = append(s.cmd.Env, environ...)
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	output, err := os.Create(filepath.Join(directory, "output"))
-	if err != nil {
-		return nil, err
-	}
+	output := must.Do(os.Create(filepath.Join(directory, "output"))).Or(t)
 	defer output.Close()
 	s.cmd.Stdout, s.cmd.Stderr = output, output
-	began := time.Now()
-	if err := s.cmd.Start(); err != nil {
-		return nil, err
-	}
+	started := time.Now()
+	must.NoError(t, s.cmd.Start())
 	go func() {
 		defer close(s.ended)
 		_ = s.cmd.Wait() // it is ended by a signal
@@ -209,8 +177,8 @@ func start(ctx context.Context, directory string, environ ...string) (*server, e
 	for {
 		if response, err := http.Get("http://" + listen + "/readyz"); err == nil {
 			if response.Body.Close() == nil && response.StatusCode == http.StatusOK {
-				s.ready = time.Since(began)
-				return s, nil
+				s.ready = time.Since(started)
+				return s
 			}
 		}
 		var failed error
@@ -220,20 +188,18 @@ func start(ctx context.Context, directory string, environ ...string) (*server, e
 		case <-s.ended:
 			failed = errors.New("make run has ended")
 		case <-time.After(5 * time.Millisecond):
-			if time.Since(began) > startTimeout {
+			if time.Since(started) > startTimeout {
 				failed = errors.New("the server does not answer")
 			}
 		}
 		if failed != nil {
 			_, _ = s.stop()
-			text, err := os.ReadFile(output.Name())
-			return nil, errors.Join(fmt.Errorf("%w:\n%s", failed, text), err)
+			t.Errorf("%w:\n%s", failed, must.Do(os.ReadFile(output.Name())).Or(t))
 		}
 	}
 }
 
-// stop ends make and all that it has started, and returns the processor time of all of
-// them.
+// stop ends the process group of make, and returns the processor time of its processes.
 func (s *server) stop() (time.Duration, error) {
 	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGTERM) // it may have ended
 	select {
@@ -246,7 +212,7 @@ func (s *server) stop() (time.Duration, error) {
 	}
 }
 
-// status returns /proc's status of the server, which is in make's group of processes.
+// status returns the content of /proc/PID/status of the server, which is in make's process group.
 func (s *server) status() (string, error) {
 	paths, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {

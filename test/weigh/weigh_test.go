@@ -25,7 +25,7 @@ func TestLimits(t *testing.T) {
 func TestWhatOnlyOneLibraryBrings(t *testing.T) {
 	all := packages{}
 	add := func(path, module string, imports ...string) {
-		p := imported{ImportPath: path, Imports: imports}
+		p := listedPackage{ImportPath: path, Imports: imports}
 		if module != "" {
 			p.Module = &struct{ Path string }{module}
 		}
