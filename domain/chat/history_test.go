@@ -109,7 +109,7 @@ func TestHowAHistoryIsConverted(t *testing.T) {
 	}
 }
 
-func TestAHistoryThatMakesNoSenseNamesTheField(t *testing.T) {
+func TestErrorsOfInvalidHistoriesNameTheField(t *testing.T) {
 	hi := user(text("Hi"))
 	long := strings.Repeat("é", chat.MaxMessage+1)
 	called := func(change func(*chat.Block)) []chat.Turn {
@@ -170,7 +170,7 @@ func TestAHistoryThatMakesNoSenseNamesTheField(t *testing.T) {
 	}
 }
 
-func TestTheLargestHistoryIsTaken(t *testing.T) {
+func TestTheLargestHistoryIsConverted(t *testing.T) {
 	longest := use(strings.Repeat("é", 256))
 	longest.Name = strings.Repeat("n", 64)
 	largest := append([]chat.Turn{
@@ -181,7 +181,7 @@ func TestTheLargestHistoryIsTaken(t *testing.T) {
 	must.Do((chat.Request{Message: strings.Repeat("é", chat.MaxMessage), History: largest}).Call(small)).Or(t)
 }
 
-func TestEveryHistoryThatMakesSenseIsTaken(t *testing.T) {
+func TestEveryValidHistoryIsConverted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := chat.Request{Message: "And now?", History: []chat.Turn{user(text("Hi"))}}
 		uses := 0

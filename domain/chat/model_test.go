@@ -57,7 +57,7 @@ func TestARegistryHasTheModelsOfConfiguredProvidersTheDefaultFirst(t *testing.T)
 	}
 }
 
-func TestARegistryThatMakesNoSenseNamesTheModel(t *testing.T) {
+func TestErrorsOfInvalidRegistriesNameTheModel(t *testing.T) {
 	changed := func(change func(*chat.Model)) []chat.Model {
 		m := model("b", "two")
 		change(&m)

@@ -117,7 +117,7 @@ func TestTriggersLeadToTheirStatesOrAreRefused(t *testing.T) {
 	}
 }
 
-func TestARefusedMoveChangesNothing(t *testing.T) {
+func TestARefusedTriggerChangesNothing(t *testing.T) {
 	for by, move := range triggers {
 		was := in(connector.None)
 		if by == connector.StoredLocal {
@@ -198,7 +198,7 @@ func TestAnInstanceKeepsItsAddressUnlessItsProviderHasOne(t *testing.T) {
 	}
 }
 
-func TestCredentialsAreTriedAtOnceInTheCloudAndNotBesideTheClient(t *testing.T) {
+func TestStoredCredentialsAreCheckedAtOnceInTheCloudOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		hosting connector.Hosting
 		given   connector.Credentials
@@ -225,7 +225,7 @@ func TestCredentialsAreTriedAtOnceInTheCloudAndNotBesideTheClient(t *testing.T) 
 	}
 }
 
-func TestTokensAreRenewedAfterFourFifthsOfTheirLifeEachAtATimeOfItsOwn(t *testing.T) {
+func TestTokensAreRenewedAfterFourFifthsOfTheirLifetimeSpreadByInstance(t *testing.T) {
 	const instances, life = 2200, 100 * time.Hour
 	hours := map[time.Duration]int{}
 	for n := range instances {
@@ -261,7 +261,7 @@ func TestRenewalsOfShortLivedTokensAreLimited(t *testing.T) {
 	}
 }
 
-func TestAServerThatAnswersIsLookedAtEachHourAndWhenItsTokenEnds(t *testing.T) {
+func TestAServerIsCheckedEachHourAndWhenItsTokenExpires(t *testing.T) {
 	tools := []connector.Tool{{Name: "search"}}
 	for name, c := range map[string]struct {
 		expires, renew *time.Time

@@ -109,7 +109,7 @@ func TestEveryRowOfTheSpecificationIsInTheTable(t *testing.T) {
 	}
 }
 
-func TestMovesFollowTheTable(t *testing.T) {
+func TestTransitionsFollowTheTable(t *testing.T) {
 	type move func(plan.Subscription) (plan.Subscription, error)
 	follow := func(status plan.RemoteStatus) move {
 		return func(s plan.Subscription) (plan.Subscription, error) {

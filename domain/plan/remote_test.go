@@ -307,7 +307,7 @@ func TestPlansThatCannotBeOrdered(t *testing.T) {
 	}
 }
 
-func TestAPageIsNotedAndTakenOffWhileItsCheckoutCounts(t *testing.T) {
+func TestAPageIsSetAndRemovedOnlyForItsCheckout(t *testing.T) {
 	s, _, err := in(plan.StateNoPlan).Ordered(plan.Premium, "k", noon)
 	must.NoError(t, err)
 	page := plan.Checkout{Key: "k", Plan: plan.Premium, Session: "cs", URL: "https://pay", ExpiresAt: noon.Add(time.Hour)}

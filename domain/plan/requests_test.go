@@ -26,7 +26,7 @@ func TestParseRequestLimits(t *testing.T) {
 	}
 }
 
-func TestLotsAreATenthOfTheLimit(t *testing.T) {
+func TestServerAllowancesAreATenthOfTheLimit(t *testing.T) {
 	limits := RequestLimits{Free: 50, Standard: 600}
 	must.Is(t, [...]int64{10, 60, 10, 50, Unlimited}, [...]int64{ServerAllowance(50), ServerAllowance(600), limits.MinServerAllowance(), limits.Of(Free), limits.Of(Premium)})
 }
