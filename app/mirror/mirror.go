@@ -258,7 +258,16 @@ func (m *Mirror) recordInFlight(s mirror.Step) {
 	if r := s.Row.Remote; r != nil {
 		u.id, u.version = r.ID, r.Version+1
 	}
-	m.sent[to.Key] = append(slices.DeleteFunc(m.sent[to.Key], func(other inFlight) bool { return other.file.Checksum == u.file.Checksum }), u)
+	m.forgetInFlight(to.Key, u.file.Checksum)
+	m.sent[to.Key] = append(m.sent[to.Key], u)
+}
+
+// forgetInFlight forgets the change in flight by which a key gets a content.
+func (m *Mirror) forgetInFlight(key, checksum string) {
+	sent := slices.DeleteFunc(m.sent[key], func(u inFlight) bool { return u.file.Checksum == checksum })
+	if m.sent[key] = sent; len(sent) == 0 {
+		delete(m.sent, key)
+	}
 }
 
 // ownChange returns the change in flight that has led to a record, if there is one.
@@ -557,10 +566,17 @@ func (m *Mirror) read(ctx context.Context, absent bool) (unsynced map[string]err
 		m.expire()
 	}
 	maps.DeleteFunc(changed, func(key string, r mirror.Row) bool { return same(r, m.rows[key]) })
-	if len(changed) == 0 && now == m.cursor {
-		return unsynced, nil
+	if len(changed) > 0 || now != m.cursor {
+		if err := m.put(ctx, &now, slices.Collect(maps.Values(changed))...); err != nil {
+			return unsynced, err
+		}
 	}
-	return unsynced, m.put(ctx, &now, slices.Collect(maps.Values(changed))...)
+	for _, done := range made {
+		if done.Local != nil && unsynced[done.Key] == nil {
+			m.forgetInFlight(done.Key, done.Local.Checksum)
+		}
+	}
+	return unsynced, nil
 }
 
 // sync makes the files of rows durable and, of rows without one, that the last known one is gone. It

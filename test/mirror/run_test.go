@@ -128,6 +128,37 @@ func TestNotifiedDirectoriesAreNotScannedAfterTransfers(t *testing.T) {
 	must.Equal(t, []mirror.Scope{mirror.Everything()}, d.read)
 }
 
+// syncs is a disk that counts the files that are synced.
+type syncs struct {
+	*disk
+	files int
+}
+
+func (d *syncs) Sync(ctx context.Context, files ...mirror.Entry) []error {
+	d.files += len(files)
+	return d.disk.Sync(ctx, files...)
+}
+
+func TestADirectoryThatWasMovedIsMadeDurableOnce(t *testing.T) {
+	d := &syncs{}
+	s := newSingle(t, func(o *client.Options) {
+		d.disk = o.Disk.(*disk)
+		o.Disk = d
+	})
+	s.disk.write("d/a", "1")
+	s.disk.write("d/b", "2")
+	must.Do(s.round()).Or(t)
+	s.disk.move("d", "e")
+	d.files = 0
+	must.Do(s.round()).Or(t)
+	if d.files == 0 {
+		t.Error("it is not made durable")
+	}
+	d.files = 0
+	must.Do(s.round()).Or(t)
+	must.Equal(t, 0, d.files)
+}
+
 func TestAFileThatIsChangedAgainAndAgainIsSentLessAndLessOften(t *testing.T) {
 	notify := make(watcher, 1)
 	var waits []time.Duration
