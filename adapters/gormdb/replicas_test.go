@@ -113,7 +113,8 @@ func (r *replicated) wants(o id.Org, position string, entries int, fromReplica b
 	}
 }
 
-// replayedStore returns a position when the first standby has replayed the log up to it.
+// replayedStore returns a position when the first standby has replayed the log up to it. It polls, because a standby
+// that was slow once is not used until the next poll.
 type replayedStore struct {
 	*DB
 	r *replicated
@@ -121,7 +122,7 @@ type replayedStore struct {
 
 // Position implements ports.Store.
 func (s replayedStore) Position(ctx context.Context, known string) (string, error) {
-	s.r.replayed(s.r.standbys[0])
+	s.r.poll(s.r.standbys[0])
 	return s.DB.Position(ctx, known)
 }
 
