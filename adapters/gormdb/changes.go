@@ -249,7 +249,8 @@ func (db *DB) Entries(ctx context.Context, o id.Org, from int64, limit int) (ent
 	found := false
 	query := strings.ReplaceAll(entriesAndEpoch, "%", strconv.Itoa(roundLimit(limit)))
 	r := changeRow{OrgID: o}
-	err = eachRow(ctx, db.read, "Organisation", tenantSQL(o, query, from, limit), append([]any{&epoch}, dest(&r, changeTable.reads)...), func() error {
+	to := append([]any{&epoch}, dest(&r, changeTable.reads)...)
+	err = eachRow(ctx, db.read, "Organisation", tenantSQL(o, query, from, limit), to, func() error {
 		if found = true; r.N == 0 {
 			return nil
 		}

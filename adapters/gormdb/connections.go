@@ -42,7 +42,8 @@ var connectorTable = tenant[connectorRow]("connectors", "Connector")
 func rowOfConnector(i connector.Instance) *connectorRow {
 	r := &connectorRow{
 		ID: i.ID, Provider: i.Provider, Label: i.Label, Name: i.Name, Config: i.Config, URL: i.URL, Hosting: i.Hosting, Transport: i.Transport,
-		Status: i.Status(), CreatedBy: i.CreatedBy, CreatedAt: i.CreatedAt, LastUsedAt: i.LastUsedAt, LastError: i.LastError, Failures: i.Failures,
+		Status: i.Status(), CreatedBy: i.CreatedBy, CreatedAt: i.CreatedAt, LastUsedAt: i.LastUsedAt,
+		LastError: i.LastError, Failures: i.Failures,
 		Version: i.Version, ExpiresAt: i.ExpiresAt, RenewAt: i.RenewAt, DueAt: i.DueAt,
 	}
 	for _, t := range i.Tools {
@@ -71,7 +72,9 @@ func (q connectors) Get(ctx context.Context, o id.Org, i id.Connector) (connecto
 	return get(ctx, connectorTable.of(q.read, o).key(string(i)), (*connectorRow).instance)
 }
 
-func (q connectors) List(ctx context.Context, o id.Org, after id.Position[id.Connector], limit int, fn func(connector.Instance) error) error {
+func (q connectors) List(
+	ctx context.Context, o id.Org, after id.Position[id.Connector], limit int, fn func(connector.Instance) error,
+) error {
 	return each(ctx, byTime(connectorTable.of(q.read, o), "created_at, id", after, limit), (*connectorRow).instance, fn)
 }
 
@@ -79,7 +82,9 @@ func (q connectors) Add(ctx context.Context, o id.Org, i connector.Instance) err
 	return connectorTable.of(q.write, o).add(ctx, rowOfConnector(i))
 }
 
-func (q connectors) Update(ctx context.Context, o id.Org, i id.Connector, fn func(connector.Instance) (connector.Instance, error)) (connector.Instance, error) {
+func (q connectors) Update(
+	ctx context.Context, o id.Org, i id.Connector, fn func(connector.Instance) (connector.Instance, error),
+) (connector.Instance, error) {
 	return update(ctx, q.conn, connectorTable.of(q.write, o).key(string(i)), (*connectorRow).instance, rowOfConnector, fn)
 }
 
@@ -184,7 +189,8 @@ var flowTable = tenant[flowRow]("connector_flows", "Authorization")
 
 func rowOfFlow(f connector.Flow) *flowRow {
 	return &flowRow{
-		State: f.State, OrgID: f.Org, ConnectorID: f.Instance, UserID: f.User, Status: f.Status(), Server: authServerRow(f.Server), Client: f.Client,
+		State: f.State, OrgID: f.Org, ConnectorID: f.Instance, UserID: f.User, Status: f.Status(),
+		Server: authServerRow(f.Server), Client: f.Client,
 		Redirect: f.Redirect, Verifier: f.Verifier, Browser: f.Browser, Error: f.Error, CreatedAt: f.CreatedAt, ExpiresAt: f.ExpiresAt,
 	}
 }

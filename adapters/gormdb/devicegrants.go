@@ -36,7 +36,8 @@ func rowOfDeviceGrant(g session.DeviceGrant) *deviceGrantRow {
 func (r *deviceGrantRow) grant() (session.DeviceGrant, error) {
 	return session.DeviceGrant{
 		Code: r.Code, Org: r.Org, UserCode: r.UserCode, Name: r.Name, From: session.Client{Address: r.Address, UserAgent: r.UserAgent},
-		User: r.User, Interval: time.Duration(r.PollEvery) * time.Millisecond, PolledAt: r.PolledAt, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
+		User: r.User, Interval: time.Duration(r.PollEvery) * time.Millisecond, PolledAt: r.PolledAt,
+		CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
 	}.Restore(r.Status), nil
 }
 
@@ -56,7 +57,9 @@ func (q deviceGrants) ByUserCode(ctx context.Context, digest string) (session.De
 	return get(ctx, deviceGrantTable.crossTenant(q.read, crossTenantDeviceGrants).filter("user_code = ?", digest), (*deviceGrantRow).grant)
 }
 
-func (q deviceGrants) Update(ctx context.Context, digest string, fn func(session.DeviceGrant) (session.DeviceGrant, error)) (session.DeviceGrant, error) {
+func (q deviceGrants) Update(
+	ctx context.Context, digest string, fn func(session.DeviceGrant) (session.DeviceGrant, error),
+) (session.DeviceGrant, error) {
 	return update(ctx, q.conn, q.rows().key(digest), (*deviceGrantRow).grant, rowOfDeviceGrant, fn)
 }
 

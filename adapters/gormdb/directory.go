@@ -279,7 +279,10 @@ func (q invitations) pending(o id.Org, now time.Time) selection {
 	return invitationTable.of(q.read, o).filter("status = 'PENDING' AND expires_at > ?", now.UnixMilli())
 }
 
-func (q invitations) List(ctx context.Context, o id.Org, now time.Time, after id.Position[id.Invitation], limit int, fn func(invitation.Invitation) error) error {
+func (q invitations) List(
+	ctx context.Context, o id.Org, now time.Time, after id.Position[id.Invitation], limit int,
+	fn func(invitation.Invitation) error,
+) error {
 	return each(ctx, byTime(q.pending(o, now), "created_at, id", after, limit), (*invitationRow).invitation, fn)
 }
 
@@ -317,7 +320,8 @@ func (q invitationSets) Forget(ctx context.Context, o id.Org, email string) erro
 // Sweep skips invitations that are changed or swept concurrently.
 func (q invitationSets) Sweep(ctx context.Context, before time.Time, limit int) (int, error) {
 	return atomically(ctx, q.conn, func(c *conn) (int, error) {
-		s := invitationTable.crossTenant(c.write, crossTenantOldInvitations).filter("expires_at < ? AND seen_at < ?", before.UnixMilli(), before.UnixMilli())
+		s := invitationTable.crossTenant(c.write, crossTenantOldInvitations).
+			filter("expires_at < ? AND seen_at < ?", before.UnixMilli(), before.UnixMilli())
 		old, err := all(ctx, s.claim("expires_at", limit), (*invitationRow).invitation)
 		for n := 0; n < len(old) && err == nil; n++ {
 			err = invitationTable.of(c.write, old[n].Org).key(string(old[n].ID)).delete(ctx)
@@ -373,7 +377,9 @@ func (q organisations) ByProvider(ctx context.Context, providerID string) (org.O
 	return get(ctx, organisationTable.on(q.read).filter("provider_id = ?", providerID), (*organisationRow).organisation)
 }
 
-func (q organisations) Upsert(ctx context.Context, fresh org.Organisation, fn func(org.Organisation) (org.Organisation, error)) (org.Organisation, error) {
+func (q organisations) Upsert(
+	ctx context.Context, fresh org.Organisation, fn func(org.Organisation) (org.Organisation, error),
+) (org.Organisation, error) {
 	return upsert(ctx, q.conn, organisationTable.on(q.write), fresh.ProviderID, (*organisationRow).organisation, rowOfOrganisation, fresh, fn)
 }
 
@@ -406,7 +412,8 @@ func (q organisations) List(ctx context.Context, f org.Filter) ([]org.Organisati
 	if f.Search == "" {
 		return all(ctx, s.page("id", f.Limit), (*organisationRow).organisation)
 	}
-	found, err := all(ctx, s.page("id", f.ExamineLimit).scanAtMost(f.Limit, q.dialect.nameCondition(), f.Search, f.Search), (*organisationRow).organisation)
+	matching := s.page("id", f.ExamineLimit).scanAtMost(f.Limit, q.dialect.nameCondition(), f.Search, f.Search)
+	found, err := all(ctx, matching, (*organisationRow).organisation)
 	if named := validIDs([]id.Org{id.Org(strings.ToLower(f.Search))}); err == nil && len(named) > 0 {
 		var own []org.Organisation
 		own, err = all(ctx, s.filter("id = ?", string(named[0])), (*organisationRow).organisation)
@@ -419,7 +426,8 @@ func (q organisations) List(ctx context.Context, f org.Filter) ([]org.Organisati
 // org.Organisation.Matches says. No index finds what is within a text.
 func (d dialect) nameCondition() string {
 	if d == onPostgres {
-		return `(strpos(lower(name COLLATE "C"), lower(?::text COLLATE "C")) > 0 OR strpos(lower(slug COLLATE "C"), lower(?::text COLLATE "C")) > 0)`
+		return `(strpos(lower(name COLLATE "C"), lower(?::text COLLATE "C")) > 0
+			OR strpos(lower(slug COLLATE "C"), lower(?::text COLLATE "C")) > 0)`
 	}
 	return "(instr(lower(name), lower(?)) > 0 OR instr(lower(slug), lower(?)) > 0)"
 }
@@ -427,9 +435,9 @@ func (d dialect) nameCondition() string {
 // erased are the tables that Erase empties, in an order that foreign keys allow. Rows of the others are deleted by
 // cascade, except revocations, which stay until they are done.
 var erased = []*tenantTable{
-	objectTable, versionTable, changeTable, headTable, historyTable, taskTable, workspaceTable, teamMemberTable, teamTable, orderTable, invitationTable,
-	memberTable, subscriptionTable, auditTable, accountTable, entryTable, userModelTable, userSumTable, modelSumTable, sessionTable, deviceGrantTable,
-	exportTable, uploadTable,
+	objectTable, versionTable, changeTable, headTable, historyTable, taskTable, workspaceTable, teamMemberTable, teamTable,
+	orderTable, invitationTable, memberTable, subscriptionTable, auditTable, accountTable, entryTable, userModelTable,
+	userSumTable, modelSumTable, sessionTable, deviceGrantTable, exportTable, uploadTable,
 }
 
 // erase returns the text that deletes some rows of an organisation, and returns the names of their contents.
@@ -441,7 +449,8 @@ func (t *tenantTable) erase() string {
 	case entryTable:
 		key = "at, id" // their order on SQLite
 	}
-	return "DELETE FROM " + t.name + " WHERE org_id = @org AND (" + key + ") IN (SELECT " + key + " FROM " + t.name + " WHERE org_id = @org LIMIT ?) RETURNING " + blob
+	return "DELETE FROM " + t.name + " WHERE org_id = @org AND (" + key + ") IN" +
+		" (SELECT " + key + " FROM " + t.name + " WHERE org_id = @org LIMIT ?) RETURNING " + blob
 }
 
 func (q organisations) Erase(ctx context.Context, o id.Org, now time.Time, limit int) (n int, err error) {

@@ -67,7 +67,8 @@ func cause(err error) int {
 			return causeReference
 		case "22P02", "22021": // a text that is no UUID, or that cannot be stored at all, names nothing
 			return causeInvalidText
-		case "25006", "25P03", "55P03", "57P01", "57P02", "57P03", "57P05": // a standby that only reads, idle in a transaction, a lock is held, shut down, crashed, starting, idle
+		// A standby that only reads, idle in a transaction, a lock is held, shut down, crashed, starting, idle.
+		case "25006", "25P03", "55P03", "57P01", "57P02", "57P03", "57P05":
 			return causeUnreachable
 		}
 		switch pg.Code[:min(2, len(pg.Code))] {

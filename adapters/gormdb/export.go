@@ -92,7 +92,10 @@ func exportSteps(ctx context.Context, tx *gorm.DB, o id.Org, fn func(archive.Rec
 }
 
 // exportEach returns a function that passes the records of a selection to fn.
-func exportEach[R, T any](ctx context.Context, s selection, record func(*R) (T, error), fn func(archive.Record) error, as func(*T) archive.Record) func() error {
+func exportEach[R, T any](
+	ctx context.Context, s selection, record func(*R) (T, error),
+	fn func(archive.Record) error, as func(*T) archive.Record,
+) func() error {
 	return func() error {
 		return each(ctx, s, record, func(v T) error { return fn(as(&v)) })
 	}

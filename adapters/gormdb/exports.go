@@ -38,7 +38,8 @@ var exportTable = tenant[exportRow]("exports", "Export")
 
 func rowOfExport(e export.Export) *exportRow {
 	return &exportRow{
-		OrgID: e.Org, ID: e.ID, UserID: e.User, Status: e.StoredStatus(), CreatedAt: e.CreatedAt, Claim: e.Claim, DueAt: e.DueAt, Attempts: e.Attempts,
+		OrgID: e.Org, ID: e.ID, UserID: e.User, Status: e.StoredStatus(), CreatedAt: e.CreatedAt,
+		Claim: e.Claim, DueAt: e.DueAt, Attempts: e.Attempts,
 		Progress: progressFields(e.Progress), Blob: e.Blob, Size: e.Size, FinishedAt: e.FinishedAt, ExpiresAt: e.ExpiresAt, Error: e.Error,
 	}
 }
@@ -67,7 +68,9 @@ func (q exports) List(ctx context.Context, o id.Org) ([]export.Export, error) {
 	return all(ctx, exportTable.of(q.read, o).page("created_at DESC, id DESC", 0), (*exportRow).export)
 }
 
-func (q exports) Update(ctx context.Context, o id.Org, exportID id.Export, fn func(export.Export) (export.Export, error)) (export.Export, error) {
+func (q exports) Update(
+	ctx context.Context, o id.Org, exportID id.Export, fn func(export.Export) (export.Export, error),
+) (export.Export, error) {
 	return update(ctx, q.conn, exportTable.of(q.write, o).key(string(exportID)), (*exportRow).export, rowOfExport, fn)
 }
 

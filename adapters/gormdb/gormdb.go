@@ -220,7 +220,10 @@ func (db *DB) retry(ctx context.Context, fn func() error) error {
 }
 
 func (db *DB) once(ctx context.Context, async bool, fn func(*conn) error) error {
-	c := &conn{dialect: db.dialect, db: db, async: async, locked: map[id.Org]bool{}, heads: map[id.Org]*lockedHead{}, appended: map[id.Org]int64{}}
+	c := &conn{
+		dialect: db.dialect, db: db, async: async,
+		locked: map[id.Org]bool{}, heads: map[id.Org]*lockedHead{}, appended: map[id.Org]int64{},
+	}
 	run := db.ownTransaction
 	if db.dialect == onSQLite {
 		run = db.grouped

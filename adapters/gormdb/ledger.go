@@ -85,7 +85,8 @@ var (
 func (r *entryRow) entry() (usage.Entry, error) {
 	f := r.Entry
 	return usage.Entry{
-		ID: f.ID, Org: f.Org, User: f.User, At: f.At, Model: f.Model, Provider: f.Provider, Tokens: chat.Usage(f.Tokens), Provenance: f.Provenance, Outcome: f.Outcome,
+		ID: f.ID, Org: f.Org, User: f.User, At: f.At, Model: f.Model, Provider: f.Provider,
+		Tokens: chat.Usage(f.Tokens), Provenance: f.Provenance, Outcome: f.Outcome,
 	}, nil
 }
 
@@ -162,7 +163,8 @@ func (s settlement) set(c command) command {
 }
 
 func settlementOf(o id.Org, entries []usage.Entry) settlement {
-	rows, leases, accounts := make([]entryRow, len(entries)), make([]leaseRow, len(entries)), make([]accountRow, len(entries))
+	rows := make([]entryRow, len(entries))
+	leases, accounts := make([]leaseRow, len(entries)), make([]accountRow, len(entries))
 	var userModels []userModelSumRow
 	var users []userSumRow
 	var models []modelSumRow
@@ -174,10 +176,14 @@ func settlementOf(o id.Org, entries []usage.Entry) settlement {
 		accounts[i] = accountRow{UserID: e.User, Day: dayStart.UnixMilli(), Used: e.Tokens.Total()}
 		userModels = append(userModels, userModelSumRow{UserID: e.User, Day: dayStart, Model: e.Model, Sums: sums})
 		for _, unit := range userUnits {
-			users = append(users, userSumRow{Unit: unit.Milliseconds(), Since: at.Truncate(unit), UserID: e.User, Sums: sums})
+			users = append(users, userSumRow{
+				Unit: unit.Milliseconds(), Since: at.Truncate(unit), UserID: e.User, Sums: sums,
+			})
 		}
 		for _, unit := range modelUnits {
-			models = append(models, modelSumRow{Unit: unit.Milliseconds(), Since: at.Truncate(unit), Model: e.Model, Shard: shardOf(e.User), Sums: sums})
+			models = append(models, modelSumRow{
+				Unit: unit.Milliseconds(), Since: at.Truncate(unit), Model: e.Model, Shard: shardOf(e.User), Sums: sums,
+			})
 		}
 	}
 	userModels = summed(userModels, func(a, b userModelSumRow) int {
@@ -187,7 +193,8 @@ func settlementOf(o id.Org, entries []usage.Entry) settlement {
 		return cmp.Or(cmp.Compare(a.Unit, b.Unit), a.Since.Compare(b.Since), cmp.Compare(a.UserID, b.UserID))
 	}, func(to *userSumRow, one userSumRow) { to.Sums.add(one.Sums) })
 	models = summed(models, func(a, b modelSumRow) int {
-		return cmp.Or(cmp.Compare(a.Unit, b.Unit), a.Since.Compare(b.Since), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Shard, b.Shard))
+		return cmp.Or(cmp.Compare(a.Unit, b.Unit), a.Since.Compare(b.Since),
+			cmp.Compare(a.Model, b.Model), cmp.Compare(a.Shard, b.Shard))
 	}, func(to *modelSumRow, one modelSumRow) { to.Sums.add(one.Sums) })
 	accounts = summed(accounts, byAccount, func(to *accountRow, one accountRow) { to.Used += one.Used })
 	slices.SortFunc(leases, func(a, b leaseRow) int { return cmp.Or(compareAccounts(a, b), cmp.Compare(a.ID, b.ID)) })
@@ -258,7 +265,8 @@ type rows struct {
 	args  []any
 }
 
-// add adds the rows of a segment. Of are their columns before the sums.
+// add adds the rows of a segment. Column is their columns before the sums, and from what follows FROM, with its
+// parameters.
 func (r *rows) add(s segment, column, from string, args ...any) {
 	sign, requests := "", "requests"
 	if s.subtract {
@@ -267,7 +275,8 @@ func (r *rows) add(s segment, column, from string, args ...any) {
 	if s.unit == 0 {
 		requests = "1"
 	}
-	r.parts = append(r.parts, "SELECT "+column+", "+sign+"input AS input, "+sign+"output AS output, "+sign+requests+" AS requests FROM "+from)
+	r.parts = append(r.parts, "SELECT "+column+", "+
+		sign+"input AS input, "+sign+"output AS output, "+sign+requests+" AS requests FROM "+from)
 	r.args = append(r.args, args...)
 }
 
@@ -282,7 +291,8 @@ func ofModels(user id.User, p usage.Period) (r rows) {
 		for _, s := range segmentsOf(p, false, []time.Duration{day}) {
 			from, until := s.from.UnixMilli(), s.until.UnixMilli()
 			if s.unit > 0 {
-				r.add(s, "day AS at, model", "usage_user_models WHERE org_id = @org AND user_id = ? AND day >= ? AND day < ?", string(user), from, until)
+				r.add(s, "day AS at, model", "usage_user_models WHERE org_id = @org AND user_id = ? AND day >= ? AND day < ?",
+					string(user), from, until)
 			} else {
 				r.add(s, "day AS at, model", "usage_entries WHERE org_id = @org AND day = ? AND user_id = ? AND at >= ? AND at < ?",
 					s.from.Truncate(day).UnixMilli(), string(user), from, until)
@@ -298,7 +308,8 @@ func unitRows(p usage.Period, units []time.Duration, table, ofSums, ofEntries st
 	for _, s := range segmentsOf(p, false, units) {
 		from, until := s.from.UnixMilli(), s.until.UnixMilli()
 		if s.unit > 0 {
-			r.add(s, ofSums, table+" WHERE org_id = @org AND unit = ? AND since >= ? AND since < ?", s.unit.Milliseconds(), from, until)
+			r.add(s, ofSums, table+" WHERE org_id = @org AND unit = ? AND since >= ? AND since < ?",
+				s.unit.Milliseconds(), from, until)
 		} else {
 			r.add(s, ofEntries, "usage_entries WHERE org_id = @org AND at >= ? AND at < ?", from, until)
 		}
@@ -308,7 +319,10 @@ func unitRows(p usage.Period, units []time.Duration, table, ofSums, ofEntries st
 
 // Summary is one query, and so reads one snapshot. The sums of models are
 // before those of users.
-func (q ledger) Summary(ctx context.Context, o id.Org, user id.User, p usage.Period, head func(usage.Summary) error, fn func(usage.Part) error) error {
+func (q ledger) Summary(
+	ctx context.Context, o id.Org, user id.User, p usage.Period,
+	head func(usage.Summary) error, fn func(usage.Part) error,
+) error {
 	sums := ofModels(user, p)
 	if len(sums.parts) == 0 {
 		return head(usage.Summary{Period: p})
@@ -316,7 +330,8 @@ func (q ledger) Summary(ctx context.Context, o id.Org, user id.User, p usage.Per
 	query := sums.summed("false, x.at, x.model", "x.at, x.model")
 	if user == "" {
 		users := unitRows(p, userUnits, "usage_users", "user_id", "user_id")
-		query, sums.args = query+" UNION ALL "+users.summed("true, 0, CAST(x.user_id AS TEXT)", "x.user_id")+" ORDER BY 1, 3", append(sums.args, users.args...)
+		query += " UNION ALL " + users.summed("true, 0, CAST(x.user_id AS TEXT)", "x.user_id") + " ORDER BY 1, 3"
+		sums.args = append(sums.args, users.args...)
 	}
 	var total usage.Sum
 	models, days, begun := map[string]usage.Sum{}, map[string]usage.Sum{}, false

@@ -55,8 +55,9 @@ var objectTable = tenant[objectRow]("objects", "Object")
 // rowOfObject omits the keys, which placedRow has.
 func rowOfObject(v object.Object) *objectRow {
 	return &objectRow{
-		OrgID: v.Org, ID: v.ID, Path: v.Path, Place: placeRow(v.Place), MimeType: v.MimeType, Version: v.Version, CreatedBy: v.CreatedBy,
-		UpdatedBy: v.UpdatedBy, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt, Content: contentRow(v.Content), N: v.N,
+		OrgID: v.Org, ID: v.ID, Path: v.Path, Place: placeRow(v.Place), MimeType: v.MimeType, Version: v.Version,
+		CreatedBy: v.CreatedBy, UpdatedBy: v.UpdatedBy, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
+		Content: contentRow(v.Content), N: v.N,
 	}
 }
 
@@ -73,8 +74,9 @@ func placedRow(v object.Object) *objectRow {
 
 func (r *objectRow) object() (object.Object, error) {
 	return object.Object{
-		Place: object.Place(r.Place), ID: r.ID, Org: r.OrgID, Path: r.Path, MimeType: r.MimeType, Version: r.Version, CreatedBy: r.CreatedBy,
-		UpdatedBy: r.UpdatedBy, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, Content: object.Content(r.Content), N: r.N,
+		Place: object.Place(r.Place), ID: r.ID, Org: r.OrgID, Path: r.Path, MimeType: r.MimeType, Version: r.Version,
+		CreatedBy: r.CreatedBy, UpdatedBy: r.UpdatedBy, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
+		Content: object.Content(r.Content), N: r.N,
 	}, nil
 }
 
@@ -207,7 +209,9 @@ func (q objects) Put(ctx context.Context, o id.Org, vs ...object.Object) error {
 
 // checkFree returns object.PathTaken of the first of the objects, which have the ids, that Put must not
 // store, and reports whether one of them takes the path of another one.
-func (q objects) checkFree(ctx context.Context, o id.Org, vs []object.Object, ids []id.Object, previous map[id.Object]previousObject) (exchanged bool, err error) {
+func (q objects) checkFree(
+	ctx context.Context, o id.Org, vs []object.Object, ids []id.Object, previous map[id.Object]previousObject,
+) (exchanged bool, err error) {
 	keys := make([]string, len(vs))
 	for i, v := range vs {
 		keys[i] = object.Fold(v.StorageKey())
@@ -427,13 +431,14 @@ func (q blobNames) Discard(ctx context.Context, o id.Org, names []string, now ti
 // discardAll discards the announced names that the organisation has.
 func (q blobNames) discardAll(ctx context.Context, o id.Org, now time.Time) error {
 	first, end := string(o)+"/", string(o)+"0" // 0 comes after /
-	_, err := blobNameTable.of(q.write, o).filter("name >= ? AND name < ? AND (NOT is_discarded OR at > ?)", first, end, now.UnixMilli()).
-		set(ctx, "is_discarded = ?, at = ?", true, now.UnixMilli())
+	s := blobNameTable.of(q.write, o).filter("name >= ? AND name < ?", first, end)
+	_, err := s.filter("NOT is_discarded OR at > ?", now.UnixMilli()).set(ctx, "is_discarded = TRUE, at = ?", now.UnixMilli())
 	return err
 }
 
 func (q blobNames) Expire(ctx context.Context, before time.Time) error {
-	_, err := blobNameTable.crossTenant(q.write, crossTenantBlobs).filter("NOT is_discarded AND at < ?", before.UnixMilli()).set(ctx, "is_discarded = ?", true)
+	announced := blobNameTable.crossTenant(q.write, crossTenantBlobs).filter("NOT is_discarded AND at < ?", before.UnixMilli())
+	_, err := announced.set(ctx, "is_discarded = TRUE")
 	return err
 }
 
@@ -441,7 +446,8 @@ func (q blobNames) Due(ctx context.Context, before time.Time, after string, limi
 	if limit <= 0 {
 		return nil, nil
 	}
-	s := blobNameTable.crossTenant(q.read, crossTenantBlobs).filter("at < ? AND name >= ?", before.UnixMilli(), atLeast(after+"\x00"))
+	s := blobNameTable.crossTenant(q.read, crossTenantBlobs).
+		filter("at < ? AND name >= ?", before.UnixMilli(), atLeast(after+"\x00"))
 	return all(ctx, s.page("name", limit), (*blobNameRow).blob)
 }
 

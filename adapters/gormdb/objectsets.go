@@ -57,7 +57,8 @@ type keyConflicts struct {
 
 // taken reports whether an object cannot have a folded key.
 func (w keyConflicts) taken(key string) bool {
-	return w.files[key] != "" || w.folders[key] || slices.ContainsFunc(object.Ancestors(key), func(folder string) bool { return w.files[folder] != "" })
+	isFile := func(folder string) bool { return w.files[folder] != "" }
+	return isFile(key) || w.folders[key] || slices.ContainsFunc(object.Ancestors(key), isFile)
 }
 
 // conflicts returns what keeps objects from having the folded keys, as if some objects did not exist.
@@ -149,7 +150,8 @@ func (q objectSets) Forget(ctx context.Context, o id.Org, names []string) error 
 	if len(names) == 0 {
 		return nil
 	}
-	n, err := blobNameTable.of(q.write, o).whereIn("name", list(q.dialect, names)).filter("is_discarded IS NOT TRUE").remove(ctx) // as an equality would select all announced names
+	s := blobNameTable.of(q.write, o).whereIn("name", list(q.dialect, names))
+	n, err := s.filter("is_discarded IS NOT TRUE").remove(ctx) // by an equality it would read all announced names
 	if err == nil && n < int64(len(names)) {
 		err = fault.Missing("Blob")
 	}

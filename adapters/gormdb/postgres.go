@@ -71,9 +71,11 @@ func (db *DB) Now(ctx context.Context) (time.Time, error) {
 }
 
 // settings are those of a connection, unless the address has them. Postgres plans each statement once: otherwise
-// it plans one for each execution if it expects to save more by that, and is often wrong. It ends transactions
-// without statements, because a frozen server would keep their locks, and waits for locks, because it would get them.
-var settings = map[string]string{"plan_cache_mode": "force_generic_plan", "idle_in_transaction_session_timeout": "10s", "lock_timeout": "20s"}
+// it plans one for each execution if it expects to save more by that, and is often wrong. Transactions without
+// statements and waits for locks are limited, because a server that hangs would keep its locks, and get more.
+var settings = map[string]string{
+	"plan_cache_mode": "force_generic_plan", "idle_in_transaction_session_timeout": "10s", "lock_timeout": "20s",
+}
 
 // set sets the settings. Poolers refuse them as parameters at start; those in transaction mode have a
 // connection for one transaction.
@@ -322,7 +324,10 @@ func (t *pgxTransaction) ExecContext(ctx context.Context, text string, args ...a
 
 // queryAfter sends two statements in one round trip, and runs check with the results of the first, and then
 // scan with the rows of the second.
-func queryAfter(ctx context.Context, c *pgx.Conn, first string, firstArgs []any, text string, args []any, check func(pgx.BatchResults) error, scan func(pgx.Rows) error) error {
+func queryAfter(
+	ctx context.Context, c *pgx.Conn, first string, firstArgs []any, text string, args []any,
+	check func(pgx.BatchResults) error, scan func(pgx.Rows) error,
+) error {
 	var both pgx.Batch
 	both.Queue(first, firstArgs...)
 	both.Queue(text, args...)

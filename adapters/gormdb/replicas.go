@@ -76,7 +76,7 @@ type replicas struct {
 	samples []sample // the primary's positions within maxLag on its timeline, the newest last; guarded by polling
 }
 
-// sample is the position of the primary at a time before which it was not reached.
+// sample is a position of the primary that includes everything that was committed before a time.
 type sample struct {
 	at time.Time
 	position
@@ -101,7 +101,8 @@ func newReplica(a postgresAddress) *replica {
 }
 
 // selectPosition is the primary's position after all commits that have returned.
-const selectPosition = "SELECT ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint, (pg_current_wal_insert_lsn() - '0/0')::bigint"
+const selectPosition = "SELECT ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint," +
+	" (pg_current_wal_insert_lsn() - '0/0')::bigint"
 
 // selectPrimary is selectPosition with what distinguishes the primary and its replicas from other servers.
 const selectPrimary = selectPosition + ", system_identifier FROM pg_control_system()"
@@ -273,7 +274,8 @@ func (db *DB) PollReplicas(ctx context.Context) error {
 
 // selectReplica is the state of a standby. After it has followed a promoted one, the timelines
 // are those before until it has stored that it did.
-const selectReplica = `SELECT pg_is_in_recovery(), COALESCE((pg_last_wal_replay_lsn() - '0/0')::bigint, 0), greatest(c.timeline_id, r.min_recovery_end_timeline)::bigint, s.system_identifier
+const selectReplica = `SELECT pg_is_in_recovery(), COALESCE((pg_last_wal_replay_lsn() - '0/0')::bigint, 0),
+		greatest(c.timeline_id, r.min_recovery_end_timeline)::bigint, s.system_identifier
 	FROM pg_control_checkpoint() c, pg_control_recovery() r, pg_control_system() s`
 
 // poll reads the state of the replica, and returns an error if it is not to be read.

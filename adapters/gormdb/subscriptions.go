@@ -49,7 +49,8 @@ var subscriptionTable = tenant[subscriptionRow]("subscriptions", "Subscription")
 func rowOfSubscription(s plan.Subscription) *subscriptionRow {
 	r := &subscriptionRow{
 		Plan: s.Plan, Status: s.Status(), PurchasedSeats: s.PurchasedSeats, PeriodStart: s.CurrentPeriodStart, PeriodEnd: s.CurrentPeriodEnd,
-		IsExternal: s.ManagedExternally, UpdatedAt: s.UpdatedAt, Cancels: s.CancelAtPeriodEnd, TrialEnd: s.TrialEnd, HasMethod: s.HasPaymentMethod,
+		IsExternal: s.ManagedExternally, UpdatedAt: s.UpdatedAt, Cancels: s.CancelAtPeriodEnd,
+		TrialEnd: s.TrialEnd, HasMethod: s.HasPaymentMethod,
 		EverPaid: s.EverPaid, Customer: s.Customer, ProviderID: s.ProviderID, HeardAt: s.SyncedAt, Attempts: s.Attempts, AskedAt: s.ClaimedAt,
 		Revision: s.Revision, DueAt: s.Due(),
 	}
@@ -62,7 +63,8 @@ func rowOfSubscription(s plan.Subscription) *subscriptionRow {
 func (r *subscriptionRow) subscription() (plan.Subscription, error) {
 	sub := plan.Subscription{
 		Org: r.OrgID, Plan: r.Plan, PurchasedSeats: r.PurchasedSeats, CurrentPeriodStart: r.PeriodStart, CurrentPeriodEnd: r.PeriodEnd,
-		ManagedExternally: r.IsExternal, UpdatedAt: r.UpdatedAt, CancelAtPeriodEnd: r.Cancels, TrialEnd: r.TrialEnd, HasPaymentMethod: r.HasMethod,
+		ManagedExternally: r.IsExternal, UpdatedAt: r.UpdatedAt, CancelAtPeriodEnd: r.Cancels,
+		TrialEnd: r.TrialEnd, HasPaymentMethod: r.HasMethod,
 		EverPaid: r.EverPaid, Customer: r.Customer, ProviderID: r.ProviderID, SyncedAt: r.HeardAt, Attempts: r.Attempts, ClaimedAt: r.AskedAt,
 		Revision: r.Revision,
 	}.Restore(r.Status)

@@ -107,8 +107,9 @@ func describe(row reflect.Type, name, what string, read expressions) table {
 			continue
 		}
 		made := field{
-			name: f.DBName, kind: kindOf(f), index: f.StructField.Index, key: f.PrimaryKey, fixed: f.PrimaryKey || !f.Updatable,
-			null: f.DefaultValue == "null", nullable: f.DefaultValue == "null" || f.FieldType.Kind() == reflect.Pointer, isJSON: f.Serializer != nil,
+			name: f.DBName, kind: kindOf(f), index: f.StructField.Index,
+			key: f.PrimaryKey, fixed: f.PrimaryKey || !f.Updatable, null: f.DefaultValue == "null",
+			nullable: f.DefaultValue == "null" || f.FieldType.Kind() == reflect.Pointer, isJSON: f.Serializer != nil,
 		}
 		isOrg := f.DBName == "org_id"
 		t.all = append(t.all, made)
@@ -152,7 +153,9 @@ func kindOf(f *schema.Field) string {
 	if f.IndirectFieldType.PkgPath() == reflect.TypeFor[id.Org]().PkgPath() {
 		return "uuid"
 	}
-	return map[schema.DataType]string{schema.String: "text", schema.Int: "bigint", schema.Time: "bigint", schema.Bool: "boolean", schema.Bytes: "bytea"}[f.DataType]
+	return map[schema.DataType]string{
+		schema.String: "text", schema.Int: "bigint", schema.Time: "bigint", schema.Bool: "boolean", schema.Bytes: "bytea",
+	}[f.DataType]
 }
 
 func (t *table) selected(d dialect, fields []field) string {

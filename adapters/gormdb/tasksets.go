@@ -25,7 +25,8 @@ func (g group) TaskSets() ports.TaskSets { return taskSets(g) }
 
 func (r *taskRow) placement() (task.Placement, error) {
 	return task.Placement{
-		Task: r.ID, Workspace: r.WorkspaceID, Assignee: r.AssigneeID, CreatedBy: r.CreatedBy, SortOrder: r.SortOrder, Priority: r.Priority,
+		Task: r.ID, Workspace: r.WorkspaceID, Assignee: r.AssigneeID, CreatedBy: r.CreatedBy,
+		SortOrder: r.SortOrder, Priority: r.Priority,
 	}, nil
 }
 
@@ -57,7 +58,9 @@ func (q taskSets) Add(ctx context.Context, o id.Org, added []task.Task) error {
 }
 
 // Move takes two statements for each batch.
-func (q taskSets) Move(ctx context.Context, o id.Org, ids []id.Task, now time.Time, fn func(int, task.Placement) (task.Placement, error)) error {
+func (q taskSets) Move(
+	ctx context.Context, o id.Org, ids []id.Task, now time.Time, fn func(int, task.Placement) (task.Placement, error),
+) error {
 	index := make(map[id.Task]int, len(ids))
 	for i, t := range ids {
 		index[t] = i
@@ -65,7 +68,10 @@ func (q taskSets) Move(ctx context.Context, o id.Org, ids []id.Task, now time.Ti
 	ordered := slices.SortedFunc(slices.Values(ids), cmp.Compare)
 	return q.atomic(ctx, func(c *conn) error {
 		for batch := range slices.Chunk(ordered, placementsPerBatch) {
-			if err := (taskSets{c}).move(ctx, o, batch, now, func(p task.Placement) (task.Placement, error) { return fn(index[p.Task], p) }); err != nil {
+			err := taskSets{c}.move(ctx, o, batch, now, func(p task.Placement) (task.Placement, error) {
+				return fn(index[p.Task], p)
+			})
+			if err != nil {
 				return err
 			}
 		}
@@ -73,11 +79,15 @@ func (q taskSets) Move(ctx context.Context, o id.Org, ids []id.Task, now time.Ti
 	})
 }
 
-func (q taskSets) move(ctx context.Context, o id.Org, batch []id.Task, now time.Time, fn func(task.Placement) (task.Placement, error)) error {
+func (q taskSets) move(
+	ctx context.Context, o id.Org, batch []id.Task, now time.Time, fn func(task.Placement) (task.Placement, error),
+) error {
 	moved := make([]taskRow, 0, len(batch))
 	tags := 0
-	held := taskTable.of(q.write, o).whereIn("id", list(q.dialect, batch)).read("id", "workspace_id", "assignee_id", "created_by", "sort_order", "priority").
-		join("tasks", ", COALESCE(json_array_length("+q.dialect.json("tasks.tags")+"), 0)", &tags).page("tasks.id", 0).forUpdate()
+	held := taskTable.of(q.write, o).whereIn("id", list(q.dialect, batch)).
+		read("id", "workspace_id", "assignee_id", "created_by", "sort_order", "priority").
+		join("tasks", ", COALESCE(json_array_length("+q.dialect.json("tasks.tags")+"), 0)", &tags).
+		page("tasks.id", 0).forUpdate()
 	err := each(ctx, held, (*taskRow).placement, func(previous task.Placement) error {
 		previous.Tags = tags
 		next, err := fn(previous)
@@ -101,7 +111,9 @@ func (q taskSets) move(ctx context.Context, o id.Org, batch []id.Task, now time.
 // RemoveIn names the tasks, so that both databases use the indexes of their histories and
 // of their keys. It locks them in the order of their ids, as Move does, and deletes those
 // that are still in the workspace then.
-func (q taskSets) RemoveIn(ctx context.Context, o id.Org, w id.Workspace, after task.Position, limit int) (last task.Position, more bool, err error) {
+func (q taskSets) RemoveIn(
+	ctx context.Context, o id.Org, w id.Workspace, after task.Position, limit int,
+) (last task.Position, more bool, err error) {
 	err = q.atomic(ctx, func(c *conn) error {
 		const order = "sort_order, created_at, id"
 		last = after
@@ -119,7 +131,8 @@ func (q taskSets) RemoveIn(ctx context.Context, o id.Org, w id.Workspace, after 
 			more = false
 			return err
 		}
-		again := taskTable.of(c.write, o).whereIn("id", list(c.dialect, found)).read("id", "workspace_id").page("tasks.id", 0).forUpdate()
+		again := taskTable.of(c.write, o).whereIn("id", list(c.dialect, found)).
+			read("id", "workspace_id").page("tasks.id", 0).forUpdate()
 		err = each(ctx, again, (*taskRow).placement, func(p task.Placement) error {
 			if p.Workspace != nil && *p.Workspace == w {
 				held = append(held, p.Task)
@@ -217,7 +230,8 @@ func (q taskHistory) add(ctx context.Context, o id.Org, changes []task.Change) e
 func rowsOfHistory(changes []task.Change) []taskHistoryRow {
 	rows := make([]taskHistoryRow, len(changes))
 	for i, c := range changes {
-		rows[i] = taskHistoryRow{ID: c.ID, TaskID: c.Task, At: c.At, ByUser: c.By, Reason: c.Reason, Fields: make([]deltaRow, len(c.Fields))}
+		rows[i] = taskHistoryRow{ID: c.ID, TaskID: c.Task, At: c.At, ByUser: c.By, Reason: c.Reason}
+		rows[i].Fields = make([]deltaRow, len(c.Fields))
 		for j, d := range c.Fields {
 			rows[i].Fields[j] = deltaRow(d)
 		}
@@ -257,7 +271,9 @@ func (q taskHistory) remove(ctx context.Context, o id.Org, rows selection, limit
 	return n == int64(limit), err
 }
 
-func (q taskHistory) List(ctx context.Context, o id.Org, t id.Task, after id.Position[id.Entry], limit int, fn func(task.Change) error) error {
+func (q taskHistory) List(
+	ctx context.Context, o id.Org, t id.Task, after id.Position[id.Entry], limit int, fn func(task.Change) error,
+) error {
 	if len(validIDs([]id.Task{t})) == 0 {
 		return nil
 	}

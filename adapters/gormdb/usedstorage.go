@@ -18,7 +18,8 @@ type lockedHead struct {
 
 // usageColumns are the columns of log_heads by class.
 var usageColumns = [...]string{
-	object.SharedFiles: "shared_bytes", object.PersonalFiles: "personal_bytes", object.Memories: "memory_bytes", object.Versions: "version_bytes",
+	object.SharedFiles: "shared_bytes", object.PersonalFiles: "personal_bytes",
+	object.Memories: "memory_bytes", object.Versions: "version_bytes",
 }
 
 // set sets the parameters of updateHead.

@@ -63,7 +63,9 @@ type versions struct{ *conn }
 
 func (s storage) Versions() ports.Versions { return versions(s) }
 
-func (q versions) List(ctx context.Context, o id.Org, objectID id.Object, before int64, limit int, fn func(object.EarlierVersion) error) error {
+func (q versions) List(
+	ctx context.Context, o id.Org, objectID id.Object, before int64, limit int, fn func(object.EarlierVersion) error,
+) error {
 	s := versionTable.of(q.read, o).filter("object_id = ? AND version < ?", cursorID(objectID), before)
 	return each(ctx, s.page("version DESC", limit), (*versionRow).earlier, fn)
 }

@@ -83,7 +83,9 @@ func (q teamMembers) Get(ctx context.Context, o id.Org, t id.Team, user id.User)
 	return get(ctx, teamMemberTable.of(q.read, o).key(string(t), string(user)), (*teamMemberRow).member)
 }
 
-func (q teamMembers) List(ctx context.Context, o id.Org, t id.Team, after id.Position[id.User], limit int, fn func(team.Profile) error) error {
+func (q teamMembers) List(
+	ctx context.Context, o id.Org, t id.Team, after id.Position[id.User], limit int, fn func(team.Profile) error,
+) error {
 	var u userRow
 	s := byTime(withUser(teamMemberTable.of(q.read, o).filter("team_id = ?", string(t)), &u), byJoining, after, limit)
 	return each(ctx, s, func(r *teamMemberRow) (team.Profile, error) {
@@ -116,9 +118,10 @@ func (q teamMembers) OfUser(ctx context.Context, o id.Org, user id.User) ([]id.T
 }
 
 func (q teamMembers) RemoveUser(ctx context.Context, o id.Org, user id.User) error {
-	_, err := teamMemberTable.of(q.write, o).filter("user_id = ?", string(user)).filter("NOT EXISTS (SELECT 1 FROM teams t "+
-		"WHERE t.org_id = team_members.org_id AND t.id = team_members.team_id AND t.kind = ? AND t.created_by = ?)", string(team.Personal), string(user)).remove(ctx)
-	return err
+	const ownPersonal = "EXISTS (SELECT 1 FROM teams t WHERE t.org_id = team_members.org_id" +
+		" AND t.id = team_members.team_id AND t.kind = ? AND t.created_by = ?)"
+	return teamMemberTable.of(q.write, o).filter("user_id = ?", string(user)).
+		filter("NOT "+ownPersonal, string(team.Personal), string(user)).delete(ctx)
 }
 
 type workspaceRow struct {
@@ -209,7 +212,8 @@ func (q orders) Update(ctx context.Context, o id.Org, user id.User, fn func(work
 		if _, err := rows.insert(ctx, &orderRow{UserID: user, WorkspaceIDs: workspace.Order{}}, onConflictDoNothing); err != nil {
 			return err
 		}
-		_, err := update(ctx, c, rows.key(string(user)), (*orderRow).order, func(order workspace.Order) *orderRow { return &orderRow{WorkspaceIDs: order} }, fn)
+		row := func(order workspace.Order) *orderRow { return &orderRow{WorkspaceIDs: order} }
+		_, err := update(ctx, c, rows.key(string(user)), (*orderRow).order, row, fn)
 		return err
 	})
 }
