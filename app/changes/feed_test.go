@@ -172,9 +172,7 @@ func TestResuming(t *testing.T) {
 			w.write(w.org, 1)
 			synctest.Wait()
 			w.same(l.got(), "1-5 resync", "1-6 file-changed a.md")
-			if n := f.Stats().Resyncs; n != 1 {
-				t.Errorf("%d resyncs are counted", n)
-			}
+			must.Is(t, 1, f.Stats().Resyncs)
 		})
 	}
 	withFeed(t, "the oldest place that is still there goes on without", func(w *fixture, f *changes.Feed) {
@@ -244,9 +242,7 @@ func TestASubscriberBehindTheRingReadsTheLog(t *testing.T) {
 		w.same(w.settled(l), "1-1 file-changed a.md", "1-2 file-changed a.md")
 		w.write(w.org, 1)
 		w.same(w.settled(l)[2:], "1-3 file-changed a.md")
-		if n := f.Stats().Reads; n != 1 {
-			t.Errorf("%d pages were read", n)
-		}
+		must.Is(t, 1, f.Stats().Reads)
 	})
 	withFeed(t, "in pages of few bytes", func(w *fixture, f *changes.Feed) {
 		sub := w.subscription(f, w.user(w.org, org.Member))
@@ -482,9 +478,7 @@ func TestAThousandSubscribersOfOneOrganisation(t *testing.T) {
 				all = append(all, w.resume(f, a, "", false))
 			}
 		}
-		if n := f.Stats().Subscribers; n != 1000 {
-			t.Errorf("%d are counted", n)
-		}
+		must.Is(t, 1000, f.Stats().Subscribers)
 		synctest.Wait()
 		by.lists.Store(0)
 		w.write(w.org, 1)
@@ -496,18 +490,12 @@ func TestAThousandSubscribersOfOneOrganisation(t *testing.T) {
 		if n := by.lists.Load(); n > 2 {
 			t.Errorf("the log was read %d times", n)
 		}
-		if n := encoded.Load(); n != 1 {
-			t.Errorf("it was encoded %d times", n)
-		}
-		if n := f.Stats().Delivered; n != 1000 {
-			t.Errorf("%d deliveries are counted", n)
-		}
+		must.Is(t, 1, encoded.Load())
+		must.Is(t, 1000, f.Stats().Delivered)
 		for _, l := range all {
 			l.close()
 		}
-		if n := f.Stats().Subscribers; n != 0 {
-			t.Errorf("%d are left", n)
-		}
+		must.Is(t, 0, f.Stats().Subscribers)
 	})
 }
 
@@ -533,9 +521,7 @@ func TestFrequentEntriesAreBatched(t *testing.T) {
 			w.write(w.org, 1)
 			synctest.Wait()
 		}
-		if n := by.lists.Load(); n != 0 {
-			t.Errorf("the log was read %d times at once", n)
-		}
+		must.Is(t, 0, by.lists.Load())
 		time.Sleep(4 * time.Millisecond)
 		for _, l := range all {
 			if got := w.settled(l); len(got) != 11 || got[10] != "1-11 file-changed a.md" {
@@ -735,9 +721,7 @@ func TestEndsOfSubscriptions(t *testing.T) {
 		by.lists.Store(0)
 		w.write(w.org, 3)
 		time.Sleep(10 * time.Second)
-		if n := by.lists.Load(); n != 0 {
-			t.Errorf("the log was read %d times without subscribers", n)
-		}
+		must.Is(t, 0, by.lists.Load())
 	})
 }
 

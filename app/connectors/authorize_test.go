@@ -306,9 +306,7 @@ func TestConcurrentStartsRegisterOneClient(t *testing.T) {
 		synctest.Wait()
 		close(proceed)
 		group.Wait()
-		if n := w.authorizer.count("register"); n != 1 {
-			t.Errorf("%d clients were registered", n)
-		}
+		must.Is(t, 1, w.authorizer.count("register"))
 	})
 }
 
@@ -423,9 +421,7 @@ func TestUseOfAClientIsRecordedOnceADay(t *testing.T) {
 			t.Errorf("it was used at %v, want %v after noon", got, step.want)
 		}
 	}
-	if n := w.authorizer.count("register"); n != 1 {
-		t.Errorf("%d clients were registered", n)
-	}
+	must.Is(t, 1, w.authorizer.count("register"))
 
 	// Existing authorizations do not need the client.
 	i := w.authorise("calendar")

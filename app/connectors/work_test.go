@@ -34,9 +34,7 @@ func TestStatusesOfAServerWithAKey(t *testing.T) {
 	w.wantStatus(i, connector.Disconnected, "")
 	w.wantDue(i, -1)
 	w.work()
-	if n := w.toolServers.calls(); n != 0 {
-		t.Errorf("a server without credentials was asked %d times", n)
-	}
+	must.Is(t, 0, w.toolServers.calls())
 	w.giveKey(i)
 	w.wantStatus(i, connector.Connecting, "")
 	w.wantDue(i, 0)
@@ -95,9 +93,7 @@ func TestLocalServersAreNotTried(t *testing.T) {
 	w.wantDue(i, -1)
 	w.clock.Advance(24 * time.Hour)
 	w.work()
-	if n := w.toolServers.calls(); n != 0 {
-		t.Errorf("it was asked %d times", n)
-	}
+	must.Is(t, 0, w.toolServers.calls())
 }
 
 func TestTokensAreRenewedBeforeTheyExpire(t *testing.T) {
@@ -154,9 +150,7 @@ func TestRenewalsThatFail(t *testing.T) {
 		t.Error("the server was asked with a token that has expired")
 	}
 	must.Fail(t, must.ErrorOf(w.connectors.Read(t.Context(), w.member, i)), fault.Unavailable)
-	if n := w.pauses.Load(); n != 0 {
-		t.Errorf("a reader waits %d times though no renewal is under way", n)
-	}
+	must.Is(t, 0, w.pauses.Load())
 	w.authorizer.set(func() { w.authorizer.fail = nil })
 	w.clock.Set(*w.get(i).DueAt)
 	w.work()
@@ -171,9 +165,7 @@ func TestRenewalsThatFail(t *testing.T) {
 		w.wantDue(i, -1)
 		w.clock.Advance(7 * time.Hour)
 	}
-	if n := w.authorizer.count("renew") - before; n != 1 {
-		t.Errorf("an authorization that was withdrawn was renewed %d times", n)
-	}
+	must.Is(t, 1, w.authorizer.count("renew")-before)
 	must.Fail(t, must.ErrorOf(w.connectors.Read(t.Context(), w.member, i)), fault.Conflict)
 	w.finish(w.confirm(i, ""))
 	w.work()
@@ -269,9 +261,7 @@ func TestServersNeverClaimTheSameConnector(t *testing.T) {
 		w.connectors.Wait()
 		other.Wait()
 	}
-	if n := w.toolServers.calls(); n != 150 {
-		t.Errorf("150 servers were asked %d times", n)
-	}
+	must.Is(t, 150, w.toolServers.calls())
 }
 
 func TestACancelledReadLosesNoToken(t *testing.T) {
@@ -435,9 +425,7 @@ func TestErasureRevokesAuthorizations(t *testing.T) {
 	}
 	must.FailIs(t, erase(errInternal), errInternal)
 	w.work()
-	if n := w.authorizer.count("revoke"); n != 0 {
-		t.Errorf("%d authorizations were revoked though the erasure was rolled back", n)
-	}
+	must.Is(t, 0, w.authorizer.count("revoke"))
 	w.Must(erase(nil))
 	w.work()
 	if n := w.authorizer.count("revoke"); n != 2 || len(w.authorizer.valid) != 1 {
@@ -448,9 +436,7 @@ func TestErasureRevokesAuthorizations(t *testing.T) {
 	}
 	w.Must(erase(nil)) // idempotent
 	w.work()
-	if n := w.authorizer.count("revoke"); n != 2 {
-		t.Errorf("%d attempts", n)
-	}
+	must.Is(t, 2, w.authorizer.count("revoke"))
 }
 
 func TestRevocationEndsAfterTwelveAttempts(t *testing.T) {
@@ -593,9 +579,7 @@ func TestWorkIsLimited(t *testing.T) {
 			w.Must(w.connectors.Work(t.Context()))
 		}
 		synctest.Wait()
-		if n := running.Load(); n != 16 {
-			t.Errorf("%d are worked on at once, want 16", n)
-		}
+		must.Is(t, 16, running.Load())
 		select {
 		case <-w.connectors.Woken():
 			t.Error("Woken received though no slot is free")
@@ -722,9 +706,7 @@ func TestCredentialsThatCannotBeOpened(t *testing.T) {
 		w.wantDue(i, wait)
 		w.clock.Advance(wait)
 	}
-	if calls := w.authorizer.count("renew") + w.toolServers.calls(); calls != 0 {
-		t.Errorf("servers were asked %d times", calls)
-	}
+	must.Is(t, 0, w.authorizer.count("renew")+w.toolServers.calls())
 	must.Fail(w, must.ErrorOf(w.connectors.Read(t.Context(), w.member, i)), fault.Internal)
 	w.Must(w.connectors.Delete(t.Context(), w.member, i))
 	must.Fail(t, must.ErrorOf(w.store.Connections().Connectors().Get(t.Context(), w.org.Org, i)), fault.NotFound) // the connector is gone
@@ -758,9 +740,7 @@ func TestAConnectorIsConnectedAgainAfterItsKeyWasLost(t *testing.T) {
 	w.wantStatus(key, connector.Connected, "")
 	w.wantStatus(i, connector.Connected, "")
 	w.confirm(i, "")
-	if n := w.authorizer.count("register"); n != 2 {
-		t.Errorf("%d clients were registered, want 2", n)
-	}
+	must.Is(t, 2, w.authorizer.count("register"))
 }
 
 func TestTokensOfAClosedOrganisationAreNotRenewed(t *testing.T) {
@@ -837,9 +817,7 @@ func TestAnUnknownClientIsRegisteredAgain(t *testing.T) {
 	}
 	w.authorizer.set(func() { w.authorizer.before, w.authorizer.fail = nil, nil })
 	w.confirm(i, "")
-	if n := w.authorizer.count("register"); n != 3 {
-		t.Errorf("%d clients were registered, want 3", n)
-	}
+	must.Is(t, 3, w.authorizer.count("register"))
 }
 
 func TestAClosedOrganisationCannotChangeConnectors(t *testing.T) {
