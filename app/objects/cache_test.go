@@ -179,8 +179,7 @@ func TestTheNextRequestSeesChangesOfAnotherServer(t *testing.T) {
 		want  string // empty: NotFound
 	}{
 		{"it is replaced", func(t *testing.T, w *fixture, on *objects.Objects) error {
-			_, err := on.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("new notes"))
-			return err
+			return must.ErrorOf(on.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("new notes")))
 		}, "new notes"},
 		{"it is replaced, and the previous blob is collected", func(t *testing.T, w *fixture, on *objects.Objects) error {
 			if _, err := on.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("new notes")); err != nil {
@@ -196,8 +195,7 @@ func TestTheNextRequestSeesChangesOfAnotherServer(t *testing.T) {
 			if err := on.Delete(t.Context(), w.ada, w.notes.ID, nil); err != nil {
 				return err
 			}
-			_, err := on.Create(t.Context(), w.ada, w.draft("notes.md"), harness.Text("others"))
-			return err
+			return must.ErrorOf(on.Create(t.Context(), w.ada, w.draft("notes.md"), harness.Text("others")))
 		}, ""},
 		{"its workspace is deleted", func(t *testing.T, w *fixture, _ *objects.Objects) error {
 			return w.Workspaces.Delete(t.Context(), w.ada, w.desk)

@@ -35,8 +35,7 @@ func TestChangesDuringAnUpload(t *testing.T) {
 	replaceExpected := func(t *testing.T, w *fixture) error {
 		u, one := harness.Text("Ben's"), int64(1)
 		u.Expected = &one
-		_, err := w.Objects.Replace(t.Context(), w.ben, w.notes.ID, u)
-		return err
+		return must.ErrorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, u))
 	}
 	saveMemory := func(t *testing.T, w *fixture) error {
 		return must.ErrorOf(w.Objects.SaveMemory(t.Context(), w.ben, w.desk, "memory.md", harness.Text("Ben's")))
@@ -61,8 +60,7 @@ func TestChangesDuringAnUpload(t *testing.T) {
 	}
 	becomeViewer := func(t *testing.T, w *fixture) error {
 		w.Clock.Advance(2 * time.Second)
-		_, err := w.Members.ChangeRole(t.Context(), w.ada, w.ben.User, "VIEWER")
-		return err
+		return must.ErrorOf(w.Members.ChangeRole(t.Context(), w.ada, w.ben.User, "VIEWER"))
 	}
 	leaveTeam := func(t *testing.T, w *fixture) error {
 		w.Clock.Advance(2 * time.Second)
@@ -83,8 +81,7 @@ func TestChangesDuringAnUpload(t *testing.T) {
 		return must.ErrorOf(w.Objects.Create(t.Context(), w.ada, w.draft("new.md/inside"), harness.Text("Ada's")))
 	}
 	createInFolder := func(t *testing.T, w *fixture) error {
-		_, err := w.Objects.Create(t.Context(), w.ben, w.draft("folder/new.md"), harness.Text("new"))
-		return err
+		return must.ErrorOf(w.Objects.Create(t.Context(), w.ben, w.draft("folder/new.md"), harness.Text("new")))
 	}
 	moveFirst := func(t *testing.T, w *fixture) error {
 		return must.ErrorOf(w.Objects.Move(t.Context(), w.ada, w.notes.ID, "elsewhere/notes.md", nil))
@@ -97,8 +94,7 @@ func TestChangesDuringAnUpload(t *testing.T) {
 		return err
 	}
 	saveMemoryFirst := func(t *testing.T, w *fixture) error {
-		_, err := w.Objects.SaveMemory(t.Context(), w.ada, w.desk, "memory.md", harness.Text("Ada's"))
-		return err
+		return must.ErrorOf(w.Objects.SaveMemory(t.Context(), w.ada, w.desk, "memory.md", harness.Text("Ada's")))
 	}
 
 	const done = fault.Kind(200)

@@ -332,27 +332,21 @@ func TestFailedWritesAreAtomic(t *testing.T) {
 			return err
 		},
 		"a file is replaced": func(ctx context.Context, w *fixture) error {
-			_, err := w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("new notes"))
-			return err
+			return must.ErrorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("new notes")))
 		},
 		"the expected version is replaced": func(ctx context.Context, w *fixture) error {
 			u := harness.Text("new notes")
-			one := int64(1)
-			u.Expected, u.Checksum = &one, harness.Checksum("new notes")
-			_, err := w.Objects.Replace(ctx, w.ben, w.notes.ID, u)
-			return err
+			u.Expected, u.Checksum = new(int64(1)), harness.Checksum("new notes")
+			return must.ErrorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, u))
 		},
 		"a document is stored first": func(ctx context.Context, w *fixture) error {
-			_, err := w.Objects.Save(ctx, w.ben, object.Profile, harness.Text("{}"))
-			return err
+			return must.ErrorOf(w.Objects.Save(ctx, w.ben, object.Profile, harness.Text("{}")))
 		},
 		"a document is stored again": func(ctx context.Context, w *fixture) error {
-			_, err := w.Objects.Save(ctx, w.ben, object.UserMemory, harness.Text("more"))
-			return err
+			return must.ErrorOf(w.Objects.Save(ctx, w.ben, object.UserMemory, harness.Text("more")))
 		},
 		"a memory file is stored": func(ctx context.Context, w *fixture) error {
-			_, err := w.Objects.SaveMemory(ctx, w.ben, w.desk, "memory.md", harness.Text("memory"))
-			return err
+			return must.ErrorOf(w.Objects.SaveMemory(ctx, w.ben, w.desk, "memory.md", harness.Text("memory")))
 		},
 		"an upload to the store of a new file is completed": func(ctx context.Context, w *fixture) error {
 			return must.ErrorOf(w.Objects.CompleteDirect(ctx, w.ben, w.made, nil))
@@ -452,8 +446,7 @@ func TestRefusedContentChangesNothing(t *testing.T) {
 		},
 		"another version was expected": func() *objects.Upload {
 			u := harness.Text("new")
-			seven := int64(7)
-			u.Expected = &seven
+			u.Expected = new(int64(7))
 			return u
 		},
 		"another version is expected at its end": func() *objects.Upload {

@@ -30,8 +30,7 @@ func (w *fixture) began(t testing.TB, of id.Object, path, text string) upload.Up
 	t.Helper()
 	var d *object.Draft
 	if of == "" {
-		draft := w.draft(path)
-		d = &draft
+		d = new(w.draft(path))
 	}
 	return must.Do(w.Objects.BeginResumable(t.Context(), w.ben, of, d, objects.Upload{Size: int64(len(text)), Checksum: harness.Checksum(text)})).Or(t)
 }
@@ -178,8 +177,7 @@ func TestResumableUploadsAreRefusedAtTheirBeginning(t *testing.T) {
 		t.Run(about, func(t *testing.T) {
 			var d *object.Draft
 			if row.of == "" {
-				draft := w.draft(row.path)
-				d = &draft
+				d = new(w.draft(row.path))
 			}
 			must.Fail(t, must.ErrorOf(w.Objects.BeginResumable(t.Context(), row.actor, row.of, d, row.u)), row.want)
 		})

@@ -125,9 +125,7 @@ func TestOutstandingUploadsToTheStoreAreBounded(t *testing.T) {
 			must.Fail(t, err, fault.Limited)
 		}
 	}
-	if began != 1 {
-		t.Errorf("%d were started at once where one had room", began)
-	}
+	must.Is(t, 1, began)
 	must.Do(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("ordinary uploads have no such limit"))).Or(t)
 	w.assertCollected(t, false)
 }

@@ -150,17 +150,11 @@ func TestVersionsGiveWayToContent(t *testing.T) {
 	must.Fail(t, must.ErrorOf(w.Objects.RestoreVersion(ctx, w.ben, w.notes.ID, objects.Restoration{Version: 1})), fault.NotFound)
 	// What is replaced stays until the next write, and what is deleted while there is room.
 	must.Do(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("THIRD notes"))).Or(t)
-	if got := w.numbers(t, w.notes.ID); got != "4 3" {
-		t.Errorf("the versions are %s", got)
-	}
+	must.Is(t, "4 3", w.numbers(t, w.notes.ID))
 	must.Do(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("third notes"))).Or(t)
-	if got := w.numbers(t, w.notes.ID); got != "5 4" {
-		t.Errorf("the versions are %s", got)
-	}
+	must.Is(t, "5 4", w.numbers(t, w.notes.ID))
 	must.NoError(t, w.Objects.Delete(ctx, w.ben, w.notes.ID, nil))
-	if got := w.numbers(t, w.notes.ID); got != "5 4" {
-		t.Errorf("the versions are %s", got)
-	}
+	must.Is(t, "5 4", w.numbers(t, w.notes.ID))
 	// Content that is beyond a smaller limit by itself takes no more than is written.
 	was = usage()
 	w.StorageLimits[plan.None] = 1
@@ -255,14 +249,10 @@ func TestVersionsExpire(t *testing.T) {
 	gone := w.gone(t)
 	w.Clock.Advance(30*24*time.Hour - time.Hour - 2*time.Second - time.Millisecond)
 	must.NoError(t, w.Upkeep.Run(t.Context()))
-	if got := w.numbers(t, w.notes.ID); got != "3 2 1" {
-		t.Errorf("before their time the versions are %s", got)
-	}
+	must.Is(t, "3 2 1", w.numbers(t, w.notes.ID))
 	w.Clock.Advance(time.Millisecond)
 	must.NoError(t, w.Upkeep.Run(t.Context()))
-	if got := w.numbers(t, w.notes.ID); got != "3 2" {
-		t.Errorf("the versions are %s", got)
-	}
+	must.Is(t, "3 2", w.numbers(t, w.notes.ID))
 	w.Clock.Advance(2 * time.Second)
 	must.NoError(t, w.Upkeep.Run(t.Context()))
 	if got := w.numbers(t, w.notes.ID); got != "3" || w.gone(t) != "" {
@@ -279,9 +269,7 @@ func TestAPlanThatKeepsNoneKeepsNone(t *testing.T) {
 	delete(w.VersionRetention, plan.None)
 	must.Do(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("new notes"))).Or(t)
 	must.Do(w.Objects.RestoreVersion(t.Context(), w.ben, w.notes.ID, objects.Restoration{Version: 2})).Or(t)
-	if got := w.numbers(t, w.notes.ID); got != "5 1" {
-		t.Errorf("the versions are %s", got)
-	}
+	must.Is(t, "5 1", w.numbers(t, w.notes.ID))
 	must.NoError(t, w.Objects.Delete(t.Context(), w.ben, w.notes.ID, nil))
 	must.Fail(t, must.ErrorOf(w.Objects.RestoreVersion(t.Context(), w.ben, w.notes.ID, objects.Restoration{})), fault.NotFound)
 	w.assertContents(t)
