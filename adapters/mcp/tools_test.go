@@ -99,9 +99,7 @@ func TestASessionIsClosed(t *testing.T) {
 	if _, err := servers(t).Tools(t.Context(), open(s.HTTP())); err == nil {
 		t.Fatal("a list came from a server that fails")
 	}
-	if got := s.Calls(http.MethodDelete); got != 2 {
-		t.Errorf("%d of 2 sessions were closed", got)
-	}
+	must.Is(t, 2, s.Calls(http.MethodDelete))
 }
 
 func TestNothingIsOfferedToServers(t *testing.T) {

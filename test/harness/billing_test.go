@@ -179,9 +179,7 @@ func TestATrialEndsForEveryReaderAtItsInstantAndIsRecordedOnce(t *testing.T) {
 	s.reconcile()
 	s.checkStored(plan.Free, plan.Active)
 	s.checkReaders(plan.Free, plan.Active, month(end))
-	if n := s.audited("STANDARD TRIALING -> FREE ACTIVE because the trial is over"); n != 1 {
-		t.Errorf("the audit log has the end %d times", n)
-	}
+	must.Is(t, 1, s.audited("STANDARD TRIALING -> FREE ACTIVE because the trial is over"))
 	must.Fail(t, must.ErrorOf(s.servers[1].Trial(t.Context(), s.ada)), fault.Conflict) // a second trial
 }
 
@@ -371,9 +369,7 @@ func TestAnOverdueSubscriptionIsReadByOneServer(t *testing.T) {
 	s.Clock.Advance(time.Millisecond)
 	kept(4)
 	s.checkStored(plan.Free, plan.Active)
-	if n := s.audited("PREMIUM ACTIVE -> FREE ACTIVE by the payment provider"); n != 1 {
-		t.Errorf("the audit log has the end %d times", n)
-	}
+	must.Is(t, 1, s.audited("PREMIUM ACTIVE -> FREE ACTIVE by the payment provider"))
 }
 
 func TestAGrantExpiresTheOpenCheckoutSession(t *testing.T) {

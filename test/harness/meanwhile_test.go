@@ -41,8 +41,7 @@ func TestTransactionsCheckRightsAgain(t *testing.T) {
 			return w.Members.Remove(ctx, ada, ben.User)
 		}, fault.Forbidden, fault.Forbidden},
 		"made a VIEWER": {func(w *harness.Deployment, ada, ben org.Actor, _ id.Team) error {
-			_, err := w.Members.ChangeRole(ctx, ada, ben.User, "VIEWER")
-			return err
+			return must.ErrorOf(w.Members.ChangeRole(ctx, ada, ben.User, "VIEWER"))
 		}, fault.Forbidden, fault.Forbidden},
 		"signed out": {func(w *harness.Deployment, ada, ben org.Actor, _ id.Team) error {
 			return w.Access.EndSession(ctx, ben, "laptop")
