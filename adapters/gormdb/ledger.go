@@ -119,13 +119,18 @@ func shardOf(user id.User) string { return string(user[max(0, len(user)-1):]) }
 // Settle is one statement on Postgres.
 func (q ledger) Settle(ctx context.Context, o id.Org, entries ...usage.Entry) error {
 	s := settlementOf(o, entries)
-	if q.dialect == onPostgres {
-		all := s.set(settleAll.of(o))
-		if q.inTransaction() {
-			return q.settle(ctx, o, all)
-		}
-		return q.db.retry(ctx, func() error { return q.settle(ctx, o, all) })
+	if q.dialect == onSQLite {
+		return q.settleInSteps(ctx, o, s)
 	}
+	all := s.set(settleAll.of(o))
+	if q.inTransaction() {
+		return q.settle(ctx, o, all)
+	}
+	return q.db.retry(ctx, func() error { return q.settle(ctx, o, all) })
+}
+
+// settleInSteps is Settle on SQLite.
+func (q ledger) settleInSteps(ctx context.Context, o id.Org, s settlement) error {
 	return q.atomic(ctx, func(c *conn) error {
 		err := ledger{c}.settle(ctx, o, s.set(settleEntries.of(o)))
 		for _, other := range settleOthers {
