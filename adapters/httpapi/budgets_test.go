@@ -75,8 +75,7 @@ func TestAnonymousBodiesShareABudget(t *testing.T) {
 			t.Run("stalled bodies", func(t *testing.T) {
 				a = serveEndpoint(t, http.MethodPost, g, func(c *call) error {
 					defer func() { done <- struct{}{} }()
-					_, err := c.read(body.MaxJSON)
-					return err
+					return must.ErrorOf(c.read(body.MaxJSON))
 				}, func(o *Options) { o.Budgets.Anonymous = 4 << 20 })
 				from := func(address string) func(io.Reader) *http.Request {
 					return func(body io.Reader) *http.Request {
@@ -106,8 +105,7 @@ func TestAnonymousBodiesShareABudget(t *testing.T) {
 func TestCallersBodiesLeaveBudgetForOthers(t *testing.T) {
 	a := serveEndpoint(t, http.MethodPost, unlimited, func(c *call) error {
 		c.caller = access.Caller{User: id.User(c.r.Header.Get("X-User"))}
-		_, err := c.read(body.MaxJSON)
-		return err
+		return must.ErrorOf(c.read(body.MaxJSON))
 	}, func(o *Options) { o.Budgets.Callers = 16 << 20 })
 	w, waiting := sendStalled(t, a, 30, 1<<20, func(body io.Reader) *http.Request {
 		return newRequest(http.MethodPost, "/test", body, "X-User: ada")

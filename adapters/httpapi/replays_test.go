@@ -269,9 +269,7 @@ func TestIdempotencyKeyOwner(t *testing.T) {
 	} {
 		owners[keyOwner(c)] = true
 	}
-	if len(owners) != 6 {
-		t.Errorf("the owners are %v", owners)
-	}
+	must.Is(t, 6, len(owners))
 }
 
 func TestChatStreamWithIdempotencyKey(t *testing.T) {

@@ -144,8 +144,7 @@ func TestNoPermitIsHeldWhileRecordedResponsesAreSent(t *testing.T) {
 				if _, err := a.authorize(c); err != nil {
 					return err
 				}
-				_, err := c.Write(make([]byte, size))
-				return err
+				return must.ErrorOf(c.Write(make([]byte, size)))
 			})
 			a.shares = newShares(fewPlaces)
 			permits := &permitChecker{t: t, shares: a.shares.requests}

@@ -1042,9 +1042,7 @@ func TestWhatTheServerHasNoRoomForIsHeldUntilItHas(t *testing.T) {
 	if diff := cmp.Diff(want, out.Held); diff != "" || out.Done != 2 {
 		t.Errorf("%d files were uploaded\n%s", out.Done, diff)
 	}
-	if n.asked != 2 {
-		t.Errorf("the limits were asked for %d times", n.asked)
-	}
+	must.Is(t, 2, n.asked)
 	must.Equal(t, []string{"aa"}, failed)
 	if out = round(); len(out.Held) != 3 || !out.Retry || n.asked != 2 {
 		t.Errorf("%+v, and the limits were asked for %d times", out, n.asked)

@@ -287,8 +287,7 @@ func (r *remote) Replace(ctx context.Context, of mirror.Record, checksum string,
 
 func (r *remote) Delete(ctx context.Context, of mirror.Record) error {
 	r.deleting(of.ID)
-	_, err := change(r, "delete", func(bool) (bool, error) { return true, r.remove(ctx, of) })
-	return err
+	return must.ErrorOf(change(r, "delete", func(bool) (bool, error) { return true, r.remove(ctx, of) }))
 }
 
 func (r *remote) deleting(of id.Object) {

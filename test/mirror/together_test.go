@@ -154,9 +154,7 @@ func TestWhatCameBeforeAResponseWasCutOffIsKept(t *testing.T) {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	s.want(contents)
-	if asked != 5 {
-		t.Errorf("%d of 10 files are asked for again", asked)
-	}
+	must.Is(t, 5, asked)
 }
 
 func TestAFileThatChangesBeforeItIsReadIsReadAgain(t *testing.T) {
@@ -264,9 +262,7 @@ func TestFewBatchesAreInMemoryAtOnce(t *testing.T) {
 			done <- err
 		}()
 		synctest.Wait()
-		if n := w.begun.Load(); n != 4 {
-			t.Errorf("%d batches are sent at once", n)
-		}
+		must.Is(t, 4, w.begun.Load())
 		close(w.released)
 		if err := <-done; err != nil || w.begun.Load() != 10 {
 			t.Errorf("%d batches, %v", w.begun.Load(), err)
