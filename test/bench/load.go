@@ -236,17 +236,17 @@ func dialReset(address string) (net.Conn, error) {
 }
 
 // reconnect replaces the connection by a new one, with TLS if there is a configuration.
-func (conn *connection) reconnect(secured *tls.Config) error {
-	_ = conn.Close()
+func (c *connection) reconnect(secured *tls.Config) error {
+	_ = c.Close()
 	var err error
-	if conn.Conn, err = dialReset(conn.address); err != nil {
+	if c.Conn, err = dialReset(c.address); err != nil {
 		return err
 	}
 	if secured != nil {
-		conn.Conn = tls.Client(conn.Conn, secured)
+		c.Conn = tls.Client(c.Conn, secured)
 	}
-	conn.r.Reset(conn.Conn)
-	return conn.SetDeadline(time.Now().Add(gracePeriod))
+	c.r.Reset(c.Conn)
+	return c.SetDeadline(time.Now().Add(gracePeriod))
 }
 
 // repeat sends requests of the workloads in turn, each after wait, until the end of the measurement, and returns

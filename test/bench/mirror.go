@@ -674,9 +674,9 @@ func (c metered) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (conn metered) Close() error {
-	conn.m.mu.Lock()
-	delete(conn.m.open, conn.Conn)
-	conn.m.mu.Unlock()
-	return conn.Conn.Close()
+func (c metered) Close() error {
+	c.m.mu.Lock()
+	delete(c.m.open, c.Conn)
+	c.m.mu.Unlock()
+	return c.Conn.Close()
 }

@@ -176,9 +176,9 @@ func (c *http2Conn) SetDeadline(t time.Time) error {
 	return nil
 }
 
-func (conn *http2Conn) Close() error {
-	conn.closed.Store(true)
-	conn.cancel()
-	conn.transport.CloseIdleConnections()
+func (c *http2Conn) Close() error {
+	c.closed.Store(true)
+	c.cancel()
+	c.transport.CloseIdleConnections()
 	return nil
 }
