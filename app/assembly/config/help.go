@@ -11,22 +11,22 @@ import (
 
 // help explains the variables of Config.
 var help = map[string]string{
-	"COLLAB_MODE": "development fills in what is not configured; production starts only when everything it needs " +
-		"is",
+	"COLLAB_MODE": "development fills in what is not configured; " +
+		"production starts only when everything it needs is",
 	"COLLAB_LISTEN":       "address to listen on",
 	"COLLAB_PUBLIC_URL":   "the base address that clients use, without a path",
 	"COLLAB_DATA_DIR":     "where embedded state lives",
 	"COLLAB_DATABASE_URL": "sqlite://path, postgres://…, or memory:// to keep nothing",
 	"COLLAB_DATABASE_DIRECT_URL": "postgres://… of the same database for migrations, if COLLAB_DATABASE_URL is " +
 		"that of a pooler in transaction mode (pool_mode=transaction)",
-	"COLLAB_DATABASE_REPLICA_URLS": "postgres://… of streaming replicas, comma separated, for lists that may be " +
-		"a moment old",
+	"COLLAB_DATABASE_REPLICA_URLS": "postgres://… of streaming replicas, comma separated, " +
+		"for lists that may be a moment old",
 	"COLLAB_BLOB_URL": "where the content of files lies: file://directory, gs://bucket/prefix, " +
 		"s3://bucket/prefix, azblob://container/prefix, or mem:// to keep nothing",
 	"COLLAB_SIGNED_URLS": "on gives clients that ask for it addresses at the object store, so that content does " +
 		"not pass through the server",
-	"COLLAB_BLOB_PUBLIC_URL": "origin by which clients reach the object store, if it is another than the " +
-		"server's",
+	"COLLAB_BLOB_PUBLIC_URL": "origin by which clients reach the object store, " +
+		"if it is another than the server's",
 	"COLLAB_BUS_URL": "how servers tell each other of changes: nats://…, or local:// for a single server",
 
 	"COLLAB_TOKEN_KEYS":   "file of PEM Ed25519 private keys: the first signs service tokens, all verify",
@@ -43,10 +43,10 @@ var help = map[string]string{
 	"COLLAB_IDENTITY_ROLE_MAP":           "more role names of the provider: org:billing=MEMBER,…",
 
 	"COLLAB_STRIPE_SECRET_KEY": "secret key of Stripe's API",
-	"COLLAB_STRIPE_WEBHOOK_SECRETS": "whsec_… secrets of its messages, comma separated; empty: no message is " +
-		"accepted",
-	"COLLAB_STRIPE_PRICE_STANDARD": "ids of the prices of the plan STANDARD, comma separated: the first is sold, " +
-		"the others were",
+	"COLLAB_STRIPE_WEBHOOK_SECRETS": "whsec_… secrets of its messages, comma separated; " +
+		"empty: no message is accepted",
+	"COLLAB_STRIPE_PRICE_STANDARD": "ids of the prices of the plan STANDARD, comma separated: " +
+		"the first is sold, the others were",
 	"COLLAB_STRIPE_PRICE_PREMIUM": "ids of the prices of the plan PREMIUM, likewise",
 	"COLLAB_STRIPE_API_URL":       "address of a server that speaks Stripe's API, without /v1",
 
@@ -92,8 +92,8 @@ var help = map[string]string{
 	"COLLAB_HEARTBEAT":        "time between the comments that keep a change feed open",
 	"COLLAB_FEED_RETENTION":   "how long changes stay in the feed for those who come back",
 	"COLLAB_EXPORT_RETENTION": "how long the archive of an export that an owner asked for can be downloaded",
-	"COLLAB_SMTP_URL": "smtp://user:password@host:port or smtps://…; empty: e-mail is written to a file in the " +
-		"data directory",
+	"COLLAB_SMTP_URL": "smtp://user:password@host:port or smtps://…; " +
+		"empty: e-mail is written to a file in the data directory",
 	"COLLAB_MAIL_FROM": "sender of e-mail; production with COLLAB_SMTP_URL needs it",
 	"COLLAB_APP_URL":   "address of the application, which invitations lead to",
 	"COLLAB_RELEASE_ORGS": "ids of the organisations that may publish releases of the desktop application, comma " +
