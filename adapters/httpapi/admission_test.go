@@ -124,8 +124,10 @@ func TestRightsOfACachedActorAreNotReadAfterItsBodyTimedOut(t *testing.T) {
 	w.chat(`{"message":"hello"}`) // which caches the actor
 	late(&w.Options)
 	read := w.marks.n
-	stalled := "POST " + chatPath + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer token\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
-	if response := roundTrip(t, w.api, stalled); !strings.Contains(response, "The body did not come within 30 seconds") || w.marks.n != read {
+	stalled := "POST " + chatPath + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer token\r\n" +
+		"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+	response := roundTrip(t, w.api, stalled)
+	if !strings.Contains(response, "The body did not come within 30 seconds") || w.marks.n != read {
 		t.Errorf("the response is %q after %d reads", response, w.marks.n-read)
 	}
 }

@@ -302,6 +302,8 @@ func TestWhatIsSavedOnOneDeviceAppearsOnTheOther(t *testing.T) {
 	_ = once.Run()
 	must.Is(bob, exitConflict, once.ProcessState.ExitCode())
 	must.NoError(bob, bob.command("--accept-deletions").Run())
+	until(ann, `"stopped":"The server has no file in this place any more`)
+	must.NoError(ann, ann.command("--accept-deletions").Run())
 	until(ann, `"action":"trash","path":"small"`)
 }
 

@@ -78,7 +78,7 @@ func (a archiveHeader) encode() []byte {
 		archiveFormat, a.createdAt.UTC().Format(time.RFC3339), a.version, a.schema)
 }
 
-func parseHeader(text []byte) (a archiveHeader, err error) {
+func parseEntry(text []byte) (a archiveHeader, err error) {
 	var format int
 	if _, err := fmt.Sscanf(string(text), "collab backup %d\n", &format); err != nil {
 		return a, errors.New("its description is not that of a backup")
@@ -338,7 +338,7 @@ func (s *scanner) readCompressed(body io.Reader) error {
 
 // readEntry reads one entry, which must be allowed at its position.
 func (s *scanner) readEntry(h *tar.Header, content io.Reader) error {
-	e, limit, err := s.parseHeader(h)
+	e, limit, err := s.parseEntry(h)
 	if err != nil {
 		return err
 	}
@@ -352,7 +352,7 @@ func (s *scanner) readEntry(h *tar.Header, content io.Reader) error {
 		if err != nil {
 			return err
 		}
-		if s.header, err = parseHeader(text); err != nil {
+		if s.header, err = parseEntry(text); err != nil {
 			return err
 		}
 		content = bytes.NewReader(text)
@@ -381,9 +381,9 @@ func (s *scanner) addLine(line string) {
 // entryOrder has the entries that are not content, in their order. The first two are required.
 var entryOrder = append([]string{headerName, databaseName}, SmallFiles...)
 
-// parseHeader returns the entry of a header and its largest size in bytes, or an error if it is not allowed
+// parseEntry returns the entry of a header and its largest size in bytes, or an error if it is not allowed
 // at this position.
-func (s *scanner) parseHeader(h *tar.Header) (e entry, limit int64, err error) {
+func (s *scanner) parseEntry(h *tar.Header) (e entry, limit int64, err error) {
 	if err := archive.CheckRegular(h); err != nil {
 		return e, 0, err
 	}
