@@ -78,7 +78,7 @@ func (a archiveHeader) encode() []byte {
 		archiveFormat, a.createdAt.UTC().Format(time.RFC3339), a.version, a.schema)
 }
 
-func parseEntry(text []byte) (a archiveHeader, err error) {
+func parseHeader(text []byte) (a archiveHeader, err error) {
 	var format int
 	if _, err := fmt.Sscanf(string(text), "collab backup %d\n", &format); err != nil {
 		return a, errors.New("its description is not that of a backup")
@@ -352,7 +352,7 @@ func (s *scanner) readEntry(h *tar.Header, content io.Reader) error {
 		if err != nil {
 			return err
 		}
-		if s.header, err = parseEntry(text); err != nil {
+		if s.header, err = parseHeader(text); err != nil {
 			return err
 		}
 		content = bytes.NewReader(text)
