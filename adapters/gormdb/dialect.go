@@ -19,9 +19,9 @@ const (
 	onPostgres
 )
 
-// perDialect returns what of returns for the dialects.
-func perDialect[T any](of func(d dialect) T) [2]T {
-	return [2]T{onSQLite: of(onSQLite), onPostgres: of(onPostgres)}
+// perDialect returns the results of build by dialect.
+func perDialect[T any](build func(d dialect) T) [2]T {
+	return [2]T{onSQLite: build(onSQLite), onPostgres: build(onPostgres)}
 }
 
 // text returns the text for the dialect.

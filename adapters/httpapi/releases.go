@@ -67,9 +67,8 @@ func viewRelease(r release.Release) releaseView {
 	}
 	return releaseView{
 		PausedAt: timeOrNull(r.PausedAt), Halt: halt, Limit: r.FailureLimit, Minimum: minimum, ID: r.ID,
-		Version: r.Version.String(), Platform: r.Platform, Arch: r.Arch, Channel: r.Channel,
-		DownloadURL: r.DownloadURL,
-		SHA512:      r.SHA512, SHA512Base64: inBase64(r.SHA512), SHA1: r.SHA1, FileSizeBytes: r.FileSizeBytes, Notes: r.Notes,
+		Version: r.Version.String(), Platform: r.Platform, Arch: r.Arch, Channel: r.Channel, DownloadURL: r.DownloadURL,
+		SHA512: r.SHA512, SHA512Base64: inBase64(r.SHA512), SHA1: r.SHA1, FileSizeBytes: r.FileSizeBytes, Notes: r.Notes,
 		MinOSVersion: r.MinOSVersion, Signature: r.Signature, Mandatory: r.Mandatory, Rollout: r.Rollout, Active: r.Active,
 		PublishedAt: jsonTime(r.PublishedAt), UpdatedAt: jsonTime(r.UpdatedAt),
 	}

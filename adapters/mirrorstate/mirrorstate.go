@@ -22,7 +22,6 @@ import (
 
 	"collab/adapters/atomicfile"
 	"collab/domain/fault"
-	"collab/domain/id"
 	"collab/domain/mirror"
 	"collab/domain/object"
 	"collab/ports"
@@ -305,27 +304,23 @@ func StoredBinding(directory *os.Root) (b mirror.Binding, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return b, fault.Missing("Binding")
 	}
-	var stored storedBinding
 	if err == nil {
-		err = json.Unmarshal(text, &stored)
+		err = json.Unmarshal(text, &b)
 	}
 	if err != nil {
 		return b, fault.Wrap(fault.Unavailable, err, "The binding of the directory cannot be read: %s", filepath.Join(directory.Name(), bindingName))
 	}
-	return mirror.Binding{Server: stored.Server, Org: stored.Org, User: stored.User, Place: stored.Place}, nil
+	return placeOf(b), nil
 }
 
-// storedBinding is what bindingName has of a mirror.Binding.
-type storedBinding struct {
-	Server string
-	Org    id.Org
-	User   id.User
-	Place  string
+// placeOf returns the fields of a binding that bindingName keeps. Files of earlier clients have others too.
+func placeOf(b mirror.Binding) mirror.Binding {
+	return mirror.Binding{Server: b.Server, Org: b.Org, User: b.User, Place: b.Place}
 }
 
 // Bind implements ports.MirrorState.
 func (s *State) Bind(ctx context.Context, b mirror.Binding) error {
-	text, err := json.Marshal(storedBinding{b.Server, b.Org, b.User, b.Place})
+	text, err := json.Marshal(placeOf(b))
 	if was, _ := s.directory.ReadFile(bindingName); err == nil && !bytes.Equal(was, text) {
 		err = atomicfile.ReplaceIn(s.directory, bindingName, atomicfile.Content(text))
 	}

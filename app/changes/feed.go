@@ -41,7 +41,7 @@ const (
 // Reauthorize returns the actor according to the present records.
 type Reauthorize = func(context.Context, org.Actor) (org.Actor, error)
 
-// Options configure a Feed.
+// Options has the dependencies and settings of a Feed.
 type Options struct {
 	Store  ports.Store
 	Epochs ports.Epochs

@@ -14,7 +14,7 @@ const (
 // deletionPeriod is the time within which deletions of several plans count together.
 const deletionPeriod = time.Minute
 
-// DeletionWindow is what a guard has to know of earlier plans to count their deletions.
+// DeletionWindow has the state by which a guard counts the deletions of several plans together.
 type DeletionWindow struct {
 	Known   int   // the most files on which both sides agreed within deletionPeriod, or since plans are stopped
 	Since   int64 // when there were so many, in nanoseconds since 1970

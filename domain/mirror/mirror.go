@@ -152,7 +152,7 @@ type Rules struct {
 	Refused func(path string) string
 }
 
-// Binding is what a directory is synchronised with, and what its guard has to know of earlier rounds.
+// Binding is the place with which a directory is synchronised, and the state of its guard.
 type Binding struct {
 	Server string // the address
 	Org    id.Org
