@@ -30,18 +30,28 @@ type statement struct {
 // parse returns the statement of a text.
 func parse(text string) statement {
 	s := statement{text: text}
-	if hasOrg(text) {
-		s.names = append(s.names, orgParameter[1:])
-	}
-	for _, p, rest := cutParameter(text); p != ""; _, p, rest = cutParameter(rest) {
+	for _, p := range parameters(text) {
 		if p == "?" {
 			panic("a parameter without a name in " + text)
 		}
-		if !slices.Contains(s.names, p[1:]) {
-			s.names = append(s.names, p[1:])
-		}
+		s.names = append(s.names, p[1:])
 	}
 	return s
+}
+
+// parameters returns the parameters of a text in the order of their numbers: @org if the text has it, then each name
+// and each question mark in the order of their first places.
+func parameters(text string) (all []string) {
+	for _, p, rest := cutParameter(text); p != ""; _, p, rest = cutParameter(rest) {
+		switch {
+		case p != "?" && slices.Contains(all, p):
+		case p == orgParameter:
+			all = slices.Insert(all, 0, p)
+		default:
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // cutParameter returns the first parameter of a text, @ with a name or a question mark, and what is around it.
@@ -58,13 +68,7 @@ func cutParameter(text string) (before, parameter, after string) {
 }
 
 // hasOrg reports whether the organisation is a parameter of a text.
-func hasOrg(text string) bool {
-	_, parameter, rest := cutParameter(text)
-	for parameter != "" && parameter != orgParameter {
-		_, parameter, rest = cutParameter(rest)
-	}
-	return parameter != ""
-}
+func hasOrg(text string) bool { return slices.Contains(parameters(text), orgParameter) }
 
 // orgParameter is the parameter that is the organisation; it has the number 1.
 const orgParameter = "@org"
@@ -165,8 +169,7 @@ type preparedKey struct {
 	text    string
 }
 
-// prepare returns the text with the dialect's placeholders. A name has the number of its first place, and a question
-// mark the next one.
+// prepare returns the text with the dialect's placeholders, which have the numbers of parameters.
 func (c command) prepare(d dialect) (string, error) {
 	key := preparedKey{d, c.tenant, c.text}
 	if text, ok := prepared.Load(key); ok {
@@ -175,18 +178,15 @@ func (c command) prepare(d dialect) (string, error) {
 	if !c.confined() {
 		return "", fault.Wrap(fault.Internal, fmt.Errorf("%w: %s", errNoOrganisation, c.text), "The database failed")
 	}
-	var numbers []string // the parameters by their numbers less 1
-	if hasOrg(c.text) {
-		numbers = append(numbers, orgParameter)
-	}
+	all, marks := parameters(c.text), 0 // marks follows the last question mark in all
 	var b strings.Builder
 	highest := 0
 	before, parameter, rest := cutParameter(c.text)
 	for ; parameter != ""; before, parameter, rest = cutParameter(rest) {
-		number := 1 + slices.Index(numbers, parameter)
-		if parameter == "?" || number == 0 {
-			numbers = append(numbers, parameter)
-			number = len(numbers)
+		number := 1 + slices.Index(all, parameter)
+		if parameter == "?" {
+			number = 1 + marks + slices.Index(all[marks:], "?")
+			marks = number
 		}
 		b.WriteString(before)
 		b.WriteString(d.text("?", "$"))
